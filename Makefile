@@ -1,0 +1,165 @@
+# cairn: an eBPF continuous profiler for fleets.
+# `make help` lists the targets. Everything that is built lies under build/.
+
+BUILD ?= build
+SANITIZE ?=
+V ?=
+
+CC := gcc
+CLANG := clang
+ARCH := $(shell uname -m)
+BPF_ARCH := $(if $(filter aarch64,$(ARCH)),arm64,x86)
+
+CFLAGS := -std=gnu11 -O2 -g -D_GNU_SOURCE -I. -I$(BUILD)/gen -MMD -MP -fno-omit-frame-pointer \
+	  -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror -pthread
+LDFLAGS := -pthread -Wl,--as-needed
+ifneq ($(SANITIZE),)
+CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=undefined
+LDFLAGS += -fsanitize=address,undefined
+endif
+BPF_CFLAGS := -target bpf -O2 -g -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) -I. -Ibpf -Wall -Wextra -Werror \
+	      -Wno-unused-parameter -Wno-missing-declarations
+
+ifeq ($(V),)
+.SILENT:
+endif
+say = printf '  %-7s %s\n' $(1) $(2)
+
+BASE_LIBS := -lxxhash -lyaml
+PROTO_LIBS := -lgrpc -lgpr -lprotobuf-c -lz $(BASE_LIBS)
+AGENT_LIBS := -lbpf -lelf -liberty -lz $(BASE_LIBS)
+COLLECTOR_LIBS := -lrocksdb -lmicrohttpd -ljansson -lpcre2-8 -lzstd -lz -lm $(PROTO_LIBS)
+CLI_LIBS := -lcurl -lncurses -ltinfo -ljansson
+
+# A folder is a library, its main.c aside.
+sources = $(filter-out $(1)/main.c,$(wildcard $(1)/*.c))
+objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+
+PROTO_GEN := $(patsubst proto/%.proto,$(BUILD)/gen/%.pb-c.c,$(wildcard proto/*/*.proto proto/*/*/*.proto))
+BPF_SKELETONS := $(patsubst bpf/%.bpf.c,$(BUILD)/gen/%.skel.h,$(wildcard bpf/*.bpf.c))
+
+BASE_A := $(BUILD)/lib/base.a
+PROTO_A := $(BUILD)/lib/proto.a
+AGENT_A := $(BUILD)/lib/agent.a
+COLLECTOR_A := $(BUILD)/lib/collector.a
+PROGRAMS := $(BUILD)/cairn $(BUILD)/cairn-agent $(BUILD)/cairn-collector
+
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := all
+
+.PHONY: all
+all: packages $(PROGRAMS) ## build build/cairn, build/cairn-agent and build/cairn-collector
+
+.PHONY: help
+help: ## list the targets
+	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# ---- set-up ---------------------------------------------------------------------------------
+
+.PHONY: packages
+packages: $(BUILD)/packages.stamp
+$(BUILD)/packages.stamp: packages.txt deploy/install-packages
+	mkdir -p $(@D)
+	deploy/install-packages packages.txt
+	touch $@
+
+# Nothing compiles before its packages are there.
+$(BUILD)/obj/%.o $(BUILD)/gen/%.skel.h $(BUILD)/gen/%.pb-c.c: | $(BUILD)/packages.stamp
+
+# ---- libraries and programs -----------------------------------------------------------------
+
+$(BUILD)/obj/%.o: %.c
+	mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(CC) $(CFLAGS) -c $< -o $@
+
+# Generated code is not held to our warnings.
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
+	mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(CC) $(filter-out -W%,$(CFLAGS)) -c $< -o $@
+
+$(BUILD)/lib/%.a:
+	mkdir -p $(@D)
+	$(call say,AR,$@)
+	rm -f $@
+	ar rcs $@ $^
+
+$(BASE_A): $(call objects,$(call sources,base))
+$(PROTO_A): $(call objects,$(call sources,proto)) $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/gen/%.o,$(PROTO_GEN))
+$(AGENT_A): $(call objects,$(call sources,agent))
+$(COLLECTOR_A): $(call objects,$(call sources,collector)) $(BUILD)/obj/gen/web_assets.o
+
+$(BUILD)/cairn-agent: $(BUILD)/obj/agent/main.o $(AGENT_A) $(PROTO_A) $(BASE_A)
+	$(call say,LD,$@)
+	$(CC) $(LDFLAGS) $^ $(AGENT_LIBS) $(PROTO_LIBS) -o $@
+
+$(BUILD)/cairn-collector: $(BUILD)/obj/collector/main.o $(COLLECTOR_A) $(PROTO_A) $(BASE_A)
+	$(call say,LD,$@)
+	$(CC) $(LDFLAGS) $^ $(COLLECTOR_LIBS) -o $@
+
+$(BUILD)/cairn: $(BUILD)/obj/cli/main.o $(call objects,$(call sources,cli)) $(AGENT_A) $(PROTO_A) $(BASE_A)
+	$(call say,LD,$@)
+	$(CC) $(LDFLAGS) $^ $(AGENT_LIBS) $(PROTO_LIBS) $(CLI_LIBS) -o $@
+
+# ---- generated: messages, BPF skeletons, the page ---------------------------------------------
+
+$(BUILD)/gen/%.pb-c.c: proto/%.proto
+	mkdir -p $(@D)
+	$(call say,PROTO,$<)
+	protoc-c --proto_path=proto --c_out=$(BUILD)/gen $<
+$(BUILD)/gen/%.pb-c.h: $(BUILD)/gen/%.pb-c.c ;
+$(call objects,$(call sources,proto)): | $(PROTO_GEN)
+
+$(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) base/profile.h | $(BUILD)/packages.stamp
+	mkdir -p $(@D)
+	$(call say,BPF,$<)
+	$(CLANG) $(BPF_CFLAGS) -c $< -o $@
+$(BUILD)/gen/%.skel.h: $(BUILD)/bpf/%.bpf.o
+	mkdir -p $(@D)
+	$(call say,SKEL,$@)
+	bpftool gen skeleton $< name $*_bpf > $@
+$(call objects,$(call sources,agent)): | $(BPF_SKELETONS)
+
+WEB_FILES := $(wildcard collector/web/*) collector/openapi.yaml
+$(BUILD)/gen/web_assets.c: collector/embed-web $(WEB_FILES)
+	mkdir -p $(@D)
+	$(call say,EMBED,collector/web)
+	collector/embed-web $(WEB_FILES) > $@
+
+# ---- tests ----------------------------------------------------------------------------------
+
+UNIT_LIBS_base = $(BASE_A)
+UNIT_LIBS_proto = $(PROTO_A) $(BASE_A)
+UNIT_LIBS_agent = $(AGENT_A) $(PROTO_A) $(BASE_A)
+UNIT_LIBS_collector = $(COLLECTOR_A) $(PROTO_A) $(BASE_A)
+UNIT_LINK_base = $(BASE_LIBS)
+UNIT_LINK_proto = $(PROTO_LIBS)
+UNIT_LINK_agent = $(AGENT_LIBS) $(PROTO_LIBS)
+UNIT_LINK_collector = $(COLLECTOR_LIBS)
+UNIT_TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/*/test_*.c))
+
+define unit_rule
+$(BUILD)/tests/$(1)/test_%: $(BUILD)/obj/tests/unit/$(1)/test_%.o $(UNIT_LIBS_$(1))
+	mkdir -p $$(@D)
+	$$(call say,LD,$$@)
+	$$(CC) $$(LDFLAGS) $$^ -lcmocka $(UNIT_LINK_$(1)) -o $$@
+endef
+$(foreach folder,base proto agent collector,$(eval $(call unit_rule,$(folder))))
+
+.PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
+
+.PHONY: unit
+unit: packages $(UNIT_TESTS) ## build and run the unit tests
+	tests/run-unit $(UNIT_TESTS)
+
+.PHONY: unit-%
+unit-%: packages
+	$(MAKE) --no-print-directory $(filter $(BUILD)/tests/$*/%,$(UNIT_TESTS))
+	tests/run-unit $(filter $(BUILD)/tests/$*/%,$(UNIT_TESTS))
+
+.PHONY: clean
+clean: ## remove build/
+	rm -rf $(BUILD)
+
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of kernel functions, modules and BPF programs, from /proc/kallsyms.
+#pragma once
+
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct kallsyms;
+
+struct kernel_symbol {
+	const char *name;
+	const char *module; // "[kernel]" or the module's name
+	uint64_t start;	    // address
+};
+
+/**
+ * Read the symbols at @path (NULL: /proc/kallsyms). -EPERM with the remedy in @err when the kernel
+ * hides the addresses (kptr_restrict, CAP_SYSLOG).
+ */
+int kallsyms_open(const char *path, struct kallsyms **ret_kallsyms, struct error *err);
+void kallsyms_close(struct kallsyms *kallsyms);
+
+/**
+ * The symbol at or before @address. Read again (rate-limited) when the address is beyond what is
+ * known: modules and BPF programs come and go. Returns 0 or -ENOENT.
+ */
+int kallsyms_find(struct kallsyms *kallsyms, uint64_t address, struct kernel_symbol *ret_symbol);
+/** Bytes held. */
+uint64_t kallsyms_bytes(const struct kallsyms *kallsyms);

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The process table: who was running, what was mapped, whose it is. Filled by a scan at start, then
+// by the kernel's exec, fork and exit events, and by the first sample of a process not seen yet.
+// Keys are safe against reuse of pids and against exec.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/executable.h"
+#include "base/error.h"
+#include "base/labels.h"
+#include "bpf/sample.h"
+
+enum {
+	PROCESSES_MAX = 65536,	 // an exited process goes first, then the least recently sampled
+	PROCESS_MAPPINGS_MAX = 65536, // executable mappings per process (vm.max_map_count's default is 65530)
+};
+
+struct process_table;
+
+/** Valid until it is forgotten (process_table_expire()). */
+struct process {
+	struct process_key key;
+	char name[THREAD_NAME_BYTES]; // comm of its main thread
+	bool exited;
+	struct labels labels; // service, process, node, container ... : complete for a series but for "thread"
+	// the rest is private to process.c
+};
+
+/** Where an address lies: executable and offset in its file; executable NULL: not in a file. */
+struct code_address {
+	struct executable *executable;
+	uint64_t offset;
+};
+
+/**
+ * @extra_labels go on every process and win over detected ones.
+ */
+struct process_table *process_table_new(struct executable_table *executables,
+					const struct labels *extra_labels);
+void process_table_free(struct process_table *table);
+
+/** Read all of /proc. A process that vanishes while it is read is not an error. */
+int process_table_scan(struct process_table *table, struct error *err);
+
+/** An event of the kernel. */
+void process_table_apply(struct process_table *table, const struct process_record *record);
+
+/**
+ * The process with @key; read from /proc if not known yet. Never NULL but when out of memory: a
+ * process that has already gone gets an entry that knows its key, @name and what labels it can.
+ */
+struct process *process_table_get(struct process_table *table, const struct process_key *key,
+				  const char *name);
+
+/**
+ * What code is at @address. Mappings are read when first needed and again (rate-limited) when the
+ * address is in none. Returns 0, or -ENOENT and executable NULL.
+ */
+int process_find_code(struct process_table *table, struct process *process, uint64_t address,
+		      struct code_address *ret_code);
+
+/** Forget processes that exited more than @age_ns ago. Call once per window. */
+void process_table_expire(struct process_table *table, uint64_t age_ns);
+
+uint64_t process_table_count(const struct process_table *table);

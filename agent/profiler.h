@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The profiler: kernel programs, process table and symbols behind four calls. The agent's main loop
+// runs it for ever, `cairn record` and `cairn top` run it in-process for a while. One thread.
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "base/labels.h"
+#include "base/profile.h"
+
+struct profiler;
+
+struct profiler_options {
+	uint32_t frequency_hz; // samples per second and CPU, 1..1000; 99 by default
+	uint64_t slot_ns;      // 10 ms .. 1 s; 20 ms by default
+	pid_t pid;	       // only this process and its later children; 0: all
+	struct labels labels;  // added to every series (--label), over what is detected
+	bool symbolize_lines;  // reserved for line tables; symbols are always looked up
+};
+
+/** What the profiler did since it was opened. Counts, unless a unit is named. */
+struct profiler_stats {
+	uint64_t bpf_counters[32];   // by enum bpf_counter of bpf/counters.h
+	uint64_t bpf_run_ns;	     // time in the sampling program; 0 unless kernel.bpf_stats_enabled
+	uint64_t bpf_run_count;
+	uint64_t processes;	     // known now
+	uint64_t files;		     // executables and libraries known now
+	uint64_t stacks;	     // stack bodies known now
+	uint64_t stacks_lost;	     // counts whose body never came
+	uint64_t symbols_bytes;	     // memory of symbol tables, bytes
+	uint64_t drain_ns;	     // time of the last drain
+};
+
+/**
+ * Check the machine (root or capabilities, BTF, kernel version), load and attach everything, scan
+ * the processes. Sampling has begun on return. A failure says in @err what is missing and how to
+ * get it.
+ */
+int profiler_open(const struct profiler_options *options, struct profiler **ret_profiler,
+		  struct error *err);
+void profiler_close(struct profiler *profiler);
+
+/** Readable when profiler_read() has something to do; for an epoll loop. Owned by the profiler. */
+int profiler_fd(const struct profiler *profiler);
+/** Take what waits in the ring buffer; does not block. Call it soon after the descriptor is readable. */
+int profiler_read(struct profiler *profiler, struct error *err);
+
+/**
+ * End the window: swap the count maps, drain the old one, name everything, and return the window's
+ * profile (owned by the caller). Nothing sampled is lost or in two windows.
+ */
+int profiler_drain(struct profiler *profiler, struct profile **ret_profile, struct error *err);
+
+/** Also change the sampling period of each CPU when due; call it at least once a second. */
+void profiler_tick(struct profiler *profiler);
+
+void profiler_read_stats(const struct profiler *profiler, struct profiler_stats *ret_stats);

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names and values that tell whose a series is: service="llm", node="a17", process="python3".
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "error.h"
+#include "id128.h"
+
+enum {
+	LABELS_MAX = 32,	     // per series; Pyroscope's limit is 30
+	LABEL_NAME_BYTES_MAX = 128,  // without the NUL
+	LABEL_VALUE_BYTES_MAX = 1024,
+};
+
+#define LABEL_SERVICE "service" // whose it is
+#define LABEL_NODE    "node"	// which machine
+#define LABEL_PROCESS "process" // the process's name (the kernel's comm of its main thread)
+#define LABEL_THREAD  "thread"	// the thread's name
+
+struct label {
+	char *name;
+	char *value;
+};
+
+/** Sorted by name, each name once, no empty values. Owns its strings. A zeroed struct is empty. */
+struct labels {
+	struct label *pairs;
+	uint32_t count;
+};
+
+void labels_deinit(struct labels *labels);
+
+/**
+ * Set @name to @value, replacing; an empty value removes. Values that are too long are cut.
+ * Returns 0; -ENOMEM; -E2BIG at LABELS_MAX; -EINVAL if the name is not [a-zA-Z_][a-zA-Z0-9_]* or
+ * too long. On failure the labels are unchanged.
+ */
+int labels_set(struct labels *labels, const char *name, const char *value);
+
+/** The value, or NULL. */
+const char *labels_get(const struct labels *labels, const char *name);
+
+/** Deep copy into an empty @ret_copy. Returns 0 or -ENOMEM. */
+int labels_copy(const struct labels *labels, struct labels *ret_copy);
+
+/** A hash of all names and values, equal wherever it is computed. */
+struct id128 labels_id(const struct labels *labels);
+
+/**
+ * Read "name=value" (as --label takes it) into @labels.
+ * Returns 0, or a negative errno and @err with the remedy.
+ */
+int labels_parse_pair(struct labels *labels, const char *pair, struct error *err);

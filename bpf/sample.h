@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// Samples as they are counted in the kernel, and the events of the process table.
+#pragma once
+
+#include "stack.h"
+
+#define THREAD_NAME_BYTES 16 // TASK_COMM_LEN
+
+/* What was measured: selects the profile type. */
+enum sample_kind {
+	SAMPLE_KIND_ON_CPU = 1, // value: nanoseconds of CPU time
+};
+
+/*
+ * What counts are kept by. Hashed and compared as bytes: no padding. The leaf's address is kept
+ * beside the hash of its callers; 0 where there is no such stack.
+ */
+struct count_key {
+	struct process_key process;
+	char thread_name[THREAD_NAME_BYTES];
+	struct stack_hash user;
+	struct stack_hash kernel;
+	struct raw_frame user_leaf;
+	__u64 kernel_leaf;
+	__u64 slot; // Unix time / slot length
+	__u32 kind; // enum sample_kind
+	__u32 pad;
+};
+
+struct count {
+	__u64 value;   // in the kind's unit
+	__u64 samples; // how many samples make it up
+};
+
+_Static_assert(sizeof(struct count_key) == 104, "no padding: it is a map's key");
+
+/* Records in the ring buffer begin with this word. */
+enum record_kind {
+	RECORD_STACK = 1,
+	RECORD_PROCESS = 2,
+};
+
+struct stack_record {
+	__u32 kind; // RECORD_STACK
+	__u32 pad;
+	struct stack_body body;
+};
+
+enum process_event {
+	PROCESS_EXEC = 1, // a process was replaced: its mappings and name are new
+	PROCESS_FORK = 2, // a new process, a copy of its parent (threads are not reported)
+	PROCESS_EXIT = 3, // the last thread of a process has gone
+};
+
+struct process_record {
+	__u32 kind;  // RECORD_PROCESS
+	__u32 event; // enum process_event
+	struct process_key process;
+	__u32 parent_pid; // FORK: the kernel's tgid of the parent
+	__u32 pad;
+	char name[THREAD_NAME_BYTES];
+};

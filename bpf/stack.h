@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// Stacks as they cross the border between the kernel programs and the agent.
+#pragma once
+
+#ifdef __bpf__
+#include "kernel.h" // __u32 and friends
+#else
+#include <linux/types.h>
+#endif
+
+/*
+ * Frames of one stack, leaf included. 256 is what the unwinder must reach at least; 512 costs
+ * 8 KiB of per-CPU scratch and covers Python over C++ recursion.
+ */
+#define STACK_DEPTH_MAX 512
+#define KERNEL_DEPTH_MAX 127 // kernel.perf_event_max_stack's default
+
+/* What an entry of a stack's body is. Kept equal to base/profile.h's enum frame_kind (asserted in the agent). */
+enum frame_tag {
+	FRAME_TAG_NATIVE = 1, // address: return address in the process (0-based, not reduced by 1)
+	FRAME_TAG_KERNEL = 2, // address: kernel text
+	FRAME_TAG_PYTHON = 3, // address: code object; detail: instruction index and checksum
+	FRAME_TAG_JIT = 4,    // address: in code without a file
+};
+
+/* One frame as unwound, unnamed. */
+struct raw_frame {
+	__u64 address;
+	__u32 tag;    // enum frame_tag
+	__u32 detail; // by tag; 0 for native and kernel
+};
+
+/*
+ * Which process, safe against reuse of pids and against exec: the kernel's tgid and start time of
+ * the thread group leader, and its exec count.
+ */
+struct process_key {
+	__u32 pid;	// the kernel's tgid, in the root pid namespace
+	__u32 exec_id;	// low 32 bits of the leader's self_exec_id
+	__u64 start_ns; // the leader's start_boottime
+};
+
+struct stack_hash {
+	__u64 high;
+	__u64 low; // {0, 0}: no stack
+};
+
+/*
+ * A stack's body, sent through the ring buffer when its hash is first seen. Callers only: the
+ * leaf's address is a part of the count's key, so that a hot loop with many addresses has one
+ * body. frames[0] is the leaf's caller.
+ */
+struct stack_body {
+	struct stack_hash hash;
+	struct process_key process; // zero for kernel stacks
+	__u32 end;		    // enum stack_end of base/profile.h
+	__u32 frame_count;
+	struct raw_frame frames[];  // frame_count of them
+};
+
+_Static_assert(sizeof(struct raw_frame) == 16, "one block of the stack's hash");
+_Static_assert(sizeof(struct process_key) == 16, "no padding: it is a part of a map's key");
+_Static_assert(sizeof(struct stack_body) == 40, "header of a ring record");

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Questions to the store: one merged flame tree, a table of functions, a time series, a heat map.
+// Self, total and the table are computed exactly over all stacks before anything is truncated for drawing.
+#pragma once
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/profile.h"
+#include "collector/store.h"
+
+enum {
+	QUERY_GROUPS_MAX = 100,	      // series of a grouped answer; the rest are summed as "other"
+	QUERY_POINTS_MAX = 11000,     // per time series
+	QUERY_SLOTS_MAX = 3600 * 50 * 6, // heat map: 6 h of 20 ms
+	QUERY_NODES_DEFAULT = 16384,
+	QUERY_NODES_MAX = 1 << 20,
+};
+
+struct query {
+	struct store *store;
+	const struct selector *selector;
+	const char *type;
+	struct time_range range;
+	const char *group_by; // label name, or NULL
+};
+
+/** A merged call tree, by names: children of one parent with the same display name are one node. */
+struct flame_node {
+	uint32_t parent; // node 0: root ("total"), its own parent. Parents come before children
+	uint32_t name;	 // in strings
+	uint32_t module; // in strings, 0: none
+	enum frame_kind kind;
+	int64_t self;
+	int64_t total;
+};
+
+struct flame_tree {
+	struct string_table strings;
+	struct flame_node *nodes;
+	uint32_t node_count, node_capacity;
+	uint64_t stack_count; // distinct stacks merged
+	uint64_t row_count;   // rows merged
+	uint64_t series_count;
+};
+
+void flame_tree_deinit(struct flame_tree *tree);
+/** With group_by, the first level is the label's values. */
+int query_flame_tree(const struct query *query, struct flame_tree *ret_tree, struct error *err);
+
+/**
+ * Keep the @nodes_max largest nodes (and their parents); what is cut below a kept node is said in
+ * @ret_cut (value that is no longer shown as a child of its parent, which keeps its exact total).
+ */
+int flame_tree_truncate(struct flame_tree *tree, uint32_t nodes_max, int64_t *ret_cut);
+
+/** One function of the table. Recursion counts once in total. */
+struct top_row {
+	uint32_t name;	 // in the tree's strings
+	uint32_t module;
+	enum frame_kind kind;
+	int64_t self;
+	int64_t total;
+};
+
+/** Exact rows of all functions in @tree (before truncation), by self then total, largest first. */
+int flame_tree_top(const struct flame_tree *tree, struct top_row **ret_rows, uint32_t *ret_count,
+		   struct error *err);
+
+/** Merged samples as a profile with one sample per stack, slot 0, for the exporters. */
+int query_profile(const struct query *query, struct profile **ret_profile, struct error *err);
+
+struct query_series {
+	char *group; // label value; "" without group_by
+	int64_t *values; // one per step
+};
+
+struct query_series_set {
+	struct query_series *series;
+	uint32_t count;
+	uint32_t step_count;
+	uint64_t first_step_ns; // Unix time of the first step
+	uint64_t step_ns;
+};
+
+void query_series_set_deinit(struct query_series_set *set);
+/** Values summed per @step_ns (a multiple of the slot), largest groups first. */
+int query_series(const struct query *query, uint64_t step_ns, struct query_series_set *ret_set,
+		 struct error *err);
+
+struct heat_map {
+	uint64_t from_ns;    // start of the first slot
+	uint64_t slot_ns;
+	uint32_t slot_count; // slot i covers [from + i*slot, from + (i+1)*slot)
+	int64_t *values;     // in the type's unit
+	int64_t value_max;
+};
+
+void heat_map_deinit(struct heat_map *map);
+int query_heat_map(const struct query *query, uint64_t slot_ns, struct heat_map *ret_map,
+		   struct error *err);

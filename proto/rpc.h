@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unary RPC over gRPC's C core, client and server, on completion queues. No other file touches
+// grpc_* calls. Messages are bytes here; what they mean is their owners' business.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+/** Status codes as gRPC numbers them; the ones that callers tell apart. */
+enum rpc_status {
+	RPC_OK = 0,
+	RPC_CANCELLED = 1,
+	RPC_UNKNOWN = 2,
+	RPC_INVALID_ARGUMENT = 3,
+	RPC_DEADLINE_EXCEEDED = 4,
+	RPC_RESOURCE_EXHAUSTED = 8,
+	RPC_UNIMPLEMENTED = 12,
+	RPC_INTERNAL = 13,
+	RPC_UNAVAILABLE = 14,
+};
+
+const char *rpc_status_name(enum rpc_status status);
+
+struct rpc_client;
+
+/**
+ * A channel to @address ("host:port", "unix:PATH"); connects when first used, keeps itself alive,
+ * reconnects with backoff. Messages above @message_bytes_max are refused. Never blocks.
+ */
+int rpc_client_open(const char *address, size_t message_bytes_max, struct rpc_client **ret_client,
+		    struct error *err);
+void rpc_client_close(struct rpc_client *client);
+
+/**
+ * One call, one at a time per client; blocks for at most @deadline_ms. RPC_OK fills @response; any
+ * other status fills @err with the server's words.
+ */
+enum rpc_status rpc_client_call(struct rpc_client *client, const char *method,
+				const struct buffer *request, uint32_t deadline_ms,
+				struct buffer *response, struct error *err);
+/** End the call in flight from another thread; it returns RPC_CANCELLED. */
+void rpc_client_cancel(struct rpc_client *client);
+
+struct rpc_server;
+
+/**
+ * Handle one request: fill @response and return RPC_OK, or fill @err and return another status
+ * (its text goes to the client). Called on any of the server's threads, several at once.
+ */
+typedef enum rpc_status (*rpc_handler_fn)(void *context, const void *request, size_t request_size,
+					  struct buffer *response, struct error *err);
+
+struct rpc_method {
+	const char *name; // "/cairn.v1.Collector/Export"
+	rpc_handler_fn handle;
+	void *context;
+};
+
+struct rpc_server_options {
+	const char *address;	  // "host:port" (port 0: any), "unix:PATH"
+	size_t message_bytes_max;
+	uint32_t threads;	  // 1..64
+	uint32_t calls_max;	  // in flight at once, received but not yet answered; more wait in the transport
+	const struct rpc_method *methods;
+	uint32_t method_count;
+};
+
+/** Listening and serving on return. *ret_port: the port bound (0 for a unix socket). */
+int rpc_server_open(const struct rpc_server_options *options, struct rpc_server **ret_server,
+		    int *ret_port, struct error *err);
+/** Finish calls in flight (for at most @grace_ms, then cancel them), stop, free. */
+void rpc_server_close(struct rpc_server *server, uint32_t grace_ms);
