@@ -52,7 +52,7 @@ all: packages $(PROGRAMS) ## build build/cairn, build/cairn-agent and build/cair
 
 .PHONY: help
 help: ## list the targets
-	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # ---- set-up ---------------------------------------------------------------------------------
 
@@ -157,6 +157,98 @@ unit: packages $(UNIT_TESTS) ## build and run the unit tests
 unit-%: packages
 	$(MAKE) --no-print-directory $(filter $(BUILD)/tests/$*/%,$(UNIT_TESTS))
 	tests/run-unit $(filter $(BUILD)/tests/$*/%,$(UNIT_TESTS))
+
+.PHONY: e2e
+e2e: packages $(PROGRAMS) workloads ## run the end-to-end tests: real agent, real collector, root
+	python3 -m pytest -q tests/e2e
+
+.PHONY: browser
+browser: packages $(PROGRAMS) ## run the page in headless Chromium; pictures go to build/artefacts
+	python3 -m pytest -q tests/browser
+
+.PHONY: deploy-check
+deploy-check: packages ## check the Kubernetes manifests
+	python3 -m pytest -q tests/deploy
+
+.PHONY: test
+test: packages $(PROGRAMS) ## everything that CI runs: unit, end-to-end and browser tests
+	$(MAKE) --no-print-directory unit
+	$(MAKE) --no-print-directory e2e
+	$(MAKE) --no-print-directory browser deploy-check
+
+.PHONY: sanitize
+sanitize: packages ## unit and end-to-end tests under ASan and UBSan
+	$(MAKE) --no-print-directory SANITIZE=1 BUILD=$(BUILD)/sanitize unit
+	$(MAKE) --no-print-directory SANITIZE=1 BUILD=$(BUILD)/sanitize e2e
+
+# ---- workloads with known shares, benchmarks, fuzzers -----------------------------------------
+
+WORKLOADS := $(patsubst tests/workloads/%.c,$(BUILD)/workloads/%,$(wildcard tests/workloads/*.c)) \
+	     $(patsubst tests/workloads/%.cpp,$(BUILD)/workloads/%,$(wildcard tests/workloads/*.cpp))
+
+.PHONY: workloads
+workloads: packages $(WORKLOADS)
+$(BUILD)/workloads/%: tests/workloads/%.c
+	mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(CC) -std=gnu11 -O1 -g -D_GNU_SOURCE -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall -Wextra -pthread $< -o $@
+$(BUILD)/workloads/%: tests/workloads/%.cpp
+	mkdir -p $(@D)
+	$(call say,CXX,$<)
+	g++ -std=c++17 -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall -Wextra -pthread $< -o $@
+
+.PHONY: bench
+bench: packages $(PROGRAMS) workloads $(BUILD)/bench/bench_store ## print what sampling, ingest, storage and queries cost
+	python3 bench/bench_agent.py
+	$(BUILD)/bench/bench_store
+
+$(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(COLLECTOR_A) $(PROTO_A) $(BASE_A)
+	mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(CC) $(LDFLAGS) $^ $(COLLECTOR_LIBS) -o $@
+
+FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SECONDS ?= 10
+
+.PHONY: fuzz
+fuzz: packages ## fuzz the parsers, FUZZ_SECONDS (10) each
+	$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz-build fuzzers
+	for fuzzer in $(patsubst $(BUILD)/fuzz/%,$(BUILD)/fuzz-build/fuzz/%,$(FUZZERS)); do \
+		echo "  FUZZ    $$fuzzer"; \
+		$$fuzzer -max_total_time=$(FUZZ_SECONDS) -print_final_stats=0 -verbosity=0 || exit 1; \
+	done
+
+.PHONY: fuzzers
+fuzzers: $(FUZZERS)
+$(FUZZERS): CC := $(CLANG) -fsanitize=fuzzer-no-link,address,undefined
+$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(AGENT_A) $(PROTO_A) $(BASE_A)
+	mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(CLANG) -fsanitize=fuzzer,address,undefined -pthread $^ $(AGENT_LIBS) $(PROTO_LIBS) -o $@
+
+# ---- running --------------------------------------------------------------------------------
+
+.PHONY: run
+run: packages $(PROGRAMS) ## profile this machine: collector, agent and the page; Ctrl-C ends it
+	exec deploy/run
+
+.PHONY: demo
+demo: packages $(PROGRAMS) ## the same with a small inference service under load, for 10 minutes
+	exec deploy/demo/run
+
+.PHONY: install
+install: all ## copy the programs to $(DESTDIR)$(PREFIX)/bin
+	install -D -t $(DESTDIR)$(PREFIX)/bin $(PROGRAMS)
+PREFIX ?= /usr/local
+
+.PHONY: format
+format: packages ## lay out the C code as .clang-format says
+	clang-format -i $(FORMATTED)
+
+.PHONY: format-check
+format-check: packages
+	clang-format --dry-run --Werror $(FORMATTED)
+FORMATTED = $(shell git ls-files '*.c' '*.h')
 
 .PHONY: clean
 clean: ## remove build/

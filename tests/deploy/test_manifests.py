@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Kubernetes manifests: complete, consistent with the programs' flags, and with no more rights than stated."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BASE = ROOT / "deploy/kubernetes/base"
+SIX = {"BPF", "PERFMON", "SYS_PTRACE", "SYSLOG", "CHECKPOINT_RESTORE", "DAC_READ_SEARCH"}
+
+
+def resources():
+    listed = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
+    for name in listed:
+        yield from yaml.safe_load_all((BASE / name).read_text())
+
+
+def one(kind):
+    found = [r for r in resources() if r["kind"] == kind]
+    assert len(found) == 1, f"{len(found)} of {kind}"
+    return found[0]
+
+
+def pod(kind):
+    return one(kind)["spec"]["template"]["spec"]
+
+
+def test_agent_has_exactly_the_six_capabilities_and_is_not_privileged():
+    spec = pod("DaemonSet")
+    (agent,) = spec["containers"]
+    security = agent["securityContext"]
+    assert spec["hostPID"] is True
+    assert "hostNetwork" not in spec and "privileged" not in security
+    assert security["capabilities"]["drop"] == ["ALL"]
+    assert set(security["capabilities"]["add"]) == SIX
+    assert security["allowPrivilegeEscalation"] is False
+    assert security["readOnlyRootFilesystem"] is True
+
+
+def test_namespace_admits_the_agent():
+    labels = one("Namespace")["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
+
+
+def test_collector_runs_without_any_right_on_a_volume():
+    spec = pod("StatefulSet")
+    (collector,) = spec["containers"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert collector["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    claims = one("StatefulSet")["spec"]["volumeClaimTemplates"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in collector["volumeMounts"]}
+    assert mounts[claims[0]["metadata"]["name"]] == "/data"
+    assert "--data=/data" in collector["args"]
+
+
+def test_agents_ship_to_a_service_that_selects_the_collector():
+    (agent,) = pod("DaemonSet")["containers"]
+    target = next(arg for arg in agent["args"] if arg.startswith("--collector=")).split("=", 1)[1]
+    host, port = target.split(":")
+    name, namespace = host.split(".")[:2]
+    assert namespace == one("Namespace")["metadata"]["name"]
+    service = next(r for r in resources() if r["kind"] == "Service" and r["metadata"]["name"] == name)
+    assert int(port) in [p["port"] for p in service["spec"]["ports"]]
+    labels = one("StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+
+
+@pytest.mark.parametrize("kind, program", [("DaemonSet", "cairn-agent"), ("StatefulSet", "cairn-collector")])
+def test_every_argument_is_a_flag_that_the_program_knows(kind, program):
+    (container,) = pod(kind)["containers"]
+    text = subprocess.run([ROOT / "build" / program, "--help"], capture_output=True, text=True, check=True).stdout
+    for argument in container["args"]:
+        flag = re.match(r"--[a-z-]+", argument).group()
+        assert re.search(rf"{flag}\b", text), f"{program} --help does not name {flag}"
+
+
+@pytest.mark.parametrize("image", ["agent", "collector"])
+def test_the_images_copy_what_the_manifests_run(image):
+    text = (ROOT / f"deploy/images/{image}.Dockerfile").read_text()
+    assert f"/src/build/cairn-{image}" in text
+    for source in re.findall(r"^COPY (?!--from)(.+)$", text, re.M):
+        for path in source.split()[:-1]:
+            assert (ROOT / path).exists(), path
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="no kubectl: the rendering is not checked")
+def test_kustomize_renders_the_base():
+    version = subprocess.run(["kubectl", "version", "--client"], capture_output=True, text=True).stdout
+    if "Kustomize Version: v5" not in version:
+        pytest.skip("this kubectl's kustomize is older than version 5")
+    rendered = subprocess.run(["kubectl", "kustomize", BASE], capture_output=True, text=True, check=True).stdout
+    assert {r["kind"] for r in yaml.safe_load_all(rendered)} >= {"DaemonSet", "StatefulSet", "Service", "Namespace"}
