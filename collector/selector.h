@@ -33,6 +33,15 @@ struct selector {
 int selector_parse(const char *text, struct selector *ret_selector, struct error *err);
 void selector_deinit(struct selector *selector);
 
-/** Does @value (NULL or "": absent) satisfy the matcher? As in PromQL, absent equals "". */
+/**
+ * Does @value (NULL or "": absent) satisfy the matcher? As in PromQL, absent equals "". Thread-safe.
+ */
 bool matcher_matches(const struct matcher *matcher, const char *value);
 bool selector_matches(const struct selector *selector, const struct labels *labels);
+
+/**
+ * Was a regular expression given up because it costs too much? It then stops matching, and what was
+ * selected with it is not to be trusted. Ask after matching. Returns 0; -EINVAL with @err naming
+ * the label.
+ */
+int selector_check_cost(const struct selector *selector, struct error *err);
