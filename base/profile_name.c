@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What frames are called wherever people read them.
+#include "profile.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *basename_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+static void format_unresolved(const struct profile *profile, const struct location *location,
+			      char *name, size_t size)
+{
+	const char *module = basename_of(profile_string(profile, location->module));
+
+	snprintf(name, size, "%s+0x%llx%s", *module ? module : "[unknown]",
+		 (unsigned long long)location->offset,
+		 location->kind == FRAME_KIND_KERNEL ? "_[k]" : "");
+}
+
+static void format_line(const struct profile *profile, enum frame_kind kind,
+			const struct line *line, char *name, size_t size)
+{
+	const char *function = profile_string(profile, line->name);
+	const char *file = basename_of(profile_string(profile, line->file));
+
+	if (kind == FRAME_KIND_KERNEL)
+		snprintf(name, size, "%s_[k]", function);
+	else if (kind != FRAME_KIND_PYTHON || !*file)
+		snprintf(name, size, "%s", function);
+	else if (line->number == 0)
+		snprintf(name, size, "%s (%s)", function, file);
+	else
+		snprintf(name, size, "%s (%s:%u)", function, file, line->number);
+}
+
+// ';' and newlines would end a frame or a line of collapsed stacks; other control characters have
+// no place in a name that a terminal or a page shows.
+static void replace_separators(char *name)
+{
+	for (; *name; name++) {
+		if (*name == ';')
+			*name = ':';
+		else if ((unsigned char)*name < ' ' || *name == 0x7f)
+			*name = ' ';
+	}
+}
+
+// A name cut within a UTF-8 character loses the character's first bytes too.
+static void trim_partial_character(char *name, size_t length)
+{
+	size_t start = length;
+	size_t follow = 0;
+
+	while (start > 0 && follow < 3 && ((unsigned char)name[start - 1] & 0xc0) == 0x80) {
+		start--;
+		follow++;
+	}
+	if (start == 0)
+		return;
+
+	unsigned char lead = (unsigned char)name[start - 1];
+	size_t expected = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : lead >= 0xc0 ? 1 : 0;
+	if (expected > follow)
+		name[start - 1] = 0;
+}
+
+void location_display_name(const struct profile *profile, const struct location *location,
+			   uint32_t line, char *ret_name, size_t size)
+{
+	const struct line *named = NULL;
+
+	if (size == 0)
+		return;
+	if (line < location->line_count)
+		named = &profile->lines[location->first_line + line];
+	if (named && named->name)
+		format_line(profile, location->kind, named, ret_name, size);
+	else
+		format_unresolved(profile, location, ret_name, size);
+
+	size_t length = strlen(ret_name);
+	if (length == size - 1)
+		trim_partial_character(ret_name, length);
+	replace_separators(ret_name);
+}

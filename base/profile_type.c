@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profile_type.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "cleanup.h"
+
+static const char *const part_names[] = {
+	"name", "sample type", "sample unit", "period type", "period unit",
+};
+
+static int copy_part(const char *text, const char *part, size_t size, const char *part_name,
+		     char *ret_part, struct error *err)
+{
+	if (size == 0)
+		return error_set(err, -EINVAL, "profile type \"%.80s\": the %s is empty", text,
+				 part_name);
+	if (size >= PROFILE_TYPE_PART_BYTES)
+		return error_set(err, -EINVAL,
+				 "profile type \"%.80s\": the %s is longer than %d bytes", text,
+				 part_name, PROFILE_TYPE_PART_BYTES - 1);
+	for (size_t i = 0; i < size; i++) {
+		if (part[i] <= ' ' || part[i] > '~')
+			return error_set(err, -EINVAL,
+					 "profile type \"%.80s\": the %s has a character that is "
+					 "not printable ASCII",
+					 text, part_name);
+	}
+	memcpy(ret_part, part, size);
+	ret_part[size] = 0;
+	return 0;
+}
+
+int profile_type_parse(const char *text, struct profile_type *ret_type, struct error *err)
+{
+	struct profile_type type = { 0 };
+	char *const parts[] = { type.name, type.sample_type, type.sample_unit, type.period_type,
+				type.period_unit };
+	const char *at = text;
+
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		size_t size = strcspn(at, ":");
+		bool is_last = i == ARRAY_SIZE(parts) - 1;
+
+		if ((at[size] == ':') == is_last)
+			return error_set(err, -EINVAL,
+					 "profile type \"%.80s\": expected five parts, as in "
+					 "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
+					 text);
+		int rc = copy_part(text, at, size, part_names[i], parts[i], err);
+		if (rc < 0)
+			return rc;
+		at += size + 1;
+	}
+	*ret_type = type;
+	return 0;
+}
