@@ -125,18 +125,21 @@ int store_select(struct store *store, const struct selector *selector, const cha
 		 struct error *err);
 void store_selection_free(struct store_selection *selection);
 
-/** All rows of the selection in its range. */
+/** All rows of the selection whose slot begins in @range. */
 int store_scan(struct store *store, const struct store_selection *selection,
 	       struct time_range range, const struct store_scanner *scanner, struct error *err);
 
 /**
- * Sum of values per slot from the activity counters, without reading a stack: @counts has
- * (range / slot) entries, added to. The range is cut to whole slots of @slot_ns, which must be a
- * multiple of the stored slot length.
+ * Sum of values per slot from the activity counters, without reading a stack. Slot i covers
+ * [range.from_ns + i * slot_ns, range.from_ns + (i + 1) * slot_ns); there are
+ * slot_count = (range.to_ns - range.from_ns) / slot_ns of them, and a rest of the range is left
+ * out. A stored slot counts whole in the slot that it begins in. The slots of a series are added to
+ * @counts[row * slot_count ...], where row is @rows[series number], or 0 if @rows is NULL. Sums
+ * that leave int64_t wrap.
  */
 int store_activity(struct store *store, const struct store_selection *selection,
-		   struct time_range range, uint64_t slot_ns, int64_t *counts,
-		   struct error *err);
+		   struct time_range range, uint64_t slot_ns, const uint32_t *rows,
+		   int64_t *counts, struct error *err);
 
 /** Sorted names (or values of @name, or types when @name is "__type__") of series that match. */
 struct name_list {
