@@ -13,7 +13,7 @@
 #include "labels.h"
 
 enum config_kind {
-	CONFIG_STRING,	 // char * (owned by the caller: free())
+	CONFIG_STRING,	 // char *, NULL or from malloc(); owned by the caller, also after a failure
 	CONFIG_UINT,	 // uint64_t; bounds checked
 	CONFIG_BOOL,	 // bool; a flag alone means true; "true"/"false" in file and environment
 	CONFIG_DURATION, // uint64_t nanoseconds; "20ms", "5s", "2h", "7d"; bounds in nanoseconds
@@ -50,6 +50,7 @@ enum config_outcome {
  * Parse in the order default, file (--config or CAIRN_CONFIG), environment, flags. --help and
  * --version are built in. Words after the flags (and all words after "--") are left:
  * *ret_first_word is argv's index of the first of them; argv is permuted as getopt_long does.
+ * Labels of several sources are joined. An empty environment variable counts as absent.
  * Returns 0, or -EINVAL/-errno with @err naming the setting, where it came from (file and line,
  * variable, flag), what was wrong and what is accepted. Unknown settings are errors with the
  * nearest known name offered.

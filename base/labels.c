@@ -82,7 +82,8 @@ static char *copy_value(const char *value)
 
 	if (size > LABEL_VALUE_BYTES_MAX) {
 		size = LABEL_VALUE_BYTES_MAX;
-		while (size > LABEL_VALUE_BYTES_MAX - 3 && ((unsigned char)value[size] & 0xc0) == 0x80)
+		while (size > LABEL_VALUE_BYTES_MAX - 3 &&
+		       ((unsigned char)value[size] & 0xc0) == 0x80)
 			size--;
 	}
 	return strndup(value, size);
@@ -183,7 +184,9 @@ int labels_parse_pair(struct labels *labels, const char *pair, struct error *err
 				 "and not begin with a digit",
 				 pair);
 	if (rc == -E2BIG)
-		return error_set(err, rc, "label \"%.80s\": there are %d labels already, which is "
-					  "the limit", pair, LABELS_MAX);
+		return error_set(err, rc,
+				 "label \"%.80s\": there are %d labels already, which is "
+				 "the limit",
+				 pair, LABELS_MAX);
 	return rc < 0 ? error_errno(err, rc, "label \"%.80s\"", pair) : 0;
 }
