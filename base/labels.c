@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cleanup.h"
+#include "utf8.h"
 
 void labels_deinit(struct labels *labels)
 {
@@ -75,18 +76,14 @@ static int insert_at(struct labels *labels, uint32_t at, const char *name, char 
 	return 0;
 }
 
-// At most LABEL_VALUE_BYTES_MAX bytes, without splitting a UTF-8 character.
 static char *copy_value(const char *value)
 {
 	size_t size = strnlen(value, LABEL_VALUE_BYTES_MAX + 1);
+	char *copy = strndup(value, utf8_cut(value, size, LABEL_VALUE_BYTES_MAX));
 
-	if (size > LABEL_VALUE_BYTES_MAX) {
-		size = LABEL_VALUE_BYTES_MAX;
-		while (size > LABEL_VALUE_BYTES_MAX - 3 &&
-		       ((unsigned char)value[size] & 0xc0) == 0x80)
-			size--;
-	}
-	return strndup(value, size);
+	if (copy)
+		utf8_repair(copy, strlen(copy));
+	return copy;
 }
 
 int labels_set(struct labels *labels, const char *name, const char *value)

@@ -33,7 +33,8 @@ struct labels {
 void labels_deinit(struct labels *labels);
 
 /**
- * Set @name to @value, replacing; an empty value removes. Values that are too long are cut.
+ * Set @name to @value, replacing; an empty value removes. Values that are too long are cut, bytes
+ * that are not UTF-8 are replaced by '?'.
  * Returns 0; -ENOMEM; -E2BIG at LABELS_MAX; -EINVAL if the name is not [a-zA-Z_][a-zA-Z0-9_]* or
  * too long. On failure the labels are unchanged.
  */

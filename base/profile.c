@@ -332,6 +332,8 @@ int profile_add_sample(struct profile *profile, uint32_t series, uint32_t stack,
 	int rc = reserve(&profile->samples, sizeof(*profile->samples), &profile->sample_capacity,
 			 profile->sample_count, 1, PROFILE_SAMPLES_MAX);
 
+	if (series >= profile->series_count || stack >= profile->stack_count)
+		return -EINVAL;
 	if (rc < 0)
 		return rc;
 	profile->samples[profile->sample_count++] = (struct sample){

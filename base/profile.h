@@ -143,7 +143,7 @@ uint32_t profile_find_location(const struct profile *profile, struct id128 id);
 /**
  * Add a stack of @count positions of locations, leaf first, or find the equal one. Its id is
  * stack_id_of() of the locations' ids. Returns 0; -ENOMEM; -E2BIG at PROFILE_STACKS_MAX or
- * STACK_FRAMES_MAX.
+ * STACK_FRAMES_MAX; -EINVAL if there is no such location.
  */
 int profile_add_stack(struct profile *profile, const uint32_t *locations, uint32_t count,
 		      enum stack_end end, uint32_t *ret_stack);
@@ -164,7 +164,10 @@ int profile_add_series(struct profile *profile, const struct labels *labels, con
 		       uint32_t *ret_series);
 struct id128 series_id_of(const struct labels *labels, const char *type);
 
-/** Append a sample. Returns 0, -ENOMEM, -E2BIG. Equal (series, stack, slot) are not joined here. */
+/**
+ * Append a sample; equal (series, stack, slot) are not joined here. Returns 0; -ENOMEM; -E2BIG at
+ * PROFILE_SAMPLES_MAX; -EINVAL if there is no such series or stack.
+ */
 int profile_add_sample(struct profile *profile, uint32_t series, uint32_t stack, uint64_t slot,
 		       int64_t value);
 /** Sort samples by (series, slot, stack) and join equal ones by adding their values. */
@@ -185,7 +188,13 @@ struct id128 stack_id_of(const struct id128 *location_ids, uint32_t count, enum 
  * What a frame is called wherever names are shown: "name", for Python "name (file.py:line)",
  * for the kernel "name_[k]", and "module+0xoffset" when unresolved. @line is a position in the
  * location's lines (0: innermost); it is ignored when there are none. The result is cut to
- * @size, and ';' and newlines in it are replaced so that collapsed stacks stay readable.
+ * @size and cleaned by frame_name_clean().
  */
 void location_display_name(const struct profile *profile, const struct location *location,
 			   uint32_t line, char *ret_name, size_t size);
+
+/**
+ * Make a name fit to be a frame of a collapsed stack, in place: ';' becomes ':', newlines and other
+ * control characters become spaces, bytes that are not UTF-8 become '?'.
+ */
+void frame_name_clean(char *name);

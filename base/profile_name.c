@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "utf8.h"
+
 static const char *basename_of(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -38,35 +40,15 @@ static void format_line(const struct profile *profile, enum frame_kind kind,
 		snprintf(name, size, "%s (%s:%u)", function, file, line->number);
 }
 
-// ';' and newlines would end a frame or a line of collapsed stacks; other control characters have
-// no place in a name that a terminal or a page shows.
-static void replace_separators(char *name)
+void frame_name_clean(char *name)
 {
+	utf8_repair(name, strlen(name)); // a name may have been cut within a character
 	for (; *name; name++) {
 		if (*name == ';')
 			*name = ':';
 		else if ((unsigned char)*name < ' ' || *name == 0x7f)
 			*name = ' ';
 	}
-}
-
-// A name cut within a UTF-8 character loses the character's first bytes too.
-static void trim_partial_character(char *name, size_t length)
-{
-	size_t start = length;
-	size_t follow = 0;
-
-	while (start > 0 && follow < 3 && ((unsigned char)name[start - 1] & 0xc0) == 0x80) {
-		start--;
-		follow++;
-	}
-	if (start == 0)
-		return;
-
-	unsigned char lead = (unsigned char)name[start - 1];
-	size_t expected = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : lead >= 0xc0 ? 1 : 0;
-	if (expected > follow)
-		name[start - 1] = 0;
 }
 
 void location_display_name(const struct profile *profile, const struct location *location,
@@ -82,9 +64,5 @@ void location_display_name(const struct profile *profile, const struct location 
 		format_line(profile, location->kind, named, ret_name, size);
 	else
 		format_unresolved(profile, location, ret_name, size);
-
-	size_t length = strlen(ret_name);
-	if (length == size - 1)
-		trim_partial_character(ret_name, length);
-	replace_separators(ret_name);
+	frame_name_clean(ret_name);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "id128.h"
+#include "utf8.h"
 
 enum { STRINGS_MIN = 64, STRING_BYTES_MIN = 1024 };
 
@@ -24,18 +25,19 @@ static bool string_equal(const void *context, uint32_t item, const void *key)
 	return strncmp(string, wanted->bytes, wanted->size) == 0 && string[wanted->size] == 0;
 }
 
-// The size that is kept: up to a NUL, and at most STRING_BYTES_MAX without splitting a UTF-8
-// character.
-static size_t kept_size(const char *string, size_t size)
+// The key to look for: up to a NUL, cut to STRING_BYTES_MAX, and valid UTF-8. Most strings are their
+// own key; others are repaired in @room.
+static struct string_key key_of(const char *string, size_t size, char room[STRING_BYTES_MAX])
 {
-	size = strnlen(string, size);
-	if (size <= STRING_BYTES_MAX)
-		return size;
+	// Not the rest of the string: a caller may hand over megabytes.
+	size = strnlen(string, size > STRING_BYTES_MAX ? STRING_BYTES_MAX + 1 : size);
+	size = utf8_cut(string, size, STRING_BYTES_MAX);
+	if (utf8_is_valid(string, size))
+		return (struct string_key){ .bytes = string, .size = size };
 
-	size_t cut = STRING_BYTES_MAX;
-	while (cut > STRING_BYTES_MAX - 3 && ((unsigned char)string[cut] & 0xc0) == 0x80)
-		cut--;
-	return cut;
+	memcpy(room, string, size);
+	utf8_repair(room, size);
+	return (struct string_key){ .bytes = room, .size = size };
 }
 
 static int reserve_bytes(struct string_table *table, size_t size)
@@ -95,7 +97,8 @@ void string_table_deinit(struct string_table *table)
 int string_table_add(struct string_table *table, const char *string, size_t size,
 		     uint32_t *ret_number)
 {
-	struct string_key key = { .bytes = string, .size = kept_size(string, size) };
+	char room[STRING_BYTES_MAX];
+	struct string_key key = key_of(string, size, room);
 	uint64_t hash = hash64_of(key.bytes, key.size);
 	uint32_t number = hash_table_find(&table->index, hash, string_equal, table, &key);
 
@@ -128,7 +131,8 @@ const char *string_table_get(const struct string_table *table, uint32_t number)
 
 uint32_t string_table_find(const struct string_table *table, const char *string)
 {
-	struct string_key key = { .bytes = string, .size = kept_size(string, strlen(string)) };
+	char room[STRING_BYTES_MAX];
+	struct string_key key = key_of(string, SIZE_MAX, room);
 
 	return hash_table_find(&table->index, hash64_of(key.bytes, key.size), string_equal, table,
 			       &key);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strings interned to dense 32-bit numbers. Number 0 is always "".
+// Strings interned to dense 32-bit numbers. Number 0 is always "". All are valid UTF-8: bytes that
+// are not are replaced by '?' on the way in.
 #pragma once
 
 #include <stddef.h>
