@@ -62,7 +62,7 @@ struct store_rows {
 	const int64_t *values;
 };
 
-/** A partition's forest as a query sees it: a stable snapshot, valid while the scan runs. */
+/** A partition's forest as a query sees it: a stable snapshot, valid while its partition is scanned. */
 struct store_forest {
 	uint32_t node_count;
 	const uint32_t *parents; // node 0 is the root of all, its own parent
@@ -79,6 +79,8 @@ struct store_scanner {
 	/** A partition begins; its rows follow. */
 	int (*partition)(void *context, const struct store_forest *forest);
 	int (*rows)(void *context, const struct store_rows *rows);
+	/** All rows of the partition were given; its forest is valid until this returns. */
+	int (*partition_end)(void *context);
 };
 
 /** The selection: which series match. */
