@@ -4,9 +4,9 @@
 // place for it.
 #pragma once
 
-#include "buffer.h"
-#include "error.h"
-#include "profile.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/profile.h"
 
 enum export_format {
 	EXPORT_COLLAPSED, // Brendan Gregg's stackcollapse lines: a;b;c value

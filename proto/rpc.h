@@ -24,6 +24,12 @@ enum rpc_status {
 
 const char *rpc_status_name(enum rpc_status status);
 
+/**
+ * Is @address "HOST:PORT", "[IPV6]:PORT" or "unix:PATH", with a port from @port_min? Both opens
+ * check it. Returns 0; -EINVAL with @err showing the accepted forms.
+ */
+int rpc_address_check(const char *address, unsigned port_min, struct error *err);
+
 struct rpc_client;
 
 /**
@@ -60,10 +66,11 @@ struct rpc_method {
 };
 
 struct rpc_server_options {
-	const char *address;	  // "host:port" (port 0: any), "unix:PATH"
+	const char *address; // "host:port" (port 0: any), "unix:PATH"
 	size_t message_bytes_max;
-	uint32_t threads;	  // 1..64
-	uint32_t calls_max;	  // in flight at once, received but not yet answered; more wait in the transport
+	uint32_t threads; // 1..64
+	uint32_t
+		calls_max; // in flight at once, received but not yet answered; more wait in the transport
 	const struct rpc_method *methods;
 	uint32_t method_count;
 };

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The names of gRPC's status codes, and what an address looks like.
+#include "rpc.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+const char *rpc_status_name(enum rpc_status status)
+{
+	// In the order of https://grpc.github.io/grpc/core/md_doc_statuscodes.html
+	static const char *const names[] = {
+		"OK",
+		"CANCELLED",
+		"UNKNOWN",
+		"INVALID_ARGUMENT",
+		"DEADLINE_EXCEEDED",
+		"NOT_FOUND",
+		"ALREADY_EXISTS",
+		"PERMISSION_DENIED",
+		"RESOURCE_EXHAUSTED",
+		"FAILED_PRECONDITION",
+		"ABORTED",
+		"OUT_OF_RANGE",
+		"UNIMPLEMENTED",
+		"INTERNAL",
+		"UNAVAILABLE",
+		"DATA_LOSS",
+		"UNAUTHENTICATED",
+	};
+
+	return (unsigned)status < ARRAY_SIZE(names) ? names[status] : "UNKNOWN";
+}
+
+int rpc_address_check(const char *address, unsigned port_min, struct error *err)
+{
+	if (!strncmp(address, "unix:", 5)) {
+		// sun_path's size; gRPC would cut silently.
+		if (address[5] && strlen(address + 5) < 108)
+			return 0;
+		return error_set(err, -EINVAL, "address \"%s\": a socket's path has 1 to 107 bytes",
+				 address);
+	}
+
+	const char *colon = strrchr(address, ':');
+	bool bracketed = *address == '[' && colon && colon[-1] == ']';
+	if (!colon || colon == address || (!bracketed && memchr(address, ':', colon - address)))
+		return error_set(err, -EINVAL,
+				 "address \"%s\": expected HOST:PORT, [IPV6]:PORT or unix:PATH",
+				 address);
+
+	char *end;
+	unsigned long port = strtoul(colon + 1, &end, 10);
+	if (colon[1] < '0' || colon[1] > '9' || *end || port < port_min || port > 65535)
+		return error_set(err, -EINVAL,
+				 "address \"%s\": the port must be a number from %u to 65535",
+				 address, port_min);
+	return 0;
+}
