@@ -6,8 +6,10 @@
 #include "base/profile.h"
 
 /**
- * Append the flame graph of the samples of @type. Boxes narrower than a tenth of a pixel are left
- * out; their value stays in their parents. Returns 0; -ENOMEM; -EFBIG when the buffer's limit is hit.
+ * Append the flame graph of the samples of @type, root at the bottom. @title may be any bytes.
+ * Boxes narrower than a tenth of a pixel are left out; their value stays in their parents. The
+ * profile's range stands below the title where it is known. Returns 0; -ENOMEM; -E2BIG when there
+ * are more distinct frames than a tree holds; -EFBIG when the buffer's limit is hit.
  */
 int svg_encode(const struct profile *profile, const char *type, const char *title,
 	       struct buffer *buffer);
