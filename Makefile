@@ -17,7 +17,8 @@ ifneq ($(SANITIZE),)
 CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=undefined
 LDFLAGS += -fsanitize=address,undefined
 endif
-BPF_CFLAGS := -target bpf -O2 -g -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) -I. -Ibpf -Wall -Wextra -Werror \
+BPF_CFLAGS := -target bpf -O2 -g -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) -I. -Ibpf \
+	      -idirafter /usr/include/$(shell $(CC) -dumpmachine) -Wall -Wextra -Werror \
 	      -Wno-unused-parameter -Wno-missing-declarations
 
 ifeq ($(V),)
@@ -42,6 +43,7 @@ BASE_A := $(BUILD)/lib/base.a
 PROTO_A := $(BUILD)/lib/proto.a
 AGENT_A := $(BUILD)/lib/agent.a
 COLLECTOR_A := $(BUILD)/lib/collector.a
+CLI_A := $(BUILD)/lib/cli.a
 PROGRAMS := $(BUILD)/cairn $(BUILD)/cairn-agent $(BUILD)/cairn-collector
 
 .DELETE_ON_ERROR:
@@ -98,7 +100,9 @@ $(BUILD)/cairn-collector: $(BUILD)/obj/collector/main.o $(COLLECTOR_A) $(PROTO_A
 	$(call say,LD,$@)
 	$(CC) $(LDFLAGS) $^ $(COLLECTOR_LIBS) -o $@
 
-$(BUILD)/cairn: $(BUILD)/obj/cli/main.o $(call objects,$(call sources,cli)) $(AGENT_A) $(PROTO_A) $(BASE_A)
+$(CLI_A): $(call objects,$(call sources,cli))
+
+$(BUILD)/cairn: $(BUILD)/obj/cli/main.o $(CLI_A) $(AGENT_A) $(PROTO_A) $(BASE_A)
 	$(call say,LD,$@)
 	$(CC) $(LDFLAGS) $^ $(AGENT_LIBS) $(PROTO_LIBS) $(CLI_LIBS) -o $@
 
@@ -133,10 +137,12 @@ UNIT_LIBS_base = $(BASE_A)
 UNIT_LIBS_proto = $(PROTO_A) $(BASE_A)
 UNIT_LIBS_agent = $(AGENT_A) $(PROTO_A) $(BASE_A)
 UNIT_LIBS_collector = $(COLLECTOR_A) $(PROTO_A) $(BASE_A)
+UNIT_LIBS_cli = $(CLI_A) $(BASE_A)
 UNIT_LINK_base = $(BASE_LIBS)
 UNIT_LINK_proto = $(PROTO_LIBS)
 UNIT_LINK_agent = $(AGENT_LIBS) $(PROTO_LIBS)
 UNIT_LINK_collector = $(COLLECTOR_LIBS)
+UNIT_LINK_cli = $(CLI_LIBS) $(BASE_LIBS)
 UNIT_TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/*/test_*.c))
 
 define unit_rule
@@ -145,7 +151,7 @@ $(BUILD)/tests/$(1)/test_%: $(BUILD)/obj/tests/unit/$(1)/test_%.o $(UNIT_LIBS_$(
 	$$(call say,LD,$$@)
 	$$(CC) $$(LDFLAGS) $$^ -lcmocka $(UNIT_LINK_$(1)) -o $$@
 endef
-$(foreach folder,base proto agent collector,$(eval $(call unit_rule,$(folder))))
+$(foreach folder,base proto agent collector cli,$(eval $(call unit_rule,$(folder))))
 
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
 

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// cairn query: ask a collector for a merged profile, as a file or as a table of functions.
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/profile_type.h"
+#include "cli/command.h"
+#include "cli/function_table.h"
+#include "cli/http_client.h"
+#include "cli/output_file.h"
+#include "cli/progress.h"
+#include "proto/export.h"
+
+struct query_options {
+	char *from, *to;
+	char *type;
+	char *output;
+	char *collector_http;
+	uint64_t limit;
+	uint64_t timeout_ns;
+	bool json;
+	const char *selector;
+	enum export_format format;
+};
+
+static const char notes[] = "SELECTOR is as in PromQL: '{service=\"llm\", node!~\"test.*\"}', or a "
+			    "bare word for a service;\n"
+			    "without it everything is merged. TIME is now, now-5m, RFC 3339 "
+			    "(2026-11-21T10:00:00Z) or Unix\n"
+			    "seconds. Without -o the functions with the most time are printed. The "
+			    "suffix of FILE says the\n"
+			    "format: .collapsed, .svg or .pb.gz (pprof).\n"
+			    "\n"
+			    "  cairn query checkout\n"
+			    "  cairn query '{service=\"llm\"}' --from now-1h -o llm.svg\n";
+
+static int parse(int argc, char **argv, struct query_options *options,
+		 enum config_outcome *ret_outcome, struct error *err)
+{
+	const struct config_option table[] = {
+		{ "from", 0, CONFIG_STRING, &options->from, "now-15m", 0, 0, "TIME",
+		  "begin of the range" },
+		{ "to", 0, CONFIG_STRING, &options->to, "now", 0, 0, "TIME",
+		  "end of the range, itself not included" },
+		{ "output", 'o', CONFIG_STRING, &options->output, NULL, 0, 0, "FILE",
+		  "write a profile instead of printing a table" },
+		{ "type", 0, CONFIG_STRING, &options->type, PROFILE_TYPE_CPU, 0, 0, "TYPE",
+		  "profile type in five parts" },
+		{ "collector-http", 0, CONFIG_STRING, &options->collector_http,
+		  "http://127.0.0.1:7070", 0, 0, "URL", "where the collector answers" },
+		{ "limit", 0, CONFIG_UINT, &options->limit, "40", 1, 100000, "N",
+		  "functions in the table" },
+		{ "json", 0, CONFIG_BOOL, &options->json, NULL, 0, 0, NULL,
+		  "print the table as the collector's JSON" },
+		{ "timeout", 0, CONFIG_DURATION, &options->timeout_ns, "60s", 100 * NS_PER_MS,
+		  3600 * NS_PER_SECOND, "TIME", "give up after this long" },
+	};
+	const struct config_program program = {
+		.name = "cairn query",
+		.summary = "Ask a collector for the merged profile of what SELECTOR selects.",
+		.usage = "cairn query [SELECTOR] [--from TIME] [--to TIME] [-o FILE]",
+		.notes = notes,
+		.options = table,
+		.option_count = ARRAY_SIZE(table),
+	};
+	int first_word = argc;
+	int rc = config_parse(&program, argc, argv, ret_outcome, &first_word, err);
+
+	if (rc || *ret_outcome == CONFIG_EXIT)
+		return rc;
+	if (argc - first_word > 1)
+		return error_set(err, -EINVAL,
+				 "one SELECTOR is enough, but \"%.40s\" follows it; put quotes "
+				 "around the whole selector",
+				 argv[first_word + 1]);
+	options->selector = first_word < argc ? argv[first_word] : "";
+	return 0;
+}
+
+static int check_time(const char *flag, const char *text, uint64_t now_ns, uint64_t *ret_ns,
+		      struct error *err)
+{
+	struct error cause = { 0 };
+	int rc = time_parse(text, now_ns, ret_ns, &cause);
+
+	return rc ? error_set(err, rc, "%s: %s", flag, cause.text) : 0;
+}
+
+static int check(struct query_options *options, struct error *err)
+{
+	uint64_t now_ns = clock_realtime_ns();
+	uint64_t from_ns = 0, to_ns = 0;
+	struct profile_type type;
+	struct error cause = { 0 };
+	int rc = check_time("--from", options->from, now_ns, &from_ns, err);
+
+	if (!rc)
+		rc = check_time("--to", options->to, now_ns, &to_ns, err);
+	if (!rc && from_ns >= to_ns)
+		rc = error_set(err, -EINVAL, "--from (%s) is not before --to (%s)", options->from,
+			       options->to);
+	if (!rc && profile_type_parse(options->type, &type, &cause))
+		rc = error_set(err, -EINVAL, "--type: %s", cause.text);
+	if (!rc && options->output)
+		rc = export_format_of_path(options->output, &options->format, err);
+	if (!rc && options->output && options->json)
+		rc = error_set(err, -EINVAL, "--json and -o exclude each other");
+	return rc;
+}
+
+static void options_deinit(struct query_options *options)
+{
+	free(options->from);
+	free(options->to);
+	free(options->type);
+	free(options->output);
+	free(options->collector_http);
+}
+
+static const char *format_name(enum export_format format)
+{
+	switch (format) {
+	case EXPORT_COLLAPSED:
+		return "collapsed";
+	case EXPORT_SVG:
+		return "svg";
+	case EXPORT_PPROF:
+		return "pprof";
+	}
+	return "";
+}
+
+static void build_url(const struct query_options *options, struct buffer *url)
+{
+	size_t length = strlen(options->collector_http);
+	char limit[24];
+
+	while (length && options->collector_http[length - 1] == '/')
+		length--;
+	buffer_append(url, options->collector_http, length);
+	buffer_append_string(url, options->output ? "/api/v1/merge" : "/api/v1/top");
+	http_append_parameter(url, "query", options->selector);
+	http_append_parameter(url, "type", options->type);
+	http_append_parameter(url, "from", options->from);
+	http_append_parameter(url, "to", options->to);
+	if (options->output)
+		http_append_parameter(url, "format", format_name(options->format));
+	snprintf(limit, sizeof(limit), "%llu", (unsigned long long)options->limit);
+	if (!options->output)
+		http_append_parameter(url, "limit", limit);
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+/* {"error":{"code":..,"field":..,"message":..}} to one sentence. */
+static int error_of_answer(const struct http_response *response, struct error *err)
+{
+	json_t *root = json_loadb((const char *)response->body.bytes, response->body.size, 0, NULL);
+	const json_t *error = json_object_get(root, "error");
+	const char *field = text_of(error, "field");
+	const char *message = text_of(error, "message");
+
+	if (*message)
+		error_set(err, -EIO, "%s%s%s", field, *field ? ": " : "", message);
+	else
+		error_set(err, -EIO,
+			  "HTTP status %ld and no reason; is --collector-http a cairn-collector?",
+			  response->status);
+	json_decref(root);
+	text_make_printable(err->text);
+	return -EIO;
+}
+
+static void show_progress(void *context, uint64_t received_bytes)
+{
+	uint64_t waited_ns = clock_monotonic_ns() - *(const uint64_t *)context;
+	char detail[48];
+
+	if (waited_ns < NS_PER_SECOND)
+		return;
+	snprintf(detail, sizeof(detail), "%llu KiB received",
+		 (unsigned long long)(received_bytes >> 10));
+	progress_draw("waiting for the collector", waited_ns, 0, detail);
+}
+
+static int fetch(const struct query_options *options, struct http_response *response,
+		 struct error *err)
+{
+	struct buffer url = { 0 };
+	struct error cause = { 0 };
+	uint64_t started_ns = clock_monotonic_ns();
+
+	build_url(options, &url);
+	struct http_request request = {
+		.url = buffer_string(&url),
+		.timeout_ms = (uint32_t)(options->timeout_ns / NS_PER_MS),
+		.progress = progress_is_shown() ? show_progress : NULL,
+		.context = &started_ns,
+	};
+	int rc = http_get(&request, response, &cause);
+	buffer_deinit(&url);
+	progress_clear();
+	if (rc)
+		return error_set(err, rc,
+				 "no answer from %s: %s; is cairn-collector running there? "
+				 "--collector-http names another",
+				 options->collector_http, cause.text);
+	return response->status == 200 ? 0 : error_of_answer(response, err);
+}
+
+static enum frame_kind kind_of_name(const char *name)
+{
+	for (int kind = 0; kind < FRAME_KIND_COUNT; kind++)
+		if (strcmp(frame_kind_name((enum frame_kind)kind), name) == 0)
+			return (enum frame_kind)kind;
+	return FRAME_KIND_UNKNOWN;
+}
+
+static int read_rows(const json_t *root, struct function_table *table)
+{
+	const json_t *rows = json_object_get(root, "rows");
+	const json_t *row;
+	size_t i;
+	int rc = json_is_array(rows) ? 0 : -EBADMSG;
+
+	json_array_foreach(rows, i, row)
+	{
+		if (rc)
+			break;
+		rc = function_table_add(table, "", text_of(row, "name"),
+					kind_of_name(text_of(row, "kind")),
+					json_integer_value(json_object_get(row, "self")),
+					json_integer_value(json_object_get(row, "total")));
+	}
+	table->total = json_integer_value(json_object_get(root, "total"));
+	return rc;
+}
+
+static int print_table(const struct query_options *options, const struct http_response *response,
+		       struct error *err)
+{
+	_cleanup_(function_table_deinit) struct function_table table = { 0 };
+	json_t *root = json_loadb((const char *)response->body.bytes, response->body.size, 0, NULL);
+	int rc = root ? read_rows(root, &table) : -EBADMSG;
+	char unit[32];
+
+	snprintf(unit, sizeof(unit), "%s", text_of(root, "unit"));
+	text_make_printable(unit);
+	json_decref(root);
+	if (!rc)
+		rc = function_table_select(&table, "", ORDER_BY_SELF);
+	if (rc == -EBADMSG)
+		return error_set(err, rc, "%s answered with something else than a table",
+				 options->collector_http);
+	if (rc)
+		return error_errno(err, rc, "table of functions");
+
+	if (strcmp(unit, "nanoseconds") == 0)
+		printf("%.3f s in total\n", (double)table.total / NS_PER_SECOND);
+	else
+		printf("%lld %s in total\n", (long long)table.total, unit);
+	function_table_print(&table, (uint32_t)options->limit, stdout);
+	return 0;
+}
+
+static int print_answer(const struct query_options *options, const struct http_response *response,
+			struct error *err)
+{
+	int rc = 0;
+
+	if (options->json) {
+		fwrite(response->body.bytes, 1, response->body.size, stdout);
+		fputc('\n', stdout);
+	} else {
+		rc = print_table(options, response, err);
+	}
+	if (!rc && (fflush(stdout) || ferror(stdout)))
+		rc = error_errno(err, -errno, "cannot write to standard output");
+	return rc;
+}
+
+static int query(const struct query_options *options, struct error *err)
+{
+	_cleanup_(output_file_discard) struct output_file file = { 0 };
+	_cleanup_(http_response_deinit) struct http_response response = { 0 };
+	int rc = options->output ? output_file_open(options->output, &file, err) : 0;
+
+	if (!rc)
+		rc = fetch(options, &response, err);
+	if (rc)
+		return rc;
+	return options->output ? output_file_finish(&file, &response.body, err)
+			       : print_answer(options, &response, err);
+}
+
+int cmd_query(int argc, char **argv)
+{
+	_cleanup_(options_deinit) struct query_options options = { 0 };
+	enum config_outcome outcome = CONFIG_RUN;
+	struct error err = { 0 };
+	int rc = parse(argc, argv, &options, &outcome, &err);
+
+	if (!rc && outcome == CONFIG_EXIT)
+		return EXIT_OK;
+	if (!rc)
+		rc = check(&options, &err);
+	if (rc) {
+		fprintf(stderr, "cairn query: %s\n", err.text);
+		return EXIT_USAGE;
+	}
+	if (query(&options, &err)) {
+		fprintf(stderr, "cairn query: %s\n", err.text);
+		return EXIT_FAILED;
+	}
+	return EXIT_OK;
+}

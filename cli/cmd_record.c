@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+// cairn record: profile processes, or a command from its first instruction, into a file. Uses the
+// agent's code in-process; no collector is needed.
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/profiler.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/profile_merge.h"
+#include "cli/command.h"
+#include "cli/held_command.h"
+#include "cli/output_file.h"
+#include "cli/profiler_wait.h"
+#include "cli/progress.h"
+#include "proto/export.h"
+
+#define DRAIN_INTERVAL_NS    (2 * NS_PER_SECOND)
+#define PROGRESS_INTERVAL_NS (250 * NS_PER_MS)
+#define DURATION_NS_MIN      (10 * NS_PER_MS)
+#define RECORD_SLOT_NS       NS_PER_SECOND // the files keep no time, so few slots are cheapest
+
+enum { PID_MAX = 1 << 22 }; // the kernel's PID_MAX_LIMIT
+
+static const struct {
+	const char *type;
+	const char *meaning;
+} record_types[] = {
+	{ PROFILE_TYPE_CPU, "on-CPU time" },
+};
+
+struct record_options {
+	char *duration;
+	char *output;
+	char *type;
+	uint64_t pid;
+	uint64_t frequency_hz;
+	struct labels labels;
+	uint64_t duration_ns; // 0: until Ctrl-C or the end of what is recorded
+	enum export_format format;
+	char **command; // ended by NULL; NULL: none
+};
+
+struct recording {
+	const struct record_options *options;
+	struct profiler *profiler;
+	struct profile *merged;
+	struct held_command command;
+	struct output_file file;
+	int pidfd; // of the process given by -p; -1: none
+	int signal_fd;
+	uint64_t started_ns;
+	uint64_t samples;
+	uint64_t dropped;
+};
+
+static const char notes[] = "The suffix of FILE says the format: .collapsed (stackcollapse lines), "
+			    ".svg (a flame graph to\n"
+			    "click in), .pb.gz (pprof). Without -p and COMMAND every process is "
+			    "recorded. Recording ends\n"
+			    "after -d, when the process or COMMAND ends, or with Ctrl-C; FILE is "
+			    "written in each case.\n"
+			    "A COMMAND that still runs after -d is ended.\n"
+			    "\n"
+			    "  cairn record -d 10 -o machine.svg\n"
+			    "  cairn record -d 30 -p 1234 -o service.pb.gz\n"
+			    "  cairn record -o build.collapsed -- make -j8\n";
+
+static int parse(int argc, char **argv, struct record_options *options,
+		 enum config_outcome *ret_outcome, struct error *err)
+{
+	const struct config_option table[] = {
+		{ "duration", 'd', CONFIG_STRING, &options->duration, NULL, 0, 0, "N",
+		  "record for N seconds (or 500ms, 2m); without it until Ctrl-C or the end" },
+		{ "output", 'o', CONFIG_STRING, &options->output, NULL, 0, 0, "FILE",
+		  "write the profile here" },
+		{ "pid", 'p', CONFIG_UINT, &options->pid, NULL, 1, PID_MAX, "PID",
+		  "record this process and its later children only" },
+		{ "type", 0, CONFIG_STRING, &options->type, PROFILE_TYPE_CPU, 0, 0, "TYPE",
+		  "what to record" },
+		{ "frequency", 'F', CONFIG_UINT, &options->frequency_hz, "99", 1, 1000, "HZ",
+		  "samples per second and CPU" },
+		{ "label", 0, CONFIG_LABELS, &options->labels, NULL, 0, 0, "NAME=VALUE",
+		  "put a label on everything; may be repeated" },
+	};
+	const struct config_program program = {
+		.name = "cairn record",
+		.summary = "Record where processes, or a command, spend their time.",
+		.usage = "cairn record -o FILE [-d N] [-p PID | -- COMMAND...]",
+		.notes = notes,
+		.options = table,
+		.option_count = ARRAY_SIZE(table),
+	};
+	int first_word = argc;
+	int rc = config_parse(&program, argc, argv, ret_outcome, &first_word, err);
+
+	if (rc || *ret_outcome == CONFIG_EXIT)
+		return rc;
+	if (first_word < argc && strcmp(argv[first_word - 1], "--") != 0)
+		return error_set(err, -EINVAL,
+				 "\"%.60s\" is not an option; put -- before a command to run",
+				 argv[first_word]);
+	options->command = first_word < argc ? argv + first_word : NULL;
+	return 0;
+}
+
+static int check_type(const char *type, struct error *err)
+{
+	char known[160] = "";
+
+	for (size_t i = 0; i < ARRAY_SIZE(record_types); i++) {
+		size_t used = strlen(known);
+
+		if (strcmp(record_types[i].type, type) == 0)
+			return 0;
+		snprintf(known + used, sizeof(known) - used, "%s%s (%s)", i ? ", " : "",
+			 record_types[i].type, record_types[i].meaning);
+	}
+	return error_set(err, -EINVAL, "--type: unknown profile type \"%.60s\"; known: %s", type,
+			 known);
+}
+
+static int check(struct record_options *options, struct error *err)
+{
+	int rc;
+
+	if (!options->output || !*options->output)
+		return error_set(err, -EINVAL,
+				 "-o FILE is missing; its suffix says the format: .collapsed, .svg "
+				 "or .pb.gz");
+	if (options->pid && options->command)
+		return error_set(err, -EINVAL, "-p PID and a command exclude each other");
+	rc = export_format_of_path(options->output, &options->format, err);
+	if (!rc && options->duration)
+		rc = interval_parse("-d", options->duration, DURATION_NS_MIN, &options->duration_ns,
+				    err);
+	return rc ? rc : check_type(options->type, err);
+}
+
+static void options_deinit(struct record_options *options)
+{
+	free(options->duration);
+	free(options->output);
+	free(options->type);
+	labels_deinit(&options->labels);
+}
+
+static int open_pid(pid_t pid, int *ret_pidfd, struct error *err)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	if (fd < 0 && errno == ESRCH)
+		return error_set(err, -ESRCH, "-p: there is no process %d", pid);
+	if (fd < 0 && (errno == EINVAL || errno == ENOENT))
+		return error_set(err, -EINVAL, "-p: %d is a thread; give the id of its process",
+				 pid);
+	if (fd < 0)
+		return error_errno(err, -errno, "-p: process %d", pid);
+	*ret_pidfd = fd;
+	return 0;
+}
+
+/* From here on Ctrl-C is a descriptor that becomes readable: the recording ends and is written. */
+static int open_signals(int *ret_fd, struct error *err)
+{
+	sigset_t ends;
+
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGHUP);
+	if (sigprocmask(SIG_BLOCK, &ends, NULL))
+		return error_errno(err, -errno, "sigprocmask");
+	*ret_fd = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
+	return *ret_fd < 0 ? error_errno(err, -errno, "signalfd") : 0;
+}
+
+static int open_profiler(struct recording *recording, struct error *err)
+{
+	const struct record_options *options = recording->options;
+	struct profiler_options profiler_options = {
+		.frequency_hz = (uint32_t)options->frequency_hz,
+		.slot_ns = RECORD_SLOT_NS,
+		.pid = options->command ? recording->command.pid : (pid_t)options->pid,
+	};
+	int rc = labels_copy(&options->labels, &profiler_options.labels);
+
+	if (!rc)
+		rc = profiler_open(&profiler_options, &recording->profiler, err);
+	else
+		error_errno(err, rc, "labels");
+	labels_deinit(&profiler_options.labels);
+	return rc;
+}
+
+static int begin(struct recording *recording, struct error *err)
+{
+	const struct record_options *options = recording->options;
+	int rc = output_file_open(options->output, &recording->file, err);
+
+	if (!rc && options->pid)
+		rc = open_pid((pid_t)options->pid, &recording->pidfd, err);
+	if (!rc)
+		rc = open_signals(&recording->signal_fd, err);
+	if (!rc && options->command)
+		rc = held_command_start(options->command, &recording->command, err);
+	if (!rc)
+		rc = open_profiler(recording, err);
+	if (rc)
+		return rc;
+
+	recording->merged = profile_new(RECORD_SLOT_NS);
+	if (!recording->merged)
+		return error_set(err, -ENOMEM, "out of memory");
+	recording->started_ns = clock_monotonic_ns();
+	return options->command
+		       ? held_command_release(&recording->command, options->command[0], err)
+		       : 0;
+}
+
+static int drain(struct recording *recording, struct error *err)
+{
+	_cleanup_(profile_freep) struct profile *window = NULL;
+	int rc = profiler_drain(recording->profiler, &window, err);
+
+	return rc ? rc : profile_merge(recording->merged, window, err);
+}
+
+static void show_progress(struct recording *recording, uint64_t now_ns)
+{
+	struct profiler_stats stats;
+	char detail[64];
+
+	profiler_read_stats(recording->profiler, &stats);
+	recording->samples = profiler_stats_samples(&stats);
+	recording->dropped = profiler_stats_dropped(&stats);
+	snprintf(detail, sizeof(detail), "%llu samples", (unsigned long long)recording->samples);
+	progress_draw("recording", now_ns - recording->started_ns, recording->options->duration_ns,
+		      detail);
+}
+
+static uint64_t earliest(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Until the time is up, the process has ended or somebody pressed Ctrl-C. */
+static int run(struct recording *recording, struct error *err)
+{
+	uint64_t duration_ns = recording->options->duration_ns;
+	uint64_t end_ns = duration_ns ? recording->started_ns + duration_ns : UINT64_MAX;
+	uint64_t drain_ns = recording->started_ns + DRAIN_INTERVAL_NS;
+	int process_fd = recording->options->command ? recording->command.pidfd : recording->pidfd;
+	bool ended = false;
+	int rc = 0;
+
+	for (uint64_t now_ns = recording->started_ns; !rc && !ended && now_ns < end_ns;
+	     now_ns = clock_monotonic_ns()) {
+		struct pollfd others[] = {
+			{ .fd = recording->signal_fd, .events = POLLIN },
+			{ .fd = process_fd, .events = POLLIN },
+		};
+		uint64_t until_ns = earliest(end_ns, now_ns + PROGRESS_INTERVAL_NS);
+
+		rc = profiler_wait(recording->profiler, until_ns, others, ARRAY_SIZE(others), err);
+		ended = others[0].revents || others[1].revents;
+		show_progress(recording, clock_monotonic_ns());
+		if (!rc && clock_monotonic_ns() >= drain_ns) {
+			rc = drain(recording, err);
+			drain_ns = clock_monotonic_ns() + DRAIN_INTERVAL_NS;
+		}
+	}
+	return rc ? rc : drain(recording, err);
+}
+
+static int write_file(struct recording *recording, struct error *err)
+{
+	const struct record_options *options = recording->options;
+	struct buffer content = { 0 };
+	char title[96];
+	int rc;
+
+	progress_draw("writing", clock_monotonic_ns() - recording->started_ns, 0, options->output);
+	snprintf(title, sizeof(title), "%s",
+		 options->command ? options->command[0] : "on-CPU time");
+	if (options->pid)
+		snprintf(title, sizeof(title), "process %llu", (unsigned long long)options->pid);
+	rc = export_profile(recording->merged, options->type, options->format, title, &content,
+			    err);
+	if (!rc)
+		rc = output_file_finish(&recording->file, &content, err);
+	buffer_deinit(&content);
+	return rc;
+}
+
+static void say_how_command_ended(const struct recording *recording)
+{
+	const struct held_command *command = &recording->command;
+	const char *name = recording->options->command[0];
+
+	if (!command->ended)
+		fprintf(stderr, "%s still ran after -d and was ended\n", name);
+	else if (WIFSIGNALED(command->wait_status))
+		fprintf(stderr, "%s was killed by signal %d (%s)\n", name,
+			WTERMSIG(command->wait_status), strsignal(WTERMSIG(command->wait_status)));
+	else
+		fprintf(stderr, "%s exited with status %d\n", name,
+			WEXITSTATUS(command->wait_status));
+}
+
+static void say_what_was_done(struct recording *recording)
+{
+	double seconds = (double)(clock_monotonic_ns() - recording->started_ns) / NS_PER_SECOND;
+
+	progress_clear();
+	if (!progress_is_shown())
+		return;
+	if (recording->options->command)
+		say_how_command_ended(recording);
+	fprintf(stderr, "%s: %.1f s, %llu samples", recording->options->output, seconds,
+		(unsigned long long)recording->samples);
+	if (recording->dropped)
+		fprintf(stderr, ", %llu dropped", (unsigned long long)recording->dropped);
+	fputc('\n', stderr);
+}
+
+static int record(struct recording *recording, struct error *err)
+{
+	int rc = begin(recording, err);
+
+	if (!rc)
+		rc = run(recording, err);
+	if (!rc)
+		rc = write_file(recording, err);
+	held_command_poll(&recording->command);
+	if (!rc)
+		say_what_was_done(recording);
+	else
+		progress_clear();
+	return rc;
+}
+
+static void recording_deinit(struct recording *recording)
+{
+	held_command_stop(&recording->command);
+	profiler_close(recording->profiler);
+	profile_free(recording->merged);
+	output_file_discard(&recording->file);
+	cleanup_closep(&recording->pidfd);
+	cleanup_closep(&recording->signal_fd);
+}
+
+int cmd_record(int argc, char **argv)
+{
+	_cleanup_(options_deinit) struct record_options options = { 0 };
+	_cleanup_(recording_deinit) struct recording recording = {
+		.options = &options,
+		.pidfd = -1,
+		.signal_fd = -1,
+	};
+	enum config_outcome outcome = CONFIG_RUN;
+	struct error err = { 0 };
+	int rc = parse(argc, argv, &options, &outcome, &err);
+
+	if (!rc && outcome == CONFIG_EXIT)
+		return EXIT_OK;
+	if (!rc)
+		rc = check(&options, &err);
+	if (rc) {
+		fprintf(stderr, "cairn record: %s\n", err.text);
+		return EXIT_USAGE;
+	}
+	if (record(&recording, &err)) {
+		fprintf(stderr, "cairn record: %s\n", err.text);
+		return EXIT_FAILED;
+	}
+	return EXIT_OK;
+}

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+// cairn top: the functions that use the CPUs now, live on a terminal or as plain tables. Uses the
+// agent's code in-process; no collector is needed.
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "agent/profiler.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "cli/command.h"
+#include "cli/function_table.h"
+#include "cli/profiler_wait.h"
+#include "cli/top_view.h"
+
+#define TOP_INTERVAL_NS_MIN (100 * NS_PER_MS)
+#define TOP_SLOT_NS         NS_PER_SECOND // tables keep no time, so few slots are cheapest
+
+enum { PID_MAX = 1 << 22 }; // the kernel's PID_MAX_LIMIT
+
+struct top_options {
+	char *interval;
+	char *service;
+	uint64_t pid;
+	uint64_t frequency_hz;
+	uint64_t tables; // 0: until stopped
+	uint64_t rows_max;
+	bool batch;
+	uint64_t interval_ns;
+};
+
+struct top {
+	const struct top_options *options;
+	struct profiler *profiler;
+	struct profile *window; // the last one drained
+	struct function_table table;
+	struct top_settings settings;
+	struct top_header header;
+	char scope[96];
+	uint64_t samples_before;
+	int signal_fd;
+	bool quit;
+};
+
+static const char notes[] =
+	"Percentages are shares of the CPU time seen since the last refresh. When standard output "
+	"is\n"
+	"not a terminal, or with --batch, plain tables are printed: -n of them (default 1).\n"
+	"\n"
+	"Keys: q quit, s sort by self, t by total, p per process or merged, / filter, space "
+	"pause,\n"
+	"arrows scroll, h help.\n"
+	"\n"
+	"  cairn top\n"
+	"  cairn top -p 1234 -d 5\n"
+	"  cairn top --batch -n 3 --service checkout\n";
+
+static int parse(int argc, char **argv, struct top_options *options,
+		 enum config_outcome *ret_outcome, struct error *err)
+{
+	const struct config_option table[] = {
+		{ "interval", 'd', CONFIG_STRING, &options->interval, "2", 0, 0, "N",
+		  "seconds between refreshes (or 500ms, 1m)" },
+		{ "pid", 'p', CONFIG_UINT, &options->pid, NULL, 1, PID_MAX, "PID",
+		  "only this process and its later children" },
+		{ "service", 0, CONFIG_STRING, &options->service, NULL, 0, 0, "NAME",
+		  "only processes of this service" },
+		{ "frequency", 'F', CONFIG_UINT, &options->frequency_hz, "99", 1, 1000, "HZ",
+		  "samples per second and CPU" },
+		{ "batch", 'b', CONFIG_BOOL, &options->batch, NULL, 0, 0, NULL,
+		  "print plain tables" },
+		{ "tables", 'n', CONFIG_UINT, &options->tables, NULL, 1, 1000000, "N",
+		  "tables to print, then exit" },
+		{ "rows", 0, CONFIG_UINT, &options->rows_max, "40", 0, 100000, "N",
+		  "rows of a plain table, 0: all" },
+	};
+	const struct config_program program = {
+		.name = "cairn top",
+		.summary = "Show the functions that use the CPUs, live.",
+		.usage = "cairn top [-p PID | --service NAME] [-d N] [--batch [-n N]]",
+		.notes = notes,
+		.options = table,
+		.option_count = ARRAY_SIZE(table),
+	};
+	int first_word = argc;
+	int rc = config_parse(&program, argc, argv, ret_outcome, &first_word, err);
+
+	if (!rc && *ret_outcome == CONFIG_RUN && first_word < argc)
+		return error_set(err, -EINVAL, "\"%.60s\" is not an option; see `cairn top --help`",
+				 argv[first_word]);
+	return rc;
+}
+
+static int check(struct top_options *options, struct error *err)
+{
+	if (options->service && !*options->service) {
+		free(options->service);
+		options->service = NULL;
+	}
+	if (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO))
+		options->batch = true;
+	if (options->batch && !options->tables)
+		options->tables = 1;
+	return interval_parse("-d", options->interval, TOP_INTERVAL_NS_MIN, &options->interval_ns,
+			      err);
+}
+
+static void options_deinit(struct top_options *options)
+{
+	free(options->interval);
+	free(options->service);
+}
+
+static int check_pid(pid_t pid, struct error *err)
+{
+	_cleanup_close_ int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	if (fd >= 0)
+		return 0;
+	if (errno == ESRCH)
+		return error_set(err, -ESRCH, "-p: there is no process %d", pid);
+	return error_errno(err, -errno, "-p: %d (give the id of a process, not of a thread)", pid);
+}
+
+static int open_signals(struct top *top, struct error *err)
+{
+	sigset_t ends;
+
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGHUP);
+	if (sigprocmask(SIG_BLOCK, &ends, NULL))
+		return error_errno(err, -errno, "sigprocmask");
+	top->signal_fd = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
+	return top->signal_fd < 0 ? error_errno(err, -errno, "signalfd") : 0;
+}
+
+static void describe_scope(struct top *top)
+{
+	const struct top_options *options = top->options;
+
+	if (options->pid)
+		snprintf(top->scope, sizeof(top->scope), "process %llu",
+			 (unsigned long long)options->pid);
+	else if (options->service)
+		snprintf(top->scope, sizeof(top->scope), "service %s", options->service);
+	else
+		snprintf(top->scope, sizeof(top->scope), "all processes");
+	text_make_printable(top->scope);
+	top->header.scope = top->scope;
+	top->header.cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	top->header.interval_s = (double)options->interval_ns / NS_PER_SECOND;
+}
+
+static int begin(struct top *top, struct error *err)
+{
+	struct profiler_options options = {
+		.frequency_hz = (uint32_t)top->options->frequency_hz,
+		.slot_ns = TOP_SLOT_NS,
+		.pid = (pid_t)top->options->pid,
+	};
+	int rc = options.pid ? check_pid(options.pid, err) : 0;
+
+	if (!rc)
+		rc = open_signals(top, err);
+	if (!rc)
+		rc = profiler_open(&options, &top->profiler, err);
+	if (!rc && !top->options->batch)
+		rc = top_view_open(err);
+	describe_scope(top);
+	return rc;
+}
+
+/* Make the table anew from the last window. */
+static int rebuild(struct top *top, struct error *err)
+{
+	const struct function_choice choice = {
+		.type = PROFILE_TYPE_CPU,
+		.service = top->options->service,
+		.by_process = top->settings.by_process,
+	};
+
+	function_table_deinit(&top->table);
+	return function_table_build(top->window, &choice, &top->table, err);
+}
+
+static int show(struct top *top, struct error *err)
+{
+	int rc = function_table_select(&top->table, top->settings.filter, top->settings.order);
+
+	if (rc)
+		return error_errno(err, rc, "table of functions");
+	if (top->settings.first_row && top->settings.first_row >= top->table.shown_count)
+		top->settings.first_row = top->table.shown_count ? top->table.shown_count - 1 : 0;
+	if (!top->options->batch) {
+		top_view_draw(&top->table, &top->header, &top->settings);
+		return 0;
+	}
+	printf("%s, CPUs busy %.2f of %ld, samples %llu, dropped %llu\n", top->header.scope,
+	       top->header.cpus_busy, top->header.cpus, (unsigned long long)top->header.samples,
+	       (unsigned long long)top->header.dropped);
+	function_table_print(&top->table, (uint32_t)top->options->rows_max, stdout);
+	putchar('\n');
+	if (fflush(stdout) || ferror(stdout))
+		return error_errno(err, errno ? -errno : -EIO, "cannot write to standard output");
+	return 0;
+}
+
+static void update_header(struct top *top)
+{
+	struct profiler_stats stats;
+	uint64_t window_ns = top->window->to_ns - top->window->from_ns;
+
+	profiler_read_stats(top->profiler, &stats);
+	top->header.samples = profiler_stats_samples(&stats) - top->samples_before;
+	top->samples_before = profiler_stats_samples(&stats);
+	top->header.dropped = profiler_stats_dropped(&stats);
+	top->header.cpus_busy = window_ns ? (double)top->table.total / (double)window_ns : 0;
+}
+
+/* End a window and show it. While paused the windows pass unseen, so that no map fills up. */
+static int refresh_table(struct top *top, struct error *err)
+{
+	_cleanup_(profile_freep) struct profile *window = NULL;
+	int rc = profiler_drain(top->profiler, &window, err);
+
+	if (rc || top->settings.paused)
+		return rc;
+	profile_free(top->window);
+	top->window = take(window);
+	rc = rebuild(top, err);
+	if (rc)
+		return rc;
+	update_header(top);
+	return show(top, err);
+}
+
+static int apply_keys(struct top *top, struct error *err)
+{
+	switch (top_view_read_keys(&top->settings)) {
+	case TOP_QUIT:
+		top->quit = true;
+		return 0;
+	case TOP_REBUILD: {
+		int rc = top->window ? rebuild(top, err) : 0;
+
+		return rc ? rc : show(top, err);
+	}
+	case TOP_REDRAW:
+		return show(top, err);
+	case TOP_NOTHING:
+		break;
+	}
+	return 0;
+}
+
+static int wait_and_react(struct top *top, uint64_t deadline_ns, struct error *err)
+{
+	struct pollfd others[] = {
+		{ .fd = top->signal_fd, .events = POLLIN },
+		{ .fd = top->options->batch ? -1 : STDIN_FILENO, .events = POLLIN },
+	};
+	int rc = profiler_wait(top->profiler, deadline_ns, others, ARRAY_SIZE(others), err);
+
+	if (rc)
+		return rc;
+	if (others[0].revents || (others[1].revents & (POLLHUP | POLLERR)))
+		top->quit = true;
+	// Also without a key: a resized terminal interrupts the wait and is told as a key.
+	return top->options->batch ? 0 : apply_keys(top, err);
+}
+
+static int run(struct top *top, struct error *err)
+{
+	const struct top_options *options = top->options;
+	uint64_t refresh_ns = clock_monotonic_ns() + options->interval_ns;
+	uint64_t tables = 0;
+	int rc = options->batch ? 0 : show(top, err);
+
+	while (!rc && !top->quit && (!options->tables || tables < options->tables)) {
+		rc = wait_and_react(top, refresh_ns, err);
+		if (rc || top->quit || clock_monotonic_ns() < refresh_ns)
+			continue;
+		rc = refresh_table(top, err);
+		refresh_ns = clock_monotonic_ns() + options->interval_ns;
+		tables++;
+	}
+	return rc;
+}
+
+static void top_deinit(struct top *top)
+{
+	top_view_close();
+	profiler_close(top->profiler);
+	profile_free(top->window);
+	function_table_deinit(&top->table);
+	cleanup_closep(&top->signal_fd);
+}
+
+int cmd_top(int argc, char **argv)
+{
+	_cleanup_(options_deinit) struct top_options options = { 0 };
+	struct top top = {
+		.options = &options,
+		.settings = { .by_process = true },
+		.signal_fd = -1,
+	};
+	enum config_outcome outcome = CONFIG_RUN;
+	struct error err = { 0 };
+	int rc = parse(argc, argv, &options, &outcome, &err);
+
+	if (!rc && outcome == CONFIG_EXIT)
+		return EXIT_OK;
+	if (!rc)
+		rc = check(&options, &err);
+	if (rc) {
+		fprintf(stderr, "cairn top: %s\n", err.text);
+		return EXIT_USAGE;
+	}
+
+	rc = begin(&top, &err);
+	if (!rc)
+		rc = run(&top, &err);
+	// The terminal first: a message on the screen of ncurses would vanish with it.
+	top_deinit(&top);
+	if (rc)
+		fprintf(stderr, "cairn top: %s\n", err.text);
+	return rc ? EXIT_FAILED : EXIT_OK;
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "command.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/config.h"
+
+#define INTERVAL_NS_MAX (7 * 24 * 3600 * NS_PER_SECOND)
+
+enum { COMMAND_NAME_BYTES_MAX = 16, NEAR_EDITS_MAX = 2 };
+
+static int parse_seconds(const char *text, uint64_t *ret_ns)
+{
+	char *end;
+	double seconds = strtod(text, &end);
+
+	if (end == text || *end || !isfinite(seconds) || seconds < 0 ||
+	    seconds > (double)INTERVAL_NS_MAX / NS_PER_SECOND)
+		return -EINVAL;
+	*ret_ns = (uint64_t)(seconds * NS_PER_SECOND);
+	return 0;
+}
+
+int interval_parse(const char *flag, const char *text, uint64_t ns_min, uint64_t *ret_ns,
+		   struct error *err)
+{
+	uint64_t ns = 0;
+
+	if (parse_seconds(text, &ns) && duration_parse(text, &ns))
+		return error_set(err, -EINVAL,
+				 "%s: \"%.40s\" is not a length of time: give seconds (10) or a "
+				 "number with its unit (500ms, 2m)",
+				 flag, text);
+	if (ns < ns_min || ns > INTERVAL_NS_MAX)
+		return error_set(err, -EINVAL,
+				 "%s: %.40s is out of range: from %g seconds to 7 days", flag, text,
+				 (double)ns_min / NS_PER_SECOND);
+	*ret_ns = ns;
+	return 0;
+}
+
+const struct command *command_find(const struct command *commands, uint32_t count, const char *name)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+	return NULL;
+}
+
+static uint32_t min3(uint32_t a, uint32_t b, uint32_t c)
+{
+	uint32_t least = a < b ? a : b;
+
+	return least < c ? least : c;
+}
+
+// Levenshtein's distance, one row at a time. @b is at most COMMAND_NAME_BYTES_MAX long.
+static uint32_t edit_distance(const char *a, const char *b)
+{
+	uint32_t row[COMMAND_NAME_BYTES_MAX + 1];
+	uint32_t length = (uint32_t)strlen(b);
+
+	for (uint32_t j = 0; j <= length; j++)
+		row[j] = j;
+	for (uint32_t i = 0; a[i]; i++) {
+		uint32_t diagonal = row[0];
+
+		row[0] = i + 1;
+		for (uint32_t j = 0; j < length; j++) {
+			uint32_t substituted = diagonal + (a[i] != b[j]);
+
+			diagonal = row[j + 1];
+			row[j + 1] = min3(row[j] + 1, row[j + 1] + 1, substituted);
+		}
+	}
+	return row[length];
+}
+
+const struct command *command_nearest(const struct command *commands, uint32_t count,
+				      const char *name)
+{
+	const struct command *nearest = NULL;
+	uint32_t least = NEAR_EDITS_MAX + 1;
+
+	if (strlen(name) > COMMAND_NAME_BYTES_MAX)
+		return NULL;
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t edits = edit_distance(name, commands[i].name);
+
+		if (edits < least) {
+			least = edits;
+			nearest = &commands[i];
+		}
+	}
+	return nearest;
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the subcommands share: their entry points, exit codes and the lengths of time users type.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum {
+	EXIT_OK = 0,
+	EXIT_FAILED = 1, // the machine, the collector or a file said no
+	EXIT_USAGE = 2,  // the command line is wrong
+};
+
+struct command {
+	const char *name;
+	const char *summary;
+	int (*run)(int argc, char **argv); // argv[0] is the command's name; returns an exit code
+};
+
+int cmd_top(int argc, char **argv);
+int cmd_record(int argc, char **argv);
+int cmd_query(int argc, char **argv);
+
+/**
+ * A length of time as -d takes it: "10" (seconds), "1.5", "500ms", "2m". @flag is named in @err.
+ * Returns 0, or -EINVAL when it is not a length of time, shorter than @ns_min or longer than a week.
+ */
+int interval_parse(const char *flag, const char *text, uint64_t ns_min, uint64_t *ret_ns,
+		   struct error *err);
+
+/** The one of @commands with @name, or NULL. */
+const struct command *command_find(const struct command *commands, uint32_t count,
+				   const char *name);
+/** The command whose name is nearest to @name, or NULL if none is near. */
+const struct command *command_nearest(const struct command *commands, uint32_t count,
+				      const char *name);

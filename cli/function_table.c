@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "function_table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/id128.h"
+
+#define NO_SAMPLE UINT32_MAX
+
+/* What makes two frames the same row. Hashed as bytes: no padding. */
+struct row_key {
+	uint32_t name;
+	uint32_t process;
+	uint32_t kind;
+};
+
+/* One build: which functions each location of the profile stands for, worked out once. */
+struct build {
+	struct function_table *table;
+	const struct profile *profile;
+	const struct function_choice *choice;
+	uint32_t *line_names; // by position in profile->lines, HASH_TABLE_NONE: not yet
+	uint32_t *bare_names; // by location, for those without lines
+};
+
+void text_make_printable(char *text)
+{
+	for (unsigned char *at = (unsigned char *)text; *at; at++) {
+		if (*at < ' ' || *at == 0x7f)
+			*at = '?';
+		else if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0)
+			at[0] = at[1] = '?';
+	}
+}
+
+static int add_text(struct function_table *table, const char *text, uint32_t *ret_number)
+{
+	char printable[FUNCTION_NAME_BYTES];
+
+	snprintf(printable, sizeof(printable), "%s", text);
+	text_make_printable(printable);
+	if (!table->strings.count) {
+		int rc = string_table_init(&table->strings);
+
+		if (rc)
+			return rc;
+	}
+	return string_table_add(&table->strings, printable, strlen(printable), ret_number);
+}
+
+static bool row_equal(const void *context, uint32_t item, const void *key)
+{
+	const struct function_row *row = &((const struct function_table *)context)->rows[item];
+	const struct row_key *wanted = key;
+
+	return row->name == wanted->name && row->process == wanted->process &&
+	       (uint32_t)row->kind == wanted->kind;
+}
+
+static int append_row(struct function_table *table, const struct row_key *key, uint64_t hash,
+		      uint32_t *ret_row)
+{
+	if (table->row_count == table->row_capacity) {
+		uint32_t capacity = table->row_capacity ? 2 * table->row_capacity : 256;
+		struct function_row *rows = realloc(table->rows, capacity * sizeof(*rows));
+
+		if (!rows)
+			return -ENOMEM;
+		table->rows = rows;
+		table->row_capacity = capacity;
+	}
+
+	int rc = hash_table_add(&table->index, hash, table->row_count);
+	if (rc)
+		return rc;
+	table->rows[table->row_count] = (struct function_row){
+		.name = key->name,
+		.process = key->process,
+		.kind = (enum frame_kind)key->kind,
+		.last_sample = NO_SAMPLE,
+	};
+	*ret_row = table->row_count++;
+	return 0;
+}
+
+static int find_or_add_row(struct function_table *table, const struct row_key *key,
+			   uint32_t *ret_row)
+{
+	uint64_t hash = hash64_of(key, sizeof(*key));
+	uint32_t row = hash_table_find(&table->index, hash, row_equal, table, key);
+
+	if (row == HASH_TABLE_NONE)
+		return append_row(table, key, hash, ret_row);
+	*ret_row = row;
+	return 0;
+}
+
+int function_table_add(struct function_table *table, const char *process, const char *name,
+		       enum frame_kind kind, int64_t self, int64_t total)
+{
+	struct row_key key = { .kind = kind };
+	uint32_t row = 0;
+	int rc = add_text(table, process, &key.process);
+
+	if (!rc)
+		rc = add_text(table, name, &key.name);
+	if (!rc)
+		rc = find_or_add_row(table, &key, &row);
+	if (rc)
+		return rc;
+	table->rows[row].self += self;
+	table->rows[row].total += total;
+	return 0;
+}
+
+static int name_of_frame(struct build *build, uint32_t location_number, uint32_t line,
+			 uint32_t *ret_name)
+{
+	const struct location *location = &build->profile->locations[location_number];
+	uint32_t *known = location->line_count ? &build->line_names[location->first_line + line]
+					       : &build->bare_names[location_number];
+
+	if (*known == HASH_TABLE_NONE) {
+		char name[FUNCTION_NAME_BYTES];
+		int rc;
+
+		location_display_name(build->profile, location, line, name, sizeof(name));
+		rc = add_text(build->table, name, known);
+		if (rc)
+			return rc;
+	}
+	*ret_name = *known;
+	return 0;
+}
+
+/* Count one frame of sample number @sample. Only the first frame of a stack, its leaf, has @self. */
+static int count_frame(struct build *build, uint32_t sample, const struct row_key *key, bool self)
+{
+	int64_t value = build->profile->samples[sample].value;
+	uint32_t number = 0;
+	int rc = find_or_add_row(build->table, key, &number);
+
+	if (rc)
+		return rc;
+
+	struct function_row *row = &build->table->rows[number];
+	if (self)
+		row->self += value;
+	if (row->last_sample != sample)
+		row->total += value;
+	row->last_sample = sample;
+	return 0;
+}
+
+static int count_location(struct build *build, uint32_t sample, uint32_t process,
+			  uint32_t location_number, bool leaf)
+{
+	const struct location *location = &build->profile->locations[location_number];
+	uint32_t lines = location->line_count ? location->line_count : 1;
+	int rc = 0;
+
+	for (uint32_t line = 0; !rc && line < lines; line++) {
+		struct row_key key = { .process = process, .kind = location->kind };
+
+		rc = name_of_frame(build, location_number, line, &key.name);
+		if (!rc)
+			rc = count_frame(build, sample, &key, leaf && line == 0);
+	}
+	return rc;
+}
+
+/* A stack of which only the id is known still has its time: it gets a row of its own. */
+static int count_unknown(struct build *build, uint32_t sample, uint32_t process)
+{
+	struct row_key key = { .process = process, .kind = FRAME_KIND_UNKNOWN };
+	int rc = add_text(build->table, "[unknown stack]", &key.name);
+
+	return rc ? rc : count_frame(build, sample, &key, true);
+}
+
+static int count_sample(struct build *build, uint32_t number)
+{
+	const struct profile *profile = build->profile;
+	const struct sample *sample = &profile->samples[number];
+	const struct stack *stack = &profile->stacks[sample->stack];
+	const char *name = labels_get(&profile->series[sample->series].labels, LABEL_PROCESS);
+	uint32_t process = 0;
+	int rc = 0;
+
+	if (build->choice->by_process)
+		rc = add_text(build->table, name ? name : "", &process);
+	if (!rc && (!stack->defined || !stack->location_count))
+		rc = count_unknown(build, number, process);
+	for (uint32_t i = 0; !rc && stack->defined && i < stack->location_count; i++)
+		rc = count_location(build, number, process,
+				    profile->stack_locations[stack->first_location + i], i == 0);
+	build->table->total += sample->value;
+	build->table->sample_count++;
+	return rc;
+}
+
+static bool is_chosen(const struct build *build, const struct series *series)
+{
+	const char *service = labels_get(&series->labels, LABEL_SERVICE);
+
+	if (strcmp(profile_string(build->profile, series->type), build->choice->type) != 0)
+		return false;
+	return !build->choice->service || (service && strcmp(service, build->choice->service) == 0);
+}
+
+static uint32_t *new_names(uint32_t count)
+{
+	uint32_t *names = malloc(((size_t)count + 1) * sizeof(*names));
+
+	for (uint32_t i = 0; names && i < count; i++)
+		names[i] = HASH_TABLE_NONE;
+	return names;
+}
+
+int function_table_build(const struct profile *profile, const struct function_choice *choice,
+			 struct function_table *ret_table, struct error *err)
+{
+	_cleanup_free_ uint32_t *line_names = new_names(profile->line_count);
+	_cleanup_free_ uint32_t *bare_names = new_names(profile->location_count);
+	_cleanup_(function_table_deinit) struct function_table table = { 0 };
+	struct build build = { &table, profile, choice, line_names, bare_names };
+	int rc = line_names && bare_names ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; !rc && i < profile->sample_count; i++)
+		if (is_chosen(&build, &profile->series[profile->samples[i].series]))
+			rc = count_sample(&build, i);
+	if (rc)
+		return error_errno(err, rc, "table of functions");
+	*ret_table = table;
+	table = (struct function_table){ 0 };
+	return 0;
+}
+
+void function_table_deinit(struct function_table *table)
+{
+	if (table->strings.count)
+		string_table_deinit(&table->strings);
+	hash_table_deinit(&table->index);
+	free(table->rows);
+	free(table->shown);
+	*table = (struct function_table){ 0 };
+}
+
+static int compare(const struct function_row *a, const struct function_row *b,
+		   enum function_order order)
+{
+	int64_t first_a = order == ORDER_BY_SELF ? a->self : a->total;
+	int64_t first_b = order == ORDER_BY_SELF ? b->self : b->total;
+	int64_t second_a = order == ORDER_BY_SELF ? a->total : a->self;
+	int64_t second_b = order == ORDER_BY_SELF ? b->total : b->self;
+
+	if (first_a != first_b)
+		return first_a < first_b ? 1 : -1;
+	if (second_a != second_b)
+		return second_a < second_b ? 1 : -1;
+	// Equal rows keep one order from one refresh to the next.
+	return a < b ? -1 : a > b;
+}
+
+struct order {
+	const struct function_table *table;
+	enum function_order by;
+};
+
+static int compare_shown(const void *a, const void *b, void *context)
+{
+	const struct order *order = context;
+	const struct function_row *rows = order->table->rows;
+
+	return compare(&rows[*(const uint32_t *)a], &rows[*(const uint32_t *)b], order->by);
+}
+
+static bool passes(const struct function_table *table, const struct function_row *row,
+		   const char *filter)
+{
+	return strcasestr(string_table_get(&table->strings, row->name), filter) ||
+	       strcasestr(string_table_get(&table->strings, row->process), filter);
+}
+
+int function_table_select(struct function_table *table, const char *filter,
+			  enum function_order order)
+{
+	uint32_t *shown = realloc(table->shown, ((size_t)table->row_count + 1) * sizeof(*shown));
+	struct order context = { table, order };
+
+	if (!shown)
+		return -ENOMEM;
+	table->shown = shown;
+	table->shown_count = 0;
+	for (uint32_t i = 0; i < table->row_count; i++)
+		if (passes(table, &table->rows[i], filter))
+			shown[table->shown_count++] = i;
+	qsort_r(shown, table->shown_count, sizeof(*shown), compare_shown, &context);
+	return 0;
+}
+
+double function_table_percent(const struct function_table *table, int64_t value)
+{
+	return table->total > 0 ? 100.0 * (double)value / (double)table->total : 0;
+}
+
+void function_table_print(const struct function_table *table, uint32_t rows_max, FILE *stream)
+{
+	fprintf(stream, "%7s %7s  %-7s %-15s %s\n", "self%", "total%", "kind", "process",
+		"function");
+	for (uint32_t i = 0; i < table->shown_count && (!rows_max || i < rows_max); i++) {
+		const struct function_row *row = &table->rows[table->shown[i]];
+		const char *process = string_table_get(&table->strings, row->process);
+
+		fprintf(stream, "%7.2f %7.2f  %-7s %-15s %s\n",
+			function_table_percent(table, row->self),
+			function_table_percent(table, row->total), frame_kind_name(row->kind),
+			*process ? process : "-", string_table_get(&table->strings, row->name));
+	}
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "http_client.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/version.h"
+
+enum { CONNECT_TIMEOUT_MS = 5000 };
+
+void http_response_deinit(struct http_response *response)
+{
+	buffer_deinit(&response->body);
+}
+
+static size_t receive(char *bytes, size_t size, size_t count, void *context)
+{
+	struct buffer *body = context;
+
+	buffer_append(body, bytes, size * count);
+	return body->rc ? 0 : size * count;
+}
+
+static int report(void *context, curl_off_t down_total, curl_off_t down, curl_off_t up_total,
+		  curl_off_t up)
+{
+	const struct http_request *request = context;
+
+	(void)down_total;
+	(void)up_total;
+	(void)up;
+	request->progress(request->context, (uint64_t)down);
+	return 0;
+}
+
+static void set_up(CURL *curl, const struct http_request *request, struct buffer *body, char *words)
+{
+	curl_easy_setopt(curl, CURLOPT_URL, request->url);
+	curl_easy_setopt(curl, CURLOPT_USERAGENT, "cairn/" CAIRN_VERSION);
+	curl_easy_setopt(curl, CURLOPT_ACCEPT_ENCODING, ""); // all that libcurl can undo
+	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_TIMEOUT_MS);
+	curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)request->timeout_ms);
+	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, receive);
+	curl_easy_setopt(curl, CURLOPT_WRITEDATA, body);
+	curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, words);
+	if (request->progress) {
+		curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+		curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, report);
+		curl_easy_setopt(curl, CURLOPT_XFERINFODATA, request);
+	}
+}
+
+static int errno_of(CURLcode code)
+{
+	switch (code) {
+	case CURLE_URL_MALFORMAT:
+	case CURLE_UNSUPPORTED_PROTOCOL:
+		return -EINVAL;
+	case CURLE_OPERATION_TIMEDOUT:
+		return -ETIMEDOUT;
+	case CURLE_COULDNT_CONNECT:
+	case CURLE_COULDNT_RESOLVE_HOST:
+		return -ECONNREFUSED;
+	default:
+		return -EIO;
+	}
+}
+
+static int perform(CURL *curl, const struct http_request *request, struct http_response *response,
+		   struct error *err)
+{
+	char words[CURL_ERROR_SIZE] = "";
+
+	response->body.size_max = HTTP_BODY_BYTES_MAX;
+	set_up(curl, request, &response->body, words);
+	CURLcode code = curl_easy_perform(curl);
+	if (response->body.rc == -EFBIG)
+		return error_set(err, -EFBIG, "the answer is larger than %d MiB",
+				 HTTP_BODY_BYTES_MAX >> 20);
+	if (code != CURLE_OK)
+		return error_set(err, errno_of(code), "%s",
+				 *words ? words : curl_easy_strerror(code));
+	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &response->status);
+	return 0;
+}
+
+int http_get(const struct http_request *request, struct http_response *response, struct error *err)
+{
+	CURL *curl = curl_easy_init();
+
+	if (!curl)
+		return error_set(err, -ENOMEM, "libcurl cannot be set up");
+
+	int rc = perform(curl, request, response, err);
+	curl_easy_cleanup(curl);
+	return rc;
+}
+
+static bool is_unreserved(unsigned char byte)
+{
+	// RFC 3986, section 2.3; isalnum() would follow the locale.
+	return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+	       (byte >= '0' && byte <= '9') || (byte && strchr("-._~", byte));
+}
+
+void http_append_parameter(struct buffer *url, const char *name, const char *value)
+{
+	if (!value)
+		return;
+	buffer_append_byte(url, strchr(buffer_string(url), '?') ? '&' : '?');
+	buffer_append_string(url, name);
+	buffer_append_byte(url, '=');
+	for (const char *at = value; *at; at++) {
+		if (is_unreserved((unsigned char)*at))
+			buffer_append_byte(url, (uint8_t)*at);
+		else
+			buffer_printf(url, "%%%02X", (unsigned char)*at);
+	}
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// GET over HTTP. The only user of libcurl.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+enum { HTTP_BODY_BYTES_MAX = 512 << 20 }; // a pprof file of a day of a fleet is far below this
+
+/** Told how many bytes have come so far, about once a second and at each arrival. */
+typedef void (*http_progress_fn)(void *context, uint64_t received_bytes);
+
+struct http_request {
+	const char *url;
+	uint32_t timeout_ms;       // for the whole exchange
+	http_progress_fn progress; // or NULL
+	void *context;
+};
+
+/** A zeroed struct is a valid empty response. */
+struct http_response {
+	long status; // 200, 404 ...
+	struct buffer body;
+};
+
+void http_response_deinit(struct http_response *response);
+
+/**
+ * Fetch the URL (http and https only; redirects are not followed). Any status counts as an answer.
+ * Returns 0; -ECONNREFUSED or another negative errno with @err when there was no whole answer.
+ */
+int http_get(const struct http_request *request, struct http_response *response, struct error *err);
+
+/** Append "?name=value" or "&name=value" with @value percent-encoded; nothing if it is NULL. */
+void http_append_parameter(struct buffer *url, const char *name, const char *value);

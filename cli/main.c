@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// cairn: the command line. Finds the subcommand and hands over.
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/version.h"
+#include "cli/command.h"
+
+static const struct command commands[] = {
+	{ "top", "show what the CPUs are doing, live", cmd_top },
+	{ "record", "record processes, or a command, into a file", cmd_record },
+	{ "query", "ask a collector for a merged profile", cmd_query },
+};
+
+static void print_help(FILE *stream)
+{
+	fprintf(stream, "cairn shows where the time of every process on this machine, or of a "
+			"fleet, goes.\n\n"
+			"Usage: cairn COMMAND [OPTIONS]\n\nCommands:\n");
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		fprintf(stream, "  %-8s %s\n", commands[i].name, commands[i].summary);
+	fprintf(stream, "\n`cairn COMMAND --help` tells more about each. top and record need no "
+			"collector,\n"
+			"but root (or the agent's capabilities).\n\nOptions:\n"
+			"  --help     show this and exit\n"
+			"  --version  show the version and exit\n");
+}
+
+static int refuse_unknown(const char *name)
+{
+	const struct command *nearest = command_nearest(commands, ARRAY_SIZE(commands), name);
+
+	if (name[0] == '-')
+		fprintf(stderr, "cairn: unknown option \"%.40s\"; see `cairn --help`\n", name);
+	else if (nearest)
+		fprintf(stderr, "cairn: unknown command \"%.40s\"; did you mean \"%s\"?\n", name,
+			nearest->name);
+	else
+		fprintf(stderr, "cairn: unknown command \"%.40s\"; see `cairn --help`\n", name);
+	return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : "";
+
+	if (!*name) {
+		print_help(stderr);
+		return EXIT_USAGE;
+	}
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+		print_help(stdout);
+		return EXIT_OK;
+	}
+	if (strcmp(name, "--version") == 0) {
+		printf("cairn %s\n", CAIRN_VERSION);
+		return EXIT_OK;
+	}
+
+	const struct command *command = command_find(commands, ARRAY_SIZE(commands), name);
+	return command ? command->run(argc - 1, argv + 1) : refuse_unknown(name);
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file that appears under its name only once it is complete: written beside it as NAME.partial,
+// then renamed.
+#pragma once
+
+#include <stddef.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+/** A zeroed struct is closed. */
+struct output_file {
+	char *path;
+	char *partial_path;
+	int fd; // of the partial file; valid while partial_path is set
+};
+
+/**
+ * Create @path's partial file, so that a place that cannot be written is known before the work is
+ * done. Returns 0, or a negative errno and @err naming the file and the remedy.
+ */
+int output_file_open(const char *path, struct output_file *ret_file, struct error *err);
+
+/** Write @content, flush it to the disk and give the file its name. Closes @file. */
+int output_file_finish(struct output_file *file, const struct buffer *content, struct error *err);
+
+/** Remove what was not finished. */
+void output_file_discard(struct output_file *file);

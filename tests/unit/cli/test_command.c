@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/test.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "cli/command.h"
+
+static const struct command commands[] = {
+	{ "top", "", NULL },
+	{ "record", "", NULL },
+	{ "query", "", NULL },
+};
+
+TEST(intervals_are_seconds_or_have_a_unit)
+{
+	static const struct {
+		const char *text;
+		int rc;
+		uint64_t ns;
+	} rows[] = {
+		{ "10", 0, 10 * NS_PER_SECOND },
+		{ "1.5", 0, 1500 * NS_PER_MS },
+		{ "500ms", 0, 500 * NS_PER_MS },
+		{ "2m", 0, 120 * NS_PER_SECOND },
+		{ "0", -EINVAL, 0 },
+		{ "-1", -EINVAL, 0 },
+		{ "1e3", 0, 1000 * NS_PER_SECOND },
+		{ "1e300", -EINVAL, 0 },
+		{ "inf", -EINVAL, 0 },
+		{ "nan", -EINVAL, 0 },
+		{ "8d", -EINVAL, 0 },
+		{ "ten", -EINVAL, 0 },
+		{ "10 s", -EINVAL, 0 },
+		{ "", -EINVAL, 0 },
+	};
+
+	for
+		EACH(row, rows)
+		{
+			struct error err = { 0 };
+			uint64_t ns = 0;
+
+			EXPECT_EQ(row->rc, interval_parse("-d", row->text, NS_PER_MS, &ns, &err),
+				  row->text);
+			EXPECT_EQ(row->ns, ns, row->text);
+			if (row->rc)
+				assert_non_null(strstr(err.text, "-d: "));
+		}
+}
+
+TEST(a_mistyped_command_finds_its_neighbour)
+{
+	static const struct {
+		const char *typed;
+		const char *meant;
+	} rows[] = {
+		{ "tpo", "top" },
+		{ "recrod", "record" },
+		{ "records", "record" },
+		{ "qurey", "query" },
+		{ "Top", "top" },
+		{ "flamegraph", NULL },
+		{ "", NULL },
+		{ "a-name-far-longer-than-any-command", NULL },
+	};
+
+	for
+		EACH(row, rows)
+		{
+			const struct command *nearest = command_nearest(commands, 3, row->typed);
+
+			EXPECT_STR(row->meant ? row->meant : "(none)",
+				   nearest ? nearest->name : "(none)", row->typed);
+		}
+}
+
+TEST(a_command_is_found_by_its_whole_name)
+{
+	assert_ptr_equal(&commands[1], command_find(commands, 3, "record"));
+	assert_null(command_find(commands, 3, "rec"));
+	assert_null(command_find(commands, 3, ""));
+}
+
+RUN_TESTS(cmocka_unit_test(intervals_are_seconds_or_have_a_unit),
+	  cmocka_unit_test(a_mistyped_command_finds_its_neighbour),
+	  cmocka_unit_test(a_command_is_found_by_its_whole_name))

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/test.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/held_command.h"
+
+static bool ends_within(const struct held_command *command, int timeout_ms)
+{
+	struct pollfd ended = { .fd = command->pidfd, .events = POLLIN };
+
+	return poll(&ended, 1, timeout_ms) == 1;
+}
+
+TEST(a_command_waits_until_it_is_released)
+{
+	char *argv[] = { "sh", "-c", "exit 7", NULL };
+	struct held_command command = { 0 };
+	struct error err = { 0 };
+
+	assert_int_equal(0, held_command_start(argv, &command, &err));
+	assert_false(ends_within(&command, 100));
+	assert_false(held_command_poll(&command));
+	assert_int_equal(0, held_command_release(&command, argv[0], &err));
+	assert_true(ends_within(&command, 5000));
+	assert_true(held_command_poll(&command));
+	EXPECT_EQ(7, WEXITSTATUS(command.wait_status), "status");
+	held_command_stop(&command);
+}
+
+TEST(a_command_that_cannot_run_is_told)
+{
+	char *argv[] = { "cairn-no-such-command", NULL };
+	struct held_command command = { 0 };
+	struct error err = { 0 };
+
+	assert_int_equal(0, held_command_start(argv, &command, &err));
+	EXPECT_EQ(-ENOENT, held_command_release(&command, argv[0], &err), "not found");
+	assert_non_null(strstr(err.text, "cairn-no-such-command"));
+	held_command_stop(&command);
+}
+
+TEST(stopping_ends_a_held_and_a_running_command)
+{
+	char *argv[] = { "sleep", "60", NULL };
+	struct error err = { 0 };
+
+	for (int release = 0; release <= 1; release++) {
+		struct held_command command = { 0 };
+
+		assert_int_equal(0, held_command_start(argv, &command, &err));
+		pid_t pid = command.pid;
+		if (release)
+			assert_int_equal(0, held_command_release(&command, argv[0], &err));
+		held_command_stop(&command);
+		EXPECT_EQ(-1, waitpid(pid, NULL, WNOHANG), "already waited for");
+		EXPECT_EQ(ECHILD, errno, "no child is left");
+		held_command_stop(&command);
+	}
+}
+
+RUN_TESTS(cmocka_unit_test(a_command_waits_until_it_is_released),
+	  cmocka_unit_test(a_command_that_cannot_run_is_told),
+	  cmocka_unit_test(stopping_ends_a_held_and_a_running_command))

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/output_file.h"
+
+static char folder[64];
+
+static int make_folder(void **state)
+{
+	(void)state;
+	snprintf(folder, sizeof(folder), "/tmp/cairn-output-XXXXXX");
+	return mkdtemp(folder) ? chdir(folder) : -1;
+}
+
+static int remove_folder(void **state)
+{
+	(void)state;
+	unlink("out.svg");
+	unlink("out.svg.partial");
+	unlink("victim");
+	rmdir("directory.svg");
+	return chdir("/") || rmdir(folder);
+}
+
+static size_t size_of(const char *path)
+{
+	struct stat status;
+
+	return stat(path, &status) ? SIZE_MAX : (size_t)status.st_size;
+}
+
+TEST(the_file_has_its_name_only_once_complete)
+{
+	struct output_file file = { 0 };
+	struct buffer content = { 0 };
+	struct error err = { 0 };
+
+	buffer_append_string(&content, "content");
+	assert_int_equal(0, output_file_open("out.svg", &file, &err));
+	assert_int_not_equal(0, access("out.svg", F_OK));
+	assert_int_equal(0, access("out.svg.partial", F_OK));
+	assert_int_equal(0, output_file_finish(&file, &content, &err));
+	EXPECT_EQ(7, size_of("out.svg"), "whole content");
+	assert_int_not_equal(0, access("out.svg.partial", F_OK));
+	buffer_deinit(&content);
+}
+
+TEST(a_discarded_file_leaves_the_old_one)
+{
+	struct output_file file = { 0 };
+	struct error err = { 0 };
+	FILE *old = fopen("out.svg", "w");
+
+	fputs("old", old);
+	fclose(old);
+	assert_int_equal(0, output_file_open("out.svg", &file, &err));
+	output_file_discard(&file);
+	EXPECT_EQ(3, size_of("out.svg"), "old content");
+	assert_int_not_equal(0, access("out.svg.partial", F_OK));
+}
+
+TEST(a_place_that_cannot_be_written_is_refused_at_once)
+{
+	static const struct {
+		const char *what, *path;
+		int rc;
+	} rows[] = {
+		{ "no such folder", "absent/out.svg", -ENOENT },
+		{ "a folder", "directory.svg", -EISDIR },
+		{ "a device", "/dev/null", -EINVAL },
+		{ "below a file", "/dev/null/out.svg", -ENOTDIR },
+	};
+
+	assert_int_equal(0, mkdir("directory.svg", 0700));
+	for
+		EACH(row, rows)
+		{
+			struct output_file file = { 0 };
+			struct error err = { 0 };
+
+			EXPECT_EQ(row->rc, output_file_open(row->path, &file, &err), row->what);
+			assert_non_null(strstr(err.text, row->path));
+			output_file_discard(&file);
+		}
+}
+
+TEST(a_link_left_in_the_way_is_not_followed)
+{
+	struct output_file file = { 0 };
+	struct buffer content = { 0 };
+	struct error err = { 0 };
+
+	fclose(fopen("victim", "w"));
+	assert_int_equal(0, symlink("victim", "out.svg.partial"));
+	buffer_append_string(&content, "content");
+	assert_int_equal(0, output_file_open("out.svg", &file, &err));
+	assert_int_equal(0, output_file_finish(&file, &content, &err));
+	EXPECT_EQ(0, size_of("victim"), "untouched");
+	EXPECT_EQ(7, size_of("out.svg"), "written");
+	buffer_deinit(&content);
+}
+
+#define IN_FOLDER(claim) cmocka_unit_test_setup_teardown(claim, make_folder, remove_folder)
+
+RUN_TESTS(IN_FOLDER(the_file_has_its_name_only_once_complete),
+	  IN_FOLDER(a_discarded_file_leaves_the_old_one),
+	  IN_FOLDER(a_place_that_cannot_be_written_is_refused_at_once),
+	  IN_FOLDER(a_link_left_in_the_way_is_not_followed))
