@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page: a view (state.js) decides what is asked (questions.js) and what is shown; what a
+// person does changes the view. Nothing else connects the parts.
+
+import { Topic } from "./api.js";
+import { ChartPane } from "./chart_pane.js";
+import { Connection } from "./connection.js";
+import { byId, element } from "./element.js";
+import { FlamePane } from "./flame_pane.js";
+import { formatTime } from "./format.js";
+import { readPalette } from "./palette.js";
+import { Popover } from "./popover.js";
+import { typeTitle } from "./profile_type.js";
+import { askLabels, askServices, askTypes, downloads } from "./questions.js";
+import { RangePicker } from "./range_picker.js";
+import { SelectorInput } from "./selector_input.js";
+import { selectedValue, withValue } from "./selector.js";
+import { ServicePicker } from "./service_picker.js";
+import { copyLink } from "./share_link.js";
+import { listenForShortcuts } from "./shortcuts.js";
+import { ViewState } from "./state.js";
+import { TablePane } from "./table_pane.js";
+import { absoluteTime, isRelative, resolveRange } from "./time_range.js";
+import { Tooltip } from "./tooltip.js";
+
+const LIVE_MS = 5000;
+const TOAST_MS = 5000;
+const ASKED_AGAIN = ["query", "type", "from", "to", "group", "nodes"];
+
+class Page {
+	#range = { from_ms: 0, to_ms: 1 };
+	#rangesBefore = [];
+	#pending = 0;
+	#liveTimer = 0;
+	#toastTimer = 0;
+	#loadedFor = new Map(); // pane to the view and range it shows
+
+	constructor() {
+		const palette = readPalette();
+
+		this.state = new ViewState();
+		this.connection = new Connection();
+		this.tooltip = new Tooltip(byId("tooltip"));
+		this.services = new ServicePicker();
+		this.selector = new SelectorInput(() => this.#range);
+		this.ranges = new RangePicker(() => this.connection.now_ms());
+		this.chart = new ChartPane(this.state, palette, this.tooltip, () => this.connection.newest_ms);
+		this.flame = new FlamePane(this.state, palette, this.tooltip, () => this.#explainEmpty());
+		this.table = new TablePane(this.state);
+		this.serviceTopic = new Topic();
+		this.typeTopic = new Topic();
+		this.labelTopic = new Topic();
+		this.#listen();
+	}
+
+	get view() {
+		return this.state.view;
+	}
+
+	/** Is everything that was asked for shown, and nothing moving? */
+	get settled() {
+		return this.#pending === 0 && this.flame.graph.settled;
+	}
+
+	async start() {
+		this.#showTypes([]);
+		this.#showLayout();
+		this.flame.showRoot(this.view);
+		this.flame.showSearch(this.view);
+		this.table.show(this.view);
+		this.#pending++; // so that the page is not settled before it has begun
+		await this.connection.poll();
+		await this.refresh({ choices: true });
+		this.#pending--;
+	}
+
+	/** Ask for everything in sight again; @choices: also for what can be chosen. */
+	async refresh({ choices = false } = {}) {
+		const { view } = this;
+		const range = resolveRange(view.from, view.to, this.connection.now_ms());
+
+		clearTimeout(this.#liveTimer);
+		if (range.error) {
+			this.#failAll(`${range.error}.`);
+			return;
+		}
+		this.#range = range;
+		this.#showControls();
+		const asked = [this.#loadPanes(), this.#loadServices()];
+		if (choices)
+			asked.push(this.#loadChoices());
+		await Promise.all(asked);
+		this.#scheduleLive();
+	}
+
+	get #panes() {
+		const { layout } = this.view;
+
+		return [this.chart, ...(layout !== "table" ? [this.flame] : []), ...(layout !== "flame" ? [this.table] : [])];
+	}
+
+	/** Load the panes in sight that do not show this view and range yet. */
+	async #loadPanes() {
+		const { view } = this;
+		const range = this.#range;
+		const wanted = JSON.stringify([range, ...ASKED_AGAIN.map((name) => view[name])]);
+		const stale = this.#panes.filter((pane) => this.#loadedFor.get(pane) !== wanted);
+
+		await Promise.all(stale.map((pane) => this.#try(async () => {
+			this.#loadedFor.set(pane, wanted);
+			await pane.load(view, range);
+		}, pane)));
+	}
+
+	/** Await @question; an error is shown where it belongs: banner, selector, @pane. */
+	async #try(question, pane = null) {
+		this.#pending++;
+		try {
+			await question();
+		} catch (error) {
+			this.#loadedFor.delete(pane);
+			if (error.away)
+				this.connection.lost(error.message);
+			else if (error.field === "query")
+				this.selector.showError(error.message);
+			// While the collector is away the last picture stays, and the banner says that it is old.
+			if (pane && !error.away)
+				pane.fail(error.field === "query" ? "The selector is not valid." : `The collector refused: ${error.message}`);
+		} finally {
+			this.#pending--;
+		}
+	}
+
+	#failAll(message) {
+		for (const pane of [this.chart, this.flame, this.table])
+			pane.fail(message);
+	}
+
+	#loadServices() {
+		return this.#try(async () => {
+			const answer = await this.serviceTopic.ask((signal) => askServices(this.view, this.#range, signal));
+			if (answer)
+				this.services.setServices(answer.services, answer.whole);
+		});
+	}
+
+	#loadChoices() {
+		const { view } = this;
+		const range = this.#range;
+
+		return Promise.all([
+			this.#try(async () => {
+				const answer = await this.typeTopic.ask((signal) => askTypes(view, range, signal));
+				if (answer)
+					this.#showTypes(answer.types.map((t) => String(t.type)));
+			}),
+			this.#try(async () => {
+				const answer = await this.labelTopic.ask((signal) => askLabels(view, range, signal));
+				if (answer)
+					this.chart.showChoices(view, answer.names.map(String));
+			}),
+		]);
+	}
+
+	#showTypes(types) {
+		const select = byId("type");
+		const offered = new Set([...types, this.view.type]);
+
+		select.replaceChildren(...[...offered].map((type) => {
+			const option = new Option(typeTitle(type), type);
+			option.title = type;
+			return option;
+		}));
+		select.value = this.view.type;
+		select.title = `Profile type ${this.view.type}`;
+	}
+
+	#showControls() {
+		const { view } = this;
+		const service = selectedValue(view.query, "service");
+
+		document.title = `${service ?? (view.query || "All services")} · cairn`;
+		this.services.setSelected(service);
+		this.selector.setText(view.query);
+		this.ranges.setRange(view, this.#range);
+		byId("type").value = view.type;
+		byId("zoom-out").hidden = isRelative(view.from) && this.#rangesBefore.length === 0;
+		this.#showLive();
+	}
+
+	#showLayout() {
+		byId("panes").dataset.layout = this.view.layout;
+		for (const button of document.querySelectorAll("[data-layout][aria-pressed]"))
+			button.ariaPressed = String(button.dataset.layout === this.view.layout);
+	}
+
+	get #isLive() {
+		return this.view.live === "on" && isRelative(this.view.to);
+	}
+
+	#showLive() {
+		const past = !isRelative(this.view.to);
+
+		byId("live").ariaPressed = String(this.#isLive);
+		byId("live").title = past ? "Paused: the range lies in the past. Press to go back to now (l)" :
+			"Refresh every 5 seconds (l)";
+		byId("live-text").textContent = this.#isLive ? "Live" : "Paused";
+	}
+
+	#scheduleLive() {
+		clearTimeout(this.#liveTimer);
+		if (this.#isLive)
+			this.#liveTimer = setTimeout(() => this.#onLiveTick(), LIVE_MS);
+	}
+
+	async #onLiveTick() {
+		// Nobody looks, or somebody is just selecting in what is there.
+		if (document.hidden || this.chart.chart.dragging) {
+			this.#scheduleLive();
+			return;
+		}
+		// First how far the data reach; when the collector is away, "back" will refresh.
+		if (await this.connection.poll())
+			this.refresh();
+	}
+
+	#toggleLive() {
+		if (isRelative(this.view.to))
+			this.state.change({ live: this.view.live === "on" ? "off" : "on" }, { replace: true });
+		else
+			this.state.change({ from: "now-15m", to: "now", live: "on" });
+	}
+
+	/** A range taken from the chart; the one before is kept for going back. */
+	#zoomRange({ from_ms, to_ms }) {
+		this.#rangesBefore.push({ from: this.view.from, to: this.view.to });
+		this.state.change({ from: absoluteTime(from_ms), to: absoluteTime(to_ms) });
+	}
+
+	/** Back to the range before; a link has none, so there the range is widened. */
+	#zoomRangeOut() {
+		const before = this.#rangesBefore.pop();
+
+		if (before) {
+			this.state.change(before);
+			return;
+		}
+		const { from_ms, to_ms } = this.#range;
+		const span_ms = to_ms - from_ms;
+		this.state.change({ from: absoluteTime(from_ms - span_ms),
+				    to: absoluteTime(Math.min(to_ms + span_ms, this.connection.now_ms())) });
+	}
+
+	#explainEmpty() {
+		const { newest_ms } = this.connection;
+		const told = [element("h3", "", "No samples in this range.")];
+		const action = (text, patch) => {
+			const button = element("button", "button", text);
+			button.type = "button";
+			button.addEventListener("click", () => this.state.change({ ...patch, zoom: "" }));
+			return button;
+		};
+
+		if (!newest_ms) {
+			told.push(element("p", "", "Is an agent running? On each machine, as root:"),
+				  element("code", "", `cairn-agent --collector ${location.hostname}:4317`));
+			return told;
+		}
+		told.push(element("p", "", `The newest sample is of ${formatTime(Math.floor(newest_ms / 1000) * 1000)}.`));
+		const actions = element("p", "actions");
+		if (this.view.query)
+			actions.append(action("Show all services", { query: "" }));
+		if (newest_ms < this.#range.from_ms || newest_ms > this.#range.to_ms)
+			actions.append(action("Go to the newest samples", {
+				from: absoluteTime(newest_ms - 60000), to: absoluteTime(newest_ms + 1000) }));
+		told.push(actions);
+		return told;
+	}
+
+	#listen() {
+		this.state.addEventListener("change", (event) => this.#onChange(event.detail));
+		this.connection.addEventListener("back", () => this.refresh({ choices: true }));
+		this.services.addEventListener("pick", (event) =>
+			this.state.change({ query: withValue(this.view.query, "service", event.detail), zoom: "" }));
+		this.selector.addEventListener("apply", (event) => this.#applySelector(event.detail));
+		this.ranges.addEventListener("pick", (event) => {
+			this.#rangesBefore = [];
+			this.state.change(event.detail);
+		});
+		this.chart.chart.addEventListener("range", (event) => this.#zoomRange(event.detail));
+		this.chart.chart.addEventListener("back", () => this.#zoomRangeOut());
+		byId("zoom-out").addEventListener("click", () => this.#zoomRangeOut());
+		byId("type").addEventListener("change", () => this.state.change({ type: byId("type").value, zoom: "" }));
+		byId("live").addEventListener("click", () => this.#toggleLive());
+		byId("share").addEventListener("click", () => this.#share());
+		for (const button of document.querySelectorAll("[data-layout][aria-pressed]"))
+			button.addEventListener("click", () => this.#setLayout(button.dataset.layout));
+		window.addEventListener("themechange", () => this.#onTheme());
+		new Popover(byId("download-button"), byId("download-popover"), () => this.#fillDownloads());
+		this.help = new Popover(byId("help-button"), byId("help-popover"));
+		this.#listenForKeys();
+	}
+
+	#listenForKeys() {
+		listenForShortcuts({
+			"/": () => byId("search").select(),
+			"?": () => byId("help-button").click(),
+			s: () => this.services.open(),
+			t: () => this.ranges.open(),
+			l: () => this.#toggleLive(),
+			f: () => byId("flame-scroller").focus(),
+			1: () => this.#setLayout("flame"),
+			2: () => this.#setLayout("both"),
+			3: () => this.#setLayout("table"),
+			Escape: () => this.flame.reset(),
+		});
+	}
+
+	#onChange(changed) {
+		if (changed.has("layout"))
+			this.#showLayout();
+		if (changed.has("root"))
+			this.flame.showRoot(this.view);
+		if (changed.has("sort") || changed.has("filter"))
+			this.table.show(this.view);
+		if (ASKED_AGAIN.some((name) => changed.has(name))) {
+			this.refresh({ choices: ["query", "from", "to", "group"].some((name) => changed.has(name)) });
+		} else if (changed.has("layout")) {
+			this.#loadPanes();
+		}
+		if (changed.has("zoom"))
+			this.flame.showZoom(this.view);
+		if (changed.has("search")) {
+			this.flame.showSearch(this.view);
+			this.table.showSearch(this.view);
+		}
+		if (changed.has("live")) {
+			this.#showLive();
+			if (this.#isLive)
+				this.refresh();
+			else
+				clearTimeout(this.#liveTimer);
+		}
+	}
+
+	#applySelector(text) {
+		if (text === this.view.query)
+			this.refresh({ choices: true });
+		else
+			this.state.change({ query: text, zoom: "" });
+	}
+
+	#setLayout(layout) {
+		this.state.change({ layout }, { replace: true });
+	}
+
+	#onTheme() {
+		const palette = readPalette();
+
+		this.chart.setPalette(palette);
+		this.flame.graph.setPalette(palette);
+	}
+
+	#fillDownloads() {
+		byId("download-popover").replaceChildren(...downloads(this.view, this.#range).map(({ label, note, href }) => {
+			const link = element("a", "menu-row", label, element("span", "muted", note));
+			link.href = href;
+			link.role = "menuitem";
+			link.download = "";
+			return link;
+		}));
+	}
+
+	async #share() {
+		const toast = byId("toast");
+
+		toast.textContent = await copyLink(this.view, this.#range, this.connection.now_ms());
+		toast.hidden = false;
+		clearTimeout(this.#toastTimer);
+		this.#toastTimer = setTimeout(() => (toast.hidden = true), TOAST_MS);
+	}
+}
+
+const page = new Page();
+
+/**
+ * For tests and curious people; reading only.
+ *   settled()            is everything that was asked for shown, and nothing moving?
+ *   view()               the view, as in the address
+ *   flameGraph.boxes()   boxes in sight: { name, kind, self, total, depth, matched, x, y, width, height }, in
+ *                        window coordinates; flameGraph.zoomed() is the zoomed frame's name
+ *   flameGraph.drawNow() draws once more and tells the milliseconds; drawTimes_ms() of the last draws
+ *   seriesChart.plot()   the plot's place in the window and the times at its sides
+ */
+window.cairn = Object.freeze({
+	settled: () => page.settled,
+	view: () => ({ ...page.view }),
+	flameGraph: Object.freeze({
+		boxes: () => page.flame.graph.boxes(),
+		zoomed: () => page.flame.graph.tree?.nameOf(page.flame.graph.zoomed) ?? null,
+		count: () => page.flame.graph.tree?.count ?? 0,
+		drawNow: () => page.flame.graph.drawNow(),
+		drawTimes_ms: () => [...page.flame.graph.drawTimes_ms],
+	}),
+	seriesChart: Object.freeze({ plot: () => page.chart.chart.plot() }),
+});
+
+page.start();

@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flame graph: a canvas as large as the visible part of its scroller, on which only boxes that
+// can be seen are drawn. The tree is laid out once; a frame of an animation only scales.
+
+import { FrameText } from "./frame_text.js";
+import { KINDS, SHADES, shadeNumber } from "./palette.js";
+
+export const ROW = 20;	      // height of a level, px
+const BOX_MIN = 0.5;	      // narrower boxes join into one strip, px
+const STRIP_ALPHA = 0.5;
+const TEXT_MIN = 22;	      // narrower boxes have no text, px
+const TEXT_PAD = 5;
+const ZOOM_MS = 170;
+const ROWS_ABOVE_ZOOM = 2;    // ancestors left in sight when a zoom scrolls
+const DRAW_TIMES_KEPT = 240;
+const PAD = 8;		      // below the last row, px
+
+export class FlameGraph extends EventTarget {
+	#tree = null;
+	#search = null;
+	#shade = new Uint16Array(0);
+	#zoom = 0;
+	#hover = -1;
+	#focus = -1;
+	#rootAtTop = true;
+	#palette;
+	#frame = 0;
+	#animation = null;
+	#from = 0;
+	#to = 1;
+	#levels = 1;
+	#text = new FrameText();
+
+	/**
+	 * Events: "zoom" (detail: node), "hover" and "focus" (detail: { node, x, y } or null),
+	 * "search" (detail: name).
+	 */
+	constructor(scroller, spacer, canvas, palette) {
+		super();
+		this.scroller = scroller;
+		this.spacer = spacer;
+		this.canvas = canvas;
+		this.ctx = canvas.getContext("2d", { alpha: false });
+		this.drawTimes_ms = [];
+		this.#palette = palette;
+		this.#listen();
+	}
+
+	get tree() {
+		return this.#tree;
+	}
+
+	get zoomed() {
+		return this.#zoom;
+	}
+
+	/** Show @tree (null: nothing) zoomed to @zoom. */
+	setTree(tree, zoom = 0) {
+		this.#tree = tree;
+		this.#search = null;
+		this.#setHover(-1);
+		this.#focus = -1;
+		this.#shade = tree ? shadesOf(tree) : new Uint16Array(0);
+		this.#zoom = zoom;
+		this.#animation = null;
+		if (tree)
+			[this.#from, this.#to] = this.#windowOf(zoom);
+		this.#setLevels();
+	}
+
+	/** Zoom to @node, in motion unless the reader prefers none. */
+	setZoom(node, animate = true) {
+		if (!this.#tree)
+			return;
+		this.#zoom = node;
+		const [from, to] = this.#windowOf(node);
+		const still = !animate || matchMedia("(prefers-reduced-motion: reduce)").matches;
+		this.#animation = still ? null :
+			{ began: performance.now(), from: this.#from, to: this.#to, toFrom: from, toTo: to };
+		if (still)
+			[this.#from, this.#to] = [from, to];
+		this.#setHover(-1);
+		this.#setLevels();
+		this.#scrollToLevel(Math.max(0, this.#tree.depth[node] - ROWS_ABOVE_ZOOM), true);
+	}
+
+	/** Paint the nodes of @found (FlameTree.find()) and dim the others; null: no search. */
+	setSearch(found) {
+		this.#search = found;
+		this.#redraw();
+	}
+
+	setRootAtTop(rootAtTop) {
+		this.#rootAtTop = rootAtTop;
+		this.#setLevels();
+		if (this.#tree)
+			this.#scrollToLevel(Math.max(0, this.#tree.depth[this.#zoom] - ROWS_ABOVE_ZOOM), true);
+	}
+
+	setPalette(palette) {
+		this.#palette = palette;
+		this.#redraw();
+	}
+
+	/** Fit the canvas to the scroller's size and the screen's pixels. */
+	resize() {
+		const ratio = window.devicePixelRatio || 1;
+		const width = this.scroller.clientWidth;
+		const height = this.scroller.clientHeight;
+
+		if (width === 0 || height === 0)
+			return;
+		this.ratio = ratio;
+		this.width = width;
+		this.height = height;
+		this.canvas.width = Math.round(width * ratio);
+		this.canvas.height = Math.round(height * ratio);
+		this.canvas.style.width = `${width}px`;
+		this.canvas.style.height = `${height}px`;
+		this.ctx.font = getComputedStyle(this.canvas).font;
+		this.ctx.textRendering = "optimizeSpeed";
+		this.#text.measure(this.ctx);
+		this.#setLevels();
+	}
+
+	/** Draw now, outside any animation; returns the milliseconds it took. For measuring. */
+	drawNow() {
+		const began = performance.now();
+
+		this.#draw();
+		return performance.now() - began;
+	}
+
+	/** The boxes in sight as a person sees them, in the window's coordinates, widest first. */
+	boxes() {
+		const tree = this.#tree;
+		const corner = this.canvas.getBoundingClientRect();
+		const boxes = [];
+
+		if (!tree || !this.width)
+			return boxes;
+		this.#eachVisible((node, x, width, y) => {
+			if (width >= 1)
+				boxes.push({ node, name: tree.nameOf(node), module: tree.moduleOf(node),
+					     kind: tree.kindOf(node), self: tree.self[node], total: tree.total[node],
+					     depth: tree.depth[node], matched: Boolean(this.#search?.match[node]),
+					     x: corner.x + x, y: corner.y + y, width, height: ROW - 1 });
+		});
+		return boxes.sort((a, b) => b.width - a.width || a.depth - b.depth);
+	}
+
+	#windowOf(node) {
+		const tree = this.#tree;
+
+		return [tree.start[node], tree.start[node] + Math.max(tree.total[node], 1e-9)];
+	}
+
+	#setLevels() {
+		const tree = this.#tree;
+
+		this.#levels = tree && tree.count ? tree.depth[this.#zoom] + tree.levelsBelow(this.#zoom) : 0;
+		this.spacer.style.height = `${Math.max(this.#levels * ROW + PAD, this.height ?? 0)}px`;
+		this.#redraw();
+	}
+
+	/** The top of @level within the canvas. */
+	#levelTop(level) {
+		const full = Math.max(this.#levels * ROW + PAD, this.height);
+		const top = this.#rootAtTop ? level * ROW : full - PAD - (level + 1) * ROW;
+
+		return top - this.scroller.scrollTop;
+	}
+
+	#levelAt(y) {
+		const full = Math.max(this.#levels * ROW + PAD, this.height);
+		const at = y + this.scroller.scrollTop;
+
+		return Math.floor((this.#rootAtTop ? at : full - PAD - at) / ROW);
+	}
+
+	/** Scroll so that @level is in sight; @first: at the edge where the root is. */
+	#scrollToLevel(level, first = false) {
+		const top = this.#levelTop(level) + this.scroller.scrollTop;
+		const height = this.scroller.clientHeight;
+
+		if (first)
+			this.scroller.scrollTop = this.#rootAtTop ? top : top + ROW + PAD - height;
+		else if (top < this.scroller.scrollTop)
+			this.scroller.scrollTop = top;
+		else if (top + ROW > this.scroller.scrollTop + height)
+			this.scroller.scrollTop = top + ROW - height;
+	}
+
+	#redraw() {
+		if (!this.#frame)
+			this.#frame = requestAnimationFrame((now) => this.#onFrame(now));
+	}
+
+	#onFrame(now) {
+		this.#frame = 0;
+		this.#advance(now);
+		const began = performance.now();
+		this.#draw();
+		this.drawTimes_ms.push(performance.now() - began);
+		if (this.drawTimes_ms.length > DRAW_TIMES_KEPT)
+			this.drawTimes_ms.shift();
+		if (this.#animation)
+			this.#redraw();
+	}
+
+	#advance(now) {
+		const motion = this.#animation;
+
+		if (!motion)
+			return;
+		const part = Math.min(1, Math.max(0, (now - motion.began) / ZOOM_MS));
+		const eased = 1 - (1 - part) ** 3;
+		this.#from = motion.from + (motion.toFrom - motion.from) * eased;
+		this.#to = motion.to + (motion.toTo - motion.to) * eased;
+		if (part === 1)
+			this.#animation = null;
+	}
+
+	get settled() {
+		return !this.#animation && !this.#frame;
+	}
+
+	#draw() {
+		const { ctx } = this;
+
+		if (!this.width)
+			return;
+		ctx.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+		ctx.fillStyle = this.#palette.surface;
+		ctx.fillRect(0, 0, this.width, this.height);
+		if (!this.#tree || this.#tree.count === 0)
+			return;
+		ctx.font = getComputedStyle(this.canvas).font;
+		ctx.textBaseline = "middle";
+		ctx.textRendering = "optimizeSpeed"; // no kerning, no ligatures: names are shown letter by letter
+		this.#eachVisible((node, x, width, y) => this.#drawBox(node, x, width, y),
+				  (strip, y) => this.#drawStrip(strip, y));
+		this.#drawMark(this.#hover, this.#palette.ink);
+		this.#drawMark(this.#focus, this.#palette.focus);
+	}
+
+	/**
+	 * Call onBox(node, x, width, y) for each box in sight, and onStrip({ from, to, node, matched },
+	 * y) for runs of boxes too narrow to be boxes.
+	 */
+	#eachVisible(onBox, onStrip = () => {}) {
+		const tree = this.#tree;
+		const first = Math.max(0, Math.min(this.#levelAt(0), this.#levelAt(this.height)));
+		const last = Math.min(this.#levels - 1, Math.max(this.#levelAt(0), this.#levelAt(this.height)));
+
+		for (let level = first; level <= last && level < tree.levelCount; level++)
+			this.#eachInLevel(level, onBox, onStrip);
+	}
+
+	#eachInLevel(level, onBox, onStrip) {
+		const { order, start, total, levelStart } = this.#tree;
+		const scale = this.width / (this.#to - this.#from);
+		const y = this.#levelTop(level);
+		const end = levelStart[level + 1];
+		let strip = null; // adjoining narrow boxes, and the widest of them
+
+		for (let at = this.#tree.levelSearch(level, this.#from); at < end; at++) {
+			const node = order[at];
+			const x = (start[node] - this.#from) * scale;
+			const width = total[node] * scale;
+			if (x >= this.width)
+				break;
+			if (width >= BOX_MIN) {
+				const left = Math.max(x, 0);
+				onBox(node, left, Math.min(x + width, this.width) - left, y);
+				continue;
+			}
+			if (!strip || x > strip.to + BOX_MIN) {
+				if (strip)
+					onStrip(strip, y);
+				strip = { from: x, to: x, node, matched: false };
+			}
+			strip.to = x + width;
+			strip.node = total[node] > total[strip.node] ? node : strip.node;
+			strip.matched ||= this.#search !== null && this.#search.match[node] === 1;
+		}
+		if (strip)
+			onStrip(strip, y);
+	}
+
+	#snap(x) {
+		return Math.round(x * this.ratio) / this.ratio;
+	}
+
+	#drawBox(node, x, width, y) {
+		const { ctx } = this;
+		const palette = this.#palette;
+		const left = this.#snap(x);
+		const right = this.#snap(x + width);
+		// A gap between boxes, unless that would leave nothing.
+		const shown = Math.max(right - left - (right - left >= 3 ? 1 : 0), 1 / this.ratio);
+		const matched = this.#search !== null && this.#search.match[node] === 1;
+		const dim = (this.#search !== null && !matched) || this.#isAboveZoom(node);
+
+		ctx.fillStyle = matched ? palette.match : dim ? palette.dim : palette.kinds[this.#shade[node]];
+		ctx.fillRect(left, y, shown, ROW - 1);
+		if (shown < TEXT_MIN)
+			return;
+		const text = this.#text.fit(this.#tree.nameOf(node), shown - 2 * TEXT_PAD);
+		if (!text)
+			return;
+		ctx.fillStyle = matched ? palette["match-ink"] : dim ? palette["dim-ink"] : palette["frame-ink"];
+		ctx.fillText(text, left + TEXT_PAD, y + ROW / 2);
+	}
+
+	// In the colour of the widest box, but pale: no single frame is to be read from it.
+	#drawStrip(strip, y) {
+		const { ctx } = this;
+		const palette = this.#palette;
+		const width = strip.to - strip.from;
+
+		if (width < BOX_MIN && !strip.matched)
+			return;
+		ctx.fillStyle = strip.matched ? palette.match : this.#search ? palette.dim : palette.kinds[this.#shade[strip.node]];
+		ctx.globalAlpha = strip.matched ? 1 : STRIP_ALPHA;
+		ctx.fillRect(strip.from, y, Math.max(width, 1 / this.ratio), ROW - 1);
+		ctx.globalAlpha = 1;
+	}
+
+	#isAboveZoom(node) {
+		return this.#zoom !== 0 && this.#tree.depth[node] < this.#tree.depth[this.#zoom];
+	}
+
+	#rectOf(node) {
+		const tree = this.#tree;
+		const scale = this.width / (this.#to - this.#from);
+		const x = (tree.start[node] - this.#from) * scale;
+		const left = Math.max(0, x);
+		const right = Math.min(this.width, x + tree.total[node] * scale);
+
+		return { x: left, y: this.#levelTop(tree.depth[node]), width: right - left };
+	}
+
+	#drawMark(node, color) {
+		if (node < 0)
+			return;
+		const { x, y, width } = this.#rectOf(node);
+		if (width <= 0)
+			return;
+		this.ctx.strokeStyle = color;
+		this.ctx.lineWidth = 2;
+		this.ctx.strokeRect(this.#snap(x) + 1, y + 1, Math.max(this.#snap(width) - 3, 1), ROW - 3);
+	}
+
+	#listen() {
+		this.scroller.addEventListener("scroll", () => this.#redraw(), { passive: true });
+		this.canvas.addEventListener("pointermove", (event) => this.#onPointer(event));
+		this.canvas.addEventListener("pointerleave", () => this.#setHover(-1));
+		this.canvas.addEventListener("click", (event) => this.#onClick(event));
+		this.scroller.addEventListener("keydown", (event) => this.#onKey(event));
+		this.scroller.addEventListener("blur", () => this.#setFocus(-1));
+		new ResizeObserver(() => this.resize()).observe(this.scroller);
+	}
+
+	/** The node under a pointer, or -1; a strip of narrow boxes has none. */
+	#nodeUnder(event) {
+		if (!this.#tree || !this.width)
+			return -1;
+		const corner = this.canvas.getBoundingClientRect();
+		const level = this.#levelAt(event.clientY - corner.y);
+		const x = event.clientX - corner.x;
+		if (level >= this.#levels)
+			return -1;
+		return this.#tree.nodeAt(level, this.#from + (x / this.width) * (this.#to - this.#from));
+	}
+
+	#onPointer(event) {
+		this.#setHover(this.#nodeUnder(event), event.clientX, event.clientY);
+	}
+
+	#setHover(node, x = 0, y = 0) {
+		if (node !== this.#hover)
+			this.#redraw();
+		this.#hover = node;
+		this.canvas.style.cursor = node >= 0 ? "pointer" : "";
+		this.dispatchEvent(new CustomEvent("hover", { detail: node >= 0 ? { node, x, y } : null }));
+	}
+
+	#onClick(event) {
+		const node = this.#nodeUnder(event);
+
+		if (node < 0)
+			return;
+		if (event.shiftKey)
+			this.dispatchEvent(new CustomEvent("search", { detail: this.#tree.nameOf(node) }));
+		else
+			this.#requestZoom(node);
+	}
+
+	#requestZoom(node) {
+		this.dispatchEvent(new CustomEvent("zoom", { detail: node }));
+	}
+
+	#setFocus(node) {
+		if (node === this.#focus)
+			return;
+		this.#focus = node;
+		this.#redraw();
+		if (node < 0) {
+			this.dispatchEvent(new CustomEvent("focus", { detail: null }));
+			return;
+		}
+		this.#scrollToLevel(this.#tree.depth[node]);
+		const { x, y, width } = this.#rectOf(node);
+		const corner = this.canvas.getBoundingClientRect();
+		this.dispatchEvent(new CustomEvent("focus", {
+			detail: { node, x: corner.x + x + Math.min(width / 2, 200), y: corner.y + y + ROW },
+		}));
+	}
+
+	#onKey(event) {
+		if (!this.#tree || this.#tree.count === 0 || event.ctrlKey || event.metaKey || event.altKey)
+			return;
+		const down = this.#rootAtTop ? "ArrowDown" : "ArrowUp";
+		const up = this.#rootAtTop ? "ArrowUp" : "ArrowDown";
+		const focus = this.#focus >= 0 ? this.#focus : -1;
+		const moves = {
+			[down]: () => this.#setFocus(focus < 0 ? this.#zoom : this.#widestChild(focus)),
+			[up]: () => this.#setFocus(focus < 0 ? this.#zoom : this.#tree.parent[focus]),
+			ArrowLeft: () => this.#setFocus(focus < 0 ? this.#zoom : this.#neighbour(focus, -1)),
+			ArrowRight: () => this.#setFocus(focus < 0 ? this.#zoom : this.#neighbour(focus, 1)),
+			Enter: () => focus >= 0 && this.#requestZoom(focus),
+			Backspace: () => this.#requestZoom(this.#tree.parent[this.#zoom]),
+		};
+		if (!moves[event.key])
+			return;
+		event.preventDefault();
+		moves[event.key]();
+	}
+
+	#widestChild(node) {
+		let widest = node;
+
+		for (const child of this.#tree.childrenOf(node)) {
+			if (widest === node || this.#tree.total[child] > this.#tree.total[widest])
+				widest = child;
+		}
+		return widest;
+	}
+
+	/** The next box of the same level that is wide enough to see, or @node itself. */
+	#neighbour(node, step) {
+		const { order, levelStart, depth, start, total } = this.#tree;
+		const level = depth[node];
+		const least = (BOX_MIN * (this.#to - this.#from)) / this.width;
+
+		for (let at = order.subarray(levelStart[level], levelStart[level + 1]).indexOf(node) + levelStart[level] + step;
+		     at >= levelStart[level] && at < levelStart[level + 1]; at += step) {
+			const next = order[at];
+			if (start[next] + total[next] <= this.#from || start[next] >= this.#to)
+				break;
+			if (total[next] >= least)
+				return next;
+		}
+		return node;
+	}
+}
+
+/** For each node the position of its colour in palette.kinds. */
+function shadesOf(tree) {
+	const nameShades = Uint8Array.from(tree.names, shadeNumber);
+	const shades = new Uint16Array(tree.count);
+
+	for (let node = 0; node < tree.count; node++) {
+		const kind = Math.max(KINDS.indexOf(tree.kindOf(node)), 0);
+		shades[node] = kind * SHADES + (kind === 0 ? (SHADES - 1) / 2 : nameShades[tree.name[node]]);
+	}
+	return shades;
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is said around the flame graph: the tooltip of a frame, the path to the zoomed frame, the
+// share of each kind of code, and honestly what is not shown.
+
+import { element } from "./element.js";
+import { formatCount, formatShare, formatValue } from "./format.js";
+
+const CRUMBS_MAX = 6; // links in the path; what lies between is an ellipsis
+
+const KIND_WORDS = {
+	python: "Python", native: "Native", kernel: "Kernel", jit: "JIT", unknown: "Unknown",
+	truncated: "Truncated", group: "Group", root: "All",
+};
+
+function kindWord(kind) {
+	return KIND_WORDS[kind] ?? kind;
+}
+
+function swatch(kind) {
+	return element("span", `swatch kind-${kind in KIND_WORDS ? kind : "unknown"}`);
+}
+
+/** The tooltip of @node: [elements]. @span_ms: the length of the range, for a number of cores. */
+export function frameNote(tree, node, span_ms) {
+	const kind = tree.kindOf(node);
+	const rows = element("dl", "tooltip-rows");
+	const row = (what, ...told) => rows.append(element("dt", "", what), element("dd", "", ...told));
+	const whole = tree.value;
+	const parent = tree.total[tree.parent[node]];
+
+	row("Total", formatValue(tree.total[node], tree.unit), element("b", "", formatShare(tree.total[node], whole)));
+	row("Self", formatValue(tree.self[node], tree.unit), element("b", "", formatShare(tree.self[node], whole)));
+	if (node !== 0)
+		row("Of parent", "", element("b", "", formatShare(tree.total[node], parent)));
+	if (tree.unit === "nanoseconds" && span_ms > 0)
+		row("On average", `${(tree.total[node] / (span_ms * 1e6)).toPrecision(2)} cores`, "");
+	const where = element("span", "muted", swatch(kind), kindWord(kind));
+	if (tree.moduleOf(node))
+		where.append(element("span", "module", tree.moduleOf(node)));
+	return [element("strong", "frame-name", tree.nameOf(node)), where, rows];
+}
+
+/** One sentence on @node for those who do not see the graph. */
+export function frameSentence(tree, node) {
+	return `${tree.nameOf(node)}, ${kindWord(tree.kindOf(node))}, total ` +
+		`${formatValue(tree.total[node], tree.unit)}, ${formatShare(tree.total[node], tree.value)} of all, ` +
+		`self ${formatShare(tree.self[node], tree.value)}`;
+}
+
+/** Fill @nav with the path to @node; a click on a step calls onStep(node). */
+export function showBreadcrumb(nav, tree, node, onStep) {
+	const path = tree.pathOf(node);
+	const hidden = path.length > CRUMBS_MAX ? path.splice(1, path.length - CRUMBS_MAX) : [];
+
+	nav.replaceChildren();
+	path.forEach((step, at) => {
+		if (at === 1 && hidden.length > 0)
+			nav.append(separator(), gap(hidden, tree, onStep));
+		if (at > 0)
+			nav.append(separator());
+		nav.append(crumb(tree, step, step === node, onStep));
+	});
+	nav.append(element("span", "crumb-facts",
+		`${formatValue(tree.total[node], tree.unit)}${node === 0 ? "" : `, ${formatShare(tree.total[node], tree.value)} of total`}`));
+}
+
+function separator() {
+	return element("span", "crumb-separator", "›");
+}
+
+function gap(hidden, tree, onStep) {
+	const last = hidden[hidden.length - 1];
+	const button = crumb(tree, last, false, onStep);
+
+	button.textContent = `${hidden.length} more`;
+	button.title = hidden.map((step) => tree.nameOf(step)).join("\n");
+	return button;
+}
+
+function crumb(tree, step, current, onStep) {
+	const name = tree.nameOf(step);
+	const button = element(current ? "span" : "button", "crumb", name);
+
+	button.title = name;
+	if (current) {
+		button.ariaCurrent = "location";
+	} else {
+		button.type = "button";
+		button.addEventListener("click", () => onStep(step));
+	}
+	return button;
+}
+
+/** Fill @list with each kind's share of self time. */
+export function showLegend(list, tree) {
+	const rows = [];
+
+	for (const [kind, value] of tree.selfByKind())
+		rows.push(element("li", "", swatch(kind), `${kindWord(kind)} `,
+				  element("b", "", formatShare(value, tree.value))));
+	if (tree.cut > 0)
+		rows.push(element("li", "", element("span", "swatch undrawn"), "Not drawn ",
+				  element("b", "", formatShare(tree.cut, tree.value))));
+	list.replaceChildren(...rows);
+	list.title = "Share of self time by kind of code";
+}
+
+/**
+ * Fill @paragraph with what the graph does not show: truncated stacks, and nodes that were too small.
+ * onMore() asks for more nodes; null where no more are to be had.
+ */
+export function showHonesty(paragraph, tree, onMore) {
+	const truncated = tree.truncatedValue();
+	const parts = [`${formatCount(tree.stackCount)} stacks of ${formatCount(tree.seriesCount)} series`];
+
+	parts.push(truncated > 0 ? `${formatShare(truncated, tree.value)} in truncated stacks` : "no stack truncated");
+	paragraph.replaceChildren(parts.join("; "));
+	if (tree.nodeCount <= tree.count) {
+		paragraph.append("; every frame drawn.");
+		return;
+	}
+	paragraph.append(`; not drawn: the smallest ${formatCount(tree.nodeCount - tree.count)} of ` +
+		`${formatCount(tree.nodeCount)} frames. `);
+	if (onMore) {
+		const more = element("button", "link", "Draw more");
+		more.type = "button";
+		more.addEventListener("click", onMore);
+		paragraph.append(more);
+	}
+}
+
+/** What the search line says of @found (FlameTree.find()). */
+export function searchSentence(tree, found) {
+	if (found.count === 0)
+		return tree.cut > 0 ? "no match among the frames drawn" : "no match";
+	const frames = `${formatCount(found.count)} ${found.count === 1 ? "frame" : "frames"}`;
+
+	return `matched: ${formatShare(found.value, tree.value)} of total in ${frames}`;
+}

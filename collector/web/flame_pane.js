@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flame graph's pane: asks for the merged tree, keeps zoom and search as the view says, and
+// says what a person should know about the picture.
+
+import { byId, element } from "./element.js";
+import { FlameGraph } from "./flame_graph.js";
+import { frameNote, frameSentence, searchSentence, showBreadcrumb, showHonesty, showLegend } from "./flame_notes.js";
+import { FlameTree } from "./flame_tree.js";
+import { findFrame, frameKey } from "./frame_key.js";
+import { exactSearch, frameMatcher } from "./frame_search.js";
+import { Panel } from "./panel.js";
+import { askMerge, groupOf } from "./questions.js";
+import { NODES_MAX } from "./state.js";
+
+export class FlamePane {
+	#state;
+	#tooltip;
+	#explainEmpty;
+	#tree = null;
+	#span_ms = 0;
+
+	/** @explainEmpty(): elements to show where there is no sample. */
+	constructor(state, palette, tooltip, explainEmpty) {
+		this.#state = state;
+		this.#tooltip = tooltip;
+		this.#explainEmpty = explainEmpty;
+		this.panel = new Panel(byId("flame-progress"), byId("flame-message"));
+		this.graph = new FlameGraph(byId("flame-scroller"), byId("flame-spacer"), byId("flame"), palette);
+		this.search = byId("search");
+		this.#listen();
+	}
+
+	/** Ask and show. Throws ApiError, or Error when the answer does not hold together. */
+	async load(view, range) {
+		const answer = await this.panel.load((signal) => askMerge(view, range, signal));
+
+		if (answer === undefined)
+			return;
+		this.#span_ms = range.to_ms - range.from_ms;
+		this.#tree = new FlameTree(answer, groupOf(view) !== "");
+		const empty = !(this.#tree.value > 0);
+		this.panel.say(...(empty ? this.#explainEmpty() : []));
+		if (empty)
+			this.#tree = null;
+		this.graph.setTree(this.#tree, this.#zoomOf(view));
+		this.#showNotes();
+		this.showSearch(view);
+	}
+
+	/** Nothing can be shown; @message says why. */
+	fail(message) {
+		this.#tree = null;
+		this.graph.setTree(null);
+		this.#showNotes();
+		this.showSearch(this.#state.view);
+		this.panel.say(element("p", "", message));
+	}
+
+	showZoom(view) {
+		this.graph.setZoom(this.#zoomOf(view));
+		this.#showPath();
+	}
+
+	showRoot(view) {
+		this.graph.setRootAtTop(view.root === "top");
+		byId("orientation-text").textContent = view.root === "top" ? "Icicle" : "Flame";
+	}
+
+	showSearch(view) {
+		const share = byId("search-share");
+
+		if (this.search.value !== view.search)
+			this.search.value = view.search;
+		byId("search-clear").hidden = view.search === "";
+		byId("reset").disabled = view.search === "" && view.zoom === "";
+		share.textContent = "";
+		share.classList.remove("wrong");
+		this.graph.setSearch(null);
+		try {
+			const matches = frameMatcher(view.search);
+			if (!matches || !this.#tree)
+				return;
+			const found = this.#tree.find(matches);
+			this.graph.setSearch(found);
+			share.textContent = searchSentence(this.#tree, found);
+		} catch (error) {
+			share.textContent = error.message;
+			share.classList.add("wrong");
+		}
+	}
+
+	/** The node that @view zooms to; the root where it is not in this tree. */
+	#zoomOf(view) {
+		return this.#tree && view.zoom ? Math.max(0, findFrame(this.#tree, view.zoom)) : 0;
+	}
+
+	#zoomTo(node) {
+		if (node === this.graph.zoomed && !this.#state.view.zoom)
+			return;
+		this.#state.change({ zoom: node === 0 ? "" : frameKey(this.#tree, node) });
+	}
+
+	#showNotes() {
+		const tree = this.#tree;
+		const nodesMax = Number(this.#state.view.nodes);
+		const more = nodesMax < NODES_MAX ? () => this.#state.change({ nodes: String(NODES_MAX) }) : null;
+
+		byId("legend").replaceChildren();
+		byId("honesty").replaceChildren();
+		this.#showPath();
+		if (!tree)
+			return;
+		showLegend(byId("legend"), tree);
+		showHonesty(byId("honesty"), tree, more);
+	}
+
+	#showPath() {
+		const nav = byId("breadcrumb");
+
+		nav.replaceChildren();
+		byId("reset").disabled = this.#state.view.search === "" && this.#state.view.zoom === "";
+		if (!this.#tree)
+			return;
+		showBreadcrumb(nav, this.#tree, this.graph.zoomed, (node) => this.#zoomTo(node));
+		if (this.#state.view.zoom && this.graph.zoomed === 0)
+			nav.append(element("span", "crumb-note", "The zoomed frame has no samples here."));
+	}
+
+	#listen() {
+		const change = (patch, options) => this.#state.change(patch, options);
+
+		this.graph.addEventListener("zoom", (event) => this.#zoomTo(event.detail));
+		this.graph.addEventListener("search", (event) => change({ search: exactSearch(event.detail) }));
+		this.graph.addEventListener("hover", (event) => this.#showFrame(event.detail));
+		this.graph.addEventListener("focus", (event) => this.#onFocus(event.detail));
+		// Typing changes the link but not the history: Back leaves the search as a whole.
+		this.search.addEventListener("input", () => change({ search: this.search.value }, { replace: true }));
+		this.search.addEventListener("keydown", (event) => this.#onSearchKey(event));
+		byId("search-clear").addEventListener("click", () => change({ search: "" }));
+		byId("reset").addEventListener("click", () => this.reset());
+		byId("orientation").addEventListener("click", () =>
+			change({ root: this.#state.view.root === "top" ? "bottom" : "top" }, { replace: true }));
+	}
+
+	/** Show everything, unmarked. */
+	reset() {
+		this.#state.change({ zoom: "", search: "" });
+	}
+
+	#onSearchKey(event) {
+		if (event.key === "Escape") {
+			event.stopPropagation();
+			if (this.search.value)
+				this.#state.change({ search: "" });
+			else
+				this.search.blur();
+		} else if (event.key === "Enter") {
+			this.graph.scroller.focus();
+		}
+	}
+
+	#showFrame(frame) {
+		if (frame)
+			this.#tooltip.show(frameNote(this.#tree, frame.node, this.#span_ms), frame.x, frame.y);
+		else
+			this.#tooltip.hide();
+	}
+
+	#onFocus(frame) {
+		this.#showFrame(frame);
+		byId("flame-focus").textContent = frame ? frameSentence(this.#tree, frame.node) : "";
+	}
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers, shares, values and times as people read them. Pure functions.
+
+const COUNT = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const NARROW_SPACE = "\u202f";
+
+/** 12,345 */
+export function formatCount(count) {
+	return COUNT.format(count);
+}
+
+/** Three significant digits, no exponent: 0.0123, 1.23, 12.3, 123, 1,234. */
+export function formatNumber(number) {
+	const size = Math.abs(number);
+
+	if (size === 0)
+		return "0";
+	if (size >= 99.95)
+		return COUNT.format(number);
+	const digits = size >= 9.995 ? 1 : size >= 0.9995 ? 2 : size >= 0.0995 ? 2 : 3;
+	return size < 0.0005 ? "< 0.001" : number.toFixed(digits);
+}
+
+/** A round number, such as an axis has: no zeros that say nothing. */
+export function formatRound(number) {
+	return Number(number.toPrecision(6)).toLocaleString("en-US", { maximumFractionDigits: 6 });
+}
+
+/** "12.3 %"; "< 0.01 %" rather than a zero that is none; "–" without a whole. */
+export function formatShare(part, whole) {
+	if (!(whole > 0))
+		return "–";
+	const percent = (100 * part) / whole;
+	if (percent === 0)
+		return "0" + NARROW_SPACE + "%";
+	if (percent < 0.01)
+		return "<" + NARROW_SPACE + "0.01" + NARROW_SPACE + "%";
+	const digits = percent >= 99.95 ? 0 : percent >= 1 ? 1 : 2;
+	// Never round something up to all of it.
+	const shown = part < whole ? Math.min(percent, 99.9) : percent;
+	return shown.toFixed(shown < percent ? 1 : digits) + NARROW_SPACE + "%";
+}
+
+const DURATIONS = [
+	[3600e9 * 24, "d", 3600e9, "h"],
+	[3600e9, "h", 60e9, "m"],
+	[60e9, "m", 1e9, "s"],
+];
+
+/** A length of time: "2 h 5 m", "1 m 12 s", "1.24 s", "20 ms", "850 ns". */
+export function formatDuration(duration_ns) {
+	for (const [large, largeUnit, small, smallUnit] of DURATIONS) {
+		// A hair below: 59.9999 s reads "1 m", not "60.0 s".
+		if (duration_ns >= large * 0.99995) {
+			const parts = Math.round(duration_ns / small);
+			const each = large / small;
+			const rest = parts % each;
+
+			return `${COUNT.format((parts - rest) / each)} ${largeUnit}` +
+				(rest ? ` ${rest} ${smallUnit}` : "");
+		}
+	}
+	for (const [size, unit] of [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]]) {
+		if (duration_ns >= size * 0.9995)
+			return `${formatNumber(duration_ns / size)} ${unit}`;
+	}
+	return `${COUNT.format(duration_ns)} ns`;
+}
+
+const SIZES = [[2 ** 50, "PiB"], [2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]];
+
+export function formatBytes(bytes) {
+	for (const [size, unit] of SIZES) {
+		if (bytes >= size)
+			return `${formatNumber(bytes / size)} ${unit}`;
+	}
+	return `${COUNT.format(bytes)} B`;
+}
+
+/** A value in its profile type's unit. */
+export function formatValue(value, unit) {
+	if (unit === "nanoseconds")
+		return formatDuration(value);
+	if (unit === "bytes")
+		return formatBytes(value);
+	return `${COUNT.format(value)}${unit && unit !== "count" ? " " + unit : ""}`;
+}
+
+/**
+ * What a value per step means as a rate: { scale, unit, format, tick } where value * scale is the
+ * rate, format(rate) says it and tick(rate) labels an axis with it.
+ * CPU time per time is a number of cores.
+ */
+export function rateOf(unit, step_ns) {
+	if (unit === "nanoseconds")
+		return { scale: 1 / step_ns, unit: "cores", format: formatNumber, tick: formatRound };
+	if (unit === "bytes")
+		return { scale: 1e9 / step_ns, unit: "per second", format: formatBytes, tick: formatBytes };
+	return { scale: 1e9 / step_ns, unit: "per second", format: formatNumber, tick: formatRound };
+}
+
+function two(number) {
+	return String(number).padStart(2, "0");
+}
+
+/** "14:05", "14:05:30" or "14:05:30.120", whichever tells times @step_ms apart from each other. */
+export function formatClock(time_ms, step_ms) {
+	const time = new Date(time_ms);
+	let text = `${two(time.getHours())}:${two(time.getMinutes())}`;
+
+	if (step_ms < 60000)
+		text += `:${two(time.getSeconds())}`;
+	if (step_ms < 1000)
+		text += `.${String(time.getMilliseconds()).padStart(3, "0")}`;
+	return text;
+}
+
+/** "2030-01-31" in local time. */
+export function formatDate(time_ms) {
+	const time = new Date(time_ms);
+
+	return `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())}`;
+}
+
+/** Date and clock, local, to the millisecond only where there are any. */
+export function formatTime(time_ms) {
+	return `${formatDate(time_ms)} ${formatClock(time_ms, time_ms % 1000 ? 1 : 1000)}`;
+}
+
+/** "2030-01-31 14:05:00 – 14:06:12", without the date where it is today's. */
+export function formatRange(from_ms, to_ms, now_ms) {
+	const step_ms = to_ms - from_ms < 10000 ? 1 : 1000;
+	const day = formatDate(from_ms);
+	const left = (day === formatDate(now_ms) ? "" : day + " ") + formatClock(from_ms, step_ms);
+	const right = (day === formatDate(to_ms) ? "" : formatDate(to_ms) + " ") + formatClock(to_ms, step_ms);
+
+	return `${left} – ${right}`;
+}

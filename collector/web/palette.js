@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Colours for canvases, taken from style.css so that each colour is written once. A kind of frame
+// has one colour in a few shades, so that neighbours tell apart while the kind stays plain.
+
+export const KINDS = ["root", "group", "python", "native", "kernel", "jit", "unknown", "truncated"];
+export const SHADES = 5;
+export const SERIES_COLORS = 8;
+
+const OKLCH = /^oklch\(([\d.]+) ([\d.]+) ([\d.]+|none)/;
+
+// The browser resolves variables, light-dark() and themes; an element must ask for it.
+function resolveColor(probe, name) {
+	probe.style.color = `var(--${name})`;
+	return getComputedStyle(probe).color;
+}
+
+/** Shade @shade of @color (as computed, in oklch): a little lighter or darker, a little turned. */
+function shadeOf(color, shade) {
+	const found = OKLCH.exec(color);
+
+	if (!found)
+		return color;
+	const step = shade - (SHADES - 1) / 2;
+	const light = Number(found[1]) + step * 0.014;
+	const hue = (found[3] === "none" ? 0 : Number(found[3])) + step * 2.5;
+	return `oklch(${light.toFixed(4)} ${found[2]} ${hue.toFixed(2)})`;
+}
+
+/** The colours of the theme in force now: { kinds, dim, ink, ..., series }. */
+export function readPalette() {
+	const probe = document.createElement("span");
+	const plain = (name) => resolveColor(probe, name);
+
+	probe.hidden = true;
+	document.body.append(probe);
+	const palette = {
+		// kinds[k * SHADES + s] is the colour of kind k in shade s.
+		kinds: KINDS.flatMap((kind) => {
+			const color = plain(`kind-${kind}`);
+			return Array.from({ length: SHADES }, (unused, shade) => shadeOf(color, shade));
+		}),
+		series: Array.from({ length: SERIES_COLORS }, (unused, at) => plain(`series-${at}`)),
+	};
+	for (const name of ["surface", "ink", "ink-muted", "line", "accent", "match", "match-ink", "dim",
+			    "dim-ink", "frame-ink", "focus", "other"])
+		palette[name] = plain(name);
+	probe.remove();
+	return palette;
+}
+
+/** The number of @name's shade: the same for equal names, whatever the data. */
+export function shadeNumber(name) {
+	let hash = 0;
+
+	for (let at = 0; at < name.length; at++)
+		hash = Math.imul(hash, 31) + name.charCodeAt(at);
+	return ((hash ^ (hash >>> 16)) >>> 0) % SHADES;
+}

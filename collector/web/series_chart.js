@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+// Usage over time: stacked steps on a canvas. Dragging selects a range, a double click goes back.
+
+import { element } from "./element.js";
+import { formatClock, formatDuration, formatRange, formatTime, rateOf } from "./format.js";
+import { SERIES_COLORS } from "./palette.js";
+import { timeTicks, valueTicks } from "./axis_ticks.js";
+
+const PLOT = { left: 52, right: 12, top: 10, bottom: 22 }; // px around the plot
+const DRAG_MIN = 4;	    // px; less is a click
+const RANGE_MIN_MS = 20;    // one slot
+const TOOLTIP_SERIES_MAX = 8;
+const OTHER = "other";	    // name of the sum of series beyond the colours
+
+export class SeriesChart extends EventTarget {
+	#chart = null;
+	#colors = new Map();
+	#hover = null;
+	#drag = null;
+	#frame = 0;
+
+	/** Events: "range" (detail: { from_ms, to_ms }), "back". */
+	constructor(canvas, palette, tooltip) {
+		super();
+		this.canvas = canvas;
+		this.ctx = canvas.getContext("2d");
+		this.palette = palette;
+		this.tooltip = tooltip;
+		this.#listen();
+	}
+
+	get dragging() {
+		return this.#drag !== null;
+	}
+
+	/** Show what /api/v1/series answered for @range; values after @newest_ms have not arrived yet. */
+	setAnswer(answer, range, newest_ms) {
+		this.#chart = answer ? chartOf(answer, range, newest_ms) : null;
+		if (this.#chart)
+			this.#keepColors(this.#chart.series);
+		this.#redraw();
+	}
+
+	/** { series: [{ group, total, color }], mean, peak, total, unit } of what is shown, or null. */
+	summary() {
+		const chart = this.#chart;
+
+		if (!chart)
+			return null;
+		return { ...chart.facts, rate: chart.rate, series: chart.series.map((s) => ({
+			group: s.group, total: s.total, isOther: s.isOther, color: this.#colorOf(s) })) };
+	}
+
+	setPalette(palette) {
+		this.palette = palette;
+		this.#redraw();
+	}
+
+	/** The plot in window coordinates, and the times at its sides. */
+	plot() {
+		const corner = this.canvas.getBoundingClientRect();
+
+		return { x: corner.x + PLOT.left, y: corner.y + PLOT.top, width: this.#plotWidth(),
+			 height: corner.height - PLOT.top - PLOT.bottom,
+			 from_ms: this.#chart?.from_ms ?? 0, to_ms: this.#chart?.to_ms ?? 0 };
+	}
+
+	// A group keeps its colour while it is shown, although its rank changes.
+	#keepColors(series) {
+		const shown = new Set(series.map((s) => s.group));
+
+		for (const group of this.#colors.keys()) {
+			if (!shown.has(group))
+				this.#colors.delete(group);
+		}
+		for (const { group } of series) {
+			const used = new Set(this.#colors.values());
+			if (!this.#colors.has(group))
+				this.#colors.set(group, [...Array(SERIES_COLORS).keys()].find((c) => !used.has(c)) ?? 0);
+		}
+	}
+
+	#colorOf(series) {
+		if (this.#chart.series.length === 1 && series.group === "")
+			return this.palette.accent;
+		return series.isOther ? this.palette.other : this.palette.series[this.#colors.get(series.group)];
+	}
+
+	#plotWidth() {
+		return Math.max(1, this.canvas.clientWidth - PLOT.left - PLOT.right);
+	}
+
+	#xOf(time_ms) {
+		const { from_ms, to_ms } = this.#chart;
+
+		return PLOT.left + ((time_ms - from_ms) / (to_ms - from_ms)) * this.#plotWidth();
+	}
+
+	#timeAt(x) {
+		const { from_ms, to_ms } = this.#chart;
+		const part = Math.min(1, Math.max(0, (x - PLOT.left) / this.#plotWidth()));
+
+		return from_ms + part * (to_ms - from_ms);
+	}
+
+	#redraw() {
+		this.#frame ||= requestAnimationFrame(() => {
+			this.#frame = 0;
+			this.#draw();
+		});
+	}
+
+	#resize() {
+		const ratio = window.devicePixelRatio || 1;
+		const { clientWidth, clientHeight } = this.canvas;
+
+		this.canvas.width = Math.round(clientWidth * ratio);
+		this.canvas.height = Math.round(clientHeight * ratio);
+		this.width = clientWidth;
+		this.height = clientHeight;
+		this.ratio = ratio;
+		this.#draw();
+	}
+
+	#draw() {
+		const { ctx } = this;
+
+		if (!this.width || !this.height)
+			return;
+		ctx.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+		ctx.clearRect(0, 0, this.width, this.height);
+		if (!this.#chart)
+			return;
+		ctx.font = getComputedStyle(this.canvas).font;
+		const ticks = valueTicks(this.#chart.facts.peak);
+		this.scaleY = (this.height - PLOT.top - PLOT.bottom) / ticks.max;
+		this.#drawGrid(ticks);
+		this.#drawSeries();
+		this.#drawTimes();
+		this.#drawUnarrived();
+		this.#drawCursor();
+	}
+
+	#yOf(value) {
+		return this.height - PLOT.bottom - value * this.scaleY;
+	}
+
+	#drawGrid(ticks) {
+		const { ctx } = this;
+
+		ctx.textAlign = "right";
+		ctx.textBaseline = "middle";
+		for (const value of ticks.values) {
+			const y = Math.round(this.#yOf(value)) + 0.5;
+			ctx.fillStyle = this.palette.line;
+			ctx.fillRect(PLOT.left, y - 0.5, this.#plotWidth(), 1);
+			ctx.fillStyle = this.palette["ink-muted"];
+			ctx.fillText(this.#chart.rate.tick(value), PLOT.left - 8, y);
+		}
+	}
+
+	#drawTimes() {
+		const { ctx } = this;
+		const { from_ms, to_ms } = this.#chart;
+		const { times, step_ms } = timeTicks(from_ms, to_ms, this.#plotWidth());
+
+		ctx.textBaseline = "alphabetic";
+		ctx.textAlign = "center";
+		ctx.fillStyle = this.palette["ink-muted"];
+		for (const time_ms of times) {
+			const x = Math.round(this.#xOf(time_ms));
+			ctx.fillText(formatClock(time_ms, step_ms), Math.min(x, this.width - 30), this.height - 5);
+			ctx.fillRect(x, this.height - PLOT.bottom, 1, 3);
+		}
+	}
+
+	#drawSeries() {
+		const { ctx } = this;
+		const { series } = this.#chart;
+
+		for (let at = series.length - 1; at >= 0; at--) {
+			const single = series.length === 1;
+			ctx.fillStyle = this.#colorOf(series[at]);
+			ctx.globalAlpha = single ? 0.28 : 1;
+			this.#trace(series[at].tops, true);
+			ctx.fill();
+			ctx.globalAlpha = 1;
+			if (single) {
+				ctx.strokeStyle = ctx.fillStyle;
+				ctx.lineWidth = 1.5;
+				ctx.lineJoin = "round";
+				this.#trace(series[at].tops, false);
+				ctx.stroke();
+			}
+		}
+	}
+
+	/** A path along the tops of the steps; @closed: down to the axis. Stacks are painted top first. */
+	#trace(tops, closed) {
+		const { ctx } = this;
+		const { edges } = this.#chart;
+
+		ctx.beginPath();
+		if (closed)
+			ctx.moveTo(this.#xOf(edges[0]), this.#yOf(0));
+		for (let at = 0; at < tops.length; at++) {
+			const y = this.#yOf(tops[at]);
+			ctx.lineTo(this.#xOf(edges[at]), y);
+			ctx.lineTo(this.#xOf(edges[at + 1]), y);
+		}
+		if (closed)
+			ctx.lineTo(this.#xOf(edges[edges.length - 1]), this.#yOf(0));
+	}
+
+	// The latest seconds are still on their way from the agents: say so instead of drawing a fall.
+	#drawUnarrived() {
+		const { ctx } = this;
+		const { arrived_ms, to_ms } = this.#chart;
+
+		if (arrived_ms >= to_ms)
+			return;
+		const left = this.#xOf(arrived_ms);
+		const bottom = this.height - PLOT.bottom;
+		ctx.save();
+		ctx.beginPath();
+		ctx.rect(left, PLOT.top, this.#xOf(to_ms) - left, bottom - PLOT.top);
+		ctx.clip();
+		ctx.strokeStyle = this.palette.surface;
+		ctx.lineWidth = 3;
+		ctx.beginPath();
+		for (let x = left - this.height; x < this.width; x += 5) {
+			ctx.moveTo(x, bottom);
+			ctx.lineTo(x + this.height, bottom - this.height);
+		}
+		ctx.stroke();
+		ctx.restore();
+	}
+
+	#drawCursor() {
+		const { ctx } = this;
+		const bottom = this.height - PLOT.bottom;
+
+		if (this.#drag) {
+			const [left, right] = [this.#drag.from, this.#drag.to].sort((a, b) => a - b);
+			ctx.fillStyle = this.palette.accent;
+			ctx.globalAlpha = 0.18;
+			ctx.fillRect(left, PLOT.top, right - left, bottom - PLOT.top);
+			ctx.globalAlpha = 1;
+			ctx.fillRect(left, PLOT.top, 1, bottom - PLOT.top);
+			ctx.fillRect(right - 1, PLOT.top, 1, bottom - PLOT.top);
+		} else if (this.#hover !== null) {
+			ctx.fillStyle = this.palette["ink-muted"];
+			ctx.fillRect(Math.round(this.#hover), PLOT.top, 1, bottom - PLOT.top);
+		}
+	}
+
+	#listen() {
+		const { canvas } = this;
+
+		canvas.addEventListener("pointerdown", (event) => this.#onDown(event));
+		canvas.addEventListener("pointermove", (event) => this.#onMove(event));
+		canvas.addEventListener("pointerup", (event) => this.#onUp(event));
+		canvas.addEventListener("pointercancel", () => this.#endDrag());
+		canvas.addEventListener("pointerleave", () => this.#onLeave());
+		canvas.addEventListener("dblclick", () => this.dispatchEvent(new Event("back")));
+		document.addEventListener("keydown", (event) => event.key === "Escape" && this.#endDrag());
+		new ResizeObserver(() => this.#resize()).observe(canvas);
+	}
+
+	#clampedX(event) {
+		const x = event.clientX - this.canvas.getBoundingClientRect().x;
+
+		return Math.min(PLOT.left + this.#plotWidth(), Math.max(PLOT.left, x));
+	}
+
+	#onDown(event) {
+		if (!this.#chart || event.button !== 0)
+			return;
+		const x = this.#clampedX(event);
+		this.canvas.setPointerCapture(event.pointerId);
+		this.#drag = { from: x, to: x };
+	}
+
+	#onMove(event) {
+		if (!this.#chart)
+			return;
+		const x = this.#clampedX(event);
+		this.#hover = x;
+		if (this.#drag)
+			this.#drag.to = x;
+		this.tooltip.show(this.#drag && Math.abs(this.#drag.to - this.#drag.from) >= DRAG_MIN ?
+			this.#dragNote() : this.#stepNote(x), event.clientX, event.clientY);
+		this.#redraw();
+	}
+
+	#onUp() {
+		const drag = this.#drag;
+
+		this.#endDrag();
+		if (!drag || !this.#chart || Math.abs(drag.to - drag.from) < DRAG_MIN)
+			return;
+		const [from_ms, to_ms] = [drag.from, drag.to].map((x) => this.#timeAt(x)).sort((a, b) => a - b);
+		this.dispatchEvent(new CustomEvent("range", {
+			detail: { from_ms: Math.floor(from_ms), to_ms: Math.ceil(Math.max(to_ms, from_ms + RANGE_MIN_MS)) },
+		}));
+	}
+
+	#endDrag() {
+		this.#drag = null;
+		this.#redraw();
+	}
+
+	#onLeave() {
+		this.#hover = null;
+		this.tooltip.hide();
+		this.#redraw();
+	}
+
+	#dragNote() {
+		const [from_ms, to_ms] = [this.#drag.from, this.#drag.to].map((x) => this.#timeAt(x)).sort((a, b) => a - b);
+
+		return [element("strong", "", formatRange(from_ms, to_ms, Date.now())),
+			element("span", "muted", `${formatDuration((to_ms - from_ms) * 1e6)}, let go to zoom`)];
+	}
+
+	#stepNote(x) {
+		const { edges, series, rate } = this.#chart;
+		const time_ms = this.#timeAt(x);
+		const at = Math.min(edges.length - 2, Math.max(0, edges.findIndex((edge) => edge > time_ms) - 1));
+		const whole = series.length ? series[series.length - 1].tops[at] : 0;
+		const step_ms = edges[at + 1] - edges[at];
+		const head = [element("span", "muted", `${formatTime(Math.round(edges[at]))}, ${formatDuration(step_ms * 1e6)}`),
+			      element("strong", "", `${rate.format(whole ?? 0)} ${rate.unit}`)];
+
+		if (time_ms > this.#chart.arrived_ms)
+			return [...head, element("span", "", "More may still arrive")];
+		if (series.length < 2)
+			return head;
+		return [...head, this.#groupNote(at)];
+	}
+
+	#groupNote(at) {
+		const rows = element("dl", "tooltip-rows");
+		const here = this.#chart.series.map((s) => ({ s, value: s.rates[at] })).filter((row) => row.value > 0)
+			.sort((a, b) => b.value - a.value).slice(0, TOOLTIP_SERIES_MAX);
+
+		for (const { s, value } of here) {
+			const swatch = element("span", "swatch");
+			swatch.style.backgroundColor = this.#colorOf(s);
+			rows.append(element("dt", "", swatch, groupName(s.group)),
+				    element("dd", "", this.#chart.rate.format(value)));
+		}
+		return rows;
+	}
+}
+
+/** A group's label value as shown; a series without the label has none. */
+export function groupName(group) {
+	return group === "" ? "(none)" : group;
+}
+
+/** Rates per step, stacked in order, of the answer to a series question. */
+function chartOf(answer, range, newest_ms) {
+	const step_ms = answer.step_ns / 1e6;
+	const first_ms = answer.first_step_ns / 1e6;
+	const stepCount = Math.max(0, ...answer.series.map((s) => s.values.length));
+	const arrived_ms = newest_ms && newest_ms < range.to_ms ? Math.max(newest_ms, range.from_ms) : range.to_ms;
+	const edges = Array.from({ length: stepCount + 1 }, (unused, at) =>
+		Math.min(Math.max(first_ms + at * step_ms, range.from_ms), range.to_ms));
+	const rate = rateOf(answer.unit, answer.step_ns);
+	// The first and last step may reach beyond the range; their rate is over what lies within.
+	const factors = edges.slice(0, -1).map((edge, at) =>
+		rate.scale * (edges[at + 1] > edge ? step_ms / (edges[at + 1] - edge) : 0));
+	const series = stacked(keepLargest(answer.series), factors);
+	const totals = series.length ? series[series.length - 1].tops : [];
+	const total = answer.series.reduce((sum, s) => sum + s.total, 0);
+	const mean = total * rate.scale * (step_ms / Math.max(arrived_ms - range.from_ms, 1));
+	// A step that has arrived in part would look like a fall.
+	const whole_ms = arrived_ms < range.to_ms ? edges.findLast((edge) => edge <= arrived_ms) : arrived_ms;
+
+	return { ...range, arrived_ms: whole_ms ?? arrived_ms, edges, rate, series,
+		 facts: { total, mean, peak: Math.max(0, ...totals), unit: answer.unit } };
+}
+
+/** At most as many series as there are colours; the smallest are summed as one. */
+function keepLargest(series) {
+	if (series.length <= SERIES_COLORS)
+		return series;
+	const rest = series.slice(SERIES_COLORS - 1);
+	const sum = { group: OTHER, isOther: true, total: 0, values: rest[0].values.map(() => 0) };
+
+	for (const { total, values } of rest) {
+		sum.total += total;
+		values.forEach((value, at) => (sum.values[at] += value));
+	}
+	return [...series.slice(0, SERIES_COLORS - 1), sum];
+}
+
+function stacked(series, factors) {
+	const below = new Float64Array(factors.length);
+
+	return series.map((s) => {
+		const rates = Float64Array.from(factors, (factor, at) => (s.values[at] ?? 0) * factor);
+		rates.forEach((value, at) => (below[at] += value));
+		return { ...s, rates, tops: below.slice() };
+	});
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is looked at, kept in the address bar: a link restores the view, Back goes to the view
+// before. Links come from anywhere, so each field is checked when read.
+
+import { resolveTime } from "./time_range.js";
+
+export const CPU_TYPE = "process_cpu:cpu:nanoseconds:cpu:nanoseconds";
+export const NODES_DEFAULT = 16384;
+export const NODES_MAX = 131072;
+
+const isTime = (text) => resolveTime(text, 0) !== null;
+const oneOf = (...words) => (text) => words.includes(text);
+const atMost = (length) => (text) => text.length <= length;
+
+/**
+ * Each field of a view: its default, which is left out of links, and the check of a link's value.
+ *   query   selector text            type    five-part profile type
+ *   from/to time texts               group   label to group by; "auto": services until one is picked
+ *   zoom    key of the zoomed frame  search  text searched for in the flame graph
+ *   filter  text filtering the table sort    column, "-" before it: smallest first
+ *   layout  which panes are shown    root    where the flame graph's root lies
+ *   live    refresh while the range ends now
+ *   nodes   boxes asked for
+ */
+const FIELDS = {
+	query: { fallback: "", check: atMost(8192) },
+	type: { fallback: CPU_TYPE, check: (text) => text.length <= 160 && text.split(":").length === 5 },
+	from: { fallback: "now-15m", check: isTime },
+	to: { fallback: "now", check: isTime },
+	group: { fallback: "auto", check: (text) => text === "" || /^[A-Za-z_][A-Za-z0-9_.]{0,127}$/.test(text) },
+	zoom: { fallback: "", check: (text) => /^[0-9a-f]{16}$/.test(text) },
+	search: { fallback: "", check: atMost(400) },
+	filter: { fallback: "", check: atMost(400) },
+	sort: { fallback: "self", check: (text) => /^-?(name|self|total)$/.test(text) },
+	layout: { fallback: "both", check: oneOf("flame", "both", "table") },
+	root: { fallback: "top", check: oneOf("top", "bottom") },
+	live: { fallback: "on", check: oneOf("on", "off") },
+	nodes: { fallback: String(NODES_DEFAULT), check: (text) => /^\d{1,6}$/.test(text) && +text >= 1 && +text <= NODES_MAX },
+};
+
+/** The view a query string tells; what is missing or wrong takes its default. */
+export function readView(search) {
+	const params = new URLSearchParams(search);
+	const view = {};
+
+	for (const [name, field] of Object.entries(FIELDS)) {
+		const value = params.get(name);
+		view[name] = value !== null && field.check(value) ? value : field.fallback;
+	}
+	return view;
+}
+
+/** The query string that tells @view, "" for the default view. */
+export function writeView(view) {
+	const parts = [];
+
+	for (const [name, field] of Object.entries(FIELDS)) {
+		if (view[name] !== field.fallback)
+			// Colons, slashes and commas are legal in a query, and links are read by people.
+			parts.push(`${name}=${encodeURIComponent(view[name]).replace(/%(3A|2F|2C)/g, decodeURIComponent)}`);
+	}
+	return parts.length ? "?" + parts.join("&") : "";
+}
+
+/** The view now, and a "change" event whose detail is the set of changed fields. */
+export class ViewState extends EventTarget {
+	#view;
+
+	constructor() {
+		super();
+		this.#view = Object.freeze(readView(location.search));
+		window.addEventListener("popstate", () => this.#become(readView(location.search)));
+	}
+
+	get view() {
+		return this.#view;
+	}
+
+	/** Set the fields of @patch. With @replace, Back does not return to the view before. */
+	change(patch, { replace = false } = {}) {
+		const next = { ...this.#view, ...patch };
+		const address = location.pathname + writeView(next);
+
+		if (address !== location.pathname + location.search) {
+			if (replace)
+				history.replaceState(null, "", address);
+			else
+				history.pushState(null, "", address);
+		}
+		this.#become(next);
+	}
+
+	#become(next) {
+		const changed = new Set(Object.keys(FIELDS).filter((name) => next[name] !== this.#view[name]));
+
+		if (changed.size === 0)
+			return;
+		this.#view = Object.freeze(next);
+		this.dispatchEvent(new CustomEvent("change", { detail: changed }));
+	}
+}

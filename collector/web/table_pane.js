@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table's pane: asks for the functions; a click on one searches for it in the flame graph.
+
+import { byId } from "./element.js";
+import { exactSearch } from "./frame_search.js";
+import { Panel } from "./panel.js";
+import { askTop } from "./questions.js";
+import { TopTable } from "./top_table.js";
+
+export class TablePane {
+	#state;
+
+	constructor(state) {
+		this.#state = state;
+		this.panel = new Panel(byId("table-progress"), byId("table-error"));
+		this.table = new TopTable();
+		this.table.addEventListener("sort", (event) => state.change({ sort: event.detail }, { replace: true }));
+		this.table.addEventListener("filter", (event) => state.change({ filter: event.detail }, { replace: true }));
+		this.table.addEventListener("pick", (event) => this.#onPick(event.detail));
+	}
+
+	/** Ask and show. Throws ApiError. */
+	async load(view, range) {
+		const answer = await this.panel.load((signal) => askTop(view, range, signal));
+
+		if (answer === undefined)
+			return;
+		this.table.setAnswer(answer);
+		this.panel.say(...(answer.rows.length ? [] : ["No samples in this range."]));
+	}
+
+	/** Nothing can be shown; @message says why. */
+	fail(message) {
+		this.table.setAnswer(null);
+		this.panel.say(message);
+	}
+
+	show(view) {
+		this.table.setSort(view.sort);
+		this.table.setFilter(view.filter);
+		this.showSearch(view);
+	}
+
+	showSearch(view) {
+		const exact = view.search.length > 2 && view.search.startsWith('"') && view.search.endsWith('"');
+
+		this.table.setSelected(exact ? view.search.slice(1, -1) : "");
+	}
+
+	// A second click on the same function takes the marks off again.
+	#onPick(name) {
+		const { search, layout } = this.#state.view;
+		const wanted = exactSearch(name);
+
+		this.#state.change({ search: search === wanted ? "" : wanted,
+				     layout: layout === "table" ? "both" : layout });
+	}
+}

@@ -1,0 +1,469 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A collector's HTTP side with made-up but believable data, for testing the page alone.
+
+Serves collector/web and the API of version 1 on loopback: six services, Python, native and kernel
+frames, a tree of tens of thousands of nodes, a latency spike. The same seed gives the same data.
+Run as a program it serves until interrupted and prints its address.
+"""
+
+import bisect
+import gzip
+import json
+import math
+import pathlib
+import random
+import re
+import sys
+import threading
+import time
+import urllib.parse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+WEB = pathlib.Path(__file__).resolve().parents[2] / "collector" / "web"
+CPU_TYPE = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
+KINDS = ["unknown", "native", "kernel", "python", "jit"]
+UNKNOWN, NATIVE, KERNEL, PYTHON, JIT = range(5)
+CONTENT_TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+                 ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+
+# Service: (cores on average, nodes, processes, share of Python, whether the spike hits it).
+SERVICES = {
+    "llm-gateway": (5.2, ["gpu-a1", "gpu-a2"], ["python3.11"], "python", True),
+    "embedding-worker": (2.6, ["gpu-a1", "gpu-b7"], ["python3.11"], "python", False),
+    "postgres.service": (1.7, ["db-1"], ["postgres"], "native", True),
+    "envoy": (0.9, ["gpu-a1", "gpu-a2", "db-1"], ["envoy"], "native", False),
+    "node-exporter": (0.12, ["gpu-a1", "gpu-a2", "gpu-b7", "db-1"], ["node_exporter"], "native", False),
+    "kubelet.service": (0.31, ["gpu-a1", "gpu-b7"], ["kubelet"], "native", False),
+}
+SPIKE_AGE_S = 330  # the spike's start before the collector's start
+SPIKE_S = 24
+
+PY_STEMS = ["serve", "handle_request", "generate", "forward", "decode_step", "sample_token", "tokenize", "batch",
+            "schedule", "attend", "rotary", "softmax", "dispatch", "validate", "encode", "stream_chunk", "poll", "run"]
+PY_OWNERS = ["Engine", "Scheduler", "LlamaAttention", "Router", "TokenizerPool", "BatchQueue", "KVCache", "Middleware"]
+PY_FILES = ["engine.py", "scheduler.py", "attention.py", "router.py", "tokenizer.py", "cache.py", "app.py", "module.py"]
+CC_STEMS = ["run", "parse", "dispatch", "lookup", "insert", "flush", "encode", "copy", "compare", "reserve", "emplace"]
+CC_SPACES = ["at::native", "c10", "at::cpu", "envoy::Http", "std::__detail", "tokenizers", "std"]
+C_NAMES = ["_PyEval_EvalFrameDefault", "PyObject_Vectorcall", "cblas_sgemm", "sgemm_kernel_HASWELL", "malloc", "_int_free",
+           "memcpy_avx_unaligned_erms", "ExecProcNode", "heapgettup_pagemode", "hash_search", "LWLockAcquire", "btgettuple",
+           "XLogInsertRecord", "pthread_mutex_lock", "epoll_wait", "SSL_read", "inflate", "crc32c_sse42"]
+KERNEL_CHAINS = [
+    ["entry_SYSCALL_64_after_hwframe_[k]", "do_syscall_64_[k]", "ksys_read_[k]", "vfs_read_[k]", "copy_page_to_iter_[k]"],
+    ["entry_SYSCALL_64_after_hwframe_[k]", "do_syscall_64_[k]", "__x64_sys_futex_[k]", "futex_wait_[k]", "schedule_[k]"],
+    ["entry_SYSCALL_64_after_hwframe_[k]", "do_syscall_64_[k]", "tcp_sendmsg_[k]", "tcp_push_[k]", "__netif_receive_skb_[k]"],
+    ["asm_exc_page_fault_[k]", "handle_mm_fault_[k]", "do_anonymous_page_[k]", "clear_page_erms_[k]"],
+]
+
+
+class Tree:
+    """Nodes as (parent, name, module, kind, weight of self); weights of a service sum to one."""
+
+    def __init__(self):
+        self.parent, self.frame, self.self_weight = [0], [("total", "", UNKNOWN)], [0.0]
+        self.children = {}
+
+    def add(self, parent, frame, weight=0.0):
+        key = (parent, frame)
+        if key not in self.children:
+            self.children[key] = len(self.parent)
+            self.parent.append(parent)
+            self.frame.append(frame)
+            self.self_weight.append(0.0)
+        node = self.children[key]
+        self.self_weight[node] += weight
+        return node
+
+
+def python_frame(rng):
+    name = f"{rng.choice(PY_OWNERS)}.{rng.choice(PY_STEMS)} ({rng.choice(PY_FILES)}:{rng.randrange(12, 900)})"
+    return (name, "/usr/bin/python3.11", PYTHON)
+
+
+def native_frame(rng):
+    if rng.random() < 0.5:
+        return (rng.choice(C_NAMES), rng.choice(["/usr/lib/libc.so.6", "/usr/bin/python3.11", "/usr/lib/libblas.so.3"]), NATIVE)
+    stem = f"{rng.choice(CC_SPACES)}::{rng.choice(CC_STEMS)}_{rng.randrange(400)}"
+    tail = rng.choice(["()", "(c10::TensorImpl*)", "<float, 4ul>(float const*, long)", "(std::string const&)"])
+    return (stem + tail, "/usr/lib/libtorch_cpu.so", NATIVE)
+
+
+def grow(tree, rng, node, style, depth, budget, weight):
+    """Hang about @budget nodes of @weight together below @node."""
+    if budget <= 1 or depth > 46:
+        tree.self_weight[node] += weight
+        return
+    own = weight * rng.choice([0, 0, 0.02, 0.1])
+    tree.self_weight[node] += own
+    parts = [rng.random() ** 2.4 + 0.01 for _ in range(rng.choice([1, 1, 2, 2, 3, 4, 7]))]
+    for part in parts:
+        share = part / sum(parts)
+        if depth > 5 and rng.random() < 0.09 and share * weight < 0.05:
+            at = node
+            for name in rng.choice(KERNEL_CHAINS):
+                at = tree.add(at, (name, "[kernel]", KERNEL))
+            tree.self_weight[at] += (weight - own) * share
+            continue
+        python = style == "python" and rng.random() < (0.75 if depth < 14 else 0.2)
+        child = tree.add(node, python_frame(rng) if python else native_frame(rng))
+        grow(tree, rng, child, style, depth + 1, (budget - 1) * share, (weight - own) * share)
+
+
+def make_tree(name, style, size, seed):
+    rng = random.Random(f"{name}/{seed}")
+    tree = Tree()
+    thread = tree.add(0, ("_start", "/usr/bin/" + ("python3.11" if style == "python" else name), NATIVE))
+    main = tree.add(thread, ("main", "/usr/bin/" + ("python3.11" if style == "python" else name), NATIVE))
+    if style == "python":
+        main = tree.add(main, ("<module> (serve.py:1)", "/usr/bin/python3.11", PYTHON))
+    grow(tree, rng, main, style, 3, size, 0.955)
+    hot = main
+    for frame in [("spin_hot", "/usr/lib/libhot.so", NATIVE), ("spin_inner", "/usr/lib/libhot.so", NATIVE),
+                  ("spin_hot", "/usr/lib/libhot.so", NATIVE)]:
+        hot = tree.add(hot, frame)
+        tree.self_weight[hot] += 0.01  # recursion: counts once in total
+    cut = tree.add(0, ("[truncated: no frame pointer]", "", UNKNOWN))
+    tree.add(cut, ("libssl.so.3+0x1a2b3", "/usr/lib/libssl.so.3", UNKNOWN), 0.015)
+    return tree
+
+
+class Data:
+    """What the fake collector stores: for each service a tree of weights and a load over time."""
+
+    def __init__(self, node_count=30000, seed=1, empty=False, services=None):
+        self.started_s = time.time()
+        self.empty = empty
+        self.services = services or SERVICES
+        cores = sum(s[0] for s in self.services.values()) or 1
+        self.trees = {} if empty else {
+            name: make_tree(name, s[3], max(40, node_count * s[0] / cores * 1.6), seed) for name, s in self.services.items()}
+        self.hit = {name: make_tree(name + "-spike", s[3], 400, seed) for name, s in self.services.items() if s[4]}
+
+    def cores(self, name, at_s):
+        """Cores in use at @at_s, the spike left out."""
+        mean = self.services[name][0]
+        wave = 1 + 0.22 * math.sin(at_s / 47 + len(name)) + 0.1 * math.sin(at_s / 9.1 + 2 * len(name))
+        noise = random.Random(f"{name}{int(at_s)}").random() * 0.22
+        return mean * (wave + noise)
+
+    def spike(self, name, at_s):
+        begin = self.started_s - SPIKE_AGE_S
+        return self.services[name][0] * 1.7 if self.services[name][4] and begin <= at_s < begin + SPIKE_S else 0.0
+
+    def usage(self, name, from_s, to_s, what=None):
+        """CPU nanoseconds of @name in a range: usual load, and the spike's."""
+        if self.empty:
+            return 0, 0
+        from_s, to_s = max(from_s, self.started_s - 7200), min(to_s, time.time() - 2)
+        steps = max(1, min(600, int((to_s - from_s) * 4)))
+        width = (to_s - from_s) / steps
+        if width <= 0:
+            return 0, 0
+        mids = [from_s + (i + 0.5) * width for i in range(steps)]
+        usual = sum(self.cores(name, t) for t in mids) * width
+        extra = sum(self.spike(name, t) for t in mids) * width
+        return int(usual * 1e9), int(extra * 1e9)
+
+
+class BadRequest(Exception):
+    def __init__(self, field, message):
+        super().__init__(message)
+        self.field = field
+
+
+MATCHER = re.compile(r'\s*([A-Za-z_][\w.]*)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s*')
+
+
+def parse_selector(text):
+    text = text.strip()
+    if re.fullmatch(r"[\w][\w.:/@-]*", text):
+        return [("service", "=", text)]
+    if text in ("", "{}"):
+        return []
+    if not text.startswith("{"):
+        raise BadRequest("query", "column 1: expected '{' or a word")
+    at, matchers = 1, []
+    while True:
+        found = MATCHER.match(text, at)
+        if not found:
+            raise BadRequest("query", f"column {at + 1}: expected a matcher such as service=\"llm\"")
+        matchers.append((found[1], found[2], re.sub(r"\\(.)", r"\1", found[3])))
+        at = found.end()
+        if text[at:at + 1] == "}" and at + 1 == len(text):
+            return matchers
+        if text[at:at + 1] != ",":
+            raise BadRequest("query", f"column {at + 1}: expected ',' or '}}'")
+        at += 1
+
+
+def matches(matchers, labels):
+    for name, op, value in matchers:
+        have = labels.get(name, "")
+        same = re.fullmatch(value, have) is not None if "~" in op else have == value
+        if same == op.startswith("!"):
+            return False
+    return True
+
+
+def parse_time(text, now_s, field):
+    found = re.fullmatch(r"now(?:-(\d+)(ms|s|m|h|d))?", text)
+    if found:
+        unit = {"ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86400, None: 0}[found[2]]
+        return now_s - int(found[1] or 0) * unit
+    if text.isdigit():
+        number = int(text)
+        return number / (1 if number < 1e11 else 1e3 if number < 1e14 else 1e6 if number < 1e17 else 1e9)
+    raise BadRequest(field, f"'{text}' is not a time")
+
+
+class Api:
+    """Answers, without HTTP around them."""
+
+    def __init__(self, data):
+        self.data = data
+        self.tree_cache = {}
+
+    def common(self, params):
+        now = time.time()
+        matchers = parse_selector(params.get("query", ""))
+        from_s = parse_time(params.get("from", "now-15m"), now, "from")
+        to_s = parse_time(params.get("to", "now"), now, "to")
+        if from_s >= to_s:
+            raise BadRequest("from", "from must be before to")
+        return matchers, from_s, to_s
+
+    def series(self):
+        """(labels, share of the service) of every series."""
+        for name, (_, nodes, processes, style, _) in self.data.services.items():
+            threads = ["worker-0", "worker-1", "io-loop"] if style == "python" else ["main", "background"]
+            for node in nodes:
+                for thread in threads:
+                    labels = {"service": name, "node": node, "process": processes[0], "thread": thread}
+                    yield labels, 1 / len(nodes) / len(threads)
+
+    def selected(self, matchers):
+        return [] if self.data.empty else [(l, s) for l, s in self.series() if matches(matchers, l)]
+
+    def types(self, params):
+        self.common(params)
+        return {"types": [] if self.data.empty else [{"type": CPU_TYPE, "name": "process_cpu", "sample_type": "cpu", "unit": "nanoseconds"}]}
+
+    def labels(self, params):
+        matchers, _, _ = self.common(params)
+        return {"names": sorted({n for l, _ in self.selected(matchers) for n in l})}
+
+    def label_values(self, name, params):
+        matchers, _, _ = self.common(params)
+        return {"values": sorted({l[name] for l, _ in self.selected(matchers) if name in l})}
+
+    def status(self, params):
+        now = time.time()
+        newest = 0 if self.data.empty else int((now - 2) * 1e9)
+        return {"version": "0.1.0", "agents": 0 if self.data.empty else 4, "series": len(self.selected([])),
+                "oldest_ns": 0 if self.data.empty else int((self.data.started_s - 7200) * 1e9), "newest_ns": newest,
+                "stored_bytes": 0 if self.data.empty else 48_211_304, "now_ns": int(now * 1e9)}
+
+    def totals(self, params, group_by):
+        """{(group, service): (usual, spike)} in nanoseconds."""
+        matchers, from_s, to_s = self.common(params)
+        sums, usage = {}, {}
+        for labels, share in self.selected(matchers):
+            service = labels["service"]
+            if service not in usage:
+                usage[service] = self.data.usage(service, from_s, to_s)
+            key = (labels.get(group_by, "") if group_by else "", service)
+            have = sums.get(key, (0, 0))
+            sums[key] = tuple(int(h + u * share) for h, u in zip(have, usage[service]))
+        return sums
+
+    def merged(self, params):
+        """One tree of values: parents, frames, self, total."""
+        group_by = params.get("group_by", "")
+        merged = Tree()
+        for (group, service), values in sorted(self.totals(params, group_by).items()):
+            root = merged.add(0, (group, "", UNKNOWN)) if group_by else 0
+            for tree, value in zip([self.data.trees[service], self.data.hit.get(service)], values):
+                if tree is None or value == 0:
+                    continue
+                place = [root]
+                for node in range(1, len(tree.parent)):
+                    at = merged.add(place[tree.parent[node]], tree.frame[node], int(tree.self_weight[node] * value))
+                    place.append(at)
+        merged.self_weight = [int(w) for w in merged.self_weight]
+        total = list(merged.self_weight)
+        for node in range(len(total) - 1, 0, -1):
+            total[merged.parent[node]] += total[node]
+        return merged, total
+
+    def merge(self, params):
+        _, from_s, to_s = self.common(params)
+        tree, total = self.merged(params)
+        nodes_max = int(params.get("max_nodes", 16384))
+        keep = [n for n in range(len(total)) if n == 0 or total[n] > 0]
+        node_count = len(keep)
+        if len(keep) > nodes_max:
+            largest = set(sorted(keep, key=lambda n: (-total[n], n))[:nodes_max])
+            keep = [n for n in keep if n in largest]
+        place = {n: i for i, n in enumerate(keep)}
+        cut = sum(total[n] for n in range(1, len(total)) if n not in place and tree.parent[n] in place)
+        names, positions = [""], {"": 0}
+
+        def position(text):
+            if text not in positions:
+                positions[text] = len(names)
+                names.append(text)
+            return positions[text]
+
+        columns = {"parent": [place[tree.parent[n]] for n in keep], "name": [position(tree.frame[n][0]) for n in keep],
+                   "module": [position(tree.frame[n][1]) for n in keep], "kind": [tree.frame[n][2] for n in keep],
+                   "self": [tree.self_weight[n] for n in keep], "total": [total[n] for n in keep]}
+        return {"type": CPU_TYPE, "unit": "nanoseconds", "from_ns": int(from_s * 1e9), "to_ns": int(to_s * 1e9),
+                "total": total[0], "rows": node_count * 3, "stacks": sum(1 for w in tree.self_weight if w), "node_count": node_count,
+                "series": len(self.selected(parse_selector(params.get("query", "")))),
+                "cut": cut, "kinds": KINDS, "names": names, "nodes": columns}
+
+    def top(self, params):
+        tree, total = self.merged({**params, "group_by": ""})
+        rows = {}
+        for node in range(1, len(total)):
+            frame = tree.frame[node]
+            row = rows.setdefault(frame, [0, 0])
+            row[0] += tree.self_weight[node]
+            at = tree.parent[node]
+            while at and tree.frame[at] != frame:
+                at = tree.parent[at]
+            if at == 0:
+                row[1] += total[node]
+        ordered = sorted(((f, s, t) for f, (s, t) in rows.items() if t), key=lambda r: (-r[1], -r[2], r[0]))
+        return {"type": CPU_TYPE, "unit": "nanoseconds", "total": total[0], "function_count": len(ordered),
+                "rows": [{"name": f[0], "module": f[1], "kind": KINDS[f[2]], "self": s, "total": t}
+                         for f, s, t in ordered[:int(params.get("limit", 100))]]}
+
+    def time_series(self, params):
+        _, from_s, to_s = self.common(params)
+        step = params.get("step")
+        if step:
+            found = re.fullmatch(r"(\d+)(ms|s|m|h)", step)
+            if not found:
+                raise BadRequest("step", f"'{step}' is not a duration")
+            step_s = int(found[1]) * {"ms": 1e-3, "s": 1, "m": 60, "h": 3600}[found[2]]
+        else:
+            nice = [0.02, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300]
+            step_s = nice[min(bisect.bisect_left(nice, (to_s - from_s) / 300), len(nice) - 1)]
+        first_s = math.floor(from_s / step_s) * step_s
+        count = max(1, math.ceil((to_s - first_s) / step_s))
+        group_by = params.get("group_by", "")
+        groups = {}
+        for at in range(count):
+            left = max(first_s + at * step_s, from_s)
+            right = min(first_s + (at + 1) * step_s, to_s)
+            if left >= right:
+                continue
+            sums = self.totals({**params, "from": str(int(left * 1e9)), "to": str(int(right * 1e9))}, group_by)
+            for (group, _), values in sums.items():
+                groups.setdefault(group, [0] * count)[at] += sum(values)
+        series = [{"group": g, "total": sum(v), "values": v} for g, v in groups.items()]
+        series.sort(key=lambda s: -s["total"])
+        return {"type": CPU_TYPE, "unit": "nanoseconds", "first_step_ns": int(first_s * 1e9), "step_ns": int(step_s * 1e9),
+                "series": series}
+
+    def collapsed(self, params):
+        tree, _ = self.merged(params)
+        path, lines = [""], []
+        for node in range(1, len(tree.parent)):
+            above = path[tree.parent[node]]
+            path.append((above + ";" if above else "") + tree.frame[node][0])
+            if tree.self_weight[node]:
+                lines.append(f"{path[node]} {tree.self_weight[node]}")
+        return "\n".join(lines) + "\n"
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):
+        url = urllib.parse.urlsplit(self.path)
+        params = dict(urllib.parse.parse_qsl(url.query))
+        self.server.requests.append(self.path)
+        try:
+            if url.path.startswith("/api/v1/"):
+                self.answer_api(url.path[len("/api/v1/"):], params)
+            else:
+                self.answer_file(url.path)
+        except BadRequest as bad:
+            error = {"error": {"code": "invalid_argument", "field": bad.field, "message": str(bad)}}
+            self.send(400, json.dumps(error).encode(), "application/json")
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the page aborted a question it no longer needs
+
+    def answer_api(self, path, params):
+        server = self.server
+        if server.away:
+            self.send(503, b"away\n", "text/plain")
+            return
+        if server.delay_s and path != "status":
+            time.sleep(server.delay_s)
+        api = server.api
+        if path == "merge" and params.get("format", "json") != "json":
+            self.send(200, api.collapsed(params).encode(), "text/plain", {"Content-Disposition": "attachment; filename=profile.collapsed"})
+            return
+        values = re.fullmatch(r"labels/([\w.]+)/values", path)
+        routes = {"types": api.types, "labels": api.labels, "merge": api.merge, "top": api.top, "series": api.time_series,
+                  "status": api.status}
+        if values:
+            answer = api.label_values(values[1], params)
+        elif path in routes:
+            answer = routes[path](params)
+        else:
+            self.send(404, b'{"error":{"code":"not_found","field":"","message":"no such path"}}', "application/json")
+            return
+        self.send(200, json.dumps(answer).encode(), "application/json")
+
+    def answer_file(self, path):
+        file = WEB / ("index.html" if path == "/" else path.lstrip("/"))
+        if file.parent != WEB or not file.is_file():
+            self.send(404, b"not found\n", "text/plain")
+            return
+        self.send(200, file.read_bytes(), CONTENT_TYPES.get(file.suffix, "application/octet-stream"))
+
+    def send(self, status, body, content_type, headers=None):
+        if "gzip" in self.headers.get("Accept-Encoding", "") and len(body) > 1000:
+            body = gzip.compress(body, 1)
+            headers = {**(headers or {}), "Content-Encoding": "gzip"}
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Security-Policy", "default-src 'self'")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class FakeCollector:
+    """Serves on a loopback port of the kernel's choice. away and delay_s change how it answers."""
+
+    def __init__(self, data=None, port=0):
+        self.server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.server.daemon_threads = True
+        self.server.api = Api(data or Data())
+        self.server.away, self.server.delay_s, self.server.requests = False, 0, []
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *unused):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+if __name__ == "__main__":
+    with FakeCollector(Data(int(sys.argv[1]) if len(sys.argv) > 1 else 30000), int(sys.argv[2]) if len(sys.argv) > 2 else 0) as fake:
+        print(fake.url, flush=True)
+        fake.thread.join()
