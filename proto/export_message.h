@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profile to an ExportRequest and back (proto/cairn/v1/collector.proto). The only user of
-// protobuf-c. Bytes from the wire are hostile: every length, number and position is checked, and
+// A profile to an ExportRequest and back (proto/cairn/v1/collector.proto). Bytes from the wire are hostile: every length, number and position is checked, and
 // an error names the field.
 #pragma once
 
@@ -18,12 +17,16 @@ struct batch_id {
 
 enum { EXPORT_MESSAGE_BYTES_MAX = 64 << 20 }; // OTLP's recommended limit
 
+/** No sample's value is larger, either way: exact as a double, and a thousand of them add up. */
+#define EXPORT_VALUE_MAX ((int64_t)1 << 53)
+
 /** Should this stack's definition travel? */
 typedef bool (*export_define_fn)(void *context, struct id128 stack);
 
 /**
  * Encode @profile; definitions of the stacks for which @define says yes. Samples need not be
- * sorted. Returns 0; -ENOMEM; -EFBIG above EXPORT_MESSAGE_BYTES_MAX.
+ * sorted; series without samples and stacks that no sample has do not travel. Returns 0; -ENOMEM;
+ * -EFBIG above EXPORT_MESSAGE_BYTES_MAX; -ERANGE for slots too far apart.
  */
 int export_request_encode(const struct batch_id *batch, const struct profile *profile,
 			  export_define_fn define, void *context, struct buffer *buffer,
@@ -31,7 +34,9 @@ int export_request_encode(const struct batch_id *batch, const struct profile *pr
 
 /**
  * Decode and check. Stacks without a definition in the message are `defined == false` in the
- * profile. Returns 0; -EBADMSG with @err naming the field; -ENOMEM; -E2BIG.
+ * profile. Its samples are sorted by (series, slot, stack), each once; its strings are UTF-8; its
+ * slots lie within a minute of its range. Memory is bounded by a multiple of @size.
+ * Returns 0; -EBADMSG with @err naming the field; -ENOMEM; -E2BIG.
  */
 int export_request_decode(const void *bytes, size_t size, struct batch_id *ret_batch,
 			  struct profile **ret_profile, struct error *err);

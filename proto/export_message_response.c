@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// ExportResponse to bytes and back.
+#include "export_message.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "cairn/v1/collector.pb-c.h"
+
+#include "base/cleanup.h"
+#include "message_memory.h"
+
+void export_response_deinit(struct export_response *response)
+{
+	free(response->unknown_stacks);
+	*response = (struct export_response){ 0 };
+}
+
+int export_response_encode(const struct export_response *response, struct buffer *buffer,
+			   struct error *err)
+{
+	Cairn__V1__ExportResponse message = CAIRN__V1__EXPORT_RESPONSE__INIT;
+	size_t ids_size = (size_t)response->unknown_stack_count * ID128_BYTES;
+	_cleanup_free_ uint8_t *ids = malloc(ids_size ? ids_size : 1);
+
+	if (!ids)
+		return error_set(err, -ENOMEM, "unknown_stacks: out of memory");
+	for (uint32_t i = 0; i < response->unknown_stack_count; i++)
+		id128_encode(response->unknown_stacks[i], ids + (size_t)i * ID128_BYTES);
+	message.unknown_stacks = (ProtobufCBinaryData){ ids_size, ids };
+	message.duplicate = response->duplicate;
+
+	void *bytes = buffer_extend(buffer, cairn__v1__export_response__get_packed_size(&message));
+	if (bytes)
+		cairn__v1__export_response__pack(&message, bytes);
+	return buffer->rc ? error_errno(err, buffer->rc, "encode a response") : 0;
+}
+
+static int decode_response(const Cairn__V1__ExportResponse *message,
+			   struct export_response *ret_response, struct error *err)
+{
+	size_t size = message->unknown_stacks.len;
+
+	if (size % ID128_BYTES)
+		return error_set(err, -EBADMSG,
+				 "unknown_stacks: %zu bytes, expected a multiple of 16", size);
+	size_t count = size / ID128_BYTES;
+	if (count > PROFILE_STACKS_MAX)
+		return error_set(err, -E2BIG, "unknown_stacks: %zu, expected at most %d", count,
+				 PROFILE_STACKS_MAX);
+	struct id128 *ids = calloc(count ? count : 1, sizeof(*ids));
+	if (!ids)
+		return error_set(err, -ENOMEM, "unknown_stacks: out of memory");
+	for (size_t i = 0; i < count; i++)
+		ids[i] = id128_decode(message->unknown_stacks.data + i * ID128_BYTES);
+	*ret_response = (struct export_response){ .unknown_stacks = ids,
+						  .unknown_stack_count = (uint32_t)count,
+						  .duplicate = message->duplicate };
+	return 0;
+}
+
+int export_response_decode(const void *bytes, size_t size, struct export_response *ret_response,
+			   struct error *err)
+{
+	struct message_memory memory;
+
+	message_memory_init(&memory, size);
+	Cairn__V1__ExportResponse *message =
+		size > EXPORT_MESSAGE_BYTES_MAX
+			? NULL
+			: cairn__v1__export_response__unpack(&memory.allocator, size, bytes);
+	if (!message)
+		return message_memory_refusal(&memory, "ExportResponse", size, err);
+	int rc = decode_response(message, ret_response, err);
+	cairn__v1__export_response__free_unpacked(message, &memory.allocator);
+	return rc;
+}
