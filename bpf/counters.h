@@ -3,22 +3,27 @@
 // names on the metrics page and their sentences come from this list.
 #pragma once
 
-#define BPF_COUNTERS(X)                                                                            \
-	X(SAMPLES, "samples", "Samples taken.")                                                    \
-	X(SAMPLES_IDLE, "samples_idle", "Ticks that found the CPU idle.")                          \
-	X(SAMPLES_FILTERED, "samples_filtered", "Samples of processes that were not asked for.")   \
-	X(COUNTS_FULL, "counts_full", "Samples dropped because the counts map was full.")          \
-	X(COUNTS_BUSY, "counts_busy", "Samples dropped because the counts map was locked by the interrupted program.") \
-	X(STACKS_SENT, "stacks_sent", "Stack bodies sent to the agent.")                           \
-	X(STACKS_FULL, "stacks_full", "Stack bodies not remembered as sent because the map of known stacks was full.") \
-	X(RING_FULL, "ring_full", "Records dropped because the ring buffer was full.")             \
-	X(TIME_LOST_NS, "time_lost_ns", "Nanoseconds between ticks that came too late to be charged to a thread.") \
-	X(USER_FRAMES, "user_frames", "User frames unwound.")                                      \
+#define BPF_COUNTERS(X)                                                                          \
+	X(SAMPLES, "samples", "Samples taken.")                                                  \
+	X(SAMPLES_IDLE, "samples_idle", "Ticks that found the CPU idle.")                        \
+	X(SAMPLES_FILTERED, "samples_filtered", "Samples of processes that were not asked for.") \
+	X(COUNTS_FULL, "counts_full", "Samples dropped because the counts map was full.")        \
+	X(COUNTS_BUSY, "counts_busy",                                                            \
+	  "Samples dropped because the counts map was locked by the interrupted program.")       \
+	X(STACKS_SENT, "stacks_sent", "Stack bodies sent to the agent.")                         \
+	X(STACKS_FULL, "stacks_full",                                                            \
+	  "Stack bodies not remembered as sent because the map of known stacks was full.")       \
+	X(RING_FULL, "ring_full", "Records dropped because the ring buffer was full.")           \
+	X(FOLLOWED_FULL, "followed_full",                                                        \
+	  "Children not sampled because the map of followed processes was full.")                \
+	X(TIME_LOST_NS, "time_lost_ns",                                                          \
+	  "Nanoseconds between ticks that came too late to be charged to a thread.")             \
+	X(USER_FRAMES, "user_frames", "User frames unwound.")                                    \
 	X(KERNEL_FRAMES, "kernel_frames", "Kernel frames unwound.")
 
 enum bpf_counter {
 #define X(name, text, help) COUNTER_##name,
 	BPF_COUNTERS(X)
 #undef X
-	COUNTER_COUNT,
+		COUNTER_COUNT,
 };

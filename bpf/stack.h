@@ -2,18 +2,17 @@
 // Stacks as they cross the border between the kernel programs and the agent.
 #pragma once
 
-#ifdef __bpf__
-#include "kernel.h" // __u32 and friends
-#else
 #include <linux/types.h>
-#endif
 
 /*
  * Frames of one stack, leaf included. 256 is what the unwinder must reach at least; 512 costs
  * 8 KiB of per-CPU scratch and covers Python over C++ recursion.
  */
-#define STACK_DEPTH_MAX 512
+#define STACK_DEPTH_MAX  512
 #define KERNEL_DEPTH_MAX 127 // kernel.perf_event_max_stack's default
+
+/* Stacks whose bodies both sides remember. */
+#define KNOWN_STACKS_MAX 65536
 
 /* What an entry of a stack's body is. Kept equal to base/profile.h's enum frame_kind (asserted in the agent). */
 enum frame_tag {
@@ -21,6 +20,17 @@ enum frame_tag {
 	FRAME_TAG_KERNEL = 2, // address: kernel text
 	FRAME_TAG_PYTHON = 3, // address: code object; detail: instruction index and checksum
 	FRAME_TAG_JIT = 4,    // address: in code without a file
+};
+
+/* Why an unwind ended. Kept equal to base/profile.h's enum stack_end (asserted in the agent). */
+enum end_tag {
+	END_TAG_COMPLETE = 0,
+	END_TAG_DEPTH = 1,
+	END_TAG_FAULT = 2,
+	END_TAG_NO_FRAME_POINTER = 3,
+	END_TAG_NO_TABLE = 4,
+	END_TAG_NO_REGISTERS = 5,
+	END_TAG_COMPAT = 6,
 };
 
 /* One frame as unwound, unnamed. */
@@ -35,8 +45,8 @@ struct raw_frame {
  * the thread group leader, and its exec count.
  */
 struct process_key {
-	__u32 pid;	// the kernel's tgid, in the root pid namespace
-	__u32 exec_id;	// low 32 bits of the leader's self_exec_id
+	__u32 pid;      // the kernel's tgid, in the root pid namespace
+	__u32 exec_id;  // low 32 bits of the leader's self_exec_id
 	__u64 start_ns; // the leader's start_boottime
 };
 
@@ -53,9 +63,9 @@ struct stack_hash {
 struct stack_body {
 	struct stack_hash hash;
 	struct process_key process; // zero for kernel stacks
-	__u32 end;		    // enum stack_end of base/profile.h
+	__u32 end;                  // enum end_tag
 	__u32 frame_count;
-	struct raw_frame frames[];  // frame_count of them
+	struct raw_frame frames[]; // frame_count of them
 };
 
 _Static_assert(sizeof(struct raw_frame) == 16, "one block of the stack's hash");

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// The maps that the kernel programs share with the agent, what the agent sets before and while they
+// run, and the counters.
+#pragma once
+
+#include "counters.h"
+#include "kernel.h"
+#include "sample.h"
+
+/* Set before load. */
+const volatile __u64 slot_ns = 20000000;     // length of a time slot
+const volatile __u64 period_ns = 10101010;   // mean time between two ticks of a CPU
+const volatile __u64 ns_per_1024_cycles = 0; // 0: ticks are of the CPU clock, not of cycles
+const volatile bool only_followed = false;   // only processes in `followed`
+
+/* Unix time minus bpf_ktime_get_ns(), kept up to date by the agent. */
+__u64 realtime_offset_ns = 0;
+
+/* Stack bodies and process events. The agent sets the size by the number of CPUs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} records SEC(".maps");
+
+/* The two maps that take turns are made by the agent, which knows how many samples fit a window. */
+struct counts_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(struct count_key)); // clang 14 leaves out an inner map's types
+	__uint(value_size, sizeof(struct count));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct counts_map);
+} active_counts SEC(".maps");
+
+/*
+ * Stacks whose body the agent has. 65536 is some ten times what a busy node shows between two
+ * sweeps of the agent's stack table, and 6 MB of kernel memory.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, KNOWN_STACKS_MAX);
+	__type(key, struct stack_hash);
+	__type(value, __u32);
+} known_stacks SEC(".maps");
+
+/* The process that was asked for and its later children, by tgid. Of no use, and small, otherwise. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} followed SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTER_COUNT);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+static __always_inline int count_many(enum bpf_counter counter, __u64 amount)
+{
+	__u32 key = counter;
+	__u64 *value = bpf_map_lookup_elem(&counters, &key);
+
+	// A tick may interrupt a process event between load and store: one of the two is lost then,
+	// which a counter can bear and an atomic instruction for every sample need not prevent.
+	if (value)
+		*value += amount;
+	return 0;
+}
+
+static __always_inline int count(enum bpf_counter counter)
+{
+	return count_many(counter, 1);
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// On-CPU sampler: a perf event per CPU ticks about every 10 ms and runs sample_on_cpu(), which
+// unwinds the current thread, sends a stack's body the first time it is seen, and counts.
+
+#include "kernel.h"
+#include "maps.bpf.h"
+#include "process.bpf.h"
+#include "registers.h"
+#include "wake.bpf.h"
+
+static __always_inline long read_user(void *to, __u32 size, __u64 address)
+{
+	return bpf_probe_read_user(to, size, (const void *)address);
+}
+
+#include "unwind.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* A CPU's ticks never overlap (perf's recursion guard), and no other program uses this. */
+struct cpu {
+	__u64 tick_ns;      // when the last tick was
+	__u64 remainder_ns; // of its weight, below a microsecond
+	__u64 kernel_addresses[KERNEL_DEPTH_MAX + 1];
+	union {
+		struct stack_record record; // of the stack in work
+		__u8 record_bytes[sizeof(struct stack_record) +
+				  STACK_DEPTH_MAX * sizeof(struct raw_frame)];
+	};
+};
+
+_Static_assert(sizeof(struct cpu) <= 32768, "the largest value of a per-CPU map");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cpu);
+} cpus SEC(".maps");
+
+#define WEIGHT_UNIT_NS   1000 // whole microseconds are short on the wire
+#define LATE_PERIODS_MAX 4    // a tick that is later than this says nothing about the time between
+
+/*
+ * What this tick stands for: with a CPU clock the time since the last one, which stays right when
+ * the period changes; with cycles, which stand still on an idle CPU, the period itself.
+ */
+static __always_inline __u64 tick_weight(struct cpu *cpu, __u64 now, __u64 period)
+{
+	__u64 since = now - cpu->tick_ns;
+
+	if (ns_per_1024_cycles) {
+		since = period * ns_per_1024_cycles / 1024;
+	} else if (!cpu->tick_ns) {
+		since = period;
+	} else if (since > LATE_PERIODS_MAX * period_ns) {
+		count_many(COUNTER_TIME_LOST_NS, since - period_ns);
+		since = period_ns;
+	}
+	cpu->tick_ns = now;
+	return since;
+}
+
+/* Whole units of @ns; the rest is added to this CPU's next sample, so that sums stay exact. */
+static __always_inline __u64 round_weight(struct cpu *cpu, __u64 ns)
+{
+	ns += cpu->remainder_ns;
+	cpu->remainder_ns = ns % WEIGHT_UNIT_NS;
+	return ns - cpu->remainder_ns;
+}
+
+/* Send the body in cpu->record if the agent does not have it. */
+static __always_inline void send_stack(struct cpu *cpu, __u64 now, __u64 leaf, __u32 frame_count,
+				       __u32 end, const struct stack_hash *hash)
+{
+	struct stack_record *record = &cpu->record;
+	__u32 yes = 1;
+
+	record->kind = RECORD_STACK;
+	record->pad = 0;
+	record->leaf = leaf;
+	record->body.hash = *hash;
+	record->body.end = end;
+	record->body.frame_count = frame_count;
+	// For the verifier: older kernels know no bound of what a bpf_loop() callback has written.
+	if (frame_count > STACK_DEPTH_MAX)
+		return;
+	if (bpf_ringbuf_output(&records, record,
+			       sizeof(*record) + frame_count * sizeof(struct raw_frame),
+			       wake_flags(now))) {
+		// Not marked as known: it is sent again when it is seen again.
+		count(COUNTER_RING_FULL);
+		return;
+	}
+	count(COUNTER_STACKS_SENT);
+	if (bpf_map_update_elem(&known_stacks, hash, &yes, BPF_ANY))
+		count(COUNTER_STACKS_FULL);
+}
+
+static __always_inline bool stack_is_known(const struct stack_hash *hash)
+{
+	return bpf_map_lookup_elem(&known_stacks, hash) != NULL;
+}
+
+static __always_inline void sample_user_stack(struct cpu *cpu, __u64 now, struct task_struct *task,
+					      const struct registers *registers,
+					      struct count_key *key)
+{
+	struct unwind unwind = {
+		.frames = cpu->record.body.frames,
+		.pc = registers->pc,
+		.sp = registers->sp,
+		.fp = registers->fp,
+		.end = UNWIND_GOES_ON,
+	};
+
+	stack_hash_begin(&unwind.hasher, &key->process);
+	if (registers->compat) {
+		unwind.end = END_TAG_COMPAT;
+	} else if (!registers->pc) {
+		unwind.end = END_TAG_NO_REGISTERS;
+	} else {
+		key->user_leaf.address = registers->pc;
+		key->user_leaf.tag = FRAME_TAG_NATIVE;
+		// Each step adds a frame or ends: the step after the last frame finds the end.
+		bpf_loop(STACK_DEPTH_MAX, unwind_step, &unwind, 0);
+	}
+	count_many(COUNTER_USER_FRAMES, unwind.frame_count + 1);
+
+	key->user = stack_hash_finish(&unwind.hasher, unwind.frame_count, unwind.end);
+	if (stack_is_known(&key->user))
+		return;
+	cpu->record.body.process = key->process;
+	bpf_probe_read_kernel_str(cpu->record.process_name, sizeof(cpu->record.process_name),
+				  &task->group_leader->comm);
+	send_stack(cpu, now, key->user_leaf.address, unwind.frame_count, unwind.end, &key->user);
+}
+
+/* Hash the kernel's return addresses, and lay them out as frames for a body that must be sent. */
+struct kernel_stack {
+	struct cpu *cpu;
+	struct stack_hasher hasher;
+	__u32 frame_count;
+	__u32 pad;
+};
+
+static long hash_kernel_frame(__u32 index, struct kernel_stack *stack)
+{
+	if (index >= KERNEL_DEPTH_MAX)
+		return 1;
+	stack_hash_add(&stack->hasher, stack->cpu->kernel_addresses[index + 1], FRAME_TAG_KERNEL,
+		       0);
+	return 0;
+}
+
+static long lay_out_kernel_frame(__u32 index, struct kernel_stack *stack)
+{
+	if (index >= KERNEL_DEPTH_MAX)
+		return 1;
+	stack->cpu->record.body.frames[index].address = stack->cpu->kernel_addresses[index + 1];
+	stack->cpu->record.body.frames[index].tag = FRAME_TAG_KERNEL;
+	stack->cpu->record.body.frames[index].detail = 0;
+	return 0;
+}
+
+static __always_inline void sample_kernel_stack(struct cpu *cpu, __u64 now,
+						struct bpf_perf_event_data *ctx, __u64 pc,
+						struct count_key *key)
+{
+	struct kernel_stack stack = { .cpu = cpu };
+	struct process_key nobody = {};
+	long size = bpf_get_stack(ctx, cpu->kernel_addresses,
+				  KERNEL_DEPTH_MAX * sizeof(cpu->kernel_addresses[0]), 0);
+	__u32 depth = size > 0 ? (__u32)size / sizeof(cpu->kernel_addresses[0]) : 0;
+	__u32 end = depth == KERNEL_DEPTH_MAX ? END_TAG_DEPTH : END_TAG_COMPLETE;
+
+	key->kernel_leaf = depth ? cpu->kernel_addresses[0] : pc;
+	stack.frame_count = depth ? depth - 1 : 0;
+	count_many(COUNTER_KERNEL_FRAMES, depth);
+
+	stack_hash_begin(&stack.hasher, &nobody);
+	bpf_loop(stack.frame_count, hash_kernel_frame, &stack, 0);
+	key->kernel = stack_hash_finish(&stack.hasher, stack.frame_count, end);
+	if (stack_is_known(&key->kernel))
+		return;
+	bpf_loop(stack.frame_count, lay_out_kernel_frame, &stack, 0);
+	cpu->record.body.process = nobody;
+	cpu->record.process_name[0] = 0;
+	send_stack(cpu, now, key->kernel_leaf, stack.frame_count, end, &key->kernel);
+}
+
+static __always_inline int add_count(const struct count_key *key, __u64 value)
+{
+	struct count first = { .value = value, .samples = 1 };
+	struct count *counts_of_key;
+	__u32 zero = 0;
+	void *counts = bpf_map_lookup_elem(&active_counts, &zero);
+	long rc = 0;
+
+	if (!counts)
+		return count(COUNTER_COUNTS_FULL);
+	counts_of_key = bpf_map_lookup_elem(counts, key);
+	if (!counts_of_key) {
+		rc = bpf_map_update_elem(counts, key, &first, BPF_NOEXIST);
+		if (!rc)
+			return count(COUNTER_SAMPLES);
+		// -EEXIST: another CPU was a moment faster.
+		counts_of_key = bpf_map_lookup_elem(counts, key);
+	}
+	if (!counts_of_key)
+		return count(rc == -EBUSY ? COUNTER_COUNTS_BUSY : COUNTER_COUNTS_FULL);
+	__sync_fetch_and_add(&counts_of_key->value, value);
+	__sync_fetch_and_add(&counts_of_key->samples, 1);
+	return count(COUNTER_SAMPLES);
+}
+
+SEC("perf_event")
+int sample_on_cpu(struct bpf_perf_event_data *ctx)
+{
+	__u64 now = bpf_ktime_get_ns(), weight_ns;
+	__u32 pid = bpf_get_current_pid_tgid() >> 32, zero = 0;
+	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
+	struct task_struct *task, *leader;
+	struct registers registers;
+	struct count_key key = {};
+
+	if (!cpu)
+		return 0;
+	weight_ns = tick_weight(cpu, now, ctx->sample_period);
+	wake_if_due(now);
+	if (!pid) // the idle task
+		return count(COUNTER_SAMPLES_IDLE);
+	if (only_followed && !bpf_map_lookup_elem(&followed, &pid))
+		return count(COUNTER_SAMPLES_FILTERED);
+
+	task = bpf_get_current_task_btf();
+	leader = task->group_leader;
+	key.process.pid = pid;
+	key.process.exec_id = leader->self_exec_id;
+	key.process.start_ns = leader->start_boottime;
+	key.slot = (now + realtime_offset_ns) / slot_ns;
+	key.kind = SAMPLE_KIND_ON_CPU;
+	bpf_get_current_comm(key.thread_name, sizeof(key.thread_name));
+
+	registers = registers_of_tick(ctx);
+	if (!registers.user) {
+		sample_kernel_stack(cpu, now, ctx, registers.pc, &key);
+		registers = registers_of_user(task);
+	}
+	if (task->mm && !(task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)))
+		sample_user_stack(cpu, now, task, &registers, &key);
+	return add_count(&key, round_weight(cpu, weight_ns));
+}
