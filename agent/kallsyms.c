@@ -13,7 +13,8 @@
 #include "base/string_table.h"
 
 enum {
-	KALLSYMS_SYMBOLS_MAX = 1 << 20, // a distribution's kernel with all modules has about 250,000
+	KALLSYMS_SYMBOLS_MAX =
+		1 << 20, // a distribution's kernel with all modules has about 250,000
 	KALLSYMS_CHUNK_BYTES = 64 << 10,
 	KALLSYMS_LINE_BYTES_MAX = 1024, // KSYM_NAME_LEN is 512, a module's name 56
 };
@@ -22,7 +23,7 @@ enum {
 
 struct kernel_text {
 	uint64_t address;
-	uint32_t name;	 // into names
+	uint32_t name;   // into names
 	uint32_t module; // string
 };
 
@@ -96,7 +97,8 @@ static int reserve(struct kallsyms *kallsyms, size_t name_size)
 		kallsyms->capacity = capacity;
 	}
 	if (kallsyms->names_size + name_size > kallsyms->names_capacity) {
-		uint32_t capacity = kallsyms->names_capacity ? kallsyms->names_capacity * 2 : 1 << 20;
+		uint32_t capacity =
+			kallsyms->names_capacity ? kallsyms->names_capacity * 2 : 1 << 20;
 		void *grown = realloc(kallsyms->names, capacity);
 		if (!grown)
 			return -ENOMEM;
@@ -224,10 +226,11 @@ static int load(struct kallsyms *kallsyms, struct error *err)
 		return error_errno(err, rc, "kernel symbols: read %s", kallsyms->path);
 	settle(kallsyms);
 	if (!kallsyms->count && hidden)
-		return error_set(err, -EPERM,
-				 "kernel symbols: the kernel hides all addresses in %s: give CAP_SYSLOG, "
-				 "or set kernel.kptr_restrict to 0",
-				 kallsyms->path);
+		return error_set(
+			err, -EPERM,
+			"kernel symbols: the kernel hides all addresses in %s: give CAP_SYSLOG, "
+			"or set kernel.kptr_restrict to 0",
+			kallsyms->path);
 	if (!kallsyms->count)
 		return error_set(err, -ENOENT, "kernel symbols: no function in %s", kallsyms->path);
 	return 0;

@@ -53,14 +53,17 @@ TEST(an_address_is_named_by_the_function_before_it)
 	struct kernel_symbol symbol;
 
 	assert_int_equal(0, open_text(SYMBOLS, &kallsyms, NULL));
-	for EACH(row, finds) {
-		EXPECT_EQ(row->rc, kallsyms_find(kallsyms, row->address, &symbol), row->what);
-		if (row->rc)
-			continue;
-		EXPECT_STR(row->name, symbol.name, row->what);
-		EXPECT_STR(row->module, symbol.module, row->what);
-		EXPECT_EQ(true, symbol.start <= row->address, row->what);
-	}
+	for
+		EACH(row, finds)
+		{
+			EXPECT_EQ(row->rc, kallsyms_find(kallsyms, row->address, &symbol),
+				  row->what);
+			if (row->rc)
+				continue;
+			EXPECT_STR(row->name, symbol.name, row->what);
+			EXPECT_STR(row->module, symbol.module, row->what);
+			EXPECT_EQ(true, symbol.start <= row->address, row->what);
+		}
 	kallsyms_close(kallsyms);
 }
 
@@ -78,16 +81,18 @@ static const struct {
 
 TEST(a_list_without_functions_is_refused_with_a_remedy)
 {
-	for EACH(row, refusals) {
-		struct kallsyms *kallsyms = NULL;
-		struct error err = { 0 };
+	for
+		EACH(row, refusals)
+		{
+			struct kallsyms *kallsyms = NULL;
+			struct error err = { 0 };
 
-		EXPECT_EQ(row->rc, open_text(row->text, &kallsyms, &err), row->what);
-		EXPECT_EQ(true, err.text[0] != '\0', row->what);
-		if (row->rc == -EPERM)
-			assert_non_null(strstr(err.text, "CAP_SYSLOG"));
-		kallsyms_close(kallsyms);
-	}
+			EXPECT_EQ(row->rc, open_text(row->text, &kallsyms, &err), row->what);
+			EXPECT_EQ(true, err.text[0] != '\0', row->what);
+			if (row->rc == -EPERM)
+				assert_non_null(strstr(err.text, "CAP_SYSLOG"));
+			kallsyms_close(kallsyms);
+		}
 }
 
 TEST(a_line_longer_than_the_buffer_does_not_stop_the_reading)
