@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/test.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/profile.h"
+
+static uint32_t string(struct profile *profile, const char *text)
+{
+	uint32_t number = 0;
+
+	assert_int_equal(profile_add_string(profile, text, &number), 0);
+	return number;
+}
+
+// An unresolved location at @offset of one library.
+static uint32_t native(struct profile *profile, uint64_t offset)
+{
+	struct location location = {
+		.id = location_id_of_offset(FRAME_KIND_NATIVE, "b0a1", offset),
+		.kind = FRAME_KIND_NATIVE,
+		.module = string(profile, "/usr/lib/libx.so.1"),
+		.build_id = string(profile, "b0a1"),
+		.offset = offset,
+	};
+	uint32_t number = HASH_TABLE_NONE;
+
+	assert_int_equal(profile_add_location(profile, &location, NULL, 0, &number), 0);
+	return number;
+}
+
+static uint32_t series(struct profile *profile, const char *process)
+{
+	_cleanup_(labels_deinit) struct labels labels = { 0 };
+	uint32_t number = HASH_TABLE_NONE;
+
+	labels_set(&labels, LABEL_PROCESS, process);
+	assert_int_equal(profile_add_series(profile, &labels, PROFILE_TYPE_CPU, &number), 0);
+	return number;
+}
+
+TEST(an_empty_profile_is_valid)
+{
+	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
+
+	assert_non_null(profile);
+	profile_sort_samples(profile);
+	EXPECT_EQ(0, profile->sample_count, "samples");
+	EXPECT_STR("", profile_string(profile, 0), "string 0");
+	profile_free(NULL);
+}
+
+TEST(equal_locations_are_one_and_names_may_come_later)
+{
+	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
+	uint32_t first = native(profile, 0x10), again = native(profile, 0x10);
+	uint32_t other = native(profile, 0x20);
+
+	EXPECT_EQ(first, again, "same identity");
+	assert_int_not_equal(first, other);
+
+	struct line lines[] = { { .name = string(profile, "inlined") },
+				{ .name = string(profile, "outer") } };
+	struct line late = { .name = string(profile, "too late") };
+	struct location location = profile->locations[first];
+	EXPECT_EQ(0, profile_add_location(profile, &location, lines, 2, &again), "named");
+	EXPECT_EQ(first, again, "named in place");
+	EXPECT_EQ(0, profile_add_location(profile, &location, &late, 1, &again), "named twice");
+	EXPECT_EQ(2, profile->locations[first].line_count, "the first names stay");
+	EXPECT_EQ(lines[0].name, profile->lines[profile->locations[first].first_line].name, "name");
+	EXPECT_EQ(first, profile_find_location(profile, location.id), "found");
+	EXPECT_EQ(HASH_TABLE_NONE, profile_find_location(profile, (struct id128){ 1, 2 }), "absent");
+}
+
+TEST(too_many_lines_are_refused)
+{
+	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
+	struct line lines[LOCATION_LINES_MAX + 1] = { 0 };
+	struct location location = { .id = { 1, 2 } };
+	uint32_t number = 77;
+
+	EXPECT_EQ(-E2BIG,
+		  profile_add_location(profile, &location, lines, LOCATION_LINES_MAX + 1, &number),
+		  "65 lines");
+	EXPECT_EQ(77, number, "untouched");
+	EXPECT_EQ(0, profile->location_count, "nothing added");
+	EXPECT_EQ(0, profile_add_location(profile, &location, lines, LOCATION_LINES_MAX, &number),
+		  "64 lines");
+}
+
+TEST(equal_stacks_are_one_and_the_end_is_a_part_of_them)
+{
+	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
+	uint32_t locations[] = { native(profile, 1), native(profile, 2) };
+	uint32_t turned[] = { locations[1], locations[0] };
+	uint32_t complete, again, cut, reverse, empty;
+
+	EXPECT_EQ(0, profile_add_stack(profile, locations, 2, STACK_END_COMPLETE, &complete), "add");
+	EXPECT_EQ(0, profile_add_stack(profile, locations, 2, STACK_END_COMPLETE, &again), "again");
+	EXPECT_EQ(0, profile_add_stack(profile, locations, 2, STACK_END_DEPTH, &cut), "cut");
+	EXPECT_EQ(0, profile_add_stack(profile, turned, 2, STACK_END_COMPLETE, &reverse), "turned");
+	EXPECT_EQ(0, profile_add_stack(profile, NULL, 0, STACK_END_LOST, &empty), "empty");
+	EXPECT_EQ(complete, again, "equal");
+	EXPECT_EQ(4, profile->stack_count, "the others differ");
+	EXPECT_EQ(locations[1],
+		  profile->stack_locations[profile->stacks[complete].first_location + 1], "copied");
+}
+
+TEST(wrong_stacks_are_refused)
+{
+	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
+	uint32_t locations[STACK_FRAMES_MAX + 1] = { native(profile, 1) };
+	uint32_t outside[] = { 0, 1 };
+	uint32_t number = 77;
+
+	EXPECT_EQ(-EINVAL, profile_add_stack(profile, outside, 2, STACK_END_COMPLETE, &number),
+		  "a location that is not there");
+	EXPECT_EQ(-E2BIG,
+		  profile_add_stack(profile, locations, STACK_FRAMES_MAX + 1, STACK_END_COMPLETE,
+				    &number),
+		  "1025 frames");
+	EXPECT_EQ(77, number, "untouched");
+	EXPECT_EQ(0, profile->stack_count, "nothing added");
+	EXPECT_EQ(0,
+		  profile_add_stack(profile, locations, STACK_FRAMES_MAX, STACK_END_COMPLETE, &number),
+		  "1024 frames");
+}
+
+TEST(a_stack_known_by_id_is_defined_by_its_own_locations_only)
+{
+	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
+	uint32_t locations[] = { native(profile, 1), native(profile, 2) };
+	struct id128 ids[] = { profile->locations[0].id, profile->locations[1].id };
+	uint32_t stack, again;
+
+	EXPECT_EQ(0, profile_add_stack_id(profile, stack_id_of(ids, 2, STACK_END_DEPTH), &stack),
+		  "id alone");
+	EXPECT_EQ(false, profile->stacks[stack].defined, "not yet");
+	EXPECT_EQ(-EBADMSG, profile_define_stack(profile, stack, locations, 1, STACK_END_DEPTH),
+		  "other locations");
+	EXPECT_EQ(-EBADMSG, profile_define_stack(profile, stack, locations, 2, STACK_END_COMPLETE),
+		  "another end");
+	EXPECT_EQ(false, profile->stacks[stack].defined, "still not");
+	EXPECT_EQ(0, profile_define_stack(profile, stack, locations, 2, STACK_END_DEPTH), "right");
+	EXPECT_EQ(0, profile_define_stack(profile, stack, locations, 2, STACK_END_DEPTH), "twice");
+	EXPECT_EQ(2, profile->stacks[stack].location_count, "defined");
+	EXPECT_EQ(0, profile_add_stack(profile, locations, 2, STACK_END_DEPTH, &again), "add");
+	EXPECT_EQ(stack, again, "the same stack");
+}
+
+TEST(series_differ_by_labels_and_type)
+{
+	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
+	_cleanup_(labels_deinit) struct labels labels = { 0 };
+	uint32_t python = series(profile, "python3"), again = series(profile, "python3");
+	uint32_t other;
+
+	labels_set(&labels, LABEL_PROCESS, "python3");
+	EXPECT_EQ(0, profile_add_series(profile, &labels, "off_cpu:a:b:c:d", &other), "type");
+	EXPECT_EQ(python, again, "equal");
+	assert_int_not_equal(python, other);
+	assert_int_not_equal(python, series(profile, "python"));
+	EXPECT_STR("off_cpu:a:b:c:d", profile_string(profile, profile->series[other].type), "type");
+}
+
+// What the rows are sorted and joined to, computed the slow and obvious way.
+struct plain {
+	uint32_t series, stack;
+	uint64_t slot;
+	int64_t value;
+};
+
+static bool is_sorted_and_joined(const struct profile *profile)
+{
+	for (uint32_t i = 1; i < profile->sample_count; i++) {
+		const struct sample *a = &profile->samples[i - 1], *b = &profile->samples[i];
+
+		if (a->series != b->series ? a->series > b->series :
+		    a->slot != b->slot	   ? a->slot > b->slot :
+					     a->stack >= b->stack)
+			return false;
+	}
+	return true;
+}
+
+static int64_t sum_of(const struct profile *profile, const struct plain *key)
+{
+	int64_t sum = 0;
+
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		const struct sample *sample = &profile->samples[i];
+
+		if (sample->series == key->series && sample->stack == key->stack &&
+		    sample->slot == key->slot)
+			sum += sample->value;
+	}
+	return sum;
+}
+
+// Both ways of sorting: few samples, and enough for the radix sort; slots near and far apart.
+TEST(sorting_joins_equal_samples_and_keeps_all_values)
+{
+	static const struct {
+		const char *what;
+		uint32_t count;
+		uint64_t slot_range;
+	} rows[] = {
+		{ "few", 100, 3 },
+		{ "many, near", 20000, 250 },
+		{ "many, far", 5000, UINT64_MAX },
+	};
+
+	srandom(4);
+	for EACH(row, rows) {
+		_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
+		_cleanup_free_ struct plain *plain = calloc(row->count, sizeof(*plain));
+		int64_t total = 0;
+		uint32_t stack, locations[] = { native(profile, 0) };
+
+		series(profile, "a");
+		series(profile, "b");
+		for (uint32_t i = 0; i < 3000; i++) {
+			locations[0] = native(profile, i);
+			profile_add_stack(profile, locations, 1, STACK_END_COMPLETE, &stack);
+		}
+		for (uint32_t i = 0; i < row->count; i++) {
+			uint64_t wide = (uint64_t)random() << 33 ^ (uint64_t)random() << 3;
+
+			plain[i] = (struct plain){ (uint32_t)random() % 2, (uint32_t)random() % 3000,
+						   wide % row->slot_range, random() % 1000 - 100 };
+			total += plain[i].value;
+			assert_int_equal(profile_add_sample(profile, plain[i].series, plain[i].stack,
+							    plain[i].slot, plain[i].value),
+					 0);
+		}
+		int64_t before[50];
+		for (int i = 0; i < 50; i++)
+			before[i] = sum_of(profile, &plain[i]);
+
+		profile_sort_samples(profile);
+		EXPECT_EQ(true, is_sorted_and_joined(profile), row->what);
+		for (int i = 0; i < 50; i++)
+			EXPECT_EQ(before[i], sum_of(profile, &plain[i]), row->what);
+		for (uint32_t i = 0; i < profile->sample_count; i++)
+			total -= profile->samples[i].value;
+		EXPECT_EQ(0, total, row->what);
+	}
+}
+
+TEST(sums_saturate_instead_of_wrapping)
+{
+	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
+	uint32_t stack, whose = series(profile, "a");
+
+	profile_add_stack(profile, NULL, 0, STACK_END_LOST, &stack);
+	profile_add_sample(profile, whose, stack, 1, INT64_MAX);
+	profile_add_sample(profile, whose, stack, 1, 1);
+	profile_add_sample(profile, whose, stack, 2, INT64_MIN);
+	profile_add_sample(profile, whose, stack, 2, -1);
+	profile_sort_samples(profile);
+	EXPECT_EQ(2, profile->sample_count, "joined");
+	EXPECT_EQ(INT64_MAX, profile->samples[0].value, "up");
+	EXPECT_EQ(INT64_MIN, profile->samples[1].value, "down");
+}
+
+TEST(a_sample_of_nothing_is_refused)
+{
+	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
+	uint32_t stack, whose = series(profile, "a");
+
+	profile_add_stack(profile, NULL, 0, STACK_END_LOST, &stack);
+	EXPECT_EQ(-EINVAL, profile_add_sample(profile, whose + 1, stack, 0, 1), "series");
+	EXPECT_EQ(-EINVAL, profile_add_sample(profile, whose, stack + 1, 0, 1), "stack");
+	EXPECT_EQ(0, profile->sample_count, "nothing added");
+}
+
+RUN_TESTS(cmocka_unit_test(an_empty_profile_is_valid),
+	  cmocka_unit_test(equal_locations_are_one_and_names_may_come_later),
+	  cmocka_unit_test(too_many_lines_are_refused),
+	  cmocka_unit_test(equal_stacks_are_one_and_the_end_is_a_part_of_them),
+	  cmocka_unit_test(wrong_stacks_are_refused),
+	  cmocka_unit_test(a_stack_known_by_id_is_defined_by_its_own_locations_only),
+	  cmocka_unit_test(series_differ_by_labels_and_type),
+	  cmocka_unit_test(sorting_joins_equal_samples_and_keeps_all_values),
+	  cmocka_unit_test(sums_saturate_instead_of_wrapping),
+	  cmocka_unit_test(a_sample_of_nothing_is_refused))

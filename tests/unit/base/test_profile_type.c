@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/test.h"
+
+#include <errno.h>
+
+#include "base/profile.h"
+#include "base/profile_type.h"
+
+static const struct {
+	const char *what;
+	const char *text;
+	int rc;
+	const char *error;
+} rows[] = {
+	{ "on-CPU time", PROFILE_TYPE_CPU, 0, "" },
+	{ "parts of 31 bytes", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:b:c:d:e", 0, "" },
+	{ "a part of 32 bytes", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:b:c:d:e", -EINVAL,
+	  "the name is longer than 31 bytes" },
+	{ "four parts", "a:b:c:d", -EINVAL, "expected five parts" },
+	{ "six parts", "a:b:c:d:e:f", -EINVAL, "expected five parts" },
+	{ "nothing", "", -EINVAL, "expected five parts" },
+	{ "one word", "cpu", -EINVAL, "expected five parts" },
+	{ "an empty part", "a:b::d:e", -EINVAL, "the sample unit is empty" },
+	{ "an empty last part", "a:b:c:d:", -EINVAL, "the period unit is empty" },
+	{ "a space", "a:b b:c:d:e", -EINVAL, "the sample type has a character" },
+	{ "not ASCII", "a:b\xc3\xa9:c:d:e", -EINVAL, "the sample type has a character" },
+	{ "a newline", "a:b:c:d:e\n", -EINVAL, "the period unit has a character" },
+};
+
+TEST(types_are_read_or_refused)
+{
+	for EACH(row, rows) {
+		struct profile_type type = { 0 };
+		struct error err = { 0 };
+
+		EXPECT_EQ(row->rc, profile_type_parse(row->text, &type, &err), row->what);
+		if (!strstr(err.text, row->error))
+			fail_msg("%s: error is \"%s\"", row->what, err.text);
+		EXPECT_EQ(row->rc != 0, type.name[0] == 0, "untouched on failure");
+	}
+}
+
+TEST(the_parts_stand_in_their_places)
+{
+	struct profile_type type;
+
+	assert_int_equal(profile_type_parse("a:b:c:d:e", &type, NULL), 0);
+	EXPECT_STR("a", type.name, "1");
+	EXPECT_STR("b", type.sample_type, "2");
+	EXPECT_STR("c", type.sample_unit, "3");
+	EXPECT_STR("d", type.period_type, "4");
+	EXPECT_STR("e", type.period_unit, "5");
+}
+
+RUN_TESTS(cmocka_unit_test(types_are_read_or_refused),
+	  cmocka_unit_test(the_parts_stand_in_their_places))
