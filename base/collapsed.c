@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "cleanup.h"
-#include "flame_tree.h"
+#include "call_tree.h"
 
 // Append ";name" and remember where the path of @depth frames ends.
 static int extend_path(struct buffer *path, struct buffer *ends, uint32_t depth, const char *name)
@@ -22,16 +22,16 @@ static int extend_path(struct buffer *path, struct buffer *ends, uint32_t depth,
 
 int collapsed_encode(const struct profile *profile, const char *type, struct buffer *buffer)
 {
-	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
+	_cleanup_(call_tree_deinit) struct call_tree tree = { 0 };
 	_cleanup_(buffer_deinit) struct buffer path = { 0 };
 	_cleanup_(buffer_deinit) struct buffer ends = { 0 };
 	uint32_t depth = 0;
-	int rc = flame_tree_init(&tree, profile, type);
+	int rc = call_tree_init(&tree, profile, type);
 
 	if (rc < 0)
 		return rc;
-	for (uint32_t node = 0; (node = flame_tree_next(&tree, node, &depth));) {
-		rc = extend_path(&path, &ends, depth, flame_tree_name(&tree, node));
+	for (uint32_t node = 0; (node = call_tree_next(&tree, node, &depth));) {
+		rc = extend_path(&path, &ends, depth, call_tree_name(&tree, node));
 		if (rc < 0)
 			return rc;
 		if (tree.nodes[node].self == 0)

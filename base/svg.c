@@ -8,7 +8,7 @@
 
 #include "cleanup.h"
 #include "clock.h"
-#include "flame_tree.h"
+#include "call_tree.h"
 #include "profile_type.h"
 #include "svg_script.h"
 #include "svg_text.h"
@@ -37,7 +37,7 @@ struct box {
 };
 
 struct picture {
-	struct flame_tree tree;
+	struct call_tree tree;
 	struct profile_type type;
 	struct box *boxes;
 	double total;
@@ -46,7 +46,7 @@ struct picture {
 
 static void picture_deinit(struct picture *picture)
 {
-	flame_tree_deinit(&picture->tree);
+	call_tree_deinit(&picture->tree);
 	free(picture->boxes);
 }
 
@@ -54,7 +54,7 @@ static void picture_deinit(struct picture *picture)
 
 static void place_box(struct picture *picture, uint32_t node, uint32_t depth)
 {
-	const struct flame_node *flame = &picture->tree.nodes[node];
+	const struct call_node *flame = &picture->tree.nodes[node];
 	struct box *parent = &picture->boxes[flame->parent];
 	struct box *box = &picture->boxes[node];
 	double width = (double)flame->total * FRAMES_WIDTH / picture->total;
@@ -73,7 +73,7 @@ static void place_box(struct picture *picture, uint32_t node, uint32_t depth)
 
 static int picture_init(struct picture *picture, const struct profile *profile, const char *type)
 {
-	int rc = flame_tree_init(&picture->tree, profile, type);
+	int rc = call_tree_init(&picture->tree, profile, type);
 
 	if (rc < 0)
 		return rc;
@@ -87,7 +87,7 @@ static int picture_init(struct picture *picture, const struct profile *profile, 
 	picture->total = (double)picture->tree.nodes[0].total;
 	picture->boxes[0].visible = picture->total > 0;
 	uint32_t depth = 0;
-	for (uint32_t node = 0; (node = flame_tree_next(&picture->tree, node, &depth));)
+	for (uint32_t node = 0; (node = call_tree_next(&picture->tree, node, &depth));)
 		place_box(picture, node, depth);
 	return 0;
 }
@@ -210,7 +210,7 @@ static void append_percent(struct buffer *buffer, double share)
 static void append_title(struct buffer *buffer, const struct picture *picture, uint32_t node,
 			 const char *name)
 {
-	const struct flame_node *flame = &picture->tree.nodes[node];
+	const struct call_node *flame = &picture->tree.nodes[node];
 
 	buffer_append_string(buffer, "<title>");
 	svg_append_escaped(buffer, name);
@@ -229,8 +229,8 @@ static void append_title(struct buffer *buffer, const struct picture *picture, u
 static void append_box(struct buffer *buffer, const struct picture *picture, uint32_t node)
 {
 	const struct box *box = &picture->boxes[node];
-	const struct flame_node *flame = &picture->tree.nodes[node];
-	const char *name = node == 0 ? "all" : flame_tree_name(&picture->tree, node);
+	const struct call_node *flame = &picture->tree.nodes[node];
+	const char *name = node == 0 ? "all" : call_tree_name(&picture->tree, node);
 	double width = (double)flame->total / picture->total;
 	uint32_t y = (picture->depth_max - box->depth) * FRAME_HEIGHT; // the root is at the bottom
 	int columns = (int)((width * FRAMES_WIDTH - 6) / character_width);
@@ -262,7 +262,7 @@ static void append_boxes(struct buffer *buffer, const struct picture *picture)
 	do {
 		if (picture->boxes[node].visible)
 			append_box(buffer, picture, node);
-		node = flame_tree_next(&picture->tree, node, &depth);
+		node = call_tree_next(&picture->tree, node, &depth);
 	} while (node && !buffer->rc);
 	buffer_append_string(buffer, "</svg>\n");
 }

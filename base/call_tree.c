@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "flame_tree.h"
+#include "call_tree.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@ enum { NODES_MIN = 1024 };
 
 // A tree while it grows, with what has been looked up once already.
 struct growth {
-	struct flame_tree *tree;
+	struct call_tree *tree;
 	const struct profile *profile;
 	uint32_t *process_nodes;  // per series: the node of its process, 0: not yet
 	uint32_t *line_names;     // per line of the profile: its name in the tree, 0: not yet
@@ -66,21 +66,21 @@ static int64_t add_saturating(int64_t a, int64_t b)
 
 static bool node_equal(const void *context, uint32_t item, const void *key)
 {
-	const struct flame_tree *tree = context;
+	const struct call_tree *tree = context;
 	const struct node_key *wanted = key;
 
 	return tree->nodes[item].parent == wanted->parent && tree->nodes[item].name == wanted->name;
 }
 
-static int reserve_node(struct flame_tree *tree)
+static int reserve_node(struct call_tree *tree)
 {
 	if (tree->node_count < tree->node_capacity)
 		return 0;
-	if (tree->node_count >= FLAME_NODES_MAX)
+	if (tree->node_count >= CALL_NODES_MAX)
 		return -E2BIG;
 
 	uint32_t capacity = tree->node_capacity ? tree->node_capacity * 2 : NODES_MIN;
-	struct flame_node *nodes = reallocarray(tree->nodes, capacity, sizeof(*nodes));
+	struct call_node *nodes = reallocarray(tree->nodes, capacity, sizeof(*nodes));
 	if (!nodes)
 		return -ENOMEM;
 	tree->nodes = nodes;
@@ -88,7 +88,7 @@ static int reserve_node(struct flame_tree *tree)
 	return 0;
 }
 
-static int child_of(struct flame_tree *tree, uint32_t parent, uint32_t name, enum frame_kind kind,
+static int child_of(struct call_tree *tree, uint32_t parent, uint32_t name, enum frame_kind kind,
 		    uint32_t *ret_node)
 {
 	struct node_key key = { .parent = parent, .name = name };
@@ -104,13 +104,13 @@ static int child_of(struct flame_tree *tree, uint32_t parent, uint32_t name, enu
 		if (rc < 0)
 			return rc;
 		tree->nodes[tree->node_count++] =
-			(struct flame_node){ .parent = parent, .name = name, .kind = kind };
+			(struct call_node){ .parent = parent, .name = name, .kind = kind };
 	}
 	*ret_node = node;
 	return 0;
 }
 
-static int child_called(struct flame_tree *tree, uint32_t parent, const char *text,
+static int child_called(struct call_tree *tree, uint32_t parent, const char *text,
 			uint32_t *ret_node)
 {
 	uint32_t name;
@@ -138,7 +138,7 @@ static int process_node(struct growth *growth, uint32_t series, uint32_t *ret_no
 	return rc;
 }
 
-static int truncated_node(struct flame_tree *tree, uint32_t parent, enum stack_end end,
+static int truncated_node(struct call_tree *tree, uint32_t parent, enum stack_end end,
 			  uint32_t *ret_node)
 {
 	char name[64];
@@ -216,7 +216,7 @@ static int add_sample(struct growth *growth, const struct sample *sample)
 	if (rc < 0)
 		return rc;
 
-	struct flame_node *node = &growth->tree->nodes[leaf->node];
+	struct call_node *node = &growth->tree->nodes[leaf->node];
 	node->self = add_saturating(node->self, sample->value);
 	return 0;
 }
@@ -241,14 +241,14 @@ static int add_samples(struct growth *growth, const char *type)
 // ---- totals and order -------------------------------------------------------------------------
 
 // Children come after their parents, so one sweep backwards is enough.
-static void sum_totals(struct flame_tree *tree)
+static void sum_totals(struct call_tree *tree)
 {
 	for (uint32_t i = tree->node_count; i-- > 0;) {
-		struct flame_node *node = &tree->nodes[i];
+		struct call_node *node = &tree->nodes[i];
 
 		node->total = add_saturating(node->total, node->self);
 		if (i > 0) {
-			struct flame_node *parent = &tree->nodes[node->parent];
+			struct call_node *parent = &tree->nodes[node->parent];
 
 			parent->total = add_saturating(parent->total, node->total);
 		}
@@ -257,14 +257,14 @@ static void sum_totals(struct flame_tree *tree)
 
 static int compare_names(const void *a, const void *b, void *context)
 {
-	const struct flame_tree *tree = context;
+	const struct call_tree *tree = context;
 
-	return strcmp(flame_tree_name(tree, *(const uint32_t *)a),
-		      flame_tree_name(tree, *(const uint32_t *)b));
+	return strcmp(call_tree_name(tree, *(const uint32_t *)a),
+		      call_tree_name(tree, *(const uint32_t *)b));
 }
 
 // Sorted backwards by name and pushed to the front of their parents' lists, children stand in order.
-static int link_children(struct flame_tree *tree)
+static int link_children(struct call_tree *tree)
 {
 	_cleanup_free_ uint32_t *order = calloc(tree->node_count, sizeof(*order));
 
@@ -275,7 +275,7 @@ static int link_children(struct flame_tree *tree)
 	qsort_r(order, tree->node_count, sizeof(*order), compare_names, tree);
 
 	for (uint32_t i = tree->node_count; i-- > 0;) {
-		struct flame_node *node = &tree->nodes[order[i]];
+		struct call_node *node = &tree->nodes[order[i]];
 
 		if (order[i] == 0) // the root is nobody's child
 			continue;
@@ -285,9 +285,9 @@ static int link_children(struct flame_tree *tree)
 	return 0;
 }
 
-int flame_tree_init(struct flame_tree *ret_tree, const struct profile *profile, const char *type)
+int call_tree_init(struct call_tree *ret_tree, const struct profile *profile, const char *type)
 {
-	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
+	_cleanup_(call_tree_deinit) struct call_tree tree = { 0 };
 	_cleanup_(growth_deinit) struct growth growth = { .tree = &tree, .profile = profile };
 	int rc = string_table_init(&tree.names);
 
@@ -295,7 +295,7 @@ int flame_tree_init(struct flame_tree *ret_tree, const struct profile *profile, 
 		rc = reserve_node(&tree);
 	if (rc < 0)
 		return rc;
-	tree.nodes[tree.node_count++] = (struct flame_node){ 0 };
+	tree.nodes[tree.node_count++] = (struct call_node){ 0 };
 
 	rc = growth_init(&growth);
 	if (rc == 0)
@@ -306,24 +306,24 @@ int flame_tree_init(struct flame_tree *ret_tree, const struct profile *profile, 
 		return rc;
 	sum_totals(&tree);
 	*ret_tree = tree;
-	tree = (struct flame_tree){ 0 };
+	tree = (struct call_tree){ 0 };
 	return 0;
 }
 
-void flame_tree_deinit(struct flame_tree *tree)
+void call_tree_deinit(struct call_tree *tree)
 {
 	string_table_deinit(&tree->names);
 	hash_table_deinit(&tree->index);
 	free(tree->nodes);
-	*tree = (struct flame_tree){ 0 };
+	*tree = (struct call_tree){ 0 };
 }
 
-const char *flame_tree_name(const struct flame_tree *tree, uint32_t node)
+const char *call_tree_name(const struct call_tree *tree, uint32_t node)
 {
 	return string_table_get(&tree->names, tree->nodes[node].name);
 }
 
-uint32_t flame_tree_next(const struct flame_tree *tree, uint32_t node, uint32_t *depth)
+uint32_t call_tree_next(const struct call_tree *tree, uint32_t node, uint32_t *depth)
 {
 	if (tree->nodes[node].first_child) {
 		++*depth;

@@ -8,9 +8,9 @@
 #include "profile.h"
 
 /** Node 0 is the root; a parent comes before its children. */
-struct flame_node {
+struct call_node {
 	uint32_t parent;
-	uint32_t name;	       // string: a process, a frame, "[truncated: reason]"; "" for the root
+	uint32_t name;         // string: a process, a frame, "[truncated: reason]"; "" for the root
 	enum frame_kind kind;  // FRAME_KIND_UNKNOWN for what is not a frame
 	uint32_t first_child;  // sorted by name; 0: none
 	uint32_t next_sibling; // 0: none
@@ -18,29 +18,29 @@ struct flame_node {
 	int64_t total;
 };
 
-struct flame_tree {
+struct call_tree {
 	struct string_table names;
-	struct flame_node *nodes;
+	struct call_node *nodes;
 	uint32_t node_count, node_capacity;
 	struct hash_table index; // by parent and name
 };
 
-enum { FLAME_NODES_MAX = 1 << 24 };
+enum { CALL_NODES_MAX = 1 << 24 };
 
 /**
  * Merge the samples of @type in @profile: process name (label "process"), then the reason if the
  * stack was cut, then the frames from the root, inlined calls as frames of their own. Stacks that
  * are not defined count as lost. Sums that do not fit saturate.
  *
- * Returns 0; -ENOMEM; -E2BIG at FLAME_NODES_MAX. @ret_tree is to be deinitialized after success.
+ * Returns 0; -ENOMEM; -E2BIG at CALL_NODES_MAX. @ret_tree is to be deinitialized after success.
  */
-int flame_tree_init(struct flame_tree *ret_tree, const struct profile *profile, const char *type);
-void flame_tree_deinit(struct flame_tree *tree);
+int call_tree_init(struct call_tree *ret_tree, const struct profile *profile, const char *type);
+void call_tree_deinit(struct call_tree *tree);
 
-const char *flame_tree_name(const struct flame_tree *tree, uint32_t node);
+const char *call_tree_name(const struct call_tree *tree, uint32_t node);
 
 /**
  * The node after @node, parents first and siblings by name; 0 after the last. *@depth, which
  * the caller keeps between calls, follows: the root's is 0.
  */
-uint32_t flame_tree_next(const struct flame_tree *tree, uint32_t node, uint32_t *depth);
+uint32_t call_tree_next(const struct call_tree *tree, uint32_t node, uint32_t *depth);
