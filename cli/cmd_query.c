@@ -30,16 +30,15 @@ struct query_options {
 	enum export_format format;
 };
 
-static const char notes[] = "SELECTOR is as in PromQL: '{service=\"llm\", node!~\"test.*\"}', or a "
-			    "bare word for a service;\n"
-			    "without it everything is merged. TIME is now, now-5m, RFC 3339 "
-			    "(2026-11-21T10:00:00Z) or Unix\n"
-			    "seconds. Without -o the functions with the most time are printed. The "
-			    "suffix of FILE says the\n"
-			    "format: .collapsed, .svg or .pb.gz (pprof).\n"
-			    "\n"
-			    "  cairn query checkout\n"
-			    "  cairn query '{service=\"llm\"}' --from now-1h -o llm.svg\n";
+static const char notes[] =
+	"SELECTOR is as in PromQL: '{service=\"llm\", node!~\"test.*\"}', or a bare word\n"
+	"for a service; without it everything is merged. TIME is now, now-5m, RFC 3339\n"
+	"(2026-11-21T10:00:00Z) or Unix seconds. Without -o the functions with the most\n"
+	"time are printed. The suffix of FILE says the format: .collapsed, .svg or\n"
+	".pb.gz (pprof).\n"
+	"\n"
+	"  cairn query checkout\n"
+	"  cairn query '{service=\"llm\"}' --from now-1h -o llm.svg\n";
 
 static int parse(int argc, char **argv, struct query_options *options,
 		 enum config_outcome *ret_outcome, struct error *err)

@@ -63,17 +63,16 @@ struct recording {
 	uint64_t dropped;
 };
 
-static const char notes[] = "The suffix of FILE says the format: .collapsed (stackcollapse lines), "
-			    ".svg (a flame graph to\n"
-			    "click in), .pb.gz (pprof). Without -p and COMMAND every process is "
-			    "recorded. Recording ends\n"
-			    "after -d, when the process or COMMAND ends, or with Ctrl-C; FILE is "
-			    "written in each case.\n"
-			    "A COMMAND that still runs after -d is ended.\n"
-			    "\n"
-			    "  cairn record -d 10 -o machine.svg\n"
-			    "  cairn record -d 30 -p 1234 -o service.pb.gz\n"
-			    "  cairn record -o build.collapsed -- make -j8\n";
+static const char notes[] =
+	"The suffix of FILE says the format: .collapsed (stackcollapse lines), .svg\n"
+	"(a flame graph to click in), .pb.gz (pprof). Without -p and COMMAND every\n"
+	"process is recorded. Recording ends after -d, when the process or COMMAND ends,\n"
+	"or with Ctrl-C; FILE is written in each case. A COMMAND that still runs after\n"
+	"-d is ended.\n"
+	"\n"
+	"  cairn record -d 10 -o machine.svg\n"
+	"  cairn record -d 30 -p 1234 -o service.pb.gz\n"
+	"  cairn record -o build.collapsed -- make -j8\n";
 
 static int parse(int argc, char **argv, struct record_options *options,
 		 enum config_outcome *ret_outcome, struct error *err)

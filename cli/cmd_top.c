@@ -50,13 +50,12 @@ struct top {
 };
 
 static const char notes[] =
-	"Percentages are shares of the CPU time seen since the last refresh. When standard output "
-	"is\n"
-	"not a terminal, or with --batch, plain tables are printed: -n of them (default 1).\n"
+	"Percentages are shares of the CPU time seen since the last refresh. When\n"
+	"standard output is not a terminal, or with --batch, plain tables are printed:\n"
+	"-n of them (default 1).\n"
 	"\n"
-	"Keys: q quit, s sort by self, t by total, p per process or merged, / filter, space "
-	"pause,\n"
-	"arrows scroll, h help.\n"
+	"Keys: q quit, s sort by self, t by total, p per process or merged, / filter,\n"
+	"space pause, arrows scroll, h help.\n"
 	"\n"
 	"  cairn top\n"
 	"  cairn top -p 1234 -d 5\n"

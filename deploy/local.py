@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A collector and an agent on this machine: what `make run` and `make demo` have in common."""
+import argparse
+import os
+import subprocess
+import sys
+import time
+
+from supervisor import StartFailed, Stopped, Supervisor, agents_seen, is_answering
+
+COLLECTOR_READY_SECONDS = 20
+AGENT_READY_SECONDS = 30
+
+# What the agent's kernel programs may need, and what to mount where it is absent.
+MOUNTS = [("bpf", "/sys/fs/bpf"), ("tracefs", "/sys/kernel/tracing")]
+
+
+def parser_with_addresses(description):
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--build", default=os.path.join(root, "build"),
+                        help="folder with the programs")
+    parser.add_argument("--http", default="127.0.0.1:7070", metavar="ADDR",
+                        help="where the page is served (%(default)s)")
+    parser.add_argument("--grpc", default="127.0.0.1:7071", metavar="ADDR",
+                        help="where the collector listens for agents (%(default)s)")
+    parser.add_argument("--interval", default="2s", metavar="TIME",
+                        help="how often the agent ships (%(default)s)")
+    parser.add_argument("--data", metavar="DIR", help="the collector's data (build/run/data)")
+    return parser
+
+
+def is_mounted(kind, place):
+    with open("/proc/self/mounts", encoding="utf-8") as mounts:
+        return any(line.split()[1:3] == [place, kind] for line in mounts)
+
+
+def mount_file_systems():
+    """Mount what is absent; it stays mounted, as a boot would have left it."""
+    for kind, place in MOUNTS:
+        if is_mounted(kind, place):
+            continue
+        done = subprocess.run(["mount", "-t", kind, kind, place], capture_output=True, text=True,
+                              check=False)
+        if done.returncode:
+            print(f"could not mount {kind} on {place} ({done.stderr.strip()}), going on without",
+                  file=sys.stderr)
+        else:
+            print(f"mounted {kind} on {place}")
+
+
+def start(supervisor, options, folder):
+    """Start both; return when the agent's first data has reached the collector."""
+    data = options.data or os.path.join(folder, "data")
+    os.makedirs(data, exist_ok=True)
+    if is_answering(f"http://{options.http}/healthz"):
+        raise StartFailed(f"something already answers on http://{options.http}: is cairn running? "
+                          "Stop it, or choose other addresses with --http and --grpc.")
+    began = time.monotonic()
+    supervisor.start("collector", [os.path.join(options.build, "cairn-collector"), "--data", data,
+                                   "--grpc", options.grpc, "--http", options.http])
+    supervisor.wait_until("the collector's readiness",
+                          lambda: is_answering(f"http://{options.http}/readyz"),
+                          COLLECTOR_READY_SECONDS)
+    supervisor.start("agent", [os.path.join(options.build, "cairn-agent"), "--collector",
+                               options.grpc, "--interval", options.interval])
+    supervisor.wait_until("the first data", lambda: agents_seen(options.http) > 0,
+                          AGENT_READY_SECONDS)
+    print(f"first data after {time.monotonic() - began:.1f} s; logs in {supervisor.log_folder}")
+
+
+def run(options, folder, start_more=lambda supervisor: lambda: None):
+    """The whole life; returns the exit code. start_more() returns what to do every second."""
+    if os.geteuid() != 0:
+        print("profiling the whole machine needs root: run this with sudo", file=sys.stderr)
+        return 1
+    mount_file_systems()
+    try:
+        with Supervisor(os.path.join(folder, "log")) as supervisor:
+            start(supervisor, options, folder)
+            on_second = start_more(supervisor)
+            print(f"\n  open  http://{options.http}/\n\nCtrl-C stops everything.", flush=True)
+            supervisor.watch(on_second)
+    except Stopped:
+        print("\nstopped")
+        return 0
+    except StartFailed as failure:
+        print(f"cairn: {failure}", file=sys.stderr)
+        return 1
