@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A profile as a file for other tools. Values of equal stacks are added up over slots and series
 // of one type; the process name (label "process") is the root frame where the format has no other
-// place for it.
+// place for it. pprof has: its samples keep their series' labels, and are added up per series.
 #pragma once
 
 #include "base/buffer.h"
@@ -10,8 +10,8 @@
 
 enum export_format {
 	EXPORT_COLLAPSED, // Brendan Gregg's stackcollapse lines: a;b;c value
-	EXPORT_SVG,	  // a self-contained flame graph picture: hover, zoom, search
-	EXPORT_PPROF,	  // gzipped profile.proto (google/pprof proto/profile.proto)
+	EXPORT_SVG,       // a self-contained flame graph picture: hover, zoom, search
+	EXPORT_PPROF,     // gzipped profile.proto (google/pprof proto/profile.proto)
 };
 
 /**
