@@ -218,28 +218,37 @@ static int parse_zone(const char **text, int64_t *ret_seconds)
 	return 0;
 }
 
+// Seconds since 1970 of midnight. timegm() makes the 29th of February the 1st of March where there is
+// none, which tells that there is none.
+static int midnight_of(const struct tm *date, int64_t *ret_seconds)
+{
+	struct tm midnight = { .tm_year = date->tm_year,
+			       .tm_mon = date->tm_mon,
+			       .tm_mday = date->tm_mday };
+	int64_t seconds = (int64_t)timegm(&midnight);
+
+	if (midnight.tm_mday != date->tm_mday)
+		return -EINVAL;
+	*ret_seconds = seconds;
+	return 0;
+}
+
 static int parse_rfc3339(const char *text, uint64_t *ret_ns)
 {
 	struct tm date = { 0 };
-	struct decimal fraction;
-	uint64_t fraction_ns = 0;
-	int64_t zone_seconds;
+	struct decimal number;
+	int64_t seconds, zone_seconds;
 
 	if (parse_date(&text, &date) < 0 || parse_clock(&text, &date) < 0 ||
-	    parse_fraction(&text, &fraction) < 0 || parse_zone(&text, &zone_seconds) < 0 || *text)
+	    parse_fraction(&text, &number) < 0 || parse_zone(&text, &zone_seconds) < 0 || *text ||
+	    midnight_of(&date, &seconds) < 0)
 		return -EINVAL;
 
-	int day = date.tm_mday;
-	int64_t seconds = (int64_t)timegm(&date) - zone_seconds;
-	bool day_exists = date.tm_mday == day || date.tm_sec == 0; // 23:59:60 moves on to the next
-	if (!day_exists || seconds < 0)
+	seconds += date.tm_hour * 3600 + date.tm_min * 60 + date.tm_sec - zone_seconds;
+	if (seconds < 0)
 		return -EINVAL;
-
-	fraction.whole = (uint64_t)seconds;
-	if (scale(&fraction, NS_PER_SECOND, &fraction_ns) < 0)
-		return -EINVAL;
-	*ret_ns = fraction_ns;
-	return 0;
+	number.whole = (uint64_t)seconds;
+	return scale(&number, NS_PER_SECOND, ret_ns);
 }
 
 // Seconds, milliseconds, microseconds and nanoseconds since 1970 do not meet before the year 5138.

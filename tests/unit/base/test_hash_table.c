@@ -76,7 +76,8 @@ TEST(adds_and_removes_agree_with_a_plain_set)
 		EXPECT_EQ(count, table.item_count, "count");
 	}
 	for (uint32_t i = 0; i < KEY_COUNT; i++)
-		EXPECT_EQ(is_there[i] ? i : HASH_TABLE_NONE, find(&table, keys, keys[i]), "at the end");
+		EXPECT_EQ(is_there[i] ? i : HASH_TABLE_NONE, find(&table, keys, keys[i]),
+			  "at the end");
 }
 
 // All keys with one hash: the table is a list then, and still right; a run that wraps around the

@@ -40,8 +40,8 @@ static const struct {
 	const char *name;
 	int rc;
 } names[] = {
-	{ "a", 0 },	   { "_9", 0 },	       { "Az_0", 0 },	{ "", -EINVAL },
-	{ "9a", -EINVAL }, { "a-b", -EINVAL }, { "a b", -EINVAL }, { "h\xc3\xa9", -EINVAL },
+	{ "a", 0 },         { "_9", 0 },        { "Az_0", 0 },      { "", -EINVAL },
+	{ "9a", -EINVAL },  { "a-b", -EINVAL }, { "a b", -EINVAL }, { "h\xc3\xa9", -EINVAL },
 	{ "a.b", -EINVAL },
 };
 
@@ -50,8 +50,9 @@ TEST(names_follow_the_rule)
 	_cleanup_(labels_deinit) struct labels labels = { 0 };
 	char longest[LABEL_NAME_BYTES_MAX + 2];
 
-	for EACH(row, names)
-		EXPECT_EQ(row->rc, labels_set(&labels, row->name, "v"), row->name);
+	for
+		EACH(row, names)
+	EXPECT_EQ(row->rc, labels_set(&labels, row->name, "v"), row->name);
 	memset(longest, 'n', sizeof(longest));
 	longest[LABEL_NAME_BYTES_MAX + 1] = 0;
 	EXPECT_EQ(-EINVAL, labels_set(&labels, longest, "v"), "one byte too long");
@@ -83,7 +84,10 @@ TEST(values_are_cut_and_made_valid_text)
 	value[sizeof(value) - 1] = 0;
 	assert_int_equal(labels_set(&labels, "long", value), 0);
 	EXPECT_EQ(LABEL_VALUE_BYTES_MAX - 2, strlen(labels_get(&labels, "long")), "cut");
-	assert_int_equal(labels_set(&labels, "comm", "a\xff\xfe" "b"), 0);
+	assert_int_equal(labels_set(&labels, "comm",
+				    "a\xff\xfe"
+				    "b"),
+			 0);
 	EXPECT_STR("a??b", labels_get(&labels, "comm"), "not UTF-8");
 }
 
@@ -119,29 +123,27 @@ static const struct {
 	int rc;
 	const char *name, *value;
 } pairs[] = {
-	{ "team=search", 0, "team", "search" },
-	{ "url=a=b", 0, "url", "a=b" },
-	{ "gone=", 0, "gone", NULL },
-	{ "team", -EINVAL, NULL, NULL },
-	{ "=x", -EINVAL, NULL, NULL },
-	{ "", -EINVAL, NULL, NULL },
-	{ "te am=x", -EINVAL, NULL, NULL },
-	{ "1st=x", -EINVAL, NULL, NULL },
+	{ "team=search", 0, "team", "search" }, { "url=a=b", 0, "url", "a=b" },
+	{ "gone=", 0, "gone", NULL },           { "team", -EINVAL, NULL, NULL },
+	{ "=x", -EINVAL, NULL, NULL },          { "", -EINVAL, NULL, NULL },
+	{ "te am=x", -EINVAL, NULL, NULL },     { "1st=x", -EINVAL, NULL, NULL },
 };
 
 TEST(pairs_are_read_or_refused_with_a_remedy)
 {
-	for EACH(row, pairs) {
-		_cleanup_(labels_deinit) struct labels labels = { 0 };
-		struct error err = { 0 };
+	for
+		EACH(row, pairs)
+		{
+			_cleanup_(labels_deinit) struct labels labels = { 0 };
+			struct error err = { 0 };
 
-		EXPECT_EQ(row->rc, labels_parse_pair(&labels, row->pair, &err), row->pair);
-		if (row->value)
-			EXPECT_STR(row->value, labels_get(&labels, row->name), row->pair);
-		else
-			EXPECT_EQ(0, labels.count, row->pair);
-		EXPECT_EQ(row->rc != 0, strstr(err.text, "label \"") != NULL, row->pair);
-	}
+			EXPECT_EQ(row->rc, labels_parse_pair(&labels, row->pair, &err), row->pair);
+			if (row->value)
+				EXPECT_STR(row->value, labels_get(&labels, row->name), row->pair);
+			else
+				EXPECT_EQ(0, labels.count, row->pair);
+			EXPECT_EQ(row->rc != 0, strstr(err.text, "label \"") != NULL, row->pair);
+		}
 }
 
 TEST(a_pair_with_an_endless_name_is_refused)

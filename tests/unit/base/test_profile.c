@@ -71,7 +71,8 @@ TEST(equal_locations_are_one_and_names_may_come_later)
 	EXPECT_EQ(2, profile->locations[first].line_count, "the first names stay");
 	EXPECT_EQ(lines[0].name, profile->lines[profile->locations[first].first_line].name, "name");
 	EXPECT_EQ(first, profile_find_location(profile, location.id), "found");
-	EXPECT_EQ(HASH_TABLE_NONE, profile_find_location(profile, (struct id128){ 1, 2 }), "absent");
+	EXPECT_EQ(HASH_TABLE_NONE, profile_find_location(profile, (struct id128){ 1, 2 }),
+		  "absent");
 }
 
 TEST(too_many_lines_are_refused)
@@ -97,7 +98,8 @@ TEST(equal_stacks_are_one_and_the_end_is_a_part_of_them)
 	uint32_t turned[] = { locations[1], locations[0] };
 	uint32_t complete, again, cut, reverse, empty;
 
-	EXPECT_EQ(0, profile_add_stack(profile, locations, 2, STACK_END_COMPLETE, &complete), "add");
+	EXPECT_EQ(0, profile_add_stack(profile, locations, 2, STACK_END_COMPLETE, &complete),
+		  "add");
 	EXPECT_EQ(0, profile_add_stack(profile, locations, 2, STACK_END_COMPLETE, &again), "again");
 	EXPECT_EQ(0, profile_add_stack(profile, locations, 2, STACK_END_DEPTH, &cut), "cut");
 	EXPECT_EQ(0, profile_add_stack(profile, turned, 2, STACK_END_COMPLETE, &reverse), "turned");
@@ -124,7 +126,8 @@ TEST(wrong_stacks_are_refused)
 	EXPECT_EQ(77, number, "untouched");
 	EXPECT_EQ(0, profile->stack_count, "nothing added");
 	EXPECT_EQ(0,
-		  profile_add_stack(profile, locations, STACK_FRAMES_MAX, STACK_END_COMPLETE, &number),
+		  profile_add_stack(profile, locations, STACK_FRAMES_MAX, STACK_END_COMPLETE,
+				    &number),
 		  "1024 frames");
 }
 
@@ -177,9 +180,9 @@ static bool is_sorted_and_joined(const struct profile *profile)
 	for (uint32_t i = 1; i < profile->sample_count; i++) {
 		const struct sample *a = &profile->samples[i - 1], *b = &profile->samples[i];
 
-		if (a->series != b->series ? a->series > b->series :
-		    a->slot != b->slot	   ? a->slot > b->slot :
-					     a->stack >= b->stack)
+		if (a->series != b->series ? a->series > b->series
+		    : a->slot != b->slot   ? a->slot > b->slot
+					   : a->stack >= b->stack)
 			return false;
 	}
 	return true;
@@ -213,40 +216,46 @@ TEST(sorting_joins_equal_samples_and_keeps_all_values)
 	};
 
 	srandom(4);
-	for EACH(row, rows) {
-		_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
-		_cleanup_free_ struct plain *plain = calloc(row->count, sizeof(*plain));
-		int64_t total = 0;
-		uint32_t stack, locations[] = { native(profile, 0) };
+	for
+		EACH(row, rows)
+		{
+			_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
+			_cleanup_free_ struct plain *plain = calloc(row->count, sizeof(*plain));
+			int64_t total = 0;
+			uint32_t stack, locations[] = { native(profile, 0) };
 
-		series(profile, "a");
-		series(profile, "b");
-		for (uint32_t i = 0; i < 3000; i++) {
-			locations[0] = native(profile, i);
-			profile_add_stack(profile, locations, 1, STACK_END_COMPLETE, &stack);
+			series(profile, "a");
+			series(profile, "b");
+			for (uint32_t i = 0; i < 3000; i++) {
+				locations[0] = native(profile, i);
+				profile_add_stack(profile, locations, 1, STACK_END_COMPLETE,
+						  &stack);
+			}
+			for (uint32_t i = 0; i < row->count; i++) {
+				uint64_t wide = (uint64_t)random() << 33 ^ (uint64_t)random() << 3;
+
+				plain[i] = (struct plain){ (uint32_t)random() % 2,
+							   (uint32_t)random() % 3000,
+							   wide % row->slot_range,
+							   random() % 1000 - 100 };
+				total += plain[i].value;
+				assert_int_equal(profile_add_sample(profile, plain[i].series,
+								    plain[i].stack, plain[i].slot,
+								    plain[i].value),
+						 0);
+			}
+			int64_t before[50];
+			for (int i = 0; i < 50; i++)
+				before[i] = sum_of(profile, &plain[i]);
+
+			profile_sort_samples(profile);
+			EXPECT_EQ(true, is_sorted_and_joined(profile), row->what);
+			for (int i = 0; i < 50; i++)
+				EXPECT_EQ(before[i], sum_of(profile, &plain[i]), row->what);
+			for (uint32_t i = 0; i < profile->sample_count; i++)
+				total -= profile->samples[i].value;
+			EXPECT_EQ(0, total, row->what);
 		}
-		for (uint32_t i = 0; i < row->count; i++) {
-			uint64_t wide = (uint64_t)random() << 33 ^ (uint64_t)random() << 3;
-
-			plain[i] = (struct plain){ (uint32_t)random() % 2, (uint32_t)random() % 3000,
-						   wide % row->slot_range, random() % 1000 - 100 };
-			total += plain[i].value;
-			assert_int_equal(profile_add_sample(profile, plain[i].series, plain[i].stack,
-							    plain[i].slot, plain[i].value),
-					 0);
-		}
-		int64_t before[50];
-		for (int i = 0; i < 50; i++)
-			before[i] = sum_of(profile, &plain[i]);
-
-		profile_sort_samples(profile);
-		EXPECT_EQ(true, is_sorted_and_joined(profile), row->what);
-		for (int i = 0; i < 50; i++)
-			EXPECT_EQ(before[i], sum_of(profile, &plain[i]), row->what);
-		for (uint32_t i = 0; i < profile->sample_count; i++)
-			total -= profile->samples[i].value;
-		EXPECT_EQ(0, total, row->what);
-	}
 }
 
 TEST(sums_saturate_instead_of_wrapping)

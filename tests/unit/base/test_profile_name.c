@@ -23,7 +23,8 @@ static const struct {
 	{ "JIT", FRAME_KIND_JIT, "", "LazyCompile:~f", "", 0, 0, "LazyCompile:~f" },
 	{ "unresolved", FRAME_KIND_NATIVE, "/usr/lib/libx.so.1", "", "", 0, 0x1f0,
 	  "libx.so.1+0x1f0" },
-	{ "unresolved kernel", FRAME_KIND_KERNEL, "[kernel]", "", "", 0, 0x10, "[kernel]+0x10_[k]" },
+	{ "unresolved kernel", FRAME_KIND_KERNEL, "[kernel]", "", "", 0, 0x10,
+	  "[kernel]+0x10_[k]" },
 	{ "nothing known", FRAME_KIND_NATIVE, "", "", "", 0, 0x10, "[unknown]+0x10" },
 	{ "a folder as module", FRAME_KIND_NATIVE, "/x/", "", "", 0, 1, "/x/+0x1" },
 	{ "largest offset", FRAME_KIND_NATIVE, "x", "", "", 0, UINT64_MAX, "x+0xffffffffffffffff" },
@@ -38,23 +39,26 @@ static void display(const char *module, enum frame_kind kind, const struct line 
 	uint32_t number;
 
 	profile_add_string(profile, module, &location.module);
-	assert_int_equal(profile_add_location(profile, &location, line, line->name ? 1 : 0, &number),
-			 0);
+	assert_int_equal(
+		profile_add_location(profile, &location, line, line->name ? 1 : 0, &number), 0);
 	location_display_name(profile, &profile->locations[number], 0, name, size);
 }
 
 TEST(frames_are_named_by_their_kind)
 {
-	for EACH(row, rows) {
-		_cleanup_(profile_freep) struct profile *profile = profile_new(1);
-		struct line line = { .number = row->number };
-		char name[64];
+	for
+		EACH(row, rows)
+		{
+			_cleanup_(profile_freep) struct profile *profile = profile_new(1);
+			struct line line = { .number = row->number };
+			char name[64];
 
-		profile_add_string(profile, row->name, &line.name);
-		profile_add_string(profile, row->file, &line.file);
-		display(row->module, row->kind, &line, row->offset, profile, name, sizeof(name));
-		EXPECT_STR(row->expected, name, row->what);
-	}
+			profile_add_string(profile, row->name, &line.name);
+			profile_add_string(profile, row->file, &line.file);
+			display(row->module, row->kind, &line, row->offset, profile, name,
+				sizeof(name));
+			EXPECT_STR(row->expected, name, row->what);
+		}
 }
 
 TEST(a_name_is_cut_to_the_room)

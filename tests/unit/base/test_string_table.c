@@ -41,7 +41,8 @@ TEST(equal_strings_have_one_number)
 	}
 	EXPECT_EQ(20001, table.count, "no doubles");
 	EXPECT_EQ(8, string_table_find(&table, "function_7"), "found");
-	EXPECT_EQ(HASH_TABLE_NONE, string_table_find(&table, "function_"), "a prefix is another string");
+	EXPECT_EQ(HASH_TABLE_NONE, string_table_find(&table, "function_"),
+		  "a prefix is another string");
 }
 
 static const struct {
@@ -54,8 +55,9 @@ static const struct {
 	{ "a NUL within", "ab\0cd", 5, "ab" },
 	{ "two-byte character", "h\xc3\xa9", 3, "h\xc3\xa9" },
 	{ "cut character", "h\xc3", 2, "h?" },
-	{ "stray byte", "a\xff"
-			"b",
+	{ "stray byte",
+	  "a\xff"
+	  "b",
 	  3, "a?b" },
 	{ "overlong slash", "\xc0\xaf", 2, "??" },
 };
@@ -65,13 +67,15 @@ TEST(what_is_kept_is_valid_text)
 	_cleanup_(string_table_deinit) struct string_table table = { 0 };
 
 	assert_int_equal(string_table_init(&table), 0);
-	for EACH(row, rows) {
-		uint32_t number = add(&table, row->bytes, row->size);
+	for
+		EACH(row, rows)
+		{
+			uint32_t number = add(&table, row->bytes, row->size);
 
-		EXPECT_STR(row->kept, string_table_get(&table, number), row->what);
-		EXPECT_EQ(number, add(&table, row->bytes, row->size), row->what);
-		EXPECT_EQ(number, string_table_find(&table, row->kept), row->what);
-	}
+			EXPECT_STR(row->kept, string_table_get(&table, number), row->what);
+			EXPECT_EQ(number, add(&table, row->bytes, row->size), row->what);
+			EXPECT_EQ(number, string_table_find(&table, row->kept), row->what);
+		}
 }
 
 TEST(long_strings_are_cut_between_characters)
@@ -82,7 +86,8 @@ TEST(long_strings_are_cut_between_characters)
 	assert_int_equal(string_table_init(&table), 0);
 	memset(text, 'a', 3 * STRING_BYTES_MAX);
 	EXPECT_EQ(STRING_BYTES_MAX,
-		  strlen(string_table_get(&table, add(&table, text, 3 * STRING_BYTES_MAX))), "ASCII");
+		  strlen(string_table_get(&table, add(&table, text, 3 * STRING_BYTES_MAX))),
+		  "ASCII");
 
 	memcpy(text + STRING_BYTES_MAX - 1, "\xe2\x82\xac", 3); // a euro sign over the border
 	uint32_t number = add(&table, text, 3 * STRING_BYTES_MAX);
