@@ -22,6 +22,7 @@ export class ChartPane {
 		this.panel = new Panel(byId("chart-progress"), byId("chart-message"));
 		this.chart = new SeriesChart(byId("chart"), palette, tooltip);
 		this.group = byId("group");
+		this.showChoices(state.view, []);
 		this.group.addEventListener("change", () => state.change({ group: this.group.value }));
 	}
 

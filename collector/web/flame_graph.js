@@ -28,7 +28,9 @@ export class FlameGraph extends EventTarget {
 	#animation = null;
 	#from = 0;
 	#to = 1;
-	#levels = 1;
+	#levels = 0;	 // shown: down to the deepest frame below the zoomed one
+	#fullHeight = 0; // of all levels, px
+	#laidHeight = 0; // of the canvas when fullHeight was set
 	#text = new FrameText();
 
 	/**
@@ -158,24 +160,30 @@ export class FlameGraph extends EventTarget {
 	#setLevels() {
 		const tree = this.#tree;
 
+		const height = this.height ?? 0;
+		const fromBottom = this.#fullHeight - this.#laidHeight - this.scroller.scrollTop;
+
 		this.#levels = tree && tree.count ? tree.depth[this.#zoom] + tree.levelsBelow(this.#zoom) : 0;
-		this.spacer.style.height = `${Math.max(this.#levels * ROW + PAD, this.height ?? 0)}px`;
+		this.#fullHeight = Math.max(this.#levels * ROW + PAD, height);
+		this.#laidHeight = height;
+		this.spacer.style.height = `${this.#fullHeight}px`;
+		// The root stays where it was seen, at the top or at the bottom.
+		if (!this.#rootAtTop)
+			this.scroller.scrollTop = this.#fullHeight - height - fromBottom;
 		this.#redraw();
 	}
 
 	/** The top of @level within the canvas. */
 	#levelTop(level) {
-		const full = Math.max(this.#levels * ROW + PAD, this.height);
-		const top = this.#rootAtTop ? level * ROW : full - PAD - (level + 1) * ROW;
+		const top = this.#rootAtTop ? level * ROW : this.#fullHeight - PAD - (level + 1) * ROW;
 
 		return top - this.scroller.scrollTop;
 	}
 
 	#levelAt(y) {
-		const full = Math.max(this.#levels * ROW + PAD, this.height);
 		const at = y + this.scroller.scrollTop;
 
-		return Math.floor((this.#rootAtTop ? at : full - PAD - at) / ROW);
+		return Math.floor((this.#rootAtTop ? at : this.#fullHeight - PAD - at) / ROW);
 	}
 
 	/** Scroll so that @level is in sight; @first: at the edge where the root is. */

@@ -5,7 +5,8 @@
 import { element } from "./element.js";
 import { formatCount, formatShare, formatValue } from "./format.js";
 
-const CRUMBS_MAX = 6; // links in the path; what lies between is an ellipsis
+const CRUMBS_MAX = 6; // links in the path; what lies between is one link
+const CRUMB_LONG = 14; // characters; shorter names are never cut
 
 const KIND_WORDS = {
 	python: "Python", native: "Native", kernel: "Kernel", jit: "JIT", unknown: "Unknown",
@@ -72,6 +73,7 @@ function gap(hidden, tree, onStep) {
 	const last = hidden[hidden.length - 1];
 	const button = crumb(tree, last, false, onStep);
 
+	button.className = "crumb";
 	button.textContent = `${hidden.length} more`;
 	button.title = hidden.map((step) => tree.nameOf(step)).join("\n");
 	return button;
@@ -79,7 +81,7 @@ function gap(hidden, tree, onStep) {
 
 function crumb(tree, step, current, onStep) {
 	const name = tree.nameOf(step);
-	const button = element(current ? "span" : "button", "crumb", name);
+	const button = element(current ? "span" : "button", name.length > CRUMB_LONG ? "crumb long" : "crumb", name);
 
 	button.title = name;
 	if (current) {

@@ -108,6 +108,7 @@ export class FlamePane {
 		byId("legend").replaceChildren();
 		byId("honesty").replaceChildren();
 		this.#showPath();
+		byId("flame-foot").hidden = !tree;
 		if (!tree)
 			return;
 		showLegend(byId("legend"), tree);

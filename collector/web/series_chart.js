@@ -136,6 +136,7 @@ export class SeriesChart extends EventTarget {
 		this.scaleY = (this.height - PLOT.top - PLOT.bottom) / ticks.max;
 		this.#drawGrid(ticks);
 		this.#drawSeries();
+		this.#drawUnit(ticks);
 		this.#drawTimes();
 		this.#drawUnarrived();
 		this.#drawCursor();
@@ -157,6 +158,15 @@ export class SeriesChart extends EventTarget {
 			ctx.fillStyle = this.palette["ink-muted"];
 			ctx.fillText(this.#chart.rate.tick(value), PLOT.left - 8, y);
 		}
+	}
+
+	#drawUnit(ticks) {
+		const { ctx } = this;
+
+		ctx.textAlign = "left";
+		ctx.textBaseline = "top";
+		ctx.fillStyle = this.palette["ink-muted"];
+		ctx.fillText(this.#chart.rate.unit, PLOT.left + 2, this.#yOf(ticks.max) + 4);
 	}
 
 	#drawTimes() {

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page's pure functions, run by the browser itself: tables of what goes in and what comes out."""
+
+import json
+
+import pytest
+
+from browser import BrowserError
+
+NOW_MS = 1_893_495_600_000
+
+
+@pytest.fixture(scope="module")
+def call(browser, shared_fake):
+    """call(module, function, *arguments): the result of an exported function."""
+    shared_fake.server.away = False
+    page = browser.page()
+    page.call("Emulation.setTimezoneOverride", {"timezoneId": "UTC"})
+    page.open(shared_fake.url + "/?live=off")
+    yield lambda module, function, *arguments: page.evaluate(
+        f"import('/{module}.js').then((m) => m.{function}(...{json.dumps(arguments)}))")
+    page.close()
+
+
+@pytest.mark.parametrize("part, whole, text", [
+    (0, 100, "0 %"), (12.34, 100, "12.3 %"), (100, 100, "100 %"), (99.99, 100, "99.9 %"), (0.5, 100, "0.50 %"),
+    (0.001, 100, "< 0.01 %"), (1, 0, "–"), (0, 0, "–"),
+])
+def test_shares(call, part, whole, text):
+    assert call("format", "formatShare", part, whole).replace("\u202f", " ") == text
+
+
+@pytest.mark.parametrize("ns, text", [
+    (0, "0 ns"), (850, "850 ns"), (20e6, "20.0 ms"), (1.24e9, "1.24 s"), (59.999e9, "1 m"), (72e9, "1 m 12 s"),
+    (3600e9, "1 h"), (7500e9, "2 h 5 m"), (90000e9, "1 d 1 h"), (20000 * 86400e9, "20,000 d"),
+])
+def test_durations(call, ns, text):
+    assert call("format", "formatDuration", ns) == text
+
+
+@pytest.mark.parametrize("text, ms", [
+    ("now", NOW_MS), ("now-5m", NOW_MS - 300_000), ("now - 1h", NOW_MS - 3_600_000), ("1893495600", NOW_MS),
+    ("1893495600000", NOW_MS), ("1893495600000000", NOW_MS), ("1893495600000000000", NOW_MS),
+    ("2030-01-01T11:00:00Z", NOW_MS), ("2030-01-01T12:00:00.5+01:00", NOW_MS + 500), ("2030-01-01 11:00:00", NOW_MS),
+    ("2030-01-01 11:00", NOW_MS), ("", None), ("now-5", None), ("now+5m", None), ("2030-02-31 10:00:00", None), ("5m", None),
+    ("2030-01-01T99:00:00Z", None), ("now-99999999999999m", None), ("NaN", None), ("1e9", None),
+])
+def test_times(call, text, ms):
+    assert call("time_range", "resolveTime", text, NOW_MS) == ms
+
+
+@pytest.mark.parametrize("text, matchers", [
+    ("", []), ("{}", []), ("llm", [["service", "=", "llm"]]), ('{service="a", node=~"x.*"}', [["service", "=", "a"], ["node", "=~", "x.*"]]),
+    (r'{a="q\"\\n"}', [["a", "=", 'q"\\n']]), ('{a!="b",c!~"d"}', [["a", "!=", "b"], ["c", "!~", "d"]]),
+    ("{", None), ('{a="b"', None), ('{a="b" c="d"}', None), ('{a=b}', None), ("two words", None), ('{a="b"}x', None),
+    ('{a="' + "\\" * 5000 + '"}', [["a", "=", "\\" * 2500]]),
+])
+def test_selectors(call, text, matchers):
+    read = call("selector", "parseSelector", text)
+    assert (None if read is None else [[m["name"], m["op"], m["value"]] for m in read]) == matchers
+
+
+@pytest.mark.parametrize("text, value, result", [
+    ("", "a", '{service="a"}'), ("old", "new", '{service="new"}'), ('{node="n", service="old"}', "new", '{service="new", node="n"}'),
+    ('{service="a", node="n"}', None, '{node="n"}'), ('{service!="a"}', 'q"\\', r'{service="q\"\\"}'), ("{broken", "new", '{service="new"}'),
+])
+def test_a_service_replaces_the_one_before(call, text, value, result):
+    assert call("selector", "withValue", text, "service", value) == result
+
+
+@pytest.mark.parametrize("query, field, value", [
+    ("from=now-1h", "from", "now-1h"), ("from=junk", "from", "now-15m"), ("sort=-total", "sort", "-total"), ("sort=drop", "sort", "self"),
+    ("layout=evil", "layout", "both"), ("zoom=XYZ", "zoom", ""), ("nodes=999999", "nodes", "16384"), ("nodes=0", "nodes", "16384"),
+    ("type=a:b", "type", "process_cpu:cpu:nanoseconds:cpu:nanoseconds"), ("search=" + "x" * 500, "search", ""), ("group=", "group", ""),
+    ("group=a%20b", "group", "auto"),
+])
+def test_links_are_checked_when_read(call, query, field, value):
+    assert call("state", "readView", "?" + query)[field] == value
+
+
+def test_a_link_says_only_what_is_not_the_default(call):
+    assert call("state", "writeView", call("state", "readView", "")) == ""
+    view = {**call("state", "readView", ""), "query": '{a="b&c=d#"}', "from": "2030-01-01T11:00:00.000Z", "search": "100 %+x"}
+    assert call("state", "readView", call("state", "writeView", view)) == view
+
+
+@pytest.mark.parametrize("peak, top", [(0, 1), (0.07, 0.075), (1, 1), (7.3, 7.5), (24, 30), (1000, 1000)])
+def test_axes_are_round_and_reach_the_peak(call, peak, top):
+    ticks = call("axis_ticks", "valueTicks", peak)
+    assert ticks["max"] >= peak and ticks["max"] == pytest.approx(top) and 2 <= len(ticks["values"]) <= 6
+
+
+def tree_answer(parents, names, totals, selves):
+    count = len(parents)
+    return {"names": ["", *names], "kinds": ["unknown", "native"], "unit": "nanoseconds", "node_count": count,
+            "nodes": {"parent": parents, "name": list(range(1, count + 1)), "module": [0] * count, "kind": [1] * count,
+                      "self": selves, "total": totals}}
+
+
+@pytest.fixture(scope="module")
+def tree(browser, shared_fake):
+    """tree(answer, expression): an expression over t, the FlameTree of @answer."""
+    page = browser.page()
+    page.open(shared_fake.url + "/?live=off")
+    yield lambda answer, expression: page.evaluate(
+        f"import('/flame_tree.js').then((m) => {{ const t = new m.FlameTree({json.dumps(answer)}); return {expression}; }})")
+    page.close()
+
+
+SMALL = tree_answer([0, 0, 0, 2], ["total", "zeta", "alpha", "beta"], [100, 30, 60, 20], [10, 30, 40, 20])
+
+
+def test_children_lie_in_order_of_name_within_their_parent(tree):
+    assert tree(SMALL, "[...t.start]") == [0, 60, 0, 0]
+    assert tree(SMALL, "[...t.depth]") == [0, 1, 1, 2]
+    assert tree(SMALL, "[t.nodeAt(1, 59), t.nodeAt(1, 60), t.nodeAt(1, 95), t.nodeAt(2, 19), t.nodeAt(2, 21), t.nodeAt(9, 0)]") == [2, 1, -1, 3, -1, -1]
+    assert tree(SMALL, "[t.levelsBelow(0), t.levelsBelow(1), t.levelsBelow(2)]") == [3, 1, 2]
+
+
+def test_matches_under_a_match_count_once(tree):
+    assert tree(SMALL, "(({ value, count }) => [value, count])(t.find((name) => name.endsWith('ta') || name === 'alpha'))") == [90, 3]
+
+
+def test_no_tree_is_a_tree(tree):
+    assert tree(tree_answer([], [], [], []), "[t.value, t.levelCount, t.find(() => true).value]") == [0, 0, 0]
+
+
+@pytest.mark.parametrize("broken, error", [
+    ({"parent": [0, 2, 0, 2]}, "before its parent"), ({"total": [1]}, "does not have 4 values"), ({"name": [0, 1, 99, 1]}, "has no name"),
+    ({"self": None}, "does not have 4 values"), ({"parent": [0, 1, 0, 2]}, "before its parent"),
+])
+def test_a_tree_that_does_not_hold_together_is_refused(tree, broken, error):
+    with pytest.raises(BrowserError, match=error):
+        tree({**SMALL, "nodes": {**SMALL["nodes"], **broken}}, "t.value")

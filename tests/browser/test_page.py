@@ -1,0 +1,432 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page against the test double: each way a person may use it, and each way things go wrong."""
+
+import re
+import time
+import urllib.parse
+
+import pytest
+
+from fake_collector import Data, FakeCollector, SERVICES
+
+HOT_TOTAL_PERCENT = 3.0  # spin_hot, which calls itself, is 3 % of each service in the test double
+
+
+def boxes(page):
+    return page.evaluate("cairn.flameGraph.boxes()")
+
+
+def click_box(page, box, **how):
+    page.click_at(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, **how)
+    page.settle()
+
+
+def visible_rows(page):
+    return page.evaluate("[...document.querySelectorAll('#table-body tr[data-name]')].map((row) => row.dataset.name)")
+
+
+def view(page, name):
+    return page.evaluate(f"cairn.view().{name}")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_both_themes_are_drawn_without_complaint(fake, open_page, artefact, dark):
+    page = open_page(fake.url, dark=dark)
+    page.screenshot(artefact("page-dark" if dark else "page-light"))
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 200) == dark
+    assert page.complaints() == []
+
+
+def test_nothing_is_loaded_from_elsewhere(fake, open_page):
+    page = open_page(fake.url)
+    asked = [url for url in page.requested() if not url.startswith("about:")]
+    assert asked and all(url.startswith(fake.url + "/") for url in asked), asked
+
+
+def test_the_picker_lists_services_by_share_and_filters(fake, open_page):
+    page = open_page(fake.url)
+    page.press("s")
+    rows = page.evaluate("[...document.querySelectorAll('.service-row')].map((row) => row.title)")
+    assert rows[0] == "All services" and set(rows[1:]) == set(SERVICES)
+    shares = page.evaluate("[...document.querySelectorAll('.service-row-share')].map((e) => parseFloat(e.textContent))")
+    assert shares[1:] == sorted(shares[1:], reverse=True) and sum(shares[1:]) == pytest.approx(100, abs=0.5)
+    page.type("e")
+    page.press("ArrowDown")
+    second = page.evaluate("document.querySelector('.service-row.active').title")
+    page.press("Enter")
+    page.settle()
+    assert page.text("#service-name") == second and view(page, "query") == f'{{service="{second}"}}'
+
+
+def test_a_service_leaves_other_matchers_alone(fake, open_page):
+    page = open_page(fake.url + "/?query=" + urllib.parse.quote('{service="envoy", node="gpu-a1"}'))
+    page.press("s")
+    page.type("kubelet")
+    page.press("Enter")
+    page.settle()
+    assert view(page, "query") == '{service="kubelet.service", node="gpu-a1"}'
+
+
+def test_a_service_nobody_has_is_said_so(fake, open_page):
+    page = open_page(fake.url)
+    page.press("s")
+    page.type("nonesuch")
+    assert "No service contains" in page.text("#service-list")
+    page.press("Enter")
+    page.press("Escape")
+    assert view(page, "query") == ""
+
+
+def test_zoom_goes_in_by_click_and_out_by_path_and_escape(fake, open_page):
+    page = open_page(fake.url + "/?query=llm-gateway&live=off")
+    deep = next(b for b in boxes(page) if b["depth"] == 6 and b["width"] > 30)
+    click_box(page, deep)
+    assert page.evaluate("cairn.flameGraph.zoomed()") == deep["name"]
+    page.evaluate("document.querySelector('#breadcrumb button:nth-of-type(2)').click()")
+    page.settle()
+    assert page.evaluate("cairn.flameGraph.zoomed()") == "_start"
+    page.evaluate("history.back()")
+    page.wait("cairn.settled()")
+    page.wait(f"cairn.flameGraph.zoomed() === {deep['name']!r}", "Back goes to the zoom before")
+    page.press("Escape")
+    page.settle()
+    assert page.evaluate("cairn.flameGraph.zoomed()") == "total" and view(page, "zoom") == ""
+
+
+def test_a_zoom_outlives_a_refresh_and_says_when_its_frame_is_gone(fake, open_page):
+    page = open_page(fake.url + "/?query=llm-gateway")
+    box = next(b for b in boxes(page) if b["depth"] == 5 and b["width"] > 30)
+    click_box(page, box)
+    first = page.evaluate("cairn.seriesChart.plot()")["to_ms"]
+    page.wait(f"cairn.settled() && cairn.seriesChart.plot().to_ms > {first}", "a live refresh")
+    assert page.evaluate("cairn.flameGraph.zoomed()") == box["name"]
+    gone = open_page(fake.url + "/?query=envoy&zoom=0123456789abcdef")
+    assert gone.evaluate("cairn.flameGraph.zoomed()") == "total"
+    assert "no samples here" in gone.text("#breadcrumb")
+
+
+def test_search_counts_a_stack_once_however_often_it_matches(fake, open_page):
+    page = open_page(fake.url + "/?query=llm-gateway&nodes=131072")
+    page.press("/")
+    page.type("spin_")
+    said = page.text("#search-share")
+    # spin_hot > spin_inner > spin_hot: three frames, all of it under the first.
+    assert re.search(r"matched: 3\.0\s?% of total in 3 frames", said), said
+    assert {b["name"] for b in boxes(page) if b["matched"]} == {"spin_hot", "spin_inner"}
+    page.press("Escape")
+    assert page.text("#search-share") == "" and view(page, "search") == ""
+
+
+@pytest.mark.parametrize("text, says", [('"spin_hot"', "in 2 frames"), ("/^spin_(hot|inner)$/", "in 3 frames"), ("SPIN_INNER", "in 1 frame"),
+                                        ("nothing like it", "no match"), ("/(/", "Invalid regular expression")])
+def test_search_understands(fake, open_page, text, says):
+    page = open_page(fake.url + "/?nodes=131072&query=llm-gateway&search=" + urllib.parse.quote(text))
+    assert says in page.text("#search-share")
+    assert page.complaints() == []
+
+
+def test_hovering_a_box_tells_its_shares(fake, open_page):
+    page = open_page(fake.url + "/?query=llm-gateway")
+    box = next(b for b in boxes(page) if b["kind"] == "python" and b["width"] > 30)
+    page.hover(box["x"] + box["width"] / 2, box["y"] + 8)
+    page.wait("!document.querySelector('#tooltip').hidden", "a tooltip")
+    told = page.text("#tooltip")
+    for part in [box["name"], "Python", "python3.11", "Total", "Self", "Of parent", "cores"]:
+        assert part in told, told
+
+
+def test_the_keyboard_walks_the_flame_graph(fake, open_page):
+    page = open_page(fake.url + "/?query=llm-gateway&live=off")
+    page.press("f")
+    page.press("ArrowDown")
+    assert page.text("#flame-focus").startswith("total,")
+    page.press("ArrowDown")
+    page.press("ArrowDown")
+    page.press("ArrowDown")
+    focused = page.text("#flame-focus")
+    assert "Python" in focused and "% of all" in focused.replace("\u202f", " ")
+    page.press("Enter")
+    page.settle()
+    assert page.evaluate("cairn.flameGraph.zoomed()") == focused.split(", Python")[0]
+    page.press("Backspace")
+    page.settle()
+    assert page.evaluate("cairn.flameGraph.zoomed()") == "main"
+
+
+def test_flame_orientation_puts_the_root_at_the_bottom(fake, open_page):
+    page = open_page(fake.url + "/?query=llm-gateway&root=bottom")
+    root = next(b for b in boxes(page) if b["depth"] == 0)
+    child = next(b for b in boxes(page) if b["depth"] == 1)
+    scroller = page.rect("#flame-scroller")
+    assert child["y"] < root["y"] <= scroller["y"] + scroller["height"] - root["height"]
+    click_box(page, next(b for b in boxes(page) if b["depth"] == 4))
+    assert page.text("#orientation-text") == "Flame"
+    page.click("#orientation")
+    page.settle()
+    assert view(page, "root") == "top"
+
+
+def test_dragging_zooms_the_range_and_a_double_click_goes_back(fake, open_page):
+    page = open_page(fake.url)
+    before = page.evaluate("cairn.seriesChart.plot()")
+    page.drag(before["x"] + 100, before["x"] + 300, before["y"] + 40)
+    page.wait("cairn.view().to !== 'now'")
+    page.settle()
+    plot = page.evaluate("cairn.seriesChart.plot()")
+    assert plot["to_ms"] - plot["from_ms"] == pytest.approx((before["to_ms"] - before["from_ms"]) * 200 / before["width"], rel=0.02)
+    assert page.text("#live-text") == "Paused"
+    page.click_at(plot["x"] + 200, plot["y"] + 40, clicks=2)
+    page.wait("cairn.view().to === 'now'", "the range before")
+    page.settle()
+    assert view(page, "from") == "now-15m" and page.text("#live-text") == "Live"
+
+
+def test_a_click_on_the_chart_is_no_range(fake, open_page):
+    page = open_page(fake.url)
+    plot = page.evaluate("cairn.seriesChart.plot()")
+    page.click_at(plot["x"] + 100, plot["y"] + 40)
+    assert view(page, "from") == "now-15m"
+
+
+def test_the_spike_shows_in_the_chart_and_in_its_own_range(fake, open_page):
+    page = open_page(fake.url + "/?query=llm-gateway")
+    mean, peak = (float(n) for n in re.findall(r"([\d.]+) (?:cores|at peak)", page.text("#chart-facts").replace("\n", " ")))
+    assert peak > 2 * mean
+
+
+def test_a_custom_range_is_checked(fake, open_page):
+    page = open_page(fake.url)
+    page.press("t")
+    for value, error in [("yesterday-ish", "is not a time"), ("2030-02-31 10:00", "is not a time"), ("now", "before To")]:
+        page.evaluate(f"document.querySelector('#range-from').value = '{value}'")
+        page.evaluate("document.querySelector('#range-form').requestSubmit()")
+        assert error in page.text("#range-error"), value
+    page.evaluate("document.querySelector('#range-from').value = 'now-3m'")
+    page.evaluate("document.querySelector('#range-form').requestSubmit()")
+    page.settle()
+    assert view(page, "from") == "now-3m"
+
+
+def test_the_table_sorts_filters_and_marks(fake, open_page):
+    page = open_page(fake.url + "/?query=llm-gateway&nodes=131072&live=off")
+    by_self = visible_rows(page)
+    page.click("th[data-sort=total] button")
+    assert visible_rows(page)[0] in ("<module> (serve.py:1)", "main", "_start") and visible_rows(page) != by_self
+    page.click("th[data-sort=total] button")
+    assert view(page, "sort") == "-total"
+    page.click("#table-filter")
+    page.type("spin_")
+    assert set(visible_rows(page)) == {"spin_hot", "spin_inner"}
+    share = page.evaluate("document.querySelector('tr[data-name=spin_hot] td:nth-child(3) .share').textContent")
+    assert float(share.split("\u202f")[0]) == pytest.approx(HOT_TOTAL_PERCENT, abs=0.1)
+    page.click("tr[data-name=spin_hot]")
+    assert view(page, "search") == '"spin_hot"' and "3.0" in page.text("#search-share")
+    assert page.evaluate("document.querySelector('tr[data-name=spin_hot]').ariaSelected") == "true"
+
+
+def test_thousands_of_rows_keep_the_document_small(fake, open_page):
+    page = open_page(fake.url + "/?layout=table")
+    assert int(re.search(r"([\d,]+) of", page.text("#table-facts"))[1].replace(",", "")) >= 5000
+    assert len(visible_rows(page)) < 80
+    first = visible_rows(page)
+    page.evaluate("document.querySelector('#table-scroller').scrollTop = 60000")
+    page.wait(f"document.querySelector('#table-body tr[data-name]').dataset.name !== {first[0]!r}", "other rows")
+    assert len(visible_rows(page)) < 80
+
+
+def test_a_group_of_the_legend_becomes_a_matcher(fake, open_page):
+    page = open_page(fake.url + "/?group=node")
+    page.evaluate("[...document.querySelectorAll('.legend-entry')].find((e) => e.innerText.includes('db-1')).click()")
+    page.settle()
+    assert view(page, "query") == '{node="db-1"}'
+    assert {b["name"] for b in boxes(page) if b["depth"] == 1} == {"db-1"}
+
+
+def test_what_is_not_shown_is_said(fake, open_page):
+    page = open_page(fake.url + "/?query=llm-gateway&nodes=500")
+    said = page.text("#honesty")
+    assert "in truncated stacks" in said and "not drawn: the smallest" in said and "Not drawn" in page.text("#legend")
+    page.evaluate("document.querySelector('#honesty .link').click()")
+    page.settle()
+    assert "every frame drawn" in page.text("#honesty")
+    shares = page.evaluate("[...document.querySelectorAll('#legend b')].map((e) => parseFloat(e.textContent))")
+    assert sum(shares) == pytest.approx(100, abs=0.5)
+
+
+def test_a_wrong_selector_is_explained_while_typing_and_the_page_lives(fake, open_page):
+    page = open_page(fake.url)
+    page.click("#selector")
+    page.type('{service="envoy"')
+    page.wait("!document.querySelector('#selector-error').hidden", "the error")
+    assert "column 17" in page.text("#selector-error")
+    page.press("Enter")
+    page.settle()
+    assert "not valid" in page.text("#flame-message")
+    page.type("}")
+    page.press("Enter")
+    page.settle()
+    assert not page.shown("#selector-error") and not page.shown("#flame-message")
+    assert page.text("#service-name") == "envoy"
+
+
+def test_no_data_says_how_to_get_some(open_page, artefact):
+    with FakeCollector(Data(empty=True)) as empty:
+        page = open_page(empty.url)
+        page.screenshot(artefact("page-empty"))
+        assert "No samples in this range." in page.text("#flame-message")
+        assert "cairn-agent --collector 127.0.0.1" in page.text("#flame-message code")
+        assert page.complaints() == []
+
+
+def test_an_empty_range_leads_to_the_newest_samples(fake, open_page):
+    page = open_page(fake.url + "/?from=2020-01-01T00:00:00Z&to=2020-01-01T01:00:00Z")
+    assert "The newest sample is of" in page.text("#flame-message")
+    page.evaluate("document.querySelector('#flame-message button').click()")
+    page.settle()
+    assert not page.shown("#flame-message") and page.evaluate("cairn.flameGraph.count()") > 1
+
+
+def test_a_collector_that_goes_away_is_announced_and_its_return_noticed(fake, open_page, artefact):
+    page = open_page(fake.url + "/?live=off")
+    before = page.evaluate("cairn.flameGraph.count()")
+    fake.server.away = True
+    page.click("[data-layout=table]")
+    page.evaluate("document.querySelector('#live').click()")
+    page.wait("!document.querySelector('#banner').hidden", "the banner")
+    page.screenshot(artefact("page-collector-away"))
+    assert page.evaluate("cairn.flameGraph.count()") == before, "the last picture stays"
+    fake.server.away = False
+    page.wait("document.querySelector('#banner').hidden", "the banner goes")
+    page.settle()
+    assert visible_rows(page)
+
+
+def test_a_slow_answer_shows_progress_and_can_be_cancelled(fake, open_page):
+    page = open_page(fake.url + "/?live=off")
+    fake.server.delay_s = 6
+    page.press("t")
+    page.evaluate("document.querySelector('.preset[data-from=\"now-5m\"]').click()")
+    page.wait("!document.querySelector('#flame-progress').hidden", "progress")
+    page.wait("document.querySelector('#flame-progress .link') !== null", "how long it takes")
+    assert "Asking for" in page.text("#flame-progress")
+    page.evaluate("document.querySelector('#flame-progress .link').click()")
+    assert not page.shown("#flame-progress")
+    fake.server.delay_s = 0
+
+
+def test_only_the_latest_question_is_shown(fake, open_page):
+    page = open_page(fake.url + "/?live=off")
+    fake.server.delay_s = 0.8
+    page.evaluate("document.querySelector('.legend-entry').click()")
+    time.sleep(0.2)
+    fake.server.delay_s = 0
+    page.evaluate("document.querySelector('.preset[data-from=\"now-5m\"]').click()")
+    page.settle()
+    shown = page.text("#breadcrumb")
+    time.sleep(1)
+    assert page.text("#breadcrumb") == shown and page.complaints() == []
+
+
+def test_live_stands_still_in_the_past(fake, open_page):
+    merges = lambda: sum("/merge" in request for request in fake.server.requests)
+    past = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - age_s)) for age_s in (1200, 600)]
+    page = open_page(f"{fake.url}/?from={past[0]}&to={past[1]}")
+    assert page.text("#live-text") == "Paused" and view(page, "live") == "on"
+    time.sleep(6)
+    assert merges() == 1
+    page.click("#live")
+    page.settle()
+    assert page.text("#live-text") == "Live" and view(page, "to") == "now" and merges() == 2
+
+
+def test_the_copied_link_pins_the_range(fake, open_page):
+    page = open_page(fake.url + "/?query=envoy&search=spin")
+    page.evaluate("window.copied = ''; navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    page.click("#share")
+    page.wait("window.copied", "a link")
+    link = urllib.parse.urlsplit(page.evaluate("window.copied"))
+    params = dict(urllib.parse.parse_qsl(link.query))
+    assert params["query"] == "envoy" and params["search"] == "spin" and "Z" in params["from"] and "Z" in params["to"]
+    assert "Link copied" in page.text("#toast")
+
+
+def test_downloads_ask_for_what_is_shown(fake, open_page):
+    page = open_page(fake.url + "/?query=envoy")
+    page.click("#download-button")
+    links = page.evaluate("[...document.querySelectorAll('#download-popover a')].map((a) => a.href)")
+    formats = [dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(link).query)) for link in links]
+    assert [f["format"] for f in formats] == ["pprof", "collapsed", "svg"]
+    assert all(f["query"] == '{service="envoy"}' and int(f["from"]) < int(f["to"]) for f in formats)
+
+
+def test_the_theme_is_a_choice_that_lasts(fake, open_page):
+    page = open_page(fake.url)
+    page.click("#theme")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.open(fake.url)
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.click("#theme")
+    page.evaluate("localStorage.clear()")
+
+
+@pytest.mark.parametrize("width, height", [(390, 844), (1024, 720), (1440, 900), (3840, 2160)])
+def test_nothing_hangs_over_the_edge(fake, open_page, artefact, width, height):
+    page = open_page(fake.url + "/?query=llm-gateway&search=forward", width=width, height=height)
+    page.screenshot(artefact(f"page-{width}x{height}"))
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.rect("#flame")["width"] > width * 0.4
+    assert [b for b in boxes(page) if b["width"] > 20]
+
+
+def test_hostile_names_stay_text(open_page):
+    evil = '<img src=x onerror="window.pwned=1">'
+    data = Data(300, services={evil: (1.0, ["<b>node</b>"], ["p"], "python", False)})
+    for tree in data.trees.values():
+        tree.frame = [(evil if at > 3 else f[0], '"><script>window.pwned=1</script>', f[2]) for at, f in enumerate(tree.frame)]
+    with FakeCollector(data) as hostile:
+        page = open_page(f"{hostile.url}/?search={urllib.parse.quote(evil)}&query={urllib.parse.quote('{a=' + evil)}")
+        page.open(hostile.url)
+        page.press("s")
+        box = next(b for b in boxes(page) if b["depth"] == 1)
+        page.hover(box["x"] + 30, box["y"] + 8)
+        page.press("Enter")
+        assert page.evaluate("window.pwned") is None
+        assert page.evaluate("document.querySelectorAll('img, #tooltip b b, script:not([src])').length") == 0
+        assert evil in page.text("#service-list") or evil in page.text("#service-name") + page.text("#chart-legend")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_names_can_be_read_on_every_colour(fake, open_page, dark):
+    page = open_page(fake.url, dark=dark)
+    worst = page.evaluate("""(async () => {
+        const { readPalette } = await import("/palette.js");
+        const palette = readPalette(), ctx = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+        const luminance = (color) => {
+            ctx.fillStyle = color;
+            ctx.fillRect(0, 0, 1, 1);
+            const [r, g, b] = [...ctx.getImageData(0, 0, 1, 1).data].map((c) => c / 255)
+                .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+        };
+        const contrast = (a, b) => (Math.max(luminance(a), luminance(b)) + 0.05) / (Math.min(luminance(a), luminance(b)) + 0.05);
+        const pairs = [...palette.kinds.map((kind) => [palette["frame-ink"], kind]), [palette["match-ink"], palette.match],
+                       [palette["dim-ink"], palette.dim], [palette.ink, palette.surface], [palette["ink-muted"], palette.surface]];
+        return Math.min(...pairs.map(([ink, ground]) => contrast(ink, ground)));
+    })()""")
+    assert worst >= 4.5
+
+
+def test_a_hundred_thousand_frames_stay_smooth(open_page, artefact):
+    with FakeCollector(Data(56000)) as large:
+        page = open_page(f"{large.url}/?nodes=131072&live=off&layout=flame")
+        assert page.evaluate("cairn.flameGraph.count()") >= 100_000
+        drawn = len(page.evaluate("cairn.flameGraph.drawTimes_ms()"))
+        for depth in (6, 9):
+            click_box(page, next(b for b in boxes(page) if b["depth"] == depth and b["width"] > 30))
+        page.press("Escape")
+        page.settle()
+        times = sorted(page.evaluate("cairn.flameGraph.drawTimes_ms()")[drawn:])
+        page.screenshot(artefact("page-100k-frames"))
+        print(f"\n100k frames: {len(times)} draws in motion, median {times[len(times) // 2]:.1f} ms, largest {times[-1]:.1f} ms")
+        assert len(times) >= 10 and times[len(times) // 2] < 16
