@@ -63,6 +63,18 @@ TEST(the_root_comes_first_and_equal_lines_are_added_up)
 		     "two processes, another type left out");
 }
 
+TEST(one_stack_under_two_processes_is_two_lines)
+{
+	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
+	uint32_t stack[] = { frame(profile, FRAME_KIND_NATIVE, "poll", "", 0) };
+
+	for (int round = 0; round < 3; round++) {
+		sample(profile, "a", PROFILE_TYPE_CPU, stack, 1, STACK_END_COMPLETE, 1);
+		sample(profile, "b", PROFILE_TYPE_CPU, stack, 1, STACK_END_COMPLETE, 10);
+	}
+	expect_lines(profile, "a;poll 3\nb;poll 30\n", "taking turns");
+}
+
 TEST(a_cut_stack_says_why_after_the_process)
 {
 	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
@@ -182,6 +194,7 @@ TEST(random_stacks_lose_nothing)
 }
 
 RUN_TESTS(cmocka_unit_test(the_root_comes_first_and_equal_lines_are_added_up),
+	  cmocka_unit_test(one_stack_under_two_processes_is_two_lines),
 	  cmocka_unit_test(a_cut_stack_says_why_after_the_process),
 	  cmocka_unit_test(a_stack_known_by_id_alone_counts_as_lost),
 	  cmocka_unit_test(inlined_calls_are_frames_with_the_outermost_nearer_the_root),
