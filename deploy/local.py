@@ -18,15 +18,16 @@ MOUNTS = [("bpf", "/sys/fs/bpf"), ("tracefs", "/sys/kernel/tracing")]
 def parser_with_addresses(description):
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--build", default=os.path.join(root, "build"),
+    parser.add_argument("--build", default=os.environ.get("BUILD", os.path.join(root, "build")),
                         help="folder with the programs")
-    parser.add_argument("--http", default="127.0.0.1:7070", metavar="ADDR",
-                        help="where the page is served (%(default)s)")
-    parser.add_argument("--grpc", default="127.0.0.1:7071", metavar="ADDR",
-                        help="where the collector listens for agents (%(default)s)")
-    parser.add_argument("--interval", default="2s", metavar="TIME",
-                        help="how often the agent ships (%(default)s)")
-    parser.add_argument("--data", metavar="DIR", help="the collector's data (build/run/data)")
+    parser.add_argument("--http", default=os.environ.get("CAIRN_HTTP", "127.0.0.1:7070"),
+                        metavar="ADDR", help="where the page is served (%(default)s)")
+    parser.add_argument("--grpc", default=os.environ.get("CAIRN_GRPC", "127.0.0.1:7171"),
+                        metavar="ADDR", help="where agents are heard (%(default)s)")
+    parser.add_argument("--interval", default=os.environ.get("CAIRN_INTERVAL", "2s"),
+                        metavar="TIME", help="how often the agent ships (%(default)s)")
+    parser.add_argument("--data", default=os.environ.get("CAIRN_DATA"), metavar="DIR",
+                        help="the collector's data (build/run/data)")
     return parser
 
 

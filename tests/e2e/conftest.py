@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the end-to-end tests: the real programs, as root, on loopback and in folders of their
+own. BUILD names the folder with the programs (default: build)."""
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from fleet import ROOT, Agent, Collector, build_folder, unique, workload
+
+
+def missing_requirement():
+    if os.geteuid() != 0:
+        return "sampling the machine needs root"
+    if not os.path.exists("/sys/kernel/btf/vmlinux"):
+        return "this kernel has no BTF (/sys/kernel/btf/vmlinux)"
+    return None
+
+
+def pytest_collection_modifyitems(items):
+    reason = missing_requirement()
+    if not reason:
+        return
+    print(f"# SKIP end-to-end: {reason}")
+    here = str(pathlib.Path(__file__).parent)
+    for item in items:
+        if str(item.path).startswith(here):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def programs():
+    """The programs and workloads are there; `make e2e` has built them, a bare pytest builds them."""
+    names = ["cairn", "cairn-agent", "cairn-collector", "workloads/burn_c", "workloads/burn_cpp",
+             "workloads/burn_kernel", "workloads/burn_lockstep"]
+    if missing_requirement() is None and not all((build_folder() / n).exists() for n in names):
+        subprocess.run(["make", "-C", str(ROOT), "all", "workloads"], check=True)
+
+
+@pytest.fixture
+def collector(tmp_path):
+    """A collector of this test alone."""
+    with Collector(tmp_path / "data", tmp_path / "collector.log") as running:
+        yield running
+
+
+@pytest.fixture
+def start_agent(tmp_path):
+    """start_agent(collector, *flags): agents that end with the test."""
+    agents = []
+
+    def start(collector, *flags):
+        name = f"agent-{len(agents)}"
+        agent = Agent(collector.grpc, tmp_path / name, flags)
+        agents.append(agent)
+        return agent
+
+    yield start
+    for agent in agents:
+        agent.stop()
+
+
+@pytest.fixture(scope="session")
+def fleet(tmp_path_factory):
+    """A collector and an agent for all tests that only look; the agent samples fast, so that
+    seconds of work are thousands of samples."""
+    folder = tmp_path_factory.mktemp("fleet")
+    with Collector(folder / "data", folder / "collector.log") as collector:
+        agent = Agent(collector.grpc, folder / "agent", ["--frequency", "997"])
+        try:
+            collector.wait_for_agent()
+            yield collector
+        finally:
+            agent.stop()
+
+
+class Run:
+    """A workload that has run: the label it went by, and what it said that it did."""
+
+    def __init__(self, service, truth):
+        self.service = service
+        self.cpu_ns = truth["process_cpu_ns"]
+        self.functions = truth["functions"]
+
+
+@pytest.fixture(scope="session")
+def runs(fleet):
+    """All workloads with known shares, two at a time (there may be two CPUs only)."""
+    pairs = [
+        [("c", ["burn_c"], {}), ("cpp", ["burn_cpp"], {})],
+        # 1/997 s: in step with the agent's frequency.
+        [("lockstep", ["burn_lockstep", "--period-us", "1003.009"], {}),
+         ("kernel", ["burn_kernel"], {})],
+        [("python", ["burn_python.py"], {}), ("threads", ["burn_c", "--threads", "2"], {})],
+    ]
+    done = {}
+    for pair in pairs:
+        started = []
+        for name, argv, env in pair:
+            service = unique(name)
+            env = {"OTEL_SERVICE_NAME": service, **env}
+            started.append((name, service, workload(*argv, "--seconds", "9", env=env)))
+        for name, service, process in started:
+            done[name] = Run(service, process.truth())
+    for run in done.values():
+        fleet.api.wait_for_total(run.service, run.cpu_ns)
+    return done

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collectors, agents and workloads as processes, and the collector's HTTP API."""
+import itertools
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+START_SECONDS = 20
+STOP_SECONDS = 15
+CPU = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
+
+_numbers = itertools.count(1)
+
+
+def build_folder():
+    return ROOT / os.environ.get("BUILD", "build")
+
+
+def program(name):
+    return str(build_folder() / name)
+
+
+def unique(name):
+    """A label value that no other test uses."""
+    return f"e2e-{name}-{os.getpid()}-{next(_numbers)}"
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def wait_until(what, seconds, ready):
+    """Wait for a true value of ready() and return it."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = ready()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
+        time.sleep(0.1)
+
+
+class ApiError(Exception):
+    def __init__(self, status, body):
+        super().__init__(f"HTTP {status}: {body[:500]}")
+        self.status = status
+        try:
+            self.error = json.loads(body)["error"]
+        except (ValueError, KeyError, TypeError):
+            self.error = {}
+
+
+class Api:
+    def __init__(self, address):
+        self.base = f"http://{address}"
+
+    def fetch(self, path, **parameters):
+        """The body's bytes; ApiError for other statuses than 200."""
+        url = f"{self.base}{path}"
+        if parameters:
+            url += "?" + urllib.parse.urlencode({k.rstrip("_"): v for k, v in parameters.items()})
+        try:
+            with urllib.request.urlopen(url, timeout=20) as answer:
+                return answer.read()
+        except urllib.error.HTTPError as error:
+            raise ApiError(error.code, error.read().decode("utf-8", "replace")) from error
+
+    def get(self, path, **parameters):
+        return json.loads(self.fetch(f"/api/v1/{path}", **parameters))
+
+    def answers(self, path):
+        try:
+            self.fetch(path)
+            return True
+        except (OSError, ApiError):
+            return False
+
+    def total(self, selector, **parameters):
+        return self.get("top", query=selector, limit=1, **parameters)["total"]
+
+    def top(self, selector, **parameters):
+        """Functions by name: (self, total), and the total of all."""
+        answer = self.get("top", query=selector, limit=10000, **parameters)
+        return {row["name"]: (row["self"], row["total"]) for row in answer["rows"]}, answer["total"]
+
+    def merge(self, selector, **parameters):
+        return FlameGraph(self.get("merge", query=selector, **parameters))
+
+    def wait_for_total(self, selector, cpu_ns, seconds=20):
+        """Wait until what was burned has arrived and no more comes; returns the total."""
+        wait_until(f"CPU time of {selector}", seconds,
+                   lambda: self.total(selector) > 0.9 * cpu_ns)
+        seen = [-1]
+
+        def is_settled():
+            seen.append(self.total(selector))
+            time.sleep(1.5)
+            return seen[-1] == seen[-2]
+        wait_until(f"last samples of {selector}", seconds, is_settled)
+        return seen[-1]
+
+
+class FlameGraph:
+    """An answer of /api/v1/merge, as a person reads it."""
+
+    def __init__(self, answer):
+        nodes = answer["nodes"]
+        self.total = answer["total"]
+        self.parents = nodes["parent"]
+        self.names = [answer["names"][number] for number in nodes["name"]]
+        self.kinds = [answer["kinds"][kind] for kind in nodes["kind"]]
+        self.self_values = nodes["self"]
+        self.totals = nodes["total"]
+
+    def path(self, node):
+        """Names from the root to the node."""
+        names = []
+        while node:
+            names.append(self.names[node])
+            node = self.parents[node]
+        return names[::-1]
+
+    def total_of(self, name):
+        """Value in and below the function; recursion counts once."""
+        return sum(self.totals[node] for node in range(1, len(self.names))
+                   if self.names[node] == name and name not in self.path(node)[:-1])
+
+    def kind_total_below(self, name, kind):
+        """Self value of frames of a kind below the function."""
+        return sum(self.self_values[node] for node in range(1, len(self.names))
+                   if self.kinds[node] == kind and name in self.path(node)[:-1])
+
+    def check(self):
+        """The tree is one: parents first, totals add up."""
+        below = [0] * len(self.names)
+        for node in range(len(self.names) - 1, 0, -1):
+            assert self.parents[node] < node
+            assert self.totals[node] == self.self_values[node] + below[node], self.path(node)
+            below[self.parents[node]] += self.totals[node]
+        assert self.totals[0] == self.total == self.self_values[0] + below[0]
+
+
+class Daemon:
+    """A program that runs until it is stopped; its output is kept in a log."""
+
+    def __init__(self, argv, log_path, env=None):
+        self.argv = argv
+        self.log_path = pathlib.Path(log_path)
+        self.env = env
+        self.process = None
+
+    def start(self):
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=log,
+                                            stderr=log, env={**os.environ, **(self.env or {})})
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self):
+        """Stop in good order; it must obey and exit with 0."""
+        if self.process is None:
+            return
+        process, self.process = self.process, None
+        process.terminate()
+        try:
+            code = process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(f"{self.argv[0]} did not stop; its log:\n{self.log()}") from None
+        assert code == 0, f"{self.argv[0]} exited with {code}; its log:\n{self.log()}"
+
+    def kill(self):
+        """As a crash would: no warning."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+
+
+class Collector(Daemon):
+    """A collector on ports of its own; the same ports and data after each start."""
+
+    def __init__(self, data, log_path):
+        self.http = f"127.0.0.1:{free_port()}"
+        self.grpc = f"127.0.0.1:{free_port()}"
+        self.grpc_port = int(self.grpc.rsplit(":", 1)[1])
+        self.http_port = int(self.http.rsplit(":", 1)[1])
+        self.api = Api(self.http)
+        super().__init__([program("cairn-collector"), "--data", str(data), "--grpc", self.grpc,
+                          "--http", self.http], log_path)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
+        super().start()
+        deadline = time.monotonic() + START_SECONDS
+        while not self.api.answers("/readyz"):
+            assert self.is_running(), f"the collector ended; its log:\n{self.log()}"
+            assert time.monotonic() < deadline, f"the collector is not ready:\n{self.log()}"
+            time.sleep(0.05)
+
+    def wait_for_agent(self, count=1):
+        wait_until(f"{count} agents", START_SECONDS,
+                   lambda: self.api.get("status")["agents"] >= count)
+
+
+class Agent(Daemon):
+    def __init__(self, grpc, folder, flags=()):
+        folder = pathlib.Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        super().__init__([program("cairn-agent"), "--collector", grpc, "--interval", "1s", *flags],
+                         folder / "agent.log")
+        self.start()
+
+
+class Workload:
+    def __init__(self, argv, env):
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True,
+                                        env={**os.environ, **env})
+
+    def truth(self):
+        output, _ = self.process.communicate(timeout=120)
+        assert self.process.returncode == 0
+        return json.loads(output)
+
+
+def workload_argv(name, *arguments):
+    if name.endswith(".py"):
+        return ["python3", str(ROOT / "tests/workloads" / name), *arguments]
+    return [program(f"workloads/{name}"), *arguments]
+
+
+def workload(name, *arguments, env=None):
+    """Start one of tests/workloads."""
+    return Workload(workload_argv(name, *arguments), env or {})

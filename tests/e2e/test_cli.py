@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cairn top, record and query, as a person at a terminal and as a script use them."""
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+import xml.etree.ElementTree
+
+import pytest
+
+from fleet import CPU, program, unique, workload, workload_argv
+from pprof_file import Pprof
+
+CAIRN = program("cairn")
+LINE = re.compile(r"^[^;]+(;[^;]+)* \d+$")
+
+
+def cairn(*arguments, timeout=30, **options):
+    return subprocess.run([CAIRN, *map(str, arguments)], capture_output=True, text=True,
+                          timeout=timeout, check=False, **options)
+
+
+def read_collapsed(path):
+    """[(frames root first, value)]; every line must have the form."""
+    stacks = []
+    for line in path.read_text().splitlines():
+        assert LINE.match(line), repr(line)
+        frames, value = line.rsplit(" ", 1)
+        stacks.append((frames.split(";"), int(value)))
+    return stacks
+
+
+def total_of(stacks, function):
+    return sum(value for frames, value in stacks if function in frames)
+
+
+# ---- record
+
+def record_burn(path, *flags, seconds=5, stdout=None):
+    """Record burn_c as a command; its truth comes out of its own standard output."""
+    done = cairn("record", "-F", "997", "-o", path, *flags, "--",
+                 *workload_argv("burn_c", "--seconds", str(seconds)))
+    assert done.returncode == 0, done
+    assert done.stderr == "", "nothing is said when it is not a terminal"
+    lines = done.stdout.splitlines()
+    assert len(lines) == 1, "only the command's own output"
+    assert not path.with_name(path.name + ".partial").exists()
+    return json.loads(lines[0])
+
+
+def expect_shares(measured, total, truth):
+    for function, ns in truth["functions"].items():
+        share, expected = measured(function) / total, ns / truth["process_cpu_ns"]
+        assert abs(share - expected) < 0.02, f"{function}: {share:.3f}, truly {expected:.3f}"
+
+
+def test_record_a_command_as_collapsed_stacks(tmp_path):
+    path = tmp_path / "out.collapsed"
+    truth = record_burn(path)
+    stacks = read_collapsed(path)
+    total = sum(value for _, value in stacks)
+    assert total == pytest.approx(truth["process_cpu_ns"], rel=0.03), "from its first to its last ns"
+    expect_shares(lambda name: total_of(stacks, name), total, truth)
+    burned = [frames for frames, _ in stacks if "burn_alpha" in frames]
+    assert all(frames[0] == "burn_c" for frames in burned), "the process is the root"
+    assert all(frames.index("run_rounds") < frames.index("burn_alpha") for frames in burned)
+    keys = [";".join(frames) for frames, _ in stacks]
+    assert len(keys) == len(set(keys)), "equal stacks are one line"
+
+
+def test_record_a_command_as_pprof(tmp_path):
+    path = tmp_path / "out.pb.gz"
+    truth = record_burn(path)
+    profile = Pprof(path)
+    at = profile.value_index("cpu")
+    assert profile.sample_types[at] == ("cpu", "nanoseconds")
+    total = sum(values[at] for _, values in profile.samples)
+    assert total == pytest.approx(truth["process_cpu_ns"], rel=0.03)
+    expect_shares(lambda name: sum(values[at] for names, values in profile.samples
+                                   if name in names), total, truth)
+    leaf = [names for names, _ in profile.samples if "burn_alpha" in names]
+    assert all(names.index("burn_alpha") < names.index("run_rounds") for names in leaf), "leaf first"
+    assert any(mapping.endswith("burn_c") for mapping in profile.mappings)
+    assert profile.duration_ns > 4e9
+
+
+def test_record_a_command_as_a_picture(tmp_path):
+    path = tmp_path / "out.svg"
+    record_burn(path, seconds=2)
+    text = path.read_text()
+    root = xml.etree.ElementTree.fromstring(text)
+    assert root.tag.endswith("svg")
+    for function in ("burn_alpha", "burn_beta_callee", "burn_gamma"):
+        assert function in text
+    assert not re.search(r'(src|href)="https?://', text), "self-contained"
+
+
+def test_record_all_processes_for_a_time(tmp_path):
+    path = tmp_path / "all.collapsed"
+    burning = [workload("burn_c", "--seconds", "5"), workload("burn_cpp", "--seconds", "5")]
+    began = time.monotonic()
+    done = cairn("record", "-d", "2", "-o", path)
+    took = time.monotonic() - began
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert 2 <= took < 6
+    stacks = read_collapsed(path)
+    assert {"burn_c", "burn_cpp"} <= {frames[0] for frames, _ in stacks}
+    assert total_of(stacks, "run_rounds") == pytest.approx(2e9, rel=0.35)
+    for process in burning:
+        process.truth()
+
+
+def test_record_one_process_leaves_out_the_others(tmp_path):
+    path = tmp_path / "one.collapsed"
+    target, other = (workload("burn_c", "--seconds", "5") for _ in range(2))
+    done = cairn("record", "-d", "2", "-p", target.process.pid, "-o", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    stacks = read_collapsed(path)
+    assert {frames[0] for frames, _ in stacks} == {"burn_c"}
+    assert 1e9 < sum(value for _, value in stacks) < 2.3e9, "one process, not two"
+    target.truth()
+    other.truth()
+
+
+def test_recording_ends_with_the_process(tmp_path):
+    path = tmp_path / "short.collapsed"
+    target = workload("burn_c", "--seconds", "2")
+    began = time.monotonic()
+    done = cairn("record", "-d", "60", "-p", target.process.pid, "-o", path)
+    assert done.returncode == 0, done
+    assert time.monotonic() - began < 10
+    assert total_of(read_collapsed(path), "run_rounds") > 0
+
+
+def test_children_of_a_command_are_recorded(tmp_path):
+    path = tmp_path / "children.collapsed"
+    burn = " ".join(workload_argv("burn_c", "--seconds", "2"))
+    done = cairn("record", "-o", path, "--", "sh", "-c", f"{burn} & {burn} & wait")
+    assert done.returncode == 0, done
+    truths = [json.loads(line) for line in done.stdout.splitlines()]
+    burned = sum(truth["process_cpu_ns"] for truth in truths)
+    assert len(truths) == 2
+    assert total_of(read_collapsed(path), "run_rounds") == pytest.approx(burned, rel=0.1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_recording_is_still_written(tmp_path, number):
+    path = tmp_path / "interrupted.collapsed"
+    burning = workload("burn_c", "--seconds", "5")
+    with subprocess.Popen([CAIRN, "record", "-d", "60", "-o", str(path)],
+                          stderr=subprocess.PIPE, text=True) as recording:
+        time.sleep(3)
+        recording.send_signal(number)
+        _, errors = recording.communicate(timeout=15)
+    assert (recording.returncode, errors) == (0, "")
+    assert total_of(read_collapsed(path), "run_rounds") > 5e8
+    burning.truth()
+
+
+def test_a_command_that_outlives_the_recording_is_ended(tmp_path):
+    path = tmp_path / "long.collapsed"
+    began = time.monotonic()
+    done = cairn("record", "-d", "1", "-o", path, "--",
+                 *workload_argv("burn_c", "--seconds", "50"))
+    assert done.returncode == 0, done
+    assert time.monotonic() - began < 10
+    assert total_of(read_collapsed(path), "run_rounds") > 3e8
+
+
+@pytest.mark.parametrize("arguments,code,words", [
+    (["-d", "1"], 2, ["-o"]),
+    (["-d", "1", "-o", "out.txt"], 2, [".collapsed", ".svg", ".pb.gz"]),
+    (["-d", "1", "-o", "out"], 2, [".collapsed"]),
+    (["-d", "soon", "-o", "out.svg"], 2, ["-d", "soon"]),
+    (["-d", "-5", "-o", "out.svg"], 2, ["-d"]),
+    (["-d", "1", "-o", "out.svg", "--type", "wall"], 2, ["--type", "wall", CPU]),
+    (["-d", "1", "-o", "out.svg", "--frequency", "0"], 2, ["frequency", "0"]),
+    (["-d", "1", "-o", "out.svg", "--frequency", "100000"], 2, ["frequency"]),
+    (["-d", "1", "-o", "out.svg", "--label", "1x=y"], 2, ["1x"]),
+    (["-d", "1", "-o", "out.svg", "--colour"], 2, ["colour"]),
+    (["-d", "1", "-o", "out.svg", "sleep", "1"], 2, ["--", "sleep"]),
+    (["-d", "1", "-o", "out.svg", "-p", "1", "--", "true"], 2, ["-p"]),
+    (["-d", "1", "-o", "out.svg", "-p", "4194303"], 1, ["4194303"]),
+    (["-d", "9", "-o", "absent/out.svg"], 1, ["absent/out.svg"]),
+    (["-o", "out.svg", "--", "no-such-command-here"], 1, ["no-such-command-here"]),
+])
+def test_what_record_cannot_do_is_said_at_once(tmp_path, arguments, code, words):
+    began = time.monotonic()
+    done = cairn("record", *arguments, cwd=tmp_path)
+    assert done.returncode == code, done
+    assert done.stderr.startswith("cairn record: "), done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr
+    assert time.monotonic() - began < 5
+    assert os.listdir(tmp_path) == [], "nothing is left"
+
+
+class Terminal:
+    """A program on a terminal of its own: what it draws, and keys for it."""
+
+    def __init__(self, *argv):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ["TERM"] = "xterm-256color"
+            os.execv(argv[0], argv)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
+        self.output = ""
+
+    def read_for(self, seconds, until=None):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not (until and until in self.output):
+            if select.select([self.fd], [], [], 0.1)[0]:
+                try:
+                    piece = os.read(self.fd, 65536)
+                except OSError:
+                    break
+                if not piece:
+                    break
+                self.output += piece.decode("utf-8", "replace")
+        return self.output
+
+    def press(self, keys):
+        os.write(self.fd, keys.encode())
+
+    def exit_code(self, seconds=10):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.read_for(0.1)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                os.close(self.fd)
+                return os.waitstatus_to_exitcode(status)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        raise AssertionError(f"it did not end; its terminal shows:\n{self.output[-3000:]}")
+
+
+def test_progress_is_shown_on_a_terminal(tmp_path):
+    path = tmp_path / "progress.svg"
+    terminal = Terminal(CAIRN, "record", "-d", "3", "-o", str(path), "--", "sh", "-c",
+                        "sleep 1; exit 3")
+    assert terminal.exit_code() == 0
+    assert "s left" in terminal.output
+    assert "samples" in terminal.output
+    assert "exited with status 3" in terminal.output
+    assert path.exists()
+
+
+# ---- top
+
+def test_top_prints_plain_tables():
+    burning = workload("burn_c", "--seconds", "6")
+    done = cairn("top", "--batch", "-n", "2", "-d", "1.5", "-F", "499")
+    assert done.returncode == 0, done
+    assert done.stdout.count("self%") == 2
+    assert "\x1b" not in done.stdout
+    header, table = done.stdout.split("\n\n")[1].split("\n", 1)
+    busy = float(re.search(r"CPUs busy (\d+\.\d+) of \d+", header).group(1))
+    assert 0.3 < busy <= os.cpu_count() + 0.2
+    rows = [line.split(None, 4) for line in table.splitlines()[1:]]
+    shown = {row[4]: (float(row[0]), float(row[1]), row[2], row[3]) for row in rows}
+    assert shown["burn_alpha"][2:] == ("native", "burn_c")
+    selfs = [float(row[0]) for row in rows]
+    assert selfs == sorted(selfs, reverse=True), "sorted by self"
+    assert sum(selfs) <= 100.5
+    burning.truth()
+
+
+def test_top_of_one_process_or_service():
+    service = unique("top")
+    burning = workload("burn_c", "--seconds", "9", env={"OTEL_SERVICE_NAME": service})
+    other = workload("burn_cpp", "--seconds", "9")
+    for flags in (["-p", str(burning.process.pid)], ["--service", service]):
+        done = cairn("top", "--batch", "-d", "2", "-F", "499", "--rows", "0", *flags)
+        assert done.returncode == 0, done
+        assert "burn_alpha" in done.stdout
+        assert "kitchen::" not in done.stdout
+        shares = {line.split(None, 4)[4]: float(line.split(None, 4)[1])
+                  for line in done.stdout.splitlines()[2:] if line}
+        assert shares["run_rounds"] > 95, done.stdout
+    burning.truth()
+    other.truth()
+
+
+def test_top_on_a_terminal_obeys_its_keys():
+    burning = workload("burn_c", "--seconds", "12")
+    terminal = Terminal(CAIRN, "top", "-d", "1", "-F", "499")
+    assert "burn_alpha" in terminal.read_for(6, until="burn_alpha")
+    for keys, word in (("t", "by total"), ("p", "merged"), ("/burn_ga", "filter: burn_ga"),
+                       ("\n", ""), (" ", "PAUSED"), ("h", "pause, go on"), ("hs", "by self")):
+        terminal.output = ""
+        terminal.press(keys)
+        assert word in terminal.read_for(3, until=word or "\x00"), keys
+    terminal.press("q")
+    assert terminal.exit_code() == 0
+    assert "\x1b[?1049l" in terminal.output, "the screen is given back"
+    burning.truth()
+
+
+@pytest.mark.parametrize("arguments,code,words", [
+    (["extra"], 2, ["extra"]),
+    (["-d", "0"], 2, ["-d"]),
+    (["-p", "4194303"], 1, ["4194303"]),
+    (["-p", "abc"], 2, ["abc"]),
+])
+def test_what_top_cannot_do_is_said(arguments, code, words):
+    done = cairn("top", "--batch", *arguments)
+    assert done.returncode == code, done
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
+# ---- query
+
+def query(fleet, *arguments):
+    return cairn("query", "--collector-http", fleet.api.base, *arguments)
+
+
+def test_query_writes_every_format(fleet, runs, tmp_path):
+    run = runs["c"]
+    selector = f'{{service="{run.service}"}}'
+    for suffix in ("collapsed", "svg", "pb.gz"):
+        done = query(fleet, selector, "--from", "now-1h", "-o", tmp_path / f"out.{suffix}")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done
+    stacks = read_collapsed(tmp_path / "out.collapsed")
+    total = sum(value for _, value in stacks)
+    assert total == fleet.api.total(run.service, **{"from": "now-1h"})
+    assert all(frames[0] == "burn_c" for frames, _ in stacks)
+    profile = Pprof(tmp_path / "out.pb.gz")
+    at = profile.value_index("cpu")
+    assert sum(values[at] for _, values in profile.samples) == total
+    assert "burn_alpha" in (tmp_path / "out.svg").read_text()
+    for function, ns in run.functions.items():
+        assert abs(total_of(stacks, function) / total - ns / run.cpu_ns) < 0.02
+
+
+def test_query_prints_a_table(fleet, runs):
+    done = query(fleet, runs["c"].service, "--from", "now-1h")
+    assert done.returncode == 0, done
+    assert re.match(r"\d+\.\d+ s in total", done.stdout)
+    first = done.stdout.splitlines()[2].split()
+    assert first[4] == "burn_alpha" and float(first[0]) > 30, done.stdout
+    answer = json.loads(query(fleet, runs["c"].service, "--from", "now-1h", "--json").stdout)
+    assert answer["rows"][0]["name"] == "burn_alpha"
+
+
+@pytest.mark.parametrize("arguments,code,words", [
+    (["{service="], 1, ["query", "column"]),
+    (["x", "--from", "now", "--to", "now-1h"], 2, ["--from", "--to"]),
+    (["x", "--from", "teatime"], 2, ["--from", "teatime"]),
+    (["x", "--type", "cpu"], 2, ["--type"]),
+    (["x", "-o", "out.pdf"], 2, [".svg"]),
+    (["x", "y"], 2, ["y"]),
+    (["x", "-o", "absent/out.svg"], 1, ["absent/out.svg"]),
+])
+def test_what_query_cannot_do_is_said(fleet, tmp_path, arguments, code, words):
+    done = cairn("query", "--collector-http", fleet.api.base, *arguments, cwd=tmp_path)
+    assert done.returncode == code, done
+    assert done.stderr.startswith("cairn query: "), done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_query_without_a_collector_says_where_it_looked():
+    done = cairn("query", "x", "--collector-http", "http://127.0.0.1:9")
+    assert done.returncode == 1
+    assert "http://127.0.0.1:9" in done.stderr and "cairn-collector" in done.stderr
+
+
+# ---- cairn
+
+def test_an_unknown_command_suggests_its_neighbour():
+    done = cairn("recrod")
+    assert done.returncode == 2
+    assert '"record"' in done.stderr
+    assert cairn().returncode == 2
+
+
+@pytest.mark.parametrize("command", ["top", "record", "query"])
+def test_every_command_has_help(command):
+    done = cairn(command, "--help")
+    assert done.returncode == 0
+    assert f"cairn {command}" in done.stdout
+    assert "--type" in done.stdout or command == "top"

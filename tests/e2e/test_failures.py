@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The collector restarts, crashes or is away: what was burned is there once, neither lost nor twice."""
+import os
+import random
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from fleet import free_port, program, unique, wait_until, workload
+
+EXACT = 0.03  # of the CPU time; sampling alone is within 1 %
+
+
+def start_burning(seconds):
+    service = unique("survivor")
+    return service, workload("burn_c", "--seconds", str(seconds),
+                             env={"OTEL_SERVICE_NAME": service})
+
+
+def expect_all_there(collector, service, burning):
+    cpu_ns = burning.truth()["process_cpu_ns"]
+    total = collector.api.wait_for_total(service, cpu_ns)
+    assert total == pytest.approx(cpu_ns, rel=EXACT), \
+        f"{total / cpu_ns:.3f} of what was burned is there"
+
+
+def test_a_clean_restart_loses_nothing(collector, start_agent):
+    start_agent(collector, "--frequency", "499")
+    collector.wait_for_agent()
+    service, burning = start_burning(9)
+    time.sleep(3.3)
+    before = collector.api.total(service)
+    collector.stop()
+    collector.start()
+    assert before > 0
+    assert collector.api.total(service) >= before, "what was answered before is still there"
+    expect_all_there(collector, service, burning)
+
+
+def test_kill_9_at_random_moments_loses_nothing_and_counts_nothing_twice(collector, start_agent):
+    start_agent(collector, "--frequency", "499")
+    collector.wait_for_agent()
+    service, burning = start_burning(12)
+    moments = random.Random()
+    for _ in range(4):
+        time.sleep(moments.uniform(1.2, 2.4))
+        before = collector.api.total(service)
+        collector.kill()
+        collector.start()
+        assert collector.api.total(service) >= before, "what was stored before the crash"
+    expect_all_there(collector, service, burning)
+
+
+def test_a_collector_away_for_20_seconds_misses_nothing(collector, start_agent):
+    agent = start_agent(collector, "--frequency", "199")
+    collector.wait_for_agent()
+    service, burning = start_burning(21)
+    time.sleep(0.5)
+    collector.stop()
+    time.sleep(20)
+    assert agent.is_running(), agent.log()
+    collector.start()
+    expect_all_there(collector, service, burning)
+
+
+def test_an_agent_that_starts_first_waits_for_its_collector(collector, start_agent):
+    collector.stop()
+    agent = start_agent(collector, "--frequency", "199")
+    service, burning = start_burning(4)
+    time.sleep(4)
+    assert agent.is_running(), agent.log()
+    collector.start()
+    expect_all_there(collector, service, burning)
+
+
+def test_the_last_window_is_shipped_when_the_agent_stops(collector, start_agent):
+    agent = start_agent(collector, "--frequency", "499", "--interval", "30s")
+    wait_until("the agent's start", 20, lambda: agent.log())
+    time.sleep(2)
+    service, burning = start_burning(2)
+    cpu_ns = burning.truth()["process_cpu_ns"]
+    agent.stop()
+    assert collector.api.total(service) == pytest.approx(cpu_ns, rel=0.05)
+
+
+def as_nobody(tmp_path, name):
+    """The program where anybody may run it."""
+    copy = tmp_path / name
+    shutil.copy(program(name), copy)
+    os.chmod(tmp_path, 0o755)
+    os.chmod(copy, 0o755)
+    for folder in tmp_path.parents:
+        if folder != folder.parent and folder.stat().st_mode & 0o5 != 0o5 and folder.owner() == "root":
+            os.chmod(folder, folder.stat().st_mode | 0o5)
+    return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all",
+            "--bounding-set=-all", str(copy)]
+
+
+@pytest.mark.parametrize("name,arguments", [
+    ("cairn-agent", ["--collector", "127.0.0.1:1"]),
+    ("cairn", ["top", "--batch", "-n", "1"]),
+    ("cairn", ["record", "-d", "1", "-o", "/tmp/cairn-e2e-nobody.svg"]),
+])
+def test_without_root_the_remedy_is_said(tmp_path, name, arguments):
+    done = subprocess.run([*as_nobody(tmp_path, name), *arguments], capture_output=True, text=True,
+                          timeout=20, check=False)
+    assert done.returncode == 1, done
+    assert "root" in done.stderr or "CAP_" in done.stderr, done.stderr
+    assert len(done.stderr.strip().splitlines()) <= 6, f"a clear error is short:\n{done.stderr}"
+    assert done.stdout == ""
+    assert not os.path.exists("/tmp/cairn-e2e-nobody.svg")
+    assert not os.path.exists("/tmp/cairn-e2e-nobody.svg.partial")
+
+
+@pytest.mark.parametrize("name", ["cairn-agent", "cairn-collector", "cairn"])
+def test_help_and_version_need_nothing(tmp_path, name):
+    command = as_nobody(tmp_path, name)
+    for flag, word in (("--help", "Usage"), ("--version", name.split("-", maxsplit=1)[0])):
+        done = subprocess.run([*command, flag], capture_output=True, text=True, timeout=20,
+                              check=False)
+        assert done.returncode == 0, done
+        assert word.lower() in done.stdout.lower(), done.stdout
+
+
+def test_two_collectors_do_not_share_a_folder_or_a_port(collector, tmp_path):
+    same_folder = [program("cairn-collector"), "--data", str(tmp_path / "data"),
+                   "--grpc", f"127.0.0.1:{free_port()}", "--http", f"127.0.0.1:{free_port()}"]
+    same_port = [program("cairn-collector"), "--data", str(tmp_path / "other"),
+                 "--grpc", f"127.0.0.1:{free_port()}", "--http", collector.http]
+    for argv, word in ((same_folder, "data"), (same_port, collector.http)):
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+        assert done.returncode == 1, done
+        assert word in done.stderr, done.stderr
+    assert collector.api.answers("/readyz")

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose time it was: labels from a process's environment, from its agent, and merging by them."""
+import pytest
+
+from fleet import unique, workload
+
+
+def test_resource_attributes_become_labels(fleet):
+    service = unique("attributes")
+    run = workload("burn_c", "--seconds", "3", env={
+        "OTEL_RESOURCE_ATTRIBUTES":
+            f"service.name={service},service.version=1.2.3,deployment.environment=test"})
+    fleet.api.wait_for_total(service, run.truth()["process_cpu_ns"])
+    names = fleet.api.get("labels", query=service)["names"]
+    assert {"service", "process", "thread", "node"} <= set(names)
+    assert fleet.api.get("labels/process/values", query=service)["values"] == ["burn_c"]
+    values = {value for name in names
+              for value in fleet.api.get(f"labels/{name}/values", query=service)["values"]}
+    assert "1.2.3" in values, f"service.version is nowhere in {names}"
+
+
+def test_service_name_wins_over_resource_attributes(fleet):
+    wins, loses = unique("wins"), unique("loses")
+    run = workload("burn_c", "--seconds", "2", env={
+        "OTEL_SERVICE_NAME": wins, "OTEL_RESOURCE_ATTRIBUTES": f"service.name={loses}"})
+    fleet.api.wait_for_total(wins, run.truth()["process_cpu_ns"])
+    assert fleet.api.total(loses) == 0
+
+
+def test_without_a_name_the_executable_is_the_service(fleet):
+    run = workload("burn_lockstep", "--seconds", "2")
+    run.truth()
+    services = fleet.api.get("labels/service/values", query='{process="burn_lockstep"}')["values"]
+    assert services, "no service at all"
+
+
+def test_selectors_choose_by_every_operator(fleet, runs):
+    c, cpp = runs["c"].service, runs["cpp"].service
+    total_c, total_cpp = fleet.api.total(c), fleet.api.total(cpp)
+    both = f'{{service=~"{c}|{cpp}"}}'
+    assert fleet.api.total(f'{{service="{c}"}}') == total_c
+    assert fleet.api.total(both) == total_c + total_cpp
+    assert fleet.api.total(f'{{service=~"{c}|{cpp}",service!="{c}"}}') == total_cpp
+    assert fleet.api.total(f'{{service=~"{c}|{cpp}",service!~".*-cpp-.*"}}') == total_c
+    groups = fleet.api.get("top", query=both, group_by="service")["groups"]
+    assert {g["group"]: g["total"] for g in groups} == {c: total_c, cpp: total_cpp}
+
+
+def test_two_agents_merge_under_one_tag_and_stay_apart_by_node(collector, start_agent):
+    for node in ("left", "right"):
+        start_agent(collector, "--frequency", "499", "--label", "fleet=blue",
+                    "--label", f"node={node}")
+    collector.wait_for_agent(2)
+    service = unique("merged")
+    cpu_ns = workload("burn_c", "--seconds", "6",
+                      env={"OTEL_SERVICE_NAME": service}).truth()["process_cpu_ns"]
+    tag = f'{{service="{service}",fleet="blue"}}'
+    # Both see the same machine: the same process once from each.
+    assert collector.api.wait_for_total(tag, 2 * cpu_ns) == pytest.approx(2 * cpu_ns, rel=0.03)
+    for node in ("left", "right"):
+        one = collector.api.total(f'{{service="{service}",fleet="blue",node="{node}"}}')
+        assert one == pytest.approx(cpu_ns, rel=0.03), node
+    assert collector.api.total(f'{{service="{service}",fleet="green"}}') == 0
+    graph = collector.api.merge(tag)
+    graph.check()
+    paths = [tuple(graph.path(node)) for node in range(1, len(graph.names))]
+    assert len(paths) == len(set(paths)), "one tree: equal stacks of both nodes are one path"
+    grouped = collector.api.merge(tag, group_by="node")
+    assert {grouped.names[n] for n in range(1, len(grouped.names)) if grouped.parents[n] == 0} \
+        == {"left", "right"}
