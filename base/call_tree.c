@@ -257,30 +257,53 @@ static void sum_totals(struct call_tree *tree)
 
 static int compare_names(const void *a, const void *b, void *context)
 {
-	const struct call_tree *tree = context;
+	const struct string_table *names = context;
 
-	return strcmp(call_tree_name(tree, *(const uint32_t *)a),
-		      call_tree_name(tree, *(const uint32_t *)b));
+	return strcmp(string_table_get(names, *(const uint32_t *)a),
+		      string_table_get(names, *(const uint32_t *)b));
 }
 
-// Sorted backwards by name and pushed to the front of their parents' lists, children stand in order.
-static int link_children(struct call_tree *tree)
+// Nodes are many and names are few, so only names are sorted.
+static int sort_names(struct call_tree *tree, uint32_t **ret_order)
 {
-	_cleanup_free_ uint32_t *order = calloc(tree->node_count, sizeof(*order));
+	_cleanup_free_ uint32_t *order = calloc(tree->names.count, sizeof(*order));
 
 	if (!order)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < tree->node_count; i++)
+	for (uint32_t i = 0; i < tree->names.count; i++)
 		order[i] = i;
-	qsort_r(order, tree->node_count, sizeof(*order), compare_names, tree);
+	qsort_r(order, tree->names.count, sizeof(*order), compare_names, &tree->names);
+	*ret_order = take(order);
+	return 0;
+}
 
-	for (uint32_t i = tree->node_count; i-- > 0;) {
-		struct call_node *node = &tree->nodes[order[i]];
+static void push_child(struct call_tree *tree, uint32_t node)
+{
+	struct call_node *parent = &tree->nodes[tree->nodes[node].parent];
 
-		if (order[i] == 0) // the root is nobody's child
-			continue;
-		node->next_sibling = tree->nodes[node->parent].first_child;
-		tree->nodes[node->parent].first_child = order[i];
+	tree->nodes[node].next_sibling = parent->first_child;
+	parent->first_child = node;
+}
+
+// Pushed to the front of their parents' lists from the last name to the first, children stand in
+// order. Until then, next_sibling chains the nodes of one name.
+static int link_children(struct call_tree *tree)
+{
+	_cleanup_free_ uint32_t *order = NULL;
+	_cleanup_free_ uint32_t *first_of = calloc(tree->names.count, sizeof(*first_of));
+	int rc = sort_names(tree, &order);
+
+	if (!first_of || rc < 0)
+		return -ENOMEM;
+	for (uint32_t node = 1; node < tree->node_count; node++) { // the root is nobody's child
+		tree->nodes[node].next_sibling = first_of[tree->nodes[node].name];
+		first_of[tree->nodes[node].name] = node;
+	}
+	for (uint32_t i = tree->names.count; i-- > 0;) {
+		for (uint32_t node = first_of[order[i]], next; node; node = next) {
+			next = tree->nodes[node].next_sibling;
+			push_child(tree, node);
+		}
 	}
 	return 0;
 }

@@ -63,7 +63,7 @@ static void place_box(struct picture *picture, uint32_t node, uint32_t depth)
 		.left = parent->next_left,
 		.next_left = parent->next_left,
 		.depth = depth,
-		.visible = parent->visible && flame->total > 0 && width >= box_width_min,
+		.visible = parent->visible && width >= box_width_min,
 	};
 	if (flame->total > 0) // a negative value, in a profile of differences, has no width
 		parent->next_left += (double)flame->total;

@@ -112,9 +112,13 @@ TEST(negative_values_have_no_width)
 
 	sample(profile, "a", "f", 100);
 	sample(profile, "b", "g", -50);
-	sample(profile, "c", "h", INT64_MIN);
 	const char *svg = encode(profile, "Title", &text);
 	EXPECT_EQ(0, count_of(svg, "width=\"-"), "none");
+	EXPECT_EQ(0, count_of(svg, "<title>g"), "left out");
+	buffer_clear(&text);
+	sample(profile, "c", "h", INT64_MIN);
+	svg = encode(profile, "Title", &text);
+	EXPECT_EQ(0, count_of(svg, "<g><title>"), "less than nothing has no picture");
 	EXPECT_EQ(0, count_of(svg, "nan"), "none");
 }
 
