@@ -10,10 +10,10 @@
 
 struct buffer {
 	uint8_t *bytes;
-	size_t size;	 // bytes written
+	size_t size;     // bytes written
 	size_t capacity; // bytes allocated
 	size_t size_max; // 0: BUFFER_SIZE_MAX
-	int rc;		 // 0, -ENOMEM, or -EFBIG once size_max is hit
+	int rc;          // 0, -ENOMEM, or -EFBIG once size_max is hit
 };
 
 #define BUFFER_SIZE_MAX ((size_t)1 << 30) // no message, file or page of ours is larger

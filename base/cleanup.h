@@ -26,24 +26,24 @@ static inline void cleanup_fclosep(FILE **file)
 		fclose(*file);
 }
 
-#define _cleanup_free_	 _cleanup_(cleanup_freep)
-#define _cleanup_close_	 _cleanup_(cleanup_closep)
+#define _cleanup_free_   _cleanup_(cleanup_freep)
+#define _cleanup_close_  _cleanup_(cleanup_closep)
 #define _cleanup_fclose_ _cleanup_(cleanup_fclosep)
 
 /** Hand over the owned pointer: the local is NULL afterwards. */
-#define take(pointer)                                  \
-	({                                             \
+#define take(pointer)                                   \
+	({                                              \
 		__typeof__(pointer) taken_ = (pointer); \
-		(pointer) = NULL;                      \
-		taken_;                                \
+		(pointer) = NULL;                       \
+		taken_;                                 \
 	})
 
 /** Hand over the owned descriptor: the local is -1 afterwards. */
-#define take_fd(fd)              \
-	({                       \
+#define take_fd(fd)                \
+	({                         \
 		int taken_ = (fd); \
-		(fd) = -1;       \
-		taken_;          \
+		(fd) = -1;         \
+		taken_;            \
 	})
 
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))

@@ -9,15 +9,15 @@
 #include "id128.h"
 
 enum {
-	LABELS_MAX = 32,	     // per series; Pyroscope's limit is 30
-	LABEL_NAME_BYTES_MAX = 128,  // without the NUL
+	LABELS_MAX = 32,            // per series; Pyroscope's limit is 30
+	LABEL_NAME_BYTES_MAX = 128, // without the NUL
 	LABEL_VALUE_BYTES_MAX = 1024,
 };
 
 #define LABEL_SERVICE "service" // whose it is
-#define LABEL_NODE    "node"	// which machine
+#define LABEL_NODE    "node"    // which machine
 #define LABEL_PROCESS "process" // the process's name (the kernel's comm of its main thread)
-#define LABEL_THREAD  "thread"	// the thread's name
+#define LABEL_THREAD  "thread"  // the thread's name
 
 struct label {
 	char *name;

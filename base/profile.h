@@ -20,8 +20,8 @@
 #include "string_table.h"
 
 enum {
-	STACK_FRAMES_MAX = 1024,	 // user and kernel together; the agent sends at most 512
-	LOCATION_LINES_MAX = 64,	 // inlined calls at one address
+	STACK_FRAMES_MAX = 1024, // user and kernel together; the agent sends at most 512
+	LOCATION_LINES_MAX = 64, // inlined calls at one address
 	PROFILE_LOCATIONS_MAX = 1 << 22,
 	PROFILE_STACKS_MAX = 1 << 22,
 	PROFILE_SERIES_MAX = 1 << 20,
@@ -43,14 +43,14 @@ enum frame_kind {
 
 /** Why a stack ended. Numbers are on the wire and in the store: append only. */
 enum stack_end {
-	STACK_END_COMPLETE = 0,		// the thread's first function was reached
-	STACK_END_DEPTH = 1,		// more frames than the unwinder keeps
-	STACK_END_FAULT = 2,		// user memory was not readable (swapped out, or not a stack)
+	STACK_END_COMPLETE = 0, // the thread's first function was reached
+	STACK_END_DEPTH = 1,    // more frames than the unwinder keeps
+	STACK_END_FAULT = 2,    // user memory was not readable (swapped out, or not a stack)
 	STACK_END_NO_FRAME_POINTER = 3, // the frame pointer chain stopped making sense
-	STACK_END_NO_TABLE = 4,		// code without unwind information
-	STACK_END_NO_REGISTERS = 5,	// the thread's user registers could not be had
-	STACK_END_COMPAT = 6,		// a 32-bit task
-	STACK_END_LOST = 7,		// the stack's body did not reach the agent (buffer full)
+	STACK_END_NO_TABLE = 4,         // code without unwind information
+	STACK_END_NO_REGISTERS = 5,     // the thread's user registers could not be had
+	STACK_END_COMPAT = 6,           // a 32-bit task
+	STACK_END_LOST = 7,             // the stack's body did not reach the agent (buffer full)
 	STACK_END_COUNT,
 };
 
@@ -61,8 +61,8 @@ const char *stack_end_name(enum stack_end end);
 
 /** A source line, or just a function if file is 0. Numbers refer to the profile's strings. */
 struct line {
-	uint32_t name;	 // function, demangled; qualified if interpreted
-	uint32_t file;	 // source file, 0: unknown
+	uint32_t name;   // function, demangled; qualified if interpreted
+	uint32_t file;   // source file, 0: unknown
 	uint32_t number; // 1-based, 0: unknown
 };
 
@@ -87,7 +87,7 @@ struct stack {
 
 struct series {
 	struct labels labels;
-	uint32_t type; // string: five-part profile type
+	uint32_t type;   // string: five-part profile type
 	struct id128 id; // of labels and type
 };
 
