@@ -78,13 +78,9 @@ static int merge_defined_stack(struct merge *merge, const struct stack *stack, u
 		if (rc)
 			return rc;
 	}
-	int rc = profile_add_stack(merge->into, locations, stack->location_count, stack->end,
-				   ret_stack);
-	if (rc || merge->into->stacks[*ret_stack].defined)
-		return rc;
-	// An earlier window knew only its id.
-	return profile_define_stack(merge->into, *ret_stack, locations, stack->location_count,
-				    stack->end);
+	// This also defines a stack of which an earlier window knew only the id.
+	return profile_add_stack(merge->into, locations, stack->location_count, stack->end,
+				 ret_stack);
 }
 
 static int merge_stack(struct merge *merge, uint32_t number, uint32_t *ret_stack)

@@ -101,6 +101,30 @@ TEST(self_and_total_are_exact_and_recursion_counts_once)
 	function_table_deinit(&table);
 }
 
+TEST(self_of_an_inlined_call_belongs_to_the_innermost)
+{
+	struct profile *profile = profile_new(1000000000);
+	struct location location = { .id = id128_of("inlined", 7), .kind = FRAME_KIND_NATIVE };
+	struct line lines[2] = { 0 };
+	struct labels labels = { 0 };
+	struct function_table table;
+	struct error err = { 0 };
+	uint32_t number, series, stack;
+
+	assert_int_equal(0, profile_add_string(profile, "inner", &lines[0].name));
+	assert_int_equal(0, profile_add_string(profile, "outer", &lines[1].name));
+	assert_int_equal(0, profile_add_location(profile, &location, lines, 2, &number));
+	assert_int_equal(0, profile_add_series(profile, &labels, PROFILE_TYPE_CPU, &series));
+	assert_int_equal(0, profile_add_stack(profile, &number, 1, STACK_END_COMPLETE, &stack));
+	assert_int_equal(0, profile_add_sample(profile, series, stack, 1, 5));
+	assert_int_equal(0, function_table_build(profile, &merged, &table, &err));
+	EXPECT_EQ(5, find(&table, "", "inner")->self, "inner's self");
+	EXPECT_EQ(0, find(&table, "", "outer")->self, "outer's self");
+	EXPECT_EQ(5, find(&table, "", "outer")->total, "outer's total");
+	function_table_deinit(&table);
+	profile_free(profile);
+}
+
 TEST(rows_can_be_kept_apart_by_process)
 {
 	static const struct function_choice choice = { .type = PROFILE_TYPE_CPU,
@@ -200,6 +224,7 @@ TEST(names_cannot_command_the_terminal)
 }
 
 RUN_TESTS(cmocka_unit_test(self_and_total_are_exact_and_recursion_counts_once),
+	  cmocka_unit_test(self_of_an_inlined_call_belongs_to_the_innermost),
 	  cmocka_unit_test(rows_can_be_kept_apart_by_process),
 	  cmocka_unit_test(a_service_leaves_out_the_others),
 	  cmocka_unit_test(rows_are_ordered_and_filtered),
