@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+// cairn-agent: samples this machine and ships what it saw. One loop over a few descriptors; the
+// sender has a thread of its own.
+
+#include <errno.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/sysinfo.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "agent/identity.h"
+#include "agent/options.h"
+#include "agent/profiler.h"
+#include "agent/sender.h"
+#include "agent/stats.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/version.h"
+
+#define FIRST_WINDOW_NS (1 * NS_PER_SECOND) // so that there is soon something to look at
+#define TICK_NS         (500 * NS_PER_MS)   // profiler_tick() wants at least one a second
+#define STATS_NS        (60 * NS_PER_SECOND)
+
+enum {
+	EXIT_USAGE = 2,
+	FLUSH_MS = 5 * 1000,
+	INTERVAL_JITTER_PERCENT = 10, // either way, so that a fleet's batches do not come at once
+	DRAIN_FAILURES_MAX = 10,      // in a row: then something is broken for good
+	MALLOC_ARENAS = 2,            // gRPC's threads hardly allocate; each arena costs memory
+};
+
+enum event_source { SOURCE_PROFILER, SOURCE_DRAIN, SOURCE_TICK, SOURCE_SIGNAL, SOURCE_COUNT };
+
+struct agent {
+	struct options options;
+	struct profiler *profiler;
+	struct sender *sender;
+	int epoll_fd;
+	int drain_fd; // timers
+	int tick_fd;
+	int signal_fd;
+	uint32_t drain_failures; // in a row
+	bool read_failing;       // said already
+	uint64_t next_stats_ns;
+	struct stats stats_before;
+};
+
+static void agent_deinit(struct agent *agent)
+{
+	cleanup_closep(&agent->epoll_fd);
+	cleanup_closep(&agent->drain_fd);
+	cleanup_closep(&agent->tick_fd);
+	cleanup_closep(&agent->signal_fd);
+	profiler_close(agent->profiler);
+	sender_close(agent->sender, 0);
+	options_deinit(&agent->options);
+}
+
+// ---- starting -------------------------------------------------------------------------------
+
+static void signals_of_ours(sigset_t *ret_set)
+{
+	sigemptyset(ret_set);
+	sigaddset(ret_set, SIGINT);
+	sigaddset(ret_set, SIGTERM);
+	sigaddset(ret_set, SIGUSR1);
+}
+
+// Before the first thread, so that all of them leave the signals to the loop.
+static int open_signals(struct agent *agent, struct error *err)
+{
+	sigset_t set;
+
+	signals_of_ours(&set);
+	signal(SIGPIPE, SIG_IGN);
+	if (sigprocmask(SIG_BLOCK, &set, NULL))
+		return error_errno(err, -errno, "signals");
+	agent->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return agent->signal_fd < 0 ? error_errno(err, -errno, "signals") : 0;
+}
+
+static int open_sender(struct agent *agent, struct error *err)
+{
+	struct sender_options options = {
+		.address = agent->options.collector,
+		.spool_bytes = agent->options.spool_bytes,
+		SENDER_DEFAULTS,
+	};
+	int rc = identity_of_node(&options.agent, err);
+
+	if (!rc)
+		rc = identity_of_start(&options.boot, err);
+	return rc ? rc : sender_open(&options, &agent->sender, err);
+}
+
+static int open_profiler(struct agent *agent, struct error *err)
+{
+	const struct profiler_options options = {
+		.frequency_hz = (uint32_t)agent->options.frequency_hz,
+		.slot_ns = agent->options.slot_ns,
+		.pid = (pid_t)agent->options.pid,
+		.labels = agent->options.labels, // the options outlive the profiler
+	};
+
+	return profiler_open(&options, &agent->profiler, err);
+}
+
+static int watch(struct agent *agent, int fd, enum event_source source)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.u32 = source };
+
+	return epoll_ctl(agent->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+static int set_timer(int fd, uint64_t first_ns, uint64_t every_ns)
+{
+	const struct itimerspec spec = {
+		.it_value = { first_ns / NS_PER_SECOND, first_ns % NS_PER_SECOND },
+		.it_interval = { every_ns / NS_PER_SECOND, every_ns % NS_PER_SECOND },
+	};
+
+	return timerfd_settime(fd, 0, &spec, NULL) ? -errno : 0;
+}
+
+static int open_loop(struct agent *agent, struct error *err)
+{
+	uint64_t interval_ns = agent->options.interval_ns;
+
+	agent->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	agent->drain_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	agent->tick_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (agent->epoll_fd < 0 || agent->drain_fd < 0 || agent->tick_fd < 0)
+		return error_errno(err, -errno, "loop");
+
+	int rc = watch(agent, profiler_fd(agent->profiler), SOURCE_PROFILER);
+	if (!rc)
+		rc = watch(agent, agent->drain_fd, SOURCE_DRAIN);
+	if (!rc)
+		rc = watch(agent, agent->tick_fd, SOURCE_TICK);
+	if (!rc)
+		rc = watch(agent, agent->signal_fd, SOURCE_SIGNAL);
+	if (!rc)
+		rc = set_timer(agent->drain_fd,
+			       interval_ns < FIRST_WINDOW_NS ? interval_ns : FIRST_WINDOW_NS, 0);
+	if (!rc)
+		rc = set_timer(agent->tick_fd, TICK_NS, TICK_NS);
+	return rc ? error_errno(err, rc, "loop") : 0;
+}
+
+static int start(struct agent *agent, struct error *err)
+{
+	int rc = open_signals(agent, err);
+
+	// The profiler first: its failure is the one that a user meets, and it comes at once.
+	if (!rc)
+		rc = open_profiler(agent, err);
+	if (!rc)
+		rc = open_sender(agent, err);
+	if (!rc)
+		rc = open_loop(agent, err);
+	return rc;
+}
+
+static void say_hello(const struct agent *agent)
+{
+	const struct options *options = &agent->options;
+	char what[48] = "";
+
+	if (options->pid)
+		snprintf(what, sizeof(what), " in process %llu", (unsigned long long)options->pid);
+	log_info("cairn-agent " CAIRN_VERSION
+		 ": sampling %d CPUs at %llu Hz%s, shipping to %s every "
+		 "%.3g s",
+		 get_nprocs(), (unsigned long long)options->frequency_hz, what, options->collector,
+		 options->interval_ns / 1e9);
+}
+
+// ---- running --------------------------------------------------------------------------------
+
+static int drain(struct agent *agent, struct error *err)
+{
+	struct profile *profile = NULL;
+	int rc = profiler_drain(agent->profiler, &profile, err);
+
+	if (!rc) {
+		agent->drain_failures = 0;
+		sender_push(agent->sender, profile);
+		return 0;
+	}
+	if (++agent->drain_failures >= DRAIN_FAILURES_MAX)
+		return rc;
+	log_error("profiler: a window was lost (%s); going on with the next", err->text);
+	return 0;
+}
+
+static uint64_t jittered(uint64_t interval_ns)
+{
+	uint64_t span_ns = interval_ns / 100 * (2 * INTERVAL_JITTER_PERCENT);
+
+	return interval_ns - span_ns / 2 + (uint64_t)random() % (span_ns + 1);
+}
+
+static int on_drain(struct agent *agent, struct error *err)
+{
+	uint64_t expirations;
+
+	(void)!read(agent->drain_fd, &expirations, sizeof(expirations));
+	int rc = drain(agent, err);
+	if (rc)
+		return rc;
+	rc = set_timer(agent->drain_fd, jittered(agent->options.interval_ns), 0);
+	return rc ? error_errno(err, rc, "loop") : 0;
+}
+
+static void report(struct agent *agent, enum log_level level)
+{
+	char text[STATS_TEXT_BYTES];
+	struct stats now;
+
+	stats_read(&now, agent->profiler, agent->sender);
+	stats_format(&agent->stats_before, &now, text);
+	log_line(level, "agent: %s", text);
+	if (stats_format_losses(&agent->stats_before, &now, text))
+		log_warn("agent: lost in the last %.0f s: %s",
+			 (now.time_ns - agent->stats_before.time_ns) / 1e9, text);
+	agent->stats_before = now;
+	agent->next_stats_ns = now.time_ns + STATS_NS;
+}
+
+static void on_tick(struct agent *agent)
+{
+	uint64_t expirations;
+
+	(void)!read(agent->tick_fd, &expirations, sizeof(expirations));
+	profiler_tick(agent->profiler);
+	if (clock_monotonic_ns() >= agent->next_stats_ns)
+		report(agent, LOG_LEVEL_DEBUG);
+}
+
+static void on_profiler(struct agent *agent)
+{
+	struct error err = { 0 };
+	int rc = profiler_read(agent->profiler, &err);
+
+	if (rc && !agent->read_failing)
+		log_error("profiler: %s; stacks may be missing until it passes", err.text);
+	agent->read_failing = rc != 0;
+}
+
+// Returns whether the agent is to stop.
+static bool on_signal(struct agent *agent)
+{
+	struct signalfd_siginfo info;
+
+	while (read(agent->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo != SIGUSR1)
+			return true;
+		report(agent, LOG_LEVEL_INFO);
+	}
+	return false;
+}
+
+static int run(struct agent *agent, struct error *err)
+{
+	struct epoll_event events[SOURCE_COUNT];
+	bool stop = false;
+	int rc = 0;
+
+	while (!rc && !stop) {
+		int count = epoll_wait(agent->epoll_fd, events, SOURCE_COUNT, -1);
+
+		if (count < 0 && errno != EINTR)
+			return error_errno(err, -errno, "loop");
+		for (int i = 0; i < count && !rc; i++) {
+			switch (events[i].data.u32) {
+			case SOURCE_PROFILER:
+				on_profiler(agent);
+				break;
+			case SOURCE_DRAIN:
+				rc = on_drain(agent, err);
+				break;
+			case SOURCE_TICK:
+				on_tick(agent);
+				break;
+			case SOURCE_SIGNAL:
+				stop |= on_signal(agent);
+				break;
+			}
+		}
+	}
+	return rc;
+}
+
+// ---- stopping -------------------------------------------------------------------------------
+
+// Ship the last, short window, too. A second signal ends the agent at once.
+static void stop(struct agent *agent)
+{
+	struct error err = { 0 };
+	sigset_t set;
+
+	if (drain(agent, &err))
+		log_error("profiler: the last window was lost (%s)", err.text);
+	profiler_close(take(agent->profiler));
+	signals_of_ours(&set);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	uint64_t lost = sender_close(take(agent->sender), FLUSH_MS);
+	if (lost)
+		log_warn("cairn-agent: stopped; %llu batches could not be delivered to %s and are "
+			 "lost",
+			 (unsigned long long)lost, agent->options.collector);
+	else
+		log_info("cairn-agent: stopped, everything was delivered");
+}
+
+int main(int argc, char **argv)
+{
+	_cleanup_(agent_deinit) struct agent agent = {
+		.epoll_fd = -1, .drain_fd = -1, .tick_fd = -1, .signal_fd = -1
+	};
+	struct error err = { 0 };
+	bool exit_now = false;
+
+	if (options_parse(argc, argv, &agent.options, &exit_now, &err)) {
+		fprintf(stderr, "cairn-agent: %s\n", err.text);
+		return EXIT_USAGE;
+	}
+	if (exit_now)
+		return EXIT_SUCCESS;
+	log_set_level(agent.options.log_level);
+	mallopt(M_ARENA_MAX, MALLOC_ARENAS);
+	srandom((unsigned int)(clock_realtime_ns() ^ (uint64_t)getpid()));
+
+	if (start(&agent, &err)) {
+		fprintf(stderr, "cairn-agent: %s\n", err.text);
+		return EXIT_FAILURE;
+	}
+	say_hello(&agent);
+	stats_read(&agent.stats_before, agent.profiler, agent.sender);
+	agent.next_stats_ns = agent.stats_before.time_ns + STATS_NS;
+
+	int rc = run(&agent, &err);
+	if (rc)
+		log_error("cairn-agent: %s; giving up", err.text);
+	stop(&agent);
+	return rc ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "proto/rpc.h"
+
+enum { PID_MAX = 1 << 22 }; // the kernel's PID_MAX_LIMIT
+
+static const char notes[] =
+	"Each setting may stand in the YAML file as `name: value`, or in the environment\n"
+	"as CAIRN_NAME=value. It needs root, or CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and\n"
+	"CAP_DAC_READ_SEARCH. SIGUSR1 logs what the agent did and what it cost.\n"
+	"\n"
+	"  cairn-agent --collector collector.example:7171 --label env=production\n";
+
+static int check(const struct options *options, const char *log_level, int argc, char **argv,
+		 int first_word, enum log_level *ret_level, struct error *err)
+{
+	struct error cause;
+
+	if (first_word < argc)
+		return error_set(err, -EINVAL, "\"%.60s\" is not a setting; see --help",
+				 argv[first_word]);
+	if (rpc_address_check(options->collector, 1, &cause))
+		return error_set(err, -EINVAL, "--collector: %s", cause.text);
+	if (log_level_parse(log_level, ret_level))
+		return error_set(err, -EINVAL,
+				 "--log-level: \"%.40s\" is none of error, warn, info and debug",
+				 log_level);
+	return 0;
+}
+
+int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_exit,
+		  struct error *err)
+{
+	_cleanup_free_ char *log_level = NULL;
+	enum config_outcome outcome = CONFIG_RUN;
+	struct options *o = ret_options;
+	int first_word = argc;
+
+	*o = (struct options){ 0 };
+	const struct config_option table[] = {
+		{ "collector", 'c', CONFIG_STRING, &o->collector, "127.0.0.1:7171", 0, 0, "ADDR",
+		  "ship to the collector's gRPC address, HOST:PORT" },
+		{ "frequency", 'F', CONFIG_UINT, &o->frequency_hz, "99", 1, 1000, "HZ",
+		  "samples per second and CPU" },
+		{ "interval", 'i', CONFIG_DURATION, &o->interval_ns, "5s", NS_PER_SECOND,
+		  60 * NS_PER_SECOND, "TIME", "ship this often" },
+		{ "slot", 0, CONFIG_DURATION, &o->slot_ns, "20ms", 10 * NS_PER_MS, NS_PER_SECOND,
+		  "TIME", "resolution of time that is kept" },
+		{ "pid", 'p', CONFIG_UINT, &o->pid, NULL, 1, PID_MAX, "PID",
+		  "sample this process and its later children only" },
+		{ "label", 'l', CONFIG_LABELS, &o->labels, NULL, 0, 0, "NAME=VALUE",
+		  "put a label on everything; may be repeated" },
+		{ "spool", 0, CONFIG_SIZE, &o->spool_bytes, "64MiB", 1 << 20, (uint64_t)4 << 30,
+		  "SIZE", "memory for what waits while the collector is away" },
+		{ "log-level", 0, CONFIG_STRING, &log_level, "info", 0, 0, "LEVEL",
+		  "error, warn, info or debug" },
+	};
+	const struct config_program program = {
+		.name = "cairn-agent",
+		.summary = "Sample what every process on this machine is doing, and ship it to a "
+			   "collector.",
+		.notes = notes,
+		.options = table,
+		.option_count = ARRAY_SIZE(table),
+	};
+
+	int rc = config_parse(&program, argc, argv, &outcome, &first_word, err);
+	*ret_exit = outcome == CONFIG_EXIT;
+	if (rc || *ret_exit)
+		return rc;
+	return check(o, log_level, argc, argv, first_word, &o->log_level, err);
+}
+
+void options_deinit(struct options *options)
+{
+	free(options->collector);
+	labels_deinit(&options->labels);
+	*options = (struct options){ 0 };
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What cairn-agent can be told, by file, environment and flags.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/labels.h"
+#include "base/log.h"
+
+struct options {
+	char *collector;
+	uint64_t frequency_hz;
+	uint64_t interval_ns;
+	uint64_t slot_ns;
+	uint64_t pid; // 0: all processes
+	struct labels labels;
+	uint64_t spool_bytes;
+	enum log_level log_level;
+};
+
+/**
+ * Returns 0, *ret_exit true if --help or --version was printed; or a negative errno and @err
+ * naming the setting and what is accepted. @ret_options is to be deinitialized in any case.
+ */
+int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_exit,
+		  struct error *err);
+void options_deinit(struct options *options);

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stats.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "bpf/counters.h"
+
+static const struct {
+	const char *name;
+	const char *sentence;
+} counters[] = {
+#define X(id, name, sentence) [COUNTER_##id] = { name, sentence },
+	BPF_COUNTERS(X)
+#undef X
+};
+
+// Counters that tell of something lost. Times and frames do not.
+static const enum bpf_counter losses[] = {
+	COUNTER_COUNTS_FULL,
+	COUNTER_COUNTS_BUSY,
+	COUNTER_RING_FULL,
+	COUNTER_FOLLOWED_FULL,
+};
+
+_Static_assert(COUNTER_COUNT <= ARRAY_SIZE(((struct profiler_stats *)0)->bpf_counters),
+	       "the profiler's stats have room for all counters");
+
+static uint64_t read_rss(void)
+{
+	_cleanup_fclose_ FILE *file = fopen("/proc/self/statm", "re");
+	unsigned long long pages = 0;
+
+	if (!file || fscanf(file, "%*u %llu", &pages) != 1)
+		return 0;
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+void stats_read(struct stats *ret_stats, const struct profiler *profiler, struct sender *sender)
+{
+	*ret_stats = (struct stats){
+		.time_ns = clock_monotonic_ns(),
+		.cpu_ns = clock_process_cpu_ns(),
+		.rss_bytes = read_rss(),
+	};
+	profiler_read_stats(profiler, &ret_stats->profiler);
+	sender_read_stats(sender, &ret_stats->sender);
+}
+
+static uint64_t counted(const struct stats *before, const struct stats *now,
+			enum bpf_counter counter)
+{
+	return now->profiler.bpf_counters[counter] - before->profiler.bpf_counters[counter];
+}
+
+void stats_format(const struct stats *before, const struct stats *now, char text[STATS_TEXT_BYTES])
+{
+	uint64_t time_ns = now->time_ns - before->time_ns;
+	uint64_t runs = now->profiler.bpf_run_count - before->profiler.bpf_run_count;
+	uint64_t run_ns = now->profiler.bpf_run_ns - before->profiler.bpf_run_ns;
+	char bpf[64] = "BPF time unknown (sysctl kernel.bpf_stats_enabled=1 shows it)";
+
+	if (runs)
+		snprintf(bpf, sizeof(bpf), "%llu ns of BPF each",
+			 (unsigned long long)(run_ns / runs));
+	snprintf(text, STATS_TEXT_BYTES,
+		 "last %.0f s: %llu samples, %s, agent %.2f %% of a core, RSS %.1f MiB; "
+		 "%llu batches sent (%.1f KiB), %llu waiting (%.1f KiB); "
+		 "%llu processes, %llu files, %llu stacks, %.1f MiB of symbols, drain %.1f ms",
+		 time_ns / 1e9, (unsigned long long)counted(before, now, COUNTER_SAMPLES), bpf,
+		 time_ns ? 100.0 * (now->cpu_ns - before->cpu_ns) / time_ns : 0,
+		 now->rss_bytes / 1048576.0,
+		 (unsigned long long)(now->sender.batches_sent - before->sender.batches_sent),
+		 (now->sender.bytes_sent - before->sender.bytes_sent) / 1024.0,
+		 (unsigned long long)now->sender.spool_batches, now->sender.spool_bytes / 1024.0,
+		 (unsigned long long)now->profiler.processes,
+		 (unsigned long long)now->profiler.files, (unsigned long long)now->profiler.stacks,
+		 now->profiler.symbols_bytes / 1048576.0, now->profiler.drain_ns / 1e6);
+}
+
+static void append(char text[STATS_TEXT_BYTES], uint64_t count, const char *what)
+{
+	size_t used = strlen(text);
+
+	if (count)
+		snprintf(text + used, STATS_TEXT_BYTES - used, "%s%llu %s", used ? "; " : "",
+			 (unsigned long long)count, what);
+}
+
+bool stats_format_losses(const struct stats *before, const struct stats *now,
+			 char text[STATS_TEXT_BYTES])
+{
+	text[0] = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(losses); i++)
+		append(text, counted(before, now, losses[i]), counters[losses[i]].sentence);
+	append(text, now->profiler.stacks_lost - before->profiler.stacks_lost,
+	       "stacks whose frames did not arrive");
+	append(text, now->sender.samples_dropped - before->sender.samples_dropped,
+	       "samples dropped because the spool was full");
+	append(text, now->sender.samples_refused - before->sender.samples_refused,
+	       "samples that the collector refused");
+	return *text;
+}
