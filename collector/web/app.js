@@ -81,11 +81,12 @@ class Page {
 
 		clearTimeout(this.#liveTimer);
 		if (range.error) {
+			this.#showControls(null);
 			this.#failAll(`${range.error}.`);
 			return;
 		}
 		this.#range = range;
-		this.#showControls();
+		this.#showControls(range);
 		const asked = [this.#loadPanes(), this.#loadServices()];
 		if (choices)
 			asked.push(this.#loadChoices());
@@ -132,6 +133,7 @@ class Page {
 	}
 
 	#failAll(message) {
+		this.#loadedFor.clear();
 		for (const pane of [this.chart, this.flame, this.table])
 			pane.fail(message);
 	}
@@ -175,14 +177,14 @@ class Page {
 		select.title = `Profile type ${this.view.type}`;
 	}
 
-	#showControls() {
+	#showControls(range) {
 		const { view } = this;
 		const service = selectedValue(view.query, "service");
 
 		document.title = `${service ?? (view.query || "All services")} · cairn`;
 		this.services.setSelected(service);
 		this.selector.setText(view.query);
-		this.ranges.setRange(view, this.#range);
+		this.ranges.setRange(view, range);
 		byId("type").value = view.type;
 		byId("zoom-out").hidden = isRelative(view.from) && this.#rangesBefore.length === 0;
 		this.#showLive();

@@ -22,6 +22,7 @@ export class FlameGraph extends EventTarget {
 	#zoom = 0;
 	#hover = -1;
 	#focus = -1;
+	#pointer = null; // where it rests on the canvas
 	#rootAtTop = true;
 	#palette;
 	#frame = 0;
@@ -60,7 +61,7 @@ export class FlameGraph extends EventTarget {
 	setTree(tree, zoom = 0) {
 		this.#tree = tree;
 		this.#search = null;
-		this.#setHover(-1);
+		this.#hover = -1;
 		this.#focus = -1;
 		this.#shade = tree ? shadesOf(tree) : new Uint16Array(0);
 		this.#zoom = zoom;
@@ -68,6 +69,16 @@ export class FlameGraph extends EventTarget {
 		if (tree)
 			[this.#from, this.#to] = this.#windowOf(zoom);
 		this.#setLevels();
+		this.#hoverAgain();
+	}
+
+	/** Mark @node as the one the keyboard is at; -1: none. */
+	setFocus(node) {
+		this.#setFocus(node);
+	}
+
+	get focused() {
+		return this.#focus;
 	}
 
 	/** Zoom to @node, in motion unless the reader prefers none. */
@@ -119,8 +130,8 @@ export class FlameGraph extends EventTarget {
 		this.canvas.height = Math.round(height * ratio);
 		this.canvas.style.width = `${width}px`;
 		this.canvas.style.height = `${height}px`;
-		this.ctx.font = getComputedStyle(this.canvas).font;
-		this.ctx.textRendering = "optimizeSpeed";
+		this.font = getComputedStyle(this.canvas).font;
+		this.#setText();
 		this.#text.measure(this.ctx);
 		this.#setLevels();
 	}
@@ -243,13 +254,17 @@ export class FlameGraph extends EventTarget {
 		ctx.fillRect(0, 0, this.width, this.height);
 		if (!this.#tree || this.#tree.count === 0)
 			return;
-		ctx.font = getComputedStyle(this.canvas).font;
-		ctx.textBaseline = "middle";
-		ctx.textRendering = "optimizeSpeed"; // no kerning, no ligatures: names are shown letter by letter
+		this.#setText();
 		this.#eachVisible((node, x, width, y) => this.#drawBox(node, x, width, y),
 				  (strip, y) => this.#drawStrip(strip, y));
 		this.#drawMark(this.#hover, this.#palette.ink);
 		this.#drawMark(this.#focus, this.#palette.focus);
+	}
+
+	#setText() {
+		this.ctx.font = this.font;
+		this.ctx.textBaseline = "middle";
+		this.ctx.textRendering = "optimizeSpeed"; // no kerning, no ligatures: letter by letter
 	}
 
 	/**
@@ -363,7 +378,7 @@ export class FlameGraph extends EventTarget {
 	#listen() {
 		this.scroller.addEventListener("scroll", () => this.#redraw(), { passive: true });
 		this.canvas.addEventListener("pointermove", (event) => this.#onPointer(event));
-		this.canvas.addEventListener("pointerleave", () => this.#setHover(-1));
+		this.canvas.addEventListener("pointerleave", () => this.#onLeave());
 		this.canvas.addEventListener("click", (event) => this.#onClick(event));
 		this.scroller.addEventListener("keydown", (event) => this.#onKey(event));
 		this.scroller.addEventListener("blur", () => this.#setFocus(-1));
@@ -383,7 +398,20 @@ export class FlameGraph extends EventTarget {
 	}
 
 	#onPointer(event) {
-		this.#setHover(this.#nodeUnder(event), event.clientX, event.clientY);
+		this.#pointer = { clientX: event.clientX, clientY: event.clientY };
+		this.#hoverAgain();
+	}
+
+	// After a refresh another frame may lie under a pointer that rests.
+	#hoverAgain() {
+		const at = this.#pointer;
+
+		this.#setHover(at ? this.#nodeUnder(at) : -1, at?.clientX, at?.clientY);
+	}
+
+	#onLeave() {
+		this.#pointer = null;
+		this.#setHover(-1);
 	}
 
 	#setHover(node, x = 0, y = 0) {

@@ -37,14 +37,19 @@ export class FlamePane {
 		if (answer === undefined)
 			return;
 		this.#span_ms = range.to_ms - range.from_ms;
-		this.#tree = new FlameTree(answer, groupOf(view) !== "");
-		const empty = !(this.#tree.value > 0);
-		this.panel.say(...(empty ? this.#explainEmpty() : []));
-		if (empty)
-			this.#tree = null;
-		this.graph.setTree(this.#tree, this.#zoomOf(view));
+		const whole = new FlameTree(answer, groupOf(view) !== "");
+		const tree = whole.value > 0 ? whole : null;
+		this.panel.say(...(tree ? [] : this.#explainEmpty()));
+		const focused = this.#focusedKey();
+		this.#tree = tree;
+		this.graph.setTree(tree, this.#zoomOf(view));
+		this.graph.setFocus(tree && focused ? findFrame(tree, focused) : -1);
 		this.#showNotes();
 		this.showSearch(view);
+	}
+
+	#focusedKey() {
+		return this.#tree && this.graph.focused >= 0 ? frameKey(this.#tree, this.graph.focused) : "";
 	}
 
 	/** Nothing can be shown; @message says why. */

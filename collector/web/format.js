@@ -49,6 +49,8 @@ const DURATIONS = [
 
 /** A length of time: "2 h 5 m", "1 m 12 s", "1.24 s", "20 ms", "850 ns". */
 export function formatDuration(duration_ns) {
+	if (duration_ns === 0)
+		return "0 s";
 	for (const [large, largeUnit, small, smallUnit] of DURATIONS) {
 		// A hair below: 59.9999 s reads "1 m", not "60.0 s".
 		if (duration_ns >= large * 0.99995) {

@@ -29,14 +29,15 @@ export class RangePicker extends EventTarget {
 		byId("range-presets").querySelector("button").focus();
 	}
 
-	/** Show the range of @view, which @range resolves to. */
+	/** Show the range of @view, which resolves to @range; null: to none. */
 	setRange(view, range) {
 		const preset = PRESETS.find((p) => p.from === view.from && view.to === "now");
 
 		this.#view = view;
 		this.#range = range;
-		this.text.replaceChildren(preset ? preset.label : formatRange(range.from_ms, range.to_ms, this.#now_ms()));
-		if (!preset)
+		this.text.replaceChildren(preset ? preset.label : !range ? `${view.from} – ${view.to}` :
+			formatRange(range.from_ms, range.to_ms, this.#now_ms()));
+		if (!preset && range)
 			this.text.append(element("span", "control-note", ` ${formatDuration((range.to_ms - range.from_ms) * 1e6)}`));
 		for (const button of byId("range-presets").children)
 			button.ariaPressed = String(button.dataset.from === preset?.from);

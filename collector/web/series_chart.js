@@ -11,6 +11,7 @@ const DRAG_MIN = 4;	    // px; less is a click
 const RANGE_MIN_MS = 20;    // one slot
 const TOOLTIP_SERIES_MAX = 8;
 const OTHER = "other";	    // name of the sum of series beyond the colours
+const GROUPS_MAX = 100;	    // that the collector tells; it sums the rest under the same name
 
 export class SeriesChart extends EventTarget {
 	#chart = null;
@@ -273,7 +274,7 @@ export class SeriesChart extends EventTarget {
 		canvas.addEventListener("pointercancel", () => this.#endDrag());
 		canvas.addEventListener("pointerleave", () => this.#onLeave());
 		canvas.addEventListener("dblclick", () => this.dispatchEvent(new Event("back")));
-		document.addEventListener("keydown", (event) => event.key === "Escape" && this.#endDrag());
+		document.addEventListener("keydown", (event) => this.#onKey(event));
 		new ResizeObserver(() => this.#resize()).observe(canvas);
 	}
 
@@ -313,6 +314,13 @@ export class SeriesChart extends EventTarget {
 		this.dispatchEvent(new CustomEvent("range", {
 			detail: { from_ms: Math.floor(from_ms), to_ms: Math.ceil(Math.max(to_ms, from_ms + RANGE_MIN_MS)) },
 		}));
+	}
+
+	#onKey(event) {
+		if (event.key !== "Escape" || !this.#drag)
+			return;
+		event.stopImmediatePropagation(); // Escape now means this alone
+		this.#endDrag();
 	}
 
 	#endDrag() {
@@ -396,6 +404,8 @@ function chartOf(answer, range, newest_ms) {
 function keepLargest(series) {
 	if (series.length <= SERIES_COLORS)
 		return series;
+	if (series.length > GROUPS_MAX)
+		series = [...series.filter((s) => s.group !== OTHER), ...series.filter((s) => s.group === OTHER)];
 	const rest = series.slice(SERIES_COLORS - 1);
 	const sum = { group: OTHER, isOther: true, total: 0, values: rest[0].values.map(() => 0) };
 

@@ -106,8 +106,17 @@ export class TopTable extends EventTarget {
 			return;
 		this.#first = first;
 		const rows = this.#rows.slice(first, first + visible);
-		this.body.replaceChildren(spacerRow(first * ROW), ...rows.map((row) => this.#row(row)),
+		const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.name : undefined;
+		const made = rows.map((row) => this.#row(row));
+
+		this.body.replaceChildren(spacerRow(first * ROW), ...made,
 					  spacerRow((this.#rows.length - first - rows.length) * ROW));
+		// One row is reached by Tab, the others from there by arrows; new rows keep the focus.
+		const reached = made.find((row) => row.dataset.name === focused) ?? made[0];
+		if (reached)
+			reached.tabIndex = 0;
+		if (focused !== undefined)
+			reached?.focus({ preventScroll: true });
 	}
 
 	#row(row) {
@@ -119,7 +128,7 @@ export class TopTable extends EventTarget {
 
 		name.title = row.module ? `${row.name}\n${row.module}` : row.name;
 		made.dataset.name = row.name;
-		made.tabIndex = 0;
+		made.tabIndex = -1;
 		made.ariaSelected = String(row.name === this.#selected);
 		return made;
 	}
