@@ -15,22 +15,22 @@ struct profiler;
 struct profiler_options {
 	uint32_t frequency_hz; // samples per second and CPU, 1..1000; 99 by default
 	uint64_t slot_ns;      // 10 ms .. 1 s; 20 ms by default
-	pid_t pid;	       // only this process and its later children; 0: all
+	pid_t pid;             // only this process and its later children; 0: all
 	struct labels labels;  // added to every series (--label), over what is detected
 	bool symbolize_lines;  // reserved for line tables; symbols are always looked up
 };
 
 /** What the profiler did since it was opened. Counts, unless a unit is named. */
 struct profiler_stats {
-	uint64_t bpf_counters[32];   // by enum bpf_counter of bpf/counters.h
-	uint64_t bpf_run_ns;	     // time in the sampling program; 0 unless kernel.bpf_stats_enabled
+	uint64_t bpf_counters[32]; // by enum bpf_counter of bpf/counters.h
+	uint64_t bpf_run_ns; // time in the sampling program; 0 unless kernel.bpf_stats_enabled
 	uint64_t bpf_run_count;
-	uint64_t processes;	     // known now
-	uint64_t files;		     // executables and libraries known now
-	uint64_t stacks;	     // stack bodies known now
-	uint64_t stacks_lost;	     // counts whose body never came
-	uint64_t symbols_bytes;	     // memory of symbol tables, bytes
-	uint64_t drain_ns;	     // time of the last drain
+	uint64_t processes;     // known now
+	uint64_t files;         // executables and libraries known now
+	uint64_t stacks;        // stack bodies known now
+	uint64_t stacks_lost;   // counts whose body never came
+	uint64_t symbols_bytes; // memory of symbol tables, bytes
+	uint64_t drain_ns;      // time of the last drain
 };
 
 /**
@@ -53,7 +53,13 @@ int profiler_read(struct profiler *profiler, struct error *err);
  */
 int profiler_drain(struct profiler *profiler, struct profile **ret_profile, struct error *err);
 
-/** Also change the sampling period of each CPU when due; call it at least once a second. */
+/**
+ * Change the sampling period of each CPU when due, follow the wall clock, and drain early when the
+ * count maps fill up; call it at least once a second. It costs next to nothing when nothing is due.
+ */
 void profiler_tick(struct profiler *profiler);
 
 void profiler_read_stats(const struct profiler *profiler, struct profiler_stats *ret_stats);
+
+/** What works less well than it could on this machine and why, in a sentence to log; NULL: nothing. */
+const char *profiler_notice(const struct profiler *profiler);

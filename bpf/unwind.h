@@ -2,14 +2,15 @@
 // The unwinder: one loop that takes a thread from its leaf to its first function, a frame a step,
 // and asks at each pc which unwinder knows the code there.
 //
-// The same source runs in the kernel and in user space. Before this file, its user defines
-//	static long read_user(void *to, __u32 size, __u64 address);   0, or negative: not readable
-//	static void unwind_loop(__u32 steps_max, struct unwind *unwind);
-// the latter calling unwind_step(index, unwind) until it returns 1 or steps_max is reached.
+// The same source runs in the kernel and in user space. Who includes it defines read_user() and
+// calls unwind_step() until it returns 1, STACK_DEPTH_MAX times at most.
 #pragma once
 
 #include "stack.h"
 #include "stack_hash.h"
+
+/* Copy @size bytes from @address in the unwound process: 0, or negative if it is not readable. */
+static long read_user(void *to, __u32 size, __u64 address);
 
 /* The first page is never mapped (vm.mmap_min_addr), so nothing below is code. */
 #define CODE_ADDRESS_MIN 0x1000ULL

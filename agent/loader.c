@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/loader.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "sampler.skel.h"
+
+enum {
+	// Each new stack is some 300 bytes; at start every sample is one: 2.5 s of that per CPU.
+	RING_BYTES_PER_CPU = 64 << 10,
+	RING_BYTES_MIN = 1 << 20,
+	RING_BYTES_MAX = 16 << 20,
+	FOLLOWED_MAX = 16384, // processes that `record -p` follows at a time
+	DRAIN_BATCH = 1024,   // counts per system call
+};
+
+struct loader {
+	struct sampler_bpf *programs;
+	struct bpf_link *process_links[3];
+	struct ring_buffer *ring;
+	const struct record_handlers *handlers; // while records are read
+	int counts_fd[2];
+	uint32_t active; // which of the two the kernel counts in
+	struct count_key *batch_keys;
+	struct count *batch_counts;
+	uint64_t *counter_values; // COUNTER_COUNT's row, a value for each possible CPU
+	int cpu_count;            // possible CPUs
+};
+
+// ---- what libbpf says -----------------------------------------------------------------------
+
+/* The last warning of libbpf: the best explanation of a refused load. One loader opens at a time. */
+static char last_warning[200];
+
+static int keep_warning(enum libbpf_print_level level, const char *format, va_list arguments)
+{
+	char line[sizeof(last_warning)];
+
+	if (level > LIBBPF_WARN)
+		return 0;
+	vsnprintf(line, sizeof(line), format, arguments);
+	line[strcspn(line, "\n")] = 0;
+	log_debug("loader: %s", line);
+	// "failed to load object" and the like only repeat what the first warning said.
+	if (!last_warning[0])
+		memcpy(last_warning, line, sizeof(line));
+	return 0;
+}
+
+static int refused(struct error *err, int rc, const char *what)
+{
+	return error_errno(err, rc, "%s was refused by the kernel (%s)%s", what,
+			   last_warning[0] ? last_warning : "no reason given",
+			   rc == -EPERM ? "; a container's seccomp profile or "
+					  "kernel.lockdown may forbid bpf()"
+					: "");
+}
+
+// ---- open, set, load, attach ------------------------------------------------------------------
+
+static uint32_t ring_bytes(int cpu_count)
+{
+	uint32_t bytes = RING_BYTES_MIN;
+
+	while (bytes < RING_BYTES_MAX && bytes < (uint64_t)cpu_count * RING_BYTES_PER_CPU)
+		bytes *= 2;
+	return bytes;
+}
+
+static void set_options(struct loader *loader, const struct loader_options *options,
+			bool raw_tracepoints)
+{
+	struct sampler_bpf *programs = loader->programs;
+	struct bpf_program *process_programs[] = {
+		programs->progs.process_exec,
+		programs->progs.process_fork,
+		programs->progs.process_exit,
+	};
+
+	programs->rodata->slot_ns = options->slot_ns;
+	programs->rodata->period_ns = 1000000000ULL / options->frequency_hz;
+	programs->rodata->ns_per_1024_cycles = options->ns_per_1024_cycles;
+	programs->rodata->only_followed = options->pid != 0;
+	bpf_map__set_max_entries(programs->maps.records, ring_bytes(loader->cpu_count));
+	if (options->pid)
+		bpf_map__set_max_entries(programs->maps.followed, FOLLOWED_MAX);
+	for (uint32_t i = 0; raw_tracepoints && i < ARRAY_SIZE(process_programs); i++)
+		bpf_program__set_type(process_programs[i], BPF_PROG_TYPE_RAW_TRACEPOINT);
+}
+
+static int open_and_load(struct loader *loader, const struct loader_options *options,
+			 bool raw_tracepoints)
+{
+	loader->programs = sampler_bpf__open();
+	if (!loader->programs)
+		return -errno;
+	set_options(loader, options, raw_tracepoints);
+
+	int rc = sampler_bpf__load(loader->programs);
+	if (rc < 0) {
+		sampler_bpf__destroy(loader->programs);
+		loader->programs = NULL;
+	}
+	return rc;
+}
+
+// Typed tracepoints first, for they are checked; plain ones where those are refused.
+static int load(struct loader *loader, const struct loader_options *options, bool *ret_raw,
+		struct error *err)
+{
+	int rc = -EINVAL;
+
+	*ret_raw = options->raw_tracepoints;
+	if (!*ret_raw)
+		rc = open_and_load(loader, options, false);
+	if (rc < 0) {
+		*ret_raw = true;
+		last_warning[0] = 0;
+		rc = open_and_load(loader, options, true);
+	}
+	return rc < 0 ? refused(err, rc, "loading the sampling programs") : 0;
+}
+
+static struct bpf_link *attach(struct bpf_program *program, const char *tracepoint, bool raw)
+{
+	return raw ? bpf_program__attach_raw_tracepoint(program, tracepoint)
+		   : bpf_program__attach(program);
+}
+
+static int attach_process_programs(struct loader *loader, bool raw, struct error *err)
+{
+	struct sampler_bpf *programs = loader->programs;
+
+	loader->process_links[0] = attach(programs->progs.process_exec, "sched_process_exec", raw);
+	loader->process_links[1] = attach(programs->progs.process_fork, "sched_process_fork", raw);
+	loader->process_links[2] = attach(programs->progs.process_exit, "sched_process_exit", raw);
+	for (uint32_t i = 0; i < ARRAY_SIZE(loader->process_links); i++) {
+		if (!loader->process_links[i])
+			return refused(err, -errno, "attaching to the life of processes");
+	}
+	return 0;
+}
+
+static int create_counts(struct loader *loader, uint32_t counts_max, struct error *err)
+{
+	for (int i = 0; i < 2; i++) {
+		loader->counts_fd[i] = bpf_map_create(
+			BPF_MAP_TYPE_HASH, i ? "counts_1" : "counts_0", sizeof(struct count_key),
+			sizeof(struct count), counts_max, NULL);
+		if (loader->counts_fd[i] < 0)
+			return error_errno(
+				err, -errno,
+				"a map of %u counts cannot be made; is the memory limit of "
+				"this control group too low?",
+				counts_max);
+	}
+	loader->batch_keys = calloc(DRAIN_BATCH, sizeof(*loader->batch_keys));
+	loader->batch_counts = calloc(DRAIN_BATCH, sizeof(*loader->batch_counts));
+	loader->counter_values = calloc(loader->cpu_count, sizeof(*loader->counter_values));
+	if (!loader->batch_keys || !loader->batch_counts || !loader->counter_values)
+		return error_set(err, -ENOMEM, "out of memory");
+	return loader_swap_counts(loader, err);
+}
+
+static int follow(struct loader *loader, pid_t pid, struct error *err)
+{
+	uint32_t key = pid, yes = 1;
+
+	if (!pid ||
+	    !bpf_map_update_elem(bpf_map__fd(loader->programs->maps.followed), &key, &yes, BPF_ANY))
+		return 0;
+	return error_errno(err, -errno, "process %d cannot be followed", (int)pid);
+}
+
+static int handle_record(void *context, void *bytes, size_t size)
+{
+	struct loader *loader = context;
+	const struct record_handlers *handlers = loader->handlers;
+	const struct stack_record *stack = bytes;
+	uint32_t kind = 0;
+
+	if (size >= sizeof(kind))
+		memcpy(&kind, bytes, sizeof(kind));
+	if (kind == RECORD_PROCESS && size >= sizeof(struct process_record)) {
+		handlers->process(handlers->context, bytes);
+	} else if (kind == RECORD_STACK && size >= sizeof(*stack) &&
+		   stack->body.frame_count <= STACK_DEPTH_MAX &&
+		   size >= sizeof(*stack) + stack->body.frame_count * sizeof(struct raw_frame)) {
+		handlers->stack(handlers->context, stack);
+	}
+	return 0;
+}
+
+static int open_all(struct loader *loader, const struct loader_options *options, struct error *err)
+{
+	bool raw;
+	int rc = load(loader, options, &raw, err);
+
+	if (!rc)
+		rc = create_counts(loader, options->counts_max, err);
+	if (!rc)
+		rc = follow(loader, options->pid, err);
+	if (rc)
+		return rc;
+
+	loader->ring = ring_buffer__new(bpf_map__fd(loader->programs->maps.records), handle_record,
+					loader, NULL);
+	if (!loader->ring)
+		return error_errno(err, -errno, "the ring buffer cannot be mapped");
+	return attach_process_programs(loader, raw, err);
+}
+
+int loader_open(const struct loader_options *options, struct loader **ret_loader, struct error *err)
+{
+	struct loader *loader = calloc(1, sizeof(*loader));
+
+	if (!loader)
+		return error_set(err, -ENOMEM, "out of memory");
+	loader->counts_fd[0] = loader->counts_fd[1] = -1;
+	last_warning[0] = 0;
+	libbpf_set_print(keep_warning);
+	// BPF memory is charged to the control group since 5.11: RLIMIT_MEMLOCK plays no part, and
+	// raising it may be forbidden.
+	libbpf_set_memlock_rlim(0);
+	loader->cpu_count = libbpf_num_possible_cpus();
+	if (loader->cpu_count < 1)
+		loader->cpu_count = 1;
+
+	int rc = open_all(loader, options, err);
+	if (rc < 0) {
+		loader_close(loader);
+		return rc;
+	}
+	*ret_loader = loader;
+	return 0;
+}
+
+void loader_close(struct loader *loader)
+{
+	if (!loader)
+		return;
+	for (uint32_t i = 0; i < ARRAY_SIZE(loader->process_links); i++)
+		bpf_link__destroy(loader->process_links[i]);
+	ring_buffer__free(loader->ring);
+	sampler_bpf__destroy(loader->programs);
+	for (int i = 0; i < 2; i++) {
+		if (loader->counts_fd[i] >= 0)
+			close(loader->counts_fd[i]);
+	}
+	free(loader->batch_keys);
+	free(loader->batch_counts);
+	free(loader->counter_values);
+	free(loader);
+}
+
+// ---- records --------------------------------------------------------------------------------
+
+int loader_sampler_fd(const struct loader *loader)
+{
+	return bpf_program__fd(loader->programs->progs.sample_on_cpu);
+}
+
+int loader_records_fd(const struct loader *loader)
+{
+	return ring_buffer__epoll_fd(loader->ring);
+}
+
+int loader_read_records(struct loader *loader, const struct record_handlers *handlers,
+			struct error *err)
+{
+	loader->handlers = handlers;
+	int rc = ring_buffer__consume(loader->ring);
+	loader->handlers = NULL;
+	return rc < 0 ? error_errno(err, rc, "the ring buffer cannot be read") : 0;
+}
+
+void loader_forget_stack(struct loader *loader, const struct stack_hash *hash)
+{
+	// -ENOENT when the kernel's map was full and it never knew it as sent: just as well.
+	bpf_map_delete_elem(bpf_map__fd(loader->programs->maps.known_stacks), hash);
+}
+
+// ---- counts ---------------------------------------------------------------------------------
+
+int loader_swap_counts(struct loader *loader, struct error *err)
+{
+	uint32_t zero = 0, next = !loader->active;
+
+	// The kernel waits for running programs after the update (maybe_wait_bpf_programs()).
+	if (bpf_map_update_elem(bpf_map__fd(loader->programs->maps.active_counts), &zero,
+				&loader->counts_fd[next], BPF_ANY))
+		return error_errno(err, -errno, "the count maps cannot be swapped");
+	loader->active = next;
+	return 0;
+}
+
+static int drain_batch(struct loader *loader, uint32_t count, count_fn fn, void *context)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		int rc = fn(context, &loader->batch_keys[i], &loader->batch_counts[i]);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+int loader_drain_counts(struct loader *loader, count_fn fn, void *context, struct error *err)
+{
+	int fd = loader->counts_fd[!loader->active];
+	uint32_t position, count;
+	void *from = NULL;
+	int rc, failed = 0;
+
+	do {
+		count = DRAIN_BATCH;
+		rc = bpf_map_lookup_and_delete_batch(fd, from, &position, loader->batch_keys,
+						     loader->batch_counts, &count, NULL);
+		if (rc < 0 && rc != -ENOENT) // -ENOENT: that was the last batch
+			return error_errno(err, rc, "a count map cannot be drained");
+		failed = drain_batch(loader, count, fn, context);
+		from = &position;
+	} while (!rc && !failed);
+	return failed ? error_errno(err, failed, "samples are dropped") : 0;
+}
+
+// ---- settings and counters ------------------------------------------------------------------
+
+void loader_set_clock_offset(struct loader *loader, uint64_t offset_ns)
+{
+	__atomic_store_n(&loader->programs->bss->realtime_offset_ns, offset_ns, __ATOMIC_RELAXED);
+}
+
+void loader_read_counters(const struct loader *loader, uint64_t ret_counters[COUNTER_COUNT])
+{
+	int fd = bpf_map__fd(loader->programs->maps.counters);
+
+	for (uint32_t i = 0; i < COUNTER_COUNT; i++) {
+		ret_counters[i] = 0;
+		if (bpf_map_lookup_elem(fd, &i, loader->counter_values))
+			continue;
+		for (int cpu = 0; cpu < loader->cpu_count; cpu++)
+			ret_counters[i] += loader->counter_values[cpu];
+	}
+}
+
+void loader_read_run_time(const struct loader *loader, uint64_t *ret_ns, uint64_t *ret_count)
+{
+	struct bpf_prog_info info = { 0 };
+	uint32_t size = sizeof(info);
+
+	*ret_ns = *ret_count = 0;
+	if (bpf_obj_get_info_by_fd(loader_sampler_fd(loader), &info, &size))
+		return;
+	*ret_ns = info.run_time_ns;
+	*ret_count = info.run_cnt;
+}

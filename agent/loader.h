@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel programs: opened, set, loaded, attached; their maps and records. The only user of
+// libbpf. One thread.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "bpf/counters.h"
+#include "bpf/sample.h"
+
+struct loader;
+
+struct loader_options {
+	uint32_t frequency_hz;
+	uint64_t slot_ns;
+	pid_t pid;                   // only this process and its later children; 0: all
+	uint64_t ns_per_1024_cycles; // 0: ticks are of the CPU clock
+	uint32_t counts_max;         // distinct samples between two loader_swap_counts()
+	bool raw_tracepoints;        // load the process programs without types; for tests
+};
+
+/** Load everything and attach the process programs. The sampler waits for perf events. */
+int loader_open(const struct loader_options *options, struct loader **ret_loader,
+		struct error *err);
+void loader_close(struct loader *loader);
+
+/** The sampling program, to be run by perf events. Owned by the loader. */
+int loader_sampler_fd(const struct loader *loader);
+/** Readable when records wait and the kernel side asks for attention. Owned by the loader. */
+int loader_records_fd(const struct loader *loader);
+
+/** What loader_read_records() calls for each record; the record is gone when it returns. */
+struct record_handlers {
+	/** The body's frame_count was checked against its size and STACK_DEPTH_MAX. */
+	void (*stack)(void *context, const struct stack_record *record);
+	void (*process)(void *context, const struct process_record *record);
+	void *context;
+};
+
+/** All records that wait now, in order; does not block. Returns 0 or a negative errno. */
+int loader_read_records(struct loader *loader, const struct record_handlers *handlers,
+			struct error *err);
+
+/** The agent no longer has this stack's body: the kernel side sends it when it is seen again. */
+void loader_forget_stack(struct loader *loader, const struct stack_hash *hash);
+
+/**
+ * Let the kernel count in the other map from now on. On return no program counts in the old one
+ * any more; it is read with loader_drain_counts(). Takes a grace period, some 10 ms.
+ */
+int loader_swap_counts(struct loader *loader, struct error *err);
+
+typedef int (*count_fn)(void *context, const struct count_key *key, const struct count *count);
+
+/**
+ * Hand each count of the map swapped out to @fn and empty it. Stops when @fn fails: the batch in
+ * hand (at most 1024) is lost then, the rest comes with the next window but one.
+ */
+int loader_drain_counts(struct loader *loader, count_fn fn, void *context, struct error *err);
+
+/** Unix time = the kernel's monotonic time + this, for the slots of samples. */
+void loader_set_clock_offset(struct loader *loader, uint64_t offset_ns);
+
+/** Sums over all CPUs; an unreadable map leaves zeros. */
+void loader_read_counters(const struct loader *loader, uint64_t ret_counters[COUNTER_COUNT]);
+
+/** Time in the sampling program, and how often it ran; 0 unless kernel.bpf_stats_enabled. */
+void loader_read_run_time(const struct loader *loader, uint64_t *ret_ns, uint64_t *ret_count);

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The places in code that stacks go through, by identity. They outlive processes and windows: a
+// location is found or made when a stack's body arrives, named once, when it is first part of a
+// profile, and dropped when no stack goes through it any more. One thread.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/executable.h"
+#include "agent/kallsyms.h"
+#include "base/profile.h"
+
+struct location_table;
+
+enum {
+	LOCATIONS_MAX = 1 << 20, // some 150 bytes each; a busy node has tens of thousands
+};
+
+/**
+ * @kallsyms may be NULL: kernel frames stay unnamed. Both are the caller's and outlive the table.
+ */
+struct location_table *location_table_new(struct executable_table *executables,
+					  struct kallsyms *kallsyms);
+void location_table_free(struct location_table *table);
+
+/**
+ * Each finds or makes a location and returns its number, HASH_TABLE_NONE when out of memory or at
+ * LOCATIONS_MAX. Numbers are valid until a location_table_sweep() that did not mark them.
+ */
+
+/** A caller: the call at @offset in the file of @executable. Named later. */
+uint32_t location_table_add_call(struct location_table *table, struct executable *executable,
+				 uint64_t offset);
+/** A leaf in a file, reduced to its function where a symbol covers it. */
+uint32_t location_table_add_leaf(struct location_table *table, struct executable *executable,
+				 uint64_t offset);
+/** Kernel code at @address; a leaf is reduced to its function. */
+uint32_t location_table_add_kernel(struct location_table *table, uint64_t address, bool leaf);
+/** Code in no file (made at run time); a leaf is reduced to its page. */
+uint32_t location_table_add_anonymous(struct location_table *table, uint64_t address, bool leaf);
+
+/**
+ * The location's position in @profile, to which it is added with its name if need be. A new
+ * profile must be announced by location_table_begin_profile(). Returns 0 or what
+ * profile_add_location() returns.
+ */
+int location_table_put(struct location_table *table, uint32_t location, struct profile *profile,
+		       uint32_t *ret_position);
+void location_table_begin_profile(struct location_table *table);
+
+/** Mark what is still in use, then sweep: all other locations are dropped, their numbers reused. */
+void location_table_mark(struct location_table *table, uint32_t location);
+void location_table_sweep(struct location_table *table);
+
+uint32_t location_table_count(const struct location_table *table);

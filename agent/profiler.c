@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/profiler.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/executable.h"
+#include "agent/kallsyms.h"
+#include "agent/loader.h"
+#include "agent/location_table.h"
+#include "agent/machine.h"
+#include "agent/perf_events.h"
+#include "agent/process.h"
+#include "agent/stack_table.h"
+#include "agent/window.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+enum {
+	FREQUENCY_MAX_HZ = 1000,
+	COUNTS_MIN = 4096,
+	// The count maps hold so many seconds of samples that are all different; they are drained
+	// when half full, and that is looked at every second.
+	COUNTS_SECONDS = 4,
+	SWEEP_WINDOWS = 12, // locations that no stack uses are let go once a minute
+};
+
+#define SLOT_MIN_NS (10 * NS_PER_MS)
+#define SLOT_MAX_NS NS_PER_SECOND
+
+/* How often the wall clock is compared with the kernel's monotonic one, and the counts are watched. */
+#define CLOCK_INTERVAL_NS NS_PER_SECOND
+/* Ticks need not be varied more exactly than this; it bounds our wake-ups on machines of many CPUs. */
+#define TIMER_MIN_NS (100 * NS_PER_MS)
+/* A process that is gone may still be in counts of this window and of the one before. */
+#define EXITED_KEPT_NS (30 * NS_PER_SECOND)
+
+struct profiler {
+	uint64_t slot_ns;
+	uint32_t counts_max;
+	struct executable_table *executables;
+	struct process_table *processes;
+	struct kallsyms *kallsyms; // NULL: kernel functions stay unnamed
+	struct location_table *locations;
+	struct stack_table *stacks;
+	struct loader *loader;
+	struct perf_events *events;
+	struct window window;    // of which part was drained early, if its map filled up
+	uint32_t windows;        // finished
+	uint64_t clock_due_ns;   // when to look at the clock and the counts again
+	uint64_t samples_before; // counter when the count maps were swapped
+	uint64_t stacks_lost;
+	uint64_t drain_ns;
+	int epoll_fd; // records and timer
+	int timer_fd;
+	uint32_t locations_of_body[STACK_DEPTH_MAX];
+	char notice[ERROR_TEXT_BYTES];
+};
+
+// ---- records --------------------------------------------------------------------------------
+
+// Kernel addresses mean the same in every process.
+static bool is_kernel_stack(const struct stack_body *body)
+{
+	return !body->process.pid && !body->process.start_ns;
+}
+
+// A return address belongs to the call before it, which may end its function.
+static uint32_t locate_caller(struct profiler *profiler, struct process *process,
+			      const struct raw_frame *frame)
+{
+	uint64_t call = frame->address - 1;
+	struct code_address code;
+
+	if (frame->tag == FRAME_TAG_KERNEL)
+		return location_table_add_kernel(profiler->locations, call, false);
+	if (process_find_code(profiler->processes, process, call, &code) < 0 || !code.executable)
+		return location_table_add_anonymous(profiler->locations, call, false);
+	return location_table_add_call(profiler->locations, code.executable, code.offset);
+}
+
+static int locate_body(struct profiler *profiler, const struct stack_record *record)
+{
+	const struct stack_body *body = &record->body;
+	struct process *process = NULL;
+	struct code_address code;
+
+	if (!is_kernel_stack(body)) {
+		process = process_table_get(profiler->processes, &body->process,
+					    record->process_name);
+		if (!process)
+			return -ENOMEM;
+		// Now, while the process lives, its mappings are read; its leaves are found in them later.
+		process_find_code(profiler->processes, process, record->leaf, &code);
+	}
+	for (uint32_t i = 0; i < body->frame_count; i++) {
+		uint32_t location = HASH_TABLE_NONE;
+
+		if (process || body->frames[i].tag == FRAME_TAG_KERNEL)
+			location = locate_caller(profiler, process, &body->frames[i]);
+		if (location == HASH_TABLE_NONE)
+			return -ENOMEM;
+		profiler->locations_of_body[i] = location;
+	}
+	return stack_table_add(profiler->stacks, &body->hash, profiler->locations_of_body,
+			       body->frame_count, (enum stack_end)body->end, clock_monotonic_ns());
+}
+
+static void take_stack(void *context, const struct stack_record *record)
+{
+	struct profiler *profiler = context;
+
+	// No room: the kernel side is to send it again when it is seen again.
+	if (locate_body(profiler, record) < 0)
+		loader_forget_stack(profiler->loader, &record->body.hash);
+}
+
+static void take_process(void *context, const struct process_record *record)
+{
+	struct profiler *profiler = context;
+
+	process_table_apply(profiler->processes, record);
+}
+
+static int read_records(struct profiler *profiler, struct error *err)
+{
+	struct record_handlers handlers = {
+		.stack = take_stack,
+		.process = take_process,
+		.context = profiler,
+	};
+
+	return loader_read_records(profiler->loader, &handlers, err);
+}
+
+// ---- clocks -----------------------------------------------------------------------------------
+
+static void set_clock(struct profiler *profiler)
+{
+	// Monotonic on both sides of the other: a preemption between the two halves its error.
+	uint64_t before_ns = clock_monotonic_ns();
+	uint64_t realtime_ns = clock_realtime_ns();
+	uint64_t after_ns = clock_monotonic_ns();
+
+	loader_set_clock_offset(profiler->loader,
+				realtime_ns - (before_ns + (after_ns - before_ns) / 2));
+}
+
+static void set_timer(struct profiler *profiler, uint64_t now_ns)
+{
+	uint64_t due_ns = perf_events_due_ns(profiler->events);
+
+	if (due_ns < now_ns + TIMER_MIN_NS)
+		due_ns = now_ns + TIMER_MIN_NS;
+	struct itimerspec at = { .it_value = { .tv_sec = due_ns / NS_PER_SECOND,
+					       .tv_nsec = due_ns % NS_PER_SECOND } };
+	timerfd_settime(profiler->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+}
+
+// ---- counts ---------------------------------------------------------------------------------
+
+struct count_drain {
+	struct window *window;
+	uint64_t now_ns;
+};
+
+static int take_count(void *context, const struct count_key *key, const struct count *count)
+{
+	struct count_drain *drain = context;
+
+	return window_add(drain->window, key, count, drain->now_ns);
+}
+
+static uint64_t read_samples(const struct profiler *profiler)
+{
+	uint64_t counters[COUNTER_COUNT];
+
+	loader_read_counters(profiler->loader, counters);
+	return counters[COUNTER_SAMPLES];
+}
+
+// Bodies are read after the swap: those of everything in the old map were written before it.
+static int drain_counts(struct profiler *profiler, struct error *err)
+{
+	struct count_drain drain = { .window = &profiler->window };
+	int rc;
+
+	profiler->samples_before = read_samples(profiler);
+	rc = loader_swap_counts(profiler->loader, err);
+	if (!rc)
+		rc = read_records(profiler, err);
+	drain.now_ns = clock_monotonic_ns();
+	return rc ? rc : loader_drain_counts(profiler->loader, take_count, &drain, err);
+}
+
+// A caller who drains rarely does not lose samples: the window grows in our memory instead.
+static void watch_counts(struct profiler *profiler)
+{
+	if (read_samples(profiler) - profiler->samples_before >= profiler->counts_max / 2)
+		drain_counts(profiler, NULL); // what failed is tried again in the next drain
+}
+
+static void forget_stack(void *context, const struct stack_hash *hash)
+{
+	struct profiler *profiler = context;
+
+	loader_forget_stack(profiler->loader, hash);
+}
+
+static void mark_stack(void *context, const struct known_stack *stack)
+{
+	for (uint32_t i = 0; i < stack->count; i++)
+		location_table_mark(context, stack->locations[i]);
+}
+
+// What every table does once a window to stay within its bounds.
+static void expire(struct profiler *profiler)
+{
+	stack_table_expire(profiler->stacks, clock_monotonic_ns(), forget_stack, profiler);
+	if (++profiler->windows % SWEEP_WINDOWS == 0 ||
+	    location_table_count(profiler->locations) > LOCATIONS_MAX / 2) {
+		stack_table_each(profiler->stacks, mark_stack, profiler->locations);
+		location_table_sweep(profiler->locations);
+	}
+	process_table_expire(profiler->processes, EXITED_KEPT_NS);
+	executable_table_trim(profiler->executables);
+}
+
+static struct window_sources sources_of(const struct profiler *profiler)
+{
+	return (struct window_sources){
+		.processes = profiler->processes,
+		.locations = profiler->locations,
+		.stacks = profiler->stacks,
+	};
+}
+
+int profiler_drain(struct profiler *profiler, struct profile **ret_profile, struct error *err)
+{
+	struct window_sources sources = sources_of(profiler);
+	uint64_t begin_ns = clock_monotonic_ns(), to_ns = clock_realtime_ns();
+	struct window next;
+	int rc = drain_counts(profiler, err);
+
+	if (rc)
+		return rc;
+	if (window_init(&next, &sources, profiler->slot_ns, to_ns) < 0)
+		return error_set(err, -ENOMEM, "out of memory");
+	*ret_profile = window_finish(&profiler->window, to_ns);
+	profiler->stacks_lost += profiler->window.stacks_lost;
+	window_deinit(&profiler->window);
+	profiler->window = next;
+	expire(profiler);
+	profiler->drain_ns = clock_monotonic_ns() - begin_ns;
+	return 0;
+}
+
+// ---- open and close -------------------------------------------------------------------------
+
+static int check_options(const struct profiler_options *options, struct error *err)
+{
+	if (options->frequency_hz < 1 || options->frequency_hz > FREQUENCY_MAX_HZ)
+		return error_set(err, -EINVAL, "frequency: %u Hz is not in 1..%d",
+				 options->frequency_hz, FREQUENCY_MAX_HZ);
+	if (options->slot_ns < SLOT_MIN_NS || options->slot_ns > SLOT_MAX_NS)
+		return error_set(err, -EINVAL, "slot: %.3f ms is not in 10ms..1s",
+				 (double)options->slot_ns / NS_PER_MS);
+	if (options->pid < 0)
+		return error_set(err, -EINVAL, "pid: %d is not a process", (int)options->pid);
+	return 0;
+}
+
+static int open_tables(struct profiler *profiler, const struct labels *labels)
+{
+	struct error unnamed;
+
+	if (kallsyms_open(NULL, &profiler->kallsyms, &unnamed) < 0)
+		snprintf(profiler->notice, sizeof(profiler->notice),
+			 "kernel functions stay unnamed: %.280s", unnamed.text);
+	profiler->executables = executable_table_new();
+	if (!profiler->executables)
+		return -ENOMEM;
+	profiler->processes = process_table_new(profiler->executables, labels);
+	profiler->locations = location_table_new(profiler->executables, profiler->kallsyms);
+	profiler->stacks = stack_table_new();
+	return profiler->processes && profiler->locations && profiler->stacks ? 0 : -ENOMEM;
+}
+
+static uint32_t counts_for(uint32_t frequency_hz)
+{
+	uint64_t wanted = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN) * frequency_hz * COUNTS_SECONDS;
+	uint32_t counts_max = COUNTS_MIN;
+
+	while (counts_max < wanted && counts_max < 1U << 24)
+		counts_max *= 2;
+	return counts_max;
+}
+
+static int watch(int epoll_fd, int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+
+	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+static int open_descriptors(struct profiler *profiler, struct error *err)
+{
+	profiler->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	profiler->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (profiler->epoll_fd < 0 || profiler->timer_fd < 0)
+		return error_errno(err, -errno, "epoll or timer descriptor");
+
+	int rc = watch(profiler->epoll_fd, loader_records_fd(profiler->loader));
+	if (!rc)
+		rc = watch(profiler->epoll_fd, profiler->timer_fd);
+	return rc ? error_errno(err, rc, "epoll") : 0;
+}
+
+static int open_kernel_side(struct profiler *profiler, const struct profiler_options *options,
+			    struct error *err)
+{
+	struct loader_options loader_options = {
+		.frequency_hz = options->frequency_hz,
+		.slot_ns = options->slot_ns,
+		.pid = options->pid,
+		.ns_per_1024_cycles = perf_events_cycle_ns(),
+		.counts_max = profiler->counts_max,
+	};
+	int rc = loader_open(&loader_options, &profiler->loader, err);
+
+	if (rc)
+		return rc;
+	set_clock(profiler);
+	return perf_events_open(options->frequency_hz, loader_options.ns_per_1024_cycles,
+				loader_sampler_fd(profiler->loader), &profiler->events, err);
+}
+
+// Events of processes flow before the scan begins, so none falls between the two.
+static int open_all(struct profiler *profiler, const struct profiler_options *options,
+		    struct error *err)
+{
+	struct window_sources sources;
+	int rc = open_tables(profiler, &options->labels);
+
+	if (rc)
+		return error_set(err, rc, "out of memory");
+	sources = sources_of(profiler);
+	rc = window_init(&profiler->window, &sources, options->slot_ns, clock_realtime_ns());
+	if (rc)
+		return error_set(err, rc, "out of memory");
+	rc = open_kernel_side(profiler, options, err);
+	if (!rc)
+		rc = open_descriptors(profiler, err);
+	if (!rc)
+		rc = process_table_scan(profiler->processes, err);
+	if (!rc)
+		set_timer(profiler, clock_monotonic_ns());
+	return rc;
+}
+
+int profiler_open(const struct profiler_options *options, struct profiler **ret_profiler,
+		  struct error *err)
+{
+	int rc = check_options(options, err);
+
+	if (!rc)
+		rc = machine_check(err);
+	if (rc)
+		return rc;
+
+	struct profiler *profiler = calloc(1, sizeof(*profiler));
+	if (!profiler)
+		return error_set(err, -ENOMEM, "out of memory");
+	profiler->epoll_fd = profiler->timer_fd = -1;
+	profiler->slot_ns = options->slot_ns;
+	profiler->counts_max = counts_for(options->frequency_hz);
+
+	rc = open_all(profiler, options, err);
+	if (rc) {
+		profiler_close(profiler);
+		return rc;
+	}
+	*ret_profiler = profiler;
+	return 0;
+}
+
+void profiler_close(struct profiler *profiler)
+{
+	if (!profiler)
+		return;
+	perf_events_close(profiler->events);
+	loader_close(profiler->loader);
+	window_deinit(&profiler->window);
+	stack_table_free(profiler->stacks);
+	location_table_free(profiler->locations);
+	process_table_free(profiler->processes);
+	executable_table_free(profiler->executables);
+	kallsyms_close(profiler->kallsyms);
+	cleanup_closep(&profiler->epoll_fd);
+	cleanup_closep(&profiler->timer_fd);
+	free(profiler);
+}
+
+// ---- run ------------------------------------------------------------------------------------
+
+int profiler_fd(const struct profiler *profiler)
+{
+	return profiler->epoll_fd;
+}
+
+int profiler_read(struct profiler *profiler, struct error *err)
+{
+	uint64_t expirations;
+
+	if (read(profiler->timer_fd, &expirations, sizeof(expirations)) > 0)
+		profiler_tick(profiler);
+	return read_records(profiler, err);
+}
+
+void profiler_tick(struct profiler *profiler)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+
+	if (now_ns >= perf_events_due_ns(profiler->events)) {
+		perf_events_vary(profiler->events, now_ns);
+		set_timer(profiler, now_ns);
+	}
+	if (now_ns >= profiler->clock_due_ns) {
+		profiler->clock_due_ns = now_ns + CLOCK_INTERVAL_NS;
+		set_clock(profiler);
+		watch_counts(profiler);
+	}
+}
+
+const char *profiler_notice(const struct profiler *profiler)
+{
+	return profiler->notice[0] ? profiler->notice : NULL;
+}
+
+void profiler_read_stats(const struct profiler *profiler, struct profiler_stats *ret_stats)
+{
+	_Static_assert(COUNTER_COUNT <= ARRAY_SIZE(ret_stats->bpf_counters),
+		       "room for all counters");
+
+	*ret_stats = (struct profiler_stats){
+		.processes = process_table_count(profiler->processes),
+		.files = executable_table_count(profiler->executables),
+		.stacks = stack_table_count(profiler->stacks),
+		.stacks_lost = profiler->stacks_lost,
+		.symbols_bytes = executable_table_symbol_bytes(profiler->executables),
+		.drain_ns = profiler->drain_ns,
+	};
+	if (profiler->kallsyms)
+		ret_stats->symbols_bytes += kallsyms_bytes(profiler->kallsyms);
+	loader_read_counters(profiler->loader, ret_stats->bpf_counters);
+	loader_read_run_time(profiler->loader, &ret_stats->bpf_run_ns, &ret_stats->bpf_run_count);
+}
