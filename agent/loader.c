@@ -229,9 +229,7 @@ int loader_open(const struct loader_options *options, struct loader **ret_loader
 	loader->counts_fd[0] = loader->counts_fd[1] = -1;
 	last_warning[0] = 0;
 	libbpf_set_print(keep_warning);
-	// BPF memory is charged to the control group since 5.11: RLIMIT_MEMLOCK plays no part, and
-	// raising it may be forbidden.
-	libbpf_set_memlock_rlim(0);
+	// RLIMIT_MEMLOCK plays no part: BPF memory is charged to the control group since 5.11.
 	loader->cpu_count = libbpf_num_possible_cpus();
 	if (loader->cpu_count < 1)
 		loader->cpu_count = 1;

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole way of a sample on this machine: real kernel programs, real children. Needs root and BTF.
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/test.h"
+
+#include "agent/machine.h"
+#include "agent/profiler.h"
+#include "base/clock.h"
+#include "bpf/counters.h"
+
+static bool machine_is_fit(void)
+{
+	struct error err;
+
+	return machine_check(&err) == 0;
+}
+
+static volatile uint64_t burnt;
+
+__attribute__((noinline)) static void burn_in_a_known_function(uint64_t cpu_ns)
+{
+	uint64_t end_ns = clock_process_cpu_ns() + cpu_ns;
+
+	while (clock_process_cpu_ns() < end_ns) {
+		for (int i = 0; i < 100000; i++)
+			burnt += i;
+	}
+	burnt++; // not a tail call's place
+}
+
+__attribute__((noinline)) static void call_the_burner(uint64_t cpu_ns)
+{
+	burn_in_a_known_function(cpu_ns);
+	burnt++;
+}
+
+/* A child that burns CPU under the name @name, held until go() is called. */
+struct child {
+	pid_t pid;
+	int go;
+};
+
+static struct child start_child(const char *name, uint64_t cpu_ns)
+{
+	int pipe_fds[2];
+	struct child child;
+	char byte;
+
+	assert_int_equal(0, pipe(pipe_fds));
+	child.pid = fork();
+	assert_true(child.pid >= 0);
+	if (child.pid == 0) {
+		close(pipe_fds[1]);
+		prctl(PR_SET_NAME, name);
+		if (read(pipe_fds[0], &byte, 1) < 0)
+			_exit(1);
+		call_the_burner(cpu_ns);
+		_exit(0);
+	}
+	close(pipe_fds[0]);
+	child.go = pipe_fds[1];
+	return child;
+}
+
+static void go(struct child *child)
+{
+	close(child->go);
+}
+
+static struct profiler *open_profiler(pid_t pid, uint32_t frequency_hz)
+{
+	struct profiler_options options = {
+		.frequency_hz = frequency_hz,
+		.slot_ns = 20 * NS_PER_MS,
+		.pid = pid,
+	};
+	struct profiler *profiler = NULL;
+	struct error err = { 0 };
+
+	if (profiler_open(&options, &profiler, &err))
+		fail_msg("profiler_open: %s", err.text);
+	return profiler;
+}
+
+/* Run the profiler's loop until the child has ended. Returns its CPU time by the kernel's account. */
+static uint64_t run_until_exit(struct profiler *profiler, struct child *child)
+{
+	struct rusage usage;
+	struct error err = { 0 };
+	int status;
+
+	go(child);
+	while (wait4(child->pid, &status, WNOHANG, &usage) == 0) {
+		struct pollfd fd = { .fd = profiler_fd(profiler), .events = POLLIN };
+
+		if (poll(&fd, 1, 50) > 0 && profiler_read(profiler, &err))
+			fail_msg("profiler_read: %s", err.text);
+		profiler_tick(profiler);
+	}
+	EXPECT_EQ(0, status, "the child's end");
+	return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * NS_PER_SECOND +
+	       (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * NS_PER_US;
+}
+
+static struct profile *drain(struct profiler *profiler)
+{
+	struct profile *profile = NULL;
+	struct error err = { 0 };
+
+	if (profiler_drain(profiler, &profile, &err))
+		fail_msg("profiler_drain: %s", err.text);
+	return profile;
+}
+
+static const char *frame_name(const struct profile *profile, const struct stack *stack, uint32_t at)
+{
+	const struct location *location =
+		&profile->locations[profile->stack_locations[stack->first_location + at]];
+
+	return location->line_count ?
+		       profile_string(profile, profile->lines[location->first_line].name) :
+		       "";
+}
+
+static bool stack_has(const struct profile *profile, const struct stack *stack, const char *name)
+{
+	for (uint32_t i = 0; i < stack->location_count; i++) {
+		if (!strcmp(frame_name(profile, stack, i), name))
+			return true;
+	}
+	return false;
+}
+
+/* Of the samples whose label @label is @value: all, or those whose stack has @function. */
+static uint64_t sum_of(const struct profile *profile, const char *label, const char *value,
+		       const char *function)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		const struct sample *sample = &profile->samples[i];
+		const char *found = labels_get(&profile->series[sample->series].labels, label);
+
+		if (value && (!found || strcmp(found, value) != 0))
+			continue;
+		if (!function || stack_has(profile, &profile->stacks[sample->stack], function))
+			sum += sample->value;
+	}
+	return sum;
+}
+
+static void expect_near(uint64_t expected, uint64_t actual, double share, const char *what)
+{
+	if (actual < expected * (1 - share) || actual > expected * (1 + share))
+		fail_msg("%s: %.3f s, expected %.3f s", what, actual / 1e9, expected / 1e9);
+}
+
+TEST(cpu_time_of_a_process_adds_up_and_is_found_in_its_functions)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+
+	struct child child = start_child("burner-a", 1500 * NS_PER_MS);
+	struct profiler *profiler = open_profiler(0, 99);
+	uint64_t cpu_ns = run_until_exit(profiler, &child);
+	struct profile *profile = drain(profiler);
+
+	expect_near(cpu_ns, sum_of(profile, LABEL_PROCESS, "burner-a", NULL), 0.05, "all of it");
+	expect_near(cpu_ns, sum_of(profile, LABEL_THREAD, "burner-a", NULL), 0.05, "by thread");
+	expect_near(cpu_ns, sum_of(profile, LABEL_PROCESS, "burner-a", "burn_in_a_known_function"),
+		    0.06, "in the function");
+	expect_near(cpu_ns, sum_of(profile, LABEL_PROCESS, "burner-a", "call_the_burner"), 0.06,
+		    "in its caller");
+	profile_free(profile);
+	profiler_close(profiler);
+}
+
+TEST(a_filter_by_process_takes_its_later_children_and_nobody_else)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+
+	struct child other = start_child("burner-other", 10 * NS_PER_SECOND);
+	struct child child = start_child("burner-b", 0);
+	kill(child.pid, SIGKILL);
+	waitpid(child.pid, NULL, 0);
+	close(child.go);
+
+	// We are the process that is followed: the child is born after that.
+	struct profiler *profiler = open_profiler(getpid(), 499);
+	child = start_child("burner-b", 500 * NS_PER_MS);
+	go(&other);
+	uint64_t cpu_ns = run_until_exit(profiler, &child);
+	kill(other.pid, SIGKILL);
+	waitpid(other.pid, NULL, 0);
+	struct profile *profile = drain(profiler);
+
+	expect_near(cpu_ns, sum_of(profile, LABEL_PROCESS, "burner-b", NULL), 0.1, "the child");
+	EXPECT_EQ(0, sum_of(profile, LABEL_PROCESS, "burner-other", NULL), "a process before it");
+	profile_free(profile);
+	profiler_close(profiler);
+}
+
+TEST(windows_share_nothing_and_lose_nothing)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+
+	struct profiler *profiler = open_profiler(0, 999);
+	uint64_t samples = 0, begin_ns = clock_monotonic_ns();
+	struct profiler_stats before, after;
+
+	profiler_read_stats(profiler, &before);
+	for (int window = 0; window < 5; window++) {
+		for (uint64_t end_ns = clock_monotonic_ns() + 100 * NS_PER_MS;
+		     clock_monotonic_ns() < end_ns;)
+			burnt++;
+		struct profile *profile = drain(profiler);
+
+		assert_true(profile->from_ns < profile->to_ns);
+		samples += sum_of(profile, LABEL_NODE, NULL, NULL);
+		profile_free(profile);
+	}
+	profiler_read_stats(profiler, &after);
+	EXPECT_EQ(0, after.bpf_counters[COUNTER_COUNTS_FULL], "dropped");
+	EXPECT_EQ(0, after.bpf_counters[COUNTER_RING_FULL], "dropped");
+	EXPECT_EQ(0, after.stacks_lost, "stacks without a body");
+	assert_true(after.bpf_counters[COUNTER_SAMPLES] > before.bpf_counters[COUNTER_SAMPLES]);
+	// All CPUs together cannot have worked longer than they were there.
+	uint64_t elapsed_ns = clock_monotonic_ns() - begin_ns;
+	assert_true(samples <= elapsed_ns * sysconf(_SC_NPROCESSORS_ONLN) * 1.05);
+	assert_true(samples >= 450 * NS_PER_MS);
+	profiler_close(profiler);
+}
+
+TEST(a_window_left_alone_grows_in_memory_and_not_out_of_the_maps)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+
+	// 4096 counts hold 2 s of two busy CPUs at 1000 Hz.
+	struct profiler *profiler = open_profiler(0, 1000);
+	struct child child = start_child("burner-c", 5 * NS_PER_SECOND);
+	uint64_t cpu_ns = run_until_exit(profiler, &child);
+	struct profile *profile = drain(profiler);
+	struct profiler_stats stats;
+
+	profiler_read_stats(profiler, &stats);
+	EXPECT_EQ(0, stats.bpf_counters[COUNTER_COUNTS_FULL], "dropped");
+	expect_near(cpu_ns, sum_of(profile, LABEL_PROCESS, "burner-c", NULL), 0.05, "all of it");
+	profile_free(profile);
+	profiler_close(profiler);
+}
+
+TEST(settings_out_of_range_are_refused_by_name)
+{
+	static const struct {
+		struct profiler_options options;
+		const char *named;
+	} cases[] = {
+		{ { .frequency_hz = 0, .slot_ns = 20 * NS_PER_MS }, "frequency" },
+		{ { .frequency_hz = 1001, .slot_ns = 20 * NS_PER_MS }, "frequency" },
+		{ { .frequency_hz = 99, .slot_ns = 1 }, "slot" },
+		{ { .frequency_hz = 99, .slot_ns = 2 * NS_PER_SECOND }, "slot" },
+		{ { .frequency_hz = 99, .slot_ns = 20 * NS_PER_MS, .pid = -3 }, "pid" },
+	};
+
+	for EACH(c, cases) {
+		struct profiler *profiler = NULL;
+		struct error err = { 0 };
+
+		EXPECT_EQ(-EINVAL, profiler_open(&c->options, &profiler, &err), c->named);
+		assert_null(profiler);
+		assert_non_null(strstr(err.text, c->named));
+	}
+}
+
+RUN_TESTS(cmocka_unit_test(cpu_time_of_a_process_adds_up_and_is_found_in_its_functions),
+	  cmocka_unit_test(a_filter_by_process_takes_its_later_children_and_nobody_else),
+	  cmocka_unit_test(windows_share_nothing_and_lose_nothing),
+	  cmocka_unit_test(a_window_left_alone_grows_in_memory_and_not_out_of_the_maps),
+	  cmocka_unit_test(settings_out_of_range_are_refused_by_name))
