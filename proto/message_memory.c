@@ -8,9 +8,9 @@
 #include "export_message.h"
 
 enum {
-	// Bytes of memory per byte of message, and some to begin with. Real batches take 4 to 8 with
-	// malloc()'s own overhead; the worst that a hostile one could ask for is about 80.
-	MEMORY_PER_BYTE = 16,
+	// Bytes of memory per byte of message, and some to begin with. Real batches take 2 to 4 with
+	// malloc()'s own overhead, a dictionary of short names 6; a hostile message could ask for 80.
+	MEMORY_PER_BYTE = 10,
 	MEMORY_BYTES_MIN = 1 << 20,
 };
 
