@@ -73,9 +73,17 @@ struct store_forest {
 
 #define FOREST_FRAME_END 0xffffff00U
 
+/** How much of the rows a scan needs. What is not needed need not be read. */
+enum scan_detail {
+	SCAN_ROWS = 0,	 // every row
+	SCAN_SERIES_SUMS, // sums per series and node: slots is NULL, rows may come joined
+	SCAN_SUMS,	 // sums per node: as above, and series is always 0
+};
+
 /** Receives a scan. A non-zero return ends it and is returned. Called from one thread. */
 struct store_scanner {
 	void *context;
+	enum scan_detail detail; // a merge over whole minutes is many times faster by sums
 	/** A partition begins; its rows follow. */
 	int (*partition)(void *context, const struct store_forest *forest);
 	int (*rows)(void *context, const struct store_rows *rows);
@@ -104,6 +112,9 @@ struct store_stats {
 	uint64_t chunk_bytes;	   // compressed chunk bytes written
 	uint64_t chunk_rows;	   // rows in them
 	uint64_t oldest_ns, newest_ns; // Unix time of data held, 0 when empty
+	uint64_t rows_series_dropped;  // their series was one too many for the partition
+	uint64_t stacks_refused;       // one too many for the partition: their value counts as "lost"
+	uint64_t agents;	       // whose last sequence is remembered
 };
 
 /** Opens the embedded store. A lock keeps a second process out (err says so). */

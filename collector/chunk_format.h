@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What chunk_encode.c and chunk_decode.c agree on. A chunk is a head of varints:
+//
+//   version, slot_ns, scale, series count, row count, palette size, palette (ascending deltas),
+//   for each column: size unpacked, size packed (0: as it is)
+//
+// and the columns, each a zstd frame or its bytes as they are:
+//
+//   directory  per series: delta to the series before, nodes, slots with rows, rows
+//   slots      per series: the slots with rows, deltas
+//   nodes      per series: nodes, deltas
+//   counts     per node: rows - 1
+//   values     per row, in the order (slot, node): a number in the palette, or VALUE_ESCAPE
+//   escapes    per escaped value: value / scale, zig-zag
+//   bits       per row: the bits of its distance below the highest
+//   classes    per row: how many bits its distance has; a column for each class of its node
+#pragma once
+
+#include <stdint.h>
+
+#include "collector/chunk.h"
+
+enum {
+	CHUNK_VERSION = 1,
+	PALETTE_MAX = 255,
+	VALUE_ESCAPE = 255,
+};
+
+enum chunk_column {
+	COLUMN_DIRECTORY,
+	COLUMN_SLOTS,
+	COLUMN_NODES,
+	COLUMN_COUNTS,
+	COLUMN_VALUES,
+	COLUMN_ESCAPES,
+	COLUMN_BITS,
+	COLUMN_CLASSES, // the first of CHUNK_CLASSES
+	COLUMN_COUNT = COLUMN_CLASSES + CHUNK_CLASSES,
+};
+
+/** The class of a node with @rows rows in a series that has rows in @slots slots (rows <= slots). */
+static inline uint32_t chunk_class(uint32_t slots, uint32_t rows)
+{
+	return 31 - (uint32_t)__builtin_clz(slots / rows);
+}
