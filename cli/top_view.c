@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <ncurses.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,10 +11,15 @@
 enum {
 	TABLE_ROW = 3, // above it: two lines of header, one of headings
 	PAGE_ROWS = 20,
+	LINE_BYTES = 512,
 	COLOR_HEADINGS = 1, // then one pair per kind of frame
 	COLOR_KINDS = 2,
 	KEY_ESCAPE = 27,
 	KEY_DELETE = 127,
+	NUMBERS_COLUMN = 0,
+	KIND_COLUMN = 17,
+	PROCESS_COLUMN = 25,
+	NAME_COLUMN = 41,
 };
 
 static const char *const help_lines[] = {
@@ -73,46 +79,50 @@ void top_view_close(void)
 	screen = NULL;
 }
 
+/* One line, cut at the screen's edge: a line that wraps would push into the next. */
+static void __attribute__((format(printf, 3, 4))) draw_text(int y, int x, const char *format, ...)
+{
+	char text[LINE_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (x < COLS)
+		mvaddnstr(y, x, text, COLS - x);
+}
+
 static void draw_header(const struct function_table *table, const struct top_header *header,
 			const struct top_settings *settings)
 {
-	move(0, 0);
 	attron(A_BOLD);
-	printw("cairn top");
+	draw_text(0, 0, "cairn top  %s", header->scope);
 	attroff(A_BOLD);
-	printw("  %s  CPUs busy %.2f of %ld  samples %llu  dropped %llu  every %g s", header->scope,
-	       header->cpus_busy, header->cpus, (unsigned long long)header->samples,
-	       (unsigned long long)header->dropped, header->interval_s);
-	if (settings->paused) {
-		attron(A_REVERSE);
-		printw(" PAUSED ");
-		attroff(A_REVERSE);
-	}
-	mvprintw(1, 0, "by %s, %s, %u functions",
-		 settings->order == ORDER_BY_SELF ? "self" : "total",
-		 settings->by_process ? "per process" : "processes merged", table->shown_count);
-	if (settings->editing || *settings->filter)
-		printw("  filter: %s%s", settings->filter, settings->editing ? "_" : "");
-	else
-		printw("  (h: help)");
+	draw_text(0, getcurx(stdscr),
+		  "  CPUs busy %.2f of %ld  samples %llu  dropped %llu  every %g s",
+		  header->cpus_busy, header->cpus, (unsigned long long)header->samples,
+		  (unsigned long long)header->dropped, header->interval_s);
+	draw_text(1, 0, "%sby %s, %s, %u functions  %s%s%s", settings->paused ? "PAUSED  " : "",
+		  settings->order == ORDER_BY_SELF ? "self" : "total",
+		  settings->by_process ? "per process" : "processes merged", table->shown_count,
+		  settings->editing || *settings->filter ? "filter: " : "(h: help)",
+		  settings->filter, settings->editing ? "_" : "");
 }
 
 static void draw_headings(void)
 {
 	attron(has_colors() ? COLOR_PAIR(COLOR_HEADINGS) : A_REVERSE);
 	mvhline(TABLE_ROW - 1, 0, ' ', COLS);
-	mvprintw(TABLE_ROW - 1, 0, "%7s %7s  %-7s %-15s %s", "self%", "total%", "kind", "process",
-		 "function");
+	draw_text(TABLE_ROW - 1, 0, "%7s %7s  %-7s %-15s %s", "self%", "total%", "kind", "process",
+		  "function");
 	attroff(has_colors() ? COLOR_PAIR(COLOR_HEADINGS) : A_REVERSE);
 }
 
 // ncurses without wide characters counts bytes: bytes beyond ASCII would shift the line.
-static void draw_name(const char *name)
+static void draw_name(int y, int x, const char *name)
 {
-	int x = getcurx(stdscr);
-
 	for (; *name && x < COLS; name++, x++)
-		addch((unsigned char)*name < 0x80 ? (chtype)(unsigned char)*name : (chtype)'?');
+		mvaddch(y, x, (unsigned char)*name < 0x80 ? (chtype)(unsigned char)*name : '?');
 }
 
 static void draw_row(int y, const struct function_table *table, const struct function_row *row)
@@ -120,13 +130,13 @@ static void draw_row(int y, const struct function_table *table, const struct fun
 	const char *process = string_table_get(&table->strings, row->process);
 	chtype color = has_colors() ? COLOR_PAIR(COLOR_KINDS + row->kind) : A_NORMAL;
 
-	mvprintw(y, 0, "%7.2f %7.2f  ", function_table_percent(table, row->self),
-		 function_table_percent(table, row->total));
+	draw_text(y, NUMBERS_COLUMN, "%7.2f %7.2f", function_table_percent(table, row->self),
+		  function_table_percent(table, row->total));
 	attron(color);
-	printw("%-7s", frame_kind_name(row->kind));
+	draw_text(y, KIND_COLUMN, "%s", frame_kind_name(row->kind));
 	attroff(color);
-	printw(" %-15.15s ", *process ? process : "-");
-	draw_name(string_table_get(&table->strings, row->name));
+	draw_text(y, PROCESS_COLUMN, "%-15.15s", *process ? process : "-");
+	draw_name(y, NAME_COLUMN, string_table_get(&table->strings, row->name));
 }
 
 static void draw_help(void)
