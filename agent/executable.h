@@ -7,22 +7,25 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 
 enum {
-	EXECUTABLES_MAX = 16384,	     // distinct files per node; least recently used go first
-	EXECUTABLE_SYMBOLS_MAX = 4 << 20,    // per file
+	EXECUTABLES_MAX = 16384,          // distinct files per node; least recently used go first
+	EXECUTABLE_FILES_OPEN_MAX = 512,  // descriptors kept; half of the usual RLIMIT_NOFILE
+	EXECUTABLE_SYMBOLS_MAX = 2 << 20, // per file; Chromium, unstripped, has 1.5 million
 };
-#define EXECUTABLE_BYTES_MAX   (8ULL << 30)   // larger files are not opened
-#define EXECUTABLE_SYMBOL_MEMORY_MAX (64ULL << 20) // of all symbol tables; least recently used are dropped and read again
+#define EXECUTABLE_BYTES_MAX (8ULL << 30) // larger files are not opened
+#define EXECUTABLE_SYMBOL_MEMORY_MAX \
+	(64ULL << 20) // of all symbol tables; least recently used are dropped and read again
 
 struct executable_table;
 
-/** One file. Valid until the next executable_table_trim(). */
+/** One file. Valid until the next executable_table_trim(), or while it is held. */
 struct executable {
-	char *id;	// GNU build id in hex, or "h" and the file's hash in hex
-	char *path;	// as the process sees it: /usr/lib/libfoo.so.1, "[vdso]", "memfd:x"
+	char *id;   // GNU build id in hex, or "h" and the file's hash in hex
+	char *path; // as the process sees it: /usr/lib/libfoo.so.1, "[vdso]", "memfd:x"
 	bool has_build_id;
 	// the rest is private to executable.c
 };
@@ -31,7 +34,7 @@ struct executable {
 struct symbol {
 	const char *name;      // demangled
 	uint64_t start_offset; // in the file: where the function begins
-	uint64_t size;	       // bytes, 0: unknown
+	uint64_t size;         // bytes, 0: unknown
 };
 
 struct executable_table *executable_table_new(void);
@@ -40,10 +43,32 @@ void executable_table_free(struct executable_table *table);
 /**
  * The executable behind an open file. Takes what it needs from @fd now (identity) and keeps a
  * duplicate for reading symbols later. @path is for display. @fd stays the caller's.
- * Returns 0; -ENOEXEC (not an ELF file of this machine, or broken; @err says what); -EFBIG; -errno.
+ * Returns 0; -ENOEXEC (not an ELF file of this machine, or broken; @err says what); -EFBIG;
+ * -ENOSPC at EXECUTABLES_MAX; -errno.
  */
 int executable_table_open(struct executable_table *table, int fd, const char *path,
 			  struct executable **ret_executable, struct error *err);
+
+/**
+ * The executable that executable_table_open() made of the file with this fstat() or stat(), NULL:
+ * open it. A file written since (another size or time of change) is another file.
+ */
+struct executable *executable_table_find_file(const struct executable_table *table,
+					      const struct stat *status);
+
+/** Its file is no longer open: hand it to executable_table_open() again before asking for symbols. */
+bool executable_wants_file(const struct executable *executable);
+
+/** Keep it over executable_table_trim(), as each process that maps it does. NULL is allowed. */
+struct executable *executable_hold(struct executable *executable);
+void executable_release(struct executable *executable);
+
+/**
+ * Close the files that nobody holds (an open file keeps a container's file system busy), drop the
+ * symbols that nobody asked for lately, and forget the least recently used executables of those
+ * that are not held when there are too many.
+ */
+void executable_table_trim(struct executable_table *table);
 
 /**
  * The function at @offset (in the file). Reads .symtab and .dynsym on first use.
@@ -53,5 +78,5 @@ int executable_find_symbol(struct executable_table *table, struct executable *ex
 			   uint64_t offset, struct symbol *ret_symbol);
 
 uint64_t executable_table_count(const struct executable_table *table);
-/** Memory of symbol tables, bytes. */
+/** Memory of symbol tables and remembered names, bytes. */
 uint64_t executable_table_symbol_bytes(const struct executable_table *table);

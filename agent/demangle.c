@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "demangle.h"
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <libiberty/demangle.h>
+
+#include "utf8.h"
+
+/*
+ * Work that libiberty does without printing anything is not stopped by the limit on output. Two
+ * kinds can double with each part of a name and are refused beyond what compilers write:
+ * conversion operators within each other (cv: each may be parsed twice), and pack expansions
+ * (Dp, sp: all parts are searched) where earlier parts are referred to (S_, T_) very often.
+ */
+enum { CONVERSIONS_MAX = 4, PACK_REFERENCES_MAX = 48 };
+
+struct output {
+	char *text;
+	size_t size;
+	jmp_buf full;
+};
+
+static void append_output(const char *bytes, size_t size, void *opaque)
+{
+	struct output *output = opaque;
+
+	if (size >= DEMANGLED_BYTES_MAX - output->size)
+		longjmp(output->full, 1);
+	if (size) // libiberty prints empty parts from NULL
+		memcpy(output->text + output->size, bytes, size);
+	output->size += size;
+}
+
+static bool may_expand_silently(const char *mangled)
+{
+	uint32_t conversions = 0, references = 0;
+
+	for (const char *at = mangled; (at = strstr(at, "cv")); at++)
+		conversions++;
+	if (conversions > CONVERSIONS_MAX)
+		return true;
+	if (!strstr(mangled, "Dp") && !strstr(mangled, "sp"))
+		return false;
+	for (const char *at = mangled; (at = strpbrk(at, "ST")); at++) {
+		size_t digits = strspn(at + 1, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+
+		references += at[1 + digits] == '_';
+	}
+	return references > PACK_REFERENCES_MAX;
+}
+
+/*
+ * libiberty has no way to stop but its callback, and keeps all its state on the stack while it
+ * prints to one: leaving by longjmp() is how a name that expands without end is given up.
+ */
+static bool try_demangle(const char *mangled, char *ret_name)
+{
+	struct output output = { .text = ret_name };
+	int done;
+
+	if (setjmp(output.full))
+		return false;
+	if (strncmp(mangled, "_R", 2) == 0) {
+		done = rust_demangle_callback(mangled, DMGL_RUST, append_output, &output);
+	} else if (strncmp(mangled, "_Z", 2) == 0 && !may_expand_silently(mangled)) {
+		// Rust's legacy names are Itanium names that end in a hash: they are tried first.
+		done = rust_demangle_callback(mangled, DMGL_RUST, append_output, &output);
+		if (!done) {
+			output.size = 0;
+			done = cplus_demangle_v3_callback(mangled, DMGL_NO_OPTS, append_output,
+							  &output);
+		}
+	} else {
+		return false;
+	}
+	ret_name[output.size] = '\0';
+	return done && output.size;
+}
+
+static void copy_plain(const char *name, char *ret_name)
+{
+	size_t size = strlen(name);
+
+	if (size >= DEMANGLED_BYTES_MAX)
+		size = DEMANGLED_BYTES_MAX - 1;
+
+	memcpy(ret_name, name, size);
+	ret_name[size] = '\0';
+}
+
+void demangle(const char *mangled, char ret_name[DEMANGLED_BYTES_MAX])
+{
+	char name[MANGLED_BYTES_MAX];
+	size_t size = strcspn(mangled, "@"); // name@VERSION, name@@VERSION
+
+	if (size == 0 || size >= sizeof(name)) {
+		copy_plain(mangled, ret_name);
+	} else {
+		memcpy(name, mangled, size);
+		name[size] = '\0';
+		if (!try_demangle(name, ret_name))
+			copy_plain(name, ret_name);
+	}
+	utf8_clean(ret_name);
+}
