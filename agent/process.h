@@ -13,8 +13,7 @@
 #include "bpf/sample.h"
 
 enum {
-	PROCESSES_MAX = 65536,	 // an exited process goes first, then the least recently sampled
-	PROCESS_MAPPINGS_MAX = 65536, // executable mappings per process (vm.max_map_count's default is 65530)
+	PROCESSES_MAX = 65536, // an exited process goes first, then the least recently sampled
 };
 
 struct process_table;
@@ -24,8 +23,9 @@ struct process {
 	struct process_key key;
 	char name[THREAD_NAME_BYTES]; // comm of its main thread
 	bool exited;
-	struct labels labels; // service, process, node, container ... : complete for a series but for "thread"
-	// the rest is private to process.c
+	struct labels
+		labels; // service, process, node, container ... : complete for a series but for "thread"
+			// the rest is private to process.c
 };
 
 /** Where an address lies: executable and offset in its file; executable NULL: not in a file. */

@@ -1,153 +1,96 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "process_labels.h"
 
-#include <ctype.h>
 #include <errno.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "cgroup.h"
+#include "resource_attributes.h"
+#include "utf8.h"
 
-enum { ATTRIBUTES_MAX = 64 }; // more pairs than this in one variable are not looked at
+enum { VALUE_BYTES = 256 };
 
-/** OpenTelemetry's resource attributes that have a name of ours. */
-static const struct {
-	const char *attribute;
-	const char *label;
-} known_attributes[] = {
-	{ "service.name", LABEL_SERVICE },
-	{ "service.namespace", "namespace" },
-	{ "service.version", "version" },
-	{ "deployment.environment", "environment" },
-	{ "deployment.environment.name", "environment" },
-	{ "k8s.namespace.name", "namespace" },
-	{ "k8s.pod.name", "pod" },
-	{ "k8s.node.name", LABEL_NODE },
-	{ "host.name", LABEL_NODE },
-	{ "container.id", "container" },
-};
-
-/** The value of NAME= in an environment block, or NULL. Values without a NUL (cut) are not taken. */
-static const char *find_variable(const char *block, size_t size, const char *name)
+/* The first @name of an environment, as getenv() finds it; NULL: not there, or cut (no NUL). */
+static const char *find_variable(const char *block, size_t block_size, const char *name,
+				 size_t *ret_size)
 {
 	size_t name_size = strlen(name);
-	const char *end = block + size;
 
-	while (block < end) {
-		const char *nul = memchr(block, '\0', end - block);
-		if (!nul)
+	while (block_size) {
+		size_t size = strnlen(block, block_size);
+
+		if (size == block_size)
 			return NULL;
-		if ((size_t)(nul - block) > name_size && !memcmp(block, name, name_size) &&
-		    block[name_size] == '=')
+		if (size > name_size && block[name_size] == '=' &&
+		    memcmp(block, name, name_size) == 0) {
+			*ret_size = size - name_size - 1;
 			return block + name_size + 1;
-		block = nul + 1;
+		}
+		block += size + 1;
+		block_size -= size + 1;
 	}
 	return NULL;
 }
 
-static int hex_digit(char c)
+/* Only running out of memory is a failure: a value that is no label's is left out. */
+static int set_label(struct labels *labels, const char *name, const char *value, size_t size)
 {
-	return isdigit((unsigned char)c) ? c - '0' : tolower((unsigned char)c) - 'a' + 10;
+	char clean[VALUE_BYTES];
+
+	if (!size)
+		return 0;
+	snprintf(clean, sizeof(clean), "%.*s", (int)(size < sizeof(clean) ? size : sizeof(clean)),
+		 value);
+	utf8_clean(clean);
+	return labels_set(labels, name, clean) == -ENOMEM ? -ENOMEM : 0;
 }
 
-/** Percent-decode in place, as W3C Baggage values are written. A stray '%' stays; "%00" is dropped. */
-static void percent_decode(char *text)
+static int set_string(struct labels *labels, const char *name, const char *value)
 {
-	char *to = text;
-
-	for (const char *from = text; *from; from++) {
-		char c = *from;
-		if (c == '%' && isxdigit((unsigned char)from[1]) &&
-		    isxdigit((unsigned char)from[2])) {
-			c = hex_digit(from[1]) << 4 | hex_digit(from[2]);
-			from += 2;
-			if (!c)
-				continue;
-		}
-		*to++ = c;
-	}
-	*to = '\0';
-}
-
-/** Our name for an attribute: from the table, else with '_' for what a label name cannot have. */
-static void label_name(const char *attribute, char *ret_name, size_t size)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(known_attributes); i++) {
-		if (!strcmp(attribute, known_attributes[i].attribute))
-			attribute = known_attributes[i].label;
-	}
-	size_t at = 0;
-	if (isdigit((unsigned char)attribute[0]))
-		ret_name[at++] = '_';
-	for (; *attribute && at + 1 < size; attribute++)
-		ret_name[at++] = isalnum((unsigned char)*attribute) ? *attribute : '_';
-	ret_name[at] = '\0';
-}
-
-static char *trim(char *text)
-{
-	while (isspace((unsigned char)*text))
-		text++;
-	size_t size = strlen(text);
-	while (size && isspace((unsigned char)text[size - 1]))
-		text[--size] = '\0';
-	return text;
-}
-
-/** One label more; a name or value that cannot be one is left out, only memory can fail. */
-static int set_label(struct labels *labels, const char *name, const char *value)
-{
-	return value && labels_set(labels, name, value) == -ENOMEM ? -ENOMEM : 0;
-}
-
-/** "key1=value1,key2=value2" (OTEL_RESOURCE_ATTRIBUTES, OpenTelemetry specification, Resource SDK). */
-static int set_attributes(struct labels *labels, const char *attributes)
-{
-	_cleanup_free_ char *copy = strdup(attributes);
-	char *rest = copy, *pair;
-
-	if (!copy)
-		return -ENOMEM;
-	for (int i = 0; i < ATTRIBUTES_MAX && (pair = strsep(&rest, ",")); i++) {
-		char *equals = strchr(pair, '=');
-		char name[LABEL_NAME_BYTES_MAX + 1];
-
-		if (!equals)
-			continue;
-		*equals = '\0';
-		label_name(trim(pair), name, sizeof(name));
-		char *value = trim(equals + 1);
-		percent_decode(value);
-		int rc = set_label(labels, name, value);
-		if (rc)
-			return rc;
-	}
-	return 0;
+	return set_label(labels, name, value, strlen(value));
 }
 
 static int set_environ(struct labels *labels, const struct process_traits *traits)
 {
-	const char *attributes =
-		find_variable(traits->environ_, traits->environ_size, "OTEL_RESOURCE_ATTRIBUTES");
-	const char *service =
-		find_variable(traits->environ_, traits->environ_size, "OTEL_SERVICE_NAME");
-	int rc = attributes ? set_attributes(labels, attributes) : 0;
+	size_t size;
+	const char *value = find_variable(traits->environ_, traits->environ_size,
+					  "OTEL_RESOURCE_ATTRIBUTES", &size);
+	int rc = value ? resource_attributes_add(labels, value, size) : 0;
 
-	if (!rc && service && *service)
-		rc = set_label(labels, LABEL_SERVICE, service);
+	if (rc)
+		return rc;
+	value = find_variable(traits->environ_, traits->environ_size, "OTEL_SERVICE_NAME", &size);
+	return value ? set_label(labels, LABEL_SERVICE, value, size) : 0;
+}
+
+static int set_cgroup(struct labels *labels, const struct cgroup *cgroup)
+{
+	const char *name = labels_get(labels, "container") ? "container_id" : "container";
+	int rc = set_string(labels, name, cgroup->container);
+
+	if (!rc)
+		rc = set_string(labels, "pod_uid", cgroup->pod_uid);
+	if (!rc)
+		rc = set_string(labels, "unit", cgroup->unit);
 	return rc;
 }
 
-/** "nginx.service" is shown as the service "nginx". */
-static int set_service_of_unit(struct labels *labels, const char *unit)
+/*
+ * "nginx.service" and "getty@tty1.service" to the service that they are of: "nginx", "getty".
+ * A user's manager (user@1000.service) only holds other things.
+ */
+static size_t service_of_unit(const char *unit)
 {
-	char name[UNIT_BYTES];
-	size_t size = strlen(unit) - strlen(".service");
+	static const char suffix[] = ".service";
+	size_t size = strlen(unit);
 
-	memcpy(name, unit, size);
-	name[size] = '\0';
-	return set_label(labels, LABEL_SERVICE, name);
+	if (size <= strlen(suffix) || strcmp(unit + size - strlen(suffix), suffix) != 0 ||
+	    strncmp(unit, "user@", strlen("user@")) == 0)
+		return 0;
+	size -= strlen(suffix);
+	const char *instance = memchr(unit, '@', size);
+	return instance ? (size_t)(instance - unit) : size;
 }
 
 static const char *base_name(const char *path)
@@ -157,45 +100,71 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/** What the service is called when nobody said: executable, else process. */
-static const char *fallback_service(const struct process_traits *traits)
+static int set_executable_service(struct labels *labels, const struct process_traits *traits)
 {
-	if (traits->kernel_thread)
-		return "kernel";
-	if (traits->executable && *traits->executable)
-		return base_name(traits->executable);
-	return traits->name && *traits->name ? traits->name : "unknown";
+	static const char deleted[] = " (deleted)";
+	const char *name = traits->executable ? base_name(traits->executable) : "";
+	size_t size = strlen(name);
+
+	if (size > strlen(deleted) && strcmp(name + size - strlen(deleted), deleted) == 0)
+		size -= strlen(deleted); // replaced by an upgrade while it runs
+	if (size)
+		return set_label(labels, LABEL_SERVICE, name, size);
+	return set_string(labels, LABEL_SERVICE,
+			  traits->name && traits->name[0] ? traits->name : "unknown");
 }
 
-static int set_detected(struct labels *labels, const struct process_traits *traits)
+static int set_service(struct labels *labels, const struct process_traits *traits,
+		       const struct cgroup *cgroup)
 {
-	struct cgroup cgroup;
+	if (traits->kernel_thread)
+		return set_string(labels, LABEL_SERVICE, "kernel");
+	if (labels_get(labels, LABEL_SERVICE))
+		return 0;
+	size_t size = service_of_unit(cgroup->unit);
+	return size ? set_label(labels, LABEL_SERVICE, cgroup->unit, size)
+		    : set_executable_service(labels, traits);
+}
 
-	cgroup_parse(traits->cgroup, traits->cgroup ? traits->cgroup_size : 0, &cgroup);
-	int rc = set_label(labels, LABEL_SERVICE, fallback_service(traits));
-	if (!rc && cgroup.unit[0] && !cgroup.container[0])
-		rc = set_service_of_unit(labels, cgroup.unit);
-	if (!rc)
-		rc = set_label(labels, LABEL_NODE, traits->node);
-	if (!rc)
-		rc = set_label(labels, "container", cgroup.container);
-	if (!rc)
-		rc = set_label(labels, "unit", cgroup.unit);
-	if (!rc && traits->environ_)
-		rc = set_environ(labels, traits);
-	if (!rc)
-		rc = set_label(labels, LABEL_PROCESS, traits->name);
-	return rc;
+/* Workers' names count CPUs and queues (kworker/3:1H): one series for all of a kind. */
+static int set_process(struct labels *labels, const struct process_traits *traits)
+{
+	if (!traits->name)
+		return 0;
+	size_t size = traits->kernel_thread ? strcspn(traits->name, "/") : strlen(traits->name);
+
+	return set_label(labels, LABEL_PROCESS, traits->name, size);
+}
+
+static int set_extra(struct labels *labels, const struct labels *extra)
+{
+	for (uint32_t i = 0; extra && i < extra->count; i++) {
+		int rc = labels_set(labels, extra->pairs[i].name, extra->pairs[i].value);
+		if (rc == -ENOMEM)
+			return rc;
+	}
+	return 0;
 }
 
 int process_labels_detect(const struct process_traits *traits, const struct labels *extra,
 			  struct labels *ret_labels)
 {
 	struct labels labels = { 0 };
-	int rc = set_detected(&labels, traits);
+	struct cgroup cgroup;
+	int rc;
 
-	for (uint32_t i = 0; !rc && extra && i < extra->count; i++)
-		rc = set_label(&labels, extra->pairs[i].name, extra->pairs[i].value);
+	cgroup_parse(traits->cgroup, traits->cgroup_size, &cgroup);
+	rc = set_environ(&labels, traits);
+	if (!rc)
+		rc = set_service(&labels, traits, &cgroup);
+	if (!rc)
+		rc = set_cgroup(&labels, &cgroup);
+	if (!rc)
+		rc = set_process(&labels, traits);
+	if (!rc && traits->node)
+		rc = set_string(&labels, LABEL_NODE, traits->node);
+	if (!rc)
+		rc = set_extra(&labels, extra);
 	if (rc) {
 		labels_deinit(&labels);
 		return rc;

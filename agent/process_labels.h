@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose a process is: the labels of its series. Of a process's environment only
-// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES are looked at; nothing else of it, nor its
-// command line, leaves the node.
+// Whose a process is: the labels of its series, from what /proc tells about it.
 #pragma once
 
 #include <stdbool.h>
@@ -9,28 +7,26 @@
 
 #include "base/labels.h"
 
-enum {
-	ENVIRON_BYTES_MAX = 256 << 10, // of /proc/PID/environ; the rest is not looked at
-};
+enum { ENVIRON_BYTES_MAX = 256 << 10 }; // more is not read; services' are a few KiB
 
-/** What is known of a process. Strings may be NULL or "". */
+/** What was read about a process. Everything may be missing (NULL, 0). */
 struct process_traits {
 	const char *name;       // comm of its main thread
-	const char *executable; // path
-	const char *node;       // this machine's name
-	const char *cgroup;     // text of /proc/PID/cgroup
-	size_t cgroup_size;
-	const char *environ_; // /proc/PID/environ: NAME=VALUE, each with its NUL
+	const char *executable; // where /proc/PID/exe leads
+	const char *environ_;   // /proc/PID/environ: NAME=value, each ended by a NUL
 	size_t environ_size;
+	const char *cgroup; // /proc/PID/cgroup
+	size_t cgroup_size;
+	const char *node;
 	bool kernel_thread;
 };
 
 /**
- * Labels of a process: "service" from the first of OTEL_SERVICE_NAME, the attribute service.name,
- * the systemd unit, the executable's name, the process's name; "process", "node"; "container" and
- * "unit" where it has them; the other resource attributes, named as cairn does ("namespace",
- * "version", "environment", "pod" ...). @extra (may be NULL) wins over all of them.
- * Returns 0 or -ENOMEM; attributes that cannot be labels are left out.
+ * service: OTEL_SERVICE_NAME, else service.name of OTEL_RESOURCE_ATTRIBUTES, else the systemd
+ * service, else the executable's name, else the process's ("kernel" for kernel threads). Also process, node, container
+ * (id, unless the attributes name it; the id is container_id then), pod_uid, unit, and the
+ * attributes' own labels. Of the environment nothing else is looked at.
+ * @extra win over all. @ret_labels must be empty. Returns 0 or -ENOMEM.
  */
 int process_labels_detect(const struct process_traits *traits, const struct labels *extra,
 			  struct labels *ret_labels);

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file behind a mapping of another process, whatever has become of its path since.
+#pragma once
+
+#include <sys/stat.h>
+
+#include "mapping.h"
+
+/**
+ * The stat() of the mapped file by /proc/PID/map_files: cheaper than opening it. @folder is the
+ * process's in /proc. Returns 0 or -errno.
+ */
+int mapped_file_stat(int folder, const struct mapping *mapping, struct stat *ret_status);
+
+/**
+ * Open it for reading: by /proc/PID/map_files, which reaches deleted and replaced files too, else
+ * by its path below the process's root, with symbolic links kept inside that root. Only regular
+ * files are opened: opening a device or a pipe could act on it, or wait. For "[vdso]" it is a copy of
+ * our own, which is the same for all processes.
+ * Returns the descriptor (the caller's); -ESTALE if the path leads to another file by now; -errno.
+ */
+int mapped_file_open(int folder, const struct mapping_list *list, const struct mapping *mapping);
+
+/** The same, of the path alone. */
+int mapped_file_open_in_root(int folder, const char *path, uint64_t inode);

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "process_entry.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "cgroup.h"
+#include "mapped_file.h"
+#include "proc.h"
+#include "process_labels.h"
+#include "utf8.h"
+
+enum {
+	EAGER_FILES_MAX = 512, // opened when mappings are first read: PyTorch maps about 300
+	LABEL_TRIES_MAX = 3,
+	USER_ADDRESS_BITS = 56, // with five-level page tables; nothing of user space lies above
+};
+
+#define LABEL_AGAIN_NS       NS_PER_SECOND
+#define MAPPINGS_WAIT_MIN_NS (100 * NS_PER_MS)
+#define MAPPINGS_WAIT_MAX_NS (60 * NS_PER_SECOND)
+// A library may have been unloaded and another put in its place: nothing tells us.
+#define MAPPINGS_STALE_NS (60 * NS_PER_SECOND)
+
+uint64_t process_start_ticks(uint64_t start_ns)
+{
+	return start_ns / (NS_PER_SECOND / PROC_TICKS_PER_SECOND);
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+static void release_labels(struct label_set *labels)
+{
+	if (!labels || --labels->holders)
+		return;
+	labels_deinit(&labels->labels);
+	free(labels);
+}
+
+/* The public labels are a view of the set. */
+static void use_labels(struct process_entry *entry, struct label_set *labels)
+{
+	release_labels(entry->labels);
+	entry->labels = labels;
+	entry->process.labels = labels ? labels->labels : (struct labels){ 0 };
+}
+
+void process_entry_free(struct process_entry *entry)
+{
+	if (!entry)
+		return;
+	use_labels(entry, NULL);
+	mapping_list_release(entry->mappings);
+	free(entry);
+}
+
+void process_entry_inherit(struct process_entry *child, const struct process_entry *parent)
+{
+	if (!child->mappings && parent->mappings) {
+		child->mappings = mapping_list_hold(parent->mappings);
+		child->mappings_read_ns = parent->mappings_read_ns;
+	}
+	if (!child->labels && parent->labels) {
+		parent->labels->holders++;
+		use_labels(child, parent->labels);
+	}
+	if (!child->process.name[0])
+		memcpy(child->process.name, parent->process.name, sizeof(child->process.name));
+}
+
+/* ---- /proc --------------------------------------------------------------------------------- */
+
+/* The entry's folder in /proc, if it is still this process that is shown there. */
+static int open_proc(struct process_entry *entry, struct proc *ret_proc)
+{
+	struct proc proc;
+
+	if (entry->gone || entry->process.exited)
+		return -ESRCH;
+	int rc = proc_open((pid_t)entry->process.key.pid, &proc);
+	if (!rc && proc.stat.start_ticks != process_start_ticks(entry->process.key.start_ns)) {
+		proc_close(&proc);
+		rc = -ESRCH; // the pid is another process's by now
+	}
+	if (rc == -ESRCH)
+		entry->gone = true;
+	if (!rc)
+		*ret_proc = proc;
+	return rc;
+}
+
+/* ---- labels -------------------------------------------------------------------------------- */
+
+static int detect_labels(struct process_entry *entry, const struct process_traits *traits,
+			 const struct process_surroundings *surroundings)
+{
+	struct label_set *labels = calloc(1, sizeof(*labels));
+
+	if (!labels)
+		return -ENOMEM;
+	labels->holders = 1;
+	int rc = process_labels_detect(traits, &surroundings->extra_labels, &labels->labels);
+	if (rc) {
+		free(labels);
+		return rc;
+	}
+	use_labels(entry, labels);
+	return 0;
+}
+
+/*
+ * A file that may not be read is as one that is empty. Right after exec the environment is not there
+ * yet: the labels are read once more then.
+ */
+static int read_labels(struct process_entry *entry, const struct proc *proc,
+		       const struct process_surroundings *surroundings)
+{
+	_cleanup_(buffer_deinit) struct buffer environment = { 0 };
+	_cleanup_(buffer_deinit) struct buffer cgroup = { 0 };
+	char executable[MAPPING_PATH_BYTES_MAX];
+	bool has_executable = proc_read_link(proc->fd, "exe", executable, sizeof(executable)) == 0;
+
+	if (!proc->stat.kernel_thread)
+		proc_read(proc->files, "environ", ENVIRON_BYTES_MAX, &environment);
+	proc_read(proc->fd, "cgroup", CGROUP_FILE_BYTES_MAX, &cgroup);
+
+	bool again = !environment.size && !proc->stat.kernel_thread &&
+		     ++entry->label_tries < LABEL_TRIES_MAX;
+	entry->label_again_ns = again ? clock_monotonic_ns() + LABEL_AGAIN_NS : 0;
+	struct process_traits traits = {
+		.name = entry->process.name,
+		.executable = has_executable ? executable : NULL,
+		.environ_ = (const char *)environment.bytes,
+		.environ_size = environment.size,
+		.cgroup = (const char *)cgroup.bytes,
+		.cgroup_size = cgroup.size,
+		.node = surroundings->node,
+		.kernel_thread = proc->stat.kernel_thread,
+	};
+	return detect_labels(entry, &traits, surroundings);
+}
+
+/* ---- mappings ------------------------------------------------------------------------------ */
+
+/* Open the file of @mapping and make an executable of it. */
+static int open_mapping(const struct proc *proc, const struct mapping_list *list,
+			struct mapping *mapping, const struct process_surroundings *surroundings)
+{
+	struct executable *executable;
+	_cleanup_close_ int fd = mapped_file_open(proc->files, list, mapping);
+
+	if (fd < 0)
+		return fd;
+	int rc = executable_table_open(surroundings->executables, fd, mapping_path(list, mapping),
+				       &executable, NULL);
+	if (rc)
+		return rc;
+	executable_hold(executable);
+	executable_release(mapping->executable);
+	mapping->executable = executable;
+	mapping->file = MAPPING_FILE_OPENED;
+	return 0;
+}
+
+/* Most files are known from other processes: a stat() finds them. */
+static void resolve_mapping(const struct proc *proc, const struct mapping_list *list,
+			    struct mapping *mapping,
+			    const struct process_surroundings *surroundings)
+{
+	struct stat status;
+
+	if (mapping->file == MAPPING_FILE_UNKNOWN && mapping->inode &&
+	    mapped_file_stat(proc->files, mapping, &status) == 0) {
+		struct executable *executable =
+			executable_table_find_file(surroundings->executables, &status);
+		if (executable && !executable_wants_file(executable)) {
+			mapping->executable = executable_hold(executable);
+			mapping->file = MAPPING_FILE_OPENED;
+			return;
+		}
+	}
+	if (open_mapping(proc, list, mapping, surroundings) && !mapping->executable)
+		mapping->file = MAPPING_FILE_REFUSED;
+}
+
+static int read_mappings(struct process_entry *entry, const struct proc *proc,
+			 const struct process_surroundings *surroundings)
+{
+	_cleanup_close_ int fd = openat(proc->files, "maps", O_RDONLY | O_CLOEXEC);
+	struct mapping_list *list;
+
+	if (fd < 0)
+		return -errno;
+	int rc = mapping_list_read(fd, &list);
+	if (rc)
+		return rc;
+	if (!list->count && entry->mappings) { // exiting: what was known says more
+		mapping_list_release(list);
+		return -ESRCH;
+	}
+	if (mapping_list_equals(list, entry->mappings)) { // may be shared: kept
+		mapping_list_release(list);
+		return 0;
+	}
+	mapping_list_inherit(list, entry->mappings);
+	uint32_t files = 0;
+	for (uint32_t i = 0; i < list->count && files < EAGER_FILES_MAX; i++)
+		if (list->mappings[i].file == MAPPING_FILE_UNKNOWN) {
+			resolve_mapping(proc, list, &list->mappings[i], surroundings);
+			files++;
+		}
+	mapping_list_release(entry->mappings);
+	entry->mappings = list;
+	return 0;
+}
+
+/*
+ * Reading maps holds up the process's own page faults: the longer it takes, the rarer it is done.
+ * The time to wait until the next read is set for one that helped.
+ */
+static void refresh_mappings(struct process_entry *entry,
+			     const struct process_surroundings *surroundings, uint64_t now)
+{
+	struct proc proc;
+
+	if (open_proc(entry, &proc))
+		return;
+	entry->mappings_read_ns = now;
+	read_mappings(entry, &proc, surroundings);
+	proc_close(&proc);
+
+	entry->mappings_wait_ns = 100 * (clock_monotonic_ns() - now);
+}
+
+static uint64_t longer_wait(uint64_t wait_ns)
+{
+	if (wait_ns < MAPPINGS_WAIT_MIN_NS)
+		return MAPPINGS_WAIT_MIN_NS;
+	return wait_ns < MAPPINGS_WAIT_MAX_NS / 2 ? wait_ns * 2 : MAPPINGS_WAIT_MAX_NS;
+}
+
+static struct mapping *find_mapping(struct process_entry *entry,
+				    const struct process_surroundings *surroundings,
+				    uint64_t address)
+{
+	uint64_t now = clock_monotonic_ns();
+	uint64_t age = now - entry->mappings_read_ns;
+	struct mapping *mapping = mapping_list_find(entry->mappings, address);
+
+	entry->used_ns = now;
+	if (mapping ? age < MAPPINGS_STALE_NS : entry->mappings && age < entry->mappings_wait_ns)
+		return mapping;
+
+	uint64_t wait = entry->mappings_wait_ns;
+	refresh_mappings(entry, surroundings, now);
+	mapping = mapping_list_find(entry->mappings, address);
+	if (!mapping && entry->mappings_wait_ns < longer_wait(wait))
+		entry->mappings_wait_ns = longer_wait(wait);
+	return mapping;
+}
+
+/* ---- what the table asks for ---------------------------------------------------------------- */
+
+static int describe_living(struct process_entry *entry, const struct proc *proc,
+			   const struct process_surroundings *surroundings)
+{
+	snprintf(entry->process.name, sizeof(entry->process.name), "%.*s",
+		 (int)sizeof(entry->process.name) - 1, proc->stat.name);
+	utf8_clean(entry->process.name);
+	entry->kernel_thread = proc->stat.kernel_thread;
+	// A child's inherited mappings are right even if it has called exec by now, /proc's are not.
+	if (!entry->mappings && !entry->kernel_thread) {
+		entry->mappings_read_ns = clock_monotonic_ns();
+		read_mappings(entry, proc, surroundings);
+	}
+	return read_labels(entry, proc, surroundings);
+}
+
+static int describe_gone(struct process_entry *entry, struct process_entry *parent,
+			 const struct process_surroundings *surroundings)
+{
+	struct process_traits traits = {
+		.name = entry->process.name,
+		.node = surroundings->node,
+	};
+
+	if (parent && (!entry->labels || !entry->mappings)) {
+		int rc = process_entry_describe(parent, NULL, surroundings);
+		if (rc)
+			return rc;
+		process_entry_inherit(entry, parent);
+	}
+	return entry->labels ? 0 : detect_labels(entry, &traits, surroundings);
+}
+
+int process_entry_describe(struct process_entry *entry, struct process_entry *parent,
+			   const struct process_surroundings *surroundings)
+{
+	bool again = entry->label_again_ns && clock_monotonic_ns() >= entry->label_again_ns;
+	struct proc proc;
+	int rc;
+
+	if (entry->described && !again)
+		return 0;
+	if (open_proc(entry, &proc) == 0) {
+		rc = describe_living(entry, &proc, surroundings);
+		proc_close(&proc);
+	} else {
+		entry->label_again_ns = 0;
+		rc = describe_gone(entry, parent, surroundings);
+	}
+	entry->described = !rc;
+	return rc;
+}
+
+/* Open the mapping's file by the process itself, or by its parent, which maps the same. */
+static void resolve_late(struct process_entry *entry, struct process_entry *parent,
+			 const struct process_surroundings *surroundings, struct mapping *mapping)
+{
+	struct proc proc;
+
+	if (open_proc(entry, &proc) &&
+	    (!parent || parent->mappings != entry->mappings || open_proc(parent, &proc)))
+		return;
+	resolve_mapping(&proc, entry->mappings, mapping, surroundings);
+	proc_close(&proc);
+}
+
+int process_entry_find_code(struct process_entry *entry, struct process_entry *parent,
+			    const struct process_surroundings *surroundings, uint64_t address,
+			    struct code_address *ret_code)
+{
+	struct mapping *mapping = NULL;
+
+	if (!entry->kernel_thread && address >> USER_ADDRESS_BITS == 0)
+		mapping = find_mapping(entry, surroundings, address);
+	if (mapping && (mapping->file == MAPPING_FILE_UNKNOWN ||
+			(mapping->executable && executable_wants_file(mapping->executable))))
+		resolve_late(entry, parent, surroundings, mapping);
+	if (!mapping || !mapping->executable) {
+		ret_code->executable = NULL;
+		ret_code->offset = 0;
+		return -ENOENT;
+	}
+	ret_code->executable = mapping->executable;
+	ret_code->offset = address - mapping->start + mapping->file_offset;
+	return 0;
+}
