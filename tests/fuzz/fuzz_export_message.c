@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as an ExportRequest: decoding ends, says no or yields a sound profile, and what it
+// yields survives being encoded and decoded again.
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "proto/export_message.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+size_t LLVMFuzzerMutate(uint8_t *bytes, size_t size, size_t size_max);
+size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t size, size_t size_max, unsigned int seed);
+
+enum { SEED_BYTES_MIN = 40 }; // what is shorter than the two ids is no good start
+
+static bool define_all(void *context, struct id128 stack)
+{
+	(void)context, (void)stack;
+	return true;
+}
+
+static void check(bool condition)
+{
+	if (!condition)
+		abort();
+}
+
+static void check_profile(const struct profile *profile)
+{
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		check(profile->samples[i].series < profile->series_count);
+		check(profile->samples[i].stack < profile->stack_count);
+	}
+	for (uint32_t i = 0; i < profile->stack_location_count; i++)
+		check(profile->stack_locations[i] < profile->location_count);
+	for (uint32_t i = 0; i < profile->location_count; i++) {
+		const struct location *location = &profile->locations[i];
+
+		check(location->kind < FRAME_KIND_COUNT);
+		check(location->first_line + location->line_count <= profile->line_count);
+	}
+}
+
+static void check_round_trip(const struct batch_id *batch, const struct profile *profile)
+{
+	struct buffer buffer = { 0 };
+	struct profile *again = NULL;
+	struct batch_id id;
+	struct error err;
+
+	check(!export_request_encode(batch, profile, define_all, NULL, &buffer, &err));
+	check(!export_request_decode(buffer.bytes, buffer.size, &id, &again, &err));
+	check(again->sample_count == profile->sample_count);
+	check(again->series_count == profile->series_count);
+	profile_free(again);
+	buffer_deinit(&buffer);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+	struct export_response response;
+	struct profile *profile = NULL;
+	struct batch_id batch;
+	struct error err;
+
+	if (!export_request_decode(bytes, size, &batch, &profile, &err)) {
+		check_profile(profile);
+		check_round_trip(&batch, profile);
+		profile_free(profile);
+	}
+	if (!export_response_decode(bytes, size, &response, &err))
+		export_response_deinit(&response);
+	return 0;
+}
+
+// A small good message, which chance alone would not find.
+static size_t good_message(uint8_t *bytes, size_t size_max)
+{
+	const struct batch_id batch = { { 1, 2 }, { 3, 4 }, 5 };
+	struct profile *profile = profile_new(20 * NS_PER_MS);
+	struct buffer buffer = { 0 };
+	struct labels labels = { 0 };
+	struct line lines[2] = { { .number = 3 }, { .number = 4 } };
+	uint32_t locations[3], series = 0, stack = 0;
+
+	profile->from_ns = 1700000000 * NS_PER_SECOND;
+	profile->to_ns = profile->from_ns + NS_PER_SECOND;
+	profile_add_string(profile, "main", &lines[0].name);
+	for (uint32_t i = 0; i < 3; i++) {
+		struct location location = { .id = { i, i }, .kind = FRAME_KIND_NATIVE };
+
+		profile_add_location(profile, &location, lines, i, &locations[i]);
+	}
+	labels_set(&labels, LABEL_SERVICE, "llm");
+	profile_add_series(profile, &labels, PROFILE_TYPE_CPU, &series);
+	labels_deinit(&labels);
+	for (uint32_t i = 1; i <= 3; i++) {
+		profile_add_stack(profile, locations, i, STACK_END_COMPLETE, &stack);
+		profile_add_sample(profile, series, stack, 85000000000 + i, 10 * i);
+	}
+	export_request_encode(&batch, profile, define_all, NULL, &buffer, NULL);
+	size_t size = buffer.size <= size_max ? buffer.size : 0;
+	memcpy(bytes, buffer.bytes, size);
+	buffer_deinit(&buffer);
+	profile_free(profile);
+	return size;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t size, size_t size_max, unsigned int seed)
+{
+	(void)seed;
+	if (size < SEED_BYTES_MIN)
+		size = good_message(bytes, size_max);
+	return LLVMFuzzerMutate(bytes, size, size_max);
+}
