@@ -30,6 +30,8 @@ struct query {
 	const char *type;
 	struct time_range range;
 	const char *group_by; // label name, or NULL
+	// clock_monotonic_ns() at which a merge is given up with -ETIMEDOUT; 0: never.
+	uint64_t deadline_ns;
 };
 
 /** A merged call tree, by names: children of one parent with the same display name are one node. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/hash_table.h"
 
 enum { SPARSE_SORT_DIVISOR = 32 }; // below a 32nd of all nodes, sorting beats looking at all
@@ -25,6 +26,7 @@ struct summing {
 	const struct query_groups *groups;
 	const struct sums_reader *reader;
 	struct error *err;
+	uint64_t deadline_ns;
 	uint64_t row_count;
 
 	const struct store_forest *forest; // NULL before the first partition
@@ -268,6 +270,15 @@ static bool forest_is_sound(const struct store_forest *forest)
 	return true;
 }
 
+static int check_deadline(const struct summing *summing)
+{
+	if (!summing->deadline_ns || clock_monotonic_ns() < summing->deadline_ns)
+		return 0;
+	return error_set(summing->err, -ETIMEDOUT,
+			 "this takes too long; choose a shorter range or fewer series with the "
+			 "selector");
+}
+
 static int on_partition(void *context, const struct store_forest *forest)
 {
 	struct summing *summing = context;
@@ -310,6 +321,9 @@ static int on_rows(void *context, const struct store_rows *rows)
 	struct summing *summing = context;
 	uint32_t node_count = summing->forest ? summing->forest->node_count : 0;
 
+	int rc = check_deadline(summing);
+	if (rc)
+		return rc;
 	for (uint32_t i = 0; i < rows->count; i++) {
 		if (rows->nodes[i] >= node_count)
 			return error_set(summing->err, -EIO,
@@ -336,6 +350,7 @@ int query_sum(const struct query *query, const struct store_selection *selection
 		.groups = groups,
 		.reader = reader,
 		.err = err,
+		.deadline_ns = query->deadline_ns,
 	};
 	const struct store_scanner scanner = {
 		.context = &summing,

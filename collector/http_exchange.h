@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// One HTTP request and the response to it, as handlers see them: no library in sight.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+enum {
+	HTTP_PARAMETERS_MAX = 32,
+	HTTP_BODY_BYTES_MAX = 256 << 20, // of an answer, before compression
+	HTTP_COMPRESS_BYTES_MIN = 1024,  // below, gzip saves no packet
+};
+
+struct http_parameter {
+	const char *name;
+	const char *value; // "" when absent
+};
+
+/** Strings are decoded, end in NUL and live as long as the request. */
+struct http_request {
+	const char *path;
+	struct http_parameter parameters[HTTP_PARAMETERS_MAX];
+	uint32_t parameter_count;
+	bool malformed; // too many parameters, or a NUL byte in one
+	bool accepts_gzip;
+	const char *if_none_match; // or NULL
+	uint64_t deadline_ns;      // clock_monotonic_ns() when nobody waits for the answer any more
+};
+
+struct http_response {
+	int status;             // 0: 200
+	const char *media_type; // a string constant
+	struct buffer body;
+	const void *fixed_body; // used instead of body if not NULL: lives for ever
+	size_t fixed_size;
+	bool is_gzip;            // the body is compressed already
+	const char *etag;        // a string constant in quotes, or NULL
+	const char *disposition; // a string constant, or NULL
+	bool varies;             // the body depends on Accept-Encoding
+	uint32_t retry_after_s;  // 0: none
+	const char *endpoint;    // for the metrics: a string constant, or NULL
+};
+
+void http_response_deinit(struct http_response *response);
+
+/** Make it an error: {"error":{"code":..,"field":..,"message":..}}. @field may be "". */
+void http_respond_error(struct http_response *response, int status, const char *code,
+			const char *field, const char *message);
+
+/** Make it the error that @err stands for: -EINVAL is 400 about @field, and so on. */
+void http_respond_failure(struct http_response *response, const struct error *err,
+			  const char *field);
+
+/** The parameter's value, or "" if it was not given. */
+const char *http_parameter(const struct http_request *request, const char *name);
+
+/** Compress the body if the client takes gzip and it is worth it. Failing leaves it as it is. */
+void http_compress(const struct http_request *request, struct http_response *response);
+
+/** Does an If-None-Match header's text name @etag? */
+bool http_etag_matches(const char *if_none_match, const char *etag);
+/** Does an Accept-Encoding header's text allow gzip? NULL: no. */
+bool http_accepts_gzip(const char *accept_encoding);

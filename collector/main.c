@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// cairn-collector: opens the store, then the two servers in front of it, and keeps the store in
+// shape until it is told to stop.
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/version.h"
+#include "collector/http_api.h"
+#include "collector/http_server.h"
+#include "collector/options.h"
+#include "proto/export_message.h"
+#include "proto/rpc.h"
+
+enum {
+	GRPC_CALLS_MAX = 64, // batches in memory at once, received or being stored
+	GRPC_GRACE_MS = 5000,
+	HTTP_GRACE_MS = 2000,
+	COMPLAIN_S = 60, // a maintenance that keeps failing is logged this often
+};
+
+struct collector {
+	struct collector_options options;
+	struct store *store;
+	struct metrics metrics;
+	struct receiver *receiver;
+	struct rpc_server *grpc;
+	struct http_api api;
+	struct http_server *http;
+	int http_port;
+};
+
+/** Close in reverse: no new work, then finish what runs, then the store. */
+static void collector_close(struct collector *collector)
+{
+	atomic_store(&collector->api.ready, false);
+	if (collector->grpc)
+		rpc_server_close(collector->grpc, GRPC_GRACE_MS);
+	http_server_close(collector->http, HTTP_GRACE_MS);
+	receiver_free(collector->receiver);
+	if (collector->store)
+		store_close(collector->store);
+	collector_options_deinit(&collector->options);
+}
+
+static int open_grpc(struct collector *collector, struct error *err)
+{
+	const struct rpc_method method = { RECEIVER_METHOD, receiver_export, collector->receiver };
+	const struct rpc_server_options options = {
+		.address = collector->options.grpc,
+		.message_bytes_max = EXPORT_MESSAGE_BYTES_MAX,
+		.threads = (uint32_t)collector->options.grpc_threads,
+		.calls_max = GRPC_CALLS_MAX,
+		.methods = &method,
+		.method_count = 1,
+	};
+	int port;
+
+	int rc = rpc_server_open(&options, &collector->grpc, &port, err);
+	if (!rc && port)
+		log_info("collector: taking batches on %s (port %d)", collector->options.grpc,
+			 port);
+	return rc;
+}
+
+static int open_http(struct collector *collector, struct error *err)
+{
+	const struct http_server_options options = {
+		.address = collector->options.http,
+		.threads = (uint32_t)collector->options.http_threads,
+		.context = &collector->api,
+		.is_slow = http_api_is_slow,
+		.handle = http_api_handle,
+		.done = http_api_done,
+	};
+
+	return http_server_open(&options, &collector->http, &collector->http_port, err);
+}
+
+static int collector_open(struct collector *collector, struct error *err)
+{
+	const struct store_options store_options = {
+		.path = collector->options.data,
+		.retention_ns = collector->options.retention_ns,
+		.memory_bytes = collector->options.memory_bytes,
+	};
+
+	int rc = store_open_rocksdb(&store_options, &collector->store, err);
+	if (rc)
+		return rc;
+	collector->receiver = receiver_new(collector->store, &collector->metrics);
+	if (!collector->receiver)
+		return error_set(err, -ENOMEM, "out of memory");
+
+	collector->api.store = collector->store;
+	collector->api.receiver = collector->receiver;
+	collector->api.metrics = &collector->metrics;
+	rc = open_http(collector, err);
+	if (!rc)
+		rc = open_grpc(collector, err);
+	if (!rc)
+		atomic_store(&collector->api.ready, true);
+	return rc;
+}
+
+/** The line that people and scripts wait for. "All addresses" is no address to open. */
+static void print_address(const struct collector *collector)
+{
+	const char *address = collector->options.http;
+	int host_size = (int)(strrchr(address, ':') - address);
+	bool all = host_size == 0 || strncmp(address, "0.0.0.0:", 8) == 0 ||
+		   strncmp(address, "[::]:", 5) == 0;
+
+	printf("cairn-collector %s: open http://%.*s:%d/\n", CAIRN_VERSION, all ? 9 : host_size,
+	       all ? "localhost" : address, collector->http_port);
+	fflush(stdout);
+}
+
+static void maintain(struct collector *collector, uint64_t *complained_ns)
+{
+	struct error err = { 0 };
+	uint64_t now_ns = clock_monotonic_ns();
+
+	if (!store_maintain(collector->store, clock_realtime_ns(), &err))
+		return;
+	metrics_add(&collector->metrics, METRIC_MAINTENANCE_ERRORS, 1);
+	if (*complained_ns && now_ns - *complained_ns < COMPLAIN_S * NS_PER_SECOND)
+		return;
+	log_error("collector: the store's maintenance failed: %s; trying again every second",
+		  err.text);
+	*complained_ns = now_ns;
+}
+
+/** Once a second until one of @signals comes. */
+static void run(struct collector *collector, const sigset_t *signals)
+{
+	const struct timespec second = { .tv_sec = 1 };
+	uint64_t complained_ns = 0;
+
+	for (;;) {
+		int number = sigtimedwait(signals, NULL, &second);
+
+		if (number > 0) {
+			log_info("collector: %s, shutting down", strsignal(number));
+			return;
+		}
+		maintain(collector, &complained_ns);
+	}
+}
+
+/** Block the signals before any thread starts, so that only run() takes them. */
+static void block_signals(sigset_t *signals)
+{
+	sigemptyset(signals);
+	sigaddset(signals, SIGINT);
+	sigaddset(signals, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, signals, NULL);
+	signal(SIGPIPE, SIG_IGN); // a client that went away is no reason to die
+}
+
+int main(int argc, char **argv)
+{
+	static struct collector collector; // zeroed, and too large for a stack
+	enum config_outcome outcome;
+	struct error err = { 0 };
+	sigset_t signals;
+
+	if (collector_options_parse(&collector.options, argc, argv, &outcome, &err)) {
+		fprintf(stderr, "cairn-collector: %s\n", err.text);
+		return 1;
+	}
+	if (outcome == CONFIG_EXIT) {
+		collector_options_deinit(&collector.options);
+		return 0;
+	}
+
+	block_signals(&signals);
+	if (collector_open(&collector, &err)) {
+		fprintf(stderr, "cairn-collector: %s\n", err.text);
+		collector_close(&collector);
+		return 1;
+	}
+	print_address(&collector);
+	run(&collector, &signals);
+	collector_close(&collector);
+	return 0;
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collector's settings.
+#pragma once
+
+#include <stdint.h>
+
+#include "base/config.h"
+
+struct collector_options {
+	char *data; // directory
+	char *grpc; // address
+	char *http;
+	uint64_t retention_ns; // 0: keep everything
+	uint64_t memory_bytes;
+	uint64_t grpc_threads;
+	uint64_t http_threads;
+	char *log_level;
+};
+
+/** As config_parse(); refuses words that are no settings, and levels that do not exist. */
+int collector_options_parse(struct collector_options *options, int argc, char **argv,
+			    enum config_outcome *ret_outcome, struct error *err);
+void collector_options_deinit(struct collector_options *options);
