@@ -23,9 +23,9 @@ static const struct {
 
 static int add_frame(struct profile *profile, const char *name, uint32_t *ret_location)
 {
-	enum frame_kind kind = strchr(name, '.') ? FRAME_KIND_PYTHON :
-			       strcmp(name, "write") == 0 ? FRAME_KIND_KERNEL :
-							    FRAME_KIND_NATIVE;
+	enum frame_kind kind = strchr(name, '.')            ? FRAME_KIND_PYTHON
+			       : strcmp(name, "write") == 0 ? FRAME_KIND_KERNEL
+							    : FRAME_KIND_NATIVE;
 	struct location location = { .id = location_id_of_line(kind, name, "", 0), .kind = kind };
 	struct line line = { 0 };
 	int rc = profile_add_string(profile, name, &line.name);

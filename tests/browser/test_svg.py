@@ -26,7 +26,7 @@ def picture(tmp_path_factory):
 def page(browser, picture, request):
     page = browser.page(width=1020, **getattr(request, "param", {}))
     page.call("Page.navigate", {"url": picture})
-    page.wait("document.querySelector('#search input')", "the picture is there")
+    page.wait("Boolean(document.querySelector('#search input'))", "the picture is there")
     yield page
     assert page.complaints() == []
     page.close()
