@@ -8,6 +8,7 @@
 
 #include <libiberty/demangle.h>
 
+#include "demangle_rust.h"
 #include "utf8.h"
 
 /*
@@ -62,20 +63,17 @@ static bool try_demangle(const char *mangled, char *ret_name)
 	struct output output = { .text = ret_name };
 	int done;
 
+	if (strncmp(mangled, "_R", 2) == 0)
+		return demangle_rust(mangled, ret_name, DEMANGLED_BYTES_MAX);
+	if (strncmp(mangled, "_Z", 2) != 0 || may_expand_silently(mangled))
+		return false;
 	if (setjmp(output.full))
 		return false;
-	if (strncmp(mangled, "_R", 2) == 0) {
-		done = rust_demangle_callback(mangled, DMGL_RUST, append_output, &output);
-	} else if (strncmp(mangled, "_Z", 2) == 0 && !may_expand_silently(mangled)) {
-		// Rust's legacy names are Itanium names that end in a hash: they are tried first.
-		done = rust_demangle_callback(mangled, DMGL_RUST, append_output, &output);
-		if (!done) {
-			output.size = 0;
-			done = cplus_demangle_v3_callback(mangled, DMGL_NO_OPTS, append_output,
-							  &output);
-		}
-	} else {
-		return false;
+	// Rust's older names are Itanium names that end in a hash: they are tried first.
+	done = rust_demangle_callback(mangled, DMGL_RUST, append_output, &output);
+	if (!done) {
+		output.size = 0;
+		done = cplus_demangle_v3_callback(mangled, DMGL_NO_OPTS, append_output, &output);
 	}
 	ret_name[output.size] = '\0';
 	return done && output.size;
