@@ -187,6 +187,12 @@ static bool is_later(const struct process_key *key, const struct process_entry *
 	return (int32_t)(key->exec_id - known->exec_id) > 0; // it wraps around
 }
 
+static bool is_exec_of(const struct process_key *key, const struct process_entry *entry)
+{
+	return process_start_ticks(key->start_ns) ==
+	       process_start_ticks(entry->process.key.start_ns);
+}
+
 /* Put a new entry in its place among those that have, or had, its pid. */
 static int index_entry(struct process_table *table, uint32_t item)
 {
@@ -202,8 +208,11 @@ static int index_entry(struct process_table *table, uint32_t item)
 		entry->exited_ns = clock_monotonic_ns();
 		return 0;
 	}
-	if (current != HASH_TABLE_NONE)
+	if (current != HASH_TABLE_NONE) {
+		if (is_exec_of(&entry->process.key, table->entries[current]))
+			process_entry_replace(entry, table->entries[current]);
 		retire(table, current);
+	}
 	return index_pid(table, item);
 }
 
@@ -238,7 +247,11 @@ static struct process_entry *find_parent(const struct process_table *table,
 
 	if (child->parent_pid)
 		parent = entry_at(table, find_pid(table, child->parent_pid));
-	return parent && parent->process.key.start_ns == child->parent_start_ns ? parent : NULL;
+	// In ticks: the parent may have had only those when it forked.
+	return parent && process_start_ticks(parent->process.key.start_ns) ==
+				       process_start_ticks(child->parent_start_ns)
+		       ? parent
+		       : NULL;
 }
 
 /* ---- public: life and scan ----------------------------------------------------------------- */

@@ -44,6 +44,13 @@ static void release_labels(struct label_set *labels)
 	free(labels);
 }
 
+static struct label_set *hold_labels(struct label_set *labels)
+{
+	if (labels)
+		labels->holders++;
+	return labels;
+}
+
 /* The public labels are a view of the set. */
 static void use_labels(struct process_entry *entry, struct label_set *labels)
 {
@@ -57,8 +64,17 @@ void process_entry_free(struct process_entry *entry)
 	if (!entry)
 		return;
 	use_labels(entry, NULL);
+	release_labels(entry->former_labels);
 	mapping_list_release(entry->mappings);
 	free(entry);
+}
+
+void process_entry_replace(struct process_entry *entry, const struct process_entry *former)
+{
+	const struct label_set *labels = former->labels ? former->labels : former->former_labels;
+
+	release_labels(entry->former_labels);
+	entry->former_labels = hold_labels((struct label_set *)labels);
 }
 
 void process_entry_inherit(struct process_entry *child, const struct process_entry *parent)
@@ -67,10 +83,10 @@ void process_entry_inherit(struct process_entry *child, const struct process_ent
 		child->mappings = mapping_list_hold(parent->mappings);
 		child->mappings_read_ns = parent->mappings_read_ns;
 	}
-	if (!child->labels && parent->labels) {
-		parent->labels->holders++;
-		use_labels(child, parent->labels);
-	}
+	if (!child->labels && parent->labels)
+		use_labels(child, hold_labels(parent->labels));
+	if (!child->former_labels)
+		child->former_labels = hold_labels(parent->former_labels);
 	if (!child->process.name[0])
 		memcpy(child->process.name, parent->process.name, sizeof(child->process.name));
 }
@@ -98,6 +114,21 @@ static int open_proc(struct process_entry *entry, struct proc *ret_proc)
 
 /* ---- labels -------------------------------------------------------------------------------- */
 
+/* What exec does not change: all but the names of the program. */
+static int add_former_labels(struct labels *labels, const struct label_set *former)
+{
+	for (uint32_t i = 0; former && i < former->labels.count; i++) {
+		const struct label *label = &former->labels.pairs[i];
+
+		if (labels_get(labels, label->name))
+			continue;
+		int rc = labels_set(labels, label->name, label->value);
+		if (rc == -ENOMEM)
+			return rc;
+	}
+	return 0;
+}
+
 static int detect_labels(struct process_entry *entry, const struct process_traits *traits,
 			 const struct process_surroundings *surroundings)
 {
@@ -107,10 +138,14 @@ static int detect_labels(struct process_entry *entry, const struct process_trait
 		return -ENOMEM;
 	labels->holders = 1;
 	int rc = process_labels_detect(traits, &surroundings->extra_labels, &labels->labels);
+	if (!rc && entry->gone)
+		rc = add_former_labels(&labels->labels, entry->former_labels);
 	if (rc) {
-		free(labels);
+		release_labels(labels);
 		return rc;
 	}
+	release_labels(entry->former_labels);
+	entry->former_labels = NULL;
 	use_labels(entry, labels);
 	return 0;
 }
@@ -297,7 +332,10 @@ static int describe_gone(struct process_entry *entry, struct process_entry *pare
 			return rc;
 		process_entry_inherit(entry, parent);
 	}
-	return entry->labels ? 0 : detect_labels(entry, &traits, surroundings);
+	if (entry->labels)
+		return 0;
+	entry->gone = true; // or not to be read, which is the same here
+	return detect_labels(entry, &traits, surroundings);
 }
 
 int process_entry_describe(struct process_entry *entry, struct process_entry *parent,

@@ -25,7 +25,8 @@ struct process_entry {
 	uint64_t used_ns;
 	uint64_t label_again_ns; // 0: labels are final
 	struct label_set *labels;
-	struct mapping_list *mappings; // NULL: not read
+	struct label_set *former_labels; // of the program that this one replaced by exec
+	struct mapping_list *mappings;   // NULL: not read
 	uint64_t mappings_read_ns;
 	uint64_t mappings_wait_ns; // after a read that did not help
 };
@@ -45,6 +46,9 @@ void process_entry_free(struct process_entry *entry);
 
 /** Let @child have what is known of @parent, whose copy it is. */
 void process_entry_inherit(struct process_entry *child, const struct process_entry *parent);
+
+/** @entry is the program that @former replaced itself by (exec): it is in the same container. */
+void process_entry_replace(struct process_entry *entry, const struct process_entry *former);
 
 /**
  * Read labels and mappings from /proc, unless that is done; of a process that has gone, make the best

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/mapping.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "agent/mapped_file.h"
+#include "tests/test.h"
+
+#define AT "00400000-00452000 r-xp 00001000 08:02 173521 "
+
+static const struct {
+	const char *what;
+	const char *line;
+	uint32_t count; // mappings that come of it
+	const char *path;
+	enum mapping_file file;
+} lines[] = {
+	{ "a file", AT "     /usr/bin/dbus-daemon", 1, "/usr/bin/dbus-daemon",
+	  MAPPING_FILE_UNKNOWN },
+	{ "spaces in the path", AT "/a b  c", 1, "/a b  c", MAPPING_FILE_UNKNOWN },
+	{ "newline in the path", AT "/a\\012b", 1, "/a\nb", MAPPING_FILE_UNKNOWN },
+	{ "backslashes that are the path's own", AT "/a\\0\\013\\01", 1, "/a\\0\\013\\01",
+	  MAPPING_FILE_UNKNOWN },
+	{ "deleted", AT "/a (deleted)", 1, "/a", MAPPING_FILE_UNKNOWN },
+	{ "memory file", AT "/memfd:jit (deleted)", 1, "memfd:jit", MAPPING_FILE_UNKNOWN },
+	{ "nothing but deleted", AT " (deleted)", 1, "(deleted)", MAPPING_FILE_UNKNOWN },
+	{ "no path", "00400000-00452000 rwxp 00000000 00:00 0 ", 1, "", MAPPING_FILE_NONE },
+	{ "no path, no space", "00400000-00452000 rwxp 00000000 00:00 0", 1, "",
+	  MAPPING_FILE_NONE },
+	{ "vdso", "7fff0000-7fff2000 r-xp 00000000 00:00 0    [vdso]", 1, "[vdso]",
+	  MAPPING_FILE_UNKNOWN },
+	{ "heap", "7fff0000-7fff2000 rwxp 00000000 00:00 0    [heap]", 1, "[heap]",
+	  MAPPING_FILE_NONE },
+	{ "vsyscall", "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]", 1,
+	  "[vsyscall]", MAPPING_FILE_NONE },
+	{ "data", "00400000-00452000 rw-p 00001000 08:02 173521 /a", 0, NULL, 0 },
+	{ "backwards", "00452000-00400000 r-xp 00001000 08:02 173521 /a", 0, NULL, 0 },
+	{ "empty range", "00400000-00400000 r-xp 00001000 08:02 173521 /a", 0, NULL, 0 },
+	{ "17 digits", "00000000000400000-00452000 r-xp 00001000 08:02 173521 /a", 0, NULL, 0 },
+	{ "no end", "00400000-", 0, NULL, 0 },
+	{ "no rights", "00400000-00452000 ", 0, NULL, 0 },
+	{ "rights cut", "00400000-00452000 r-x", 0, NULL, 0 },
+	{ "no device", "00400000-00452000 r-xp 00001000 ", 0, NULL, 0 },
+	{ "no inode", "00400000-00452000 r-xp 00001000 08:02 ", 0, NULL, 0 },
+	{ "capitals", "0040000A-0045200A r-xp 00001000 08:02 1 /a", 0, NULL, 0 },
+	{ "minus", "-00400000-00452000 r-xp 00001000 08:02 1 /a", 0, NULL, 0 },
+	{ "empty", "", 0, NULL, 0 },
+	{ "words", "no such process", 0, NULL, 0 },
+};
+
+TEST(a_line_is_a_mapping_or_nothing)
+{
+	for
+		EACH(row, lines)
+		{
+			struct mapping_list *list = mapping_list_new();
+			size_t size = strlen(row->line);
+			char *line = malloc(size + 1); // of exactly its size
+
+			memcpy(line + 1, row->line, size);
+			EXPECT_EQ(0, mapping_list_add_line(list, line + 1, size), row->what);
+			EXPECT_EQ(row->count, list->count, row->what);
+			if (list->count) {
+				EXPECT_STR(row->path, mapping_path(list, &list->mappings[0]),
+					   row->what);
+				EXPECT_EQ(row->file, list->mappings[0].file, row->what);
+			}
+			free(line);
+			mapping_list_release(list);
+		}
+}
+
+static struct mapping_list *list_of(const char *text)
+{
+	int fd = memfd_create("maps", MFD_CLOEXEC);
+	struct mapping_list *list = NULL;
+
+	assert_int_equal(strlen(text), write(fd, text, strlen(text)));
+	assert_int_equal(0, lseek(fd, 0, SEEK_SET));
+	assert_int_equal(0, mapping_list_read(fd, &list));
+	close(fd);
+	return list;
+}
+
+TEST(an_address_is_in_the_mapping_around_it)
+{
+	struct mapping_list *list = list_of("1000-2000 r-xp 00000000 08:02 1 /a\n"
+					    "2000-3000 rw-p 00000000 08:02 1 /a\n"
+					    "3000-4000 r-xp 00005000 08:02 1 /a\n"
+					    "4000-6000 r-xp 00000000 08:02 2 /b\n");
+	static const struct {
+		const char *what;
+		uint64_t address;
+		uint64_t start; // 0: none
+	} rows[] = {
+		{ "below", 0xfff, 0 },        { "first", 0x1000, 0x1000 },
+		{ "last", 0x1fff, 0x1000 },   { "data", 0x2000, 0 },
+		{ "second", 0x3000, 0x3000 }, { "third", 0x4000, 0x4000 },
+		{ "end", 0x5fff, 0x4000 },    { "above", 0x6000, 0 },
+		{ "top", UINT64_MAX, 0 },
+	};
+
+	assert_int_equal(3, list->count);
+	for
+		EACH(row, rows)
+		{
+			struct mapping *mapping = mapping_list_find(list, row->address);
+
+			EXPECT_EQ(row->start, mapping ? mapping->start : 0, row->what);
+		}
+	assert_int_equal(list->mappings[0].path, list->mappings[1].path); // kept once
+	assert_null(mapping_list_find(NULL, 1));
+	mapping_list_release(list);
+}
+
+TEST(what_is_out_of_order_is_left_out)
+{
+	struct mapping_list *list = list_of("3000-4000 r-xp 00000000 08:02 1 /a\n"
+					    "1000-2000 r-xp 00000000 08:02 1 /a\n"
+					    "3800-5000 r-xp 00000000 08:02 1 /a\n"
+					    "5000-6000 r-xp 00000000 08:02 1 /a\n");
+
+	assert_int_equal(2, list->count);
+	assert_int_equal(0x5000, list->mappings[1].start);
+	mapping_list_release(list);
+}
+
+TEST(many_and_long_lines_are_bounded)
+{
+	enum { LINES = MAPPINGS_MAX + 100 };
+	int fd = memfd_create("maps", MFD_CLOEXEC);
+	FILE *stream = fdopen(fd, "w+");
+	struct mapping_list *list;
+
+	for (uint64_t i = 0; i < 200000; i++) // one line longer than what is read at once
+		fputc('x', stream);
+	fputc('\n', stream);
+	for (uint64_t i = 1; i < LINES; i++)
+		fprintf(stream, "%llx-%llx r-xp 00000000 08:02 %llu /lib/%llu\n",
+			(unsigned long long)i << 12, (unsigned long long)(i + 1) << 12,
+			(unsigned long long)i, (unsigned long long)i);
+	rewind(stream);
+	assert_int_equal(0, mapping_list_read(fd, &list));
+	assert_int_equal(MAPPINGS_MAX, list->count);
+	assert_string_equal("/lib/60000",
+			    mapping_path(list, mapping_list_find(list, 60000ULL << 12)));
+	mapping_list_release(list);
+
+	rewind(stream);
+	assert_int_equal(0, ftruncate(fd, 0));
+	fprintf(stream, "1000-2000 r-xp 00000000 08:02 1 /");
+	for (int i = 0; i < 10000; i++)
+		fputc('y', stream);
+	fputc('\n', stream);
+	rewind(stream);
+	assert_int_equal(0, mapping_list_read(fd, &list));
+	assert_int_equal(MAPPING_PATH_BYTES_MAX - 1,
+			 strlen(mapping_path(list, &list->mappings[0])));
+	mapping_list_release(list);
+	fclose(stream);
+}
+
+TEST(a_new_list_inherits_the_files_of_equal_mappings)
+{
+	struct executable_table *table = executable_table_new();
+	struct executable *executable;
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	struct mapping_list *old = list_of("1000-2000 r-xp 00000000 08:02 1 /a\n"
+					   "3000-4000 r-xp 00000000 08:02 1 /a\n");
+	struct mapping_list *list = list_of("0-1000 r-xp 00000000 08:02 1 /a\n"
+					    "1000-2000 r-xp 00000000 08:02 1 /a\n"
+					    "3000-4000 r-xp 00000000 08:02 7 /a\n");
+
+	assert_int_equal(0, executable_table_open(table, fd, "x", &executable, NULL));
+	for (int i = 0; i < 2; i++) {
+		old->mappings[i].executable = executable_hold(executable);
+		old->mappings[i].file = MAPPING_FILE_OPENED;
+	}
+	mapping_list_inherit(list, old);
+	assert_int_equal(MAPPING_FILE_UNKNOWN, list->mappings[0].file);
+	assert_ptr_equal(executable, list->mappings[1].executable);
+	assert_int_equal(MAPPING_FILE_UNKNOWN, list->mappings[2].file); // another inode
+	assert_false(mapping_list_equals(list, old));
+	assert_true(mapping_list_equals(old, old));
+	mapping_list_release(old);
+	executable_table_trim(table);
+	assert_false(executable_wants_file(executable)); // the new list holds it
+	mapping_list_release(list);
+	close(fd);
+	executable_table_free(table);
+}
+
+TEST(random_bytes_are_survived)
+{
+	srand(4);
+	for (int round = 0; round < 20000; round++) {
+		struct mapping_list *list = mapping_list_new();
+		char line[120];
+		int size = snprintf(line, sizeof(line), "%s/lib (deleted)", AT);
+
+		for (int i = 0; i < 4; i++)
+			line[rand() % size] = "0f-: x\\\n/\0\xff"[rand() % 11];
+		assert_int_equal(0, mapping_list_add_line(list, line, (size_t)(rand() % size)));
+		mapping_list_release(list);
+	}
+}
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+static struct mapping_list *own_mappings(void)
+{
+	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	struct mapping_list *list = NULL;
+
+	assert_int_equal(0, mapping_list_read(fd, &list));
+	close(fd);
+	return list;
+}
+
+TEST(mapped_files_are_opened_by_mapping_and_by_path)
+{
+	int folder = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct mapping_list *list = own_mappings();
+	struct mapping *mapping = mapping_list_find(list, (uintptr_t)own_mappings);
+	struct stat expected, status;
+
+	assert_non_null(mapping);
+	assert_int_equal(0, stat("/proc/self/exe", &expected));
+	int fd = mapped_file_open(folder, list, mapping);
+	if (fd == -EPERM)
+		SKIP("needs CAP_CHECKPOINT_RESTORE to open map_files");
+	assert_true(fd >= 0);
+	assert_int_equal(0, fstat(fd, &status));
+	assert_int_equal(expected.st_ino, status.st_ino);
+	close(fd);
+
+	char path[4096] = "";
+	assert_true(readlink("/proc/self/exe", path, sizeof(path) - 1) > 0);
+	fd = mapped_file_open_in_root(folder, path, expected.st_ino);
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(-ESTALE, mapped_file_open_in_root(folder, path, expected.st_ino + 1));
+	mapping_list_release(list);
+	close(folder);
+}
+
+TEST(a_deleted_file_is_opened_by_its_mapping)
+{
+	int folder = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	char path[] = "/tmp/cairn-mapping-XXXXXX";
+	int file = mkstemp(path);
+
+	assert_true(file >= 0);
+	assert_int_equal(4, write(file, "code", 4));
+	void *code = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
+	if (code == MAP_FAILED) {
+		unlink(path);
+		SKIP("/tmp is mounted noexec");
+	}
+	unlink(path);
+	struct mapping_list *list = own_mappings();
+	struct mapping *mapping = mapping_list_find(list, (uintptr_t)code);
+	char bytes[4];
+
+	assert_string_equal(path, mapping_path(list, mapping));
+	int fd = mapped_file_open(folder, list, mapping);
+	if (fd == -EPERM || fd == -ENOENT)
+		SKIP("needs CAP_CHECKPOINT_RESTORE to open map_files");
+	assert_true(fd >= 0);
+	assert_int_equal(4, read(fd, bytes, 4));
+	assert_memory_equal("code", bytes, 4);
+	close(fd);
+	munmap(code, 4096);
+	mapping_list_release(list);
+	close(file);
+	close(folder);
+}
+
+TEST(the_vdso_is_a_file_with_symbols)
+{
+	struct executable_table *table = executable_table_new();
+	struct mapping_list *list = own_mappings();
+	struct executable *executable = NULL;
+	struct symbol symbol;
+	uint32_t vdso = 0;
+
+	while (vdso < list->count && strcmp(mapping_path(list, &list->mappings[vdso]), "[vdso]"))
+		vdso++;
+	if (vdso == list->count)
+		SKIP("this kernel maps no vdso");
+	int fd = mapped_file_open(-1, list, &list->mappings[vdso]);
+	assert_true(fd >= 0);
+	assert_int_equal(0, executable_table_open(table, fd, "[vdso]", &executable, NULL));
+	close(fd);
+
+	uint64_t found = 0, size = list->mappings[vdso].limit - list->mappings[vdso].start;
+	for (uint64_t offset = 0; offset < size; offset += 16)
+		if (executable_find_symbol(table, executable, offset, &symbol) == 0)
+			found += strstr(symbol.name, "gettime") != NULL;
+	assert_true(found > 0);
+	mapping_list_release(list);
+	executable_table_free(table);
+}
+
+TEST(links_do_not_lead_out_of_the_root_and_pipes_are_not_opened)
+{
+	int folder = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	char path[] = "/tmp/cairn-root-XXXXXX", name[64];
+
+	assert_non_null(mkdtemp(path));
+	snprintf(name, sizeof(name), "%s/magic", path);
+	assert_int_equal(0, symlink("/proc/self/exe", name));
+	assert_int_equal(-ELOOP, mapped_file_open_in_root(folder, name, 0));
+	unlink(name);
+	snprintf(name, sizeof(name), "%s/pipe", path);
+	assert_int_equal(0, mkfifo(name, 0600));
+	assert_int_equal(-ENOEXEC, mapped_file_open_in_root(folder, name, 0));
+	unlink(name);
+	assert_int_equal(-ENOEXEC, mapped_file_open_in_root(folder, "/dev/zero", 0));
+	assert_int_equal(-ENOENT, mapped_file_open_in_root(folder, "/no/such/file", 0));
+	rmdir(path);
+	close(folder);
+}
+
+RUN_TESTS(cmocka_unit_test(a_line_is_a_mapping_or_nothing),
+	  cmocka_unit_test(an_address_is_in_the_mapping_around_it),
+	  cmocka_unit_test(what_is_out_of_order_is_left_out),
+	  cmocka_unit_test(many_and_long_lines_are_bounded),
+	  cmocka_unit_test(a_new_list_inherits_the_files_of_equal_mappings),
+	  cmocka_unit_test(random_bytes_are_survived),
+	  cmocka_unit_test(mapped_files_are_opened_by_mapping_and_by_path),
+	  cmocka_unit_test(a_deleted_file_is_opened_by_its_mapping),
+	  cmocka_unit_test(the_vdso_is_a_file_with_symbols),
+	  cmocka_unit_test(links_do_not_lead_out_of_the_root_and_pipes_are_not_opened))
