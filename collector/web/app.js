@@ -25,6 +25,7 @@ import { Tooltip } from "./tooltip.js";
 
 const LIVE_MS = 5000;
 const TOAST_MS = 5000;
+const GRPC_PORT = 7171; // cairn-collector's default
 const ASKED_AGAIN = ["query", "type", "from", "to", "group", "nodes"];
 
 class Page {
@@ -265,7 +266,7 @@ class Page {
 
 		if (!newest_ms) {
 			told.push(element("p", "", "Is an agent running? On each machine, as root:"),
-				  element("code", "", `cairn-agent --collector ${location.hostname}:4317`));
+				  element("code", "", `cairn-agent --collector ${location.hostname}:${GRPC_PORT}`));
 			return told;
 		}
 		told.push(element("p", "", `The newest sample is of ${formatTime(Math.floor(newest_ms / 1000) * 1000)}.`));

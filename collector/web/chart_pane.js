@@ -2,7 +2,7 @@
 // The pane over time: the chart, its figures in words, its legend, and what it is grouped by.
 
 import { byId, element } from "./element.js";
-import { formatShare, formatValue } from "./format.js";
+import { formatShare } from "./format.js";
 import { Panel } from "./panel.js";
 import { typeTitle } from "./profile_type.js";
 import { askSeries, groupOf } from "./questions.js";
@@ -65,17 +65,17 @@ export class ChartPane {
 	}
 
 	#showFacts(view) {
-		const { mean, peak, total, rate, unit } = this.chart.summary();
+		const { mean, peak, rate } = this.chart.summary();
 		const fact = (value, what) => element("span", "", element("b", "", value), ` ${what}`);
 
 		byId("chart-title").textContent = typeTitle(view.type);
 		byId("chart-facts").replaceChildren(
-			fact(rate.format(mean), `${rate.unit} on average`), fact(rate.format(peak), "at peak"),
-			fact(formatValue(total, unit), "in all"));
+			fact(rate.format(mean), `${rate.unit} on average`), fact(rate.format(peak), "at peak"));
 	}
 
 	#showLegend(view) {
-		const { series, total } = this.chart.summary();
+		const { series } = this.chart.summary();
+		const total = series.reduce((sum, s) => sum + s.total, 0);
 		const list = byId("chart-legend");
 
 		list.hidden = groupOf(view) === "";

@@ -56,9 +56,8 @@ export function checkSelector(query, range, signal) {
  */
 export async function askServices(view, range, signal) {
 	const params = { ...common(view, range), query: withValue(view.query, "service", null) };
-	const step = `${Math.max(1, Math.ceil((range.to_ms - range.from_ms) / 1000))}s`;
 	const [answer, names] = await Promise.all([
-		ask("series", { ...params, group_by: "service", step }, signal),
+		ask("series", { ...params, group_by: "service" }, signal),
 		ask("labels/service/values", { query: params.query, from: params.from, to: params.to }, signal),
 	]);
 	const whole = answer.series.reduce((sum, s) => sum + s.total, 0);

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Usage over time: stacked steps on a canvas. Dragging selects a range, a double click goes back.
 
-import { element } from "./element.js";
-import { formatClock, formatDuration, formatRange, formatTime, rateOf } from "./format.js";
-import { SERIES_COLORS } from "./palette.js";
 import { timeTicks, valueTicks } from "./axis_ticks.js";
+import { element } from "./element.js";
+import { formatClock, formatDuration, formatRange, formatTime } from "./format.js";
+import { SERIES_COLORS } from "./palette.js";
+import { stackSeries } from "./series_stack.js";
 
 const PLOT = { left: 52, right: 12, top: 10, bottom: 22 }; // px around the plot
 const DRAG_MIN = 4;	    // px; less is a click
 const RANGE_MIN_MS = 20;    // one slot
 const TOOLTIP_SERIES_MAX = 8;
-const OTHER = "other";	    // name of the sum of series beyond the colours
-const GROUPS_MAX = 100;	    // that the collector tells; it sums the rest under the same name
 
 export class SeriesChart extends EventTarget {
 	#chart = null;
@@ -36,13 +35,13 @@ export class SeriesChart extends EventTarget {
 
 	/** Show what /api/v1/series answered for @range; values after @newest_ms have not arrived yet. */
 	setAnswer(answer, range, newest_ms) {
-		this.#chart = answer ? chartOf(answer, range, newest_ms) : null;
+		this.#chart = answer ? stackSeries(answer, range, newest_ms) : null;
 		if (this.#chart)
 			this.#keepColors(this.#chart.series);
 		this.#redraw();
 	}
 
-	/** { series: [{ group, total, color }], mean, peak, total, unit } of what is shown, or null. */
+	/** { series: [{ group, total, isOther, color }], mean, peak, rate } of what is shown, or null. */
 	summary() {
 		const chart = this.#chart;
 
@@ -185,6 +184,7 @@ export class SeriesChart extends EventTarget {
 		}
 	}
 
+	// Tops are sums from the bottom, so the highest is painted first and the others over it.
 	#drawSeries() {
 		const { ctx } = this;
 		const { series } = this.#chart;
@@ -206,16 +206,18 @@ export class SeriesChart extends EventTarget {
 		}
 	}
 
-	/** A path along the tops of the steps; @closed: down to the axis. Stacks are painted top first. */
+	/** A path along the tops of the steps; @closed: of all of them, down to the axis. */
 	#trace(tops, closed) {
 		const { ctx } = this;
-		const { edges } = this.#chart;
+		const { edges, arrived_ms } = this.#chart;
 
 		ctx.beginPath();
 		if (closed)
 			ctx.moveTo(this.#xOf(edges[0]), this.#yOf(0));
 		for (let at = 0; at < tops.length; at++) {
 			const y = this.#yOf(tops[at]);
+			if (!closed && edges[at] >= arrived_ms)
+				break;
 			ctx.lineTo(this.#xOf(edges[at]), y);
 			ctx.lineTo(this.#xOf(edges[at + 1]), y);
 		}
@@ -350,11 +352,10 @@ export class SeriesChart extends EventTarget {
 		const head = [element("span", "muted", `${formatTime(Math.round(edges[at]))}, ${formatDuration(step_ms * 1e6)}`),
 			      element("strong", "", `${rate.format(whole ?? 0)} ${rate.unit}`)];
 
-		if (time_ms > this.#chart.arrived_ms)
-			return [...head, element("span", "", "More may still arrive")];
-		if (series.length < 2)
-			return head;
-		return [...head, this.#groupNote(at)];
+		if (series.length > 1)
+			head.push(this.#groupNote(at));
+		head.push(element("span", "muted", time_ms > this.#chart.arrived_ms ? "More may still arrive" : "Drag to zoom"));
+		return head;
 	}
 
 	#groupNote(at) {
@@ -375,53 +376,4 @@ export class SeriesChart extends EventTarget {
 /** A group's label value as shown; a series without the label has none. */
 export function groupName(group) {
 	return group === "" ? "(none)" : group;
-}
-
-/** Rates per step, stacked in order, of the answer to a series question. */
-function chartOf(answer, range, newest_ms) {
-	const step_ms = answer.step_ns / 1e6;
-	const first_ms = answer.first_step_ns / 1e6;
-	const stepCount = Math.max(0, ...answer.series.map((s) => s.values.length));
-	const arrived_ms = newest_ms && newest_ms < range.to_ms ? Math.max(newest_ms, range.from_ms) : range.to_ms;
-	const edges = Array.from({ length: stepCount + 1 }, (unused, at) =>
-		Math.min(Math.max(first_ms + at * step_ms, range.from_ms), range.to_ms));
-	const rate = rateOf(answer.unit, answer.step_ns);
-	// The first and last step may reach beyond the range; their rate is over what lies within.
-	const factors = edges.slice(0, -1).map((edge, at) =>
-		rate.scale * (edges[at + 1] > edge ? step_ms / (edges[at + 1] - edge) : 0));
-	const series = stacked(keepLargest(answer.series), factors);
-	const totals = series.length ? series[series.length - 1].tops : [];
-	const total = answer.series.reduce((sum, s) => sum + s.total, 0);
-	const mean = total * rate.scale * (step_ms / Math.max(arrived_ms - range.from_ms, 1));
-	// A step that has arrived in part would look like a fall.
-	const whole_ms = arrived_ms < range.to_ms ? edges.findLast((edge) => edge <= arrived_ms) : arrived_ms;
-
-	return { ...range, arrived_ms: whole_ms ?? arrived_ms, edges, rate, series,
-		 facts: { total, mean, peak: Math.max(0, ...totals), unit: answer.unit } };
-}
-
-/** At most as many series as there are colours; the smallest are summed as one. */
-function keepLargest(series) {
-	if (series.length <= SERIES_COLORS)
-		return series;
-	if (series.length > GROUPS_MAX)
-		series = [...series.filter((s) => s.group !== OTHER), ...series.filter((s) => s.group === OTHER)];
-	const rest = series.slice(SERIES_COLORS - 1);
-	const sum = { group: OTHER, isOther: true, total: 0, values: rest[0].values.map(() => 0) };
-
-	for (const { total, values } of rest) {
-		sum.total += total;
-		values.forEach((value, at) => (sum.values[at] += value));
-	}
-	return [...series.slice(0, SERIES_COLORS - 1), sum];
-}
-
-function stacked(series, factors) {
-	const below = new Float64Array(factors.length);
-
-	return series.map((s) => {
-		const rates = Float64Array.from(factors, (factor, at) => (s.values[at] ?? 0) * factor);
-		rates.forEach((value, at) => (below[at] += value));
-		return { ...s, rates, tops: below.slice() };
-	});
 }

@@ -56,8 +56,8 @@ export function writeView(view) {
 
 	for (const [name, field] of Object.entries(FIELDS)) {
 		if (view[name] !== field.fallback)
-			// Colons, slashes and commas are legal in a query, and links are read by people.
-			parts.push(`${name}=${encodeURIComponent(view[name]).replace(/%(3A|2F|2C)/g, decodeURIComponent)}`);
+			// Colons, slashes, commas and equals signs are legal in a query, and links are read by people.
+			parts.push(`${name}=${encodeURIComponent(view[name]).replace(/%(3A|2F|2C|3D)/g, decodeURIComponent)}`);
 	}
 	return parts.length ? "?" + parts.join("&") : "";
 }

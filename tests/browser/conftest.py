@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import sys
 
 import pytest
 
@@ -10,6 +11,10 @@ from browser import Browser
 from fake_collector import Data, FakeCollector
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(REPOSITORY / "tests" / "e2e"))
+import fleet  # noqa: E402  real collectors, agents and workloads
+
+WORKLOAD_SECONDS = 10
 ARTEFACTS = REPOSITORY / "build" / "artefacts"
 
 
@@ -50,14 +55,50 @@ def open_page(browser):
     browser.events.clear()
 
 
-@pytest.fixture
-def collector_url(shared_fake):
-    """A collector with data: the one at CAIRN_URL, or the test double."""
-    return os.environ.get("CAIRN_URL", "").rstrip("/") or shared_fake.url
+def missing_for_real():
+    """Why the real programs cannot run here, or None."""
+    if os.geteuid() != 0:
+        return "sampling the machine needs root"
+    if not os.path.exists("/sys/kernel/btf/vmlinux"):
+        return "this kernel has no BTF (/sys/kernel/btf/vmlinux)"
+    missing = [name for name in ["cairn-agent", "cairn-collector", "workloads/burn_c"]
+               if not os.path.exists(fleet.program(name))]
+    return f"not built: {', '.join(missing)}" if missing else None
+
+
+@pytest.fixture(scope="session")
+def real_url(tmp_path_factory):
+    """A real collector that a real agent has told of two workloads; or the one at CAIRN_URL."""
+    if os.environ.get("CAIRN_URL"):
+        yield os.environ["CAIRN_URL"].rstrip("/")
+        return
+    reason = missing_for_real()
+    if reason:
+        print(f"# SKIP real collector: {reason}")
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("browser")
+    with fleet.Collector(folder / "data", folder / "collector.log") as collector:
+        agent = fleet.Agent(collector.grpc, folder / "agent", ["--frequency", "997"])
+        try:
+            collector.wait_for_agent()
+            burning = {name: fleet.workload(*argv, "--seconds", str(WORKLOAD_SECONDS), env={"OTEL_SERVICE_NAME": name})
+                       for name, argv in [("browser-c", ["burn_c"]), ("browser-python", ["burn_python.py"])]}
+            for name, process in burning.items():
+                collector.api.wait_for_total(name, process.truth()["process_cpu_ns"])
+            yield f"http://{collector.http}"
+        finally:
+            agent.stop()
+
+
+@pytest.fixture(params=["fake", "real"])
+def collector_url(request):
+    """A collector with data: the test double, then a real one."""
+    return request.getfixturevalue("real_url") if request.param == "real" else request.getfixturevalue("shared_fake").url
 
 
 @pytest.fixture
-def artefact():
-    """artefact(name): where a picture of that name is kept."""
+def artefact(request):
+    """artefact(name): where a picture of that name is kept, apart for the real collector."""
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
-    return lambda name: ARTEFACTS / f"{name}.png"
+    real = "real-" if "real_url" in request.fixturenames or "[real]" in request.node.name else ""
+    return lambda name: ARTEFACTS / f"{real}{name}.png"

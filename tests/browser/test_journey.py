@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A person's way through the page, from opening it to a link that restores what they found.
 
-Runs against any collector with data: CAIRN_URL=http://host:port, otherwise the test double.
-What should be seen is taken from the API, so nothing here knows the data.
+Runs against the test double, and against a real collector that a real agent feeds (or the one at
+CAIRN_URL). What should be seen is taken from the API, so nothing here knows the data.
 """
 
 import json
@@ -27,9 +27,10 @@ def shown_percent(text):
 
 @pytest.fixture
 def range_ms(collector_url):
-    """A range in the past, so that two looks see the same: the last five minutes that have arrived."""
-    newest_ms = ask(collector_url, "status")["newest_ns"] // 1_000_000
-    return newest_ms - 300_000, newest_ms - 1_000
+    """A range in the past, so that two looks see the same: at most five minutes that have arrived."""
+    status = ask(collector_url, "status")
+    newest_ms, oldest_ms = status["newest_ns"] // 1_000_000, status["oldest_ns"] // 1_000_000
+    return max(newest_ms - 300_000, oldest_ms), newest_ms - 1_000
 
 
 def test_a_person_finds_where_the_time_goes(collector_url, range_ms, open_page, artefact):

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Series as the collector tells them, turned into stacked rates for a chart. Pure functions.
+
+import { rateOf } from "./format.js";
+import { SERIES_COLORS } from "./palette.js";
+
+const OTHER = "other";	 // name of the sum of series beyond the colours
+const GROUPS_MAX = 100;	 // that the collector tells; it sums the rest under the same name
+
+/**
+ * What a chart draws of @answer for @range (both ends in ms); @newest_ms: the newest sample, 0 if
+ * unknown. edges are the steps' times, rates and tops (sums from the first series on) are per step,
+ * arrived_ms is the last edge up to which nothing more is to be expected.
+ */
+export function stackSeries(answer, range, newest_ms) {
+	const step_ms = answer.step_ns / 1e6;
+	const first_ms = answer.first_step_ns / 1e6;
+	const stepCount = Math.max(0, ...answer.series.map((s) => s.values.length));
+	const rate = rateOf(answer.unit, answer.step_ns);
+	const series = stacked(keepLargest(answer.series), stepCount, rate.scale);
+	const tops = series.length ? series[series.length - 1].tops : new Float64Array(0);
+	// Steps are whole and may reach beyond the range; only what lies within is drawn.
+	const edges = Array.from({ length: stepCount + 1 }, (unused, at) =>
+		Math.min(Math.max(first_ms + at * step_ms, range.from_ms), range.to_ms));
+	const arrived = wholeSteps(first_ms, step_ms, stepCount, newest_ms || range.to_ms);
+
+	return { ...range, edges, rate, series,
+		 arrived_ms: arrived < stepCount ? edges[arrived] : range.to_ms,
+		 facts: { mean: mean(tops.subarray(0, arrived)), peak: tops.reduce((a, b) => Math.max(a, b), 0) } };
+}
+
+/** How many of the first steps end before @until_ms: a step that has arrived in part looks like a fall. */
+function wholeSteps(first_ms, step_ms, stepCount, until_ms) {
+	return Math.min(stepCount, Math.max(0, Math.floor((until_ms - first_ms) / step_ms)));
+}
+
+function mean(values) {
+	return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : 0;
+}
+
+/** At most as many series as there are colours; the smallest are summed as one. */
+function keepLargest(series) {
+	if (series.length <= SERIES_COLORS)
+		return series;
+	if (series.length > GROUPS_MAX)
+		series = [...series.filter((s) => s.group !== OTHER), ...series.filter((s) => s.group === OTHER)];
+	const rest = series.slice(SERIES_COLORS - 1);
+	const sum = { group: OTHER, isOther: true, total: 0, values: rest[0].values.map(() => 0) };
+
+	for (const { total, values } of rest) {
+		sum.total += total;
+		values.forEach((value, at) => (sum.values[at] += value));
+	}
+	return [...series.slice(0, SERIES_COLORS - 1), sum];
+}
+
+function stacked(series, stepCount, scale) {
+	const below = new Float64Array(stepCount);
+
+	return series.map((s) => {
+		const rates = Float64Array.from(s.values, (value) => value * scale);
+		rates.forEach((value, at) => (below[at] += value));
+		return { ...s, rates, tops: below.slice() };
+	});
+}
