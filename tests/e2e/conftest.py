@@ -100,9 +100,8 @@ def runs(fleet):
         for name, argv, env in pair:
             service = unique(name)
             env = {"OTEL_SERVICE_NAME": service, **env}
-            started.append((name, service, workload(*argv, "--seconds", "9", env=env)))
+            started.append((name, service, workload(*argv, "--seconds", "8", env=env)))
         for name, service, process in started:
             done[name] = Run(service, process.truth())
-    for run in done.values():
-        fleet.api.wait_for_total(run.service, run.cpu_ns)
+    fleet.api.wait_for_totals({run.service: run.cpu_ns for run in done.values()})
     return done

@@ -96,18 +96,25 @@ class Api:
     def merge(self, selector, **parameters):
         return FlameGraph(self.get("merge", query=selector, **parameters))
 
-    def wait_for_total(self, selector, cpu_ns, seconds=20):
-        """Wait until what was burned has arrived and no more comes; returns the total."""
-        wait_until(f"CPU time of {selector}", seconds,
-                   lambda: self.total(selector) > 0.9 * cpu_ns)
-        seen = [-1]
+    def wait_for_totals(self, expected, seconds=25):
+        """Wait until what was burned ({selector: CPU ns}) has arrived and no more comes; returns
+        the totals."""
+        seen = [None]
 
-        def is_settled():
-            seen.append(self.total(selector))
-            time.sleep(1.5)
-            return seen[-1] == seen[-2]
-        wait_until(f"last samples of {selector}", seconds, is_settled)
-        return seen[-1]
+        def are_settled():
+            totals = {selector: self.total(selector) for selector in expected}
+            arrived = all(totals[selector] > 0.9 * ns for selector, ns in expected.items())
+            settled = arrived and totals == seen[0]
+            seen[0] = totals
+            if not settled:
+                time.sleep(1.5)
+            return settled
+        wait_until(f"CPU time of {expected}", seconds, are_settled)
+        return seen[0]
+
+    def wait_for_total(self, selector, cpu_ns):
+        """As wait_for_totals(), for one."""
+        return self.wait_for_totals({selector: cpu_ns})[selector]
 
 
 class FlameGraph:
@@ -236,6 +243,11 @@ class Workload:
     def __init__(self, argv, env):
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, **env})
+
+    def cpu_ns(self):
+        """What all its threads have used so far."""
+        tasks = pathlib.Path(f"/proc/{self.process.pid}/task").iterdir()
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
 
     def truth(self):
         output, _ = self.process.communicate(timeout=120)

@@ -2,7 +2,7 @@
 """Whose time it was: labels from a process's environment, from its agent, and merging by them."""
 import pytest
 
-from fleet import unique, workload
+from fleet import unique, wait_until, workload
 
 
 def test_resource_attributes_become_labels(fleet):
@@ -50,7 +50,9 @@ def test_two_agents_merge_under_one_tag_and_stay_apart_by_node(collector, start_
     for node in ("left", "right"):
         start_agent(collector, "--frequency", "499", "--label", "fleet=blue",
                     "--label", f"node={node}")
-    collector.wait_for_agent(2)
+    # Two agents on one machine have one identity: they are told apart by what they label.
+    wait_until("data of both agents", 20,
+               lambda: collector.api.get("labels/node/values")["values"] == ["left", "right"])
     service = unique("merged")
     cpu_ns = workload("burn_c", "--seconds", "6",
                       env={"OTEL_SERVICE_NAME": service}).truth()["process_cpu_ns"]

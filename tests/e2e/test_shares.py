@@ -74,7 +74,7 @@ def test_threads_are_told_apart_by_their_names(fleet, runs):
 
 def test_cpp_names_are_demangled(fleet, runs):
     names = {name for name in fleet.api.top(runs["cpp"].service)[0] if "kitchen" in name}
-    assert "kitchen::Pot<double>::stir(unsigned long)" in names
+    assert "kitchen::Pot<double>::stir" in names
     assert any("(anonymous namespace)::hidden_chop" in name for name in names), names
     assert any("lambda" in name for name in names), names
     assert not any("_ZN" in name for name in names), names

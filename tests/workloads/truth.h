@@ -126,7 +126,7 @@ static inline uint64_t process_cpu_ns(void)
 }
 
 struct truth {
-	const char *function; // as it is named when demangled
+	const char *function; // as it is shown: demangled, without parameters
 	uint64_t cpu_ns;      // spent in it and in what it called
 };
 
