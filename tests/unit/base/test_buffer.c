@@ -15,21 +15,17 @@ TEST(varints_come_back_as_they_went)
 {
 	_cleanup_(buffer_deinit) struct buffer buffer = { 0 };
 
-	for
-		EACH(number, numbers)
-		{
-			buffer_append_varint(&buffer, *number);
-			buffer_append_svarint(&buffer, (int64_t)*number);
-		}
+	for EACH (number, numbers) {
+		buffer_append_varint(&buffer, *number);
+		buffer_append_svarint(&buffer, (int64_t)*number);
+	}
 	assert_int_equal(buffer.rc, 0);
 
 	struct reader reader = { .at = buffer.bytes, .end = buffer.bytes + buffer.size };
-	for
-		EACH(number, numbers)
-		{
-			EXPECT_EQ(*number, reader_varint(&reader), "unsigned");
-			EXPECT_EQ((int64_t)*number, reader_svarint(&reader), "signed");
-		}
+	for EACH (number, numbers) {
+		EXPECT_EQ(*number, reader_varint(&reader), "unsigned");
+		EXPECT_EQ((int64_t)*number, reader_svarint(&reader), "signed");
+	}
 	EXPECT_EQ(0, reader_left(&reader), "all is read");
 	EXPECT_EQ(false, reader.failed, "no failure");
 }
@@ -38,14 +34,12 @@ TEST(small_numbers_of_either_sign_take_one_byte)
 {
 	static const int64_t small[] = { 0, 1, -1, 63, -64 };
 
-	for
-		EACH(number, small)
-		{
-			_cleanup_(buffer_deinit) struct buffer buffer = { 0 };
+	for EACH (number, small) {
+		_cleanup_(buffer_deinit) struct buffer buffer = { 0 };
 
-			buffer_append_svarint(&buffer, *number);
-			EXPECT_EQ(1, buffer.size, "zig-zag");
-		}
+		buffer_append_svarint(&buffer, *number);
+		EXPECT_EQ(1, buffer.size, "zig-zag");
+	}
 }
 
 static const struct {
@@ -75,16 +69,14 @@ static const struct {
 
 TEST(varints_are_read_or_refused)
 {
-	for
-		EACH(row, varints)
-		{
-			struct reader reader = { .at = row->bytes, .end = row->bytes + row->size };
+	for EACH (row, varints) {
+		struct reader reader = { .at = row->bytes, .end = row->bytes + row->size };
 
-			EXPECT_EQ(row->value, reader_varint(&reader), row->what);
-			EXPECT_EQ(row->failed, reader.failed, row->what);
-			EXPECT_EQ(row->failed ? 0 : row->size - (size_t)(reader.at - row->bytes),
-				  reader_left(&reader), row->what);
-		}
+		EXPECT_EQ(row->value, reader_varint(&reader), row->what);
+		EXPECT_EQ(row->failed, reader.failed, row->what);
+		EXPECT_EQ(row->failed ? 0 : row->size - (size_t)(reader.at - row->bytes),
+			  reader_left(&reader), row->what);
+	}
 }
 
 TEST(a_failed_read_sticks)

@@ -107,18 +107,16 @@ static const struct {
 
 TEST(flags_are_read_or_refused_with_a_remedy)
 {
-	for
-		EACH(row, flags)
-		{
-			_cleanup_(settings_deinit) struct settings settings = { 0 };
-			struct error err = { 0 };
-			int rc = parse(&settings, row->words, NULL, &err);
+	for EACH (row, flags) {
+		_cleanup_(settings_deinit) struct settings settings = { 0 };
+		struct error err = { 0 };
+		int rc = parse(&settings, row->words, NULL, &err);
 
-			EXPECT_EQ(row->error != NULL, rc < 0, row->words);
-			EXPECT_EQ(rc, err.code, row->words);
-			if (row->error && !strstr(err.text, row->error))
-				fail_msg("%s: error is \"%s\"", row->words, err.text);
-		}
+		EXPECT_EQ(row->error != NULL, rc < 0, row->words);
+		EXPECT_EQ(rc, err.code, row->words);
+		if (row->error && !strstr(err.text, row->error))
+			fail_msg("%s: error is \"%s\"", row->words, err.text);
+	}
 }
 
 TEST(words_after_the_flags_are_left)
@@ -135,16 +133,14 @@ TEST(words_after_the_flags_are_left)
 		{ "-- sleep -i nonsense", "sleep" },
 	};
 
-	for
-		EACH(row, rows)
-		{
-			_cleanup_(settings_deinit) struct settings settings = { 0 };
-			struct error err = { 0 };
-			char first[64] = "";
+	for EACH (row, rows) {
+		_cleanup_(settings_deinit) struct settings settings = { 0 };
+		struct error err = { 0 };
+		char first[64] = "";
 
-			EXPECT_EQ(0, parse(&settings, row->words, first, &err), row->words);
-			EXPECT_STR(row->first, first, row->words);
-		}
+		EXPECT_EQ(0, parse(&settings, row->words, first, &err), row->words);
+		EXPECT_STR(row->first, first, row->words);
+	}
 }
 
 TEST(help_and_version_win_over_wrong_values)
@@ -256,17 +252,15 @@ static const struct {
 
 TEST(files_are_read_or_refused_with_the_line)
 {
-	for
-		EACH(row, files)
-		{
-			_cleanup_(settings_deinit) struct settings settings = { 0 };
-			struct error err = { 0 };
-			int rc = parse_file(&settings, row->text, strlen(row->text), "", &err);
+	for EACH (row, files) {
+		_cleanup_(settings_deinit) struct settings settings = { 0 };
+		struct error err = { 0 };
+		int rc = parse_file(&settings, row->text, strlen(row->text), "", &err);
 
-			if ((row->error == NULL) != (rc == 0) ||
-			    !strstr(err.text, row->error ? row->error : ""))
-				fail_msg("%s: %d, error is \"%s\"", row->what, rc, err.text);
-		}
+		if ((row->error == NULL) != (rc == 0) ||
+		    !strstr(err.text, row->error ? row->error : ""))
+			fail_msg("%s: %d, error is \"%s\"", row->what, rc, err.text);
+	}
 }
 
 TEST(a_huge_file_is_refused)

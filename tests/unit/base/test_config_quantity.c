@@ -46,14 +46,12 @@ static const struct {
 
 TEST(durations_are_read_or_refused)
 {
-	for
-		EACH(row, durations)
-		{
-			uint64_t ns = 77;
+	for EACH (row, durations) {
+		uint64_t ns = 77;
 
-			EXPECT_EQ(row->rc, duration_parse(row->text, &ns), row->text);
-			EXPECT_EQ(row->rc ? 77 : row->ns, ns, row->text);
-		}
+		EXPECT_EQ(row->rc, duration_parse(row->text, &ns), row->text);
+		EXPECT_EQ(row->rc ? 77 : row->ns, ns, row->text);
+	}
 }
 
 static const struct {
@@ -83,14 +81,12 @@ static const struct {
 
 TEST(sizes_are_read_or_refused)
 {
-	for
-		EACH(row, sizes)
-		{
-			uint64_t bytes = 77;
+	for EACH (row, sizes) {
+		uint64_t bytes = 77;
 
-			EXPECT_EQ(row->rc, size_parse(row->text, &bytes), row->text);
-			EXPECT_EQ(row->rc ? 77 : row->bytes, bytes, row->text);
-		}
+		EXPECT_EQ(row->rc, size_parse(row->text, &bytes), row->text);
+		EXPECT_EQ(row->rc ? 77 : row->bytes, bytes, row->text);
+	}
 }
 
 #define NOW_NS (1795255200 * NS_PER_SECOND) // 2026-11-21T10:00:00Z
@@ -153,16 +149,14 @@ static const struct {
 
 TEST(moments_are_read_or_refused)
 {
-	for
-		EACH(row, times)
-		{
-			struct error err = { 0 };
-			uint64_t ns = 77;
+	for EACH (row, times) {
+		struct error err = { 0 };
+		uint64_t ns = 77;
 
-			EXPECT_EQ(row->rc, time_parse(row->text, NOW_NS, &ns, &err), row->text);
-			EXPECT_EQ(row->rc ? 77 : row->ns, ns, row->text);
-			EXPECT_EQ(row->rc != 0, strstr(err.text, "write it as") != NULL, row->text);
-		}
+		EXPECT_EQ(row->rc, time_parse(row->text, NOW_NS, &ns, &err), row->text);
+		EXPECT_EQ(row->rc ? 77 : row->ns, ns, row->text);
+		EXPECT_EQ(row->rc != 0, strstr(err.text, "write it as") != NULL, row->text);
+	}
 }
 
 TEST(random_text_is_refused_or_read_but_never_harms)

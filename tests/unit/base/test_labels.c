@@ -50,9 +50,8 @@ TEST(names_follow_the_rule)
 	_cleanup_(labels_deinit) struct labels labels = { 0 };
 	char longest[LABEL_NAME_BYTES_MAX + 2];
 
-	for
-		EACH(row, names)
-	EXPECT_EQ(row->rc, labels_set(&labels, row->name, "v"), row->name);
+	for EACH (row, names)
+		EXPECT_EQ(row->rc, labels_set(&labels, row->name, "v"), row->name);
 	memset(longest, 'n', sizeof(longest));
 	longest[LABEL_NAME_BYTES_MAX + 1] = 0;
 	EXPECT_EQ(-EINVAL, labels_set(&labels, longest, "v"), "one byte too long");
@@ -131,19 +130,17 @@ static const struct {
 
 TEST(pairs_are_read_or_refused_with_a_remedy)
 {
-	for
-		EACH(row, pairs)
-		{
-			_cleanup_(labels_deinit) struct labels labels = { 0 };
-			struct error err = { 0 };
+	for EACH (row, pairs) {
+		_cleanup_(labels_deinit) struct labels labels = { 0 };
+		struct error err = { 0 };
 
-			EXPECT_EQ(row->rc, labels_parse_pair(&labels, row->pair, &err), row->pair);
-			if (row->value)
-				EXPECT_STR(row->value, labels_get(&labels, row->name), row->pair);
-			else
-				EXPECT_EQ(0, labels.count, row->pair);
-			EXPECT_EQ(row->rc != 0, strstr(err.text, "label \"") != NULL, row->pair);
-		}
+		EXPECT_EQ(row->rc, labels_parse_pair(&labels, row->pair, &err), row->pair);
+		if (row->value)
+			EXPECT_STR(row->value, labels_get(&labels, row->name), row->pair);
+		else
+			EXPECT_EQ(0, labels.count, row->pair);
+		EXPECT_EQ(row->rc != 0, strstr(err.text, "label \"") != NULL, row->pair);
+	}
 }
 
 TEST(a_pair_with_an_endless_name_is_refused)

@@ -202,60 +202,74 @@ static int64_t sum_of(const struct profile *profile, const struct plain *key)
 	return sum;
 }
 
-// Both ways of sorting: few samples, and enough for the radix sort; slots near and far apart.
-TEST(sorting_joins_equal_samples_and_keeps_all_values)
+enum { PLAIN_STACKS = 3000, PLAIN_CHECKED = 50 };
+
+// A profile of two series and PLAIN_STACKS stacks, without samples.
+static struct profile *unsampled_profile(void)
 {
-	static const struct {
-		const char *what;
-		uint32_t count;
-		uint64_t slot_range;
-	} rows[] = {
-		{ "few", 100, 3 },
-		{ "many, near", 20000, 250 },
-		{ "many, far", 5000, UINT64_MAX },
+	struct profile *profile = profile_new(20000000);
+
+	series(profile, "a");
+	series(profile, "b");
+	for (uint32_t i = 0; i < PLAIN_STACKS; i++) {
+		uint32_t stack, location = native(profile, i);
+
+		profile_add_stack(profile, &location, 1, STACK_END_COMPLETE, &stack);
+	}
+	return profile;
+}
+
+// Add a random sample, and return it.
+static struct plain add_random_sample(struct profile *profile, uint64_t slot_range)
+{
+	uint64_t wide = (uint64_t)random() << 33 ^ (uint64_t)random() << 3;
+	struct plain plain = {
+		.series = (uint32_t)random() % 2,
+		.stack = (uint32_t)random() % PLAIN_STACKS,
+		.slot = wide % slot_range,
+		.value = random() % 1000 - 100,
 	};
 
+	assert_int_equal(
+		profile_add_sample(profile, plain.series, plain.stack, plain.slot, plain.value), 0);
+	return plain;
+}
+
+static const struct {
+	const char *what;
+	uint32_t count;
+	uint64_t slot_range;
+} sortings[] = {
+	{ "few", 100, 3 },
+	{ "many, slots near", 20000, 250 }, // enough for the radix sort
+	{ "many, slots far apart", 5000, UINT64_MAX },
+};
+
+TEST(sorting_joins_equal_samples_and_keeps_all_values)
+{
 	srandom(4);
-	for
-		EACH(row, rows)
-		{
-			_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
-			_cleanup_free_ struct plain *plain = calloc(row->count, sizeof(*plain));
-			int64_t total = 0;
-			uint32_t stack, locations[] = { native(profile, 0) };
+	for EACH (row, sortings) {
+		_cleanup_(profile_freep) struct profile *profile = unsampled_profile();
+		struct plain checked[PLAIN_CHECKED];
+		int64_t before[PLAIN_CHECKED], total = 0;
 
-			series(profile, "a");
-			series(profile, "b");
-			for (uint32_t i = 0; i < 3000; i++) {
-				locations[0] = native(profile, i);
-				profile_add_stack(profile, locations, 1, STACK_END_COMPLETE,
-						  &stack);
-			}
-			for (uint32_t i = 0; i < row->count; i++) {
-				uint64_t wide = (uint64_t)random() << 33 ^ (uint64_t)random() << 3;
+		for (uint32_t i = 0; i < row->count; i++) {
+			struct plain plain = add_random_sample(profile, row->slot_range);
 
-				plain[i] = (struct plain){ (uint32_t)random() % 2,
-							   (uint32_t)random() % 3000,
-							   wide % row->slot_range,
-							   random() % 1000 - 100 };
-				total += plain[i].value;
-				assert_int_equal(profile_add_sample(profile, plain[i].series,
-								    plain[i].stack, plain[i].slot,
-								    plain[i].value),
-						 0);
-			}
-			int64_t before[50];
-			for (int i = 0; i < 50; i++)
-				before[i] = sum_of(profile, &plain[i]);
-
-			profile_sort_samples(profile);
-			EXPECT_EQ(true, is_sorted_and_joined(profile), row->what);
-			for (int i = 0; i < 50; i++)
-				EXPECT_EQ(before[i], sum_of(profile, &plain[i]), row->what);
-			for (uint32_t i = 0; i < profile->sample_count; i++)
-				total -= profile->samples[i].value;
-			EXPECT_EQ(0, total, row->what);
+			checked[i % PLAIN_CHECKED] = plain;
+			total += plain.value;
 		}
+		for (int i = 0; i < PLAIN_CHECKED; i++)
+			before[i] = sum_of(profile, &checked[i]);
+
+		profile_sort_samples(profile);
+		EXPECT_EQ(true, is_sorted_and_joined(profile), row->what);
+		for (int i = 0; i < PLAIN_CHECKED; i++)
+			EXPECT_EQ(before[i], sum_of(profile, &checked[i]), row->what);
+		for (uint32_t i = 0; i < profile->sample_count; i++)
+			total -= profile->samples[i].value;
+		EXPECT_EQ(0, total, row->what);
+	}
 }
 
 TEST(sums_saturate_instead_of_wrapping)

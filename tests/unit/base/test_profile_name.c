@@ -46,19 +46,16 @@ static void display(const char *module, enum frame_kind kind, const struct line 
 
 TEST(frames_are_named_by_their_kind)
 {
-	for
-		EACH(row, rows)
-		{
-			_cleanup_(profile_freep) struct profile *profile = profile_new(1);
-			struct line line = { .number = row->number };
-			char name[64];
+	for EACH (row, rows) {
+		_cleanup_(profile_freep) struct profile *profile = profile_new(1);
+		struct line line = { .number = row->number };
+		char name[64];
 
-			profile_add_string(profile, row->name, &line.name);
-			profile_add_string(profile, row->file, &line.file);
-			display(row->module, row->kind, &line, row->offset, profile, name,
-				sizeof(name));
-			EXPECT_STR(row->expected, name, row->what);
-		}
+		profile_add_string(profile, row->name, &line.name);
+		profile_add_string(profile, row->file, &line.file);
+		display(row->module, row->kind, &line, row->offset, profile, name, sizeof(name));
+		EXPECT_STR(row->expected, name, row->what);
+	}
 }
 
 TEST(a_name_is_cut_to_the_room)

@@ -29,17 +29,15 @@ static const struct {
 
 TEST(types_are_read_or_refused)
 {
-	for
-		EACH(row, rows)
-		{
-			struct profile_type type = { 0 };
-			struct error err = { 0 };
+	for EACH (row, rows) {
+		struct profile_type type = { 0 };
+		struct error err = { 0 };
 
-			EXPECT_EQ(row->rc, profile_type_parse(row->text, &type, &err), row->what);
-			if (!strstr(err.text, row->error))
-				fail_msg("%s: error is \"%s\"", row->what, err.text);
-			EXPECT_EQ(row->rc != 0, type.name[0] == 0, "untouched on failure");
-		}
+		EXPECT_EQ(row->rc, profile_type_parse(row->text, &type, &err), row->what);
+		if (!strstr(err.text, row->error))
+			fail_msg("%s: error is \"%s\"", row->what, err.text);
+		EXPECT_EQ(row->rc != 0, type.name[0] == 0, "untouched on failure");
+	}
 }
 
 TEST(the_parts_stand_in_their_places)

@@ -67,15 +67,13 @@ TEST(what_is_kept_is_valid_text)
 	_cleanup_(string_table_deinit) struct string_table table = { 0 };
 
 	assert_int_equal(string_table_init(&table), 0);
-	for
-		EACH(row, rows)
-		{
-			uint32_t number = add(&table, row->bytes, row->size);
+	for EACH (row, rows) {
+		uint32_t number = add(&table, row->bytes, row->size);
 
-			EXPECT_STR(row->kept, string_table_get(&table, number), row->what);
-			EXPECT_EQ(number, add(&table, row->bytes, row->size), row->what);
-			EXPECT_EQ(number, string_table_find(&table, row->kept), row->what);
-		}
+		EXPECT_STR(row->kept, string_table_get(&table, number), row->what);
+		EXPECT_EQ(number, add(&table, row->bytes, row->size), row->what);
+		EXPECT_EQ(number, string_table_find(&table, row->kept), row->what);
+	}
 }
 
 TEST(long_strings_are_cut_between_characters)

@@ -179,14 +179,12 @@ static const struct {
 
 TEST(amounts_are_for_people)
 {
-	for
-		EACH(row, amounts)
-		{
-			_cleanup_(buffer_deinit) struct buffer text = { 0 };
+	for EACH (row, amounts) {
+		_cleanup_(buffer_deinit) struct buffer text = { 0 };
 
-			svg_append_amount(&text, row->value, row->unit);
-			EXPECT_STR(row->expected, buffer_string(&text), row->unit);
-		}
+		svg_append_amount(&text, row->value, row->unit);
+		EXPECT_STR(row->expected, buffer_string(&text), row->unit);
+	}
 }
 
 static const struct {
@@ -204,14 +202,12 @@ static const struct {
 
 TEST(names_are_shortened_by_columns_not_bytes)
 {
-	for
-		EACH(row, shortened)
-		{
-			_cleanup_(buffer_deinit) struct buffer text = { 0 };
+	for EACH (row, shortened) {
+		_cleanup_(buffer_deinit) struct buffer text = { 0 };
 
-			svg_append_shortened(&text, row->text, row->columns);
-			EXPECT_STR(row->expected, buffer_string(&text), row->text);
-		}
+		svg_append_shortened(&text, row->text, row->columns);
+		EXPECT_STR(row->expected, buffer_string(&text), row->text);
+	}
 }
 
 TEST(colours_are_stable_and_tell_the_kinds_apart)

@@ -34,17 +34,15 @@ static const struct {
 
 TEST(text_is_valid_or_repaired_byte_by_byte)
 {
-	for
-		EACH(row, rows)
-		{
-			char text[64];
-			bool is_valid = strcmp(row->text, row->repaired) == 0;
+	for EACH (row, rows) {
+		char text[64];
+		bool is_valid = strcmp(row->text, row->repaired) == 0;
 
-			snprintf(text, sizeof(text), "%s", row->text);
-			EXPECT_EQ(is_valid, utf8_is_valid(text, strlen(text)), row->what);
-			utf8_repair(text, strlen(text));
-			EXPECT_STR(row->repaired, text, row->what);
-		}
+		snprintf(text, sizeof(text), "%s", row->text);
+		EXPECT_EQ(is_valid, utf8_is_valid(text, strlen(text)), row->what);
+		utf8_repair(text, strlen(text));
+		EXPECT_STR(row->repaired, text, row->what);
+	}
 }
 
 static const struct {
@@ -65,9 +63,9 @@ static const struct {
 
 TEST(a_cut_falls_between_characters)
 {
-	for
-		EACH(row, cuts)
-	EXPECT_EQ(row->cut, utf8_cut(row->text, strlen(row->text), row->size_max), row->what);
+	for EACH (row, cuts)
+		EXPECT_EQ(row->cut, utf8_cut(row->text, strlen(row->text), row->size_max),
+			  row->what);
 }
 
 TEST(random_bytes_are_valid_after_repair)
