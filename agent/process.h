@@ -32,6 +32,7 @@ struct process {
 struct code_address {
 	struct executable *executable;
 	uint64_t offset;
+	bool is_data; // the process's mappings are known, and no code is there: no return address
 };
 
 /**

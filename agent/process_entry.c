@@ -383,11 +383,14 @@ int process_entry_find_code(struct process_entry *entry, struct process_entry *p
 			(mapping->executable && executable_wants_file(mapping->executable))))
 		resolve_late(entry, parent, surroundings, mapping);
 	if (!mapping || !mapping->executable) {
-		ret_code->executable = NULL;
-		ret_code->offset = 0;
+		*ret_code = (struct code_address){
+			.is_data = !mapping && entry->mappings && entry->mappings->count,
+		};
 		return -ENOENT;
 	}
-	ret_code->executable = mapping->executable;
-	ret_code->offset = address - mapping->start + mapping->file_offset;
+	*ret_code = (struct code_address){
+		.executable = mapping->executable,
+		.offset = address - mapping->start + mapping->file_offset,
+	};
 	return 0;
 }

@@ -71,18 +71,23 @@ static bool is_kernel_stack(const struct stack_body *body)
 	return !body->process.pid && !body->process.start_ns;
 }
 
-// A return address belongs to the call before it, which may end its function.
+// A return address belongs to the call before it, which may end its function. *@ret_is_data says
+// that the frame pointer led astray: no code is there.
 static uint32_t locate_caller(struct profiler *profiler, struct process *process,
-			      const struct raw_frame *frame)
+			      const struct raw_frame *frame, bool *ret_is_data)
 {
 	uint64_t call = frame->address - 1;
 	struct code_address code;
 
+	*ret_is_data = false;
 	if (frame->tag == FRAME_TAG_KERNEL)
 		return location_table_add_kernel(profiler->locations, call, false);
-	if (process_find_code(profiler->processes, process, call, &code) < 0 || !code.executable)
-		return location_table_add_anonymous(profiler->locations, call, false);
-	return location_table_add_call(profiler->locations, code.executable, code.offset);
+	if (process_find_code(profiler->processes, process, call, &code) == 0 && code.executable)
+		return location_table_add_call(profiler->locations, code.executable, code.offset);
+	*ret_is_data = code.is_data;
+	if (code.is_data)
+		return HASH_TABLE_NONE;
+	return location_table_add_anonymous(profiler->locations, call, false);
 }
 
 static int locate_body(struct profiler *profiler, const struct stack_record *record)
@@ -90,6 +95,7 @@ static int locate_body(struct profiler *profiler, const struct stack_record *rec
 	const struct stack_body *body = &record->body;
 	struct process *process = NULL;
 	struct code_address code;
+	uint32_t end = body->end, count = 0;
 
 	if (!is_kernel_stack(body)) {
 		process = process_table_get(profiler->processes, &body->process,
@@ -99,17 +105,22 @@ static int locate_body(struct profiler *profiler, const struct stack_record *rec
 		// Now, while the process lives, its mappings are read; its leaves are found in them later.
 		process_find_code(profiler->processes, process, record->leaf, &code);
 	}
-	for (uint32_t i = 0; i < body->frame_count; i++) {
+	for (; count < body->frame_count; count++) {
 		uint32_t location = HASH_TABLE_NONE;
+		bool is_data = false;
 
-		if (process || body->frames[i].tag == FRAME_TAG_KERNEL)
-			location = locate_caller(profiler, process, &body->frames[i]);
+		if (process || body->frames[count].tag == FRAME_TAG_KERNEL)
+			location = locate_caller(profiler, process, &body->frames[count], &is_data);
+		if (is_data) {
+			end = STACK_END_NO_FRAME_POINTER;
+			break;
+		}
 		if (location == HASH_TABLE_NONE)
 			return -ENOMEM;
-		profiler->locations_of_body[i] = location;
+		profiler->locations_of_body[count] = location;
 	}
-	return stack_table_add(profiler->stacks, &body->hash, profiler->locations_of_body,
-			       body->frame_count, (enum stack_end)body->end, clock_monotonic_ns());
+	return stack_table_add(profiler->stacks, &body->hash, profiler->locations_of_body, count,
+			       (enum stack_end)end, clock_monotonic_ns());
 }
 
 static void take_stack(void *context, const struct stack_record *record)
