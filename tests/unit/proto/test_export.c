@@ -66,9 +66,9 @@ static struct profile *profile_of_two_stacks(void)
 
 	profile->from_ns = 1700000000 * NS_PER_SECOND;
 	profile->to_ns = profile->from_ns + 5 * NS_PER_SECOND;
-	profile_add_stack(profile, (uint32_t[]){ leaf, root }, 2, STACK_END_COMPLETE, &whole);
 	profile_add_stack(profile, (uint32_t[]){ kernel, unresolved }, 2,
 			  STACK_END_NO_FRAME_POINTER, &cut);
+	profile_add_stack(profile, (uint32_t[]){ leaf, root }, 2, STACK_END_COMPLETE, &whole);
 	uint32_t llm = add_series(profile, "llm-server", PROFILE_TYPE_CPU);
 	uint32_t worker = add_series(profile, "worker", PROFILE_TYPE_CPU);
 	uint32_t other = add_series(profile, "worker", OFF_CPU);
@@ -310,18 +310,15 @@ static const struct {
 
 TEST(the_suffix_says_the_format)
 {
-	for
-		EACH(row, paths)
-		{
-			enum export_format format = 0;
-			struct error err = { 0 };
+	for EACH (row, paths) {
+		enum export_format format = 0;
+		struct error err = { 0 };
 
-			EXPECT_EQ(row->rc, export_format_of_path(row->path, &format, &err),
-				  row->path);
-			EXPECT_EQ(row->format, format, row->path);
-			if (row->rc)
-				assert_non_null(strstr(err.text, ".collapsed, .svg or .pb.gz"));
-		}
+		EXPECT_EQ(row->rc, export_format_of_path(row->path, &format, &err), row->path);
+		EXPECT_EQ(row->format, format, row->path);
+		if (row->rc)
+			assert_non_null(strstr(err.text, ".collapsed, .svg or .pb.gz"));
+	}
 	EXPECT_STR("image/svg+xml", export_media_type(EXPORT_SVG), "svg");
 }
 

@@ -141,23 +141,19 @@ TEST(a_message_comes_back_as_it_was_sent)
 	struct rpc_server *server = server_at(0, &port);
 	struct rpc_client *client = client_of(port, MESSAGE_MAX);
 
-	for
-		EACH(row, echoes)
-		{
-			_cleanup_(buffer_deinit) struct buffer request =
-				buffer_of(row->size, row->random);
-			_cleanup_(buffer_deinit) struct buffer response = { 0 };
-			struct error err = { 0 };
+	for EACH (row, echoes) {
+		_cleanup_(buffer_deinit) struct buffer request = buffer_of(row->size, row->random);
+		_cleanup_(buffer_deinit) struct buffer response = { 0 };
+		struct error err = { 0 };
 
-			EXPECT_EQ(RPC_OK,
-				  rpc_client_call(client, "/test/Echo", &request, DEADLINE_MS,
-						  &response, &err),
-				  err.text);
-			EXPECT_EQ(row->size, response.size, row->what);
-			EXPECT_EQ(0,
-				  row->size ? memcmp(request.bytes, response.bytes, row->size) : 0,
-				  row->what);
-		}
+		EXPECT_EQ(RPC_OK,
+			  rpc_client_call(client, "/test/Echo", &request, DEADLINE_MS, &response,
+					  &err),
+			  err.text);
+		EXPECT_EQ(row->size, response.size, row->what);
+		EXPECT_EQ(0, row->size ? memcmp(request.bytes, response.bytes, row->size) : 0,
+			  row->what);
+	}
 	rpc_client_close(client);
 	rpc_server_close(server, 1000);
 }
@@ -185,23 +181,19 @@ TEST(a_refusal_says_which_and_why)
 	struct rpc_server *server = server_at(0, &port);
 	struct rpc_client *client = client_of(port, 100 * MESSAGE_MAX);
 
-	for
-		EACH(row, refusals)
-		{
-			_cleanup_(buffer_deinit) struct buffer request =
-				buffer_of(row->size, row->random);
-			_cleanup_(buffer_deinit) struct buffer response = { 0 };
-			struct error err = { 0 };
+	for EACH (row, refusals) {
+		_cleanup_(buffer_deinit) struct buffer request = buffer_of(row->size, row->random);
+		_cleanup_(buffer_deinit) struct buffer response = { 0 };
+		struct error err = { 0 };
 
-			EXPECT_EQ(row->status,
-				  rpc_client_call(client, row->method, &request, DEADLINE_MS,
-						  &response, &err),
-				  row->what);
-			if (!strstr(err.text, row->words))
-				fail_msg("%s: \"%s\" lacks \"%s\"", row->what, err.text,
-					 row->words);
-			EXPECT_EQ(0, response.size, row->what);
-		}
+		EXPECT_EQ(row->status,
+			  rpc_client_call(client, row->method, &request, DEADLINE_MS, &response,
+					  &err),
+			  row->what);
+		if (!strstr(err.text, row->words))
+			fail_msg("%s: \"%s\" lacks \"%s\"", row->what, err.text, row->words);
+		EXPECT_EQ(0, response.size, row->what);
+	}
 	// The server is as good as before.
 	_cleanup_(buffer_deinit) struct buffer request = buffer_of(100, true);
 	_cleanup_(buffer_deinit) struct buffer response = { 0 };
@@ -347,15 +339,13 @@ static const struct {
 
 TEST(addresses_are_checked)
 {
-	for
-		EACH(row, addresses)
-		{
-			struct error err = { 0 };
+	for EACH (row, addresses) {
+		struct error err = { 0 };
 
-			EXPECT_EQ(row->rc, rpc_address_check(row->address, row->port_min, &err),
-				  row->address);
-			EXPECT_EQ(row->rc, err.code, row->address);
-		}
+		EXPECT_EQ(row->rc, rpc_address_check(row->address, row->port_min, &err),
+			  row->address);
+		EXPECT_EQ(row->rc, err.code, row->address);
+	}
 }
 
 TEST(a_server_that_is_away_is_unavailable_and_found_again_at_once)
@@ -486,18 +476,14 @@ TEST(more_clients_than_calls_are_all_served)
 	int port;
 	struct rpc_server *server = server_at(0, &port);
 
-	for
-		EACH(caller, callers)
-		{
-			caller->port = port;
-			pthread_create(&caller->thread, NULL, call_echo, caller);
-		}
-	for
-		EACH(caller, callers)
-		{
-			pthread_join(caller->thread, NULL);
-			EXPECT_EQ(RPC_OK, caller->status, "a client among many");
-		}
+	for EACH (caller, callers) {
+		caller->port = port;
+		pthread_create(&caller->thread, NULL, call_echo, caller);
+	}
+	for EACH (caller, callers) {
+		pthread_join(caller->thread, NULL);
+		EXPECT_EQ(RPC_OK, caller->status, "a client among many");
+	}
 	rpc_server_close(server, 1000);
 }
 
@@ -525,16 +511,13 @@ TEST(bytes_that_are_not_http2_do_no_harm)
 	_cleanup_(buffer_deinit) struct buffer request = buffer_of(10, true);
 	_cleanup_(buffer_deinit) struct buffer response = { 0 };
 
-	for
-		EACH(bytes, rubbish)
-		{
-			int fd = connect_to(port);
+	for EACH (bytes, rubbish) {
+		int fd = connect_to(port);
 
-			EXPECT_EQ(strlen(*bytes), send(fd, *bytes, strlen(*bytes), MSG_NOSIGNAL),
-				  "send");
-			shutdown(fd, SHUT_WR);
-			close(fd);
-		}
+		EXPECT_EQ(strlen(*bytes), send(fd, *bytes, strlen(*bytes), MSG_NOSIGNAL), "send");
+		shutdown(fd, SHUT_WR);
+		close(fd);
+	}
 	EXPECT_EQ(RPC_OK,
 		  rpc_client_call(client, "/test/Echo", &request, DEADLINE_MS, &response, NULL),
 		  "after");
