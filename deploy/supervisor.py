@@ -40,10 +40,19 @@ def _fetch(url, timeout=2):
 
 
 class Part:
-    def __init__(self, name, process, log_path):
+    def __init__(self, name, process, log_path, may_end):
         self.name = name
         self.process = process
         self.log_path = log_path
+        self.may_end = may_end
+
+    def has_failed(self):
+        """Has it ended although it should not, or badly?"""
+        code = self.process.poll()
+        return code is not None and not (self.may_end and code == 0)
+
+    def has_ended(self):
+        return self.process.poll() is not None
 
     def log_tail(self):
         with open(self.log_path, encoding="utf-8", errors="replace") as log:
@@ -75,8 +84,8 @@ class Supervisor:
     def _stop_requested(*_):
         raise Stopped
 
-    def start(self, name, argv, env=None):
-        """Start a part; its output goes to a log file. Returns the part."""
+    def start(self, name, argv, env=None, may_end=False):
+        """Start a part; its output goes to a log file. One that may end does so with status 0."""
         log_path = os.path.join(self.log_folder, f"{name}.log")
         with open(log_path, "wb") as log:
             try:
@@ -86,14 +95,14 @@ class Supervisor:
             except OSError as error:
                 raise StartFailed(f"{name}: cannot run {argv[0]}: {error.strerror}; "
                                   "build it with `make`") from error
-        part = Part(name, process, log_path)
+        part = Part(name, process, log_path, may_end)
         self.parts.append(part)
         return part
 
     def check(self):
         """Raise StartFailed if a part has ended that should still run."""
         for part in self.parts:
-            if part.process.poll() is not None:
+            if part.has_failed():
                 raise StartFailed(part.ended_text())
 
     def wait_until(self, what, ready, seconds):
@@ -112,10 +121,6 @@ class Supervisor:
             self.check()
             on_second()
             time.sleep(1)
-
-    def forget(self, part):
-        """A part that may end by itself from now on."""
-        self.parts.remove(part)
 
     def stop(self):
         """Stop all parts, the youngest first; none is left behind."""

@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """cairn top, record and query, as a person at a terminal and as a script use them."""
-import fcntl
 import json
 import os
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
-import termios
 import time
 import xml.etree.ElementTree
 
@@ -17,6 +12,7 @@ import pytest
 
 from fleet import CPU, program, unique, workload, workload_argv
 from pprof_file import Pprof
+from terminal import Terminal
 
 CAIRN = program("cairn")
 LINE = re.compile(r"^[^;]+(;[^;]+)* \d+$")
@@ -207,46 +203,6 @@ def test_what_record_cannot_do_is_said_at_once(tmp_path, arguments, code, words)
         assert word in done.stderr, done.stderr
     assert time.monotonic() - began < 5
     assert os.listdir(tmp_path) == [], "nothing is left"
-
-
-class Terminal:
-    """A program on a terminal of its own: what it draws, and keys for it."""
-
-    def __init__(self, *argv):
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.environ["TERM"] = "xterm-256color"
-            os.execv(argv[0], argv)
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
-        self.output = ""
-
-    def read_for(self, seconds, until=None):
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and not (until and until in self.output):
-            if select.select([self.fd], [], [], 0.1)[0]:
-                try:
-                    piece = os.read(self.fd, 65536)
-                except OSError:
-                    break
-                if not piece:
-                    break
-                self.output += piece.decode("utf-8", "replace")
-        return self.output
-
-    def press(self, keys):
-        os.write(self.fd, keys.encode())
-
-    def exit_code(self, seconds=10):
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            self.read_for(0.1)
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                os.close(self.fd)
-                return os.waitstatus_to_exitcode(status)
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        raise AssertionError(f"it did not end; its terminal shows:\n{self.output[-3000:]}")
 
 
 def test_progress_is_shown_on_a_terminal(tmp_path):
