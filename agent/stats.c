@@ -81,13 +81,14 @@ void stats_format(const struct stats *before, const struct stats *now, char text
 		 now->profiler.symbols_bytes / 1048576.0, now->profiler.drain_ns / 1e6);
 }
 
+// "What was lost: 3", without the full stop that a counter's sentence ends in.
 static void append(char text[STATS_TEXT_BYTES], uint64_t count, const char *what)
 {
 	size_t used = strlen(text);
 
 	if (count)
-		snprintf(text + used, STATS_TEXT_BYTES - used, "%s%llu %s", used ? "; " : "",
-			 (unsigned long long)count, what);
+		snprintf(text + used, STATS_TEXT_BYTES - used, "%s%.*s: %llu", used ? "; " : "",
+			 (int)strcspn(what, "."), what, (unsigned long long)count);
 }
 
 bool stats_format_losses(const struct stats *before, const struct stats *now,
@@ -97,10 +98,10 @@ bool stats_format_losses(const struct stats *before, const struct stats *now,
 	for (size_t i = 0; i < ARRAY_SIZE(losses); i++)
 		append(text, counted(before, now, losses[i]), counters[losses[i]].sentence);
 	append(text, now->profiler.stacks_lost - before->profiler.stacks_lost,
-	       "stacks whose frames did not arrive");
+	       "Stacks whose frames did not arrive");
 	append(text, now->sender.samples_dropped - before->sender.samples_dropped,
-	       "samples dropped because the spool was full");
+	       "Samples dropped because the spool was full");
 	append(text, now->sender.samples_refused - before->sender.samples_refused,
-	       "samples that the collector refused");
+	       "Samples that the collector refused");
 	return *text;
 }

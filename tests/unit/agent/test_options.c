@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "agent/stats.h"
+#include "base/clock.h"
+#include "bpf/counters.h"
+#include "tests/test.h"
+
+enum { WORDS_MAX = 8 };
+
+static int parse(const char *const *words, struct options *options, struct error *err)
+{
+	char *argv[WORDS_MAX + 2] = { "cairn-agent" };
+	bool exit_now = false;
+	int argc = 1;
+
+	for (; words[argc - 1]; argc++)
+		argv[argc] = (char *)words[argc - 1];
+	return options_parse(argc, argv, options, &exit_now, err);
+}
+
+TEST(defaults_are_those_of_the_manual)
+{
+	struct options options;
+	struct error err = { 0 };
+
+	EXPECT_EQ(0, parse((const char *[]){ NULL }, &options, &err), err.text);
+	EXPECT_STR("127.0.0.1:7171", options.collector, "collector");
+	EXPECT_EQ(99, options.frequency_hz, "frequency");
+	EXPECT_EQ(5 * NS_PER_SECOND, options.interval_ns, "interval");
+	EXPECT_EQ(20 * NS_PER_MS, options.slot_ns, "slot");
+	EXPECT_EQ(0, options.pid, "pid");
+	EXPECT_EQ(64 << 20, options.spool_bytes, "spool");
+	EXPECT_EQ(LOG_LEVEL_INFO, options.log_level, "log level");
+	options_deinit(&options);
+}
+
+TEST(flags_set_what_they_say)
+{
+	struct options options;
+	struct error err = { 0 };
+
+	EXPECT_EQ(
+		0,
+		parse((const char *[]){ "--collector=[::1]:9", "--interval=1s", "--label=env=prod",
+					"-l", "team=ml", "--log-level=warn", "--spool=1GiB", NULL },
+		      &options, &err),
+		err.text);
+	EXPECT_STR("[::1]:9", options.collector, "collector");
+	EXPECT_EQ(NS_PER_SECOND, options.interval_ns, "interval");
+	EXPECT_STR("prod", labels_get(&options.labels, "env"), "label");
+	EXPECT_STR("ml", labels_get(&options.labels, "team"), "second label");
+	EXPECT_EQ(LOG_LEVEL_WARN, options.log_level, "log level");
+	EXPECT_EQ(1 << 30, options.spool_bytes, "spool");
+	options_deinit(&options);
+}
+
+static const struct {
+	const char *word;
+	const char *named; // what the error must name
+} wrong[] = {
+	{ "--collector=nowhere", "--collector" },
+	{ "--collector=:7171", "--collector" },
+	{ "--interval=0s", "interval" },
+	{ "--interval=61s", "interval" },
+	{ "--interval=5", "interval" },
+	{ "--slot=9ms", "slot" },
+	{ "--slot=2s", "slot" },
+	{ "--frequency=0", "frequency" },
+	{ "--frequency=1001", "frequency" },
+	{ "--frequency=x", "frequency" },
+	{ "--pid=0", "pid" },
+	{ "--pid=-1", "pid" },
+	{ "--label=novalue", "label" },
+	{ "--label=9=x", "label" },
+	{ "--spool=1", "spool" },
+	{ "--spool=5GiB", "spool" },
+	{ "--log-level=loud", "log-level" },
+	{ "--log-levle=info", "--log-level" },
+	{ "word", "word" },
+};
+
+TEST(wrong_settings_are_refused_by_name)
+{
+	for EACH (row, wrong) {
+		struct options options;
+		struct error err = { 0 };
+
+		if (!parse((const char *[]){ row->word, NULL }, &options, &err))
+			fail_msg("%s was accepted", row->word);
+		if (!strstr(err.text, row->named))
+			fail_msg("%s: \"%s\" does not name %s", row->word, err.text, row->named);
+		options_deinit(&options);
+	}
+}
+
+TEST(the_report_tells_differences_and_losses)
+{
+	struct stats before = { .time_ns = 10 * NS_PER_SECOND, .cpu_ns = NS_PER_SECOND };
+	struct stats now = { .time_ns = 70 * NS_PER_SECOND,
+			     .cpu_ns = NS_PER_SECOND + 600 * NS_PER_MS };
+	char text[STATS_TEXT_BYTES];
+
+	before.profiler.bpf_counters[COUNTER_SAMPLES] = 1000;
+	now.profiler.bpf_counters[COUNTER_SAMPLES] = 12880;
+	now.profiler.bpf_run_count = 10;
+	now.profiler.bpf_run_ns = 25000;
+	stats_format(&before, &now, text);
+	assert_non_null(strstr(
+		text, "last 60 s: 11880 samples, 2500 ns of BPF each, agent 1.00 % of a core"));
+	assert_false(stats_format_losses(&before, &now, text));
+
+	before.profiler.bpf_counters[COUNTER_RING_FULL] = 5;
+	now.profiler.bpf_counters[COUNTER_RING_FULL] = 8;
+	now.sender.samples_dropped = 77;
+	assert_true(stats_format_losses(&before, &now, text));
+	EXPECT_STR("Records dropped because the ring buffer was full: 3; "
+		   "Samples dropped because the spool was full: 77",
+		   text, "losses");
+}
+
+RUN_TESTS(cmocka_unit_test(defaults_are_those_of_the_manual),
+	  cmocka_unit_test(flags_set_what_they_say),
+	  cmocka_unit_test(wrong_settings_are_refused_by_name),
+	  cmocka_unit_test(the_report_tells_differences_and_losses))
