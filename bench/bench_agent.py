@@ -6,7 +6,6 @@ Every CPU is kept busy with native stacks of a known depth (frame pointers), so 
 the sampling program unwinds one. Prints each figure's repetitions and their median. Needs root.
 """
 import argparse
-import json
 import os
 import pathlib
 import re
@@ -24,6 +23,7 @@ BPF_STATS = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
 DEPTH = 34  # the depth of the peers' figures in the design
 WARM_UP_SECONDS = 4
 MIB = 1 << 20
+PROG_TYPE_PERF_EVENT = 7  # enum bpf_prog_type of linux/bpf.h
 
 
 def free_address():
@@ -43,21 +43,29 @@ def wait_for(url):
     sys.exit(f"bench: {url} does not answer")
 
 
-def bpftool(*arguments):
-    done = subprocess.run(["bpftool", "-j", *arguments], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
-
-
-def owned_by(kind, pid):
-    """Programs or maps that the process holds."""
-    return [item for item in bpftool(kind, "show")
-            if any(owner["pid"] == pid for owner in item.get("pids", []))]
+def descriptors(pid, key, field):
+    """What the kernel tells about the process's descriptors (proc(5), fdinfo) that have the field,
+    by key: each object once."""
+    found = {}
+    for path in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
+        try:
+            lines = path.read_text().splitlines()
+        except OSError:
+            continue
+        fields = dict(line.split(":", 1) for line in lines if ":" in line)
+        if key in fields and field in fields:
+            found[int(fields[key])] = fields
+    return found
 
 
 def program_runs(pid):
-    """Name to (runs, nanoseconds) since the programs were loaded."""
-    return {program["name"]: (program.get("run_cnt", 0), program.get("run_time_ns", 0))
-            for program in owned_by("prog", pid)}
+    """Program id to (type, runs, nanoseconds) since the programs were loaded."""
+    return {number: (int(fields["prog_type"]), int(fields["run_cnt"]), int(fields["run_time_ns"]))
+            for number, fields in descriptors(pid, "prog_id", "run_cnt").items()}
+
+
+def map_bytes(pid):
+    return sum(int(fields["memlock"]) for fields in descriptors(pid, "map_id", "memlock").values())
 
 
 def cpu_ns(pid):
@@ -76,11 +84,6 @@ def status_bytes(pid, field):
     return int(re.search(rf"^{field}:\s+(\d+) kB", text, re.M).group(1)) * 1024
 
 
-def perf_sampling_program(runs):
-    """The program that the perf events run: the one that ran most often."""
-    return max(runs, key=lambda name: runs[name][0])
-
-
 class Measurement:
     """One window: everything is read at its two ends."""
 
@@ -88,25 +91,23 @@ class Measurement:
         before, cpu_before, began = program_runs(pid), cpu_ns(pid), time.monotonic()
         time.sleep(seconds)
         after, cpu_after, ended = program_runs(pid), cpu_ns(pid), time.monotonic()
-        sampler = perf_sampling_program({name: (after[name][0] - before[name][0],
-                                                after[name][1] - before[name][1])
-                                         for name in after})
-        self.sampler = sampler
-        self.samples = after[sampler][0] - before[sampler][0]
-        self.bpf_ns = after[sampler][1] - before[sampler][1]
-        self.all_bpf_ns = sum(after[name][1] - before[name][1] for name in after)
+        runs = [(kind, count - before[number][1], ns - before[number][2])
+                for number, (kind, count, ns) in after.items() if number in before]
+        self.samples = sum(count for kind, count, _ in runs if kind == PROG_TYPE_PERF_EVENT)
+        self.sample_ns = sum(ns for kind, _, ns in runs if kind == PROG_TYPE_PERF_EVENT)
+        self.bpf_ns = sum(ns for _, _, ns in runs)
         self.seconds = ended - began
         self.agent_cpu_ns = cpu_after - cpu_before
         self.rss = status_bytes(pid, "VmRSS")
 
     def ns_per_sample(self):
-        return self.bpf_ns / self.samples if self.samples else float("nan")
+        return self.sample_ns / self.samples if self.samples else float("nan")
 
     def agent_percent_of_core(self):
         return 100 * self.agent_cpu_ns / self.seconds / 1e9
 
     def total_percent_of_core(self):
-        return 100 * (self.agent_cpu_ns + self.all_bpf_ns) / self.seconds / 1e9
+        return 100 * (self.agent_cpu_ns + self.bpf_ns) / self.seconds / 1e9
 
 
 def print_figure(what, values, form):
@@ -116,16 +117,14 @@ def print_figure(what, values, form):
 
 def measure(agent_pid, options):
     windows = [Measurement(agent_pid, options.seconds) for _ in range(options.repetitions)]
-    print_figure(f"BPF per sample ({windows[0].sampler}), ns",
-                 [w.ns_per_sample() for w in windows], "{:.0f}")
+    print_figure("BPF per sample, ns", [w.ns_per_sample() for w in windows], "{:.0f}")
     print_figure("samples per second", [w.samples / w.seconds for w in windows], "{:.0f}")
     print_figure("agent CPU, % of a core", [w.agent_percent_of_core() for w in windows], "{:.2f}")
     print_figure("agent + BPF CPU, % of a core",
                  [w.total_percent_of_core() for w in windows], "{:.2f}")
     print_figure("agent RSS, MiB", [w.rss / MIB for w in windows], "{:.1f}")
     print_figure("agent RSS peak, MiB", [status_bytes(agent_pid, "VmHWM") / MIB], "{:.1f}")
-    maps = sum(item.get("bytes_memlock", 0) for item in owned_by("map", agent_pid))
-    print_figure("BPF maps, MiB", [maps / MIB], "{:.1f}")
+    print_figure("BPF maps, MiB", [map_bytes(agent_pid) / MIB], "{:.1f}")
 
 
 def stop(process):
