@@ -20,11 +20,12 @@ import { copyLink } from "./share_link.js";
 import { listenForShortcuts } from "./shortcuts.js";
 import { ViewState } from "./state.js";
 import { TablePane } from "./table_pane.js";
-import { absoluteTime, isRelative, resolveRange } from "./time_range.js";
+import { absoluteTime, isRelative, presetForAge, resolveRange } from "./time_range.js";
 import { Tooltip } from "./tooltip.js";
 
 const LIVE_MS = 5000;
 const TOAST_MS = 5000;
+const YOUNG_MS = 12 * 60000; // older data fill the default range well enough
 const GRPC_PORT = 7171; // cairn-collector's default
 const ASKED_AGAIN = ["query", "type", "from", "to", "group", "nodes"];
 
@@ -71,8 +72,23 @@ class Page {
 		this.table.show(this.view);
 		this.#pending++; // so that the page is not settled before it has begun
 		await this.connection.poll();
-		await this.refresh({ choices: true });
+		if (!this.#fitYoungData())
+			await this.refresh({ choices: true });
 		this.#pending--;
+	}
+
+	/**
+	 * A collector that has just begun would show a sliver in an empty quarter of an hour: take a
+	 * shorter range, unless the link tells one. Was it taken, and so asked for?
+	 */
+	#fitYoungData() {
+		const { oldest_ms } = this.connection;
+		const age_ms = this.connection.now_ms() - oldest_ms;
+
+		if (!oldest_ms || new URLSearchParams(location.search).has("from") || age_ms >= YOUNG_MS)
+			return false;
+		this.state.change({ from: presetForAge(age_ms).from }, { replace: true });
+		return true;
 	}
 
 	/** Ask for everything in sight again; @choices: also for what can be chosen. */

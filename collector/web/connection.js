@@ -33,8 +33,9 @@ export class Connection extends EventTarget {
 		return (this.#status?.newest_ns ?? 0) / 1e6;
 	}
 
-	get status() {
-		return this.#status;
+	/** Unix milliseconds of the oldest sample, or 0. */
+	get oldest_ms() {
+		return (this.#status?.oldest_ns ?? 0) / 1e6;
 	}
 
 	/** Ask for the status now, and again from time to time. Did the collector answer? */

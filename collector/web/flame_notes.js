@@ -6,6 +6,7 @@ import { element } from "./element.js";
 import { formatCount, formatShare, formatValue } from "./format.js";
 
 const CRUMBS_MAX = 6; // links in the path; what lies between is one link
+const CUT_NOTABLE = 0.0005; // of the total; less does not show in a share of one decimal
 const CRUMB_LONG = 14; // characters; shorter names are never cut
 
 const KIND_WORDS = {
@@ -136,6 +137,8 @@ export function searchSentence(tree, found) {
 	if (found.count === 0)
 		return tree.cut > 0 ? "no match among the frames drawn" : "no match";
 	const frames = `${formatCount(found.count)} ${found.count === 1 ? "frame" : "frames"}`;
+	// Frames that were left out as too small may match as well.
+	const least = tree.cut > CUT_NOTABLE * tree.value ? "at least " : "";
 
-	return `matched: ${formatShare(found.value, tree.value)} of total in ${frames}`;
+	return `matched: ${least}${formatShare(found.value, tree.value)} of total in ${frames}`;
 }

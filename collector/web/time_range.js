@@ -72,6 +72,11 @@ export function resolveRange(from, to, now_ms) {
 	return { from_ms: Math.floor(from_ms), to_ms: Math.ceil(to_ms) };
 }
 
+/** The shortest preset of which data of @age_ms fill a good part; the longest if none is long enough. */
+export function presetForAge(age_ms) {
+	return PRESETS.find((preset) => -resolveTime(preset.from, 0) >= 1.25 * age_ms) ?? PRESETS.at(-1);
+}
+
 /** Unix milliseconds as the text that links carry. */
 export function absoluteTime(time_ms) {
 	return new Date(time_ms).toISOString();

@@ -129,9 +129,10 @@ def make_tree(name, style, size, seed):
 class Data:
     """What the fake collector stores: for each service a tree of weights and a load over time."""
 
-    def __init__(self, node_count=30000, seed=1, empty=False, services=None):
+    def __init__(self, node_count=30000, seed=1, empty=False, services=None, age_s=7200):
         self.started_s = time.time()
         self.empty = empty
+        self.age_s = age_s  # of the oldest sample when the collector started
         self.services = services or SERVICES
         cores = sum(s[0] for s in self.services.values()) or 1
         self.trees = {} if empty else {
@@ -153,7 +154,7 @@ class Data:
         """CPU nanoseconds of @name in a range: usual load, and the spike's."""
         if self.empty:
             return 0, 0
-        from_s, to_s = max(from_s, self.started_s - 7200), min(to_s, time.time() - 2)
+        from_s, to_s = max(from_s, self.started_s - self.age_s), min(to_s, time.time() - 2)
         steps = max(1, min(600, int((to_s - from_s) * 4)))
         width = (to_s - from_s) / steps
         if width <= 0:
@@ -259,7 +260,7 @@ class Api:
         now = time.time()
         newest = 0 if self.data.empty else int((now - 2) * 1e9)
         return {"version": "0.1.0", "agents": 0 if self.data.empty else 4, "series": len(self.selected([])),
-                "oldest_ns": 0 if self.data.empty else int((self.data.started_s - 7200) * 1e9), "newest_ns": newest,
+                "oldest_ns": 0 if self.data.empty else int((self.data.started_s - self.data.age_s) * 1e9), "newest_ns": newest,
                 "stored_bytes": 0 if self.data.empty else 48_211_304, "now_ns": int(now * 1e9)}
 
     def totals(self, params, group_by):

@@ -40,7 +40,7 @@ def test_a_person_finds_where_the_time_goes(collector_url, range_ms, open_page, 
     service = next(s["group"] for s in services if s["group"])
     selector = f'{{service="{service}"}}'
     top = ask(url, "top", query=selector, limit=500, **between)
-    page = open_page(f"{url}/?from={from_ms}&to={to_ms}")
+    page = open_page(f"{url}/?from={from_ms}&to={to_ms}&nodes=131072")
     page.screenshot(artefact("journey-1-opened"))
 
     # Pick the largest service by typing the first half of its name.

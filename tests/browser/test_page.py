@@ -279,6 +279,12 @@ def test_no_data_says_how_to_get_some(open_page, artefact):
         assert page.complaints() == []
 
 
+def test_young_data_get_a_short_range_unless_the_link_tells_one(open_page):
+    with FakeCollector(Data(300, age_s=30)) as young:
+        assert view(open_page(young.url), "from") == "now-1m"
+        assert view(open_page(young.url + "/?from=now-1h"), "from") == "now-1h"
+
+
 def test_an_empty_range_leads_to_the_newest_samples(fake, open_page):
     page = open_page(fake.url + "/?from=2020-01-01T00:00:00Z&to=2020-01-01T01:00:00Z")
     assert "The newest sample is of" in page.text("#flame-message")
