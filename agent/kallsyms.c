@@ -19,7 +19,11 @@ enum {
 	KALLSYMS_LINE_BYTES_MAX = 1024, // KSYM_NAME_LEN is 512, a module's name 56
 };
 
-#define KALLSYMS_RELOAD_NS (10 * NS_PER_SECOND) // a reload costs about 50 ms of CPU
+// A reload costs about 50 ms of CPU: one that did not help doubles the time to the next.
+#define KALLSYMS_RELOAD_MIN_NS (10 * NS_PER_SECOND)
+#define KALLSYMS_RELOAD_MAX_NS (640 * NS_PER_SECOND)
+// BPF programs take each other's place without leaving a gap that would show it.
+#define KALLSYMS_BPF_STALE_NS (300 * NS_PER_SECOND)
 
 struct kernel_text {
 	uint64_t address;
@@ -36,7 +40,9 @@ struct kallsyms {
 	uint32_t names_size;
 	uint32_t names_capacity;
 	struct string_table modules;
+	uint32_t bpf; // string: the module name of BPF programs
 	uint64_t loaded_ns;
+	uint64_t wait_ns; // from loaded_ns to the next reload
 };
 
 /** One line of the file, in words. */
@@ -210,29 +216,45 @@ static void settle(struct kallsyms *kallsyms)
 	}
 }
 
-static int load(struct kallsyms *kallsyms, struct error *err)
+static int read_file(struct kallsyms *kallsyms, const char *path, struct error *err)
 {
 	uint64_t hidden = 0;
-	_cleanup_close_ int fd = open(kallsyms->path, O_RDONLY | O_CLOEXEC);
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
-		return error_errno(err, -errno, "kernel symbols: open %s", kallsyms->path);
-	forget(kallsyms);
-	kallsyms->loaded_ns = clock_monotonic_ns();
+		return error_errno(err, -errno, "kernel symbols: open %s", path);
 	int rc = string_table_init(&kallsyms->modules);
+	if (!rc)
+		rc = string_table_add(&kallsyms->modules, "bpf", strlen("bpf"), &kallsyms->bpf);
 	if (!rc)
 		rc = read_lines(kallsyms, fd, &hidden);
 	if (rc)
-		return error_errno(err, rc, "kernel symbols: read %s", kallsyms->path);
+		return error_errno(err, rc, "kernel symbols: read %s", path);
 	settle(kallsyms);
 	if (!kallsyms->count && hidden)
 		return error_set(
 			err, -EPERM,
 			"kernel symbols: the kernel hides all addresses in %s: give CAP_SYSLOG, "
 			"or set kernel.kptr_restrict to 0",
-			kallsyms->path);
+			path);
 	if (!kallsyms->count)
-		return error_set(err, -ENOENT, "kernel symbols: no function in %s", kallsyms->path);
+		return error_set(err, -ENOENT, "kernel symbols: no function in %s", path);
+	return 0;
+}
+
+/** Replace what is known; a failure leaves it as it is. */
+static int load(struct kallsyms *kallsyms, struct error *err)
+{
+	struct kallsyms fresh = { .path = kallsyms->path, .wait_ns = kallsyms->wait_ns };
+
+	fresh.loaded_ns = kallsyms->loaded_ns = clock_monotonic_ns();
+	int rc = read_file(&fresh, kallsyms->path, err);
+	if (rc) {
+		forget(&fresh);
+		return rc;
+	}
+	forget(kallsyms);
+	*kallsyms = fresh;
 	return 0;
 }
 
@@ -246,6 +268,7 @@ int kallsyms_open(const char *path, struct kallsyms **ret_kallsyms, struct error
 		kallsyms_close(kallsyms);
 		return error_errno(err, -ENOMEM, "kernel symbols");
 	}
+	kallsyms->wait_ns = KALLSYMS_RELOAD_MIN_NS;
 	int rc = load(kallsyms, err);
 	if (rc) {
 		kallsyms_close(kallsyms);
@@ -279,6 +302,12 @@ static uint32_t find_before(const struct kallsyms *kallsyms, uint64_t address)
 	return low ? low - 1 : kallsyms->count;
 }
 
+/** The marks that the linker sets behind code: what follows them has no name here. */
+static bool is_end_of_text(const char *name)
+{
+	return !strcmp(name, "_etext") || !strcmp(name, "_einittext");
+}
+
 /**
  * Beyond the first or last symbol lies code that came after we read: BPF programs, modules.
  * Between the kernel and its modules too: 16 MiB is more than any one function has.
@@ -286,22 +315,44 @@ static uint32_t find_before(const struct kallsyms *kallsyms, uint64_t address)
 static bool is_unknown(const struct kallsyms *kallsyms, uint32_t position, uint64_t address)
 {
 	return position == kallsyms->count ||
-	       address - kallsyms->symbols[position].address > (16 << 20);
+	       address - kallsyms->symbols[position].address > (16 << 20) ||
+	       is_end_of_text(kallsyms->names + kallsyms->symbols[position].name);
+}
+
+static bool is_stale(const struct kallsyms *kallsyms, uint32_t position)
+{
+	return position < kallsyms->count && kallsyms->symbols[position].module == kallsyms->bpf &&
+	       clock_monotonic_ns() - kallsyms->loaded_ns > KALLSYMS_BPF_STALE_NS;
+}
+
+/** find_before(), with what came since the last reading. */
+static uint32_t find_after_reload(struct kallsyms *kallsyms, uint64_t address)
+{
+	uint64_t wait = kallsyms->wait_ns;
+
+	load(kallsyms, NULL);
+	uint32_t position = find_before(kallsyms, address);
+	if (!is_unknown(kallsyms, position, address))
+		wait = 0;
+	wait *= 2;
+	if (wait < KALLSYMS_RELOAD_MIN_NS)
+		wait = KALLSYMS_RELOAD_MIN_NS;
+	kallsyms->wait_ns = wait < KALLSYMS_RELOAD_MAX_NS ? wait : KALLSYMS_RELOAD_MAX_NS;
+	return position;
 }
 
 int kallsyms_find(struct kallsyms *kallsyms, uint64_t address, struct kernel_symbol *ret_symbol)
 {
 	uint32_t position = find_before(kallsyms, address);
+	bool unknown = is_unknown(kallsyms, position, address);
 
-	if (is_unknown(kallsyms, position, address)) {
-		if (clock_monotonic_ns() - kallsyms->loaded_ns < KALLSYMS_RELOAD_NS)
-			return -ENOENT;
-		if (load(kallsyms, NULL))
-			return -ENOENT;
-		position = find_before(kallsyms, address);
-		if (is_unknown(kallsyms, position, address))
-			return -ENOENT;
+	if (is_stale(kallsyms, position) ||
+	    (unknown && clock_monotonic_ns() - kallsyms->loaded_ns >= kallsyms->wait_ns)) {
+		position = find_after_reload(kallsyms, address);
+		unknown = is_unknown(kallsyms, position, address);
 	}
+	if (unknown)
+		return -ENOENT;
 	const struct kernel_text *text = &kallsyms->symbols[position];
 	*ret_symbol = (struct kernel_symbol){
 		.name = kallsyms->names + text->name,
@@ -309,6 +360,11 @@ int kallsyms_find(struct kallsyms *kallsyms, uint64_t address, struct kernel_sym
 		.start = text->address,
 	};
 	return 0;
+}
+
+void kallsyms_reload_at_next_miss(struct kallsyms *kallsyms)
+{
+	kallsyms->wait_ns = 0;
 }
 
 uint64_t kallsyms_bytes(const struct kallsyms *kallsyms)

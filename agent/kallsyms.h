@@ -11,7 +11,7 @@ struct kallsyms;
 struct kernel_symbol {
 	const char *name;
 	const char *module; // "[kernel]" or the module's name
-	uint64_t start;	    // address
+	uint64_t start;     // address
 };
 
 /**
@@ -26,5 +26,7 @@ void kallsyms_close(struct kallsyms *kallsyms);
  * known: modules and BPF programs come and go. Returns 0 or -ENOENT.
  */
 int kallsyms_find(struct kallsyms *kallsyms, uint64_t address, struct kernel_symbol *ret_symbol);
+/** Let the next address that is not known read the file again, however short ago that was. For tests. */
+void kallsyms_reload_at_next_miss(struct kallsyms *kallsyms);
 /** Bytes held. */
 uint64_t kallsyms_bytes(const struct kallsyms *kallsyms);

@@ -26,6 +26,7 @@ static const char SYMBOLS[] = "ffffffff81000000 T _text\n"
 			      "ffffffff81002000 t do_work\n"
 			      "ffffffff81003000 D some_data\n"
 			      "ffffffff81001000 W weak_one\n"
+			      "ffffffff81004000 T _etext\n"
 			      "this is no symbol\n"
 			      "ffffffffc0000000 t helper\t[a_module]\n"
 			      "ffffffffc0001000 t bpf_prog_abc\t[bpf]\n";
@@ -39,9 +40,11 @@ static const struct {
 } finds[] = {
 	{ "first of two names at the start", 0xffffffff81000000, 0, "_text", "[kernel]" },
 	{ "within", 0xffffffff81001fff, 0, "weak_one", "[kernel]" },
+	{ "just before the end", 0xffffffff81003fff, 0, "do_work", "[kernel]" },
 	{ "data is skipped", 0xffffffff81003004, 0, "do_work", "[kernel]" },
 	{ "a module", 0xffffffffc0000010, 0, "helper", "a_module" },
 	{ "a BPF program", 0xffffffffc0001010, 0, "bpf_prog_abc", "bpf" },
+	{ "after the last function of the kernel", 0xffffffff81004010, -ENOENT, NULL, NULL },
 	{ "before all", 0xffffffff80000000, -ENOENT, NULL, NULL },
 	{ "in the gap before the modules", 0xffffffffb0000000, -ENOENT, NULL, NULL },
 	{ "zero", 0, -ENOENT, NULL, NULL },
@@ -53,17 +56,14 @@ TEST(an_address_is_named_by_the_function_before_it)
 	struct kernel_symbol symbol;
 
 	assert_int_equal(0, open_text(SYMBOLS, &kallsyms, NULL));
-	for
-		EACH(row, finds)
-		{
-			EXPECT_EQ(row->rc, kallsyms_find(kallsyms, row->address, &symbol),
-				  row->what);
-			if (row->rc)
-				continue;
-			EXPECT_STR(row->name, symbol.name, row->what);
-			EXPECT_STR(row->module, symbol.module, row->what);
-			EXPECT_EQ(true, symbol.start <= row->address, row->what);
-		}
+	for EACH (row, finds) {
+		EXPECT_EQ(row->rc, kallsyms_find(kallsyms, row->address, &symbol), row->what);
+		if (row->rc)
+			continue;
+		EXPECT_STR(row->name, symbol.name, row->what);
+		EXPECT_STR(row->module, symbol.module, row->what);
+		EXPECT_EQ(true, symbol.start <= row->address, row->what);
+	}
 	kallsyms_close(kallsyms);
 }
 
@@ -81,18 +81,16 @@ static const struct {
 
 TEST(a_list_without_functions_is_refused_with_a_remedy)
 {
-	for
-		EACH(row, refusals)
-		{
-			struct kallsyms *kallsyms = NULL;
-			struct error err = { 0 };
+	for EACH (row, refusals) {
+		struct kallsyms *kallsyms = NULL;
+		struct error err = { 0 };
 
-			EXPECT_EQ(row->rc, open_text(row->text, &kallsyms, &err), row->what);
-			EXPECT_EQ(true, err.text[0] != '\0', row->what);
-			if (row->rc == -EPERM)
-				assert_non_null(strstr(err.text, "CAP_SYSLOG"));
-			kallsyms_close(kallsyms);
-		}
+		EXPECT_EQ(row->rc, open_text(row->text, &kallsyms, &err), row->what);
+		EXPECT_EQ(true, err.text[0] != '\0', row->what);
+		if (row->rc == -EPERM)
+			assert_non_null(strstr(err.text, "CAP_SYSLOG"));
+		kallsyms_close(kallsyms);
+	}
 }
 
 TEST(a_line_longer_than_the_buffer_does_not_stop_the_reading)
@@ -110,6 +108,41 @@ TEST(a_line_longer_than_the_buffer_does_not_stop_the_reading)
 	kallsyms_close(kallsyms);
 }
 
+TEST(a_reload_that_fails_keeps_what_was_known)
+{
+	struct kallsyms *kallsyms;
+	struct kernel_symbol symbol;
+
+	assert_int_equal(0, open_text(SYMBOLS, &kallsyms, NULL)); // the file is gone by now
+	kallsyms_reload_at_next_miss(kallsyms);
+	assert_int_equal(-ENOENT, kallsyms_find(kallsyms, 1, &symbol));
+	assert_int_equal(0, kallsyms_find(kallsyms, 0xffffffff81002010, &symbol));
+	assert_string_equal("do_work", symbol.name);
+	kallsyms_close(kallsyms);
+}
+
+TEST(what_came_later_is_read_when_it_is_missed)
+{
+	char file[] = "/tmp/cairn-kallsyms-later-XXXXXX";
+	_cleanup_close_ int fd = mkstemp(file);
+	static const char later[] = "ffffffffc0100000 t bpf_prog_new\t[bpf]\n";
+	struct kallsyms *kallsyms;
+	struct kernel_symbol symbol;
+
+	assert_int_equal(strlen(SYMBOLS), write(fd, SYMBOLS, strlen(SYMBOLS)));
+	assert_int_equal(0, kallsyms_open(file, &kallsyms, NULL));
+	assert_int_equal(strlen(later), write(fd, later, strlen(later)));
+	assert_int_equal(0, kallsyms_find(kallsyms, 0xffffffffc0100010, &symbol));
+	assert_string_equal("bpf_prog_abc", symbol.name); // within reach of the last one known
+	assert_int_equal(-ENOENT, kallsyms_find(kallsyms, 0xfffffffff0000000, &symbol));
+	kallsyms_reload_at_next_miss(kallsyms);
+	assert_int_equal(-ENOENT, kallsyms_find(kallsyms, 0xfffffffff0000000, &symbol));
+	assert_int_equal(0, kallsyms_find(kallsyms, 0xffffffffc0100010, &symbol));
+	assert_string_equal("bpf_prog_new", symbol.name);
+	unlink(file);
+	kallsyms_close(kallsyms);
+}
+
 TEST(the_running_kernel_has_names)
 {
 	struct kallsyms *kallsyms;
@@ -124,4 +157,6 @@ TEST(the_running_kernel_has_names)
 RUN_TESTS(cmocka_unit_test(an_address_is_named_by_the_function_before_it),
 	  cmocka_unit_test(a_list_without_functions_is_refused_with_a_remedy),
 	  cmocka_unit_test(a_line_longer_than_the_buffer_does_not_stop_the_reading),
+	  cmocka_unit_test(a_reload_that_fails_keeps_what_was_known),
+	  cmocka_unit_test(what_came_later_is_read_when_it_is_missed),
 	  cmocka_unit_test(the_running_kernel_has_names))
