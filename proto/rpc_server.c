@@ -29,6 +29,9 @@ enum {
 	CALLS_MAX = 1024,
 	STREAMS_PER_CONNECTION_MAX = 32,  // an agent has one call at a time; proxies have a few
 	PING_INTERVAL_MS_MIN = 10 * 1000, // who pings more often is disconnected
+	// An agent calls at least once a minute; who never speaks must not keep a descriptor.
+	CONNECTION_IDLE_MS_MAX = 5 * 60 * 1000,
+	HANDSHAKE_MS_MAX = 10 * 1000,
 	QUOTA_BYTES_MIN = 64 << 20,
 };
 
@@ -285,6 +288,8 @@ static grpc_server *grpc_server_new(const struct rpc_server_options *options)
 		int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
 		int_arg(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
 			PING_INTERVAL_MS_MIN),
+		int_arg(GRPC_ARG_MAX_CONNECTION_IDLE_MS, CONNECTION_IDLE_MS_MAX),
+		int_arg(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, HANDSHAKE_MS_MAX),
 		int_arg(GRPC_ARG_ENABLE_CHANNELZ, 0),
 		{ .type = GRPC_ARG_POINTER,
 		  .key = (char *)GRPC_ARG_RESOURCE_QUOTA,
