@@ -462,9 +462,8 @@ static void forget_excess(struct process_table *table, uint64_t excess)
 
 void process_table_expire(struct process_table *table, uint64_t age_ns)
 {
-	uint64_t now = clock_monotonic_ns();
-
 	check_liveness(table);
+	uint64_t now = clock_monotonic_ns(); // after those that it retires
 	for (uint32_t i = 0; i < table->slot_count; i++) {
 		struct process_entry *entry = table->entries[i];
 
