@@ -62,6 +62,8 @@ static struct child start_child(const char *name, uint64_t cpu_ns)
 	if (child.pid == 0) {
 		close(pipe_fds[1]);
 		prctl(PR_SET_NAME, name);
+		// Sharing a CPU with others' load would be sampling noise in what is compared below.
+		setpriority(PRIO_PROCESS, 0, -20);
 		if (read(pipe_fds[0], &byte, 1) < 0)
 			_exit(1);
 		call_the_burner(cpu_ns);
@@ -171,7 +173,7 @@ TEST(cpu_time_of_a_process_adds_up_and_is_found_in_its_functions)
 		SKIP("needs root, BTF and Linux 6.1");
 
 	struct child child = start_child("burner-a", 1500 * NS_PER_MS);
-	struct profiler *profiler = open_profiler(0, 99);
+	struct profiler *profiler = open_profiler(0, 500);
 	uint64_t cpu_ns = run_until_exit(profiler, &child);
 	struct profile *profile = drain(profiler);
 
