@@ -31,7 +31,10 @@ int mapped_file_stat(int folder, const struct mapping *mapping, struct stat *ret
 	return fstatat(folder, name, ret_status, 0) ? -errno : 0;
 }
 
-/* Turn a descriptor that only names a file (O_PATH) into one to read it by. */
+/*
+ * Turn a descriptor that only names a file (O_PATH) into one to read it by. A hostile FUSE file
+ * cannot keep us waiting: without allow_other those mounts refuse all users but their own.
+ */
 static int reopen_regular(int path_fd, uint64_t inode)
 {
 	char self[LINK_BYTES];

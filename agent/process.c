@@ -284,6 +284,7 @@ void process_table_free(struct process_table *table)
 	hash_table_deinit(&table->by_key);
 	hash_table_deinit(&table->by_pid);
 	labels_deinit(&table->surroundings.extra_labels);
+	executable_release(table->surroundings.vdso);
 	free(table);
 }
 

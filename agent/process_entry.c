@@ -130,7 +130,7 @@ static int add_former_labels(struct labels *labels, const struct label_set *form
 }
 
 static int detect_labels(struct process_entry *entry, const struct process_traits *traits,
-			 const struct process_surroundings *surroundings)
+			 struct process_surroundings *surroundings)
 {
 	struct label_set *labels = calloc(1, sizeof(*labels));
 
@@ -155,7 +155,7 @@ static int detect_labels(struct process_entry *entry, const struct process_trait
  * yet: the labels are read once more then.
  */
 static int read_labels(struct process_entry *entry, const struct proc *proc,
-		       const struct process_surroundings *surroundings)
+		       struct process_surroundings *surroundings)
 {
 	_cleanup_(buffer_deinit) struct buffer environment = { 0 };
 	_cleanup_(buffer_deinit) struct buffer cgroup = { 0 };
@@ -184,9 +184,22 @@ static int read_labels(struct process_entry *entry, const struct proc *proc,
 
 /* ---- mappings ------------------------------------------------------------------------------ */
 
+static void use_executable(struct mapping *mapping, struct executable *executable)
+{
+	executable_hold(executable);
+	executable_release(mapping->executable);
+	mapping->executable = executable;
+	mapping->file = MAPPING_FILE_OPENED;
+}
+
+static bool is_vdso(const struct mapping *mapping)
+{
+	return !mapping->inode; // the only one without that is opened at all
+}
+
 /* Open the file of @mapping and make an executable of it. */
 static int open_mapping(const struct proc *proc, const struct mapping_list *list,
-			struct mapping *mapping, const struct process_surroundings *surroundings)
+			struct mapping *mapping, struct process_surroundings *surroundings)
 {
 	struct executable *executable;
 	_cleanup_close_ int fd = mapped_file_open(proc->files, list, mapping);
@@ -197,36 +210,33 @@ static int open_mapping(const struct proc *proc, const struct mapping_list *list
 				       &executable, NULL);
 	if (rc)
 		return rc;
-	executable_hold(executable);
-	executable_release(mapping->executable);
-	mapping->executable = executable;
-	mapping->file = MAPPING_FILE_OPENED;
+	use_executable(mapping, executable);
+	if (is_vdso(mapping) && !surroundings->vdso)
+		surroundings->vdso = executable_hold(executable);
 	return 0;
 }
 
 /* Most files are known from other processes: a stat() finds them. */
 static void resolve_mapping(const struct proc *proc, const struct mapping_list *list,
-			    struct mapping *mapping,
-			    const struct process_surroundings *surroundings)
+			    struct mapping *mapping, struct process_surroundings *surroundings)
 {
+	struct executable *executable = NULL;
 	struct stat status;
 
-	if (mapping->file == MAPPING_FILE_UNKNOWN && mapping->inode &&
-	    mapped_file_stat(proc->files, mapping, &status) == 0) {
-		struct executable *executable =
-			executable_table_find_file(surroundings->executables, &status);
-		if (executable && !executable_wants_file(executable)) {
-			mapping->executable = executable_hold(executable);
-			mapping->file = MAPPING_FILE_OPENED;
-			return;
-		}
+	if (is_vdso(mapping))
+		executable = surroundings->vdso;
+	else if (mapped_file_stat(proc->files, mapping, &status) == 0)
+		executable = executable_table_find_file(surroundings->executables, &status);
+	if (executable && !executable_wants_file(executable)) {
+		use_executable(mapping, executable);
+		return;
 	}
 	if (open_mapping(proc, list, mapping, surroundings) && !mapping->executable)
 		mapping->file = MAPPING_FILE_REFUSED;
 }
 
 static int read_mappings(struct process_entry *entry, const struct proc *proc,
-			 const struct process_surroundings *surroundings)
+			 struct process_surroundings *surroundings)
 {
 	_cleanup_close_ int fd = openat(proc->files, "maps", O_RDONLY | O_CLOEXEC);
 	struct mapping_list *list;
@@ -260,8 +270,8 @@ static int read_mappings(struct process_entry *entry, const struct proc *proc,
  * Reading maps holds up the process's own page faults: the longer it takes, the rarer it is done.
  * The time to wait until the next read is set for one that helped.
  */
-static void refresh_mappings(struct process_entry *entry,
-			     const struct process_surroundings *surroundings, uint64_t now)
+static void refresh_mappings(struct process_entry *entry, struct process_surroundings *surroundings,
+			     uint64_t now)
 {
 	struct proc proc;
 
@@ -282,8 +292,7 @@ static uint64_t longer_wait(uint64_t wait_ns)
 }
 
 static struct mapping *find_mapping(struct process_entry *entry,
-				    const struct process_surroundings *surroundings,
-				    uint64_t address)
+				    struct process_surroundings *surroundings, uint64_t address)
 {
 	uint64_t now = clock_monotonic_ns();
 	uint64_t age = now - entry->mappings_read_ns;
@@ -304,7 +313,7 @@ static struct mapping *find_mapping(struct process_entry *entry,
 /* ---- what the table asks for ---------------------------------------------------------------- */
 
 static int describe_living(struct process_entry *entry, const struct proc *proc,
-			   const struct process_surroundings *surroundings)
+			   struct process_surroundings *surroundings)
 {
 	snprintf(entry->process.name, sizeof(entry->process.name), "%.*s",
 		 (int)sizeof(entry->process.name) - 1, proc->stat.name);
@@ -319,7 +328,7 @@ static int describe_living(struct process_entry *entry, const struct proc *proc,
 }
 
 static int describe_gone(struct process_entry *entry, struct process_entry *parent,
-			 const struct process_surroundings *surroundings)
+			 struct process_surroundings *surroundings)
 {
 	struct process_traits traits = {
 		.name = entry->process.name,
@@ -339,7 +348,7 @@ static int describe_gone(struct process_entry *entry, struct process_entry *pare
 }
 
 int process_entry_describe(struct process_entry *entry, struct process_entry *parent,
-			   const struct process_surroundings *surroundings)
+			   struct process_surroundings *surroundings)
 {
 	bool again = entry->label_again_ns && clock_monotonic_ns() >= entry->label_again_ns;
 	struct proc proc;
@@ -360,7 +369,7 @@ int process_entry_describe(struct process_entry *entry, struct process_entry *pa
 
 /* Open the mapping's file by the process itself, or by its parent, which maps the same. */
 static void resolve_late(struct process_entry *entry, struct process_entry *parent,
-			 const struct process_surroundings *surroundings, struct mapping *mapping)
+			 struct process_surroundings *surroundings, struct mapping *mapping)
 {
 	struct proc proc;
 
@@ -372,7 +381,7 @@ static void resolve_late(struct process_entry *entry, struct process_entry *pare
 }
 
 int process_entry_find_code(struct process_entry *entry, struct process_entry *parent,
-			    const struct process_surroundings *surroundings, uint64_t address,
+			    struct process_surroundings *surroundings, uint64_t address,
 			    struct code_address *ret_code)
 {
 	struct mapping *mapping = NULL;

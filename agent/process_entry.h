@@ -34,6 +34,7 @@ struct process_entry {
 /** What all entries of a table share. */
 struct process_surroundings {
 	struct executable_table *executables;
+	struct executable *vdso; // the same for all processes; held once one has been seen
 	struct labels extra_labels;
 	char node[256];
 };
@@ -55,9 +56,9 @@ void process_entry_replace(struct process_entry *entry, const struct process_ent
  * of its name and @parent (NULL: unknown). Returns 0 or -ENOMEM.
  */
 int process_entry_describe(struct process_entry *entry, struct process_entry *parent,
-			   const struct process_surroundings *surroundings);
+			   struct process_surroundings *surroundings);
 
 /** process_find_code() of an entry; @parent's files serve for one that has gone. */
 int process_entry_find_code(struct process_entry *entry, struct process_entry *parent,
-			    const struct process_surroundings *surroundings, uint64_t address,
+			    struct process_surroundings *surroundings, uint64_t address,
 			    struct code_address *ret_code);
