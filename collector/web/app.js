@@ -46,7 +46,7 @@ class Page {
 		this.services = new ServicePicker();
 		this.selector = new SelectorInput(() => this.#range);
 		this.ranges = new RangePicker(() => this.connection.now_ms());
-		this.chart = new ChartPane(this.state, palette, this.tooltip, () => this.connection.newest_ms);
+		this.chart = new ChartPane(this.state, palette, this.tooltip, this.connection);
 		this.flame = new FlamePane(this.state, palette, this.tooltip, () => this.#explainEmpty());
 		this.table = new TablePane(this.state);
 		this.serviceTopic = new Topic();

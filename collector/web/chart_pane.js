@@ -13,12 +13,12 @@ const GROUPS_FIRST = ["service", "node", "process", "thread", "container"];
 
 export class ChartPane {
 	#state;
-	#newest_ms;
+	#stored;
 
-	/** @newest_ms(): when the collector's newest sample was taken. */
-	constructor(state, palette, tooltip, newest_ms) {
+	/** @stored: { oldest_ms, newest_ms } of the collector's samples, as they are when asked. */
+	constructor(state, palette, tooltip, stored) {
 		this.#state = state;
-		this.#newest_ms = newest_ms;
+		this.#stored = stored;
 		this.panel = new Panel(byId("chart-progress"), byId("chart-message"));
 		this.chart = new SeriesChart(byId("chart"), palette, tooltip);
 		this.group = byId("group");
@@ -33,7 +33,7 @@ export class ChartPane {
 		if (answer === undefined)
 			return;
 		this.panel.say();
-		this.chart.setAnswer(answer, range, this.#newest_ms());
+		this.chart.setAnswer(answer, range, this.#stored);
 		this.#showFacts(view);
 		this.#showLegend(view);
 	}

@@ -33,9 +33,9 @@ export class SeriesChart extends EventTarget {
 		return this.#drag !== null;
 	}
 
-	/** Show what /api/v1/series answered for @range; values after @newest_ms have not arrived yet. */
-	setAnswer(answer, range, newest_ms) {
-		this.#chart = answer ? stackSeries(answer, range, newest_ms) : null;
+	/** Show what /api/v1/series answered for @range; @stored: { oldest_ms, newest_ms } of all samples. */
+	setAnswer(answer, range, stored) {
+		this.#chart = answer ? stackSeries(answer, range, stored) : null;
 		if (this.#chart)
 			this.#keepColors(this.#chart.series);
 		this.#redraw();

@@ -8,11 +8,11 @@ const OTHER = "other";	 // name of the sum of series beyond the colours
 const GROUPS_MAX = 100;	 // that the collector tells; it sums the rest under the same name
 
 /**
- * What a chart draws of @answer for @range (both ends in ms); @newest_ms: the newest sample, 0 if
- * unknown. edges are the steps' times, rates and tops (sums from the first series on) are per step,
+ * What a chart draws of @answer for @range (both ends in ms); @stored: { oldest_ms, newest_ms } of
+ * all samples, 0 if unknown. edges are the steps' times, rates and tops (sums from the first series on) are per step,
  * arrived_ms is the last edge up to which nothing more is to be expected.
  */
-export function stackSeries(answer, range, newest_ms) {
+export function stackSeries(answer, range, stored) {
 	const step_ms = answer.step_ns / 1e6;
 	const first_ms = answer.first_step_ns / 1e6;
 	const stepCount = Math.max(0, ...answer.series.map((s) => s.values.length));
@@ -22,11 +22,13 @@ export function stackSeries(answer, range, newest_ms) {
 	// Steps are whole and may reach beyond the range; only what lies within is drawn.
 	const edges = Array.from({ length: stepCount + 1 }, (unused, at) =>
 		Math.min(Math.max(first_ms + at * step_ms, range.from_ms), range.to_ms));
-	const arrived = wholeSteps(first_ms, step_ms, stepCount, newest_ms || range.to_ms);
+	const arrived = wholeSteps(first_ms, step_ms, stepCount, stored.newest_ms || range.to_ms);
+	// The time before there were any data is no time without use.
+	const begun = wholeSteps(first_ms, step_ms, stepCount, stored.oldest_ms);
 
 	return { ...range, edges, rate, series,
 		 arrived_ms: arrived < stepCount ? edges[arrived] : range.to_ms,
-		 facts: { mean: mean(tops.subarray(0, arrived)), peak: tops.reduce((a, b) => Math.max(a, b), 0) } };
+		 facts: { mean: mean(tops.subarray(begun, arrived)), peak: tops.reduce((a, b) => Math.max(a, b), 0) } };
 }
 
 /** How many of the first steps end before @until_ms: a step that has arrived in part looks like a fall. */

@@ -5,7 +5,7 @@
 import { resolveTime } from "./time_range.js";
 
 export const CPU_TYPE = "process_cpu:cpu:nanoseconds:cpu:nanoseconds";
-export const NODES_DEFAULT = 16384;
+export const NODES_DEFAULT = 32768; // about 270 KiB on the wire; smaller frames are below a pixel
 export const NODES_MAX = 131072;
 
 const isTime = (text) => resolveTime(text, 0) !== null;

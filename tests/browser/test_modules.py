@@ -70,7 +70,7 @@ def test_a_service_replaces_the_one_before(call, text, value, result):
 
 @pytest.mark.parametrize("query, field, value", [
     ("from=now-1h", "from", "now-1h"), ("from=junk", "from", "now-15m"), ("sort=-total", "sort", "-total"), ("sort=drop", "sort", "self"),
-    ("layout=evil", "layout", "both"), ("zoom=XYZ", "zoom", ""), ("nodes=999999", "nodes", "16384"), ("nodes=0", "nodes", "16384"),
+    ("layout=evil", "layout", "both"), ("zoom=XYZ", "zoom", ""), ("nodes=999999", "nodes", "32768"), ("nodes=0", "nodes", "32768"),
     ("type=a:b", "type", "process_cpu:cpu:nanoseconds:cpu:nanoseconds"), ("search=" + "x" * 500, "search", ""), ("group=", "group", ""),
     ("group=a%20b", "group", "auto"),
 ])
@@ -88,6 +88,26 @@ def test_a_link_says_only_what_is_not_the_default(call):
 def test_axes_are_round_and_reach_the_peak(call, peak, top):
     ticks = call("axis_ticks", "valueTicks", peak)
     assert ticks["max"] >= peak and ticks["max"] == pytest.approx(top) and 2 <= len(ticks["values"]) <= 6
+
+
+@pytest.mark.parametrize("what, values, stored, mean, arrived", [
+    ("all there", [2e9, 4e9, 6e9], (0, 0), 4, 4000), ("last step on its way", [2e9, 4e9, 1e9], (0, 3500), 3, 3000),
+    ("begun in the second step", [0, 4e9, 6e9], (2000, 9000), 5, 4000), ("nothing arrived", [0, 0, 0], (0, 500), 0, 1000),
+])
+def test_rates_are_over_whole_steps_that_have_data(call, what, values, stored, mean, arrived):
+    answer = {"unit": "nanoseconds", "first_step_ns": 1e9, "step_ns": 1e9, "series": [{"group": "", "total": sum(values), "values": values}]}
+    chart = call("series_stack", "stackSeries", answer, {"from_ms": 1000, "to_ms": 4000}, {"oldest_ms": stored[0], "newest_ms": stored[1]})
+    assert (chart["facts"]["mean"], chart["arrived_ms"]) == (mean, arrived), what
+    assert chart["edges"] == [1000, 2000, 3000, 4000] and list(chart["series"][0]["rates"].values()) == [v / 1e9 for v in values]
+
+
+def test_more_series_than_colours_are_summed(call):
+    series = [{"group": f"g{i}", "total": 20 - i, "values": [20 - i]} for i in range(12)]
+    answer = {"unit": "count", "first_step_ns": 0, "step_ns": 1e9, "series": series}
+    chart = call("series_stack", "stackSeries", answer, {"from_ms": 0, "to_ms": 1000}, {"oldest_ms": 0, "newest_ms": 0})
+    assert [s["group"] for s in chart["series"]] == [f"g{i}" for i in range(7)] + ["other"]
+    assert chart["series"][-1]["total"] == sum(20 - i for i in range(7, 12))
+    assert chart["facts"]["peak"] == sum(20 - i for i in range(12))
 
 
 def tree_answer(parents, names, totals, selves):
