@@ -90,6 +90,7 @@ def test_series_and_heat_map_add_up_to_the_total(fleet, runs):
     heat = fleet.api.get("heatmap", query=service, **window)
     assert sum(heat["values"]) == total
     assert heat["slot_ns"] == 20_000_000
-    # One thread: a slot of 20 ms cannot hold much more than 20 ms.
-    busy = [value for value in heat["values"] if value]
-    assert sorted(busy)[len(busy) // 2] == pytest.approx(20e6, rel=0.15)
+    # One thread: a slot of 20 ms holds at most 20 ms, and a sample at either end.
+    busy = sorted(value for value in heat["values"] if value)
+    assert busy[int(0.99 * len(busy))] <= 23e6
+    assert busy[-1] == heat["value_max"]
