@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from fleet import free_port, program, unique, wait_until, workload
+from fleet import Agent, free_port, program, unique, wait_until, workload
+from lossy_proxy import LossyProxy
 
 EXACT = 0.03  # of the CPU time; sampling alone is within 1 %
 
@@ -51,6 +52,27 @@ def test_kill_9_at_random_moments_loses_nothing_and_counts_nothing_twice(collect
         collector.start()
         assert collector.api.total(service) >= before, "what was stored before the crash"
     expect_all_there(collector, service, burning)
+
+
+def test_a_batch_whose_acknowledgement_was_lost_is_not_counted_twice(collector, tmp_path):
+    proxy = LossyProxy(collector.grpc)
+    agent = Agent(proxy.address, tmp_path / "agent", ["--frequency", "499"])
+    try:
+        collector.wait_for_agent()
+        service, burning = start_burning(9)
+        for _ in range(3):
+            time.sleep(0.7)
+            proxy.losing.set()
+            lost = proxy.lost_bytes
+            # An answer is lost for sure; then the connection breaks.
+            wait_until("an answer to lose", 10, lambda: proxy.lost_bytes > lost)
+            time.sleep(0.3)
+            proxy.break_connections()
+            proxy.losing.clear()
+        expect_all_there(collector, service, burning)
+    finally:
+        agent.stop()
+        proxy.close()
 
 
 def test_a_collector_away_for_20_seconds_misses_nothing(collector, start_agent):
