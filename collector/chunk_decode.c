@@ -9,12 +9,10 @@
 
 #include <zstd.h>
 
-#include "base/cleanup.h"
+#include "collector/array.h"
 #include "collector/chunk_format.h"
 
 enum {
-	// A chunk of sums has a row per node of a partition: more than CHUNK_ROWS_MAX.
-	ROWS_MAX = 16 << 20,
 	COLUMN_BYTES_MAX = 256 << 20,
 	COLUMN_PADDING = 8, // bits are read eight bytes at a time
 };
@@ -27,52 +25,52 @@ struct column {
 	size_t capacity;
 };
 
-/** A series of the directory. */
-struct directory_entry {
-	uint32_t series, nodes, slots, rows;
+/** A series of the directory: positions [first, first + count). */
+struct section {
+	uint32_t series, first, count;
+};
+
+/** A node and how many rows it has. */
+struct node_run {
+	uint32_t node, count;
 };
 
 struct chunk_decoder {
 	ZSTD_DCtx *zstd;
 	struct column columns[COLUMN_COUNT];
 	struct reader readers[COLUMN_COUNT];
-	struct row_columns rows;
-	int64_t palette[PALETTE_MAX + 1];
+	int64_t palette[PALETTE_MAX];
 	uint32_t palette_count;
 	uint64_t slot_ns, scale;
-	uint32_t series_count, row_count;
-	uint64_t bit_position; // in COLUMN_BITS
-	uint32_t *ranks;       // per row of the series, by (node, slot)
-	uint32_t *nodes;       // per node of the series
-	uint32_t *counts;      // rows of each node
-	int64_t *ordered;      // values by (slot, node)
-	uint32_t capacity;     // of these four
-	uint64_t *slots;       // per rank
-	uint32_t *starts;      // per rank: where its rows begin
+	uint32_t series_count, row_count, position_count;
+	struct section *sections;
+	uint32_t section_capacity;
+	struct row_columns rows; // by (position, node)
+	struct node_run *runs;
+	uint32_t run_count;
+	uint32_t *positions; // per row, by (node, position)
+	uint32_t *ends;      // per position + 1: how many rows, then where they begin, then end
+	uint32_t capacity;   // rows that these have room for
 };
 
 struct chunk_decoder *chunk_decoder_new(void)
 {
-	_cleanup_(chunk_decoder_freep) struct chunk_decoder *decoder = calloc(1, sizeof(*decoder));
+	struct chunk_decoder *decoder = calloc(1, sizeof(*decoder));
 
-	if (!decoder)
+	if (decoder && !(decoder->zstd = ZSTD_createDCtx())) {
+		free(decoder);
 		return NULL;
-	decoder->zstd = ZSTD_createDCtx();
-	decoder->slots = malloc(WINDOW_SLOTS_MAX * sizeof(*decoder->slots));
-	decoder->starts = malloc((WINDOW_SLOTS_MAX + 1) * sizeof(*decoder->starts));
-	if (!decoder->zstd || !decoder->slots || !decoder->starts)
-		return NULL;
-	return take(decoder);
+	}
+	return decoder;
 }
 
-static void free_series(struct chunk_decoder *decoder)
+static void free_rows(struct chunk_decoder *decoder)
 {
-	free(decoder->ranks);
-	free(decoder->nodes);
-	free(decoder->counts);
-	free(decoder->ordered);
-	decoder->ranks = decoder->nodes = decoder->counts = NULL;
-	decoder->ordered = NULL;
+	free(decoder->runs);
+	free(decoder->positions);
+	free(decoder->ends);
+	decoder->runs = NULL;
+	decoder->positions = decoder->ends = NULL;
 	decoder->capacity = 0;
 }
 
@@ -86,9 +84,8 @@ void chunk_decoder_freep(struct chunk_decoder **at)
 	for (int i = 0; i < COLUMN_COUNT; i++)
 		free(decoder->columns[i].unpacked);
 	row_columns_deinit(&decoder->rows);
-	free_series(decoder);
-	free(decoder->slots);
-	free(decoder->starts);
+	free(decoder->sections);
+	free_rows(decoder);
 	free(decoder);
 }
 
@@ -116,7 +113,7 @@ static int read_head(struct chunk_decoder *decoder, struct reader *reader)
 	decoder->scale = reader_varint(reader);
 	uint64_t series_count = reader_varint(reader), row_count = reader_varint(reader);
 	if (reader->failed || version != CHUNK_VERSION || decoder->slot_ns < SLOT_NS_MIN ||
-	    row_count > ROWS_MAX || series_count > row_count)
+	    row_count > CHUNK_ROWS_LIMIT || series_count > row_count)
 		return -EBADMSG;
 	decoder->series_count = (uint32_t)series_count;
 	decoder->row_count = (uint32_t)row_count;
@@ -178,317 +175,273 @@ static int unpack_column(struct chunk_decoder *decoder, enum chunk_column number
 	return 0;
 }
 
-// ---- one series -----------------------------------------------------------------------------------
+// ---- positions --------------------------------------------------------------------------------------
 
-static int reserve_series(struct chunk_decoder *decoder, uint32_t rows)
+static int reserve_rows(struct chunk_decoder *decoder)
 {
-	if (rows <= decoder->capacity)
-		return row_columns_reserve(&decoder->rows, rows);
-	free_series(decoder);
-	uint32_t capacity = rows + rows / 4 + 256;
-	decoder->ranks = malloc(capacity * sizeof(*decoder->ranks));
-	decoder->nodes = malloc(capacity * sizeof(*decoder->nodes));
-	decoder->counts = malloc(capacity * sizeof(*decoder->counts));
-	decoder->ordered = malloc(capacity * sizeof(*decoder->ordered));
-	if (!decoder->ranks || !decoder->nodes || !decoder->counts || !decoder->ordered) {
-		free_series(decoder);
+	uint32_t count = decoder->row_count;
+	int rc = row_columns_reserve(&decoder->rows, count);
+
+	if (rc < 0 || count <= decoder->capacity)
+		return rc;
+	free_rows(decoder);
+	decoder->runs = malloc(count * sizeof(*decoder->runs));
+	decoder->positions = malloc(count * sizeof(*decoder->positions));
+	decoder->ends = malloc((count + 1ULL) * sizeof(*decoder->ends));
+	if (!decoder->runs || !decoder->positions || !decoder->ends) {
+		free_rows(decoder);
 		return -ENOMEM;
 	}
-	decoder->capacity = capacity;
-	return row_columns_reserve(&decoder->rows, rows);
-}
-
-static int read_entry(struct chunk_decoder *decoder, uint64_t *series,
-		      struct directory_entry *ret_entry)
-{
-	struct reader *reader = &decoder->readers[COLUMN_DIRECTORY];
-
-	*series += reader_varint(reader);
-	uint64_t nodes = reader_varint(reader), slots = reader_varint(reader);
-	uint64_t rows = reader_varint(reader);
-	if (reader->failed || *series > UINT32_MAX || rows == 0 || rows > decoder->row_count ||
-	    nodes == 0 || nodes > rows || slots == 0 || slots > rows || slots > WINDOW_SLOTS_MAX)
-		return -EBADMSG;
-	*ret_entry = (struct directory_entry){ (uint32_t)*series, (uint32_t)nodes, (uint32_t)slots,
-					       (uint32_t)rows };
+	decoder->capacity = count;
 	return 0;
 }
 
-static int read_nodes(struct chunk_decoder *decoder, const struct directory_entry *entry)
+/** The directory; says whether any of its series is wanted. */
+static int read_directory(struct chunk_decoder *decoder, const struct row_query *query,
+			  bool *ret_wanted)
 {
-	struct reader *nodes = &decoder->readers[COLUMN_NODES];
-	struct reader *counts = &decoder->readers[COLUMN_COUNTS];
-	uint64_t node = 0, rows = 0;
+	struct reader *reader = &decoder->readers[COLUMN_DIRECTORY];
+	uint64_t series = 0, positions = 0;
+	int rc = array_reserve(&decoder->sections, sizeof(*decoder->sections),
+			       &decoder->section_capacity, 0, decoder->series_count,
+			       CHUNK_ROWS_LIMIT);
 
-	for (uint32_t i = 0; i < entry->nodes; i++) {
-		node += reader_varint(nodes);
-		uint64_t count = reader_varint(counts) + 1;
-		if (node > UINT32_MAX || count > entry->slots)
+	*ret_wanted = false;
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < decoder->series_count; i++) {
+		series += reader_varint(reader);
+		uint64_t count = reader_varint(reader);
+		if (reader->failed || series > UINT32_MAX || count > decoder->row_count ||
+		    positions + count > decoder->row_count)
 			return -EBADMSG;
-		decoder->nodes[i] = (uint32_t)node;
-		decoder->counts[i] = (uint32_t)count;
-		rows += count;
+		decoder->sections[i] =
+			(struct section){ (uint32_t)series, (uint32_t)positions, (uint32_t)count };
+		positions += count;
+		*ret_wanted |= row_query_number(query, (uint32_t)series) != SERIES_UNWANTED;
 	}
-	return nodes->failed || counts->failed || rows != entry->rows ? -EBADMSG : 0;
+	decoder->position_count = (uint32_t)positions;
+	return 0;
 }
 
-static int read_slots(struct chunk_decoder *decoder, const struct directory_entry *entry,
-		      uint64_t first_slot)
+/** The distance of one row, @width bits of them; the caller has checked that they are there. */
+static inline uint32_t read_distance(const uint8_t *bytes, uint64_t *bit, uint32_t width)
 {
-	struct reader *reader = &decoder->readers[COLUMN_SLOTS];
-	uint64_t slot = 0;
-
-	for (uint32_t i = 0; i < entry->slots; i++) {
-		slot += reader_varint(reader);
-		if (slot >= WINDOW_SLOTS_MAX)
-			return -EBADMSG;
-		decoder->slots[i] = first_slot + slot;
-	}
-	return reader->failed ? -EBADMSG : 0;
-}
-
-/** The distance of one row, @bits of them; the caller has checked that they are there. */
-static inline uint32_t read_distance(const uint8_t *bytes, uint64_t *position, uint32_t bits)
-{
-	if (bits <= 1)
-		return bits;
+	if (width <= 1)
+		return width;
 	uint64_t word;
-	memcpy(&word, bytes + *position / 8, sizeof(word));
-	word = word >> (*position % 8) & ((1U << (bits - 1)) - 1);
-	*position += bits - 1;
-	return 1U << (bits - 1) | (uint32_t)word;
+	memcpy(&word, bytes + *bit / 8, sizeof(word));
+	word = word >> (*bit % 8) & ((1U << (width - 1)) - 1);
+	*bit += width - 1;
+	return 1U << (width - 1) | (uint32_t)word;
 }
 
-/** Ranks of the rows of one node, which @class tells the widths of. */
-static int read_ranks(struct chunk_decoder *decoder, uint32_t count, uint32_t slots,
-		      uint32_t *ret_ranks)
+/** The positions of one node's rows, counted in ends too. */
+static int read_positions(struct chunk_decoder *decoder, uint32_t count, uint64_t *bit,
+			  uint32_t *ret_positions)
 {
-	struct reader *class = &decoder->readers[COLUMN_CLASSES + chunk_class(slots, count)];
+	uint32_t class = chunk_class(decoder->position_count, count);
+	const uint8_t *widths = reader_bytes(&decoder->readers[COLUMN_CLASSES + class], count);
 	const struct column *bits = &decoder->columns[COLUMN_BITS];
-	const uint8_t *widths = reader_bytes(class, count);
-	uint64_t rank = 0, bits_end = bits->size * 8;
+	uint64_t position = 0, bits_end = bits->size * 8;
+	uint32_t *counts = decoder->ends + 1;
 
 	if (!widths)
 		return -EBADMSG;
 	for (uint32_t i = 0; i < count; i++) {
-		if (widths[i] > CHUNK_CLASSES || decoder->bit_position > bits_end)
+		if (widths[i] > CHUNK_CLASSES || *bit > bits_end)
 			return -EBADMSG;
-		rank += read_distance(bits->unpacked, &decoder->bit_position, widths[i]);
-		if (rank >= slots)
+		position += read_distance(bits->unpacked, bit, widths[i]);
+		if (position >= decoder->position_count)
 			return -EBADMSG;
-		ret_ranks[i] = (uint32_t)rank++;
+		counts[position]++;
+		ret_positions[i] = (uint32_t)position++;
 	}
 	return 0;
 }
 
-static int read_values(struct chunk_decoder *decoder, uint32_t count)
+static int read_nodes(struct chunk_decoder *decoder)
+{
+	struct reader *nodes = &decoder->readers[COLUMN_NODES];
+	struct reader *counts = &decoder->readers[COLUMN_COUNTS];
+	uint64_t node = 0, bit = 0;
+	uint32_t row = 0;
+
+	memset(decoder->ends, 0, (decoder->position_count + 1ULL) * sizeof(*decoder->ends));
+	for (decoder->run_count = 0; row < decoder->row_count; decoder->run_count++) {
+		node += reader_varint(nodes);
+		uint64_t count = reader_varint(counts) + 1;
+		if (nodes->failed || counts->failed || node > UINT32_MAX || count == 0 ||
+		    count > decoder->position_count || count > decoder->row_count - row)
+			return -EBADMSG;
+		int rc = read_positions(decoder, (uint32_t)count, &bit, decoder->positions + row);
+		if (rc < 0)
+			return rc;
+		decoder->runs[decoder->run_count] =
+			(struct node_run){ (uint32_t)node, (uint32_t)count };
+		row += (uint32_t)count;
+	}
+	return 0;
+}
+
+/** The nodes by (position, node). Each position's end in the rows is left in ends. */
+static void place_nodes(struct chunk_decoder *decoder)
+{
+	const uint32_t *position = decoder->positions;
+	uint32_t *ends = decoder->ends;
+
+	for (uint32_t i = 0; i < decoder->position_count; i++)
+		ends[i + 1] += ends[i];
+	for (uint32_t i = 0; i < decoder->run_count; i++)
+		for (uint32_t j = 0; j < decoder->runs[i].count; j++)
+			decoder->rows.nodes[ends[*position++]++] = decoder->runs[i].node;
+}
+
+// ---- one series -----------------------------------------------------------------------------------
+
+static uint32_t row_at(const struct chunk_decoder *decoder, uint32_t position)
+{
+	return position ? decoder->ends[position - 1] : 0;
+}
+
+static int read_slots(struct chunk_decoder *decoder, const struct section *section,
+		      uint64_t first_slot)
+{
+	struct reader *reader = &decoder->readers[COLUMN_SLOTS];
+	uint32_t row = row_at(decoder, section->first);
+	uint64_t slot = 0;
+
+	for (uint32_t i = section->first; i < section->first + section->count; i++) {
+		slot += reader_varint(reader);
+		if (slot >= WINDOW_SLOTS_MAX)
+			return -EBADMSG;
+		for (; row < decoder->ends[i]; row++)
+			decoder->rows.slots[row] = first_slot + slot;
+	}
+	return reader->failed ? -EBADMSG : 0;
+}
+
+static int read_values(struct chunk_decoder *decoder, uint32_t first, uint32_t count)
 {
 	const uint8_t *codes = reader_bytes(&decoder->readers[COLUMN_VALUES], count);
 	struct reader *escapes = &decoder->readers[COLUMN_ESCAPES];
+	int64_t *values = decoder->rows.values + first;
 
 	if (!codes)
 		return -EBADMSG;
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t code = codes[i];
 
-		if (code == VALUE_ESCAPE)
-			decoder->ordered[i] =
-				(int64_t)((uint64_t)reader_svarint(escapes) * decoder->scale);
-		else if (code < decoder->palette_count)
-			decoder->ordered[i] = decoder->palette[code];
+		if (code < decoder->palette_count)
+			values[i] = decoder->palette[code];
+		else if (code == VALUE_ESCAPE)
+			values[i] = (int64_t)((uint64_t)reader_svarint(escapes) * decoder->scale);
 		else
 			return -EBADMSG;
 	}
 	return escapes->failed ? -EBADMSG : 0;
 }
 
-/** Ranks of all rows, and starts: where each rank's values begin in time order. */
-static int read_all_ranks(struct chunk_decoder *decoder, const struct directory_entry *entry)
-{
-	uint32_t *starts = decoder->starts, at = 0;
-
-	for (uint32_t i = 0; i < entry->nodes; i++) {
-		int rc = read_ranks(decoder, decoder->counts[i], entry->slots, decoder->ranks + at);
-		if (rc < 0)
-			return rc;
-		at += decoder->counts[i];
-	}
-	memset(starts, 0, (entry->slots + 1) * sizeof(*starts));
-	for (uint32_t i = 0; i < entry->rows; i++)
-		starts[decoder->ranks[i] + 1]++;
-	for (uint32_t i = 0; i < entry->slots; i++)
-		starts[i + 1] += starts[i];
-	return 0;
-}
-
-/** Rows by (node, slot), those in the query's range. Returns how many. */
-static uint32_t gather_rows(struct chunk_decoder *decoder, const struct directory_entry *entry,
-			    const struct row_query *query)
-{
-	struct row_columns *rows = &decoder->rows;
-	uint32_t kept = 0, at = 0;
-
-	for (uint32_t i = 0; i < entry->nodes; i++) {
-		for (uint32_t end = at + decoder->counts[i]; at < end; at++) {
-			uint32_t rank = decoder->ranks[at];
-			uint64_t slot = decoder->slots[rank];
-
-			rows->slots[kept] = slot;
-			rows->nodes[kept] = decoder->nodes[i];
-			rows->values[kept] = decoder->ordered[decoder->starts[rank]++];
-			kept += slot >= query->from_slot && slot < query->to_slot;
-		}
-	}
-	return kept;
-}
-
-/** One row per node, its values in the range added up. */
-static uint32_t gather_sums(struct chunk_decoder *decoder, const struct directory_entry *entry,
-			    const struct row_query *query)
-{
-	struct row_columns *rows = &decoder->rows;
-	uint32_t kept = 0, at = 0;
-
-	for (uint32_t i = 0; i < entry->nodes; i++) {
-		uint64_t sum = 0;
-		bool any = false;
-
-		for (uint32_t end = at + decoder->counts[i]; at < end; at++) {
-			uint32_t rank = decoder->ranks[at];
-			uint64_t slot = decoder->slots[rank];
-			uint64_t value = (uint64_t)decoder->ordered[decoder->starts[rank]++];
-			bool in_range = slot >= query->from_slot && slot < query->to_slot;
-
-			sum += in_range ? value : 0;
-			any |= in_range;
-		}
-		rows->nodes[kept] = decoder->nodes[i];
-		rows->values[kept] = (int64_t)sum;
-		kept += any;
-	}
-	return kept;
-}
-
-static int read_series(struct chunk_decoder *decoder, const struct directory_entry *entry,
-		       uint32_t number, const struct row_query *query)
-{
-	int rc = read_slots(decoder, entry, query->first_slot);
-
-	if (rc == 0)
-		rc = read_all_ranks(decoder, entry);
-	if (rc == 0)
-		rc = read_values(decoder, entry->rows);
-	if (rc < 0)
-		return rc;
-
-	bool with_slots = query->detail == SCAN_ROWS;
-	struct store_rows found = {
-		.series = number,
-		.slot_ns = decoder->slot_ns,
-		.slots = with_slots ? decoder->rows.slots : NULL,
-		.nodes = decoder->rows.nodes,
-		.values = decoder->rows.values,
-	};
-	found.count = with_slots ? gather_rows(decoder, entry, query)
-				 : gather_sums(decoder, entry, query);
-	return found.count ? query->rows(query->context, &found) : 0;
-}
-
-/** Move all readers past a series. */
-static int skip_series(struct chunk_decoder *decoder, const struct directory_entry *entry)
+static int skip_section(struct chunk_decoder *decoder, const struct section *section,
+			uint32_t row_count)
 {
 	struct reader *slots = &decoder->readers[COLUMN_SLOTS];
 	struct reader *escapes = &decoder->readers[COLUMN_ESCAPES];
-	const uint8_t *codes = reader_bytes(&decoder->readers[COLUMN_VALUES], entry->rows);
+	const uint8_t *codes = reader_bytes(&decoder->readers[COLUMN_VALUES], row_count);
 
 	if (!codes)
 		return -EBADMSG;
-	for (uint32_t i = 0; i < entry->slots; i++)
+	for (uint32_t i = 0; i < section->count; i++)
 		reader_varint(slots);
-	for (uint32_t i = 0; i < entry->rows; i++)
+	for (uint32_t i = 0; i < row_count; i++)
 		if (codes[i] == VALUE_ESCAPE)
 			reader_varint(escapes);
-	for (uint32_t i = 0; i < entry->nodes; i++) {
-		uint32_t count = decoder->counts[i];
-		uint32_t class = chunk_class(entry->slots, count);
-		const uint8_t *widths =
-			reader_bytes(&decoder->readers[COLUMN_CLASSES + class], count);
-
-		if (!widths)
-			return -EBADMSG;
-		for (uint32_t j = 0; j < count; j++)
-			decoder->bit_position += widths[j] > 1 ? widths[j] - 1U : 0;
-	}
 	return slots->failed || escapes->failed ? -EBADMSG : 0;
 }
 
-static int decode_series(struct chunk_decoder *decoder, const struct directory_entry *entry,
-			 const struct row_query *query)
+/** Move the rows that lie in the query's range to the front of [first, first + count). */
+static uint32_t keep_range(struct row_columns *rows, uint32_t first, uint32_t count,
+			   const struct row_query *query)
 {
-	uint32_t number = row_query_number(query, entry->series);
-	int rc = reserve_series(decoder, entry->rows);
+	uint32_t kept = first;
 
+	for (uint32_t i = first; i < first + count; i++) {
+		uint64_t slot = rows->slots[i];
+
+		rows->slots[kept] = slot;
+		rows->nodes[kept] = rows->nodes[i];
+		rows->values[kept] = rows->values[i];
+		kept += slot >= query->from_slot && slot < query->to_slot;
+	}
+	return kept - first;
+}
+
+static int pass_section(struct chunk_decoder *decoder, uint32_t first, uint32_t count,
+			uint32_t number, const struct row_query *query)
+{
+	struct row_columns *rows = &decoder->rows;
+	bool is_whole = rows->slots[first] >= query->from_slot &&
+			rows->slots[first + count - 1] < query->to_slot;
+	struct store_rows found = {
+		.series = number,
+		.slot_ns = decoder->slot_ns,
+		.count = is_whole ? count : keep_range(rows, first, count, query),
+		.slots = query->detail == SCAN_ROWS ? rows->slots + first : NULL,
+		.nodes = rows->nodes + first,
+		.values = rows->values + first,
+	};
+
+	return found.count ? query->rows(query->context, &found) : 0;
+}
+
+static int decode_section(struct chunk_decoder *decoder, const struct section *section,
+			  const struct row_query *query)
+{
+	uint32_t number = row_query_number(query, section->series);
+	uint32_t first = row_at(decoder, section->first);
+	uint32_t count = row_at(decoder, section->first + section->count) - first;
+
+	if (number == SERIES_UNWANTED)
+		return skip_section(decoder, section, count);
+	int rc = read_slots(decoder, section, query->first_slot);
 	if (rc == 0)
-		rc = read_nodes(decoder, entry);
-	if (rc < 0)
-		return rc;
-	return number == SERIES_UNWANTED ? skip_series(decoder, entry)
-					 : read_series(decoder, entry, number, query);
+		rc = read_values(decoder, first, count);
+	if (rc == 0 && count)
+		rc = pass_section(decoder, first, count, number, query);
+	return rc;
 }
 
 // ---- the chunk --------------------------------------------------------------------------------------
 
-/** How many series from the first up to the last that is wanted: 0 if none is. */
-static int count_wanted(struct chunk_decoder *decoder, const struct row_query *query,
-			uint32_t *ret_count)
-{
-	struct directory_entry entry;
-	uint64_t series = 0, rows = 0;
-	uint32_t count = 0;
-
-	for (uint32_t i = 0; i < decoder->series_count; i++) {
-		int rc = read_entry(decoder, &series, &entry);
-		if (rc < 0)
-			return rc;
-		rows += entry.rows;
-		if (row_query_number(query, entry.series) != SERIES_UNWANTED)
-			count = i + 1;
-	}
-	*ret_count = count;
-	return rows == decoder->row_count ? 0 : -EBADMSG;
-}
-
-static int unpack_rows(struct chunk_decoder *decoder)
-{
-	int rc = 0;
-
-	for (int i = 0; i < COLUMN_COUNT && rc == 0; i++)
-		rc = unpack_column(decoder, (enum chunk_column)i);
-	decoder->bit_position = 0;
-	return rc;
-}
-
-int chunk_decode(struct chunk_decoder *decoder, struct bytes chunk, const struct row_query *query)
+static int open_chunk(struct chunk_decoder *decoder, struct bytes chunk,
+		      const struct row_query *query, bool *ret_wanted)
 {
 	struct reader reader = { .at = chunk.at, .end = (const uint8_t *)chunk.at + chunk.size };
-	struct directory_entry entry;
-	uint64_t series = 0;
-	uint32_t count = 0;
 	int rc = read_head(decoder, &reader);
 
 	if (rc == 0)
 		rc = read_columns(decoder, &reader);
 	if (rc == 0)
 		rc = unpack_column(decoder, COLUMN_DIRECTORY);
-	if (rc == 0)
-		rc = count_wanted(decoder, query, &count);
-	if (rc < 0 || count == 0)
+	return rc ? rc : read_directory(decoder, query, ret_wanted);
+}
+
+int chunk_decode(struct chunk_decoder *decoder, struct bytes chunk, const struct row_query *query)
+{
+	bool wanted = false;
+	int rc = open_chunk(decoder, chunk, query, &wanted);
+
+	if (rc < 0 || !wanted)
 		return rc;
-	rc = unpack_rows(decoder);
-	for (uint32_t i = 0; i < count && rc == 0; i++) {
-		rc = read_entry(decoder, &series, &entry);
-		if (rc == 0)
-			rc = decode_series(decoder, &entry, query);
-	}
+	rc = reserve_rows(decoder);
+	for (int i = COLUMN_DIRECTORY + 1; i < COLUMN_COUNT && rc == 0; i++)
+		rc = unpack_column(decoder, (enum chunk_column)i);
+	if (rc == 0)
+		rc = read_nodes(decoder);
+	if (rc < 0)
+		return rc;
+	place_nodes(decoder);
+	for (uint32_t i = 0; i < decoder->series_count && rc == 0; i++)
+		rc = decode_section(decoder, &decoder->sections[i], query);
 	return rc;
 }

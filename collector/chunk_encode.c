@@ -32,11 +32,10 @@ struct chunk_encoder {
 	struct buffer packed;
 	struct counted_value *values; // VALUE_SLOTS, open addressing
 	uint32_t value_count;
-	uint32_t *slot_starts; // by slot of the window: rows, then where the slot's rows begin
 	int64_t palette[PALETTE_MAX];
 	uint32_t palette_count;
-	int64_t *ordered; // a series' values in time order
-	uint32_t ordered_capacity;
+	uint64_t *sightings, *scratch; // per row: node << 32 | position
+	uint32_t sighting_capacity;
 	uint64_t bits;      // not yet written
 	uint32_t bit_count; // of them
 	int64_t scale;
@@ -50,8 +49,7 @@ struct chunk_encoder *chunk_encoder_new(void)
 		return NULL;
 	encoder->zstd = ZSTD_createCCtx();
 	encoder->values = calloc(VALUE_SLOTS, sizeof(*encoder->values));
-	encoder->slot_starts = calloc(WINDOW_SLOTS_MAX + 1, sizeof(*encoder->slot_starts));
-	if (!encoder->zstd || !encoder->values || !encoder->slot_starts)
+	if (!encoder->zstd || !encoder->values)
 		return NULL;
 	return take(encoder);
 }
@@ -67,8 +65,8 @@ void chunk_encoder_freep(struct chunk_encoder **at)
 		buffer_deinit(&encoder->columns[i]);
 	buffer_deinit(&encoder->packed);
 	free(encoder->values);
-	free(encoder->slot_starts);
-	free(encoder->ordered);
+	free(encoder->sightings);
+	free(encoder->scratch);
 	free(encoder);
 }
 
@@ -166,45 +164,62 @@ static void encode_value(struct chunk_encoder *encoder, int64_t value)
 		buffer_append_svarint(&encoder->columns[COLUMN_ESCAPES], value / encoder->scale);
 }
 
-// ---- one series -----------------------------------------------------------------------------------
+// ---- positions --------------------------------------------------------------------------------------
 
-/** Add up equal (node, slot) of one series' sorted rows. */
-static uint32_t join_rows(struct row *rows, uint32_t count)
+/** The number of each row's position into sightings; returns how many positions there are. */
+static uint32_t encode_positions(struct chunk_encoder *encoder, const struct row *rows,
+				 uint32_t count, uint32_t *ret_series)
 {
-	uint32_t kept = 0;
+	struct buffer *directory = &encoder->columns[COLUMN_DIRECTORY];
+	struct buffer *slots = &encoder->columns[COLUMN_SLOTS];
+	uint32_t positions = 0, series_count = 0, series_before = 0;
 
-	for (uint32_t i = 1; i < count; i++) {
-		if (rows[i].node == rows[kept].node && rows[i].slot == rows[kept].slot)
-			rows[kept].value =
-				(int64_t)((uint64_t)rows[kept].value + (uint64_t)rows[i].value);
-		else
-			rows[++kept] = rows[i];
+	for (uint32_t i = 0, end; i < count; i = end, series_count++) {
+		uint32_t first = positions, slot_before = 0;
+
+		for (end = i; end < count && rows[end].series == rows[i].series; end++) {
+			if (end == i || rows[end].slot != slot_before) {
+				buffer_append_varint(slots, rows[end].slot - slot_before);
+				positions++;
+			}
+			slot_before = rows[end].slot;
+			encoder->sightings[end] = (uint64_t)rows[end].node << 32 | (positions - 1);
+		}
+		buffer_append_varint(directory, rows[i].series - series_before);
+		buffer_append_varint(directory, positions - first);
+		series_before = rows[i].series;
 	}
-	return kept + 1;
+	*ret_series = series_count;
+	return positions;
 }
 
-/** Number the slots that have rows: slot_starts becomes the slot's rank; returns how many. */
-static uint32_t encode_slots(struct chunk_encoder *encoder, const struct row *rows, uint32_t count,
-			     uint32_t *ret_first, uint32_t *ret_last)
-{
-	uint32_t *starts = encoder->slot_starts, first = UINT32_MAX, last = 0, ranks = 0,
-		 before = 0;
+enum { RADIX_BITS = 11, RADIX_SIZE = 1 << RADIX_BITS };
 
-	for (uint32_t i = 0; i < count; i++) {
-		starts[rows[i].slot] = 1;
-		first = rows[i].slot < first ? rows[i].slot : first;
-		last = rows[i].slot > last ? rows[i].slot : last;
+static void sort_digit(const uint64_t *from, uint64_t *to, uint32_t count, unsigned int shift)
+{
+	uint32_t starts[RADIX_SIZE + 1] = { 0 };
+
+	for (uint32_t i = 0; i < count; i++)
+		starts[(from[i] >> shift & (RADIX_SIZE - 1)) + 1]++;
+	for (uint32_t i = 0; i < RADIX_SIZE; i++)
+		starts[i + 1] += starts[i];
+	for (uint32_t i = 0; i < count; i++)
+		to[starts[from[i] >> shift & (RADIX_SIZE - 1)]++] = from[i];
+}
+
+/** By node: they are by position already, and the sort is stable. */
+static void sort_sightings(struct chunk_encoder *encoder, uint32_t count)
+{
+	uint64_t largest = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		largest |= encoder->sightings[i];
+	for (unsigned int shift = 32; shift < 64 && largest >> shift; shift += RADIX_BITS) {
+		sort_digit(encoder->sightings, encoder->scratch, count, shift);
+		uint64_t *swap = encoder->sightings;
+		encoder->sightings = encoder->scratch;
+		encoder->scratch = swap;
 	}
-	for (uint32_t slot = first; slot <= last; slot++) {
-		if (!starts[slot])
-			continue;
-		buffer_append_varint(&encoder->columns[COLUMN_SLOTS], slot - before);
-		before = slot;
-		starts[slot] = ranks++;
-	}
-	*ret_first = first;
-	*ret_last = last;
-	return ranks;
 }
 
 static void encode_bits(struct chunk_encoder *encoder, uint64_t bits, uint32_t count)
@@ -215,107 +230,98 @@ static void encode_bits(struct chunk_encoder *encoder, uint64_t bits, uint32_t c
 		buffer_append_byte(&encoder->columns[COLUMN_BITS], (uint8_t)encoder->bits);
 }
 
-/** One node's rows: their distances in ranks. */
-static void encode_distances(struct chunk_encoder *encoder, const struct row *rows, uint32_t count,
-			     uint32_t ranks)
+/** One node's rows: their distances. */
+static void encode_distances(struct chunk_encoder *encoder, const uint64_t *sightings,
+			     uint32_t count, uint32_t positions)
 {
-	struct buffer *class = &encoder->columns[COLUMN_CLASSES + chunk_class(ranks, count)];
+	struct buffer *class = &encoder->columns[COLUMN_CLASSES + chunk_class(positions, count)];
 	uint32_t next = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
-		uint32_t rank = encoder->slot_starts[rows[i].slot], distance = rank - next;
+		uint32_t position = (uint32_t)sightings[i], distance = position - next;
 		uint32_t bits = distance ? 32 - (uint32_t)__builtin_clz(distance) : 0;
 
 		buffer_append_byte(class, (uint8_t)bits);
 		if (bits > 1)
 			encode_bits(encoder, distance & ((1U << (bits - 1)) - 1), bits - 1);
-		next = rank + 1;
+		next = position + 1;
 	}
 }
 
-static uint32_t encode_nodes(struct chunk_encoder *encoder, const struct row *rows, uint32_t count,
-			     uint32_t ranks)
+static void encode_nodes(struct chunk_encoder *encoder, uint32_t count, uint32_t positions)
 {
-	uint32_t nodes = 0, before = 0;
+	const uint64_t *sightings = encoder->sightings;
+	uint64_t before = 0;
 
-	for (uint32_t i = 0, end; i < count; i = end, nodes++) {
-		for (end = i; end < count && rows[end].node == rows[i].node;)
+	for (uint32_t i = 0, end; i < count; i = end) {
+		uint64_t node = sightings[i] >> 32;
+
+		for (end = i; end < count && sightings[end] >> 32 == node;)
 			end++;
-		buffer_append_varint(&encoder->columns[COLUMN_NODES], rows[i].node - before);
+		buffer_append_varint(&encoder->columns[COLUMN_NODES], node - before);
 		buffer_append_varint(&encoder->columns[COLUMN_COUNTS], end - i - 1);
-		encode_distances(encoder, rows + i, end - i, ranks);
-		before = rows[i].node;
+		encode_distances(encoder, sightings + i, end - i, positions);
+		before = node;
 	}
-	return nodes;
+	if (encoder->bit_count)
+		encode_bits(encoder, 0, 8 - encoder->bit_count);
 }
 
-/** The values by (slot, node): rows come by (node, slot), so counting by slot is stable in node. */
-static int encode_values(struct chunk_encoder *encoder, const struct row *rows, uint32_t count,
-			 uint32_t first, uint32_t last)
+static int reserve_sightings(struct chunk_encoder *encoder, uint32_t count)
 {
-	uint32_t *starts = encoder->slot_starts, at = 0;
-
-	if (count > encoder->ordered_capacity) {
-		free(encoder->ordered);
-		encoder->ordered_capacity = 0;
-		encoder->ordered = malloc((size_t)count * sizeof(*encoder->ordered));
-		if (!encoder->ordered)
-			return -ENOMEM;
-		encoder->ordered_capacity = count;
-	}
-	memset(starts + first, 0, (last - first + 1) * sizeof(*starts));
-	for (uint32_t i = 0; i < count; i++)
-		starts[rows[i].slot]++;
-	for (uint32_t slot = first; slot <= last; slot++) {
-		uint32_t rows_of_slot = starts[slot];
-
-		starts[slot] = at;
-		at += rows_of_slot;
-	}
-	for (uint32_t i = 0; i < count; i++)
-		encoder->ordered[starts[rows[i].slot]++] = rows[i].value;
-	for (uint32_t i = 0; i < count; i++)
-		encode_value(encoder, encoder->ordered[i]);
-	memset(starts + first, 0, (last - first + 1) * sizeof(*starts));
+	if (count <= encoder->sighting_capacity)
+		return 0;
+	free(encoder->sightings);
+	free(encoder->scratch);
+	encoder->sighting_capacity = 0;
+	encoder->sightings = malloc(count * sizeof(*encoder->sightings));
+	encoder->scratch = malloc(count * sizeof(*encoder->scratch));
+	if (!encoder->sightings || !encoder->scratch)
+		return -ENOMEM;
+	encoder->sighting_capacity = count;
 	return 0;
-}
-
-/** @rows are one series', joined, by (node, slot). */
-static int encode_series(struct chunk_encoder *encoder, const struct row *rows, uint32_t count,
-			 uint32_t series_before)
-{
-	struct buffer *directory = &encoder->columns[COLUMN_DIRECTORY];
-	uint32_t first, last;
-	uint32_t ranks = encode_slots(encoder, rows, count, &first, &last);
-	uint32_t nodes = encode_nodes(encoder, rows, count, ranks);
-
-	buffer_append_varint(directory, rows[0].series - series_before);
-	buffer_append_varint(directory, nodes);
-	buffer_append_varint(directory, ranks);
-	buffer_append_varint(directory, count);
-	return encode_values(encoder, rows, count, first, last);
 }
 
 // ---- the chunk --------------------------------------------------------------------------------------
 
-/** Sort and join each series' rows, moving them together. Returns how many are left in @count. */
-static int join_series(struct row *rows, uint32_t *count)
+/** The rows of one series, which come in runs of one slot each, by (slot, node). */
+static int sort_series(struct row *rows, uint32_t count)
+{
+	int rc = rows_sort_by_slot(rows, count);
+
+	for (uint32_t i = 0, end; i < count && rc == 0; i = end) {
+		for (end = i; end < count && rows[end].slot == rows[i].slot;)
+			end++;
+		rc = rows_sort_by_node(rows + i, end - i);
+	}
+	return rc;
+}
+
+static bool is_same_row(const struct row *a, const struct row *b)
+{
+	return a->series == b->series && a->slot == b->slot && a->node == b->node;
+}
+
+/** Sort the rows by (series, slot, node) and add up equal ones. */
+static int join_rows(struct row *rows, uint32_t *count)
 {
 	uint32_t kept = 0;
+	int rc = 0;
 
-	for (uint32_t i = 0, end; i < *count; i = end) {
+	for (uint32_t i = 0, end; i < *count && rc == 0; i = end) {
 		for (end = i; end < *count && rows[end].series == rows[i].series;)
 			end++;
-		int rc = rows_sort_by_node(rows + i, end - i);
-		if (rc < 0)
-			return rc;
-		uint32_t joined = join_rows(rows + i, end - i);
-		if (kept != i)
-			memmove(rows + kept, rows + i, joined * sizeof(*rows));
-		kept += joined;
+		rc = sort_series(rows + i, end - i);
 	}
-	*count = kept;
-	return 0;
+	for (uint32_t i = 1; i < *count; i++) {
+		if (is_same_row(&rows[kept], &rows[i]))
+			rows[kept].value =
+				(int64_t)((uint64_t)rows[kept].value + (uint64_t)rows[i].value);
+		else
+			rows[++kept] = rows[i];
+	}
+	*count = kept + 1;
+	return rc;
 }
 
 static int pack_column(struct chunk_encoder *encoder, const struct buffer *column,
@@ -379,25 +385,22 @@ static int write_chunk(struct chunk_encoder *encoder, uint64_t slot_ns, uint32_t
 int chunk_encode(struct chunk_encoder *encoder, struct row *rows, uint32_t count, uint64_t slot_ns,
 		 struct buffer *chunk, uint32_t *ret_count)
 {
-	uint32_t series_count = 0, before = 0;
-	int rc = join_series(rows, &count);
+	uint32_t series_count;
+	int rc = join_rows(rows, &count);
 
+	if (rc == 0)
+		rc = reserve_sightings(encoder, count);
 	if (rc < 0)
 		return rc;
 	for (int i = 0; i < COLUMN_COUNT; i++)
 		buffer_clear(&encoder->columns[i]);
 	count_values(encoder, rows, count);
 	choose_palette(encoder);
-	for (uint32_t i = 0, end; i < count && rc == 0; i = end, series_count++) {
-		for (end = i; end < count && rows[end].series == rows[i].series;)
-			end++;
-		rc = encode_series(encoder, rows + i, end - i, before);
-		before = rows[i].series;
-	}
-	if (encoder->bit_count)
-		encode_bits(encoder, 0, 8 - encoder->bit_count);
-	if (rc == 0)
-		rc = write_chunk(encoder, slot_ns, series_count, count, chunk);
+	for (uint32_t i = 0; i < count; i++)
+		encode_value(encoder, rows[i].value);
+	uint32_t positions = encode_positions(encoder, rows, count, &series_count);
+	sort_sightings(encoder, count);
+	encode_nodes(encoder, count, positions);
 	*ret_count = count;
-	return rc;
+	return write_chunk(encoder, slot_ns, series_count, count, chunk);
 }

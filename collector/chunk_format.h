@@ -6,14 +6,15 @@
 //
 // and the columns, each a zstd frame or its bytes as they are:
 //
-//   directory  per series: delta to the series before, nodes, slots with rows, rows
-//   slots      per series: the slots with rows, deltas
-//   nodes      per series: nodes, deltas
+//   directory  per series: delta to the series before, slots with rows
+//   slots      per series: the slots with rows, deltas; each is a position
+//   nodes      the nodes, deltas
 //   counts     per node: rows - 1
-//   values     per row, in the order (slot, node): a number in the palette, or VALUE_ESCAPE
+//   values     per row, by (position, node): a number in the palette, or VALUE_ESCAPE
 //   escapes    per escaped value: value / scale, zig-zag
-//   bits       per row: the bits of its distance below the highest
-//   classes    per row: how many bits its distance has; a column for each class of its node
+//   bits       per row, by (node, position): the bits of its distance below the highest
+//   classes    per row, by (node, position): how many bits its distance has; a column for each
+//              class of its node
 #pragma once
 
 #include <stdint.h>
@@ -22,6 +23,10 @@
 
 enum {
 	CHUNK_VERSION = 1,
+	// A series is never split and sums have a row per node of a partition, so that a chunk may
+	// be larger than CHUNK_ROWS_MAX; by more than this it is damaged.
+	CHUNK_ROWS_LIMIT = 1 << 24,
+	CHUNK_CLASSES = 25, // log2 of CHUNK_ROWS_LIMIT, and one
 	PALETTE_MAX = 255,
 	VALUE_ESCAPE = 255,
 };
@@ -38,8 +43,8 @@ enum chunk_column {
 	COLUMN_COUNT = COLUMN_CLASSES + CHUNK_CLASSES,
 };
 
-/** The class of a node with @rows rows in a series that has rows in @slots slots (rows <= slots). */
-static inline uint32_t chunk_class(uint32_t slots, uint32_t rows)
+/** The class of a node with @rows rows in a chunk of @positions (rows <= positions). */
+static inline uint32_t chunk_class(uint32_t positions, uint32_t rows)
 {
-	return 31 - (uint32_t)__builtin_clz(slots / rows);
+	return 31 - (uint32_t)__builtin_clz(positions / rows);
 }
