@@ -71,6 +71,14 @@ def test_record_a_command_as_collapsed_stacks(tmp_path):
     assert len(keys) == len(set(keys)), "equal stacks are one line"
 
 
+def test_nothing_of_a_short_command_is_missed(tmp_path):
+    path = tmp_path / "short.collapsed"
+    truth = record_burn(path, seconds=0.4)
+    total = sum(value for _, value in read_collapsed(path))
+    assert total == pytest.approx(truth["process_cpu_ns"], rel=0.06), \
+        "the profiler was there first, and stayed to the end"
+
+
 def test_record_a_command_as_pprof(tmp_path):
     path = tmp_path / "out.pb.gz"
     truth = record_burn(path)
@@ -214,6 +222,17 @@ def test_progress_is_shown_on_a_terminal(tmp_path):
     assert "samples" in terminal.output
     assert "exited with status 3" in terminal.output
     assert path.exists()
+
+
+def test_ctrl_c_on_a_terminal_ends_the_command_and_writes_the_file(tmp_path):
+    path = tmp_path / "stopped.collapsed"
+    terminal = Terminal(CAIRN, "record", "-o", str(path), "--",
+                        *workload_argv("burn_c", "--seconds", "50"))
+    assert " s, " in terminal.read_for(10, until=" 2 s, ")
+    terminal.press("\x03")
+    assert terminal.exit_code() == 0
+    assert "killed by signal 2" in terminal.output
+    assert total_of(read_collapsed(path), "run_rounds") > 5e8
 
 
 # ---- top
