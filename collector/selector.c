@@ -77,7 +77,7 @@ static pcre2_match_context *regex_limits_new(void)
 static int regex_compile(const char *pattern, size_t column, struct regex **ret_regex,
 			 struct error *err)
 {
-	// Label values need not be UTF-8, hence MATCH_INVALID_UTF: such bytes match nothing.
+	// labels_set() makes values UTF-8; MATCH_INVALID_UTF keeps PCRE2 safe should one not be.
 	const uint32_t options = PCRE2_ANCHORED | PCRE2_ENDANCHORED | PCRE2_DOTALL |
 				 PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C | PCRE2_UTF |
 				 PCRE2_MATCH_INVALID_UTF;

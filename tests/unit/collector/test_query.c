@@ -5,6 +5,7 @@
 
 #include "tests/test.h"
 
+#include "base/clock.h"
 #include "collector/query.h"
 #include "memory_store.h"
 
@@ -336,9 +337,8 @@ TEST(tables_of_groups_add_up_to_the_whole)
 {
 	struct store *store = random_store();
 	struct selector selector = { 0 };
-	struct query query = {
-		store, &selector, PROFILE_TYPE_CPU, { 0, 100 * PARTITION_NS }, "node"
-	};
+	struct query query = { store,  &selector, PROFILE_TYPE_CPU, { 0, 100 * PARTITION_NS },
+			       "node", 0 };
 	struct flame_tree tree;
 	struct error err;
 	int64_t sum = 0;
@@ -371,7 +371,7 @@ TEST(truncation_keeps_the_largest_and_says_what_it_cut)
 		struct store *store = random_store();
 		struct selector selector = { 0 };
 		struct query query = {
-			store, &selector, PROFILE_TYPE_CPU, { 0, 100 * PARTITION_NS }, NULL
+			store, &selector, PROFILE_TYPE_CPU, { 0, 100 * PARTITION_NS }, NULL, 0
 		};
 		struct flame_tree full, cut_tree;
 		struct error err;
@@ -412,9 +412,8 @@ TEST(a_tree_that_fits_is_not_cut)
 {
 	struct store *store = random_store();
 	struct selector selector = { 0 };
-	struct query query = {
-		store, &selector, PROFILE_TYPE_CPU, { 0, 100 * PARTITION_NS }, NULL
-	};
+	struct query query = { store, &selector, PROFILE_TYPE_CPU, { 0, 100 * PARTITION_NS },
+			       NULL,  0 };
 	struct naive_node root = { .name = "total" };
 	struct flame_tree tree;
 	struct error err;
@@ -565,7 +564,7 @@ TEST(groups_beyond_the_limit_are_summed_as_other)
 {
 	struct store *store = memory_store_new(PARTITION_NS);
 	struct selector selector = { 0 };
-	struct query query = { store, &selector, PROFILE_TYPE_CPU, { 0, PARTITION_NS }, "pod" };
+	struct query query = { store, &selector, PROFILE_TYPE_CPU, { 0, PARTITION_NS }, "pod", 0 };
 	struct query_series_set set;
 	struct error err;
 
@@ -598,7 +597,8 @@ TEST(a_heat_map_counts_each_slot)
 	struct store *store = random_store();
 	struct selector selector = { 0 };
 	struct query query = {
-		store, &selector, PROFILE_TYPE_CPU, { PARTITION_NS + 5, 3 * PARTITION_NS + 1 }, NULL
+		store, &selector, PROFILE_TYPE_CPU, { PARTITION_NS + 5, 3 * PARTITION_NS + 1 },
+		NULL,  0
 	};
 	struct heat_map map;
 	struct error err;
@@ -622,9 +622,8 @@ TEST(too_many_points_are_refused_with_the_step_that_fits)
 {
 	struct store *store = random_store();
 	struct selector selector = { 0 };
-	struct query query = {
-		store, &selector, PROFILE_TYPE_CPU, { 0, 3600 * PARTITION_NS }, NULL
-	};
+	struct query query = { store, &selector, PROFILE_TYPE_CPU, { 0, 3600 * PARTITION_NS },
+			       NULL,  0 };
 	struct query_series_set set = { 0 };
 	struct heat_map map = { 0 };
 	struct error err;
@@ -643,7 +642,7 @@ TEST(an_empty_selection_is_an_empty_answer)
 {
 	struct store *store = memory_store_new(PARTITION_NS);
 	struct selector selector = { 0 };
-	struct query query = { store, &selector, PROFILE_TYPE_CPU, { 0, PARTITION_NS }, NULL };
+	struct query query = { store, &selector, PROFILE_TYPE_CPU, { 0, PARTITION_NS }, NULL, 0 };
 	struct flame_tree tree;
 	struct query_series_set set;
 	struct profile *profile;
@@ -675,9 +674,8 @@ TEST(a_failing_store_fails_the_query)
 {
 	struct store *store = random_store();
 	struct selector selector = { 0 };
-	struct query query = {
-		store, &selector, PROFILE_TYPE_CPU, { 0, 100 * PARTITION_NS }, "node"
-	};
+	struct query query = { store,  &selector, PROFILE_TYPE_CPU, { 0, 100 * PARTITION_NS },
+			       "node", 0 };
 	struct flame_tree tree = { .node_count = 77 };
 	struct profile *profile;
 	struct error err;
@@ -689,13 +687,28 @@ TEST(a_failing_store_fails_the_query)
 	store_close(store);
 }
 
+TEST(a_merge_is_given_up_at_its_deadline)
+{
+	struct store *store = random_store();
+	struct selector selector = { 0 };
+	struct query query = { store, &selector, PROFILE_TYPE_CPU, { 0, 100 * PARTITION_NS },
+			       NULL,  1 };
+	struct flame_tree tree;
+	struct error err;
+
+	assert_int_equal(-ETIMEDOUT, query_flame_tree(&query, &tree, &err));
+	query.deadline_ns = clock_monotonic_ns() + 100 * NS_PER_SECOND;
+	assert_int_equal(0, query_flame_tree(&query, &tree, &err));
+	flame_tree_deinit(&tree);
+	store_close(store);
+}
+
 TEST(values_that_overflow_do_not_end_the_process)
 {
 	struct store *store = random_store();
 	struct selector selector = { 0 };
-	struct query query = {
-		store, &selector, PROFILE_TYPE_CPU, { 0, 100 * PARTITION_NS }, NULL
-	};
+	struct query query = { store, &selector, PROFILE_TYPE_CPU, { 0, 100 * PARTITION_NS },
+			       NULL,  0 };
 	struct flame_tree tree;
 	struct top_row *rows;
 	struct error err;
@@ -717,7 +730,7 @@ TEST(expensive_patterns_are_refused_not_answered)
 	struct store *store = memory_store_new(PARTITION_NS);
 	struct labels labels = { 0 };
 	struct selector selector;
-	struct query query = { store, &selector, PROFILE_TYPE_CPU, { 0, PARTITION_NS }, NULL };
+	struct query query = { store, &selector, PROFILE_TYPE_CPU, { 0, PARTITION_NS }, NULL, 0 };
 	struct flame_tree tree;
 	struct error err;
 
@@ -748,5 +761,6 @@ RUN_TESTS(cmocka_unit_test(flame_trees_equal_those_of_a_naive_walk),
 	  cmocka_unit_test(too_many_points_are_refused_with_the_step_that_fits),
 	  cmocka_unit_test(an_empty_selection_is_an_empty_answer),
 	  cmocka_unit_test(a_failing_store_fails_the_query),
+	  cmocka_unit_test(a_merge_is_given_up_at_its_deadline),
 	  cmocka_unit_test(values_that_overflow_do_not_end_the_process),
 	  cmocka_unit_test(expensive_patterns_are_refused_not_answered))
