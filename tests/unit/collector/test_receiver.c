@@ -87,9 +87,11 @@ TEST(a_batch_is_stored_once_and_counted_once)
 	struct export_response response = decode(&f);
 	assert_false(response.duplicate);
 	assert_int_equal(0, response.unknown_stack_count);
+	export_response_deinit(&response);
 	assert_int_equal(RPC_OK, export_it(&f));
 	response = decode(&f);
 	assert_true(response.duplicate);
+	export_response_deinit(&response);
 	assert_int_equal(1, f.metrics.counters[METRIC_INGEST_BATCHES]);
 	assert_int_equal(3, f.metrics.counters[METRIC_INGEST_ROWS]);
 	assert_int_equal(1, f.metrics.counters[METRIC_INGEST_DUPLICATES]);
