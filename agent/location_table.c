@@ -102,7 +102,7 @@ static bool location_has_id(const void *context, uint32_t item, const void *key)
 
 static uint32_t find(const struct location_table *table, struct id128 id)
 {
-	return hash_table_find(&table->index, id.low, location_has_id, table, &id);
+	return hash_table_find(&table->index, id128_hash(id), location_has_id, table, &id);
 }
 
 static int add_string(struct location_table *table, const char *string, uint32_t *ret_number)
@@ -145,7 +145,7 @@ static uint32_t add(struct location_table *table, const struct known_location *l
 	if (number == HASH_TABLE_NONE)
 		return number;
 	table->locations[number] = *location;
-	if (hash_table_add(&table->index, location->id.low, number) < 0) {
+	if (hash_table_add(&table->index, id128_hash(location->id), number) < 0) {
 		table->locations[number] = (struct known_location){ 0 };
 		table->unused[table->unused_count++] = number;
 		return HASH_TABLE_NONE;
@@ -330,7 +330,7 @@ static void drop(struct location_table *table, uint32_t number)
 {
 	struct known_location *location = &table->locations[number];
 
-	hash_table_remove(&table->index, location->id.low, number);
+	hash_table_remove(&table->index, id128_hash(location->id), number);
 	executable_release(location->executable);
 	*location = (struct known_location){ 0 };
 	table->unused[table->unused_count++] = number;

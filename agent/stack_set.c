@@ -27,7 +27,7 @@ static bool id_equal(const void *context, uint32_t item, const void *key)
 
 bool stack_set_has(const struct stack_set *set, struct id128 id)
 {
-	return hash_table_find(&set->index, id.low, id_equal, set, &id) != HASH_TABLE_NONE;
+	return hash_table_find(&set->index, id128_hash(id), id_equal, set, &id) != HASH_TABLE_NONE;
 }
 
 static bool reserve(struct stack_set *set)
@@ -50,7 +50,7 @@ void stack_set_add(struct stack_set *set, struct id128 id)
 		return;
 	if (set->count >= set->count_max)
 		stack_set_clear(set);
-	if (!reserve(set) || hash_table_add(&set->index, id.low, set->count))
+	if (!reserve(set) || hash_table_add(&set->index, id128_hash(id), set->count))
 		return;
 	set->ids[set->count++] = id;
 }

@@ -1,7 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "id128.h"
 
+#include <sys/random.h>
 #include <xxhash.h>
+
+// Set before main() and never again. Without randomness (a kernel that has just booted) it is the
+// address of the stack, which a client does not know either.
+static uint64_t table_seed;
+
+__attribute__((constructor)) static void seed_tables(void)
+{
+	if (getrandom(&table_seed, sizeof(table_seed), GRND_NONBLOCK) != sizeof(table_seed))
+		table_seed = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+}
 
 struct id128 id128_of(const void *bytes, size_t size)
 {
@@ -12,7 +23,12 @@ struct id128 id128_of(const void *bytes, size_t size)
 
 uint64_t hash64_of(const void *bytes, size_t size)
 {
-	return XXH3_64bits(bytes, size);
+	return XXH3_64bits_withSeed(bytes, size, table_seed);
+}
+
+uint64_t id128_hash(struct id128 id)
+{
+	return hash64_of(&id, sizeof(id));
 }
 
 void id128_encode(struct id128 id, uint8_t ret_bytes[ID128_BYTES])

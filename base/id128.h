@@ -15,7 +15,11 @@ enum { ID128_BYTES = 16, ID128_HEX_BYTES = 33 };
 
 /** XXH3-128 of the bytes. */
 struct id128 id128_of(const void *bytes, size_t size);
-/** The 64-bit XXH3 of the bytes, for hash tables. */
+/**
+ * A 64-bit hash of the bytes for hash tables of this process. Keys come from the wire and from
+ * profiled processes: the hash is seeded anew by each process, so that nobody can choose keys that
+ * collide. Never stored, never sent.
+ */
 uint64_t hash64_of(const void *bytes, size_t size);
 
 /** Big-endian: high first, so that bytes sort as numbers do. */
@@ -26,6 +30,9 @@ static inline bool id128_equal(struct id128 a, struct id128 b)
 {
 	return a.high == b.high && a.low == b.low;
 }
+
+/** hash64_of() an id. */
+uint64_t id128_hash(struct id128 id);
 
 static inline bool id128_is_zero(struct id128 id)
 {

@@ -114,7 +114,8 @@ static bool location_has_id(const void *context, uint32_t item, const void *key)
 
 uint32_t profile_find_location(const struct profile *profile, struct id128 id)
 {
-	return hash_table_find(&profile->location_index, id.low, location_has_id, profile, &id);
+	return hash_table_find(&profile->location_index, id128_hash(id), location_has_id, profile,
+			       &id);
 }
 
 static int copy_lines(struct profile *profile, const struct line *lines, uint32_t count,
@@ -173,7 +174,7 @@ int profile_add_location(struct profile *profile, const struct location *locatio
 	if (rc == 0)
 		rc = copy_lines(profile, lines, line_count, &first_line);
 	if (rc == 0)
-		rc = hash_table_add(&profile->location_index, location->id.low, at);
+		rc = hash_table_add(&profile->location_index, id128_hash(location->id), at);
 	if (rc < 0)
 		return rc;
 
@@ -233,7 +234,8 @@ static int fill_stack(struct profile *profile, struct stack *stack, const uint32
 
 int profile_add_stack_id(struct profile *profile, struct id128 id, uint32_t *ret_stack)
 {
-	uint32_t at = hash_table_find(&profile->stack_index, id.low, stack_has_id, profile, &id);
+	uint32_t at =
+		hash_table_find(&profile->stack_index, id128_hash(id), stack_has_id, profile, &id);
 
 	if (at != HASH_TABLE_NONE) {
 		*ret_stack = at;
@@ -244,7 +246,7 @@ int profile_add_stack_id(struct profile *profile, struct id128 id, uint32_t *ret
 	int rc = reserve(&profile->stacks, sizeof(*profile->stacks), &profile->stack_capacity, at,
 			 1, PROFILE_STACKS_MAX);
 	if (rc == 0)
-		rc = hash_table_add(&profile->stack_index, id.low, at);
+		rc = hash_table_add(&profile->stack_index, id128_hash(id), at);
 	if (rc < 0)
 		return rc;
 	profile->stacks[at] = (struct stack){ .id = id };
@@ -298,8 +300,8 @@ int profile_add_series(struct profile *profile, const struct labels *labels, con
 		       uint32_t *ret_series)
 {
 	struct series series = { .id = series_id_of(labels, type) };
-	uint32_t at = hash_table_find(&profile->series_index, series.id.low, series_has_id, profile,
-				      &series.id);
+	uint32_t at = hash_table_find(&profile->series_index, id128_hash(series.id), series_has_id,
+				      profile, &series.id);
 
 	if (at != HASH_TABLE_NONE) {
 		*ret_series = at;
@@ -315,7 +317,7 @@ int profile_add_series(struct profile *profile, const struct labels *labels, con
 		rc = labels_copy(labels, &series.labels);
 	if (rc < 0)
 		return rc;
-	rc = hash_table_add(&profile->series_index, series.id.low, at);
+	rc = hash_table_add(&profile->series_index, id128_hash(series.id), at);
 	if (rc < 0) {
 		labels_deinit(&series.labels);
 		return rc;

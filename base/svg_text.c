@@ -185,7 +185,7 @@ static int channel_of(double hue, double saturation, double lightness, int offse
 void svg_append_colour(struct buffer *buffer, enum frame_kind kind, const char *name)
 {
 	const struct palette *palette = &palettes[kind < FRAME_KIND_COUNT ? kind : 0];
-	uint64_t hash = hash64_of(name, strlen(name));
+	uint64_t hash = id128_of(name, strlen(name)).low;
 	double hue = palette->hue + (double)(hash % 1000) * palette->hue_range / 1000;
 	double saturation = palette->saturation +
 			    (double)(hash / 1000 % 1000) * palette->saturation_range / 1000;

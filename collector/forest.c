@@ -75,7 +75,7 @@ static int add_stack(struct forest *forest, struct id128 id, uint32_t node)
 			       at, 1, FOREST_STACKS_MAX);
 
 	if (rc == 0)
-		rc = hash_table_add(&forest->stack_index, id.low, at);
+		rc = hash_table_add(&forest->stack_index, id128_hash(id), at);
 	if (rc < 0)
 		return rc;
 	forest->stacks[at] = (struct forest_stack){ .id = id, .node = node };
@@ -152,7 +152,7 @@ uint64_t forest_memory(const struct forest *forest)
 
 uint32_t forest_find_stack(const struct forest *forest, struct id128 id)
 {
-	uint32_t at = hash_table_find(&forest->stack_index, id.low, stack_equal, forest, &id);
+	uint32_t at = hash_table_find(&forest->stack_index, id128_hash(id), stack_equal, forest, &id);
 
 	return at == HASH_TABLE_NONE ? HASH_TABLE_NONE : forest->stacks[at].node;
 }

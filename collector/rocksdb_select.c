@@ -73,8 +73,8 @@ static int add_found(struct selecting *selecting, const struct postings *posting
 	struct found_series found = { .id = series->id,
 				      .first_pair = selecting->pair_count,
 				      .pair_count = series->pair_count };
-	uint32_t number = hash_table_find(&selecting->index, series->id.low, found_equal, selecting,
-					  &series->id);
+	uint32_t number = hash_table_find(&selecting->index, id128_hash(series->id), found_equal,
+					  selecting, &series->id);
 
 	if (number != HASH_TABLE_NONE) {
 		*ret_number = number;
@@ -88,7 +88,7 @@ static int add_found(struct selecting *selecting, const struct postings *posting
 	if (rc == 0)
 		rc = copy_pairs(selecting, postings, series);
 	if (rc == 0)
-		rc = hash_table_add(&selecting->index, series->id.low, number);
+		rc = hash_table_add(&selecting->index, id128_hash(series->id), number);
 	if (rc < 0)
 		return rc;
 	selecting->series[number] = found;
