@@ -88,9 +88,9 @@ static void set_options(struct loader *loader, const struct loader_options *opti
 	};
 
 	programs->rodata->slot_ns = options->slot_ns;
-	programs->rodata->period_ns = 1000000000ULL / options->frequency_hz;
-	programs->rodata->ns_per_1024_cycles = options->ns_per_1024_cycles;
+	programs->rodata->only_cycles = options->cycles;
 	programs->rodata->only_followed = options->pid != 0;
+	bpf_map__set_max_entries(programs->maps.tick_periods, loader->cpu_count);
 	bpf_map__set_max_entries(programs->maps.records, ring_bytes(loader->cpu_count));
 	if (options->pid)
 		bpf_map__set_max_entries(programs->maps.followed, FOLLOWED_MAX);
@@ -336,6 +336,16 @@ int loader_drain_counts(struct loader *loader, count_fn fn, void *context, struc
 void loader_set_clock_offset(struct loader *loader, uint64_t offset_ns)
 {
 	__atomic_store_n(&loader->programs->bss->realtime_offset_ns, offset_ns, __ATOMIC_RELAXED);
+}
+
+void loader_set_period(void *context, uint32_t cpu, uint64_t period_ns, uint64_t since_ns)
+{
+	struct loader *loader = context;
+	struct tick_period period = { .period_ns = period_ns, .since_ns = since_ns };
+
+	// Fails for a CPU that was not possible when we began; there are none.
+	bpf_map_update_elem(bpf_map__fd(loader->programs->maps.tick_periods), &cpu, &period,
+			    BPF_ANY);
 }
 
 void loader_read_counters(const struct loader *loader, uint64_t ret_counters[COUNTER_COUNT])

@@ -14,12 +14,11 @@
 struct loader;
 
 struct loader_options {
-	uint32_t frequency_hz;
 	uint64_t slot_ns;
-	pid_t pid;                   // only this process and its later children; 0: all
-	uint64_t ns_per_1024_cycles; // 0: ticks are of the CPU clock
-	uint32_t counts_max;         // distinct samples between two loader_swap_counts()
-	bool raw_tracepoints;        // load the process programs without types; for tests
+	pid_t pid;            // only this process and its later children; 0: all
+	bool cycles;          // ticks are of hardware cycles, not of the CPU clock
+	uint32_t counts_max;  // distinct samples between two loader_swap_counts()
+	bool raw_tracepoints; // load the process programs without types; for tests
 };
 
 /** Load everything and attach the process programs. The sampler waits for perf events. */
@@ -63,6 +62,9 @@ int loader_drain_counts(struct loader *loader, count_fn fn, void *context, struc
 
 /** Unix time = the kernel's monotonic time + this, for the slots of samples. */
 void loader_set_clock_offset(struct loader *loader, uint64_t offset_ns);
+
+/** From @since_ns (monotonic) on, @cpu ticks each @period_ns. For a struct period_listener. */
+void loader_set_period(void *loader, uint32_t cpu, uint64_t period_ns, uint64_t since_ns);
 
 /** Sums over all CPUs; an unreadable map leaves zeros. */
 void loader_read_counters(const struct loader *loader, uint64_t ret_counters[COUNTER_COUNT]);

@@ -40,6 +40,7 @@ struct perf_events {
 	uint64_t hotplug_ns; // when to look for other CPUs
 	uint64_t random;
 	int program_fd;
+	struct period_listener listener;
 };
 
 static int perf_event_open(struct perf_event_attr *attr, pid_t pid, int cpu)
@@ -97,12 +98,16 @@ void perf_periods_of(uint32_t frequency_hz, uint32_t ret_periods_us[PERF_PERIODS
 	}
 }
 
-// A period in the unit of the event: nanoseconds, or cycles.
-static uint64_t choose_period(struct perf_events *events)
+static uint64_t choose_period_ns(struct perf_events *events)
 {
-	uint64_t ns = events->periods_us[next_random(events, PERF_PERIODS)] * NS_PER_US;
+	return events->periods_us[next_random(events, PERF_PERIODS)] * NS_PER_US;
+}
 
-	return events->ns_per_1024_cycles ? ns * 1024 / events->ns_per_1024_cycles : ns;
+// In the unit of the event: nanoseconds, or cycles.
+static uint64_t in_event_unit(const struct perf_events *events, uint64_t period_ns)
+{
+	return events->ns_per_1024_cycles ? period_ns * 1024 / events->ns_per_1024_cycles
+					  : period_ns;
 }
 
 static uint64_t choose_change(struct perf_events *events, uint64_t now_ns)
@@ -187,11 +192,12 @@ static int open_cpu(struct perf_events *events, struct cpu_event *event, uint32_
 		    uint64_t now_ns)
 {
 	bool cycles = events->ns_per_1024_cycles != 0;
+	uint64_t period_ns = choose_period_ns(events);
 	struct perf_event_attr attr = {
 		.type = cycles ? PERF_TYPE_HARDWARE : PERF_TYPE_SOFTWARE,
 		.config = cycles ? (uint64_t)PERF_COUNT_HW_CPU_CYCLES
 				 : (uint64_t)PERF_COUNT_SW_CPU_CLOCK,
-		.sample_period = choose_period(events),
+		.sample_period = in_event_unit(events, period_ns),
 		.disabled = 1,
 	};
 	_cleanup_close_ int fd = perf_event_open(&attr, -1, cpu);
@@ -201,6 +207,7 @@ static int open_cpu(struct perf_events *events, struct cpu_event *event, uint32_
 	if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, events->program_fd) < 0 ||
 	    ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) < 0)
 		return -errno;
+	events->listener.fn(events->listener.context, cpu, period_ns, clock_monotonic_ns());
 	*event = (struct cpu_event){
 		.cpu = cpu,
 		.fd = take_fd(fd),
@@ -287,13 +294,15 @@ static int follow_hotplug(struct perf_events *events, uint64_t now_ns)
 // ---- life -----------------------------------------------------------------------------------
 
 int perf_events_open(uint32_t frequency_hz, uint64_t ns_per_1024_cycles, int program_fd,
-		     struct perf_events **ret_events, struct error *err)
+		     const struct period_listener *listener, struct perf_events **ret_events,
+		     struct error *err)
 {
 	struct perf_events *events = calloc(1, sizeof(*events));
 
 	if (!events)
 		return error_set(err, -ENOMEM, "out of memory");
 	events->program_fd = program_fd;
+	events->listener = *listener;
 	events->ns_per_1024_cycles = ns_per_1024_cycles;
 	perf_periods_of(frequency_hz, events->periods_us);
 	if (getrandom(&events->random, sizeof(events->random), 0) < 0 || !events->random)
@@ -326,13 +335,16 @@ void perf_events_vary(struct perf_events *events, uint64_t now_ns)
 
 	for (uint32_t i = 0; i < events->cpu_count; i++) {
 		struct cpu_event *event = &events->cpus[i];
-		uint64_t period;
+		uint64_t period_ns, period;
 
 		if (now_ns < event->change_ns)
 			continue;
-		period = choose_period(events);
+		period_ns = choose_period_ns(events);
+		period = in_event_unit(events, period_ns);
 		// Fails on a CPU that went offline: it is closed at the next look for them.
-		ioctl(event->fd, PERF_EVENT_IOC_PERIOD, &period);
+		if (ioctl(event->fd, PERF_EVENT_IOC_PERIOD, &period) == 0)
+			events->listener.fn(events->listener.context, event->cpu, period_ns,
+					    clock_monotonic_ns());
 		event->change_ns = choose_change(events, now_ns);
 	}
 }

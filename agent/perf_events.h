@@ -21,12 +21,19 @@ struct perf_events;
  */
 uint64_t perf_events_cycle_ns(void);
 
+/** Told of each new period, just after the timer of @cpu was started with it at @since_ns. */
+struct period_listener {
+	void (*fn)(void *context, uint32_t cpu, uint64_t period_ns, uint64_t since_ns);
+	void *context;
+};
+
 /**
  * Start ticks on all online CPUs, each running the BPF program @program_fd (which stays the
  * caller's). @ns_per_1024_cycles as perf_events_cycle_ns() said.
  */
 int perf_events_open(uint32_t frequency_hz, uint64_t ns_per_1024_cycles, int program_fd,
-		     struct perf_events **ret_events, struct error *err);
+		     const struct period_listener *listener, struct perf_events **ret_events,
+		     struct error *err);
 void perf_events_close(struct perf_events *events);
 
 /**

@@ -336,11 +336,11 @@ static int open_descriptors(struct profiler *profiler, struct error *err)
 static int open_kernel_side(struct profiler *profiler, const struct profiler_options *options,
 			    struct error *err)
 {
+	uint64_t ns_per_1024_cycles = perf_events_cycle_ns();
 	struct loader_options loader_options = {
-		.frequency_hz = options->frequency_hz,
 		.slot_ns = options->slot_ns,
 		.pid = options->pid,
-		.ns_per_1024_cycles = perf_events_cycle_ns(),
+		.cycles = ns_per_1024_cycles != 0,
 		.counts_max = profiler->counts_max,
 	};
 	int rc = loader_open(&loader_options, &profiler->loader, err);
@@ -348,8 +348,11 @@ static int open_kernel_side(struct profiler *profiler, const struct profiler_opt
 	if (rc)
 		return rc;
 	set_clock(profiler);
-	return perf_events_open(options->frequency_hz, loader_options.ns_per_1024_cycles,
-				loader_sampler_fd(profiler->loader), &profiler->events, err);
+
+	struct period_listener listener = { loader_set_period, profiler->loader };
+	return perf_events_open(options->frequency_hz, ns_per_1024_cycles,
+				loader_sampler_fd(profiler->loader), &listener, &profiler->events,
+				err);
 }
 
 // Events of processes flow before the scan begins, so none falls between the two.

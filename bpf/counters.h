@@ -16,8 +16,9 @@
 	X(RING_FULL, "ring_full", "Records dropped because the ring buffer was full.")           \
 	X(FOLLOWED_FULL, "followed_full",                                                        \
 	  "Children not sampled because the map of followed processes was full.")                \
-	X(TIME_LOST_NS, "time_lost_ns",                                                          \
-	  "Nanoseconds between ticks that came too late to be charged to a thread.")             \
+	X(TICKS_LATE, "ticks_late",                                                              \
+	  "Ticks not charged to the thread they hit because they came late: after an idle time " \
+	  "without ticks, or when time was stolen from the machine.")                            \
 	X(USER_FRAMES, "user_frames", "User frames unwound.")                                    \
 	X(KERNEL_FRAMES, "kernel_frames", "Kernel frames unwound.")
 

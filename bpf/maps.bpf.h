@@ -8,13 +8,20 @@
 #include "sample.h"
 
 /* Set before load. */
-const volatile __u64 slot_ns = 20000000;     // length of a time slot
-const volatile __u64 period_ns = 10101010;   // mean time between two ticks of a CPU
-const volatile __u64 ns_per_1024_cycles = 0; // 0: ticks are of the CPU clock, not of cycles
-const volatile bool only_followed = false;   // only processes in `followed`
+const volatile __u64 slot_ns = 20000000;   // length of a time slot
+const volatile bool only_cycles = false;   // ticks are of cycles: none on an idle CPU
+const volatile bool only_followed = false; // only processes in `followed`
 
 /* Unix time minus bpf_ktime_get_ns(), kept up to date by the agent. */
 __u64 realtime_offset_ns = 0;
+
+/* The period of each CPU's ticks, and since when: the agent writes it after each change. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); // as many as there are possible CPUs
+	__type(key, __u32);
+	__type(value, struct tick_period);
+} tick_periods SEC(".maps");
 
 /* Stack bodies and process events. The agent sets the size by the number of CPUs. */
 struct {

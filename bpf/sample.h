@@ -34,6 +34,12 @@ struct count {
 
 _Static_assert(sizeof(struct count_key) == 104, "no padding: it is a map's key");
 
+/* How a CPU ticks. */
+struct tick_period {
+	__u64 period_ns; // nominal, if the unit is cycles
+	__u64 since_ns;  // monotonic time at which its timer was started with it
+};
+
 /* Records in the ring buffer begin with this word. */
 enum record_kind {
 	RECORD_STACK = 1,

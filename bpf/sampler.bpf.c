@@ -20,6 +20,7 @@ char LICENSE[] SEC("license") = "GPL";
 /* A CPU's ticks never overlap (perf's recursion guard), and no other program uses this. */
 struct cpu {
 	__u64 tick_ns;      // when the last tick was
+	__u64 late;         // it came late
 	__u64 remainder_ns; // of its weight, below a microsecond
 	__u64 kernel_addresses[KERNEL_DEPTH_MAX + 1];
 	union {
@@ -38,27 +39,37 @@ struct {
 	__type(value, struct cpu);
 } cpus SEC(".maps");
 
-#define WEIGHT_UNIT_NS   1000 // whole microseconds are short on the wire
-#define LATE_PERIODS_MAX 4    // a tick that is later than this says nothing about the time between
+#define WEIGHT_UNIT_NS 1000 // whole microseconds are short on the wire
+#define LATE_SHARE     8    // a tick is late by more than this part of its period
 
 /*
- * What this tick stands for: with a CPU clock the time since the last one, which stays right when
- * the period changes; with cycles, which stand still on an idle CPU, the period itself.
+ * What this tick stands for. With cycles, which stand still on an idle CPU, the period. With a CPU
+ * clock the time since the last one, which stays right when the period changes.
+ *
+ * A late tick stands for nothing: some hypervisors hold the timer of an idle CPU back until it
+ * works again, and the tick would always hit who has just begun. The grid of ticks is kept
+ * meanwhile, so the one after it comes at a random moment again and stands for its period. Time
+ * stolen from the machine is not charged in the same way.
  */
-static __always_inline __u64 tick_weight(struct cpu *cpu, __u64 now, __u64 period)
+static __always_inline __u64 tick_weight(struct cpu *cpu, __u64 now)
 {
-	__u64 since = now - cpu->tick_ns;
+	__u32 number = bpf_get_smp_processor_id();
+	struct tick_period *period = bpf_map_lookup_elem(&tick_periods, &number);
+	__u64 before = cpu->tick_ns, due_from;
+	bool was_late = cpu->late;
 
-	if (ns_per_1024_cycles) {
-		since = period * ns_per_1024_cycles / 1024;
-	} else if (!cpu->tick_ns) {
-		since = period;
-	} else if (since > LATE_PERIODS_MAX * period_ns) {
-		count_many(COUNTER_TIME_LOST_NS, since - period_ns);
-		since = period_ns;
-	}
 	cpu->tick_ns = now;
-	return since;
+	cpu->late = 0;
+	if (!period)
+		return 0;
+	if (only_cycles)
+		return period->period_ns;
+	due_from = before > period->since_ns ? before : period->since_ns;
+	if (now - due_from > period->period_ns + period->period_ns / LATE_SHARE) {
+		cpu->late = 1;
+		return 0;
+	}
+	return was_late || !before ? period->period_ns : now - before;
 }
 
 /* Whole units of @ns; the rest is added to this CPU's next sample, so that sums stay exact. */
@@ -226,10 +237,12 @@ int sample_on_cpu(struct bpf_perf_event_data *ctx)
 
 	if (!cpu)
 		return 0;
-	weight_ns = tick_weight(cpu, now, ctx->sample_period);
+	weight_ns = tick_weight(cpu, now);
 	wake_if_due(now);
 	if (!pid) // the idle task
 		return count(COUNTER_SAMPLES_IDLE);
+	if (!weight_ns)
+		return count(COUNTER_TICKS_LATE);
 	if (only_followed && !bpf_map_lookup_elem(&followed, &pid))
 		return count(COUNTER_SAMPLES_FILTERED);
 
