@@ -30,6 +30,63 @@ static int compare_ranks(const void *a, const void *b)
 	return (x->node > y->node) - (x->node < y->node);
 }
 
+static void swap_ranks(struct rank *a, struct rank *b)
+{
+	struct rank kept = *a;
+
+	*a = *b;
+	*b = kept;
+}
+
+/** Move the median of the first, middle and last to the front, as the pivot. */
+static void place_pivot(struct rank *ranks, size_t count)
+{
+	struct rank *middle = &ranks[count / 2], *last = &ranks[count - 1];
+
+	if (compare_ranks(middle, last) > 0)
+		swap_ranks(middle, last);
+	if (compare_ranks(ranks, last) > 0)
+		swap_ranks(ranks, last);
+	if (compare_ranks(ranks, middle) < 0)
+		swap_ranks(ranks, middle);
+}
+
+/** Bring what goes before the pivot (the first) to the front. Returns where the pivot is then. */
+static size_t split_ranks(struct rank *ranks, size_t count)
+{
+	size_t before = 0;
+
+	place_pivot(ranks, count);
+	for (size_t i = 1; i < count; i++) {
+		if (compare_ranks(&ranks[i], &ranks[0]) < 0)
+			swap_ranks(&ranks[++before], &ranks[i]);
+	}
+	swap_ranks(&ranks[0], &ranks[before]);
+	return before;
+}
+
+/** Bring the @wanted first in order to the front, in any order among themselves (quickselect). */
+static void select_first(struct rank *ranks, size_t count, size_t wanted)
+{
+	// Halving a million takes 20 rounds. Values that make the pivots bad every time end in a sort.
+	for (int round = 0; round < 100; round++) {
+		if (wanted == 0 || wanted >= count)
+			return;
+
+		size_t pivot = split_ranks(ranks, count);
+		if (pivot == wanted || pivot + 1 == wanted)
+			return;
+		if (pivot > wanted) {
+			count = pivot;
+		} else {
+			ranks += pivot + 1;
+			count -= pivot + 1;
+			wanted -= pivot + 1;
+		}
+	}
+	qsort(ranks, count, sizeof(*ranks), compare_ranks);
+}
+
 /**
  * Mark the nodes to keep. Parents are kept by their order alone unless values are negative; the
  * second pass makes sure.
@@ -43,7 +100,7 @@ static int mark_kept(const struct flame_tree *tree, uint32_t nodes_max, uint8_t 
 	for (uint32_t node = 0; node < tree->node_count; node++)
 		ranks[node] = (struct rank){ tree->nodes[node].total, node };
 	// The root is kept whatever it holds.
-	qsort(ranks + 1, tree->node_count - 1, sizeof(*ranks), compare_ranks);
+	select_first(ranks + 1, tree->node_count - 1, nodes_max - 1);
 
 	for (uint32_t i = 0; i < nodes_max; i++)
 		kept[ranks[i].node] = 1;
