@@ -81,7 +81,8 @@ NOINLINE static void matmul(const float *in, const float *weights, float *out, i
 	for (int r = 0; r < rows; r++)
 		for (int i = 0; i < inner; i++)
 			for (int c = 0; c < columns; c++)
-				out[r * columns + c] += in[r * inner + i] * weights[i * columns + c];
+				out[r * columns + c] +=
+					in[r * inner + i] * weights[i * columns + c];
 }
 
 NOINLINE static void layer_norm(const float *in, float *out, int rows)
@@ -130,8 +131,7 @@ NOINLINE static void attend_head(struct activations *at, int count, int head)
 		memset(out, 0, sizeof(float) * HEAD_WIDTH);
 		for (int s = 0; s <= t; s++)
 			for (int i = 0; i < HEAD_WIDTH; i++)
-				out[i] += scores[s] *
-					  at->value[s * WIDTH + head * HEAD_WIDTH + i];
+				out[i] += scores[s] * at->value[s * WIDTH + head * HEAD_WIDTH + i];
 	}
 }
 

@@ -237,6 +237,11 @@ class Agent(Daemon):
         super().__init__([program("cairn-agent"), "--collector", grpc, "--interval", "1s", *flags],
                          folder / "agent.log")
         self.start()
+        wait_until("the agent's first sample", START_SECONDS, self.is_sampling)
+
+    def is_sampling(self):
+        assert self.is_running(), f"the agent ended; its log:\n{self.log()}"
+        return "sampling" in self.log()
 
 
 class Workload:

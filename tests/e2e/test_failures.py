@@ -99,8 +99,6 @@ def test_an_agent_that_starts_first_waits_for_its_collector(collector, start_age
 
 def test_the_last_window_is_shipped_when_the_agent_stops(collector, start_agent):
     agent = start_agent(collector, "--frequency", "499", "--interval", "30s")
-    wait_until("the agent's start", 20, lambda: agent.log())
-    time.sleep(2)
     service, burning = start_burning(2)
     cpu_ns = burning.truth()["process_cpu_ns"]
     agent.stop()

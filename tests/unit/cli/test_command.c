@@ -35,18 +35,16 @@ TEST(intervals_are_seconds_or_have_a_unit)
 		{ "", -EINVAL, 0 },
 	};
 
-	for
-		EACH(row, rows)
-		{
-			struct error err = { 0 };
-			uint64_t ns = 0;
+	for EACH (row, rows) {
+		struct error err = { 0 };
+		uint64_t ns = 0;
 
-			EXPECT_EQ(row->rc, interval_parse("-d", row->text, NS_PER_MS, &ns, &err),
-				  row->text);
-			EXPECT_EQ(row->ns, ns, row->text);
-			if (row->rc)
-				assert_non_null(strstr(err.text, "-d: "));
-		}
+		EXPECT_EQ(row->rc, interval_parse("-d", row->text, NS_PER_MS, &ns, &err),
+			  row->text);
+		EXPECT_EQ(row->ns, ns, row->text);
+		if (row->rc)
+			assert_non_null(strstr(err.text, "-d: "));
+	}
 }
 
 TEST(a_mistyped_command_finds_its_neighbour)
@@ -65,14 +63,12 @@ TEST(a_mistyped_command_finds_its_neighbour)
 		{ "a-name-far-longer-than-any-command", NULL },
 	};
 
-	for
-		EACH(row, rows)
-		{
-			const struct command *nearest = command_nearest(commands, 3, row->typed);
+	for EACH (row, rows) {
+		const struct command *nearest = command_nearest(commands, 3, row->typed);
 
-			EXPECT_STR(row->meant ? row->meant : "(none)",
-				   nearest ? nearest->name : "(none)", row->typed);
-		}
+		EXPECT_STR(row->meant ? row->meant : "(none)", nearest ? nearest->name : "(none)",
+			   row->typed);
+	}
 }
 
 TEST(a_command_is_found_by_its_whole_name)

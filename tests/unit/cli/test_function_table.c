@@ -92,12 +92,10 @@ TEST(self_and_total_are_exact_and_recursion_counts_once)
 	build(samples, 4, &merged, &table);
 	EXPECT_EQ(20, table.total, "all samples");
 	EXPECT_EQ(4, table.row_count, "functions");
-	for
-		EACH(row, rows)
-		{
-			EXPECT_EQ(row->self, find(&table, "", row->name)->self, row->name);
-			EXPECT_EQ(row->total, find(&table, "", row->name)->total, row->name);
-		}
+	for EACH (row, rows) {
+		EXPECT_EQ(row->self, find(&table, "", row->name)->self, row->name);
+		EXPECT_EQ(row->total, find(&table, "", row->name)->total, row->name);
+	}
 	function_table_deinit(&table);
 }
 
@@ -212,15 +210,13 @@ TEST(names_cannot_command_the_terminal)
 		{ "cut \xc2", "cut \xc2" },
 	};
 
-	for
-		EACH(row, rows)
-		{
-			char text[32];
+	for EACH (row, rows) {
+		char text[32];
 
-			snprintf(text, sizeof(text), "%s", row->hostile);
-			text_make_printable(text);
-			EXPECT_STR(row->shown, text, row->shown);
-		}
+		snprintf(text, sizeof(text), "%s", row->hostile);
+		text_make_printable(text);
+		EXPECT_STR(row->shown, text, row->shown);
+	}
 }
 
 RUN_TESTS(cmocka_unit_test(self_and_total_are_exact_and_recursion_counts_once),

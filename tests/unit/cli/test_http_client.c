@@ -23,18 +23,16 @@ TEST(only_http_is_spoken)
 	static const char *const urls[] = { "file:///etc/hostname", "ftp://127.0.0.1/",
 					    "nonsense://x", "" };
 
-	for
-		EACH(url, urls)
-		{
-			struct http_request request = { .url = *url, .timeout_ms = 1000 };
-			struct http_response response = { 0 };
-			struct error err = { 0 };
+	for EACH (url, urls) {
+		struct http_request request = { .url = *url, .timeout_ms = 1000 };
+		struct http_response response = { 0 };
+		struct error err = { 0 };
 
-			assert_int_not_equal(0, http_get(&request, &response, &err));
-			EXPECT_EQ(0, response.body.size, *url);
-			assert_int_not_equal(0, strlen(err.text));
-			http_response_deinit(&response);
-		}
+		assert_int_not_equal(0, http_get(&request, &response, &err));
+		EXPECT_EQ(0, response.body.size, *url);
+		assert_int_not_equal(0, strlen(err.text));
+		http_response_deinit(&response);
+	}
 }
 
 RUN_TESTS(cmocka_unit_test(parameters_are_encoded_into_the_url),

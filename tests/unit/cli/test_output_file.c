@@ -78,16 +78,14 @@ TEST(a_place_that_cannot_be_written_is_refused_at_once)
 	};
 
 	assert_int_equal(0, mkdir("directory.svg", 0700));
-	for
-		EACH(row, rows)
-		{
-			struct output_file file = { 0 };
-			struct error err = { 0 };
+	for EACH (row, rows) {
+		struct output_file file = { 0 };
+		struct error err = { 0 };
 
-			EXPECT_EQ(row->rc, output_file_open(row->path, &file, &err), row->what);
-			assert_non_null(strstr(err.text, row->path));
-			output_file_discard(&file);
-		}
+		EXPECT_EQ(row->rc, output_file_open(row->path, &file, &err), row->what);
+		assert_non_null(strstr(err.text, row->path));
+		output_file_discard(&file);
+	}
 }
 
 TEST(a_link_left_in_the_way_is_not_followed)
