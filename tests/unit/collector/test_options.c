@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collector's settings: defaults that are safe, and refusals that name the setting.
+#include "tests/test.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "collector/options.h"
+
+enum { WORDS_MAX = 4 };
+
+static int parse(struct collector_options *options, const char *const words[WORDS_MAX],
+		 struct error *err)
+{
+	char *argv[WORDS_MAX + 2] = { "cairn-collector" };
+	enum config_outcome outcome;
+	int argc = 1;
+
+	for (int i = 0; i < WORDS_MAX && words[i]; i++)
+		argv[argc++] = (char *)words[i];
+	return collector_options_parse(options, argc, argv, &outcome, err);
+}
+
+TEST(defaults_listen_on_loopback_only)
+{
+	const char *const words[WORDS_MAX] = { NULL };
+	struct collector_options options = { 0 };
+	struct error err = { 0 };
+
+	assert_int_equal(0, parse(&options, words, &err));
+	EXPECT_STR("127.0.0.1:7171", options.grpc, "grpc");
+	EXPECT_STR("127.0.0.1:7070", options.http, "http");
+	EXPECT_STR("/var/lib/cairn", options.data, "data");
+	assert_int_equal(7 * 24 * 3600 * NS_PER_SECOND, options.retention_ns);
+	assert_int_equal(512 << 20, options.memory_bytes);
+	assert_int_equal(4, options.grpc_threads);
+	assert_int_equal(4, options.http_threads);
+	collector_options_deinit(&options);
+}
+
+TEST(settings_are_taken)
+{
+	const char *const words[WORDS_MAX] = { "--data=/tmp/d", "--retention=2h", "--memory=1GiB",
+					       "--http-threads=8" };
+	struct collector_options options = { 0 };
+	struct error err = { 0 };
+
+	assert_int_equal(0, parse(&options, words, &err));
+	EXPECT_STR("/tmp/d", options.data, "data");
+	assert_int_equal(7200 * NS_PER_SECOND, options.retention_ns);
+	assert_int_equal(1 << 30, options.memory_bytes);
+	assert_int_equal(8, options.http_threads);
+	collector_options_deinit(&options);
+}
+
+static const struct {
+	const char *word;
+	const char *text; // a part of the error
+} refused[] = {
+	{ "--retention=10m", "retention" },
+	{ "--retention=x", "retention" },
+	{ "--memory=1MiB", "memory" },
+	{ "--http-threads=0", "http-threads" },
+	{ "--http-threads=65", "http-threads" },
+	{ "--grpc-threads=-1", "grpc-threads" },
+	{ "--log-level=loud", "log-level" },
+	{ "--data=", "data" },
+	{ "--port=80", "port" },
+	{ "now", "unexpected word \"now\"" },
+};
+
+TEST(wrong_settings_are_named)
+{
+	for EACH (row, refused) {
+		const char *const words[WORDS_MAX] = { row->word };
+		struct collector_options options = { 0 };
+		struct error err = { 0 };
+
+		assert_true(parse(&options, words, &err) < 0);
+		if (!strstr(err.text, row->text))
+			fail_msg("%s: %s", row->word, err.text);
+		collector_options_deinit(&options);
+	}
+}
+
+RUN_TESTS(cmocka_unit_test(defaults_listen_on_loopback_only), cmocka_unit_test(settings_are_taken),
+	  cmocka_unit_test(wrong_settings_are_named))
