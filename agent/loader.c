@@ -81,12 +81,6 @@ static void set_options(struct loader *loader, const struct loader_options *opti
 			bool raw_tracepoints)
 {
 	struct sampler_bpf *programs = loader->programs;
-	struct bpf_program *process_programs[] = {
-		programs->progs.process_exec,
-		programs->progs.process_fork,
-		programs->progs.process_exit,
-	};
-
 	programs->rodata->slot_ns = options->slot_ns;
 	programs->rodata->only_cycles = options->cycles;
 	programs->rodata->only_followed = options->pid != 0;
@@ -94,8 +88,13 @@ static void set_options(struct loader *loader, const struct loader_options *opti
 	bpf_map__set_max_entries(programs->maps.records, ring_bytes(loader->cpu_count));
 	if (options->pid)
 		bpf_map__set_max_entries(programs->maps.followed, FOLLOWED_MAX);
-	for (uint32_t i = 0; raw_tracepoints && i < ARRAY_SIZE(process_programs); i++)
-		bpf_program__set_type(process_programs[i], BPF_PROG_TYPE_RAW_TRACEPOINT);
+
+	bpf_program__set_autoload(programs->progs.process_exec, !raw_tracepoints);
+	bpf_program__set_autoload(programs->progs.process_fork, !raw_tracepoints);
+	bpf_program__set_autoload(programs->progs.process_exit, !raw_tracepoints);
+	bpf_program__set_autoload(programs->progs.process_exec_raw, raw_tracepoints);
+	bpf_program__set_autoload(programs->progs.process_fork_raw, raw_tracepoints);
+	bpf_program__set_autoload(programs->progs.process_exit_raw, raw_tracepoints);
 }
 
 static int open_and_load(struct loader *loader, const struct loader_options *options,
@@ -131,20 +130,17 @@ static int load(struct loader *loader, const struct loader_options *options, boo
 	return rc < 0 ? refused(err, rc, "loading the sampling programs") : 0;
 }
 
-static struct bpf_link *attach(struct bpf_program *program, const char *tracepoint, bool raw)
-{
-	return raw ? bpf_program__attach_raw_tracepoint(program, tracepoint)
-		   : bpf_program__attach(program);
-}
-
 static int attach_process_programs(struct loader *loader, bool raw, struct error *err)
 {
 	struct sampler_bpf *programs = loader->programs;
+	const struct bpf_program *process_programs[] = {
+		raw ? programs->progs.process_exec_raw : programs->progs.process_exec,
+		raw ? programs->progs.process_fork_raw : programs->progs.process_fork,
+		raw ? programs->progs.process_exit_raw : programs->progs.process_exit,
+	};
 
-	loader->process_links[0] = attach(programs->progs.process_exec, "sched_process_exec", raw);
-	loader->process_links[1] = attach(programs->progs.process_fork, "sched_process_fork", raw);
-	loader->process_links[2] = attach(programs->progs.process_exit, "sched_process_exit", raw);
-	for (uint32_t i = 0; i < ARRAY_SIZE(loader->process_links); i++) {
+	for (uint32_t i = 0; i < ARRAY_SIZE(process_programs); i++) {
+		loader->process_links[i] = bpf_program__attach(process_programs[i]);
 		if (!loader->process_links[i])
 			return refused(err, -errno, "attaching to the life of processes");
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 // The life of processes: exec, fork and exit, told to the agent's process table. The programs read
-// by helpers only, so that they can be loaded as raw tracepoints where BTF-typed ones are refused.
+// by helpers only, so that the same code serves raw tracepoints where BTF-typed ones are refused.
 #pragma once
 
 #include "maps.bpf.h"
@@ -27,18 +27,13 @@ static __always_inline int send_process(struct task_struct *task, enum process_e
 	return 0;
 }
 
-/* TP_PROTO(struct task_struct *p, pid_t old_pid, struct linux_binprm *bprm) */
-SEC("tp_btf/sched_process_exec")
-int process_exec(__u64 *ctx)
+static __always_inline int exec_of(struct task_struct *task)
 {
-	return send_process((void *)ctx[0], PROCESS_EXEC, 0);
+	return send_process(task, PROCESS_EXEC, 0);
 }
 
-/* TP_PROTO(struct task_struct *parent, struct task_struct *child) */
-SEC("tp_btf/sched_process_fork")
-int process_fork(__u64 *ctx)
+static __always_inline int fork_of(struct task_struct *parent, struct task_struct *child)
 {
-	struct task_struct *parent = (void *)ctx[0], *child = (void *)ctx[1];
 	__u32 parent_pid = BPF_CORE_READ(parent, tgid);
 	__u32 child_pid = BPF_CORE_READ(child, tgid);
 	__u32 yes = 1;
@@ -51,11 +46,8 @@ int process_fork(__u64 *ctx)
 	return send_process(child, PROCESS_FORK, parent_pid);
 }
 
-/* TP_PROTO(struct task_struct *p), since 6.16 also bool group_dead */
-SEC("tp_btf/sched_process_exit")
-int process_exit(__u64 *ctx)
+static __always_inline int exit_of(struct task_struct *task)
 {
-	struct task_struct *task = (void *)ctx[0];
 	__u32 pid = BPF_CORE_READ(task, tgid);
 
 	if (BPF_CORE_READ(task, signal, live.counter) > 0) // other threads go on
@@ -63,4 +55,46 @@ int process_exit(__u64 *ctx)
 	if (only_followed)
 		bpf_map_delete_elem(&followed, &pid);
 	return send_process(task, PROCESS_EXIT, 0);
+}
+
+/*
+ * The agent loads one set or the other. Arguments, by TP_PROTO of include/trace/events/sched.h:
+ *	exec: struct task_struct *p, pid_t old_pid, struct linux_binprm *bprm
+ *	fork: struct task_struct *parent, struct task_struct *child
+ *	exit: struct task_struct *p, and since 6.16 bool group_dead
+ */
+SEC("tp_btf/sched_process_exec")
+int process_exec(__u64 *ctx)
+{
+	return exec_of((void *)ctx[0]);
+}
+
+SEC("tp_btf/sched_process_fork")
+int process_fork(__u64 *ctx)
+{
+	return fork_of((void *)ctx[0], (void *)ctx[1]);
+}
+
+SEC("tp_btf/sched_process_exit")
+int process_exit(__u64 *ctx)
+{
+	return exit_of((void *)ctx[0]);
+}
+
+SEC("raw_tp/sched_process_exec")
+int process_exec_raw(__u64 *ctx)
+{
+	return exec_of((void *)ctx[0]);
+}
+
+SEC("raw_tp/sched_process_fork")
+int process_fork_raw(__u64 *ctx)
+{
+	return fork_of((void *)ctx[0], (void *)ctx[1]);
+}
+
+SEC("raw_tp/sched_process_exit")
+int process_exit_raw(__u64 *ctx)
+{
+	return exit_of((void *)ctx[0]);
 }

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel programs on the running kernel: they load, tell of processes, and hash stacks as user
+// space does. Needs root and BTF.
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/test.h"
+
+#include "agent/loader.h"
+#include "agent/machine.h"
+#include "agent/perf_events.h"
+#include "base/clock.h"
+#include "bpf/stack_hash.h"
+
+static bool machine_is_fit(void)
+{
+	struct error err;
+
+	return machine_check(&err) == 0;
+}
+
+static struct loader *open_loader(bool raw_tracepoints)
+{
+	struct loader_options options = {
+		.slot_ns = 20 * NS_PER_MS,
+		.counts_max = 4096,
+		.raw_tracepoints = raw_tracepoints,
+	};
+	struct loader *loader = NULL;
+	struct error err = { 0 };
+
+	if (loader_open(&options, &loader, &err))
+		fail_msg("loader_open: %s", err.text);
+	return loader;
+}
+
+/* What a test looks for among the records, and what it found. */
+struct seen {
+	uint32_t pid; // of the process of interest
+	struct process_record events[8];
+	uint32_t event_count;
+	uint32_t stacks, wrong_hashes, frames;
+	struct stack_hash last, again; // `again` is looked for
+	uint32_t again_count;
+};
+
+static void see_process(void *context, const struct process_record *record)
+{
+	struct seen *seen = context;
+
+	if (record->process.pid == seen->pid && seen->event_count < 8)
+		seen->events[seen->event_count++] = *record;
+}
+
+static struct stack_hash hash_again(const struct stack_body *body)
+{
+	struct stack_hasher hasher;
+
+	stack_hash_begin(&hasher, &body->process);
+	for (uint32_t i = 0; i < body->frame_count; i++)
+		stack_hash_add(&hasher, body->frames[i].address, body->frames[i].tag,
+			       body->frames[i].detail);
+	return stack_hash_finish(&hasher, body->frame_count, body->end);
+}
+
+static void see_stack(void *context, const struct stack_record *record)
+{
+	struct seen *seen = context;
+	struct stack_hash hash = hash_again(&record->body);
+
+	seen->stacks++;
+	seen->frames += record->body.frame_count;
+	seen->last = record->body.hash;
+	if (memcmp(&hash, &record->body.hash, sizeof(hash)) != 0)
+		seen->wrong_hashes++;
+	if (memcmp(&seen->again, &record->body.hash, sizeof(hash)) == 0)
+		seen->again_count++;
+}
+
+static void read_records(struct loader *loader, struct seen *seen)
+{
+	struct record_handlers handlers = { see_stack, see_process, seen };
+	struct error err = { 0 };
+
+	if (loader_read_records(loader, &handlers, &err))
+		fail_msg("loader_read_records: %s", err.text);
+}
+
+static void *do_nothing(void *argument)
+{
+	return argument;
+}
+
+/* A child with a second thread, which then executes another program. */
+static uint32_t run_child(void)
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		pthread_t thread;
+
+		if (pthread_create(&thread, NULL, do_nothing, NULL) == 0)
+			pthread_join(thread, NULL);
+		execl("/bin/true", "true", (char *)NULL);
+		_exit(1);
+	}
+	waitpid(pid, NULL, 0);
+	return pid;
+}
+
+static void expect_the_life_of_a_child(bool raw_tracepoints)
+{
+	struct loader *loader = open_loader(raw_tracepoints);
+	struct seen seen = { .pid = run_child() };
+
+	// The kernel reports the exit of the process before its parent can know of it.
+	read_records(loader, &seen);
+	EXPECT_EQ(3, seen.event_count, "no event of its thread");
+	EXPECT_EQ(PROCESS_FORK, seen.events[0].event, "first");
+	EXPECT_EQ(getpid(), seen.events[0].parent_pid, "the parent");
+	EXPECT_EQ(PROCESS_EXEC, seen.events[1].event, "second");
+	EXPECT_STR("true", seen.events[1].name, "the new name");
+	EXPECT_EQ(PROCESS_EXIT, seen.events[2].event, "third");
+	EXPECT_EQ(seen.events[0].process.start_ns, seen.events[2].process.start_ns,
+		  "exec keeps the start");
+	EXPECT_EQ(seen.events[0].process.exec_id + 1, seen.events[2].process.exec_id,
+		  "exec makes it another process");
+	loader_close(loader);
+}
+
+TEST(the_life_of_a_process_is_told)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	expect_the_life_of_a_child(false);
+}
+
+TEST(raw_tracepoints_tell_the_same)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	expect_the_life_of_a_child(true);
+}
+
+static volatile uint64_t burnt;
+
+__attribute__((noinline)) static void burn(uint64_t cpu_ns)
+{
+	for (uint64_t end_ns = clock_process_cpu_ns() + cpu_ns; clock_process_cpu_ns() < end_ns;) {
+		for (int i = 0; i < 100000; i++)
+			burnt++;
+	}
+}
+
+static int count_one(void *context, const struct count_key *key, const struct count *count)
+{
+	uint64_t *sum = context;
+
+	if (key->process.pid == (uint32_t)getpid())
+		*sum += count->value;
+	return 0;
+}
+
+static uint64_t drain(struct loader *loader)
+{
+	struct error err = { 0 };
+	uint64_t sum = 0;
+
+	if (loader_swap_counts(loader, &err) || loader_drain_counts(loader, count_one, &sum, &err))
+		fail_msg("drain: %s", err.text);
+	return sum;
+}
+
+TEST(stacks_are_hashed_as_in_user_space_and_sent_once)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+
+	struct loader *loader = open_loader(false);
+	struct period_listener listener = { loader_set_period, loader };
+	struct perf_events *events = NULL;
+	struct seen seen = { 0 };
+	struct error err = { 0 };
+
+	if (perf_events_open(499, 0, loader_sampler_fd(loader), &listener, &events, &err))
+		fail_msg("perf_events_open: %s", err.text);
+	burn(300 * NS_PER_MS);
+	read_records(loader, &seen);
+	assert_true(seen.stacks > 0 && seen.frames > 0);
+	EXPECT_EQ(0, seen.wrong_hashes, "equal on both sides");
+
+	// What was burnt before is not sent again, though it is counted.
+	seen.again = seen.last;
+	burn(100 * NS_PER_MS);
+	read_records(loader, &seen);
+	EXPECT_EQ(0, seen.again_count, "known");
+	assert_true(drain(loader) > 200 * NS_PER_MS);
+	perf_events_close(events);
+	loader_close(loader);
+}
+
+/* The stack that this thread was seen in most often. */
+struct favourite {
+	struct stack_hash hash;
+	uint64_t samples;
+};
+
+static int find_favourite(void *context, const struct count_key *key, const struct count *count)
+{
+	struct favourite *favourite = context;
+
+	if (key->process.pid == (uint32_t)getpid() && (key->user.high || key->user.low) &&
+	    count->samples > favourite->samples)
+		*favourite = (struct favourite){ key->user, count->samples };
+	return 0;
+}
+
+TEST(a_forgotten_stack_is_sent_again)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+
+	struct loader *loader = open_loader(false);
+	struct period_listener listener = { loader_set_period, loader };
+	struct perf_events *events = NULL;
+	struct favourite favourite = { 0 };
+	struct seen seen = { 0 };
+	struct error err = { 0 };
+
+	if (perf_events_open(997, 0, loader_sampler_fd(loader), &listener, &events, &err))
+		fail_msg("perf_events_open: %s", err.text);
+	// One place that calls burn(), hence one stack.
+	for (int i = 0; i < 20 && !seen.again_count; i++) {
+		burn(100 * NS_PER_MS);
+		read_records(loader, &seen);
+		if (i)
+			continue;
+		assert_int_equal(0, loader_swap_counts(loader, &err));
+		assert_int_equal(0, loader_drain_counts(loader, find_favourite, &favourite, &err));
+		assert_true(favourite.samples > 0);
+		seen.again = favourite.hash;
+		loader_forget_stack(loader, &seen.again);
+	}
+	EXPECT_EQ(1, seen.again_count, "the stack that this thread is in most of the time");
+	perf_events_close(events);
+	loader_close(loader);
+}
+
+RUN_TESTS(cmocka_unit_test(the_life_of_a_process_is_told),
+	  cmocka_unit_test(raw_tracepoints_tell_the_same),
+	  cmocka_unit_test(stacks_are_hashed_as_in_user_space_and_sent_once),
+	  cmocka_unit_test(a_forgotten_stack_is_sent_again))
