@@ -22,6 +22,8 @@ struct forest_mark forest_mark_of(const struct forest *forest)
 
 void forest_saved(struct forest *forest, const struct forest_mark *mark)
 {
+	if (!mark->renamed)
+		return;
 	forest->renamed_count -= mark->renamed;
 	memmove(forest->renamed, forest->renamed + mark->renamed,
 		forest->renamed_count * sizeof(*forest->renamed));

@@ -49,9 +49,7 @@ static void append_deinit(struct append *append)
 	for (uint32_t i = 0; i < append->target_count; i++) {
 		struct target *target = &append->targets[i];
 
-		if (target->partition)
-			atomic_fetch_sub(&target->partition->pins, 1);
-		partition_unref(target->partition);
+		rocksdb_unpin_partition(target->partition);
 		free(target->nodes);
 		free(target->series);
 	}
@@ -284,13 +282,11 @@ static int resolve_target(struct append *append, struct target *target, struct e
 
 	if (rc < 0)
 		return error_set(err, rc, "store: out of memory");
-	target->partition = rocksdb_get_partition(append->store, target->start_ns);
+	target->partition = rocksdb_pin_partition(append->store, target->start_ns);
 	if (!target->partition)
 		return error_set(err, -ENOSPC,
 				 "store: more than %d partitions; shorten the retention",
 				 PARTITIONS_MAX);
-	// Until the commit is over, the additions are in memory only: no eviction.
-	atomic_fetch_add(&target->partition->pins, 1);
 	pthread_mutex_lock(&append->store->resolve_lock);
 	pthread_mutex_lock(&target->partition->lock);
 	rc = resolve_locked(append, target, err);

@@ -97,13 +97,16 @@ static int prepare_parts(struct commit *commit)
 	return 0;
 }
 
-static void put_part(struct group *group, struct db_batch *batch, struct commit_part *part)
+static void put_part(struct rocksdb_store *store, struct group *group, struct db_batch *batch,
+		     struct commit_part *part)
 {
 	struct partition *partition = part->partition;
 	struct raw_run *run = part->run;
 
-	if (partition->dropped) // by retention, which commits exclude: it cannot change now
+	if (partition->dropped) { // by retention, which commits exclude: it cannot change now
+		store->counters.rows_late += run->rows.row_count;
 		return;
+	}
 	run->sequence = ++group->sequence;
 	struct key key = key_of_raw(partition->start_ns, run->window, run->sequence);
 	db_batch_put(batch, DB_RAW, key_bytes(&key), (struct bytes){ run->bytes, run->size });
@@ -153,7 +156,7 @@ static void put_commit(struct rocksdb_store *store, struct group *group, struct 
 	if (commit->rc < 0)
 		return;
 	for (uint32_t i = 0; i < commit->part_count; i++)
-		put_part(group, batch, &commit->parts[i]);
+		put_part(store, group, batch, &commit->parts[i]);
 	put_agent(batch, commit->batch, group->now_ns);
 }
 
@@ -189,9 +192,9 @@ static void publish_commit(struct rocksdb_store *store, struct commit *commit)
 		if (!partition->dropped) {
 			head_add(&partition->head, run);
 			partition_note_presence(partition, run);
+			rows += run->rows.row_count;
 		}
 		pthread_mutex_unlock(&partition->lock);
-		rows += run->rows.row_count;
 	}
 	store->counters.rows_appended += rows;
 	store->counters.batches_appended++;

@@ -165,6 +165,8 @@ static void set_family_options(struct db *db, enum db_family family, uint64_t me
 	rocksdb_options_set_write_buffer_size(options, memory_bytes / 16);
 	rocksdb_options_set_max_write_buffer_number(options, 3);
 	rocksdb_options_set_target_file_size_base(options, 32 << 20);
+	if (family == DB_RAW) // all of it is deleted within minutes: compaction gives the disk back
+		rocksdb_options_set_level0_file_num_compaction_trigger(options, 2);
 	db->families[family] = options;
 	set_table_options(db, family);
 }
@@ -177,7 +179,7 @@ static void set_options(struct db *db, uint64_t memory_bytes)
 	rocksdb_options_set_paranoid_checks(db->options, 1);
 	rocksdb_options_set_max_open_files(db->options, FILES_OPEN_MAX);
 	rocksdb_options_set_db_write_buffer_size(db->options, memory_bytes / 4);
-	rocksdb_options_set_max_total_wal_size(db->options, memory_bytes / 4);
+	rocksdb_options_set_max_total_wal_size(db->options, memory_bytes / 8);
 	rocksdb_options_set_max_background_jobs(db->options, 2);
 	rocksdb_options_set_keep_log_file_num(db->options, LOG_FILES_KEPT);
 	rocksdb_options_set_max_log_file_size(db->options, LOG_FILE_BYTES);
@@ -310,6 +312,11 @@ int db_drop_files(struct db *db, enum db_family family, struct bytes from, struc
 	rocksdb_delete_file_in_range_cf(db->rocksdb, db->handles[family], from.at, from.size, to.at,
 					to.size, &text);
 	return set_error(err, db, "delete old files", text);
+}
+
+void db_compact(struct db *db, enum db_family family)
+{
+	rocksdb_compact_range_cf(db->rocksdb, db->handles[family], NULL, 0, NULL, 0);
 }
 
 struct db_iterator *db_iterator_open(struct db *db, enum db_family family, struct bytes from,

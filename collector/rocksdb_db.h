@@ -64,6 +64,9 @@ int db_get(struct db *db, enum db_family family, struct bytes key, struct buffer
 int db_drop_files(struct db *db, enum db_family family, struct bytes from, struct bytes to,
 		  struct error *err);
 
+/** Rewrite @family without what was deleted. */
+void db_compact(struct db *db, enum db_family family);
+
 /**
  * A view of the keys in [from, to) as they are now, later writes unseen. @keep: blocks read go to
  * the cache (leave it out for large scans). Placed before the first key. NULL when out of memory.

@@ -622,6 +622,8 @@ static int maintain(struct rocksdb_store *store, uint64_t now_ns, struct error *
 
 	if (rc < 0)
 		return error_set(err, rc, "store: out of memory");
+	for (uint32_t i = 0; i < list.count; i++) // refused batches may have made some
+		rocksdb_remove_empty_partition(store, list.partitions[i]);
 	rc = drop_old(store, &list, now_ns, err);
 	if (rc == 0)
 		rc = close_all_due(store, &list, now_ns, err);
@@ -654,6 +656,8 @@ int rocksdb_flush(struct store *base, struct error *err)
 		error_set(err, rc, "store: out of memory");
 	for (uint32_t i = 0; i < list.count && rc == 0; i++)
 		rc = close_due(store, list.partitions[i], UINT64_MAX - WINDOW_LATE_NS, 0, err);
+	if (rc == 0)
+		db_compact(store->db, DB_RAW);
 	pthread_mutex_unlock(&store->maintain_lock);
 	return rc;
 }

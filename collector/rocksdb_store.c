@@ -63,28 +63,58 @@ struct partition *rocksdb_find_partition(struct rocksdb_store *store, uint64_t s
 	return partition;
 }
 
-struct partition *rocksdb_get_partition(struct rocksdb_store *store, uint64_t start_ns)
+struct partition *rocksdb_pin_partition(struct rocksdb_store *store, uint64_t start_ns)
 {
 	pthread_mutex_lock(&store->partitions_lock);
 	uint32_t at = position_of(store, start_ns);
 	struct partition *partition = find_at(store, at, start_ns);
 	if (!partition)
 		partition = insert_at(store, at, start_ns);
+	if (partition)
+		atomic_fetch_add(&partition->pins, 1);
 	pthread_mutex_unlock(&store->partitions_lock);
 	return partition;
+}
+
+void rocksdb_unpin_partition(struct partition *partition)
+{
+	if (!partition)
+		return;
+	atomic_fetch_sub(&partition->pins, 1);
+	partition_unref(partition);
+}
+
+/** partitions_lock is held. */
+static void remove_partition(struct rocksdb_store *store, struct partition *partition)
+{
+	uint32_t at = position_of(store, partition->start_ns);
+
+	if (at == store->partition_count || store->partitions[at] != partition)
+		return;
+	store->partition_count--;
+	memmove(&store->partitions[at], &store->partitions[at + 1],
+		(store->partition_count - at) * sizeof(struct partition *));
+	partition_unref(partition);
 }
 
 void rocksdb_remove_partition(struct rocksdb_store *store, struct partition *partition)
 {
 	pthread_mutex_lock(&store->partitions_lock);
-	uint32_t at = position_of(store, partition->start_ns);
-	if (at < store->partition_count && store->partitions[at] == partition) {
-		store->partition_count--;
-		memmove(&store->partitions[at], &store->partitions[at + 1],
-			(store->partition_count - at) * sizeof(struct partition *));
-		partition_unref(partition);
+	remove_partition(store, partition);
+	pthread_mutex_unlock(&store->partitions_lock);
+}
+
+void rocksdb_remove_empty_partition(struct rocksdb_store *store, struct partition *partition)
+{
+	pthread_mutex_lock(&partition->lock);
+	pthread_mutex_lock(&store->partitions_lock);
+	// What was saved has the root at least.
+	if (!partition->summary.nodes && !atomic_load(&partition->pins)) {
+		partition->dropped = true;
+		remove_partition(store, partition);
 	}
 	pthread_mutex_unlock(&store->partitions_lock);
+	pthread_mutex_unlock(&partition->lock);
 }
 
 int rocksdb_list_partitions(struct rocksdb_store *store, struct time_range range,
@@ -210,11 +240,12 @@ static int find_partitions(struct rocksdb_store *store, struct error *err)
 
 		if (key.size != KEY_RECORD_BYTES || at[8] != RECORD_PARTITION)
 			return damaged(err, "the list of partitions");
-		_cleanup_(partition_unrefp) struct partition *partition =
-			rocksdb_get_partition(store, key_number(at, 8));
+		struct partition *partition = rocksdb_pin_partition(store, key_number(at, 8));
 		if (!partition)
 			return error_set(err, -ENOMEM, "store: out of memory");
-		if (partition_summary_decode(db_iterator_value(iterator), &partition->summary) < 0)
+		int rc = partition_summary_decode(db_iterator_value(iterator), &partition->summary);
+		rocksdb_unpin_partition(partition);
+		if (rc < 0)
 			return damaged(err, "a partition's summary");
 		struct key next = key_of_partition(partition->start_ns + 1);
 		more = db_iterator_seek(iterator, key_bytes(&next));

@@ -88,9 +88,16 @@ static inline struct rocksdb_store *rocksdb_store_of(struct store *store)
 // rocksdb_store.c
 /** A reference to the partition that begins at @start_ns, or NULL. */
 struct partition *rocksdb_find_partition(struct rocksdb_store *store, uint64_t start_ns);
-/** As above, made if missing. NULL when out of memory or at PARTITIONS_MAX. */
-struct partition *rocksdb_get_partition(struct rocksdb_store *store, uint64_t start_ns);
+/**
+ * As above, made if missing, with a pin: what is added to it stays in memory and it is not removed
+ * as empty. NULL when out of memory or at PARTITIONS_MAX.
+ */
+struct partition *rocksdb_pin_partition(struct rocksdb_store *store, uint64_t start_ns);
+/** Gives up the pin and the reference; NULL is allowed. */
+void rocksdb_unpin_partition(struct partition *partition);
 void rocksdb_remove_partition(struct rocksdb_store *store, struct partition *partition);
+/** Remove it if nothing was ever stored in it and nothing is about to be. */
+void rocksdb_remove_empty_partition(struct rocksdb_store *store, struct partition *partition);
 
 /** References to the partitions that overlap a range, oldest first. */
 struct partition_list {

@@ -147,6 +147,26 @@ TEST(retention_drops_whole_partitions)
 	scene_end(&scene);
 }
 
+TEST(a_refused_batch_leaves_no_partition)
+{
+	struct scene scene;
+	struct profile *profile = test_profile();
+	struct store_batch_id batch = batch_of(1, 1);
+	struct store_append_result result;
+
+	scene_begin(&scene, (struct store_options){ 0 });
+	append_text(scene.store, 2, 1, "service=a", 0, "main;f", 1); // the epoch is a time too
+	add_known(profile, "service=a", hour_ns(0), "main;unknown", 1);
+	assert_int_equal(0, store_append(scene.store, &batch, profile, &result, NULL));
+	EXPECT_EQ(1, result.unknown_stack_count, "unknown");
+	free(result.unknown_stacks);
+	EXPECT_EQ(2, stats_of(&scene).partitions, "before");
+	assert_int_equal(0, store_maintain(scene.store, clock_realtime_ns(), NULL));
+	EXPECT_EQ(1, stats_of(&scene).partitions, "after");
+	profile_free(profile);
+	scene_end(&scene);
+}
+
 TEST(a_selection_outlives_its_partition)
 {
 	struct scene scene;
@@ -230,6 +250,7 @@ RUN_TESTS(CONFORMANCE_TESTS, cmocka_unit_test(a_foreign_directory_is_left_alone)
 	  cmocka_unit_test(a_damaged_store_says_so), cmocka_unit_test(options_must_fit_the_store),
 	  cmocka_unit_test(a_window_is_closed_once_its_agents_had_time),
 	  cmocka_unit_test(retention_drops_whole_partitions),
+	  cmocka_unit_test(a_refused_batch_leaves_no_partition),
 	  cmocka_unit_test(a_selection_outlives_its_partition),
 	  cmocka_unit_test(little_memory_only_makes_it_slower),
 	  cmocka_unit_test(sums_and_totals_are_kept_where_they_are_few))
