@@ -27,13 +27,13 @@ static void append_row(struct buffer *body, const struct flame_tree *tree,
 }
 
 /** "total":..,"function_count":..,"rows":[..] of what is below @root. */
-static int append_table(struct buffer *body, const struct flame_tree *tree, uint32_t root,
-			uint32_t limit, struct error *err)
+static int append_table(struct buffer *body, const struct flame_tree *tree, struct top_table *table,
+			uint32_t root, uint32_t limit, struct error *err)
 {
-	_cleanup_free_ struct top_row *rows = NULL;
+	const struct top_row *rows;
 	uint32_t count;
 
-	int rc = flame_tree_top(tree, root, &rows, &count, err);
+	int rc = top_table_read(table, root, &rows, &count, err);
 	if (rc)
 		return rc;
 
@@ -66,8 +66,8 @@ static int compare_groups(const void *a, const void *b)
 	return (x->node > y->node) - (x->node < y->node);
 }
 
-static int append_groups(struct buffer *body, const struct flame_tree *tree, uint32_t limit,
-			 struct error *err)
+static int append_groups(struct buffer *body, const struct flame_tree *tree,
+			 struct top_table *table, uint32_t limit, struct error *err)
 {
 	_cleanup_free_ struct group_node *groups = calloc(tree->node_count, sizeof(*groups));
 	uint32_t count = 0;
@@ -87,7 +87,7 @@ static int append_groups(struct buffer *body, const struct flame_tree *tree, uin
 		buffer_append_string(body, i ? ",{\"group\":" : "{\"group\":");
 		json_append_string(body, string_table_get(&tree->strings, name));
 		buffer_append_byte(body, ',');
-		int rc = append_table(body, tree, groups[i].node, limit, err);
+		int rc = append_table(body, tree, table, groups[i].node, limit, err);
 		if (rc)
 			return rc;
 		buffer_append_byte(body, '}');
@@ -101,11 +101,16 @@ void http_handle_top(struct http_api *api, const struct api_request *request,
 		     struct http_response *response)
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
+	_cleanup_(top_table_freep) struct top_table *table = NULL;
 	const struct query query = api_query(api, request);
 	struct buffer *body = &response->body;
 	struct error err = { 0 };
 
 	int rc = query_flame_tree(&query, &tree, &err);
+	if (!rc) {
+		table = top_table_new(&tree);
+		rc = table ? 0 : error_set(&err, -ENOMEM, "out of memory for the table");
+	}
 	if (rc) {
 		http_respond_failure(response, &err, "query");
 		return;
@@ -114,8 +119,8 @@ void http_handle_top(struct http_api *api, const struct api_request *request,
 	buffer_append_byte(body, '{');
 	api_append_type(body, request);
 	buffer_append_byte(body, ',');
-	rc = request->group_by ? append_groups(body, &tree, request->limit, &err)
-			       : append_table(body, &tree, 0, request->limit, &err);
+	rc = request->group_by ? append_groups(body, &tree, table, request->limit, &err)
+			       : append_table(body, &tree, table, 0, request->limit, &err);
 	buffer_append_string(body, "}\n");
 	if (rc)
 		http_respond_failure(response, &err, "query");

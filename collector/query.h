@@ -78,13 +78,21 @@ struct top_row {
 	int64_t total;
 };
 
+/** Reads tables of functions from a tree, which must stay as it is meanwhile. One thread at a time. */
+struct top_table;
+
+/** NULL when out of memory. */
+struct top_table *top_table_new(const struct flame_tree *tree);
+void top_table_freep(struct top_table **table);
+
 /**
- * Exact rows of all functions below node @root of @tree (before truncation), by self then total,
- * largest first. In a grouped tree, @root is a group's node; otherwise 0. Functions are told apart by
- * name and kind; the module is the one of the largest node. A function's total is that of its
- * outermost calls.
+ * Exact rows of all functions below node @root (before truncation), by self then total, largest
+ * first. In a grouped tree, @root is a group's node; otherwise 0. Functions are told apart by name
+ * and kind; the module is the one of the largest node. A function's total is that of its outermost
+ * calls. The rows belong to the table and are valid until the next call. Returns 0 or -ENOMEM, and
+ * then the table is of no more use.
  */
-int flame_tree_top(const struct flame_tree *tree, uint32_t root, struct top_row **ret_rows,
+int top_table_read(struct top_table *table, uint32_t root, const struct top_row **ret_rows,
 		   uint32_t *ret_count, struct error *err);
 
 /**
