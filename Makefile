@@ -4,6 +4,7 @@
 BUILD ?= build
 SANITIZE ?=
 V ?=
+MAKEFLAGS += --jobs=$(shell nproc) --no-print-directory
 
 CC := gcc
 CLANG := clang
@@ -161,7 +162,7 @@ unit: packages $(UNIT_TESTS) ## build and run the unit tests
 
 .PHONY: unit-%
 unit-%: packages
-	$(MAKE) --no-print-directory $(filter $(BUILD)/tests/$*/%,$(UNIT_TESTS))
+	$(MAKE) $(filter $(BUILD)/tests/$*/%,$(UNIT_TESTS))
 	tests/run-unit $(filter $(BUILD)/tests/$*/%,$(UNIT_TESTS))
 
 .PHONY: e2e
@@ -178,14 +179,15 @@ deploy-check: packages ## check the Kubernetes manifests
 
 .PHONY: test
 test: packages $(PROGRAMS) ## everything that CI runs: unit, end-to-end and browser tests
-	$(MAKE) --no-print-directory unit
-	$(MAKE) --no-print-directory e2e
-	$(MAKE) --no-print-directory browser deploy-check
+	$(MAKE) unit
+	$(MAKE) e2e
+	$(MAKE) browser
+	$(MAKE) deploy-check
 
 .PHONY: sanitize
 sanitize: packages ## unit and end-to-end tests under ASan and UBSan
-	$(MAKE) --no-print-directory SANITIZE=1 BUILD=$(BUILD)/sanitize unit
-	$(MAKE) --no-print-directory SANITIZE=1 BUILD=$(BUILD)/sanitize e2e
+	$(MAKE) SANITIZE=1 BUILD=$(BUILD)/sanitize unit
+	$(MAKE) SANITIZE=1 BUILD=$(BUILD)/sanitize e2e
 
 # ---- workloads with known shares, benchmarks, fuzzers -----------------------------------------
 
@@ -218,7 +220,7 @@ FUZZ_SECONDS ?= 10
 
 .PHONY: fuzz
 fuzz: packages ## fuzz the parsers, FUZZ_SECONDS (10) each
-	$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz-build fuzzers
+	$(MAKE) BUILD=$(BUILD)/fuzz-build fuzzers
 	for fuzzer in $(patsubst $(BUILD)/fuzz/%,$(BUILD)/fuzz-build/fuzz/%,$(FUZZERS)); do \
 		echo "  FUZZ    $$fuzzer"; \
 		$$fuzzer -max_total_time=$(FUZZ_SECONDS) -print_final_stats=0 -verbosity=0 || exit 1; \
