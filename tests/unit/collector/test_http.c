@@ -721,7 +721,7 @@ TEST(more_queries_than_fit_are_refused_and_probes_still_answered)
 	uint32_t good = 0, refusals = 0;
 
 	open_fixture(&f, 1);
-	f.store->scan_sleep_ms = 200;
+	f.store->scan_sleep_ms = 400;
 	for (size_t i = 0; i < CLIENTS; i++) {
 		clients[i] = connect_to(f.port);
 		send_text(clients[i], request, sizeof(request) - 1);
@@ -729,7 +729,7 @@ TEST(more_queries_than_fit_are_refused_and_probes_still_answered)
 	uint64_t start_ns = clock_monotonic_ns();
 	struct answer probe = ask(&f, "GET", "/healthz", "");
 	assert_int_equal(200, probe.status);
-	assert_true(clock_monotonic_ns() - start_ns < 600 * NS_PER_MS); // the queries take a second
+	assert_true(clock_monotonic_ns() - start_ns < 1500 * NS_PER_MS); // the queries take 2 s
 	free(probe.bytes);
 
 	for (size_t i = 0; i < CLIENTS; i++) {
@@ -747,8 +747,8 @@ TEST(more_queries_than_fit_are_refused_and_probes_still_answered)
 		close(clients[i]);
 	}
 	assert_int_equal(CLIENTS, good + refusals);
-	// One runs and four wait; the first may have been taken before the rest came.
-	assert_true(good >= 4 && good <= 6);
+	// Four wait and one may run already. On a busy machine clients come late and find room.
+	assert_true(good >= 4 && refusals >= 1);
 	assert_int_equal(refusals, f.metrics.counters[METRIC_QUERIES_REFUSED]);
 	close_fixture(&f);
 }
