@@ -15,9 +15,9 @@
  * Work that libiberty does without printing anything is not stopped by the limit on output. Two
  * kinds can double with each part of a name and are refused beyond what compilers write:
  * conversion operators within each other (cv: each may be parsed twice), and pack expansions
- * (Dp, sp: all parts are searched) where earlier parts are referred to (S_, T_) very often.
+ * (Dp, sp: all parts are searched) where earlier parts are referred to (S_, T_) often.
  */
-enum { CONVERSIONS_MAX = 4, PACK_REFERENCES_MAX = 48 };
+enum { CONVERSIONS_MAX = 4, PACK_REFERENCES_MAX = 24 };
 
 struct output {
 	char *text;

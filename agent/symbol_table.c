@@ -102,7 +102,7 @@ static uint64_t code_limit(const struct gathering *gathering, const Elf64_Phdr *
 	return limit;
 }
 
-static uint8_t rank_of(const Elf64_Sym *symbol, bool dynamic)
+static uint8_t rank_of(const Elf64_Sym *symbol)
 {
 	uint8_t rank;
 
@@ -119,7 +119,7 @@ static uint8_t rank_of(const Elf64_Sym *symbol, bool dynamic)
 	// A name without size, or of no type, says less about what is there.
 	if (!symbol->st_size || ELF64_ST_TYPE(symbol->st_info) == STT_NOTYPE)
 		rank += 4;
-	return (uint8_t)(rank * 2 + dynamic);
+	return rank;
 }
 
 static int append_candidate(struct gathering *gathering, const struct candidate *candidate)
@@ -162,7 +162,7 @@ static int add_symbol(struct gathering *gathering, const Elf64_Sym *symbol, bool
 			.size = size < UINT32_MAX ? (uint32_t)size : UINT32_MAX,
 			.name = symbol->st_name | (dynamic ? NAME_IN_DYNSTR : 0),
 		},
-		.rank = rank_of(symbol, dynamic),
+		.rank = rank_of(symbol),
 		.sized = symbol->st_size != 0,
 	};
 	return append_candidate(gathering, &candidate);
@@ -236,6 +236,7 @@ static int compare_candidates(const void *left, const void *right)
 		return a->entry.offset < b->entry.offset ? -1 : 1;
 	if (a->rank != b->rank)
 		return a->rank < b->rank ? -1 : 1;
+	// With this NAME_IN_DYNSTR puts .symtab's names first.
 	return (a->entry.name > b->entry.name) - (a->entry.name < b->entry.name);
 }
 

@@ -59,20 +59,17 @@ static const struct {
 
 TEST(build_id_is_found_or_refused)
 {
-	for
-		EACH(row, cases)
-		{
-			// in memory of exactly its size, so that a sanitizer sees any step too far
-			uint8_t *notes = malloc(row->size + 1);
-			char id[BUILD_ID_TEXT_BYTES] = "untouched";
+	for EACH (row, cases) {
+		// in memory of exactly its size, so that a sanitizer sees any step too far
+		uint8_t *notes = malloc(row->size + 1);
+		char id[BUILD_ID_TEXT_BYTES] = "untouched";
 
-			memcpy(notes + 1, row->notes, row->size);
-			EXPECT_EQ(row->rc,
-				  build_id_from_notes(notes + 1, row->size, row->alignment, id),
-				  row->what);
-			EXPECT_STR(row->id ? row->id : "untouched", id, row->what);
-			free(notes);
-		}
+		memcpy(notes + 1, row->notes, row->size);
+		EXPECT_EQ(row->rc, build_id_from_notes(notes + 1, row->size, row->alignment, id),
+			  row->what);
+		EXPECT_STR(row->id ? row->id : "untouched", id, row->what);
+		free(notes);
+	}
 }
 
 static void open_elf(const struct elf_image *image, struct elf *ret_elf)
@@ -109,6 +106,24 @@ TEST(a_build_id_is_found_by_segment_else_by_section)
 	close(elf.fd);
 }
 
+TEST(notes_are_padded_as_their_segment_says)
+{
+	static const uint8_t notes[] = { NOTE(4, 4, 5), GNU, 1, 1, 1, 1, 0, 0, 0, 0,
+					 NOTE(4, 8, 3), GNU, ID };
+	struct elf_image image;
+	char id[BUILD_ID_TEXT_BYTES];
+	struct elf elf;
+
+	image_init(&image);
+	memcpy(&image.note, notes, sizeof(notes));
+	image.segments[1].p_filesz = sizeof(notes);
+	image.segments[1].p_align = 8;
+	open_elf(&image, &elf);
+	assert_int_equal(0, build_id_of_elf(&elf, id));
+	assert_string_equal("0102030405060708", id);
+	close(elf.fd);
+}
+
 TEST(notes_with_absurd_places_are_passed_over)
 {
 	static const struct {
@@ -122,25 +137,23 @@ TEST(notes_with_absurd_places_are_passed_over)
 	};
 	struct elf_image image;
 
-	for
-		EACH(row, rows)
-		{
-			char id[BUILD_ID_TEXT_BYTES];
-			struct elf elf;
+	for EACH (row, rows) {
+		char id[BUILD_ID_TEXT_BYTES];
+		struct elf elf;
 
-			image_init(&image);
-			image.segments[1].p_offset = row->offset;
-			image.segments[1].p_filesz = row->size;
-			open_elf(&image, &elf); // the section still leads there
-			EXPECT_EQ(0, build_id_of_elf(&elf, id), row->what);
-			close(elf.fd);
+		image_init(&image);
+		image.segments[1].p_offset = row->offset;
+		image.segments[1].p_filesz = row->size;
+		open_elf(&image, &elf); // the section still leads there
+		EXPECT_EQ(0, build_id_of_elf(&elf, id), row->what);
+		close(elf.fd);
 
-			image.sections[SECTION_NOTE].sh_offset = row->offset;
-			image.sections[SECTION_NOTE].sh_size = row->size;
-			open_elf(&image, &elf);
-			EXPECT_EQ(-ENOENT, build_id_of_elf(&elf, id), row->what);
-			close(elf.fd);
-		}
+		image.sections[SECTION_NOTE].sh_offset = row->offset;
+		image.sections[SECTION_NOTE].sh_size = row->size;
+		open_elf(&image, &elf);
+		EXPECT_EQ(-ENOENT, build_id_of_elf(&elf, id), row->what);
+		close(elf.fd);
+	}
 }
 
 TEST(file_hashes_differ_with_ends_and_size)
@@ -170,5 +183,6 @@ TEST(file_hashes_differ_with_ends_and_size)
 
 RUN_TESTS(cmocka_unit_test(build_id_is_found_or_refused),
 	  cmocka_unit_test(a_build_id_is_found_by_segment_else_by_section),
+	  cmocka_unit_test(notes_are_padded_as_their_segment_says),
 	  cmocka_unit_test(notes_with_absurd_places_are_passed_over),
 	  cmocka_unit_test(file_hashes_differ_with_ends_and_size))

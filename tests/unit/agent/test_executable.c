@@ -139,6 +139,38 @@ TEST(trimming_closes_files_that_nobody_holds)
 	executable_table_free(table);
 }
 
+static uint32_t count_descriptors(void)
+{
+	uint32_t count = 0;
+
+	for (int fd = 0; fd < 4 * EXECUTABLE_FILES_OPEN_MAX; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+TEST(few_files_are_kept_open_and_each_can_be_opened_again)
+{
+	struct executable_table *table = executable_table_new();
+	struct executable *first = NULL, *executable;
+	uint32_t before = count_descriptors();
+	struct elf_image image;
+
+	image_init(&image);
+	for (uint32_t i = 0; i < EXECUTABLE_FILES_OPEN_MAX + 100; i++) {
+		memcpy(image.note_id, &i, sizeof(i));
+		executable = executable_hold(open_image(table, &image));
+		first = first ? first : executable;
+	}
+	assert_int_equal(EXECUTABLE_FILES_OPEN_MAX, count_descriptors() - before);
+	assert_true(executable_wants_file(first)); // the least recently used
+	assert_false(executable_wants_file(executable));
+	memset(image.note_id, 0, sizeof(uint32_t));
+	assert_ptr_equal(first, open_image(table, &image));
+	assert_false(executable_wants_file(first));
+	executable_table_free(table);
+	assert_int_equal(before, count_descriptors());
+}
+
 TEST(too_many_executables_forget_those_that_nobody_holds)
 {
 	struct executable_table *table = executable_table_new();
@@ -255,6 +287,7 @@ RUN_TESTS(cmocka_unit_test(names_are_demangled_and_versions_cut_off),
 	  cmocka_unit_test(a_file_with_symbols_replaces_its_stripped_twin),
 	  cmocka_unit_test(a_known_file_is_found_by_its_stat),
 	  cmocka_unit_test(trimming_closes_files_that_nobody_holds),
+	  cmocka_unit_test(few_files_are_kept_open_and_each_can_be_opened_again),
 	  cmocka_unit_test(too_many_executables_forget_those_that_nobody_holds),
 	  cmocka_unit_test(symbol_tables_stay_within_their_memory),
 	  cmocka_unit_test(files_that_are_no_executables_are_refused_with_their_path),

@@ -222,6 +222,23 @@ TEST(a_parent_that_was_never_sampled_is_read_for_its_child)
 	tables_free(&tables);
 }
 
+TEST(a_child_outlives_its_parent)
+{
+	struct tables tables = tables_new(NULL);
+	pid_t parent = fork_and_wait();
+	struct process_key parent_key = key_of(parent, 2), key = parent_key;
+
+	process_table_get(tables.processes, &parent_key, "x");
+	key.pid = 4000000;
+	apply(&tables, PROCESS_FORK, key, parent, "child");
+	end(parent);
+	apply(&tables, PROCESS_EXIT, parent_key, 0, "x");
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	check_code(&tables, process, function_of_this_program, "function_of_this_program");
+	check_label(process, "service", "test_process");
+	tables_free(&tables);
+}
+
 TEST(exec_makes_another_process_of_the_same_pid)
 {
 	struct tables tables = tables_new(NULL);
@@ -388,6 +405,7 @@ RUN_TESTS(cmocka_unit_test(a_scanned_process_adopts_the_kernels_key),
 	  cmocka_unit_test(extra_labels_win),
 	  cmocka_unit_test(a_child_that_has_gone_is_read_as_its_parent),
 	  cmocka_unit_test(a_parent_that_was_never_sampled_is_read_for_its_child),
+	  cmocka_unit_test(a_child_outlives_its_parent),
 	  cmocka_unit_test(exec_makes_another_process_of_the_same_pid),
 	  cmocka_unit_test(a_sample_from_before_exec_does_not_undo_it),
 	  cmocka_unit_test(a_pid_given_to_another_process_is_told_apart),

@@ -41,8 +41,9 @@ TEST(a_symbol_covers_its_own_bytes_and_no_others)
 	image_add_symbol(&image, "first", 0x100, 0x40, STB_LOCAL, STT_FUNC);
 	image_add_symbol(&image, "open", 0x300, 0, STB_GLOBAL, STT_FUNC);
 	image_add_symbol(&image, "after", 0x380, 0x10, STB_GLOBAL, STT_GNU_IFUNC);
-	image_add_symbol(&image, "last", 0xf00, 0, STB_GLOBAL, STT_FUNC);
+	image_add_symbol(&image, "last", 0xe00, 0, STB_GLOBAL, STT_FUNC);
 	image_add_symbol(&image, "too long", 0xf80, 1 << 30, STB_GLOBAL, STT_FUNC);
+	image.sections[SECTION_TEXT].sh_size = 0xe80;
 	assert_int_equal(0, read_cut(&image, IMAGE_BYTES, &fd, &table));
 	assert_int_equal(6, symbol_table_count(table));
 
@@ -59,14 +60,14 @@ TEST(a_symbol_covers_its_own_bytes_and_no_others)
 		{ "no size reaches to the next", 0x37f, "open" },
 		{ "next", 0x380, "after" },
 		{ "gap", 0x390, "(none)" },
-		{ "no size reaches to the section's end", 0xf7f, "last" },
+		{ "no size reaches to the section's end", 0xe7f, "last" },
+		{ "and no further", 0xe80, "(none)" },
 		{ "size is cut at the segment's end", 0xfff, "too long" },
 		{ "past the text", 0x1000, "(none)" },
 		{ "far past", UINT64_MAX - IMAGE_TEXT, "(none)" },
 	};
-	for
-		EACH(row, rows)
-	check_symbol(row->what, table, fd, row->offset, row->name);
+	for EACH (row, rows)
+		check_symbol(row->what, table, fd, row->offset, row->name);
 	symbol_table_free(table);
 	close(fd);
 }
@@ -203,21 +204,19 @@ TEST(absurd_sections_give_what_can_be_had_and_no_more)
 	};
 	struct elf_image image;
 
-	for
-		EACH(row, rows)
-		{
-			struct symbol_table *table = NULL;
-			int fd;
+	for EACH (row, rows) {
+		struct symbol_table *table = NULL;
+		int fd;
 
-			image_init(&image);
-			image_add_symbol(&image, "one", 0x100, 16, STB_GLOBAL, STT_FUNC);
-			image_add_symbol(&image, "two", 0x200, 0, STB_GLOBAL, STT_FUNC);
-			row->damage(&image);
-			EXPECT_EQ(0, read_cut(&image, IMAGE_BYTES, &fd, &table), row->what);
-			EXPECT_EQ(row->count, symbol_table_count(table), row->what);
-			symbol_table_free(table);
-			close(fd);
-		}
+		image_init(&image);
+		image_add_symbol(&image, "one", 0x100, 16, STB_GLOBAL, STT_FUNC);
+		image_add_symbol(&image, "two", 0x200, 0, STB_GLOBAL, STT_FUNC);
+		row->damage(&image);
+		EXPECT_EQ(0, read_cut(&image, IMAGE_BYTES, &fd, &table), row->what);
+		EXPECT_EQ(row->count, symbol_table_count(table), row->what);
+		symbol_table_free(table);
+		close(fd);
+	}
 }
 
 TEST(a_name_without_end_is_cut)
