@@ -168,11 +168,17 @@ static int index_key(struct process_table *table, uint32_t item)
 	return rc;
 }
 
+/* In ticks: one of the two may have come from /proc. */
+static bool is_same_start(const struct process_key *key, const struct process_entry *entry)
+{
+	return process_start_ticks(key->start_ns) ==
+	       process_start_ticks(entry->process.key.start_ns);
+}
+
 /* A process found in /proc has told its start in ticks only; the kernel's record tells the rest. */
 static bool may_adopt(const struct process_entry *entry, const struct process_key *key)
 {
-	return !entry->exact && process_start_ticks(entry->process.key.start_ns) ==
-					process_start_ticks(key->start_ns);
+	return !entry->exact && is_same_start(key, entry);
 }
 
 /* Does @key name a later process, or a later program of the same one, than @entry? */
@@ -185,12 +191,6 @@ static bool is_later(const struct process_key *key, const struct process_entry *
 	if (key->start_ns != known->start_ns)
 		return key->start_ns > known->start_ns;
 	return (int32_t)(key->exec_id - known->exec_id) > 0; // it wraps around
-}
-
-static bool is_exec_of(const struct process_key *key, const struct process_entry *entry)
-{
-	return process_start_ticks(key->start_ns) ==
-	       process_start_ticks(entry->process.key.start_ns);
 }
 
 /* Put a new entry in its place among those that have, or had, its pid. */
@@ -209,7 +209,7 @@ static int index_entry(struct process_table *table, uint32_t item)
 		return 0;
 	}
 	if (current != HASH_TABLE_NONE) {
-		if (is_exec_of(&entry->process.key, table->entries[current]))
+		if (is_same_start(&entry->process.key, table->entries[current]))
 			process_entry_replace(entry, table->entries[current]);
 		retire(table, current);
 	}
@@ -240,16 +240,25 @@ static struct process_entry *look_up(struct process_table *table, const struct p
 	return entry;
 }
 
+/* The program that forked @child, which may have been replaced by another one since. */
 static struct process_entry *find_parent(const struct process_table *table,
 					 const struct process_entry *child)
 {
-	struct process_entry *parent = NULL;
+	struct process_key key = {
+		.pid = child->parent_pid,
+		.exec_id = child->process.key.exec_id, // fork copies it
+		.start_ns = child->parent_start_ns,
+	};
 
-	if (child->parent_pid)
-		parent = entry_at(table, find_pid(table, child->parent_pid));
-	// In ticks: the parent may have had only those when it forked.
-	return parent && process_start_ticks(parent->process.key.start_ns) ==
-				       process_start_ticks(child->parent_start_ns)
+	if (!child->parent_pid)
+		return NULL;
+	struct process_entry *parent = entry_at(table, find_key(table, &key));
+	if (parent)
+		return parent;
+	// When it forked it may have been known from /proc only, or still is.
+	parent = entry_at(table, find_pid(table, key.pid));
+	return parent && is_same_start(&key, parent) &&
+			       (!parent->exact || parent->process.key.exec_id == key.exec_id)
 		       ? parent
 		       : NULL;
 }

@@ -275,9 +275,9 @@ static void refresh_mappings(struct process_entry *entry, struct process_surroun
 {
 	struct proc proc;
 
+	entry->mappings_read_ns = now;
 	if (open_proc(entry, &proc))
 		return;
-	entry->mappings_read_ns = now;
 	read_mappings(entry, &proc, surroundings);
 	proc_close(&proc);
 
@@ -299,7 +299,7 @@ static struct mapping *find_mapping(struct process_entry *entry,
 	struct mapping *mapping = mapping_list_find(entry->mappings, address);
 
 	entry->used_ns = now;
-	if (mapping ? age < MAPPINGS_STALE_NS : entry->mappings && age < entry->mappings_wait_ns)
+	if (age < (mapping ? MAPPINGS_STALE_NS : entry->mappings_wait_ns))
 		return mapping;
 
 	uint64_t wait = entry->mappings_wait_ns;
@@ -319,7 +319,6 @@ static int describe_living(struct process_entry *entry, const struct proc *proc,
 		 (int)sizeof(entry->process.name) - 1, proc->stat.name);
 	utf8_clean(entry->process.name);
 	entry->kernel_thread = proc->stat.kernel_thread;
-	// A child's inherited mappings are right even if it has called exec by now, /proc's are not.
 	if (!entry->mappings && !entry->kernel_thread) {
 		entry->mappings_read_ns = clock_monotonic_ns();
 		read_mappings(entry, proc, surroundings);
@@ -327,42 +326,54 @@ static int describe_living(struct process_entry *entry, const struct proc *proc,
 	return read_labels(entry, proc, surroundings);
 }
 
-static int describe_gone(struct process_entry *entry, struct process_entry *parent,
-			 struct process_surroundings *surroundings)
+static int describe_gone(struct process_entry *entry, struct process_surroundings *surroundings)
 {
 	struct process_traits traits = {
 		.name = entry->process.name,
 		.node = surroundings->node,
 	};
 
-	if (parent && (!entry->labels || !entry->mappings)) {
-		int rc = process_entry_describe(parent, NULL, surroundings);
-		if (rc)
-			return rc;
-		process_entry_inherit(entry, parent);
-	}
-	if (entry->labels)
-		return 0;
+	entry->label_again_ns = 0;
 	entry->gone = true; // or not to be read, which is the same here
-	return detect_labels(entry, &traits, surroundings);
+	return entry->labels ? 0 : detect_labels(entry, &traits, surroundings);
+}
+
+static int describe_itself(struct process_entry *entry, struct process_surroundings *surroundings)
+{
+	struct proc proc;
+
+	if (open_proc(entry, &proc))
+		return describe_gone(entry, surroundings);
+	int rc = describe_living(entry, &proc, surroundings);
+	proc_close(&proc);
+	return rc;
+}
+
+/*
+ * A child is at first what its parent is. /proc may show already what it becomes by exec, which has
+ * another entry: only a child that lives on is looked at itself.
+ */
+static bool is_copy(struct process_entry *entry, struct process_entry *parent,
+		    struct process_surroundings *surroundings)
+{
+	if (parent && !parent->kernel_thread && !entry->labels &&
+	    process_entry_describe(parent, NULL, surroundings) == 0 && parent->mappings)
+		process_entry_inherit(entry, parent);
+	return entry->labels != NULL;
 }
 
 int process_entry_describe(struct process_entry *entry, struct process_entry *parent,
 			   struct process_surroundings *surroundings)
 {
-	bool again = entry->label_again_ns && clock_monotonic_ns() >= entry->label_again_ns;
-	struct proc proc;
-	int rc;
+	uint64_t now = clock_monotonic_ns();
+	int rc = 0;
 
-	if (entry->described && !again)
+	if (entry->described && (!entry->label_again_ns || now < entry->label_again_ns))
 		return 0;
-	if (open_proc(entry, &proc) == 0) {
-		rc = describe_living(entry, &proc, surroundings);
-		proc_close(&proc);
-	} else {
-		entry->label_again_ns = 0;
-		rc = describe_gone(entry, parent, surroundings);
-	}
+	if (!entry->described && is_copy(entry, parent, surroundings))
+		entry->label_again_ns = now + LABEL_AGAIN_NS;
+	else
+		rc = describe_itself(entry, surroundings);
 	entry->described = !rc;
 	return rc;
 }

@@ -222,6 +222,47 @@ TEST(a_parent_that_was_never_sampled_is_read_for_its_child)
 	tables_free(&tables);
 }
 
+TEST(a_child_is_its_parent_until_it_calls_exec)
+{
+	char *environment[] = { "OTEL_SERVICE_NAME=llm", NULL };
+	struct tables tables = tables_new(NULL);
+	pid_t child = start_shell(environment); // /proc shows the shell already
+	struct process_key key = key_of(child, 5), after = key_of(child, 6);
+
+	process_table_scan(tables.processes, NULL);
+	apply(&tables, PROCESS_FORK, key, getpid(), "test_process");
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	assert_string_equal("test_process", process->name);
+	check_label(process, "service", "test_process");
+	check_code(&tables, process, function_of_this_program, "function_of_this_program");
+
+	apply(&tables, PROCESS_EXEC, after, 0, "sh");
+	assert_true(process->exited);
+	process = process_table_get(tables.processes, &after, "x");
+	check_label(process, "service", "llm");
+	check_code(&tables, process, function_of_this_program, "(none)");
+	end(child);
+	tables_free(&tables);
+}
+
+TEST(a_child_that_lives_on_is_looked_at_itself)
+{
+	char *environment[] = { "OTEL_SERVICE_NAME=llm", NULL };
+	struct tables tables = tables_new(NULL);
+	pid_t child = start_shell(environment); // stands for one that set its own name
+	struct process_key key = key_of(child, 5);
+
+	process_table_scan(tables.processes, NULL);
+	apply(&tables, PROCESS_FORK, key, getpid(), "test_process");
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	check_label(process, "service", "test_process");
+	usleep(1100000);
+	assert_ptr_equal(process, process_table_get(tables.processes, &key, "x"));
+	check_label(process, "service", "llm");
+	end(child);
+	tables_free(&tables);
+}
+
 TEST(a_child_outlives_its_parent)
 {
 	struct tables tables = tables_new(NULL);
@@ -405,6 +446,8 @@ RUN_TESTS(cmocka_unit_test(a_scanned_process_adopts_the_kernels_key),
 	  cmocka_unit_test(extra_labels_win),
 	  cmocka_unit_test(a_child_that_has_gone_is_read_as_its_parent),
 	  cmocka_unit_test(a_parent_that_was_never_sampled_is_read_for_its_child),
+	  cmocka_unit_test(a_child_is_its_parent_until_it_calls_exec),
+	  cmocka_unit_test(a_child_that_lives_on_is_looked_at_itself),
 	  cmocka_unit_test(a_child_outlives_its_parent),
 	  cmocka_unit_test(exec_makes_another_process_of_the_same_pid),
 	  cmocka_unit_test(a_sample_from_before_exec_does_not_undo_it),
