@@ -17,8 +17,8 @@
 	X(FOLLOWED_FULL, "followed_full",                                                        \
 	  "Children not sampled because the map of followed processes was full.")                \
 	X(TICKS_LATE, "ticks_late",                                                              \
-	  "Ticks not charged to the thread they hit because they came late: after an idle time " \
-	  "without ticks, or when time was stolen from the machine.")                            \
+	  "Ticks not charged to the thread they hit because they came late and it had just "     \
+	  "begun: the CPU was idle without ticks.")                                              \
 	X(USER_FRAMES, "user_frames", "User frames unwound.")                                    \
 	X(KERNEL_FRAMES, "kernel_frames", "Kernel frames unwound.")
 

@@ -30,8 +30,14 @@ struct signal_struct {
 	atomic_t live; // threads that have not exited
 };
 
+struct sched_entity {
+	__u64 sum_exec_runtime;      // CPU time so far
+	__u64 prev_sum_exec_runtime; // the same when the task was last given a CPU
+};
+
 struct task_struct {
 	unsigned int flags;
+	struct sched_entity se;
 	struct mm_struct *mm;
 	__u32 pid; // pid_t in the kernel
 	__u32 tgid;

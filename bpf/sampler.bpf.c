@@ -39,23 +39,34 @@ struct {
 	__type(value, struct cpu);
 } cpus SEC(".maps");
 
-#define WEIGHT_UNIT_NS 1000 // whole microseconds are short on the wire
-#define LATE_SHARE     8    // a tick is late by more than this part of its period
+#define WEIGHT_UNIT_NS     1000        // whole microseconds are short on the wire
+#define LATE_SHARE         8           // a tick is late by more than this part of its period
+#define CHARGE_PERIODS_MAX 4           // no more than this is charged at once,
+#define CHARGE_NS_MAX      40000000ULL // or than this, at high frequencies
+
+/* For how long the task has had its CPU, as of the scheduler's last look (at most a jiffy ago). */
+static __always_inline __u64 running_ns(struct task_struct *task)
+{
+	if (!bpf_core_field_exists(task->se.prev_sum_exec_runtime))
+		return 0;
+	return task->se.sum_exec_runtime - task->se.prev_sum_exec_runtime;
+}
 
 /*
  * What this tick stands for. With cycles, which stand still on an idle CPU, the period. With a CPU
  * clock the time since the last one, which stays right when the period changes.
  *
- * A late tick stands for nothing: some hypervisors hold the timer of an idle CPU back until it
- * works again, and the tick would always hit who has just begun. The grid of ticks is kept
- * meanwhile, so the one after it comes at a random moment again and stands for its period. Time
- * stolen from the machine is not charged in the same way.
+ * A late tick stands for nothing if the task has just begun: some hypervisors hold the timer of an
+ * idle CPU back until it works again, and that tick always hits who comes first. The grid of ticks
+ * is kept meanwhile, so the one after it comes at a random moment again and stands for its period.
+ * A task that had the CPU before was merely stopped together with the machine, and is charged
+ * as the kernel charges it, unless that was for very long.
  */
-static __always_inline __u64 tick_weight(struct cpu *cpu, __u64 now)
+static __always_inline __u64 tick_weight(struct cpu *cpu, struct task_struct *task, __u64 now)
 {
 	__u32 number = bpf_get_smp_processor_id();
 	struct tick_period *period = bpf_map_lookup_elem(&tick_periods, &number);
-	__u64 before = cpu->tick_ns, due_from;
+	__u64 before = cpu->tick_ns, due_from, slack_ns;
 	bool was_late = cpu->late;
 
 	cpu->tick_ns = now;
@@ -65,11 +76,15 @@ static __always_inline __u64 tick_weight(struct cpu *cpu, __u64 now)
 	if (only_cycles)
 		return period->period_ns;
 	due_from = before > period->since_ns ? before : period->since_ns;
-	if (now - due_from > period->period_ns + period->period_ns / LATE_SHARE) {
+	slack_ns = period->period_ns / LATE_SHARE;
+	if (now - due_from > period->period_ns + slack_ns && running_ns(task) < slack_ns) {
 		cpu->late = 1;
 		return 0;
 	}
-	return was_late || !before ? period->period_ns : now - before;
+	if (was_late || !before ||
+	    (now - before > CHARGE_NS_MAX && now - before > CHARGE_PERIODS_MAX * period->period_ns))
+		return period->period_ns;
+	return now - before;
 }
 
 /* Whole units of @ns; the rest is added to this CPU's next sample, so that sums stay exact. */
@@ -237,7 +252,8 @@ int sample_on_cpu(struct bpf_perf_event_data *ctx)
 
 	if (!cpu)
 		return 0;
-	weight_ns = tick_weight(cpu, now);
+	task = bpf_get_current_task_btf();
+	weight_ns = tick_weight(cpu, task, now);
 	wake_if_due(now);
 	if (!pid) // the idle task
 		return count(COUNTER_SAMPLES_IDLE);
@@ -246,7 +262,6 @@ int sample_on_cpu(struct bpf_perf_event_data *ctx)
 	if (only_followed && !bpf_map_lookup_elem(&followed, &pid))
 		return count(COUNTER_SAMPLES_FILTERED);
 
-	task = bpf_get_current_task_btf();
 	leader = task->group_leader;
 	key.process.pid = pid;
 	key.process.exec_id = leader->self_exec_id;
