@@ -22,9 +22,9 @@
 #include "collector/rows.h"
 
 enum {
-	// Large enough for compression to have warmed up, small enough that reading one host's
-	// series does not unpack much of the others: all of a chunk is unpacked for one series.
-	CHUNK_ROWS_MAX = 64 << 10,
+	// All of a chunk is unpacked for one series: twice as many rows take 2.5 % less space and
+	// make one host's heat map take twice as long.
+	CHUNK_ROWS_MAX = 32 << 10,
 };
 
 /** Memory and contexts that are used again from chunk to chunk. One thread at a time. */

@@ -50,6 +50,8 @@ struct chunk_decoder {
 	uint32_t run_count;
 	uint32_t *positions; // per row, by (node, position)
 	uint32_t *ends;      // per position + 1: how many rows, then where they begin, then end
+	bool *wanted;        // per position: its rows count, for sums
+	int64_t *sums;       // per node that has any
 	uint32_t capacity;   // rows that these have room for
 };
 
@@ -69,8 +71,12 @@ static void free_rows(struct chunk_decoder *decoder)
 	free(decoder->runs);
 	free(decoder->positions);
 	free(decoder->ends);
+	free(decoder->wanted);
+	free(decoder->sums);
 	decoder->runs = NULL;
 	decoder->positions = decoder->ends = NULL;
+	decoder->wanted = NULL;
+	decoder->sums = NULL;
 	decoder->capacity = 0;
 }
 
@@ -188,7 +194,10 @@ static int reserve_rows(struct chunk_decoder *decoder)
 	decoder->runs = malloc(count * sizeof(*decoder->runs));
 	decoder->positions = malloc(count * sizeof(*decoder->positions));
 	decoder->ends = malloc((count + 1ULL) * sizeof(*decoder->ends));
-	if (!decoder->runs || !decoder->positions || !decoder->ends) {
+	decoder->wanted = malloc(count * sizeof(*decoder->wanted));
+	decoder->sums = malloc(count * sizeof(*decoder->sums));
+	if (!decoder->runs || !decoder->positions || !decoder->ends || !decoder->wanted ||
+	    !decoder->sums) {
 		free_rows(decoder);
 		return -ENOMEM;
 	}
@@ -284,14 +293,21 @@ static int read_nodes(struct chunk_decoder *decoder)
 	return 0;
 }
 
+/** From how many rows each position has to where they begin. */
+static void place_positions(struct chunk_decoder *decoder)
+{
+	uint32_t *ends = decoder->ends;
+
+	for (uint32_t i = 0; i < decoder->position_count; i++)
+		ends[i + 1] += ends[i];
+}
+
 /** The nodes by (position, node). Each position's end in the rows is left in ends. */
 static void place_nodes(struct chunk_decoder *decoder)
 {
 	const uint32_t *position = decoder->positions;
 	uint32_t *ends = decoder->ends;
 
-	for (uint32_t i = 0; i < decoder->position_count; i++)
-		ends[i + 1] += ends[i];
 	for (uint32_t i = 0; i < decoder->run_count; i++)
 		for (uint32_t j = 0; j < decoder->runs[i].count; j++)
 			decoder->rows.nodes[ends[*position++]++] = decoder->runs[i].node;
@@ -411,6 +427,76 @@ static int decode_section(struct chunk_decoder *decoder, const struct section *s
 	return rc;
 }
 
+static int decode_rows(struct chunk_decoder *decoder, const struct row_query *query)
+{
+	int rc = 0;
+
+	place_nodes(decoder);
+	for (uint32_t i = 0; i < decoder->series_count && rc == 0; i++)
+		rc = decode_section(decoder, &decoder->sections[i], query);
+	return rc;
+}
+
+// ---- sums per node --------------------------------------------------------------------------------
+
+/** Which positions count: of a wanted series and in the range. */
+static int choose_positions(struct chunk_decoder *decoder, const struct row_query *query)
+{
+	struct reader *reader = &decoder->readers[COLUMN_SLOTS];
+
+	for (uint32_t i = 0; i < decoder->series_count; i++) {
+		const struct section *section = &decoder->sections[i];
+		bool wanted = row_query_number(query, section->series) != SERIES_UNWANTED;
+		uint64_t slot = query->first_slot;
+
+		for (uint32_t j = section->first; j < section->first + section->count; j++) {
+			slot += reader_varint(reader);
+			decoder->wanted[j] =
+				wanted && slot >= query->from_slot && slot < query->to_slot;
+		}
+	}
+	return reader->failed ? -EBADMSG : 0;
+}
+
+/** Sums need no order of rows: each node's values are picked from where they are. */
+static uint32_t sum_nodes(struct chunk_decoder *decoder)
+{
+	const uint32_t *position = decoder->positions;
+	const bool *wanted = decoder->wanted;
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < decoder->run_count; i++) {
+		uint64_t sum = 0;
+		bool any = false;
+
+		for (uint32_t j = 0; j < decoder->runs[i].count; j++, position++) {
+			uint64_t value = (uint64_t)decoder->rows.values[decoder->ends[*position]++];
+
+			sum += wanted[*position] ? value : 0;
+			any |= wanted[*position];
+		}
+		decoder->rows.nodes[kept] = decoder->runs[i].node;
+		decoder->sums[kept] = (int64_t)sum;
+		kept += any;
+	}
+	return kept;
+}
+
+static int decode_sums(struct chunk_decoder *decoder, const struct row_query *query)
+{
+	int rc = choose_positions(decoder, query);
+
+	if (rc == 0)
+		rc = read_values(decoder, 0, decoder->row_count);
+	if (rc < 0)
+		return rc;
+	struct store_rows found = { .slot_ns = decoder->slot_ns,
+				    .count = sum_nodes(decoder),
+				    .nodes = decoder->rows.nodes,
+				    .values = decoder->sums };
+	return found.count ? query->rows(query->context, &found) : 0;
+}
+
 // ---- the chunk --------------------------------------------------------------------------------------
 
 static int open_chunk(struct chunk_decoder *decoder, struct bytes chunk,
@@ -440,8 +526,7 @@ int chunk_decode(struct chunk_decoder *decoder, struct bytes chunk, const struct
 		rc = read_nodes(decoder);
 	if (rc < 0)
 		return rc;
-	place_nodes(decoder);
-	for (uint32_t i = 0; i < decoder->series_count && rc == 0; i++)
-		rc = decode_section(decoder, &decoder->sections[i], query);
-	return rc;
+	place_positions(decoder);
+	return query->detail == SCAN_SUMS ? decode_sums(decoder, query)
+					  : decode_rows(decoder, query);
 }

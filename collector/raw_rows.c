@@ -217,7 +217,7 @@ static int scan_section(const struct raw_rows *rows, uint32_t section, uint32_t 
 	if (!kept)
 		return 0;
 
-	struct store_rows found = { .series = number,
+	struct store_rows found = { .series = query->detail == SCAN_SUMS ? 0 : number,
 				    .slot_ns = rows->slot_ns,
 				    .count = kept,
 				    .slots = query->detail == SCAN_ROWS ? scratch->slots : NULL,

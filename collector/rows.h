@@ -44,7 +44,7 @@ struct row_query {
 	uint32_t wanted_count;  // series from here on are unwanted; NULL wanted: all, as number 0
 	enum scan_detail detail;
 	void *context;
-	/** One call per series with rows. A non-zero return ends the reading and is returned. */
+	/** One call per series with rows; for SCAN_SUMS all series are number 0. A non-zero return ends the reading and is returned. */
 	int (*rows)(void *context, const struct store_rows *rows);
 };
 
