@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -157,6 +158,22 @@ class FlameGraph:
         assert self.totals[0] == self.total == self.self_values[0] + below[0]
 
 
+def thread_states(pid):
+    """What each thread waits for: for the report of a process that hangs."""
+    if shutil.which("gdb"):
+        return subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt"],
+                              capture_output=True, text=True, check=False).stdout
+    lines = []
+    for task in sorted(pathlib.Path(f"/proc/{pid}/task").iterdir()):
+        name = (task / "comm").read_text().strip()
+        state = (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
+        stack = [line.split()[-1].split("+")[0] for line in
+                 (task / "stack").read_text().splitlines()]
+        lines.append(f"{task.name} {name} {state} syscall {(task / 'syscall').read_text().strip()} "
+                     f"kernel stack {' < '.join(stack)}")
+    return "\n".join(lines)
+
+
 class Daemon:
     """A program that runs until it is stopped; its output is kept in a log."""
 
@@ -186,9 +203,11 @@ class Daemon:
         try:
             code = process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
+            threads = thread_states(process.pid)
             process.kill()
             process.wait()
-            raise AssertionError(f"{self.argv[0]} did not stop; its log:\n{self.log()}") from None
+            raise AssertionError(f"{self.argv[0]} did not stop; its log:\n{self.log()}\n"
+                                 f"its threads:\n{threads}") from None
         assert code == 0, f"{self.argv[0]} exited with {code}; its log:\n{self.log()}"
 
     def kill(self):

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -10,7 +11,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from fleet import CPU, program, unique, workload, workload_argv
+from fleet import CPU, Workload, program, unique, workload, workload_argv
 from pprof_file import Pprof
 from terminal import Terminal
 
@@ -112,14 +113,18 @@ def total_of_process(stacks, name):
 
 def test_record_all_processes_for_a_time(tmp_path):
     path = tmp_path / "all.collapsed"
-    burning = [workload("burn_c", "--seconds", "5"), workload("burn_cpp", "--seconds", "5")]
+    # Under names of their own: others may burn on this machine, too.
+    names = [f"rec-{os.getpid()}-c", f"rec-{os.getpid()}-cpp"]
+    for name, source in zip(names, ("burn_c", "burn_cpp")):
+        shutil.copy(program(f"workloads/{source}"), tmp_path / name)
+    burning = [Workload([str(tmp_path / name), "--seconds", "5"], {}) for name in names]
     before, began = [process.cpu_ns() for process in burning], time.monotonic()
     done = cairn("record", "-d", "2", "-o", path)
     used = [process.cpu_ns() - ns for process, ns in zip(burning, before)]
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert 2 <= time.monotonic() - began < 6
     stacks = read_collapsed(path)
-    for name, ns in zip(("burn_c", "burn_cpp"), used):
+    for name, ns in zip(names, used):
         # The profiler's start and the writing of the file are not recorded.
         assert 0.5 * ns < total_of_process(stacks, name) < 1.03 * ns, name
     for process in burning:
