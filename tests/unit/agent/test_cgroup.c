@@ -55,15 +55,13 @@ static const struct {
 
 TEST(containers_and_units_are_told_by_the_last_components)
 {
-	for
-		EACH(row, cases)
-		{
-			struct cgroup cgroup;
+	for EACH (row, cases) {
+		struct cgroup cgroup;
 
-			cgroup_parse(row->text, strlen(row->text), &cgroup);
-			EXPECT_STR(row->container, cgroup.container, row->what);
-			EXPECT_STR(row->unit, cgroup.unit, row->what);
-		}
+		cgroup_parse(row->text, strlen(row->text), &cgroup);
+		EXPECT_STR(row->container, cgroup.container, row->what);
+		EXPECT_STR(row->unit, cgroup.unit, row->what);
+	}
 }
 
 static const struct {
@@ -93,14 +91,12 @@ static const struct {
 
 TEST(pods_are_told_by_their_uid)
 {
-	for
-		EACH(row, pods)
-		{
-			struct cgroup cgroup;
+	for EACH (row, pods) {
+		struct cgroup cgroup;
 
-			cgroup_parse(row->text, strlen(row->text), &cgroup);
-			EXPECT_STR(row->pod_uid, cgroup.pod_uid, row->what);
-		}
+		cgroup_parse(row->text, strlen(row->text), &cgroup);
+		EXPECT_STR(row->pod_uid, cgroup.pod_uid, row->what);
+	}
 }
 
 TEST(random_bytes_are_survived)

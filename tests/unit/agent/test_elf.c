@@ -43,20 +43,18 @@ TEST(only_sound_files_of_this_machine_are_read)
 {
 	struct elf_image image;
 
-	for
-		EACH(row, headers)
-		{
-			struct error err = { 0 };
-			struct elf elf;
+	for EACH (row, headers) {
+		struct error err = { 0 };
+		struct elf elf;
 
-			image_init(&image);
-			((uint8_t *)&image)[row->at] = row->value;
-			int fd = image_open(&image);
-			EXPECT_EQ(row->rc, read_headers(fd, &elf, &err), row->what);
-			EXPECT_EQ(row->rc, err.code, row->what);
-			EXPECT_EQ(row->rc != 0, err.text[0] != 0, row->what);
-			close(fd);
-		}
+		image_init(&image);
+		((uint8_t *)&image)[row->at] = row->value;
+		int fd = image_open(&image);
+		EXPECT_EQ(row->rc, read_headers(fd, &elf, &err), row->what);
+		EXPECT_EQ(row->rc, err.code, row->what);
+		EXPECT_EQ(row->rc != 0, err.text[0] != 0, row->what);
+		close(fd);
+	}
 }
 
 TEST(segments_that_lie_outside_the_file_are_left_out)
@@ -74,20 +72,18 @@ TEST(segments_that_lie_outside_the_file_are_left_out)
 	};
 	struct elf_image image;
 
-	for
-		EACH(row, rows)
-		{
-			struct elf elf;
+	for EACH (row, rows) {
+		struct elf elf;
 
-			image_init(&image);
-			image.segments[0].p_offset = row->offset;
-			image.segments[0].p_filesz = row->size;
-			image.segments[0].p_vaddr = row->address;
-			int fd = image_open(&image);
-			EXPECT_EQ(0, read_headers(fd, &elf, NULL), row->what);
-			EXPECT_EQ(row->loads, elf.load_count, row->what);
-			close(fd);
-		}
+		image_init(&image);
+		image.segments[0].p_offset = row->offset;
+		image.segments[0].p_filesz = row->size;
+		image.segments[0].p_vaddr = row->address;
+		int fd = image_open(&image);
+		EXPECT_EQ(0, read_headers(fd, &elf, NULL), row->what);
+		EXPECT_EQ(row->loads, elf.load_count, row->what);
+		close(fd);
+	}
 }
 
 TEST(section_headers_are_bounded)
@@ -118,25 +114,23 @@ TEST(section_headers_are_bounded)
 	};
 	struct elf_image image;
 
-	for
-		EACH(row, rows)
-		{
-			Elf64_Shdr *sections = NULL;
-			uint32_t count = 0;
-			struct elf elf;
+	for EACH (row, rows) {
+		Elf64_Shdr *sections = NULL;
+		uint32_t count = 0;
+		struct elf elf;
 
-			image_init(&image);
-			image.header.e_shoff = row->offset;
-			image.header.e_shnum = row->count;
-			image.header.e_shentsize = row->size;
-			image.sections[0].sh_size = row->first_size;
-			int fd = image_open(&image);
-			EXPECT_EQ(0, read_headers(fd, &elf, NULL), row->what);
-			EXPECT_EQ(row->rc, elf_read_sections(&elf, &sections, &count), row->what);
-			EXPECT_EQ(row->rc ? 0 : SECTION_COUNT, count, row->what);
-			free(sections);
-			close(fd);
-		}
+		image_init(&image);
+		image.header.e_shoff = row->offset;
+		image.header.e_shnum = row->count;
+		image.header.e_shentsize = row->size;
+		image.sections[0].sh_size = row->first_size;
+		int fd = image_open(&image);
+		EXPECT_EQ(0, read_headers(fd, &elf, NULL), row->what);
+		EXPECT_EQ(row->rc, elf_read_sections(&elf, &sections, &count), row->what);
+		EXPECT_EQ(row->rc ? 0 : SECTION_COUNT, count, row->what);
+		free(sections);
+		close(fd);
+	}
 }
 
 TEST(a_file_cut_at_any_length_is_refused_or_read)

@@ -54,24 +54,21 @@ static const struct {
 
 TEST(a_line_is_a_mapping_or_nothing)
 {
-	for
-		EACH(row, lines)
-		{
-			struct mapping_list *list = mapping_list_new();
-			size_t size = strlen(row->line);
-			char *line = malloc(size + 1); // of exactly its size
+	for EACH (row, lines) {
+		struct mapping_list *list = mapping_list_new();
+		size_t size = strlen(row->line);
+		char *line = malloc(size + 1); // of exactly its size
 
-			memcpy(line + 1, row->line, size);
-			EXPECT_EQ(0, mapping_list_add_line(list, line + 1, size), row->what);
-			EXPECT_EQ(row->count, list->count, row->what);
-			if (list->count) {
-				EXPECT_STR(row->path, mapping_path(list, &list->mappings[0]),
-					   row->what);
-				EXPECT_EQ(row->file, list->mappings[0].file, row->what);
-			}
-			free(line);
-			mapping_list_release(list);
+		memcpy(line + 1, row->line, size);
+		EXPECT_EQ(0, mapping_list_add_line(list, line + 1, size), row->what);
+		EXPECT_EQ(row->count, list->count, row->what);
+		if (list->count) {
+			EXPECT_STR(row->path, mapping_path(list, &list->mappings[0]), row->what);
+			EXPECT_EQ(row->file, list->mappings[0].file, row->what);
 		}
+		free(line);
+		mapping_list_release(list);
+	}
 }
 
 static struct mapping_list *list_of(const char *text)
@@ -105,13 +102,11 @@ TEST(an_address_is_in_the_mapping_around_it)
 	};
 
 	assert_int_equal(3, list->count);
-	for
-		EACH(row, rows)
-		{
-			struct mapping *mapping = mapping_list_find(list, row->address);
+	for EACH (row, rows) {
+		struct mapping *mapping = mapping_list_find(list, row->address);
 
-			EXPECT_EQ(row->start, mapping ? mapping->start : 0, row->what);
-		}
+		EXPECT_EQ(row->start, mapping ? mapping->start : 0, row->what);
+	}
 	assert_int_equal(list->mappings[0].path, list->mappings[1].path); // kept once
 	assert_null(mapping_list_find(NULL, 1));
 	mapping_list_release(list);

@@ -55,18 +55,15 @@ static const struct {
 
 TEST(a_stat_line_is_read_or_refused)
 {
-	for
-		EACH(row, cases)
-		{
-			struct proc_stat stat = { 0 };
+	for EACH (row, cases) {
+		struct proc_stat stat = { 0 };
 
-			EXPECT_EQ(row->rc, proc_stat_parse(row->text, strlen(row->text), &stat),
-				  row->what);
-			EXPECT_STR(row->stat.name, stat.name, row->what);
-			EXPECT_EQ(row->stat.state, stat.state, row->what);
-			EXPECT_EQ(row->stat.kernel_thread, stat.kernel_thread, row->what);
-			EXPECT_EQ(row->stat.start_ticks, stat.start_ticks, row->what);
-		}
+		EXPECT_EQ(row->rc, proc_stat_parse(row->text, strlen(row->text), &stat), row->what);
+		EXPECT_STR(row->stat.name, stat.name, row->what);
+		EXPECT_EQ(row->stat.state, stat.state, row->what);
+		EXPECT_EQ(row->stat.kernel_thread, stat.kernel_thread, row->what);
+		EXPECT_EQ(row->stat.start_ticks, stat.start_ticks, row->what);
+	}
 }
 
 TEST(a_line_of_any_length_is_survived)

@@ -136,20 +136,17 @@ TEST(labels_come_from_the_first_that_knows)
 	struct labels extra = { 0 };
 
 	assert_int_equal(0, labels_set(&extra, "extra", "yes"));
-	for
-		EACH(row, cases)
-		{
-			struct labels labels;
+	for EACH (row, cases) {
+		struct labels labels;
 
-			EXPECT_EQ(0, process_labels_detect(&row->traits, &extra, &labels),
-				  row->what);
-			const char *value = labels_get(&labels, row->label);
-			if (row->value)
-				EXPECT_STR(row->value, value, row->what);
-			else
-				EXPECT_EQ(1, value == NULL, row->what);
-			labels_deinit(&labels);
-		}
+		EXPECT_EQ(0, process_labels_detect(&row->traits, &extra, &labels), row->what);
+		const char *value = labels_get(&labels, row->label);
+		if (row->value)
+			EXPECT_STR(row->value, value, row->what);
+		else
+			EXPECT_EQ(1, value == NULL, row->what);
+		labels_deinit(&labels);
+	}
 	labels_deinit(&extra);
 }
 

@@ -30,15 +30,13 @@ static const struct {
 
 TEST(what_is_not_text_is_replaced)
 {
-	for
-		EACH(row, cases)
-		{
-			char *text = strdup(row->text);
+	for EACH (row, cases) {
+		char *text = strdup(row->text);
 
-			utf8_clean(text);
-			EXPECT_STR(row->clean, text, row->what);
-			free(text);
-		}
+		utf8_clean(text);
+		EXPECT_STR(row->clean, text, row->what);
+		free(text);
+	}
 }
 
 RUN_TESTS(cmocka_unit_test(what_is_not_text_is_replaced))
