@@ -484,8 +484,12 @@ static int close_due(struct rocksdb_store *store, struct partition *partition, u
 
 	if (rc < 0)
 		error_set(err, rc, "store: out of memory");
-	for (uint32_t i = 0; i < list.count && rc == 0; i++)
-		rc = close_window(store, partition, list.numbers[i], err);
+	// One that cannot be closed must not keep the others in memory for ever.
+	for (uint32_t i = 0; i < list.count; i++) {
+		int failed = close_window(store, partition, list.numbers[i], rc ? NULL : err);
+
+		rc = rc ? rc : failed;
+	}
 	free(list.numbers);
 	return rc;
 }
@@ -497,8 +501,12 @@ static int close_all_due(struct rocksdb_store *store, struct partition_list *lis
 	uint64_t window_max = head_bytes(list) > head_max ? 0 : head_max / 2;
 	int rc = 0;
 
-	for (uint32_t i = 0; i < list->count && rc == 0; i++)
-		rc = close_due(store, list->partitions[i], now_ns, window_max, err);
+	for (uint32_t i = 0; i < list->count; i++) {
+		int failed =
+			close_due(store, list->partitions[i], now_ns, window_max, rc ? NULL : err);
+
+		rc = rc ? rc : failed;
+	}
 	return rc;
 }
 

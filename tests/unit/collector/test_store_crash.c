@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 enum {
@@ -177,6 +178,60 @@ static void run_round(const char *path, uint64_t *acknowledged, unsigned int kil
 	EXPECT_EQ(0, WIFEXITED(status) ? WEXITSTATUS(status) : -1, "the checker's exit status");
 }
 
+/** Append until the disk refuses; then say how many batches were acknowledged. */
+static void run_until_full(const char *path, int pipe)
+{
+	struct store_options options = { .path = path };
+	struct rlimit limit = { 1 << 20, 1 << 20 }; // a file may not become larger
+	struct store *store;
+	struct error err = { 0 };
+
+	signal(SIGXFSZ, SIG_IGN);
+	if (store_open_rocksdb(&options, &store, NULL) < 0 || setrlimit(RLIMIT_FSIZE, &limit) < 0)
+		_exit(2);
+	for (uint64_t sequence = 1;; sequence++) {
+		struct store_batch_id batch = batch_of(0, sequence);
+		struct ack ack = { 0, sequence };
+		struct profile *profile = batch_profile(0, sequence);
+		struct store_append_result result;
+
+		if (store_append(store, &batch, profile, &result, &err) < 0)
+			break;
+		profile_free(profile);
+		if (write(pipe, &ack, sizeof(ack)) < 0)
+			_exit(3);
+	}
+	_exit(strstr(err.text, "store") ? 0 : 4); // the error says where
+}
+
+TEST(a_disk_that_refuses_loses_nothing_acknowledged)
+{
+	uint64_t acknowledged[AGENTS] = { 0 };
+	char path[64];
+	int pipes[2], status;
+
+	base_ns = hour_ns(0);
+	directory_new(path);
+	assert_int_equal(0, pipe2(pipes, O_CLOEXEC));
+	pid_t sender = fork();
+	if (!sender)
+		run_until_full(path, pipes[1]);
+	close(pipes[1]);
+	read_acks(pipes[0], acknowledged);
+	close(pipes[0]);
+	waitpid(sender, &status, 0);
+	EXPECT_EQ(0, WIFEXITED(status) ? WEXITSTATUS(status) : -1, "the sender's exit status");
+	if (acknowledged[0] < 100)
+		fail_msg("only %llu batches fitted", (unsigned long long)acknowledged[0]);
+
+	pid_t checker = fork();
+	if (!checker)
+		run_checker(path, acknowledged);
+	waitpid(checker, &status, 0);
+	EXPECT_EQ(0, WIFEXITED(status) ? WEXITSTATUS(status) : -1, "the checker's exit status");
+	directory_remove(path);
+}
+
 TEST(kill_9_loses_nothing_acknowledged_and_counts_nothing_twice)
 {
 	uint64_t acknowledged[AGENTS] = { 0 };
@@ -195,4 +250,5 @@ TEST(kill_9_loses_nothing_acknowledged_and_counts_nothing_twice)
 	directory_remove(path);
 }
 
-RUN_TESTS(cmocka_unit_test(kill_9_loses_nothing_acknowledged_and_counts_nothing_twice))
+RUN_TESTS(cmocka_unit_test(a_disk_that_refuses_loses_nothing_acknowledged),
+	  cmocka_unit_test(kill_9_loses_nothing_acknowledged_and_counts_nothing_twice))
