@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts as the kernel side makes them, of this very process, become samples with named stacks.
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/test.h"
+
+#include "agent/window.h"
+#include "base/clock.h"
+
+__attribute__((noinline)) static int a_leaf(int argument)
+{
+	__asm__ volatile("" : "+r"(argument));
+	return argument + 1;
+}
+
+__attribute__((noinline)) static int a_caller(int argument)
+{
+	__asm__ volatile("" : "+r"(argument));
+	return argument + 2;
+}
+
+static const char kernel_symbols[] = "ffffffff81000000 T _text\n"
+				     "ffffffff81001000 T do_syscall\n"
+				     "ffffffff81002000 T vfs_read\n";
+
+#define SLOT_NS     (20 * NS_PER_MS)
+#define KERNEL_LEAF 0xffffffff81002040ULL
+
+/* All that a window reads. */
+struct fixture {
+	struct executable_table *executables;
+	struct kallsyms *kallsyms;
+	struct window_sources sources;
+	struct window window;
+	struct count_key key; // of this process; no stacks yet
+};
+
+static uint64_t own_start_ns(void)
+{
+	FILE *stat = fopen("/proc/self/stat", "re");
+	unsigned long long ticks = 0;
+	char line[1024];
+
+	assert_non_null(stat);
+	assert_non_null(fgets(line, sizeof(line), stat));
+	fclose(stat);
+	// Field 22; 19 fields after the name's closing bracket and the state.
+	assert_int_equal(1,
+			 sscanf(strrchr(line, ')'),
+				") %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+				"%*s %*s %*s %llu",
+				&ticks));
+	return ticks * (NS_PER_SECOND / 100);
+}
+
+static struct kallsyms *open_kallsyms(void)
+{
+	char path[] = "/tmp/cairn-kallsyms-XXXXXX";
+	int fd = mkstemp(path);
+	struct kallsyms *kallsyms = NULL;
+	struct error err;
+
+	assert_true(fd >= 0);
+	assert_int_equal(sizeof(kernel_symbols) - 1,
+			 write(fd, kernel_symbols, sizeof(kernel_symbols) - 1));
+	close(fd);
+	assert_int_equal(0, kallsyms_open(path, &kallsyms, &err));
+	unlink(path);
+	return kallsyms;
+}
+
+static int set_up(void **state)
+{
+	struct fixture *fixture = calloc(1, sizeof(*fixture));
+	struct labels no_labels = { 0 };
+
+	fixture->executables = executable_table_new();
+	fixture->kallsyms = open_kallsyms();
+	fixture->sources = (struct window_sources){
+		.processes = process_table_new(fixture->executables, &no_labels),
+		.locations = location_table_new(fixture->executables, fixture->kallsyms),
+		.stacks = stack_table_new(),
+	};
+	assert_int_equal(0, window_init(&fixture->window, &fixture->sources, SLOT_NS, 1));
+	fixture->key = (struct count_key){
+		.process = { .pid = getpid(), .start_ns = own_start_ns() },
+		.thread_name = "worker",
+		.slot = 100,
+		.kind = SAMPLE_KIND_ON_CPU,
+	};
+	*state = fixture;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *fixture = *state;
+
+	window_deinit(&fixture->window);
+	stack_table_free(fixture->sources.stacks);
+	location_table_free(fixture->sources.locations);
+	process_table_free(fixture->sources.processes);
+	executable_table_free(fixture->executables);
+	kallsyms_close(fixture->kallsyms);
+	free(fixture);
+	return 0;
+}
+
+static void add(struct fixture *fixture, const struct count_key *key, uint64_t value)
+{
+	struct count count = { .value = value, .samples = 1 };
+
+	assert_int_equal(0, window_add(&fixture->window, key, &count, 1));
+}
+
+/* A user stack: a_leaf called by a_caller. */
+static void set_user_stack(struct fixture *fixture, struct count_key *key)
+{
+	struct process *process =
+		process_table_get(fixture->sources.processes, &key->process, "test");
+	struct code_address code;
+
+	assert_int_equal(0, process_find_code(fixture->sources.processes, process,
+					      (uint64_t)a_caller + 1, &code));
+	uint32_t caller =
+		location_table_add_call(fixture->sources.locations, code.executable, code.offset);
+
+	key->user = (struct stack_hash){ 1, 1 };
+	key->user_leaf =
+		(struct raw_frame){ .address = (uint64_t)a_leaf + 1, .tag = FRAME_TAG_NATIVE };
+	assert_int_equal(0, stack_table_add(fixture->sources.stacks, &key->user, &caller, 1,
+					    STACK_END_NO_FRAME_POINTER, 1));
+}
+
+/* A kernel stack: vfs_read called by do_syscall. */
+static void set_kernel_stack(struct fixture *fixture, struct count_key *key)
+{
+	uint32_t caller =
+		location_table_add_kernel(fixture->sources.locations, 0xffffffff81001010ULL, false);
+
+	key->kernel = (struct stack_hash){ 2, 2 };
+	key->kernel_leaf = KERNEL_LEAF;
+	assert_int_equal(0, stack_table_add(fixture->sources.stacks, &key->kernel, &caller, 1,
+					    STACK_END_COMPLETE, 1));
+}
+
+/* "leaf caller caller ...", as shown. */
+static const char *stack_text(const struct profile *profile, uint32_t number)
+{
+	static char text[1024];
+	const struct stack *stack = &profile->stacks[number];
+
+	text[0] = 0;
+	for (uint32_t i = 0; i < stack->location_count; i++) {
+		uint32_t at = profile->stack_locations[stack->first_location + i];
+		char name[128];
+
+		location_display_name(profile, &profile->locations[at], 0, name, sizeof(name));
+		strcat(strcat(text, i ? " " : ""), name);
+	}
+	return text;
+}
+
+TEST(kernel_frames_lie_on_top_of_user_frames)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+
+	set_user_stack(fixture, &key);
+	set_kernel_stack(fixture, &key);
+	add(fixture, &key, 10000);
+
+	struct profile *profile = window_finish(&fixture->window, 2);
+
+	EXPECT_EQ(1, profile->sample_count, "one sample");
+	EXPECT_STR("vfs_read_[k] do_syscall_[k] a_leaf a_caller",
+		   stack_text(profile, profile->samples[0].stack), "order");
+	EXPECT_EQ(STACK_END_NO_FRAME_POINTER, profile->stacks[0].end, "why the user part ended");
+	EXPECT_EQ(100, profile->samples[0].slot, "slot");
+	EXPECT_EQ(10000, profile->samples[0].value, "value");
+	profile_free(profile);
+}
+
+TEST(pcs_of_one_function_become_one_stack)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+
+	set_user_stack(fixture, &key);
+	add(fixture, &key, 10000);
+	key.user_leaf.address++;
+	add(fixture, &key, 11000);
+
+	struct profile *profile = window_finish(&fixture->window, 2);
+
+	EXPECT_EQ(1, profile->stack_count, "stacks");
+	EXPECT_EQ(1, profile->sample_count, "equal samples are joined");
+	EXPECT_EQ(21000, profile->samples[0].value, "the sum");
+	profile_free(profile);
+}
+
+TEST(a_stack_without_its_body_is_a_leaf_marked_lost)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+
+	set_user_stack(fixture, &key);
+	key.user = (struct stack_hash){ 77, 77 };
+	add(fixture, &key, 10000);
+	EXPECT_EQ(1, fixture->window.stacks_lost, "counted");
+
+	struct profile *profile = window_finish(&fixture->window, 2);
+
+	EXPECT_STR("a_leaf", stack_text(profile, 0), "leaf only");
+	EXPECT_EQ(STACK_END_LOST, profile->stacks[0].end, "said");
+	profile_free(profile);
+}
+
+TEST(a_lost_kernel_part_is_told_if_the_root_is_whole)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+
+	key.kernel = (struct stack_hash){ 78, 78 };
+	key.kernel_leaf = KERNEL_LEAF;
+	add(fixture, &key, 10000);
+
+	struct profile *profile = window_finish(&fixture->window, 2);
+
+	EXPECT_STR("vfs_read_[k]", stack_text(profile, 0), "leaf only");
+	EXPECT_EQ(STACK_END_LOST, profile->stacks[0].end, "said");
+	profile_free(profile);
+}
+
+TEST(series_are_told_apart_by_process_and_thread_name)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+
+	set_user_stack(fixture, &key);
+	add(fixture, &key, 1000);
+	key.slot++;
+	add(fixture, &key, 1000);
+	memcpy(key.thread_name, "other\xff\n", 8);
+	add(fixture, &key, 1000);
+
+	struct profile *profile = window_finish(&fixture->window, 2);
+
+	EXPECT_EQ(2, profile->series_count, "two names");
+	EXPECT_EQ(3, profile->sample_count, "three samples");
+	EXPECT_STR("worker", labels_get(&profile->series[0].labels, LABEL_THREAD), "first");
+	EXPECT_STR("other??", labels_get(&profile->series[1].labels, LABEL_THREAD), "made UTF-8");
+	EXPECT_STR("test_window", labels_get(&profile->series[0].labels, LABEL_PROCESS), "process");
+	profile_free(profile);
+}
+
+TEST(code_in_no_file_is_anonymous)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+
+	set_user_stack(fixture, &key);
+	key.user_leaf.address = 0x123456;
+	add(fixture, &key, 1000);
+
+	struct profile *profile = window_finish(&fixture->window, 2);
+
+	EXPECT_STR("[anon]+0x123000 a_caller", stack_text(profile, 0), "by page");
+	profile_free(profile);
+}
+
+#define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		WITH_FIXTURE(kernel_frames_lie_on_top_of_user_frames),
+		WITH_FIXTURE(pcs_of_one_function_become_one_stack),
+		WITH_FIXTURE(a_stack_without_its_body_is_a_leaf_marked_lost),
+		WITH_FIXTURE(a_lost_kernel_part_is_told_if_the_root_is_whole),
+		WITH_FIXTURE(series_are_told_apart_by_process_and_thread_name),
+		WITH_FIXTURE(code_in_no_file_is_anonymous),
+	};
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+
+	return failed || a_caller(a_leaf(0)) != 3;
+}
