@@ -24,15 +24,13 @@ TEST(old_kernels_are_refused_by_name)
 		{ "10.0-rc1", 0 },
 	};
 
-	for
-		EACH(c, cases)
-		{
-			struct error err = { 0 };
+	for EACH (c, cases) {
+		struct error err = { 0 };
 
-			EXPECT_EQ(c->rc, machine_check_release(c->release, &err), c->release);
-			if (c->rc)
-				assert_non_null(strstr(err.text, c->release));
-		}
+		EXPECT_EQ(c->rc, machine_check_release(c->release, &err), c->release);
+		if (c->rc)
+			assert_non_null(strstr(err.text, c->release));
+	}
 }
 
 TEST(missing_capabilities_are_named)
@@ -51,17 +49,15 @@ TEST(missing_capabilities_are_named)
 		{ "no bpf", CAP(SYS_PTRACE) | 1ULL << 38, -EPERM, "lacks: CAP_BPF;" },
 	};
 
-	for
-		EACH(c, cases)
-		{
-			struct error err = { 0 };
+	for EACH (c, cases) {
+		struct error err = { 0 };
 
-			EXPECT_EQ(c->rc, machine_check_capabilities(c->effective, &err), c->what);
-			if (c->missing && !strstr(err.text, c->missing))
-				fail_msg("%s: %s", c->what, err.text);
-			if (c->rc)
-				assert_non_null(strstr(err.text, "sudo"));
-		}
+		EXPECT_EQ(c->rc, machine_check_capabilities(c->effective, &err), c->what);
+		if (c->missing && !strstr(err.text, c->missing))
+			fail_msg("%s: %s", c->what, err.text);
+		if (c->rc)
+			assert_non_null(strstr(err.text, "sudo"));
+	}
 }
 
 TEST(a_kernel_without_types_is_refused)

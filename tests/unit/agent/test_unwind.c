@@ -123,17 +123,15 @@ static const struct {
 
 TEST(a_chain_ends_with_its_reason)
 {
-	for
-		EACH(c, cases)
-		{
-			memory.words = c->words;
-			memory.count = 12;
+	for EACH (c, cases) {
+		memory.words = c->words;
+		memory.count = 12;
 
-			struct unwind unwind = unwind_from(c->sp, c->fp);
+		struct unwind unwind = unwind_from(c->sp, c->fp);
 
-			EXPECT_EQ(c->end, unwind.end, c->what);
-			EXPECT_EQ(c->frames, unwind.frame_count, c->what);
-		}
+		EXPECT_EQ(c->end, unwind.end, c->what);
+		EXPECT_EQ(c->frames, unwind.frame_count, c->what);
+	}
 }
 
 TEST(return_addresses_are_kept_in_order)
