@@ -6,7 +6,8 @@
 //   rocksdb_commit.c    waiting batches to one synced write
 //   rocksdb_select.c    label matchers to series, names, values
 //   rocksdb_scan.c      chunks and open windows to rows and activity
-//   rocksdb_maintain.c  open windows to chunks, retention, memory
+//   rocksdb_close.c     an open window to chunks
+//   rocksdb_maintain.c  which windows are due, retention, memory
 //
 // Locks, in the order in which they may be taken: maintain, resolve, partition->lock (two only by
 // who holds resolve), partitions_lock, commit_lock.
@@ -160,6 +161,14 @@ int rocksdb_scan(struct store *store, const struct store_selection *selection,
 int rocksdb_activity(struct store *store, const struct store_selection *selection,
 		     struct time_range range, uint64_t slot_ns, const uint32_t *rows,
 		     int64_t *counts, struct error *err);
+
+// rocksdb_close.c
+/**
+ * Make chunks of what is in @window now; rows that come meanwhile stay open. maintain_lock is held.
+ * Returns 0, also if there is nothing; -EBADMSG if the rows are damaged; -ENOMEM; -EIO; -ENOSPC.
+ */
+int rocksdb_close_window(struct rocksdb_store *store, struct partition *partition, uint32_t window,
+			 struct error *err);
 
 // rocksdb_maintain.c
 int rocksdb_maintain(struct store *store, uint64_t now_ns, struct error *err);
