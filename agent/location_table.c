@@ -13,6 +13,7 @@
 
 #define KERNEL_MODULE    "[kernel]"
 #define ANONYMOUS_MODULE "[anon]"
+#define EXITED_NAME      "[exited]"
 
 /* Generated code has no functions that we know: its leaves are told apart by page. */
 #define ANONYMOUS_LEAF_BYTES 4096ULL
@@ -223,6 +224,20 @@ uint32_t location_table_add_anonymous(struct location_table *table, uint64_t add
 	if (number != HASH_TABLE_NONE)
 		return number;
 	if (add_string(table, ANONYMOUS_MODULE, &location.module) < 0)
+		return HASH_TABLE_NONE;
+	return add(table, &location);
+}
+
+uint32_t location_table_add_exited(struct location_table *table)
+{
+	struct known_location location = { .kind = FRAME_KIND_UNKNOWN };
+
+	location.id = location_id_of_offset(FRAME_KIND_UNKNOWN, EXITED_NAME, 0);
+
+	uint32_t number = find(table, location.id);
+	if (number != HASH_TABLE_NONE)
+		return number;
+	if (add_string(table, EXITED_NAME, &location.name) < 0)
 		return HASH_TABLE_NONE;
 	return add(table, &location);
 }

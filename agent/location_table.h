@@ -40,6 +40,9 @@ uint32_t location_table_add_kernel(struct location_table *table, uint64_t addres
 /** Code in no file (made at run time); a leaf is reduced to its page. */
 uint32_t location_table_add_anonymous(struct location_table *table, uint64_t address, bool leaf);
 
+/** Code of a process that has gone before its mappings could be read: one place for all of it. */
+uint32_t location_table_add_exited(struct location_table *table);
+
 /**
  * The location's position in @profile, to which it is added with its name if need be. A new
  * profile must be announced by location_table_begin_profile(). Returns 0 or what

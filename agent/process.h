@@ -33,6 +33,7 @@ struct code_address {
 	struct executable *executable;
 	uint64_t offset;
 	bool is_data; // the process's mappings are known, and no code is there: no return address
+	bool is_unknown; // the process has gone before its mappings could be read
 };
 
 /**

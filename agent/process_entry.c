@@ -405,6 +405,7 @@ int process_entry_find_code(struct process_entry *entry, struct process_entry *p
 	if (!mapping || !mapping->executable) {
 		*ret_code = (struct code_address){
 			.is_data = !mapping && entry->mappings && entry->mappings->count,
+			.is_unknown = !entry->mappings || !entry->mappings->count,
 		};
 		return -ENOENT;
 	}

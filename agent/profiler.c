@@ -71,23 +71,28 @@ static bool is_kernel_stack(const struct stack_body *body)
 	return !body->process.pid && !body->process.start_ns;
 }
 
-// A return address belongs to the call before it, which may end its function. *@ret_is_data says
-// that the frame pointer led astray: no code is there.
-static uint32_t locate_caller(struct profiler *profiler, struct process *process,
-			      const struct raw_frame *frame, bool *ret_is_data)
+// A return address belongs to the call before it, which may end its function. Where no code is known
+// the stack ends (*ret_end): the frame pointer led astray, or the process was gone too soon.
+static int locate_caller(struct profiler *profiler, struct process *process,
+			 const struct raw_frame *frame, uint32_t *ret_location, uint32_t *ret_end)
 {
 	uint64_t call = frame->address - 1;
 	struct code_address code;
 
-	*ret_is_data = false;
-	if (frame->tag == FRAME_TAG_KERNEL)
-		return location_table_add_kernel(profiler->locations, call, false);
-	if (process_find_code(profiler->processes, process, call, &code) == 0 && code.executable)
-		return location_table_add_call(profiler->locations, code.executable, code.offset);
-	*ret_is_data = code.is_data;
-	if (code.is_data)
-		return HASH_TABLE_NONE;
-	return location_table_add_anonymous(profiler->locations, call, false);
+	if (frame->tag == FRAME_TAG_KERNEL) {
+		*ret_location = location_table_add_kernel(profiler->locations, call, false);
+	} else if (!process) {
+		return -EBADMSG;
+	} else if (process_find_code(profiler->processes, process, call, &code) == 0) {
+		*ret_location =
+			location_table_add_call(profiler->locations, code.executable, code.offset);
+	} else if (code.is_data || code.is_unknown) {
+		*ret_end = code.is_data ? STACK_END_NO_FRAME_POINTER : STACK_END_LOST;
+		return -ENOENT;
+	} else {
+		*ret_location = location_table_add_anonymous(profiler->locations, call, false);
+	}
+	return *ret_location == HASH_TABLE_NONE ? -ENOMEM : 0;
 }
 
 static int locate_body(struct profiler *profiler, const struct stack_record *record)
@@ -96,6 +101,7 @@ static int locate_body(struct profiler *profiler, const struct stack_record *rec
 	struct process *process = NULL;
 	struct code_address code;
 	uint32_t end = body->end, count = 0;
+	int rc = 0;
 
 	if (!is_kernel_stack(body)) {
 		process = process_table_get(profiler->processes, &body->process,
@@ -105,20 +111,14 @@ static int locate_body(struct profiler *profiler, const struct stack_record *rec
 		// Now, while the process lives, its mappings are read; its leaves are found in them later.
 		process_find_code(profiler->processes, process, record->leaf, &code);
 	}
-	for (; count < body->frame_count; count++) {
-		uint32_t location = HASH_TABLE_NONE;
-		bool is_data = false;
-
-		if (process || body->frames[count].tag == FRAME_TAG_KERNEL)
-			location = locate_caller(profiler, process, &body->frames[count], &is_data);
-		if (is_data) {
-			end = STACK_END_NO_FRAME_POINTER;
-			break;
-		}
-		if (location == HASH_TABLE_NONE)
-			return -ENOMEM;
-		profiler->locations_of_body[count] = location;
+	while (count < body->frame_count && !rc) {
+		rc = locate_caller(profiler, process, &body->frames[count],
+				   &profiler->locations_of_body[count], &end);
+		if (!rc)
+			count++;
 	}
+	if (rc && rc != -ENOENT)
+		return rc;
 	return stack_table_add(profiler->stacks, &body->hash, profiler->locations_of_body, count,
 			       (enum stack_end)end, clock_monotonic_ns());
 }

@@ -150,10 +150,12 @@ static uint32_t find_user_leaf(struct window *window, struct process *process, u
 	struct location_table *locations = window->sources.locations;
 	struct code_address code;
 
-	if (process_find_code(window->sources.processes, process, address, &code) < 0 ||
-	    !code.executable)
-		return location_table_add_anonymous(locations, address, true);
-	return location_table_add_leaf(locations, code.executable, code.offset);
+	if (process_find_code(window->sources.processes, process, address, &code) == 0)
+		return location_table_add_leaf(locations, code.executable, code.offset);
+	// Addresses of a process that nobody knows any more would be new stacks without end.
+	if (code.is_unknown)
+		return location_table_add_exited(locations);
+	return location_table_add_anonymous(locations, address, true);
 }
 
 static int append_kernel_part(struct window *window, const struct count_key *key, uint64_t now_ns,

@@ -270,6 +270,24 @@ TEST(code_in_no_file_is_anonymous)
 	profile_free(profile);
 }
 
+TEST(code_of_a_process_that_nobody_saw_is_one_place)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+
+	set_user_stack(fixture, &key);
+	key.process = (struct process_key){ .pid = 0x3fffff, .start_ns = 1 };
+	add(fixture, &key, 1000);
+	key.user_leaf.address += 0x10000;
+	add(fixture, &key, 1000);
+
+	struct profile *profile = window_finish(&fixture->window, 2);
+
+	EXPECT_STR("[exited] a_caller", stack_text(profile, 0), "any address");
+	EXPECT_EQ(1, profile->stack_count, "all addresses");
+	profile_free(profile);
+}
+
 #define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -281,6 +299,7 @@ int main(void)
 		WITH_FIXTURE(a_lost_kernel_part_is_told_if_the_root_is_whole),
 		WITH_FIXTURE(series_are_told_apart_by_process_and_thread_name),
 		WITH_FIXTURE(code_in_no_file_is_anonymous),
+		WITH_FIXTURE(code_of_a_process_that_nobody_saw_is_one_place),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
