@@ -46,7 +46,7 @@ uint64_t perf_events_due_ns(const struct perf_events *events);
 
 /**
  * The periods for @frequency_hz, in microseconds: primes, hence without common factors, spread
- * evenly over 15 % on both sides of 1 / @frequency_hz, whose mean is that within 1 %.
+ * evenly over 35 % on both sides of 1 / @frequency_hz, whose mean is that within 1 %.
  */
 void perf_periods_of(uint32_t frequency_hz, uint32_t ret_periods_us[PERF_PERIODS]);
 

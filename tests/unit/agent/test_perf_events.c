@@ -31,7 +31,7 @@ TEST(periods_share_no_factor_and_keep_the_frequency)
 		perf_periods_of(*hz, periods);
 		for (uint32_t i = 0; i < PERF_PERIODS; i++) {
 			sum += periods[i];
-			if (periods[i] < 0.84 * mean || periods[i] > 1.16 * mean)
+			if (periods[i] < 0.64 * mean || periods[i] > 1.36 * mean)
 				fail_msg("%s: %u us is too far from the mean", what, periods[i]);
 			for (uint32_t j = 0; j < i; j++)
 				EXPECT_EQ(1, common_divisor(periods[i], periods[j]), what);
