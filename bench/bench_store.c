@@ -275,13 +275,14 @@ static void bench_scan(struct bench *bench, const char *name, const char *select
 }
 
 static void bench_merge(struct bench *bench, const char *name, const char *selector_text,
-			uint64_t length_ns)
+			uint64_t length_ns, const char *group_by)
 {
 	struct selector selector = selector_or_die(selector_text);
 	struct query query = query_of(bench, &selector, length_ns);
 	double times[REPETITIONS_MAX];
 	struct error err = { 0 };
 
+	query.group_by = group_by;
 	for (uint32_t i = 0; i < bench->repetitions; i++) {
 		uint64_t start_ns = clock_monotonic_ns();
 		struct flame_tree tree;
@@ -320,10 +321,11 @@ static void ask(struct bench *bench)
 	static const char twenty[] = "{node=~\"node-0[01].\"}";
 	uint64_t hour_ns = 3600 * NS_PER_SECOND, ten_ns = 600 * NS_PER_SECOND;
 
-	bench_merge(bench, "merge, all hosts, 1 h", "{}", hour_ns);
-	bench_merge(bench, "merge, one service, 1 h", "{service=\"svc0\"}", hour_ns);
-	bench_merge(bench, "merge, 20 hosts, 10 min", twenty, ten_ns);
-	bench_merge(bench, "merge, one host, 1 h", "{node=\"node-007\"}", hour_ns);
+	bench_merge(bench, "merge, all hosts, 1 h", "{}", hour_ns, NULL);
+	bench_merge(bench, "merge by service, all hosts, 1 h", "{}", hour_ns, LABEL_SERVICE);
+	bench_merge(bench, "merge, one service, 1 h", "{service=\"svc0\"}", hour_ns, NULL);
+	bench_merge(bench, "merge, 20 hosts, 10 min", twenty, ten_ns, NULL);
+	bench_merge(bench, "merge, one host, 1 h", "{node=\"node-007\"}", hour_ns, NULL);
 	bench_scan(bench, "sums only, all hosts, 1 h", "{}", hour_ns, SCAN_SUMS);
 	bench_scan(bench, "every row, all hosts, 1 h", "{}", hour_ns, SCAN_ROWS);
 	bench_scan(bench, "sums only, 20 hosts, 10 min", twenty, ten_ns, SCAN_SUMS);

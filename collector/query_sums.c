@@ -355,6 +355,7 @@ int query_sum(const struct query *query, const struct store_selection *selection
 	const struct store_scanner scanner = {
 		.context = &summing,
 		.detail = is_grouped(&summing) ? SCAN_SERIES_SUMS : SCAN_SUMS,
+		.groups = is_grouped(&summing) ? groups->of_series : NULL,
 		.partition = on_partition,
 		.rows = on_rows,
 		.partition_end = on_partition_end,

@@ -22,7 +22,10 @@ struct reading {
 	const struct partition *partition;
 	struct time_range range; // cut to the partition
 	uint32_t first_window, last_window;
-	bool *whole; // by group of the selection: still all series of the group are selected
+	// By series' number, which of them may be read as one; where join is set and this is NULL, all.
+	const uint32_t *lanes;
+	bool join;
+	bool *joined; // by group of the selection: all its series are selected and in one lane
 	struct forest_view *view; // NULL if rows are not asked for
 	struct run_list runs;
 	struct db_iterator *chunks;
@@ -35,7 +38,7 @@ struct reading {
 
 static void reading_deinit(struct reading *reading)
 {
-	free(reading->whole);
+	free(reading->joined);
 	forest_view_unref(reading->view);
 	run_list_deinit(&reading->runs);
 	db_iterator_freep(&reading->chunks);
@@ -57,22 +60,33 @@ static int open_chunks(struct reading *reading, struct db *db)
 	return reading->chunks ? 0 : -ENOMEM;
 }
 
+static bool is_one_lane(const struct reading *reading, const struct selected_group *group)
+{
+	const uint32_t *lanes = reading->lanes, *wanted = reading->selected->wanted;
+
+	for (uint32_t i = 1; lanes && i < group->selected_count; i++)
+		if (lanes[wanted[group->series[i]]] != lanes[wanted[group->series[0]]])
+			return false;
+	return reading->join;
+}
+
 /** A group that has grown since the selection has series that were not asked about. */
-static int find_whole_groups(struct reading *reading, struct rocksdb_store *store,
-			     struct partition *partition)
+static int find_joined_groups(struct reading *reading, struct rocksdb_store *store,
+			      struct partition *partition)
 {
 	const struct selected_partition *selected = reading->selected;
 
-	reading->whole = calloc(selected->group_count + 1, sizeof(*reading->whole));
-	if (!reading->whole)
+	reading->joined = calloc(selected->group_count + 1, sizeof(*reading->joined));
+	if (!reading->joined)
 		return -ENOMEM;
 	int rc = partition_load_postings(partition, store->db, reading->err);
 	for (uint32_t i = 0; i < selected->group_count && rc == 0; i++) {
 		const struct selected_group *group = &selected->groups[i];
 
-		reading->whole[i] = group->selected_count == group->series_count &&
-				    partition->postings->groups[group->group].series_count ==
-					    group->series_count;
+		reading->joined[i] = group->selected_count == group->series_count &&
+				     partition->postings->groups[group->group].series_count ==
+					     group->series_count &&
+				     is_one_lane(reading, group);
 	}
 	return rc;
 }
@@ -86,7 +100,7 @@ static int fix_partition(struct reading *reading, struct rocksdb_store *store, b
 	if (partition->dropped)
 		rc = -ENOENT;
 	if (rc == 0)
-		rc = find_whole_groups(reading, store, partition);
+		rc = find_joined_groups(reading, store, partition);
 	if (rc == 0 && with_forest)
 		rc = partition_view(partition, store->db, &reading->view, reading->err);
 	if (rc == 0)
@@ -191,13 +205,15 @@ static int read_rows(struct reading *reading, const struct selected_group *group
 	return rc;
 }
 
-/** A run's accelerator chunk, which stands for all of its rows. */
-static int read_accelerator(struct reading *reading, struct chunk_key at)
+/** A run's accelerator chunk, which stands for all of its rows: they come as the first series'. */
+static int read_accelerator(struct reading *reading, const struct selected_group *group,
+			    struct chunk_key at)
 {
 	const uint32_t *wanted = reading->query.wanted;
 	struct chunk_key found;
 	int rc = 0;
 
+	reading->query.number = wanted[group->series[0]];
 	reading->query.wanted = NULL;
 	at.kind = reading->accelerator;
 	at.last_series = 0;
@@ -222,13 +238,13 @@ static int read_group(struct reading *reading, uint32_t window, uint32_t number)
 	const struct selected_group *group = &reading->selected->groups[number];
 	struct chunk_key wanted = { .window = window, .kind = CHUNK_ROWS, .group = group->group };
 	bool accelerate =
-		reading->whole[number] && reading->accelerator != CHUNK_ROWS &&
+		reading->joined[number] && reading->accelerator != CHUNK_ROWS &&
 		(reading->accelerator == CHUNK_TOTALS || window_is_whole(reading, window));
 	struct chunk_key found;
 	int rc = 0;
 
 	while (rc == 0 && seek_chunk(reading, &wanted, &found)) {
-		rc = accelerate ? read_accelerator(reading, found) : -ENOENT;
+		rc = accelerate ? read_accelerator(reading, group, found) : -ENOENT;
 		if (rc == -ENOENT)
 			rc = read_rows(reading, group, found);
 		wanted.sequence = found.sequence + 1;
@@ -317,7 +333,9 @@ static int scan_partition(struct rocksdb_store *store, const struct selected_par
 	struct scanning scanning = { .scanner = scanner, .err = err };
 	_cleanup_(reading_deinit) struct reading reading = {
 		.selected = selected,
-		.accelerator = scanner->detail == SCAN_SUMS ? CHUNK_SUMS : CHUNK_ROWS,
+		.accelerator = scanner->detail == SCAN_ROWS ? CHUNK_ROWS : CHUNK_SUMS,
+		.lanes = scanner->detail == SCAN_SERIES_SUMS ? scanner->groups : NULL,
+		.join = scanner->detail == SCAN_SUMS || scanner->groups,
 		.query = { .detail = scanner->detail, .context = &scanning, .rows = pass_rows },
 		.err = err,
 	};
@@ -381,8 +399,9 @@ static int count_partition(struct rocksdb_store *store, const struct selected_pa
 {
 	_cleanup_(reading_deinit) struct reading reading = {
 		.selected = selected,
-		// Totals know no series: they serve where all go to one row.
-		.accelerator = counting->rows ? CHUNK_ROWS : CHUNK_TOTALS,
+		.accelerator = CHUNK_TOTALS,
+		.lanes = counting->rows,
+		.join = true,
 		.query = { .detail = SCAN_ROWS, .context = counting, .rows = count_rows },
 		.err = err,
 	};

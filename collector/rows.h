@@ -41,17 +41,21 @@ struct row_query {
 	uint64_t from_slot;  // absolute, [from, to)
 	uint64_t to_slot;
 	const uint32_t *wanted; // by series of the partition: its number, or SERIES_UNWANTED
-	uint32_t wanted_count;  // series from here on are unwanted; NULL wanted: all, as number 0
+	uint32_t wanted_count;  // series from here on are unwanted
+	uint32_t number;        // of all series where wanted is NULL
 	enum scan_detail detail;
 	void *context;
-	/** One call per series with rows; for SCAN_SUMS all series are number 0. A non-zero return ends the reading and is returned. */
+	/**
+	 * One call per series with rows; for SCAN_SUMS all series are number 0. A non-zero return
+	 * ends the reading and is returned.
+	 */
 	int (*rows)(void *context, const struct store_rows *rows);
 };
 
 static inline uint32_t row_query_number(const struct row_query *query, uint32_t series)
 {
 	if (!query->wanted)
-		return 0;
+		return query->number;
 	return series < query->wanted_count ? query->wanted[series] : SERIES_UNWANTED;
 }
 

@@ -84,6 +84,9 @@ enum scan_detail {
 struct store_scanner {
 	void *context;
 	enum scan_detail detail; // a merge over whole minutes is many times faster by sums
+	// For SCAN_SERIES_SUMS: by number of the series, which group it is in. Rows of several series
+	// of a group may then come as one's. NULL: each is a group of its own.
+	const uint32_t *groups;
 	/** A partition begins; its rows follow. */
 	int (*partition)(void *context, const struct store_forest *forest);
 	int (*rows)(void *context, const struct store_rows *rows);

@@ -177,6 +177,9 @@ struct dump_line {
 	int64_t value;
 };
 
+/** As SCAN_SERIES_SUMS, series of one service in one group. */
+#define DUMP_SERVICE_SUMS ((enum scan_detail)(SCAN_SUMS + 1))
+
 struct dump {
 	const struct store_selection *selection;
 	const struct store_forest *forest;
@@ -283,7 +286,10 @@ static inline int dump_rows(void *context, const struct store_rows *rows)
 
 	for (uint32_t i = 0; i < rows->count; i++) {
 		line[0] = 0;
-		if (dump->detail != SCAN_SUMS)
+		if (dump->detail == DUMP_SERVICE_SUMS)
+			strcat(line, labels_get(&dump->selection->series[rows->series].labels,
+						LABEL_SERVICE));
+		else if (dump->detail != SCAN_SUMS)
 			append_labels_text(&dump->selection->series[rows->series].labels, line);
 		if (dump->detail == SCAN_ROWS)
 			sprintf(line + strlen(line), " %llu",
@@ -296,6 +302,18 @@ static inline int dump_rows(void *context, const struct store_rows *rows)
 	return 0;
 }
 
+/** By series: the first of its service. */
+static inline uint32_t *groups_of_services(const struct store_selection *selection)
+{
+	uint32_t *groups = calloc(selection->series_count + 1, sizeof(*groups));
+
+	for (uint32_t i = 0; i < selection->series_count; i++)
+		while (strcmp(labels_get(&selection->series[groups[i]].labels, LABEL_SERVICE),
+			      labels_get(&selection->series[i].labels, LABEL_SERVICE)))
+			groups[i]++;
+	return groups;
+}
+
 static inline void dump_store(struct store *store, const char *selector_text,
 			      struct time_range range, enum scan_detail detail, struct dump *dump)
 {
@@ -306,9 +324,13 @@ static inline void dump_store(struct store *store, const char *selector_text,
 	if (store_select(store, &selector, NULL, range, &selection, &err) < 0)
 		fail_msg("select: %s", err.text);
 	*dump = (struct dump){ .selection = selection, .detail = detail };
-	struct store_scanner scanner = {
-		.context = dump, .detail = detail, .partition = dump_partition, .rows = dump_rows
-	};
+	_cleanup_free_ uint32_t *groups =
+		detail == DUMP_SERVICE_SUMS ? groups_of_services(selection) : NULL;
+	struct store_scanner scanner = { .context = dump,
+					 .detail = groups ? SCAN_SERIES_SUMS : detail,
+					 .groups = groups,
+					 .partition = dump_partition,
+					 .rows = dump_rows };
 	if (store_scan(store, selection, range, &scanner, &err) < 0)
 		fail_msg("scan: %s", err.text);
 	dump_finish(dump);

@@ -112,7 +112,9 @@ static inline void model_dump(const struct model *model, const char *selector_te
 		if (!wanted[sample->series] || !in_range(sample, range))
 			continue;
 		line[0] = 0;
-		if (detail != SCAN_SUMS)
+		if (detail == DUMP_SERVICE_SUMS)
+			sprintf(line, "s%u", sample->series % 3);
+		else if (detail != SCAN_SUMS)
 			model_labels_text(sample->series, line);
 		if (detail == SCAN_ROWS)
 			sprintf(line + strlen(line), " %llu",
@@ -134,7 +136,7 @@ static inline void model_deinit(struct model *model)
 static inline void expect_model(const struct model *model, struct store *store,
 				const char *selector, struct time_range range, const char *what)
 {
-	for (int detail = SCAN_ROWS; detail <= SCAN_SUMS; detail++) {
+	for (int detail = SCAN_ROWS; detail <= (int)DUMP_SERVICE_SUMS; detail++) {
 		struct dump expected, actual;
 
 		model_dump(model, selector, range, detail, &expected);

@@ -227,7 +227,7 @@ TEST(sums_and_totals_are_kept_where_they_are_few)
 {
 	struct scene scene;
 	struct model model = { .random = 4 };
-	struct dump sums, rows;
+	struct dump sums, grouped, rows;
 
 	scene_begin(&scene, (struct store_options){ 0 });
 	for (uint64_t i = 1; i <= 30; i++)
@@ -236,10 +236,13 @@ TEST(sums_and_totals_are_kept_where_they_are_few)
 	scene_flush(&scene);
 	dump_store(scene.store, "{}", all_time, SCAN_ROWS, &rows);
 	dump_store(scene.store, "{}", all_time, SCAN_SUMS, &sums);
+	dump_store(scene.store, "{}", all_time, DUMP_SERVICE_SUMS, &grouped);
+	EXPECT_EQ(sums.row_count, grouped.row_count, "sums of services, which are groups");
 	if (sums.row_count * 16 > rows.row_count)
 		fail_msg("%llu sums were read for %llu rows", (unsigned long long)sums.row_count,
 			 (unsigned long long)rows.row_count);
 	dump_deinit(&sums);
+	dump_deinit(&grouped);
 	dump_deinit(&rows);
 	model_deinit(&model);
 	scene_end(&scene);
