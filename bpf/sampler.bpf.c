@@ -21,7 +21,7 @@ char LICENSE[] SEC("license") = "GPL";
 struct cpu {
 	__u64 tick_ns;      // when the last tick was
 	__u64 late;         // it came late
-	__u64 remainder_ns; // of its weight, below a microsecond
+	__u64 remainder_ns; // of its weight, below WEIGHT_UNIT_NS
 	__u64 kernel_addresses[KERNEL_DEPTH_MAX + 1];
 	union {
 		struct stack_record record; // of the stack in work
@@ -39,7 +39,7 @@ struct {
 	__type(value, struct cpu);
 } cpus SEC(".maps");
 
-#define WEIGHT_UNIT_NS     1000        // whole microseconds are short on the wire
+#define WEIGHT_UNIT_NS     10000       // ten microseconds: two bytes on the wire for most samples
 #define LATE_SHARE         8           // a tick is late by more than this part of its period
 #define CHARGE_PERIODS_MAX 4           // no more than this is charged at once,
 #define CHARGE_NS_MAX      40000000ULL // or than this, at high frequencies
