@@ -16,7 +16,7 @@
 #include "elf.h"
 #include "symbol_names.h"
 #include "symbol_table.h"
-#include "utf8.h"
+#include "base/utf8.h"
 
 // Symbols that nobody asked for in this time are read again if somebody does.
 #define SYMBOLS_IDLE_NS (10 * 60 * NS_PER_SECOND)

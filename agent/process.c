@@ -16,7 +16,7 @@
 #include "base/id128.h"
 #include "proc.h"
 #include "process_entry.h"
-#include "utf8.h"
+#include "base/utf8.h"
 
 // A process that was not sampled for so long lets go of its mappings; they are read again if needed.
 #define PROCESS_IDLE_NS (10 * 60 * NS_PER_SECOND)

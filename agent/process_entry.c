@@ -15,7 +15,7 @@
 #include "mapped_file.h"
 #include "proc.h"
 #include "process_labels.h"
-#include "utf8.h"
+#include "base/utf8.h"
 
 enum {
 	EAGER_FILES_MAX = 512, // opened when mappings are first read: PyTorch maps about 300

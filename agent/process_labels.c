@@ -7,7 +7,7 @@
 
 #include "cgroup.h"
 #include "resource_attributes.h"
-#include "utf8.h"
+#include "base/utf8.h"
 
 enum { VALUE_BYTES = 256 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "utf8.h"
+#include "base/utf8.h"
 
 /* Names of OpenTelemetry's semantic conventions and ours. A later row wins over an earlier one. */
 static const struct {

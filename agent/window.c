@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/utf8.h"
+#include "base/utf8.h"
 #include "base/cleanup.h"
 
 /* What the two sides of the border call the same thing has the same number. */

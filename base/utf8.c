@@ -78,6 +78,15 @@ void utf8_repair(char *text, size_t size)
 		text[at] = '?';
 }
 
+void utf8_clean(char *text)
+{
+	utf8_repair(text, strlen(text));
+	for (; *text; text++) {
+		if ((unsigned char)*text < 0x20 || *text == 0x7f)
+			*text = '?';
+	}
+}
+
 size_t utf8_cut(const char *text, size_t size, size_t size_max)
 {
 	if (size <= size_max)
