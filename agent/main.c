@@ -179,6 +179,10 @@ static void say_hello(const struct agent *agent)
 		 "%.3g s",
 		 get_nprocs(), (unsigned long long)options->frequency_hz, what, options->collector,
 		 options->interval_ns / 1e9);
+
+	const char *notice = profiler_notice(agent->profiler);
+	if (notice)
+		log_warn("profiler: %s", notice);
 }
 
 // ---- running --------------------------------------------------------------------------------
