@@ -152,7 +152,8 @@ uint64_t forest_memory(const struct forest *forest)
 
 uint32_t forest_find_stack(const struct forest *forest, struct id128 id)
 {
-	uint32_t at = hash_table_find(&forest->stack_index, id128_hash(id), stack_equal, forest, &id);
+	uint32_t at =
+		hash_table_find(&forest->stack_index, id128_hash(id), stack_equal, forest, &id);
 
 	return at == HASH_TABLE_NONE ? HASH_TABLE_NONE : forest->stacks[at].node;
 }

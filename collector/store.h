@@ -26,16 +26,16 @@ struct store_batch_id {
 };
 
 struct store_options {
-	const char *path;	  // directory, created if missing
-	uint64_t retention_ns;	  // older partitions are dropped whole; 0: never
-	uint64_t partition_ns;	  // 0: the default, 1 h
-	uint64_t memory_bytes;	  // for caches and open partitions; 0: the default, 512 MiB
+	const char *path;      // directory, created if missing
+	uint64_t retention_ns; // older partitions are dropped whole; 0: never
+	uint64_t partition_ns; // 0: the default, 1 h
+	uint64_t memory_bytes; // for caches and open partitions; 0: the default, 512 MiB
 };
 
 /** What became of a batch. */
 struct store_append_result {
-	bool duplicate;			 // stored before
-	struct id128 *unknown_stacks;	 // owned by the caller; not empty: nothing was stored
+	bool duplicate;               // stored before
+	struct id128 *unknown_stacks; // owned by the caller; not empty: nothing was stored
 	uint32_t unknown_stack_count;
 };
 
@@ -58,7 +58,7 @@ struct store_rows {
 	uint64_t slot_ns;
 	uint32_t count;
 	const uint64_t *slots;
-	const uint32_t *nodes;	 // in the partition being scanned
+	const uint32_t *nodes; // in the partition being scanned
 	const int64_t *values;
 };
 
@@ -66,8 +66,8 @@ struct store_rows {
 struct store_forest {
 	uint32_t node_count;
 	const uint32_t *parents; // node 0 is the root of all, its own parent
-	const uint32_t *frames;	 // position in locations; for a node directly under the root that
-				 // stands for a stack's end (truncated), FOREST_FRAME_END + enum stack_end
+	const uint32_t *frames;  // position in locations; for a node directly under the root that
+		// stands for a stack's end (truncated), FOREST_FRAME_END + enum stack_end
 	const struct profile *locations; // its locations and strings
 };
 
@@ -75,9 +75,9 @@ struct store_forest {
 
 /** How much of the rows a scan needs. What is not needed need not be read. */
 enum scan_detail {
-	SCAN_ROWS = 0,	 // every row
+	SCAN_ROWS = 0,    // every row
 	SCAN_SERIES_SUMS, // sums per series and node: slots is NULL, rows may come joined
-	SCAN_SUMS,	 // sums per node: as above, and series is always 0
+	SCAN_SUMS,        // sums per node: as above, and series is always 0
 };
 
 /** Receives a scan. A non-zero return ends it and is returned. Called from one thread. */
@@ -105,19 +105,19 @@ struct store_stats {
 	uint64_t rows_appended;
 	uint64_t batches_appended;
 	uint64_t batches_duplicate;
-	uint64_t stored_bytes;	   // on disk, about
-	uint64_t memory_bytes;	   // of caches and open partitions, about
-	uint64_t series;	   // in all partitions
+	uint64_t stored_bytes; // on disk, about
+	uint64_t memory_bytes; // of caches and open partitions, about
+	uint64_t series;       // in all partitions
 	uint64_t partitions;
-	uint64_t nodes;		   // forest nodes in all partitions
-	uint64_t rows_late_dropped; // older than retention
-	uint64_t rows_future_dropped; // more than 1 h ahead of the collector's clock
-	uint64_t chunk_bytes;	   // compressed chunk bytes written
-	uint64_t chunk_rows;	   // rows in them
+	uint64_t nodes;                // forest nodes in all partitions
+	uint64_t rows_late_dropped;    // older than retention
+	uint64_t rows_future_dropped;  // more than 1 h ahead of the collector's clock
+	uint64_t chunk_bytes;          // compressed chunk bytes written
+	uint64_t chunk_rows;           // rows in them
 	uint64_t oldest_ns, newest_ns; // Unix time of data held, 0 when empty
 	uint64_t rows_series_dropped;  // their series was one too many for the partition
-	uint64_t stacks_refused;       // one too many for the partition: their value counts as "lost"
-	uint64_t agents;	       // whose last sequence is remembered
+	uint64_t stacks_refused; // one too many for the partition: their value counts as "lost"
+	uint64_t agents;         // whose last sequence is remembered
 };
 
 /** Opens the embedded store. A lock keeps a second process out (err says so). */
@@ -154,8 +154,8 @@ int store_scan(struct store *store, const struct store_selection *selection,
  * that leave int64_t wrap.
  */
 int store_activity(struct store *store, const struct store_selection *selection,
-		   struct time_range range, uint64_t slot_ns, const uint32_t *rows,
-		   int64_t *counts, struct error *err);
+		   struct time_range range, uint64_t slot_ns, const uint32_t *rows, int64_t *counts,
+		   struct error *err);
 
 /** Sorted names (or values of @name, or types when @name is "__type__") of series that match. */
 struct name_list {
@@ -163,8 +163,8 @@ struct name_list {
 	uint32_t count;
 };
 void name_list_deinit(struct name_list *list);
-int store_label_names(struct store *store, const struct selector *selector,
-		      struct time_range range, struct name_list *ret_list, struct error *err);
+int store_label_names(struct store *store, const struct selector *selector, struct time_range range,
+		      struct name_list *ret_list, struct error *err);
 int store_label_values(struct store *store, const char *name, const struct selector *selector,
 		       struct time_range range, struct name_list *ret_list, struct error *err);
 

@@ -14,37 +14,38 @@
 /** TEST(claim_in_words) { ... }; list it in RUN_TESTS(). */
 #define TEST(claim) static void claim(void **state __attribute__((unused)))
 
-#define RUN_TESTS(...)                                                         \
-	int main(void)                                                         \
-	{                                                                      \
-		const struct CMUnitTest tests[] = { __VA_ARGS__ };             \
-		return cmocka_run_group_tests(tests, NULL, NULL);              \
+#define RUN_TESTS(...)                                             \
+	int main(void)                                             \
+	{                                                          \
+		const struct CMUnitTest tests[] = { __VA_ARGS__ }; \
+		return cmocka_run_group_tests(tests, NULL, NULL);  \
 	}
 
 /** for EACH(row, table) { ... row->field ... } */
-#define EACH(row, table)                                                                     \
-	(__typeof__(&(table)[0]) row = (table); row < (table) + sizeof(table) / sizeof((table)[0]); \
-	 row++)
+#define EACH(row, table)                        \
+	(__typeof__(&(table)[0]) row = (table); \
+	 row < (table) + sizeof(table) / sizeof((table)[0]); row++)
 
 /** Compare integers; @what is the row's word, shown when they differ. */
-#define EXPECT_EQ(expected, actual, what)                                                       \
-	do {                                                                                    \
-		long long expected_ = (long long)(expected), actual_ = (long long)(actual);     \
-		if (expected_ != actual_)                                                       \
-			fail_msg("%s: %s is %lld, expected %lld", (what), #actual, actual_, expected_); \
+#define EXPECT_EQ(expected, actual, what)                                                   \
+	do {                                                                                \
+		long long expected_ = (long long)(expected), actual_ = (long long)(actual); \
+		if (expected_ != actual_)                                                   \
+			fail_msg("%s: %s is %lld, expected %lld", (what), #actual, actual_, \
+				 expected_);                                                \
 	} while (0)
 
-#define EXPECT_STR(expected, actual, what)                                                    \
-	do {                                                                                  \
-		const char *expected_ = (expected), *actual_ = (actual);                      \
-		if (!actual_ || strcmp(expected_, actual_) != 0)                              \
-			fail_msg("%s: %s is \"%s\", expected \"%s\"", (what), #actual,        \
-				 actual_ ? actual_ : "(null)", expected_);                   \
+#define EXPECT_STR(expected, actual, what)                                             \
+	do {                                                                           \
+		const char *expected_ = (expected), *actual_ = (actual);               \
+		if (!actual_ || strcmp(expected_, actual_) != 0)                       \
+			fail_msg("%s: %s is \"%s\", expected \"%s\"", (what), #actual, \
+				 actual_ ? actual_ : "(null)", expected_);             \
 	} while (0)
 
 /** Skip with a reason, said aloud. */
-#define SKIP(reason)                                   \
-	do {                                           \
+#define SKIP(reason)                                           \
+	do {                                                   \
 		printf("# SKIP %s: %s\n", __func__, (reason)); \
-		skip();                                \
+		skip();                                        \
 	} while (0)

@@ -220,24 +220,22 @@ static const struct {
 
 TEST(a_failure_is_retried_or_given_up_by_its_status)
 {
-	for
-		EACH(row, failures)
-		{
-			struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER,
-						      .fail_next = row->times,
-						      .fail_status = row->status };
-			double_start(&c, 0);
-			struct sender *sender = sender_to(c.port, 64 << 20);
+	for EACH (row, failures) {
+		struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER,
+					      .fail_next = row->times,
+					      .fail_status = row->status };
+		double_start(&c, 0);
+		struct sender *sender = sender_to(c.port, 64 << 20);
 
-			for (uint32_t i = 0; i < 3; i++)
-				sender_push(sender, window(i));
-			WAIT_FOR(stats_of(sender).batches_sent == row->sent);
-			EXPECT_EQ(row->refused, stats_of(sender).batches_refused, row->what);
-			EXPECT_EQ(row->times + row->sent, c.calls, row->what);
-			expect_sequences(&c, 1 + row->refused, 3);
-			EXPECT_EQ(0, sender_close(sender, 1000), row->what);
-			double_stop(&c);
-		}
+		for (uint32_t i = 0; i < 3; i++)
+			sender_push(sender, window(i));
+		WAIT_FOR(stats_of(sender).batches_sent == row->sent);
+		EXPECT_EQ(row->refused, stats_of(sender).batches_refused, row->what);
+		EXPECT_EQ(row->times + row->sent, c.calls, row->what);
+		expect_sequences(&c, 1 + row->refused, 3);
+		EXPECT_EQ(0, sender_close(sender, 1000), row->what);
+		double_stop(&c);
+	}
 }
 
 TEST(rubbish_for_an_answer_is_a_failure_like_another)

@@ -69,27 +69,23 @@ static const char *const model_selectors[] = {
 static void expect_model_everywhere(struct model *model, struct store *store, uint64_t from_ns,
 				    uint64_t length_ns, const char *what)
 {
-	for
-		EACH(selector, model_selectors)
-		{
-			expect_model(model, store, *selector, all_time, what);
-			for (int i = 0; i < 4; i++) {
-				uint64_t from =
-					from_ns +
-					model_random(model, (uint32_t)(length_ns / NS_PER_MS)) *
-						NS_PER_MS;
-				struct time_range range = {
-					from, from + 1 + model_random(model, 400) * NS_PER_SECOND
-				};
+	for EACH (selector, model_selectors) {
+		expect_model(model, store, *selector, all_time, what);
+		for (int i = 0; i < 4; i++) {
+			uint64_t from =
+				from_ns +
+				model_random(model, (uint32_t)(length_ns / NS_PER_MS)) * NS_PER_MS;
+			struct time_range range = {
+				from, from + 1 + model_random(model, 400) * NS_PER_SECOND
+			};
 
-				expect_model(model, store, *selector, range, what);
-				range.to_ns += 10 * NS_PER_SECOND;
-				expect_activity(model, store, *selector, range, TEST_SLOT_NS, i & 1,
-						what);
-				expect_activity(model, store, *selector, range, 5 * NS_PER_SECOND,
-						i & 1, what);
-			}
+			expect_model(model, store, *selector, range, what);
+			range.to_ns += 10 * NS_PER_SECOND;
+			expect_activity(model, store, *selector, range, TEST_SLOT_NS, i & 1, what);
+			expect_activity(model, store, *selector, range, 5 * NS_PER_SECOND, i & 1,
+					what);
 		}
+	}
 }
 
 TEST(rows_come_back_as_they_were_appended)
@@ -190,17 +186,14 @@ TEST(slots_of_several_lengths_live_together)
 	uint64_t sequence = 0;
 
 	scene_begin(&scene, (struct store_options){ 0 });
-	for
-		EACH(length, lengths_ns)
-		{
-			struct profile *profile = profile_new(*length);
+	for EACH (length, lengths_ns) {
+		struct profile *profile = profile_new(*length);
 
-			for (int i = 0; i < 400; i++)
-				add_text(profile, "service=a",
-					 hour_ns(-10) + 59 * NS_PER_SECOND + i * *length,
-					 "main;leaf", 1);
-			append_profile(scene.store, 1, ++sequence, profile);
-		}
+		for (int i = 0; i < 400; i++)
+			add_text(profile, "service=a",
+				 hour_ns(-10) + 59 * NS_PER_SECOND + i * *length, "main;leaf", 1);
+		append_profile(scene.store, 1, ++sequence, profile);
+	}
 	scene_flush(&scene);
 	dump_store(scene.store, "{}", all_time, SCAN_SUMS, &dump);
 	EXPECT_EQ(1, dump.count, "stacks");
@@ -368,24 +361,21 @@ TEST(absurd_batches_are_refused_by_field)
 	struct scene scene;
 
 	scene_begin(&scene, (struct store_options){ 0 });
-	for
-		EACH(c, cases)
-		{
-			struct profile *profile = test_profile();
-			struct store_batch_id batch = batch_of(1, c->sequence);
-			struct store_append_result result;
-			struct error err = { 0 };
+	for EACH (c, cases) {
+		struct profile *profile = test_profile();
+		struct store_batch_id batch = batch_of(1, c->sequence);
+		struct store_append_result result;
+		struct error err = { 0 };
 
-			for (int i = 0; i < c->hours; i++)
-				add_text(profile, "service=a", hour_ns(-i), "main", 1);
-			profile->slot_ns = c->slot_ns;
-			EXPECT_EQ(c->text ? -EINVAL : 0,
-				  store_append(scene.store, &batch, profile, &result, &err),
-				  c->what);
-			if (c->text && !strstr(err.text, c->text))
-				fail_msg("%s: \"%s\" does not name %s", c->what, err.text, c->text);
-			profile_free(profile);
-		}
+		for (int i = 0; i < c->hours; i++)
+			add_text(profile, "service=a", hour_ns(-i), "main", 1);
+		profile->slot_ns = c->slot_ns;
+		EXPECT_EQ(c->text ? -EINVAL : 0,
+			  store_append(scene.store, &batch, profile, &result, &err), c->what);
+		if (c->text && !strstr(err.text, c->text))
+			fail_msg("%s: \"%s\" does not name %s", c->what, err.text, c->text);
+		profile_free(profile);
+	}
 	scene_end(&scene);
 }
 
@@ -462,23 +452,21 @@ TEST(selectors_choose_series)
 	scene_begin(&scene, (struct store_options){ 0 });
 	append_labelled(scene.store, 1);
 	for (int reopened = 0; reopened < 2; reopened++) {
-		for
-			EACH(c, cases)
-			{
-				struct selector selector = selector_of(c->selector);
-				struct store_selection *selection;
+		for EACH (c, cases) {
+			struct selector selector = selector_of(c->selector);
+			struct store_selection *selection;
 
-				assert_int_equal(0, store_select(scene.store, &selector, NULL,
-								 all_time, &selection, NULL));
-				EXPECT_EQ(c->series, selection->series_count, c->selector);
-				for (uint32_t i = 0; i < selection->series_count; i++) {
-					EXPECT_EQ(i, selection->series[i].number, c->selector);
-					assert_true(selector_matches(&selector,
-								     &selection->series[i].labels));
-				}
-				store_selection_free(selection);
-				selector_deinit(&selector);
+			assert_int_equal(0, store_select(scene.store, &selector, NULL, all_time,
+							 &selection, NULL));
+			EXPECT_EQ(c->series, selection->series_count, c->selector);
+			for (uint32_t i = 0; i < selection->series_count; i++) {
+				EXPECT_EQ(i, selection->series[i].number, c->selector);
+				assert_true(
+					selector_matches(&selector, &selection->series[i].labels));
 			}
+			store_selection_free(selection);
+			selector_deinit(&selector);
+		}
 		scene_flush(&scene);
 		scene_reopen(&scene);
 	}
