@@ -385,7 +385,7 @@ int main(int argc, char **argv)
 	char path[] = "/tmp/cairn-bench-XXXXXX";
 	uint64_t hour_ns = 3600 * NS_PER_SECOND;
 	struct bench bench = {
-		.hosts = 100, .minutes = 60, .repetitions = 5, .unit_ns = NS_PER_US, .path = path
+		.hosts = 100, .minutes = 60, .repetitions = 5, .unit_ns = 100 * NS_PER_US, .path = path
 	};
 
 	parse_options(&bench, argc, argv);

@@ -39,7 +39,8 @@ struct {
 	__type(value, struct cpu);
 } cpus SEC(".maps");
 
-#define WEIGHT_UNIT_NS     10000       // ten microseconds: two bytes on the wire for most samples
+#define WEIGHT_UNIT_NS \
+	100000 // a hundredth of a period at 99 Hz: noise below it would be most of what is stored
 #define LATE_SHARE         8           // a tick is late by more than this part of its period
 #define CHARGE_PERIODS_MAX 4           // no more than this is charged at once,
 #define CHARGE_NS_MAX      40000000ULL // or than this, at high frequencies
