@@ -4,7 +4,9 @@
 BUILD ?= build
 SANITIZE ?=
 V ?=
+ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += --jobs=$(shell nproc) --no-print-directory
+endif
 
 CC := gcc
 CLANG := clang
