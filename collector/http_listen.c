@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -102,7 +104,8 @@ int http_listen(const char *address, const char *setting, int *ret_fd, int *ret_
 	char host[HOST_BYTES];
 	const char *port;
 
-	if (split_address(address, host, &port))
+	// getaddrinfo() takes a number above 65535 too, and cuts it to another port.
+	if (split_address(address, host, &port) || strtoul(port, NULL, 10) > UINT16_MAX)
 		return error_set(err, -EINVAL,
 				 "--%s: \"%s\" is not an address; write 127.0.0.1:7070, [::1]:7070 "
 				 "or :7070 (all addresses)",
