@@ -858,6 +858,7 @@ static const struct {
 	{ "empty", "", -EINVAL, "is not an address" },
 	{ "port in words", "127.0.0.1:http", -EINVAL, "is not an address" },
 	{ "long port", "127.0.0.1:123456", -EINVAL, "is not an address" },
+	{ "port past 65535", "127.0.0.1:99999", -EINVAL, "is not an address" },
 	{ "IPv6 without brackets", "::1:80", -EINVAL, "is not an address" },
 	{ "not ours", "192.0.2.1:0", -EADDRNOTAVAIL, "--http" },
 };
