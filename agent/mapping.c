@@ -352,6 +352,37 @@ void mapping_list_inherit(struct mapping_list *list, const struct mapping_list *
 	}
 }
 
+static bool begins_with(const char *text, const char *start)
+{
+	return strncmp(text, start, strlen(start)) == 0;
+}
+
+/* The kernel's own code pages: vsyscall's, and where it steps over the instructions of uprobes. */
+static bool is_kernels_own(const char *path)
+{
+	return strcmp(path, "[vsyscall]") == 0 || strcmp(path, "[uprobes]") == 0;
+}
+
+/* "jit-1234.dump": its writer maps a page of it executable so that profilers learn of it. */
+static bool is_jitdump(const char *path)
+{
+	const char *name = strrchr(path, '/');
+
+	return name && begins_with(name, "/jit-") && ends_in(name, strlen(name), ".dump");
+}
+
+bool mapping_is_jit(const struct mapping_list *list, const struct mapping *mapping)
+{
+	const char *path = mapping_path(list, mapping);
+
+	if (mapping->executable || strcmp(path, "[vdso]") == 0)
+		return false;
+	if (mapping->file == MAPPING_FILE_NONE)
+		return !is_kernels_own(path);
+	return begins_with(path, "memfd:") || begins_with(path, "/dev/zero") ||
+	       begins_with(path, "/SYSV") || is_jitdump(path);
+}
+
 const char *mapping_path(const struct mapping_list *list, const struct mapping *mapping)
 {
 	return list->paths + mapping->path;

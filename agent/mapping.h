@@ -42,6 +42,7 @@ struct mapping_list {
 	uint32_t holders;
 	uint32_t count;
 	uint32_t capacity;
+	uint64_t generation; // its owner's: see process_mappings_generation()
 	struct mapping *mappings;
 	char *paths; // each once, with its NUL; the first is ""
 	uint32_t paths_size;
@@ -68,6 +69,13 @@ int mapping_list_read(int fd, struct mapping_list **ret_list);
 
 /** The mapping that holds @address, or NULL. */
 struct mapping *mapping_list_find(struct mapping_list *list, uint64_t address);
+
+/**
+ * Is its code made at run time, or put in place by no loader that we know? True of anonymous ranges
+ * and of what only looks like a file: memfd, /dev/zero, and the marker of a jitdump, unless it was
+ * opened as an executable. Such code has no unwind table; its frames are found by frame pointer.
+ */
+bool mapping_is_jit(const struct mapping_list *list, const struct mapping *mapping);
 
 /** The same ranges of the same files? @other may be NULL. */
 bool mapping_list_equals(const struct mapping_list *list, const struct mapping_list *other);

@@ -412,6 +412,22 @@ int process_find_code(struct process_table *table, struct process *process, uint
 				       address, ret_code);
 }
 
+const struct mapping_list *process_mappings(struct process_table *table, struct process *process)
+{
+	struct process_entry *entry = (struct process_entry *)process;
+
+	// Without memory for its labels it may have mappings all the same.
+	process_entry_describe(entry, find_parent(table, entry), &table->surroundings);
+	return entry->mappings;
+}
+
+uint64_t process_mappings_generation(const struct process *process)
+{
+	const struct process_entry *entry = (const struct process_entry *)process;
+
+	return entry->mappings ? entry->mappings->generation : 0;
+}
+
 /* ---- public: expiry ------------------------------------------------------------------------ */
 
 static bool is_alive(const struct process_entry *entry)

@@ -63,6 +63,21 @@ struct process *process_table_get(struct process_table *table, const struct proc
 int process_find_code(struct process_table *table, struct process *process, uint64_t address,
 		      struct code_address *ret_code);
 
+struct mapping_list;
+
+/**
+ * The process's executable mappings (agent/mapping.h), read if that was not done yet; NULL if they
+ * are not known. Valid until the next call on the table.
+ */
+const struct mapping_list *process_mappings(struct process_table *table, struct process *process);
+
+/**
+ * Another number whenever process_mappings() would say something else: ranges, files, or which
+ * executable is behind one. 0: none are known. Processes with equal numbers share one list, as a
+ * child does with its parent until one of them changes it.
+ */
+uint64_t process_mappings_generation(const struct process *process);
+
 /** Forget processes that exited more than @age_ns ago. Call once per window. */
 void process_table_expire(struct process_table *table, uint64_t age_ns);
 

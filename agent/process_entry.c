@@ -184,6 +184,12 @@ static int read_labels(struct process_entry *entry, const struct proc *proc,
 
 /* ---- mappings ------------------------------------------------------------------------------ */
 
+/* The list differs from all that there were before. */
+static void renew_generation(struct mapping_list *list, struct process_surroundings *surroundings)
+{
+	list->generation = ++surroundings->mapping_generation;
+}
+
 static void use_executable(struct mapping *mapping, struct executable *executable)
 {
 	executable_hold(executable);
@@ -263,6 +269,7 @@ static int read_mappings(struct process_entry *entry, const struct proc *proc,
 		}
 	mapping_list_release(entry->mappings);
 	entry->mappings = list;
+	renew_generation(list, surroundings);
 	return 0;
 }
 
@@ -387,7 +394,10 @@ static void resolve_late(struct process_entry *entry, struct process_entry *pare
 	if (open_proc(entry, &proc) &&
 	    (!parent || parent->mappings != entry->mappings || open_proc(parent, &proc)))
 		return;
+	const struct executable *before = mapping->executable;
 	resolve_mapping(&proc, entry->mappings, mapping, surroundings);
+	if (mapping->executable != before)
+		renew_generation(entry->mappings, surroundings);
 	proc_close(&proc);
 }
 

@@ -34,7 +34,8 @@ struct process_entry {
 /** What all entries of a table share. */
 struct process_surroundings {
 	struct executable_table *executables;
-	struct executable *vdso; // the same for all processes; held once one has been seen
+	struct executable *vdso;     // the same for all processes; held once one has been seen
+	uint64_t mapping_generation; // the last one given out
 	struct labels extra_labels;
 	char node[256];
 };

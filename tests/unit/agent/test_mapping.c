@@ -321,7 +321,40 @@ TEST(links_do_not_lead_out_of_the_root_and_pipes_are_not_opened)
 	close(folder);
 }
 
-RUN_TESTS(cmocka_unit_test(a_line_is_a_mapping_or_nothing),
+static const struct {
+	const char *what;
+	const char *line;
+	bool jit;
+} codes[] = {
+	{ "a library", AT "/usr/lib/libc.so.6", false },
+	{ "anonymous", "00400000-00452000 r-xp 00000000 00:00 0", true },
+	{ "named anonymous", "00400000-00452000 r-xp 00000000 00:00 0 [anon:v8]", true },
+	{ "the heap", "00400000-00452000 rwxp 00000000 00:00 0 [heap]", true },
+	{ "a memory file", AT "/memfd:doublemapper (deleted)", true },
+	{ "shared anonymous", AT "/dev/zero (deleted)", true },
+	{ "System V memory", AT "/SYSV00000000 (deleted)", true },
+	{ "a jitdump's marker", AT "/tmp/jit-12.dump", true },
+	{ "a folder called so", AT "/tmp/jit-12.dump/x", false },
+	{ "another dump", AT "/tmp/jit-12.dumper", false },
+	{ "the vdso", "7fff0000-7fff2000 r-xp 00000000 00:00 0 [vdso]", false },
+	{ "uprobes", "7fff0000-7fff2000 --xp 00000000 00:00 0 [uprobes]", false },
+	{ "vsyscall", "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]", false },
+};
+
+TEST(code_made_at_run_time_is_told_from_files)
+{
+	for EACH (row, codes) {
+		struct mapping_list *list = mapping_list_new();
+
+		mapping_list_add_line(list, row->line, strlen(row->line));
+		EXPECT_EQ(1, list->count, row->what);
+		EXPECT_EQ(row->jit, mapping_is_jit(list, &list->mappings[0]), row->what);
+		mapping_list_release(list);
+	}
+}
+
+RUN_TESTS(cmocka_unit_test(code_made_at_run_time_is_told_from_files),
+	  cmocka_unit_test(a_line_is_a_mapping_or_nothing),
 	  cmocka_unit_test(an_address_is_in_the_mapping_around_it),
 	  cmocka_unit_test(what_is_out_of_order_is_left_out),
 	  cmocka_unit_test(many_and_long_lines_are_bounded),

@@ -425,6 +425,32 @@ TEST(a_library_that_is_loaded_later_is_found)
 	tables_free(&tables);
 }
 
+TEST(another_generation_is_another_list)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key key = key_of(getpid(), 0), child = key;
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	uint64_t generation = process_mappings_generation(process);
+	struct code_address code;
+
+	assert_int_not_equal(0, generation);
+	assert_non_null(process_mappings(tables.processes, process));
+	child.pid = 4000000;
+	apply(&tables, PROCESS_FORK, child, getpid(), "child");
+	struct process *copy = process_table_get(tables.processes, &child, "x");
+	assert_int_equal(generation, process_mappings_generation(copy));
+
+	void *library = dlopen("libnsl.so.1", RTLD_NOW);
+	void *anywhere = library ? dlsym(library, "yp_all") : NULL;
+	if (!anywhere)
+		SKIP("no libnsl.so.1 here");
+	process_find_code(tables.processes, process, (uintptr_t)anywhere, &code);
+	assert_int_not_equal(generation, process_mappings_generation(process));
+	assert_int_equal(generation, process_mappings_generation(copy));
+	dlclose(library);
+	tables_free(&tables);
+}
+
 TEST(addresses_in_no_mapping_do_not_cause_reads_without_end)
 {
 	struct tables tables = tables_new(NULL);
@@ -440,7 +466,8 @@ TEST(addresses_in_no_mapping_do_not_cause_reads_without_end)
 	tables_free(&tables);
 }
 
-RUN_TESTS(cmocka_unit_test(a_scanned_process_adopts_the_kernels_key),
+RUN_TESTS(cmocka_unit_test(another_generation_is_another_list),
+	  cmocka_unit_test(a_scanned_process_adopts_the_kernels_key),
 	  cmocka_unit_test(addresses_of_a_living_process_are_found),
 	  cmocka_unit_test(a_process_has_the_labels_of_its_environment),
 	  cmocka_unit_test(extra_labels_win),
