@@ -135,6 +135,16 @@ bool executable_wants_file(const struct executable *executable)
 	return ((const struct entry *)executable)->fd < 0;
 }
 
+int executable_open_file(const struct executable *executable)
+{
+	const struct entry *entry = (const struct entry *)executable;
+
+	if (entry->fd < 0)
+		return -ENOENT;
+	int fd = fcntl(entry->fd, F_DUPFD_CLOEXEC, 3);
+	return fd < 0 ? -errno : fd;
+}
+
 /* ---- by identity and by file --------------------------------------------------------------- */
 
 static bool id_equals(const void *context, uint32_t item, const void *key)

@@ -59,6 +59,12 @@ struct executable *executable_table_find_file(const struct executable_table *tab
 /** Its file is no longer open: hand it to executable_table_open() again before asking for symbols. */
 bool executable_wants_file(const struct executable *executable);
 
+/**
+ * Another descriptor of its file, the caller's, for reading it elsewhere or on another thread.
+ * Returns it; -ENOENT if the file is not open now (executable_wants_file()); -errno.
+ */
+int executable_open_file(const struct executable *executable);
+
 /** Keep it over executable_table_trim(), as each process that maps it does. NULL is allowed. */
 struct executable *executable_hold(struct executable *executable);
 void executable_release(struct executable *executable);
