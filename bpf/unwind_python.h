@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// Steps through the interpreter's own frames where the native stack is in its loop. One C frame of the
+// loop stands for one Python frame up to 3.10, for a run of them since. Included by unwind.h.
+//
+// What does not fit together costs Python frames, never the stack: the native frame is kept then.
+#pragma once
+
+enum python_cursor_state {
+	PYTHON_NOT_SOUGHT = 0,
+	PYTHON_FOUND = 1,
+	PYTHON_NONE = 2,    // this thread has no Python frames
+	PYTHON_REFUSED = 3, // none for this C frame; the next one is asked again
+};
+
+UNWIND_INLINE void python_begin(struct unwind *unwind)
+{
+	unwind->python.state = PYTHON_NOT_SOUGHT;
+	unwind->python.frame = 0;
+	unwind->python.cframe = 0;
+}
+
+/* Masked, so that the verifier sees where it ends; offsets are even and checked by the agent. */
+UNWIND_INLINE __u64 python_frame_word(const struct python_cursor *cursor, __u32 offset)
+{
+	return *(const __u64 *)((const char *)cursor->frame_words + (offset & 0x78));
+}
+
+UNWIND_INLINE __u32 python_code_int(const struct python_cursor *cursor, __u32 offset)
+{
+	return *(const __u32 *)((const char *)cursor->code_words + (offset & 0x7c));
+}
+
+/* ---- the thread's state -------------------------------------------------------------------------- */
+
+/* A pointer at @address, or 0. */
+UNWIND_INLINE __u64 python_read_pointer(__u64 address)
+{
+	__u64 pointer;
+
+	if (address < CODE_ADDRESS_MIN || read_user(&pointer, sizeof(pointer), address))
+		return 0;
+	return pointer;
+}
+
+/* pthread_getspecific(autoTSSkey): stays set while the thread has released the GIL. */
+UNWIND_INLINE __u64 python_state_by_key(const struct unwind *unwind,
+					const struct python_process *process)
+{
+	__u64 value = python_read_pointer(unwind->thread_pointer + (__s64)process->key_at);
+
+	if (process->ways & PYTHON_WAY_KEY_INSIDE && value)
+		value = python_read_pointer(value + process->key_inside);
+	return value;
+}
+
+/* _Py_tss_tstate: 0 while the GIL is released. */
+UNWIND_INLINE __u64 python_state_by_tls(const struct unwind *unwind,
+					const struct python_process *process)
+{
+	__u64 base = unwind->thread_pointer;
+
+	if (process->ways & PYTHON_WAY_TLS_DYNAMIC) {
+		base = python_read_pointer(base + (__s64)process->dtv_at);
+		if (base)
+			base = python_read_pointer(base + process->dtv_inside);
+		if (!base)
+			return 0;
+	}
+	return python_read_pointer(base + process->tls_at);
+}
+
+/*
+ * Up to 3.11 a thread that runs a subinterpreter has a second state, which no key knows. It holds
+ * the GIL then.
+ */
+UNWIND_INLINE __u64 python_state_by_holder(const struct unwind *unwind,
+					   const struct python_process *process,
+					   const struct python_offsets *offsets)
+{
+	__u64 state = python_read_pointer(process->holder);
+
+	if (!state || python_read_pointer(state + offsets->state_thread) != unwind->thread_pointer)
+		return 0;
+	return state;
+}
+
+UNWIND_INLINE __u64 python_find_state(const struct unwind *unwind,
+				      const struct python_offsets *offsets)
+{
+	const struct python_process *process = &unwind->process.python;
+	__u64 state = 0;
+
+	if (process->ways & PYTHON_WAY_HOLDER)
+		state = python_state_by_holder(unwind, process, offsets);
+	if (!state && process->ways & PYTHON_WAY_KEY)
+		state = python_state_by_key(unwind, process);
+	if (!state && process->ways & PYTHON_WAY_TLS)
+		state = python_state_by_tls(unwind, process);
+	return state;
+}
+
+/* The thread's top frame, or what leads to it. */
+UNWIND_INLINE void python_seek(struct unwind *unwind, const struct python_offsets *offsets)
+{
+	struct python_cursor *cursor = &unwind->python;
+	__u64 state = python_find_state(unwind, offsets);
+
+	cursor->state = PYTHON_NONE;
+	if (!state)
+		return;
+	if (offsets->state_cframe != PYTHON_NO_FIELD)
+		cursor->cframe = python_read_pointer(state + offsets->state_cframe);
+	if (offsets->state_frame != PYTHON_NO_FIELD)
+		cursor->frame = python_read_pointer(state + offsets->state_frame);
+	if (cursor->frame || cursor->cframe)
+		cursor->state = PYTHON_FOUND;
+}
+
+/* ---- runs of frames ------------------------------------------------------------------------------ */
+
+/* Remember where this run begins. */
+UNWIND_INLINE void python_mark_run(struct unwind *unwind)
+{
+	struct python_cursor *cursor = &unwind->python;
+
+	cursor->run = 0;
+	cursor->run_frame = cursor->frame;
+	cursor->run_hasher = unwind->hasher;
+	cursor->run_frame_count = unwind->frame_count;
+	cursor->run_leaf_tag = unwind->leaf.tag;
+}
+
+/* These frames belong to another C frame: as if they had not been looked at. */
+UNWIND_INLINE void python_undo_run(struct unwind *unwind)
+{
+	struct python_cursor *cursor = &unwind->python;
+
+	cursor->frame = cursor->run_frame;
+	unwind->hasher = cursor->run_hasher;
+	unwind->frame_count = cursor->run_frame_count;
+	unwind->leaf.tag = cursor->run_leaf_tag;
+}
+
+/* Does @address lie beyond the loop's C frame? If nobody knows its end, leaving it will fail too. */
+UNWIND_INLINE bool python_is_above(struct unwind *unwind, __u64 address)
+{
+	__u64 cfa;
+
+	if (unwind_find_cfa(unwind, &unwind->rule, &cfa))
+		return false;
+	return address >= cfa;
+}
+
+/* The native frame is kept after all. */
+UNWIND_INLINE long python_refuse(struct unwind *unwind)
+{
+	unwind->python.state = PYTHON_REFUSED;
+	unwind->in_python = 0;
+	unwind->frame_is_kept = 0;
+	return 0;
+}
+
+/* The run is over: if it gave no frame, the native one is kept. */
+UNWIND_INLINE long python_end_run(struct unwind *unwind)
+{
+	if (unwind->frame_count == unwind->python.run_frame_count &&
+	    unwind->leaf.tag == unwind->python.run_leaf_tag)
+		return python_refuse(unwind);
+	unwind->in_python = 0;
+	return 0;
+}
+
+/*
+ * The C frame's own link to its Python frames, 3.10 to 3.12: it lies on the C stack, in the C frame it
+ * belongs to. If it lies further up, the loop has just been entered or is about to be left.
+ * Returns 1 if there is nothing to be had here.
+ */
+UNWIND_INLINE long python_take_cframe(struct unwind *unwind, const struct python_offsets *offsets)
+{
+	struct python_cursor *cursor = &unwind->python;
+	__u64 cframe = cursor->cframe;
+
+	if (!cframe || python_is_above(unwind, cframe))
+		return 1;
+	cursor->cframe = python_read_pointer(cframe + offsets->cframe_previous);
+	if (offsets->cframe_frame != PYTHON_NO_FIELD)
+		cursor->frame = python_read_pointer(cframe + offsets->cframe_frame);
+	cursor->run_frame = cursor->frame;
+	return !cursor->frame;
+}
+
+/* ---- one frame ----------------------------------------------------------------------------------- */
+
+/* Where the code that a frame runs begins: threads without a GIL have copies of their own. */
+UNWIND_INLINE __u64 python_code_begin(const struct python_cursor *cursor,
+				      const struct python_offsets *offsets, __u64 code)
+{
+	__u32 copy;
+	__u64 copies;
+
+	if (offsets->frame_tlbc == PYTHON_NO_FIELD)
+		return code + offsets->code_instructions;
+	copy = (__u32)(python_frame_word(cursor, offsets->frame_tlbc) >>
+		       (offsets->frame_tlbc & 4 ? 32 : 0));
+	if (!copy || copy > 0xffff)
+		return code + offsets->code_instructions;
+	// struct _PyCodeArray: size, then the copies.
+	copies = python_read_pointer(code + offsets->code_tlbc);
+	return copies ? python_read_pointer(copies + 8 + copy * 8ULL) : 0;
+}
+
+UNWIND_INLINE __u32 python_index(const struct python_cursor *cursor,
+				 const struct python_offsets *offsets, __u64 code)
+{
+	__u64 word = python_frame_word(cursor, offsets->frame_position);
+	__s64 index;
+
+	if (offsets->position == PYTHON_POSITION_POINTER) {
+		index = (__s64)(word - python_code_begin(cursor, offsets, code)) >> 1;
+	} else {
+		index = (__s32)(word >> (offsets->frame_position & 4 ? 32 : 0));
+		if (offsets->position == PYTHON_POSITION_BYTES)
+			index >>= 1;
+	}
+	// One before the first: the function has not begun.
+	if (index == -1)
+		return 0;
+	return index < 0 || index > PYTHON_INDEX_MAX ? PYTHON_INDEX_MAX : index;
+}
+
+/* Keep the frame that lies in the cursor. Returns as unwind_add(). */
+UNWIND_INLINE long python_keep(struct unwind *unwind, const struct python_offsets *offsets,
+			       __u64 code)
+{
+	struct python_cursor *cursor = &unwind->python;
+	__u32 index = python_index(cursor, offsets, code), checksum = 0;
+
+	if (!read_user(cursor->code_words, PYTHON_CODE_BYTES, code + offsets->code_start)) {
+		__u64 type = python_code_int(cursor, offsets->code_type) |
+			     (__u64)python_code_int(cursor, offsets->code_type + 4) << 32;
+
+		if (type != unwind->process.python.code_type)
+			return 0; // no function's frame
+		checksum = python_checksum(python_code_int(cursor, offsets->code_argcount),
+					   python_code_int(cursor, offsets->code_kwonlyargcount),
+					   python_code_int(cursor, offsets->code_flags),
+					   python_code_int(cursor, offsets->code_firstlineno));
+	}
+	return unwind_add(unwind, code, FRAME_TAG_PYTHON, PYTHON_DETAIL(index, checksum));
+}
+
+/* Read the frame that is next into the cursor. */
+UNWIND_INLINE long python_read_frame(struct unwind *unwind, const struct python_offsets *offsets)
+{
+	struct python_cursor *cursor = &unwind->python;
+	__u32 size = offsets->frame_bytes;
+
+	if (size > PYTHON_FRAME_BYTES_MAX)
+		return -1;
+	return read_user(cursor->frame_words, size, cursor->frame + offsets->frame_start);
+}
+
+/*
+ * A shim ends the run, and lies in the C frame that it belongs to. If it is further up, the frames are
+ * an outer call's and this one has just been entered.
+ */
+UNWIND_INLINE long python_end_at_shim(struct unwind *unwind, __u64 shim)
+{
+	if (!python_is_above(unwind, shim))
+		return python_end_run(unwind);
+	python_undo_run(unwind);
+	return python_refuse(unwind);
+}
+
+/* ---- what the loop calls ------------------------------------------------------------------------- */
+
+/* Are there Python frames for the C frame at the pc, which is the interpreter's loop? */
+UNWIND_INLINE int python_enter(struct unwind *unwind)
+{
+	struct python_cursor *cursor = &unwind->python;
+	const struct python_offsets *offsets;
+
+	if (!unwind->process.python.runtime || cursor->state == PYTHON_NONE)
+		return 0;
+	if (cursor->state == PYTHON_REFUSED) {
+		cursor->state = PYTHON_FOUND;
+		return 0;
+	}
+	if (cursor->state == PYTHON_NOT_SOUGHT) {
+		offsets = python_offsets_at(unwind->process.python.runtime);
+		if (!offsets)
+			return 0;
+		python_seek(unwind, offsets);
+	}
+	if (!cursor->frame && !cursor->cframe)
+		return 0;
+	python_mark_run(unwind);
+	return 1;
+}
+
+/* Keep one Python frame of this C frame, or find that there are no more. */
+UNWIND_INLINE long python_step(struct unwind *unwind)
+{
+	const struct python_offsets *offsets = python_offsets_at(unwind->process.python.runtime);
+	struct python_cursor *cursor = &unwind->python;
+	__u64 frame, code;
+	__u8 owner = 0;
+
+	if (!offsets)
+		return python_refuse(unwind);
+	if (!cursor->run && offsets->state_cframe != PYTHON_NO_FIELD &&
+	    python_take_cframe(unwind, offsets))
+		return python_refuse(unwind);
+	cursor->run++;
+	frame = cursor->frame;
+	if (!frame || python_read_frame(unwind, offsets)) {
+		cursor->frame = 0;
+		return python_end_run(unwind);
+	}
+	if (offsets->frame_owner != PYTHON_NO_FIELD)
+		owner = python_frame_word(cursor, offsets->frame_owner) >>
+			(offsets->frame_owner & 7) * 8;
+	cursor->frame = python_frame_word(cursor, offsets->frame_previous);
+	if (offsets->entry == PYTHON_ENTRY_SHIM && owner >= offsets->shim_owner)
+		return python_end_at_shim(unwind, frame);
+
+	code = python_frame_word(cursor, offsets->frame_code) &
+	       ~((1ULL << offsets->reference_tag_bits) - 1);
+	if (python_keep(unwind, offsets, code))
+		return 1;
+	if (offsets->entry == PYTHON_ENTRY_EVERY || (offsets->entry == PYTHON_ENTRY_FLAG && owner))
+		return python_end_run(unwind);
+	return 0;
+}
