@@ -71,26 +71,29 @@ static bool is_kernel_stack(const struct stack_body *body)
 	return !body->process.pid && !body->process.start_ns;
 }
 
-// A return address belongs to the call before it, which may end its function. Where no code is known
-// the stack ends (*ret_end): the frame pointer led astray, or the process was gone too soon.
+// Where no code is known the stack ends (*ret_end): the frame pointer led astray, or the process was
+// gone too soon.
 static int locate_caller(struct profiler *profiler, struct process *process,
 			 const struct raw_frame *frame, uint32_t *ret_location, uint32_t *ret_end)
 {
-	uint64_t call = frame->address - 1;
 	struct code_address code;
 
 	if (frame->tag == FRAME_TAG_KERNEL) {
-		*ret_location = location_table_add_kernel(profiler->locations, call, false);
+		// A return address belongs to the call before it, which may end its function.
+		*ret_location = location_table_add_kernel(profiler->locations, frame->address - 1,
+							  false);
 	} else if (!process) {
 		return -EBADMSG;
-	} else if (process_find_code(profiler->processes, process, call, &code) == 0) {
+	} else if (process_find_code(profiler->processes, process, frame->address,
+				     &code) == 0) {
 		*ret_location =
 			location_table_add_call(profiler->locations, code.executable, code.offset);
 	} else if (code.is_data || code.is_unknown) {
 		*ret_end = code.is_data ? STACK_END_NO_FRAME_POINTER : STACK_END_LOST;
 		return -ENOENT;
 	} else {
-		*ret_location = location_table_add_anonymous(profiler->locations, call, false);
+		*ret_location = location_table_add_anonymous(profiler->locations,
+							     frame->address, false);
 	}
 	return *ret_location == HASH_TABLE_NONE ? -ENOMEM : 0;
 }
@@ -109,7 +112,7 @@ static int locate_body(struct profiler *profiler, const struct stack_record *rec
 		if (!process)
 			return -ENOMEM;
 		// Now, while the process lives, its mappings are read; its leaves are found in them later.
-		process_find_code(profiler->processes, process, record->leaf, &code);
+		process_find_code(profiler->processes, process, record->leaf.address, &code);
 	}
 	while (count < body->frame_count && !rc) {
 		rc = locate_caller(profiler, process, &body->frames[count],

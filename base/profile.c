@@ -25,6 +25,8 @@ static const char *const stack_end_names[STACK_END_COUNT] = {
 	[STACK_END_FAULT] = "unreadable memory",  [STACK_END_NO_FRAME_POINTER] = "no frame pointer",
 	[STACK_END_NO_TABLE] = "no unwind table", [STACK_END_NO_REGISTERS] = "no registers",
 	[STACK_END_COMPAT] = "32-bit task",       [STACK_END_LOST] = "stack lost",
+	[STACK_END_NO_MAPPING] = "unknown code",  [STACK_END_BAD_FRAME] = "broken frame",
+	[STACK_END_UNSUPPORTED] = "unsupported unwind rule",
 };
 
 const char *frame_kind_name(enum frame_kind kind)

@@ -51,6 +51,9 @@ enum stack_end {
 	STACK_END_NO_REGISTERS = 5,     // the thread's user registers could not be had
 	STACK_END_COMPAT = 6,           // a 32-bit task
 	STACK_END_LOST = 7,             // the stack's body did not reach the agent (buffer full)
+	STACK_END_NO_MAPPING = 8,       // code of which the unwinder does not know the file (yet)
+	STACK_END_BAD_FRAME = 9,        // the unwind information led to no frame
+	STACK_END_UNSUPPORTED = 10,     // a rule that the unwinder does not know
 	STACK_END_COUNT,
 };
 

@@ -35,7 +35,20 @@ struct sched_entity {
 	__u64 prev_sum_exec_runtime; // the same when the task was last given a CPU
 };
 
+#if defined(__TARGET_ARCH_x86)
+struct thread_struct {
+	unsigned long fsbase;
+};
+#else
+struct thread_struct {
+	struct {
+		unsigned long tp_value;
+	} uw;
+};
+#endif
+
 struct task_struct {
+	struct thread_struct thread;
 	unsigned int flags;
 	struct sched_entity se;
 	struct mm_struct *mm;
@@ -54,7 +67,8 @@ struct task_struct {
  */
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs___saved {
-	unsigned long bp;
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
+	unsigned long orig_ax; // of a system call its number, else -1
 	unsigned long ip;
 	unsigned long cs; // a shorter field since 6.9: libbpf fits the load
 	unsigned long sp;
@@ -65,6 +79,7 @@ struct pt_regs___saved {
 	__u64 sp;
 	__u64 pc;
 	__u64 pstate;
+	__s32 syscallno; // -1 outside of system calls
 };
 #else
 #error "cairn knows the registers of x86-64 and aarch64"

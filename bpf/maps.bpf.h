@@ -6,11 +6,16 @@
 #include "counters.h"
 #include "kernel.h"
 #include "sample.h"
+#include "unwind_maps.h"
+#include "unwind_process.h"
 
 /* Set before load. */
 const volatile __u64 slot_ns = 20000000;   // length of a time slot
 const volatile bool only_cycles = false;   // ticks are of cycles: none on an idle CPU
 const volatile bool only_followed = false; // only processes in `followed`
+/* Parts of the unwinder, left out where a verifier refuses them. */
+const volatile bool unwind_by_tables = true; // else by frame pointers alone
+const volatile bool unwind_python = true;    // needs tables
 
 /* Unix time minus bpf_ktime_get_ns(), kept up to date by the agent. */
 __u64 realtime_offset_ns = 0;
@@ -62,6 +67,51 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } followed SEC(".maps");
+
+/*
+ * Unwind tables by number, each in an array of its own that has just the pages it needs. The agent
+ * makes them: an array that can be mapped is filled without a system call per page.
+ */
+struct unwind_table_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_INNER_MAP | BPF_F_MMAPABLE);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct table_page));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, UNWIND_TABLES_MAX);
+	__type(key, __u32);
+	__array(values, struct unwind_table_map);
+} unwind_tables SEC(".maps");
+
+/* The rules that all tables' words refer to. Number 0 is for code without unwind information. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, UNWIND_RULES_MAX);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct unwind_rule);
+} unwind_rules SEC(".maps");
+
+/* What the agent has published of processes, by tgid. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, UNWIND_PROCESSES_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, struct process_unwind);
+} unwind_processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, UNWIND_MAPPING_PAGES_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct mapping_page_key);
+	__type(value, struct mapping_page);
+} mapping_pages SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -49,12 +49,12 @@ enum record_kind {
 struct stack_record {
 	__u32 kind; // RECORD_STACK
 	__u32 pad;
-	__u64 leaf; // address of the leaf that it was first seen with; 0: none
+	struct raw_frame leaf; // that it was first seen with; tag 0: none
 	char process_name[THREAD_NAME_BYTES]; // comm of the main thread, should it be gone by then
 	struct stack_body body;
 };
 
-_Static_assert(sizeof(struct stack_record) == 72, "header of a ring record");
+_Static_assert(sizeof(struct stack_record) == 80, "header of a ring record");
 
 enum process_event {
 	PROCESS_EXEC = 1, // a process was replaced: its mappings and name are new

@@ -5,15 +5,9 @@
 #include "kernel.h"
 #include "maps.bpf.h"
 #include "process.bpf.h"
+#include "unwind_memory.bpf.h"
 #include "registers.h"
 #include "wake.bpf.h"
-
-static __always_inline long read_user(void *to, __u32 size, __u64 address)
-{
-	return bpf_probe_read_user(to, size, (const void *)address);
-}
-
-#include "unwind.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -22,6 +16,7 @@ struct cpu {
 	__u64 tick_ns;      // when the last tick was
 	__u64 late;         // it came late
 	__u64 remainder_ns; // of its weight, below WEIGHT_UNIT_NS
+	struct unwind unwind;
 	__u64 kernel_addresses[KERNEL_DEPTH_MAX + 1];
 	union {
 		struct stack_record record; // of the stack in work
@@ -97,15 +92,15 @@ static __always_inline __u64 round_weight(struct cpu *cpu, __u64 ns)
 }
 
 /* Send the body in cpu->record if the agent does not have it. */
-static __always_inline void send_stack(struct cpu *cpu, __u64 now, __u64 leaf, __u32 frame_count,
-				       __u32 end, const struct stack_hash *hash)
+static __always_inline void send_stack(struct cpu *cpu, __u64 now, const struct raw_frame *leaf,
+				       __u32 frame_count, __u32 end, const struct stack_hash *hash)
 {
 	struct stack_record *record = &cpu->record;
 	__u32 yes = 1;
 
 	record->kind = RECORD_STACK;
 	record->pad = 0;
-	record->leaf = leaf;
+	record->leaf = *leaf;
 	record->body.hash = *hash;
 	record->body.end = end;
 	record->body.frame_count = frame_count;
@@ -129,38 +124,52 @@ static __always_inline bool stack_is_known(const struct stack_hash *hash)
 	return bpf_map_lookup_elem(&known_stacks, hash) != NULL;
 }
 
-static __always_inline void sample_user_stack(struct cpu *cpu, __u64 now, struct task_struct *task,
-					      const struct registers *registers,
-					      struct count_key *key)
+static __always_inline struct raw_frame *unwind_frame(struct unwind *unwind, __u32 at)
 {
-	struct unwind unwind = {
-		.frames = cpu->record.body.frames,
-		.pc = registers->pc,
-		.sp = registers->sp,
-		.fp = registers->fp,
-		.end = UNWIND_GOES_ON,
-	};
+	struct cpu *cpu = (void *)unwind - offsetof(struct cpu, unwind);
 
-	stack_hash_begin(&unwind.hasher, &key->process);
-	if (registers->compat) {
-		unwind.end = END_TAG_COMPAT;
-	} else if (!registers->pc) {
-		unwind.end = END_TAG_NO_REGISTERS;
-	} else {
-		key->user_leaf.address = registers->pc;
-		key->user_leaf.tag = FRAME_TAG_NATIVE;
-		// Each step adds a frame or ends: the step after the last frame finds the end.
-		bpf_loop(STACK_DEPTH_MAX, unwind_step, &unwind, 0);
-	}
-	count_many(COUNTER_USER_FRAMES, unwind.frame_count + 1);
+	// Tells the verifier what the caller has checked already.
+	return at < STACK_DEPTH_MAX ? &cpu->record.body.frames[at] : NULL;
+}
 
-	key->user = stack_hash_finish(&unwind.hasher, unwind.frame_count, unwind.end);
+/* bpf_loop() hands on a pointer to the stack, so that is where the pointer to the unwind lies. */
+struct unwind_walk {
+	struct unwind *unwind;
+};
+
+static long walk_unwind(__u32 index, struct unwind_walk *walk)
+{
+	return unwind_step(walk->unwind);
+}
+
+/* The user's stack, of which the registers are in cpu->unwind; only if @is_known_code. */
+static __always_inline void sample_user_stack(struct cpu *cpu, __u64 now, struct task_struct *task,
+					      bool is_known_code, struct count_key *key)
+{
+	struct unwind *unwind = &cpu->unwind;
+	struct unwind_walk walk = { .unwind = unwind };
+
+	find_unwind_process(unwind, &key->process);
+	unwind->thread_pointer = thread_pointer_of(task);
+	unwind_begin(unwind);
+	if (!is_known_code)
+		unwind->end = END_TAG_COMPAT;
+	else if (!unwind->pc)
+		unwind->end = END_TAG_NO_REGISTERS;
+	else
+		bpf_loop(UNWIND_STEPS_MAX, walk_unwind, &walk, 0);
+	if (unwind->end == UNWIND_GOES_ON)
+		unwind->end = END_TAG_DEPTH;
+	count_many(COUNTER_USER_FRAMES, unwind->frame_count + 1);
+
+	key->user_leaf = unwind->leaf;
+	key->user = stack_hash_finish(&unwind->hasher, unwind->frame_count, unwind->end);
 	if (stack_is_known(&key->user))
 		return;
 	cpu->record.body.process = key->process;
 	bpf_probe_read_kernel_str(cpu->record.process_name, sizeof(cpu->record.process_name),
 				  &task->group_leader->comm);
-	send_stack(cpu, now, key->user_leaf.address, unwind.frame_count, unwind.end, &key->user);
+	send_stack(cpu, now, &unwind->leaf, unwind->frame_count, unwind->end, &key->user);
 }
 
 /* Hash the kernel's return addresses, and lay them out as frames for a body that must be sent. */
@@ -196,6 +205,7 @@ static __always_inline void sample_kernel_stack(struct cpu *cpu, __u64 now,
 {
 	struct kernel_stack stack = { .cpu = cpu };
 	struct process_key nobody = {};
+	struct raw_frame leaf = { .tag = FRAME_TAG_KERNEL };
 	long size = bpf_get_stack(ctx, cpu->kernel_addresses,
 				  KERNEL_DEPTH_MAX * sizeof(cpu->kernel_addresses[0]), 0);
 	__u32 depth = size > 0 ? (__u32)size / sizeof(cpu->kernel_addresses[0]) : 0;
@@ -213,7 +223,8 @@ static __always_inline void sample_kernel_stack(struct cpu *cpu, __u64 now,
 	bpf_loop(stack.frame_count, lay_out_kernel_frame, &stack, 0);
 	cpu->record.body.process = nobody;
 	cpu->record.process_name[0] = 0;
-	send_stack(cpu, now, key->kernel_leaf, stack.frame_count, end, &key->kernel);
+	leaf.address = key->kernel_leaf;
+	send_stack(cpu, now, &leaf, stack.frame_count, end, &key->kernel);
 }
 
 static __always_inline int add_count(const struct count_key *key, __u64 value)
@@ -248,8 +259,9 @@ int sample_on_cpu(struct bpf_perf_event_data *ctx)
 	__u32 pid = bpf_get_current_pid_tgid() >> 32, zero = 0;
 	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
 	struct task_struct *task, *leader;
-	struct registers registers;
+	struct interrupted interrupted;
 	struct count_key key = {};
+	bool is_known_code;
 
 	if (!cpu)
 		return 0;
@@ -271,12 +283,13 @@ int sample_on_cpu(struct bpf_perf_event_data *ctx)
 	key.kind = SAMPLE_KIND_ON_CPU;
 	bpf_get_current_comm(key.thread_name, sizeof(key.thread_name));
 
-	registers = registers_of_tick(ctx);
-	if (!registers.user) {
-		sample_kernel_stack(cpu, now, ctx, registers.pc, &key);
-		registers = registers_of_user(task);
+	interrupted = interrupted_by_tick(ctx);
+	if (!interrupted.user)
+		sample_kernel_stack(cpu, now, ctx, interrupted.pc, &key);
+	if (task->mm && !(task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))) {
+		is_known_code = interrupted.user ? registers_of_tick(&cpu->unwind, ctx)
+						 : registers_of_user(&cpu->unwind, task);
+		sample_user_stack(cpu, now, task, is_known_code, &key);
 	}
-	if (task->mm && !(task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)))
-		sample_user_stack(cpu, now, task, &registers, &key);
 	return add_count(&key, round_weight(cpu, weight_ns));
 }

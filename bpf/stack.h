@@ -16,10 +16,10 @@
 
 /* What an entry of a stack's body is. Kept equal to base/profile.h's enum frame_kind (asserted in the agent). */
 enum frame_tag {
-	FRAME_TAG_NATIVE = 1, // address: return address in the process (0-based, not reduced by 1)
+	FRAME_TAG_NATIVE = 1, // address: in the process; of a caller: of the call's last byte
 	FRAME_TAG_KERNEL = 2, // address: kernel text
-	FRAME_TAG_PYTHON = 3, // address: code object; detail: instruction index and checksum
-	FRAME_TAG_JIT = 4,    // address: in code without a file
+	FRAME_TAG_PYTHON = 3, // address: code object; detail: PYTHON_DETAIL() of python.h
+	FRAME_TAG_JIT = 4,    // as native, in code that is in no file
 };
 
 /* Why an unwind ended. Kept equal to base/profile.h's enum stack_end (asserted in the agent). */
@@ -31,6 +31,9 @@ enum end_tag {
 	END_TAG_NO_TABLE = 4,
 	END_TAG_NO_REGISTERS = 5,
 	END_TAG_COMPAT = 6,
+	END_TAG_NO_MAPPING = 8, // 7 is the agent's
+	END_TAG_BAD_FRAME = 9,
+	END_TAG_UNSUPPORTED = 10,
 };
 
 /* One frame as unwound, unnamed. */

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// The unwinder: one loop that takes a thread from its leaf to its first function, a frame a step,
-// and asks at each pc which unwinder knows the code there.
+// The unwinder: one loop that takes a thread from its leaf to its first function. At each pc it
+// looks up what code lies there; a step keeps one frame and finds its caller: native code by table,
+// the interpreter's loop by its own frames, code made at run time by frame pointer.
 //
-// The same source runs in the kernel and in user space. Who includes it defines read_user() and
-// calls unwind_step() until it returns 1, STACK_DEPTH_MAX times at most.
+// The same source runs in the kernel and in user space. Who includes it defines the functions below
+// and calls unwind_begin(), then unwind_step() until it returns 1, UNWIND_STEPS_MAX times at most.
 #pragma once
 
 #include "stack.h"
 #include "stack_hash.h"
+#include "unwind_process.h"
 
-/* Copy @size bytes from @address in the unwound process: 0, or negative if it is not readable. */
-static long read_user(void *to, __u32 size, __u64 address);
+#define UNWIND_INLINE static inline __attribute__((always_inline))
+
+/* A Python frame and the native one it stands for are two steps. */
+#define UNWIND_STEPS_MAX (2 * STACK_DEPTH_MAX)
 
 /* The first page is never mapped (vm.mmap_min_addr), so nothing below is code. */
 #define CODE_ADDRESS_MIN 0x1000ULL
@@ -20,58 +24,174 @@ static long read_user(void *to, __u32 size, __u64 address);
 /* Not yet ended. Beyond all of enum end_tag. */
 #define UNWIND_GOES_ON 0xffffffffU
 
-/* Who knows how to step over the code at a pc. */
-enum unwinder {
-	UNWINDER_FRAME_POINTER = 1,
+#ifdef __TARGET_ARCH_arm64
+#define REGISTER_SP ARM64_REGISTER_SP
+#define REGISTER_FP ARM64_REGISTER_FP
+/* Signed return addresses carry their signature above the 48 bits of an address. */
+#define RETURN_ADDRESS_MASK ((1ULL << 48) - 1)
+#else
+#define REGISTER_SP         X86_REGISTER_SP
+#define REGISTER_FP         X86_REGISTER_FP
+#define RETURN_ADDRESS_MASK (~0ULL)
+#endif
+
+/* The mapping that the pc was last found in: most callers are in the same one. */
+struct unwind_mapping {
+	__u64 start;
+	__u64 size;
+	__u64 bias;
+	__u32 code; // as in struct mapping_code_range
+	__u32 pad;
 };
 
+/*
+ * A thread on its way. All of it lies in memory, not in registers: so the verifier knows nothing
+ * of its values, sees one state for every step, and each use must bound what it reads.
+ */
 struct unwind {
-	struct raw_frame *frames; // room for STACK_DEPTH_MAX; the leaf is not among them
 	__u64 pc;
-	__u64 sp; // nothing of the frames still to come lies below
-	__u64 fp;
+	__u64 registers[UNWIND_REGISTERS]; // by DWARF number; of all frames only sp and fp
+	__u64 thread_pointer;
+	__u32 exact_pc;      // the pc was interrupted, it is not a return address
+	__u32 all_registers; // every register is this frame's: the leaf, or interrupted by a signal
+	__u32 in_python;     // the next step is the interpreter's
+	__u32 frame_is_kept; // Python frames stand for the native one: only its caller is wanted
+	__u32 frame_count;   // callers; the leaf is not among them
+	__u32 end;           // enum end_tag, or UNWIND_GOES_ON
+	struct raw_frame leaf; // tag 0: none yet
 	struct stack_hasher hasher;
-	__u32 frame_count;
-	__u32 end; // enum end_tag, or UNWIND_GOES_ON
+	struct unwind_mapping mapping;
+	struct unwind_rule rule; // at the pc, while Python frames are kept
+	struct process_unwind process;
+	struct python_cursor python;
 };
 
-static inline __attribute__((always_inline)) long unwind_stop(struct unwind *unwind, __u32 end)
+/* ---- what the surroundings provide ----------------------------------------------------------- */
+
+/* And two switches, unwind_by_tables and unwind_python: without them there are no such steps. */
+
+/* Copy @size bytes from @address in the unwound process: 0, or negative if it is not readable. */
+static long read_user(void *to, __u32 size, __u64 address);
+/* Where caller number @at (below STACK_DEPTH_MAX) is to be kept, or NULL. */
+static struct raw_frame *unwind_frame(struct unwind *unwind, __u32 at);
+/* Page @page of the process's mappings, or NULL. */
+static const struct mapping_page *unwind_mapping_page(const struct unwind *unwind, __u32 page);
+/* The table with this number, and a page of its words; or NULL. */
+static void *unwind_table(__u32 table);
+static const struct table_page *unwind_table_page(void *table, __u32 page);
+static const struct unwind_rule *unwind_rule_at(__u32 rule);
+/* What an interpreter's build looks like, or NULL. */
+static const struct python_offsets *python_offsets_at(__u32 runtime);
+
+/* ---- keeping frames -------------------------------------------------------------------------- */
+
+UNWIND_INLINE long unwind_stop(struct unwind *unwind, __u32 end)
 {
 	unwind->end = end;
 	return 1;
 }
 
-/* Keep one caller. Returns 0, or 1 (and the end) when there is no room. */
-static inline __attribute__((always_inline)) long unwind_add(struct unwind *unwind, __u64 address,
-							     __u32 tag, __u32 detail)
+/* Keep one frame: the leaf, then its callers. Returns 0, or 1 (and the end) when there is no room. */
+UNWIND_INLINE long unwind_add(struct unwind *unwind, __u64 address, __u32 tag, __u32 detail)
 {
 	__u32 at = unwind->frame_count;
+	struct raw_frame *frame;
 
+	if (!unwind->leaf.tag) {
+		unwind->leaf.address = address;
+		unwind->leaf.tag = tag;
+		unwind->leaf.detail = detail;
+		return 0;
+	}
 	// One place stays free: with the leaf it is STACK_DEPTH_MAX frames.
 	if (at >= STACK_DEPTH_MAX - 1)
 		return unwind_stop(unwind, END_TAG_DEPTH);
-	unwind->frames[at].address = address;
-	unwind->frames[at].tag = tag;
-	unwind->frames[at].detail = detail;
+	frame = unwind_frame(unwind, at);
+	if (!frame)
+		return unwind_stop(unwind, END_TAG_DEPTH);
+	frame->address = address;
+	frame->tag = tag;
+	frame->detail = detail;
 	unwind->frame_count = at + 1;
 	stack_hash_add(&unwind->hasher, address, tag, detail);
 	return 0;
 }
 
-#include "unwind_frame_pointer.h"
-
-static inline __attribute__((always_inline)) enum unwinder unwinder_at(const struct unwind *unwind)
+/* The address to look a pc up by: a return address belongs to the call before it. */
+UNWIND_INLINE __u64 unwind_code_address(const struct unwind *unwind)
 {
-	(void)unwind;
-	return UNWINDER_FRAME_POINTER;
+	return unwind->pc - !unwind->exact_pc;
 }
 
-static long unwind_step(__u32 index, struct unwind *unwind)
+#include "unwind_mapping.h"
+#include "unwind_native.h"
+#include "unwind_frame_pointer.h"
+#include "unwind_python.h"
+
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+/* The caller of the native frame at the pc. */
+UNWIND_INLINE long unwind_leave(struct unwind *unwind, const struct unwind_rule *rule)
 {
-	(void)index;
-	switch (unwinder_at(unwind)) {
-	case UNWINDER_FRAME_POINTER:
+	unwind->frame_is_kept = 0;
+	return unwind_by_rule(unwind, rule);
+}
+
+/* What to do where no table can say it. */
+UNWIND_INLINE long unwind_without_table(struct unwind *unwind, __u32 code)
+{
+	switch (code) {
+	case MAPPING_CODE_JIT:
 		return unwind_frame_pointer(unwind);
+	case MAPPING_CODE_NONE:
+		return unwind_stop(unwind, END_TAG_NO_TABLE);
 	}
-	return unwind_stop(unwind, END_TAG_NO_TABLE);
+	return unwind_stop(unwind, END_TAG_NO_MAPPING);
+}
+
+UNWIND_INLINE long unwind_native_frame(struct unwind *unwind)
+{
+	const struct unwind_rule *rule = NULL;
+	__u64 address = unwind_code_address(unwind);
+	__u32 code = unwind_by_tables ? unwind_find_mapping(unwind, address) : MAPPING_CODE_JIT;
+	__u32 tag = unwind_by_tables && code == MAPPING_CODE_JIT ? FRAME_TAG_JIT : FRAME_TAG_NATIVE;
+
+	if (code >= MAPPING_CODE_TABLE)
+		rule = unwind_find_rule(code - MAPPING_CODE_TABLE, address - unwind->mapping.bias);
+	if (unwind_python && rule && rule->flags & RULE_PYTHON_EVAL && python_enter(unwind)) {
+		unwind->rule = *rule;
+		unwind->in_python = 1;
+		unwind->frame_is_kept = 1;
+		return 0;
+	}
+	if (unwind_add(unwind, address, tag, 0))
+		return 1;
+	if (rule)
+		return unwind_leave(unwind, rule);
+	return unwind_without_table(unwind, code >= MAPPING_CODE_TABLE ? MAPPING_CODE_NONE : code);
+}
+
+/* Who calls has set pc, exact_pc, registers, thread_pointer and process. */
+UNWIND_INLINE void unwind_begin(struct unwind *unwind)
+{
+	unwind->all_registers = 1;
+	unwind->in_python = 0;
+	unwind->frame_is_kept = 0;
+	unwind->frame_count = 0;
+	unwind->end = UNWIND_GOES_ON;
+	unwind->leaf.tag = 0;
+	unwind->leaf.address = 0;
+	unwind->leaf.detail = 0;
+	unwind->mapping.size = 0;
+	python_begin(unwind);
+	stack_hash_begin(&unwind->hasher, &unwind->process.key);
+}
+
+static long unwind_step(struct unwind *unwind)
+{
+	if (unwind_python && unwind->in_python)
+		return python_step(unwind);
+	if (unwind_python && unwind->frame_is_kept)
+		return unwind_leave(unwind, &unwind->rule);
+	return unwind_native_frame(unwind);
 }

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// One file's unwind table: what its call frame information says, compiled to the words that
+// bpf/unwind_table.h describes. The same for all processes that map the file. The file is hostile.
+#pragma once
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "bpf/unwind_table.h"
+#include "elf.h"
+
+enum {
+	UNWIND_TABLE_ROWS_MAX = 16 << 20,  // Chromium has 3 million
+	UNWIND_TABLE_BLOCKS_MAX = 1 << 19, // of 4 KiB: 2 GiB of code
+	UNWIND_MARKS_MAX = 1024,
+};
+
+/** Code of a special kind: rules in [start, limit) (virtual addresses in the file) get @flags. */
+struct unwind_mark {
+	uint64_t start;
+	uint64_t limit;
+	uint8_t flags; // RULE_PYTHON_EVAL
+};
+
+/** Words refer to the table's own rules, which the loader gives the node's numbers. */
+struct unwind_table {
+	uint64_t first_address; // virtual address in the file that word 0's block begins at
+	uint32_t block_count;
+	uint32_t word_count; // index and rows
+	uint32_t *words;
+	uint32_t rule_count;
+	struct unwind_rule *rules;
+	uint32_t row_count;
+	uint32_t unsupported_count; // rows before merging whose rule is CFA_UNSUPPORTED
+};
+
+/**
+ * Compile the file's .eh_frame, or .debug_frame where that is all there is. A file without either
+ * gives a table of no blocks.
+ * Returns 0; -ENOEXEC (broken beyond use; @err says where); -E2BIG past a limit above; -ENOMEM;
+ * -errno when reading fails.
+ */
+int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, uint32_t mark_count,
+		       struct unwind_table **ret_table, struct error *err);
+void unwind_table_free(struct unwind_table *table);
+
+/** The rule at a virtual address in the file; NULL outside of the table. */
+const struct unwind_rule *unwind_table_find(const struct unwind_table *table, uint64_t address);

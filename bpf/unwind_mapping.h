@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// What code lies at an address of the unwound process. Included by unwind.h.
+#pragma once
+
+/*
+ * The compiler must not turn arithmetic back into branches: the verifier follows each side of a
+ * branch on its own, which for the ten steps of a search would be a thousand paths.
+ */
+#define HIDE_FROM_COMPILER(variable) asm volatile("" : "+r"(variable))
+
+/* ~0 if @first <= @second, else 0. Both are below 2^63. */
+UNWIND_INLINE __u64 mask_if_not_above(__u64 first, __u64 second)
+{
+	__u64 mask = ((second - first) >> 63) - 1;
+
+	HIDE_FROM_COMPILER(mask);
+	return mask;
+}
+
+/* The last entry of @page that starts at or below @address; entry 0 if there is none. */
+UNWIND_INLINE __u32 mapping_page_search(const struct mapping_page *page, __u64 address)
+{
+	__u64 at = 0;
+
+#pragma unroll
+	for (__u32 step = MAPPING_PAGE_ENTRIES / 2; step; step /= 2) {
+		__u64 next = (at + step) & (MAPPING_PAGE_ENTRIES - 1);
+
+		at += step & mask_if_not_above(page->starts[next], address);
+	}
+	return at & (MAPPING_PAGE_ENTRIES - 1);
+}
+
+/* The code at @address by enum mapping_code; unwind->mapping is then the mapping. */
+UNWIND_INLINE __u32 unwind_find_mapping(struct unwind *unwind, __u64 address)
+{
+	struct unwind_mapping *mapping = &unwind->mapping;
+	const struct mapping_page *page;
+	__u32 at;
+
+	if (address - mapping->start < mapping->size)
+		return mapping->code;
+	if (address >= USER_ADDRESS_LIMIT)
+		return MAPPING_CODE_UNKNOWN;
+	page = unwind_mapping_page(unwind, 0);
+	if (!page)
+		return MAPPING_CODE_UNKNOWN;
+	at = mapping_page_search(page, address);
+	if (unwind->process.mapping_page_count > 1) {
+		page = unwind_mapping_page(unwind, at + 1);
+		if (!page)
+			return MAPPING_CODE_UNKNOWN;
+		at = mapping_page_search(page, address);
+	}
+	mapping->start = page->starts[at];
+	mapping->size = (__u64)page->ranges[at].pages << 12;
+	mapping->bias = page->ranges[at].bias;
+	mapping->code = page->ranges[at].code;
+	if (address - mapping->start < mapping->size)
+		return mapping->code;
+	mapping->size = 0;
+	return MAPPING_CODE_UNKNOWN;
+}

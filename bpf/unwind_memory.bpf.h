@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// What unwind.h reads, in the kernel: user memory, and the maps that the agent fills.
+#pragma once
+
+#include "maps.bpf.h"
+
+/* What builds of interpreters look like, by number; 0 is none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PYTHON_RUNTIMES_MAX);
+	__type(key, __u32);
+	__type(value, struct python_offsets);
+} python_runtimes SEC(".maps");
+
+#include "unwind.h"
+
+static __always_inline long read_user(void *to, __u32 size, __u64 address)
+{
+	return bpf_probe_read_user(to, size, (const void *)address);
+}
+
+static __always_inline const struct mapping_page *unwind_mapping_page(const struct unwind *unwind,
+								      __u32 page)
+{
+	struct mapping_page_key key = {
+		.pid = unwind->process.key.pid,
+		.generation = unwind->process.generation,
+		.page = page,
+	};
+
+	return bpf_map_lookup_elem(&mapping_pages, &key);
+}
+
+static __always_inline void *unwind_table(__u32 table)
+{
+	return bpf_map_lookup_elem(&unwind_tables, &table);
+}
+
+static __always_inline const struct table_page *unwind_table_page(void *table, __u32 page)
+{
+	return bpf_map_lookup_elem(table, &page);
+}
+
+static __always_inline const struct unwind_rule *unwind_rule_at(__u32 rule)
+{
+	return bpf_map_lookup_elem(&unwind_rules, &rule);
+}
+
+static __always_inline const struct python_offsets *python_offsets_at(__u32 runtime)
+{
+	return bpf_map_lookup_elem(&python_runtimes, &runtime);
+}
+
+/* What is known of the process; nothing, if what is there is of a former owner of its pid. */
+static __always_inline void find_unwind_process(struct unwind *unwind,
+						const struct process_key *key)
+{
+	const struct process_unwind *process = bpf_map_lookup_elem(&unwind_processes, &key->pid);
+
+	unwind->process.key = *key;
+	unwind->process.mapping_page_count = 0;
+	unwind->process.generation = 0;
+	unwind->process.python.runtime = 0;
+	if (!process || process->key.start_ns != key->start_ns ||
+	    process->key.exec_id != key->exec_id)
+		return;
+	unwind->process = *process;
+}

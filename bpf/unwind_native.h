@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// Steps over compiled code by the rules of its file's unwind table. Included by unwind.h.
+#pragma once
+
+/* A frame larger than a main thread's default stack (8 MiB) is no frame. */
+#define FRAME_BYTES_MAX (8ULL << 20)
+
+/* ---- finding the rule ------------------------------------------------------------------------ */
+
+/*
+ * The last of the rows [at, limit) of @page that is not above @key; row @at if there is none. Rows
+ * are compared as whole words: the place in the block is in the high bits.
+ */
+UNWIND_INLINE __u32 table_page_search(const struct table_page *page, __u64 at, __u64 limit,
+				      __u64 key)
+{
+#pragma unroll
+	for (__u32 step = TABLE_PAGE_WORDS / 2; step; step /= 2) {
+		__u64 next = at + step;
+		__u64 row = page->words[next & (TABLE_PAGE_WORDS - 1)];
+
+		at += step & mask_if_not_above(row, key) & mask_if_not_above(next + 1, limit);
+	}
+	return page->words[at & (TABLE_PAGE_WORDS - 1)];
+}
+
+/*
+ * The rule in force for @key among the rows [first, limit) of a table's words. They may lie in two
+ * pages: then the row that begins the second page says which.
+ */
+UNWIND_INLINE const struct unwind_rule *unwind_find_row(void *table, __u32 first, __u32 limit,
+							__u32 key)
+{
+	__u32 number = first >> TABLE_PAGE_BITS, at = first & (TABLE_PAGE_WORDS - 1);
+	const struct table_page *page = unwind_table_page(table, number), *second;
+
+	if (!page)
+		return NULL;
+	limit -= first - at;
+	if (limit > TABLE_PAGE_WORDS) {
+		second = unwind_table_page(table, number + 1);
+		if (second && second->words[0] <= key) {
+			page = second;
+			at = 0;
+			limit -= TABLE_PAGE_WORDS;
+		} else {
+			limit = TABLE_PAGE_WORDS;
+		}
+	}
+	return unwind_rule_at(table_page_search(page, at, limit, key) & TABLE_RULE_MASK);
+}
+
+/* The rule at @offset from the table's first block; NULL outside of the table. */
+UNWIND_INLINE const struct unwind_rule *unwind_find_rule(__u32 number, __u64 offset)
+{
+	__u32 block = offset >> TABLE_BLOCK_BITS, first, limit;
+	void *table = unwind_table(number);
+	const struct table_page *page;
+
+	if (!table || offset >> 32)
+		return NULL;
+	page = unwind_table_page(table, block >> TABLE_PAGE_BITS);
+	if (!page)
+		return NULL;
+	first = page->words[block & (TABLE_PAGE_WORDS - 1)];
+	block++;
+	if (!(block & (TABLE_PAGE_WORDS - 1))) {
+		page = unwind_table_page(table, block >> TABLE_PAGE_BITS);
+		if (!page)
+			return NULL;
+	}
+	limit = page->words[block & (TABLE_PAGE_WORDS - 1)];
+	if (limit <= first || limit - first > TABLE_BLOCK_ROWS_MAX)
+		return NULL;
+	return unwind_find_row(table, first, limit,
+			       (__u32)offset << TABLE_RULE_BITS | TABLE_RULE_MASK);
+}
+
+/* ---- signal frames --------------------------------------------------------------------------- */
+
+#ifdef __TARGET_ARCH_arm64
+
+/* arch/arm64/kernel/signal.c, struct rt_sigframe: siginfo, then ucontext; regs of its sigcontext. */
+#define SIGNAL_REGISTERS_OFFSET (128 + 176 + 8)
+
+/* arch/arm64/include/uapi/asm/sigcontext.h: x0..x30, sp, pc: in DWARF's order. */
+struct signal_registers {
+	__u64 x[32];
+	__u64 pc;
+};
+
+UNWIND_INLINE void unwind_take_signal(struct unwind *unwind, const struct signal_registers *from)
+{
+#pragma unroll
+	for (__u32 i = 0; i < 32; i++)
+		unwind->registers[i] = from->x[i];
+	unwind->pc = from->pc;
+}
+
+#else
+
+/* arch/x86/include/uapi/asm/ucontext.h: flags, link and stack lie before sigcontext. */
+#define SIGNAL_REGISTERS_OFFSET 40
+
+/* arch/x86/include/uapi/asm/sigcontext.h: struct sigcontext_64 */
+struct signal_registers {
+	__u64 r8, r9, r10, r11, r12, r13, r14, r15;
+	__u64 rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip;
+};
+
+UNWIND_INLINE void unwind_take_signal(struct unwind *unwind, const struct signal_registers *from)
+{
+	__u64 *to = unwind->registers; // DWARF's order: System V ABI for x86-64, figure 3.36
+
+	to[0] = from->rax;
+	to[1] = from->rdx;
+	to[2] = from->rcx;
+	to[3] = from->rbx;
+	to[4] = from->rsi;
+	to[5] = from->rdi;
+	to[6] = from->rbp;
+	to[7] = from->rsp;
+	to[8] = from->r8;
+	to[9] = from->r9;
+	to[10] = from->r10;
+	to[11] = from->r11;
+	to[12] = from->r12;
+	to[13] = from->r13;
+	to[14] = from->r14;
+	to[15] = from->r15;
+	unwind->pc = from->rip;
+}
+
+#endif
+
+/*
+ * At the code that a handler returns to, sp points to what the kernel saved. The interrupted frame
+ * may lie on another stack, so nothing is known of its sp; that a chain of signal frames ends is
+ * seen to by the number of steps.
+ */
+UNWIND_INLINE long unwind_signal(struct unwind *unwind)
+{
+	struct signal_registers registers;
+
+	if (read_user(&registers, sizeof(registers),
+		      unwind->registers[REGISTER_SP] + SIGNAL_REGISTERS_OFFSET))
+		return unwind_stop(unwind, END_TAG_FAULT);
+	unwind_take_signal(unwind, &registers);
+	unwind->exact_pc = 1;
+	unwind->all_registers = 1;
+	return 0;
+}
+
+/* ---- one frame ------------------------------------------------------------------------------- */
+
+/* What the caller has in the registers that are followed. */
+struct caller {
+	__u64 pc;
+	__u64 sp;
+	__u64 fp;
+};
+
+UNWIND_INLINE bool unwind_register_is_known(const struct unwind *unwind, __u32 number)
+{
+	return unwind->all_registers || number == REGISTER_SP || number == REGISTER_FP;
+}
+
+/* The caller's sp. Returns 0, or 1 when it cannot be known. */
+UNWIND_INLINE long unwind_find_cfa(struct unwind *unwind, const struct unwind_rule *rule,
+				   __u64 *ret_cfa)
+{
+	__u32 number = rule->cfa_register & (UNWIND_REGISTERS - 1);
+	__u64 cfa = unwind->registers[number];
+
+	switch (rule->cfa) {
+	case CFA_PLT:
+		*ret_cfa = unwind->registers[REGISTER_SP] + 8;
+		if ((__s32)(unwind->pc & 15) >= rule->cfa_offset)
+			*ret_cfa += 8;
+		return 0;
+	case CFA_DEREF:
+	case CFA_REGISTER:
+		if (!unwind_register_is_known(unwind, number))
+			return unwind_stop(unwind, END_TAG_UNSUPPORTED);
+		cfa += (__s64)rule->cfa_offset;
+		if (rule->cfa == CFA_DEREF) {
+			if (read_user(&cfa, sizeof(cfa), cfa))
+				return unwind_stop(unwind, END_TAG_FAULT);
+			cfa += (__s64)rule->deref_offset;
+		}
+		*ret_cfa = cfa;
+		return 0;
+	case CFA_END:
+		return unwind_stop(unwind, END_TAG_COMPLETE);
+	case CFA_NO_TABLE:
+		return unwind_stop(unwind, END_TAG_NO_TABLE);
+	}
+	return unwind_stop(unwind, END_TAG_UNSUPPORTED);
+}
+
+/* A register's value in the caller. @cfa_words: the two words below the CFA, which are read already. */
+UNWIND_INLINE long unwind_find_saved(struct unwind *unwind, __u32 rule, __u64 cfa, __s64 offset,
+				     const __u64 cfa_words[2], __u64 *value)
+{
+	__u32 number = offset & (UNWIND_REGISTERS - 1);
+	__u64 address = cfa;
+
+	switch (rule) {
+	case SAVED_SAME:
+		return 0;
+	case SAVED_AT_FP:
+		address = unwind->registers[REGISTER_FP];
+		break;
+	case SAVED_AT_CFA:
+		if (offset == -8) {
+			*value = cfa_words[1];
+			return 0;
+		}
+		if (offset == -16) {
+			*value = cfa_words[0];
+			return 0;
+		}
+		break;
+	case SAVED_IN_REGISTER:
+		if (!unwind_register_is_known(unwind, number))
+			return unwind_stop(unwind, END_TAG_UNSUPPORTED);
+		*value = unwind->registers[number];
+		return 0;
+	default:
+		*value = 0;
+		return 0;
+	}
+	if (read_user(value, sizeof(*value), address + offset))
+		return unwind_stop(unwind, END_TAG_FAULT);
+	return 0;
+}
+
+/*
+ * Go on in the caller. The stack grows down, so it must lie higher: this also ends every cycle. Only
+ * a leaf on aarch64 may have no frame at all.
+ */
+UNWIND_INLINE long unwind_go_to(struct unwind *unwind, const struct caller *caller)
+{
+	__u64 sp = unwind->registers[REGISTER_SP], frame_bytes = caller->sp - sp;
+	__u64 pc = caller->pc & RETURN_ADDRESS_MASK;
+
+	if (!pc)
+		return unwind_stop(unwind, END_TAG_COMPLETE);
+	if (frame_bytes > FRAME_BYTES_MAX || (!frame_bytes && !unwind->all_registers) ||
+	    caller->sp % 8 || pc < CODE_ADDRESS_MIN || pc >= USER_ADDRESS_LIMIT)
+		return unwind_stop(unwind, END_TAG_BAD_FRAME);
+	unwind->pc = pc;
+	unwind->registers[REGISTER_SP] = caller->sp;
+	unwind->registers[REGISTER_FP] = caller->fp;
+	unwind->exact_pc = 0;
+	unwind->all_registers = 0;
+	return 0;
+}
+
+UNWIND_INLINE long unwind_by_rule(struct unwind *unwind, const struct unwind_rule *rule)
+{
+	__u32 return_rule = rule->saved >> 4, fp_rule = rule->saved & 15;
+	struct caller caller = { .fp = unwind->registers[REGISTER_FP] };
+	__u64 cfa_words[2] = {};
+
+	if (rule->cfa == CFA_SIGNAL)
+		return unwind_signal(unwind);
+	if (unwind_find_cfa(unwind, rule, &caller.sp))
+		return 1;
+	if (return_rule == SAVED_UNDEFINED)
+		return unwind_stop(unwind, END_TAG_COMPLETE);
+	if (return_rule == SAVED_AT_CFA &&
+	    read_user(cfa_words, sizeof(cfa_words), caller.sp - sizeof(cfa_words)))
+		return unwind_stop(unwind, END_TAG_FAULT);
+#ifdef __TARGET_ARCH_arm64
+	if (return_rule == SAVED_SAME && !unwind->all_registers)
+		return unwind_stop(unwind, END_TAG_UNSUPPORTED);
+	caller.pc = unwind->registers[ARM64_REGISTER_LR];
+#endif
+	if (unwind_find_saved(unwind, return_rule, caller.sp, rule->return_offset, cfa_words,
+			      &caller.pc) ||
+	    unwind_find_saved(unwind, fp_rule, caller.sp, rule->fp_offset, cfa_words, &caller.fp))
+		return 1;
+	return unwind_go_to(unwind, &caller);
+}
