@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel's unwinder knows of processes: their mappings with the tables of the files there,
+// and where their interpreter is. Only processes that were sampled are published, and again when
+// their mappings change or a table that they wait for is ready. One thread.
+#pragma once
+
+#include <stdint.h>
+
+#include "agent/process.h"
+#include "agent/unwind_maps.h"
+#include "base/error.h"
+
+struct process_unwinds;
+
+struct process_unwind_options {
+	uint64_t bytes_max; // of tables and mapping pages in the kernel; 0: UNWIND_BYTES_DEFAULT
+	const char *cache_folder; // where built tables are kept; NULL: nowhere
+	bool python;              // publish where interpreters are
+};
+
+/** What there is now, and what was done since the opening. */
+struct process_unwind_stats {
+	uint64_t processes;      // published now
+	uint64_t mapping_pages;  // of them
+	uint64_t tables;         // in the kernel now
+	uint64_t tables_pending; // wanted, not ready
+	uint64_t tables_failed;  // files whose unwind information cannot be used, now known
+	uint64_t tables_evicted;
+	uint64_t tables_refused; // no room: bytes, numbers or rules
+	uint64_t rules;          // distinct, in the kernel now
+	uint64_t bytes;          // kernel memory of tables and pages
+	uint64_t build_ns;       // CPU time of building
+	uint64_t published;      // times that a process was
+	uint64_t publish_failed; // a map was full, or the kernel without memory: tried again later
+	uint64_t mappings_cut;   // left out of processes that have too many
+	char last_failure[ERROR_TEXT_BYTES]; // of a file; "": none
+};
+
+/**
+ * Begin to publish into @maps, which outlives this. @processes tells mappings. Starts the thread
+ * that builds tables.
+ */
+int process_unwind_open(const struct unwind_maps *maps, struct process_table *processes,
+			const struct process_unwind_options *options,
+			struct process_unwinds **ret_unwinds, struct error *err);
+void process_unwind_close(struct process_unwinds *unwinds);
+
+/**
+ * A stack of @process has come. Publishes the process if that was not done yet, or if its mappings
+ * have changed; costs a look-up otherwise. @missing is the address in it where the unwinder found no
+ * mapping or no table (0: it did not stop for that): the table of the file there is built first.
+ * Call it after process_find_code() of that address, which reads the mappings again.
+ */
+void process_unwind_touch(struct process_unwinds *unwinds, struct process *process,
+			  uint64_t missing);
+
+/** The process was counted in a window: what it needs is evicted last. Costs a look-up. */
+void process_unwind_use(struct process_unwinds *unwinds, const struct process_key *key);
+
+/** An event of the kernel: exec and exit take back what was published. */
+void process_unwind_apply(struct process_unwinds *unwinds, const struct process_record *record);
+
+/** Readable when tables have become ready: call process_unwind_read(). Owned by @unwinds. */
+int process_unwind_fd(const struct process_unwinds *unwinds);
+/** Publish the processes that waited for tables which are ready now; does not block. */
+void process_unwind_read(struct process_unwinds *unwinds);
+
+void process_unwind_read_stats(const struct process_unwinds *unwinds,
+			       struct process_unwind_stats *ret_stats);
