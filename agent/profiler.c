@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "agent/executable.h"
+#include "agent/frame_locator.h"
 #include "agent/kallsyms.h"
 #include "agent/loader.h"
 #include "agent/location_table.h"
@@ -71,39 +72,21 @@ static bool is_kernel_stack(const struct stack_body *body)
 	return !body->process.pid && !body->process.start_ns;
 }
 
-// Where no code is known the stack ends (*ret_end): the frame pointer led astray, or the process was
-// gone too soon.
-static int locate_caller(struct profiler *profiler, struct process *process,
-			 const struct raw_frame *frame, uint32_t *ret_location, uint32_t *ret_end)
+static struct frame_locator locator_of(const struct profiler *profiler)
 {
-	struct code_address code;
-
-	if (frame->tag == FRAME_TAG_KERNEL) {
-		// A return address belongs to the call before it, which may end its function.
-		*ret_location = location_table_add_kernel(profiler->locations, frame->address - 1,
-							  false);
-	} else if (!process) {
-		return -EBADMSG;
-	} else if (process_find_code(profiler->processes, process, frame->address,
-				     &code) == 0) {
-		*ret_location =
-			location_table_add_call(profiler->locations, code.executable, code.offset);
-	} else if (code.is_data || code.is_unknown) {
-		*ret_end = code.is_data ? STACK_END_NO_FRAME_POINTER : STACK_END_LOST;
-		return -ENOENT;
-	} else {
-		*ret_location = location_table_add_anonymous(profiler->locations,
-							     frame->address, false);
-	}
-	return *ret_location == HASH_TABLE_NONE ? -ENOMEM : 0;
+	return (struct frame_locator){
+		.processes = profiler->processes,
+		.locations = profiler->locations,
+	};
 }
 
 static int locate_body(struct profiler *profiler, const struct stack_record *record)
 {
 	const struct stack_body *body = &record->body;
+	struct frame_locator locator = locator_of(profiler);
+	enum stack_end end = (enum stack_end)body->end;
 	struct process *process = NULL;
-	struct code_address code;
-	uint32_t end = body->end, count = 0;
+	uint32_t count = 0;
 	int rc = 0;
 
 	if (!is_kernel_stack(body)) {
@@ -111,19 +94,18 @@ static int locate_body(struct profiler *profiler, const struct stack_record *rec
 					    record->process_name);
 		if (!process)
 			return -ENOMEM;
-		// Now, while the process lives, its mappings are read; its leaves are found in them later.
-		process_find_code(profiler->processes, process, record->leaf.address, &code);
+		frame_prepare_leaf(&locator, process, &record->leaf);
 	}
 	while (count < body->frame_count && !rc) {
-		rc = locate_caller(profiler, process, &body->frames[count],
-				   &profiler->locations_of_body[count], &end);
+		rc = frame_locate_caller(&locator, process, &body->frames[count],
+					 &profiler->locations_of_body[count], &end);
 		if (!rc)
 			count++;
 	}
 	if (rc && rc != -ENOENT)
 		return rc;
 	return stack_table_add(profiler->stacks, &body->hash, profiler->locations_of_body, count,
-			       (enum stack_end)end, clock_monotonic_ns());
+			       end, clock_monotonic_ns());
 }
 
 static void take_stack(void *context, const struct stack_record *record)
@@ -249,8 +231,7 @@ static void expire(struct profiler *profiler)
 static struct window_sources sources_of(const struct profiler *profiler)
 {
 	return (struct window_sources){
-		.processes = profiler->processes,
-		.locations = profiler->locations,
+		.frames = locator_of(profiler),
 		.stacks = profiler->stacks,
 	};
 }

@@ -21,6 +21,9 @@ _Static_assert((int)END_TAG_NO_FRAME_POINTER == (int)STACK_END_NO_FRAME_POINTER,
 _Static_assert((int)END_TAG_NO_TABLE == (int)STACK_END_NO_TABLE, "ends of stacks");
 _Static_assert((int)END_TAG_NO_REGISTERS == (int)STACK_END_NO_REGISTERS, "ends of stacks");
 _Static_assert((int)END_TAG_COMPAT == (int)STACK_END_COMPAT, "ends of stacks");
+_Static_assert((int)END_TAG_NO_MAPPING == (int)STACK_END_NO_MAPPING, "ends of stacks");
+_Static_assert((int)END_TAG_BAD_FRAME == (int)STACK_END_BAD_FRAME, "ends of stacks");
+_Static_assert((int)END_TAG_UNSUPPORTED == (int)STACK_END_UNSUPPORTED, "ends of stacks");
 _Static_assert(STACK_DEPTH_MAX + KERNEL_DEPTH_MAX <= STACK_FRAMES_MAX, "both parts fit a stack");
 
 int window_init(struct window *window, const struct window_sources *sources, uint64_t slot_ns,
@@ -31,7 +34,7 @@ int window_init(struct window *window, const struct window_sources *sources, uin
 	if (!window->profile)
 		return -ENOMEM;
 	window->profile->from_ns = from_ns;
-	location_table_begin_profile(sources->locations);
+	location_table_begin_profile(sources->frames.locations);
 	return 0;
 }
 
@@ -123,7 +126,7 @@ static int append(struct window *window, uint32_t location)
 {
 	if (location == HASH_TABLE_NONE)
 		return -ENOMEM;
-	return location_table_put(window->sources.locations, location, window->profile,
+	return location_table_put(window->sources.frames.locations, location, window->profile,
 				  &window->positions[window->position_count++]);
 }
 
@@ -145,27 +148,14 @@ static int append_callers(struct window *window, const struct stack_hash *hash, 
 	return rc;
 }
 
-static uint32_t find_user_leaf(struct window *window, struct process *process, uint64_t address)
-{
-	struct location_table *locations = window->sources.locations;
-	struct code_address code;
-
-	if (process_find_code(window->sources.processes, process, address, &code) == 0)
-		return location_table_add_leaf(locations, code.executable, code.offset);
-	// Addresses of a process that nobody knows any more would be new stacks without end.
-	if (code.is_unknown)
-		return location_table_add_exited(locations);
-	return location_table_add_anonymous(locations, address, true);
-}
-
 static int append_kernel_part(struct window *window, const struct count_key *key, uint64_t now_ns,
 			      enum stack_end *ret_end)
 {
+	struct raw_frame leaf = { .address = key->kernel_leaf, .tag = FRAME_TAG_KERNEL };
 	int rc = 0;
 
 	if (key->kernel_leaf)
-		rc = append(window, location_table_add_kernel(window->sources.locations,
-							      key->kernel_leaf, true));
+		rc = append(window, frame_locate_leaf(&window->sources.frames, NULL, &leaf));
 	return rc ? rc : append_callers(window, &key->kernel, now_ns, ret_end);
 }
 
@@ -174,8 +164,9 @@ static int append_user_part(struct window *window, struct process *process,
 {
 	int rc = 0;
 
-	if (key->user_leaf.address)
-		rc = append(window, find_user_leaf(window, process, key->user_leaf.address));
+	if (key->user_leaf.tag)
+		rc = append(window,
+			    frame_locate_leaf(&window->sources.frames, process, &key->user_leaf));
 	return rc ? rc : append_callers(window, &key->user, now_ns, ret_end);
 }
 
@@ -208,8 +199,8 @@ static int build_stack(struct window *window, struct process *process, const str
 int window_add(struct window *window, const struct count_key *key, const struct count *count,
 	       uint64_t now_ns)
 {
-	struct process *process =
-		process_table_get(window->sources.processes, &key->process, key->thread_name);
+	struct process *process = process_table_get(window->sources.frames.processes, &key->process,
+						    key->thread_name);
 	uint32_t series, stack;
 	int rc = process ? 0 : -ENOMEM;
 

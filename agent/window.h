@@ -5,8 +5,7 @@
 
 #include <stdint.h>
 
-#include "agent/location_table.h"
-#include "agent/process.h"
+#include "agent/frame_locator.h"
 #include "agent/stack_table.h"
 #include "base/hash_table.h"
 #include "base/profile.h"
@@ -14,8 +13,7 @@
 
 /** What a window reads; the profiler's, which outlive it. */
 struct window_sources {
-	struct process_table *processes;
-	struct location_table *locations;
+	struct frame_locator frames;
 	struct stack_table *stacks;
 };
 

@@ -78,8 +78,8 @@ static int set_up(void **state)
 	fixture->executables = executable_table_new();
 	fixture->kallsyms = open_kallsyms();
 	fixture->sources = (struct window_sources){
-		.processes = process_table_new(fixture->executables, &no_labels),
-		.locations = location_table_new(fixture->executables, fixture->kallsyms),
+		.frames.processes = process_table_new(fixture->executables, &no_labels),
+		.frames.locations = location_table_new(fixture->executables, fixture->kallsyms),
 		.stacks = stack_table_new(),
 	};
 	assert_int_equal(0, window_init(&fixture->window, &fixture->sources, SLOT_NS, 1));
@@ -99,8 +99,8 @@ static int tear_down(void **state)
 
 	window_deinit(&fixture->window);
 	stack_table_free(fixture->sources.stacks);
-	location_table_free(fixture->sources.locations);
-	process_table_free(fixture->sources.processes);
+	location_table_free(fixture->sources.frames.locations);
+	process_table_free(fixture->sources.frames.processes);
 	executable_table_free(fixture->executables);
 	kallsyms_close(fixture->kallsyms);
 	free(fixture);
@@ -118,13 +118,13 @@ static void add(struct fixture *fixture, const struct count_key *key, uint64_t v
 static void set_user_stack(struct fixture *fixture, struct count_key *key)
 {
 	struct process *process =
-		process_table_get(fixture->sources.processes, &key->process, "test");
+		process_table_get(fixture->sources.frames.processes, &key->process, "test");
 	struct code_address code;
 
-	assert_int_equal(0, process_find_code(fixture->sources.processes, process,
+	assert_int_equal(0, process_find_code(fixture->sources.frames.processes, process,
 					      (uint64_t)a_caller + 1, &code));
-	uint32_t caller =
-		location_table_add_call(fixture->sources.locations, code.executable, code.offset);
+	uint32_t caller = location_table_add_call(fixture->sources.frames.locations,
+						  code.executable, code.offset);
 
 	key->user = (struct stack_hash){ 1, 1 };
 	key->user_leaf =
@@ -136,8 +136,8 @@ static void set_user_stack(struct fixture *fixture, struct count_key *key)
 /* A kernel stack: vfs_read called by do_syscall. */
 static void set_kernel_stack(struct fixture *fixture, struct count_key *key)
 {
-	uint32_t caller =
-		location_table_add_kernel(fixture->sources.locations, 0xffffffff81001010ULL, false);
+	uint32_t caller = location_table_add_kernel(fixture->sources.frames.locations,
+						    0xffffffff81001010ULL, false);
 
 	key->kernel = (struct stack_hash){ 2, 2 };
 	key->kernel_leaf = KERNEL_LEAF;

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/frame_locator.h"
+
+#include <errno.h>
+
+// Where no code is known the stack ends: the unwinder was led astray, or the process was gone too soon.
+static int locate_native_caller(const struct frame_locator *locator, struct process *process,
+				uint64_t address, uint32_t *ret_location, enum stack_end *ret_end)
+{
+	struct code_address code;
+
+	if (process_find_code(locator->processes, process, address, &code) == 0) {
+		*ret_location =
+			location_table_add_call(locator->locations, code.executable, code.offset);
+	} else if (code.is_data || code.is_unknown) {
+		*ret_end = code.is_data ? STACK_END_NO_FRAME_POINTER : STACK_END_LOST;
+		return -ENOENT;
+	} else {
+		*ret_location = location_table_add_anonymous(locator->locations, address, false);
+	}
+	return 0;
+}
+
+int frame_locate_caller(const struct frame_locator *locator, struct process *process,
+			const struct raw_frame *frame, uint32_t *ret_location,
+			enum stack_end *ret_end)
+{
+	uint32_t location;
+	int rc = 0;
+
+	if (frame->tag == FRAME_TAG_KERNEL) // a return address belongs to the call before it
+		location = location_table_add_kernel(locator->locations, frame->address - 1, false);
+	else
+		rc = locate_native_caller(locator, process, frame->address, &location, ret_end);
+	if (rc)
+		return rc;
+	if (location == HASH_TABLE_NONE)
+		return -ENOMEM;
+	*ret_location = location;
+	return 0;
+}
+
+uint32_t frame_locate_leaf(const struct frame_locator *locator, struct process *process,
+			   const struct raw_frame *leaf)
+{
+	struct code_address code;
+
+	if (leaf->tag == FRAME_TAG_KERNEL)
+		return location_table_add_kernel(locator->locations, leaf->address, true);
+	if (process_find_code(locator->processes, process, leaf->address, &code) == 0)
+		return location_table_add_leaf(locator->locations, code.executable, code.offset);
+	// Addresses of a process that nobody knows any more would be new stacks without end.
+	if (code.is_unknown)
+		return location_table_add_exited(locator->locations);
+	return location_table_add_anonymous(locator->locations, leaf->address, true);
+}
+
+void frame_prepare_leaf(const struct frame_locator *locator, struct process *process,
+			const struct raw_frame *leaf)
+{
+	struct code_address code;
+
+	process_find_code(locator->processes, process, leaf->address, &code);
+}
