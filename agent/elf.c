@@ -18,6 +18,8 @@
 #error "add this architecture's EM_ number"
 #endif
 
+enum { SECTION_NAME_BYTES = 64 }; // longer than any name that is looked for
+
 static bool range_is_within(uint64_t size, uint64_t offset, uint64_t length)
 {
 	return offset <= size && length <= size - offset;
@@ -182,6 +184,46 @@ int elf_read_sections(const struct elf *elf, Elf64_Shdr **ret_sections, uint32_t
 	*ret_sections = take(sections);
 	*ret_count = count;
 	return 0;
+}
+
+// Past 65279 sections the index is in the link of the first header (gABI, "ELF Header").
+static const Elf64_Shdr *names_of_sections(const struct elf *elf, const Elf64_Shdr *sections,
+					   uint32_t count)
+{
+	uint32_t index = elf->header.e_shstrndx;
+
+	if (index == SHN_XINDEX)
+		index = sections[0].sh_link;
+	return index < count ? &sections[index] : NULL;
+}
+
+int elf_find_section(const struct elf *elf, const char *name, Elf64_Shdr *ret_section)
+{
+	_cleanup_free_ Elf64_Shdr *sections = NULL;
+	uint32_t count;
+	char found[SECTION_NAME_BYTES];
+	size_t size = strlen(name) + 1;
+
+	if (size > sizeof(found))
+		return -ENOENT;
+	int rc = elf_read_sections(elf, &sections, &count);
+	if (rc)
+		return rc;
+	const Elf64_Shdr *names = names_of_sections(elf, sections, count);
+	if (!names)
+		return -ENOENT;
+	for (uint32_t i = 1; i < count; i++) {
+		uint64_t place = names->sh_offset + sections[i].sh_name;
+
+		if (!range_is_within(names->sh_size, sections[i].sh_name, size) ||
+		    place < names->sh_offset || elf_read(elf, place, found, size))
+			continue;
+		if (memcmp(found, name, size) == 0) {
+			*ret_section = sections[i];
+			return 0;
+		}
+	}
+	return -ENOENT;
 }
 
 const Elf64_Phdr *elf_find_code(const struct elf *elf, uint64_t address)

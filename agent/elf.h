@@ -51,6 +51,12 @@ int elf_read_segment(const struct elf *elf, uint32_t index, Elf64_Phdr *ret_segm
  */
 int elf_read_sections(const struct elf *elf, Elf64_Shdr **ret_sections, uint32_t *ret_count);
 
+/**
+ * The header of the first section called @name. Returns 0; -ENOENT if there is none; otherwise as
+ * elf_read_sections(). Where its bytes are is not checked.
+ */
+int elf_find_section(const struct elf *elf, const char *name, Elf64_Shdr *ret_section);
+
 /** The executable PT_LOAD segment that holds the virtual address @address in its file part, or NULL. */
 const Elf64_Phdr *elf_find_code(const struct elf *elf, uint64_t address);
 

@@ -11,9 +11,10 @@
 #include "elf.h"
 
 enum {
-	GO_FUNCTIONS_MAX = 1 << 21,       // Kubernetes' largest programs have 200,000
-	GO_FUNCTION_ROWS_MAX = 1 << 16,   // of one function; more mean a hostile table
-	GO_FILE_BYTES = 1024,             // names of source files are cut
+	GO_FUNCTIONS_MAX = 1 << 21,     // Kubernetes' largest programs have 200,000
+	GO_FUNCTION_ROWS_MAX = 1 << 16, // of one function; more mean a hostile table
+	GO_ROWS_MAX = 32 << 20,         // of all functions together
+	GO_FILE_BYTES = 1024,           // names of source files are cut
 };
 
 struct go_pclntab;
@@ -52,8 +53,8 @@ typedef int (*go_row_fn)(void *context, const struct go_row *row);
 /**
  * All rows of the file's Go code, by ascending address, equal neighbours merged; the last one is a
  * GO_ROW_NONE where the Go code ends. Takes about 1 MiB of memory whatever the file's size.
- * Returns 0; -ENOENT (no Go table, or of a version not known); -ENOEXEC (broken; rows given so far
- * are good); -ENOMEM; -errno; or what @fn returned.
+ * Returns 0; -ENOENT (no Go table, or of a version not known); -ENOEXEC (broken) or -E2BIG (past
+ * GO_ROWS_MAX), where the rows given so far are good; -ENOMEM; -errno; or what @fn returned.
  */
 int go_pclntab_rows(const struct elf *elf, go_row_fn fn, void *context);
 
