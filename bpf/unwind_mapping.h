@@ -24,10 +24,13 @@ UNWIND_INLINE __u32 mapping_page_search(const struct mapping_page *page, __u64 a
 
 #pragma unroll
 	for (__u32 step = MAPPING_PAGE_ENTRIES / 2; step; step /= 2) {
-		__u64 next = (at + step) & (MAPPING_PAGE_ENTRIES - 1);
+		__u64 next = at + step;
 
+		HIDE_FROM_COMPILER(next); // or it leaves out the bound
+		next &= MAPPING_PAGE_ENTRIES - 1;
 		at += step & mask_if_not_above(page->starts[next], address);
 	}
+	HIDE_FROM_COMPILER(at);
 	return at & (MAPPING_PAGE_ENTRIES - 1);
 }
 

@@ -16,11 +16,13 @@ UNWIND_INLINE __u32 table_page_search(const struct table_page *page, __u64 at, _
 {
 #pragma unroll
 	for (__u32 step = TABLE_PAGE_WORDS / 2; step; step /= 2) {
-		__u64 next = at + step;
-		__u64 row = page->words[next & (TABLE_PAGE_WORDS - 1)];
+		__u64 next = at + step, row;
 
+		HIDE_FROM_COMPILER(next); // or it leaves out the bound
+		row = page->words[next & (TABLE_PAGE_WORDS - 1)];
 		at += step & mask_if_not_above(row, key) & mask_if_not_above(next + 1, limit);
 	}
+	HIDE_FROM_COMPILER(at);
 	return page->words[at & (TABLE_PAGE_WORDS - 1)];
 }
 
