@@ -162,6 +162,13 @@ static struct entry *find_id(const struct executable_table *table, const char *i
 	return item == HASH_TABLE_NONE ? NULL : table->entries[item];
 }
 
+struct executable *executable_table_find_id(const struct executable_table *table, const char *id)
+{
+	struct entry *entry = find_id(table, id);
+
+	return entry ? &entry->executable : NULL;
+}
+
 static struct file_key file_key_of(const struct stat *status)
 {
 	return (struct file_key){

@@ -56,6 +56,9 @@ int executable_table_open(struct executable_table *table, int fd, const char *pa
 struct executable *executable_table_find_file(const struct executable_table *table,
 					      const struct stat *status);
 
+/** The executable with this id (struct executable), NULL: none is known. */
+struct executable *executable_table_find_id(const struct executable_table *table, const char *id);
+
 /** Its file is no longer open: hand it to executable_table_open() again before asking for symbols. */
 bool executable_wants_file(const struct executable *executable);
 
