@@ -35,7 +35,7 @@ void mapping_list_release(struct mapping_list *list)
 	for (uint32_t i = 0; i < list->count; i++)
 		executable_release(list->mappings[i].executable);
 	free(list->mappings);
-	free(list->paths);
+	free(list->texts);
 	free(list);
 }
 
@@ -112,13 +112,13 @@ static bool ends_in(const char *text, size_t size, const char *end)
 	return size >= end_size && memcmp(text + size - end_size, end, end_size) == 0;
 }
 
-/* The kernel writes a newline in a path as \012, and nothing else so (d_path, seq_file's mangle_path). */
-static size_t unescape_path(const char *path, size_t size, char *ret_path)
+/* In maps the kernel writes a newline in a path as \012, and nothing else so (seq_file's mangle_path). */
+static void copy_path(const char *path, size_t size, bool escaped, char *ret_path)
 {
 	size_t length = 0;
 
 	for (size_t i = 0; i < size && length < MAPPING_PATH_BYTES_MAX - 1; i++) {
-		if (size - i >= 4 && memcmp(path + i, "\\012", 4) == 0) {
+		if (escaped && size - i >= 4 && memcmp(path + i, "\\012", 4) == 0) {
 			ret_path[length++] = '\n';
 			i += 3;
 		} else {
@@ -126,10 +126,9 @@ static size_t unescape_path(const char *path, size_t size, char *ret_path)
 		}
 	}
 	ret_path[length] = '\0';
-	return length;
 }
 
-static size_t clean_path(const char *path, size_t size, char *ret_path)
+static void clean_path(const char *path, size_t size, bool escaped, char *ret_path)
 {
 	static const char deleted[] = " (deleted)", memfd[] = "/memfd:";
 
@@ -139,41 +138,61 @@ static size_t clean_path(const char *path, size_t size, char *ret_path)
 		path++;
 		size--;
 	}
-	return unescape_path(path, size, ret_path);
+	copy_path(path, size, escaped, ret_path);
 }
 
-/* Lines of one file follow each other: only the last path is compared with. */
-static int add_path(struct mapping_list *list, const char *path, size_t size, uint32_t *ret_place)
+static int grow_texts(struct mapping_list *list, size_t needed)
 {
-	if (list->count) {
-		uint32_t last = list->mappings[list->count - 1].path;
+	size_t capacity = needed < 1024 ? 1024 : needed * 2;
+	char *texts = capacity > UINT32_MAX ? NULL : realloc(list->texts, capacity);
 
-		if (strcmp(list->paths + last, path) == 0) {
-			*ret_place = last;
-			return 0;
-		}
-	}
-	if (!size && list->paths_size) {
-		*ret_place = 0;
+	if (!texts)
+		return -ENOMEM;
+	list->texts = texts;
+	list->texts_capacity = (uint32_t)capacity;
+	return 0;
+}
+
+/* Mappings of one file lie side by side: a text is only looked for at the @neighbour's. */
+static int add_text(struct mapping_list *list, const char *text, uint32_t neighbour,
+		    uint32_t *ret_place)
+{
+	size_t size = strlen(text);
+
+	if (list->texts_size && strcmp(list->texts + neighbour, text) == 0) {
+		*ret_place = neighbour;
 		return 0;
 	}
-
-	size_t needed = list->paths_size + size + 2; // the first is ""
-	if (needed > list->paths_capacity) {
-		size_t capacity = needed < 1024 ? 1024 : needed * 2;
-		char *paths = capacity > UINT32_MAX ? NULL : realloc(list->paths, capacity);
-		if (!paths)
-			return -ENOMEM;
-		list->paths = paths;
-		list->paths_capacity = (uint32_t)capacity;
-	}
-	if (!list->paths_size)
-		list->paths[list->paths_size++] = '\0';
-	*ret_place = size ? list->paths_size : 0;
+	size_t needed = list->texts_size + size + 2; // the first is ""
+	if (needed > list->texts_capacity && grow_texts(list, needed))
+		return -ENOMEM;
+	if (!list->texts_size)
+		list->texts[list->texts_size++] = '\0';
+	*ret_place = size ? list->texts_size : 0;
 	if (size) {
-		memcpy(list->paths + list->paths_size, path, size + 1);
-		list->paths_size += (uint32_t)size + 1;
+		memcpy(list->texts + list->texts_size, text, size + 1);
+		list->texts_size += (uint32_t)size + 1;
 	}
+	return 0;
+}
+
+static enum mapping_file file_of(const struct mapping *mapping, const char *path)
+{
+	bool has_file = mapping->inode || mapping->build_id || strcmp(path, "[vdso]") == 0;
+
+	return has_file ? MAPPING_FILE_UNKNOWN : MAPPING_FILE_NONE;
+}
+
+static int reserve(struct mapping_list *list, uint32_t count)
+{
+	if (count <= list->capacity)
+		return 0;
+	uint32_t capacity = count < 16 ? 16 : count * 2;
+	struct mapping *mappings = reallocarray(list->mappings, capacity, sizeof(*mappings));
+	if (!mappings)
+		return -ENOMEM;
+	list->mappings = mappings;
+	list->capacity = capacity;
 	return 0;
 }
 
@@ -181,17 +200,10 @@ static int append_mapping(struct mapping_list *list, const struct mapping *mappi
 {
 	if (list->count == MAPPINGS_MAX)
 		return -E2BIG;
-	if (list->count == list->capacity) {
-		uint32_t capacity = list->capacity ? list->capacity * 2 : 16;
-		struct mapping *mappings =
-			reallocarray(list->mappings, capacity, sizeof(*mappings));
-		if (!mappings)
-			return -ENOMEM;
-		list->mappings = mappings;
-		list->capacity = capacity;
-	}
-	list->mappings[list->count++] = *mapping;
-	return 0;
+	int rc = reserve(list, list->count + 1);
+	if (!rc)
+		list->mappings[list->count++] = *mapping;
+	return rc;
 }
 
 int mapping_list_add_line(struct mapping_list *list, const char *line, size_t size)
@@ -209,12 +221,12 @@ int mapping_list_add_line(struct mapping_list *list, const char *line, size_t si
 
 	// A NUL ends the path: no kernel writes one.
 	size_t path_size = strnlen(words.at, (size_t)(words.end - words.at));
-	path_size = clean_path(words.at, path_size, path);
-	int rc = add_path(list, path, path_size, &mapping.path);
+	clean_path(words.at, path_size, true, path);
+	uint32_t neighbour = list->count ? list->mappings[list->count - 1].path : 0;
+	int rc = add_text(list, path, neighbour, &mapping.path);
 	if (rc)
 		return rc;
-	bool has_file = mapping.inode || strcmp(path, "[vdso]") == 0;
-	mapping.file = has_file ? MAPPING_FILE_UNKNOWN : MAPPING_FILE_NONE;
+	mapping.file = file_of(&mapping, path);
 	return append_mapping(list, &mapping);
 }
 
@@ -272,11 +284,11 @@ static void shrink(struct mapping_list *list)
 			list->capacity = list->count;
 		}
 	}
-	if (list->paths_size && list->paths_size < list->paths_capacity) {
-		char *paths = realloc(list->paths, list->paths_size);
-		if (paths) {
-			list->paths = paths;
-			list->paths_capacity = list->paths_size;
+	if (list->texts_size && list->texts_size < list->texts_capacity) {
+		char *texts = realloc(list->texts, list->texts_size);
+		if (texts) {
+			list->texts = texts;
+			list->texts_capacity = list->texts_size;
 		}
 	}
 }
@@ -296,11 +308,12 @@ int mapping_list_read(int fd, struct mapping_list **ret_list)
 	return 0;
 }
 
-/* ---- use ----------------------------------------------------------------------------------- */
+/* ---- finding -------------------------------------------------------------------------------- */
 
-struct mapping *mapping_list_find(struct mapping_list *list, uint64_t address)
+/* The first mapping that ends above @address, or count. */
+static uint32_t first_above(const struct mapping_list *list, uint64_t address)
 {
-	uint32_t low = 0, high = list ? list->count : 0;
+	uint32_t low = 0, high = list->count;
 
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
@@ -310,16 +323,179 @@ struct mapping *mapping_list_find(struct mapping_list *list, uint64_t address)
 		else
 			high = middle;
 	}
-	if (!list || low == list->count || address < list->mappings[low].start)
-		return NULL;
-	return &list->mappings[low];
+	return low;
 }
 
+struct mapping *mapping_list_find(struct mapping_list *list, uint64_t address)
+{
+	uint32_t at = list ? first_above(list, address) : 0;
+
+	if (!list || at == list->count || address < list->mappings[at].start)
+		return NULL;
+	return &list->mappings[at];
+}
+
+/* ---- changes -------------------------------------------------------------------------------- */
+
+struct mapping_list *mapping_list_copy(const struct mapping_list *list)
+{
+	struct mapping_list *copy = mapping_list_new();
+
+	if (!copy)
+		return NULL;
+	copy->mappings = calloc(list->count ? list->count : 1, sizeof(*copy->mappings));
+	copy->texts = malloc(list->texts_size ? list->texts_size : 1);
+	if (!copy->mappings || !copy->texts) {
+		mapping_list_release(copy);
+		return NULL;
+	}
+	if (list->texts_size)
+		memcpy(copy->texts, list->texts, list->texts_size);
+	copy->texts_size = copy->texts_capacity = list->texts_size;
+	copy->put_count = list->put_count;
+	for (uint32_t i = 0; i < list->count; i++) {
+		copy->mappings[i] = list->mappings[i];
+		executable_hold(copy->mappings[i].executable);
+	}
+	copy->count = copy->capacity = list->count;
+	return copy;
+}
+
+/* Leave behind the texts of mappings that were replaced. Out of memory: next time. */
+static void renew_texts(struct mapping_list *list)
+{
+	struct mapping_list renewed = { 0 };
+	uint32_t path = 0, build_id = 0;
+
+	for (uint32_t i = 0; i < list->count; i++)
+		if (add_text(&renewed, mapping_path(list, &list->mappings[i]), path, &path) ||
+		    add_text(&renewed, mapping_build_id(list, &list->mappings[i]), build_id,
+			     &build_id)) {
+			free(renewed.texts);
+			return;
+		}
+	path = build_id = 0;
+	renewed.texts_size = 0; // the same once more: now there is room
+	for (uint32_t i = 0; i < list->count; i++) {
+		struct mapping *mapping = &list->mappings[i];
+
+		add_text(&renewed, mapping_path(list, mapping), path, &path);
+		add_text(&renewed, mapping_build_id(list, mapping), build_id, &build_id);
+		mapping->path = path;
+		mapping->build_id = build_id;
+	}
+	free(list->texts);
+	list->texts = renewed.texts;
+	list->texts_size = renewed.texts_size;
+	list->texts_capacity = renewed.texts_capacity;
+	list->put_count = 0;
+}
+
+static int add_texts(struct mapping_list *list, const char *path, const char *build_id, uint32_t at,
+		     struct mapping *mapping)
+{
+	static const struct mapping none;
+	const struct mapping *neighbour = at < list->count ? &list->mappings[at] : &none;
+	char cleaned[MAPPING_PATH_BYTES_MAX];
+
+	if (++list->put_count > 2 * list->count + 64)
+		renew_texts(list);
+	clean_path(path, strlen(path), false, cleaned);
+	int rc = add_text(list, cleaned, neighbour->path, &mapping->path);
+	if (!rc)
+		rc = add_text(list, build_id, neighbour->build_id, &mapping->build_id);
+	mapping->file = file_of(mapping, cleaned);
+	return rc;
+}
+
+/* What @mapping leaves of the mappings from @first to before @end: a part on either side. */
+static uint32_t split(const struct mapping_list *list, uint32_t first, uint32_t end,
+		      const struct mapping *mapping, struct mapping ret_parts[3])
+{
+	uint32_t count = 0;
+
+	if (first < end && list->mappings[first].start < mapping->start) {
+		ret_parts[count] = list->mappings[first];
+		ret_parts[count++].limit = mapping->start;
+	}
+	ret_parts[count++] = *mapping;
+	if (first < end && list->mappings[end - 1].limit > mapping->limit) {
+		struct mapping *part = &ret_parts[count++];
+
+		*part = list->mappings[end - 1];
+		part->file_offset += mapping->limit - part->start;
+		part->start = mapping->limit;
+	}
+	return count;
+}
+
+/* Put the parts in the place of the mappings from @first to before @end. */
+static int replace(struct mapping_list *list, uint32_t first, uint32_t end,
+		   const struct mapping *parts, uint32_t count)
+{
+	uint32_t needed = list->count - (end - first) + count;
+
+	if (needed > MAPPINGS_MAX)
+		return -E2BIG;
+	int rc = reserve(list, needed);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < count; i++)
+		executable_hold(parts[i].executable);
+	for (uint32_t i = first; i < end; i++)
+		executable_release(list->mappings[i].executable);
+	memmove(list->mappings + first + count, list->mappings + end,
+		(list->count - end) * sizeof(*list->mappings));
+	memcpy(list->mappings + first, parts, count * sizeof(*parts));
+	list->count = needed;
+	return 0;
+}
+
+/* Is @old what the event tells once more? Its file may be known by inode or by build id. */
+static bool is_told_again(const struct mapping_list *list, const struct mapping *old,
+			  const struct mapping *mapping, const char *build_id)
+{
+	if (old->start != mapping->start || old->limit != mapping->limit ||
+	    old->file_offset != mapping->file_offset)
+		return false;
+	if (build_id[0] && old->executable)
+		return strcmp(old->executable->id, build_id) == 0;
+	if (build_id[0])
+		return strcmp(mapping_build_id(list, old), build_id) == 0;
+	return !old->build_id && old->inode == mapping->inode &&
+	       old->device_major == mapping->device_major &&
+	       old->device_minor == mapping->device_minor;
+}
+
+int mapping_list_put(struct mapping_list *list, const struct mapping *range, const char *path,
+		     const char *build_id)
+{
+	struct mapping mapping = *range, parts[3];
+	uint32_t first = first_above(list, mapping.start), end = first;
+
+	if (mapping.start >= mapping.limit)
+		return 0;
+	if (first < list->count && is_told_again(list, &list->mappings[first], &mapping, build_id))
+		return 0;
+	int rc = add_texts(list, path, build_id, first, &mapping);
+	if (rc)
+		return rc;
+	mapping.executable = NULL;
+	while (end < list->count && list->mappings[end].start < mapping.limit)
+		end++;
+	uint32_t count = split(list, first, end, &mapping, parts);
+	rc = replace(list, first, end, parts, count);
+	return rc ? rc : 1;
+}
+
+/* ---- comparing ----------------------------------------------------------------------------------- */
+
+/* A file that is known by its build id only may have become another one, for all we know. */
 static bool is_same_mapping(const struct mapping *a, const struct mapping *b)
 {
-	return a->start == b->start && a->limit == b->limit && a->file_offset == b->file_offset &&
-	       a->inode == b->inode && a->device_major == b->device_major &&
-	       a->device_minor == b->device_minor;
+	return !a->build_id == !b->build_id && a->start == b->start && a->limit == b->limit &&
+	       a->file_offset == b->file_offset && a->inode == b->inode &&
+	       a->device_major == b->device_major && a->device_minor == b->device_minor;
 }
 
 bool mapping_list_equals(const struct mapping_list *list, const struct mapping_list *other)
@@ -380,10 +556,16 @@ bool mapping_is_jit(const struct mapping_list *list, const struct mapping *mappi
 	if (mapping->file == MAPPING_FILE_NONE)
 		return !is_kernels_own(path);
 	return begins_with(path, "memfd:") || begins_with(path, "/dev/zero") ||
-	       begins_with(path, "/SYSV") || is_jitdump(path);
+	       begins_with(path, "/SYSV") || begins_with(path, "/anon_hugepage") ||
+	       is_jitdump(path);
 }
 
 const char *mapping_path(const struct mapping_list *list, const struct mapping *mapping)
 {
-	return list->paths + mapping->path;
+	return list->texts + mapping->path;
+}
+
+const char *mapping_build_id(const struct mapping_list *list, const struct mapping *mapping)
+{
+	return list->texts + mapping->build_id;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a process has code: the executable ranges of /proc/PID/maps, sorted, shared by a process
-// and the children that it forks.
+// Where a process has code: the executable ranges of /proc/PID/maps, kept current by the kernel's
+// events, sorted, shared by a process and the children that it forks.
 #pragma once
 
 #include <stdbool.h>
@@ -33,7 +33,8 @@ struct mapping {
 	struct executable *executable; // held
 	uint32_t device_major;
 	uint32_t device_minor;
-	uint32_t path; // into the list's paths
+	uint32_t path;     // into the list's texts
+	uint32_t build_id; // likewise, in hex, if the kernel told it instead of device and inode
 	enum mapping_file file;
 };
 
@@ -44,9 +45,10 @@ struct mapping_list {
 	uint32_t capacity;
 	uint64_t generation; // its owner's: see process_mappings_generation()
 	struct mapping *mappings;
-	char *paths; // each once, with its NUL; the first is ""
-	uint32_t paths_size;
-	uint32_t paths_capacity;
+	char *texts; // paths and build ids, each with its NUL; the first is ""
+	uint32_t texts_size;
+	uint32_t texts_capacity;
+	uint32_t put_count; // since texts were last cleared of what no mapping uses any more
 };
 
 /** An empty list with one holder, or NULL when out of memory. */
@@ -66,6 +68,18 @@ int mapping_list_add_line(struct mapping_list *list, const char *line, size_t si
  * -ENOMEM; -errno. Past MAPPINGS_MAX the rest is left out.
  */
 int mapping_list_read(int fd, struct mapping_list **ret_list);
+
+/** Another list of the same. Returns NULL when out of memory. */
+struct mapping_list *mapping_list_copy(const struct mapping_list *list);
+
+/**
+ * Put a range that was mapped just now over what was there before: @mapping has all but path,
+ * build_id, executable and file. @path is the kernel's (" (deleted)" at its end and all), @build_id
+ * in hex or "". A list that others hold too must be copied first.
+ * Returns 1; 0 if the same was there already; -ENOMEM; -E2BIG at MAPPINGS_MAX.
+ */
+int mapping_list_put(struct mapping_list *list, const struct mapping *mapping, const char *path,
+		     const char *build_id);
 
 /** The mapping that holds @address, or NULL. */
 struct mapping *mapping_list_find(struct mapping_list *list, uint64_t address);
@@ -88,3 +102,6 @@ void mapping_list_inherit(struct mapping_list *list, const struct mapping_list *
  * its like as they are, "memfd:NAME" for those.
  */
 const char *mapping_path(const struct mapping_list *list, const struct mapping *mapping);
+
+/** The build id that the kernel told, in hex; "" if it did not. */
+const char *mapping_build_id(const struct mapping_list *list, const struct mapping *mapping);

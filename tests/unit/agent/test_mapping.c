@@ -353,7 +353,119 @@ TEST(code_made_at_run_time_is_told_from_files)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(code_made_at_run_time_is_told_from_files),
+static int put(struct mapping_list *list, uint64_t start, uint64_t limit, uint64_t inode,
+	       const char *path)
+{
+	struct mapping mapping = {
+		.start = start,
+		.limit = limit,
+		.file_offset = start,
+		.inode = inode,
+	};
+
+	return mapping_list_put(list, &mapping, path, "");
+}
+
+TEST(a_new_range_is_put_over_old_ones)
+{
+	struct mapping_list *list = mapping_list_new();
+
+	assert_int_equal(1, put(list, 0x1000, 0x9000, 1, "/a"));
+	assert_int_equal(1, put(list, 0x3000, 0x4000, 2, "/b (deleted)")); // into the middle
+	assert_int_equal(3, list->count);
+	assert_string_equal("/b", mapping_path(list, mapping_list_find(list, 0x3000)));
+	assert_string_equal("/a", mapping_path(list, mapping_list_find(list, 0x2fff)));
+	assert_string_equal("/a", mapping_path(list, mapping_list_find(list, 0x4000)));
+	assert_int_equal(0x4000, mapping_list_find(list, 0x4000)->file_offset);
+	assert_int_equal(1, put(list, 0x2000, 0x5000, 0, "")); // over parts of three
+	assert_int_equal(3, list->count);
+	assert_int_equal(MAPPING_FILE_NONE, mapping_list_find(list, 0x3000)->file);
+	assert_int_equal(0x5000, mapping_list_find(list, 0x5000)->file_offset);
+	assert_int_equal(1, put(list, 0, 0x10000, 3, "/memfd:x (deleted)")); // over all
+	assert_int_equal(1, list->count);
+	assert_string_equal("memfd:x", mapping_path(list, list->mappings));
+	assert_int_equal(1, put(list, 0x10000, 0x11000, 0, "[vdso]")); // beside
+	assert_int_equal(2, list->count);
+	assert_int_equal(MAPPING_FILE_UNKNOWN, list->mappings[1].file);
+	mapping_list_release(list);
+}
+
+TEST(what_is_told_again_changes_nothing)
+{
+	struct mapping_list *list = mapping_list_new();
+	struct mapping mapping = { .start = 0x1000, .limit = 0x2000 };
+
+	assert_int_equal(1, put(list, 0x5000, 0x9000, 7, "/a"));
+	assert_int_equal(0, put(list, 0x5000, 0x9000, 7, "/a"));
+	assert_int_equal(1, put(list, 0x5000, 0x9000, 8, "/a")); // replaced by another file
+	assert_int_equal(1, put(list, 0x5000, 0xa000, 8, "/a"));
+	assert_int_equal(0, put(list, 0x5000, 0x5000, 8, "/a")); // empty
+	assert_int_equal(1, mapping_list_put(list, &mapping, "/c", "abcd"));
+	assert_int_equal(0, mapping_list_put(list, &mapping, "/c", "abcd"));
+	assert_string_equal("abcd", mapping_build_id(list, list->mappings));
+	assert_int_equal(MAPPING_FILE_UNKNOWN, list->mappings[0].file);
+	assert_int_equal(1, mapping_list_put(list, &mapping, "/c", "abce"));
+	assert_int_equal(2, list->count);
+	mapping_list_release(list);
+}
+
+/* Every page has who put it last. */
+TEST(any_order_of_ranges_gives_the_last_one)
+{
+	enum { PAGES = 64, ROUNDS = 20000 };
+	struct mapping_list *list = mapping_list_new();
+	uint64_t pages[PAGES] = { 0 };
+
+	srand(7);
+	for (uint64_t round = 1; round < ROUNDS; round++) {
+		uint64_t first = (uint64_t)rand() % PAGES;
+		uint64_t end = first + 1 + (uint64_t)rand() % (round % 3 ? 4 : PAGES);
+		char path[32];
+
+		end = end > PAGES ? PAGES : end;
+		snprintf(path, sizeof(path), "/file%u", (unsigned)round);
+		assert_int_equal(1, put(list, first, end, round, path));
+		for (uint64_t page = first; page < end; page++)
+			pages[page] = round;
+		for (uint64_t page = 0; page < PAGES; page++) {
+			const struct mapping *mapping = mapping_list_find(list, page);
+
+			assert_int_equal(pages[page], mapping ? mapping->inode : 0);
+			if (!mapping)
+				continue;
+			snprintf(path, sizeof(path), "/file%u", (unsigned)pages[page]);
+			assert_string_equal(path, mapping_path(list, mapping));
+			assert_int_equal(page, page - mapping->start + mapping->file_offset);
+		}
+		if (round % 1000 == 0) {
+			struct mapping_list *copy = mapping_list_copy(list);
+
+			assert_true(mapping_list_equals(copy, list));
+			mapping_list_release(list);
+			list = copy;
+		}
+	}
+	assert_true(list->texts_capacity < 64 << 10); // those of old files were let go
+	mapping_list_release(list);
+}
+
+TEST(ranges_put_are_bounded)
+{
+	struct mapping_list *list = mapping_list_new();
+
+	for (uint64_t i = 0; i < MAPPINGS_MAX; i++)
+		assert_int_equal(1, put(list, 2 * i, 2 * i + 1, 1, "/a"));
+	assert_int_equal(-E2BIG, put(list, UINT64_MAX - 1, UINT64_MAX, 1, "/a"));
+	assert_int_equal(1, put(list, 0, UINT64_MAX, 1, "/b"));
+	assert_int_equal(1, list->count);
+	mapping_list_release(list);
+}
+
+RUN_TESTS(cmocka_unit_test(a_new_range_is_put_over_old_ones),
+	  cmocka_unit_test(what_is_told_again_changes_nothing),
+	  cmocka_unit_test(any_order_of_ranges_gives_the_last_one),
+	  cmocka_unit_test(ranges_put_are_bounded),
+	  cmocka_unit_test(code_made_at_run_time_is_told_from_files),
 	  cmocka_unit_test(a_line_is_a_mapping_or_nothing),
 	  cmocka_unit_test(an_address_is_in_the_mapping_around_it),
 	  cmocka_unit_test(what_is_out_of_order_is_left_out),
