@@ -47,7 +47,7 @@ int elf_read(const struct elf *elf, uint64_t offset, void *bytes, size_t size)
 	return 0;
 }
 
-static int check_header(const Elf64_Ehdr *header, struct error *err)
+static int check_header(const Elf64_Ehdr *header, uint16_t machine, struct error *err)
 {
 	if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
 		return error_set(err, -ENOEXEC, "not an ELF file");
@@ -56,7 +56,7 @@ static int check_header(const Elf64_Ehdr *header, struct error *err)
 				 header->e_ident[EI_CLASS]);
 	if (header->e_ident[EI_DATA] != ELFDATA2LSB)
 		return error_set(err, -ENOEXEC, "not a little-endian ELF file");
-	if (header->e_machine != ELF_MACHINE)
+	if (header->e_machine != machine)
 		return error_set(err, -ENOEXEC, "made for another architecture (e_machine %u)",
 				 header->e_machine);
 	if (header->e_type != ET_EXEC && header->e_type != ET_DYN)
@@ -115,7 +115,8 @@ static int read_loads(struct elf *elf, struct error *err)
 	return 0;
 }
 
-int elf_read_headers(int fd, const struct stat *status, struct elf *ret_elf, struct error *err)
+int elf_read_headers_of(int fd, const struct stat *status, uint16_t machine, struct elf *ret_elf,
+			struct error *err)
 {
 	if (!S_ISREG(status->st_mode))
 		return error_set(err, -ENOEXEC, "not a regular file");
@@ -130,10 +131,15 @@ int elf_read_headers(int fd, const struct stat *status, struct elf *ret_elf, str
 	int rc = elf_read(ret_elf, 0, &ret_elf->header, sizeof(ret_elf->header));
 	if (rc)
 		return error_set(err, rc, "no ELF header");
-	rc = check_header(&ret_elf->header, err);
+	rc = check_header(&ret_elf->header, machine, err);
 	if (rc)
 		return rc;
 	return read_loads(ret_elf, err);
+}
+
+int elf_read_headers(int fd, const struct stat *status, struct elf *ret_elf, struct error *err)
+{
+	return elf_read_headers_of(fd, status, ELF_MACHINE, ret_elf, err);
 }
 
 // Past 65279 sections the count is in the size of the first header (gABI, "ELF Header").

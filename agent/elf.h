@@ -33,6 +33,10 @@ struct elf {
  */
 int elf_read_headers(int fd, const struct stat *status, struct elf *ret_elf, struct error *err);
 
+/** The same for files of another architecture (EM_...), as tests have them. */
+int elf_read_headers_of(int fd, const struct stat *status, uint16_t machine, struct elf *ret_elf,
+			struct error *err);
+
 /**
  * All of @size bytes at @offset. Returns 0; -ENOEXEC if they do not lie in the file, or no longer;
  * -errno when reading fails.

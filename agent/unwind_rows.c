@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "unwind_rows.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "unwind_table.h"
+
+enum {
+	RANGES_AT_FIRST = 256,
+	ROWS_AT_FIRST = 1024,
+	RULES_AT_FIRST = 64,
+};
+
+static uint32_t find_slot(const struct unwind_rows *rows, const struct unwind_rule *rule)
+{
+	uint64_t halves[2];
+
+	memcpy(halves, rule, sizeof(halves));
+	// Multiplying by odd constants carries every bit to the top, where the slot is taken from.
+	uint64_t hash = (halves[0] * 0x9e3779b97f4a7c15ULL ^ halves[1]) * 0xc2b2ae3d27d4eb4fULL;
+	uint32_t slot = (uint32_t)(hash >> 32) % RULE_SLOTS;
+
+	// At most half of the slots are taken, so that an empty one is found.
+	while (rows->slots[slot] != RULE_NO_TABLE &&
+	       memcmp(&rows->rules[rows->slots[slot]], rule, sizeof(*rule)) != 0)
+		slot = (slot + 1) % RULE_SLOTS;
+	return slot;
+}
+
+/* Make room for one more item. The capacity doubles: large blocks move without being copied. */
+static void *grow(struct unwind_rows *rows, void *items, size_t item_bytes, uint32_t count,
+		  uint32_t *capacity, uint32_t at_first)
+{
+	if (count < *capacity)
+		return items;
+
+	uint32_t wanted = *capacity ? *capacity * 2 : at_first;
+	void *grown = realloc(items, wanted * item_bytes);
+	if (!grown) {
+		rows->rc = -ENOMEM;
+		return items;
+	}
+	*capacity = wanted;
+	return grown;
+}
+
+static uint32_t add_rule(struct unwind_rows *rows, const struct unwind_rule *rule)
+{
+	if (rows->rule_count == UNWIND_RULES_MAX)
+		return RULE_UNSUPPORTED;
+	rows->rules = grow(rows, rows->rules, sizeof(*rows->rules), rows->rule_count,
+			   &rows->rule_capacity, RULES_AT_FIRST);
+	if (rows->rule_count == rows->rule_capacity)
+		return RULE_UNSUPPORTED;
+	rows->rules[rows->rule_count] = *rule;
+	return rows->rule_count++;
+}
+
+struct unwind_rows *unwind_rows_new(void)
+{
+	struct unwind_rows *rows = calloc(1, sizeof(*rows));
+
+	if (!rows)
+		return NULL;
+	add_rule(rows, &(struct unwind_rule){ .cfa = CFA_NO_TABLE });
+	unwind_rows_rule(rows, &(struct unwind_rule){ .cfa = CFA_UNSUPPORTED });
+	unwind_rows_rule(rows, &(struct unwind_rule){ .cfa = CFA_END });
+	rows->is_sorted = true;
+	if (rows->rc) {
+		unwind_rows_free(rows);
+		return NULL;
+	}
+	return rows;
+}
+
+void unwind_rows_free(struct unwind_rows *rows)
+{
+	if (!rows)
+		return;
+	free(rows->ranges);
+	free(rows->rows);
+	free(rows->rules);
+	free(rows);
+}
+
+uint32_t unwind_rows_rule(struct unwind_rows *rows, const struct unwind_rule *rule)
+{
+	static const struct unwind_rule no_table = { .cfa = CFA_NO_TABLE };
+
+	if (memcmp(rule, &no_table, sizeof(no_table)) == 0)
+		return RULE_NO_TABLE;
+
+	uint32_t slot = find_slot(rows, rule);
+	if (rows->slots[slot] == RULE_NO_TABLE) {
+		uint32_t number = add_rule(rows, rule);
+
+		if (number == RULE_UNSUPPORTED && rule->cfa != CFA_UNSUPPORTED)
+			return number; // no room: the slot stays empty
+		rows->slots[slot] = (uint16_t)number;
+	}
+	return rows->slots[slot];
+}
+
+void unwind_rows_begin(struct unwind_rows *rows, uint64_t start, uint64_t size)
+{
+	if (rows->rc)
+		return;
+	if (rows->range_count == UNWIND_RANGES_MAX) {
+		rows->rc = -E2BIG;
+		return;
+	}
+	rows->ranges = grow(rows, rows->ranges, sizeof(*rows->ranges), rows->range_count,
+			    &rows->range_capacity, RANGES_AT_FIRST);
+	if (rows->rc)
+		return;
+	if (rows->range_count && start < rows->ranges[rows->range_count - 1].start)
+		rows->is_sorted = false;
+	rows->ranges[rows->range_count++] = (struct unwind_range){
+		.start = start,
+		.size = size > UINT32_MAX ? UINT32_MAX : (uint32_t)size,
+		.first_row = rows->row_count,
+	};
+}
+
+void unwind_rows_add(struct unwind_rows *rows, uint64_t offset, const struct unwind_rule *rule)
+{
+	if (rows->rc || offset > UINT32_MAX)
+		return;
+	if (rows->row_count == UNWIND_TABLE_ROWS_MAX) {
+		rows->rc = -E2BIG;
+		return;
+	}
+	rows->rows = grow(rows, rows->rows, sizeof(*rows->rows), rows->row_count,
+			  &rows->row_capacity, ROWS_AT_FIRST);
+	uint32_t number = unwind_rows_rule(rows, rule);
+	if (rows->rc)
+		return;
+	if (number == RULE_UNSUPPORTED)
+		rows->unsupported_count++;
+	if (rows->ranges[rows->range_count - 1].first_row < rows->row_count)
+		rows->rows[rows->row_count - 1].is_last = 0;
+	rows->rows[rows->row_count++] =
+		(struct unwind_row){ .offset = (uint32_t)offset, .rule = number, .is_last = 1 };
+}
+
+static int compare_ranges(const void *left, const void *right)
+{
+	const struct unwind_range *a = left, *b = right;
+
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	return a->first_row < b->first_row ? -1 : a->first_row > b->first_row;
+}
+
+void unwind_rows_sort(struct unwind_rows *rows)
+{
+	if (!rows->is_sorted)
+		qsort(rows->ranges, rows->range_count, sizeof(*rows->ranges), compare_ranges);
+	rows->is_sorted = true;
+}
+
+uint32_t unwind_rows_find(const struct unwind_rows *rows, uint64_t address)
+{
+	uint32_t first = 0, limit = rows->range_count;
+
+	while (first < limit) {
+		uint32_t middle = first + (limit - first) / 2;
+		const struct unwind_range *range = &rows->ranges[middle];
+
+		if (range->start + range->size <= address)
+			first = middle + 1;
+		else
+			limit = middle;
+	}
+	return first;
+}

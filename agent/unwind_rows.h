@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of a file's unwind table while it is being built: ranges of code in the order that they
+// were read, each with its rows, and the distinct rules that the rows name.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bpf/unwind_table.h"
+
+enum {
+	UNWIND_RANGES_MAX = 4 << 20, // Chromium has 700,000
+	// Rules that are always there, under these numbers.
+	RULE_NO_TABLE = 0,
+	RULE_UNSUPPORTED = 1,
+	RULE_END = 2,
+};
+
+/** Code with rows of its own. */
+struct unwind_range {
+	uint64_t start; // virtual address
+	uint32_t size;
+	uint32_t first_row;
+};
+
+/** One row; a range's last is marked, so that ranges can be sorted without their rows. */
+struct unwind_row {
+	uint32_t offset; // from the range's start
+	uint32_t rule : 31;
+	uint32_t is_last : 1;
+};
+
+enum { RULE_SLOTS = 2 * UNWIND_RULES_MAX };
+
+struct unwind_rows {
+	struct unwind_range *ranges;
+	struct unwind_row *rows;
+	struct unwind_rule *rules;
+	uint32_t range_count, range_capacity;
+	uint32_t row_count, row_capacity;
+	uint32_t rule_count, rule_capacity;
+	uint32_t unsupported_count; // rows with RULE_UNSUPPORTED
+	int rc;                     // the first failure: -ENOMEM, or -E2BIG past a limit
+	bool is_sorted;
+	uint16_t slots[RULE_SLOTS]; // rules by their bytes: number, RULE_NO_TABLE where empty
+};
+
+/** Returns NULL without memory. */
+struct unwind_rows *unwind_rows_new(void);
+void unwind_rows_free(struct unwind_rows *rows);
+
+/**
+ * Begin a range of at most 4 GiB; a longer one is cut. Failures are kept in `rc`, and what follows
+ * is dropped.
+ */
+void unwind_rows_begin(struct unwind_rows *rows, uint64_t start, uint64_t size);
+
+/** Add a row to the range that was begun. Offsets ascend, the first is 0. */
+void unwind_rows_add(struct unwind_rows *rows, uint64_t offset, const struct unwind_rule *rule);
+
+/** The number of @rule; RULE_UNSUPPORTED when there are too many. */
+uint32_t unwind_rows_rule(struct unwind_rows *rows, const struct unwind_rule *rule);
+
+/** Sort the ranges by start; of those that start alike the first read comes first. */
+void unwind_rows_sort(struct unwind_rows *rows);
+
+/** In sorted ranges, the index of the first that ends after @address: it may begin after it. */
+uint32_t unwind_rows_find(const struct unwind_rows *rows, uint64_t address);
