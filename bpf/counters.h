@@ -16,6 +16,10 @@
 	X(RING_FULL, "ring_full", "Records dropped because the ring buffer was full.")           \
 	X(FOLLOWED_FULL, "followed_full",                                                        \
 	  "Children not sampled because the map of followed processes was full.")                \
+	X(SNAPSHOTS, "snapshots",                                                                \
+	  "Samples handed to the agent to unwind, because the process was new to the unwinder.") \
+	X(SNAPSHOTS_LOST, "snapshots_lost",                                                      \
+	  "Samples of new processes counted with a cut stack because the ring buffer was full.") \
 	X(TICKS_LATE, "ticks_late",                                                              \
 	  "Ticks not charged to the thread they hit because they came late and it had just "     \
 	  "begun: the CPU was idle without ticks.")                                              \

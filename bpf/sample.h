@@ -3,6 +3,7 @@
 #pragma once
 
 #include "stack.h"
+#include "unwind_table.h"
 
 #define THREAD_NAME_BYTES 16 // TASK_COMM_LEN
 
@@ -44,17 +45,41 @@ struct tick_period {
 enum record_kind {
 	RECORD_STACK = 1,
 	RECORD_PROCESS = 2,
+	RECORD_SNAPSHOT = 3,
 };
 
 struct stack_record {
 	__u32 kind; // RECORD_STACK
 	__u32 pad;
-	struct raw_frame leaf; // that it was first seen with; tag 0: none
+	struct raw_frame leaf;                // that it was first seen with; tag 0: none
 	char process_name[THREAD_NAME_BYTES]; // comm of the main thread, should it be gone by then
 	struct stack_body body;
 };
 
 _Static_assert(sizeof(struct stack_record) == 80, "header of a ring record");
+
+/*
+ * A sample of a thread whose code the unwinder did not know yet: its registers and the memory of its
+ * stack, for the agent to unwind when it does. It is in no count.
+ */
+#define SNAPSHOT_PAGES      4 // whole pages from the one that sp lies in; most stacks are shallower
+#define SNAPSHOT_PAGE_BYTES 4096
+
+struct snapshot_record {
+	__u32 kind;           // RECORD_SNAPSHOT
+	__u32 page_count;     // that were readable
+	struct count_key key; // without the user's stack
+	struct count count;
+	char process_name[THREAD_NAME_BYTES];
+	__u64 pc;
+	__u64 exact_pc; // as in struct unwind
+	__u64 thread_pointer;
+	__u64 registers[UNWIND_REGISTERS];
+	__u8 stack[SNAPSHOT_PAGES * SNAPSHOT_PAGE_BYTES]; // page_count pages of it
+};
+
+_Static_assert(sizeof(struct snapshot_record) == 424 + SNAPSHOT_PAGES * SNAPSHOT_PAGE_BYTES,
+	       "no padding: it is a ring record");
 
 enum process_event {
 	PROCESS_EXEC = 1, // a process was replaced: its mappings and name are new

@@ -7,6 +7,7 @@
 #include "process.bpf.h"
 #include "unwind_memory.bpf.h"
 #include "registers.h"
+#include "snapshot.bpf.h"
 #include "wake.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -17,6 +18,8 @@ struct cpu {
 	__u64 late;         // it came late
 	__u64 remainder_ns; // of its weight, below WEIGHT_UNIT_NS
 	struct unwind unwind;
+	struct snapshot_record snapshot;
+	struct snapshot_budget snapshot_budget;
 	__u64 kernel_addresses[KERNEL_DEPTH_MAX + 1];
 	union {
 		struct stack_record record; // of the stack in work
@@ -142,15 +145,12 @@ static long walk_unwind(__u32 index, struct unwind_walk *walk)
 	return unwind_step(walk->unwind);
 }
 
-/* The user's stack, of which the registers are in cpu->unwind; only if @is_known_code. */
-static __always_inline void sample_user_stack(struct cpu *cpu, __u64 now, struct task_struct *task,
-					      bool is_known_code, struct count_key *key)
+/* Leaves the stack in cpu->unwind, with the reason why it ended. */
+static __always_inline void unwind_user_stack(struct cpu *cpu, bool is_known_code)
 {
 	struct unwind *unwind = &cpu->unwind;
 	struct unwind_walk walk = { .unwind = unwind };
 
-	find_unwind_process(unwind, &key->process);
-	unwind->thread_pointer = thread_pointer_of(task);
 	unwind_begin(unwind);
 	if (!is_known_code)
 		unwind->end = END_TAG_COMPAT;
@@ -161,15 +161,54 @@ static __always_inline void sample_user_stack(struct cpu *cpu, __u64 now, struct
 	if (unwind->end == UNWIND_GOES_ON)
 		unwind->end = END_TAG_DEPTH;
 	count_many(COUNTER_USER_FRAMES, unwind->frame_count + 1);
+}
+
+/* Returns true if the agent has been given the sample, to unwind it later. */
+static __always_inline bool hand_over(struct cpu *cpu, __u64 now, struct task_struct *task,
+				      const struct count_key *key, __u64 weight_ns)
+{
+	struct snapshot_record *snapshot = &cpu->snapshot;
+
+	if (cpu->unwind.end != END_TAG_NO_MAPPING ||
+	    !snapshot_is_affordable(&cpu->snapshot_budget, now))
+		return false;
+	snapshot->key = *key;
+	snapshot->count.value = weight_ns;
+	snapshot->count.samples = 1;
+	bpf_probe_read_kernel_str(snapshot->process_name, sizeof(snapshot->process_name),
+				  &task->group_leader->comm);
+	return snapshot_send(snapshot, now);
+}
+
+/*
+ * The user's stack, of which the registers are in cpu->unwind; they are ours to read only if
+ * @is_known_code. Returns true if the sample needs no counting any more.
+ */
+static __always_inline bool sample_user_stack(struct cpu *cpu, __u64 now, struct task_struct *task,
+					      bool is_known_code, __u64 weight_ns,
+					      struct count_key *key)
+{
+	struct unwind *unwind = &cpu->unwind;
+	bool is_new;
+
+	find_unwind_process(unwind, &key->process);
+	unwind->thread_pointer = thread_pointer_of(task);
+	is_new = !unwind->process.mapping_page_count || unwind->process.tables_pending;
+	if (take_snapshots && is_new)
+		snapshot_begin(&cpu->snapshot, unwind);
+	unwind_user_stack(cpu, is_known_code);
+	if (take_snapshots && is_new && hand_over(cpu, now, task, key, weight_ns))
+		return true;
 
 	key->user_leaf = unwind->leaf;
 	key->user = stack_hash_finish(&unwind->hasher, unwind->frame_count, unwind->end);
 	if (stack_is_known(&key->user))
-		return;
+		return false;
 	cpu->record.body.process = key->process;
 	bpf_probe_read_kernel_str(cpu->record.process_name, sizeof(cpu->record.process_name),
 				  &task->group_leader->comm);
 	send_stack(cpu, now, &unwind->leaf, unwind->frame_count, unwind->end, &key->user);
+	return false;
 }
 
 /* Hash the kernel's return addresses, and lay them out as frames for a body that must be sent. */
@@ -275,6 +314,7 @@ int sample_on_cpu(struct bpf_perf_event_data *ctx)
 	if (only_followed && !bpf_map_lookup_elem(&followed, &pid))
 		return count(COUNTER_SAMPLES_FILTERED);
 
+	weight_ns = round_weight(cpu, weight_ns);
 	leader = task->group_leader;
 	key.process.pid = pid;
 	key.process.exec_id = leader->self_exec_id;
@@ -289,7 +329,8 @@ int sample_on_cpu(struct bpf_perf_event_data *ctx)
 	if (task->mm && !(task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))) {
 		is_known_code = interrupted.user ? registers_of_tick(&cpu->unwind, ctx)
 						 : registers_of_user(&cpu->unwind, task);
-		sample_user_stack(cpu, now, task, is_known_code, &key);
+		if (sample_user_stack(cpu, now, task, is_known_code, weight_ns, &key))
+			return count(COUNTER_SAMPLES);
 	}
-	return add_count(&key, round_weight(cpu, weight_ns));
+	return add_count(&key, weight_ns);
 }

@@ -18,6 +18,8 @@ struct process_unwind {
 		key;      // whose: an entry left behind by a former owner of the pid is not used
 	__u32 generation; // part of the key of its mapping pages
 	__u32 mapping_page_count;
+	__u32 tables_pending; // mappings of code MAPPING_CODE_UNKNOWN whose tables are being built
+	__u32 pad;
 	struct python_process python;
 };
 
