@@ -243,36 +243,42 @@ class Verdict:
         self.total = self.complete = self.exact = self.full = self.named = 0
         self.samples = 0
         self.wrong = []
+        self.reasons = collections.Counter()
         self.ends = collections.Counter()
 
-    def add(self, stack, fit, right_root, named=True):
+    def add(self, stack, fit, wrong=None):
+        """@fit: as Chains.fit(). @wrong: what is wrong with the stack in a word or two."""
         self.samples += 1
         self.total += stack.value
         self.ends[stack.end] += stack.value
         self.complete += stack.value if stack.is_complete() else 0
         self.full += stack.value if fit == "full" else 0
-        self.named += stack.value if named else 0
-        if fit and right_root and stack.is_complete():
-            self.exact += stack.value
+        if not stack.is_complete():
+            wrong = f"cut: {stack.end}"
+        elif not wrong and not fit:
+            wrong = "chain"
+        if wrong:
+            self.reasons[wrong] += stack.value
+            self.wrong.append((stack, wrong))
         else:
-            self.wrong.append(stack)
+            self.exact += stack.value
 
     def percent(self, value):
         return 100 * value / self.total if self.total else 0.0
 
     def line(self):
-        cut = ", ".join(f"{end} {self.percent(value):.2f} %" for end, value in
-                        self.ends.most_common() if end != "complete")
+        why = ", ".join(f"{reason} {self.percent(value):.2f} %" for reason, value in
+                        self.reasons.most_common())
         return (f"{self.name:<44} {self.total / 1e9:6.2f} s {self.samples:6d} stacks "
                 f"complete {self.percent(self.complete):6.2f} % "
                 f"exact {self.percent(self.exact):6.2f} % "
                 f"full {self.percent(self.full):6.2f} %"
-                + (f"  cut: {cut}" if cut else ""))
+                + (f"  wrong: {why}" if why else ""))
 
     def report(self, limit=6):
         """The line, and the wrong stacks that weigh most."""
-        wrong = sorted(self.wrong, key=lambda stack: -stack.value)
-        text = "\n\n".join(str(stack) for stack in wrong[:limit])
+        wrong = sorted(self.wrong, key=lambda pair: -pair[0].value)
+        text = "\n\n".join(f"    wrong: {why}\n{stack}" for stack, why in wrong[:limit])
         more = f"\n... and {len(wrong) - limit} more" if len(wrong) > limit else ""
         return f"{self.line()}\n{text}{more}"
 

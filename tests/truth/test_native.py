@@ -35,7 +35,7 @@ def judge(build, name, stacks, lines):
         right_root = bool(own) and (deep or root_is_right(build, root, own[0]))
         if deep:
             stack.end = "complete"  # as much of it as the unwinder promises
-        verdict.add(stack, fit, right_root)
+        verdict.add(stack, fit, None if right_root or not own else "root")
     return verdict
 
 

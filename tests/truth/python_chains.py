@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests/truth/python/chains.py says about its frames, and whether a sampled stack is one of
+its chains: names, lines, and where native frames stand between Python's."""
+import json
+import os
+import re
+
+from stacks import Verdict, is_kernel, is_python
+
+# The program's own bookkeeping, on the way to a chain and back.
+BOOKKEEPING = {"announce", "draw", "burn", "entered", "entered.<locals>.mark", "mark"}
+PROGRAM = "chains.py"
+GAP_MAX = 60
+INTERPRETER = re.compile(r"^(python[0-9.]*t?|libpython.*)$")
+UNNAMED = re.compile(r"\+0x[0-9a-f]+$")
+
+
+class Split:
+    """A stack's Python frames, and the native frames before each of them and after the last."""
+
+    def __init__(self, stack):
+        self.python, self.gaps = [], [[]]
+        for frame in stack.frames:
+            if is_kernel(frame):
+                break
+            if is_python(frame):
+                self.python.append(frame)
+                self.gaps.append([])
+            else:
+                self.gaps[-1].append(frame)
+
+    def without_bookkeeping(self):
+        count = len(self.python)
+        while count and (os.path.basename(self.python[count - 1].file) != PROGRAM
+                         and self.python[count - 1].file not in ("<made up>", "made_up.py")
+                         or self.python[count - 1].name in BOOKKEEPING):
+            count -= 1
+        return self.python[:count]
+
+
+class PythonChains:
+    def __init__(self, lines, interpreter):
+        self.interpreter = interpreter
+        self.full = {}       # names and lines of callers: [chain]
+        self.beginnings = {}  # the same of each part of a chain from its root: how it was entered
+        self.by_leaf = {}     # chains by the leaf's name
+        for line in sorted(set(lines)):
+            self._add(json.loads(line))
+
+    def _name(self, frame):
+        return frame[0] if self.interpreter.version >= (3, 11) else frame[1]
+
+    def _add(self, chain):
+        names = tuple(self._name(frame) for frame in chain)
+        numbers = tuple(frame[3] for frame in chain)
+        self.full.setdefault((names, numbers[:-1]), []).append(chain)
+        self.by_leaf.setdefault(names[-1], []).append((names, numbers, chain))
+        for count in range(1, len(chain) + 1):
+            self.beginnings.setdefault((names[:count], numbers[:count - 1]), chain)
+
+    def _leaf_line_is_right(self, chain, frame):
+        lines = chain[-1][4]
+        return not lines or lines[0] <= frame.line <= lines[1]
+
+    def find(self, frames):
+        """(fit, chain) as Chains.fit()."""
+        names = tuple(frame.name for frame in frames)
+        numbers = tuple(frame.line for frame in frames)
+        for chain in self.full.get((names, numbers[:-1]), ()):
+            if self._leaf_line_is_right(chain, frames[-1]):
+                return "full", chain
+        chain = self.beginnings.get((names, numbers[:-1]))
+        return ("beginning", chain) if chain else (None, None)
+
+    def find_inside(self, frames):
+        """The chain whose inner part the frames are; None."""
+        names = tuple(frame.name for frame in frames)
+        numbers = tuple(frame.line for frame in frames)
+        for chain_names, chain_numbers, chain in self.by_leaf.get(names[-1], ()):
+            if chain_names[-len(names):] == names and \
+                    chain_numbers[-len(names):-1] == numbers[:-1]:
+                return chain
+        return None
+
+    def names_only(self, frames):
+        names = tuple(frame.name for frame in frames)
+        return any(known[0] == names for known in self.beginnings)
+
+    def files_are_right(self, frames, chain):
+        return all(frame.file == said[2] for frame, said in zip(frames, chain))
+
+    # ---- where native frames stand ----------------------------------------------------------
+
+    def gap_is_right(self, gap, how):
+        if how == "any":
+            return len(gap) <= GAP_MAX
+        if how == "python":
+            if self.interpreter.calls_inline():
+                return not gap
+            return len(gap) <= 8 and all(INTERPRETER.match(os.path.basename(frame.module))
+                                         for frame in gap)
+        names = [frame.name for frame in gap]
+        named = [name for name in names if not UNNAMED.search(name)]
+        # A stripped interpreter names what it exports only.
+        return bool(gap) and (any(re.search(how, name, re.I) for name in named)
+                              or len(named) < len(names))
+
+    def interleaving_is_right(self, split, count, chain, first=0):
+        return all(self.gap_is_right(split.gaps[i], chain[first + i][5])
+                   for i in range(1, count))
+
+    @staticmethod
+    def root_is_right(gap, is_main):
+        names = [frame.name for frame in gap]
+        if is_main:
+            return len(names) >= 4 and names[0] == "_start"
+        return len(names) >= 3 and ("clone" in names[0] or UNNAMED.search(names[0]))
+
+    def judge(self, stack, verdict):
+        """Add the stack to the verdict."""
+        split = Split(stack)
+        frames = split.without_bookkeeping()
+        if not frames:
+            return verdict.add(stack, None, "no Python frames")
+        if "deep" in stack.end:
+            chain = self.find_inside(frames)
+            if chain:
+                stack.end = "complete"  # as much of it as the unwinder promises
+                first = len(chain) - len(frames)
+                right = self.interleaving_is_right(split, len(frames), chain, first)
+                return verdict.add(stack, "full", None if right else "native frames")
+        fit, chain = self.find(frames)
+        if not fit:
+            return verdict.add(stack, None, "lines" if self.names_only(frames) else "Python frames")
+        return verdict.add(stack, fit, self.what_is_wrong(split, frames, chain))
+
+    def what_is_wrong(self, split, frames, chain):
+        if not self.files_are_right(frames, chain):
+            return "files"
+        if not self.interleaving_is_right(split, len(frames), chain):
+            return "native frames"
+        is_main = chain[0][1] == "<module>"
+        return None if self.root_is_right(split.gaps[0], is_main) else "root"
+
+
+def judge(name, stacks, lines, interpreter):
+    chains = PythonChains([line for line in lines if line.startswith("[")], interpreter)
+    verdict = Verdict(name)
+    for stack in stacks:
+        chains.judge(stack, verdict)
+    return verdict

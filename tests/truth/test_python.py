@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python programs that note their frames as the interpreter itself knows them: each sampled stack
+must be one of these chains with exact names and lines, native frames where C code calls back into
+Python and nowhere else, and a native root."""
+import pathlib
+
+import pytest
+
+from interpreters import interpreters, newest
+from python_chains import judge
+from recording import Program, Recording
+
+PROGRAM = str(pathlib.Path(__file__).resolve().parent / "python/chains.py")
+SCENARIOS = ("plain", "callbacks", "generators", "asyncio", "threads", "processes", "deep")
+EXACT_PERCENT = 99.9
+# Allowed for: the frame that was just entered and is not linked yet.
+JUST_ENTERED_PERCENT = 0.1
+
+
+def run(interpreter_list, scenarios, tmp_path, seconds=3, at_once=2):
+    """Record the scenarios, some at a time; returns their verdicts."""
+    jobs = [(interpreter, scenario) for interpreter in interpreter_list for scenario in scenarios]
+    done = []
+    with Recording(tmp_path / "python.pb.gz") as recording:
+        for i in range(0, len(jobs), at_once):
+            running = [(interpreter, Program(f"{interpreter.name}-{scenario}", [
+                interpreter.path, PROGRAM, scenario, "--seconds", str(seconds)]))
+                for interpreter, scenario in jobs[i:i + at_once]]
+            done += [(interpreter, program, program.lines()) for interpreter, program in running]
+    return [(judge(program.name, recording.of(program.service, "truth"), lines, interpreter), lines)
+            for interpreter, program, lines in done]
+
+
+def expect_exact(results):
+    print("\n" + "\n".join(verdict.line() for verdict, _ in results))
+    wrong = []
+    for verdict, lines in results:
+        assert verdict.samples, f"{verdict.name}: no samples"
+        if verdict.percent(verdict.exact) < EXACT_PERCENT - JUST_ENTERED_PERCENT:
+            wrong.append(f"{lines[0]}\n{verdict.report()}")
+    assert not wrong, "\n\n".join(wrong)
+
+
+def of_each_kind():
+    """The oldest, the last before inlined calls, the system's, the newest."""
+    found = interpreters()
+    return [one for one in found if one.version[:2] in ((3, 6), (3, 10))] + \
+        [one for one in found if one.path.startswith("/usr/")] + newest()
+
+
+def test_stacks_are_those_the_interpreter_knows(tmp_path):
+    expect_exact(run(of_each_kind(), ("callbacks",), tmp_path, seconds=2))
+
+
+def test_threads_without_the_gil_keep_their_python_frames(tmp_path):
+    expect_exact(run(newest(), ("threads", "asyncio"), tmp_path, seconds=2))
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("interpreter", interpreters(), ids=lambda one: one.name)
+def test_every_interpreter(tmp_path, interpreter, scenario):
+    expect_exact(run([interpreter], (scenario,), tmp_path))
