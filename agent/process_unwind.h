@@ -7,15 +7,22 @@
 #include <stdint.h>
 
 #include "agent/process.h"
+#include "agent/python_runtime.h"
 #include "agent/unwind_maps.h"
 #include "base/error.h"
+
+enum {
+	// Of kernel memory, for tables and mapping pages: PyTorch with CUDA takes 12 MB. It leaves 8 MB
+	// of what all maps may take to the others.
+	UNWIND_BYTES_DEFAULT = 32 << 20,
+};
 
 struct process_unwinds;
 
 struct process_unwind_options {
 	uint64_t bytes_max; // of tables and mapping pages in the kernel; 0: UNWIND_BYTES_DEFAULT
-	const char *cache_folder; // where built tables are kept; NULL: nowhere
-	bool python;              // publish where interpreters are
+	const char *cache_folder;       // where built tables are kept; NULL: nowhere
+	struct python_runtimes *python; // outlives this; NULL: no interpreters are looked for
 };
 
 /** What there is now, and what was done since the opening. */
@@ -29,11 +36,13 @@ struct process_unwind_stats {
 	uint64_t tables_refused; // no room: bytes, numbers or rules
 	uint64_t rules;          // distinct, in the kernel now
 	uint64_t bytes;          // kernel memory of tables and pages
+	uint64_t rows;           // of all tables built
 	uint64_t build_ns;       // CPU time of building
-	uint64_t published;      // times that a process was
+	uint64_t published;      // times that a process was, or was again
+	uint64_t dropped;        // taken back for want of room
 	uint64_t publish_failed; // a map was full, or the kernel without memory: tried again later
 	uint64_t mappings_cut;   // left out of processes that have too many
-	char last_failure[ERROR_TEXT_BYTES]; // of a file; "": none
+	struct error last_failure; // of a file; code 0: none
 };
 
 /**
@@ -64,6 +73,15 @@ void process_unwind_apply(struct process_unwinds *unwinds, const struct process_
 int process_unwind_fd(const struct process_unwinds *unwinds);
 /** Publish the processes that waited for tables which are ready now; does not block. */
 void process_unwind_read(struct process_unwinds *unwinds);
+
+/** Once a window: take back what is published of processes whose end nobody told. */
+void process_unwind_expire(struct process_unwinds *unwinds);
+
+/**
+ * What is wrong with an interpreter that was found since the last time, in a sentence to log; NULL:
+ * nothing. Each kind of build is told of once.
+ */
+const char *process_unwind_notice(struct process_unwinds *unwinds);
 
 void process_unwind_read_stats(const struct process_unwinds *unwinds,
 			       struct process_unwind_stats *ret_stats);

@@ -128,3 +128,9 @@ int unwind_maps_remove_process(const struct unwind_maps *maps, uint32_t pid)
 {
 	return remove_key(maps->processes_fd, &pid);
 }
+
+int unwind_maps_put_runtime(const struct unwind_maps *maps, uint32_t runtime,
+			    const struct python_offsets *offsets)
+{
+	return put(maps->python_fd, &runtime, offsets);
+}

@@ -52,3 +52,6 @@ int unwind_maps_remove_page(const struct unwind_maps *maps, const struct mapping
 int unwind_maps_put_process(const struct unwind_maps *maps, uint32_t pid,
 			    const struct process_unwind *process);
 int unwind_maps_remove_process(const struct unwind_maps *maps, uint32_t pid);
+/** What a build of an interpreter looks like, under its number. */
+int unwind_maps_put_runtime(const struct unwind_maps *maps, uint32_t runtime,
+			    const struct python_offsets *offsets);

@@ -1,0 +1,712 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process_unwind.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/mapping.h"
+#include "agent/mapping_pages.h"
+#include "agent/unwind_tables.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/hash_table.h"
+#include "base/id128.h"
+
+enum {
+	LIVENESS_CHECKS = 256, // processes looked at in one expire()
+	DROPPED_SHARE = 16,    // when there is no room, the least recently used 1/16 goes
+	PAGE_BYTES = 4096,     // kernel memory of a mapping page
+};
+
+/* What failed for want of memory or a descriptor is tried again after this. */
+#define AGAIN_NS NS_PER_SECOND
+/* An interpreter that was only just started; each time twice as long. */
+#define PYTHON_AGAIN_MIN_NS (20 * NS_PER_MS)
+#define PYTHON_AGAIN_MAX_NS (60 * NS_PER_SECOND)
+/* A file whose table had no room. */
+#define NO_ROOM_AGAIN_NS (30 * NS_PER_SECOND)
+/* Tables that were of use in this time are not given up for others. */
+#define TABLE_KEPT_NS (60 * NS_PER_SECOND)
+
+/* A process that is published. */
+struct record {
+	struct process_key key; // pid 0: a hole
+	uint64_t mappings_generation;
+	uint64_t used_ns;
+	uint64_t again_ns; // publish again then, though nothing changed; 0: no need
+	uint64_t python_again_ns;
+	uint64_t python_wait_ns; // until then, at its last try
+	uint64_t pages_hash;
+	uint32_t generation;
+	uint32_t page_count;
+	uint32_t *files; // those it maps, sorted, each held
+	uint32_t file_count;
+	struct mapping_list *waiting; // held while a file has no table yet; else NULL
+	struct python_process python;
+};
+
+struct process_unwinds {
+	const struct unwind_maps *maps;
+	struct process_table *processes;
+	struct python_runtimes *python;
+	struct unwind_tables *tables;
+	struct record *records;
+	uint32_t slot_count, capacity;
+	uint32_t *holes;
+	uint32_t hole_count;
+	struct hash_table by_pid;
+	uint32_t checked;    // the next record to be looked at for liveness
+	uint32_t generation; // the last one given out
+	uint32_t page_count;
+	uint32_t page_count_max;
+	uint64_t bytes_max;
+	bool runtimes_written[PYTHON_RUNTIMES_MAX];
+	struct error notice;
+	struct process_unwind_stats stats;
+
+	// Of the publication in hand.
+	struct mapping_pages pages;
+	struct mapping_page page;
+	uint32_t *files;
+	uint32_t file_count, file_capacity;
+	enum unwind_file_state worst;
+};
+
+// ---- records --------------------------------------------------------------------------------
+
+static bool pid_equals(const void *context, uint32_t item, const void *key)
+{
+	const struct process_unwinds *unwinds = context;
+
+	return unwinds->records[item].key.pid == *(const uint32_t *)key;
+}
+
+static uint64_t hash_of(uint32_t pid)
+{
+	return hash64_of(&pid, sizeof(pid));
+}
+
+static struct record *find(const struct process_unwinds *unwinds, uint32_t pid)
+{
+	uint32_t item = hash_table_find(&unwinds->by_pid, hash_of(pid), pid_equals, unwinds, &pid);
+
+	return item == HASH_TABLE_NONE ? NULL : &unwinds->records[item];
+}
+
+static bool is_same_process(const struct process_key *a, const struct process_key *b)
+{
+	return a->pid == b->pid && a->start_ns == b->start_ns && a->exec_id == b->exec_id;
+}
+
+static uint32_t record_count(const struct process_unwinds *unwinds)
+{
+	return unwinds->slot_count - unwinds->hole_count;
+}
+
+static int grow(struct process_unwinds *unwinds)
+{
+	uint32_t capacity = unwinds->capacity ? unwinds->capacity * 2 : 64;
+	struct record *records = reallocarray(unwinds->records, capacity, sizeof(*records));
+
+	if (records)
+		unwinds->records = records;
+	uint32_t *holes = reallocarray(unwinds->holes, capacity, sizeof(*holes));
+	if (holes)
+		unwinds->holes = holes;
+	if (!records || !holes)
+		return -ENOMEM;
+	unwinds->capacity = capacity;
+	return 0;
+}
+
+static struct record *add_record(struct process_unwinds *unwinds, const struct process_key *key)
+{
+	uint32_t item;
+
+	if (unwinds->hole_count) {
+		item = unwinds->holes[unwinds->hole_count - 1];
+	} else {
+		if (unwinds->slot_count == unwinds->capacity && grow(unwinds))
+			return NULL;
+		item = unwinds->slot_count;
+	}
+	if (hash_table_add(&unwinds->by_pid, hash_of(key->pid), item))
+		return NULL;
+	if (unwinds->hole_count)
+		unwinds->hole_count--;
+	else
+		unwinds->slot_count++;
+	unwinds->records[item] = (struct record){ .key = *key };
+	return &unwinds->records[item];
+}
+
+static void release_files(struct process_unwinds *unwinds, struct record *record)
+{
+	for (uint32_t i = 0; i < record->file_count; i++)
+		unwind_tables_release(unwinds->tables, record->files[i]);
+	free(record->files);
+	record->files = NULL;
+	record->file_count = 0;
+}
+
+// Tables may take what pages leave of the budget.
+static void count_pages(struct process_unwinds *unwinds, int64_t change)
+{
+	unwinds->page_count += (uint32_t)change;
+	unwind_tables_limit(unwinds->tables,
+			    unwinds->bytes_max - (uint64_t)unwinds->page_count * PAGE_BYTES);
+}
+
+static void remove_pages(struct process_unwinds *unwinds, const struct record *record,
+			 uint32_t generation, uint32_t count)
+{
+	struct mapping_page_key key = { .pid = record->key.pid, .generation = generation };
+
+	for (key.page = 0; key.page < count; key.page++)
+		unwind_maps_remove_page(unwinds->maps, &key);
+	if (count)
+		count_pages(unwinds, -(int64_t)count);
+}
+
+// The process's entry first: nobody looks for pages then that are not there.
+static void drop(struct process_unwinds *unwinds, struct record *record)
+{
+	uint32_t item = (uint32_t)(record - unwinds->records), pid = record->key.pid;
+
+	unwind_maps_remove_process(unwinds->maps, pid);
+	remove_pages(unwinds, record, record->generation, record->page_count);
+	release_files(unwinds, record);
+	mapping_list_release(record->waiting);
+	hash_table_remove(&unwinds->by_pid, hash_of(pid), item);
+	*record = (struct record){ 0 };
+	unwinds->holes[unwinds->hole_count++] = item;
+}
+
+// ---- room -----------------------------------------------------------------------------------
+
+struct candidate {
+	uint64_t used_ns;
+	uint32_t item;
+};
+
+static int compare_candidates(const void *left, const void *right)
+{
+	const struct candidate *a = left, *b = right;
+
+	return (a->used_ns > b->used_ns) - (a->used_ns < b->used_ns);
+}
+
+// Take back the processes that were sampled least recently, but never @kept.
+static void drop_least_recently_used(struct process_unwinds *unwinds, const struct record *kept)
+{
+	_cleanup_free_ struct candidate *candidates =
+		calloc(unwinds->slot_count + 1, sizeof(*candidates));
+	uint32_t count = 0;
+
+	if (!candidates)
+		return;
+	for (uint32_t i = 0; i < unwinds->slot_count; i++)
+		if (unwinds->records[i].key.pid && &unwinds->records[i] != kept)
+			candidates[count++] = (struct candidate){ unwinds->records[i].used_ns, i };
+	qsort(candidates, count, sizeof(*candidates), compare_candidates);
+	for (uint32_t i = 0; i < count && i <= count / DROPPED_SHARE; i++) {
+		drop(unwinds, &unwinds->records[candidates[i].item]);
+		unwinds->stats.dropped++;
+	}
+}
+
+static void make_page_room(struct process_unwinds *unwinds, const struct record *kept,
+			   uint32_t wanted)
+{
+	uint32_t before = UINT32_MAX;
+
+	while (unwinds->page_count + wanted > unwinds->page_count_max &&
+	       unwinds->page_count < before) {
+		before = unwinds->page_count;
+		drop_least_recently_used(unwinds, kept);
+	}
+}
+
+// ---- what is in a process -------------------------------------------------------------------
+
+static int collect_file(struct process_unwinds *unwinds, uint32_t file)
+{
+	if (unwinds->file_count && unwinds->files[unwinds->file_count - 1] == file)
+		return 0;
+	if (unwinds->file_count == unwinds->file_capacity) {
+		uint32_t capacity = unwinds->file_capacity ? unwinds->file_capacity * 2 : 64;
+		uint32_t *files = reallocarray(unwinds->files, capacity, sizeof(*files));
+		if (!files)
+			return -ENOMEM;
+		unwinds->files = files;
+		unwinds->file_capacity = capacity;
+	}
+	unwinds->files[unwinds->file_count++] = file;
+	return 0;
+}
+
+static bool is_settled(enum unwind_file_state state)
+{
+	return state == UNWIND_FILE_READY || state == UNWIND_FILE_NONE;
+}
+
+static int collect_executable(struct process_unwinds *unwinds, const struct mapping *mapping)
+{
+	uint32_t item = unwind_tables_want(unwinds->tables, mapping->executable,
+					   mapping->limit - mapping->start);
+
+	if (item == HASH_TABLE_NONE)
+		return -ENOMEM;
+	int rc = collect_file(unwinds, item);
+	if (rc)
+		return rc;
+
+	const struct unwind_file *file = unwind_tables_file(unwinds->tables, item);
+	if (!is_settled(file->state) && file->state > unwinds->worst)
+		unwinds->worst = file->state;
+	if (file->state == UNWIND_FILE_READY)
+		return mapping_pages_add_table(&unwinds->pages, mapping, &file->extent,
+					       file->number);
+	return mapping_pages_add(&unwinds->pages, mapping->start, mapping->limit,
+				 file->state == UNWIND_FILE_NONE ? MAPPING_CODE_NONE
+								 : MAPPING_CODE_UNKNOWN);
+}
+
+static int collect_mapping(struct process_unwinds *unwinds, const struct mapping_list *list,
+			   const struct mapping *mapping)
+{
+	uint32_t code = MAPPING_CODE_NONE;
+
+	if (mapping->executable)
+		return collect_executable(unwinds, mapping);
+	if (mapping_is_jit(list, mapping))
+		code = MAPPING_CODE_JIT;
+	else if (mapping->file == MAPPING_FILE_UNKNOWN)
+		code = MAPPING_CODE_UNKNOWN;
+	return mapping_pages_add(&unwinds->pages, mapping->start, mapping->limit, code);
+}
+
+static int compare_files(const void *left, const void *right)
+{
+	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+
+	return (a > b) - (a < b);
+}
+
+static int collect(struct process_unwinds *unwinds, const struct mapping_list *list)
+{
+	mapping_pages_clear(&unwinds->pages);
+	unwinds->file_count = 0;
+	unwinds->worst = UNWIND_FILE_READY;
+	for (uint32_t i = 0; i < list->count; i++) {
+		int rc = collect_mapping(unwinds, list, &list->mappings[i]);
+		if (rc)
+			return rc;
+	}
+
+	uint32_t count = unwinds->file_count;
+	qsort(unwinds->files, count, sizeof(*unwinds->files), compare_files);
+	unwinds->file_count = 0;
+	for (uint32_t i = 0; i < count; i++) // each once
+		collect_file(unwinds, unwinds->files[i]);
+	return 0;
+}
+
+// ---- Python ---------------------------------------------------------------------------------
+
+static int write_runtime(struct process_unwinds *unwinds, uint32_t runtime)
+{
+	const struct python_offsets *offsets = python_runtimes_offsets(unwinds->python, runtime);
+
+	if (!offsets || runtime >= PYTHON_RUNTIMES_MAX)
+		return -EINVAL;
+	if (unwinds->runtimes_written[runtime])
+		return 0;
+	int rc = unwind_maps_put_runtime(unwinds->maps, runtime, offsets);
+	unwinds->runtimes_written[runtime] = !rc;
+	return rc;
+}
+
+static uint64_t longer_wait(uint64_t wait_ns)
+{
+	if (wait_ns < PYTHON_AGAIN_MIN_NS)
+		return PYTHON_AGAIN_MIN_NS;
+	return wait_ns < PYTHON_AGAIN_MAX_NS / 2 ? wait_ns * 2 : PYTHON_AGAIN_MAX_NS;
+}
+
+// What fails for the moment is tried again; what fails for good leaves the native stack.
+static void find_python(struct process_unwinds *unwinds, struct record *record,
+			const struct mapping_list *list)
+{
+	struct python_process python = { 0 };
+	struct error notice = { 0 };
+
+	record->python_again_ns = 0;
+	if (!unwinds->python)
+		return;
+	int rc = python_runtimes_find(unwinds->python, (pid_t)record->key.pid, list, &python,
+				      &notice);
+	if (notice.code)
+		unwinds->notice = notice;
+	if (!rc)
+		rc = write_runtime(unwinds, python.runtime);
+	if (rc == -EAGAIN) {
+		record->python_wait_ns = longer_wait(record->python_wait_ns);
+		record->python_again_ns = clock_monotonic_ns() + record->python_wait_ns;
+	}
+	record->python = rc ? (struct python_process){ 0 } : python;
+}
+
+// ---- publishing -----------------------------------------------------------------------------
+
+static int write_pages(struct process_unwinds *unwinds, const struct record *record,
+		       uint32_t generation, uint32_t count)
+{
+	struct mapping_page_key key = { .pid = record->key.pid, .generation = generation };
+	int rc = 0;
+
+	for (key.page = 0; key.page < count && !rc; key.page++) {
+		mapping_pages_write(&unwinds->pages, key.page, &unwinds->page);
+		rc = unwind_maps_put_page(unwinds->maps, &key, &unwinds->page);
+		if (!rc)
+			count_pages(unwinds, 1);
+	}
+	if (rc)
+		remove_pages(unwinds, record, generation, key.page - 1);
+	return rc;
+}
+
+static int switch_to(struct process_unwinds *unwinds, const struct record *record,
+		     uint32_t generation, uint32_t page_count)
+{
+	struct process_unwind process = {
+		.key = record->key,
+		.generation = generation,
+		.mapping_page_count = page_count,
+		.python = record->python,
+	};
+
+	return unwind_maps_put_process(unwinds->maps, record->key.pid, &process);
+}
+
+// New pages, then the switch, then away with the old ones: the unwinder never sees a mix.
+static int write_process(struct process_unwinds *unwinds, struct record *record)
+{
+	uint32_t count = mapping_pages_count(&unwinds->pages);
+	uint64_t hash = mapping_pages_hash(&unwinds->pages);
+	uint32_t old = record->generation, old_count = record->page_count;
+
+	if (record->generation && hash == record->pages_hash && count == old_count)
+		return switch_to(unwinds, record, old, count);
+
+	uint32_t generation = ++unwinds->generation ? unwinds->generation : ++unwinds->generation;
+	make_page_room(unwinds, record, count);
+	if (unwinds->page_count + count > unwinds->page_count_max)
+		return -ENOSPC;
+	int rc = write_pages(unwinds, record, generation, count);
+	if (rc)
+		return rc;
+	rc = switch_to(unwinds, record, generation, count);
+	if (rc) {
+		remove_pages(unwinds, record, generation, count);
+		return rc;
+	}
+	record->generation = generation;
+	record->page_count = count;
+	record->pages_hash = hash;
+	remove_pages(unwinds, record, old, old_count);
+	return 0;
+}
+
+static int keep_files(struct process_unwinds *unwinds, struct record *record)
+{
+	size_t size = unwinds->file_count * sizeof(*unwinds->files);
+	uint32_t *files = malloc(size ? size : 1);
+
+	if (!files)
+		return -ENOMEM;
+	if (size)
+		memcpy(files, unwinds->files, size);
+	for (uint32_t i = 0; i < unwinds->file_count; i++)
+		unwind_tables_hold(unwinds->tables, files[i]);
+	release_files(unwinds, record);
+	record->files = files;
+	record->file_count = unwinds->file_count;
+	return 0;
+}
+
+// While a table is missing the list is kept, to make pages of it again.
+static void wait_for_tables(struct process_unwinds *unwinds, struct record *record,
+			    const struct mapping_list *list)
+{
+	bool waits = !is_settled(unwinds->worst);
+	struct mapping_list *held = waits ? mapping_list_hold((struct mapping_list *)list) : NULL;
+
+	mapping_list_release(record->waiting);
+	record->waiting = held;
+	record->again_ns = 0;
+	if (unwinds->worst == UNWIND_FILE_UNOPENED)
+		record->again_ns = clock_monotonic_ns() + AGAIN_NS;
+	else if (unwinds->worst == UNWIND_FILE_NO_ROOM)
+		record->again_ns = clock_monotonic_ns() + NO_ROOM_AGAIN_NS;
+}
+
+static void publish(struct process_unwinds *unwinds, struct record *record,
+		    const struct mapping_list *list)
+{
+	int rc = collect(unwinds, list);
+
+	// Held before they are published: nobody evicts what is in use.
+	if (!rc)
+		rc = keep_files(unwinds, record);
+	if (!rc)
+		rc = write_process(unwinds, record);
+	wait_for_tables(unwinds, record, list);
+	unwinds->stats.mappings_cut += unwinds->pages.cut;
+	if (rc) {
+		unwinds->stats.publish_failed++;
+		record->again_ns = clock_monotonic_ns() + AGAIN_NS;
+	} else {
+		unwinds->stats.published++;
+	}
+}
+
+// ---- public: what happens to processes ----------------------------------------------------------
+
+static bool is_due(const struct record *record, uint64_t now)
+{
+	return (record->again_ns && now >= record->again_ns) ||
+	       (record->python_again_ns && now >= record->python_again_ns);
+}
+
+static struct record *renew(struct process_unwinds *unwinds, struct record *record,
+			    const struct process_key *key)
+{
+	if (record && is_same_process(&record->key, key))
+		return record;
+	if (record)
+		drop(unwinds, record);
+	if (record_count(unwinds) >= UNWIND_PROCESSES_MAX)
+		drop_least_recently_used(unwinds, NULL);
+	return add_record(unwinds, key);
+}
+
+static void miss(struct process_unwinds *unwinds, const struct record *record, uint64_t address)
+{
+	const struct mapping *mapping = mapping_list_find(record->waiting, address);
+
+	if (!mapping || !mapping->executable)
+		return;
+	uint32_t file = unwind_tables_want(unwinds->tables, mapping->executable, 0);
+	if (file != HASH_TABLE_NONE)
+		unwind_tables_miss(unwinds->tables, file);
+}
+
+void process_unwind_touch(struct process_unwinds *unwinds, struct process *process,
+			  uint64_t missing)
+{
+	struct record *record = find(unwinds, process->key.pid);
+	uint64_t generation = process_mappings_generation(process), now = clock_monotonic_ns();
+	bool is_new = !record || !is_same_process(&record->key, &process->key);
+
+	if (is_new || record->mappings_generation != generation || is_due(record, now)) {
+		const struct mapping_list *list = process_mappings(unwinds->processes, process);
+		if (!list || process->exited)
+			return;
+		record = renew(unwinds, record, &process->key);
+		if (!record)
+			return;
+		if (record->mappings_generation != list->generation || record->python_again_ns)
+			find_python(unwinds, record, list);
+		record->mappings_generation = list->generation;
+		publish(unwinds, record, list);
+	}
+	record->used_ns = now;
+	if (missing && record->waiting)
+		miss(unwinds, record, missing);
+}
+
+void process_unwind_use(struct process_unwinds *unwinds, const struct process_key *key)
+{
+	struct record *record = find(unwinds, key->pid);
+
+	if (record && is_same_process(&record->key, key))
+		record->used_ns = clock_monotonic_ns();
+}
+
+void process_unwind_apply(struct process_unwinds *unwinds, const struct process_record *event)
+{
+	struct record *record = find(unwinds, event->process.pid);
+
+	if (!record)
+		return;
+	// A late event of a former owner of the pid says nothing of this one.
+	bool same_start = record->key.start_ns == event->process.start_ns;
+	bool same_program = same_start && record->key.exec_id == event->process.exec_id;
+	if (event->event == PROCESS_EXIT ? same_start : !same_program)
+		drop(unwinds, record);
+}
+
+// ---- public: what happens to tables -------------------------------------------------------------
+
+static bool maps_file(const struct record *record, uint32_t file)
+{
+	return record->file_count && bsearch(&file, record->files, record->file_count,
+					     sizeof(*record->files), compare_files);
+}
+
+static void tell_uses(struct process_unwinds *unwinds)
+{
+	for (uint32_t i = 0; i < unwinds->slot_count; i++) {
+		const struct record *record = &unwinds->records[i];
+
+		for (uint32_t j = 0; j < record->file_count; j++)
+			unwind_tables_use(unwinds->tables, record->files[j], record->used_ns);
+	}
+}
+
+// No process refers to the table any more when its number becomes free for another one.
+static void evict(struct process_unwinds *unwinds, uint32_t file)
+{
+	for (uint32_t i = 0; i < unwinds->slot_count; i++)
+		if (maps_file(&unwinds->records[i], file))
+			drop(unwinds, &unwinds->records[i]);
+	unwind_tables_evict(unwinds->tables, file);
+}
+
+// Returns whether something was evicted for @wanting.
+static bool make_table_room(struct process_unwinds *unwinds, uint32_t wanting)
+{
+	uint64_t wanted = unwind_tables_file(unwinds->tables, wanting)->bytes, freed = 0;
+	uint64_t before_ns = clock_monotonic_ns() - TABLE_KEPT_NS;
+
+	tell_uses(unwinds);
+	// Nothing is given up for what would not fit all the same.
+	if (unwind_tables_bytes_before(unwinds->tables, before_ns) < wanted)
+		return false;
+	do {
+		uint32_t file = unwind_tables_oldest(unwinds->tables, before_ns);
+
+		if (file == HASH_TABLE_NONE)
+			break;
+		freed += unwind_tables_file(unwinds->tables, file)->bytes;
+		evict(unwinds, file);
+	} while (freed < wanted);
+	return freed > 0;
+}
+
+static bool has_changed(const struct process_unwinds *unwinds, const struct record *record,
+			uint64_t read)
+{
+	for (uint32_t i = 0; i < record->file_count; i++)
+		if (unwind_tables_file(unwinds->tables, record->files[i])->changed == read)
+			return true;
+	return false;
+}
+
+void process_unwind_read(struct process_unwinds *unwinds)
+{
+	uint32_t wanting;
+	uint64_t read = unwind_tables_read(unwinds->tables, &wanting);
+
+	if (wanting != HASH_TABLE_NONE && make_table_room(unwinds, wanting))
+		unwind_tables_retry(unwinds->tables, wanting);
+	if (!read)
+		return;
+	for (uint32_t i = 0; i < unwinds->slot_count; i++) {
+		struct record *record = &unwinds->records[i];
+
+		if (record->waiting && has_changed(unwinds, record, read))
+			publish(unwinds, record, record->waiting);
+	}
+}
+
+int process_unwind_fd(const struct process_unwinds *unwinds)
+{
+	return unwind_tables_fd(unwinds->tables);
+}
+
+void process_unwind_expire(struct process_unwinds *unwinds)
+{
+	for (uint32_t i = 0; i < LIVENESS_CHECKS && i < unwinds->slot_count; i++) {
+		struct record *record = &unwinds->records[unwinds->checked++ % unwinds->slot_count];
+
+		if (record->key.pid && kill((pid_t)record->key.pid, 0) && errno == ESRCH)
+			drop(unwinds, record);
+	}
+}
+
+// ---- life and stats -------------------------------------------------------------------------
+
+int process_unwind_open(const struct unwind_maps *maps, struct process_table *processes,
+			const struct process_unwind_options *options,
+			struct process_unwinds **ret_unwinds, struct error *err)
+{
+	struct process_unwinds *unwinds = calloc(1, sizeof(*unwinds));
+
+	if (!unwinds)
+		return error_set(err, -ENOMEM, "out of memory");
+	unwinds->maps = maps;
+	unwinds->processes = processes;
+	unwinds->python = options->python;
+	unwinds->bytes_max = options->bytes_max ? options->bytes_max : UNWIND_BYTES_DEFAULT;
+	unwinds->page_count_max = UNWIND_MAPPING_PAGES_MAX;
+	if (unwinds->page_count_max > unwinds->bytes_max / 2 / PAGE_BYTES)
+		unwinds->page_count_max = (uint32_t)(unwinds->bytes_max / 2 / PAGE_BYTES);
+	int rc = unwind_tables_open(maps, options->cache_folder, unwinds->bytes_max,
+				    &unwinds->tables, err);
+	if (rc) {
+		process_unwind_close(unwinds);
+		return rc;
+	}
+	*ret_unwinds = unwinds;
+	return 0;
+}
+
+void process_unwind_close(struct process_unwinds *unwinds)
+{
+	if (!unwinds)
+		return;
+	for (uint32_t i = 0; i < unwinds->slot_count; i++) {
+		free(unwinds->records[i].files);
+		mapping_list_release(unwinds->records[i].waiting);
+	}
+	unwind_tables_close(unwinds->tables);
+	free(unwinds->records);
+	free(unwinds->holes);
+	hash_table_deinit(&unwinds->by_pid);
+	mapping_pages_deinit(&unwinds->pages);
+	free(unwinds->files);
+	free(unwinds);
+}
+
+const char *process_unwind_notice(struct process_unwinds *unwinds)
+{
+	bool is_new = unwinds->notice.code != 0;
+
+	unwinds->notice.code = 0;
+	return is_new ? unwinds->notice.text : NULL;
+}
+
+void process_unwind_read_stats(const struct process_unwinds *unwinds,
+			       struct process_unwind_stats *ret_stats)
+{
+	struct unwind_tables_stats tables;
+
+	unwind_tables_read_stats(unwinds->tables, &tables);
+	*ret_stats = unwinds->stats;
+	ret_stats->processes = record_count(unwinds);
+	ret_stats->mapping_pages = unwinds->page_count;
+	ret_stats->tables = tables.ready;
+	ret_stats->tables_pending = tables.pending;
+	ret_stats->tables_failed = tables.failed;
+	ret_stats->tables_evicted = tables.evicted;
+	ret_stats->tables_refused = tables.refused;
+	ret_stats->rules = tables.rules;
+	ret_stats->rows = tables.rows;
+	ret_stats->build_ns = tables.build_ns;
+	ret_stats->bytes = tables.bytes + (uint64_t)unwinds->page_count * PAGE_BYTES;
+	ret_stats->last_failure = tables.last_failure;
+}

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/unwind_tables.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/hash_table.h"
+#include "base/id128.h"
+
+/* What had no room may have it by then; each time twice as long, for trying means building. */
+#define NO_ROOM_WAIT_MIN_NS (30 * NS_PER_SECOND)
+#define NO_ROOM_WAIT_MAX_NS (3600 * NS_PER_SECOND)
+
+/* Stacks that ended for want of a table count more than any mapping's size. */
+#define MISS_WEIGHT_BITS 40
+#define MISSES_MAX       (1U << 20)
+
+struct file {
+	struct unwind_file public;    // first
+	char id[BUILD_ID_TEXT_BYTES]; // "": a hole
+	uint32_t holders;
+	uint32_t misses;
+	uint64_t size; // bytes of it that a process maps: the most seen
+	uint64_t used_ns;
+	uint64_t again_ns;      // NO_ROOM: when to try again
+	uint64_t wait_ns;       // until then, at the last try
+	struct unwind_job *job; // PENDING: with the builder
+};
+
+struct unwind_tables {
+	struct unwind_builder *builder;
+	struct file *files;
+	uint32_t slot_count, capacity;
+	uint32_t *holes;
+	uint32_t hole_count;
+	struct hash_table by_id;
+	uint16_t free_numbers[UNWIND_TABLES_MAX];
+	uint32_t free_number_count;
+	uint64_t reads;
+	struct unwind_tables_stats stats;
+};
+
+_Static_assert(UNWIND_TABLES_MAX <= UINT16_MAX, "table numbers are kept in 16 bits");
+
+// ---- files ----------------------------------------------------------------------------------
+
+static bool id_equals(const void *context, uint32_t item, const void *key)
+{
+	const struct unwind_tables *tables = context;
+
+	return strcmp(tables->files[item].id, key) == 0;
+}
+
+static uint64_t hash_of(const char *id)
+{
+	return hash64_of(id, strlen(id));
+}
+
+// Files without a table go when nobody holds them; those with one only by eviction.
+static bool may_be_forgotten(const struct file *file)
+{
+	return file->id[0] && !file->holders && file->public.state != UNWIND_FILE_READY &&
+	       file->public.state != UNWIND_FILE_PENDING;
+}
+
+static void forget(struct unwind_tables *tables, uint32_t item)
+{
+	struct file *file = &tables->files[item];
+
+	hash_table_remove(&tables->by_id, hash_of(file->id), item);
+	file->id[0] = '\0';
+	tables->holes[tables->hole_count++] = item;
+}
+
+static void forget_unused(struct unwind_tables *tables)
+{
+	for (uint32_t i = 0; i < tables->slot_count; i++)
+		if (may_be_forgotten(&tables->files[i]))
+			forget(tables, i);
+}
+
+static int grow(struct unwind_tables *tables)
+{
+	uint32_t capacity = tables->capacity ? tables->capacity * 2 : 64;
+	struct file *files = reallocarray(tables->files, capacity, sizeof(*files));
+
+	if (files)
+		tables->files = files;
+	uint32_t *holes = reallocarray(tables->holes, capacity, sizeof(*holes));
+	if (holes)
+		tables->holes = holes;
+	if (!files || !holes)
+		return -ENOMEM;
+	tables->capacity = capacity;
+	return 0;
+}
+
+static int find_slot(struct unwind_tables *tables, uint32_t *ret_item)
+{
+	if (!tables->hole_count && tables->slot_count == UNWIND_FILES_MAX)
+		forget_unused(tables);
+	if (tables->hole_count) {
+		*ret_item = tables->holes[--tables->hole_count];
+		return 0;
+	}
+	if (tables->slot_count == UNWIND_FILES_MAX)
+		return -ENOSPC;
+	if (tables->slot_count == tables->capacity && grow(tables))
+		return -ENOMEM;
+	*ret_item = tables->slot_count++;
+	return 0;
+}
+
+static uint32_t add_file(struct unwind_tables *tables, const char *id)
+{
+	uint32_t item;
+
+	if (find_slot(tables, &item))
+		return HASH_TABLE_NONE;
+	struct file *file = &tables->files[item];
+	*file = (struct file){ .public.state = UNWIND_FILE_UNOPENED };
+	if (hash_table_add(&tables->by_id, hash_of(id), item)) {
+		tables->holes[tables->hole_count++] = item;
+		return HASH_TABLE_NONE;
+	}
+	snprintf(file->id, sizeof(file->id), "%s", id);
+	return item;
+}
+
+// ---- wanting --------------------------------------------------------------------------------
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t weight_of(const struct file *file)
+{
+	return (uint64_t)file->misses << MISS_WEIGHT_BITS |
+	       smaller(file->size >> 12, (1ULL << MISS_WEIGHT_BITS) - 1);
+}
+
+static void set_state(struct unwind_tables *tables, struct file *file, enum unwind_file_state state)
+{
+	bool was_pending = file->public.state == UNWIND_FILE_PENDING;
+	bool was_ready = file->public.state == UNWIND_FILE_READY;
+
+	tables->stats.pending += (state == UNWIND_FILE_PENDING) - was_pending;
+	tables->stats.ready += (state == UNWIND_FILE_READY) - was_ready;
+	file->public.state = state;
+}
+
+static void refuse(struct unwind_tables *tables, struct file *file)
+{
+	set_state(tables, file, UNWIND_FILE_NO_ROOM);
+	file->wait_ns = file->wait_ns ? smaller(file->wait_ns * 2, NO_ROOM_WAIT_MAX_NS)
+				      : NO_ROOM_WAIT_MIN_NS;
+	file->again_ns = clock_monotonic_ns() + file->wait_ns;
+	tables->stats.refused++;
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+// Without a descriptor or memory to spare it stays as it was, and is wanted again.
+static void begin(struct unwind_tables *tables, uint32_t item, const struct executable *executable)
+{
+	struct file *file = &tables->files[item];
+
+	if (!tables->free_number_count) {
+		refuse(tables, file);
+		return;
+	}
+	int fd = executable_open_file(executable);
+	if (fd < 0)
+		return;
+	struct unwind_job *job = unwind_job_new(UNWIND_JOB_BUILD, 0);
+	if (!job) {
+		close(fd);
+		return;
+	}
+	job->number = tables->free_numbers[--tables->free_number_count];
+	job->file = item;
+	job->fd = fd;
+	job->weight = weight_of(file);
+	memcpy(job->id, file->id, sizeof(job->id));
+	snprintf(job->name, sizeof(job->name), "%s", base_name(executable->path));
+	file->job = job;
+	set_state(tables, file, UNWIND_FILE_PENDING);
+	unwind_builder_add(tables->builder, job);
+}
+
+uint32_t unwind_tables_want(struct unwind_tables *tables, const struct executable *executable,
+			    uint64_t size)
+{
+	uint32_t item = hash_table_find(&tables->by_id, hash_of(executable->id), id_equals, tables,
+					executable->id);
+
+	if (item == HASH_TABLE_NONE)
+		item = add_file(tables, executable->id);
+	if (item == HASH_TABLE_NONE)
+		return item;
+
+	struct file *file = &tables->files[item];
+	if (size > file->size)
+		file->size = size;
+	if (file->public.state == UNWIND_FILE_UNOPENED ||
+	    (file->public.state == UNWIND_FILE_NO_ROOM && clock_monotonic_ns() >= file->again_ns))
+		begin(tables, item, executable);
+	return item;
+}
+
+const struct unwind_file *unwind_tables_file(const struct unwind_tables *tables, uint32_t file)
+{
+	return &tables->files[file].public;
+}
+
+void unwind_tables_miss(struct unwind_tables *tables, uint32_t item)
+{
+	struct file *file = &tables->files[item];
+
+	if (file->misses < MISSES_MAX)
+		file->misses++;
+	if (file->job)
+		unwind_builder_weigh(tables->builder, file->job, weight_of(file));
+}
+
+void unwind_tables_hold(struct unwind_tables *tables, uint32_t file)
+{
+	tables->files[file].holders++;
+}
+
+void unwind_tables_release(struct unwind_tables *tables, uint32_t file)
+{
+	tables->files[file].holders--;
+}
+
+void unwind_tables_use(struct unwind_tables *tables, uint32_t file, uint64_t time_ns)
+{
+	if (tables->files[file].used_ns < time_ns)
+		tables->files[file].used_ns = time_ns;
+}
+
+// ---- what the builder gives back --------------------------------------------------------------
+
+static void free_number(struct unwind_tables *tables, uint32_t number)
+{
+	tables->free_numbers[tables->free_number_count++] = (uint16_t)number;
+}
+
+static void take_built(struct unwind_tables *tables, struct file *file,
+		       const struct unwind_job *job)
+{
+	file->public.bytes = job->bytes;
+	file->public.extent = job->extent;
+	if (!job->rc && job->extent.block_count) {
+		set_state(tables, file, UNWIND_FILE_READY);
+		file->public.number = job->number;
+		tables->stats.bytes += job->bytes;
+		unwind_tables_use(tables, job->file, clock_monotonic_ns());
+		return;
+	}
+	free_number(tables, job->number);
+	if (job->rc == -ENOSPC) {
+		refuse(tables, file);
+		return;
+	}
+	set_state(tables, file, UNWIND_FILE_NONE);
+	if (job->rc) {
+		tables->stats.failed++;
+		error_set(&tables->stats.last_failure, job->rc, "%s: %s", job->name,
+			  job->error.text);
+	}
+}
+
+static void take_job(struct unwind_tables *tables, const struct unwind_job *job,
+		     uint32_t *ret_wanting)
+{
+	struct file *file = &tables->files[job->file];
+
+	if (job->kind == UNWIND_JOB_REMOVE) {
+		if (!job->rc) // else it is still there: the number stays taken
+			free_number(tables, job->number);
+		return;
+	}
+	file->job = NULL;
+	file->public.changed = tables->reads;
+	take_built(tables, file, job);
+	if (file->public.state == UNWIND_FILE_NO_ROOM)
+		*ret_wanting = job->file;
+}
+
+uint64_t unwind_tables_read(struct unwind_tables *tables, uint32_t *ret_wanting)
+{
+	struct unwind_job *job = unwind_builder_take(tables->builder);
+	bool built = false;
+
+	*ret_wanting = HASH_TABLE_NONE;
+	tables->reads++;
+	while (job) {
+		struct unwind_job *next = job->next;
+
+		built = built || job->kind == UNWIND_JOB_BUILD;
+		take_job(tables, job, ret_wanting);
+		unwind_job_free(job);
+		job = next;
+	}
+	return built ? tables->reads : 0;
+}
+
+// ---- eviction -------------------------------------------------------------------------------
+
+static bool may_be_evicted(const struct file *file, uint64_t before_ns)
+{
+	return file->id[0] && file->public.state == UNWIND_FILE_READY && file->used_ns < before_ns;
+}
+
+uint32_t unwind_tables_oldest(const struct unwind_tables *tables, uint64_t before_ns)
+{
+	uint32_t oldest = HASH_TABLE_NONE;
+
+	for (uint32_t i = 0; i < tables->slot_count; i++) {
+		if (!may_be_evicted(&tables->files[i], before_ns))
+			continue;
+		before_ns = tables->files[i].used_ns;
+		oldest = i;
+	}
+	return oldest;
+}
+
+uint64_t unwind_tables_bytes_before(const struct unwind_tables *tables, uint64_t before_ns)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < tables->slot_count; i++)
+		if (may_be_evicted(&tables->files[i], before_ns))
+			bytes += tables->files[i].public.bytes;
+	return bytes;
+}
+
+void unwind_tables_evict(struct unwind_tables *tables, uint32_t item)
+{
+	struct file *file = &tables->files[item];
+	struct unwind_job *job = unwind_job_new(UNWIND_JOB_REMOVE, file->public.number);
+
+	if (!job)
+		return; // it stays
+	job->file = item;
+	tables->stats.bytes -= file->public.bytes;
+	tables->stats.evicted++;
+	file->misses = 0;
+	set_state(tables, file, UNWIND_FILE_UNOPENED);
+	unwind_builder_add(tables->builder, job);
+}
+
+void unwind_tables_retry(struct unwind_tables *tables, uint32_t file)
+{
+	tables->files[file].again_ns = 0;
+}
+
+// ---- life -----------------------------------------------------------------------------------
+
+int unwind_tables_open(const struct unwind_maps *maps, const char *cache_folder, uint64_t bytes_max,
+		       struct unwind_tables **ret_tables, struct error *err)
+{
+	struct unwind_tables *tables = calloc(1, sizeof(*tables));
+
+	if (!tables)
+		return error_set(err, -ENOMEM, "out of memory");
+	int rc = unwind_builder_open(maps, cache_folder, bytes_max, &tables->builder, err);
+	if (rc) {
+		unwind_tables_close(tables);
+		return rc;
+	}
+	// The lowest numbers first.
+	for (uint32_t i = UNWIND_TABLES_MAX; i; i--)
+		free_number(tables, i - 1);
+	*ret_tables = tables;
+	return 0;
+}
+
+void unwind_tables_close(struct unwind_tables *tables)
+{
+	if (!tables)
+		return;
+	unwind_builder_close(tables->builder);
+	hash_table_deinit(&tables->by_id);
+	free(tables->files);
+	free(tables->holes);
+	free(tables);
+}
+
+int unwind_tables_fd(const struct unwind_tables *tables)
+{
+	return unwind_builder_fd(tables->builder);
+}
+
+void unwind_tables_limit(struct unwind_tables *tables, uint64_t bytes_max)
+{
+	unwind_builder_limit(tables->builder, bytes_max);
+}
+
+void unwind_tables_read_stats(const struct unwind_tables *tables,
+			      struct unwind_tables_stats *ret_stats)
+{
+	struct unwind_builder_stats built;
+
+	unwind_builder_read_stats(tables->builder, &built);
+	*ret_stats = tables->stats;
+	ret_stats->rules = built.rules;
+	ret_stats->rows = built.rows;
+	ret_stats->build_ns = built.build_ns;
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The unwind tables in the kernel: which file's table has which number, what is still to be built,
+// and what was used least recently when there is no room. One thread; another builds.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/executable.h"
+#include "agent/unwind_builder.h"
+#include "base/error.h"
+
+enum {
+	UNWIND_FILES_MAX = EXECUTABLES_MAX, // files remembered, with a table or without
+};
+
+struct unwind_tables;
+
+enum unwind_file_state {
+	UNWIND_FILE_PENDING,  // its table is being built, or waits for that
+	UNWIND_FILE_READY,    // its table is in the kernel
+	UNWIND_FILE_NONE,     // it has no unwind information, or none that can be used
+	UNWIND_FILE_NO_ROOM,  // its table does not fit: wanted again later
+	UNWIND_FILE_UNOPENED, // its file was not open when it was wanted: wanted again later
+};
+
+/** A file whose table was wanted. Valid until the next call on the tables. */
+struct unwind_file {
+	enum unwind_file_state state;
+	uint32_t number; // READY: of its table
+	struct unwind_extent extent;
+	uint64_t bytes;   // kernel memory of the table, or what it would be for NO_ROOM
+	uint64_t changed; // unwind_tables_read() number so many changed the state last
+};
+
+struct unwind_tables_stats {
+	uint64_t ready;
+	uint64_t pending;
+	uint64_t failed; // since the opening; the last one's reason:
+	struct error last_failure;
+	uint64_t evicted;
+	uint64_t refused; // had no room
+	uint64_t bytes;   // kernel memory of tables now
+	uint64_t rules;
+	uint64_t rows; // built since the opening
+	uint64_t build_ns;
+};
+
+int unwind_tables_open(const struct unwind_maps *maps, const char *cache_folder, uint64_t bytes_max,
+		       struct unwind_tables **ret_tables, struct error *err);
+void unwind_tables_close(struct unwind_tables *tables);
+
+/**
+ * The number of @executable among the files, for the other calls. Its table is built if that was
+ * not begun yet; of those that wait, the one of which most bytes are mapped (@size) comes first.
+ * HASH_TABLE_NONE: out of memory, or too many files are in use.
+ */
+uint32_t unwind_tables_want(struct unwind_tables *tables, const struct executable *executable,
+			    uint64_t size);
+const struct unwind_file *unwind_tables_file(const struct unwind_tables *tables, uint32_t file);
+
+/** A stack ended for want of this table: it goes before all of which fewer stacks did. */
+void unwind_tables_miss(struct unwind_tables *tables, uint32_t file);
+
+/** Each process that is published with the file holds it. */
+void unwind_tables_hold(struct unwind_tables *tables, uint32_t file);
+void unwind_tables_release(struct unwind_tables *tables, uint32_t file);
+/** It was of use at @time_ns, if not later. */
+void unwind_tables_use(struct unwind_tables *tables, uint32_t file, uint64_t time_ns);
+
+/** Readable when tables are ready, or have failed. */
+int unwind_tables_fd(const struct unwind_tables *tables);
+/**
+ * Take over what was built. Returns the number of this call if any file changed, else 0. *ret_wanting
+ * is a file with NO_ROOM that could be made room for, else HASH_TABLE_NONE.
+ */
+uint64_t unwind_tables_read(struct unwind_tables *tables, uint32_t *ret_wanting);
+
+/**
+ * The file READY whose use is longest ago, before @before_ns; HASH_TABLE_NONE: none. Uses must have
+ * been told (unwind_tables_use()).
+ */
+uint32_t unwind_tables_oldest(const struct unwind_tables *tables, uint64_t before_ns);
+/** Kernel memory of all such files' tables. */
+uint64_t unwind_tables_bytes_before(const struct unwind_tables *tables, uint64_t before_ns);
+/** Take its table out. Nobody holds it, that is: no process refers to its number any more. */
+void unwind_tables_evict(struct unwind_tables *tables, uint32_t file);
+/** Build again what had no room. */
+void unwind_tables_retry(struct unwind_tables *tables, uint32_t file);
+
+/** Kernel memory that tables may take from now on. */
+void unwind_tables_limit(struct unwind_tables *tables, uint64_t bytes_max);
+
+void unwind_tables_read_stats(const struct unwind_tables *tables,
+			      struct unwind_tables_stats *ret_stats);
