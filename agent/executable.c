@@ -310,6 +310,16 @@ static int add_entry(struct executable_table *table, const char *id, const char 
 	return 0;
 }
 
+struct executable *executable_table_add_id(struct executable_table *table, const char *id,
+					   const char *path)
+{
+	struct entry *entry = find_id(table, id);
+
+	if (!entry && add_entry(table, id, path, &entry, NULL))
+		return NULL;
+	return &entry->executable;
+}
+
 static int read_identity(int fd, const struct stat *status, const char *path,
 			 char ret_id[BUILD_ID_TEXT_BYTES], struct error *err)
 {

@@ -58,6 +58,9 @@ struct executable *executable_table_find_file(const struct executable_table *tab
 
 /** The executable with this id (struct executable), NULL: none is known. */
 struct executable *executable_table_find_id(const struct executable_table *table, const char *id);
+/** The same, added if it is not known: a file that cannot be opened, known to the kernel by its build id. */
+struct executable *executable_table_add_id(struct executable_table *table, const char *id,
+					   const char *path);
 
 /** Its file is no longer open: hand it to executable_table_open() again before asking for symbols. */
 bool executable_wants_file(const struct executable *executable);

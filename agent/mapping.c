@@ -458,8 +458,8 @@ static bool is_told_again(const struct mapping_list *list, const struct mapping 
 	if (old->start != mapping->start || old->limit != mapping->limit ||
 	    old->file_offset != mapping->file_offset)
 		return false;
-	if (build_id[0] && old->executable)
-		return strcmp(old->executable->id, build_id) == 0;
+	if (build_id[0] && !old->build_id)
+		return old->executable && strcmp(old->executable->id, build_id) == 0;
 	if (build_id[0])
 		return strcmp(mapping_build_id(list, old), build_id) == 0;
 	return !old->build_id && old->inode == mapping->inode &&

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/hash_table.h"
 #include "base/id128.h"
+#include "exec_mappings.h"
 #include "proc.h"
 #include "process_entry.h"
 #include "base/utf8.h"
@@ -26,6 +27,8 @@ enum {
 	PROCESSES_KEPT = PROCESSES_MAX - PROCESSES_MAX / 8,
 	// Exit events can be lost: so many are looked after in each expire(), in turn.
 	LIVENESS_CHECKS = 128,
+	// Whose files are looked through for those of a process that has gone: shells of shells.
+	ANCESTORS_MAX = 4,
 };
 
 struct process_table {
@@ -33,9 +36,11 @@ struct process_table {
 	struct process_entry **entries; // with holes (NULL) where forgotten
 	uint32_t *holes;                // a stack of positions, as large as entries
 	uint32_t slot_count, capacity, hole_count;
-	struct hash_table by_key; // exact ones
-	struct hash_table by_pid; // the one that has the pid now
-	uint32_t checked;         // where the next liveness checks go on
+	struct hash_table by_key;   // exact ones
+	struct hash_table by_pid;   // the one that has the pid now
+	uint32_t checked;           // where the next liveness checks go on
+	struct mmap_events *events; // NULL: mappings are not followed
+	struct exec_mappings execs;
 };
 
 /* ---- indexes ------------------------------------------------------------------------------- */
@@ -263,6 +268,18 @@ static struct process_entry *find_parent(const struct process_table *table,
 		       : NULL;
 }
 
+/* The nearest process that may see the files of @entry, which has gone; it may be another by now. */
+static struct process_entry *find_ancestor(const struct process_table *table,
+					   const struct process_entry *entry)
+{
+	struct process_entry *ancestor = entry_at(table, find_key(table, &entry->ancestor));
+
+	if (ancestor || !entry->ancestor.pid)
+		return ancestor;
+	ancestor = entry_at(table, find_pid(table, entry->ancestor.pid));
+	return ancestor && is_same_start(&entry->ancestor, ancestor) ? ancestor : NULL;
+}
+
 /* ---- public: life and scan ----------------------------------------------------------------- */
 
 struct process_table *process_table_new(struct executable_table *executables,
@@ -293,6 +310,7 @@ void process_table_free(struct process_table *table)
 	hash_table_deinit(&table->by_key);
 	hash_table_deinit(&table->by_pid);
 	labels_deinit(&table->surroundings.extra_labels);
+	exec_mappings_clear(&table->execs);
 	executable_release(table->surroundings.vdso);
 	free(table);
 }
@@ -353,6 +371,7 @@ static void apply_fork(struct process_table *table, const struct process_record 
 		return;
 	child->parent_pid = parent->process.key.pid;
 	child->parent_start_ns = parent->process.key.start_ns;
+	child->ancestor = parent->process.key;
 	process_entry_inherit(child, parent);
 }
 
@@ -361,8 +380,15 @@ static void apply_exec(struct process_table *table, const struct process_record 
 	struct process_entry *entry =
 		look_up(table, &record->process, count_of(table) < PROCESSES_MAX);
 
-	if (entry)
-		set_name(entry, record->name);
+	struct mapping_list *mappings =
+		exec_mappings_take(&table->execs, record->process.pid, clock_monotonic_ns());
+
+	if (!entry) {
+		mapping_list_release(mappings);
+		return;
+	}
+	set_name(entry, record->name);
+	process_entry_set_mappings(entry, mappings, &table->surroundings);
 }
 
 static void apply_exit(struct process_table *table, const struct process_record *record)
@@ -373,6 +399,9 @@ static void apply_exit(struct process_table *table, const struct process_record 
 
 void process_table_apply(struct process_table *table, const struct process_record *record)
 {
+	// What a parent mapped before it forked, and what exec mapped, comes before the record.
+	if (record->event != PROCESS_EXIT)
+		process_table_read_mmaps(table);
 	switch (record->event) {
 	case PROCESS_FORK:
 		apply_fork(table, record);
@@ -382,6 +411,51 @@ void process_table_apply(struct process_table *table, const struct process_recor
 		break;
 	case PROCESS_EXIT:
 		apply_exit(table, record);
+		break;
+	}
+}
+
+void process_table_follow(struct process_table *table, struct mmap_events *events)
+{
+	table->events = events;
+	table->surroundings.follows_mmaps = events != NULL;
+}
+
+static void apply_mmap(void *table, const struct mmap_event *event)
+{
+	process_table_apply_mmap(table, event);
+}
+
+void process_table_read_mmaps(struct process_table *table)
+{
+	if (table->events)
+		mmap_events_read(table->events, apply_mmap, table);
+}
+
+static void map_range(struct process_table *table, const struct mmap_event *event)
+{
+	struct mapping_list *begun =
+		exec_mappings_find(&table->execs, event->pid, clock_monotonic_ns());
+	struct process_entry *entry = entry_at(table, find_pid(table, event->pid));
+
+	if (begun)
+		mapping_list_apply(begun, event); // without memory for it an address is not found
+	else if (entry)
+		process_entry_apply_mmap(entry, event, &table->surroundings);
+}
+
+void process_table_apply_mmap(struct process_table *table, const struct mmap_event *event)
+{
+	switch (event->kind) {
+	case MMAP_EVENT_MAP:
+		map_range(table, event);
+		break;
+	case MMAP_EVENT_EXEC:
+		exec_mappings_begin(&table->execs, event->pid, clock_monotonic_ns());
+		break;
+	case MMAP_EVENT_LOST:
+		exec_mappings_clear(&table->execs);
+		table->surroundings.lost_ns = clock_monotonic_ns();
 		break;
 	}
 }
@@ -403,13 +477,32 @@ struct process *process_table_get(struct process_table *table, const struct proc
 	return &entry->process;
 }
 
+/* Open the mapping's file by the process, else by those that it comes from, else by ourselves. */
+static void open_file(struct process_table *table, struct process_entry *entry,
+		      struct mapping *mapping)
+{
+	struct process_entry *other = entry;
+
+	if (process_entry_open_file(entry, mapping, &table->surroundings) != -ESRCH)
+		return;
+	for (int i = 0; i < ANCESTORS_MAX && (other = find_ancestor(table, other)); i++)
+		if (!process_entry_open_file_of(entry, mapping, other, &table->surroundings))
+			return;
+	if (process_entry_open_file_of(entry, mapping, NULL, &table->surroundings))
+		process_entry_refuse_file(entry, mapping, &table->surroundings);
+}
+
 int process_find_code(struct process_table *table, struct process *process, uint64_t address,
 		      struct code_address *ret_code)
 {
 	struct process_entry *entry = (struct process_entry *)process;
 
-	return process_entry_find_code(entry, find_parent(table, entry), &table->surroundings,
-				       address, ret_code);
+	if (!process_entry_maps(entry, address))
+		process_table_read_mmaps(table);
+	struct mapping *mapping = process_entry_find_mapping(entry, &table->surroundings, address);
+	if (mapping)
+		open_file(table, entry, mapping);
+	return process_entry_code(entry, mapping, address, ret_code);
 }
 
 const struct mapping_list *process_mappings(struct process_table *table, struct process *process)
@@ -418,6 +511,7 @@ const struct mapping_list *process_mappings(struct process_table *table, struct 
 
 	// Without memory for its labels it may have mappings all the same.
 	process_entry_describe(entry, find_parent(table, entry), &table->surroundings);
+	process_entry_open_files(entry, &table->surroundings);
 	return entry->mappings;
 }
 
@@ -448,6 +542,7 @@ static void check_liveness(struct process_table *table)
 
 static void let_go_of_idle(struct process_entry *entry, uint64_t now)
 {
+	entry->moved_count = 0;
 	if (entry->process.exited || !entry->mappings || now - entry->used_ns < PROCESS_IDLE_NS)
 		return;
 	mapping_list_release(entry->mappings);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "agent/executable.h"
+#include "agent/mmap_events.h"
 #include "base/error.h"
 #include "base/labels.h"
 #include "bpf/sample.h"
@@ -45,6 +46,22 @@ void process_table_free(struct process_table *table);
 
 /** Read all of /proc. A process that vanishes while it is read is not an error. */
 int process_table_scan(struct process_table *table, struct error *err);
+
+/**
+ * Keep mappings current by @events, which are the caller's and outlive the table. Call it before
+ * process_table_scan().
+ */
+void process_table_follow(struct process_table *table, struct mmap_events *events);
+
+/**
+ * Take in what processes have mapped until now. To be called when mmap_events_woken() says so and
+ * before records of the kernel's programs are read, so that what a stack goes through is known when
+ * it comes. The table also does it when it misses something. Does nothing without events.
+ */
+void process_table_read_mmaps(struct process_table *table);
+
+/** One such event; process_table_read_mmaps() calls it. */
+void process_table_apply_mmap(struct process_table *table, const struct mmap_event *event);
 
 /** An event of the kernel. */
 void process_table_apply(struct process_table *table, const struct process_record *record);

@@ -21,13 +21,19 @@ enum {
 	EAGER_FILES_MAX = 512, // opened when mappings are first read: PyTorch maps about 300
 	LABEL_TRIES_MAX = 3,
 	USER_ADDRESS_BITS = 56, // with five-level page tables; nothing of user space lies above
+	// A process that maps more than this in a window is not followed: some 50 ms of moving.
+	MOVED_MAX = 8 << 20,
 };
 
 #define LABEL_AGAIN_NS       NS_PER_SECOND
 #define MAPPINGS_WAIT_MIN_NS (100 * NS_PER_MS)
 #define MAPPINGS_WAIT_MAX_NS (60 * NS_PER_SECOND)
-// A library may have been unloaded and another put in its place: nothing tells us.
+// A library may have been unloaded and another put in its place: without events nothing tells us.
 #define MAPPINGS_STALE_NS (60 * NS_PER_SECOND)
+// Only unmapping is not told by the kernel's events.
+#define MAPPINGS_STALE_FOLLOWED_NS (600 * NS_PER_SECOND)
+#define MAPPINGS_OUTDATED_NS       NS_PER_SECOND // after events were lost
+#define REOPEN_NS                  NS_PER_SECOND
 
 uint64_t process_start_ticks(uint64_t start_ns)
 {
@@ -75,6 +81,7 @@ void process_entry_replace(struct process_entry *entry, const struct process_ent
 
 	release_labels(entry->former_labels);
 	entry->former_labels = hold_labels((struct label_set *)labels);
+	entry->ancestor = former->ancestor;
 }
 
 void process_entry_inherit(struct process_entry *child, const struct process_entry *parent)
@@ -182,7 +189,7 @@ static int read_labels(struct process_entry *entry, const struct proc *proc,
 	return detect_labels(entry, &traits, surroundings);
 }
 
-/* ---- mappings ------------------------------------------------------------------------------ */
+/* ---- files --------------------------------------------------------------------------------- */
 
 /* The list differs from all that there were before. */
 static void renew_generation(struct mapping_list *list, struct process_surroundings *surroundings)
@@ -190,55 +197,203 @@ static void renew_generation(struct mapping_list *list, struct process_surroundi
 	list->generation = ++surroundings->mapping_generation;
 }
 
-static void use_executable(struct mapping *mapping, struct executable *executable)
+static void use_executable(struct mapping_list *list, struct mapping *mapping,
+			   struct executable *executable, struct process_surroundings *surroundings)
 {
+	if (mapping->executable != executable)
+		renew_generation(list, surroundings);
 	executable_hold(executable);
 	executable_release(mapping->executable);
 	mapping->executable = executable;
 	mapping->file = MAPPING_FILE_OPENED;
 }
 
-static bool is_vdso(const struct mapping *mapping)
+static bool is_vdso(const struct mapping_list *list, const struct mapping *mapping)
 {
-	return !mapping->inode; // the only one without that is opened at all
+	return strcmp(mapping_path(list, mapping), "[vdso]") == 0;
 }
 
-/* Open the file of @mapping and make an executable of it. */
-static int open_mapping(const struct proc *proc, const struct mapping_list *list,
-			struct mapping *mapping, struct process_surroundings *surroundings)
+/* What the kernel said of the file when it was mapped; without a word it may be any. */
+static bool is_file_of(const struct mapping_list *list, const struct mapping *mapping,
+		       const struct executable *executable)
+{
+	const char *build_id = mapping_build_id(list, mapping);
+
+	return !build_id[0] || !executable->has_build_id || strcmp(build_id, executable->id) == 0;
+}
+
+/* Make an executable of the open file. */
+static int use_file(struct mapping_list *list, struct mapping *mapping, int fd,
+		    struct process_surroundings *surroundings)
 {
 	struct executable *executable;
-	_cleanup_close_ int fd = mapped_file_open(proc->files, list, mapping);
-
-	if (fd < 0)
-		return fd;
 	int rc = executable_table_open(surroundings->executables, fd, mapping_path(list, mapping),
 				       &executable, NULL);
+
 	if (rc)
 		return rc;
-	use_executable(mapping, executable);
-	if (is_vdso(mapping) && !surroundings->vdso)
+	if (!is_file_of(list, mapping, executable))
+		return -ESTALE;
+	use_executable(list, mapping, executable, surroundings);
+	if (is_vdso(list, mapping) && !surroundings->vdso)
 		surroundings->vdso = executable_hold(executable);
 	return 0;
 }
 
-/* Most files are known from other processes: a stat() finds them. */
-static void resolve_mapping(const struct proc *proc, const struct mapping_list *list,
-			    struct mapping *mapping, struct process_surroundings *surroundings)
+/* Most files are known from other processes: by build id, or a stat() finds them. */
+static struct executable *find_known(const struct mapping_list *list, const struct mapping *mapping,
+				     int folder, const struct process_surroundings *surroundings)
 {
-	struct executable *executable = NULL;
+	const char *build_id = mapping_build_id(list, mapping);
 	struct stat status;
 
-	if (is_vdso(mapping))
-		executable = surroundings->vdso;
-	else if (mapped_file_stat(proc->files, mapping, &status) == 0)
-		executable = executable_table_find_file(surroundings->executables, &status);
-	if (executable && !executable_wants_file(executable)) {
-		use_executable(mapping, executable);
+	if (is_vdso(list, mapping))
+		return surroundings->vdso;
+	if (mapping->executable)
+		return mapping->executable;
+	if (build_id[0])
+		return executable_table_find_id(surroundings->executables, build_id);
+	if (folder >= 0 && mapped_file_stat(folder, mapping, &status) == 0)
+		return executable_table_find_file(surroundings->executables, &status);
+	return NULL;
+}
+
+/* True if nothing needs to be opened any more. @folder is the process's, -1: it has none. */
+static bool use_known(struct mapping_list *list, struct mapping *mapping, int folder,
+		      struct process_surroundings *surroundings)
+{
+	struct executable *executable = find_known(list, mapping, folder, surroundings);
+
+	if (executable)
+		use_executable(list, mapping, executable, surroundings);
+	return executable && !executable_wants_file(executable);
+}
+
+static void open_living(struct mapping_list *list, struct mapping *mapping, const struct proc *proc,
+			struct process_surroundings *surroundings)
+{
+	if (use_known(list, mapping, proc->files, surroundings))
 		return;
-	}
-	if (open_mapping(proc, list, mapping, surroundings) && !mapping->executable)
+	_cleanup_close_ int fd = mapped_file_open(proc->files, list, mapping);
+	int rc = fd < 0 ? fd : use_file(list, mapping, fd, surroundings);
+	if (rc && !mapping->executable)
 		mapping->file = MAPPING_FILE_REFUSED;
+}
+
+static void open_all_living(struct mapping_list *list, const struct proc *proc,
+			    struct process_surroundings *surroundings)
+{
+	uint32_t files = 0;
+
+	for (uint32_t i = 0; i < list->count && files < EAGER_FILES_MAX; i++)
+		if (list->mappings[i].file == MAPPING_FILE_UNKNOWN) {
+			open_living(list, &list->mappings[i], proc, surroundings);
+			files++;
+		}
+}
+
+static bool wants_file(const struct mapping *mapping)
+{
+	return mapping->file == MAPPING_FILE_UNKNOWN ||
+	       (mapping->executable && executable_wants_file(mapping->executable));
+}
+
+int process_entry_open_file(struct process_entry *entry, struct mapping *mapping,
+			    struct process_surroundings *surroundings)
+{
+	uint64_t now = clock_monotonic_ns();
+	struct proc proc;
+
+	if (!wants_file(mapping) || use_known(entry->mappings, mapping, -1, surroundings))
+		return 0;
+	if (entry->gone && mapping->executable && now < entry->reopen_ns)
+		return 0;
+	entry->reopen_ns = now + REOPEN_NS;
+	int rc = open_proc(entry, &proc);
+	if (rc)
+		return rc == -ESRCH ? rc : 0;
+	open_living(entry->mappings, mapping, &proc, surroundings);
+	proc_close(&proc);
+	return 0;
+}
+
+void process_entry_open_files(struct process_entry *entry,
+			      struct process_surroundings *surroundings)
+{
+	struct mapping_list *list = entry->mappings;
+	bool unknown = false;
+	struct proc proc;
+
+	for (uint32_t i = 0; list && i < list->count; i++)
+		if (list->mappings[i].file == MAPPING_FILE_UNKNOWN)
+			unknown |= !use_known(list, &list->mappings[i], -1, surroundings);
+	if (!unknown || open_proc(entry, &proc))
+		return;
+	open_all_living(list, &proc, surroundings);
+	proc_close(&proc);
+}
+
+/* By path alone, which may lead to another file there: only one that is known to be the same will do. */
+static int open_in_root(struct mapping_list *list, struct mapping *mapping, int folder,
+			struct process_surroundings *surroundings)
+{
+	const char *path = mapping_path(list, mapping);
+	bool is_told = mapping->inode || mapping->build_id;
+
+	if (!is_vdso(list, mapping) && (path[0] != '/' || !is_told))
+		return -ENOENT;
+	_cleanup_close_ int fd = is_vdso(list, mapping)
+					 ? mapped_file_open(folder, list, mapping)
+					 : mapped_file_open_in_root(folder, path, mapping->inode);
+	return fd < 0 ? fd : use_file(list, mapping, fd, surroundings);
+}
+
+int process_entry_open_file_of(struct process_entry *entry, struct mapping *mapping,
+			       struct process_entry *other,
+			       struct process_surroundings *surroundings)
+{
+	struct proc proc;
+	int rc = other ? open_proc(other, &proc) : proc_open(getpid(), &proc);
+
+	if (rc)
+		return rc;
+	if (other && other->mappings == entry->mappings) // it maps the very same
+		open_living(entry->mappings, mapping, &proc, surroundings);
+	else
+		open_in_root(entry->mappings, mapping, proc.files, surroundings);
+	proc_close(&proc);
+	return wants_file(mapping) ? -ENOENT : 0;
+}
+
+void process_entry_refuse_file(struct process_entry *entry, struct mapping *mapping,
+			       struct process_surroundings *surroundings)
+{
+	const char *build_id = mapping_build_id(entry->mappings, mapping);
+	struct executable *executable = NULL;
+
+	if (mapping->executable)
+		return;
+	if (build_id[0])
+		executable = executable_table_add_id(surroundings->executables, build_id,
+						     mapping_path(entry->mappings, mapping));
+	if (executable)
+		use_executable(entry->mappings, mapping, executable, surroundings);
+	else if (entry->mappings->holders == 1) // another process may still open it
+		mapping->file = MAPPING_FILE_REFUSED;
+}
+
+/* ---- mappings ------------------------------------------------------------------------------ */
+
+void process_entry_set_mappings(struct process_entry *entry, struct mapping_list *list,
+				struct process_surroundings *surroundings)
+{
+	if (!list)
+		return;
+	mapping_list_release(entry->mappings);
+	entry->mappings = list;
+	entry->mappings_read_ns = clock_monotonic_ns();
+	entry->outdated = false;
+	renew_generation(list, surroundings);
 }
 
 static int read_mappings(struct process_entry *entry, const struct proc *proc,
@@ -261,15 +416,8 @@ static int read_mappings(struct process_entry *entry, const struct proc *proc,
 		return 0;
 	}
 	mapping_list_inherit(list, entry->mappings);
-	uint32_t files = 0;
-	for (uint32_t i = 0; i < list->count && files < EAGER_FILES_MAX; i++)
-		if (list->mappings[i].file == MAPPING_FILE_UNKNOWN) {
-			resolve_mapping(proc, list, &list->mappings[i], surroundings);
-			files++;
-		}
-	mapping_list_release(entry->mappings);
-	entry->mappings = list;
-	renew_generation(list, surroundings);
+	open_all_living(list, proc, surroundings);
+	process_entry_set_mappings(entry, list, surroundings);
 	return 0;
 }
 
@@ -283,6 +431,7 @@ static void refresh_mappings(struct process_entry *entry, struct process_surroun
 	struct proc proc;
 
 	entry->mappings_read_ns = now;
+	entry->outdated = false;
 	if (open_proc(entry, &proc))
 		return;
 	read_mappings(entry, &proc, surroundings);
@@ -298,15 +447,40 @@ static uint64_t longer_wait(uint64_t wait_ns)
 	return wait_ns < MAPPINGS_WAIT_MAX_NS / 2 ? wait_ns * 2 : MAPPINGS_WAIT_MAX_NS;
 }
 
-static struct mapping *find_mapping(struct process_entry *entry,
-				    struct process_surroundings *surroundings, uint64_t address)
+/* How old mappings may be in which an address was found. */
+static uint64_t age_max(const struct process_entry *entry,
+			const struct process_surroundings *surroundings)
+{
+	if (!surroundings->follows_mmaps)
+		return MAPPINGS_STALE_NS;
+	if (!entry->outdated && entry->mappings_read_ns >= surroundings->lost_ns)
+		return MAPPINGS_STALE_FOLLOWED_NS;
+	return entry->mappings_wait_ns > MAPPINGS_OUTDATED_NS ? entry->mappings_wait_ns
+							      : MAPPINGS_OUTDATED_NS;
+}
+
+static bool is_users(const struct process_entry *entry, uint64_t address)
+{
+	return !entry->kernel_thread && address >> USER_ADDRESS_BITS == 0;
+}
+
+bool process_entry_maps(const struct process_entry *entry, uint64_t address)
+{
+	return !is_users(entry, address) || mapping_list_find(entry->mappings, address);
+}
+
+struct mapping *process_entry_find_mapping(struct process_entry *entry,
+					   struct process_surroundings *surroundings,
+					   uint64_t address)
 {
 	uint64_t now = clock_monotonic_ns();
 	uint64_t age = now - entry->mappings_read_ns;
-	struct mapping *mapping = mapping_list_find(entry->mappings, address);
 
 	entry->used_ns = now;
-	if (age < (mapping ? MAPPINGS_STALE_NS : entry->mappings_wait_ns))
+	if (!is_users(entry, address))
+		return NULL;
+	struct mapping *mapping = mapping_list_find(entry->mappings, address);
+	if (age < (mapping ? age_max(entry, surroundings) : entry->mappings_wait_ns))
 		return mapping;
 
 	uint64_t wait = entry->mappings_wait_ns;
@@ -315,6 +489,62 @@ static struct mapping *find_mapping(struct process_entry *entry,
 	if (!mapping && entry->mappings_wait_ns < longer_wait(wait))
 		entry->mappings_wait_ns = longer_wait(wait);
 	return mapping;
+}
+
+/* ---- the kernel's events -------------------------------------------------------------------- */
+
+static void encode_build_id(const struct mmap_event *event, char ret_text[])
+{
+	for (uint32_t i = 0; i < event->build_id_size; i++)
+		sprintf(ret_text + 2 * i, "%02x", event->build_id[i]);
+	ret_text[2 * event->build_id_size] = '\0';
+}
+
+int mapping_list_apply(struct mapping_list *list, const struct mmap_event *event)
+{
+	char build_id[2 * MMAP_EVENT_BUILD_ID_BYTES + 1];
+	struct mapping mapping = {
+		.start = event->start,
+		.limit = event->limit,
+		.file_offset = event->file_offset,
+		.inode = event->inode,
+		.device_major = event->device_major,
+		.device_minor = event->device_minor,
+	};
+
+	encode_build_id(event, build_id);
+	return mapping_list_put(list, &mapping, event->path, build_id);
+}
+
+/* A list of this process alone: children that it forked keep theirs. */
+static int own_mappings(struct process_entry *entry)
+{
+	struct mapping_list *copy;
+
+	if (entry->mappings->holders == 1)
+		return 0;
+	copy = mapping_list_copy(entry->mappings);
+	if (!copy)
+		return -ENOMEM;
+	copy->generation = entry->mappings->generation;
+	mapping_list_release(entry->mappings);
+	entry->mappings = copy;
+	entry->moved_count += copy->count;
+	return 0;
+}
+
+void process_entry_apply_mmap(struct process_entry *entry, const struct mmap_event *event,
+			      struct process_surroundings *surroundings)
+{
+	if (!entry->mappings || entry->outdated)
+		return;
+	entry->moved_count += entry->mappings->count;
+	int rc = entry->moved_count > MOVED_MAX ? -EBUSY : own_mappings(entry);
+	if (!rc)
+		rc = mapping_list_apply(entry->mappings, event);
+	if (rc > 0)
+		renew_generation(entry->mappings, surroundings);
+	entry->outdated = rc < 0;
 }
 
 /* ---- what the table asks for ---------------------------------------------------------------- */
@@ -326,7 +556,9 @@ static int describe_living(struct process_entry *entry, const struct proc *proc,
 		 (int)sizeof(entry->process.name) - 1, proc->stat.name);
 	utf8_clean(entry->process.name);
 	entry->kernel_thread = proc->stat.kernel_thread;
-	if (!entry->mappings && !entry->kernel_thread) {
+	if (entry->mappings) {
+		open_all_living(entry->mappings, proc, surroundings);
+	} else if (!entry->kernel_thread) {
 		entry->mappings_read_ns = clock_monotonic_ns();
 		read_mappings(entry, proc, surroundings);
 	}
@@ -385,43 +617,19 @@ int process_entry_describe(struct process_entry *entry, struct process_entry *pa
 	return rc;
 }
 
-/* Open the mapping's file by the process itself, or by its parent, which maps the same. */
-static void resolve_late(struct process_entry *entry, struct process_entry *parent,
-			 struct process_surroundings *surroundings, struct mapping *mapping)
+int process_entry_code(const struct process_entry *entry, const struct mapping *mapping,
+		       uint64_t address, struct code_address *ret_code)
 {
-	struct proc proc;
-
-	if (open_proc(entry, &proc) &&
-	    (!parent || parent->mappings != entry->mappings || open_proc(parent, &proc)))
-		return;
-	const struct executable *before = mapping->executable;
-	resolve_mapping(&proc, entry->mappings, mapping, surroundings);
-	if (mapping->executable != before)
-		renew_generation(entry->mappings, surroundings);
-	proc_close(&proc);
-}
-
-int process_entry_find_code(struct process_entry *entry, struct process_entry *parent,
-			    struct process_surroundings *surroundings, uint64_t address,
-			    struct code_address *ret_code)
-{
-	struct mapping *mapping = NULL;
-
-	if (!entry->kernel_thread && address >> USER_ADDRESS_BITS == 0)
-		mapping = find_mapping(entry, surroundings, address);
-	if (mapping && (mapping->file == MAPPING_FILE_UNKNOWN ||
-			(mapping->executable && executable_wants_file(mapping->executable))))
-		resolve_late(entry, parent, surroundings, mapping);
-	if (!mapping || !mapping->executable) {
+	if (mapping && mapping->executable) {
 		*ret_code = (struct code_address){
-			.is_data = !mapping && entry->mappings && entry->mappings->count,
-			.is_unknown = !entry->mappings || !entry->mappings->count,
+			.executable = mapping->executable,
+			.offset = address - mapping->start + mapping->file_offset,
 		};
-		return -ENOENT;
+		return 0;
 	}
 	*ret_code = (struct code_address){
-		.executable = mapping->executable,
-		.offset = address - mapping->start + mapping->file_offset,
+		.is_data = !mapping && entry->mappings && entry->mappings->count,
+		.is_unknown = !entry->mappings || !entry->mappings->count,
 	};
-	return 0;
+	return -ENOENT;
 }

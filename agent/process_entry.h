@@ -4,6 +4,7 @@
 #pragma once
 
 #include "mapping.h"
+#include "mmap_events.h"
 #include "process.h"
 
 /** Labels of a process and of the children that it forked. Counted. */
@@ -19,8 +20,10 @@ struct process_entry {
 	bool gone;      // /proc does not show this process (any more): exited, or replaced by exec
 	bool described; // process.labels are set
 	uint8_t label_tries;
-	uint32_t parent_pid; // 0: unknown
+	bool outdated;       // more was mapped than we follow: mappings are to be read again
+	uint32_t parent_pid; // of which it is a copy, 0: unknown, or it has called exec since
 	uint64_t parent_start_ns;
+	struct process_key ancestor; // the nearest that may see the same files; pid 0: unknown
 	uint64_t exited_ns;
 	uint64_t used_ns;
 	uint64_t label_again_ns; // 0: labels are final
@@ -29,6 +32,8 @@ struct process_entry {
 	struct mapping_list *mappings;   // NULL: not read
 	uint64_t mappings_read_ns;
 	uint64_t mappings_wait_ns; // after a read that did not help
+	uint64_t moved_count;      // mappings that had to make room for others, in this window
+	uint64_t reopen_ns;        // when to try again to open the files of a process that has gone
 };
 
 /** What all entries of a table share. */
@@ -36,6 +41,8 @@ struct process_surroundings {
 	struct executable_table *executables;
 	struct executable *vdso;     // the same for all processes; held once one has been seen
 	uint64_t mapping_generation; // the last one given out
+	bool follows_mmaps;          // the kernel's events keep mappings current
+	uint64_t lost_ns;            // when some of those events were last lost
 	struct labels extra_labels;
 	char node[256];
 };
@@ -59,7 +66,48 @@ void process_entry_replace(struct process_entry *entry, const struct process_ent
 int process_entry_describe(struct process_entry *entry, struct process_entry *parent,
 			   struct process_surroundings *surroundings);
 
-/** process_find_code() of an entry; @parent's files serve for one that has gone. */
-int process_entry_find_code(struct process_entry *entry, struct process_entry *parent,
-			    struct process_surroundings *surroundings, uint64_t address,
-			    struct code_address *ret_code);
+/** Put what @event tells into a list that nobody else holds. As mapping_list_put(). */
+int mapping_list_apply(struct mapping_list *list, const struct mmap_event *event);
+
+/** The process has mapped something: nothing happens if its mappings are not known. */
+void process_entry_apply_mmap(struct process_entry *entry, const struct mmap_event *event,
+			      struct process_surroundings *surroundings);
+
+/** What its program mapped from the beginning: all that there is. Takes over @list; NULL is allowed. */
+void process_entry_set_mappings(struct process_entry *entry, struct mapping_list *list,
+				struct process_surroundings *surroundings);
+
+/** Is @address in a mapping that is known? Nothing is read. */
+bool process_entry_maps(const struct process_entry *entry, uint64_t address);
+
+/** The mapping at @address, or NULL. Mappings are read anew (rate-limited) if it is in none. */
+struct mapping *process_entry_find_mapping(struct process_entry *entry,
+					   struct process_surroundings *surroundings,
+					   uint64_t address);
+
+/**
+ * See to it that @mapping's executable is known and its file open, if its build id or the process's
+ * own /proc can tell. Returns 0; -ESRCH if the process has gone and others are to be asked.
+ */
+int process_entry_open_file(struct process_entry *entry, struct mapping *mapping,
+			    struct process_surroundings *surroundings);
+
+/** The same for all mappings at once, as far as that is cheap. */
+void process_entry_open_files(struct process_entry *entry,
+			      struct process_surroundings *surroundings);
+
+/**
+ * Open the file by its path as @other sees it (NULL: as we see it), if it is the same file there.
+ * Returns 0 or -errno.
+ */
+int process_entry_open_file_of(struct process_entry *entry, struct mapping *mapping,
+			       struct process_entry *other,
+			       struct process_surroundings *surroundings);
+
+/** Nobody can open it: make do with what is known. */
+void process_entry_refuse_file(struct process_entry *entry, struct mapping *mapping,
+			       struct process_surroundings *surroundings);
+
+/** process_find_code(), once @mapping (NULL: none) is found and open. */
+int process_entry_code(const struct process_entry *entry, const struct mapping *mapping,
+		       uint64_t address, struct code_address *ret_code);

@@ -6,9 +6,12 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/exec_mappings.h"
+#include "agent/mapping.h"
 #include "agent/proc.h"
 #include "base/clock.h"
 #include "tests/test.h"
@@ -425,6 +428,14 @@ TEST(a_library_that_is_loaded_later_is_found)
 	tables_free(&tables);
 }
 
+static void *map_code(void)
+{
+	void *code = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_ptr_not_equal(MAP_FAILED, code);
+	return code;
+}
+
 TEST(another_generation_is_another_list)
 {
 	struct tables tables = tables_new(NULL);
@@ -440,14 +451,256 @@ TEST(another_generation_is_another_list)
 	struct process *copy = process_table_get(tables.processes, &child, "x");
 	assert_int_equal(generation, process_mappings_generation(copy));
 
-	void *library = dlopen("libnsl.so.1", RTLD_NOW);
-	void *anywhere = library ? dlsym(library, "yp_all") : NULL;
-	if (!anywhere)
-		SKIP("no libnsl.so.1 here");
-	process_find_code(tables.processes, process, (uintptr_t)anywhere, &code);
+	void *anonymous = map_code();
+	process_find_code(tables.processes, process, (uintptr_t)anonymous, &code);
+	assert_false(code.is_data);
 	assert_int_not_equal(generation, process_mappings_generation(process));
 	assert_int_equal(generation, process_mappings_generation(copy));
-	dlclose(library);
+	munmap(anonymous, 4096);
+	tables_free(&tables);
+}
+
+/* ---- followed by the kernel's events ---- */
+
+static void tell(struct tables *tables, uint32_t pid, enum mmap_event_kind kind, uint64_t start,
+		 uint64_t limit, const char *path)
+{
+	struct mmap_event event = {
+		.kind = kind, .pid = pid, .start = start, .limit = limit, .path = path
+	};
+
+	process_table_apply_mmap(tables->processes, &event);
+}
+
+static bool is_code(struct tables *tables, struct process *process, uint64_t address)
+{
+	struct code_address code;
+
+	process_find_code(tables->processes, process, address, &code);
+	return !code.is_data && !code.is_unknown;
+}
+
+TEST(a_mapping_that_is_told_belongs_to_one_process)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key key = key_of(getpid(), 0), child = key;
+	struct process *process = process_table_get(tables.processes, &key, "x");
+
+	child.pid = 4000000;
+	apply(&tables, PROCESS_FORK, child, getpid(), "child");
+	struct process *copy = process_table_get(tables.processes, &child, "x");
+	uint64_t generation = process_mappings_generation(copy);
+	tell(&tables, child.pid, MMAP_EVENT_MAP, 0x1000, 0x2000, "//anon");
+	assert_true(is_code(&tables, copy, 0x1800));
+	assert_false(is_code(&tables, process, 0x1800));
+	assert_int_equal(generation, process_mappings_generation(process));
+	assert_int_not_equal(generation, process_mappings_generation(copy));
+	check_code(&tables, copy, function_of_this_program, "function_of_this_program");
+
+	generation = process_mappings_generation(copy);
+	tell(&tables, child.pid, MMAP_EVENT_MAP, 0x1000, 0x2000, "//anon"); // once more
+	assert_int_equal(generation, process_mappings_generation(copy));
+	tell(&tables, 4000001, MMAP_EVENT_MAP, 0x1000, 0x2000, "//anon"); // of nobody
+	tables_free(&tables);
+}
+
+TEST(what_exec_maps_is_the_next_programs)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key key = key_of(getpid(), 0);
+	struct process *old = process_table_get(tables.processes, &key, "x");
+
+	tell(&tables, key.pid, MMAP_EVENT_EXEC, 0, 0, "");
+	tell(&tables, key.pid, MMAP_EVENT_MAP, 0x1000, 0x2000, "//anon");
+	assert_false(is_code(&tables, old, 0x1800)); // exec has not come to its end
+	tell(&tables, key.pid, MMAP_EVENT_EXEC, 0, 0, "");
+	tell(&tables, key.pid, MMAP_EVENT_MAP, 0x3000, 0x4000, "//anon");
+	key.exec_id = 1;
+	apply(&tables, PROCESS_EXEC, key, 0, "first");
+	struct process *first = process_table_get(tables.processes, &key, "x");
+	key.exec_id = 2;
+	apply(&tables, PROCESS_EXEC, key, 0, "second");
+	struct process *second = process_table_get(tables.processes, &key, "x");
+	assert_true(is_code(&tables, first, 0x1800));
+	assert_false(is_code(&tables, first, 0x3800));
+	assert_true(is_code(&tables, second, 0x3800));
+	assert_false(is_code(&tables, second, 0x1800));
+	tell(&tables, key.pid, MMAP_EVENT_MAP, 0x5000, 0x6000, "//anon");
+	assert_true(is_code(&tables, second, 0x5800)); // its own, after exec
+	tables_free(&tables);
+}
+
+TEST(execs_without_end_are_bounded)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key key = { .pid = 4000000, .exec_id = 1, .start_ns = 5 };
+
+	for (uint32_t i = 0; i < 3 * EXEC_MAPPINGS_MAX; i++) {
+		tell(&tables, key.pid + i, MMAP_EVENT_EXEC, 0, 0, "");
+		tell(&tables, key.pid + i, MMAP_EVENT_MAP, 0x1000, 0x2000, "//anon");
+	}
+	apply(&tables, PROCESS_EXEC, key, 0, "first"); // long pushed out
+	assert_false(is_code(&tables, process_table_get(tables.processes, &key, "x"), 0x1800));
+	key.pid += 3 * EXEC_MAPPINGS_MAX - 1;
+	apply(&tables, PROCESS_EXEC, key, 0, "last");
+	assert_true(is_code(&tables, process_table_get(tables.processes, &key, "x"), 0x1800));
+	tell(&tables, 77, MMAP_EVENT_EXEC, 0, 0, "");
+	tell(&tables, 0, MMAP_EVENT_LOST, 0, 0, "");
+	key.pid = 77;
+	apply(&tables, PROCESS_EXEC, key, 0, "of a loss");
+	assert_false(is_code(&tables, process_table_get(tables.processes, &key, "x"), 0x1800));
+	tables_free(&tables);
+}
+
+/* A table that follows this machine's processes; NULL where that is not allowed. */
+static struct mmap_events *follow(struct tables *tables)
+{
+	struct mmap_events *events = NULL;
+
+	if (mmap_events_open(&events, NULL))
+		return NULL;
+	process_table_follow(tables->processes, events);
+	return events;
+}
+
+/* A program that ends at once, as the kernel's programs tell it. */
+static struct process_key run(struct tables *tables, const char *program)
+{
+	struct process_key key = { .exec_id = 5, .start_ns = 1 };
+	pid_t child = fork();
+
+	if (child == 0) {
+		execl(program, program, NULL);
+		_exit(1);
+	}
+	key.pid = (uint32_t)child;
+	waitpid(child, NULL, 0);
+	apply(tables, PROCESS_FORK, key, getpid(), "test_process");
+	key.exec_id++;
+	apply(tables, PROCESS_EXEC, key, 0, "true");
+	apply(tables, PROCESS_EXIT, key, 0, "true");
+	return key;
+}
+
+static const struct mapping *mapping_of(const struct mapping_list *list, const char *path)
+{
+	for (uint32_t i = 0; list && i < list->count; i++)
+		if (strcmp(mapping_path(list, &list->mappings[i]), path) == 0)
+			return &list->mappings[i];
+	return NULL;
+}
+
+/* The executable at the beginning of the file's code; "": none. */
+static const char *code_of(struct tables *tables, struct process *process, const char *path)
+{
+	const struct mapping_list *list = process_mappings(tables->processes, process);
+	const struct mapping *mapping = mapping_of(list, path);
+	struct code_address code = { 0 };
+
+	assert_non_null(mapping);
+	process_find_code(tables->processes, process, mapping->start, &code);
+	return code.executable ? code.executable->path : "";
+}
+
+TEST(a_process_that_lived_a_millisecond_is_known)
+{
+	struct tables tables = tables_new(NULL);
+	struct mmap_events *events = follow(&tables);
+	char program[] = "/tmp/cairn-true-XXXXXX", command[128];
+
+	if (!events)
+		SKIP("perf events are not allowed here");
+	int fd = mkstemp(program);
+	snprintf(command, sizeof(command), "cp /bin/true %s; chmod 755 %s", program, program);
+	assert_int_equal(0, system(command));
+	close(fd);
+	struct process_key key = key_of(getpid(), 5); // whose files its children see
+	process_table_get(tables.processes, &key, "x");
+	key = run(&tables, program);
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	assert_true(process->exited);
+	assert_string_equal(program, code_of(&tables, process, program));
+	assert_string_equal("[vdso]", code_of(&tables, process, "[vdso]"));
+
+	key = run(&tables, program);
+	unlink(program); // known from the run before
+	process = process_table_get(tables.processes, &key, "x");
+	assert_string_equal(program, code_of(&tables, process, program));
+	tables_free(&tables);
+	mmap_events_close(events);
+}
+
+TEST(a_file_that_has_gone_too_is_known_by_its_build_id)
+{
+	struct tables tables = tables_new(NULL);
+	struct mmap_events *events = follow(&tables);
+	char program[] = "/tmp/cairn-true-XXXXXX", command[256];
+
+	if (!events)
+		SKIP("perf events are not allowed here");
+	close(mkstemp(program));
+	snprintf(command, sizeof(command), "cp /bin/true %s; chmod 755 %s", program, program);
+	assert_int_equal(0, system(command));
+	struct process_key key = run(&tables, program);
+	// Another file takes its name.
+	snprintf(command, sizeof(command), "cp /bin/false %s.new; mv %s.new %s", program, program,
+		 program);
+	assert_int_equal(0, system(command));
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	if (!mapping_build_id(process_mappings(tables.processes, process),
+			      mapping_of(process_mappings(tables.processes, process), program))[0])
+		SKIP("this kernel tells no build ids");
+	struct code_address code;
+	const struct mapping *mapping =
+		mapping_of(process_mappings(tables.processes, process), program);
+	assert_int_equal(0, process_find_code(tables.processes, process, mapping->start, &code));
+	assert_string_equal(mapping_build_id(process_mappings(tables.processes, process), mapping),
+			    code.executable->id);
+	assert_true(executable_wants_file(code.executable));
+	unlink(program);
+	tables_free(&tables);
+	mmap_events_close(events);
+}
+
+TEST(a_library_put_where_another_one_was_is_noticed)
+{
+	struct tables tables = tables_new(NULL);
+	struct mmap_events *events = follow(&tables);
+	struct process_key key = key_of(getpid(), 0);
+	struct code_address code;
+
+	if (!events)
+		SKIP("perf events are not allowed here");
+	int first = open("/bin/true", O_RDONLY), second = open("/bin/false", O_RDONLY);
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	void *place = map_code();
+	mmap(place, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, first, 0);
+	assert_int_equal(0, process_find_code(tables.processes, process, (uintptr_t)place, &code));
+	assert_string_equal("/usr/bin/true", code.executable->path);
+	munmap(place, 4096);
+	mmap(place, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, second, 0);
+	process_table_read_mmaps(tables.processes); // before the next stack is looked at
+	assert_int_equal(0, process_find_code(tables.processes, process, (uintptr_t)place, &code));
+	assert_string_equal("/usr/bin/false", code.executable->path);
+	munmap(place, 4096);
+	close(first);
+	close(second);
+	tables_free(&tables);
+	mmap_events_close(events);
+}
+
+TEST(a_process_that_maps_without_end_is_left_alone)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key key = key_of(getpid(), 0);
+	struct process *process = process_table_get(tables.processes, &key, "x");
+
+	uint64_t before = clock_process_cpu_ns();
+	for (uint64_t i = 0; i < 1000000; i++)
+		tell(&tables, key.pid, MMAP_EVENT_MAP, 0x1000 + i % 60000 * 0x2000,
+		     0x2000 + i % 60000 * 0x2000, i % 7 ? "//anon" : "/x");
+	assert_true(clock_process_cpu_ns() - before < NS_PER_SECOND);
+	check_code(&tables, process, function_of_this_program, "function_of_this_program");
 	tables_free(&tables);
 }
 
@@ -466,7 +719,14 @@ TEST(addresses_in_no_mapping_do_not_cause_reads_without_end)
 	tables_free(&tables);
 }
 
-RUN_TESTS(cmocka_unit_test(another_generation_is_another_list),
+RUN_TESTS(cmocka_unit_test(a_mapping_that_is_told_belongs_to_one_process),
+	  cmocka_unit_test(what_exec_maps_is_the_next_programs),
+	  cmocka_unit_test(execs_without_end_are_bounded),
+	  cmocka_unit_test(a_process_that_lived_a_millisecond_is_known),
+	  cmocka_unit_test(a_file_that_has_gone_too_is_known_by_its_build_id),
+	  cmocka_unit_test(a_library_put_where_another_one_was_is_noticed),
+	  cmocka_unit_test(a_process_that_maps_without_end_is_left_alone),
+	  cmocka_unit_test(another_generation_is_another_list),
 	  cmocka_unit_test(a_scanned_process_adopts_the_kernels_key),
 	  cmocka_unit_test(addresses_of_a_living_process_are_found),
 	  cmocka_unit_test(a_process_has_the_labels_of_its_environment),
