@@ -66,6 +66,11 @@ struct python_offsets {
 	__u16 code_firstlineno;
 	__u16 code_instructions; // from the object's start: co_code_adaptive
 	__u16 code_tlbc;         // from the object's start: co_tlbc
+
+	// For the agent, which names frames; from the object's start.
+	__u16 code_name;  // co_qualname; up to 3.10 co_name
+	__u16 code_file;  // co_filename
+	__u16 code_lines; // co_linetable; up to 3.9 co_lnotab
 };
 
 /* Ways to the state of a thread, in struct python_process.ways. */
