@@ -69,6 +69,18 @@ static int check_header(const Elf64_Ehdr *header, uint16_t machine, struct error
 	return 0;
 }
 
+int elf_read_address(const struct elf *elf, uint64_t address, void *bytes, size_t size)
+{
+	for (uint32_t i = 0; i < elf->load_count; i++) {
+		const Elf64_Phdr *load = &elf->loads[i];
+
+		if (address >= load->p_vaddr && address - load->p_vaddr <= load->p_filesz &&
+		    size <= load->p_filesz - (address - load->p_vaddr))
+			return elf_read(elf, elf_file_offset(load, address), bytes, size);
+	}
+	return -ENOEXEC;
+}
+
 int elf_read_segment(const struct elf *elf, uint32_t index, Elf64_Phdr *ret_segment)
 {
 	Elf64_Phdr segment;

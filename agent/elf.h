@@ -44,6 +44,12 @@ int elf_read_headers_of(int fd, const struct stat *status, uint16_t machine, str
 int elf_read(const struct elf *elf, uint64_t offset, void *bytes, size_t size);
 
 /**
+ * All of @size bytes that are loaded at the virtual address @address from the file. Returns as
+ * elf_read().
+ */
+int elf_read_address(const struct elf *elf, uint64_t address, void *bytes, size_t size);
+
+/**
  * Program header @index of header.e_phnum. Returns 0; -ENOENT past the last (or past
  * ELF_SEGMENTS_MAX); otherwise as elf_read().
  */

@@ -239,7 +239,7 @@ UNWIND_INLINE long python_keep(struct unwind *unwind, const struct python_offset
 		__u64 type = python_code_int(cursor, offsets->code_type) |
 			     (__u64)python_code_int(cursor, offsets->code_type + 4) << 32;
 
-		if (type != unwind->process.python.code_type)
+		if (unwind->process.python.code_type && type != unwind->process.python.code_type)
 			return 0; // no function's frame
 		checksum = python_checksum(python_code_int(cursor, offsets->code_argcount),
 					   python_code_int(cursor, offsets->code_kwonlyargcount),

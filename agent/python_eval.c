@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/python_eval.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/elf_symbols.h"
+#include "agent/function_parts.h"
+#include "base/cleanup.h"
+
+static const char loop_name[] = "_PyEval_EvalFrameDefault";
+/* Python/ceval_macros.h, 3.14: each opcode is a function of its own that ends in a jump to the next. */
+static const char opcode_prefix[] = "_TAIL_CALL_";
+
+struct search {
+	struct unwind_mark *marks;
+	uint32_t count;
+};
+
+static void add_mark(struct search *search, uint64_t start, uint64_t size)
+{
+	if (!size || start + size < start || search->count == UNWIND_MARKS_MAX)
+		return;
+	search->marks[search->count++] = (struct unwind_mark){
+		.start = start,
+		.limit = start + size,
+		.flags = RULE_PYTHON_EVAL,
+	};
+}
+
+/* The loop itself, parts of it that compilers name after it (".cold", ".part.0"), and opcodes. */
+static bool is_loop(const char *name)
+{
+	size_t size = strlen(loop_name);
+
+	if (strncmp(name, opcode_prefix, strlen(opcode_prefix)) == 0)
+		return true;
+	return strncmp(name, loop_name, size) == 0 && (!name[size] || name[size] == '.');
+}
+
+static bool visit_symbol(void *context, const char *name, const Elf64_Sym *symbol)
+{
+	if (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && is_loop(name))
+		add_mark(context, symbol->st_value, symbol->st_size);
+	return true;
+}
+
+static int compare_marks(const void *a, const void *b)
+{
+	const struct unwind_mark *first = a, *second = b;
+
+	return (first->start > second->start) - (first->start < second->start);
+}
+
+/* Sort, and join what overlaps or touches. */
+static void join_marks(struct search *search)
+{
+	uint32_t count = 0;
+
+	qsort(search->marks, search->count, sizeof(*search->marks), compare_marks);
+	for (uint32_t i = 0; i < search->count; i++) {
+		struct unwind_mark *last = count ? &search->marks[count - 1] : NULL;
+
+		if (!last || search->marks[i].start > last->limit)
+			search->marks[count++] = search->marks[i];
+		else if (search->marks[i].limit > last->limit)
+			last->limit = search->marks[i].limit;
+	}
+	search->count = count;
+}
+
+static bool has_exports(const struct elf_symbols *symbols)
+{
+	for (uint32_t i = 0; i < symbols->section_count; i++) {
+		if (symbols->sections[i].sh_type == SHT_DYNSYM)
+			return true;
+	}
+	return false;
+}
+
+/* Without a symbol table nothing names the cold parts: they are where the loop jumps to. */
+static int add_parts(const struct elf *elf, struct search *search)
+{
+	struct function_part parts[FUNCTION_PARTS_MAX];
+	uint32_t known = search->count, count;
+
+	for (uint32_t i = 0; i < known; i++) {
+		uint64_t start = search->marks[i].start;
+		int rc = function_parts_find(elf, start, search->marks[i].limit - start, parts,
+					     &count);
+
+		if (rc)
+			return rc;
+		for (uint32_t part = 0; part < count; part++)
+			add_mark(search, parts[part].start, parts[part].size);
+	}
+	return 0;
+}
+
+int python_eval_marks(const struct elf *elf, struct unwind_mark *marks, uint32_t *ret_count)
+{
+	_cleanup_(elf_symbols_deinit) struct elf_symbols symbols;
+	struct search search = { .marks = marks };
+	Elf64_Sym loop;
+	int rc = elf_symbols_init(&symbols, elf);
+
+	if (!rc)
+		rc = elf_symbols_find_exported(&symbols, loop_name, &loop);
+	// Every interpreter exports its loop, unless it is a static executable.
+	if (rc == -ENOENT && !has_exports(&symbols))
+		rc = 0;
+	if (!rc)
+		rc = elf_symbols_each(&symbols, visit_symbol, &search);
+	if (!rc && search.count)
+		rc = add_parts(elf, &search);
+	if (rc == -ENOENT || rc == -ENOEXEC || rc == -E2BIG) {
+		*ret_count = 0; // no interpreter, or none that can be read
+		return 0;
+	}
+	if (rc)
+		return rc;
+	join_marks(&search);
+	*ret_count = search.count;
+	return 0;
+}

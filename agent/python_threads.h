@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a thread's own registers lead to its Python thread state. Libraries keep thread-specific data
+// and thread-local variables where they like, so nothing is assumed: a thread state says whose it is,
+// and the place in that thread's control block that points back to it is the one.
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "bpf/python.h"
+#include "python_layout.h"
+
+/**
+ * Find the way to the thread states of @pid, whose first interpreter is what @interpreters (an address
+ * in the process) points to, and fill in ways, key_at, key_inside, tls_at, dtv_at and dtv_inside.
+ * Returns 0; -EAGAIN: there is no interpreter or no thread yet; -ENOTSUP: no thread points back to its
+ * state, which may be for the moment only; -errno when the process cannot be read.
+ */
+int python_threads_locate(pid_t pid, const struct python_layout *layout, uint64_t interpreters,
+			  struct python_process *process);
