@@ -61,12 +61,14 @@ help: ## list the targets
 
 # ---- set-up ---------------------------------------------------------------------------------
 
-.PHONY: packages
+.PHONY: packages packages-%
 packages: $(BUILD)/packages.stamp
 $(BUILD)/packages.stamp: packages.txt deploy/install-packages
 	mkdir -p $(@D)
 	deploy/install-packages packages.txt
 	touch $@
+packages-%: packages # what only some targets need: packages-kernels.txt, packages-bench.txt
+	deploy/install-packages packages-$*.txt
 
 # Nothing compiles before its packages are there.
 $(BUILD)/obj/%.o $(BUILD)/gen/%.skel.h $(BUILD)/gen/%.pb-c.c: | $(BUILD)/packages.stamp
@@ -183,8 +185,19 @@ deploy-check: packages ## check the Kubernetes manifests
 test: packages $(PROGRAMS) ## everything that CI runs: unit, end-to-end and browser tests
 	$(MAKE) unit
 	$(MAKE) e2e
+	$(MAKE) truth-quick
 	$(MAKE) browser
 	$(MAKE) deploy-check
+
+.PHONY: truth truth-quick
+truth: packages $(PROGRAMS) ## stacks against programs that know theirs: all compilers and interpreters
+	python3 -m pytest -q -s --whole tests/truth
+truth-quick: packages $(PROGRAMS)
+	python3 -m pytest -q tests/truth
+
+.PHONY: test-kernels
+test-kernels: packages-kernels $(PROGRAMS) $(UNIT_TESTS) ## load and check stacks on Debian's 6.1 and 6.12, emulated
+	python3 -m pytest -q -s tests/bpf
 
 .PHONY: sanitize
 sanitize: packages ## unit and end-to-end tests under ASan and UBSan

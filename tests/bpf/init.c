@@ -1,35 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first process on an emulated machine: runs each program in /tests, says how it exited, and
-// switches the machine off. Built and packed by on-kernel.
-#include <dirent.h>
+// The first process on an emulated machine: runs each line of /jobs as a program with arguments,
+// says how it exited, and switches the machine off. Built and packed by machine.py.
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void run(const char *name)
-{
-	char path[300];
-	int status;
+enum { WORDS_MAX = 64, LINE_BYTES = 4096 };
 
-	snprintf(path, sizeof(path), "/tests/%s", name);
+static void run(char *line)
+{
+	char *words[WORDS_MAX + 1] = { NULL };
+	int count = 0, status = 0;
+
+	for (char *word = strtok(line, " \n"); word && count < WORDS_MAX; word = strtok(NULL, " \n"))
+		words[count++] = word;
+	if (!count)
+		return;
+	printf("# begin %s\n", words[0]);
+	fflush(stdout);
 	pid_t pid = fork();
 	if (pid == 0) {
-		execl(path, path, (char *)NULL);
+		execv(words[0], words);
 		_exit(127);
 	}
 	waitpid(pid, &status, 0);
-	printf("# %s exited %d\n", name, WIFEXITED(status) ? WEXITSTATUS(status) : 128);
+	printf("# exited %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : 128);
 	fflush(stdout);
 }
 
 int main(void)
 {
 	struct utsname system;
-	struct dirent **names;
+	char line[LINE_BYTES];
+	FILE *jobs = fopen("/jobs", "r");
 
 	mount("proc", "/proc", "proc", 0, NULL);
 	mount("sysfs", "/sys", "sysfs", 0, NULL);
@@ -37,12 +45,8 @@ int main(void)
 	uname(&system);
 	printf("# on %s\n", system.release);
 	fflush(stdout);
-
-	int count = scandir("/tests", &names, NULL, alphasort);
-	for (int i = 0; i < count; i++) {
-		if (names[i]->d_name[0] != '.')
-			run(names[i]->d_name);
-	}
+	while (jobs && fgets(line, sizeof(line), jobs))
+		run(line);
 	reboot(RB_POWER_OFF);
 	return 1;
 }

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs load on Debian's kernels, at every size that the loader steps down to, and give right
+stacks of a native program without frame pointers and of a Python program."""
+import base64
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import python_chains
+import test_native
+from interpreters import ask
+from kernels import META_PACKAGES, fetch
+from machine import EMULATOR, Machine
+from programs import Build
+from recording import build_folder
+from stacks import read_pprof
+
+PYTHON = "/usr/bin/python3"
+PYTHON_PROGRAM = str(pathlib.Path(python_chains.__file__).parent / "python/chains.py")
+UNIT_TESTS = ("test_loader", "test_profiler", "test_unwind_maps")
+BOOT_AND_RUN_SECONDS = 500  # emulated: ten times as slow as the machine
+EXACT_PERCENT = 99.0        # of some hundreds of samples
+CRYPTO = "/usr/lib/x86_64-linux-gnu/libcrypto.so.3"
+LIST_MODULES = """
+import runpy, sys
+sys.argv = ["chains.py", "plain", "--seconds", "0", "--warm-up", "0"]
+runpy.run_path(%r, run_name="__main__")
+for module in list(sys.modules.values()):
+    print("file", getattr(module, "__file__", None) or "")
+"""
+
+
+@pytest.fixture(scope="module", params=sorted(META_PACKAGES))
+def kernel(request):
+    assert shutil.which(EMULATOR), f"{EMULATOR} is not installed (packages-kernels.txt)"
+    return fetch(request.param)
+
+
+def python_files():
+    """What the program needs of the standard library."""
+    said = subprocess.run([PYTHON, "-c", LIST_MODULES % PYTHON_PROGRAM], capture_output=True,
+                          text=True, check=True).stdout
+    names = {line[5:] for line in said.splitlines() if line.startswith("file /")}
+    interpreter = str(pathlib.Path(PYTHON).resolve())
+    return {**{name: name for name in names}, interpreter: interpreter,
+            PYTHON_PROGRAM: PYTHON_PROGRAM}, interpreter
+
+
+def run_jobs(kernel, files, jobs):
+    machine = Machine(kernel, files)
+    done = machine.run(jobs, BOOT_AND_RUN_SECONDS)
+    for job in done:
+        assert job.status == 0, f"on {machine.release}: {job.words}: {job.status}\n{job.output[-6000:]}"
+    return machine.release, done
+
+
+def record(kernel, files, command, tmp_path):
+    """Record the command there; returns its output's lines and the stacks of its "truth" threads."""
+    files = {**files, "/usr/bin/cairn": build_folder() / "cairn", "/usr/bin/base64":
+             shutil.which("base64")}
+    jobs = [f"/usr/bin/cairn record -F 199 -d 60 -o /tmp/there.pb.gz -- {command}",
+            "/usr/bin/base64 /tmp/there.pb.gz"]
+    release, (recorded, copied) = run_jobs(kernel, files, jobs)
+    path = tmp_path / "there.pb.gz"
+    path.write_bytes(base64.b64decode(copied.output))
+    stacks = [stack for stack in read_pprof(path) if stack.labels.get("thread") == "truth"]
+    return release, recorded.output.splitlines(), stacks
+
+
+def expect_exact(verdict):
+    print("\n" + verdict.line())
+    assert verdict.samples > 20, verdict.line()
+    assert verdict.percent(verdict.exact) >= EXACT_PERCENT, verdict.report()
+
+
+def test_unit_tests_of_what_is_loaded(kernel):
+    programs = [build_folder() / "tests/agent" / name for name in UNIT_TESTS]
+    files = {f"/tests/{path.name}": path for path in programs if path.exists()}
+    assert files, "make unit-agent first"
+    release, done = run_jobs(kernel, files, list(files))
+    for job in done:
+        print(f"\non {release}: {job.words}: {job.output.count('[       OK ]')} tests")
+
+
+def test_native_stacks_without_frame_pointers(kernel, tmp_path):
+    build = Build("gcc", "O2", "nofp", "pie")
+    folder = build.make()
+    files = {"/chains": folder / "chains", "/library.so": folder / "library.so"}
+    if pathlib.Path(CRYPTO).exists():
+        files[CRYPTO] = CRYPTO
+    release, lines, stacks = record(
+        kernel, files, "/chains --seconds 8 --warm-up 4 --library /library.so", tmp_path)
+    expect_exact(test_native.judge(build, f"{release} {build.name}", stacks, lines))
+
+
+def test_python_stacks(kernel, tmp_path):
+    files, interpreter = python_files()
+    release, lines, stacks = record(
+        kernel, files, f"{interpreter} {PYTHON_PROGRAM} callbacks --seconds 8 --warm-up 6", tmp_path)
+    expect_exact(python_chains.judge(f"{release} Python", stacks, lines, ask(PYTHON)))
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main([__file__, "-q", "-s"]))
