@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,15 +21,23 @@ enum {
 	RING_BYTES_PER_CPU = 64 << 10,
 	RING_BYTES_MIN = 1 << 20,
 	RING_BYTES_MAX = 16 << 20,
-	FOLLOWED_MAX = 16384, // processes that `record -p` follows at a time
-	DRAIN_BATCH = 1024,   // counts per system call
+	FOLLOWED_MAX = 16384,    // processes that `record -p` follows at a time
+	DRAIN_BATCH = 1024,      // counts per system call
+	RECORD_HEADER_BYTES = 8, // BPF_RINGBUF_HDR_SZ
 };
+
+/* What handle_record() stops the reading by. */
+#define READ_ENOUGH (-E2BIG)
 
 struct loader {
 	struct sampler_bpf *programs;
 	struct bpf_link *process_links[3];
 	struct ring_buffer *ring;
 	const struct record_handlers *handlers; // while records are read
+	uint64_t bytes_to_read;                 // before it is enough
+	enum loader_level level;
+	struct unwind_maps unwind_maps;
+	char notice[ERROR_TEXT_BYTES];
 	int counts_fd[2];
 	uint32_t active; // which of the two the kernel counts in
 	struct count_key *batch_keys;
@@ -77,15 +86,41 @@ static uint32_t ring_bytes(int cpu_count)
 	return bytes;
 }
 
+// What the kernel is asked to take.
+struct attempt {
+	bool raw_tracepoints;
+	enum loader_level level;
+};
+
+// A map that no program uses is as small as maps can be.
+static void set_unwinder(struct sampler_bpf *programs, enum loader_level level)
+{
+	programs->rodata->unwind_by_tables = level < LOADER_LEVEL_FRAME_POINTER;
+	programs->rodata->unwind_python = level < LOADER_LEVEL_NO_PYTHON;
+	if (level < LOADER_LEVEL_FRAME_POINTER)
+		return;
+	bpf_map__set_max_entries(programs->maps.unwind_tables, 1);
+	bpf_map__set_max_entries(programs->maps.unwind_rules, 1);
+	bpf_map__set_max_entries(programs->maps.unwind_processes, 1);
+	bpf_map__set_max_entries(programs->maps.mapping_pages, 1);
+}
+
 static void set_options(struct loader *loader, const struct loader_options *options,
-			bool raw_tracepoints)
+			const struct attempt *attempt)
 {
 	struct sampler_bpf *programs = loader->programs;
+	bool raw_tracepoints = attempt->raw_tracepoints;
+
+	set_unwinder(programs, attempt->level);
+	programs->rodata->take_snapshots =
+		options->snapshots && attempt->level < LOADER_LEVEL_FRAME_POINTER;
 	programs->rodata->slot_ns = options->slot_ns;
 	programs->rodata->only_cycles = options->cycles;
 	programs->rodata->only_followed = options->pid != 0;
 	bpf_map__set_max_entries(programs->maps.tick_periods, loader->cpu_count);
-	bpf_map__set_max_entries(programs->maps.records, ring_bytes(loader->cpu_count));
+	bpf_map__set_max_entries(programs->maps.records, options->ring_bytes
+								 ? options->ring_bytes
+								 : ring_bytes(loader->cpu_count));
 	if (options->pid)
 		bpf_map__set_max_entries(programs->maps.followed, FOLLOWED_MAX);
 
@@ -98,12 +133,13 @@ static void set_options(struct loader *loader, const struct loader_options *opti
 }
 
 static int open_and_load(struct loader *loader, const struct loader_options *options,
-			 bool raw_tracepoints)
+			 const struct attempt *attempt)
 {
+	last_warning[0] = 0;
 	loader->programs = sampler_bpf__open();
 	if (!loader->programs)
 		return -errno;
-	set_options(loader, options, raw_tracepoints);
+	set_options(loader, options, attempt);
 
 	int rc = sampler_bpf__load(loader->programs);
 	if (rc < 0) {
@@ -113,21 +149,62 @@ static int open_and_load(struct loader *loader, const struct loader_options *opt
 	return rc;
 }
 
-// Typed tracepoints first, for they are checked; plain ones where those are refused.
+static const char *const left_out[] = {
+	[LOADER_LEVEL_NO_PYTHON] = "Python functions are not shown",
+	[LOADER_LEVEL_FRAME_POINTER] =
+		"stacks end at code without frame pointers and Python functions are not shown",
+};
+
+static void note_level(struct loader *loader, enum loader_level level, const char *reason)
+{
+	snprintf(loader->notice, sizeof(loader->notice),
+		 "%s: the kernel refused a larger unwinder (%.160s)", left_out[level], reason);
+}
+
+// What to try after @attempt was refused; false: nothing is left. libbpf names who was refused.
+static bool step_down(struct attempt *attempt)
+{
+	bool sampler = strstr(last_warning, "sample_on_cpu") != NULL;
+
+	// Typed tracepoints first, for they are checked; plain ones where those are refused.
+	if (!attempt->raw_tracepoints && (!sampler || attempt->level == LOADER_LEVEL_FRAME_POINTER))
+		attempt->raw_tracepoints = true;
+	else if (attempt->level < LOADER_LEVEL_FRAME_POINTER)
+		attempt->level++;
+	else
+		return false;
+	return true;
+}
+
 static int load(struct loader *loader, const struct loader_options *options, bool *ret_raw,
 		struct error *err)
 {
-	int rc = -EINVAL;
+	struct attempt attempt = { options->raw_tracepoints, options->level };
+	enum loader_level before = attempt.level;
+	int rc = open_and_load(loader, options, &attempt);
 
-	*ret_raw = options->raw_tracepoints;
-	if (!*ret_raw)
-		rc = open_and_load(loader, options, false);
-	if (rc < 0) {
-		*ret_raw = true;
-		last_warning[0] = 0;
-		rc = open_and_load(loader, options, true);
+	while (rc < 0 && step_down(&attempt)) {
+		if (attempt.level != before)
+			note_level(loader, attempt.level, last_warning);
+		before = attempt.level;
+		rc = open_and_load(loader, options, &attempt);
 	}
+	*ret_raw = attempt.raw_tracepoints;
+	loader->level = attempt.level;
 	return rc < 0 ? refused(err, rc, "loading the sampling programs") : 0;
+}
+
+static void find_unwind_maps(struct loader *loader)
+{
+	const struct sampler_bpf *programs = loader->programs;
+
+	loader->unwind_maps = (struct unwind_maps){
+		.tables_fd = bpf_map__fd(programs->maps.unwind_tables),
+		.rules_fd = bpf_map__fd(programs->maps.unwind_rules),
+		.processes_fd = bpf_map__fd(programs->maps.unwind_processes),
+		.pages_fd = bpf_map__fd(programs->maps.mapping_pages),
+		.python_fd = bpf_map__fd(programs->maps.python_runtimes),
+	};
 }
 
 static int attach_process_programs(struct loader *loader, bool raw, struct error *err)
@@ -178,11 +255,10 @@ static int follow(struct loader *loader, pid_t pid, struct error *err)
 	return error_errno(err, -errno, "process %d cannot be followed", (int)pid);
 }
 
-static int handle_record(void *context, void *bytes, size_t size)
+static void hand_over(const struct record_handlers *handlers, const void *bytes, size_t size)
 {
-	struct loader *loader = context;
-	const struct record_handlers *handlers = loader->handlers;
 	const struct stack_record *stack = bytes;
+	const struct snapshot_record *snapshot = bytes;
 	uint32_t kind = 0;
 
 	if (size >= sizeof(kind))
@@ -193,7 +269,24 @@ static int handle_record(void *context, void *bytes, size_t size)
 		   stack->body.frame_count <= STACK_DEPTH_MAX &&
 		   size >= sizeof(*stack) + stack->body.frame_count * sizeof(struct raw_frame)) {
 		handlers->stack(handlers->context, stack);
+	} else if (kind == RECORD_SNAPSHOT && handlers->snapshot &&
+		   size >= offsetof(struct snapshot_record, stack) &&
+		   snapshot->page_count <= SNAPSHOT_PAGES &&
+		   size >= offsetof(struct snapshot_record, stack) +
+				   snapshot->page_count * SNAPSHOT_PAGE_BYTES) {
+		handlers->snapshot(handlers->context, snapshot);
 	}
+}
+
+static int handle_record(void *context, void *bytes, size_t size)
+{
+	struct loader *loader = context;
+	uint64_t used = size + RECORD_HEADER_BYTES;
+
+	hand_over(loader->handlers, bytes, size);
+	if (used >= loader->bytes_to_read)
+		return READ_ENOUGH;
+	loader->bytes_to_read -= used;
 	return 0;
 }
 
@@ -202,6 +295,8 @@ static int open_all(struct loader *loader, const struct loader_options *options,
 	bool raw;
 	int rc = load(loader, options, &raw, err);
 
+	if (!rc)
+		find_unwind_maps(loader);
 	if (!rc)
 		rc = create_counts(loader, options->counts_max, err);
 	if (!rc)
@@ -223,7 +318,6 @@ int loader_open(const struct loader_options *options, struct loader **ret_loader
 	if (!loader)
 		return error_set(err, -ENOMEM, "out of memory");
 	loader->counts_fd[0] = loader->counts_fd[1] = -1;
-	last_warning[0] = 0;
 	libbpf_set_print(keep_warning);
 	// RLIMIT_MEMLOCK plays no part: BPF memory is charged to the control group since 5.11.
 	loader->cpu_count = libbpf_num_possible_cpus();
@@ -264,6 +358,21 @@ int loader_sampler_fd(const struct loader *loader)
 	return bpf_program__fd(loader->programs->progs.sample_on_cpu);
 }
 
+const char *loader_notice(const struct loader *loader)
+{
+	return loader->notice[0] ? loader->notice : NULL;
+}
+
+enum loader_level loader_level(const struct loader *loader)
+{
+	return loader->level;
+}
+
+const struct unwind_maps *loader_unwind_maps(const struct loader *loader)
+{
+	return &loader->unwind_maps;
+}
+
 int loader_records_fd(const struct loader *loader)
 {
 	return ring_buffer__epoll_fd(loader->ring);
@@ -273,9 +382,12 @@ int loader_read_records(struct loader *loader, const struct record_handlers *han
 			struct error *err)
 {
 	loader->handlers = handlers;
+	// While records arrive as fast as they are taken the reading would have no end.
+	loader->bytes_to_read = bpf_map__max_entries(loader->programs->maps.records);
 	int rc = ring_buffer__consume(loader->ring);
 	loader->handlers = NULL;
-	return rc < 0 ? error_errno(err, rc, "the ring buffer cannot be read") : 0;
+	return rc < 0 && rc != READ_ENOUGH ? error_errno(err, rc, "the ring buffer cannot be read")
+					   : 0;
 }
 
 void loader_forget_stack(struct loader *loader, const struct stack_hash *hash)

@@ -7,24 +7,46 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "agent/unwind_maps.h"
 #include "base/error.h"
 #include "bpf/counters.h"
 #include "bpf/sample.h"
 
 struct loader;
 
-struct loader_options {
-	uint64_t slot_ns;
-	pid_t pid;            // only this process and its later children; 0: all
-	bool cycles;          // ticks are of hardware cycles, not of the CPU clock
-	uint32_t counts_max;  // distinct samples between two loader_swap_counts()
-	bool raw_tracepoints; // load the process programs without types; for tests
+/** How much of the unwinder is loaded: each is smaller than the one before. */
+enum loader_level {
+	LOADER_LEVEL_FULL,
+	LOADER_LEVEL_NO_PYTHON,     // interpreters are code like any other
+	LOADER_LEVEL_FRAME_POINTER, // no tables
 };
 
-/** Load everything and attach the process programs. The sampler waits for perf events. */
+struct loader_options {
+	uint64_t slot_ns;
+	pid_t pid;           // only this process and its later children; 0: all
+	bool cycles;         // ticks are of hardware cycles, not of the CPU clock
+	uint32_t counts_max; // distinct samples between two loader_swap_counts()
+	bool snapshots;      // samples that need a table not there yet come as snapshots
+	// For tests: begin with what is tried when kernels refuse better.
+	bool raw_tracepoints;    // the process programs without types
+	enum loader_level level; // the first to be tried
+	uint32_t ring_bytes;     // of records; 0: by the number of CPUs
+};
+
+/**
+ * Load everything and attach the process programs. The sampler waits for perf events. What a kernel
+ * refuses is left out, if the rest can do without it: loader_notice() says so.
+ */
 int loader_open(const struct loader_options *options, struct loader **ret_loader,
 		struct error *err);
 void loader_close(struct loader *loader);
+
+/** What was left out and why, in a sentence to log; NULL: nothing. */
+const char *loader_notice(const struct loader *loader);
+enum loader_level loader_level(const struct loader *loader);
+
+/** The unwinder's maps; they are of no use at LOADER_LEVEL_FRAME_POINTER. Owned by the loader. */
+const struct unwind_maps *loader_unwind_maps(const struct loader *loader);
 
 /** The sampling program, to be run by perf events. Owned by the loader. */
 int loader_sampler_fd(const struct loader *loader);
@@ -36,10 +58,15 @@ struct record_handlers {
 	/** The body's frame_count was checked against its size and STACK_DEPTH_MAX. */
 	void (*stack)(void *context, const struct stack_record *record);
 	void (*process)(void *context, const struct process_record *record);
+	/** Has page_count pages of stack, which was checked against its size. NULL: not taken. */
+	void (*snapshot)(void *context, const struct snapshot_record *record);
 	void *context;
 };
 
-/** All records that wait now, in order; does not block. Returns 0 or a negative errno. */
+/**
+ * The records that wait now, in order, and those that come meanwhile, but no more than the ring holds:
+ * the rest waits for the next call. Does not block. Returns 0 or a negative errno.
+ */
 int loader_read_records(struct loader *loader, const struct record_handlers *handlers,
 			struct error *err);
 

@@ -2,7 +2,6 @@
 // The kernel programs on the running kernel: they load, tell of processes, and hash stacks as user
 // space does. Needs root and BTF.
 
-#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -24,19 +23,22 @@ static bool machine_is_fit(void)
 	return machine_check(&err) == 0;
 }
 
-static struct loader *open_loader(bool raw_tracepoints)
+static struct loader *open_with(const struct loader_options *special)
 {
-	struct loader_options options = {
-		.slot_ns = 20 * NS_PER_MS,
-		.counts_max = 4096,
-		.raw_tracepoints = raw_tracepoints,
-	};
+	struct loader_options options = *special;
 	struct loader *loader = NULL;
 	struct error err = { 0 };
 
+	options.slot_ns = 20 * NS_PER_MS;
+	options.counts_max = 4096;
 	if (loader_open(&options, &loader, &err))
 		fail_msg("loader_open: %s", err.text);
 	return loader;
+}
+
+static struct loader *open_loader(bool raw_tracepoints)
+{
+	return open_with(&(struct loader_options){ .raw_tracepoints = raw_tracepoints });
 }
 
 /* What a test looks for among the records, and what it found. */
@@ -45,6 +47,7 @@ struct seen {
 	struct process_record events[8];
 	uint32_t event_count;
 	uint32_t stacks, wrong_hashes, frames;
+	uint32_t depth_max;            // of the callers of this process's stacks
 	struct stack_hash last, again; // `again` is looked for
 	uint32_t again_count;
 };
@@ -75,6 +78,9 @@ static void see_stack(void *context, const struct stack_record *record)
 
 	seen->stacks++;
 	seen->frames += record->body.frame_count;
+	if (record->body.process.pid == (uint32_t)getpid() &&
+	    record->body.frame_count > seen->depth_max)
+		seen->depth_max = record->body.frame_count;
 	seen->last = record->body.hash;
 	if (memcmp(&hash, &record->body.hash, sizeof(hash)) != 0)
 		seen->wrong_hashes++;
@@ -84,7 +90,11 @@ static void see_stack(void *context, const struct stack_record *record)
 
 static void read_records(struct loader *loader, struct seen *seen)
 {
-	struct record_handlers handlers = { see_stack, see_process, seen };
+	struct record_handlers handlers = {
+		.stack = see_stack,
+		.process = see_process,
+		.context = seen,
+	};
 	struct error err = { 0 };
 
 	if (loader_read_records(loader, &handlers, &err))
@@ -252,7 +262,92 @@ TEST(a_forgotten_stack_is_sent_again)
 	loader_close(loader);
 }
 
+static const struct {
+	const char *what;
+	enum loader_level level;
+	uint32_t depth_min; // without tables in the kernel only frame pointers lead anywhere
+} levels[] = {
+	{ "full", LOADER_LEVEL_FULL, 0 },
+	{ "without Python", LOADER_LEVEL_NO_PYTHON, 0 },
+	{ "by frame pointer", LOADER_LEVEL_FRAME_POINTER, 2 },
+};
+
+TEST(each_level_of_the_unwinder_loads_and_samples)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+
+	for EACH (row, levels) {
+		struct loader *loader = open_with(&(struct loader_options){ .level = row->level });
+		struct period_listener listener = { loader_set_period, loader };
+		struct perf_events *events = NULL;
+		struct seen seen = { 0 };
+		struct error err = { 0 };
+
+		EXPECT_EQ(row->level, loader_level(loader), row->what);
+		assert_null(loader_notice(loader)); // nothing was refused, it was asked for
+		if (perf_events_open(499, 0, loader_sampler_fd(loader), &listener, &events, &err))
+			fail_msg("perf_events_open: %s", err.text);
+		burn(100 * NS_PER_MS);
+		read_records(loader, &seen);
+		assert_true(seen.stacks > 0);
+		assert_true(seen.depth_max >= row->depth_min);
+		EXPECT_EQ(0, seen.wrong_hashes, row->what);
+		assert_true(drain(loader) > 0);
+		perf_events_close(events);
+		loader_close(loader);
+	}
+}
+
+enum { CHILDREN_MAX = 5000, PAGE_OF_RECORDS = 4096 / 56 };
+
+/* Makes two records for each that it is called with. */
+static void fork_again(void *context, const struct process_record *record)
+{
+	uint32_t *calls = context;
+
+	(void)record;
+	if (++*calls > CHILDREN_MAX)
+		return;
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(0);
+	waitpid(pid, NULL, 0);
+}
+
+static void ignore_stack(void *context, const struct stack_record *record)
+{
+	(void)context;
+	(void)record;
+}
+
+TEST(reading_ends_though_records_go_on_coming)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+
+	struct loader *loader = open_with(&(struct loader_options){ .ring_bytes = 4096 });
+	uint32_t calls = 0;
+	struct record_handlers handlers = {
+		.stack = ignore_stack,
+		.process = fork_again,
+		.context = &calls,
+	};
+	struct error err = { 0 };
+
+	run_child();
+	assert_int_equal(0, loader_read_records(loader, &handlers, &err));
+	assert_true(calls > 1 && calls <= PAGE_OF_RECORDS + 1);
+
+	calls = CHILDREN_MAX + 1;
+	assert_int_equal(0, loader_read_records(loader, &handlers, &err));
+	assert_true(calls > CHILDREN_MAX + 1); // the rest
+	loader_close(loader);
+}
+
 RUN_TESTS(cmocka_unit_test(the_life_of_a_process_is_told),
 	  cmocka_unit_test(raw_tracepoints_tell_the_same),
 	  cmocka_unit_test(stacks_are_hashed_as_in_user_space_and_sent_once),
-	  cmocka_unit_test(a_forgotten_stack_is_sent_again))
+	  cmocka_unit_test(a_forgotten_stack_is_sent_again),
+	  cmocka_unit_test(each_level_of_the_unwinder_loads_and_samples),
+	  cmocka_unit_test(reading_ends_though_records_go_on_coming))
