@@ -264,7 +264,8 @@ static int collect_executable(struct process_unwinds *unwinds, const struct mapp
 		return rc;
 
 	const struct unwind_file *file = unwind_tables_file(unwinds->tables, item);
-	if (!is_settled(file->state) && file->state > unwinds->worst)
+	if (!is_settled(file->state) &&
+	    (is_settled(unwinds->worst) || file->state > unwinds->worst))
 		unwinds->worst = file->state;
 	if (file->state == UNWIND_FILE_READY)
 		return mapping_pages_add_table(&unwinds->pages, mapping, &file->extent,

@@ -11,13 +11,15 @@
 #include <unistd.h>
 
 #include "agent/executable.h"
-#include "agent/frame_locator.h"
 #include "agent/kallsyms.h"
 #include "agent/loader.h"
 #include "agent/location_table.h"
 #include "agent/machine.h"
 #include "agent/perf_events.h"
 #include "agent/process.h"
+#include "agent/process_unwind.h"
+#include "agent/python_runtime.h"
+#include "agent/stack_reader.h"
 #include "agent/stack_table.h"
 #include "agent/window.h"
 #include "base/cleanup.h"
@@ -47,10 +49,13 @@ struct profiler {
 	uint32_t counts_max;
 	struct executable_table *executables;
 	struct process_table *processes;
+	struct python_runtimes *pythons;
 	struct kallsyms *kallsyms; // NULL: kernel functions stay unnamed
 	struct location_table *locations;
 	struct stack_table *stacks;
+	struct stack_reader reader;
 	struct loader *loader;
+	struct process_unwinds *unwinds;
 	struct perf_events *events;
 	struct window window;    // of which part was drained early, if its map filled up
 	uint32_t windows;        // finished
@@ -60,60 +65,17 @@ struct profiler {
 	uint64_t drain_ns;
 	int epoll_fd; // records and timer
 	int timer_fd;
-	uint32_t locations_of_body[STACK_DEPTH_MAX];
 	char notice[ERROR_TEXT_BYTES];
 };
 
 // ---- records --------------------------------------------------------------------------------
-
-// Kernel addresses mean the same in every process.
-static bool is_kernel_stack(const struct stack_body *body)
-{
-	return !body->process.pid && !body->process.start_ns;
-}
-
-static struct frame_locator locator_of(const struct profiler *profiler)
-{
-	return (struct frame_locator){
-		.processes = profiler->processes,
-		.locations = profiler->locations,
-	};
-}
-
-static int locate_body(struct profiler *profiler, const struct stack_record *record)
-{
-	const struct stack_body *body = &record->body;
-	struct frame_locator locator = locator_of(profiler);
-	enum stack_end end = (enum stack_end)body->end;
-	struct process *process = NULL;
-	uint32_t count = 0;
-	int rc = 0;
-
-	if (!is_kernel_stack(body)) {
-		process = process_table_get(profiler->processes, &body->process,
-					    record->process_name);
-		if (!process)
-			return -ENOMEM;
-		frame_prepare_leaf(&locator, process, &record->leaf);
-	}
-	while (count < body->frame_count && !rc) {
-		rc = frame_locate_caller(&locator, process, &body->frames[count],
-					 &profiler->locations_of_body[count], &end);
-		if (!rc)
-			count++;
-	}
-	if (rc && rc != -ENOENT)
-		return rc;
-	return stack_table_add(profiler->stacks, &body->hash, profiler->locations_of_body, count,
-			       end, clock_monotonic_ns());
-}
 
 static void take_stack(void *context, const struct stack_record *record)
 {
 	struct profiler *profiler = context;
 
 	// No room: the kernel side is to send it again when it is seen again.
-	if (locate_body(profiler, record) < 0)
+	if (stack_reader_take(&profiler->reader, record) < 0)
 		loader_forget_stack(profiler->loader, &record->body.hash);
 }
 
@@ -122,6 +84,7 @@ static void take_process(void *context, const struct process_record *record)
 	struct profiler *profiler = context;
 
 	process_table_apply(profiler->processes, record);
+	process_unwind_apply(profiler->unwinds, record);
 }
 
 static int read_records(struct profiler *profiler, struct error *err)
@@ -163,6 +126,7 @@ static void set_timer(struct profiler *profiler, uint64_t now_ns)
 
 struct count_drain {
 	struct window *window;
+	struct process_unwinds *unwinds;
 	uint64_t now_ns;
 };
 
@@ -170,6 +134,7 @@ static int take_count(void *context, const struct count_key *key, const struct c
 {
 	struct count_drain *drain = context;
 
+	process_unwind_use(drain->unwinds, &key->process);
 	return window_add(drain->window, key, count, drain->now_ns);
 }
 
@@ -184,7 +149,7 @@ static uint64_t read_samples(const struct profiler *profiler)
 // Bodies are read after the swap: those of everything in the old map were written before it.
 static int drain_counts(struct profiler *profiler, struct error *err)
 {
-	struct count_drain drain = { .window = &profiler->window };
+	struct count_drain drain = { .window = &profiler->window, .unwinds = profiler->unwinds };
 	int rc;
 
 	profiler->samples_before = read_samples(profiler);
@@ -231,7 +196,7 @@ static void expire(struct profiler *profiler)
 static struct window_sources sources_of(const struct profiler *profiler)
 {
 	return (struct window_sources){
-		.frames = locator_of(profiler),
+		.frames = profiler->reader.frames,
 		.stacks = profiler->stacks,
 	};
 }
@@ -281,10 +246,18 @@ static int open_tables(struct profiler *profiler, const struct labels *labels)
 	profiler->executables = executable_table_new();
 	if (!profiler->executables)
 		return -ENOMEM;
+	profiler->pythons = python_runtimes_new();
 	profiler->processes = process_table_new(profiler->executables, labels);
 	profiler->locations = location_table_new(profiler->executables, profiler->kallsyms);
 	profiler->stacks = stack_table_new();
-	return profiler->processes && profiler->locations && profiler->stacks ? 0 : -ENOMEM;
+	profiler->reader.frames = (struct frame_locator){
+		.processes = profiler->processes,
+		.locations = profiler->locations,
+	};
+	profiler->reader.stacks = profiler->stacks;
+	return profiler->pythons && profiler->processes && profiler->locations && profiler->stacks
+		       ? 0
+		       : -ENOMEM;
 }
 
 static uint32_t counts_for(uint32_t frequency_hz)
@@ -313,6 +286,8 @@ static int open_descriptors(struct profiler *profiler, struct error *err)
 
 	int rc = watch(profiler->epoll_fd, loader_records_fd(profiler->loader));
 	if (!rc)
+		rc = watch(profiler->epoll_fd, process_unwind_fd(profiler->unwinds));
+	if (!rc)
 		rc = watch(profiler->epoll_fd, profiler->timer_fd);
 	return rc ? error_errno(err, rc, "epoll") : 0;
 }
@@ -327,10 +302,18 @@ static int open_kernel_side(struct profiler *profiler, const struct profiler_opt
 		.cycles = ns_per_1024_cycles != 0,
 		.counts_max = profiler->counts_max,
 	};
+	struct process_unwind_options unwind_options = {
+		.cache_folder = options->cache_folder,
+		.python = profiler->pythons,
+	};
 	int rc = loader_open(&loader_options, &profiler->loader, err);
 
+	if (!rc)
+		rc = process_unwind_open(loader_unwind_maps(profiler->loader), profiler->processes,
+					 &unwind_options, &profiler->unwinds, err);
 	if (rc)
 		return rc;
+	profiler->reader.unwinds = profiler->unwinds;
 	set_clock(profiler);
 
 	struct period_listener listener = { loader_set_period, profiler->loader };
@@ -393,11 +376,13 @@ void profiler_close(struct profiler *profiler)
 	if (!profiler)
 		return;
 	perf_events_close(profiler->events);
+	process_unwind_close(profiler->unwinds);
 	loader_close(profiler->loader);
 	window_deinit(&profiler->window);
 	stack_table_free(profiler->stacks);
 	location_table_free(profiler->locations);
 	process_table_free(profiler->processes);
+	python_runtimes_free(profiler->pythons);
 	executable_table_free(profiler->executables);
 	kallsyms_close(profiler->kallsyms);
 	cleanup_closep(&profiler->epoll_fd);
@@ -418,6 +403,7 @@ int profiler_read(struct profiler *profiler, struct error *err)
 
 	if (read(profiler->timer_fd, &expirations, sizeof(expirations)) > 0)
 		profiler_tick(profiler);
+	process_unwind_read(profiler->unwinds);
 	return read_records(profiler, err);
 }
 

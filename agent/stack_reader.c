@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/stack_reader.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+
+// Kernel addresses mean the same in every process.
+static bool is_kernel_stack(const struct stack_body *body)
+{
+	return !body->process.pid && !body->process.start_ns;
+}
+
+// Where the unwinder knew of no code, or of code without a table; 0: that is not why it stopped.
+static uint64_t missing_address(const struct stack_record *record)
+{
+	const struct stack_body *body = &record->body;
+
+	if (body->end != END_TAG_NO_MAPPING)
+		return 0;
+	return body->frame_count ? body->frames[body->frame_count - 1].address
+				 : record->leaf.address;
+}
+
+static struct process *prepare_process(struct stack_reader *reader,
+				       const struct stack_record *record)
+{
+	struct process *process = process_table_get(reader->frames.processes, &record->body.process,
+						    record->process_name);
+
+	if (!process)
+		return NULL;
+	frame_prepare_leaf(&reader->frames, process, &record->leaf);
+	if (reader->unwinds)
+		process_unwind_touch(reader->unwinds, process, missing_address(record));
+	return process;
+}
+
+int stack_reader_take(struct stack_reader *reader, const struct stack_record *record)
+{
+	const struct stack_body *body = &record->body;
+	enum stack_end end = (enum stack_end)body->end;
+	struct process *process = NULL;
+	uint32_t count = 0;
+	int rc = 0;
+
+	if (!is_kernel_stack(body)) {
+		process = prepare_process(reader, record);
+		if (!process)
+			return -ENOMEM;
+	}
+	while (count < body->frame_count && !rc) {
+		rc = frame_locate_caller(&reader->frames, process, &body->frames[count],
+					 &reader->locations[count], &end);
+		if (!rc)
+			count++;
+	}
+	if (rc && rc != -ENOENT)
+		return rc;
+	return stack_table_add(reader->stacks, &body->hash, reader->locations, count, end,
+			       clock_monotonic_ns());
+}

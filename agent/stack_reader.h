@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stacks as they arrive: each frame of a body is found its location while its process lives, and what
+// the unwinder was missing there is asked for. One thread.
+#pragma once
+
+#include <stdint.h>
+
+#include "agent/frame_locator.h"
+#include "agent/process_unwind.h"
+#include "agent/stack_table.h"
+#include "bpf/sample.h"
+
+/** The profiler's, which outlive it. */
+struct stack_reader {
+	struct frame_locator frames;
+	struct stack_table *stacks;
+	struct process_unwinds *unwinds;     // NULL: nothing is asked for
+	uint32_t locations[STACK_DEPTH_MAX]; // of the body in work
+};
+
+/**
+ * Put a body into the table of stacks. Returns 0; -ENOMEM; -ENOSPC at STACKS_MAX: then the kernel
+ * side is to forget it, and sends it again when it is seen again.
+ */
+int stack_reader_take(struct stack_reader *reader, const struct stack_record *record);
