@@ -31,7 +31,7 @@ say = printf '  %-7s %s\n' $(1) $(2)
 
 BASE_LIBS := -lxxhash -lyaml
 PROTO_LIBS := -lgrpc -lgpr -lprotobuf-c -lz $(BASE_LIBS)
-AGENT_LIBS := -lbpf -lelf -liberty -lz $(BASE_LIBS)
+AGENT_LIBS := -lbpf -ldw -lelf -lcurl -liberty -llzma -lz $(BASE_LIBS)
 COLLECTOR_LIBS := -lrocksdb -lmicrohttpd -ljansson -lpcre2-8 -lzstd -lz -lm $(PROTO_LIBS)
 CLI_LIBS := -lcurl -lncurses -ltinfo -ljansson
 
