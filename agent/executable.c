@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,10 +13,11 @@
 #include "base/hash_table.h"
 #include "base/id128.h"
 #include "build_id.h"
+#include "debuginfod.h"
 #include "demangle.h"
 #include "elf.h"
+#include "file_symbols.h"
 #include "symbol_names.h"
-#include "symbol_table.h"
 #include "base/utf8.h"
 
 // Symbols that nobody asked for in this time are read again if somebody does.
@@ -30,9 +32,12 @@ struct entry {
 	uint64_t serial;              // never used twice
 	uint64_t used_ns;
 	uint32_t holders;
-	int fd;                       // -1: closed
-	struct symbol_table *symbols; // NULL: not read
-	bool unreadable;              // reading them failed: not tried again
+	int fd;                      // -1: closed
+	pid_t pid;                   // a process that maps it, 0: not told
+	struct file_symbols symbols; // without a table: not read
+	int debug_fd;                // a debug file that came late, -1: none
+	bool awaits_debug;           // one was asked for
+	bool unreadable;             // reading them failed: not tried again
 };
 
 /* Which file on which disk: what saves reading the identity for every process that maps it. */
@@ -59,7 +64,9 @@ struct executable_table {
 	struct symbol_names names;
 	uint64_t next_serial;
 	uint64_t symbol_bytes;
-	uint32_t open_count;
+	uint32_t open_count; // of files and debug files
+	struct debuginfod *debuginfod;
+	uint64_t debuginfod_answers; // seen so far
 };
 
 static struct entry *entry_of(struct executable *executable)
@@ -80,11 +87,12 @@ static void close_file(struct executable_table *table, struct entry *entry)
 
 static void drop_symbols(struct executable_table *table, struct entry *entry)
 {
-	if (!entry->symbols)
+	if (!entry->symbols.table)
 		return;
-	table->symbol_bytes -= symbol_table_bytes(entry->symbols);
-	symbol_table_free(entry->symbols);
-	entry->symbols = NULL;
+	table->symbol_bytes -= file_symbols_bytes(&entry->symbols);
+	table->open_count -= entry->symbols.debug_fd >= 0;
+	file_symbols_deinit(&entry->symbols);
+	entry->serial = table->next_serial++; // what is read next may number them otherwise
 }
 
 static void free_entry(struct executable_table *table, struct entry *entry)
@@ -93,6 +101,7 @@ static void free_entry(struct executable_table *table, struct entry *entry)
 		return;
 	drop_symbols(table, entry);
 	close_file(table, entry);
+	cleanup_closep(&entry->debug_fd);
 	free(entry->executable.id);
 	free(entry->executable.path);
 	free(entry);
@@ -101,6 +110,11 @@ static void free_entry(struct executable_table *table, struct entry *entry)
 struct executable_table *executable_table_new(void)
 {
 	return calloc(1, sizeof(struct executable_table));
+}
+
+void executable_table_use_debuginfod(struct executable_table *table, struct debuginfod *debuginfod)
+{
+	table->debuginfod = debuginfod;
 }
 
 void executable_table_free(struct executable_table *table)
@@ -128,6 +142,16 @@ void executable_release(struct executable *executable)
 {
 	if (executable)
 		entry_of(executable)->holders--;
+}
+
+void executable_note_process(struct executable *executable, pid_t pid)
+{
+	entry_of(executable)->pid = pid;
+}
+
+bool executable_may_learn_names(const struct executable *executable)
+{
+	return ((const struct entry *)executable)->awaits_debug;
 }
 
 bool executable_wants_file(const struct executable *executable)
@@ -240,11 +264,15 @@ static void close_least_recently_used(struct executable_table *table)
 	for (uint32_t i = 0; i < table->slot_count; i++) {
 		struct entry *entry = table->entries[i];
 
-		if (entry && entry->fd >= 0 && (!oldest || entry->used_ns < oldest->used_ns))
+		if (entry && (entry->fd >= 0 || entry->symbols.debug_fd >= 0) &&
+		    (!oldest || entry->used_ns < oldest->used_ns))
 			oldest = entry;
 	}
-	if (oldest)
-		close_file(table, oldest);
+	if (!oldest)
+		return;
+	close_file(table, oldest);
+	if (oldest->symbols.debug_fd >= 0)
+		drop_symbols(table, oldest);
 }
 
 /* Without a descriptor to spare the executable still has its identity. */
@@ -297,6 +325,8 @@ static int add_entry(struct executable_table *table, const char *id, const char 
 	if (!entry)
 		return error_set(err, -ENOMEM, "%s: out of memory", path);
 	entry->fd = -1;
+	entry->debug_fd = -1;
+	entry->symbols.debug_fd = -1;
 	entry->serial = table->next_serial++;
 	entry->executable.has_build_id = id[0] != 'h';
 	entry->executable.id = strdup(id);
@@ -352,7 +382,8 @@ int executable_table_open(struct executable_table *table, int fd, const char *pa
 			return rc;
 		entry = find_id(table, id);
 		// The same program with its symbols left in says more than the stripped one did.
-		if (entry && entry->symbols && symbol_table_count(entry->symbols) == 0) {
+		if (entry && entry->symbols.table &&
+		    symbol_table_count(entry->symbols.table) == 0) {
 			drop_symbols(table, entry);
 			close_file(table, entry);
 		}
@@ -383,7 +414,7 @@ static void drop_least_recently_used(struct executable_table *table, const struc
 	for (uint32_t i = 0; i < table->slot_count; i++) {
 		struct entry *entry = table->entries[i];
 
-		if (entry && entry != but && entry->symbols &&
+		if (entry && entry != but && entry->symbols.table &&
 		    (!oldest || entry->used_ns < oldest->used_ns))
 			oldest = entry;
 	}
@@ -391,20 +422,57 @@ static void drop_least_recently_used(struct executable_table *table, const struc
 		drop_symbols(table, oldest);
 }
 
+/* Ask for what the file, stripped, does not say. Returns a descriptor, or -1: not to be had now. */
+static int fetch_debug(struct executable_table *table, struct entry *entry)
+{
+	if (!table->debuginfod || !entry->executable.has_build_id)
+		return -1;
+	int fd = debuginfod_find(table->debuginfod, entry->executable.id);
+	entry->awaits_debug = fd == -EAGAIN;
+	return fd < 0 ? -1 : fd;
+}
+
+static int open_folder(const char *path)
+{
+	return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* In a container debug files may lie in its image, on the host, or in the agent's image. */
+static int read_with(struct entry *entry, int debug_fd)
+{
+	char folder[32];
+
+	snprintf(folder, sizeof(folder), "/proc/%d", entry->pid);
+	_cleanup_close_ int process = entry->pid ? open_folder(folder) : -1;
+	_cleanup_close_ int host = open_folder("/proc/1");
+	_cleanup_close_ int own = open_folder("/proc/self");
+	const struct debug_file_search search = {
+		.build_id = entry->executable.has_build_id ? entry->executable.id : NULL,
+		.path = entry->executable.path,
+		.folders = { process, host, own },
+	};
+	return file_symbols_read(entry->fd, &search, debug_fd, &entry->symbols);
+}
+
 static int read_symbols(struct executable_table *table, struct entry *entry)
 {
-	struct stat status;
-	struct elf elf;
+	int rc = read_with(entry, take_fd(entry->debug_fd));
 
-	if (fstat(entry->fd, &status))
-		return -errno;
-	int rc = elf_read_headers(entry->fd, &status, &elf, NULL);
-	if (!rc)
-		rc = symbol_table_read(&elf, &entry->symbols);
+	if (!rc && file_symbols_want_more(&entry->symbols)) {
+		int debug_fd = fetch_debug(table, entry);
+
+		if (debug_fd >= 0) {
+			file_symbols_deinit(&entry->symbols);
+			rc = read_with(entry, debug_fd);
+		}
+	}
 	if (rc)
 		return rc;
 
-	table->symbol_bytes += symbol_table_bytes(entry->symbols);
+	table->symbol_bytes += file_symbols_bytes(&entry->symbols);
+	table->open_count += entry->symbols.debug_fd >= 0;
+	if (table->open_count > EXECUTABLE_FILES_OPEN_MAX)
+		close_least_recently_used(table);
 	uint64_t before = UINT64_MAX;
 	while (table->symbol_bytes > EXECUTABLE_SYMBOL_MEMORY_MAX && table->symbol_bytes < before) {
 		before = table->symbol_bytes;
@@ -422,7 +490,7 @@ static const char *name_of(struct executable_table *table, struct entry *entry, 
 
 	if (known || entry->fd < 0)
 		return known;
-	if (symbol_table_read_name(entry->symbols, entry->fd, symbol, mangled))
+	if (file_symbols_read_name(&entry->symbols, entry->fd, symbol, mangled))
 		return NULL;
 	demangle(mangled, name);
 	return symbol_names_add(&table->names, entry->serial, symbol, name);
@@ -435,13 +503,13 @@ int executable_find_symbol(struct executable_table *table, struct executable *ex
 	struct symbol_range range;
 
 	entry->used_ns = clock_monotonic_ns();
-	if (!entry->symbols && (entry->unreadable || entry->fd < 0))
+	if (!entry->symbols.table && (entry->unreadable || entry->fd < 0))
 		return -ENOENT;
-	if (!entry->symbols && read_symbols(table, entry)) {
+	if (!entry->symbols.table && read_symbols(table, entry)) {
 		entry->unreadable = true;
 		return -ENOENT;
 	}
-	if (symbol_table_find(entry->symbols, offset, &range))
+	if (symbol_table_find(entry->symbols.table, offset, &range))
 		return -ENOENT;
 	const char *name = name_of(table, entry, range.index);
 	if (!name)
@@ -452,6 +520,27 @@ int executable_find_symbol(struct executable_table *table, struct executable *ex
 		.size = range.size,
 	};
 	return 0;
+}
+
+void executable_table_poll(struct executable_table *table)
+{
+	if (!table->debuginfod ||
+	    debuginfod_answers(table->debuginfod) == table->debuginfod_answers)
+		return;
+	table->debuginfod_answers = debuginfod_answers(table->debuginfod);
+	for (uint32_t i = 0; i < table->slot_count; i++) {
+		struct entry *entry = table->entries[i];
+
+		if (!entry || !entry->awaits_debug)
+			continue;
+		int fd = fetch_debug(table, entry);
+		if (fd < 0)
+			continue;
+		cleanup_closep(&entry->debug_fd);
+		entry->debug_fd = fd;
+		drop_symbols(table, entry);
+		entry->executable.symbols_version++;
+	}
 }
 
 /* ---- trimming ------------------------------------------------------------------------------ */
@@ -507,7 +596,7 @@ void executable_table_trim(struct executable_table *table)
 			continue;
 		if (!entry->holders)
 			close_file(table, entry);
-		if (entry->symbols && now - entry->used_ns > SYMBOLS_IDLE_NS)
+		if (entry->symbols.table && now - entry->used_ns > SYMBOLS_IDLE_NS)
 			drop_symbols(table, entry);
 	}
 	if (table->count > EXECUTABLES_KEPT)

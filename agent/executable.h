@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 
 #include "base/error.h"
 
@@ -27,7 +28,8 @@ struct executable {
 	char *id;   // GNU build id in hex, or "h" and the file's hash in hex
 	char *path; // as the process sees it: /usr/lib/libfoo.so.1, "[vdso]", "memfd:x"
 	bool has_build_id;
-	// the rest is private to executable.c
+	uint32_t symbols_version; // changes when names that could not be had may be had now
+				  // the rest is private to executable.c
 };
 
 /** A symbol that covers an offset. Strings are valid until the next call on the table. */
@@ -37,8 +39,15 @@ struct symbol {
 	uint64_t size;         // bytes, 0: unknown
 };
 
+struct debuginfod;
+
 struct executable_table *executable_table_new(void);
 void executable_table_free(struct executable_table *table);
+
+/** Ask these servers for the symbols of stripped files. It is the caller's and outlives the table. */
+void executable_table_use_debuginfod(struct executable_table *table, struct debuginfod *debuginfod);
+/** Take what the servers answered: call it once a window. */
+void executable_table_poll(struct executable_table *table);
 
 /**
  * The executable behind an open file. Takes what it needs from @fd now (identity) and keeps a
@@ -62,6 +71,12 @@ struct executable *executable_table_find_id(const struct executable_table *table
 struct executable *executable_table_add_id(struct executable_table *table, const char *id,
 					   const char *path);
 
+/** A process that maps it: its debug file may lie below that one's root. */
+void executable_note_process(struct executable *executable, pid_t pid);
+
+/** Whether names that it lacks may still come: symbols_version changes when they have. */
+bool executable_may_learn_names(const struct executable *executable);
+
 /** Its file is no longer open: hand it to executable_table_open() again before asking for symbols. */
 bool executable_wants_file(const struct executable *executable);
 
@@ -83,7 +98,7 @@ void executable_release(struct executable *executable);
 void executable_table_trim(struct executable_table *table);
 
 /**
- * The function at @offset (in the file). Reads .symtab and .dynsym on first use.
+ * The function at @offset (in the file). Reads the symbols on first use (file_symbols.h).
  * Returns 0, or -ENOENT if no symbol covers it (or the file has none).
  */
 int executable_find_symbol(struct executable_table *table, struct executable *executable,

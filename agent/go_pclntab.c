@@ -256,6 +256,11 @@ uint32_t go_pclntab_count(const struct go_pclntab *table)
 	return table->count;
 }
 
+uint64_t go_pclntab_names_offset(const struct go_pclntab *table)
+{
+	return table->offset + table->names;
+}
+
 /* ---- functions ----------------------------------------------------------------------------- */
 
 /* Entry @index of the table of functions; entry `count` is where the last one ends. */

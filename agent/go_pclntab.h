@@ -69,6 +69,9 @@ void go_pclntab_closep(struct go_pclntab **table);
 /** How many functions it names, at most GO_FUNCTIONS_MAX. */
 uint32_t go_pclntab_count(const struct go_pclntab *table);
 
+/** Where in the file its names begin: no function's lies before. */
+uint64_t go_pclntab_names_offset(const struct go_pclntab *table);
+
 /** Function @index, by ascending address. Returns 0; -ENOEXEC if it is broken; -errno. */
 int go_pclntab_function(struct go_pclntab *table, uint32_t index, struct go_function *ret_function);
 

@@ -2,291 +2,84 @@
 #include "symbol_table.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "executable.h"
+#include "symbol_list.h"
 
-enum {
-	READ_SYMBOLS = 2048, // per pread(): 48 KiB
-	ENCLOSING_LOOKS =
-		32, // how many earlier symbols may lie between an address and the one around it
-	NAME_IN_DYNSTR = 1U << 31, // in symbol.name: which string table it is in
-};
+/* How many earlier symbols may lie between an address and the one around it. */
+enum { ENCLOSING_LOOKS = 32 };
 
 struct entry {
 	uint32_t offset; // from table->base
 	uint32_t size;
-	uint32_t name; // place in its string table, and NAME_IN_DYNSTR
-};
-
-/* Before sorting. */
-struct candidate {
-	struct entry entry; // without a size of its own: size is the space up to the section's end
-	uint8_t rank;       // lower is the better name for one address
-	bool sized;
-};
-
-struct string_section {
-	uint64_t offset;
-	uint64_t size;
+	uint32_t name; // place in its pool | pool << NAME_PLACE_BITS
 };
 
 struct symbol_table {
-	uint64_t base;                  // file offset of the lowest executable segment
-	struct string_section names[2]; // .strtab, .dynstr
+	uint64_t base; // file offset of the lowest executable segment
+	struct name_pool_range pools[NAME_POOL_COUNT];
+	bool complete;
 	uint32_t count;
 	struct entry entries[];
 };
-
-struct gathering {
-	const struct elf *elf;
-	const Elf64_Shdr *sections;
-	uint32_t section_count;
-	uint64_t base;
-	struct string_section names[2];
-	struct candidate *candidates;
-	uint32_t count;
-	uint32_t capacity;
-};
-
-static void free_candidates(struct gathering *gathering)
-{
-	free(gathering->candidates);
-}
 
 void symbol_table_free(struct symbol_table *table)
 {
 	free(table);
 }
 
-static uint64_t lowest_code_offset(const struct elf *elf)
+static int compare_symbols(const void *left, const void *right)
 {
-	uint64_t lowest = UINT64_MAX;
+	const struct listed_symbol *a = left, *b = right;
 
-	for (uint32_t i = 0; i < elf->load_count; i++)
-		if ((elf->loads[i].p_flags & PF_X) && elf->loads[i].p_offset < lowest)
-			lowest = elf->loads[i].p_offset;
-	return lowest;
-}
-
-static bool is_function(const Elf64_Sym *symbol)
-{
-	switch (ELF64_ST_TYPE(symbol->st_info)) {
-	case STT_FUNC:
-	case STT_GNU_IFUNC:
-		return true;
-	case STT_NOTYPE: // assembly; without a size they are labels within functions
-		return symbol->st_size != 0;
-	default:
-		return false;
-	}
-}
-
-/* Where code at @address must end: with its section if that is known, else with its segment. */
-static uint64_t code_limit(const struct gathering *gathering, const Elf64_Phdr *segment,
-			   const Elf64_Sym *symbol)
-{
-	uint64_t limit = segment->p_vaddr + segment->p_filesz;
-
-	if (symbol->st_shndx < gathering->section_count) {
-		const Elf64_Shdr *section = &gathering->sections[symbol->st_shndx];
-		uint64_t end = section->sh_addr + section->sh_size;
-
-		if (end > symbol->st_value && end < limit)
-			limit = end;
-	}
-	return limit;
-}
-
-static uint8_t rank_of(const Elf64_Sym *symbol)
-{
-	uint8_t rank;
-
-	switch (ELF64_ST_BIND(symbol->st_info)) {
-	case STB_GLOBAL:
-		rank = 0;
-		break;
-	case STB_LOCAL:
-		rank = 1;
-		break;
-	default:
-		rank = 2;
-	}
-	// A name without size, or of no type, says less about what is there.
-	if (!symbol->st_size || ELF64_ST_TYPE(symbol->st_info) == STT_NOTYPE)
-		rank += 4;
-	return rank;
-}
-
-static int append_candidate(struct gathering *gathering, const struct candidate *candidate)
-{
-	if (gathering->count == EXECUTABLE_SYMBOLS_MAX)
-		return 0;
-	if (gathering->count == gathering->capacity) {
-		uint32_t capacity = gathering->capacity ? gathering->capacity * 2 : 512;
-		struct candidate *candidates =
-			reallocarray(gathering->candidates, capacity, sizeof(*candidates));
-		if (!candidates)
-			return -ENOMEM;
-		gathering->candidates = candidates;
-		gathering->capacity = capacity;
-	}
-	gathering->candidates[gathering->count++] = *candidate;
-	return 0;
-}
-
-static int add_symbol(struct gathering *gathering, const Elf64_Sym *symbol, bool dynamic)
-{
-	const struct elf *elf = gathering->elf;
-
-	if (symbol->st_shndx == SHN_UNDEF || symbol->st_shndx == SHN_ABS || !is_function(symbol) ||
-	    !symbol->st_name || symbol->st_name >= gathering->names[dynamic].size)
-		return 0;
-	const Elf64_Phdr *segment = elf_find_code(elf, symbol->st_value);
-	if (!segment)
-		return 0;
-
-	uint64_t offset = elf_file_offset(segment, symbol->st_value) - gathering->base;
-	uint64_t space = code_limit(gathering, segment, symbol) - symbol->st_value;
-	uint64_t size = symbol->st_size && symbol->st_size < space ? symbol->st_size : space;
-
-	if (offset > UINT32_MAX) // 4 GiB of code: no linker's output reaches that far
-		return 0;
-	struct candidate candidate = {
-		.entry = {
-			.offset = (uint32_t)offset,
-			.size = size < UINT32_MAX ? (uint32_t)size : UINT32_MAX,
-			.name = symbol->st_name | (dynamic ? NAME_IN_DYNSTR : 0),
-		},
-		.rank = rank_of(symbol),
-		.sized = symbol->st_size != 0,
-	};
-	return append_candidate(gathering, &candidate);
-}
-
-static int add_section(struct gathering *gathering, const Elf64_Shdr *section, bool dynamic)
-{
-	if (section->sh_entsize != sizeof(Elf64_Sym) ||
-	    section->sh_link >= gathering->section_count)
-		return 0;
-
-	const Elf64_Shdr *strings = &gathering->sections[section->sh_link];
-	uint64_t file_size = gathering->elf->size;
-	if (strings->sh_type != SHT_STRTAB || strings->sh_offset >= file_size)
-		return 0;
-	uint64_t size = file_size - strings->sh_offset;
-	if (strings->sh_size < size)
-		size = strings->sh_size;
-	if (size > NAME_IN_DYNSTR)
-		size = NAME_IN_DYNSTR;
-	gathering->names[dynamic] = (struct string_section){ strings->sh_offset, size };
-
-	_cleanup_free_ Elf64_Sym *symbols = malloc(READ_SYMBOLS * sizeof(*symbols));
-	if (!symbols)
-		return -ENOMEM;
-	uint64_t left = section->sh_size / sizeof(*symbols);
-	uint64_t offset = section->sh_offset;
-	if (left > EXECUTABLE_SYMBOLS_MAX)
-		left = EXECUTABLE_SYMBOLS_MAX;
-	while (left) {
-		uint64_t count = left < READ_SYMBOLS ? left : READ_SYMBOLS;
-		int rc = elf_read(gathering->elf, offset, symbols, count * sizeof(*symbols));
-
-		if (rc) // cut short: what was read so far is still good
-			return rc == -ENOEXEC ? 0 : rc;
-		for (uint64_t i = 0; i < count; i++) {
-			rc = add_symbol(gathering, &symbols[i], dynamic);
-			if (rc)
-				return rc;
-		}
-		offset += count * sizeof(*symbols);
-		left -= count;
-	}
-	return 0;
-}
-
-static int gather(struct gathering *gathering)
-{
-	// The first of each: a file has at most one, and repeats could make us read for ever.
-	bool seen[2] = { false, false };
-
-	for (uint32_t i = 0; i < gathering->section_count; i++) {
-		const Elf64_Shdr *section = &gathering->sections[i];
-		bool dynamic = section->sh_type == SHT_DYNSYM;
-
-		if ((!dynamic && section->sh_type != SHT_SYMTAB) || seen[dynamic])
-			continue;
-		seen[dynamic] = true;
-		int rc = add_section(gathering, section, dynamic);
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
-static int compare_candidates(const void *left, const void *right)
-{
-	const struct candidate *a = left, *b = right;
-
-	if (a->entry.offset != b->entry.offset)
-		return a->entry.offset < b->entry.offset ? -1 : 1;
+	if (a->offset != b->offset)
+		return a->offset < b->offset ? -1 : 1;
 	if (a->rank != b->rank)
 		return a->rank < b->rank ? -1 : 1;
-	// With this NAME_IN_DYNSTR puts .symtab's names first.
-	return (a->entry.name > b->entry.name) - (a->entry.name < b->entry.name);
+	return (a->name > b->name) - (a->name < b->name); // the better pool first
 }
 
 /* One entry per address, the best; entries without size reach to the next one. */
-static struct symbol_table *build(const struct gathering *gathering)
+static struct symbol_table *build(const struct symbol_list *list)
 {
-	struct candidate *candidates = gathering->candidates;
+	struct listed_symbol *symbols = list->symbols;
 	uint32_t kept = 0;
 
-	if (gathering->count)
-		qsort(candidates, gathering->count, sizeof(*candidates), compare_candidates);
-	for (uint32_t i = 0; i < gathering->count; i++)
-		if (i == 0 || candidates[i].entry.offset != candidates[kept - 1].entry.offset)
-			candidates[kept++] = candidates[i];
+	if (list->count)
+		qsort(symbols, list->count, sizeof(*symbols), compare_symbols);
+	for (uint32_t i = 0; i < list->count; i++)
+		if (i == 0 || symbols[i].offset != symbols[kept - 1].offset)
+			symbols[kept++] = symbols[i];
 
 	struct symbol_table *table = malloc(sizeof(*table) + kept * sizeof(struct entry));
 	if (!table)
 		return NULL;
-	table->base = gathering->base;
-	memcpy(table->names, gathering->names, sizeof(table->names));
+	table->base = list->base;
+	memcpy(table->pools, list->pools, sizeof(table->pools));
+	table->complete = list->complete;
 	table->count = kept;
 	for (uint32_t i = 0; i < kept; i++) {
 		struct entry *entry = &table->entries[i];
 
-		*entry = candidates[i].entry;
-		if (!candidates[i].sized && i + 1 < kept &&
-		    entry->size > candidates[i + 1].entry.offset - entry->offset)
-			entry->size = candidates[i + 1].entry.offset - entry->offset;
+		*entry = (struct entry){ symbols[i].offset, symbols[i].size, symbols[i].name };
+		if (!symbols[i].sized && i + 1 < kept &&
+		    entry->size > symbols[i + 1].offset - entry->offset)
+			entry->size = symbols[i + 1].offset - entry->offset;
 	}
 	return table;
 }
 
-int symbol_table_read(const struct elf *elf, struct symbol_table **ret_table)
+int symbol_table_read(const struct symbol_sources *sources, struct symbol_table **ret_table)
 {
-	_cleanup_free_ Elf64_Shdr *sections = NULL;
-	_cleanup_(free_candidates) struct gathering gathering = {
-		.elf = elf,
-		.base = lowest_code_offset(elf),
-	};
+	_cleanup_(symbol_list_deinit) struct symbol_list list;
+	int rc = symbol_list_read(sources, &list);
 
-	// Without section headers, or with broken ones, there are no symbols: that is no failure.
-	int rc = elf_read_sections(elf, &sections, &gathering.section_count);
-	if (rc && rc != -ENOENT && rc != -ENOEXEC && rc != -E2BIG)
-		return rc;
-	gathering.sections = sections;
-	rc = gather(&gathering);
 	if (rc)
 		return rc;
-
-	struct symbol_table *table = build(&gathering);
+	struct symbol_table *table = build(&list);
 	if (!table)
 		return -ENOMEM;
 	*ret_table = table;
@@ -332,16 +125,19 @@ int symbol_table_find(const struct symbol_table *table, uint64_t offset,
 	return -ENOENT;
 }
 
-int symbol_table_read_name(const struct symbol_table *table, int fd, uint32_t index,
+int symbol_table_read_name(const struct symbol_table *table, int fd, int debug_fd, uint32_t index,
 			   char ret_name[SYMBOL_NAME_BYTES])
 {
 	const struct entry *entry = &table->entries[index];
-	const struct string_section *names = &table->names[!!(entry->name & NAME_IN_DYNSTR)];
-	uint32_t place = entry->name & ~NAME_IN_DYNSTR;
-	uint64_t space = names->size - place; // place is within: checked by add_symbol()
+	uint32_t pool = entry->name >> NAME_PLACE_BITS;
+	const struct name_pool_range *names = &table->pools[pool];
+	uint32_t place = entry->name & (NAME_PLACE_MAX - 1);
+	uint64_t space = names->size - place; // place is within: checked when it was listed
 	size_t size = space < SYMBOL_NAME_BYTES - 1 ? space : SYMBOL_NAME_BYTES - 1;
 	ssize_t count;
 
+	if (pool == NAME_POOL_DEBUG)
+		fd = debug_fd;
 	// Most names are short: a second read for the few long ones is cheaper than 4 KiB for each.
 	size_t first = size < 256 ? size : 256;
 	do
@@ -353,6 +149,11 @@ int symbol_table_read_name(const struct symbol_table *table, int fd, uint32_t in
 		return -errno;
 	ret_name[count] = '\0';
 	return ret_name[0] ? 0 : -ENOENT;
+}
+
+bool symbol_table_is_complete(const struct symbol_table *table)
+{
+	return table->complete;
 }
 
 uint32_t symbol_table_count(const struct symbol_table *table)

@@ -16,7 +16,7 @@ static int read_cut(const struct elf_image *image, size_t size, int *ret_fd,
 	*ret_fd = image_open_cut(image, size);
 	assert_int_equal(0, fstat(*ret_fd, &status));
 	int rc = elf_read_headers(*ret_fd, &status, &elf, NULL);
-	return rc ? rc : symbol_table_read(&elf, ret_table);
+	return rc ? rc : symbol_table_read(&(struct symbol_sources){ .elf = &elf }, ret_table);
 }
 
 static void check_symbol(const char *what, const struct symbol_table *table, int fd,
@@ -26,7 +26,7 @@ static void check_symbol(const char *what, const struct symbol_table *table, int
 	struct symbol_range range;
 
 	if (symbol_table_find(table, IMAGE_TEXT + offset, &range) == 0)
-		EXPECT_EQ(0, symbol_table_read_name(table, fd, range.index, found), what);
+		EXPECT_EQ(0, symbol_table_read_name(table, fd, -1, range.index, found), what);
 	EXPECT_STR(name, found, what);
 }
 
@@ -232,15 +232,15 @@ TEST(a_name_without_end_is_cut)
 	memset(image.names + 1, 'x', IMAGE_NAMES_MAX - 1);
 	assert_int_equal(0, read_cut(&image, IMAGE_BYTES, &fd, &table));
 	assert_int_equal(0, symbol_table_find(table, IMAGE_TEXT + 0x100, &range));
-	assert_int_equal(0, symbol_table_read_name(table, fd, range.index, name));
+	assert_int_equal(0, symbol_table_read_name(table, fd, -1, range.index, name));
 	assert_int_equal(SYMBOL_NAME_BYTES - 1, strlen(name));
 
 	// The same where the table ends before the limit.
 	assert_int_equal(0, ftruncate(fd, offsetof(struct elf_image, names) + 11));
-	assert_int_equal(0, symbol_table_read_name(table, fd, range.index, name));
+	assert_int_equal(0, symbol_table_read_name(table, fd, -1, range.index, name));
 	assert_string_equal("xxxxxxxxxx", name);
 	assert_int_equal(0, ftruncate(fd, 16));
-	assert_int_equal(-ENOENT, symbol_table_read_name(table, fd, range.index, name));
+	assert_int_equal(-ENOENT, symbol_table_read_name(table, fd, -1, range.index, name));
 	symbol_table_free(table);
 	close(fd);
 }
@@ -265,7 +265,7 @@ TEST(a_file_cut_at_any_length_gives_an_answer)
 		assert_true(rc == 0 || rc == -ENOEXEC);
 		for (uint64_t offset = 0; table && offset < IMAGE_TEXT_BYTES; offset += 8)
 			if (symbol_table_find(table, IMAGE_TEXT + offset, &range) == 0)
-				symbol_table_read_name(table, fd, range.index, name);
+				symbol_table_read_name(table, fd, -1, range.index, name);
 		symbol_table_free(table);
 		close(fd);
 	}
@@ -295,7 +295,7 @@ TEST(random_damage_is_survived)
 		if (read_cut(&image, IMAGE_BYTES, &fd, &table) == 0)
 			for (uint64_t offset = 0; offset < 2 * IMAGE_TEXT_BYTES; offset += 32)
 				if (symbol_table_find(table, offset, &range) == 0)
-					symbol_table_read_name(table, fd, range.index, name);
+					symbol_table_read_name(table, fd, -1, range.index, name);
 		symbol_table_free(table);
 		close(fd);
 	}
