@@ -74,6 +74,16 @@ def run(argv):
     assert done.returncode == 0, f"{' '.join(argv)}\n{done.stderr}"
 
 
+def single(name, *flags, sources=None):
+    """A program of one file, or of @sources, without frame pointers; returns its path."""
+    target = build_folder() / "truth" / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    paths = [str(SOURCE / source) for source in sources or [f"{name}.c"]]
+    run(["gcc", "-std=gnu11", "-O2", "-fomit-frame-pointer", "-w", *flags, "-o", str(target),
+         *paths, "-pthread", "-ldl"])
+    return target
+
+
 def every_build():
     """The whole matrix."""
     builds = [Build(compiler, level, pointers, link)

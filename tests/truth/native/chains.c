@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Walks random chains of calls and writes each down first, a line of functions from the outside in:
 //
-//     chains [--seconds S] [--warm-up S] [--seed N] [--threads N] [--deep N] [--library FILE] [--timer]
+//     chains [--seconds S] [--warm-up S] [--seed N] [--threads N] [--deep N] [--library FILE]
+//            [--timer] [--mappings N] [--main-exits]
 //
 // Until the warm-up is over the thread is called "warm-up", then "truth": samples carry that name.
-// With --deep each chain has a recursion that is so deep.
+// With --mappings the process has so many executable ones; with --main-exits the first thread ends
+// before the others. With --deep each chain has a recursion that is so deep.
 // With --timer a signal interrupts the chains at any instruction, and its handler burns, too.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -40,7 +43,7 @@ const size_t cpp_step_count = 0;
 
 static double seconds = 3, warm_up = 1;
 static uint64_t seed;
-static int thread_count = 1, deep;
+static int thread_count = 1, deep, main_exits;
 static struct step library_step = { NULL, "library_step library_inner" };
 static size_t leaf_count;
 
@@ -170,6 +173,8 @@ static NOINLINE void run_threads(void)
 	pthread_attr_setstacksize(&attributes, 8 << 20);
 	for (int i = 1; i < thread_count; i++)
 		pthread_create(&threads[i], &attributes, thread_main, (void *)(uintptr_t)i);
+	if (main_exits)
+		pthread_exit(NULL);
 	run_thread(seed, "main run_threads run_thread run_chains run_chain");
 	for (int i = 1; i < thread_count; i++)
 		pthread_join(threads[i], NULL);
@@ -199,6 +204,21 @@ static void start_timer(void)
 
 	sigaction(SIGALRM, &action, NULL);
 	setitimer(ITIMER_REAL, &interval, NULL);
+}
+
+/* Pages of this very file, with gaps between, so that the kernel cannot join them. */
+static void add_mappings(int count)
+{
+	long page = sysconf(_SC_PAGESIZE);
+	char *place = mmap(NULL, (size_t)(2 * count * page), PROT_NONE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	int file = open("/proc/self/exe", O_RDONLY);
+
+	for (int i = 0; i < count; i++)
+		if (mmap(place + 2 * i * page, (size_t)page, PROT_READ | PROT_EXEC,
+			 MAP_PRIVATE | MAP_FIXED, file, 0) == MAP_FAILED)
+			abort();
+	close(file);
 }
 
 static void open_library(const char *path)
@@ -241,6 +261,10 @@ int main(int argc, char **argv)
 			open_library(value);
 		else if (!strcmp(argv[i], "--timer"))
 			start_timer();
+		else if (!strcmp(argv[i], "--mappings"))
+			add_mappings(atoi(value));
+		else if (!strcmp(argv[i], "--main-exits"))
+			main_exits = 1;
 	}
 	printf("seed %llu\n", (unsigned long long)seed);
 	fflush(stdout);
