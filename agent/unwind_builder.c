@@ -127,15 +127,17 @@ static uint64_t thread_cpu_ns(void)
 	return (uint64_t)time.tv_sec * NS_PER_SECOND + (uint64_t)time.tv_nsec;
 }
 
-static void give_back(struct unwind_builder *builder, struct unwind_job *job)
+// All at once, so that the main loop takes them at once.
+static void give_back(struct unwind_builder *builder, struct unwind_job *const *jobs,
+		      uint32_t count)
 {
 	uint64_t one = 1;
 
-	cleanup_closep(&job->fd);
-	job->fd = -1;
 	pthread_mutex_lock(&builder->lock);
-	job->next = builder->done;
-	builder->done = job;
+	for (uint32_t i = 0; i < count; i++) {
+		jobs[i]->next = builder->done;
+		builder->done = jobs[i];
+	}
 	builder->stats.rules = unwind_rules_count(builder->rules);
 	builder->stats.build_ns = thread_cpu_ns();
 	pthread_mutex_unlock(&builder->lock);
@@ -325,13 +327,14 @@ static void flush(struct unwind_builder *builder)
 		struct unwind_job *job = builder->batch[i];
 
 		close(builder->fds[i]); // the kernel's map of tables holds it now
-		if (rc) {
-			job->rc = error_errno(&job->error, rc, "the kernel takes no table");
-			unwind_maps_remove_table(builder->maps, job->number);
-			forget(builder, job->number);
-		}
-		give_back(builder, job);
+		if (!rc)
+			continue;
+		job->rc = error_errno(&job->error, rc, "the kernel takes no table");
+		unwind_maps_remove_table(builder->maps, job->number);
+		forget(builder, job->number);
 	}
+	if (builder->batch_count)
+		give_back(builder, builder->batch, builder->batch_count);
 	builder->batch_count = 0;
 }
 
@@ -345,7 +348,7 @@ static void work(struct unwind_builder *builder, struct unwind_job *job)
 			forget(builder, job->number);
 	}
 	if (job->kind == UNWIND_JOB_REMOVE || build_and_load(builder, job))
-		give_back(builder, job);
+		give_back(builder, &job, 1);
 }
 
 static bool batch_is_due(const struct unwind_builder *builder)

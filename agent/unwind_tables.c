@@ -19,6 +19,9 @@
 #define MISS_WEIGHT_BITS 40
 #define MISSES_MAX       (1U << 20)
 
+/* Each that waits has a descriptor; the usual RLIMIT_NOFILE of 1024 must do for the whole agent. */
+enum { PENDING_MAX = 256 };
+
 struct file {
 	struct unwind_file public;    // first
 	char id[BUILD_ID_TEXT_BYTES]; // "": a hole
@@ -170,11 +173,13 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-// Without a descriptor or memory to spare it stays as it was, and is wanted again.
+// With too many before it, or without a descriptor to spare, it stays as it was: wanted again later.
 static void begin(struct unwind_tables *tables, uint32_t item, const struct executable *executable)
 {
 	struct file *file = &tables->files[item];
 
+	if (tables->stats.pending == PENDING_MAX)
+		return;
 	if (!tables->free_number_count) {
 		refuse(tables, file);
 		return;
