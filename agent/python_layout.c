@@ -199,7 +199,7 @@ enum {
 	WORD_STRUCTURES, // what follows moves from version to version
 };
 
-/* Words of each structure that we use, and that every version has. */
+/* Words of each structure that are looked at; older versions have fewer, and others behind them. */
 enum { STATE_WORDS = 7, FRAME_WORDS = 8, CODE_WORDS = 11, OBJECT_WORDS = 2 };
 
 struct debug_offsets {
@@ -241,13 +241,13 @@ static bool is_object(const uint64_t *words)
 	return (words[0] == 16 || words[0] == 32) && words[1] == words[0] - 8;
 }
 
-/* The first place from *@at on where @is_it holds for @size words; *@at is then behind them. */
+/* The first place from *@at on where @is_it holds, with @size words there; *@at is then behind it. */
 static const uint64_t *find_words(const struct debug_offsets *debug, uint32_t *at, uint32_t size,
 				  bool (*is_it)(const uint64_t *words))
 {
 	for (uint32_t i = *at; i + size <= debug->count; i++) {
 		if (is_it(&debug->words[i])) {
-			*at = i + size;
+			*at = i + 1;
 			return &debug->words[i];
 		}
 	}
