@@ -134,4 +134,5 @@ def main():
             sys.stdout.buffer.write(record(code))
 
 
-main()
+if __name__ == "__main__":
+    main()
