@@ -157,15 +157,16 @@ static bool is_known_version(const struct cfi_section *section, uint8_t version)
 	return version == 1 || version == 3 || (version == 4 && !section->is_eh_frame);
 }
 
-/* The register that stands for the return address; the machine's own is the only one known. */
+/*
+ * The register that stands for the return address. On aarch64 it is a real one, and some code of
+ * glibc's loader has it elsewhere than in lr.
+ */
 static bool is_known_return_register(uint16_t machine, uint64_t number)
 {
-	enum { X86_RIP = 16 };
-
-	return number == (machine == EM_X86_64 ? X86_RIP : ARM64_REGISTER_LR);
+	return machine == EM_X86_64 ? number == X86_REGISTER_PC : number <= ARM64_REGISTER_LR;
 }
 
-/* The fixed part. Returns false for what is not known; the mark on the cursor counts as well. */
+/* The fixed part. Returns false if what follows cannot be read; the mark on the cursor counts too. */
 static bool read_common_header(struct cfi_section *section, struct cfi_entry *entry,
 			       const char **ret_letters, struct cfi_common *common)
 {
@@ -185,11 +186,38 @@ static bool read_common_header(struct cfi_section *section, struct cfi_entry *en
 	}
 	common->code_factor = byte_cursor_uleb(cursor);
 	common->data_factor = byte_cursor_sleb(cursor);
-	return is_known_return_register(common->machine, version == 1 ? byte_cursor_byte(cursor)
-								      : byte_cursor_uleb(cursor));
+	uint64_t number = version == 1 ? byte_cursor_byte(cursor) : byte_cursor_uleb(cursor);
+	common->return_register = (uint8_t)number;
+	common->is_supported = is_known_return_register(common->machine, number);
+	return true;
 }
 
-/* Common information that is not understood is kept too: its entries' code is then unsupported. */
+/* What the letters ask for, and to where the instructions begin. Returns as read_common_header(). */
+static bool read_common_augmentation(struct cfi_section *section, struct cfi_entry *entry,
+				     const char *letters, struct cfi_common *common)
+{
+	if (!letters[0])
+		return true;
+
+	uint64_t size = byte_cursor_uleb(&entry->cursor);
+	const uint8_t *begin = byte_cursor_take(&entry->cursor, size);
+	if (!begin)
+		return false;
+
+	const uint8_t *instructions = entry->cursor.at;
+	entry->cursor.at = begin;
+	common->has_augmentation_size = true;
+	if (!read_augmentation(section, entry, letters + 1, common) ||
+	    entry->cursor.at > instructions)
+		return false;
+	entry->cursor.at = instructions;
+	return true;
+}
+
+/*
+ * Of common information that is not understood the encoding of addresses is kept as far as it was
+ * read: the code of its entries is then at least known not to be supported.
+ */
 static void read_common(struct cfi_section *section, struct cfi_entry *entry)
 {
 	struct cfi_common *common = add_common(section, entry->position);
@@ -199,29 +227,12 @@ static void read_common(struct cfi_section *section, struct cfi_entry *entry)
 		return;
 	common->machine = section->elf->header.e_machine;
 	common->pointer_encoding = CFI_POINTER_ABSOLUTE;
-	if (!read_common_header(section, entry, &letters, common))
-		goto unsupported;
-	if (letters[0]) {
-		common->has_augmentation_size = true;
-		uint64_t size = byte_cursor_uleb(&entry->cursor);
-		if (size > byte_cursor_left(&entry->cursor))
-			goto unsupported;
-
-		const uint8_t *instructions = entry->cursor.at + size;
-		if (!read_augmentation(section, entry, letters + 1, common) ||
-		    entry->cursor.at > instructions)
-			goto unsupported;
-		entry->cursor.at = instructions;
-	}
-	if (entry->cursor.is_broken)
-		goto unsupported;
-	common->is_supported = true;
+	if (!read_common_header(section, entry, &letters, common) ||
+	    !read_common_augmentation(section, entry, letters, common) || entry->cursor.is_broken)
+		common->is_supported = false;
 	cfi_common_run(common, entry->cursor);
-	return;
-
-unsupported:
-	common->is_supported = false;
-	count_unsupported(section);
+	if (!common->is_supported)
+		count_unsupported(section);
 }
 
 /* ---- entries of functions -------------------------------------------------------------------- */
@@ -270,6 +281,7 @@ static void read_function(struct cfi_section *section, struct cfi_entry *entry,
 	program.instructions = entry->cursor;
 	unwind_rows_begin(section->rows, program.start, program.size);
 	cfi_program_run(&program, add_row, section->rows);
+	unwind_rows_end(section->rows);
 }
 
 /* ---- sections -------------------------------------------------------------------------------- */

@@ -36,10 +36,7 @@ enum {
 	OP_NOP = 0x96,
 };
 
-enum {
-	STACK_MAX = 8, // values at a time; compilers need three
-	X86_REGISTER_PC = 16,
-};
+enum { STACK_MAX = 8 }; // values at a time; compilers need three
 
 struct stack {
 	struct cfi_value values[STACK_MAX];
@@ -186,7 +183,7 @@ static bool is_plt(const uint8_t *bytes, size_t size, int64_t *ret_threshold)
 	const uint8_t expected[] = {
 		OP_BREG0 + X86_REGISTER_SP,
 		8,
-		OP_BREG0 + X86_REGISTER_PC,
+		OP_BREG0 + 16,
 		0,
 		OP_LIT0 + 15,
 		OP_AND,

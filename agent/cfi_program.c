@@ -43,7 +43,6 @@ enum {
 
 enum {
 	STATES_MAX = 16, // remembered at a time; gcc and clang nest one deep
-	X86_REGISTER_PC = 16,
 	/* Where the kernel's signal frame holds the interrupted pc, seen from the handler's return:
 	 * struct ucontext (arch/x86/include/uapi/asm/ucontext.h). */
 	X86_SIGNAL_PC_OFFSET = 168,
@@ -82,11 +81,6 @@ static uint8_t frame_pointer_of(uint16_t machine)
 static uint8_t stack_pointer_of(uint16_t machine)
 {
 	return machine == EM_X86_64 ? X86_REGISTER_SP : ARM64_REGISTER_SP;
-}
-
-static uint8_t return_register_of(uint16_t machine)
-{
-	return machine == EM_X86_64 ? X86_REGISTER_PC : ARM64_REGISTER_LR;
 }
 
 /* Can the unwinder have the value of register @number? */
@@ -182,9 +176,10 @@ static bool move_to_frame_pointer(uint16_t machine, const struct cfi_value *cfa,
 	return fits_16(*offset);
 }
 
-static bool set_return(uint16_t machine, const struct cfi_state *state, const struct cfi_value *cfa,
-		       struct unwind_rule *rule)
+static bool set_return(const struct cfi_common *common, const struct cfi_state *state,
+		       const struct cfi_value *cfa, struct unwind_rule *rule)
 {
+	uint16_t machine = common->machine;
 	enum saved_rule saved;
 	int64_t offset;
 
@@ -192,6 +187,10 @@ static bool set_return(uint16_t machine, const struct cfi_state *state, const st
 		return false;
 	if (saved == SAVED_SAME && machine == EM_X86_64) // the caller's rip is in no register
 		return false;
+	if (saved == SAVED_SAME && common->return_register != ARM64_REGISTER_LR) {
+		saved = SAVED_IN_REGISTER;
+		offset = common->return_register;
+	}
 	if (!fits_16(offset) && !move_to_frame_pointer(machine, cfa, &saved, &offset))
 		return false;
 	rule->saved |= (uint8_t)(saved << 4);
@@ -225,8 +224,7 @@ static struct unwind_rule rule_of(const struct cfi_common *common, const struct 
 		return (struct unwind_rule){ .cfa = CFA_END };
 	// The caller's sp is taken to be the CFA; where it is said to be another, we know nothing.
 	if ((state->sp.kind != CFI_SAVED_UNSPECIFIED && state->sp.kind != CFI_SAVED_SAME) ||
-	    !set_cfa(common->machine, cfa, &rule) ||
-	    !set_return(common->machine, state, cfa, &rule))
+	    !set_cfa(common->machine, cfa, &rule) || !set_return(common, state, cfa, &rule))
 		return (struct unwind_rule){ .cfa = CFA_UNSUPPORTED };
 	set_frame_pointer(common->machine, state, cfa, &rule);
 	return rule;
@@ -243,7 +241,7 @@ static struct cfi_saved *saved_of(const struct run *run, struct cfi_state *state
 		return &state->fp;
 	if (number == stack_pointer_of(machine))
 		return &state->sp;
-	if (number == return_register_of(machine))
+	if (number == run->common->return_register)
 		return &state->return_address;
 	return NULL;
 }

@@ -11,6 +11,8 @@
 #include "byte_cursor.h"
 #include "cfi_expression.h"
 
+enum { X86_REGISTER_PC = 16 }; // no register of its own: what stands for the return address
+
 /** How a register of the caller is found. */
 enum cfi_saved_kind {
 	CFI_SAVED_UNSPECIFIED, // nothing was said: the ABI's default
@@ -44,6 +46,7 @@ struct cfi_common {
 	uint64_t code_factor;
 	int64_t data_factor;
 	uint8_t pointer_encoding;
+	uint8_t return_register; // stands for the return address
 	bool has_augmentation_size;
 	bool is_signal_frame;
 	bool is_supported; // else nothing is known of the entries' code, but where it lies

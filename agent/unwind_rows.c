@@ -7,9 +7,15 @@
 
 #include "unwind_table.h"
 
+/*
+ * Three million rows are held while a large library is sorted, so they are kept small: the rule of
+ * the first, then for each further one its distance from the one before and its rule; all as numbers
+ * of seven bits a byte, least first. A distance of 0 ends the range.
+ */
 enum {
+	ROW_BYTES_MAX = 10,
 	RANGES_AT_FIRST = 256,
-	ROWS_AT_FIRST = 1024,
+	ROWS_AT_FIRST = 4096,
 	RULES_AT_FIRST = 64,
 };
 
@@ -29,11 +35,11 @@ static uint32_t find_slot(const struct unwind_rows *rows, const struct unwind_ru
 	return slot;
 }
 
-/* Make room for one more item. The capacity doubles: large blocks move without being copied. */
+/* Make room for @count items. The capacity doubles: large blocks move without being copied. */
 static void *grow(struct unwind_rows *rows, void *items, size_t item_bytes, uint32_t count,
 		  uint32_t *capacity, uint32_t at_first)
 {
-	if (count < *capacity)
+	if (count <= *capacity)
 		return items;
 
 	uint32_t wanted = *capacity ? *capacity * 2 : at_first;
@@ -50,7 +56,7 @@ static uint32_t add_rule(struct unwind_rows *rows, const struct unwind_rule *rul
 {
 	if (rows->rule_count == UNWIND_RULES_MAX)
 		return RULE_UNSUPPORTED;
-	rows->rules = grow(rows, rows->rules, sizeof(*rows->rules), rows->rule_count,
+	rows->rules = grow(rows, rows->rules, sizeof(*rows->rules), rows->rule_count + 1,
 			   &rows->rule_capacity, RULES_AT_FIRST);
 	if (rows->rule_count == rows->rule_capacity)
 		return RULE_UNSUPPORTED;
@@ -111,7 +117,7 @@ void unwind_rows_begin(struct unwind_rows *rows, uint64_t start, uint64_t size)
 		rows->rc = -E2BIG;
 		return;
 	}
-	rows->ranges = grow(rows, rows->ranges, sizeof(*rows->ranges), rows->range_count,
+	rows->ranges = grow(rows, rows->ranges, sizeof(*rows->ranges), rows->range_count + 1,
 			    &rows->range_capacity, RANGES_AT_FIRST);
 	if (rows->rc)
 		return;
@@ -120,8 +126,33 @@ void unwind_rows_begin(struct unwind_rows *rows, uint64_t start, uint64_t size)
 	rows->ranges[rows->range_count++] = (struct unwind_range){
 		.start = start,
 		.size = size > UINT32_MAX ? UINT32_MAX : (uint32_t)size,
-		.first_row = rows->row_count,
+		.first_row = rows->rows_size,
 	};
+}
+
+static void put_number(struct unwind_rows *rows, uint32_t number)
+{
+	for (; number > 0x7f; number >>= 7)
+		rows->rows[rows->rows_size++] = (uint8_t)(0x80 | number);
+	rows->rows[rows->rows_size++] = (uint8_t)number;
+}
+
+static uint32_t take_number(const uint8_t **at)
+{
+	uint32_t number = 0, shift = 0;
+	uint8_t byte;
+
+	do {
+		byte = *(*at)++;
+		number |= (uint32_t)(byte & 0x7f) << shift;
+		shift += 7;
+	} while (byte & 0x80);
+	return number;
+}
+
+static bool has_rows(const struct unwind_rows *rows)
+{
+	return rows->ranges[rows->range_count - 1].first_row < rows->rows_size;
 }
 
 void unwind_rows_add(struct unwind_rows *rows, uint64_t offset, const struct unwind_rule *rule)
@@ -132,17 +163,48 @@ void unwind_rows_add(struct unwind_rows *rows, uint64_t offset, const struct unw
 		rows->rc = -E2BIG;
 		return;
 	}
-	rows->rows = grow(rows, rows->rows, sizeof(*rows->rows), rows->row_count,
-			  &rows->row_capacity, ROWS_AT_FIRST);
+	rows->rows = grow(rows, rows->rows, 1, rows->rows_size + ROW_BYTES_MAX,
+			  &rows->rows_capacity, ROWS_AT_FIRST);
 	uint32_t number = unwind_rows_rule(rows, rule);
 	if (rows->rc)
 		return;
 	if (number == RULE_UNSUPPORTED)
 		rows->unsupported_count++;
-	if (rows->ranges[rows->range_count - 1].first_row < rows->row_count)
-		rows->rows[rows->row_count - 1].is_last = 0;
-	rows->rows[rows->row_count++] =
-		(struct unwind_row){ .offset = (uint32_t)offset, .rule = number, .is_last = 1 };
+	if (has_rows(rows))
+		put_number(rows, (uint32_t)offset - rows->last_offset);
+	put_number(rows, number);
+	rows->last_offset = (uint32_t)offset;
+	rows->row_count++;
+}
+
+void unwind_rows_end(struct unwind_rows *rows)
+{
+	if (rows->rc)
+		return;
+	rows->rows = grow(rows, rows->rows, 1, rows->rows_size + ROW_BYTES_MAX,
+			  &rows->rows_capacity, ROWS_AT_FIRST);
+	if (!rows->rc)
+		put_number(rows, 0);
+}
+
+struct unwind_row_cursor unwind_rows_first(const struct unwind_rows *rows,
+					   const struct unwind_range *range)
+{
+	struct unwind_row_cursor cursor = { .at = rows->rows + range->first_row };
+
+	cursor.rule = take_number(&cursor.at);
+	return cursor;
+}
+
+bool unwind_rows_next(struct unwind_row_cursor *cursor)
+{
+	uint32_t distance = take_number(&cursor->at);
+
+	if (!distance)
+		return false;
+	cursor->offset += distance;
+	cursor->rule = take_number(&cursor->at);
+	return true;
 }
 
 static int compare_ranges(const void *left, const void *right)

@@ -20,24 +20,19 @@ enum {
 struct unwind_range {
 	uint64_t start; // virtual address
 	uint32_t size;
-	uint32_t first_row;
-};
-
-/** One row; a range's last is marked, so that ranges can be sorted without their rows. */
-struct unwind_row {
-	uint32_t offset; // from the range's start
-	uint32_t rule : 31;
-	uint32_t is_last : 1;
+	uint32_t first_row; // where in `rows` its rows begin
 };
 
 enum { RULE_SLOTS = 2 * UNWIND_RULES_MAX };
 
 struct unwind_rows {
 	struct unwind_range *ranges;
-	struct unwind_row *rows;
+	uint8_t *rows; // see struct unwind_row_cursor
 	struct unwind_rule *rules;
 	uint32_t range_count, range_capacity;
-	uint32_t row_count, row_capacity;
+	uint32_t rows_size, rows_capacity;
+	uint32_t row_count;
+	uint32_t last_offset; // of the last row of the range that is being added
 	uint32_t rule_count, rule_capacity;
 	uint32_t unsupported_count; // rows with RULE_UNSUPPORTED
 	int rc;                     // the first failure: -ENOMEM, or -E2BIG past a limit
@@ -57,6 +52,22 @@ void unwind_rows_begin(struct unwind_rows *rows, uint64_t start, uint64_t size);
 
 /** Add a row to the range that was begun. Offsets ascend, the first is 0. */
 void unwind_rows_add(struct unwind_rows *rows, uint64_t offset, const struct unwind_rule *rule);
+
+/** No more rows of this range. */
+void unwind_rows_end(struct unwind_rows *rows);
+
+/** A walk over a range's rows. */
+struct unwind_row_cursor {
+	const uint8_t *at;
+	uint32_t offset; // from the range's start, where `rule` begins to hold
+	uint32_t rule;
+};
+
+struct unwind_row_cursor unwind_rows_first(const struct unwind_rows *rows,
+					   const struct unwind_range *range);
+
+/** Go on to the next row. Returns false after the last. */
+bool unwind_rows_next(struct unwind_row_cursor *cursor);
 
 /** The number of @rule; RULE_UNSUPPORTED when there are too many. */
 uint32_t unwind_rows_rule(struct unwind_rows *rows, const struct unwind_rule *rule);

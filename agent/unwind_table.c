@@ -70,20 +70,15 @@ static void put_word(struct packer *packer, uint32_t word)
 	table->words[table->word_count++] = word;
 }
 
-/* A row at @offset in the current block. One that would be too many makes the rest unsupported. */
+_Static_assert(TABLE_BLOCK_ROWS_MAX >= TABLE_BLOCK_BYTES, "a block can have a row for each byte");
+
+/* A row at @offset in the current block. */
 static void put_row(struct packer *packer, uint32_t offset, uint32_t rule)
 {
-	struct unwind_table *table = packer->table;
-	uint32_t count = table->word_count - table->words[packer->block];
-
-	if (rule == packer->last_rule || count == TABLE_BLOCK_ROWS_MAX)
+	if (rule == packer->last_rule)
 		return;
-	if (count == TABLE_BLOCK_ROWS_MAX - 1 && rule != RULE_UNSUPPORTED) {
-		table->unsupported_count++;
-		rule = RULE_UNSUPPORTED;
-	}
 	packer->last_rule = rule;
-	table->row_count++;
+	packer->table->row_count++;
 	put_word(packer, offset << TABLE_RULE_BITS | rule);
 }
 
@@ -136,7 +131,8 @@ static uint32_t add_flags(struct packer *packer, uint32_t rule, uint8_t flags)
 /* As put_range(), with the flags of the marks that lie in between. */
 static void put_marked(struct packer *packer, uint64_t limit, uint32_t rule)
 {
-	packer->range_rule = rule;
+	if (packer->address < limit)
+		packer->range_rule = rule;
 	while (packer->address < limit && !packer->rc) {
 		while (packer->mark_at < packer->mark_count &&
 		       packer->marks[packer->mark_at].limit <= packer->address)
@@ -197,14 +193,14 @@ static bool is_padding(uint64_t start, uint64_t limit)
 /* Of ranges that overlap, the first keeps its code. */
 static void put_rows_of(struct packer *packer, const struct unwind_range *range)
 {
-	const struct unwind_row *row = &packer->rows->rows[range->first_row];
-	uint64_t limit = range->start + range->size;
+	struct unwind_row_cursor row = unwind_rows_first(packer->rows, range);
+	uint32_t rule = row.rule;
 
-	while (!row->is_last) {
-		put_marked(packer, range->start + row[1].offset, row->rule);
-		row++;
+	while (unwind_rows_next(&row)) {
+		put_marked(packer, range->start + row.offset, rule);
+		rule = row.rule;
 	}
-	put_marked(packer, limit, row->rule);
+	put_marked(packer, range->start + range->size, rule);
 }
 
 static void put_ranges(struct packer *packer)
@@ -242,11 +238,12 @@ static int begin_table(struct packer *packer, struct error *err)
 {
 	const struct unwind_rows *rows = packer->rows;
 	struct unwind_table *table = packer->table;
-	uint64_t block_mask = TABLE_BLOCK_BYTES - 1;
+	uint64_t unit_mask = (1U << MAPPING_UNIT_BITS) - 1;
 
-	table->first_address = rows->ranges[0].start & ~block_mask;
+	// Whole units of a mapping, so that no mapping reaches beyond the table's last block.
+	table->first_address = rows->ranges[0].start & ~unit_mask;
 	uint64_t bytes = ranges_limit(rows) - table->first_address;
-	uint64_t blocks = (bytes + block_mask) >> TABLE_BLOCK_BITS;
+	uint64_t blocks = ((bytes + unit_mask) & ~unit_mask) >> TABLE_BLOCK_BITS;
 	if (blocks > UNWIND_TABLE_BLOCKS_MAX)
 		return error_set(err, -E2BIG, "code lies over %" PRIu64 " bytes", bytes);
 
