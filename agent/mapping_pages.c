@@ -7,6 +7,8 @@
 
 #include "base/id128.h"
 
+_Static_assert(MAPPING_UNIT_BITS <= TABLE_BLOCK_BITS, "a table's end is told exactly");
+
 void mapping_pages_deinit(struct mapping_pages *pages)
 {
 	free(pages->ranges);
@@ -20,19 +22,19 @@ void mapping_pages_clear(struct mapping_pages *pages)
 
 // ---- collecting -----------------------------------------------------------------------------
 
-static uint32_t size_in_pages(uint64_t size)
+static uint32_t size_in_units(uint64_t size)
 {
-	uint64_t count = size >> TABLE_BLOCK_BITS;
+	uint64_t count = size >> MAPPING_UNIT_BITS;
 
 	return count < UINT32_MAX ? (uint32_t)count : UINT32_MAX;
 }
 
 static bool continues(const struct mapping_range *last, uint64_t start, uint64_t bias,
-		      uint32_t code, uint32_t page_count)
+		      uint32_t code, uint32_t unit_count)
 {
 	return last->code.code == code && last->code.bias == bias &&
-	       last->start + ((uint64_t)last->code.pages << TABLE_BLOCK_BITS) == start &&
-	       page_count <= UINT32_MAX - last->code.pages;
+	       last->start + ((uint64_t)last->code.units << MAPPING_UNIT_BITS) == start &&
+	       unit_count <= UINT32_MAX - last->code.units;
 }
 
 static int append(struct mapping_pages *pages, const struct mapping_range *range)
@@ -63,11 +65,11 @@ static int add(struct mapping_pages *pages, uint64_t start, uint64_t limit, uint
 	// The unwinder's search wants bit 63 clear; vsyscall's page lies above, and nothing else.
 	if (start >= limit || limit > MAPPING_START_UNUSED)
 		return 0;
-	range.code.pages = size_in_pages(limit - start);
-	if (!range.code.pages)
+	range.code.units = size_in_units(limit - start);
+	if (!range.code.units)
 		return 0;
-	if (last && continues(last, start, bias, code, range.code.pages)) {
-		last->code.pages += range.code.pages;
+	if (last && continues(last, start, bias, code, range.code.units)) {
+		last->code.units += range.code.units;
 		return 0;
 	}
 	return append(pages, &range);

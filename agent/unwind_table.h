@@ -11,7 +11,7 @@
 
 enum {
 	UNWIND_TABLE_ROWS_MAX = 16 << 20,  // Chromium has 3 million
-	UNWIND_TABLE_BLOCKS_MAX = 1 << 19, // of 4 KiB: 2 GiB of code
+	UNWIND_TABLE_BLOCKS_MAX = (2U << 30) / TABLE_BLOCK_BYTES, // 2 GiB of code
 	UNWIND_MARKS_MAX = 1024,
 };
 

@@ -55,13 +55,13 @@ struct unwind {
 	__u32 exact_pc;      // the pc was interrupted, it is not a return address
 	__u32 all_registers; // every register is this frame's: the leaf, or interrupted by a signal
 	__u32 in_python;     // the next step is the interpreter's
-	__u32 frame_is_kept; // Python frames stand for the native one: only its caller is wanted
+	__u32 frame_is_kept; // the one at the pc is, or others stand for it: now for its caller
 	__u32 frame_count;   // callers; the leaf is not among them
 	__u32 end;           // enum end_tag, or UNWIND_GOES_ON
 	struct raw_frame leaf; // tag 0: none yet
 	struct stack_hasher hasher;
 	struct unwind_mapping mapping;
-	struct unwind_rule rule; // at the pc, while Python frames are kept
+	struct unwind_rule rule; // at the pc
 	struct process_unwind process;
 	struct python_cursor python;
 };
@@ -130,25 +130,22 @@ UNWIND_INLINE __u64 unwind_code_address(const struct unwind *unwind)
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-/* The caller of the native frame at the pc. */
-UNWIND_INLINE long unwind_leave(struct unwind *unwind, const struct unwind_rule *rule)
-{
-	unwind->frame_is_kept = 0;
-	return unwind_by_rule(unwind, rule);
-}
-
 /* What to do where no table can say it. */
 UNWIND_INLINE long unwind_without_table(struct unwind *unwind, __u32 code)
 {
 	switch (code) {
 	case MAPPING_CODE_JIT:
 		return unwind_frame_pointer(unwind);
-	case MAPPING_CODE_NONE:
-		return unwind_stop(unwind, END_TAG_NO_TABLE);
+	case MAPPING_CODE_UNKNOWN:
+		return unwind_stop(unwind, END_TAG_NO_MAPPING);
 	}
-	return unwind_stop(unwind, END_TAG_NO_MAPPING);
+	return unwind_stop(unwind, END_TAG_NO_TABLE);
 }
 
+/*
+ * Keep the frame at the pc, unless Python frames are to stand for it, and find the rule to leave it
+ * by. Returns 1 when that is done or impossible.
+ */
 UNWIND_INLINE long unwind_native_frame(struct unwind *unwind)
 {
 	const struct unwind_rule *rule = NULL;
@@ -158,17 +155,19 @@ UNWIND_INLINE long unwind_native_frame(struct unwind *unwind)
 
 	if (code >= MAPPING_CODE_TABLE)
 		rule = unwind_find_rule(code - MAPPING_CODE_TABLE, address - unwind->mapping.bias);
-	if (unwind_python && rule && rule->flags & RULE_PYTHON_EVAL && python_enter(unwind)) {
+	if (rule)
 		unwind->rule = *rule;
+	if (unwind_python && rule && rule->flags & RULE_PYTHON_EVAL && python_enter(unwind)) {
 		unwind->in_python = 1;
 		unwind->frame_is_kept = 1;
 		return 0;
 	}
 	if (unwind_add(unwind, address, tag, 0))
 		return 1;
-	if (rule)
-		return unwind_leave(unwind, rule);
-	return unwind_without_table(unwind, code >= MAPPING_CODE_TABLE ? MAPPING_CODE_NONE : code);
+	if (!rule)
+		return unwind_without_table(unwind, code);
+	unwind->frame_is_kept = 1;
+	return 0;
 }
 
 /* Who calls has set pc, exact_pc, registers, thread_pointer and process. */
@@ -191,7 +190,10 @@ static long unwind_step(struct unwind *unwind)
 {
 	if (unwind_python && unwind->in_python)
 		return python_step(unwind);
-	if (unwind_python && unwind->frame_is_kept)
-		return unwind_leave(unwind, &unwind->rule);
-	return unwind_native_frame(unwind);
+	if (!unwind->frame_is_kept && unwind_native_frame(unwind))
+		return 1;
+	if (!unwind->frame_is_kept || unwind->in_python)
+		return 0;
+	unwind->frame_is_kept = 0;
+	return unwind_by_rule(unwind, &unwind->rule);
 }

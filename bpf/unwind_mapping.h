@@ -56,7 +56,7 @@ UNWIND_INLINE __u32 unwind_find_mapping(struct unwind *unwind, __u64 address)
 		at = mapping_page_search(page, address);
 	}
 	mapping->start = page->starts[at];
-	mapping->size = (__u64)page->ranges[at].pages << 12;
+	mapping->size = (__u64)page->ranges[at].units << MAPPING_UNIT_BITS;
 	mapping->bias = page->ranges[at].bias;
 	mapping->code = page->ranges[at].code;
 	if (address - mapping->start < mapping->size)

@@ -5,17 +5,20 @@
 /* A frame larger than a main thread's default stack (8 MiB) is no frame. */
 #define FRAME_BYTES_MAX (8ULL << 20)
 
+#define TABLE_BLOCK_ROWS_USUAL 64 // compilers write 20
+
 /* ---- finding the rule ------------------------------------------------------------------------ */
 
 /*
- * The last of the rows [at, limit) of @page that is not above @key; row @at if there is none. Rows
- * are compared as whole words: the place in the block is in the high bits.
+ * The last of the rows [at, limit) of @page that is not above @key; row @at if there is none. There
+ * are no more than @rows_max, a constant. Rows are compared as whole words: the place in the block is
+ * in the high bits.
  */
 UNWIND_INLINE __u32 table_page_search(const struct table_page *page, __u64 at, __u64 limit,
-				      __u64 key)
+				      __u64 key, __u32 rows_max)
 {
 #pragma unroll
-	for (__u32 step = TABLE_PAGE_WORDS / 2; step; step /= 2) {
+	for (__u32 step = rows_max / 2; step; step /= 2) {
 		__u64 next = at + step, row;
 
 		HIDE_FROM_COMPILER(next); // or it leaves out the bound
@@ -35,6 +38,7 @@ UNWIND_INLINE const struct unwind_rule *unwind_find_row(void *table, __u32 first
 {
 	__u32 number = first >> TABLE_PAGE_BITS, at = first & (TABLE_PAGE_WORDS - 1);
 	const struct table_page *page = unwind_table_page(table, number), *second;
+	__u32 row;
 
 	if (!page)
 		return NULL;
@@ -49,7 +53,10 @@ UNWIND_INLINE const struct unwind_rule *unwind_find_row(void *table, __u32 first
 			limit = TABLE_PAGE_WORDS;
 		}
 	}
-	return unwind_rule_at(table_page_search(page, at, limit, key) & TABLE_RULE_MASK);
+	row = limit - at <= TABLE_BLOCK_ROWS_USUAL
+		      ? table_page_search(page, at, limit, key, TABLE_BLOCK_ROWS_USUAL)
+		      : table_page_search(page, at, limit, key, TABLE_BLOCK_ROWS_MAX);
+	return unwind_rule_at(row & TABLE_RULE_MASK);
 }
 
 /* The rule at @offset from the table's first block; NULL outside of the table. */
@@ -74,6 +81,7 @@ UNWIND_INLINE const struct unwind_rule *unwind_find_rule(__u32 number, __u64 off
 	limit = page->words[block & (TABLE_PAGE_WORDS - 1)];
 	if (limit <= first || limit - first > TABLE_BLOCK_ROWS_MAX)
 		return NULL;
+	offset &= TABLE_BLOCK_BYTES - 1;
 	return unwind_find_row(table, first, limit,
 			       (__u32)offset << TABLE_RULE_BITS | TABLE_RULE_MASK);
 }

@@ -3,14 +3,18 @@
 // caller from there. The agent compiles them from .eh_frame; the kernel programs only search.
 //
 // A table is an array of words. The first are the index: word i says where the rows of the i-th
-// 4 KiB block of code begin, and the word after the last block's where they end. The rows follow,
+// 1 KiB block of code begin, and the word after the last block's where they end. The rows follow,
 // a word each, sorted: where in its block the row begins, and its rule. The first row of a block
 // begins at 0, so that every search finds one.
 #pragma once
 
 #include <linux/types.h>
 
-#define TABLE_BLOCK_BITS  12 // code bytes that share an index word
+/*
+ * Code bytes that share an index word. Small blocks, because each tick finds the caches cold: the
+ * rows of one, 20 or so, lie in two cache lines. A row takes 4.4 bytes with its part of the index.
+ */
+#define TABLE_BLOCK_BITS  10
 #define TABLE_BLOCK_BYTES (1U << TABLE_BLOCK_BITS)
 #define TABLE_RULE_BITS   20
 #define TABLE_RULE_MASK   ((1U << TABLE_RULE_BITS) - 1)
@@ -19,8 +23,8 @@
 #define TABLE_PAGE_BITS  10
 #define TABLE_PAGE_WORDS (1U << TABLE_PAGE_BITS)
 
-/* Rows of one block, so that they lie in two pages at most. Compilers write 200 at the densest. */
-#define TABLE_BLOCK_ROWS_MAX TABLE_PAGE_WORDS
+/* Rows of one block: one for each byte. So they lie in two pages at most. */
+#define TABLE_BLOCK_ROWS_MAX TABLE_BLOCK_BYTES
 
 struct table_page {
 	__u32 words[TABLE_PAGE_WORDS];
@@ -79,6 +83,7 @@ _Static_assert(sizeof(struct unwind_rule) == 16, "no padding: rules are compared
  * and start at MAPPING_START_UNUSED. If they fill more than one page, page 0 is a root: its entry i
  * starts where page i + 1 does, and only starts count there.
  */
+#define MAPPING_UNIT_BITS    TABLE_BLOCK_BITS // of sizes: tables end within pages
 #define MAPPING_PAGE_BITS    7
 #define MAPPING_PAGE_ENTRIES (1U << MAPPING_PAGE_BITS)
 #define MAPPING_START_UNUSED (~0ULL >> 1) // above all addresses, and the search wants bit 63 clear
@@ -92,8 +97,8 @@ enum mapping_code {
 };
 
 struct mapping_code_range {
-	__u64 bias;  // a table's word 0 stands for the 4 KiB block at this address
-	__u32 pages; // of 4 KiB: how long the mapping is
+	__u64 bias;  // a table's word 0 stands for the block at this address
+	__u32 units; // how long the mapping is, in blocks
 	__u32 code;  // enum mapping_code, or a table
 };
 
