@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "thread_registers.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+
+enum { SYSCALL_TEXT_BYTES = 256 }; // nine numbers of 19 characters at most
+
+#if defined(__x86_64__)
+
+enum { SP = X86_REGISTER_SP, FP = X86_REGISTER_FP };
+
+enum { CS_USER32 = 0x23 }; // __USER32_CS
+
+/* The numbers are those of the System V ABI for x86-64, figure 3.36. */
+static void use_registers(const struct user_regs_struct *from, struct thread_registers *to)
+{
+	const uint64_t dwarf[X86_REGISTER_COUNT] = {
+		from->rax, from->rdx, from->rcx, from->rbx, from->rsi, from->rdi,
+		from->rbp, from->rsp, from->r8,  from->r9,  from->r10, from->r11,
+		from->r12, from->r13, from->r14, from->r15,
+	};
+	const uint64_t arguments[SYSCALL_ARGUMENTS] = { from->rdi, from->rsi, from->rdx,
+							from->r10, from->r8,  from->r9 };
+
+	memcpy(to->dwarf, dwarf, sizeof(dwarf));
+	memcpy(to->arguments, arguments, sizeof(arguments));
+	to->pc = from->rip;
+	to->thread_pointer = from->fs_base;
+	to->syscall = (int64_t)from->orig_rax;
+	to->compat = (from->cs & 0xffff) == CS_USER32;
+}
+
+static int complete(pid_t tid, struct thread_registers *registers)
+{
+	(void)tid;
+	(void)registers;
+	return 0;
+}
+
+#elif defined(__aarch64__)
+
+enum { SP = ARM64_REGISTER_SP, FP = ARM64_REGISTER_FP };
+
+enum { SYSCALL_REGISTER = 8 };
+
+/* x0 to x30 and sp are numbered 0 to 31 (DWARF for the Arm 64-bit Architecture, 4.1). */
+static void use_registers(const struct user_regs_struct *from, struct thread_registers *to)
+{
+	memcpy(to->dwarf, from->regs, sizeof(from->regs));
+	memcpy(to->arguments, from->regs, sizeof(to->arguments));
+	to->dwarf[ARM64_REGISTER_SP] = from->sp;
+	to->pc = from->pc;
+	to->syscall = (int64_t)from->regs[SYSCALL_REGISTER];
+}
+
+/* The register set does not say whether the thread is in a system call: that has one of its own. */
+static int complete(pid_t tid, struct thread_registers *registers)
+{
+	int number = SYSCALL_NONE;
+	struct iovec set = { .iov_base = &number, .iov_len = sizeof(number) };
+
+	if (ptrace(PTRACE_GETREGSET, tid, NT_ARM_SYSTEM_CALL, &set) == 0)
+		registers->syscall = number;
+	set = (struct iovec){ &registers->thread_pointer, sizeof(registers->thread_pointer) };
+	return ptrace(PTRACE_GETREGSET, tid, NT_ARM_TLS, &set) ? -errno : 0;
+}
+
+#else
+#error "the registers of this processor are not known"
+#endif
+
+int thread_registers_read(pid_t tid, struct thread_registers *ret_registers)
+{
+	struct thread_registers registers = { 0 };
+	struct user_regs_struct user;
+	struct iovec set = { .iov_base = &user, .iov_len = sizeof(user) };
+
+	if (ptrace(PTRACE_GETREGSET, tid, NT_PRSTATUS, &set))
+		return -errno;
+	if (set.iov_len != sizeof(user)) { // 32-bit programs have a smaller set
+		registers.compat = true;
+		registers.syscall = SYSCALL_NONE;
+		*ret_registers = registers;
+		return 0;
+	}
+	use_registers(&user, &registers);
+	int rc = complete(tid, &registers);
+	if (!rc)
+		*ret_registers = registers;
+	return rc;
+}
+
+/* "202 0x7f..": takes the number at *at, which must be followed by a blank or the end. */
+static bool take_number(const char **at, int base, uint64_t *ret_number)
+{
+	char *end;
+
+	errno = 0;
+	*ret_number = strtoull(*at, &end, base);
+	if (errno || end == *at || (*end && *end != ' ' && *end != '\n'))
+		return false;
+	*at = end;
+	return true;
+}
+
+/* "NUMBER ARGUMENT*6 SP PC", "-1 SP PC", or "running". */
+int thread_registers_parse(const char *text, size_t size, struct thread_registers *ret_registers)
+{
+	struct thread_registers registers = { .partial = true };
+	char line[SYSCALL_TEXT_BYTES];
+	const char *at = line;
+	uint64_t number;
+
+	if (size >= sizeof(line))
+		return -EBADMSG;
+	memcpy(line, text, size);
+	line[size] = '\0';
+	if (strncmp(line, "running", 7) == 0)
+		return -EBUSY;
+	if (!take_number(&at, 10, &number))
+		return -EBADMSG;
+	registers.syscall = (int64_t)number;
+	for (int i = 0; i < SYSCALL_ARGUMENTS && registers.syscall != SYSCALL_NONE; i++)
+		if (!take_number(&at, 16, &registers.arguments[i]))
+			return -EBADMSG;
+	if (!take_number(&at, 16, &registers.dwarf[SP]) || !take_number(&at, 16, &registers.pc))
+		return -EBADMSG;
+	*ret_registers = registers;
+	return 0;
+}
+
+uint64_t thread_registers_sp(const struct thread_registers *registers)
+{
+	return registers->dwarf[SP];
+}
+
+uint64_t thread_registers_fp(const struct thread_registers *registers)
+{
+	return registers->dwarf[FP];
+}
