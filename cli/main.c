@@ -11,6 +11,7 @@
 static const struct command commands[] = {
 	{ "top", "show what the CPUs are doing, live", cmd_top },
 	{ "record", "record processes, or a command, into a file", cmd_record },
+	{ "dump", "show what every thread of a process is doing right now", cmd_dump },
 	{ "query", "ask a collector for a merged profile", cmd_query },
 };
 
@@ -21,11 +22,12 @@ static void print_help(FILE *stream)
 			"Usage: cairn COMMAND [OPTIONS]\n\nCommands:\n");
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		fprintf(stream, "  %-8s %s\n", commands[i].name, commands[i].summary);
-	fprintf(stream, "\n`cairn COMMAND --help` tells more about each. top and record need no "
-			"collector,\n"
-			"but root (or the agent's capabilities).\n\nOptions:\n"
-			"  --help     show this and exit\n"
-			"  --version  show the version and exit\n");
+	fprintf(stream,
+		"\n`cairn COMMAND --help` tells more about each. top, record and dump need no "
+		"collector,\n"
+		"but root (or the agent's capabilities).\n\nOptions:\n"
+		"  --help     show this and exit\n"
+		"  --version  show the version and exit\n");
 }
 
 static int refuse_unknown(const char *name)

@@ -1,0 +1,557 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "process_dump.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/executable.h"
+#include "agent/file_target.h"
+#include "agent/frame_locator.h"
+#include "agent/live_unwind.h"
+#include "agent/location_table.h"
+#include "agent/process.h"
+#include "agent/process_pause.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/utf8.h"
+
+enum {
+	ROUNDS_MAX = 6, // each walks further than the one before
+	STATUS_BYTES = 8192,
+	LEAF_FUNCTIONS = 8, // enough to tell a lock by
+};
+
+/* What is noted of one thread while the process is paused. */
+struct thread_look {
+	struct thread_registers registers;
+	struct live_stack stack;
+	struct wait_memory memory;
+	uint32_t *locations; // of the stack's frames, in the profile of names
+	uint32_t location_count;
+	bool has_stack;
+	bool stopped;
+	bool moved;
+};
+
+struct process_dump {
+	struct dump_options options;
+	struct dump_summary summary;
+	struct proc proc;
+	struct thread_list list;
+	struct thread_look *looks; // one for each thread
+	struct dump_thread *threads;
+	uint32_t thread_count;
+
+	struct executable_table *executables;
+	struct process_table *processes;
+	struct location_table *locations;
+	struct frame_locator locator;
+	struct process *process;
+	struct live_unwind *unwind;
+	struct profile *names;
+};
+
+/* ---- which process ------------------------------------------------------------------------- */
+
+static long status_number(const struct proc *proc, const char *name)
+{
+	_cleanup_(buffer_deinit) struct buffer text = { 0 };
+
+	if (proc_read(proc->fd, "status", STATUS_BYTES, &text))
+		return -1;
+	const char *at = strstr(buffer_string(&text), name);
+	return at ? strtol(at + strlen(name), NULL, 10) : -1;
+}
+
+static int refuse(pid_t pid, const struct proc *proc, struct error *err)
+{
+	long leader = status_number(proc, "\nTgid:");
+
+	if (proc->stat.kernel_thread)
+		return error_set(err, -EINVAL,
+				 "%d (%s) is a thread of the kernel, which has no "
+				 "user stack",
+				 pid, proc->stat.name);
+	if (leader > 0 && leader != pid)
+		return error_set(err, -EINVAL,
+				 "%d is a thread of process %ld; give %ld, with --thread %d to see "
+				 "it alone",
+				 pid, leader, leader, pid);
+	if (proc->files == proc->fd && (proc->stat.state == 'Z' || proc->stat.state == 'X'))
+		return error_set(err, -ESRCH,
+				 "process %d (%s) has exited; its parent %ld has not waited for it "
+				 "yet",
+				 pid, proc->stat.name, status_number(proc, "\nPPid:"));
+	return 0;
+}
+
+static int open_process(struct process_dump *dump, pid_t pid, struct error *err)
+{
+	int rc = proc_open(pid, &dump->proc);
+
+	if (rc == -ESRCH)
+		return error_set(err, rc, "there is no process %d", pid);
+	if (rc)
+		return error_errno(err, rc, "process %d", pid);
+	rc = refuse(pid, &dump->proc, err);
+	if (rc)
+		return rc;
+
+	struct dump_summary *summary = &dump->summary;
+	summary->pid = pid;
+	memcpy(summary->name, dump->proc.stat.name, sizeof(summary->name));
+	utf8_clean(summary->name);
+	if (proc_read_link(dump->proc.files, "exe", summary->executable,
+			   sizeof(summary->executable)))
+		summary->executable[0] = '\0';
+	utf8_clean(summary->executable);
+	return 0;
+}
+
+static int read_threads(struct process_dump *dump, struct error *err)
+{
+	pid_t pid = dump->summary.pid, tid = dump->options.tid;
+	int rc = thread_list_read(&dump->proc, !dump->options.no_kernel, &dump->list);
+
+	if (rc == -ESRCH)
+		return error_set(err, rc, "process %d has exited", pid);
+	if (rc)
+		return error_errno(err, rc, "threads of process %d", pid);
+	if (tid && !thread_list_find(&dump->list, tid))
+		return error_set(err, -EINVAL, "--thread: process %d has no thread %d", pid, tid);
+	const struct thread *main_thread = thread_list_find(&dump->list, pid);
+	dump->summary.namespace_pid = main_thread ? main_thread->namespace_tid : pid;
+	dump->summary.threads_left_out = dump->list.left_out;
+	dump->looks = calloc(dump->list.count, sizeof(*dump->looks));
+	dump->threads = calloc(dump->list.count, sizeof(*dump->threads));
+	return dump->looks && dump->threads ? 0 : -ENOMEM;
+}
+
+static bool is_wanted(const struct process_dump *dump, const struct thread *thread)
+{
+	return !dump->options.tid || dump->options.tid == thread->tid;
+}
+
+static bool has_exited(const struct thread *thread)
+{
+	return thread->state == 'Z' || thread->state == 'X';
+}
+
+/* Memory is had by any living thread's id, but not by a main thread's that has exited. */
+static pid_t living_thread(const struct process_dump *dump)
+{
+	for (uint32_t i = 0; i < dump->list.count; i++)
+		if (!has_exited(&dump->list.threads[i]))
+			return dump->list.threads[i].tid;
+	return dump->summary.pid;
+}
+
+/* ---- before the pause ---------------------------------------------------------------------- */
+
+static int open_tables(struct process_dump *dump)
+{
+	const struct labels no_labels = { 0 };
+	const struct process_key key = {
+		.pid = (uint32_t)dump->summary.pid,
+		.start_ns = dump->proc.stat.start_ticks * (NS_PER_SECOND / PROC_TICKS_PER_SECOND),
+	};
+
+	dump->executables = executable_table_new();
+	if (!dump->executables)
+		return -ENOMEM;
+	dump->processes = process_table_new(dump->executables, &no_labels);
+	dump->locations = location_table_new(dump->executables, NULL);
+	dump->names = profile_new(NS_PER_SECOND);
+	if (!dump->processes || !dump->locations || !dump->names)
+		return -ENOMEM;
+	dump->locator.processes = dump->processes;
+	dump->locator.locations = dump->locations;
+	dump->process = process_table_get(dump->processes, &key, dump->summary.name);
+	return dump->process ? 0 : -ENOMEM;
+}
+
+static int open_unwind(struct process_dump *dump, struct error *err)
+{
+	const struct live_unwind_options options = { .no_python = dump->options.no_python };
+	struct error notice = { 0 };
+	int rc = open_tables(dump);
+
+	if (rc)
+		return error_set(err, rc, "out of memory");
+	rc = live_unwind_open(&dump->locator, dump->process, living_thread(dump), &options,
+			      &dump->unwind, &notice);
+	if (rc == -ESRCH)
+		return error_set(err, rc,
+				 "the mappings of process %d cannot be read: run as root, or with "
+				 "CAP_SYS_PTRACE",
+				 dump->summary.pid);
+	if (rc)
+		return error_set(err, rc, "%s", notice.text);
+	memcpy(dump->summary.python_notice, notice.text, sizeof(notice.text));
+	return 0;
+}
+
+/* Most files that stacks go through are found before anybody is paused. */
+static void build_expected_tables(struct process_dump *dump)
+{
+	for (uint32_t i = 0; i < dump->list.count; i++) {
+		const struct thread *thread = &dump->list.threads[i];
+
+		if (thread->has_registers && is_wanted(dump, thread))
+			live_unwind_scan(dump->unwind, thread->registers.pc,
+					 thread_registers_sp(&thread->registers));
+	}
+	live_unwind_build_missing(dump->unwind);
+}
+
+/* ---- during the pause ---------------------------------------------------------------------- */
+
+static bool has_moved(const struct thread *thread, const struct thread_registers *registers)
+{
+	return !thread->has_registers || thread->registers.pc != registers->pc ||
+	       thread_registers_sp(&thread->registers) != thread_registers_sp(registers);
+}
+
+static int look_at_thread(struct process_dump *dump, uint32_t index,
+			  const struct thread_registers *registers, bool stopped)
+{
+	const struct thread *thread = &dump->list.threads[index];
+	struct thread_look *look = &dump->looks[index];
+
+	look->moved = has_moved(thread, registers);
+	look->registers = *registers;
+	look->stopped = stopped;
+	look->has_stack = true;
+	// An interrupted call may show as restart_syscall() by now: what was read before is the call.
+	wait_memory_read(living_thread(dump), thread, look->moved ? registers : &thread->registers,
+			 &look->memory);
+	return live_unwind_thread(dump->unwind, registers, &look->stack);
+}
+
+static int look_at_threads(struct process_dump *dump, const struct process_pause *pause)
+{
+	int rc = 0;
+
+	live_unwind_forget_memory(dump->unwind);
+	for (uint32_t i = 0; i < dump->list.count && !rc; i++) {
+		const struct thread *thread = &dump->list.threads[i];
+		const struct paused_thread *paused = NULL;
+
+		if (!is_wanted(dump, thread) || has_exited(thread))
+			continue;
+		if (pause)
+			paused = process_pause_find(pause, thread->tid);
+		if (paused && paused->stopped)
+			rc = look_at_thread(dump, i, &paused->registers, true);
+		else if (thread->has_registers) // blocked: it hardly moves, but its fp is not known
+			rc = look_at_thread(dump, i, &thread->registers, false);
+	}
+	return rc;
+}
+
+static int look_paused(struct process_dump *dump, struct error *err)
+{
+	struct dump_summary *summary = &dump->summary;
+	struct process_pause *pause;
+	bool expired;
+	int rc = process_pause_begin(summary->pid, &pause, err);
+
+	if (rc)
+		return rc;
+	rc = look_at_threads(dump, pause);
+	uint64_t pause_ns = process_pause_end(pause, &expired);
+	process_pause_free(pause);
+	summary->paused = true;
+	summary->rounds++;
+	summary->pause_ns += pause_ns;
+	if (pause_ns > summary->longest_pause_ns)
+		summary->longest_pause_ns = pause_ns;
+	summary->expired = expired;
+	return rc ? error_set(err, rc, "out of memory") : 0;
+}
+
+static bool is_missing_a_table(const struct process_dump *dump)
+{
+	for (uint32_t i = 0; i < dump->list.count; i++)
+		if (dump->looks[i].has_stack && dump->looks[i].stack.end == STACK_END_NO_MAPPING)
+			return true;
+	return false;
+}
+
+/* A stack that ended for want of a table: its other files are looked for too, so that one more round does. */
+static bool build_missing_tables(struct process_dump *dump)
+{
+	for (uint32_t i = 0; i < dump->list.count; i++) {
+		const struct thread_look *look = &dump->looks[i];
+
+		if (look->has_stack && look->stack.end == STACK_END_NO_MAPPING)
+			live_unwind_scan(dump->unwind, look->registers.pc,
+					 thread_registers_sp(&look->registers));
+	}
+	return live_unwind_build_missing(dump->unwind) > 0;
+}
+
+/* Why a process cannot be paused is said, and then it is looked at as it runs. */
+static int look(struct process_dump *dump, struct error *err)
+{
+	for (int round = 0; round < ROUNDS_MAX; round++) {
+		int rc = -EPERM;
+
+		if (!dump->options.no_pause) {
+			rc = look_paused(dump, err);
+			if (rc == -ENOMEM || rc == -ESRCH)
+				return rc;
+		}
+		if (rc) {
+			if (!dump->options.no_pause)
+				memcpy(dump->summary.why_not_paused, err->text, sizeof(err->text));
+			dump->options.no_pause = true;
+			rc = look_at_threads(dump, NULL);
+		}
+		if (rc)
+			return rc;
+		if (!is_missing_a_table(dump) || !build_missing_tables(dump))
+			break;
+	}
+	return 0;
+}
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+static int locate_stack(struct process_dump *dump, struct thread_look *look)
+{
+	struct live_stack *stack = &look->stack;
+
+	look->locations = calloc(stack->frame_count + 1, sizeof(*look->locations));
+	if (!look->locations)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < stack->frame_count; i++) {
+		enum stack_end end;
+		uint32_t location;
+		int rc = frame_locate_caller(&dump->locator, dump->process, &stack->frames[i],
+					     &location, &end);
+
+		if (rc == -ENOENT) {
+			stack->end = end;
+			return 0;
+		}
+		if (!rc)
+			rc = location_table_put(dump->locations, location, dump->names,
+						&look->locations[look->location_count]);
+		if (rc)
+			return rc;
+		look->location_count++;
+	}
+	return 0;
+}
+
+static uint32_t count_lines(const char *text)
+{
+	uint32_t count = 0;
+
+	for (; text && *text; text++)
+		count += *text == '\n';
+	return count;
+}
+
+/* "futex_wait_queue+0x60": cut in place. */
+static void add_kernel_frames(struct dump_thread *thread, char *text)
+{
+	char *rest = text, *line;
+
+	while (rest && (line = strsep(&rest, "\n")) && *line) {
+		char *plus = strchr(line, '+');
+		struct dump_frame *frame = &thread->frames[thread->frame_count++];
+
+		*frame = (struct dump_frame){
+			.kind = FRAME_KIND_KERNEL,
+			.offset = plus ? strtoull(plus + 1, NULL, 16) : 0,
+			.name = line,
+			.module = "[kernel]",
+			.build_id = "",
+			.file = "",
+		};
+		if (plus)
+			*plus = '\0';
+	}
+}
+
+/* One frame for each function that is inlined at the location, innermost first. */
+static void add_frames(const struct process_dump *dump, struct dump_thread *thread,
+		       const struct location *location, const struct raw_frame *raw)
+{
+	const struct profile *names = dump->names;
+	uint32_t count = location->line_count ? location->line_count : 1;
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct line line = { 0 };
+
+		if (location->line_count)
+			line = names->lines[location->first_line + i];
+		thread->frames[thread->frame_count++] = (struct dump_frame){
+			.kind = location->kind,
+			.inlined = i + 1 < count,
+			.address = location->kind == FRAME_KIND_PYTHON ? 0 : raw->address,
+			.offset = location->offset,
+			.name = profile_string(names, line.name),
+			.module = profile_string(names, location->module),
+			.build_id = profile_string(names, location->build_id),
+			.file = profile_string(names, line.file),
+			.line = line.number,
+		};
+	}
+}
+
+/* Strings of names stay where they are once all locations are there. */
+static int name_thread(struct process_dump *dump, uint32_t index)
+{
+	const struct thread_look *look = &dump->looks[index];
+	struct dump_thread *thread = &dump->threads[dump->thread_count];
+	char *kernel_stack =
+		dump->options.no_kernel ? NULL : dump->list.threads[index].kernel_stack;
+	uint32_t count = count_lines(kernel_stack);
+
+	for (uint32_t i = 0; i < look->location_count; i++)
+		count += 1 + dump->names->locations[look->locations[i]].line_count;
+	*thread = (struct dump_thread){
+		.thread = &dump->list.threads[index],
+		.frames = calloc(count + 1, sizeof(*thread->frames)),
+		.end = look->stack.end,
+		.has_stack = look->has_stack,
+		.stopped = look->stopped,
+	};
+	if (!thread->frames)
+		return -ENOMEM;
+	dump->thread_count++;
+	if (kernel_stack && look->has_stack && !look->moved)
+		add_kernel_frames(thread, kernel_stack);
+	for (uint32_t i = 0; i < look->location_count; i++)
+		add_frames(dump, thread, &dump->names->locations[look->locations[i]],
+			   &look->stack.frames[i]);
+	return 0;
+}
+
+static void describe_wait(struct process_dump *dump, struct dump_thread *thread,
+			  struct file_targets *files)
+{
+	const struct thread_look *look = &dump->looks[thread->thread - dump->list.threads];
+	const char *functions[LEAF_FUNCTIONS];
+	struct wait_circumstances circumstances = {
+		.threads = &dump->list,
+		.files = files,
+		.functions = functions,
+		.moved = look->moved,
+	};
+
+	for (uint32_t i = 0; i < thread->frame_count; i++)
+		if (thread->frames[i].kind != FRAME_KIND_KERNEL &&
+		    circumstances.function_count < LEAF_FUNCTIONS)
+			functions[circumstances.function_count++] = thread->frames[i].name;
+	thread_wait_describe(thread->thread,
+			     look->moved ? &look->registers : &thread->thread->registers,
+			     &look->memory, &circumstances, &thread->wait);
+}
+
+static int name_all(struct process_dump *dump)
+{
+	struct file_targets files;
+	int rc = 0;
+
+	location_table_begin_profile(dump->locations);
+	for (uint32_t i = 0; i < dump->list.count && !rc; i++)
+		rc = locate_stack(dump, &dump->looks[i]);
+	for (uint32_t i = 0; i < dump->list.count && !rc; i++)
+		if (is_wanted(dump, &dump->list.threads[i]))
+			rc = name_thread(dump, i);
+	if (rc)
+		return rc;
+	file_targets_init(&files, &dump->proc);
+	for (uint32_t i = 0; i < dump->thread_count; i++)
+		describe_wait(dump, &dump->threads[i], &files);
+	file_targets_deinit(&files);
+	return 0;
+}
+
+/* ---- all of it ----------------------------------------------------------------------------- */
+
+static void freep(struct process_dump **dump)
+{
+	process_dump_free(*dump);
+}
+
+static void sum_up(struct process_dump *dump, uint64_t began_ns)
+{
+	struct live_unwind_stats stats;
+
+	live_unwind_read_stats(dump->unwind, &stats);
+	dump->summary.tables = stats.tables;
+	dump->summary.tables_ns = stats.build_ns;
+	dump->summary.mappings = stats.mappings;
+	dump->summary.total_ns = clock_monotonic_ns() - began_ns;
+}
+
+int process_dump_take(pid_t pid, const struct dump_options *options, struct process_dump **ret_dump,
+		      struct error *err)
+{
+	_cleanup_(freep) struct process_dump *dump = calloc(1, sizeof(*dump));
+	uint64_t began_ns = clock_monotonic_ns();
+
+	if (!dump)
+		return error_set(err, -ENOMEM, "out of memory");
+	dump->options = *options;
+	dump->proc.fd = dump->proc.files = -1;
+	int rc = open_process(dump, pid, err);
+	if (!rc)
+		rc = read_threads(dump, err);
+	if (!rc)
+		rc = open_unwind(dump, err);
+	if (!rc) {
+		build_expected_tables(dump);
+		rc = look(dump, err);
+	}
+	if (!rc)
+		rc = name_all(dump);
+	if (rc)
+		return err->code == rc ? rc : error_set(err, rc, "out of memory");
+	sum_up(dump, began_ns);
+	*ret_dump = take(dump);
+	return 0;
+}
+
+void process_dump_free(struct process_dump *dump)
+{
+	if (!dump)
+		return;
+	for (uint32_t i = 0; i < dump->thread_count; i++)
+		free(dump->threads[i].frames);
+	for (uint32_t i = 0; dump->looks && i < dump->list.count; i++) {
+		live_stack_deinit(&dump->looks[i].stack);
+		free(dump->looks[i].locations);
+	}
+	free(dump->threads);
+	free(dump->looks);
+	live_unwind_close(dump->unwind);
+	profile_free(dump->names);
+	location_table_free(dump->locations);
+	process_table_free(dump->processes);
+	executable_table_free(dump->executables);
+	thread_list_deinit(&dump->list);
+	proc_close(&dump->proc);
+	free(dump);
+}
+
+const struct dump_summary *process_dump_summary(const struct process_dump *dump)
+{
+	return &dump->summary;
+}
+
+const struct dump_thread *process_dump_threads(const struct process_dump *dump, uint32_t *ret_count)
+{
+	*ret_count = dump->thread_count;
+	return dump->threads;
+}

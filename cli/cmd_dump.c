@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// cairn dump: what every thread of a process is doing right now. Uses the agent's code in-process; no
+// collector and no kernel program is needed.
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/process_dump.h"
+#include "base/cleanup.h"
+#include "base/config.h"
+#include "cli/command.h"
+#include "cli/dump_json.h"
+#include "cli/dump_text.h"
+
+enum { PID_MAX = 1 << 22 }; // the kernel's PID_MAX_LIMIT
+
+struct dump_arguments {
+	uint64_t pid;
+	uint64_t thread;
+	bool json, no_native, no_python, no_kernel, lines, no_pause, all, verbose;
+};
+
+static const char notes[] =
+	"Each thread is shown with what it waits for: the lock and who holds it, the file,\n"
+	"the socket and its peer, the GIL. The process is paused for some milliseconds,\n"
+	"and goes on as it was, whatever happens to cairn. Threads with equal stacks are\n"
+	"shown once.\n"
+	"\n"
+	"  cairn dump 1234\n"
+	"  cairn dump 1234 --no-native           # only Python, as a traceback shows it\n"
+	"  cairn dump 1234 --json | jq '.threads[] | select(.wait.kind == \"mutex\")'\n";
+
+static int parse_pid(const char *text, uint64_t *ret_pid)
+{
+	char *end;
+
+	errno = 0;
+	unsigned long long pid = strtoull(text, &end, 10);
+	if (errno || end == text || *end || text[0] == '-' || !pid || pid > PID_MAX)
+		return -EINVAL;
+	*ret_pid = pid;
+	return 0;
+}
+
+static int parse_words(int argc, char **argv, int first_word, struct dump_arguments *arguments,
+		       struct error *err)
+{
+	if (first_word == argc)
+		return error_set(err, -EINVAL, "PID is missing; see `cairn dump --help`");
+	if (first_word + 1 < argc)
+		return error_set(err, -EINVAL, "one PID at a time: \"%.60s\" is one too many",
+				 argv[first_word + 1]);
+	if (parse_pid(argv[first_word], &arguments->pid))
+		return error_set(err, -EINVAL, "\"%.60s\" is not the id of a process",
+				 argv[first_word]);
+	if (arguments->no_native && arguments->no_python)
+		return error_set(err, -EINVAL, "--no-native and --no-python leave nothing to show");
+	return 0;
+}
+
+static int parse(int argc, char **argv, struct dump_arguments *arguments,
+		 enum config_outcome *ret_outcome, struct error *err)
+{
+	const struct config_option table[] = {
+		{ "json", 0, CONFIG_BOOL, &arguments->json, NULL, 0, 0, NULL,
+		  "write JSON, as docs/dump.md describes it" },
+		{ "all", 0, CONFIG_BOOL, &arguments->all, NULL, 0, 0, NULL,
+		  "show each thread, also those with equal stacks" },
+		{ "thread", 't', CONFIG_UINT, &arguments->thread, NULL, 1, PID_MAX, "TID",
+		  "show this thread only" },
+		{ "no-native", 0, CONFIG_BOOL, &arguments->no_native, NULL, 0, 0, NULL,
+		  "show Python frames only" },
+		{ "no-python", 0, CONFIG_BOOL, &arguments->no_python, NULL, 0, 0, NULL,
+		  "show the interpreter's own functions instead of Python frames" },
+		{ "no-kernel", 0, CONFIG_BOOL, &arguments->no_kernel, NULL, 0, 0, NULL,
+		  "leave out kernel frames" },
+		{ "lines", 'l', CONFIG_BOOL, &arguments->lines, NULL, 0, 0, NULL,
+		  "look for lines and inlined functions of native code, too: takes longer" },
+		{ "no-pause", 0, CONFIG_BOOL, &arguments->no_pause, NULL, 0, 0, NULL,
+		  "do not pause the process: threads that run have no stack, others may be torn" },
+		{ "verbose", 'v', CONFIG_BOOL, &arguments->verbose, NULL, 0, 0, NULL,
+		  "say how long the process was paused, and what else it took" },
+	};
+	const struct config_program program = {
+		.name = "cairn dump",
+		.summary =
+			"Show what every thread of a process is doing: Python, native and kernel "
+			"frames.",
+		.usage = "cairn dump PID [OPTIONS]",
+		.notes = notes,
+		.options = table,
+		.option_count = ARRAY_SIZE(table),
+	};
+	int first_word = argc;
+	int rc = config_parse(&program, argc, argv, ret_outcome, &first_word, err);
+
+	if (rc || *ret_outcome == CONFIG_EXIT)
+		return rc;
+	return parse_words(argc, argv, first_word, arguments, err);
+}
+
+/* Ctrl-Z must not stop us while we hold another process. */
+static void defer_stops(sigset_t *ret_before)
+{
+	sigset_t stops;
+
+	sigemptyset(&stops);
+	sigaddset(&stops, SIGTSTP);
+	sigaddset(&stops, SIGTTIN);
+	sigaddset(&stops, SIGTTOU);
+	sigprocmask(SIG_BLOCK, &stops, ret_before);
+}
+
+static int write_all(const struct buffer *text, struct error *err)
+{
+	for (size_t written = 0; written < text->size;) {
+		ssize_t size = write(STDOUT_FILENO, text->bytes + written, text->size - written);
+
+		if (size < 0 && errno == EINTR)
+			continue;
+		if (size < 0 && errno == EPIPE) // `| head` has seen enough
+			return 0;
+		if (size < 0)
+			return error_errno(err, -errno, "write standard output");
+		written += (size_t)size;
+	}
+	return 0;
+}
+
+static int show(const struct process_dump *dump, const struct dump_arguments *arguments,
+		struct error *err)
+{
+	_cleanup_(buffer_deinit) struct buffer text = { 0 };
+	const char *no_color = getenv("NO_COLOR");
+	const struct dump_text_options options = {
+		.all = arguments->all,
+		.python_only = arguments->no_native,
+		.verbose = arguments->verbose,
+		.colour = isatty(STDOUT_FILENO) && !(no_color && *no_color),
+	};
+	int rc = 0;
+
+	if (arguments->json)
+		rc = dump_json_write(dump, arguments->no_native, &text);
+	else
+		dump_text_write(dump, &options, &text);
+	if (!rc)
+		rc = text.rc;
+	return rc ? error_errno(err, rc, "the dump") : write_all(&text, err);
+}
+
+static int dump_process(const struct dump_arguments *arguments, struct error *err)
+{
+	const struct dump_options options = {
+		.tid = (pid_t)arguments->thread,
+		.no_pause = arguments->no_pause,
+		.no_python = arguments->no_python,
+		.no_kernel = arguments->no_kernel || arguments->no_native,
+		.lines = arguments->lines,
+	};
+	struct process_dump *dump;
+	sigset_t before;
+
+	defer_stops(&before);
+	int rc = process_dump_take((pid_t)arguments->pid, &options, &dump, err);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	if (rc)
+		return rc;
+	rc = show(dump, arguments, err);
+	process_dump_free(dump);
+	return rc;
+}
+
+int cmd_dump(int argc, char **argv)
+{
+	struct dump_arguments arguments = { 0 };
+	enum config_outcome outcome = CONFIG_RUN;
+	struct error err = { 0 };
+	int rc = parse(argc, argv, &arguments, &outcome, &err);
+
+	if (!rc && outcome == CONFIG_EXIT)
+		return EXIT_OK;
+	if (rc) {
+		fprintf(stderr, "cairn dump: %s\n", err.text);
+		return EXIT_USAGE;
+	}
+	if (dump_process(&arguments, &err)) {
+		fprintf(stderr, "cairn dump: %s\n", err.text);
+		return EXIT_FAILED;
+	}
+	return EXIT_OK;
+}
