@@ -92,17 +92,10 @@ struct attempt {
 	enum loader_level level;
 };
 
-// A map that no program uses is as small as maps can be.
 static void set_unwinder(struct sampler_bpf *programs, enum loader_level level)
 {
 	programs->rodata->unwind_by_tables = level < LOADER_LEVEL_FRAME_POINTER;
 	programs->rodata->unwind_python = level < LOADER_LEVEL_NO_PYTHON;
-	if (level < LOADER_LEVEL_FRAME_POINTER)
-		return;
-	bpf_map__set_max_entries(programs->maps.unwind_tables, 1);
-	bpf_map__set_max_entries(programs->maps.unwind_rules, 1);
-	bpf_map__set_max_entries(programs->maps.unwind_processes, 1);
-	bpf_map__set_max_entries(programs->maps.mapping_pages, 1);
 }
 
 static void set_options(struct loader *loader, const struct loader_options *options,
@@ -204,6 +197,7 @@ static void find_unwind_maps(struct loader *loader)
 		.processes_fd = bpf_map__fd(programs->maps.unwind_processes),
 		.pages_fd = bpf_map__fd(programs->maps.mapping_pages),
 		.python_fd = bpf_map__fd(programs->maps.python_runtimes),
+		.unused = loader->level == LOADER_LEVEL_FRAME_POINTER,
 	};
 }
 

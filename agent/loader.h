@@ -45,7 +45,7 @@ void loader_close(struct loader *loader);
 const char *loader_notice(const struct loader *loader);
 enum loader_level loader_level(const struct loader *loader);
 
-/** The unwinder's maps; they are of no use at LOADER_LEVEL_FRAME_POINTER. Owned by the loader. */
+/** The unwinder's maps. Owned by the loader. */
 const struct unwind_maps *loader_unwind_maps(const struct loader *loader);
 
 /** The sampling program, to be run by perf events. Owned by the loader. */

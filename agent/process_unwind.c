@@ -512,6 +512,8 @@ void process_unwind_touch(struct process_unwinds *unwinds, struct process *proce
 	uint64_t generation = process_mappings_generation(process), now = clock_monotonic_ns();
 	bool is_new = !record || !is_same_process(&record->key, &process->key);
 
+	if (unwinds->maps->unused)
+		return;
 	if (is_new || record->mappings_generation != generation || is_due(record, now)) {
 		const struct mapping_list *list = process_mappings(unwinds->processes, process);
 		if (!list || process->exited)

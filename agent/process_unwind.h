@@ -46,8 +46,8 @@ struct process_unwind_stats {
 };
 
 /**
- * Begin to publish into @maps, which outlives this. @processes tells mappings. Starts the thread
- * that builds tables.
+ * Begin to publish into @maps, which outlives this; nothing is published if they are unused.
+ * @processes tells mappings. Starts the thread that builds tables.
  */
 int process_unwind_open(const struct unwind_maps *maps, struct process_table *processes,
 			const struct process_unwind_options *options,

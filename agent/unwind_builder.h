@@ -23,7 +23,7 @@ struct unwind_segment {
 	uint64_t size;
 };
 
-/** What a table in the kernel covers: block_count 4 KiB blocks from first_address on. */
+/** What a table in the kernel covers: block_count blocks from first_address on. */
 struct unwind_extent {
 	uint64_t first_address; // virtual address in the file
 	uint32_t block_count;   // 0: the file has no unwind information, and no table

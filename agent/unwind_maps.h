@@ -3,6 +3,7 @@
 // happens to a table or a process. The only user of bpf() for them.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -16,6 +17,7 @@ struct unwind_maps {
 	int processes_fd; // unwind_processes
 	int pages_fd;     // mapping_pages
 	int python_fd;    // python_runtimes, by number of the build
+	bool unused;      // the unwinder that was loaded reads none of them
 };
 
 /**

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unwind tables in the kernel: built once per file, within a budget, given up when long unused. The
+// kernel's maps are a double, and so is the compiler of call frame information: a file says how
+// large its table is to be.
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "tests/test.h"
+
+#include "agent/unwind_table.h"
+#include "agent/unwind_tables.h"
+#include "base/clock.h"
+#include "base/hash_table.h"
+#include "tests/unit/agent/elf_writer.h"
+#include "tests/unit/agent/unwind_maps_double.h"
+
+/* What a file's text says of the table to be built. */
+struct order {
+	uint32_t pages; // of words
+	uint32_t rules; // of its own
+	int32_t rc;     // fail instead
+	uint32_t broken;
+};
+
+static atomic_uint builds;
+static atomic_uint last_pages;                               // of the table built last
+static pthread_mutex_t building = PTHREAD_MUTEX_INITIALIZER; // held: builds wait
+
+static struct unwind_table *table_of(const struct order *order)
+{
+	struct unwind_table *table = calloc(1, sizeof(*table));
+
+	table->first_address = IMAGE_ADDRESS;
+	table->block_count = order->pages ? 1 : 0;
+	table->word_count = order->pages * TABLE_PAGE_WORDS;
+	table->words = calloc(table->word_count + 2, sizeof(*table->words));
+	table->rule_count = order->rules;
+	table->rules = calloc(order->rules + 1, sizeof(*table->rules));
+	for (uint32_t i = 0; i < order->rules; i++)
+		table->rules[i] = (struct unwind_rule){
+			.cfa = CFA_REGISTER,
+			.cfa_offset = (int32_t)(order->pages << 16 | (i + 1)),
+		};
+	table->words[0] = 2;
+	table->words[1] = order->broken == 1 ? table->word_count + 1 : table->word_count;
+	for (uint32_t i = 2; i < table->word_count && order->rules; i++)
+		table->words[i] =
+			(i & (TABLE_BLOCK_BYTES - 1)) << TABLE_RULE_BITS | i % order->rules;
+	if (order->broken == 2)
+		table->words[2] = order->rules;
+	return table;
+}
+
+int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, uint32_t mark_count,
+		       struct unwind_table **ret_table, struct error *err)
+{
+	struct order order;
+
+	(void)marks;
+	(void)mark_count;
+	assert_int_equal(0, elf_read(elf, IMAGE_TEXT, &order, sizeof(order)));
+	pthread_mutex_lock(&building);
+	pthread_mutex_unlock(&building);
+	builds++;
+	if (order.rc)
+		return error_set(err, order.rc, "as told");
+	last_pages = order.pages;
+	*ret_table = table_of(&order);
+	return 0;
+}
+
+void unwind_table_free(struct unwind_table *table)
+{
+	if (!table)
+		return;
+	free(table->words);
+	free(table->rules);
+	free(table);
+}
+
+/* ---- the world ----------------------------------------------------------------------------- */
+
+static struct unwind_maps maps;
+static struct executable_table *executables;
+static struct unwind_tables *tables;
+
+static void open_world(uint64_t bytes_max)
+{
+	struct error err = { 0 };
+
+	maps_double_clear();
+	builds = 0;
+	executables = executable_table_new();
+	if (unwind_tables_open(&maps, NULL, bytes_max, &tables, &err))
+		fail_msg("unwind_tables_open: %s", err.text);
+}
+
+static void close_world(void)
+{
+	unwind_tables_close(tables);
+	executable_table_free(executables);
+	maps_double_clear();
+}
+
+/* A file of its own identity whose table is as ordered. */
+static struct executable *make_file(uint8_t id, struct order order)
+{
+	static struct elf_image image;
+	struct executable *executable = NULL;
+
+	image_init(&image);
+	image.note_id[0] = id;
+	memcpy(image.text, &order, sizeof(order));
+	int fd = image_open_cut(&image, IMAGE_BYTES);
+	assert_int_equal(0, executable_table_open(executables, fd, "/lib/a.so", &executable, NULL));
+	close(fd);
+	return executable_hold(executable);
+}
+
+static uint32_t want(struct executable *executable)
+{
+	uint32_t file = unwind_tables_want(tables, executable, 4096);
+
+	assert_true(file != HASH_TABLE_NONE);
+	return file;
+}
+
+static enum unwind_file_state state_of(uint32_t file)
+{
+	return unwind_tables_file(tables, file)->state;
+}
+
+/* Take over what was built until none is pending. Returns the file that wants room. */
+static uint32_t settle(void)
+{
+	struct unwind_tables_stats stats;
+	uint32_t wanting = HASH_TABLE_NONE, last;
+
+	for (int i = 0; i < 1000; i++) {
+		unwind_tables_read_stats(tables, &stats);
+		if (!stats.pending)
+			return wanting;
+		struct pollfd fd = { .fd = unwind_tables_fd(tables), .events = POLLIN };
+		poll(&fd, 1, 1000);
+		unwind_tables_read(tables, &last);
+		if (last != HASH_TABLE_NONE)
+			wanting = last;
+	}
+	fail_msg("%s", "nothing settles");
+	return wanting;
+}
+
+/* ---- tests --------------------------------------------------------------------------------- */
+
+TEST(a_file_is_built_once_and_installed)
+{
+	open_world(1 << 20);
+	struct executable *a = make_file(1, (struct order){ .pages = 3, .rules = 5 });
+	uint32_t file = want(a);
+
+	EXPECT_EQ(UNWIND_FILE_PENDING, state_of(file), "at first");
+	EXPECT_EQ(file, want(a), "known");
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(file), "then");
+	want(a);
+	settle();
+	EXPECT_EQ(1, builds, "builds");
+
+	const struct unwind_file *ready = unwind_tables_file(tables, file);
+	EXPECT_EQ(3 * 4096, ready->bytes, "its memory");
+	EXPECT_EQ(1, ready->extent.block_count, "its blocks");
+	EXPECT_EQ(IMAGE_ADDRESS, ready->extent.segments[0].address, "its segment");
+	EXPECT_EQ(3, maps_double.table_pages[ready->number], "in the kernel");
+	close_world();
+}
+
+TEST(rules_get_the_numbers_of_the_node)
+{
+	open_world(1 << 20);
+	uint32_t first = want(make_file(1, (struct order){ .pages = 1, .rules = 3 }));
+	settle();
+	uint32_t second = want(make_file(2, (struct order){ .pages = 2, .rules = 3 }));
+	settle();
+
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct unwind_file *file = unwind_tables_file(tables, i ? second : first);
+		const uint32_t *words = maps_double.tables[file->number]->words;
+
+		EXPECT_EQ(2, words[0], "the index is as it was");
+		for (uint32_t j = 2; j < TABLE_PAGE_WORDS; j++) {
+			const struct unwind_rule *rule =
+				&maps_double.rules[words[j] & TABLE_RULE_MASK];
+
+			EXPECT_EQ((int32_t)((i + 1) << 16 | (j % 3 + 1)), rule->cfa_offset, "rule");
+			EXPECT_EQ(j & 4095, words[j] >> TABLE_RULE_BITS, "row");
+		}
+	}
+	close_world();
+}
+
+static const struct {
+	const char *what;
+	struct order order;
+	const char *reason; // NULL: that is no failure
+} failures[] = {
+	{ "no unwind information", { .pages = 0 }, NULL },
+	{ "it cannot be compiled", { .rc = -ENOEXEC }, "a.so: as told" },
+	{ "larger than all the room",
+	  { .pages = 300, .rules = 1 },
+	  "a.so: no room for a table of 1200 KiB" },
+	{ "an index that leads out",
+	  { .pages = 1, .rules = 1, .broken = 1 },
+	  "a.so: a table that contradicts itself" },
+	{ "a rule that is not there",
+	  { .pages = 1, .rules = 1, .broken = 2 },
+	  "a.so: a table that contradicts itself" },
+};
+
+TEST(what_cannot_be_used_is_remembered_with_the_reason)
+{
+	for EACH (row, failures) {
+		struct unwind_tables_stats stats;
+
+		open_world(1 << 20);
+		struct executable *a = make_file(1, row->order);
+		uint32_t file = want(a);
+		settle();
+		EXPECT_EQ(UNWIND_FILE_NONE, state_of(file), row->what);
+		want(a);
+		settle();
+		EXPECT_EQ(1, builds, row->what);
+		unwind_tables_read_stats(tables, &stats);
+		EXPECT_EQ(row->reason != NULL, stats.failed, row->what);
+		EXPECT_EQ(0, stats.bytes, row->what);
+		EXPECT_EQ(1, stats.rules, row->what);
+		if (row->reason)
+			EXPECT_STR(row->reason, stats.last_failure.text, row->what);
+		close_world();
+	}
+}
+
+TEST(a_kernel_that_refuses_is_survived)
+{
+	struct unwind_tables_stats stats;
+
+	open_world(1 << 20);
+	maps_double.install_rc = -EPERM;
+	uint32_t a = want(make_file(1, (struct order){ .pages = 1, .rules = 2 }));
+	settle();
+	EXPECT_EQ(UNWIND_FILE_NONE, state_of(a), "install");
+	maps_double.install_rc = 0;
+	maps_double.create_rc = -ENOMEM;
+	uint32_t b = want(make_file(2, (struct order){ .pages = 2, .rules = 2 }));
+	settle();
+	EXPECT_EQ(UNWIND_FILE_NONE, state_of(b), "create");
+	unwind_tables_read_stats(tables, &stats);
+	EXPECT_EQ(1, stats.rules, "no rule is left behind");
+	EXPECT_EQ(0, stats.bytes, "no bytes");
+	maps_double.create_rc = 0;
+	uint32_t c = want(make_file(3, (struct order){ .pages = 3, .rules = 2 }));
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(c), "the next one is taken");
+	close_world();
+}
+
+TEST(what_most_is_mapped_of_and_what_is_missed_most_is_built_first)
+{
+	open_world(1 << 20);
+	pthread_mutex_lock(&building);
+	// The first is with the builder before the others come; 2 and 3 wait.
+	uint32_t first = want(make_file(1, (struct order){ .pages = 1, .rules = 1 }));
+	struct pollfd nothing = { .fd = -1 };
+	poll(&nothing, 1, 50);
+	struct executable *small = make_file(2, (struct order){ .pages = 2, .rules = 1 });
+	struct executable *large = make_file(3, (struct order){ .pages = 3, .rules = 1 });
+	uint32_t missed = unwind_tables_want(tables, small, 4096);
+	unwind_tables_want(tables, large, 1 << 30);
+	unwind_tables_want(tables, make_file(4, (struct order){ .pages = 4, .rules = 1 }), 8192);
+	unwind_tables_miss(tables, missed);
+	pthread_mutex_unlock(&building);
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(first), "all are built");
+	EXPECT_EQ(4, last_pages, "neither missed nor large");
+	close_world();
+}
+
+TEST(the_budget_holds_and_the_least_recently_used_makes_room)
+{
+	struct unwind_tables_stats stats;
+	uint64_t now = clock_monotonic_ns();
+	uint32_t files[4];
+
+	open_world(10 * 4096);
+	for (uint8_t i = 0; i < 3; i++)
+		files[i] = want(make_file(i, (struct order){ .pages = 3, .rules = i + 1U }));
+	settle();
+	for (uint64_t i = 0; i < 3; i++) // the second's use is longest ago
+		unwind_tables_use(tables, files[i], now + (i == 1 ? 1 : 2) * 500 * NS_PER_MS);
+	struct executable *fourth = make_file(9, (struct order){ .pages = 4, .rules = 1 });
+	files[3] = want(fourth);
+	EXPECT_EQ(files[3], settle(), "wants room");
+	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(files[3]), "has none");
+	want(fourth);
+	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(files[3]), "is not built again at once");
+	unwind_tables_read_stats(tables, &stats);
+	EXPECT_EQ(9 * 4096, stats.bytes, "within the budget");
+	EXPECT_EQ(1, stats.refused, "counted");
+
+	uint64_t soon = now + 60 * NS_PER_SECOND;
+	EXPECT_EQ(9 * 4096, unwind_tables_bytes_before(tables, soon), "all could go");
+	uint32_t oldest = unwind_tables_oldest(tables, soon);
+	EXPECT_EQ(files[1], oldest, "the oldest");
+	uint32_t number = unwind_tables_file(tables, oldest)->number;
+	unwind_tables_evict(tables, oldest);
+	unwind_tables_retry(tables, files[3]);
+	want(fourth);
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(files[3]), "there is room");
+	assert_true(unwind_tables_file(tables, files[3])->number != number); // it waited behind
+	assert_null(maps_double.tables[number]);
+	unwind_tables_read_stats(tables, &stats);
+	EXPECT_EQ(10 * 4096, stats.bytes, "full");
+	EXPECT_EQ(1, stats.evicted, "counted");
+	EXPECT_EQ(1 + 3 + 1, stats.rules, "the third's, which the others share, and the fourth's");
+	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_oldest(tables, 1), "nothing is that old");
+	close_world();
+}
+
+TEST(an_evicted_table_is_built_again_when_wanted)
+{
+	open_world(1 << 20);
+	struct executable *a = make_file(1, (struct order){ .pages = 1, .rules = 1 });
+	uint32_t file = want(a);
+	settle();
+	unwind_tables_evict(tables, file);
+	EXPECT_EQ(UNWIND_FILE_UNOPENED, state_of(file), "as if new");
+	want(a);
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(file), "again");
+	EXPECT_EQ(2, builds, "builds");
+	close_world();
+}
+
+TEST(rules_are_a_budget_too)
+{
+	open_world(64 << 20);
+	uint32_t a = want(make_file(1, (struct order){ .pages = 1, .rules = 10000 }));
+	settle();
+	uint32_t b = want(make_file(2, (struct order){ .pages = 2, .rules = 10000 }));
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(a), "the first");
+	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(b), "20,000 are too many");
+	uint32_t c = want(make_file(3, (struct order){ .pages = 3, .rules = 6000 }));
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(c), "fewer fit");
+	close_world();
+}
+
+TEST(a_file_that_is_not_open_is_wanted_again_later)
+{
+	open_world(1 << 20);
+	struct executable *a = make_file(1, (struct order){ .pages = 1, .rules = 1 });
+
+	executable_release(a);
+	executable_table_trim(executables); // closes what nobody holds
+	uint32_t file = want(a);
+	EXPECT_EQ(UNWIND_FILE_UNOPENED, state_of(file), "closed");
+	a = make_file(1, (struct order){ .pages = 1, .rules = 1 });
+	EXPECT_EQ(file, want(a), "the same file");
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(file), "open");
+	close_world();
+}
+
+TEST(closing_does_not_wait_for_what_is_queued)
+{
+	open_world(1 << 20);
+	for (int i = 0; i < 100; i++)
+		want(make_file((uint8_t)i, (struct order){ .pages = 1, .rules = 1 }));
+	close_world(); // no leak, no crash: for the sanitizers
+}
+
+RUN_TESTS(cmocka_unit_test(a_file_is_built_once_and_installed),
+	  cmocka_unit_test(rules_get_the_numbers_of_the_node),
+	  cmocka_unit_test(what_cannot_be_used_is_remembered_with_the_reason),
+	  cmocka_unit_test(a_kernel_that_refuses_is_survived),
+	  cmocka_unit_test(what_most_is_mapped_of_and_what_is_missed_most_is_built_first),
+	  cmocka_unit_test(the_budget_holds_and_the_least_recently_used_makes_room),
+	  cmocka_unit_test(an_evicted_table_is_built_again_when_wanted),
+	  cmocka_unit_test(rules_are_a_budget_too),
+	  cmocka_unit_test(a_file_that_is_not_open_is_wanted_again_later),
+	  cmocka_unit_test(closing_does_not_wait_for_what_is_queued))
