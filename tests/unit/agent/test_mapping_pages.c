@@ -40,16 +40,16 @@ static struct found look_up(const struct mapping_pages *pages, uint64_t address)
 		at = last_not_above(&page, address);
 	}
 	if (address < page.starts[at] ||
-	    address - page.starts[at] >= (uint64_t)page.ranges[at].pages << TABLE_BLOCK_BITS)
+	    address - page.starts[at] >= (uint64_t)page.ranges[at].units << MAPPING_UNIT_BITS)
 		return (struct found){ 0 };
 	return (struct found){ page.ranges[at].code, page.ranges[at].bias };
 }
 
-static struct unwind_extent extent_of(uint64_t first_address, uint32_t block_count)
+static struct unwind_extent extent_of(uint64_t first_address, uint32_t page_count)
 {
 	return (struct unwind_extent){
 		.first_address = first_address,
-		.block_count = block_count,
+		.block_count = (uint32_t)(page_count * (PAGE / TABLE_BLOCK_BYTES)),
 		.segment_count = 1,
 		.segments = { { .offset = 0x2000, .address = 0x402000, .size = 8 * PAGE } },
 	};
@@ -60,8 +60,8 @@ static const struct {
 	const char *what;
 	uint64_t file_offset;
 	uint64_t first_address; // of the table
-	uint32_t block_count;
-	const char *codes; // of the 8 pages: T table, N none, in order
+	uint32_t pages;         // that it covers
+	const char *codes;      // of the 8 pages: T table, N none, in order
 	uint64_t bias;
 } tables[] = {
 	{ "all", 0x2000, 0x402000, 8, "TTTTTTTT", 0x10000 },
@@ -87,7 +87,7 @@ TEST(a_table_holds_where_it_says_and_nowhere_else)
 			.limit = 0x18000,
 			.file_offset = row->file_offset,
 		};
-		struct unwind_extent extent = extent_of(row->first_address, row->block_count);
+		struct unwind_extent extent = extent_of(row->first_address, row->pages);
 
 		assert_int_equal(0, mapping_pages_add_table(&pages, &mapping, &extent, 5));
 		for (uint64_t i = 0; i < 8; i++) {
@@ -104,6 +104,25 @@ TEST(a_table_holds_where_it_says_and_nowhere_else)
 	}
 }
 
+TEST(a_table_may_end_within_a_page)
+{
+	struct mapping_pages pages = { 0 };
+	struct mapping mapping = { .start = 0x10000, .limit = 0x18000, .file_offset = 0x2000 };
+	struct unwind_extent extent = extent_of(0x402000 + TABLE_BLOCK_BYTES, 0);
+
+	extent.block_count = 1;
+	assert_int_equal(0, mapping_pages_add_table(&pages, &mapping, &extent, 5));
+	EXPECT_EQ(MAPPING_CODE_NONE, look_up(&pages, 0x10000 + TABLE_BLOCK_BYTES - 1).code,
+		  "before");
+	EXPECT_EQ(MAPPING_CODE_TABLE + 5, look_up(&pages, 0x10000 + TABLE_BLOCK_BYTES).code,
+		  "its first byte");
+	EXPECT_EQ(MAPPING_CODE_TABLE + 5, look_up(&pages, 0x10000 + 2 * TABLE_BLOCK_BYTES - 1).code,
+		  "its last byte");
+	EXPECT_EQ(MAPPING_CODE_NONE, look_up(&pages, 0x10000 + 2 * TABLE_BLOCK_BYTES).code,
+		  "behind it");
+	mapping_pages_deinit(&pages);
+}
+
 TEST(neighbours_of_equal_code_become_one)
 {
 	struct mapping_pages pages = { 0 };
@@ -118,7 +137,8 @@ TEST(neighbours_of_equal_code_become_one)
 	assert_int_equal(0, mapping_pages_add_table(&pages, &halves[0], &extent, 1));
 	assert_int_equal(0, mapping_pages_add_table(&pages, &halves[1], &extent, 1));
 	EXPECT_EQ(3, pages.count, "a file in two mappings, split by mprotect()");
-	EXPECT_EQ(8, pages.ranges[2].code.pages, "its length");
+	EXPECT_EQ(8 * PAGE, (uint64_t)pages.ranges[2].code.units << MAPPING_UNIT_BITS,
+		  "its length");
 	mapping_pages_deinit(&pages);
 }
 
@@ -161,9 +181,9 @@ TEST(what_is_above_all_user_space_is_left_out)
 	assert_int_equal(0, mapping_pages_add(&pages, 0x2000, 0x2000, MAPPING_CODE_NONE));
 	assert_int_equal(0, mapping_pages_add(&pages, 0x3000, 0x2000, MAPPING_CODE_NONE));
 	EXPECT_EQ(0, pages.count, "nor empty or inverted ranges");
-	// 16 TiB and more of code made at run time, reserved ahead
+	// 4 TiB and more of code made at run time, reserved ahead
 	assert_int_equal(0, mapping_pages_add(&pages, PAGE, 1ULL << 56, MAPPING_CODE_JIT));
-	EXPECT_EQ(MAPPING_CODE_JIT, look_up(&pages, 1ULL << 43).code, "as long as it can be");
+	EXPECT_EQ(MAPPING_CODE_JIT, look_up(&pages, 1ULL << 41).code, "as long as it can be");
 	mapping_pages_deinit(&pages);
 }
 
@@ -183,6 +203,7 @@ TEST(the_hash_tells_whether_to_write_again)
 }
 
 RUN_TESTS(cmocka_unit_test(a_table_holds_where_it_says_and_nowhere_else),
+	  cmocka_unit_test(a_table_may_end_within_a_page),
 	  cmocka_unit_test(neighbours_of_equal_code_become_one),
 	  cmocka_unit_test(every_range_is_found_whatever_their_number),
 	  cmocka_unit_test(what_is_above_all_user_space_is_left_out),
