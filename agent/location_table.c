@@ -32,6 +32,8 @@ struct known_location {
 	uint64_t offset;
 	struct executable *executable;   // held until the name was looked for
 	uint32_t name, module, build_id; // strings; 0: none
+	uint32_t file;                   // string: source file
+	uint32_t line;                   // in it; 0: unknown
 	uint32_t profile;                // number of the profile that `position` is in
 	uint32_t position;
 	uint8_t kind; // enum frame_kind
@@ -228,6 +230,24 @@ uint32_t location_table_add_anonymous(struct location_table *table, uint64_t add
 	return add(table, &location);
 }
 
+uint32_t location_table_add_python(struct location_table *table, const char *name, const char *file,
+				   uint32_t line)
+{
+	struct known_location location = {
+		.id = location_id_of_line(FRAME_KIND_PYTHON, name, file, line),
+		.kind = FRAME_KIND_PYTHON,
+		.line = line,
+	};
+	uint32_t number = find(table, location.id);
+
+	if (number != HASH_TABLE_NONE)
+		return number;
+	if (add_string(table, name, &location.name) < 0 ||
+	    add_string(table, file, &location.file) < 0)
+		return HASH_TABLE_NONE;
+	return add(table, &location);
+}
+
 uint32_t location_table_add_exited(struct location_table *table)
 {
 	struct known_location location = { .kind = FRAME_KIND_UNKNOWN };
@@ -273,7 +293,7 @@ int location_table_put(struct location_table *table, uint32_t number, struct pro
 	struct location location = { .id = known->id,
 				     .kind = known->kind,
 				     .offset = known->offset };
-	struct line line = { 0 };
+	struct line line = { .number = known->line };
 
 	if (known->profile == table->profile) {
 		*ret_position = known->position;
@@ -287,6 +307,8 @@ int location_table_put(struct location_table *table, uint32_t number, struct pro
 		rc = copy_string(table, known->build_id, profile, &location.build_id);
 	if (!rc)
 		rc = copy_string(table, known->name, profile, &line.name);
+	if (!rc)
+		rc = copy_string(table, known->file, profile, &line.file);
 	if (!rc)
 		rc = profile_add_location(profile, &location, &line, known->name ? 1 : 0,
 					  &known->position);
@@ -317,7 +339,8 @@ static void renew_strings(struct location_table *table)
 	}
 	for (uint32_t i = 0; i < table->count && !rc; i++) {
 		const struct known_location *location = &table->locations[i];
-		const uint32_t used[] = { location->name, location->module, location->build_id };
+		const uint32_t used[] = { location->name, location->module, location->build_id,
+					  location->file };
 
 		for (uint32_t j = 0; location->used && j < ARRAY_SIZE(used) && !rc; j++) {
 			const char *string = string_table_get(&table->strings, used[j]);
@@ -334,6 +357,7 @@ static void renew_strings(struct location_table *table)
 			location->name = numbers[location->name];
 			location->module = numbers[location->module];
 			location->build_id = numbers[location->build_id];
+			location->file = numbers[location->file];
 		}
 		string_table_deinit(&table->strings);
 		table->strings = renewed;

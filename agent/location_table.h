@@ -40,6 +40,13 @@ uint32_t location_table_add_kernel(struct location_table *table, uint64_t addres
 /** Code in no file (made at run time); a leaf is reduced to its page. */
 uint32_t location_table_add_anonymous(struct location_table *table, uint64_t address, bool leaf);
 
+/**
+ * Interpreted code, leaf or caller: @name (qualified) in the source @file ("": unknown) at @line (0:
+ * unknown, or none). The strings are copied.
+ */
+uint32_t location_table_add_python(struct location_table *table, const char *name, const char *file,
+				   uint32_t line);
+
 /** Code of a process that has gone before its mappings could be read: one place for all of it. */
 uint32_t location_table_add_exited(struct location_table *table);
 

@@ -164,6 +164,32 @@ TEST(generated_code_is_told_apart_by_page_at_the_leaf)
 	location_table_free(table);
 }
 
+TEST(python_is_known_by_function_file_and_line)
+{
+	struct location_table *table = location_table_new(executables, kallsyms);
+	uint32_t first = location_table_add_python(table, "Model.forward", "/srv/model.py", 42);
+	struct location location;
+
+	EXPECT_EQ(first, location_table_add_python(table, "Model.forward", "/srv/model.py", 42),
+		  "found again");
+	assert_int_not_equal(
+		first, location_table_add_python(table, "Model.forward", "/srv/model.py", 43));
+	assert_int_not_equal(
+		first, location_table_add_python(table, "Model.forward", "/opt/model.py", 42));
+	assert_int_not_equal(
+		first, location_table_add_python(table, "Other.forward", "/srv/model.py", 42));
+	EXPECT_STR("Model.forward (model.py:42)", shown(table, first, &location), "name");
+	EXPECT_EQ(FRAME_KIND_PYTHON, location.kind, "kind");
+	assert_true(id128_equal(
+		location_id_of_line(FRAME_KIND_PYTHON, "Model.forward", "/srv/model.py", 42),
+		location.id));
+	uint32_t no_line = location_table_add_python(table, "run", "<string>", 0);
+	EXPECT_STR("run (<string>)", shown(table, no_line, &location), "no line");
+	uint32_t no_file = location_table_add_python(table, "<unknown> (python)", "", 0);
+	EXPECT_STR("<unknown> (python)", shown(table, no_file, &location), "no file");
+	location_table_free(table);
+}
+
 TEST(a_location_is_put_once_into_each_profile)
 {
 	struct location_table *table = location_table_new(executables, kallsyms);
@@ -209,18 +235,21 @@ TEST(names_survive_when_the_strings_of_others_are_let_go)
 	struct location_table *table = location_table_new(executables, kallsyms);
 	uint32_t kept =
 		location_table_add_leaf(table, self, (uint64_t)a_known_function - self_base);
+	uint32_t python = location_table_add_python(table, "f", "/srv/f.py", 7);
 	struct location location;
 
 	// More names than a table keeps idle, so that the sweep interns again what is in use.
 	for (uint32_t i = 0; i < MANY_SYMBOLS; i++)
 		location_table_add_kernel(table, MANY_AT + 16 * i, true);
-	EXPECT_EQ(MANY_SYMBOLS + 1, location_table_count(table), "all of them");
+	EXPECT_EQ(MANY_SYMBOLS + 2, location_table_count(table), "all of them");
 	for (int window = 0; window < 20; window++)
 		location_table_begin_profile(table);
 	location_table_mark(table, kept);
+	location_table_mark(table, python);
 	location_table_sweep(table);
-	EXPECT_EQ(1, location_table_count(table), "only one is marked");
+	EXPECT_EQ(2, location_table_count(table), "only two are marked");
 	EXPECT_STR("a_known_function", shown(table, kept, &location), "its name");
+	EXPECT_STR("f (f.py:7)", shown(table, python, &location), "its name and file");
 	EXPECT_STR(
 		"many_7_[k]",
 		shown(table, location_table_add_kernel(table, MANY_AT + 16 * 7, true), &location),
@@ -236,6 +265,7 @@ int main(void)
 		cmocka_unit_test(kernel_code_is_known_by_symbol_not_by_address),
 		cmocka_unit_test(without_kernel_symbols_kernel_code_stays_unnamed),
 		cmocka_unit_test(generated_code_is_told_apart_by_page_at_the_leaf),
+		cmocka_unit_test(python_is_known_by_function_file_and_line),
 		cmocka_unit_test(a_location_is_put_once_into_each_profile),
 		cmocka_unit_test(a_sweep_keeps_what_is_marked_or_was_used_lately),
 		cmocka_unit_test(names_survive_when_the_strings_of_others_are_let_go),
