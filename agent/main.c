@@ -106,6 +106,7 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.slot_ns = agent->options.slot_ns,
 		.pid = (pid_t)agent->options.pid,
 		.labels = agent->options.labels, // the options outlive the profiler
+		.cache_folder = agent->options.cache_folder,
 	};
 
 	return profiler_open(&options, &agent->profiler, err);
@@ -179,9 +180,13 @@ static void say_hello(const struct agent *agent)
 		 "%.3g s",
 		 get_nprocs(), (unsigned long long)options->frequency_hz, what, options->collector,
 		 options->interval_ns / 1e9);
+}
 
-	const char *notice = profiler_notice(agent->profiler);
-	if (notice)
+static void tell_notices(struct agent *agent)
+{
+	const char *notice;
+
+	while ((notice = profiler_next_notice(agent->profiler)))
 		log_warn("profiler: %s", notice);
 }
 
@@ -243,6 +248,7 @@ static void on_tick(struct agent *agent)
 
 	(void)!read(agent->tick_fd, &expirations, sizeof(expirations));
 	profiler_tick(agent->profiler);
+	tell_notices(agent);
 	if (clock_monotonic_ns() >= agent->next_stats_ns)
 		report(agent, LOG_LEVEL_DEBUG);
 }
@@ -346,6 +352,7 @@ int main(int argc, char **argv)
 		return EXIT_FAILURE;
 	}
 	say_hello(&agent);
+	tell_notices(&agent);
 	stats_read(&agent.stats_before, agent.profiler, agent.sender);
 	agent.next_stats_ns = agent.stats_before.time_ns + STATS_NS;
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -60,6 +61,8 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		  "put a label on everything; may be repeated" },
 		{ "spool", 0, CONFIG_SIZE, &o->spool_bytes, "64MiB", 1 << 20, (uint64_t)4 << 30,
 		  "SIZE", "memory for what waits while the collector is away" },
+		{ "cache", 0, CONFIG_STRING, &o->cache_folder, "/var/cache/cairn", 0, 0, "DIR",
+		  "keep unwind tables here over restarts; \"none\" keeps none" },
 		{ "log-level", 0, CONFIG_STRING, &log_level, "info", 0, 0, "LEVEL",
 		  "error, warn, info or debug" },
 	};
@@ -76,12 +79,17 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 	*ret_exit = outcome == CONFIG_EXIT;
 	if (rc || *ret_exit)
 		return rc;
+	if (strcmp(o->cache_folder, "none") == 0) {
+		free(o->cache_folder);
+		o->cache_folder = NULL;
+	}
 	return check(o, log_level, argc, argv, first_word, &o->log_level, err);
 }
 
 void options_deinit(struct options *options)
 {
 	free(options->collector);
+	free(options->cache_folder);
 	labels_deinit(&options->labels);
 	*options = (struct options){ 0 };
 }

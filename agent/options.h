@@ -17,6 +17,7 @@ struct options {
 	uint64_t pid; // 0: all processes
 	struct labels labels;
 	uint64_t spool_bytes;
+	char *cache_folder; // NULL: none
 	enum log_level log_level;
 };
 

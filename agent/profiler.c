@@ -65,7 +65,8 @@ struct profiler {
 	uint64_t drain_ns;
 	int epoll_fd; // records and timer
 	int timer_fd;
-	char notice[ERROR_TEXT_BYTES];
+	uint32_t notices_told; // of those that are known from the start
+	char kallsyms_notice[ERROR_TEXT_BYTES];
 };
 
 // ---- records --------------------------------------------------------------------------------
@@ -189,6 +190,7 @@ static void expire(struct profiler *profiler)
 		stack_table_each(profiler->stacks, mark_stack, profiler->locations);
 		location_table_sweep(profiler->locations);
 	}
+	process_unwind_expire(profiler->unwinds);
 	process_table_expire(profiler->processes, EXITED_KEPT_NS);
 	executable_table_trim(profiler->executables);
 }
@@ -241,7 +243,7 @@ static int open_tables(struct profiler *profiler, const struct labels *labels)
 	struct error unnamed;
 
 	if (kallsyms_open(NULL, &profiler->kallsyms, &unnamed) < 0)
-		snprintf(profiler->notice, sizeof(profiler->notice),
+		snprintf(profiler->kallsyms_notice, sizeof(profiler->kallsyms_notice),
 			 "kernel functions stay unnamed: %.280s", unnamed.text);
 	profiler->executables = executable_table_new();
 	if (!profiler->executables)
@@ -422,9 +424,22 @@ void profiler_tick(struct profiler *profiler)
 	}
 }
 
-const char *profiler_notice(const struct profiler *profiler)
+const char *profiler_next_notice(struct profiler *profiler)
 {
-	return profiler->notice[0] ? profiler->notice : NULL;
+	const char *loader_said = loader_notice(profiler->loader);
+
+	switch (profiler->notices_told) {
+	case 0:
+		profiler->notices_told++;
+		if (profiler->kallsyms_notice[0])
+			return profiler->kallsyms_notice;
+		// fall through
+	case 1:
+		profiler->notices_told++;
+		if (loader_said)
+			return loader_said;
+	}
+	return process_unwind_notice(profiler->unwinds);
 }
 
 void profiler_read_stats(const struct profiler *profiler, struct profiler_stats *ret_stats)
@@ -442,6 +457,7 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 	};
 	if (profiler->kallsyms)
 		ret_stats->symbols_bytes += kallsyms_bytes(profiler->kallsyms);
+	process_unwind_read_stats(profiler->unwinds, &ret_stats->unwind);
 	loader_read_counters(profiler->loader, ret_stats->bpf_counters);
 	loader_read_run_time(profiler->loader, &ret_stats->bpf_run_ns, &ret_stats->bpf_run_count);
 }

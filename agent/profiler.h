@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "agent/process_unwind.h"
 #include "base/error.h"
 #include "base/labels.h"
 #include "base/profile.h"
@@ -32,6 +33,7 @@ struct profiler_stats {
 	uint64_t stacks_lost;   // counts whose body never came
 	uint64_t symbols_bytes; // memory of symbol tables, bytes
 	uint64_t drain_ns;      // time of the last drain
+	struct process_unwind_stats unwind;
 };
 
 /**
@@ -62,5 +64,8 @@ void profiler_tick(struct profiler *profiler);
 
 void profiler_read_stats(const struct profiler *profiler, struct profiler_stats *ret_stats);
 
-/** What works less well than it could on this machine and why, in a sentence to log; NULL: nothing. */
-const char *profiler_notice(const struct profiler *profiler);
+/**
+ * What works less well than it could and why, in a sentence to log; each is told once. NULL: no more
+ * for now. To be asked after opening and then once in a while. Valid until the next call.
+ */
+const char *profiler_next_notice(struct profiler *profiler);

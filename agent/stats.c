@@ -69,7 +69,8 @@ void stats_format(const struct stats *before, const struct stats *now, char text
 	snprintf(text, STATS_TEXT_BYTES,
 		 "last %.0f s: %llu samples, %s, agent %.2f %% of a core, RSS %.1f MiB; "
 		 "%llu batches sent (%.1f KiB), %llu waiting (%.1f KiB); "
-		 "%llu processes, %llu files, %llu stacks, %.1f MiB of symbols, drain %.1f ms",
+		 "%llu processes, %llu files, %llu stacks, %.1f MiB of symbols, drain %.1f ms; "
+		 "%llu processes unwound by %llu tables (%.1f MiB in the kernel, %llu to come)",
 		 time_ns / 1e9, (unsigned long long)counted(before, now, COUNTER_SAMPLES), bpf,
 		 time_ns ? 100.0 * (now->cpu_ns - before->cpu_ns) / time_ns : 0,
 		 now->rss_bytes / 1048576.0,
@@ -78,7 +79,11 @@ void stats_format(const struct stats *before, const struct stats *now, char text
 		 (unsigned long long)now->sender.spool_batches, now->sender.spool_bytes / 1024.0,
 		 (unsigned long long)now->profiler.processes,
 		 (unsigned long long)now->profiler.files, (unsigned long long)now->profiler.stacks,
-		 now->profiler.symbols_bytes / 1048576.0, now->profiler.drain_ns / 1e6);
+		 now->profiler.symbols_bytes / 1048576.0, now->profiler.drain_ns / 1e6,
+		 (unsigned long long)now->profiler.unwind.processes,
+		 (unsigned long long)now->profiler.unwind.tables,
+		 now->profiler.unwind.bytes / 1048576.0,
+		 (unsigned long long)now->profiler.unwind.tables_pending);
 }
 
 // "What was lost: 3", without the full stop that a counter's sentence ends in.
@@ -97,6 +102,10 @@ bool stats_format_losses(const struct stats *before, const struct stats *now,
 	text[0] = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(losses); i++)
 		append(text, counted(before, now, losses[i]), counters[losses[i]].sentence);
+	append(text, now->profiler.unwind.tables_refused - before->profiler.unwind.tables_refused,
+	       "Unwind tables that had no room in the kernel");
+	append(text, now->profiler.unwind.mappings_cut - before->profiler.unwind.mappings_cut,
+	       "Mappings of processes that have too many");
 	append(text, now->profiler.stacks_lost - before->profiler.stacks_lost,
 	       "Stacks whose frames did not arrive");
 	append(text, now->sender.samples_dropped - before->sender.samples_dropped,
