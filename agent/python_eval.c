@@ -8,6 +8,7 @@
 
 #include "agent/elf_symbols.h"
 #include "agent/function_parts.h"
+#include "agent/python_linking.h"
 #include "base/cleanup.h"
 
 static const char loop_name[] = "_PyEval_EvalFrameDefault";
@@ -99,11 +100,64 @@ static int add_parts(const struct elf *elf, struct search *search)
 	return 0;
 }
 
+/* Take [start, limit) out of the marks: what is left on both sides stays. */
+static void remove_range(struct search *search, uint64_t start, uint64_t limit)
+{
+	uint32_t known = search->count;
+
+	for (uint32_t i = 0; i < known; i++) {
+		struct unwind_mark *mark = &search->marks[i];
+
+		if (start >= mark->limit || limit <= mark->start)
+			continue;
+		if (limit < mark->limit)
+			add_mark(search, limit, mark->limit - limit);
+		mark->limit = start > mark->start ? start : mark->start;
+	}
+}
+
+/* Up to 3.9, see python_linking.h. Newer ones, which all export Py_NewRef, have links on the C stack. */
+static int remove_unlinked(const struct elf_symbols *symbols, const Elf64_Sym *loop,
+			   struct search *search)
+{
+	struct python_unlinked ranges[PYTHON_UNLINKED_MAX];
+	_cleanup_free_ uint8_t *code = NULL;
+	Elf64_Sym newer;
+	uint32_t count;
+	int rc;
+
+	if (symbols->elf->header.e_machine != EM_X86_64 || loop->st_size > FUNCTION_BYTES_MAX ||
+	    !elf_symbols_find_exported(symbols, "Py_NewRef", &newer))
+		return 0;
+	code = malloc(loop->st_size + 1);
+	if (!code)
+		return -ENOMEM;
+	rc = elf_read_address(symbols->elf, loop->st_value, code, loop->st_size);
+	if (rc)
+		return rc;
+	count = python_linking_find(code, loop->st_size, loop->st_value, ranges);
+	for (uint32_t i = 0; i < count; i++)
+		remove_range(search, ranges[i].start, ranges[i].limit);
+	return 0;
+}
+
+/* What was removed to the last byte is no mark any more. */
+static void drop_empty(struct search *search)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < search->count; i++) {
+		if (search->marks[i].start < search->marks[i].limit)
+			search->marks[count++] = search->marks[i];
+	}
+	search->count = count;
+}
+
 int python_eval_marks(const struct elf *elf, struct unwind_mark *marks, uint32_t *ret_count)
 {
 	_cleanup_(elf_symbols_deinit) struct elf_symbols symbols;
 	struct search search = { .marks = marks };
-	Elf64_Sym loop;
+	Elf64_Sym loop = { 0 };
 	int rc = elf_symbols_init(&symbols, elf);
 
 	if (!rc)
@@ -115,12 +169,17 @@ int python_eval_marks(const struct elf *elf, struct unwind_mark *marks, uint32_t
 		rc = elf_symbols_each(&symbols, visit_symbol, &search);
 	if (!rc && search.count)
 		rc = add_parts(elf, &search);
+	if (!rc && search.count) {
+		join_marks(&search);
+		rc = remove_unlinked(&symbols, &loop, &search);
+	}
 	if (rc == -ENOENT || rc == -ENOEXEC || rc == -E2BIG) {
 		*ret_count = 0; // no interpreter, or none that can be read
 		return 0;
 	}
 	if (rc)
 		return rc;
+	drop_empty(&search);
 	join_marks(&search);
 	*ret_count = search.count;
 	return 0;

@@ -9,7 +9,7 @@
 
 enum {
 	INTERPRETERS_TRIED_MAX = 4,
-	THREADS_TRIED_MAX = 16, // thread states looked at in each
+	THREADS_TRIED_MAX = 16, // thread states looked at, of all of them
 
 	/*
 	 * A thread's control block: glibc's struct pthread has 2304 bytes (2.36), of which the first
@@ -17,6 +17,7 @@ enum {
 	 */
 	CONTROL_BYTES = 0x600,
 	CONTROL_WORDS = CONTROL_BYTES / 8,
+	SMALL_CONTROL_BYTES = 0x100,
 	KEY_WORDS = 2,     // glibc's struct pthread_key_data: a sequence number, then the value
 	TABLE_WORDS = 128, // of a table of keys: musl's has 128, glibc's second ones 32 pairs
 	MODULES_MAX = 64,  // with thread-local variables, in the order they were loaded
@@ -32,6 +33,15 @@ struct thread {
 	uint64_t control; // pthread_self(): the control block, and on x86-64 the thread pointer
 };
 
+/* Ways are tried with all threads: one that leads each to its state is not there by chance. */
+struct search {
+	pid_t pid;
+	struct thread threads[THREADS_TRIED_MAX];
+	uint32_t count;
+	struct python_process best;
+	uint32_t best_count; // threads that it leads to their states
+};
+
 static int read_word(pid_t pid, uint64_t address, uint64_t *ret_word)
 {
 	if (address < ADDRESS_MIN)
@@ -39,92 +49,145 @@ static int read_word(pid_t pid, uint64_t address, uint64_t *ret_word)
 	return process_memory_read(pid, address, ret_word, sizeof(*ret_word));
 }
 
-/* glibc keeps the first 32 keys in the control block: a used pair's sequence number is odd. */
-static bool find_key(pid_t pid, const struct thread *thread, struct python_process *process)
+/* ---- trying a way ------------------------------------------------------------------------------- */
+
+static bool follow_key(pid_t pid, const struct python_process *way, uint64_t control,
+		       uint64_t *ret_word)
 {
+	if (read_word(pid, control + (uint64_t)(int64_t)way->key_at, ret_word))
+		return false;
+	return !(way->ways & PYTHON_WAY_KEY_INSIDE) ||
+	       !read_word(pid, *ret_word + way->key_inside, ret_word);
+}
+
+static bool follow_variable(pid_t pid, const struct python_process *way, uint64_t control,
+			    uint64_t *ret_word)
+{
+	return !read_word(pid, control + (uint64_t)(int64_t)way->dtv_at, ret_word) &&
+	       !read_word(pid, *ret_word + way->dtv_inside, ret_word) &&
+	       !read_word(pid, *ret_word + (uint64_t)way->tls_at, ret_word);
+}
+
+/* Go @way from each thread. Returns true once it is a way for all of them. */
+static bool try_way(struct search *search, const struct python_process *way)
+{
+	uint32_t count = 0;
+	uint64_t word;
+
+	for (uint32_t i = 0; i < search->count; i++) {
+		const struct thread *thread = &search->threads[i];
+		bool is_there = way->ways & PYTHON_WAY_KEY
+					? follow_key(search->pid, way, thread->control, &word)
+					: follow_variable(search->pid, way, thread->control, &word);
+
+		count += is_there && word == thread->state;
+	}
+	if (count > search->best_count) {
+		search->best = *way;
+		search->best_count = count;
+	}
+	return count == search->count;
+}
+
+/* ---- finding ways ------------------------------------------------------------------------------- */
+
+/* glibc keeps the first 32 keys in the control block: a used pair's sequence number is odd. */
+static bool find_key(struct search *search, const struct thread *thread)
+{
+	struct python_process way = { .ways = PYTHON_WAY_KEY };
 	uint64_t words[CONTROL_WORDS];
 
-	if (process_memory_read(pid, thread->control, words, sizeof(words)))
+	if (process_memory_read(search->pid, thread->control, words, sizeof(words)))
 		return false;
 	for (uint32_t i = 1; i < CONTROL_WORDS; i++) {
 		if (words[i] != thread->state || i % KEY_WORDS == 0 || words[i - 1] % 2 == 0 ||
 		    words[i - 1] > UINT32_MAX)
 			continue;
-		process->key_at = (int32_t)(i * 8);
-		process->ways |= PYTHON_WAY_KEY;
-		return true;
+		way.key_at = (int32_t)(i * 8);
+		if (try_way(search, &way))
+			return true;
 	}
 	return false;
 }
 
 /* musl keeps all keys, and glibc those beyond the first 32, in tables that the block points to. */
-static bool find_key_in_table(pid_t pid, const struct thread *thread,
-			      struct python_process *process)
+static bool find_key_in_table(struct search *search, const struct thread *thread)
 {
+	struct python_process way = { .ways = PYTHON_WAY_KEY | PYTHON_WAY_KEY_INSIDE };
 	uint64_t words[CONTROL_WORDS], table[TABLE_WORDS];
 
 	// musl's block is small, and little need lie behind it.
 	memset(words, 0, sizeof(words));
-	if (process_memory_read(pid, thread->control, words, sizeof(words)) &&
-	    process_memory_read(pid, thread->control, words, 0x100))
+	if (process_memory_read(search->pid, thread->control, words, sizeof(words)) &&
+	    process_memory_read(search->pid, thread->control, words, SMALL_CONTROL_BYTES))
 		return false;
 	for (uint32_t i = 1; i < CONTROL_WORDS; i++) {
 		if (words[i] < ADDRESS_MIN || words[i] % 8 ||
-		    process_memory_read(pid, words[i], table, sizeof(table)))
+		    process_memory_read(search->pid, words[i], table, sizeof(table)))
 			continue;
+		way.key_at = (int32_t)(i * 8);
 		for (uint32_t k = 0; k < TABLE_WORDS; k++) {
-			if (table[k] != thread->state)
-				continue;
-			process->key_at = (int32_t)(i * 8);
-			process->key_inside = k * 8;
-			process->ways |= PYTHON_WAY_KEY | PYTHON_WAY_KEY_INSIDE;
-			return true;
+			way.key_inside = k * 8;
+			if (table[k] == thread->state && try_way(search, &way))
+				return true;
 		}
 	}
 	return false;
 }
 
 /*
- * _Py_tss_tstate, by the vector of modules' thread-local variables, @stride bytes each. Modules loaded at
- * start are in it as well as later ones.
+ * _Py_tss_tstate, or what 3.15 has instead of the key, by the vector of modules' thread-local variables,
+ * @stride bytes each. Modules loaded at start are in it as well as later ones.
  */
-static bool find_variable(pid_t pid, const struct thread *thread, uint32_t stride,
-			  struct python_process *process)
+static bool find_variable(struct search *search, const struct thread *thread, uint32_t stride)
 {
+	struct python_process way = { .ways = PYTHON_WAY_TLS | PYTHON_WAY_TLS_DYNAMIC,
+				      .dtv_at = DTV_AT };
 	uint64_t vector, block, words[MODULE_WORDS];
 
-	if (read_word(pid, thread->control + DTV_AT, &vector))
+	if (read_word(search->pid, thread->control + DTV_AT, &vector))
 		return false;
 	for (uint32_t module = 1; module < MODULES_MAX; module++) {
-		if (read_word(pid, vector + module * stride, &block))
+		if (read_word(search->pid, vector + module * stride, &block))
 			return false;
 		if (block < ADDRESS_MIN || block % 8 ||
-		    process_memory_read(pid, block, words, sizeof(words)))
+		    process_memory_read(search->pid, block, words, sizeof(words)))
 			continue;
+		way.dtv_inside = module * stride;
 		for (uint32_t i = 0; i < MODULE_WORDS; i++) {
-			if (words[i] != thread->state)
-				continue;
-			process->dtv_at = DTV_AT;
-			process->dtv_inside = module * stride;
-			process->tls_at = i * 8;
-			process->ways |= PYTHON_WAY_TLS | PYTHON_WAY_TLS_DYNAMIC;
-			return true;
+			way.tls_at = i * 8;
+			if (words[i] == thread->state && try_way(search, &way))
+				return true;
 		}
 	}
 	return false;
 }
 
-static bool find_way(pid_t pid, const struct python_layout *layout, const struct thread *thread,
-		     struct python_process *process)
+/*
+ * The key first: it stays set while a thread has released the GIL, and the variable of 3.12 to 3.14 does
+ * not. glibc's dtv_t has 16 bytes, musl's 8. Returns false when not even one thread is led to its state.
+ */
+static bool find_way(struct search *search, bool has_variable)
 {
-	if (find_key(pid, thread, process) || find_key_in_table(pid, thread, process))
-		return true;
-	// glibc's dtv_t has 16 bytes, musl's 8.
-	return layout->offsets.minor >= MINOR_WITH_VARIABLE &&
-	       (find_variable(pid, thread, 16, process) || find_variable(pid, thread, 8, process));
+	for (uint32_t i = 0; i < search->count; i++) {
+		if (find_key(search, &search->threads[i]))
+			return true;
+	}
+	for (uint32_t i = 0; !search->best_count && i < search->count; i++) {
+		if (find_key_in_table(search, &search->threads[i]))
+			return true;
+	}
+	for (uint32_t i = 0; has_variable && !search->best_count && i < search->count; i++) {
+		if (find_variable(search, &search->threads[i], 16) ||
+		    find_variable(search, &search->threads[i], 8))
+			return true;
+	}
+	return search->best_count > 0;
 }
 
-/* The thread state at @address, if it looks like one of @interpreter that runs in a thread. */
+/* ---- the threads -------------------------------------------------------------------------------- */
+
+/* The thread state at @address, if it looks like one of @interpreter. */
 static bool read_thread(pid_t pid, const struct python_layout *layout, uint64_t address,
 			uint64_t interpreter, struct thread *ret_thread)
 {
@@ -133,54 +196,54 @@ static bool read_thread(pid_t pid, const struct python_layout *layout, uint64_t 
 
 	if (address % 8 || read_word(pid, address + layout->state_interpreter, &owner) ||
 	    owner != interpreter ||
-	    read_word(pid, address + layout->offsets.state_thread, &thread.control) ||
-	    thread.control < ADDRESS_MIN || thread.control % 8)
+	    read_word(pid, address + layout->offsets.state_thread, &thread.control))
 		return false;
 	*ret_thread = thread;
 	return true;
 }
 
-/*
- * Up to 3.11 a thread's second state (of a subinterpreter) is in no key, so a thread that leads
- * elsewhere says nothing; one that leads to its state says all. Returns as python_threads_locate().
- */
-static int locate_in(pid_t pid, const struct python_layout *layout, uint64_t interpreter,
-		     struct python_process *process)
+/* The list changes while it is read: what is found until then is good. */
+static void collect_threads(struct search *search, const struct python_layout *layout,
+			    uint64_t interpreter)
 {
 	struct thread thread;
 	uint64_t state;
-	int rc = -EAGAIN;
 
-	if (read_word(pid, interpreter + layout->interpreter_threads, &state))
-		return -ENOTSUP;
-	for (uint32_t i = 0; state && i < THREADS_TRIED_MAX; i++) {
-		struct python_process found = *process;
-
-		rc = -ENOTSUP;
-		if (!read_thread(pid, layout, state, interpreter, &thread))
-			break; // the list changes while it is read, or is none
-		if (find_way(pid, layout, &thread, &found)) {
-			*process = found;
-			return 0;
-		}
-		if (read_word(pid, state + layout->state_next, &state))
-			break;
+	if (read_word(search->pid, interpreter + layout->interpreter_threads, &state))
+		return;
+	while (state && search->count < THREADS_TRIED_MAX &&
+	       read_thread(search->pid, layout, state, interpreter, &thread)) {
+		// A thread that is about to start has its state already, but does not run yet.
+		if (thread.control >= ADDRESS_MIN && thread.control % 8 == 0)
+			search->threads[search->count++] = thread;
+		if (read_word(search->pid, state + layout->state_next, &state))
+			return;
 	}
-	return rc;
 }
 
 int python_threads_locate(pid_t pid, const struct python_layout *layout, uint64_t interpreters,
 			  struct python_process *process)
 {
+	struct search search = { .pid = pid };
 	uint64_t interpreter;
-	int rc = -EAGAIN, read_rc = read_word(pid, interpreters, &interpreter);
+	int rc = read_word(pid, interpreters, &interpreter);
 
-	if (read_rc)
-		return read_rc == -EFAULT ? -ENOTSUP : read_rc;
+	if (rc)
+		return rc == -EFAULT ? -ENOTSUP : rc;
 	for (uint32_t i = 0; interpreter && i < INTERPRETERS_TRIED_MAX; i++) {
-		rc = locate_in(pid, layout, interpreter, process);
-		if (!rc || read_word(pid, interpreter + layout->interpreter_next, &interpreter))
+		collect_threads(&search, layout, interpreter);
+		if (read_word(pid, interpreter + layout->interpreter_next, &interpreter))
 			break;
 	}
-	return rc;
+	if (!search.count)
+		return -EAGAIN;
+	if (!find_way(&search, layout->offsets.minor >= MINOR_WITH_VARIABLE))
+		return -ENOTSUP;
+	process->ways |= search.best.ways;
+	process->key_at = search.best.key_at;
+	process->key_inside = search.best.key_inside;
+	process->tls_at = search.best.tls_at;
+	process->dtv_at = search.best.dtv_at;
+	process->dtv_inside = search.best.dtv_inside;
+	return 0;
 }

@@ -95,10 +95,11 @@ struct python_process {
 
 /* Where the Python side of an unwind stands. */
 struct python_cursor {
-	__u64 frame;  // the next Python frame; 0: none
-	__u64 cframe; // the next C frame of the loop, 3.10 to 3.12
-	__u32 state;  // enum python_cursor_state
-	__u32 run;    // frames looked at since this call of the loop was entered
+	__u64 frame;        // the next Python frame; 0: none
+	__u64 cframe;       // the next link of a call of the loop to its frames, 3.10 to 3.12
+	__u64 cframe_taken; // the one before it; 0: none
+	__u32 state;        // enum python_cursor_state
+	__u32 in_call;      // a call's frames were begun: its link is taken
 	// What to go back to when the frames turn out not to belong to this call of the loop.
 	__u64 run_frame;
 	struct stack_hasher run_hasher;

@@ -123,7 +123,8 @@ UNWIND_INLINE void python_mark_run(struct unwind *unwind)
 {
 	struct python_cursor *cursor = &unwind->python;
 
-	cursor->run = 0;
+	cursor->in_call = 0;
+	cursor->cframe_taken = 0;
 	cursor->run_frame = cursor->frame;
 	cursor->run_hasher = unwind->hasher;
 	cursor->run_frame_count = unwind->frame_count;
@@ -171,6 +172,19 @@ UNWIND_INLINE long python_end_run(struct unwind *unwind)
 }
 
 /*
+ * A call of the loop whose mark on the C stack is at @mark ends here. A mark below this C frame is that of
+ * a call further in, whose C frame was not recognized: its frames are kept here, before our own.
+ */
+UNWIND_INLINE long python_end_call(struct unwind *unwind, __u64 mark)
+{
+	if (mark && mark < unwind->registers[REGISTER_SP]) {
+		unwind->python.in_call = 0;
+		return 0;
+	}
+	return python_end_run(unwind);
+}
+
+/*
  * The C frame's own link to its Python frames, 3.10 to 3.12: it lies on the C stack, in the C frame it
  * belongs to. If it lies further up, the loop has just been entered or is about to be left.
  * Returns 1 if there is nothing to be had here.
@@ -182,10 +196,10 @@ UNWIND_INLINE long python_take_cframe(struct unwind *unwind, const struct python
 
 	if (!cframe || python_is_above(unwind, cframe))
 		return 1;
+	cursor->cframe_taken = cframe;
 	cursor->cframe = python_read_pointer(cframe + offsets->cframe_previous);
 	if (offsets->cframe_frame != PYTHON_NO_FIELD)
 		cursor->frame = python_read_pointer(cframe + offsets->cframe_frame);
-	cursor->run_frame = cursor->frame;
 	return !cursor->frame;
 }
 
@@ -267,7 +281,7 @@ UNWIND_INLINE long python_read_frame(struct unwind *unwind, const struct python_
 UNWIND_INLINE long python_end_at_shim(struct unwind *unwind, __u64 shim)
 {
 	if (!python_is_above(unwind, shim))
-		return python_end_run(unwind);
+		return python_end_call(unwind, shim);
 	python_undo_run(unwind);
 	return python_refuse(unwind);
 }
@@ -308,10 +322,10 @@ UNWIND_INLINE long python_step(struct unwind *unwind)
 
 	if (!offsets)
 		return python_refuse(unwind);
-	if (!cursor->run && offsets->state_cframe != PYTHON_NO_FIELD &&
+	if (!cursor->in_call && offsets->state_cframe != PYTHON_NO_FIELD &&
 	    python_take_cframe(unwind, offsets))
-		return python_refuse(unwind);
-	cursor->run++;
+		return python_end_run(unwind);
+	cursor->in_call = 1;
 	frame = cursor->frame;
 	if (!frame || python_read_frame(unwind, offsets)) {
 		cursor->frame = 0;
