@@ -21,6 +21,16 @@ static int locate_native_caller(const struct frame_locator *locator, struct proc
 	return 0;
 }
 
+static uint32_t locate_python(const struct frame_locator *locator, const struct process *process,
+			      const struct raw_frame *frame)
+{
+	struct python_place place = { .name = PYTHON_UNKNOWN_NAME, .file = "" };
+
+	if (locator->python_codes)
+		python_code_table_find(locator->python_codes, &process->key, frame, &place);
+	return location_table_add_python(locator->locations, place.name, place.file, place.line);
+}
+
 int frame_locate_caller(const struct frame_locator *locator, struct process *process,
 			const struct raw_frame *frame, uint32_t *ret_location,
 			enum stack_end *ret_end)
@@ -30,6 +40,8 @@ int frame_locate_caller(const struct frame_locator *locator, struct process *pro
 
 	if (frame->tag == FRAME_TAG_KERNEL) // a return address belongs to the call before it
 		location = location_table_add_kernel(locator->locations, frame->address - 1, false);
+	else if (frame->tag == FRAME_TAG_PYTHON)
+		location = locate_python(locator, process, frame);
 	else
 		rc = locate_native_caller(locator, process, frame->address, &location, ret_end);
 	if (rc)
@@ -47,6 +59,8 @@ uint32_t frame_locate_leaf(const struct frame_locator *locator, struct process *
 
 	if (leaf->tag == FRAME_TAG_KERNEL)
 		return location_table_add_kernel(locator->locations, leaf->address, true);
+	if (leaf->tag == FRAME_TAG_PYTHON)
+		return locate_python(locator, process, leaf);
 	if (process_find_code(locator->processes, process, leaf->address, &code) == 0)
 		return location_table_add_leaf(locator->locations, code.executable, code.offset);
 	// Addresses of a process that nobody knows any more would be new stacks without end.
@@ -60,5 +74,8 @@ void frame_prepare_leaf(const struct frame_locator *locator, struct process *pro
 {
 	struct code_address code;
 
-	process_find_code(locator->processes, process, leaf->address, &code);
+	if (leaf->tag == FRAME_TAG_PYTHON)
+		locate_python(locator, process, leaf);
+	else
+		process_find_code(locator->processes, process, leaf->address, &code);
 }

@@ -7,12 +7,14 @@
 
 #include "agent/location_table.h"
 #include "agent/process.h"
+#include "agent/python_code_table.h"
 #include "bpf/stack.h"
 
 /** Whom to ask; the profiler's, which outlive it. */
 struct frame_locator {
 	struct process_table *processes;
 	struct location_table *locations;
+	struct python_code_table *python_codes; // NULL: Python frames stay unnamed
 };
 
 /**

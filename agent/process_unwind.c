@@ -539,6 +539,16 @@ void process_unwind_use(struct process_unwinds *unwinds, const struct process_ke
 		record->used_ns = clock_monotonic_ns();
 }
 
+const struct python_process *process_unwind_python(const struct process_unwinds *unwinds,
+						   const struct process_key *key)
+{
+	const struct record *record = find(unwinds, key->pid);
+
+	if (!record || !is_same_process(&record->key, key) || !record->python.runtime)
+		return NULL;
+	return &record->python;
+}
+
 void process_unwind_apply(struct process_unwinds *unwinds, const struct process_record *event)
 {
 	struct record *record = find(unwinds, event->process.pid);

@@ -66,6 +66,13 @@ void process_unwind_touch(struct process_unwinds *unwinds, struct process *proce
 /** The process was counted in a window: what it needs is evicted last. Costs a look-up. */
 void process_unwind_use(struct process_unwinds *unwinds, const struct process_key *key);
 
+/**
+ * Where the interpreter of a published process is, for naming its frames; NULL: none is known. Valid
+ * until the next call that changes @unwinds.
+ */
+const struct python_process *process_unwind_python(const struct process_unwinds *unwinds,
+						   const struct process_key *key);
+
 /** An event of the kernel: exec and exit take back what was published. */
 void process_unwind_apply(struct process_unwinds *unwinds, const struct process_record *record);
 
