@@ -18,6 +18,7 @@
 #include "agent/perf_events.h"
 #include "agent/process.h"
 #include "agent/process_unwind.h"
+#include "agent/python_code_table.h"
 #include "agent/python_runtime.h"
 #include "agent/stack_reader.h"
 #include "agent/stack_table.h"
@@ -50,6 +51,7 @@ struct profiler {
 	struct executable_table *executables;
 	struct process_table *processes;
 	struct python_runtimes *pythons;
+	struct python_code_table *python_codes;
 	struct kallsyms *kallsyms; // NULL: kernel functions stay unnamed
 	struct location_table *locations;
 	struct stack_table *stacks;
@@ -190,6 +192,7 @@ static void expire(struct profiler *profiler)
 		stack_table_each(profiler->stacks, mark_stack, profiler->locations);
 		location_table_sweep(profiler->locations);
 	}
+	python_code_table_expire(profiler->python_codes);
 	process_unwind_expire(profiler->unwinds);
 	process_table_expire(profiler->processes, EXITED_KEPT_NS);
 	executable_table_trim(profiler->executables);
@@ -238,6 +241,20 @@ static int check_options(const struct profiler_options *options, struct error *e
 	return 0;
 }
 
+static int find_interpreter(void *context, const struct process_key *process,
+			    struct python_interpreter *ret_interpreter)
+{
+	const struct profiler *profiler = context;
+	const struct python_process *python = process_unwind_python(profiler->unwinds, process);
+	const struct python_offsets *offsets =
+		python ? python_runtimes_offsets(profiler->pythons, python->runtime) : NULL;
+
+	if (!offsets)
+		return -ENOENT;
+	*ret_interpreter = (struct python_interpreter){ offsets, python->code_type };
+	return 0;
+}
+
 static int open_tables(struct profiler *profiler, const struct labels *labels)
 {
 	struct error unnamed;
@@ -249,15 +266,18 @@ static int open_tables(struct profiler *profiler, const struct labels *labels)
 	if (!profiler->executables)
 		return -ENOMEM;
 	profiler->pythons = python_runtimes_new();
+	profiler->python_codes = python_code_table_new(find_interpreter, profiler);
 	profiler->processes = process_table_new(profiler->executables, labels);
 	profiler->locations = location_table_new(profiler->executables, profiler->kallsyms);
 	profiler->stacks = stack_table_new();
 	profiler->reader.frames = (struct frame_locator){
 		.processes = profiler->processes,
 		.locations = profiler->locations,
+		.python_codes = profiler->python_codes,
 	};
 	profiler->reader.stacks = profiler->stacks;
-	return profiler->pythons && profiler->processes && profiler->locations && profiler->stacks
+	return profiler->pythons && profiler->python_codes && profiler->processes &&
+			       profiler->locations && profiler->stacks
 		       ? 0
 		       : -ENOMEM;
 }
@@ -384,6 +404,7 @@ void profiler_close(struct profiler *profiler)
 	stack_table_free(profiler->stacks);
 	location_table_free(profiler->locations);
 	process_table_free(profiler->processes);
+	python_code_table_free(profiler->python_codes);
 	python_runtimes_free(profiler->pythons);
 	executable_table_free(profiler->executables);
 	kallsyms_close(profiler->kallsyms);
