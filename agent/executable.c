@@ -438,20 +438,41 @@ static int open_folder(const char *path)
 }
 
 /* In a container debug files may lie in its image, on the host, or in the agent's image. */
-static int read_with(struct entry *entry, int debug_fd)
+struct debug_places {
+	struct debug_file_search search;
+	int process, host, own;
+};
+
+static void close_places(struct debug_places *places)
+{
+	cleanup_closep(&places->process);
+	cleanup_closep(&places->host);
+	cleanup_closep(&places->own);
+}
+
+static struct debug_places open_places(const struct entry *entry)
 {
 	char folder[32];
 
 	snprintf(folder, sizeof(folder), "/proc/%d", entry->pid);
-	_cleanup_close_ int process = entry->pid ? open_folder(folder) : -1;
-	_cleanup_close_ int host = open_folder("/proc/1");
-	_cleanup_close_ int own = open_folder("/proc/self");
-	const struct debug_file_search search = {
+	struct debug_places places = {
+		.process = entry->pid ? open_folder(folder) : -1,
+		.host = open_folder("/proc/1"),
+		.own = open_folder("/proc/self"),
+	};
+	places.search = (struct debug_file_search){
 		.build_id = entry->executable.has_build_id ? entry->executable.id : NULL,
 		.path = entry->executable.path,
-		.folders = { process, host, own },
+		.folders = { places.process, places.host, places.own },
 	};
-	return file_symbols_read(entry->fd, &search, debug_fd, &entry->symbols);
+	return places;
+}
+
+static int read_with(struct entry *entry, int debug_fd)
+{
+	_cleanup_(close_places) struct debug_places places = open_places(entry);
+
+	return file_symbols_read(entry->fd, &places.search, debug_fd, &entry->symbols);
 }
 
 static int read_symbols(struct executable_table *table, struct entry *entry)
@@ -519,6 +540,37 @@ int executable_find_symbol(struct executable_table *table, struct executable *ex
 		.start_offset = range.start_offset,
 		.size = range.size,
 	};
+	return 0;
+}
+
+static int open_debug(const struct entry *entry)
+{
+	_cleanup_(close_places) struct debug_places places = open_places(entry);
+	struct stat status;
+	struct elf elf;
+
+	if (fstat(entry->fd, &status) || elf_read_headers(entry->fd, &status, &elf, NULL))
+		return -1;
+	return debug_file_open(&elf, &places.search);
+}
+
+int executable_open_lines(struct executable_table *table, struct executable *executable,
+			  int *ret_fd, int *ret_debug_fd)
+{
+	struct entry *entry = entry_of(executable);
+	struct symbol symbol;
+
+	// Reading the symbols first finds the debug file, or asks a server for it.
+	executable_find_symbol(table, executable, 0, &symbol);
+	_cleanup_close_ int fd = executable_open_file(executable);
+	if (fd < 0)
+		return fd;
+	*ret_debug_fd = -1;
+	if (file_symbols_have_debug_file(&entry->symbols))
+		*ret_debug_fd = fcntl(entry->symbols.debug_fd, F_DUPFD_CLOEXEC, 3);
+	else if (!file_has_lines(fd))
+		*ret_debug_fd = open_debug(entry);
+	*ret_fd = take_fd(fd);
 	return 0;
 }
 

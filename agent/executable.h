@@ -104,6 +104,13 @@ void executable_table_trim(struct executable_table *table);
 int executable_find_symbol(struct executable_table *table, struct executable *executable,
 			   uint64_t offset, struct symbol *ret_symbol);
 
+/**
+ * Descriptors (the caller's) for reading its lines: of the file, and of its separate debug file if
+ * that is where they are, else -1. Returns 0; -ENOENT if the file is not open now; -errno.
+ */
+int executable_open_lines(struct executable_table *table, struct executable *executable,
+			  int *ret_fd, int *ret_debug_fd);
+
 uint64_t executable_table_count(const struct executable_table *table);
 /** Memory of symbol tables and remembered names, bytes. */
 uint64_t executable_table_symbol_bytes(const struct executable_table *table);

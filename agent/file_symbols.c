@@ -101,6 +101,25 @@ bool file_symbols_want_more(const struct file_symbols *symbols)
 	return !symbol_table_is_complete(symbols->table);
 }
 
+bool file_symbols_have_debug_file(const struct file_symbols *symbols)
+{
+	return symbols->debug_fd >= 0 && !symbols->debug_bytes;
+}
+
+bool file_has_lines(int fd)
+{
+	static const char *const names[] = { ".debug_line", ".zdebug_line" };
+	Elf64_Shdr section;
+	struct elf elf;
+
+	if (read_debug_headers(fd, &elf))
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (elf_find_section(&elf, names[i], &section) == 0)
+			return section.sh_type != SHT_NOBITS;
+	return false;
+}
+
 uint64_t file_symbols_bytes(const struct file_symbols *symbols)
 {
 	return symbol_table_bytes(symbols->table) + symbols->debug_bytes;

@@ -31,5 +31,9 @@ int file_symbols_read_name(const struct file_symbols *symbols, int fd, uint32_t 
 
 /** Whether nothing better than exported functions was found: a debug file would say more. */
 bool file_symbols_want_more(const struct file_symbols *symbols);
+/** Whether there is a whole debug file, with more than symbols. */
+bool file_symbols_have_debug_file(const struct file_symbols *symbols);
+/** Whether an ELF file itself has DWARF lines. */
+bool file_has_lines(int fd);
 /** Memory held, bytes. */
 uint64_t file_symbols_bytes(const struct file_symbols *symbols);
