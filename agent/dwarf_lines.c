@@ -172,7 +172,8 @@ static int add_functions(struct ranges *functions, Dwarf_Die *parent, uint32_t d
 			rc = add_ranges_of(functions, &die);
 		else if (is_scope(tag))
 			rc = add_functions(functions, &die, depth + 1);
-	} while (!rc && functions->count < functions->count_max && dwarf_siblingof(&die, &die) == 0);
+	} while (!rc && functions->count < functions->count_max &&
+		 dwarf_siblingof(&die, &die) == 0);
 	return rc;
 }
 

@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 enum {
-	DWARF_INLINED_MAX = 63,       // calls within each other at one address; more are cut
+	DWARF_INLINED_MAX = 63,        // calls within each other at one address; more are cut
 	DWARF_FUNCTIONS_MAX = 1 << 20, // of one compilation unit
-	DWARF_RANGES_MAX = 1 << 22,   // of all units: 64 MiB
+	DWARF_RANGES_MAX = 1 << 22,    // of all units: 64 MiB
 };
 
 struct dwarf_lines;

@@ -36,9 +36,9 @@ struct line_head {
 
 enum {
 	READ_BYTES = 64 << 10,
-	PLACE_BYTES_MAX = (int)(sizeof(struct place_head) +
-				SOURCE_LINES_MAX *
-					(sizeof(struct line_head) + 2 * SOURCE_NAME_BYTES)),
+	PLACE_BYTES_MAX =
+		(int)(sizeof(struct place_head) +
+		      SOURCE_LINES_MAX * (sizeof(struct line_head) + 2 * SOURCE_NAME_BYTES)),
 	NOBODY = 65534,
 };
 
@@ -67,7 +67,8 @@ static void confine(void)
 	setpriority(PRIO_PROCESS, 0, 10);
 	for (int signal_number = 1; signal_number < NSIG; signal_number++)
 		signal(signal_number, SIG_DFL);
-	if (geteuid() == 0 && (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY)))
+	if (geteuid() == 0 &&
+	    (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY)))
 		_exit(1);
 	prctl(PR_SET_PDEATHSIG, SIGKILL); // which the change of user takes back
 	prctl(PR_SET_DUMPABLE, 0);
@@ -178,8 +179,7 @@ static int serve_one(struct serving *serving, uint32_t index, int out)
 		head.count = place.count;
 		buffer_append(&serving->message, &head, sizeof(head));
 		add_dwarf(serving, &place);
-	} else if (serving->go &&
-		   go_pclntab_find_line(serving->go, address, file, &number) == 0) {
+	} else if (serving->go && go_pclntab_find_line(serving->go, address, file, &number) == 0) {
 		buffer_append(&serving->message, &head, sizeof(head));
 		add_line(&serving->message, "", file, number);
 	}

@@ -237,8 +237,7 @@ static bool place_has_id(const void *context, uint32_t item, const void *key)
 
 static struct place *find_place(const struct line_reader *reader, struct id128 id)
 {
-	uint32_t item =
-		hash_table_find(&reader->by_id, id128_hash(id), place_has_id, reader, &id);
+	uint32_t item = hash_table_find(&reader->by_id, id128_hash(id), place_has_id, reader, &id);
 
 	return item == HASH_TABLE_NONE ? NULL : &reader->places[item];
 }
@@ -309,8 +308,7 @@ static int add_line(struct line_reader *reader, const struct job *job, const str
 
 static void take_place(struct line_reader *reader, const struct job *job, uint32_t index)
 {
-	struct id128 id =
-		location_id_of_offset(FRAME_KIND_NATIVE, job->id, job->offsets[index]);
+	struct id128 id = location_id_of_offset(FRAME_KIND_NATIVE, job->id, job->offsets[index]);
 	struct place *place = find_place(reader, id);
 	uint32_t first = reader->line_count;
 

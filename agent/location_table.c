@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
+#include "agent/line_reader.h"
 #include "base/cleanup.h"
 #include "base/hash_table.h"
 #include "base/string_table.h"
@@ -30,20 +31,25 @@ enum { IDLE_STRINGS_MAX = 65536 };
 struct known_location {
 	struct id128 id;
 	uint64_t offset;
-	struct executable *executable;   // held until the name was looked for
-	uint32_t name, module, build_id; // strings; 0: none
-	uint32_t file;                   // string: source file
-	uint32_t line;                   // in it; 0: unknown
-	uint32_t profile;                // number of the profile that `position` is in
+	struct executable *executable; // held while more may become known of it
+	struct line line;              // of the function itself; strings of the table, 0: none
+	struct line *inlined;          // calls inlined into it, innermost first
+	uint32_t module, build_id;     // strings
+	uint32_t symbols_version;      // of the executable, when the name was looked for
+	uint32_t profile;              // number of the profile that `position` is in
 	uint32_t position;
+	uint8_t inlined_count;
 	uint8_t kind; // enum frame_kind
 	bool used;
 	bool marked;
+	bool looked;      // for its name
+	bool wants_lines; // they are not known yet
 };
 
 struct location_table {
 	struct executable_table *executables;
 	struct kallsyms *kallsyms;
+	struct line_reader *lines; // NULL: functions only
 	struct known_location *locations;
 	uint32_t count, capacity; // of places in `locations`, used or not
 	uint32_t *unused;         // numbers to use again
@@ -80,13 +86,20 @@ void location_table_free(struct location_table *table)
 {
 	if (!table)
 		return;
-	for (uint32_t i = 0; i < table->count; i++)
+	for (uint32_t i = 0; i < table->count; i++) {
 		executable_release(table->locations[i].executable);
+		free(table->locations[i].inlined);
+	}
 	free(table->locations);
 	free(table->unused);
 	hash_table_deinit(&table->index);
 	string_table_deinit(&table->strings);
 	free(table);
+}
+
+void location_table_use_lines(struct location_table *table, struct line_reader *lines)
+{
+	table->lines = lines;
 }
 
 uint32_t location_table_count(const struct location_table *table)
@@ -158,7 +171,7 @@ static uint32_t add(struct location_table *table, const struct known_location *l
 	return number;
 }
 
-// @executable is held until its symbol was looked for, NULL: @name is all there will be.
+// @executable is held until all is known that may be, NULL: @name is all there will be.
 static uint32_t add_native(struct location_table *table, const struct executable *executable,
 			   uint64_t offset, struct executable *symbols_of, const char *name)
 {
@@ -167,6 +180,7 @@ static uint32_t add_native(struct location_table *table, const struct executable
 		.offset = offset,
 		.executable = symbols_of,
 		.kind = FRAME_KIND_NATIVE,
+		.wants_lines = symbols_of && table->lines,
 	};
 	uint32_t number = find(table, location.id);
 
@@ -174,7 +188,7 @@ static uint32_t add_native(struct location_table *table, const struct executable
 		return number;
 	if (add_string(table, executable->path, &location.module) < 0 ||
 	    add_string(table, executable->id, &location.build_id) < 0 ||
-	    add_string(table, name, &location.name) < 0)
+	    add_string(table, name, &location.line.name) < 0)
 		return HASH_TABLE_NONE;
 	return add(table, &location);
 }
@@ -188,10 +202,14 @@ uint32_t location_table_add_call(struct location_table *table, struct executable
 uint32_t location_table_add_leaf(struct location_table *table, struct executable *executable,
 				 uint64_t offset)
 {
+	struct source_place place;
 	struct symbol symbol;
 
+	// Where lines are known a leaf is its line, so that what was inlined is told apart.
+	if (table->lines && line_reader_find(table->lines, executable, offset, &place) == 0)
+		return add_native(table, executable, place.start_offset, executable, "");
 	if (executable_find_symbol(table->executables, executable, offset, &symbol) < 0)
-		return add_native(table, executable, offset, NULL, "");
+		return add_native(table, executable, offset, executable, "");
 	return add_native(table, executable, symbol.start_offset, NULL, symbol.name);
 }
 
@@ -210,7 +228,7 @@ uint32_t location_table_add_kernel(struct location_table *table, uint64_t addres
 	if (number != HASH_TABLE_NONE)
 		return number;
 	if (add_string(table, symbol.module, &location.module) < 0 ||
-	    add_string(table, symbol.name, &location.name) < 0)
+	    add_string(table, symbol.name, &location.line.name) < 0)
 		return HASH_TABLE_NONE;
 	return add(table, &location);
 }
@@ -236,14 +254,14 @@ uint32_t location_table_add_python(struct location_table *table, const char *nam
 	struct known_location location = {
 		.id = location_id_of_line(FRAME_KIND_PYTHON, name, file, line),
 		.kind = FRAME_KIND_PYTHON,
-		.line = line,
+		.line.number = line,
 	};
 	uint32_t number = find(table, location.id);
 
 	if (number != HASH_TABLE_NONE)
 		return number;
-	if (add_string(table, name, &location.name) < 0 ||
-	    add_string(table, file, &location.file) < 0)
+	if (add_string(table, name, &location.line.name) < 0 ||
+	    add_string(table, file, &location.line.file) < 0)
 		return HASH_TABLE_NONE;
 	return add(table, &location);
 }
@@ -257,7 +275,7 @@ uint32_t location_table_add_exited(struct location_table *table)
 	uint32_t number = find(table, location.id);
 	if (number != HASH_TABLE_NONE)
 		return number;
-	if (add_string(table, EXITED_NAME, &location.name) < 0)
+	if (add_string(table, EXITED_NAME, &location.line.name) < 0)
 		return HASH_TABLE_NONE;
 	return add(table, &location);
 }
@@ -266,11 +284,68 @@ uint32_t location_table_add_exited(struct location_table *table)
 
 static void look_for_name(struct location_table *table, struct known_location *location)
 {
+	const struct executable *executable = location->executable;
 	struct symbol symbol;
 
+	if (location->looked && location->symbols_version == executable->symbols_version)
+		return;
+	location->looked = true;
+	location->symbols_version = executable->symbols_version;
 	if (executable_find_symbol(table->executables, location->executable, location->offset,
 				   &symbol) == 0)
-		add_string(table, symbol.name, &location->name); // no memory: stays unnamed
+		add_string(table, symbol.name, &location->line.name); // no memory: stays unnamed
+}
+
+// No memory: the function's name stays all that is known.
+static void take_lines(struct location_table *table, struct known_location *location,
+		       const struct source_place *place)
+{
+	struct line lines[SOURCE_LINES_MAX];
+	uint32_t outermost = place->count - 1;
+	struct line *inlined = NULL;
+
+	for (uint32_t i = 0; i <= outermost; i++) {
+		lines[i].number = place->lines[i].number;
+		if (add_string(table, place->lines[i].name, &lines[i].name) < 0 ||
+		    add_string(table, place->lines[i].file, &lines[i].file) < 0)
+			return;
+	}
+	if (outermost) {
+		inlined = malloc(outermost * sizeof(*inlined));
+		if (!inlined)
+			return;
+		memcpy(inlined, lines, outermost * sizeof(*inlined));
+	}
+	free(location->inlined);
+	location->inlined = inlined;
+	location->inlined_count = (uint8_t)outermost;
+	// One name for one function, with lines and without: the symbol's, if it has one.
+	if (location->line.name)
+		lines[outermost].name = location->line.name;
+	location->line = lines[outermost];
+}
+
+static void look_for_lines(struct location_table *table, struct known_location *location)
+{
+	struct source_place place;
+	int rc = line_reader_find(table->lines, location->executable, location->offset, &place);
+
+	if (rc == 0)
+		take_lines(table, location, &place);
+	location->wants_lines = rc == -EAGAIN;
+}
+
+// Learn what can be learnt now, and let go of the file once no more can come.
+static void look_up(struct location_table *table, struct known_location *location)
+{
+	if (!location->line.name)
+		look_for_name(table, location);
+	if (location->wants_lines)
+		look_for_lines(table, location);
+	if (location->wants_lines ||
+	    (executable_may_learn_names(location->executable) &&
+	     (!location->line.name || (table->lines && !location->line.file))))
+		return;
 	executable_release(location->executable);
 	location->executable = NULL;
 }
@@ -281,9 +356,32 @@ static int copy_string(struct location_table *table, uint32_t number, struct pro
 	return profile_add_string(profile, string_table_get(&table->strings, number), ret_number);
 }
 
+// Its lines with the numbers that their strings have in @profile.
+static int copy_lines(struct location_table *table, const struct known_location *known,
+		      struct profile *profile, struct line *ret_lines, uint32_t *ret_count)
+{
+	uint32_t count = known->inlined_count;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		ret_lines[i] = known->inlined[i];
+	if (known->line.name || known->line.file)
+		ret_lines[count++] = known->line;
+	for (uint32_t i = 0; i < count && !rc; i++) {
+		rc = copy_string(table, ret_lines[i].name, profile, &ret_lines[i].name);
+		if (!rc)
+			rc = copy_string(table, ret_lines[i].file, profile, &ret_lines[i].file);
+	}
+	*ret_count = count;
+	return rc;
+}
+
 void location_table_begin_profile(struct location_table *table)
 {
 	table->profile++;
+	executable_table_poll(table->executables);
+	if (table->lines)
+		line_reader_poll(table->lines);
 }
 
 int location_table_put(struct location_table *table, uint32_t number, struct profile *profile,
@@ -293,25 +391,23 @@ int location_table_put(struct location_table *table, uint32_t number, struct pro
 	struct location location = { .id = known->id,
 				     .kind = known->kind,
 				     .offset = known->offset };
-	struct line line = { .number = known->line };
+	struct line lines[SOURCE_LINES_MAX];
+	uint32_t line_count;
 
 	if (known->profile == table->profile) {
 		*ret_position = known->position;
 		return 0;
 	}
 	if (known->executable)
-		look_for_name(table, known);
+		look_up(table, known);
 
 	int rc = copy_string(table, known->module, profile, &location.module);
 	if (!rc)
 		rc = copy_string(table, known->build_id, profile, &location.build_id);
 	if (!rc)
-		rc = copy_string(table, known->name, profile, &line.name);
+		rc = copy_lines(table, known, profile, lines, &line_count);
 	if (!rc)
-		rc = copy_string(table, known->file, profile, &line.file);
-	if (!rc)
-		rc = profile_add_location(profile, &location, &line, known->name ? 1 : 0,
-					  &known->position);
+		rc = profile_add_location(profile, &location, lines, line_count, &known->position);
 	if (rc)
 		return rc;
 	known->profile = table->profile;
@@ -326,43 +422,73 @@ void location_table_mark(struct location_table *table, uint32_t number)
 	table->locations[number].marked = true;
 }
 
+// Intern a string again. @numbers: what became of each.
+static int renew_string(const struct location_table *table, uint32_t number,
+			struct string_table *renewed, uint32_t *numbers)
+{
+	const char *string = string_table_get(&table->strings, number);
+
+	return string_table_add(renewed, string, strlen(string), &numbers[number]);
+}
+
+static int renew_line(const struct location_table *table, const struct line *line,
+		      struct string_table *renewed, uint32_t *numbers)
+{
+	int rc = renew_string(table, line->name, renewed, numbers);
+
+	return rc ? rc : renew_string(table, line->file, renewed, numbers);
+}
+
+static int renew_strings_of(const struct location_table *table,
+			    const struct known_location *location, struct string_table *renewed,
+			    uint32_t *numbers)
+{
+	int rc = renew_string(table, location->module, renewed, numbers);
+
+	if (!rc)
+		rc = renew_string(table, location->build_id, renewed, numbers);
+	if (!rc)
+		rc = renew_line(table, &location->line, renewed, numbers);
+	for (uint32_t i = 0; i < location->inlined_count && !rc; i++)
+		rc = renew_line(table, &location->inlined[i], renewed, numbers);
+	return rc;
+}
+
+static void renumber_line(struct line *line, const uint32_t *numbers)
+{
+	line->name = numbers[line->name];
+	line->file = numbers[line->file];
+}
+
+static void renumber(struct known_location *location, const uint32_t *numbers)
+{
+	location->module = numbers[location->module];
+	location->build_id = numbers[location->build_id];
+	renumber_line(&location->line, numbers);
+	for (uint32_t i = 0; i < location->inlined_count; i++)
+		renumber_line(&location->inlined[i], numbers);
+}
+
 // Intern again what is still in use. Out of memory: the old strings stay until the next sweep.
 static void renew_strings(struct location_table *table)
 {
+	_cleanup_free_ uint32_t *numbers = calloc(table->strings.count, sizeof(*numbers));
 	struct string_table renewed;
-	uint32_t *numbers = calloc(table->strings.count, sizeof(*numbers));
-	int rc = numbers ? string_table_init(&renewed) : -ENOMEM;
+	int rc = 0;
 
-	if (rc < 0) {
-		free(numbers);
+	if (!numbers || string_table_init(&renewed) < 0)
 		return;
-	}
-	for (uint32_t i = 0; i < table->count && !rc; i++) {
-		const struct known_location *location = &table->locations[i];
-		const uint32_t used[] = { location->name, location->module, location->build_id,
-					  location->file };
-
-		for (uint32_t j = 0; location->used && j < ARRAY_SIZE(used) && !rc; j++) {
-			const char *string = string_table_get(&table->strings, used[j]);
-
-			rc = string_table_add(&renewed, string, strlen(string), &numbers[used[j]]);
-		}
-	}
+	for (uint32_t i = 0; i < table->count && !rc; i++)
+		if (table->locations[i].used)
+			rc = renew_strings_of(table, &table->locations[i], &renewed, numbers);
 	if (rc < 0) {
 		string_table_deinit(&renewed);
-	} else {
-		for (uint32_t i = 0; i < table->count; i++) {
-			struct known_location *location = &table->locations[i];
-
-			location->name = numbers[location->name];
-			location->module = numbers[location->module];
-			location->build_id = numbers[location->build_id];
-			location->file = numbers[location->file];
-		}
-		string_table_deinit(&table->strings);
-		table->strings = renewed;
+		return;
 	}
-	free(numbers);
+	for (uint32_t i = 0; i < table->count; i++)
+		renumber(&table->locations[i], numbers);
+	string_table_deinit(&table->strings);
+	table->strings = renewed;
 }
 
 static void drop(struct location_table *table, uint32_t number)
@@ -371,6 +497,7 @@ static void drop(struct location_table *table, uint32_t number)
 
 	hash_table_remove(&table->index, id128_hash(location->id), number);
 	executable_release(location->executable);
+	free(location->inlined);
 	*location = (struct known_location){ 0 };
 	table->unused[table->unused_count++] = number;
 }

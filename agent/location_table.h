@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The places in code that stacks go through, by identity. They outlive processes and windows: a
-// location is found or made when a stack's body arrives, named once, when it is first part of a
-// profile, and dropped when no stack goes through it any more. One thread.
+// location is found or made when a stack's body arrives, named when it is first part of a profile
+// (and again when more has become known), and dropped when no stack goes through it any more. One
+// thread.
 #pragma once
 
 #include <stdbool.h>
@@ -23,6 +24,14 @@ enum {
 struct location_table *location_table_new(struct executable_table *executables,
 					  struct kallsyms *kallsyms);
 void location_table_free(struct location_table *table);
+
+struct line_reader;
+
+/**
+ * Give native locations their source lines and inlined calls, too, once @lines has read them. It
+ * is the caller's and outlives the table.
+ */
+void location_table_use_lines(struct location_table *table, struct line_reader *lines);
 
 /**
  * Each finds or makes a location and returns its number, HASH_TABLE_NONE when out of memory or at
