@@ -17,6 +17,7 @@ enum {
 	RANGES_AT_FIRST = 256,
 	ROWS_AT_FIRST = 4096,
 	RULES_AT_FIRST = 64,
+	INSERTED_RANGES_MAX = 256,
 };
 
 static uint32_t find_slot(const struct unwind_rows *rows, const struct unwind_rule *rule)
@@ -73,7 +74,6 @@ struct unwind_rows *unwind_rows_new(void)
 	add_rule(rows, &(struct unwind_rule){ .cfa = CFA_NO_TABLE });
 	unwind_rows_rule(rows, &(struct unwind_rule){ .cfa = CFA_UNSUPPORTED });
 	unwind_rows_rule(rows, &(struct unwind_rule){ .cfa = CFA_END });
-	rows->is_sorted = true;
 	if (rows->rc) {
 		unwind_rows_free(rows);
 		return NULL;
@@ -121,8 +121,9 @@ void unwind_rows_begin(struct unwind_rows *rows, uint64_t start, uint64_t size)
 			    &rows->range_capacity, RANGES_AT_FIRST);
 	if (rows->rc)
 		return;
-	if (rows->range_count && start < rows->ranges[rows->range_count - 1].start)
-		rows->is_sorted = false;
+	if (rows->sorted_count == rows->range_count &&
+	    (!rows->range_count || start >= rows->ranges[rows->range_count - 1].start))
+		rows->sorted_count++;
 	rows->ranges[rows->range_count++] = (struct unwind_range){
 		.start = start,
 		.size = size > UINT32_MAX ? UINT32_MAX : (uint32_t)size,
@@ -216,16 +217,51 @@ static int compare_ranges(const void *left, const void *right)
 	return a->first_row < b->first_row ? -1 : a->first_row > b->first_row;
 }
 
+/* Move the range at @at, which is the first out of order, to its place. */
+static void insert_range(struct unwind_rows *rows, uint32_t at)
+{
+	struct unwind_range range = rows->ranges[at];
+	uint32_t first = 0, limit = at;
+
+	while (first < limit) {
+		uint32_t middle = first + (limit - first) / 2;
+
+		if (compare_ranges(&rows->ranges[middle], &range) < 0)
+			first = middle + 1;
+		else
+			limit = middle;
+	}
+	memmove(&rows->ranges[first + 1], &rows->ranges[first],
+		(at - first) * sizeof(*rows->ranges));
+	rows->ranges[first] = range;
+}
+
+void unwind_rows_replace(struct unwind_rows *rows, uint32_t index, const struct unwind_rule *rule)
+{
+	uint32_t number = unwind_rows_rule(rows, rule);
+
+	rows->rows = grow(rows, rows->rows, 1, rows->rows_size + ROW_BYTES_MAX,
+			  &rows->rows_capacity, ROWS_AT_FIRST);
+	if (rows->rc)
+		return;
+	rows->ranges[index].first_row = rows->rows_size;
+	put_number(rows, number);
+	put_number(rows, 0);
+}
+
 void unwind_rows_sort(struct unwind_rows *rows)
 {
-	if (!rows->is_sorted)
+	// A few that came late are put in their places: sorting anew would take longer.
+	if (rows->range_count - rows->sorted_count > INSERTED_RANGES_MAX)
 		qsort(rows->ranges, rows->range_count, sizeof(*rows->ranges), compare_ranges);
-	rows->is_sorted = true;
+	else for (uint32_t at = rows->sorted_count; at < rows->range_count; at++)
+		insert_range(rows, at);
+	rows->sorted_count = rows->range_count;
 }
 
 uint32_t unwind_rows_find(const struct unwind_rows *rows, uint64_t address)
 {
-	uint32_t first = 0, limit = rows->range_count;
+	uint32_t first = 0, limit = rows->sorted_count;
 
 	while (first < limit) {
 		uint32_t middle = first + (limit - first) / 2;

@@ -30,13 +30,13 @@ struct unwind_rows {
 	uint8_t *rows; // see struct unwind_row_cursor
 	struct unwind_rule *rules;
 	uint32_t range_count, range_capacity;
+	uint32_t sorted_count; // of the ranges: the first so many are in order
 	uint32_t rows_size, rows_capacity;
 	uint32_t row_count;
 	uint32_t last_offset; // of the last row of the range that is being added
 	uint32_t rule_count, rule_capacity;
 	uint32_t unsupported_count; // rows with RULE_UNSUPPORTED
 	int rc;                     // the first failure: -ENOMEM, or -E2BIG past a limit
-	bool is_sorted;
 	uint16_t slots[RULE_SLOTS]; // rules by their bytes: number, RULE_NO_TABLE where empty
 };
 
@@ -72,8 +72,11 @@ bool unwind_rows_next(struct unwind_row_cursor *cursor);
 /** The number of @rule; RULE_UNSUPPORTED when there are too many. */
 uint32_t unwind_rows_rule(struct unwind_rows *rows, const struct unwind_rule *rule);
 
+/** Give all of a range's code one rule. */
+void unwind_rows_replace(struct unwind_rows *rows, uint32_t index, const struct unwind_rule *rule);
+
 /** Sort the ranges by start; of those that start alike the first read comes first. */
 void unwind_rows_sort(struct unwind_rows *rows);
 
-/** In sorted ranges, the index of the first that ends after @address: it may begin after it. */
+/** Of the sorted ranges, the index of the first that ends after @address: it may begin after it. */
 uint32_t unwind_rows_find(const struct unwind_rows *rows, uint64_t address);

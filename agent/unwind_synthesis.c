@@ -1,9 +1,255 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "unwind_synthesis.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "plt.h"
+
+enum {
+	ENTRY_BYTES_MAX = 64,        // of a program's first instructions; glibc has 38
+	SCANNED_GAPS_MAX = 4096,     // as many as a libc without any information has
+	SCANNED_GAP_BYTES_MIN = 16,  // less is padding
+	SCANNED_BYTES_MAX = 2 << 20, // musl has 0.6 MB of code; larger files are no libc
+	PATTERN_BYTES_MAX = 16,
+	MATCHES_MAX = 64, // in a file; a libc has three
+};
+
+/* ---- where threads begin, and signal handlers return ------------------------------------------- */
+
+/* Code that nothing else looks like. The rule holds for all of its bytes. */
+struct pattern {
+	uint16_t machine;
+	uint8_t cfa; // enum cfa_rule
+	uint8_t size;
+	uint8_t bytes[PATTERN_BYTES_MAX];
+};
+
+/*
+ * Returning from a signal handler is one system call, rt_sigreturn: 15 on x86-64, 139 on aarch64. And
+ * how musl begins a thread: with the code behind the clone call, which calls the thread's function
+ * and ends in an exit call.
+ */
+static const struct pattern patterns[] = {
+	// mov $15, %rax; syscall
+	{ EM_X86_64, CFA_SIGNAL, 9, { 0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05 } },
+	// mov $15, %eax; syscall
+	{ EM_X86_64, CFA_SIGNAL, 7, { 0xb8, 15, 0, 0, 0, 0x0f, 0x05 } },
+	// mov x8, #139; svc #0
+	{ EM_AARCH64, CFA_SIGNAL, 8, { 0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4 } },
+	// xor %ebp, %ebp; pop %rdi; call *%r9; mov %eax, %edi; xor %eax, %eax; mov $60, %al; syscall
+	{ EM_X86_64,
+	  CFA_END,
+	  14,
+	  { 0x31, 0xed, 0x5f, 0x41, 0xff, 0xd1, 0x89, 0xc7, 0x31, 0xc0, 0xb0, 60, 0x0f, 0x05 } },
+	// ldp x1, x0, [sp], #16; blr x1; mov x8, #93; svc #0
+	{ EM_AARCH64,
+	  CFA_END,
+	  16,
+	  { 0xe1, 0x03, 0xc1, 0xa8, 0x20, 0, 0x3f, 0xd6, 0xa8, 0x0b, 0x80, 0xd2, 0x01, 0, 0,
+	    0xd4 } },
+};
+
+/* Code between ranges, in which patterns are looked for. */
+struct gap {
+	uint64_t start;
+	uint64_t limit;
+};
+
+struct gap_list {
+	struct gap *gaps;
+	uint32_t count;
+	uint64_t bytes;
+};
+
+static void gap_list_deinit(struct gap_list *list)
+{
+	free(list->gaps);
+}
+
+/* Returns false when there are more, or larger ones, than are worth a look. */
+static bool add_gap(struct gap_list *list, uint64_t start, uint64_t limit)
+{
+	if (limit <= start || limit - start < SCANNED_GAP_BYTES_MIN)
+		return true;
+	if (list->count == SCANNED_GAPS_MAX || limit - start > SCANNED_BYTES_MAX - list->bytes)
+		return false;
+	list->gaps[list->count++] = (struct gap){ .start = start, .limit = limit };
+	list->bytes += limit - start;
+	return true;
+}
+
+/* The gaps of one segment. Returns as add_gap(). */
+static bool add_gaps_of(struct gap_list *list, const struct unwind_rows *rows,
+			const Elf64_Phdr *load)
+{
+	uint64_t at = load->p_vaddr, limit = load->p_vaddr + load->p_filesz;
+
+	for (uint32_t i = unwind_rows_find(rows, at); i < rows->sorted_count && at < limit; i++) {
+		const struct unwind_range *range = &rows->ranges[i];
+
+		if (range->start >= limit)
+			break;
+		if (!add_gap(list, at, range->start))
+			return false;
+		if (range->start + range->size > at)
+			at = range->start + range->size;
+	}
+	return add_gap(list, at, limit);
+}
+
+/* Returns 0; -E2BIG as above; -ENOMEM. */
+static int find_gaps(const struct elf *elf, const struct unwind_rows *rows,
+		     struct gap_list *ret_list)
+{
+	ret_list->gaps = malloc(SCANNED_GAPS_MAX * sizeof(*ret_list->gaps));
+	if (!ret_list->gaps)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < elf->load_count; i++) {
+		if ((elf->loads[i].p_flags & PF_X) && !add_gaps_of(ret_list, rows, &elf->loads[i]))
+			return -E2BIG;
+	}
+	return 0;
+}
+
+static void scan_gap(struct unwind_rows *rows, uint16_t machine, uint64_t address,
+		     const uint8_t *bytes, size_t size)
+{
+	for (size_t p = 0; p < ARRAY_SIZE(patterns); p++) {
+		const struct pattern *pattern = &patterns[p];
+		const uint8_t *at = bytes;
+
+		if (pattern->machine != machine)
+			continue;
+		while (rows->range_count - rows->sorted_count < MATCHES_MAX &&
+		       (at = memmem(at, size - (size_t)(at - bytes), pattern->bytes,
+				    pattern->size))) {
+			struct unwind_rule rule = { .cfa = pattern->cfa };
+
+			unwind_rows_begin(rows, address + (uint64_t)(at - bytes), pattern->size);
+			unwind_rows_add(rows, 0, &rule);
+			unwind_rows_end(rows);
+			at += pattern->size;
+		}
+	}
+}
+
+static int scan_gaps(const struct elf *elf, struct unwind_rows *rows, struct error *err)
+{
+	_cleanup_(gap_list_deinit) struct gap_list list = { 0 };
+	_cleanup_free_ uint8_t *bytes = NULL;
+	int rc = find_gaps(elf, rows, &list);
+
+	if (rc == -E2BIG)
+		return 0;
+	if (!rc && !(bytes = malloc(list.bytes + 1)))
+		rc = -ENOMEM;
+	if (rc)
+		return error_set(err, rc, "out of memory");
+	for (uint32_t i = 0; i < list.count; i++) {
+		const struct gap *gap = &list.gaps[i];
+		size_t size = gap->limit - gap->start;
+		const Elf64_Phdr *load = elf_find_code(elf, gap->start);
+
+		rc = load ? elf_read(elf, elf_file_offset(load, gap->start), bytes, size) : 0;
+		if (rc)
+			return error_set(err, rc, "code cannot be read");
+		if (load)
+			scan_gap(rows, elf->header.e_machine, gap->start, bytes, size);
+	}
+	return 0;
+}
+
+/* ---- where the program begins ------------------------------------------------------------------ */
+
+static bool has_segment(const struct elf *elf, uint32_t type)
+{
+	Elf64_Phdr segment;
+
+	for (uint32_t i = 0; elf_read_segment(elf, i, &segment) == 0; i++) {
+		if (segment.p_type == type)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Code that nobody called looks it: it ends the chain of frame pointers, or takes its arguments from
+ * the stack as the kernel laid it out. Libraries are linked with entries that are ordinary functions.
+ */
+static bool looks_like_start(uint16_t machine, const uint8_t bytes[8])
+{
+	static const uint8_t x86_endbr[4] = { 0xf3, 0x0f, 0x1e, 0xfa };
+	static const uint8_t x86_clear_ebp[2] = { 0x31, 0xed };
+	static const uint8_t x86_clear_rbp[3] = { 0x48, 0x31, 0xed };
+	static const uint8_t x86_take_stack[4] = { 0x48, 0x89, 0xe7, 0xe8 }; // mov %rsp, %rdi; call
+	static const uint8_t arm_bti[4] = { 0x5f, 0x24, 0x03, 0xd5 };
+	static const uint8_t arm_nop[4] = { 0x1f, 0x20, 0x03, 0xd5 }; // in its place
+	static const uint8_t arm_clear_fp[4] = { 0x1d, 0x00, 0x80, 0xd2 };
+	static const uint8_t arm_clear_lr[4] = { 0x1e, 0x00, 0x80, 0xd2 };
+	static const uint8_t arm_take_stack[4] = { 0xe0, 0x03, 0x00, 0x91 }; // mov x0, sp
+
+	if (memcmp(bytes, machine == EM_X86_64 ? x86_endbr : arm_bti, 4) == 0 ||
+	    (machine == EM_AARCH64 && memcmp(bytes, arm_nop, 4) == 0))
+		bytes += 4;
+	if (machine == EM_X86_64)
+		return !memcmp(bytes, x86_clear_ebp, sizeof(x86_clear_ebp)) ||
+		       !memcmp(bytes, x86_clear_rbp, sizeof(x86_clear_rbp)) ||
+		       !memcmp(bytes, x86_take_stack, sizeof(x86_take_stack));
+	return !memcmp(bytes, arm_clear_fp, 4) || !memcmp(bytes, arm_clear_lr, 4) ||
+	       !memcmp(bytes, arm_take_stack, 4);
+}
+
+/* Is the header's entry where the kernel or the loader begins? */
+static bool is_start(const struct elf *elf, const Elf64_Phdr *load)
+{
+	uint8_t bytes[8];
+
+	if (elf->header.e_type == ET_EXEC || has_segment(elf, PT_INTERP))
+		return true;
+	return elf_read(elf, elf_file_offset(load, elf->header.e_entry), bytes, sizeof(bytes)) ==
+		       0 &&
+	       looks_like_start(elf->header.e_machine, bytes);
+}
+
+static void end_at_entry(const struct elf *elf, struct unwind_rows *rows)
+{
+	uint64_t entry = elf->header.e_entry, limit = entry + ENTRY_BYTES_MAX;
+	const Elf64_Phdr *load = elf_find_code(elf, entry);
+	struct unwind_rule end = { .cfa = CFA_END };
+
+	if (!entry || !load || !is_start(elf, load))
+		return;
+
+	uint32_t index = unwind_rows_find(rows, entry);
+	if (index < rows->sorted_count) {
+		if (rows->ranges[index].start <= entry) {
+			unwind_rows_replace(rows, index, &end);
+			return;
+		}
+		if (rows->ranges[index].start < limit)
+			limit = rows->ranges[index].start;
+	}
+	if (limit > load->p_vaddr + load->p_filesz)
+		limit = load->p_vaddr + load->p_filesz;
+	unwind_rows_begin(rows, entry, limit - entry);
+	unwind_rows_add(rows, 0, &end);
+	unwind_rows_end(rows);
+}
+
 int unwind_synthesis_add(const struct elf *elf, struct unwind_rows *rows, struct error *err)
 {
-	(void)elf;
-	(void)err;
-	return rows->rc;
+	int rc = scan_gaps(elf, rows, err);
+
+	if (rc)
+		return rc;
+	end_at_entry(elf, rows);
+	rc = plt_add(elf, rows, err);
+	if (rc)
+		return rc;
+	return rows->rc ? error_set(err, rows->rc, "unwind table: %s",
+				    rows->rc == -E2BIG ? "more code than is kept" : "out of memory")
+			: 0;
 }

@@ -26,6 +26,7 @@ class Elf:
     """Headers, read anew in a few lines so that our reader's mistakes are not repeated."""
 
     def __init__(self, path):
+        self.path = path
         self.bytes = Path(path).read_bytes()
         ident = self.bytes[:16]
         if ident[:4] != b"\x7fELF" or ident[4] != 2 or ident[5] != 1:
@@ -67,8 +68,10 @@ class Elf:
     def has(self, name):
         return any(n == name and s[1] != 8 for n, s in self.sections)
 
-    def is_program(self):
-        return self.kind == 2 or any(s[0] == 3 for s in self.segments)
+    def starts_there(self):
+        """Is the header's entry where the kernel begins, not just the first code of a library?"""
+        is_program = self.kind == 2 or any(s[0] == 3 for s in self.segments)
+        return is_program or "/ld-" in str(self.path)
 
 
 NAME = re.compile(r" \(\w+\)")  # readelf writes registers as "r2 (rcx)"
@@ -361,9 +364,22 @@ def choose_addresses(code, count, chance):
     return [address for address in addresses if address > 0]
 
 
+def gap_at(elf, code, address):
+    """The same, with the code in it that has a shape of its own."""
+    start, limit = code.gap_at(address)
+    known = [(s[3], s[3] + s[5]) for name, s in elf.sections if name.startswith((".plt", ".iplt"))]
+    known.append((elf.entry, elf.entry))
+    for known_start, known_limit in known:
+        if start < known_limit <= address:
+            start = known_limit
+        if address < known_start < (limit or known_start + 1):
+            limit = known_start
+    return start, limit
+
+
 def is_padding(elf, code, address):
     """Between functions, nothing there but what aligns the next?"""
-    start, limit = code.gap_at(address)
+    start, limit = gap_at(elf, code, address)
     if limit is None or limit - start >= PADDING_MAX or limit % PADDING_MAX:
         return False
     padding = elf.read(start, limit - start)
@@ -416,7 +432,7 @@ def compare_outside(elf, code, address, ours, result):
     elif ours in ("end", "signal"):
         result.synthesised[ours] += 1
     else:
-        start, limit = code.gap_at(address)
+        start, limit = gap_at(elf, code, address)
         result.disagreements.append(
             f"{address:#x}: ours {ours}, but no entry is there (gap {start:#x}..{limit or 0:#x} "
             f"{elf.read(start, min((limit or start) - start, 16)).hex()})")
@@ -424,7 +440,7 @@ def compare_outside(elf, code, address, ours, result):
 
 def compare_inside(elf, code, expressions, address, ours, result):
     function = code.at(address)
-    if ours == "end" and elf.is_program() and code.at(elf.entry) is function:
+    if ours == "end" and code.at(elf.entry) is function and elf.starts_there():
         result.synthesised["entry"] += 1
         return
     try:
