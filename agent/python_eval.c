@@ -20,31 +20,34 @@ struct search {
 	uint32_t count;
 };
 
-static void add_mark(struct search *search, uint64_t start, uint64_t size)
+static void add_mark(struct search *search, uint64_t start, uint64_t size, uint8_t flags)
 {
 	if (!size || start + size < start || search->count == UNWIND_MARKS_MAX)
 		return;
 	search->marks[search->count++] = (struct unwind_mark){
 		.start = start,
 		.limit = start + size,
-		.flags = RULE_PYTHON_EVAL,
+		.flags = flags,
 	};
 }
 
-/* The loop itself, parts of it that compilers name after it (".cold", ".part.0"), and opcodes. */
+/* The loop itself, and parts of it that compilers name after it: ".cold", ".part.0". */
 static bool is_loop(const char *name)
 {
 	size_t size = strlen(loop_name);
 
-	if (strncmp(name, opcode_prefix, strlen(opcode_prefix)) == 0)
-		return true;
 	return strncmp(name, loop_name, size) == 0 && (!name[size] || name[size] == '.');
 }
 
 static bool visit_symbol(void *context, const char *name, const Elf64_Sym *symbol)
 {
-	if (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && is_loop(name))
-		add_mark(context, symbol->st_value, symbol->st_size);
+	if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC)
+		return true;
+	if (strncmp(name, opcode_prefix, strlen(opcode_prefix)) == 0)
+		add_mark(context, symbol->st_value, symbol->st_size,
+			 RULE_PYTHON_EVAL | RULE_PYTHON_OPCODE);
+	else if (is_loop(name))
+		add_mark(context, symbol->st_value, symbol->st_size, RULE_PYTHON_EVAL);
 	return true;
 }
 
@@ -55,7 +58,7 @@ static int compare_marks(const void *a, const void *b)
 	return (first->start > second->start) - (first->start < second->start);
 }
 
-/* Sort, and join what overlaps or touches. */
+/* Sort, join what overlaps, and what touches and is of a kind. Of two kinds, the first one stays. */
 static void join_marks(struct search *search)
 {
 	uint32_t count = 0;
@@ -64,10 +67,17 @@ static void join_marks(struct search *search)
 	for (uint32_t i = 0; i < search->count; i++) {
 		struct unwind_mark *last = count ? &search->marks[count - 1] : NULL;
 
-		if (!last || search->marks[i].start > last->limit)
-			search->marks[count++] = search->marks[i];
-		else if (search->marks[i].limit > last->limit)
-			last->limit = search->marks[i].limit;
+		struct unwind_mark mark = search->marks[i];
+
+		if (last && mark.start <= last->limit && mark.flags == last->flags) {
+			if (mark.limit > last->limit)
+				last->limit = mark.limit;
+			continue;
+		}
+		if (last && mark.start < last->limit)
+			mark.start = last->limit;
+		if (mark.start < mark.limit)
+			search->marks[count++] = mark;
 	}
 	search->count = count;
 }
@@ -95,7 +105,8 @@ static int add_parts(const struct elf *elf, struct search *search)
 		if (rc)
 			return rc;
 		for (uint32_t part = 0; part < count; part++)
-			add_mark(search, parts[part].start, parts[part].size);
+			add_mark(search, parts[part].start, parts[part].size,
+				 search->marks[i].flags);
 	}
 	return 0;
 }
@@ -111,7 +122,7 @@ static void remove_range(struct search *search, uint64_t start, uint64_t limit)
 		if (start >= mark->limit || limit <= mark->start)
 			continue;
 		if (limit < mark->limit)
-			add_mark(search, limit, mark->limit - limit);
+			add_mark(search, limit, mark->limit - limit, mark->flags);
 		mark->limit = start > mark->start ? start : mark->start;
 	}
 }

@@ -63,9 +63,13 @@ static bool follow_key(pid_t pid, const struct python_process *way, uint64_t con
 static bool follow_variable(pid_t pid, const struct python_process *way, uint64_t control,
 			    uint64_t *ret_word)
 {
-	return !read_word(pid, control + (uint64_t)(int64_t)way->dtv_at, ret_word) &&
-	       !read_word(pid, *ret_word + way->dtv_inside, ret_word) &&
-	       !read_word(pid, *ret_word + (uint64_t)way->tls_at, ret_word);
+	uint64_t block;
+
+	if (read_word(pid, control + (uint64_t)(int64_t)way->dtv_at, &block) ||
+	    read_word(pid, block + way->dtv_inside, &block) ||
+	    read_word(pid, block + (uint64_t)way->tls_at, ret_word))
+		return false;
+	return *ret_word || !read_word(pid, block + (uint64_t)way->tls_also_at, ret_word);
 }
 
 /* Go @way from each thread. Returns true once it is a way for all of them. */
@@ -135,6 +139,22 @@ static bool find_key_in_table(struct search *search, const struct thread *thread
 	return false;
 }
 
+/* All places of a module's block that hold the state: one, or two if the thread has the GIL. */
+static bool find_in_block(struct search *search, const struct thread *thread,
+			  const uint64_t words[MODULE_WORDS], struct python_process *way)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < MODULE_WORDS && count < 2; i++) {
+		if (words[i] != thread->state)
+			continue;
+		way->tls_also_at = i * 8;
+		if (!count++)
+			way->tls_at = i * 8;
+	}
+	return count && try_way(search, way);
+}
+
 /*
  * _Py_tss_tstate, or what 3.15 has instead of the key, by the vector of modules' thread-local variables,
  * @stride bytes each. Modules loaded at start are in it as well as later ones.
@@ -154,11 +174,8 @@ static bool find_variable(struct search *search, const struct thread *thread, ui
 		    process_memory_read(search->pid, block, words, sizeof(words)))
 			continue;
 		way.dtv_inside = module * stride;
-		for (uint32_t i = 0; i < MODULE_WORDS; i++) {
-			way.tls_at = i * 8;
-			if (words[i] == thread->state && try_way(search, &way))
-				return true;
-		}
+		if (find_in_block(search, thread, words, &way))
+			return true;
 	}
 	return false;
 }
@@ -243,6 +260,7 @@ int python_threads_locate(pid_t pid, const struct python_layout *layout, uint64_
 	process->key_at = search.best.key_at;
 	process->key_inside = search.best.key_inside;
 	process->tls_at = search.best.tls_at;
+	process->tls_also_at = search.best.tls_also_at;
 	process->dtv_at = search.best.dtv_at;
 	process->dtv_inside = search.best.dtv_inside;
 	return 0;

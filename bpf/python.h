@@ -39,10 +39,10 @@ struct python_offsets {
 	__u16 minor;             // of 3.minor
 	__u8 entry;              // enum python_entry
 	__u8 position;           // enum python_position
-	__u8 tail_calls;         // 1: opcodes are functions of their own (3.14)
 	__u8 free_threaded;      // 1: built without the GIL
 	__u8 shim_owner;         // a frame's owner from this value on: no Python function's frame
 	__u8 reference_tag_bits; // low bits of a frame's references that are not a part of the address
+	__u8 pad;
 
 	__u16 state_frame;  // thread state: its top frame, or where state_cframe is used, unused
 	__u16 state_cframe; // thread state: link to the C frame of the loop, 3.10 to 3.12
@@ -86,11 +86,12 @@ struct python_process {
 	__u32 ways;    // PYTHON_WAY_...
 	__s32 key_at;  // from the thread pointer
 	__u32 key_inside;
-	__s64 tls_at;     // from the thread pointer, or in the module's block
-	__s32 dtv_at;     // from the thread pointer: pointer to the DTV
-	__u32 dtv_inside; // there: pointer to the module's block
-	__u64 code_type;  // &PyCode_Type
-	__u64 holder;     // &tstate_current, up to 3.11; only ever believed if it is this thread's
+	__s64 tls_at;      // from the thread pointer, or in the module's block
+	__s64 tls_also_at; // another such variable, tried where the first is 0
+	__s32 dtv_at;      // from the thread pointer: pointer to the DTV
+	__u32 dtv_inside;  // there: pointer to the module's block
+	__u64 code_type;   // &PyCode_Type
+	__u64 holder;      // &tstate_current, up to 3.11; only ever believed if it is this thread's
 };
 
 /* Where the Python side of an unwind stands. */
@@ -98,6 +99,7 @@ struct python_cursor {
 	__u64 frame;        // the next Python frame; 0: none
 	__u64 cframe;       // the next link of a call of the loop to its frames, 3.10 to 3.12
 	__u64 cframe_taken; // the one before it; 0: none
+	__u64 shim_taken;   // its frames were kept for an opcode; 0: none
 	__u32 state;        // enum python_cursor_state
 	__u32 in_call;      // a call's frames were begun: its link is taken
 	// What to go back to when the frames turn out not to belong to this call of the loop.

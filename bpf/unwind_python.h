@@ -17,6 +17,7 @@ UNWIND_INLINE void python_begin(struct unwind *unwind)
 	unwind->python.state = PYTHON_NOT_SOUGHT;
 	unwind->python.frame = 0;
 	unwind->python.cframe = 0;
+	unwind->python.shim_taken = 0;
 }
 
 /* Masked, so that the verifier sees where it ends; offsets are even and checked by the agent. */
@@ -53,11 +54,14 @@ UNWIND_INLINE __u64 python_state_by_key(const struct unwind *unwind,
 	return value;
 }
 
-/* _Py_tss_tstate: 0 while the GIL is released. */
+/*
+ * _Py_tss_tstate is 0 while the GIL is released; what 3.15 has instead of the key is not. Nothing but the
+ * thread state in them tells one from the other.
+ */
 UNWIND_INLINE __u64 python_state_by_tls(const struct unwind *unwind,
 					const struct python_process *process)
 {
-	__u64 base = unwind->thread_pointer;
+	__u64 base = unwind->thread_pointer, state;
 
 	if (process->ways & PYTHON_WAY_TLS_DYNAMIC) {
 		base = python_read_pointer(base + (__s64)process->dtv_at);
@@ -66,7 +70,10 @@ UNWIND_INLINE __u64 python_state_by_tls(const struct unwind *unwind,
 		if (!base)
 			return 0;
 	}
-	return python_read_pointer(base + process->tls_at);
+	state = python_read_pointer(base + process->tls_at);
+	if (!state && process->tls_also_at != process->tls_at)
+		state = python_read_pointer(base + process->tls_also_at);
+	return state;
 }
 
 /*
@@ -161,11 +168,16 @@ UNWIND_INLINE long python_refuse(struct unwind *unwind)
 	return 0;
 }
 
+UNWIND_INLINE bool python_run_is_empty(const struct unwind *unwind)
+{
+	return unwind->frame_count == unwind->python.run_frame_count &&
+	       unwind->leaf.tag == unwind->python.run_leaf_tag;
+}
+
 /* The run is over: if it gave no frame, the native one is kept. */
 UNWIND_INLINE long python_end_run(struct unwind *unwind)
 {
-	if (unwind->frame_count == unwind->python.run_frame_count &&
-	    unwind->leaf.tag == unwind->python.run_leaf_tag)
+	if (python_run_is_empty(unwind))
 		return python_refuse(unwind);
 	unwind->in_python = 0;
 	return 0;
@@ -276,14 +288,30 @@ UNWIND_INLINE long python_read_frame(struct unwind *unwind, const struct python_
 
 /*
  * A shim ends the run, and lies in the C frame that it belongs to. If it is further up, the frames are
- * an outer call's and this one has just been entered.
+ * an outer call's and this one has just been entered. But an opcode that is a function of its own has the
+ * frames of the loop that called it, which is the next C frame.
  */
 UNWIND_INLINE long python_end_at_shim(struct unwind *unwind, __u64 shim)
 {
 	if (!python_is_above(unwind, shim))
 		return python_end_call(unwind, shim);
+	if (unwind->rule.flags & RULE_PYTHON_OPCODE && !python_run_is_empty(unwind)) {
+		unwind->python.shim_taken = shim;
+		return python_end_run(unwind);
+	}
 	python_undo_run(unwind);
 	return python_refuse(unwind);
+}
+
+/* The loop whose frames its opcode has taken: it has no others. Any other C frame is asked again. */
+UNWIND_INLINE long python_pass_loop(struct unwind *unwind)
+{
+	__u64 shim = unwind->python.shim_taken;
+
+	unwind->python.shim_taken = 0;
+	if (shim >= unwind->registers[REGISTER_SP] && !python_is_above(unwind, shim))
+		unwind->in_python = 0;
+	return 0;
 }
 
 /* ---- what the loop calls ------------------------------------------------------------------------- */
@@ -306,7 +334,7 @@ UNWIND_INLINE int python_enter(struct unwind *unwind)
 			return 0;
 		python_seek(unwind, offsets);
 	}
-	if (!cursor->frame && !cursor->cframe)
+	if (!cursor->frame && !cursor->cframe && !cursor->shim_taken)
 		return 0;
 	python_mark_run(unwind);
 	return 1;
@@ -322,6 +350,8 @@ UNWIND_INLINE long python_step(struct unwind *unwind)
 
 	if (!offsets)
 		return python_refuse(unwind);
+	if (cursor->shim_taken)
+		return python_pass_loop(unwind);
 	if (!cursor->in_call && offsets->state_cframe != PYTHON_NO_FIELD &&
 	    python_take_cframe(unwind, offsets))
 		return python_end_run(unwind);

@@ -53,7 +53,8 @@ enum saved_rule {
 	SAVED_IN_REGISTER = 4, // in register number `offset` (return address in vfork and the like)
 };
 
-#define RULE_PYTHON_EVAL 1 // flag: this code is the interpreter's loop
+#define RULE_PYTHON_EVAL   1 // flag: this code is the interpreter's loop
+#define RULE_PYTHON_OPCODE 2 // flag, with that one: one opcode of it, a function that the loop calls
 
 /* 16 bytes. Registers are numbered as DWARF does on the machine. */
 struct unwind_rule {
