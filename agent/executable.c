@@ -26,6 +26,8 @@
 // Above this many, trim() forgets those that no process maps.
 enum { EXECUTABLES_KEPT = EXECUTABLES_MAX - EXECUTABLES_MAX / 8 };
 
+enum { FOLDER_BYTES = 64 };
+
 /* An executable as the table knows it. */
 struct entry {
 	struct executable executable; // first: the public pointer is also the entry's
@@ -33,7 +35,7 @@ struct entry {
 	uint64_t used_ns;
 	uint32_t holders;
 	int fd;                      // -1: closed
-	pid_t pid;                   // a process that maps it, 0: not told
+	char folder[FOLDER_BYTES];   // in /proc of a process that maps it, "": not told
 	struct file_symbols symbols; // without a table: not read
 	int debug_fd;                // a debug file that came late, -1: none
 	bool awaits_debug;           // one was asked for
@@ -144,9 +146,16 @@ void executable_release(struct executable *executable)
 		entry_of(executable)->holders--;
 }
 
-void executable_note_process(struct executable *executable, pid_t pid)
+/* By name, because an open folder would outlive its process for a long time. */
+void executable_note_folder(struct executable *executable, int folder)
 {
-	entry_of(executable)->pid = pid;
+	struct entry *entry = entry_of(executable);
+	char link[FOLDER_BYTES];
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", folder);
+	ssize_t size = readlink(link, entry->folder, sizeof(entry->folder));
+	// A name that is cut leads nowhere.
+	entry->folder[size > 0 && size < (ssize_t)sizeof(entry->folder) ? size : 0] = '\0';
 }
 
 bool executable_may_learn_names(const struct executable *executable)
@@ -452,11 +461,8 @@ static void close_places(struct debug_places *places)
 
 static struct debug_places open_places(const struct entry *entry)
 {
-	char folder[32];
-
-	snprintf(folder, sizeof(folder), "/proc/%d", entry->pid);
 	struct debug_places places = {
-		.process = entry->pid ? open_folder(folder) : -1,
+		.process = entry->folder[0] ? open_folder(entry->folder) : -1,
 		.host = open_folder("/proc/1"),
 		.own = open_folder("/proc/self"),
 	};

@@ -71,8 +71,8 @@ struct executable *executable_table_find_id(const struct executable_table *table
 struct executable *executable_table_add_id(struct executable_table *table, const char *id,
 					   const char *path);
 
-/** A process that maps it: its debug file may lie below that one's root. */
-void executable_note_process(struct executable *executable, pid_t pid);
+/** A process that maps it, by its open folder in /proc: its debug file may lie below that root. */
+void executable_note_folder(struct executable *executable, int folder);
 
 /** Whether names that it lacks may still come: symbols_version changes when they have. */
 bool executable_may_learn_names(const struct executable *executable);

@@ -107,6 +107,9 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.pid = (pid_t)agent->options.pid,
 		.labels = agent->options.labels, // the options outlive the profiler
 		.cache_folder = agent->options.cache_folder,
+		.symbolize_lines = agent->options.lines,
+		.debuginfod_urls = agent->options.debuginfod,
+		.debug_files_bytes = agent->options.debug_files_bytes,
 	};
 
 	return profiler_open(&options, &agent->profiler, err);

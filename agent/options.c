@@ -30,6 +30,10 @@ static int check(const struct options *options, const char *log_level, int argc,
 				 argv[first_word]);
 	if (rpc_address_check(options->collector, 1, &cause))
 		return error_set(err, -EINVAL, "--collector: %s", cause.text);
+	if (options->debuginfod && !options->cache_folder)
+		return error_set(
+			err, -EINVAL,
+			"--debuginfod: what servers send is kept in --cache, which is none");
 	if (log_level_parse(log_level, ret_level))
 		return error_set(err, -EINVAL,
 				 "--log-level: \"%.40s\" is none of error, warn, info and debug",
@@ -63,6 +67,13 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		  "SIZE", "memory for what waits while the collector is away" },
 		{ "cache", 0, CONFIG_STRING, &o->cache_folder, "/var/cache/cairn", 0, 0, "DIR",
 		  "keep unwind tables here over restarts; \"none\" keeps none" },
+		{ "lines", 0, CONFIG_BOOL, &o->lines, NULL, 0, 0, NULL,
+		  "tell source lines and inlined calls of native code, where DWARF has them" },
+		{ "debuginfod", 0, CONFIG_STRING, &o->debuginfod, getenv("DEBUGINFOD_URLS"), 0, 0,
+		  "URLS",
+		  "ask these servers for the symbols of stripped files; \"none\" asks none" },
+		{ "debug-files", 0, CONFIG_SIZE, &o->debug_files_bytes, "1GiB", 1 << 20,
+		  (uint64_t)1 << 40, "SIZE", "keep at most so much of what they sent, in --cache" },
 		{ "log-level", 0, CONFIG_STRING, &log_level, "info", 0, 0, "LEVEL",
 		  "error, warn, info or debug" },
 	};
@@ -83,6 +94,10 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		free(o->cache_folder);
 		o->cache_folder = NULL;
 	}
+	if (o->debuginfod && (!o->debuginfod[0] || strcmp(o->debuginfod, "none") == 0)) {
+		free(o->debuginfod);
+		o->debuginfod = NULL;
+	}
 	return check(o, log_level, argc, argv, first_word, &o->log_level, err);
 }
 
@@ -90,6 +105,7 @@ void options_deinit(struct options *options)
 {
 	free(options->collector);
 	free(options->cache_folder);
+	free(options->debuginfod);
 	labels_deinit(&options->labels);
 	*options = (struct options){ 0 };
 }

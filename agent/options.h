@@ -18,6 +18,9 @@ struct options {
 	struct labels labels;
 	uint64_t spool_bytes;
 	char *cache_folder; // NULL: none
+	bool lines;
+	char *debuginfod; // URLs; NULL: none
+	uint64_t debug_files_bytes;
 	enum log_level log_level;
 };
 

@@ -278,6 +278,8 @@ static void open_living(struct mapping_list *list, struct mapping *mapping, cons
 	int rc = fd < 0 ? fd : use_file(list, mapping, fd, surroundings);
 	if (rc && !mapping->executable)
 		mapping->file = MAPPING_FILE_REFUSED;
+	if (!rc)
+		executable_note_folder(mapping->executable, proc->files);
 }
 
 static void open_all_living(struct mapping_list *list, const struct proc *proc,

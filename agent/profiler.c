@@ -2,6 +2,7 @@
 #include "agent/profiler.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/debuginfod.h"
 #include "agent/executable.h"
 #include "agent/kallsyms.h"
+#include "agent/line_reader.h"
 #include "agent/loader.h"
 #include "agent/location_table.h"
 #include "agent/machine.h"
@@ -52,7 +55,9 @@ struct profiler {
 	struct process_table *processes;
 	struct python_runtimes *pythons;
 	struct python_code_table *python_codes;
-	struct kallsyms *kallsyms; // NULL: kernel functions stay unnamed
+	struct kallsyms *kallsyms;     // NULL: kernel functions stay unnamed
+	struct debuginfod *debuginfod; // NULL: no server is asked
+	struct line_reader *lines;     // NULL: functions only
 	struct location_table *locations;
 	struct stack_table *stacks;
 	struct stack_reader reader;
@@ -255,6 +260,32 @@ static int find_interpreter(void *context, const struct process_key *process,
 	return 0;
 }
 
+/* What is asked for beside the names that files have themselves. */
+static int open_symbols(struct profiler *profiler, const struct profiler_options *options,
+			struct error *err)
+{
+	char folder[PATH_MAX];
+
+	if (options->symbolize_lines) {
+		profiler->lines = line_reader_new(profiler->executables);
+		if (!profiler->lines)
+			return error_set(err, -ENOMEM, "out of memory");
+		location_table_use_lines(profiler->locations, profiler->lines);
+	}
+	if (!options->debuginfod_urls || !options->cache_folder)
+		return 0;
+	snprintf(folder, sizeof(folder), "%s/debug-files", options->cache_folder);
+	const struct debuginfod_options debuginfod_options = {
+		.urls = options->debuginfod_urls,
+		.folder = folder,
+		.cache_bytes = options->debug_files_bytes,
+	};
+	int rc = debuginfod_open(&debuginfod_options, &profiler->debuginfod, err);
+	if (!rc)
+		executable_table_use_debuginfod(profiler->executables, profiler->debuginfod);
+	return rc;
+}
+
 static int open_tables(struct profiler *profiler, const struct labels *labels)
 {
 	struct error unnamed;
@@ -353,6 +384,9 @@ static int open_all(struct profiler *profiler, const struct profiler_options *op
 
 	if (rc)
 		return error_set(err, rc, "out of memory");
+	rc = open_symbols(profiler, options, err);
+	if (rc)
+		return rc;
 	sources = sources_of(profiler);
 	rc = window_init(&profiler->window, &sources, options->slot_ns, clock_realtime_ns());
 	if (rc)
@@ -403,10 +437,12 @@ void profiler_close(struct profiler *profiler)
 	window_deinit(&profiler->window);
 	stack_table_free(profiler->stacks);
 	location_table_free(profiler->locations);
+	line_reader_free(profiler->lines);
 	process_table_free(profiler->processes);
 	python_code_table_free(profiler->python_codes);
 	python_runtimes_free(profiler->pythons);
 	executable_table_free(profiler->executables);
+	debuginfod_close(profiler->debuginfod);
 	kallsyms_close(profiler->kallsyms);
 	cleanup_closep(&profiler->epoll_fd);
 	cleanup_closep(&profiler->timer_fd);
@@ -476,6 +512,8 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 		.symbols_bytes = executable_table_symbol_bytes(profiler->executables),
 		.drain_ns = profiler->drain_ns,
 	};
+	if (profiler->lines)
+		ret_stats->symbols_bytes += line_reader_bytes(profiler->lines);
 	if (profiler->kallsyms)
 		ret_stats->symbols_bytes += kallsyms_bytes(profiler->kallsyms);
 	process_unwind_read_stats(profiler->unwinds, &ret_stats->unwind);

@@ -14,12 +14,14 @@
 struct profiler;
 
 struct profiler_options {
-	uint32_t frequency_hz;    // samples per second and CPU, 1..1000; 99 by default
-	uint64_t slot_ns;         // 10 ms .. 1 s; 20 ms by default
-	pid_t pid;                // only this process and its later children; 0: all
-	struct labels labels;     // added to every series (--label), over what is detected
-	const char *cache_folder; // where unwind tables are kept over restarts; NULL: nowhere
-	bool symbolize_lines;     // reserved for line tables; symbols are always looked up
+	uint32_t frequency_hz;       // samples per second and CPU, 1..1000; 99 by default
+	uint64_t slot_ns;            // 10 ms .. 1 s; 20 ms by default
+	pid_t pid;                   // only this process and its later children; 0: all
+	struct labels labels;        // added to every series (--label), over what is detected
+	const char *cache_folder;    // where unwind tables are kept over restarts; NULL: nowhere
+	bool symbolize_lines;        // source lines and inlined calls of native code, too
+	const char *debuginfod_urls; // servers to ask for symbols of stripped files; NULL: none
+	uint64_t debug_files_bytes;  // of their answers kept in cache_folder, at most
 };
 
 /** What the profiler did since it was opened. Counts, unless a unit is named. */
