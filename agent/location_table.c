@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
+#include "agent/jit_symbols.h"
 #include "agent/line_reader.h"
 #include "base/cleanup.h"
 #include "base/hash_table.h"
@@ -14,6 +15,7 @@
 
 #define KERNEL_MODULE    "[kernel]"
 #define ANONYMOUS_MODULE "[anon]"
+#define JIT_MODULE       "[jit]"
 #define EXITED_NAME      "[exited]"
 
 /* Generated code has no functions that we know: its leaves are told apart by page. */
@@ -262,6 +264,23 @@ uint32_t location_table_add_python(struct location_table *table, const char *nam
 		return number;
 	if (add_string(table, name, &location.line.name) < 0 ||
 	    add_string(table, file, &location.line.file) < 0)
+		return HASH_TABLE_NONE;
+	return add(table, &location);
+}
+
+uint32_t location_table_add_jit(struct location_table *table, const char *name)
+{
+	struct known_location location = { .kind = FRAME_KIND_JIT };
+	char module_id[sizeof(JIT_MODULE) + JIT_NAME_BYTES_MAX + 1];
+
+	snprintf(module_id, sizeof(module_id), JIT_MODULE ":%s", name);
+	location.id = location_id_of_offset(FRAME_KIND_JIT, module_id, 0);
+
+	uint32_t number = find(table, location.id);
+	if (number != HASH_TABLE_NONE)
+		return number;
+	if (add_string(table, JIT_MODULE, &location.module) < 0 ||
+	    add_string(table, name, &location.line.name) < 0)
 		return HASH_TABLE_NONE;
 	return add(table, &location);
 }

@@ -46,7 +46,9 @@ uint32_t location_table_add_leaf(struct location_table *table, struct executable
 				 uint64_t offset);
 /** Kernel code at @address; a leaf is reduced to its function. */
 uint32_t location_table_add_kernel(struct location_table *table, uint64_t address, bool leaf);
-/** Code in no file (made at run time); a leaf is reduced to its page. */
+/** Code made at run time, of the function @name: the same whatever its address. */
+uint32_t location_table_add_jit(struct location_table *table, const char *name);
+/** Code in no file (made at run time) without a name; a leaf is reduced to its page. */
 uint32_t location_table_add_anonymous(struct location_table *table, uint64_t address, bool leaf);
 
 /**

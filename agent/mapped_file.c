@@ -52,10 +52,10 @@ static int reopen_regular(int path_fd, uint64_t inode)
 	return fd < 0 ? -errno : fd;
 }
 
-int mapped_file_open_in_root(int folder, const char *path, uint64_t inode)
+static int open_in_root(int folder, const char *path, uint64_t flags, uint64_t inode)
 {
 	struct open_how how = {
-		.flags = O_PATH | O_CLOEXEC,
+		.flags = O_PATH | O_CLOEXEC | flags,
 		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
 	};
 	_cleanup_close_ int root = openat(folder, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -64,6 +64,16 @@ int mapped_file_open_in_root(int folder, const char *path, uint64_t inode)
 		return -errno;
 	_cleanup_close_ int path_fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
 	return path_fd < 0 ? -errno : reopen_regular(path_fd, inode);
+}
+
+int mapped_file_open_in_root(int folder, const char *path, uint64_t inode)
+{
+	return open_in_root(folder, path, 0, inode);
+}
+
+int mapped_file_open_no_link(int folder, const char *path)
+{
+	return open_in_root(folder, path, O_NOFOLLOW, 0);
 }
 
 /* The page or two of code that the kernel gives every process; complete with ELF header and symbols. */

@@ -21,5 +21,8 @@ int mapped_file_stat(int folder, const struct mapping *mapping, struct stat *ret
  */
 int mapped_file_open(int folder, const struct mapping_list *list, const struct mapping *mapping);
 
-/** The same, of the path alone. */
+/** The same, of the path alone. @inode 0: any. */
 int mapped_file_open_in_root(int folder, const char *path, uint64_t inode);
+
+/** The same of any file, unless the path's last part is a symbolic link: -ENOEXEC. */
+int mapped_file_open_no_link(int folder, const char *path);

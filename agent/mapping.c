@@ -547,6 +547,14 @@ static bool is_jitdump(const char *path)
 	return name && begins_with(name, "/jit-") && ends_in(name, strlen(name), ".dump");
 }
 
+const struct mapping *mapping_list_find_jitdump(const struct mapping_list *list)
+{
+	for (uint32_t i = 0; list && i < list->count; i++)
+		if (is_jitdump(mapping_path(list, &list->mappings[i])))
+			return &list->mappings[i];
+	return NULL;
+}
+
 bool mapping_is_jit(const struct mapping_list *list, const struct mapping *mapping)
 {
 	const char *path = mapping_path(list, mapping);

@@ -91,6 +91,9 @@ struct mapping *mapping_list_find(struct mapping_list *list, uint64_t address);
  */
 bool mapping_is_jit(const struct mapping_list *list, const struct mapping *mapping);
 
+/** The executable page of a jitdump file, by which its writer makes it known; NULL: there is none. */
+const struct mapping *mapping_list_find_jitdump(const struct mapping_list *list);
+
 /** The same ranges of the same files? @other may be NULL. */
 bool mapping_list_equals(const struct mapping_list *list, const struct mapping_list *other);
 

@@ -492,6 +492,18 @@ static void open_file(struct process_table *table, struct process_entry *entry,
 		process_entry_refuse_file(entry, mapping, &table->surroundings);
 }
 
+/* A child has its parent's code too, which only the parent's files name. */
+static const char *find_jit_name(struct process_table *table, struct process_entry *entry,
+				 uint64_t address)
+{
+	const char *name = process_entry_jit_name(entry, address, &table->surroundings);
+	struct process_entry *parent = name ? NULL : find_parent(table, entry);
+
+	if (!parent || !parent->mappings)
+		return name;
+	return process_entry_jit_name(parent, address, &table->surroundings);
+}
+
 int process_find_code(struct process_table *table, struct process *process, uint64_t address,
 		      struct code_address *ret_code)
 {
@@ -502,7 +514,10 @@ int process_find_code(struct process_table *table, struct process *process, uint
 	struct mapping *mapping = process_entry_find_mapping(entry, &table->surroundings, address);
 	if (mapping)
 		open_file(table, entry, mapping);
-	return process_entry_code(entry, mapping, address, ret_code);
+	int rc = process_entry_code(entry, mapping, address, ret_code);
+	if (ret_code->is_jit)
+		ret_code->jit_name = find_jit_name(table, entry, address);
+	return rc;
 }
 
 const struct mapping_list *process_mappings(struct process_table *table, struct process *process)
@@ -547,6 +562,34 @@ static void let_go_of_idle(struct process_entry *entry, uint64_t now)
 		return;
 	mapping_list_release(entry->mappings);
 	entry->mappings = NULL;
+}
+
+/* Names of generated code go first where they were not asked for the longest. */
+static void forget_excess_jit(struct process_table *table)
+{
+	while (table->surroundings.jit_bytes > JIT_BYTES_MAX / 4 * 3) {
+		struct process_entry *oldest = NULL;
+
+		for (uint32_t i = 0; i < table->slot_count; i++) {
+			struct process_entry *entry = table->entries[i];
+
+			if (entry && entry->jit && (!oldest || entry->used_ns < oldest->used_ns))
+				oldest = entry;
+		}
+		if (!oldest)
+			return;
+		table->surroundings.jit_bytes -= process_jit_bytes(oldest->jit);
+		process_jit_free(oldest->jit);
+		oldest->jit = NULL;
+	}
+}
+
+static void count_jit(struct process_table *table)
+{
+	table->surroundings.jit_bytes = 0;
+	for (uint32_t i = 0; i < table->slot_count; i++)
+		if (table->entries[i] && table->entries[i]->jit)
+			table->surroundings.jit_bytes += process_jit_bytes(table->entries[i]->jit);
 }
 
 struct candidate {
@@ -595,6 +638,8 @@ void process_table_expire(struct process_table *table, uint64_t age_ns)
 	}
 	if (count_of(table) > PROCESSES_KEPT)
 		forget_excess(table, count_of(table) - PROCESSES_KEPT);
+	count_jit(table);
+	forget_excess_jit(table);
 	executable_table_trim(table->surroundings.executables);
 }
 

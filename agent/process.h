@@ -34,7 +34,9 @@ struct code_address {
 	struct executable *executable;
 	uint64_t offset;
 	bool is_data; // the process's mappings are known, and no code is there: no return address
-	bool is_unknown; // the process has gone before its mappings could be read
+	bool is_unknown;      // the process has gone before its mappings could be read
+	bool is_jit;          // made at run time, see mapping_is_jit()
+	const char *jit_name; // of such code, NULL: unknown; valid until the next call on the table
 };
 
 /**

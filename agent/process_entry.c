@@ -72,6 +72,7 @@ void process_entry_free(struct process_entry *entry)
 	use_labels(entry, NULL);
 	release_labels(entry->former_labels);
 	mapping_list_release(entry->mappings);
+	process_jit_free(entry->jit);
 	free(entry);
 }
 
@@ -549,6 +550,36 @@ void process_entry_apply_mmap(struct process_entry *entry, const struct mmap_eve
 	entry->outdated = rc < 0;
 }
 
+/* ---- generated code ------------------------------------------------------------------------- */
+
+static void read_jit(struct process_entry *entry, struct process_surroundings *surroundings,
+		     uint64_t now)
+{
+	size_t before = process_jit_bytes(entry->jit);
+	struct proc proc;
+
+	if (open_proc(entry, &proc))
+		return;
+	process_jit_read(entry->jit, &proc, entry->mappings, now);
+	proc_close(&proc);
+	surroundings->jit_bytes += process_jit_bytes(entry->jit) - before;
+}
+
+const char *process_entry_jit_name(struct process_entry *entry, uint64_t address,
+				   struct process_surroundings *surroundings)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	if (!entry->jit)
+		entry->jit = process_jit_new();
+	if (!entry->jit)
+		return NULL;
+	if (surroundings->jit_bytes < JIT_BYTES_MAX &&
+	    process_jit_wants_read(entry->jit, address, now))
+		read_jit(entry, surroundings, now);
+	return process_jit_find(entry->jit, address);
+}
+
 /* ---- what the table asks for ---------------------------------------------------------------- */
 
 static int describe_living(struct process_entry *entry, const struct proc *proc,
@@ -632,6 +663,7 @@ int process_entry_code(const struct process_entry *entry, const struct mapping *
 	*ret_code = (struct code_address){
 		.is_data = !mapping && entry->mappings && entry->mappings->count,
 		.is_unknown = !entry->mappings || !entry->mappings->count,
+		.is_jit = mapping && mapping_is_jit(entry->mappings, mapping),
 	};
 	return -ENOENT;
 }

@@ -6,11 +6,16 @@
 #include "mapping.h"
 #include "mmap_events.h"
 #include "process.h"
+#include "process_jit.h"
 
 /** Labels of a process and of the children that it forked. Counted. */
 struct label_set {
 	uint32_t holders;
 	struct labels labels;
+};
+
+enum {
+	JIT_BYTES_MAX = 32 << 20, // of all processes' names of generated code; some is freed above
 };
 
 struct process_entry {
@@ -32,6 +37,7 @@ struct process_entry {
 	struct mapping_list *mappings;   // NULL: not read
 	uint64_t mappings_read_ns;
 	uint64_t mappings_wait_ns; // after a read that did not help
+	struct process_jit *jit;   // NULL: none of its generated code was asked for
 	uint64_t moved_count;      // mappings that had to make room for others, in this window
 	uint64_t reopen_ns;        // when to try again to open the files of a process that has gone
 };
@@ -43,6 +49,7 @@ struct process_surroundings {
 	uint64_t mapping_generation; // the last one given out
 	bool follows_mmaps;          // the kernel's events keep mappings current
 	uint64_t lost_ns;            // when some of those events were last lost
+	size_t jit_bytes;            // memory of all process_jit, about
 	struct labels extra_labels;
 	char node[256];
 };
@@ -107,6 +114,10 @@ int process_entry_open_file_of(struct process_entry *entry, struct mapping *mapp
 /** Nobody can open it: make do with what is known. */
 void process_entry_refuse_file(struct process_entry *entry, struct mapping *mapping,
 			       struct process_surroundings *surroundings);
+
+/** The name of the generated code at @address, read from the process's files if need be; or NULL. */
+const char *process_entry_jit_name(struct process_entry *entry, uint64_t address,
+				   struct process_surroundings *surroundings);
 
 /** process_find_code(), once @mapping (NULL: none) is found and open. */
 int process_entry_code(const struct process_entry *entry, const struct mapping *mapping,

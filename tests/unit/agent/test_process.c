@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -13,6 +14,7 @@
 #include "agent/exec_mappings.h"
 #include "agent/mapping.h"
 #include "agent/proc.h"
+#include "agent/process_entry.h"
 #include "base/clock.h"
 #include "tests/test.h"
 
@@ -704,6 +706,102 @@ TEST(a_process_that_maps_without_end_is_left_alone)
 	tables_free(&tables);
 }
 
+/* ---- generated code ---- */
+
+static void append_perf_map(const char *text)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	assert_int_equal(strlen(text), write(fd, text, strlen(text)));
+	close(fd);
+}
+
+static const char *jit_name_at(struct tables *tables, struct process *process, uint64_t address)
+{
+	struct code_address code;
+
+	assert_int_equal(-ENOENT, process_find_code(tables->processes, process, address, &code));
+	assert_true(code.is_jit);
+	return code.jit_name ? code.jit_name : "";
+}
+
+TEST(generated_code_has_the_names_of_the_processs_perf_map)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key key = key_of(getpid(), 0), child = key;
+	uint64_t code = (uintptr_t)map_code();
+	char text[64];
+
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	assert_string_equal("", jit_name_at(&tables, process, code));
+	snprintf(text, sizeof(text), "%lx 10 first\n", (unsigned long)code);
+	append_perf_map(text);
+	assert_string_equal("", jit_name_at(&tables, process, code)); // it was looked for just now
+	usleep(60000);
+	assert_string_equal("first", jit_name_at(&tables, process, code));
+
+	snprintf(text, sizeof(text), "%lx 10 second\n", (unsigned long)code + 0x10);
+	append_perf_map(text);
+	usleep(60000);
+	assert_string_equal("second", jit_name_at(&tables, process, code + 0x10));
+	assert_string_equal("first", jit_name_at(&tables, process, code + 0xf));
+
+	child.pid = 4000000; // has its parent's code
+	apply(&tables, PROCESS_FORK, child, getpid(), "child");
+	process = process_table_get(tables.processes, &child, "x");
+	assert_string_equal("first", jit_name_at(&tables, process, code));
+	process_table_expire(tables.processes, NS_PER_SECOND);
+	assert_string_equal("first", jit_name_at(&tables, process, code));
+
+	snprintf(text, sizeof(text), "/tmp/perf-%d.map", getpid());
+	unlink(text);
+	munmap((void *)(uintptr_t)code, 4096);
+	tables_free(&tables);
+}
+
+/* A program that lists so many names that they fill the room that all have. */
+static void write_large_map(uint64_t code, uint32_t lines)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
+	FILE *file = fopen(path, "w");
+	for (uint32_t i = 0; i < lines; i++)
+		fprintf(file, "%lx 1 %0200u\n", (unsigned long)code + i, i);
+	fclose(file);
+}
+
+TEST(names_of_generated_code_are_bounded)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key key = key_of(getpid(), 0);
+	uint64_t code = (uintptr_t)map_code();
+	char path[64];
+
+	write_large_map(code, 100000); // 20 MB
+	size_t before_bytes = mallinfo2().uordblks;
+	for (uint32_t i = 0; i < 4; i++) { // as four programs, one after the other
+		key.exec_id = i;
+		struct process *process = process_table_get(tables.processes, &key, "x");
+		uint64_t before = clock_process_cpu_ns();
+		jit_name_at(&tables, process, code); // one step of the file only
+		assert_true(clock_process_cpu_ns() - before < 200 * NS_PER_MS);
+		for (int step = 0; step < 6; step++) {
+			usleep(51000);
+			jit_name_at(&tables, process, code + 4000);
+		}
+	}
+	assert_true(mallinfo2().uordblks - before_bytes < JIT_BYTES_MAX + (16 << 20));
+	process_table_expire(tables.processes, 60 * NS_PER_SECOND);
+	assert_true(mallinfo2().uordblks - before_bytes < JIT_BYTES_MAX);
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
+	unlink(path);
+	munmap((void *)(uintptr_t)code, 4096);
+	tables_free(&tables);
+}
+
 TEST(addresses_in_no_mapping_do_not_cause_reads_without_end)
 {
 	struct tables tables = tables_new(NULL);
@@ -719,7 +817,9 @@ TEST(addresses_in_no_mapping_do_not_cause_reads_without_end)
 	tables_free(&tables);
 }
 
-RUN_TESTS(cmocka_unit_test(a_mapping_that_is_told_belongs_to_one_process),
+RUN_TESTS(cmocka_unit_test(generated_code_has_the_names_of_the_processs_perf_map),
+	  cmocka_unit_test(names_of_generated_code_are_bounded),
+	  cmocka_unit_test(a_mapping_that_is_told_belongs_to_one_process),
 	  cmocka_unit_test(what_exec_maps_is_the_next_programs),
 	  cmocka_unit_test(execs_without_end_are_bounded),
 	  cmocka_unit_test(a_process_that_lived_a_millisecond_is_known),

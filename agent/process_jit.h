@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of the code that one process makes at run time: from its perf map and its jitdump, where it
+// writes them. They are read when an address asks for it, at a bounded rate. One thread.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mapping.h"
+#include "proc.h"
+
+struct process_jit;
+
+struct process_jit *process_jit_new(void);
+/** NULL is allowed. */
+void process_jit_free(struct process_jit *jit);
+
+/**
+ * Should process_jit_read() be called before @address is looked up? Says no most of the time, not
+ * to ask for the same files again and again.
+ */
+bool process_jit_wants_read(struct process_jit *jit, uint64_t address, uint64_t now_ns);
+
+/** Read what the process has added to its files since. @list is of its mappings. */
+void process_jit_read(struct process_jit *jit, const struct proc *proc,
+		      const struct mapping_list *list, uint64_t now_ns);
+
+/** The name of the function at @address, or NULL. Valid until the next call of any of these. */
+const char *process_jit_find(struct process_jit *jit, uint64_t address);
+
+/** Memory in use. */
+size_t process_jit_bytes(const struct process_jit *jit);
