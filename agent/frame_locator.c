@@ -3,6 +3,15 @@
 
 #include <errno.h>
 
+/* Code in no file: by its name where its process tells it. */
+static uint32_t locate_generated(const struct frame_locator *locator,
+				 const struct code_address *code, uint64_t address, bool leaf)
+{
+	if (code->jit_name)
+		return location_table_add_jit(locator->locations, code->jit_name);
+	return location_table_add_anonymous(locator->locations, address, leaf);
+}
+
 // Where no code is known the stack ends: the unwinder was led astray, or the process was gone too soon.
 static int locate_native_caller(const struct frame_locator *locator, struct process *process,
 				uint64_t address, uint32_t *ret_location, enum stack_end *ret_end)
@@ -16,7 +25,7 @@ static int locate_native_caller(const struct frame_locator *locator, struct proc
 		*ret_end = code.is_data ? STACK_END_NO_FRAME_POINTER : STACK_END_LOST;
 		return -ENOENT;
 	} else {
-		*ret_location = location_table_add_anonymous(locator->locations, address, false);
+		*ret_location = locate_generated(locator, &code, address, false);
 	}
 	return 0;
 }
@@ -66,7 +75,7 @@ uint32_t frame_locate_leaf(const struct frame_locator *locator, struct process *
 	// Addresses of a process that nobody knows any more would be new stacks without end.
 	if (code.is_unknown)
 		return location_table_add_exited(locator->locations);
-	return location_table_add_anonymous(locator->locations, leaf->address, true);
+	return locate_generated(locator, &code, leaf->address, true);
 }
 
 void frame_prepare_leaf(const struct frame_locator *locator, struct process *process,
