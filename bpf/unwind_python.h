@@ -254,25 +254,48 @@ UNWIND_INLINE __u32 python_index(const struct python_cursor *cursor,
 	return index < 0 || index > PYTHON_INDEX_MAX ? PYTHON_INDEX_MAX : index;
 }
 
+/*
+ * Include/cpython/code.h. Functions' code has both flags, other code none. With the first one alone it is
+ * code of the interpreter's own (_Py_InitCleanup, 3.12 and newer), which calls __init__() for a class.
+ */
+#define PYTHON_CO_OPTIMIZED 1
+#define PYTHON_CO_NEWLOCALS 2
+
+UNWIND_INLINE bool python_is_trampoline(__u32 flags, __u32 firstlineno)
+{
+	return !firstlineno &&
+	       (flags & (PYTHON_CO_OPTIMIZED | PYTHON_CO_NEWLOCALS)) == PYTHON_CO_OPTIMIZED;
+}
+
+/* Is what lies in the cursor a code object? With no address to compare, all are. */
+UNWIND_INLINE bool python_is_code(const struct unwind *unwind, const struct python_offsets *offsets)
+{
+	const struct python_cursor *cursor = &unwind->python;
+	__u64 wanted = unwind->process.python.code_type;
+	__u64 type = python_code_int(cursor, offsets->code_type) |
+		     (__u64)python_code_int(cursor, offsets->code_type + 4) << 32;
+
+	return !wanted || type == wanted;
+}
+
 /* Keep the frame that lies in the cursor. Returns as unwind_add(). */
 UNWIND_INLINE long python_keep(struct unwind *unwind, const struct python_offsets *offsets,
 			       __u64 code)
 {
 	struct python_cursor *cursor = &unwind->python;
-	__u32 index = python_index(cursor, offsets, code), checksum = 0;
+	__u32 checksum = 0, flags, firstlineno;
 
 	if (!read_user(cursor->code_words, PYTHON_CODE_BYTES, code + offsets->code_start)) {
-		__u64 type = python_code_int(cursor, offsets->code_type) |
-			     (__u64)python_code_int(cursor, offsets->code_type + 4) << 32;
-
-		if (unwind->process.python.code_type && type != unwind->process.python.code_type)
+		flags = python_code_int(cursor, offsets->code_flags);
+		firstlineno = python_code_int(cursor, offsets->code_firstlineno);
+		if (!python_is_code(unwind, offsets) || python_is_trampoline(flags, firstlineno))
 			return 0; // no function's frame
 		checksum = python_checksum(python_code_int(cursor, offsets->code_argcount),
 					   python_code_int(cursor, offsets->code_kwonlyargcount),
-					   python_code_int(cursor, offsets->code_flags),
-					   python_code_int(cursor, offsets->code_firstlineno));
+					   flags, firstlineno);
 	}
-	return unwind_add(unwind, code, FRAME_TAG_PYTHON, PYTHON_DETAIL(index, checksum));
+	return unwind_add(unwind, code, FRAME_TAG_PYTHON,
+			  PYTHON_DETAIL(python_index(cursor, offsets, code), checksum));
 }
 
 /* Read the frame that is next into the cursor. */
