@@ -1,162 +1,592 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's unwinder, compiled for user space, over recorded memory.
+// The kernel's unwinder over recorded x86-64 registers and memory: each kind of rule, each end, and
+// what a hostile process may have put in place of a stack.
 
-#include <stdbool.h>
-
-#include "tests/test.h"
-
-#include "bpf/unwind.h"
+#include "tests/unit/agent/unwind_memory.h"
 
 #define STACK_BASE 0x7ffd00001000ULL
+#define AT(word)   (STACK_BASE + 8 * (word))
 
-/* Memory of the recorded thread: words from STACK_BASE on. */
-static struct {
-	const uint64_t *words;
-	size_t count;
-} memory;
+/*
+ * The program: functions of 256 bytes, each with one rule all through, from CODE on. Function 15 is
+ * the thread's first. Behind it comes a hole, then code made at run time and a file without a table.
+ */
+#define CODE          0x401000ULL
+#define FUNCTION(n)   (CODE + 0x100 * (n))
+#define PC(n)         (FUNCTION(n) + 0x10)
+#define RETURN_TO(n)  (FUNCTION(n) + 0x20)
+#define START         15
+#define FUNCTIONS     16
+#define TO_START      RETURN_TO(START)
+#define JIT           0x500000ULL
+#define WITHOUT_TABLE 0x600000ULL
+#define UNKNOWN       0x700000ULL
+#define HOLE          0x480000ULL
 
-static long read_user(void *to, __u32 size, __u64 address)
-{
-	if (address < STACK_BASE || address + size > STACK_BASE + memory.count * sizeof(uint64_t))
-		return -14; // -EFAULT
-	memcpy(to, (const char *)memory.words + (address - STACK_BASE), size);
-	return 0;
-}
+#define RBX 3
+#define RBP X86_REGISTER_FP
+#define RSP X86_REGISTER_SP
+#define R10 10
 
-static struct raw_frame frames[STACK_DEPTH_MAX];
-
-/* As the sampler does it. Returns why it ended. */
-static struct unwind unwind_from(uint64_t sp, uint64_t fp)
-{
-	struct process_key nobody = { 0 };
-	struct unwind unwind = {
-		.frames = frames, .pc = 0x401000, .sp = sp, .fp = fp, .end = UNWIND_GOES_ON
-	};
-
-	stack_hash_begin(&unwind.hasher, &nobody);
-	for (uint32_t i = 0; i < STACK_DEPTH_MAX && !unwind_step(i, &unwind); i++)
-		;
-	return unwind;
-}
-
-#define AT(word) (STACK_BASE + 8 * (word))
+/* Return address at CFA - 8; the frame pointer stays, unless one of the words below says otherwise. */
+#define CALL(offset)                                                                     \
+	{                                                                                \
+		.cfa = CFA_REGISTER, .cfa_register = RSP, .cfa_offset = (offset), RETURN \
+	}
+#define FRAME                                                                                    \
+	{                                                                                        \
+		.cfa = CFA_REGISTER, .cfa_register = RBP, .cfa_offset = 16,                      \
+		.saved = SAVED_AT_CFA | SAVED_AT_CFA << 4, .fp_offset = -16, .return_offset = -8 \
+	}
+#define RETURN .saved = SAVED_AT_CFA << 4, .return_offset = -8
+#define RETURN_AND_FP(at) \
+	.saved = SAVED_AT_CFA | SAVED_AT_CFA << 4, .return_offset = -8, .fp_offset = (at)
+#define BY(how) .cfa = CFA_REGISTER, .cfa_register = RSP, .cfa_offset = 8, .saved = (how)
 
 static const struct {
 	const char *what;
-	uint64_t words[12];
-	uint64_t sp, fp;
-	uint32_t frames;
+	struct unwind_rule rules[4]; // of functions 0 to 3
+	uint64_t words[12];          // from STACK_BASE on, where rsp is
+	uint64_t rbp, rbx;
+	uint64_t callers[4]; // return addresses in order
 	uint32_t end;
 } cases[] = {
-	{ "a good chain of three",
-	  { 0, 0, AT(4), 0x401111, AT(6), 0x402222, 0, 0x403333 },
-	  AT(0),
-	  AT(2),
-	  3,
+	{ "a leaf that has pushed nothing",
+	  { CALL(8) },
+	  { TO_START },
+	  0,
+	  0,
+	  { TO_START },
 	  END_TAG_COMPLETE },
-	{ "no frame at all", { 0 }, AT(0), 0, 0, END_TAG_COMPLETE },
-	{ "a return address of 0 is the start of a thread",
-	  { AT(2), 0x401111, AT(4), 0 },
-	  AT(0),
-	  AT(0),
-	  1,
+	{ "functions with frames on rsp",
+	  { CALL(8), CALL(32) },
+	  { RETURN_TO(1), 0, 0, 0, TO_START },
+	  0,
+	  0,
+	  { RETURN_TO(1), TO_START },
 	  END_TAG_COMPLETE },
-	{ "a frame that points to itself",
-	  { AT(2), 0x401111, AT(2), 0x402222 },
-	  AT(0),
-	  AT(0),
-	  2,
-	  END_TAG_NO_FRAME_POINTER },
-	{ "a cycle of two",
-	  { AT(2), 0x401111, AT(0), 0x402222 },
-	  AT(0),
-	  AT(0),
-	  2,
-	  END_TAG_NO_FRAME_POINTER },
-	{ "a frame below the one before",
-	  { 0, 0x409999, AT(0), 0x401111 },
+	{ "functions with frames on rbp",
+	  { FRAME, FRAME },
+	  { 0, 0, AT(4), RETURN_TO(1), 0, TO_START },
 	  AT(2),
-	  AT(2),
-	  1,
-	  END_TAG_NO_FRAME_POINTER },
-	{ "a frame that overlaps the one before",
-	  { AT(1), 0x401111, 0x402222 },
-	  AT(0),
-	  AT(0),
-	  1,
-	  END_TAG_NO_FRAME_POINTER },
-	{ "a frame pointer below the stack pointer",
-	  { AT(2), 0x401111 },
+	  0,
+	  { RETURN_TO(1), TO_START },
+	  END_TAG_COMPLETE },
+	{ "rbp pushed but not used, then used by the caller",
+	  { { .cfa = CFA_REGISTER, .cfa_register = RSP, .cfa_offset = 24, RETURN_AND_FP(-16) },
+	    FRAME },
+	  { 0, AT(5), RETURN_TO(1), 0, 0, 0, TO_START },
+	  77,
+	  0,
+	  { RETURN_TO(1), TO_START },
+	  END_TAG_COMPLETE },
+	{ "rbp further down in the frame",
+	  { { .cfa = CFA_REGISTER, .cfa_register = RSP, .cfa_offset = 40, RETURN_AND_FP(-40) },
+	    FRAME },
+	  { AT(6), 0, 0, 0, RETURN_TO(1), 0, 0, TO_START },
+	  77,
+	  0,
+	  { RETURN_TO(1), TO_START },
+	  END_TAG_COMPLETE },
+	{ "rbp left alone on the way to the function that uses it",
+	  { CALL(8), CALL(16), FRAME },
+	  { RETURN_TO(1), 0, RETURN_TO(2), 0, 0, TO_START },
 	  AT(4),
-	  AT(0),
 	  0,
-	  END_TAG_NO_FRAME_POINTER },
-	{ "an unaligned frame pointer", { 0 }, AT(0), AT(0) + 4, 0, END_TAG_NO_FRAME_POINTER },
-	{ "the register holds a number", { 0 }, AT(0), 1, 0, END_TAG_NO_FRAME_POINTER },
-	{ "the register holds a kernel address",
+	  { RETURN_TO(1), RETURN_TO(2), TO_START },
+	  END_TAG_COMPLETE },
+	{ "a stack realigned: the CFA lies in memory, rbp behind rbp",
+	  { { .cfa = CFA_DEREF,
+	      .cfa_register = RBP,
+	      .cfa_offset = -8,
+	      .saved = SAVED_AT_FP | SAVED_AT_CFA << 4,
+	      .return_offset = -8 },
+	    FRAME },
+	  { 0, AT(5), AT(6), 0, RETURN_TO(1), 0, AT(8), TO_START },
+	  AT(2),
+	  0,
+	  { RETURN_TO(1), TO_START },
+	  END_TAG_COMPLETE },
+	{ "the CFA in memory and a distance", // as the dynamic linker's trampolines have it
+	  { { .cfa = CFA_DEREF,
+	      .cfa_register = RSP,
+	      .cfa_offset = 8,
+	      .deref_offset = 16,
+	      RETURN } },
+	  { 0, AT(2), 0, TO_START },
+	  0,
+	  0,
+	  { TO_START },
+	  END_TAG_COMPLETE },
+	{ "the CFA on another register, which the leaf has",
+	  { { .cfa = CFA_REGISTER, .cfa_register = RBX, .cfa_offset = 8, RETURN } },
+	  { 0, 0, TO_START },
+	  0,
+	  AT(2),
+	  { TO_START },
+	  END_TAG_COMPLETE },
+	{ "the CFA on another register, which nobody knows of a caller",
+	  { CALL(8), { .cfa = CFA_REGISTER, .cfa_register = RBX, .cfa_offset = 8, RETURN } },
+	  { RETURN_TO(1), 0, TO_START },
+	  0,
+	  AT(2),
+	  { RETURN_TO(1) },
+	  END_TAG_UNSUPPORTED },
+	{ "the CFA in memory by a register that nobody knows",
+	  { CALL(8), { .cfa = CFA_DEREF, .cfa_register = R10, RETURN } },
+	  { RETURN_TO(1), 0, TO_START },
+	  0,
+	  0,
+	  { RETURN_TO(1) },
+	  END_TAG_UNSUPPORTED },
+	{ "the return address in a register",
+	  { { BY(SAVED_IN_REGISTER << 4), .return_offset = RBX } },
 	  { 0 },
-	  AT(0),
-	  0xffffffff81000000,
 	  0,
-	  END_TAG_NO_FRAME_POINTER },
-	{ "a frame further away than a stack is large",
+	  TO_START,
+	  { TO_START },
+	  END_TAG_COMPLETE },
+	{ "the return address in a register that nobody knows of a caller",
+	  { CALL(8), { BY(SAVED_IN_REGISTER << 4), .return_offset = RBX } },
+	  { RETURN_TO(1), 0 },
+	  0,
+	  TO_START,
+	  { RETURN_TO(1) },
+	  END_TAG_UNSUPPORTED },
+	{ "rbp in another register of the leaf",
+	  { { .cfa = CFA_REGISTER,
+	      .cfa_register = RSP,
+	      .cfa_offset = 8,
+	      .saved = SAVED_IN_REGISTER | SAVED_AT_CFA << 4,
+	      .return_offset = -8,
+	      .fp_offset = RBX },
+	    FRAME },
+	  { RETURN_TO(1), 0, 0, 0, TO_START },
+	  77,
+	  AT(3),
+	  { RETURN_TO(1), TO_START },
+	  END_TAG_COMPLETE },
+	{ "the return address elsewhere in the frame",
+	  { { .cfa = CFA_REGISTER,
+	      .cfa_register = RSP,
+	      .cfa_offset = 32,
+	      .saved = SAVED_AT_CFA << 4,
+	      .return_offset = -32 } },
+	  { TO_START, 1, 2, 3 },
+	  0,
+	  0,
+	  { TO_START },
+	  END_TAG_COMPLETE },
+	{ "no return address: this was the first function",
+	  { { BY(SAVED_UNDEFINED << 4) } },
+	  { RETURN_TO(1) },
+	  0,
+	  0,
 	  { 0 },
-	  AT(0),
-	  AT(0) + FRAME_BYTES_MAX + 8,
+	  END_TAG_COMPLETE },
+	{ "a return address of 0 is the start of a thread",
+	  { CALL(8) },
+	  { 0 },
 	  0,
-	  END_TAG_NO_FRAME_POINTER },
-	{ "memory that cannot be read", { 0 }, AT(0), AT(4096), 0, END_TAG_FAULT },
-	{ "the last word of memory", { 0 }, AT(0), AT(11), 0, END_TAG_FAULT },
-	{ "a return address in the first page",
-	  { AT(2), 0x401111, AT(4), 0x123 },
+	  0,
+	  { 0 },
+	  END_TAG_COMPLETE },
+	{ "rbp lost, and then wanted",
+	  { { .cfa = CFA_REGISTER,
+	      .cfa_register = RSP,
+	      .cfa_offset = 8,
+	      .saved = SAVED_UNDEFINED | SAVED_AT_CFA << 4,
+	      .return_offset = -8 },
+	    FRAME },
+	  { RETURN_TO(1), 0, TO_START },
+	  AT(1),
+	  0,
+	  { RETURN_TO(1) },
+	  END_TAG_FAULT },
+	{ "a table that ends here",
+	  { { .cfa = CFA_NO_TABLE } },
+	  { TO_START },
+	  0,
+	  0,
+	  { 0 },
+	  END_TAG_NO_TABLE },
+	{ "a rule that no compiler writes",
+	  { { .cfa = CFA_UNSUPPORTED } },
+	  { TO_START },
+	  0,
+	  0,
+	  { 0 },
+	  END_TAG_UNSUPPORTED },
+	{ "a kind of rule that there is not",
+	  { { .cfa = 200, RETURN } },
+	  { TO_START },
+	  0,
+	  0,
+	  { 0 },
+	  END_TAG_UNSUPPORTED },
+	{ "a return into a hole", { CALL(8) }, { HOLE }, 0, 0, { HOLE }, END_TAG_NO_MAPPING },
+	{ "a return into a file whose table is not there yet",
+	  { CALL(8) },
+	  { UNKNOWN + 8 },
+	  0,
+	  0,
+	  { UNKNOWN + 8 },
+	  END_TAG_NO_MAPPING },
+	{ "a return into a file without unwind information",
+	  { CALL(8) },
+	  { WITHOUT_TABLE + 8 },
+	  0,
+	  0,
+	  { WITHOUT_TABLE + 8 },
+	  END_TAG_NO_TABLE },
+	{ "a return into the first page", { CALL(8) }, { 0x123 }, 0, 0, { 0 }, END_TAG_BAD_FRAME },
+	{ "a return into the kernel",
+	  { CALL(8) },
+	  { 0xffffffff81000000 },
+	  0,
+	  0,
+	  { 0 },
+	  END_TAG_BAD_FRAME },
+	{ "a frame that points to itself",
+	  { FRAME, FRAME },
+	  { 0, 0, AT(2), RETURN_TO(1) },
+	  AT(2),
+	  0,
+	  { RETURN_TO(1) },
+	  END_TAG_BAD_FRAME },
+	{ "a cycle of two",
+	  { FRAME, FRAME },
+	  { AT(2), RETURN_TO(1), AT(0), RETURN_TO(1) },
 	  AT(0),
-	  AT(0),
+	  0,
+	  { RETURN_TO(1), RETURN_TO(1) },
+	  END_TAG_BAD_FRAME },
+	{ "rbp below rsp",
+	  { CALL(16), FRAME },
+	  { TO_START, RETURN_TO(1) },
+	  AT(-1),
+	  0,
+	  { RETURN_TO(1) },
+	  END_TAG_BAD_FRAME },
+	{ "a CFA below rsp",
+	  { CALL(16), CALL(-8) },
+	  { TO_START, RETURN_TO(1) },
+	  0,
+	  0,
+	  { RETURN_TO(1) },
+	  END_TAG_BAD_FRAME },
+	{ "a caller without a frame",
+	  { CALL(16), CALL(0) },
+	  { 0, RETURN_TO(1) },
+	  0,
+	  0,
+	  { RETURN_TO(1) },
+	  END_TAG_BAD_FRAME },
+	{ "a CFA that is not aligned",
+	  { CALL(12) },
+	  { TO_START << 32, 0 },
+	  0,
+	  0,
+	  { 0 },
+	  END_TAG_BAD_FRAME },
+	{ "a CFA in memory that cannot be read",
+	  { CALL(0x10000) },
+	  { 0 },
+	  0,
+	  0,
+	  { 0 },
+	  END_TAG_FAULT },
+	{ "a CFA at the end of all addresses",
+	  { FRAME },
+	  { 0 },
+	  UINT64_MAX - 8,
+	  0,
+	  { 0 },
+	  END_TAG_FAULT },
+	{ "a CFA that is to be read where nothing is",
+	  { { .cfa = CFA_DEREF, .cfa_register = RBP, .cfa_offset = -8, RETURN } },
+	  { 0 },
+	  0,
+	  0,
+	  { 0 },
+	  END_TAG_FAULT },
+	{ "code made at run time, by frame pointer",
+	  { CALL(8), FRAME },
+	  { JIT + 8, 0, AT(4), RETURN_TO(1), 0, TO_START },
+	  AT(2),
+	  0,
+	  { JIT + 8, RETURN_TO(1), TO_START },
+	  END_TAG_COMPLETE },
+	{ "code made at run time without a frame pointer",
+	  { CALL(8) },
+	  { JIT + 8 },
 	  1,
-	  END_TAG_NO_FRAME_POINTER },
-	{ "a return address in the kernel",
-	  { AT(2), 0xffffffff81000000 },
-	  AT(0),
-	  AT(0),
 	  0,
+	  { JIT + 8 },
 	  END_TAG_NO_FRAME_POINTER },
+	{ "code made at run time whose frame is further away than a stack is large",
+	  { CALL(8) },
+	  { JIT + 8 },
+	  AT(0) + FRAME_BYTES_MAX + 16,
+	  0,
+	  { JIT + 8 },
+	  END_TAG_NO_FRAME_POINTER },
+	{ "code made at run time as the first",
+	  { CALL(8) },
+	  { JIT + 8 },
+	  0,
+	  0,
+	  { JIT + 8 },
+	  END_TAG_COMPLETE },
 };
 
-TEST(a_chain_ends_with_its_reason)
+static void record_program(const struct unwind_rule *rules, uint32_t count)
+{
+	struct recorded_row rows[FUNCTIONS];
+
+	record_nothing();
+	for (uint32_t i = 0; i < FUNCTIONS; i++) {
+		rows[i] = (struct recorded_row){ 0x100 * i, i };
+		if (i < count)
+			recorded.rules[i] = rules[i];
+	}
+	recorded.rules[START] = (struct unwind_rule){ .cfa = CFA_END };
+	record_table(0, FUNCTIONS * 0x100 / TABLE_BLOCK_BYTES, rows, FUNCTIONS);
+	record_mapping(CODE, 0x1000, CODE, MAPPING_CODE_TABLE);
+	record_mapping(JIT, 0x1000, 0, MAPPING_CODE_JIT);
+	record_mapping(WITHOUT_TABLE, 0x1000, 0, MAPPING_CODE_NONE);
+	record_mapping(UNKNOWN, 0x1000, 0, MAPPING_CODE_UNKNOWN);
+}
+
+enum { WORDS_BELOW = 2, WORDS_MAX = 2 * (STACK_DEPTH_MAX + 8) };
+
+/* Below the stack there is memory, too: a return address is read with the word before it. */
+static void record_stack(const uint64_t *words, uint32_t count)
+{
+	static uint64_t stack[WORDS_BELOW + WORDS_MAX];
+
+	memcpy(stack + WORDS_BELOW, words, count * sizeof(*words));
+	recorded.memories[0] = (struct recorded_memory){ AT(-WORDS_BELOW), stack,
+							 (WORDS_BELOW + count) * sizeof(*words) };
+}
+
+static void expect_callers(const struct unwind *unwind, const uint64_t *callers, uint32_t room,
+			   const char *what)
+{
+	uint32_t count = 0;
+
+	while (count < room && callers[count])
+		count++;
+	EXPECT_EQ(count, unwind->frame_count, what);
+	for (uint32_t i = 0; i < count; i++)
+		EXPECT_EQ(callers[i] - 1, recorded.frames[i].address, what);
+}
+
+TEST(each_kind_of_rule_finds_the_caller_or_says_why_not)
 {
 	for EACH (c, cases) {
-		memory.words = c->words;
-		memory.count = 12;
+		uint64_t registers[UNWIND_REGISTERS] = {
+			[RSP] = STACK_BASE,
+			[RBP] = c->rbp,
+			[RBX] = c->rbx,
+		};
 
-		struct unwind unwind = unwind_from(c->sp, c->fp);
+		record_program(c->rules, 4);
+		record_stack(c->words, 12);
+		struct unwind unwind = unwind_from(PC(0), registers);
+
+		expect_callers(&unwind, c->callers, 4, c->what);
+		EXPECT_EQ(c->end, unwind.end, c->what);
+		EXPECT_EQ(PC(0), unwind.leaf.address, c->what);
+		EXPECT_EQ(FRAME_TAG_NATIVE, unwind.leaf.tag, c->what);
+	}
+}
+
+TEST(code_made_at_run_time_is_marked_so)
+{
+	static const struct unwind_rule call = CALL(8);
+	static const uint64_t words[] = { JIT + 8 };
+	const uint64_t registers[UNWIND_REGISTERS] = { [RSP] = STACK_BASE };
+
+	record_program(&call, 1);
+	record_stack(words, 1);
+	struct unwind unwind = unwind_from(PC(0), registers);
+	EXPECT_EQ(FRAME_TAG_NATIVE, unwind.leaf.tag, "the leaf");
+	EXPECT_EQ(FRAME_TAG_JIT, recorded.frames[0].tag, "its caller");
+	unwind = unwind_from(JIT + 1, registers);
+	EXPECT_EQ(FRAME_TAG_JIT, unwind.leaf.tag, "as the leaf");
+}
+
+/* ---- which address counts ------------------------------------------------------------------ */
+
+/* A call may be a function's last instruction: it returns to where the next function begins. */
+TEST(a_return_address_belongs_to_the_call_before_it)
+{
+	const struct unwind_rule rules[] = { CALL(8), CALL(24), { .cfa = CFA_UNSUPPORTED } };
+	const uint64_t words[] = { FUNCTION(2), 0, 0, TO_START };
+	const uint64_t registers[UNWIND_REGISTERS] = { [RSP] = STACK_BASE };
+
+	record_program(rules, 3);
+	record_stack(words, 4);
+	struct unwind unwind = unwind_from(PC(0), registers);
+	EXPECT_EQ(END_TAG_COMPLETE, unwind.end, "function 1 made the call");
+	EXPECT_EQ(2, unwind.frame_count, "function 1 and the first");
+	EXPECT_EQ(FUNCTION(2) - 1, recorded.frames[0].address, "in function 1");
+}
+
+TEST(a_leaf_stands_where_it_stands)
+{
+	const struct unwind_rule rules[] = { { .cfa = CFA_UNSUPPORTED }, CALL(8) };
+	const uint64_t words[] = { TO_START };
+	const uint64_t registers[UNWIND_REGISTERS] = { [RSP] = STACK_BASE };
+
+	record_program(rules, 2);
+	record_stack(words, 1);
+	struct unwind unwind = unwind_from(FUNCTION(1), registers); // its first instruction
+	EXPECT_EQ(END_TAG_COMPLETE, unwind.end, "function 1's rule");
+	EXPECT_EQ(FUNCTION(1), unwind.leaf.address, "where it is");
+}
+
+/* The linker's code pushes a number in the second half of an entry (System V ABI, figure 5.2). */
+TEST(an_entry_of_the_plt_has_pushed_a_word_from_the_middle_on)
+{
+	const struct unwind_rule rules[] = { { .cfa = CFA_PLT, .cfa_offset = 11, RETURN } };
+	const uint64_t words[] = { RETURN_TO(1), TO_START };
+	const uint64_t registers[UNWIND_REGISTERS] = { [RSP] = STACK_BASE };
+
+	for (uint32_t i = 0; i < 16; i++) {
+		record_program(rules, 1);
+		recorded.rules[1] = (struct unwind_rule){ .cfa = CFA_UNSUPPORTED };
+		record_stack(words, 2);
+		struct unwind unwind = unwind_from(FUNCTION(0) + 16 * 3 + i, registers);
+
+		EXPECT_EQ((i >= 11 ? TO_START : RETURN_TO(1)) - 1, recorded.frames[0].address,
+			  "which word is the return address");
+		EXPECT_EQ(1, unwind.frame_count, "one caller");
+	}
+}
+
+/* ---- signals ------------------------------------------------------------------------------- */
+
+/* What the kernel lays down for a signal, as far as it is read (arch/x86/kernel/signal.c). */
+struct signal_frame {
+	uint64_t flags, link, stack[3];
+	struct signal_registers registers;
+};
+
+static const struct unwind_rule signal_rules[] = {
+	CALL(8),                    // the handler
+	{ .cfa = CFA_SIGNAL },      // what it returns to
+	{ .cfa = CFA_UNSUPPORTED }, // before the interrupted one
+	{ .cfa = CFA_REGISTER,
+	  .cfa_register = R10,
+	  .cfa_offset = 8,
+	  RETURN }, // the interrupted one
+};
+
+static struct unwind unwind_signal_at(const struct signal_registers *interrupted)
+{
+	static struct {
+		uint64_t below;
+		uint64_t return_address;
+		struct signal_frame signal;
+	} handler_stack;
+	const uint64_t handler_at = STACK_BASE + 0x100000;
+	const uint64_t registers[UNWIND_REGISTERS] = { [RSP] = handler_at };
+
+	handler_stack.return_address = RETURN_TO(1);
+	handler_stack.signal.registers = *interrupted;
+	recorded.memories[1] =
+		(struct recorded_memory){ handler_at - 8, &handler_stack, sizeof(handler_stack) };
+	return unwind_from(PC(0), registers);
+}
+
+TEST(a_signal_s_frame_gives_every_register_and_an_exact_pc)
+{
+	const uint64_t words[] = { 0, TO_START };
+	// On the first byte of function 3: one less would be another function.
+	const struct signal_registers interrupted = { .rip = FUNCTION(3),
+						      .rsp = STACK_BASE,
+						      .r10 = STACK_BASE + 8 };
+
+	record_program(signal_rules, 4);
+	record_stack(words, 2);
+	struct unwind unwind = unwind_signal_at(&interrupted);
+
+	EXPECT_EQ(END_TAG_COMPLETE, unwind.end, "the stack goes on, on another stack");
+	EXPECT_EQ(3, unwind.frame_count, "trampoline, interrupted function, first function");
+	EXPECT_EQ(RETURN_TO(1) - 1, recorded.frames[0].address, "the trampoline");
+	EXPECT_EQ(FUNCTION(3), recorded.frames[1].address, "the interrupted function, exactly");
+	EXPECT_EQ(TO_START - 1, recorded.frames[2].address, "its caller");
+}
+
+static const struct {
+	const char *what;
+	struct signal_registers registers;
+	uint32_t end;
+	uint32_t frames;
+} signals[] = {
+	{ "a pc in the kernel", { .rip = 0xffffffff81000000 }, END_TAG_NO_MAPPING, 2 },
+	{ "a pc of 0", { .rip = 0 }, END_TAG_NO_MAPPING, 2 },
+	{ "an sp that is no address", { .rip = FUNCTION(0), .rsp = 1ULL << 63 }, END_TAG_FAULT, 2 },
+	{ "an sp that is not aligned",
+	  { .rip = FUNCTION(0), .rsp = STACK_BASE + 1 },
+	  END_TAG_BAD_FRAME,
+	  2 },
+	{ "an sp that wraps", { .rip = FUNCTION(0), .rsp = UINT64_MAX - 3 }, END_TAG_FAULT, 2 },
+};
+
+TEST(hostile_signal_frames_end_the_stack)
+{
+	const uint64_t words[4] = { 0, TO_START };
+
+	for EACH (c, signals) {
+		record_program(signal_rules, 4);
+		record_stack(words, 4);
+		struct unwind unwind = unwind_signal_at(&c->registers);
 
 		EXPECT_EQ(c->end, unwind.end, c->what);
 		EXPECT_EQ(c->frames, unwind.frame_count, c->what);
 	}
 }
 
-TEST(return_addresses_are_kept_in_order)
+/* Signal frames may lead anywhere, also back to where the walk has been. */
+TEST(a_cycle_of_signal_frames_ends)
 {
-	memory.words = cases[0].words;
-	memory.count = 12;
-	unwind_from(cases[0].sp, cases[0].fp);
-	EXPECT_EQ(0x401111, frames[0].address, "the leaf's caller first");
-	EXPECT_EQ(0x402222, frames[1].address, "then its caller");
-	EXPECT_EQ(0x403333, frames[2].address, "the first function last");
-	EXPECT_EQ(FRAME_TAG_NATIVE, frames[0].tag, "native code");
+	const struct signal_registers back = { .rip = RETURN_TO(1), .rsp = STACK_BASE + 0x100008 };
+
+	record_program(signal_rules, 4);
+	struct unwind unwind = unwind_signal_at(&back);
+	EXPECT_EQ(END_TAG_DEPTH, unwind.end, "at the limit");
+	EXPECT_EQ(STACK_DEPTH_MAX - 1, unwind.frame_count, "as many as there is room for");
 }
 
-static uint64_t deep[2 * (STACK_DEPTH_MAX + 8)];
-
-/* @depth frames above each other, the last one with a frame pointer of 0. */
-static struct unwind unwind_deep(uint32_t depth)
+TEST(a_signal_frame_that_is_cut_is_a_fault)
 {
-	for (uint32_t i = 0; i < depth; i++) {
-		deep[2 * i] = i + 1 < depth ? AT(2 * (i + 1)) : 0;
-		deep[2 * i + 1] = 0x400000 + 16 * i;
-	}
-	memory.words = deep;
-	memory.count = sizeof(deep) / sizeof(*deep);
-	return unwind_from(AT(0), AT(0));
+	const uint64_t words[] = { RETURN_TO(1), 0, 0, 0 };
+	const uint64_t registers[UNWIND_REGISTERS] = { [RSP] = STACK_BASE };
+
+	record_program(signal_rules, 4);
+	record_stack(words, 4);
+	EXPECT_EQ(END_TAG_FAULT, unwind_from(PC(0), registers).end, "half a frame");
+}
+
+/* ---- depth --------------------------------------------------------------------------------- */
+
+static uint64_t deep[WORDS_MAX];
+
+/* Function 1 has called itself until there are @callers, the last of which is the first function. */
+static struct unwind unwind_deep(uint32_t callers)
+{
+	static const struct unwind_rule rules[] = { CALL(8), CALL(16) };
+	const uint64_t registers[UNWIND_REGISTERS] = { [RSP] = STACK_BASE };
+
+	record_program(rules, 2);
+	memset(deep, 0, sizeof(deep));
+	for (uint32_t i = 0; i < callers; i++)
+		deep[2 * i] = i + 1 < callers ? RETURN_TO(1) : TO_START;
+	record_stack(deep, WORDS_MAX);
+	return unwind_from(PC(0), registers);
 }
 
 TEST(a_stack_is_complete_up_to_the_depth_limit_and_no_further)
@@ -170,6 +600,221 @@ TEST(a_stack_is_complete_up_to_the_depth_limit_and_no_further)
 	EXPECT_EQ(STACK_DEPTH_MAX - 1, unwind.frame_count, "one too deep");
 	EXPECT_EQ(END_TAG_DEPTH, unwind.end, "one too deep");
 }
+
+/* ---- searches ------------------------------------------------------------------------------ */
+
+/* A generator that is the same everywhere (Marsaglia's xorshift). */
+static uint32_t random_state = 1;
+
+static uint32_t draw(uint32_t below)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 17;
+	random_state ^= random_state << 5;
+	return random_state % below;
+}
+
+enum { ROWS_MAX = 8 * TABLE_BLOCK_BYTES };
+
+static struct recorded_row rows[ROWS_MAX];
+
+/* Rows at random distances up to @step_max, over all of @blocks. */
+static uint32_t draw_rows(uint32_t blocks, uint32_t step_max)
+{
+	uint32_t count = 0;
+
+	for (uint32_t at = 0; at < blocks * TABLE_BLOCK_BYTES && count < ROWS_MAX;
+	     at += 1 + draw(step_max))
+		rows[count++] = (struct recorded_row){ at, draw(RULES) };
+	return count;
+}
+
+static void expect_rows_found(uint32_t blocks, uint32_t count, const char *what)
+{
+	uint32_t row = 0;
+
+	for (uint32_t at = 0; at < blocks * TABLE_BLOCK_BYTES; at++) {
+		while (row + 1 < count && rows[row + 1].address <= at)
+			row++;
+		const struct unwind_rule *rule = unwind_find_rule(0, at);
+		if (rule != &recorded.rules[rows[row].rule])
+			fail_msg("%s: at 0x%x rule %td is found, not %u", what, at,
+				 rule ? rule - recorded.rules : -1, rows[row].rule);
+	}
+}
+
+static const struct {
+	const char *what;
+	uint32_t blocks, step_max;
+} densities[] = {
+	{ "a row for each byte", 7, 1 },
+	{ "more rows than compilers write", 7, 8 },
+	{ "as many as compilers write", 60, 100 },
+	{ "few rows", 400, 3000 },
+	{ "blocks without a row of their own", 400, 30000 },
+	{ "one block", 1, 20 },
+};
+
+TEST(every_byte_of_a_table_has_the_rule_of_the_row_before_it)
+{
+	for EACH (c, densities)
+		for (int turn = 0; turn < 5; turn++) {
+			record_nothing();
+			uint32_t count = draw_rows(c->blocks, c->step_max);
+
+			record_table(0, c->blocks, rows, count);
+			expect_rows_found(c->blocks, count, c->what);
+			assert_null(unwind_find_rule(0, c->blocks * TABLE_BLOCK_BYTES + (2 << 20)));
+		}
+}
+
+/* The index itself fills more than a page; an index word is the first of one, or the last. */
+TEST(an_index_of_several_pages_is_read_over_their_borders)
+{
+	static const uint32_t blocks[] = { TABLE_PAGE_WORDS - 2, TABLE_PAGE_WORDS - 1,
+					   TABLE_PAGE_WORDS, TABLE_PAGE_WORDS + 1,
+					   2 * TABLE_PAGE_WORDS };
+
+	for EACH (count, blocks) {
+		record_nothing();
+		for (uint32_t i = 0; i < *count; i++)
+			rows[i] = (struct recorded_row){ i * TABLE_BLOCK_BYTES, i % RULES };
+		record_table(0, *count, rows, *count);
+		for (uint32_t i = 0; i < *count; i++)
+			assert_ptr_equal(&recorded.rules[i % RULES],
+					 unwind_find_rule(0, (uint64_t)i * TABLE_BLOCK_BYTES + 7));
+	}
+}
+
+TEST(outside_of_a_table_there_is_no_rule)
+{
+	const struct recorded_row row = { 0, 1 };
+
+	record_nothing();
+	record_table(0, 2, &row, 1);
+	assert_non_null(unwind_find_rule(0, 0));
+	assert_non_null(unwind_find_rule(0, 2 * TABLE_BLOCK_BYTES - 1));
+	assert_null(unwind_find_rule(0, 2 * TABLE_BLOCK_BYTES));
+	assert_null(unwind_find_rule(0, 1ULL << 32));
+	assert_null(unwind_find_rule(0, 1ULL << (32 + TABLE_BLOCK_BITS)));
+	assert_null(unwind_find_rule(0, UINT64_MAX)); // an address below the table
+	assert_null(unwind_find_rule(1, 0));          // there is no such table
+}
+
+static const struct {
+	const char *what;
+	uint32_t words[4]; // of a table of one block
+} broken[] = {
+	{ "rows beyond the table", { 100000, 100001 } },
+	{ "an index that falls", { 3, 2 } },
+	{ "no rows", { 2, 2 } },
+	{ "more rows than a block has bytes", { 2, 2 + TABLE_BLOCK_ROWS_MAX + 1 } },
+	{ "rows at the end of all words", { UINT32_MAX - 1, UINT32_MAX } },
+	{ "a rule that there is not", { 2, 3, TABLE_RULE_MASK } },
+};
+
+TEST(broken_tables_give_no_rule)
+{
+	for EACH (c, broken) {
+		record_nothing();
+		record_words(0, c->words, 4);
+		if (unwind_find_rule(0, 5))
+			fail_msg("%s: a rule is found", c->what);
+	}
+}
+
+/* ---- mappings ------------------------------------------------------------------------------ */
+
+#define MAPPING_AT(i) (0x10000000ULL + (uint64_t)(i)*0x3000) // 2 pages, and a hole of one
+
+/* @count mappings, each of a code of its own, in pages as they are published. */
+static void record_mappings(uint32_t count)
+{
+	uint32_t leaves = (count + MAPPING_PAGE_ENTRIES - 1) / MAPPING_PAGE_ENTRIES;
+	uint32_t first = leaves > 1;
+
+	record_nothing();
+	recorded.page_count = first + leaves;
+	for (uint32_t page = 0; page < recorded.page_count; page++)
+		for (uint32_t i = 0; i < MAPPING_PAGE_ENTRIES; i++)
+			recorded.pages[page].starts[i] = MAPPING_START_UNUSED;
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t leaf = i / MAPPING_PAGE_ENTRIES, at = i % MAPPING_PAGE_ENTRIES;
+
+		recorded.pages[first + leaf].starts[at] = MAPPING_AT(i);
+		recorded.pages[first + leaf].ranges[at] =
+			(struct mapping_code_range){ i, 0x2000 >> MAPPING_UNIT_BITS,
+						     MAPPING_CODE_TABLE + i };
+		if (first && !at)
+			recorded.pages[0].starts[leaf] = MAPPING_AT(i);
+	}
+}
+
+static uint32_t code_at(uint64_t address)
+{
+	struct unwind unwind = { .process.mapping_page_count = recorded.page_count };
+
+	return unwind_find_mapping(&unwind, address);
+}
+
+static const uint32_t mapping_counts[] = { 1, 2, 127, 128, 129, 256, 257, 5000, 16384 };
+
+TEST(each_of_5000_mappings_is_found_and_no_hole)
+{
+	for EACH (count, mapping_counts) {
+		record_mappings(*count);
+		for (uint32_t i = 0; i < *count; i++) {
+			EXPECT_EQ(MAPPING_CODE_TABLE + i, code_at(MAPPING_AT(i)), "first byte");
+			EXPECT_EQ(MAPPING_CODE_TABLE + i, code_at(MAPPING_AT(i) + 0x1fff),
+				  "last byte");
+			EXPECT_EQ(MAPPING_CODE_UNKNOWN, code_at(MAPPING_AT(i) + 0x2000),
+				  "the hole");
+		}
+		EXPECT_EQ(MAPPING_CODE_UNKNOWN, code_at(MAPPING_AT(0) - 1), "below all");
+		EXPECT_EQ(MAPPING_CODE_UNKNOWN, code_at(0), "no address");
+		EXPECT_EQ(MAPPING_CODE_UNKNOWN, code_at(USER_ADDRESS_LIMIT - 1), "above all");
+		EXPECT_EQ(MAPPING_CODE_UNKNOWN, code_at(MAPPING_START_UNUSED), "an unused place");
+		EXPECT_EQ(MAPPING_CODE_UNKNOWN, code_at(UINT64_MAX), "the kernel");
+	}
+}
+
+TEST(a_mapping_is_remembered_only_while_it_holds)
+{
+	struct unwind unwind = { 0 };
+
+	record_mappings(200);
+	unwind.process.mapping_page_count = recorded.page_count;
+	for (int i = 0; i < 20000; i++) {
+		uint32_t at = draw(200), offset = draw(0x3000);
+		uint32_t expected =
+			offset < 0x2000 ? MAPPING_CODE_TABLE + at : MAPPING_CODE_UNKNOWN;
+
+		EXPECT_EQ(expected, unwind_find_mapping(&unwind, MAPPING_AT(at) + offset),
+			  "after another one");
+	}
+}
+
+TEST(without_mappings_only_the_leaf_is_kept)
+{
+	const uint64_t registers[UNWIND_REGISTERS] = { [RSP] = STACK_BASE };
+
+	record_nothing();
+	struct unwind unwind = unwind_from(PC(0), registers);
+	EXPECT_EQ(END_TAG_NO_MAPPING, unwind.end, "nothing is published yet");
+	EXPECT_EQ(0, unwind.frame_count, "no caller");
+	EXPECT_EQ(PC(0), unwind.leaf.address, "the leaf");
+}
+
+/* A process of which the root is there, and a page below it is not. */
+TEST(a_page_that_is_missing_ends_the_stack)
+{
+	record_mappings(300);
+	recorded.page_count = 3;
+	EXPECT_EQ(MAPPING_CODE_TABLE, code_at(MAPPING_AT(0)), "of those that are there");
+	EXPECT_EQ(MAPPING_CODE_UNKNOWN, code_at(MAPPING_AT(299)), "in the missing page");
+}
+
+/* ---- hashes -------------------------------------------------------------------------------- */
 
 static struct stack_hash hash_of(const struct process_key *process, uint64_t address,
 				 uint32_t count, uint32_t end)
@@ -209,8 +854,37 @@ TEST(a_hash_is_never_the_one_of_no_stack)
 	assert_true(hash.high || hash.low);
 }
 
-RUN_TESTS(cmocka_unit_test(a_chain_ends_with_its_reason),
-	  cmocka_unit_test(return_addresses_are_kept_in_order),
+static struct stack_hash hash_of_deep(uint32_t callers)
+{
+	struct unwind unwind = unwind_deep(callers);
+
+	return stack_hash_finish(&unwind.hasher, unwind.frame_count, unwind.end);
+}
+
+TEST(the_walk_hashes_what_it_keeps)
+{
+	assert_true(same(hash_of_deep(20), hash_of_deep(20)));
+	assert_false(same(hash_of_deep(20), hash_of_deep(21)));
+}
+
+RUN_TESTS(cmocka_unit_test(each_kind_of_rule_finds_the_caller_or_says_why_not),
+	  cmocka_unit_test(code_made_at_run_time_is_marked_so),
+	  cmocka_unit_test(a_return_address_belongs_to_the_call_before_it),
+	  cmocka_unit_test(a_leaf_stands_where_it_stands),
+	  cmocka_unit_test(an_entry_of_the_plt_has_pushed_a_word_from_the_middle_on),
+	  cmocka_unit_test(a_signal_s_frame_gives_every_register_and_an_exact_pc),
+	  cmocka_unit_test(hostile_signal_frames_end_the_stack),
+	  cmocka_unit_test(a_cycle_of_signal_frames_ends),
+	  cmocka_unit_test(a_signal_frame_that_is_cut_is_a_fault),
 	  cmocka_unit_test(a_stack_is_complete_up_to_the_depth_limit_and_no_further),
+	  cmocka_unit_test(every_byte_of_a_table_has_the_rule_of_the_row_before_it),
+	  cmocka_unit_test(an_index_of_several_pages_is_read_over_their_borders),
+	  cmocka_unit_test(outside_of_a_table_there_is_no_rule),
+	  cmocka_unit_test(broken_tables_give_no_rule),
+	  cmocka_unit_test(each_of_5000_mappings_is_found_and_no_hole),
+	  cmocka_unit_test(a_mapping_is_remembered_only_while_it_holds),
+	  cmocka_unit_test(without_mappings_only_the_leaf_is_kept),
+	  cmocka_unit_test(a_page_that_is_missing_ends_the_stack),
 	  cmocka_unit_test(a_hash_tells_stacks_apart),
-	  cmocka_unit_test(a_hash_is_never_the_one_of_no_stack))
+	  cmocka_unit_test(a_hash_is_never_the_one_of_no_stack),
+	  cmocka_unit_test(the_walk_hashes_what_it_keeps))
