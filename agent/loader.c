@@ -347,6 +347,11 @@ void loader_close(struct loader *loader)
 
 // ---- records --------------------------------------------------------------------------------
 
+int loader_map_fd(const struct loader *loader, const char *name)
+{
+	return bpf_object__find_map_fd_by_name(loader->programs->obj, name);
+}
+
 int loader_sampler_fd(const struct loader *loader)
 {
 	return bpf_program__fd(loader->programs->progs.sample_on_cpu);

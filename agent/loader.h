@@ -48,6 +48,9 @@ enum loader_level loader_level(const struct loader *loader);
 /** The unwinder's maps. Owned by the loader. */
 const struct unwind_maps *loader_unwind_maps(const struct loader *loader);
 
+/** The map of this name, for another program to share; -ENOENT if there is none. Owned by the loader. */
+int loader_map_fd(const struct loader *loader, const char *name);
+
 /** The sampling program, to be run by perf events. Owned by the loader. */
 int loader_sampler_fd(const struct loader *loader);
 /** Readable when records wait and the kernel side asks for attention. Owned by the loader. */

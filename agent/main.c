@@ -318,6 +318,7 @@ static void stop(struct agent *agent)
 	struct error err = { 0 };
 	sigset_t set;
 
+	profiler_stop(agent->profiler);
 	if (drain(agent, &err))
 		log_error("profiler: the last window was lost (%s)", err.text);
 	profiler_close(take(agent->profiler));

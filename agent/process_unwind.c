@@ -27,8 +27,7 @@ enum {
 #define PYTHON_AGAIN_MAX_NS (60 * NS_PER_SECOND)
 /* A file whose table had no room. */
 #define NO_ROOM_AGAIN_NS (30 * NS_PER_SECOND)
-/* Tables that were of use in this time are not given up for others. */
-#define TABLE_KEPT_NS (60 * NS_PER_SECOND)
+#define KEPT_DEFAULT_NS  (60 * NS_PER_SECOND)
 
 /* A process that is published. */
 struct record {
@@ -62,6 +61,7 @@ struct process_unwinds {
 	uint32_t page_count;
 	uint32_t page_count_max;
 	uint64_t bytes_max;
+	uint64_t kept_ns;
 	bool runtimes_written[PYTHON_RUNTIMES_MAX];
 	struct error notice;
 	struct process_unwind_stats stats;
@@ -516,7 +516,7 @@ void process_unwind_touch(struct process_unwinds *unwinds, struct process *proce
 		return;
 	if (is_new || record->mappings_generation != generation || is_due(record, now)) {
 		const struct mapping_list *list = process_mappings(unwinds->processes, process);
-		if (!list || process->exited)
+		if (!list)
 			return;
 		record = renew(unwinds, record, &process->key);
 		if (!record)
@@ -537,6 +537,13 @@ void process_unwind_use(struct process_unwinds *unwinds, const struct process_ke
 
 	if (record && is_same_process(&record->key, key))
 		record->used_ns = clock_monotonic_ns();
+}
+
+bool process_unwind_waits(const struct process_unwinds *unwinds, const struct process_key *key)
+{
+	const struct record *record = find(unwinds, key->pid);
+
+	return record && is_same_process(&record->key, key) && record->waiting;
 }
 
 const struct python_process *process_unwind_python(const struct process_unwinds *unwinds,
@@ -593,7 +600,7 @@ static void evict(struct process_unwinds *unwinds, uint32_t file)
 static bool make_table_room(struct process_unwinds *unwinds, uint32_t wanting)
 {
 	uint64_t wanted = unwind_tables_file(unwinds->tables, wanting)->bytes, freed = 0;
-	uint64_t before_ns = clock_monotonic_ns() - TABLE_KEPT_NS;
+	uint64_t before_ns = clock_monotonic_ns() - unwinds->kept_ns;
 
 	tell_uses(unwinds);
 	// Nothing is given up for what would not fit all the same.
@@ -665,6 +672,7 @@ int process_unwind_open(const struct unwind_maps *maps, struct process_table *pr
 	unwinds->processes = processes;
 	unwinds->python = options->python;
 	unwinds->bytes_max = options->bytes_max ? options->bytes_max : UNWIND_BYTES_DEFAULT;
+	unwinds->kept_ns = options->kept_ns ? options->kept_ns : KEPT_DEFAULT_NS;
 	unwinds->page_count_max = UNWIND_MAPPING_PAGES_MAX;
 	if (unwinds->page_count_max > unwinds->bytes_max / 2 / PAGE_BYTES)
 		unwinds->page_count_max = (uint32_t)(unwinds->bytes_max / 2 / PAGE_BYTES);

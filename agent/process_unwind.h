@@ -20,6 +20,7 @@ enum {
 struct process_unwinds;
 
 struct process_unwind_options {
+	uint64_t kept_ns;   // tables of use in this time are not given up for others; 0: a minute
 	uint64_t bytes_max; // of tables and mapping pages in the kernel; 0: UNWIND_BYTES_DEFAULT
 	const char *cache_folder;       // where built tables are kept; NULL: nowhere
 	struct python_runtimes *python; // outlives this; NULL: no interpreters are looked for
@@ -55,7 +56,7 @@ int process_unwind_open(const struct unwind_maps *maps, struct process_table *pr
 void process_unwind_close(struct process_unwinds *unwinds);
 
 /**
- * A stack of @process has come. Publishes the process if that was not done yet, or if its mappings
+ * A stack of @process has come; it may have exited since. Publishes the process if that was not done yet, or if its mappings
  * have changed; costs a look-up otherwise. @missing is the address in it where the unwinder found no
  * mapping or no table (0: it did not stop for that): the table of the file there is built first.
  * Call it after process_find_code() of that address, which reads the mappings again.
@@ -65,6 +66,9 @@ void process_unwind_touch(struct process_unwinds *unwinds, struct process *proce
 
 /** The process was counted in a window: what it needs is evicted last. Costs a look-up. */
 void process_unwind_use(struct process_unwinds *unwinds, const struct process_key *key);
+
+/** Is the process published, but not all of its files' tables ready? */
+bool process_unwind_waits(const struct process_unwinds *unwinds, const struct process_key *key);
 
 /**
  * Where the interpreter of a published process is, for naming its frames; NULL: none is known. Valid

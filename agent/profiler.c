@@ -2,6 +2,7 @@
 #include "agent/profiler.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@
 #include "agent/process_unwind.h"
 #include "agent/python_code_table.h"
 #include "agent/python_runtime.h"
+#include "agent/snapshots.h"
 #include "agent/stack_reader.h"
 #include "agent/stack_table.h"
 #include "agent/window.h"
@@ -45,6 +47,8 @@ enum {
 #define CLOCK_INTERVAL_NS NS_PER_SECOND
 /* Ticks need not be varied more exactly than this; it bounds our wake-ups on machines of many CPUs. */
 #define TIMER_MIN_NS (100 * NS_PER_MS)
+/* Samples of new processes are given so long for their unwind tables when sampling ends. */
+#define STOP_WAIT_NS (500 * NS_PER_MS)
 /* A process that is gone may still be in counts of this window and of the one before. */
 #define EXITED_KEPT_NS (30 * NS_PER_SECOND)
 
@@ -63,6 +67,8 @@ struct profiler {
 	struct stack_reader reader;
 	struct loader *loader;
 	struct process_unwinds *unwinds;
+	struct snapshot_program *snapshot_program;
+	struct snapshots *snapshots; // NULL: none are taken
 	struct perf_events *events;
 	struct window window;    // of which part was drained early, if its map filled up
 	uint32_t windows;        // finished
@@ -95,11 +101,19 @@ static void take_process(void *context, const struct process_record *record)
 	process_unwind_apply(profiler->unwinds, record);
 }
 
+static void take_snapshot(void *context, const struct snapshot_record *record)
+{
+	struct profiler *profiler = context;
+
+	snapshots_take(profiler->snapshots, record);
+}
+
 static int read_records(struct profiler *profiler, struct error *err)
 {
 	struct record_handlers handlers = {
 		.stack = take_stack,
 		.process = take_process,
+		.snapshot = profiler->snapshots ? take_snapshot : NULL,
 		.context = profiler,
 	};
 
@@ -345,6 +359,20 @@ static int open_descriptors(struct profiler *profiler, struct error *err)
 	return rc ? error_errno(err, rc, "epoll") : 0;
 }
 
+static int open_snapshots(struct profiler *profiler, struct error *err)
+{
+	int rc;
+
+	if (loader_level(profiler->loader) == LOADER_LEVEL_FRAME_POINTER)
+		return 0;
+	rc = snapshot_program_open(profiler->loader, &profiler->snapshot_program, err);
+	if (rc)
+		return rc;
+	profiler->snapshots =
+		snapshots_new(profiler->snapshot_program, profiler->processes, profiler->unwinds);
+	return profiler->snapshots ? 0 : error_set(err, -ENOMEM, "out of memory");
+}
+
 static int open_kernel_side(struct profiler *profiler, const struct profiler_options *options,
 			    struct error *err)
 {
@@ -354,6 +382,7 @@ static int open_kernel_side(struct profiler *profiler, const struct profiler_opt
 		.pid = options->pid,
 		.cycles = ns_per_1024_cycles != 0,
 		.counts_max = profiler->counts_max,
+		.snapshots = true,
 	};
 	struct process_unwind_options unwind_options = {
 		.cache_folder = options->cache_folder,
@@ -367,6 +396,9 @@ static int open_kernel_side(struct profiler *profiler, const struct profiler_opt
 	if (rc)
 		return rc;
 	profiler->reader.unwinds = profiler->unwinds;
+	rc = open_snapshots(profiler, err);
+	if (rc)
+		return rc;
 	set_clock(profiler);
 
 	struct period_listener listener = { loader_set_period, profiler->loader };
@@ -432,6 +464,8 @@ void profiler_close(struct profiler *profiler)
 	if (!profiler)
 		return;
 	perf_events_close(profiler->events);
+	snapshots_free(profiler->snapshots);
+	snapshot_program_close(profiler->snapshot_program);
 	process_unwind_close(profiler->unwinds);
 	loader_close(profiler->loader);
 	window_deinit(&profiler->window);
@@ -463,6 +497,8 @@ int profiler_read(struct profiler *profiler, struct error *err)
 	if (read(profiler->timer_fd, &expirations, sizeof(expirations)) > 0)
 		profiler_tick(profiler);
 	process_unwind_read(profiler->unwinds);
+	if (profiler->snapshots)
+		snapshots_settle(profiler->snapshots);
 	return read_records(profiler, err);
 }
 
@@ -470,6 +506,10 @@ void profiler_tick(struct profiler *profiler)
 {
 	uint64_t now_ns = clock_monotonic_ns();
 
+	if (!profiler->events)
+		return;
+	if (profiler->snapshots)
+		snapshots_settle(profiler->snapshots);
 	if (now_ns >= perf_events_due_ns(profiler->events)) {
 		perf_events_vary(profiler->events, now_ns);
 		set_timer(profiler, now_ns);
@@ -479,6 +519,28 @@ void profiler_tick(struct profiler *profiler)
 		set_clock(profiler);
 		watch_counts(profiler);
 	}
+}
+
+void profiler_stop(struct profiler *profiler)
+{
+	uint64_t deadline_ns = clock_monotonic_ns() + STOP_WAIT_NS;
+	struct pollfd tables = { .fd = process_unwind_fd(profiler->unwinds), .events = POLLIN };
+
+	perf_events_close(profiler->events);
+	profiler->events = NULL;
+	read_records(profiler, NULL);
+	if (!profiler->snapshots)
+		return;
+	while (snapshots_count(profiler->snapshots)) {
+		uint64_t now = clock_monotonic_ns();
+
+		if (now >= deadline_ns ||
+		    poll(&tables, 1, (int)((deadline_ns - now) / NS_PER_MS) + 1) < 0)
+			break;
+		process_unwind_read(profiler->unwinds);
+		snapshots_settle(profiler->snapshots);
+	}
+	snapshots_flush(profiler->snapshots);
 }
 
 const char *profiler_next_notice(struct profiler *profiler)

@@ -59,6 +59,12 @@ int profiler_read(struct profiler *profiler, struct error *err);
 int profiler_drain(struct profiler *profiler, struct profile **ret_profile, struct error *err);
 
 /**
+ * Stop sampling: the drain after this is the last one. Samples of processes that are just being made
+ * known to the unwinder wait for that, half a second at most.
+ */
+void profiler_stop(struct profiler *profiler);
+
+/**
  * Change the sampling period of each CPU when due, follow the wall clock, and drain early when the
  * count maps fill up; call it at least once a second. It costs next to nothing when nothing is due.
  */

@@ -81,6 +81,12 @@ struct snapshot_record {
 _Static_assert(sizeof(struct snapshot_record) == 424 + SNAPSHOT_PAGES * SNAPSHOT_PAGE_BYTES,
 	       "no padding: it is a ring record");
 
+/* Bytes of a snapshot that count. */
+static inline __u32 snapshot_record_size(const struct snapshot_record *record)
+{
+	return sizeof(*record) - (SNAPSHOT_PAGES - record->page_count) * SNAPSHOT_PAGE_BYTES;
+}
+
 enum process_event {
 	PROCESS_EXEC = 1, // a process was replaced: its mappings and name are new
 	PROCESS_FORK = 2, // a new process, a copy of its parent (threads are not reported)

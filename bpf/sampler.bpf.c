@@ -5,27 +5,27 @@
 #include "kernel.h"
 #include "maps.bpf.h"
 #include "process.bpf.h"
-#include "unwind_memory.bpf.h"
 #include "registers.h"
 #include "snapshot.bpf.h"
+#include "stack_work.bpf.h"
 #include "wake.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
+
+static __always_inline long read_user(void *to, __u32 size, __u64 address)
+{
+	return bpf_probe_read_user(to, size, (const void *)address);
+}
 
 /* A CPU's ticks never overlap (perf's recursion guard), and no other program uses this. */
 struct cpu {
 	__u64 tick_ns;      // when the last tick was
 	__u64 late;         // it came late
 	__u64 remainder_ns; // of its weight, below WEIGHT_UNIT_NS
-	struct unwind unwind;
 	struct snapshot_record snapshot;
 	struct snapshot_budget snapshot_budget;
 	__u64 kernel_addresses[KERNEL_DEPTH_MAX + 1];
-	union {
-		struct stack_record record; // of the stack in work
-		__u8 record_bytes[sizeof(struct stack_record) +
-				  STACK_DEPTH_MAX * sizeof(struct raw_frame)];
-	};
+	struct stack_work work; // last: a body's frames are its end
 };
 
 _Static_assert(sizeof(struct cpu) <= 32768, "the largest value of a per-CPU map");
@@ -94,82 +94,13 @@ static __always_inline __u64 round_weight(struct cpu *cpu, __u64 ns)
 	return ns - cpu->remainder_ns;
 }
 
-/* Send the body in cpu->record if the agent does not have it. */
-static __always_inline void send_stack(struct cpu *cpu, __u64 now, const struct raw_frame *leaf,
-				       __u32 frame_count, __u32 end, const struct stack_hash *hash)
-{
-	struct stack_record *record = &cpu->record;
-	__u32 yes = 1;
-
-	record->kind = RECORD_STACK;
-	record->pad = 0;
-	record->leaf = *leaf;
-	record->body.hash = *hash;
-	record->body.end = end;
-	record->body.frame_count = frame_count;
-	// For the verifier: older kernels know no bound of what a bpf_loop() callback has written.
-	if (frame_count > STACK_DEPTH_MAX)
-		return;
-	if (bpf_ringbuf_output(&records, record,
-			       sizeof(*record) + frame_count * sizeof(struct raw_frame),
-			       wake_flags(now))) {
-		// Not marked as known: it is sent again when it is seen again.
-		count(COUNTER_RING_FULL);
-		return;
-	}
-	count(COUNTER_STACKS_SENT);
-	if (bpf_map_update_elem(&known_stacks, hash, &yes, BPF_ANY))
-		count(COUNTER_STACKS_FULL);
-}
-
-static __always_inline bool stack_is_known(const struct stack_hash *hash)
-{
-	return bpf_map_lookup_elem(&known_stacks, hash) != NULL;
-}
-
-static __always_inline struct raw_frame *unwind_frame(struct unwind *unwind, __u32 at)
-{
-	struct cpu *cpu = (void *)unwind - offsetof(struct cpu, unwind);
-
-	// Tells the verifier what the caller has checked already.
-	return at < STACK_DEPTH_MAX ? &cpu->record.body.frames[at] : NULL;
-}
-
-/* bpf_loop() hands on a pointer to the stack, so that is where the pointer to the unwind lies. */
-struct unwind_walk {
-	struct unwind *unwind;
-};
-
-static long walk_unwind(__u32 index, struct unwind_walk *walk)
-{
-	return unwind_step(walk->unwind);
-}
-
-/* Leaves the stack in cpu->unwind, with the reason why it ended. */
-static __always_inline void unwind_user_stack(struct cpu *cpu, bool is_known_code)
-{
-	struct unwind *unwind = &cpu->unwind;
-	struct unwind_walk walk = { .unwind = unwind };
-
-	unwind_begin(unwind);
-	if (!is_known_code)
-		unwind->end = END_TAG_COMPAT;
-	else if (!unwind->pc)
-		unwind->end = END_TAG_NO_REGISTERS;
-	else
-		bpf_loop(UNWIND_STEPS_MAX, walk_unwind, &walk, 0);
-	if (unwind->end == UNWIND_GOES_ON)
-		unwind->end = END_TAG_DEPTH;
-	count_many(COUNTER_USER_FRAMES, unwind->frame_count + 1);
-}
-
 /* Returns true if the agent has been given the sample, to unwind it later. */
 static __always_inline bool hand_over(struct cpu *cpu, __u64 now, struct task_struct *task,
 				      const struct count_key *key, __u64 weight_ns)
 {
 	struct snapshot_record *snapshot = &cpu->snapshot;
 
-	if (cpu->unwind.end != END_TAG_NO_MAPPING ||
+	if (cpu->work.unwind.end != END_TAG_NO_MAPPING ||
 	    !snapshot_is_affordable(&cpu->snapshot_budget, now))
 		return false;
 	snapshot->key = *key;
@@ -181,14 +112,14 @@ static __always_inline bool hand_over(struct cpu *cpu, __u64 now, struct task_st
 }
 
 /*
- * The user's stack, of which the registers are in cpu->unwind; they are ours to read only if
+ * The user's stack, of which the registers are in cpu->work.unwind; they are ours to read only if
  * @is_known_code. Returns true if the sample needs no counting any more.
  */
 static __always_inline bool sample_user_stack(struct cpu *cpu, __u64 now, struct task_struct *task,
 					      bool is_known_code, __u64 weight_ns,
 					      struct count_key *key)
 {
-	struct unwind *unwind = &cpu->unwind;
+	struct unwind *unwind = &cpu->work.unwind;
 	bool is_new;
 
 	find_unwind_process(unwind, &key->process);
@@ -196,18 +127,11 @@ static __always_inline bool sample_user_stack(struct cpu *cpu, __u64 now, struct
 	is_new = !unwind->process.mapping_page_count || unwind->process.tables_pending;
 	if (take_snapshots && is_new)
 		snapshot_begin(&cpu->snapshot, unwind);
-	unwind_user_stack(cpu, is_known_code);
+	unwind_user_stack(&cpu->work, is_known_code);
 	if (take_snapshots && is_new && hand_over(cpu, now, task, key, weight_ns))
 		return true;
 
-	key->user_leaf = unwind->leaf;
-	key->user = stack_hash_finish(&unwind->hasher, unwind->frame_count, unwind->end);
-	if (stack_is_known(&key->user))
-		return false;
-	cpu->record.body.process = key->process;
-	bpf_probe_read_kernel_str(cpu->record.process_name, sizeof(cpu->record.process_name),
-				  &task->group_leader->comm);
-	send_stack(cpu, now, &unwind->leaf, unwind->frame_count, unwind->end, &key->user);
+	keep_user_stack(&cpu->work, now, task->group_leader->comm, key);
 	return false;
 }
 
@@ -232,9 +156,10 @@ static long lay_out_kernel_frame(__u32 index, struct kernel_stack *stack)
 {
 	if (index >= KERNEL_DEPTH_MAX)
 		return 1;
-	stack->cpu->record.body.frames[index].address = stack->cpu->kernel_addresses[index + 1];
-	stack->cpu->record.body.frames[index].tag = FRAME_TAG_KERNEL;
-	stack->cpu->record.body.frames[index].detail = 0;
+	stack->cpu->work.record.body.frames[index].address =
+		stack->cpu->kernel_addresses[index + 1];
+	stack->cpu->work.record.body.frames[index].tag = FRAME_TAG_KERNEL;
+	stack->cpu->work.record.body.frames[index].detail = 0;
 	return 0;
 }
 
@@ -260,35 +185,10 @@ static __always_inline void sample_kernel_stack(struct cpu *cpu, __u64 now,
 	if (stack_is_known(&key->kernel))
 		return;
 	bpf_loop(stack.frame_count, lay_out_kernel_frame, &stack, 0);
-	cpu->record.body.process = nobody;
-	cpu->record.process_name[0] = 0;
+	cpu->work.record.body.process = nobody;
+	cpu->work.record.process_name[0] = 0;
 	leaf.address = key->kernel_leaf;
-	send_stack(cpu, now, &leaf, stack.frame_count, end, &key->kernel);
-}
-
-static __always_inline int add_count(const struct count_key *key, __u64 value)
-{
-	struct count first = { .value = value, .samples = 1 };
-	struct count *counts_of_key;
-	__u32 zero = 0;
-	void *counts = bpf_map_lookup_elem(&active_counts, &zero);
-	long rc = 0;
-
-	if (!counts)
-		return count(COUNTER_COUNTS_FULL);
-	counts_of_key = bpf_map_lookup_elem(counts, key);
-	if (!counts_of_key) {
-		rc = bpf_map_update_elem(counts, key, &first, BPF_NOEXIST);
-		if (!rc)
-			return count(COUNTER_SAMPLES);
-		// -EEXIST: another CPU was a moment faster.
-		counts_of_key = bpf_map_lookup_elem(counts, key);
-	}
-	if (!counts_of_key)
-		return count(rc == -EBUSY ? COUNTER_COUNTS_BUSY : COUNTER_COUNTS_FULL);
-	__sync_fetch_and_add(&counts_of_key->value, value);
-	__sync_fetch_and_add(&counts_of_key->samples, 1);
-	return count(COUNTER_SAMPLES);
+	send_stack(&cpu->work, now, &leaf, stack.frame_count, end, &key->kernel);
 }
 
 SEC("perf_event")
@@ -327,10 +227,10 @@ int sample_on_cpu(struct bpf_perf_event_data *ctx)
 	if (!interrupted.user)
 		sample_kernel_stack(cpu, now, ctx, interrupted.pc, &key);
 	if (task->mm && !(task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))) {
-		is_known_code = interrupted.user ? registers_of_tick(&cpu->unwind, ctx)
-						 : registers_of_user(&cpu->unwind, task);
+		is_known_code = interrupted.user ? registers_of_tick(&cpu->work.unwind, ctx)
+						 : registers_of_user(&cpu->work.unwind, task);
 		if (sample_user_stack(cpu, now, task, is_known_code, weight_ns, &key))
-			return count(COUNTER_SAMPLES);
+			return 0;
 	}
-	return add_count(&key, weight_ns);
+	return add_count(&key, weight_ns, 1);
 }

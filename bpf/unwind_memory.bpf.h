@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// What unwind.h reads, in the kernel: user memory, and the maps that the agent fills.
+// What unwind.h reads, in the kernel: the maps that the agent fills. Who includes it also defines
+// read_user().
 #pragma once
 
 #include "maps.bpf.h"
@@ -13,11 +14,6 @@ struct {
 } python_runtimes SEC(".maps");
 
 #include "unwind.h"
-
-static __always_inline long read_user(void *to, __u32 size, __u64 address)
-{
-	return bpf_probe_read_user(to, size, (const void *)address);
-}
 
 static __always_inline const struct mapping_page *unwind_mapping_page(const struct unwind *unwind,
 								      __u32 page)

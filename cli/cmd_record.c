@@ -278,7 +278,10 @@ static int run(struct recording *recording, struct error *err)
 			drain_ns = clock_monotonic_ns() + DRAIN_INTERVAL_NS;
 		}
 	}
-	return rc ? rc : drain(recording, err);
+	if (rc)
+		return rc;
+	profiler_stop(recording->profiler);
+	return drain(recording, err);
 }
 
 static int write_file(struct recording *recording, struct error *err)

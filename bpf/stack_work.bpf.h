@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// What becomes of a stack: the user's part is unwound and hashed, its body sent the first time it is
+// seen, and the sample counted. For the sampler and for samples that are unwound later. Who includes
+// it has defined read_user().
+#pragma once
+
+#include "maps.bpf.h"
+#include "unwind_memory.bpf.h"
+#include "wake.bpf.h"
+
+/* A stack in work. Each program has its own, on each CPU where its runs overlap otherwise. */
+struct stack_work {
+	struct unwind unwind;
+	union {
+		struct stack_record record;
+		__u8 record_bytes[sizeof(struct stack_record) +
+				  STACK_DEPTH_MAX * sizeof(struct raw_frame)];
+	};
+};
+
+static __always_inline struct raw_frame *unwind_frame(struct unwind *unwind, __u32 at)
+{
+	struct stack_work *work = (void *)unwind - offsetof(struct stack_work, unwind);
+
+	// Tells the verifier what the caller has checked already.
+	return at < STACK_DEPTH_MAX ? &work->record.body.frames[at] : NULL;
+}
+
+/* Send the body in work->record if the agent does not have it. */
+static __always_inline void send_stack(struct stack_work *work, __u64 now,
+				       const struct raw_frame *leaf, __u32 frame_count, __u32 end,
+				       const struct stack_hash *hash)
+{
+	struct stack_record *record = &work->record;
+	__u32 yes = 1;
+
+	record->kind = RECORD_STACK;
+	record->pad = 0;
+	record->leaf = *leaf;
+	record->body.hash = *hash;
+	record->body.end = end;
+	record->body.frame_count = frame_count;
+	// For the verifier: older kernels know no bound of what a bpf_loop() callback has written.
+	if (frame_count > STACK_DEPTH_MAX)
+		return;
+	if (bpf_ringbuf_output(&records, record,
+			       sizeof(*record) + frame_count * sizeof(struct raw_frame),
+			       wake_flags(now))) {
+		// Not marked as known: it is sent again when it is seen again.
+		count(COUNTER_RING_FULL);
+		return;
+	}
+	count(COUNTER_STACKS_SENT);
+	if (bpf_map_update_elem(&known_stacks, hash, &yes, BPF_ANY))
+		count(COUNTER_STACKS_FULL);
+}
+
+static __always_inline bool stack_is_known(const struct stack_hash *hash)
+{
+	return bpf_map_lookup_elem(&known_stacks, hash) != NULL;
+}
+
+/* bpf_loop() hands on a pointer to the stack, so that is where the pointer to the unwind lies. */
+struct unwind_walk {
+	struct unwind *unwind;
+};
+
+static long walk_unwind(__u32 index, struct unwind_walk *walk)
+{
+	return unwind_step(walk->unwind);
+}
+
+/* Leaves the stack in work->unwind, with the reason why it ended. */
+static __always_inline void unwind_user_stack(struct stack_work *work, bool is_known_code)
+{
+	struct unwind *unwind = &work->unwind;
+	struct unwind_walk walk = { .unwind = unwind };
+
+	unwind_begin(unwind);
+	if (!is_known_code)
+		unwind->end = END_TAG_COMPAT;
+	else if (!unwind->pc)
+		unwind->end = END_TAG_NO_REGISTERS;
+	else
+		bpf_loop(UNWIND_STEPS_MAX, walk_unwind, &walk, 0);
+	if (unwind->end == UNWIND_GOES_ON)
+		unwind->end = END_TAG_DEPTH;
+	count_many(COUNTER_USER_FRAMES, unwind->frame_count + 1);
+}
+
+/*
+ * Make the unwound stack a part of @key, and send its body if the agent does not have it.
+ * @process_name is the kernel's comm of the main thread.
+ */
+static __always_inline void keep_user_stack(struct stack_work *work, __u64 now,
+					    const char *process_name, struct count_key *key)
+{
+	struct unwind *unwind = &work->unwind;
+
+	key->user_leaf = unwind->leaf;
+	key->user = stack_hash_finish(&unwind->hasher, unwind->frame_count, unwind->end);
+	if (stack_is_known(&key->user))
+		return;
+	work->record.body.process = key->process;
+	bpf_probe_read_kernel_str(work->record.process_name, sizeof(work->record.process_name),
+				  process_name);
+	send_stack(work, now, &unwind->leaf, unwind->frame_count, unwind->end, &key->user);
+}
+
+static __always_inline int add_count(const struct count_key *key, __u64 value, __u64 samples)
+{
+	struct count first = { .value = value, .samples = samples };
+	struct count *counts_of_key;
+	__u32 zero = 0;
+	void *counts = bpf_map_lookup_elem(&active_counts, &zero);
+	long rc = 0;
+
+	if (!counts)
+		return count(COUNTER_COUNTS_FULL);
+	counts_of_key = bpf_map_lookup_elem(counts, key);
+	if (!counts_of_key) {
+		rc = bpf_map_update_elem(counts, key, &first, BPF_NOEXIST);
+		if (!rc)
+			return count(COUNTER_SAMPLES);
+		// -EEXIST: another CPU was a moment faster.
+		counts_of_key = bpf_map_lookup_elem(counts, key);
+	}
+	if (!counts_of_key)
+		return count(rc == -EBUSY ? COUNTER_COUNTS_BUSY : COUNTER_COUNTS_FULL);
+	__sync_fetch_and_add(&counts_of_key->value, value);
+	__sync_fetch_and_add(&counts_of_key->samples, samples);
+	return count(COUNTER_SAMPLES);
+}
