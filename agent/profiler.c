@@ -19,6 +19,7 @@
 #include "agent/loader.h"
 #include "agent/location_table.h"
 #include "agent/machine.h"
+#include "agent/mmap_events.h"
 #include "agent/perf_events.h"
 #include "agent/process.h"
 #include "agent/process_unwind.h"
@@ -56,6 +57,7 @@ struct profiler {
 	uint64_t slot_ns;
 	uint32_t counts_max;
 	struct executable_table *executables;
+	struct mmap_events *mmaps; // NULL: mappings are read when stacks want them
 	struct process_table *processes;
 	struct python_runtimes *pythons;
 	struct python_code_table *python_codes;
@@ -80,6 +82,7 @@ struct profiler {
 	int timer_fd;
 	uint32_t notices_told; // of those that are known from the start
 	char kallsyms_notice[ERROR_TEXT_BYTES];
+	char mmaps_notice[ERROR_TEXT_BYTES];
 };
 
 // ---- records --------------------------------------------------------------------------------
@@ -407,6 +410,21 @@ static int open_kernel_side(struct profiler *profiler, const struct profiler_opt
 				err);
 }
 
+// Without these events mappings are read when a stack wants them, which is too late for some.
+static int follow_mmaps(struct profiler *profiler, struct error *err)
+{
+	struct error cause = { 0 };
+
+	if (mmap_events_open(&profiler->mmaps, &cause) < 0) {
+		snprintf(profiler->mmaps_notice, sizeof(profiler->mmaps_notice),
+			 "processes that live a moment stay unnamed: %.270s", cause.text);
+		return 0;
+	}
+	process_table_follow(profiler->processes, profiler->mmaps);
+	int rc = watch(profiler->epoll_fd, mmap_events_fd(profiler->mmaps));
+	return rc ? error_errno(err, rc, "epoll") : 0;
+}
+
 // Events of processes flow before the scan begins, so none falls between the two.
 static int open_all(struct profiler *profiler, const struct profiler_options *options,
 		    struct error *err)
@@ -426,6 +444,8 @@ static int open_all(struct profiler *profiler, const struct profiler_options *op
 	rc = open_kernel_side(profiler, options, err);
 	if (!rc)
 		rc = open_descriptors(profiler, err);
+	if (!rc)
+		rc = follow_mmaps(profiler, err);
 	if (!rc)
 		rc = process_table_scan(profiler->processes, err);
 	if (!rc)
@@ -473,6 +493,7 @@ void profiler_close(struct profiler *profiler)
 	location_table_free(profiler->locations);
 	line_reader_free(profiler->lines);
 	process_table_free(profiler->processes);
+	mmap_events_close(profiler->mmaps);
 	python_code_table_free(profiler->python_codes);
 	python_runtimes_free(profiler->pythons);
 	executable_table_free(profiler->executables);
@@ -496,6 +517,8 @@ int profiler_read(struct profiler *profiler, struct error *err)
 
 	if (read(profiler->timer_fd, &expirations, sizeof(expirations)) > 0)
 		profiler_tick(profiler);
+	if (profiler->mmaps && mmap_events_woken(profiler->mmaps, clock_monotonic_ns()))
+		process_table_read_mmaps(profiler->processes);
 	process_unwind_read(profiler->unwinds);
 	if (profiler->snapshots)
 		snapshots_settle(profiler->snapshots);
@@ -557,6 +580,11 @@ const char *profiler_next_notice(struct profiler *profiler)
 		profiler->notices_told++;
 		if (loader_said)
 			return loader_said;
+		// fall through
+	case 2:
+		profiler->notices_told++;
+		if (profiler->mmaps_notice[0])
+			return profiler->mmaps_notice;
 	}
 	return process_unwind_notice(profiler->unwinds);
 }
