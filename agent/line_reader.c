@@ -446,7 +446,8 @@ static void hand_over(struct line_reader *reader)
 	reader->gathering = NULL;
 }
 
-static void take_answers(struct line_reader *reader)
+/* Who waits wants the next answers, too: nothing is let rest then. */
+static void take_answers(struct line_reader *reader, bool rest)
 {
 	pthread_mutex_lock(&reader->lock);
 	struct job *job = take(reader->done);
@@ -456,7 +457,8 @@ static void take_answers(struct line_reader *reader)
 
 		for (uint32_t i = 0; i < job->count; i++)
 			take_place(reader, job, i);
-		let_rest(reader, job);
+		if (rest)
+			let_rest(reader, job);
 		free_job(job);
 		reader->job_count--;
 		job = next;
@@ -465,7 +467,7 @@ static void take_answers(struct line_reader *reader)
 
 void line_reader_poll(struct line_reader *reader)
 {
-	take_answers(reader);
+	take_answers(reader, true);
 	hand_over(reader);
 }
 
@@ -483,7 +485,7 @@ bool line_reader_wait(struct line_reader *reader, uint32_t wait_ms)
 					    &until);
 	bool idle = !reader->waiting && !reader->busy;
 	pthread_mutex_unlock(&reader->lock);
-	take_answers(reader);
+	take_answers(reader, false);
 	return idle;
 }
 
