@@ -468,9 +468,11 @@ static bool find_advance(struct run *run, uint8_t op, uint64_t *ret_bytes)
 		if (!cfi_pointer_read(&run->cursor, run->common->pointer_encoding,
 				      run->program->address + position, 0, &address))
 			return false;
-		address -= run->program->start;
-		*ret_bytes = address - run->offset;
-		return address >= run->offset;
+		// Code has been checked not to wrap.
+		if (address < run->program->start + run->offset)
+			return false;
+		*ret_bytes = address - run->program->start - run->offset;
+		return true;
 	}
 	return false;
 }
