@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Say where the code objects of this process lie and what is in them, then wait to be read. For
-tests/unit/agent/test_python_code.c. Runs on CPython 3.6 and newer; ends by itself after a minute.
+"""Say where the code objects of this process lie and what is in them, then wait to be read, until
+nobody reads our output any more or a minute has passed. For tests/unit/agent/test_python_code.c. Runs
+on CPython 3.6 and newer.
 
 First a line `process PID MINOR RUNTIME CODE_TYPE` (addresses in hex), then for each code object
 `ADDRESS ARGCOUNT KWONLYARGCOUNT FLAGS FIRSTLINE <tab> name <tab> file <tab> units:line,...`, then
 `end`.
 """
 import os
+import select
 import signal
 import sys
 import types
@@ -118,7 +120,9 @@ def main():
     lines = [head] + [line_of(code) for code in seen.values()] + ["end"]
     sys.stdout.buffer.write("\n".join(lines).encode() + b"\n")
     sys.stdout.buffer.flush()
-    signal.pause()
+    reader_gone = select.poll()
+    reader_gone.register(sys.stdout, 0)
+    reader_gone.poll()
 
 
 main()
