@@ -32,14 +32,12 @@ enum {
 };
 
 struct live_unwind {
-	const struct frame_locator *locator;
-	struct process *process;
 	pid_t memory_tid;
 	struct live_unwind_options options;
 	struct live_memory *memory;
 	struct live_tables tables;
 	struct python_runtimes *runtimes;
-	const struct python_offsets *python_offsets;
+	struct python_interpreter interpreter; // offsets NULL: there is none
 	struct process_unwind facts;
 	struct unwind unwind;
 
@@ -111,7 +109,7 @@ static const struct unwind_rule *unwind_rule_at(__u32 rule)
 static const struct python_offsets *python_offsets_at(__u32 runtime)
 {
 	(void)runtime;
-	return working->python_offsets;
+	return working->interpreter.offsets;
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -128,7 +126,9 @@ static int find_python(struct live_unwind *live, const struct mapping_list *mapp
 		live->facts.python = (struct python_process){ 0 };
 		return 0;
 	}
-	live->python_offsets = python_runtimes_offsets(live->runtimes, live->facts.python.runtime);
+	live->interpreter.offsets =
+		python_runtimes_offsets(live->runtimes, live->facts.python.runtime);
+	live->interpreter.code_type = live->facts.python.code_type;
 	return 0;
 }
 
@@ -137,7 +137,7 @@ static void freep(struct live_unwind **live)
 	live_unwind_close(*live);
 }
 
-int live_unwind_open(const struct frame_locator *locator, struct process *process, pid_t memory_tid,
+int live_unwind_open(struct process_table *processes, struct process *process, pid_t memory_tid,
 		     const struct live_unwind_options *options, struct live_unwind **ret_unwind,
 		     struct error *err)
 {
@@ -146,13 +146,11 @@ int live_unwind_open(const struct frame_locator *locator, struct process *proces
 
 	if (!live)
 		return error_set(err, -ENOMEM, "out of memory");
-	live->locator = locator;
-	live->process = process;
 	live->memory_tid = memory_tid;
 	live->options = *options;
 	live->facts.key = process->key;
 	live->memory = live_memory_new(memory_tid);
-	mappings = process_mappings(locator->processes, process);
+	mappings = process_mappings(processes, process);
 	if (!mappings)
 		return error_set(err, -ESRCH, "the mappings of process %u cannot be read",
 				 process->key.pid);
@@ -281,6 +279,11 @@ void live_unwind_scan(struct live_unwind *live, uint64_t pc, uint64_t sp)
 uint32_t live_unwind_build_missing(struct live_unwind *live)
 {
 	return live_tables_build(&live->tables);
+}
+
+const struct python_interpreter *live_unwind_interpreter(const struct live_unwind *live)
+{
+	return live->interpreter.offsets ? &live->interpreter : NULL;
 }
 
 void live_unwind_read_stats(const struct live_unwind *live, struct live_unwind_stats *ret_stats)

@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/frame_locator.h"
+#include "agent/process.h"
+#include "agent/python_code_table.h"
 #include "agent/thread_registers.h"
 #include "base/error.h"
 #include "base/profile.h"
@@ -39,11 +40,12 @@ struct live_stack {
 };
 
 /**
- * Read the mappings of @process, which @locator's table knows, and see what interpreter it has.
+ * Read the mappings of @process, which @processes knows, and see what interpreter it has.
  * @memory_tid is a living thread of it: its memory cannot be had by the main thread's id when that
- * has exited. @locator outlives this. Returns 0; -ESRCH; -ENOMEM; -errno.
+ * has exited. @processes outlives this. Returns 0; -ESRCH; -ENOMEM; -errno. After 0 @err, if it has a
+ * text, says why there are no Python frames.
  */
-int live_unwind_open(const struct frame_locator *locator, struct process *process, pid_t memory_tid,
+int live_unwind_open(struct process_table *processes, struct process *process, pid_t memory_tid,
 		     const struct live_unwind_options *options, struct live_unwind **ret_unwind,
 		     struct error *err);
 /** NULL is allowed. */
@@ -68,6 +70,9 @@ void live_unwind_scan(struct live_unwind *unwind, uint64_t pc, uint64_t sp);
 
 /** Build the tables of the files that were missing. Returns how many are ready now that were not. */
 uint32_t live_unwind_build_missing(struct live_unwind *unwind);
+
+/** What it takes to read the names of Python frames, or NULL: no interpreter is known. */
+const struct python_interpreter *live_unwind_interpreter(const struct live_unwind *unwind);
 
 struct live_unwind_stats {
 	uint32_t mappings;

@@ -12,6 +12,7 @@
 #include "agent/executable.h"
 #include "agent/file_target.h"
 #include "agent/frame_locator.h"
+#include "agent/line_reader.h"
 #include "agent/live_unwind.h"
 #include "agent/location_table.h"
 #include "agent/process.h"
@@ -21,7 +22,8 @@
 #include "base/utf8.h"
 
 enum {
-	ROUNDS_MAX = 6, // each walks further than the one before
+	ROUNDS_MAX = 6,        // each walks further than the one before
+	LINES_WAIT_MS = 30000, // debug information may be gigabytes
 	STATUS_BYTES = 8192,
 	LEAF_FUNCTIONS = 8, // enough to tell a lock by
 };
@@ -31,7 +33,8 @@ struct thread_look {
 	struct thread_registers registers;
 	struct live_stack stack;
 	struct wait_memory memory;
-	uint32_t *locations; // of the stack's frames, in the profile of names
+	uint32_t *
+		locations; // of the stack's frames: numbers of the table, then positions in the names
 	uint32_t location_count;
 	bool has_stack;
 	bool stopped;
@@ -50,6 +53,8 @@ struct process_dump {
 	struct executable_table *executables;
 	struct process_table *processes;
 	struct location_table *locations;
+	struct line_reader *lines; // NULL: of functions only
+	struct python_code_table *python_codes;
 	struct frame_locator locator;
 	struct process *process;
 	struct live_unwind *unwind;
@@ -153,6 +158,30 @@ static pid_t living_thread(const struct process_dump *dump)
 
 /* ---- before the pause ---------------------------------------------------------------------- */
 
+static int find_interpreter(void *context, const struct process_key *process,
+			    struct python_interpreter *ret_interpreter)
+{
+	const struct process_dump *dump = context;
+	const struct python_interpreter *interpreter = live_unwind_interpreter(dump->unwind);
+
+	(void)process; // there is but one
+	if (!interpreter)
+		return -ENOENT;
+	*ret_interpreter = *interpreter;
+	return 0;
+}
+
+static int open_lines(struct process_dump *dump)
+{
+	if (!dump->options.lines)
+		return 0;
+	dump->lines = line_reader_new(dump->executables);
+	if (!dump->lines)
+		return -ENOMEM;
+	location_table_use_lines(dump->locations, dump->lines);
+	return 0;
+}
+
 static int open_tables(struct process_dump *dump)
 {
 	const struct labels no_labels = { 0 };
@@ -166,13 +195,16 @@ static int open_tables(struct process_dump *dump)
 		return -ENOMEM;
 	dump->processes = process_table_new(dump->executables, &no_labels);
 	dump->locations = location_table_new(dump->executables, NULL);
-	dump->names = profile_new(NS_PER_SECOND);
-	if (!dump->processes || !dump->locations || !dump->names)
+	dump->python_codes = python_code_table_new(find_interpreter, dump);
+	if (!dump->processes || !dump->locations || !dump->python_codes)
 		return -ENOMEM;
-	dump->locator.processes = dump->processes;
-	dump->locator.locations = dump->locations;
+	dump->locator = (struct frame_locator){
+		.processes = dump->processes,
+		.locations = dump->locations,
+		.python_codes = dump->python_codes,
+	};
 	dump->process = process_table_get(dump->processes, &key, dump->summary.name);
-	return dump->process ? 0 : -ENOMEM;
+	return dump->process ? open_lines(dump) : -ENOMEM;
 }
 
 static int open_unwind(struct process_dump *dump, struct error *err)
@@ -183,7 +215,7 @@ static int open_unwind(struct process_dump *dump, struct error *err)
 
 	if (rc)
 		return error_set(err, rc, "out of memory");
-	rc = live_unwind_open(&dump->locator, dump->process, living_thread(dump), &options,
+	rc = live_unwind_open(dump->processes, dump->process, living_thread(dump), &options,
 			      &dump->unwind, &notice);
 	if (rc == -ESRCH)
 		return error_set(err, rc,
@@ -332,22 +364,49 @@ static int locate_stack(struct process_dump *dump, struct thread_look *look)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < stack->frame_count; i++) {
 		enum stack_end end;
-		uint32_t location;
 		int rc = frame_locate_caller(&dump->locator, dump->process, &stack->frames[i],
-					     &location, &end);
+					     &look->locations[i], &end);
 
 		if (rc == -ENOENT) {
 			stack->end = end;
 			return 0;
 		}
-		if (!rc)
-			rc = location_table_put(dump->locations, location, dump->names,
-						&look->locations[look->location_count]);
 		if (rc)
 			return rc;
 		look->location_count++;
 	}
 	return 0;
+}
+
+/* Give each location its place in @names. */
+static int put_names(struct process_dump *dump, struct profile *names, bool keep)
+{
+	location_table_begin_profile(dump->locations);
+	for (uint32_t i = 0; i < dump->list.count; i++) {
+		struct thread_look *look = &dump->looks[i];
+
+		for (uint32_t at = 0; at < look->location_count; at++) {
+			uint32_t position;
+			int rc = location_table_put(dump->locations, look->locations[at], names,
+						    &position);
+
+			if (rc)
+				return rc;
+			if (keep)
+				look->locations[at] = position;
+		}
+	}
+	return 0;
+}
+
+/* Lines are read by another thread: they are asked for, waited for, and there the next time. */
+static int read_lines(struct process_dump *dump)
+{
+	_cleanup_(profile_freep) struct profile *unused = profile_new(NS_PER_SECOND);
+	int rc = unused ? put_names(dump, unused, false) : -ENOMEM;
+
+	line_reader_wait(dump->lines, LINES_WAIT_MS);
+	return rc;
 }
 
 static uint32_t count_lines(const char *text)
@@ -462,9 +521,13 @@ static int name_all(struct process_dump *dump)
 	struct file_targets files;
 	int rc = 0;
 
-	location_table_begin_profile(dump->locations);
 	for (uint32_t i = 0; i < dump->list.count && !rc; i++)
 		rc = locate_stack(dump, &dump->looks[i]);
+	if (!rc && dump->lines)
+		rc = read_lines(dump);
+	dump->names = profile_new(NS_PER_SECOND);
+	if (!rc)
+		rc = dump->names ? put_names(dump, dump->names, true) : -ENOMEM;
 	for (uint32_t i = 0; i < dump->list.count && !rc; i++)
 		if (is_wanted(dump, &dump->list.threads[i]))
 			rc = name_thread(dump, i);
@@ -537,7 +600,9 @@ void process_dump_free(struct process_dump *dump)
 	free(dump->looks);
 	live_unwind_close(dump->unwind);
 	profile_free(dump->names);
+	python_code_table_free(dump->python_codes);
 	location_table_free(dump->locations);
+	line_reader_free(dump->lines);
 	process_table_free(dump->processes);
 	executable_table_free(dump->executables);
 	thread_list_deinit(&dump->list);

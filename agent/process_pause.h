@@ -11,8 +11,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/** A thread in an uninterruptible sleep does not stop; more of the pause is not spent on it. */
-#define PAUSE_STOP_NS (20 * NS_PER_MS)
+/**
+ * How long a thread may take to stop: it needs a CPU for that, and on a busy machine waits for one. One
+ * that sleeps uninterruptibly is not waited for.
+ */
+#define PAUSE_STOP_NS (100 * NS_PER_MS)
 /** However long the caller takes: no process is held longer. */
 #define PAUSE_HELD_NS (NS_PER_SECOND)
 

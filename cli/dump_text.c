@@ -151,6 +151,8 @@ static void write_frames(const struct writer *writer, const struct dump_thread *
 		write_remark(writer, "  ", "[no stack: it ran, and was not stopped]", "");
 	else if (thread->end != STACK_END_COMPLETE)
 		write_remark(writer, "  [truncated: ", stack_end_name(thread->end), "]");
+	else if (!thread->stopped)
+		write_remark(writer, "  ", "[not stopped: the stack may be torn]", "");
 	else if (python_only && !shown)
 		buffer_append_string(writer->text, "  (no Python frames)\n");
 }
