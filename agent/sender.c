@@ -76,17 +76,39 @@ struct delivery {
 
 // ---- one try --------------------------------------------------------------------------------
 
-static bool wants_definition(void *context, struct id128 stack)
+// A definition: the stack, and how much is known of its locations. Names that came late make
+// another one of it, so that it travels once more.
+static struct id128 definition_id(const struct profile *profile, const struct stack *stack)
+{
+	struct {
+		struct id128 stack;
+		uint64_t detail;
+	} definition = { .stack = stack->id };
+
+	for (uint32_t i = 0; i < stack->location_count; i++) {
+		uint32_t location = profile->stack_locations[stack->first_location + i];
+
+		definition.detail += location_detail(profile, &profile->locations[location]);
+	}
+	return id128_of(&definition, sizeof(definition));
+}
+
+static bool wants_definition(void *context, const struct profile *profile,
+			     const struct stack *stack)
 {
 	const struct sender *sender = context;
 
-	return !stack_set_has(&sender->acknowledged, stack);
+	return !stack_set_has(&sender->acknowledged, definition_id(profile, stack));
 }
 
 static void acknowledge(struct sender *sender, const struct profile *profile)
 {
-	for (uint32_t i = 0; i < profile->sample_count; i++)
-		stack_set_add(&sender->acknowledged, profile->stacks[profile->samples[i].stack].id);
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		const struct stack *stack = &profile->stacks[profile->samples[i].stack];
+
+		if (stack->defined)
+			stack_set_add(&sender->acknowledged, definition_id(profile, stack));
+	}
 }
 
 static enum outcome read_response(struct sender *sender, struct delivery *delivery,

@@ -57,9 +57,9 @@ void batch_free(struct batch *batch)
 	free(batch);
 }
 
-static bool define_all(void *context, struct id128 stack)
+static bool define_all(void *context, const struct profile *profile, const struct stack *stack)
 {
-	(void)context, (void)stack;
+	(void)context, (void)profile, (void)stack;
 	return true;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bounded set of stack ids: which stacks the collector has acknowledged. Forgetting is always
+// A bounded set of ids: which definitions of stacks the collector has acknowledged. Forgetting is always
 // safe, the definitions just travel once more; so a full set starts again from empty.
 #pragma once
 

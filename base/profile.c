@@ -21,11 +21,16 @@ static const char *const frame_kind_names[FRAME_KIND_COUNT] = {
 };
 
 static const char *const stack_end_names[STACK_END_COUNT] = {
-	[STACK_END_COMPLETE] = "complete",        [STACK_END_DEPTH] = "too deep",
-	[STACK_END_FAULT] = "unreadable memory",  [STACK_END_NO_FRAME_POINTER] = "no frame pointer",
-	[STACK_END_NO_TABLE] = "no unwind table", [STACK_END_NO_REGISTERS] = "no registers",
-	[STACK_END_COMPAT] = "32-bit task",       [STACK_END_LOST] = "stack lost",
-	[STACK_END_NO_MAPPING] = "unknown code",  [STACK_END_BAD_FRAME] = "broken frame",
+	[STACK_END_COMPLETE] = "complete",
+	[STACK_END_DEPTH] = "too deep",
+	[STACK_END_FAULT] = "unreadable memory",
+	[STACK_END_NO_FRAME_POINTER] = "no frame pointer",
+	[STACK_END_NO_TABLE] = "no unwind table",
+	[STACK_END_NO_REGISTERS] = "no registers",
+	[STACK_END_COMPAT] = "32-bit task",
+	[STACK_END_LOST] = "stack lost",
+	[STACK_END_NO_MAPPING] = "unknown code",
+	[STACK_END_BAD_FRAME] = "broken frame",
 	[STACK_END_UNSUPPORTED] = "unsupported unwind rule",
 };
 
@@ -136,13 +141,29 @@ static int copy_lines(struct profile *profile, const struct line *lines, uint32_
 	return 0;
 }
 
+uint32_t location_detail(const struct profile *profile, const struct location *location)
+{
+	for (uint32_t i = 0; i < location->line_count; i++)
+		if (profile->lines[location->first_line + i].file)
+			return 2;
+	return location->line_count > 0;
+}
+
+static uint32_t detail_of(const struct line *lines, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (lines[i].file)
+			return 2;
+	return count > 0;
+}
+
 // Names may come later than the location did.
 static int name_location(struct profile *profile, uint32_t at, const struct line *lines,
 			 uint32_t count)
 {
 	struct location *location = &profile->locations[at];
 
-	if (location->line_count > 0 || count == 0)
+	if (detail_of(lines, count) <= location_detail(profile, location))
 		return 0;
 
 	uint32_t first;

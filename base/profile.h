@@ -135,11 +135,14 @@ const char *profile_string(const struct profile *profile, uint32_t number);
 
 /**
  * Add a location, or find the one with the same id. @location's id, kind, module, build_id and
- * offset are taken; its lines are @lines (copied). A location found without lines takes these.
+ * offset are taken; its lines are @lines (copied). A location found takes them if they say more:
+ * names where there were none, source files where there were names only.
  * Returns 0; -ENOMEM; -E2BIG at PROFILE_LOCATIONS_MAX or LOCATION_LINES_MAX.
  */
 int profile_add_location(struct profile *profile, const struct location *location,
 			 const struct line *lines, uint32_t line_count, uint32_t *ret_location);
+/** How much a location's lines say: 0 nothing, 1 names, 2 source files, too. */
+uint32_t location_detail(const struct profile *profile, const struct location *location);
 /** The position of the location with @id, or HASH_TABLE_NONE. */
 uint32_t profile_find_location(const struct profile *profile, struct id128 id);
 

@@ -298,7 +298,9 @@ int forest_take_names(struct forest *forest, const struct profile *profile)
 		if (!location->line_count)
 			continue;
 		uint32_t at = profile_find_location(forest->locations, location->id);
-		if (at == HASH_TABLE_NONE || forest->locations->locations[at].line_count)
+		if (at == HASH_TABLE_NONE ||
+		    location_detail(profile, location) <=
+			    location_detail(forest->locations, &forest->locations->locations[at]))
 			continue;
 		int rc = copy_location(forest, profile, location, &at);
 		if (rc == 0)

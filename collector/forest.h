@@ -43,7 +43,7 @@ struct forest {
 	struct forest_stack *stacks;
 	uint32_t stack_count, stack_capacity;
 	struct hash_table node_index, stack_index;
-	uint32_t *renamed; // locations that got their lines after they were saved
+	uint32_t *renamed; // locations that got lines after they were saved
 	uint32_t renamed_count, renamed_capacity;
 	uint32_t stacks_refused; // at FOREST_NODES_MAX or FOREST_STACKS_MAX
 };
@@ -73,7 +73,7 @@ bool forest_is_full(const struct forest *forest);
 /** The node of stacks whose body was lost. */
 int forest_add_lost(struct forest *forest, uint32_t *ret_node);
 
-/** Take the lines of locations that are known here without, and named in @profile. */
+/** Take the lines of locations that say more in @profile than here (profile_add_location()). */
 int forest_take_names(struct forest *forest, const struct profile *profile);
 
 /** What was added since @mark, as one record of @kind; nothing is appended if there is nothing. */

@@ -21,7 +21,8 @@ enum { EXPORT_MESSAGE_BYTES_MAX = 64 << 20 }; // OTLP's recommended limit
 #define EXPORT_VALUE_MAX ((int64_t)1 << 53)
 
 /** Should this stack's definition travel? */
-typedef bool (*export_define_fn)(void *context, struct id128 stack);
+typedef bool (*export_define_fn)(void *context, const struct profile *profile,
+				 const struct stack *stack);
 
 /**
  * Encode @profile; definitions of the stacks for which @define says yes. Samples need not be

@@ -155,7 +155,7 @@ static int choose_definitions(struct encoder *encoder, export_define_fn define, 
 	for (uint32_t i = 0; i < encoder->stack_count; i++) {
 		const struct stack *stack = &profile->stacks[encoder->stacks[i]];
 
-		if (!stack->defined || !define(context, stack->id))
+		if (!stack->defined || !define(context, profile, stack))
 			continue;
 		encoder->defined[encoder->defined_count++] = i;
 		number_locations_of(encoder, stack);

@@ -14,9 +14,9 @@ size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t size, size_t size_max, uns
 
 enum { SEED_BYTES_MIN = 40 }; // what is shorter than the two ids is no good start
 
-static bool define_all(void *context, struct id128 stack)
+static bool define_all(void *context, const struct profile *profile, const struct stack *stack)
 {
-	(void)context, (void)stack;
+	(void)context, (void)profile, (void)stack;
 	return true;
 }
 

@@ -125,6 +125,28 @@ TEST(definitions_travel_until_they_are_acknowledged)
 	double_stop(&c);
 }
 
+TEST(a_definition_travels_once_more_when_names_have_come)
+{
+	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+	double_start(&c, 0);
+	struct sender *sender = sender_to(c.port, 64 << 20);
+
+	for (uint32_t i = 0; i < 4; i++) {
+		struct profile *profile = window(7); // the same two stacks each time
+		struct line line = { 0 };
+		uint32_t location;
+
+		profile_add_string(profile, "late", &line.name);
+		if (i >= 2)
+			profile_add_location(profile, &profile->locations[0], &line, 1, &location);
+		sender_push(sender, profile);
+		WAIT_FOR(stats_of(sender).batches_sent == i + 1);
+	}
+	EXPECT_EQ(3, c.defined, "two stacks, and one of them again with its name");
+	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	double_stop(&c);
+}
+
 TEST(a_collector_that_lost_its_dictionary_gets_the_definitions_again)
 {
 	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER };
@@ -369,6 +391,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(batches_arrive_in_order_with_their_samples),
 		cmocka_unit_test(definitions_travel_until_they_are_acknowledged),
+		cmocka_unit_test(a_definition_travels_once_more_when_names_have_come),
 		cmocka_unit_test(a_collector_that_lost_its_dictionary_gets_the_definitions_again),
 		cmocka_unit_test(a_collector_that_is_never_content_does_not_hold_up_the_rest),
 		cmocka_unit_test(nothing_is_lost_or_counted_twice_while_the_collector_is_away),

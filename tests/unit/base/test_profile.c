@@ -70,6 +70,14 @@ TEST(equal_locations_are_one_and_names_may_come_later)
 	EXPECT_EQ(0, profile_add_location(profile, &location, &late, 1, &again), "named twice");
 	EXPECT_EQ(2, profile->locations[first].line_count, "the first names stay");
 	EXPECT_EQ(lines[0].name, profile->lines[profile->locations[first].first_line].name, "name");
+	EXPECT_EQ(1, location_detail(profile, &profile->locations[first]), "names only");
+	late.file = string(profile, "f.c");
+	EXPECT_EQ(0, profile_add_location(profile, &location, &late, 1, &again), "with a file");
+	EXPECT_EQ(1, profile->locations[first].line_count, "a source says more than names");
+	EXPECT_EQ(2, location_detail(profile, &profile->locations[first]), "files");
+	EXPECT_EQ(0, profile_add_location(profile, &location, lines, 2, &again), "names again");
+	EXPECT_EQ(1, profile->locations[first].line_count, "which say less");
+	EXPECT_EQ(0, location_detail(profile, &profile->locations[other]), "nothing");
 	EXPECT_EQ(first, profile_find_location(profile, location.id), "found");
 	EXPECT_EQ(HASH_TABLE_NONE, profile_find_location(profile, (struct id128){ 1, 2 }),
 		  "absent");

@@ -31,9 +31,9 @@ static void close_fixture(struct fixture *f)
 	store_close(f->store);
 }
 
-static bool define_all(void *context, struct id128 stack)
+static bool define_all(void *context, const struct profile *profile, const struct stack *stack)
 {
-	(void)context, (void)stack;
+	(void)context, (void)profile, (void)stack;
 	return true;
 }
 

@@ -12,15 +12,17 @@
 
 static const struct batch_id batch __attribute__((unused)) = { { 1, 2 }, { 3, 4 }, 5 };
 
-static inline bool define_all(void *context, struct id128 stack)
+static inline bool define_all(void *context, const struct profile *profile,
+			      const struct stack *stack)
 {
-	(void)context, (void)stack;
+	(void)context, (void)profile, (void)stack;
 	return true;
 }
 
-static inline bool define_none(void *context, struct id128 stack)
+static inline bool define_none(void *context, const struct profile *profile,
+			       const struct stack *stack)
 {
-	(void)context, (void)stack;
+	(void)context, (void)profile, (void)stack;
 	return false;
 }
 
