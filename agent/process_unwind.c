@@ -28,6 +28,9 @@ enum {
 /* A file whose table had no room. */
 #define NO_ROOM_AGAIN_NS (30 * NS_PER_SECOND)
 #define KEPT_DEFAULT_NS  (60 * NS_PER_SECOND)
+/* What a process that has exited left behind to be unwound is, by then; or it waits for tables. */
+#define EXITED_KEPT_NS     (200 * NS_PER_MS)
+#define EXITED_KEPT_MAX_NS (3 * NS_PER_SECOND)
 
 /* A process that is published. */
 struct record {
@@ -38,6 +41,7 @@ struct record {
 	uint64_t python_again_ns;
 	uint64_t python_wait_ns; // until then, at its last try
 	uint64_t pages_hash;
+	uint64_t exited_ns; // 0: it lives
 	uint32_t generation;
 	uint32_t page_count;
 	uint32_t *files; // those it maps, sorted, each held
@@ -56,8 +60,10 @@ struct process_unwinds {
 	uint32_t *holes;
 	uint32_t hole_count;
 	struct hash_table by_pid;
-	uint32_t checked;    // the next record to be looked at for liveness
-	uint32_t generation; // the last one given out
+	uint32_t exited_count;
+	uint64_t exited_due_ns; // when to look for those that can go
+	uint32_t checked;       // the next record to be looked at for liveness
+	uint32_t generation;    // the last one given out
 	uint32_t page_count;
 	uint32_t page_count_max;
 	uint64_t bytes_max;
@@ -175,6 +181,7 @@ static void drop(struct process_unwinds *unwinds, struct record *record)
 {
 	uint32_t item = (uint32_t)(record - unwinds->records), pid = record->key.pid;
 
+	unwinds->exited_count -= record->exited_ns != 0;
 	unwind_maps_remove_process(unwinds->maps, pid);
 	remove_pages(unwinds, record, record->generation, record->page_count);
 	release_files(unwinds, record);
@@ -182,6 +189,34 @@ static void drop(struct process_unwinds *unwinds, struct record *record)
 	hash_table_remove(&unwinds->by_pid, hash_of(pid), item);
 	*record = (struct record){ 0 };
 	unwinds->holes[unwinds->hole_count++] = item;
+}
+
+// Samples of it may still wait to be unwound: it is dropped in a moment.
+static void mark_exited(struct process_unwinds *unwinds, struct record *record)
+{
+	if (record->exited_ns)
+		return;
+	record->exited_ns = clock_monotonic_ns();
+	if (!unwinds->exited_count++)
+		unwinds->exited_due_ns = record->exited_ns + EXITED_KEPT_NS;
+}
+
+static bool can_go(const struct record *record, uint64_t now)
+{
+	return record->exited_ns &&
+	       now - record->exited_ns >= (record->waiting ? EXITED_KEPT_MAX_NS : EXITED_KEPT_NS);
+}
+
+static void drop_exited(struct process_unwinds *unwinds)
+{
+	uint64_t now = unwinds->exited_count ? clock_monotonic_ns() : 0;
+
+	if (!unwinds->exited_count || now < unwinds->exited_due_ns)
+		return;
+	unwinds->exited_due_ns = now + EXITED_KEPT_NS;
+	for (uint32_t i = 0; i < unwinds->slot_count; i++)
+		if (can_go(&unwinds->records[i], now))
+			drop(unwinds, &unwinds->records[i]);
 }
 
 // ---- room -----------------------------------------------------------------------------------
@@ -526,6 +561,8 @@ void process_unwind_touch(struct process_unwinds *unwinds, struct process *proce
 		record->mappings_generation = list->generation;
 		publish(unwinds, record, list);
 	}
+	if (process->exited)
+		mark_exited(unwinds, record);
 	record->used_ns = now;
 	if (missing && record->waiting)
 		miss(unwinds, record, missing);
@@ -560,13 +597,16 @@ void process_unwind_apply(struct process_unwinds *unwinds, const struct process_
 {
 	struct record *record = find(unwinds, event->process.pid);
 
-	if (!record)
+	drop_exited(unwinds);
+	if (!record || !record->key.pid) // the second: it was dropped just now
 		return;
 	// A late event of a former owner of the pid says nothing of this one.
 	bool same_start = record->key.start_ns == event->process.start_ns;
 	bool same_program = same_start && record->key.exec_id == event->process.exec_id;
-	if (event->event == PROCESS_EXIT ? same_start : !same_program)
+	if (event->event != PROCESS_EXIT && !same_program)
 		drop(unwinds, record);
+	else if (event->event == PROCESS_EXIT && same_start)
+		mark_exited(unwinds, record);
 }
 
 // ---- public: what happens to tables -------------------------------------------------------------
@@ -631,6 +671,7 @@ void process_unwind_read(struct process_unwinds *unwinds)
 	uint32_t wanting;
 	uint64_t read = unwind_tables_read(unwinds->tables, &wanting);
 
+	drop_exited(unwinds);
 	if (wanting != HASH_TABLE_NONE && make_table_room(unwinds, wanting))
 		unwind_tables_retry(unwinds->tables, wanting);
 	if (!read)
@@ -650,6 +691,7 @@ int process_unwind_fd(const struct process_unwinds *unwinds)
 
 void process_unwind_expire(struct process_unwinds *unwinds)
 {
+	drop_exited(unwinds);
 	for (uint32_t i = 0; i < LIVENESS_CHECKS && i < unwinds->slot_count; i++) {
 		struct record *record = &unwinds->records[unwinds->checked++ % unwinds->slot_count];
 

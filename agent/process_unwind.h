@@ -56,10 +56,11 @@ int process_unwind_open(const struct unwind_maps *maps, struct process_table *pr
 void process_unwind_close(struct process_unwinds *unwinds);
 
 /**
- * A stack of @process has come; it may have exited since. Publishes the process if that was not done yet, or if its mappings
- * have changed; costs a look-up otherwise. @missing is the address in it where the unwinder found no
- * mapping or no table (0: it did not stop for that): the table of the file there is built first.
- * Call it after process_find_code() of that address, which reads the mappings again.
+ * A stack of @process has come. Publishes the process if that was not done yet, or if its mappings
+ * have changed; costs a look-up otherwise. It may have exited since: then it is taken back in a moment.
+ * @missing is the address in it where the unwinder found no mapping or no table (0: it did not stop for
+ * that): the table of the file there is built first. Call it after process_find_code() of that address,
+ * which reads the mappings again.
  */
 void process_unwind_touch(struct process_unwinds *unwinds, struct process *process,
 			  uint64_t missing);
@@ -77,7 +78,10 @@ bool process_unwind_waits(const struct process_unwinds *unwinds, const struct pr
 const struct python_process *process_unwind_python(const struct process_unwinds *unwinds,
 						   const struct process_key *key);
 
-/** An event of the kernel: exec and exit take back what was published. */
+/**
+ * An event of the kernel: exec and exit take back what was published, exit a moment later, for samples
+ * that still wait to be unwound.
+ */
 void process_unwind_apply(struct process_unwinds *unwinds, const struct process_record *record);
 
 /** Readable when tables have become ready: call process_unwind_read(). Owned by @unwinds. */

@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is published of processes: this test's own and its children's, into a double of the kernel's
+// maps. What is found there is compared with what the linker and the files say.
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "tests/test.h"
+
+#include "agent/elf.h"
+#include "agent/proc.h"
+#include "agent/process_unwind.h"
+#include "agent/unwind_table.h"
+#include "base/clock.h"
+#include "tests/unit/agent/unwind_maps_double.h"
+
+static struct unwind_maps maps;
+static struct executable_table *executables;
+static struct process_table *processes;
+static struct process_unwinds *unwinds;
+
+static void open_with(const struct process_unwind_options *options)
+{
+	struct error err = { 0 };
+
+	maps_double_clear();
+	executables = executable_table_new();
+	processes = process_table_new(executables, NULL);
+	if (process_unwind_open(&maps, processes, options, &unwinds, &err))
+		fail_msg("process_unwind_open: %s", err.text);
+}
+
+static void open_world(void)
+{
+	open_with(&(struct process_unwind_options){ 0 });
+}
+
+static void close_world(void)
+{
+	process_unwind_close(unwinds);
+	process_table_free(processes);
+	executable_table_free(executables);
+	maps_double_clear();
+	maps.unused = false;
+}
+
+static struct process_unwind_stats stats_now(void)
+{
+	struct process_unwind_stats stats;
+
+	process_unwind_read_stats(unwinds, &stats);
+	return stats;
+}
+
+static struct process_key key_of(pid_t pid)
+{
+	struct process_key key = { .pid = (uint32_t)pid };
+	struct proc proc;
+
+	assert_int_equal(0, proc_open(pid, &proc));
+	key.start_ns = proc.stat.start_ticks * (NS_PER_SECOND / PROC_TICKS_PER_SECOND);
+	proc_close(&proc);
+	return key;
+}
+
+static struct process *process_of(pid_t pid)
+{
+	struct process_key key = key_of(pid);
+	struct process *process = process_table_get(processes, &key, "x");
+
+	assert_non_null(process);
+	return process;
+}
+
+static void settle(void)
+{
+	for (int i = 0; i < 1000 && stats_now().tables_pending; i++) {
+		struct pollfd fd = { .fd = process_unwind_fd(unwinds), .events = POLLIN };
+
+		poll(&fd, 1, 1000);
+		process_unwind_read(unwinds);
+	}
+	EXPECT_EQ(0, stats_now().tables_pending, "all tables are built");
+}
+
+/* ---- what the kernel would find ---------------------------------------------------------------- */
+
+static const struct mapping_page *page_of(const struct process_unwind *process, uint32_t page)
+{
+	struct mapping_page_key key = { process->key.pid, process->generation, page, 0 };
+	struct page_of_double *found = maps_double_page(&key);
+
+	assert_non_null(found); // the unwinder would find none
+	return &found->page;
+}
+
+static uint32_t last_not_above(const struct mapping_page *page, uint64_t address)
+{
+	uint32_t at = 0;
+
+	for (uint32_t i = 1; i < MAPPING_PAGE_ENTRIES; i++)
+		if (page->starts[i] <= address)
+			at = i;
+	return at;
+}
+
+static struct mapping_code_range range_of(const struct process_unwind *process, uint64_t address)
+{
+	const struct mapping_page *page = page_of(process, 0);
+	uint32_t at = last_not_above(page, address);
+
+	if (process->mapping_page_count > 1) {
+		page = page_of(process, at + 1);
+		at = last_not_above(page, address);
+	}
+	if (address < page->starts[at] ||
+	    address - page->starts[at] >= (uint64_t)page->ranges[at].units << MAPPING_UNIT_BITS)
+		return (struct mapping_code_range){ .code = MAPPING_CODE_UNKNOWN };
+	return page->ranges[at];
+}
+
+static const struct unwind_rule *rule_in_kernel(const struct process_unwind *process,
+						uint64_t address)
+{
+	struct mapping_code_range range = range_of(process, address);
+
+	if (range.code < MAPPING_CODE_TABLE)
+		return NULL;
+	const uint32_t *words = maps_double.tables[range.code - MAPPING_CODE_TABLE]->words;
+	uint64_t offset = address - range.bias, block = offset >> TABLE_BLOCK_BITS;
+	uint32_t at = words[block];
+
+	for (uint32_t i = at; i < words[block + 1]; i++)
+		if (words[i] >> TABLE_RULE_BITS <= (offset & (TABLE_BLOCK_BYTES - 1)))
+			at = i;
+	return &maps_double.rules[words[at] & TABLE_RULE_MASK];
+}
+
+/* What the file of a function itself says, by the linker's word of where it is loaded. */
+struct expected {
+	struct unwind_table *table;
+	uint64_t load_bias;
+};
+
+static struct expected expect_file_of(const void *function)
+{
+	struct expected expected = { 0 };
+	struct stat status;
+	struct link_map *map;
+	struct elf elf;
+	Dl_info info;
+
+	assert_true(dladdr1(function, &info, (void **)&map, RTLD_DL_LINKMAP));
+	int fd = open(map->l_name[0] ? map->l_name : "/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0 && fstat(fd, &status) == 0);
+	assert_int_equal(0, elf_read_headers(fd, &status, &elf, NULL));
+	assert_int_equal(0, unwind_table_build(&elf, NULL, 0, &expected.table, NULL));
+	expected.load_bias = map->l_addr;
+	close(fd);
+	return expected;
+}
+
+static const struct {
+	const char *what;
+	const void *function;
+} functions[] = {
+	{ "this program", (const void *)open_world },
+	{ "the C library", (const void *)qsort },
+	{ "another library", (const void *)_cmocka_run_group_tests },
+};
+
+/* ---- tests --------------------------------------------------------------------------------- */
+
+TEST(each_address_gets_the_rule_that_its_file_says)
+{
+	open_world();
+	struct process *self = process_of(getpid());
+	process_unwind_touch(unwinds, self, 0);
+	settle();
+	const struct process_unwind *published = maps_double_process((uint32_t)getpid());
+	assert_non_null(published);
+
+	for EACH (row, functions) {
+		struct expected expected = expect_file_of(row->function);
+
+		for (uint64_t i = 0; i < 4096; i++) {
+			uint64_t address = (uintptr_t)row->function + i;
+			const struct unwind_rule *rule = rule_in_kernel(published, address);
+			const struct unwind_rule *wanted =
+				unwind_table_find(expected.table, address - expected.load_bias);
+
+			if (!wanted) // past the end of the file's code
+				continue;
+			assert_non_null(rule);
+			assert_memory_equal(wanted, rule, sizeof(*rule));
+		}
+		unwind_table_free(expected.table);
+	}
+	close_world();
+}
+
+TEST(code_without_a_file_is_made_at_run_time)
+{
+	void *code = mmap(NULL, 8192, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	open_world();
+	process_unwind_touch(unwinds, process_of(getpid()), 0);
+	const struct process_unwind *published = maps_double_process((uint32_t)getpid());
+	assert_non_null(published);
+	EXPECT_EQ(MAPPING_CODE_JIT, range_of(published, (uintptr_t)code).code, "at once");
+	EXPECT_EQ(MAPPING_CODE_UNKNOWN, range_of(published, (uintptr_t)qsort).code,
+		  "its table is not ready");
+	EXPECT_EQ(MAPPING_CODE_UNKNOWN, range_of(published, (uintptr_t)&maps).code, "data");
+	settle();
+	published = maps_double_process((uint32_t)getpid());
+	EXPECT_EQ(MAPPING_CODE_JIT, range_of(published, (uintptr_t)code).code, "and later");
+	assert_true(range_of(published, (uintptr_t)qsort).code >= MAPPING_CODE_TABLE);
+	munmap(code, 8192);
+	close_world();
+}
+
+TEST(nothing_is_written_when_nothing_changed)
+{
+	open_world();
+	struct process *self = process_of(getpid());
+	process_unwind_touch(unwinds, self, 0);
+	settle();
+	uint32_t puts = maps_double.process_puts;
+	uint32_t pages = maps_double.page_count;
+	for (int i = 0; i < 100; i++)
+		process_unwind_touch(unwinds, self, (uintptr_t)qsort);
+	EXPECT_EQ(puts, maps_double.process_puts, "processes");
+	EXPECT_EQ(pages, maps_double.page_count, "pages");
+	close_world();
+}
+
+/* More mappings than fit a page: 300 pages of code with gaps between. */
+static uint8_t *map_much(void)
+{
+	uint8_t *code = mmap(NULL, 600 * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	for (int i = 0; i < 300; i++)
+		assert_int_equal(0, mprotect(code + i * 8192, 4096, PROT_READ | PROT_EXEC));
+	return code;
+}
+
+TEST(a_change_is_published_in_new_pages)
+{
+	struct code_address found;
+
+	open_world();
+	struct process *self = process_of(getpid());
+	process_unwind_touch(unwinds, self, 0);
+	settle();
+	EXPECT_EQ(1, maps_double.page_count, "pages at first");
+	uint32_t generation = maps_double_process((uint32_t)getpid())->generation;
+
+	uint8_t *code = map_much();
+	process_find_code(processes, self, (uintptr_t)code, &found);
+	process_unwind_touch(unwinds, self, (uintptr_t)code);
+	const struct process_unwind *published = maps_double_process((uint32_t)getpid());
+	assert_true(published->generation != generation);
+	assert_true(published->mapping_page_count > 3);
+	EXPECT_EQ(published->mapping_page_count, maps_double.page_count, "the old are gone");
+	EXPECT_EQ(maps_double.page_count, stats_now().mapping_pages, "counted");
+	for (int i = 0; i < 300; i++) {
+		EXPECT_EQ(MAPPING_CODE_JIT, range_of(published, (uintptr_t)code + 8192U * i).code,
+			  "new code");
+		EXPECT_EQ(MAPPING_CODE_UNKNOWN,
+			  range_of(published, (uintptr_t)code + 8192U * i + 4096).code, "between");
+	}
+	assert_true(range_of(published, (uintptr_t)qsort).code >= MAPPING_CODE_TABLE);
+	munmap(code, 600 * 4096);
+	close_world();
+}
+
+TEST(what_the_kernel_has_no_memory_for_is_published_later)
+{
+	struct code_address found;
+
+	open_world();
+	uint8_t *code = map_much();
+	struct process *self = process_of(getpid());
+	maps_double.pages_rc = -ENOMEM;
+	maps_double.pages_to_put = 2;
+	process_unwind_touch(unwinds, self, 0);
+	assert_null(maps_double_process((uint32_t)getpid()));
+	EXPECT_EQ(0, maps_double.page_count, "no page is left behind");
+	EXPECT_EQ(1, stats_now().publish_failed, "counted");
+	maps_double.pages_rc = 0;
+	maps_double.process_rc = -ENOMEM;
+	settle();
+	EXPECT_EQ(0, maps_double.page_count, "nor without a process");
+	maps_double.process_rc = 0;
+	process_unwind_touch(unwinds, self, 0);
+	assert_null(maps_double_process((uint32_t)getpid())); // not at once
+	poll(NULL, 0, 1050);
+	process_unwind_touch(unwinds, self, 0);
+	assert_non_null(maps_double_process((uint32_t)getpid()));
+
+	// A failure later leaves what was there.
+	uint32_t count = maps_double.page_count;
+	assert_int_equal(0, mprotect(code, 4096, PROT_NONE));
+	process_find_code(processes, self, 4096, &found);
+	maps_double.pages_rc = -E2BIG;
+	process_unwind_touch(unwinds, self, 0);
+	EXPECT_EQ(count, maps_double.page_count, "the pages of before");
+	maps_double.pages_rc = 0;
+	munmap(code, 600 * 4096);
+	close_world();
+}
+
+/* ---- the life of processes ----------------------------------------------------------------------- */
+
+static pid_t start_child(void)
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); // should the test fail
+		pause();
+		_exit(0);
+	}
+	return pid;
+}
+
+static void end_child(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void apply(enum process_event event, struct process_key key)
+{
+	struct process_record record = { .kind = RECORD_PROCESS, .event = event, .process = key };
+
+	process_unwind_apply(unwinds, &record);
+}
+
+static const struct {
+	const char *what;
+	enum process_event event;
+	int64_t start_change; // of the event's process against the one published
+	uint32_t exec_change;
+	bool stays;
+} events[] = {
+	{ "its exit", PROCESS_EXIT, 0, 0, false },
+	{ "its exit after an exec not seen", PROCESS_EXIT, 0, 1, false },
+	{ "exit of a former owner of the pid", PROCESS_EXIT, -1000, 0, true },
+	{ "it executes another program", PROCESS_EXEC, 0, 1, false },
+	{ "its own exec, told late", PROCESS_EXEC, 0, 0, true },
+	{ "its own fork, told late", PROCESS_FORK, 0, 0, true },
+	{ "a new owner of the pid", PROCESS_FORK, 1000, 0, false },
+};
+
+TEST(events_take_back_what_was_published)
+{
+	pid_t child = start_child();
+
+	for EACH (row, events) {
+		open_world();
+		process_unwind_touch(unwinds, process_of(child), 0);
+		assert_non_null(maps_double_process((uint32_t)child));
+		struct process_key key = key_of(child);
+		key.start_ns += (uint64_t)row->start_change;
+		key.exec_id += row->exec_change;
+		apply(row->event, key);
+		if (row->event == PROCESS_EXIT) { // samples of it may wait
+			assert_non_null(maps_double_process((uint32_t)child));
+			settle();
+			poll(NULL, 0, 220);
+			process_unwind_read(unwinds);
+		}
+		EXPECT_EQ(row->stays, maps_double_process((uint32_t)child) != NULL, row->what);
+		EXPECT_EQ(row->stays, maps_double.page_count != 0, row->what);
+		EXPECT_EQ(row->stays, stats_now().processes, row->what);
+		close_world();
+	}
+	end_child(child);
+}
+
+TEST(a_process_whose_end_nobody_told_is_taken_back)
+{
+	pid_t child = start_child();
+
+	open_world();
+	process_unwind_touch(unwinds, process_of(child), 0);
+	process_unwind_touch(unwinds, process_of(getpid()), 0);
+	end_child(child);
+	process_unwind_expire(unwinds);
+	assert_null(maps_double_process((uint32_t)child));
+	assert_non_null(maps_double_process((uint32_t)getpid()));
+	close_world();
+}
+
+TEST(the_least_recently_sampled_make_room_for_pages)
+{
+	pid_t children[6];
+
+	// Two pages for mappings; tables find no room, which does not matter here.
+	open_with(&(struct process_unwind_options){ .bytes_max = 4 * 4096 });
+	for (int i = 0; i < 6; i++) {
+		children[i] = start_child();
+		process_unwind_touch(unwinds, process_of(children[i]), 0);
+		if (i == 1) { // the first is in use, so the second goes
+			struct process_key key = key_of(children[0]);
+			process_unwind_use(unwinds, &key);
+		}
+		if (i == 2) {
+			assert_non_null(maps_double_process((uint32_t)children[0]));
+			assert_null(maps_double_process((uint32_t)children[1]));
+		}
+		assert_non_null(maps_double_process((uint32_t)children[i]));
+	}
+	EXPECT_EQ(2, maps_double.page_count, "pages");
+	EXPECT_EQ(2, maps_double.page_count_max, "ever");
+	EXPECT_EQ(4, stats_now().dropped, "counted");
+	for (int i = 0; i < 6; i++)
+		end_child(children[i]);
+	close_world();
+}
+
+TEST(an_unused_unwinder_gets_nothing)
+{
+	maps.unused = true;
+	open_world();
+	process_unwind_touch(unwinds, process_of(getpid()), 0);
+	EXPECT_EQ(0, stats_now().processes, "processes");
+	EXPECT_EQ(0, stats_now().tables_pending, "tables");
+	close_world();
+}
+
+/* ---- room for tables ------------------------------------------------------------------------------- */
+
+static pid_t start_program(const char *program, const char *argument)
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execl(program, program, argument, (char *)NULL);
+		_exit(1);
+	}
+	poll(NULL, 0, 100); // until it has executed and loaded its libraries
+	return pid;
+}
+
+TEST(tables_long_unused_make_room_and_who_used_them_is_taken_back)
+{
+	pid_t sleeper = start_program("/bin/sleep", "60");
+
+	// The C library's table and little more: not this program's, which has some libraries more.
+	open_with(&(struct process_unwind_options){ .bytes_max = 80 * 4096, .kept_ns = 1 });
+	process_unwind_touch(unwinds, process_of(sleeper), 0);
+	settle();
+	struct process_unwind_stats stats = stats_now();
+	assert_true(stats.tables >= 2 && stats.tables_refused == 0);
+	poll(NULL, 0, 2);
+	process_unwind_touch(unwinds, process_of(getpid()), 0);
+	for (int i = 0; i < 20; i++)
+		settle();
+	stats = stats_now();
+	assert_true(stats.tables_evicted > 0);
+	assert_true(stats.bytes <= 80 * 4096);
+	// What is still published refers to tables that are there.
+	for (uint32_t i = 0; i < DOUBLE_PROCESSES_MAX; i++) {
+		const struct process_unwind *process = &maps_double.processes[i];
+		if (!process->key.pid)
+			continue;
+		const struct mapping_page *page = page_of(process, 0);
+		for (uint32_t j = 0; j < MAPPING_PAGE_ENTRIES; j++)
+			if (page->ranges[j].code >= MAPPING_CODE_TABLE)
+				assert_non_null(maps_double.tables[page->ranges[j].code -
+								   MAPPING_CODE_TABLE]);
+	}
+	end_child(sleeper);
+	close_world();
+}
+
+RUN_TESTS(cmocka_unit_test(each_address_gets_the_rule_that_its_file_says),
+	  cmocka_unit_test(code_without_a_file_is_made_at_run_time),
+	  cmocka_unit_test(nothing_is_written_when_nothing_changed),
+	  cmocka_unit_test(a_change_is_published_in_new_pages),
+	  cmocka_unit_test(what_the_kernel_has_no_memory_for_is_published_later),
+	  cmocka_unit_test(events_take_back_what_was_published),
+	  cmocka_unit_test(a_process_whose_end_nobody_told_is_taken_back),
+	  cmocka_unit_test(the_least_recently_sampled_make_room_for_pages),
+	  cmocka_unit_test(an_unused_unwinder_gets_nothing),
+	  cmocka_unit_test(tables_long_unused_make_room_and_who_used_them_is_taken_back))
