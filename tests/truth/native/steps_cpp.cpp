@@ -75,7 +75,7 @@ static NOINLINE void step_catch(struct walk *walk)
 
 struct Apron {
 	struct walk *walk;
-	~Apron() noexcept(false);
+	NOINLINE ~Apron() noexcept(false);
 };
 
 NOINLINE Apron::~Apron() noexcept(false)
