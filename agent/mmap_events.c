@@ -22,7 +22,8 @@
 enum {
 	// A power of two. kernel.perf_event_mlock_kb lets everybody have 128 pages of rings a CPU.
 	RING_PAGES = 16,
-	RECORD_BYTES_MAX = 65536, // its size is 16 bits wide
+	RECORD_BYTES_MAX = 65536,          // its size is 16 bits wide
+	LARGEST_RECORD_BYTES = 4096 + 128, // of those that we ask for: with a path of PATH_MAX
 };
 
 /* How often we look for CPUs that came or went. */
@@ -453,6 +454,9 @@ static uint32_t find_filled(struct mmap_events *events)
 		struct ring *ring = &events->rings[i];
 
 		ring->head = __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
+		// The kernel tells a loss only with the next event that it has room for.
+		if (ring->head - ring->tail > ring_bytes(events) - LARGEST_RECORD_BYTES)
+			events->overran = true;
 		if (ring->head != ring->tail && find_next(events, ring))
 			events->filled[count++] = i;
 	}

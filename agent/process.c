@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/hash_table.h"
 #include "base/id128.h"
-#include "exec_mappings.h"
+#include "early_mappings.h"
 #include "proc.h"
 #include "process_entry.h"
 #include "base/utf8.h"
@@ -40,7 +40,7 @@ struct process_table {
 	struct hash_table by_pid;   // the one that has the pid now
 	uint32_t checked;           // where the next liveness checks go on
 	struct mmap_events *events; // NULL: mappings are not followed
-	struct exec_mappings execs;
+	struct early_mappings early;
 };
 
 /* ---- indexes ------------------------------------------------------------------------------- */
@@ -310,7 +310,7 @@ void process_table_free(struct process_table *table)
 	hash_table_deinit(&table->by_key);
 	hash_table_deinit(&table->by_pid);
 	labels_deinit(&table->surroundings.extra_labels);
-	exec_mappings_clear(&table->execs);
+	early_mappings_clear(&table->early);
 	executable_release(table->surroundings.vdso);
 	free(table);
 }
@@ -363,16 +363,20 @@ static void apply_fork(struct process_table *table, const struct process_record 
 	struct process_entry *parent = entry_at(table, find_pid(table, record->parent_pid));
 	struct process_entry *child =
 		look_up(table, &record->process, count_of(table) < PROCESSES_MAX);
+	struct mapping_list *mappings = early_mappings_take(&table->early, record->process.pid,
+							    EARLY_FORK, clock_monotonic_ns());
 
-	if (!child)
-		return;
-	set_name(child, record->name);
-	if (!parent)
-		return;
-	child->parent_pid = parent->process.key.pid;
-	child->parent_start_ns = parent->process.key.start_ns;
-	child->ancestor = parent->process.key;
-	process_entry_inherit(child, parent);
+	if (child)
+		set_name(child, record->name);
+	if (child && parent) {
+		child->parent_pid = parent->process.key.pid;
+		child->parent_start_ns = parent->process.key.start_ns;
+		child->ancestor = parent->process.key;
+		process_entry_inherit(child, parent);
+	}
+	if (child && mappings)
+		process_entry_add_mappings(child, mappings, &table->surroundings);
+	mapping_list_release(mappings);
 }
 
 static void apply_exec(struct process_table *table, const struct process_record *record)
@@ -380,8 +384,8 @@ static void apply_exec(struct process_table *table, const struct process_record 
 	struct process_entry *entry =
 		look_up(table, &record->process, count_of(table) < PROCESSES_MAX);
 
-	struct mapping_list *mappings =
-		exec_mappings_take(&table->execs, record->process.pid, clock_monotonic_ns());
+	struct mapping_list *mappings = early_mappings_take(&table->early, record->process.pid,
+							    EARLY_EXEC, clock_monotonic_ns());
 
 	if (!entry) {
 		mapping_list_release(mappings);
@@ -434,14 +438,21 @@ void process_table_read_mmaps(struct process_table *table)
 
 static void map_range(struct process_table *table, const struct mmap_event *event)
 {
-	struct mapping_list *begun =
-		exec_mappings_find(&table->execs, event->pid, clock_monotonic_ns());
+	uint64_t now = clock_monotonic_ns();
 	struct process_entry *entry = entry_at(table, find_pid(table, event->pid));
 
-	if (begun)
-		mapping_list_apply(begun, event); // without memory for it an address is not found
-	else if (entry)
+	if (entry) // its fork went unheard, and it was read since
+		mapping_list_release(
+			early_mappings_take(&table->early, event->pid, EARLY_FORK, now));
+	struct mapping_list *early = early_mappings_find(&table->early, event->pid, now);
+	if (!early && entry) {
 		process_entry_apply_mmap(entry, event, &table->surroundings);
+		return;
+	}
+	if (!early)
+		early = early_mappings_begin(&table->early, event->pid, EARLY_FORK, now);
+	if (early)
+		mapping_list_apply(early, event); // without memory for it an address is not found
 }
 
 void process_table_apply_mmap(struct process_table *table, const struct mmap_event *event)
@@ -451,10 +462,10 @@ void process_table_apply_mmap(struct process_table *table, const struct mmap_eve
 		map_range(table, event);
 		break;
 	case MMAP_EVENT_EXEC:
-		exec_mappings_begin(&table->execs, event->pid, clock_monotonic_ns());
+		early_mappings_begin(&table->early, event->pid, EARLY_EXEC, clock_monotonic_ns());
 		break;
 	case MMAP_EVENT_LOST:
-		exec_mappings_clear(&table->execs);
+		early_mappings_clear(&table->early);
 		table->surroundings.lost_ns = clock_monotonic_ns();
 		break;
 	}
@@ -526,6 +537,7 @@ const struct mapping_list *process_mappings(struct process_table *table, struct 
 
 	// Without memory for its labels it may have mappings all the same.
 	process_entry_describe(entry, find_parent(table, entry), &table->surroundings);
+	process_entry_refresh_lost(entry, &table->surroundings);
 	process_entry_open_files(entry, &table->surroundings);
 	return entry->mappings;
 }

@@ -433,7 +433,7 @@ static void refresh_mappings(struct process_entry *entry, struct process_surroun
 {
 	struct proc proc;
 
-	entry->mappings_read_ns = now;
+	entry->mappings_read_ns = entry->refreshed_ns = now;
 	entry->outdated = false;
 	if (open_proc(entry, &proc))
 		return;
@@ -450,16 +450,32 @@ static uint64_t longer_wait(uint64_t wait_ns)
 	return wait_ns < MAPPINGS_WAIT_MAX_NS / 2 ? wait_ns * 2 : MAPPINGS_WAIT_MAX_NS;
 }
 
-/* How old mappings may be in which an address was found. */
-static uint64_t age_max(const struct process_entry *entry,
+static bool is_outdated(const struct process_entry *entry,
 			const struct process_surroundings *surroundings)
 {
-	if (!surroundings->follows_mmaps)
-		return MAPPINGS_STALE_NS;
-	if (!entry->outdated && entry->mappings_read_ns >= surroundings->lost_ns)
-		return MAPPINGS_STALE_FOLLOWED_NS;
-	return entry->mappings_wait_ns > MAPPINGS_OUTDATED_NS ? entry->mappings_wait_ns
-							      : MAPPINGS_OUTDATED_NS;
+	return entry->mappings && surroundings->follows_mmaps &&
+	       (entry->outdated || entry->mappings_read_ns < surroundings->lost_ns);
+}
+
+void process_entry_refresh_lost(struct process_entry *entry,
+				struct process_surroundings *surroundings)
+{
+	uint64_t now = clock_monotonic_ns(), wait = entry->mappings_wait_ns;
+
+	if (wait < MAPPINGS_OUTDATED_NS)
+		wait = MAPPINGS_OUTDATED_NS;
+	if (is_outdated(entry, surroundings) &&
+	    (!entry->refreshed_ns || now - entry->refreshed_ns >= wait))
+		refresh_mappings(entry, surroundings, now);
+}
+
+/* How old mappings may be: those in which an address was found, and those in which it was not. */
+static uint64_t age_max(const struct process_entry *entry, bool found,
+			const struct process_surroundings *surroundings)
+{
+	if (!found)
+		return entry->mappings_wait_ns;
+	return surroundings->follows_mmaps ? MAPPINGS_STALE_FOLLOWED_NS : MAPPINGS_STALE_NS;
 }
 
 static bool is_users(const struct process_entry *entry, uint64_t address)
@@ -476,14 +492,14 @@ struct mapping *process_entry_find_mapping(struct process_entry *entry,
 					   struct process_surroundings *surroundings,
 					   uint64_t address)
 {
+	process_entry_refresh_lost(entry, surroundings);
 	uint64_t now = clock_monotonic_ns();
-	uint64_t age = now - entry->mappings_read_ns;
 
 	entry->used_ns = now;
 	if (!is_users(entry, address))
 		return NULL;
 	struct mapping *mapping = mapping_list_find(entry->mappings, address);
-	if (age < (mapping ? age_max(entry, surroundings) : entry->mappings_wait_ns))
+	if (now - entry->mappings_read_ns < age_max(entry, mapping, surroundings))
 		return mapping;
 
 	uint64_t wait = entry->mappings_wait_ns;
@@ -536,18 +552,42 @@ static int own_mappings(struct process_entry *entry)
 	return 0;
 }
 
+/* A process that maps more than we want to follow is read again when it is asked for. */
+static bool may_change(struct process_entry *entry)
+{
+	if (!entry->mappings || entry->outdated)
+		return false;
+	entry->moved_count += entry->mappings->count;
+	entry->outdated = entry->moved_count > MOVED_MAX || own_mappings(entry);
+	return !entry->outdated;
+}
+
+/* @rc as mapping_list_put() returned it. */
+static void note_change(struct process_entry *entry, int rc,
+			struct process_surroundings *surroundings)
+{
+	if (rc > 0)
+		renew_generation(entry->mappings, surroundings);
+	entry->outdated |= rc < 0;
+}
+
 void process_entry_apply_mmap(struct process_entry *entry, const struct mmap_event *event,
 			      struct process_surroundings *surroundings)
 {
-	if (!entry->mappings || entry->outdated)
-		return;
-	entry->moved_count += entry->mappings->count;
-	int rc = entry->moved_count > MOVED_MAX ? -EBUSY : own_mappings(entry);
-	if (!rc)
-		rc = mapping_list_apply(entry->mappings, event);
-	if (rc > 0)
-		renew_generation(entry->mappings, surroundings);
-	entry->outdated = rc < 0;
+	if (may_change(entry))
+		note_change(entry, mapping_list_apply(entry->mappings, event), surroundings);
+}
+
+void process_entry_add_mappings(struct process_entry *entry, const struct mapping_list *list,
+				struct process_surroundings *surroundings)
+{
+	for (uint32_t i = 0; i < list->count && may_change(entry); i++) {
+		const struct mapping *mapping = &list->mappings[i];
+		int rc = mapping_list_put(entry->mappings, mapping, mapping_path(list, mapping),
+					  mapping_build_id(list, mapping));
+
+		note_change(entry, rc, surroundings);
+	}
 }
 
 /* ---- generated code ------------------------------------------------------------------------- */
@@ -592,7 +632,7 @@ static int describe_living(struct process_entry *entry, const struct proc *proc,
 	if (entry->mappings) {
 		open_all_living(entry->mappings, proc, surroundings);
 	} else if (!entry->kernel_thread) {
-		entry->mappings_read_ns = clock_monotonic_ns();
+		entry->mappings_read_ns = entry->refreshed_ns = clock_monotonic_ns();
 		read_mappings(entry, proc, surroundings);
 	}
 	return read_labels(entry, proc, surroundings);

@@ -35,7 +35,8 @@ struct process_entry {
 	struct label_set *labels;
 	struct label_set *former_labels; // of the program that this one replaced by exec
 	struct mapping_list *mappings;   // NULL: not read
-	uint64_t mappings_read_ns;
+	uint64_t mappings_read_ns; // when they were right last, but for what was followed since
+	uint64_t refreshed_ns;     // when they were last read for this process, or that was tried
 	uint64_t mappings_wait_ns; // after a read that did not help
 	struct process_jit *jit;   // NULL: none of its generated code was asked for
 	uint64_t moved_count;      // mappings that had to make room for others, in this window
@@ -80,12 +81,20 @@ int mapping_list_apply(struct mapping_list *list, const struct mmap_event *event
 void process_entry_apply_mmap(struct process_entry *entry, const struct mmap_event *event,
 			      struct process_surroundings *surroundings);
 
+/** Put all of @list, which stays the caller's, over what the process has mapped. */
+void process_entry_add_mappings(struct process_entry *entry, const struct mapping_list *list,
+				struct process_surroundings *surroundings);
+
 /** What its program mapped from the beginning: all that there is. Takes over @list; NULL is allowed. */
 void process_entry_set_mappings(struct process_entry *entry, struct mapping_list *list,
 				struct process_surroundings *surroundings);
 
 /** Is @address in a mapping that is known? Nothing is read. */
 bool process_entry_maps(const struct process_entry *entry, uint64_t address);
+
+/** Read mappings anew if the kernel's events of them were lost, not too often. */
+void process_entry_refresh_lost(struct process_entry *entry,
+				struct process_surroundings *surroundings);
 
 /** The mapping at @address, or NULL. Mappings are read anew (rate-limited) if it is in none. */
 struct mapping *process_entry_find_mapping(struct process_entry *entry,
