@@ -702,6 +702,21 @@ void process_unwind_expire(struct process_unwinds *unwinds)
 
 // ---- life and stats -------------------------------------------------------------------------
 
+// Without a cache everything works, but for the time to the first whole stacks.
+static struct unwind_table_cache *open_cache(struct process_unwinds *unwinds,
+					     const struct process_unwind_options *options)
+{
+	struct unwind_table_cache *cache = NULL;
+	struct error cause;
+
+	if (options->cache_folder &&
+	    unwind_table_cache_open(options->cache_folder, UNWIND_TABLE_CACHE_BYTES_DEFAULT, &cache,
+				    &cause))
+		error_set(&unwinds->notice, cause.code, "unwind tables are not kept on disk: %s",
+			  cause.text);
+	return cache;
+}
+
 int process_unwind_open(const struct unwind_maps *maps, struct process_table *processes,
 			const struct process_unwind_options *options,
 			struct process_unwinds **ret_unwinds, struct error *err)
@@ -718,7 +733,7 @@ int process_unwind_open(const struct unwind_maps *maps, struct process_table *pr
 	unwinds->page_count_max = UNWIND_MAPPING_PAGES_MAX;
 	if (unwinds->page_count_max > unwinds->bytes_max / 2 / PAGE_BYTES)
 		unwinds->page_count_max = (uint32_t)(unwinds->bytes_max / 2 / PAGE_BYTES);
-	int rc = unwind_tables_open(maps, options->cache_folder, unwinds->bytes_max,
+	int rc = unwind_tables_open(maps, open_cache(unwinds, options), unwinds->bytes_max,
 				    &unwinds->tables, err);
 	if (rc) {
 		process_unwind_close(unwinds);
@@ -765,6 +780,7 @@ void process_unwind_read_stats(const struct process_unwinds *unwinds,
 	ret_stats->tables = tables.ready;
 	ret_stats->tables_pending = tables.pending;
 	ret_stats->tables_failed = tables.failed;
+	ret_stats->tables_from_disk = tables.from_disk;
 	ret_stats->tables_evicted = tables.evicted;
 	ret_stats->tables_refused = tables.refused;
 	ret_stats->rules = tables.rules;

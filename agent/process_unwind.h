@@ -28,11 +28,12 @@ struct process_unwind_options {
 
 /** What there is now, and what was done since the opening. */
 struct process_unwind_stats {
-	uint64_t processes;      // published now
-	uint64_t mapping_pages;  // of them
-	uint64_t tables;         // in the kernel now
-	uint64_t tables_pending; // wanted, not ready
-	uint64_t tables_failed;  // files whose unwind information cannot be used, now known
+	uint64_t processes;        // published now
+	uint64_t mapping_pages;    // of them
+	uint64_t tables;           // in the kernel now
+	uint64_t tables_pending;   // wanted, not ready
+	uint64_t tables_failed;    // files whose unwind information cannot be used, now known
+	uint64_t tables_from_disk; // were not built
 	uint64_t tables_evicted;
 	uint64_t tables_refused; // no room: bytes, numbers or rules
 	uint64_t rules;          // distinct, in the kernel now
@@ -93,8 +94,8 @@ void process_unwind_read(struct process_unwinds *unwinds);
 void process_unwind_expire(struct process_unwinds *unwinds);
 
 /**
- * What is wrong with an interpreter that was found since the last time, in a sentence to log; NULL:
- * nothing. Each kind of build is told of once.
+ * What is amiss with the cache or with an interpreter that was found since the last time, in a sentence
+ * to log; NULL: nothing. Each kind of build is told of once.
  */
 const char *process_unwind_notice(struct process_unwinds *unwinds);
 

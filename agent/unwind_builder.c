@@ -23,7 +23,8 @@ enum {
 	// Two thirds of the weight of an ordinary thread. With a tenth (10) the tables of PyTorch came
 	// ten seconds late on a node with six busy threads a CPU; they take half a second, once.
 	BUILDER_NICE = 2,
-	BATCH_MAX = 64, // tables installed with one call
+	BATCH_MAX = 64,          // tables installed with one call
+	CACHED_ROWS_MIN = 20000, // smaller tables are built in a millisecond
 };
 
 /* A batch waits so long for more tables, so that the kernel's 10 ms are shared by what comes in them. */
@@ -54,6 +55,7 @@ struct unwind_builder {
 	// The thread's own.
 	struct unwind_rule *shared_rules;
 	struct unwind_rules *rules;
+	struct unwind_table_cache *cache; // NULL: tables are not kept
 	struct installed installed[UNWIND_TABLES_MAX];
 	uint64_t bytes; // of all installed, and of the batch
 	struct unwind_job *batch[BATCH_MAX];
@@ -163,6 +165,24 @@ static void keep_segments(const struct elf *elf, struct unwind_extent *extent)
 	}
 }
 
+// What cannot be kept on disk is built again by the next agent.
+static int find_or_build(struct unwind_builder *builder, struct unwind_job *job,
+			 const struct elf *elf, uint32_t mark_count,
+			 struct unwind_table **ret_table)
+{
+	uint64_t marks_hash = unwind_marks_hash(builder->marks, mark_count);
+
+	if (builder->cache &&
+	    unwind_table_cache_find(builder->cache, job->id, marks_hash, ret_table) == 0) {
+		job->from_disk = true;
+		return 0;
+	}
+	int rc = unwind_table_build(elf, builder->marks, mark_count, ret_table, &job->error);
+	if (!rc && builder->cache && (*ret_table)->row_count >= CACHED_ROWS_MIN)
+		unwind_table_cache_add(builder->cache, job->id, marks_hash, *ret_table);
+	return rc;
+}
+
 static int build(struct unwind_builder *builder, struct unwind_job *job,
 		 struct unwind_table **ret_table)
 {
@@ -179,7 +199,7 @@ static int build(struct unwind_builder *builder, struct unwind_job *job,
 	rc = python_eval_marks(&elf, builder->marks, &mark_count);
 	if (rc)
 		return error_errno(&job->error, rc, "looking for Python's loop");
-	return unwind_table_build(&elf, builder->marks, mark_count, ret_table, &job->error);
+	return find_or_build(builder, job, &elf, mark_count, ret_table);
 }
 
 // Tables come from a cache on disk too: what the kernel's search relies on is checked.
@@ -409,16 +429,18 @@ static int start(struct unwind_builder *builder, struct error *err)
 
 // ---- public ---------------------------------------------------------------------------------
 
-int unwind_builder_open(const struct unwind_maps *maps, const char *cache_folder,
+int unwind_builder_open(const struct unwind_maps *maps, struct unwind_table_cache *cache,
 			uint64_t bytes_max, struct unwind_builder **ret_builder, struct error *err)
 {
 	struct unwind_builder *builder = calloc(1, sizeof(*builder));
 	int rc = 0;
 
-	if (!builder)
+	if (!builder) {
+		unwind_table_cache_close(cache);
 		return error_set(err, -ENOMEM, "out of memory");
-	(void)cache_folder;
+	}
 	builder->maps = maps;
+	builder->cache = cache;
 	builder->bytes_all = builder->bytes_max = bytes_max;
 	pthread_mutex_init(&builder->lock, NULL);
 	pthread_cond_init(&builder->changed, NULL);
@@ -460,6 +482,7 @@ void unwind_builder_close(struct unwind_builder *builder)
 	for (uint32_t i = 0; i < UNWIND_TABLES_MAX; i++)
 		free(builder->installed[i].rules);
 	unwind_rules_free(builder->rules);
+	unwind_table_cache_close(builder->cache);
 	unwind_maps_unmap_rules(builder->shared_rules);
 	pthread_cond_destroy(&builder->changed);
 	pthread_mutex_destroy(&builder->lock);

@@ -3,10 +3,12 @@
 // too long for the main loop, building up to a second, the kernel some 10 ms for each change.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "agent/build_id.h"
 #include "agent/unwind_maps.h"
+#include "agent/unwind_table_cache.h"
 #include "base/error.h"
 
 struct unwind_builder;
@@ -48,6 +50,7 @@ struct unwind_job {
 
 	int rc;         // 0; -ENOSPC: no room for `bytes` or for its rules; or the error's
 	uint64_t bytes; // kernel memory that the table takes, or wanted
+	bool from_disk; // it was not built
 	struct unwind_extent extent;
 	struct error error;
 	struct unwind_job *next; // in the builder's lists, then the taker's
@@ -64,10 +67,10 @@ struct unwind_builder_stats {
 };
 
 /**
- * Start the thread. @maps outlives it. @cache_folder is where built tables are kept, NULL: nowhere.
- * At most @bytes_max of kernel memory are used for tables.
+ * Start the thread. @maps outlives it. @cache is where built tables are kept (NULL: nowhere); it is the
+ * builder's from now on, on failure too. At most @bytes_max of kernel memory are used for tables.
  */
-int unwind_builder_open(const struct unwind_maps *maps, const char *cache_folder,
+int unwind_builder_open(const struct unwind_maps *maps, struct unwind_table_cache *cache,
 			uint64_t bytes_max, struct unwind_builder **ret_builder, struct error *err);
 /** Waits for the job in work, up to a second. Jobs not taken are freed. */
 void unwind_builder_close(struct unwind_builder *builder);

@@ -264,6 +264,7 @@ static void free_number(struct unwind_tables *tables, uint32_t number)
 static void take_built(struct unwind_tables *tables, struct file *file,
 		       const struct unwind_job *job)
 {
+	tables->stats.from_disk += job->from_disk;
 	file->public.bytes = job->bytes;
 	file->public.extent = job->extent;
 	if (!job->rc && job->extent.block_count) {
@@ -373,14 +374,16 @@ void unwind_tables_retry(struct unwind_tables *tables, uint32_t file)
 
 // ---- life -----------------------------------------------------------------------------------
 
-int unwind_tables_open(const struct unwind_maps *maps, const char *cache_folder, uint64_t bytes_max,
-		       struct unwind_tables **ret_tables, struct error *err)
+int unwind_tables_open(const struct unwind_maps *maps, struct unwind_table_cache *cache,
+		       uint64_t bytes_max, struct unwind_tables **ret_tables, struct error *err)
 {
 	struct unwind_tables *tables = calloc(1, sizeof(*tables));
 
-	if (!tables)
+	if (!tables) {
+		unwind_table_cache_close(cache);
 		return error_set(err, -ENOMEM, "out of memory");
-	int rc = unwind_builder_open(maps, cache_folder, bytes_max, &tables->builder, err);
+	}
+	int rc = unwind_builder_open(maps, cache, bytes_max, &tables->builder, err);
 	if (rc) {
 		unwind_tables_close(tables);
 		return rc;

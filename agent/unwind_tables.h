@@ -38,6 +38,7 @@ struct unwind_tables_stats {
 	uint64_t pending;
 	uint64_t failed; // since the opening; the last one's reason:
 	struct error last_failure;
+	uint64_t from_disk; // were not built
 	uint64_t evicted;
 	uint64_t refused; // had no room
 	uint64_t bytes;   // kernel memory of tables now
@@ -46,8 +47,9 @@ struct unwind_tables_stats {
 	uint64_t build_ns;
 };
 
-int unwind_tables_open(const struct unwind_maps *maps, const char *cache_folder, uint64_t bytes_max,
-		       struct unwind_tables **ret_tables, struct error *err);
+/** @cache is the tables' from now on, on failure too; NULL: built tables are not kept. */
+int unwind_tables_open(const struct unwind_maps *maps, struct unwind_table_cache *cache,
+		       uint64_t bytes_max, struct unwind_tables **ret_tables, struct error *err);
 void unwind_tables_close(struct unwind_tables *tables);
 
 /**

@@ -439,6 +439,41 @@ TEST(an_unused_unwinder_gets_nothing)
 	close_world();
 }
 
+TEST(large_tables_come_from_the_disk_the_second_time)
+{
+	char folder[] = "/tmp/cairn-unwind-XXXXXX";
+	struct process_unwind_options options = { .cache_folder = mkdtemp(folder) };
+	uint64_t from_disk[2];
+
+	assert_non_null(options.cache_folder);
+	for (int i = 0; i < 2; i++) {
+		open_with(&options);
+		assert_null(process_unwind_notice(unwinds));
+		process_unwind_touch(unwinds, process_of(getpid()), 0);
+		settle();
+		from_disk[i] = stats_now().tables_from_disk;
+		close_world();
+	}
+	EXPECT_EQ(0, from_disk[0], "the first agent builds them all");
+	assert_true(from_disk[1] > 0);
+
+	char command[128];
+	snprintf(command, sizeof(command), "rm -r %s", folder);
+	assert_int_equal(0, system(command));
+}
+
+TEST(a_cache_that_cannot_be_had_is_told_once_and_missed_little)
+{
+	open_with(&(struct process_unwind_options){ .cache_folder = "/proc/none" });
+	const char *notice = process_unwind_notice(unwinds);
+	assert_true(notice && strstr(notice, "not kept on disk"));
+	assert_null(process_unwind_notice(unwinds));
+	process_unwind_touch(unwinds, process_of(getpid()), 0);
+	settle();
+	assert_true(stats_now().tables > 0);
+	close_world();
+}
+
 /* ---- room for tables ------------------------------------------------------------------------------- */
 
 static pid_t start_program(const char *program, const char *argument)
@@ -496,4 +531,6 @@ RUN_TESTS(cmocka_unit_test(each_address_gets_the_rule_that_its_file_says),
 	  cmocka_unit_test(a_process_whose_end_nobody_told_is_taken_back),
 	  cmocka_unit_test(the_least_recently_sampled_make_room_for_pages),
 	  cmocka_unit_test(an_unused_unwinder_gets_nothing),
+	  cmocka_unit_test(large_tables_come_from_the_disk_the_second_time),
+	  cmocka_unit_test(a_cache_that_cannot_be_had_is_told_once_and_missed_little),
 	  cmocka_unit_test(tables_long_unused_make_room_and_who_used_them_is_taken_back))
