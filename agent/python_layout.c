@@ -207,21 +207,27 @@ struct debug_offsets {
 	uint32_t count;
 };
 
+/* A word at @offset, before what begins at @limit. No sum of what the process says, which could wrap. */
+static bool is_word_before(uint64_t offset, uint64_t limit)
+{
+	return offset % 8 == 0 && limit >= 8 && offset <= limit - 8;
+}
+
 /* size, prev, next, interp, current_frame, ...: the list's links come first. */
 static bool is_thread_state(const uint64_t *words)
 {
 	return words[0] <= STRUCT_BYTES_MAX && words[1] == 0 && words[2] == 8 && words[3] == 16 &&
-	       words[4] > 16 && words[4] + 8 <= words[0];
+	       words[4] > 16 && is_word_before(words[4], words[0]);
 }
 
 /* size, previous, executable, instr_ptr, localsplus, owner: the locals begin in the last word. */
 static bool is_frame(const uint64_t *words)
 {
-	uint64_t size = words[0];
+	uint64_t size = words[0], locals = words[4];
 
-	return size >= 64 && size <= PYTHON_FRAME_BYTES_MAX && words[1] + 8 <= size &&
-	       words[2] + 8 <= size && words[3] + 8 <= size && words[4] == size - 8 &&
-	       words[5] < words[4] && words[1] % 8 == 0 && words[2] % 8 == 0 && words[3] % 8 == 0;
+	return size >= 64 && size <= PYTHON_FRAME_BYTES_MAX && locals == size - 8 &&
+	       is_word_before(words[1], locals) && is_word_before(words[2], locals) &&
+	       is_word_before(words[3], locals) && words[5] < locals;
 }
 
 /* size, filename, name, qualname, linetable, firstlineno, argcount, ..., co_code_adaptive. */
@@ -264,7 +270,7 @@ static void take_frame(struct python_offsets *offsets, const uint64_t *words)
 	offsets->frame_owner = words[5];
 	// Since 3.14: stackpointer, tlbc_index.
 	offsets->frame_tlbc = PYTHON_NO_FIELD;
-	if (offsets->free_threaded && offsets->minor >= 14 && words[7] + 4 <= words[4] &&
+	if (offsets->free_threaded && offsets->minor >= 14 && words[7] <= words[4] - 4 &&
 	    words[7] % 4 == 0 && words[7])
 		offsets->frame_tlbc = words[7];
 }
@@ -283,7 +289,8 @@ static void take_code(struct python_offsets *offsets, const uint64_t *words)
 	offsets->code_name = words[3];
 	offsets->code_lines = words[4];
 	offsets->code_tlbc = PYTHON_NO_FIELD;
-	if (offsets->frame_tlbc != PYTHON_NO_FIELD && words[10] && words[10] + 8 <= words[0])
+	if (offsets->frame_tlbc != PYTHON_NO_FIELD && words[10] &&
+	    is_word_before(words[10], words[0]))
 		offsets->code_tlbc = words[10];
 	else
 		offsets->frame_tlbc = PYTHON_NO_FIELD;
