@@ -120,6 +120,8 @@ static int read_records(struct profiler *profiler, struct error *err)
 		.context = profiler,
 	};
 
+	// What a stack goes through was mapped before it was taken.
+	process_table_read_mmaps(profiler->processes);
 	return loader_read_records(profiler->loader, &handlers, err);
 }
 
