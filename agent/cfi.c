@@ -468,14 +468,17 @@ static int read_by_segment(const struct elf *elf, struct unwind_rows *rows, stru
 	return read_entries(&section, ".eh_frame", err);
 }
 
-/* The section if it has bytes in the file. Returns 0; -ENOENT if not, or if headers are broken. */
+/*
+ * Returns 0; -ENOENT without the section, or if headers are broken; -ENODATA if its bytes are in
+ * another file: this one holds only what debuggers need.
+ */
 static int find_section(const struct elf *elf, const char *name, Elf64_Shdr *ret_header)
 {
 	int rc = elf_find_section(elf, name, ret_header);
 
 	if (rc == -ENOEXEC || rc == -E2BIG)
 		return -ENOENT;
-	return rc ? rc : ret_header->sh_type == SHT_NOBITS ? -ENOENT : 0;
+	return rc ? rc : ret_header->sh_type == SHT_NOBITS ? -ENODATA : 0;
 }
 
 int cfi_read(const struct elf *elf, struct unwind_rows *rows, struct error *err)
@@ -487,14 +490,16 @@ int cfi_read(const struct elf *elf, struct unwind_rows *rows, struct error *err)
 		rc = read_section(elf, &header, ".eh_frame", rows, err);
 	else if (rc == -ENOENT)
 		rc = read_by_segment(elf, rows, err);
-	else
+	else if (rc != -ENODATA)
 		error_set(err, rc, "section headers cannot be read");
-	if (rc)
+	if (rc && rc != -ENODATA)
 		return rc;
 
 	// Go's own code is only here, beside the C code that .eh_frame describes.
 	rc = find_section(elf, ".debug_frame", &header);
+	if (rc == -ENOENT || rc == -ENODATA)
+		return 0;
 	if (rc)
-		return rc == -ENOENT ? 0 : error_set(err, rc, "section headers cannot be read");
+		return error_set(err, rc, "section headers cannot be read");
 	return read_section(elf, &header, ".debug_frame", rows, err);
 }

@@ -28,7 +28,8 @@ struct section_reader {
 	uint64_t inflated_left; // of what the header promises
 	z_stream stream;
 	uint8_t *deflated;
-	uint8_t piece[SECTION_PIECE_BYTES + PIECE_SPARE_BYTES];
+	uint8_t *piece;
+	size_t piece_size;
 };
 
 static void section_reader_freep(struct section_reader **reader)
@@ -36,20 +37,43 @@ static void section_reader_freep(struct section_reader **reader)
 	section_reader_free(*reader);
 }
 
-int section_reader_open(const struct elf *elf, uint64_t offset, uint64_t size,
-			struct section_reader **ret_reader)
+static int begin(const struct elf *elf, uint64_t offset, uint64_t size,
+		 struct section_reader **ret_reader)
 {
 	if (offset > elf->size || size > elf->size - offset)
 		return -ENOEXEC;
 
-	struct section_reader *reader = malloc(sizeof(*reader));
+	struct section_reader *reader = calloc(1, sizeof(*reader));
 	if (!reader)
 		return -ENOMEM;
-	memset(reader, 0, offsetof(struct section_reader, piece));
 	reader->elf = elf;
 	reader->file_at = offset;
 	reader->file_limit = offset + size;
 	*ret_reader = reader;
+	return 0;
+}
+
+/* Room for all of a small section of @size bytes, or for a piece of a large one. */
+static int make_piece(struct section_reader *reader, uint64_t size)
+{
+	const size_t most = SECTION_PIECE_BYTES + PIECE_SPARE_BYTES;
+
+	reader->piece_size = size < most ? size : most;
+	reader->piece = malloc(reader->piece_size + 1); // so that none is not NULL
+	return reader->piece ? 0 : -ENOMEM;
+}
+
+int section_reader_open(const struct elf *elf, uint64_t offset, uint64_t size,
+			struct section_reader **ret_reader)
+{
+	_cleanup_(section_reader_freep) struct section_reader *reader = NULL;
+	int rc = begin(elf, offset, size, &reader);
+
+	if (!rc)
+		rc = make_piece(reader, size);
+	if (rc)
+		return rc;
+	*ret_reader = take(reader);
 	return 0;
 }
 
@@ -73,17 +97,18 @@ static int begin_inflating(struct section_reader *reader)
 		return -ENOMEM;
 	reader->file_at += sizeof(header);
 	reader->is_compressed = true;
-	return 0;
+	return make_piece(reader, header.ch_size);
 }
 
 int section_reader_open_section(const struct elf *elf, const Elf64_Shdr *section,
 				struct section_reader **ret_reader)
 {
 	_cleanup_(section_reader_freep) struct section_reader *reader = NULL;
-	int rc = section_reader_open(elf, section->sh_offset, section->sh_size, &reader);
+	int rc = begin(elf, section->sh_offset, section->sh_size, &reader);
 
-	if (!rc && (section->sh_flags & SHF_COMPRESSED))
-		rc = begin_inflating(reader);
+	if (!rc)
+		rc = section->sh_flags & SHF_COMPRESSED ? begin_inflating(reader)
+							: make_piece(reader, section->sh_size);
 	if (rc)
 		return rc;
 	*ret_reader = take(reader);
@@ -97,6 +122,7 @@ void section_reader_free(struct section_reader *reader)
 	if (reader->is_compressed)
 		inflateEnd(&reader->stream);
 	free(reader->deflated);
+	free(reader->piece);
 	free(reader);
 }
 
@@ -158,7 +184,7 @@ static int fill(struct section_reader *reader)
 	reader->limit = kept;
 
 	uint8_t *to = reader->piece + kept;
-	size_t room = sizeof(reader->piece) - kept;
+	size_t room = reader->piece_size - kept;
 	int64_t count = reader->is_compressed ? read_inflated(reader, to, room)
 					      : read_file(reader, to, room);
 	if (count < 0)
