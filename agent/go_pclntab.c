@@ -480,8 +480,7 @@ struct row_walk {
 	go_row_fn fn;
 	void *context;
 	struct go_row last;
-	bool any;
-	uint64_t address; // rows before it were given already
+	uint64_t function, limit; // the one at hand
 	uint32_t steps;
 };
 
@@ -550,7 +549,12 @@ static int kind_of(struct go_pclntab *table, const struct function_record *recor
 static int give_row(struct row_walk *walk, uint64_t address, int64_t sp_delta,
 		    enum go_row_kind kind)
 {
-	struct go_row row = { .address = address, .kind = kind };
+	struct go_row row = {
+		.address = address,
+		.function = walk->function,
+		.function_limit = walk->limit,
+		.kind = kind,
+	};
 
 	if (kind == GO_ROW_SP) {
 		// Go's stacks end at 1 GB; what is below zero is a function that cleans up
@@ -560,9 +564,9 @@ static int give_row(struct row_walk *walk, uint64_t address, int64_t sp_delta,
 		else
 			row.sp_delta = (int32_t)sp_delta;
 	}
-	if (walk->any && walk->last.kind == row.kind && walk->last.sp_delta == row.sp_delta)
+	if (address != walk->function && walk->last.kind == row.kind &&
+	    walk->last.sp_delta == row.sp_delta)
 		return 0;
-	walk->any = true;
 	walk->last = row;
 	return walk->fn(walk->context, &row);
 }
@@ -610,7 +614,7 @@ static int give_values(struct go_pclntab *table, struct row_walk *walk, uint32_t
 		rc = walk->steps++ < GO_ROWS_MAX ? walk_next(table, &values) : -E2BIG;
 		if (rc <= 0)
 			break;
-		if (values.limit > address) // two values for one address: the second counts
+		if (values.limit > address) // else two values for one address: the next counts
 			rc = give_row(walk, address, values.value,
 				      kind == FUNCTION_SWITCHES
 					      ? kind_of_switching(frame, values.value)
@@ -638,9 +642,10 @@ static int give_function(struct go_pclntab *table, struct row_walk *walk, uint32
 		rc = kind_of(table, &record, &kind);
 	if (rc)
 		return rc;
-	if (entry < walk->address || limit <= entry)
+	if (entry < walk->limit || limit <= entry)
 		return -ENOEXEC;
-	walk->address = limit;
+	walk->function = entry;
+	walk->limit = limit;
 	if (kind == FUNCTION_FIRST)
 		return give_row(walk, entry, 0, GO_ROW_END);
 	if (kind == FUNCTION_SIGRETURN)
@@ -658,7 +663,5 @@ int go_pclntab_rows(const struct elf *elf, go_row_fn fn, void *context)
 
 	for (uint32_t i = 0; !rc && i < table->count; i++)
 		rc = give_function(table, &walk, i);
-	if (!rc && walk.any)
-		rc = give_row(&walk, walk.address, 0, GO_ROW_NONE);
 	return rc;
 }

@@ -36,13 +36,15 @@ enum go_row_kind {
 };
 
 /**
- * A rule that holds from @address to the next row's. With GO_ROW_SP, x86-64: the return address
+ * A rule that holds from @address to the next row's, or to the end of the function. With GO_ROW_SP, x86-64: the return address
  * is at CFA - 8, and where sp_delta > 0 the caller's frame pointer at CFA - 16, else in its
  * register. aarch64: where sp_delta > 0 the return address is at CFA - sp_delta and the caller's
  * frame pointer at CFA - sp_delta - 8, else both are in their registers.
  */
 struct go_row {
 	uint64_t address;
+	uint64_t function; // that it is in: where that begins, and where the next one does
+	uint64_t function_limit;
 	int32_t sp_delta; // bytes, of GO_ROW_SP; at least 0
 	enum go_row_kind kind;
 };
@@ -51,8 +53,8 @@ struct go_row {
 typedef int (*go_row_fn)(void *context, const struct go_row *row);
 
 /**
- * All rows of the file's Go code, by ascending address, equal neighbours merged; the last one is a
- * GO_ROW_NONE where the Go code ends. Takes about 1 MiB of memory whatever the file's size.
+ * All rows of the file's Go code, by ascending address: for each function one at its beginning, and
+ * one wherever another rule holds. Takes about 1 MiB of memory whatever the file's size.
  * Returns 0; -ENOENT (no Go table, or of a version not known); -ENOEXEC (broken) or -E2BIG (past
  * GO_ROWS_MAX), where the rows given so far are good; -ENOMEM; -errno; or what @fn returned.
  */

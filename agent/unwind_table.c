@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "cfi.h"
+#include "unwind_go.h"
 #include "unwind_rows.h"
 #include "unwind_synthesis.h"
 
@@ -308,7 +309,9 @@ int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, u
 	int rc = copy_marks(marks, mark_count, &sorted);
 	if (rc)
 		return error_set(err, rc, "%u marks", mark_count);
-	rc = cfi_read(elf, rows, err);
+	rc = unwind_go_add(elf, rows, err);
+	if (!rc)
+		rc = cfi_read(elf, rows, err);
 	if (rc)
 		return rc;
 	unwind_rows_sort(rows);

@@ -258,6 +258,7 @@ TEST(rows_say_where_the_stack_pointer_is)
 		{ 1, 8, GO_ROW_SP },
 		{ 4, 72, GO_ROW_SP },
 		{ 28, 0, GO_ROW_SP },
+		{ 32, 0, GO_ROW_SP }, // the same, but of another function
 		{ 48, 0, GO_ROW_END },
 #if defined(__x86_64__)
 		{ 64, 0, GO_ROW_SP },
@@ -283,6 +284,10 @@ TEST(rows_say_where_the_stack_pointer_is)
 				  version->what);
 			EXPECT_EQ(expected[i].sp_delta, rows.rows[i].sp_delta, version->what);
 			EXPECT_EQ(expected[i].kind, rows.rows[i].kind, version->what);
+			EXPECT_EQ(true,
+				  rows.rows[i].function <= rows.rows[i].address &&
+					  rows.rows[i].address < rows.rows[i].function_limit,
+				  version->what);
 		}
 		close(fd);
 	}
