@@ -253,6 +253,28 @@ void live_stack_deinit(struct live_stack *stack)
 	*stack = (struct live_stack){ 0 };
 }
 
+/*
+ * Up to 3.11 the interpreter says who holds the GIL; since 3.12 a thread's own variable is set only
+ * while it does. Without a GIL it means that the thread may run Python code, which is another thing.
+ */
+bool live_unwind_holds_gil(struct live_unwind *live, const struct thread_registers *registers)
+{
+	const struct python_offsets *offsets = live->interpreter.offsets;
+	struct live_unwind *before = working;
+	uint64_t state = 0;
+
+	if (!offsets || offsets->free_threaded || !registers->thread_pointer)
+		return false;
+	working = live;
+	begin(live, registers);
+	if (live->facts.python.ways & PYTHON_WAY_HOLDER)
+		state = python_state_by_holder(&live->unwind, &live->facts.python, offsets);
+	else if (live->facts.python.ways & PYTHON_WAY_TLS)
+		state = python_state_by_tls(&live->unwind, &live->facts.python);
+	working = before;
+	return state != 0;
+}
+
 /* ---- before -------------------------------------------------------------------------------- */
 
 void live_unwind_scan(struct live_unwind *live, uint64_t pc, uint64_t sp)

@@ -71,6 +71,9 @@ void live_unwind_scan(struct live_unwind *unwind, uint64_t pc, uint64_t sp);
 /** Build the tables of the files that were missing. Returns how many are ready now that were not. */
 uint32_t live_unwind_build_missing(struct live_unwind *unwind);
 
+/** Does the thread hold the interpreter's lock? False if that cannot be known. */
+bool live_unwind_holds_gil(struct live_unwind *unwind, const struct thread_registers *registers);
+
 /** What it takes to read the names of Python frames, or NULL: no interpreter is known. */
 const struct python_interpreter *live_unwind_interpreter(const struct live_unwind *unwind);
 

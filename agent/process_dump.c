@@ -39,6 +39,7 @@ struct thread_look {
 	bool has_stack;
 	bool stopped;
 	bool moved;
+	bool holds_gil;
 };
 
 struct process_dump {
@@ -134,6 +135,8 @@ static int read_threads(struct process_dump *dump, struct error *err)
 	dump->summary.threads_left_out = dump->list.left_out;
 	dump->looks = calloc(dump->list.count, sizeof(*dump->looks));
 	dump->threads = calloc(dump->list.count, sizeof(*dump->threads));
+	for (uint32_t i = 0; dump->looks && i < dump->list.count; i++)
+		dump->looks[i].memory.syscall = SYSCALL_NONE; // unless it is found in one
 	return dump->looks && dump->threads ? 0 : -ENOMEM;
 }
 
@@ -262,7 +265,17 @@ static int look_at_thread(struct process_dump *dump, uint32_t index,
 	// An interrupted call may show as restart_syscall() by now: what was read before is the call.
 	wait_memory_read(living_thread(dump), thread, look->moved ? registers : &thread->registers,
 			 &look->memory);
+	look->holds_gil = live_unwind_holds_gil(dump->unwind, registers);
 	return live_unwind_thread(dump->unwind, registers, &look->stack);
+}
+
+/* One that is blocked: it hardly moves, but what the unwinder needs is not all known. */
+static int look_at_sleeper(struct process_dump *dump, uint32_t index)
+{
+	struct thread_registers registers = dump->list.threads[index].registers;
+
+	registers.thread_pointer = thread_pointer_find(dump->list.threads[index].tid);
+	return look_at_thread(dump, index, &registers, false);
 }
 
 static int look_at_threads(struct process_dump *dump, const struct process_pause *pause)
@@ -280,8 +293,8 @@ static int look_at_threads(struct process_dump *dump, const struct process_pause
 			paused = process_pause_find(pause, thread->tid);
 		if (paused && paused->stopped)
 			rc = look_at_thread(dump, i, &paused->registers, true);
-		else if (thread->has_registers) // blocked: it hardly moves, but its fp is not known
-			rc = look_at_thread(dump, i, &thread->registers, false);
+		else if (thread->has_registers)
+			rc = look_at_sleeper(dump, i);
 	}
 	return rc;
 }
@@ -483,6 +496,7 @@ static int name_thread(struct process_dump *dump, uint32_t index)
 		.end = look->stack.end,
 		.has_stack = look->has_stack,
 		.stopped = look->stopped,
+		.holds_gil = look->holds_gil,
 	};
 	if (!thread->frames)
 		return -ENOMEM;
@@ -493,6 +507,14 @@ static int name_thread(struct process_dump *dump, uint32_t index)
 		add_frames(dump, thread, &dump->names->locations[look->locations[i]],
 			   &look->stack.frames[i]);
 	return 0;
+}
+
+static const struct thread *gil_holder(const struct process_dump *dump)
+{
+	for (uint32_t i = 0; i < dump->list.count; i++)
+		if (dump->looks[i].holds_gil)
+			return &dump->list.threads[i];
+	return NULL;
 }
 
 static void describe_wait(struct process_dump *dump, struct dump_thread *thread,
@@ -511,6 +533,7 @@ static void describe_wait(struct process_dump *dump, struct dump_thread *thread,
 		if (thread->frames[i].kind != FRAME_KIND_KERNEL &&
 		    circumstances.function_count < LEAF_FUNCTIONS)
 			functions[circumstances.function_count++] = thread->frames[i].name;
+	circumstances.gil_holder = gil_holder(dump);
 	thread_wait_describe(thread->thread,
 			     look->moved ? &look->registers : &thread->thread->registers,
 			     &look->memory, &circumstances, &thread->wait);

@@ -44,6 +44,7 @@ const struct paused_thread *process_pause_threads(const struct process_pause *pa
 const struct paused_thread *process_pause_find(const struct process_pause *pause, pid_t tid);
 
 /**
+ * By the thread that began it, which had real-time priority meanwhile, if that was to be had.
  * Let everything go and return how long the pause was, from the first thread's stop on.
  * *ret_expired: it was over before, after PAUSE_HELD_NS.
  */

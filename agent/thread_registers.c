@@ -6,8 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/user.h>
+#include <unistd.h>
+
+#include "agent/process_memory.h"
 
 enum { SYSCALL_TEXT_BYTES = 256 }; // nine numbers of 19 characters at most
 
@@ -43,7 +47,40 @@ static int complete(pid_t tid, struct thread_registers *registers)
 	return 0;
 }
 
+enum {
+	CONTROL_BLOCK_WORDS = 512
+}; // up to the list; glibc's struct pthread has it at 92, musl's at 17
+
+/* The x86-64 ABI wants the word at the thread pointer to point to itself. */
+uint64_t thread_pointer_find(pid_t tid)
+{
+	uint64_t words[CONTROL_BLOCK_WORDS], list = 0;
+	size_t size;
+
+	if (syscall(SYS_get_robust_list, tid, &list, &size) || list % sizeof(*words))
+		return 0;
+	// What lies below the structure need not be there.
+	for (uint32_t count = CONTROL_BLOCK_WORDS; count; count /= 2) {
+		uint64_t start = list - count * sizeof(*words);
+
+		if (process_memory_read(tid, start, words, count * sizeof(*words)))
+			continue;
+		for (uint32_t i = count; i-- > 0;)
+			if (words[i] == start + i * sizeof(*words))
+				return words[i];
+		return 0;
+	}
+	return 0;
+}
+
 #elif defined(__aarch64__)
+
+/* The thread pointer lies behind the structure, and nothing points there. */
+uint64_t thread_pointer_find(pid_t tid)
+{
+	(void)tid;
+	return 0;
+}
 
 enum { SP = ARM64_REGISTER_SP, FP = ARM64_REGISTER_FP };
 

@@ -33,5 +33,12 @@ int thread_registers_read(pid_t tid, struct thread_registers *ret_registers);
  */
 int thread_registers_parse(const char *text, size_t size, struct thread_registers *ret_registers);
 
+/**
+ * Where the C library keeps what it knows of a thread, which its fs base points to, found without
+ * stopping it: by the list of robust mutexes, which lies in the same structure. 0: not found, or not
+ * to be found on this processor.
+ */
+uint64_t thread_pointer_find(pid_t tid);
+
 uint64_t thread_registers_sp(const struct thread_registers *registers);
 uint64_t thread_registers_fp(const struct thread_registers *registers);

@@ -334,6 +334,19 @@ static const struct thread *rwlock_writer(const struct description *is)
 	return writer ? writer : thread_at(is, is_second ? 16 : 12);
 }
 
+static void describe_gil(struct description *is)
+{
+	const struct thread *holder = is->circumstances->gil_holder;
+
+	is->wait->kind = WAIT_GIL;
+	say(is, "waits for the GIL");
+	if (!holder)
+		return;
+	is->wait->owner = holder->tid;
+	say(is, ", held by ");
+	say_thread(is, holder);
+}
+
 /*
  * Who waits in pthread_mutex_lock() waits for the word to change from 2; the owner is 8 bytes after
  * it (sysdeps/nptl/bits/struct_mutex.h). Who waits in pthread_join() waits for the kernel to clear
@@ -347,8 +360,7 @@ static void describe_futex_wait(struct description *is)
 
 	word_at(is->memory, 0, &word);
 	if (is_gil(is)) {
-		is->wait->kind = WAIT_GIL;
-		say(is, "waits for the GIL");
+		describe_gil(is);
 	} else if (is_inside(is, "pthread_cond_")) {
 		say_lock(is, WAIT_CONDITION, "a condition variable near", NULL);
 	} else if (is_inside(is, "pthread_rwlock_")) {

@@ -68,7 +68,8 @@ struct wait_circumstances {
 	struct file_targets *files;
 	const char *const *functions; // on its stack, the leaf first
 	uint32_t function_count;
-	bool moved; // since its state was read: it was not blocked
+	const struct thread *gil_holder; // NULL: nobody, or not known
+	bool moved;                      // since its state was read: it was not blocked
 };
 
 /** @thread's state and wait channel were read before it was stopped, @registers and @memory after. */

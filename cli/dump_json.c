@@ -82,6 +82,7 @@ static json_t *thread_json(const struct dump_thread *thread, bool python_only)
 	json_object_set_new(object, "name", json_string(thread->thread->name));
 	set_text(object, "state", state);
 	json_object_set_new(object, "wait", wait_json(thread));
+	json_object_set_new(object, "holds_gil", json_boolean(thread->holds_gil));
 	json_object_set_new(object, "stopped", json_boolean(thread->stopped));
 	set_text(object, "end", thread->has_stack ? stack_end_name(thread->end) : "no stack");
 	for (uint32_t i = 0; i < thread->frame_count; i++)

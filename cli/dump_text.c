@@ -19,6 +19,7 @@ enum { FOLDED_SHOWN = 8 }; // threads named of those that are like one
 
 struct writer {
 	const struct dump_text_options *options;
+	bool paused;
 	struct buffer *text;
 };
 
@@ -151,7 +152,7 @@ static void write_frames(const struct writer *writer, const struct dump_thread *
 		write_remark(writer, "  ", "[no stack: it ran, and was not stopped]", "");
 	else if (thread->end != STACK_END_COMPLETE)
 		write_remark(writer, "  [truncated: ", stack_end_name(thread->end), "]");
-	else if (!thread->stopped)
+	else if (!thread->stopped && writer->paused)
 		write_remark(writer, "  ", "[not stopped: the stack may be torn]", "");
 	else if (python_only && !shown)
 		buffer_append_string(writer->text, "  (no Python frames)\n");
@@ -172,7 +173,8 @@ static bool is_like(const struct dump_thread *a, const struct dump_thread *b)
 {
 	if (a->frame_count != b->frame_count || a->end != b->end || !a->frame_count ||
 	    a->wait.kind != b->wait.kind || a->wait.syscall != b->wait.syscall ||
-	    a->wait.owner != b->wait.owner || a->thread->state != b->thread->state)
+	    a->wait.owner != b->wait.owner || a->holds_gil != b->holds_gil ||
+	    a->thread->state != b->thread->state)
 		return false;
 	for (uint32_t i = 0; i < a->frame_count; i++)
 		if (!is_same_frame(&a->frames[i], &b->frames[i]))
@@ -189,7 +191,8 @@ static void write_head(const struct writer *writer, const struct dump_thread *th
 		buffer_printf(writer->text, " (%d inside)", thread->thread->namespace_tid);
 	buffer_printf(writer->text, " \"%s\"", thread->thread->name);
 	end_colour(writer, COLOUR_HEAD);
-	buffer_printf(writer->text, " %c: %s\n", thread->thread->state, thread->wait.text);
+	buffer_printf(writer->text, " %c: %s%s\n", thread->thread->state, thread->wait.text,
+		      thread->holds_gil ? "; holds the GIL" : "");
 }
 
 /* Mark those from @first on that are like it in @told, and name some. */
@@ -259,7 +262,11 @@ void dump_text_write(const struct process_dump *dump, const struct dump_text_opt
 		     struct buffer *text)
 {
 	const struct dump_summary *summary = process_dump_summary(dump);
-	const struct writer writer = { .options = options, .text = text };
+	const struct writer writer = {
+		.options = options,
+		.paused = summary->paused,
+		.text = text,
+	};
 	uint32_t count;
 
 	process_dump_threads(dump, &count);
