@@ -21,7 +21,8 @@ struct process_memory_read {
 };
 
 /**
- * Copy @size bytes at @address of process (or thread) @pid. All or nothing.
+ * Copy @size bytes at @address of process (or thread) @pid. All or nothing. A process whose main
+ * thread has exited is read by another thread's id.
  * Returns 0; -EFAULT if not all of it is mapped; -ESRCH if there is no such process; -EPERM;
  * -errno.
  */
