@@ -37,6 +37,7 @@ static struct unwind_rule rule_of_frame_pointer(void)
 		.cfa = CFA_REGISTER,
 		.cfa_register = X86_REGISTER_FP,
 		.saved = SAVED_AT_CFA | SAVED_AT_CFA << 4,
+		.flags = RULE_SWITCHES_STACK,
 		.cfa_offset = 16,
 		.fp_offset = -16,
 		.return_offset = -8,

@@ -291,5 +291,8 @@ UNWIND_INLINE long unwind_by_rule(struct unwind *unwind, const struct unwind_rul
 			      &caller.pc) ||
 	    unwind_find_saved(unwind, fp_rule, caller.sp, rule->fp_offset, cfa_words, &caller.fp))
 		return 1;
+	// Nothing to compare with; a cycle ends at the deepest frame that is kept.
+	if (rule->flags & RULE_SWITCHES_STACK)
+		unwind->registers[REGISTER_SP] = caller.sp - sizeof(cfa_words);
 	return unwind_go_to(unwind, &caller);
 }

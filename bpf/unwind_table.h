@@ -53,8 +53,10 @@ enum saved_rule {
 	SAVED_IN_REGISTER = 4, // in register number `offset` (return address in vfork and the like)
 };
 
-#define RULE_PYTHON_EVAL   1 // flag: this code is the interpreter's loop
-#define RULE_PYTHON_OPCODE 2 // flag, with that one: one opcode of it, a function that the loop calls
+#define RULE_PYTHON_EVAL 1 // flag: this code is the interpreter's loop
+#define RULE_PYTHON_OPCODE \
+	2 // flag, with that one: one opcode of it, a function that the loop calls
+#define RULE_SWITCHES_STACK 4 // flag: the caller is on another stack, which may lie anywhere
 
 /* 16 bytes. Registers are numbered as DWARF does on the machine. */
 struct unwind_rule {
