@@ -609,6 +609,7 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 	if (profiler->kallsyms)
 		ret_stats->symbols_bytes += kallsyms_bytes(profiler->kallsyms);
 	process_unwind_read_stats(profiler->unwinds, &ret_stats->unwind);
+	python_code_table_read_stats(profiler->python_codes, &ret_stats->python);
 	loader_read_counters(profiler->loader, ret_stats->bpf_counters);
 	loader_read_run_time(profiler->loader, &ret_stats->bpf_run_ns, &ret_stats->bpf_run_count);
 }

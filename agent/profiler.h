@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "agent/process_unwind.h"
+#include "agent/python_code_table.h"
 #include "base/error.h"
 #include "base/labels.h"
 #include "base/profile.h"
@@ -36,6 +37,7 @@ struct profiler_stats {
 	uint64_t symbols_bytes; // memory of symbol tables, bytes
 	uint64_t drain_ns;      // time of the last drain
 	struct process_unwind_stats unwind;
+	struct python_code_table_stats python;
 };
 
 /**

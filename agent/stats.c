@@ -70,7 +70,8 @@ void stats_format(const struct stats *before, const struct stats *now, char text
 		 "last %.0f s: %llu samples, %s, agent %.2f %% of a core, RSS %.1f MiB; "
 		 "%llu batches sent (%.1f KiB), %llu waiting (%.1f KiB); "
 		 "%llu processes, %llu files, %llu stacks, %.1f MiB of symbols, drain %.1f ms; "
-		 "%llu processes unwound by %llu tables (%.1f MiB in the kernel, %llu to come)",
+		 "%llu processes unwound by %llu tables (%.1f MiB in the kernel, %llu to come), "
+		 "%llu Python functions (%.1f MiB)",
 		 time_ns / 1e9, (unsigned long long)counted(before, now, COUNTER_SAMPLES), bpf,
 		 time_ns ? 100.0 * (now->cpu_ns - before->cpu_ns) / time_ns : 0,
 		 now->rss_bytes / 1048576.0,
@@ -83,7 +84,9 @@ void stats_format(const struct stats *before, const struct stats *now, char text
 		 (unsigned long long)now->profiler.unwind.processes,
 		 (unsigned long long)now->profiler.unwind.tables,
 		 now->profiler.unwind.bytes / 1048576.0,
-		 (unsigned long long)now->profiler.unwind.tables_pending);
+		 (unsigned long long)now->profiler.unwind.tables_pending,
+		 (unsigned long long)now->profiler.python.codes,
+		 now->profiler.python.bytes / 1048576.0);
 }
 
 // "What was lost: 3", without the full stop that a counter's sentence ends in.
@@ -106,6 +109,12 @@ bool stats_format_losses(const struct stats *before, const struct stats *now,
 	       "Unwind tables that had no room in the kernel");
 	append(text, now->profiler.unwind.mappings_cut - before->profiler.unwind.mappings_cut,
 	       "Mappings of processes that have too many");
+	append(text, now->profiler.python.failures - before->profiler.python.failures,
+	       "Python functions that could not be read");
+	append(text, now->profiler.python.reused - before->profiler.python.reused,
+	       "Python functions that were replaced before they were read");
+	append(text, now->profiler.python.refused - before->profiler.python.refused,
+	       "Python frames left unnamed because too many functions were new");
 	append(text, now->profiler.stacks_lost - before->profiler.stacks_lost,
 	       "Stacks whose frames did not arrive");
 	append(text, now->sender.samples_dropped - before->sender.samples_dropped,
