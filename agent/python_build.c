@@ -60,35 +60,31 @@ static uint32_t minor_of_variable(const struct elf_symbols *symbols)
 }
 
 /*
- * PY_VERSION is a string of its own: "3.9.18", which Py_GetVersion() prints. If there are several that
- * look so, nobody knows which is the interpreter's.
+ * Where the interpreter looks for its library: "lib/python3.9", or since 3.10 "python3.10". If what is found disagrees, nobody knows
+ * which is its own.
  */
 static uint32_t minor_of_strings(const struct elf_symbols *symbols)
 {
+	static const char library[] = "python3.";
 	const Elf64_Shdr *section = elf_symbols_find_section(symbols, ".rodata");
 	_cleanup_free_ char *bytes = NULL;
 	uint32_t found = 0;
 
-	if (!section || section->sh_size > STRINGS_BYTES_MAX || section->sh_size < 8)
+	if (!section || section->sh_size > STRINGS_BYTES_MAX)
 		return 0;
-	bytes = malloc(section->sh_size);
+	bytes = malloc(section->sh_size + 1);
 	if (!bytes || elf_read(symbols->elf, section->sh_offset, bytes, section->sh_size))
 		return 0;
-	bytes[section->sh_size - 1] = '\0';
-	for (size_t i = 0; i + 8 < section->sh_size; i++) {
-		size_t size;
+	bytes[section->sh_size] = '\0';
+	for (const char *at = bytes, *limit = bytes + section->sh_size;
+	     (at = memmem(at, (size_t)(limit - at), library, strlen(library)));) {
 		uint32_t minor;
 
-		if (bytes[i] || memcmp(&bytes[i + 1], "3.", 2) != 0)
-			continue;
-		size = strlen(&bytes[i + 1]);
-		minor = read_minor(&bytes[i + 3]);
-		if (size < 5 || size > 12 || strspn(&bytes[i + 1], "0123456789.abrc+") != size ||
-		    !strchr(&bytes[i + 3], '.') || minor < PYTHON_MINOR_MIN)
-			continue;
-		if (found && found != minor)
+		at += strlen(library);
+		minor = read_minor(at);
+		if (minor && found && found != minor)
 			return 0;
-		found = minor;
+		found = minor ? minor : found;
 	}
 	return found;
 }
