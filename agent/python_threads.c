@@ -72,6 +72,11 @@ static bool follow_variable(pid_t pid, const struct python_process *way, uint64_
 	return *ret_word || !read_word(pid, block + (uint64_t)way->tls_also_at, ret_word);
 }
 
+static bool is_direct(const struct python_process *way)
+{
+	return way->ways == PYTHON_WAY_KEY;
+}
+
 /* Go @way from each thread. Returns true once it is a way for all of them. */
 static bool try_way(struct search *search, const struct python_process *way)
 {
@@ -86,6 +91,9 @@ static bool try_way(struct search *search, const struct python_process *way)
 
 		count += is_there && word == thread->state;
 	}
+	// glibc's pairs are unmistakable; in tables of anything one hit among many threads is chance.
+	if (!is_direct(way) && 2 * count < search->count)
+		return false;
 	if (count > search->best_count) {
 		search->best = *way;
 		search->best_count = count;
