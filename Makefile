@@ -185,6 +185,7 @@ deploy-check: packages ## check the Kubernetes manifests
 test: packages $(PROGRAMS) ## everything that CI runs: unit, end-to-end and browser tests
 	$(MAKE) unit
 	$(MAKE) e2e
+	$(MAKE) differential-quick
 	$(MAKE) truth-quick
 	$(MAKE) browser
 	$(MAKE) deploy-check
@@ -194,6 +195,16 @@ truth: packages $(PROGRAMS) ## stacks against programs that know theirs: all com
 	python3 -m pytest -q -s --whole tests/truth
 truth-quick: packages $(PROGRAMS)
 	python3 -m pytest -q tests/truth
+
+.PHONY: differential differential-quick
+differential: packages $(BUILD)/tests/differential/print_table ## unwind tables of all of this machine's files against readelf's reading
+	python3 tests/differential/compare.py $(BUILD)/tests/differential/print_table
+differential-quick: packages $(BUILD)/tests/differential/print_table
+	PRINT_TABLE=$(abspath $(BUILD))/tests/differential/print_table python3 -m pytest -q tests/differential
+$(BUILD)/tests/differential/print_table: $(BUILD)/obj/tests/differential/print_table.o $(AGENT_A) $(BASE_A)
+	mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(CC) $(LDFLAGS) $^ $(AGENT_LIBS) -o $@
 
 .PHONY: test-kernels
 test-kernels: packages-kernels $(PROGRAMS) $(UNIT_TESTS) ## load and check stacks on Debian's 6.1 and 6.12, emulated
@@ -225,6 +236,10 @@ bench: packages $(PROGRAMS) workloads $(BUILD)/bench/bench_store ## print what s
 	python3 bench/bench_agent.py
 	$(BUILD)/bench/bench_store
 
+$(BUILD)/bench/bench_unwind_table: $(BUILD)/obj/bench/bench_unwind_table.o $(AGENT_A) $(BASE_A)
+	mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(CC) $(LDFLAGS) $^ $(AGENT_LIBS) -o $@
 $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(COLLECTOR_A) $(PROTO_A) $(BASE_A)
 	mkdir -p $(@D)
 	$(call say,LD,$@)
