@@ -10,11 +10,11 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/debuginfod.h"
+#include "base/demangle.h"
 #include "base/hash_table.h"
 #include "base/id128.h"
 #include "build_id.h"
-#include "debuginfod.h"
-#include "demangle.h"
 #include "elf.h"
 #include "file_symbols.h"
 #include "symbol_names.h"

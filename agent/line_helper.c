@@ -17,8 +17,8 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "demangle.h"
-#include "dwarf_lines.h"
+#include "base/demangle.h"
+#include "base/dwarf_lines.h"
 #include "elf.h"
 #include "go_pclntab.h"
 

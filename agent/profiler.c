@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/debuginfod.h"
+#include "agent/debug_file.h"
 #include "agent/executable.h"
 #include "agent/kallsyms.h"
 #include "agent/line_reader.h"
@@ -31,6 +31,7 @@
 #include "agent/window.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/debuginfod.h"
 
 enum {
 	FREQUENCY_MAX_HZ = 1000,
@@ -298,6 +299,7 @@ static int open_symbols(struct profiler *profiler, const struct profiler_options
 		.urls = options->debuginfod_urls,
 		.folder = folder,
 		.cache_bytes = options->debug_files_bytes,
+		.check = debug_file_check_build_id,
 	};
 	int rc = debuginfod_open(&debuginfod_options, &profiler->debuginfod, err);
 	if (!rc)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/debuginfod.h"
+#include "base/debuginfod.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,10 +8,10 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "agent/debug_cache.h"
 #include "agent/debug_file.h"
 #include "agent/executable.h"
 #include "base/clock.h"
+#include "base/debug_cache.h"
 #include "tests/test.h"
 #include "tests/unit/agent/debuginfod_double.h"
 #include "tests/unit/agent/elf_writer.h"
@@ -50,9 +50,11 @@ static void remove_folder(const char *folder)
 
 static struct debuginfod *client_open(const char *urls, const char *folder)
 {
-	const struct debuginfod_options options = {
-		.urls = urls, .folder = folder, .cache_bytes = CACHE_BYTES, .timeout_s = 1
-	};
+	const struct debuginfod_options options = { .urls = urls,
+						    .folder = folder,
+						    .cache_bytes = CACHE_BYTES,
+						    .check = debug_file_check_build_id,
+						    .timeout_s = 1 };
 	struct debuginfod *client;
 	struct error err = { 0 };
 
@@ -226,9 +228,11 @@ TEST(a_client_ends_while_its_server_is_silent)
 	const struct timespec pause = { .tv_nsec = 50000000 };
 
 	double_open(&server, ANSWER_SILENCE, NULL, 0);
-	const struct debuginfod_options options = {
-		.urls = server.url, .folder = folder, .cache_bytes = CACHE_BYTES, .timeout_s = 60
-	};
+	const struct debuginfod_options options = { .urls = server.url,
+						    .folder = folder,
+						    .cache_bytes = CACHE_BYTES,
+						    .check = debug_file_check_build_id,
+						    .timeout_s = 60 };
 	struct debuginfod *client;
 	assert_int_equal(0, debuginfod_open(&options, &client, NULL));
 	debuginfod_find(client, IMAGE_ID);
@@ -251,7 +255,8 @@ TEST(what_is_no_server_is_refused_by_name)
 	for EACH (row, rows) {
 		const struct debuginfod_options options = { .urls = *row,
 							    .folder = folder,
-							    .cache_bytes = CACHE_BYTES };
+							    .cache_bytes = CACHE_BYTES,
+							    .check = debug_file_check_build_id };
 		struct debuginfod *client;
 		struct error err = { 0 };
 
@@ -270,15 +275,14 @@ TEST(what_is_no_server_is_refused_by_name)
 static void keep(const struct debug_cache *cache, const char *build_id, size_t size)
 {
 	char *bytes = calloc(1, size);
-	int fd = debug_cache_begin(cache, build_id);
+	struct debug_cache_file file;
 
-	assert_true(fd >= 0);
+	assert_int_equal(0, debug_cache_begin(cache, &file));
 	memset(bytes, 'x', size);
-	assert_int_equal(size, write(fd, bytes, size));
-	fsync(fd); // so that its blocks are counted
-	close(fd);
+	assert_int_equal(size, write(file.fd, bytes, size));
+	fsync(file.fd); // so that its blocks are counted
 	free(bytes);
-	assert_int_equal(0, debug_cache_keep(cache, build_id));
+	assert_int_equal(0, debug_cache_keep(cache, &file, build_id));
 }
 
 static void age(const char *folder, const char *build_id, time_t seconds)
@@ -316,13 +320,13 @@ TEST(the_least_recently_used_make_room)
 	assert_true(is_kept(&cache, "bb"));
 	assert_true(is_kept(&cache, "cc"));
 
-	int fd = debug_cache_begin(&cache, "dd");
+	struct debug_cache_file file;
+	assert_int_equal(0, debug_cache_begin(&cache, &file));
 	char *big = calloc(1, 200 << 10);
-	assert_int_equal(200 << 10, write(fd, big, 200 << 10));
-	fsync(fd);
+	assert_int_equal(200 << 10, write(file.fd, big, 200 << 10));
+	fsync(file.fd);
 	free(big);
-	close(fd);
-	assert_int_equal(-EFBIG, debug_cache_keep(&cache, "dd")); // and nothing else is lost for it
+	assert_int_equal(-EFBIG, debug_cache_keep(&cache, &file, "dd")); // nothing is lost for it
 	assert_true(is_kept(&cache, "bb"));
 	debug_cache_close(&cache);
 	remove_folder(folder);
@@ -352,12 +356,37 @@ TEST(names_that_are_no_build_id_and_links_are_refused)
 	assert_int_equal(0, debug_cache_open(&cache, folder, CACHE_BYTES, NULL));
 	for EACH (row, rows) {
 		EXPECT_EQ(-EINVAL, debug_cache_find(&cache, *row), *row);
-		EXPECT_EQ(-EINVAL, debug_cache_begin(&cache, *row), *row);
-		EXPECT_EQ(-EINVAL, debug_cache_keep(&cache, *row), *row);
+		EXPECT_EQ(-EINVAL, debug_cache_refuse(&cache, *row), *row);
 	}
 	snprintf(path, sizeof(path), "%s/aa.debug", folder);
 	assert_int_equal(0, symlink("/etc/passwd", path));
 	assert_int_equal(-ELOOP, debug_cache_find(&cache, "aa"));
+	debug_cache_close(&cache);
+	remove_folder(folder);
+}
+
+static int count_file(void *context, const char *build_id, uint64_t bytes, uint64_t used_s)
+{
+	uint32_t *count = context;
+
+	assert_string_equal("aa", build_id);
+	assert_int_equal(1000, bytes);
+	assert_true(used_s > 1700000000);
+	++*count;
+	return 0;
+}
+
+TEST(what_is_kept_is_listed)
+{
+	const char *folder = make_folder();
+	struct debug_cache cache;
+	uint32_t count = 0;
+
+	assert_int_equal(0, debug_cache_open(&cache, folder, CACHE_BYTES, NULL));
+	keep(&cache, "aa", 1000);
+	assert_int_equal(0, debug_cache_refuse(&cache, "bb")); // no file
+	assert_int_equal(0, debug_cache_list(&cache, count_file, &count));
+	assert_int_equal(1, count);
 	debug_cache_close(&cache);
 	remove_folder(folder);
 }
@@ -369,9 +398,11 @@ TEST(leftovers_are_removed_at_the_start)
 	char path[128];
 
 	assert_int_equal(0, debug_cache_open(&cache, folder, CACHE_BYTES, NULL));
-	close(debug_cache_begin(&cache, "aa"));
+	struct debug_cache_file file;
+	assert_int_equal(0, debug_cache_begin(&cache, &file));
+	close(file.fd);
+	snprintf(path, sizeof(path), "%s/%s", folder, file.name);
 	debug_cache_close(&cache);
-	snprintf(path, sizeof(path), "%s/aa.part", folder);
 	assert_int_equal(0, access(path, F_OK));
 	assert_int_equal(0, debug_cache_open(&cache, folder, CACHE_BYTES, NULL));
 	assert_int_equal(-1, access(path, F_OK));
@@ -392,6 +423,7 @@ int main(void)
 		cmocka_unit_test(the_least_recently_used_make_room),
 		cmocka_unit_test(a_no_is_forgotten_after_an_hour),
 		cmocka_unit_test(names_that_are_no_build_id_and_links_are_refused),
+		cmocka_unit_test(what_is_kept_is_listed),
 		cmocka_unit_test(leftovers_are_removed_at_the_start),
 	};
 

@@ -12,13 +12,11 @@
 
 #include <curl/curl.h>
 
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/log.h"
-#include "base/version.h"
-#include "build_id.h"
+#include "cleanup.h"
+#include "clock.h"
+#include "log.h"
+#include "version.h"
 #include "debug_cache.h"
-#include "debug_file.h"
 
 enum {
 	TIMEOUT_S = 10,
@@ -26,10 +24,12 @@ enum {
 	REDIRECTIONS_MAX = 5,
 	RETRY_S = 60, // after servers could not be reached
 	URL_BYTES = 1024,
+	ID_TEXT_BYTES = 2 * DEBUG_CACHE_ID_BYTES_MAX + 1,
 };
 
 struct debuginfod {
 	struct debug_cache cache;
+	int (*check)(int fd, const char *build_id);
 	char *text;                      // of the URLs
 	char *urls[DEBUGINFOD_URLS_MAX]; // within text
 	uint32_t url_count;
@@ -43,7 +43,7 @@ struct debuginfod {
 	// under the lock
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
-	char queue[DEBUGINFOD_QUEUE_MAX][BUILD_ID_TEXT_BYTES]; // the first one is being fetched
+	char queue[DEBUGINFOD_QUEUE_MAX][ID_TEXT_BYTES]; // the first one is being fetched
 	uint32_t queued;
 	uint64_t retry_ns; // nothing is asked for before
 };
@@ -110,15 +110,13 @@ static void set_up_transfer(struct debuginfod *debuginfod, const char *url,
 }
 
 /* Returns 0; -ENOENT: the server has none, or sent something else; -EAGAIN: it did not answer. */
-static int fetch_from(struct debuginfod *debuginfod, const char *base, const char *build_id)
+static int transfer_from(struct debuginfod *debuginfod, const char *base, const char *build_id,
+			 int fd)
 {
-	_cleanup_close_ int fd = debug_cache_begin(&debuginfod->cache, build_id);
 	struct transfer transfer = { .debuginfod = debuginfod, .fd = fd };
 	char url[URL_BYTES];
 	long status = 0;
 
-	if (fd < 0)
-		return fd;
 	snprintf(url, sizeof(url), "%s/buildid/%s/debuginfo", base, build_id);
 	set_up_transfer(debuginfod, url, &transfer);
 	CURLcode result = curl_easy_perform(debuginfod->curl);
@@ -128,10 +126,22 @@ static int fetch_from(struct debuginfod *debuginfod, const char *base, const cha
 		return status >= 500 || status == 429 ? -EAGAIN : -ENOENT;
 	if (result == CURLE_WRITE_ERROR) // too big, or no space
 		return -ENOENT;
-	if (result != CURLE_OK)
-		return -EAGAIN;
-	int rc = debug_file_check_build_id(fd, build_id);
-	return rc ? rc : debug_cache_keep(&debuginfod->cache, build_id);
+	return result == CURLE_OK ? 0 : -EAGAIN;
+}
+
+static int fetch_from(struct debuginfod *debuginfod, const char *base, const char *build_id)
+{
+	struct debug_cache_file file;
+	int rc = debug_cache_begin(&debuginfod->cache, &file);
+
+	if (!rc)
+		rc = transfer_from(debuginfod, base, build_id, file.fd);
+	if (!rc && debuginfod->check(file.fd, build_id))
+		rc = -ENOENT;
+	if (!rc)
+		return debug_cache_keep(&debuginfod->cache, &file, build_id);
+	debug_cache_drop(&debuginfod->cache, &file);
+	return rc;
 }
 
 static int fetch(struct debuginfod *debuginfod, const char *build_id)
@@ -144,8 +154,6 @@ static int fetch(struct debuginfod *debuginfod, const char *build_id)
 			return -EAGAIN;
 		rc = fetch_from(debuginfod, debuginfod->urls[i], build_id);
 		silent |= rc == -EAGAIN;
-		if (rc)
-			debug_cache_drop(&debuginfod->cache, build_id);
 	}
 	if (rc && silent)
 		return -EAGAIN;
@@ -178,7 +186,7 @@ static void say_once(struct debuginfod *debuginfod, bool silent)
 /* Fetch the first of the queue, the lock not held meanwhile. */
 static void serve_first(struct debuginfod *debuginfod)
 {
-	char build_id[BUILD_ID_TEXT_BYTES];
+	char build_id[ID_TEXT_BYTES];
 
 	memcpy(build_id, debuginfod->queue[0], sizeof(build_id));
 	pthread_mutex_unlock(&debuginfod->lock);
@@ -231,7 +239,7 @@ static int add_url(struct debuginfod *debuginfod, char *url, struct error *err)
 		return error_set(err, -EINVAL,
 				 "debuginfod: \"%.60s\" does not begin with http:// or https://",
 				 url);
-	if (size > URL_BYTES - BUILD_ID_TEXT_BYTES - 32)
+	if (size > URL_BYTES - ID_TEXT_BYTES - 32)
 		return error_set(err, -EINVAL, "debuginfod: \"%.60s...\" is too long", url);
 	if (debuginfod->url_count == DEBUGINFOD_URLS_MAX)
 		return error_set(err, -EINVAL, "debuginfod: more than %d servers",
@@ -286,6 +294,7 @@ int debuginfod_open(const struct debuginfod_options *options, struct debuginfod 
 	if (!debuginfod)
 		return error_set(err, -ENOMEM, "debuginfod: out of memory");
 	debuginfod->cache.folder = -1;
+	debuginfod->check = options->check;
 	debuginfod->timeout_s = options->timeout_s ? options->timeout_s : TIMEOUT_S;
 	int rc = read_urls(debuginfod, options->urls, err);
 	if (!rc)
@@ -328,8 +337,7 @@ static void ask(struct debuginfod *debuginfod, const char *build_id)
 	for (uint32_t i = 0; !asked && i < debuginfod->queued; i++)
 		asked = strcmp(debuginfod->queue[i], build_id) == 0;
 	if (!asked) {
-		snprintf(debuginfod->queue[debuginfod->queued++], BUILD_ID_TEXT_BYTES, "%s",
-			 build_id);
+		snprintf(debuginfod->queue[debuginfod->queued++], ID_TEXT_BYTES, "%s", build_id);
 		pthread_cond_signal(&debuginfod->wake);
 	}
 	pthread_mutex_unlock(&debuginfod->lock);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/demangle.h"
+#include "base/demangle.h"
 
 #include <stdlib.h>
 

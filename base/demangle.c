@@ -9,7 +9,7 @@
 #include <libiberty/demangle.h>
 
 #include "demangle_rust.h"
-#include "base/utf8.h"
+#include "utf8.h"
 
 /*
  * Work that libiberty does without printing anything is not stopped by the limit on output. Two

@@ -8,7 +8,7 @@
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 
-#include "base/cleanup.h"
+#include "cleanup.h"
 
 enum {
 	SCOPES_DEPTH_MAX = 32,  // namespaces and types within each other

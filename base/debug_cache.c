@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,19 +13,19 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "build_id.h"
+#include "cleanup.h"
 
 #define KEPT_SUFFIX  ".debug"
 #define BEGUN_SUFFIX ".part"
 
-enum { NAME_BYTES = BUILD_ID_TEXT_BYTES + 8, PATH_BYTES = 4096 };
+enum { NAME_BYTES = DEBUG_CACHE_NAME_BYTES, PATH_BYTES = 4096 };
 
 static int make_name(const char *build_id, const char *suffix, char ret_name[NAME_BYTES])
 {
 	size_t size = strlen(build_id);
 
-	if (!size || size >= BUILD_ID_TEXT_BYTES || strspn(build_id, "0123456789abcdef") != size)
+	if (!size || size > 2 * DEBUG_CACHE_ID_BYTES_MAX ||
+	    strspn(build_id, "0123456789abcdef") != size)
 		return -EINVAL;
 	snprintf(ret_name, NAME_BYTES, "%s%s", build_id, suffix);
 	return 0;
@@ -42,7 +43,8 @@ static bool ends_in(const char *name, const char *suffix)
 /* One file of the cache, when room is to be made. */
 struct kept_file {
 	char name[NAME_BYTES];
-	uint64_t bytes;
+	uint64_t size;
+	uint64_t bytes; // on disk
 	struct timespec used;
 };
 
@@ -98,6 +100,7 @@ static int list_kept(const struct debug_cache *cache, struct kept_files *ret_fil
 		    fstatat(cache->folder, item->d_name, &status, AT_SYMLINK_NOFOLLOW))
 			continue;
 		memcpy(file->name, item->d_name, strlen(item->d_name) + 1);
+		file->size = (uint64_t)status.st_size;
 		// What it takes on disk: an empty file takes a place in the folder at least.
 		file->bytes = (uint64_t)status.st_blocks * 512 + 512;
 		file->used = status.st_mtim;
@@ -195,50 +198,73 @@ int debug_cache_find(const struct debug_cache *cache, const char *build_id)
 	return -ENOENT;
 }
 
-int debug_cache_begin(const struct debug_cache *cache, const char *build_id)
+int debug_cache_begin(const struct debug_cache *cache, struct debug_cache_file *ret_file)
 {
-	char name[NAME_BYTES];
-	int rc = make_name(build_id, BEGUN_SUFFIX, name);
+	static atomic_uint begun; // with the process's id no other file's name
 
-	if (rc)
-		return rc;
-	unlinkat(cache->folder, name, 0);
-	int fd = openat(cache->folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-			0600);
-	return fd < 0 ? -errno : fd;
+	ret_file->fd = -1;
+	snprintf(ret_file->name, sizeof(ret_file->name), "%d-%u%s", getpid(),
+		 atomic_fetch_add(&begun, 1), BEGUN_SUFFIX);
+	int fd = openat(cache->folder, ret_file->name,
+			O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	ret_file->fd = fd;
+	return 0;
 }
 
-int debug_cache_keep(const struct debug_cache *cache, const char *build_id)
+int debug_cache_keep(const struct debug_cache *cache, struct debug_cache_file *file,
+		     const char *build_id)
 {
-	char begun[NAME_BYTES], kept[NAME_BYTES];
+	char kept[NAME_BYTES];
 	struct stat status;
-	int rc = make_name(build_id, BEGUN_SUFFIX, begun);
+	int rc = make_name(build_id, KEPT_SUFFIX, kept);
 
-	if (!rc)
-		rc = make_name(build_id, KEPT_SUFFIX, kept);
-	if (!rc && fstatat(cache->folder, begun, &status, AT_SYMLINK_NOFOLLOW))
+	if (!rc && fstat(file->fd, &status))
 		rc = -errno;
 	if (!rc)
 		rc = make_room(cache, (uint64_t)status.st_blocks * 512 + 512);
-	if (!rc && renameat(cache->folder, begun, cache->folder, kept))
+	if (!rc && renameat(cache->folder, file->name, cache->folder, kept))
 		rc = -errno;
-	return rc;
+	if (rc) {
+		debug_cache_drop(cache, file);
+		return rc;
+	}
+	close(file->fd);
+	file->fd = -1;
+	return 0;
 }
 
-void debug_cache_drop(const struct debug_cache *cache, const char *build_id)
+void debug_cache_drop(const struct debug_cache *cache, struct debug_cache_file *file)
 {
-	char name[NAME_BYTES];
-
-	if (make_name(build_id, BEGUN_SUFFIX, name) == 0)
-		unlinkat(cache->folder, name, 0);
+	if (file->fd < 0)
+		return;
+	unlinkat(cache->folder, file->name, 0);
+	close(file->fd);
+	file->fd = -1;
 }
 
 int debug_cache_refuse(const struct debug_cache *cache, const char *build_id)
 {
-	int fd = debug_cache_begin(cache, build_id);
+	struct debug_cache_file file;
+	int rc = debug_cache_begin(cache, &file);
 
-	if (fd < 0)
-		return fd;
-	close(fd);
-	return debug_cache_keep(cache, build_id);
+	return rc ? rc : debug_cache_keep(cache, &file, build_id);
+}
+
+int debug_cache_list(const struct debug_cache *cache, debug_cache_file_fn fn, void *context)
+{
+	struct kept_files kept = { 0 };
+	int rc = list_kept(cache, &kept);
+
+	for (uint32_t i = 0; !rc && i < kept.count; i++) {
+		struct kept_file *file = &kept.files[i];
+
+		if (!file->size)
+			continue;
+		file->name[strlen(file->name) - strlen(KEPT_SUFFIX)] = '\0';
+		rc = fn(context, file->name, file->size, (uint64_t)file->used.tv_sec);
+	}
+	free(kept.files);
+	return rc;
 }

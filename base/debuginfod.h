@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "base/error.h"
+#include "error.h"
 
 struct debuginfod;
 
@@ -21,6 +21,8 @@ struct debuginfod_options {
 	const char *folder;   // where files are kept; made if it is not there
 	uint64_t cache_bytes; // at most, least recently used go first
 	uint32_t timeout_s;   // without a byte; 0: 10 s
+	// Whether an open file is the one of this build id: 0. Called on the thread.
+	int (*check)(int fd, const char *build_id);
 };
 
 /**
