@@ -43,7 +43,7 @@ class PythonChains:
         self.interpreter = interpreter
         self.full = {}       # names and lines of callers: [chain]
         self.beginnings = {}  # the same of each part of a chain from its root: how it was entered
-        self.by_leaf = {}     # chains by the leaf's name
+        self.chains = []      # (names, lines, chain)
         for line in sorted(set(lines)):
             self._add(json.loads(line))
 
@@ -54,7 +54,7 @@ class PythonChains:
         names = tuple(self._name(frame) for frame in chain)
         numbers = tuple(frame[3] for frame in chain)
         self.full.setdefault((names, numbers[:-1]), []).append(chain)
-        self.by_leaf.setdefault(names[-1], []).append((names, numbers, chain))
+        self.chains.append((names, numbers, chain))
         for count in range(1, len(chain) + 1):
             self.beginnings.setdefault((names[:count], numbers[:count - 1]), chain)
 
@@ -73,14 +73,16 @@ class PythonChains:
         return ("beginning", chain) if chain else (None, None)
 
     def find_inside(self, frames):
-        """The chain whose inner part the frames are; None."""
+        """(chain, place) where the frames stand in a chain without a gap; (None, 0)."""
         names = tuple(frame.name for frame in frames)
         numbers = tuple(frame.line for frame in frames)
-        for chain_names, chain_numbers, chain in self.by_leaf.get(names[-1], ()):
-            if chain_names[-len(names):] == names and \
-                    chain_numbers[-len(names):-1] == numbers[:-1]:
-                return chain
-        return None
+        count = len(names)
+        for known, chain_numbers, chain in self.chains:
+            for at in range(len(known) - count, -1, -1):
+                if known[at:at + count] == names and \
+                        chain_numbers[at:at + count - 1] == numbers[:-1]:
+                    return chain, at
+        return None, 0
 
     def names_only(self, frames):
         names = tuple(frame.name for frame in frames)
@@ -123,10 +125,9 @@ class PythonChains:
         if not frames:
             return verdict.add(stack, None, "no Python frames")
         if "deep" in stack.end:
-            chain = self.find_inside(frames)
+            chain, first = self.find_inside(frames)
             if chain:
                 stack.end = "complete"  # as much of it as the unwinder promises
-                first = len(chain) - len(frames)
                 right = self.interleaving_is_right(split, len(frames), chain, first)
                 return verdict.add(stack, "full", None if right else "native frames")
         fit, chain = self.find(frames)
