@@ -7,9 +7,10 @@ import re
 
 from stacks import Verdict, is_kernel, is_python
 
-# The program's own bookkeeping, on the way to a chain and back.
-BOOKKEEPING = {"announce", "draw", "burn", "entered", "entered.<locals>.mark", "mark"}
-PROGRAM = "chains.py"
+# The program's own bookkeeping, on the way to a chain and back: what it calls does not matter.
+BOOKKEEPING = {"announce", "draw", "entered", "entered.<locals>.mark", "mark", "name_thread",
+               "print_chains", "chain_lines"}
+PROGRAM = ("chains.py", "<made up>", "made_up.py")
 GAP_MAX = 60
 INTERPRETER = re.compile(r"^(python[0-9.]*t?|libpython.*)$")
 UNNAMED = re.compile(r"\+0x[0-9a-f]+$")
@@ -30,10 +31,10 @@ class Split:
                 self.gaps[-1].append(frame)
 
     def without_bookkeeping(self):
-        count = len(self.python)
-        while count and (os.path.basename(self.python[count - 1].file) != PROGRAM
-                         and self.python[count - 1].file not in ("<made up>", "made_up.py")
-                         or self.python[count - 1].name in BOOKKEEPING):
+        """Up to what the program does for itself, or what libraries do for its last function."""
+        count = next((at for at, frame in enumerate(self.python) if frame.name in BOOKKEEPING),
+                     len(self.python))
+        while count and os.path.basename(self.python[count - 1].file) not in PROGRAM:
             count -= 1
         return self.python[:count]
 

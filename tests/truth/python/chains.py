@@ -192,6 +192,7 @@ def by_lambda(steps):
     return (lambda: go_on(steps))()
 
 
+@entered("any")
 def keywords(steps, *others, a=1, **more):
     if others:
         return go_on(steps)
