@@ -46,7 +46,8 @@ struct record {
 	uint32_t page_count;
 	uint32_t *files; // those it maps, sorted, each held
 	uint32_t file_count;
-	struct mapping_list *waiting; // held while a file has no table yet; else NULL
+	bool pending;              // a table of its files is being built
+	struct mapping_list *list; // held while a file has no table, for whatever reason; else NULL
 	struct python_process python;
 };
 
@@ -77,7 +78,7 @@ struct process_unwinds {
 	struct mapping_page page;
 	uint32_t *files;
 	uint32_t file_count, file_capacity;
-	enum unwind_file_state worst;
+	uint32_t states[UNWIND_FILE_STATES]; // files in each
 };
 
 // ---- records --------------------------------------------------------------------------------
@@ -185,7 +186,7 @@ static void drop(struct process_unwinds *unwinds, struct record *record)
 	unwind_maps_remove_process(unwinds->maps, pid);
 	remove_pages(unwinds, record, record->generation, record->page_count);
 	release_files(unwinds, record);
-	mapping_list_release(record->waiting);
+	mapping_list_release(record->list);
 	hash_table_remove(&unwinds->by_pid, hash_of(pid), item);
 	*record = (struct record){ 0 };
 	unwinds->holes[unwinds->hole_count++] = item;
@@ -204,7 +205,7 @@ static void mark_exited(struct process_unwinds *unwinds, struct record *record)
 static bool can_go(const struct record *record, uint64_t now)
 {
 	return record->exited_ns &&
-	       now - record->exited_ns >= (record->waiting ? EXITED_KEPT_MAX_NS : EXITED_KEPT_NS);
+	       now - record->exited_ns >= (record->pending ? EXITED_KEPT_MAX_NS : EXITED_KEPT_NS);
 }
 
 static void drop_exited(struct process_unwinds *unwinds)
@@ -282,11 +283,6 @@ static int collect_file(struct process_unwinds *unwinds, uint32_t file)
 	return 0;
 }
 
-static bool is_settled(enum unwind_file_state state)
-{
-	return state == UNWIND_FILE_READY || state == UNWIND_FILE_NONE;
-}
-
 static int collect_executable(struct process_unwinds *unwinds, const struct mapping *mapping)
 {
 	uint32_t item = unwind_tables_want(unwinds->tables, mapping->executable,
@@ -299,9 +295,7 @@ static int collect_executable(struct process_unwinds *unwinds, const struct mapp
 		return rc;
 
 	const struct unwind_file *file = unwind_tables_file(unwinds->tables, item);
-	if (!is_settled(file->state) &&
-	    (is_settled(unwinds->worst) || file->state > unwinds->worst))
-		unwinds->worst = file->state;
+	unwinds->states[file->state]++;
 	if (file->state == UNWIND_FILE_READY)
 		return mapping_pages_add_table(&unwinds->pages, mapping, &file->extent,
 					       file->number);
@@ -335,7 +329,7 @@ static int collect(struct process_unwinds *unwinds, const struct mapping_list *l
 {
 	mapping_pages_clear(&unwinds->pages);
 	unwinds->file_count = 0;
-	unwinds->worst = UNWIND_FILE_READY;
+	memset(unwinds->states, 0, sizeof(unwinds->states));
 	for (uint32_t i = 0; i < list->count; i++) {
 		int rc = collect_mapping(unwinds, list, &list->mappings[i]);
 		if (rc)
@@ -477,20 +471,24 @@ static int keep_files(struct process_unwinds *unwinds, struct record *record)
 static void wait_for_tables(struct process_unwinds *unwinds, struct record *record,
 			    const struct mapping_list *list)
 {
-	bool waits = !is_settled(unwinds->worst);
-	struct mapping_list *held = waits ? mapping_list_hold((struct mapping_list *)list) : NULL;
+	const uint32_t *states = unwinds->states;
+	bool is_complete = !states[UNWIND_FILE_PENDING] && !states[UNWIND_FILE_NO_ROOM] &&
+			   !states[UNWIND_FILE_UNOPENED] && !states[UNWIND_FILE_IDLE];
+	struct mapping_list *held =
+		is_complete ? NULL : mapping_list_hold((struct mapping_list *)list);
 
-	mapping_list_release(record->waiting);
-	record->waiting = held;
+	mapping_list_release(record->list);
+	record->list = held;
+	record->pending = states[UNWIND_FILE_PENDING] != 0;
 	record->again_ns = 0;
-	if (unwinds->worst == UNWIND_FILE_UNOPENED)
+	if (states[UNWIND_FILE_UNOPENED])
 		record->again_ns = clock_monotonic_ns() + AGAIN_NS;
-	else if (unwinds->worst == UNWIND_FILE_NO_ROOM)
+	else if (states[UNWIND_FILE_NO_ROOM])
 		record->again_ns = clock_monotonic_ns() + NO_ROOM_AGAIN_NS;
 }
 
-static void publish(struct process_unwinds *unwinds, struct record *record,
-		    const struct mapping_list *list)
+static int publish(struct process_unwinds *unwinds, struct record *record,
+		   const struct mapping_list *list)
 {
 	int rc = collect(unwinds, list);
 
@@ -507,6 +505,7 @@ static void publish(struct process_unwinds *unwinds, struct record *record,
 	} else {
 		unwinds->stats.published++;
 	}
+	return rc;
 }
 
 // ---- public: what happens to processes ----------------------------------------------------------
@@ -529,15 +528,18 @@ static struct record *renew(struct process_unwinds *unwinds, struct record *reco
 	return add_record(unwinds, key);
 }
 
-static void miss(struct process_unwinds *unwinds, const struct record *record, uint64_t address)
+static void miss(struct process_unwinds *unwinds, struct record *record, uint64_t address)
 {
-	const struct mapping *mapping = mapping_list_find(record->waiting, address);
+	const struct mapping *mapping = mapping_list_find(record->list, address);
 
 	if (!mapping || !mapping->executable)
 		return;
 	uint32_t file = unwind_tables_want(unwinds->tables, mapping->executable, 0);
-	if (file != HASH_TABLE_NONE)
-		unwind_tables_miss(unwinds->tables, file);
+	if (file == HASH_TABLE_NONE)
+		return;
+	unwind_tables_miss(unwinds->tables, file, mapping->executable);
+	if (unwind_tables_file(unwinds->tables, file)->state == UNWIND_FILE_PENDING)
+		record->pending = true;
 }
 
 void process_unwind_touch(struct process_unwinds *unwinds, struct process *process,
@@ -564,7 +566,7 @@ void process_unwind_touch(struct process_unwinds *unwinds, struct process *proce
 	if (process->exited)
 		mark_exited(unwinds, record);
 	record->used_ns = now;
-	if (missing && record->waiting)
+	if (missing && record->list)
 		miss(unwinds, record, missing);
 }
 
@@ -580,7 +582,7 @@ bool process_unwind_waits(const struct process_unwinds *unwinds, const struct pr
 {
 	const struct record *record = find(unwinds, key->pid);
 
-	return record && is_same_process(&record->key, key) && record->waiting;
+	return record && is_same_process(&record->key, key) && record->pending;
 }
 
 const struct python_process *process_unwind_python(const struct process_unwinds *unwinds,
@@ -627,13 +629,32 @@ static void tell_uses(struct process_unwinds *unwinds)
 	}
 }
 
-// No process refers to the table any more when its number becomes free for another one.
-static void evict(struct process_unwinds *unwinds, uint32_t file)
+// Without its table, or not at all.
+static void publish_again(struct process_unwinds *unwinds, struct record *record)
 {
+	const struct mapping_list *list = record->list;
+	struct process *process = NULL;
+
+	if (!list && !record->exited_ns)
+		process = process_table_get(unwinds->processes, &record->key, "");
+	if (process)
+		list = process_mappings(unwinds->processes, process);
+	if (list)
+		record->mappings_generation = list->generation;
+	if (!list || publish(unwinds, record, list))
+		drop(unwinds, record);
+}
+
+// No process refers to the table any more when its number becomes free for another one.
+static bool evict(struct process_unwinds *unwinds, uint32_t file)
+{
+	if (unwind_tables_withdraw(unwinds->tables, file))
+		return false;
 	for (uint32_t i = 0; i < unwinds->slot_count; i++)
 		if (maps_file(&unwinds->records[i], file))
-			drop(unwinds, &unwinds->records[i]);
-	unwind_tables_evict(unwinds->tables, file);
+			publish_again(unwinds, &unwinds->records[i]);
+	unwind_tables_remove(unwinds->tables, file);
+	return true;
 }
 
 // Returns whether something was evicted for @wanting.
@@ -644,15 +665,17 @@ static bool make_table_room(struct process_unwinds *unwinds, uint32_t wanting)
 
 	tell_uses(unwinds);
 	// Nothing is given up for what would not fit all the same.
-	if (unwind_tables_bytes_before(unwinds->tables, before_ns) < wanted)
+	if (unwind_tables_spare_bytes(unwinds->tables, before_ns) < wanted)
 		return false;
 	do {
-		uint32_t file = unwind_tables_oldest(unwinds->tables, before_ns);
+		uint32_t file = unwind_tables_victim(unwinds->tables, before_ns);
+		uint64_t bytes = file == HASH_TABLE_NONE
+					 ? 0
+					 : unwind_tables_file(unwinds->tables, file)->bytes;
 
-		if (file == HASH_TABLE_NONE)
+		if (!bytes || !evict(unwinds, file))
 			break;
-		freed += unwind_tables_file(unwinds->tables, file)->bytes;
-		evict(unwinds, file);
+		freed += bytes;
 	} while (freed < wanted);
 	return freed > 0;
 }
@@ -679,8 +702,8 @@ void process_unwind_read(struct process_unwinds *unwinds)
 	for (uint32_t i = 0; i < unwinds->slot_count; i++) {
 		struct record *record = &unwinds->records[i];
 
-		if (record->waiting && has_changed(unwinds, record, read))
-			publish(unwinds, record, record->waiting);
+		if (record->list && has_changed(unwinds, record, read))
+			publish(unwinds, record, record->list);
 	}
 }
 
@@ -749,7 +772,7 @@ void process_unwind_close(struct process_unwinds *unwinds)
 		return;
 	for (uint32_t i = 0; i < unwinds->slot_count; i++) {
 		free(unwinds->records[i].files);
-		mapping_list_release(unwinds->records[i].waiting);
+		mapping_list_release(unwinds->records[i].list);
 	}
 	unwind_tables_close(unwinds->tables);
 	free(unwinds->records);

@@ -27,11 +27,12 @@ struct file {
 	char id[BUILD_ID_TEXT_BYTES]; // "": a hole
 	uint32_t holders;
 	uint32_t misses;
-	uint64_t size; // bytes of it that a process maps: the most seen
+	uint64_t size;    // bytes of it that a process maps: the most seen
+	uint64_t guessed; // PENDING: bytes that its table may take
 	uint64_t used_ns;
 	uint64_t again_ns;      // NO_ROOM: when to try again
 	uint64_t wait_ns;       // until then, at the last try
-	struct unwind_job *job; // PENDING: with the builder
+	struct unwind_job *job; // PENDING: with the builder; IDLE: between withdraw() and remove()
 };
 
 struct unwind_tables {
@@ -44,6 +45,8 @@ struct unwind_tables {
 	uint16_t free_numbers[UNWIND_TABLES_MAX];
 	uint32_t free_number_count;
 	uint64_t reads;
+	uint64_t bytes_max;
+	uint64_t bytes_guessed; // that pending tables will take
 	struct unwind_tables_stats stats;
 };
 
@@ -66,8 +69,8 @@ static uint64_t hash_of(const char *id)
 // Files without a table go when nobody holds them; those with one only by eviction.
 static bool may_be_forgotten(const struct file *file)
 {
-	return file->id[0] && !file->holders && file->public.state != UNWIND_FILE_READY &&
-	       file->public.state != UNWIND_FILE_PENDING;
+	return file->id[0] && !file->holders && !file->job &&
+	       file->public.state != UNWIND_FILE_READY && file->public.state != UNWIND_FILE_PENDING;
 }
 
 static void forget(struct unwind_tables *tables, uint32_t item)
@@ -141,10 +144,19 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+// Those known to be needed first, then the smallest.
 static uint64_t weight_of(const struct file *file)
 {
+	uint64_t size_max = (1ULL << MISS_WEIGHT_BITS) - 1;
+
 	return (uint64_t)file->misses << MISS_WEIGHT_BITS |
-	       smaller(file->size >> 12, (1ULL << MISS_WEIGHT_BITS) - 1);
+	       (size_max - smaller(file->size, size_max));
+}
+
+// What the table will take: a row for 60 to 120 bytes of code, and an array's own page.
+static uint64_t guess_bytes(const struct file *file)
+{
+	return file->size / 12 + 2 * sizeof(struct table_page);
 }
 
 static void set_state(struct unwind_tables *tables, struct file *file, enum unwind_file_state state)
@@ -199,8 +211,42 @@ static void begin(struct unwind_tables *tables, uint32_t item, const struct exec
 	memcpy(job->id, file->id, sizeof(job->id));
 	snprintf(job->name, sizeof(job->name), "%s", base_name(executable->path));
 	file->job = job;
+	file->guessed = guess_bytes(file);
+	tables->bytes_guessed += file->guessed;
 	set_state(tables, file, UNWIND_FILE_PENDING);
 	unwind_builder_add(tables->builder, job);
+}
+
+static bool may_guess(const struct unwind_tables *tables, const struct file *file)
+{
+	return tables->stats.bytes + tables->bytes_guessed + guess_bytes(file) <=
+	       tables->bytes_max / 2;
+}
+
+static void begin_if_due(struct unwind_tables *tables, uint32_t item,
+			 const struct executable *executable)
+{
+	struct file *file = &tables->files[item];
+
+	if (file->job) // with the builder, or about to be removed
+		return;
+	switch (file->public.state) {
+	case UNWIND_FILE_UNOPENED:
+	case UNWIND_FILE_IDLE:
+		if (file->misses || may_guess(tables, file))
+			begin(tables, item, executable);
+		else
+			set_state(tables, file, UNWIND_FILE_IDLE);
+		break;
+	case UNWIND_FILE_NO_ROOM:
+		if (clock_monotonic_ns() >= file->again_ns)
+			begin(tables, item, executable);
+		break;
+	case UNWIND_FILE_PENDING:
+	case UNWIND_FILE_READY:
+	case UNWIND_FILE_NONE:
+		break;
+	}
 }
 
 uint32_t unwind_tables_want(struct unwind_tables *tables, const struct executable *executable,
@@ -217,9 +263,7 @@ uint32_t unwind_tables_want(struct unwind_tables *tables, const struct executabl
 	struct file *file = &tables->files[item];
 	if (size > file->size)
 		file->size = size;
-	if (file->public.state == UNWIND_FILE_UNOPENED ||
-	    (file->public.state == UNWIND_FILE_NO_ROOM && clock_monotonic_ns() >= file->again_ns))
-		begin(tables, item, executable);
+	begin_if_due(tables, item, executable);
 	return item;
 }
 
@@ -228,13 +272,15 @@ const struct unwind_file *unwind_tables_file(const struct unwind_tables *tables,
 	return &tables->files[file].public;
 }
 
-void unwind_tables_miss(struct unwind_tables *tables, uint32_t item)
+void unwind_tables_miss(struct unwind_tables *tables, uint32_t item,
+			const struct executable *executable)
 {
 	struct file *file = &tables->files[item];
 
 	if (file->misses < MISSES_MAX)
 		file->misses++;
-	if (file->job)
+	begin_if_due(tables, item, executable);
+	if (file->public.state == UNWIND_FILE_PENDING)
 		unwind_builder_weigh(tables->builder, file->job, weight_of(file));
 }
 
@@ -275,6 +321,10 @@ static void take_built(struct unwind_tables *tables, struct file *file,
 		return;
 	}
 	free_number(tables, job->number);
+	if (job->rc == -ENOSPC && !file->misses) { // it was a guess
+		set_state(tables, file, UNWIND_FILE_IDLE);
+		return;
+	}
 	if (job->rc == -ENOSPC) {
 		refuse(tables, file);
 		return;
@@ -298,6 +348,7 @@ static void take_job(struct unwind_tables *tables, const struct unwind_job *job,
 		return;
 	}
 	file->job = NULL;
+	tables->bytes_guessed -= file->guessed;
 	file->public.changed = tables->reads;
 	take_built(tables, file, job);
 	if (file->public.state == UNWIND_FILE_NO_ROOM)
@@ -324,47 +375,67 @@ uint64_t unwind_tables_read(struct unwind_tables *tables, uint32_t *ret_wanting)
 
 // ---- eviction -------------------------------------------------------------------------------
 
-static bool may_be_evicted(const struct file *file, uint64_t before_ns)
+static bool is_ready(const struct file *file)
 {
-	return file->id[0] && file->public.state == UNWIND_FILE_READY && file->used_ns < before_ns;
+	return file->id[0] && file->public.state == UNWIND_FILE_READY;
 }
 
-uint32_t unwind_tables_oldest(const struct unwind_tables *tables, uint64_t before_ns)
+static bool is_spare(const struct file *file, uint64_t before_ns)
 {
-	uint32_t oldest = HASH_TABLE_NONE;
-
-	for (uint32_t i = 0; i < tables->slot_count; i++) {
-		if (!may_be_evicted(&tables->files[i], before_ns))
-			continue;
-		before_ns = tables->files[i].used_ns;
-		oldest = i;
-	}
-	return oldest;
+	return is_ready(file) && (!file->misses || file->used_ns < before_ns);
 }
 
-uint64_t unwind_tables_bytes_before(const struct unwind_tables *tables, uint64_t before_ns)
+// Is @file to go before @other?
+static bool goes_before(const struct file *file, const struct file *other)
+{
+	if (!file->misses || !other->misses)
+		return !file->misses && (other->misses || file->public.bytes > other->public.bytes);
+	return file->used_ns < other->used_ns;
+}
+
+uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t before_ns)
+{
+	uint32_t victim = HASH_TABLE_NONE;
+
+	for (uint32_t i = 0; i < tables->slot_count; i++)
+		if (is_spare(&tables->files[i], before_ns) &&
+		    (victim == HASH_TABLE_NONE ||
+		     goes_before(&tables->files[i], &tables->files[victim])))
+			victim = i;
+	return victim;
+}
+
+uint64_t unwind_tables_spare_bytes(const struct unwind_tables *tables, uint64_t before_ns)
 {
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < tables->slot_count; i++)
-		if (may_be_evicted(&tables->files[i], before_ns))
+		if (is_spare(&tables->files[i], before_ns))
 			bytes += tables->files[i].public.bytes;
 	return bytes;
 }
 
-void unwind_tables_evict(struct unwind_tables *tables, uint32_t item)
+int unwind_tables_withdraw(struct unwind_tables *tables, uint32_t item)
 {
 	struct file *file = &tables->files[item];
 	struct unwind_job *job = unwind_job_new(UNWIND_JOB_REMOVE, file->public.number);
 
 	if (!job)
-		return; // it stays
+		return -ENOMEM;
 	job->file = item;
+	file->job = job;
 	tables->stats.bytes -= file->public.bytes;
 	tables->stats.evicted++;
 	file->misses = 0;
-	set_state(tables, file, UNWIND_FILE_UNOPENED);
-	unwind_builder_add(tables->builder, job);
+	set_state(tables, file, UNWIND_FILE_IDLE);
+	return 0;
+}
+
+void unwind_tables_remove(struct unwind_tables *tables, uint32_t item)
+{
+	struct file *file = &tables->files[item];
+
+	unwind_builder_add(tables->builder, take(file->job));
 }
 
 void unwind_tables_retry(struct unwind_tables *tables, uint32_t file)
@@ -388,6 +459,7 @@ int unwind_tables_open(const struct unwind_maps *maps, struct unwind_table_cache
 		unwind_tables_close(tables);
 		return rc;
 	}
+	tables->bytes_max = bytes_max;
 	// The lowest numbers first.
 	for (uint32_t i = UNWIND_TABLES_MAX; i; i--)
 		free_number(tables, i - 1);
@@ -413,6 +485,7 @@ int unwind_tables_fd(const struct unwind_tables *tables)
 
 void unwind_tables_limit(struct unwind_tables *tables, uint64_t bytes_max)
 {
+	tables->bytes_max = bytes_max;
 	unwind_builder_limit(tables->builder, bytes_max);
 }
 

@@ -22,7 +22,10 @@ enum unwind_file_state {
 	UNWIND_FILE_NONE,     // it has no unwind information, or none that can be used
 	UNWIND_FILE_NO_ROOM,  // its table does not fit: wanted again later
 	UNWIND_FILE_UNOPENED, // its file was not open when it was wanted: wanted again later
+	UNWIND_FILE_IDLE,     // there is no room for what no stack is known to need
 };
+
+enum { UNWIND_FILE_STATES = UNWIND_FILE_IDLE + 1 };
 
 /** A file whose table was wanted. Valid until the next call on the tables. */
 struct unwind_file {
@@ -53,16 +56,22 @@ int unwind_tables_open(const struct unwind_maps *maps, struct unwind_table_cache
 void unwind_tables_close(struct unwind_tables *tables);
 
 /**
- * The number of @executable among the files, for the other calls. Its table is built if that was
- * not begun yet; of those that wait, the one of which most bytes are mapped (@size) comes first.
+ * The number of @executable among the files, for the other calls. Its table is built if that was not
+ * begun yet, unless it would be too large for a guess: by half of the room at most are tables that no
+ * stack is known to need, CUDA's libraries alone could fill it. @size is how many bytes of it are
+ * mapped; of what waits the smallest comes first, for it makes most files ready soonest.
  * HASH_TABLE_NONE: out of memory, or too many files are in use.
  */
 uint32_t unwind_tables_want(struct unwind_tables *tables, const struct executable *executable,
 			    uint64_t size);
 const struct unwind_file *unwind_tables_file(const struct unwind_tables *tables, uint32_t file);
 
-/** A stack ended for want of this table: it goes before all of which fewer stacks did. */
-void unwind_tables_miss(struct unwind_tables *tables, uint32_t file);
+/**
+ * A stack ended for want of this table: it goes before all of which fewer stacks did, and is built if
+ * it was not because of its size.
+ */
+void unwind_tables_miss(struct unwind_tables *tables, uint32_t file,
+			const struct executable *executable);
 
 /** Each process that is published with the file holds it. */
 void unwind_tables_hold(struct unwind_tables *tables, uint32_t file);
@@ -79,14 +88,18 @@ int unwind_tables_fd(const struct unwind_tables *tables);
 uint64_t unwind_tables_read(struct unwind_tables *tables, uint32_t *ret_wanting);
 
 /**
- * The file READY whose use is longest ago, before @before_ns; HASH_TABLE_NONE: none. Uses must have
- * been told (unwind_tables_use()).
+ * The table to give up first: of those that no stack was seen to need the largest, else the one
+ * whose use (unwind_tables_use()) is longest ago, before @before_ns. HASH_TABLE_NONE: none.
  */
-uint32_t unwind_tables_oldest(const struct unwind_tables *tables, uint64_t before_ns);
-/** Kernel memory of all such files' tables. */
-uint64_t unwind_tables_bytes_before(const struct unwind_tables *tables, uint64_t before_ns);
-/** Take its table out. Nobody holds it, that is: no process refers to its number any more. */
-void unwind_tables_evict(struct unwind_tables *tables, uint32_t file);
+uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t before_ns);
+/** Kernel memory of all that could be given up so. */
+uint64_t unwind_tables_spare_bytes(const struct unwind_tables *tables, uint64_t before_ns);
+/**
+ * Give up a table, in two steps: from the first on the file is IDLE; at the second no process may refer
+ * to the table's number any more. Returns 0, or -ENOMEM and nothing has changed.
+ */
+int unwind_tables_withdraw(struct unwind_tables *tables, uint32_t file);
+void unwind_tables_remove(struct unwind_tables *tables, uint32_t file);
 /** Build again what had no room. */
 void unwind_tables_retry(struct unwind_tables *tables, uint32_t file);
 

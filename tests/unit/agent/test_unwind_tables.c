@@ -27,7 +27,7 @@ struct order {
 };
 
 static atomic_uint builds;
-static atomic_uint last_pages;                               // of the table built last
+static atomic_uint order_of[64];                             // by pages: when the table was built
 static pthread_mutex_t building = PTHREAD_MUTEX_INITIALIZER; // held: builds wait
 
 static struct unwind_table *table_of(const struct order *order)
@@ -68,7 +68,8 @@ int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, u
 	builds++;
 	if (order.rc)
 		return error_set(err, order.rc, "as told");
-	last_pages = order.pages;
+	if (order.pages < 64)
+		order_of[order.pages] = builds;
 	*ret_table = table_of(&order);
 	return 0;
 }
@@ -267,78 +268,148 @@ TEST(a_kernel_that_refuses_is_survived)
 	close_world();
 }
 
-TEST(what_most_is_mapped_of_and_what_is_missed_most_is_built_first)
+TEST(what_is_missed_most_is_built_first_and_then_the_smallest)
 {
 	open_world(1 << 20);
 	pthread_mutex_lock(&building);
-	// The first is with the builder before the others come; 2 and 3 wait.
+	// The first is with the builder before the others come, which wait.
 	uint32_t first = want(make_file(1, (struct order){ .pages = 1, .rules = 1 }));
-	struct pollfd nothing = { .fd = -1 };
-	poll(&nothing, 1, 50);
-	struct executable *small = make_file(2, (struct order){ .pages = 2, .rules = 1 });
-	struct executable *large = make_file(3, (struct order){ .pages = 3, .rules = 1 });
-	uint32_t missed = unwind_tables_want(tables, small, 4096);
-	unwind_tables_want(tables, large, 1 << 30);
+	poll(NULL, 0, 50);
+	struct executable *missed = make_file(2, (struct order){ .pages = 2, .rules = 1 });
+	unwind_tables_want(tables, make_file(3, (struct order){ .pages = 3, .rules = 1 }), 4096);
+	uint32_t file = unwind_tables_want(tables, missed, 1 << 20);
 	unwind_tables_want(tables, make_file(4, (struct order){ .pages = 4, .rules = 1 }), 8192);
-	unwind_tables_miss(tables, missed);
+	unwind_tables_miss(tables, file, missed);
 	pthread_mutex_unlock(&building);
 	settle();
 	EXPECT_EQ(UNWIND_FILE_READY, state_of(first), "all are built");
-	EXPECT_EQ(4, last_pages, "neither missed nor large");
+	EXPECT_EQ(1, order_of[1], "before the others came");
+	EXPECT_EQ(2, order_of[2], "the one that was missed, though it is large");
+	EXPECT_EQ(3, order_of[3], "the smallest");
+	EXPECT_EQ(4, order_of[4], "the rest");
 	close_world();
 }
 
-TEST(the_budget_holds_and_the_least_recently_used_makes_room)
+TEST(guesses_take_half_of_the_room)
 {
 	struct unwind_tables_stats stats;
-	uint64_t now = clock_monotonic_ns();
-	uint32_t files[4];
+	struct executable *large;
+	uint32_t file;
 
-	open_world(10 * 4096);
-	for (uint8_t i = 0; i < 3; i++)
-		files[i] = want(make_file(i, (struct order){ .pages = 3, .rules = i + 1U }));
+	open_world(100 * 4096);
+	want(make_file(1, (struct order){ .pages = 40, .rules = 1 }));
 	settle();
-	for (uint64_t i = 0; i < 3; i++) // the second's use is longest ago
-		unwind_tables_use(tables, files[i], now + (i == 1 ? 1 : 2) * 500 * NS_PER_MS);
-	struct executable *fourth = make_file(9, (struct order){ .pages = 4, .rules = 1 });
-	files[3] = want(fourth);
-	EXPECT_EQ(files[3], settle(), "wants room");
-	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(files[3]), "has none");
-	want(fourth);
-	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(files[3]), "is not built again at once");
-	unwind_tables_read_stats(tables, &stats);
-	EXPECT_EQ(9 * 4096, stats.bytes, "within the budget");
-	EXPECT_EQ(1, stats.refused, "counted");
-
-	uint64_t soon = now + 60 * NS_PER_SECOND;
-	EXPECT_EQ(9 * 4096, unwind_tables_bytes_before(tables, soon), "all could go");
-	uint32_t oldest = unwind_tables_oldest(tables, soon);
-	EXPECT_EQ(files[1], oldest, "the oldest");
-	uint32_t number = unwind_tables_file(tables, oldest)->number;
-	unwind_tables_evict(tables, oldest);
-	unwind_tables_retry(tables, files[3]);
-	want(fourth);
+	large = make_file(2, (struct order){ .pages = 30, .rules = 1 });
+	file = unwind_tables_want(tables, large, 12 * 30 * 4096);
+	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(file), "large, and nobody misses it");
+	EXPECT_EQ(UNWIND_FILE_PENDING,
+		  state_of(want(make_file(3, (struct order){ .pages = 1, .rules = 1 }))),
+		  "small ones are built all the same");
 	settle();
-	EXPECT_EQ(UNWIND_FILE_READY, state_of(files[3]), "there is room");
-	assert_true(unwind_tables_file(tables, files[3])->number != number); // it waited behind
-	assert_null(maps_double.tables[number]);
+	unwind_tables_miss(tables, file, large);
+	EXPECT_EQ(UNWIND_FILE_PENDING, state_of(file), "missed");
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(file), "there is room for what is needed");
 	unwind_tables_read_stats(tables, &stats);
-	EXPECT_EQ(10 * 4096, stats.bytes, "full");
-	EXPECT_EQ(1, stats.evicted, "counted");
-	EXPECT_EQ(1 + 3 + 1, stats.rules, "the third's, which the others share, and the fourth's");
-	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_oldest(tables, 1), "nothing is that old");
+	EXPECT_EQ(71 * 4096, stats.bytes, "in all");
 	close_world();
 }
 
-TEST(an_evicted_table_is_built_again_when_wanted)
+static void give_up(uint32_t file)
+{
+	assert_int_equal(0, unwind_tables_withdraw(tables, file));
+	unwind_tables_remove(tables, file);
+}
+
+/* A table that a stack was seen to need, unless it is spare. */
+static uint32_t load(uint8_t id, uint32_t pages, bool is_spare)
+{
+	struct executable *executable =
+		make_file(id, (struct order){ .pages = pages, .rules = id + 1U });
+	uint32_t file = want(executable);
+
+	if (!is_spare)
+		unwind_tables_miss(tables, file, executable);
+	settle();
+	return file;
+}
+
+TEST(what_nobody_needs_goes_first_and_then_the_least_recently_used)
+{
+	uint64_t now = clock_monotonic_ns(), later = now + 60 * NS_PER_SECOND;
+	uint32_t files[4];
+
+	open_world(1 << 20);
+	files[0] = load(0, 3, false);
+	files[1] = load(1, 3, false);
+	files[2] = load(2, 2, true);
+	files[3] = load(3, 4, true);
+	for (uint64_t i = 0; i < 4; i++) // of those needed the second's use is longest ago
+		unwind_tables_use(tables, files[i], now + (i == 1 ? 10 : 20) * NS_PER_SECOND);
+	EXPECT_EQ(12 * 4096, unwind_tables_spare_bytes(tables, later), "all could go");
+	EXPECT_EQ(6 * 4096, unwind_tables_spare_bytes(tables, now), "but not what is in use");
+	static const uint32_t order[] = { 3, 2, 1, 0 };
+	for EACH (i, order) {
+		EXPECT_EQ(files[*i], unwind_tables_victim(tables, later), "the next one");
+		give_up(files[*i]);
+	}
+	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_victim(tables, later), "none is left");
+	close_world();
+}
+
+TEST(the_budget_holds_and_room_can_be_made)
+{
+	struct unwind_tables_stats stats;
+
+	open_world(10 * 4096);
+	uint32_t old = load(1, 4, false);
+	load(2, 4, false);
+	struct executable *third = make_file(3, (struct order){ .pages = 4, .rules = 1 });
+	uint32_t file = want(third);
+	unwind_tables_miss(tables, file, third);
+	EXPECT_EQ(file, settle(), "wants room");
+	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "has none");
+	EXPECT_EQ(4 * 4096, unwind_tables_file(tables, file)->bytes, "so much");
+	want(third);
+	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "is not built again at once");
+	unwind_tables_read_stats(tables, &stats);
+	EXPECT_EQ(8 * 4096, stats.bytes, "within the budget");
+	EXPECT_EQ(1, stats.refused, "counted");
+
+	uint32_t number = unwind_tables_file(tables, old)->number;
+	give_up(old);
+	unwind_tables_retry(tables, file);
+	want(third);
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(file), "there is room");
+	assert_true(unwind_tables_file(tables, file)->number != number); // it waited behind
+	assert_null(maps_double.tables[number]);
+	unwind_tables_read_stats(tables, &stats);
+	EXPECT_EQ(8 * 4096, stats.bytes, "as before");
+	EXPECT_EQ(1, stats.evicted, "counted");
+	close_world();
+}
+
+TEST(a_guess_that_has_no_room_waits_for_somebody_to_miss_it)
+{
+	open_world(10 * 4096);
+	// Its size promises less than its table turns out to be.
+	struct executable *file = make_file(1, (struct order){ .pages = 3, .rules = 1 });
+	load(2, 4, false);
+	load(3, 4, false);
+	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(want(file)), "half is taken");
+	close_world();
+}
+
+TEST(what_was_given_up_is_built_again_when_missed)
 {
 	open_world(1 << 20);
 	struct executable *a = make_file(1, (struct order){ .pages = 1, .rules = 1 });
 	uint32_t file = want(a);
 	settle();
-	unwind_tables_evict(tables, file);
-	EXPECT_EQ(UNWIND_FILE_UNOPENED, state_of(file), "as if new");
-	want(a);
+	give_up(file);
+	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(file), "not known to be needed");
+	unwind_tables_miss(tables, file, a);
 	settle();
 	EXPECT_EQ(UNWIND_FILE_READY, state_of(file), "again");
 	EXPECT_EQ(2, builds, "builds");
@@ -348,9 +419,11 @@ TEST(an_evicted_table_is_built_again_when_wanted)
 TEST(rules_are_a_budget_too)
 {
 	open_world(64 << 20);
+	struct executable *second = make_file(2, (struct order){ .pages = 2, .rules = 10000 });
 	uint32_t a = want(make_file(1, (struct order){ .pages = 1, .rules = 10000 }));
 	settle();
-	uint32_t b = want(make_file(2, (struct order){ .pages = 2, .rules = 10000 }));
+	uint32_t b = want(second);
+	unwind_tables_miss(tables, b, second);
 	settle();
 	EXPECT_EQ(UNWIND_FILE_READY, state_of(a), "the first");
 	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(b), "20,000 are too many");
@@ -388,9 +461,12 @@ RUN_TESTS(cmocka_unit_test(a_file_is_built_once_and_installed),
 	  cmocka_unit_test(rules_get_the_numbers_of_the_node),
 	  cmocka_unit_test(what_cannot_be_used_is_remembered_with_the_reason),
 	  cmocka_unit_test(a_kernel_that_refuses_is_survived),
-	  cmocka_unit_test(what_most_is_mapped_of_and_what_is_missed_most_is_built_first),
-	  cmocka_unit_test(the_budget_holds_and_the_least_recently_used_makes_room),
-	  cmocka_unit_test(an_evicted_table_is_built_again_when_wanted),
+	  cmocka_unit_test(what_is_missed_most_is_built_first_and_then_the_smallest),
+	  cmocka_unit_test(guesses_take_half_of_the_room),
+	  cmocka_unit_test(what_nobody_needs_goes_first_and_then_the_least_recently_used),
+	  cmocka_unit_test(the_budget_holds_and_room_can_be_made),
+	  cmocka_unit_test(a_guess_that_has_no_room_waits_for_somebody_to_miss_it),
+	  cmocka_unit_test(what_was_given_up_is_built_again_when_missed),
 	  cmocka_unit_test(rules_are_a_budget_too),
 	  cmocka_unit_test(a_file_that_is_not_open_is_wanted_again_later),
 	  cmocka_unit_test(closing_does_not_wait_for_what_is_queued))
