@@ -203,6 +203,21 @@ TEST(marks_that_overlap_or_are_empty_do_no_harm)
 	unwind_table_free(table);
 }
 
+TEST(marks_do_not_reach_over_padding)
+{
+	struct unwind_mark mark = { CFI_TEXT + 0x14, CFI_TEXT + 0x1a, 1 };
+	struct cfi_image image;
+
+	cfi_image_init(&image, EM_X86_64, ".eh_frame");
+	cfi_image_put_usual_common(&image);
+	cfi_image_put_function(&image, 0x10, 0x0a, NULL, 0);
+	cfi_image_put_function(&image, 0x20, 0x10, CFI_PUSH_AFTER(4), 3);
+	struct unwind_table *table = build_marked(&image, &mark, 1);
+	EXPECT_STR("0 none | 10 7+8 = c-8 | 14 7+8 = c-8! | 1a 7+8 = c-8 | 24 7+16 = c-8 | 30 none",
+		   rows_of(table, 0x100), "marked");
+	unwind_table_free(table);
+}
+
 TEST(too_many_marks_are_refused)
 {
 	static struct unwind_mark marks[UNWIND_MARKS_MAX + 1];
@@ -399,6 +414,11 @@ static const struct {
 	  "0 none | 10 7+8 = c-8 | 20 none" },
 	{ "an unknown letter", "zRX", { 0x04, 1 }, 2, "0 none | 10 unsupported | 20 none" },
 	{ "fewer bytes than letters", "zPR", { 0x03, 0x04 }, 2, NULL },
+	{ "fewer bytes than the last letter needs",
+	  "zRP",
+	  { 0x04, 0x03 },
+	  2,
+	  "0 none | 10 unsupported | 20 none" },
 	{ "an unknown encoding", "zR", { 0x05 }, 1, NULL },
 	{ "addresses behind addresses", "zR", { 0x84 }, 1, NULL },
 	{ "relative to the function", "zR", { 0x44 }, 1, NULL },
@@ -423,6 +443,34 @@ TEST(augmentations_are_read_or_refused)
 			assert_true(table->unsupported_count > 0);
 		unwind_table_free(table);
 	}
+}
+
+TEST(versions_of_debug_frame_are_not_those_of_eh_frame)
+{
+	static const uint8_t program[] = { 0x0c, 7, 8, 0x80 | 16, 1 };
+	struct cfi_image image;
+
+	cfi_image_init(&image, EM_X86_64, ".eh_frame");
+	cfi_image_put_common(&image, 4, "", NULL, 0, program, sizeof(program));
+	cfi_image_put_absolute_function(&image, CFI_TEXT + 0x10, 0x10, NULL, 0);
+	expect_rows("0 none | 10 unsupported | 20 none", &image, 0x100, "version 4");
+}
+
+TEST(code_at_address_0_was_dropped_by_the_linker)
+{
+	static const uint8_t program[] = { 0x0c, 7, 8, 0x80 | 16, 1 };
+	struct unwind_table *table;
+	struct cfi_image image;
+
+	cfi_image_init(&image, EM_X86_64, ".eh_frame");
+	image.segments[0].p_vaddr = 0; // as old linkers lay out libraries: headers and code
+	cfi_image_put_common(&image, 1, "", NULL, 0, program, sizeof(program));
+	cfi_image_put_absolute_function(&image, 0, 0x100, NULL, 0);
+	cfi_image_put_absolute_function(&image, 0x80, 0x10, NULL, 0);
+	table = build(&image);
+	assert_int_equal(CFA_NO_TABLE, unwind_table_find(table, 0x7f)->cfa);
+	assert_int_equal(CFA_REGISTER, unwind_table_find(table, 0x80)->cfa);
+	unwind_table_free(table);
 }
 
 TEST(the_old_gnu_augmentation_is_refused)
@@ -797,6 +845,7 @@ RUN_TESTS(cmocka_unit_test(functions_become_rows_with_ends), cmocka_unit_test(fu
 	  cmocka_unit_test(of_functions_that_overlap_the_first_keeps_its_code),
 	  cmocka_unit_test(every_block_begins_with_a_row), cmocka_unit_test(marks_split_rows),
 	  cmocka_unit_test(marks_that_overlap_or_are_empty_do_no_harm),
+	  cmocka_unit_test(marks_do_not_reach_over_padding),
 	  cmocka_unit_test(too_many_marks_are_refused),
 	  cmocka_unit_test(a_file_without_any_gives_an_empty_table),
 	  cmocka_unit_test(without_section_headers_it_is_found_by_its_segment),
@@ -806,6 +855,8 @@ RUN_TESTS(cmocka_unit_test(functions_become_rows_with_ends), cmocka_unit_test(fu
 	  cmocka_unit_test(a_compressed_section_is_inflated),
 	  cmocka_unit_test(hostile_compressed_sections_do_no_harm),
 	  cmocka_unit_test(augmentations_are_read_or_refused),
+	  cmocka_unit_test(versions_of_debug_frame_are_not_those_of_eh_frame),
+	  cmocka_unit_test(code_at_address_0_was_dropped_by_the_linker),
 	  cmocka_unit_test(the_old_gnu_augmentation_is_refused),
 	  cmocka_unit_test(lengths_of_64_bits_are_read),
 	  cmocka_unit_test(broken_entries_leave_the_others_alone),
