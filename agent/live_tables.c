@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "python_eval.h"
 
+enum { CACHED_ROWS_MIN = 20000 }; // smaller tables are built as fast as read
+
 /* ---- mapping pages ------------------------------------------------------------------------- */
 
 static int lay_out_range(struct live_tables *tables, const struct live_range *range)
@@ -74,12 +76,13 @@ static int number_of(struct live_tables *tables, struct executable *executable, 
 	return 0;
 }
 
-int live_tables_init(struct live_tables *tables, const struct mapping_list *mappings)
+int live_tables_init(struct live_tables *tables, const struct mapping_list *mappings,
+		     struct unwind_table_cache *cache)
 {
 	uint32_t count = mappings ? mappings->count : 0;
 	int rc = 0;
 
-	*tables = (struct live_tables){ 0 };
+	*tables = (struct live_tables){ .cache = cache };
 	tables->ranges = calloc(count + 1, sizeof(*tables->ranges));
 	if (!tables->ranges)
 		return -ENOMEM;
@@ -152,7 +155,24 @@ static void keep_extent(struct live_file *file, const struct elf *elf)
 	}
 }
 
-static int build_from(struct live_file *file, const struct elf *elf)
+static int find_or_build(const struct live_tables *tables, struct live_file *file,
+			 const struct elf *elf, const struct unwind_mark *marks,
+			 uint32_t mark_count)
+{
+	uint64_t marks_hash = unwind_marks_hash(marks, mark_count);
+	const char *id = file->executable->id;
+
+	if (tables->cache &&
+	    unwind_table_cache_find(tables->cache, id, marks_hash, &file->table) == 0)
+		return 0;
+	int rc = unwind_table_build(elf, marks, mark_count, &file->table, NULL);
+	if (!rc && tables->cache && file->table->row_count >= CACHED_ROWS_MIN)
+		unwind_table_cache_add(tables->cache, id, marks_hash, file->table);
+	return rc;
+}
+
+static int build_from(const struct live_tables *tables, struct live_file *file,
+		      const struct elf *elf)
 {
 	_cleanup_free_ struct unwind_mark *marks = calloc(UNWIND_MARKS_MAX, sizeof(*marks));
 	uint32_t mark_count = 0;
@@ -161,7 +181,7 @@ static int build_from(struct live_file *file, const struct elf *elf)
 		return -ENOMEM;
 	if (python_eval_marks(elf, marks, &mark_count))
 		mark_count = 0; // Python frames are missing then, native ones are not
-	int rc = unwind_table_build(elf, marks, mark_count, &file->table, NULL);
+	int rc = find_or_build(tables, file, elf, marks, mark_count);
 	if (!rc && !file->table->block_count)
 		rc = -ENOENT;
 	if (rc)
@@ -170,7 +190,7 @@ static int build_from(struct live_file *file, const struct elf *elf)
 	return use_words(file);
 }
 
-static int build(struct live_file *file)
+static int build(const struct live_tables *tables, struct live_file *file)
 {
 	_cleanup_close_ int fd = executable_open_file(file->executable);
 	struct stat status;
@@ -181,7 +201,7 @@ static int build(struct live_file *file)
 	if (fstat(fd, &status))
 		return -errno;
 	int rc = elf_read_headers(fd, &status, &elf, NULL);
-	return rc ? rc : build_from(file, &elf);
+	return rc ? rc : build_from(tables, file, &elf);
 }
 
 static struct live_range *find_range(const struct live_tables *tables, uint64_t address)
@@ -227,7 +247,7 @@ uint32_t live_tables_build(struct live_tables *tables)
 
 		if (file->state != LIVE_FILE_WANTED)
 			continue;
-		bool failed = build(file) != 0;
+		bool failed = build(tables, file) != 0;
 		file->state = failed ? LIVE_FILE_NONE : LIVE_FILE_BUILT;
 		tables->failed += failed;
 		built++;

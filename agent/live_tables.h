@@ -10,6 +10,7 @@
 #include "agent/mapping.h"
 #include "agent/mapping_pages.h"
 #include "agent/unwind_table.h"
+#include "agent/unwind_table_cache.h"
 #include "bpf/unwind_table.h"
 
 enum live_file_state {
@@ -44,14 +45,19 @@ struct live_tables {
 	struct mapping_pages layout;
 	struct mapping_page *pages; // written from it
 	uint32_t page_count;
+	struct unwind_table_cache *cache; // NULL: none; the caller's
 	uint32_t built, failed;
 	uint64_t build_ns;
 };
 
 #define LIVE_NO_FILE UINT32_MAX
 
-/** Take over what @mappings say. Returns 0 or -ENOMEM. */
-int live_tables_init(struct live_tables *tables, const struct mapping_list *mappings);
+/**
+ * Take over what @mappings say. Large tables are kept in @cache (NULL: nowhere), which outlives this.
+ * Returns 0 or -ENOMEM.
+ */
+int live_tables_init(struct live_tables *tables, const struct mapping_list *mappings,
+		     struct unwind_table_cache *cache);
 void live_tables_deinit(struct live_tables *tables);
 
 /** The file at @address is wanted, if it has no table yet. Returns true if that is new. */

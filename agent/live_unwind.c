@@ -35,6 +35,7 @@ struct live_unwind {
 	pid_t memory_tid;
 	struct live_unwind_options options;
 	struct live_memory *memory;
+	struct unwind_table_cache *cache;
 	struct live_tables tables;
 	struct python_runtimes *runtimes;
 	struct python_interpreter interpreter; // offsets NULL: there is none
@@ -150,11 +151,15 @@ int live_unwind_open(struct process_table *processes, struct process *process, p
 	live->options = *options;
 	live->facts.key = process->key;
 	live->memory = live_memory_new(memory_tid);
+	if (options->cache_folder &&
+	    unwind_table_cache_open(options->cache_folder, UNWIND_TABLE_CACHE_BYTES_DEFAULT,
+				    &live->cache, NULL))
+		live->cache = NULL; // then all are built
 	mappings = process_mappings(processes, process);
 	if (!mappings)
 		return error_set(err, -ESRCH, "the mappings of process %u cannot be read",
 				 process->key.pid);
-	int rc = live->memory ? live_tables_init(&live->tables, mappings) : -ENOMEM;
+	int rc = live->memory ? live_tables_init(&live->tables, mappings, live->cache) : -ENOMEM;
 	if (!rc && !options->no_python)
 		rc = find_python(live, mappings, err);
 	if (rc)
@@ -169,6 +174,7 @@ void live_unwind_close(struct live_unwind *live)
 		return;
 	python_runtimes_free(live->runtimes);
 	live_tables_deinit(&live->tables);
+	unwind_table_cache_close(live->cache);
 	live_memory_free(live->memory);
 	free(live);
 }

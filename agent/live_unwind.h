@@ -29,6 +29,7 @@ struct live_unwind_options {
 	 */
 	bool build_at_once;
 	bool no_python;
+	const char *cache_folder; // where large tables are kept; NULL: nowhere
 };
 
 /** One thread's stack. */

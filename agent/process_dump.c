@@ -212,7 +212,10 @@ static int open_tables(struct process_dump *dump)
 
 static int open_unwind(struct process_dump *dump, struct error *err)
 {
-	const struct live_unwind_options options = { .no_python = dump->options.no_python };
+	const struct live_unwind_options options = {
+		.no_python = dump->options.no_python,
+		.cache_folder = dump->options.cache_folder,
+	};
 	struct error notice = { 0 };
 	int rc = open_tables(dump);
 
@@ -518,7 +521,7 @@ static const struct thread *gil_holder(const struct process_dump *dump)
 }
 
 static void describe_wait(struct process_dump *dump, struct dump_thread *thread,
-			  struct file_targets *files)
+			  const struct thread *holder, struct file_targets *files)
 {
 	const struct thread_look *look = &dump->looks[thread->thread - dump->list.threads];
 	const char *functions[LEAF_FUNCTIONS];
@@ -526,6 +529,7 @@ static void describe_wait(struct process_dump *dump, struct dump_thread *thread,
 		.threads = &dump->list,
 		.files = files,
 		.functions = functions,
+		.gil_holder = holder,
 		.moved = look->moved,
 	};
 
@@ -533,7 +537,6 @@ static void describe_wait(struct process_dump *dump, struct dump_thread *thread,
 		if (thread->frames[i].kind != FRAME_KIND_KERNEL &&
 		    circumstances.function_count < LEAF_FUNCTIONS)
 			functions[circumstances.function_count++] = thread->frames[i].name;
-	circumstances.gil_holder = gil_holder(dump);
 	thread_wait_describe(thread->thread,
 			     look->moved ? &look->registers : &thread->thread->registers,
 			     &look->memory, &circumstances, &thread->wait);
@@ -541,6 +544,7 @@ static void describe_wait(struct process_dump *dump, struct dump_thread *thread,
 
 static int name_all(struct process_dump *dump)
 {
+	const struct thread *holder = gil_holder(dump);
 	struct file_targets files;
 	int rc = 0;
 
@@ -558,7 +562,7 @@ static int name_all(struct process_dump *dump)
 		return rc;
 	file_targets_init(&files, &dump->proc);
 	for (uint32_t i = 0; i < dump->thread_count; i++)
-		describe_wait(dump, &dump->threads[i], &files);
+		describe_wait(dump, &dump->threads[i], holder, &files);
 	file_targets_deinit(&files);
 	return 0;
 }

@@ -20,6 +20,7 @@ struct dump_options {
 	bool no_pause; // read while it runs: only blocked threads have stacks, and these may be torn
 	bool no_python; // the interpreter's own C frames instead of Python's
 	bool no_kernel;
+	const char *cache_folder; // where large unwind tables are kept; NULL: nowhere
 	bool lines; // source lines and inlined functions of native code, from debug information
 };
 

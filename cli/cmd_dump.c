@@ -3,6 +3,7 @@
 // collector and no kernel program is needed.
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "agent/process_dump.h"
+#include "agent/unwind_table_cache.h"
 #include "base/cleanup.h"
 #include "base/config.h"
 #include "cli/command.h"
@@ -155,12 +157,15 @@ static int show(const struct process_dump *dump, const struct dump_arguments *ar
 
 static int dump_process(const struct dump_arguments *arguments, struct error *err)
 {
+	char folder[PATH_MAX];
+	bool has_folder = unwind_table_cache_folder(folder, sizeof(folder)) == 0;
 	const struct dump_options options = {
 		.tid = (pid_t)arguments->thread,
 		.no_pause = arguments->no_pause,
 		.no_python = arguments->no_python,
 		.no_kernel = arguments->no_kernel || arguments->no_native,
 		.lines = arguments->lines,
+		.cache_folder = has_folder ? folder : NULL,
 	};
 	struct process_dump *dump;
 	sigset_t before;

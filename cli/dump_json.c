@@ -6,8 +6,10 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
+#include "base/utf8.h"
 
 enum { DUMP_JSON_VERSION = 1 };
 
@@ -20,10 +22,21 @@ static json_t *hex(uint64_t number)
 	return json_string(text);
 }
 
+/* Names come from the process, and need not be UTF-8. */
+static json_t *string(const char *text)
+{
+	_cleanup_free_ char *repaired = strdup(text);
+
+	if (!repaired)
+		return NULL;
+	utf8_repair(repaired, strlen(repaired));
+	return json_string(repaired);
+}
+
 static void set_text(json_t *object, const char *name, const char *text)
 {
 	if (text[0])
-		json_object_set_new(object, name, json_string(text));
+		json_object_set_new(object, name, string(text));
 }
 
 static void set_number(json_t *object, const char *name, uint64_t number)
@@ -79,7 +92,7 @@ static json_t *thread_json(const struct dump_thread *thread, bool python_only)
 
 	set_number(object, "tid", (uint64_t)thread->thread->tid);
 	set_number(object, "namespace_tid", (uint64_t)thread->thread->namespace_tid);
-	json_object_set_new(object, "name", json_string(thread->thread->name));
+	json_object_set_new(object, "name", string(thread->thread->name));
 	set_text(object, "state", state);
 	json_object_set_new(object, "wait", wait_json(thread));
 	json_object_set_new(object, "holds_gil", json_boolean(thread->holds_gil));
@@ -99,7 +112,7 @@ static json_t *summary_json(const struct dump_summary *summary)
 	set_number(object, "version", DUMP_JSON_VERSION);
 	set_number(object, "pid", (uint64_t)summary->pid);
 	set_number(object, "namespace_pid", (uint64_t)summary->namespace_pid);
-	json_object_set_new(object, "name", json_string(summary->name));
+	json_object_set_new(object, "name", string(summary->name));
 	set_text(object, "executable", summary->executable);
 	json_object_set_new(object, "paused", json_boolean(summary->paused));
 	set_text(object, "why_not_paused", summary->why_not_paused);

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 
 enum { FOLDED_SHOWN = 8 }; // threads named of those that are like one
 
@@ -110,18 +111,27 @@ static void write_native(struct buffer *text, const struct dump_frame *frame)
 		buffer_printf(text, ":%u", frame->line);
 }
 
+/* Names come from the process: nothing in them may act on a terminal. */
+static void clean_from(struct buffer *text, size_t start)
+{
+	if (buffer_string(text)[0])
+		utf8_clean((char *)text->bytes + start);
+}
+
 static void write_frame(const struct writer *writer, const struct dump_frame *frame)
 {
 	const char *colour = frame_colour(frame);
 
 	buffer_append_string(writer->text, "  ");
 	begin_colour(writer, colour);
+	size_t start = writer->text->size;
 	if (frame->kind == FRAME_KIND_PYTHON)
 		write_python(writer->text, frame);
 	else if (frame->kind == FRAME_KIND_KERNEL)
 		buffer_printf(writer->text, "%s [kernel]", frame->name);
 	else
 		write_native(writer->text, frame);
+	clean_from(writer->text, start);
 	end_colour(writer, colour);
 	buffer_append_string(writer->text, "\n");
 }
