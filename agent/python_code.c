@@ -91,7 +91,7 @@ static int read_code(struct code_reader *reader, uint64_t code_type)
 	return 0;
 }
 
-static uint32_t count_at(const struct code_reader *reader, uint16_t offset)
+static uint32_t head_int(const struct code_reader *reader, uint32_t offset)
 {
 	return u32_at(reader->code, reader->offsets->code_start + offset);
 }
@@ -100,10 +100,11 @@ static uint32_t checksum_of(const struct code_reader *reader)
 {
 	const struct python_offsets *offsets = reader->offsets;
 
-	return python_checksum(count_at(reader, offsets->code_argcount),
-			       count_at(reader, offsets->code_kwonlyargcount),
-			       count_at(reader, offsets->code_flags),
-			       count_at(reader, offsets->code_firstlineno));
+	return python_checksum(
+		head_int(reader, offsets->code_argcount),
+		head_int(reader, offsets->code_kwonlyargcount),
+		head_int(reader, offsets->code_flags), head_int(reader, offsets->code_firstlineno),
+		head_int(reader, offsets->code_marks[0]), head_int(reader, offsets->code_marks[1]));
 }
 
 // ---- what it points to ----------------------------------------------------------------------
@@ -143,18 +144,30 @@ static int read_chunks(struct code_reader *reader)
 	return rc;
 }
 
-static int find_text(const struct python_offsets *offsets, struct object *object, uint32_t size_max)
+// A pointer in an object, of which the chunk may have too little.
+static int read_pointer(const struct code_reader *reader, const struct object *object,
+			uint32_t offset, uint64_t *ret_pointer)
 {
+	if (offset + sizeof(*ret_pointer) > object->chunk_size)
+		return process_memory_read(reader->pid, object->address + offset, ret_pointer,
+					   sizeof(*ret_pointer));
+	*ret_pointer = u64_at(object->chunk, offset);
+	return 0;
+}
+
+static int find_text(struct code_reader *reader, enum part part, uint32_t size_max)
+{
+	struct object *object = &reader->parts[part];
 	uint32_t offset;
-	int rc = python_text_find(offsets, object->chunk, object->chunk_size, size_max,
-				  &object->text, &offset);
+	int rc = python_text_find(reader->offsets, object->chunk, size_max, &object->text, &offset);
 
 	if (rc)
 		return rc;
-	object->content_address =
-		object->text.address ? object->text.address : object->address + offset;
+	object->content_address = object->address + offset;
 	object->content_size = object->text.count * object->text.character_bytes;
-	return 0;
+	if (object->text.is_elsewhere)
+		rc = read_pointer(reader, object, offset, &object->content_address);
+	return rc;
 }
 
 // Too long, or nonsense: the function keeps its name, its lines stay unknown.
@@ -212,9 +225,9 @@ static int read_parts(struct code_reader *reader)
 	int rc = read_chunks(reader);
 
 	if (!rc)
-		rc = find_text(reader->offsets, &reader->parts[PART_NAME], PYTHON_NAME_BYTES_MAX);
+		rc = find_text(reader, PART_NAME, PYTHON_NAME_BYTES_MAX);
 	if (!rc)
-		rc = find_text(reader->offsets, &reader->parts[PART_FILE], PYTHON_FILE_BYTES_MAX);
+		rc = find_text(reader, PART_FILE, PYTHON_FILE_BYTES_MAX);
 	if (rc)
 		return rc;
 	find_table(reader->offsets, &reader->parts[PART_LINES]);
@@ -237,7 +250,7 @@ static int build_code(const struct code_reader *reader, struct python_code *ret_
 	if (!name || !file)
 		return -ENOMEM;
 	int rc = python_lines_read(python_line_format_of(offsets->minor),
-				   (int32_t)count_at(reader, offsets->code_firstlineno),
+				   (int32_t)head_int(reader, offsets->code_firstlineno),
 				   content_of(table), table->content_size, &lines);
 	if (rc)
 		return rc;

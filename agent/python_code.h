@@ -18,7 +18,7 @@ struct python_code {
 	char *name; // qualified since 3.11; UTF-8, as all text here
 	char *file; // as the compiler was told: absolute or not, or "<string>"
 	struct python_lines lines;
-	uint32_t checksum; // python_checksum() of its counts
+	uint32_t checksum; // python_checksum() of its head
 };
 
 /**

@@ -75,8 +75,8 @@ static bool content_is(const void *context, uint32_t item, const void *key)
 	const struct python_code *known = &table->contents[item].code, *code = key;
 	const struct python_lines *lines = &code->lines;
 
-	return known->checksum == code->checksum && !strcmp(known->name, code->name) &&
-	       !strcmp(known->file, code->file) && known->lines.first_line == lines->first_line &&
+	return !strcmp(known->name, code->name) && !strcmp(known->file, code->file) &&
+	       known->lines.first_line == lines->first_line &&
 	       known->lines.row_count == lines->row_count &&
 	       !memcmp(known->lines.rows, lines->rows, lines->row_count * sizeof(*lines->rows));
 }

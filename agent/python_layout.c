@@ -23,8 +23,10 @@ enum {
 	.frame_code = 32 - 24, .frame_position = (lasti)-24, .frame_owner = PYTHON_NO_FIELD, \
 	.frame_tlbc = PYTHON_NO_FIELD
 
-/* Include/code.h, Include/cpython/code.h: strings are in the order co_filename, co_name, (co_qualname,) lines. */
-#define CODE_STRINGS(name, file, lines) .code_name = name, .code_file = file, .code_lines = lines
+/* From an object's start: its marks, then (co_qualname or) co_name, co_filename and the line table. */
+#define CODE_PARTS(mark, other_mark, name, file, lines)                                    \
+	.code_marks = { (mark)-OBJECT_TYPE, (other_mark)-OBJECT_TYPE }, .code_name = name, \
+	.code_file = file, .code_lines = lines
 #define CODE_COUNTS(argcount, kwonlyargcount, flags, firstlineno)                 \
 	.code_start = OBJECT_TYPE, .code_type = 0, .code_argcount = (argcount)-8, \
 	.code_kwonlyargcount = (kwonlyargcount)-8, .code_flags = (flags)-8,       \
@@ -47,7 +49,7 @@ static const struct python_layout layouts[] = {
 			     NO_CFRAME,
 			     FRAME_OBJECT(120),
 			     CODE_COUNTS(16, 20, 32, 36),
-			     CODE_STRINGS(104, 96, 112) },
+			     CODE_PARTS(40, 48, 104, 96, 112) },
 		.runtime_interpreters = PYTHON_NO_FIELD,
 		.runtime_holder = PYTHON_NO_FIELD,
 		.runtime_key = PYTHON_NO_FIELD,
@@ -62,7 +64,7 @@ static const struct python_layout layouts[] = {
 			     NO_CFRAME,
 			     FRAME_OBJECT(104),
 			     CODE_COUNTS(16, 20, 32, 36),
-			     CODE_STRINGS(104, 96, 112) },
+			     CODE_PARTS(40, 48, 104, 96, 112) },
 		.runtime_interpreters = 24,
 		.runtime_holder = 1480,
 		.runtime_key = 1504,
@@ -77,7 +79,7 @@ static const struct python_layout layouts[] = {
 			     NO_CFRAME,
 			     FRAME_OBJECT(104),
 			     CODE_COUNTS(16, 24, 36, 40),
-			     CODE_STRINGS(112, 104, 120) },
+			     CODE_PARTS(48, 56, 112, 104, 120) },
 		.runtime_interpreters = 32,
 		.runtime_holder = 1368,
 		.runtime_key = 1392,
@@ -92,7 +94,7 @@ static const struct python_layout layouts[] = {
 			     NO_CFRAME,
 			     FRAME_OBJECT(104),
 			     CODE_COUNTS(16, 24, 36, 40),
-			     CODE_STRINGS(112, 104, 120) },
+			     CODE_PARTS(48, 56, 112, 104, 120) },
 		.runtime_interpreters = 32,
 		.runtime_holder = 568,
 		.runtime_key = 584,
@@ -109,7 +111,7 @@ static const struct python_layout layouts[] = {
 			     .cframe_previous = 8,
 			     FRAME_OBJECT(96),
 			     CODE_COUNTS(16, 24, 36, 40),
-			     CODE_STRINGS(112, 104, 120) },
+			     CODE_PARTS(48, 56, 112, 104, 120) },
 		.runtime_interpreters = 32,
 		.runtime_holder = 568,
 		.runtime_key = 584,
@@ -132,7 +134,7 @@ static const struct python_layout layouts[] = {
 			     .frame_owner = 68,
 			     .frame_tlbc = PYTHON_NO_FIELD,
 			     CODE_COUNTS(56, 64, 48, 72),
-			     CODE_STRINGS(128, 112, 136),
+			     CODE_PARTS(24, 32, 128, 112, 136),
 			     .code_instructions = 184 },
 		.runtime_interpreters = 40,
 		.runtime_holder = 576,
@@ -157,7 +159,7 @@ static const struct python_layout layouts[] = {
 			     .frame_owner = 70,
 			     .frame_tlbc = PYTHON_NO_FIELD,
 			     CODE_COUNTS(52, 60, 48, 68),
-			     CODE_STRINGS(128, 112, 136),
+			     CODE_PARTS(24, 92, 128, 112, 136),
 			     .code_instructions = 192 },
 		.runtime_interpreters = 40,
 		.runtime_holder = PYTHON_NO_FIELD,
@@ -288,6 +290,11 @@ static void take_code(struct python_offsets *offsets, const uint64_t *words)
 	offsets->code_file = words[1];
 	offsets->code_name = words[3];
 	offsets->code_lines = words[4];
+	// co_consts comes after ob_type and ob_size, co_version right before co_localsplusnames.
+	offsets->code_marks[0] = 16;
+	offsets->code_marks[1] = words[7] - 4 - offsets->code_start;
+	if (offsets->code_marks[1] > PYTHON_CODE_BYTES - 4 || words[7] % 4)
+		offsets->code_marks[1] = offsets->code_marks[0] + 8; // co_names
 	offsets->code_tlbc = PYTHON_NO_FIELD;
 	if (offsets->frame_tlbc != PYTHON_NO_FIELD && words[10] &&
 	    is_word_before(words[10], words[0]))

@@ -46,11 +46,10 @@ static uint32_t long_head_bytes(const struct python_offsets *offsets)
 	return python_text_head_bytes(offsets) + (offsets->minor < MINOR_WITHOUT_WSTR ? 24 : 16);
 }
 
-int python_text_find(const struct python_offsets *offsets, const uint8_t *object, uint32_t size,
-		     uint32_t size_max, struct python_text *ret_text, uint32_t *ret_offset)
+int python_text_find(const struct python_offsets *offsets, const uint8_t *object, uint32_t size_max,
+		     struct python_text *ret_text, uint32_t *ret_offset)
 {
 	uint32_t object_bytes = python_object_head_bytes(offsets);
-	uint32_t long_bytes = long_head_bytes(offsets);
 	struct python_text text = { 0 };
 	uint64_t count;
 	uint32_t state;
@@ -63,12 +62,9 @@ int python_text_find(const struct python_offsets *offsets, const uint8_t *object
 		return -EBADMSG;
 	text.character_bytes = kind;
 	text.count = count < size_max ? (uint32_t)count : size_max;
-	if (!(bits & STATE_COMPACT)) {
-		if (size < long_bytes + sizeof(text.address))
-			return -EBADMSG;
-		memcpy(&text.address, object + long_bytes, sizeof(text.address));
-	}
-	*ret_offset = bits & STATE_ASCII ? python_text_head_bytes(offsets) : long_bytes;
+	text.is_elsewhere = !(bits & STATE_COMPACT);
+	*ret_offset = bits & STATE_ASCII && !text.is_elsewhere ? python_text_head_bytes(offsets)
+							       : long_head_bytes(offsets);
 	*ret_text = text;
 	return 0;
 }

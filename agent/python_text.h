@@ -3,6 +3,7 @@
 // the object's head or elsewhere (Include/cpython/unicodeobject.h). The bytes are hostile.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "bpf/python.h"
@@ -11,7 +12,7 @@
 struct python_text {
 	uint32_t count;           // characters to read: no more than can be of use
 	uint32_t character_bytes; // 1 (Latin-1), 2 or 4
-	uint64_t address;         // of the characters, if they do not lie behind the head; else 0
+	bool is_elsewhere;        // they do not lie behind the head
 };
 
 /** Bytes of every object's head, up to and with ob_type: 16, or 32 without the GIL. */
@@ -21,12 +22,12 @@ uint32_t python_object_head_bytes(const struct python_offsets *offsets);
 uint32_t python_text_head_bytes(const struct python_offsets *offsets);
 
 /**
- * Look at the first @size bytes of a string object, python_text_head_bytes() at least, whose text is
- * to have @size_max bytes at most. *ret_offset is where its characters begin from its start on,
- * unless they are elsewhere. Returns 0 or -EBADMSG: it is no string.
+ * Look at the first python_text_head_bytes() of a string object whose text is to have @size_max bytes
+ * at most. *ret_offset is where, from its start on, its characters begin, or where the pointer to
+ * them is if they are elsewhere. Returns 0 or -EBADMSG: it is no string.
  */
-int python_text_find(const struct python_offsets *offsets, const uint8_t *object, uint32_t size,
-		     uint32_t size_max, struct python_text *ret_text, uint32_t *ret_offset);
+int python_text_find(const struct python_offsets *offsets, const uint8_t *object, uint32_t size_max,
+		     struct python_text *ret_text, uint32_t *ret_offset);
 
 /**
  * The text in UTF-8, @size_max bytes at most, cut between characters. What has no place in a name

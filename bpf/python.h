@@ -25,7 +25,7 @@ enum python_position {
 };
 
 #define PYTHON_FRAME_BYTES_MAX 112 // 3.6: from f_back to f_lasti are 100
-#define PYTHON_CODE_BYTES      80  // the head of a code object, all counts included
+#define PYTHON_CODE_BYTES      88  // the head of a code object, all counts and marks included
 
 /* No such field in this version. */
 #define PYTHON_NO_FIELD 0xffff
@@ -64,6 +64,8 @@ struct python_offsets {
 	__u16 code_kwonlyargcount;
 	__u16 code_flags;
 	__u16 code_firstlineno;
+	// Ints that tell it from another one in its place: of pointers to its own parts, or its version.
+	__u16 code_marks[2];
 	__u16 code_instructions; // from the object's start: co_code_adaptive
 	__u16 code_tlbc;         // from the object's start: co_tlbc
 
@@ -116,7 +118,7 @@ struct python_cursor {
 
 /*
  * raw_frame.detail: the instruction's index in code units, and a checksum over the code object's
- * counts, by which the agent sees that the address belongs to another code object by now. Checksum
+ * head, by which the agent sees that the address belongs to another code object by now. Checksum
  * 0: the code object was not readable.
  */
 #define PYTHON_INDEX_BITS   20
@@ -128,14 +130,21 @@ struct python_cursor {
 #define PYTHON_DETAIL_INDEX(detail)    ((detail)&PYTHON_INDEX_MAX)
 #define PYTHON_DETAIL_CHECKSUM(detail) ((detail) >> PYTHON_INDEX_BITS)
 
-/* Of co_argcount, co_kwonlyargcount, co_flags and co_firstlineno: 1 to PYTHON_CHECKSUM_MAX. */
+/*
+ * Of co_argcount, co_kwonlyargcount, co_flags, co_firstlineno and the marks: 1 to
+ * PYTHON_CHECKSUM_MAX. A program that compiles functions as it goes gives most of them the address
+ * and the counts of one before, but hardly ever its marks too: none of 1,000 in 3.6 to 3.10 and 3.12
+ * and newer, 6 in 3.11.
+ */
 static inline __attribute__((always_inline)) __u32 python_checksum(__u32 argcount,
 								   __u32 kwonlyargcount,
-								   __u32 flags, __u32 firstlineno)
+								   __u32 flags, __u32 firstlineno,
+								   __u32 mark, __u32 other_mark)
 {
 	__u64 mixed = (argcount ^ (__u64)flags << 32) * HASH_C1;
 
 	mixed = (hash_rotate(mixed, 31) ^ firstlineno ^ (__u64)kwonlyargcount << 32) * HASH_C2;
+	mixed = (hash_rotate(mixed, 31) ^ mark ^ (__u64)other_mark << 32) * HASH_C1;
 	mixed >>= 64 - (32 - PYTHON_INDEX_BITS);
 	return mixed ? (__u32)mixed : 1;
 }

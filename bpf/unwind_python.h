@@ -292,7 +292,9 @@ UNWIND_INLINE long python_keep(struct unwind *unwind, const struct python_offset
 			return 0; // no function's frame
 		checksum = python_checksum(python_code_int(cursor, offsets->code_argcount),
 					   python_code_int(cursor, offsets->code_kwonlyargcount),
-					   flags, firstlineno);
+					   flags, firstlineno,
+					   python_code_int(cursor, offsets->code_marks[0]),
+					   python_code_int(cursor, offsets->code_marks[1]));
 	}
 	return unwind_add(unwind, code, FRAME_TAG_PYTHON,
 			  PYTHON_DETAIL(python_index(cursor, offsets, code), checksum));
@@ -396,6 +398,6 @@ UNWIND_INLINE long python_step(struct unwind *unwind)
 	if (python_keep(unwind, offsets, code))
 		return 1;
 	if (offsets->entry == PYTHON_ENTRY_EVERY || (offsets->entry == PYTHON_ENTRY_FLAG && owner))
-		return python_end_run(unwind);
+		return python_end_call(unwind, cursor->cframe_taken);
 	return 0;
 }

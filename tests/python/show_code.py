@@ -3,9 +3,9 @@
 nobody reads our output any more or a minute has passed. For tests/unit/agent/test_python_code.c. Runs
 on CPython 3.6 and newer.
 
-First a line `process PID MINOR RUNTIME CODE_TYPE` (addresses in hex), then for each code object
-`ADDRESS ARGCOUNT KWONLYARGCOUNT FLAGS FIRSTLINE <tab> name <tab> file <tab> units:line,...`, then
-`end`.
+First a line `process PID MINOR RUNTIME CODE_TYPE`, then for each code object
+`ADDRESS ARGCOUNT KWONLYARGCOUNT FLAGS FIRSTLINE CODE CONSTS NAMES <tab> name <tab> file
+<tab> units:line,...`, then `end`. Addresses are in hex.
 """
 import os
 import signal
@@ -87,12 +87,15 @@ def line_of(code):
             runs[-1][0] += 1
         else:
             runs.append([1, line])
-    return "%x %d %d %d %d\t%s\t%s\t%s" % (
+    return "%x %d %d %d %d %x %x %x\t%s\t%s\t%s" % (
         id(code),
         code.co_argcount,
         code.co_kwonlyargcount,
         code.co_flags,
         code.co_firstlineno,
+        id(code.co_code),
+        id(code.co_consts),
+        id(code.co_names),
         text_of(getattr(code, "co_qualname", code.co_name), NAME_BYTES_MAX),
         text_of(code.co_filename, FILE_BYTES_MAX),
         ",".join("%d:%d" % tuple(run) for run in runs),

@@ -19,6 +19,8 @@ enum {
 	LINES_AT = 4 * PAGE,
 	ELSEWHERE_AT = 6 * PAGE,
 	CODE_TYPE = 0x1230,
+	MARK = 0x4560,
+	OTHER_MARK = 0x7890,
 	ASCII = 0x10 | 0x08 | 1, // compact, 1 byte
 	LATIN = 0x08 | 1,
 	WIDE = 0x08 | 2,
@@ -85,9 +87,17 @@ static inline void put_code(struct heap *heap, uint32_t at, uint32_t first_line)
 	put_u32(heap, counts + offsets->code_kwonlyargcount, 2);
 	put_u32(heap, counts + offsets->code_flags, 67);
 	put_u32(heap, counts + offsets->code_firstlineno, first_line);
+	put_u32(heap, counts + offsets->code_marks[0], MARK);
+	put_u32(heap, counts + offsets->code_marks[1], OTHER_MARK);
 	put_u64(heap, at + offsets->code_name, address_of(heap, NAME_AT));
 	put_u64(heap, at + offsets->code_file, address_of(heap, FILE_AT));
 	put_u64(heap, at + offsets->code_lines, address_of(heap, LINES_AT));
+}
+
+/* What the unwinder takes from put_code()'s code object. */
+static inline uint32_t checksum_of(uint32_t first_line)
+{
+	return python_checksum(1, 2, 67, first_line, MARK, OTHER_MARK);
 }
 
 /* 3.13's offsets with a head that is 16 bytes longer: 3.13 and 3.14 without the GIL. */

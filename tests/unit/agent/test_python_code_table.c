@@ -56,12 +56,6 @@ static struct python_code_table_stats stats_of(const struct fixture *fixture)
 	return stats;
 }
 
-/* What the unwinder takes from put_code()'s code object. */
-static uint32_t checksum_of(uint32_t first_line)
-{
-	return python_checksum(1, 2, 67, first_line);
-}
-
 static struct python_place find_at(struct fixture *fixture, uint32_t at, uint32_t index,
 				   uint32_t checksum)
 {
@@ -121,6 +115,20 @@ TEST(an_address_that_is_used_again_is_read_again)
 	tear_down(&fixture);
 }
 
+TEST(the_like_of_a_code_object_in_its_place_is_another_one)
+{
+	struct fixture fixture;
+	uint32_t mark_at, second = python_checksum(1, 2, 67, 10, MARK + 16, OTHER_MARK);
+
+	set_up(&fixture, 0);
+	mark_at = fixture.heap.offsets.code_start + fixture.heap.offsets.code_marks[0];
+	EXPECT_STR("f", name_at(&fixture, CODE_AT, checksum_of(10)), "first");
+	put_u32(&fixture.heap, mark_at, MARK + 16);
+	put_text(&fixture.heap, NAME_AT, ASCII, "g", 1);
+	EXPECT_STR("g", name_at(&fixture, CODE_AT, second), "second");
+	tear_down(&fixture);
+}
+
 TEST(a_frame_of_code_that_was_replaced_unseen_is_unknown)
 {
 	struct fixture fixture;
@@ -160,6 +168,14 @@ TEST(processes_of_one_program_share_what_was_read)
 	}
 	EXPECT_EQ(64, stats_of(&fixture).codes, "one for each process");
 	EXPECT_EQ(1, stats_of(&fixture).contents, "one for all");
+
+	// Their parts lie elsewhere if they were not forked.
+	put_u32(&fixture.heap, fixture.heap.offsets.code_start + fixture.heap.offsets.code_marks[0],
+		0x5550);
+	fixture.process.start_ns = 99;
+	name_at(&fixture, CODE_AT, python_checksum(1, 2, 67, 10, 0x5550, OTHER_MARK));
+	EXPECT_EQ(1, stats_of(&fixture).contents, "still one for all");
+	put_code(&fixture.heap, CODE_AT, 10);
 
 	// Sharing is by content: another name, file, line or table is another thing.
 	put_text(&fixture.heap, NAME_AT, ASCII, "g", 1);
@@ -282,6 +298,7 @@ TEST(memory_of_names_and_lines_is_bounded)
 		memcpy(fixture.heap.bytes + MANY_AT + fixture.heap.head + 16 + i,
 		       (const uint8_t[]){ 0x80 | 13 << 3 | 1, 2 }, 2);
 	for (uint32_t i = 0; i < 200; i++) {
+		fixture.process.start_ns = i + 1;
 		put_u32(&fixture.heap,
 			CODE_AT + fixture.heap.offsets.code_start +
 				fixture.heap.offsets.code_firstlineno,
@@ -317,6 +334,7 @@ TEST(a_window_reads_no_more_than_its_share)
 RUN_TESTS(cmocka_unit_test(a_frame_is_name_file_and_line),
 	  cmocka_unit_test(a_code_object_is_read_once),
 	  cmocka_unit_test(an_address_that_is_used_again_is_read_again),
+	  cmocka_unit_test(the_like_of_a_code_object_in_its_place_is_another_one),
 	  cmocka_unit_test(a_frame_of_code_that_was_replaced_unseen_is_unknown),
 	  cmocka_unit_test(without_a_checksum_what_is_there_counts_for_the_window),
 	  cmocka_unit_test(processes_of_one_program_share_what_was_read),
