@@ -13,7 +13,6 @@ import marshal
 import os
 import struct
 import sys
-import sysconfig
 import types
 import warnings
 
@@ -107,7 +106,7 @@ def record(code):
 
 def library_files():
     """The standard library's sources."""
-    for folder, folders, files in os.walk(sysconfig.get_paths()["stdlib"]):
+    for folder, folders, files in os.walk(os.path.dirname(os.__file__)):
         folders.sort()
         for name in sorted(files):
             if name.endswith(".py"):
