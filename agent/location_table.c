@@ -268,6 +268,13 @@ uint32_t location_table_add_python(struct location_table *table, const char *nam
 	return add(table, &location);
 }
 
+bool location_table_is_anonymous(const struct location_table *table, uint32_t number)
+{
+	const struct known_location *location = &table->locations[number];
+
+	return location->kind == FRAME_KIND_JIT && !location->line.name;
+}
+
 uint32_t location_table_add_jit(struct location_table *table, const char *name)
 {
 	struct known_location location = { .kind = FRAME_KIND_JIT };

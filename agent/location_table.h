@@ -58,6 +58,8 @@ uint32_t location_table_add_anonymous(struct location_table *table, uint64_t add
 uint32_t location_table_add_python(struct location_table *table, const char *name, const char *file,
 				   uint32_t line);
 
+bool location_table_is_anonymous(const struct location_table *table, uint32_t location);
+
 /** Code of a process that has gone before its mappings could be read: one place for all of it. */
 uint32_t location_table_add_exited(struct location_table *table);
 

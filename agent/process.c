@@ -549,6 +549,17 @@ uint64_t process_mappings_generation(const struct process *process)
 	return entry->mappings ? entry->mappings->generation : 0;
 }
 
+uint64_t process_table_jit_version(struct process_table *table, const struct process_key *key)
+{
+	struct process_entry *entry = entry_at(table, find_key(table, key));
+	struct process_entry *parent = entry ? find_parent(table, entry) : NULL;
+
+	if (!entry)
+		return PROCESS_JIT_UNKNOWN;
+	return process_entry_jit_version(entry, &table->surroundings) +
+	       (parent ? process_entry_jit_version(parent, &table->surroundings) : 0);
+}
+
 /* ---- public: expiry ------------------------------------------------------------------------ */
 
 static bool is_alive(const struct process_entry *entry)

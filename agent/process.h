@@ -97,6 +97,13 @@ const struct mapping_list *process_mappings(struct process_table *table, struct 
  */
 uint64_t process_mappings_generation(const struct process *process);
 
+/**
+ * How often more names of generated code became known of the process with @key, which are looked
+ * for now (rate-limited) if some were asked for before. PROCESS_JIT_UNKNOWN: there is no such process.
+ */
+uint64_t process_table_jit_version(struct process_table *table, const struct process_key *key);
+#define PROCESS_JIT_UNKNOWN UINT64_MAX
+
 /** Forget processes that exited more than @age_ns ago. Call once per window. */
 void process_table_expire(struct process_table *table, uint64_t age_ns);
 

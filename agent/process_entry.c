@@ -592,13 +592,15 @@ void process_entry_add_mappings(struct process_entry *entry, const struct mappin
 
 /* ---- generated code ------------------------------------------------------------------------- */
 
-static void read_jit(struct process_entry *entry, struct process_surroundings *surroundings,
-		     uint64_t now)
+static void read_jit(struct process_entry *entry, bool known,
+		     struct process_surroundings *surroundings)
 {
+	uint64_t now = clock_monotonic_ns();
 	size_t before = process_jit_bytes(entry->jit);
 	struct proc proc;
 
-	if (open_proc(entry, &proc))
+	if (surroundings->jit_bytes >= JIT_BYTES_MAX ||
+	    !process_jit_wants_read(entry->jit, known, now) || open_proc(entry, &proc))
 		return;
 	process_jit_read(entry->jit, &proc, entry->mappings, now);
 	proc_close(&proc);
@@ -608,16 +610,21 @@ static void read_jit(struct process_entry *entry, struct process_surroundings *s
 const char *process_entry_jit_name(struct process_entry *entry, uint64_t address,
 				   struct process_surroundings *surroundings)
 {
-	uint64_t now = clock_monotonic_ns();
-
 	if (!entry->jit)
 		entry->jit = process_jit_new();
 	if (!entry->jit)
 		return NULL;
-	if (surroundings->jit_bytes < JIT_BYTES_MAX &&
-	    process_jit_wants_read(entry->jit, address, now))
-		read_jit(entry, surroundings, now);
+	read_jit(entry, process_jit_find(entry->jit, address), surroundings);
 	return process_jit_find(entry->jit, address);
+}
+
+uint64_t process_entry_jit_version(struct process_entry *entry,
+				   struct process_surroundings *surroundings)
+{
+	if (!entry->jit)
+		return 0;
+	read_jit(entry, false, surroundings);
+	return process_jit_version(entry->jit);
 }
 
 /* ---- what the table asks for ---------------------------------------------------------------- */

@@ -128,6 +128,10 @@ void process_entry_refuse_file(struct process_entry *entry, struct mapping *mapp
 const char *process_entry_jit_name(struct process_entry *entry, uint64_t address,
 				   struct process_surroundings *surroundings);
 
+/** How often more such names became known; looks for them if some were asked for before. */
+uint64_t process_entry_jit_version(struct process_entry *entry,
+				   struct process_surroundings *surroundings);
+
 /** process_find_code(), once @mapping (NULL: none) is found and open. */
 int process_entry_code(const struct process_entry *entry, const struct mapping *mapping,
 		       uint64_t address, struct code_address *ret_code);

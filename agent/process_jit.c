@@ -12,15 +12,20 @@
 
 /* Code at a known address may be another function's by now. */
 #define KNOWN_READ_NS NS_PER_SECOND
-/* For an unknown address, doubled each time that reading brought nothing new. */
-#define UNKNOWN_READ_MIN_NS (50 * NS_PER_MS)
-#define UNKNOWN_READ_MAX_NS (30 * NS_PER_SECOND)
+/*
+ * For an unknown address, doubled each time that reading brought nothing new; longer where there is
+ * nothing to read. A look costs some 50 us.
+ */
+#define UNKNOWN_READ_MIN_NS (5 * NS_PER_MS)
+#define UNKNOWN_READ_MAX_NS NS_PER_SECOND
+#define ABSENT_READ_MAX_NS  (30 * NS_PER_SECOND)
 
 struct process_jit {
 	struct perf_map *map; // NULL: none was seen
 	struct jitdump *dump; // NULL: likewise
 	uint64_t read_ns;
 	uint64_t wait_ns; // until it is read again for an unknown address
+	uint64_t version; // counts news
 };
 
 struct process_jit *process_jit_new(void)
@@ -50,15 +55,14 @@ size_t process_jit_bytes(const struct process_jit *jit)
 	       (jit->dump ? jitdump_bytes(jit->dump) : 0);
 }
 
-bool process_jit_wants_read(struct process_jit *jit, uint64_t address, uint64_t now_ns)
+uint64_t process_jit_version(const struct process_jit *jit)
 {
-	uint64_t age = now_ns - jit->read_ns;
+	return jit->version;
+}
 
-	if (!jit->read_ns)
-		return true;
-	if (age < UNKNOWN_READ_MIN_NS)
-		return false;
-	return age >= (process_jit_find(jit, address) ? KNOWN_READ_NS : jit->wait_ns);
+bool process_jit_wants_read(const struct process_jit *jit, bool known, uint64_t now_ns)
+{
+	return !jit->read_ns || now_ns - jit->read_ns >= (known ? KNOWN_READ_NS : jit->wait_ns);
 }
 
 /* Returns whether there was something new. */
@@ -86,6 +90,14 @@ static bool read_dump(struct process_jit *jit, const struct proc *proc,
 	return jit->dump && jitdump_read(jit->dump, fd) > 0;
 }
 
+static uint64_t longer_wait(const struct process_jit *jit)
+{
+	uint64_t wait_max = jit->map || jit->dump ? UNKNOWN_READ_MAX_NS : ABSENT_READ_MAX_NS;
+	uint64_t wait = jit->wait_ns ? jit->wait_ns * 2 : UNKNOWN_READ_MIN_NS;
+
+	return wait < wait_max ? wait : wait_max;
+}
+
 void process_jit_read(struct process_jit *jit, const struct proc *proc,
 		      const struct mapping_list *list, uint64_t now_ns)
 {
@@ -93,9 +105,6 @@ void process_jit_read(struct process_jit *jit, const struct proc *proc,
 
 	news |= read_dump(jit, proc, list);
 	jit->read_ns = now_ns;
-	jit->wait_ns = news ? UNKNOWN_READ_MIN_NS : jit->wait_ns * 2;
-	if (jit->wait_ns < UNKNOWN_READ_MIN_NS)
-		jit->wait_ns = UNKNOWN_READ_MIN_NS;
-	if (jit->wait_ns > UNKNOWN_READ_MAX_NS)
-		jit->wait_ns = UNKNOWN_READ_MAX_NS;
+	jit->wait_ns = news ? UNKNOWN_READ_MIN_NS : longer_wait(jit);
+	jit->version += news;
 }

@@ -16,10 +16,10 @@ struct process_jit *process_jit_new(void);
 void process_jit_free(struct process_jit *jit);
 
 /**
- * Should process_jit_read() be called before @address is looked up? Says no most of the time, not
- * to ask for the same files again and again.
+ * Should process_jit_read() be called for an address whose name is @known so far? Says no most of the
+ * time, not to ask for the same files again and again.
  */
-bool process_jit_wants_read(struct process_jit *jit, uint64_t address, uint64_t now_ns);
+bool process_jit_wants_read(const struct process_jit *jit, bool known, uint64_t now_ns);
 
 /** Read what the process has added to its files since. @list is of its mappings. */
 void process_jit_read(struct process_jit *jit, const struct proc *proc,
@@ -27,6 +27,9 @@ void process_jit_read(struct process_jit *jit, const struct proc *proc,
 
 /** The name of the function at @address, or NULL. Valid until the next call of any of these. */
 const char *process_jit_find(struct process_jit *jit, uint64_t address);
+
+/** How often process_jit_read() found something new. */
+uint64_t process_jit_version(const struct process_jit *jit);
 
 /** Memory in use. */
 size_t process_jit_bytes(const struct process_jit *jit);

@@ -217,6 +217,8 @@ static void expire(struct profiler *profiler)
 		stack_table_each(profiler->stacks, mark_stack, profiler->locations);
 		location_table_sweep(profiler->locations);
 	}
+	unnamed_stacks_settle(&profiler->reader.unnamed, profiler->processes, forget_stack,
+			      profiler);
 	python_code_table_expire(profiler->python_codes);
 	process_unwind_expire(profiler->unwinds);
 	process_table_expire(profiler->processes, EXITED_KEPT_NS);
@@ -493,6 +495,7 @@ void profiler_close(struct profiler *profiler)
 	process_unwind_close(profiler->unwinds);
 	loader_close(profiler->loader);
 	window_deinit(&profiler->window);
+	unnamed_stacks_deinit(&profiler->reader.unnamed);
 	stack_table_free(profiler->stacks);
 	location_table_free(profiler->locations);
 	line_reader_free(profiler->lines);

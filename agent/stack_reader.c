@@ -36,6 +36,14 @@ static struct process *prepare_process(struct stack_reader *reader,
 	return process;
 }
 
+static bool has_unnamed(const struct stack_reader *reader, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (location_table_is_anonymous(reader->frames.locations, reader->locations[i]))
+			return true;
+	return false;
+}
+
 int stack_reader_take(struct stack_reader *reader, const struct stack_record *record)
 {
 	const struct stack_body *body = &record->body;
@@ -57,6 +65,9 @@ int stack_reader_take(struct stack_reader *reader, const struct stack_record *re
 	}
 	if (rc && rc != -ENOENT)
 		return rc;
+	if (process && has_unnamed(reader, count))
+		unnamed_stacks_add(&reader->unnamed, reader->frames.processes, &body->hash,
+				   &body->process);
 	return stack_table_add(reader->stacks, &body->hash, reader->locations, count, end,
 			       clock_monotonic_ns());
 }

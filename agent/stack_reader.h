@@ -8,6 +8,7 @@
 #include "agent/frame_locator.h"
 #include "agent/process_unwind.h"
 #include "agent/stack_table.h"
+#include "agent/unnamed_stacks.h"
 #include "bpf/sample.h"
 
 /** The profiler's, which outlive it. */
@@ -15,6 +16,7 @@ struct stack_reader {
 	struct frame_locator frames;
 	struct stack_table *stacks;
 	struct process_unwinds *unwinds;     // NULL: nothing is asked for
+	struct unnamed_stacks unnamed;       // its own: unnamed_stacks_deinit() it
 	uint32_t locations[STACK_DEPTH_MAX]; // of the body in work
 };
 

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/unnamed_stacks.h"
+
+#include <stdlib.h>
+
+static struct unnamed_stack *stack_at(const struct unnamed_stacks *unnamed, uint32_t at)
+{
+	return &unnamed->stacks[(unnamed->first + at) % UNNAMED_STACKS_MAX];
+}
+
+void unnamed_stacks_deinit(struct unnamed_stacks *unnamed)
+{
+	free(unnamed->stacks);
+	*unnamed = (struct unnamed_stacks){ 0 };
+}
+
+void unnamed_stacks_add(struct unnamed_stacks *unnamed, struct process_table *processes,
+			const struct stack_hash *hash, const struct process_key *process)
+{
+	if (!unnamed->stacks)
+		unnamed->stacks = calloc(UNNAMED_STACKS_MAX, sizeof(*unnamed->stacks));
+	if (!unnamed->stacks)
+		return;
+	if (unnamed->count == UNNAMED_STACKS_MAX) {
+		unnamed->first = (unnamed->first + 1) % UNNAMED_STACKS_MAX;
+		unnamed->count--;
+	}
+	*stack_at(unnamed, unnamed->count++) = (struct unnamed_stack){
+		.hash = *hash,
+		.process = *process,
+		.names_version = process_table_jit_version(processes, process),
+	};
+}
+
+void unnamed_stacks_settle(struct unnamed_stacks *unnamed, struct process_table *processes,
+			   void (*forget)(void *context, const struct stack_hash *hash),
+			   void *context)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t at = 0; at < unnamed->count; at++) {
+		struct unnamed_stack stack = *stack_at(unnamed, at);
+		uint64_t version = process_table_jit_version(processes, &stack.process);
+
+		if (version == PROCESS_JIT_UNKNOWN)
+			continue;
+		if (version != stack.names_version)
+			forget(context, &stack.hash);
+		else
+			*stack_at(unnamed, kept++) = stack;
+	}
+	unnamed->count = kept;
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stacks through generated code that had no name when they came: their process may list it a moment
+// later. The kernel side sends a body once only, so it is asked to send these again then. One thread.
+#pragma once
+
+#include <stdint.h>
+
+#include "agent/process.h"
+#include "bpf/stack.h"
+
+enum {
+	UNNAMED_STACKS_MAX = 4096, // the oldest is given up: it stays without names
+};
+
+struct unnamed_stack {
+	struct stack_hash hash;
+	struct process_key process;
+	uint64_t names_version; // process_table_jit_version() when it came
+};
+
+/** A zeroed struct is valid and empty. */
+struct unnamed_stacks {
+	struct unnamed_stack *stacks; // a ring
+	uint32_t first;
+	uint32_t count;
+};
+
+void unnamed_stacks_deinit(struct unnamed_stacks *unnamed);
+
+/** A stack has come in which generated code has no name. Out of memory it stays so. */
+void unnamed_stacks_add(struct unnamed_stacks *unnamed, struct process_table *processes,
+			const struct stack_hash *hash, const struct process_key *process);
+
+/**
+ * To be called once a window: hands those whose process has listed more since to @forget, as they
+ * may have names now, and lets go of those whose process is no longer known.
+ */
+void unnamed_stacks_settle(struct unnamed_stacks *unnamed, struct process_table *processes,
+			   void (*forget)(void *context, const struct stack_hash *hash),
+			   void *context);

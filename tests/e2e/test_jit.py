@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Code that processes make at run time: named by what they list, in containers too, with its
+callers; and programs that live too short to be looked at."""
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from fleet import unique, workload_argv, Workload
+
+POINTS = 0.02  # share of the service's CPU time
+
+# With a pid of its own and a /tmp that nobody else sees; the program lies there too.
+IN_A_CONTAINER = ["unshare", "--pid", "--fork", "--mount", "--kill-child", "sh", "-ec",
+                  'root=$(mktemp -d); mount -t tmpfs none $root; cp "$1" $root/program; shift; '
+                  'mount --bind $root /tmp; exec /tmp/program "$@"', "sh"]
+
+
+def remove_lists(folder):
+    for path in [*pathlib.Path("/tmp").glob("perf-*.map"), *folder.glob("jit-*.dump")]:
+        path.unlink(missing_ok=True)
+
+
+def graph_of(fleet, service, cpu_ns):
+    fleet.api.wait_for_total(service, cpu_ns)
+    return fleet.api.merge(service)
+
+
+def share_below(graph, name, parent):
+    """How much of the function's time was spent when @parent had called it."""
+    below = sum(graph.totals[node] for node in range(1, len(graph.names))
+                if graph.names[node] == name and graph.names[graph.parents[node]] == parent)
+    return below / graph.total_of(name)
+
+
+@pytest.mark.parametrize("what,prefix,flags", [
+    ("perf map", [], []),
+    ("in a container", IN_A_CONTAINER, []),
+    ("jitdump", [], ["--dump", "1"]),
+])
+def test_generated_code_is_named_and_its_shares_are_true(fleet, tmp_path, monkeypatch, what,
+                                                         prefix, flags):
+    monkeypatch.chdir(tmp_path)
+    service = unique("jit")
+    argv = prefix + workload_argv("burn_jit", "--seconds", "5", *flags)
+    try:
+        truth = Workload(argv, {"OTEL_SERVICE_NAME": service}).truth()
+    finally:
+        remove_lists(tmp_path)
+    graph = graph_of(fleet, service, truth["process_cpu_ns"])
+    shares = {name: graph.total_of(name) / graph.total for name in truth["functions"]}
+    for name, ns in truth["functions"].items():
+        assert shares[name] == pytest.approx(ns / truth["process_cpu_ns"], abs=POINTS), shares
+    graph.check()
+    # But for a tick within the two instructions before the frame is there.
+    assert share_below(graph, "jit_beta_callee", "jit_beta") > 0.98
+    assert share_below(graph, "jit_beta", "run_generated") > 0.98
+    assert share_below(graph, "jit_alpha", "run_generated") > 0.98
+    kinds = {graph.kinds[node] for node in range(len(graph.names))
+             if graph.names[node].startswith("jit_")}
+    assert kinds == {"jit"}
+
+
+def cpu_ns_of_children():
+    times = os.times()
+    return (times.children_user + times.children_system) * 1e9
+
+
+FIB_JS = """
+function fib(n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+function outer() { return fib(25); }
+const end = Date.now() + 4000;
+while (Date.now() < end) outer();
+"""
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node here")
+def test_node_is_named_by_its_perf_map(fleet, tmp_path):
+    service = unique("node")
+    script = tmp_path / "fib.js"
+    script.write_text(FIB_JS)
+    before = cpu_ns_of_children()
+    try:
+        subprocess.run(["node", "--perf-basic-prof", str(script)], check=True,
+                       env={**os.environ, "OTEL_SERVICE_NAME": service}, cwd=tmp_path)
+    finally:
+        remove_lists(tmp_path)
+    graph = graph_of(fleet, service, cpu_ns_of_children() - before)
+    fib = {name for name in graph.names if "fib " in name}
+    assert fib and not any(mark + "fib" in name for name in fib for mark in "*^~+"), fib
+    assert graph.total_of(max(fib, key=graph.total_of)) > 0.8 * graph.total
+
+
+FIB_JAVA = """
+public class Fib {
+    static int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+    static int outer() { return fib(27); }
+    public static void main(String[] arguments) throws Exception {
+        long end = System.currentTimeMillis() + 8000;
+        int sum = 0;
+        while (System.currentTimeMillis() < end) sum += outer();
+        System.out.println(sum);
+    }
+}
+"""
+
+
+@pytest.mark.skipif(not (shutil.which("javac") and shutil.which("jcmd")), reason="no JDK here")
+def test_java_is_named_by_its_perf_map(fleet, tmp_path):
+    service = unique("java")
+    (tmp_path / "Fib.java").write_text(FIB_JAVA)
+    subprocess.run(["javac", "Fib.java"], check=True, cwd=tmp_path)
+    java = subprocess.Popen(["java", "-XX:+PreserveFramePointer", "-cp", ".", "Fib"], cwd=tmp_path,
+                            stdout=subprocess.DEVNULL,
+                            env={**os.environ, "OTEL_SERVICE_NAME": service})
+    try:
+        time.sleep(2.5)
+        listed = subprocess.run(["jcmd", str(java.pid), "Compiler.perfmap"], capture_output=True)
+        if listed.returncode or b"Unknown" in listed.stdout:
+            pytest.skip("this JVM lists no code")
+        before = cpu_ns_of_children()
+        java.wait(timeout=30)
+        used = cpu_ns_of_children() - before
+    finally:
+        java.kill()
+        java.wait()
+        remove_lists(tmp_path)
+    graph = graph_of(fleet, service, used)
+    assert graph.total_of("int Fib.fib(int)") > 0.4 * graph.total  # from when it was listed on
+    assert "int Fib.outer()" in graph.names or "Interpreter" in graph.names
+
+
+def test_programs_that_live_milliseconds_are_named(fleet, tmp_path):
+    program = tmp_path / "burn_short"
+    selector = '{process="burn_short"}'
+    shutil.copy(workload_argv("burn_c")[0], program)
+    before = cpu_ns_of_children()
+    for _ in range(300):
+        subprocess.run([str(program), "--seconds", "0.004", "--round-ms", "2"],
+                       stdout=subprocess.DEVNULL, check=True)
+    program.unlink()
+    # Some of it is this process's copy before exec.
+    fleet.api.wait_for_total(selector, (cpu_ns_of_children() - before) / 2)
+    graph = fleet.api.merge(selector)
+    burned = sum(graph.total_of(name) for name in ("burn_alpha", "burn_beta", "burn_gamma"))
+    assert burned > 0.5 * graph.total, sorted(zip(graph.totals, graph.names))[-20:]
+    assert graph.total_of("[exited]") < 0.02 * graph.total
