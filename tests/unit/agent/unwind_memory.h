@@ -11,7 +11,12 @@
 // gcc has another word for "unroll", and needs none.
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"
 static const bool unwind_by_tables = true;
+// Tests of Python frames define RECORDED_PYTHON, and python_offsets_at().
+#ifdef RECORDED_PYTHON
+static const bool unwind_python = true;
+#else
 static const bool unwind_python = false;
+#endif
 #include "bpf/unwind.h"
 
 enum { MEMORIES = 4, TABLES = 4, MEMORY_PAGES = 200, RULES = 64 };
@@ -82,11 +87,13 @@ static const struct unwind_rule *unwind_rule_at(__u32 rule)
 	return rule < RULES ? &recorded.rules[rule] : NULL;
 }
 
+#ifndef RECORDED_PYTHON
 static const struct python_offsets *python_offsets_at(__u32 runtime)
 {
 	(void)runtime;
 	return NULL;
 }
+#endif
 
 /* ---- tables -------------------------------------------------------------------------------- */
 
