@@ -2,13 +2,19 @@
 #include "agent/unwind_maps.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <sys/mman.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
 
 // An element comes from a small per-CPU reserve that an interrupt fills up again at once.
 enum { PUT_TRIES_MAX = 4 };
+
+/* Threads that install tables where each has to wait. */
+enum { WAITERS_MAX = 16 };
 
 // ---- tables ---------------------------------------------------------------------------------
 
@@ -42,13 +48,61 @@ uint64_t unwind_maps_table_bytes(uint32_t page_count)
 	return ((uint64_t)page_count + 1) * sizeof(struct table_page); // array_map_alloc()
 }
 
-static int install_singly(const struct unwind_maps *maps, const uint32_t *numbers, const int *fds,
-			  uint32_t count)
+// A part of the tables to install: every step-th from the first on.
+struct share {
+	const struct unwind_maps *maps;
+	const uint32_t *numbers;
+	const int *fds;
+	uint32_t first, step, count;
+	int rc;
+	pthread_t thread;
+	bool started;
+};
+
+static void *install_share(void *context)
 {
-	for (uint32_t i = 0; i < count; i++)
-		if (bpf_map_update_elem(maps->tables_fd, &numbers[i], &fds[i], BPF_ANY))
-			return -errno;
-	return 0;
+	struct share *share = context;
+
+	for (uint32_t i = share->first; i < share->count && !share->rc; i += share->step)
+		if (bpf_map_update_elem(share->maps->tables_fd, &share->numbers[i], &share->fds[i],
+					BPF_ANY))
+			share->rc = -errno;
+	return NULL;
+}
+
+// Threads that wait for a grace period at the same time wait for the same one.
+static int install_side_by_side(const struct unwind_maps *maps, const uint32_t *numbers,
+				const int *fds, uint32_t count)
+{
+	uint32_t step = count < WAITERS_MAX ? count : WAITERS_MAX;
+	struct share shares[WAITERS_MAX];
+	int rc = 0;
+
+	for (uint32_t i = 0; i < step; i++) {
+		shares[i] = (struct share){ maps, numbers, fds, i, step, count, .rc = 0 };
+		shares[i].started = i + 1 < step && !pthread_create(&shares[i].thread, NULL,
+								    install_share, &shares[i]);
+		if (!shares[i].started)
+			install_share(&shares[i]);
+	}
+	for (uint32_t i = 0; i < step; i++) {
+		if (shares[i].started)
+			pthread_join(shares[i].thread, NULL);
+		if (shares[i].rc)
+			rc = shares[i].rc;
+	}
+	return rc;
+}
+
+// Linux waits once for a whole batch of maps since 6.8, before that for each: its commit "bpf: Call
+// maybe_wait_bpf_programs() only once for generic_map_update_batch()".
+static bool waits_once(void)
+{
+	struct utsname kernel;
+	unsigned int major = 0, minor = 0;
+
+	return uname(&kernel) == 0 && sscanf(kernel.release, "%u.%u", &major, &minor) == 2 &&
+	       (major > 6 || (major == 6 && minor >= 8));
 }
 
 int unwind_maps_install_tables(const struct unwind_maps *maps, const uint32_t *numbers,
@@ -58,9 +112,9 @@ int unwind_maps_install_tables(const struct unwind_maps *maps, const uint32_t *n
 
 	if (!count)
 		return 0;
-	if (bpf_map_update_batch(maps->tables_fd, numbers, fds, &done, NULL) == 0)
+	if (waits_once() && bpf_map_update_batch(maps->tables_fd, numbers, fds, &done, NULL) == 0)
 		return 0;
-	return install_singly(maps, numbers, fds, count);
+	return install_side_by_side(maps, numbers, fds, count);
 }
 
 int unwind_maps_remove_table(const struct unwind_maps *maps, uint32_t number)

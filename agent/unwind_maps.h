@@ -31,8 +31,8 @@ void unwind_maps_unmap_table(struct table_page *pages, uint32_t page_count);
 uint64_t unwind_maps_table_bytes(uint32_t page_count);
 
 /**
- * Put tables under their numbers. Takes a grace period, some 10 ms, for all together where the kernel
- * can (6.8 and newer). Returns 0 or -errno; tables before the failing one are in place then.
+ * Put tables under their numbers. Takes a grace period, some 10 ms, or a few where the kernel waits for
+ * each table (before 6.8). Returns 0 or -errno; some are in place then.
  */
 int unwind_maps_install_tables(const struct unwind_maps *maps, const uint32_t *numbers,
 			       const int *fds, uint32_t count);
