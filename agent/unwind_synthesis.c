@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "code_flow_rows.h"
+#include "elf_symbols.h"
 #include "plt.h"
 
 enum {
@@ -136,9 +138,47 @@ static void scan_gap(struct unwind_rows *rows, uint16_t machine, uint64_t addres
 	}
 }
 
+static int read_gap(const struct elf *elf, const struct gap *gap, uint8_t *bytes)
+{
+	const Elf64_Phdr *load = elf_find_code(elf, gap->start);
+
+	return load ? elf_read(elf, elf_file_offset(load, gap->start), bytes,
+			       gap->limit - gap->start)
+		    : -ENOEXEC;
+}
+
+/* First what looks like nothing else; then all other code is followed. */
+static int describe_gaps(const struct elf_symbols *symbols, const struct gap_list *list,
+			 uint8_t *bytes, struct unwind_rows *rows)
+{
+	const struct elf *elf = symbols->elf;
+	uint32_t first_match = rows->range_count, match_limit;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < list->count && !rc; i++) {
+		const struct gap *gap = &list->gaps[i];
+
+		rc = read_gap(elf, gap, bytes);
+		if (!rc)
+			scan_gap(rows, elf->header.e_machine, gap->start, bytes,
+				 gap->limit - gap->start);
+	}
+	match_limit = rows->range_count;
+	for (uint32_t i = 0; i < list->count && !rc; i++) {
+		const struct gap *gap = &list->gaps[i];
+
+		rc = read_gap(elf, gap, bytes);
+		if (!rc)
+			rc = code_flow_rows_add(symbols, gap->start, bytes, gap->limit - gap->start,
+						first_match, match_limit, rows);
+	}
+	return rc;
+}
+
 static int scan_gaps(const struct elf *elf, struct unwind_rows *rows, struct error *err)
 {
 	_cleanup_(gap_list_deinit) struct gap_list list = { 0 };
+	_cleanup_(elf_symbols_deinit) struct elf_symbols symbols = { 0 };
 	_cleanup_free_ uint8_t *bytes = NULL;
 	int rc = find_gaps(elf, rows, &list);
 
@@ -146,20 +186,13 @@ static int scan_gaps(const struct elf *elf, struct unwind_rows *rows, struct err
 		return 0;
 	if (!rc && !(bytes = malloc(list.bytes + 1)))
 		rc = -ENOMEM;
-	if (rc)
+	if (!rc)
+		rc = elf_symbols_init(&symbols, elf) == -ENOMEM ? -ENOMEM : 0;
+	if (!rc)
+		rc = describe_gaps(&symbols, &list, bytes, rows);
+	if (rc == -ENOMEM)
 		return error_set(err, rc, "out of memory");
-	for (uint32_t i = 0; i < list.count; i++) {
-		const struct gap *gap = &list.gaps[i];
-		size_t size = gap->limit - gap->start;
-		const Elf64_Phdr *load = elf_find_code(elf, gap->start);
-
-		rc = load ? elf_read(elf, elf_file_offset(load, gap->start), bytes, size) : 0;
-		if (rc)
-			return error_set(err, rc, "code cannot be read");
-		if (load)
-			scan_gap(rows, elf->header.e_machine, gap->start, bytes, size);
-	}
-	return 0;
+	return rc ? error_set(err, rc, "code cannot be read") : 0;
 }
 
 /* ---- where the program begins ------------------------------------------------------------------ */

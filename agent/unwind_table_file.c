@@ -12,7 +12,7 @@
 #include "unwind_table_cache.h"
 
 /* Raised whenever the same file would be compiled to other rows. */
-enum { UNWIND_TABLE_FILE_VERSION = 1 };
+enum { UNWIND_TABLE_FILE_VERSION = 2 };
 
 static const char file_magic[8] = "cairnUT";
 
