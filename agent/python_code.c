@@ -261,8 +261,17 @@ static int build_code(const struct code_reader *reader, struct python_code *ret_
 	return 0;
 }
 
+static uint32_t bytes_read(const struct code_reader *reader)
+{
+	uint32_t bytes = CODE_BYTES_MAX;
+
+	for (uint32_t i = 0; i < PART_COUNT; i++)
+		bytes += reader->parts[i].chunk_size + reader->parts[i].content_size;
+	return bytes;
+}
+
 int python_code_read(pid_t pid, const struct python_offsets *offsets, uint64_t code_type,
-		     uint64_t address, struct python_code *ret_code)
+		     uint64_t address, struct python_code *ret_code, uint32_t *ret_bytes)
 {
 	struct code_reader reader = { .pid = pid, .offsets = offsets, .address = address };
 	int rc = read_code(&reader, code_type);
@@ -271,6 +280,8 @@ int python_code_read(pid_t pid, const struct python_offsets *offsets, uint64_t c
 		rc = read_parts(&reader);
 	if (!rc)
 		rc = build_code(&reader, ret_code);
+	if (ret_bytes)
+		*ret_bytes = bytes_read(&reader);
 	for (uint32_t i = 0; i < PART_COUNT; i++)
 		free(reader.parts[i].content);
 	return rc;

@@ -27,8 +27,9 @@ struct python_code {
  *
  * Returns 0; -EFAULT if it or something it points to is not mapped; -EBADMSG if it is no code object
  * or its parts are not what they should be; -ESRCH, -EPERM, -errno when the process cannot be read;
- * -ENOMEM. On failure *ret_code is untouched.
+ * -ENOMEM. On failure *ret_code is untouched, but *ret_bytes, if not NULL, always says how many bytes
+ * were read or tried to.
  */
 int python_code_read(pid_t pid, const struct python_offsets *offsets, uint64_t code_type,
-		     uint64_t address, struct python_code *ret_code);
+		     uint64_t address, struct python_code *ret_code, uint32_t *ret_bytes);
 void python_code_deinit(struct python_code *code);

@@ -12,7 +12,7 @@
 
 enum {
 	// What a read counts as at least, against PYTHON_CODE_READ_BYTES_MAX: its system calls.
-	READ_COST_BYTES = 1024,
+	READ_COST_BYTES = 1 << 10,
 	// A frame whose code object the unwinder could not read.
 	CHECKSUM_UNKNOWN = 0,
 };
@@ -283,6 +283,7 @@ static int read_code(struct python_code_table *table, const struct entry *wanted
 		     struct python_code *ret_code)
 {
 	struct python_interpreter interpreter;
+	uint32_t bytes;
 
 	if (table->read_bytes >= PYTHON_CODE_READ_BYTES_MAX) {
 		table->stats.refused++;
@@ -293,8 +294,9 @@ static int read_code(struct python_code_table *table, const struct entry *wanted
 		return rc;
 	table->stats.reads++;
 	rc = python_code_read((pid_t)wanted->process.pid, interpreter.offsets,
-			      interpreter.code_type, wanted->address, ret_code);
-	table->read_bytes += READ_COST_BYTES;
+			      interpreter.code_type, wanted->address, ret_code, &bytes);
+	// Rows of lines are up to four times what they are read from, and cost as much.
+	table->read_bytes += bytes > READ_COST_BYTES ? bytes : READ_COST_BYTES;
 	if (!rc)
 		table->read_bytes += bytes_of(ret_code);
 	return rc;

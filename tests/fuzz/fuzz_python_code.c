@@ -72,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	aim(memory, offsets.code_name);
 	aim(memory, offsets.code_file);
 	aim(memory, offsets.code_lines);
-	if (python_code_read(getpid(), &offsets, 0, (uint64_t)memory, &code) == 0) {
+	if (python_code_read(getpid(), &offsets, 0, (uint64_t)memory, &code, NULL) == 0) {
 		if (strlen(code.name) > PYTHON_NAME_BYTES_MAX ||
 		    strlen(code.file) > PYTHON_FILE_BYTES_MAX ||
 		    !utf8_is_valid(code.name, strlen(code.name)) ||

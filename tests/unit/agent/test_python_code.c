@@ -23,7 +23,7 @@
 static int read_made_up(const struct heap *heap, struct python_code *code)
 {
 	return python_code_read(getpid(), &heap->offsets, CODE_TYPE, address_of(heap, CODE_AT),
-				code);
+				code, NULL);
 }
 
 static const struct {
@@ -215,6 +215,27 @@ TEST(memory_that_lies_is_refused_or_cut)
 	}
 }
 
+TEST(what_a_read_took_is_told_even_if_it_fails)
+{
+	struct python_code code;
+	struct heap heap;
+	uint32_t bytes = 0;
+
+	open_heap_of(&heap, 12, false, 64 * PAGE);
+	// A table whose end is not mapped: all but that is read in vain.
+	put_u64(&heap, place_at(&heap, PLACE_LINES_SIZE), 60 * PAGE);
+	EXPECT_EQ(-EFAULT,
+		  python_code_read(getpid(), &heap.offsets, CODE_TYPE, address_of(&heap, CODE_AT),
+				   &code, &bytes),
+		  "cut off");
+	assert_in_range(bytes, 60 * PAGE, 64 * PAGE);
+	EXPECT_EQ(-EFAULT,
+		  python_code_read(getpid(), &heap.offsets, CODE_TYPE, NOWHERE, &code, &bytes),
+		  "nowhere");
+	assert_in_range(bytes, 1, PAGE);
+	close_heap(&heap);
+}
+
 TEST(objects_may_be_one_and_the_same)
 {
 	struct python_code code = { 0 };
@@ -243,10 +264,12 @@ TEST(code_at_no_address_is_refused)
 	};
 
 	for EACH (address, addresses)
-		EXPECT_EQ(-EFAULT,
-			  python_code_read(getpid(), &heap.offsets, CODE_TYPE, *address, &code),
-			  "address");
-	EXPECT_EQ(-ESRCH, python_code_read(0x3fffff, &heap.offsets, CODE_TYPE, NOWHERE, &code),
+		EXPECT_EQ(
+			-EFAULT,
+			python_code_read(getpid(), &heap.offsets, CODE_TYPE, *address, &code, NULL),
+			"address");
+	EXPECT_EQ(-ESRCH,
+		  python_code_read(0x3fffff, &heap.offsets, CODE_TYPE, NOWHERE, &code, NULL),
 		  "no such process");
 	close_heap(&heap);
 }
@@ -272,7 +295,8 @@ TEST(an_unknown_type_is_not_checked)
 
 	open_heap(&heap, 12, false);
 	EXPECT_EQ(0,
-		  python_code_read(getpid(), &heap.offsets, 0, address_of(&heap, CODE_AT), &code),
+		  python_code_read(getpid(), &heap.offsets, 0, address_of(&heap, CODE_AT), &code,
+				   NULL),
 		  "code type 0");
 	EXPECT_STR("f", code.name, "name");
 	python_code_deinit(&code);
@@ -425,10 +449,10 @@ static uint32_t check_code(const struct live *live, char *text)
 	assert_int_equal(8, sscanf(text, "%llx %u %u %u %u %llx %llx %llx", &shown.address,
 				   &shown.argcount, &shown.kwonlyargcount, &shown.flags,
 				   &shown.first_line, &shown.code, &shown.consts, &shown.names));
-	EXPECT_EQ(
-		0,
-		python_code_read(live->pid, &live->offsets, live->code_type, shown.address, &code),
-		name);
+	EXPECT_EQ(0,
+		  python_code_read(live->pid, &live->offsets, live->code_type, shown.address, &code,
+				   NULL),
+		  name);
 	EXPECT_STR(name, code.name, "name");
 	EXPECT_STR(file, code.file, "file");
 	EXPECT_EQ(shown.first_line, code.lines.first_line, name);
@@ -474,6 +498,7 @@ RUN_TESTS(cmocka_unit_test(strings_of_every_kind_and_version_become_utf8),
 	  cmocka_unit_test(characters_may_lie_elsewhere),
 	  cmocka_unit_test(objects_may_end_where_the_mapping_ends),
 	  cmocka_unit_test(memory_that_lies_is_refused_or_cut),
+	  cmocka_unit_test(what_a_read_took_is_told_even_if_it_fails),
 	  cmocka_unit_test(objects_may_be_one_and_the_same),
 	  cmocka_unit_test(code_at_no_address_is_refused),
 	  cmocka_unit_test(offsets_beyond_a_code_object_are_refused),

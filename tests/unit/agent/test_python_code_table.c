@@ -323,7 +323,7 @@ TEST(a_window_reads_no_more_than_its_share)
 		name_at(&fixture, MANY_AT + i * 16, 1);
 	struct python_code_table_stats stats = stats_of(&fixture);
 
-	EXPECT_EQ(PYTHON_CODE_READ_BYTES_MAX / 1024, stats.reads, "reads");
+	EXPECT_EQ(PYTHON_CODE_READ_BYTES_MAX / 1024, stats.reads, "failed reads, a KiB each");
 	EXPECT_EQ(100000 - stats.reads, stats.refused, "the others");
 	EXPECT_STR(PYTHON_UNKNOWN_NAME, name_at(&fixture, CODE_AT, checksum_of(10)), "nor this");
 	python_code_table_expire(fixture.codes);
