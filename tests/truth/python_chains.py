@@ -10,7 +10,7 @@ from stacks import Verdict, is_kernel, is_python
 # The program's own bookkeeping, on the way to a chain and back: what it calls does not matter.
 BOOKKEEPING = {"announce", "draw", "entered", "entered.<locals>.mark", "mark", "name_thread",
                "print_chains", "chain_lines"}
-PROGRAM = ("chains.py", "<made up>", "made_up.py")
+PROGRAM = ("chains.py", "torch_chains.py", "<made up>", "made_up.py")
 GAP_MAX = 60
 INTERPRETER = re.compile(r"^(python[0-9.]*t?|libpython.*)$")
 UNNAMED = re.compile(r"\+0x[0-9a-f]+$")

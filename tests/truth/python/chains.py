@@ -29,6 +29,7 @@ import zlib
 
 ROUNDS = random.Random()
 CHAINS = set()
+HERE = os.path.dirname(__file__)
 ENTERED = {}  # by code object: how it is entered
 LEAVES = {}  # by code object: first and last line of what burns
 END = [0.0]
@@ -56,8 +57,9 @@ def announce():
         code = frame.f_code
         qualified = getattr(code, "co_qualname", code.co_name)
         lines = LEAVES.get(code) if code is leaf else None
+        ours = os.path.dirname(code.co_filename) in (HERE, "")
         frames.append([qualified, code.co_name, code.co_filename, frame.f_lineno, lines,
-                       ENTERED.get(code, "python")])
+                       ENTERED.get(code, "python" if ours else "any")])
         frame = frame.f_back
     CHAINS.add(json.dumps(frames[::-1]))
 
