@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "source_lines.h"
+#include "base/source_lines.h"
 
 enum {
 	LINE_HELPER_OFFSETS_MAX = 4096,

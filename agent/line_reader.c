@@ -10,8 +10,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/hash_table.h"
 #include "base/log.h"
+#include "base/place_table.h"
 #include "base/profile.h"
 #include "base/string_table.h"
 #include "line_helper.h"
@@ -36,16 +36,6 @@ struct job {
 	bool failed; // out of memory: asked again
 };
 
-/* One address, in the owner's memory. */
-struct place {
-	struct id128 id;
-	uint64_t start_offset;
-	uint32_t first_line;
-	uint32_t version; // of the executable's symbols when it was asked for
-	uint8_t count;
-	bool asked; // not answered yet
-};
-
 /* A file that is let rest. */
 struct resting {
 	struct id128 id;
@@ -55,12 +45,7 @@ struct resting {
 struct line_reader {
 	struct executable_table *executables;
 	// the owner's
-	struct place *places;
-	uint32_t place_count, place_capacity;
-	struct hash_table by_id;
-	struct line *lines;
-	uint32_t line_count, line_capacity;
-	struct string_table strings;
+	struct place_table places;
 	struct job *gathering; // asked since the last poll
 	uint32_t job_count;    // gathering, waiting and being read
 	struct resting resting[LINE_JOBS_MAX];
@@ -192,15 +177,12 @@ struct line_reader *line_reader_new(struct executable_table *executables)
 {
 	struct line_reader *reader = calloc(1, sizeof(*reader));
 
-	if (!reader || string_table_init(&reader->strings)) {
-		free(reader);
+	if (!reader)
 		return NULL;
-	}
 	reader->executables = executables;
 	pthread_mutex_init(&reader->lock, NULL);
 	pthread_cond_init(&reader->changed, NULL);
 	if (pthread_create(&reader->thread, NULL, run, reader)) {
-		string_table_deinit(&reader->strings);
 		free(reader);
 		return NULL;
 	}
@@ -219,110 +201,28 @@ void line_reader_free(struct line_reader *reader)
 	free_jobs(reader->gathering);
 	free_jobs(reader->waiting);
 	free_jobs(reader->done);
-	free(reader->places);
-	free(reader->lines);
-	hash_table_deinit(&reader->by_id);
-	string_table_deinit(&reader->strings);
+	place_table_deinit(&reader->places);
 	free(reader);
 }
 
-/* ---- what is known ------------------------------------------------------------------------- */
-
-static bool place_has_id(const void *context, uint32_t item, const void *key)
-{
-	const struct line_reader *reader = context;
-
-	return id128_equal(reader->places[item].id, *(const struct id128 *)key);
-}
-
-static struct place *find_place(const struct line_reader *reader, struct id128 id)
-{
-	uint32_t item = hash_table_find(&reader->by_id, id128_hash(id), place_has_id, reader, &id);
-
-	return item == HASH_TABLE_NONE ? NULL : &reader->places[item];
-}
-
-/* What is asked for meanwhile is asked for once more: no harm. */
-static void forget_places(struct line_reader *reader)
-{
-	struct string_table renewed;
-
-	if (string_table_init(&renewed))
-		return;
-	string_table_deinit(&reader->strings);
-	reader->strings = renewed;
-	hash_table_clear(&reader->by_id);
-	reader->place_count = 0;
-	reader->line_count = 0;
-}
-
-static int add_place(struct line_reader *reader, struct id128 id, uint32_t version)
-{
-	struct place *known = find_place(reader, id);
-
-	if (known) {
-		known->asked = true;
-		known->version = version;
-		return 0;
-	}
-	if (reader->place_count == LINE_PLACES_MAX)
-		forget_places(reader);
-	if (reader->place_count == reader->place_capacity) {
-		uint32_t capacity = reader->place_capacity ? 2 * reader->place_capacity : 256;
-		struct place *places = reallocarray(reader->places, capacity, sizeof(*places));
-
-		if (!places)
-			return -ENOMEM;
-		reader->places = places;
-		reader->place_capacity = capacity;
-	}
-	int rc = hash_table_add(&reader->by_id, id128_hash(id), reader->place_count);
-	if (!rc)
-		reader->places[reader->place_count++] =
-			(struct place){ .id = id, .version = version, .asked = true };
-	return rc;
-}
-
-static int add_line(struct line_reader *reader, const struct job *job, const struct line *from)
-{
-	const char *name = string_table_get(&job->strings, from->name);
-	const char *file = string_table_get(&job->strings, from->file);
-
-	if (reader->line_count == reader->line_capacity) {
-		uint32_t capacity = reader->line_capacity ? 2 * reader->line_capacity : 256;
-		struct line *lines = reallocarray(reader->lines, capacity, sizeof(*lines));
-
-		if (!lines)
-			return -ENOMEM;
-		reader->lines = lines;
-		reader->line_capacity = capacity;
-	}
-	struct line *line = &reader->lines[reader->line_count];
-	line->number = from->number;
-	int rc = string_table_add(&reader->strings, name, strlen(name), &line->name);
-	if (!rc)
-		rc = string_table_add(&reader->strings, file, strlen(file), &line->file);
-	reader->line_count += rc == 0;
-	return rc;
-}
+/* ---- what was read ------------------------------------------------------------------------- */
 
 static void take_place(struct line_reader *reader, const struct job *job, uint32_t index)
 {
 	struct id128 id = location_id_of_offset(FRAME_KIND_NATIVE, job->id, job->offsets[index]);
-	struct place *place = find_place(reader, id);
-	uint32_t first = reader->line_count;
+	struct source_place place = { .start_offset = job->starts[index],
+				      .count = job->counts[index] };
 
-	if (!place || !place->asked) // forgotten meanwhile
-		return;
-	place->asked = false;
-	for (uint32_t i = 0; i < job->counts[index]; i++)
-		if (add_line(reader, job, &job->lines[job->first[index] + i])) {
-			reader->line_count = first;
-			return; // without lines, then
-		}
-	place->start_offset = job->starts[index];
-	place->first_line = first;
-	place->count = job->counts[index];
+	for (uint32_t i = 0; i < place.count; i++) {
+		const struct line *line = &job->lines[job->first[index] + i];
+
+		place.lines[i] = (struct source_line){
+			.name = string_table_get(&job->strings, line->name),
+			.file = string_table_get(&job->strings, line->file),
+			.number = line->number,
+		};
+	}
+	place_table_answer(&reader->places, id, place.count ? &place : NULL);
 }
 
 static void let_rest(struct line_reader *reader, const struct job *job)
@@ -396,7 +296,7 @@ static int ask(struct line_reader *reader, struct executable *executable, uint64
 
 	if (!job || job->count == LINE_HELPER_OFFSETS_MAX)
 		return -EAGAIN;
-	if (add_place(reader, id, executable->symbols_version) == 0)
+	if (place_table_ask(&reader->places, id, executable->symbols_version) == 0)
 		job->offsets[job->count++] = offset;
 	return -EAGAIN;
 }
@@ -405,7 +305,7 @@ int line_reader_find(struct line_reader *reader, struct executable *executable, 
 		     struct source_place *ret_place)
 {
 	struct id128 id = location_id_of_offset(FRAME_KIND_NATIVE, executable->id, offset);
-	const struct place *place = find_place(reader, id);
+	const struct known_place *place = place_table_find(&reader->places, id);
 
 	if (place && place->asked)
 		return -EAGAIN;
@@ -414,17 +314,7 @@ int line_reader_find(struct line_reader *reader, struct executable *executable, 
 		return ask(reader, executable, offset, id);
 	if (!place->count)
 		return -ENOENT;
-	ret_place->start_offset = place->start_offset;
-	ret_place->count = place->count;
-	for (uint32_t i = 0; i < place->count; i++) {
-		const struct line *line = &reader->lines[place->first_line + i];
-
-		ret_place->lines[i] = (struct source_line){
-			.name = string_table_get(&reader->strings, line->name),
-			.file = string_table_get(&reader->strings, line->file),
-			.number = line->number,
-		};
-	}
+	place_table_read(&reader->places, place, ret_place);
 	return 0;
 }
 
@@ -491,8 +381,5 @@ bool line_reader_wait(struct line_reader *reader, uint32_t wait_ms)
 
 uint64_t line_reader_bytes(const struct line_reader *reader)
 {
-	return reader->place_capacity * sizeof(*reader->places) +
-	       reader->line_capacity * sizeof(*reader->lines) + reader->strings.bytes_capacity +
-	       reader->strings.capacity * sizeof(*reader->strings.offsets) +
-	       reader->by_id.slot_count * sizeof(*reader->by_id.slots);
+	return place_table_bytes(&reader->places);
 }

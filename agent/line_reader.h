@@ -7,14 +7,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/source_lines.h"
 #include "executable.h"
-#include "source_lines.h"
 
 struct line_reader;
 
 enum {
 	LINE_JOBS_MAX = 64,            // files that places are asked for in at once
-	LINE_PLACES_MAX = 1 << 17,     // remembered; when full all are forgotten
 	LINE_FILE_BYTES_MAX = 1 << 30, // with larger debug files only functions are named
 };
 

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "place_table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void place_table_deinit(struct place_table *table)
+{
+	free(table->places);
+	free(table->lines);
+	hash_table_deinit(&table->by_id);
+	string_table_deinit(&table->strings);
+	*table = (struct place_table){ 0 };
+}
+
+static bool place_has_id(const void *context, uint32_t item, const void *key)
+{
+	const struct place_table *table = context;
+
+	return id128_equal(table->places[item].id, *(const struct id128 *)key);
+}
+
+static struct known_place *find(const struct place_table *table, struct id128 id)
+{
+	uint32_t item = hash_table_find(&table->by_id, id128_hash(id), place_has_id, table, &id);
+
+	return item == HASH_TABLE_NONE ? NULL : &table->places[item];
+}
+
+const struct known_place *place_table_find(const struct place_table *table, struct id128 id)
+{
+	return find(table, id);
+}
+
+void place_table_read(const struct place_table *table, const struct known_place *known,
+		      struct source_place *ret_place)
+{
+	ret_place->start_offset = known->start_offset;
+	ret_place->count = known->count;
+	for (uint32_t i = 0; i < known->count; i++) {
+		const struct line *line = &table->lines[known->first_line + i];
+
+		ret_place->lines[i] = (struct source_line){
+			.name = string_table_get(&table->strings, line->name),
+			.file = string_table_get(&table->strings, line->file),
+			.number = line->number,
+		};
+	}
+}
+
+/* Keeps the arrays' memory. */
+static void forget_all(struct place_table *table)
+{
+	string_table_deinit(&table->strings);
+	hash_table_clear(&table->by_id);
+	table->place_count = 0;
+	table->line_count = 0;
+}
+
+static int reserve(void **array, size_t size, uint32_t count, uint32_t *capacity)
+{
+	if (count < *capacity)
+		return 0;
+
+	uint32_t wanted = *capacity ? 2 * *capacity : 256;
+	void *grown = reallocarray(*array, wanted, size);
+	if (!grown)
+		return -ENOMEM;
+	*array = grown;
+	*capacity = wanted;
+	return 0;
+}
+
+int place_table_ask(struct place_table *table, struct id128 id, uint32_t version)
+{
+	struct known_place *known = find(table, id);
+
+	if (known) {
+		known->asked = true;
+		known->version = version;
+		return 0;
+	}
+	if (table->place_count == PLACES_MAX)
+		forget_all(table);
+	int rc = reserve((void **)&table->places, sizeof(*table->places), table->place_count,
+			 &table->place_capacity);
+	if (!rc)
+		rc = hash_table_add(&table->by_id, id128_hash(id), table->place_count);
+	if (!rc)
+		table->places[table->place_count++] =
+			(struct known_place){ .id = id, .version = version, .asked = true };
+	return rc;
+}
+
+static int add_line(struct place_table *table, const struct source_line *source)
+{
+	int rc = table->strings.count ? 0 : string_table_init(&table->strings);
+
+	if (!rc)
+		rc = reserve((void **)&table->lines, sizeof(*table->lines), table->line_count,
+			     &table->line_capacity);
+	if (rc)
+		return rc;
+	struct line *line = &table->lines[table->line_count];
+	line->number = source->number;
+	rc = string_table_add(&table->strings, source->name, strlen(source->name), &line->name);
+	if (!rc)
+		rc = string_table_add(&table->strings, source->file, strlen(source->file),
+				      &line->file);
+	table->line_count += rc == 0;
+	return rc;
+}
+
+void place_table_answer(struct place_table *table, struct id128 id,
+			const struct source_place *place)
+{
+	struct known_place *known = find(table, id);
+	uint32_t first = table->line_count;
+
+	if (!known || !known->asked)
+		return;
+	known->asked = false;
+	known->count = 0;
+	for (uint32_t i = 0; place && i < place->count; i++)
+		if (add_line(table, &place->lines[i])) {
+			table->line_count = first;
+			return;
+		}
+	if (!place)
+		return;
+	known->start_offset = place->start_offset;
+	known->first_line = first;
+	known->count = (uint8_t)place->count;
+}
+
+uint64_t place_table_bytes(const struct place_table *table)
+{
+	return table->place_capacity * sizeof(*table->places) +
+	       table->line_capacity * sizeof(*table->lines) + table->strings.bytes_capacity +
+	       table->strings.capacity * sizeof(*table->strings.offsets) +
+	       table->by_id.slot_count * sizeof(*table->by_id.slots);
+}
