@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/profile_type.h"
+#include "cli/api_error.h"
 #include "cli/command.h"
 #include "cli/function_table.h"
 #include "cli/http_client.h"
@@ -163,25 +164,6 @@ static const char *text_of(const json_t *object, const char *key)
 	return text ? text : "";
 }
 
-/* {"error":{"code":..,"field":..,"message":..}} to one sentence. */
-static int error_of_answer(const struct http_response *response, struct error *err)
-{
-	json_t *root = json_loadb((const char *)response->body.bytes, response->body.size, 0, NULL);
-	const json_t *error = json_object_get(root, "error");
-	const char *field = text_of(error, "field");
-	const char *message = text_of(error, "message");
-
-	if (*message)
-		error_set(err, -EIO, "%s%s%s", field, *field ? ": " : "", message);
-	else
-		error_set(err, -EIO,
-			  "HTTP status %ld and no reason; is --collector-http a cairn-collector?",
-			  response->status);
-	json_decref(root);
-	text_make_printable(err->text);
-	return -EIO;
-}
-
 static void show_progress(void *context, uint64_t received_bytes)
 {
 	uint64_t waited_ns = clock_monotonic_ns() - *(const uint64_t *)context;
@@ -216,7 +198,7 @@ static int fetch(const struct query_options *options, struct http_response *resp
 				 "no answer from %s: %s; is cairn-collector running there? "
 				 "--collector-http names another",
 				 options->collector_http, cause.text);
-	return response->status == 200 ? 0 : error_of_answer(response, err);
+	return response->status == 200 ? 0 : api_error_read(response, err);
 }
 
 static enum frame_kind kind_of_name(const char *name)

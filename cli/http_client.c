@@ -4,6 +4,7 @@
 #include <curl/curl.h>
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/version.h"
@@ -30,8 +31,7 @@ static int report(void *context, curl_off_t down_total, curl_off_t down, curl_of
 
 	(void)down_total;
 	(void)up_total;
-	(void)up;
-	request->progress(request->context, (uint64_t)down);
+	request->progress(request->context, (uint64_t)(down + up));
 	return 0;
 }
 
@@ -70,13 +70,42 @@ static int errno_of(CURLcode code)
 	}
 }
 
-static int perform(CURL *curl, const struct http_request *request, struct http_response *response,
-		   struct error *err)
+/* A body to send, and how much of it has gone. */
+struct upload {
+	int fd;
+	uint64_t bytes;
+	uint64_t sent;
+};
+
+static size_t send_body(char *bytes, size_t size, size_t count, void *context)
+{
+	struct upload *upload = context;
+	ssize_t got = pread(upload->fd, bytes, size * count, (off_t)upload->sent);
+
+	if (got < 0)
+		return CURL_READFUNC_ABORT;
+	upload->sent += (uint64_t)got;
+	return (size_t)got;
+}
+
+static void set_up_upload(CURL *curl, struct upload *upload)
+{
+	curl_easy_setopt(curl, CURLOPT_UPLOAD, 1L);
+	curl_easy_setopt(curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t)upload->bytes);
+	curl_easy_setopt(curl, CURLOPT_READFUNCTION, send_body);
+	curl_easy_setopt(curl, CURLOPT_READDATA, upload);
+}
+
+/* @upload: what to PUT, NULL to GET. */
+static int perform(CURL *curl, const struct http_request *request, struct upload *upload,
+		   struct http_response *response, struct error *err)
 {
 	char words[CURL_ERROR_SIZE] = "";
 
 	response->body.size_max = HTTP_BODY_BYTES_MAX;
 	set_up(curl, request, &response->body, words);
+	if (upload)
+		set_up_upload(curl, upload);
 	CURLcode code = curl_easy_perform(curl);
 	if (response->body.rc == -EFBIG)
 		return error_set(err, -EFBIG, "the answer is larger than %d MiB",
@@ -88,16 +117,30 @@ static int perform(CURL *curl, const struct http_request *request, struct http_r
 	return 0;
 }
 
-int http_get(const struct http_request *request, struct http_response *response, struct error *err)
+static int exchange(const struct http_request *request, struct upload *upload,
+		    struct http_response *response, struct error *err)
 {
 	CURL *curl = curl_easy_init();
 
 	if (!curl)
 		return error_set(err, -ENOMEM, "libcurl cannot be set up");
 
-	int rc = perform(curl, request, response, err);
+	int rc = perform(curl, request, upload, response, err);
 	curl_easy_cleanup(curl);
 	return rc;
+}
+
+int http_get(const struct http_request *request, struct http_response *response, struct error *err)
+{
+	return exchange(request, NULL, response, err);
+}
+
+int http_put(const struct http_request *request, int body_fd, uint64_t body_bytes,
+	     struct http_response *response, struct error *err)
+{
+	struct upload upload = { .fd = body_fd, .bytes = body_bytes };
+
+	return exchange(request, &upload, response, err);
 }
 
 static bool is_unreserved(unsigned char byte)

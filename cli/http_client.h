@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GET over HTTP. The only user of libcurl.
+// GET and PUT over HTTP. The command line's only user of libcurl.
 #pragma once
 
 #include <stdbool.h>
@@ -10,8 +10,8 @@
 
 enum { HTTP_BODY_BYTES_MAX = 512 << 20 }; // a pprof file of a day of a fleet is far below this
 
-/** Told how many bytes have come so far, about once a second and at each arrival. */
-typedef void (*http_progress_fn)(void *context, uint64_t received_bytes);
+/** Told how many bytes have come, or of a PUT gone, so far, about once a second and at each arrival. */
+typedef void (*http_progress_fn)(void *context, uint64_t bytes);
 
 struct http_request {
 	const char *url;
@@ -33,6 +33,10 @@ void http_response_deinit(struct http_response *response);
  * Returns 0; -ECONNREFUSED or another negative errno with @err when there was no whole answer.
  */
 int http_get(const struct http_request *request, struct http_response *response, struct error *err);
+
+/** The same with PUT, whose body is the first @body_bytes of the file @body_fd. */
+int http_put(const struct http_request *request, int body_fd, uint64_t body_bytes,
+	     struct http_response *response, struct error *err);
 
 /** Append "?name=value" or "&name=value" with @value percent-encoded; nothing if it is NULL. */
 void http_append_parameter(struct buffer *url, const char *name, const char *value);

@@ -28,6 +28,7 @@ static const struct route routes[] = {
 	{ "/api/v1/series", API_SELECTION | API_TYPE | API_STEP | API_GROUP_BY, http_handle_series,
 	  true },
 	{ "/api/v1/heatmap", API_SELECTION | API_TYPE | API_SLOT, http_handle_heatmap, true },
+	{ "/api/v1/debug-files", 0, http_handle_debug_files, true },
 	{ "/api/v1/status", 0, http_handle_status, false },
 	{ "/metrics", 0, http_handle_metrics, false },
 	{ "/healthz", 0, http_handle_healthz, false },
@@ -73,7 +74,14 @@ bool http_api_is_slow(void *context, const struct http_request *request)
 	const struct route *route = find_route(request->path, label);
 
 	(void)context;
-	return route && route->slow;
+	return request->method == HTTP_PUT || (route && route->slow);
+}
+
+static const struct route upload_route = { "/api/v1/debug-files/{name}", 0, NULL, true };
+
+static bool is_upload_path(const char *path, char build_id[LABEL_NAME_BYTES_MAX + 1])
+{
+	return route_matches(&upload_route, path, build_id);
 }
 
 static void respond_unknown_path(struct http_response *response)
@@ -82,6 +90,51 @@ static void respond_unknown_path(struct http_response *response)
 	http_respond_error(response, 404, "not_found", "",
 			   "there is nothing at this path; GET /api/v1/openapi.yaml describes the "
 			   "API");
+}
+
+/** What PUT puts there is not given back: it is for naming only. */
+static void handle_upload_path(struct http_api *api, const struct http_request *request,
+			       const struct api_request *parsed, struct http_response *response)
+{
+	response->endpoint = upload_route.path;
+	response->media_type = "application/json";
+	if (request->method == HTTP_PUT) {
+		http_handle_debug_file(api, parsed, request, response);
+		return;
+	}
+	http_respond_error(
+		response, 405, "method_not_allowed", "",
+		"debug files are put there, not read; GET /api/v1/debug-files lists them");
+	response->allow = "PUT";
+}
+
+int http_api_begin_upload(void *context, struct http_request *request,
+			  struct http_response *response)
+{
+	char build_id[LABEL_NAME_BYTES_MAX + 1];
+	struct http_api *api = context;
+
+	response->endpoint = upload_route.path;
+	response->media_type = "application/json";
+	if (!is_upload_path(request->path, build_id) || !api->debug_files) {
+		http_respond_error(response, 405, "method_not_allowed", "",
+				   "only GET and HEAD are answered there");
+		return -1;
+	}
+	if (!atomic_load(&api->ready)) {
+		http_respond_error(response, 503, "unavailable", "",
+				   "the collector is starting or shutting down");
+		response->retry_after_s = 1;
+		return -1;
+	}
+	return http_begin_debug_file(api, request, build_id, response);
+}
+
+void http_api_end_upload(void *context, struct http_request *request)
+{
+	struct http_api *api = context;
+
+	http_end_debug_file(api, request);
 }
 
 void http_api_handle(void *context, const struct http_request *request,
@@ -93,6 +146,10 @@ void http_api_handle(void *context, const struct http_request *request,
 	const char *field = "";
 	char label[LABEL_NAME_BYTES_MAX + 1] = "";
 
+	if (is_upload_path(request->path, parsed.label)) {
+		handle_upload_path(api, request, &parsed, response);
+		return;
+	}
 	const struct route *route = find_route(request->path, label);
 	if (!route) {
 		if (!http_handle_asset(request, response))

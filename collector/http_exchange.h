@@ -20,14 +20,20 @@ struct http_parameter {
 	const char *value; // "" when absent
 };
 
+enum http_method { HTTP_GET, HTTP_PUT }; // HEAD is a GET whose body is not sent
+
 /** Strings are decoded, end in NUL and live as long as the request. */
 struct http_request {
+	enum http_method method;
 	const char *path;
 	struct http_parameter parameters[HTTP_PARAMETERS_MAX];
 	uint32_t parameter_count;
 	bool malformed; // too many parameters, or a NUL byte in one
 	bool accepts_gzip;
 	const char *if_none_match; // or NULL
+	int body_fd;               // of a PUT: where the body was written, whole
+	uint64_t body_bytes;       // as announced
+	void *upload;              // of whoever took the body
 	uint64_t deadline_ns;      // clock_monotonic_ns() when nobody waits for the answer any more
 };
 
@@ -42,6 +48,8 @@ struct http_response {
 	const char *disposition; // a string constant, or NULL
 	bool varies;             // the body depends on Accept-Encoding
 	uint32_t retry_after_s;  // 0: none
+	bool closes;             // the connection is of no more use
+	const char *allow;       // of a 405: a string constant, or NULL for GET and HEAD
 	const char *endpoint;    // for the metrics: a string constant, or NULL
 };
 

@@ -43,7 +43,7 @@ struct api_request {
 	uint64_t step_ns;
 	uint64_t slot_ns;
 	uint64_t deadline_ns;
-	char label[LABEL_NAME_BYTES_MAX + 1]; // the {name} of the path
+	char label[LABEL_NAME_BYTES_MAX + 1]; // the {name} of the path, label or build id
 };
 
 /**
@@ -83,6 +83,18 @@ void http_handle_healthz(struct http_api *api, const struct api_request *request
 			 struct http_response *response);
 void http_handle_readyz(struct http_api *api, const struct api_request *request,
 			struct http_response *response);
+
+void http_handle_debug_files(struct http_api *api, const struct api_request *request,
+			     struct http_response *response);
+
+/** An upload to the path's build id begins: a descriptor for its body, or -1 with an error response. */
+int http_begin_debug_file(struct http_api *api, struct http_request *upload, const char *build_id,
+			  struct http_response *response);
+/** All of it has arrived: keep it if it is what the path says. */
+void http_handle_debug_file(struct http_api *api, const struct api_request *request,
+			    const struct http_request *upload, struct http_response *response);
+/** Drop what was not kept. */
+void http_end_debug_file(struct http_api *api, struct http_request *upload);
 
 /** The embedded file at @request's path. False: there is none. */
 bool http_handle_asset(const struct http_request *request, struct http_response *response);

@@ -277,6 +277,7 @@ struct query api_query(struct http_api *api, const struct api_request *request)
 		.type = request->type,
 		.range = request->range,
 		.group_by = request->group_by,
+		.symbolizer = api->symbolizer,
 		.deadline_ns = request->deadline_ns,
 	};
 }

@@ -32,7 +32,7 @@ enum {
 
 /** Where an exchange is. It belongs to one thread at a time: the connection's, or a worker. */
 enum exchange_state {
-	EXCHANGE_READING, // headers are known, the handler has not been asked
+	EXCHANGE_READING, // headers are known, the handler has not been asked; of a PUT: its body
 	EXCHANGE_QUEUED,  // suspended: waiting for, or with, a worker
 	EXCHANGE_ANSWERED,
 };
@@ -43,7 +43,8 @@ struct exchange {
 	struct http_request request;
 	struct http_response response;
 	enum exchange_state state;
-	bool is_sent; // handed to the connection
+	bool is_sent;        // handed to the connection
+	uint64_t body_bytes; // received
 	uint64_t start_ns;
 	struct exchange *next; // in the queue
 };
@@ -85,9 +86,9 @@ static void add_headers(struct MHD_Response *answer, const struct http_response 
 	add_header(answer, "X-Content-Type-Options", "nosniff");
 	add_header(answer, "Referrer-Policy", "no-referrer");
 	if (response->status == 405)
-		add_header(answer, "Allow", "GET, HEAD");
+		add_header(answer, "Allow", response->allow ? response->allow : "GET, HEAD");
 	// A body that we do not read must not be taken for the next request.
-	if (response->status == 405 || response->status == 413)
+	if (response->closes || response->status == 405 || response->status == 413)
 		add_header(answer, "Connection", "close");
 	if (response->retry_after_s) {
 		snprintf(seconds, sizeof(seconds), "%u", response->retry_after_s);
@@ -274,13 +275,52 @@ static bool has_body(struct MHD_Connection *connection)
 	       MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Transfer-Encoding");
 }
 
+/** The size of a PUT's body must be known before: it bounds what is written. */
+static void begin_put(struct exchange *exchange)
+{
+	const struct http_server_options *options = &exchange->server->options;
+	struct http_request *request = &exchange->request;
+	const char *size = MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND,
+						       "Content-Length");
+	char *end = NULL;
+
+	request->method = HTTP_PUT;
+	request->body_bytes = size ? strtoull(size, &end, 10) : 0;
+	if (!size || !*size || *end)
+		http_respond_error(&exchange->response, 411, "length_required", "",
+				   "the body's size must be told in Content-Length");
+	else
+		request->body_fd =
+			options->begin_upload(options->context, request, &exchange->response);
+	exchange->response.closes = request->body_fd < 0;
+}
+
+static bool write_body(struct exchange *exchange, const char *bytes, size_t size)
+{
+	while (size && exchange->body_bytes < exchange->request.body_bytes) {
+		ssize_t count = write(exchange->request.body_fd, bytes, size);
+
+		if (count < 0 && errno != EINTR)
+			return false;
+		bytes += count < 0 ? 0 : count;
+		size -= count < 0 ? 0 : (size_t)count;
+		exchange->body_bytes += count < 0 ? 0 : (uint64_t)count;
+	}
+	return size == 0;
+}
+
 /** The headers have arrived. Refuse what needs no handler. */
 static enum MHD_Result begin(struct exchange *exchange, const char *path, const char *method)
 {
 	struct http_response *response = &exchange->response;
 
 	read_request(exchange, path);
-	if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
+	exchange->request.body_fd = -1;
+	if (strcmp(method, "PUT") == 0 && exchange->server->options.begin_upload) {
+		begin_put(exchange);
+		if (exchange->request.body_fd >= 0)
+			return MHD_YES;
+	} else if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
 		http_respond_error(response, 405, "method_not_allowed", "",
 				   "only GET and HEAD are answered");
 	else if (has_body(exchange->connection))
@@ -316,15 +356,18 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
 	struct http_server *server = context;
 	struct exchange *exchange = *slot;
 
-	(void)version, (void)upload;
+	(void)version;
 	if (!exchange) {
 		exchange = exchange_new(server, connection);
 		*slot = exchange;
 		return exchange ? begin(exchange, url, method) : MHD_NO;
 	}
 	if (*upload_size) { // announced by no header: not HTTP
+		bool written = exchange->request.body_fd >= 0 &&
+			       write_body(exchange, upload, *upload_size);
+
 		*upload_size = 0;
-		return MHD_NO;
+		return written ? MHD_YES : MHD_NO;
 	}
 	switch (exchange->state) {
 	case EXCHANGE_READING:
@@ -351,6 +394,8 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 	(void)connection, (void)code;
 	if (!exchange)
 		return;
+	if (exchange->request.method == HTTP_PUT)
+		server->options.end_upload(server->options.context, &exchange->request);
 	if (server->options.done) {
 		const struct http_response *response = &exchange->response;
 

@@ -29,6 +29,14 @@ struct http_server_options {
 	/** Fill @response. Called on any of the server's threads, several at once. */
 	void (*handle)(void *context, const struct http_request *request,
 		       struct http_response *response);
+	/**
+	 * A PUT's headers have arrived: is its body wanted? Returns a descriptor that all of it will
+	 * be written to, owned by @request's upload; or -1 with @response an error. NULL: no PUT is.
+	 */
+	int (*begin_upload)(void *context, struct http_request *request,
+			    struct http_response *response);
+	/** The exchange is over, however: drop what was not kept of @request's upload. */
+	void (*end_upload)(void *context, struct http_request *request);
 	/** A response has been sent, or its client has gone; may be NULL. */
 	void (*done)(void *context, const struct http_request *request,
 		     const struct http_response *response, uint64_t duration_ns, uint64_t bytes);

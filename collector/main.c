@@ -2,6 +2,7 @@
 // cairn-collector: opens the store, then the two servers in front of it, and keeps the store in
 // shape until it is told to stop.
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,9 @@ struct collector {
 	struct store *store;
 	struct metrics metrics;
 	struct receiver *receiver;
+	struct debug_files debug_files;
+	struct debuginfod *debuginfod;
+	struct symbolizer *symbolizer;
 	struct rpc_server *grpc;
 	struct http_api api;
 	struct http_server *http;
@@ -44,6 +48,9 @@ static void collector_close(struct collector *collector)
 		rpc_server_close(collector->grpc, GRPC_GRACE_MS);
 	http_server_close(collector->http, HTTP_GRACE_MS);
 	receiver_free(collector->receiver);
+	symbolizer_free(collector->symbolizer);
+	debuginfod_close(collector->debuginfod);
+	debug_files_close(&collector->debug_files);
 	if (collector->store)
 		store_close(collector->store);
 	collector_options_deinit(&collector->options);
@@ -77,10 +84,45 @@ static int open_http(struct collector *collector, struct error *err)
 		.context = &collector->api,
 		.is_slow = http_api_is_slow,
 		.handle = http_api_handle,
+		.begin_upload = http_api_begin_upload,
+		.end_upload = http_api_end_upload,
 		.done = http_api_done,
 	};
 
 	return http_server_open(&options, &collector->http, &collector->http_port, err);
+}
+
+static int check_debug_file(int fd, const char *build_id)
+{
+	return debug_files_check(fd, build_id, NULL);
+}
+
+static int open_debuginfod(struct collector *collector, struct error *err)
+{
+	char folder[PATH_MAX];
+
+	snprintf(folder, sizeof(folder), "%s/fetched-debug-files", collector->options.data);
+	const struct debuginfod_options options = {
+		.urls = collector->options.debuginfod,
+		.folder = folder,
+		.cache_bytes = collector->options.debug_files_bytes,
+		.check = check_debug_file,
+	};
+	return debuginfod_open(&options, &collector->debuginfod, err);
+}
+
+/** What names frames that agents could not. */
+static int open_symbolizer(struct collector *collector, struct error *err)
+{
+	int rc = debug_files_open(&collector->debug_files, collector->options.data,
+				  collector->options.debug_files_bytes, err);
+
+	if (!rc && collector->options.debuginfod)
+		rc = open_debuginfod(collector, err);
+	if (rc)
+		return rc;
+	collector->symbolizer = symbolizer_new(&collector->debug_files, collector->debuginfod);
+	return collector->symbolizer ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
 static int collector_open(struct collector *collector, struct error *err)
@@ -98,6 +140,12 @@ static int collector_open(struct collector *collector, struct error *err)
 	if (!collector->receiver)
 		return error_set(err, -ENOMEM, "out of memory");
 
+	rc = open_symbolizer(collector, err);
+	if (rc)
+		return rc;
+
+	collector->api.debug_files = &collector->debug_files;
+	collector->api.symbolizer = collector->symbolizer;
 	collector->api.store = collector->store;
 	collector->api.receiver = collector->receiver;
 	collector->api.metrics = &collector->metrics;
@@ -166,7 +214,8 @@ static void block_signals(sigset_t *signals)
 
 int main(int argc, char **argv)
 {
-	static struct collector collector; // zeroed, and too large for a stack
+	// Too large for a stack.
+	static struct collector collector = { .debug_files.cache.folder = -1 };
 	enum config_outcome outcome;
 	struct error err = { 0 };
 	sigset_t signals;

@@ -69,6 +69,21 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .max = 1ULL << 42,
 		  .argument = "SIZE",
 		  .help = "Memory for the store's caches and open partitions" },
+		{ .name = "debug-files",
+		  .kind = CONFIG_SIZE,
+		  .value = &options->debug_files_bytes,
+		  .default_text = "4GiB",
+		  .min = 1ULL << 20,
+		  .max = 1ULL << 42,
+		  .argument = "SIZE",
+		  .help = "Keep at most so much of uploaded debug files, and as much of fetched "
+			  "ones" },
+		{ .name = "debuginfod",
+		  .kind = CONFIG_STRING,
+		  .value = &options->debuginfod,
+		  .default_text = NULL,
+		  .argument = "URLS",
+		  .help = "Ask these servers for the symbols of files that agents could not name" },
 		{ .name = "grpc-threads",
 		  .kind = CONFIG_UINT,
 		  .value = &options->grpc_threads,
@@ -115,6 +130,7 @@ void collector_options_deinit(struct collector_options *options)
 	free(options->data);
 	free(options->grpc);
 	free(options->http);
+	free(options->debuginfod);
 	free(options->log_level);
 	*options = (struct collector_options){ 0 };
 }

@@ -12,6 +12,8 @@ struct collector_options {
 	char *http;
 	uint64_t retention_ns; // 0: keep everything
 	uint64_t memory_bytes;
+	uint64_t debug_files_bytes;
+	char *debuginfod; // URLs; NULL: none
 	uint64_t grpc_threads;
 	uint64_t http_threads;
 	char *log_level;

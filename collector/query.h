@@ -24,6 +24,8 @@ enum {
 
 #define QUERY_RANGE_NS_MAX (31ULL * 24 * 3600 * 1000000000ULL)
 
+struct symbolizer;
+
 struct query {
 	struct store *store;
 	const struct selector *selector;
@@ -32,6 +34,7 @@ struct query {
 	const char *group_by; // label name, or NULL
 	// clock_monotonic_ns() at which a merge is given up with -ETIMEDOUT; 0: never.
 	uint64_t deadline_ns;
+	struct symbolizer *symbolizer; // for frames that agents could not name; NULL: none
 };
 
 /** A merged call tree, by names: children of one parent with the same display name are one node. */

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "collector/query_sums.h"
+#include "collector/symbolizer.h"
 
 enum { DISPLAY_NAME_BYTES = STRING_BYTES_MAX + 64 };
 
@@ -31,6 +32,8 @@ struct tree_builder {
 	const struct query_groups *groups;
 	const char *group_by;
 	struct error *err;
+	struct symbolizer *symbolizer;
+	uint64_t symbolizer_ns;  // what may still be spent there
 	struct hash_table index; // (parent, name, kind) to a node of the tree
 	uint32_t *group_nodes;   // tree node of each group, UINT32_MAX: not yet
 	uint8_t *ended;          // by tree node: a stack ends here
@@ -166,6 +169,33 @@ static int add_level(struct tree_builder *builder, const struct level *level)
 	return 0;
 }
 
+/** A location whose levels are being named. */
+struct naming {
+	struct tree_builder *builder;
+	struct level level;
+	uint32_t count; // added so far
+};
+
+/** Add the levels of a place that the symbolizer knows. */
+static int add_place(void *context, const struct source_place *place)
+{
+	struct naming *naming = context;
+	char name[DISPLAY_NAME_BYTES];
+	int rc = 0;
+
+	for (uint32_t line = place->count; !rc && line-- > 0;) {
+		snprintf(name, sizeof(name), "%s", place->lines[line].name);
+		if (!name[0])
+			continue;
+		frame_name_clean(name);
+		rc = add_string(naming->builder, name, &naming->level.name);
+		if (!rc)
+			rc = add_level(naming->builder, &naming->level);
+		naming->count += rc == 0;
+	}
+	return rc;
+}
+
 /** Name a location's levels, once per partition. */
 static int name_location(struct tree_builder *builder, const struct profile *locations,
 			 uint32_t number)
@@ -177,6 +207,16 @@ static int name_location(struct tree_builder *builder, const struct profile *loc
 
 	int rc = add_string(builder, profile_string(locations, location->module), &level.module);
 	builder->ranges[number].first = builder->level_count;
+	if (!rc && !location->line_count && builder->symbolizer) {
+		struct naming naming = { .builder = builder, .level = level };
+
+		rc = symbolizer_find(builder->symbolizer, locations, location,
+				     &builder->symbolizer_ns, add_place, &naming);
+		builder->ranges[number].count = naming.count;
+		if (rc != -ENOENT)
+			return rc;
+		rc = 0; // shown by file and offset
+	}
 	for (uint32_t line = count; !rc && line-- > 0;) {
 		location_display_name(locations, location, line, name, sizeof(name));
 		rc = add_string(builder, name, &level.name);
@@ -335,6 +375,8 @@ static int build_tree(const struct query *query, const struct store_selection *s
 		.groups = groups,
 		.group_by = query->group_by,
 		.err = err,
+		.symbolizer = query->symbolizer,
+		.symbolizer_ns = SYMBOLIZER_NS_MAX,
 	};
 	const struct sums_reader reader = {
 		.context = &builder,

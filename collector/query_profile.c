@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "collector/query_sums.h"
+#include "collector/symbolizer.h"
 
 struct profile_builder {
 	struct profile *profile;
@@ -15,6 +16,7 @@ struct profile_builder {
 	const struct store_selection *selection;
 	const struct query_groups *groups;
 	struct error *err;
+	uint64_t symbolizer_ns; // what may still be spent there
 	uint32_t *
 		location_of; // of the partition: its location to the profile's, UINT32_MAX: not yet
 };
@@ -52,27 +54,72 @@ static int copy_string(struct profile *into, const struct profile *from, uint32_
 	return profile_add_string(into, profile_string(from, number), ret_number);
 }
 
-static int copy_location(struct profile *into, const struct profile *from, uint32_t number,
-			 uint32_t *ret_number)
+/** A location that is being copied, with the lines that are known of it. */
+struct copying {
+	struct profile *into;
+	struct line lines[LOCATION_LINES_MAX];
+	uint32_t count;
+};
+
+static int copy_lines(struct copying *copying, const struct profile *from,
+		      const struct location *location)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; !rc && i < location->line_count; i++) {
+		const struct line *line = &from->lines[location->first_line + i];
+
+		copying->lines[i].number = line->number;
+		rc = copy_string(copying->into, from, line->name, &copying->lines[i].name);
+		if (!rc)
+			rc = copy_string(copying->into, from, line->file, &copying->lines[i].file);
+	}
+	copying->count = location->line_count;
+	return rc;
+}
+
+_Static_assert((int)SOURCE_LINES_MAX <= (int)LOCATION_LINES_MAX,
+	       "all lines of a place fit a location");
+
+static int copy_place(void *context, const struct source_place *place)
+{
+	struct copying *copying = context;
+	int rc = 0;
+
+	for (uint32_t i = 0; !rc && i < place->count; i++) {
+		struct line *line = &copying->lines[i];
+
+		line->number = place->lines[i].number;
+		rc = profile_add_string(copying->into, place->lines[i].name, &line->name);
+		if (!rc)
+			rc = profile_add_string(copying->into, place->lines[i].file, &line->file);
+	}
+	copying->count = place->count;
+	return rc;
+}
+
+static int copy_location(struct profile_builder *builder, const struct profile *from,
+			 uint32_t number, uint32_t *ret_number)
 {
 	const struct location *old = &from->locations[number];
 	struct location location = { .id = old->id, .kind = old->kind, .offset = old->offset };
-	struct line lines[LOCATION_LINES_MAX];
+	struct copying copying = { .into = builder->profile };
 
 	if (old->line_count > LOCATION_LINES_MAX)
 		return -E2BIG;
-	int rc = copy_string(into, from, old->module, &location.module);
+	int rc = copy_string(copying.into, from, old->module, &location.module);
 	if (!rc)
-		rc = copy_string(into, from, old->build_id, &location.build_id);
-	for (uint32_t i = 0; !rc && i < old->line_count; i++) {
-		const struct line *line = &from->lines[old->first_line + i];
-
-		lines[i].number = line->number;
-		rc = copy_string(into, from, line->name, &lines[i].name);
-		if (!rc)
-			rc = copy_string(into, from, line->file, &lines[i].file);
+		rc = copy_string(copying.into, from, old->build_id, &location.build_id);
+	if (!rc)
+		rc = copy_lines(&copying, from, old);
+	if (!rc && !old->line_count && builder->query->symbolizer) {
+		rc = symbolizer_find(builder->query->symbolizer, from, old, &builder->symbolizer_ns,
+				     copy_place, &copying);
+		rc = rc == -ENOENT ? 0 : rc;
 	}
-	return rc ? rc : profile_add_location(into, &location, lines, old->line_count, ret_number);
+	return rc ? rc
+		  : profile_add_location(copying.into, &location, copying.lines, copying.count,
+					 ret_number);
 }
 
 /** The stack that ends in forest node @node, leaf first. */
@@ -93,7 +140,7 @@ static int add_stack(struct profile_builder *builder, const struct store_forest 
 		if (frame >= forest->locations->location_count || count == STACK_FRAMES_MAX)
 			return error_set(builder->err, -EIO, "store: a stack is damaged");
 		if (builder->location_of[frame] == UINT32_MAX) {
-			int rc = copy_location(builder->profile, forest->locations, frame,
+			int rc = copy_location(builder, forest->locations, frame,
 					       &builder->location_of[frame]);
 			if (rc)
 				return fail(builder, rc);
@@ -192,6 +239,7 @@ int query_profile(const struct query *query, struct profile **ret_profile, struc
 		.selection = selection,
 		.groups = &groups,
 		.err = err,
+		.symbolizer_ns = SYMBOLIZER_NS_MAX,
 	};
 	rc = build_profile(&builder);
 	if (rc)

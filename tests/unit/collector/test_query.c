@@ -356,8 +356,12 @@ TEST(tables_of_groups_add_up_to_the_whole)
 {
 	struct store *store = random_store();
 	struct selector selector = { 0 };
-	struct query query = { store,  &selector, PROFILE_TYPE_CPU, { 0, 100 * PARTITION_NS },
-			       "node", 0 };
+	struct query query = { .store = store,
+			       .selector = &selector,
+			       .type = PROFILE_TYPE_CPU,
+			       .range = { 0, 100 * PARTITION_NS },
+			       .group_by = "node",
+			       .deadline_ns = 0 };
 	struct flame_tree tree;
 	struct error err;
 	int64_t sum = 0;
@@ -389,9 +393,12 @@ TEST(truncation_keeps_the_largest_and_says_what_it_cut)
 	for (int round = 0; round < ROUNDS; round++) {
 		struct store *store = random_store();
 		struct selector selector = { 0 };
-		struct query query = {
-			store, &selector, PROFILE_TYPE_CPU, { 0, 100 * PARTITION_NS }, NULL, 0
-		};
+		struct query query = { .store = store,
+				       .selector = &selector,
+				       .type = PROFILE_TYPE_CPU,
+				       .range = { 0, 100 * PARTITION_NS },
+				       .group_by = NULL,
+				       .deadline_ns = 0 };
 		struct flame_tree full, cut_tree;
 		struct error err;
 		int64_t cut, below = 0, least = INT64_MAX;
@@ -431,8 +438,12 @@ TEST(a_tree_that_fits_is_not_cut)
 {
 	struct store *store = random_store();
 	struct selector selector = { 0 };
-	struct query query = { store, &selector, PROFILE_TYPE_CPU, { 0, 100 * PARTITION_NS },
-			       NULL,  0 };
+	struct query query = { .store = store,
+			       .selector = &selector,
+			       .type = PROFILE_TYPE_CPU,
+			       .range = { 0, 100 * PARTITION_NS },
+			       .group_by = NULL,
+			       .deadline_ns = 0 };
 	struct naive_node root = { .name = "total" };
 	struct flame_tree tree;
 	struct error err;
@@ -583,7 +594,12 @@ TEST(groups_beyond_the_limit_are_summed_as_other)
 {
 	struct store *store = memory_store_new(PARTITION_NS);
 	struct selector selector = { 0 };
-	struct query query = { store, &selector, PROFILE_TYPE_CPU, { 0, PARTITION_NS }, "pod", 0 };
+	struct query query = { .store = store,
+			       .selector = &selector,
+			       .type = PROFILE_TYPE_CPU,
+			       .range = { 0, PARTITION_NS },
+			       .group_by = "pod",
+			       .deadline_ns = 0 };
 	struct query_series_set set;
 	struct error err;
 
@@ -615,10 +631,12 @@ TEST(a_heat_map_counts_each_slot)
 {
 	struct store *store = random_store();
 	struct selector selector = { 0 };
-	struct query query = {
-		store, &selector, PROFILE_TYPE_CPU, { PARTITION_NS + 5, 3 * PARTITION_NS + 1 },
-		NULL,  0
-	};
+	struct query query = { .store = store,
+			       .selector = &selector,
+			       .type = PROFILE_TYPE_CPU,
+			       .range = { PARTITION_NS + 5, 3 * PARTITION_NS + 1 },
+			       .group_by = NULL,
+			       .deadline_ns = 0 };
 	struct heat_map map;
 	struct error err;
 	int64_t value_max = 0;
@@ -641,8 +659,12 @@ TEST(too_many_points_are_refused_with_the_step_that_fits)
 {
 	struct store *store = random_store();
 	struct selector selector = { 0 };
-	struct query query = { store, &selector, PROFILE_TYPE_CPU, { 0, 3600 * PARTITION_NS },
-			       NULL,  0 };
+	struct query query = { .store = store,
+			       .selector = &selector,
+			       .type = PROFILE_TYPE_CPU,
+			       .range = { 0, 3600 * PARTITION_NS },
+			       .group_by = NULL,
+			       .deadline_ns = 0 };
 	struct query_series_set set = { 0 };
 	struct heat_map map = { 0 };
 	struct error err;
@@ -661,7 +683,12 @@ TEST(an_empty_selection_is_an_empty_answer)
 {
 	struct store *store = memory_store_new(PARTITION_NS);
 	struct selector selector = { 0 };
-	struct query query = { store, &selector, PROFILE_TYPE_CPU, { 0, PARTITION_NS }, NULL, 0 };
+	struct query query = { .store = store,
+			       .selector = &selector,
+			       .type = PROFILE_TYPE_CPU,
+			       .range = { 0, PARTITION_NS },
+			       .group_by = NULL,
+			       .deadline_ns = 0 };
 	struct flame_tree tree;
 	struct query_series_set set;
 	struct profile *profile;
@@ -693,8 +720,12 @@ TEST(a_failing_store_fails_the_query)
 {
 	struct store *store = random_store();
 	struct selector selector = { 0 };
-	struct query query = { store,  &selector, PROFILE_TYPE_CPU, { 0, 100 * PARTITION_NS },
-			       "node", 0 };
+	struct query query = { .store = store,
+			       .selector = &selector,
+			       .type = PROFILE_TYPE_CPU,
+			       .range = { 0, 100 * PARTITION_NS },
+			       .group_by = "node",
+			       .deadline_ns = 0 };
 	struct flame_tree tree = { .node_count = 77 };
 	struct profile *profile;
 	struct error err;
@@ -710,8 +741,12 @@ TEST(a_merge_is_given_up_at_its_deadline)
 {
 	struct store *store = random_store();
 	struct selector selector = { 0 };
-	struct query query = { store, &selector, PROFILE_TYPE_CPU, { 0, 100 * PARTITION_NS },
-			       NULL,  1 };
+	struct query query = { .store = store,
+			       .selector = &selector,
+			       .type = PROFILE_TYPE_CPU,
+			       .range = { 0, 100 * PARTITION_NS },
+			       .group_by = NULL,
+			       .deadline_ns = 1 };
 	struct flame_tree tree;
 	struct error err;
 
@@ -726,8 +761,12 @@ TEST(values_that_overflow_do_not_end_the_process)
 {
 	struct store *store = random_store();
 	struct selector selector = { 0 };
-	struct query query = { store, &selector, PROFILE_TYPE_CPU, { 0, 100 * PARTITION_NS },
-			       NULL,  0 };
+	struct query query = { .store = store,
+			       .selector = &selector,
+			       .type = PROFILE_TYPE_CPU,
+			       .range = { 0, 100 * PARTITION_NS },
+			       .group_by = NULL,
+			       .deadline_ns = 0 };
 	struct flame_tree tree;
 	struct top_row *rows;
 	struct error err;
@@ -749,7 +788,12 @@ TEST(expensive_patterns_are_refused_not_answered)
 	struct store *store = memory_store_new(PARTITION_NS);
 	struct labels labels = { 0 };
 	struct selector selector;
-	struct query query = { store, &selector, PROFILE_TYPE_CPU, { 0, PARTITION_NS }, NULL, 0 };
+	struct query query = { .store = store,
+			       .selector = &selector,
+			       .type = PROFILE_TYPE_CPU,
+			       .range = { 0, PARTITION_NS },
+			       .group_by = NULL,
+			       .deadline_ns = 0 };
 	struct flame_tree tree;
 	struct error err;
 
