@@ -36,6 +36,7 @@ struct segment {
 };
 
 struct runtime {
+	struct id128 id; // of its file
 	struct python_build build;
 	struct python_layout layout;
 	struct segment segments[SEGMENTS_MAX];
@@ -120,14 +121,10 @@ static void keep_segments(const struct elf *elf, struct runtime *runtime)
 }
 
 /* Files that were forgotten come again: the same build keeps its number. */
-static uint32_t find_same_build(const struct python_runtimes *runtimes,
-				const struct runtime *runtime)
+static uint32_t find_same_file(const struct python_runtimes *runtimes, struct id128 id)
 {
 	for (uint32_t i = 1; i < runtimes->runtime_count; i++) {
-		const struct runtime *known = &runtimes->runtimes[i];
-
-		if (!memcmp(&known->build, &runtime->build, sizeof(known->build)) &&
-		    !memcmp(known->segments, runtime->segments, sizeof(known->segments)))
+		if (id128_equal(runtimes->runtimes[i].id, id))
 			return i;
 	}
 	return 0;
@@ -136,7 +133,7 @@ static uint32_t find_same_build(const struct python_runtimes *runtimes,
 static int add_runtime(struct python_runtimes *runtimes, const struct runtime *runtime,
 		       uint32_t *ret_number, struct error *notice)
 {
-	uint32_t number = find_same_build(runtimes, runtime);
+	uint32_t number = find_same_file(runtimes, runtime->id);
 
 	if (!number && runtimes->runtime_count == PYTHON_RUNTIMES_MAX) {
 		if (!runtimes->said_full)
@@ -156,10 +153,10 @@ static int add_runtime(struct python_runtimes *runtimes, const struct runtime *r
 
 /* What kind of file is @executable? Looks into it if it is open. */
 static int read_file(struct python_runtimes *runtimes, const struct executable *executable,
-		     const char *path, uint32_t *ret_number, struct error *notice)
+		     struct id128 id, const char *path, uint32_t *ret_number, struct error *notice)
 {
 	_cleanup_close_ int fd = executable_open_file(executable);
-	struct runtime runtime;
+	struct runtime runtime = { .id = id };
 	struct stat status;
 	struct elf elf;
 
@@ -168,8 +165,6 @@ static int read_file(struct python_runtimes *runtimes, const struct executable *
 
 	int rc = elf_read_headers(fd, &status, &elf, NULL);
 
-	// With its padding: builds are compared as bytes.
-	memset(&runtime, 0, sizeof(runtime));
 	if (!rc)
 		rc = python_build_read(&elf, path, &runtime.build, notice);
 	if (rc == -ENOTSUP)
@@ -198,7 +193,7 @@ static int find_file(struct python_runtimes *runtimes, const struct executable *
 		*ret_number = runtimes->files[item].runtime;
 		return 0;
 	}
-	rc = read_file(runtimes, executable, path, &number, notice);
+	rc = read_file(runtimes, executable, id, path, &number, notice);
 	if (!rc)
 		rc = remember_file(runtimes, id, number);
 	if (!rc)
