@@ -39,6 +39,7 @@ struct process_table {
 	struct hash_table by_key;   // exact ones
 	struct hash_table by_pid;   // the one that has the pid now
 	uint32_t checked;           // where the next liveness checks go on
+	uint64_t remapped;          // see process_table_remapped()
 	struct mmap_events *events; // NULL: mappings are not followed
 	struct early_mappings early;
 };
@@ -430,6 +431,18 @@ static void apply_mmap(void *table, const struct mmap_event *event)
 	process_table_apply_mmap(table, event);
 }
 
+struct process *process_table_find(struct process_table *table, const struct process_key *key)
+{
+	struct process_entry *entry = entry_at(table, find_key(table, key));
+
+	return entry ? &entry->process : NULL;
+}
+
+uint64_t process_table_remapped(const struct process_table *table)
+{
+	return table->remapped;
+}
+
 void process_table_read_mmaps(struct process_table *table)
 {
 	if (table->events)
@@ -446,7 +459,10 @@ static void map_range(struct process_table *table, const struct mmap_event *even
 			early_mappings_take(&table->early, event->pid, EARLY_FORK, now));
 	struct mapping_list *early = early_mappings_find(&table->early, event->pid, now);
 	if (!early && entry) {
+		uint64_t before = process_mappings_generation(&entry->process);
+
 		process_entry_apply_mmap(entry, event, &table->surroundings);
+		table->remapped += process_mappings_generation(&entry->process) != before;
 		return;
 	}
 	if (!early)

@@ -62,6 +62,9 @@ void process_table_follow(struct process_table *table, struct mmap_events *event
  */
 void process_table_read_mmaps(struct process_table *table);
 
+/** Another number when the known mappings of any process have changed by an event. */
+uint64_t process_table_remapped(const struct process_table *table);
+
 /** One such event; process_table_read_mmaps() calls it. */
 void process_table_apply_mmap(struct process_table *table, const struct mmap_event *event);
 
@@ -74,6 +77,9 @@ void process_table_apply(struct process_table *table, const struct process_recor
  */
 struct process *process_table_get(struct process_table *table, const struct process_key *key,
 				  const char *name);
+
+/** The process with @key if it is known, else NULL; nothing is read. */
+struct process *process_table_find(struct process_table *table, const struct process_key *key);
 
 /**
  * What code is at @address. Mappings are read when first needed and again (rate-limited) when the

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "agent/mapping.h"
-#include "agent/mapping_pages.h"
+#include "agent/process_code.h"
 #include "agent/unwind_tables.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -16,6 +16,7 @@
 
 enum {
 	LIVENESS_CHECKS = 256, // processes looked at in one expire()
+	MISSING_TRIES = 3,     // expire()s in which an address without a mapping is looked up again
 	DROPPED_SHARE = 16,    // when there is no room, the least recently used 1/16 goes
 	PAGE_BYTES = 4096,     // kernel memory of a mapping page
 };
@@ -27,7 +28,14 @@ enum {
 #define PYTHON_AGAIN_MAX_NS (60 * NS_PER_SECOND)
 /* A file whose table had no room. */
 #define NO_ROOM_AGAIN_NS (30 * NS_PER_SECOND)
-#define KEPT_DEFAULT_NS  (60 * NS_PER_SECOND)
+/*
+ * Between two publications passes so many times what one takes, for a process may map without end;
+ * less if a stack could not be unwound for what has not been published yet.
+ */
+#define REST_TIMES         50
+#define REST_TIMES_MISSING 10
+#define REST_MAX_NS        NS_PER_SECOND
+#define KEPT_DEFAULT_NS    (60 * NS_PER_SECOND)
 /* What a process that has exited left behind to be unwound is, by then; or it waits for tables. */
 #define EXITED_KEPT_NS     (200 * NS_PER_MS)
 #define EXITED_KEPT_MAX_NS (3 * NS_PER_SECOND)
@@ -37,6 +45,10 @@ struct record {
 	struct process_key key; // pid 0: a hole
 	uint64_t mappings_generation;
 	uint64_t used_ns;
+	uint64_t published_ns; // when
+	uint64_t took_ns;      // and how long it took
+	uint64_t missing;      // a stack ended here, in no mapping known then
+	uint32_t missing_tries;
 	uint64_t again_ns; // publish again then, though nothing changed; 0: no need
 	uint64_t python_again_ns;
 	uint64_t python_wait_ns; // until then, at its last try
@@ -55,6 +67,7 @@ struct process_unwinds {
 	const struct unwind_maps *maps;
 	struct process_table *processes;
 	struct python_runtimes *python;
+	uint64_t remapped; // process_table_remapped() when it was last looked at
 	struct unwind_tables *tables;
 	struct record *records;
 	uint32_t slot_count, capacity;
@@ -62,6 +75,7 @@ struct process_unwinds {
 	uint32_t hole_count;
 	struct hash_table by_pid;
 	uint32_t exited_count;
+	uint64_t again_due_ns;  // when to look for those to be published again; 0: none are
 	uint64_t exited_due_ns; // when to look for those that can go
 	uint32_t checked;       // the next record to be looked at for liveness
 	uint32_t generation;    // the last one given out
@@ -74,11 +88,8 @@ struct process_unwinds {
 	struct process_unwind_stats stats;
 
 	// Of the publication in hand.
-	struct mapping_pages pages;
+	struct process_code code;
 	struct mapping_page page;
-	uint32_t *files;
-	uint32_t file_count, file_capacity;
-	uint32_t states[UNWIND_FILE_STATES]; // files in each
 };
 
 // ---- records --------------------------------------------------------------------------------
@@ -265,85 +276,6 @@ static void make_page_room(struct process_unwinds *unwinds, const struct record 
 	}
 }
 
-// ---- what is in a process -------------------------------------------------------------------
-
-static int collect_file(struct process_unwinds *unwinds, uint32_t file)
-{
-	if (unwinds->file_count && unwinds->files[unwinds->file_count - 1] == file)
-		return 0;
-	if (unwinds->file_count == unwinds->file_capacity) {
-		uint32_t capacity = unwinds->file_capacity ? unwinds->file_capacity * 2 : 64;
-		uint32_t *files = reallocarray(unwinds->files, capacity, sizeof(*files));
-		if (!files)
-			return -ENOMEM;
-		unwinds->files = files;
-		unwinds->file_capacity = capacity;
-	}
-	unwinds->files[unwinds->file_count++] = file;
-	return 0;
-}
-
-static int collect_executable(struct process_unwinds *unwinds, const struct mapping *mapping)
-{
-	uint32_t item = unwind_tables_want(unwinds->tables, mapping->executable,
-					   mapping->limit - mapping->start);
-
-	if (item == HASH_TABLE_NONE)
-		return -ENOMEM;
-	int rc = collect_file(unwinds, item);
-	if (rc)
-		return rc;
-
-	const struct unwind_file *file = unwind_tables_file(unwinds->tables, item);
-	unwinds->states[file->state]++;
-	if (file->state == UNWIND_FILE_READY)
-		return mapping_pages_add_table(&unwinds->pages, mapping, &file->extent,
-					       file->number);
-	return mapping_pages_add(&unwinds->pages, mapping->start, mapping->limit,
-				 file->state == UNWIND_FILE_NONE ? MAPPING_CODE_NONE
-								 : MAPPING_CODE_UNKNOWN);
-}
-
-static int collect_mapping(struct process_unwinds *unwinds, const struct mapping_list *list,
-			   const struct mapping *mapping)
-{
-	uint32_t code = MAPPING_CODE_NONE;
-
-	if (mapping->executable)
-		return collect_executable(unwinds, mapping);
-	if (mapping_is_jit(list, mapping))
-		code = MAPPING_CODE_JIT;
-	else if (mapping->file == MAPPING_FILE_UNKNOWN)
-		code = MAPPING_CODE_UNKNOWN;
-	return mapping_pages_add(&unwinds->pages, mapping->start, mapping->limit, code);
-}
-
-static int compare_files(const void *left, const void *right)
-{
-	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-
-	return (a > b) - (a < b);
-}
-
-static int collect(struct process_unwinds *unwinds, const struct mapping_list *list)
-{
-	mapping_pages_clear(&unwinds->pages);
-	unwinds->file_count = 0;
-	memset(unwinds->states, 0, sizeof(unwinds->states));
-	for (uint32_t i = 0; i < list->count; i++) {
-		int rc = collect_mapping(unwinds, list, &list->mappings[i]);
-		if (rc)
-			return rc;
-	}
-
-	uint32_t count = unwinds->file_count;
-	qsort(unwinds->files, count, sizeof(*unwinds->files), compare_files);
-	unwinds->file_count = 0;
-	for (uint32_t i = 0; i < count; i++) // each once
-		collect_file(unwinds, unwinds->files[i]);
-	return 0;
-}
-
 // ---- Python ---------------------------------------------------------------------------------
 
 static int write_runtime(struct process_unwinds *unwinds, uint32_t runtime)
@@ -398,7 +330,7 @@ static int write_pages(struct process_unwinds *unwinds, const struct record *rec
 	int rc = 0;
 
 	for (key.page = 0; key.page < count && !rc; key.page++) {
-		mapping_pages_write(&unwinds->pages, key.page, &unwinds->page);
+		mapping_pages_write(&unwinds->code.pages, key.page, &unwinds->page);
 		rc = unwind_maps_put_page(unwinds->maps, &key, &unwinds->page);
 		if (!rc)
 			count_pages(unwinds, 1);
@@ -424,8 +356,8 @@ static int switch_to(struct process_unwinds *unwinds, const struct record *recor
 // New pages, then the switch, then away with the old ones: the unwinder never sees a mix.
 static int write_process(struct process_unwinds *unwinds, struct record *record)
 {
-	uint32_t count = mapping_pages_count(&unwinds->pages);
-	uint64_t hash = mapping_pages_hash(&unwinds->pages);
+	uint32_t count = mapping_pages_count(&unwinds->code.pages);
+	uint64_t hash = mapping_pages_hash(&unwinds->code.pages);
 	uint32_t old = record->generation, old_count = record->page_count;
 
 	if (record->generation && hash == record->pages_hash && count == old_count)
@@ -452,26 +384,35 @@ static int write_process(struct process_unwinds *unwinds, struct record *record)
 
 static int keep_files(struct process_unwinds *unwinds, struct record *record)
 {
-	size_t size = unwinds->file_count * sizeof(*unwinds->files);
+	const struct process_code *code = &unwinds->code;
+	size_t size = code->file_count * sizeof(*code->files);
 	uint32_t *files = malloc(size ? size : 1);
 
 	if (!files)
 		return -ENOMEM;
 	if (size)
-		memcpy(files, unwinds->files, size);
-	for (uint32_t i = 0; i < unwinds->file_count; i++)
+		memcpy(files, code->files, size);
+	for (uint32_t i = 0; i < code->file_count; i++)
 		unwind_tables_hold(unwinds->tables, files[i]);
 	release_files(unwinds, record);
 	record->files = files;
-	record->file_count = unwinds->file_count;
+	record->file_count = code->file_count;
 	return 0;
+}
+
+static void publish_at(struct process_unwinds *unwinds, struct record *record, uint64_t time_ns)
+{
+	if (!record->again_ns || record->again_ns > time_ns)
+		record->again_ns = time_ns;
+	if (!unwinds->again_due_ns || unwinds->again_due_ns > time_ns)
+		unwinds->again_due_ns = time_ns;
 }
 
 // While a table is missing the list is kept, to make pages of it again.
 static void wait_for_tables(struct process_unwinds *unwinds, struct record *record,
 			    const struct mapping_list *list)
 {
-	const uint32_t *states = unwinds->states;
+	const uint32_t *states = unwinds->code.states;
 	bool is_complete = !states[UNWIND_FILE_PENDING] && !states[UNWIND_FILE_NO_ROOM] &&
 			   !states[UNWIND_FILE_UNOPENED] && !states[UNWIND_FILE_IDLE];
 	struct mapping_list *held =
@@ -482,15 +423,16 @@ static void wait_for_tables(struct process_unwinds *unwinds, struct record *reco
 	record->pending = states[UNWIND_FILE_PENDING] != 0;
 	record->again_ns = 0;
 	if (states[UNWIND_FILE_UNOPENED])
-		record->again_ns = clock_monotonic_ns() + AGAIN_NS;
+		publish_at(unwinds, record, clock_monotonic_ns() + AGAIN_NS);
 	else if (states[UNWIND_FILE_NO_ROOM])
-		record->again_ns = clock_monotonic_ns() + NO_ROOM_AGAIN_NS;
+		publish_at(unwinds, record, clock_monotonic_ns() + NO_ROOM_AGAIN_NS);
 }
 
 static int publish(struct process_unwinds *unwinds, struct record *record,
 		   const struct mapping_list *list)
 {
-	int rc = collect(unwinds, list);
+	uint64_t began_ns = clock_monotonic_ns();
+	int rc = process_code_collect(&unwinds->code, unwinds->tables, list);
 
 	// Held before they are published: nobody evicts what is in use.
 	if (!rc)
@@ -498,10 +440,12 @@ static int publish(struct process_unwinds *unwinds, struct record *record,
 	if (!rc)
 		rc = write_process(unwinds, record);
 	wait_for_tables(unwinds, record, list);
-	unwinds->stats.mappings_cut += unwinds->pages.cut;
+	unwinds->stats.mappings_cut += unwinds->code.pages.cut;
+	record->published_ns = clock_monotonic_ns();
+	record->took_ns = record->published_ns - began_ns;
 	if (rc) {
 		unwinds->stats.publish_failed++;
-		record->again_ns = clock_monotonic_ns() + AGAIN_NS;
+		publish_at(unwinds, record, record->published_ns + AGAIN_NS);
 	} else {
 		unwinds->stats.published++;
 	}
@@ -510,8 +454,24 @@ static int publish(struct process_unwinds *unwinds, struct record *record,
 
 // ---- public: what happens to processes ----------------------------------------------------------
 
-static bool is_due(const struct record *record, uint64_t now)
+static uint64_t rest_of(const struct record *record, bool is_missing)
 {
+	uint64_t times = is_missing ? REST_TIMES_MISSING : REST_TIMES;
+
+	return record->took_ns < REST_MAX_NS / times ? record->took_ns * times : REST_MAX_NS;
+}
+
+// Is there something to publish, and is it time? For what changed too soon, the time is set.
+static bool is_due(struct process_unwinds *unwinds, struct record *record, uint64_t generation,
+		   bool is_missing, uint64_t now)
+{
+	uint64_t rested_ns = record->published_ns + rest_of(record, is_missing);
+
+	if (record->mappings_generation != generation) {
+		if (now >= rested_ns)
+			return true;
+		publish_at(unwinds, record, rested_ns);
+	}
 	return (record->again_ns && now >= record->again_ns) ||
 	       (record->python_again_ns && now >= record->python_again_ns);
 }
@@ -528,10 +488,21 @@ static struct record *renew(struct process_unwinds *unwinds, struct record *reco
 	return add_record(unwinds, key);
 }
 
-static void miss(struct process_unwinds *unwinds, struct record *record, uint64_t address)
+// Stacks that are known are not sent again: a mapping that is not known yet is looked for later.
+static void remember_missing(struct record *record, uint64_t address)
 {
-	const struct mapping *mapping = mapping_list_find(record->list, address);
+	if (record->missing != address)
+		record->missing_tries = MISSING_TRIES;
+	record->missing = address;
+}
 
+static void miss(struct process_unwinds *unwinds, struct record *record,
+		 const struct mapping_list *list, uint64_t address)
+{
+	const struct mapping *mapping = mapping_list_find((struct mapping_list *)list, address);
+
+	if (!mapping || mapping->file == MAPPING_FILE_UNKNOWN)
+		remember_missing(record, address);
 	if (!mapping || !mapping->executable)
 		return;
 	uint32_t file = unwind_tables_want(unwinds->tables, mapping->executable, 0);
@@ -548,16 +519,19 @@ void process_unwind_touch(struct process_unwinds *unwinds, struct process *proce
 	struct record *record = find(unwinds, process->key.pid);
 	uint64_t generation = process_mappings_generation(process), now = clock_monotonic_ns();
 	bool is_new = !record || !is_same_process(&record->key, &process->key);
+	const struct mapping_list *list = record ? record->list : NULL;
 
 	if (unwinds->maps->unused)
 		return;
-	if (is_new || record->mappings_generation != generation || is_due(record, now)) {
-		const struct mapping_list *list = process_mappings(unwinds->processes, process);
+	if (is_new || missing || is_due(unwinds, record, generation, missing != 0, now)) {
+		list = process_mappings(unwinds->processes, process);
 		if (!list)
 			return;
 		record = renew(unwinds, record, &process->key);
 		if (!record)
 			return;
+	}
+	if (is_new || is_due(unwinds, record, generation, missing != 0, now)) {
 		if (record->mappings_generation != list->generation || record->python_again_ns)
 			find_python(unwinds, record, list);
 		record->mappings_generation = list->generation;
@@ -566,8 +540,26 @@ void process_unwind_touch(struct process_unwinds *unwinds, struct process *proce
 	if (process->exited)
 		mark_exited(unwinds, record);
 	record->used_ns = now;
-	if (missing && record->list)
-		miss(unwinds, record, missing);
+	if (missing)
+		miss(unwinds, record, list, missing);
+}
+
+void process_unwind_refresh(struct process_unwinds *unwinds)
+{
+	uint64_t remapped = process_table_remapped(unwinds->processes);
+
+	if (remapped == unwinds->remapped)
+		return;
+	unwinds->remapped = remapped;
+	for (uint32_t i = 0; i < unwinds->slot_count; i++) {
+		struct record *record = &unwinds->records[i];
+		struct process *process =
+			record->key.pid ? process_table_find(unwinds->processes, &record->key)
+					: NULL;
+
+		if (process && process_mappings_generation(process) != record->mappings_generation)
+			process_unwind_touch(unwinds, process, 0);
+	}
 }
 
 void process_unwind_use(struct process_unwinds *unwinds, const struct process_key *key)
@@ -612,6 +604,13 @@ void process_unwind_apply(struct process_unwinds *unwinds, const struct process_
 }
 
 // ---- public: what happens to tables -------------------------------------------------------------
+
+static int compare_files(const void *left, const void *right)
+{
+	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+
+	return (a > b) - (a < b);
+}
 
 static bool maps_file(const struct record *record, uint32_t file)
 {
@@ -712,6 +711,61 @@ int process_unwind_fd(const struct process_unwinds *unwinds)
 	return unwind_tables_fd(unwinds->tables);
 }
 
+// Touch it though nobody sampled it.
+static void touch_again(struct process_unwinds *unwinds, struct process *process, uint64_t missing)
+{
+	struct process_key key = process->key;
+	struct record *record = find(unwinds, key.pid);
+	uint64_t used_ns = record ? record->used_ns : 0;
+
+	process_unwind_touch(unwinds, process, missing);
+	record = find(unwinds, key.pid);
+	if (record)
+		record->used_ns = used_ns;
+}
+
+static struct process *process_of(struct process_unwinds *unwinds, const struct record *record)
+{
+	if (!record->key.pid || record->exited_ns)
+		return NULL;
+	return process_table_get(unwinds->processes, &record->key, "");
+}
+
+// What could not be published at the time, or not yet.
+static void publish_due(struct process_unwinds *unwinds)
+{
+	uint64_t now = unwinds->again_due_ns ? clock_monotonic_ns() : 0;
+
+	if (!unwinds->again_due_ns || now < unwinds->again_due_ns)
+		return;
+	unwinds->again_due_ns = 0;
+	for (uint32_t i = 0; i < unwinds->slot_count; i++) {
+		struct record *record = &unwinds->records[i];
+		struct process *process = NULL;
+
+		if (record->again_ns && now >= record->again_ns)
+			process = process_of(unwinds, record);
+		else if (record->again_ns)
+			publish_at(unwinds, record, record->again_ns);
+		if (process)
+			touch_again(unwinds, process, 0);
+	}
+}
+
+// Where a stack ended for want of a mapping, there may be one by now.
+static void look_for_missing(struct process_unwinds *unwinds, struct record *record)
+{
+	struct process *process = record->missing_tries ? process_of(unwinds, record) : NULL;
+	uint64_t missing = record->missing;
+	struct code_address code;
+
+	if (!process)
+		return;
+	record->missing_tries--;
+	process_find_code(unwinds->processes, process, missing, &code);
+	touch_again(unwinds, process, missing);
+}
+
 void process_unwind_expire(struct process_unwinds *unwinds)
 {
 	drop_exited(unwinds);
@@ -721,6 +775,9 @@ void process_unwind_expire(struct process_unwinds *unwinds)
 		if (record->key.pid && kill((pid_t)record->key.pid, 0) && errno == ESRCH)
 			drop(unwinds, record);
 	}
+	for (uint32_t i = 0; i < unwinds->slot_count; i++)
+		look_for_missing(unwinds, &unwinds->records[i]);
+	publish_due(unwinds);
 }
 
 // ---- life and stats -------------------------------------------------------------------------
@@ -778,8 +835,7 @@ void process_unwind_close(struct process_unwinds *unwinds)
 	free(unwinds->records);
 	free(unwinds->holes);
 	hash_table_deinit(&unwinds->by_pid);
-	mapping_pages_deinit(&unwinds->pages);
-	free(unwinds->files);
+	process_code_deinit(&unwinds->code);
 	free(unwinds);
 }
 

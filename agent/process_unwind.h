@@ -66,6 +66,12 @@ void process_unwind_close(struct process_unwinds *unwinds);
 void process_unwind_touch(struct process_unwinds *unwinds, struct process *process,
 			  uint64_t missing);
 
+/**
+ * Publish those again whose mappings have changed by events (process_table_read_mmaps()), whether
+ * or not a stack of theirs comes: what is published may unwind by the table of what was there before.
+ */
+void process_unwind_refresh(struct process_unwinds *unwinds);
+
 /** The process was counted in a window: what it needs is evicted last. Costs a look-up. */
 void process_unwind_use(struct process_unwinds *unwinds, const struct process_key *key);
 

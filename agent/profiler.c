@@ -47,8 +47,11 @@ enum {
 
 /* How often the wall clock is compared with the kernel's monotonic one, and the counts are watched. */
 #define CLOCK_INTERVAL_NS NS_PER_SECOND
-/* Ticks need not be varied more exactly than this; it bounds our wake-ups on machines of many CPUs. */
-#define TIMER_MIN_NS (100 * NS_PER_MS)
+/*
+ * How long a process may be unwound by the tables of what it has unmapped since: its new mappings wake
+ * nobody. A look at them takes some microseconds.
+ */
+#define TIMER_NS (20 * NS_PER_MS)
 /* Samples of new processes are given so long for their unwind tables when sampling ends. */
 #define STOP_WAIT_NS (500 * NS_PER_MS)
 /* A process that is gone may still be in counts of this window and of the one before. */
@@ -112,6 +115,12 @@ static void take_snapshot(void *context, const struct snapshot_record *record)
 	snapshots_take(profiler->snapshots, record);
 }
 
+static void read_mmaps(struct profiler *profiler)
+{
+	process_table_read_mmaps(profiler->processes);
+	process_unwind_refresh(profiler->unwinds);
+}
+
 static int read_records(struct profiler *profiler, struct error *err)
 {
 	struct record_handlers handlers = {
@@ -122,7 +131,7 @@ static int read_records(struct profiler *profiler, struct error *err)
 	};
 
 	// What a stack goes through was mapped before it was taken.
-	process_table_read_mmaps(profiler->processes);
+	read_mmaps(profiler);
 	return loader_read_records(profiler->loader, &handlers, err);
 }
 
@@ -141,10 +150,7 @@ static void set_clock(struct profiler *profiler)
 
 static void set_timer(struct profiler *profiler, uint64_t now_ns)
 {
-	uint64_t due_ns = perf_events_due_ns(profiler->events);
-
-	if (due_ns < now_ns + TIMER_MIN_NS)
-		due_ns = now_ns + TIMER_MIN_NS;
+	uint64_t due_ns = now_ns + TIMER_NS;
 	struct itimerspec at = { .it_value = { .tv_sec = due_ns / NS_PER_SECOND,
 					       .tv_nsec = due_ns % NS_PER_SECOND } };
 	timerfd_settime(profiler->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
@@ -522,10 +528,12 @@ int profiler_read(struct profiler *profiler, struct error *err)
 {
 	uint64_t expirations;
 
-	if (read(profiler->timer_fd, &expirations, sizeof(expirations)) > 0)
+	if (read(profiler->timer_fd, &expirations, sizeof(expirations)) > 0) {
 		profiler_tick(profiler);
+		set_timer(profiler, clock_monotonic_ns());
+	}
 	if (profiler->mmaps && mmap_events_woken(profiler->mmaps, clock_monotonic_ns()))
-		process_table_read_mmaps(profiler->processes);
+		read_mmaps(profiler);
 	process_unwind_read(profiler->unwinds);
 	if (profiler->snapshots)
 		snapshots_settle(profiler->snapshots);
@@ -542,7 +550,6 @@ void profiler_tick(struct profiler *profiler)
 		snapshots_settle(profiler->snapshots);
 	if (now_ns >= perf_events_due_ns(profiler->events)) {
 		perf_events_vary(profiler->events, now_ns);
-		set_timer(profiler, now_ns);
 	}
 	if (now_ns >= profiler->clock_due_ns) {
 		profiler->clock_due_ns = now_ns + CLOCK_INTERVAL_NS;
