@@ -10,10 +10,11 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "slow_open.h"
 
 enum { LINK_BYTES = 64 };
 
@@ -23,12 +24,29 @@ static void map_files_name(const struct mapping *mapping, char ret_name[LINK_BYT
 		 mapping->limit);
 }
 
+/* What the kernel knows without asking a server, which may not answer any more. */
+static int stat_known(int folder, const char *path, int flags, struct stat *ret_status)
+{
+	struct statx known;
+
+	if (statx(folder, path, flags | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &known))
+		return -errno;
+	*ret_status = (struct stat){
+		.st_dev = makedev(known.stx_dev_major, known.stx_dev_minor),
+		.st_ino = known.stx_ino,
+		.st_mode = known.stx_mode,
+		.st_size = (off_t)known.stx_size,
+		.st_mtim = { .tv_sec = known.stx_mtime.tv_sec, .tv_nsec = known.stx_mtime.tv_nsec },
+	};
+	return 0;
+}
+
 int mapped_file_stat(int folder, const struct mapping *mapping, struct stat *ret_status)
 {
 	char name[LINK_BYTES];
 
 	map_files_name(mapping, name);
-	return fstatat(folder, name, ret_status, 0) ? -errno : 0;
+	return stat_known(folder, name, 0, ret_status);
 }
 
 /*
@@ -40,8 +58,9 @@ static int reopen_regular(int path_fd, uint64_t inode)
 	char self[LINK_BYTES];
 	struct stat status;
 
-	if (fstat(path_fd, &status))
-		return -errno;
+	int rc = stat_known(path_fd, "", AT_EMPTY_PATH, &status);
+	if (rc)
+		return rc;
 	if (!S_ISREG(status.st_mode))
 		return -ENOEXEC;
 	// The device cannot be compared: on overlayfs and btrfs maps shows another one than stat().
@@ -52,6 +71,32 @@ static int reopen_regular(int path_fd, uint64_t inode)
 	return fd < 0 ? -errno : fd;
 }
 
+/* In another thread: see to it that the file's server answers, too. */
+static int reopen_slowly(int path_fd, const char *path, uint64_t flags, uint64_t inode)
+{
+	_cleanup_close_ int fd = reopen_regular(path_fd, inode);
+	char byte;
+
+	(void)path;
+	(void)flags;
+	if (fd < 0)
+		return fd;
+	return pread(fd, &byte, 1, 0) < 0 ? -errno : take_fd(fd);
+}
+
+/* Network file systems, like all that have no block device of their own, have major number 0. */
+static int reopen(int path_fd)
+{
+	struct stat status;
+	int rc = stat_known(path_fd, "", AT_EMPTY_PATH, &status);
+
+	if (rc)
+		return rc;
+	return major(status.st_dev) ? reopen_regular(path_fd, 0)
+				    : slow_open(reopen_slowly, path_fd, "", 0, 0);
+}
+
+/* In another thread: each part of the path may have to be asked for. */
 static int open_in_root(int folder, const char *path, uint64_t flags, uint64_t inode)
 {
 	struct open_how how = {
@@ -63,17 +108,17 @@ static int open_in_root(int folder, const char *path, uint64_t flags, uint64_t i
 	if (root < 0)
 		return -errno;
 	_cleanup_close_ int path_fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
-	return path_fd < 0 ? -errno : reopen_regular(path_fd, inode);
+	return path_fd < 0 ? -errno : reopen_slowly(path_fd, path, flags, inode);
 }
 
 int mapped_file_open_in_root(int folder, const char *path, uint64_t inode)
 {
-	return open_in_root(folder, path, 0, inode);
+	return slow_open(open_in_root, folder, path, 0, inode);
 }
 
 int mapped_file_open_no_link(int folder, const char *path)
 {
-	return open_in_root(folder, path, O_NOFOLLOW, 0);
+	return slow_open(open_in_root, folder, path, O_NOFOLLOW, 0);
 }
 
 /* The page or two of code that the kernel gives every process; complete with ELF header and symbols. */
@@ -115,7 +160,7 @@ int mapped_file_open(int folder, const struct mapping_list *list, const struct m
 	map_files_name(mapping, name);
 	_cleanup_close_ int path_fd = openat(folder, name, O_PATH | O_CLOEXEC);
 	if (path_fd >= 0)
-		return reopen_regular(path_fd, 0);
+		return reopen(path_fd);
 	if (path[0] != '/')
 		return -errno;
 	return mapped_file_open_in_root(folder, path, mapping->inode);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file behind a mapping of another process, whatever has become of its path since.
+// The file behind a mapping of another process, whatever has become of its path since. Where a file
+// may lie on a server that does not answer, it is opened by slow_open(): -ETIMEDOUT and -EBUSY then.
 #pragma once
 
 #include <sys/stat.h>
@@ -7,8 +8,9 @@
 #include "mapping.h"
 
 /**
- * The stat() of the mapped file by /proc/PID/map_files: cheaper than opening it. @folder is the
- * process's in /proc. Returns 0 or -errno.
+ * What the kernel knows of the mapped file by /proc/PID/map_files (device, inode, mode, size, time of
+ * change): cheaper than opening it, and asks no server. @folder is the process's in /proc. Returns 0
+ * or -errno.
  */
 int mapped_file_stat(int folder, const struct mapping *mapping, struct stat *ret_status);
 
