@@ -426,6 +426,8 @@ static void wait_for_tables(struct process_unwinds *unwinds, struct record *reco
 		publish_at(unwinds, record, clock_monotonic_ns() + AGAIN_NS);
 	else if (states[UNWIND_FILE_NO_ROOM])
 		publish_at(unwinds, record, clock_monotonic_ns() + NO_ROOM_AGAIN_NS);
+	if (record->python_again_ns)
+		publish_at(unwinds, record, record->python_again_ns);
 }
 
 static int publish(struct process_unwinds *unwinds, struct record *record,
@@ -688,24 +690,6 @@ static bool has_changed(const struct process_unwinds *unwinds, const struct reco
 	return false;
 }
 
-void process_unwind_read(struct process_unwinds *unwinds)
-{
-	uint32_t wanting;
-	uint64_t read = unwind_tables_read(unwinds->tables, &wanting);
-
-	drop_exited(unwinds);
-	if (wanting != HASH_TABLE_NONE && make_table_room(unwinds, wanting))
-		unwind_tables_retry(unwinds->tables, wanting);
-	if (!read)
-		return;
-	for (uint32_t i = 0; i < unwinds->slot_count; i++) {
-		struct record *record = &unwinds->records[i];
-
-		if (record->list && has_changed(unwinds, record, read))
-			publish(unwinds, record, record->list);
-	}
-}
-
 int process_unwind_fd(const struct process_unwinds *unwinds)
 {
 	return unwind_tables_fd(unwinds->tables);
@@ -750,6 +734,23 @@ static void publish_due(struct process_unwinds *unwinds)
 		if (process)
 			touch_again(unwinds, process, 0);
 	}
+}
+
+void process_unwind_read(struct process_unwinds *unwinds)
+{
+	uint32_t wanting;
+	uint64_t read = unwind_tables_read(unwinds->tables, &wanting);
+
+	drop_exited(unwinds);
+	if (wanting != HASH_TABLE_NONE && make_table_room(unwinds, wanting))
+		unwind_tables_retry(unwinds->tables, wanting);
+	for (uint32_t i = 0; read && i < unwinds->slot_count; i++) {
+		struct record *record = &unwinds->records[i];
+
+		if (record->list && has_changed(unwinds, record, read))
+			publish(unwinds, record, record->list);
+	}
+	publish_due(unwinds);
 }
 
 // Where a stack ended for want of a mapping, there may be one by now.

@@ -16,6 +16,7 @@
 #include "tests/test.h"
 
 #include "agent/elf.h"
+#include "agent/mmap_events.h"
 #include "agent/proc.h"
 #include "agent/process_unwind.h"
 #include "agent/unwind_table.h"
@@ -278,6 +279,53 @@ TEST(a_change_is_published_in_new_pages)
 			  range_of(published, (uintptr_t)code + 8192U * i + 4096).code, "between");
 	}
 	assert_true(range_of(published, (uintptr_t)qsort).code >= MAPPING_CODE_TABLE);
+	munmap(code, 600 * 4096);
+	close_world();
+}
+
+TEST(a_mapping_found_too_late_is_published_without_another_stack)
+{
+	open_world();
+	struct process *self = process_of(getpid());
+	process_unwind_touch(unwinds, self, 0);
+	settle();
+	void *code = mmap(NULL, 8192, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	// The mappings were read a moment ago, and are not read again yet.
+	process_unwind_touch(unwinds, self, (uintptr_t)code);
+	const struct process_unwind *published = maps_double_process((uint32_t)getpid());
+	EXPECT_EQ(MAPPING_CODE_UNKNOWN, range_of(published, (uintptr_t)code).code, "at first");
+	for (int i = 0; i < 3; i++) {
+		poll(NULL, 0, 500);
+		process_unwind_expire(unwinds);
+	}
+	EXPECT_EQ(MAPPING_CODE_JIT, range_of(published, (uintptr_t)code).code, "in the end");
+	munmap(code, 8192);
+	close_world();
+}
+
+TEST(who_maps_without_end_is_published_now_and_then)
+{
+	struct mmap_event event = { .kind = MMAP_EVENT_MAP, .pid = (uint32_t)getpid(), .path = "" };
+	uint8_t *code = map_much();
+
+	open_world();
+	struct process *self = process_of(getpid());
+	process_unwind_touch(unwinds, self, 0);
+	settle();
+	uint64_t before = stats_now().published;
+	for (uint64_t i = 0; i < 1000; i++) {
+		event.start = 0x10000 + i * 8192;
+		event.limit = event.start + 4096;
+		process_table_apply_mmap(processes, &event);
+		process_unwind_touch(unwinds, self, 0);
+	}
+	uint64_t published = stats_now().published - before;
+	assert_true(published < 500);
+	poll(NULL, 0, 1050);
+	process_unwind_expire(unwinds);
+	EXPECT_EQ(MAPPING_CODE_JIT,
+		  range_of(maps_double_process((uint32_t)getpid()), event.start).code,
+		  "the last one, in the end");
 	munmap(code, 600 * 4096);
 	close_world();
 }
@@ -545,6 +593,8 @@ RUN_TESTS(cmocka_unit_test(each_address_gets_the_rule_that_its_file_says),
 	  cmocka_unit_test(code_without_a_file_is_made_at_run_time),
 	  cmocka_unit_test(nothing_is_written_when_nothing_changed),
 	  cmocka_unit_test(a_change_is_published_in_new_pages),
+	  cmocka_unit_test(a_mapping_found_too_late_is_published_without_another_stack),
+	  cmocka_unit_test(who_maps_without_end_is_published_now_and_then),
 	  cmocka_unit_test(what_the_kernel_has_no_memory_for_is_published_later),
 	  cmocka_unit_test(events_take_back_what_was_published),
 	  cmocka_unit_test(a_process_whose_end_nobody_told_is_taken_back),
