@@ -213,8 +213,10 @@ static int read_contents(struct code_reader *reader)
 
 static const uint8_t *content_of(const struct object *object)
 {
-	if (object->content || !object->content_size)
+	if (object->content)
 		return object->content;
+	if (!object->content_size)
+		return object->chunk; // wherever it would be
 	return object->chunk + (object->content_address - object->address);
 }
 
