@@ -267,6 +267,8 @@ TEST(a_change_is_published_in_new_pages)
 	uint8_t *code = map_much();
 	process_find_code(processes, self, (uintptr_t)code, &found);
 	process_unwind_touch(unwinds, self, (uintptr_t)code);
+	poll(NULL, 0, 1050); // it may have had to wait
+	process_unwind_read(unwinds);
 	const struct process_unwind *published = maps_double_process((uint32_t)getpid());
 	assert_true(published->generation != generation);
 	assert_true(published->mapping_page_count > 3);
