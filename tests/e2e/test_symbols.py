@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names and lines: of stripped programs by debug files of the agent's machine, of servers and of
+people who upload them; inlined calls; Go without symbols."""
+import http.server
+import os
+import re
+import shutil
+import subprocess
+import threading
+
+import pytest
+
+from fleet import program, unique, wait_until
+
+# The loop is inlined into worker(), which main() calls.
+SOURCE = """
+#include <time.h>
+volatile long sink;
+static inline __attribute__((always_inline)) void hot_inlined(long n)
+{
+	for (long i = 0; i < n; i++)
+		sink += i;
+}
+__attribute__((noinline)) void worker(long n)
+{
+	for (int round = 0; round < 100; round++)
+		hot_inlined(n);
+}
+int main(void)
+{
+	while (clock() < SECONDS * CLOCKS_PER_SEC)
+		worker(1000);
+}
+"""
+SECONDS = 4  # of CPU time
+WAIT_SECONDS = 120  # for it, on a busy machine
+UNRESOLVED = re.compile(r"^[^;]+\+0x[0-9a-f]+$")
+
+
+class Split:
+    """A program of its own build id, stripped, and its debug file."""
+
+    def __init__(self, folder):
+        self.name = unique("split")
+        self.folder = folder
+        source = folder / "p.c"
+        # The name makes each a program of another build id.
+        source.write_text(f"char name[] = \"{self.name}\";\n{SOURCE}")
+        self.path = folder / self.name
+        self.debug = folder / f"{self.name}.debug"
+        subprocess.run(["gcc", "-O2", "-g", f"-DSECONDS={SECONDS}", "-Wl,--build-id", source,
+                        "-o", self.path], check=True)
+        subprocess.run(["objcopy", "--only-keep-debug", self.path, self.debug], check=True)
+        subprocess.run(["strip", self.path], check=True)
+        notes = subprocess.run(["readelf", "-n", self.path], capture_output=True, text=True,
+                               check=True).stdout
+        self.build_id = re.search(r"Build ID: (\w+)", notes).group(1)
+
+    def start(self):
+        return subprocess.Popen([self.path])
+
+    def run(self, collector):
+        """Run it to its end; what is known of it then."""
+        assert self.start().wait(timeout=WAIT_SECONDS) == 0
+        collector.api.wait_for_total(self.name, SECONDS * 1e9)
+        return collector.api.merge(self.name)
+
+
+def expect_named(graph):
+    assert graph.total_of("hot_inlined") > 0.9 * graph.total
+    deepest = max(range(len(graph.names)), key=lambda node: graph.totals[node] *
+                  (graph.names[node] == "hot_inlined"))
+    assert graph.path(deepest)[-3:] == ["main", "worker", "hot_inlined"]
+
+
+@pytest.fixture
+def split(tmp_path):
+    return Split(tmp_path)
+
+
+def test_what_no_agent_could_name_is_named_by_an_upload(collector, start_agent, split):
+    start_agent(collector)
+    graph = split.run(collector)
+    unresolved = sum(value for name, value in zip(graph.names, graph.self_values)
+                     if UNRESOLVED.match(name) and name.startswith(split.name))
+    assert unresolved > 0.9 * graph.total, "file and offset is all that can be said"
+
+    upload = [program("cairn"), "upload", "--collector-http", f"http://{collector.http}"]
+    refused = subprocess.run([*upload, split.path], capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "stripped" in refused.stderr
+    done = subprocess.run([*upload, split.debug], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert split.build_id in done.stdout
+    files = collector.api.get("debug-files")["files"]
+    assert [file["build_id"] for file in files] == [split.build_id]
+
+    expect_named(collector.api.merge(split.name))  # of the past, too
+    rows, total = collector.api.top(split.name)
+    assert rows["hot_inlined"][0] > 0.9 * total
+    collapsed = collector.api.fetch("/api/v1/merge", query=split.name, format="collapsed").decode()
+    assert "main;worker;hot_inlined" in collapsed
+
+
+def test_uploads_survive_a_restart(collector, start_agent, split):
+    agent = start_agent(collector)
+    split.run(collector)
+    agent.stop()
+    subprocess.run([program("cairn"), "upload", "--collector-http", f"http://{collector.http}",
+                    split.debug], check=True, capture_output=True)
+    collector.stop()
+    collector.start()
+    expect_named(collector.api.merge(split.name))
+
+
+def test_an_agent_asked_for_lines_tells_inlined_calls(collector, start_agent, split):
+    # Where .gnu_debuglink says: beside the program.
+    subprocess.run(["objcopy", f"--add-gnu-debuglink={split.debug}", split.path], check=True)
+    start_agent(collector, "--lines")
+    process = split.start()
+
+    def is_named():
+        return "hot_inlined" in collector.api.top(split.name)[0]
+    wait_until("inlined calls", WAIT_SECONDS, is_named)
+    process.wait()
+    graph = collector.api.merge(split.name)
+    # Lines come with a later window than the first samples: most have them.
+    assert graph.total_of("hot_inlined") > 0.4 * graph.total
+    assert graph.total_of("worker") > 0.9 * graph.total
+
+
+class Debuginfod(http.server.ThreadingHTTPServer):
+    """A server that has one file."""
+
+    def __init__(self, build_id, path):
+        self.requests = []
+        files = {f"/buildid/{build_id}/debuginfo": path.read_bytes()}
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                outer.requests.append(self.path)
+                body = files.get(self.path)
+                self.send_response(200 if body else 404)
+                self.send_header("Content-Length", str(len(body or b"")))
+                self.end_headers()
+                self.wfile.write(body or b"")
+
+            def log_message(self, *_):
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+def test_names_come_from_a_server_while_the_program_runs(collector, start_agent, split, tmp_path):
+    debug = tmp_path / "elsewhere"
+    split.debug.rename(debug)
+    server = Debuginfod(split.build_id, debug)
+    start_agent(collector, "--debuginfod", server.url, "--cache", tmp_path / "cache")
+    process = split.start()
+    wait_until("a name from the server", WAIT_SECONDS,
+               lambda: "worker" in collector.api.top(split.name)[0])
+    process.wait()
+    server.shutdown()
+    wanted = f"/buildid/{split.build_id}/debuginfo"
+    assert server.requests.count(wanted) == 1
+    assert len(server.requests) == len(set(server.requests)), "a no is not asked for again"
+
+
+def test_without_being_asked_no_server_is_told_anything(collector, start_agent, split):
+    server = Debuginfod(split.build_id, split.debug)
+    start_agent(collector)
+    split.run(collector)
+    server.shutdown()
+    assert not server.requests
+
+
+@pytest.mark.skipif(not shutil.which("go"), reason="go is not installed")
+def test_go_needs_no_symbols(collector, start_agent, tmp_path):
+    name = unique("go")
+    source = tmp_path / "main.go"
+    source.write_text("""package main
+import "syscall"
+type T struct{ n int }
+var sink int
+//go:noinline
+func (t *T) Burn(k int) { for i := 0; i < k; i++ { sink += i * t.n } }
+//go:noinline
+func caller(t *T) { t.Burn(100000) }
+func main() {
+	t := &T{3}
+	var usage syscall.Rusage
+	for usage.Utime.Sec < 3 { caller(t); syscall.Getrusage(syscall.RUSAGE_SELF, &usage) }
+}
+""")
+    subprocess.run(["go", "build", "-ldflags=-s -w", "-o", tmp_path / name, source], check=True,
+                   env={**os.environ, "GO111MODULE": "off"})
+    start_agent(collector)
+    subprocess.run([tmp_path / name], check=True)
+    collector.api.wait_for_total(name, 3e9)
+    graph = collector.api.merge(name)
+    deepest = max((node for node in range(len(graph.names))
+                   if graph.names[node] == "main.(*T).Burn"), key=lambda node: graph.totals[node])
+    assert graph.path(deepest) == ["runtime.goexit", "runtime.main", "main.main", "main.caller",
+                                   "main.(*T).Burn"]
+    assert graph.totals[deepest] > 0.9 * graph.total
