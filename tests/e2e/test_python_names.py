@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python functions in the collector's answers: named, on their lines, with their shares."""
+import pathlib
+
+import pytest
+
+POINTS = 0.02  # share of the service's CPU time
+WORKLOAD = pathlib.Path(__file__).resolve().parents[1] / "workloads" / "burn_python.py"
+
+
+def shown(function, text):
+    """What a frame of the function at the first line with this text below its def is called."""
+    lines = WORKLOAD.read_text().splitlines()
+    begin = lines.index(next(line for line in lines if line.startswith(f"def {function}(")))
+    number = next(i for i in range(begin + 1, len(lines)) if text in lines[i]) + 1
+    return f"{function} ({WORKLOAD.name}:{number})"
+
+
+@pytest.fixture(scope="module")
+def graph(fleet, runs):
+    graph = fleet.api.merge(runs["python"].service)
+    graph.check()
+    return graph
+
+
+@pytest.mark.parametrize("function", ["burn_parse", "burn_render"])
+def test_shares_of_python_functions_are_true(graph, runs, function):
+    truth = runs["python"].functions[function] / runs["python"].cpu_ns
+    measured = graph.total_of(shown(function, "return spin")) / graph.total
+    assert measured == pytest.approx(truth, abs=POINTS)
+
+
+def test_a_python_leaf_is_on_its_line(graph):
+    lines = graph.kind_total_below(shown("burn_parse", "return spin"), "python")
+    loop = sum(graph.self_values[node] for node in range(1, len(graph.names))
+               if graph.names[node] in (shown("spin", "for i in"), shown("spin", "total +="))
+               and shown("burn_parse", "return spin") in graph.path(node))
+    assert loop > 0.95 * lines > 0
+
+
+def test_python_stands_on_the_interpreter_and_its_main(graph):
+    path = next(graph.path(node) for node in range(1, len(graph.names))
+                if graph.names[node] == shown("burn_parse", "return spin"))
+    module = next(i for i, name in enumerate(path) if name.startswith("<module> ("))
+    assert "_start" in path[:module], path
+    assert path[module + 1].startswith("main ("), path
+
+
+def test_python_frames_say_that_they_are(graph):
+    kinds = {graph.kinds[node] for node in range(1, len(graph.names))
+             if f"({WORKLOAD.name}:" in graph.names[node]}
+    assert kinds == {"python"}
