@@ -232,9 +232,15 @@ $(BUILD)/workloads/%: tests/workloads/%.cpp
 	g++ -std=c++17 -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall -Wextra -pthread $< -o $@
 
 .PHONY: bench
-bench: packages $(PROGRAMS) workloads $(BUILD)/bench/bench_store ## print what sampling, ingest, storage and queries cost
+bench: packages $(PROGRAMS) $(BUILD)/bench/bench_store $(BUILD)/bench/deep_calls ## what it costs, beside other profilers (PEER='start command')
 	python3 bench/bench_agent.py
 	$(BUILD)/bench/bench_store
+
+# A workload: no frame pointers.
+$(BUILD)/bench/deep_calls: bench/deep_calls.c
+	mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(CC) -std=gnu11 -O2 -fomit-frame-pointer -Wall -Wextra -pthread $< -o $@
 
 $(BUILD)/bench/bench_unwind_table: $(BUILD)/obj/bench/bench_unwind_table.o $(AGENT_A) $(BASE_A)
 	mkdir -p $(@D)

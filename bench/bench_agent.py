@@ -1,188 +1,201 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What sampling costs: nanoseconds of BPF per sample, the agent's CPU and RSS, its BPF maps.
+"""What sampling costs, side by side with other profilers.
 
-Every CPU is kept busy with native stacks of a known depth (frame pointers), so that each run of
-the sampling program unwinds one. Prints each figure's repetitions and their median. Needs root.
+Workloads: native stacks of 34 frames without frame pointers on every CPU; PyTorch under Python,
+where an interpreter has it (BENCH_PYTHON names one). Peers: perf by frame pointers and by DWARF,
+bpftrace, py-spy, and PEER='start command' ("{pid}" in it becomes the workload's pid): whichever is
+installed. Rounds interleave all of them and a run without any, so that each ratio is of one moment.
+
+CPU is what the kernel accounts to the profiler's processes and to BPF programs that it loaded; what
+perf does in its interrupt is in neither, and shows in the throughput only. Needs root.
 """
 import argparse
 import os
 import pathlib
-import re
-import signal
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
+
+import workloads
+from accounting import BpfStatistics, Window, cpu_ns, map_bytes, status_bytes
+from profilers import Bpftrace, Cairn, Peer, Perf, PySpy, command_name
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-BPF_STATS = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
-DEPTH = 34  # the depth of the peers' figures in the design
-WARM_UP_SECONDS = 4
 MIB = 1 << 20
-PROG_TYPE_PERF_EVENT = 7  # enum bpf_prog_type of linux/bpf.h
+BUILD_SECONDS = 6   # an agent that has just started builds tables
+
+# What the design asks for, by workload.
+BUDGETS = {
+    ("native", "ns"): "<= 5000", ("PyTorch", "ns"): "<= 12000",
+    "steady": "<= 0.5", "build": "<= 0.6", "idle": "<= 25", "with": "<= 60", "peak": "<= 90",
+    "maps": "<= 40", "attach": "<= 0.4",
+}
 
 
-def free_address():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{listener.getsockname()[1]}"
-
-
-def wait_for(url):
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        try:
-            with urllib.request.urlopen(url, timeout=1):
-                return
-        except OSError:
-            time.sleep(0.1)
-    sys.exit(f"bench: {url} does not answer")
-
-
-def descriptors(pid, key, field):
-    """What the kernel tells about the process's descriptors (proc(5), fdinfo) that have the field,
-    by key: each object once."""
-    found = {}
-    for path in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
-        try:
-            lines = path.read_text().splitlines()
-        except OSError:
-            continue
-        fields = dict(line.split(":", 1) for line in lines if ":" in line)
-        if key in fields and field in fields:
-            found[int(fields[key])] = fields
-    return found
-
-
-def program_runs(pid):
-    """Program id to (type, runs, nanoseconds) since the programs were loaded."""
-    return {number: (int(fields["prog_type"]), int(fields["run_cnt"]), int(fields["run_time_ns"]))
-            for number, fields in descriptors(pid, "prog_id", "run_cnt").items()}
-
-
-def map_bytes(pid):
-    return sum(int(fields["memlock"]) for fields in descriptors(pid, "map_id", "memlock").values())
-
-
-def cpu_ns(pid):
-    """All threads' time on a CPU; threads that have ended are not in it (the agent keeps its)."""
-    total = 0
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        try:
-            total += int((task / "schedstat").read_text().split()[0])
-        except OSError:
-            pass
-    return total
-
-
-def status_bytes(pid, field):
-    text = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(rf"^{field}:\s+(\d+) kB", text, re.M).group(1)) * 1024
-
-
-class Measurement:
-    """One window: everything is read at its two ends."""
-
-    def __init__(self, pid, seconds):
-        before, cpu_before, began = program_runs(pid), cpu_ns(pid), time.monotonic()
-        time.sleep(seconds)
-        after, cpu_after, ended = program_runs(pid), cpu_ns(pid), time.monotonic()
-        runs = [(kind, count - before[number][1], ns - before[number][2])
-                for number, (kind, count, ns) in after.items() if number in before]
-        self.samples = sum(count for kind, count, _ in runs if kind == PROG_TYPE_PERF_EVENT)
-        self.sample_ns = sum(ns for kind, _, ns in runs if kind == PROG_TYPE_PERF_EVENT)
-        self.bpf_ns = sum(ns for _, _, ns in runs)
-        self.seconds = ended - began
-        self.agent_cpu_ns = cpu_after - cpu_before
-        self.rss = status_bytes(pid, "VmRSS")
-
-    def ns_per_sample(self):
-        return self.sample_ns / self.samples if self.samples else float("nan")
-
-    def agent_percent_of_core(self):
-        return 100 * self.agent_cpu_ns / self.seconds / 1e9
-
-    def total_percent_of_core(self):
-        return 100 * (self.agent_cpu_ns + self.bpf_ns) / self.seconds / 1e9
-
-
-def print_figure(what, values, form):
+def print_figure(what, values, form="{:.2f}", budget=""):
+    values = [value for value in values if value == value]
+    if not values:
+        return
     shown = " ".join(form.format(value) for value in values)
-    print(f"{what:<44} {form.format(statistics.median(values)):>10}   n={len(values)}: {shown}")
+    print(f"  {what:<42} {form.format(statistics.median(values)):>9}  {budget:<9} n={len(values)}: "
+          f"{shown}", flush=True)
 
 
-def measure(agent_pid, options):
-    windows = [Measurement(agent_pid, options.seconds) for _ in range(options.repetitions)]
-    print_figure("BPF per sample, ns", [w.ns_per_sample() for w in windows], "{:.0f}")
-    print_figure("samples per second", [w.samples / w.seconds for w in windows], "{:.0f}")
-    print_figure("agent CPU, % of a core", [w.agent_percent_of_core() for w in windows], "{:.2f}")
-    print_figure("agent + BPF CPU, % of a core",
-                 [w.total_percent_of_core() for w in windows], "{:.2f}")
-    print_figure("agent RSS, MiB", [w.rss / MIB for w in windows], "{:.1f}")
-    print_figure("agent RSS peak, MiB", [status_bytes(agent_pid, "VmHWM") / MIB], "{:.1f}")
-    print_figure("BPF maps, MiB", [map_bytes(agent_pid) / MIB], "{:.1f}")
+# ---- pairs ----------------------------------------------------------------------------------
+
+def profilers_for(options, folder, workload):
+    found = [Perf(folder, options.frequency, "fp"), Perf(folder, options.frequency, "dwarf,16384"),
+             Bpftrace(folder, options.frequency)]
+    if workload.name == "PyTorch":
+        found += [PySpy(folder, options.frequency, False), PySpy(folder, options.frequency, True)]
+    if options.peer:
+        peer = Peer(folder, options.frequency, options.peer)
+        peer.name = command_name(options.peer)
+        found.append(peer)
+    usable = []
+    for profiler in found:
+        reason = profiler.missing()
+        if reason:
+            print(f"# SKIP {profiler.name}: {reason}")
+        else:
+            usable.append(profiler)
+    return usable
 
 
-def stop(process):
-    process.send_signal(signal.SIGTERM)
+def measure(profiler, workload, options):
+    """A Window with the profiler running, or None where it does not keep running."""
+    profiler.start(workload.process.pid)
+    time.sleep(options.warm_up if profiler.name == "cairn" else profiler.settle_seconds)
     try:
-        process.wait(15)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        if not profiler.is_running():
+            return None
+        return Window(options.seconds, workload.work, profiler.process.pid)
+    finally:
+        profiler.stop()
+
+
+def run_rounds(workload, cairn, peers, options):
+    """{name: windows}, a window of each in every round; "nothing" is without a profiler."""
+    windows = {name: [] for name in ["nothing", cairn.name] + [peer.name for peer in peers]}
+    for number in range(options.repetitions):
+        windows["nothing"].append(Window(options.seconds, workload.work))
+        order = [cairn, *peers]
+        for profiler in order[number % len(order):] + order[:number % len(order)]:
+            if time.monotonic() > options.deadline:
+                return windows
+            window = measure(profiler, workload, options)
+            if window:
+                windows[profiler.name].append(window)
+            elif number == 0:
+                print(f"# SKIP {profiler.name}: it ended by itself; see its messages:")
+                log = profiler.folder / f"{profiler.name}.log"
+                print("    " + log.read_text(errors="replace").strip()[-300:])
+    return windows
+
+
+def print_pairs(windows, workload_name):
+    cairn = windows["cairn"]
+    for name, mine in windows.items():
+        if name == "nothing" or not mine:
+            continue
+        print(f" {name}")
+        budget = BUDGETS[(workload_name, "ns")] if name == "cairn" else ""
+        print_figure("BPF per sample, ns", [w.ns_per_sample() for w in mine], "{:.0f}", budget)
+        print_figure("samples a second", [w.samples / w.seconds for w in mine if w.samples], "{:.0f}")
+        print_figure("processes, % of a core", [w.user_percent_of_core() for w in mine],
+                     budget=BUDGETS["steady"] if name == "cairn" else "")
+        print_figure("processes and BPF, % of a core", [w.percent_of_core() for w in mine])
+        print_figure("RSS of the first process, MiB", [w.rss / MIB for w in mine], "{:.1f}")
+        print_figure("throughput, of that without", [w.work / none.work for w, none in
+                                                     zip(mine, windows["nothing"])], "{:.3f}")
+        if name != "cairn":
+            print_figure("its CPU / cairn's, per round",
+                         [theirs.percent_of_core() / ours.percent_of_core()
+                          for theirs, ours in zip(mine, cairn)])
+
+
+# ---- what the stacks are worth --------------------------------------------------------------
+
+def print_stacks(workload, cairn, windows, peers, options):
+    """Of cairn those of the measured windows, of the others those of their last recording."""
+    stacks = cairn.stacks_within(workload.service, windows)
+    print(f"  stacks of cairn: {stacks.line()}")
+    for peer in peers:
+        theirs = peer.stacks(workload.process.pid) if time.monotonic() < options.deadline else None
+        if theirs and theirs.count:
+            print(f"  stacks of {peer.name}: {theirs.line()}")
+    return stacks
+
+
+# ---- the agent alone ------------------------------------------------------------------------
+
+def measure_agent(cairn, what, build_budget=""):
+    """CPU while it builds tables, memory then; None for the workload: an idle machine."""
+    cairn.start(0)
+    time.sleep(BUILD_SECONDS)
+    pid = cairn.process.pid
+    building = cpu_ns(pid) / 1e9
+    print_figure(f"start to attached, s, {what}", [cairn.attach_seconds], budget=BUDGETS["attach"])
+    print_figure(f"CPU of the first {BUILD_SECONDS} s, s, {what}", [building], budget=build_budget)
+    print_figure(f"RSS, MiB, {what}", [status_bytes(pid, "VmRSS") / MIB], "{:.1f}",
+                 BUDGETS["idle" if what == "idle" else "with"])
+    print_figure(f"RSS peak, MiB, {what}", [status_bytes(pid, "VmHWM") / MIB], "{:.1f}",
+                 BUDGETS["peak"])
+    print_figure(f"BPF maps, MiB, {what}", [map_bytes(pid) / MIB], "{:.1f}", BUDGETS["maps"])
+    cairn.stop()
+
+
+def bench_workload(workload, cairn, options, folder):
+    print(f"\n{workload.name}: {os.cpu_count()} CPUs, {options.frequency} Hz, rounds of "
+          f"{options.seconds:g} s, median first")
+    try:
+        if workload.name == "PyTorch":
+            measure_agent(cairn, "with PyTorch", BUDGETS["build"])
+        peers = profilers_for(options, folder, workload)
+        windows = run_rounds(workload, cairn, peers, options)
+        print_pairs(windows, workload.name)
+        stacks = print_stacks(workload, cairn, windows["cairn"], peers, options)
+        frames = stacks.frames / max(stacks.count, 1)
+        print_figure("BPF per user frame of cairn, ns",
+                     [w.ns_per_sample() / frames for w in windows["cairn"]], "{:.0f}")
+    finally:
+        workload.stop()
 
 
 def run(options, folder):
-    build = ROOT / options.build
-    grpc, http = free_address(), free_address()
-    cpus = os.cpu_count()
-    started = []
-
-    def start(*argv):
-        with open(f"{folder}/{pathlib.Path(argv[0]).name}.log", "wb") as log:
-            started.append(subprocess.Popen(argv, stdout=log, stderr=log))
-        return started[-1]
-
+    cairn = Cairn(folder, options.frequency, ROOT / options.build)
     try:
-        start(str(build / "cairn-collector"), "--data", f"{folder}/data", "--grpc", grpc,
-              "--http", http)
-        wait_for(f"http://{http}/readyz")
-        start(str(build / "workloads/burn_c"), "--threads", str(cpus), "--depth", str(DEPTH),
-              "--seconds", "3600")
-        agent = start(str(build / "cairn-agent"), "--collector", grpc,
-                      "--frequency", str(options.frequency))
-        time.sleep(WARM_UP_SECONDS)
-        if agent.poll() is not None:
-            sys.exit("bench: the agent ended:\n" + open(f"{folder}/cairn-agent.log",
-                                                        encoding="utf-8").read())
-        print(f"{cpus} CPUs busy, {options.frequency} Hz, user stacks of {DEPTH}+ frames, "
-              f"{options.repetitions} windows of {options.seconds:g} s")
-        measure(agent.pid, options)
+        print("the agent alone: median, budget")
+        measure_agent(cairn, "idle")
+        bench_workload(workloads.native(ROOT / options.build, folder), cairn, options, folder)
+        python = workloads.torch_python()
+        if python:
+            options.deadline += options.limit / 2
+            bench_workload(workloads.pytorch(python, folder), cairn, options, folder)
+        else:
+            print("# SKIP PyTorch: no interpreter has it; BENCH_PYTHON may name one")
     finally:
-        for process in reversed(started):
-            stop(process)
+        cairn.close()
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.environ.get("BUILD", "build"))
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=10, help="of one window (%(default)s)")
+    parser.add_argument("--repetitions", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=4, help="of one window (%(default)s)")
+    parser.add_argument("--warm-up", type=float, default=3, help="of the agent (%(default)s)")
     parser.add_argument("--frequency", type=int, default=99)
+    parser.add_argument("--limit", type=float, default=400, help="no round begins after so many seconds")
+    parser.add_argument("--peer", default=os.environ.get("PEER"))
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("bench: sampling the machine needs root: run this with sudo")
-    stats_before = BPF_STATS.read_text()
-    BPF_STATS.write_text("1\n")
-    try:
-        with tempfile.TemporaryDirectory(prefix="cairn-bench-") as folder:
-            run(options, folder)
-    finally:
-        BPF_STATS.write_text(stats_before)
+    options.deadline = time.monotonic() + options.limit / 2
+    with tempfile.TemporaryDirectory(prefix="cairn-bench-") as folder, BpfStatistics():
+        run(options, folder)
 
 
 if __name__ == "__main__":
