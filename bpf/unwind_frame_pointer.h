@@ -10,6 +10,35 @@ struct frame_link {
 };
 
 /*
+ * Code that CPython generates for -X perf (Python/asm_trampoline.S) has no frame on x86-64: callees
+ * return to its "add $8,%rsp; ret", so what it returns to lies above one word. True if this is it.
+ */
+#define TRAMPOLINE_END      0xc308c48348ULL
+#define TRAMPOLINE_END_MASK 0xffffffffffULL
+
+UNWIND_INLINE int unwind_trampoline(const struct unwind *unwind, struct caller *caller)
+{
+	__u64 sp = unwind->registers[REGISTER_SP], code;
+
+	if (REGISTER_SP != X86_REGISTER_SP || unwind->exact_pc)
+		return 0;
+	if (read_user(&code, sizeof(code), unwind->pc) ||
+	    (code & TRAMPOLINE_END_MASK) != TRAMPOLINE_END ||
+	    read_user(&caller->pc, sizeof(caller->pc), sp + 8))
+		return 0;
+	caller->sp = sp + 16;
+	caller->fp = unwind->registers[REGISTER_FP];
+	return 1;
+}
+
+UNWIND_INLINE long unwind_go_to_frame(struct unwind *unwind, struct caller *caller)
+{
+	if (unwind_go_to(unwind, caller) && unwind->end == END_TAG_BAD_FRAME)
+		return unwind_stop(unwind, END_TAG_NO_FRAME_POINTER);
+	return unwind->end != UNWIND_GOES_ON;
+}
+
+/*
  * A chain ends properly where the ABI says that the first function's fp is 0. Everything else that
  * does not look like a frame means that some function on the way used the register otherwise.
  */
@@ -19,6 +48,8 @@ UNWIND_INLINE long unwind_frame_pointer(struct unwind *unwind)
 	struct frame_link link;
 	struct caller caller;
 
+	if (unwind_trampoline(unwind, &caller))
+		return unwind_go_to_frame(unwind, &caller);
 	if (!fp)
 		return unwind_stop(unwind, END_TAG_COMPLETE);
 	// The stack grows down, so callers lie higher: this also ends every cycle.
@@ -29,7 +60,5 @@ UNWIND_INLINE long unwind_frame_pointer(struct unwind *unwind)
 	caller.pc = link.return_address;
 	caller.sp = fp + sizeof(link);
 	caller.fp = link.fp;
-	if (unwind_go_to(unwind, &caller) && unwind->end == END_TAG_BAD_FRAME)
-		return unwind_stop(unwind, END_TAG_NO_FRAME_POINTER);
-	return unwind->end != UNWIND_GOES_ON;
+	return unwind_go_to_frame(unwind, &caller);
 }

@@ -133,6 +133,49 @@ def test_java_is_named_by_its_perf_map(fleet, tmp_path):
     assert "int Fib.outer()" in graph.names or "Interpreter" in graph.names
 
 
+FIB_PYTHON = """
+import time
+def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
+def outer(): return fib(12)
+end = time.time() + 4
+while time.time() < end: outer()
+"""
+
+
+def python_with_perf_support():
+    builds = [*sorted(pathlib.Path.home().glob(".pyenv/versions/3.1[2-9]*/bin/python3")), "python3"]
+    for build in builds:
+        if not subprocess.run([build, "-X", "perf", "-c", "import sys; "
+                               "exit(not sys.is_stack_trampoline_active())"],
+                              capture_output=True).returncode:
+            return str(build)
+    return None
+
+
+def test_python_is_whole_with_perf_support_on(fleet, tmp_path):
+    """Each call goes through generated code without a frame; Python's own frames stay in their
+    places."""
+    python = python_with_perf_support()
+    if not python:
+        pytest.skip("no Python 3.12 or later here")
+    service = unique("python-perf")
+    script = tmp_path / "fib.py"
+    script.write_text(FIB_PYTHON)
+    before = cpu_ns_of_children()
+    try:
+        subprocess.run([python, "-X", "perf", str(script)], check=True,
+                       env={**os.environ, "OTEL_SERVICE_NAME": service})
+    finally:
+        remove_lists(tmp_path)
+    graph = graph_of(fleet, service, cpu_ns_of_children() - before)
+    trampoline, frame = f"py::outer:{script}", "outer (fib.py:4)"
+    assert share_below(graph, frame, trampoline) > 0.98
+    assert graph.total_of(trampoline) > 0.7 * graph.total
+    whole = sum(graph.totals[node] for node in range(1, len(graph.names))
+                if graph.names[node] == frame and "Py_BytesMain" in graph.path(node))
+    assert whole > 0.95 * graph.total_of(frame)
+
+
 def test_programs_that_live_milliseconds_are_named(fleet, tmp_path):
     program = tmp_path / "burn_short"
     selector = '{process="burn_short"}'
