@@ -232,7 +232,8 @@ $(BUILD)/workloads/%: tests/workloads/%.cpp
 	g++ -std=c++17 -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall -Wextra -pthread $< -o $@
 
 .PHONY: bench
-bench: packages $(PROGRAMS) $(BUILD)/bench/bench_store $(BUILD)/bench/deep_calls ## what it costs, beside other profilers (PEER='start command')
+bench: packages $(PROGRAMS) $(addprefix $(BUILD)/bench/,bench_store bench_unwind_table deep_calls) ## what it costs, beside other profilers (PEER='start command')
+	python3 bench/bench_tables.py
 	python3 bench/bench_agent.py
 	$(BUILD)/bench/bench_store
 
