@@ -11,6 +11,10 @@
 #include "agent/python_runtime.h"
 #include "base/cleanup.h"
 
+#ifdef __aarch64__
+#define __TARGET_ARCH_arm64 // as the kernel programs are told
+#endif
+
 // The kernel's limit is what a CPU's scratch memory holds; here there is no such need.
 #include "bpf/stack.h"
 #undef STACK_DEPTH_MAX
@@ -193,7 +197,8 @@ static void begin(struct live_unwind *live, const struct thread_registers *regis
 	memset(unwind, 0, sizeof(*unwind));
 	memcpy(unwind->registers, registers->dwarf, sizeof(unwind->registers));
 	unwind->pc = registers->pc;
-	unwind->exact_pc = 1;
+	// A system call that does not return may be the last instruction of its function.
+	unwind->exact_pc = registers->syscall == SYSCALL_NONE;
 	unwind->thread_pointer = registers->thread_pointer;
 	unwind->process = live->facts;
 	unwind->process.mapping_page_count = live->tables.page_count;

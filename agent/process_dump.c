@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/blocked_registers.h"
 #include "agent/executable.h"
 #include "agent/file_target.h"
 #include "agent/frame_locator.h"
@@ -37,8 +38,8 @@ struct thread_look {
 		locations; // of the stack's frames: numbers of the table, then positions in the names
 	uint32_t location_count;
 	bool has_stack;
-	bool stopped;
-	bool moved;
+	bool stood_still; // while it was looked at
+	bool moved;       // since its state was read
 	bool holds_gil;
 };
 
@@ -256,14 +257,13 @@ static bool has_moved(const struct thread *thread, const struct thread_registers
 }
 
 static int look_at_thread(struct process_dump *dump, uint32_t index,
-			  const struct thread_registers *registers, bool stopped)
+			  const struct thread_registers *registers)
 {
 	const struct thread *thread = &dump->list.threads[index];
 	struct thread_look *look = &dump->looks[index];
 
 	look->moved = has_moved(thread, registers);
 	look->registers = *registers;
-	look->stopped = stopped;
 	look->has_stack = true;
 	// An interrupted call may show as restart_syscall() by now: what was read before is the call.
 	wait_memory_read(living_thread(dump), thread, look->moved ? registers : &thread->registers,
@@ -272,32 +272,59 @@ static int look_at_thread(struct process_dump *dump, uint32_t index,
 	return live_unwind_thread(dump->unwind, registers, &look->stack);
 }
 
-/* One that is blocked: it hardly moves, but what the unwinder needs is not all known. */
-static int look_at_sleeper(struct process_dump *dump, uint32_t index)
+/*
+ * One that is blocked, and not stopped by us. Without the registers that the kernel has saved its
+ * frame pointer is not known. If it has not run meanwhile, its stack is as good as a stopped one's.
+ */
+static int look_at_sleeper(struct process_dump *dump, uint32_t index,
+			   const struct blocked_registers *saved)
 {
-	struct thread_registers registers = dump->list.threads[index].registers;
+	const struct thread *thread = &dump->list.threads[index];
+	const struct thread_registers *whole = blocked_registers_find(saved, &thread->registers);
+	struct thread_registers registers = whole ? *whole : thread->registers;
 
-	registers.thread_pointer = thread_pointer_find(dump->list.threads[index].tid);
-	return look_at_thread(dump, index, &registers, false);
+	if (!registers.thread_pointer)
+		registers.thread_pointer = thread_pointer_find(thread->tid);
+	live_unwind_forget_memory(dump->unwind);
+	int rc = look_at_thread(dump, index, &registers);
+	dump->looks[index].stood_still = !rc && thread_has_slept(&dump->proc, thread);
+	return rc;
 }
 
-static int look_at_threads(struct process_dump *dump, const struct process_pause *pause)
+static int look_at_sleepers(struct process_dump *dump)
+{
+	struct blocked_registers saved = { 0 };
+	bool has_asked = false;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < dump->list.count && !rc; i++) {
+		const struct thread *thread = &dump->list.threads[i];
+
+		if (!is_wanted(dump, thread) || dump->looks[i].stood_still ||
+		    !thread->has_registers || has_exited(thread))
+			continue;
+		if (!has_asked)
+			blocked_registers_read(dump->summary.pid, &saved); // or there are none
+		has_asked = true;
+		rc = look_at_sleeper(dump, i, &saved);
+	}
+	blocked_registers_deinit(&saved);
+	return rc;
+}
+
+static int look_at_stopped(struct process_dump *dump, const struct process_pause *pause)
 {
 	int rc = 0;
 
 	live_unwind_forget_memory(dump->unwind);
 	for (uint32_t i = 0; i < dump->list.count && !rc; i++) {
 		const struct thread *thread = &dump->list.threads[i];
-		const struct paused_thread *paused = NULL;
+		const struct paused_thread *paused = process_pause_find(pause, thread->tid);
 
-		if (!is_wanted(dump, thread) || has_exited(thread))
+		if (!is_wanted(dump, thread) || !paused || !paused->stopped)
 			continue;
-		if (pause)
-			paused = process_pause_find(pause, thread->tid);
-		if (paused && paused->stopped)
-			rc = look_at_thread(dump, i, &paused->registers, true);
-		else if (thread->has_registers)
-			rc = look_at_sleeper(dump, i);
+		rc = look_at_thread(dump, i, &paused->registers);
+		dump->looks[i].stood_still = true;
 	}
 	return rc;
 }
@@ -311,7 +338,7 @@ static int look_paused(struct process_dump *dump, struct error *err)
 
 	if (rc)
 		return rc;
-	rc = look_at_threads(dump, pause);
+	rc = look_at_stopped(dump, pause);
 	uint64_t pause_ns = process_pause_end(pause, &expired);
 	process_pause_free(pause);
 	summary->paused = true;
@@ -344,23 +371,35 @@ static bool build_missing_tables(struct process_dump *dump)
 	return live_unwind_build_missing(dump->unwind) > 0;
 }
 
+/* What threads do is read last, so that it is true of those that are blocked when they are stopped. */
+static void refresh(struct process_dump *dump)
+{
+	thread_list_refresh(&dump->proc, !dump->options.no_kernel, &dump->list);
+	for (uint32_t i = 0; i < dump->list.count; i++) {
+		dump->looks[i].has_stack = false;
+		dump->looks[i].stood_still = false;
+	}
+}
+
 /* Why a process cannot be paused is said, and then it is looked at as it runs. */
+static int look_once(struct process_dump *dump, struct error *err)
+{
+	int rc = dump->options.no_pause ? 0 : look_paused(dump, err);
+
+	if (rc == -ENOMEM || rc == -ESRCH)
+		return rc;
+	if (rc) {
+		memcpy(dump->summary.why_not_paused, err->text, sizeof(err->text));
+		dump->options.no_pause = true;
+	}
+	return look_at_sleepers(dump);
+}
+
 static int look(struct process_dump *dump, struct error *err)
 {
 	for (int round = 0; round < ROUNDS_MAX; round++) {
-		int rc = -EPERM;
-
-		if (!dump->options.no_pause) {
-			rc = look_paused(dump, err);
-			if (rc == -ENOMEM || rc == -ESRCH)
-				return rc;
-		}
-		if (rc) {
-			if (!dump->options.no_pause)
-				memcpy(dump->summary.why_not_paused, err->text, sizeof(err->text));
-			dump->options.no_pause = true;
-			rc = look_at_threads(dump, NULL);
-		}
+		refresh(dump);
+		int rc = look_once(dump, err);
 		if (rc)
 			return rc;
 		if (!is_missing_a_table(dump) || !build_missing_tables(dump))
@@ -498,7 +537,7 @@ static int name_thread(struct process_dump *dump, uint32_t index)
 		.frames = calloc(count + 1, sizeof(*thread->frames)),
 		.end = look->stack.end,
 		.has_stack = look->has_stack,
-		.stopped = look->stopped,
+		.stood_still = look->stood_still,
 		.holds_gil = look->holds_gil,
 	};
 	if (!thread->frames)

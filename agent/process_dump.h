@@ -45,7 +45,7 @@ struct dump_thread {
 	enum stack_end end; // why the user's part of the stack ends
 	bool has_stack;     // false: it ran and was not stopped, or has exited
 	bool holds_gil;     // of its interpreter; false also if that is not known
-	bool stopped;       // while its stack was walked; false: the stack may be torn
+	bool stood_still;   // while its stack was walked; false: the stack may be torn
 };
 
 struct dump_summary {

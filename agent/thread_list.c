@@ -81,37 +81,57 @@ static char *read_kernel_stack(int folder)
 	return text[0] ? strdup(text) : NULL;
 }
 
-/* How deep the process's pid namespace is below the one that /proc shows; 1: the same. */
-static uint32_t read_namespace_tid(int folder, struct thread *thread)
+uint64_t thread_status_switches(const char *text)
 {
-	char text[STATUS_BYTES];
-	uint32_t levels;
+	const char *slept = strstr(text, "\nvoluntary_ctxt_switches:");
+	const char *preempted = strstr(text, "\nnonvoluntary_ctxt_switches:");
+	uint64_t switches = 0;
 
-	read_text(folder, "status", text, sizeof(text));
-	thread->namespace_tid = thread_status_namespace_tid(text, &levels);
-	if (!thread->namespace_tid)
-		thread->namespace_tid = thread->tid;
-	return levels;
+	if (slept)
+		switches += strtoull(strchr(slept, ':') + 1, NULL, 10);
+	if (preempted)
+		switches += strtoull(strchr(preempted, ':') + 1, NULL, 10);
+	return switches;
 }
 
-static int read_thread(int tasks, pid_t tid, bool want_kernel_stack, struct thread_list *list)
+/* *ret_levels: how deep the process's pid namespace is below the one that /proc shows; 1: the same. */
+static void read_status(int folder, struct thread *thread, uint32_t *ret_levels)
 {
-	struct thread thread = { .tid = tid, .namespace_tid = tid };
+	char text[STATUS_BYTES];
+
+	read_text(folder, "status", text, sizeof(text));
+	thread->namespace_tid = thread_status_namespace_tid(text, ret_levels);
+	if (!thread->namespace_tid)
+		thread->namespace_tid = thread->tid;
+	thread->switches = thread_status_switches(text);
+}
+
+static int open_thread(int tasks, pid_t tid)
+{
+	char name[16];
+
+	snprintf(name, sizeof(name), "%d", tid);
+	return openat(tasks, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* Returns false if it has gone. */
+static bool read_thread(int tasks, pid_t tid, bool want_kernel_stack, struct thread *ret_thread,
+			uint32_t *ret_levels)
+{
+	struct thread thread = { .tid = tid };
 	char text[STAT_BYTES];
 	struct proc_stat stat;
 
-	snprintf(text, sizeof(text), "%d", tid);
-	_cleanup_close_ int folder = openat(tasks, text, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int folder = open_thread(tasks, tid);
 	if (folder < 0)
-		return 0; // it has gone
+		return false;
 	size_t size = read_text(folder, "stat", text, sizeof(text));
 	if (proc_stat_parse(text, size, &stat))
-		return 0;
+		return false;
 	memcpy(thread.name, stat.name, sizeof(thread.name));
 	utf8_clean(thread.name);
 	thread.state = stat.state;
-	if (read_namespace_tid(folder, &thread) > 1)
-		list->in_namespace = true;
+	read_status(folder, &thread, ret_levels);
 
 	size = read_text(folder, "syscall", text, SYSCALL_BYTES);
 	thread.has_registers = thread_registers_parse(text, size, &thread.registers) == 0;
@@ -120,8 +140,42 @@ static int read_thread(int tasks, pid_t tid, bool want_kernel_stack, struct thre
 		thread.wait_channel[0] = '\0';
 	if (want_kernel_stack)
 		thread.kernel_stack = read_kernel_stack(folder);
-	list->threads[list->count++] = thread;
-	return 0;
+	*ret_thread = thread;
+	return true;
+}
+
+static int open_tasks(const struct proc *proc)
+{
+	return openat(proc->fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+bool thread_has_slept(const struct proc *proc, const struct thread *thread)
+{
+	_cleanup_close_ int tasks = open_tasks(proc);
+	struct thread now;
+	uint32_t levels;
+
+	return tasks >= 0 && read_thread(tasks, thread->tid, false, &now, &levels) &&
+	       now.state == thread->state && now.switches == thread->switches && now.has_registers;
+}
+
+void thread_list_refresh(const struct proc *proc, bool want_kernel_stacks, struct thread_list *list)
+{
+	_cleanup_close_ int tasks = open_tasks(proc);
+
+	for (uint32_t i = 0; i < list->count; i++) {
+		struct thread *thread = &list->threads[i];
+		char *former_stack = thread->kernel_stack;
+		uint32_t levels;
+
+		if (tasks < 0 ||
+		    !read_thread(tasks, thread->tid, want_kernel_stacks, thread, &levels)) {
+			thread->state = 'X';
+			thread->has_registers = false;
+			continue;
+		}
+		free(former_stack);
+	}
 }
 
 /* ---- all threads --------------------------------------------------------------------------- */
@@ -149,7 +203,7 @@ static int grow(struct thread_list *list, uint32_t *capacity)
 
 static int read_all(DIR *tasks, bool want_kernel_stacks, struct thread_list *list)
 {
-	uint32_t capacity = 0;
+	uint32_t capacity = 0, levels;
 	struct dirent *entry;
 	int rc = 0;
 
@@ -163,8 +217,11 @@ static int read_all(DIR *tasks, bool want_kernel_stacks, struct thread_list *lis
 			continue;
 		}
 		rc = grow(list, &capacity);
-		if (!rc)
-			rc = read_thread(dirfd(tasks), (pid_t)tid, want_kernel_stacks, list);
+		if (!rc && read_thread(dirfd(tasks), (pid_t)tid, want_kernel_stacks,
+				       &list->threads[list->count], &levels)) {
+			list->in_namespace |= levels > 1;
+			list->count++;
+		}
 	}
 	return rc;
 }
@@ -172,7 +229,7 @@ static int read_all(DIR *tasks, bool want_kernel_stacks, struct thread_list *lis
 int thread_list_read(const struct proc *proc, bool want_kernel_stacks, struct thread_list *ret_list)
 {
 	_cleanup_(thread_list_deinit) struct thread_list list = { 0 };
-	int fd = openat(proc->fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = open_tasks(proc);
 
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;

@@ -47,9 +47,21 @@ static int complete(pid_t tid, struct thread_registers *registers)
 	return 0;
 }
 
+void thread_registers_restore(const struct saved_registers *saved,
+			      struct thread_registers *ret_registers)
+{
+	struct user_regs_struct user = { 0 };
+
+	memcpy(&user, saved->words, sizeof(saved->words));
+	user.fs_base = saved->thread_pointer;
+	*ret_registers = (struct thread_registers){ 0 };
+	use_registers(&user, ret_registers);
+}
+
 enum {
-	CONTROL_BLOCK_WORDS = 512
-}; // up to the list; glibc's struct pthread has it at 92, musl's at 17
+	// Up to the list; glibc's struct pthread has it at 92, musl's at 17.
+	CONTROL_BLOCK_WORDS = 512,
+};
 
 /* The x86-64 ABI wants the word at the thread pointer to point to itself. */
 uint64_t thread_pointer_find(pid_t tid)
@@ -75,13 +87,6 @@ uint64_t thread_pointer_find(pid_t tid)
 
 #elif defined(__aarch64__)
 
-/* The thread pointer lies behind the structure, and nothing points there. */
-uint64_t thread_pointer_find(pid_t tid)
-{
-	(void)tid;
-	return 0;
-}
-
 enum { SP = ARM64_REGISTER_SP, FP = ARM64_REGISTER_FP };
 
 enum { SYSCALL_REGISTER = 8 };
@@ -94,6 +99,26 @@ static void use_registers(const struct user_regs_struct *from, struct thread_reg
 	to->dwarf[ARM64_REGISTER_SP] = from->sp;
 	to->pc = from->pc;
 	to->syscall = (int64_t)from->regs[SYSCALL_REGISTER];
+}
+
+void thread_registers_restore(const struct saved_registers *saved,
+			      struct thread_registers *ret_registers)
+{
+	struct user_regs_struct user;
+
+	memcpy(&user, saved->words, sizeof(user));
+	*ret_registers = (struct thread_registers){ 0 };
+	use_registers(&user, ret_registers);
+	ret_registers->syscall = (int32_t)saved->words[SAVED_REGISTER_WORDS - 1];
+	ret_registers->arguments[0] = saved->words[SAVED_REGISTER_WORDS - 2]; // x0 has the result
+	ret_registers->thread_pointer = saved->thread_pointer;
+}
+
+/* The thread pointer lies behind the structure, and nothing points there. */
+uint64_t thread_pointer_find(pid_t tid)
+{
+	(void)tid;
+	return 0;
 }
 
 /* The register set does not say whether the thread is in a system call: that has one of its own. */

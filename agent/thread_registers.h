@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "bpf/thread_registers.h"
 #include "bpf/unwind_table.h"
 
 enum { SYSCALL_ARGUMENTS = 6 };
@@ -32,6 +33,10 @@ int thread_registers_read(pid_t tid, struct thread_registers *ret_registers);
  * Returns 0; -EBUSY for one that is running; -EBADMSG.
  */
 int thread_registers_parse(const char *text, size_t size, struct thread_registers *ret_registers);
+
+/** From what the kernel has saved of a thread. */
+void thread_registers_restore(const struct saved_registers *saved,
+			      struct thread_registers *ret_registers);
 
 /**
  * Where the C library keeps what it knows of a thread, which its fs base points to, found without

@@ -83,7 +83,7 @@ static int parse(int argc, char **argv, struct dump_arguments *arguments,
 		{ "lines", 'l', CONFIG_BOOL, &arguments->lines, NULL, 0, 0, NULL,
 		  "look for lines and inlined functions of native code, too: takes longer" },
 		{ "no-pause", 0, CONFIG_BOOL, &arguments->no_pause, NULL, 0, 0, NULL,
-		  "do not pause the process: threads that run have no stack, others may be torn" },
+		  "do not pause the process: threads that run have no stack then" },
 		{ "verbose", 'v', CONFIG_BOOL, &arguments->verbose, NULL, 0, 0, NULL,
 		  "say how long the process was paused, and what else it took" },
 	};

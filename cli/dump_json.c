@@ -96,7 +96,7 @@ static json_t *thread_json(const struct dump_thread *thread, bool python_only)
 	set_text(object, "state", state);
 	json_object_set_new(object, "wait", wait_json(thread));
 	json_object_set_new(object, "holds_gil", json_boolean(thread->holds_gil));
-	json_object_set_new(object, "stopped", json_boolean(thread->stopped));
+	json_object_set_new(object, "stood_still", json_boolean(thread->stood_still));
 	set_text(object, "end", thread->has_stack ? stack_end_name(thread->end) : "no stack");
 	for (uint32_t i = 0; i < thread->frame_count; i++)
 		if (!python_only || thread->frames[i].kind == FRAME_KIND_PYTHON)

@@ -20,7 +20,6 @@ enum { FOLDED_SHOWN = 8 }; // threads named of those that are like one
 
 struct writer {
 	const struct dump_text_options *options;
-	bool paused;
 	struct buffer *text;
 };
 
@@ -162,8 +161,8 @@ static void write_frames(const struct writer *writer, const struct dump_thread *
 		write_remark(writer, "  ", "[no stack: it ran, and was not stopped]", "");
 	else if (thread->end != STACK_END_COMPLETE)
 		write_remark(writer, "  [truncated: ", stack_end_name(thread->end), "]");
-	else if (!thread->stopped && writer->paused)
-		write_remark(writer, "  ", "[not stopped: the stack may be torn]", "");
+	else if (!thread->stood_still)
+		write_remark(writer, "  ", "[it ran meanwhile: the stack may be torn]", "");
 	else if (python_only && !shown)
 		buffer_append_string(writer->text, "  (no Python frames)\n");
 }
@@ -274,7 +273,6 @@ void dump_text_write(const struct process_dump *dump, const struct dump_text_opt
 	const struct dump_summary *summary = process_dump_summary(dump);
 	const struct writer writer = {
 		.options = options,
-		.paused = summary->paused,
 		.text = text,
 	};
 	uint32_t count;
@@ -287,8 +285,8 @@ void dump_text_write(const struct process_dump *dump, const struct dump_text_opt
 		buffer_printf(text, ", %s", summary->executable);
 	buffer_printf(text, ", %u thread%s\n", count, count == 1 ? "" : "s");
 	if (summary->why_not_paused[0])
-		write_remark(&writer,
-			     "not paused, so stacks may be torn: ", summary->why_not_paused, "");
+		write_remark(&writer, "not paused, so threads that run have no stack: ",
+			     summary->why_not_paused, "");
 	if (summary->expired)
 		write_remark(&writer, "",
 			     "the pause ended before all stacks were read: some may be torn", "");

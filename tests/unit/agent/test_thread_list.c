@@ -43,6 +43,25 @@ TEST(the_id_inside_a_namespace_is_read)
 static const struct {
 	const char *what;
 	const char *text;
+	uint64_t switches;
+} counts[] = {
+	{ "as the kernel writes it",
+	  "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t30\n", 42 },
+	{ "only one of them", "Name:\tx\nnonvoluntary_ctxt_switches:\t30\n", 30 },
+	{ "neither", "Name:\tx\n", 0 },
+	{ "nothing", "", 0 },
+	{ "no number", "x\nvoluntary_ctxt_switches:\tmany\n", 0 },
+};
+
+TEST(context_switches_are_added_up)
+{
+	for EACH (c, counts)
+		EXPECT_EQ(c->switches, thread_status_switches(c->text), c->what);
+}
+
+static const struct {
+	const char *what;
+	const char *text;
 	const char *cleaned;
 } stacks[] = {
 	{ "as the kernel writes it", "[<0>] futex_do_wait+0x30/0x90\n[<0>] do_futex+0x1/0x2\n",
@@ -118,13 +137,28 @@ TEST(threads_are_listed_with_what_they_do)
 			 thread_list_find_in_namespace(&list, list.threads[1].namespace_tid));
 	assert_null(thread_list_find(&list, 1));
 
+	EXPECT_EQ(true, thread_has_slept(&proc, &list.threads[2]), "it sleeps");
+	EXPECT_EQ(false, thread_has_slept(&proc, &list.threads[0]), "it runs");
+	tgkill(pid, list.threads[2].tid, SIGURG); // ignored, but a handler would wake it
+	thread_list_refresh(&proc, false, &list);
+	EXPECT_EQ('S', list.threads[2].state, "still there");
+	struct thread before = list.threads[2];
+	tgkill(pid, before.tid, SIGSTOP);
+	for (int i = 0; i < 5000 && list.threads[2].state != 'T'; i++)
+		thread_list_refresh(&proc, false, &list);
+	EXPECT_EQ('T', list.threads[2].state, "looked at again");
+	EXPECT_EQ(false, thread_has_slept(&proc, &before), "it was woken");
+
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
+	thread_list_refresh(&proc, true, &list);
+	EXPECT_EQ('X', list.threads[1].state, "it has gone");
 	thread_list_deinit(&list);
 	EXPECT_EQ(-ESRCH, thread_list_read(&proc, true, &list), "it has gone");
 	proc_close(&proc);
 }
 
 RUN_TESTS(cmocka_unit_test(the_id_inside_a_namespace_is_read),
+	  cmocka_unit_test(context_switches_are_added_up),
 	  cmocka_unit_test(kernel_stacks_are_cleaned),
 	  cmocka_unit_test(threads_are_listed_with_what_they_do))

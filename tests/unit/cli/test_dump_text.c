@@ -64,7 +64,7 @@ static struct dump_thread *add_thread(pid_t tid, const char *name, struct dump_f
 		.frames = frames,
 		.frame_count = count,
 		.has_stack = true,
-		.stopped = true,
+		.stood_still = true,
 		.wait = { .kind = WAIT_FILE, .fd = -1, .syscall = SYSCALL_NONE },
 	};
 	strcpy(thread->wait.text, "waits");
@@ -151,7 +151,7 @@ TEST(ends_and_states_are_said)
 	thread = add_thread(8, "runs", NULL, 0);
 	thread->has_stack = false;
 	thread = add_thread(9, "torn", &native_frame, 1);
-	thread->stopped = false;
+	thread->stood_still = false;
 	thread = add_thread(10, "gone", NULL, 0);
 	thread->has_stack = false;
 	people[3].state = 'Z';
@@ -164,7 +164,7 @@ TEST(ends_and_states_are_said)
 		"\nThread 7 \"cut\" S: waits\n  read (libc.so.6)\n  [truncated: no unwind table]\n"
 		"\nThread 8 \"runs\" S: waits\n  [no stack: it ran, and was not stopped]\n"
 		"\nThread 9 \"torn\" S: waits\n  read (libc.so.6)\n"
-		"  [not stopped: the stack may be torn]\n"
+		"  [it ran meanwhile: the stack may be torn]\n"
 		"\nThread 10 \"gone\" Z: waits\n"
 		"\nThread 11 \"gil\" S: waits; holds the GIL\n  Worker.run (threading.py:12)\n"
 		"\n3 more threads were left out\n",
@@ -182,7 +182,7 @@ TEST(what_went_amiss_comes_first)
 	people[0].namespace_tid = 1;
 	expect_text(&plain,
 		    "Process 7 \"server\" (1 inside), /srv/x, 1 thread\n"
-		    "not paused, so stacks may be torn: a debugger has it\n"
+		    "not paused, so threads that run have no stack: a debugger has it\n"
 		    "Python 3.99 is not known\n"
 		    "\nThread 7 (1 inside) \"x\" S: waits\n  read (libc.so.6)\n",
 		    "notices");
