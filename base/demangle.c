@@ -36,22 +36,38 @@ static void append_output(const char *bytes, size_t size, void *opaque)
 	output->size += size;
 }
 
+/*
+ * The next character that may be grammar: names, which have their length before them, are passed
+ * over. Other numbers in a mangled name end in '_' or 'E', so names that begin so are looked through.
+ */
+static const char *next_token(const char *at)
+{
+	size_t digits = strspn(at, "0123456789"), size = strlen(at), length = 0;
+
+	if (!digits || at[digits] == '_' || at[digits] == 'E')
+		return at + (digits ? digits : 1);
+	for (size_t i = 0; i < digits && length < size; i++)
+		length = length * 10 + (size_t)(at[i] - '0');
+	return at + (length <= size - digits ? digits + length : digits);
+}
+
+static bool is_reference(const char *at)
+{
+	size_t digits = strspn(at + 1, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+
+	return (*at == 'S' || *at == 'T') && at[1 + digits] == '_';
+}
+
 static bool may_expand_silently(const char *mangled)
 {
-	uint32_t conversions = 0, references = 0;
+	uint32_t conversions = 0, references = 0, packs = 0;
 
-	for (const char *at = mangled; (at = strstr(at, "cv")); at++)
-		conversions++;
-	if (conversions > CONVERSIONS_MAX)
-		return true;
-	if (!strstr(mangled, "Dp") && !strstr(mangled, "sp"))
-		return false;
-	for (const char *at = mangled; (at = strpbrk(at, "ST")); at++) {
-		size_t digits = strspn(at + 1, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ");
-
-		references += at[1 + digits] == '_';
+	for (const char *at = mangled; *at; at = next_token(at)) {
+		conversions += strncmp(at, "cv", 2) == 0;
+		packs += strncmp(at, "Dp", 2) == 0 || strncmp(at, "sp", 2) == 0;
+		references += is_reference(at);
 	}
-	return references > PACK_REFERENCES_MAX;
+	return conversions > CONVERSIONS_MAX || (packs && references > PACK_REFERENCES_MAX);
 }
 
 /*

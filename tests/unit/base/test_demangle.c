@@ -21,6 +21,18 @@ static const struct {
 	{ "C++ conversion", "_ZNK1AcvbEv", "A::operator bool" },
 	{ "C++ with pack", "_ZNSt6vectorIiSaIiEE12emplace_backIJiEEERiDpOT_",
 	  "std::vector<int, std::allocator<int> >::emplace_back<int>" },
+	{ "C++ whose names spell the letters of packs",
+	  "_ZN3c104impl28wrap_kernel_functor_unboxed_INS0_6detail24WrapFunctionIntoFunctor_INS_"
+	  "26CompileTimeFunctionPointerIFN2at6TensorERKS6_S8_S8_RKNS_6ScalarESB_EXadL_ZNS5_12_"
+	  "GLOBAL__N_117wrapper_CPU_addmmES8_S8_S8_SB_SB_EEEES6_NS_4guts8typelist8typelistIJS8_S8_"
+	  "S8_SB_SB_EEEEESC_E4callEPNS_14OperatorKernelENS_14DispatchKeySetES8_S8_S8_SB_SB_",
+	  "c10::impl::wrap_kernel_functor_unboxed_<c10::impl::detail::WrapFunctionIntoFunctor_<c10:"
+	  ":CompileTimeFunctionPointer<at::Tensor (at::Tensor const&, at::Tensor const&, "
+	  "at::Tensor const&, c10::Scalar const&, c10::Scalar const&), &at::(anonymous "
+	  "namespace)::wrapper_CPU_addmm>, at::Tensor, c10::guts::typelist::typelist<at::Tensor "
+	  "const&, at::Tensor const&, at::Tensor const&, c10::Scalar const&, c10::Scalar const&> "
+	  ">, at::Tensor (at::Tensor const&, at::Tensor const&, at::Tensor const&, c10::Scalar "
+	  "const&, c10::Scalar const&)>::call" },
 	{ "Rust, older", "_ZN4core3fmt9Formatter3pad17h0123456789abcdefE",
 	  "core::fmt::Formatter::pad" },
 	{ "Rust", "_RNvNtCs1234_7mycrate3foo3bar", "mycrate::foo::bar" },
