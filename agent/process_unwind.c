@@ -8,17 +8,16 @@
 
 #include "agent/mapping.h"
 #include "agent/process_code.h"
+#include "agent/published_processes.h"
 #include "agent/unwind_tables.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash_table.h"
-#include "base/id128.h"
 
 enum {
 	LIVENESS_CHECKS = 256, // processes looked at in one expire()
 	MISSING_TRIES = 3,     // expire()s in which an address without a mapping is looked up again
 	DROPPED_SHARE = 16,    // when there is no room, the least recently used 1/16 goes
-	PAGE_BYTES = 4096,     // kernel memory of a mapping page
 };
 
 /* What failed for want of memory or a descriptor is tried again after this. */
@@ -40,77 +39,31 @@ enum {
 #define EXITED_KEPT_NS     (200 * NS_PER_MS)
 #define EXITED_KEPT_MAX_NS (3 * NS_PER_SECOND)
 
-/* A process that is published. */
-struct record {
-	struct process_key key; // pid 0: a hole
-	uint64_t mappings_generation;
-	uint64_t used_ns;
-	uint64_t published_ns; // when
-	uint64_t took_ns;      // and how long it took
-	uint64_t missing;      // a stack ended here, in no mapping known then
-	uint32_t missing_tries;
-	uint64_t again_ns; // publish again then, though nothing changed; 0: no need
-	uint64_t python_again_ns;
-	uint64_t python_wait_ns; // until then, at its last try
-	uint64_t pages_hash;
-	uint64_t exited_ns; // 0: it lives
-	uint32_t generation;
-	uint32_t page_count;
-	uint32_t *files; // those it maps, sorted, each held
-	uint32_t file_count;
-	bool pending;              // a table of its files is being built
-	struct mapping_list *list; // held while a file has no table, for whatever reason; else NULL
-	struct python_process python;
-};
-
 struct process_unwinds {
 	const struct unwind_maps *maps;
 	struct process_table *processes;
 	struct python_runtimes *python;
 	uint64_t remapped; // process_table_remapped() when it was last looked at
 	struct unwind_tables *tables;
-	struct record *records;
-	uint32_t slot_count, capacity;
-	uint32_t *holes;
-	uint32_t hole_count;
-	struct hash_table by_pid;
+	struct published_processes published;
 	uint32_t exited_count;
 	uint64_t again_due_ns;  // when to look for those to be published again; 0: none are
 	uint64_t exited_due_ns; // when to look for those that can go
 	uint32_t checked;       // the next record to be looked at for liveness
-	uint32_t generation;    // the last one given out
-	uint32_t page_count;
 	uint32_t page_count_max;
 	uint64_t bytes_max;
 	uint64_t kept_ns;
 	bool runtimes_written[PYTHON_RUNTIMES_MAX];
 	struct error notice;
 	struct process_unwind_stats stats;
-
-	// Of the publication in hand.
-	struct process_code code;
-	struct mapping_page page;
+	struct process_code code; // of the publication in hand
 };
 
 // ---- records --------------------------------------------------------------------------------
 
-static bool pid_equals(const void *context, uint32_t item, const void *key)
+static struct published *find(const struct process_unwinds *unwinds, uint32_t pid)
 {
-	const struct process_unwinds *unwinds = context;
-
-	return unwinds->records[item].key.pid == *(const uint32_t *)key;
-}
-
-static uint64_t hash_of(uint32_t pid)
-{
-	return hash64_of(&pid, sizeof(pid));
-}
-
-static struct record *find(const struct process_unwinds *unwinds, uint32_t pid)
-{
-	uint32_t item = hash_table_find(&unwinds->by_pid, hash_of(pid), pid_equals, unwinds, &pid);
-
-	return item == HASH_TABLE_NONE ? NULL : &unwinds->records[item];
+	return published_processes_find(&unwinds->published, pid);
 }
 
 static bool is_same_process(const struct process_key *a, const struct process_key *b)
@@ -118,49 +71,7 @@ static bool is_same_process(const struct process_key *a, const struct process_ke
 	return a->pid == b->pid && a->start_ns == b->start_ns && a->exec_id == b->exec_id;
 }
 
-static uint32_t record_count(const struct process_unwinds *unwinds)
-{
-	return unwinds->slot_count - unwinds->hole_count;
-}
-
-static int grow(struct process_unwinds *unwinds)
-{
-	uint32_t capacity = unwinds->capacity ? unwinds->capacity * 2 : 64;
-	struct record *records = reallocarray(unwinds->records, capacity, sizeof(*records));
-
-	if (records)
-		unwinds->records = records;
-	uint32_t *holes = reallocarray(unwinds->holes, capacity, sizeof(*holes));
-	if (holes)
-		unwinds->holes = holes;
-	if (!records || !holes)
-		return -ENOMEM;
-	unwinds->capacity = capacity;
-	return 0;
-}
-
-static struct record *add_record(struct process_unwinds *unwinds, const struct process_key *key)
-{
-	uint32_t item;
-
-	if (unwinds->hole_count) {
-		item = unwinds->holes[unwinds->hole_count - 1];
-	} else {
-		if (unwinds->slot_count == unwinds->capacity && grow(unwinds))
-			return NULL;
-		item = unwinds->slot_count;
-	}
-	if (hash_table_add(&unwinds->by_pid, hash_of(key->pid), item))
-		return NULL;
-	if (unwinds->hole_count)
-		unwinds->hole_count--;
-	else
-		unwinds->slot_count++;
-	unwinds->records[item] = (struct record){ .key = *key };
-	return &unwinds->records[item];
-}
-
-static void release_files(struct process_unwinds *unwinds, struct record *record)
+static void release_files(struct process_unwinds *unwinds, struct published *record)
 {
 	for (uint32_t i = 0; i < record->file_count; i++)
 		unwind_tables_release(unwinds->tables, record->files[i]);
@@ -170,41 +81,24 @@ static void release_files(struct process_unwinds *unwinds, struct record *record
 }
 
 // Tables may take what pages leave of the budget.
-static void count_pages(struct process_unwinds *unwinds, int64_t change)
+static void share_room(struct process_unwinds *unwinds)
 {
-	unwinds->page_count += (uint32_t)change;
 	unwind_tables_limit(unwinds->tables,
-			    unwinds->bytes_max - (uint64_t)unwinds->page_count * PAGE_BYTES);
+			    unwinds->bytes_max - (uint64_t)unwinds->published.page_count *
+							 MAPPING_PAGE_KERNEL_BYTES);
 }
 
-static void remove_pages(struct process_unwinds *unwinds, const struct record *record,
-			 uint32_t generation, uint32_t count)
+static void drop(struct process_unwinds *unwinds, struct published *record)
 {
-	struct mapping_page_key key = { .pid = record->key.pid, .generation = generation };
-
-	for (key.page = 0; key.page < count; key.page++)
-		unwind_maps_remove_page(unwinds->maps, &key);
-	if (count)
-		count_pages(unwinds, -(int64_t)count);
-}
-
-// The process's entry first: nobody looks for pages then that are not there.
-static void drop(struct process_unwinds *unwinds, struct record *record)
-{
-	uint32_t item = (uint32_t)(record - unwinds->records), pid = record->key.pid;
-
 	unwinds->exited_count -= record->exited_ns != 0;
-	unwind_maps_remove_process(unwinds->maps, pid);
-	remove_pages(unwinds, record, record->generation, record->page_count);
 	release_files(unwinds, record);
 	mapping_list_release(record->list);
-	hash_table_remove(&unwinds->by_pid, hash_of(pid), item);
-	*record = (struct record){ 0 };
-	unwinds->holes[unwinds->hole_count++] = item;
+	published_processes_remove(&unwinds->published, record);
+	share_room(unwinds);
 }
 
 // Samples of it may still wait to be unwound: it is dropped in a moment.
-static void mark_exited(struct process_unwinds *unwinds, struct record *record)
+static void mark_exited(struct process_unwinds *unwinds, struct published *record)
 {
 	if (record->exited_ns)
 		return;
@@ -213,7 +107,7 @@ static void mark_exited(struct process_unwinds *unwinds, struct record *record)
 		unwinds->exited_due_ns = record->exited_ns + EXITED_KEPT_NS;
 }
 
-static bool can_go(const struct record *record, uint64_t now)
+static bool can_go(const struct published *record, uint64_t now)
 {
 	return record->exited_ns &&
 	       now - record->exited_ns >= (record->pending ? EXITED_KEPT_MAX_NS : EXITED_KEPT_NS);
@@ -226,9 +120,9 @@ static void drop_exited(struct process_unwinds *unwinds)
 	if (!unwinds->exited_count || now < unwinds->exited_due_ns)
 		return;
 	unwinds->exited_due_ns = now + EXITED_KEPT_NS;
-	for (uint32_t i = 0; i < unwinds->slot_count; i++)
-		if (can_go(&unwinds->records[i], now))
-			drop(unwinds, &unwinds->records[i]);
+	for (uint32_t i = 0; i < unwinds->published.slot_count; i++)
+		if (can_go(&unwinds->published.records[i], now))
+			drop(unwinds, &unwinds->published.records[i]);
 }
 
 // ---- room -----------------------------------------------------------------------------------
@@ -246,32 +140,33 @@ static int compare_candidates(const void *left, const void *right)
 }
 
 // Take back the processes that were sampled least recently, but never @kept.
-static void drop_least_recently_used(struct process_unwinds *unwinds, const struct record *kept)
+static void drop_least_recently_used(struct process_unwinds *unwinds, const struct published *kept)
 {
 	_cleanup_free_ struct candidate *candidates =
-		calloc(unwinds->slot_count + 1, sizeof(*candidates));
+		calloc(unwinds->published.slot_count + 1, sizeof(*candidates));
 	uint32_t count = 0;
 
 	if (!candidates)
 		return;
-	for (uint32_t i = 0; i < unwinds->slot_count; i++)
-		if (unwinds->records[i].key.pid && &unwinds->records[i] != kept)
-			candidates[count++] = (struct candidate){ unwinds->records[i].used_ns, i };
+	for (uint32_t i = 0; i < unwinds->published.slot_count; i++)
+		if (unwinds->published.records[i].key.pid && &unwinds->published.records[i] != kept)
+			candidates[count++] =
+				(struct candidate){ unwinds->published.records[i].used_ns, i };
 	qsort(candidates, count, sizeof(*candidates), compare_candidates);
 	for (uint32_t i = 0; i < count && i <= count / DROPPED_SHARE; i++) {
-		drop(unwinds, &unwinds->records[candidates[i].item]);
+		drop(unwinds, &unwinds->published.records[candidates[i].item]);
 		unwinds->stats.dropped++;
 	}
 }
 
-static void make_page_room(struct process_unwinds *unwinds, const struct record *kept,
+static void make_page_room(struct process_unwinds *unwinds, const struct published *kept,
 			   uint32_t wanted)
 {
 	uint32_t before = UINT32_MAX;
 
-	while (unwinds->page_count + wanted > unwinds->page_count_max &&
-	       unwinds->page_count < before) {
-		before = unwinds->page_count;
+	while (unwinds->published.page_count + wanted > unwinds->page_count_max &&
+	       unwinds->published.page_count < before) {
+		before = unwinds->published.page_count;
 		drop_least_recently_used(unwinds, kept);
 	}
 }
@@ -299,7 +194,7 @@ static uint64_t longer_wait(uint64_t wait_ns)
 }
 
 // What fails for the moment is tried again; what fails for good leaves the native stack.
-static void find_python(struct process_unwinds *unwinds, struct record *record,
+static void find_python(struct process_unwinds *unwinds, struct published *record,
 			const struct mapping_list *list)
 {
 	struct python_process python = { 0 };
@@ -323,66 +218,21 @@ static void find_python(struct process_unwinds *unwinds, struct record *record,
 
 // ---- publishing -----------------------------------------------------------------------------
 
-static int write_pages(struct process_unwinds *unwinds, const struct record *record,
-		       uint32_t generation, uint32_t count)
+static int write_process(struct process_unwinds *unwinds, struct published *record)
 {
-	struct mapping_page_key key = { .pid = record->key.pid, .generation = generation };
-	int rc = 0;
+	uint32_t count = mapping_pages_count(&unwinds->code.pages);
 
-	for (key.page = 0; key.page < count && !rc; key.page++) {
-		mapping_pages_write(&unwinds->code.pages, key.page, &unwinds->page);
-		rc = unwind_maps_put_page(unwinds->maps, &key, &unwinds->page);
-		if (!rc)
-			count_pages(unwinds, 1);
+	if (!published_has(record, &unwinds->code.pages)) {
+		make_page_room(unwinds, record, count);
+		if (unwinds->published.page_count + count > unwinds->page_count_max)
+			return -ENOSPC;
 	}
-	if (rc)
-		remove_pages(unwinds, record, generation, key.page - 1);
+	int rc = published_processes_write(&unwinds->published, record, &unwinds->code.pages);
+	share_room(unwinds);
 	return rc;
 }
 
-static int switch_to(struct process_unwinds *unwinds, const struct record *record,
-		     uint32_t generation, uint32_t page_count)
-{
-	struct process_unwind process = {
-		.key = record->key,
-		.generation = generation,
-		.mapping_page_count = page_count,
-		.python = record->python,
-	};
-
-	return unwind_maps_put_process(unwinds->maps, record->key.pid, &process);
-}
-
-// New pages, then the switch, then away with the old ones: the unwinder never sees a mix.
-static int write_process(struct process_unwinds *unwinds, struct record *record)
-{
-	uint32_t count = mapping_pages_count(&unwinds->code.pages);
-	uint64_t hash = mapping_pages_hash(&unwinds->code.pages);
-	uint32_t old = record->generation, old_count = record->page_count;
-
-	if (record->generation && hash == record->pages_hash && count == old_count)
-		return switch_to(unwinds, record, old, count);
-
-	uint32_t generation = ++unwinds->generation ? unwinds->generation : ++unwinds->generation;
-	make_page_room(unwinds, record, count);
-	if (unwinds->page_count + count > unwinds->page_count_max)
-		return -ENOSPC;
-	int rc = write_pages(unwinds, record, generation, count);
-	if (rc)
-		return rc;
-	rc = switch_to(unwinds, record, generation, count);
-	if (rc) {
-		remove_pages(unwinds, record, generation, count);
-		return rc;
-	}
-	record->generation = generation;
-	record->page_count = count;
-	record->pages_hash = hash;
-	remove_pages(unwinds, record, old, old_count);
-	return 0;
-}
-
-static int keep_files(struct process_unwinds *unwinds, struct record *record)
+static int keep_files(struct process_unwinds *unwinds, struct published *record)
 {
 	const struct process_code *code = &unwinds->code;
 	size_t size = code->file_count * sizeof(*code->files);
@@ -400,7 +250,7 @@ static int keep_files(struct process_unwinds *unwinds, struct record *record)
 	return 0;
 }
 
-static void publish_at(struct process_unwinds *unwinds, struct record *record, uint64_t time_ns)
+static void publish_at(struct process_unwinds *unwinds, struct published *record, uint64_t time_ns)
 {
 	if (!record->again_ns || record->again_ns > time_ns)
 		record->again_ns = time_ns;
@@ -409,7 +259,7 @@ static void publish_at(struct process_unwinds *unwinds, struct record *record, u
 }
 
 // While a table is missing the list is kept, to make pages of it again.
-static void wait_for_tables(struct process_unwinds *unwinds, struct record *record,
+static void wait_for_tables(struct process_unwinds *unwinds, struct published *record,
 			    const struct mapping_list *list)
 {
 	const uint32_t *states = unwinds->code.states;
@@ -430,7 +280,7 @@ static void wait_for_tables(struct process_unwinds *unwinds, struct record *reco
 		publish_at(unwinds, record, record->python_again_ns);
 }
 
-static int publish(struct process_unwinds *unwinds, struct record *record,
+static int publish(struct process_unwinds *unwinds, struct published *record,
 		   const struct mapping_list *list)
 {
 	uint64_t began_ns = clock_monotonic_ns();
@@ -456,7 +306,7 @@ static int publish(struct process_unwinds *unwinds, struct record *record,
 
 // ---- public: what happens to processes ----------------------------------------------------------
 
-static uint64_t rest_of(const struct record *record, bool is_missing)
+static uint64_t rest_of(const struct published *record, bool is_missing)
 {
 	uint64_t times = is_missing ? REST_TIMES_MISSING : REST_TIMES;
 
@@ -464,7 +314,7 @@ static uint64_t rest_of(const struct record *record, bool is_missing)
 }
 
 // Is there something to publish, and is it time? For what changed too soon, the time is set.
-static bool is_due(struct process_unwinds *unwinds, struct record *record, uint64_t generation,
+static bool is_due(struct process_unwinds *unwinds, struct published *record, uint64_t generation,
 		   bool is_missing, uint64_t now)
 {
 	uint64_t rested_ns = record->published_ns + rest_of(record, is_missing);
@@ -478,27 +328,27 @@ static bool is_due(struct process_unwinds *unwinds, struct record *record, uint6
 	       (record->python_again_ns && now >= record->python_again_ns);
 }
 
-static struct record *renew(struct process_unwinds *unwinds, struct record *record,
-			    const struct process_key *key)
+static struct published *renew(struct process_unwinds *unwinds, struct published *record,
+			       const struct process_key *key)
 {
 	if (record && is_same_process(&record->key, key))
 		return record;
 	if (record)
 		drop(unwinds, record);
-	if (record_count(unwinds) >= UNWIND_PROCESSES_MAX)
+	if (published_processes_count(&unwinds->published) >= UNWIND_PROCESSES_MAX)
 		drop_least_recently_used(unwinds, NULL);
-	return add_record(unwinds, key);
+	return published_processes_add(&unwinds->published, key);
 }
 
 // Stacks that are known are not sent again: a mapping that is not known yet is looked for later.
-static void remember_missing(struct record *record, uint64_t address)
+static void remember_missing(struct published *record, uint64_t address)
 {
 	if (record->missing != address)
 		record->missing_tries = MISSING_TRIES;
 	record->missing = address;
 }
 
-static void miss(struct process_unwinds *unwinds, struct record *record,
+static void miss(struct process_unwinds *unwinds, struct published *record,
 		 const struct mapping_list *list, uint64_t address)
 {
 	const struct mapping *mapping = mapping_list_find((struct mapping_list *)list, address);
@@ -518,7 +368,7 @@ static void miss(struct process_unwinds *unwinds, struct record *record,
 void process_unwind_touch(struct process_unwinds *unwinds, struct process *process,
 			  uint64_t missing)
 {
-	struct record *record = find(unwinds, process->key.pid);
+	struct published *record = find(unwinds, process->key.pid);
 	uint64_t generation = process_mappings_generation(process), now = clock_monotonic_ns();
 	bool is_new = !record || !is_same_process(&record->key, &process->key);
 	const struct mapping_list *list = record ? record->list : NULL;
@@ -546,6 +396,19 @@ void process_unwind_touch(struct process_unwinds *unwinds, struct process *proce
 		miss(unwinds, record, list, missing);
 }
 
+// Touch it though nobody sampled it.
+static void touch_again(struct process_unwinds *unwinds, struct process *process, uint64_t missing)
+{
+	struct process_key key = process->key;
+	struct published *record = find(unwinds, key.pid);
+	uint64_t used_ns = record ? record->used_ns : 0;
+
+	process_unwind_touch(unwinds, process, missing);
+	record = find(unwinds, key.pid);
+	if (record)
+		record->used_ns = used_ns;
+}
+
 void process_unwind_refresh(struct process_unwinds *unwinds)
 {
 	uint64_t remapped = process_table_remapped(unwinds->processes);
@@ -553,20 +416,20 @@ void process_unwind_refresh(struct process_unwinds *unwinds)
 	if (remapped == unwinds->remapped)
 		return;
 	unwinds->remapped = remapped;
-	for (uint32_t i = 0; i < unwinds->slot_count; i++) {
-		struct record *record = &unwinds->records[i];
+	for (uint32_t i = 0; i < unwinds->published.slot_count; i++) {
+		struct published *record = &unwinds->published.records[i];
 		struct process *process =
 			record->key.pid ? process_table_find(unwinds->processes, &record->key)
 					: NULL;
 
 		if (process && process_mappings_generation(process) != record->mappings_generation)
-			process_unwind_touch(unwinds, process, 0);
+			touch_again(unwinds, process, 0);
 	}
 }
 
 void process_unwind_use(struct process_unwinds *unwinds, const struct process_key *key)
 {
-	struct record *record = find(unwinds, key->pid);
+	struct published *record = find(unwinds, key->pid);
 
 	if (record && is_same_process(&record->key, key))
 		record->used_ns = clock_monotonic_ns();
@@ -574,7 +437,7 @@ void process_unwind_use(struct process_unwinds *unwinds, const struct process_ke
 
 bool process_unwind_waits(const struct process_unwinds *unwinds, const struct process_key *key)
 {
-	const struct record *record = find(unwinds, key->pid);
+	const struct published *record = find(unwinds, key->pid);
 
 	return record && is_same_process(&record->key, key) && record->pending;
 }
@@ -582,7 +445,7 @@ bool process_unwind_waits(const struct process_unwinds *unwinds, const struct pr
 const struct python_process *process_unwind_python(const struct process_unwinds *unwinds,
 						   const struct process_key *key)
 {
-	const struct record *record = find(unwinds, key->pid);
+	const struct published *record = find(unwinds, key->pid);
 
 	if (!record || !is_same_process(&record->key, key) || !record->python.runtime)
 		return NULL;
@@ -591,7 +454,7 @@ const struct python_process *process_unwind_python(const struct process_unwinds 
 
 void process_unwind_apply(struct process_unwinds *unwinds, const struct process_record *event)
 {
-	struct record *record = find(unwinds, event->process.pid);
+	struct published *record = find(unwinds, event->process.pid);
 
 	drop_exited(unwinds);
 	if (!record || !record->key.pid) // the second: it was dropped just now
@@ -614,7 +477,7 @@ static int compare_files(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-static bool maps_file(const struct record *record, uint32_t file)
+static bool maps_file(const struct published *record, uint32_t file)
 {
 	return record->file_count && bsearch(&file, record->files, record->file_count,
 					     sizeof(*record->files), compare_files);
@@ -622,8 +485,8 @@ static bool maps_file(const struct record *record, uint32_t file)
 
 static void tell_uses(struct process_unwinds *unwinds)
 {
-	for (uint32_t i = 0; i < unwinds->slot_count; i++) {
-		const struct record *record = &unwinds->records[i];
+	for (uint32_t i = 0; i < unwinds->published.slot_count; i++) {
+		const struct published *record = &unwinds->published.records[i];
 
 		for (uint32_t j = 0; j < record->file_count; j++)
 			unwind_tables_use(unwinds->tables, record->files[j], record->used_ns);
@@ -631,7 +494,7 @@ static void tell_uses(struct process_unwinds *unwinds)
 }
 
 // Without its table, or not at all.
-static void publish_again(struct process_unwinds *unwinds, struct record *record)
+static void publish_again(struct process_unwinds *unwinds, struct published *record)
 {
 	const struct mapping_list *list = record->list;
 	struct process *process = NULL;
@@ -651,9 +514,9 @@ static bool evict(struct process_unwinds *unwinds, uint32_t file)
 {
 	if (unwind_tables_withdraw(unwinds->tables, file))
 		return false;
-	for (uint32_t i = 0; i < unwinds->slot_count; i++)
-		if (maps_file(&unwinds->records[i], file))
-			publish_again(unwinds, &unwinds->records[i]);
+	for (uint32_t i = 0; i < unwinds->published.slot_count; i++)
+		if (maps_file(&unwinds->published.records[i], file))
+			publish_again(unwinds, &unwinds->published.records[i]);
 	unwind_tables_remove(unwinds->tables, file);
 	return true;
 }
@@ -681,7 +544,7 @@ static bool make_table_room(struct process_unwinds *unwinds, uint32_t wanting)
 	return freed > 0;
 }
 
-static bool has_changed(const struct process_unwinds *unwinds, const struct record *record,
+static bool has_changed(const struct process_unwinds *unwinds, const struct published *record,
 			uint64_t read)
 {
 	for (uint32_t i = 0; i < record->file_count; i++)
@@ -695,20 +558,7 @@ int process_unwind_fd(const struct process_unwinds *unwinds)
 	return unwind_tables_fd(unwinds->tables);
 }
 
-// Touch it though nobody sampled it.
-static void touch_again(struct process_unwinds *unwinds, struct process *process, uint64_t missing)
-{
-	struct process_key key = process->key;
-	struct record *record = find(unwinds, key.pid);
-	uint64_t used_ns = record ? record->used_ns : 0;
-
-	process_unwind_touch(unwinds, process, missing);
-	record = find(unwinds, key.pid);
-	if (record)
-		record->used_ns = used_ns;
-}
-
-static struct process *process_of(struct process_unwinds *unwinds, const struct record *record)
+static struct process *process_of(struct process_unwinds *unwinds, const struct published *record)
 {
 	if (!record->key.pid || record->exited_ns)
 		return NULL;
@@ -723,8 +573,8 @@ static void publish_due(struct process_unwinds *unwinds)
 	if (!unwinds->again_due_ns || now < unwinds->again_due_ns)
 		return;
 	unwinds->again_due_ns = 0;
-	for (uint32_t i = 0; i < unwinds->slot_count; i++) {
-		struct record *record = &unwinds->records[i];
+	for (uint32_t i = 0; i < unwinds->published.slot_count; i++) {
+		struct published *record = &unwinds->published.records[i];
 		struct process *process = NULL;
 
 		if (record->again_ns && now >= record->again_ns)
@@ -744,8 +594,8 @@ void process_unwind_read(struct process_unwinds *unwinds)
 	drop_exited(unwinds);
 	if (wanting != HASH_TABLE_NONE && make_table_room(unwinds, wanting))
 		unwind_tables_retry(unwinds->tables, wanting);
-	for (uint32_t i = 0; read && i < unwinds->slot_count; i++) {
-		struct record *record = &unwinds->records[i];
+	for (uint32_t i = 0; read && i < unwinds->published.slot_count; i++) {
+		struct published *record = &unwinds->published.records[i];
 
 		if (record->list && has_changed(unwinds, record, read))
 			publish(unwinds, record, record->list);
@@ -754,7 +604,7 @@ void process_unwind_read(struct process_unwinds *unwinds)
 }
 
 // Where a stack ended for want of a mapping, there may be one by now.
-static void look_for_missing(struct process_unwinds *unwinds, struct record *record)
+static void look_for_missing(struct process_unwinds *unwinds, struct published *record)
 {
 	struct process *process = record->missing_tries ? process_of(unwinds, record) : NULL;
 	uint64_t missing = record->missing;
@@ -770,14 +620,16 @@ static void look_for_missing(struct process_unwinds *unwinds, struct record *rec
 void process_unwind_expire(struct process_unwinds *unwinds)
 {
 	drop_exited(unwinds);
-	for (uint32_t i = 0; i < LIVENESS_CHECKS && i < unwinds->slot_count; i++) {
-		struct record *record = &unwinds->records[unwinds->checked++ % unwinds->slot_count];
+	for (uint32_t i = 0; i < LIVENESS_CHECKS && i < unwinds->published.slot_count; i++) {
+		struct published *record =
+			&unwinds->published
+				 .records[unwinds->checked++ % unwinds->published.slot_count];
 
 		if (record->key.pid && kill((pid_t)record->key.pid, 0) && errno == ESRCH)
 			drop(unwinds, record);
 	}
-	for (uint32_t i = 0; i < unwinds->slot_count; i++)
-		look_for_missing(unwinds, &unwinds->records[i]);
+	for (uint32_t i = 0; i < unwinds->published.slot_count; i++)
+		look_for_missing(unwinds, &unwinds->published.records[i]);
 	publish_due(unwinds);
 }
 
@@ -806,14 +658,15 @@ int process_unwind_open(const struct unwind_maps *maps, struct process_table *pr
 
 	if (!unwinds)
 		return error_set(err, -ENOMEM, "out of memory");
-	unwinds->maps = maps;
+	unwinds->maps = unwinds->published.maps = maps;
 	unwinds->processes = processes;
 	unwinds->python = options->python;
 	unwinds->bytes_max = options->bytes_max ? options->bytes_max : UNWIND_BYTES_DEFAULT;
 	unwinds->kept_ns = options->kept_ns ? options->kept_ns : KEPT_DEFAULT_NS;
 	unwinds->page_count_max = UNWIND_MAPPING_PAGES_MAX;
-	if (unwinds->page_count_max > unwinds->bytes_max / 2 / PAGE_BYTES)
-		unwinds->page_count_max = (uint32_t)(unwinds->bytes_max / 2 / PAGE_BYTES);
+	if (unwinds->page_count_max > unwinds->bytes_max / 2 / MAPPING_PAGE_KERNEL_BYTES)
+		unwinds->page_count_max =
+			(uint32_t)(unwinds->bytes_max / 2 / MAPPING_PAGE_KERNEL_BYTES);
 	int rc = unwind_tables_open(maps, open_cache(unwinds, options), unwinds->bytes_max,
 				    &unwinds->tables, err);
 	if (rc) {
@@ -828,14 +681,12 @@ void process_unwind_close(struct process_unwinds *unwinds)
 {
 	if (!unwinds)
 		return;
-	for (uint32_t i = 0; i < unwinds->slot_count; i++) {
-		free(unwinds->records[i].files);
-		mapping_list_release(unwinds->records[i].list);
+	for (uint32_t i = 0; i < unwinds->published.slot_count; i++) {
+		free(unwinds->published.records[i].files);
+		mapping_list_release(unwinds->published.records[i].list);
 	}
 	unwind_tables_close(unwinds->tables);
-	free(unwinds->records);
-	free(unwinds->holes);
-	hash_table_deinit(&unwinds->by_pid);
+	published_processes_deinit(&unwinds->published);
 	process_code_deinit(&unwinds->code);
 	free(unwinds);
 }
@@ -855,8 +706,8 @@ void process_unwind_read_stats(const struct process_unwinds *unwinds,
 
 	unwind_tables_read_stats(unwinds->tables, &tables);
 	*ret_stats = unwinds->stats;
-	ret_stats->processes = record_count(unwinds);
-	ret_stats->mapping_pages = unwinds->page_count;
+	ret_stats->processes = published_processes_count(&unwinds->published);
+	ret_stats->mapping_pages = unwinds->published.page_count;
 	ret_stats->tables = tables.ready;
 	ret_stats->tables_pending = tables.pending;
 	ret_stats->tables_failed = tables.failed;
@@ -866,6 +717,7 @@ void process_unwind_read_stats(const struct process_unwinds *unwinds,
 	ret_stats->rules = tables.rules;
 	ret_stats->rows = tables.rows;
 	ret_stats->build_ns = tables.build_ns;
-	ret_stats->bytes = tables.bytes + (uint64_t)unwinds->page_count * PAGE_BYTES;
+	ret_stats->bytes =
+		tables.bytes + (uint64_t)unwinds->published.page_count * MAPPING_PAGE_KERNEL_BYTES;
 	ret_stats->last_failure = tables.last_failure;
 }
