@@ -68,6 +68,21 @@ static uint32_t larger(uint32_t a, uint32_t b)
 }
 
 // Offsets may come from the process too (_Py_DebugOffsets).
+static bool are_within_head(const struct python_offsets *offsets)
+{
+	const uint16_t ints[] = {
+		offsets->code_argcount,    offsets->code_kwonlyargcount, offsets->code_flags,
+		offsets->code_firstlineno, offsets->code_marks[0],       offsets->code_marks[1],
+		offsets->code_type + 4,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(ints); i++) {
+		if (ints[i] > PYTHON_CODE_BYTES - 4)
+			return false;
+	}
+	return true;
+}
+
 static int read_code(struct code_reader *reader, uint64_t code_type)
 {
 	const struct python_offsets *offsets = reader->offsets;
@@ -76,7 +91,7 @@ static int read_code(struct code_reader *reader, uint64_t code_type)
 	size = larger(size, offsets->code_name + 8U);
 	size = larger(size, offsets->code_file + 8U);
 	size = larger(size, offsets->code_lines + 8U);
-	if (size > sizeof(reader->code))
+	if (size > sizeof(reader->code) || !are_within_head(offsets))
 		return -EBADMSG;
 
 	int rc = process_memory_read(reader->pid, reader->address, reader->code, size);

@@ -285,6 +285,15 @@ TEST(offsets_beyond_a_code_object_are_refused)
 	heap.offsets.code_name = heap.offsets.code_file;
 	heap.offsets.code_start = 1000;
 	EXPECT_EQ(-EBADMSG, read_made_up(&heap, &code), "counts");
+	set_offsets(&heap, 12, false);
+	heap.offsets.code_firstlineno = PYTHON_CODE_BYTES - 3;
+	EXPECT_EQ(-EBADMSG, read_made_up(&heap, &code), "one count");
+	set_offsets(&heap, 12, false);
+	heap.offsets.code_marks[1] = PYTHON_NO_FIELD;
+	EXPECT_EQ(-EBADMSG, read_made_up(&heap, &code), "a mark");
+	set_offsets(&heap, 12, false);
+	EXPECT_EQ(0, read_made_up(&heap, &code), "none");
+	python_code_deinit(&code);
 	close_heap(&heap);
 }
 
