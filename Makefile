@@ -20,8 +20,10 @@ ifneq ($(SANITIZE),)
 CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=undefined
 LDFLAGS += -fsanitize=address,undefined
 endif
+# Where the kernel's asm/ headers of the machine are.
+ASM_INCLUDE := /usr/include/$(shell $(CC) -dumpmachine)
 BPF_CFLAGS := -target bpf -O2 -g -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) -I. -Ibpf \
-	      -idirafter /usr/include/$(shell $(CC) -dumpmachine) -Wall -Wextra -Werror \
+	      -idirafter $(ASM_INCLUDE) -Wall -Wextra -Werror \
 	      -Wno-unused-parameter -Wno-missing-declarations
 
 ifeq ($(V),)
@@ -209,6 +211,21 @@ $(BUILD)/tests/differential/print_table: $(BUILD)/obj/tests/differential/print_t
 .PHONY: test-kernels
 test-kernels: packages-kernels $(PROGRAMS) $(UNIT_TESTS) ## load and check stacks on Debian's 6.1 and 6.12, emulated
 	python3 -m pytest -q -s tests/bpf
+
+# Tests that need nothing of the kernel: an emulated program has this machine's.
+AARCH64 := $(BUILD)/aarch64
+AARCH64_ROOT := $(AARCH64)/libraries/root
+AARCH64_TESTS := unwind unwind_arm64 unwind_table unwind_rules cfi_program elf build_id symbol_table
+.PHONY: test-aarch64
+test-aarch64: packages packages-kernels ## cross-compile, and run the unwinder's unit tests under qemu
+	tests/aarch64/fetch-libraries $(AARCH64)/libraries
+	$(MAKE) ARCH=aarch64 BUILD=$(AARCH64) ASM_INCLUDE=/usr/aarch64-linux-gnu/include \
+		PROTO_LIBS="-lprotobuf-c -lz -lxxhash -lyaml" \
+		CC='aarch64-linux-gnu-gcc -idirafter $(AARCH64_ROOT)/usr/include \
+		-idirafter $(AARCH64_ROOT)/usr/include/aarch64-linux-gnu $(foreach folder,usr/lib lib,\
+		-L$(AARCH64_ROOT)/$(folder)/aarch64-linux-gnu -Wl,-rpath-link=$(AARCH64_ROOT)/$(folder)/aarch64-linux-gnu)' \
+		$(AARCH64)/lib/agent.a $(AARCH64_TESTS:%=$(AARCH64)/tests/agent/test_%)
+	tests/aarch64/run $(AARCH64_ROOT) $(AARCH64_TESTS:%=$(AARCH64)/tests/agent/test_%)
 
 .PHONY: sanitize
 sanitize: packages ## unit and end-to-end tests under ASan and UBSan
