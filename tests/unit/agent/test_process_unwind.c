@@ -324,7 +324,7 @@ TEST(who_maps_without_end_is_published_now_and_then)
 	uint64_t published = stats_now().published - before;
 	assert_true(published < 500);
 	poll(NULL, 0, 1050);
-	process_unwind_expire(unwinds);
+	process_unwind_read(unwinds);
 	EXPECT_EQ(MAPPING_CODE_JIT,
 		  range_of(maps_double_process((uint32_t)getpid()), event.start).code,
 		  "the last one, in the end");
