@@ -272,6 +272,14 @@ static int look_at_thread(struct process_dump *dump, uint32_t index,
 	return live_unwind_thread(dump->unwind, registers, &look->stack);
 }
 
+/* A register of which only 0 is known leads nowhere, which says nothing of the stack. */
+static void blame_registers(struct live_stack *stack)
+{
+	if (stack->end == STACK_END_FAULT || stack->end == STACK_END_BAD_FRAME ||
+	    stack->end == STACK_END_NO_FRAME_POINTER || stack->end == STACK_END_UNSUPPORTED)
+		stack->end = STACK_END_NO_REGISTERS;
+}
+
 /*
  * One that is blocked, and not stopped by us. Without the registers that the kernel has saved its
  * frame pointer is not known. If it has not run meanwhile, its stack is as good as a stopped one's.
@@ -288,6 +296,8 @@ static int look_at_sleeper(struct process_dump *dump, uint32_t index,
 	live_unwind_forget_memory(dump->unwind);
 	int rc = look_at_thread(dump, index, &registers);
 	dump->looks[index].stood_still = !rc && thread_has_slept(&dump->proc, thread);
+	if (registers.partial)
+		blame_registers(&dump->looks[index].stack);
 	return rc;
 }
 
@@ -563,7 +573,7 @@ static void describe_wait(struct process_dump *dump, struct dump_thread *thread,
 			  const struct thread *holder, struct file_targets *files)
 {
 	const struct thread_look *look = &dump->looks[thread->thread - dump->list.threads];
-	const char *functions[LEAF_FUNCTIONS];
+	struct wait_function functions[LEAF_FUNCTIONS];
 	struct wait_circumstances circumstances = {
 		.threads = &dump->list,
 		.files = files,
@@ -575,7 +585,10 @@ static void describe_wait(struct process_dump *dump, struct dump_thread *thread,
 	for (uint32_t i = 0; i < thread->frame_count; i++)
 		if (thread->frames[i].kind != FRAME_KIND_KERNEL &&
 		    circumstances.function_count < LEAF_FUNCTIONS)
-			functions[circumstances.function_count++] = thread->frames[i].name;
+			functions[circumstances.function_count++] = (struct wait_function){
+				.name = thread->frames[i].name,
+				.module = thread->frames[i].module,
+			};
 	thread_wait_describe(thread->thread,
 			     look->moved ? &look->registers : &thread->thread->registers,
 			     &look->memory, &circumstances, &thread->wait);

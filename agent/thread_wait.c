@@ -259,35 +259,61 @@ static bool is_inside(const struct description *is, const char *beginning)
 	const struct wait_circumstances *circumstances = is->circumstances;
 
 	for (uint32_t i = 0; i < circumstances->function_count && i < LOCK_FUNCTIONS; i++)
-		if (begins_with(plain_name(circumstances->functions[i]), beginning))
+		if (begins_with(plain_name(circumstances->functions[i].name), beginning))
 			return true;
 	return false;
 }
 
+/* The interpreter itself, or its library: all that waits in it for a condition waits for the GIL. */
+static bool is_interpreter(const char *module)
+{
+	const char *slash = strrchr(module, '/');
+	const char *name = slash ? slash + 1 : module;
+
+	return begins_with(name, "libpython3") || begins_with(name, "python3");
+}
+
 /*
  * CPython takes the GIL in take_gil(), which compilers put into its callers (Python/ceval_gil.h,
- * ceval_gil.c): a timed wait for a condition right below one of these is that.
+ * ceval_gil.c): a timed wait for a condition right below one of these is that. Where the interpreter
+ * has no names, its file must do.
  */
-static bool is_gil(const struct description *is)
+static bool takes_gil(const struct wait_function *function)
 {
 	static const char *const takers[] = {
-		"take_gil",           "PyEval_RestoreThread",      "PyEval_AcquireThread",
-		"PyEval_AcquireLock", "PyEval_EvalFrame",          "PyEval_TakeGIL",
-		"Py_HandlePending",   "eval_frame_handle_pending", "PyThreadState_Attach",
+		"take_gil",
+		"drop_gil",
+		"PyEval_RestoreThread",
+		"PyEval_AcquireThread",
+		"PyEval_AcquireLock",
+		"PyEval_EvalFrame",
+		"PyEval_TakeGIL",
+		"Py_HandlePending",
+		"eval_frame_handle_pending",
+		"PyThreadState_Attach",
 		"PyGILState_Ensure",
 	};
+	const char *name = plain_name(function->name);
+
+	for (size_t i = 0; i < sizeof(takers) / sizeof(*takers); i++)
+		if (begins_with(name, takers[i]))
+			return true;
+	return !*name && is_interpreter(function->module);
+}
+
+static bool is_gil(const struct description *is)
+{
 	const struct wait_circumstances *circumstances = is->circumstances;
 	bool waits = false;
 
 	for (uint32_t i = 0; i < circumstances->function_count && i < LOCK_FUNCTIONS; i++) {
-		const char *name = plain_name(circumstances->functions[i]);
+		const struct wait_function *function = &circumstances->functions[i];
 
-		for (size_t taker = 0; waits && taker < sizeof(takers) / sizeof(*takers); taker++)
-			if (begins_with(name, takers[taker]))
-				return true;
-		waits = begins_with(name, "pthread_cond_") || begins_with(name, "take_gil");
+		if (waits && takes_gil(function))
+			return true;
+		waits = begins_with(plain_name(function->name), "pthread_cond_");
 	}
-	return waits && is_inside(is, "take_gil");
+	return false;
 }
 
 static bool word_at(const struct wait_memory *memory, uint32_t offset, uint32_t *ret_word)

@@ -62,11 +62,17 @@ struct thread_wait {
 void wait_memory_read(pid_t pid, const struct thread *thread,
 		      const struct thread_registers *registers, struct wait_memory *ret_memory);
 
+/** One on the stack, by name and file; "": not known. */
+struct wait_function {
+	const char *name;
+	const char *module;
+};
+
 /** What is known of the thread besides. */
 struct wait_circumstances {
 	const struct thread_list *threads;
 	struct file_targets *files;
-	const char *const *functions; // on its stack, the leaf first
+	const struct wait_function *functions; // on its stack, the leaf first
 	uint32_t function_count;
 	const struct thread *gil_holder; // NULL: nobody, or not known
 	bool moved;                      // since its state was read: it was not blocked

@@ -266,14 +266,24 @@ def test_without_native_frames_python_remains():
                                 for frame in thread["frames"]}
 
 
-def test_somebody_waits_for_the_gil():
-    with running(newest()[0].path, PYTHON) as (process, _):
-        def gil_waiter():
+@pytest.mark.parametrize("interpreter", interpreters(), ids=lambda one: one.name)
+def test_one_thread_holds_the_gil_and_another_waits_for_it(interpreter):
+    if interpreter.free_threaded:
+        pytest.skip("it has none")
+    with running(interpreter.path, PYTHON) as (process, _):
+        def waiter_and_holder():
             threads = dump_json(process.pid)["threads"]
-            return [thread for thread in threads if thread["wait"]["kind"] == "gil"]
-        waiter = wait_until("a thread that waits for the GIL", 20, gil_waiter)[0]
-        assert "waits for the GIL" in waiter["wait"]["text"]
-        assert any(frame["name"] == "spin" for frame in waiter["frames"] if frame["kind"] == "python")
+            holders = [thread for thread in threads if thread["holds_gil"]]
+            waiters = [thread for thread in threads if thread["wait"]["kind"] == "gil"]
+            assert len(holders) <= 1
+            assert not any(waiter["holds_gil"] for waiter in waiters)
+            return waiters and holders and (waiters[0], holders[0])
+        waiter, holder = wait_until("one that waits and one that holds it", 20, waiter_and_holder)
+        assert f'waits for the GIL, held by thread {holder["tid"]} ' in waiter["wait"]["text"]
+        assert waiter["wait"]["owner"] == holder["tid"]
+        for thread in (waiter, holder):
+            assert any(frame["name"] == "spin" for frame in thread["frames"]
+                       if frame["kind"] == "python")
 
 
 def test_python_is_read_without_a_pause():

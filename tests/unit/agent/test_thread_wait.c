@@ -418,7 +418,8 @@ TEST(a_call_that_was_restarted_is_still_known)
 
 /* ---- by the stack alone -------------------------------------------------------------------- */
 
-static void describe_futex(const char *const *functions, uint32_t count, struct thread_wait *wait)
+static void describe_futex(const struct wait_function *functions, uint32_t count,
+			   struct thread_wait *wait)
 {
 	const struct thread thread = { .tid = 1, .state = 'S', .has_registers = true };
 	const struct thread_list nobody = { 0 };
@@ -439,41 +440,64 @@ static void describe_futex(const char *const *functions, uint32_t count, struct 
 static const struct {
 	const char *what;
 	enum wait_kind kind;
-	const char *functions[6];
+	const char *functions[8];
+	const char *module; // of all; NULL: some program
 } stacks[] = {
 	{ "the GIL, with symbols",
 	  WAIT_GIL,
-	  { "", "pthread_cond_timedwait", "take_gil", "_PyEval_EvalFrameDefault" } },
+	  { "", "pthread_cond_timedwait", "take_gil", "_PyEval_EvalFrameDefault" },
+	  NULL },
 	{ "the GIL, taken back after a call",
 	  WAIT_GIL,
-	  { "__futex_abstimed_wait_common", "___pthread_cond_timedwait64",
-	    "PyEval_RestoreThread" } },
+	  { "__futex_abstimed_wait_common", "___pthread_cond_timedwait64", "PyEval_RestoreThread" },
+	  NULL },
 	{ "the GIL, by a thread of another language",
 	  WAIT_GIL,
-	  { "pthread_cond_timedwait@@GLIBC_2.3.2", "PyGILState_Ensure", "callback" } },
+	  { "pthread_cond_timedwait@@GLIBC_2.3.2", "PyGILState_Ensure", "callback" },
+	  NULL },
 	{ "a condition of the program's own below the interpreter",
 	  WAIT_CONDITION,
-	  { "pthread_cond_wait", "wait_for_work", "_PyEval_EvalFrameDefault" } },
-	{ "a condition", WAIT_CONDITION, { "__futex_wait", "pthread_cond_wait", "worker" } },
+	  { "pthread_cond_wait", "wait_for_work", "_PyEval_EvalFrameDefault" },
+	  NULL },
+	{ "a condition", WAIT_CONDITION, { "__futex_wait", "pthread_cond_wait", "worker" }, NULL },
 	{ "a Python lock",
 	  WAIT_MUTEX,
-	  { "", "", "PyThread_acquire_lock_timed", "acquire_timed",
-	    "lock_PyThread_acquire_lock" } },
-	{ "a semaphore", WAIT_SEMAPHORE, { "__new_sem_wait_slow64", "sem_wait", "main" } },
-	{ "a read-write lock", WAIT_MUTEX, { "pthread_rwlock_wrlock", "main" } },
-	{ "nothing known", WAIT_FUTEX, { "main" } },
-	{ "a lock far down is not this one", WAIT_FUTEX, { "a", "b", "c", "d", "e", "f" } },
+	  { "", "", "PyThread_acquire_lock_timed", "acquire_timed", "lock_PyThread_acquire_lock" },
+	  NULL },
+	{ "a semaphore", WAIT_SEMAPHORE, { "__new_sem_wait_slow64", "sem_wait", "main" }, NULL },
+	{ "a read-write lock", WAIT_MUTEX, { "pthread_rwlock_wrlock", "main" }, NULL },
+	{ "nothing known", WAIT_FUTEX, { "main" }, NULL },
+	{ "a lock far down is not this one",
+	  WAIT_FUTEX,
+	  { "a", "b", "c", "d", "e", "f", "sem_wait", "main" },
+	  NULL },
+	{ "the GIL, without symbols",
+	  WAIT_GIL,
+	  { "pthread_cond_timedwait", "", "", "" },
+	  "/usr/bin/python3.11" },
+	{ "the GIL, without symbols, in the library",
+	  WAIT_GIL,
+	  { "pthread_cond_timedwait", "", "" },
+	  "/opt/lib/libpython3.12.so.1.0" },
+	{ "a condition of a program without symbols",
+	  WAIT_CONDITION,
+	  { "pthread_cond_timedwait", "", "" },
+	  "/opt/lib/libtorch_python.so" },
 };
 
 TEST(locks_are_told_by_the_functions_that_wait_for_them)
 {
 	for EACH (c, stacks) {
+		struct wait_function functions[ARRAY_SIZE(c->functions)];
 		struct thread_wait wait;
 		uint32_t count = 0;
 
-		while (count < ARRAY_SIZE(c->functions) && c->functions[count])
-			count++;
-		describe_futex(c->functions, count, &wait);
+		for (; count < ARRAY_SIZE(functions) && c->functions[count]; count++)
+			functions[count] = (struct wait_function){
+				.name = c->functions[count],
+				.module = c->module ? c->module : "/usr/bin/program",
+			};
+		describe_futex(functions, count, &wait);
 		EXPECT_EQ(c->kind, wait.kind, c->what);
 	}
 }
