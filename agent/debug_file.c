@@ -13,7 +13,6 @@
 #include <zlib.h>
 
 #include "base/cleanup.h"
-#include "build_id.h"
 #include "mapped_file.h"
 
 #define DEBUG_FOLDER "/usr/lib/debug"
@@ -130,14 +129,27 @@ int debug_file_unpack(const struct elf *elf, int *ret_fd, uint64_t *ret_bytes)
 
 /* ---- separate files ------------------------------------------------------------------------ */
 
+int debug_file_read_build_id(int fd, char ret_id[BUILD_ID_TEXT_BYTES])
+{
+	struct elf elf = { .fd = fd };
+	struct stat status;
+
+	if (fstat(fd, &status))
+		return -errno;
+	elf.size = (uint64_t)status.st_size;
+	if (elf_read(&elf, 0, &elf.header, sizeof(elf.header)) ||
+	    memcmp(elf.header.e_ident, ELFMAG, SELFMAG) != 0 ||
+	    elf.header.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    elf.header.e_ident[EI_DATA] != ELFDATA2LSB)
+		return -ENOENT;
+	return build_id_of_elf(&elf, ret_id) ? -ENOENT : 0;
+}
+
 int debug_file_check_build_id(int fd, const char *build_id)
 {
 	char found[BUILD_ID_TEXT_BYTES];
-	struct stat status;
-	struct elf elf;
 
-	if (fstat(fd, &status) || elf_read_headers(fd, &status, &elf, NULL) ||
-	    build_id_of_elf(&elf, found))
+	if (debug_file_read_build_id(fd, found))
 		return -ENOENT;
 	return strcmp(found, build_id) == 0 ? 0 : -ENOENT;
 }
@@ -277,5 +289,75 @@ int debug_file_open(const struct elf *elf, const struct debug_file_search *searc
 		if (fd < 0)
 			fd = try_link(&looking, search->folders[i]);
 	}
+	return fd;
+}
+
+/* ---- shared parts -------------------------------------------------------------------------- */
+
+/* What .gnu_debugaltlink says: a path, and behind its NUL a build id. */
+struct alt_link {
+	char name[DEBUG_LINK_BYTES_MAX];
+	char id[BUILD_ID_TEXT_BYTES];
+};
+
+static bool read_alt_link(int fd, struct alt_link *ret_link)
+{
+	static const char digits[] = "0123456789abcdef";
+	char bytes[DEBUG_LINK_BYTES_MAX + BUILD_ID_BYTES_MAX];
+	Elf64_Shdr section;
+	struct stat status;
+	struct elf elf;
+
+	if (fstat(fd, &status) || elf_read_headers(fd, &status, &elf, NULL) ||
+	    elf_find_section(&elf, ".gnu_debugaltlink", &section) ||
+	    section.sh_type == SHT_NOBITS || section.sh_size > sizeof(bytes) ||
+	    elf_read(&elf, section.sh_offset, bytes, section.sh_size))
+		return false;
+	size_t name = strnlen(bytes, section.sh_size) + 1;
+	if (name > DEBUG_LINK_BYTES_MAX || name + BUILD_ID_BYTES_MIN > section.sh_size ||
+	    section.sh_size - name > BUILD_ID_BYTES_MAX)
+		return false;
+	memcpy(ret_link->name, bytes, name);
+	for (size_t i = name; i < section.sh_size; i++) {
+		ret_link->id[2 * (i - name)] = digits[(uint8_t)bytes[i] >> 4];
+		ret_link->id[2 * (i - name) + 1] = digits[bytes[i] & 15];
+	}
+	ret_link->id[2 * (section.sh_size - name)] = '\0';
+	return true;
+}
+
+static int try_alt(const struct alt_link *link, int folder, const char *path)
+{
+	_cleanup_close_ int fd = mapped_file_open_in_root(folder, path, 0);
+
+	return fd >= 0 && debug_file_check_build_id(fd, link->id) == 0 ? take_fd(fd) : -1;
+}
+
+/* The path is relative to where the debug file lies, which is not always where it was made for. */
+static int open_alt_below(const struct alt_link *link, int folder)
+{
+	const char *shared = strstr(link->name, ".dwz/");
+	char path[PATH_BYTES];
+
+	snprintf(path, sizeof(path), DEBUG_FOLDER "/.build-id/%.2s/%s.debug", link->id,
+		 link->id + 2);
+	int fd = try_alt(link, folder, path);
+	if (fd < 0 && shared && !strstr(shared, "../")) {
+		snprintf(path, sizeof(path), DEBUG_FOLDER "/%s", shared);
+		fd = try_alt(link, folder, path);
+	}
+	return fd;
+}
+
+int debug_file_open_alt(int debug_fd, const struct debug_file_search *search)
+{
+	struct alt_link link;
+	int fd = -1;
+
+	if (!read_alt_link(debug_fd, &link))
+		return -1;
+	for (size_t i = 0; i < ARRAY_SIZE(search->folders) && fd < 0; i++)
+		if (search->folders[i] >= 0)
+			fd = open_alt_below(&link, search->folders[i]);
 	return fd;
 }

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "build_id.h"
 #include "elf.h"
 
 enum {
@@ -39,7 +40,16 @@ struct debug_file_search {
 int debug_file_open(const struct elf *elf, const struct debug_file_search *search);
 
 /**
- * Whether @fd is an ELF file of this machine with this build id (in hex).
- * Returns 0; -ENOENT if it is not.
+ * Open the file that the debug file @debug_fd shares parts of its DWARF with (.gnu_debugaltlink, as
+ * dwz(1) writes it): by build id, or in /usr/lib/debug/.dwz. Returns the descriptor (the caller's);
+ * -1: it needs none, or none is there.
  */
+int debug_file_open_alt(int debug_fd, const struct debug_file_search *search);
+
+/**
+ * The build id of any 64-bit ELF file, also of one that no process could run, such as what dwz(1)
+ * makes. Returns 0; -ENOENT (no such file, or it has none); -errno.
+ */
+int debug_file_read_build_id(int fd, char ret_id[BUILD_ID_TEXT_BYTES]);
+/** Whether that is @build_id: 0, else -ENOENT. */
 int debug_file_check_build_id(int fd, const char *build_id);

@@ -549,35 +549,46 @@ int executable_find_symbol(struct executable_table *table, struct executable *ex
 	return 0;
 }
 
-static int open_debug(const struct entry *entry)
+static int open_debug(const struct entry *entry, const struct debug_file_search *search)
 {
-	_cleanup_(close_places) struct debug_places places = open_places(entry);
 	struct stat status;
 	struct elf elf;
 
 	if (fstat(entry->fd, &status) || elf_read_headers(entry->fd, &status, &elf, NULL))
 		return -1;
-	return debug_file_open(&elf, &places.search);
+	int fd = debug_file_open(&elf, search);
+	return fd < 0 ? -1 : fd;
 }
 
 int executable_open_lines(struct executable_table *table, struct executable *executable,
-			  int *ret_fd, int *ret_debug_fd)
+			  struct line_files *ret_files)
 {
 	struct entry *entry = entry_of(executable);
+	struct line_files files = { .debug_fd = -1 };
 	struct symbol symbol;
 
 	// Reading the symbols first finds the debug file, or asks a server for it.
 	executable_find_symbol(table, executable, 0, &symbol);
-	_cleanup_close_ int fd = executable_open_file(executable);
-	if (fd < 0)
-		return fd;
-	*ret_debug_fd = -1;
+	files.fd = executable_open_file(executable);
+	if (files.fd < 0)
+		return files.fd;
+	_cleanup_(close_places) struct debug_places places = open_places(entry);
 	if (file_symbols_have_debug_file(&entry->symbols))
-		*ret_debug_fd = fcntl(entry->symbols.debug_fd, F_DUPFD_CLOEXEC, 3);
-	else if (!file_has_lines(fd))
-		*ret_debug_fd = open_debug(entry);
-	*ret_fd = take_fd(fd);
+		files.debug_fd = fcntl(entry->symbols.debug_fd, F_DUPFD_CLOEXEC, 3);
+	else if (!file_has_lines(files.fd))
+		files.debug_fd = open_debug(entry, &places.search);
+	files.alt_fd = debug_file_open_alt(files.debug_fd >= 0 ? files.debug_fd : files.fd,
+					   &places.search);
+	*ret_files = files;
 	return 0;
+}
+
+void line_files_close(struct line_files *files)
+{
+	cleanup_closep(&files->fd);
+	cleanup_closep(&files->debug_fd);
+	cleanup_closep(&files->alt_fd);
+	*files = (struct line_files){ -1, -1, -1 };
 }
 
 void executable_table_poll(struct executable_table *table)

@@ -104,12 +104,17 @@ void executable_table_trim(struct executable_table *table);
 int executable_find_symbol(struct executable_table *table, struct executable *executable,
 			   uint64_t offset, struct symbol *ret_symbol);
 
-/**
- * Descriptors (the caller's) for reading its lines: of the file, and of its separate debug file if
- * that is where they are, else -1. Returns 0; -ENOENT if the file is not open now; -errno.
- */
+/** What an executable's lines are read from: descriptors, of which all but the first may be -1. */
+struct line_files {
+	int fd;       // the file
+	int debug_fd; // its separate debug file, if that is where they are
+	int alt_fd;   // what that, or the file, shares with others (debug_file_open_alt())
+};
+
+/** Open them for the caller. Returns 0; -ENOENT if the file is not open now; -errno. */
 int executable_open_lines(struct executable_table *table, struct executable *executable,
-			  int *ret_fd, int *ret_debug_fd);
+			  struct line_files *ret_files);
+void line_files_close(struct line_files *files);
 
 uint64_t executable_table_count(const struct executable_table *table);
 /** Memory of symbol tables and remembered names, bytes. */

@@ -75,23 +75,23 @@ static void confine(void)
 }
 
 /* Move what it needs to the lowest numbers and close all else. */
-static void keep_files(int *fd, int *debug_fd, int *out)
+static void keep_files(struct line_request *request, int *out)
 {
-	int kept[3] = { *fd, *debug_fd, *out };
+	int *const files[] = { &request->fd, &request->debug_fd, &request->alt_fd, out };
 
 	// First out of the way of each other, then down.
-	for (int i = 0; i < 3; i++)
-		if (kept[i] >= 0)
-			kept[i] = fcntl(kept[i], F_DUPFD, 3);
-	for (int i = 0; i < 3; i++)
-		if (kept[i] >= 0)
-			dup2(kept[i], i);
-		else
+	for (int i = 0; i < (int)ARRAY_SIZE(files); i++)
+		if (*files[i] >= 0)
+			*files[i] = fcntl(*files[i], F_DUPFD, ARRAY_SIZE(files));
+	for (int i = 0; i < (int)ARRAY_SIZE(files); i++) {
+		if (*files[i] >= 0) {
+			dup2(*files[i], i);
+			*files[i] = i;
+		} else {
 			close(i);
-	close_range(3, ~0U, 0);
-	*fd = 0;
-	*debug_fd = *debug_fd >= 0 ? 1 : -1;
-	*out = 2;
+		}
+	}
+	close_range(ARRAY_SIZE(files), ~0U, 0);
 	// Nothing can be opened from here on.
 	set_limit(RLIMIT_NOFILE, 0);
 }
@@ -195,7 +195,8 @@ static int serve(const struct line_request *request, int out)
 	if (fstat(request->fd, &status) ||
 	    elf_read_headers(request->fd, &status, &serving.elf, NULL))
 		return 1;
-	dwarf_lines_open(request->debug_fd >= 0 ? request->debug_fd : request->fd, &serving.dwarf);
+	dwarf_lines_open(request->debug_fd >= 0 ? request->debug_fd : request->fd, request->alt_fd,
+			 &serving.dwarf);
 	if (!serving.dwarf)
 		go_pclntab_open(&serving.elf, &serving.go);
 	for (uint32_t i = 0; (serving.dwarf || serving.go) && i < request->count; i++)
@@ -209,7 +210,7 @@ static void run_helper(const struct line_request *request, int out)
 	struct line_request own = *request;
 
 	confine();
-	keep_files(&own.fd, &own.debug_fd, &out);
+	keep_files(&own, &out);
 	_exit(serve(&own, out)); // memory goes with the process
 }
 

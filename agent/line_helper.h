@@ -19,6 +19,7 @@ enum {
 struct line_request {
 	int fd;
 	int debug_fd;            // where its DWARF is, -1: in the file itself
+	int alt_fd;              // where that has parts that it shares with others, -1: not at hand
 	const uint64_t *offsets; // in the file, ascending
 	uint32_t count;
 };

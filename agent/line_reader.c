@@ -23,7 +23,7 @@ enum { REST_FACTOR = 20 };
 struct job {
 	struct job *next;
 	char *id; // the executable's
-	int fd, debug_fd;
+	struct line_files files;
 	uint32_t count;
 	uint64_t offsets[LINE_HELPER_OFFSETS_MAX];
 	uint64_t starts[LINE_HELPER_OFFSETS_MAX];
@@ -64,8 +64,7 @@ static void free_job(struct job *job)
 {
 	if (!job)
 		return;
-	cleanup_closep(&job->fd);
-	cleanup_closep(&job->debug_fd);
+	line_files_close(&job->files);
 	string_table_deinit(&job->strings);
 	free(job->lines);
 	free(job->id);
@@ -132,17 +131,16 @@ static void serve(struct job *job)
 
 	qsort(job->offsets, job->count, sizeof(job->offsets[0]), compare_offsets);
 	const struct line_request request = {
-		.fd = job->fd,
-		.debug_fd = job->debug_fd,
+		.fd = job->files.fd,
+		.debug_fd = job->files.debug_fd,
+		.alt_fd = job->files.alt_fd,
 		.offsets = job->offsets,
 		.count = job->count,
 	};
 	if (line_helper_ask(&request, on_place, job, &err))
 		log_debug("lines: %s: %s; its functions' names are used", job->id, err.text);
 	job->cost_ns = clock_monotonic_ns() - begin_ns;
-	cleanup_closep(&job->fd);
-	cleanup_closep(&job->debug_fd);
-	job->fd = job->debug_fd = -1;
+	line_files_close(&job->files);
 }
 
 static void *run(void *context)
@@ -257,24 +255,22 @@ static bool is_small_enough(int fd)
 static struct job *begin_job(struct line_reader *reader, struct executable *executable)
 {
 	struct job *job = NULL;
-	int fd, debug_fd;
+	struct line_files files;
 
 	if (reader->job_count == LINE_JOBS_MAX ||
-	    executable_open_lines(reader->executables, executable, &fd, &debug_fd))
+	    executable_open_lines(reader->executables, executable, &files))
 		return NULL;
-	if (is_small_enough(debug_fd >= 0 ? debug_fd : fd))
+	if (is_small_enough(files.debug_fd >= 0 ? files.debug_fd : files.fd))
 		job = calloc(1, sizeof(*job));
 	if (job)
 		job->id = strdup(executable->id);
 	if (!job || !job->id || string_table_init(&job->strings)) {
-		cleanup_closep(&fd);
-		cleanup_closep(&debug_fd);
+		line_files_close(&files);
 		free(job ? job->id : NULL);
 		free(job);
 		return NULL;
 	}
-	job->fd = fd;
-	job->debug_fd = debug_fd;
+	job->files = files;
 	job->next = reader->gathering;
 	reader->gathering = job;
 	reader->job_count++;

@@ -7,6 +7,7 @@
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
+#include <elfutils/libdwelf.h>
 
 #include "cleanup.h"
 
@@ -29,6 +30,7 @@ struct ranges {
 
 struct dwarf_lines {
 	Dwarf *dwarf;
+	Dwarf *alt; // shared parts of it, or NULL
 	struct ranges units;
 	Dwarf_Off unit;          // whose functions are below; 0: none yet
 	struct ranges functions; // of that unit
@@ -115,7 +117,24 @@ static int add_units(struct dwarf_lines *lines)
 	return rc;
 }
 
-int dwarf_lines_open(int fd, struct dwarf_lines **ret_lines)
+/*
+ * The shared parts are set or the file is not read: libdw would look for them by itself, under any
+ * path that the file names.
+ */
+static bool open_alt(struct dwarf_lines *lines, int alt_fd)
+{
+	const char *name;
+	const void *id;
+
+	if (dwelf_dwarf_gnu_debugaltlink(lines->dwarf, &name, &id) <= 0)
+		return true;
+	lines->alt = alt_fd < 0 ? NULL : dwarf_begin(alt_fd, DWARF_C_READ);
+	if (lines->alt)
+		dwarf_setalt(lines->dwarf, lines->alt);
+	return lines->alt != NULL;
+}
+
+int dwarf_lines_open(int fd, int alt_fd, struct dwarf_lines **ret_lines)
 {
 	struct dwarf_lines *lines = calloc(1, sizeof(*lines));
 	int rc = -ENOENT;
@@ -125,7 +144,7 @@ int dwarf_lines_open(int fd, struct dwarf_lines **ret_lines)
 	lines->units.count_max = DWARF_RANGES_MAX;
 	lines->functions.count_max = DWARF_FUNCTIONS_MAX;
 	lines->dwarf = dwarf_begin(fd, DWARF_C_READ);
-	if (lines->dwarf)
+	if (lines->dwarf && open_alt(lines, alt_fd))
 		rc = add_units(lines);
 	if (!rc && !lines->units.count)
 		rc = -ENOENT;
@@ -143,6 +162,8 @@ void dwarf_lines_close(struct dwarf_lines *lines)
 		return;
 	if (lines->dwarf)
 		dwarf_end(lines->dwarf);
+	if (lines->alt)
+		dwarf_end(lines->alt);
 	free(lines->units.ranges);
 	free(lines->functions.ranges);
 	free(lines);

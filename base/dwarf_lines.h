@@ -29,10 +29,11 @@ struct dwarf_place {
 };
 
 /**
- * Read the list of units of an ELF file with DWARF. Returns 0; -ENOENT (it has none that libdw
- * understands); -ENOMEM.
+ * Read the list of units of an ELF file with DWARF. @alt_fd is the file that several share parts of
+ * theirs in (.gnu_debugaltlink, as dwz(1) makes it), -1: not at hand; both stay the caller's and
+ * open. Returns 0; -ENOENT (it has none that libdw understands, or needs another file); -ENOMEM.
  */
-int dwarf_lines_open(int fd, struct dwarf_lines **ret_lines);
+int dwarf_lines_open(int fd, int alt_fd, struct dwarf_lines **ret_lines);
 void dwarf_lines_close(struct dwarf_lines *lines);
 
 /**

@@ -9,8 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/build_id.h"
-#include "agent/elf.h"
+#include "agent/debug_file.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config.h"
@@ -57,18 +56,6 @@ static int parse(int argc, char **argv, struct upload_options *options,
 	if (options->first_file >= argc)
 		return error_set(err, -EINVAL, "name a FILE to upload; see --help");
 	return 0;
-}
-
-static int read_build_id(int fd, const struct stat *status, char ret_id[BUILD_ID_TEXT_BYTES],
-			 struct error *err)
-{
-	struct elf elf;
-	int rc = elf_read_headers(fd, status, &elf, err);
-
-	if (rc)
-		return rc;
-	rc = build_id_of_elf(&elf, ret_id);
-	return rc ? error_set(err, -EINVAL, "it has no build id; link it with --build-id") : 0;
 }
 
 /* One file on its way. */
@@ -129,9 +116,10 @@ static int upload(const struct upload_options *options, const char *path, struct
 
 	if (fd < 0 || fstat(fd, &status))
 		return error_errno(err, -errno, "cannot be read");
-	int rc = read_build_id(fd, &status, build_id, err);
-	if (!rc)
-		rc = send_file(options, path, fd, (uint64_t)status.st_size, build_id, err);
+	if (!S_ISREG(status.st_mode) || debug_file_read_build_id(fd, build_id))
+		return error_set(err, -EINVAL,
+				 "it is not an ELF file with a build id; ld --build-id makes one");
+	int rc = send_file(options, path, fd, (uint64_t)status.st_size, build_id, err);
 	if (!rc)
 		printf("%s: %s\n", path, build_id);
 	return rc;

@@ -22,6 +22,7 @@ struct debug_elf {
 	struct function *functions; // sorted
 	uint32_t function_count;
 	bool has_dwarf;
+	Elf_Scn *alt_link; // .gnu_debugaltlink, or NULL
 };
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -50,6 +51,8 @@ static int check_sections(struct debug_elf *elf, struct error *err)
 		name = elf_strptr(elf->elf, names, header.sh_name);
 		if (name && strcmp(name, ".debug_info") == 0 && header.sh_type != SHT_NOBITS)
 			elf->has_dwarf = true;
+		if (name && strcmp(name, ".gnu_debugaltlink") == 0 && header.sh_type != SHT_NOBITS)
+			elf->alt_link = section;
 	}
 	if (unpacked >= DEBUG_ELF_UNPACKED_BYTES_MAX)
 		return error_set(err, -EFBIG, "its sections unpack to more than %llu MiB",
@@ -149,11 +152,9 @@ void debug_elf_closep(struct debug_elf **elf)
 
 /* ---- asking -------------------------------------------------------------------------------- */
 
-int debug_elf_build_id(const struct debug_elf *elf, char ret_id[DEBUG_ELF_ID_BYTES])
+static int id_text(const void *bytes, ssize_t size, char ret_id[DEBUG_ELF_ID_BYTES])
 {
 	static const char digits[] = "0123456789abcdef";
-	const void *bytes;
-	ssize_t size = dwelf_elf_gnu_build_id(elf->elf, &bytes);
 
 	if (size <= 0 || 2 * size >= DEBUG_ELF_ID_BYTES)
 		return -ENOENT;
@@ -165,6 +166,24 @@ int debug_elf_build_id(const struct debug_elf *elf, char ret_id[DEBUG_ELF_ID_BYT
 	}
 	ret_id[2 * size] = '\0';
 	return 0;
+}
+
+int debug_elf_build_id(const struct debug_elf *elf, char ret_id[DEBUG_ELF_ID_BYTES])
+{
+	const void *bytes;
+	ssize_t size = dwelf_elf_gnu_build_id(elf->elf, &bytes);
+
+	return id_text(bytes, size, ret_id);
+}
+
+int debug_elf_alt_id(const struct debug_elf *elf, char ret_id[DEBUG_ELF_ID_BYTES])
+{
+	const Elf_Data *data = elf->alt_link ? elf_rawdata(elf->alt_link, NULL) : NULL;
+	size_t name = data ? strnlen(data->d_buf, data->d_size) + 1 : 0;
+
+	return data && name < data->d_size ? id_text((const char *)data->d_buf + name,
+						     (ssize_t)(data->d_size - name), ret_id)
+					   : -ENOENT;
 }
 
 bool debug_elf_has_symbols(const struct debug_elf *elf)

@@ -28,6 +28,8 @@ void debug_elf_closep(struct debug_elf **elf);
 
 /** Its GNU build id. Returns 0 or -ENOENT. */
 int debug_elf_build_id(const struct debug_elf *elf, char ret_id[DEBUG_ELF_ID_BYTES]);
+/** The build id of the file that it shares parts of its DWARF with (dwz(1)). Returns 0 or -ENOENT. */
+int debug_elf_alt_id(const struct debug_elf *elf, char ret_id[DEBUG_ELF_ID_BYTES]);
 /** Whether it says more than the executable that was stripped: symbols or DWARF. */
 bool debug_elf_has_symbols(const struct debug_elf *elf);
 

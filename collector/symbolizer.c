@@ -18,7 +18,7 @@
 /* A debug file that is open. */
 struct open_file {
 	char id[DEBUG_ELF_ID_BYTES]; // "": the place is free
-	int fd;
+	int fd, alt_fd;
 	struct debug_elf *elf;
 	struct dwarf_lines *dwarf; // NULL: only symbols
 	uint64_t used;             // larger: later
@@ -45,7 +45,7 @@ struct symbolizer *symbolizer_new(struct debug_files *files, struct debuginfod *
 	symbolizer->debuginfod = debuginfod;
 	pthread_mutex_init(&symbolizer->lock, NULL);
 	for (uint32_t i = 0; i < SYMBOLIZER_FILES_OPEN; i++)
-		symbolizer->open[i].fd = -1;
+		symbolizer->open[i] = (struct open_file){ .fd = -1, .alt_fd = -1 };
 	return symbolizer;
 }
 
@@ -54,7 +54,8 @@ static void close_file(struct open_file *file)
 	dwarf_lines_close(file->dwarf);
 	debug_elf_close(file->elf);
 	cleanup_closep(&file->fd);
-	*file = (struct open_file){ .fd = -1 };
+	cleanup_closep(&file->alt_fd);
+	*file = (struct open_file){ .fd = -1, .alt_fd = -1 };
 }
 
 void symbolizer_free(struct symbolizer *symbolizer)
@@ -102,7 +103,8 @@ static struct open_file *least_recently_used(struct symbolizer *symbolizer)
 
 static struct open_file *open_file(struct symbolizer *symbolizer, const char *build_id)
 {
-	struct open_file opened = { .fd = find_fd(symbolizer, build_id) };
+	struct open_file opened = { .fd = find_fd(symbolizer, build_id), .alt_fd = -1 };
+	char alt_id[DEBUG_ELF_ID_BYTES];
 
 	if (opened.fd < 0)
 		return NULL;
@@ -110,7 +112,9 @@ static struct open_file *open_file(struct symbolizer *symbolizer, const char *bu
 		close_file(&opened);
 		return NULL;
 	}
-	dwarf_lines_open(opened.fd, &opened.dwarf);
+	if (debug_elf_alt_id(opened.elf, alt_id) == 0)
+		opened.alt_fd = find_fd(symbolizer, alt_id);
+	dwarf_lines_open(opened.fd, opened.alt_fd, &opened.dwarf);
 	snprintf(opened.id, sizeof(opened.id), "%s", build_id);
 	opened.version = current_version(symbolizer);
 

@@ -36,7 +36,7 @@ struct program {
 
 static void run(const char *format, const char *folder, const char *more)
 {
-	char command[512];
+	char command[1024];
 
 	snprintf(command, sizeof(command), format, folder, more);
 	assert_int_equal(0, system(command));
@@ -188,6 +188,36 @@ TEST(lines_of_a_stripped_file_come_from_its_debug_file)
 	program_end(&program);
 }
 
+TEST(parts_that_files_share_are_read_too)
+{
+	struct source_place place;
+	struct fixture fixture;
+	struct program program;
+
+	if (system("dwz --version > /dev/null 2>&1"))
+		SKIP("dwz is not installed");
+	program_new(&program, "-g");
+	run("cd %s && R=root/usr/lib/debug && mkdir -p $R/.dwz $R%s && sed s/outer/other/ p.c > "
+	    "q.c && "
+	    "printf 'struct a { int i; struct b { long l; char c[9]; struct a *a; } b[4]; };"
+	    "struct a *volatile both(struct b *b);struct a *volatile shared;' > s.h && "
+	    "for x in p q; do gcc -O1 -g -no-pie -include s.h -Wl,--build-id $x.c -o $x; done && "
+	    "for x in p q; do objcopy --only-keep-debug $x $x.debug; done && "
+	    "dwz -m $R/.dwz/common -M ../../.dwz/common p.debug q.debug && "
+	    "readelf -S p.debug | grep -q altlink && strip --strip-all p && "
+	    "objcopy --add-gnu-debuglink=p.debug p && mv p.debug $R$(pwd)",
+	    program.folder, program.folder);
+	fixture_open(&fixture, &program);
+	int folder = open(program.folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	executable_note_folder(fixture.executable, folder);
+	assert_int_equal(0, find(&fixture, offset_of(&fixture, "outer"), &place));
+	assert_int_equal(2, place.count);
+	assert_string_equal("inner", place.lines[0].name);
+	close(folder);
+	fixture_close(&fixture);
+	program_end(&program);
+}
+
 /* ---- the helper ---------------------------------------------------------------------------- */
 
 struct seen {
@@ -213,7 +243,7 @@ static int ask_for_all(int fd, struct seen *seen)
 	static uint64_t offsets[PLACES_MAX];
 	struct error err = { 0 };
 	const struct line_request request = {
-		.fd = fd, .debug_fd = -1, .offsets = offsets, .count = 1024
+		.fd = fd, .debug_fd = -1, .alt_fd = -1, .offsets = offsets, .count = 1024
 	};
 
 	for (uint32_t i = 0; i < request.count; i++)
@@ -297,6 +327,7 @@ RUN_TESTS(cmocka_unit_test(a_call_that_was_inlined_is_told_with_its_caller),
 	  cmocka_unit_test(instructions_of_one_line_have_one_start),
 	  cmocka_unit_test(without_lines_the_answer_is_that_there_are_none),
 	  cmocka_unit_test(lines_of_a_stripped_file_come_from_its_debug_file),
+	  cmocka_unit_test(parts_that_files_share_are_read_too),
 	  cmocka_unit_test(damaged_dwarf_harms_nobody_but_the_helper),
 	  cmocka_unit_test(a_file_that_is_cut_while_it_is_read_harms_nobody_but_the_helper),
 	  cmocka_unit_test(what_is_no_file_of_this_machine_is_refused),
