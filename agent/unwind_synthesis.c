@@ -247,15 +247,63 @@ static bool is_start(const struct elf *elf, const Elf64_Phdr *load)
 	       looks_like_start(elf->header.e_machine, bytes);
 }
 
+/* Bytes of the call or jump at @bytes, or 0 if they are something else. */
+static uint32_t x86_call_bytes(const struct elf *elf, uint64_t address, const uint8_t *bytes)
+{
+	int32_t distance;
+
+	if (bytes[0] == 0xff && bytes[1] == 0x15) // call through memory
+		return 6;
+	if (bytes[0] != 0xe8 && bytes[0] != 0xe9)
+		return 0;
+	memcpy(&distance, bytes + 1, sizeof(distance));
+	return elf_find_code(elf, address + 5 + (uint64_t)(int64_t)distance) ? 5 : 0;
+}
+
+static uint32_t arm_call_bytes(uint64_t address, const uint8_t *bytes)
+{
+	uint32_t word;
+
+	memcpy(&word, bytes, sizeof(word));
+	if (address % 4)
+		return 0;
+	// b and bl; br and blr
+	return (word & 0x7c000000) == 0x14000000 || (word & 0xffdffc1f) == 0xd61f0000 ? 4 : 0;
+}
+
+/*
+ * Where the code ends that begins at the entry: it does one call or jump, of what never returns. What
+ * looks like a call and is none only makes it end early.
+ */
+static uint64_t limit_of_start(const struct elf *elf, const Elf64_Phdr *load)
+{
+	uint64_t entry = elf->header.e_entry, left = load->p_vaddr + load->p_filesz - entry;
+	size_t size = left < ENTRY_BYTES_MAX ? left : ENTRY_BYTES_MAX;
+	uint8_t bytes[ENTRY_BYTES_MAX + 8] = { 0 };
+
+	if (elf_read(elf, elf_file_offset(load, entry), bytes, size))
+		return entry + size;
+	for (size_t at = 0; at < size; at++) {
+		uint32_t call_bytes = elf->header.e_machine == EM_X86_64
+					      ? x86_call_bytes(elf, entry + at, bytes + at)
+					      : arm_call_bytes(entry + at, bytes + at);
+
+		if (call_bytes && at + call_bytes <= size)
+			return entry + at + call_bytes;
+	}
+	return entry + size;
+}
+
 static void end_at_entry(const struct elf *elf, struct unwind_rows *rows)
 {
-	uint64_t entry = elf->header.e_entry, limit = entry + ENTRY_BYTES_MAX;
+	uint64_t entry = elf->header.e_entry, limit;
 	const Elf64_Phdr *load = elf_find_code(elf, entry);
 	struct unwind_rule end = { .cfa = CFA_END };
 
 	if (!entry || !load || !is_start(elf, load))
 		return;
 
+	limit = limit_of_start(elf, load);
 	uint32_t index = unwind_rows_find(rows, entry);
 	if (index < rows->sorted_count) {
 		if (rows->ranges[index].start <= entry) {
@@ -265,8 +313,6 @@ static void end_at_entry(const struct elf *elf, struct unwind_rows *rows)
 		if (rows->ranges[index].start < limit)
 			limit = rows->ranges[index].start;
 	}
-	if (limit > load->p_vaddr + load->p_filesz)
-		limit = load->p_vaddr + load->p_filesz;
 	unwind_rows_begin(rows, entry, limit - entry);
 	unwind_rows_add(rows, 0, &end);
 	unwind_rows_end(rows);
@@ -274,12 +320,12 @@ static void end_at_entry(const struct elf *elf, struct unwind_rows *rows)
 
 int unwind_synthesis_add(const struct elf *elf, struct unwind_rows *rows, struct error *err)
 {
-	int rc = scan_gaps(elf, rows, err);
-
+	end_at_entry(elf, rows);
+	int rc = plt_add(elf, rows, err);
 	if (rc)
 		return rc;
-	end_at_entry(elf, rows);
-	rc = plt_add(elf, rows, err);
+	unwind_rows_sort(rows); // so that these are no gaps
+	rc = scan_gaps(elf, rows, err);
 	if (rc)
 		return rc;
 	return rows->rc ? error_set(err, rows->rc, "unwind table: %s",

@@ -714,6 +714,11 @@ TEST(the_programs_entry_ends_stacks)
 	expect_rows("0 none | 10 7+8 = c-8 | 14 7+16 = c-8 | 30 none | 80 7+8 = c-8 | 90 none | "
 		    "a0 end | e0 none",
 		    &image, 0x100, "without one, and nothing behind");
+	memcpy(image.text + 0xa9, (const uint8_t[]){ 0xe8, 0x10, 0, 0, 0, 0xf4 }, 6);
+	expect_rows("0 none | 10 7+8 = c-8 | 14 7+16 = c-8 | 30 none | 80 7+8 = c-8 | 90 none | "
+		    "a0 end | ae none",
+		    &image, 0x100, "without one, up to the call");
+
 	image.header.e_entry = CFI_FRAME;
 	expect_rows("0 none | 10 7+8 = c-8 | 14 7+16 = c-8 | 30 none | 80 7+8 = c-8 | 90 none",
 		    &image, 0x100, "in data");
