@@ -7,6 +7,7 @@
 
 enum {
 	WORD_COUNT = PYTHON_DEBUG_OFFSETS_BYTES / 8,
+	STATE_NEXT = 8,            // the list's links come first, in every version
 	OBJECT_TYPE = 8,           // ob_type, without free threading
 	TYPE_BASICSIZE = 32,       // tp_basicsize, after a PyVarObject and tp_name
 	OWNED_BY_INTERPRETER = 3,  // enum _frameowner: FRAME_OWNED_BY_CSTACK up to 3.13
@@ -43,6 +44,7 @@ enum {
 static const struct python_layout layouts[] = {
 	{
 		.offsets = { .minor = 6,
+			     .interpreter_threads = 8,
 			     .position = PYTHON_POSITION_BYTES,
 			     .state_frame = 24,
 			     .state_thread = 152,
@@ -53,11 +55,11 @@ static const struct python_layout layouts[] = {
 		.runtime_interpreters = PYTHON_NO_FIELD,
 		.runtime_holder = PYTHON_NO_FIELD,
 		.runtime_key = PYTHON_NO_FIELD,
-		.interpreter_threads = 8,
 		.code_basicsize = 144,
 	},
 	{
 		.offsets = { .minor = 7,
+			     .interpreter_threads = 8,
 			     .position = PYTHON_POSITION_BYTES,
 			     .state_frame = 24,
 			     .state_thread = 176,
@@ -68,11 +70,11 @@ static const struct python_layout layouts[] = {
 		.runtime_interpreters = 24,
 		.runtime_holder = 1480,
 		.runtime_key = 1504,
-		.interpreter_threads = 8,
 		.code_basicsize = 144,
 	},
 	{
 		.offsets = { .minor = 8,
+			     .interpreter_threads = 8,
 			     .position = PYTHON_POSITION_BYTES,
 			     .state_frame = 24,
 			     .state_thread = 176,
@@ -83,11 +85,11 @@ static const struct python_layout layouts[] = {
 		.runtime_interpreters = 32,
 		.runtime_holder = 1368,
 		.runtime_key = 1392,
-		.interpreter_threads = 8,
 		.code_basicsize = 176,
 	},
 	{
 		.offsets = { .minor = 9,
+			     .interpreter_threads = 8,
 			     .position = PYTHON_POSITION_BYTES,
 			     .state_frame = 24,
 			     .state_thread = 176,
@@ -98,11 +100,11 @@ static const struct python_layout layouts[] = {
 		.runtime_interpreters = 32,
 		.runtime_holder = 568,
 		.runtime_key = 584,
-		.interpreter_threads = 8,
 		.code_basicsize = 176,
 	},
 	{
 		.offsets = { .minor = 10,
+			     .interpreter_threads = 8,
 			     .position = PYTHON_POSITION_UNITS,
 			     .state_frame = 24,
 			     .state_thread = 176,
@@ -115,11 +117,11 @@ static const struct python_layout layouts[] = {
 		.runtime_interpreters = 32,
 		.runtime_holder = 568,
 		.runtime_key = 584,
-		.interpreter_threads = 8,
 		.code_basicsize = 176,
 	},
 	{
 		.offsets = { .minor = 11,
+			     .interpreter_threads = 16,
 			     .entry = PYTHON_ENTRY_FLAG,
 			     .position = PYTHON_POSITION_POINTER,
 			     .state_frame = PYTHON_NO_FIELD,
@@ -139,11 +141,11 @@ static const struct python_layout layouts[] = {
 		.runtime_interpreters = 40,
 		.runtime_holder = 576,
 		.runtime_key = 592,
-		.interpreter_threads = 16,
 		.code_basicsize = 184,
 	},
 	{
 		.offsets = { .minor = 12,
+			     .interpreter_threads = 72,
 			     .entry = PYTHON_ENTRY_SHIM,
 			     .position = PYTHON_POSITION_POINTER,
 			     .shim_owner = OWNED_BY_INTERPRETER,
@@ -164,7 +166,6 @@ static const struct python_layout layouts[] = {
 		.runtime_interpreters = 40,
 		.runtime_holder = PYTHON_NO_FIELD,
 		.runtime_key = 1544,
-		.interpreter_threads = 72,
 		.code_basicsize = 192,
 	},
 };
@@ -174,7 +175,7 @@ int python_layout_of_version(uint32_t minor, struct python_layout *ret_layout)
 	if (minor < PYTHON_MINOR_MIN || minor >= PYTHON_MINOR_DEBUG_OFFSETS)
 		return -ENOTSUP;
 	*ret_layout = layouts[minor - PYTHON_MINOR_MIN];
-	ret_layout->state_next = 8;
+	ret_layout->offsets.state_next = STATE_NEXT;
 	ret_layout->state_interpreter = 16;
 	ret_layout->type_basicsize = TYPE_BASICSIZE;
 	return 0;
@@ -371,8 +372,8 @@ static int take_runtime(const struct debug_offsets *debug, struct python_layout 
 	layout->runtime_holder = PYTHON_NO_FIELD;
 	layout->runtime_key = PYTHON_NO_FIELD;
 	layout->interpreter_next = words[WORD_INTERPRETER_NEXT];
-	layout->interpreter_threads = words[WORD_INTERPRETER_THREADS];
-	layout->state_next = 8;
+	layout->offsets.interpreter_threads = words[WORD_INTERPRETER_THREADS];
+	layout->offsets.state_next = STATE_NEXT;
 	layout->state_interpreter = 16;
 	return 0;
 }

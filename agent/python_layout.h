@@ -24,9 +24,7 @@ struct python_layout {
 	uint16_t runtime_key;          // autoTSSkey; PYTHON_NO_FIELD: unknown
 	// In an interpreter.
 	uint16_t interpreter_next;
-	uint16_t interpreter_threads; // the first thread state
 	// In a thread state.
-	uint16_t state_next;
 	uint16_t state_interpreter;
 	// In a type.
 	uint16_t type_basicsize;

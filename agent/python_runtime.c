@@ -286,8 +286,11 @@ static uint64_t interpreters_of(const struct runtime *runtime, uint64_t bias)
 	return runtime->build.runtime + runtime->layout.runtime_interpreters + bias;
 }
 
-/* Who holds the GIL is compared with pthread_self(), which is the thread pointer on x86-64 only. */
-static void find_holder(const struct runtime *runtime, uint64_t bias,
+/*
+ * The holder of the GIL, and the list of threads: there a thread state names its thread by
+ * pthread_self(), which is the thread pointer on x86-64 only.
+ */
+static void find_others(const struct runtime *runtime, uint64_t bias,
 			struct python_process *process)
 {
 #ifdef __x86_64__
@@ -295,6 +298,11 @@ static void find_holder(const struct runtime *runtime, uint64_t bias,
 		process->holder = runtime->build.holder + bias;
 	else if (runtime->layout.runtime_holder != PYTHON_NO_FIELD)
 		process->holder = runtime->build.runtime + runtime->layout.runtime_holder + bias;
+	process->interpreter = interpreters_of(runtime, bias);
+	// Behind the list's head _PyRuntime has the main interpreter.
+	if (runtime->layout.runtime_interpreters != PYTHON_NO_FIELD)
+		process->interpreter += 8;
+	process->ways |= PYTHON_WAY_LIST;
 #else
 	(void)runtime;
 	(void)bias;
@@ -328,7 +336,7 @@ static int find_process(struct runtime *runtime, uint32_t number, pid_t pid, uin
 	runtime->failures = 0;
 	if (runtime->build.code_type)
 		process.code_type = runtime->build.code_type + bias;
-	find_holder(runtime, bias, &process);
+	find_others(runtime, bias, &process);
 	*ret_process = process;
 	return 0;
 }

@@ -234,14 +234,14 @@ static void collect_threads(struct search *search, const struct python_layout *l
 	struct thread thread;
 	uint64_t state;
 
-	if (read_word(search->pid, interpreter + layout->interpreter_threads, &state))
+	if (read_word(search->pid, interpreter + layout->offsets.interpreter_threads, &state))
 		return;
 	while (state && search->count < THREADS_TRIED_MAX &&
 	       read_thread(search->pid, layout, state, interpreter, &thread)) {
 		// A thread that is about to start has its state already, but does not run yet.
 		if (thread.control >= ADDRESS_MIN && thread.control % 8 == 0)
 			search->threads[search->count++] = thread;
-		if (read_word(search->pid, state + layout->state_next, &state))
+		if (read_word(search->pid, state + layout->offsets.state_next, &state))
 			return;
 	}
 }

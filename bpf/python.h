@@ -48,7 +48,9 @@ struct python_offsets {
 	__u16 state_cframe; // thread state: link to the C frame of the loop, 3.10 to 3.12
 	__u16 cframe_frame; // there: its top frame, 3.11 and 3.12
 	__u16 cframe_previous;
-	__u16 state_thread; // thread state: pthread_self() of its thread
+	__u16 state_thread;        // thread state: pthread_self() of its thread
+	__u16 state_next;          // thread state: the next one of its interpreter
+	__u16 interpreter_threads; // interpreter: its first thread state
 
 	__u16 frame_start; // what is read of a frame begins here
 	__u16 frame_bytes; // and has this many bytes
@@ -81,6 +83,7 @@ struct python_offsets {
 #define PYTHON_WAY_TLS         4  // tls_at below holds: the variable _Py_tss_tstate
 #define PYTHON_WAY_TLS_DYNAMIC 8  // tls_at is the offset in a module's block, found by the DTV
 #define PYTHON_WAY_HOLDER      16 // the holder of the GIL is at `holder`
+#define PYTHON_WAY_LIST        32 // the main interpreter's threads can be gone through
 
 /* Where one process has its thread states. All zero: no Python. */
 struct python_process {
@@ -94,6 +97,7 @@ struct python_process {
 	__u32 dtv_inside;  // there: pointer to the module's block
 	__u64 code_type;   // &PyCode_Type
 	__u64 holder;      // &tstate_current, up to 3.11; only ever believed if it is this thread's
+	__u64 interpreter; // &_PyRuntime.interpreters.main; states name their threads by thread pointer
 };
 
 /* Where the Python side of an unwind stands. */
@@ -102,8 +106,12 @@ struct python_cursor {
 	__u64 cframe;       // the next link of a call of the loop to its frames, 3.10 to 3.12
 	__u64 cframe_taken; // the one before it; 0: none
 	__u64 shim_taken;   // its frames were kept for an opcode; 0: none
+	__u64 thread_state; // whose frames they are; 0: none was found
+	__u64 walk_next;    // the next state of the list of threads
 	__u32 state;        // enum python_cursor_state
 	__u32 in_call;      // a call's frames were begun: its link is taken
+	__u32 walked;       // states of that list; 0: it was not begun
+	__u32 pad;
 	// What to go back to when the frames turn out not to belong to this call of the loop.
 	__u64 run_frame;
 	struct stack_hasher run_hasher;

@@ -10,7 +10,11 @@ enum python_cursor_state {
 	PYTHON_FOUND = 1,
 	PYTHON_NONE = 2,    // this thread has no Python frames
 	PYTHON_REFUSED = 3, // none for this C frame; the next one is asked again
+	PYTHON_WALKING = 4, // looking for another state of this thread
 };
+
+/* Thread states looked at, one a step, in a stack: a service has some hundred threads. */
+#define PYTHON_WALK_MAX 256
 
 UNWIND_INLINE void python_begin(struct unwind *unwind)
 {
@@ -18,6 +22,8 @@ UNWIND_INLINE void python_begin(struct unwind *unwind)
 	unwind->python.frame = 0;
 	unwind->python.cframe = 0;
 	unwind->python.shim_taken = 0;
+	unwind->python.thread_state = 0;
+	unwind->python.walked = 0;
 }
 
 /* Masked, so that the verifier sees where it ends; offsets are even and checked by the agent. */
@@ -106,21 +112,41 @@ UNWIND_INLINE __u64 python_find_state(const struct unwind *unwind,
 	return state;
 }
 
-/* The thread's top frame, or what leads to it. */
-UNWIND_INLINE void python_seek(struct unwind *unwind, const struct python_offsets *offsets)
+/* Go on with the frames of this thread state: its top frame, or what leads to it. */
+UNWIND_INLINE void python_use_state(struct python_cursor *cursor,
+				    const struct python_offsets *offsets, __u64 state)
 {
-	struct python_cursor *cursor = &unwind->python;
-	__u64 state = python_find_state(unwind, offsets);
-
-	cursor->state = PYTHON_NONE;
-	if (!state)
-		return;
+	cursor->thread_state = state;
 	if (offsets->state_cframe != PYTHON_NO_FIELD)
 		cursor->cframe = python_read_pointer(state + offsets->state_cframe);
 	if (offsets->state_frame != PYTHON_NO_FIELD)
 		cursor->frame = python_read_pointer(state + offsets->state_frame);
-	if (cursor->frame || cursor->cframe)
-		cursor->state = PYTHON_FOUND;
+}
+
+UNWIND_INLINE bool python_is_exhausted(const struct python_cursor *cursor)
+{
+	return !cursor->frame && !cursor->cframe && !cursor->shim_taken;
+}
+
+/*
+ * A thread that runs a subinterpreter has a state in each of the two, and what is found by the key is the
+ * inner one's. When its frames are used up, and where there is no other way to a state at all, the list of
+ * the main interpreter's threads tells. Returns false if that was done already, or cannot be.
+ */
+UNWIND_INLINE bool python_begin_walk(struct unwind *unwind, const struct python_offsets *offsets)
+{
+	struct python_cursor *cursor = &unwind->python;
+	__u64 interpreter;
+
+	if (cursor->walked || !(unwind->process.python.ways & PYTHON_WAY_LIST))
+		return false;
+	cursor->walked = 1;
+	interpreter = python_read_pointer(unwind->process.python.interpreter);
+	if (!interpreter)
+		return false;
+	cursor->walk_next = python_read_pointer(interpreter + offsets->interpreter_threads);
+	cursor->state = PYTHON_WALKING;
+	return true;
 }
 
 /* ---- runs of frames ------------------------------------------------------------------------------ */
@@ -174,27 +200,43 @@ UNWIND_INLINE bool python_run_is_empty(const struct unwind *unwind)
 	       unwind->leaf.tag == unwind->python.run_leaf_tag;
 }
 
-/* The run is over: if it gave no frame, the native one is kept. */
-UNWIND_INLINE long python_end_run(struct unwind *unwind)
+/* What a step has come to. */
+enum python_outcome {
+	PYTHON_GOES_ON = 0,
+	PYTHON_STOPS = 1,   // the whole stack ends
+	PYTHON_ENDS = 2,    // the frames of this C frame do
+	PYTHON_REFUSES = 3, // there are none for it
+};
+
+/* The run is over: if it gave no frame, another state may have some, or the native one is kept. */
+UNWIND_INLINE long python_end_run(struct unwind *unwind, const struct python_offsets *offsets)
 {
-	if (python_run_is_empty(unwind))
-		return python_refuse(unwind);
-	unwind->in_python = 0;
-	return 0;
+	struct python_cursor *cursor = &unwind->python;
+
+	if (!python_run_is_empty(unwind)) {
+		unwind->in_python = 0;
+		return 0;
+	}
+	if (python_is_exhausted(cursor) && python_begin_walk(unwind, offsets))
+		return 0;
+	return python_refuse(unwind);
 }
 
 /*
  * A call of the loop whose mark on the C stack is at @mark ends here. A mark below this C frame is that of
  * a call further in, whose C frame was not recognized: its frames are kept here, before our own.
  */
-UNWIND_INLINE long python_end_call(struct unwind *unwind, __u64 mark)
+UNWIND_INLINE enum python_outcome python_end_call(struct unwind *unwind, __u64 mark)
 {
 	if (mark && mark < unwind->registers[REGISTER_SP]) {
 		unwind->python.in_call = 0;
-		return 0;
+		return PYTHON_GOES_ON;
 	}
-	return python_end_run(unwind);
+	return PYTHON_ENDS;
 }
+
+/* The last link lies in the thread's state, which is smaller than this up to 3.12. */
+#define PYTHON_STATE_BYTES 1024
 
 /*
  * The C frame's own link to its Python frames, 3.10 to 3.12: it lies on the C stack, in the C frame it
@@ -206,6 +248,11 @@ UNWIND_INLINE long python_take_cframe(struct unwind *unwind, const struct python
 	struct python_cursor *cursor = &unwind->python;
 	__u64 cframe = cursor->cframe;
 
+	if (cframe - cursor->thread_state < PYTHON_STATE_BYTES) {
+		cursor->cframe = 0;
+		cursor->frame = 0;
+		return 1;
+	}
 	if (!cframe || python_is_above(unwind, cframe))
 		return 1;
 	cursor->cframe_taken = cframe;
@@ -316,75 +363,64 @@ UNWIND_INLINE long python_read_frame(struct unwind *unwind, const struct python_
  * an outer call's and this one has just been entered. But an opcode that is a function of its own has the
  * frames of the loop that called it, which is the next C frame.
  */
-UNWIND_INLINE long python_end_at_shim(struct unwind *unwind, __u64 shim)
+UNWIND_INLINE enum python_outcome python_end_at_shim(struct unwind *unwind, __u64 shim)
 {
 	if (!python_is_above(unwind, shim))
 		return python_end_call(unwind, shim);
 	if (unwind->rule.flags & RULE_PYTHON_OPCODE && !python_run_is_empty(unwind)) {
 		unwind->python.shim_taken = shim;
-		return python_end_run(unwind);
+		return PYTHON_ENDS;
 	}
+	// Since 3.14 the last of all frames lies in the thread's state.
+	if (!unwind->python.frame && python_run_is_empty(unwind))
+		return PYTHON_ENDS;
 	python_undo_run(unwind);
-	return python_refuse(unwind);
+	return PYTHON_REFUSES;
 }
 
 /* The loop whose frames its opcode has taken: it has no others. Any other C frame is asked again. */
-UNWIND_INLINE long python_pass_loop(struct unwind *unwind)
+UNWIND_INLINE enum python_outcome python_pass_loop(struct unwind *unwind)
 {
 	__u64 shim = unwind->python.shim_taken;
 
 	unwind->python.shim_taken = 0;
 	if (shim >= unwind->registers[REGISTER_SP] && !python_is_above(unwind, shim))
 		unwind->in_python = 0;
-	return 0;
+	return PYTHON_GOES_ON;
 }
 
-/* ---- what the loop calls ------------------------------------------------------------------------- */
-
-/* Are there Python frames for the C frame at the pc, which is the interpreter's loop? */
-UNWIND_INLINE int python_enter(struct unwind *unwind)
+/* Look at one thread state of the list. */
+UNWIND_INLINE enum python_outcome python_walk(struct unwind *unwind,
+					      const struct python_offsets *offsets)
 {
 	struct python_cursor *cursor = &unwind->python;
-	const struct python_offsets *offsets;
+	__u64 state = cursor->walk_next;
 
-	if (!unwind->process.python.runtime || cursor->state == PYTHON_NONE)
-		return 0;
-	if (cursor->state == PYTHON_REFUSED) {
+	if (!state || cursor->walked++ >= PYTHON_WALK_MAX)
+		return PYTHON_REFUSES;
+	cursor->walk_next = python_read_pointer(state + offsets->state_next);
+	if (state == cursor->thread_state ||
+	    python_read_pointer(state + offsets->state_thread) != unwind->thread_pointer)
+		return PYTHON_GOES_ON;
+	python_use_state(cursor, offsets, state);
+	if (!python_is_exhausted(cursor)) {
 		cursor->state = PYTHON_FOUND;
-		return 0;
+		python_mark_run(unwind);
 	}
-	if (cursor->state == PYTHON_NOT_SOUGHT) {
-		offsets = python_offsets_at(unwind->process.python.runtime);
-		if (!offsets)
-			return 0;
-		python_seek(unwind, offsets);
-	}
-	if (!cursor->frame && !cursor->cframe && !cursor->shim_taken)
-		return 0;
-	python_mark_run(unwind);
-	return 1;
+	return PYTHON_GOES_ON;
 }
 
-/* Keep one Python frame of this C frame, or find that there are no more. */
-UNWIND_INLINE long python_step(struct unwind *unwind)
+/* Keep the next frame of the run. */
+UNWIND_INLINE enum python_outcome python_advance(struct unwind *unwind,
+						 const struct python_offsets *offsets)
 {
-	const struct python_offsets *offsets = python_offsets_at(unwind->process.python.runtime);
 	struct python_cursor *cursor = &unwind->python;
-	__u64 frame, code;
+	__u64 frame = cursor->frame, code;
 	__u8 owner = 0;
 
-	if (!offsets)
-		return python_refuse(unwind);
-	if (cursor->shim_taken)
-		return python_pass_loop(unwind);
-	if (!cursor->in_call && offsets->state_cframe != PYTHON_NO_FIELD &&
-	    python_take_cframe(unwind, offsets))
-		return python_end_run(unwind);
-	cursor->in_call = 1;
-	frame = cursor->frame;
 	if (!frame || python_read_frame(unwind, offsets)) {
 		cursor->frame = 0;
-		return python_end_run(unwind);
+		return PYTHON_ENDS;
 	}
 	if (offsets->frame_owner != PYTHON_NO_FIELD)
 		owner = python_frame_word(cursor, offsets->frame_owner) >>
@@ -396,8 +432,70 @@ UNWIND_INLINE long python_step(struct unwind *unwind)
 	code = python_frame_word(cursor, offsets->frame_code) &
 	       ~((1ULL << offsets->reference_tag_bits) - 1);
 	if (python_keep(unwind, offsets, code))
-		return 1;
+		return PYTHON_STOPS;
 	if (offsets->entry == PYTHON_ENTRY_EVERY || (offsets->entry == PYTHON_ENTRY_FLAG && owner))
 		return python_end_call(unwind, cursor->cframe_taken);
+	return PYTHON_GOES_ON;
+}
+
+UNWIND_INLINE enum python_outcome python_look(struct unwind *unwind,
+					      const struct python_offsets *offsets)
+{
+	struct python_cursor *cursor = &unwind->python;
+
+	if (cursor->state == PYTHON_WALKING)
+		return python_walk(unwind, offsets);
+	if (cursor->shim_taken)
+		return python_pass_loop(unwind);
+	if (!cursor->in_call && offsets->state_cframe != PYTHON_NO_FIELD &&
+	    python_take_cframe(unwind, offsets))
+		return PYTHON_ENDS;
+	cursor->in_call = 1;
+	return python_advance(unwind, offsets);
+}
+
+/* ---- what the loop calls ------------------------------------------------------------------------- */
+
+/* Are there Python frames for the C frame at the pc, which is the interpreter's loop? */
+UNWIND_INLINE int python_enter(struct unwind *unwind)
+{
+	__u32 runtime = unwind->process.python.runtime;
+	const struct python_offsets *offsets = python_offsets_at(runtime);
+	struct python_cursor *cursor = &unwind->python;
+
+	if (!runtime || !offsets || cursor->state == PYTHON_NONE)
+		return 0;
+	if (cursor->state == PYTHON_REFUSED) {
+		cursor->state = PYTHON_FOUND;
+		return 0;
+	}
+	if (cursor->state == PYTHON_NOT_SOUGHT) {
+		cursor->state = PYTHON_FOUND;
+		python_use_state(cursor, offsets, python_find_state(unwind, offsets));
+	}
+	python_mark_run(unwind);
+	if (!python_is_exhausted(cursor) || python_begin_walk(unwind, offsets))
+		return 1;
+	cursor->state = PYTHON_NONE;
 	return 0;
+}
+
+/* Keep one Python frame of this C frame, or find that there are no more. */
+UNWIND_INLINE long python_step(struct unwind *unwind)
+{
+	const struct python_offsets *offsets = python_offsets_at(unwind->process.python.runtime);
+
+	if (!offsets)
+		return python_refuse(unwind);
+	switch (python_look(unwind, offsets)) {
+	case PYTHON_GOES_ON:
+		return 0;
+	case PYTHON_STOPS:
+		return 1;
+	case PYTHON_REFUSES:
+		return python_refuse(unwind);
+	case PYTHON_ENDS:
+		break;
+	}
+	return python_end_run(unwind, offsets);
 }

@@ -9,7 +9,12 @@ import threading
 import time
 
 FOREVER = 3600
+ANYWHERE = 0xffffffff  # an instruction that nobody here knows
+# Before 3.12 a thread that has released the GIL leads to its outer state only.
+SUBINTERPRETERS = "_interpreters" if sys.version_info >= (3, 13) else \
+    "_xxsubinterpreters" if sys.version_info >= (3, 12) else "no such module"
 places = {}
+inner = {}  # code that threads run in a subinterpreter
 
 
 def native_id():
@@ -174,6 +179,31 @@ def in_decorator():
     cached(1)
 
 
+INNER = """
+import os, sys, time
+frame = sys._getframe()
+os.write(%d, b"%%d" %% id(frame.f_code))
+time.sleep(%d)
+"""
+
+
+def in_subinterpreter():
+    """What runs there is told by itself; the frames out here are in another thread state."""
+    read_end, write_end = os.pipe()
+    threading.Thread(target=read_inner, args=(native_id(), read_end), daemon=True).start()
+    source = INNER % (write_end, FOREVER)
+    if sys.version_info >= (3, 13):
+        import _interpreters
+        _interpreters.exec(_interpreters.create("legacy"), source)
+    else:
+        import _xxsubinterpreters
+        _xxsubinterpreters.run_string(_xxsubinterpreters.create(), source)
+
+
+def read_inner(thread, read_end):
+    inner[thread] = int(os.read(read_end, 100))
+
+
 def with_many_locals():
     a = b = c = d = e = f = g = h = i = j = k = m = n = o = p = q = 1
     hold()
@@ -181,7 +211,7 @@ def with_many_locals():
 
 
 MODULES = {in_asyncio: "asyncio", in_digest: "_hashlib", in_crc: "zlib",
-           in_ctypes_callback: "ctypes"}
+           in_ctypes_callback: "ctypes", in_subinterpreter: SUBINTERPRETERS}
 
 
 def stand(place):
@@ -199,11 +229,18 @@ def has(place):
 
 def tell():
     """The main thread's stack is told from here too."""
+    while any(name == "in_subinterpreter" and thread not in inner
+              for name, thread in places.values()):
+        time.sleep(0.01)
     time.sleep(0.3)
     for ident, frame in sys._current_frames().items():
         if ident not in places:
             continue
         print("thread %d %s" % (places[ident][1], places[ident][0]))
+        if places[ident][1] in inner:
+            print("frame %d %d <inner>" % (inner[places[ident][1]], ANYWHERE))
+            while frame.f_code.co_name != "in_subinterpreter":
+                frame = frame.f_back
         while frame is not None:
             code = frame.f_code
             print("frame %d %d %s" % (id(code), frame.f_lasti // 2, code.co_name))

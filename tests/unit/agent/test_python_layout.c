@@ -168,7 +168,7 @@ TEST(debug_offsets_of_real_builds_are_read)
 		EXPECT_EQ(build->code_tlbc, offsets->code_tlbc, build->what);
 		EXPECT_EQ(build->code_basicsize, layout.code_basicsize, build->what);
 		EXPECT_EQ(build->free_threaded ? 48 : 32, layout.type_basicsize, build->what);
-		EXPECT_EQ(build->interpreter_threads, layout.interpreter_threads, build->what);
+		EXPECT_EQ(build->interpreter_threads, offsets->interpreter_threads, build->what);
 		EXPECT_EQ(build->minor >= 14 ? 3 : 0, offsets->reference_tag_bits, build->what);
 	}
 }

@@ -35,10 +35,11 @@ static struct {
 } fake;
 
 static struct python_layout layout = {
-	.offsets = { .minor = 13, .state_thread = offsetof(struct state, thread) },
+	.offsets = { .minor = 13,
+		     .interpreter_threads = 8,
+		     .state_thread = offsetof(struct state, thread),
+		     .state_next = offsetof(struct state, next) },
 	.interpreter_next = 0,
-	.interpreter_threads = 8,
-	.state_next = offsetof(struct state, next),
 	.state_interpreter = offsetof(struct state, interpreter),
 };
 

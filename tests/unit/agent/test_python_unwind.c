@@ -32,6 +32,10 @@ enum {
 	TABLE_AT = 0x1200,  // of keys, or of modules
 	BLOCK_AT = 0x1400,  // of thread-local variables
 	COPIES_AT = 0x1600, // of code, for threads without the GIL
+	MAIN_AT = 0x1800,   // pointer to the main interpreter
+	OUTER_AT = 0x1900,  // a second state of the thread
+	OTHER_AT = 0x1a00,  // a state of another thread
+	INTERPRETER_AT = 0xc800,
 	FRAMES_AT = 0x2000,
 	FRAME_STEP = 0x100,
 	CODES_AT = 0x8000,
@@ -558,6 +562,99 @@ TEST(the_thread_leads_to_its_frames_or_the_native_stack_is_kept)
 	}
 }
 
+/* ---- more than one state of a thread ------------------------------------------------------------ */
+
+static void put_state(uint32_t at, uint64_t thread, uint64_t next)
+{
+	put_word(HEAP + at + fake.layout.offsets.state_thread, thread);
+	put_word(HEAP + at + fake.layout.offsets.state_next, next);
+}
+
+/* The main interpreter's threads: another one, this one with the state the key knows, and once more. */
+static void make_list(void)
+{
+	put_word(HEAP + MAIN_AT, HEAP + INTERPRETER_AT);
+	put_word(HEAP + INTERPRETER_AT + fake.layout.offsets.interpreter_threads, HEAP + OTHER_AT);
+	put_state(OTHER_AT, HEAP + THREAD_AT + 8, HEAP + STATE_AT);
+	put_state(STATE_AT, HEAP + THREAD_AT, HEAP + OUTER_AT);
+	put_state(OUTER_AT, HEAP + THREAD_AT, 0);
+	fake.process.ways |= PYTHON_WAY_LIST;
+	fake.process.interpreter = HEAP + MAIN_AT;
+}
+
+/* Of "n1n1n": the inner call runs in another interpreter, and knows nothing of the outer one. */
+static void cut_calls(void)
+{
+	const struct python_offsets *offsets = &fake.layout.offsets;
+	uint64_t inner = frame_address(0) + offsets->frame_start;
+	uint64_t shim = stack_address(1) + SHIM_AT + offsets->frame_start;
+	uint64_t outer = frame_address(1);
+
+	put_word((offsets->entry == PYTHON_ENTRY_SHIM ? shim : inner) + offsets->frame_previous, 0);
+	if (offsets->state_cframe != PYTHON_NO_FIELD) {
+		put_word(stack_address(1) + CFRAME_AT + offsets->cframe_previous,
+			 HEAP + STATE_AT + 0x200);
+		put_word(HEAP + OUTER_AT + offsets->state_cframe, stack_address(3) + CFRAME_AT);
+	}
+	if (offsets->state_frame != PYTHON_NO_FIELD)
+		put_word(HEAP + OUTER_AT + offsets->state_frame, outer);
+}
+
+TEST(outer_interpreters_are_found_by_the_list_of_threads)
+{
+	for (uint32_t minor = 6; minor <= 14; minor++) {
+		struct call calls[CALLS_MAX];
+		uint32_t count = read_calls("n1n1n", calls);
+		struct unwind unwind;
+		char what[16];
+
+		snprintf(what, sizeof(what), "3.%u", minor);
+		make_process(minor, calls, count);
+		cut_calls();
+		unwind = walk(calls);
+		EXPECT_STR("n0nLns", text_of(&unwind), what);
+		make_list();
+		unwind = walk(calls);
+		EXPECT_STR("n0n1ns", text_of(&unwind), what);
+		EXPECT_EQ(END_TAG_COMPLETE, unwind.end, what);
+	}
+}
+
+TEST(the_list_of_threads_is_the_last_way_to_a_state)
+{
+	for (uint32_t minor = 6; minor <= 14; minor++) {
+		struct call calls[CALLS_MAX];
+		uint32_t count = read_calls("n1n1n", calls);
+		struct unwind unwind;
+		char what[16];
+
+		snprintf(what, sizeof(what), "3.%u", minor);
+		make_process(minor, calls, count);
+		fake.process.ways = 0;
+		make_list();
+		unwind = walk(calls);
+		EXPECT_STR("n0n1ns", text_of(&unwind), what);
+	}
+}
+
+TEST(a_list_of_threads_without_end_ends)
+{
+	struct call calls[CALLS_MAX];
+	uint32_t count = read_calls("n1n1n", calls);
+	struct unwind unwind;
+
+	make_process(13, calls, count);
+	cut_calls();
+	make_list();
+	put_state(OTHER_AT, HEAP + THREAD_AT + 8, HEAP + OTHER_AT);
+	unwind = walk(calls);
+	assert_string_equal("n0nLns", text_of(&unwind));
+	assert_int_equal(END_TAG_COMPLETE, unwind.end);
+	put_state(OTHER_AT, HEAP + THREAD_AT + 8, ~0ULL - 7);
+	unwind = walk(calls);
+	assert_string_equal("n0nLns", text_of(&unwind));
+}
+
 /* ---- damage ------------------------------------------------------------------------------------- */
 
 enum damage {
@@ -691,5 +788,8 @@ RUN_TESTS(cmocka_unit_test(python_frames_stand_for_the_loop_that_runs_them),
 	  cmocka_unit_test(frames_say_where_they_are_in_which_code),
 	  cmocka_unit_test(frames_that_were_taken_back_leave_no_trace_in_the_hash),
 	  cmocka_unit_test(the_thread_leads_to_its_frames_or_the_native_stack_is_kept),
+	  cmocka_unit_test(outer_interpreters_are_found_by_the_list_of_threads),
+	  cmocka_unit_test(the_list_of_threads_is_the_last_way_to_a_state),
+	  cmocka_unit_test(a_list_of_threads_without_end_ends),
 	  cmocka_unit_test(what_is_damaged_costs_python_frames_only),
 	  cmocka_unit_test(frames_in_a_circle_end_at_the_limit), cmocka_unit_test(noise_ends))
