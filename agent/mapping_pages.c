@@ -18,6 +18,13 @@ void mapping_pages_deinit(struct mapping_pages *pages)
 void mapping_pages_clear(struct mapping_pages *pages)
 {
 	pages->count = pages->cut = 0;
+	pages->coarse = false;
+}
+
+void mapping_pages_clear_coarse(struct mapping_pages *pages)
+{
+	mapping_pages_clear(pages);
+	pages->coarse = true;
 }
 
 // ---- collecting -----------------------------------------------------------------------------
@@ -68,6 +75,10 @@ static int add(struct mapping_pages *pages, uint64_t start, uint64_t limit, uint
 	range.code.units = size_in_units(limit - start);
 	if (!range.code.units)
 		return 0;
+	if (last && pages->coarse && code == MAPPING_CODE_JIT && last->code.code == code) {
+		last->code.units = size_in_units(limit - last->start);
+		return 0;
+	}
 	if (last && continues(last, start, bias, code, range.code.units)) {
 		last->code.units += range.code.units;
 		return 0;

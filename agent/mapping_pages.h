@@ -3,6 +3,7 @@
 // with what to do there, collected in order, and then written page by page.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "agent/mapping.h"
@@ -24,10 +25,13 @@ struct mapping_pages {
 	uint32_t count;
 	uint32_t capacity;
 	uint32_t cut; // ranges left out, of those past MAPPING_RANGES_MAX
+	bool coarse;  // code made at run time is one range up to the next file's
 };
 
 void mapping_pages_deinit(struct mapping_pages *pages);
 void mapping_pages_clear(struct mapping_pages *pages);
+/** For processes that have too many ranges else: what lies between code made at run time is code too. */
+void mapping_pages_clear_coarse(struct mapping_pages *pages);
 
 /**
  * Add [@start, @limit), which is above all added before, with @code of enum mapping_code. Neighbours

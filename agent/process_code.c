@@ -83,10 +83,9 @@ static void sort_files(struct process_code *code)
 		add_file(code, code->files[i]);
 }
 
-int process_code_collect(struct process_code *code, struct unwind_tables *tables,
-			 const struct mapping_list *list)
+static int collect(struct process_code *code, struct unwind_tables *tables,
+		   const struct mapping_list *list)
 {
-	mapping_pages_clear(&code->pages);
 	memset(code->states, 0, sizeof(code->states));
 	code->file_count = 0;
 	for (uint32_t i = 0; i < list->count; i++) {
@@ -94,6 +93,21 @@ int process_code_collect(struct process_code *code, struct unwind_tables *tables
 		if (rc)
 			return rc;
 	}
-	sort_files(code);
 	return 0;
+}
+
+int process_code_collect(struct process_code *code, struct unwind_tables *tables,
+			 const struct mapping_list *list)
+{
+	mapping_pages_clear(&code->pages);
+	int rc = collect(code, tables, list);
+
+	// Libraries lie above what a program maps itself, and are what would be left out.
+	if (!rc && code->pages.cut) {
+		mapping_pages_clear_coarse(&code->pages);
+		rc = collect(code, tables, list);
+	}
+	if (!rc)
+		sort_files(code);
+	return rc;
 }

@@ -187,6 +187,28 @@ TEST(what_is_above_all_user_space_is_left_out)
 	mapping_pages_deinit(&pages);
 }
 
+TEST(too_much_code_made_at_run_time_is_told_coarsely)
+{
+	struct mapping_pages pages = { 0 };
+
+	mapping_pages_clear_coarse(&pages);
+	for (uint64_t i = 1; i <= 20000; i++)
+		assert_int_equal(0, mapping_pages_add(&pages, i * 2 * PAGE, (i * 2 + 1) * PAGE,
+						      MAPPING_CODE_JIT));
+	assert_int_equal(
+		0, mapping_pages_add(&pages, 1ULL << 40, (1ULL << 40) + PAGE, MAPPING_CODE_NONE));
+	assert_int_equal(
+		0, mapping_pages_add(&pages, 1ULL << 41, (1ULL << 41) + PAGE, MAPPING_CODE_JIT));
+	EXPECT_EQ(0, pages.cut, "all of it has room");
+	EXPECT_EQ(MAPPING_CODE_JIT, look_up(&pages, 2 * PAGE).code, "the first");
+	EXPECT_EQ(MAPPING_CODE_JIT, look_up(&pages, 40000 * PAGE).code, "the last");
+	EXPECT_EQ(MAPPING_CODE_UNKNOWN, look_up(&pages, 40001 * PAGE).code, "behind it");
+	EXPECT_EQ(MAPPING_CODE_NONE, look_up(&pages, 1ULL << 40).code, "a file");
+	EXPECT_EQ(MAPPING_CODE_UNKNOWN, look_up(&pages, (1ULL << 40) + PAGE).code, "behind it");
+	EXPECT_EQ(MAPPING_CODE_JIT, look_up(&pages, 1ULL << 41).code, "after a file");
+	mapping_pages_deinit(&pages);
+}
+
 TEST(the_hash_tells_whether_to_write_again)
 {
 	struct mapping_pages pages = { 0 };
@@ -207,4 +229,5 @@ RUN_TESTS(cmocka_unit_test(a_table_holds_where_it_says_and_nowhere_else),
 	  cmocka_unit_test(neighbours_of_equal_code_become_one),
 	  cmocka_unit_test(every_range_is_found_whatever_their_number),
 	  cmocka_unit_test(what_is_above_all_user_space_is_left_out),
+	  cmocka_unit_test(too_much_code_made_at_run_time_is_told_coarsely),
 	  cmocka_unit_test(the_hash_tells_whether_to_write_again))
