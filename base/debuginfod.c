@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "debuginfod.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -48,6 +49,57 @@ struct debuginfod {
 	uint64_t retry_ns; // nothing is asked for before
 };
 
+/* ---- libcurl ------------------------------------------------------------------------------- */
+
+/*
+ * Loaded when the first server is to be asked: with what it brings along it is 4 MB of memory and
+ * 10 ms of each start, for all who ask none.
+ */
+static struct {
+	CURLcode (*global_init)(long flags);
+	CURL *(*easy_init)(void);
+	void (*easy_reset)(CURL *curl);
+	CURLcode (*easy_setopt)(CURL *curl, CURLoption option, ...);
+	CURLcode (*easy_perform)(CURL *curl);
+	CURLcode (*easy_getinfo)(CURL *curl, CURLINFO info, ...);
+	void (*easy_cleanup)(CURL *curl);
+} library;
+
+/* It stays loaded. */
+static int load_library(struct error *err)
+{
+	static const char *const names[] = { "libcurl-gnutls.so.4", "libcurl.so.4" };
+	const struct {
+		void *function; // in the library's struct
+		const char *name;
+	} functions[] = {
+		{ &library.global_init, "curl_global_init" },
+		{ &library.easy_init, "curl_easy_init" },
+		{ &library.easy_reset, "curl_easy_reset" },
+		{ &library.easy_setopt, "curl_easy_setopt" },
+		{ &library.easy_perform, "curl_easy_perform" },
+		{ &library.easy_getinfo, "curl_easy_getinfo" },
+		{ &library.easy_cleanup, "curl_easy_cleanup" },
+	};
+	void *handle = NULL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names) && !handle; i++)
+		handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+	if (!handle)
+		return error_set(err, -ENOENT, "debuginfod: libcurl is not installed");
+	for (size_t i = 0; i < ARRAY_SIZE(functions); i++) {
+		void *function = dlsym(handle, functions[i].name);
+
+		if (!function)
+			return error_set(err, -ENOENT, "debuginfod: libcurl has no %s",
+					 functions[i].name);
+		memcpy(functions[i].function, &function, sizeof(function));
+	}
+	return library.global_init(CURL_GLOBAL_DEFAULT)
+		       ? error_set(err, -EIO, "debuginfod: libcurl cannot be set up")
+		       : 0;
+}
+
 /* ---- one transfer -------------------------------------------------------------------------- */
 
 struct transfer {
@@ -89,24 +141,24 @@ static void set_up_transfer(struct debuginfod *debuginfod, const char *url,
 {
 	CURL *curl = debuginfod->curl;
 
-	curl_easy_reset(curl);
-	curl_easy_setopt(curl, CURLOPT_URL, url);
-	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-	curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
-	curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
-	curl_easy_setopt(curl, CURLOPT_MAXREDIRS, (long)REDIRECTIONS_MAX);
-	curl_easy_setopt(curl, CURLOPT_FAILONERROR, 1L);
-	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-	curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, (long)debuginfod->timeout_s);
-	curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-	curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)debuginfod->timeout_s);
-	curl_easy_setopt(curl, CURLOPT_TIMEOUT, (long)TRANSFER_S_MAX);
-	curl_easy_setopt(curl, CURLOPT_USERAGENT, "cairn/" CAIRN_VERSION);
-	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_bytes);
-	curl_easy_setopt(curl, CURLOPT_WRITEDATA, transfer);
-	curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-	curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
-	curl_easy_setopt(curl, CURLOPT_XFERINFODATA, debuginfod);
+	library.easy_reset(curl);
+	library.easy_setopt(curl, CURLOPT_URL, url);
+	library.easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+	library.easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+	library.easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
+	library.easy_setopt(curl, CURLOPT_MAXREDIRS, (long)REDIRECTIONS_MAX);
+	library.easy_setopt(curl, CURLOPT_FAILONERROR, 1L);
+	library.easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+	library.easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, (long)debuginfod->timeout_s);
+	library.easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+	library.easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)debuginfod->timeout_s);
+	library.easy_setopt(curl, CURLOPT_TIMEOUT, (long)TRANSFER_S_MAX);
+	library.easy_setopt(curl, CURLOPT_USERAGENT, "cairn/" CAIRN_VERSION);
+	library.easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_bytes);
+	library.easy_setopt(curl, CURLOPT_WRITEDATA, transfer);
+	library.easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+	library.easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+	library.easy_setopt(curl, CURLOPT_XFERINFODATA, debuginfod);
 }
 
 /* Returns 0; -ENOENT: the server has none, or sent something else; -EAGAIN: it did not answer. */
@@ -119,8 +171,8 @@ static int transfer_from(struct debuginfod *debuginfod, const char *base, const 
 
 	snprintf(url, sizeof(url), "%s/buildid/%s/debuginfo", base, build_id);
 	set_up_transfer(debuginfod, url, &transfer);
-	CURLcode result = curl_easy_perform(debuginfod->curl);
-	curl_easy_getinfo(debuginfod->curl, CURLINFO_RESPONSE_CODE, &status);
+	CURLcode result = library.easy_perform(debuginfod->curl);
+	library.easy_getinfo(debuginfod->curl, CURLINFO_RESPONSE_CODE, &status);
 	// A server in trouble (5xx, 429) may have it another time.
 	if (result == CURLE_HTTP_RETURNED_ERROR)
 		return status >= 500 || status == 429 ? -EAGAIN : -ENOENT;
@@ -275,11 +327,13 @@ static int start(struct debuginfod *debuginfod, struct error *err)
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&debuginfod->wake, &attributes);
 	pthread_condattr_destroy(&attributes);
-	curl_global_init(CURL_GLOBAL_DEFAULT);
-	debuginfod->curl = curl_easy_init();
+	int rc = load_library(err);
+	if (rc)
+		return rc;
+	debuginfod->curl = library.easy_init();
 	if (!debuginfod->curl)
 		return error_set(err, -ENOMEM, "debuginfod: out of memory");
-	int rc = -pthread_create(&debuginfod->thread, NULL, run, debuginfod);
+	rc = -pthread_create(&debuginfod->thread, NULL, run, debuginfod);
 	if (rc)
 		return error_errno(err, rc, "debuginfod: thread");
 	debuginfod->running = true;
@@ -322,7 +376,7 @@ void debuginfod_close(struct debuginfod *debuginfod)
 		pthread_join(debuginfod->thread, NULL);
 	}
 	if (debuginfod->curl)
-		curl_easy_cleanup(debuginfod->curl);
+		library.easy_cleanup(debuginfod->curl);
 	debug_cache_close(&debuginfod->cache);
 	free(debuginfod->text);
 	free(debuginfod);
