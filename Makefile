@@ -201,9 +201,9 @@ truth-quick: packages $(PROGRAMS)
 .PHONY: differential differential-quick
 differential: packages $(BUILD)/tests/differential/print_table ## unwind tables of all of this machine's files against readelf's reading
 	python3 tests/differential/compare.py $(BUILD)/tests/differential/print_table
-differential-quick: packages $(BUILD)/tests/differential/print_table
-	PRINT_TABLE=$(abspath $(BUILD))/tests/differential/print_table python3 -m pytest -q tests/differential
-$(BUILD)/tests/differential/print_table: $(BUILD)/obj/tests/differential/print_table.o $(AGENT_A) $(BASE_A)
+differential-quick: packages $(BUILD)/tests/differential/print_table $(BUILD)/tests/differential/step_stack
+	DIFFERENTIAL=$(abspath $(BUILD))/tests/differential python3 -m pytest -q tests/differential
+$(BUILD)/tests/differential/%: $(BUILD)/obj/tests/differential/%.o $(AGENT_A) $(BASE_A)
 	mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(CC) $(LDFLAGS) $^ $(AGENT_LIBS) -o $@

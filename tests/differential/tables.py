@@ -431,6 +431,8 @@ def compare_outside(elf, code, address, ours, result):
         result.synthesised[section] += 1
     elif ours in ("end", "signal"):
         result.synthesised[ours] += 1
+    elif elf.machine == EM_X86_64:  # its instructions were followed: step_stack sees to these
+        result.synthesised["followed"] += 1
     else:
         start, limit = gap_at(elf, code, address)
         result.disagreements.append(
@@ -451,7 +453,7 @@ def compare_inside(elf, code, expressions, address, ours, result):
     except Unsupported as why:
         expected = "unsupported"
         result.unsupported[str(why)] += 1
-    if elf.is_go and (ours in ("end", "signal") or ours.startswith("cfa=6+16 fp=cfa-16")):
+    if elf.is_go and (ours in ("end", "signal", "none") or ours.startswith("cfa=6+16 fp=cfa-16")):
         result.synthesised["go"] += 1  # where Go's runtime changes stacks, and .debug_frame is silent
         return
     if elf.is_go:  # Go's .debug_frame never mentions the frame pointer

@@ -17,7 +17,8 @@ import pytest
 import compare
 import tables
 
-PROGRAM = Path(os.environ.get("PRINT_TABLE", tables.ROOT / "build/tests/differential/print_table"))
+PROGRAMS = Path(os.environ.get("DIFFERENTIAL", tables.ROOT / "build/tests/differential"))
+PROGRAM = PROGRAMS / "print_table"
 COUNT = 1500
 SOURCE = """
 #include <pthread.h>
@@ -116,6 +117,32 @@ def test_without_section_headers_it_is_the_same(tmp_path):
     whole = tables.print_table(PROGRAM, path, addresses)
     assert whole == tables.print_table(PROGRAM, tmp_path / "stripped", addresses)
     assert len(whole[1]) > 1000
+
+
+STEPPED = [("gcc", "-O2"), ("clang", "-O3", "-fomit-frame-pointer"), ("musl-gcc", "-O2"),
+           ("musl-gcc", "-O0", "-g", "-fno-asynchronous-unwind-tables")]
+
+
+def step(path):
+    """What step_stack counted: {"steps": 590000, "disagreements": 0, ...}, and what it printed."""
+    result = subprocess.run([PROGRAMS / "step_stack", path], capture_output=True, text=True)
+    words = result.stdout.splitlines()[-1].split()
+    return dict(zip(words[::2], map(int, words[1::2]))), result.stdout
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="step_stack knows x86-64 only")
+@pytest.mark.parametrize("options", STEPPED, ids=" ".join)
+def test_at_each_instruction_the_rules_find_what_was_called(tmp_path, options):
+    if not shutil.which(options[0]):
+        pytest.skip(f"no {options[0]} here")
+    source = Path(__file__).parent / "many_calls.c"
+    subprocess.run([*options, "-static", str(source), "-o", str(tmp_path / "program"), "-lm",
+                    "-pthread"], check=True)
+    counts, text = step(tmp_path / "program")
+    assert counts["steps"] > 100000
+    assert counts["without_rule"] < counts["steps"] / 1000, text
+    # glibc's __mpn_addmul_1 and gcc's epilogues of aligned frames are described wrongly.
+    assert counts["disagreements"] < counts["checked"] / 10000, text
 
 
 def test_a_wrong_rule_is_noticed(monkeypatch):
