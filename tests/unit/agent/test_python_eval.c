@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <unistd.h>
 
 #include "agent/elf_symbols.h"
@@ -156,6 +158,69 @@ TEST(other_files_have_no_loop)
 	assert_int_equal(0, marks_of("/bin/sh"));
 }
 
+/* A copy of the file in memory, so that it can be broken and mended. */
+static int copy_of(const char *path, size_t *ret_size)
+{
+	_cleanup_close_ int original = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = memfd_create("copy", MFD_CLOEXEC);
+	struct stat status;
+	off_t at = 0;
+
+	assert_true(original >= 0 && fd >= 0);
+	assert_int_equal(0, fstat(original, &status));
+	while (at < status.st_size)
+		assert_true(sendfile(fd, original, &at, (size_t)(status.st_size - at)) > 0);
+	*ret_size = (size_t)status.st_size;
+	return fd;
+}
+
+/* Bytes of headers, symbols, unwind information and code turned: marks stay in order, and it ends. */
+TEST(damaged_interpreters_are_survived)
+{
+	enum { ROUNDS = 400, DAMAGES = 64 };
+	static off_t places[DAMAGES];
+	static uint8_t before[DAMAGES];
+	uint32_t random = 1, found = 0;
+	char path[4096];
+	size_t size;
+
+	find_pythons();
+	if (!python_program_count || !find_loop_file(python_programs[0].path, path, sizeof(path)))
+		SKIP("no CPython here");
+	_cleanup_close_ int fd = copy_of(path, &size);
+	for (uint32_t round = 0; round < ROUNDS; round++) {
+		struct python_build build;
+		struct error err = { 0 };
+		struct stat status;
+		struct elf elf;
+		uint32_t count = 0, damages = 1 + round % DAMAGES;
+
+		for (uint32_t i = 0; i < damages; i++) {
+			random = random * 1664525 + 1013904223;
+			places[i] = random % size;
+			if (i % 3 == 0) // headers are at both ends
+				places[i] = i % 2 ? random % 4096 : size - 1 - random % 2560;
+			uint8_t byte = (uint8_t)(random >> 24);
+
+			assert_int_equal(1, pread(fd, &before[i], 1, places[i]));
+			assert_int_equal(1, pwrite(fd, &byte, 1, places[i]));
+		}
+		assert_int_equal(0, fstat(fd, &status));
+		if (!elf_read_headers(fd, &status, &elf, NULL)) {
+			python_build_read(&elf, path, &build, &err);
+			if (!python_eval_marks(&elf, marks, &count))
+				found += count > 0;
+		}
+		for (uint32_t i = 0; i < count; i++) {
+			assert_true(marks[i].start < marks[i].limit);
+			assert_true(!i || marks[i].start >= marks[i - 1].limit);
+		}
+		for (uint32_t i = damages; i > 0; i--)
+			assert_int_equal(1, pwrite(fd, &before[i - 1], 1, places[i - 1]));
+	}
+	assert_true(found > ROUNDS / 10); // most damage is elsewhere
+}
+
 struct symbol_case {
 	const char *name;
 	uint64_t offset, size;
@@ -288,6 +353,7 @@ RUN_TESTS(cmocka_unit_test(loops_of_real_interpreters_are_found),
 	  cmocka_unit_test(stripped_interpreters_have_the_same_marks),
 	  cmocka_unit_test(versions_of_real_interpreters_are_known),
 	  cmocka_unit_test(other_files_have_no_loop),
+	  cmocka_unit_test(damaged_interpreters_are_survived),
 	  cmocka_unit_test(a_loop_in_pieces_is_marked_whole),
 	  cmocka_unit_test(the_loop_before_and_after_its_frame_is_linked_is_found),
 	  cmocka_unit_test(code_that_is_cut_anywhere_is_survived))
