@@ -23,8 +23,14 @@ static void run(char *line)
 		return;
 	printf("# begin %s\n", words[0]);
 	fflush(stdout);
+	// The last word may be ">FILE", for what the program prints.
+	const char *file = words[count - 1][0] == '>' ? words[count - 1] + 1 : NULL;
+	if (file)
+		words[--count] = NULL;
 	pid_t pid = fork();
 	if (pid == 0) {
+		if (file && !freopen(file, "w", stdout))
+			_exit(126);
 		execv(words[0], words);
 		_exit(127);
 	}

@@ -12,6 +12,7 @@ BOOKKEEPING = {"announce", "draw", "entered", "entered.<locals>.mark", "mark", "
                "print_chains", "chain_lines"}
 PROGRAM = ("chains.py", "torch_chains.py", "<made up>", "made_up.py")
 GAP_MAX = 60
+THREAD_FRAMES_MAX = 14  # of one that runs no Python
 INTERPRETER = re.compile(r"^(python[0-9.]*t?|libpython.*)$")
 UNNAMED = re.compile(r"\+0x[0-9a-f]+$")
 
@@ -119,12 +120,19 @@ class PythonChains:
             return len(names) >= 4 and names[0] == "_start"
         return len(names) >= 3 and ("clone" in names[0] or UNNAMED.search(names[0]))
 
+    def is_outside_of_python(self, frames):
+        """A thread on its way into its first Python function, or after it."""
+        return len(frames) <= THREAD_FRAMES_MAX and self.root_is_right(frames, False) and \
+            not any("EvalFrame" in frame.name for frame in frames)
+
     def judge(self, stack, verdict):
         """Add the stack to the verdict."""
         split = Split(stack)
         frames = split.without_bookkeeping()
         if not frames:
-            return verdict.add(stack, None, "no Python frames")
+            right = self.is_outside_of_python(split.gaps[0])
+            return verdict.add(stack, "beginning" if right else None,
+                               None if right else "no Python frames")
         if "deep" in stack.end:
             chain, first = self.find_inside(frames)
             if chain:
