@@ -24,6 +24,8 @@ enum {
 	// ten seconds late on a node with six busy threads a CPU; they take half a second, once.
 	BUILDER_NICE = 2,
 	BATCH_MAX = 64,          // tables installed with one call
+	RULES_SHARE = 4,         // no file may take more than this part of all rules,
+	BYTES_SHARE = 2,         // or of the room: libtorch takes a tenth and a third
 	CACHED_ROWS_MIN = 20000, // smaller tables are built in a millisecond
 };
 
@@ -257,7 +259,7 @@ static int check_room(struct unwind_builder *builder, uint64_t bytes)
 	uint64_t bytes_max = builder->bytes_max;
 	pthread_mutex_unlock(&builder->lock);
 
-	if (bytes > builder->bytes_all)
+	if (bytes > builder->bytes_all / BYTES_SHARE)
 		return -EFBIG;
 	return builder->bytes + bytes > bytes_max ? -ENOSPC : 0;
 }
@@ -280,6 +282,9 @@ static int load(struct unwind_builder *builder, struct unwind_job *job,
 	if (rc)
 		return error_set(&job->error, rc, "no room for a table of %llu KiB",
 				 (unsigned long long)job->bytes >> 10);
+
+	if (table->rule_count > UNWIND_RULES_MAX / RULES_SHARE)
+		return error_set(&job->error, -E2BIG, "%u different rules", table->rule_count);
 
 	_cleanup_free_ uint16_t *numbers = calloc(table->rule_count + 1, sizeof(*numbers));
 	if (!numbers)

@@ -586,7 +586,7 @@ static void expect_tables_of(const struct process_unwind *process)
 
 TEST(what_is_needed_takes_the_room_of_what_is_not)
 {
-	const uint64_t bytes_max = 64 * 4096;
+	const uint64_t bytes_max = 56 * 4096;
 	pid_t sleeper = start_program("/bin/sleep", "60");
 
 	// Some libraries' tables fit, but not those of all that this program maps.

@@ -322,10 +322,10 @@ static void give_up(uint32_t file)
 }
 
 /* A table that a stack was seen to need, unless it is spare. */
-static uint32_t load(uint8_t id, uint32_t pages, bool is_spare)
+static uint32_t load(uint8_t id, uint32_t pages, uint32_t rules, bool is_spare)
 {
 	struct executable *executable =
-		make_file(id, (struct order){ .pages = pages, .rules = id + 1U });
+		make_file(id, (struct order){ .pages = pages, .rules = rules });
 	uint32_t file = want(executable);
 
 	if (!is_spare)
@@ -340,10 +340,10 @@ TEST(what_nobody_needs_goes_first_and_then_the_least_recently_used)
 	uint32_t files[4];
 
 	open_world(1 << 20);
-	files[0] = load(0, 3, false);
-	files[1] = load(1, 3, false);
-	files[2] = load(2, 2, true);
-	files[3] = load(3, 4, true);
+	files[0] = load(0, 3, 1, false);
+	files[1] = load(1, 3, 1, false);
+	files[2] = load(2, 2, 1, true);
+	files[3] = load(3, 4, 1, true);
 	for (uint64_t i = 0; i < 4; i++) // of those needed the second's use is longest ago
 		unwind_tables_use(tables, files[i], now + (i == 1 ? 10 : 20) * NS_PER_SECOND);
 	EXPECT_EQ(12 * 4096, unwind_tables_spare_bytes(tables, later), "all could go");
@@ -362,8 +362,8 @@ TEST(the_budget_holds_and_room_can_be_made)
 	struct unwind_tables_stats stats;
 
 	open_world(10 * 4096);
-	uint32_t old = load(1, 4, false);
-	load(2, 4, false);
+	uint32_t old = load(1, 4, 1, false);
+	load(2, 4, 1, false);
 	struct executable *third = make_file(3, (struct order){ .pages = 4, .rules = 1 });
 	uint32_t file = want(third);
 	unwind_tables_miss(tables, file, third);
@@ -395,8 +395,8 @@ TEST(a_guess_that_has_no_room_waits_for_somebody_to_miss_it)
 	open_world(10 * 4096);
 	// Its size promises less than its table turns out to be.
 	struct executable *file = make_file(1, (struct order){ .pages = 3, .rules = 1 });
-	load(2, 4, false);
-	load(3, 4, false);
+	load(2, 4, 1, false);
+	load(3, 4, 1, false);
 	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(want(file)), "half is taken");
 	close_world();
 }
@@ -419,17 +419,14 @@ TEST(what_was_given_up_is_built_again_when_missed)
 TEST(rules_are_a_budget_too)
 {
 	open_world(64 << 20);
-	struct executable *second = make_file(2, (struct order){ .pages = 2, .rules = 10000 });
-	uint32_t a = want(make_file(1, (struct order){ .pages = 1, .rules = 10000 }));
+	for (uint32_t i = 1; i <= 4; i++)
+		EXPECT_EQ(UNWIND_FILE_READY, state_of(load((uint8_t)i, i, 4000, true)), "16,000");
+	struct executable *last = make_file(9, (struct order){ .pages = 9, .rules = 4000 });
+	uint32_t file = want(last);
+	unwind_tables_miss(tables, file, last);
 	settle();
-	uint32_t b = want(second);
-	unwind_tables_miss(tables, b, second);
-	settle();
-	EXPECT_EQ(UNWIND_FILE_READY, state_of(a), "the first");
-	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(b), "20,000 are too many");
-	uint32_t c = want(make_file(3, (struct order){ .pages = 3, .rules = 6000 }));
-	settle();
-	EXPECT_EQ(UNWIND_FILE_READY, state_of(c), "fewer fit");
+	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "20,000 are too many");
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(load(10, 10, 300, true)), "fewer fit");
 	close_world();
 }
 
