@@ -12,7 +12,7 @@
 #include "cleanup.h"
 
 enum {
-	SCOPES_DEPTH_MAX = 32,  // namespaces and types within each other
+	SCOPES_DEPTH_MAX = 64,  // namespaces, types and blocks within each other
 	BLOCKS_DEPTH_MAX = 256, // blocks and inlined calls within each other
 };
 
@@ -34,6 +34,7 @@ struct dwarf_lines {
 	struct ranges units;
 	Dwarf_Off unit;          // whose functions are below; 0: none yet
 	struct ranges functions; // of that unit
+	bool deep;               // those within others, too
 };
 
 /* ---- ranges -------------------------------------------------------------------------------- */
@@ -179,7 +180,8 @@ static bool is_scope(int tag)
 	       tag == DW_TAG_enumeration_type;
 }
 
-static int add_functions(struct ranges *functions, Dwarf_Die *parent, uint32_t depth)
+/* @deep: those that are defined within functions, too: lambdas, and functions of local classes. */
+static int add_functions(struct ranges *functions, Dwarf_Die *parent, bool deep, uint32_t depth)
 {
 	Dwarf_Die die;
 	int rc = 0;
@@ -191,8 +193,8 @@ static int add_functions(struct ranges *functions, Dwarf_Die *parent, uint32_t d
 
 		if (tag == DW_TAG_subprogram)
 			rc = add_ranges_of(functions, &die);
-		else if (is_scope(tag))
-			rc = add_functions(functions, &die, depth + 1);
+		if (!rc && (is_scope(tag) || deep))
+			rc = add_functions(functions, &die, deep, depth + 1);
 	} while (!rc && functions->count < functions->count_max &&
 		 dwarf_siblingof(&die, &die) == 0);
 	return rc;
@@ -205,10 +207,27 @@ static int use_unit(struct dwarf_lines *lines, Dwarf_Off offset, Dwarf_Die *ret_
 	if (lines->unit == offset)
 		return 0;
 	lines->unit = offset;
+	lines->deep = false;
 	lines->functions.count = 0;
-	int rc = add_functions(&lines->functions, ret_unit, 0);
+	int rc = add_functions(&lines->functions, ret_unit, false, 0);
 	sort_ranges(&lines->functions);
 	return rc;
+}
+
+/* Most functions are found without looking at what is within others, which is most of a unit. */
+static const struct range *find_function(struct dwarf_lines *lines, Dwarf_Die *unit,
+					 uint64_t address)
+{
+	const struct range *function = find_range(&lines->functions, address);
+
+	if (function || lines->deep)
+		return function;
+	lines->deep = true;
+	lines->functions.count = 0;
+	if (add_functions(&lines->functions, unit, true, 0))
+		lines->functions.count = 0;
+	sort_ranges(&lines->functions);
+	return find_range(&lines->functions, address);
 }
 
 static const char *string_of(Dwarf_Die *die, unsigned int name)
@@ -259,9 +278,10 @@ static bool descend(struct chain *chain, Dwarf_Die *from, uint64_t address, Dwar
 	return false;
 }
 
-static void find_chain(struct dwarf_lines *lines, uint64_t address, struct chain *chain)
+static void find_chain(struct dwarf_lines *lines, Dwarf_Die *unit, uint64_t address,
+		       struct chain *chain)
 {
-	const struct range *function = find_range(&lines->functions, address);
+	const struct range *function = find_function(lines, unit, address);
 	Dwarf_Die die;
 
 	chain->count = 0;
@@ -311,7 +331,7 @@ int dwarf_lines_find(struct dwarf_lines *lines, uint64_t address, struct dwarf_p
 
 	if (!unit_range || use_unit(lines, unit_range->die, &unit))
 		return -ENOENT;
-	find_chain(lines, address, &chain);
+	find_chain(lines, &unit, address, &chain);
 	*ret_place = (struct dwarf_place){ .start = address, .count = 1 };
 	bool has_row = find_row(&unit, address, ret_place);
 	if (!has_row && !chain.count)

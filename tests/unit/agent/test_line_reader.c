@@ -136,6 +136,27 @@ TEST(a_call_that_was_inlined_is_told_with_its_caller)
 	program_end(&program);
 }
 
+TEST(a_function_within_a_function_is_found)
+{
+	struct source_place place;
+	struct fixture fixture;
+	struct program program;
+
+	program_new(&program, "-g");
+	run("cd %s && echo 'int outer(int n) { auto twice = [n](int x) __attribute__((noinline)) "
+	    "{ return x * n; }; return twice(n) + twice(2); } int main() { return outer(1); }' "
+	    "> p.cc && g++ -O1 -g -no-pie -Wl,--build-id p.cc -o p%s",
+	    program.folder, "");
+	fixture_open(&fixture, &program);
+	uint64_t offset = offset_of(&fixture, "outer(int)::{lambda(int)#1}::operator()");
+	assert_int_equal(0, find(&fixture, offset, &place));
+	assert_int_equal(1, place.count);
+	assert_non_null(strstr(place.lines[0].name, "operator()"));
+	assert_int_equal(1, place.lines[0].number);
+	fixture_close(&fixture);
+	program_end(&program);
+}
+
 TEST(instructions_of_one_line_have_one_start)
 {
 	struct source_place first, second;
@@ -324,6 +345,7 @@ TEST(too_much_at_once_is_refused)
 }
 
 RUN_TESTS(cmocka_unit_test(a_call_that_was_inlined_is_told_with_its_caller),
+	  cmocka_unit_test(a_function_within_a_function_is_found),
 	  cmocka_unit_test(instructions_of_one_line_have_one_start),
 	  cmocka_unit_test(without_lines_the_answer_is_that_there_are_none),
 	  cmocka_unit_test(lines_of_a_stripped_file_come_from_its_debug_file),
