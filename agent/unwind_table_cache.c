@@ -15,6 +15,7 @@
 #include <xxhash.h>
 
 #include "base/cleanup.h"
+#include "build_id.h"
 #include "unwind_table_file.h"
 
 enum {
@@ -28,6 +29,7 @@ enum {
 
 struct unwind_table_cache {
 	int folder;
+	uint64_t builder; // a hash of this program's build id
 	uint64_t bytes_max;
 	uint64_t bytes; // of all files, as far as this agent knows
 	uint32_t unfinished_count;
@@ -207,17 +209,40 @@ static int make_room(struct unwind_table_cache *cache, uint64_t bytes)
 /* ---- files ----------------------------------------------------------------------------------- */
 
 /* Ids are not file names: they may have any characters. */
-static int file_name(const char *id, uint64_t marks_hash, char ret_name[NAME_BYTES])
+static int file_name(const struct unwind_table_key *key, char ret_name[NAME_BYTES])
 {
-	size_t length = strlen(id);
+	uint64_t seed = key->marks_hash ^ key->builder * 0x9e3779b97f4a7c15ULL;
+	size_t length = strlen(key->id);
 
 	if (!length || length > UNWIND_TABLE_CACHE_ID_MAX)
 		return -ENAMETOOLONG;
 
-	XXH128_hash_t hash = XXH3_128bits_withSeed(id, length, marks_hash);
+	XXH128_hash_t hash = XXH3_128bits_withSeed(key->id, length, seed);
 	snprintf(ret_name, NAME_BYTES, "%016" PRIx64 "%016" PRIx64 FINISHED, (uint64_t)hash.high64,
 		 (uint64_t)hash.low64);
 	return 0;
+}
+
+static struct unwind_table_key key_of(const struct unwind_table_cache *cache, const char *id,
+				      uint64_t marks_hash)
+{
+	return (struct unwind_table_key){ .id = id,
+					  .builder = cache->builder,
+					  .marks_hash = marks_hash };
+}
+
+/* Which build of which program this is; 0 if it has no build id, as if all such were alike. */
+static uint64_t hash_of_builder(void)
+{
+	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	char text[BUILD_ID_TEXT_BYTES];
+	struct stat status;
+	struct elf elf;
+
+	if (fd < 0 || fstat(fd, &status) || elf_read_headers(fd, &status, &elf, NULL) ||
+	    build_id_of_elf(&elf, text))
+		return 0;
+	return XXH3_64bits(text, strlen(text));
 }
 
 /* Only a file that we alone could have written. */
@@ -243,6 +268,7 @@ int unwind_table_cache_open(const char *folder, uint64_t bytes_max,
 	if (!cache)
 		return error_set(err, -ENOMEM, "unwind table cache: out of memory");
 	cache->folder = take_fd(fd);
+	cache->builder = hash_of_builder();
 	cache->bytes_max = bytes_max;
 	cache->bytes = list.bytes;
 	*ret_cache = cache;
@@ -278,10 +304,10 @@ uint64_t unwind_marks_hash(const struct unwind_mark *marks, uint32_t count)
 int unwind_table_cache_find(struct unwind_table_cache *cache, const char *id, uint64_t marks_hash,
 			    struct unwind_table **ret_table)
 {
-	struct unwind_table_key key = { .id = id, .marks_hash = marks_hash };
+	struct unwind_table_key key = key_of(cache, id, marks_hash);
 	char name[NAME_BYTES];
 	struct stat status;
-	int rc = file_name(id, marks_hash, name);
+	int rc = file_name(&key, name);
 
 	if (rc)
 		return rc;
@@ -310,10 +336,10 @@ int unwind_table_cache_find(struct unwind_table_cache *cache, const char *id, ui
 int unwind_table_cache_add(struct unwind_table_cache *cache, const char *id, uint64_t marks_hash,
 			   const struct unwind_table *table)
 {
-	struct unwind_table_key key = { .id = id, .marks_hash = marks_hash };
+	struct unwind_table_key key = key_of(cache, id, marks_hash);
 	uint64_t bytes = unwind_table_file_bytes(table);
 	char name[NAME_BYTES], unfinished[NAME_BYTES];
-	int rc = file_name(id, marks_hash, name);
+	int rc = file_name(&key, name);
 
 	if (rc)
 		return rc;

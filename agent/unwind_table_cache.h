@@ -27,7 +27,8 @@ int unwind_table_cache_folder(char *ret_folder, size_t size);
  * Open the cache in @folder, which is made if need be, with permissions for nobody else. Its files
  * take at most @bytes_max; those that were used least recently are removed for new ones.
  * Returns 0; -EPERM if the folder belongs to somebody else; -errno; -ENOMEM.
- * One thread at a time; several agents can share a folder.
+ * One thread at a time; several agents can share a folder: each program's builds have tables of
+ * their own, for another one may compile other rows.
  */
 int unwind_table_cache_open(const char *folder, uint64_t bytes_max,
 			    struct unwind_table_cache **ret_cache, struct error *err);

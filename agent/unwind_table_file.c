@@ -11,8 +11,8 @@
 #include "base/cleanup.h"
 #include "unwind_table_cache.h"
 
-/* Raised whenever the same file would be compiled to other rows. */
-enum { UNWIND_TABLE_FILE_VERSION = 2 };
+/* Raised when the header changes. Other rows are told by the builder. */
+enum { UNWIND_TABLE_FILE_VERSION = 3 };
 
 static const char file_magic[8] = "cairnUT";
 
@@ -21,6 +21,7 @@ struct file_header {
 	uint32_t version;
 	uint32_t layout;   // of words and rules, see bpf/unwind_table.h
 	uint64_t checksum; // of the header with 0 here, the rules and the words
+	uint64_t builder;
 	uint64_t marks_hash;
 	uint64_t first_address;
 	uint32_t block_count;
@@ -32,7 +33,7 @@ struct file_header {
 	char id[UNWIND_TABLE_CACHE_ID_MAX]; // as in the key, the rest zero
 };
 
-_Static_assert(sizeof(struct file_header) == 64 + UNWIND_TABLE_CACHE_ID_MAX, "no padding");
+_Static_assert(sizeof(struct file_header) == 72 + UNWIND_TABLE_CACHE_ID_MAX, "no padding");
 
 static void unwind_table_freep(struct unwind_table **table)
 {
@@ -61,6 +62,7 @@ static struct file_header header_of(const struct unwind_table_key *key,
 		.version = UNWIND_TABLE_FILE_VERSION,
 		.layout =
 			TABLE_BLOCK_BITS << 16 | TABLE_RULE_BITS << 8 | sizeof(struct unwind_rule),
+		.builder = key->builder,
 		.marks_hash = key->marks_hash,
 		.first_address = table->first_address,
 		.block_count = table->block_count,

@@ -9,7 +9,8 @@
 
 /** What the table was built from. */
 struct unwind_table_key {
-	const char *id; // of the executable, UNWIND_TABLE_CACHE_ID_MAX bytes at most
+	const char *id;   // of the executable, UNWIND_TABLE_CACHE_ID_MAX bytes at most
+	uint64_t builder; // which program compiled it: another may come to other rows
 	uint64_t marks_hash;
 };
 
@@ -21,7 +22,7 @@ int unwind_table_file_write(int fd, const struct unwind_table_key *key,
 
 /**
  * Read the table from @fd, a file of @size bytes. Returns 0; -EBADMSG if it is no table of this
- * version and key, or has been altered; -ENOMEM; -errno when reading fails.
+ * kind and key, or has been altered; -ENOMEM; -errno when reading fails.
  */
 int unwind_table_file_read(int fd, uint64_t size, const struct unwind_table_key *key,
 			   struct unwind_table **ret_table);

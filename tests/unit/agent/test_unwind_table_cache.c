@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/unwind_table_file.h"
 #include "base/cleanup.h"
 #include "tests/test.h"
 
@@ -177,6 +179,25 @@ TEST(ids_that_are_no_ids_are_refused)
 	add(&folder, long_id, 0, 4);
 	expect_found(&folder, long_id, 0, 4);
 	folder_close(&folder);
+}
+
+TEST(tables_of_another_build_are_not_taken)
+{
+	struct unwind_table_key key = { .id = "abc", .builder = 1 }, other = key;
+	struct unwind_table *table = new_table(1), *found = NULL;
+	int fd = memfd_create("table", MFD_CLOEXEC);
+
+	other.builder = 2;
+	assert_int_equal(0, unwind_table_file_write(fd, &key, table));
+	uint64_t size = unwind_table_file_bytes(table);
+	assert_int_equal(0, lseek(fd, 0, SEEK_SET));
+	assert_int_equal(-EBADMSG, unwind_table_file_read(fd, size, &other, &found));
+	assert_int_equal(0, lseek(fd, 0, SEEK_SET));
+	assert_int_equal(0, unwind_table_file_read(fd, size, &key, &found));
+	expect_same(table, found);
+	unwind_table_free(table);
+	unwind_table_free(found);
+	close(fd);
 }
 
 TEST(a_table_outlives_the_agent)
@@ -363,7 +384,7 @@ static void make_older(const struct folder *folder, int seconds)
 TEST(the_least_recently_used_make_room)
 {
 	struct unwind_table *table = new_table(0);
-	uint64_t bytes = 64 + UNWIND_TABLE_CACHE_ID_MAX + 3 * 16 + table->word_count * 4;
+	uint64_t bytes = 72 + UNWIND_TABLE_CACHE_ID_MAX + 3 * 16 + table->word_count * 4;
 	struct folder folder;
 	char id[16];
 
@@ -422,6 +443,7 @@ TEST(marks_have_a_hash_of_their_own)
 RUN_TESTS(cmocka_unit_test(a_table_is_found_by_its_id_and_marks),
 	  cmocka_unit_test(a_table_of_nothing_is_kept_too),
 	  cmocka_unit_test(ids_that_are_no_ids_are_refused),
+	  cmocka_unit_test(tables_of_another_build_are_not_taken),
 	  cmocka_unit_test(a_table_outlives_the_agent),
 	  cmocka_unit_test(every_altered_byte_is_noticed),
 	  cmocka_unit_test(every_cut_and_every_addition_is_noticed),
