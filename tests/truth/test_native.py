@@ -20,7 +20,8 @@ def root_is_right(build, frames, first_own):
     names = [frame.name for frame in frames]
     if first_own == "main":
         expected = range(1, 5) if build.is_musl() else (3,)
-        return len(names) in expected and names[0] == "_start"
+        # musl's _start has no size.
+        return len(names) in expected and (names[0] == "_start" or build.is_musl())
     expected = range(1, 4) if build.is_musl() else (2,)
     return len(names) in expected and ("clone" in names[0] or "+0x" in names[0])
 
