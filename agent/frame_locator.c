@@ -33,10 +33,11 @@ static int locate_native_caller(const struct frame_locator *locator, struct proc
 static uint32_t locate_python(const struct frame_locator *locator, const struct process *process,
 			      const struct raw_frame *frame)
 {
-	struct python_place place = { .name = PYTHON_UNKNOWN_NAME, .file = "" };
+	struct python_place place;
 
-	if (locator->python_codes)
-		python_code_table_find(locator->python_codes, &process->key, frame, &place);
+	if (!locator->python_codes ||
+	    !python_code_table_find(locator->python_codes, &process->key, frame, &place))
+		return location_table_add_unread_python(locator->locations);
 	return location_table_add_python(locator->locations, place.name, place.file, place.line);
 }
 

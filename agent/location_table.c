@@ -13,10 +13,11 @@
 #include "base/hash_table.h"
 #include "base/string_table.h"
 
-#define KERNEL_MODULE    "[kernel]"
-#define ANONYMOUS_MODULE "[anon]"
-#define JIT_MODULE       "[jit]"
-#define EXITED_NAME      "[exited]"
+#define KERNEL_MODULE      "[kernel]"
+#define ANONYMOUS_MODULE   "[anon]"
+#define JIT_MODULE         "[jit]"
+#define EXITED_NAME        "[exited]"
+#define UNREAD_PYTHON_NAME "<unknown> (python)"
 
 /* Generated code has no functions that we know: its leaves are told apart by page. */
 #define ANONYMOUS_LEAF_BYTES 4096ULL
@@ -266,6 +267,20 @@ uint32_t location_table_add_python(struct location_table *table, const char *nam
 	    add_string(table, file, &location.line.file) < 0)
 		return HASH_TABLE_NONE;
 	return add(table, &location);
+}
+
+uint32_t location_table_add_unread_python(struct location_table *table)
+{
+	return location_table_add_python(table, UNREAD_PYTHON_NAME, "", 0);
+}
+
+bool location_table_is_unread_python(const struct location_table *table, uint32_t number)
+{
+	const struct known_location *location = &table->locations[number];
+
+	// Code that was read has a file; Python itself gives it "<string>" if it has none.
+	return location->kind == FRAME_KIND_PYTHON && !location->line.file &&
+	       !location->line.number;
 }
 
 bool location_table_is_anonymous(const struct location_table *table, uint32_t number)

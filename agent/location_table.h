@@ -58,7 +58,12 @@ uint32_t location_table_add_anonymous(struct location_table *table, uint64_t add
 uint32_t location_table_add_python(struct location_table *table, const char *name, const char *file,
 				   uint32_t line);
 
+/** Python code that could not be read: all of it is one location. */
+uint32_t location_table_add_unread_python(struct location_table *table);
+
+/** Is it code made at run time that nothing names (yet)? */
 bool location_table_is_anonymous(const struct location_table *table, uint32_t location);
+bool location_table_is_unread_python(const struct location_table *table, uint32_t location);
 
 /** Code of a process that has gone before its mappings could be read: one place for all of it. */
 uint32_t location_table_add_exited(struct location_table *table);

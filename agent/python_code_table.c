@@ -17,7 +17,8 @@ enum {
 	CHECKSUM_UNKNOWN = 0,
 };
 
-#define NONE HASH_TABLE_NONE
+#define NONE       HASH_TABLE_NONE
+#define EMPTY_NAME "<unnamed>" // what Python calls "", as only code objects made by hand are
 
 /* What was read, shared by all code objects that are equal. */
 struct content {
@@ -364,7 +365,7 @@ static const struct python_code *find_code(struct python_code_table *table,
 	return content == NONE ? NULL : &table->contents[content].code;
 }
 
-void python_code_table_find(struct python_code_table *table, const struct process_key *process,
+bool python_code_table_find(struct python_code_table *table, const struct process_key *process,
 			    const struct raw_frame *frame, struct python_place *ret_place)
 {
 	const struct entry wanted = {
@@ -375,17 +376,16 @@ void python_code_table_find(struct python_code_table *table, const struct proces
 	const struct python_code *code = find_code(table, &wanted);
 	uint32_t index = PYTHON_DETAIL_INDEX(frame->detail);
 
-	if (!code) {
-		*ret_place = (struct python_place){ .name = PYTHON_UNKNOWN_NAME, .file = "" };
-		return;
-	}
+	if (!code)
+		return false;
 	*ret_place = (struct python_place){
-		.name = *code->name ? code->name : PYTHON_UNKNOWN_NAME,
+		.name = *code->name ? code->name : EMPTY_NAME,
 		.file = code->file,
 		// At the last index a frame has not begun: its instruction was -1.
 		.line = python_lines_find(&code->lines,
 					  index == PYTHON_INDEX_MAX ? -1 : (int64_t)index),
 	};
+	return true;
 }
 
 // ---- life -----------------------------------------------------------------------------------

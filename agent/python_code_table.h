@@ -7,10 +7,11 @@
 // when they are counted:
 //
 //	struct python_place place;
-//	python_code_table_find(codes, &process->key, frame, &place);
-//	location = location_table_add_python(locations, place.name, place.file, place.line);
+//	if (python_code_table_find(codes, &process->key, frame, &place))
+//		location = location_table_add_python(locations, place.name, place.file, place.line);
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "bpf/python.h"
@@ -27,8 +28,6 @@ enum {
 	PYTHON_CODE_READ_BYTES_MAX = 64 << 20,
 };
 
-#define PYTHON_UNKNOWN_NAME "<unknown> (python)"
-
 struct python_code_table;
 
 /** What it takes to read a process's code objects. */
@@ -43,7 +42,7 @@ typedef int (*python_interpreter_fn)(void *context, const struct process_key *pr
 
 /** A line of Python. Strings are valid until the next call. */
 struct python_place {
-	const char *name; // qualified since 3.11; PYTHON_UNKNOWN_NAME if it could not be read
+	const char *name; // qualified since 3.11
 	const char *file; // "": unknown
 	uint32_t line;    // 0: the instruction has none, or unknown
 };
@@ -66,9 +65,10 @@ void python_code_table_free(struct python_code_table *table);
 
 /**
  * Where the frame @frame (FRAME_TAG_PYTHON) of @process stands. Call it while the process lives for
- * it to be read; it costs a look-up when its code object is known. Never fails: see python_place.
+ * it to be read; it costs a look-up when its code object is known. Returns false, and no place, if
+ * it could not be read; it may be in the next window.
  */
-void python_code_table_find(struct python_code_table *table, const struct process_key *process,
+bool python_code_table_find(struct python_code_table *table, const struct process_key *process,
 			    const struct raw_frame *frame, struct python_place *ret_place);
 
 /** Once a window: forget what was not asked for in PYTHON_CODE_IDLE_WINDOWS. */

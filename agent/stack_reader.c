@@ -44,6 +44,14 @@ static bool has_unnamed(const struct stack_reader *reader, uint32_t count)
 	return false;
 }
 
+static bool has_unread(const struct stack_reader *reader, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (location_table_is_unread_python(reader->frames.locations, reader->locations[i]))
+			return true;
+	return false;
+}
+
 int stack_reader_take(struct stack_reader *reader, const struct stack_record *record)
 {
 	const struct stack_body *body = &record->body;
@@ -68,6 +76,8 @@ int stack_reader_take(struct stack_reader *reader, const struct stack_record *re
 	if (process && has_unnamed(reader, count))
 		unnamed_stacks_add(&reader->unnamed, reader->frames.processes, &body->hash,
 				   &body->process);
+	else if (process && has_unread(reader, count))
+		unnamed_stacks_add_unread(&reader->unnamed, &body->hash, &body->process);
 	return stack_table_add(reader->stacks, &body->hash, reader->locations, count, end,
 			       clock_monotonic_ns());
 }

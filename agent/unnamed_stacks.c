@@ -14,8 +14,7 @@ void unnamed_stacks_deinit(struct unnamed_stacks *unnamed)
 	*unnamed = (struct unnamed_stacks){ 0 };
 }
 
-void unnamed_stacks_add(struct unnamed_stacks *unnamed, struct process_table *processes,
-			const struct stack_hash *hash, const struct process_key *process)
+static void add(struct unnamed_stacks *unnamed, const struct unnamed_stack *stack)
 {
 	if (!unnamed->stacks)
 		unnamed->stacks = calloc(UNNAMED_STACKS_MAX, sizeof(*unnamed->stacks));
@@ -25,11 +24,29 @@ void unnamed_stacks_add(struct unnamed_stacks *unnamed, struct process_table *pr
 		unnamed->first = (unnamed->first + 1) % UNNAMED_STACKS_MAX;
 		unnamed->count--;
 	}
-	*stack_at(unnamed, unnamed->count++) = (struct unnamed_stack){
+	*stack_at(unnamed, unnamed->count++) = *stack;
+}
+
+void unnamed_stacks_add(struct unnamed_stacks *unnamed, struct process_table *processes,
+			const struct stack_hash *hash, const struct process_key *process)
+{
+	const struct unnamed_stack stack = {
 		.hash = *hash,
 		.process = *process,
 		.names_version = process_table_jit_version(processes, process),
 	};
+
+	add(unnamed, &stack);
+}
+
+void unnamed_stacks_add_unread(struct unnamed_stacks *unnamed, const struct stack_hash *hash,
+			       const struct process_key *process)
+{
+	const struct unnamed_stack stack = { .hash = *hash,
+					     .process = *process,
+					     .is_unread = true };
+
+	add(unnamed, &stack);
 }
 
 void unnamed_stacks_settle(struct unnamed_stacks *unnamed, struct process_table *processes,
@@ -40,6 +57,11 @@ void unnamed_stacks_settle(struct unnamed_stacks *unnamed, struct process_table 
 
 	for (uint32_t at = 0; at < unnamed->count; at++) {
 		struct unnamed_stack stack = *stack_at(unnamed, at);
+
+		if (stack.is_unread) {
+			forget(context, &stack.hash);
+			continue;
+		}
 		uint64_t version = process_table_jit_version(processes, &stack.process);
 
 		if (version == PROCESS_JIT_UNKNOWN)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacks through generated code that had no name when they came: their process may list it a moment
-// later. The kernel side sends a body once only, so it is asked to send these again then. One thread.
+// Stacks through code that had no name when they came: a process may list its generated code a moment
+// later, and Python code that could not be read may be readable. The kernel side sends a body once only, so it is asked to send these again then. One thread.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "agent/process.h"
@@ -16,6 +17,7 @@ struct unnamed_stack {
 	struct stack_hash hash;
 	struct process_key process;
 	uint64_t names_version; // process_table_jit_version() when it came
+	bool is_unread;         // through Python code that could not be read
 };
 
 /** A zeroed struct is valid and empty. */
@@ -31,8 +33,12 @@ void unnamed_stacks_deinit(struct unnamed_stacks *unnamed);
 void unnamed_stacks_add(struct unnamed_stacks *unnamed, struct process_table *processes,
 			const struct stack_hash *hash, const struct process_key *process);
 
+/** A stack has come with Python code in it that could not be read: to be tried once more. */
+void unnamed_stacks_add_unread(struct unnamed_stacks *unnamed, const struct stack_hash *hash,
+			       const struct process_key *process);
+
 /**
- * To be called once a window: hands those whose process has listed more since to @forget, as they
+ * To be called once a window: hands those with unread code to @forget, and those whose process has listed more since to @forget, as they
  * may have names now, and lets go of those whose process is no longer known.
  */
 void unnamed_stacks_settle(struct unnamed_stacks *unnamed, struct process_table *processes,

@@ -86,6 +86,7 @@ TEST(a_python_leaf_and_caller_on_one_line_are_one_location)
 	uint32_t leaf = frame_locate_leaf(&fixture.locator, fixture.process, &first);
 
 	EXPECT_STR("f (f.py:11)", shown(&fixture, leaf), "leaf");
+	EXPECT_EQ(false, location_table_is_unread_python(fixture.locator.locations, leaf), "read");
 	EXPECT_EQ(leaf, frame_locate_leaf(&fixture.locator, fixture.process, &last),
 		  "another instruction of the line");
 	EXPECT_EQ(0, frame_locate_caller(&fixture.locator, fixture.process, &last, &caller, &end),
@@ -112,7 +113,7 @@ TEST(a_python_leaf_that_was_prepared_outlives_its_memory)
 	EXPECT_STR("f (f.py:11)",
 		   shown(&fixture, frame_locate_leaf(&fixture.locator, fixture.process, &leaf)),
 		   "prepared");
-	EXPECT_STR(PYTHON_UNKNOWN_NAME,
+	EXPECT_STR("<unknown> (python)",
 		   shown(&fixture, frame_locate_leaf(&fixture.locator, fixture.process, &other)),
 		   "not prepared");
 	tear_down(&fixture);
@@ -131,6 +132,8 @@ TEST(a_python_frame_that_cannot_be_read_is_kept)
 		  frame_locate_caller(&fixture.locator, fixture.process, &frame, &location, &end),
 		  "there");
 	EXPECT_STR("<unknown> (python)", shown(&fixture, location), "unnamed");
+	EXPECT_EQ(true, location_table_is_unread_python(fixture.locator.locations, location),
+		  "to be read again");
 	struct frame_locator without = fixture.locator;
 
 	without.python_codes = NULL;

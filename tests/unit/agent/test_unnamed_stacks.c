@@ -73,6 +73,20 @@ TEST(stacks_are_asked_for_again_when_their_process_has_listed_more)
 	tables_free(&tables);
 }
 
+TEST(stacks_through_unread_python_are_asked_for_once_more)
+{
+	struct tables tables = tables_new(NULL);
+	struct unnamed_stacks unnamed = { 0 };
+	struct process_key key = key_of(getpid(), 0);
+
+	unnamed_stacks_add_unread(&unnamed, &(struct stack_hash){ 1, 2 }, &key);
+	assert_int_equal(1, settle(&unnamed, &tables));
+	assert_int_equal(2, forgotten.last.low);
+	assert_int_equal(0, settle(&unnamed, &tables)); // once
+	unnamed_stacks_deinit(&unnamed);
+	tables_free(&tables);
+}
+
 TEST(stacks_of_nobody_and_too_many_are_let_go)
 {
 	struct tables tables = tables_new(NULL);
@@ -91,4 +105,5 @@ TEST(stacks_of_nobody_and_too_many_are_let_go)
 }
 
 RUN_TESTS(cmocka_unit_test(stacks_are_asked_for_again_when_their_process_has_listed_more),
+	  cmocka_unit_test(stacks_through_unread_python_are_asked_for_once_more),
 	  cmocka_unit_test(stacks_of_nobody_and_too_many_are_let_go))
