@@ -215,7 +215,7 @@ test-kernels: packages-kernels $(PROGRAMS) $(UNIT_TESTS) ## load and check stack
 # Tests that need nothing of the kernel: an emulated program has this machine's.
 AARCH64 := $(BUILD)/aarch64
 AARCH64_ROOT := $(AARCH64)/libraries/root
-AARCH64_TESTS := unwind unwind_arm64 unwind_table unwind_rules cfi_program elf build_id symbol_table
+AARCH64_TESTS := unwind unwind_arm64 self_unwind unwind_table unwind_rules cfi_program elf build_id symbol_table
 .PHONY: test-aarch64
 test-aarch64: packages packages-kernels ## cross-compile, and run the unwinder's unit tests under qemu
 	tests/aarch64/fetch-libraries $(AARCH64)/libraries
