@@ -30,6 +30,11 @@ static void folder_open(struct folder *folder, uint64_t bytes_max)
 	assert_int_equal(0, unwind_table_cache_open(folder->path, bytes_max, &folder->cache, &err));
 }
 
+static void path_in(const struct folder *folder, const char *name, char ret_path[160])
+{
+	assert_true(snprintf(ret_path, 160, "%s/%s", folder->path, name) < 160);
+}
+
 /* The names of its files, in no order; "" where there are no more. */
 static uint32_t folder_list(const struct folder *folder, char names[][64], uint32_t limit)
 {
@@ -53,7 +58,7 @@ static int folder_open_only_file(const struct folder *folder, int flags)
 	char names[2][64], path[160];
 
 	assert_int_equal(1, folder_list(folder, names, 2));
-	snprintf(path, sizeof(path), "%s/%s", folder->path, names[0]);
+	path_in(folder, names[0], path);
 	int fd = open(path, flags | O_CLOEXEC);
 	assert_true(fd >= 0);
 	return fd;
@@ -66,7 +71,7 @@ static void folder_close(struct folder *folder)
 
 	unwind_table_cache_close(folder->cache);
 	for (uint32_t i = 0; i < count; i++) {
-		snprintf(path, sizeof(path), "%s/%s", folder->path, names[i]);
+		path_in(folder, names[i], path);
 		assert_int_equal(0, unlink(path));
 	}
 	assert_int_equal(0, rmdir(folder->path));
@@ -268,13 +273,12 @@ TEST(a_file_under_anothers_name_is_not_taken_for_it)
 	folder_open(&folder, 1 << 20);
 	add(&folder, "abc", 0, 1);
 	assert_int_equal(1, folder_list(&folder, names, 2));
-	snprintf(one, sizeof(one), "%s/%s", folder.path, names[0]);
+	path_in(&folder, names[0], one);
 	snprintf(other, sizeof(other), "%s/kept", folder.path);
 	assert_int_equal(0, rename(one, other));
 	add(&folder, "abd", 0, 2);
 	assert_int_equal(2, folder_list(&folder, names, 2));
-	snprintf(one, sizeof(one), "%s/%s", folder.path,
-		 strcmp(names[0], "kept") == 0 ? names[1] : names[0]);
+	path_in(&folder, strcmp(names[0], "kept") == 0 ? names[1] : names[0], one);
 	assert_int_equal(0, rename(other, one)); // abc's table where abd's was
 	assert_int_equal(-ENOENT, find(&folder, "abd", 0));
 	folder_close(&folder);
@@ -289,7 +293,7 @@ TEST(links_are_not_followed)
 	folder_open(&folder, 1 << 20);
 	add(&folder, "abc", 0, 1);
 	assert_int_equal(1, folder_list(&folder, names, 2));
-	snprintf(one, sizeof(one), "%s/%s", folder.path, names[0]);
+	path_in(&folder, names[0], one);
 	snprintf(other, sizeof(other), "%s/other", folder.path);
 
 	assert_int_equal(0, link(one, other)); // somebody else may write to it
@@ -373,7 +377,7 @@ static void make_older(const struct folder *folder, int seconds)
 		struct stat status;
 		struct timespec times[2] = { 0 };
 
-		snprintf(path, sizeof(path), "%s/%s", folder->path, names[i]);
+		path_in(folder, names[i], path);
 		assert_int_equal(0, stat(path, &status));
 		times[0].tv_nsec = UTIME_OMIT;
 		times[1].tv_sec = status.st_mtim.tv_sec - seconds;
