@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/jit_name.h"
 #include "base/cleanup.h"
 
 enum {
@@ -250,6 +251,7 @@ static uint32_t append_name(struct jit_symbols *symbols, const char *name, size_
 	uint32_t place = symbols->names_size;
 
 	memcpy(symbols->names + place, name, size);
+	size = jit_name_clean(symbols->names + place, size);
 	symbols->names[place + size] = '\0';
 	symbols->names_size += (uint32_t)size + 1;
 	return place;

@@ -20,8 +20,8 @@ void jit_symbols_free(struct jit_symbols *symbols);
 void jit_symbols_clear(struct jit_symbols *symbols);
 
 /**
- * There is a function @name (@name_size bytes, without a NUL, of any content) in @size bytes from
- * @start on, and what was there has gone.
+ * There is a function @name (@name_size bytes, without a NUL, of any content; kept as
+ * jit_name_clean() leaves it) in @size bytes from @start on, and what was there has gone.
  * Returns 0, also for one that makes no sense and is left out; -E2BIG at a limit above; -ENOMEM.
  */
 int jit_symbols_add(struct jit_symbols *symbols, uint64_t start, uint64_t size, const char *name,

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "jit_name.h"
 #include "jit_symbols.h"
 
 enum {
@@ -155,18 +154,6 @@ static int read_header(struct jitdump *dump, int fd)
 	return 0;
 }
 
-static int add_symbol(struct jitdump *dump, uint64_t address, uint64_t code_size, const char *name,
-		      size_t name_size)
-{
-	char cleaned[JIT_NAME_BYTES_MAX];
-
-	if (name_size > sizeof(cleaned))
-		name_size = sizeof(cleaned);
-	memcpy(cleaned, name, name_size);
-	name_size = jit_name_clean(cleaned, name_size);
-	return jit_symbols_add(dump->symbols, address, code_size, cleaned, name_size);
-}
-
 static int take_load(struct jitdump *dump, const uint8_t *bytes, size_t size)
 {
 	struct load_record load;
@@ -175,8 +162,9 @@ static int take_load(struct jitdump *dump, const uint8_t *bytes, size_t size)
 		return -EBADMSG;
 	memcpy(&load, bytes, sizeof(load));
 	const char *name = (const char *)bytes + sizeof(load);
-	return add_symbol(dump, to_host64(dump, load.address), to_host64(dump, load.code_size),
-			  name, strnlen(name, size - sizeof(load)));
+	return jit_symbols_add(dump->symbols, to_host64(dump, load.address),
+			       to_host64(dump, load.code_size), name,
+			       strnlen(name, size - sizeof(load)));
 }
 
 static int take_move(struct jitdump *dump, const uint8_t *bytes, size_t size)

@@ -27,7 +27,7 @@ void jitdump_free(struct jitdump *dump);
  */
 int jitdump_read(struct jitdump *dump, int fd);
 
-/** The function at @address, its name made fit to compare (jit_name_clean()), or NULL. */
+/** The function at @address, or NULL. Valid until the next call. */
 const char *jitdump_find(struct jitdump *dump, uint64_t address);
 
 /** Memory in use. */

@@ -11,7 +11,6 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "jit_name.h"
 #include "jit_symbols.h"
 #include "mapped_file.h"
 
@@ -20,14 +19,17 @@ enum {
 	LINE_BYTES_MAX = 4096,       // longer ones are left out
 	STATUS_BYTES_MAX = 64 << 10, // groups can be many
 	PATH_BYTES = 64,
+	END_BYTES = 64,
 };
 
 struct perf_map {
 	struct jit_symbols *symbols;
 	dev_t device;
 	ino_t inode;
-	uint64_t offset; // of the first line not read
-	bool skipping;   // in a line that is too long
+	uint64_t offset;     // of the first line not read
+	char end[END_BYTES]; // what is in front of it, by which a file written anew is known
+	size_t end_size;
+	bool skipping; // in a line that is too long
 	bool full;
 };
 
@@ -158,22 +160,20 @@ static bool take_number(const char **at, const char *end, uint64_t *ret_number)
 }
 
 /* A line that makes no sense is left out. */
-static int take_line(struct jit_symbols *symbols, char *line, const char *end)
+static int take_line(struct jit_symbols *symbols, const char *line, const char *end)
 {
 	const char *at = line;
 	uint64_t start, size;
 
 	if (!take_number(&at, end, &start) || !take_number(&at, end, &size))
 		return 0;
-	char *name = line + (at - line);
-	size_t name_size = jit_name_clean(name, (size_t)(end - at));
-	return jit_symbols_add(symbols, start, size, name, name_size);
+	return jit_symbols_add(symbols, start, size, at, (size_t)(end - at));
 }
 
 /* All whole lines of @chunk; *ret_used is how many bytes they are. */
-static int take_lines(struct perf_map *map, char *chunk, size_t size, size_t *ret_used)
+static int take_lines(struct perf_map *map, const char *chunk, size_t size, size_t *ret_used)
 {
-	char *line = chunk, *end;
+	const char *line = chunk, *end;
 	int rc = 0;
 
 	while (!rc && (end = memchr(line, '\n', size - (size_t)(line - chunk)))) {
@@ -191,18 +191,36 @@ static int take_lines(struct perf_map *map, char *chunk, size_t size, size_t *re
 	return rc;
 }
 
-static void follow_file(struct perf_map *map, const struct stat *status)
+/* The JVM writes its whole list each time that it is asked: other lines are where we were. */
+static bool is_same_file(const struct perf_map *map, int fd, const struct stat *status)
 {
-	bool same = map->device == status->st_dev && map->inode == status->st_ino &&
-		    map->offset <= (uint64_t)status->st_size;
+	char end[END_BYTES];
 
-	if (same)
-		return;
+	if (map->device != status->st_dev || map->inode != status->st_ino)
+		return false;
+	ssize_t size = pread(fd, end, map->end_size, (off_t)(map->offset - map->end_size));
+	return size == (ssize_t)map->end_size && memcmp(end, map->end, map->end_size) == 0;
+}
+
+static void begin_file(struct perf_map *map, const struct stat *status)
+{
 	jit_symbols_clear(map->symbols);
 	map->device = status->st_dev;
 	map->inode = status->st_ino;
-	map->offset = 0;
+	map->offset = map->end_size = 0;
 	map->skipping = map->full = false;
+}
+
+/* @used bytes of @chunk are read. */
+static void advance(struct perf_map *map, const char *chunk, size_t used)
+{
+	size_t end_size = used < END_BYTES ? used : END_BYTES;
+
+	map->offset += used;
+	if (!used)
+		return;
+	map->end_size = end_size;
+	memcpy(map->end, chunk + used - end_size, end_size);
 }
 
 int perf_map_read(struct perf_map *map, int fd)
@@ -215,7 +233,8 @@ int perf_map_read(struct perf_map *map, int fd)
 		return -ENOMEM;
 	if (fstat(fd, &status))
 		return -errno;
-	follow_file(map, &status);
+	if (!is_same_file(map, fd, &status))
+		begin_file(map, &status);
 	while (!map->full && total < PERF_MAP_STEP_BYTES) {
 		ssize_t size = pread(fd, chunk, READ_BYTES, (off_t)map->offset);
 		size_t used;
@@ -225,7 +244,7 @@ int perf_map_read(struct perf_map *map, int fd)
 		int rc = take_lines(map, chunk, (size_t)size, &used);
 		if (rc == -ENOMEM)
 			return rc;
-		map->offset += used;
+		advance(map, chunk, used);
 		total += used;
 		map->full = rc == -E2BIG || map->offset >= PERF_MAP_BYTES_MAX;
 		if (!used)

@@ -35,7 +35,7 @@ int perf_map_open(const struct proc *proc);
  */
 int perf_map_read(struct perf_map *map, int fd);
 
-/** The function at @address, its name made fit to compare (jit_name_clean()), or NULL. */
+/** The function at @address, or NULL. Valid until the next call. */
 const char *perf_map_find(struct perf_map *map, uint64_t address);
 
 /** Memory in use. */

@@ -129,6 +129,22 @@ TEST(a_growing_file_is_read_on)
 	assert_string_equal("", find(map, 0x1000));
 	assert_string_equal("fourth", find(map, 0x3000));
 
+	for (int i = 0; i < 10; i++) // as the JVM does: in place, and longer than before
+		append(fd, "3000 10 fourth\n");
+	assert_int_equal(1, perf_map_read(map, fd));
+	assert_int_equal(0, ftruncate(fd, 0));
+	lseek(fd, 0, SEEK_SET);
+	append(fd, "7000 10 seventh\n");
+	for (int i = 0; i < 20; i++)
+		append(fd, "5000 10 LazyCompile:*f /a.js:1:1\n");
+	assert_int_equal(1, perf_map_read(map, fd));
+	assert_int_equal(0, perf_map_read(map, fd));
+	assert_string_equal("", find(map, 0x3000));
+	assert_string_equal("seventh", find(map, 0x7000));
+	append(fd, "8000 10 eighth\n");
+	assert_int_equal(1, perf_map_read(map, fd));
+	assert_string_equal("seventh", find(map, 0x7000)); // still known: it was read on only
+
 	int other = file_of("4000 10 fifth\n4010 10 fifth\n"); // in its place, and longer
 	assert_int_equal(1, perf_map_read(map, other));
 	assert_string_equal("", find(map, 0x3000));
