@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -39,6 +40,7 @@ struct entry {
 	struct file_symbols symbols; // without a table: not read
 	int debug_fd;                // a debug file that came late, -1: none
 	bool awaits_debug;           // one was asked for
+	bool deferred;               // reading them was put off
 	bool unreadable;             // reading them failed: not tried again
 };
 
@@ -69,6 +71,7 @@ struct executable_table {
 	uint32_t open_count; // of files and debug files
 	struct debuginfod *debuginfod;
 	uint64_t debuginfod_answers; // seen so far
+	uint64_t reading_ns;         // spent in this window
 };
 
 static struct entry *entry_of(struct executable *executable)
@@ -160,7 +163,9 @@ void executable_note_folder(struct executable *executable, int folder)
 
 bool executable_may_learn_names(const struct executable *executable)
 {
-	return ((const struct entry *)executable)->awaits_debug;
+	const struct entry *entry = (const struct entry *)executable;
+
+	return entry->awaits_debug || entry->deferred;
 }
 
 bool executable_wants_file(const struct executable *executable)
@@ -481,8 +486,17 @@ static int read_with(struct entry *entry, int debug_fd)
 	return file_symbols_read(entry->fd, &places.search, debug_fd, &entry->symbols);
 }
 
+static uint64_t thread_cpu_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
+}
+
 static int read_symbols(struct executable_table *table, struct entry *entry)
 {
+	uint64_t begin_ns = thread_cpu_ns();
 	int rc = read_with(entry, take_fd(entry->debug_fd));
 
 	if (!rc && file_symbols_want_more(&entry->symbols)) {
@@ -493,6 +507,7 @@ static int read_symbols(struct executable_table *table, struct entry *entry)
 			rc = read_with(entry, debug_fd);
 		}
 	}
+	table->reading_ns += thread_cpu_ns() - begin_ns;
 	if (rc)
 		return rc;
 
@@ -532,6 +547,10 @@ int executable_find_symbol(struct executable_table *table, struct executable *ex
 	entry->used_ns = clock_monotonic_ns();
 	if (!entry->symbols.table && (entry->unreadable || entry->fd < 0))
 		return -ENOENT;
+	if (!entry->symbols.table && table->reading_ns >= EXECUTABLE_SYMBOLS_NS_MAX) {
+		entry->deferred = true;
+		return -ENOENT;
+	}
 	if (!entry->symbols.table && read_symbols(table, entry)) {
 		entry->unreadable = true;
 		return -ENOENT;
@@ -591,8 +610,24 @@ void line_files_close(struct line_files *files)
 	*files = (struct line_files){ -1, -1, -1 };
 }
 
+static void end_deferring(struct executable_table *table)
+{
+	bool any = table->reading_ns >= EXECUTABLE_SYMBOLS_NS_MAX;
+
+	table->reading_ns = 0;
+	for (uint32_t i = 0; any && i < table->slot_count; i++) {
+		struct entry *entry = table->entries[i];
+
+		if (!entry || !entry->deferred)
+			continue;
+		entry->deferred = false;
+		entry->executable.symbols_version++;
+	}
+}
+
 void executable_table_poll(struct executable_table *table)
 {
+	end_deferring(table);
 	if (!table->debuginfod ||
 	    debuginfod_answers(table->debuginfod) == table->debuginfod_answers)
 		return;

@@ -21,6 +21,9 @@ enum {
 #define EXECUTABLE_SYMBOL_MEMORY_MAX \
 	(64ULL << 20) // of all symbol tables; least recently used are dropped and read again
 
+/** CPU time that reading symbols may take in one window; what is left is read in the next. */
+#define EXECUTABLE_SYMBOLS_NS_MAX (2ULL * 1000000000)
+
 struct executable_table;
 
 /** One file. Valid until the next executable_table_trim(), or while it is held. */
@@ -46,7 +49,7 @@ void executable_table_free(struct executable_table *table);
 
 /** Ask these servers for the symbols of stripped files. It is the caller's and outlives the table. */
 void executable_table_use_debuginfod(struct executable_table *table, struct debuginfod *debuginfod);
-/** Take what the servers answered: call it once a window. */
+/** Begin a window: take what servers answered, and read again what there was no time for. */
 void executable_table_poll(struct executable_table *table);
 
 /**

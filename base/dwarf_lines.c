@@ -323,6 +323,17 @@ static bool find_row(Dwarf_Die *unit, uint64_t address, struct dwarf_place *plac
 	return true;
 }
 
+/* An inlined call of which not even the name is known says nothing; the function stays. */
+static void leave_out_nameless(struct dwarf_place *place)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < place->count; i++)
+		if (place->lines[i].name || i + 1 == place->count)
+			place->lines[kept++] = place->lines[i];
+	place->count = kept;
+}
+
 int dwarf_lines_find(struct dwarf_lines *lines, uint64_t address, struct dwarf_place *ret_place)
 {
 	const struct range *unit_range = find_range(&lines->units, address);
@@ -345,5 +356,6 @@ int dwarf_lines_find(struct dwarf_lines *lines, uint64_t address, struct dwarf_p
 		if (i + 1 < chain.count)
 			find_call(&unit, die, &ret_place->lines[i + 1]);
 	}
+	leave_out_nameless(ret_place);
 	return 0;
 }

@@ -48,6 +48,7 @@ struct record_options {
 	uint64_t duration_ns; // 0: until Ctrl-C or the end of what is recorded
 	enum export_format format;
 	char **command; // ended by NULL; NULL: none
+	bool lines;
 };
 
 struct recording {
@@ -88,6 +89,8 @@ static int parse(int argc, char **argv, struct record_options *options,
 		  "what to record" },
 		{ "frequency", 'F', CONFIG_UINT, &options->frequency_hz, "99", 1, 1000, "HZ",
 		  "samples per second and CPU" },
+		{ "lines", 0, CONFIG_BOOL, &options->lines, NULL, 0, 0, NULL,
+		  "tell source lines and inlined calls of native code, where DWARF has them" },
 		{ "label", 0, CONFIG_LABELS, &options->labels, NULL, 0, 0, "NAME=VALUE",
 		  "put a label on everything; may be repeated" },
 	};
@@ -189,6 +192,7 @@ static int open_profiler(struct recording *recording, struct error *err)
 	struct profiler_options profiler_options = {
 		.frequency_hz = (uint32_t)options->frequency_hz,
 		.slot_ns = RECORD_SLOT_NS,
+		.symbolize_lines = options->lines,
 		.pid = options->command ? recording->command.pid : (pid_t)options->pid,
 	};
 	int rc = labels_copy(&options->labels, &profiler_options.labels);
