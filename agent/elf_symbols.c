@@ -100,42 +100,61 @@ static int check_bloom(const struct elf_symbols *symbols, const Elf64_Shdr *sect
 	return (word & bits) == bits ? 0 : -ENOENT;
 }
 
-/* The symbols of one bucket follow each other; the last one's hash is odd. */
+/* Is symbol @at of @table the defined @name? Returns 0; -ENOENT: no; otherwise as elf_read(). */
+static int match_symbol(const struct elf_symbols *symbols, const Elf64_Shdr *table, uint32_t at,
+			const char *name, Elf64_Sym *ret_symbol)
+{
+	const Elf64_Shdr *strings = section_at(symbols, table->sh_link);
+	Elf64_Sym symbol;
+	int rc = read_item(symbols, table, 0, at, &symbol, sizeof(symbol));
+
+	if (rc || !strings)
+		return rc ? rc : -ENOEXEC;
+	if (symbol.st_shndx == SHN_UNDEF)
+		return -ENOENT;
+	rc = compare_name(symbols, strings, symbol.st_name, name);
+	if (!rc)
+		*ret_symbol = symbol;
+	return rc;
+}
+
+/* The symbols of one bucket follow each other, from @at on; the last one's hash is odd. */
 static int search_chain(const struct elf_symbols *symbols, const Elf64_Shdr *section,
-			const struct gnu_hash *head, const char *name, Elf64_Sym *ret_symbol)
+			const struct gnu_hash *head, uint32_t at, const char *name,
+			Elf64_Sym *ret_symbol)
 {
 	uint64_t chains = sizeof(*head) + 8ULL * head->bloom_count + 4ULL * head->bucket_count;
-	uint32_t hash = gnu_hash_of(name), found, at;
 	const Elf64_Shdr *table = section_at(symbols, section->sh_link);
-	const Elf64_Shdr *strings = table ? section_at(symbols, table->sh_link) : NULL;
-	Elf64_Sym symbol;
+	uint32_t hash = gnu_hash_of(name), found;
+
+	if (!table)
+		return -ENOEXEC;
+	for (uint32_t limit = at + ELF_SYMBOL_CHAIN_MAX; at < limit; at++) {
+		int rc = read_item(symbols, section, chains, at - head->first_symbol, &found,
+				   sizeof(found));
+
+		if (!rc && (found | 1) == (hash | 1))
+			rc = match_symbol(symbols, table, at, name, ret_symbol);
+		else if (!rc)
+			rc = -ENOENT;
+		if (rc != -ENOENT || found & 1)
+			return rc;
+	}
+	return -ENOENT;
+}
+
+static int search_bucket(const struct elf_symbols *symbols, const Elf64_Shdr *section,
+			 const struct gnu_hash *head, const char *name, Elf64_Sym *ret_symbol)
+{
+	uint32_t at;
 	int rc = read_item(symbols, section, sizeof(*head) + 8ULL * head->bloom_count,
-			   hash % head->bucket_count, &at, sizeof(at));
+			   gnu_hash_of(name) % head->bucket_count, &at, sizeof(at));
 
 	if (rc)
 		return rc;
-	if (!strings)
-		return -ENOEXEC;
 	if (at < head->first_symbol)
 		return -ENOENT;
-	for (uint32_t i = 0; i < ELF_SYMBOL_CHAIN_MAX && at + i >= at; i++) {
-		rc = read_item(symbols, section, chains, at + i - head->first_symbol, &found,
-			       sizeof(found));
-		if (rc)
-			return rc;
-		if ((found | 1) == (hash | 1)) {
-			rc = read_item(symbols, table, 0, at + i, &symbol, sizeof(symbol));
-			if (!rc && symbol.st_shndx != SHN_UNDEF)
-				rc = compare_name(symbols, strings, symbol.st_name, name);
-			if (!rc && symbol.st_shndx != SHN_UNDEF)
-				*ret_symbol = symbol;
-			if (rc != -ENOENT && symbol.st_shndx != SHN_UNDEF)
-				return rc;
-		}
-		if (found & 1)
-			return -ENOENT;
-	}
-	return -ENOENT;
+	return search_chain(symbols, section, head, at, name, ret_symbol);
 }
 
 struct search {
@@ -183,7 +202,7 @@ int elf_symbols_find_exported(const struct elf_symbols *symbols, const char *nam
 	rc = check_bloom(symbols, section, &head, gnu_hash_of(name));
 	if (rc)
 		return rc;
-	return search_chain(symbols, section, &head, name, ret_symbol);
+	return search_bucket(symbols, section, &head, name, ret_symbol);
 }
 
 const Elf64_Shdr *elf_symbols_find_section(const struct elf_symbols *symbols, const char *name)

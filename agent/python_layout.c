@@ -54,7 +54,6 @@ static const struct python_layout layouts[] = {
 			     CODE_PARTS(40, 48, 104, 96, 112) },
 		.runtime_interpreters = PYTHON_NO_FIELD,
 		.runtime_holder = PYTHON_NO_FIELD,
-		.runtime_key = PYTHON_NO_FIELD,
 		.code_basicsize = 144,
 	},
 	{
@@ -69,7 +68,6 @@ static const struct python_layout layouts[] = {
 			     CODE_PARTS(40, 48, 104, 96, 112) },
 		.runtime_interpreters = 24,
 		.runtime_holder = 1480,
-		.runtime_key = 1504,
 		.code_basicsize = 144,
 	},
 	{
@@ -84,7 +82,6 @@ static const struct python_layout layouts[] = {
 			     CODE_PARTS(48, 56, 112, 104, 120) },
 		.runtime_interpreters = 32,
 		.runtime_holder = 1368,
-		.runtime_key = 1392,
 		.code_basicsize = 176,
 	},
 	{
@@ -99,7 +96,6 @@ static const struct python_layout layouts[] = {
 			     CODE_PARTS(48, 56, 112, 104, 120) },
 		.runtime_interpreters = 32,
 		.runtime_holder = 568,
-		.runtime_key = 584,
 		.code_basicsize = 176,
 	},
 	{
@@ -116,7 +112,6 @@ static const struct python_layout layouts[] = {
 			     CODE_PARTS(48, 56, 112, 104, 120) },
 		.runtime_interpreters = 32,
 		.runtime_holder = 568,
-		.runtime_key = 584,
 		.code_basicsize = 176,
 	},
 	{
@@ -140,7 +135,6 @@ static const struct python_layout layouts[] = {
 			     .code_instructions = 184 },
 		.runtime_interpreters = 40,
 		.runtime_holder = 576,
-		.runtime_key = 592,
 		.code_basicsize = 184,
 	},
 	{
@@ -165,7 +159,6 @@ static const struct python_layout layouts[] = {
 			     .code_instructions = 192 },
 		.runtime_interpreters = 40,
 		.runtime_holder = PYTHON_NO_FIELD,
-		.runtime_key = 1544,
 		.code_basicsize = 192,
 	},
 };
@@ -370,7 +363,6 @@ static int take_runtime(const struct debug_offsets *debug, struct python_layout 
 			layout->offsets.minor);
 	layout->runtime_interpreters = words[WORD_RUNTIME_INTERPRETERS];
 	layout->runtime_holder = PYTHON_NO_FIELD;
-	layout->runtime_key = PYTHON_NO_FIELD;
 	layout->interpreter_next = words[WORD_INTERPRETER_NEXT];
 	layout->offsets.interpreter_threads = words[WORD_INTERPRETER_THREADS];
 	layout->offsets.state_next = STATE_NEXT;

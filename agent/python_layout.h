@@ -21,7 +21,6 @@ struct python_layout {
 	// In _PyRuntime. 3.6 has none: its variables are found by symbol.
 	uint16_t runtime_interpreters; // the first interpreter
 	uint16_t runtime_holder;       // thread state that holds the GIL, up to 3.11
-	uint16_t runtime_key;          // autoTSSkey; PYTHON_NO_FIELD: unknown
 	// In an interpreter.
 	uint16_t interpreter_next;
 	// In a thread state.

@@ -286,29 +286,23 @@ static uint64_t interpreters_of(const struct runtime *runtime, uint64_t bias)
 	return runtime->build.runtime + runtime->layout.runtime_interpreters + bias;
 }
 
-/*
- * The holder of the GIL, and the list of threads: there a thread state names its thread by
- * pthread_self(), which is the thread pointer on x86-64 only.
- */
+/* Ways that do not begin at the thread's own registers: the holder of the GIL, the list of threads. */
 static void find_others(const struct runtime *runtime, uint64_t bias,
 			struct python_process *process)
 {
-#ifdef __x86_64__
+	const struct python_layout *layout = &runtime->layout;
+
+	process->interpreter = interpreters_of(runtime, bias);
+	process->ways |= PYTHON_WAY_LIST;
 	if (runtime->build.holder)
 		process->holder = runtime->build.holder + bias;
-	else if (runtime->layout.runtime_holder != PYTHON_NO_FIELD)
-		process->holder = runtime->build.runtime + runtime->layout.runtime_holder + bias;
-	process->interpreter = interpreters_of(runtime, bias);
-	// Behind the list's head _PyRuntime has the main interpreter.
-	if (runtime->layout.runtime_interpreters != PYTHON_NO_FIELD)
-		process->interpreter += 8;
-	process->ways |= PYTHON_WAY_LIST;
-#else
-	(void)runtime;
-	(void)bias;
-#endif
+	else if (layout->runtime_holder != PYTHON_NO_FIELD)
+		process->holder = runtime->build.runtime + layout->runtime_holder + bias;
 	if (process->holder)
 		process->ways |= PYTHON_WAY_HOLDER;
+	// Behind the list's head _PyRuntime has the main interpreter.
+	if (layout->runtime_interpreters != PYTHON_NO_FIELD)
+		process->interpreter += 8;
 }
 
 static int find_process(struct runtime *runtime, uint32_t number, pid_t pid, uint64_t bias,

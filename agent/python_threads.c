@@ -22,7 +22,9 @@ enum {
 	TABLE_WORDS = 128, // of a table of keys: musl's has 128, glibc's second ones 32 pairs
 	MODULES_MAX = 64,  // with thread-local variables, in the order they were loaded
 	MODULE_WORDS = 64, // of a module's variables: libpython has four or so
-	DTV_AT = 8,        // pointer to the vector of modules: tcbhead_t, and musl's struct pthread
+	TLS_FIRST_BYTES_MAX = 0x1000, // from the thread pointer to the first module's variables
+	MUSL_CONTROL_BYTES = 200,     // on aarch64; the vector of modules is its last word
+	DTV_AT = 8, // pointer to the vector of modules: tcbhead_t, and musl's struct pthread
 	MINOR_WITH_VARIABLE = 12,
 	ADDRESS_MIN = 0x1000,
 };
@@ -33,11 +35,18 @@ struct thread {
 	uint64_t control; // pthread_self(): the control block, and on x86-64 the thread pointer
 };
 
+#ifdef __aarch64__
+static const bool pointer_is_above = true;
+#else
+static const bool pointer_is_above = false;
+#endif
+
 /* Ways are tried with all threads: one that leads each to its state is not there by chance. */
 struct search {
 	pid_t pid;
 	struct thread threads[THREADS_TRIED_MAX];
 	uint32_t count;
+	int64_t dtv_at; // of the vector of modules, from pthread_self()
 	struct python_process best;
 	uint32_t best_count; // threads that it leads to their states
 };
@@ -170,10 +179,10 @@ static bool find_in_block(struct search *search, const struct thread *thread,
 static bool find_variable(struct search *search, const struct thread *thread, uint32_t stride)
 {
 	struct python_process way = { .ways = PYTHON_WAY_TLS | PYTHON_WAY_TLS_DYNAMIC,
-				      .dtv_at = DTV_AT };
+				      .dtv_at = (int32_t)search->dtv_at };
 	uint64_t vector, block, words[MODULE_WORDS];
 
-	if (read_word(search->pid, thread->control + DTV_AT, &vector))
+	if (read_word(search->pid, thread->control + (uint64_t)search->dtv_at, &vector))
 		return false;
 	for (uint32_t module = 1; module < MODULES_MAX; module++) {
 		if (read_word(search->pid, vector + module * stride, &block))
@@ -246,6 +255,79 @@ static void collect_threads(struct search *search, const struct python_layout *l
 	}
 }
 
+/* ---- the thread pointer ------------------------------------------------------------------------- */
+
+/*
+ * glibc on aarch64: the thread pointer leads to tcbhead_t, whose first word is the vector of modules; its
+ * first module's variables lie right behind tcbhead_t.
+ */
+static bool is_thread_pointer(pid_t pid, uint64_t pointer, uint64_t vector)
+{
+	uint64_t block;
+
+	return vector % 8 == 0 && !read_word(pid, vector + 16, &block) && block > pointer &&
+	       block - pointer < TLS_FIRST_BYTES_MAX;
+}
+
+int python_threads_find_pointer(pid_t pid, uint64_t self, bool is_above, uint64_t *ret_pointer)
+{
+	uint64_t words[CONTROL_WORDS];
+
+	if (!is_above) {
+		*ret_pointer = self;
+		return 0;
+	}
+	// struct pthread is aligned to 64 bytes, and ends where the thread pointer points to.
+	for (uint64_t at = 0x400; at < 0x1000; at += 64) {
+		uint64_t vector;
+
+		if (!read_word(pid, self + at, &vector) &&
+		    is_thread_pointer(pid, self + at, vector)) {
+			*ret_pointer = self + at;
+			return 0;
+		}
+	}
+	// musl's block is its own size exactly, and begins with a pointer to itself.
+	if (process_memory_read(pid, self, words, MUSL_CONTROL_BYTES) || words[0] != self)
+		return -ENOTSUP;
+	*ret_pointer = self + MUSL_CONTROL_BYTES;
+	return 0;
+}
+
+/* Ways were found from pthread_self() on; the unwinder begins at the thread pointer. */
+static int take_way(const struct search *search, struct python_process *process)
+{
+	const struct python_process *best = &search->best;
+	uint64_t self = search->threads[0].control, pointer;
+	int rc = python_threads_find_pointer(search->pid, self, pointer_is_above, &pointer);
+
+	if (rc)
+		return rc;
+	process->ways |= best->ways;
+	process->self_at = (int64_t)(self - pointer);
+	process->key_at = best->key_at + (int32_t)process->self_at;
+	process->key_inside = best->key_inside;
+	process->tls_at = best->tls_at;
+	process->tls_also_at = best->tls_also_at;
+	process->dtv_at = best->dtv_at + (int32_t)process->self_at;
+	process->dtv_inside = best->dtv_inside;
+	return 0;
+}
+
+/* The vector of modules is at the thread pointer on aarch64, behind pthread_self() on x86-64. */
+static int64_t find_vector(const struct search *search)
+{
+	uint64_t self = search->threads[0].control, pointer;
+
+	if (!pointer_is_above)
+		return DTV_AT;
+	if (python_threads_find_pointer(search->pid, self, true, &pointer))
+		return 0;
+	if (pointer - self == MUSL_CONTROL_BYTES)
+		return MUSL_CONTROL_BYTES - 8;
+	return (int64_t)(pointer - self);
+}
+
 int python_threads_locate(pid_t pid, const struct python_layout *layout, uint64_t interpreters,
 			  struct python_process *process)
 {
@@ -262,14 +344,8 @@ int python_threads_locate(pid_t pid, const struct python_layout *layout, uint64_
 	}
 	if (!search.count)
 		return -EAGAIN;
+	search.dtv_at = find_vector(&search);
 	if (!find_way(&search, layout->offsets.minor >= MINOR_WITH_VARIABLE))
 		return -ENOTSUP;
-	process->ways |= search.best.ways;
-	process->key_at = search.best.key_at;
-	process->key_inside = search.best.key_inside;
-	process->tls_at = search.best.tls_at;
-	process->tls_also_at = search.best.tls_also_at;
-	process->dtv_at = search.best.dtv_at;
-	process->dtv_inside = search.best.dtv_inside;
-	return 0;
+	return take_way(&search, process);
 }

@@ -4,6 +4,7 @@
 // and the place in that thread's control block that points back to it is the one.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -11,8 +12,15 @@
 #include "python_layout.h"
 
 /**
+ * The thread pointer of a thread of @pid whose pthread_self() is @self. On x86-64 both are the same; on
+ * aarch64 (@is_above) the thread pointer is at the end of the control block, whose size varies.
+ * Returns 0; -ENOTSUP if no place there looks like it.
+ */
+int python_threads_find_pointer(pid_t pid, uint64_t self, bool is_above, uint64_t *ret_pointer);
+
+/**
  * Find the way to the thread states of @pid, whose first interpreter is what @interpreters (an address
- * in the process) points to, and fill in ways, key_at, key_inside, tls_at, dtv_at and dtv_inside.
+ * in the process) points to, and fill in how: ways, self_at, key_at, key_inside, tls_at, tls_also_at, dtv_at, dtv_inside.
  * Returns 0; -EAGAIN: there is no interpreter or no thread yet; -ENOTSUP: no thread points back to its
  * state, which may be for the moment only; -errno when the process cannot be read.
  */

@@ -97,7 +97,8 @@ struct python_process {
 	__u32 dtv_inside;  // there: pointer to the module's block
 	__u64 code_type;   // &PyCode_Type
 	__u64 holder;      // &tstate_current, up to 3.11; only ever believed if it is this thread's
-	__u64 interpreter; // &_PyRuntime.interpreters.main; states name their threads by thread pointer
+	__u64 interpreter; // &_PyRuntime.interpreters.main
+	__s64 self_at; // pthread_self(), by which states name their threads; from the thread pointer
 };
 
 /* Where the Python side of an unwind stands. */

@@ -82,6 +82,14 @@ UNWIND_INLINE __u64 python_state_by_tls(const struct unwind *unwind,
 	return state;
 }
 
+/* Does a thread state name the thread that is unwound? */
+UNWIND_INLINE bool python_is_own_state(const struct unwind *unwind,
+				       const struct python_offsets *offsets, __u64 state)
+{
+	return python_read_pointer(state + offsets->state_thread) ==
+	       unwind->thread_pointer + unwind->process.python.self_at;
+}
+
 /*
  * Up to 3.11 a thread that runs a subinterpreter has a second state, which no key knows. It holds
  * the GIL then.
@@ -92,9 +100,7 @@ UNWIND_INLINE __u64 python_state_by_holder(const struct unwind *unwind,
 {
 	__u64 state = python_read_pointer(process->holder);
 
-	if (!state || python_read_pointer(state + offsets->state_thread) != unwind->thread_pointer)
-		return 0;
-	return state;
+	return state && python_is_own_state(unwind, offsets, state) ? state : 0;
 }
 
 UNWIND_INLINE __u64 python_find_state(const struct unwind *unwind,
@@ -399,8 +405,7 @@ UNWIND_INLINE enum python_outcome python_walk(struct unwind *unwind,
 	if (!state || cursor->walked++ >= PYTHON_WALK_MAX)
 		return PYTHON_REFUSES;
 	cursor->walk_next = python_read_pointer(state + offsets->state_next);
-	if (state == cursor->thread_state ||
-	    python_read_pointer(state + offsets->state_thread) != unwind->thread_pointer)
+	if (state == cursor->thread_state || !python_is_own_state(unwind, offsets, state))
 		return PYTHON_GOES_ON;
 	python_use_state(cursor, offsets, state);
 	if (!python_is_exhausted(cursor)) {

@@ -251,6 +251,44 @@ TEST(lists_that_lead_nowhere_or_in_a_circle_end)
 	assert_int_equal(-ENOTSUP, python_threads_locate(getpid(), &layout, 16, &process));
 }
 
+TEST(the_thread_pointer_is_pthread_self_where_nothing_lies_above)
+{
+	uint64_t pointer = 0;
+
+	assert_int_equal(0, python_threads_find_pointer(getpid(), 0x1234, false, &pointer));
+	assert_int_equal(0x1234, pointer);
+}
+
+TEST(the_thread_pointer_of_aarch64_is_behind_the_control_block)
+{
+	static uint64_t control[0x2000 / 8], vector[8];
+	const uint64_t tcb = 0x740;
+	uint64_t pointer = 0;
+
+	// Something that leads somewhere, but not to variables right behind it.
+	control[0x500 / 8] = address_of(vector + 2);
+	control[tcb / 8] = address_of(vector);
+	vector[2] = address_of(control) + tcb + 16;
+	assert_int_equal(
+		0, python_threads_find_pointer(getpid(), address_of(control), true, &pointer));
+	assert_int_equal(address_of(control) + tcb, pointer);
+	vector[2] = address_of(control); // below
+	assert_int_equal(-ENOTSUP, python_threads_find_pointer(getpid(), address_of(control), true,
+							       &pointer));
+}
+
+TEST(musl_on_aarch64_has_a_small_block_that_points_to_itself)
+{
+	static uint64_t control[0x2000 / 8];
+	uint64_t pointer = 0;
+
+	control[0] = address_of(control);
+	assert_int_equal(
+		0, python_threads_find_pointer(getpid(), address_of(control), true, &pointer));
+	assert_int_equal(address_of(control) + 200, pointer);
+	assert_int_equal(-ENOTSUP, python_threads_find_pointer(getpid(), 64, true, &pointer));
+}
+
 TEST(a_process_that_has_gone_says_so)
 {
 	struct python_process process = { 0 };
@@ -273,4 +311,7 @@ RUN_TESTS(cmocka_unit_test(glibc_keeps_the_state_in_the_control_block),
 	  cmocka_unit_test(a_pair_that_is_not_in_use_is_no_key),
 	  cmocka_unit_test(an_interpreter_that_starts_is_asked_again),
 	  cmocka_unit_test(lists_that_lead_nowhere_or_in_a_circle_end),
+	  cmocka_unit_test(the_thread_pointer_is_pthread_self_where_nothing_lies_above),
+	  cmocka_unit_test(the_thread_pointer_of_aarch64_is_behind_the_control_block),
+	  cmocka_unit_test(musl_on_aarch64_has_a_small_block_that_points_to_itself),
 	  cmocka_unit_test(a_process_that_has_gone_says_so))

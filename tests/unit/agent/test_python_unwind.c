@@ -620,6 +620,23 @@ TEST(outer_interpreters_are_found_by_the_list_of_threads)
 	}
 }
 
+TEST(threads_may_be_named_otherwise_than_by_the_thread_pointer)
+{
+	struct call calls[CALLS_MAX];
+	uint32_t count = read_calls("n1n1n", calls);
+	struct unwind unwind;
+
+	make_process(13, calls, count);
+	cut_calls();
+	make_list();
+	put_state(OUTER_AT, HEAP + THREAD_AT - 0x40, 0);
+	unwind = walk(calls);
+	assert_string_equal("n0nLns", text_of(&unwind));
+	fake.process.self_at = -0x40;
+	unwind = walk(calls);
+	assert_string_equal("n0n1ns", text_of(&unwind));
+}
+
 TEST(the_list_of_threads_is_the_last_way_to_a_state)
 {
 	for (uint32_t minor = 6; minor <= 14; minor++) {
@@ -789,6 +806,7 @@ RUN_TESTS(cmocka_unit_test(python_frames_stand_for_the_loop_that_runs_them),
 	  cmocka_unit_test(frames_that_were_taken_back_leave_no_trace_in_the_hash),
 	  cmocka_unit_test(the_thread_leads_to_its_frames_or_the_native_stack_is_kept),
 	  cmocka_unit_test(outer_interpreters_are_found_by_the_list_of_threads),
+	  cmocka_unit_test(threads_may_be_named_otherwise_than_by_the_thread_pointer),
 	  cmocka_unit_test(the_list_of_threads_is_the_last_way_to_a_state),
 	  cmocka_unit_test(a_list_of_threads_without_end_ends),
 	  cmocka_unit_test(what_is_damaged_costs_python_frames_only),
