@@ -501,5 +501,12 @@ int cfi_read(const struct elf *elf, struct unwind_rows *rows, struct error *err)
 		return 0;
 	if (rc)
 		return error_set(err, rc, "section headers cannot be read");
-	return read_section(elf, &header, ".debug_frame", rows, err);
+
+	uint32_t range_count = rows->range_count;
+	rc = read_section(elf, &header, ".debug_frame", rows, err);
+	if (rc && !rows->rc && range_count && (rc == -ENOEXEC || rc == -E2BIG)) {
+		rows->unsupported_count++; // what .eh_frame says is worth keeping
+		return 0;
+	}
+	return rc;
 }

@@ -425,6 +425,24 @@ static const struct {
 	{ "relative to the data", "zR", { 0x34 }, 1, NULL },
 };
 
+TEST(a_broken_debug_frame_leaves_eh_frame_alone)
+{
+	struct cfi_image image;
+
+	cfi_image_init(&image, EM_X86_64, ".eh_frame");
+	cfi_image_put_usual_common(&image);
+	cfi_image_put_function(&image, 0x10, 0x10, NULL, 0);
+	uint32_t index = cfi_image_add_section(
+		&image, ".debug_frame",
+		(Elf64_Shdr){ .sh_type = SHT_PROGBITS, .sh_offset = 1 << 30, .sh_size = 100 });
+	expect_rows("0 none | 10 7+8 = c-8 | 20 none", &image, 0x100, "not in the file");
+	image.sections[index].sh_size = 1ULL << 40;
+	struct unwind_table *table = build(&image);
+	EXPECT_STR("0 none | 10 7+8 = c-8 | 20 none", rows_of(table, 0x100), "too large");
+	EXPECT_EQ(1, table->unsupported_count, "too large");
+	unwind_table_free(table);
+}
+
 TEST(augmentations_are_read_or_refused)
 {
 	static const uint8_t program[] = { 0x0c, 7, 8, 0x80 | 16, 1 };
@@ -859,6 +877,7 @@ RUN_TESTS(cmocka_unit_test(functions_become_rows_with_ends), cmocka_unit_test(fu
 	  cmocka_unit_test(debug_frame_is_read_where_it_is_all_there_is),
 	  cmocka_unit_test(a_compressed_section_is_inflated),
 	  cmocka_unit_test(hostile_compressed_sections_do_no_harm),
+	  cmocka_unit_test(a_broken_debug_frame_leaves_eh_frame_alone),
 	  cmocka_unit_test(augmentations_are_read_or_refused),
 	  cmocka_unit_test(versions_of_debug_frame_are_not_those_of_eh_frame),
 	  cmocka_unit_test(code_at_address_0_was_dropped_by_the_linker),
