@@ -48,7 +48,7 @@ def run_builds(builds, tmp_path, *options, seconds=2.0, at_once=2):
         for i in range(0, len(made), at_once):
             running = []
             for build, folder in made[i:i + at_once]:
-                argv = [str(folder / "chains"), "--seconds", str(seconds), "--warm-up", "0.7"]
+                argv = [str(folder / "chains"), "--seconds", str(seconds), "--warm-up", "1.2"]
                 if not build.is_static():
                     argv += ["--library", str(folder / "library.so")]
                 running.append((build, Program(build.name, [*argv, *options])))
