@@ -271,7 +271,7 @@ static const struct {
 	const char *shown;
 } paths[] = {
 	{ "the standard library", "/usr/lib/python3.11/asyncio/events.py", "asyncio/events.py" },
-	{ "pyenv's", "/root/.pyenv/versions/3.6.15/lib/python3.6/threading.py", "threading.py" },
+	{ "pyenv's", "/opt/pyenv/versions/3.6.15/lib/python3.6/threading.py", "threading.py" },
 	{ "a package", "/venv/lib/python3.11/site-packages/torch/nn/modules/module.py",
 	  "torch/nn/modules/module.py" },
 	{ "Debian's packages", "/usr/lib/python3/dist-packages/yaml/__init__.py",
