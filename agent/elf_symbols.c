@@ -177,6 +177,13 @@ static bool match_name(void *context, const char *name, const Elf64_Sym *symbol)
 static int visit_table(const struct elf_symbols *symbols, const Elf64_Shdr *table,
 		       elf_symbol_visit *visit, void *context);
 
+bool elf_symbols_has_exported(const struct elf_symbols *symbols)
+{
+	const Elf64_Shdr *table = find_type(symbols, SHT_DYNSYM);
+
+	return table && table->sh_size > sizeof(Elf64_Sym); // the first one is none
+}
+
 int elf_symbols_find_exported(const struct elf_symbols *symbols, const char *name,
 			      Elf64_Sym *ret_symbol)
 {

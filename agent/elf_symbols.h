@@ -26,6 +26,9 @@ struct elf_symbols {
 int elf_symbols_init(struct elf_symbols *symbols, const struct elf *elf);
 void elf_symbols_deinit(struct elf_symbols *symbols);
 
+/** Does it export or import anything by name? Static executables do not. */
+bool elf_symbols_has_exported(const struct elf_symbols *symbols);
+
 /**
  * The exported, defined symbol @name. Returns 0; -ENOENT; -ENOEXEC if the file contradicts itself;
  * -errno when reading fails.

@@ -140,15 +140,6 @@ static bool visit_local(void *context, const char *name, const Elf64_Sym *symbol
 	return true;
 }
 
-static bool has_exports(const struct elf_symbols *symbols)
-{
-	for (uint32_t i = 0; i < symbols->section_count; i++) {
-		if (symbols->sections[i].sh_type == SHT_DYNSYM)
-			return true;
-	}
-	return false;
-}
-
 /* Fill in what symbols say. Returns false for a file that is no interpreter. */
 static bool find_variables(const struct elf_symbols *symbols, struct python_build *build)
 {
@@ -161,7 +152,7 @@ static bool find_variables(const struct elf_symbols *symbols, struct python_buil
 		find_value(symbols, "PyCode_Type", &build->code_type);
 		return true;
 	}
-	if (has_exports(symbols))
+	if (elf_symbols_has_exported(symbols))
 		return false;
 	elf_symbols_each(symbols, visit_local, &local);
 	return local.is_python || build->runtime;

@@ -18,6 +18,8 @@ static const char opcode_prefix[] = "_TAIL_CALL_";
 struct search {
 	struct unwind_mark *marks;
 	uint32_t count;
+	Elf64_Sym loop;  // without its parts; of size 0: not seen
+	bool has_newref; // Py_NewRef, which is there since 3.10
 };
 
 static void add_mark(struct search *search, uint64_t start, uint64_t size, uint8_t flags)
@@ -41,13 +43,19 @@ static bool is_loop(const char *name)
 
 static bool visit_symbol(void *context, const char *name, const Elf64_Sym *symbol)
 {
+	struct search *search = context;
+
 	if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC)
 		return true;
+	if (strcmp(name, loop_name) == 0)
+		search->loop = *symbol;
+	else if (strcmp(name, "Py_NewRef") == 0)
+		search->has_newref = true;
 	if (strncmp(name, opcode_prefix, strlen(opcode_prefix)) == 0)
-		add_mark(context, symbol->st_value, symbol->st_size,
+		add_mark(search, symbol->st_value, symbol->st_size,
 			 RULE_PYTHON_EVAL | RULE_PYTHON_OPCODE);
 	else if (is_loop(name))
-		add_mark(context, symbol->st_value, symbol->st_size, RULE_PYTHON_EVAL);
+		add_mark(search, symbol->st_value, symbol->st_size, RULE_PYTHON_EVAL);
 	return true;
 }
 
@@ -80,15 +88,6 @@ static void join_marks(struct search *search)
 			search->marks[count++] = mark;
 	}
 	search->count = count;
-}
-
-static bool has_exports(const struct elf_symbols *symbols)
-{
-	for (uint32_t i = 0; i < symbols->section_count; i++) {
-		if (symbols->sections[i].sh_type == SHT_DYNSYM)
-			return true;
-	}
-	return false;
 }
 
 /* Without a symbol table nothing names the cold parts: they are where the loop jumps to. */
@@ -127,26 +126,25 @@ static void remove_range(struct search *search, uint64_t start, uint64_t limit)
 	}
 }
 
-/* Up to 3.9, see python_linking.h. Newer ones, which all export Py_NewRef, have links on the C stack. */
-static int remove_unlinked(const struct elf_symbols *symbols, const Elf64_Sym *loop,
-			   struct search *search)
+/* Up to 3.9, see python_linking.h. Newer ones have links on the C stack. */
+static int remove_unlinked(const struct elf *elf, struct search *search)
 {
 	struct python_unlinked ranges[PYTHON_UNLINKED_MAX];
 	_cleanup_free_ uint8_t *code = NULL;
-	Elf64_Sym newer;
+	uint64_t size = search->loop.st_size;
 	uint32_t count;
 	int rc;
 
-	if (symbols->elf->header.e_machine != EM_X86_64 || loop->st_size > FUNCTION_BYTES_MAX ||
-	    !elf_symbols_find_exported(symbols, "Py_NewRef", &newer))
+	if (elf->header.e_machine != EM_X86_64 || !size || size > FUNCTION_BYTES_MAX ||
+	    search->has_newref)
 		return 0;
-	code = malloc(loop->st_size + 1);
+	code = malloc(size);
 	if (!code)
 		return -ENOMEM;
-	rc = elf_read_address(symbols->elf, loop->st_value, code, loop->st_size);
+	rc = elf_read_address(elf, search->loop.st_value, code, size);
 	if (rc)
 		return rc;
-	count = python_linking_find(code, loop->st_size, loop->st_value, ranges);
+	count = python_linking_find(code, size, search->loop.st_value, ranges);
 	for (uint32_t i = 0; i < count; i++)
 		remove_range(search, ranges[i].start, ranges[i].limit);
 	return 0;
@@ -164,25 +162,30 @@ static void drop_empty(struct search *search)
 	search->count = count;
 }
 
+/* Every interpreter exports its loop, unless it is a static executable, which exports nothing. */
+static int check_exports(const struct elf_symbols *symbols)
+{
+	Elf64_Sym loop;
+	int rc = elf_symbols_find_exported(symbols, loop_name, &loop);
+
+	return rc == -ENOENT && !elf_symbols_has_exported(symbols) ? 0 : rc;
+}
+
 int python_eval_marks(const struct elf *elf, struct unwind_mark *marks, uint32_t *ret_count)
 {
 	_cleanup_(elf_symbols_deinit) struct elf_symbols symbols;
 	struct search search = { .marks = marks };
-	Elf64_Sym loop = { 0 };
 	int rc = elf_symbols_init(&symbols, elf);
 
 	if (!rc)
-		rc = elf_symbols_find_exported(&symbols, loop_name, &loop);
-	// Every interpreter exports its loop, unless it is a static executable.
-	if (rc == -ENOENT && !has_exports(&symbols))
-		rc = 0;
+		rc = check_exports(&symbols);
 	if (!rc)
 		rc = elf_symbols_each(&symbols, visit_symbol, &search);
-	if (!rc && search.count)
+	if (!rc)
 		rc = add_parts(elf, &search);
-	if (!rc && search.count) {
+	if (!rc) {
 		join_marks(&search);
-		rc = remove_unlinked(&symbols, &loop, &search);
+		rc = remove_unlinked(elf, &search);
 	}
 	if (rc == -ENOENT || rc == -ENOEXEC || rc == -E2BIG) {
 		*ret_count = 0; // no interpreter, or none that can be read

@@ -237,6 +237,7 @@ static const struct symbol_case loop_symbols[] = {
 	{ "_TAIL_CALL_LOAD_FAST", 0x430, 0x30, STT_FUNC },
 	{ "_TAIL_CALL_nothing", 0x500, 0, STT_FUNC },
 	{ "main", 0x600, 0x30, STT_FUNC },
+	{ "Py_NewRef", 0x700, 0x10, STT_FUNC },
 };
 
 static const struct unwind_mark loop_marks[] = {
@@ -245,20 +246,13 @@ static const struct unwind_mark loop_marks[] = {
 	{ 0x800, 0x880, RULE_PYTHON_EVAL },
 };
 
-TEST(a_loop_in_pieces_is_marked_whole)
+static void check_pieces(const struct elf_image *image)
 {
-	struct elf_image image;
+	_cleanup_close_ int fd = image_open(image);
 	struct stat status;
 	struct elf elf;
 	uint32_t count;
 
-	image_init(&image);
-	image_add_dynamic(&image, "_PyEval_EvalFrameDefault", 0x100, 0x200);
-	image_add_dynamic(&image, "Py_NewRef", 0x700, 0x10);
-	for EACH (symbol, loop_symbols)
-		image_add_symbol(&image, symbol->name, symbol->offset, symbol->size, STB_LOCAL,
-				 symbol->type);
-	_cleanup_close_ int fd = image_open(&image);
 	assert_int_equal(0, fstat(fd, &status));
 	assert_int_equal(0, elf_read_headers(fd, &status, &elf, NULL));
 	assert_int_equal(0, python_eval_marks(&elf, marks, &count));
@@ -268,6 +262,43 @@ TEST(a_loop_in_pieces_is_marked_whole)
 		EXPECT_EQ(IMAGE_ADDRESS + loop_marks[i].limit, marks[i].limit, "limit");
 		EXPECT_EQ(loop_marks[i].flags, marks[i].flags, "flags");
 	}
+}
+
+TEST(a_loop_in_pieces_is_marked_whole)
+{
+	struct elf_image image;
+
+	image_init(&image);
+	image_add_dynamic(&image, "", 0, 0);
+	image_add_dynamic(&image, "_PyEval_EvalFrameDefault", 0x100, 0x200);
+	for EACH (symbol, loop_symbols)
+		image_add_symbol(&image, symbol->name, symbol->offset, symbol->size, STB_LOCAL,
+				 symbol->type);
+	check_pieces(&image);
+}
+
+TEST(the_loop_of_a_static_executable_is_found_though_it_exports_nothing)
+{
+	struct elf_image image;
+	struct python_build build;
+	struct error err = { 0 };
+	struct stat status;
+	struct elf elf;
+
+	image_init(&image);
+	for EACH (symbol, loop_symbols)
+		image_add_symbol(&image, symbol->name, symbol->offset, symbol->size, STB_LOCAL,
+				 symbol->type);
+	image_add_symbol(&image, "_PyRuntime", 0xc00, 0x100, STB_LOCAL, STT_OBJECT);
+	image_add_symbol(&image, "PyCode_Type", 0xd00, 0x100, STB_LOCAL, STT_OBJECT);
+	check_pieces(&image);
+	_cleanup_close_ int fd = image_open(&image);
+	assert_int_equal(0, fstat(fd, &status));
+	assert_int_equal(0, elf_read_headers(fd, &status, &elf, NULL));
+	assert_int_equal(0, python_build_read(&elf, "/usr/bin/python3.12", &build, &err));
+	assert_int_equal(12, build.minor);
+	assert_int_equal(IMAGE_ADDRESS + 0xc00, build.runtime);
+	assert_int_equal(IMAGE_ADDRESS + 0xd00, build.code_type);
 }
 
 /* ---- where the frame is linked, up to 3.9 ------------------------------------------------------- */
@@ -355,5 +386,6 @@ RUN_TESTS(cmocka_unit_test(loops_of_real_interpreters_are_found),
 	  cmocka_unit_test(other_files_have_no_loop),
 	  cmocka_unit_test(damaged_interpreters_are_survived),
 	  cmocka_unit_test(a_loop_in_pieces_is_marked_whole),
+	  cmocka_unit_test(the_loop_of_a_static_executable_is_found_though_it_exports_nothing),
 	  cmocka_unit_test(the_loop_before_and_after_its_frame_is_linked_is_found),
 	  cmocka_unit_test(code_that_is_cut_anywhere_is_survived))
