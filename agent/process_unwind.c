@@ -630,6 +630,7 @@ void process_unwind_expire(struct process_unwinds *unwinds)
 	}
 	for (uint32_t i = 0; i < unwinds->published.slot_count; i++)
 		look_for_missing(unwinds, &unwinds->published.records[i]);
+	unwind_tables_trim(unwinds->tables, clock_monotonic_ns() - unwinds->kept_ns);
 	publish_due(unwinds);
 }
 

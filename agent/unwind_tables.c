@@ -22,6 +22,9 @@
 /* Each that waits has a descriptor; the usual RLIMIT_NOFILE of 1024 must do for the whole agent. */
 enum { PENDING_MAX = 256 };
 
+/* Tables removed in one trim(): each takes a grace period of the builder's time. */
+enum { TRIM_MAX = 64 };
+
 struct file {
 	struct unwind_file public;    // first
 	char id[BUILD_ID_TEXT_BYTES]; // "": a hole
@@ -30,6 +33,7 @@ struct file {
 	uint64_t size;    // bytes of it that a process maps: the most seen
 	uint64_t guessed; // PENDING: bytes that its table may take
 	uint64_t used_ns;
+	uint64_t unmapped_ns;   // since when nobody holds it
 	uint64_t again_ns;      // NO_ROOM: when to try again
 	uint64_t wait_ns;       // until then, at the last try
 	struct unwind_job *job; // PENDING: with the builder; IDLE: between withdraw() and remove()
@@ -291,7 +295,8 @@ void unwind_tables_hold(struct unwind_tables *tables, uint32_t file)
 
 void unwind_tables_release(struct unwind_tables *tables, uint32_t file)
 {
-	tables->files[file].holders--;
+	if (!--tables->files[file].holders)
+		tables->files[file].unmapped_ns = clock_monotonic_ns();
 }
 
 void unwind_tables_use(struct unwind_tables *tables, uint32_t file, uint64_t time_ns)
@@ -317,7 +322,8 @@ static void take_built(struct unwind_tables *tables, struct file *file,
 		set_state(tables, file, UNWIND_FILE_READY);
 		file->public.number = job->number;
 		tables->stats.bytes += job->bytes;
-		unwind_tables_use(tables, job->file, clock_monotonic_ns());
+		file->unmapped_ns = clock_monotonic_ns();
+		unwind_tables_use(tables, job->file, file->unmapped_ns);
 		return;
 	}
 	free_number(tables, job->number);
@@ -436,6 +442,23 @@ void unwind_tables_remove(struct unwind_tables *tables, uint32_t item)
 	struct file *file = &tables->files[item];
 
 	unwind_builder_add(tables->builder, take(file->job));
+}
+
+void unwind_tables_trim(struct unwind_tables *tables, uint64_t before_ns)
+{
+	uint32_t removed = 0;
+
+	for (uint32_t i = 0; i < tables->slot_count && removed < TRIM_MAX &&
+			     tables->stats.bytes > tables->bytes_max / 2;
+	     i++) {
+		const struct file *file = &tables->files[i];
+
+		if (!is_ready(file) || file->holders || file->unmapped_ns >= before_ns ||
+		    unwind_tables_withdraw(tables, i))
+			continue;
+		unwind_tables_remove(tables, i);
+		removed++;
+	}
 }
 
 void unwind_tables_retry(struct unwind_tables *tables, uint32_t file)

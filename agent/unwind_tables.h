@@ -100,6 +100,11 @@ uint64_t unwind_tables_spare_bytes(const struct unwind_tables *tables, uint64_t 
  */
 int unwind_tables_withdraw(struct unwind_tables *tables, uint32_t file);
 void unwind_tables_remove(struct unwind_tables *tables, uint32_t file);
+/**
+ * Give up tables that no process has mapped since @before_ns, while all take more than half of the
+ * room, so that it is there for what new processes map. Some in one call.
+ */
+void unwind_tables_trim(struct unwind_tables *tables, uint64_t before_ns);
 /** Build again what had no room. */
 void unwind_tables_retry(struct unwind_tables *tables, uint32_t file);
 

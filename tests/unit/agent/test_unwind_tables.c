@@ -357,6 +357,27 @@ TEST(what_nobody_needs_goes_first_and_then_the_least_recently_used)
 	close_world();
 }
 
+TEST(what_nobody_maps_any_more_goes_when_half_is_taken)
+{
+	uint32_t files[3];
+
+	open_world(20 * 4096);
+	for (uint8_t i = 0; i < 3; i++) {
+		files[i] = load(i, 4, 1, false);
+		unwind_tables_hold(tables, files[i]);
+	}
+	uint64_t before_ns = clock_monotonic_ns();
+	unwind_tables_release(tables, files[1]);
+	unwind_tables_release(tables, files[2]);
+	unwind_tables_trim(tables, before_ns);
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(files[1]), "mapped until a moment ago");
+	unwind_tables_trim(tables, clock_monotonic_ns() + 1);
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(files[0]), "mapped");
+	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(files[1]), "not mapped");
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(files[2]), "8 of 20 pages are less than half");
+	close_world();
+}
+
 TEST(the_budget_holds_and_room_can_be_made)
 {
 	struct unwind_tables_stats stats;
@@ -461,6 +482,7 @@ RUN_TESTS(cmocka_unit_test(a_file_is_built_once_and_installed),
 	  cmocka_unit_test(what_is_missed_most_is_built_first_and_then_the_smallest),
 	  cmocka_unit_test(guesses_take_half_of_the_room),
 	  cmocka_unit_test(what_nobody_needs_goes_first_and_then_the_least_recently_used),
+	  cmocka_unit_test(what_nobody_maps_any_more_goes_when_half_is_taken),
 	  cmocka_unit_test(the_budget_holds_and_room_can_be_made),
 	  cmocka_unit_test(a_guess_that_has_no_room_waits_for_somebody_to_miss_it),
 	  cmocka_unit_test(what_was_given_up_is_built_again_when_missed),
