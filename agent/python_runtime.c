@@ -151,7 +151,7 @@ static int add_runtime(struct python_runtimes *runtimes, const struct runtime *r
 	return 0;
 }
 
-/* What kind of file is @executable? Looks into it if it is open. */
+/* What kind of file is @executable? Returns -EBADF if it is not open now. */
 static int read_file(struct python_runtimes *runtimes, const struct executable *executable,
 		     struct id128 id, const char *path, uint32_t *ret_number, struct error *notice)
 {
@@ -161,7 +161,7 @@ static int read_file(struct python_runtimes *runtimes, const struct executable *
 	struct elf elf;
 
 	if (fd < 0 || fstat(fd, &status))
-		return -EAGAIN;
+		return -EBADF;
 
 	int rc = elf_read_headers(fd, &status, &elf, NULL);
 
@@ -335,6 +335,29 @@ static int find_process(struct runtime *runtime, uint32_t number, pid_t pid, uin
 	return 0;
 }
 
+/* What to say of a file that nobody could look into: those that may be interpreters are waited for. */
+static int find_unopened(const char *path)
+{
+	return strstr(path, "python") ? -EAGAIN : -ENOENT;
+}
+
+static int find_in_mapping(struct python_runtimes *runtimes, pid_t pid, const char *path,
+			   const struct mapping *mapping, struct python_process *ret_process,
+			   struct error *notice)
+{
+	uint32_t number;
+	uint64_t bias;
+	int rc = find_file(runtimes, mapping->executable, path, &number, notice);
+
+	if (rc)
+		return rc == -EBADF ? find_unopened(path) : rc;
+	if (number == FILE_REFUSED)
+		return -ENOTSUP;
+	if (number == FILE_OTHER || !find_bias(&runtimes->runtimes[number], mapping, &bias))
+		return -ENOENT;
+	return find_process(&runtimes->runtimes[number], number, pid, bias, ret_process, notice);
+}
+
 int python_runtimes_find(struct python_runtimes *runtimes, pid_t pid,
 			 const struct mapping_list *mappings, struct python_process *ret_process,
 			 struct error *notice)
@@ -345,27 +368,17 @@ int python_runtimes_find(struct python_runtimes *runtimes, pid_t pid,
 	notice->code = 0;
 	for (uint32_t i = 0; i < mappings->count; i++) {
 		const struct mapping *mapping = &mappings->mappings[i];
-		uint32_t number;
-		uint64_t bias;
 		int rc;
 
 		if (!mapping->executable || mapping->executable == before)
 			continue;
 		before = mapping->executable;
-		rc = find_file(runtimes, mapping->executable, mapping_path(mappings, mapping),
-			       &number, notice);
-		if (!rc && number == FILE_OTHER)
-			continue;
-		if (!rc && number == FILE_REFUSED)
-			rc = -ENOTSUP;
-		if (!rc && !find_bias(&runtimes->runtimes[number], mapping, &bias))
-			continue;
-		if (!rc)
-			rc = find_process(&runtimes->runtimes[number], number, pid, bias,
-					  ret_process, notice);
+		rc = find_in_mapping(runtimes, pid, mapping_path(mappings, mapping), mapping,
+				     ret_process, notice);
 		if (!rc || rc == -ENOMEM || rc == -ESRCH)
 			return rc;
-		result = rc;
+		if (rc != -ENOENT)
+			result = rc;
 	}
 	return result;
 }
