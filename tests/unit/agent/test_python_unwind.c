@@ -67,6 +67,9 @@ static struct {
 	uint32_t shim_count;
 } fake;
 
+/* Where the thread's state lies: below or above its stack. */
+static uint64_t state_at = HEAP + STATE_AT;
+
 static const struct python_offsets *python_offsets_at(__u32 runtime)
 {
 	return runtime == 1 ? &fake.layout.offsets : NULL;
@@ -216,6 +219,19 @@ static bool is_loop(const struct call *call)
 	       call->python >= 0;
 }
 
+/* Since 3.14 the list of frames ends with one in the thread's state. */
+static uint64_t last_frame(void)
+{
+	const struct python_offsets *offsets = &fake.layout.offsets;
+	uint64_t frame = state_at + 0x300;
+	uint8_t owner = offsets->shim_owner + 1;
+
+	if (offsets->minor < 14)
+		return 0;
+	put(frame + offsets->frame_owner, &owner, 1);
+	return frame;
+}
+
 /* Where the frames of the calls from @at on begin: the first of them, or its shim. */
 static uint64_t first_frame(const struct call *calls, uint32_t count, uint32_t at, uint32_t frame)
 {
@@ -227,7 +243,7 @@ static uint64_t first_frame(const struct call *calls, uint32_t count, uint32_t a
 		if (fake.layout.offsets.entry == PYTHON_ENTRY_SHIM)
 			return stack_address(at) + SHIM_AT;
 	}
-	return 0;
+	return last_frame();
 }
 
 static uint64_t first_cframe(const struct call *calls, uint32_t count, uint32_t at)
@@ -236,7 +252,7 @@ static uint64_t first_cframe(const struct call *calls, uint32_t count, uint32_t 
 		if (is_loop(&calls[at]))
 			return stack_address(at) + CFRAME_AT;
 	}
-	return HEAP + STATE_AT + 0x200; // in the thread's state: the list's end
+	return state_at + 0x200; // in the thread's state: the list's end
 }
 
 static void make_links(const struct call *calls, uint32_t count, uint32_t at)
@@ -307,12 +323,12 @@ static void make_process(uint32_t minor, const struct call *calls, uint32_t coun
 			make_links(calls, count, i);
 	}
 	if (fake.layout.offsets.state_frame != PYTHON_NO_FIELD)
-		put_word(HEAP + STATE_AT + fake.layout.offsets.state_frame,
+		put_word(state_at + fake.layout.offsets.state_frame,
 			 first_frame(calls, count, 0, 0));
 	if (fake.layout.offsets.state_cframe != PYTHON_NO_FIELD)
-		put_word(HEAP + STATE_AT + fake.layout.offsets.state_cframe,
+		put_word(state_at + fake.layout.offsets.state_cframe,
 			 first_cframe(calls, count, 0));
-	put_word(HEAP + THREAD_AT + KEY_AT, HEAP + STATE_AT);
+	put_word(HEAP + THREAD_AT + KEY_AT, state_at);
 	fake.process = (struct python_process){
 		.runtime = 1,
 		.ways = PYTHON_WAY_KEY,
@@ -453,7 +469,7 @@ TEST(frames_say_where_they_are_in_which_code)
 TEST(frames_that_were_taken_back_leave_no_trace_in_the_hash)
 {
 	for (uint32_t minor = 13; minor <= 14; minor++) {
-		struct unwind tried = unwind_calls(minor, "En1n"), straight;
+		struct unwind tried = unwind_calls(minor, "nEn3n"), straight;
 		struct raw_frame kept[8];
 
 		memcpy(kept, recorded.frames, sizeof(kept));
@@ -564,7 +580,7 @@ TEST(the_thread_leads_to_its_frames_or_the_native_stack_is_kept)
 
 /* ---- more than one state of a thread ------------------------------------------------------------ */
 
-static void put_state(uint32_t at, uint64_t thread, uint64_t next)
+static void put_state(uint64_t at, uint64_t thread, uint64_t next)
 {
 	put_word(HEAP + at + fake.layout.offsets.state_thread, thread);
 	put_word(HEAP + at + fake.layout.offsets.state_next, next);
@@ -575,8 +591,8 @@ static void make_list(void)
 {
 	put_word(HEAP + MAIN_AT, HEAP + INTERPRETER_AT);
 	put_word(HEAP + INTERPRETER_AT + fake.layout.offsets.interpreter_threads, HEAP + OTHER_AT);
-	put_state(OTHER_AT, HEAP + THREAD_AT + 8, HEAP + STATE_AT);
-	put_state(STATE_AT, HEAP + THREAD_AT, HEAP + OUTER_AT);
+	put_state(OTHER_AT, HEAP + THREAD_AT + 8, state_at);
+	put_state(state_at - HEAP, HEAP + THREAD_AT, HEAP + OUTER_AT);
 	put_state(OUTER_AT, HEAP + THREAD_AT, 0);
 	fake.process.ways |= PYTHON_WAY_LIST;
 	fake.process.interpreter = HEAP + MAIN_AT;
@@ -590,17 +606,17 @@ static void cut_calls(void)
 	uint64_t shim = stack_address(1) + SHIM_AT + offsets->frame_start;
 	uint64_t outer = frame_address(1);
 
-	put_word((offsets->entry == PYTHON_ENTRY_SHIM ? shim : inner) + offsets->frame_previous, 0);
+	put_word((offsets->entry == PYTHON_ENTRY_SHIM ? shim : inner) + offsets->frame_previous,
+		 last_frame());
 	if (offsets->state_cframe != PYTHON_NO_FIELD) {
-		put_word(stack_address(1) + CFRAME_AT + offsets->cframe_previous,
-			 HEAP + STATE_AT + 0x200);
+		put_word(stack_address(1) + CFRAME_AT + offsets->cframe_previous, state_at + 0x200);
 		put_word(HEAP + OUTER_AT + offsets->state_cframe, stack_address(3) + CFRAME_AT);
 	}
 	if (offsets->state_frame != PYTHON_NO_FIELD)
 		put_word(HEAP + OUTER_AT + offsets->state_frame, outer);
 }
 
-TEST(outer_interpreters_are_found_by_the_list_of_threads)
+static void outer_interpreters_are_found(void)
 {
 	for (uint32_t minor = 6; minor <= 14; minor++) {
 		struct call calls[CALLS_MAX];
@@ -618,6 +634,19 @@ TEST(outer_interpreters_are_found_by_the_list_of_threads)
 		EXPECT_STR("n0n1ns", text_of(&unwind), what);
 		EXPECT_EQ(END_TAG_COMPLETE, unwind.end, what);
 	}
+}
+
+TEST(outer_interpreters_are_found_by_the_list_of_threads)
+{
+	outer_interpreters_are_found();
+}
+
+/* Its last link or frame is then above all C frames, where those of outer calls are. */
+TEST(a_state_above_the_stack_is_no_call_of_the_loop)
+{
+	state_at = STACK + STACK_BYTES - 0x800;
+	outer_interpreters_are_found();
+	state_at = HEAP + STATE_AT;
 }
 
 TEST(threads_may_be_named_otherwise_than_by_the_thread_pointer)
@@ -806,6 +835,7 @@ RUN_TESTS(cmocka_unit_test(python_frames_stand_for_the_loop_that_runs_them),
 	  cmocka_unit_test(frames_that_were_taken_back_leave_no_trace_in_the_hash),
 	  cmocka_unit_test(the_thread_leads_to_its_frames_or_the_native_stack_is_kept),
 	  cmocka_unit_test(outer_interpreters_are_found_by_the_list_of_threads),
+	  cmocka_unit_test(a_state_above_the_stack_is_no_call_of_the_loop),
 	  cmocka_unit_test(threads_may_be_named_otherwise_than_by_the_thread_pointer),
 	  cmocka_unit_test(the_list_of_threads_is_the_last_way_to_a_state),
 	  cmocka_unit_test(a_list_of_threads_without_end_ends),
