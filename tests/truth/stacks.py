@@ -113,82 +113,120 @@ def _stack(sample, locations, strings):
 # ---- patterns -------------------------------------------------------------------------------
 
 FOREIGN = None  # stands for a frame that is not the program's own
-FOREIGN_MAX = 40  # such frames in one gap
 
 
-class Pattern:
-    """A chain of the program's own functions, outermost first. Words: a name; "name?" (may be
+class Node:
+    """A place in the chains; equal beginnings share theirs."""
+
+    def __init__(self):
+        self.names = {}     # name: the node after it
+        self.regexes = {}   # pattern: (compiled, the node after it)
+        self.skips = {}     # word: a node that is reached without a frame
+        self.loops = False  # others' frames lead back here
+        self.ends = False   # a chain may end here
+
+    def after(self, name):
+        found = [self] if name is FOREIGN and self.loops else []
+        if name in self.names:
+            found.append(self.names[name])
+        if name is not FOREIGN:
+            found += [node for regex, node in self.regexes.values() if regex.search(name)]
+        return found
+
+
+class Patterns:
+    """Chains of a program's own functions, outermost first, as words: a name; "name?" (may be
     missing); "name*N" (N times); "~" (others' frames, at least one); "~?" (any number of them);
     "/regex/" (a name)."""
 
-    def __init__(self, words):
-        self.items = [self._item(word) for word in words]
+    def __init__(self):
+        self.root = Node()
+        self.nodes = [self.root]
+
+    def _new(self):
+        self.nodes.append(Node())
+        return self.nodes[-1]
+
+    def _follow(self, table, key, node):
+        if key not in table:
+            table[key] = node or self._new()
+        return table[key]
+
+    def add(self, words):
+        node = self.root
+        for word in words:
+            count = re.match(r"(.*)\*(\d+)$", word)
+            if word in ("~", "~?"):
+                before = node
+                node = self._follow(before.names if word == "~" else before.skips,
+                                    FOREIGN if word == "~" else word, None)
+                node.loops = True
+            elif word.startswith("/"):
+                if word not in node.regexes:
+                    node.regexes[word] = (re.compile(word[1:-1]), self._new())
+                node = node.regexes[word][1]
+            elif count:
+                for _ in range(int(count.group(2))):
+                    node = self._follow(node.names, count.group(1), None)
+            elif word.endswith("?"):
+                before = node
+                node = self._follow(before.skips, word, None)
+                self._follow(before.names, word[:-1], self._new()).skips[word] = node
+            else:
+                node = self._follow(node.names, word, None)
+        node.ends = True
 
     @staticmethod
-    def _item(word):
-        """(matches, least, most)"""
-        if word in ("~", "~?"):
-            return (lambda name: name is FOREIGN), int(word == "~"), FOREIGN_MAX
-        if word.startswith("/"):
-            regex = re.compile(word[1:-1])
-            return (lambda name: name is not FOREIGN and regex.search(name)), 1, 1
-        count = re.match(r"(.*)\*(\d+)$", word)
-        if count:
-            wanted, times = count.group(1), int(count.group(2))
-            return (lambda name: name == wanted), times, times
-        wanted = word.rstrip("?")
-        return (lambda name: name == wanted), int(not word.endswith("?")), 1
-
-    def _skips(self, states):
-        """The states, and those reached from them without a frame."""
-        todo, reached = list(states), set(states)
+    def _skips(nodes):
+        todo, reached = list(nodes), set(nodes)
         while todo:
-            item, times = todo.pop()
-            if item < len(self.items) and times >= self.items[item][1]:
-                following = (item + 1, 0)
-                if following not in reached:
-                    reached.add(following)
-                    todo.append(following)
+            for node in todo.pop().skips.values():
+                if node not in reached:
+                    reached.add(node)
+                    todo.append(node)
         return reached
 
-    def _run(self, states, names):
+    def _run(self, nodes, names):
+        nodes = self._skips(nodes)
         for name in names:
-            states = {(item, times + 1) for item, times in self._skips(states)
-                      if item < len(self.items) and times < self.items[item][2]
-                      and self.items[item][0](name)}
-            if not states:
-                return states
-        return self._skips(states)
+            nodes = self._skips({after for node in nodes for after in node.after(name)})
+            if not nodes:
+                break
+        return nodes
 
     def fit(self, names):
         """"full"; "beginning": a sample may be taken on the way down or up; or None."""
-        states = self._run({(0, 0)}, names)
-        if (len(self.items), 0) in states:
+        nodes = self._run({self.root}, names)
+        if any(node.ends for node in nodes):
             return "full"
-        return "beginning" if states else None
+        return "beginning" if nodes else None
 
     def fits_inside(self, names):
-        """Whether the names are anywhere in the chain without a gap: the inner part of a cut stack."""
-        anywhere = {(item, times) for item, (_, _, most) in enumerate(self.items)
-                    for times in range(most)}
-        return bool(self._run(anywhere, names))
+        """Whether the names are anywhere in a chain without a gap: the inner part of a cut stack."""
+        return bool(self._run(set(self.nodes), names))
 
 
 class Chains:
     """The chains that a program has walked."""
 
     def __init__(self, lines, asynchronous=()):
-        """@lines: Pattern's words with blanks between. @asynchronous: own functions of a signal's
+        """@lines: Patterns' words with blanks between. @asynchronous: own functions of a signal's
         handler, which may come on top of any chain after the frame that the kernel makes."""
-        self.patterns = [Pattern(line.split()) for line in sorted(set(lines))]
+        self.patterns = Patterns()
+        for line in sorted(set(lines)):
+            self.patterns.add(line.split())
         words = {word for line in lines for word in line.split()} | set(asynchronous)
         self.regexes = [re.compile(word[1:-1]) for word in words if word.startswith("/")]
         self.names = {re.sub(r"\?$|\*\d+$", "", word) for word in words if word[0] not in "/~"}
         self.asynchronous = list(asynchronous)
+        self.own, self.fits = {}, {}  # what was found out before
 
     def is_own(self, frame):
-        name = PART.sub("", frame.name)
-        return name in self.names or any(regex.search(name) for regex in self.regexes)
+        if frame.name not in self.own:
+            name = PART.sub("", frame.name)
+            self.own[frame.name] = name in self.names or any(regex.search(name)
+                                                             for regex in self.regexes)
+        return self.own[frame.name]
 
     def render(self, stack):
         """Names of own functions and FOREIGN for others, without the kernel's."""
@@ -220,12 +258,12 @@ class Chains:
         names = self._without_handler(_without_foreign(names))
         if not names:
             return None
-        fits = {pattern.fit(names) for pattern in self.patterns}
-        if "full" in fits or "beginning" in fits:
-            return "full" if "full" in fits else "beginning"
-        if "deep" in stack.end and any(pattern.fits_inside(names) for pattern in self.patterns):
-            return "inside"
-        return None
+        key = (tuple(names), "deep" in stack.end)
+        if key not in self.fits:
+            self.fits[key] = self.patterns.fit(names)
+            if not self.fits[key] and key[1] and self.patterns.fits_inside(names):
+                self.fits[key] = "inside"
+        return self.fits[key]
 
 
 def _without_foreign(names):

@@ -80,7 +80,7 @@ def test_stack_pages_that_are_not_in_memory(tmp_path):
             verdict.add(stack, known.fit(stack))
         else:
             reason = stack.end
-            right = any(pattern.fits_inside(own) for pattern in known.patterns)
+            right = known.patterns.fits_inside(own)
             right = right and ("memory" in reason or "read" in reason or "fault" in reason)
             stack.end = "complete"
             verdict.add(stack, "full" if right else None, None if right else f"cut: {reason}")
