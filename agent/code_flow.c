@@ -18,12 +18,19 @@ enum {
 	STATE_INSIDE = UINT16_MAX, // of an instruction
 };
 
-/* Where the caller is, before an instruction. */
+enum frame_base {
+	BASE_SP,
+	BASE_FP,   // fp is this function's own
+	BASE_SLOT, // fp is some number; what it was lies in memory at sp + slot
+};
+
+/* Where the caller is, before an instruction: the CFA is the base + cfa_offset. */
 struct frame_state {
-	bool from_fp; // the CFA is fp + cfa_offset, else sp + cfa_offset
+	uint32_t base; // enum frame_base
 	int32_t cfa_offset;
 	int32_t fp_saved; // the caller's fp is at CFA + this; 0: still in its register
-	int32_t sp_depth; // CFA - sp where that is known while the CFA is by fp, else 0
+	int32_t sp_depth; // CFA - sp where that is known and the base is not sp; else 0
+	int32_t slot;     // -1: none
 };
 
 struct pending {
@@ -43,6 +50,7 @@ struct code_flow {
 	uint8_t *is_entry;      // by offset, a bit each: where functions begin
 	uint8_t *is_pointed_to; // likewise: what code takes the address of
 	uint8_t *is_end;        // likewise: functions that do not return
+	bool is_decoded;        // the instruction in work, by capstone
 	bool is_news;           // a pass has learnt what the one before did not know
 	struct frame_state *known;
 	uint32_t known_count;
@@ -84,7 +92,7 @@ int code_flow_open(const uint8_t *code, size_t size, uint64_t address, struct co
 		code_flow_close(flow);
 		return -ENOMEM;
 	}
-	flow->known[STATE_ENTRY] = (struct frame_state){ .cfa_offset = 8 };
+	flow->known[STATE_ENTRY] = (struct frame_state){ .cfa_offset = 8, .slot = -1 };
 	flow->known_count = STATE_ENTRY + 1;
 	*ret_flow = flow;
 	return 0;
@@ -126,7 +134,7 @@ static uint16_t state_number(struct code_flow *flow, const struct frame_state *s
 // How far below the CFA sp is; 0: not known.
 static int32_t depth_of(const struct frame_state *state)
 {
-	return state->from_fp ? state->sp_depth : state->cfa_offset;
+	return state->base == BASE_SP ? state->cfa_offset : state->sp_depth;
 }
 
 // sp is @depth below the CFA now. Returns false if that makes no sense.
@@ -134,18 +142,46 @@ static bool set_depth(struct frame_state *state, int64_t depth)
 {
 	if (depth < 8 || depth > STACK_BYTES_MAX)
 		return false;
-	if (state->from_fp)
-		state->sp_depth = (int32_t)depth;
-	else
+	if (state->base == BASE_SP)
 		state->cfa_offset = (int32_t)depth;
+	else
+		state->sp_depth = (int32_t)depth;
 	return true;
 }
 
+// sp goes down by @bytes, or up.
 static bool grow(struct frame_state *state, int64_t bytes)
 {
 	int32_t depth = depth_of(state);
 
-	return depth ? set_depth(state, depth + bytes) : state->from_fp;
+	if (state->slot >= 0) {
+		int64_t slot = state->slot + bytes;
+
+		state->slot = slot >= 0 && slot <= STACK_BYTES_MAX ? (int32_t)slot : -1;
+		if (state->slot < 0 && state->base == BASE_SLOT)
+			return false;
+	}
+	return depth ? set_depth(state, depth + bytes) : state->base != BASE_SP;
+}
+
+// The frame is by sp again, and fp the caller's.
+static struct frame_state frame_by_sp(int32_t depth)
+{
+	return (struct frame_state){ .base = BASE_SP, .cfa_offset = depth, .slot = -1 };
+}
+
+// fp is overwritten.
+static bool lose_fp(struct frame_state *state)
+{
+	switch (state->base) {
+	case BASE_SP:
+		return state->fp_saved; // else the caller's is in no place any more
+	case BASE_FP:
+		state->base = BASE_SLOT;
+		return state->slot >= 0;
+	default:
+		return true;
+	}
 }
 
 // ---- one instruction ------------------------------------------------------------------------
@@ -159,7 +195,7 @@ static bool push(struct frame_state *state, const cs_x86_op *operand, int64_t by
 {
 	if (!grow(state, bytes))
 		return false;
-	if (is_register(operand, X86_REG_RBP) && !state->fp_saved && !state->from_fp)
+	if (is_register(operand, X86_REG_RBP) && !state->fp_saved && state->base == BASE_SP)
 		state->fp_saved = -state->cfa_offset;
 	return true;
 }
@@ -173,23 +209,20 @@ static bool pop(struct frame_state *state, const cs_x86_op *operand, int64_t byt
 	if (is_register(operand, X86_REG_RBP)) {
 		if (!depth)
 			return false;
-		if (state->from_fp) // the caller's fp now: the CFA is by sp again
-			*state = (struct frame_state){ .cfa_offset = depth };
-		state->fp_saved = 0;
+		*state = frame_by_sp(depth);
 	}
 	return grow(state, -bytes);
 }
 
-// mov %rsp, %rbp: the frame is by fp from now on.
+// mov %rsp, %rbp: the frame is by fp from now on, if the caller's is kept.
 static bool fix_frame(struct frame_state *state)
 {
 	int32_t depth = depth_of(state);
 
 	if (!depth || !state->fp_saved)
-		return true; // fp is some number: the CFA stays by sp
-	*state = (struct frame_state){
-		.from_fp = true, .cfa_offset = depth, .fp_saved = state->fp_saved, .sp_depth = depth
-	};
+		return lose_fp(state);
+	state->base = BASE_FP;
+	state->cfa_offset = state->sp_depth = depth;
 	return true;
 }
 
@@ -198,17 +231,46 @@ static bool load_sp(struct frame_state *state, x86_reg base, int64_t displacemen
 {
 	if (base == X86_REG_RSP)
 		return grow(state, -displacement);
-	if (base != X86_REG_RBP || !state->from_fp)
+	if (base != X86_REG_RBP || state->base != BASE_FP)
 		return false;
+	state->slot = -1;
 	return set_depth(state, state->cfa_offset - displacement);
+}
+
+// mov %rbp, displacement(%rsp): the caller's fp, or our own
+static void save_fp(struct frame_state *state, int64_t displacement)
+{
+	int32_t depth = depth_of(state);
+
+	if (displacement < 0 || displacement > STACK_BYTES_MAX)
+		return;
+	if (state->base == BASE_FP)
+		state->slot = (int32_t)displacement;
+	else if (state->base == BASE_SP && !state->fp_saved && displacement <= depth - 16)
+		state->fp_saved = (int32_t)displacement - depth;
+}
+
+// mov displacement(%rsp), %rbp
+static bool restore_fp(struct frame_state *state, int64_t displacement)
+{
+	int32_t depth = depth_of(state);
+
+	if (state->base != BASE_SP && displacement == state->slot) {
+		state->base = BASE_FP;
+		return true;
+	}
+	if (!depth || !state->fp_saved || displacement - depth != state->fp_saved)
+		return lose_fp(state);
+	*state = frame_by_sp(depth);
+	return true;
 }
 
 static bool leave(struct frame_state *state)
 {
-	if (!state->from_fp)
+	if (state->base != BASE_FP)
 		return false;
 	// fp is where it was saved: sp is behind that word.
-	*state = (struct frame_state){ .cfa_offset = state->cfa_offset - 8 };
+	*state = frame_by_sp(state->cfa_offset - 8);
 	return state->cfa_offset >= 8;
 }
 
@@ -246,16 +308,39 @@ static bool writes(csh decoder, const cs_insn *instruction, x86_reg number)
 // Something else is done to sp or fp.
 static bool other(csh decoder, const cs_insn *instruction, struct frame_state *state)
 {
-	if (writes(decoder, instruction, X86_REG_RBP)) {
-		if (state->from_fp)
-			return false;
-		if (!state->fp_saved) // the caller's fp is in no place any more
-			return false;
-	}
+	if (writes(decoder, instruction, X86_REG_RBP) && !lose_fp(state))
+		return false;
 	if (!writes(decoder, instruction, X86_REG_RSP))
 		return true;
 	state->sp_depth = 0; // aligned, or made room by a variable amount
-	return state->from_fp;
+	state->slot = -1;
+	return state->base == BASE_FP;
+}
+
+// A word of the stack by sp alone.
+static bool is_stack_word(const cs_x86_op *operand)
+{
+	return operand->type == X86_OP_MEM && operand->size == 8 &&
+	       operand->mem.base == X86_REG_RSP && operand->mem.index == X86_REG_INVALID &&
+	       operand->mem.segment == X86_REG_INVALID;
+}
+
+static bool move(csh decoder, const cs_insn *instruction, struct frame_state *state)
+{
+	const cs_x86_op *to = &instruction->detail->x86.operands[0];
+	const cs_x86_op *from = &instruction->detail->x86.operands[1];
+
+	if (is_register(to, X86_REG_RSP) && from->type == X86_OP_REG)
+		return load_sp(state, from->reg, 0);
+	if (is_register(to, X86_REG_RBP) && is_register(from, X86_REG_RSP))
+		return fix_frame(state);
+	if (is_register(to, X86_REG_RBP) && is_stack_word(from))
+		return restore_fp(state, from->mem.disp);
+	if (is_stack_word(to) && is_register(from, X86_REG_RBP)) {
+		save_fp(state, to->mem.disp);
+		return true;
+	}
+	return other(decoder, instruction, state);
 }
 
 // What the instruction does to the frame. Returns false if nobody can tell.
@@ -289,12 +374,7 @@ static bool apply(csh decoder, const cs_insn *instruction, struct frame_state *s
 			return load_sp(state, second->mem.base, second->mem.disp);
 		break;
 	case X86_INS_MOV:
-		if (on_sp && second->type == X86_OP_REG)
-			return load_sp(state, second->reg, 0);
-		if (x86->op_count == 2 && is_register(first, X86_REG_RBP) &&
-		    is_register(second, X86_REG_RSP))
-			return fix_frame(state);
-		break;
+		return move(decoder, instruction, state);
 	}
 	return other(decoder, instruction, state);
 }
@@ -355,6 +435,47 @@ static void note_pointer(struct code_flow *flow, const cs_insn *instruction)
 		set_bit(flow->is_pointed_to, (uint32_t)to);
 }
 
+/*
+ * The length of an AVX-512 instruction, of which capstone 4 knows only a part; 0: it is none. What it
+ * does concerns neither sp nor fp. (Intel SDM volume 2, 2.7: EVEX is four bytes; then come opcode, ModRM,
+ * SIB, displacement and immediate.)
+ */
+static uint32_t evex_size(const uint8_t *code, size_t left)
+{
+	uint32_t size = 6; // with opcode and ModRM
+	uint8_t map, opcode, mode, memory;
+
+	if (left < 7 || code[0] != 0x62)
+		return 0;
+	map = code[1] & 7;
+	opcode = code[4];
+	mode = code[5] >> 6;
+	memory = code[5] & 7;
+	if (mode != 3 && memory == 4) // a SIB byte
+		size += 1 + (mode == 0 && (code[6] & 7) == 5 ? 4 : 0);
+	if (mode == 1)
+		size += 1;
+	else if (mode == 2 || (mode == 0 && memory == 5))
+		size += 4;
+	// An immediate: all of map 0F3A; of 0F shifts, comparisons and shuffles.
+	if (map == 3 || (map == 1 && ((opcode >= 0x70 && opcode <= 0x73) || opcode == 0xc2 ||
+				      (opcode >= 0xc4 && opcode <= 0xc6))))
+		size += 1;
+	return size <= left ? size : 0;
+}
+
+// Decode the instruction at @offset. Returns its size; 0: there is none.
+static uint32_t decode(struct code_flow *flow, uint32_t offset)
+{
+	const uint8_t *at = flow->code + offset;
+	size_t left = flow->size - offset;
+	uint64_t address = flow->address + offset;
+
+	flow->is_decoded = cs_disasm_iter(flow->decoder, &at, &left, &address, flow->instruction);
+	return flow->is_decoded ? flow->instruction->size
+				: evex_size(flow->code + offset, flow->size - offset);
+}
+
 static bool ends_flow(csh decoder, const cs_insn *instruction)
 {
 	return instruction->id == X86_INS_JMP || instruction->id == X86_INS_HLT ||
@@ -411,28 +532,28 @@ static bool is_no_return(const struct code_flow *flow, uint32_t next, uint16_t s
 // From one place on, until the flow ends, meets what has been followed, or runs into another function.
 static void follow(struct code_flow *flow, struct pending from)
 {
-	const uint8_t *at = flow->code + from.offset;
-	size_t left = flow->size - from.offset;
-	uint64_t address = flow->address + from.offset;
 	uint32_t offset = from.offset;
 	uint16_t state = from.state;
 
-	while (left && flow->states[offset] == STATE_UNREACHED &&
+	while (offset < flow->size && flow->states[offset] == STATE_UNREACHED &&
 	       (offset == from.offset || !bit(flow->is_entry, offset))) {
-		if (!cs_disasm_iter(flow->decoder, &at, &left, &address, flow->instruction))
-			return;
+		uint32_t size = decode(flow, offset), next = offset + size;
 
-		uint32_t next = (uint32_t)(address - flow->address);
+		if (!size)
+			return;
 		flow->states[offset] = state;
 		for (uint32_t inside = offset + 1; inside < next; inside++)
 			flow->states[inside] = STATE_INSIDE;
-		branch(flow, flow->instruction, offset);
+		offset = next;
+		if (!flow->is_decoded)
+			continue;
+		branch(flow, flow->instruction, next - size);
 		if (ends_flow(flow->decoder, flow->instruction))
 			return;
 		state = state_after(flow, state);
-		if (flow->instruction->id == X86_INS_CALL && is_no_return(flow, next, state))
+		if (flow->instruction->id == X86_INS_CALL && next < flow->size &&
+		    is_no_return(flow, next, state))
 			return;
-		offset = next;
 	}
 }
 
@@ -514,9 +635,15 @@ static struct unwind_rule rule_of(const struct code_flow *flow, uint16_t number)
 
 	if (number < STATE_ENTRY)
 		return rule;
-	rule.cfa = CFA_REGISTER;
-	rule.cfa_register = state->from_fp ? X86_REGISTER_FP : X86_REGISTER_SP;
+	if (state->base == BASE_SLOT && state->cfa_offset > INT16_MAX)
+		return rule;
+	rule.cfa = state->base == BASE_SLOT ? CFA_DEREF : CFA_REGISTER;
+	rule.cfa_register = state->base == BASE_FP ? X86_REGISTER_FP : X86_REGISTER_SP;
 	rule.cfa_offset = state->cfa_offset;
+	if (state->base == BASE_SLOT) {
+		rule.cfa_offset = state->slot;
+		rule.deref_offset = (int16_t)state->cfa_offset;
+	}
 	rule.return_offset = -8;
 	rule.saved = SAVED_AT_CFA << 4 | (state->fp_saved ? SAVED_AT_CFA : SAVED_SAME);
 	rule.fp_offset = state->fp_saved;

@@ -26,17 +26,88 @@ static bool does_never_return(const char *name)
 	return false;
 }
 
-static bool enter(void *context, const char *name, const Elf64_Sym *symbol)
+struct reading {
+	struct function_starts *starts;
+	int rc;
+};
+
+static bool add_start(void *context, const char *name, const Elf64_Sym *symbol)
 {
-	struct code_flow *flow = context;
 	unsigned char type = ELF64_ST_TYPE(symbol->st_info);
+	struct reading *reading = context;
+	struct function_starts *starts = reading->starts;
 
 	if (type != STT_FUNC && type != STT_GNU_IFUNC)
 		return true;
-	code_flow_enter(flow, symbol->st_value);
-	if (does_never_return(name))
-		code_flow_never_returns(flow, symbol->st_value);
+	if (starts->count == starts->capacity) {
+		uint32_t capacity = starts->capacity ? starts->capacity * 2 : 256;
+		void *more = reallocarray(starts->starts, capacity, sizeof(*starts->starts));
+
+		if (!more) {
+			reading->rc = -ENOMEM;
+			return false;
+		}
+		starts->starts = more;
+		starts->capacity = capacity;
+	}
+	starts->starts[starts->count++] =
+		(struct function_start){ symbol->st_value, does_never_return(name) };
 	return true;
+}
+
+static int compare_starts(const void *left, const void *right)
+{
+	const struct function_start *a = left, *b = right;
+
+	return (a->address > b->address) - (a->address < b->address);
+}
+
+int function_starts_read(const struct elf_symbols *symbols, struct function_starts *ret_starts)
+{
+	struct reading reading = { .starts = ret_starts };
+
+	*ret_starts = (struct function_starts){ 0 };
+	if (symbols->elf->header.e_machine != EM_X86_64)
+		return 0;
+	elf_symbols_each(symbols, add_start, &reading);
+	if (ret_starts->count)
+		qsort(ret_starts->starts, ret_starts->count, sizeof(*ret_starts->starts),
+		      compare_starts);
+	return reading.rc;
+}
+
+void function_starts_deinit(struct function_starts *starts)
+{
+	free(starts->starts);
+	*starts = (struct function_starts){ 0 };
+}
+
+// Returns whether any of them begins in the code.
+static bool enter_all(const struct function_starts *starts, uint64_t address, size_t size,
+		      struct code_flow *flow)
+{
+	uint32_t at = 0, limit = starts->count;
+	bool any = false;
+
+	while (at < limit) {
+		uint32_t middle = at + (limit - at) / 2;
+
+		if (starts->starts[middle].address < address)
+			at = middle + 1;
+		else
+			limit = middle;
+	}
+	for (; at < starts->count && starts->starts[at].address - address < size; at++) {
+		const struct function_start *start = &starts->starts[at];
+
+		any = true;
+		if (!flow)
+			break;
+		code_flow_enter(flow, start->address);
+		if (start->never_returns)
+			code_flow_never_returns(flow, start->address);
+	}
+	return any;
 }
 
 /* Places that have rows already, in order. */
@@ -112,7 +183,16 @@ static void take_rule(void *context, uint64_t offset, const struct unwind_rule *
 	writer->since = offset;
 }
 
-int code_flow_rows_add(const struct elf_symbols *symbols, uint64_t address, const uint8_t *code,
+// Both kinds: @flow knows where functions begin.
+static void write_rows(struct code_flow *flow, struct writer *writer)
+{
+	code_flow_run(flow);
+	code_flow_each(flow, take_rule, writer);
+	put(writer, writer->size);
+	code_flow_close(flow);
+}
+
+int code_flow_rows_add(const struct function_starts *starts, uint64_t address, const uint8_t *code,
 		       size_t size, uint32_t first_taken, uint32_t taken_limit,
 		       struct unwind_rows *rows)
 {
@@ -120,17 +200,47 @@ int code_flow_rows_add(const struct elf_symbols *symbols, uint64_t address, cons
 	struct code_flow *flow = NULL;
 	int rc;
 
-	if (symbols->elf->header.e_machine != EM_X86_64)
+	if (!enter_all(starts, address, size, NULL))
 		return 0;
 	rc = code_flow_open(code, size, address, &flow);
 	if (rc)
 		return rc == -E2BIG ? 0 : rc;
-	// Without symbols nothing is entered, and nothing has a rule.
-	elf_symbols_each(symbols, enter, flow);
-	code_flow_run(flow);
+	enter_all(starts, address, size, flow);
 	find_taken(rows, first_taken, taken_limit, &writer.taken);
-	code_flow_each(flow, take_rule, &writer);
-	put(&writer, size);
-	code_flow_close(flow);
+	write_rows(flow, &writer);
+	return 0;
+}
+
+static bool is_covered(const struct unwind_rows *rows, uint64_t address)
+{
+	uint32_t index = unwind_rows_find(rows, address);
+
+	return index < rows->sorted_count && rows->ranges[index].start <= address;
+}
+
+int code_flow_rows_follow(const struct elf *elf, uint64_t start, uint64_t limit,
+			  struct unwind_rows *rows)
+{
+	struct writer writer = { .rows = rows, .address = start, .size = limit - start };
+	const Elf64_Phdr *load = elf_find_code(elf, start);
+	_cleanup_free_ uint8_t *code = NULL;
+	struct code_flow *flow = NULL;
+	int rc;
+
+	if (elf->header.e_machine != EM_X86_64 || !load || limit <= start ||
+	    limit - start > CODE_FLOW_BYTES_MAX || is_covered(rows, start))
+		return 0;
+	code = malloc(limit - start);
+	if (!code)
+		return -ENOMEM;
+	rc = elf_read(elf, elf_file_offset(load, start), code, limit - start);
+	if (rc == -ENOEXEC)
+		return 0;
+	if (!rc)
+		rc = code_flow_open(code, limit - start, start, &flow);
+	if (rc)
+		return rc;
+	code_flow_enter(flow, start);
+	write_rows(flow, &writer);
 	return 0;
 }

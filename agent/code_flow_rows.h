@@ -2,18 +2,42 @@
 // Unwind rows for code without call frame information, by following its instructions.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "elf_symbols.h"
 #include "unwind_rows.h"
 
+/** Functions of a file, sorted by where they begin. */
+struct function_starts {
+	struct function_start {
+		uint64_t address;
+		bool never_returns;
+	} * starts;
+	uint32_t count, capacity;
+};
+
+/**
+ * All that @symbols name. None, if the file is for another machine than x86-64. Returns 0 or -ENOMEM;
+ * what cannot be read is left out. function_starts_deinit() it.
+ */
+int function_starts_read(const struct elf_symbols *symbols, struct function_starts *ret_starts);
+void function_starts_deinit(struct function_starts *starts);
+
 /**
  * Add ranges to @rows for the @size bytes of @code at virtual address @address, but not over those that
- * @rows has got from number @first_taken up to @taken_limit. Functions begin where @symbols say,
- * and where they call each other. Does nothing for another machine than x86-64, and for more code than
- * is worth it. Returns 0 or -ENOMEM.
+ * @rows has got from number @first_taken up to @taken_limit. Functions begin where @starts say, and
+ * where they call each other. Does nothing for more code than is worth it. Returns 0 or -ENOMEM.
  */
-int code_flow_rows_add(const struct elf_symbols *symbols, uint64_t address, const uint8_t *code,
+int code_flow_rows_add(const struct function_starts *starts, uint64_t address, const uint8_t *code,
 		       size_t size, uint32_t first_taken, uint32_t taken_limit,
 		       struct unwind_rows *rows);
+
+/**
+ * Add ranges to @rows, which are sorted, for the function at virtual addresses [start, limit), unless
+ * they cover its beginning. Returns 0, also if it cannot be followed; -ENOMEM; -errno when reading
+ * fails.
+ */
+int code_flow_rows_follow(const struct elf *elf, uint64_t start, uint64_t limit,
+			  struct unwind_rows *rows);

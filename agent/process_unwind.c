@@ -597,9 +597,15 @@ void process_unwind_read(struct process_unwinds *unwinds)
 	for (uint32_t i = 0; read && i < unwinds->published.slot_count; i++) {
 		struct published *record = &unwinds->published.records[i];
 
-		if (record->list && has_changed(unwinds, record, read))
+		if (!record->key.pid || !has_changed(unwinds, record, read))
+			continue;
+		if (record->list)
 			publish(unwinds, record, record->list);
+		else // a table was replaced
+			publish_again(unwinds, record);
 	}
+	unwind_tables_retire(unwinds->tables);
+	unwind_tables_renew(unwinds->tables);
 	publish_due(unwinds);
 }
 
@@ -632,6 +638,15 @@ void process_unwind_expire(struct process_unwinds *unwinds)
 		look_for_missing(unwinds, &unwinds->published.records[i]);
 	unwind_tables_trim(unwinds->tables, clock_monotonic_ns() - unwinds->kept_ns);
 	publish_due(unwinds);
+}
+
+void process_unwind_follow(struct process_unwinds *unwinds, const struct executable *executable,
+			   uint64_t offset, uint64_t size)
+{
+	uint32_t file = unwind_tables_want(unwinds->tables, executable, 0);
+
+	if (file != HASH_TABLE_NONE)
+		unwind_tables_follow(unwinds->tables, file, executable, offset, size);
 }
 
 // ---- life and stats -------------------------------------------------------------------------

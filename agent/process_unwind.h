@@ -72,6 +72,13 @@ void process_unwind_touch(struct process_unwinds *unwinds, struct process *proce
  */
 void process_unwind_refresh(struct process_unwinds *unwinds);
 
+/**
+ * A stack ended in a function of @executable, @size bytes at @offset in the file, that its unwind
+ * information says nothing of. Its code will be followed, soon.
+ */
+void process_unwind_follow(struct process_unwinds *unwinds, const struct executable *executable,
+			   uint64_t offset, uint64_t size);
+
 /** The process was counted in a window: what it needs is evicted last. Costs a look-up. */
 void process_unwind_use(struct process_unwinds *unwinds, const struct process_key *key);
 

@@ -335,6 +335,7 @@ static int open_tables(struct profiler *profiler, const struct labels *labels)
 		.locations = profiler->locations,
 		.python_codes = profiler->python_codes,
 	};
+	profiler->reader.executables = profiler->executables;
 	profiler->reader.stacks = profiler->stacks;
 	return profiler->pythons && profiler->python_codes && profiler->processes &&
 			       profiler->locations && profiler->stacks

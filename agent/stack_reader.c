@@ -11,15 +11,36 @@ static bool is_kernel_stack(const struct stack_body *body)
 	return !body->process.pid && !body->process.start_ns;
 }
 
-// Where the unwinder knew of no code, or of code without a table; 0: that is not why it stopped.
-static uint64_t missing_address(const struct stack_record *record)
+// Where the unwinder stopped.
+static uint64_t last_address(const struct stack_record *record)
 {
 	const struct stack_body *body = &record->body;
 
-	if (body->end != END_TAG_NO_MAPPING)
-		return 0;
 	return body->frame_count ? body->frames[body->frame_count - 1].address
 				 : record->leaf.address;
+}
+
+// Where it knew of no code; 0: that is not why it stopped.
+static uint64_t missing_address(const struct stack_record *record)
+{
+	return record->body.end == END_TAG_NO_MAPPING ? last_address(record) : 0;
+}
+
+// Some code is written without unwind information: what its instructions say is found out then.
+static void follow_code(struct stack_reader *reader, struct process *process,
+			const struct stack_record *record)
+{
+	struct code_address code;
+	struct symbol symbol;
+
+	if (record->body.end == END_TAG_NO_TABLE &&
+	    process_find_code(reader->frames.processes, process, last_address(record), &code) ==
+		    0 &&
+	    executable_find_symbol(reader->executables, code.executable, code.offset, &symbol) ==
+		    0 &&
+	    symbol.size)
+		process_unwind_follow(reader->unwinds, code.executable, symbol.start_offset,
+				      symbol.size);
 }
 
 static struct process *prepare_process(struct stack_reader *reader,
@@ -31,8 +52,10 @@ static struct process *prepare_process(struct stack_reader *reader,
 	if (!process)
 		return NULL;
 	frame_prepare_leaf(&reader->frames, process, &record->leaf);
-	if (reader->unwinds)
+	if (reader->unwinds) {
 		process_unwind_touch(reader->unwinds, process, missing_address(record));
+		follow_code(reader, process, record);
+	}
 	return process;
 }
 

@@ -14,6 +14,7 @@
 /** The profiler's, which outlive it. */
 struct stack_reader {
 	struct frame_locator frames;
+	struct executable_table *executables;
 	struct stack_table *stacks;
 	struct process_unwinds *unwinds;     // NULL: nothing is asked for
 	struct unnamed_stacks unnamed;       // its own: unnamed_stacks_deinit() it

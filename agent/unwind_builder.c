@@ -185,6 +185,29 @@ static int find_or_build(struct unwind_builder *builder, struct unwind_job *job,
 	return rc;
 }
 
+static void add_follow_marks(struct unwind_builder *builder, const struct unwind_job *job,
+			     const struct elf *elf, uint32_t *mark_count)
+{
+	for (uint32_t i = 0; i < job->function_count && *mark_count < UNWIND_MARKS_MAX; i++) {
+		const struct unwind_function *function = &job->functions[i];
+
+		for (uint32_t j = 0; j < elf->load_count; j++) {
+			const Elf64_Phdr *load = &elf->loads[j];
+			uint64_t within = function->offset - load->p_offset;
+
+			if (!(load->p_flags & PF_X) || within >= load->p_filesz ||
+			    function->size > load->p_filesz - within)
+				continue;
+			builder->marks[(*mark_count)++] = (struct unwind_mark){
+				.start = load->p_vaddr + within,
+				.limit = load->p_vaddr + within + function->size,
+				.flags = MARK_FOLLOW,
+			};
+			break;
+		}
+	}
+}
+
 static int build(struct unwind_builder *builder, struct unwind_job *job,
 		 struct unwind_table **ret_table)
 {
@@ -201,6 +224,7 @@ static int build(struct unwind_builder *builder, struct unwind_job *job,
 	rc = python_eval_marks(&elf, builder->marks, &mark_count);
 	if (rc)
 		return error_errno(&job->error, rc, "looking for Python's loop");
+	add_follow_marks(builder, job, &elf, &mark_count);
 	return find_or_build(builder, job, &elf, mark_count, ret_table);
 }
 

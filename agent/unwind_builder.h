@@ -25,6 +25,14 @@ struct unwind_segment {
 	uint64_t size;
 };
 
+enum { UNWIND_FUNCTIONS_MAX = 64 }; // of a file, that have no rules and whose code is followed
+
+/** A function by where it lies in its file. */
+struct unwind_function {
+	uint64_t offset;
+	uint64_t size;
+};
+
 /** What a table in the kernel covers: block_count blocks from first_address on. */
 struct unwind_extent {
 	uint64_t first_address; // virtual address in the file
@@ -47,6 +55,9 @@ struct unwind_job {
 	char id[BUILD_ID_TEXT_BYTES];
 	char name[64];   // of the file, for errors
 	uint64_t weight; // the heaviest is built first
+	bool renews;     // the file has a table already, which stays until this one is there
+	struct unwind_function functions[UNWIND_FUNCTIONS_MAX]; // to be followed (MARK_FOLLOW)
+	uint32_t function_count;
 
 	int rc;         // 0; -ENOSPC: no room for `bytes` or for its rules; or the error's
 	uint64_t bytes; // kernel memory that the table takes, or wanted

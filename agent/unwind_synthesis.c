@@ -11,10 +11,11 @@
 #include "plt.h"
 
 enum {
-	ENTRY_BYTES_MAX = 64,        // of a program's first instructions; glibc has 38
-	SCANNED_GAPS_MAX = 4096,     // as many as a libc without any information has
-	SCANNED_GAP_BYTES_MIN = 16,  // less is padding
-	SCANNED_BYTES_MAX = 2 << 20, // musl has 0.6 MB of code; larger files are no libc
+	ENTRY_BYTES_MAX = 64,         // of a program's first instructions; glibc has 38
+	SCANNED_GAPS_MAX = 4096,      // as many as a libc without any information has
+	SCANNED_GAP_BYTES_MIN = 16,   // less is padding
+	SCANNED_BYTES_MAX = 2 << 20,  // musl has 0.6 MB of code; larger files are no libc
+	FOLLOWED_BYTES_MAX = 4 << 20, // of code in a file, for its gaps to be followed
 	PATTERN_BYTES_MAX = 16,
 	MATCHES_MAX = 64, // in a file; a libc has three
 };
@@ -147,11 +148,28 @@ static int read_gap(const struct elf *elf, const struct gap *gap, uint8_t *bytes
 		    : -ENOEXEC;
 }
 
-/* First what looks like nothing else; then all other code is followed. */
-static int describe_gaps(const struct elf_symbols *symbols, const struct gap_list *list,
-			 uint8_t *bytes, struct unwind_rows *rows)
+/* Of large files too many symbols would be read for what little code they leave undescribed. */
+static int read_starts(const struct elf *elf, struct function_starts *ret_starts)
 {
-	const struct elf *elf = symbols->elf;
+	_cleanup_(elf_symbols_deinit) struct elf_symbols symbols = { 0 };
+	uint64_t code_bytes = 0;
+
+	for (uint32_t i = 0; i < elf->load_count; i++)
+		if (elf->loads[i].p_flags & PF_X)
+			code_bytes += elf->loads[i].p_filesz;
+	if (code_bytes > FOLLOWED_BYTES_MAX)
+		return 0;
+	int rc = elf_symbols_init(&symbols, elf);
+	if (rc)
+		return rc == -ENOMEM ? rc : 0;
+	return function_starts_read(&symbols, ret_starts);
+}
+
+/* First what looks like nothing else; then all other code is followed. */
+static int describe_gaps(const struct elf *elf, const struct gap_list *list, uint8_t *bytes,
+			 struct unwind_rows *rows)
+{
+	_cleanup_(function_starts_deinit) struct function_starts starts = { 0 };
 	uint32_t first_match = rows->range_count, match_limit;
 	int rc = 0;
 
@@ -164,12 +182,14 @@ static int describe_gaps(const struct elf_symbols *symbols, const struct gap_lis
 				 gap->limit - gap->start);
 	}
 	match_limit = rows->range_count;
+	if (!rc)
+		rc = read_starts(elf, &starts);
 	for (uint32_t i = 0; i < list->count && !rc; i++) {
 		const struct gap *gap = &list->gaps[i];
 
 		rc = read_gap(elf, gap, bytes);
 		if (!rc)
-			rc = code_flow_rows_add(symbols, gap->start, bytes, gap->limit - gap->start,
+			rc = code_flow_rows_add(&starts, gap->start, bytes, gap->limit - gap->start,
 						first_match, match_limit, rows);
 	}
 	return rc;
@@ -178,7 +198,6 @@ static int describe_gaps(const struct elf_symbols *symbols, const struct gap_lis
 static int scan_gaps(const struct elf *elf, struct unwind_rows *rows, struct error *err)
 {
 	_cleanup_(gap_list_deinit) struct gap_list list = { 0 };
-	_cleanup_(elf_symbols_deinit) struct elf_symbols symbols = { 0 };
 	_cleanup_free_ uint8_t *bytes = NULL;
 	int rc = find_gaps(elf, rows, &list);
 
@@ -187,9 +206,7 @@ static int scan_gaps(const struct elf *elf, struct unwind_rows *rows, struct err
 	if (!rc && !(bytes = malloc(list.bytes + 1)))
 		rc = -ENOMEM;
 	if (!rc)
-		rc = elf_symbols_init(&symbols, elf) == -ENOMEM ? -ENOMEM : 0;
-	if (!rc)
-		rc = describe_gaps(&symbols, &list, bytes, rows);
+		rc = describe_gaps(elf, &list, bytes, rows);
 	if (rc == -ENOMEM)
 		return error_set(err, rc, "out of memory");
 	return rc ? error_set(err, rc, "code cannot be read") : 0;

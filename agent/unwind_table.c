@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "cfi.h"
+#include "code_flow_rows.h"
 #include "unwind_go.h"
 #include "unwind_rows.h"
 #include "unwind_synthesis.h"
@@ -297,6 +298,26 @@ static int pack(struct packer *packer, struct error *err)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
+/* Marks that ask for rules are done with then; the others stay, in order. */
+static int follow_marked(const struct elf *elf, struct unwind_mark *marks, uint32_t *count,
+			 struct unwind_rows *rows)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < *count; i++) {
+		int rc = 0;
+
+		if (marks[i].flags & MARK_FOLLOW)
+			rc = code_flow_rows_follow(elf, marks[i].start, marks[i].limit, rows);
+		else
+			marks[kept++] = marks[i];
+		if (rc)
+			return rc;
+	}
+	*count = kept;
+	return 0;
+}
+
 int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, uint32_t mark_count,
 		       struct unwind_table **ret_table, struct error *err)
 {
@@ -318,6 +339,10 @@ int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, u
 	rc = unwind_synthesis_add(elf, rows, err);
 	if (rc)
 		return rc;
+	unwind_rows_sort(rows);
+	rc = follow_marked(elf, sorted, &mark_count, rows);
+	if (rc)
+		return error_errno(err, rc, "code that is to be followed");
 	unwind_rows_sort(rows);
 
 	struct packer packer = {

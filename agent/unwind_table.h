@@ -10,16 +10,19 @@
 #include "elf.h"
 
 enum {
-	UNWIND_TABLE_ROWS_MAX = 16 << 20,  // Chromium has 3 million
+	UNWIND_TABLE_ROWS_MAX = 16 << 20,                         // Chromium has 3 million
 	UNWIND_TABLE_BLOCKS_MAX = (2U << 30) / TABLE_BLOCK_BYTES, // 2 GiB of code
 	UNWIND_MARKS_MAX = 1024,
 };
+
+/** Not a rule's flag: the code is a function that has no rules; they are found by following it. */
+#define MARK_FOLLOW 0x80
 
 /** Code of a special kind: rules in [start, limit) (virtual addresses in the file) get @flags. */
 struct unwind_mark {
 	uint64_t start;
 	uint64_t limit;
-	uint8_t flags; // RULE_PYTHON_EVAL
+	uint8_t flags; // RULE_PYTHON_EVAL, or MARK_FOLLOW
 };
 
 /** Words refer to the table's own rules, which the loader gives the node's numbers. */

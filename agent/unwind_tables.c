@@ -2,6 +2,7 @@
 #include "agent/unwind_tables.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,10 @@
 #include "base/id128.h"
 
 /* What had no room may have it by then; each time twice as long, for trying means building. */
+/* A table is built again for functions that were found to have no rules, and then less and less often. */
+#define RENEW_WAIT_MIN_NS (5 * NS_PER_SECOND)
+#define RENEW_WAIT_MAX_NS (600 * NS_PER_SECOND)
+
 #define NO_ROOM_WAIT_MIN_NS (30 * NS_PER_SECOND)
 #define NO_ROOM_WAIT_MAX_NS (3600 * NS_PER_SECOND)
 
@@ -21,6 +26,17 @@
 
 /* Each that waits has a descriptor; the usual RLIMIT_NOFILE of 1024 must do for the whole agent. */
 enum { PENDING_MAX = 256 };
+
+/* Functions of a file that its own unwind information says nothing of. */
+struct followed {
+	struct unwind_function functions[UNWIND_FUNCTIONS_MAX];
+	uint32_t count;
+	uint32_t built; // of them: those that the last job was given
+	int fd;         // of the file
+	char name[64];
+	uint64_t due_ns; // when to build again
+	uint64_t wait_ns;
+};
 
 /* Tables removed in one trim(): each takes a grace period of the builder's time. */
 enum { TRIM_MAX = 64 };
@@ -37,6 +53,7 @@ struct file {
 	uint64_t again_ns;      // NO_ROOM: when to try again
 	uint64_t wait_ns;       // until then, at the last try
 	struct unwind_job *job; // PENDING: with the builder; IDLE: between withdraw() and remove()
+	struct followed *followed; // NULL: nothing is
 };
 
 struct unwind_tables {
@@ -48,6 +65,9 @@ struct unwind_tables {
 	struct hash_table by_id;
 	uint16_t free_numbers[UNWIND_TABLES_MAX];
 	uint32_t free_number_count;
+	uint16_t retired[UNWIND_TABLES_MAX]; // numbers of tables that were replaced
+	uint32_t retired_count;
+	uint64_t renew_ns; // when to look for tables to renew
 	uint64_t reads;
 	uint64_t bytes_max;
 	uint64_t bytes_guessed; // that pending tables will take
@@ -77,11 +97,21 @@ static bool may_be_forgotten(const struct file *file)
 	       file->public.state != UNWIND_FILE_READY && file->public.state != UNWIND_FILE_PENDING;
 }
 
+static void free_followed(struct file *file)
+{
+	if (!file->followed)
+		return;
+	cleanup_closep(&file->followed->fd);
+	free(file->followed);
+	file->followed = NULL;
+}
+
 static void forget(struct unwind_tables *tables, uint32_t item)
 {
 	struct file *file = &tables->files[item];
 
 	hash_table_remove(&tables->by_id, hash_of(file->id), item);
+	free_followed(file);
 	file->id[0] = '\0';
 	tables->holes[tables->hole_count++] = item;
 }
@@ -189,6 +219,25 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
+static void prepare(struct unwind_tables *tables, uint32_t item, struct unwind_job *job, int fd,
+		    const char *name)
+{
+	struct file *file = &tables->files[item];
+
+	job->number = tables->free_numbers[--tables->free_number_count];
+	job->file = item;
+	job->fd = fd;
+	job->weight = weight_of(file);
+	memcpy(job->id, file->id, sizeof(job->id));
+	snprintf(job->name, sizeof(job->name), "%s", name);
+	if (file->followed) {
+		job->function_count = file->followed->built = file->followed->count;
+		memcpy(job->functions, file->followed->functions,
+		       job->function_count * sizeof(*job->functions));
+	}
+	file->job = job;
+}
+
 // With too many before it, or without a descriptor to spare, it stays as it was: wanted again later.
 static void begin(struct unwind_tables *tables, uint32_t item, const struct executable *executable)
 {
@@ -208,13 +257,7 @@ static void begin(struct unwind_tables *tables, uint32_t item, const struct exec
 		close(fd);
 		return;
 	}
-	job->number = tables->free_numbers[--tables->free_number_count];
-	job->file = item;
-	job->fd = fd;
-	job->weight = weight_of(file);
-	memcpy(job->id, file->id, sizeof(job->id));
-	snprintf(job->name, sizeof(job->name), "%s", base_name(executable->path));
-	file->job = job;
+	prepare(tables, item, job, fd, base_name(executable->path));
 	file->guessed = guess_bytes(file);
 	tables->bytes_guessed += file->guessed;
 	set_state(tables, file, UNWIND_FILE_PENDING);
@@ -343,6 +386,22 @@ static void take_built(struct unwind_tables *tables, struct file *file,
 	}
 }
 
+// The former table serves on if there is no better one.
+static void take_renewed(struct unwind_tables *tables, struct file *file,
+			 const struct unwind_job *job)
+{
+	if (job->rc || !job->extent.block_count) {
+		free_number(tables, job->number);
+		return;
+	}
+	if (file->public.state == UNWIND_FILE_READY) {
+		tables->retired[tables->retired_count++] = (uint16_t)file->public.number;
+		tables->stats.bytes -= file->public.bytes;
+	}
+	file->public.changed = tables->reads;
+	take_built(tables, file, job);
+}
+
 static void take_job(struct unwind_tables *tables, const struct unwind_job *job,
 		     uint32_t *ret_wanting)
 {
@@ -354,6 +413,10 @@ static void take_job(struct unwind_tables *tables, const struct unwind_job *job,
 		return;
 	}
 	file->job = NULL;
+	if (job->renews) {
+		take_renewed(tables, file, job);
+		return;
+	}
 	tables->bytes_guessed -= file->guessed;
 	file->public.changed = tables->reads;
 	take_built(tables, file, job);
@@ -377,6 +440,98 @@ uint64_t unwind_tables_read(struct unwind_tables *tables, uint32_t *ret_wanting)
 		job = next;
 	}
 	return built ? tables->reads : 0;
+}
+
+// ---- functions without rules ------------------------------------------------------------------
+
+static bool is_followed(const struct followed *followed, uint64_t offset)
+{
+	for (uint32_t i = 0; i < followed->count; i++)
+		if (followed->functions[i].offset == offset)
+			return true;
+	return false;
+}
+
+static struct followed *new_followed(const struct executable *executable)
+{
+	struct followed *followed = calloc(1, sizeof(*followed));
+
+	if (!followed)
+		return NULL;
+	followed->fd = executable_open_file(executable);
+	if (followed->fd < 0) {
+		free(followed);
+		return NULL;
+	}
+	snprintf(followed->name, sizeof(followed->name), "%s", base_name(executable->path));
+	followed->wait_ns = RENEW_WAIT_MIN_NS;
+	return followed;
+}
+
+void unwind_tables_follow(struct unwind_tables *tables, uint32_t item,
+			  const struct executable *executable, uint64_t offset, uint64_t size)
+{
+	struct file *file = &tables->files[item];
+
+	if (file->public.state != UNWIND_FILE_READY && file->public.state != UNWIND_FILE_NONE)
+		return;
+	if (!file->followed)
+		file->followed = new_followed(executable);
+
+	struct followed *followed = file->followed;
+	if (!followed || followed->count == UNWIND_FUNCTIONS_MAX || is_followed(followed, offset))
+		return;
+	followed->functions[followed->count++] = (struct unwind_function){ offset, size };
+}
+
+static void renew(struct unwind_tables *tables, uint32_t item, uint64_t now)
+{
+	struct followed *followed = tables->files[item].followed;
+	int fd = fcntl(followed->fd, F_DUPFD_CLOEXEC, 3);
+	struct unwind_job *job = fd < 0 ? NULL : unwind_job_new(UNWIND_JOB_BUILD, 0);
+
+	followed->due_ns = now + followed->wait_ns;
+	followed->wait_ns = smaller(followed->wait_ns * 2, RENEW_WAIT_MAX_NS);
+	if (!job) {
+		cleanup_closep(&fd);
+		return;
+	}
+	prepare(tables, item, job, fd, followed->name);
+	job->renews = true;
+	unwind_builder_add(tables->builder, job);
+}
+
+void unwind_tables_renew(struct unwind_tables *tables)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	if (now < tables->renew_ns)
+		return;
+	tables->renew_ns = now + NS_PER_SECOND;
+	for (uint32_t i = 0; i < tables->slot_count; i++) {
+		const struct file *file = &tables->files[i];
+		const struct followed *followed = file->id[0] ? file->followed : NULL;
+
+		if (followed && followed->built < followed->count && !file->job &&
+		    now >= followed->due_ns && tables->free_number_count &&
+		    (file->public.state == UNWIND_FILE_READY ||
+		     file->public.state == UNWIND_FILE_NONE))
+			renew(tables, i, now);
+	}
+}
+
+// Without memory the number stays taken until the next time.
+void unwind_tables_retire(struct unwind_tables *tables)
+{
+	while (tables->retired_count) {
+		uint32_t number = tables->retired[tables->retired_count - 1];
+		struct unwind_job *job = unwind_job_new(UNWIND_JOB_REMOVE, number);
+
+		if (!job)
+			return;
+		tables->retired_count--;
+		unwind_builder_add(tables->builder, job);
+	}
 }
 
 // ---- eviction -------------------------------------------------------------------------------
@@ -495,6 +650,8 @@ void unwind_tables_close(struct unwind_tables *tables)
 	if (!tables)
 		return;
 	unwind_builder_close(tables->builder);
+	for (uint32_t i = 0; i < tables->slot_count; i++)
+		free_followed(&tables->files[i]);
 	hash_table_deinit(&tables->by_id);
 	free(tables->files);
 	free(tables->holes);

@@ -73,6 +73,19 @@ const struct unwind_file *unwind_tables_file(const struct unwind_tables *tables,
 void unwind_tables_miss(struct unwind_tables *tables, uint32_t file,
 			const struct executable *executable);
 
+/**
+ * A stack ended in a function of the file, @size bytes at @offset, of which its table knows nothing.
+ * Its code is to be followed: unwind_tables_renew() builds the table again with what that gives.
+ */
+void unwind_tables_follow(struct unwind_tables *tables, uint32_t file,
+			  const struct executable *executable, uint64_t offset, uint64_t size);
+
+/** Begin with the tables that are to be built again, each less and less often. Costs nothing mostly. */
+void unwind_tables_renew(struct unwind_tables *tables);
+
+/** Take out the tables that others have replaced. All who held their files are published again. */
+void unwind_tables_retire(struct unwind_tables *tables);
+
 /** Each process that is published with the file holds it. */
 void unwind_tables_hold(struct unwind_tables *tables, uint32_t file);
 void unwind_tables_release(struct unwind_tables *tables, uint32_t file);

@@ -35,6 +35,9 @@ static void write_row(void *context, uint64_t offset, const struct unwind_rule *
 		snprintf(saved, sizeof(saved), ",fp%+d", rule->fp_offset);
 	if (rule->cfa == CFA_NO_TABLE)
 		snprintf(rows->text + used, TEXT_BYTES - used, " %d:none", (int)offset);
+	else if (rule->cfa == CFA_DEREF)
+		snprintf(rows->text + used, TEXT_BYTES - used, " %d:*(sp%+d)%+d%s", (int)offset,
+			 rule->cfa_offset, rule->deref_offset, saved);
 	else
 		snprintf(rows->text + used, TEXT_BYTES - used, " %d:%s%+d%s", (int)offset,
 			 rule->cfa_register == X86_REGISTER_FP ? "fp" : "sp", rule->cfa_offset,
@@ -104,11 +107,27 @@ static const struct {
 	  { 0x50, 0xff, 0xe2, 0x58, 0xc3 },
 	  5,
 	  " 0:none 0:sp+8 1:sp+16 4:sp+8" },
+	{ "an aligned frame whose base is kept in memory while fp serves as a number",
+	  // sub $16, %rsp; mov %rbp, (%rsp); mov %rsp, %rbp; and $-64, %rsp; mov %rbp, 8(%rsp);
+	  // xor %ebp, %ebp; nop; mov 8(%rsp), %rbp; mov %rbp, %rsp; mov (%rsp), %rbp;
+	  // add $16, %rsp; ret
+	  { 0x48, 0x83, 0xec, 0x10, 0x48, 0x89, 0x2c, 0x24, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4,
+	    0xc0, 0x48, 0x89, 0x6c, 0x24, 0x08, 0x31, 0xed, 0x90, 0x48, 0x8b, 0x6c, 0x24, 0x08,
+	    0x48, 0x89, 0xec, 0x48, 0x8b, 0x2c, 0x24, 0x48, 0x83, 0xc4, 0x10, 0xc3 },
+	  40,
+	  " 0:none 0:sp+8 4:sp+24 8:sp+24,fp-24 11:fp+24,fp-24 22:*(sp+8)+24,fp-24"
+	  " 28:fp+24,fp-24 35:sp+24 39:sp+8" },
 	{ "fp is overwritten and nobody keeps it",
 	  // xor %ebp, %ebp; nop; ret
 	  { 0x31, 0xed, 0x90, 0xc3 },
 	  4,
 	  " 0:none 0:sp+8 2:none" },
+	{ "AVX-512",
+	  // push %rax; vmovups (%r14,%r13,1), %zmm0; vshuff64x2 $68, %zmm6, %zmm5, %zmm0; pop %rax; ret
+	  { 0x50, 0x62, 0x91, 0x7c, 0x48, 0x10, 0x04, 0x2e, 0x62, 0xf3, 0xd5, 0x48, 0x23, 0xc6,
+	    0x44, 0x58, 0xc3 },
+	  17,
+	  " 0:none 0:sp+8 1:sp+16 16:sp+8" },
 	{ "a jump to itself", { 0xeb, 0xfe }, 2, " 0:none 0:sp+8" },
 	{ "a jump into the middle of an instruction",
 	  // jz into the immediate of: mov $0x90909090, %eax; ret
