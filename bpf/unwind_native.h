@@ -254,10 +254,12 @@ UNWIND_INLINE long unwind_go_to(struct unwind *unwind, const struct caller *call
 	__u64 sp = unwind->registers[REGISTER_SP], frame_bytes = caller->sp - sp;
 	__u64 pc = caller->pc & RETURN_ADDRESS_MASK;
 
+	if (frame_bytes > FRAME_BYTES_MAX || (!frame_bytes && !unwind->all_registers) ||
+	    caller->sp % 8)
+		return unwind_stop(unwind, END_TAG_BAD_FRAME);
 	if (!pc)
 		return unwind_stop(unwind, END_TAG_COMPLETE);
-	if (frame_bytes > FRAME_BYTES_MAX || (!frame_bytes && !unwind->all_registers) ||
-	    caller->sp % 8 || pc < CODE_ADDRESS_MIN || pc >= USER_ADDRESS_LIMIT)
+	if (pc < CODE_ADDRESS_MIN || pc >= USER_ADDRESS_LIMIT)
 		return unwind_stop(unwind, END_TAG_BAD_FRAME);
 	unwind->pc = pc;
 	unwind->registers[REGISTER_SP] = caller->sp;
@@ -279,8 +281,10 @@ UNWIND_INLINE long unwind_by_rule(struct unwind *unwind, const struct unwind_rul
 		return 1;
 	if (return_rule == SAVED_UNDEFINED)
 		return unwind_stop(unwind, END_TAG_COMPLETE);
+	// The lower word may lie in a page below the stack that was never touched.
 	if (return_rule == SAVED_AT_CFA &&
-	    read_user(cfa_words, sizeof(cfa_words), caller.sp - sizeof(cfa_words)))
+	    read_user(cfa_words, sizeof(cfa_words), caller.sp - sizeof(cfa_words)) &&
+	    read_user(&cfa_words[1], sizeof(cfa_words[1]), caller.sp - sizeof(cfa_words[1])))
 		return unwind_stop(unwind, END_TAG_FAULT);
 #ifdef __TARGET_ARCH_arm64
 	if (return_rule == SAVED_SAME && !unwind->all_registers)
