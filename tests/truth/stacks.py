@@ -202,8 +202,10 @@ class Patterns:
         return "beginning" if nodes else None
 
     def fits_inside(self, names):
-        """Whether the names are anywhere in a chain without a gap: the inner part of a cut stack."""
-        return bool(self._run(set(self.nodes), names))
+        """Whether the names are anywhere in a chain without a gap: the inner part of a cut stack. Of
+        a recursion at its outer end one call is enough."""
+        first = next((i for i, name in enumerate(names[1:]) if name != names[0]), 0)
+        return bool(self._run(set(self.nodes), names[first:]))
 
 
 class Chains:
@@ -247,7 +249,7 @@ class Chains:
                 if name == self.asynchronous[0]:
                     if not names or names[-1] is not FOREIGN:
                         return None
-                    names = _without_foreign(names)
+                    names = without_foreign(names)
         return names
 
     def fit(self, stack):
@@ -255,7 +257,7 @@ class Chains:
         others' frames may follow the last own one. A stack that was too deep fits if its inner part
         is in a chain."""
         _, names = self.split_root(stack)
-        names = self._without_handler(_without_foreign(names))
+        names = self._without_handler(without_foreign(names))
         if not names:
             return None
         key = (tuple(names), "deep" in stack.end)
@@ -266,7 +268,7 @@ class Chains:
         return self.fits[key]
 
 
-def _without_foreign(names):
+def without_foreign(names):
     count = len(names)
     while count and names[count - 1] is FOREIGN:
         count -= 1
@@ -282,13 +284,13 @@ class Verdict:
         self.samples = 0
         self.wrong = []
         self.reasons = collections.Counter()
-        self.ends = collections.Counter()
+        self.fits = collections.Counter()
 
     def add(self, stack, fit, wrong=None):
         """@fit: as Chains.fit(). @wrong: what is wrong with the stack in a word or two."""
         self.samples += 1
         self.total += stack.value
-        self.ends[stack.end] += stack.value
+        self.fits[fit] += stack.value
         self.complete += stack.value if stack.is_complete() else 0
         self.full += stack.value if fit == "full" else 0
         if not stack.is_complete():
