@@ -280,6 +280,13 @@ static void wait_for_tables(struct process_unwinds *unwinds, struct published *r
 		publish_at(unwinds, record, record->python_again_ns);
 }
 
+// Samples that want one of these are handed over, to be unwound when it is there.
+static uint32_t tables_to_come(const uint32_t *states)
+{
+	return states[UNWIND_FILE_PENDING] + states[UNWIND_FILE_UNOPENED] +
+	       states[UNWIND_FILE_IDLE];
+}
+
 static int publish(struct process_unwinds *unwinds, struct published *record,
 		   const struct mapping_list *list)
 {
@@ -289,6 +296,7 @@ static int publish(struct process_unwinds *unwinds, struct published *record,
 	// Held before they are published: nobody evicts what is in use.
 	if (!rc)
 		rc = keep_files(unwinds, record);
+	record->tables_pending = tables_to_come(unwinds->code.states);
 	if (!rc)
 		rc = write_process(unwinds, record);
 	wait_for_tables(unwinds, record, list);

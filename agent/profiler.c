@@ -87,6 +87,7 @@ struct profiler {
 	uint32_t notices_told; // of those that are known from the start
 	char kallsyms_notice[ERROR_TEXT_BYTES];
 	char mmaps_notice[ERROR_TEXT_BYTES];
+	char snapshots_notice[ERROR_TEXT_BYTES];
 };
 
 // ---- records --------------------------------------------------------------------------------
@@ -375,15 +376,38 @@ static int open_descriptors(struct profiler *profiler, struct error *err)
 	return rc ? error_errno(err, rc, "epoll") : 0;
 }
 
-static int open_snapshots(struct profiler *profiler, struct error *err)
+// The loader, and the program that unwinds what its programs hand over: where a kernel refuses that
+// one, nothing is handed over.
+static int open_programs(struct profiler *profiler, struct loader_options *options,
+			 struct error *err)
 {
-	int rc;
+	struct error cause = { 0 };
+	int rc = loader_open(options, &profiler->loader, err);
 
-	if (loader_level(profiler->loader) == LOADER_LEVEL_FRAME_POINTER)
-		return 0;
-	rc = snapshot_program_open(profiler->loader, &profiler->snapshot_program, err);
+	if (rc || loader_level(profiler->loader) == LOADER_LEVEL_FRAME_POINTER ||
+	    snapshot_program_open(profiler->loader, &profiler->snapshot_program, &cause) == 0)
+		return rc;
+	snprintf(profiler->snapshots_notice, sizeof(profiler->snapshots_notice),
+		 "the first stacks of new processes are cut: %.270s", cause.text);
+	loader_close(take(profiler->loader));
+	options->snapshots = false;
+	return loader_open(options, &profiler->loader, err);
+}
+
+static int open_unwinding(struct profiler *profiler, const char *cache_folder, struct error *err)
+{
+	struct process_unwind_options options = {
+		.cache_folder = cache_folder,
+		.python = profiler->pythons,
+	};
+	int rc = process_unwind_open(loader_unwind_maps(profiler->loader), profiler->processes,
+				     &options, &profiler->unwinds, err);
+
 	if (rc)
 		return rc;
+	profiler->reader.unwinds = profiler->unwinds;
+	if (!profiler->snapshot_program)
+		return 0;
 	profiler->snapshots =
 		snapshots_new(profiler->snapshot_program, profiler->processes, profiler->unwinds);
 	return profiler->snapshots ? 0 : error_set(err, -ENOMEM, "out of memory");
@@ -400,19 +424,10 @@ static int open_kernel_side(struct profiler *profiler, const struct profiler_opt
 		.counts_max = profiler->counts_max,
 		.snapshots = true,
 	};
-	struct process_unwind_options unwind_options = {
-		.cache_folder = options->cache_folder,
-		.python = profiler->pythons,
-	};
-	int rc = loader_open(&loader_options, &profiler->loader, err);
+	int rc = open_programs(profiler, &loader_options, err);
 
 	if (!rc)
-		rc = process_unwind_open(loader_unwind_maps(profiler->loader), profiler->processes,
-					 &unwind_options, &profiler->unwinds, err);
-	if (rc)
-		return rc;
-	profiler->reader.unwinds = profiler->unwinds;
-	rc = open_snapshots(profiler, err);
+		rc = open_unwinding(profiler, options->cache_folder, err);
 	if (rc)
 		return rc;
 	set_clock(profiler);
@@ -600,6 +615,11 @@ const char *profiler_next_notice(struct profiler *profiler)
 		profiler->notices_told++;
 		if (profiler->mmaps_notice[0])
 			return profiler->mmaps_notice;
+		// fall through
+	case 3:
+		profiler->notices_told++;
+		if (profiler->snapshots_notice[0])
+			return profiler->snapshots_notice;
 	}
 	return process_unwind_notice(profiler->unwinds);
 }

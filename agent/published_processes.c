@@ -125,6 +125,7 @@ static int switch_to(struct published_processes *processes, const struct publish
 		.generation = generation,
 		.mapping_page_count = page_count,
 		.python = record->python,
+		.tables_pending = record->tables_pending,
 	};
 
 	return unwind_maps_put_process(processes->maps, record->key.pid, &process);

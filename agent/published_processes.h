@@ -18,6 +18,7 @@ enum {
 struct published {
 	struct process_key key; // pid 0: a hole
 	struct python_process python;
+	uint32_t tables_pending; // as in struct process_unwind
 	// What is in the kernel.
 	uint64_t pages_hash;
 	uint32_t generation; // 0: nothing yet
