@@ -131,7 +131,11 @@ static void scan_gap(struct unwind_rows *rows, uint16_t machine, uint64_t addres
 				    pattern->size))) {
 			struct unwind_rule rule = { .cfa = pattern->cfa };
 
-			unwind_rows_begin(rows, address + (uint64_t)(at - bytes), pattern->size);
+			// A handler returns to the first byte of it: the byte before is looked up.
+			uint32_t before = pattern->cfa == CFA_SIGNAL && at > bytes;
+
+			unwind_rows_begin(rows, address + (uint64_t)(at - bytes) - before,
+					  pattern->size + before);
 			unwind_rows_add(rows, 0, &rule);
 			unwind_rows_end(rows);
 			at += pattern->size;

@@ -22,6 +22,7 @@
 
 /* Stacks that ended for want of a table count more than any mapping's size. */
 #define MISS_WEIGHT_BITS 40
+#define COST_BYTES       65536 // of code: what any file costs
 #define MISSES_MAX       (1U << 20)
 
 /* Each that waits has a descriptor; the usual RLIMIT_NOFILE of 1024 must do for the whole agent. */
@@ -178,13 +179,15 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-// Those known to be needed first, then the smallest.
+// Those known to be needed first: of them what helps most stacks for the time it takes to build. Of
+// the others the smallest.
 static uint64_t weight_of(const struct file *file)
 {
 	uint64_t size_max = (1ULL << MISS_WEIGHT_BITS) - 1;
 
-	return (uint64_t)file->misses << MISS_WEIGHT_BITS |
-	       (size_max - smaller(file->size, size_max));
+	if (!file->misses)
+		return size_max - smaller(file->size, size_max);
+	return size_max + ((uint64_t)file->misses << MISS_WEIGHT_BITS) / (file->size + COST_BYTES);
 }
 
 // What the table will take: a row for 60 to 120 bytes of code, and an array's own page.

@@ -257,7 +257,8 @@ UNWIND_INLINE long unwind_go_to(struct unwind *unwind, const struct caller *call
 	if (frame_bytes > FRAME_BYTES_MAX || (!frame_bytes && !unwind->all_registers) ||
 	    caller->sp % 8)
 		return unwind_stop(unwind, END_TAG_BAD_FRAME);
-	if (!pc)
+	// Who begins a thread by hand leaves no return address and no frame pointer.
+	if (!pc && !caller->fp)
 		return unwind_stop(unwind, END_TAG_COMPLETE);
 	if (pc < CODE_ADDRESS_MIN || pc >= USER_ADDRESS_LIMIT)
 		return unwind_stop(unwind, END_TAG_BAD_FRAME);

@@ -200,7 +200,7 @@ TEST(cpu_time_of_a_process_adds_up_and_is_found_in_its_functions)
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
 
-	struct child child = start_child("burner-a", WARM_UP_NS + 1500 * NS_PER_MS);
+	struct child child = start_child("burner-a", WARM_UP_NS + 3 * NS_PER_SECOND);
 	struct profiler *profiler = open_profiler(0, 500);
 	go(&child);
 	run_for(profiler, WARM_UP_NS);

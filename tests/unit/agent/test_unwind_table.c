@@ -770,11 +770,11 @@ TEST(signal_returns_are_known_by_their_bytes)
 	memcpy(image.text + 0x80, x86, sizeof(x86));
 	cfi_image_put_usual_common(&image);
 	cfi_image_put_function(&image, 0x80, 0x10, NULL, 0); // this one is described
-	expect_rows("0 none | 41 signal | 4a none | 80 7+8 = c-8 | 90 none", &image, 0x100, "x86");
+	expect_rows("0 none | 40 signal | 4a none | 80 7+8 = c-8 | 90 none", &image, 0x100, "x86");
 
 	cfi_image_init(&image, EM_AARCH64, ".eh_frame");
 	memcpy(image.text + 0x40, arm, sizeof(arm));
-	expect_rows("0 none | 40 signal | 48 none", &image, 0x100, "aarch64");
+	expect_rows("0 none | 3f signal | 48 none", &image, 0x100, "aarch64");
 }
 
 static const struct {
