@@ -21,6 +21,7 @@ BUILD = Build("gcc", "O2", "nofp", "pie")
 PTRACE_CONT, PTRACE_SEIZE, PTRACE_DETACH = 7, 0x4206, 17
 RSS_BYTES_MAX = 400 << 20
 STORM_PER_SECOND = 170  # 10,000 a minute
+TURNS_EXACT_PERCENT = 95  # of turns of 250 ms
 
 
 def chains(name, *options, folder=None, seconds=3):
@@ -157,5 +158,5 @@ def test_libraries_in_turns_at_one_address(tmp_path):
     assert int(same.group(1)) > 10, f"the address never was the same: {lines[-1]}"
     verdict = judge(BUILD, program.name, recording.of(program.service, "truth"), lines)
     print("\n" + verdict.line())
-    # Until the kernel has told of the new mapping its first ticks go by the old one.
-    assert verdict.percent(verdict.exact) > 98, verdict.report()
+    # Until the agent has heard of the new mapping, some 10 ms of each turn go by the old one.
+    assert verdict.percent(verdict.exact) > TURNS_EXACT_PERCENT, verdict.report()

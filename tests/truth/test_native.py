@@ -20,8 +20,9 @@ def root_is_right(build, frames, first_own):
         expected = range(1, 5) if build.is_musl() else (3,)
         # musl's _start has no size.
         return len(names) in expected and (names[0] == "_start" or build.is_musl())
-    expected = range(1, 4) if build.is_musl() else (2,)
-    return len(names) in expected and ("clone" in names[0] or "+0x" in names[0])
+    if build.is_musl():  # its clone has no name of its own
+        return len(names) in range(1, 4)
+    return len(names) == 2 and ("clone" in names[0] or "+0x" in names[0])
 
 
 def judge(build, name, stacks, lines):
