@@ -32,6 +32,9 @@ enum {
 	FLUSH_MS = 5 * 1000,
 	INTERVAL_JITTER_PERCENT = 10, // either way, so that a fleet's batches do not come at once
 	DRAIN_FAILURES_MAX = 10,      // in a row: then something is broken for good
+	// What is larger goes back to the system when it is freed; by itself the limit would grow with the
+	// first large table.
+	MALLOC_MMAP_BYTES = 256 << 10,
 	MALLOC_ARENAS = 2,            // gRPC's threads hardly allocate; each arena costs memory
 };
 
@@ -349,6 +352,7 @@ int main(int argc, char **argv)
 		return EXIT_SUCCESS;
 	log_set_level(agent.options.log_level);
 	mallopt(M_ARENA_MAX, MALLOC_ARENAS);
+	mallopt(M_MMAP_THRESHOLD, MALLOC_MMAP_BYTES);
 	srandom((unsigned int)(clock_realtime_ns() ^ (uint64_t)getpid()));
 
 	if (start(&agent, &err)) {
