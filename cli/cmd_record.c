@@ -3,6 +3,7 @@
 // agent's code in-process; no collector is needed.
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "agent/profiler.h"
+#include "agent/unwind_table_cache.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config.h"
@@ -189,7 +191,10 @@ static int open_signals(int *ret_fd, struct error *err)
 static int open_profiler(struct recording *recording, struct error *err)
 {
 	const struct record_options *options = recording->options;
+	char folder[PATH_MAX];
+	bool has_folder = unwind_table_cache_folder(folder, sizeof(folder)) == 0;
 	struct profiler_options profiler_options = {
+		.cache_folder = has_folder ? folder : NULL,
 		.frequency_hz = (uint32_t)options->frequency_hz,
 		.slot_ns = RECORD_SLOT_NS,
 		.symbolize_lines = options->lines,

@@ -3,6 +3,7 @@
 // agent's code in-process; no collector is needed.
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "agent/profiler.h"
+#include "agent/unwind_table_cache.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config.h"
@@ -161,7 +163,10 @@ static void describe_scope(struct top *top)
 
 static int begin(struct top *top, struct error *err)
 {
+	char folder[PATH_MAX];
+	bool has_folder = unwind_table_cache_folder(folder, sizeof(folder)) == 0;
 	struct profiler_options options = {
+		.cache_folder = has_folder ? folder : NULL,
 		.frequency_hz = (uint32_t)top->options->frequency_hz,
 		.slot_ns = TOP_SLOT_NS,
 		.pid = (pid_t)top->options->pid,
