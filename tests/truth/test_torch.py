@@ -13,7 +13,10 @@ from recording import Program, Recording
 from stacks import Verdict, is_kernel
 
 PROGRAM = str(pathlib.Path(__file__).resolve().parent / "python/torch_chains.py")
-EXACT_PERCENT = 99.5  # operators run code that PyTorch makes as it goes
+EXACT_PERCENT = 99.5  # of the complete stacks
+# PyTorch makes code as it goes that keeps no frame pointer; code without unwind information is
+# followed once it was seen.
+COMPLETE_PERCENT = 95
 
 
 def python_with_torch():
@@ -48,5 +51,6 @@ def test_pytorch_under_python(tmp_path):
                       ask(python)), judge_pool(recording.of(program.service, "pool"))]
     print("\n" + "\n".join(verdict.line() for verdict in verdicts))
     wrong = [verdict.report() for verdict in verdicts
-             if verdict.percent(verdict.exact) < EXACT_PERCENT]
+             if verdict.percent(verdict.complete) < COMPLETE_PERCENT
+             or 100 * verdict.exact < EXACT_PERCENT * verdict.complete]
     assert not wrong, "\n\n".join(wrong)
