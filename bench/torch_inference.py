@@ -53,10 +53,10 @@ def tokenize(rounds):
 def serve(model, chance, count):
     with torch.no_grad():
         while True:
-            tokens = chance.randrange(16, 160)
-            tokenize(chance.randrange(2000, 20000))
-            model(torch.randn(chance.randrange(1, 4), tokens, 192))
-            count(tokens)
+            batch, tokens = chance.randrange(1, 4), chance.randrange(16, 160)
+            tokenize(50 * batch * tokens)  # work of all kinds grows with what is counted
+            model(torch.randn(batch, tokens, 192))
+            count(batch * tokens)
 
 
 def main():
