@@ -17,7 +17,8 @@ static void run(char *line)
 	char *words[WORDS_MAX + 1] = { NULL };
 	int count = 0, status = 0;
 
-	for (char *word = strtok(line, " \n"); word && count < WORDS_MAX; word = strtok(NULL, " \n"))
+	for (char *word = strtok(line, " \n"); word && count < WORDS_MAX;
+	     word = strtok(NULL, " \n"))
 		words[count++] = word;
 	if (!count)
 		return;

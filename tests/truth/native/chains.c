@@ -22,16 +22,16 @@
 #include "walk.h"
 
 enum {
-	STEPS_MAX = 24,		 // of one chain
+	STEPS_MAX = 24, // of one chain
 	RECURSION_MAX = 30,
-	HUGE_STEPS_MAX = 4,	 // so that the stack suffices
+	HUGE_STEPS_MAX = 4, // so that the stack suffices
 	SIGNAL_STACK_BYTES = 16 << 20,
 	LINE_BYTES = 8192,
-	NS_MIN = 4000000,	 // a chain's leaf burns between these
+	NS_MIN = 4000000, // a chain's leaf burns between these
 	NS_MAX = 30000000,
 	TIMER_US = 1500,
 	THREADS_MAX = 16,
-	CRYPTO_LEAVES = 2,	 // the last ones
+	CRYPTO_LEAVES = 2, // the last ones
 };
 
 int have_crypto(void);
@@ -138,8 +138,8 @@ static void give_signal_stack(void)
 {
 	stack_t stack = { .ss_size = SIGNAL_STACK_BYTES };
 
-	stack.ss_sp = mmap(NULL, stack.ss_size, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	stack.ss_sp = mmap(NULL, stack.ss_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			   -1, 0);
 	sigaltstack(&stack, NULL);
 }
 

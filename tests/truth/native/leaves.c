@@ -14,12 +14,13 @@ static NOINLINE void leaf_spin(struct walk *walk)
 {
 	uint64_t seed = walk->random | 1;
 
-	BURN(walk, for (int i = 0; i < 3000; i++) {
-		seed ^= seed << 13;
-		seed ^= seed >> 7;
-		seed ^= seed << 17;
-		__asm__ volatile("" : "+r"(seed));
-	});
+	BURN(
+		walk, for (int i = 0; i < 3000; i++) {
+			seed ^= seed << 13;
+			seed ^= seed >> 7;
+			seed ^= seed << 17;
+			__asm__ volatile("" : "+r"(seed));
+		});
 	walk->sink = seed;
 }
 
@@ -53,11 +54,12 @@ static NOINLINE void leaf_memcpy(struct walk *walk)
 	static __thread char from[65536], to[65536];
 	volatile size_t size = 1 + random_below(&walk->random, sizeof(from));
 
-	BURN(walk, for (int i = 0; i < 8; i++) {
-		memcpy(to, from, size);
-		memmove(from + 1, to, size - 1);
-		walk->sink = (uint64_t)(strlen(from) + (size_t)memcmp(from, to, size));
-	});
+	BURN(
+		walk, for (int i = 0; i < 8; i++) {
+			memcpy(to, from, size);
+			memmove(from + 1, to, size - 1);
+			walk->sink = (uint64_t)(strlen(from) + (size_t)memcmp(from, to, size));
+		});
 }
 
 static NOINLINE void leaf_clock(struct walk *walk)
@@ -73,17 +75,17 @@ static NOINLINE void leaf_printf(struct walk *walk)
 	char text[200];
 	double number = (double)walk->random;
 
-	BURN(walk, for (int i = 0; i < 10; i++)
-			walk->sink = (uint64_t)snprintf(text, sizeof(text), "%.17g %s %d %Lf",
-							number += 1.5, "words", i, (long double)i));
+	BURN(walk, for (int i = 0; i < 10; i++) walk->sink =
+			   (uint64_t)snprintf(text, sizeof(text), "%.17g %s %d %Lf", number += 1.5,
+					      "words", i, (long double)i));
 }
 
 static NOINLINE void leaf_malloc(struct walk *walk)
 {
 	void *blocks[32];
 
-	BURN(walk,
-	     for (int i = 0; i < 32; i++) blocks[i] = malloc(16 + random_below(&walk->random, 5000));
+	BURN(walk, for (int i = 0; i < 32; i++) blocks[i] =
+			   malloc(16 + random_below(&walk->random, 5000));
 	     for (int i = 0; i < 32; i++) free(blocks[i]));
 }
 
@@ -96,7 +98,8 @@ static NOINLINE void leaf_qsort(struct walk *walk)
 {
 	int numbers[200];
 
-	BURN(walk, for (int i = 0; i < 200; i++) numbers[i] = (int)random_below(&walk->random, 1000);
+	BURN(walk,
+	     for (int i = 0; i < 200; i++) numbers[i] = (int)random_below(&walk->random, 1000);
 	     qsort(numbers, 200, sizeof(int), compare_ints));
 }
 
@@ -112,10 +115,11 @@ static NOINLINE void leaf_regex(struct walk *walk)
 {
 	regex_t regex;
 
-	BURN(walk, if (!regcomp(&regex, "(a|b)*c[0-9]+(x?y?z?)*$", REG_EXTENDED)) {
-		walk->sink = (uint64_t)regexec(&regex, "ababababc123xyzxyzq", 0, NULL, 0);
-		regfree(&regex);
-	});
+	BURN(
+		walk, if (!regcomp(&regex, "(a|b)*c[0-9]+(x?y?z?)*$", REG_EXTENDED)) {
+			walk->sink = (uint64_t)regexec(&regex, "ababababc123xyzxyzq", 0, NULL, 0);
+			regfree(&regex);
+		});
 }
 
 static NOINLINE void leaf_syscalls(struct walk *walk)

@@ -74,8 +74,8 @@ static NOINLINE void step_aligned(struct walk *walk)
 	walk->sink = (uint64_t)block[walk->at % 100];
 }
 
-static NOINLINE void on_aligned_stack(struct walk *walk, long b, long c, long d, long e, long f, long g,
-				      long h)
+static NOINLINE void on_aligned_stack(struct walk *walk, long b, long c, long d, long e, long f,
+				      long g, long h)
 {
 	_Alignas(64) volatile char block[128];
 	volatile char *more = alloca(16 + random_below(&walk->random, 500));
@@ -92,8 +92,8 @@ static NOINLINE void step_argument_pointer(struct walk *walk)
 	KEEP_FRAME();
 }
 
-static NOINLINE void with_many_arguments(struct walk *walk, long b, long c, long d, long e, long f, long g,
-					 long h, long i, long j, long k)
+static NOINLINE void with_many_arguments(struct walk *walk, long b, long c, long d, long e, long f,
+					 long g, long h, long i, long j, long k)
 {
 	GO_ON(walk);
 	walk->sink = (uint64_t)(b + c + d + e + f + g + h + i + j + k);

@@ -13,7 +13,7 @@
 
 enum { CHAIN_STEPS_MAX = 64 };
 
-#define NOINLINE __attribute__((noinline))
+#define NOINLINE      __attribute__((noinline))
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 /* Keeps a call before it from becoming a jump, which would lose the frame. */
 #define KEEP_FRAME() __asm__ volatile("" ::: "memory")
@@ -88,10 +88,10 @@ ALWAYS_INLINE uint64_t thread_cpu_ns(void)
 }
 
 /* Repeat a statement until the leaf has used up its time. */
-#define BURN(walk, ...)                                                       \
-	do {                                                                  \
-		uint64_t burn_end = thread_cpu_ns() + (walk)->ns;             \
-		do {                                                          \
-			__VA_ARGS__;                                          \
-		} while (thread_cpu_ns() < burn_end);                         \
+#define BURN(walk, ...)                                           \
+	do {                                                      \
+		uint64_t burn_end = thread_cpu_ns() + (walk)->ns; \
+		do {                                              \
+			__VA_ARGS__;                              \
+		} while (thread_cpu_ns() < burn_end);             \
 	} while (0)
