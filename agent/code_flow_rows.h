@@ -8,6 +8,7 @@
 
 #include "elf_symbols.h"
 #include "unwind_rows.h"
+#include "unwind_table.h"
 
 /** Functions of a file, sorted by where they begin. */
 struct function_starts {
@@ -35,9 +36,9 @@ int code_flow_rows_add(const struct function_starts *starts, uint64_t address, c
 		       struct unwind_rows *rows);
 
 /**
- * Add ranges to @rows, which are sorted, for the function at virtual addresses [start, limit), unless
- * they cover its beginning. Returns 0, also if it cannot be followed; -ENOMEM; -errno when reading
- * fails.
+ * Add ranges to @rows, which are sorted, for the functions that are marked with MARK_FOLLOW, unless they
+ * are covered; and for all others around such a function that have no rules either, if that is little
+ * code. Returns 0, also if they cannot be followed; -ENOMEM; -errno when reading fails.
  */
-int code_flow_rows_follow(const struct elf *elf, uint64_t start, uint64_t limit,
+int code_flow_rows_follow(const struct elf *elf, const struct unwind_mark *marks, uint32_t count,
 			  struct unwind_rows *rows);

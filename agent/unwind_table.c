@@ -303,19 +303,13 @@ static int follow_marked(const struct elf *elf, struct unwind_mark *marks, uint3
 			 struct unwind_rows *rows)
 {
 	uint32_t kept = 0;
+	int rc = code_flow_rows_follow(elf, marks, *count, rows);
 
-	for (uint32_t i = 0; i < *count; i++) {
-		int rc = 0;
-
-		if (marks[i].flags & MARK_FOLLOW)
-			rc = code_flow_rows_follow(elf, marks[i].start, marks[i].limit, rows);
-		else
+	for (uint32_t i = 0; i < *count; i++)
+		if (!(marks[i].flags & MARK_FOLLOW))
 			marks[kept++] = marks[i];
-		if (rc)
-			return rc;
-	}
 	*count = kept;
-	return 0;
+	return rc;
 }
 
 int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, uint32_t mark_count,

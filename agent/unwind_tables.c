@@ -14,7 +14,7 @@
 
 /* What had no room may have it by then; each time twice as long, for trying means building. */
 /* A table is built again for functions that were found to have no rules, and then less and less often. */
-#define RENEW_WAIT_MIN_NS (5 * NS_PER_SECOND)
+#define RENEW_WAIT_MIN_NS (1 * NS_PER_SECOND)
 #define RENEW_WAIT_MAX_NS (600 * NS_PER_SECOND)
 
 #define NO_ROOM_WAIT_MIN_NS (30 * NS_PER_SECOND)
