@@ -28,7 +28,7 @@ void line_reader_free(struct line_reader *reader);
 int line_reader_find(struct line_reader *reader, struct executable *executable, uint64_t offset,
 		     struct source_place *ret_place);
 
-/** Take what was read since, and let the thread begin with what was asked: once a window. */
+/** Take what was read since, and let the thread begin with what was asked: a few times a window. */
 void line_reader_poll(struct line_reader *reader);
 /** The same, after waiting at most so long for all that was asked. True: all of it is known. */
 bool line_reader_wait(struct line_reader *reader, uint32_t wait_ms);

@@ -52,6 +52,8 @@ enum {
  * nobody. A look at them takes some microseconds.
  */
 #define TIMER_NS (20 * NS_PER_MS)
+/* Lines that a window asks for are there for the next one. */
+#define LINES_INTERVAL_NS (250 * NS_PER_MS)
 /* Samples of new processes are given so long for their unwind tables when sampling ends. */
 #define STOP_WAIT_NS (500 * NS_PER_MS)
 /* A process that is gone may still be in counts of this window and of the one before. */
@@ -78,6 +80,7 @@ struct profiler {
 	struct perf_events *events;
 	struct window window;    // of which part was drained early, if its map filled up
 	uint32_t windows;        // finished
+	uint64_t lines_due_ns;   // when to look for lines that were read
 	uint64_t clock_due_ns;   // when to look at the clock and the counts again
 	uint64_t samples_before; // counter when the count maps were swapped
 	uint64_t stacks_lost;
@@ -566,6 +569,10 @@ void profiler_tick(struct profiler *profiler)
 		snapshots_settle(profiler->snapshots);
 	if (now_ns >= perf_events_due_ns(profiler->events)) {
 		perf_events_vary(profiler->events, now_ns);
+	}
+	if (profiler->lines && now_ns >= profiler->lines_due_ns) {
+		profiler->lines_due_ns = now_ns + LINES_INTERVAL_NS;
+		line_reader_poll(profiler->lines);
 	}
 	if (now_ns >= profiler->clock_due_ns) {
 		profiler->clock_due_ns = now_ns + CLOCK_INTERVAL_NS;
