@@ -10,9 +10,9 @@
 
 enum {
 	TAKEN_MAX = 64, // as many as the patterns of one file may match
-	// Code without rules around a function that is followed, to be followed with it: V8's built-in
-	// functions, which call each other, take 1.6 MB.
-	GAP_BYTES_MAX = 2 << 20,
+	// Code without rules before and behind a function that is followed, to be followed with it: such
+	// functions call each other, as V8's built-in ones do. It takes 0.1 s.
+	AROUND_BYTES = 128 << 10,
 };
 
 /* C libraries call these, of their own, at the end of a function. */
@@ -224,33 +224,36 @@ int code_flow_rows_add(const struct function_starts *starts, uint64_t address, c
 	return 0;
 }
 
-/*
- * The code around @address that no range covers. Returns false if one covers it, or if that is more code
- * than is worth it.
- */
-static bool find_gap(const struct elf *elf, const struct unwind_rows *rows, uint64_t address,
-		     uint64_t *ret_start, uint64_t *ret_limit)
+static uint64_t later(uint64_t a, uint64_t b)
 {
-	const Elf64_Phdr *load = elf_find_code(elf, address);
-	uint32_t index = unwind_rows_find(rows, address);
+	return a > b ? a : b;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* The code around @mark that no range covers. Returns false if one covers its beginning. */
+static bool find_gap(const struct elf *elf, const struct unwind_rows *rows,
+		     const struct unwind_mark *mark, uint64_t *ret_start, uint64_t *ret_limit)
+{
+	const Elf64_Phdr *load = elf_find_code(elf, mark->start);
+	uint32_t index = unwind_rows_find(rows, mark->start);
 
 	if (!load)
 		return false;
-	*ret_start = load->p_vaddr;
-	*ret_limit = load->p_vaddr + load->p_filesz;
+	*ret_start = later(load->p_vaddr, mark->start - AROUND_BYTES);
+	*ret_limit = earlier(load->p_vaddr + load->p_filesz, mark->limit + AROUND_BYTES);
 	if (index < rows->sorted_count) {
-		if (rows->ranges[index].start <= address)
+		if (rows->ranges[index].start <= mark->start)
 			return false;
-		if (rows->ranges[index].start < *ret_limit)
-			*ret_limit = rows->ranges[index].start;
+		*ret_limit = earlier(*ret_limit, rows->ranges[index].start);
 	}
-	if (index > 0) {
-		const struct unwind_range *before = &rows->ranges[index - 1];
-
-		if (before->start + before->size > *ret_start)
-			*ret_start = before->start + before->size;
-	}
-	return *ret_limit - *ret_start <= GAP_BYTES_MAX;
+	if (index > 0)
+		*ret_start = later(*ret_start,
+				   rows->ranges[index - 1].start + rows->ranges[index - 1].size);
+	return true;
 }
 
 static int follow(const struct elf *elf, const struct function_starts *starts, uint64_t start,
@@ -281,31 +284,21 @@ static bool is_followed(const struct unwind_rows *rows, uint32_t first, uint64_t
 int code_flow_rows_follow(const struct elf *elf, const struct unwind_mark *marks, uint32_t count,
 			  struct unwind_rows *rows)
 {
-	_cleanup_(function_starts_deinit) struct function_starts all = { 0 };
+	_cleanup_(function_starts_deinit) struct function_starts starts = { 0 };
 	uint32_t first = rows->range_count;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < count && !rc; i++) {
-		struct function_start itself = { .address = marks[i].start };
-		struct function_starts one = { .starts = &itself, .count = 1 };
 		uint64_t start, limit;
 
 		if (!(marks[i].flags & MARK_FOLLOW) || elf->header.e_machine != EM_X86_64 ||
-		    is_followed(rows, first, marks[i].start))
+		    is_followed(rows, first, marks[i].start) ||
+		    !find_gap(elf, rows, &marks[i], &start, &limit))
 			continue;
-		if (find_gap(elf, rows, marks[i].start, &start, &limit)) {
-			if (!all.count)
-				rc = read_all(elf, &all);
-			if (!rc)
-				rc = follow(elf, &all, start, limit, rows);
-		} else {
-			uint32_t index = unwind_rows_find(rows, marks[i].start);
-			bool is_covered = index < rows->sorted_count &&
-					  rows->ranges[index].start <= marks[i].start;
-
-			if (!is_covered)
-				rc = follow(elf, &one, marks[i].start, marks[i].limit, rows);
-		}
+		if (!starts.count)
+			rc = read_all(elf, &starts);
+		if (!rc)
+			rc = follow(elf, &starts, start, limit, rows);
 	}
 	return rc;
 }

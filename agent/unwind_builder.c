@@ -277,7 +277,7 @@ static int fill_map(const struct unwind_table *table, const uint16_t *numbers)
 }
 
 // -EFBIG is for ever, -ENOSPC until something else goes.
-static int check_room(struct unwind_builder *builder, uint64_t bytes)
+static int check_room(struct unwind_builder *builder, uint64_t bytes, uint64_t given_back)
 {
 	pthread_mutex_lock(&builder->lock);
 	uint64_t bytes_max = builder->bytes_max;
@@ -285,7 +285,7 @@ static int check_room(struct unwind_builder *builder, uint64_t bytes)
 
 	if (bytes > builder->bytes_all / BYTES_SHARE)
 		return -EFBIG;
-	return builder->bytes + bytes > bytes_max ? -ENOSPC : 0;
+	return builder->bytes + bytes > bytes_max + given_back ? -ENOSPC : 0;
 }
 
 static void count_rows(struct unwind_builder *builder, const struct unwind_table *table)
@@ -302,7 +302,7 @@ static int load(struct unwind_builder *builder, struct unwind_job *job,
 	struct installed *installed = &builder->installed[job->number];
 
 	job->bytes = unwind_maps_table_bytes(page_count_of(table));
-	int rc = check_room(builder, job->bytes);
+	int rc = check_room(builder, job->bytes, job->renewed_bytes);
 	if (rc)
 		return error_set(&job->error, rc, "no room for a table of %llu KiB",
 				 (unsigned long long)job->bytes >> 10);

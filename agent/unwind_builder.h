@@ -53,9 +53,10 @@ struct unwind_job {
 	uint32_t file; // the adder's own
 	int fd;        // of the file; closed with the job
 	char id[BUILD_ID_TEXT_BYTES];
-	char name[64];   // of the file, for errors
-	uint64_t weight; // the heaviest is built first
-	bool renews;     // the file has a table already, which stays until this one is there
+	char name[64];          // of the file, for errors
+	uint64_t weight;        // the heaviest is built first
+	bool renews;            // the file has a table already, which stays until this one is there
+	uint64_t renewed_bytes; // kernel memory of that, which is given back then
 	struct unwind_function functions[UNWIND_FUNCTIONS_MAX]; // to be followed (MARK_FOLLOW)
 	uint32_t function_count;
 

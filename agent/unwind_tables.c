@@ -501,6 +501,8 @@ static void renew(struct unwind_tables *tables, uint32_t item, uint64_t now)
 	}
 	prepare(tables, item, job, fd, followed->name);
 	job->renews = true;
+	if (tables->files[item].public.state == UNWIND_FILE_READY)
+		job->renewed_bytes = tables->files[item].public.bytes;
 	unwind_builder_add(tables->builder, job);
 }
 
