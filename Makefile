@@ -72,18 +72,16 @@ $(BUILD)/packages.stamp: packages.txt deploy/install-packages
 packages-%: packages # what only some targets need: packages-kernels.txt, packages-bench.txt
 	deploy/install-packages packages-$*.txt
 
-# Nothing compiles before its packages are there.
-$(BUILD)/obj/%.o $(BUILD)/gen/%.skel.h $(BUILD)/gen/%.pb-c.c: | $(BUILD)/packages.stamp
-
 # ---- libraries and programs -----------------------------------------------------------------
+# Nothing compiles before its packages are there: hence "| $(BUILD)/packages.stamp".
 
-$(BUILD)/obj/%.o: %.c
+$(BUILD)/obj/%.o: %.c | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(CC) $(CFLAGS) -c $< -o $@
 
 # Generated code is not held to our warnings.
-$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(CC) $(filter-out -W%,$(CFLAGS)) -c $< -o $@
@@ -115,7 +113,7 @@ $(BUILD)/cairn: $(BUILD)/obj/cli/main.o $(CLI_A) $(AGENT_A) $(PROTO_A) $(BASE_A)
 
 # ---- generated: messages, BPF skeletons, the page ---------------------------------------------
 
-$(BUILD)/gen/%.pb-c.c: proto/%.proto
+$(BUILD)/gen/%.pb-c.c: proto/%.proto | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,PROTO,$<)
 	protoc-c --proto_path=proto --c_out=$(BUILD)/gen $<
@@ -126,7 +124,7 @@ $(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) base/profile.h | $(BUILD)/
 	mkdir -p $(@D)
 	$(call say,BPF,$<)
 	$(CLANG) $(BPF_CFLAGS) -c $< -o $@
-$(BUILD)/gen/%.skel.h: $(BUILD)/bpf/%.bpf.o
+$(BUILD)/gen/%.skel.h: $(BUILD)/bpf/%.bpf.o | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,SKEL,$@)
 	bpftool gen skeleton $< name $*_bpf > $@
