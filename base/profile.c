@@ -354,6 +354,12 @@ int profile_add_series(struct profile *profile, const struct labels *labels, con
 int profile_add_sample(struct profile *profile, uint32_t series, uint32_t stack, uint64_t slot,
 		       int64_t value)
 {
+	return profile_add_interval(profile, series, stack, slot, 0, value);
+}
+
+int profile_add_interval(struct profile *profile, uint32_t series, uint32_t stack, uint64_t slot,
+			 uint32_t more_slots, int64_t value)
+{
 	int rc = reserve(&profile->samples, sizeof(*profile->samples), &profile->sample_capacity,
 			 profile->sample_count, 1, PROFILE_SAMPLES_MAX);
 
@@ -366,6 +372,7 @@ int profile_add_sample(struct profile *profile, uint32_t series, uint32_t stack,
 		.stack = stack,
 		.slot = slot,
 		.value = value,
+		.more_slots = more_slots,
 	};
 	return 0;
 }

@@ -30,6 +30,16 @@ enum {
 
 /** On-CPU time; the default type everywhere. Pyroscope's five-part form. */
 #define PROFILE_TYPE_CPU "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
+/** Blocked, from losing the CPU until woken, by the stack that blocked; series have a label "wait". */
+#define PROFILE_TYPE_OFF_CPU "off_cpu:blocked:nanoseconds:wall:nanoseconds"
+/** Runnable without a CPU, from wake-up or preemption until it has one, by stack. */
+#define PROFILE_TYPE_SCHED_DELAY "sched_delay:wait:nanoseconds:wall:nanoseconds"
+/** Exact sums per thread, without stacks; a label "state" says running, waiting or blocked. */
+#define PROFILE_TYPE_WALL "wall:time:nanoseconds:wall:nanoseconds"
+/** Blocked time by the stack of who ended it, on top of the stack that blocked. */
+#define PROFILE_TYPE_OFF_WAKE "off_wake:blocked:nanoseconds:wall:nanoseconds"
+/** Memory that was touched for the first time, by stack. */
+#define PROFILE_TYPE_PAGE_FAULT "memory:page_fault:bytes:page_fault:bytes"
 
 /** What kind of code a frame is. Numbers are on the wire and in the store: append only. */
 enum frame_kind {
@@ -99,6 +109,8 @@ struct sample {
 	uint32_t stack;
 	uint64_t slot; // Unix time / profile->slot_ns; 0 in a merged profile
 	int64_t value; // in the type's unit
+	// An interval: so many slots after the first are covered too, and the value is spread evenly.
+	uint32_t more_slots;
 };
 
 /** One thread at a time. Fields are for reading; writing goes through the functions below. */
@@ -176,7 +188,10 @@ struct id128 series_id_of(const struct labels *labels, const char *type);
  */
 int profile_add_sample(struct profile *profile, uint32_t series, uint32_t stack, uint64_t slot,
 		       int64_t value);
-/** Sort samples by (series, slot, stack) and join equal ones by adding their values. */
+/** The same for one that covers @more_slots slots after its first, too. */
+int profile_add_interval(struct profile *profile, uint32_t series, uint32_t stack, uint64_t slot,
+			 uint32_t more_slots, int64_t value);
+/** Sort samples by (series, slot, stack, more_slots) and join equal ones by adding their values. */
 void profile_sort_samples(struct profile *profile);
 
 /**

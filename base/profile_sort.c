@@ -14,11 +14,13 @@ enum {
 	RADIX_SAMPLES_MIN = 512, // below this, clearing counters costs more than qsort()
 };
 
-enum sample_field { FIELD_STACK, FIELD_SLOT, FIELD_SERIES, FIELD_COUNT };
+enum sample_field { FIELD_MORE_SLOTS, FIELD_STACK, FIELD_SLOT, FIELD_SERIES, FIELD_COUNT };
 
 static inline uint64_t field_of(const struct sample *sample, enum sample_field field)
 {
 	switch (field) {
+	case FIELD_MORE_SLOTS:
+		return sample->more_slots;
 	case FIELD_STACK:
 		return sample->stack;
 	case FIELD_SLOT:
@@ -32,7 +34,7 @@ static int compare_samples(const void *a, const void *b)
 {
 	const struct sample *left = a, *right = b;
 
-	for (int field = FIELD_SERIES; field >= FIELD_STACK; field--) {
+	for (int field = FIELD_SERIES; field >= FIELD_MORE_SLOTS; field--) {
 		uint64_t x = field_of(left, (enum sample_field)field);
 		uint64_t y = field_of(right, (enum sample_field)field);
 
@@ -67,7 +69,7 @@ static void sort_by_digit(const struct sample *from, struct sample *to, uint32_t
 // Least significant field first. Returns which of the two arrays holds the sorted samples.
 static struct sample *radix_sort(struct sample *from, struct sample *to, uint32_t count)
 {
-	for (int field = FIELD_STACK; field < FIELD_COUNT; field++) {
+	for (int field = FIELD_MORE_SLOTS; field < FIELD_COUNT; field++) {
 		uint64_t least = UINT64_MAX, most = 0;
 
 		for (uint32_t i = 0; i < count; i++) {

@@ -9,7 +9,14 @@
 
 /* What was measured: selects the profile type. */
 enum sample_kind {
-	SAMPLE_KIND_ON_CPU = 1, // value: nanoseconds of CPU time
+	SAMPLE_KIND_ON_CPU = 1,      // value: nanoseconds of CPU time
+	SAMPLE_KIND_OFF_CPU = 2,     // nanoseconds blocked, by the stack that blocked
+	SAMPLE_KIND_SCHED_DELAY = 3, // nanoseconds runnable without a CPU, by the same stack
+	// Exact, without stacks: nanoseconds that threads of this name spent ...
+	SAMPLE_KIND_RUNNING = 4, // on a CPU
+	SAMPLE_KIND_WAITING = 5, // runnable without one
+	SAMPLE_KIND_BLOCKED = 6,
+	SAMPLE_KIND_PAGE_FAULT = 7, // bytes that came into memory, by stack
 };
 
 /*
@@ -25,7 +32,7 @@ struct count_key {
 	__u64 kernel_leaf;
 	__u64 slot; // Unix time / slot length
 	__u32 kind; // enum sample_kind
-	__u32 pad;
+	__u32 more_slots; // that an interval covers after its first; the value is spread evenly
 };
 
 struct count {
