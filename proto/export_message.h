@@ -35,8 +35,9 @@ int export_request_encode(const struct batch_id *batch, const struct profile *pr
 
 /**
  * Decode and check. Stacks without a definition in the message are `defined == false` in the
- * profile. Its samples are sorted by (series, slot, stack), each once; its strings are UTF-8; its
- * slots lie within a minute of its range. Memory is bounded by a multiple of @size.
+ * profile. Its samples are sorted by (series, slot, stack, more_slots), each once; its strings are
+ * UTF-8; its slots lie within a minute of its range, and those of an interval in one minute of Unix
+ * time (each slot is in the minute that it begins in). Memory is bounded by a multiple of @size.
  * Returns 0; -EBADMSG with @err naming the field; -ENOMEM; -E2BIG.
  */
 int export_request_decode(const void *bytes, size_t size, struct batch_id *ret_batch,

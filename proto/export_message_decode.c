@@ -19,6 +19,7 @@ enum {
 	VERSION_BYTES_MAX = 64,
 	// A slot may lie this far outside the batch's range: clocks are adjusted while one samples.
 	SLOT_SLACK_SECONDS = 60,
+	SECONDS_PER_MINUTE = 60,
 	SECONDS_PER_HOUR = 3600,
 };
 
@@ -358,6 +359,10 @@ static int check_columns(struct decoder *decoder, size_t at)
 		return error_set(decoder->err, -EBADMSG,
 				 "series[%zu].values: %zu for %zu slot_deltas", at,
 				 message->n_values, message->n_slot_deltas);
+	if (message->n_more_slots && message->n_more_slots != message->n_slot_deltas)
+		return error_set(decoder->err, -EBADMSG,
+				 "series[%zu].more_slots: %zu for %zu slot_deltas", at,
+				 message->n_more_slots, message->n_slot_deltas);
 	if (!message->n_values)
 		return error_set(decoder->err, -EBADMSG, "series[%zu].values: none", at);
 	if (message->first_slot < decoder->slot_min || message->first_slot > decoder->slot_max)
@@ -370,6 +375,38 @@ static int check_columns(struct decoder *decoder, size_t at)
 				 (unsigned long long)message->value_scale,
 				 (unsigned long long)EXPORT_VALUE_MAX);
 	return 0;
+}
+
+static uint32_t more_slots_of(const Cairn__V1__Series *message, size_t i)
+{
+	return message->n_more_slots ? message->more_slots[i] : 0;
+}
+
+// @slot is at most slot_max, so that neither sum nor product wraps.
+static int check_interval(struct decoder *decoder, size_t at, size_t i, uint64_t slot)
+{
+	const uint64_t minute_ns = SECONDS_PER_MINUTE * NS_PER_SECOND;
+	uint64_t slot_ns = decoder->message->slot_ns;
+	uint32_t more_slots = more_slots_of(decoder->message->series[at], i);
+	uint64_t last = slot + more_slots;
+
+	if (last > decoder->slot_max)
+		return error_set(decoder->err, -EBADMSG,
+				 "series[%zu].more_slots[%zu]: %u reach beyond to_ns", at, i,
+				 more_slots);
+	if (slot * slot_ns / minute_ns != last * slot_ns / minute_ns)
+		return error_set(decoder->err, -EBADMSG,
+				 "series[%zu].more_slots[%zu]: %u reach into another minute", at, i,
+				 more_slots);
+	return 0;
+}
+
+// Are the samples @i and the one before, of the same slot, in order?
+static bool is_above(const Cairn__V1__Series *message, size_t i)
+{
+	if (message->stacks[i] != message->stacks[i - 1])
+		return message->stacks[i] > message->stacks[i - 1];
+	return more_slots_of(message, i) > more_slots_of(message, i - 1);
 }
 
 static int check_sample(struct decoder *decoder, size_t at, size_t i, uint64_t slot)
@@ -385,12 +422,12 @@ static int check_sample(struct decoder *decoder, size_t at, size_t i, uint64_t s
 		return error_set(decoder->err, -EBADMSG,
 				 "series[%zu].stacks[%zu]: %u is not below stack_ids' %zu", at, i,
 				 message->stacks[i], decoder->stack_count);
-	if (i && !message->slot_deltas[i] && message->stacks[i] <= message->stacks[i - 1])
+	if (i && !message->slot_deltas[i] && !is_above(message, i))
 		return error_set(
 			decoder->err, -EBADMSG,
 			"series[%zu].stacks[%zu]: not above the one before in the same slot", at,
 			i);
-	return 0;
+	return check_interval(decoder, at, i, slot);
 }
 
 static int decode_samples(struct decoder *decoder, size_t at, uint32_t series)
@@ -412,7 +449,8 @@ static int decode_samples(struct decoder *decoder, size_t at, uint32_t series)
 				decoder->err, -EBADMSG,
 				"series[%zu].values[%zu]: %lld times value_scale %lld is too large",
 				at, i, (long long)message->values[i], (long long)scale);
-		rc = profile_add_sample(decoder->profile, series, message->stacks[i], slot, value);
+		rc = profile_add_interval(decoder->profile, series, message->stacks[i], slot,
+					  more_slots_of(message, i), value);
 		if (rc)
 			return refused(decoder, rc, "series", at);
 	}

@@ -42,36 +42,25 @@ struct encoder {
 	Cairn__V1__Stack *stack_messages, **stack_pointers;
 	Cairn__V1__Series *series_messages, **series_pointers;
 	uint32_t *labels; // names, then values, of one series after the other
-	uint32_t *slot_deltas, *sample_stacks;
+	uint32_t *slot_deltas, *sample_stacks, *more_slots;
 	int64_t *values;
 };
 
 static void encoder_deinit(struct encoder *encoder)
 {
 	void *const owned[] = {
-		encoder->string_numbers,
-		encoder->stack_numbers,
-		encoder->location_numbers,
-		encoder->stacks,
-		encoder->defined,
-		encoder->locations,
-		encoder->samples,
-		encoder->stack_ids,
-		encoder->location_ids,
-		encoder->string_pointers,
-		encoder->stack_locations,
-		encoder->location_messages,
-		encoder->location_pointers,
-		encoder->line_messages,
-		encoder->line_pointers,
-		encoder->stack_messages,
-		encoder->stack_pointers,
-		encoder->series_messages,
-		encoder->series_pointers,
-		encoder->labels,
-		encoder->slot_deltas,
-		encoder->sample_stacks,
-		encoder->values,
+		encoder->string_numbers,    encoder->stack_numbers,
+		encoder->location_numbers,  encoder->stacks,
+		encoder->defined,           encoder->locations,
+		encoder->samples,           encoder->stack_ids,
+		encoder->location_ids,      encoder->string_pointers,
+		encoder->stack_locations,   encoder->location_messages,
+		encoder->location_pointers, encoder->line_messages,
+		encoder->line_pointers,     encoder->stack_messages,
+		encoder->stack_pointers,    encoder->series_messages,
+		encoder->series_pointers,   encoder->labels,
+		encoder->slot_deltas,       encoder->sample_stacks,
+		encoder->more_slots,        encoder->values,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(owned); i++)
@@ -360,6 +349,20 @@ static uint64_t scale_of(const struct sample *samples, size_t count)
 	return scale > INT64_MAX ? 1 : scale ? scale : 1;
 }
 
+// The column of intervals, where there are any.
+static void lay_out_more_slots(struct encoder *encoder, size_t first, size_t count,
+			       Cairn__V1__Series *message)
+{
+	bool is_needed = false;
+
+	message->more_slots = &encoder->more_slots[first];
+	for (size_t i = 0; i < count; i++) {
+		message->more_slots[i] = encoder->samples[first + i].more_slots;
+		is_needed |= message->more_slots[i] != 0;
+	}
+	message->n_more_slots = is_needed ? count : 0;
+}
+
 static int lay_out_samples(struct encoder *encoder, size_t first, size_t count,
 			   Cairn__V1__Series *message)
 {
@@ -382,6 +385,7 @@ static int lay_out_samples(struct encoder *encoder, size_t first, size_t count,
 		message->stacks[i] = samples[i].stack;
 		message->values[i] = samples[i].value / (int64_t)message->value_scale;
 	}
+	lay_out_more_slots(encoder, first, count, message);
 	return 0;
 }
 
@@ -415,6 +419,9 @@ static int allocate_series(struct encoder *encoder)
 	if (!rc)
 		rc = allocate(&encoder->sample_stacks, encoder->sample_count,
 			      sizeof(*encoder->sample_stacks));
+	if (!rc)
+		rc = allocate(&encoder->more_slots, encoder->sample_count,
+			      sizeof(*encoder->more_slots));
 	if (!rc)
 		rc = allocate(&encoder->values, encoder->sample_count, sizeof(*encoder->values));
 	return rc;

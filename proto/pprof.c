@@ -130,6 +130,7 @@ static int choose_samples(struct encoder *encoder, const char *type)
 		if (strcmp(profile_string(profile, series->type), type))
 			continue;
 		encoder->samples[joined.sample_count] = *sample;
+		encoder->samples[joined.sample_count].more_slots = 0;
 		encoder->samples[joined.sample_count++].slot = 0;
 	}
 	profile_sort_samples(&joined);

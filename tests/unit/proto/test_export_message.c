@@ -60,6 +60,27 @@ TEST(samples_come_back_with_their_series_and_stacks)
 	profile_free(decoded);
 }
 
+TEST(intervals_come_back_as_long_as_they_were)
+{
+	struct profile *profile = small_profile();
+
+	// Of the same slot and stack: a moment, and two intervals that are not joined with it.
+	profile_add_interval(profile, 1, 0, SLOT, 7, 400);
+	profile_add_interval(profile, 1, 0, SLOT, 7, 500);
+	profile_add_interval(profile, 1, 0, SLOT, 1, 100);
+
+	struct profile *decoded = through_the_wire(profile, define_all);
+	EXPECT_EQ(6, decoded->sample_count, "samples");
+	EXPECT_EQ(0, decoded->samples[0].more_slots, "the moment");
+	EXPECT_EQ(20000, decoded->samples[0].value, "its value");
+	EXPECT_EQ(1, decoded->samples[1].more_slots, "the shorter one");
+	EXPECT_EQ(7, decoded->samples[2].more_slots, "the longer one");
+	EXPECT_EQ(900, decoded->samples[2].value, "joined");
+	EXPECT_EQ(0, decoded->samples[5].more_slots, "a series without any");
+	profile_free(profile);
+	profile_free(decoded);
+}
+
 TEST(locations_come_back_with_their_lines)
 {
 	struct profile *profile = small_profile();
@@ -204,6 +225,7 @@ TEST(a_response_that_is_cut_is_refused)
 }
 
 RUN_TESTS(cmocka_unit_test(samples_come_back_with_their_series_and_stacks),
+	  cmocka_unit_test(intervals_come_back_as_long_as_they_were),
 	  cmocka_unit_test(locations_come_back_with_their_lines),
 	  cmocka_unit_test(stacks_already_known_travel_by_id_alone),
 	  cmocka_unit_test(a_profile_without_samples_is_a_batch_too),

@@ -254,6 +254,54 @@ static void samples_equal(Request *m)
 {
 	m->series[0]->stacks[2] = m->series[0]->stacks[1];
 }
+static uint32_t *more_slots(Request *m, size_t count)
+{
+	m->series[0]->n_more_slots = count;
+	m->series[0]->more_slots = calloc(count, sizeof(uint32_t));
+	return m->series[0]->more_slots;
+}
+static void columns_more_slots(Request *m)
+{
+	more_slots(m, 2);
+}
+static void no_intervals(Request *m)
+{
+	more_slots(m, 3);
+}
+static void interval_fits_its_minute(Request *m)
+{
+	// Slot 85,000,000,000 begins 20 s into a minute; the minute's last slot is 1999 further.
+	more_slots(m, 3)[0] = (uint32_t)(85000001999 - m->series[0]->first_slot);
+}
+static void interval_too_long(Request *m)
+{
+	more_slots(m, 3)[0] = (uint32_t)(85000002000 - m->series[0]->first_slot);
+}
+static void interval_beyond(Request *m)
+{
+	more_slots(m, 3)[2] = 65 * 50 + 1;
+}
+static void interval_wraps(Request *m)
+{
+	more_slots(m, 3)[1] = UINT32_MAX;
+}
+static void intervals_of_one_stack(Request *m)
+{
+	samples_equal(m);
+	more_slots(m, 3)[2] = 1;
+}
+static void intervals_equal(Request *m)
+{
+	uint32_t *more = more_slots(m, 3);
+
+	samples_equal(m);
+	more[1] = more[2] = 1;
+}
+static void intervals_reversed(Request *m)
+{
+	samples_equal(m);
+	more_slots(m, 3)[1] = 1;
+}
 static void scale_huge(Request *m)
 {
 	m->series[0]->value_scale = UINT64_MAX;
@@ -380,6 +428,15 @@ static const struct {
 	BENT(delta_after, "series[0].slot_deltas[2]: slot 89294967298 lies outside"),
 	BENT(sample_stack, "series[1].stacks[0]: 2 is not below stack_ids' 2"),
 	BENT(samples_equal, "series[0].stacks[2]: not above"),
+	BENT(no_intervals, NULL),
+	BENT(interval_fits_its_minute, NULL),
+	BENT(intervals_of_one_stack, NULL),
+	BENT(columns_more_slots, "series[0].more_slots: 2 for 3 slot_deltas"),
+	BENT(interval_too_long, "series[0].more_slots[0]: "),
+	BENT(interval_beyond, "series[0].more_slots[2]: 3251 reach beyond"),
+	BENT(interval_wraps, "series[0].more_slots[1]: 4294967295 reach beyond"),
+	BENT(intervals_equal, "series[0].stacks[2]: not above"),
+	BENT(intervals_reversed, "series[0].stacks[2]: not above"),
 	BENT(scale_huge, "series[0].value_scale: 18446744073709551615"),
 	BENT(value_overflow, "series[0].values[1]: 9223372036854775807 times value_scale 10000"),
 	BENT(value_too_large, "series[0].values[1]: 900719925475 times"),
