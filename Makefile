@@ -158,6 +158,14 @@ $(BUILD)/tests/$(1)/test_%: $(BUILD)/obj/tests/unit/$(1)/test_%.o $(UNIT_LIBS_$(
 endef
 $(foreach folder,base proto agent collector cli,$(eval $(call unit_rule,$(folder))))
 
+# The doubles of the GPU's libraries, under the names of the real ones. Test equipment.
+GPU_DOUBLES := $(BUILD)/tests/gpu/libnvidia-ml.so.1
+$(BUILD)/tests/gpu/libnvidia-ml.so.1: tests/gpu/nvml_double.c tests/gpu/nvml_double.h | $(BUILD)/packages.stamp
+	mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(CC) -std=gnu11 -O1 -g -I. -fPIC -shared -fvisibility=hidden -Wall -Wextra -Wl,-soname,$(@F) $< -o $@
+$(BUILD)/tests/agent/test_nvml: | $(GPU_DOUBLES)
+
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
 
 .PHONY: unit

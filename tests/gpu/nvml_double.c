@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// Test equipment: libnvidia-ml.so.1 without a driver. See nvml_double.h.
+#include "tests/gpu/nvml_double.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum {
+	SUCCESS = 0,
+	UNINITIALIZED = 1,
+	INVALID_ARGUMENT = 2,
+	NOT_SUPPORTED = 3,
+	NOT_FOUND = 6,
+	INSUFFICIENT_SIZE = 7,
+	DRIVER_NOT_LOADED = 9,
+	GPU_IS_LOST = 15,
+	ARGUMENT_VERSION_MISMATCH = 25,
+};
+
+static struct nvml_double state;
+static struct device {
+	unsigned int index;
+} devices[2] = { { 0 }, { 1 } };
+
+EXPORT struct nvml_double *nvml_double(void)
+{
+	return &state;
+}
+
+// What every call on a GPU begins with.
+static int check(const struct device *device, const void *result)
+{
+	if (state.inits == state.shutdowns)
+		return UNINITIALIZED;
+	if (device < devices || device >= devices + state.gpu_count || !result)
+		return INVALID_ARGUMENT;
+	return state.is_lost ? GPU_IS_LOST : SUCCESS;
+}
+
+EXPORT int nvmlInit_v2(void)
+{
+	if (state.no_driver)
+		return DRIVER_NOT_LOADED;
+	state.inits++;
+	return SUCCESS;
+}
+
+EXPORT int nvmlShutdown(void)
+{
+	if (state.inits == state.shutdowns)
+		return UNINITIALIZED;
+	state.shutdowns++;
+	return SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetCount_v2(unsigned int *count)
+{
+	if (state.inits == state.shutdowns)
+		return UNINITIALIZED;
+	*count = state.gpu_count;
+	return SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned int index, struct device **device)
+{
+	if (state.inits == state.shutdowns)
+		return UNINITIALIZED;
+	if (index >= state.gpu_count || !device)
+		return INVALID_ARGUMENT;
+	*device = &devices[index];
+	return SUCCESS;
+}
+
+static int write_text(char *text, unsigned int size, const char *what, unsigned int index)
+{
+	int needed = snprintf(NULL, 0, "%s%u", what, index);
+
+	if ((unsigned int)needed >= size)
+		return INSUFFICIENT_SIZE;
+	snprintf(text, size, "%s%u", what, index);
+	return SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetUUID(struct device *device, char *uuid, unsigned int size)
+{
+	int rc = check(device, uuid);
+
+	return rc ? rc
+		  : write_text(uuid, size, "GPU-00000000-0000-0000-0000-00000000000",
+			       device->index);
+}
+
+EXPORT int nvmlDeviceGetName(struct device *device, char *name, unsigned int size)
+{
+	int rc = check(device, name);
+
+	return rc ? rc : write_text(name, size, "Double of a GPU ", device->index);
+}
+
+struct utilization {
+	unsigned int gpu, memory;
+};
+
+EXPORT int nvmlDeviceGetUtilizationRates(struct device *device, struct utilization *use)
+{
+	int rc = check(device, use);
+
+	if (rc)
+		return rc;
+	if (state.is_mig)
+		return NOT_SUPPORTED;
+	*use = (struct utilization){ state.busy, state.memory_busy };
+	return SUCCESS;
+}
+
+struct memory_v2 {
+	unsigned int version;
+	unsigned long long total, reserved, free, used;
+};
+
+EXPORT int nvmlDeviceGetMemoryInfo_v2(struct device *device, struct memory_v2 *memory)
+{
+	int rc = check(device, memory);
+
+	if (rc)
+		return rc;
+	if (memory->version != (sizeof(*memory) | 2U << 24))
+		return ARGUMENT_VERSION_MISMATCH;
+	memory->used = state.used_bytes;
+	return SUCCESS;
+}
+
+static int answer(struct device *device, unsigned int *to, unsigned int value)
+{
+	int rc = check(device, to);
+
+	if (!rc)
+		*to = value;
+	return rc;
+}
+
+EXPORT int nvmlDeviceGetPowerUsage(struct device *device, unsigned int *milliwatts)
+{
+	return answer(device, milliwatts, state.power_mw);
+}
+
+EXPORT int nvmlDeviceGetTemperature(struct device *device, int sensor, unsigned int *celsius)
+{
+	return sensor ? INVALID_ARGUMENT : answer(device, celsius, state.temperature);
+}
+
+EXPORT int nvmlDeviceGetClockInfo(struct device *device, int clock, unsigned int *mhz)
+{
+	if (clock != 1 && clock != 2)
+		return INVALID_ARGUMENT;
+	return answer(device, mhz, clock == 1 ? state.sm_mhz : state.memory_mhz);
+}
+
+EXPORT int nvmlDeviceGetPcieThroughput(struct device *device, int counter, unsigned int *kib)
+{
+	if (counter != 0 && counter != 1)
+		return INVALID_ARGUMENT;
+	return answer(device, kib, counter == 0 ? state.sent_kib : state.received_kib);
+}
+
+// Only the older of the two names, as drivers before 535 have it.
+EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(struct device *device,
+						     unsigned long long *reasons)
+{
+	int rc = check(device, reasons);
+
+	if (!rc)
+		*reasons = state.reasons;
+	return rc;
+}
+
+struct process_utilization {
+	unsigned int pid;
+	unsigned long long time_us;
+	unsigned int sm, memory, encoder, decoder;
+};
+
+EXPORT int nvmlDeviceGetProcessUtilization(struct device *device,
+					   struct process_utilization *samples, unsigned int *count,
+					   unsigned long long last_seen_us)
+{
+	unsigned int room = *count, found = 0;
+	int rc = check(device, samples);
+
+	if (rc)
+		return rc;
+	if (state.is_mig)
+		return NOT_SUPPORTED;
+	for (int i = 0; i < NVML_DOUBLE_PROCESSES; i++) {
+		const struct nvml_double_process *process = &state.processes[i];
+
+		if (!process->sm || process->time_us <= last_seen_us)
+			continue;
+		if (found == room)
+			return INSUFFICIENT_SIZE;
+		samples[found++] = (struct process_utilization){ .pid = process->pid,
+								 .time_us = process->time_us,
+								 .sm = process->sm };
+	}
+	*count = found;
+	return found ? SUCCESS : NOT_FOUND;
+}
+
+struct process_info {
+	unsigned int pid;
+	unsigned long long memory_bytes;
+	unsigned int gpu_instance, compute_instance;
+};
+
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(struct device *device, unsigned int *count,
+						   struct process_info *infos)
+{
+	unsigned int room = *count, found = 0;
+	int rc = check(device, infos);
+
+	if (rc)
+		return rc;
+	for (int i = 0; i < NVML_DOUBLE_PROCESSES; i++) {
+		const struct nvml_double_process *process = &state.processes[i];
+
+		if (!process->pid)
+			continue;
+		if (found == room)
+			return INSUFFICIENT_SIZE;
+		infos[found++] = (struct process_info){
+			.pid = process->pid,
+			.memory_bytes = process->memory_bytes,
+			.gpu_instance = state.is_mig ? (unsigned int)i : ~0U,
+		};
+	}
+	*count = found;
+	return SUCCESS;
+}
+
+struct gpm_support {
+	unsigned int version, is_supported;
+};
+
+EXPORT int nvmlGpmQueryDeviceSupport(struct device *device, struct gpm_support *support)
+{
+	int rc = check(device, support);
+
+	if (rc)
+		return rc;
+	if (support->version != 1)
+		return ARGUMENT_VERSION_MISMATCH;
+	support->is_supported = !state.no_gpm;
+	return SUCCESS;
+}
+
+struct gpm_sample {
+	bool taken;
+};
+
+EXPORT int nvmlGpmSampleAlloc(struct gpm_sample **sample)
+{
+	*sample = calloc(1, sizeof(**sample));
+	state.samples_alive++;
+	return SUCCESS;
+}
+
+EXPORT int nvmlGpmSampleFree(struct gpm_sample *sample)
+{
+	free(sample);
+	state.samples_alive--;
+	return SUCCESS;
+}
+
+EXPORT int nvmlGpmSampleGet(struct device *device, struct gpm_sample *sample)
+{
+	int rc = check(device, sample);
+
+	if (rc)
+		return rc;
+	if (state.no_gpm)
+		return NOT_SUPPORTED;
+	sample->taken = true;
+	return SUCCESS;
+}
+
+struct gpm_metric {
+	unsigned int id;
+	int result;
+	double value;
+	const char *names[3];
+};
+
+struct gpm_metrics_get {
+	unsigned int version, count;
+	struct gpm_sample *before, *now;
+	struct gpm_metric metrics[];
+};
+
+EXPORT int nvmlGpmMetricsGet(struct gpm_metrics_get *get)
+{
+	if (get->version != 1)
+		return ARGUMENT_VERSION_MISMATCH;
+	if (!get->before->taken || !get->now->taken || get->before == get->now)
+		return INVALID_ARGUMENT;
+	for (unsigned int i = 0; i < get->count; i++) {
+		struct gpm_metric *metric = &get->metrics[i];
+		double value = metric->id == 2   ? state.sm_active
+			       : metric->id == 5 ? state.tensor_active
+						 : 101;
+
+		metric->result = value <= 100 ? SUCCESS : NOT_SUPPORTED;
+		metric->value = value;
+	}
+	return SUCCESS;
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Test equipment: what tests tell the double of the NVIDIA Management Library to be. It has the real
+// one's soname, symbols and structures, and refuses what the real one refuses. Never installed.
+#pragma once
+
+#include <stdbool.h>
+
+enum { NVML_DOUBLE_PROCESSES = 4 };
+
+struct nvml_double_process {
+	unsigned int pid;
+	unsigned long long memory_bytes;
+	unsigned int sm;            // 0: did no work lately, has no sample
+	unsigned long long time_us; // of its sample
+};
+
+/** Both GPUs of the double are alike, but for their names. */
+struct nvml_double {
+	unsigned int gpu_count;
+	bool no_driver; // nvmlInit_v2() says so
+	bool is_lost;   // every call on a GPU says so
+	bool is_mig;    // no utilisation, processes by instance
+	bool no_gpm;    // older than Hopper
+	unsigned int busy, memory_busy, power_mw, temperature, sm_mhz, memory_mhz, sent_kib,
+		received_kib;
+	unsigned long long used_bytes, reasons;
+	double sm_active, tensor_active; // what GPM answers; above 100: not to be had
+	struct nvml_double_process processes[NVML_DOUBLE_PROCESSES];
+	// What became of the calls.
+	unsigned int inits, shutdowns, samples_alive;
+};
+
+/** To be found by dlsym(): the double's state, the caller's to change. */
+struct nvml_double *nvml_double(void);
