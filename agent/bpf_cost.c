@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/bpf_cost.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+/*
+ * From so many runs a second on a whole tick's statistics would be felt: bench_bpf_stats says 54 ns
+ * a run here, hence 0.1 % of a core while they are on.
+ */
+#define SHORT_FROM_RUNS_PER_SECOND 25000
+/* Long enough for hundreds of runs at that rate, too short for the main loop to be missed. */
+#define BPF_COST_SHORT_NS (10 * NS_PER_MS)
+
+/* Programs that the agent runs itself, by bpf_prog_test_run() and by reading an iterator. */
+static const char *const run_by_agent[] = { "unwind_snapshot", "sweep", "list_thread_registers" };
+
+struct program {
+	uint32_t id;
+	uint32_t cost;         // position in costs
+	uint64_t run_ns, runs; // when the statistics were switched on
+	uint64_t new_ns, new_runs;
+	bool seen;
+};
+
+struct bpf_cost {
+	struct program programs[BPF_COST_PROGRAMS_MAX];
+	uint32_t program_count;
+	struct program_cost costs[BPF_COST_PROGRAMS_MAX];
+	double run_ns[BPF_COST_PROGRAMS_MAX], runs[BPF_COST_PROGRAMS_MAX]; // with fractions
+	uint32_t cost_count;
+	uint32_t unknown;
+	uint32_t one_in;
+	uint32_t tick;       // within the round of one_in
+	uint32_t chosen;     // the tick of this round to measure in
+	int stats_fd;        // -1: off
+	uint64_t begin_ns;   // of the measurement
+	uint64_t accrued_ns; // costs are told until here
+};
+
+// ---- programs -------------------------------------------------------------------------------
+
+// The function's name from the program's BTF; the kernel's own is cut.
+static void read_whole_name(int fd, char name[PROGRAM_NAME_BYTES])
+{
+	struct bpf_func_info function = { 0 };
+	struct bpf_prog_info info = { .nr_func_info = 1,
+				      .func_info_rec_size = sizeof(function),
+				      .func_info = (uintptr_t)&function };
+	uint32_t size = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(fd, &info, &size) || !info.btf_id || !info.nr_func_info)
+		return;
+	struct btf *btf = btf__load_from_kernel_by_id(info.btf_id);
+	if (!btf)
+		return;
+	const struct btf_type *type = btf__type_by_id(btf, function.type_id);
+	const char *whole = type ? btf__name_by_offset(btf, type->name_off) : NULL;
+	if (whole && *whole)
+		snprintf(name, PROGRAM_NAME_BYTES, "%.*s", PROGRAM_NAME_BYTES - 1, whole);
+	btf__free(btf);
+}
+
+static bool is_run_by_agent(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(run_by_agent); i++) {
+		if (strncmp(name, run_by_agent[i], strlen(run_by_agent[i])) == 0)
+			return true;
+	}
+	return false;
+}
+
+static uint32_t find_cost(struct bpf_cost *cost, const char *name)
+{
+	uint32_t at = 0;
+
+	while (at < cost->cost_count && strcmp(cost->costs[at].name, name) != 0)
+		at++;
+	if (at == cost->cost_count && at < BPF_COST_PROGRAMS_MAX) {
+		snprintf(cost->costs[at].name, PROGRAM_NAME_BYTES, "%s", name);
+		cost->costs[at].in_own_cpu = is_run_by_agent(name);
+		cost->cost_count++;
+	}
+	return at;
+}
+
+static struct program *find_program(struct bpf_cost *cost, int fd, const struct bpf_prog_info *info)
+{
+	char name[PROGRAM_NAME_BYTES];
+
+	for (uint32_t i = 0; i < cost->program_count; i++) {
+		if (cost->programs[i].id == info->id)
+			return &cost->programs[i];
+	}
+	snprintf(name, sizeof(name), "%.*s", BPF_OBJ_NAME_LEN, info->name);
+	read_whole_name(fd, name);
+	uint32_t at = find_cost(cost, name);
+	if (cost->program_count == BPF_COST_PROGRAMS_MAX || at == BPF_COST_PROGRAMS_MAX) {
+		cost->unknown++;
+		return NULL;
+	}
+	struct program *program = &cost->programs[cost->program_count++];
+	*program = (struct program){ .id = info->id, .cost = at };
+	return program;
+}
+
+static void see_program(struct bpf_cost *cost, int fd)
+{
+	struct bpf_prog_info info = { 0 };
+	uint32_t size = sizeof(info);
+
+	// Another thread may have closed it and opened something else.
+	if (bpf_obj_get_info_by_fd(fd, &info, &size) || size < sizeof(info) || !info.id)
+		return;
+	struct program *program = find_program(cost, fd, &info);
+	if (!program || program->seen)
+		return;
+	program->seen = true;
+	program->new_ns = info.run_time_ns;
+	program->new_runs = info.run_cnt;
+}
+
+// All programs that this process holds, whoever of its modules loaded them.
+static int see_programs(struct bpf_cost *cost)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	struct dirent *entry;
+
+	if (!folder)
+		return -errno;
+	cost->unknown = 0;
+	for (uint32_t i = 0; i < cost->program_count; i++)
+		cost->programs[i].seen = false;
+	while ((entry = readdir(folder))) {
+		char target[32];
+		ssize_t length =
+			readlinkat(dirfd(folder), entry->d_name, target, sizeof(target) - 1);
+
+		if (length < 0)
+			continue;
+		target[length] = 0;
+		if (strcmp(target, "anon_inode:bpf-prog") == 0)
+			see_program(cost, atoi(entry->d_name));
+	}
+	closedir(folder);
+	return 0;
+}
+
+static void forget_gone_programs(struct bpf_cost *cost)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < cost->program_count; i++) {
+		if (cost->programs[i].seen)
+			cost->programs[kept++] = cost->programs[i];
+	}
+	cost->program_count = kept;
+}
+
+// ---- measuring ------------------------------------------------------------------------------
+
+// What was measured last holds until something else is.
+static void accrue(struct bpf_cost *cost, uint64_t now_ns)
+{
+	double seconds = (double)(now_ns - cost->accrued_ns) / NS_PER_SECOND;
+
+	for (uint32_t i = 0; i < cost->cost_count; i++) {
+		struct program_cost *program = &cost->costs[i];
+
+		cost->run_ns[i] += program->ns_per_second * seconds;
+		cost->runs[i] += program->runs_per_second * seconds;
+		program->run_ns = (uint64_t)cost->run_ns[i];
+		program->runs = (uint64_t)cost->runs[i];
+	}
+	cost->accrued_ns = now_ns;
+}
+
+static int begin(struct bpf_cost *cost)
+{
+	int fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
+
+	if (fd < 0)
+		return -errno;
+	cost->stats_fd = fd;
+	int rc = see_programs(cost);
+	forget_gone_programs(cost);
+	for (uint32_t i = 0; i < cost->program_count; i++) {
+		cost->programs[i].run_ns = cost->programs[i].new_ns;
+		cost->programs[i].runs = cost->programs[i].new_runs;
+	}
+	cost->begin_ns = clock_monotonic_ns();
+	return rc;
+}
+
+static int end(struct bpf_cost *cost)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+	int rc = see_programs(cost);
+
+	cleanup_closep(&cost->stats_fd);
+	cost->stats_fd = -1;
+	accrue(cost, now_ns);
+	if (rc || now_ns <= cost->begin_ns)
+		return rc;
+	for (uint32_t i = 0; i < cost->cost_count; i++)
+		cost->costs[i].ns_per_second = cost->costs[i].runs_per_second = 0;
+
+	double per_second = (double)NS_PER_SECOND / (now_ns - cost->begin_ns);
+	for (uint32_t i = 0; i < cost->program_count; i++) {
+		struct program *program = &cost->programs[i];
+
+		if (!program->seen)
+			continue;
+		struct program_cost *sum = &cost->costs[program->cost];
+		sum->ns_per_second += (program->new_ns - program->run_ns) * per_second;
+		sum->runs_per_second += (program->new_runs - program->runs) * per_second;
+	}
+	return 0;
+}
+
+static bool is_busy(const struct bpf_cost *cost)
+{
+	double runs = 0;
+
+	for (uint32_t i = 0; i < cost->cost_count; i++)
+		runs += cost->costs[i].runs_per_second;
+	return runs >= SHORT_FROM_RUNS_PER_SECOND;
+}
+
+static int measure_briefly(struct bpf_cost *cost)
+{
+	const struct timespec pause = { .tv_nsec = BPF_COST_SHORT_NS };
+	int rc = begin(cost);
+
+	if (rc)
+		return rc;
+	nanosleep(&pause, NULL);
+	return end(cost);
+}
+
+int bpf_cost_tick(struct bpf_cost *cost)
+{
+	int rc = 0;
+
+	if (cost->stats_fd >= 0)
+		rc = end(cost);
+	if (cost->tick == 0)
+		cost->chosen = cost->accrued_ns ? (uint32_t)random() % cost->one_in : 0;
+	if (!cost->accrued_ns)
+		cost->accrued_ns = clock_monotonic_ns();
+	// Every other tick: a storm's rates change fast.
+	if (is_busy(cost))
+		rc = cost->tick % 2 == 0 ? measure_briefly(cost) : rc;
+	else if (cost->tick == cost->chosen && !rc)
+		rc = begin(cost);
+	cost->tick = (cost->tick + 1) % cost->one_in;
+	return rc;
+}
+
+// ---- life -----------------------------------------------------------------------------------
+
+struct bpf_cost *bpf_cost_new(uint32_t one_in)
+{
+	struct bpf_cost *cost = calloc(1, sizeof(*cost));
+
+	if (!cost)
+		return NULL;
+	cost->one_in = one_in ? one_in : 1;
+	cost->stats_fd = -1;
+	return cost;
+}
+
+void bpf_cost_free(struct bpf_cost *cost)
+{
+	if (!cost)
+		return;
+	cleanup_closep(&cost->stats_fd);
+	free(cost);
+}
+
+const struct program_cost *bpf_cost_read(struct bpf_cost *cost, uint32_t *ret_count)
+{
+	if (cost->accrued_ns)
+		accrue(cost, clock_monotonic_ns());
+	*ret_count = cost->cost_count;
+	return cost->costs;
+}
+
+uint32_t bpf_cost_unknown(const struct bpf_cost *cost)
+{
+	return cost->unknown;
+}
