@@ -6,8 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "agent/sample_kind.h"
+#include "agent/wait_class.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/utf8.h"
+
+#define MINUTE_NS (60 * NS_PER_SECOND)
+/*
+ * A wait that began earlier is told as one that began then, its value kept. A window may be an hour
+ * long on the wire; waits are told while they last, so that longer ones are those of a clock that
+ * was set, or of a machine that slept.
+ */
+#define WAIT_SHOWN_NS   (30 * MINUTE_NS)
+#define INTERVAL_NS_MAX (2 * WAIT_SHOWN_NS) // of one interval, whatever its count's key says
 
 /* What the two sides of the border call the same thing has the same number. */
 _Static_assert((int)FRAME_TAG_NATIVE == (int)FRAME_KIND_NATIVE, "frame kinds");
@@ -34,6 +46,8 @@ int window_init(struct window *window, const struct window_sources *sources, uin
 	if (!window->profile)
 		return -ENOMEM;
 	window->profile->from_ns = from_ns;
+	window->slot_min = from_ns > WAIT_SHOWN_NS ? (from_ns - WAIT_SHOWN_NS) / slot_ns : 0;
+	window->slot_first = UINT64_MAX;
 	location_table_begin_profile(sources->frames.locations);
 	return 0;
 }
@@ -41,82 +55,96 @@ int window_init(struct window *window, const struct window_sources *sources, uin
 void window_deinit(struct window *window)
 {
 	profile_free(window->profile);
-	free(window->threads);
-	hash_table_deinit(&window->thread_index);
+	free(window->series);
+	free(window->waits);
+	hash_table_deinit(&window->series_index);
 	*window = (struct window){ 0 };
 }
 
 struct profile *window_finish(struct window *window, uint64_t to_ns)
 {
-	window->profile->to_ns = to_ns;
-	profile_sort_samples(window->profile);
+	struct profile *profile = window->profile;
+
+	if (window->slot_first < profile->from_ns / profile->slot_ns)
+		profile->from_ns = window->slot_first * profile->slot_ns;
+	profile->to_ns = to_ns;
+	profile_sort_samples(profile);
 	return take(window->profile);
 }
 
 // ---- whose ----------------------------------------------------------------------------------
 
-static bool thread_equals(const void *context, uint32_t item, const void *key)
+static bool series_equals(const void *context, uint32_t item, const void *key)
 {
 	const struct window *window = context;
-	const struct window_thread *thread = &window->threads[item], *wanted = key;
+	const struct window_series *series = &window->series[item];
 
-	return !memcmp(&thread->process, &wanted->process, sizeof(thread->process)) &&
-	       !memcmp(thread->thread_name, wanted->thread_name, sizeof(thread->thread_name));
+	return !memcmp(series, key, offsetof(struct window_series, number));
 }
 
-static int add_series(struct window *window, const struct process *process, const char *thread_name,
-		      uint32_t *ret_series)
+// -E2BIG: a process with so many labels does without this one.
+static int set_label(struct labels *labels, const char *name, const char *value)
 {
+	return labels_set(labels, name, value) == -ENOMEM ? -ENOMEM : 0;
+}
+
+static int add_series(struct window *window, const struct process *process,
+		      struct window_series *series)
+{
+	const struct sample_kind_type *kind = sample_kind_find(series->kind);
 	char text[THREAD_NAME_BYTES + 1] = { 0 };
 	struct labels labels = { 0 };
 	int rc = labels_copy(&process->labels, &labels);
 
-	memcpy(text, thread_name, THREAD_NAME_BYTES);
+	memcpy(text, series->thread_name, THREAD_NAME_BYTES);
 	utf8_clean(text);
-	// -E2BIG: a process with so many labels does without this one.
-	if (!rc && labels_set(&labels, LABEL_THREAD, text) == -ENOMEM)
-		rc = -ENOMEM;
 	if (!rc)
-		rc = profile_add_series(window->profile, &labels, PROFILE_TYPE_CPU, ret_series);
+		rc = set_label(&labels, LABEL_THREAD, text);
+	if (!rc && kind->state)
+		rc = set_label(&labels, LABEL_STATE, kind->state);
+	if (!rc && kind->has_wait)
+		rc = set_label(&labels, LABEL_WAIT, wait_class_name(series->wait));
+	if (!rc)
+		rc = profile_add_series(window->profile, &labels, kind->type, &series->number);
 	labels_deinit(&labels);
 	return rc;
 }
 
-static int grow_threads(struct window *window)
+static int grow_series(struct window *window)
 {
-	uint32_t capacity = window->thread_capacity ? window->thread_capacity * 2 : 256;
-	struct window_thread *threads = reallocarray(window->threads, capacity, sizeof(*threads));
+	uint32_t capacity = window->series_capacity ? window->series_capacity * 2 : 256;
+	struct window_series *series = reallocarray(window->series, capacity, sizeof(*series));
 
-	if (!threads)
+	if (!series)
 		return -ENOMEM;
-	window->threads = threads;
-	window->thread_capacity = capacity;
+	window->series = series;
+	window->series_capacity = capacity;
 	return 0;
 }
 
-// The labels of a thread are built once a window, however many samples it has.
+// The labels of a series are built once a window, however many samples it has.
 static int find_series(struct window *window, const struct process *process,
-		       const struct count_key *key, uint32_t *ret_series)
+		       const struct count_key *key, enum wait_class wait, uint32_t *ret_series)
 {
-	struct window_thread thread = { .process = key->process };
+	struct window_series series = { .process = key->process, .kind = key->kind, .wait = wait };
 
-	memcpy(thread.thread_name, key->thread_name, sizeof(thread.thread_name));
-	uint64_t hash = hash64_of(&thread, offsetof(struct window_thread, series));
-	uint32_t at = hash_table_find(&window->thread_index, hash, thread_equals, window, &thread);
+	memcpy(series.thread_name, key->thread_name, sizeof(series.thread_name));
+	uint64_t hash = hash64_of(&series, offsetof(struct window_series, number));
+	uint32_t at = hash_table_find(&window->series_index, hash, series_equals, window, &series);
 
 	if (at != HASH_TABLE_NONE) {
-		*ret_series = window->threads[at].series;
+		*ret_series = window->series[at].number;
 		return 0;
 	}
-	int rc = add_series(window, process, key->thread_name, &thread.series);
-	if (!rc && window->thread_count == window->thread_capacity)
-		rc = grow_threads(window);
+	int rc = add_series(window, process, &series);
+	if (!rc && window->series_count == window->series_capacity)
+		rc = grow_series(window);
 	if (!rc)
-		rc = hash_table_add(&window->thread_index, hash, window->thread_count);
+		rc = hash_table_add(&window->series_index, hash, window->series_count);
 	if (rc)
 		return rc;
-	window->threads[window->thread_count++] = thread;
-	*ret_series = thread.series;
+	window->series[window->series_count++] = series;
+	*ret_series = series.number;
 	return 0;
 }
 
@@ -182,10 +210,12 @@ static int build_stack(struct window *window, struct process *process, const str
 	enum stack_end kernel_end = STACK_END_COMPLETE, end = STACK_END_COMPLETE;
 	int rc = 0;
 
+	bool has_stack = sample_kind_find(key->kind)->has_stack;
+
 	window->position_count = 0;
-	if (is_there(&key->kernel))
+	if (has_stack && is_there(&key->kernel))
 		rc = append_kernel_part(window, key, now_ns, &kernel_end);
-	if (!rc && is_there(&key->user))
+	if (!rc && has_stack && is_there(&key->user))
 		rc = append_user_part(window, process, key, now_ns, &end);
 	if (rc)
 		return rc;
@@ -196,20 +226,111 @@ static int build_stack(struct window *window, struct process *process, const str
 				 ret_stack);
 }
 
+// ---- what it waited for ---------------------------------------------------------------------
+
+static int grow_waits(struct window *window)
+{
+	uint32_t capacity = window->profile->stack_capacity;
+	uint8_t *waits = realloc(window->waits, capacity);
+
+	if (!waits)
+		return -ENOMEM;
+	memset(waits + window->wait_capacity, 0, capacity - window->wait_capacity);
+	window->waits = waits;
+	window->wait_capacity = capacity;
+	return 0;
+}
+
+// Remembered for the window only: in the next one its functions may have names.
+static int find_wait(struct window *window, const struct count_key *key, uint32_t stack,
+		     enum wait_class *ret_wait)
+{
+	if (!sample_kind_find(key->kind)->has_wait) {
+		*ret_wait = WAIT_CLASS_OTHER;
+		return 0;
+	}
+	int rc = stack < window->wait_capacity ? 0 : grow_waits(window);
+	if (rc)
+		return rc;
+	uint8_t *wait = &window->waits[stack];
+	if (!*wait)
+		*wait = 1 + wait_class_of_stack(window->profile, &window->profile->stacks[stack]);
+	*ret_wait = *wait - 1;
+	return 0;
+}
+
+// ---- when -----------------------------------------------------------------------------------
+
+// The first slot after @slot that begins in a later minute.
+static uint64_t next_minute(uint64_t slot, uint64_t slot_ns)
+{
+	uint64_t minute_ns = (slot * slot_ns / MINUTE_NS + 1) * MINUTE_NS;
+
+	return (minute_ns + slot_ns - 1) / slot_ns;
+}
+
+// So much of @value as is due to @part of @whole slots, rounded down.
+static int64_t share_of(int64_t value, uint64_t part, uint64_t whole)
+{
+	return (int64_t)((__int128)value * part / whole);
+}
+
+// Cut at minutes; what rounding leaves belongs to the first piece.
+static int add_interval(struct window *window, uint32_t series, uint32_t stack, uint64_t slot,
+			uint64_t last, int64_t value)
+{
+	struct profile *profile = window->profile;
+	uint64_t slots = last - slot + 1, first_end = next_minute(slot, profile->slot_ns);
+	int64_t left = value;
+	int rc = 0;
+
+	for (uint64_t begin = first_end, end; begin <= last && !rc; begin = end) {
+		end = next_minute(begin, profile->slot_ns);
+		if (end > last + 1)
+			end = last + 1;
+		int64_t share = share_of(value, end - begin, slots);
+		left -= share;
+		rc = profile_add_interval(profile, series, stack, begin, end - begin - 1, share);
+	}
+	if (first_end > last + 1)
+		first_end = last + 1;
+	return rc ? rc
+		  : profile_add_interval(profile, series, stack, slot, first_end - slot - 1, left);
+}
+
+static int add_sample(struct window *window, uint32_t series, uint32_t stack,
+		      const struct count_key *key, int64_t value)
+{
+	uint64_t slots_max = INTERVAL_NS_MAX / window->profile->slot_ns;
+	uint64_t slot = key->slot, last = key->slot + key->more_slots;
+
+	if (slot < window->slot_min)
+		slot = window->slot_min;
+	if (last < slot)
+		last = slot;
+	if (last - slot > slots_max)
+		last = slot + slots_max;
+	if (slot < window->slot_first)
+		window->slot_first = slot;
+	return add_interval(window, series, stack, slot, last, value);
+}
+
 int window_add(struct window *window, const struct count_key *key, const struct count *count,
 	       uint64_t now_ns)
 {
-	struct process *process = process_table_get(window->sources.frames.processes, &key->process,
-						    key->thread_name);
+	struct process *process;
+	enum wait_class wait = WAIT_CLASS_OTHER;
 	uint32_t series, stack;
-	int rc = process ? 0 : -ENOMEM;
+	int rc;
 
+	if (!sample_kind_find(key->kind))
+		return -EINVAL;
+	process = process_table_get(window->sources.frames.processes, &key->process,
+				    key->thread_name);
+	rc = process ? build_stack(window, process, key, now_ns, &stack) : -ENOMEM;
 	if (!rc)
-		rc = find_series(window, process, key, &series);
+		rc = find_wait(window, key, stack, &wait);
 	if (!rc)
-		rc = build_stack(window, process, key, now_ns, &stack);
-	if (!rc)
-		rc = profile_add_sample(window->profile, series, stack, key->slot,
-					(int64_t)count->value);
-	return rc;
+		rc = find_series(window, process, key, wait, &series);
+	return rc ? rc : add_sample(window, series, stack, key, (int64_t)count->value);
 }

@@ -17,19 +17,25 @@ struct window_sources {
 	struct stack_table *stacks;
 };
 
-/** A process and one of its threads' names, and their series in the profile. */
-struct window_thread {
+/** What was measured of a process's threads of one name, and its series in the profile. */
+struct window_series {
 	struct process_key process;
 	char thread_name[THREAD_NAME_BYTES];
-	uint32_t series;
+	uint32_t kind; // enum sample_kind
+	uint32_t wait; // enum wait_class, for kinds that have it
+	uint32_t number;
 };
 
 struct window {
 	struct window_sources sources;
 	struct profile *profile;
-	struct window_thread *threads;
-	uint32_t thread_count, thread_capacity;
-	struct hash_table thread_index;
+	uint64_t slot_min; // no sample begins before it: the wire refuses windows that are too long
+	uint64_t slot_first; // that a sample covers so far
+	struct window_series *series;
+	uint32_t series_count, series_capacity;
+	struct hash_table series_index;
+	uint8_t *waits; // by the profile's stack, enum wait_class + 1; 0: not asked for yet
+	uint32_t wait_capacity;
 	uint32_t positions[STACK_FRAMES_MAX]; // the stack in work, in the profile's locations
 	uint32_t position_count;
 	uint64_t stacks_lost; // counts whose stack's body never came
@@ -40,9 +46,16 @@ int window_init(struct window *window, const struct window_sources *sources, uin
 		uint64_t from_ns);
 void window_deinit(struct window *window);
 
-/** Add one count, first seen by the agent @now_ns. Returns 0, or a negative errno: it is not in. */
+/**
+ * Add one count, first seen by the agent @now_ns. An interval that reaches over minutes of Unix time
+ * becomes one sample in each; their sum is the count's value. Returns 0, or a negative errno: it is
+ * not in, or not all of it.
+ */
 int window_add(struct window *window, const struct count_key *key, const struct count *count,
 	       uint64_t now_ns);
 
-/** The finished profile, sorted; the caller's. The window is empty then and must be deinited. */
+/**
+ * The finished profile, sorted; the caller's. It begins earlier than the window if a wait did. The
+ * window is empty then and must be deinited.
+ */
 struct profile *window_finish(struct window *window, uint64_t to_ns);

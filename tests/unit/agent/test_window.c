@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts as the kernel side makes them, of this very process, become samples with named stacks.
+#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -288,6 +289,158 @@ TEST(code_of_a_process_that_nobody_saw_is_one_place)
 	profile_free(profile);
 }
 
+/* The values of the samples of @type, in order; their sum is returned. */
+static int64_t sum_of(const struct profile *profile, const char *type, const char *label,
+		      const char *value)
+{
+	int64_t sum = 0;
+
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		const struct series *series = &profile->series[profile->samples[i].series];
+		const char *has = label ? labels_get(&series->labels, label) : NULL;
+
+		if (!strcmp(type, profile_string(profile, series->type)) &&
+		    (!label || (has && !strcmp(has, value))))
+			sum += profile->samples[i].value;
+	}
+	return sum;
+}
+
+TEST(each_kind_of_count_is_a_series_of_its_own_type)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+
+	set_user_stack(fixture, &key);
+	set_kernel_stack(fixture, &key);
+	for (uint32_t kind = SAMPLE_KIND_ON_CPU; kind <= SAMPLE_KIND_PAGE_FAULT; kind++) {
+		key.kind = kind;
+		add(fixture, &key, 100 + kind);
+	}
+	struct profile *profile = window_finish(&fixture->window, 2);
+
+	EXPECT_EQ(7, profile->series_count, "series");
+	EXPECT_EQ(101, sum_of(profile, PROFILE_TYPE_CPU, NULL, NULL), "cpu");
+	EXPECT_EQ(102, sum_of(profile, PROFILE_TYPE_OFF_CPU, "wait", "other"), "off-cpu");
+	EXPECT_EQ(103, sum_of(profile, PROFILE_TYPE_SCHED_DELAY, NULL, NULL), "delay");
+	EXPECT_EQ(104, sum_of(profile, PROFILE_TYPE_WALL, "state", "running"), "running");
+	EXPECT_EQ(105, sum_of(profile, PROFILE_TYPE_WALL, "state", "waiting"), "waiting");
+	EXPECT_EQ(106, sum_of(profile, PROFILE_TYPE_WALL, "state", "blocked"), "blocked");
+	EXPECT_EQ(107, sum_of(profile, PROFILE_TYPE_PAGE_FAULT, NULL, NULL), "page faults");
+	EXPECT_EQ(0, sum_of(profile, PROFILE_TYPE_CPU, "wait", "other"), "only waits have a class");
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		const struct sample *sample = &profile->samples[i];
+		const char *type = profile_string(profile, profile->series[sample->series].type);
+
+		EXPECT_EQ(strcmp(type, PROFILE_TYPE_WALL) ? 4 : 0,
+			  profile->stacks[sample->stack].location_count, type);
+	}
+	profile_free(profile);
+}
+
+TEST(a_kind_that_nobody_knows_is_refused)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+	struct count count = { .value = 1, .samples = 1 };
+
+	key.kind = SAMPLE_KIND_PAGE_FAULT + 1;
+	EXPECT_EQ(-EINVAL, window_add(&fixture->window, &key, &count, 1), "beyond");
+	key.kind = 0;
+	EXPECT_EQ(-EINVAL, window_add(&fixture->window, &key, &count, 1), "none");
+}
+
+#define MINUTE_SLOTS (60 * NS_PER_SECOND / SLOT_NS)
+
+static const struct {
+	const char *what;
+	uint64_t slot;
+	uint32_t more_slots;
+	uint64_t value;
+	uint32_t pieces;
+	int64_t first, last; // values of these pieces
+} intervals[] = {
+	{ "one slot", 100, 0, 7, 1, 7, 7 },
+	{ "up to the minute's end", MINUTE_SLOTS - 5, 4, 1000, 1, 1000, 1000 },
+	{ "one slot into the next", MINUTE_SLOTS - 5, 5, 1000, 2, 834, 166 },
+	{ "from a minute's begin", MINUTE_SLOTS, 99, 1000, 1, 1000, 1000 },
+	{ "over three minutes", MINUTE_SLOTS - 1, MINUTE_SLOTS + 1, 1000, 3, 1, 0 },
+	{ "less than it has slots", MINUTE_SLOTS - 10, 19, 1, 2, 1, 0 },
+	{ "a large value", MINUTE_SLOTS - 10, 19, INT64_MAX, 2, INT64_MAX / 2 + 1, INT64_MAX / 2 },
+};
+
+TEST(an_interval_is_cut_at_minutes_and_keeps_its_sum)
+{
+	for EACH (row, intervals) {
+		struct fixture *fixture;
+
+		set_up((void **)&fixture);
+		struct count_key key = fixture->key;
+		key.kind = SAMPLE_KIND_OFF_CPU;
+		key.slot = row->slot;
+		key.more_slots = row->more_slots;
+		add(fixture, &key, row->value);
+		struct profile *profile = window_finish(&fixture->window, 2);
+		uint64_t next = row->slot;
+
+		EXPECT_EQ(row->pieces, profile->sample_count, row->what);
+		for (uint32_t i = 0; i < profile->sample_count; i++) {
+			const struct sample *sample = &profile->samples[i];
+
+			EXPECT_EQ(next, sample->slot, row->what);
+			next = sample->slot + sample->more_slots + 1;
+			EXPECT_EQ(sample->slot / MINUTE_SLOTS, (next - 1) / MINUTE_SLOTS,
+				  row->what);
+		}
+		EXPECT_EQ(row->slot + row->more_slots + 1, next, row->what);
+		EXPECT_EQ(row->value, sum_of(profile, PROFILE_TYPE_OFF_CPU, NULL, NULL), row->what);
+		EXPECT_EQ(row->first, profile->samples[0].value, row->what);
+		EXPECT_EQ(row->last, profile->samples[row->pieces - 1].value, row->what);
+		profile_free(profile);
+		tear_down((void **)&fixture);
+	}
+}
+
+TEST(a_window_begins_when_its_first_wait_did)
+{
+	const uint64_t hour_ns = 3600 * NS_PER_SECOND, from_ns = 100 * hour_ns;
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+	struct profile *profile;
+
+	window_deinit(&fixture->window);
+	window_init(&fixture->window, &fixture->sources, SLOT_NS, from_ns + 1);
+	key.kind = SAMPLE_KIND_OFF_CPU;
+	key.slot = from_ns / SLOT_NS;
+	add(fixture, &key, 1);
+	profile = window_finish(&fixture->window, from_ns + NS_PER_SECOND);
+	EXPECT_EQ(from_ns + 1, profile->from_ns, "the slot that it begins in is its own");
+	profile_free(profile);
+
+	window_deinit(&fixture->window);
+	window_init(&fixture->window, &fixture->sources, SLOT_NS, from_ns);
+	key.slot -= 10;
+	key.more_slots = 20;
+	add(fixture, &key, 1);
+	profile = window_finish(&fixture->window, from_ns + NS_PER_SECOND);
+	EXPECT_EQ(from_ns - 10 * SLOT_NS, profile->from_ns, "ten slots earlier");
+	profile_free(profile);
+
+	window_deinit(&fixture->window);
+	window_init(&fixture->window, &fixture->sources, SLOT_NS, from_ns);
+	key.slot = (from_ns - 2 * hour_ns) / SLOT_NS;
+	key.more_slots = 2 * hour_ns / SLOT_NS;
+	add(fixture, &key, 12345);
+	key.more_slots = UINT32_MAX;
+	add(fixture, &key, 1);
+	key.more_slots = 0;
+	add(fixture, &key, 1);
+	profile = window_finish(&fixture->window, from_ns + NS_PER_SECOND);
+	EXPECT_EQ(from_ns - hour_ns / 2, profile->from_ns, "not longer than a message may be");
+	EXPECT_EQ(12347, sum_of(profile, PROFILE_TYPE_OFF_CPU, NULL, NULL), "nothing is lost");
+	profile_free(profile);
+}
+
 #define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -300,6 +453,10 @@ int main(void)
 		WITH_FIXTURE(series_are_told_apart_by_process_and_thread_name),
 		WITH_FIXTURE(code_in_no_file_is_anonymous),
 		WITH_FIXTURE(code_of_a_process_that_nobody_saw_is_one_place),
+		WITH_FIXTURE(each_kind_of_count_is_a_series_of_its_own_type),
+		WITH_FIXTURE(a_kind_that_nobody_knows_is_refused),
+		cmocka_unit_test(an_interval_is_cut_at_minutes_and_keeps_its_sum),
+		WITH_FIXTURE(a_window_begins_when_its_first_wait_did),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel side counted, in the terms of profiles: each kind of count has its profile type.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** The label of exact totals that says what the thread did in that time. */
+#define LABEL_STATE "state"
+/** The label of blocked time that says what was waited for (agent/wait_class.h). */
+#define LABEL_WAIT "wait"
+
+struct sample_kind_type {
+	const char *type;  // five parts (base/profile.h)
+	const char *state; // value of LABEL_STATE; NULL: none
+	bool has_stack;    // false: a total, whose stack has no locations
+	bool has_wait;     // its series have LABEL_WAIT
+};
+
+/** The type of counts of @kind (enum sample_kind), or NULL if there is no such kind. */
+const struct sample_kind_type *sample_kind_find(uint32_t kind);
