@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wall clock against programs that keep books about themselves, under the real agent and
+collector. A short run by default; `--whole` (make wall) runs longer and asks for more."""
+import os
+import pathlib
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "e2e")]
+
+from fleet import Agent, Collector  # noqa: E402 pylint: disable=wrong-import-position
+from wall import Bounds, Fleet, build_programs  # noqa: E402 pylint: disable=wrong-import-position
+
+
+def pytest_addoption(parser):
+    parser.addoption("--whole", action="store_true", help="run longer and with strict bounds")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "whole: only with --whole")
+
+
+def missing_requirement():
+    if os.geteuid() != 0:
+        return "sampling the machine needs root"
+    if not os.path.exists("/sys/kernel/btf/vmlinux"):
+        return "this kernel has no BTF (/sys/kernel/btf/vmlinux)"
+    if not os.path.exists("/proc/thread-self/schedstat"):
+        return "this kernel keeps no books of threads (CONFIG_SCHED_INFO)"
+    return None
+
+
+def pytest_collection_modifyitems(config, items):
+    reason = missing_requirement()
+    if reason:
+        print(f"# SKIP wall clock: {reason}")
+    for item in items:
+        if not str(item.path).startswith(str(HERE)):
+            continue
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
+        elif "whole" in item.keywords and not config.getoption("--whole"):
+            item.add_marker(pytest.mark.skip(reason="only with --whole"))
+
+
+@pytest.fixture(scope="session")
+def bounds(request):
+    return Bounds(request.config.getoption("--whole"))
+
+
+@pytest.fixture(scope="session")
+def fleet(tmp_path_factory):
+    """A collector and an agent for all tests of the session."""
+    folder = tmp_path_factory.mktemp("wall")
+    build_programs()
+    with Collector(folder / "data", folder / "collector.log") as collector:
+        agent = Agent(collector.grpc, folder / "agent")
+        try:
+            collector.wait_for_agent()
+            yield Fleet(collector, agent, folder)
+        finally:
+            agent.stop()

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Threads that all want the GIL: gil.py SECONDS THREADS. What a thread does not run and does not wait
+for a CPU, it waits for the others."""
+import sys
+import threading
+import time
+
+from story import Story, print_stories
+
+
+def burn_with_gil(end):
+    total = 0
+    while time.monotonic() < end:
+        for number in range(2000):
+            total += number * number
+    return total
+
+
+def body(end, stories):
+    story = Story("gil", "burn_with_gil", "gil")
+    story.wait_begin()
+    burn_with_gil(end)
+    story.wait_end()
+    story.end()
+    stories.append(story)
+
+
+def main():
+    end = time.monotonic() + float(sys.argv[1])
+    stories = []
+    threads = [threading.Thread(target=body, args=(end, stories)) for _ in range(int(sys.argv[2]))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print_stories(stories)
+
+
+if __name__ == "__main__":
+    main()

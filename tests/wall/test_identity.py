@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""running + waiting + blocked = elapsed, for all threads of the machine, while programs run that wait
+in every way and threads come and go by the thousand."""
+import collections
+import os
+import pathlib
+import time
+
+import pytest
+
+from taskstats import Exits
+from wall import MS, STATES, WALL, Program
+
+TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+# A thread as /proc has it at one moment; clock: CLOCK_MONOTONIC then.
+Thread = collections.namedtuple("Thread", "name started clock running waiting")
+
+
+class Books:
+    """What threads of one name did between two moments."""
+
+    def __init__(self):
+        self.elapsed = self.running = self.waiting = 0
+        self.threads = self.ended = 0
+        self.room = 0  # what is not known exactly
+
+
+def read_thread(path):
+    started = int((path / "stat").read_text().rsplit(")", 1)[1].split()[19]) * TICK_NS
+    running, waiting, _ = map(int, (path / "schedstat").read_text().split())
+    return Thread((path / "comm").read_text().rstrip("\n"), started, time.monotonic_ns(), running,
+                  waiting)
+
+
+def all_threads():
+    """{tid: Thread} of the machine."""
+    found = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/task/[0-9]*"):
+        try:
+            found[int(path.name)] = read_thread(path)
+        except (OSError, IndexError, ValueError):
+            pass
+    return found
+
+
+def books_between(before, after, ended):
+    """{thread name: Books}."""
+    books = collections.defaultdict(Books)
+    boot = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+    begin, end = (sum(thread.clock for thread in threads.values()) // len(threads)
+                  for threads in (before, after))
+    for tid, thread in after.items():
+        mine = books[thread.name]
+        mine.threads += 1
+        old = before.get(tid)
+        if old and old.started == thread.started:
+            mine.elapsed += end - begin
+            mine.running += thread.running - old.running
+            mine.waiting += thread.waiting - old.waiting
+        else:
+            mine.elapsed += end - (thread.started - boot)
+            mine.running += thread.running
+            mine.waiting += thread.waiting
+            mine.room += TICK_NS
+    for thread in ended:
+        mine = books[thread.thread]
+        mine.ended += 1
+        old = before.get(thread.tid)
+        if thread.told_ns <= begin or thread.told_ns > end:
+            continue
+        if old and thread.told_ns - thread.elapsed < old.clock:
+            mine.elapsed += thread.told_ns - begin
+            mine.waiting += thread.waiting - old.waiting
+            mine.room += TICK_NS
+        else:
+            mine.elapsed += thread.elapsed
+            mine.waiting += thread.waiting
+    return books
+
+
+class Minute:
+    """The workloads, and what the kernel says of all threads meanwhile."""
+
+    def __init__(self, fleet, bounds):
+        self.fleet = fleet
+        self.seconds = 60 if bounds.whole else 8
+        self.programs = self._start(self.seconds + 6)
+        time.sleep(3)
+        with Exits() as exits:
+            time.sleep(0.2)
+            before, from_ns = all_threads(), time.time_ns()
+            time.sleep(self.seconds)
+            after, to_ns = all_threads(), time.time_ns()
+            time.sleep(0.5)
+        self.lost = exits.lost
+        self.books = books_between(before, after, exits.ended)
+        self.from_ns, self.to_ns = (moment - self._age(threads) for moment, threads in
+                                    ((from_ns, before), (to_ns, after)))
+        self.churn = self.programs["churn"]
+        for program in self.programs.values():
+            program.finish()
+        fleet.wait_for(list(self.programs.values()))
+        self.said = self._said()
+
+    @staticmethod
+    def _age(threads):
+        """Since the middle of reading them all."""
+        clocks = [thread.clock for thread in threads.values()]
+        return max(clocks) - sum(clocks) // len(clocks)
+
+    def _start(self, seconds):
+        file = self.fleet.file()
+        programs = {
+            "waits": Program("waits", "--seconds", seconds, *(["--file", file] if file else [])),
+            "gil": Program("gil.py", seconds, 3),
+            "pools": Program("pools.py", seconds),
+            "contend": Program("contend", "--seconds", seconds),
+        }
+        for part in ("churn", "forks", "migrants", "stopped", "doomed"):
+            programs[part] = Program("lives", "--part", part, "--seconds", seconds)
+        return programs
+
+    def _said(self):
+        """{thread name: {state: ns}}."""
+        api, said = self.fleet.api, {}
+        when = {"from_": self.from_ns, "to": self.to_ns}
+        for name in self.books:
+            quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+            answer = api.get("series", query=f'{{thread="{quoted}"}}', type=WALL, group_by="state",
+                             **when)
+            said[name] = {series["group"]: series["total"] for series in answer["series"]}
+        return said
+
+
+@pytest.fixture(scope="module")
+def minute(fleet, bounds):
+    return Minute(fleet, bounds)
+
+
+def print_row(name, books, said, error):
+    print(f"  {name:<16} {books.threads:6} {books.ended:7} {books.elapsed / MS:12.1f} "
+          f"{sum(said.values()) / MS:12.1f} {error:+8.2f} % {books.running / MS:10.1f} "
+          f"{said.get('running', 0) / MS:10.1f} {books.waiting / MS:9.1f} "
+          f"{said.get('waiting', 0) / MS:9.1f}")
+
+
+def test_states_add_up_to_elapsed_time_for_every_name(minute, bounds):
+    """Within 1 % of it, threads that came and went included."""
+    assert not minute.lost, "the kernel did not tell of all threads that ended"
+    share = 0.01 if bounds.whole else 0.03
+    wrong = []
+    print("\n  thread          living   ended   elapsed, ms    cairn, ms    error    ran, ms "
+          "     cairn    waited     cairn")
+    for name, books in sorted(minute.books.items(), key=lambda item: -item[1].elapsed):
+        if books.elapsed < 0.05 * minute.seconds * 1000 * MS:
+            continue
+        said = minute.said[name]
+        error = sum(said.values()) - books.elapsed
+        percent = 100 * error / books.elapsed
+        print_row(name, books, said, percent)
+        if abs(error) > share * books.elapsed + books.room:
+            wrong.append(f"{name}: {percent:+.2f} %")
+    assert not wrong, wrong
+
+
+def test_states_add_up_for_the_machine(minute, bounds):
+    elapsed = sum(books.elapsed for books in minute.books.values())
+    said = sum(sum(states.values()) for states in minute.said.values())
+    print(f"\n  all threads: elapsed {elapsed / 1e9:.1f} s, cairn {said / 1e9:.1f} s, "
+          f"{100 * (said - elapsed) / elapsed:+.3f} %")
+    assert abs(said - elapsed) <= (0.01 if bounds.whole else 0.03) * elapsed
+
+
+def test_running_is_what_schedstat_says(minute, bounds):
+    """Of names whose threads all live on; within 1 % and a tick of each, and a window's ends."""
+    share = 0.01 if bounds.whole else 0.05
+    wrong = []
+    for name, books in minute.books.items():
+        for state, true in (("running", books.running), ("waiting", books.waiting)):
+            said = minute.said[name].get(state, 0)
+            room = share * true + 0.005 * books.elapsed + books.room + 10 * MS * books.threads
+            if books.ended == 0 and abs(said - true) > room:
+                wrong.append(f"{name} {state}: {true / MS:.1f} ms, cairn {said / MS:.1f} ms")
+    assert not wrong, wrong
+
+
+def test_short_threads_are_counted(minute, bounds):
+    """All of a program's, from its first to its last, against the kernel's sum for the process."""
+    program = minute.churn
+    churn, fleet = program.books["churn"], minute.fleet
+    said = fleet.states(program.service)
+    cpu = program.books["process_cpu"]
+    print(f"\n  {churn['count']} threads: ran {cpu / MS:.1f} ms, cairn {said['running'] / MS:.1f} ms")
+    assert abs(said["running"] - cpu) <= (0.02 if bounds.whole else 0.05) * cpu + 10 * MS
+    mine = fleet.states(program.service, "churn")
+    lived = sum(mine.values())
+    # Until a thread has a name of its own it goes by its creator's.
+    print(f"  they lived {churn['least'] / MS:.1f} to {churn['most'] / MS:.1f} ms, cairn {lived / MS:.1f} ms")
+    assert 0.98 * churn["least"] <= lived <= 1.02 * churn["most"]
+
+
+def test_states_are_all_there_is(minute):
+    for name, said in minute.said.items():
+        assert set(said) <= set(STATES), (name, said)

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Durations, classes and functions of waits that the programs know."""
+import itertools
+import os
+import pathlib
+
+import pytest
+
+from wall import MS, OFF_CPU, SCHED_DELAY, STATES, THROTTLED, Comparison, Program, unique
+
+CGROUP_V1 = pathlib.Path("/sys/fs/cgroup/cpu")
+CGROUP_V2 = pathlib.Path("/sys/fs/cgroup")
+QUOTA_US, PERIOD_US = 20000, 100000
+# Where two names for a wait are right.
+ALSO = {"idle": ("poll", "network"), "poll": ("idle",)}
+
+
+class Cgroup:
+    """A group with a quota of CPU, in whichever hierarchy has the controller; removed at the end."""
+
+    def __init__(self):
+        self.folder = None
+        if (CGROUP_V1 / "cpu.cfs_quota_us").exists():
+            self.folder = CGROUP_V1 / unique("quota")
+            self.folder.mkdir()
+            (self.folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (self.folder / "cpu.cfs_quota_us").write_text(str(QUOTA_US))
+        elif "cpu" in _text(CGROUP_V2 / "cgroup.subtree_control").split():
+            self.folder = CGROUP_V2 / unique("quota")
+            self.folder.mkdir()
+            (self.folder / "cpu.max").write_text(f"{QUOTA_US} {PERIOD_US}")
+
+    def throttled_ns(self):
+        said = dict(line.split() for line in _text(self.folder / "cpu.stat").splitlines())
+        return int(said["throttled_time"]) if "throttled_time" in said else \
+            1000 * int(said["throttled_usec"])
+
+    def close(self):
+        if self.folder:
+            self.folder.rmdir()
+
+
+def _text(path):
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+class Runs:
+    """All programs, at the same time: they mostly wait."""
+
+    def __init__(self, fleet, bounds):
+        seconds = bounds.seconds
+        self.file = fleet.file()
+        self.cgroup = Cgroup()
+        self.programs = {}
+        try:
+            self._start(seconds)
+            for program in self.programs.values():
+                program.finish()
+            self.throttled_ns = self.cgroup.throttled_ns() if self.cgroup.folder else 0
+        finally:
+            for program in self.programs.values():
+                program.process.kill()
+                program.process.wait()
+            self.cgroup.close()
+        fleet.wait_for(list(self.programs.values()))
+
+    def _start(self, seconds):
+        file = ["--file", self.file] if self.file else []
+        self.programs["waits"] = Program("waits", "--seconds", seconds, *file)
+        self.programs["gil"] = Program("gil.py", seconds, 3)
+        self.programs["pools"] = Program("pools.py", seconds)
+        self.programs["contend"] = Program("contend", "--seconds", seconds, "--cpu",
+                                           max(os.sched_getaffinity(0)))
+        for part in ("migrants", "doomed", "forks", "stopped"):
+            self.programs[part] = Program("lives", "--part", part, "--seconds", seconds)
+        if self.cgroup.folder:
+            self.programs["throttled"] = Program("lives", "--part", "throttled", "--seconds",
+                                                 seconds, cgroup=self.cgroup.folder)
+
+
+@pytest.fixture(scope="module")
+def runs(fleet, bounds):
+    return Runs(fleet, bounds)
+
+
+def every_thread(runs):
+    for program in runs.programs.values():
+        for name, thread in program.threads().items():
+            yield program, name, thread
+
+
+def room(bounds, true, life):
+    return bounds.share * true + bounds.of_elapsed * life["elapsed"]
+
+
+def test_states_add_up_to_the_time_that_threads_lived(fleet, bounds, runs):
+    comparison = Comparison()
+    for program, name, thread in every_thread(runs):
+        life = thread["life"]
+        said = fleet.states(program.service, name)
+        comparison.check(f"{name}: lived", life["elapsed"], sum(said.values()),
+                         room(bounds, 0.5 * life["elapsed"], life))
+    comparison.done()
+
+
+def test_threads_run_wait_and_block_as_they_say(fleet, bounds, runs):
+    comparison = Comparison()
+    for program, name, thread in every_thread(runs):
+        life = thread["life"]
+        said = fleet.states(program.service, name)
+        for state in STATES:
+            comparison.check(f"{name}: {state}", life[state], said[state],
+                             room(bounds, life[state], life))
+    comparison.done()
+
+
+def test_blocked_stacks_hold_all_blocked_time(fleet, bounds, runs):
+    comparison = Comparison()
+    for program, name, thread in every_thread(runs):
+        life = thread["life"]
+        comparison.check(f"{name}: off-CPU", life["blocked"],
+                         sum(fleet.waits(program.service, name).values()),
+                         room(bounds, life["blocked"], life))
+    comparison.done()
+
+
+def test_functions_that_wait_are_named(fleet, bounds, runs):
+    """Of the time blocked, and as long as they say."""
+    comparison = Comparison()
+    for program, name, thread in every_thread(runs):
+        if not thread["wait"]:
+            continue
+        life, function = thread["life"], thread["function"]
+        graph = fleet.graph(program.service, name)
+        below = sum(value for node, value in enumerate(graph.self_values) if node and
+                    any(part.split(" (")[0].split(".")[-1] == function for part in graph.path(node)))
+        true = thread["in_waits"]["blocked"]
+        if function == "burn_with_gil":  # it waits wherever the interpreter wants
+            true = life["blocked"]
+        comparison.check(f"{name}: in {function}", true, below, room(bounds, true, life))
+        comparison.check_share(f"{name}: stacks from the thread's first function",
+                               complete_share(graph), bounds.named)
+    comparison.done()
+
+
+def complete_share(graph):
+    """Of the value, that of stacks that were not cut and have names."""
+    good = sum(value for node, value in enumerate(graph.self_values) if node and
+               not any(name.startswith("[truncated") or "+0x" in name for name in graph.path(node)))
+    return good / graph.total if graph.total else 0
+
+
+def test_waits_have_their_class(fleet, bounds, runs):
+    comparison = Comparison()
+    for program, name, thread in every_thread(runs):
+        if not thread["wait"] or name in ("executor", "loop"):
+            continue
+        waits = fleet.waits(program.service, name)
+        right = (thread["wait"], *ALSO.get(thread["wait"], ()))
+        # Of a thread that waits for little else.
+        share = sum(waits.get(wait, 0) for wait in right) / max(1, sum(waits.values()))
+        alone = thread["in_waits"]["blocked"] / max(1, thread["life"]["blocked"])
+        if thread["wait"] == "gil":
+            alone = 1
+        print(f"  {name}: {', '.join(f'{wait} {ns / MS:.0f} ms' for wait, ns in waits.items())}")
+        comparison.check_share(f"{name}: {thread['wait']}", min(1, share / alone), bounds.classed)
+    comparison.done()
+
+
+def test_workers_without_work_are_idle(fleet, bounds, runs):
+    comparison = Comparison()
+    program = runs.programs["pools"]
+    for name in ("executor", "loop"):
+        thread = program.threads()[name]
+        life, tasks = thread["life"], thread["in_waits"]["blocked"]
+        waits = fleet.waits(program.service, name)
+        print(f"  {name}: {waits}")
+        comparison.check(f"{name}: idle", life["blocked"] - tasks, waits.get("idle", 0),
+                         room(bounds, life["blocked"], life))
+        comparison.check(f"{name}: in its tasks", tasks, waits.get("sleep", 0),
+                         room(bounds, tasks, life))
+    comparison.done()
+
+
+def test_run_queue_wait_is_seen_by_stack(fleet, bounds, runs):
+    comparison = Comparison()
+    program = runs.programs["contend"]
+    for name, thread in program.threads().items():
+        life = thread["life"]
+        assert life["waiting"] > 0.1 * life["elapsed"], "the threads must want the same CPU"
+        graph = fleet.graph(program.service, name, SCHED_DELAY)
+        comparison.check(f"{name}: run-queue wait", life["waiting"], graph.total,
+                         room(bounds, life["waiting"], life))
+        comparison.check_share(f"{name}: in its own functions",
+                               sum(graph.total_of(function) for function in
+                                   (f"burn_as_{name}", f"wait_as_{name}")) / max(1, graph.total),
+                               bounds.named)
+    comparison.done()
+
+
+def test_throttling_by_quota_is_seen(fleet, bounds, runs):
+    if not runs.cgroup.folder:
+        pytest.skip("no cgroup of this machine has the cpu controller")
+    comparison = Comparison()
+    program = runs.programs["throttled"]
+    life = program.threads()["throttled"]["life"]
+    said = fleet.states(program.service, "throttled")
+    assert runs.throttled_ns > 0.3 * life["elapsed"]
+    comparison.check("throttled: waits for a CPU", life["waiting"], said["waiting"],
+                     room(bounds, life["waiting"], life))
+    comparison.check("throttled: its own series", runs.throttled_ns,
+                     fleet.api.total(program.service, type=THROTTLED),
+                     room(bounds, runs.throttled_ns, life) + 1000 * MS)
+    comparison.done()
+
+
+def test_threads_that_are_killed_while_blocked_are_counted(fleet, bounds, runs):
+    comparison = Comparison()
+    program = runs.programs["doomed"]
+    doomed = program.books["doomed"]
+    said = fleet.states(program.service, "doomed")
+    comparison.check("doomed: blocked", doomed["least"], said["blocked"],
+                     bounds.share * doomed["least"] + doomed["most"] - doomed["least"])
+    graph = fleet.graph(program.service, "doomed")
+    comparison.check_share("doomed: in wait_for_ever", graph.total_of("wait_for_ever") /
+                           doomed["least"], bounds.named)
+    comparison.done()
+
+
+def test_children_are_their_own_threads(fleet, bounds, runs):
+    comparison = Comparison()
+    program = runs.programs["forks"]
+    forked = program.books["forked"]
+    said = fleet.states(program.service, "forked")
+    # What a child does before it has its name counts as its parent's.
+    comparison.check("forked: lived", forked["least"], sum(said.values()),
+                     bounds.share * forked["least"] + forked["most"] - forked["least"])
+    comparison.check("forked: ran", forked["running"], said["running"],
+                     bounds.share * forked["running"] + 100 * MS)
+    comparison.done()
+
+
+def test_stopped_processes_are_stopped(fleet, bounds, runs):
+    comparison = Comparison()
+    program = runs.programs["stopped"]
+    stopped = program.books["stopped"]
+    said = fleet.states(program.service, "stopped")
+    comparison.check("stopped: lived", stopped["least"], sum(said.values()),
+                     bounds.share * stopped["least"])
+    waits = fleet.waits(program.service, "stopped")
+    print(f"  {waits}")
+    comparison.check("stopped: while it was", stopped["stopped"], waits.get("stopped", 0),
+                     bounds.share * stopped["most"])
+    comparison.done()
+
+
+def test_idle_can_be_left_out(fleet, runs):
+    """wait!="idle" takes away just that."""
+    program = runs.programs["pools"]
+    whole = fleet.api.total(f'{{service="{program.service}"}}', type=OFF_CPU)
+    idle = fleet.api.total(f'{{service="{program.service}",wait="idle"}}', type=OFF_CPU)
+    rest = fleet.api.total(f'{{service="{program.service}",wait!="idle"}}', type=OFF_CPU)
+    assert idle > 0 and rest > 0 and idle + rest == whole
+
+
+def test_spread_of_waits_fills_the_time(fleet, runs):
+    """A wait of 12 slots is seen in each: the sleeper is blocked nearly always, in every second."""
+    program = runs.programs["waits"]
+    answer = fleet.api.get("series", query=f'{{service="{program.service}",thread="sleep"}}',
+                           type=OFF_CPU, step="1s", from_=program.from_ns, to=program.to_ns)
+    values = list(itertools.chain.from_iterable(series["values"] for series in answer["series"]))
+    inner = values[2:-2]
+    assert len(inner) >= 4
+    assert all(0.6e9 < value < 1.05e9 for value in inner), [round(v / 1e9, 3) for v in inner]
