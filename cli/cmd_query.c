@@ -11,23 +11,19 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/profile_type.h"
-#include "cli/api_error.h"
 #include "cli/command.h"
 #include "cli/function_table.h"
 #include "cli/http_client.h"
 #include "cli/output_file.h"
-#include "cli/progress.h"
+#include "cli/question.h"
 #include "proto/export.h"
 
 struct query_options {
-	char *from, *to;
+	struct question question;
 	char *type;
 	char *output;
-	char *collector_http;
 	uint64_t limit;
-	uint64_t timeout_ns;
 	bool json;
-	const char *selector;
 	enum export_format format;
 };
 
@@ -45,22 +41,15 @@ static int parse(int argc, char **argv, struct query_options *options,
 		 enum config_outcome *ret_outcome, struct error *err)
 {
 	const struct config_option table[] = {
-		{ "from", 0, CONFIG_STRING, &options->from, "now-15m", 0, 0, "TIME",
-		  "begin of the range" },
-		{ "to", 0, CONFIG_STRING, &options->to, "now", 0, 0, "TIME",
-		  "end of the range, itself not included" },
+		QUESTION_OPTIONS(&options->question),
 		{ "output", 'o', CONFIG_STRING, &options->output, NULL, 0, 0, "FILE",
 		  "write a profile instead of printing a table" },
 		{ "type", 0, CONFIG_STRING, &options->type, PROFILE_TYPE_CPU, 0, 0, "TYPE",
 		  "profile type in five parts" },
-		{ "collector-http", 0, CONFIG_STRING, &options->collector_http,
-		  "http://127.0.0.1:7070", 0, 0, "URL", "where the collector answers" },
 		{ "limit", 0, CONFIG_UINT, &options->limit, "40", 1, 100000, "N",
 		  "functions in the table" },
 		{ "json", 0, CONFIG_BOOL, &options->json, NULL, 0, 0, NULL,
 		  "print the table as the collector's JSON" },
-		{ "timeout", 0, CONFIG_DURATION, &options->timeout_ns, "60s", 100 * NS_PER_MS,
-		  3600 * NS_PER_SECOND, "TIME", "give up after this long" },
 	};
 	const struct config_program program = {
 		.name = "cairn query",
@@ -75,37 +64,16 @@ static int parse(int argc, char **argv, struct query_options *options,
 
 	if (rc || *ret_outcome == CONFIG_EXIT)
 		return rc;
-	if (argc - first_word > 1)
-		return error_set(err, -EINVAL,
-				 "one SELECTOR is enough, but \"%.40s\" follows it; put quotes "
-				 "around the whole selector",
-				 argv[first_word + 1]);
-	options->selector = first_word < argc ? argv[first_word] : "";
-	return 0;
-}
-
-static int check_time(const char *flag, const char *text, uint64_t now_ns, uint64_t *ret_ns,
-		      struct error *err)
-{
-	struct error cause = { 0 };
-	int rc = time_parse(text, now_ns, ret_ns, &cause);
-
-	return rc ? error_set(err, rc, "%s: %s", flag, cause.text) : 0;
+	return question_take_selector(&options->question, argc - first_word, argv + first_word,
+				      err);
 }
 
 static int check(struct query_options *options, struct error *err)
 {
-	uint64_t now_ns = clock_realtime_ns();
-	uint64_t from_ns = 0, to_ns = 0;
 	struct profile_type type;
 	struct error cause = { 0 };
-	int rc = check_time("--from", options->from, now_ns, &from_ns, err);
+	int rc = question_check(&options->question, err);
 
-	if (!rc)
-		rc = check_time("--to", options->to, now_ns, &to_ns, err);
-	if (!rc && from_ns >= to_ns)
-		rc = error_set(err, -EINVAL, "--from (%s) is not before --to (%s)", options->from,
-			       options->to);
 	if (!rc && profile_type_parse(options->type, &type, &cause))
 		rc = error_set(err, -EINVAL, "--type: %s", cause.text);
 	if (!rc && options->output)
@@ -117,11 +85,9 @@ static int check(struct query_options *options, struct error *err)
 
 static void options_deinit(struct query_options *options)
 {
-	free(options->from);
-	free(options->to);
+	question_deinit(&options->question);
 	free(options->type);
 	free(options->output);
-	free(options->collector_http);
 }
 
 static const char *format_name(enum export_format format)
@@ -139,17 +105,11 @@ static const char *format_name(enum export_format format)
 
 static void build_url(const struct query_options *options, struct buffer *url)
 {
-	size_t length = strlen(options->collector_http);
 	char limit[24];
 
-	while (length && options->collector_http[length - 1] == '/')
-		length--;
-	buffer_append(url, options->collector_http, length);
-	buffer_append_string(url, options->output ? "/api/v1/merge" : "/api/v1/top");
-	http_append_parameter(url, "query", options->selector);
+	question_begin_url(&options->question, options->output ? "/api/v1/merge" : "/api/v1/top",
+			   url);
 	http_append_parameter(url, "type", options->type);
-	http_append_parameter(url, "from", options->from);
-	http_append_parameter(url, "to", options->to);
 	if (options->output)
 		http_append_parameter(url, "format", format_name(options->format));
 	snprintf(limit, sizeof(limit), "%llu", (unsigned long long)options->limit);
@@ -157,48 +117,13 @@ static void build_url(const struct query_options *options, struct buffer *url)
 		http_append_parameter(url, "limit", limit);
 }
 
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
-
-static void show_progress(void *context, uint64_t received_bytes)
-{
-	uint64_t waited_ns = clock_monotonic_ns() - *(const uint64_t *)context;
-	char detail[48];
-
-	if (waited_ns < NS_PER_SECOND)
-		return;
-	snprintf(detail, sizeof(detail), "%llu KiB received",
-		 (unsigned long long)(received_bytes >> 10));
-	progress_draw("waiting for the collector", waited_ns, 0, detail);
-}
-
 static int fetch(const struct query_options *options, struct http_response *response,
 		 struct error *err)
 {
-	struct buffer url = { 0 };
-	struct error cause = { 0 };
-	uint64_t started_ns = clock_monotonic_ns();
+	_cleanup_(buffer_deinit) struct buffer url = { 0 };
 
 	build_url(options, &url);
-	struct http_request request = {
-		.url = buffer_string(&url),
-		.timeout_ms = (uint32_t)(options->timeout_ns / NS_PER_MS),
-		.progress = progress_is_shown() ? show_progress : NULL,
-		.context = &started_ns,
-	};
-	int rc = http_get(&request, response, &cause);
-	buffer_deinit(&url);
-	progress_clear();
-	if (rc)
-		return error_set(err, rc,
-				 "no answer from %s: %s; is cairn-collector running there? "
-				 "--collector-http names another",
-				 options->collector_http, cause.text);
-	return response->status == 200 ? 0 : api_error_read(response, err);
+	return question_ask(&options->question, &url, response, err);
 }
 
 static enum frame_kind kind_of_name(const char *name)
@@ -220,8 +145,8 @@ static int read_rows(const json_t *root, struct function_table *table)
 	{
 		if (rc)
 			break;
-		rc = function_table_add(table, "", text_of(row, "name"),
-					kind_of_name(text_of(row, "kind")),
+		rc = function_table_add(table, "", json_text_of(row, "name"),
+					kind_of_name(json_text_of(row, "kind")),
 					json_integer_value(json_object_get(row, "self")),
 					json_integer_value(json_object_get(row, "total")));
 	}
@@ -237,14 +162,14 @@ static int print_table(const struct query_options *options, const struct http_re
 	int rc = root ? read_rows(root, &table) : -EBADMSG;
 	char unit[32];
 
-	snprintf(unit, sizeof(unit), "%s", text_of(root, "unit"));
+	snprintf(unit, sizeof(unit), "%s", json_text_of(root, "unit"));
 	text_make_printable(unit);
 	json_decref(root);
 	if (!rc)
 		rc = function_table_select(&table, "", ORDER_BY_SELF);
 	if (rc == -EBADMSG)
 		return error_set(err, rc, "%s answered with something else than a table",
-				 options->collector_http);
+				 options->question.collector_http);
 	if (rc)
 		return error_errno(err, rc, "table of functions");
 

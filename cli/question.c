@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/question.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/api_error.h"
+#include "cli/progress.h"
+
+void question_deinit(struct question *question)
+{
+	free(question->from);
+	free(question->to);
+	free(question->collector_http);
+}
+
+int question_take_selector(struct question *question, int count, char **words, struct error *err)
+{
+	if (count > 1)
+		return error_set(err, -EINVAL,
+				 "one SELECTOR is enough, but \"%.40s\" follows it; put quotes "
+				 "around the whole selector",
+				 words[1]);
+	question->selector = count ? words[0] : "";
+	return 0;
+}
+
+static int check_time(const char *flag, const char *text, uint64_t now_ns, uint64_t *ret_ns,
+		      struct error *err)
+{
+	struct error cause = { 0 };
+	int rc = time_parse(text, now_ns, ret_ns, &cause);
+
+	return rc ? error_set(err, rc, "%s: %s", flag, cause.text) : 0;
+}
+
+int question_check(const struct question *question, struct error *err)
+{
+	uint64_t now_ns = clock_realtime_ns(), from_ns = 0, to_ns = 0;
+	int rc = check_time("--from", question->from, now_ns, &from_ns, err);
+
+	if (!rc)
+		rc = check_time("--to", question->to, now_ns, &to_ns, err);
+	if (!rc && from_ns >= to_ns)
+		rc = error_set(err, -EINVAL, "--from (%s) is not before --to (%s)", question->from,
+			       question->to);
+	return rc;
+}
+
+void question_begin_url(const struct question *question, const char *path, struct buffer *url)
+{
+	size_t length = strlen(question->collector_http);
+
+	while (length && question->collector_http[length - 1] == '/')
+		length--;
+	buffer_append(url, question->collector_http, length);
+	buffer_append_string(url, path);
+	http_append_parameter(url, "query", question->selector);
+	http_append_parameter(url, "from", question->from);
+	http_append_parameter(url, "to", question->to);
+}
+
+static void show_progress(void *context, uint64_t received_bytes)
+{
+	uint64_t waited_ns = clock_monotonic_ns() - *(const uint64_t *)context;
+	char detail[48];
+
+	if (waited_ns < NS_PER_SECOND)
+		return;
+	snprintf(detail, sizeof(detail), "%llu KiB received",
+		 (unsigned long long)(received_bytes >> 10));
+	progress_draw("waiting for the collector", waited_ns, 0, detail);
+}
+
+int question_ask(const struct question *question, struct buffer *url,
+		 struct http_response *response, struct error *err)
+{
+	struct error cause = { 0 };
+	uint64_t started_ns = clock_monotonic_ns();
+	struct http_request request = {
+		.url = buffer_string(url),
+		.timeout_ms = (uint32_t)(question->timeout_ns / NS_PER_MS),
+		.progress = progress_is_shown() ? show_progress : NULL,
+		.context = &started_ns,
+	};
+	int rc = http_get(&request, response, &cause);
+
+	progress_clear();
+	if (rc)
+		return error_set(err, rc,
+				 "no answer from %s: %s; is cairn-collector running there? "
+				 "--collector-http names another",
+				 question->collector_http, cause.text);
+	return response->status == 200 ? 0 : api_error_read(response, err);
+}
+
+const char *json_text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
