@@ -28,6 +28,7 @@ static const struct route routes[] = {
 	{ "/api/v1/series", API_SELECTION | API_TYPE | API_STEP | API_GROUP_BY, http_handle_series,
 	  true },
 	{ "/api/v1/heatmap", API_SELECTION | API_TYPE | API_SLOT, http_handle_heatmap, true },
+	{ "/api/v1/diagnose", API_SELECTION, http_handle_diagnose, true },
 	{ "/api/v1/debug-files", 0, http_handle_debug_files, true },
 	{ "/api/v1/status", 0, http_handle_status, false },
 	{ "/metrics", 0, http_handle_metrics, false },

@@ -75,6 +75,8 @@ void http_handle_series(struct http_api *api, const struct api_request *request,
 			struct http_response *response);
 void http_handle_heatmap(struct http_api *api, const struct api_request *request,
 			 struct http_response *response);
+void http_handle_diagnose(struct http_api *api, const struct api_request *request,
+			  struct http_response *response);
 void http_handle_status(struct http_api *api, const struct api_request *request,
 			struct http_response *response);
 void http_handle_metrics(struct http_api *api, const struct api_request *request,

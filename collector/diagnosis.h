@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A verdict with its evidence, out of stored data: how much of which time there was, and the stacks
+// that it was spent in.
+#pragma once
+
+#include "base/string_table.h"
+#include "collector/query.h"
+#include "collector/verdict.h"
+
+enum {
+	DIAGNOSIS_STACKS_MAX = 3,  // a reader looks at no more
+	DIAGNOSIS_FRAMES_MAX = 16, // innermost ones; what is above is the thread's way in
+};
+
+/** One stack that shows the bottleneck. */
+struct diagnosis_stack {
+	int64_t value;                         // of its profile's type
+	double share;                          // of what the profile shows in all
+	uint32_t frames[DIAGNOSIS_FRAMES_MAX]; // in strings, leaf first
+	uint32_t frame_count;
+	bool cut; // there are callers above the last frame
+};
+
+struct diagnosis {
+	struct verdict_figures figures;
+	struct verdict verdict;
+	const char *type; // of the profile that shows where, NULL: none
+	const char *wait; // its label, NULL: any
+	struct string_table strings;
+	struct diagnosis_stack stacks[DIAGNOSIS_STACKS_MAX]; // largest first
+	uint32_t stack_count;
+};
+
+void diagnosis_deinit(struct diagnosis *diagnosis);
+
+/**
+ * Judge what @query selects in its range; its type and group_by are not looked at. Errors are those
+ * of all queries; nothing stored is a verdict, not an error.
+ */
+int query_diagnosis(const struct query *query, struct diagnosis *ret_diagnosis, struct error *err);

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// "What is the bottleneck?" as a function over figures: where the time of a service's threads went,
+// to one class of bottleneck with the evidence for it, or to the admission that there is none or
+// that two are as likely. Pure: figures in, verdict out.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/profile.h"
+
+/** What blocked threads wait for: the values of the label "wait", as agents write them. */
+enum wait_for {
+	WAIT_FOR_LOCK,
+	WAIT_FOR_GIL,
+	WAIT_FOR_DISK,
+	WAIT_FOR_NETWORK,
+	WAIT_FOR_POLL,
+	WAIT_FOR_SLEEP,
+	WAIT_FOR_PIPE,
+	WAIT_FOR_PAGE_FAULT,
+	WAIT_FOR_GPU,
+	WAIT_FOR_CHILD,
+	WAIT_FOR_IDLE,
+	WAIT_FOR_STOPPED,
+	WAIT_FOR_OTHER,
+	WAIT_FOR_COUNT,
+};
+
+/** "lock", "gil" ... */
+const char *wait_for_name(enum wait_for what);
+/** The number of @name; WAIT_FOR_OTHER if there is no such class. */
+enum wait_for wait_for_of_name(const char *name);
+
+/** Whose instructions ran: of a sample's innermost frame. */
+enum cpu_use {
+	CPU_USE_PYTHON, // the interpreter's own code counts as Python, too
+	CPU_USE_NATIVE,
+	CPU_USE_KERNEL,
+	CPU_USE_COUNT,
+};
+
+/** Where the time of the selected threads went, in nanoseconds, summed over threads. */
+struct verdict_figures {
+	uint64_t range_ns;
+	bool has_waits; // agents kept the wall clock: without it there is on-CPU time only
+	int64_t running_ns;
+	int64_t cpu_ns[CPU_USE_COUNT]; // how sampled CPU time divides
+	int64_t queued_ns;             // runnable without a CPU
+	int64_t wait_ns[WAIT_FOR_COUNT];
+	int64_t throttled_ns; // by CPU quotas; wall time, not summed over threads
+};
+
+/** Names are in the API: append only. */
+enum verdict_class {
+	VERDICT_NO_DATA,
+	VERDICT_NO_DEMAND,
+	VERDICT_NONE, // there is work, but nothing stands out
+	VERDICT_AMBIGUOUS,
+	VERDICT_THROTTLED,
+	VERDICT_RUN_QUEUE,
+	VERDICT_GIL,
+	VERDICT_LOCK,
+	VERDICT_DISK,
+	VERDICT_NETWORK,
+	VERDICT_OTHER_PROCESS,
+	VERDICT_CPU_PYTHON,
+	VERDICT_CPU_NATIVE,
+	VERDICT_CPU_KERNEL,
+	VERDICT_CLASS_COUNT,
+};
+
+enum verdict_confidence { CONFIDENCE_LOW, CONFIDENCE_MEDIUM, CONFIDENCE_HIGH };
+
+/** One class, measured. */
+struct verdict_share {
+	enum verdict_class class;
+	double share;     // of the time that threads had something to do; throttling: of the range
+	double threshold; // from which it counts
+};
+
+enum { VERDICT_SHARES_MAX = VERDICT_CLASS_COUNT };
+
+struct verdict {
+	enum verdict_class class;
+	enum verdict_confidence confidence;
+	int64_t active_ns; // time that threads had something to do: what shares are of
+	// Largest first: all that reach their threshold, then those that do not.
+	struct verdict_share shares[VERDICT_SHARES_MAX];
+	uint32_t share_count, passed_count;
+};
+
+/** The verdict on @figures. */
+struct verdict verdict_of(const struct verdict_figures *figures);
+
+/** "gil": for machines. */
+const char *verdict_class_name(enum verdict_class class);
+/** "Threads wait for Python's global interpreter lock": for people. */
+const char *verdict_class_title(enum verdict_class class);
+/** What to try next, sentences in a NULL-terminated array. */
+const char *const *verdict_class_advice(enum verdict_class class);
+/** "low", "medium", "high". */
+const char *verdict_confidence_name(enum verdict_confidence confidence);
+/**
+ * Which profile shows where: its type, and in *ret_wait what the label "wait" is there, or NULL for
+ * any. NULL if there is nothing to show.
+ */
+const char *verdict_class_profile(enum verdict_class class, const char **ret_wait);

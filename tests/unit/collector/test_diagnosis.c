@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verdicts out of a store: figures of the range, of the selected series only, and the stacks.
+#include "collector/diagnosis.h"
+
+#include "store_fixture.h"
+
+#define GIL  "service=llm,node=n1,wait=gil"
+#define IDLE "service=llm,node=n1,wait=idle"
+
+struct fixture {
+	char path[64];
+	struct store *store;
+	uint64_t begin_ns;
+	uint64_t sequence;
+};
+
+static void set_up(struct fixture *fixture)
+{
+	struct error err = { 0 };
+
+	directory_new(fixture->path);
+	const struct store_options options = { .path = fixture->path };
+	if (store_open_rocksdb(&options, &fixture->store, &err) < 0)
+		fail_msg("%s", err.text);
+	fixture->begin_ns = hour_ns(0);
+	fixture->sequence = 0;
+}
+
+static void tear_down(struct fixture *fixture)
+{
+	store_close(fixture->store);
+	directory_remove(fixture->path);
+}
+
+/** @seconds of threads' time at second @at of the hour; @stack "" for none. */
+static void add(struct fixture *fixture, unsigned int at, const char *labels, const char *type,
+		const char *stack_text, double seconds)
+{
+	struct profile *profile = test_profile();
+	uint32_t stack;
+
+	if (*stack_text)
+		stack = stack_of_text(profile, stack_text, STACK_END_COMPLETE);
+	else
+		EXPECT_EQ(0, profile_add_stack(profile, NULL, 0, STACK_END_COMPLETE, &stack), type);
+	EXPECT_EQ(0,
+		  profile_add_sample(profile, series_of_text(profile, labels, type), stack,
+				     (fixture->begin_ns + at * NS_PER_SECOND) / TEST_SLOT_NS,
+				     (int64_t)(seconds * 1e9)),
+		  type);
+	append_profile(fixture->store, 1, ++fixture->sequence, profile);
+}
+
+static struct diagnosis diagnose(const struct fixture *fixture, const char *selector_text,
+				 unsigned int from, unsigned int to)
+{
+	struct selector selector = selector_of(selector_text);
+	const struct query query = {
+		.store = fixture->store,
+		.selector = &selector,
+		.range = { fixture->begin_ns + from * NS_PER_SECOND,
+			   fixture->begin_ns + to * NS_PER_SECOND },
+	};
+	struct diagnosis diagnosis = { 0 };
+	struct error err = { 0 };
+
+	if (query_diagnosis(&query, &diagnosis, &err) < 0)
+		fail_msg("%s", err.text);
+	selector_deinit(&selector);
+	return diagnosis;
+}
+
+static const char *frame(const struct diagnosis *diagnosis, uint32_t stack, uint32_t at)
+{
+	return string_table_get(&diagnosis->strings, diagnosis->stacks[stack].frames[at]);
+}
+
+static void add_contended_service(struct fixture *fixture)
+{
+	add(fixture, 10, "service=llm,node=n1,state=running", PROFILE_TYPE_WALL, "", 60);
+	add(fixture, 10, "service=llm,node=n1,state=waiting", PROFILE_TYPE_WALL, "", 2);
+	add(fixture, 10, "service=llm,node=n1", PROFILE_TYPE_CPU, "main;decode", 59);
+	add(fixture, 10, GIL, PROFILE_TYPE_OFF_CPU, "main;tokenize;take_gil", 100);
+	add(fixture, 11, GIL, PROFILE_TYPE_OFF_CPU, "main;sample;take_gil", 60);
+	add(fixture, 12, IDLE, PROFILE_TYPE_OFF_CPU, "main;epoll_wait", 900);
+	add(fixture, 70, "service=llm,node=n1,wait=disk", PROFILE_TYPE_OFF_CPU, "main;read", 500);
+	add(fixture, 10, "service=web,node=n1,wait=lock", PROFILE_TYPE_OFF_CPU, "main;lock", 800);
+}
+
+TEST(the_verdict_comes_with_the_stacks_that_show_it)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add_contended_service(&fixture);
+	struct diagnosis diagnosis = diagnose(&fixture, "llm", 0, 60);
+	EXPECT_STR("gil", verdict_class_name(diagnosis.verdict.class), "class");
+	EXPECT_EQ(60, diagnosis.figures.running_ns / 1000000000, "running");
+	EXPECT_EQ(900, diagnosis.figures.wait_ns[WAIT_FOR_IDLE] / 1000000000, "idle");
+	EXPECT_EQ(0, diagnosis.figures.wait_ns[WAIT_FOR_DISK], "after the range");
+	EXPECT_EQ(0, diagnosis.figures.wait_ns[WAIT_FOR_LOCK], "of another service");
+	EXPECT_EQ(2, diagnosis.stack_count, "stacks");
+	EXPECT_STR("take_gil", frame(&diagnosis, 0, 0), "leaf");
+	EXPECT_STR("tokenize", frame(&diagnosis, 0, 1), "caller of the largest");
+	EXPECT_STR("sample", frame(&diagnosis, 1, 1), "caller of the second");
+	assert_true(diagnosis.stacks[0].share > 0.62 && diagnosis.stacks[0].share < 0.63);
+	assert_false(diagnosis.stacks[0].cut);
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+TEST(another_range_has_another_verdict)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add_contended_service(&fixture);
+	struct diagnosis diagnosis = diagnose(&fixture, "llm", 60, 120);
+	EXPECT_STR("disk", verdict_class_name(diagnosis.verdict.class), "class");
+	assert_false(diagnosis.figures.has_waits); // no totals in this range
+	EXPECT_EQ(CONFIDENCE_LOW, diagnosis.verdict.confidence, "confidence");
+	diagnosis_deinit(&diagnosis);
+
+	diagnosis = diagnose(&fixture, "nobody", 0, 60);
+	EXPECT_STR("no_data", verdict_class_name(diagnosis.verdict.class), "nothing selected");
+	EXPECT_EQ(0, diagnosis.stack_count, "stacks");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+TEST(without_waits_the_samples_of_the_cpu_speak)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add(&fixture, 1, "service=old", PROFILE_TYPE_CPU, "main;a;b;c", 30);
+	add(&fixture, 1, "service=old", PROFILE_TYPE_CPU, "main;a;d", 50);
+	struct diagnosis diagnosis = diagnose(&fixture, "old", 0, 60);
+	EXPECT_STR("cpu_native", verdict_class_name(diagnosis.verdict.class), "class");
+	EXPECT_EQ(CONFIDENCE_LOW, diagnosis.verdict.confidence, "confidence");
+	EXPECT_STR("d", frame(&diagnosis, 0, 0), "largest");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+TEST(the_node_that_was_throttled_most_counts)
+{
+	const char *type = "cpu_throttled:time:nanoseconds:wall:nanoseconds";
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add(&fixture, 1, "service=q,node=n1,state=running", PROFILE_TYPE_WALL, "", 20);
+	add(&fixture, 1, "service=q,node=n1", type, "", 1);
+	add(&fixture, 2, "service=q,node=n2", type, "", 2.5);
+	struct diagnosis diagnosis = diagnose(&fixture, "q", 0, 60);
+	EXPECT_EQ(2500000000, diagnosis.figures.throttled_ns, "throttled");
+	diagnosis_deinit(&diagnosis);
+	diagnosis = diagnose(&fixture, "q", 0, 30);
+	EXPECT_STR("throttled", verdict_class_name(diagnosis.verdict.class),
+		   "a twelfth of the time");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+RUN_TESTS(cmocka_unit_test(the_verdict_comes_with_the_stacks_that_show_it),
+	  cmocka_unit_test(another_range_has_another_verdict),
+	  cmocka_unit_test(without_waits_the_samples_of_the_cpu_speak),
+	  cmocka_unit_test(the_node_that_was_throttled_most_counts))
