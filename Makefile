@@ -204,6 +204,12 @@ truth: packages $(PROGRAMS) ## stacks against programs that know theirs: all com
 truth-quick: packages $(PROGRAMS)
 	python3 -m pytest -q tests/truth
 
+.PHONY: wall wall-quick
+wall: packages $(PROGRAMS) ## waits against programs that keep books of theirs, and of all threads of the machine
+	python3 -m pytest -q -s --whole tests/wall
+wall-quick: packages $(PROGRAMS)
+	python3 -m pytest -q tests/wall
+
 .PHONY: differential differential-quick
 differential: packages $(BUILD)/tests/differential/print_table ## unwind tables of all of this machine's files against readelf's reading
 	python3 tests/differential/compare.py $(BUILD)/tests/differential/print_table
@@ -255,13 +261,14 @@ $(BUILD)/workloads/%: tests/workloads/%.cpp
 	g++ -std=c++17 -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall -Wextra -pthread $< -o $@
 
 .PHONY: bench
-bench: packages $(PROGRAMS) $(addprefix $(BUILD)/bench/,bench_store bench_unwind_table deep_calls) ## what it costs, beside other profilers (PEER='start command')
+bench: packages $(PROGRAMS) $(addprefix $(BUILD)/bench/,bench_store bench_unwind_table deep_calls switches) packages-bench ## what it costs, beside other profilers (PEER='start command')
 	python3 bench/bench_tables.py
 	python3 bench/bench_agent.py
+	python3 bench/bench_wall.py
 	$(BUILD)/bench/bench_store
 
-# A workload: no frame pointers.
-$(BUILD)/bench/deep_calls: bench/deep_calls.c
+# Workloads: no frame pointers.
+$(BUILD)/bench/deep_calls $(BUILD)/bench/switches: $(BUILD)/bench/%: bench/%.c
 	mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(CC) -std=gnu11 -O2 -fomit-frame-pointer -Wall -Wextra -pthread $< -o $@

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a profiler of waits costs: CPU of its processes, time in its BPF programs, and what the agent's
+own counters say of stacks remembered and taken."""
+import json
+import pathlib
+import re
+import subprocess
+import time
+
+from accounting import descriptors, tree
+
+COUNTERS = pathlib.Path(__file__).resolve().parents[1] / "bpf/counters.h"
+SWITCH_TYPES = ("tracing", "raw_tracepoint", "tracepoint")
+
+
+def bpftool(*arguments):
+    said = subprocess.run(["bpftool", "-j", *arguments], capture_output=True, text=True, check=False)
+    return json.loads(said.stdout) if said.returncode == 0 and said.stdout else []
+
+
+def held(pid, field):
+    return {int(found[field]) for process in tree(pid) for found in descriptors(process, field)}
+
+
+def programs(pid):
+    """{id: (name, type, runs, ns)} of those that the processes hold."""
+    mine = held(pid, "prog_id")
+    return {program["id"]: (program.get("name", ""), program["type"], program.get("run_cnt", 0),
+                            program.get("run_time_ns", 0))
+            for program in bpftool("prog", "show") if program["id"] in mine}
+
+
+def counter_names():
+    return re.findall(r'X\(\w+,\s*"(\w+)"', COUNTERS.read_text())
+
+
+def _sum(values):
+    """Of a per-CPU array's value as bpftool prints it."""
+    return sum(cpu["value"] if isinstance(cpu["value"], int) else
+               int.from_bytes(bytes(int(byte, 16) for byte in cpu["value"]), "little")
+               for cpu in values)
+
+
+def counters(pid):
+    """{name: count} of the agent's counters; empty for other programs."""
+    mine = held(pid, "map_id")
+    for described in bpftool("map", "show"):
+        if described["id"] in mine and described.get("name") == "counters":
+            rows = bpftool("map", "dump", "id", str(described["id"]))
+            numbers = [_sum(row.get("values") or row["formatted"]["values"]) for row in rows]
+            return dict(zip(counter_names(), numbers))
+    return {}
+
+
+class Cost:
+    """Of a profiler that runs, during some seconds; @cpu_ns(pid) is the CPU time of a process tree."""
+
+    def __init__(self, pid, seconds, cpu_ns):
+        before, cpu, counted = programs(pid), cpu_ns(pid), counters(pid)
+        begin = time.monotonic()
+        time.sleep(seconds)
+        spent = time.monotonic() - begin
+        after, cpu_after, counted_after = programs(pid), cpu_ns(pid), counters(pid)
+        deltas = [(kind, runs - before[number][2], ns - before[number][3])
+                  for number, (_, kind, runs, ns) in after.items() if number in before]
+        switches = [(runs, ns) for kind, runs, ns in deltas if kind in SWITCH_TYPES and runs]
+        # The one that runs at each switch runs most.
+        runs, ns = max(switches, default=(0, 0))
+        self.ns_per_switch = ns / runs if runs else None
+        bpf_ns = sum(ns for _, _, ns in deltas)
+        self.processes_percent = 100 * (cpu_after - cpu) / 1e9 / spent
+        self.percent_of_core = self.processes_percent + 100 * bpf_ns / 1e9 / spent
+        self.counted = {name: counted_after[name] - counted.get(name, 0) for name in counted_after}
+
+
+def memo_lines(costs):
+    """How often a remembered stack was taken, and how often it was another than the real one."""
+    sums = {}
+    for cost in costs:
+        for name, count in (cost.counted if cost else {}).items():
+            sums[name] = sums.get(name, 0) + count
+    names = [name for name in sums if sums[name] and
+             re.search("memo|switch|unwinds|budget|off_cpu|sweep", name)]
+    if names:
+        yield "counters: " + ", ".join(f"{name} {sums[name]:,}" for name in names)
+    hits, misses = sums.get("memo_hits", 0), sums.get("memo_misses", 0)
+    if hits and misses:
+        yield f"memo: {100 * hits / (hits + misses):.3f} % hits"
+    if sums.get("memo_checked"):
+        wrong = sums.get("memo_wrong", 0)
+        yield (f"memo: {wrong:,} of {sums['memo_checked']:,} checked were wrong, "
+               f"{100 * wrong / sums['memo_checked']:.4f} %")
