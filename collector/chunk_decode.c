@@ -11,6 +11,7 @@
 
 #include "collector/array.h"
 #include "collector/chunk_format.h"
+#include "collector/interval.h"
 
 enum {
 	COLUMN_BYTES_MAX = 256 << 20,
@@ -42,6 +43,7 @@ struct chunk_decoder {
 	int64_t palette[PALETTE_MAX];
 	uint32_t palette_count;
 	uint64_t slot_ns, scale;
+	bool with_lengths;
 	uint32_t series_count, row_count, position_count;
 	struct section *sections;
 	uint32_t section_capacity;
@@ -118,9 +120,11 @@ static int read_head(struct chunk_decoder *decoder, struct reader *reader)
 	decoder->slot_ns = reader_varint(reader);
 	decoder->scale = reader_varint(reader);
 	uint64_t series_count = reader_varint(reader), row_count = reader_varint(reader);
-	if (reader->failed || version != CHUNK_VERSION || decoder->slot_ns < SLOT_NS_MIN ||
-	    row_count > CHUNK_ROWS_LIMIT || series_count > row_count)
+	if (reader->failed || version < CHUNK_VERSION || version > CHUNK_VERSION_INTERVALS ||
+	    decoder->slot_ns < SLOT_NS_MIN || row_count > CHUNK_ROWS_LIMIT ||
+	    series_count > row_count)
 		return -EBADMSG;
+	decoder->with_lengths = version == CHUNK_VERSION_INTERVALS;
 	decoder->series_count = (uint32_t)series_count;
 	decoder->row_count = (uint32_t)row_count;
 	return read_palette(decoder, reader);
@@ -128,7 +132,9 @@ static int read_head(struct chunk_decoder *decoder, struct reader *reader)
 
 static int read_columns(struct chunk_decoder *decoder, struct reader *reader)
 {
-	for (int i = 0; i < COLUMN_COUNT; i++) {
+	int column_count = chunk_column_count(decoder->with_lengths);
+
+	for (int i = 0; i < column_count; i++) {
 		struct column *column = &decoder->columns[i];
 		uint64_t size = reader_varint(reader), packed = reader_varint(reader);
 
@@ -138,7 +144,7 @@ static int read_columns(struct chunk_decoder *decoder, struct reader *reader)
 		column->is_packed = packed > 0;
 		column->packed.size = packed ? packed : size;
 	}
-	for (int i = 0; i < COLUMN_COUNT; i++) {
+	for (int i = 0; i < column_count; i++) {
 		struct column *column = &decoder->columns[i];
 
 		column->packed.at = reader_bytes(reader, column->packed.size);
@@ -320,6 +326,17 @@ static uint32_t row_at(const struct chunk_decoder *decoder, uint32_t position)
 	return position ? decoder->ends[position - 1] : 0;
 }
 
+/** The length of the next position; the slots that it covers end in the window. */
+static inline int read_length(struct chunk_decoder *decoder, uint64_t slot, uint32_t *ret_more)
+{
+	uint64_t more_slots = reader_varint(&decoder->readers[COLUMN_LENGTHS]);
+
+	if (slot >= WINDOW_SLOTS_MAX || more_slots >= WINDOW_SLOTS_MAX - slot)
+		return -EBADMSG;
+	*ret_more = (uint32_t)more_slots;
+	return 0;
+}
+
 static int read_slots(struct chunk_decoder *decoder, const struct section *section,
 		      uint64_t first_slot)
 {
@@ -335,6 +352,26 @@ static int read_slots(struct chunk_decoder *decoder, const struct section *secti
 			decoder->rows.slots[row] = first_slot + slot;
 	}
 	return reader->failed ? -EBADMSG : 0;
+}
+
+/** As above, with the lengths. */
+static int read_intervals(struct chunk_decoder *decoder, const struct section *section,
+			  uint64_t first_slot)
+{
+	struct reader *reader = &decoder->readers[COLUMN_SLOTS];
+	uint32_t row = row_at(decoder, section->first), more_slots;
+	uint64_t slot = 0;
+
+	for (uint32_t i = section->first; i < section->first + section->count; i++) {
+		slot += reader_varint(reader);
+		if (read_length(decoder, slot, &more_slots) < 0)
+			return -EBADMSG;
+		for (; row < decoder->ends[i]; row++) {
+			decoder->rows.slots[row] = first_slot + slot;
+			decoder->rows.more_slots[row] = more_slots;
+		}
+	}
+	return reader->failed || decoder->readers[COLUMN_LENGTHS].failed ? -EBADMSG : 0;
 }
 
 static int read_values(struct chunk_decoder *decoder, uint32_t first, uint32_t count)
@@ -369,6 +406,8 @@ static int skip_section(struct chunk_decoder *decoder, const struct section *sec
 		return -EBADMSG;
 	for (uint32_t i = 0; i < section->count; i++)
 		reader_varint(slots);
+	for (uint32_t i = 0; decoder->with_lengths && i < section->count; i++)
+		reader_varint(&decoder->readers[COLUMN_LENGTHS]);
 	for (uint32_t i = 0; i < row_count; i++)
 		if (codes[i] == VALUE_ESCAPE)
 			reader_varint(escapes);
@@ -392,17 +431,54 @@ static uint32_t keep_range(struct row_columns *rows, uint32_t first, uint32_t co
 	return kept - first;
 }
 
+/** The same for intervals; for sums, their values become those of what lies in the range. */
+static uint32_t keep_intervals(struct row_columns *rows, uint32_t first, uint32_t count,
+			       const struct row_query *query)
+{
+	uint32_t kept = first;
+
+	for (uint32_t i = first; i < first + count; i++) {
+		uint64_t slot = rows->slots[i];
+		uint32_t more_slots = rows->more_slots[i];
+		int64_t value = rows->values[i];
+
+		rows->slots[kept] = slot;
+		rows->nodes[kept] = rows->nodes[i];
+		rows->more_slots[kept] = more_slots;
+		rows->values[kept] = query->detail == SCAN_ROWS
+					     ? value
+					     : interval_within(slot, more_slots, value,
+							       query->from_slot, query->to_slot);
+		kept += slot + more_slots >= query->from_slot && slot < query->to_slot;
+	}
+	return kept - first;
+}
+
+/** Moves the rows that lie in the range to the front, unless all do. Returns how many. */
+static uint32_t keep_rows(struct chunk_decoder *decoder, uint32_t first, uint32_t count,
+			  const struct row_query *query)
+{
+	struct row_columns *rows = &decoder->rows;
+
+	if (decoder->with_lengths)
+		return keep_intervals(rows, first, count, query);
+	if (rows->slots[first] >= query->from_slot &&
+	    rows->slots[first + count - 1] < query->to_slot)
+		return count;
+	return keep_range(rows, first, count, query);
+}
+
 static int pass_section(struct chunk_decoder *decoder, uint32_t first, uint32_t count,
 			uint32_t number, const struct row_query *query)
 {
 	struct row_columns *rows = &decoder->rows;
-	bool is_whole = rows->slots[first] >= query->from_slot &&
-			rows->slots[first + count - 1] < query->to_slot;
+	bool with_slots = query->detail == SCAN_ROWS;
 	struct store_rows found = {
 		.series = number,
 		.slot_ns = decoder->slot_ns,
-		.count = is_whole ? count : keep_range(rows, first, count, query),
-		.slots = query->detail == SCAN_ROWS ? rows->slots + first : NULL,
+		.count = keep_rows(decoder, first, count, query),
+		.slots = with_slots ? rows->slots + first : NULL,
+		.more_slots = with_slots && decoder->with_lengths ? rows->more_slots + first : NULL,
 		.nodes = rows->nodes + first,
 		.values = rows->values + first,
 	};
@@ -419,7 +495,8 @@ static int decode_section(struct chunk_decoder *decoder, const struct section *s
 
 	if (number == SERIES_UNWANTED)
 		return skip_section(decoder, section, count);
-	int rc = read_slots(decoder, section, query->first_slot);
+	int rc = decoder->with_lengths ? read_intervals(decoder, section, query->first_slot)
+				       : read_slots(decoder, section, query->first_slot);
 	if (rc == 0)
 		rc = read_values(decoder, first, count);
 	if (rc == 0 && count)
@@ -458,6 +535,43 @@ static int choose_positions(struct chunk_decoder *decoder, const struct row_quer
 	return reader->failed ? -EBADMSG : 0;
 }
 
+/** Values of the rows of a position, of which part lies in the range, to those of that part. */
+static void cut_values(struct chunk_decoder *decoder, uint32_t position, uint64_t slot,
+		       uint32_t more_slots, const struct row_query *query)
+{
+	int64_t *values = decoder->rows.values;
+
+	for (uint32_t row = decoder->ends[position]; row < decoder->ends[position + 1]; row++)
+		values[row] = interval_within(slot, more_slots, values[row], query->from_slot,
+					      query->to_slot);
+}
+
+/** As above where positions have lengths. The values have been read: some are cut. */
+static int choose_intervals(struct chunk_decoder *decoder, const struct row_query *query)
+{
+	struct reader *reader = &decoder->readers[COLUMN_SLOTS];
+	uint32_t more_slots;
+
+	for (uint32_t i = 0; i < decoder->series_count; i++) {
+		const struct section *section = &decoder->sections[i];
+		bool wanted = row_query_number(query, section->series) != SERIES_UNWANTED;
+		uint64_t slot = 0;
+
+		for (uint32_t j = section->first; j < section->first + section->count; j++) {
+			slot += reader_varint(reader);
+			if (read_length(decoder, slot, &more_slots) < 0)
+				return -EBADMSG;
+			uint64_t first = query->first_slot + slot, last = first + more_slots;
+			decoder->wanted[j] =
+				wanted && last >= query->from_slot && first < query->to_slot;
+			if (decoder->wanted[j] &&
+			    (first < query->from_slot || last >= query->to_slot))
+				cut_values(decoder, j, first, more_slots, query);
+		}
+	}
+	return reader->failed || decoder->readers[COLUMN_LENGTHS].failed ? -EBADMSG : 0;
+}
+
 /** Sums need no order of rows: each node's values are picked from where they are. */
 static uint32_t sum_nodes(struct chunk_decoder *decoder)
 {
@@ -484,10 +598,11 @@ static uint32_t sum_nodes(struct chunk_decoder *decoder)
 
 static int decode_sums(struct chunk_decoder *decoder, const struct row_query *query)
 {
-	int rc = choose_positions(decoder, query);
+	int rc = read_values(decoder, 0, decoder->row_count);
 
 	if (rc == 0)
-		rc = read_values(decoder, 0, decoder->row_count);
+		rc = decoder->with_lengths ? choose_intervals(decoder, query)
+					   : choose_positions(decoder, query);
 	if (rc < 0)
 		return rc;
 	struct store_rows found = { .slot_ns = decoder->slot_ns,
@@ -520,7 +635,8 @@ int chunk_decode(struct chunk_decoder *decoder, struct bytes chunk, const struct
 	if (rc < 0 || !wanted)
 		return rc;
 	rc = reserve_rows(decoder);
-	for (int i = COLUMN_DIRECTORY + 1; i < COLUMN_COUNT && rc == 0; i++)
+	for (int i = COLUMN_DIRECTORY + 1; i < chunk_column_count(decoder->with_lengths) && rc == 0;
+	     i++)
 		rc = unpack_column(decoder, (enum chunk_column)i);
 	if (rc == 0)
 		rc = read_nodes(decoder);

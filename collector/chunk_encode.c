@@ -39,6 +39,7 @@ struct chunk_encoder {
 	uint64_t bits;      // not yet written
 	uint32_t bit_count; // of them
 	int64_t scale;
+	bool with_lengths;
 };
 
 struct chunk_encoder *chunk_encoder_new(void)
@@ -172,17 +173,22 @@ static uint32_t encode_positions(struct chunk_encoder *encoder, const struct row
 {
 	struct buffer *directory = &encoder->columns[COLUMN_DIRECTORY];
 	struct buffer *slots = &encoder->columns[COLUMN_SLOTS];
+	struct buffer *lengths = &encoder->columns[COLUMN_LENGTHS];
 	uint32_t positions = 0, series_count = 0, series_before = 0;
 
 	for (uint32_t i = 0, end; i < count; i = end, series_count++) {
-		uint32_t first = positions, slot_before = 0;
+		uint32_t first = positions, slot_before = 0, more_before = 0;
 
 		for (end = i; end < count && rows[end].series == rows[i].series; end++) {
-			if (end == i || rows[end].slot != slot_before) {
+			if (end == i || rows[end].slot != slot_before ||
+			    rows[end].more_slots != more_before) {
 				buffer_append_varint(slots, rows[end].slot - slot_before);
+				if (encoder->with_lengths)
+					buffer_append_varint(lengths, rows[end].more_slots);
 				positions++;
 			}
 			slot_before = rows[end].slot;
+			more_before = rows[end].more_slots;
 			encoder->sightings[end] = (uint64_t)rows[end].node << 32 | (positions - 1);
 		}
 		buffer_append_varint(directory, rows[i].series - series_before);
@@ -284,7 +290,7 @@ static int reserve_sightings(struct chunk_encoder *encoder, uint32_t count)
 
 // ---- the chunk --------------------------------------------------------------------------------------
 
-/** The rows of one series, which come in runs of one slot each, by (slot, node). */
+/** The rows of one series, which come in runs of one slot each, by (slot, more_slots, node). */
 static int sort_series(struct row *rows, uint32_t count)
 {
 	int rc = rows_sort_by_slot(rows, count);
@@ -299,10 +305,11 @@ static int sort_series(struct row *rows, uint32_t count)
 
 static bool is_same_row(const struct row *a, const struct row *b)
 {
-	return a->series == b->series && a->slot == b->slot && a->node == b->node;
+	return a->series == b->series && a->slot == b->slot && a->node == b->node &&
+	       a->more_slots == b->more_slots;
 }
 
-/** Sort the rows by (series, slot, node) and add up equal ones. */
+/** Sort the rows by (series, slot, more_slots, node) and add up equal ones. */
 static int join_rows(struct row *rows, uint32_t *count)
 {
 	uint32_t kept = 0;
@@ -358,7 +365,8 @@ static int write_chunk(struct chunk_encoder *encoder, uint64_t slot_ns, uint32_t
 {
 	int64_t before = 0;
 
-	buffer_append_varint(chunk, CHUNK_VERSION);
+	buffer_append_varint(chunk,
+			     encoder->with_lengths ? CHUNK_VERSION_INTERVALS : CHUNK_VERSION);
 	buffer_append_varint(chunk, slot_ns);
 	buffer_append_varint(chunk, (uint64_t)encoder->scale);
 	buffer_append_varint(chunk, series_count);
@@ -370,7 +378,7 @@ static int write_chunk(struct chunk_encoder *encoder, uint64_t slot_ns, uint32_t
 		before = encoder->palette[i];
 	}
 	buffer_clear(&encoder->packed);
-	for (int i = 0; i < COLUMN_COUNT; i++) {
+	for (int i = 0; i < chunk_column_count(encoder->with_lengths); i++) {
 		int rc = encoder->columns[i].rc;
 
 		if (rc == 0)
@@ -380,6 +388,15 @@ static int write_chunk(struct chunk_encoder *encoder, uint64_t slot_ns, uint32_t
 	}
 	buffer_append(chunk, encoder->packed.bytes, encoder->packed.size);
 	return chunk->rc;
+}
+
+static bool has_intervals(const struct row *rows, uint32_t count)
+{
+	uint32_t any = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		any |= rows[i].more_slots;
+	return any;
 }
 
 int chunk_encode(struct chunk_encoder *encoder, struct row *rows, uint32_t count, uint64_t slot_ns,
@@ -394,6 +411,7 @@ int chunk_encode(struct chunk_encoder *encoder, struct row *rows, uint32_t count
 		return rc;
 	for (int i = 0; i < COLUMN_COUNT; i++)
 		buffer_clear(&encoder->columns[i]);
+	encoder->with_lengths = has_intervals(rows, count);
 	count_values(encoder, rows, count);
 	choose_palette(encoder);
 	for (uint32_t i = 0; i < count; i++)

@@ -15,14 +15,19 @@
 //   bits       per row, by (node, position): the bits of its distance below the highest
 //   classes    per row, by (node, position): how many bits its distance has; a column for each
 //              class of its node
+//   lengths    version 2: per position, more_slots; the positions of a slot are by length
+//
+// A chunk without intervals is of version 1.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "collector/chunk.h"
 
 enum {
 	CHUNK_VERSION = 1,
+	CHUNK_VERSION_INTERVALS = 2,
 	// A series is never split and sums have a row per node of a partition, so that a chunk may
 	// be larger than CHUNK_ROWS_MAX; by more than this it is damaged.
 	CHUNK_ROWS_LIMIT = 1 << 24,
@@ -40,8 +45,15 @@ enum chunk_column {
 	COLUMN_ESCAPES,
 	COLUMN_BITS,
 	COLUMN_CLASSES, // the first of CHUNK_CLASSES
-	COLUMN_COUNT = COLUMN_CLASSES + CHUNK_CLASSES,
+	COLUMN_LENGTHS = COLUMN_CLASSES + CHUNK_CLASSES,
+	COLUMN_COUNT,
 };
+
+/** How many columns a chunk has: the last is there only with intervals. */
+static inline int chunk_column_count(bool with_lengths)
+{
+	return with_lengths ? COLUMN_COUNT : COLUMN_LENGTHS;
+}
 
 /** The class of a node with @rows rows in a chunk of @positions (rows <= positions). */
 static inline uint32_t chunk_class(uint32_t positions, uint32_t rows)

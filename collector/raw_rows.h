@@ -13,6 +13,7 @@ struct raw_section {
 	uint32_t series;
 	uint32_t count;
 	uint32_t offset; // of its rows, from the first row's byte
+	bool has_intervals;
 };
 
 /** An encoded run as read: its bytes (owned) and where each series is. */

@@ -297,6 +297,14 @@ static int resolve_target(struct append *append, struct target *target, struct e
 
 // ---- rows -----------------------------------------------------------------------------------------
 
+/** A minute's rows are read without its neighbours: what reaches over its end is cut there. */
+static uint32_t length_in_window(const struct sample *sample, uint64_t end_slot)
+{
+	uint64_t left = end_slot - sample->slot - 1;
+
+	return sample->more_slots < left ? sample->more_slots : (uint32_t)left;
+}
+
 /** The rows of @target by window: @starts has a position for each window and one at the end. */
 static void gather_rows(struct append *append, struct target *target, struct row *rows,
 			uint32_t *starts, uint32_t window_count)
@@ -317,11 +325,16 @@ static void gather_rows(struct append *append, struct target *target, struct row
 		if (append->sample_targets[i] != number)
 			continue;
 		uint64_t window = (sample->slot * profile->slot_ns - target->start_ns) / WINDOW_NS;
-		uint64_t first = slot_at(target->start_ns + window * WINDOW_NS, profile->slot_ns);
-		rows[starts[window]++] = (struct row){ .series = target->series[sample->series],
-						       .slot = (uint32_t)(sample->slot - first),
-						       .node = target->nodes[sample->stack],
-						       .value = sample->value };
+		uint64_t start_ns = target->start_ns + window * WINDOW_NS;
+		uint64_t first = slot_at(start_ns, profile->slot_ns);
+		rows[starts[window]++] = (struct row){
+			.series = target->series[sample->series],
+			.slot = (uint32_t)(sample->slot - first),
+			.node = target->nodes[sample->stack],
+			.more_slots = length_in_window(
+				sample, slot_at(start_ns + WINDOW_NS, profile->slot_ns)),
+			.value = sample->value,
+		};
 	}
 }
 
@@ -343,7 +356,8 @@ static void note_times(const struct profile *profile, const struct row *rows, ui
 
 	for (uint32_t i = 0; i < count; i++) {
 		oldest = rows[i].slot < oldest ? rows[i].slot : oldest;
-		newest = rows[i].slot > newest ? rows[i].slot : newest;
+		uint32_t last = rows[i].slot + rows[i].more_slots;
+		newest = last > newest ? last : newest;
 	}
 	part->oldest_ns = (first_slot + oldest) * profile->slot_ns;
 	part->newest_ns = (first_slot + newest) * profile->slot_ns;

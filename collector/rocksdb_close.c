@@ -66,18 +66,18 @@ static int put_chunk(struct closing *closing, enum chunk_kind kind, uint32_t gro
 	return 0;
 }
 
-/** @rows are of one group, sorted by series. Their chunk's rows are the group's total so far. */
-static int encode_rows(struct closing *closing, uint32_t group, struct row *rows, uint32_t count,
+/** @rows are of one group, sorted by series. *@count: then how many are left, as in the chunk. */
+static int encode_rows(struct closing *closing, uint32_t group, struct row *rows, uint32_t *count,
 		       uint64_t slot_ns)
 {
 	_cleanup_(buffer_deinit) struct buffer chunk = { 0 };
-	uint32_t last_series = rows[count - 1].series, kept;
-	int rc = chunk_encode(closing->store->encoder, rows, count, slot_ns, &chunk, &kept);
+	uint32_t last_series = rows[*count - 1].series;
+	int rc = chunk_encode(closing->store->encoder, rows, *count, slot_ns, &chunk, count);
 
 	if (rc == 0)
 		rc = put_chunk(closing, CHUNK_ROWS, group, last_series, &chunk);
 	if (rc == 0)
-		closing->chunk_rows += kept;
+		closing->chunk_rows += *count;
 	return rc;
 }
 
@@ -89,7 +89,15 @@ struct group_sums {
 	uint32_t sum_of_count;
 	uint32_t sum_count, sum_capacity;
 	bool *has_slot;
+	struct slot_step *steps; // what intervals add; NULL: there was none yet
+	bool has_steps;
 	uint64_t row_count;
+};
+
+/** By how much a slot differs from the one before it, so that an interval costs two steps. */
+struct slot_step {
+	uint64_t value;
+	uint32_t intervals; // that cover it
 };
 
 static void group_sums_deinit(struct group_sums *sums)
@@ -98,6 +106,7 @@ static void group_sums_deinit(struct group_sums *sums)
 	free(sums->sums);
 	free(sums->sum_of);
 	free(sums->has_slot);
+	free(sums->steps);
 }
 
 static int group_sums_init(struct group_sums *sums)
@@ -111,6 +120,9 @@ static void group_sums_clear(struct group_sums *sums)
 {
 	memset(sums->totals, 0, WINDOW_SLOTS_MAX * sizeof(*sums->totals));
 	memset(sums->has_slot, 0, WINDOW_SLOTS_MAX * sizeof(*sums->has_slot));
+	if (sums->has_steps)
+		memset(sums->steps, 0, (WINDOW_SLOTS_MAX + 1) * sizeof(*sums->steps));
+	sums->has_steps = false;
 	for (uint32_t i = 0; i < sums->sum_count; i++)
 		sums->sum_of[sums->sums[i].node] = 0;
 	sums->sum_count = 0;
@@ -150,25 +162,75 @@ static int add_sum(struct group_sums *sums, const struct row *row)
 	return 0;
 }
 
+/** @value more in each of @count slots from @slot on. */
+static void add_step(struct group_sums *sums, uint32_t slot, uint32_t count, int64_t value)
+{
+	sums->steps[slot].value += (uint64_t)value;
+	sums->steps[slot + count].value -= (uint64_t)value;
+}
+
+/** Spread as interval_before() says. */
+static int add_interval(struct group_sums *sums, const struct row *row)
+{
+	int64_t slots = (int64_t)row->more_slots + 1, rest = row->value % slots;
+
+	if (!sums->steps)
+		sums->steps = calloc(WINDOW_SLOTS_MAX + 1, sizeof(*sums->steps));
+	if (!sums->steps)
+		return -ENOMEM;
+	sums->has_steps = true;
+	add_step(sums, row->slot, row->more_slots + 1, row->value / slots);
+	add_step(sums, row->slot, (uint32_t)llabs(rest), rest < 0 ? -1 : 1);
+	sums->steps[row->slot].intervals++;
+	sums->steps[row->slot + row->more_slots + 1].intervals--;
+	return 0;
+}
+
+static void add_total(struct group_sums *sums, uint32_t slot, uint64_t value)
+{
+	struct row *total = &sums->totals[slot];
+
+	total->value = (int64_t)((uint64_t)total->value + value);
+	sums->has_slot[slot] = true;
+}
+
 static int add_sums(struct group_sums *sums, const struct row *rows, uint32_t count)
 {
 	int rc = 0;
 
 	for (uint32_t i = 0; i < count && rc == 0; i++) {
-		struct row *total = &sums->totals[rows[i].slot];
-
-		total->value = (int64_t)((uint64_t)total->value + (uint64_t)rows[i].value);
-		sums->has_slot[rows[i].slot] = true;
-		rc = add_sum(sums, &rows[i]);
+		if (rows[i].more_slots)
+			rc = add_interval(sums, &rows[i]);
+		else
+			add_total(sums, rows[i].slot, (uint64_t)rows[i].value);
+		if (rc == 0)
+			rc = add_sum(sums, &rows[i]);
 	}
 	sums->row_count += count;
 	return rc;
+}
+
+/** From steps to what the intervals add to each slot. */
+static void add_steps(struct group_sums *sums)
+{
+	uint64_t value = 0;
+	uint32_t intervals = 0;
+
+	for (uint32_t slot = 0; slot < WINDOW_SLOTS_MAX; slot++) {
+		value += sums->steps[slot].value;
+		intervals += sums->steps[slot].intervals;
+		if (intervals)
+			add_total(sums, slot, value);
+	}
 }
 
 /** Slots with rows only, as rows of node 0. Returns how many. */
 static uint32_t compact_totals(struct group_sums *sums)
 {
 	uint32_t count = 0;
+
+	if (sums->has_steps)
+		add_steps(sums);
 
 	for (uint32_t slot = 0; slot < WINDOW_SLOTS_MAX; slot++)
 		if (sums->has_slot[slot])
@@ -267,9 +329,9 @@ static int flush_rows(struct closing *closing, uint32_t group, uint64_t slot_ns,
 {
 	if (!buffer->count)
 		return 0;
-	int rc = add_sums(sums, buffer->rows, buffer->count);
-	if (rc == 0)
-		rc = encode_rows(closing, group, buffer->rows, buffer->count, slot_ns);
+	int rc = encode_rows(closing, group, buffer->rows, &buffer->count, slot_ns);
+	if (rc == 0) // of rows as they are in the chunk: intervals are spread as there
+		rc = add_sums(sums, buffer->rows, buffer->count);
 	buffer->count = 0;
 	return rc;
 }

@@ -12,7 +12,12 @@
 #include "collector/array.h"
 #include "collector/key.h"
 
-enum { STORE_FORMAT = 1 };
+enum {
+	// 2: rows may be intervals. A store of format 1 is one without; it becomes 2 when it is opened,
+	// so that a program that does not know intervals says so and does not find damage.
+	STORE_FORMAT = 2,
+	STORE_FORMAT_OLDEST = 1,
+};
 
 // ---- partitions -----------------------------------------------------------------------------------
 
@@ -202,12 +207,12 @@ static int check_format(struct rocksdb_store *store, const char *path, uint64_t 
 		return rc;
 	if (!found)
 		return write_format(store, err);
-	if (format != STORE_FORMAT)
+	if (format < STORE_FORMAT_OLDEST || format > STORE_FORMAT)
 		return error_set(
 			err, -EBADMSG,
-			"store %s: its format is %llu and this program reads format %d; use "
+			"store %s: its format is %llu and this program reads formats %d to %d; use "
 			"the program that wrote it or choose another directory",
-			path, (unsigned long long)format, STORE_FORMAT);
+			path, (unsigned long long)format, STORE_FORMAT_OLDEST, STORE_FORMAT);
 	if (asked_ns && asked_ns != partition_ns)
 		return error_set(
 			err, -EINVAL,
@@ -215,7 +220,7 @@ static int check_format(struct rocksdb_store *store, const char *path, uint64_t 
 			"choose another directory",
 			path, (unsigned long long)(partition_ns / NS_PER_SECOND));
 	store->partition_ns = partition_ns;
-	return 0;
+	return format == STORE_FORMAT ? 0 : write_format(store, err);
 }
 
 static int damaged(struct error *err, const char *what)

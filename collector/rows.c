@@ -22,7 +22,7 @@ static uint64_t key_by_slot(const struct row *row)
 
 static uint64_t key_by_node(const struct row *row)
 {
-	return (uint64_t)row->node << 32 | row->slot;
+	return (uint64_t)row->more_slots << 32 | row->node;
 }
 
 static void sort_small(struct row *rows, uint32_t count, row_key_fn key)
@@ -110,6 +110,7 @@ void row_columns_deinit(struct row_columns *columns)
 {
 	free(columns->slots);
 	free(columns->nodes);
+	free(columns->more_slots);
 	free(columns->values);
 	*columns = (struct row_columns){ 0 };
 }
@@ -122,8 +123,9 @@ int row_columns_reserve(struct row_columns *columns, uint32_t count)
 	count += count / 4 + 256;
 	columns->slots = malloc((size_t)count * sizeof(*columns->slots));
 	columns->nodes = malloc((size_t)count * sizeof(*columns->nodes));
+	columns->more_slots = malloc((size_t)count * sizeof(*columns->more_slots));
 	columns->values = malloc((size_t)count * sizeof(*columns->values));
-	if (!columns->slots || !columns->nodes || !columns->values) {
+	if (!columns->slots || !columns->nodes || !columns->more_slots || !columns->values) {
 		row_columns_deinit(columns);
 		return -ENOMEM;
 	}

@@ -20,10 +20,11 @@ struct row {
 	uint32_t series; // in the partition
 	uint32_t slot;   // in the window
 	uint32_t node;
+	uint32_t more_slots; // interval.h; it ends in the same window
 	int64_t value;
 };
 
-/** By (series, slot), or by (node, slot) for the rows of one series. Stable. 0 or -ENOMEM. */
+/** By (series, slot), or by (more_slots, node) for the rows of one slot. Stable. 0 or -ENOMEM. */
 int rows_sort_by_slot(struct row *rows, uint32_t count);
 int rows_sort_by_node(struct row *rows, uint32_t count);
 
@@ -64,6 +65,7 @@ struct row_columns {
 	uint32_t capacity;
 	uint64_t *slots;
 	uint32_t *nodes;
+	uint32_t *more_slots;
 	int64_t *values;
 };
 

@@ -5,7 +5,8 @@
 // A store is a set of time partitions. In each, stacks are nodes of a forest of frames (node =
 // parent, frame) with dense ids where a parent's id is smaller than its children's, so that a
 // stack is one integer and totals are one sweep from the highest id down. Samples are rows
-// (series, slot, node, value). Thread-safe.
+// (series, slot, more_slots, node, value): what lasts longer than a slot is one row, and spread over
+// its slots when it is read (interval.h). Thread-safe.
 #pragma once
 
 #include <stdbool.h>
@@ -52,13 +53,17 @@ struct time_range {
 	uint64_t to_ns;
 };
 
-/** Rows of one chunk that lie in the range, as columns. */
+/**
+ * Rows of one chunk that lie in the range, as columns. With slots, an interval that reaches over an
+ * end of the range comes whole: interval_within() says what of it lies within.
+ */
 struct store_rows {
 	uint32_t series; // number within the selection
 	uint64_t slot_ns;
 	uint32_t count;
 	const uint64_t *slots;
-	const uint32_t *nodes; // in the partition being scanned
+	const uint32_t *more_slots; // slots covered after the first; NULL: none by any row
+	const uint32_t *nodes;      // in the partition being scanned
 	const int64_t *values;
 };
 
@@ -75,8 +80,9 @@ struct store_forest {
 
 /** How much of the rows a scan needs. What is not needed need not be read. */
 enum scan_detail {
-	SCAN_ROWS = 0,    // every row
-	SCAN_SERIES_SUMS, // sums per series and node: slots is NULL, rows may come joined
+	SCAN_ROWS = 0, // every row
+	// Sums per series and node of what lies in the range: slots is NULL, rows may come joined.
+	SCAN_SERIES_SUMS,
 	SCAN_SUMS,        // sums per node: as above, and series is always 0
 };
 
@@ -128,7 +134,8 @@ void store_close(struct store *store);
 /**
  * Store a batch: durable (survives kill -9 and power loss) when 0 is returned and
  * unknown_stack_count is 0. A stack that is neither defined in @profile nor known to the store makes
- * the result name it, and nothing is stored. Errors: -EINVAL (the profile's time is absurd), -EIO,
+ * the result name it, and nothing is stored. An interval that reaches into the next minute of Unix
+ * time is cut there, and keeps its value. Errors: -EINVAL (the profile's time is absurd), -EIO,
  * -ENOSPC, -ENOMEM.
  */
 int store_append(struct store *store, const struct store_batch_id *batch,
@@ -141,7 +148,7 @@ int store_select(struct store *store, const struct selector *selector, const cha
 		 struct error *err);
 void store_selection_free(struct store_selection *selection);
 
-/** All rows of the selection whose slot begins in @range. */
+/** All rows of the selection that have a slot that begins in @range. */
 int store_scan(struct store *store, const struct store_selection *selection,
 	       struct time_range range, const struct store_scanner *scanner, struct error *err);
 
@@ -149,7 +156,8 @@ int store_scan(struct store *store, const struct store_selection *selection,
  * Sum of values per slot from the activity counters, without reading a stack. Slot i covers
  * [range.from_ns + i * slot_ns, range.from_ns + (i + 1) * slot_ns); there are
  * slot_count = (range.to_ns - range.from_ns) / slot_ns of them, and a rest of the range is left
- * out. A stored slot counts whole in the slot that it begins in. The slots of a series are added to
+ * out. A stored slot counts whole in the slot that it begins in, an interval's slots one by one. The
+ * slots of a series are added to
  * @counts[row * slot_count ...], where row is @rows[series number], or 0 if @rows is NULL. Sums
  * that leave int64_t wrap.
  */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "collector/interval.h"
 #include "collector/store.h"
 
 enum { MEMORY_FRAMES_MAX = 32 };
@@ -19,6 +20,7 @@ struct memory_sample {
 	uint32_t locations[MEMORY_FRAMES_MAX]; // leaf first, in store->profile
 	uint32_t location_count;
 	enum stack_end end;
+	uint32_t more_slots; // an interval's, beside its first
 	int64_t value;
 };
 
@@ -115,7 +117,19 @@ int store_append(struct store *store, const struct store_batch_id *batch,
 /** The selection's private part: the store's number of each selected series. */
 static bool sample_in_range(const struct memory_sample *sample, struct time_range range)
 {
-	return sample->time_ns >= range.from_ns && sample->time_ns < range.to_ns;
+	uint64_t last_ns = sample->time_ns + sample->more_slots * sample->slot_ns;
+
+	return last_ns >= range.from_ns && sample->time_ns < range.to_ns;
+}
+
+/** The part of its value that lies in @range. */
+static int64_t sample_value(const struct memory_sample *sample, struct time_range range)
+{
+	uint64_t slot_ns = sample->slot_ns;
+
+	return interval_within(sample->time_ns / slot_ns, sample->more_slots, sample->value,
+			       range.from_ns / slot_ns + (range.from_ns % slot_ns != 0),
+			       range.to_ns / slot_ns + (range.to_ns % slot_ns != 0));
 }
 
 static bool series_in_range(const struct store *store, uint32_t series, struct time_range range)
@@ -236,13 +250,18 @@ static int memory_scan_partition(struct store *store, const struct store_selecti
 	for (uint32_t i = 0; !rc && i < store->sample_count; i++) {
 		const struct memory_sample *sample = &store->samples[i];
 		const uint64_t slot = sample->time_ns / sample->slot_ns;
+		const int64_t value = sample_value(sample, range);
 
 		if (sample->time_ns / store->partition_ns != partition ||
 		    !sample_in_range(sample, range))
 			continue;
 		for (uint32_t s = 0; !rc && s < selection->series_count; s++) {
-			const struct store_rows rows = { s,     sample->slot_ns, 1,
-							 &slot, &nodes[i],       &sample->value };
+			const struct store_rows rows = { .series = s,
+							 .slot_ns = sample->slot_ns,
+							 .count = 1,
+							 .slots = &slot,
+							 .nodes = &nodes[i],
+							 .values = &value };
 			if (numbers[s] == sample->series)
 				rc = scanner->rows(scanner->context, &rows);
 		}
@@ -288,11 +307,15 @@ int store_activity(struct store *store, const struct store_selection *selection,
 		const struct memory_sample *sample = &store->samples[i];
 
 		for (uint32_t s = 0; s < selection->series_count; s++) {
-			uint64_t slot = (sample->time_ns - range.from_ns) / slot_ns;
+			int64_t *row = counts + (rows ? rows[s] : 0) * slot_count;
 
-			if (numbers[s] == sample->series && sample->time_ns >= range.from_ns &&
-			    slot < slot_count)
-				counts[(rows ? rows[s] : 0) * slot_count + slot] += sample->value;
+			for (uint64_t slot = 0; numbers[s] == sample->series && slot < slot_count;
+			     slot++) {
+				uint64_t from_ns = range.from_ns + slot * slot_ns;
+				struct time_range part = { from_ns, from_ns + slot_ns };
+
+				row[slot] += sample_value(sample, part);
+			}
 		}
 	}
 	return 0;

@@ -273,6 +273,12 @@ static inline void append_labels_text(const struct labels *labels, char *text)
 			labels->pairs[i].value);
 }
 
+static inline void append_length_text(uint32_t more_slots, char *text)
+{
+	if (more_slots)
+		sprintf(text + strlen(text), "+%u", more_slots);
+}
+
 static inline int dump_partition(void *context, const struct store_forest *forest)
 {
 	((struct dump *)context)->forest = forest;
@@ -294,6 +300,8 @@ static inline int dump_rows(void *context, const struct store_rows *rows)
 		if (dump->detail == SCAN_ROWS)
 			sprintf(line + strlen(line), " %llu",
 				(unsigned long long)(rows->slots[i] * rows->slot_ns / NS_PER_MS));
+		if (rows->more_slots)
+			append_length_text(rows->more_slots[i], line);
 		strcat(line, " ");
 		append_stack_text(dump->forest, rows->nodes[i], line);
 		dump_add(dump, line, rows->values[i]);

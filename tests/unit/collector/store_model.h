@@ -7,6 +7,7 @@
 struct model_sample {
 	uint32_t series, stack; // which of the random ones
 	uint64_t slot;
+	uint32_t more_slots;
 	int64_t value;
 };
 
@@ -14,6 +15,8 @@ struct model {
 	struct model_sample *samples;
 	uint32_t count, capacity;
 	uint64_t random;
+	uint32_t length_max; // half of the samples cover up to so many slots; 0: none does
+	bool uneven;         // and their values do not divide by them
 };
 
 enum { MODEL_SERIES = 40, MODEL_STACKS = 60 };
@@ -48,6 +51,37 @@ static inline void model_add(struct model *model, const struct model_sample *sam
 	model->samples[model->count++] = *sample;
 }
 
+static inline void model_add_to_profile(const struct model_sample *sample, struct profile *profile)
+{
+	char labels[256], stack[1024];
+
+	model_labels_text(sample->series, labels);
+	model_stack_text(sample->stack, stack);
+	assert_int_equal(0,
+			 profile_add_interval(profile, series_of_text(profile, labels, TEST_TYPE),
+					      stack_of_text(profile, stack, STACK_END_COMPLETE),
+					      sample->slot, sample->more_slots, sample->value));
+}
+
+/**
+ * Make it an interval within its minute. Unless it is to be uneven, its value divides by its slots: what each of them gets does
+ * not depend on which rows were added up before.
+ */
+static inline void model_lengthen(struct model *model, struct model_sample *sample)
+{
+	uint64_t slots = 60 * NS_PER_SECOND / TEST_SLOT_NS;
+	uint32_t left = (uint32_t)(slots - sample->slot % slots);
+	uint32_t length_max = left < model->length_max ? left : model->length_max;
+
+	sample->more_slots = model_random(model, model_random(model, 3) ? length_max : 2);
+	if (sample->more_slots >= left)
+		sample->more_slots = left - 1;
+	if (model->uneven)
+		sample->value += model_random(model, 10000);
+	else
+		sample->value *= sample->more_slots + 1;
+}
+
 /**
  * A batch of @count random samples in [from, from + length), added to the model too. Few slots and
  * stacks, so that equal rows meet in one batch and in several.
@@ -56,7 +90,6 @@ static inline struct profile *model_batch(struct model *model, uint32_t count, u
 					  uint64_t length_ns)
 {
 	struct profile *profile = test_profile();
-	char labels[256], stack[1024];
 
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t slots = length_ns / TEST_SLOT_NS;
@@ -68,9 +101,9 @@ static inline struct profile *model_batch(struct model *model, uint32_t count, u
 							 : -(int64_t)model_random(model, 1000000),
 		};
 
-		model_labels_text(sample.series, labels);
-		model_stack_text(sample.stack, stack);
-		add_text(profile, labels, sample.slot * TEST_SLOT_NS, stack, sample.value);
+		if (model->length_max && model_random(model, 2))
+			model_lengthen(model, &sample);
+		model_add_to_profile(&sample, profile);
 		model_add(model, &sample);
 	}
 	return profile;
@@ -89,11 +122,16 @@ static inline bool model_matches(uint32_t series, const struct selector *selecto
 	return matches;
 }
 
-static inline bool in_range(const struct model_sample *sample, struct time_range range)
+/** How many of its slots begin in @range. */
+static inline uint32_t slots_in_range(const struct model_sample *sample, struct time_range range)
 {
-	uint64_t time_ns = sample->slot * TEST_SLOT_NS;
+	uint32_t first = 0, end = sample->more_slots + 1;
 
-	return time_ns >= range.from_ns && time_ns < range.to_ns;
+	while (first < end && (sample->slot + first) * TEST_SLOT_NS < range.from_ns)
+		first++;
+	while (first < end && (sample->slot + end - 1) * TEST_SLOT_NS >= range.to_ns)
+		end--;
+	return end - first;
 }
 
 static inline void model_dump(const struct model *model, const char *selector_text,
@@ -108,20 +146,24 @@ static inline void model_dump(const struct model *model, const char *selector_te
 		wanted[i] = model_matches(i, &selector);
 	for (uint32_t i = 0; i < model->count; i++) {
 		const struct model_sample *sample = &model->samples[i];
+		uint32_t slots = wanted[sample->series] ? slots_in_range(sample, range) : 0;
 
-		if (!wanted[sample->series] || !in_range(sample, range))
+		if (!slots)
 			continue;
 		line[0] = 0;
 		if (detail == DUMP_SERVICE_SUMS)
 			sprintf(line, "s%u", sample->series % 3);
 		else if (detail != SCAN_SUMS)
 			model_labels_text(sample->series, line);
-		if (detail == SCAN_ROWS)
+		if (detail == SCAN_ROWS) {
 			sprintf(line + strlen(line), " %llu",
 				(unsigned long long)(sample->slot * TEST_SLOT_NS / NS_PER_MS));
+			append_length_text(sample->more_slots, line);
+			slots = sample->more_slots + 1; // such rows come whole
+		}
 		strcat(line, " ");
 		model_stack_text(sample->stack, line + strlen(line));
-		dump_add(dump, line, sample->value);
+		dump_add(dump, line, sample->value / (sample->more_slots + 1) * slots);
 	}
 	dump_finish(dump);
 	selector_deinit(&selector);
@@ -168,12 +210,17 @@ static inline void expect_activity(const struct model *model, struct store *stor
 		fail_msg("%s: %s", what, err.text);
 	for (uint32_t i = 0; i < model->count; i++) {
 		const struct model_sample *sample = &model->samples[i];
-		uint64_t slot = (sample->slot * TEST_SLOT_NS - range.from_ns) / slot_ns;
+		int64_t *row = expected + (by_node ? sample->series % 5 : 0) * slot_count;
 
-		if (sample->slot * TEST_SLOT_NS >= range.from_ns && slot < slot_count &&
-		    model_matches(sample->series, &selector))
-			expected[(by_node ? sample->series % 5 : 0) * slot_count + slot] +=
-				sample->value;
+		if (!model_matches(sample->series, &selector))
+			continue;
+		for (uint32_t j = 0; j <= sample->more_slots; j++) {
+			uint64_t time_ns = (sample->slot + j) * TEST_SLOT_NS;
+			uint64_t slot = (time_ns - range.from_ns) / slot_ns;
+
+			if (time_ns >= range.from_ns && slot < slot_count)
+				row[slot] += sample->value / (sample->more_slots + 1);
+		}
 	}
 	for (uint64_t i = 0; i < 5 * slot_count; i++)
 		if (expected[i] != actual[i])

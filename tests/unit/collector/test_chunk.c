@@ -31,6 +31,8 @@ static int compare_rows(const void *a, const void *b)
 		return left->series < right->series ? -1 : 1;
 	if (left->slot != right->slot)
 		return left->slot < right->slot ? -1 : 1;
+	if (left->more_slots != right->more_slots)
+		return left->more_slots < right->more_slots ? -1 : 1;
 	return left->node < right->node ? -1 : left->node > right->node;
 }
 
@@ -55,17 +57,22 @@ struct shape {
 	const char *what;
 	uint32_t count, series, slots, nodes;
 	uint32_t values; // distinct ones; 0: any 64 bits
+	uint32_t more;   // slots that a row covers beside its first, at most
 };
 
 static const struct shape shapes[] = {
-	{ "one row", 1, 1, 1, 1, 1 },
-	{ "one series, one slot", 500, 1, 1, 400, 3 },
-	{ "one node", 3000, 5, 3000, 1, 1 },
-	{ "dense", 6000, 3, 50, 20, 4 },
-	{ "sparse", 6000, 400, 3000, 4000000, 30 },
-	{ "more values than a palette holds", 6000, 40, 3000, 500, 2000 },
-	{ "any value", 2000, 40, 3000, 500, 0 },
-	{ "slots of 1 ms", 6000, 4, 60000, 100, 10 },
+	{ "one row", 1, 1, 1, 1, 1, 0 },
+	{ "one series, one slot", 500, 1, 1, 400, 3, 0 },
+	{ "one node", 3000, 5, 3000, 1, 1, 0 },
+	{ "dense", 6000, 3, 50, 20, 4, 0 },
+	{ "sparse", 6000, 400, 3000, 4000000, 30, 0 },
+	{ "more values than a palette holds", 6000, 40, 3000, 500, 2000, 0 },
+	{ "any value", 2000, 40, 3000, 500, 0, 0 },
+	{ "slots of 1 ms", 6000, 4, 60000, 100, 10, 0 },
+	{ "an interval", 1, 1, 1, 1, 1, 3000 },
+	{ "short intervals", 6000, 5, 300, 20, 10, 2 },
+	{ "long intervals", 1000, 40, 1500, 500, 0, 1500 },
+	{ "intervals in slots of 1 ms", 300, 40, 60000, 500, 0, 60000 },
 };
 
 static int64_t random_value(const struct shape *shape)
@@ -80,11 +87,17 @@ static struct rows *random_rows(const struct shape *shape)
 	struct rows *rows = malloc(sizeof(*rows));
 
 	rows->count = shape->count;
-	for (uint32_t i = 0; i < shape->count; i++)
-		rows->rows[i] = (struct row){ .series = random_below(shape->series) * 3 + 7,
-					      .slot = random_below(shape->slots),
-					      .node = random_below(shape->nodes) + 1,
-					      .value = random_value(shape) };
+	for (uint32_t i = 0; i < shape->count; i++) {
+		struct row *row = &rows->rows[i];
+
+		*row = (struct row){ .series = random_below(shape->series) * 3 + 7,
+				     .slot = random_below(shape->slots),
+				     .node = random_below(shape->nodes) + 1,
+				     .value = random_value(shape) };
+		if (shape->more && row->series % 2)
+			row->more_slots =
+				random_below(shape->more + 1) % (WINDOW_SLOTS_MAX - row->slot);
+	}
 	return rows;
 }
 
@@ -102,6 +115,7 @@ static int receive(void *context, const struct store_rows *found)
 	struct receiving *receiving = context;
 
 	assert_int_equal(receiving->with_slots, found->slots != NULL);
+	assert_true(found->slots || !found->more_slots);
 	for (uint32_t i = 0; i < found->count; i++) {
 		struct rows *rows = receiving->rows;
 
@@ -110,10 +124,28 @@ static int receive(void *context, const struct store_rows *found)
 			.series = found->series,
 			.slot = found->slots ? (uint32_t)(found->slots[i] - FIRST_SLOT) : 0,
 			.node = found->nodes[i],
+			.more_slots = found->more_slots ? found->more_slots[i] : 0,
 			.value = found->values[i],
 		};
 	}
 	return 0;
+}
+
+/** What each slot has of an interval, one by one. */
+static int64_t value_in_range(const struct row *row, const struct row_query *query)
+{
+	int64_t slots = (int64_t)row->more_slots + 1, rest = row->value % slots;
+	uint64_t sum = 0;
+
+	for (int64_t i = 0; i < slots; i++) {
+		uint64_t slot = FIRST_SLOT + row->slot + (uint64_t)i;
+
+		if (slot < query->from_slot || slot >= query->to_slot)
+			continue;
+		sum += (uint64_t)(row->value / slots);
+		sum += (uint64_t)(i < rest) - (uint64_t)(i < -rest);
+	}
+	return (int64_t)sum;
 }
 
 /** Rows of @all that a query would give: every second series, numbered anew; slots in the range. */
@@ -125,14 +157,16 @@ static struct rows *expected_rows(const struct rows *all, const struct row_query
 		struct row row = all->rows[i];
 		uint64_t slot = row.slot + FIRST_SLOT;
 
-		if (slot < query->from_slot || slot >= query->to_slot ||
+		if (slot + row.more_slots < query->from_slot || slot >= query->to_slot ||
 		    row_query_number(query, row.series) == SERIES_UNWANTED)
 			continue;
 		row.series = row_query_number(query, row.series);
 		if (query->detail == SCAN_SUMS)
 			row.series = 0;
-		if (query->detail != SCAN_ROWS)
-			row.slot = 0;
+		if (query->detail != SCAN_ROWS) {
+			row.value = value_in_range(&row, query);
+			row.slot = row.more_slots = 0;
+		}
 		rows->rows[rows->count++] = row;
 	}
 	join(rows);
@@ -248,6 +282,7 @@ TEST(a_chunk_gives_back_its_rows)
 		struct rows *rows = random_rows(shape);
 		struct buffer chunk = encode_chunk(rows);
 
+		join(rows); // as a chunk does, before it is asked
 		expect_all_ways(rows, (struct bytes){ chunk.bytes, chunk.size }, scan_chunk, shape);
 		buffer_deinit(&chunk);
 		free(rows);
@@ -325,7 +360,8 @@ static int ignore(void *context, const struct store_rows *found)
 
 	for (uint32_t i = 0; i < found->count; i++)
 		*sum += found->nodes[i] + (uint64_t)found->values[i] +
-			(found->slots ? found->slots[i] : 0);
+			(found->slots ? found->slots[i] : 0) +
+			(found->more_slots ? found->more_slots[i] : 0);
 	return 0;
 }
 
@@ -404,8 +440,12 @@ TEST(rows_are_sorted_as_by_comparing)
 		struct rows *rows = random_rows(shape);
 
 		assert_int_equal(0, rows_sort_by_node(rows->rows, rows->count));
-		for (uint32_t i = 1; i < rows->count; i++)
-			assert_true(rows->rows[i - 1].node <= rows->rows[i].node);
+		for (uint32_t i = 1; i < rows->count; i++) {
+			const struct row *a = &rows->rows[i - 1], *b = &rows->rows[i];
+
+			assert_true(a->more_slots < b->more_slots ||
+				    (a->more_slots == b->more_slots && a->node <= b->node));
+		}
 		assert_int_equal(0, rows_sort_by_slot(rows->rows, rows->count));
 		for (uint32_t i = 1; i < rows->count; i++) {
 			const struct row *a = &rows->rows[i - 1], *b = &rows->rows[i];
@@ -413,7 +453,8 @@ TEST(rows_are_sorted_as_by_comparing)
 			assert_true(a->series < b->series ||
 				    (a->series == b->series && a->slot <= b->slot));
 			if (a->series == b->series && a->slot == b->slot)
-				assert_true(a->node <= b->node); // stable
+				assert_true(a->more_slots < b->more_slots ||
+					    a->node <= b->node); // stable
 		}
 		free(rows);
 	}

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The embedded store: what every store must do, and what is its own.
-#include "store_conformance.h"
+#include "store_intervals.h"
 
 #include <fcntl.h>
+
+#include "collector/key.h"
 
 static int conformance_open(const struct store_options *options, struct store **ret_store,
 			    struct error *err)
@@ -84,6 +86,46 @@ TEST(options_must_fit_the_store)
 	other.memory_bytes = 1 << 20;
 	expect_refused(&other, -EINVAL, "32 MiB");
 	scene.options.partition_ns = 0; // takes what is there
+	scene_open(&scene);
+	scene_end(&scene);
+}
+
+/** Make the store say that it is of @format. */
+static void write_format(const char *path, uint64_t format)
+{
+	struct key key = key_of_meta("format"), value = { .size = 0 };
+	struct db_batch *batch;
+	struct db *db;
+
+	assert_int_equal(0, db_open(path, 32 << 20, &db, NULL));
+	batch = db_batch_new(db);
+	key_append(&value, format, 8);
+	db_batch_put(batch, DB_META, key_bytes(&key), key_bytes(&value));
+	assert_int_equal(0, db_write(db, batch, true, NULL));
+	db_batch_freep(&batch);
+	db_close(db);
+}
+
+TEST(a_store_of_before_intervals_opens_and_one_of_the_future_does_not)
+{
+	struct scene scene;
+	struct dump dump;
+
+	scene_begin(&scene, (struct store_options){ 0 });
+	append_text(scene.store, 1, 1, "service=a", hour_ns(0), "main", 7);
+	scene_flush(&scene);
+	store_close(scene.store);
+	write_format(scene.path, 3);
+	expect_refused(&scene.options, -EBADMSG,
+		       "reads formats 1 to 2; use the program that wrote");
+	write_format(scene.path, 1);
+	for (int i = 0; i < 2; i++) {
+		scene_open(&scene);
+		dump_store(scene.store, "{}", all_time, SCAN_SUMS, &dump);
+		EXPECT_EQ(7, dump.lines[0].value, "value");
+		dump_deinit(&dump);
+		store_close(scene.store);
+	}
 	scene_open(&scene);
 	scene_end(&scene);
 }
@@ -248,7 +290,9 @@ TEST(sums_and_totals_are_kept_where_they_are_few)
 	scene_end(&scene);
 }
 
-RUN_TESTS(CONFORMANCE_TESTS, cmocka_unit_test(a_foreign_directory_is_left_alone),
+RUN_TESTS(CONFORMANCE_TESTS, INTERVAL_TESTS,
+	  cmocka_unit_test(a_store_of_before_intervals_opens_and_one_of_the_future_does_not),
+	  cmocka_unit_test(a_foreign_directory_is_left_alone),
 	  cmocka_unit_test(a_second_opener_is_told_of_the_lock),
 	  cmocka_unit_test(a_damaged_store_says_so), cmocka_unit_test(options_must_fit_the_store),
 	  cmocka_unit_test(a_window_is_closed_once_its_agents_had_time),
