@@ -298,11 +298,10 @@ static int add_interval(struct window *window, uint32_t series, uint32_t stack, 
 		  : profile_add_interval(profile, series, stack, slot, first_end - slot - 1, left);
 }
 
-static int add_sample(struct window *window, uint32_t series, uint32_t stack,
-		      const struct count_key *key, int64_t value)
+static int add_slots(struct window *window, uint32_t series, uint32_t stack, uint64_t slot,
+		     uint64_t last, int64_t value)
 {
 	uint64_t slots_max = INTERVAL_NS_MAX / window->profile->slot_ns;
-	uint64_t slot = key->slot, last = key->slot + key->more_slots;
 
 	if (slot < window->slot_min)
 		slot = window->slot_min;
@@ -332,5 +331,18 @@ int window_add(struct window *window, const struct count_key *key, const struct 
 		rc = find_wait(window, key, stack, &wait);
 	if (!rc)
 		rc = find_series(window, process, key, wait, &series);
-	return rc ? rc : add_sample(window, series, stack, key, (int64_t)count->value);
+	return rc ? rc
+		  : add_slots(window, series, stack, key->slot, key->slot + key->more_slots,
+			      (int64_t)count->value);
+}
+
+int window_add_value(struct window *window, const struct labels *labels, const char *type,
+		     uint64_t slot, uint64_t last_slot, int64_t value)
+{
+	uint32_t series, stack;
+	int rc = profile_add_series(window->profile, labels, type, &series);
+
+	if (!rc)
+		rc = profile_add_stack(window->profile, NULL, 0, STACK_END_COMPLETE, &stack);
+	return rc ? rc : add_slots(window, series, stack, slot, last_slot, value);
 }

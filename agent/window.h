@@ -55,6 +55,14 @@ int window_add(struct window *window, const struct count_key *key, const struct 
 	       uint64_t now_ns);
 
 /**
+ * Add what is no thread's: @value, spread evenly from @slot to @last_slot, of the series of these
+ * labels (copied) and this type, without a stack. Cut at minutes as above. Returns 0 or a negative
+ * errno: it is not in, or not all of it.
+ */
+int window_add_value(struct window *window, const struct labels *labels, const char *type,
+		     uint64_t slot, uint64_t last_slot, int64_t value);
+
+/**
  * The finished profile, sorted; the caller's. It begins earlier than the window if a wait did. The
  * window is empty then and must be deinited.
  */

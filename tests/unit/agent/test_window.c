@@ -441,6 +441,32 @@ TEST(a_window_begins_when_its_first_wait_did)
 	profile_free(profile);
 }
 
+TEST(what_is_no_threads_is_spread_over_its_time)
+{
+	struct fixture *fixture = *state;
+	struct labels labels = { 0 };
+
+	labels_set(&labels, LABEL_SERVICE, "cairn-agent");
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(0, window_add_value(&fixture->window, &labels,
+						     "cairn:cost:nanoseconds:wall:nanoseconds",
+						     MINUTE_SLOTS - 10, MINUTE_SLOTS + 9, 500));
+	labels_deinit(&labels);
+
+	struct profile *profile = window_finish(&fixture->window, 1);
+	EXPECT_EQ(2, profile->sample_count, "joined, and cut at the minute");
+	for (int i = 0; i < 2; i++) {
+		const struct sample *sample = &profile->samples[i];
+
+		EXPECT_EQ(MINUTE_SLOTS - 10 + 10 * i, sample->slot, "slot");
+		EXPECT_EQ(9, sample->more_slots, "more slots");
+		EXPECT_EQ(500, sample->value, "half of both");
+		EXPECT_EQ(0, profile->stacks[sample->stack].location_count, "no stack");
+	}
+	EXPECT_STR("cairn-agent", labels_get(&profile->series[0].labels, LABEL_SERVICE), "label");
+	profile_free(profile);
+}
+
 #define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -457,6 +483,7 @@ int main(void)
 		WITH_FIXTURE(a_kind_that_nobody_knows_is_refused),
 		cmocka_unit_test(an_interval_is_cut_at_minutes_and_keeps_its_sum),
 		WITH_FIXTURE(a_window_begins_when_its_first_wait_did),
+		WITH_FIXTURE(what_is_no_threads_is_spread_over_its_time),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
