@@ -10,14 +10,15 @@ import { FlamePane } from "./flame_pane.js";
 import { formatTime } from "./format.js";
 import { readPalette } from "./palette.js";
 import { Popover } from "./popover.js";
-import { typeTitle } from "./profile_type.js";
-import { askLabels, askServices, askTypes, downloads } from "./questions.js";
+import { laneOf, lanesOf } from "./profile_type.js";
+import { askLabels, askServices, askTypes, downloads, showType } from "./questions.js";
 import { RangePicker } from "./range_picker.js";
 import { SelectorInput } from "./selector_input.js";
 import { selectedValue, withValue } from "./selector.js";
 import { ServicePicker } from "./service_picker.js";
 import { copyLink } from "./share_link.js";
 import { listenForShortcuts } from "./shortcuts.js";
+import { StacklessPane } from "./stackless_pane.js";
 import { ViewState } from "./state.js";
 import { TablePane } from "./table_pane.js";
 import { absoluteTime, isRelative, presetForAge, resolveRange } from "./time_range.js";
@@ -27,7 +28,7 @@ const LIVE_MS = 5000;
 const TOAST_MS = 5000;
 const YOUNG_MS = 12 * 60000; // older data fill the default range well enough
 const GRPC_PORT = 7171; // cairn-collector's default
-const ASKED_AGAIN = ["query", "type", "from", "to", "group", "nodes"];
+const ASKED_AGAIN = ["query", "type", "from", "to", "group", "idle", "nodes"];
 
 class Page {
 	#range = { from_ms: 0, to_ms: 1 };
@@ -35,6 +36,7 @@ class Page {
 	#pending = 0;
 	#liveTimer = 0;
 	#toastTimer = 0;
+	#types = []; // that have data in the range
 	#loadedFor = new Map(); // pane to the view and range it shows
 
 	constructor() {
@@ -49,6 +51,7 @@ class Page {
 		this.chart = new ChartPane(this.state, palette, this.tooltip, this.connection);
 		this.flame = new FlamePane(this.state, palette, this.tooltip, () => this.#explainEmpty());
 		this.table = new TablePane(this.state);
+		this.stackless = new StacklessPane(this.state);
 		this.serviceTopic = new Topic();
 		this.typeTopic = new Topic();
 		this.labelTopic = new Topic();
@@ -65,8 +68,9 @@ class Page {
 	}
 
 	async start() {
-		this.#showTypes([]);
+		this.#showTypes();
 		this.#showLayout();
+		this.stackless.show(this.view, null);
 		this.flame.showRoot(this.view);
 		this.flame.showSearch(this.view);
 		this.table.show(this.view);
@@ -104,7 +108,7 @@ class Page {
 		}
 		this.#range = range;
 		this.#showControls(range);
-		const asked = [this.#loadPanes(), this.#loadServices()];
+		const asked = [this.#loadPanes(), this.#loadServices(), this.#try(() => this.chart.loadMarks(view, range))];
 		if (choices)
 			asked.push(this.#loadChoices());
 		await Promise.all(asked);
@@ -112,8 +116,10 @@ class Page {
 	}
 
 	get #panes() {
-		const { layout } = this.view;
+		const { layout, type } = this.view;
 
+		if (laneOf(type).stackless)
+			return [this.chart];
 		return [this.chart, ...(layout !== "table" ? [this.flame] : []), ...(layout !== "flame" ? [this.table] : [])];
 	}
 
@@ -170,8 +176,10 @@ class Page {
 		return Promise.all([
 			this.#try(async () => {
 				const answer = await this.typeTopic.ask((signal) => askTypes(view, range, signal));
-				if (answer)
-					this.#showTypes(answer.types.map((t) => String(t.type)));
+				if (answer) {
+					this.#types = answer.types.map((t) => String(t.type));
+					this.#showTypes();
+				}
 			}),
 			this.#try(async () => {
 				const answer = await this.labelTopic.ask((signal) => askLabels(view, range, signal));
@@ -181,17 +189,21 @@ class Page {
 		]);
 	}
 
-	#showTypes(types) {
-		const select = byId("type");
-		const offered = new Set([...types, this.view.type]);
+	#showTypes() {
+		const offered = new Set([...this.#types, this.view.type]);
 
-		select.replaceChildren(...[...offered].map((type) => {
-			const option = new Option(typeTitle(type), type);
-			option.title = type;
-			return option;
+		byId("type").replaceChildren(...lanesOf([...offered]).map(({ section, lanes }) => {
+			const group = element("optgroup", "", ...lanes.map(({ type, title, about }) => {
+				const option = new Option(title, type);
+				option.title = about || type;
+				return option;
+			}));
+			group.label = section;
+			return group;
 		}));
-		select.value = this.view.type;
-		select.title = `Profile type ${this.view.type}`;
+		const { type } = this.view;
+		byId("type").value = type;
+		byId("type").title = [laneOf(type).about, `Profile type ${type}`].filter((text) => text).join(".\n");
 	}
 
 	#showControls(range) {
@@ -202,7 +214,8 @@ class Page {
 		this.services.setSelected(service);
 		this.selector.setText(view.query);
 		this.ranges.setRange(view, range);
-		byId("type").value = view.type;
+		if (byId("type").value !== view.type)
+			this.#showTypes();
 		byId("zoom-out").hidden = isRelative(view.from) && this.#rangesBefore.length === 0;
 		this.#showLive();
 	}
@@ -309,7 +322,8 @@ class Page {
 		this.chart.chart.addEventListener("range", (event) => this.#zoomRange(event.detail));
 		this.chart.chart.addEventListener("back", () => this.#zoomRangeOut());
 		byId("zoom-out").addEventListener("click", () => this.#zoomRangeOut());
-		byId("type").addEventListener("change", () => this.state.change({ type: byId("type").value, zoom: "" }));
+		byId("type").addEventListener("change", () => this.state.change(showType(this.view, byId("type").value)));
+		this.chart.addEventListener("shown", () => this.stackless.show(this.view, this.chart.chart.summary()));
 		byId("live").addEventListener("click", () => this.#toggleLive());
 		byId("share").addEventListener("click", () => this.#share());
 		for (const button of document.querySelectorAll("[data-layout][aria-pressed]"))
@@ -338,6 +352,11 @@ class Page {
 	#onChange(changed) {
 		if (changed.has("layout"))
 			this.#showLayout();
+		if (changed.has("type")) {
+			this.stackless.show(this.view, null);
+			this.#showTypes();
+			this.chart.showChoices(this.view);
+		}
 		if (changed.has("root"))
 			this.flame.showRoot(this.view);
 		if (changed.has("sort") || changed.has("filter"))

@@ -7,8 +7,16 @@ const TIME_STEPS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500,
 		       ...[1, 2, 5, 10, 15, 30].map((m) => m * 60e3),
 		       ...[1, 2, 3, 6, 12, 24, 48, 96, 168].map((h) => h * 3600e3)];
 
-/** { values, max }: three to five round values above zero, the last at or above @peak. */
-export function valueTicks(peak) {
+/**
+ * { values, max }: three to five round values above zero, the last at or above @peak. Bytes are round
+ * in KiB, MiB and so on: @base is 1024 then.
+ */
+export function valueTicks(peak, base = 10) {
+	if (base === 1024 && peak >= 1024) {
+		const unit = 1024 ** Math.floor(Math.log(peak) / Math.log(1024) + 1e-9);
+		const { values, max } = valueTicks(peak / unit);
+		return { values: values.map((value) => value * unit), max: max * unit };
+	}
 	const wanted = (peak > 0 ? peak : 1) / 3;
 	const power = 10 ** Math.floor(Math.log10(wanted));
 	const step = [1, 2, 2.5, 5, 10].find((factor) => factor * power >= wanted) * power;

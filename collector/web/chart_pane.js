@@ -1,28 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pane over time: the chart, its figures in words, its legend, and what it is grouped by.
 
+import { Topic } from "./api.js";
+import { marksOf } from "./chart_marks.js";
+import { ChartNotices } from "./chart_notices.js";
 import { byId, element } from "./element.js";
-import { formatShare } from "./format.js";
+import { formatShare, formatValue } from "./format.js";
+import { valueAbout, valueTitle } from "./label_value.js";
 import { Panel } from "./panel.js";
-import { typeTitle } from "./profile_type.js";
-import { askSeries, groupOf } from "./questions.js";
-import { withValue } from "./selector.js";
-import { groupName, SeriesChart } from "./series_chart.js";
+import { isGauge, laneOf } from "./profile_type.js";
+import { askMarks, askSeries, groupOf, labelsOfType } from "./questions.js";
+import { selectedValue, withValue } from "./selector.js";
+import { SeriesChart } from "./series_chart.js";
+import { stackSeries } from "./series_stack.js";
 
-const GROUPS_FIRST = ["service", "node", "process", "thread", "container"];
+const GROUPS_FIRST = ["wait", "state", "service", "node", "process", "thread", "container"];
 
-export class ChartPane {
+export class ChartPane extends EventTarget {
 	#state;
 	#stored;
+	#marks = new Topic();
+	#names = [];
 
-	/** @stored: { oldest_ms, newest_ms } of the collector's samples, as they are when asked. */
+	/** @stored: { oldest_ms, newest_ms } of the collector's samples, as they are when asked. Event "shown": another answer is. */
 	constructor(state, palette, tooltip, stored) {
+		super();
 		this.#state = state;
 		this.#stored = stored;
 		this.panel = new Panel(byId("chart-progress"), byId("chart-message"));
 		this.chart = new SeriesChart(byId("chart"), palette, tooltip);
+		this.notices = new ChartNotices(state);
 		this.group = byId("group");
-		this.showChoices(state.view, []);
+		this.showChoices(state.view);
 		this.group.addEventListener("change", () => state.change({ group: this.group.value }));
 	}
 
@@ -33,25 +42,44 @@ export class ChartPane {
 		if (answer === undefined)
 			return;
 		this.panel.say();
-		this.chart.setAnswer(answer, range, this.#stored);
+		this.chart.setAnswer(answer, range, this.#stored, groupOf(view));
+		this.notices.setLeftOut(answer.leftOut);
 		this.#showFacts(view);
 		this.#showLegend(view);
+		this.dispatchEvent(new Event("shown"));
+	}
+
+	/** Ask for and show what is marked in the chart of any type. Throws ApiError. */
+	async loadMarks(view, range) {
+		const told = await this.#marks.ask((signal) => askMarks(view, range, signal));
+
+		if (told === undefined)
+			return;
+		const marks = marksOf(told, range, this.#stored);
+		this.chart.setMarks(marks);
+		this.notices.setMarks(marks, told.cost ? stackSeries(told.cost, range, this.#stored).facts.mean : null);
 	}
 
 	/** Nothing can be shown; @message says why. */
 	fail(message) {
 		this.chart.setAnswer(null);
+		this.chart.setMarks(null);
+		this.notices.setLeftOut(null);
+		this.notices.setMarks(null, null);
 		byId("chart-facts").replaceChildren();
 		byId("chart-legend").hidden = true;
 		this.panel.say(message);
+		this.dispatchEvent(new Event("shown"));
 	}
 
-	/** Fill the choice of labels to group by; @names are those in the range. */
-	showChoices(view, names) {
+	/** Fill the choice of labels to group by; @names are those in the range, if they are known anew. */
+	showChoices(view, names = this.#names) {
 		const now = groupOf(view);
-		const rest = names.filter((name) => !GROUPS_FIRST.includes(name)).sort();
-		const offered = new Set([...GROUPS_FIRST.filter((name) => names.includes(name)), ...rest]);
+		const fit = labelsOfType(names, view.type);
+		const rest = fit.filter((name) => !GROUPS_FIRST.includes(name)).sort();
+		const offered = new Set([...GROUPS_FIRST.filter((name) => fit.includes(name)), ...rest]);
 
+		this.#names = names;
 		if (now)
 			offered.add(now);
 		this.group.replaceChildren(new Option("nothing", ""), ...[...offered].map((name) => new Option(name, name)));
@@ -65,36 +93,46 @@ export class ChartPane {
 	}
 
 	#showFacts(view) {
-		const { mean, peak, rate } = this.chart.summary();
+		const { mean, peak, total, rate } = this.chart.summary();
+		const { title, about } = laneOf(view.type);
+		const unit = view.type.split(":")[2];
 		const fact = (value, what) => element("span", "", element("b", "", value), ` ${what}`);
+		const facts = [fact(rate.format(mean), `${rate.unit} on average`.trim()), fact(rate.format(peak), "at peak")];
 
-		byId("chart-title").textContent = typeTitle(view.type);
-		byId("chart-facts").replaceChildren(
-			fact(rate.format(mean), `${rate.unit} on average`), fact(rate.format(peak), "at peak"));
+		// Of things that are few a person wants the number, not how many a second.
+		if (unit === "count" && !isGauge(view.type))
+			facts.unshift(fact(formatValue(total, unit), "in this range"));
+		byId("chart-title").textContent = title;
+		byId("chart-title").title = about;
+		byId("chart-facts").replaceChildren(...facts);
 	}
 
 	#showLegend(view) {
-		const { series } = this.chart.summary();
+		const { series, rate } = this.chart.summary();
 		const total = series.reduce((sum, s) => sum + s.total, 0);
 		const list = byId("chart-legend");
+		const figure = isGauge(view.type) ? (s) => rate.format(s.mean) : (s) => formatShare(s.total, total);
 
 		list.hidden = groupOf(view) === "";
-		list.replaceChildren(...series.map((s) => this.#legendRow(s, total, view)));
+		list.replaceChildren(...series.map((s) => this.#legendRow(s, figure(s), view)));
 	}
 
-	#legendRow(series, total, view) {
+	#legendRow(series, figure, view) {
+		const label = groupOf(view);
 		const swatch = element("span", "swatch");
-		const name = groupName(series.group);
-		const selectable = !series.isOther && series.group !== "";
+		const name = valueTitle(label, series.group);
+		const about = valueAbout(label, series.group);
+		const selectable = !series.isOther && series.group !== "" && selectedValue(view.query, label) !== series.group;
 		const button = element(selectable ? "button" : "span", "legend-entry", swatch,
-				       element("span", "legend-name", name), element("b", "", formatShare(series.total, total)));
+				       element("span", "legend-name", name), element("b", "", figure));
 
 		swatch.style.backgroundColor = series.color;
+		button.title = [about && `${label === "wait" ? "Waiting for " : ""}${about}`, selectable && `Show only ${label} ${name}`]
+			.filter((text) => text).join(". ");
 		if (selectable) {
 			button.type = "button";
-			button.title = `Show only ${groupOf(view)} ${name}`;
 			button.addEventListener("click", () => this.#state.change({
-				query: withValue(view.query, groupOf(view), series.group), zoom: "" }));
+				query: withValue(view.query, label, series.group), zoom: "" }));
 		}
 		return element("li", "", button);
 	}

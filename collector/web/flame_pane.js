@@ -8,6 +8,7 @@ import { frameNote, frameSentence, searchSentence, showBreadcrumb, showHonesty, 
 import { FlameTree } from "./flame_tree.js";
 import { findFrame, frameKey } from "./frame_key.js";
 import { exactSearch, frameMatcher } from "./frame_search.js";
+import { valueTitle } from "./label_value.js";
 import { Panel } from "./panel.js";
 import { askMerge, groupOf } from "./questions.js";
 import { NODES_MAX } from "./state.js";
@@ -37,7 +38,8 @@ export class FlamePane {
 		if (answer === undefined)
 			return;
 		this.#span_ms = range.to_ms - range.from_ms;
-		const whole = new FlameTree(answer, groupOf(view) !== "");
+		const label = groupOf(view);
+		const whole = new FlameTree(answer, label !== "", (value) => valueTitle(label, value));
 		const tree = whole.value > 0 ? whole : null;
 		this.panel.say(...(tree ? [] : this.#explainEmpty()));
 		const focused = this.#focusedKey();

@@ -53,10 +53,10 @@ function isTruncated(name) {
 
 export class FlameTree {
 	/**
-	 * @answer: what /api/v1/merge says. @grouped: the first level holds label values, not frames.
-	 * Throws when the answer does not hold together.
+	 * @answer: what /api/v1/merge says. @grouped: the first level holds label values, not frames;
+	 * groupTitle(value) is how one is shown. Throws when the answer does not hold together.
 	 */
-	constructor(answer, grouped = false) {
+	constructor(answer, grouped = false, groupTitle = String) {
 		const nodes = answer.nodes ?? {};
 		const count = nodes.parent?.length ?? 0;
 
@@ -64,6 +64,7 @@ export class FlameTree {
 		this.names = (answer.names ?? []).map(String);
 		this.kinds = (answer.kinds ?? []).map(String);
 		this.unit = String(answer.unit ?? "");
+		this.type = String(answer.type ?? "");
 		this.grouped = grouped;
 		this.cut = Number(answer.cut ?? 0);
 		this.nodeCount = Number(answer.node_count ?? count); // before the collector cut small ones
@@ -76,7 +77,18 @@ export class FlameTree {
 		this.self = column(nodes, "self", count, Float64Array);
 		this.total = column(nodes, "total", count, Float64Array);
 		checkReferences(this);
+		if (grouped)
+			this.#nameGroups(groupTitle);
 		this.#layOut();
+	}
+
+	/** Names of their own for the groups: a frame may have the same one and means something else. */
+	#nameGroups(groupTitle) {
+		for (let node = 1; node < this.count; node++) {
+			const title = this.parent[node] === 0 ? groupTitle(this.nameOf(node)) : this.nameOf(node);
+			if (title !== this.nameOf(node))
+				this.name[node] = this.names.push(title) - 1;
+		}
 	}
 
 	get value() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers, shares, values and times as people read them. Pure functions.
 
+import { isGauge, laneOf } from "./profile_type.js";
+
 const COUNT = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const NARROW_SPACE = "\u202f";
 
@@ -88,17 +90,27 @@ export function formatValue(value, unit) {
 	return `${COUNT.format(value)}${unit && unit !== "count" ? " " + unit : ""}`;
 }
 
+/** Bytes as an axis has them: "1.5 GiB", without zeros that say nothing. */
+function roundBytes(bytes) {
+	const [size, unit] = SIZES.find(([least]) => bytes >= least) ?? [1, "B"];
+
+	return bytes === 0 ? "0" : `${formatRound(bytes / size)} ${unit}`;
+}
+
 /**
- * What a value per step means as a rate: { scale, unit, format, tick } where value * scale is the
- * rate, format(rate) says it and tick(rate) labels an axis with it.
- * CPU time per time is a number of cores.
+ * What the values of profile type @type per step are as a rate: { scale, unit, base, format, tick }
+ * where value * scale is the rate, format(rate) says it, tick(rate) labels an axis with it and base
+ * is what a round number is a multiple of.
+ * Time per time is a number: of cores, of threads that wait. A gauge's value is a level already.
  */
-export function rateOf(unit, step_ns) {
-	if (unit === "nanoseconds")
-		return { scale: 1 / step_ns, unit: "cores", format: formatNumber, tick: formatRound };
+export function rateOf(type, unit, step_ns) {
+	const per_s = isGauge(type) ? { scale: 1, unit: "" } : { scale: 1e9 / step_ns, unit: "per second" };
+
 	if (unit === "bytes")
-		return { scale: 1e9 / step_ns, unit: "per second", format: formatBytes, tick: formatBytes };
-	return { scale: 1e9 / step_ns, unit: "per second", format: formatNumber, tick: formatRound };
+		return { ...per_s, base: 1024, format: formatBytes, tick: roundBytes };
+	if (unit === "nanoseconds" && !isGauge(type))
+		return { scale: 1 / step_ns, unit: laneOf(type).rate, base: 10, format: formatNumber, tick: formatRound };
+	return { ...per_s, base: 10, format: formatNumber, tick: formatRound };
 }
 
 function two(number) {

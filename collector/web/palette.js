@@ -2,6 +2,8 @@
 // Colours for canvases, taken from style.css so that each colour is written once. A kind of frame
 // has one colour in a few shades, so that neighbours tell apart while the kind stays plain.
 
+import { COLORED } from "./label_value.js";
+
 export const KINDS = ["root", "group", "python", "native", "kernel", "jit", "unknown", "truncated"];
 export const SHADES = 5;
 export const SERIES_COLORS = 8;
@@ -26,7 +28,7 @@ function shadeOf(color, shade) {
 	return `oklch(${light.toFixed(4)} ${found[2]} ${hue.toFixed(2)})`;
 }
 
-/** The colours of the theme in force now: { kinds, dim, ink, ..., series }. */
+/** The colours of the theme in force now: { kinds, dim, ink, ..., series, values }. */
 export function readPalette() {
 	const probe = document.createElement("span");
 	const plain = (name) => resolveColor(probe, name);
@@ -40,9 +42,11 @@ export function readPalette() {
 			return Array.from({ length: SHADES }, (unused, shade) => shadeOf(color, shade));
 		}),
 		series: Array.from({ length: SERIES_COLORS }, (unused, at) => plain(`series-${at}`)),
+		// What a thread waited for, and its state, have one colour each wherever they are shown.
+		values: new Map(COLORED.map((value) => [value, plain(value.replace("/", "-").replace("_", "-"))])),
 	};
 	for (const name of ["surface", "ink", "ink-muted", "line", "accent", "match", "match-ink", "dim",
-			    "dim-ink", "frame-ink", "focus", "other"])
+			    "dim-ink", "frame-ink", "focus", "other", "warn"])
 		palette[name] = plain(name);
 	probe.remove();
 	return palette;

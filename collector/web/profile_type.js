@@ -1,16 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profile types as people call them.
+// Profile types as people call them: the lanes of the page. What is particular to a type is said
+// here and nowhere else; base/profile_type.c has the same short names for the command line.
 
-const TITLES = {
-	"process_cpu/cpu": "CPU time",
-	"process_cpu/samples": "CPU samples",
-	"off_cpu/off_cpu": "Off-CPU time",
-	"memory/alloc_space": "Allocated memory",
-};
+export const CPU_TYPE = "process_cpu:cpu:nanoseconds:cpu:nanoseconds";
+export const BLOCKED_TYPE = "off_cpu:blocked:nanoseconds:wall:nanoseconds";
+export const WAITING_TYPE = "sched_delay:wait:nanoseconds:wall:nanoseconds";
+export const WALL_TYPE = "wall:time:nanoseconds:wall:nanoseconds";
+export const GROWTH_TYPE = "memory:page_fault:bytes:page_fault:bytes";
+export const THROTTLED_TYPE = "cpu_throttled:time:nanoseconds:wall:nanoseconds";
+export const RESIDENT_TYPE = "memory:rss:bytes:gauge:second";
+export const COST_TYPE = "cairn:cost:nanoseconds:wall:nanoseconds";
+export const CHANGE_TYPE = "cairn:governor:count:change:count";
+
+const TIME = "Time of threads";
+const MEMORY = "Memory";
+const SELF = "The profiler itself";
+
+/**
+ * In the order of the picker.
+ *   section  heading in the picker     about   what it is, in a sentence
+ *   rate     what time per time is called; "cores" where it is time on a CPU
+ *   label    what it is grouped by unless a person says otherwise; then part of the type
+ *   idle     has waits of class "idle", which are left out unless asked for
+ *   stackless  why there are no stacks; then `see` are the lanes that have some
+ */
+const LANES = [
+	{ type: CPU_TYPE, short: "cpu", title: "CPU time", section: TIME, rate: "cores",
+	  about: "Time on a CPU, in the kernel too, by stack" },
+	{ type: BLOCKED_TYPE, short: "off-cpu", title: "Blocked (off-CPU)", section: TIME, rate: "threads", label: "wait", idle: true,
+	  about: "Time that threads waited for something, by the stack that waited; a lock, a disk, another process" },
+	{ type: WAITING_TYPE, short: "run-queue", title: "Waiting for a CPU", section: TIME, rate: "threads",
+	  about: "Time that threads could have run but had no CPU, by stack" },
+	{ type: WALL_TYPE, short: "wall", title: "Wall clock", section: TIME, rate: "threads", label: "state",
+	  about: "Where all time of all threads went; exact, not sampled",
+	  stackless: "These are exact sums per thread, and have no stacks. Each part has a lane of its own that has:",
+	  see: [CPU_TYPE, WAITING_TYPE, BLOCKED_TYPE] },
+	{ type: "off_wake:blocked:nanoseconds:wall:nanoseconds", short: "off-wake", title: "Woken by", section: TIME, rate: "threads",
+	  idle: true, about: "Blocked time with the stack of who ended it, on top of the stack that waited" },
+	{ type: THROTTLED_TYPE, short: "throttled", title: "Throttled", section: TIME, rate: "CPUs held back",
+	  about: "Time that a container's CPU quota kept it from running",
+	  stackless: "The kernel counts this per container, without stacks. What used the quota up, and what waited for it, is in:",
+	  see: [CPU_TYPE, WAITING_TYPE] },
+	{ type: GROWTH_TYPE, short: "memory", title: "Memory growth", section: MEMORY,
+	  about: "Memory touched for the first time, by the stack that touched it" },
+	{ type: RESIDENT_TYPE, short: "rss", title: "Resident memory", section: MEMORY,
+	  about: "Memory in use, looked at once a second",
+	  stackless: "The kernel keeps this per process, without stacks. Which code makes it grow is in:", see: [GROWTH_TYPE] },
+	{ type: "memory:major_faults:count:event:count", short: "major-faults", title: "Major faults", section: MEMORY,
+	  about: "Page faults that had to read from a disk",
+	  stackless: "The kernel counts these per process, without stacks. The time that threads waited for them is in:",
+	  see: [BLOCKED_TYPE] },
+	{ type: "memory:oom_kills:count:event:count", short: "oom-kills", title: "OOM kills", section: MEMORY,
+	  about: "Processes that the kernel killed for want of memory",
+	  stackless: "The kernel counts these per container, without stacks. What used the memory is in:",
+	  see: [RESIDENT_TYPE, GROWTH_TYPE] },
+	{ type: COST_TYPE, short: "cost", title: "Cost of profiling", section: SELF, rate: "cores", label: "program",
+	  about: "What the agent and its kernel programs cost, measured by the agent",
+	  stackless: "The agent measures this per program, without stacks. What it did to stay within its budget is in:",
+	  see: [CHANGE_TYPE] },
+	{ type: CHANGE_TYPE, short: "governor", title: "Changes by the governor", section: SELF, label: "change",
+	  about: "What the agent changed to stay within its budget",
+	  stackless: "A change is a sentence. What the agent cost is in:", see: [COST_TYPE] },
+];
+
+const BY_TYPE = new Map(LANES.map((lane) => [lane.type, lane]));
+const SECTIONS = [TIME, MEMORY, SELF];
+const OTHERS = "Others";
+
+/** The lane of @type; a type that is not known here has its own name and is taken to have stacks. */
+export function laneOf(type) {
+	const [name, sampleType] = String(type).split(":");
+
+	return BY_TYPE.get(type) ?? { type, title: `${name} ${sampleType}`, section: OTHERS, rate: "threads", about: "" };
+}
 
 /** "CPU time" for process_cpu:cpu:…, otherwise its name and sample type as they are. */
 export function typeTitle(type) {
-	const [name, sampleType] = type.split(":");
+	return laneOf(type).title;
+}
 
-	return TITLES[`${name}/${sampleType}`] ?? `${name} ${sampleType}`;
+/** Is a value of @type a level (of memory in use), not an amount that adds up over time? */
+export function isGauge(type) {
+	return String(type).split(":")[3] === "gauge";
+}
+
+/** @types as [{ section, lanes }] in the picker's order. */
+export function lanesOf(types) {
+	const place = new Map(LANES.map((lane, at) => [lane.type, at]));
+	const lanes = types.map(laneOf).sort((a, b) => (place.get(a.type) ?? LANES.length) - (place.get(b.type) ?? LANES.length) ||
+		(a.title < b.title ? -1 : 1));
+
+	return [...SECTIONS, OTHERS].map((section) => ({ section, lanes: lanes.filter((lane) => lane.section === section) }))
+		.filter(({ lanes: some }) => some.length > 0);
 }

@@ -2,22 +2,59 @@
 // The questions a view asks of the API, each for one resolved range.
 
 import { apiPath, ask } from "./api.js";
+import { hasKnownValues } from "./label_value.js";
+import { CHANGE_TYPE, COST_TYPE, laneOf, THROTTLED_TYPE } from "./profile_type.js";
 import { parseSelector, formatSelector, selectedValue, withValue } from "./selector.js";
 
 export const TOP_ROWS_MAX = 10000; // the table sorts and filters these itself
+const IDLE = { name: "wait", op: "!=", value: "idle" };
+// Labels that only some types have: a selector on them would find nothing of the others.
+const LABELS_OF_TYPES = ["wait", "state", "program", "change"];
+// What is counted per container has no processes and threads.
+const LABELS_OF_THREADS = [...LABELS_OF_TYPES, "process", "thread"];
+const AGENT = "cairn-agent"; // the service that agents' own figures are of; no other lane has it
+const NODES_MAX = 200; // in a selector; beyond it all nodes' changes are told
 
 /** The label that @view groups by, "" for none. */
 export function groupOf(view) {
+	const { label } = laneOf(view.type);
+	const isService = selectedValue(view.query, "service") !== null;
+
 	if (view.group !== "auto")
 		return view.group;
-	return selectedValue(view.query, "service") === null ? "service" : "";
+	// One value of the type's own label leaves nothing to tell apart.
+	if (label && (isService || selectedValue(view.query, label) === null))
+		return label;
+	return isService ? "" : "service";
+}
+
+/** Are idle waits left out of @view? Not if its selector says itself which waits it wants. */
+export function leavesIdleOut(view) {
+	const matchers = parseSelector(view.query);
+
+	return Boolean(laneOf(view.type).idle) && view.idle === "out" && matchers !== null && !matchers.some((m) => m.name === "wait");
+}
+
+/** What changes in @view to show @type, of service @service unless undefined. */
+export function showType(view, type) {
+	const { label, idle } = laneOf(type);
+	const foreign = (name) => LABELS_OF_TYPES.includes(name) && name !== label && !(idle && name === "wait");
+	const matchers = parseSelector(view.query);
+	const kept = matchers?.filter((m) => !foreign(m.name));
+
+	return { type, zoom: "", group: foreign(view.group) ? "auto" : view.group,
+		 query: matchers && kept.length < matchers.length ? formatSelector(kept) : view.query };
+}
+
+// A bare word is written out, so that the collector and this page cannot read it differently.
+function selectorOf(view, extra = []) {
+	const matchers = parseSelector(view.query);
+
+	return matchers ? formatSelector([...matchers, ...extra]) : view.query;
 }
 
 function common(view, range) {
-	// A bare word is written out, so that the collector and this page cannot read it differently.
-	const matchers = parseSelector(view.query);
-
-	return { query: matchers ? formatSelector(matchers) : view.query, type: view.type,
+	return { query: selectorOf(view, leavesIdleOut(view) ? [IDLE] : []), type: view.type,
 		 from: range.from_ms, to: range.to_ms };
 }
 
@@ -29,20 +66,83 @@ export function askTop(view, range, signal) {
 	return ask("top", { ...common(view, range), limit: TOP_ROWS_MAX }, signal);
 }
 
-export function askSeries(view, range, signal) {
-	return ask("series", { ...common(view, range), group_by: groupOf(view) }, signal);
+const sumOf = (series) => series.reduce((sum, s) => sum + s.total, 0);
+
+/**
+ * What the chart shows, and the value of what is left out of it as idle, null where nothing is.
+ * Grouped by what threads waited for, one answer has both.
+ */
+export async function askSeries(view, range, signal) {
+	const params = { ...common(view, range), group_by: groupOf(view) };
+	const leavesOut = leavesIdleOut(view);
+
+	if (leavesOut && params.group_by === IDLE.name) {
+		const answer = await ask("series", { ...params, query: selectorOf(view) }, signal);
+		const isIdle = (s) => s.group === IDLE.value;
+		return { ...answer, leftOut: sumOf(answer.series.filter(isIdle)), series: answer.series.filter((s) => !isIdle(s)) };
+	}
+	const [answer, idle] = await Promise.all([
+		ask("series", params, signal),
+		leavesOut ? ask("series", { ...params, query: selectorOf(view, [{ ...IDLE, op: "=" }]), group_by: "" }, signal) : null,
+	]);
+	return { ...answer, leftOut: idle ? sumOf(idle.series) : null };
+}
+
+/**
+ * What is to be seen beside any type: the answers to how long quotas throttled (by service, or of one service by
+ * container) and to what the agents' governors changed (by sentence), and then what the agents cost.
+ * The steps are those of askSeries().
+ */
+export async function askMarks(view, range, signal) {
+	const matchers = parseSelector(view.query) ?? [];
+	const between = { from: range.from_ms, to: range.to_ms };
+	const series = (type, chosen, group) =>
+		ask("series", { ...between, type, query: formatSelector(chosen), group_by: group }, signal);
+	const [throttled, changes] = await Promise.all([
+		series(THROTTLED_TYPE, matchers.filter((m) => !LABELS_OF_THREADS.includes(m.name)), throttledLabel(view)),
+		series(CHANGE_TYPE, matchers.filter((m) => m.name === "node"), "change"),
+	]);
+
+	if (changes.series.length === 0)
+		return { throttled, changes, cost: null };
+	// Something was changed somewhere: now it is worth asking whether it was where this view looks.
+	const where = await nodesOf(matchers, between, signal);
+	const [here, cost] = await Promise.all([where.length ? series(CHANGE_TYPE, where, "change") : changes, series(COST_TYPE, where, "")]);
+	return { throttled, changes: here, cost };
+}
+
+/** The label that tells apart what was throttled in @view. */
+export function throttledLabel(view) {
+	return selectedValue(view.query, "service") === null ? "service" : "container";
+}
+
+/** A matcher for the nodes that @matchers select, as [matcher]; none if that is all of them. */
+async function nodesOf(matchers, between, signal) {
+	const chosen = matchers.filter((m) => !LABELS_OF_TYPES.includes(m.name));
+
+	if (chosen.length === 0)
+		return [];
+	const { values } = await ask("labels/node/values", { ...between, query: formatSelector(chosen) }, signal);
+	const quoted = values.map((value) => String(value).replace(/[\\^$.|?*+()[\]{}]/g, "\\$&"));
+	return values.length > 0 && values.length <= NODES_MAX ? [{ name: "node", op: "=~", value: quoted.join("|") }] : [];
 }
 
 export function askTypes(view, range, signal) {
-	const { query, from, to } = common(view, range);
+	const matchers = (parseSelector(view.query) ?? []).filter((m) => !LABELS_OF_THREADS.includes(m.name));
 
-	return ask("types", { query, from, to }, signal);
+	return ask("types", { query: parseSelector(view.query) ? formatSelector(matchers) : view.query,
+			      from: range.from_ms, to: range.to_ms }, signal);
 }
 
 export function askLabels(view, range, signal) {
-	const { query, from, to } = common(view, range);
+	return ask("labels", { query: selectorOf(view), from: range.from_ms, to: range.to_ms }, signal);
+}
 
-	return ask("labels", { query, from, to }, signal);
+/** The labels of @names that series of @type can have. */
+export function labelsOfType(names, type) {
+	const { label, idle } = laneOf(type);
+
+	return names.filter((name) => !LABELS_OF_TYPES.includes(name) || name === label || (idle && hasKnownValues(name) && name === "wait"));
 }
 
 /** Does the collector accept @query? Throws ApiError when not. */
@@ -55,19 +155,19 @@ export function checkSelector(query, range, signal) {
  * { services: [{ name, value }], whole }.
  */
 export async function askServices(view, range, signal) {
-	const params = { ...common(view, range), query: withValue(view.query, "service", null) };
+	const params = common({ ...view, query: withValue(view.query, "service", null) }, range);
 	const [answer, names] = await Promise.all([
 		ask("series", { ...params, group_by: "service" }, signal),
 		ask("labels/service/values", { query: params.query, from: params.from, to: params.to }, signal),
 	]);
-	const whole = answer.series.reduce((sum, s) => sum + s.total, 0);
+	const whole = sumOf(answer.series);
 	const known = new Set(names.values);
 	const services = answer.series.filter((s) => known.has(s.group)).map((s) => ({ name: s.group, value: s.total }));
 	const listed = new Set(services.map((s) => s.name));
 
 	// The collector tells the largest groups; the rest have a name but no value.
 	for (const name of names.values) {
-		if (!listed.has(name))
+		if (!listed.has(name) && name !== AGENT)
 			services.push({ name, value: null });
 	}
 	return { services, whole };

@@ -2,8 +2,10 @@
 // Usage over time: stacked steps on a canvas. Dragging selects a range, a double click goes back.
 
 import { timeTicks, valueTicks } from "./axis_ticks.js";
+import { changesNear, drawMarks, throttledAt } from "./chart_marks.js";
 import { element } from "./element.js";
-import { formatClock, formatDuration, formatRange, formatTime } from "./format.js";
+import { formatClock, formatDuration, formatRange, formatShare, formatTime } from "./format.js";
+import { valueTitle } from "./label_value.js";
 import { SERIES_COLORS } from "./palette.js";
 import { stackSeries } from "./series_stack.js";
 
@@ -11,9 +13,12 @@ const PLOT = { left: 52, right: 12, top: 10, bottom: 22 }; // px around the plot
 const DRAG_MIN = 4;	    // px; less is a click
 const RANGE_MIN_MS = 20;    // one slot
 const TOOLTIP_SERIES_MAX = 8;
+const TOOLTIP_CHANGES_MAX = 4;
+const NO_MARKS = { throttled: null, changes: [] };
 
 export class SeriesChart extends EventTarget {
 	#chart = null;
+	#marks = NO_MARKS;
 	#colors = new Map();
 	#hover = null;
 	#drag = null;
@@ -33,22 +38,28 @@ export class SeriesChart extends EventTarget {
 		return this.#drag !== null;
 	}
 
-	/** Show what /api/v1/series answered for @range; @stored: { oldest_ms, newest_ms } of all samples. */
-	setAnswer(answer, range, stored) {
-		this.#chart = answer ? stackSeries(answer, range, stored) : null;
+	/** Show what /api/v1/series answered for @range, grouped by @label; @stored: { oldest_ms, newest_ms } of all samples. */
+	setAnswer(answer, range, stored, label) {
+		this.#chart = answer ? stackSeries(answer, range, stored, label) : null;
 		if (this.#chart)
 			this.#keepColors(this.#chart.series);
 		this.#redraw();
 	}
 
-	/** { series: [{ group, total, isOther, color }], mean, peak, rate } of what is shown, or null. */
+	/** Show marksOf(), or none. */
+	setMarks(marks) {
+		this.#marks = marks ?? NO_MARKS;
+		this.#redraw();
+	}
+
+	/** { series: [{ group, total, mean, isOther, color }], mean, peak, total, rate } of what is shown, or null. */
 	summary() {
 		const chart = this.#chart;
 
 		if (!chart)
 			return null;
 		return { ...chart.facts, rate: chart.rate, series: chart.series.map((s) => ({
-			group: s.group, total: s.total, isOther: s.isOther, color: this.#colorOf(s) })) };
+			group: s.group, total: s.total, mean: s.mean, isOther: s.isOther, color: this.#colorOf(s) })) };
 	}
 
 	setPalette(palette) {
@@ -81,6 +92,10 @@ export class SeriesChart extends EventTarget {
 	}
 
 	#colorOf(series) {
+		const own = this.palette.values.get(`${this.#chart.label}/${series.group}`);
+
+		if (own)
+			return own;
 		if (this.#chart.series.length === 1 && series.group === "")
 			return this.palette.accent;
 		return series.isOther ? this.palette.other : this.palette.series[this.#colors.get(series.group)];
@@ -132,13 +147,15 @@ export class SeriesChart extends EventTarget {
 		if (!this.#chart)
 			return;
 		ctx.font = getComputedStyle(this.canvas).font;
-		const ticks = valueTicks(this.#chart.facts.peak);
+		const ticks = valueTicks(this.#chart.facts.peak, this.#chart.rate.base);
 		this.scaleY = (this.height - PLOT.top - PLOT.bottom) / ticks.max;
 		this.#drawGrid(ticks);
 		this.#drawSeries();
 		this.#drawUnit(ticks);
 		this.#drawTimes();
 		this.#drawUnarrived();
+		drawMarks(this.#marks, { ctx, palette: this.palette, xOf: (time_ms) => this.#xOf(time_ms), top: PLOT.top,
+					 bottom: this.height - PLOT.bottom });
 		this.#drawCursor();
 	}
 
@@ -354,6 +371,7 @@ export class SeriesChart extends EventTarget {
 
 		if (series.length > 1)
 			head.push(this.#groupNote(at));
+		head.push(...this.#markNotes(x, time_ms));
 		head.push(element("span", "muted", time_ms > this.#chart.arrived_ms ? "More may still arrive" : "Drag to zoom"));
 		return head;
 	}
@@ -366,14 +384,21 @@ export class SeriesChart extends EventTarget {
 		for (const { s, value } of here) {
 			const swatch = element("span", "swatch");
 			swatch.style.backgroundColor = this.#colorOf(s);
-			rows.append(element("dt", "", swatch, groupName(s.group)),
+			rows.append(element("dt", "", swatch, valueTitle(this.#chart.label, s.group)),
 				    element("dd", "", this.#chart.rate.format(value)));
 		}
 		return rows;
 	}
-}
 
-/** A group's label value as shown; a series without the label has none. */
-export function groupName(group) {
-	return group === "" ? "(none)" : group;
+	#markNotes(x, time_ms) {
+		const share = throttledAt(this.#marks, time_ms);
+		const changes = changesNear(this.#marks, x, (time) => this.#xOf(time));
+		const notes = changes.slice(0, TOOLTIP_CHANGES_MAX).map(({ text }) => element("span", "tooltip-change", `▲ The agent: ${text}`));
+
+		if (changes.length > TOOLTIP_CHANGES_MAX)
+			notes.push(element("span", "muted", `and ${changes.length - TOOLTIP_CHANGES_MAX} more changes`));
+		if (share > 0)
+			notes.unshift(element("span", "tooltip-throttled", `Throttled by the CPU quota: ${formatShare(share, 1)} of this time`));
+		return notes;
+	}
 }

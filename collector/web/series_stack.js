@@ -2,22 +2,23 @@
 // Series as the collector tells them, turned into stacked rates for a chart. Pure functions.
 
 import { rateOf } from "./format.js";
+import { hasKnownValues, placeOf } from "./label_value.js";
 import { SERIES_COLORS } from "./palette.js";
 
 const OTHER = "other";	 // name of the sum of series beyond the colours
 const GROUPS_MAX = 100;	 // that the collector tells; it sums the rest under the same name
+const KNOWN_MAX = 16;	 // series of a label whose values have colours of their own
 
 /**
- * What a chart draws of @answer for @range (both ends in ms); @stored: { oldest_ms, newest_ms } of
+ * What a chart draws of @answer for @range (both ends in ms), grouped by @label; @stored: { oldest_ms, newest_ms } of
  * all samples, 0 if unknown. edges are the steps' times, rates and tops (sums from the first series on) are per step,
  * arrived_ms is the last edge up to which nothing more is to be expected.
  */
-export function stackSeries(answer, range, stored) {
-	const step_ms = answer.step_ns / 1e6;
-	const first_ms = answer.first_step_ns / 1e6;
-	const stepCount = Math.max(0, ...answer.series.map((s) => s.values.length));
-	const rate = rateOf(answer.unit, answer.step_ns);
-	const series = stacked(keepLargest(answer.series), stepCount, rate.scale);
+export function stackSeries(answer, range, stored, label = "") {
+	const { first_ms, step_ms, stepCount } = stepsOf(answer);
+	const rate = rateOf(answer.type, answer.unit, answer.step_ns);
+	const ordered = [...answer.series].sort((a, b) => placeOf(label, a.group) - placeOf(label, b.group));
+	const series = stacked(keepLargest(ordered, hasKnownValues(label) ? KNOWN_MAX : SERIES_COLORS), stepCount, rate.scale);
 	const tops = series.length ? series[series.length - 1].tops : new Float64Array(0);
 	// Steps are whole and may reach beyond the range; only what lies within is drawn.
 	const edges = Array.from({ length: stepCount + 1 }, (unused, at) =>
@@ -26,9 +27,18 @@ export function stackSeries(answer, range, stored) {
 	// The time before there were any data is no time without use.
 	const begun = wholeSteps(first_ms, step_ms, stepCount, stored.oldest_ms);
 
-	return { ...range, edges, rate, series,
+	for (const one of series)
+		one.mean = mean(one.rates.subarray(begun, arrived));
+	return { ...range, edges, rate, series, label,
 		 arrived_ms: arrived < stepCount ? edges[arrived] : range.to_ms,
-		 facts: { mean: mean(tops.subarray(begun, arrived)), peak: tops.reduce((a, b) => Math.max(a, b), 0) } };
+		 facts: { mean: mean(tops.subarray(begun, arrived)), peak: tops.reduce((a, b) => Math.max(a, b), 0),
+			  total: series.reduce((sum, s) => sum + s.total, 0) } };
+}
+
+/** Where the steps of @answer lie: { first_ms, step_ms, stepCount }. */
+export function stepsOf(answer) {
+	return { first_ms: answer.first_step_ns / 1e6, step_ms: answer.step_ns / 1e6,
+		 stepCount: Math.max(0, ...answer.series.map((s) => s.values.length)) };
 }
 
 /** How many of the first steps end before @until_ms: a step that has arrived in part looks like a fall. */
@@ -40,20 +50,20 @@ function mean(values) {
 	return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : 0;
 }
 
-/** At most as many series as there are colours; the smallest are summed as one. */
-function keepLargest(series) {
-	if (series.length <= SERIES_COLORS)
+/** At most @most series; the smallest are summed as one. */
+function keepLargest(series, most) {
+	if (series.length <= most)
 		return series;
 	if (series.length > GROUPS_MAX)
 		series = [...series.filter((s) => s.group !== OTHER), ...series.filter((s) => s.group === OTHER)];
-	const rest = series.slice(SERIES_COLORS - 1);
+	const rest = series.slice(most - 1);
 	const sum = { group: OTHER, isOther: true, total: 0, values: rest[0].values.map(() => 0) };
 
 	for (const { total, values } of rest) {
 		sum.total += total;
 		values.forEach((value, at) => (sum.values[at] += value));
 	}
-	return [...series.slice(0, SERIES_COLORS - 1), sum];
+	return [...series.slice(0, most - 1), sum];
 }
 
 function stacked(series, stepCount, scale) {

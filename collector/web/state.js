@@ -2,9 +2,9 @@
 // What is looked at, kept in the address bar: a link restores the view, Back goes to the view
 // before. Links come from anywhere, so each field is checked when read.
 
+import { CPU_TYPE } from "./profile_type.js";
 import { resolveTime } from "./time_range.js";
 
-export const CPU_TYPE = "process_cpu:cpu:nanoseconds:cpu:nanoseconds";
 export const NODES_DEFAULT = 32768; // about 270 KiB on the wire; smaller frames are below a pixel
 export const NODES_MAX = 131072;
 
@@ -15,7 +15,8 @@ const atMost = (length) => (text) => text.length <= length;
 /**
  * Each field of a view: its default, which is left out of links, and the check of a link's value.
  *   query   selector text            type    five-part profile type
- *   from/to time texts               group   label to group by; "auto": services until one is picked
+ *   from/to time texts               group   label to group by; "auto": the type's own, or services until one is picked
+ *   idle    are waits for work left out, or in
  *   zoom    key of the zoomed frame  search  text searched for in the flame graph
  *   filter  text filtering the table sort    column, "-" before it: smallest first
  *   layout  which panes are shown    root    where the flame graph's root lies
@@ -28,6 +29,7 @@ const FIELDS = {
 	from: { fallback: "now-15m", check: isTime },
 	to: { fallback: "now", check: isTime },
 	group: { fallback: "auto", check: (text) => text === "" || /^[A-Za-z_][A-Za-z0-9_.]{0,127}$/.test(text) },
+	idle: { fallback: "out", check: oneOf("out", "in") },
 	zoom: { fallback: "", check: (text) => /^[0-9a-f]{16}$/.test(text) },
 	search: { fallback: "", check: atMost(400) },
 	filter: { fallback: "", check: atMost(400) },

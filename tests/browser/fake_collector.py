@@ -2,11 +2,13 @@
 """A collector's HTTP side with made-up but believable data, for testing the page alone.
 
 Serves collector/web and the API of version 1 on loopback: six services, Python, native and kernel
-frames, a tree of tens of thousands of nodes, a latency spike. The same seed gives the same data.
+frames, a tree of tens of thousands of nodes, a latency spike, and the lanes of fake_lanes.py. The same
+seed gives the same data.
 Run as a program it serves until interrupted and prints its address.
 """
 
 import bisect
+import functools
 import gzip
 import json
 import math
@@ -19,8 +21,9 @@ import time
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import fake_lanes as lanes
+
 WEB = pathlib.Path(__file__).resolve().parents[2] / "collector" / "web"
-CPU_TYPE = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 KINDS = ["unknown", "native", "kernel", "python", "jit"]
 UNKNOWN, NATIVE, KERNEL, PYTHON, JIT = range(5)
 CONTENT_TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
@@ -138,6 +141,17 @@ class Data:
         self.trees = {} if empty else {
             name: make_tree(name, s[3], max(40, node_count * s[0] / cores * 1.6), seed) for name, s in self.services.items()}
         self.hit = {name: make_tree(name + "-spike", s[3], 400, seed) for name, s in self.services.items() if s[4]}
+        self.changes = [] if empty else [(self.started_s - age, node, text) for age, node, text in lanes.CHANGES]
+        self.waits = {}
+
+    def trees_of(self, service, wait):
+        """The trees of a service's usual load and of its spike; of its waits of class @wait."""
+        if not wait:
+            return self.trees[service], self.hit.get(service)
+        if (service, wait) not in self.waits:
+            self.waits[service, wait] = Tree()
+            lanes.add_waits(self.waits[service, wait], self.services[service][3], service, wait, (NATIVE, KERNEL, PYTHON))
+        return self.waits[service, wait], self.waits[service, wait]
 
     def cores(self, name, at_s):
         """Cores in use at @at_s, the spike left out."""
@@ -232,29 +246,47 @@ class Api:
             raise BadRequest("from", "from must be before to")
         return matchers, from_s, to_s
 
-    def series(self):
-        """(labels, share of the service) of every series."""
-        for name, (_, nodes, processes, style, _) in self.data.services.items():
+    def series(self, lane):
+        """(labels, value of a range: a function of from_s and to_s, or a share of the usual load and one of the spike) of every series."""
+        for name, (mean, nodes, processes, style, _) in self.data.services.items():
             threads = ["worker-0", "worker-1", "io-loop"] if style == "python" else ["main", "background"]
             for node in nodes:
+                owner, share = {"service": name, "node": node}, 1 / len(nodes) / len(threads)
                 for thread in threads:
-                    labels = {"service": name, "node": node, "process": processes[0], "thread": thread}
-                    yield labels, 1 / len(nodes) / len(threads)
+                    for more, usual, spike in lanes.label_splits(lane, style):
+                        yield {**owner, "process": processes[0], "thread": thread, **more}, (usual * share, spike * share)
+                if lane == lanes.THROTTLED and name == lanes.THROTTLED_SERVICE and node == nodes[0]:
+                    yield {**owner, "container": f"{name}-0"}, functools.partial(lanes.throttled_ns, self.data.started_s, name)
+                if lane == lanes.RESIDENT:
+                    yield owner, lambda from_s, to_s, level=mean / len(nodes): lanes.resident_bytes(level, self.data.started_s, from_s)
+        if lane == lanes.COST:
+            for program, cores in lanes.PROGRAMS.items():
+                yield {"service": lanes.AGENT, "node": "gpu-a1", "program": program}, lambda from_s, to_s, cores=cores: int((to_s - from_s) * cores * 1e9)
+        if lane == lanes.CHANGE:
+            for at_s, node, text in self.data.changes:
+                yield {"service": lanes.AGENT, "node": node, "change": text}, lambda from_s, to_s, at_s=at_s: int(from_s <= at_s < to_s)
 
-    def selected(self, matchers):
-        return [] if self.data.empty else [(l, s) for l, s in self.series() if matches(matchers, l)]
+    def selected(self, matchers, lane=lanes.CPU):
+        return [] if self.data.empty else [(l, s) for l, s in self.series(lane) if matches(matchers, l)]
 
     def types(self, params):
-        self.common(params)
-        return {"types": [] if self.data.empty else [{"type": CPU_TYPE, "name": "process_cpu", "sample_type": "cpu", "unit": "nanoseconds"}]}
+        matchers, _, _ = self.common(params)
+        found = [lane.split(":") for lane in lanes.TYPES if self.selected(matchers, lane)]
+        return {"types": [{"type": ":".join(f), "name": f[0], "sample_type": f[1], "unit": f[2]} for f in found]}
+
+    def all_labels(self, params):
+        matchers, _, _ = self.common(params)
+        return [l for lane in lanes.TYPES for l, _ in self.selected(matchers, lane)]
+
+    def told_type(self, params):
+        lane = params.get("type", lanes.CPU)
+        return {"type": lane, "unit": lanes.unit_of(lane)}
 
     def labels(self, params):
-        matchers, _, _ = self.common(params)
-        return {"names": sorted({n for l, _ in self.selected(matchers) for n in l})}
+        return {"names": sorted({n for l in self.all_labels(params) for n in l})}
 
     def label_values(self, name, params):
-        matchers, _, _ = self.common(params)
-        return {"values": sorted({l[name] for l, _ in self.selected(matchers) if name in l})}
+        return {"values": sorted({l[name] for l in self.all_labels(params) if name in l})}
 
     def status(self, params):
         now = time.time()
@@ -264,25 +296,29 @@ class Api:
                 "stored_bytes": 0 if self.data.empty else 48_211_304, "now_ns": int(now * 1e9)}
 
     def totals(self, params, group_by):
-        """{(group, service): (usual, spike)} in nanoseconds."""
+        """{(group, service, what it waited for): (usual, spike)} in the type's unit."""
         matchers, from_s, to_s = self.common(params)
         sums, usage = {}, {}
-        for labels, share in self.selected(matchers):
+        for labels, share in self.selected(matchers, params.get("type", lanes.CPU)):
             service = labels["service"]
-            if service not in usage:
-                usage[service] = self.data.usage(service, from_s, to_s)
-            key = (labels.get(group_by, "") if group_by else "", service)
+            key = (labels.get(group_by, "") if group_by else "", service, labels.get("wait", ""))
             have = sums.get(key, (0, 0))
-            sums[key] = tuple(int(h + u * share) for h, u in zip(have, usage[service]))
-        return sums
+            if callable(share):
+                sums[key] = (have[0] + share(from_s, to_s), have[1])
+                continue
+            if service not in usage:
+                asks = functools.partial(lanes.remembered, self.data) if to_s < time.time() - 3 else self.data.usage
+                usage[service] = asks(service, from_s, to_s)
+            sums[key] = tuple(h + u * s for h, u, s in zip(have, usage[service], share))
+        return {key: tuple(map(int, value)) for key, value in sums.items()}
 
     def merged(self, params):
         """One tree of values: parents, frames, self, total."""
         group_by = params.get("group_by", "")
         merged = Tree()
-        for (group, service), values in sorted(self.totals(params, group_by).items()):
-            root = merged.add(0, (group, "", UNKNOWN)) if group_by else 0
-            for tree, value in zip([self.data.trees[service], self.data.hit.get(service)], values):
+        for (group, service, wait), values in sorted(self.totals(params, group_by).items()):
+            root = merged.add(0, (group or f"(no {group_by})", "", UNKNOWN)) if group_by else 0
+            for tree, value in zip(self.data.trees_of(service, wait), values):
                 if tree is None or value == 0:
                     continue
                 place = [root]
@@ -317,9 +353,9 @@ class Api:
         columns = {"parent": [place[tree.parent[n]] for n in keep], "name": [position(tree.frame[n][0]) for n in keep],
                    "module": [position(tree.frame[n][1]) for n in keep], "kind": [tree.frame[n][2] for n in keep],
                    "self": [tree.self_weight[n] for n in keep], "total": [total[n] for n in keep]}
-        return {"type": CPU_TYPE, "unit": "nanoseconds", "from_ns": int(from_s * 1e9), "to_ns": int(to_s * 1e9),
+        return {**self.told_type(params), "from_ns": int(from_s * 1e9), "to_ns": int(to_s * 1e9),
                 "total": total[0], "rows": node_count * 3, "stacks": sum(1 for w in tree.self_weight if w), "node_count": node_count,
-                "series": len(self.selected(parse_selector(params.get("query", "")))),
+                "series": len(self.selected(parse_selector(params.get("query", "")), params.get("type", lanes.CPU))),
                 "cut": cut, "kinds": KINDS, "names": names, "nodes": columns}
 
     def top(self, params):
@@ -335,7 +371,7 @@ class Api:
             if at == 0:
                 row[1] += total[node]
         ordered = sorted(((f, s, t) for f, (s, t) in rows.items() if t), key=lambda r: (-r[1], -r[2], r[0]))
-        return {"type": CPU_TYPE, "unit": "nanoseconds", "total": total[0], "function_count": len(ordered),
+        return {**self.told_type(params), "total": total[0], "function_count": len(ordered),
                 "rows": [{"name": f[0], "module": f[1], "kind": KINDS[f[2]], "self": s, "total": t}
                          for f, s, t in ordered[:int(params.get("limit", 100))]]}
 
@@ -357,11 +393,11 @@ class Api:
         for at in range(count):
             left, right = first_s + at * step_s, first_s + (at + 1) * step_s  # whole steps, as the collector
             sums = self.totals({**params, "from": str(int(left * 1e9)), "to": str(int(right * 1e9))}, group_by)
-            for (group, _), values in sums.items():
+            for (group, _, _), values in sums.items():
                 groups.setdefault(group, [0] * count)[at] += sum(values)
-        series = [{"group": g, "total": sum(v), "values": v} for g, v in groups.items()]
+        series = [{"group": g, "total": sum(v), "values": v} for g, v in groups.items() if any(v)]
         series.sort(key=lambda s: -s["total"])
-        return {"type": CPU_TYPE, "unit": "nanoseconds", "first_step_ns": int(first_s * 1e9), "step_ns": int(step_s * 1e9),
+        return {**self.told_type(params), "first_step_ns": int(first_s * 1e9), "step_ns": int(step_s * 1e9),
                 "series": series}
 
     def collapsed(self, params):

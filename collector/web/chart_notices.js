@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a person must know to read the chart and what lies below it: which waits are left out or are
+// the only ones shown, that a quota throttled, that an agent changed what it measures.
+
+import { throttledShare } from "./chart_marks.js";
+import { byId, element } from "./element.js";
+import { formatDuration, formatNumber, formatTime } from "./format.js";
+import { hasKnownValues, valueTitle } from "./label_value.js";
+import { Popover } from "./popover.js";
+import { THROTTLED_TYPE } from "./profile_type.js";
+import { leavesIdleOut, showType, throttledLabel } from "./questions.js";
+import { parseSelector, withValue } from "./selector.js";
+
+const GROUPS_NAMED = 2;	   // of what was throttled; the rest are a number
+const CHANGES_LISTED = 200; // the latest; more are not read
+
+export class ChartNotices {
+	#state;
+	#leftOut = null;
+	#marks = null;
+	#cost = null;
+
+	constructor(state) {
+		this.#state = state;
+		this.list = byId("chart-notices");
+		this.changes = byId("changes-box");
+		new Popover(byId("changes-button"), byId("changes-popover"), () => this.#fillChanges());
+	}
+
+	/** @leftOut: nanoseconds of idle waits that are left out, null if none are. */
+	setLeftOut(leftOut) {
+		this.#leftOut = leftOut;
+		this.#show();
+	}
+
+	/** @marks: marksOf(), or null; @cost: what the agents cost then, in cores, or null. */
+	setMarks(marks, cost) {
+		this.#marks = marks;
+		this.#cost = cost;
+		this.#show();
+	}
+
+	#show() {
+		const { view } = this.#state;
+		const count = this.#marks?.changes.length ?? 0;
+
+		this.list.replaceChildren(...[this.#idle(view), ...this.#chosen(view), this.#throttled(view)].filter((notice) => notice));
+		this.changes.hidden = count === 0;
+		byId("changes-text").textContent = `${count} ${count === 1 ? "change" : "changes"} by the agent`;
+	}
+
+	#button(text, title, patch) {
+		const button = element("button", "link", text);
+
+		button.type = "button";
+		button.title = title;
+		button.addEventListener("click", () => this.#state.change(patch));
+		return button;
+	}
+
+	/** How much idle waiting is left out, or that none is. */
+	#idle(view) {
+		if (leavesIdleOut(view)) {
+			if (this.#leftOut === null)
+				return null;
+			return element("li", "", element("b", "", formatDuration(this.#leftOut)), " idle left out ",
+				       this.#button("show", "Show the waits of workers that had no work, too", { idle: "in" }));
+		}
+		return view.idle === "in" && leavesIdleOut({ ...view, idle: "out" }) ? element("li", "", "idle waits are shown ",
+			this.#button("leave out", "Leave out the waits of workers that had no work", { idle: "out" })) : null;
+	}
+
+	/** Each matcher on what threads waited for, or on their state: one click takes it away. */
+	#chosen(view) {
+		return (parseSelector(view.query) ?? []).filter((m) => hasKnownValues(m.name)).map((m) =>
+			element("li", "", m.op === "=" ? "only " : `${m.name} ${m.op} `, element("b", "", valueTitle(m.name, m.value)), " ",
+				this.#button("show all", `Take ${m.name}${m.op}"${m.value}" out of the selector`,
+					     { query: withValue(view.query, m.name, null), zoom: "" })));
+	}
+
+	#throttled(view) {
+		const throttled = this.#marks?.throttled;
+
+		if (!throttled || view.type === THROTTLED_TYPE)
+			return null;
+		const notice = element("li", "notice-throttled", this.#button("Throttled", "Show when, in the lane Throttled",
+									     showType(view, THROTTLED_TYPE)));
+		notice.append(" ", ...throttledWords(throttled, throttledLabel(view)), ": the container’s CPU quota");
+		notice.title = "The kernel kept threads that could run from running until the quota’s next period. " +
+			"Time is counted for each CPU that was held back.";
+		return notice;
+	}
+
+	#fillChanges() {
+		const changes = (this.#marks?.changes ?? []).slice(-CHANGES_LISTED);
+		const rows = changes.map(({ time_ms, text }) => element("li", "", element("span", "muted", formatTime(Math.floor(time_ms / 1000) * 1000)),
+									element("span", "", text)));
+		const cost = this.#cost === null ? "" : ` Profiling took ${formatNumber(this.#cost)} cores on average.`;
+
+		byId("changes-popover").replaceChildren(
+			element("p", "", "To stay within its budget the agent changed what it measures. From then on fewer stacks may be kept, " +
+				`or a lane may be off for a process; times that are shown stay right for what was measured.${cost}`),
+			element("ul", "changes", ...rows));
+	}
+}
+
+/** "12 % of the time", or which of several and how much. */
+function throttledWords({ groups, total, span_ms }, label) {
+	if (groups.length === 1 && label !== "service")
+		return [element("b", "", throttledShare(total, span_ms))];
+	const named = groups.slice(0, GROUPS_NAMED).map(({ group, total: of }) => `${group || "no " + label} ${throttledShare(of, span_ms)}`);
+
+	if (groups.length > GROUPS_NAMED)
+		named.push(`${groups.length - GROUPS_NAMED} more`);
+	return [element("b", "", named.join(", "))];
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What takes the place of the flame graph and the table where a type has no stacks: why it has none, which
+// lanes have some, and the figures of the chart's series as a table.
+
+import { byId, element } from "./element.js";
+import { formatShare, formatValue } from "./format.js";
+import { valueAbout, valueTitle } from "./label_value.js";
+import { isGauge, laneOf, typeTitle } from "./profile_type.js";
+import { groupOf, showType } from "./questions.js";
+
+const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+export class StacklessPane {
+	#state;
+
+	constructor(state) {
+		this.#state = state;
+		this.root = byId("stackless");
+	}
+
+	/** Show @summary, SeriesChart.summary() of @view, null for none; or nothing where the type has stacks. */
+	show(view, summary) {
+		const { stackless } = laneOf(view.type);
+
+		byId("main-panel").dataset.stackless = String(Boolean(stackless));
+		if (stackless)
+			this.root.replaceChildren(this.#reason(view), ...(summary?.series.length ? [this.#table(view, summary)] : []));
+	}
+
+	#reason(view) {
+		const { about, stackless, see } = laneOf(view.type);
+		const links = see.map((type) => {
+			const button = element("button", "button", typeTitle(type));
+			button.type = "button";
+			button.title = laneOf(type).about;
+			button.addEventListener("click", () => this.#state.change(showType(this.#state.view, type)));
+			return button;
+		});
+
+		return element("div", "stackless-reason", element("h3", "", `${about}.`), element("p", "", stackless),
+			       element("p", "actions", ...links));
+	}
+
+	#table(view, { series, rate }) {
+		const label = groupOf(view);
+		const unit = view.type.split(":")[2];
+		const whole = series.reduce((sum, s) => sum + s.total, 0);
+		const gauge = isGauge(view.type);
+		const head = (text, name = "number") => element("th", name, text);
+		const row = (s) => {
+			const swatch = element("span", "swatch");
+			const name = element("td", "name", swatch, valueTitle(label, s.group));
+			swatch.style.backgroundColor = s.color;
+			name.title = valueAbout(label, s.group);
+			const cells = gauge ? [] : [formatValue(s.total, unit), formatShare(s.total, whole)];
+			return element("tr", "", name, ...[...cells, rate.format(s.mean)].map((text) => element("td", "number", text)));
+		};
+		const titles = gauge ? ["On average"] : ["Total", "Share", capitalized(`${rate.unit} on average`)];
+
+		return element("table", "stackless-table", element("thead", "", element("tr", "", head(capitalized(label || "all"), ""), ...titles.map((t) => head(t)))),
+			       element("tbody", "", ...series.map(row)));
+	}
+}

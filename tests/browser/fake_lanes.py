@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the fake collector has beside CPU time: waits, states, memory, throttling, and the agent's own doings.
+
+All of it follows from a service's use of CPU: whoever computes twice as much also waits twice as much.
+"""
+
+import functools
+import random
+
+CPU = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
+BLOCKED = "off_cpu:blocked:nanoseconds:wall:nanoseconds"
+WAITING = "sched_delay:wait:nanoseconds:wall:nanoseconds"
+WALL = "wall:time:nanoseconds:wall:nanoseconds"
+THROTTLED = "cpu_throttled:time:nanoseconds:wall:nanoseconds"
+GROWTH = "memory:page_fault:bytes:page_fault:bytes"
+RESIDENT = "memory:rss:bytes:gauge:second"
+FAULTS = "memory:major_faults:count:event:count"
+OOM_KILLS = "memory:oom_kills:count:event:count"
+COST = "cairn:cost:nanoseconds:wall:nanoseconds"
+CHANGE = "cairn:governor:count:change:count"
+TYPES = [CPU, BLOCKED, WAITING, WALL, THROTTLED, GROWTH, RESIDENT, FAULTS, OOM_KILLS, COST, CHANGE]
+
+# Threads that wait, for each core in use. The spike is one of waiting for a lock.
+WAITS = {"python": {"idle": 6.0, "gil": 0.7, "network": 0.42, "lock": 0.25, "poll": 0.16, "page_fault": 0.03, "gpu": 0.3, "other": 0.02},
+         "native": {"idle": 4.0, "disk": 0.5, "lock": 0.3, "network": 0.3, "pipe": 0.12, "sleep": 0.2, "child": 0.05, "stopped": 0.01}}
+SPIKE_LOCK = 3.0  # threads that wait for a lock, for each core that the spike uses
+QUEUE = 0.11      # threads that wait for a CPU, for each core in use
+THROTTLED_SERVICE, THROTTLED_AGE_S, THROTTLED_S, THROTTLED_SHARE = "embedding-worker", 560, 75, 0.62
+RESIDENT_BYTES = 620 << 20  # for each core in use
+AGENT = "cairn-agent"
+CHANGES = [(400, "gpu-a1", "stacks of waits shorter than 1 ms are sampled, 1 of 4: the agent cost 2.4 % of a core, its budget is 2 %"),
+           (210, "gpu-a1", "lane off-cpu is off for llm-gateway (pid 4211): the agent cost 2.1 % of a core, its budget is 2 %"),
+           (150, "db-1", "memo is used for waits of postgres (pid 812)")]
+PROGRAMS = {"switches": 0.006, "sampler": 0.0022, "agent": 0.0041}
+
+KERNEL_ENDS = {
+    "idle": ["do_epoll_wait", "ep_poll"], "gil": ["do_futex", "futex_wait", "futex_wait_queue"],
+    "lock": ["do_futex", "futex_wait", "futex_wait_queue"], "network": ["sock_recvmsg", "tcp_recvmsg", "sk_wait_data"],
+    "poll": ["do_sys_poll", "poll_schedule_timeout"], "page_fault": ["handle_mm_fault", "filemap_fault", "folio_wait_bit_common"],
+    "gpu": ["nvidia_ioctl", "os_acquire_semaphore"], "disk": ["ext4_file_read_iter", "filemap_read", "folio_wait_bit_common"],
+    "pipe": ["vfs_read", "pipe_read"], "sleep": ["hrtimer_nanosleep", "do_nanosleep"], "child": ["kernel_wait4", "do_wait"],
+    "stopped": ["get_signal", "do_signal_stop"], "other": ["do_something_else"],
+}
+LIBRARY_CALLS = {"idle": "epoll_wait", "gil": "take_gil", "lock": "pthread_mutex_lock", "network": "recv", "poll": "poll", "page_fault": "memcpy",
+                 "gpu": "cuStreamSynchronize", "disk": "pread64", "pipe": "read", "sleep": "nanosleep", "child": "waitpid", "stopped": "raise",
+                 "other": "syscall"}
+CALLERS = {"python": ["Router.dispatch (router.py:88)", "Engine.generate (engine.py:231)", "TokenizerPool.encode (tokenizer.py:54)",
+                      "BatchQueue.schedule (scheduler.py:140)", "Middleware.handle_request (app.py:73)"],
+           "native": ["PostgresMain", "ExecProcNode", "exec_simple_query", "LWLockAcquire", "XLogInsertRecord"]}
+
+
+def add_waits(tree, style, name, wait, kinds):
+    """Stacks that wait for @wait, in the Tree @tree; weights sum to one."""
+    native, kernel, python = kinds
+    rng = random.Random(f"{name}/{wait}")
+    program = "/usr/bin/python3.11" if style == "python" else f"/usr/bin/{name}"
+    parts = [rng.random() + 0.05 for _ in range(3)]
+    for part, caller in zip(parts, rng.sample(CALLERS[style], 3)):
+        node = tree.add(0, ("_start", program, native))
+        node = tree.add(node, ("main", program, native))
+        node = tree.add(node, (caller, program, python if style == "python" else native))
+        node = tree.add(node, (LIBRARY_CALLS[wait], "/usr/lib/libc.so.6", native))
+        entry = "asm_exc_page_fault" if wait == "page_fault" else "entry_SYSCALL_64_after_hwframe"
+        for function in [entry, "do_syscall_64", *KERNEL_ENDS[wait]]:
+            node = tree.add(node, (function + "_[k]", "[kernel]", kernel))
+        tree.self_weight[node] += part / sum(parts)
+
+
+def unit_of(lane):
+    return lane.split(":")[2]
+
+
+def label_splits(lane, style):
+    """[(labels that a series of @lane has more, factor of the usual load, factor of the spike)]."""
+    if lane == CPU:
+        return [({}, 1, 1)]
+    if lane == BLOCKED:
+        return [({"wait": wait}, factor, SPIKE_LOCK if wait == "lock" else 0) for wait, factor in WAITS[style].items()]
+    if lane == WAITING:
+        return [({}, QUEUE, 4 * QUEUE)]
+    if lane == WALL:
+        blocked = sum(WAITS[style].values())
+        return [({"state": "running"}, 1, 1), ({"state": "waiting"}, QUEUE, 4 * QUEUE), ({"state": "blocked"}, blocked, SPIKE_LOCK)]
+    if lane == GROWTH:
+        return [({}, (3 << 20) / 1e9, (40 << 20) / 1e9)]
+    if lane == FAULTS:
+        return [({}, 2e-9, 60e-9)]
+    return []
+
+
+def throttled_ns(started_s, service, from_s, to_s):
+    begin = started_s - THROTTLED_AGE_S
+    inside_s = max(0, min(to_s, begin + THROTTLED_S) - max(from_s, begin))
+    return int(inside_s * 1e9 * THROTTLED_SHARE) if service == THROTTLED_SERVICE else 0
+
+
+def resident_bytes(mean_cores, started_s, at_s):
+    return int(mean_cores * RESIDENT_BYTES * (1 + max(0, at_s - started_s + 1800) / 9000))
+
+
+@functools.lru_cache(maxsize=1 << 15)
+def remembered(data, name, from_s, to_s):
+    """data.usage() of a range that is over: it does not change any more."""
+    return data.usage(name, from_s, to_s)

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lanes beside CPU time: what each is shown as, what is left out of it, and what is marked in it."""
+
+import re
+import urllib.parse
+
+import pytest
+
+import fake_lanes as lanes
+from fake_collector import Data, FakeCollector
+
+SERVICE = "llm-gateway"
+
+
+def shown(text):
+    return text.replace("\u202f", " ").replace("\n", " ")
+
+
+def view(page, name):
+    return page.evaluate(f"cairn.view().{name}")
+
+
+def address(url, lane="", **fields):
+    return url + "/?live=off&" + urllib.parse.urlencode({**({"type": lane} if lane else {}), **fields})
+
+
+def asked(fake, path):
+    """The parameters of what was asked of @path so far."""
+    split = [urllib.parse.urlsplit(request) for request in fake.server.requests]
+    return [dict(urllib.parse.parse_qsl(s.query)) for s in split if s.path == "/api/v1/" + path]
+
+
+def legend(page):
+    """{name: share} of the chart's legend, in its order."""
+    rows = page.evaluate("[...document.querySelectorAll('.legend-entry')].map((e) => [e.querySelector('.legend-name').textContent,"
+                         " parseFloat(e.querySelector('b').textContent)])")
+    return dict(rows)
+
+
+def colors(page):
+    return dict(page.evaluate("[...document.querySelectorAll('.legend-entry')].map((e) => [e.querySelector('.legend-name').textContent,"
+                              " e.querySelector('.swatch').style.backgroundColor])"))
+
+
+def pick_type(page, lane):
+    page.evaluate(f"(() => {{ const s = document.querySelector('#type'); s.value = '{lane}'; s.dispatchEvent(new Event('change')); }})()")
+    page.settle()
+
+
+def choose_class(page, name):
+    page.evaluate(f"[...document.querySelectorAll('button.legend-entry')].find((b) => b.innerText.startsWith('{name}')).click()")
+    page.settle()
+
+
+def hovered(page, time_ms, dy=40):
+    """The tooltip's text with the pointer over @time_ms in the chart."""
+    plot = page.evaluate("cairn.seriesChart.plot()")
+    page.hover(plot["x"] + plot["width"] * (time_ms - plot["from_ms"]) / (plot["to_ms"] - plot["from_ms"]), plot["y"] + dy)
+    page.wait("!document.querySelector('#tooltip').hidden", "a tooltip")
+    return shown(page.text("#tooltip"))
+
+
+def test_types_are_lanes_in_plain_words(fake, open_page):
+    page = open_page(address(fake.url))
+    groups = page.evaluate("[...document.querySelectorAll('#type optgroup')].map((g) => [g.label, [...g.children].map((o) => o.text)])")
+    assert groups == [["Time of threads", ["CPU time", "Blocked (off-CPU)", "Waiting for a CPU", "Wall clock", "Throttled"]],
+                      ["Memory", ["Memory growth", "Resident memory", "Major faults"]],
+                      ["The profiler itself", ["Cost of profiling", "Changes by the governor"]]]
+    assert page.complaints() == []
+
+
+def test_only_lanes_with_data_are_offered_and_the_one_in_the_link(fake, open_page):
+    page = open_page(address(fake.url, lanes.OOM_KILLS, query="envoy"))
+    offered = page.evaluate("[...document.querySelectorAll('#type option')].map((o) => o.text)")
+    assert "OOM kills" in offered and "Cost of profiling" not in offered and "Throttled" not in offered
+    assert page.evaluate("document.querySelector('#type').selectedOptions[0].text") == "OOM kills"
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("name", ["BLOCKED", "WAITING", "WALL", "THROTTLED", "GROWTH", "RESIDENT", "CHANGE"])
+def test_each_lane_is_drawn_without_complaint(fake, open_page, artefact, name, dark):
+    page = open_page(address(fake.url, getattr(lanes, name)), dark=dark)
+    page.screenshot(artefact(f"lane-{name.lower()}-{'dark' if dark else 'light'}"))
+    assert page.text("#chart-title") != "" and re.search(r"\d", page.text("#chart-facts"))
+    assert page.complaints() == []
+
+
+@pytest.mark.parametrize("lane, says", [
+    (lanes.CPU, "cores on average"), (lanes.BLOCKED, "threads on average"), (lanes.WAITING, "threads on average"),
+    (lanes.GROWTH, "iB per second on average"), (lanes.RESIDENT, "GiB on average"), (lanes.FAULTS, "in this range"),
+    (lanes.THROTTLED, "CPUs held back on average"),
+])
+def test_a_lane_has_its_own_unit(fake, open_page, lane, says):
+    page = open_page(address(fake.url, lane))
+    assert says in shown(page.text("#chart-facts"))
+
+
+def test_idle_waits_are_left_out_and_said_so(fake, open_page):
+    page = open_page(address(fake.url, lanes.BLOCKED, query=SERVICE))
+    told = shown(page.text("#chart-notices"))
+    left_out_h, left_out_m = map(int, re.search(r"(\d+) h (\d+) m idle left out", told).groups())
+    answer = fake.server.api.time_series({"type": lanes.BLOCKED, "query": f'{{service="{SERVICE}", wait="idle"}}'})
+    assert left_out_h * 60 + left_out_m == pytest.approx(sum(s["total"] for s in answer["series"]) / 60e9, rel=0.05)
+    assert "idle" not in legend(page) and sum(legend(page).values()) == pytest.approx(100, abs=1)
+    for path in ("merge", "top"):
+        assert [p["query"] for p in asked(fake, path)] == [f'{{service="{SERVICE}", wait!="idle"}}'], path
+    fake.server.requests.clear()
+    page.evaluate("document.querySelector('#chart-notices button').click()")
+    page.settle()
+    assert view(page, "idle") == "in" and "idle=in" in page.address()
+    assert "idle waits are shown" in shown(page.text("#chart-notices")) and max(legend(page), key=legend(page).get) == "idle"
+    assert [p["query"] for p in asked(fake, "merge")] == [f'{{service="{SERVICE}"}}']
+    page.evaluate("history.back()")
+    page.wait("cairn.view().idle === 'out'", "Back leaves them out again")
+
+
+def test_one_question_has_the_waits_and_what_is_left_out(fake, open_page):
+    open_page(address(fake.url, lanes.BLOCKED))
+    of_blocked = [p for p in asked(fake, "series") if p["type"] == lanes.BLOCKED]
+    assert sorted(p.get("group_by", "") for p in of_blocked) == ["service", "wait"]  # the picker's and the chart's
+    fake.server.requests.clear()
+    page = open_page(address(fake.url, lanes.BLOCKED, group="node"))
+    assert "idle left out" in page.text("#chart-notices")
+    assert '{wait="idle"}' in [p.get("query") for p in asked(fake, "series")]
+
+
+def test_cpu_time_has_no_idle_and_asks_for_none(fake, open_page):
+    page = open_page(address(fake.url))
+    assert "idle" not in page.text("#chart-notices")
+    assert not any("wait" in p.get("query", "") for path in ("series", "merge", "top") for p in asked(fake, path))
+
+
+def test_a_selector_that_names_waits_is_taken_literally(fake, open_page):
+    page = open_page(address(fake.url, lanes.BLOCKED, query='{wait="idle"}', group="wait"))
+    assert legend(page) == {"idle": 100} and "left out" not in page.text("#chart-notices")
+
+
+def test_a_class_of_waits_has_a_name_and_a_colour_of_its_own(fake, open_page):
+    page = open_page(address(fake.url, lanes.BLOCKED, query=SERVICE))
+    before = colors(page)
+    assert {"lock", "GIL", "page fault", "GPU"} <= set(before) and len(set(before.values())) == len(before)
+    groups = page.evaluate("cairn.flameGraph.boxes().filter((b) => b.depth === 1).map((b) => [b.name, b.kind])")
+    assert ["GIL", "group"] in groups and ["gil", "group"] not in groups
+    choose_class(page, "GIL")
+    assert view(page, "query") == f'{{wait="gil", service="{SERVICE}"}}'
+    assert colors(page) == {"GIL": before["GIL"]} and "only GIL" in shown(page.text("#chart-notices"))
+    page.evaluate("[...document.querySelectorAll('#chart-notices button')].find((b) => b.innerText === 'show all').click()")
+    page.settle()
+    assert view(page, "query") == f'{{service="{SERVICE}"}}' and colors(page) == before
+
+
+def test_a_frame_named_as_a_class_keeps_its_name(fake, open_page):
+    page = open_page(address(fake.url, lanes.BLOCKED, query=SERVICE))
+    named = page.evaluate("""import('/flame_tree.js').then((m) => {
+        const t = new m.FlameTree({ names: ['', 'total', 'gil'], kinds: ['unknown', 'native'], unit: 'nanoseconds', node_count: 3,
+            nodes: { parent: [0, 0, 1], name: [1, 2, 2], module: [0, 0, 0], kind: [0, 0, 1], self: [0, 0, 5], total: [5, 5, 5] } },
+            true, (name) => name.toUpperCase());
+        return [t.nameOf(1), t.nameOf(2)]; })""")
+    assert named == ["GIL", "gil"]
+
+
+def test_wall_clock_says_where_all_time_went_and_where_stacks_are(fake, open_page):
+    page = open_page(address(fake.url, lanes.WALL, query=SERVICE))
+    assert list(legend(page)) == ["running", "waiting for a CPU", "blocked"]
+    assert sum(legend(page).values()) == pytest.approx(100, abs=0.2)
+    assert not page.shown("#flame-scroller") and not page.shown("#table") and not page.shown("#search")
+    assert "no stacks" in page.text("#stackless")
+    assert asked(fake, "merge") == [] and asked(fake, "top") == []
+    links = page.evaluate("[...document.querySelectorAll('#stackless button')].map((b) => b.innerText)")
+    assert links == ["CPU time", "Waiting for a CPU", "Blocked (off-CPU)"]
+    page.evaluate("document.querySelectorAll('#stackless button')[2].click()")
+    page.settle()
+    assert view(page, "type") == lanes.BLOCKED and view(page, "query") == SERVICE
+    assert page.shown("#flame-scroller") and not page.shown("#stackless") and page.evaluate("cairn.flameGraph.count()") > 10
+
+
+def test_what_only_one_lane_knows_is_dropped_on_the_way_to_another(fake, open_page):
+    page = open_page(address(fake.url, lanes.BLOCKED, query=f'{{service="{SERVICE}", wait="lock"}}', group="wait"))
+    pick_type(page, lanes.CPU)
+    assert view(page, "query") == f'{{service="{SERVICE}"}}' and view(page, "group") == "auto"
+    assert page.evaluate("cairn.flameGraph.count()") > 10
+    assert "wait" not in page.evaluate("[...document.querySelectorAll('#group option')].map((o) => o.value)")
+
+
+def test_a_level_of_memory_is_no_rate(fake, open_page):
+    page = open_page(address(fake.url, lanes.RESIDENT))
+    answer = fake.server.api.time_series({"type": lanes.RESIDENT})
+    peak = max(map(sum, zip(*[s["values"] for s in answer["series"]])))
+    told = float(re.search(r"([\d.]+) GiB at peak", shown(page.text("#chart-facts")))[1])
+    assert told == pytest.approx(peak / 2**30, rel=0.02)
+    assert re.search(r"llm-gateway [\d.]+ GiB", shown(page.text("#chart-legend")))
+
+
+def test_throttling_is_seen_on_every_lane(fake, open_page, artefact):
+    page = open_page(address(fake.url, query=lanes.THROTTLED_SERVICE))
+    page.screenshot(artefact("lane-throttled-notice"))
+    told = shown(page.text(".notice-throttled"))
+    share = 100 * lanes.THROTTLED_S * lanes.THROTTLED_SHARE / 900
+    assert float(re.search(r"Throttled ([\d.]+) % of the time: the container’s CPU quota", told)[1]) == pytest.approx(share, rel=0.05)
+    begin_ms = (fake.server.api.data.started_s - lanes.THROTTLED_AGE_S) * 1000
+    assert "Throttled by the CPU quota: 62.0 % of this time" in hovered(page, begin_ms + lanes.THROTTLED_S * 500)
+    assert "Throttled" not in hovered(page, begin_ms - 60000)
+    pick_type(page, lanes.GROWTH)
+    assert page.shown(".notice-throttled")
+    page.evaluate("document.querySelector('.notice-throttled button').click()")
+    page.settle()
+    assert view(page, "type") == lanes.THROTTLED and view(page, "query") == lanes.THROTTLED_SERVICE
+    assert not page.shown(".notice-throttled")
+
+
+def test_throttling_names_the_service_and_spares_the_others(fake, open_page):
+    assert f"{lanes.THROTTLED_SERVICE} " in shown(open_page(address(fake.url)).text(".notice-throttled"))
+    assert not open_page(address(fake.url, query="envoy")).shown(".notice-throttled")
+
+
+def test_throttling_outlives_selectors_of_threads(fake, open_page):
+    query = f'{{service="{lanes.THROTTLED_SERVICE}", thread="worker-0", wait="gil"}}'
+    assert open_page(address(fake.url, lanes.BLOCKED, query=query)).shown(".notice-throttled")
+
+
+def test_changes_by_the_agent_are_marked_where_they_were_made(fake, open_page, artefact):
+    page = open_page(address(fake.url, lanes.BLOCKED))
+    age_s, _, text = lanes.CHANGES[0]
+    at_ms = (fake.server.api.data.started_s - age_s) * 1000
+    assert page.text("#changes-text") == "3 changes by the agent"
+    assert text in hovered(page, at_ms)
+    assert text not in hovered(page, at_ms - 40000)
+    page.click("#changes-button")
+    page.screenshot(artefact("lane-changes"))
+    listed = page.text("#changes-popover")
+    assert all(text in listed for _, _, text in lanes.CHANGES) and "Profiling took 0.0" in listed
+    page.press("Escape")
+    assert not page.shown("#changes-popover")
+
+
+def test_changes_elsewhere_are_not_told(fake, open_page):
+    page = open_page(address(fake.url, query="kubelet.service"))  # on gpu-a1 and gpu-b7
+    assert page.text("#changes-text") == "2 changes by the agent"
+    assert not open_page(address(fake.url, query='{node="gpu-b7"}')).shown("#changes-button")
+
+
+def test_a_quiet_fleet_has_no_marks(open_page):
+    data = Data(300, services={"calm": (1.0, ["n"], ["p"], "native", False)})
+    data.changes = []
+    with FakeCollector(data) as calm:
+        page = open_page(address(calm.url, lanes.BLOCKED))
+        assert not page.shown(".notice-throttled") and not page.shown("#changes-button")
+        assert not [p for p in asked(calm, "series") if p["type"] == lanes.COST], "cost is asked for only beside changes"
+
+
+def test_hostile_changes_stay_text(open_page):
+    evil = '<img src=x onerror="window.pwned=1">'
+    data = Data(300)
+    data.changes = [(data.started_s - 60, "gpu-a1", evil)]
+    with FakeCollector(data) as hostile:
+        page = open_page(address(hostile.url, lanes.CHANGE))
+        page.click("#changes-button")
+        assert evil in page.text("#changes-popover") and evil in hovered(page, (data.started_s - 60) * 1000)
+        assert evil in page.text("#stackless")
+        assert page.evaluate("window.pwned") is None and page.evaluate("document.querySelectorAll('img').length") == 0
+
+
+@pytest.mark.parametrize("width, height", [(390, 844), (1024, 720)])
+@pytest.mark.parametrize("lane", [lanes.BLOCKED, lanes.WALL], ids=["blocked", "wall"])
+def test_lanes_fit_small_windows(fake, open_page, artefact, lane, width, height):
+    page = open_page(address(fake.url, lane), width=width, height=height)
+    page.screenshot(artefact(f"lane-{lane.split(':')[0]}-{width}x{height}"))
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    notice = page.rect(".notice-throttled")
+    assert notice["x"] + notice["width"] <= width
