@@ -2,7 +2,6 @@
 #include "profile_type.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "cleanup.h"
@@ -56,4 +55,12 @@ int profile_type_parse(const char *text, struct profile_type *ret_type, struct e
 	}
 	*ret_type = type;
 	return 0;
+}
+
+bool profile_type_is_gauge(const char *text)
+{
+	struct profile_type type;
+
+	return profile_type_parse(text, &type, NULL) == 0 &&
+	       strcmp(type.period_type, "gauge") == 0 && strcmp(type.period_unit, "second") == 0;
 }

@@ -61,7 +61,8 @@ void flame_tree_deinit(struct flame_tree *tree);
 /**
  * With group_by, the first level is the label's values; series without the label are under
  * "(no LABEL)". Errors of all queries: -EINVAL for what the user can mend (@err says how), -E2BIG
- * for an answer above a limit, -ENOMEM, and the store's.
+ * for an answer above a limit, -ENOMEM, and the store's. A gauge has no stacks: -EINVAL.
+ * Samples without a stack count for the root, or their group's node, itself.
  */
 int query_flame_tree(const struct query *query, struct flame_tree *ret_tree, struct error *err);
 
@@ -105,8 +106,8 @@ int top_table_read(struct top_table *table, uint32_t root, const struct top_row 
 int query_profile(const struct query *query, struct profile **ret_profile, struct error *err);
 
 struct query_series {
-	char *group; // label value; "" without group_by
-	int64_t total;
+	char *group;     // label value; "" without group_by
+	int64_t total;   // the sum of the values
 	int64_t *values; // one per step
 };
 
@@ -121,7 +122,9 @@ struct query_series_set {
 void query_series_set_deinit(struct query_series_set *set);
 /**
  * Values summed per @step_ns, largest groups first. Steps lie at multiples of @step_ns and are
- * whole: the first begins at or before the range, the last ends at or after it.
+ * whole: the first begins at or before the range, the last ends at or after it. Of a gauge
+ * (profile_type_is_gauge()), values are means over the step's seconds, a second without a value
+ * counts as 0, totals are means over all steps; the step is rounded up to whole seconds.
  */
 int query_series(const struct query *query, uint64_t step_ns, struct query_series_set *ret_set,
 		 struct error *err);
@@ -135,6 +138,6 @@ struct heat_map {
 };
 
 void heat_map_deinit(struct heat_map *map);
-/** Slots are whole and lie at multiples of @slot_ns, as the steps of query_series() do. */
+/** Slots are whole and lie at multiples of @slot_ns, as the steps of query_series() do. No gauges. */
 int query_heat_map(const struct query *query, uint64_t slot_ns, struct heat_map *ret_map,
 		   struct error *err);

@@ -401,7 +401,9 @@ int query_flame_tree(const struct query *query, struct flame_tree *ret_tree, str
 	_cleanup_(query_groups_deinit) struct query_groups groups = { 0 };
 	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
 
-	int rc = query_select(query, &selection, err);
+	int rc = query_refuse_gauge(query, "stacks", err);
+	if (!rc)
+		rc = query_select(query, &selection, err);
 	if (rc)
 		return rc;
 	rc = query_groups_init(&groups, selection, &query->group_by, query->group_by ? 1 : 0);

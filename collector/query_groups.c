@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
+#include "base/profile_type.h"
 
 void store_selection_freep(struct store_selection **selection)
 {
@@ -30,6 +31,16 @@ int query_select(const struct query *query, struct store_selection **ret_selecti
 
 	*ret_selection = take(selection);
 	return 0;
+}
+
+int query_refuse_gauge(const struct query *query, const char *what, struct error *err)
+{
+	if (!query->type || !profile_type_is_gauge(query->type))
+		return 0;
+	return error_set(err, -EINVAL,
+			 "%s is a gauge, a level and not an amount: it has no %s; ask for its "
+			 "values over time (/api/v1/series)",
+			 query->type, what);
 }
 
 /** Values of several labels in one string; the sizes keep ("ab", "c") and ("a", "bc") apart. */

@@ -226,7 +226,9 @@ int query_profile(const struct query *query, struct profile **ret_profile, struc
 
 	if (!profile)
 		return error_set(err, -ENOMEM, "out of memory for an exported profile");
-	int rc = query_select(query, &selection, err);
+	int rc = query_refuse_gauge(query, "stacks", err);
+	if (!rc)
+		rc = query_select(query, &selection, err);
 	if (rc)
 		return rc;
 	rc = query_groups_init(&groups, selection, labels, query->group_by ? 2 : 1);

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/profile_type.h"
 #include "collector/query_sums.h"
 
 #define OTHER_GROUP "other"
@@ -206,14 +208,40 @@ static int fill_set(struct query_series_set *set, struct row_plan *plan, const i
 	return 0;
 }
 
+/** Whole seconds: a gauge has one value in each. */
+static uint64_t gauge_step(uint64_t step_ns)
+{
+	uint64_t seconds = step_ns / NS_PER_SECOND + (step_ns % NS_PER_SECOND != 0);
+
+	return step_ns ? seconds * NS_PER_SECOND : 0;
+}
+
+/** From sums to means: over each step's seconds, and over all for the total. */
+static void average_set(struct query_series_set *set)
+{
+	int64_t seconds = (int64_t)(set->step_ns / NS_PER_SECOND);
+
+	for (uint32_t i = 0; i < set->count; i++) {
+		struct query_series *series = &set->series[i];
+
+		series->total /= seconds * set->step_count;
+		for (uint32_t step = 0; step < set->step_count; step++)
+			series->values[step] /= seconds;
+	}
+}
+
 int query_series(const struct query *query, uint64_t step_ns, struct query_series_set *ret_set,
 		 struct error *err)
 {
 	_cleanup_(store_selection_freep) struct store_selection *selection = NULL;
-	_cleanup_(query_series_set_deinit) struct query_series_set set = { .step_ns = step_ns };
+	_cleanup_(query_series_set_deinit) struct query_series_set set = { 0 };
 	_cleanup_(row_plan_deinit) struct row_plan plan = { 0 };
+	bool is_gauge = query->type && profile_type_is_gauge(query->type);
 	struct query whole = *query;
 
+	if (is_gauge)
+		step_ns = gauge_step(step_ns);
+	set.step_ns = step_ns;
 	int rc = align_steps(query, step_ns, QUERY_POINTS_MAX, &whole.range, err);
 	if (!rc)
 		rc = query_select(&whole, &selection, err);
@@ -237,6 +265,8 @@ int query_series(const struct query *query, uint64_t step_ns, struct query_serie
 	rc = fill_set(&set, &plan, values);
 	if (rc)
 		return error_set(err, rc, "out of memory for %u series", plan.row_count);
+	if (is_gauge)
+		average_set(&set);
 
 	*ret_set = set;
 	set = (struct query_series_set){ 0 };
@@ -256,7 +286,9 @@ int query_heat_map(const struct query *query, uint64_t slot_ns, struct heat_map 
 	_cleanup_(heat_map_deinit) struct heat_map map = { .slot_ns = slot_ns };
 	struct query whole = *query;
 
-	int rc = align_steps(query, slot_ns, QUERY_SLOTS_MAX, &whole.range, err);
+	int rc = query_refuse_gauge(query, "heat map", err);
+	if (!rc)
+		rc = align_steps(query, slot_ns, QUERY_SLOTS_MAX, &whole.range, err);
 	if (!rc)
 		rc = query_select(&whole, &selection, err);
 	if (rc)

@@ -53,4 +53,6 @@ int query_sum(const struct query *query, const struct store_selection *selection
 /** store_select() with the query's type, and the check that its selector was not too dear. */
 int query_select(const struct query *query, struct store_selection **ret_selection,
 		 struct error *err);
+/** Refuses a gauge, whose values do not add up over time, with -EINVAL. @what: "a heat map". */
+int query_refuse_gauge(const struct query *query, const char *what, struct error *err);
 void store_selection_freep(struct store_selection **selection);

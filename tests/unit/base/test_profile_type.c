@@ -52,5 +52,25 @@ TEST(the_parts_stand_in_their_places)
 	EXPECT_STR("e", type.period_unit, "5");
 }
 
+TEST(gauges_are_told_by_their_period)
+{
+	static const struct {
+		const char *text;
+		bool is_gauge;
+	} types[] = {
+		{ "memory:rss:bytes:gauge:second", true },
+		{ "process_cpu:cpu:nanoseconds:cpu:nanoseconds", false },
+		{ "memory:oom_kills:count:event:count", false },
+		{ "memory:rss:bytes:gauge:minute", false },
+		{ "gauge:second:bytes:x:y", false },
+		{ "gauge:second", false },
+		{ "", false },
+	};
+
+	for EACH (type, types)
+		EXPECT_EQ(type->is_gauge, profile_type_is_gauge(type->text), type->text);
+}
+
 RUN_TESTS(cmocka_unit_test(types_are_read_or_refused),
+	  cmocka_unit_test(gauges_are_told_by_their_period),
 	  cmocka_unit_test(the_parts_stand_in_their_places))

@@ -1,126 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Queries against a naive implementation that walks every sample: random stacks with recursion,
 // inlined calls, shared names, cut stacks, several partitions and groups.
-#include <errno.h>
-
-#include "tests/test.h"
-
-#include "base/clock.h"
-#include "collector/query.h"
-#include "memory_store.h"
-
-enum { ROUNDS = 40, SAMPLES = 300, LOCATIONS = 14, PATH_MAX_LEVELS = 128 };
-
-#define PARTITION_NS 1000000000ULL
-#define OFF_CPU      "off_cpu:off_cpu:nanoseconds:off_cpu:nanoseconds"
-
-static uint64_t random_state = 88172645463325252ULL;
-
-static uint32_t random_below(uint32_t limit)
-{
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return (uint32_t)(random_state >> 16) % limit;
-}
-
-/** One of a few locations: two names in three kinds, so that different locations look alike. */
-static uint32_t add_random_location(struct profile *profile, uint32_t number)
-{
-	static const char *const names[] = { "f", "g", "run" };
-	static const char *const files[] = { "/srv/a.py", "/srv/b.py" };
-	struct location location = { .kind = 1 + number % 3, .offset = number };
-	struct line lines[3];
-	uint32_t line_count = number % 4; // 0: not symbolized
-	uint32_t result;
-
-	location.id = id128_of(&number, sizeof(number));
-	assert_int_equal(0, profile_add_string(profile, number % 2 ? "/lib/x.so" : "/bin/y",
-					       &location.module));
-	for (uint32_t i = 0; i < line_count; i++) {
-		lines[i].number = 10 + random_below(2);
-		assert_int_equal(
-			0, profile_add_string(profile, names[random_below(3)], &lines[i].name));
-		assert_int_equal(
-			0, profile_add_string(profile, files[random_below(2)], &lines[i].file));
-	}
-	assert_int_equal(0, profile_add_location(profile, &location, lines, line_count, &result));
-	return result;
-}
-
-static struct store *random_store(void)
-{
-	struct store *store = memory_store_new(PARTITION_NS);
-
-	for (uint32_t i = 0; i < LOCATIONS; i++)
-		add_random_location(store->profile, i);
-	for (uint32_t i = 0; i < 8; i++) {
-		struct labels labels = { 0 };
-		char node[8];
-
-		snprintf(node, sizeof(node), "n%u", i / 2 % 3);
-		assert_int_equal(0, labels_set(&labels, "service", i % 2 ? "llm" : "web"));
-		assert_int_equal(0, labels_set(&labels, "process", i < 4 ? "python3" : "nginx"));
-		if (i < 6)
-			assert_int_equal(0, labels_set(&labels, "node", node));
-		memory_store_add_series(store, &labels, i == 5 ? OFF_CPU : PROFILE_TYPE_CPU);
-		labels_deinit(&labels);
-	}
-	for (uint32_t i = 0; i < SAMPLES; i++) {
-		struct memory_sample sample = {
-			.series = random_below(8),
-			.slot_ns = 20000000,
-			.time_ns = PARTITION_NS + random_below(200) * 20000000ULL,
-			.location_count = random_below(9),
-			.end = random_below(5) ? STACK_END_COMPLETE : random_below(STACK_END_COUNT),
-			.value = 1 + random_below(1000),
-		};
-		for (uint32_t l = 0; l < sample.location_count; l++)
-			sample.locations[l] = random_below(LOCATIONS);
-		memory_store_add(store, &sample);
-	}
-	return store;
-}
-
-/** The names and kinds of a sample's levels, root first. */
-struct path {
-	char names[PATH_MAX_LEVELS][160];
-	enum frame_kind kinds[PATH_MAX_LEVELS];
-	uint32_t count;
-};
-
-static void path_add(struct path *path, const char *name, enum frame_kind kind)
-{
-	snprintf(path->names[path->count], sizeof(path->names[0]), "%s", name);
-	path->kinds[path->count++] = kind;
-}
-
-static void path_of(const struct store *store, const struct memory_sample *sample,
-		    const char *group_by, struct path *path)
-{
-	char name[160];
-
-	path->count = 0;
-	if (group_by) {
-		const char *value = labels_get(&store->series[sample->series].labels, group_by);
-
-		snprintf(name, sizeof(name), "(no %s)", group_by);
-		path_add(path, value ? value : name, FRAME_KIND_UNKNOWN);
-	}
-	if (sample->end != STACK_END_COMPLETE) {
-		snprintf(name, sizeof(name), "[truncated: %s]", stack_end_name(sample->end));
-		path_add(path, name, FRAME_KIND_UNKNOWN);
-	}
-	for (uint32_t i = sample->location_count; i-- > 0;) {
-		const struct location *location = &store->profile->locations[sample->locations[i]];
-		uint32_t lines = location->line_count ? location->line_count : 1;
-
-		for (uint32_t line = lines; line-- > 0;) {
-			location_display_name(store->profile, location, line, name, sizeof(name));
-			path_add(path, name, location->kind);
-		}
-	}
-}
+#include "query_fixture.h"
 
 /** A naive tree: every node keeps its children in a list. */
 struct naive_node {
@@ -191,15 +72,6 @@ static void naive_free_children(struct naive_node *node)
 	}
 }
 
-static bool sample_selected(const struct query *query, const struct memory_sample *sample)
-{
-	const struct memory_series *series = &query->store->series[sample->series];
-
-	return sample->time_ns >= query->range.from_ns && sample->time_ns < query->range.to_ns &&
-	       strcmp(series->type, query->type) == 0 &&
-	       selector_matches(query->selector, &series->labels);
-}
-
 static void naive_tree(const struct query *query, struct naive_node *root)
 {
 	struct path path;
@@ -207,10 +79,11 @@ static void naive_tree(const struct query *query, struct naive_node *root)
 	for (uint32_t i = 0; i < query->store->sample_count; i++) {
 		const struct memory_sample *sample = &query->store->samples[i];
 
-		if (!sample_selected(query, sample))
+		// A small value may have nothing in the last slots of its interval.
+		if (!sample_selected(query, sample) || !sample_value(sample, query->range))
 			continue;
 		path_of(query->store, sample, query->group_by, &path);
-		naive_add(root, &path, 0, sample->value);
+		naive_add(root, &path, 0, sample_value(sample, query->range));
 	}
 }
 
@@ -235,24 +108,6 @@ static void expect_equal_trees(struct naive_node *root, const struct flame_tree 
 		EXPECT_EQ(naive[i]->total, node->total, name);
 	}
 	free(naive);
-}
-
-/** A query at random over @store; the caller deinits the selector. */
-static struct query random_query(struct store *store, struct selector *selector)
-{
-	static const char *const selectors[] = { "", "llm", "{node=~\"n[01]\"}", "{node=\"\"}" };
-	static const char *const groups[] = { NULL, NULL, "node", "service", "nobody" };
-	struct error err;
-
-	assert_int_equal(0, selector_parse(selectors[random_below(4)], selector, &err));
-	uint64_t from_ns = PARTITION_NS + random_below(100) * 20000000ULL;
-	return (struct query){
-		.store = store,
-		.selector = selector,
-		.type = random_below(6) ? PROFILE_TYPE_CPU : OFF_CPU,
-		.range = { from_ns, from_ns + (1 + random_below(200)) * 20000000ULL },
-		.group_by = groups[random_below(5)],
-	};
 }
 
 TEST(flame_trees_equal_those_of_a_naive_walk)
@@ -311,10 +166,10 @@ static void naive_top(const struct query *query, const char *name, enum frame_ki
 		for (uint32_t level = 0; level < path.count; level++)
 			seen |= path.kinds[level] == kind && strcmp(path.names[level], name) == 0;
 		if (seen)
-			*ret_total += sample->value;
+			*ret_total += sample_value(sample, query->range);
 		if (path.count && path.kinds[path.count - 1] == kind &&
 		    strcmp(path.names[path.count - 1], name) == 0)
-			*ret_self += sample->value;
+			*ret_self += sample_value(sample, query->range);
 	}
 }
 
@@ -474,7 +329,7 @@ static int64_t naive_stack_value(const struct query *query, const struct memory_
 		    memcmp(other->locations, sample->locations,
 			   sample->location_count * sizeof(uint32_t)) == 0 &&
 		    strcmp(labels_get(labels, "process"), labels_get(others, "process")) == 0)
-			sum += other->value;
+			sum += sample_value(other, query->range);
 	}
 	return sum;
 }
@@ -526,157 +381,13 @@ TEST(an_exported_profile_has_each_stack_once)
 			sum += profile->samples[i].value;
 		for (uint32_t i = 0; i < store->sample_count; i++)
 			expected += sample_selected(&query, &store->samples[i])
-					    ? store->samples[i].value
+					    ? sample_value(&store->samples[i], query.range)
 					    : 0;
 		assert_int_equal(expected, sum);
 		profile_free(profile);
 		selector_deinit(&selector);
 		store_close(store);
 	}
-}
-
-static int64_t naive_step(const struct query *query, const char *group, uint64_t from_ns,
-			  uint64_t step_ns)
-{
-	struct query step = *query;
-	int64_t sum = 0;
-
-	step.range = (struct time_range){ from_ns, from_ns + step_ns };
-	for (uint32_t i = 0; i < query->store->sample_count; i++) {
-		const struct memory_sample *sample = &query->store->samples[i];
-		const char *value =
-			query->group_by ? labels_get(&query->store->series[sample->series].labels,
-						     query->group_by)
-					: NULL;
-
-		if (sample_selected(&step, sample) && strcmp(value ? value : "", group) == 0)
-			sum += sample->value;
-	}
-	return sum;
-}
-
-TEST(series_have_whole_steps_and_exact_sums)
-{
-	for (int round = 0; round < ROUNDS; round++) {
-		struct store *store = random_store();
-		struct selector selector;
-		struct query query = random_query(store, &selector);
-		struct query_series_set set;
-		struct error err;
-		uint64_t step_ns = (1 + random_below(30)) * 20000000ULL;
-
-		assert_int_equal(0, query_series(&query, step_ns, &set, &err));
-		assert_int_equal(0, set.first_step_ns % step_ns);
-		assert_true(set.first_step_ns <= query.range.from_ns);
-		assert_true(query.range.from_ns - set.first_step_ns < step_ns);
-		assert_true(set.first_step_ns + set.step_count * step_ns >= query.range.to_ns);
-		assert_true(set.first_step_ns + set.step_count * step_ns - query.range.to_ns <
-			    step_ns);
-		for (uint32_t i = 0; i < set.count; i++) {
-			int64_t total = 0;
-
-			for (uint32_t step = 0; step < set.step_count; step++) {
-				EXPECT_EQ(naive_step(&query, set.series[i].group,
-						     set.first_step_ns + step * step_ns, step_ns),
-					  set.series[i].values[step], set.series[i].group);
-				total += set.series[i].values[step];
-			}
-			EXPECT_EQ(total, set.series[i].total, set.series[i].group);
-			assert_true(!i || set.series[i - 1].total >= total);
-		}
-		query_series_set_deinit(&set);
-		selector_deinit(&selector);
-		store_close(store);
-	}
-}
-
-TEST(groups_beyond_the_limit_are_summed_as_other)
-{
-	struct store *store = memory_store_new(PARTITION_NS);
-	struct selector selector = { 0 };
-	struct query query = { .store = store,
-			       .selector = &selector,
-			       .type = PROFILE_TYPE_CPU,
-			       .range = { 0, PARTITION_NS },
-			       .group_by = "pod",
-			       .deadline_ns = 0 };
-	struct query_series_set set;
-	struct error err;
-
-	for (uint32_t i = 0; i < QUERY_GROUPS_MAX + 20; i++) {
-		struct labels labels = { 0 };
-		char pod[16];
-
-		snprintf(pod, sizeof(pod), "p%u", i);
-		assert_int_equal(0, labels_set(&labels, "pod", pod));
-		struct memory_sample sample = {
-			.series = memory_store_add_series(store, &labels, PROFILE_TYPE_CPU),
-			.slot_ns = 20000000,
-			.value = 10000 + i,
-		};
-		memory_store_add(store, &sample);
-		labels_deinit(&labels);
-	}
-	assert_int_equal(0, query_series(&query, 20000000, &set, &err));
-	assert_int_equal(QUERY_GROUPS_MAX + 1, set.count);
-	EXPECT_STR("other", set.series[0].group, "20 pods together are the largest");
-	assert_int_equal(20 * 10000 + 190, set.series[0].total); // p0 to p19
-	EXPECT_STR("p119", set.series[1].group, "the largest pod");
-	assert_int_equal(10119, set.series[1].total);
-	query_series_set_deinit(&set);
-	store_close(store);
-}
-
-TEST(a_heat_map_counts_each_slot)
-{
-	struct store *store = random_store();
-	struct selector selector = { 0 };
-	struct query query = { .store = store,
-			       .selector = &selector,
-			       .type = PROFILE_TYPE_CPU,
-			       .range = { PARTITION_NS + 5, 3 * PARTITION_NS + 1 },
-			       .group_by = NULL,
-			       .deadline_ns = 0 };
-	struct heat_map map;
-	struct error err;
-	int64_t value_max = 0;
-
-	assert_int_equal(0, query_heat_map(&query, 20000000, &map, &err));
-	assert_int_equal(PARTITION_NS, map.from_ns);
-	assert_int_equal(101, map.slot_count);
-	for (uint32_t i = 0; i < map.slot_count; i++) {
-		EXPECT_EQ(naive_step(&query, "", map.from_ns + i * map.slot_ns, map.slot_ns),
-			  map.values[i], "slot");
-		value_max = map.values[i] > value_max ? map.values[i] : value_max;
-	}
-	assert_true(value_max > 0);
-	assert_int_equal(value_max, map.value_max);
-	heat_map_deinit(&map);
-	store_close(store);
-}
-
-TEST(too_many_points_are_refused_with_the_step_that_fits)
-{
-	struct store *store = random_store();
-	struct selector selector = { 0 };
-	struct query query = { .store = store,
-			       .selector = &selector,
-			       .type = PROFILE_TYPE_CPU,
-			       .range = { 0, 3600 * PARTITION_NS },
-			       .group_by = NULL,
-			       .deadline_ns = 0 };
-	struct query_series_set set = { 0 };
-	struct heat_map map = { 0 };
-	struct error err;
-
-	assert_int_equal(-EINVAL, query_series(&query, 20000000, &set, &err));
-	assert_non_null(strstr(err.text, "choose at least 328 ms"));
-	assert_int_equal(0, query_series(&query, 328000000, &set, &err));
-	query_series_set_deinit(&set);
-	assert_int_equal(-EINVAL, query_series(&query, 0, &set, &err));
-	query.range.to_ns = 7 * 3600 * PARTITION_NS;
-	assert_int_equal(-EINVAL, query_heat_map(&query, 20000000, &map, &err));
-	store_close(store);
 }
 
 TEST(an_empty_selection_is_an_empty_answer)
@@ -818,10 +529,6 @@ RUN_TESTS(cmocka_unit_test(flame_trees_equal_those_of_a_naive_walk),
 	  cmocka_unit_test(truncation_keeps_the_largest_and_says_what_it_cut),
 	  cmocka_unit_test(a_tree_that_fits_is_not_cut),
 	  cmocka_unit_test(an_exported_profile_has_each_stack_once),
-	  cmocka_unit_test(series_have_whole_steps_and_exact_sums),
-	  cmocka_unit_test(groups_beyond_the_limit_are_summed_as_other),
-	  cmocka_unit_test(a_heat_map_counts_each_slot),
-	  cmocka_unit_test(too_many_points_are_refused_with_the_step_that_fits),
 	  cmocka_unit_test(an_empty_selection_is_an_empty_answer),
 	  cmocka_unit_test(a_failing_store_fails_the_query),
 	  cmocka_unit_test(a_merge_is_given_up_at_its_deadline),
