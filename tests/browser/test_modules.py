@@ -72,7 +72,7 @@ def test_a_service_replaces_the_one_before(call, text, value, result):
     ("from=now-1h", "from", "now-1h"), ("from=junk", "from", "now-15m"), ("sort=-total", "sort", "-total"), ("sort=drop", "sort", "self"),
     ("layout=evil", "layout", "both"), ("zoom=XYZ", "zoom", ""), ("nodes=999999", "nodes", "32768"), ("nodes=0", "nodes", "32768"),
     ("type=a:b", "type", "process_cpu:cpu:nanoseconds:cpu:nanoseconds"), ("search=" + "x" * 500, "search", ""), ("group=", "group", ""),
-    ("group=a%20b", "group", "auto"),
+    ("group=a%20b", "group", "auto"), ("idle=in", "idle", "in"), ("idle=maybe", "idle", "out"),
 ])
 def test_links_are_checked_when_read(call, query, field, value):
     assert call("state", "readView", "?" + query)[field] == value
@@ -88,6 +88,85 @@ def test_a_link_says_only_what_is_not_the_default(call):
 def test_axes_are_round_and_reach_the_peak(call, peak, top):
     ticks = call("axis_ticks", "valueTicks", peak)
     assert ticks["max"] >= peak and ticks["max"] == pytest.approx(top) and 2 <= len(ticks["values"]) <= 6
+
+
+@pytest.mark.parametrize("peak, top", [(1000, 1000), (1.4 * 2**30, 1.5 * 2**30), (200 * 2**20, 200 * 2**20), (1023 * 2**10, 1500 * 2**10)])
+def test_axes_of_bytes_are_round_in_binary_units(call, peak, top):
+    ticks = call("axis_ticks", "valueTicks", peak, 1024)
+    assert ticks["max"] >= peak and ticks["max"] == pytest.approx(top)
+
+
+BLOCKED = "off_cpu:blocked:nanoseconds:wall:nanoseconds"
+WALL = "wall:time:nanoseconds:wall:nanoseconds"
+CPU = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
+
+
+@pytest.mark.parametrize("lane, query, group, label", [
+    (CPU, "", "auto", "service"), (CPU, "llm", "auto", ""), (CPU, "llm", "node", "node"), (BLOCKED, "", "auto", "wait"), (BLOCKED, "llm", "auto", "wait"),
+    (BLOCKED, '{wait="lock"}', "auto", "service"), (BLOCKED, '{wait="lock", service="llm"}', "auto", "wait"), (WALL, "llm", "auto", "state"),
+    (BLOCKED, "", "", ""), ("new:thing:count:event:count", "", "auto", "service"),
+])
+def test_a_lane_is_grouped_by_what_it_tells_apart(call, lane, query, group, label):
+    assert call("questions", "groupOf", {"type": lane, "query": query, "group": group}) == label
+
+
+@pytest.mark.parametrize("lane, query, idle, left_out", [
+    (BLOCKED, "", "out", True), (BLOCKED, "llm", "out", True), (BLOCKED, "llm", "in", False), (BLOCKED, '{wait=~"lock|idle"}', "out", False),
+    (BLOCKED, '{wait!="sleep"}', "out", False), (BLOCKED, "{broken", "out", False), (CPU, "", "out", False), (WALL, "", "out", False),
+])
+def test_idle_is_left_out_unless_somebody_says_otherwise(call, lane, query, idle, left_out):
+    assert call("questions", "leavesIdleOut", {"type": lane, "query": query, "idle": idle}) == left_out
+
+
+@pytest.mark.parametrize("before, lane, query, group", [
+    (('{service="a", wait="lock"}', "wait"), CPU, '{service="a"}', "auto"), (('{service="a", wait="lock"}', "node"), BLOCKED, '{service="a", wait="lock"}', "node"),
+    (("a", "service"), WALL, "a", "service"), (('{state="running"}', "state"), BLOCKED, "", "auto"), (("{broken", "wait"), CPU, "{broken", "auto"),
+])
+def test_another_lane_keeps_what_it_understands(call, before, lane, query, group):
+    change = call("questions", "showType", {"type": "x", "query": before[0], "group": before[1]}, lane)
+    assert (change["query"], change["group"], change["type"], change["zoom"]) == (query, group, lane, "")
+
+
+@pytest.mark.parametrize("lane, unit, scale, word", [
+    (CPU, "nanoseconds", 1 / 5e9, "cores"), (BLOCKED, "nanoseconds", 1 / 5e9, "threads"), ("memory:rss:bytes:gauge:second", "bytes", 1, ""),
+    ("memory:page_fault:bytes:page_fault:bytes", "bytes", 0.2, "per second"), ("memory:oom_kills:count:event:count", "count", 0.2, "per second"),
+])
+def test_a_lane_has_the_rate_that_people_count_it_in(call, lane, unit, scale, word):
+    rate = call("format", "rateOf", lane, unit, 5e9)
+    assert rate["scale"] == pytest.approx(scale) and rate["unit"] == word
+
+
+def answer_of(*series):
+    return {"type": "t:t:nanoseconds:wall:nanoseconds", "unit": "nanoseconds", "first_step_ns": 0, "step_ns": 1e9,
+            "series": [{"group": group, "total": sum(values), "values": values} for group, values in series]}
+
+
+def test_marks_are_where_things_happened(call):
+    told = {"throttled": answer_of(("a", [0, 5e8, 0]), ("b", [0, 1e8, 2e9])), "changes": answer_of(("less", [0, 0, 1]), ("more", [1, 0, 0]))}
+    marks = call("chart_marks", "marksOf", told, {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 1000, "newest_ms": 0})
+    assert [(s["from_ms"], s["to_ms"], s["share"]) for s in marks["throttled"]["steps"]] == [(1000, 2000, 0.5), (2000, 3000, 2)]
+    assert marks["throttled"]["span_ms"] == 2000 and marks["throttled"]["total"] == 2.6e9
+    assert [(c["time_ms"], c["text"]) for c in marks["changes"]] == [(500, "more"), (2500, "less")]
+
+
+def test_nothing_happened(call):
+    nothing = {"throttled": answer_of(), "changes": answer_of()}
+    assert call("chart_marks", "marksOf", nothing, {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 0, "newest_ms": 0}) == {"throttled": None, "changes": []}
+    free = {**nothing, "throttled": answer_of(("a", [0, 0, 0]))}
+    assert call("chart_marks", "marksOf", free, {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 0, "newest_ms": 0})["throttled"] is None
+
+
+@pytest.mark.parametrize("total_ns, text", [(108e9, "12.0 % of the time"), (1800e9, "30 m of CPU time in 15 m")])
+def test_throttling_in_words(call, total_ns, text):
+    assert call("chart_marks", "throttledShare", total_ns, 900_000).replace("\u202f", " ") == text
+
+
+def test_states_are_stacked_in_order_and_all_waits_have_a_place(call):
+    states = answer_of(("blocked", [9e8]), ("running", [1e8]), ("waiting", [2e8]))
+    stored, between = {"oldest_ms": 0, "newest_ms": 0}, {"from_ms": 0, "to_ms": 1000}
+    assert [s["group"] for s in call("series_stack", "stackSeries", states, between, stored, "state")["series"]] == ["running", "waiting", "blocked"]
+    waits = answer_of(*[(f"w{i}", [20 - i]) for i in range(13)])
+    assert len(call("series_stack", "stackSeries", waits, between, stored, "wait")["series"]) == 13
 
 
 @pytest.mark.parametrize("what, values, stored, mean, arrived", [
