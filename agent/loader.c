@@ -26,6 +26,9 @@ enum {
 	RECORD_HEADER_BYTES = 8, // BPF_RINGBUF_HDR_SZ
 };
 
+/* Where SHARED_VARIABLE of bpf/maps.bpf.h puts them. */
+#define SHARED_SECTION ".data.shared"
+
 /* What handle_record() stops the reading by. */
 #define READ_ENOUGH (-E2BIG)
 
@@ -347,9 +350,23 @@ void loader_close(struct loader *loader)
 
 // ---- records --------------------------------------------------------------------------------
 
-int loader_map_fd(const struct loader *loader, const char *name)
+int loader_share_maps(const struct loader *loader, struct bpf_object *programs)
 {
-	return bpf_object__find_map_fd_by_name(loader->programs->obj, name);
+	struct bpf_map *map;
+
+	bpf_object__for_each_map(map, programs)
+	{
+		const char *name = bpf_map__name(map);
+		// Of sections, whose variables are a program's own, all but one.
+		bool ours = !bpf_map__is_internal(map) || !strcmp(name, SHARED_SECTION);
+		int fd = ours ? bpf_object__find_map_fd_by_name(loader->programs->obj, name)
+			      : -ENOENT;
+		int rc = fd < 0 ? 0 : bpf_map__reuse_fd(map, fd);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
 }
 
 int loader_sampler_fd(const struct loader *loader)
@@ -442,7 +459,8 @@ int loader_drain_counts(struct loader *loader, count_fn fn, void *context, struc
 
 void loader_set_clock_offset(struct loader *loader, uint64_t offset_ns)
 {
-	__atomic_store_n(&loader->programs->bss->realtime_offset_ns, offset_ns, __ATOMIC_RELAXED);
+	__atomic_store_n(&loader->programs->data_shared->realtime_offset_ns, offset_ns,
+			 __ATOMIC_RELAXED);
 }
 
 void loader_set_period(void *context, uint32_t cpu, uint64_t period_ns, uint64_t since_ns)
@@ -468,14 +486,19 @@ void loader_read_counters(const struct loader *loader, uint64_t ret_counters[COU
 	}
 }
 
-void loader_read_run_time(const struct loader *loader, uint64_t *ret_ns, uint64_t *ret_count)
+void loader_read_run_time_of(int program_fd, uint64_t *ret_ns, uint64_t *ret_count)
 {
 	struct bpf_prog_info info = { 0 };
 	uint32_t size = sizeof(info);
 
 	*ret_ns = *ret_count = 0;
-	if (bpf_obj_get_info_by_fd(loader_sampler_fd(loader), &info, &size))
+	if (bpf_obj_get_info_by_fd(program_fd, &info, &size))
 		return;
 	*ret_ns = info.run_time_ns;
 	*ret_count = info.run_cnt;
+}
+
+void loader_read_run_time(const struct loader *loader, uint64_t *ret_ns, uint64_t *ret_count)
+{
+	loader_read_run_time_of(loader_sampler_fd(loader), ret_ns, ret_count);
 }

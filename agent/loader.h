@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel programs: opened, set, loaded, attached; their maps and records. The only user of
-// libbpf. One thread.
+// The kernel programs: opened, set, loaded, attached; their maps and records. One thread.
 #pragma once
 
 #include <stdbool.h>
@@ -48,8 +47,13 @@ enum loader_level loader_level(const struct loader *loader);
 /** The unwinder's maps. Owned by the loader. */
 const struct unwind_maps *loader_unwind_maps(const struct loader *loader);
 
-/** The map of this name, for another program to share; -ENOENT if there is none. Owned by the loader. */
-int loader_map_fd(const struct loader *loader, const char *name);
+struct bpf_object;
+
+/**
+ * Let programs that were opened, but not loaded yet, use the loader's maps for those of theirs that
+ * have the same name, and its shared variables. Returns 0 or a negative errno.
+ */
+int loader_share_maps(const struct loader *loader, struct bpf_object *programs);
 
 /** The sampling program, to be run by perf events. Owned by the loader. */
 int loader_sampler_fd(const struct loader *loader);
@@ -99,5 +103,7 @@ void loader_set_period(void *loader, uint32_t cpu, uint64_t period_ns, uint64_t 
 /** Sums over all CPUs; an unreadable map leaves zeros. */
 void loader_read_counters(const struct loader *loader, uint64_t ret_counters[COUNTER_COUNT]);
 
+/** Time that a program spent so far, and how often it ran; 0 unless kernel.bpf_stats_enabled. */
+void loader_read_run_time_of(int program_fd, uint64_t *ret_ns, uint64_t *ret_count);
 /** Time in the sampling program, and how often it ran; 0 unless kernel.bpf_stats_enabled. */
 void loader_read_run_time(const struct loader *loader, uint64_t *ret_ns, uint64_t *ret_count);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "agent/identity.h"
+#include "agent/lanes.h"
 #include "agent/options.h"
 #include "agent/profiler.h"
 #include "agent/sender.h"
@@ -113,6 +114,7 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.symbolize_lines = agent->options.lines,
 		.debuginfod_urls = agent->options.debuginfod,
 		.debug_files_bytes = agent->options.debug_files_bytes,
+		.lanes = LANE_WALL | LANE_MEMORY | LANE_GOVERNOR,
 	};
 
 	return profiler_open(&options, &agent->profiler, err);

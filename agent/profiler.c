@@ -15,6 +15,7 @@
 #include "agent/debug_file.h"
 #include "agent/executable.h"
 #include "agent/kallsyms.h"
+#include "agent/lanes.h"
 #include "agent/line_reader.h"
 #include "agent/loader.h"
 #include "agent/location_table.h"
@@ -39,6 +40,13 @@ enum {
 	// The count maps hold so many seconds of samples that are all different; they are drained
 	// when half full, and that is looked at every second.
 	COUNTS_SECONDS = 4,
+	// Lanes count waits and threads, of which each CPU can have as many as the kernel side lets it
+	// (bpf/unwind_budget.bpf.h), and totals of each thread name of each process.
+	LANE_COUNTS_PER_CPU = 8192,
+	LANE_COUNTS_MIN = 16384,
+	// With two maps of 176 bytes a count, 23 MB of kernel memory; on more than 8 CPUs they are
+	// drained more often if all of them are busy.
+	LANE_COUNTS_MAX = 65536,
 	SWEEP_WINDOWS = 12, // locations that no stack uses are let go once a minute
 };
 
@@ -78,11 +86,12 @@ struct profiler {
 	struct snapshot_program *snapshot_program;
 	struct snapshots *snapshots; // NULL: none are taken
 	struct perf_events *events;
-	struct window window;    // of which part was drained early, if its map filled up
-	uint32_t windows;        // finished
-	uint64_t lines_due_ns;   // when to look for lines that were read
-	uint64_t clock_due_ns;   // when to look at the clock and the counts again
-	uint64_t samples_before; // counter when the count maps were swapped
+	struct lanes *lanes;
+	struct window window;   // of which part was drained early, if its map filled up
+	uint32_t windows;       // finished
+	uint64_t lines_due_ns;  // when to look for lines that were read
+	uint64_t clock_due_ns;  // when to look at the clock and the counts again
+	uint64_t counts_before; // counter when the count maps were swapped
 	uint64_t stacks_lost;
 	uint64_t drain_ns;
 	int epoll_fd; // records and timer
@@ -176,12 +185,12 @@ static int take_count(void *context, const struct count_key *key, const struct c
 	return window_add(drain->window, key, count, drain->now_ns);
 }
 
-static uint64_t read_samples(const struct profiler *profiler)
+static uint64_t read_new_counts(const struct profiler *profiler)
 {
 	uint64_t counters[COUNTER_COUNT];
 
 	loader_read_counters(profiler->loader, counters);
-	return counters[COUNTER_SAMPLES];
+	return counters[COUNTER_COUNTS_NEW];
 }
 
 // Bodies are read after the swap: those of everything in the old map were written before it.
@@ -190,7 +199,8 @@ static int drain_counts(struct profiler *profiler, struct error *err)
 	struct count_drain drain = { .window = &profiler->window, .unwinds = profiler->unwinds };
 	int rc;
 
-	profiler->samples_before = read_samples(profiler);
+	lanes_before_drain(profiler->lanes); // what fails there is told in the next window
+	profiler->counts_before = read_new_counts(profiler);
 	rc = loader_swap_counts(profiler->loader, err);
 	if (!rc)
 		rc = read_records(profiler, err);
@@ -201,7 +211,7 @@ static int drain_counts(struct profiler *profiler, struct error *err)
 // A caller who drains rarely does not lose samples: the window grows in our memory instead.
 static void watch_counts(struct profiler *profiler)
 {
-	if (read_samples(profiler) - profiler->samples_before >= profiler->counts_max / 2)
+	if (read_new_counts(profiler) - profiler->counts_before >= profiler->counts_max / 2)
 		drain_counts(profiler, NULL); // what failed is tried again in the next drain
 }
 
@@ -252,6 +262,9 @@ int profiler_drain(struct profiler *profiler, struct profile **ret_profile, stru
 
 	if (rc)
 		return rc;
+	rc = lanes_after_drain(profiler->lanes, &profiler->window);
+	if (rc)
+		return error_errno(err, rc, "samples are dropped");
 	if (window_init(&next, &sources, profiler->slot_ns, to_ns) < 0)
 		return error_set(err, -ENOMEM, "out of memory");
 	*ret_profile = window_finish(&profiler->window, to_ns);
@@ -347,10 +360,21 @@ static int open_tables(struct profiler *profiler, const struct labels *labels)
 		       : -ENOMEM;
 }
 
-static uint32_t counts_for(uint32_t frequency_hz)
+static uint64_t lane_counts(uint64_t cpu_count)
 {
-	uint64_t wanted = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN) * frequency_hz * COUNTS_SECONDS;
+	uint64_t wanted = LANE_COUNTS_MIN + cpu_count * LANE_COUNTS_PER_CPU;
+
+	return wanted < LANE_COUNTS_MAX ? wanted : LANE_COUNTS_MAX;
+}
+
+static uint32_t counts_for(const struct profiler_options *options)
+{
+	uint64_t cpu_count = sysconf(_SC_NPROCESSORS_ONLN);
+	uint64_t wanted = cpu_count * options->frequency_hz * COUNTS_SECONDS;
 	uint32_t counts_max = COUNTS_MIN;
+
+	if (options->lanes)
+		wanted += lane_counts(cpu_count);
 
 	while (counts_max < wanted && counts_max < 1U << 24)
 		counts_max *= 2;
@@ -456,6 +480,19 @@ static int follow_mmaps(struct profiler *profiler, struct error *err)
 	return rc ? error_errno(err, rc, "epoll") : 0;
 }
 
+static int open_lanes(struct profiler *profiler, const struct profiler_options *options,
+		      struct error *err)
+{
+	const struct lane_setup setup = {
+		.loader = profiler->loader,
+		.processes = profiler->processes,
+		.slot_ns = options->slot_ns,
+		.only_followed = options->pid != 0,
+	};
+
+	return options->lanes ? lanes_open(options->lanes, &setup, &profiler->lanes, err) : 0;
+}
+
 // Events of processes flow before the scan begins, so none falls between the two.
 static int open_all(struct profiler *profiler, const struct profiler_options *options,
 		    struct error *err)
@@ -480,6 +517,8 @@ static int open_all(struct profiler *profiler, const struct profiler_options *op
 	if (!rc)
 		rc = process_table_scan(profiler->processes, err);
 	if (!rc)
+		rc = open_lanes(profiler, options, err);
+	if (!rc)
 		set_timer(profiler, clock_monotonic_ns());
 	return rc;
 }
@@ -499,7 +538,7 @@ int profiler_open(const struct profiler_options *options, struct profiler **ret_
 		return error_set(err, -ENOMEM, "out of memory");
 	profiler->epoll_fd = profiler->timer_fd = -1;
 	profiler->slot_ns = options->slot_ns;
-	profiler->counts_max = counts_for(options->frequency_hz);
+	profiler->counts_max = counts_for(options);
 
 	rc = open_all(profiler, options, err);
 	if (rc) {
@@ -514,6 +553,7 @@ void profiler_close(struct profiler *profiler)
 {
 	if (!profiler)
 		return;
+	lanes_close(profiler->lanes);
 	perf_events_close(profiler->events);
 	snapshots_free(profiler->snapshots);
 	snapshot_program_close(profiler->snapshot_program);
@@ -574,6 +614,7 @@ void profiler_tick(struct profiler *profiler)
 		profiler->lines_due_ns = now_ns + LINES_INTERVAL_NS;
 		line_reader_poll(profiler->lines);
 	}
+	lanes_tick(profiler->lanes, now_ns);
 	if (now_ns >= profiler->clock_due_ns) {
 		profiler->clock_due_ns = now_ns + CLOCK_INTERVAL_NS;
 		set_clock(profiler);
@@ -628,7 +669,9 @@ const char *profiler_next_notice(struct profiler *profiler)
 		if (profiler->snapshots_notice[0])
 			return profiler->snapshots_notice;
 	}
-	return process_unwind_notice(profiler->unwinds);
+	const char *lane_said = lanes_next_notice(profiler->lanes);
+
+	return lane_said ? lane_said : process_unwind_notice(profiler->unwinds);
 }
 
 void profiler_read_stats(const struct profiler *profiler, struct profiler_stats *ret_stats)
@@ -643,6 +686,7 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 		.stacks_lost = profiler->stacks_lost,
 		.symbols_bytes = executable_table_symbol_bytes(profiler->executables),
 		.drain_ns = profiler->drain_ns,
+		.lanes = lanes_running(profiler->lanes),
 	};
 	if (profiler->lines)
 		ret_stats->symbols_bytes += line_reader_bytes(profiler->lines);

@@ -23,11 +23,12 @@ struct profiler_options {
 	bool symbolize_lines;        // source lines and inlined calls of native code, too
 	const char *debuginfod_urls; // servers to ask for symbols of stripped files; NULL: none
 	uint64_t debug_files_bytes;  // of their answers kept in cache_folder, at most
+	uint32_t lanes;              // what runs beside the sampler: enum lane_bit of lanes.h
 };
 
 /** What the profiler did since it was opened. Counts, unless a unit is named. */
 struct profiler_stats {
-	uint64_t bpf_counters[32]; // by enum bpf_counter of bpf/counters.h
+	uint64_t bpf_counters[64]; // by enum bpf_counter of bpf/counters.h
 	uint64_t bpf_run_ns; // time in the sampling program; 0 unless kernel.bpf_stats_enabled
 	uint64_t bpf_run_count;
 	uint64_t processes;     // known now
@@ -36,6 +37,7 @@ struct profiler_stats {
 	uint64_t stacks_lost;   // counts whose body never came
 	uint64_t symbols_bytes; // memory of symbol tables, bytes
 	uint64_t drain_ns;      // time of the last drain
+	uint32_t lanes;         // enum lane_bit of those that run
 	struct process_unwind_stats unwind;
 	struct python_code_table_stats python;
 };

@@ -15,23 +15,6 @@ struct snapshot_program {
 	void *value; // of the map that the snapshot is put into; it begins with the record
 };
 
-// What the sampler has under the same name is the same map; what lies in sections is our own.
-static int share_maps(struct snapshot_bpf *programs, const struct loader *loader)
-{
-	struct bpf_map *map;
-
-	bpf_object__for_each_map(map, programs->obj)
-	{
-		int fd = bpf_map__is_internal(map) ? -ENOENT
-						   : loader_map_fd(loader, bpf_map__name(map));
-		int rc = fd < 0 ? 0 : bpf_map__reuse_fd(map, fd);
-
-		if (rc < 0)
-			return rc;
-	}
-	return 0;
-}
-
 int snapshot_program_open(const struct loader *loader, struct snapshot_program **ret_program,
 			  struct error *err)
 {
@@ -43,7 +26,7 @@ int snapshot_program_open(const struct loader *loader, struct snapshot_program *
 	if (!rc && !program->programs)
 		rc = -errno;
 	if (!rc)
-		rc = share_maps(program->programs, loader);
+		rc = loader_share_maps(loader, program->programs->obj);
 	if (!rc) {
 		program->programs->rodata->unwind_python = false; // its frames have gone by then
 		rc = snapshot_bpf__load(program->programs);

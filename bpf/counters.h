@@ -24,7 +24,17 @@
 	  "Ticks not charged to the thread they hit because they came late and it had just "     \
 	  "begun: the CPU was idle without ticks.")                                              \
 	X(USER_FRAMES, "user_frames", "User frames unwound.")                                    \
-	X(KERNEL_FRAMES, "kernel_frames", "Kernel frames unwound.")
+	X(KERNEL_FRAMES, "kernel_frames", "Kernel frames unwound.")                              \
+	X(COUNTS_NEW, "counts_new", "Different counts that were put into the counts map.")       \
+	X(SWITCHES, "switches", "Times that a thread lost its CPU.")                             \
+	X(SWITCHES_UNKNOWN, "switches_unknown",                                                  \
+	  "Times that a thread lost its CPU before it was known to the accounting of time; "     \
+	  "what it did until then is told when it is.")                                          \
+	X(THREADS_FULL, "threads_full",                                                          \
+	  "Threads of which no time was told because there was no memory to keep it.")       \
+	X(FAULTS_SAMPLED, "faults_sampled", "Page faults that were sampled.")                    \
+	X(FAULTS_UNCHARGED, "faults_uncharged",                                                  \
+	  "Page faults that no sample stands for: the last of a storm, or there was no memory.")
 
 enum bpf_counter {
 #define X(name, text, help) COUNTER_##name,

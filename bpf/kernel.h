@@ -13,6 +13,9 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
+/* include/linux/sched.h: in __state, and nothing else, of a task that runs for the last time. */
+#define TASK_DEAD 0x00000080
+
 /* include/linux/sched.h: flags of a task that has no user registers of its own. */
 #define PF_IO_WORKER   0x00000010
 #define PF_USER_WORKER 0x00004000 // since 6.4; unused before
@@ -33,6 +36,16 @@ struct signal_struct {
 struct sched_entity {
 	__u64 sum_exec_runtime;      // CPU time so far
 	__u64 prev_sum_exec_runtime; // the same when the task was last given a CPU
+	unsigned char sched_delayed; // since 6.12: sleeps, though it is still on its queue
+};
+
+/* Nanoseconds of the scheduler's own clock, which begins elsewhere than the monotonic one. */
+struct sched_info {
+	__u64 run_delay; // runnable without a CPU so far; settled when the task gets one
+};
+
+struct thread_info {
+	__u32 cpu; // that the task is on, or was on last
 };
 
 #if defined(__TARGET_ARCH_x86)
@@ -48,15 +61,22 @@ struct thread_struct {
 #endif
 
 struct task_struct {
+	struct thread_info thread_info;
+	unsigned int __state; // 0: runnable
 	struct thread_struct thread;
 	unsigned int flags;
+	int on_cpu; // it has a CPU, or is just getting or leaving it
+	int on_rq;
 	struct sched_entity se;
+	struct sched_info sched_info;
+	int exit_state;
 	struct mm_struct *mm;
 	__u32 pid; // pid_t in the kernel
 	__u32 tgid;
 	struct task_struct *group_leader;
 	struct signal_struct *signal;
 	__u64 self_exec_id;
+	__u64 start_time;     // monotonic
 	__u64 start_boottime; // 5.5 and newer
 	char comm[16];
 };

@@ -17,8 +17,11 @@ const volatile bool only_followed = false; // only processes in `followed`
 const volatile bool unwind_by_tables = true; // else by frame pointers alone
 const volatile bool unwind_python = true;    // needs tables
 
+/* Variables of which all programs have the same: what they share lies in a section of its own. */
+#define SHARED_VARIABLE SEC(".data.shared")
+
 /* Unix time minus bpf_ktime_get_ns(), kept up to date by the agent. */
-__u64 realtime_offset_ns = 0;
+__u64 realtime_offset_ns SHARED_VARIABLE = 0;
 
 /* The period of each CPU's ticks, and since when: the agent writes it after each change. */
 struct {

@@ -4,6 +4,7 @@
 // it has defined read_user().
 #pragma once
 
+#include "add_count.bpf.h"
 #include "maps.bpf.h"
 #include "unwind_memory.bpf.h"
 #include "wake.bpf.h"
@@ -105,29 +106,4 @@ static __always_inline void keep_user_stack(struct stack_work *work, __u64 now,
 	bpf_probe_read_kernel_str(work->record.process_name, sizeof(work->record.process_name),
 				  process_name);
 	send_stack(work, now, &unwind->leaf, unwind->frame_count, unwind->end, &key->user);
-}
-
-static __always_inline int add_count(const struct count_key *key, __u64 value, __u64 samples)
-{
-	struct count first = { .value = value, .samples = samples };
-	struct count *counts_of_key;
-	__u32 zero = 0;
-	void *counts = bpf_map_lookup_elem(&active_counts, &zero);
-	long rc = 0;
-
-	if (!counts)
-		return count(COUNTER_COUNTS_FULL);
-	counts_of_key = bpf_map_lookup_elem(counts, key);
-	if (!counts_of_key) {
-		rc = bpf_map_update_elem(counts, key, &first, BPF_NOEXIST);
-		if (!rc)
-			return count(COUNTER_SAMPLES);
-		// -EEXIST: another CPU was a moment faster.
-		counts_of_key = bpf_map_lookup_elem(counts, key);
-	}
-	if (!counts_of_key)
-		return count(rc == -EBUSY ? COUNTER_COUNTS_BUSY : COUNTER_COUNTS_FULL);
-	__sync_fetch_and_add(&counts_of_key->value, value);
-	__sync_fetch_and_add(&counts_of_key->samples, samples);
-	return count(COUNTER_SAMPLES);
 }

@@ -13,7 +13,7 @@ struct {
 	__u64 last_ns;
 	__u32 due; // records were written without waking
 	__u32 pad;
-} wake = {};
+} wake SHARED_VARIABLE = {};
 
 /* The flags to write a record with, now. */
 static __always_inline __u64 wake_flags(__u64 now)

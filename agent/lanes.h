@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What runs beside the on-CPU sampler: one lane for each thing that is measured. A lane that a
+// kernel refuses leaves a sentence, and the rest runs. The profiler knows no lane by name: who adds
+// one adds a row to the table in lanes.c. One thread.
+#pragma once
+
+#include <stdint.h>
+
+#include "agent/loader.h"
+#include "agent/process.h"
+#include "agent/window.h"
+#include "base/error.h"
+
+/** Bits of profiler_options.lanes. */
+enum lane_bit {
+	LANE_WALL = 1 << 0,     // what threads do with their time (agent/switches.h)
+	LANE_MEMORY = 1 << 1,   // page faults; memory of control groups
+	LANE_WAKERS = 1 << 2,   // who woke whom, for services that were asked for
+	LANE_GOVERNOR = 1 << 3, // what the agent costs, and keeping it within a budget
+};
+
+/** What a lane is opened with; all of it outlives the lanes. */
+struct lane_setup {
+	const struct loader *loader; // whose maps the lane's programs share
+	struct process_table *processes;
+	struct lanes *lanes; // for the governor: what the others cost
+	uint64_t slot_ns;
+	bool only_followed; // `cairn record -p`: only processes that are followed
+};
+
+/** What a lane has cost since it was opened. */
+struct lane_cost {
+	uint64_t bpf_ns; // in its kernel programs; 0 unless kernel.bpf_stats_enabled
+	uint64_t bpf_count;
+};
+
+/** A kind of lane. What it does not need is NULL. */
+struct lane_kind {
+	const char *name; // as in messages: "wall"
+	uint32_t bit;     // enum lane_bit
+	int (*open)(const struct lane_setup *setup, void **ret_lane, struct error *err);
+	void (*close)(void *lane);
+	/** The count maps are about to be swapped: count what is due. Returns 0 or a negative errno. */
+	int (*before_drain)(void *lane);
+	/** All counts are in @window, which ends now: add what is not counted by the kernel. */
+	int (*after_drain)(void *lane, struct window *window);
+	/** Some 50 times a second: it must cost next to nothing when nothing is due. */
+	void (*tick)(void *lane, uint64_t now_ns);
+	/** What works less well than it could, once each; NULL: no more for now. Valid until the next. */
+	const char *(*next_notice)(void *lane);
+	void (*read_cost)(const void *lane, struct lane_cost *ret_cost);
+};
+
+struct lanes;
+
+/** Open the lanes of @bits, one by one; what fails is told by lanes_next_notice(). 0 or -ENOMEM. */
+int lanes_open(uint32_t bits, const struct lane_setup *setup, struct lanes **ret_lanes,
+	       struct error *err);
+/** NULL is allowed here and in all of these. */
+void lanes_close(struct lanes *lanes);
+
+/** enum lane_bit of those that run. */
+uint32_t lanes_running(const struct lanes *lanes);
+
+int lanes_before_drain(struct lanes *lanes);
+int lanes_after_drain(struct lanes *lanes, struct window *window);
+void lanes_tick(struct lanes *lanes, uint64_t now_ns);
+const char *lanes_next_notice(struct lanes *lanes);
+/** Of the lane of this bit; zeros if it does not run. */
+void lanes_read_cost(const struct lanes *lanes, enum lane_bit bit, struct lane_cost *ret_cost);

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/switches.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "switches.skel.h"
+
+struct switches {
+	struct switches_bpf *programs;
+	struct bpf_link *links[2]; // of the programs that run by themselves
+	struct bpf_link *sweep_link;
+	uint64_t slot_ns;
+	bool raw_tracepoints;
+	char notice[ERROR_TEXT_BYTES];
+	bool notice_told;
+};
+
+static int load(struct switches *switches, const struct loader *loader,
+		const struct switches_options *options)
+{
+	struct switches_bpf *programs = switches_bpf__open();
+	int rc;
+
+	if (!programs)
+		return -errno;
+	switches->programs = programs;
+	rc = loader_share_maps(loader, programs->obj);
+	if (rc)
+		return rc;
+	programs->rodata->slot_ns = options->slot_ns;
+	programs->rodata->only_followed = options->only_followed;
+	bpf_program__set_autoload(programs->progs.begin_child, !switches->raw_tracepoints);
+	bpf_program__set_autoload(programs->progs.switch_threads, !switches->raw_tracepoints);
+	bpf_program__set_autoload(programs->progs.switch_threads_raw, switches->raw_tracepoints);
+	return switches_bpf__load(programs);
+}
+
+// Typed tracepoints first; plain ones where those are refused.
+static int load_any(struct switches *switches, const struct loader *loader,
+		    const struct switches_options *options)
+{
+	int rc;
+
+	switches->raw_tracepoints = options->raw_tracepoints;
+	rc = load(switches, loader, options);
+	if (!rc || switches->raw_tracepoints)
+		return rc;
+	switches_bpf__destroy(take(switches->programs));
+	switches->raw_tracepoints = true;
+	return load(switches, loader, options);
+}
+
+static int attach(struct switches *switches)
+{
+	const struct switches_bpf *programs = switches->programs;
+	struct bpf_program *attached[] = {
+		switches->raw_tracepoints ? programs->progs.switch_threads_raw
+					  : programs->progs.switch_threads,
+		switches->raw_tracepoints ? NULL : programs->progs.begin_child,
+	};
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(attached); i++) {
+		if (!attached[i])
+			continue;
+		switches->links[i] = bpf_program__attach(attached[i]);
+		if (!switches->links[i])
+			return -errno;
+	}
+	switches->sweep_link = bpf_program__attach_iter(programs->progs.sweep_threads, NULL);
+	return switches->sweep_link ? 0 : -errno;
+}
+
+static void note_what_is_missing(struct switches *switches)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+
+	if (btf && btf__find_by_name_kind(btf, "sched_info", BTF_KIND_STRUCT) < 0)
+		snprintf(switches->notice, sizeof(switches->notice),
+			 "this kernel does not count how long threads wait for a CPU "
+			 "(CONFIG_SCHED_INFO): that is shown as blocked time, unless they were "
+			 "preempted");
+	btf__free(btf);
+}
+
+int switches_open(const struct loader *loader, const struct switches_options *options,
+		  struct switches **ret_switches, struct error *err)
+{
+	struct switches *switches = calloc(1, sizeof(*switches));
+
+	if (!switches)
+		return error_set(err, -ENOMEM, "out of memory");
+	switches->slot_ns = options->slot_ns;
+	int rc = load_any(switches, loader, options);
+	if (!rc) {
+		switches->programs->bss->begun_ns = clock_monotonic_ns();
+		rc = attach(switches);
+	}
+	if (!rc)
+		rc = switches_sweep(switches);
+	if (rc) {
+		switches_close(switches);
+		return error_errno(err, rc, "the programs that follow threads over the wall clock");
+	}
+	note_what_is_missing(switches);
+	*ret_switches = switches;
+	return 0;
+}
+
+void switches_close(struct switches *switches)
+{
+	if (!switches)
+		return;
+	for (uint32_t i = 0; i < ARRAY_SIZE(switches->links); i++)
+		bpf_link__destroy(switches->links[i]);
+	bpf_link__destroy(switches->sweep_link);
+	switches_bpf__destroy(switches->programs);
+	free(switches);
+}
+
+int switches_sweep(struct switches *switches)
+{
+	uint64_t offset_ns = switches->programs->data_shared->realtime_offset_ns;
+	_cleanup_close_ int fd = bpf_iter_create(bpf_link__fd(switches->sweep_link));
+	char nothing;
+
+	if (fd < 0)
+		return -errno;
+	switches->programs->bss->sweep_slot =
+		(clock_monotonic_ns() + offset_ns) / switches->slot_ns;
+	// The program writes nothing: it has met all threads when the first read returns.
+	while (read(fd, &nothing, sizeof(nothing)) < 0) {
+		if (errno != EAGAIN && errno != EINTR)
+			return -errno;
+	}
+	return 0;
+}
+
+const char *switches_next_notice(struct switches *switches)
+{
+	bool told = switches->notice_told || !switches->notice[0];
+
+	switches->notice_told = true;
+	return told ? NULL : switches->notice;
+}
+
+void switches_read_run_time(const struct switches *switches, uint64_t *ret_ns, uint64_t *ret_count)
+{
+	struct bpf_program *program;
+
+	*ret_ns = *ret_count = 0;
+	bpf_object__for_each_program(program, switches->programs->obj)
+	{
+		uint64_t ns, count;
+
+		if (!bpf_program__autoload(program))
+			continue;
+		loader_read_run_time_of(bpf_program__fd(program), &ns, &count);
+		*ret_ns += ns;
+		*ret_count += count;
+	}
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel programs of the wall clock (bpf/switches.bpf.c): what each thread did with its time,
+// counted into the sampler's maps. Uses libbpf, as loader.c does. One thread.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/loader.h"
+#include "base/error.h"
+
+struct switches;
+
+struct switches_options {
+	uint64_t slot_ns;
+	bool only_followed;   // as the sampler: only processes that are followed
+	bool raw_tracepoints; // for tests: begin with what is tried when kernels refuse better
+};
+
+/**
+ * Load the programs beside the sampler of @loader, which outlives them, attach them, and begin the
+ * accounting of the threads that are there. Returns 0 or a negative errno.
+ */
+int switches_open(const struct loader *loader, const struct switches_options *options,
+		  struct switches **ret_switches, struct error *err);
+/** NULL is allowed. */
+void switches_close(struct switches *switches);
+
+/**
+ * Account for all threads up to now and count it. To be called before the count maps are swapped:
+ * a window then has all the time up to its end. Returns 0 or a negative errno.
+ */
+int switches_sweep(struct switches *switches);
+
+/** What works less well than it could, in a sentence, told once; NULL: no more. */
+const char *switches_next_notice(struct switches *switches);
+
+/** Time in the programs and how often they ran; 0 unless kernel.bpf_stats_enabled. */
+void switches_read_run_time(const struct switches *switches, uint64_t *ret_ns, uint64_t *ret_count);

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// Where a thread's time goes, exactly. A thread's life is cut into spells: it loses its CPU, is
+// blocked, waits for a CPU, runs, and loses it again. A spell is accounted when it is over, so all of
+// it is known; what is left when two of its parts are measured is the third. So the three are
+// elapsed time, whatever happened.
+#pragma once
+
+#include <linux/types.h>
+
+enum thread_state {
+	THREAD_RUNNING,
+	THREAD_WAITING, // runnable without a CPU
+	THREAD_BLOCKED,
+	THREAD_STATES,
+};
+
+/* Kept for each thread. Times are of the monotonic clock. */
+struct thread_time {
+	__u64 since_ns; // accounted up to here: who moves it on accounts what lies between
+	__u64 delay_ns; // of sched_info.run_delay, accounted
+	__u32 left_as;  // THREAD_WAITING or _BLOCKED: how it lost its CPU the last time
+	__u32 pad;
+	__u64 slot; // the totals below are told up to here
+	// Of its switches, and of the agent's sweeps: each is written by one CPU at a time.
+	__u64 switched_ns[THREAD_STATES];
+	__u64 swept_ns[THREAD_STATES];
+	__u64 told_ns[THREAD_STATES]; // of the sum of both
+};
+
+/* Of one spell, or a part of it. */
+struct spell {
+	__u64 ns[THREAD_STATES];
+};
+
+static inline __attribute__((always_inline)) __u64 ns_between(__u64 from, __u64 to)
+{
+	return to > from ? to - from : 0;
+}
+
+/*
+ * What a thread did from @since_ns until @now_ns, if it has a CPU since @running_since_ns and had lost
+ * it @left_as before that. @delay_ns is what the scheduler counted it to be runnable meanwhile.
+ */
+static inline __attribute__((always_inline)) struct spell spell_of(__u64 since_ns, __u64 now_ns,
+								   __u64 running_since_ns,
+								   __u64 delay_ns, __u32 left_as)
+{
+	__u64 elapsed_ns = ns_between(since_ns, now_ns);
+	__u64 running_ns = ns_between(running_since_ns, now_ns);
+	struct spell spell;
+
+	if (running_ns > elapsed_ns) // accounted before, in part
+		running_ns = elapsed_ns;
+	elapsed_ns -= running_ns;
+	// Who was preempted waits all the time. Of who blocked, the scheduler's clock may be some
+	// nanoseconds ahead of ours.
+	if (left_as == THREAD_WAITING || delay_ns > elapsed_ns)
+		delay_ns = elapsed_ns;
+	spell.ns[THREAD_RUNNING] = running_ns;
+	spell.ns[THREAD_WAITING] = delay_ns;
+	spell.ns[THREAD_BLOCKED] = elapsed_ns - delay_ns;
+	return spell;
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wall clock of threads on the running kernel: what they do with their time is told, and adds up
+// to the time that has passed. Needs root and BTF.
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/test.h"
+
+#include "agent/loader.h"
+#include "agent/machine.h"
+#include "agent/switches.h"
+#include "base/clock.h"
+
+/* Of one process, by the kinds of counts. */
+struct told {
+	uint32_t pid;
+	const char *thread_name; // NULL: all
+	uint64_t ns[SAMPLE_KIND_PAGE_FAULT];
+};
+
+struct fixture {
+	struct loader *loader;
+	struct switches *switches;
+};
+
+static bool machine_is_fit(void)
+{
+	struct error err;
+
+	return machine_check(&err) == 0;
+}
+
+static struct fixture open_switches(bool raw_tracepoints)
+{
+	const struct loader_options options = {
+		.slot_ns = 20 * NS_PER_MS,
+		.counts_max = 65536,
+		.level = LOADER_LEVEL_FRAME_POINTER,
+	};
+	const struct switches_options switches_options = {
+		.slot_ns = options.slot_ns,
+		.raw_tracepoints = raw_tracepoints,
+	};
+	struct fixture fixture;
+	struct error err = { 0 };
+
+	if (loader_open(&options, &fixture.loader, &err))
+		fail_msg("loader_open: %s", err.text);
+	loader_set_clock_offset(fixture.loader, clock_realtime_ns() - clock_monotonic_ns());
+	if (switches_open(fixture.loader, &switches_options, &fixture.switches, &err))
+		fail_msg("switches_open: %s", err.text);
+	return fixture;
+}
+
+static void close_switches(struct fixture *fixture)
+{
+	switches_close(fixture->switches);
+	loader_close(fixture->loader);
+}
+
+static int add_one(void *context, const struct count_key *key, const struct count *count)
+{
+	struct told *told = context;
+
+	if (key->process.pid == told->pid && key->kind < SAMPLE_KIND_PAGE_FAULT &&
+	    (!told->thread_name ||
+	     !strncmp(key->thread_name, told->thread_name, THREAD_NAME_BYTES)))
+		told->ns[key->kind] += count->value;
+	return 0;
+}
+
+/* Returns when the window ended. */
+static uint64_t drain(struct fixture *fixture, struct told *told)
+{
+	struct error err = { 0 };
+	uint64_t end_ns;
+
+	EXPECT_EQ(0, switches_sweep(fixture->switches), "sweep");
+	end_ns = clock_monotonic_ns();
+	if (loader_swap_counts(fixture->loader, &err) ||
+	    loader_drain_counts(fixture->loader, add_one, told, &err))
+		fail_msg("drain: %s", err.text);
+	return end_ns;
+}
+
+static uint64_t sum(const struct told *told)
+{
+	return told->ns[SAMPLE_KIND_RUNNING] + told->ns[SAMPLE_KIND_WAITING] +
+	       told->ns[SAMPLE_KIND_BLOCKED];
+}
+
+static void sleep_ns(uint64_t ns)
+{
+	const struct timespec time = { ns / NS_PER_SECOND, ns % NS_PER_SECOND };
+
+	nanosleep(&time, NULL);
+}
+
+static void expect_about(uint64_t wanted_ns, uint64_t ns, double percent, const char *what)
+{
+	double off = wanted_ns ? 100.0 * ((double)ns - (double)wanted_ns) / (double)wanted_ns : 0;
+
+	if (off < -percent || off > percent)
+		fail_msg("%s: %.3f ms, not %.3f", what, ns / 1e6, wanted_ns / 1e6);
+}
+
+/* Sleeps and works in turns, for @ns. */
+static void alternate(uint64_t ns)
+{
+	for (uint64_t end_ns = clock_monotonic_ns() + ns; clock_monotonic_ns() < end_ns;) {
+		uint64_t work_ns = clock_monotonic_ns() + 500000;
+
+		sleep_ns(500000);
+		while (clock_monotonic_ns() < work_ns)
+			;
+	}
+}
+
+static void *run_thread(void *seconds)
+{
+	prctl(PR_SET_NAME, "alternates");
+	alternate(*(double *)seconds * NS_PER_SECOND);
+	return NULL;
+}
+
+static void expect_all_time_is_told(bool raw_tracepoints)
+{
+	struct fixture fixture = open_switches(raw_tracepoints);
+	struct told told = { .pid = getpid() };
+	uint64_t begin_ns, end_ns;
+
+	begin_ns = drain(&fixture, &told);
+	memset(told.ns, 0, sizeof(told.ns));
+	alternate(300 * NS_PER_MS);
+	sleep_ns(100 * NS_PER_MS);
+	end_ns = drain(&fixture, &told);
+	expect_about(end_ns - begin_ns, sum(&told), 2, "running + waiting + blocked");
+	assert_true(told.ns[SAMPLE_KIND_BLOCKED] > 100 * NS_PER_MS);
+	assert_true(told.ns[SAMPLE_KIND_RUNNING] > NS_PER_MS);
+	close_switches(&fixture);
+}
+
+TEST(all_the_time_of_a_thread_is_told)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	expect_all_time_is_told(false);
+}
+
+TEST(raw_tracepoints_tell_all_the_time_too)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	expect_all_time_is_told(true);
+}
+
+TEST(the_time_of_threads_that_have_gone_is_told_from_their_start_to_their_end)
+{
+	enum { THREADS = 4 };
+	const double seconds = 0.3;
+	pthread_t threads[THREADS];
+	struct told told = { .pid = getpid(), .thread_name = "alternates" };
+
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	struct fixture fixture = open_switches(false);
+	uint64_t begin_ns = clock_monotonic_ns();
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, run_thread, (void *)&seconds);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	uint64_t end_ns = clock_monotonic_ns();
+	drain(&fixture, &told);
+	// Each lives a little longer than it works.
+	assert_true(sum(&told) >= THREADS * seconds * NS_PER_SECOND);
+	assert_true(sum(&told) <= THREADS * (end_ns - begin_ns));
+	close_switches(&fixture);
+}
+
+TEST(a_wait_is_told_while_it_lasts)
+{
+	struct told told = { 0 };
+	pid_t child;
+
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	child = fork(); // blocked before anybody looks
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); // should the test fail
+		pause();
+		_exit(0);
+	}
+	sleep_ns(50 * NS_PER_MS);
+	told.pid = child;
+	struct fixture fixture = open_switches(false);
+	uint64_t begin_ns = clock_monotonic_ns();
+	sleep_ns(200 * NS_PER_MS);
+	uint64_t elapsed_ns = drain(&fixture, &told) - begin_ns;
+	expect_about(elapsed_ns, told.ns[SAMPLE_KIND_BLOCKED], 10, "blocked");
+	// Killed, it runs once more.
+	sleep_ns(100 * NS_PER_MS);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	drain(&fixture, &told);
+	expect_about(clock_monotonic_ns() - begin_ns, sum(&told), 10, "all of it");
+	close_switches(&fixture);
+}
+
+RUN_TESTS(
+	cmocka_unit_test(all_the_time_of_a_thread_is_told),
+	cmocka_unit_test(raw_tracepoints_tell_all_the_time_too),
+	cmocka_unit_test(the_time_of_threads_that_have_gone_is_told_from_their_start_to_their_end),
+	cmocka_unit_test(a_wait_is_told_while_it_lasts))
