@@ -164,7 +164,7 @@ $(BUILD)/tests/gpu/libnvidia-ml.so.1: tests/gpu/nvml_double.c tests/gpu/nvml_dou
 	mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(CC) -std=gnu11 -O1 -g -I. -fPIC -shared -fvisibility=hidden -Wall -Wextra -Wl,-soname,$(@F) $< -o $@
-$(BUILD)/tests/agent/test_nvml: | $(GPU_DOUBLES)
+$(BUILD)/tests/agent/test_nvml $(BUILD)/tests/agent/test_gpu_usage: | $(GPU_DOUBLES)
 
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
 

@@ -2,38 +2,22 @@
 // The reader of GPU figures against a double of the library.
 #include "agent/nvml.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <libgen.h>
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "tests/gpu/load_double.h"
 #include "tests/gpu/nvml_double.h"
 #include "tests/test.h"
 
 static char library[PATH_MAX];
 static struct nvml_double *double_;
 
-// Beside this program, where make puts it: it stays loaded, so that its state is ours to set.
 static int load_double(void **state __attribute__((unused)))
 {
-	char self[PATH_MAX] = { 0 };
-	struct nvml_double *(*find)(void);
-
-	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
-		return -1;
-	snprintf(library, sizeof(library), "%.*s/../gpu/libnvidia-ml.so.1", PATH_MAX - 32,
-		 dirname(self));
-	void *handle = dlopen(library, RTLD_NOW);
-	*(void **)&find = handle ? dlsym(handle, "nvml_double") : NULL;
-	if (!find) {
-		fprintf(stderr, "%s\n", dlerror());
-		return -1;
-	}
-	double_ = find();
-	return 0;
+	if (double_path("libnvidia-ml.so.1", library))
+		double_ = double_state(library, "nvml_double");
+	return double_ ? 0 : -1;
 }
 
 static void set_up(void)

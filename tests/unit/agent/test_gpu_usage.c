@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Figures of a double's GPUs on their way into a window.
+#include "agent/gpu_usage.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "tests/gpu/load_double.h"
+#include "tests/gpu/nvml_double.h"
+#include "tests/test.h"
+
+#define SLOT_NS (20 * NS_PER_MS)
+
+enum { OWNED_PID = 4321, STRANGE_PID = 99, WAIT_MS = 10000, POLL_MS = 50 };
+
+static char library[PATH_MAX];
+static struct nvml_double *double_;
+
+struct fixture {
+	struct executable_table *executables;
+	struct window_sources sources;
+	struct window window;
+	struct labels node_labels, process_labels;
+	struct gpu_usage *usage;
+};
+
+static const struct labels *labels_of(void *context, uint32_t pid)
+{
+	const struct fixture *fixture = context;
+
+	return pid == OWNED_PID ? &fixture->process_labels : NULL;
+}
+
+static int load_double(void **state __attribute__((unused)))
+{
+	if (double_path("libnvidia-ml.so.1", library))
+		double_ = double_state(library, "nvml_double");
+	return double_ ? 0 : -1;
+}
+
+static int set_up(void **state)
+{
+	struct fixture *fixture = calloc(1, sizeof(*fixture));
+	struct labels none = { 0 };
+
+	*double_ = (struct nvml_double){
+		.gpu_count = 2,
+		.busy = 75,
+		.used_bytes = 3ULL << 30,
+		.reasons = 0x20, // temperature
+		.processes = { { OWNED_PID, 2ULL << 30, 50, 1000 },
+			       { STRANGE_PID, 1ULL << 30, 0, 0 } },
+	};
+	fixture->executables = executable_table_new();
+	fixture->sources = (struct window_sources){
+		.frames.processes = process_table_new(fixture->executables, &none),
+		.frames.locations = location_table_new(fixture->executables, NULL),
+		.stacks = stack_table_new(),
+	};
+	EXPECT_EQ(0,
+		  window_init(&fixture->window, &fixture->sources, SLOT_NS,
+			      clock_realtime_ns() - 10 * NS_PER_SECOND),
+		  "window");
+	labels_set(&fixture->node_labels, LABEL_NODE, "n7");
+	labels_set(&fixture->process_labels, LABEL_NODE, "n7");
+	labels_set(&fixture->process_labels, LABEL_SERVICE, "llm");
+	*state = fixture;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *fixture = *state;
+
+	gpu_usage_close(fixture->usage);
+	window_deinit(&fixture->window);
+	stack_table_free(fixture->sources.stacks);
+	location_table_free(fixture->sources.frames.locations);
+	process_table_free(fixture->sources.frames.processes);
+	executable_table_free(fixture->executables);
+	labels_deinit(&fixture->node_labels);
+	labels_deinit(&fixture->process_labels);
+	free(fixture);
+	return 0;
+}
+
+static void open_usage(struct fixture *fixture, const char *path)
+{
+	const struct gpu_usage_options options = {
+		.library = path,
+		.slot_ns = SLOT_NS,
+		.node_labels = &fixture->node_labels,
+		.labels_of = labels_of,
+		.context = fixture,
+	};
+	struct error err = { 0 };
+
+	EXPECT_EQ(0, gpu_usage_open(&options, &fixture->usage, &err), err.text);
+}
+
+static const struct series *series_with(const struct profile *profile, const char *type,
+					const char *label, const char *value)
+{
+	for (uint32_t i = 0; i < profile->series_count; i++) {
+		const char *has = labels_get(&profile->series[i].labels, label);
+
+		if (has && !strcmp(has, value) &&
+		    !strcmp(profile_string(profile, profile->series[i].type), type))
+			return &profile->series[i];
+	}
+	return NULL;
+}
+
+static const struct sample *sample_of(const struct profile *profile, const struct series *series)
+{
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		if (&profile->series[profile->samples[i].series] == series)
+			return &profile->samples[i];
+	}
+	return NULL;
+}
+
+/** Take figures into the window until the second GPU's have come, too. */
+static void wait_for_figures(struct fixture *fixture)
+{
+	for (int waited = 0; waited < WAIT_MS; waited += POLL_MS) {
+		EXPECT_EQ(0, gpu_usage_add(fixture->usage, &fixture->window), "add");
+		if (series_with(fixture->window.profile, "gpu:busy:percent:gauge:second", "gpu",
+				"1"))
+			return;
+		usleep(POLL_MS * 1000);
+	}
+	fail_msg("no figures within %d ms", WAIT_MS);
+}
+
+static const char *wait_for_notice(struct fixture *fixture)
+{
+	for (int waited = 0; waited < WAIT_MS; waited += POLL_MS) {
+		const char *notice = gpu_usage_next_notice(fixture->usage);
+
+		if (notice)
+			return notice;
+		usleep(POLL_MS * 1000);
+	}
+	return "(none)";
+}
+
+TEST(gauges_of_gpus_and_processes_have_their_labels)
+{
+	struct fixture *fixture = *state;
+
+	open_usage(fixture, library);
+	wait_for_figures(fixture);
+	EXPECT_EQ(0, gpu_usage_add(fixture->usage, &fixture->window), "the rest of the second");
+	_cleanup_(profile_freep) struct profile *profile =
+		window_finish(&fixture->window, clock_realtime_ns());
+
+	const struct series *busy =
+		series_with(profile, "gpu:busy:percent:gauge:second", "gpu", "0");
+	assert_non_null(busy);
+	EXPECT_EQ(75, sample_of(profile, busy)->value, "busy");
+	EXPECT_STR("gpu", labels_get(&busy->labels, LABEL_SERVICE), "of the machine");
+	EXPECT_STR("n7", labels_get(&busy->labels, LABEL_NODE), "node");
+	EXPECT_STR("Double of a GPU 0", labels_get(&busy->labels, "gpu_model"), "model");
+
+	const struct series *memory =
+		series_with(profile, PROFILE_TYPE_GPU_PROCESS_MEMORY, LABEL_SERVICE, "llm");
+	assert_non_null(memory);
+	EXPECT_EQ(2LL << 30, sample_of(profile, memory)->value, "memory of the service");
+	assert_non_null(
+		series_with(profile, PROFILE_TYPE_GPU_PROCESS_MEMORY, LABEL_SERVICE, "gpu"));
+	assert_non_null(series_with(profile, PROFILE_TYPE_GPU_PROCESS_BUSY, LABEL_SERVICE, "llm"));
+
+	const struct series *throttled =
+		series_with(profile, PROFILE_TYPE_GPU_THROTTLED, "reason", "temperature");
+	assert_non_null(throttled);
+	EXPECT_EQ(0, sample_of(profile, throttled)->value % (NS_PER_SECOND / 100), "of a second");
+}
+
+TEST(a_gpu_that_is_lost_is_told_once_and_comes_back)
+{
+	struct fixture *fixture = *state;
+
+	open_usage(fixture, library);
+	wait_for_figures(fixture);
+	double_->is_lost = true;
+	assert_non_null(strstr(wait_for_notice(fixture), "does not answer"));
+	double_->is_lost = false;
+	const char *notice = wait_for_notice(fixture);
+	if (strstr(notice, "GPU 1") && strstr(notice, "does not answer")) // the other one's
+		notice = wait_for_notice(fixture);
+	assert_non_null(strstr(notice, "answers again"));
+	sleep(1);
+	gpu_usage_next_notice(fixture->usage); // both may have been told by now
+	assert_null(gpu_usage_next_notice(fixture->usage));
+}
+
+TEST(a_machine_without_gpus_is_quiet)
+{
+	struct fixture *fixture = *state;
+
+	open_usage(fixture, "/nowhere/libnvidia-ml.so.1");
+	usleep(100 * 1000);
+	assert_null(gpu_usage_next_notice(fixture->usage));
+	EXPECT_EQ(0, gpu_usage_add(fixture->usage, &fixture->window), "nothing to add");
+	EXPECT_EQ(0, fixture->window.profile->sample_count, "samples");
+}
+
+#define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		WITH_FIXTURE(gauges_of_gpus_and_processes_have_their_labels),
+		WITH_FIXTURE(a_gpu_that_is_lost_is_told_once_and_comes_back),
+		WITH_FIXTURE(a_machine_without_gpus_is_quiet),
+	};
+
+	return cmocka_run_group_tests(tests, load_double, NULL);
+}
