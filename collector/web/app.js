@@ -263,6 +263,11 @@ class Page {
 			this.state.change({ from: "now-15m", to: "now", live: "on" });
 	}
 
+	#toggleIdle() {
+		if (laneOf(this.view.type).idle)
+			this.state.change({ idle: this.view.idle === "out" ? "in" : "out" });
+	}
+
 	/** A range taken from the chart; the one before is kept for going back. */
 	#zoomRange({ from_ms, to_ms }) {
 		this.#rangesBefore.push({ from: this.view.from, to: this.view.to });
@@ -341,6 +346,8 @@ class Page {
 			s: () => this.services.open(),
 			t: () => this.ranges.open(),
 			l: () => this.#toggleLive(),
+			w: () => byId("type").focus(),
+			i: () => this.#toggleIdle(),
 			f: () => byId("flame-scroller").focus(),
 			1: () => this.#setLayout("flame"),
 			2: () => this.#setLayout("both"),

@@ -4,10 +4,10 @@
 
 import { throttledShare } from "./chart_marks.js";
 import { byId, element } from "./element.js";
-import { formatDuration, formatNumber, formatTime } from "./format.js";
+import { formatDuration, formatNumber, formatShare, formatTime } from "./format.js";
 import { hasKnownValues, valueTitle } from "./label_value.js";
 import { Popover } from "./popover.js";
-import { THROTTLED_TYPE } from "./profile_type.js";
+import { THROTTLED_TYPE, WALL_TYPE } from "./profile_type.js";
 import { leavesIdleOut, showType, throttledLabel } from "./questions.js";
 import { parseSelector, withValue } from "./selector.js";
 
@@ -16,7 +16,8 @@ const CHANGES_LISTED = 200; // the latest; more are not read
 
 export class ChartNotices {
 	#state;
-	#leftOut = null;
+	#idle = null;
+	#whole = 0;
 	#marks = null;
 	#cost = null;
 
@@ -27,9 +28,10 @@ export class ChartNotices {
 		new Popover(byId("changes-button"), byId("changes-popover"), () => this.#fillChanges());
 	}
 
-	/** @leftOut: nanoseconds of idle waits that are left out, null if none are. */
-	setLeftOut(leftOut) {
-		this.#leftOut = leftOut;
+	/** @idle: nanoseconds of idle waits that are left out, or are a part of all time; null if there are none. @whole: of what is shown. */
+	setIdle(idle, whole) {
+		this.#idle = idle;
+		this.#whole = whole;
 		this.#show();
 	}
 
@@ -44,7 +46,7 @@ export class ChartNotices {
 		const { view } = this.#state;
 		const count = this.#marks?.changes.length ?? 0;
 
-		this.list.replaceChildren(...[this.#idle(view), ...this.#chosen(view), this.#throttled(view)].filter((notice) => notice));
+		this.list.replaceChildren(...[this.#idleNotice(view), ...this.#chosen(view), this.#throttled(view)].filter((notice) => notice));
 		this.changes.hidden = count === 0;
 		byId("changes-text").textContent = `${count} ${count === 1 ? "change" : "changes"} by the agent`;
 	}
@@ -59,15 +61,24 @@ export class ChartNotices {
 	}
 
 	/** How much idle waiting is left out, or that none is. */
-	#idle(view) {
+	#idleNotice(view) {
+		if (this.#idle !== null && view.type === WALL_TYPE)
+			return this.#idleOfAll();
 		if (leavesIdleOut(view)) {
-			if (this.#leftOut === null)
+			if (this.#idle === null)
 				return null;
-			return element("li", "", element("b", "", formatDuration(this.#leftOut)), " idle left out ",
+			return element("li", "", element("b", "", formatDuration(this.#idle)), " idle left out ",
 				       this.#button("show", "Show the waits of workers that had no work, too", { idle: "in" }));
 		}
 		return view.idle === "in" && leavesIdleOut({ ...view, idle: "out" }) ? element("li", "", "idle waits are shown ",
 			this.#button("leave out", "Leave out the waits of workers that had no work", { idle: "out" })) : null;
+	}
+
+	#idleOfAll() {
+		const notice = element("li", "", "of it ", element("b", "", formatShare(this.#idle, Math.max(this.#idle, this.#whole))), " idle");
+
+		notice.title = `${formatDuration(this.#idle)} of the blocked time are waits of workers that had no work`;
+		return notice;
 	}
 
 	/** Each matcher on what threads waited for, or on their state: one click takes it away. */

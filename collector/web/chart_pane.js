@@ -16,6 +16,8 @@ import { stackSeries } from "./series_stack.js";
 
 const GROUPS_FIRST = ["wait", "state", "service", "node", "process", "thread", "container"];
 
+const sumOf = (series) => series.reduce((sum, s) => sum + s.total, 0);
+
 export class ChartPane extends EventTarget {
 	#state;
 	#stored;
@@ -43,7 +45,7 @@ export class ChartPane extends EventTarget {
 			return;
 		this.panel.say();
 		this.chart.setAnswer(answer, range, this.#stored, groupOf(view));
-		this.notices.setLeftOut(answer.leftOut);
+		this.notices.setIdle(answer.idle, sumOf(answer.series));
 		this.#showFacts(view);
 		this.#showLegend(view);
 		this.dispatchEvent(new Event("shown"));
@@ -64,7 +66,7 @@ export class ChartPane extends EventTarget {
 	fail(message) {
 		this.chart.setAnswer(null);
 		this.chart.setMarks(null);
-		this.notices.setLeftOut(null);
+		this.notices.setIdle(null, 0);
 		this.notices.setMarks(null, null);
 		byId("chart-facts").replaceChildren();
 		byId("chart-legend").hidden = true;
@@ -109,7 +111,7 @@ export class ChartPane extends EventTarget {
 
 	#showLegend(view) {
 		const { series, rate } = this.chart.summary();
-		const total = series.reduce((sum, s) => sum + s.total, 0);
+		const total = sumOf(series);
 		const list = byId("chart-legend");
 		const figure = isGauge(view.type) ? (s) => rate.format(s.mean) : (s) => formatShare(s.total, total);
 

@@ -3,7 +3,7 @@
 
 import { apiPath, ask } from "./api.js";
 import { hasKnownValues } from "./label_value.js";
-import { CHANGE_TYPE, COST_TYPE, laneOf, THROTTLED_TYPE } from "./profile_type.js";
+import { BLOCKED_TYPE, CHANGE_TYPE, COST_TYPE, laneOf, THROTTLED_TYPE, WALL_TYPE } from "./profile_type.js";
 import { parseSelector, formatSelector, selectedValue, withValue } from "./selector.js";
 
 export const TOP_ROWS_MAX = 10000; // the table sorts and filters these itself
@@ -35,7 +35,7 @@ export function leavesIdleOut(view) {
 	return Boolean(laneOf(view.type).idle) && view.idle === "out" && matchers !== null && !matchers.some((m) => m.name === "wait");
 }
 
-/** What changes in @view to show @type, of service @service unless undefined. */
+/** What changes in @view to show @type: what only other types understand is dropped. */
 export function showType(view, type) {
 	const { label, idle } = laneOf(type);
 	const foreign = (name) => LABELS_OF_TYPES.includes(name) && name !== label && !(idle && name === "wait");
@@ -69,8 +69,8 @@ export function askTop(view, range, signal) {
 const sumOf = (series) => series.reduce((sum, s) => sum + s.total, 0);
 
 /**
- * What the chart shows, and the value of what is left out of it as idle, null where nothing is.
- * Grouped by what threads waited for, one answer has both.
+ * What the chart shows, and `idle`: the value of what is left out of it as idle, or of all time what was idle; null
+ * where there is no such thing. Grouped by what threads waited for, one answer has both.
  */
 export async function askSeries(view, range, signal) {
 	const params = { ...common(view, range), group_by: groupOf(view) };
@@ -79,13 +79,19 @@ export async function askSeries(view, range, signal) {
 	if (leavesOut && params.group_by === IDLE.name) {
 		const answer = await ask("series", { ...params, query: selectorOf(view) }, signal);
 		const isIdle = (s) => s.group === IDLE.value;
-		return { ...answer, leftOut: sumOf(answer.series.filter(isIdle)), series: answer.series.filter((s) => !isIdle(s)) };
+		return { ...answer, idle: sumOf(answer.series.filter(isIdle)), series: answer.series.filter((s) => !isIdle(s)) };
 	}
 	const [answer, idle] = await Promise.all([
 		ask("series", params, signal),
-		leavesOut ? ask("series", { ...params, query: selectorOf(view, [{ ...IDLE, op: "=" }]), group_by: "" }, signal) : null,
+		leavesOut || view.type === WALL_TYPE ? ask("series", { ...params, ...onlyIdle(view) }, signal) : null,
 	]);
-	return { ...answer, leftOut: idle ? sumOf(idle.series) : null };
+	return { ...answer, idle: idle ? sumOf(idle.series) : null };
+}
+
+function onlyIdle(view) {
+	const chosen = view.type === WALL_TYPE ? { ...view, ...showType(view, BLOCKED_TYPE) } : view;
+
+	return { query: selectorOf(chosen, [{ ...IDLE, op: "=" }]), type: chosen.type, group_by: "" };
 }
 
 /**

@@ -69,6 +69,18 @@ def test_types_are_lanes_in_plain_words(fake, open_page):
     assert page.complaints() == []
 
 
+def test_the_keyboard_goes_to_the_lanes_and_to_idle(fake, open_page):
+    page = open_page(address(fake.url, lanes.BLOCKED))
+    page.press("i")
+    page.settle()
+    assert view(page, "idle") == "in"
+    page.press("w")
+    assert page.evaluate("document.activeElement.id") == "type"
+    page.open(address(fake.url))
+    page.press("i")
+    assert view(page, "idle") == "out", "CPU time has no idle"
+
+
 def test_only_lanes_with_data_are_offered_and_the_one_in_the_link(fake, open_page):
     page = open_page(address(fake.url, lanes.OOM_KILLS, query="envoy"))
     offered = page.evaluate("[...document.querySelectorAll('#type option')].map((o) => o.text)")
@@ -165,6 +177,9 @@ def test_wall_clock_says_where_all_time_went_and_where_stacks_are(fake, open_pag
     assert sum(legend(page).values()) == pytest.approx(100, abs=0.2)
     assert not page.shown("#flame-scroller") and not page.shown("#table") and not page.shown("#search")
     assert "no stacks" in page.text("#stackless")
+    idle, busy = lanes.WAITS["python"]["idle"], sum(lanes.WAITS["python"].values()) - lanes.WAITS["python"]["idle"]
+    told = float(re.search(r"of it ([\d.]+) % idle", shown(page.text("#chart-notices")))[1])
+    assert told == pytest.approx(100 * idle / (1 + lanes.QUEUE + idle + busy), abs=4)  # the spike adds to the rest
     assert asked(fake, "merge") == [] and asked(fake, "top") == []
     links = page.evaluate("[...document.querySelectorAll('#stackless button')].map((b) => b.innerText)")
     assert links == ["CPU time", "Waiting for a CPU", "Blocked (off-CPU)"]
