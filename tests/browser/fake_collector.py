@@ -295,28 +295,34 @@ class Api:
                 "oldest_ns": 0 if self.data.empty else int((self.data.started_s - self.data.age_s) * 1e9), "newest_ns": newest,
                 "stored_bytes": 0 if self.data.empty else 48_211_304, "now_ns": int(now * 1e9)}
 
-    def totals(self, params, group_by):
-        """{(group, service, what it waited for): (usual, spike)} in the type's unit."""
-        matchers, from_s, to_s = self.common(params)
-        sums, usage = {}, {}
+    def shares(self, params, group_by):
+        """{(group, service, what it waited for): [share of usual, share of spike, functions of a range]} of what is selected."""
+        matchers, _, _ = self.common(params)
+        shares = {}
         for labels, share in self.selected(matchers, params.get("type", lanes.CPU)):
-            service = labels["service"]
-            key = (labels.get(group_by, "") if group_by else "", service, labels.get("wait", ""))
-            have = sums.get(key, (0, 0))
+            key = (labels.get(group_by, "") if group_by else "", labels["service"], labels.get("wait", ""))
+            have = shares.setdefault(key, [0, 0, []])
             if callable(share):
-                sums[key] = (have[0] + share(from_s, to_s), have[1])
-                continue
-            if service not in usage:
-                asks = functools.partial(lanes.remembered, self.data) if to_s < time.time() - 3 else self.data.usage
-                usage[service] = asks(service, from_s, to_s)
-            sums[key] = tuple(h + u * s for h, u, s in zip(have, usage[service], share))
-        return {key: tuple(map(int, value)) for key, value in sums.items()}
+                have[2].append(share)
+            else:
+                have[0], have[1] = have[0] + share[0], have[1] + share[1]
+        return shares
+
+    def totals(self, shares, from_s, to_s):
+        """{key of shares(): (usual, spike)} in the type's unit."""
+        asks = functools.partial(lanes.remembered, self.data) if to_s < time.time() - 3 else self.data.usage
+        sums = {}
+        for key, (usual, spike, functions) in shares.items():
+            use = asks(key[1], from_s, to_s) if usual or spike else (0, 0)
+            sums[key] = (int(use[0] * usual) + sum(f(from_s, to_s) for f in functions), int(use[1] * spike))
+        return sums
 
     def merged(self, params):
         """One tree of values: parents, frames, self, total."""
         group_by = params.get("group_by", "")
         merged = Tree()
-        for (group, service, wait), values in sorted(self.totals(params, group_by).items()):
+        _, from_s, to_s = self.common(params)
+        for (group, service, wait), values in sorted(self.totals(self.shares(params, group_by), from_s, to_s).items()):
             root = merged.add(0, (group or f"(no {group_by})", "", UNKNOWN)) if group_by else 0
             for tree, value in zip(self.data.trees_of(service, wait), values):
                 if tree is None or value == 0:
@@ -389,10 +395,10 @@ class Api:
         first_s = math.floor(from_s / step_s) * step_s
         count = max(1, math.ceil((to_s - first_s) / step_s))
         group_by = params.get("group_by", "")
-        groups = {}
+        groups, shares = {}, self.shares(params, group_by)
         for at in range(count):
             left, right = first_s + at * step_s, first_s + (at + 1) * step_s  # whole steps, as the collector
-            sums = self.totals({**params, "from": str(int(left * 1e9)), "to": str(int(right * 1e9))}, group_by)
+            sums = self.totals(shares, left, right)
             for (group, _, _), values in sums.items():
                 groups.setdefault(group, [0] * count)[at] += sum(values)
         series = [{"group": g, "total": sum(v), "values": v} for g, v in groups.items() if any(v)]
