@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bench/fleet.h"
+#include "bench/fleet_waits.h"
 #include "collector/query.h"
 #include "collector/selector.h"
 #include "collector/store.h"
@@ -21,6 +21,8 @@ enum {
 
 struct bench {
 	uint32_t hosts, minutes, repetitions;
+	uint32_t waits;   // a minute and host
+	const char *type; // that is asked for
 	uint64_t unit_ns, memory_bytes;
 	const char *path;
 	bool keep;
@@ -118,7 +120,11 @@ static void append_window(struct bench *bench, struct fleet_host *host, uint64_t
 	uint64_t cpu_ns = clock_of(CLOCK_THREAD_CPUTIME_ID), samples;
 	struct profile *profile = fleet_profile(&bench->fleet, host, from_ns,
 						from_ns + STEP_SECONDS * NS_PER_SECOND, &samples);
+	uint32_t waits = bench->waits / (60 / STEP_SECONDS);
 
+	fleet_add_waits(&bench->fleet, host, profile, from_ns,
+			from_ns + STEP_SECONDS * NS_PER_SECOND, waits);
+	samples += waits;
 	batch.sequence = ++host->sequence;
 	bench->samples += samples;
 	bench->rows += profile->sample_count;
@@ -200,7 +206,7 @@ static struct query query_of(struct bench *bench, const struct selector *selecto
 
 	return (struct query){ .store = bench->store,
 			       .selector = selector,
-			       .type = PROFILE_TYPE_CPU,
+			       .type = bench->type,
 			       .range = { bench->from_ns,
 					  to_ns < bench->to_ns ? to_ns : bench->to_ns } };
 }
@@ -335,6 +341,21 @@ static void ask(struct bench *bench)
 	bench_heat_map(bench, "heat map, one host, 1 h at 20 ms", "{node=\"node-007\"}");
 }
 
+/** Ranges that cut minutes, too: stored sums do not help there, and intervals are cut. */
+static void ask_of_waits(struct bench *bench)
+{
+	uint64_t hour_ns = 3600 * NS_PER_SECOND;
+
+	bench->type = PROFILE_TYPE_OFF_CPU;
+	bench_merge(bench, "waits: merge, all hosts, 1 h", "{}", hour_ns, NULL);
+	bench_merge(bench, "waits: merge, all hosts, 50 s", "{}", 50 * NS_PER_SECOND, NULL);
+	bench_merge(bench, "waits: merge by wait, all hosts, 1 h", "{}", hour_ns, "wait");
+	bench_merge(bench, "waits: merge, one host, 1 h", "{node=\"node-007\"}", hour_ns, NULL);
+	bench_heat_map(bench, "waits: heat map, all hosts, 1 h at 20 ms", "{}");
+	bench_heat_map(bench, "waits: heat map, locks, 1 h at 20 ms", "{wait=\"lock\"}");
+	bench_heat_map(bench, "waits: heat map, one host, 1 h at 20 ms", "{node=\"node-007\"}");
+}
+
 // ---- the run ----------------------------------------------------------------------------------------
 
 static uint64_t number_of(const char *text, uint64_t max)
@@ -356,6 +377,7 @@ static void parse_options(struct bench *bench, int argc, char **argv)
 		{ "repetitions", required_argument, NULL, 'r' },
 		{ "unit-us", required_argument, NULL, 'u' },
 		{ "memory-mb", required_argument, NULL, 'b' },
+		{ "waits", required_argument, NULL, 'w' },
 		{ "keep", required_argument, NULL, 'k' },
 		{ 0 },
 	};
@@ -372,11 +394,13 @@ static void parse_options(struct bench *bench, int argc, char **argv)
 			bench->unit_ns = number_of(optarg, 10000) * NS_PER_US;
 		else if (option == 'b')
 			bench->memory_bytes = number_of(optarg, 1 << 20) << 20;
+		else if (option == 'w')
+			bench->waits = (uint32_t)number_of(optarg, 1000000);
 		else if (option == 'k')
 			bench->path = optarg, bench->keep = true;
 		else
 			die("usage: bench_store [--hosts N] [--minutes N] [--repetitions N] "
-			    "[--unit-us N] [--memory-mb N] [--keep DIRECTORY]");
+			    "[--unit-us N] [--memory-mb N] [--waits N] [--keep DIRECTORY]");
 	}
 }
 
@@ -385,7 +409,12 @@ int main(int argc, char **argv)
 	char path[] = "/tmp/cairn-bench-XXXXXX";
 	uint64_t hour_ns = 3600 * NS_PER_SECOND;
 	struct bench bench = {
-		.hosts = 100, .minutes = 60, .repetitions = 5, .unit_ns = 100 * NS_PER_US, .path = path
+		.hosts = 100,
+		.minutes = 60,
+		.repetitions = 5,
+		.unit_ns = 100 * NS_PER_US,
+		.path = path,
+		.type = PROFILE_TYPE_CPU,
 	};
 
 	parse_options(&bench, argc, argv);
@@ -395,7 +424,8 @@ int main(int argc, char **argv)
 	bench.from_ns = (clock_realtime_ns() / hour_ns - (bench.minutes + 59) / 60) * hour_ns;
 	bench.to_ns = bench.from_ns + bench.minutes * 60 * NS_PER_SECOND;
 
-	printf("store: %u hosts, %u min, 20 ms slots, 99 Hz\n", bench.hosts, bench.minutes);
+	printf("store: %u hosts, %u min, 20 ms slots, 99 Hz, %u waits a minute and host\n",
+	       bench.hosts, bench.minutes, bench.waits);
 	fleet_init(&bench.fleet, bench.hosts, bench.unit_ns);
 	printf("  %-46s %llu MB\n", "RSS of the generator alone",
 	       (unsigned long long)memory_kib("VmRSS:") / 1024);
@@ -407,6 +437,8 @@ int main(int argc, char **argv)
 	print_chunk_size(&bench);
 	print_sizes(&bench);
 	ask(&bench);
+	if (bench.waits)
+		ask_of_waits(&bench);
 	printf("  %-46s %llu MB\n", "RSS at the end, peak",
 	       (unsigned long long)memory_kib("VmHWM:") / 1024);
 	store_close(bench.store);

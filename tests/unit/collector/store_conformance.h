@@ -289,6 +289,40 @@ TEST(a_stack_defined_an_hour_ago_is_still_known)
 	scene_end(&scene);
 }
 
+// Exact totals are measured without stacks.
+TEST(a_stack_of_no_locations_is_the_root)
+{
+	struct scene scene;
+	struct dump dump;
+
+	scene_begin(&scene, (struct store_options){ 0 });
+	for (uint64_t i = 1; i <= 3; i++) {
+		struct profile *profile = test_profile(), *other = test_profile();
+		uint32_t series = series_of_text(profile, "state=running", PROFILE_TYPE_WALL);
+		uint32_t stack;
+
+		assert_int_equal(0, profile_add_stack(other, NULL, 0, STACK_END_COMPLETE, &stack));
+		if (i == 1)
+			assert_int_equal(
+				0, profile_add_stack(profile, NULL, 0, STACK_END_COMPLETE, &stack));
+		else // known, in the same hour and in the next
+			assert_int_equal(
+				0, profile_add_stack_id(profile, other->stacks[0].id, &stack));
+		profile_free(other);
+		profile_add_interval(profile, series, stack, hour_ns(i == 3 ? 1 : 0) / TEST_SLOT_NS,
+				     249, 1000);
+		append_profile(scene.store, 1, i, profile);
+		scene_flush(&scene);
+		scene_reopen(&scene);
+	}
+	dump_store(scene.store, "{}", all_time, SCAN_SERIES_SUMS, &dump);
+	EXPECT_EQ(1, dump.count, "one stack");
+	EXPECT_STR("state=running ", dump.lines[0].text, "without frames");
+	EXPECT_EQ(3000, dump.lines[0].value, "sum");
+	dump_deinit(&dump);
+	scene_end(&scene);
+}
+
 TEST(names_may_come_after_their_locations)
 {
 	struct scene scene;
@@ -621,6 +655,7 @@ TEST(appends_queries_and_maintenance_run_at_the_same_time)
 		cmocka_unit_test(a_batch_counts_once),                                     \
 		cmocka_unit_test(unknown_stacks_are_named_and_nothing_is_stored),          \
 		cmocka_unit_test(a_stack_defined_an_hour_ago_is_still_known),              \
+		cmocka_unit_test(a_stack_of_no_locations_is_the_root),                     \
 		cmocka_unit_test(names_may_come_after_their_locations),                    \
 		cmocka_unit_test(rows_too_old_or_from_the_future_are_dropped_and_counted), \
 		cmocka_unit_test(absurd_batches_are_refused_by_field),                     \
