@@ -11,8 +11,9 @@
 #include "proto/export_message.h"
 
 struct seen_agent {
-	struct id128 id;
+	struct id128 machine, boot; // a boot is one start of an agent
 	uint64_t seen_ns;
+	bool replaced; // another started on the machine, and this has not been heard since
 };
 
 struct receiver {
@@ -46,14 +47,15 @@ void receiver_free(struct receiver *receiver)
 }
 
 /** The agent's entry, or the one to use for it: a new one, or else the one seen longest ago. */
-static struct seen_agent *find_agent(struct receiver *receiver, struct id128 id)
+static struct seen_agent *find_agent(struct receiver *receiver, const struct store_batch_id *batch)
 {
 	struct seen_agent *oldest = &receiver->agents[0];
 
 	for (uint32_t i = 0; i < receiver->agent_count; i++) {
 		struct seen_agent *agent = &receiver->agents[i];
 
-		if (id128_equal(agent->id, id))
+		if (id128_equal(agent->boot, batch->boot) &&
+		    id128_equal(agent->machine, batch->agent))
 			return agent;
 		if (agent->seen_ns < oldest->seen_ns)
 			oldest = agent;
@@ -63,12 +65,28 @@ static struct seen_agent *find_agent(struct receiver *receiver, struct id128 id)
 	return oldest;
 }
 
-static void note_agent(struct receiver *receiver, struct id128 id)
+/**
+ * An agent that is new on its machine has most likely replaced the one before: that one counts again
+ * when it sends again, as where two run side by side.
+ */
+static void replace_agents(struct receiver *receiver, struct id128 machine)
+{
+	for (uint32_t i = 0; i < receiver->agent_count; i++)
+		if (id128_equal(receiver->agents[i].machine, machine))
+			receiver->agents[i].replaced = true;
+}
+
+static void note_agent(struct receiver *receiver, const struct store_batch_id *batch)
 {
 	uint64_t now_ns = clock_realtime_ns();
 
 	pthread_mutex_lock(&receiver->lock);
-	*find_agent(receiver, id) = (struct seen_agent){ .id = id, .seen_ns = now_ns };
+	struct seen_agent *agent = find_agent(receiver, batch);
+	if (!id128_equal(agent->boot, batch->boot) || !id128_equal(agent->machine, batch->agent))
+		replace_agents(receiver, batch->agent);
+	*agent = (struct seen_agent){ .machine = batch->agent,
+				      .boot = batch->boot,
+				      .seen_ns = now_ns };
 	pthread_mutex_unlock(&receiver->lock);
 }
 
@@ -78,7 +96,7 @@ uint32_t receiver_agents_since(struct receiver *receiver, uint64_t since_ns)
 
 	pthread_mutex_lock(&receiver->lock);
 	for (uint32_t i = 0; i < receiver->agent_count; i++)
-		count += receiver->agents[i].seen_ns >= since_ns;
+		count += receiver->agents[i].seen_ns >= since_ns && !receiver->agents[i].replaced;
 	pthread_mutex_unlock(&receiver->lock);
 	return count;
 }
@@ -146,8 +164,8 @@ enum rpc_status receiver_export(void *context, const void *request, size_t reque
 		return rc == -ENOMEM ? RPC_RESOURCE_EXHAUSTED : RPC_INVALID_ARGUMENT;
 	}
 
-	note_agent(receiver, batch.agent);
 	const struct store_batch_id id = { batch.agent, batch.boot, batch.sequence };
+	note_agent(receiver, &id);
 	rc = store_append(receiver->store, &id, profile, &result, err);
 	if (rc)
 		return fail_append(receiver, rc, err);

@@ -22,5 +22,8 @@ void receiver_free(struct receiver *receiver);
 enum rpc_status receiver_export(void *context, const void *request, size_t request_size,
 				struct buffer *response, struct error *err);
 
-/** How many agents sent a batch at or after @since_ns (Unix time). Thread-safe. */
+/**
+ * How many agents sent a batch at or after @since_ns (Unix time). Several on one machine are several;
+ * one that has started anew is one. Thread-safe.
+ */
 uint32_t receiver_agents_since(struct receiver *receiver, uint64_t since_ns);

@@ -37,9 +37,9 @@ static bool define_all(void *context, const struct profile *profile, const struc
 	return true;
 }
 
-static void encode(struct fixture *f, uint64_t agent, uint64_t sequence)
+static void encode_boot(struct fixture *f, uint64_t agent, uint64_t boot, uint64_t sequence)
 {
-	const struct batch_id batch = { { 1, agent }, { 2, 3 }, sequence };
+	const struct batch_id batch = { { 1, agent }, { 2, boot }, sequence };
 	struct profile *profile = profile_new(20 * NS_PER_MS);
 	struct location location = { .kind = FRAME_KIND_NATIVE, .id = { 7, 7 } };
 	struct labels labels = { 0 };
@@ -59,6 +59,11 @@ static void encode(struct fixture *f, uint64_t agent, uint64_t sequence)
 		fail_msg("%s", f->err.text);
 	labels_deinit(&labels);
 	profile_free(profile);
+}
+
+static void encode(struct fixture *f, uint64_t agent, uint64_t sequence)
+{
+	encode_boot(f, agent, 3, sequence);
 }
 
 static enum rpc_status export_it(struct fixture *f)
@@ -165,6 +170,29 @@ TEST(what_is_no_batch_is_refused)
 	close_fixture(&f);
 }
 
+TEST(agents_of_one_machine_are_told_from_one_that_starts_anew)
+{
+	static const struct {
+		uint64_t boot;
+		uint32_t agents; // then
+	} batches[] = {
+		{ 1, 1 }, { 1, 1 }, //
+		{ 2, 1 },           // it may have started anew
+		{ 1, 2 },           // it has not: there are two
+		{ 2, 2 }, { 1, 2 }, //
+		{ 3, 1 }, { 2, 2 }, // one of them has
+	};
+	struct fixture f;
+
+	open_fixture(&f);
+	for (uint32_t i = 0; i < ARRAY_SIZE(batches); i++) {
+		encode_boot(&f, 1, batches[i].boot, i + 1);
+		assert_int_equal(RPC_OK, export_it(&f));
+		assert_int_equal(batches[i].agents, receiver_agents_since(f.receiver, 0));
+	}
+	close_fixture(&f);
+}
+
 TEST(agents_are_remembered_within_a_bound)
 {
 	struct fixture f;
@@ -190,4 +218,5 @@ RUN_TESTS(cmocka_unit_test(a_batch_is_stored_once_and_counted_once),
 	  cmocka_unit_test(unknown_stacks_are_asked_for),
 	  cmocka_unit_test(a_failing_store_makes_agents_keep_their_batch),
 	  cmocka_unit_test(what_is_no_batch_is_refused),
+	  cmocka_unit_test(agents_of_one_machine_are_told_from_one_that_starts_anew),
 	  cmocka_unit_test(agents_are_remembered_within_a_bound))
