@@ -10,7 +10,7 @@ import { FlamePane } from "./flame_pane.js";
 import { formatTime } from "./format.js";
 import { readPalette } from "./palette.js";
 import { Popover } from "./popover.js";
-import { laneOf, lanesOf } from "./profile_type.js";
+import { laneOf, lanesOf, WALL_TYPE } from "./profile_type.js";
 import { askLabels, askServices, askTypes, downloads, showType } from "./questions.js";
 import { RangePicker } from "./range_picker.js";
 import { SelectorInput } from "./selector_input.js";
@@ -20,6 +20,7 @@ import { copyLink } from "./share_link.js";
 import { listenForShortcuts } from "./shortcuts.js";
 import { StacklessPane } from "./stackless_pane.js";
 import { ViewState } from "./state.js";
+import { StatesPane } from "./states_pane.js";
 import { TablePane } from "./table_pane.js";
 import { absoluteTime, isRelative, presetForAge, resolveRange } from "./time_range.js";
 import { Tooltip } from "./tooltip.js";
@@ -52,6 +53,7 @@ class Page {
 		this.flame = new FlamePane(this.state, palette, this.tooltip, () => this.#explainEmpty());
 		this.table = new TablePane(this.state);
 		this.stackless = new StacklessPane(this.state);
+		this.states = new StatesPane(this.state);
 		this.serviceTopic = new Topic();
 		this.typeTopic = new Topic();
 		this.labelTopic = new Topic();
@@ -119,7 +121,7 @@ class Page {
 		const { layout, type } = this.view;
 
 		if (laneOf(type).stackless)
-			return [this.chart];
+			return type === WALL_TYPE ? [this.chart, this.states] : [this.chart];
 		return [this.chart, ...(layout !== "table" ? [this.flame] : []), ...(layout !== "flame" ? [this.table] : [])];
 	}
 
@@ -157,7 +159,7 @@ class Page {
 
 	#failAll(message) {
 		this.#loadedFor.clear();
-		for (const pane of [this.chart, this.flame, this.table])
+		for (const pane of [this.chart, this.flame, this.table, this.states])
 			pane.fail(message);
 	}
 
@@ -360,6 +362,7 @@ class Page {
 		if (changed.has("layout"))
 			this.#showLayout();
 		if (changed.has("type")) {
+			this.states.fail(); // what it shows is of another type
 			this.stackless.show(this.view, null);
 			this.#showTypes();
 			this.chart.showChoices(this.view);

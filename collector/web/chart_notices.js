@@ -75,7 +75,7 @@ export class ChartNotices {
 	}
 
 	#idleOfAll() {
-		const notice = element("li", "", "of it ", element("b", "", formatShare(this.#idle, Math.max(this.#idle, this.#whole))), " idle");
+		const notice = element("li", "", element("b", "", formatShare(this.#idle, Math.max(this.#idle, this.#whole))), " of it idle");
 
 		notice.title = `${formatDuration(this.#idle)} of the blocked time are waits of workers that had no work`;
 		return notice;
@@ -96,7 +96,8 @@ export class ChartNotices {
 			return null;
 		const notice = element("li", "notice-throttled", this.#button("Throttled", "Show when, in the lane Throttled",
 									     showType(view, THROTTLED_TYPE)));
-		notice.append(" ", ...throttledWords(throttled, throttledLabel(view)), ": the container’s CPU quota");
+		notice.append(" ", ...throttledWords(throttled, throttledLabel(view)),
+			      throttledLabel(view) === "service" ? ": CPU quota" : ": the container’s CPU quota");
 		notice.title = "The kernel kept threads that could run from running until the quota’s next period. " +
 			"Time is counted for each CPU that was held back.";
 		return notice;

@@ -13,6 +13,7 @@ const LABELS_OF_TYPES = ["wait", "state", "program", "change"];
 // What is counted per container has no processes and threads.
 const LABELS_OF_THREADS = [...LABELS_OF_TYPES, "process", "thread"];
 const AGENT = "cairn-agent"; // the service that agents' own figures are of; no other lane has it
+const GROUPS_MAX = 100; // that an answer tells apart; the rest is one more
 const NODES_MAX = 200; // in a selector; beyond it all nodes' changes are told
 
 /** The label that @view groups by, "" for none. */
@@ -92,6 +93,38 @@ function onlyIdle(view) {
 	const chosen = view.type === WALL_TYPE ? { ...view, ...showType(view, BLOCKED_TYPE) } : view;
 
 	return { query: selectorOf(chosen, [{ ...IDLE, op: "=" }]), type: chosen.type, group_by: "" };
+}
+
+/** The label whose values the states of the wall clock are told for. */
+export function statesLabel(view) {
+	return selectedValue(view.query, "service") === null ? "service" : "thread";
+}
+
+/**
+ * Where the time of each service, or of each thread of one, went: [{ group, total, running, waiting, blocked, idle, isOther }],
+ * most time first. Idle waits are no longer in `blocked`.
+ */
+export async function askStates(view, range, signal) {
+	const label = statesLabel(view);
+	const blocked = { ...view, ...showType(view, BLOCKED_TYPE) };
+	const states = ["running", "waiting", "blocked"];
+	const part = (type, query) => ask("series", { from: range.from_ms, to: range.to_ms, type, query, group_by: label }, signal);
+	const answers = await Promise.all([...states.map((state) => part(WALL_TYPE, selectorOf(view, [{ name: "state", op: "=", value: state }]))),
+					   part(BLOCKED_TYPE, selectorOf(blocked, [{ ...IDLE, op: "=" }]))]);
+	const rows = new Map();
+
+	answers.forEach(({ series }, at) => series.forEach(({ group, total }, place) => {
+		const row = rows.get(group) ?? { group, running: 0, waiting: 0, blocked: 0, idle: 0, isOther: place >= GROUPS_MAX };
+		rows.set(group, row);
+		row[[...states, "idle"][at]] += total;
+	}));
+	for (const row of rows.values()) {
+		// Stacks of waits may be sampled, the states are exact: of their sum idle is a part at most.
+		row.idle = Math.min(row.idle, row.blocked);
+		row.total = row.running + row.waiting + row.blocked;
+		row.blocked -= row.idle;
+	}
+	return [...rows.values()].filter((row) => row.total > 0).sort((a, b) => b.total - a.total);
 }
 
 /**

@@ -7,7 +7,7 @@ import urllib.parse
 import pytest
 
 import fake_lanes as lanes
-from fake_collector import Data, FakeCollector
+from fake_collector import Data, FakeCollector, SERVICES
 
 SERVICE = "llm-gateway"
 
@@ -173,7 +173,7 @@ def test_wall_clock_says_where_all_time_went_and_where_stacks_are(fake, open_pag
     assert not page.shown("#flame-scroller") and not page.shown("#table") and not page.shown("#search")
     assert "no stacks" in page.text("#stackless")
     idle, busy = lanes.WAITS["python"]["idle"], sum(lanes.WAITS["python"].values()) - lanes.WAITS["python"]["idle"]
-    told = float(re.search(r"of it ([\d.]+) % idle", shown(page.text("#chart-notices")))[1])
+    told = float(re.search(r"([\d.]+) % of it idle", shown(page.text("#chart-notices")))[1])
     assert told == pytest.approx(100 * idle / (1 + lanes.QUEUE + idle + busy), abs=4)  # the spike adds to the rest
     assert asked(fake, "merge") == [] and asked(fake, "top") == []
     links = page.evaluate("[...document.querySelectorAll('#stackless button')].map((b) => b.innerText)")
@@ -182,6 +182,21 @@ def test_wall_clock_says_where_all_time_went_and_where_stacks_are(fake, open_pag
     page.settle()
     assert view(page, "type") == lanes.BLOCKED and view(page, "query") == SERVICE
     assert page.shown("#flame-scroller") and not page.shown("#stackless") and page.evaluate("cairn.flameGraph.count()") > 10
+
+
+def test_wall_clock_tells_services_and_then_threads_apart(fake, open_page):
+    page = open_page(address(fake.url, lanes.WALL))
+    rows = "[...document.querySelectorAll('.states-table tbody tr')].map((r) => [...r.querySelectorAll('td:not(.bar)')].map((c) => c.innerText))"
+    told = {row[0]: [float(shown(cell).split()[0]) for cell in row[1:5]] for row in page.evaluate(rows)}
+    assert set(told) == set(SERVICES) and all(sum(shares) == pytest.approx(100, abs=0.3) for shares in told.values())
+    waits = lanes.WAITS["native"]
+    assert told["envoy"][3] == pytest.approx(100 * waits["idle"] / (1 + lanes.QUEUE + sum(waits.values())), abs=0.5)
+    page.evaluate("[...document.querySelectorAll('.states-table button')].find((b) => b.innerText === 'envoy').click()")
+    page.settle()
+    assert view(page, "query") == '{service="envoy"}'
+    assert [row[0] for row in page.evaluate(rows)] in (["main", "background"], ["background", "main"])
+    pick_type(page, lanes.RESIDENT)
+    assert not page.shown(".states-table")
 
 
 def test_what_only_one_lane_knows_is_dropped_on_the_way_to_another(fake, open_page):
@@ -265,7 +280,9 @@ def test_hostile_changes_stay_text(open_page):
     with FakeCollector(data) as hostile:
         page = open_page(address(hostile.url, lanes.CHANGE))
         page.click("#changes-button")
-        assert evil in page.text("#changes-popover") and evil in hovered(page, (data.started_s - 60) * 1000)
+        assert evil in page.text("#changes-popover")
+        page.press("Escape")
+        assert evil in hovered(page, (data.started_s - 60) * 1000)
         assert evil in page.text("#stackless")
         assert page.evaluate("window.pwned") is None and page.evaluate("document.querySelectorAll('img').length") == 0
 

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Below the wall clock's chart: for each service, or each thread of one, how much of its time it ran,
+// waited for a CPU, was blocked, or rested.
+
+import { Topic } from "./api.js";
+import { byId, element } from "./element.js";
+import { formatCount, formatDuration, formatShare } from "./format.js";
+import { valueTitle } from "./label_value.js";
+import { askStates, statesLabel } from "./questions.js";
+import { withValue } from "./selector.js";
+
+const ROWS_MAX = 60; // the rest is a number; the selector finds them
+const PARTS = [
+	{ name: "running", title: valueTitle("state", "running"), color: "--state-running" },
+	{ name: "waiting", title: valueTitle("state", "waiting"), color: "--state-waiting" },
+	{ name: "blocked", title: valueTitle("state", "blocked"), color: "--state-blocked" },
+	{ name: "idle", title: "idle", color: "--wait-idle" },
+];
+
+export class StatesPane {
+	#state;
+	#topic = new Topic();
+
+	constructor(state) {
+		this.#state = state;
+		this.root = byId("states");
+	}
+
+	/** Ask and show. Throws ApiError. */
+	async load(view, range) {
+		const rows = await this.#topic.ask((signal) => askStates(view, range, signal));
+
+		if (rows !== undefined)
+			this.root.replaceChildren(...(rows.length ? [this.#table(view, rows)] : []));
+	}
+
+	fail() {
+		this.root.replaceChildren();
+	}
+
+	#table(view, rows) {
+		const label = statesLabel(view);
+		const head = element("tr", "", element("th", "", `By ${label}`), element("th", "bar", ""),
+				     ...PARTS.map(({ title, color }) => {
+					     const swatch = element("span", "swatch");
+					     swatch.style.backgroundColor = `var(${color})`;
+					     return element("th", "number", swatch, title);
+				     }), element("th", "number", "In all"));
+		const table = element("table", "states-table", element("thead", "", head),
+				      element("tbody", "", ...rows.slice(0, ROWS_MAX).map((row) => this.#row(view, label, row))));
+
+		if (rows.length > ROWS_MAX)
+			table.append(element("caption", "", `${formatCount(rows.length - ROWS_MAX)} more with less time`));
+		return table;
+	}
+
+	#row(view, label, row) {
+		const name = valueTitle(label, row.group);
+		const isOne = row.group !== "" && !row.isOther;
+		const shown = element(isOne ? "button" : "span", isOne ? "link" : "", name);
+		const bar = element("span", "states-bar");
+
+		if (isOne) {
+			shown.type = "button";
+			shown.title = `Show only ${label} ${name}`;
+			shown.addEventListener("click", () => this.#state.change({ query: withValue(view.query, label, row.group), zoom: "" }));
+		}
+		bar.append(...PARTS.map((part) => {
+			const piece = element("span", "");
+			piece.style.backgroundColor = `var(${part.color})`;
+			piece.style.width = `${row.total > 0 ? (100 * row[part.name]) / row.total : 0}%`;
+			return piece;
+		}));
+		return element("tr", "", element("td", "name", shown), element("td", "bar", bar),
+			       ...PARTS.map((part) => {
+				       const cell = element("td", "number", formatShare(row[part.name], row.total));
+				       cell.title = formatDuration(row[part.name]);
+				       return cell;
+			       }), element("td", "number", formatDuration(row.total)));
+	}
+}
