@@ -13,6 +13,8 @@
 
 #include "agent/process_memory.h"
 #include "agent/syscall_name.h"
+#include "agent/wait_class.h"
+#include "agent/wait_rules.h"
 #include "base/clock.h"
 #include "base/utf8.h"
 
@@ -242,12 +244,6 @@ static void say_timeout_ms(struct description *is, int64_t ms)
 
 /* ---- locks --------------------------------------------------------------------------------- */
 
-/* C libraries have several names for one function, that begin with different numbers of these. */
-static const char *plain_name(const char *name)
-{
-	return name + strspn(name, "_");
-}
-
 static bool begins_with(const char *text, const char *beginning)
 {
 	return strncmp(text, beginning, strlen(beginning)) == 0;
@@ -259,48 +255,12 @@ static bool is_inside(const struct description *is, const char *beginning)
 	const struct wait_circumstances *circumstances = is->circumstances;
 
 	for (uint32_t i = 0; i < circumstances->function_count && i < LOCK_FUNCTIONS; i++)
-		if (begins_with(plain_name(circumstances->functions[i].name), beginning))
+		if (begins_with(wait_plain_name(circumstances->functions[i].name), beginning))
 			return true;
 	return false;
 }
 
-/* The interpreter itself, or its library: all that waits in it for a condition waits for the GIL. */
-static bool is_interpreter(const char *module)
-{
-	const char *slash = strrchr(module, '/');
-	const char *name = slash ? slash + 1 : module;
-
-	return begins_with(name, "libpython3") || begins_with(name, "python3");
-}
-
-/*
- * CPython takes the GIL in take_gil(), which compilers put into its callers (Python/ceval_gil.h,
- * ceval_gil.c): a timed wait for a condition right below one of these is that. Where the interpreter
- * has no names, its file must do.
- */
-static bool takes_gil(const struct wait_function *function)
-{
-	static const char *const takers[] = {
-		"take_gil",
-		"drop_gil",
-		"PyEval_RestoreThread",
-		"PyEval_AcquireThread",
-		"PyEval_AcquireLock",
-		"PyEval_EvalFrame",
-		"PyEval_TakeGIL",
-		"Py_HandlePending",
-		"eval_frame_handle_pending",
-		"PyThreadState_Attach",
-		"PyGILState_Ensure",
-	};
-	const char *name = plain_name(function->name);
-
-	for (size_t i = 0; i < sizeof(takers) / sizeof(*takers); i++)
-		if (begins_with(name, takers[i]))
-			return true;
-	return !*name && is_interpreter(function->module);
-}
-
+/* A timed wait for a condition right below what takes the GIL. */
 static bool is_gil(const struct description *is)
 {
 	const struct wait_circumstances *circumstances = is->circumstances;
@@ -309,9 +269,9 @@ static bool is_gil(const struct description *is)
 	for (uint32_t i = 0; i < circumstances->function_count && i < LOCK_FUNCTIONS; i++) {
 		const struct wait_function *function = &circumstances->functions[i];
 
-		if (waits && takes_gil(function))
+		if (waits && wait_takes_gil(wait_plain_name(function->name), function->module))
 			return true;
-		waits = begins_with(plain_name(function->name), "pthread_cond_");
+		waits = begins_with(wait_plain_name(function->name), "pthread_cond_");
 	}
 	return false;
 }
