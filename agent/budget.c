@@ -408,8 +408,10 @@ static void init_governor(struct budget *budget, const struct budget_options *op
 		.budget = options->percent > 0 ? options->percent / 100
 					       : governor_default_budget(budget->cores),
 		.frequency_hz = options->frequency_hz,
-		.waits = options->waits,
+		.stacks = options->stacks,
 		.faults = options->faults,
+		.processes = options->processes,
+		.waits = options->waits,
 		GOVERNOR_DEFAULTS,
 	};
 

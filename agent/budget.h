@@ -35,9 +35,9 @@ struct budget_controls {
 };
 
 struct budget_options {
-	double percent;        // of one core; 0: governor_default_budget()
-	uint32_t frequency_hz; // of sampling, as asked for
-	bool waits, faults;    // lanes that run
+	double percent;                        // of one core; 0: governor_default_budget()
+	uint32_t frequency_hz;                 // of sampling, as asked for
+	bool stacks, faults, processes, waits; // what there is to turn, as in governor_options
 	uint64_t
 		interval_ns; // of the governor; 0: GOVERNOR_DEFAULTS. Its other times are in proportion
 	const struct labels *labels; // for its series, beside its own (--label); outlives this

@@ -14,8 +14,12 @@
 #define WORTH 0.1
 /* Steps up may lead up to this part of the budget. */
 #define UP_LIMIT 0.8
-/* About half of the agent's own work follows the number of samples; the other half new processes. */
-#define OWN_OF_SAMPLES 0.5
+/*
+ * About half of the agent's own work follows the number of samples, unless it is far more than that
+ * of the kernel programs: then it is work on new processes, which no step would save.
+ */
+#define OWN_OF_SAMPLES  0.5
+#define OWN_PER_PROGRAM 2
 /* Of the time of the program for switches, where the stacks are taken; the other half is the times. */
 #define WAITS_OF_STACKS 0.5
 /* What a process that is switched off saves: to look it up is left. */
@@ -48,10 +52,10 @@ void governor_init(struct governor *governor, const struct governor_options *opt
 		if (lower_frequencies_hz[i] < options->frequency_hz)
 			governor->frequencies[++*count] = lower_frequencies_hz[i];
 	}
-	governor->steps_max[GOVERNOR_STACKS] = options->waits ? GOVERNOR_STACK_STEPS : 0;
-	governor->steps_max[GOVERNOR_PROCESSES] = options->waits ? GOVERNOR_PROCESSES_MAX : 0;
-	governor->steps_max[GOVERNOR_DETACHED] = options->waits;
+	governor->steps_max[GOVERNOR_STACKS] = options->stacks ? GOVERNOR_STACK_STEPS : 0;
 	governor->steps_max[GOVERNOR_FAULTS] = options->faults ? GOVERNOR_FAULT_STEPS : 0;
+	governor->steps_max[GOVERNOR_PROCESSES] = options->processes ? GOVERNOR_PROCESSES_MAX : 0;
+	governor->steps_max[GOVERNOR_DETACHED] = options->waits;
 }
 
 uint32_t governor_level(const struct governor *governor)
@@ -125,7 +129,9 @@ static double with_own(const struct governor_reading *reading, double cost)
 {
 	double programs = reading->sampling + reading->waits + reading->faults + reading->rest;
 
-	return programs > 0 ? cost + OWN_OF_SAMPLES * reading->own * cost / programs : cost;
+	double own = programs > 0 ? OWN_OF_SAMPLES * reading->own * cost / programs : 0;
+
+	return cost + (own < OWN_PER_PROGRAM * cost ? own : OWN_PER_PROGRAM * cost);
 }
 
 static bool can_step_down(const struct governor *governor, enum governor_knob knob,

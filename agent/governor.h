@@ -33,10 +33,13 @@ enum {
 struct governor_options {
 	double budget;         // of one core: 0.02 is 2 % of it
 	uint32_t frequency_hz; // as asked for
-	bool waits;            // the program for context switches runs
-	bool faults;           // page faults are taken
-	uint64_t interval_ns;  // between readings
-	uint64_t calm_ns;      // below half the budget for so long: a step up
+	// What there is to turn.
+	bool stacks;          // the stacks of waits can be fewer
+	bool faults;          // those of page faults, too
+	bool processes;       // processes can be left out
+	bool waits;           // the program for context switches runs, and can be taken away
+	uint64_t interval_ns; // between readings
+	uint64_t calm_ns;     // below half the budget for so long: a step up
 	uint64_t over_ns; // at the floor and above twice the budget for so long: waits are given up
 	uint64_t retry_ns; // and tried again after so long, at first
 };

@@ -44,6 +44,89 @@ static void cost_of_switches(const void *lane, struct lane_cost *ret_cost)
 	switches_read_run_time(lane, &ret_cost->bpf_ns, &ret_cost->bpf_count);
 }
 
+// ---- the governor ---------------------------------------------------------------------------
+
+static enum lane_bit bit_of(enum budget_lane lane)
+{
+	return lane == BUDGET_WAITS ? LANE_WALL : LANE_MEMORY;
+}
+
+static int set_step(void *lanes, enum budget_lane lane, uint32_t step)
+{
+	return lanes_set_step(lanes, bit_of(lane), step);
+}
+
+static int set_process(void *lanes, uint32_t pid, bool on)
+{
+	return lanes_set_process(lanes, LANE_WALL, pid, on);
+}
+
+static int set_waits(void *lanes, bool on)
+{
+	return lanes_set_running(lanes, LANE_WALL, on);
+}
+
+static int set_frequency(void *lanes, uint32_t frequency_hz);
+static bool can_step(const struct lanes *lanes, enum lane_bit bit);
+static bool can_leave_out(const struct lanes *lanes, enum lane_bit bit);
+
+static int open_budget(const struct lane_setup *setup, void **ret_lane, struct error *err)
+{
+	const struct lanes *lanes = setup->lanes;
+	const struct budget_options options = {
+		.percent = setup->budget_percent,
+		.frequency_hz = setup->frequency_hz,
+		.stacks = can_step(lanes, LANE_WALL),
+		.faults = can_step(lanes, LANE_MEMORY),
+		.processes = can_leave_out(lanes, LANE_WALL),
+		.waits = lanes_running(lanes) & LANE_WALL,
+		.interval_ns = setup->governor_interval_ns,
+		.labels = setup->labels,
+		.controls = { .set_step = set_step,
+			      .set_process = set_process,
+			      .set_waits = set_waits,
+			      .set_frequency = set_frequency,
+			      .context = setup->lanes },
+	};
+	struct budget *budget;
+	int rc = budget_open(&options, &budget, err);
+
+	if (!rc)
+		*ret_lane = budget;
+	return rc;
+}
+
+static void close_budget(void *lane)
+{
+	budget_close(lane);
+}
+
+static int end_window_of_budget(void *lane)
+{
+	budget_before_drain(lane);
+	return 0;
+}
+
+static int add_budget(void *lane, struct window *window)
+{
+	return budget_after_drain(lane, window);
+}
+
+static void count_for_budget(void *lane, const struct count_key *key, const struct count *count)
+{
+	budget_take_count(lane, key, count);
+}
+
+static void tick_budget(void *lane, uint64_t now_ns)
+{
+	budget_tick(lane, now_ns);
+}
+
+static const char *notice_of_budget(void *lane)
+{
+	return budget_next_notice(lane);
+}
+
 // ---- all of them ----------------------------------------------------------------------------
 
 static const struct lane_kind kinds[] = {
@@ -56,17 +139,40 @@ static const struct lane_kind kinds[] = {
 		.next_notice = notice_of_switches,
 		.read_cost = cost_of_switches,
 	},
+	// The last one: when it is opened, it is known which of the others run.
+	{
+		.name = "governor",
+		.bit = LANE_GOVERNOR,
+		.open = open_budget,
+		.close = close_budget,
+		.before_drain = end_window_of_budget,
+		.after_drain = add_budget,
+		.take_count = count_for_budget,
+		.tick = tick_budget,
+		.next_notice = notice_of_budget,
+	},
 };
 
 struct lane {
-	void *lane; // NULL: it does not run
+	void *lane;  // NULL: it does not run
+	bool paused; // it ran, and was closed to cost nothing
 	char failure[ERROR_TEXT_BYTES];
 	bool failure_told;
 };
 
 struct lanes {
+	struct lane_setup setup; // of those that are opened later
+	struct labels labels;    // its own copy
 	struct lane lanes[ARRAY_SIZE(kinds)];
 };
+
+static int set_frequency(void *context, uint32_t frequency_hz)
+{
+	const struct lane_setup *setup = &((struct lanes *)context)->setup;
+
+	return setup->set_frequency ? setup->set_frequency(setup->context, frequency_hz)
+				    : -EOPNOTSUPP;
+}
 
 static void open_lane(const struct lane_kind *kind, struct lane *lane,
 		      const struct lane_setup *setup)
@@ -84,14 +190,19 @@ int lanes_open(uint32_t bits, const struct lane_setup *setup, struct lanes **ret
 	       struct error *err)
 {
 	struct lanes *lanes = calloc(1, sizeof(*lanes));
-	struct lane_setup own = *setup;
 
 	if (!lanes)
 		return error_set(err, -ENOMEM, "out of memory");
-	own.lanes = lanes;
+	lanes->setup = *setup;
+	lanes->setup.lanes = lanes;
+	lanes->setup.labels = &lanes->labels;
+	if (setup->labels && labels_copy(setup->labels, &lanes->labels)) {
+		free(lanes);
+		return error_set(err, -ENOMEM, "out of memory");
+	}
 	for (uint32_t i = 0; i < ARRAY_SIZE(kinds); i++) {
 		if (bits & kinds[i].bit)
-			open_lane(&kinds[i], &lanes->lanes[i], &own);
+			open_lane(&kinds[i], &lanes->lanes[i], &lanes->setup);
 	}
 	*ret_lanes = lanes;
 	return 0;
@@ -106,6 +217,7 @@ void lanes_close(struct lanes *lanes)
 		if (lanes->lanes[i].lane)
 			kinds[i].close(take(lanes->lanes[i].lane));
 	}
+	labels_deinit(&lanes->labels);
 	free(lanes);
 }
 
@@ -158,6 +270,14 @@ void lanes_tick(struct lanes *lanes, uint64_t now_ns)
 	}
 }
 
+void lanes_take_count(struct lanes *lanes, const struct count_key *key, const struct count *count)
+{
+	for (uint32_t i = 0; lanes && i < ARRAY_SIZE(kinds); i++) {
+		if (lanes->lanes[i].lane && kinds[i].take_count)
+			kinds[i].take_count(lanes->lanes[i].lane, key, count);
+	}
+}
+
 static const char *next_notice(const struct lane_kind *kind, struct lane *lane)
 {
 	if (lane->failure[0] && !lane->failure_told) {
@@ -183,4 +303,80 @@ void lanes_read_cost(const struct lanes *lanes, enum lane_bit bit, struct lane_c
 		if (kinds[i].bit == bit && lanes->lanes[i].lane && kinds[i].read_cost)
 			kinds[i].read_cost(lanes->lanes[i].lane, ret_cost);
 	}
+}
+
+// ---- knobs ----------------------------------------------------------------------------------
+
+static bool can_step(const struct lanes *lanes, enum lane_bit bit)
+{
+	bool can = false;
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		can |= kinds[i].bit == bit && lanes->lanes[i].lane && kinds[i].set_step;
+	return can;
+}
+
+static bool can_leave_out(const struct lanes *lanes, enum lane_bit bit)
+{
+	bool can = false;
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		can |= kinds[i].bit == bit && lanes->lanes[i].lane && kinds[i].set_process;
+	return can;
+}
+
+int lanes_set_step(struct lanes *lanes, enum lane_bit bit, uint32_t step)
+{
+	int rc = -EOPNOTSUPP;
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		if (kinds[i].bit == bit && lanes->lanes[i].lane && kinds[i].set_step)
+			rc = kinds[i].set_step(lanes->lanes[i].lane, step);
+	}
+	return rc;
+}
+
+int lanes_set_process(struct lanes *lanes, enum lane_bit bit, uint32_t pid, bool on)
+{
+	int rc = -EOPNOTSUPP;
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		if (kinds[i].bit == bit && lanes->lanes[i].lane && kinds[i].set_process)
+			rc = kinds[i].set_process(lanes->lanes[i].lane, pid, on);
+	}
+	return rc;
+}
+
+int lanes_set_running(struct lanes *lanes, enum lane_bit bit, bool on)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		struct lane *lane = &lanes->lanes[i];
+
+		if (kinds[i].bit != bit)
+			continue;
+		if (!on && lane->lane) {
+			kinds[i].close(take(lane->lane));
+			lane->paused = true;
+		} else if (on && lane->paused) {
+			lane->paused = false;
+			lane->failure_told = false;
+			open_lane(&kinds[i], lane, &lanes->setup);
+			if (!lane->lane)
+				rc = -EIO; // why is a notice
+		}
+	}
+	return rc;
+}
+
+bool lanes_read_budget(const struct lanes *lanes, struct budget_stats *ret_stats)
+{
+	for (uint32_t i = 0; lanes && i < ARRAY_SIZE(kinds); i++) {
+		if (kinds[i].bit != LANE_GOVERNOR || !lanes->lanes[i].lane)
+			continue;
+		budget_read_stats(lanes->lanes[i].lane, ret_stats);
+		return true;
+	}
+	return false;
 }

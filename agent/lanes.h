@@ -4,8 +4,10 @@
 // one adds a row to the table in lanes.c. One thread.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/budget.h"
 #include "agent/loader.h"
 #include "agent/process.h"
 #include "agent/window.h"
@@ -25,7 +27,14 @@ struct lane_setup {
 	struct process_table *processes;
 	struct lanes *lanes; // for the governor: what the others cost
 	uint64_t slot_ns;
-	bool only_followed; // `cairn record -p`: only processes that are followed
+	bool only_followed;          // `cairn record -p`: only processes that are followed
+	const struct labels *labels; // --label; copied
+	// For the governor.
+	double budget_percent; // of one core; 0: its default
+	uint64_t governor_interval_ns;
+	uint32_t frequency_hz; // of sampling
+	int (*set_frequency)(void *context, uint32_t frequency_hz);
+	void *context;
 };
 
 /** What a lane has cost since it was opened. */
@@ -44,6 +53,12 @@ struct lane_kind {
 	int (*before_drain)(void *lane);
 	/** All counts are in @window, which ends now: add what is not counted by the kernel. */
 	int (*after_drain)(void *lane, struct window *window);
+	/** Each count that is drained. */
+	void (*take_count)(void *lane, const struct count_key *key, const struct count *count);
+	/** From now on a quarter of the stacks at each step; 0: all. What has no stacks stays exact. */
+	int (*set_step)(void *lane, uint32_t step);
+	/** Nothing is measured of this process, or again. Returns 0 or a negative errno. */
+	int (*set_process)(void *lane, uint32_t pid, bool on);
 	/** Some 50 times a second: it must cost next to nothing when nothing is due. */
 	void (*tick)(void *lane, uint64_t now_ns);
 	/** What works less well than it could, once each; NULL: no more for now. Valid until the next. */
@@ -65,6 +80,19 @@ uint32_t lanes_running(const struct lanes *lanes);
 int lanes_before_drain(struct lanes *lanes);
 int lanes_after_drain(struct lanes *lanes, struct window *window);
 void lanes_tick(struct lanes *lanes, uint64_t now_ns);
+void lanes_take_count(struct lanes *lanes, const struct count_key *key, const struct count *count);
 const char *lanes_next_notice(struct lanes *lanes);
 /** Of the lane of this bit; zeros if it does not run. */
 void lanes_read_cost(const struct lanes *lanes, enum lane_bit bit, struct lane_cost *ret_cost);
+
+/** The knobs of the lanes of a bit; -EOPNOTSUPP if one of them has none. */
+int lanes_set_step(struct lanes *lanes, enum lane_bit bit, uint32_t step);
+int lanes_set_process(struct lanes *lanes, enum lane_bit bit, uint32_t pid, bool on);
+/**
+ * Close the lanes of a bit, or open them again; what they had set is gone. Those that never ran are
+ * left alone. Returns 0 or a negative errno.
+ */
+int lanes_set_running(struct lanes *lanes, enum lane_bit bit, bool on);
+
+/** What the agent costs; false: nobody measures it. */
+bool lanes_read_budget(const struct lanes *lanes, struct budget_stats *ret_stats);

@@ -36,7 +36,7 @@ enum {
 	// What is larger goes back to the system when it is freed; by itself the limit would grow with the
 	// first large table.
 	MALLOC_MMAP_BYTES = 256 << 10,
-	MALLOC_ARENAS = 2,            // gRPC's threads hardly allocate; each arena costs memory
+	MALLOC_ARENAS = 2, // gRPC's threads hardly allocate; each arena costs memory
 };
 
 enum event_source { SOURCE_PROFILER, SOURCE_DRAIN, SOURCE_TICK, SOURCE_SIGNAL, SOURCE_COUNT };
@@ -114,7 +114,9 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.symbolize_lines = agent->options.lines,
 		.debuginfod_urls = agent->options.debuginfod,
 		.debug_files_bytes = agent->options.debug_files_bytes,
-		.lanes = LANE_WALL | LANE_MEMORY | LANE_GOVERNOR,
+		.lanes = LANE_WALL | LANE_MEMORY | (agent->options.governed ? LANE_GOVERNOR : 0),
+		.budget_percent = agent->options.budget_percent,
+		.governor_interval_ns = agent->options.governor_interval_ns,
 	};
 
 	return profiler_open(&options, &agent->profiler, err);
@@ -188,6 +190,17 @@ static void say_hello(const struct agent *agent)
 		 "%.3g s",
 		 get_nprocs(), (unsigned long long)options->frequency_hz, what, options->collector,
 		 options->interval_ns / 1e9);
+}
+
+static void say_budget(const struct agent *agent)
+{
+	const struct budget_stats *budget = &agent->stats_before.profiler.budget;
+
+	if (agent->stats_before.profiler.budget_known)
+		log_info("cairn-agent: the budget is %.2f %% of a core, %.2f %% of this machine",
+			 100 * budget->budget, 100 * budget->budget / budget->cores);
+	else
+		log_info("cairn-agent: no budget; it may cost what it costs");
 }
 
 static void tell_notices(struct agent *agent)
@@ -364,6 +377,7 @@ int main(int argc, char **argv)
 	say_hello(&agent);
 	tell_notices(&agent);
 	stats_read(&agent.stats_before, agent.profiler, agent.sender);
+	say_budget(&agent);
 	agent.next_stats_ns = agent.stats_before.time_ns + STATS_NS;
 
 	int rc = run(&agent, &err);

@@ -20,6 +20,29 @@ static const char notes[] =
 	"\n"
 	"  cairn-agent --collector collector.example:7171 --label env=production\n";
 
+/* More than all cores is no bound; less than this no agent can do with. */
+#define BUDGET_PERCENT_MIN 0.1
+#define BUDGET_PERCENT_MAX (100.0 * 8192)
+
+static int parse_budget(const char *text, struct options *options, struct error *err)
+{
+	char *end;
+
+	options->governed = strcmp(text, "none") != 0;
+	if (!options->governed || strcmp(text, "auto") == 0)
+		return 0;
+	double percent = strtod(text, &end);
+	// Written so that a NaN is refused.
+	if (end == text || (*end && strcmp(end, "%") != 0) ||
+	    !(percent >= BUDGET_PERCENT_MIN && percent <= BUDGET_PERCENT_MAX))
+		return error_set(err, -EINVAL,
+				 "--budget: \"%.40s\" is neither a percentage of one core (0.1 or "
+				 "more), nor auto, nor none",
+				 text);
+	options->budget_percent = percent;
+	return 0;
+}
+
 static int check(const struct options *options, const char *log_level, int argc, char **argv,
 		 int first_word, enum log_level *ret_level, struct error *err)
 {
@@ -44,7 +67,7 @@ static int check(const struct options *options, const char *log_level, int argc,
 int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_exit,
 		  struct error *err)
 {
-	_cleanup_free_ char *log_level = NULL;
+	_cleanup_free_ char *log_level = NULL, *budget = NULL;
 	enum config_outcome outcome = CONFIG_RUN;
 	struct options *o = ret_options;
 	int first_word = argc;
@@ -74,6 +97,12 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		  "ask these servers for the symbols of stripped files; \"none\" asks none" },
 		{ "debug-files", 0, CONFIG_SIZE, &o->debug_files_bytes, "1GiB", 1 << 20,
 		  (uint64_t)1 << 40, "SIZE", "keep at most so much of what they sent, in --cache" },
+		{ "budget", 0, CONFIG_STRING, &budget, "auto", 0, 0, "PERCENT",
+		  "what the agent may cost, of one core; auto is 1 for each 8 cores, at least 2; "
+		  "\"none\" lets it cost what it costs" },
+		{ "governor-interval", 0, CONFIG_DURATION, &o->governor_interval_ns, "10s",
+		  NS_PER_SECOND, 600 * NS_PER_SECOND, "TIME",
+		  "compare the cost with the budget this often; for tests" },
 		{ "log-level", 0, CONFIG_STRING, &log_level, "info", 0, 0, "LEVEL",
 		  "error, warn, info or debug" },
 	};
@@ -98,6 +127,9 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		free(o->debuginfod);
 		o->debuginfod = NULL;
 	}
+	rc = parse_budget(budget, o, err);
+	if (rc)
+		return rc;
 	return check(o, log_level, argc, argv, first_word, &o->log_level, err);
 }
 

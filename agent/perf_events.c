@@ -180,7 +180,7 @@ int cpu_list_parse(const char *text, uint32_t *ret_cpus, uint32_t cpus_max)
 	return count ? (int)count : -EBADMSG;
 }
 
-static int read_online_cpus(uint32_t *ret_cpus)
+int cpu_list_read_online(uint32_t *ret_cpus)
 {
 	_cleanup_fclose_ FILE *file = fopen(ONLINE_CPUS_PATH, "re");
 	char text[4096];
@@ -289,7 +289,7 @@ static int follow_hotplug(struct perf_events *events, uint64_t now_ns)
 	if (!cpus)
 		return -ENOMEM;
 	events->hotplug_ns = now_ns + HOTPLUG_INTERVAL_NS;
-	int count = read_online_cpus(cpus);
+	int count = cpu_list_read_online(cpus);
 	if (count < 0)
 		return count;
 	return same_cpus(events, cpus, count) ? 0 : set_cpus(events, cpus, count, now_ns);
@@ -351,6 +351,11 @@ void perf_events_vary(struct perf_events *events, uint64_t now_ns)
 					    clock_monotonic_ns());
 		event->change_ns = choose_change(events, now_ns);
 	}
+}
+
+void perf_events_set_frequency(struct perf_events *events, uint32_t frequency_hz)
+{
+	perf_periods_of(frequency_hz, events->periods_us);
 }
 
 uint64_t perf_events_due_ns(const struct perf_events *events)

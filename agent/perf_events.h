@@ -41,6 +41,8 @@ void perf_events_close(struct perf_events *events);
  * online or offline.
  */
 void perf_events_vary(struct perf_events *events, uint64_t now_ns);
+/** From their next change on, within a second, the CPUs' periods are of this frequency. */
+void perf_events_set_frequency(struct perf_events *events, uint32_t frequency_hz);
 /** When perf_events_vary() has something to do next, by clock_monotonic_ns(). */
 uint64_t perf_events_due_ns(const struct perf_events *events);
 
@@ -55,3 +57,6 @@ void perf_periods_of(uint32_t frequency_hz, uint32_t ret_periods_us[PERF_PERIODS
  * Returns their number, -EBADMSG, or -E2BIG when there are more than @cpus_max.
  */
 int cpu_list_parse(const char *text, uint32_t *ret_cpus, uint32_t cpus_max);
+
+/** The CPUs that are online. Has room for PERF_CPUS_MAX. Returns their number or a negative errno. */
+int cpu_list_read_online(uint32_t *ret_cpus);

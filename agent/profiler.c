@@ -174,6 +174,7 @@ static void set_timer(struct profiler *profiler, uint64_t now_ns)
 struct count_drain {
 	struct window *window;
 	struct process_unwinds *unwinds;
+	struct lanes *lanes;
 	uint64_t now_ns;
 };
 
@@ -182,6 +183,7 @@ static int take_count(void *context, const struct count_key *key, const struct c
 	struct count_drain *drain = context;
 
 	process_unwind_use(drain->unwinds, &key->process);
+	lanes_take_count(drain->lanes, key, count);
 	return window_add(drain->window, key, count, drain->now_ns);
 }
 
@@ -196,7 +198,9 @@ static uint64_t read_new_counts(const struct profiler *profiler)
 // Bodies are read after the swap: those of everything in the old map were written before it.
 static int drain_counts(struct profiler *profiler, struct error *err)
 {
-	struct count_drain drain = { .window = &profiler->window, .unwinds = profiler->unwinds };
+	struct count_drain drain = { .window = &profiler->window,
+				     .unwinds = profiler->unwinds,
+				     .lanes = profiler->lanes };
 	int rc;
 
 	lanes_before_drain(profiler->lanes); // what fails there is told in the next window
@@ -480,6 +484,16 @@ static int follow_mmaps(struct profiler *profiler, struct error *err)
 	return rc ? error_errno(err, rc, "epoll") : 0;
 }
 
+// For the governor, until sampling is stopped.
+static int set_frequency(void *context, uint32_t frequency_hz)
+{
+	struct profiler *profiler = context;
+
+	if (profiler->events)
+		perf_events_set_frequency(profiler->events, frequency_hz);
+	return 0;
+}
+
 static int open_lanes(struct profiler *profiler, const struct profiler_options *options,
 		      struct error *err)
 {
@@ -488,6 +502,12 @@ static int open_lanes(struct profiler *profiler, const struct profiler_options *
 		.processes = profiler->processes,
 		.slot_ns = options->slot_ns,
 		.only_followed = options->pid != 0,
+		.labels = &options->labels,
+		.budget_percent = options->budget_percent,
+		.governor_interval_ns = options->governor_interval_ns,
+		.frequency_hz = options->frequency_hz,
+		.set_frequency = set_frequency,
+		.context = profiler,
 	};
 
 	return options->lanes ? lanes_open(options->lanes, &setup, &profiler->lanes, err) : 0;
@@ -688,6 +708,7 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 		.drain_ns = profiler->drain_ns,
 		.lanes = lanes_running(profiler->lanes),
 	};
+	ret_stats->budget_known = lanes_read_budget(profiler->lanes, &ret_stats->budget);
 	if (profiler->lines)
 		ret_stats->symbols_bytes += line_reader_bytes(profiler->lines);
 	if (profiler->kallsyms)

@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "bpf/counters.h"
 
+enum { COST_TEXT_BYTES = 240 };
+
 static const struct {
 	const char *name;
 	const char *sentence;
@@ -56,8 +58,25 @@ static uint64_t counted(const struct stats *before, const struct stats *now,
 	return now->profiler.bpf_counters[counter] - before->profiler.bpf_counters[counter];
 }
 
+// What the governor last saw, and what it has turned down.
+static void format_cost(const struct profiler_stats *stats, char text[COST_TEXT_BYTES])
+{
+	const struct budget_stats *budget = &stats->budget;
+
+	text[0] = 0;
+	if (!stats->budget_known)
+		return;
+	snprintf(text, COST_TEXT_BYTES,
+		 "cost %.2f %% of a core with the kernel programs%s, the budget is %.2f %%, "
+		 "governor's level %u (%u Hz, %u processes without waits%s), %llu changes; ",
+		 100 * budget->cost, budget->bpf_unknown ? " (which are not known)" : "",
+		 100 * budget->budget, budget->level, budget->frequency_hz, budget->processes_off,
+		 budget->waits_off ? ", no waits at all" : "", (unsigned long long)budget->changes);
+}
+
 void stats_format(const struct stats *before, const struct stats *now, char text[STATS_TEXT_BYTES])
 {
+	char cost[COST_TEXT_BYTES];
 	uint64_t time_ns = now->time_ns - before->time_ns;
 	uint64_t runs = now->profiler.bpf_run_count - before->profiler.bpf_run_count;
 	uint64_t run_ns = now->profiler.bpf_run_ns - before->profiler.bpf_run_ns;
@@ -66,15 +85,16 @@ void stats_format(const struct stats *before, const struct stats *now, char text
 	if (runs)
 		snprintf(bpf, sizeof(bpf), "%llu ns of BPF each",
 			 (unsigned long long)(run_ns / runs));
+	format_cost(&now->profiler, cost);
 	snprintf(text, STATS_TEXT_BYTES,
-		 "last %.0f s: %llu samples, %s, agent %.2f %% of a core, RSS %.1f MiB; "
+		 "last %.0f s: %llu samples, %s, agent %.2f %% of a core, RSS %.1f MiB; %s"
 		 "%llu batches sent (%.1f KiB), %llu waiting (%.1f KiB); "
 		 "%llu processes, %llu files, %llu stacks, %.1f MiB of symbols, drain %.1f ms; "
 		 "%llu processes unwound by %llu tables (%.1f MiB in the kernel, %llu to come), "
 		 "%llu Python functions (%.1f MiB)",
 		 time_ns / 1e9, (unsigned long long)counted(before, now, COUNTER_SAMPLES), bpf,
 		 time_ns ? 100.0 * (now->cpu_ns - before->cpu_ns) / time_ns : 0,
-		 now->rss_bytes / 1048576.0,
+		 now->rss_bytes / 1048576.0, cost,
 		 (unsigned long long)(now->sender.batches_sent - before->sender.batches_sent),
 		 (now->sender.bytes_sent - before->sender.bytes_sent) / 1024.0,
 		 (unsigned long long)now->sender.spool_batches, now->sender.spool_bytes / 1024.0,
@@ -117,6 +137,8 @@ bool stats_format_losses(const struct stats *before, const struct stats *now,
 	       "Python frames left unnamed because too many functions were new");
 	append(text, now->profiler.stacks_lost - before->profiler.stacks_lost,
 	       "Stacks whose frames did not arrive");
+	append(text, now->profiler.budget.changes_lost - before->profiler.budget.changes_lost,
+	       "Changes by the governor that are in no window");
 	append(text, now->sender.samples_dropped - before->sender.samples_dropped,
 	       "Samples dropped because the spool was full");
 	append(text, now->sender.samples_refused - before->sender.samples_refused,

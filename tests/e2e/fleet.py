@@ -253,8 +253,9 @@ class Agent(Daemon):
     def __init__(self, grpc, folder, flags=()):
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        super().__init__([program("cairn-agent"), "--collector", grpc, "--interval", "1s", *flags],
-                         folder / "agent.log")
+        # No budget: a loaded machine must not make the agent measure less while a test looks.
+        super().__init__([program("cairn-agent"), "--collector", grpc, "--interval", "1s",
+                          "--budget", "none", *flags], folder / "agent.log")
         self.start()
         wait_until("the agent's first sample", START_SECONDS, self.is_sampling)
 

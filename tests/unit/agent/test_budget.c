@@ -193,8 +193,10 @@ TEST(what_costs_too_much_is_turned_down_told_and_given_up)
 	const struct budget_options options = {
 		.percent = 0.1,
 		.frequency_hz = 99,
-		.waits = true,
+		.stacks = true,
 		.faults = true,
+		.processes = true,
+		.waits = true,
 		.interval_ns = INTERVAL_NS,
 		.labels = &labels,
 		.controls = { set_step, set_process, set_waits, set_frequency, &run->machine },

@@ -31,8 +31,10 @@ static struct governor new_governor(void)
 	const struct governor_options options = {
 		.budget = BUDGET,
 		.frequency_hz = 99,
-		.waits = true,
+		.stacks = true,
 		.faults = true,
+		.processes = true,
+		.waits = true,
 		GOVERNOR_DEFAULTS,
 	};
 	struct governor governor;
@@ -254,8 +256,7 @@ TEST(the_agents_own_work_is_not_paid_by_the_lanes)
 	struct governor_decision decision;
 	int told = 0;
 
-	// Programs that cost nothing; what is left to do is the agent's.
-	reading.sampling = reading.waits = 0;
+	// That of a machine on which processes come and go.
 	reading.own = 0.5;
 	for (int i = 0; i < 30; i++) {
 		governor_decide(&governor, &reading, &decision);

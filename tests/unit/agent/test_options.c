@@ -35,7 +35,45 @@ TEST(defaults_are_those_of_the_manual)
 	EXPECT_EQ(0, options.pid, "pid");
 	EXPECT_EQ(64 << 20, options.spool_bytes, "spool");
 	EXPECT_EQ(LOG_LEVEL_INFO, options.log_level, "log level");
+	EXPECT_EQ(true, options.governed, "a budget");
+	EXPECT_EQ(0, (int)options.budget_percent, "by the machine's size");
+	EXPECT_EQ(10 * NS_PER_SECOND, options.governor_interval_ns, "governor's interval");
 	options_deinit(&options);
+}
+
+TEST(a_budget_is_a_percentage_of_one_core)
+{
+	static const struct {
+		const char *word;
+		int rc;
+		bool governed;
+		int thousandths; // of a percent
+	} cases[] = {
+		{ "--budget=auto", 0, true, 0 },    { "--budget=none", 0, false, 0 },
+		{ "--budget=2", 0, true, 2000 },    { "--budget=0.5", 0, true, 500 },
+		{ "--budget=2.5%", 0, true, 2500 }, { "--budget=150", 0, true, 150000 },
+		{ "--budget=0.1", 0, true, 100 },   { "--budget=0.05", -EINVAL, 0, 0 },
+		{ "--budget=0", -EINVAL, 0, 0 },    { "--budget=-1", -EINVAL, 0, 0 },
+		{ "--budget=nan", -EINVAL, 0, 0 },  { "--budget=inf", -EINVAL, 0, 0 },
+		{ "--budget=1e9", -EINVAL, 0, 0 },  { "--budget=2 percent", -EINVAL, 0, 0 },
+		{ "--budget=%", -EINVAL, 0, 0 },    { "--budget=lots", -EINVAL, 0, 0 },
+	};
+
+	for EACH (c, cases) {
+		struct options options;
+		struct error err = { 0 };
+
+		EXPECT_EQ(c->rc, parse((const char *[]){ c->word, NULL }, &options, &err), c->word);
+		if (c->rc) {
+			if (!strstr(err.text, "--budget") || !strstr(err.text, "auto"))
+				fail_msg("%s: no help: %s", c->word, err.text);
+		} else {
+			EXPECT_EQ(c->governed, options.governed, c->word);
+			EXPECT_EQ(c->thousandths, (int)(1000 * options.budget_percent + 0.5),
+				  c->word);
+		}
+		options_deinit(&options);
+	}
 }
 
 TEST(flags_set_what_they_say)
@@ -112,6 +150,15 @@ TEST(the_report_tells_differences_and_losses)
 	assert_non_null(strstr(
 		text, "last 60 s: 11880 samples, 2500 ns of BPF each, agent 1.00 % of a core"));
 	assert_false(stats_format_losses(&before, &now, text));
+	assert_null(strstr(text, "budget"));
+	now.profiler.budget_known = true;
+	now.profiler.budget = (struct budget_stats){
+		.budget = 0.02, .cost = 0.0132, .level = 2, .frequency_hz = 25
+	};
+	stats_format(&before, &now, text);
+	assert_non_null(strstr(text,
+			       "cost 1.32 % of a core with the kernel programs, the budget is "
+			       "2.00 %, governor's level 2 (25 Hz, 0 processes without waits)"));
 
 	before.profiler.bpf_counters[COUNTER_RING_FULL] = 5;
 	now.profiler.bpf_counters[COUNTER_RING_FULL] = 8;
@@ -123,6 +170,7 @@ TEST(the_report_tells_differences_and_losses)
 }
 
 RUN_TESTS(cmocka_unit_test(defaults_are_those_of_the_manual),
+	  cmocka_unit_test(a_budget_is_a_percentage_of_one_core),
 	  cmocka_unit_test(flags_set_what_they_say),
 	  cmocka_unit_test(wrong_settings_are_refused_by_name),
 	  cmocka_unit_test(the_report_tells_differences_and_losses))
