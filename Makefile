@@ -159,11 +159,20 @@ endef
 $(foreach folder,base proto agent collector cli,$(eval $(call unit_rule,$(folder))))
 
 # The doubles of the GPU's libraries, under the names of the real ones. Test equipment.
-GPU_DOUBLES := $(BUILD)/tests/gpu/libnvidia-ml.so.1
+GPU_DOUBLES := $(BUILD)/tests/gpu/libnvidia-ml.so.1 $(BUILD)/tests/gpu/libcuda.so.1
 $(BUILD)/tests/gpu/libnvidia-ml.so.1: tests/gpu/nvml_double.c tests/gpu/nvml_double.h | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(CC) -std=gnu11 -O1 -g -I. -fPIC -shared -fvisibility=hidden -Wall -Wextra -Wl,-soname,$(@F) $< -o $@
+# Without a symbol table, as the real driver.
+$(BUILD)/tests/gpu/libcuda.so.1: tests/gpu/cuda_double.c tests/gpu/cuda_double.h | $(BUILD)/packages.stamp
+	mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(CC) -std=gnu11 -O2 -s -I. -fPIC -shared -Wall -Wextra -pthread -Wl,-soname,$(@F) $< -o $@
+$(BUILD)/tests/gpu/%_client: tests/gpu/%_client.c tests/gpu/cuda_double.h | $(BUILD)/packages.stamp
+	mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(CC) -std=gnu11 -O1 -g -D_GNU_SOURCE -I. -Wall -Wextra $< -o $@
 $(BUILD)/tests/agent/test_nvml $(BUILD)/tests/agent/test_gpu_usage: | $(GPU_DOUBLES)
 
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
@@ -178,7 +187,7 @@ unit-%: packages
 	tests/run-unit $(filter $(BUILD)/tests/$*/%,$(UNIT_TESTS))
 
 .PHONY: e2e
-e2e: packages $(PROGRAMS) workloads ## run the end-to-end tests: real agent, real collector, root
+e2e: packages $(PROGRAMS) workloads $(GPU_DOUBLES) $(BUILD)/tests/gpu/spinning_client ## run the end-to-end tests: real agent, real collector, root
 	python3 -m pytest -q tests/e2e
 
 .PHONY: browser

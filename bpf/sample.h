@@ -17,6 +17,9 @@ enum sample_kind {
 	SAMPLE_KIND_WAITING = 5, // runnable without one
 	SAMPLE_KIND_BLOCKED = 6,
 	SAMPLE_KIND_PAGE_FAULT = 7, // bytes that came into memory, by stack
+	// The agent's own: nanoseconds of CPU time that went into waiting for a GPU.
+	SAMPLE_KIND_GPU_SPIN = 8,
+	SAMPLE_KIND_LIMIT
 };
 
 /*

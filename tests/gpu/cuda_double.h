@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Test equipment: the driver interface as far as the double of libcuda.so.1 has it, and what tests ask
+// the double itself. Types and values are those of the CUDA driver API reference (12.x). Never installed.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int CUresult;
+typedef unsigned long long CUdeviceptr;
+typedef struct stream *CUstream;
+typedef struct event *CUevent;
+typedef struct function *CUfunction;
+typedef struct module *CUmodule;
+typedef struct context *CUcontext;
+typedef struct graph *CUgraph;
+typedef struct graph_exec *CUgraphExec;
+
+enum {
+	CUDA_SUCCESS = 0,
+	CUDA_ERROR_INVALID_VALUE = 1,
+	CUDA_ERROR_OUT_OF_MEMORY = 2,
+	CUDA_ERROR_NOT_INITIALIZED = 3,
+	CUDA_ERROR_INVALID_CONTEXT = 201,
+	CUDA_ERROR_INVALID_HANDLE = 400,
+	CUDA_ERROR_NOT_FOUND = 500,
+	CUDA_ERROR_NOT_READY = 600,
+	CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
+};
+
+/* How a waiting thread waits: cuCtxCreate()'s flags. */
+enum { CU_CTX_SCHED_SPIN = 1, CU_CTX_SCHED_YIELD = 2, CU_CTX_SCHED_BLOCKING_SYNC = 4 };
+
+/* cuGetProcAddress_v2()'s flags. */
+enum {
+	CU_GET_PROC_ADDRESS_DEFAULT = 0,
+	CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1,
+	CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2,
+};
+
+/* Offsets as gpu.md has them measured: the stream at 32, 56 bytes. */
+typedef struct {
+	unsigned int grid[3], block[3], shared_bytes;
+	CUstream stream;
+	void *attributes;
+	unsigned int attribute_count;
+} CUlaunchConfig;
+
+_Static_assert(offsetof(CUlaunchConfig, stream) == 32 && sizeof(CUlaunchConfig) == 56,
+	       "CUlaunchConfig");
+
+#define DOUBLE_DEVICE_BYTES      (16ULL << 30)     // of the one device
+#define DOUBLE_DEVICE_BASE       0x7f0000000000ULL // its memory's addresses
+#define DOUBLE_COPY_BYTES_PER_NS 8                 // 8 GB/s, pinned or not
+#define DOUBLE_KERNEL_NS         10000ULL          // of a kernel with a grid of one block
