@@ -68,20 +68,27 @@ export function drawMarks(marks, plot) {
 		ctx.globalAlpha = 1;
 		ctx.fillRect(left, top - BAND_HEIGHT, right - left, BAND_HEIGHT);
 	}
-	for (const { time_ms } of marks.changes)
-		drawChange(plot, Math.round(xOf(time_ms)));
+	// Of many in one place one is seen.
+	for (const x of new Set(marks.changes.map(({ time_ms }) => Math.round(xOf(time_ms)))))
+		drawChange(plot, x);
 }
 
 /** A line through the plot that stands on a flag below the axis. */
 function drawChange({ ctx, palette, top, bottom }, x) {
-	ctx.fillStyle = palette.ink;
-	for (let y = top; y < bottom; y += 5)
-		ctx.fillRect(x, y, 1, 3);
+	ctx.save();
+	ctx.strokeStyle = ctx.fillStyle = palette.ink;
+	ctx.lineWidth = 1;
+	ctx.setLineDash([3, 2]);
+	ctx.beginPath();
+	ctx.moveTo(x + 0.5, top);
+	ctx.lineTo(x + 0.5, bottom);
+	ctx.stroke();
 	ctx.beginPath();
 	ctx.moveTo(x + 0.5, bottom - MARK_SIZE - 2);
 	ctx.lineTo(x + 0.5 + MARK_SIZE, bottom + 2);
 	ctx.lineTo(x + 0.5 - MARK_SIZE, bottom + 2);
 	ctx.fill();
+	ctx.restore();
 }
 
 /** The changes that a pointer at @x means. */

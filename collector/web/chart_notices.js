@@ -109,10 +109,12 @@ export class ChartNotices {
 									element("span", "", text)));
 		const cost = this.#cost === null ? "" : ` Profiling took ${formatNumber(this.#cost)} cores on average.`;
 
+		const list = element("ul", "changes", ...rows);
+		list.tabIndex = 0; // so that keys can scroll it
 		byId("changes-popover").replaceChildren(
 			element("p", "", "To stay within its budget the agent changed what it measures. From then on fewer stacks may be kept, " +
 				`or a lane may be off for a process; times that are shown stay right for what was measured.${cost}`),
-			element("ul", "changes", ...rows));
+			list);
 	}
 }
 

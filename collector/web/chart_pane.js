@@ -107,6 +107,7 @@ export class ChartPane extends EventTarget {
 		byId("chart-title").textContent = title;
 		byId("chart-title").title = about;
 		byId("chart-facts").replaceChildren(...facts);
+		byId("chart").ariaLabel = `${title} over time: ${facts.map((f) => f.textContent).join(", ")}; drag to zoom into a range`;
 	}
 
 	#showLegend(view) {
