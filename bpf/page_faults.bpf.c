@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// Memory growth by stack: what each page fault brought into memory, told by the kernel's own count of
+// the process's pages before and after it. While faults are few, each is sampled. In a storm every
+// n-th is, and stands for those before it; huge pages always are, and stand for themselves.
+
+#include "rss.bpf.h"
+#include "maps.bpf.h"
+#include "sample_stack.bpf.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* Set before load. */
+const volatile __u32 page_bytes = 4096;
+
+/* Set at any time: no more stacks than about so many a second on each CPU. */
+__u32 stacks_per_second = 500;
+
+static __always_inline long read_user(void *to, __u32 size, __u64 address)
+{
+	return bpf_probe_read_user(to, size, (const void *)address);
+}
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct task_struct___faults {
+	int pagefault_disabled; // a fault is an error now, as in bpf_probe_read_user()
+};
+
+#pragma clang attribute pop
+
+/* How a CPU chooses the faults that it samples. */
+struct pace {
+	__u64 epoch_ns; // when the current epoch began
+	__u32 count;    // faults in this epoch
+	__u32 before;   // in the one before
+	__u32 since;    // after the last one chosen
+	__u32 gap;      // the next one to be chosen
+	// The last fault that began, chosen or not.
+	__u64 thread;
+	__s64 shared_pages; // before it
+	__u32 is_chosen;
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct pace);
+} paces SEC(".maps");
+
+/* A chosen fault that is being handled. */
+struct fault {
+	__u64 page; // its address, in pages; 0: none
+	__u64 weight;
+	struct rss before;
+	__u64 is_copy; // should nothing have come into memory: the page was replaced by a copy
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct fault);
+} faults SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sample_stack);
+} fault_stacks SEC(".maps");
+
+#define EPOCH_NS          100000000ULL
+#define EPOCHS_PER_SECOND 10
+#define STORM_LOOKS       16
+
+/* Faults in a gap at the present rate; 1: each is to be chosen. */
+static __always_inline __u32 mean_gap(const struct pace *pace)
+{
+	__u32 stacks = stacks_per_second / EPOCHS_PER_SECOND;
+	__u32 seen = pace->count > pace->before ? pace->count : pace->before;
+
+	if (!stacks)
+		stacks = 1;
+	return seen > stacks ? seen / stacks : 1;
+}
+
+/* Gaps vary, so that no program that touches memory in a pattern stays in step with them. */
+static __always_inline __u32 choose_gap(const struct pace *pace)
+{
+	__u32 mean = mean_gap(pace);
+
+	return mean > 1 ? mean / 2 + bpf_get_prandom_u32() % mean + 1 : 1;
+}
+
+static __always_inline void begin_epoch(struct pace *pace, __u64 now)
+{
+	pace->before = now - pace->epoch_ns < 2 * EPOCH_NS ? pace->count : 0;
+	pace->epoch_ns = now;
+	pace->count = 0;
+	if (pace->gap > 1 && mean_gap(pace) == 1) {
+		// The storm is over: what is left of it must not be charged to who comes next.
+		count_many(COUNTER_FAULTS_UNCHARGED, pace->since);
+		pace->gap = 1;
+		pace->since = 0;
+	}
+}
+
+/* Is this fault to be sampled, and how many does it stand for? */
+static __always_inline __u32 choose_fault(struct pace *pace)
+{
+	__u32 weight;
+
+	// In a storm the clock is looked at now and then: it costs as much as all the rest here.
+	if (pace->gap <= 1 || pace->count % STORM_LOOKS == 0) {
+		__u64 now = bpf_ktime_get_ns();
+
+		if (now - pace->epoch_ns >= EPOCH_NS)
+			begin_epoch(pace, now);
+	}
+	pace->count++;
+	weight = ++pace->since;
+	if (weight < pace->gap)
+		return 0;
+	pace->since = 0;
+	pace->gap = choose_gap(pace);
+	return weight;
+}
+
+static __always_inline int fault_begins(__u64 address, bool is_copy)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	const struct task_struct___faults *faulting = (void *)task;
+	__u64 thread = bpf_get_current_pid_tgid();
+	__u32 pid = thread >> 32, zero = 0, weight;
+	struct pace *pace;
+	struct fault *fault;
+
+	if (!task->mm || address >= USER_ADDRESS_LIMIT ||
+	    (bpf_core_field_exists(faulting->pagefault_disabled) && faulting->pagefault_disabled))
+		return 0;
+	if (only_followed && !bpf_map_lookup_elem(&followed, &pid))
+		return 0;
+	pace = bpf_map_lookup_elem(&paces, &zero);
+	if (!pace)
+		return 0;
+	weight = choose_fault(pace);
+	pace->thread = thread;
+	pace->is_chosen = weight != 0;
+	pace->shared_pages = read_shared_rss(task);
+	if (!weight)
+		return 0;
+	fault = bpf_task_storage_get(&faults, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!fault)
+		return count_many(COUNTER_FAULTS_UNCHARGED, weight);
+	fault->page = address / page_bytes;
+	fault->weight = weight;
+	fault->is_copy = is_copy;
+	fault->before = read_rss(task);
+	return 0;
+}
+
+/* x86's error code of a page fault. */
+#define X86_PF_PROT  1 // the page is there
+#define X86_PF_WRITE 2
+
+/* Arguments of both: unsigned long address, struct pt_regs *regs, unsigned long error_code. */
+static __always_inline int x86_fault_begins(__u64 address, __u64 error_code)
+{
+	__u64 copy = X86_PF_PROT | X86_PF_WRITE;
+
+	return fault_begins(address, (error_code & copy) == copy);
+}
+
+SEC("tp_btf/page_fault_user")
+int fault_of_user(__u64 *ctx)
+{
+	return x86_fault_begins(ctx[0], ctx[2]);
+}
+
+/* The kernel touches a process's memory for it, as read(2) does. */
+SEC("tp_btf/page_fault_kernel")
+int fault_of_kernel(__u64 *ctx)
+{
+	return x86_fault_begins(ctx[0], ctx[2]);
+}
+
+/* Where there are no such tracepoints. What kind of fault it is cannot be seen here. */
+SEC("perf_event")
+int fault_counted(struct bpf_perf_event_data *ctx)
+{
+	return fault_begins(ctx->addr, true);
+}
+
+static __always_inline bool is_alone(struct task_struct *task)
+{
+	return task->signal->live.counter == 1;
+}
+
+static __always_inline __u64 pages_of(struct task_struct *task, const struct fault *fault)
+{
+	struct rss after = read_rss(task);
+	__s64 pages = 1;
+
+	if (fault->before.is_known)
+		pages = rss_growth(&fault->before, &after, is_alone(task));
+	return pages || !fault->is_copy ? pages : 1;
+}
+
+/* A fault that was not chosen, but brought a huge page: without its stack 512 pages would be missing. */
+static __always_inline bool was_huge(struct task_struct *task, const struct pace *pace)
+{
+	// The CPU's own part goes with it, and may be below zero.
+	return read_shared_rss(task) - pace->shared_pages >= HUGE_PAGES / 2 &&
+	       is_own_huge_page(task, is_alone(task));
+}
+
+/* What the fault that was just handled brought, times the faults that it stands for; 0: nothing. */
+static __always_inline __u64 bytes_of(struct task_struct *task, struct pace *pace, __u64 address,
+				      __u64 *ret_weight)
+{
+	struct fault *fault;
+	__u64 pages;
+
+	*ret_weight = 1;
+	if (pace->thread == bpf_get_current_pid_tgid() && !pace->is_chosen)
+		return was_huge(task, pace) ? (__u64)HUGE_PAGES * page_bytes : 0;
+	fault = bpf_task_storage_get(&faults, task, NULL, 0);
+	if (!fault || !fault->page || fault->page != address / page_bytes)
+		return 0;
+	fault->page = 0;
+	pages = pages_of(task, fault);
+	if (pages >= HUGE_PAGES)
+		pace->since += fault->weight - 1; // the next one stands for them
+	else
+		*ret_weight = fault->weight;
+	return pages * page_bytes * *ret_weight;
+}
+
+/* Of minor and major faults, when they were handled. */
+SEC("perf_event")
+int fault_handled(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 zero = 0;
+	struct pace *pace = bpf_map_lookup_elem(&paces, &zero);
+	struct sample_stack *stack;
+	struct count_key key;
+	__u64 now, bytes, weight;
+
+	if (!pace || !task->mm)
+		return 0;
+	bytes = bytes_of(task, pace, ctx->addr, &weight);
+	if (!bytes)
+		return 0;
+	stack = bpf_map_lookup_elem(&fault_stacks, &zero);
+	if (!stack)
+		return 0;
+	now = bpf_ktime_get_ns();
+	key = key_of_current(task, now);
+	key.kind = SAMPLE_KIND_PAGE_FAULT;
+	count(COUNTER_FAULTS_SAMPLED);
+	if (sample_stack(stack, now, ctx, task, bytes, &key))
+		return 0;
+	return add_count(&key, bytes, weight);
+}
