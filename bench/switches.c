@@ -7,6 +7,8 @@
 // a thread computes each time before it hands the byte on. The file has 64 bytes for each pair: how
 // often both were given the byte.
 
+#define _GNU_SOURCE // CPU_SET()
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
