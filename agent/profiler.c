@@ -29,6 +29,7 @@
 #include "agent/snapshots.h"
 #include "agent/stack_reader.h"
 #include "agent/stack_table.h"
+#include "agent/wait_class.h"
 #include "agent/window.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -80,6 +81,7 @@ struct profiler {
 	struct line_reader *lines;     // NULL: functions only
 	struct location_table *locations;
 	struct stack_table *stacks;
+	struct wait_class_memo *wait_classes;
 	struct stack_reader reader;
 	struct loader *loader;
 	struct process_unwinds *unwinds;
@@ -254,6 +256,7 @@ static struct window_sources sources_of(const struct profiler *profiler)
 	return (struct window_sources){
 		.frames = profiler->reader.frames,
 		.stacks = profiler->stacks,
+		.wait_classes = profiler->wait_classes,
 	};
 }
 
@@ -351,6 +354,7 @@ static int open_tables(struct profiler *profiler, const struct labels *labels)
 	profiler->processes = process_table_new(profiler->executables, labels);
 	profiler->locations = location_table_new(profiler->executables, profiler->kallsyms);
 	profiler->stacks = stack_table_new();
+	profiler->wait_classes = wait_class_memo_new();
 	profiler->reader.frames = (struct frame_locator){
 		.processes = profiler->processes,
 		.locations = profiler->locations,
@@ -359,7 +363,7 @@ static int open_tables(struct profiler *profiler, const struct labels *labels)
 	profiler->reader.executables = profiler->executables;
 	profiler->reader.stacks = profiler->stacks;
 	return profiler->pythons && profiler->python_codes && profiler->processes &&
-			       profiler->locations && profiler->stacks
+			       profiler->locations && profiler->stacks && profiler->wait_classes
 		       ? 0
 		       : -ENOMEM;
 }
@@ -500,6 +504,7 @@ static int open_lanes(struct profiler *profiler, const struct profiler_options *
 	const struct lane_setup setup = {
 		.loader = profiler->loader,
 		.processes = profiler->processes,
+		.kallsyms = profiler->kallsyms,
 		.slot_ns = options->slot_ns,
 		.only_followed = options->pid != 0,
 		.labels = &options->labels,
@@ -582,6 +587,7 @@ void profiler_close(struct profiler *profiler)
 	window_deinit(&profiler->window);
 	unnamed_stacks_deinit(&profiler->reader.unnamed);
 	stack_table_free(profiler->stacks);
+	wait_class_memo_free(profiler->wait_classes);
 	location_table_free(profiler->locations);
 	line_reader_free(profiler->lines);
 	process_table_free(profiler->processes);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/sample_kind.h"
+#include "agent/gpu_spin.h"
 #include "agent/wait_class.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -56,7 +57,8 @@ void window_deinit(struct window *window)
 {
 	profile_free(window->profile);
 	free(window->series);
-	free(window->waits);
+	free(window->waits.values);
+	free(window->spins.values);
 	hash_table_deinit(&window->series_index);
 	*window = (struct window){ 0 };
 }
@@ -124,9 +126,10 @@ static int grow_series(struct window *window)
 
 // The labels of a series are built once a window, however many samples it has.
 static int find_series(struct window *window, const struct process *process,
-		       const struct count_key *key, enum wait_class wait, uint32_t *ret_series)
+		       const struct count_key *key, uint32_t kind, enum wait_class wait,
+		       uint32_t *ret_series)
 {
-	struct window_series series = { .process = key->process, .kind = key->kind, .wait = wait };
+	struct window_series series = { .process = key->process, .kind = kind, .wait = wait };
 
 	memcpy(series.thread_name, key->thread_name, sizeof(series.thread_name));
 	uint64_t hash = hash64_of(&series, offsetof(struct window_series, number));
@@ -228,20 +231,31 @@ static int build_stack(struct window *window, struct process *process, const str
 
 // ---- what it waited for ---------------------------------------------------------------------
 
-static int grow_waits(struct window *window)
+// Its place in the memo, or NULL when out of memory.
+static uint8_t *remembered(struct window *window, struct window_memo *memo, uint32_t stack)
 {
-	uint32_t capacity = window->profile->stack_capacity;
-	uint8_t *waits = realloc(window->waits, capacity);
+	if (stack >= memo->capacity) {
+		uint32_t capacity = window->profile->stack_capacity;
+		uint8_t *values = realloc(memo->values, capacity);
 
-	if (!waits)
-		return -ENOMEM;
-	memset(waits + window->wait_capacity, 0, capacity - window->wait_capacity);
-	window->waits = waits;
-	window->wait_capacity = capacity;
-	return 0;
+		if (!values)
+			return NULL;
+		memset(values + memo->capacity, 0, capacity - memo->capacity);
+		memo->values = values;
+		memo->capacity = capacity;
+	}
+	return &memo->values[stack];
 }
 
-// Remembered for the window only: in the next one its functions may have names.
+static enum wait_class class_of(const struct window *window, uint32_t stack)
+{
+	const struct profile *profile = window->profile;
+	struct wait_class_memo *memo = window->sources.wait_classes;
+
+	return memo ? wait_class_memo_find(memo, profile, &profile->stacks[stack])
+		    : wait_class_of_stack(profile, &profile->stacks[stack]);
+}
+
 static int find_wait(struct window *window, const struct count_key *key, uint32_t stack,
 		     enum wait_class *ret_wait)
 {
@@ -249,13 +263,29 @@ static int find_wait(struct window *window, const struct count_key *key, uint32_
 		*ret_wait = WAIT_CLASS_OTHER;
 		return 0;
 	}
-	int rc = stack < window->wait_capacity ? 0 : grow_waits(window);
-	if (rc)
-		return rc;
-	uint8_t *wait = &window->waits[stack];
+	uint8_t *wait = remembered(window, &window->waits, stack);
+	if (!wait)
+		return -ENOMEM;
 	if (!*wait)
-		*wait = 1 + wait_class_of_stack(window->profile, &window->profile->stacks[stack]);
+		*wait = 1 + class_of(window, stack);
 	*ret_wait = *wait - 1;
+	return 0;
+}
+
+// CPU time in a loop that waits for a GPU is a kind of its own.
+static int find_kind(struct window *window, uint32_t stack, uint32_t *kind)
+{
+	const struct profile *profile = window->profile;
+
+	if (*kind != SAMPLE_KIND_ON_CPU)
+		return 0;
+	uint8_t *spin = remembered(window, &window->spins, stack);
+	if (!spin)
+		return -ENOMEM;
+	if (!*spin)
+		*spin = 1 + gpu_spin_is(profile, &profile->stacks[stack]);
+	if (*spin == 1 + true)
+		*kind = SAMPLE_KIND_GPU_SPIN;
 	return 0;
 }
 
@@ -319,7 +349,7 @@ int window_add(struct window *window, const struct count_key *key, const struct 
 {
 	struct process *process;
 	enum wait_class wait = WAIT_CLASS_OTHER;
-	uint32_t series, stack;
+	uint32_t series, stack, kind = key->kind;
 	int rc;
 
 	if (!sample_kind_find(key->kind))
@@ -330,7 +360,9 @@ int window_add(struct window *window, const struct count_key *key, const struct 
 	if (!rc)
 		rc = find_wait(window, key, stack, &wait);
 	if (!rc)
-		rc = find_series(window, process, key, wait, &series);
+		rc = find_kind(window, stack, &kind);
+	if (!rc)
+		rc = find_series(window, process, key, kind, wait, &series);
 	return rc ? rc
 		  : add_slots(window, series, stack, key->slot, key->slot + key->more_slots,
 			      (int64_t)count->value);

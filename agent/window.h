@@ -7,6 +7,7 @@
 
 #include "agent/frame_locator.h"
 #include "agent/stack_table.h"
+#include "agent/wait_class.h"
 #include "base/hash_table.h"
 #include "base/profile.h"
 #include "bpf/sample.h"
@@ -15,6 +16,7 @@
 struct window_sources {
 	struct frame_locator frames;
 	struct stack_table *stacks;
+	struct wait_class_memo *wait_classes; // NULL: stacks are classed anew in each window
 };
 
 /** What was measured of a process's threads of one name, and its series in the profile. */
@@ -26,6 +28,12 @@ struct window_series {
 	uint32_t number;
 };
 
+/** What was found out about the profile's stacks; 0: not asked for yet. */
+struct window_memo {
+	uint8_t *values; // by stack
+	uint32_t capacity;
+};
+
 struct window {
 	struct window_sources sources;
 	struct profile *profile;
@@ -34,8 +42,8 @@ struct window {
 	struct window_series *series;
 	uint32_t series_count, series_capacity;
 	struct hash_table series_index;
-	uint8_t *waits; // by the profile's stack, enum wait_class + 1; 0: not asked for yet
-	uint32_t wait_capacity;
+	struct window_memo waits;             // enum wait_class + 1
+	struct window_memo spins;             // gpu_spin_is() + 1
 	uint32_t positions[STACK_FRAMES_MAX]; // the stack in work, in the profile's locations
 	uint32_t position_count;
 	uint64_t stacks_lost; // counts whose stack's body never came

@@ -23,10 +23,12 @@ __attribute__((noinline)) static int a_caller(int argument)
 
 static const char kernel_symbols[] = "ffffffff81000000 T _text\n"
 				     "ffffffff81001000 T do_syscall\n"
-				     "ffffffff81002000 T vfs_read\n";
+				     "ffffffff81002000 T vfs_read\n"
+				     "ffffffff81003000 T pipe_read\n";
 
 #define SLOT_NS     (20 * NS_PER_MS)
 #define KERNEL_LEAF 0xffffffff81002040ULL
+#define PIPE_READ   0xffffffff81003040ULL
 
 /* All that a window reads. */
 struct fixture {
@@ -344,10 +346,33 @@ TEST(a_kind_that_nobody_knows_is_refused)
 	struct count_key key = fixture->key;
 	struct count count = { .value = 1, .samples = 1 };
 
-	key.kind = SAMPLE_KIND_PAGE_FAULT + 1;
+	key.kind = SAMPLE_KIND_LIMIT;
 	EXPECT_EQ(-EINVAL, window_add(&fixture->window, &key, &count, 1), "beyond");
 	key.kind = 0;
 	EXPECT_EQ(-EINVAL, window_add(&fixture->window, &key, &count, 1), "none");
+}
+
+TEST(waits_are_told_apart_by_what_for)
+{
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+
+	key.kind = SAMPLE_KIND_OFF_CPU;
+	set_user_stack(fixture, &key);
+	add(fixture, &key, 1);
+	key.kernel = (struct stack_hash){ 3, 3 };
+	key.kernel_leaf = PIPE_READ;
+	assert_int_equal(0, stack_table_add(fixture->sources.stacks, &key.kernel, NULL, 0,
+					    STACK_END_COMPLETE, 1));
+	add(fixture, &key, 10);
+	key.slot++;
+	add(fixture, &key, 10);
+	struct profile *profile = window_finish(&fixture->window, 2);
+
+	EXPECT_EQ(2, profile->series_count, "classes");
+	EXPECT_EQ(20, sum_of(profile, PROFILE_TYPE_OFF_CPU, "wait", "pipe"), "pipe");
+	EXPECT_EQ(1, sum_of(profile, PROFILE_TYPE_OFF_CPU, "wait", "other"), "other");
+	profile_free(profile);
 }
 
 #define MINUTE_SLOTS (60 * NS_PER_SECOND / SLOT_NS)
@@ -481,6 +506,7 @@ int main(void)
 		WITH_FIXTURE(code_of_a_process_that_nobody_saw_is_one_place),
 		WITH_FIXTURE(each_kind_of_count_is_a_series_of_its_own_type),
 		WITH_FIXTURE(a_kind_that_nobody_knows_is_refused),
+		WITH_FIXTURE(waits_are_told_apart_by_what_for),
 		cmocka_unit_test(an_interval_is_cut_at_minutes_and_keeps_its_sum),
 		WITH_FIXTURE(a_window_begins_when_its_first_wait_did),
 		WITH_FIXTURE(what_is_no_threads_is_spread_over_its_time),
