@@ -362,6 +362,20 @@ int kallsyms_find(struct kallsyms *kallsyms, uint64_t address, struct kernel_sym
 	return 0;
 }
 
+int kallsyms_find_name(const struct kallsyms *kallsyms, const char *name, uint64_t *ret_start,
+		       uint64_t *ret_size)
+{
+	// The last symbol has no end.
+	for (uint32_t i = 0; i + 1 < kallsyms->count; i++) {
+		if (strcmp(kallsyms->names + kallsyms->symbols[i].name, name) != 0)
+			continue;
+		*ret_start = kallsyms->symbols[i].address;
+		*ret_size = kallsyms->symbols[i + 1].address - *ret_start;
+		return 0;
+	}
+	return -ENOENT;
+}
+
 void kallsyms_reload_at_next_miss(struct kallsyms *kallsyms)
 {
 	kallsyms->wait_ns = 0;

@@ -26,6 +26,13 @@ void kallsyms_close(struct kallsyms *kallsyms);
  * known: modules and BPF programs come and go. Returns 0 or -ENOENT.
  */
 int kallsyms_find(struct kallsyms *kallsyms, uint64_t address, struct kernel_symbol *ret_symbol);
+
+/**
+ * Where the kernel's own function of this name lies, and how long it is at most. Looks at all names.
+ * Returns 0 or -ENOENT.
+ */
+int kallsyms_find_name(const struct kallsyms *kallsyms, const char *name, uint64_t *ret_start,
+		       uint64_t *ret_size);
 /** Let the next address that is not known read the file again, however short ago that was. For tests. */
 void kallsyms_reload_at_next_miss(struct kallsyms *kallsyms);
 /** Bytes held. */

@@ -15,6 +15,7 @@ static int open_switches(const struct lane_setup *setup, void **ret_lane, struct
 	const struct switches_options options = {
 		.slot_ns = setup->slot_ns,
 		.only_followed = setup->only_followed,
+		.kallsyms = setup->kallsyms,
 	};
 	struct switches *switches;
 	int rc = switches_open(setup->loader, &options, &switches, err);
@@ -37,6 +38,17 @@ static int sweep_switches(void *lane)
 static const char *notice_of_switches(void *lane)
 {
 	return switches_next_notice(lane);
+}
+
+static int set_step_of_switches(void *lane, uint32_t step)
+{
+	switches_set_step(lane, step);
+	return 0;
+}
+
+static int set_process_of_switches(void *lane, uint32_t pid, bool on)
+{
+	return switches_set_process(lane, pid, on);
 }
 
 static void cost_of_switches(const void *lane, struct lane_cost *ret_cost)
@@ -137,6 +149,8 @@ static const struct lane_kind kinds[] = {
 		.close = close_switches,
 		.before_drain = sweep_switches,
 		.next_notice = notice_of_switches,
+		.set_step = set_step_of_switches,
+		.set_process = set_process_of_switches,
 		.read_cost = cost_of_switches,
 	},
 	// The last one: when it is opened, it is known which of the others run.

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "agent/budget.h"
+#include "agent/kallsyms.h"
 #include "agent/loader.h"
 #include "agent/process.h"
 #include "agent/window.h"
@@ -25,6 +26,7 @@ enum lane_bit {
 struct lane_setup {
 	const struct loader *loader; // whose maps the lane's programs share
 	struct process_table *processes;
+	const struct kallsyms *kallsyms; // NULL: the kernel's functions have no names
 	struct lanes *lanes; // for the governor: what the others cost
 	uint64_t slot_ns;
 	bool only_followed;          // `cairn record -p`: only processes that are followed

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 
 #include "base/cleanup.h"
@@ -20,9 +19,42 @@ struct switches {
 	struct bpf_link *sweep_link;
 	uint64_t slot_ns;
 	bool raw_tracepoints;
+	enum loader_level level;
+	uint32_t stackless_count;
 	char notice[ERROR_TEXT_BYTES];
 	bool notice_told;
 };
+
+/* Frames of these say only that the thread lost its CPU. io_schedule() says more. */
+static const char *const scheduler_functions[] = {
+	"__schedule",
+	"schedule",
+	"schedule_preempt_disabled",
+	"schedule_rtlock",
+	"schedule_timeout",
+	"schedule_hrtimeout",
+	"schedule_hrtimeout_range",
+	"schedule_hrtimeout_range_clock",
+	"preempt_schedule",
+	"preempt_schedule_common",
+	"preempt_schedule_irq",
+	"preempt_schedule_notrace",
+};
+
+static void set_scheduler(struct switches_bpf *programs, const struct kallsyms *kallsyms)
+{
+	_Static_assert(ARRAY_SIZE(scheduler_functions) <=
+			       ARRAY_SIZE(programs->rodata->scheduler_start),
+		       "room for all");
+	for (uint32_t i = 0; kallsyms && i < ARRAY_SIZE(scheduler_functions); i++) {
+		uint64_t start, size;
+
+		if (kallsyms_find_name(kallsyms, scheduler_functions[i], &start, &size))
+			continue;
+		programs->rodata->scheduler_start[i] = start;
+		programs->rodata->scheduler_bytes[i] = size;
+	}
+}
 
 static int load(struct switches *switches, const struct loader *loader,
 		const struct switches_options *options)
@@ -38,25 +70,45 @@ static int load(struct switches *switches, const struct loader *loader,
 		return rc;
 	programs->rodata->slot_ns = options->slot_ns;
 	programs->rodata->only_followed = options->only_followed;
+	programs->rodata->unwind_by_tables = switches->level < LOADER_LEVEL_FRAME_POINTER;
+	programs->rodata->unwind_python = switches->level < LOADER_LEVEL_NO_PYTHON;
+	set_scheduler(programs, options->kallsyms);
 	bpf_program__set_autoload(programs->progs.begin_child, !switches->raw_tracepoints);
 	bpf_program__set_autoload(programs->progs.switch_threads, !switches->raw_tracepoints);
 	bpf_program__set_autoload(programs->progs.switch_threads_raw, switches->raw_tracepoints);
 	return switches_bpf__load(programs);
 }
 
-// Typed tracepoints first; plain ones where those are refused.
+// What to try after this was refused; false: nothing is left. As the loader does.
+static bool step_down(struct switches *switches)
+{
+	if (switches->level < LOADER_LEVEL_FRAME_POINTER)
+		switches->level++;
+	else if (!switches->raw_tracepoints)
+		switches->raw_tracepoints = true;
+	else
+		return false;
+	return true;
+}
+
 static int load_any(struct switches *switches, const struct loader *loader,
 		    const struct switches_options *options)
 {
+	enum loader_level level = loader_level(loader);
 	int rc;
 
 	switches->raw_tracepoints = options->raw_tracepoints;
-	rc = load(switches, loader, options);
-	if (!rc || switches->raw_tracepoints)
-		return rc;
-	switches_bpf__destroy(take(switches->programs));
-	switches->raw_tracepoints = true;
-	return load(switches, loader, options);
+	switches->level = options->level > level ? options->level : level;
+	level = switches->level;
+	while ((rc = load(switches, loader, options)) < 0 && step_down(switches))
+		switches_bpf__destroy(take(switches->programs));
+	if (!rc && switches->level != level)
+		snprintf(switches->notice, sizeof(switches->notice),
+			 "stacks of waits %s: the kernel refused a larger unwinder",
+			 switches->level == LOADER_LEVEL_FRAME_POINTER
+				 ? "end at code without frame pointers"
+				 : "show no Python functions");
+	return rc;
 }
 
 static int attach(struct switches *switches)
@@ -81,14 +133,11 @@ static int attach(struct switches *switches)
 
 static void note_what_is_missing(struct switches *switches)
 {
-	struct btf *btf = btf__load_vmlinux_btf();
-
-	if (btf && btf__find_by_name_kind(btf, "sched_info", BTF_KIND_STRUCT) < 0)
+	if (!switches->programs->bss->delay_is_known && !switches->notice[0])
 		snprintf(switches->notice, sizeof(switches->notice),
 			 "this kernel does not count how long threads wait for a CPU "
 			 "(CONFIG_SCHED_INFO): that is shown as blocked time, unless they were "
 			 "preempted");
-	btf__free(btf);
 }
 
 int switches_open(const struct loader *loader, const struct switches_options *options,
@@ -141,6 +190,25 @@ int switches_sweep(struct switches *switches)
 		if (errno != EAGAIN && errno != EINTR)
 			return -errno;
 	}
+	return 0;
+}
+
+void switches_set_step(struct switches *switches, uint32_t step)
+{
+	__atomic_store_n(&switches->programs->bss->least_shift, 2 * step, __ATOMIC_RELAXED);
+}
+
+int switches_set_process(struct switches *switches, uint32_t pid, bool on)
+{
+	int fd = bpf_map__fd(switches->programs->maps.stackless);
+	uint32_t yes = 1;
+	int rc = on ? bpf_map_delete_elem(fd, &pid)
+		    : bpf_map_update_elem(fd, &pid, &yes, BPF_NOEXIST);
+
+	if (rc)
+		return -errno;
+	switches->stackless_count += on ? -1 : 1;
+	switches->programs->bss->any_stackless = switches->stackless_count != 0;
 	return 0;
 }
 

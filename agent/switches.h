@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/kallsyms.h"
 #include "agent/loader.h"
 #include "base/error.h"
 
@@ -13,8 +14,11 @@ struct switches;
 
 struct switches_options {
 	uint64_t slot_ns;
-	bool only_followed;   // as the sampler: only processes that are followed
-	bool raw_tracepoints; // for tests: begin with what is tried when kernels refuse better
+	bool only_followed;              // as the sampler: only processes that are followed
+	const struct kallsyms *kallsyms; // NULL: stacks begin in the scheduler
+	// For tests: begin with what is tried when kernels refuse better.
+	bool raw_tracepoints;
+	enum loader_level level; // if the loader's is not less
 };
 
 /**
@@ -31,6 +35,12 @@ void switches_close(struct switches *switches);
  * a window then has all the time up to its end. Returns 0 or a negative errno.
  */
 int switches_sweep(struct switches *switches);
+
+/** Of the waits one in 4^step gets a stack and stands for the others. Totals stay exact. */
+void switches_set_step(struct switches *switches, uint32_t step);
+
+/** Waits of this process get no stacks, or do again; its totals stay. Returns 0 or a negative errno. */
+int switches_set_process(struct switches *switches, uint32_t pid, bool on);
 
 /** What works less well than it could, in a sentence, told once; NULL: no more. */
 const char *switches_next_notice(struct switches *switches);

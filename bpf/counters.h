@@ -32,6 +32,13 @@
 	  "what it did until then is told when it is.")                                          \
 	X(THREADS_FULL, "threads_full",                                                          \
 	  "Threads of which no time was told because there was no memory to keep it.")       \
+	X(WAITS_UNWOUND, "waits_unwound", "Waits whose stack was unwound.")                      \
+	X(WAITS_NOT_CHOSEN, "waits_not_chosen",                                                  \
+	  "Waits that others stand for, because not all could be unwound.")                      \
+	X(WAITS_BUSY, "waits_busy", "Waits left out because the agent was just counting them.")  \
+	X(MEMO_HITS, "memo_hits", "Waits in the same place as the thread's last one, by its memo.") \
+	X(MEMO_CHECKED, "memo_checked", "Memo hits that were unwound all the same.")             \
+	X(MEMO_WRONG, "memo_wrong", "Checked memo hits whose stack was another.")                \
 	X(FAULTS_SAMPLED, "faults_sampled", "Page faults that were sampled.")                    \
 	X(FAULTS_UNCHARGED, "faults_uncharged",                                                  \
 	  "Page faults that no sample stands for: the last of a storm, or there was no memory.")

@@ -4,6 +4,7 @@
 // read_user().
 #pragma once
 
+#include "kernel_stack.bpf.h"
 #include "registers.h"
 #include "snapshot.bpf.h"
 #include "stack_work.bpf.h"
@@ -12,7 +13,7 @@
 struct sample_stack {
 	struct snapshot_record snapshot;
 	struct snapshot_budget snapshot_budget;
-	__u64 kernel_addresses[KERNEL_DEPTH_MAX + 1];
+	struct kernel_addresses kernel_addresses;
 	struct stack_work work; // last: a body's frames are its end
 };
 
@@ -58,60 +59,20 @@ static __always_inline bool sample_user_stack(struct sample_stack *stack, __u64 
 	return false;
 }
 
-/* Hash the kernel's return addresses, and lay them out as frames for a body that must be sent. */
-struct kernel_walk {
-	struct sample_stack *stack;
-	struct stack_hasher hasher;
-	__u32 frame_count;
-	__u32 pad;
-};
-
-static long hash_kernel_frame(__u32 index, struct kernel_walk *walk)
-{
-	if (index >= KERNEL_DEPTH_MAX)
-		return 1;
-	stack_hash_add(&walk->hasher, walk->stack->kernel_addresses[index + 1], FRAME_TAG_KERNEL,
-		       0);
-	return 0;
-}
-
-static long lay_out_kernel_frame(__u32 index, struct kernel_walk *walk)
-{
-	if (index >= KERNEL_DEPTH_MAX)
-		return 1;
-	walk->stack->work.record.body.frames[index].address =
-		walk->stack->kernel_addresses[index + 1];
-	walk->stack->work.record.body.frames[index].tag = FRAME_TAG_KERNEL;
-	walk->stack->work.record.body.frames[index].detail = 0;
-	return 0;
-}
-
 static __always_inline void sample_kernel_stack(struct sample_stack *stack, __u64 now,
 						struct bpf_perf_event_data *ctx, __u64 pc,
 						struct count_key *key)
 {
-	struct kernel_walk walk = { .stack = stack };
-	struct process_key nobody = {};
-	struct raw_frame leaf = { .tag = FRAME_TAG_KERNEL };
-	long size = bpf_get_stack(ctx, stack->kernel_addresses,
-				  KERNEL_DEPTH_MAX * sizeof(stack->kernel_addresses[0]), 0);
-	__u32 depth = size > 0 ? (__u32)size / sizeof(stack->kernel_addresses[0]) : 0;
-	__u32 end = depth == KERNEL_DEPTH_MAX ? END_TAG_DEPTH : END_TAG_COMPLETE;
+	__u64 *addresses = stack->kernel_addresses.at;
+	long size = bpf_get_stack(ctx, addresses, KERNEL_DEPTH_MAX * sizeof(*addresses), 0);
+	__u32 depth = size > 0 ? (__u32)size / sizeof(*addresses) : 0;
 
-	key->kernel_leaf = depth ? stack->kernel_addresses[0] : pc;
-	walk.frame_count = depth ? depth - 1 : 0;
 	count_many(COUNTER_KERNEL_FRAMES, depth);
-
-	stack_hash_begin(&walk.hasher, &nobody);
-	bpf_loop(walk.frame_count, hash_kernel_frame, &walk, 0);
-	key->kernel = stack_hash_finish(&walk.hasher, walk.frame_count, end);
-	if (stack_is_known(&key->kernel))
-		return;
-	bpf_loop(walk.frame_count, lay_out_kernel_frame, &walk, 0);
-	stack->work.record.body.process = nobody;
-	stack->work.record.process_name[0] = 0;
-	leaf.address = key->kernel_leaf;
-	send_stack(&stack->work, now, &leaf, walk.frame_count, end, &key->kernel);
+	key->kernel_leaf = depth ? addresses[0] : pc;
+	key->kernel =
+		keep_kernel_stack(&stack->work, now, &stack->kernel_addresses, key->kernel_leaf, 1,
+				  depth ? depth - 1 : 0,
+				  depth == KERNEL_DEPTH_MAX ? END_TAG_DEPTH : END_TAG_COMPLETE);
 }
 
 /*

@@ -71,22 +71,32 @@ static long walk_unwind(__u32 index, struct unwind_walk *walk)
 	return unwind_step(walk->unwind);
 }
 
-/* Leaves the stack in work->unwind, with the reason why it ended. */
-static __always_inline void unwind_user_stack(struct stack_work *work, bool is_known_code)
+/* Is there anything to walk? The registers are set. */
+static __always_inline bool begin_user_stack(struct unwind *unwind, bool is_known_code)
 {
-	struct unwind *unwind = &work->unwind;
-	struct unwind_walk walk = { .unwind = unwind };
-
 	unwind_begin(unwind);
 	if (!is_known_code)
 		unwind->end = END_TAG_COMPAT;
 	else if (!unwind->pc)
 		unwind->end = END_TAG_NO_REGISTERS;
-	else
-		bpf_loop(UNWIND_STEPS_MAX, walk_unwind, &walk, 0);
+	return unwind->end == UNWIND_GOES_ON;
+}
+
+static __always_inline void end_user_stack(struct unwind *unwind)
+{
 	if (unwind->end == UNWIND_GOES_ON)
 		unwind->end = END_TAG_DEPTH;
 	count_many(COUNTER_USER_FRAMES, unwind->frame_count + 1);
+}
+
+/* Leaves the stack in work->unwind, with the reason why it ended. */
+static __always_inline void unwind_user_stack(struct stack_work *work, bool is_known_code)
+{
+	struct unwind_walk walk = { .unwind = &work->unwind };
+
+	if (begin_user_stack(&work->unwind, is_known_code))
+		bpf_loop(UNWIND_STEPS_MAX, walk_unwind, &walk, 0);
+	end_user_stack(&work->unwind);
 }
 
 /*

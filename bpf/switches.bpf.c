@@ -3,12 +3,20 @@
 // what it did since it lost it the last time; a sweep by the agent accounts for threads that do not
 // switch. Nothing is done for the thread that comes next.
 
-#include "add_count.bpf.h"
 #include "kernel.h"
 #include "maps.bpf.h"
+#include "switch_memo.bpf.h"
+#include "switch_stack.bpf.h"
 #include "thread_time.h"
+#include "thread_wait.bpf.h"
+#include "unwind_budget.h"
 
 char LICENSE[] SEC("license") = "GPL";
+
+static __always_inline long read_user(void *to, __u32 size, __u64 address)
+{
+	return bpf_probe_read_user(to, size, (const void *)address);
+}
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -18,10 +26,34 @@ struct bpf_iter__task {
 
 #pragma clang attribute pop
 
-/* Since when each CPU has its thread. Not reset: it is of the last switch, whoever came. */
 struct switch_cpu {
-	__u64 since_ns;
+	__u64 since_ns; // when it got its thread: the last switch, whoever came
+	struct unwind_budget budget;
 };
+
+/* What is known of a thread. */
+struct thread {
+	struct thread_time time;
+	struct thread_wait wait;
+	struct switch_memo memo;
+};
+
+/* Processes, by tgid, whose waits get no stacks: the agent's governor puts the dearest there. */
+#define STACKLESS_MAX 1024
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, STACKLESS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, __u32);
+} stackless SEC(".maps");
+
+/* Whether there are any: most of the time there are none. */
+bool any_stackless = false;
+
+/* Set by the agent at any time: of the waits no more than one in 1 << this gets a stack. */
+__u32 least_shift = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -34,13 +66,11 @@ struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct thread_time);
+	__type(value, struct thread);
 } threads SEC(".maps");
 
-static __always_inline __u64 slot_at(__u64 monotonic_ns)
-{
-	return (monotonic_ns + realtime_offset_ns) / slot_ns;
-}
+/* Told to the agent by the first sweep. */
+bool delay_is_known = false;
 
 /* Nanoseconds that the scheduler counted @task to be runnable so far; 0 where it does not count. */
 static __always_inline __u64 run_delay_of(struct task_struct *task)
@@ -63,58 +93,60 @@ static const __u32 kind_of_state[THREAD_STATES] = {
 	[THREAD_BLOCKED] = SAMPLE_KIND_BLOCKED,
 };
 
-static __always_inline void key_of_thread(struct task_struct *task, struct count_key *key)
-{
-	struct task_struct *leader = task->group_leader;
-
-	key->process.pid = task->tgid;
-	key->process.exec_id = leader->self_exec_id;
-	key->process.start_ns = leader->start_boottime;
-	bpf_probe_read_kernel(key->thread_name, sizeof(key->thread_name), task->comm);
-}
-
 /* Tell the agent what was accounted since the last time, as an interval up to @slot. */
-static __always_inline void tell_totals(struct task_struct *task, struct thread_time *thread,
-					__u64 slot)
+__attribute__((noinline)) int tell_totals(struct thread_time *time, struct count_key *key,
+					  __u64 slot)
 {
-	struct count_key key = {};
-	__u64 from = thread->slot;
+	__u64 from;
 
+	if (!time || !key)
+		return 0;
+	from = time->slot;
 	// A sweep may meet a thread at its end: one of the two tells.
-	if (!__sync_bool_compare_and_swap(&thread->slot, from, slot))
-		return;
-	key_of_thread(task, &key);
-	key.slot = from < slot ? from : slot;
-	key.more_slots = slot - key.slot;
+	if (!__sync_bool_compare_and_swap(&time->slot, from, slot))
+		return 0;
+	key->slot = from < slot ? from : slot;
+	key->more_slots = slot - key->slot;
 #pragma unroll
 	for (__u32 state = 0; state < THREAD_STATES; state++) {
-		__u64 sum_ns = thread->switched_ns[state] + thread->swept_ns[state];
-		__u64 ns = sum_ns - thread->told_ns[state];
+		__u64 sum_ns = time->switched_ns[state] + time->swept_ns[state];
+		__u64 ns = sum_ns - time->told_ns[state];
 
-		thread->told_ns[state] = sum_ns;
-		key.kind = kind_of_state[state];
+		time->told_ns[state] = sum_ns;
+		key->kind = kind_of_state[state];
 		if (ns)
-			add_count(&key, ns, 1);
+			count_one(key, ns, 1);
 	}
+	return 0;
+}
+
+static __always_inline void tell_thread(struct task_struct *task, struct thread *thread, __u64 slot)
+{
+	struct count_key key = {};
+
+	key_of_thread(task, &key);
+	tell_totals(&thread->time, &key, slot);
 }
 
 /* ---- new threads ------------------------------------------------------------------------------ */
 
 static __always_inline void begin_thread(struct task_struct *task, __u64 since_ns, __u64 delay_ns)
 {
-	struct thread_time *thread =
+	struct thread *thread =
 		bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (!thread) {
 		count(COUNTER_THREADS_FULL);
 		return;
 	}
-	if (thread->since_ns)
+	if (thread->time.since_ns)
 		return;
-	thread->delay_ns = delay_ns;
-	thread->left_as = THREAD_BLOCKED;
-	thread->slot = slot_at(since_ns);
-	thread->since_ns = since_ns;
+	thread->wait.recent_ns[WAIT_BLOCKED] = WAIT_EXPECTED_FIRST_NS;
+	thread->wait.recent_ns[WAIT_FOR_CPU] = WAIT_EXPECTED_FIRST_NS;
+	thread->time.delay_ns = delay_ns;
+	thread->time.left_as = THREAD_BLOCKED;
+	thread->time.slot = slot_at(since_ns);
+	thread->time.since_ns = since_ns;
 }
 
 /*
@@ -130,17 +162,131 @@ int begin_child(__u64 *ctx)
 	return 0;
 }
 
+/* ---- waits ------------------------------------------------------------------------------------- */
+
+static __always_inline bool has_user_stack(struct task_struct *task)
+{
+	__u32 pid = task->tgid;
+
+	if (any_stackless && bpf_map_lookup_elem(&stackless, &pid))
+		return false;
+	return task->mm && !(task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER));
+}
+
+/* How many waits the one that begins stands for, or 0: it is not chosen. */
+static __always_inline __u32 choose_wait(struct switch_cpu *cpu, const struct thread_wait *wait,
+					 __u32 left_as, __u64 now)
+{
+	__u32 shift = least_shift;
+
+	budget_at(&cpu->budget, now);
+	if (cpu->budget.quantum_ns)
+		shift = budget_shift(&cpu->budget, wait->recent_ns[left_as & 1], shift);
+	if (!shift)
+		return 1;
+	shift &= 31; // for the verifier
+	return bpf_get_prandom_u32() & ((1U << shift) - 1) ? 0 : 1U << shift;
+}
+
+static __always_inline bool is_same_stack(const struct count_key *a, const struct count_key *b)
+{
+	return a->user.low == b->user.low && a->user.high == b->user.high &&
+	       a->kernel.low == b->kernel.low && a->kernel.high == b->kernel.high &&
+	       a->user_leaf.address == b->user_leaf.address && a->kernel_leaf == b->kernel_leaf;
+}
+
+/* Take the stack anew; what is pending for another one is counted. */
+static __always_inline bool unwind_wait(struct switch_cpu *cpu, struct switch_stack *stack,
+					struct thread *thread, __u64 now)
+{
+	struct thread_wait *wait = &thread->wait;
+	bool is_same;
+
+	take_stack(&thread->memo, now);
+	is_same = is_same_stack(&stack->taken, &wait->key);
+	if (!is_same) {
+		if (wait_flush(wait))
+			budget_spend(&cpu->budget);
+		wait->key = stack->taken;
+	}
+	budget_spend(&cpu->budget);
+	count(COUNTER_WAITS_UNWOUND);
+	return is_same;
+}
+
+/* Every so many hits the stack is taken all the same, to know how often the memo is wrong. */
+#define MEMO_HITS_CHECKED 64
+
+/* Have the stack of the wait that begins in thread->wait.key. */
+static __always_inline void find_stack(struct switch_cpu *cpu, struct task_struct *task,
+				       struct thread *thread, __u64 now)
+{
+	struct switch_stack *stack = switch_stack_of_cpu();
+	struct task_struct *leader = task->group_leader;
+	bool fits;
+
+	if (!stack)
+		return;
+	find_place(&stack->place, task);
+	fits = stack->place.call &&
+	       memo_fits(&thread->memo, &stack->place, (__u32)leader->self_exec_id, now);
+	if (fits) {
+		count(COUNTER_MEMO_HITS);
+		if (++thread->memo.hits % MEMO_HITS_CHECKED)
+			return;
+		count(COUNTER_MEMO_CHECKED);
+	}
+	if (!unwind_wait(cpu, stack, thread, now) && fits)
+		count(COUNTER_MEMO_WRONG);
+}
+
 /* ---- switches --------------------------------------------------------------------------------- */
+
+/* What the thread does from now on until it loses its CPU again. */
+static __always_inline void begin_wait(struct switch_cpu *cpu, struct task_struct *task,
+				       struct thread *thread, __u64 now)
+{
+	struct thread_wait *wait = &thread->wait;
+
+	wait->weight = 0;
+	if (task->__state == TASK_DEAD) {
+		wait_flush(wait);
+		tell_thread(task, thread, slot_at(now));
+		return;
+	}
+	if (!has_user_stack(task))
+		return;
+	wait->weight = choose_wait(cpu, wait, thread->time.left_as, now);
+	if (wait->weight)
+		find_stack(cpu, task, thread, now);
+	else
+		count(COUNTER_WAITS_NOT_CHOSEN);
+}
+
+static __always_inline void end_wait(struct switch_cpu *cpu, struct thread_wait *wait,
+				     __u64 from_ns, const struct spell *spell, __u32 left_as)
+{
+	__u64 blocked_ns = spell->ns[THREAD_BLOCKED], waiting_ns = spell->ns[THREAD_WAITING];
+	__u64 *recent_ns = &wait->recent_ns[left_as & 1];
+	__u64 ns = blocked_ns + waiting_ns;
+
+	if (!ns)
+		return;
+	*recent_ns += ns / 4 - *recent_ns / 4;
+	if (wait->weight && wait_charge(wait, from_ns, blocked_ns, waiting_ns))
+		budget_spend(&cpu->budget);
+}
 
 /* The thread that loses its CPU is still the current one. */
 static __always_inline int switch_out(bool preempted)
 {
 	__u64 now = bpf_ktime_get_ns(), running_since_ns, since_ns, delay_ns;
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct thread_time *thread;
+	struct thread_time *time;
 	struct switch_cpu *cpu;
+	struct thread *thread;
 	struct spell spell;
-	__u32 zero = 0;
+	__u32 zero = 0, left_as;
 
 	cpu = bpf_map_lookup_elem(&switch_cpus, &zero);
 	if (!cpu)
@@ -151,21 +297,28 @@ static __always_inline int switch_out(bool preempted)
 		return 0;
 	count(COUNTER_SWITCHES);
 	thread = bpf_task_storage_get(&threads, task, NULL, 0);
-	if (!thread || !thread->since_ns)
+	if (!thread || !thread->time.since_ns)
 		return count(COUNTER_SWITCHES_UNKNOWN);
 
-	since_ns = __sync_lock_test_and_set(&thread->since_ns, now);
+	time = &thread->time;
+	since_ns = __sync_lock_test_and_set(&time->since_ns, now);
 	delay_ns = run_delay_of(task);
-	spell = spell_of(since_ns, now, running_since_ns, ns_between(thread->delay_ns, delay_ns),
-			 thread->left_as);
-	thread->delay_ns = delay_ns;
-	thread->switched_ns[THREAD_RUNNING] += spell.ns[THREAD_RUNNING];
-	thread->switched_ns[THREAD_WAITING] += spell.ns[THREAD_WAITING];
-	thread->switched_ns[THREAD_BLOCKED] += spell.ns[THREAD_BLOCKED];
+	left_as = time->left_as;
+	spell = spell_of(since_ns, now, running_since_ns, ns_between(time->delay_ns, delay_ns),
+			 left_as);
+	time->delay_ns = delay_ns;
+	time->switched_ns[THREAD_RUNNING] += spell.ns[THREAD_RUNNING];
+	time->switched_ns[THREAD_WAITING] += spell.ns[THREAD_WAITING];
+	time->switched_ns[THREAD_BLOCKED] += spell.ns[THREAD_BLOCKED];
 	// The tracepoint's own state is that of before a signal was noticed, on older kernels.
-	thread->left_as = preempted || !task->__state ? THREAD_WAITING : THREAD_BLOCKED;
-	if (task->__state == TASK_DEAD)
-		tell_totals(task, thread, slot_at(now));
+	time->left_as = preempted || !task->__state ? THREAD_WAITING : THREAD_BLOCKED;
+	if (!wait_lock(&thread->wait)) {
+		thread->wait.weight = 0;
+		return count(COUNTER_WAITS_BUSY);
+	}
+	end_wait(cpu, &thread->wait, since_ns, &spell, left_as);
+	begin_wait(cpu, task, thread, now);
+	wait_unlock(&thread->wait);
 	return 0;
 }
 
@@ -201,32 +354,46 @@ static __always_inline bool is_asleep(struct task_struct *task)
 }
 
 /* Account what the thread has done up to now. If it switches meanwhile, it has done so itself. */
-static __always_inline void sweep_thread(struct task_struct *task, struct thread_time *thread)
+static __always_inline void sweep_time(struct task_struct *task, struct thread *thread)
 {
-	__u64 since_ns = *(volatile __u64 *)&thread->since_ns, now, running_since_ns, delay_ns;
+	struct thread_time *time = &thread->time;
+	__u64 since_ns = *(volatile __u64 *)&time->since_ns, now, running_since_ns, delay_ns;
 	struct switch_cpu *cpu;
 	struct spell spell;
 	__u32 zero = 0;
 
 	running_since_ns = now = bpf_ktime_get_ns();
-	delay_ns = thread->delay_ns;
+	delay_ns = time->delay_ns;
 	if (task->on_cpu) {
 		cpu = bpf_map_lookup_percpu_elem(&switch_cpus, &zero, task->thread_info.cpu);
 		if (!cpu)
 			return;
 		running_since_ns = *(volatile __u64 *)&cpu->since_ns;
 		delay_ns = run_delay_of(task);
-	} else if (thread->left_as == THREAD_BLOCKED && !is_asleep(task)) {
+	} else if (time->left_as == THREAD_BLOCKED && !is_asleep(task)) {
 		return;
 	}
-	spell = spell_of(since_ns, now, running_since_ns, ns_between(thread->delay_ns, delay_ns),
-			 thread->left_as);
-	if (!__sync_bool_compare_and_swap(&thread->since_ns, since_ns, now))
+	spell = spell_of(since_ns, now, running_since_ns, ns_between(time->delay_ns, delay_ns),
+			 time->left_as);
+	if (!__sync_bool_compare_and_swap(&time->since_ns, since_ns, now))
 		return;
-	thread->delay_ns = delay_ns;
-	thread->swept_ns[THREAD_RUNNING] += spell.ns[THREAD_RUNNING];
-	thread->swept_ns[THREAD_WAITING] += spell.ns[THREAD_WAITING];
-	thread->swept_ns[THREAD_BLOCKED] += spell.ns[THREAD_BLOCKED];
+	time->delay_ns = delay_ns;
+	time->swept_ns[THREAD_RUNNING] += spell.ns[THREAD_RUNNING];
+	time->swept_ns[THREAD_WAITING] += spell.ns[THREAD_WAITING];
+	time->swept_ns[THREAD_BLOCKED] += spell.ns[THREAD_BLOCKED];
+	if (thread->wait.weight)
+		wait_charge(&thread->wait, since_ns, spell.ns[THREAD_BLOCKED],
+			    spell.ns[THREAD_WAITING]);
+}
+
+/* A switch that finds the lock taken goes on without it, and a sweep leaves the thread to its switch. */
+static __always_inline void sweep_thread(struct task_struct *task, struct thread *thread)
+{
+	if (!wait_lock(&thread->wait))
+		return;
+	sweep_time(task, thread);
+	wait_flush(&thread->wait);
+	wait_unlock(&thread->wait);
 }
 
 /* Sleepable, so that there is memory for all threads at once. */
@@ -234,7 +401,9 @@ SEC("iter.s/task")
 int sweep_threads(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct thread_time *thread;
+	struct thread *thread;
+
+	delay_is_known = bpf_core_field_exists(task->sched_info.run_delay);
 
 	if (!task || !is_asked_for(task) || task->exit_state)
 		return 0;
@@ -247,6 +416,6 @@ int sweep_threads(struct bpf_iter__task *ctx)
 		return 0;
 	}
 	sweep_thread(task, thread);
-	tell_totals(task, thread, sweep_slot);
+	tell_thread(task, thread, sweep_slot);
 	return 0;
 }

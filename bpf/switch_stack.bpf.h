@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// The stack of a thread that loses its CPU: kernel and user part, taken while it is still the current
+// thread. The kernel's begins below the scheduler, and below this program.
+#pragma once
+
+#include "kernel_stack.bpf.h"
+#include "registers.h"
+#include "switch_memo.bpf.h"
+
+/* Functions of the scheduler, whose frames say nothing. Set before load. */
+#define SCHEDULER_FUNCTIONS 12
+
+const volatile __u64 scheduler_start[SCHEDULER_FUNCTIONS] = {};
+const volatile __u64 scheduler_bytes[SCHEDULER_FUNCTIONS] = {};
+
+/* Frames of the tracepoint and the scheduler that are looked for them, from the leaf on. */
+#define SCHEDULER_FRAMES 16
+
+/* A stack in work; each CPU has one: switches do not interrupt each other. */
+struct switch_stack {
+	struct count_key taken; // with nothing but the thread and its stack
+	struct switch_place place;
+	struct kernel_addresses kernel;
+	struct stack_work work; // last: a body's frames are its end
+};
+
+static __always_inline bool is_scheduler(__u64 address)
+{
+	bool found = false;
+
+#pragma unroll
+	for (__u32 i = 0; i < SCHEDULER_FUNCTIONS; i++)
+		found |= address - scheduler_start[i] < scheduler_bytes[i];
+	return found;
+}
+
+/* Leaves in walk->first the place behind the last frame of the scheduler. */
+static long skip_scheduler_frame(__u32 index, struct kernel_walk *walk)
+{
+	if (index >= SCHEDULER_FRAMES)
+		return 1;
+	if (is_scheduler(walk->addresses->at[index]))
+		walk->first = index + 1;
+	return 0;
+}
+
+static __always_inline void take_kernel_part(struct switch_stack *stack, struct task_struct *task,
+					     __u64 now)
+{
+	struct kernel_walk walk = { .addresses = &stack->kernel };
+	long size = bpf_get_task_stack(task, stack->kernel.at,
+				       KERNEL_DEPTH_MAX * sizeof(stack->kernel.at[0]), 0);
+	__u32 depth = size > 0 ? (__u32)size / sizeof(stack->kernel.at[0]) : 0;
+	__u32 end = depth == KERNEL_DEPTH_MAX ? END_TAG_DEPTH : END_TAG_COMPLETE;
+	__u32 first;
+
+	count_many(COUNTER_KERNEL_FRAMES, depth);
+	bpf_loop(depth < SCHEDULER_FRAMES ? depth : SCHEDULER_FRAMES, skip_scheduler_frame, &walk,
+		 0);
+	first = walk.first;
+	if (first >= depth || first > SCHEDULER_FRAMES) {
+		stack->taken.kernel_leaf = 0;
+		stack->taken.kernel = (struct stack_hash){};
+		return;
+	}
+	stack->taken.kernel_leaf = stack->kernel.at[first];
+	stack->taken.kernel =
+		keep_kernel_stack(&stack->work, now, &stack->kernel, stack->taken.kernel_leaf,
+				  first + 1, depth - first - 1, end);
+}
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct switch_stack);
+} switch_stacks SEC(".maps");
+
+_Static_assert(sizeof(struct switch_stack) <= 32768, "the largest value of a per-CPU map");
+
+static __always_inline struct switch_stack *switch_stack_of_cpu(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&switch_stacks, &zero);
+}
+
+/* ---- user ------------------------------------------------------------------------------------- */
+
+struct noted_walk {
+	struct unwind *unwind;
+	struct switch_memo *memo;
+	__u64 sp;
+	__u64 has_python;
+};
+
+static long walk_and_note(__u32 index, struct noted_walk *walk)
+{
+	long rc = unwind_step(walk->unwind);
+
+	memo_take_step(walk->memo, walk->sp, walk->unwind->registers[REGISTER_SP]);
+	walk->has_python |= walk->unwind->in_python;
+	return rc;
+}
+
+/* What could not be unwound to its end may be as soon as a table is there. */
+#define MEMO_OF_CUT_STACK_NS 200000000ULL
+
+/*
+ * Remember where the stack was taken. Not if it has Python frames: the same native stack has others
+ * from one line to the next.
+ */
+static __always_inline void note_place(struct switch_memo *memo, struct switch_place *place,
+				       const struct unwind *unwind, bool has_python, __u64 now)
+{
+	bool is_whole = unwind->end == END_TAG_COMPLETE || unwind->end == END_TAG_DEPTH;
+
+	memo->until_ns = 0;
+	if (!place->call || has_python || !read_place(place))
+		return;
+	memo->pc = place->pc;
+	memo->sp = place->sp;
+	memo->fp = place->fp;
+	memo->call = place->call;
+	memo->exec_id = unwind->process.key.exec_id;
+	memo->returns = hash_returns(memo, place);
+	memo->until_ns = is_whole ? ~0ULL : now + MEMO_OF_CUT_STACK_NS;
+}
+
+static __always_inline void take_user_part(struct switch_stack *stack, struct switch_memo *memo,
+					   struct task_struct *task, __u64 now)
+{
+	struct unwind *unwind = &stack->work.unwind;
+	struct noted_walk walk = { .unwind = unwind, .memo = memo, .sp = stack->place.sp };
+	bool is_known_code;
+
+	memo_forget(memo);
+	find_unwind_process(unwind, &stack->taken.process);
+	unwind->thread_pointer = thread_pointer_of(task);
+	is_known_code = registers_of_user(unwind, task);
+	if (begin_user_stack(unwind, is_known_code))
+		bpf_loop(UNWIND_STEPS_MAX, walk_and_note, &walk, 0);
+	end_user_stack(unwind);
+	keep_user_stack(&stack->work, now, task->group_leader->comm, &stack->taken);
+	note_place(memo, &stack->place, unwind, walk.has_python, now);
+}
+
+static __always_inline void key_of_thread(struct task_struct *task, struct count_key *key)
+{
+	struct task_struct *leader = task->group_leader;
+
+	key->process.pid = task->tgid;
+	key->process.exec_id = leader->self_exec_id;
+	key->process.start_ns = leader->start_boottime;
+	bpf_probe_read_kernel(key->thread_name, sizeof(key->thread_name), task->comm);
+}
+
+/* Leaves the stack of the current thread in switch_stack_of_cpu()->taken. Not inlined: see wait. */
+__attribute__((noinline)) int take_stack(struct switch_memo *memo, __u64 now)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct switch_stack *stack = switch_stack_of_cpu();
+
+	if (!memo || !stack)
+		return 0;
+	key_of_thread(task, &stack->taken);
+	take_kernel_part(stack, task, now);
+	take_user_part(stack, memo, task, now);
+	return 0;
+}
