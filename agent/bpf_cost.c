@@ -44,6 +44,7 @@ struct bpf_cost {
 	uint32_t one_in;
 	uint32_t tick;       // within the round of one_in
 	uint32_t chosen;     // the tick of this round to measure in
+	bool soon;           // in the next one, too
 	int stats_fd;        // -1: off
 	uint64_t begin_ns;   // of the measurement
 	uint64_t accrued_ns; // costs are told until here
@@ -262,8 +263,9 @@ int bpf_cost_tick(struct bpf_cost *cost)
 	// Every other tick: a storm's rates change fast.
 	if (is_busy(cost))
 		rc = cost->tick % 2 == 0 ? measure_briefly(cost) : rc;
-	else if (cost->tick == cost->chosen && !rc)
+	else if ((cost->tick == cost->chosen || cost->soon) && !rc)
 		rc = begin(cost);
+	cost->soon = false;
 	cost->tick = (cost->tick + 1) % cost->one_in;
 	return rc;
 }
@@ -287,6 +289,11 @@ void bpf_cost_free(struct bpf_cost *cost)
 		return;
 	cleanup_closep(&cost->stats_fd);
 	free(cost);
+}
+
+void bpf_cost_measure_soon(struct bpf_cost *cost)
+{
+	cost->soon = true;
 }
 
 const struct program_cost *bpf_cost_read(struct bpf_cost *cost, uint32_t *ret_count)

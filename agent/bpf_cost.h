@@ -43,6 +43,9 @@ void bpf_cost_free(struct bpf_cost *cost);
  */
 int bpf_cost_tick(struct bpf_cost *cost);
 
+/** Something was changed: the next tick measures, whatever was chosen. */
+void bpf_cost_measure_soon(struct bpf_cost *cost);
+
 /**
  * The programs by name, of all times; those of the same name are one. Valid until the next call of
  * bpf_cost_tick(). Each measurement stands for the time until the next one.

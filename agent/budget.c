@@ -282,6 +282,8 @@ static void decide(struct budget *budget, uint64_t now_ns)
 	forget_gone_processes(budget);
 	governor_decide(&budget->governor, &reading, &decision);
 	do_decision(budget, &decision);
+	if (decision.change_count)
+		bpf_cost_measure_soon(budget->cost);
 	budget->last = reading;
 }
 

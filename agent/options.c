@@ -101,7 +101,7 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		  "what the agent may cost, of one core; auto is 1 for each 8 cores, at least 2; "
 		  "\"none\" lets it cost what it costs" },
 		{ "governor-interval", 0, CONFIG_DURATION, &o->governor_interval_ns, "10s",
-		  NS_PER_SECOND, 600 * NS_PER_SECOND, "TIME",
+		  200 * NS_PER_MS, 600 * NS_PER_SECOND, "TIME",
 		  "compare the cost with the budget this often; for tests" },
 		{ "log-level", 0, CONFIG_STRING, &log_level, "info", 0, 0, "LEVEL",
 		  "error, warn, info or debug" },
