@@ -5,18 +5,23 @@
 import { formatDuration, formatShare } from "./format.js";
 import { stepsOf } from "./series_stack.js";
 
+// A change reads "stacks of waits at 1/4", "waits of llm (42) off", "cost above the budget" (agent/budget.c).
+const STATE_OF_THING = / (all|on|off|at \S+( Hz)?|above the budget|within the budget)$/;
+const BACK_TO_ALL = / (all|on|within the budget)$/;
 const BAND_HEIGHT = 4;	 // px, of the band at the top of the plot
 const MARK_SIZE = 4;	 // px, half the width of a mark on the time axis
 const REACH = 7;	 // px from a mark at which the pointer means it
 const SHARE_MIN = 0.001; // of a step; less is drawn as none
 
 /**
- * The marks of what askMarks() told for @range (in ms): { throttled, changes }.
+ * The marks of what askMarks() told for @range (in ms): { throttled, changes, before }.
  *   throttled  { total, span_ms, groups: [{ group, total }], steps: [{ from_ms, to_ms, share }] }, null where there was none
  *   changes    [{ time_ms, step_ms, text }] by time, which is the middle of the step that it was in
+ *   before     the last change of each thing that was made before the range and holds in it
  */
 export function marksOf(told, range, stored) {
-	return { throttled: throttledOf(told.throttled, range, stored), changes: changesOf(told.changes, range) };
+	return { throttled: throttledOf(told.throttled, range, stored), changes: changesOf(told.changes, range),
+		 before: inForce(changesOf(told.before, { from_ms: 0, to_ms: range.from_ms })) };
 }
 
 function throttledOf(answer, range, stored) {
@@ -45,6 +50,13 @@ function changesOf(answer, range) {
 		(count > 0 ? [{ time_ms: Math.min(range.to_ms, Math.max(range.from_ms, first_ms + (at + 0.5) * step_ms)),
 				step_ms, text: group }] : [])))
 		.sort((a, b) => a.time_ms - b.time_ms);
+}
+
+/** Of @changes by time the last of each thing, unless it says that nothing is reduced any more. */
+function inForce(changes) {
+	const last = new Map(changes.map((change) => [change.text.replace(STATE_OF_THING, ""), change]));
+
+	return [...last.values()].filter(({ text }) => !BACK_TO_ALL.test(text));
 }
 
 /** "12 % of the time"; of several CPUs it can be more than all of it. */

@@ -44,11 +44,12 @@ export class ChartNotices {
 
 	#show() {
 		const { view } = this.#state;
-		const count = this.#marks?.changes.length ?? 0;
+		const { changes = [], before = [] } = this.#marks ?? {};
 
 		this.list.replaceChildren(...[this.#idleNotice(view), ...this.#chosen(view), this.#throttled(view)].filter((notice) => notice));
-		this.changes.hidden = count === 0;
-		byId("changes-text").textContent = `${count} ${count === 1 ? "change" : "changes"} by the agent`;
+		this.changes.hidden = changes.length + before.length === 0;
+		byId("changes-text").textContent = changes.length === 0 ? "The agent measures less" :
+			`${changes.length} ${changes.length === 1 ? "change" : "changes"} by the agent`;
 	}
 
 	#button(text, title, patch) {
@@ -62,8 +63,8 @@ export class ChartNotices {
 
 	/** How much idle waiting is left out, or that none is. */
 	#idleNotice(view) {
-		if (this.#idle !== null && view.type === WALL_TYPE)
-			return this.#idleOfAll();
+		if (view.type === WALL_TYPE)
+			return this.#idle > 0 ? this.#idleOfAll() : null;
 		if (leavesIdleOut(view)) {
 			if (this.#idle === null)
 				return null;
@@ -104,9 +105,9 @@ export class ChartNotices {
 	}
 
 	#fillChanges() {
-		const changes = (this.#marks?.changes ?? []).slice(-CHANGES_LISTED);
-		const rows = changes.map(({ time_ms, text }) => element("li", "", element("span", "muted", formatTime(Math.floor(time_ms / 1000) * 1000)),
-									element("span", "", text)));
+		const { changes = [], before = [] } = this.#marks ?? {};
+		const rows = [...before, ...changes].slice(-CHANGES_LISTED).map(({ time_ms, text }) => element("li", "",
+			element("span", "muted", formatTime(Math.floor(time_ms / 1000) * 1000)), element("span", "", text)));
 		const cost = this.#cost === null ? "" : ` Profiling took ${formatNumber(this.#cost)} cores on average.`;
 
 		const list = element("ul", "changes", ...rows);

@@ -14,6 +14,7 @@ const LABELS_OF_TYPES = ["wait", "state", "program", "change"];
 const LABELS_OF_THREADS = [...LABELS_OF_TYPES, "process", "thread"];
 const AGENT = "cairn-agent"; // the service that agents' own figures are of; no other lane has it
 const GROUPS_MAX = 100; // that an answer tells apart; the rest is one more
+const BEFORE_MS = 6 * 3600e3; // that long ago a change may have been made that still holds
 const NODES_MAX = 200; // in a selector; beyond it all nodes' changes are told
 
 /** The label that @view groups by, "" for none. */
@@ -102,7 +103,7 @@ export function statesLabel(view) {
 
 /**
  * Where the time of each service, or of each thread of one, went: [{ group, total, running, waiting, blocked, idle, isOther }],
- * most time first. Idle waits are no longer in `blocked`.
+ * those that ran or wanted to most first. Idle waits are no longer in `blocked`.
  */
 export async function askStates(view, range, signal) {
 	const label = statesLabel(view);
@@ -124,30 +125,34 @@ export async function askStates(view, range, signal) {
 		row.total = row.running + row.waiting + row.blocked;
 		row.blocked -= row.idle;
 	}
-	return [...rows.values()].filter((row) => row.total > 0).sort((a, b) => b.total - a.total);
+	// Most threads rest most of the time; first is who does something, or wants to.
+	const active = (row) => row.running + row.waiting;
+	return [...rows.values()].filter((row) => row.total > 0).sort((a, b) => active(b) - active(a) || b.total - a.total);
 }
 
 /**
  * What is to be seen beside any type: the answers to how long quotas throttled (by service, or of one service by
- * container) and to what the agents' governors changed (by sentence), and then what the agents cost.
- * The steps are those of askSeries().
+ * container), to what the agents' governors changed (by sentence), in the range and for some time before it, and then
+ * what the agents cost. The steps are those of askSeries().
  */
 export async function askMarks(view, range, signal) {
 	const matchers = parseSelector(view.query) ?? [];
 	const between = { from: range.from_ms, to: range.to_ms };
-	const series = (type, chosen, group) =>
-		ask("series", { ...between, type, query: formatSelector(chosen), group_by: group }, signal);
-	const [throttled, changes] = await Promise.all([
+	const earlier = { from: range.from_ms - BEFORE_MS, to: range.from_ms };
+	const series = (type, chosen, group, when = between) =>
+		ask("series", { ...when, type, query: formatSelector(chosen), group_by: group }, signal);
+	const changesOf = (chosen) => Promise.all([series(CHANGE_TYPE, chosen, "change"), series(CHANGE_TYPE, chosen, "change", earlier)]);
+	const [throttled, anywhere] = await Promise.all([
 		series(THROTTLED_TYPE, matchers.filter((m) => !LABELS_OF_THREADS.includes(m.name)), throttledLabel(view)),
-		series(CHANGE_TYPE, matchers.filter((m) => m.name === "node"), "change"),
+		changesOf(matchers.filter((m) => m.name === "node")),
 	]);
 
-	if (changes.series.length === 0)
-		return { throttled, changes, cost: null };
+	if (anywhere.every((answer) => answer.series.length === 0))
+		return { throttled, changes: anywhere[0], before: anywhere[1], cost: null };
 	// Something was changed somewhere: now it is worth asking whether it was where this view looks.
 	const where = await nodesOf(matchers, between, signal);
-	const [here, cost] = await Promise.all([where.length ? series(CHANGE_TYPE, where, "change") : changes, series(COST_TYPE, where, "")]);
-	return { throttled, changes: here, cost };
+	const [[changes, before], cost] = await Promise.all([where.length ? changesOf(where) : anywhere, series(COST_TYPE, where, "")]);
+	return { throttled, changes, before, cost };
 }
 
 /** The label that tells apart what was throttled in @view. */

@@ -40,21 +40,23 @@ export class StatesPane {
 
 	#table(view, rows) {
 		const label = statesLabel(view);
+		// Without the lane Blocked nobody knows what was idle.
+		const parts = rows.some((row) => row.idle > 0) ? PARTS : PARTS.filter(({ name }) => name !== "idle");
 		const head = element("tr", "", element("th", "", `By ${label}`), element("th", "bar", ""),
-				     ...PARTS.map(({ title, color }) => {
+				     ...parts.map(({ title, color }) => {
 					     const swatch = element("span", "swatch");
 					     swatch.style.backgroundColor = `var(${color})`;
 					     return element("th", "number", swatch, title);
 				     }), element("th", "number", "In all"));
 		const table = element("table", "states-table", element("thead", "", head),
-				      element("tbody", "", ...rows.slice(0, ROWS_MAX).map((row) => this.#row(view, label, row))));
+				      element("tbody", "", ...rows.slice(0, ROWS_MAX).map((row) => this.#row(view, label, row, parts))));
 
 		if (rows.length > ROWS_MAX)
 			table.append(element("caption", "", `${formatCount(rows.length - ROWS_MAX)} more with less time`));
 		return table;
 	}
 
-	#row(view, label, row) {
+	#row(view, label, row, parts) {
 		const name = valueTitle(label, row.group);
 		const isOne = row.group !== "" && !row.isOther;
 		const shown = element(isOne ? "button" : "span", isOne ? "link" : "", name);
@@ -65,14 +67,14 @@ export class StatesPane {
 			shown.title = `Show only ${label} ${name}`;
 			shown.addEventListener("click", () => this.#state.change({ query: withValue(view.query, label, row.group), zoom: "" }));
 		}
-		bar.append(...PARTS.map((part) => {
+		bar.append(...parts.map((part) => {
 			const piece = element("span", "");
 			piece.style.backgroundColor = `var(${part.color})`;
 			piece.style.width = `${row.total > 0 ? (100 * row[part.name]) / row.total : 0}%`;
 			return piece;
 		}));
 		return element("tr", "", element("td", "name", shown), element("td", "bar", bar),
-			       ...PARTS.map((part) => {
+			       ...parts.map((part) => {
 				       const cell = element("td", "number", formatShare(row[part.name], row.total));
 				       cell.title = formatDuration(row[part.name]);
 				       return cell;

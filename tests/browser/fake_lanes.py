@@ -28,9 +28,7 @@ QUEUE = 0.11      # threads that wait for a CPU, for each core in use
 THROTTLED_SERVICE, THROTTLED_AGE_S, THROTTLED_S, THROTTLED_SHARE = "embedding-worker", 560, 75, 0.62
 RESIDENT_BYTES = 620 << 20  # for each core in use
 AGENT = "cairn-agent"
-CHANGES = [(400, "gpu-a1", "stacks of waits shorter than 1 ms are sampled, 1 of 4: the agent cost 2.4 % of a core, its budget is 2 %"),
-           (210, "gpu-a1", "lane off-cpu is off for llm-gateway (pid 4211): the agent cost 2.1 % of a core, its budget is 2 %"),
-           (150, "db-1", "memo is used for waits of postgres (pid 812)")]
+CHANGES = [(400, "gpu-a1", "stacks of waits at 1/4"), (210, "gpu-a1", "waits of llm-gateway (4211) off"), (150, "db-1", "sampling at 49 Hz")]
 PROGRAMS = {"switches": 0.006, "sampler": 0.0022, "agent": 0.0041}
 
 KERNEL_ENDS = {

@@ -258,6 +258,18 @@ def test_changes_by_the_agent_are_marked_where_they_were_made(fake, open_page, a
     assert not page.shown("#changes-popover")
 
 
+def test_what_was_changed_before_and_still_holds_is_told(open_page):
+    data = Data(300)
+    texts = ["stacks of waits at 1/4", "stacks of waits at 1/16", "page faults at 1/4", "page faults all", "waits of llm (42) off"]
+    data.changes = [(data.started_s - 5000 + 300 * at, "gpu-a1", text) for at, text in enumerate(texts)]
+    with FakeCollector(data) as reduced:
+        page = open_page(address(reduced.url, **{"from": "now-15m"}))
+        assert page.text("#changes-text") == "The agent measures less"
+        page.click("#changes-button")
+        listed = page.text("#changes-popover .changes")
+        assert [text for text in texts if text + "\n" in listed + "\n"] == ["stacks of waits at 1/16", "waits of llm (42) off"]
+
+
 def test_changes_elsewhere_are_not_told(fake, open_page):
     page = open_page(address(fake.url, query="kubelet.service"))  # on gpu-a1 and gpu-b7
     assert page.text("#changes-text") == "2 changes by the agent"

@@ -142,7 +142,7 @@ def answer_of(*series):
 
 
 def test_marks_are_where_things_happened(call):
-    told = {"throttled": answer_of(("a", [0, 5e8, 0]), ("b", [0, 1e8, 2e9])), "changes": answer_of(("less", [0, 0, 1]), ("more", [1, 0, 0]))}
+    told = {"throttled": answer_of(("a", [0, 5e8, 0]), ("b", [0, 1e8, 2e9])), "changes": answer_of(("less", [0, 0, 1]), ("more", [1, 0, 0])), "before": answer_of()}
     marks = call("chart_marks", "marksOf", told, {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 1000, "newest_ms": 0})
     assert [(s["from_ms"], s["to_ms"], s["share"]) for s in marks["throttled"]["steps"]] == [(1000, 2000, 0.5), (2000, 3000, 2)]
     assert marks["throttled"]["span_ms"] == 2000 and marks["throttled"]["total"] == 2.6e9
@@ -150,8 +150,8 @@ def test_marks_are_where_things_happened(call):
 
 
 def test_nothing_happened(call):
-    nothing = {"throttled": answer_of(), "changes": answer_of()}
-    assert call("chart_marks", "marksOf", nothing, {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 0, "newest_ms": 0}) == {"throttled": None, "changes": []}
+    nothing = {"throttled": answer_of(), "changes": answer_of(), "before": answer_of()}
+    assert call("chart_marks", "marksOf", nothing, {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 0, "newest_ms": 0}) == {"throttled": None, "changes": [], "before": []}
     free = {**nothing, "throttled": answer_of(("a", [0, 0, 0]))}
     assert call("chart_marks", "marksOf", free, {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 0, "newest_ms": 0})["throttled"] is None
 
