@@ -168,7 +168,7 @@ $(BUILD)/tests/gpu/libnvidia-ml.so.1: tests/gpu/nvml_double.c tests/gpu/nvml_dou
 $(BUILD)/tests/gpu/libcuda.so.1: tests/gpu/cuda_double.c tests/gpu/cuda_double.h | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(CC) -std=gnu11 -O2 -s -I. -fPIC -shared -Wall -Wextra -pthread -Wl,-soname,$(@F) $< -o $@
+	$(CC) -std=gnu11 -O2 -fno-optimize-sibling-calls -s -I. -fPIC -shared -Wall -Wextra -pthread -Wl,-soname,$(@F) $< -o $@
 $(BUILD)/tests/gpu/%_client: tests/gpu/%_client.c tests/gpu/cuda_double.h | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,CC,$<)

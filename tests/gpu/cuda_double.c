@@ -175,7 +175,7 @@ static CUresult wait_for_stream(CUstream handle)
 unsigned int driver_state __attribute__((visibility("hidden"))) = 1;
 
 /*
- * The bytes of a real export (535): 81 3d disp32 imm32, je +12, jmp *slot. The slot holds the function by
+ * The bytes of a real export (535): 81 3d disp32 imm32, je +12 (over two jumps), jmp *slot. The slot holds the function by
  * a relative relocation. SHAPE 1 is a build with endbr64, 2 one without stubs' compare.
  */
 #ifndef SHAPE
@@ -183,10 +183,10 @@ unsigned int driver_state __attribute__((visibility("hidden"))) = 1;
 #endif
 #if SHAPE == 0
 #define STUB_BEGIN "cmpl $0x321cba00, driver_state(%rip)\n je 1f\n"
-#define STUB_END   "1: jmp *2f(%rip)\n"
+#define STUB_END   "jmp *2f(%rip)\n 1: jmp *2f(%rip)\n"
 #elif SHAPE == 1
 #define STUB_BEGIN "endbr64\n cmpl $0x321cba00, driver_state(%rip)\n je 1f\n"
-#define STUB_END   "1: jmp *2f(%rip)\n"
+#define STUB_END   "jmp *2f(%rip)\n 1: jmp *2f(%rip)\n"
 #else
 #define STUB_BEGIN "push %rbp\n pop %rbp\n"
 #define STUB_END   ""
