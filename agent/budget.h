@@ -26,7 +26,7 @@ enum budget_lane { BUDGET_WAITS, BUDGET_FAULTS };
 struct budget_controls {
 	/** From now on a quarter of the stacks at each step; 0: all. */
 	int (*set_step)(void *context, enum budget_lane lane, uint32_t step);
-	/** No waits of this process are told, or again. */
+	/** No stacks of this process's waits are taken, or again. */
 	int (*set_process)(void *context, uint32_t pid, bool on);
 	/** The waits' program is taken away, or comes again with steps and processes as at first. */
 	int (*set_waits)(void *context, bool on);

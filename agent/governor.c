@@ -22,8 +22,8 @@
 #define OWN_PER_PROGRAM 2
 /* Of the time of the program for switches, where the stacks are taken; the other half is the times. */
 #define WAITS_OF_STACKS 0.5
-/* What a process that is switched off saves: to look it up is left. */
-#define PROCESS_OFF_SAVES 0.8
+/* What a process that is switched off saves: its times are told as before. */
+#define PROCESS_OFF_SAVES 0.5
 /* A step down so soon after a step up, in times of calm_ns: it was too early. */
 #define RELAPSE_CALMS 5
 /* The wait before a step up is doubled up to so many calm_ns; as long without a step down ends it. */
@@ -97,11 +97,12 @@ void governor_describe(const struct governor *governor, const struct governor_ch
 			 governor->frequencies[change->step]);
 		break;
 	case GOVERNOR_PROCESSES:
-		snprintf(text, GOVERNOR_TEXT_BYTES, "waits of %.*s (%u) %s", GOVERNOR_NAME_BYTES,
-			 change->process.name, change->process.pid, change->down ? "off" : "on");
+		snprintf(text, GOVERNOR_TEXT_BYTES, "stacks of waits of %.*s (%u) %s",
+			 GOVERNOR_NAME_BYTES, change->process.name, change->process.pid,
+			 change->down ? "off" : "on");
 		break;
 	default:
-		snprintf(text, GOVERNOR_TEXT_BYTES, "waits of all processes %s",
+		snprintf(text, GOVERNOR_TEXT_BYTES, "wall clock and waits %s",
 			 change->down ? "off" : "on");
 	}
 }
@@ -110,7 +111,7 @@ static void say_why(const struct governor *governor, const struct governor_readi
 		    const char *what, char why[GOVERNOR_TEXT_BYTES])
 {
 	snprintf(why, GOVERNOR_TEXT_BYTES,
-		 "%s: %.2f %% of a core in %.0f s (waits %.2f, sampling %.2f, page faults %.2f, "
+		 "%s: %.2f %% of a core in %.3g s (waits %.2f, sampling %.2f, page faults %.2f, "
 		 "other programs %.2f, the agent %.2f), the budget is %.2f %%",
 		 what, 100 * governor->cost, (double)reading->elapsed_ns / NS_PER_SECOND,
 		 100 * reading->waits, 100 * reading->sampling, 100 * reading->faults,

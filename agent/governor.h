@@ -14,8 +14,8 @@ enum governor_knob {
 	GOVERNOR_STACKS,    // fewer of the stacks of waits are taken; times stay exact
 	GOVERNOR_FAULTS,    // fewer page faults
 	GOVERNOR_SAMPLING,  // fewer samples of the CPU
-	GOVERNOR_PROCESSES, // processes of which no waits are told; a step is a process
-	GOVERNOR_DETACHED,  // no waits at all
+	GOVERNOR_PROCESSES, // processes of whose waits no stacks are taken; a step is a process
+	GOVERNOR_DETACHED,  // no wall clock at all
 	GOVERNOR_KNOBS,
 };
 
@@ -127,6 +127,6 @@ uint32_t governor_level(const struct governor *governor);
 uint32_t governor_frequency_hz(const struct governor *governor);
 bool governor_is_detached(const struct governor *governor);
 
-/** "sampling at 49 Hz", "waits of nginx (4711) off": what is so from now on. */
+/** "sampling at 49 Hz", "stacks of waits of nginx (4711) off": what is so from now on. */
 void governor_describe(const struct governor *governor, const struct governor_change *change,
 		       char text[GOVERNOR_TEXT_BYTES]);

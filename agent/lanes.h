@@ -27,7 +27,7 @@ struct lane_setup {
 	const struct loader *loader; // whose maps the lane's programs share
 	struct process_table *processes;
 	const struct kallsyms *kallsyms; // NULL: the kernel's functions have no names
-	struct lanes *lanes; // for the governor: what the others cost
+	struct lanes *lanes;             // for the governor: what the others cost
 	uint64_t slot_ns;
 	bool only_followed;          // `cairn record -p`: only processes that are followed
 	const struct labels *labels; // --label; copied
@@ -59,7 +59,7 @@ struct lane_kind {
 	void (*take_count)(void *lane, const struct count_key *key, const struct count *count);
 	/** From now on a quarter of the stacks at each step; 0: all. What has no stacks stays exact. */
 	int (*set_step)(void *lane, uint32_t step);
-	/** Nothing is measured of this process, or again. Returns 0 or a negative errno. */
+	/** What costs most is not done for this process, or again. Returns 0 or a negative errno. */
 	int (*set_process)(void *lane, uint32_t pid, bool on);
 	/** Some 50 times a second: it must cost next to nothing when nothing is due. */
 	void (*tick)(void *lane, uint64_t now_ns);

@@ -68,10 +68,12 @@ static void format_cost(const struct profiler_stats *stats, char text[COST_TEXT_
 		return;
 	snprintf(text, COST_TEXT_BYTES,
 		 "cost %.2f %% of a core with the kernel programs%s, the budget is %.2f %%, "
-		 "governor's level %u (%u Hz, %u processes without waits%s), %llu changes; ",
+		 "governor's level %u (%u Hz, %u processes without stacks of waits%s), %llu "
+		 "changes; ",
 		 100 * budget->cost, budget->bpf_unknown ? " (which are not known)" : "",
 		 100 * budget->budget, budget->level, budget->frequency_hz, budget->processes_off,
-		 budget->waits_off ? ", no waits at all" : "", (unsigned long long)budget->changes);
+		 budget->waits_off ? ", no wall clock at all" : "",
+		 (unsigned long long)budget->changes);
 }
 
 void stats_format(const struct stats *before, const struct stats *now, char text[STATS_TEXT_BYTES])

@@ -73,7 +73,7 @@ static struct governor_reading read_machine(const struct governor *governor,
 
 	for (uint32_t i = 0; i < 2; i++) {
 		if (is_off(governor, 100 + i))
-			on -= 0.9 * load->share[i];
+			on -= 0.5 * load->share[i];
 		else if (load->share[i] > 0)
 			reading.worst[reading.worst_count++] = (struct governor_process){
 				.pid = 100 + i, .name = "pingpong", .share = load->share[i]
@@ -121,25 +121,24 @@ TEST(the_budget_grows_with_the_machine)
 			  "budget");
 }
 
-// A load that can be brought down: 5 % of a core, of which two processes make most.
+// A load that can be brought down: 4.3 % of a core, of which two processes make most.
 TEST(a_storm_is_within_the_budget_after_two_readings)
 {
 	const struct load load = {
-		.sampling = 0.001, .waits = 0.06, .own = 0.004, .share = { 0.6, 0.3 }
+		.sampling = 0.001, .waits = 0.038, .own = 0.004, .share = { 0.65, 0.3 }
 	};
 	struct governor governor = new_governor();
 	struct governor_decision decision = pass(&governor, &load);
 
 	EXPECT_EQ(GOVERNOR_CHANGE, decision.outcome, "the first reading");
 	EXPECT_EQ(GOVERNOR_STACKS, decision.changes[0].knob, "the ladder begins with the stacks");
-	if (!strstr(decision.why, "7.") && !strstr(decision.why, "6.5"))
+	if (!strstr(decision.why, "4.30 % of a core in 10 s (waits 3.80,"))
 		fail_msg("no figures: %s", decision.why);
 	pass(&governor, &load);
 	if (cost_under(&governor, &load) > BUDGET)
 		fail_msg("still %.4f", cost_under(&governor, &load));
 	EXPECT_EQ(true, is_off(&governor, 100), "the worst");
-	EXPECT_EQ(99, governor_frequency_hz(&governor), "sampling is not what costs");
-	EXPECT_EQ(0, governor.steps[GOVERNOR_FAULTS], "nor are page faults");
+	EXPECT_EQ(0, governor.steps[GOVERNOR_FAULTS], "page faults are not what costs");
 }
 
 TEST(what_costs_is_what_is_turned)
@@ -189,6 +188,8 @@ TEST(a_storm_that_cannot_be_paid_is_told_given_up_and_tried_again)
 		fail_msg("given up at reading %d", detached);
 	if (cost_under(&governor, &storm) > BUDGET)
 		fail_msg("without waits still %.4f", cost_under(&governor, &storm));
+
+	EXPECT_EQ(99, governor_frequency_hz(&governor), "sampling is not what costs");
 
 	uint64_t given_up_ns = governor.detached_ns;
 	for (int i = 0; i < 2 * HOUR_ROWS; i++) {
@@ -242,7 +243,7 @@ TEST(a_process_that_ends_is_forgotten)
 	assert_true(is_off(&governor, 100) && is_off(&governor, 101));
 	assert_true(governor_forget_process(&governor, 100, &change));
 	governor_describe(&governor, &change, text);
-	EXPECT_STR("waits of pingpong (100) on", text, "words");
+	EXPECT_STR("stacks of waits of pingpong (100) on", text, "words");
 	assert_false(governor_forget_process(&governor, 100, &change));
 	assert_true(is_off(&governor, 101));
 	EXPECT_EQ(1, governor.steps[GOVERNOR_PROCESSES], "one is left");
@@ -368,9 +369,9 @@ TEST(changes_are_told_in_words)
 		{ { .knob = GOVERNOR_SAMPLING, .step = 1, .down = true }, "sampling at 49 Hz" },
 		{ { .knob = GOVERNOR_SAMPLING, .step = 0 }, "sampling at 99 Hz" },
 		{ { .knob = GOVERNOR_PROCESSES, .down = true, .process = { 7, "a", 0 } },
-		  "waits of a (7) off" },
-		{ { .knob = GOVERNOR_DETACHED, .down = true }, "waits of all processes off" },
-		{ { .knob = GOVERNOR_DETACHED }, "waits of all processes on" },
+		  "stacks of waits of a (7) off" },
+		{ { .knob = GOVERNOR_DETACHED, .down = true }, "wall clock and waits off" },
+		{ { .knob = GOVERNOR_DETACHED }, "wall clock and waits on" },
 	};
 
 	for EACH (c, cases) {

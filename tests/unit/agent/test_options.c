@@ -156,9 +156,9 @@ TEST(the_report_tells_differences_and_losses)
 		.budget = 0.02, .cost = 0.0132, .level = 2, .frequency_hz = 25
 	};
 	stats_format(&before, &now, text);
-	assert_non_null(strstr(text,
-			       "cost 1.32 % of a core with the kernel programs, the budget is "
-			       "2.00 %, governor's level 2 (25 Hz, 0 processes without waits)"));
+	assert_non_null(strstr(
+		text, "cost 1.32 % of a core with the kernel programs, the budget is "
+		      "2.00 %, governor's level 2 (25 Hz, 0 processes without stacks of waits)"));
 
 	before.profiler.bpf_counters[COUNTER_RING_FULL] = 5;
 	now.profiler.bpf_counters[COUNTER_RING_FULL] = 8;
