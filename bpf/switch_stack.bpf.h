@@ -21,6 +21,8 @@ struct switch_stack {
 	struct count_key taken; // with nothing but the thread and its stack
 	struct switch_place place;
 	struct kernel_addresses kernel;
+	__u32 kernel_depth;
+	__u32 pad;
 	struct stack_work work; // last: a body's frames are its end
 };
 
@@ -44,16 +46,24 @@ static long skip_scheduler_frame(__u32 index, struct kernel_walk *walk)
 	return 0;
 }
 
-static __always_inline void take_kernel_part(struct switch_stack *stack, struct task_struct *task,
-					     __u64 now)
+/* In the program itself, for only there the verifier knows its context. */
+static __always_inline void take_kernel_addresses(void *ctx, struct switch_stack *stack)
+{
+	long size = bpf_get_stack(ctx, stack->kernel.at,
+				  KERNEL_DEPTH_MAX * sizeof(stack->kernel.at[0]), 0);
+
+	stack->kernel_depth = size > 0 ? (__u32)size / sizeof(stack->kernel.at[0]) : 0;
+}
+
+static __always_inline void keep_kernel_part(struct switch_stack *stack, __u64 now)
 {
 	struct kernel_walk walk = { .addresses = &stack->kernel };
-	long size = bpf_get_task_stack(task, stack->kernel.at,
-				       KERNEL_DEPTH_MAX * sizeof(stack->kernel.at[0]), 0);
-	__u32 depth = size > 0 ? (__u32)size / sizeof(stack->kernel.at[0]) : 0;
+	__u32 depth = stack->kernel_depth;
 	__u32 end = depth == KERNEL_DEPTH_MAX ? END_TAG_DEPTH : END_TAG_COMPLETE;
 	__u32 first;
 
+	if (depth > KERNEL_DEPTH_MAX) // for the verifier
+		return;
 	count_many(COUNTER_KERNEL_FRAMES, depth);
 	bpf_loop(depth < SCHEDULER_FRAMES ? depth : SCHEDULER_FRAMES, skip_scheduler_frame, &walk,
 		 0);
@@ -155,7 +165,10 @@ static __always_inline void key_of_thread(struct task_struct *task, struct count
 	bpf_probe_read_kernel(key->thread_name, sizeof(key->thread_name), task->comm);
 }
 
-/* Leaves the stack of the current thread in switch_stack_of_cpu()->taken. Not inlined: see wait. */
+/*
+ * Leaves the stack of the current thread, of which the kernel's addresses are there, in
+ * switch_stack_of_cpu()->taken.
+ */
 __attribute__((noinline)) int take_stack(struct switch_memo *memo, __u64 now)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -164,7 +177,7 @@ __attribute__((noinline)) int take_stack(struct switch_memo *memo, __u64 now)
 	if (!memo || !stack)
 		return 0;
 	key_of_thread(task, &stack->taken);
-	take_kernel_part(stack, task, now);
+	keep_kernel_part(stack, now);
 	take_user_part(stack, memo, task, now);
 	return 0;
 }

@@ -196,12 +196,14 @@ static __always_inline bool is_same_stack(const struct count_key *a, const struc
 }
 
 /* Take the stack anew; what is pending for another one is counted. */
-static __always_inline bool unwind_wait(struct switch_cpu *cpu, struct switch_stack *stack,
-					struct thread *thread, __u64 now)
+static __always_inline bool unwind_wait(void *ctx, struct switch_cpu *cpu,
+					struct switch_stack *stack, struct thread *thread,
+					__u64 now)
 {
 	struct thread_wait *wait = &thread->wait;
 	bool is_same;
 
+	take_kernel_addresses(ctx, stack);
 	take_stack(&thread->memo, now);
 	is_same = is_same_stack(&stack->taken, &wait->key);
 	if (!is_same) {
@@ -218,7 +220,7 @@ static __always_inline bool unwind_wait(struct switch_cpu *cpu, struct switch_st
 #define MEMO_HITS_CHECKED 64
 
 /* Have the stack of the wait that begins in thread->wait.key. */
-static __always_inline void find_stack(struct switch_cpu *cpu, struct task_struct *task,
+static __always_inline void find_stack(void *ctx, struct switch_cpu *cpu, struct task_struct *task,
 				       struct thread *thread, __u64 now)
 {
 	struct switch_stack *stack = switch_stack_of_cpu();
@@ -236,14 +238,14 @@ static __always_inline void find_stack(struct switch_cpu *cpu, struct task_struc
 			return;
 		count(COUNTER_MEMO_CHECKED);
 	}
-	if (!unwind_wait(cpu, stack, thread, now) && fits)
+	if (!unwind_wait(ctx, cpu, stack, thread, now) && fits)
 		count(COUNTER_MEMO_WRONG);
 }
 
 /* ---- switches --------------------------------------------------------------------------------- */
 
 /* What the thread does from now on until it loses its CPU again. */
-static __always_inline void begin_wait(struct switch_cpu *cpu, struct task_struct *task,
+static __always_inline void begin_wait(void *ctx, struct switch_cpu *cpu, struct task_struct *task,
 				       struct thread *thread, __u64 now)
 {
 	struct thread_wait *wait = &thread->wait;
@@ -258,7 +260,7 @@ static __always_inline void begin_wait(struct switch_cpu *cpu, struct task_struc
 		return;
 	wait->weight = choose_wait(cpu, wait, thread->time.left_as, now);
 	if (wait->weight)
-		find_stack(cpu, task, thread, now);
+		find_stack(ctx, cpu, task, thread, now);
 	else
 		count(COUNTER_WAITS_NOT_CHOSEN);
 }
@@ -278,7 +280,7 @@ static __always_inline void end_wait(struct switch_cpu *cpu, struct thread_wait 
 }
 
 /* The thread that loses its CPU is still the current one. */
-static __always_inline int switch_out(bool preempted)
+static __always_inline int switch_out(void *ctx, bool preempted)
 {
 	__u64 now = bpf_ktime_get_ns(), running_since_ns, since_ns, delay_ns;
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -317,7 +319,7 @@ static __always_inline int switch_out(bool preempted)
 		return count(COUNTER_WAITS_BUSY);
 	}
 	end_wait(cpu, &thread->wait, since_ns, &spell, left_as);
-	begin_wait(cpu, task, thread, now);
+	begin_wait(ctx, cpu, task, thread, now);
 	wait_unlock(&thread->wait);
 	return 0;
 }
@@ -329,13 +331,13 @@ static __always_inline int switch_out(bool preempted)
 SEC("tp_btf/sched_switch")
 int switch_threads(__u64 *ctx)
 {
-	return switch_out(ctx[0]);
+	return switch_out(ctx, ctx[0]);
 }
 
 SEC("raw_tp/sched_switch")
 int switch_threads_raw(__u64 *ctx)
 {
-	return switch_out(ctx[0]);
+	return switch_out(ctx, ctx[0]);
 }
 
 /* ---- the sweep -------------------------------------------------------------------------------- */
