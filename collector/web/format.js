@@ -104,7 +104,8 @@ function roundBytes(bytes) {
  * Time per time is a number: of cores, of threads that wait. A gauge's value is a level already.
  */
 export function rateOf(type, unit, step_ns) {
-	const per_s = isGauge(type) ? { scale: 1, unit: "" } : { scale: 1e9 / step_ns, unit: "per second" };
+	const level = unit === "bytes" || unit === "count" ? "" : unit;
+	const per_s = isGauge(type) ? { scale: 1, unit: level } : { scale: 1e9 / step_ns, unit: "per second" };
 
 	if (unit === "bytes")
 		return { ...per_s, base: 1024, format: formatBytes, tick: roundBytes };

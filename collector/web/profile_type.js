@@ -37,6 +37,8 @@ const LANES = [
 	  see: [CPU_TYPE, WAITING_TYPE, BLOCKED_TYPE] },
 	{ type: "off_wake:blocked:nanoseconds:wall:nanoseconds", short: "off-wake", title: "Woken by", section: TIME, rate: "threads",
 	  idle: true, about: "Blocked time with the stack of who ended it, on top of the stack that waited" },
+	{ type: "gpu_wait:spin:nanoseconds:cpu:nanoseconds", short: "gpu-spin", title: "Spinning for a GPU", section: TIME, rate: "cores",
+	  about: "CPU time that went into waiting for a GPU, in the driver's loop; it is not in CPU time" },
 	{ type: THROTTLED_TYPE, short: "throttled", title: "Throttled", section: TIME, rate: "CPUs held back",
 	  about: "Time that a container's CPU quota kept it from running",
 	  stackless: "The kernel counts this per container, without stacks. What used the quota up, and what waited for it, is in:",
@@ -67,11 +69,17 @@ const BY_TYPE = new Map(LANES.map((lane) => [lane.type, lane]));
 const SECTIONS = [TIME, MEMORY, SELF];
 const OTHERS = "Others";
 
-/** The lane of @type; a type that is not known here has its own name and is taken to have stacks. */
+/** The lane of @type; a type that is not known here has its own name, and stacks unless it is a level. */
 export function laneOf(type) {
-	const [name, sampleType] = String(type).split(":");
+	return BY_TYPE.get(type) ?? unknownLane(String(type));
+}
 
-	return BY_TYPE.get(type) ?? { type, title: `${name} ${sampleType}`, section: OTHERS, rate: "threads", about: "" };
+function unknownLane(type) {
+	const [name, sampleType, , periodType] = type.split(":");
+	const lane = { type, title: `${name} ${sampleType}`.replaceAll("_", " "), section: OTHERS, rate: periodType === "cpu" ? "cores" : "threads",
+		       about: "" };
+
+	return isGauge(type) ? { ...lane, about: "A level, looked at once a second", stackless: "It has no stacks.", see: [] } : lane;
 }
 
 /** "CPU time" for process_cpu:cpu:…, otherwise its name and sample type as they are. */

@@ -130,10 +130,20 @@ def test_another_lane_keeps_what_it_understands(call, before, lane, query, group
 @pytest.mark.parametrize("lane, unit, scale, word", [
     (CPU, "nanoseconds", 1 / 5e9, "cores"), (BLOCKED, "nanoseconds", 1 / 5e9, "threads"), ("memory:rss:bytes:gauge:second", "bytes", 1, ""),
     ("memory:page_fault:bytes:page_fault:bytes", "bytes", 0.2, "per second"), ("memory:oom_kills:count:event:count", "count", 0.2, "per second"),
+    ("gpu_process:busy:percent:gauge:second", "percent", 1, "percent"),
 ])
 def test_a_lane_has_the_rate_that_people_count_it_in(call, lane, unit, scale, word):
     rate = call("format", "rateOf", lane, unit, 5e9)
     assert rate["scale"] == pytest.approx(scale) and rate["unit"] == word
+
+
+@pytest.mark.parametrize("lane, title, has_stacks", [
+    (CPU, "CPU time", True), (WALL, "Wall clock", False), ("new_thing:some_time:nanoseconds:wall:nanoseconds", "new thing some time", True),
+    ("gpu_process:memory_used:bytes:gauge:second", "gpu process memory used", False),
+])
+def test_a_lane_that_the_page_does_not_know_is_shown_all_the_same(call, lane, title, has_stacks):
+    told = call("profile_type", "laneOf", lane)
+    assert told["title"] == title and ("stackless" not in told) == has_stacks
 
 
 def answer_of(*series):
