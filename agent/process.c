@@ -686,3 +686,16 @@ uint64_t process_table_count(const struct process_table *table)
 {
 	return count_of(table);
 }
+
+void process_table_each_sampled(const struct process_table *table,
+				void (*fn)(void *context, const struct process *process),
+				void *context)
+{
+	for (uint32_t i = 0; i < table->slot_count; i++) {
+		const struct process_entry *entry = table->entries[i];
+
+		if (entry && entry->described && entry->exact && !entry->process.exited &&
+		    !entry->kernel_thread)
+			fn(context, &entry->process);
+	}
+}

@@ -110,6 +110,14 @@ uint64_t process_mappings_generation(const struct process *process);
 uint64_t process_table_jit_version(struct process_table *table, const struct process_key *key);
 #define PROCESS_JIT_UNKNOWN UINT64_MAX
 
+/**
+ * Call @fn for each process that runs, has memory of its own and whose labels are known, because it
+ * was sampled. @fn must not change the table.
+ */
+void process_table_each_sampled(const struct process_table *table,
+				void (*fn)(void *context, const struct process *process),
+				void *context);
+
 /** Forget processes that exited more than @age_ns ago. Call once per window. */
 void process_table_expire(struct process_table *table, uint64_t age_ns);
 
