@@ -87,6 +87,16 @@ export function typeTitle(type) {
 	return laneOf(type).title;
 }
 
+/** What a link says for @type: its short name if it has one. */
+export function wordOfType(type) {
+	return BY_TYPE.get(type)?.short ?? type;
+}
+
+/** The type that @word of a link means: a short name's, else @word itself. */
+export function typeOfWord(word) {
+	return LANES.find((lane) => lane.short === word)?.type ?? word;
+}
+
 /** Is a value of @type a level (of memory in use), not an amount that adds up over time? */
 export function isGauge(type) {
 	return String(type).split(":")[3] === "gauge";

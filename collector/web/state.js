@@ -2,7 +2,7 @@
 // What is looked at, kept in the address bar: a link restores the view, Back goes to the view
 // before. Links come from anywhere, so each field is checked when read.
 
-import { CPU_TYPE } from "./profile_type.js";
+import { CPU_TYPE, typeOfWord, wordOfType } from "./profile_type.js";
 import { resolveTime } from "./time_range.js";
 
 export const NODES_DEFAULT = 32768; // about 270 KiB on the wire; smaller frames are below a pixel
@@ -13,8 +13,9 @@ const oneOf = (...words) => (text) => words.includes(text);
 const atMost = (length) => (text) => text.length <= length;
 
 /**
- * Each field of a view: its default, which is left out of links, and the check of a link's value.
- *   query   selector text            type    five-part profile type
+ * Each field of a view: its default, which is left out of links, the check of a link's value, and how it is read and
+ * written where links say it otherwise.
+ *   query   selector text            type    five-part profile type; in links its short name
  *   from/to time texts               group   label to group by; "auto": the type's own, or services until one is picked
  *   idle    are waits for work left out, or in
  *   zoom    key of the zoomed frame  search  text searched for in the flame graph
@@ -25,7 +26,7 @@ const atMost = (length) => (text) => text.length <= length;
  */
 const FIELDS = {
 	query: { fallback: "", check: atMost(8192) },
-	type: { fallback: CPU_TYPE, check: (text) => text.length <= 160 && text.split(":").length === 5 },
+	type: { fallback: CPU_TYPE, check: (text) => text.length <= 160 && text.split(":").length === 5, read: typeOfWord, write: wordOfType },
 	from: { fallback: "now-15m", check: isTime },
 	to: { fallback: "now", check: isTime },
 	group: { fallback: "auto", check: (text) => text === "" || /^[A-Za-z_][A-Za-z0-9_.]{0,127}$/.test(text) },
@@ -46,7 +47,8 @@ export function readView(search) {
 	const view = {};
 
 	for (const [name, field] of Object.entries(FIELDS)) {
-		const value = params.get(name);
+		const told = params.get(name);
+		const value = told !== null && field.read ? field.read(told) : told;
 		view[name] = value !== null && field.check(value) ? value : field.fallback;
 	}
 	return view;
@@ -57,9 +59,11 @@ export function writeView(view) {
 	const parts = [];
 
 	for (const [name, field] of Object.entries(FIELDS)) {
+		const value = field.write ? field.write(view[name]) : view[name];
+
 		if (view[name] !== field.fallback)
 			// Colons, slashes, commas and equals signs are legal in a query, and links are read by people.
-			parts.push(`${name}=${encodeURIComponent(view[name]).replace(/%(3A|2F|2C|3D)/g, decodeURIComponent)}`);
+			parts.push(`${name}=${encodeURIComponent(value).replace(/%(3A|2F|2C|3D)/g, decodeURIComponent)}`);
 	}
 	return parts.length ? "?" + parts.join("&") : "";
 }

@@ -72,7 +72,8 @@ def test_a_service_replaces_the_one_before(call, text, value, result):
     ("from=now-1h", "from", "now-1h"), ("from=junk", "from", "now-15m"), ("sort=-total", "sort", "-total"), ("sort=drop", "sort", "self"),
     ("layout=evil", "layout", "both"), ("zoom=XYZ", "zoom", ""), ("nodes=999999", "nodes", "32768"), ("nodes=0", "nodes", "32768"),
     ("type=a:b", "type", "process_cpu:cpu:nanoseconds:cpu:nanoseconds"), ("search=" + "x" * 500, "search", ""), ("group=", "group", ""),
-    ("group=a%20b", "group", "auto"), ("idle=in", "idle", "in"), ("idle=maybe", "idle", "out"),
+    ("group=a%20b", "group", "auto"), ("type=off-cpu", "type", "off_cpu:blocked:nanoseconds:wall:nanoseconds"),
+    ("type=constructor", "type", "process_cpu:cpu:nanoseconds:cpu:nanoseconds"), ("type=x:y:z:a:b", "type", "x:y:z:a:b"), ("idle=in", "idle", "in"), ("idle=maybe", "idle", "out"),
 ])
 def test_links_are_checked_when_read(call, query, field, value):
     assert call("state", "readView", "?" + query)[field] == value
@@ -80,7 +81,8 @@ def test_links_are_checked_when_read(call, query, field, value):
 
 def test_a_link_says_only_what_is_not_the_default(call):
     assert call("state", "writeView", call("state", "readView", "")) == ""
-    view = {**call("state", "readView", ""), "query": '{a="b&c=d#"}', "from": "2030-01-01T11:00:00.000Z", "search": "100 %+x"}
+    assert call("state", "writeView", {**call("state", "readView", ""), "type": "wall:time:nanoseconds:wall:nanoseconds"}) == "?type=wall"
+    view = {**call("state", "readView", ""), "type": "x:y:z:a:b", "query": '{a="b&c=d#"}', "from": "2030-01-01T11:00:00.000Z", "search": "100 %+x"}
     assert call("state", "readView", call("state", "writeView", view)) == view
 
 
