@@ -15,6 +15,8 @@
 #include "cli/http_client.h"
 #include "cli/question.h"
 
+#define SHARE_PERCENT_MIN 0.05 // less is shown as 0.0
+
 struct diagnose_options {
 	struct question question;
 	bool json;
@@ -76,15 +78,18 @@ static double percent_of(const json_t *object, const char *key)
 static void print_shares(const json_t *root)
 {
 	const json_t *share;
+	bool any = false;
 	size_t i;
 
-	printf("\nOf the time that threads had something to do:\n");
 	json_array_foreach(json_object_get(root, "shares"), i, share)
 	{
 		bool is_throttling = strcmp(json_text_of(share, "class"), "throttled") == 0;
 
-		if (percent_of(share, "share") < 0.05)
+		if (percent_of(share, "share") < SHARE_PERCENT_MIN)
 			continue;
+		if (!any)
+			printf("\nOf the time that threads had something to do:\n");
+		any = true;
 		printf("  %5.1f %%  ", percent_of(share, "share"));
 		print_text(json_text_of(share, "title"));
 		printf(" (counts from %.0f %%%s)%s\n", percent_of(share, "threshold"),
