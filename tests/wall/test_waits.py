@@ -3,6 +3,7 @@
 import itertools
 import os
 import pathlib
+import time
 
 import pytest
 
@@ -11,6 +12,9 @@ from wall import MS, OFF_CPU, SCHED_DELAY, STATES, THROTTLED, Comparison, Progra
 CGROUP_V1 = pathlib.Path("/sys/fs/cgroup/cpu")
 CGROUP_V2 = pathlib.Path("/sys/fs/cgroup")
 QUOTA_US, PERIOD_US = 5000, 50000
+COUNTERS = ("switches", "waits_unwound", "waits_not_chosen", "waits_busy", "memo_hits", "memo_checked",
+            "memo_wrong", "counts_new")
+ENOUGH_NS = 300 * MS  # to judge by, where some waits stand for others
 # Where two names for a wait are right.
 ALSO = {"idle": ("poll", "network"), "poll": ("idle",)}
 
@@ -47,19 +51,23 @@ def _text(path):
         return ""
 
 
+# Which run at the same time where it is measured strictly: as many waits as the agent has time to look
+# at, each of them, on a machine that does nothing else.
+GROUPS = (("waits",), ("pipes", "contend"), ("disk",), ("gil", "migrants"),
+          ("pools", "doomed", "forks", "stopped", "throttled"))
+
+
 class Runs:
-    """All programs, at the same time: they mostly wait."""
+    """The programs, and what they said."""
 
     def __init__(self, fleet, bounds):
-        seconds = bounds.seconds
         self.file = fleet.file()
         self.cgroup = Cgroup()
+        self.throttled_ns = 0
         self.programs = {}
         try:
-            self._start(seconds)
-            for program in self.programs.values():
-                program.finish()
-            self.throttled_ns = self.cgroup.throttled_ns() if self.cgroup.folder else 0
+            for group in GROUPS if bounds.whole else [sum(GROUPS, ())]:
+                self._run(fleet, group, bounds.seconds)
         finally:
             for program in self.programs.values():
                 program.process.kill()
@@ -67,18 +75,43 @@ class Runs:
             self.cgroup.close()
         fleet.wait_for(list(self.programs.values()))
 
-    def _start(self, seconds):
-        file = ["--file", self.file] if self.file else []
-        self.programs["waits"] = Program("waits", "--seconds", seconds, *file)
-        self.programs["gil"] = Program("gil.py", seconds, 3)
-        self.programs["pools"] = Program("pools.py", seconds)
-        self.programs["contend"] = Program("contend", "--seconds", seconds, "--cpu",
-                                           max(os.sched_getaffinity(0)))
-        for part in ("migrants", "doomed", "forks", "stopped"):
-            self.programs[part] = Program("lives", "--part", part, "--seconds", seconds)
-        if self.cgroup.folder:
-            self.programs["throttled"] = Program("lives", "--part", "throttled", "--seconds",
-                                                 seconds, cgroup=self.cgroup.folder)
+    def _run(self, fleet, group, seconds):
+        before = fleet.counters()
+        started = {}
+        for name in group:
+            argv = self._argv(name, seconds)
+            if argv:
+                started[name] = Program(*argv, cgroup=self.cgroup.folder if name == "throttled"
+                                        else None)
+        self.programs.update(started)
+        for program in started.values():
+            program.finish()
+        if "throttled" in started:
+            self.throttled_ns = self.cgroup.throttled_ns()
+        time.sleep(1)
+        counted = {name: count - before[name] for name, count in fleet.counters().items()}
+        print(f"  {', '.join(started)}: " + ", ".join(
+            f"{name} {counted[name]}" for name in COUNTERS if name in counted))
+
+    def _argv(self, name, seconds):
+        """None: this machine cannot run it."""
+        if name == "waits":
+            return ["waits", "--seconds", seconds, "--only",
+                    "holder,lock,condition,sleep,poll,epoll,network,accept,peer,child"]
+        if name == "pipes":
+            return ["waits", "--seconds", seconds, "--only", "ping,pong"]
+        if name == "disk":
+            return ["waits", "--seconds", seconds, "--only", "disk,page", "--file", self.file] \
+                if self.file else None
+        if name == "gil":
+            return ["gil.py", seconds, 3]
+        if name == "pools":
+            return ["pools.py", seconds]
+        if name == "contend":
+            return ["contend", "--seconds", seconds, "--cpu", max(os.sched_getaffinity(0))]
+        if name == "throttled" and not self.cgroup.folder:
+            return None
+        return ["lives", "--part", name, "--seconds", seconds]
 
 
 @pytest.fixture(scope="module")
@@ -118,13 +151,23 @@ def test_threads_run_wait_and_block_as_they_say(fleet, bounds, runs):
 
 
 def test_blocked_stacks_hold_all_blocked_time(fleet, bounds, runs):
-    comparison = Comparison()
+    """Where the agent cannot take all stacks some stand for others: right on average only."""
+    comparison, true, said = Comparison(), 0, 0
     for program, name, thread in every_thread(runs):
         life = thread["life"]
-        comparison.check(f"{name}: off-CPU", life["blocked"],
-                         sum(fleet.waits(program.service, name).values()),
-                         room(bounds, life["blocked"], life))
+        mine = sum(fleet.waits(program.service, name).values())
+        true, said = true + life["blocked"], said + mine
+        if bounds.whole:
+            comparison.check(f"{name}: off-CPU", life["blocked"], mine,
+                             room(bounds, life["blocked"], life))
+    comparison.check("all threads: off-CPU", true, said, (0.02 if bounds.whole else 0.3) * true)
     comparison.done()
+
+
+def share_below(graph, function):
+    """Of the value, that below the function; of a Python function by its name alone."""
+    return sum(value for node, value in enumerate(graph.self_values) if node and
+               any(name.split(" (")[0].split(".")[-1] == function for name in graph.path(node)))
 
 
 def test_functions_that_wait_are_named(fleet, bounds, runs):
@@ -135,38 +178,50 @@ def test_functions_that_wait_are_named(fleet, bounds, runs):
             continue
         life, function = thread["life"], thread["function"]
         graph = fleet.graph(program.service, name)
-        below = sum(value for node, value in enumerate(graph.self_values) if node and
-                    any(part.split(" (")[0].split(".")[-1] == function for part in graph.path(node)))
+        below = share_below(graph, function)
         true = thread["in_waits"]["blocked"]
         if function == "burn_with_gil":  # it waits wherever the interpreter wants
             true = life["blocked"]
-        comparison.check(f"{name}: in {function}", true, below, room(bounds, true, life))
-        comparison.check_share(f"{name}: stacks from the thread's first function",
-                               complete_share(graph), bounds.named)
+        if bounds.whole:
+            comparison.check(f"{name}: in {function}", true, below, room(bounds, true, life))
+        elif graph.total > ENOUGH_NS:
+            comparison.check_share(f"{name}: in {function}", below / graph.total,
+                                   0.5 * true / life["blocked"])
+        comparison.check_share(f"{name}: named", named_share(graph), bounds.named)
+        comparison.check_share(f"{name}: from the thread's first function on",
+                               complete_share(graph), bounds.complete)
     comparison.done()
 
 
-def complete_share(graph):
-    """Of the value, that of stacks that were not cut and have names."""
+def share_with(graph, is_good):
+    """Of the value, that of stacks that have only good names."""
     good = sum(value for node, value in enumerate(graph.self_values) if node and
-               not any(name.startswith("[truncated") or "+0x" in name for name in graph.path(node)))
+               all(is_good(name) for name in graph.path(node)))
     return good / graph.total if graph.total else 0
 
 
+def named_share(graph):
+    return share_with(graph, lambda name: "+0x" not in name)
+
+
+def complete_share(graph):
+    return share_with(graph, lambda name: not name.startswith("[truncated"))
+
+
 def test_waits_have_their_class(fleet, bounds, runs):
+    """Of what lies below the function that waits."""
     comparison = Comparison()
     for program, name, thread in every_thread(runs):
-        if not thread["wait"] or name in ("executor", "loop"):
+        if not thread["wait"]:
             continue
         waits = fleet.waits(program.service, name)
-        right = (thread["wait"], *ALSO.get(thread["wait"], ()))
-        # Of a thread that waits for little else.
-        share = sum(waits.get(wait, 0) for wait in right) / max(1, sum(waits.values()))
-        alone = thread["in_waits"]["blocked"] / max(1, thread["life"]["blocked"])
-        if thread["wait"] == "gil":
-            alone = 1
         print(f"  {name}: {', '.join(f'{wait} {ns / MS:.0f} ms' for wait, ns in waits.items())}")
-        comparison.check_share(f"{name}: {thread['wait']}", min(1, share / alone), bounds.classed)
+        right = "|".join((thread["wait"], *ALSO.get(thread["wait"], ())))
+        whole = share_below(fleet.graph(program.service, name), thread["function"])
+        mine = share_below(fleet.graph(program.service, name, more=f',wait=~"{right}"'),
+                           thread["function"])
+        if whole > ENOUGH_NS:
+            comparison.check_share(f"{name}: {thread['wait']}", mine / whole, bounds.classed)
     comparison.done()
 
 
@@ -178,10 +233,11 @@ def test_workers_without_work_are_idle(fleet, bounds, runs):
         life, tasks = thread["life"], thread["in_waits"]["blocked"]
         waits = fleet.waits(program.service, name)
         print(f"  {name}: {waits}")
+        sampled = 0 if bounds.whole else 0.3 * life["blocked"]
         comparison.check(f"{name}: idle", life["blocked"] - tasks, waits.get("idle", 0),
-                         room(bounds, life["blocked"], life))
+                         sampled + room(bounds, life["blocked"], life))
         comparison.check(f"{name}: in its tasks", tasks, waits.get("sleep", 0),
-                         room(bounds, tasks, life))
+                         sampled + room(bounds, tasks, life))
     comparison.done()
 
 
@@ -193,7 +249,8 @@ def test_run_queue_wait_is_seen_by_stack(fleet, bounds, runs):
         assert life["waiting"] > 0.1 * life["elapsed"], "the threads must want the same CPU"
         graph = fleet.graph(program.service, name, SCHED_DELAY)
         comparison.check(f"{name}: run-queue wait", life["waiting"], graph.total,
-                         room(bounds, life["waiting"], life))
+                         room(bounds, life["waiting"], life) +
+                         (0 if bounds.whole else 0.3 * life["waiting"]))
         comparison.check_share(f"{name}: in its own functions",
                                sum(graph.total_of(function) for function in
                                    (f"burn_as_{name}", f"wait_as_{name}")) / max(1, graph.total),

@@ -21,7 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NOINLINE __attribute__((noinline, noclone))
+/* Functions with the same instructions stay functions of their own. */
+#define NOINLINE __attribute__((noinline, noclone, no_icf))
 /* Keeps compilers from making the call before it a jump, which would lose the frame. */
 #define AFTERWARDS() __asm__ volatile("" ::: "memory")
 
