@@ -12,7 +12,7 @@
 /* Return addresses among them that are compared; a power of two. */
 #define MEMO_SLOTS 16
 
-/* Kept for each thread. */
+/* What a place is known by. */
 struct switch_memo {
 	__u64 pc;
 	__u64 sp;
@@ -64,6 +64,14 @@ static __always_inline void find_place(struct switch_place *place, struct task_s
 						    ((__u64)task->__state << 56);
 }
 #endif
+
+/* A number that is the same whenever the thread stands there. */
+static __always_inline __u32 number_of_place(const struct switch_place *place)
+{
+	__u64 word = (place->pc ^ place->sp ^ place->call) * HASH_C1;
+
+	return place->call ? word >> 32 : 0;
+}
 
 static __always_inline bool read_place(struct switch_place *place)
 {

@@ -35,7 +35,6 @@ struct switch_cpu {
 struct thread {
 	struct thread_time time;
 	struct thread_wait wait;
-	struct switch_memo memo;
 };
 
 /* Processes, by tgid, whose waits get no stacks: the agent's governor puts the dearest there. */
@@ -197,19 +196,18 @@ static __always_inline bool is_same_stack(const struct count_key *a, const struc
 
 /* Take the stack anew; what is pending for another one is counted. */
 static __always_inline bool unwind_wait(void *ctx, struct switch_cpu *cpu,
-					struct switch_stack *stack, struct thread *thread,
+					struct switch_stack *stack, struct wait_place *place,
 					__u64 now)
 {
-	struct thread_wait *wait = &thread->wait;
 	bool is_same;
 
 	take_kernel_addresses(ctx, stack);
-	take_stack(&thread->memo, now);
-	is_same = is_same_stack(&stack->taken, &wait->key);
+	take_stack(&place->memo, now);
+	is_same = is_same_stack(&stack->taken, &place->key);
 	if (!is_same) {
-		if (wait_flush(wait))
+		if (wait_flush(place))
 			budget_spend(&cpu->budget);
-		wait->key = stack->taken;
+		place->key = stack->taken;
 	}
 	budget_spend(&cpu->budget);
 	count(COUNTER_WAITS_UNWOUND);
@@ -219,50 +217,63 @@ static __always_inline bool unwind_wait(void *ctx, struct switch_cpu *cpu,
 /* Every so many hits the stack is taken all the same, to know how often the memo is wrong. */
 #define MEMO_HITS_CHECKED 64
 
-/* Have the stack of the wait that begins in thread->wait.key. */
-static __always_inline void find_stack(void *ctx, struct switch_cpu *cpu, struct task_struct *task,
-				       struct thread *thread, __u64 now)
+/* Find the place of the wait that begins, with its stack. */
+static __always_inline void find_place_of_wait(void *ctx, struct switch_cpu *cpu,
+					       struct task_struct *task, struct thread_wait *wait,
+					       __u64 now)
 {
 	struct switch_stack *stack = switch_stack_of_cpu();
 	struct task_struct *leader = task->group_leader;
+	struct wait_place *place;
 	bool fits;
 
 	if (!stack)
 		return;
 	find_place(&stack->place, task);
+	wait->place = number_of_place(&stack->place);
+	place = &wait->places[wait->place & (WAIT_PLACES - 1)];
 	fits = stack->place.call &&
-	       memo_fits(&thread->memo, &stack->place, (__u32)leader->self_exec_id, now);
+	       memo_fits(&place->memo, &stack->place, (__u32)leader->self_exec_id, now);
 	if (fits) {
 		count(COUNTER_MEMO_HITS);
-		if (++thread->memo.hits % MEMO_HITS_CHECKED)
+		if (++place->memo.hits % MEMO_HITS_CHECKED)
 			return;
 		count(COUNTER_MEMO_CHECKED);
 	}
-	if (!unwind_wait(ctx, cpu, stack, thread, now) && fits)
+	if (!unwind_wait(ctx, cpu, stack, place, now) && fits)
 		count(COUNTER_MEMO_WRONG);
+}
+
+static __always_inline void flush_waits(struct thread_wait *wait)
+{
+#pragma unroll
+	for (__u32 i = 0; i < WAIT_PLACES; i++)
+		wait_flush(&wait->places[i]);
 }
 
 /* ---- switches --------------------------------------------------------------------------------- */
 
-/* What the thread does from now on until it loses its CPU again. */
-static __always_inline void begin_wait(void *ctx, struct switch_cpu *cpu, struct task_struct *task,
+/* The wait that begins now: returns false if nothing is to be done for it. */
+static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct task_struct *task,
 				       struct thread *thread, __u64 now)
 {
 	struct thread_wait *wait = &thread->wait;
 
 	wait->weight = 0;
 	if (task->__state == TASK_DEAD) {
-		wait_flush(wait);
+		flush_waits(wait);
 		tell_thread(task, thread, slot_at(now));
-		return;
+		return false;
 	}
 	if (!has_user_stack(task))
-		return;
+		return false;
 	wait->weight = choose_wait(cpu, wait, thread->time.left_as, now);
-	if (wait->weight)
-		find_stack(ctx, cpu, task, thread, now);
-	else
+	if (!wait->weight) {
 		count(COUNTER_WAITS_NOT_CHOSEN);
+		return false;
+	}
+	find_place_of_wait(ctx, cpu, task, wait, now);
+	return true;
 }
 
 static __always_inline void end_wait(struct switch_cpu *cpu, struct thread_wait *wait,
@@ -275,8 +286,23 @@ static __always_inline void end_wait(struct switch_cpu *cpu, struct thread_wait 
 	if (!ns)
 		return;
 	*recent_ns += ns / 4 - *recent_ns / 4;
-	if (wait->weight && wait_charge(wait, from_ns, blocked_ns, waiting_ns))
+	if (wait->weight && wait_charge(&wait->places[wait->place & (WAIT_PLACES - 1)], from_ns,
+					blocked_ns, waiting_ns, wait->weight))
 		budget_spend(&cpu->budget);
+}
+
+/*
+ * What taking a stack took is no part of the wait: a wait that was chosen would be longer than those
+ * it stands for. The thread had the CPU.
+ */
+static __always_inline void begin_after_stack(struct switch_cpu *cpu, struct thread_time *time,
+					      __u64 now)
+{
+	__u64 end = bpf_ktime_get_ns();
+
+	cpu->since_ns = end;
+	time->since_ns = end; // nobody else does: the lock is ours
+	time->switched_ns[THREAD_RUNNING] += end - now;
 }
 
 /* The thread that loses its CPU is still the current one. */
@@ -319,7 +345,8 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 		return count(COUNTER_WAITS_BUSY);
 	}
 	end_wait(cpu, &thread->wait, since_ns, &spell, left_as);
-	begin_wait(ctx, cpu, task, thread, now);
+	if (begin_wait(ctx, cpu, task, thread, now))
+		begin_after_stack(cpu, time, now);
 	wait_unlock(&thread->wait);
 	return 0;
 }
@@ -358,6 +385,7 @@ static __always_inline bool is_asleep(struct task_struct *task)
 /* Account what the thread has done up to now. If it switches meanwhile, it has done so itself. */
 static __always_inline void sweep_time(struct task_struct *task, struct thread *thread)
 {
+	struct thread_wait *wait = &thread->wait;
 	struct thread_time *time = &thread->time;
 	__u64 since_ns = *(volatile __u64 *)&time->since_ns, now, running_since_ns, delay_ns;
 	struct switch_cpu *cpu;
@@ -383,9 +411,9 @@ static __always_inline void sweep_time(struct task_struct *task, struct thread *
 	time->swept_ns[THREAD_RUNNING] += spell.ns[THREAD_RUNNING];
 	time->swept_ns[THREAD_WAITING] += spell.ns[THREAD_WAITING];
 	time->swept_ns[THREAD_BLOCKED] += spell.ns[THREAD_BLOCKED];
-	if (thread->wait.weight)
-		wait_charge(&thread->wait, since_ns, spell.ns[THREAD_BLOCKED],
-			    spell.ns[THREAD_WAITING]);
+	if (wait->weight)
+		wait_charge(&wait->places[wait->place & (WAIT_PLACES - 1)], since_ns,
+			    spell.ns[THREAD_BLOCKED], spell.ns[THREAD_WAITING], wait->weight);
 }
 
 /* A switch that finds the lock taken goes on without it, and a sweep leaves the thread to its switch. */
@@ -394,7 +422,7 @@ static __always_inline void sweep_thread(struct task_struct *task, struct thread
 	if (!wait_lock(&thread->wait))
 		return;
 	sweep_time(task, thread);
-	wait_flush(&thread->wait);
+	flush_waits(&thread->wait);
 	wait_unlock(&thread->wait);
 }
 

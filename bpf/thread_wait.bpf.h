@@ -7,6 +7,7 @@
 #pragma once
 
 #include "add_count.bpf.h"
+#include "switch_memo.bpf.h"
 #include "thread_time.h"
 
 /* By how the thread lost its CPU: the lowest bit of enum thread_state, for the verifier. */
@@ -16,13 +17,24 @@ enum wait_kind {
 	WAIT_KINDS,
 };
 
+/* Where a thread waits: its stack there, how to know it again, and what is to be counted for it. */
+struct wait_place {
+	struct count_key key; // slot: of what is pending
+	struct count pending[WAIT_KINDS];
+	struct switch_memo memo;
+};
+
+/* A thread that goes round a loop waits in a few places in turn. A power of two. */
+#define WAIT_PLACES 4
+
 /* Kept for each thread. Who has the lock may touch it; nobody waits for the lock. */
 struct thread_wait {
 	__u32 lock;
 	__u32 weight; // of the wait that began with the last switch; 0: it was not chosen
+	__u32 place;  // of that wait, if it was chosen
+	__u32 pad;
 	__u64 recent_ns[WAIT_KINDS]; // mean length of the last waits
-	struct count_key key; // stack of the last wait that was chosen; slot of what is pending
-	struct count pending[WAIT_KINDS];
+	struct wait_place places[WAIT_PLACES];
 };
 
 #define WAIT_EXPECTED_FIRST_NS 100000000ULL // a thread's first waits are likely to be chosen
@@ -54,22 +66,22 @@ __attribute__((noinline)) int count_one(const struct count_key *key, __u64 value
 }
 
 /* Count what is pending. Returns how many counts that were. */
-static __always_inline int flush_wait(struct thread_wait *wait)
+static __always_inline int flush_place(struct wait_place *place)
 {
-	struct count *blocked = &wait->pending[WAIT_BLOCKED];
-	struct count *for_cpu = &wait->pending[WAIT_FOR_CPU];
+	struct count *blocked = &place->pending[WAIT_BLOCKED];
+	struct count *for_cpu = &place->pending[WAIT_FOR_CPU];
 	int counts = 0;
 
 	if (blocked->samples) {
-		wait->key.kind = SAMPLE_KIND_OFF_CPU;
-		count_one(&wait->key, blocked->value, blocked->samples);
+		place->key.kind = SAMPLE_KIND_OFF_CPU;
+		count_one(&place->key, blocked->value, blocked->samples);
 		blocked->value = 0;
 		blocked->samples = 0;
 		counts++;
 	}
 	if (for_cpu->samples) {
-		wait->key.kind = SAMPLE_KIND_SCHED_DELAY;
-		count_one(&wait->key, for_cpu->value, for_cpu->samples);
+		place->key.kind = SAMPLE_KIND_SCHED_DELAY;
+		count_one(&place->key, for_cpu->value, for_cpu->samples);
 		for_cpu->value = 0;
 		for_cpu->samples = 0;
 		counts++;
@@ -77,49 +89,50 @@ static __always_inline int flush_wait(struct thread_wait *wait)
 	return counts;
 }
 
-__attribute__((noinline)) int wait_flush(struct thread_wait *wait)
+__attribute__((noinline)) int wait_flush(struct wait_place *place)
 {
-	return wait ? flush_wait(wait) : 0;
+	return place ? flush_place(place) : 0;
 }
 
-static __always_inline int count_interval(struct thread_wait *wait, __u32 kind, __u64 ns,
-					  __u64 slot, __u64 last_slot)
+static __always_inline int count_interval(struct wait_place *place, __u32 kind, __u64 ns,
+					  __u64 slot, __u64 last_slot, __u32 weight)
 {
 	if (!ns)
 		return 0;
-	wait->key.kind = kind;
-	wait->key.slot = slot;
-	wait->key.more_slots = last_slot > slot ? last_slot - slot : 0;
-	count_one(&wait->key, ns * wait->weight, wait->weight);
-	wait->key.more_slots = 0;
+	place->key.kind = kind;
+	place->key.slot = slot;
+	place->key.more_slots = last_slot > slot ? last_slot - slot : 0;
+	count_one(&place->key, ns * weight, weight);
+	place->key.more_slots = 0;
 	return 1;
 }
 
 /*
- * The thread was blocked and then waited for a CPU, from @from_ns on: charge that to its stack.
- * Returns how many counts that took.
+ * The thread was blocked there and then waited for a CPU, from @from_ns on; it stands for @weight
+ * waits. Returns how many counts that took.
  */
-__attribute__((noinline)) int wait_charge(struct thread_wait *wait, __u64 from_ns, __u64 blocked_ns,
-					  __u64 waiting_ns)
+__attribute__((noinline)) int wait_charge(struct wait_place *place, __u64 from_ns, __u64 blocked_ns,
+					  __u64 waiting_ns, __u32 weight)
 {
-	__u64 slot = slot_at(from_ns), last = slot_at(from_ns + blocked_ns + waiting_ns);
-	__u64 woken;
+	__u64 slot = slot_at(from_ns), last = slot_at(from_ns + blocked_ns + waiting_ns), woken;
 	int counts = 0;
 
-	if (!wait)
+	if (!place)
 		return 0;
-	if (wait->key.slot != slot || last != slot)
-		counts = flush_wait(wait);
+	if (place->key.slot != slot || last != slot)
+		counts = flush_place(place);
 	if (last != slot) {
 		woken = slot_at(from_ns + blocked_ns);
-		counts += count_interval(wait, SAMPLE_KIND_OFF_CPU, blocked_ns, slot, woken);
-		counts += count_interval(wait, SAMPLE_KIND_SCHED_DELAY, waiting_ns, woken, last);
+		counts +=
+			count_interval(place, SAMPLE_KIND_OFF_CPU, blocked_ns, slot, woken, weight);
+		counts += count_interval(place, SAMPLE_KIND_SCHED_DELAY, waiting_ns, woken, last,
+					 weight);
 		return counts;
 	}
-	wait->key.slot = slot;
-	wait->pending[WAIT_BLOCKED].value += blocked_ns * wait->weight;
-	wait->pending[WAIT_BLOCKED].samples += blocked_ns ? wait->weight : 0;
-	wait->pending[WAIT_FOR_CPU].value += waiting_ns * wait->weight;
-	wait->pending[WAIT_FOR_CPU].samples += waiting_ns ? wait->weight : 0;
+	place->key.slot = slot;
+	place->pending[WAIT_BLOCKED].value += blocked_ns * weight;
+	place->pending[WAIT_BLOCKED].samples += blocked_ns ? weight : 0;
+	place->pending[WAIT_FOR_CPU].value += waiting_ns * weight;
+	place->pending[WAIT_FOR_CPU].samples += waiting_ns ? weight : 0;
 	return counts;
 }
