@@ -376,3 +376,23 @@ int profile_add_interval(struct profile *profile, uint32_t series, uint32_t stac
 	};
 	return 0;
 }
+
+int64_t profile_keep_samples(struct profile *profile,
+			     bool (*keep)(void *context, const struct profile *profile,
+					  const struct series *series),
+			     void *context)
+{
+	uint32_t kept = 0;
+	int64_t left_out = 0;
+
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		const struct sample *sample = &profile->samples[i];
+
+		if (keep(context, profile, &profile->series[sample->series]))
+			profile->samples[kept++] = *sample;
+		else if (__builtin_add_overflow(left_out, sample->value, &left_out))
+			left_out = INT64_MAX;
+	}
+	profile->sample_count = kept;
+	return left_out;
+}

@@ -197,6 +197,15 @@ int profile_add_interval(struct profile *profile, uint32_t series, uint32_t stac
 void profile_sort_samples(struct profile *profile);
 
 /**
+ * Leave the samples out of whose series @keep says no. Series and stacks stay. Returns the sum of the
+ * values left out.
+ */
+int64_t profile_keep_samples(struct profile *profile,
+			     bool (*keep)(void *context, const struct profile *profile,
+					  const struct series *series),
+			     void *context);
+
+/**
  * Identity of a location in a binary: @module_id is the build id or file hash (for the kernel:
  * its release and the symbol's name), @offset is in the file (for the kernel: in the symbol).
  */

@@ -2,12 +2,33 @@
 #include "profile_type.h"
 
 #include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cleanup.h"
+#include "profile.h"
 
 static const char *const part_names[] = {
 	"name", "sample type", "sample unit", "period type", "period unit",
+};
+
+/* docs/interpret.md has the same words, and so has the page (collector/web/profile_type.js). */
+static const struct profile_type_word words[] = {
+	{ "cpu", PROFILE_TYPE_CPU, "time on a CPU" },
+	{ "off-cpu", PROFILE_TYPE_OFF_CPU, "time blocked" },
+	{ "run-queue", PROFILE_TYPE_SCHED_DELAY, "time waiting for a CPU" },
+	{ "wall", PROFILE_TYPE_WALL, "all time of all threads" },
+	{ "off-wake", PROFILE_TYPE_OFF_WAKE, "time blocked, by who ended it" },
+	{ "throttled", "cpu_throttled:time:nanoseconds:wall:nanoseconds",
+	  "time that a quota took" },
+	{ "memory", PROFILE_TYPE_PAGE_FAULT, "memory touched first" },
+	{ "rss", "memory:rss:bytes:gauge:second", "resident memory" },
+	{ "major-faults", "memory:major_faults:count:event:count", "page faults read from disk" },
+	{ "oom-kills", "memory:oom_kills:count:event:count", "kills for want of memory" },
+	{ "gpu-spin", PROFILE_TYPE_GPU_SPIN, "CPU time spent waiting for a GPU" },
+	{ "cost", "cairn:cost:nanoseconds:wall:nanoseconds", "what the agent costs" },
+	{ "governor", "cairn:governor:count:change:count", "what the agent did about it" },
 };
 
 static int copy_part(const char *text, const char *part, size_t size, const char *part_name,
@@ -63,4 +84,33 @@ bool profile_type_is_gauge(const char *text)
 
 	return profile_type_parse(text, &type, NULL) == 0 &&
 	       strcmp(type.period_type, "gauge") == 0 && strcmp(type.period_unit, "second") == 0;
+}
+
+const struct profile_type_word *profile_type_words(uint32_t *ret_count)
+{
+	*ret_count = ARRAY_SIZE(words);
+	return words;
+}
+
+int profile_type_of_text(const char *text, const char **ret_type, struct error *err)
+{
+	char known[160] = "";
+	struct profile_type parsed;
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		size_t used = strlen(known);
+
+		if (strcmp(words[i].word, text) == 0) {
+			*ret_type = words[i].type;
+			return 0;
+		}
+		snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "", words[i].word);
+	}
+	if (!strchr(text, ':'))
+		return error_set(
+			err, -EINVAL,
+			"unknown profile type \"%.40s\"; known: %s, or a type in five parts", text,
+			known);
+	*ret_type = text;
+	return profile_type_parse(text, &parsed, err);
 }

@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 
+#include <stdint.h>
+
 #include "error.h"
 
 enum { PROFILE_TYPE_BYTES = 160, PROFILE_TYPE_PART_BYTES = 32 };
@@ -25,3 +27,19 @@ int profile_type_parse(const char *text, struct profile_type *ret_type, struct e
  * seconds do not: they are averaged. False if @text is no type.
  */
 bool profile_type_is_gauge(const char *text);
+
+/** A type's short name, for the command line and for links to the page. */
+struct profile_type_word {
+	const char *word; // "off-cpu"
+	const char *type; // in five parts
+	const char *meaning;
+};
+
+/** All of them, the usual ones first. */
+const struct profile_type_word *profile_type_words(uint32_t *ret_count);
+
+/**
+ * The type in five parts that @text means: a word's, or @text itself if it has five parts.
+ * Returns 0, or -EINVAL with @err naming the words.
+ */
+int profile_type_of_text(const char *text, const char **ret_type, struct error *err);

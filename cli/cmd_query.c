@@ -16,14 +16,18 @@
 #include "cli/http_client.h"
 #include "cli/output_file.h"
 #include "cli/question.h"
+#include "cli/selector_text.h"
 #include "proto/export.h"
 
 struct query_options {
 	struct question question;
-	char *type;
+	char *type_text;
+	const char *type; // in five parts
 	char *output;
 	uint64_t limit;
 	bool json;
+	bool idle;
+	char *busy_selector, *idle_selector; // NULL: idle waits are not told apart
 	enum export_format format;
 };
 
@@ -32,10 +36,14 @@ static const char notes[] =
 	"for a service; without it everything is merged. TIME is now, now-5m, RFC 3339\n"
 	"(2026-11-21T10:00:00Z) or Unix seconds. Without -o the functions with the most\n"
 	"time are printed. The suffix of FILE says the format: .collapsed, .svg or\n"
-	".pb.gz (pprof).\n"
+	".pb.gz (pprof). TYPE is cpu, off-cpu, run-queue, wall, off-wake, throttled, memory,\n"
+	"rss, major-faults, oom-kills, gpu-spin, cost, governor, or a type in five parts.\n"
+	"Of time blocked, the waits of workers and event loops without work are left out\n"
+	"unless SELECTOR says something of the label wait; how much that was is said.\n"
 	"\n"
 	"  cairn query checkout\n"
-	"  cairn query '{service=\"llm\"}' --from now-1h -o llm.svg\n";
+	"  cairn query '{service=\"llm\"}' --from now-1h -o llm.svg\n"
+	"  cairn query '{service=\"llm\", wait=\"lock\"}' --type off-cpu\n";
 
 static int parse(int argc, char **argv, struct query_options *options,
 		 enum config_outcome *ret_outcome, struct error *err)
@@ -44,8 +52,10 @@ static int parse(int argc, char **argv, struct query_options *options,
 		QUESTION_OPTIONS(&options->question),
 		{ "output", 'o', CONFIG_STRING, &options->output, NULL, 0, 0, "FILE",
 		  "write a profile instead of printing a table" },
-		{ "type", 0, CONFIG_STRING, &options->type, PROFILE_TYPE_CPU, 0, 0, "TYPE",
-		  "profile type in five parts" },
+		{ "type", 0, CONFIG_STRING, &options->type_text, "cpu", 0, 0, "TYPE",
+		  "what was measured" },
+		{ "idle", 0, CONFIG_BOOL, &options->idle, NULL, 0, 0, NULL,
+		  "with --type off-cpu: idle waits, too" },
 		{ "limit", 0, CONFIG_UINT, &options->limit, "40", 1, 100000, "N",
 		  "functions in the table" },
 		{ "json", 0, CONFIG_BOOL, &options->json, NULL, 0, 0, NULL,
@@ -68,14 +78,27 @@ static int parse(int argc, char **argv, struct query_options *options,
 				      err);
 }
 
+/* As the page does: who says something of waits is taken at their word. */
+static void leave_idle_out(struct query_options *options)
+{
+	const char *selector = options->question.selector;
+
+	if (options->idle || strcmp(options->type, PROFILE_TYPE_OFF_CPU) ||
+	    selector_text_names(selector, "wait"))
+		return;
+	options->busy_selector = selector_text_with(selector, "wait!=\"idle\"");
+	options->idle_selector = selector_text_with(selector, "wait=\"idle\"");
+}
+
 static int check(struct query_options *options, struct error *err)
 {
-	struct profile_type type;
 	struct error cause = { 0 };
 	int rc = question_check(&options->question, err);
 
-	if (!rc && profile_type_parse(options->type, &type, &cause))
+	if (!rc && profile_type_of_text(options->type_text, &options->type, &cause))
 		rc = error_set(err, -EINVAL, "--type: %s", cause.text);
+	if (!rc)
+		leave_idle_out(options);
 	if (!rc && options->output)
 		rc = export_format_of_path(options->output, &options->format, err);
 	if (!rc && options->output && options->json)
@@ -86,8 +109,10 @@ static int check(struct query_options *options, struct error *err)
 static void options_deinit(struct query_options *options)
 {
 	question_deinit(&options->question);
-	free(options->type);
+	free(options->type_text);
 	free(options->output);
+	free(options->busy_selector);
+	free(options->idle_selector);
 }
 
 static const char *format_name(enum export_format format)
@@ -121,9 +146,45 @@ static int fetch(const struct query_options *options, struct http_response *resp
 		 struct error *err)
 {
 	_cleanup_(buffer_deinit) struct buffer url = { 0 };
+	struct query_options asked = *options;
 
-	build_url(options, &url);
+	if (options->busy_selector)
+		asked.question.selector = options->busy_selector;
+	build_url(&asked, &url);
 	return question_ask(&options->question, &url, response, err);
+}
+
+/* What was left out, in nanoseconds; 0 also where the collector does not answer that. */
+static int64_t fetch_idle(const struct query_options *options)
+{
+	_cleanup_(http_response_deinit) struct http_response response = { 0 };
+	_cleanup_(buffer_deinit) struct buffer url = { 0 };
+	struct query_options asked = *options;
+	struct error ignored = { 0 };
+
+	if (!options->idle_selector)
+		return 0;
+	asked.question.selector = options->idle_selector;
+	asked.output = NULL;
+	asked.limit = 1;
+	build_url(&asked, &url);
+	if (question_ask(&options->question, &url, &response, &ignored))
+		return 0;
+	json_t *root = json_loadb((const char *)response.body.bytes, response.body.size, 0, NULL);
+	int64_t idle_ns = json_integer_value(json_object_get(root, "total"));
+
+	json_decref(root);
+	return idle_ns;
+}
+
+/* On standard error, so that files and tables are what was asked for. */
+static void say_what_was_left_out(const struct query_options *options)
+{
+	int64_t idle_ns = fetch_idle(options);
+
+	if (idle_ns)
+		fprintf(stderr, "%.1f s of idle waits are left out; --idle keeps them\n",
+			(double)idle_ns / NS_PER_SECOND);
 }
 
 static enum frame_kind kind_of_name(const char *name)
@@ -207,8 +268,11 @@ static int query(const struct query_options *options, struct error *err)
 		rc = fetch(options, &response, err);
 	if (rc)
 		return rc;
-	return options->output ? output_file_finish(&file, &response.body, err)
-			       : print_answer(options, &response, err);
+	rc = options->output ? output_file_finish(&file, &response.body, err)
+			     : print_answer(options, &response, err);
+	if (!rc)
+		say_what_was_left_out(options);
+	return rc;
 }
 
 int cmd_query(int argc, char **argv)

@@ -24,6 +24,7 @@
 #include "cli/output_file.h"
 #include "cli/profiler_wait.h"
 #include "cli/progress.h"
+#include "cli/recorded_type.h"
 #include "proto/export.h"
 
 #define DRAIN_INTERVAL_NS    (2 * NS_PER_SECOND)
@@ -33,17 +34,12 @@
 
 enum { PID_MAX = 1 << 22 }; // the kernel's PID_MAX_LIMIT
 
-static const struct {
-	const char *type;
-	const char *meaning;
-} record_types[] = {
-	{ PROFILE_TYPE_CPU, "on-CPU time" },
-};
-
 struct record_options {
 	char *duration;
 	char *output;
-	char *type;
+	char *type_text;
+	const struct recorded_type *type;
+	bool idle;
 	uint64_t pid;
 	uint64_t frequency_hz;
 	struct labels labels;
@@ -64,6 +60,7 @@ struct recording {
 	uint64_t started_ns;
 	uint64_t samples;
 	uint64_t dropped;
+	int64_t left_out; // idle waits, in the type's unit
 };
 
 static const char notes[] =
@@ -71,10 +68,13 @@ static const char notes[] =
 	"(a flame graph to click in), .pb.gz (pprof). Without -p and COMMAND every\n"
 	"process is recorded. Recording ends after -d, when the process or COMMAND ends,\n"
 	"or with Ctrl-C; FILE is written in each case. A COMMAND that still runs after\n"
-	"-d is ended.\n"
+	"-d is ended. --type says what is recorded: " RECORDED_TYPE_WORDS ".\n"
+	"Of time blocked, the waits of workers and event loops without work are left out,\n"
+	"and how much that was is said.\n"
 	"\n"
 	"  cairn record -d 10 -o machine.svg\n"
 	"  cairn record -d 30 -p 1234 -o service.pb.gz\n"
+	"  cairn record -d 30 -p 1234 --type off-cpu -o waits.svg\n"
 	"  cairn record -o build.collapsed -- make -j8\n";
 
 static int parse(int argc, char **argv, struct record_options *options,
@@ -87,8 +87,10 @@ static int parse(int argc, char **argv, struct record_options *options,
 		  "write the profile here" },
 		{ "pid", 'p', CONFIG_UINT, &options->pid, NULL, 1, PID_MAX, "PID",
 		  "record this process and its later children only" },
-		{ "type", 0, CONFIG_STRING, &options->type, PROFILE_TYPE_CPU, 0, 0, "TYPE",
+		{ "type", 0, CONFIG_STRING, &options->type_text, "cpu", 0, 0, "TYPE",
 		  "what to record" },
+		{ "idle", 0, CONFIG_BOOL, &options->idle, NULL, 0, 0, NULL,
+		  "with --type off-cpu: idle waits, too" },
 		{ "frequency", 'F', CONFIG_UINT, &options->frequency_hz, "99", 1, 1000, "HZ",
 		  "samples per second and CPU" },
 		{ "lines", 0, CONFIG_BOOL, &options->lines, NULL, 0, 0, NULL,
@@ -117,22 +119,6 @@ static int parse(int argc, char **argv, struct record_options *options,
 	return 0;
 }
 
-static int check_type(const char *type, struct error *err)
-{
-	char known[160] = "";
-
-	for (size_t i = 0; i < ARRAY_SIZE(record_types); i++) {
-		size_t used = strlen(known);
-
-		if (strcmp(record_types[i].type, type) == 0)
-			return 0;
-		snprintf(known + used, sizeof(known) - used, "%s%s (%s)", i ? ", " : "",
-			 record_types[i].type, record_types[i].meaning);
-	}
-	return error_set(err, -EINVAL, "--type: unknown profile type \"%.60s\"; known: %s", type,
-			 known);
-}
-
 static int check(struct record_options *options, struct error *err)
 {
 	int rc;
@@ -147,14 +133,14 @@ static int check(struct record_options *options, struct error *err)
 	if (!rc && options->duration)
 		rc = interval_parse("-d", options->duration, DURATION_NS_MIN, &options->duration_ns,
 				    err);
-	return rc ? rc : check_type(options->type, err);
+	return rc ? rc : recorded_type_find(options->type_text, &options->type, err);
 }
 
 static void options_deinit(struct record_options *options)
 {
 	free(options->duration);
 	free(options->output);
-	free(options->type);
+	free(options->type_text);
 	labels_deinit(&options->labels);
 }
 
@@ -198,6 +184,7 @@ static int open_profiler(struct recording *recording, struct error *err)
 		.frequency_hz = (uint32_t)options->frequency_hz,
 		.slot_ns = RECORD_SLOT_NS,
 		.symbolize_lines = options->lines,
+		.lanes = options->type->lanes,
 		.pid = options->command ? recording->command.pid : (pid_t)options->pid,
 	};
 	int rc = labels_copy(&options->labels, &profiler_options.labels);
@@ -223,6 +210,8 @@ static int begin(struct recording *recording, struct error *err)
 		rc = held_command_start(options->command, &recording->command, err);
 	if (!rc)
 		rc = open_profiler(recording, err);
+	if (!rc)
+		rc = recorded_type_check(options->type, recording->profiler, err);
 	if (rc)
 		return rc;
 
@@ -240,7 +229,11 @@ static int drain(struct recording *recording, struct error *err)
 	_cleanup_(profile_freep) struct profile *window = NULL;
 	int rc = profiler_drain(recording->profiler, &window, err);
 
-	return rc ? rc : profile_merge(recording->merged, window, err);
+	if (rc)
+		return rc;
+	recording->left_out +=
+		recorded_type_select(recording->options->type, recording->options->idle, window);
+	return profile_merge(recording->merged, window, err);
 }
 
 static void show_progress(struct recording *recording, uint64_t now_ns)
@@ -302,11 +295,11 @@ static int write_file(struct recording *recording, struct error *err)
 
 	progress_draw("writing", clock_monotonic_ns() - recording->started_ns, 0, options->output);
 	snprintf(title, sizeof(title), "%s",
-		 options->command ? options->command[0] : "on-CPU time");
+		 options->command ? options->command[0] : options->type->title);
 	if (options->pid)
 		snprintf(title, sizeof(title), "process %llu", (unsigned long long)options->pid);
-	rc = export_profile(recording->merged, options->type, options->format, title, &content,
-			    err);
+	rc = export_profile(recording->merged, options->type->type, options->format, title,
+			    &content, err);
 	if (!rc)
 		rc = output_file_finish(&recording->file, &content, err);
 	buffer_deinit(&content);
@@ -344,6 +337,14 @@ static void say_what_was_done(struct recording *recording)
 	fputc('\n', stderr);
 }
 
+/* Also where no progress is shown: the file does not have all. */
+static void say_what_was_left_out(const struct recording *recording)
+{
+	if (recording->left_out)
+		fprintf(stderr, "%s: %.1f s of idle waits are left out; --idle keeps them\n",
+			recording->options->output, (double)recording->left_out / NS_PER_SECOND);
+}
+
 static int record(struct recording *recording, struct error *err)
 {
 	int rc = begin(recording, err);
@@ -353,10 +354,12 @@ static int record(struct recording *recording, struct error *err)
 	if (!rc)
 		rc = write_file(recording, err);
 	held_command_poll(&recording->command);
-	if (!rc)
-		say_what_was_done(recording);
-	else
+	if (rc) {
 		progress_clear();
+		return rc;
+	}
+	say_what_was_done(recording);
+	say_what_was_left_out(recording);
 	return rc;
 }
 

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/lanes.h"
 #include "agent/profiler.h"
 #include "agent/unwind_table_cache.h"
 #include "base/cleanup.h"
@@ -20,6 +21,7 @@
 #include "cli/command.h"
 #include "cli/function_table.h"
 #include "cli/profiler_wait.h"
+#include "cli/recorded_type.h"
 #include "cli/top_view.h"
 
 #define TOP_INTERVAL_NS_MIN (100 * NS_PER_MS)
@@ -30,6 +32,9 @@ enum { PID_MAX = 1 << 22 }; // the kernel's PID_MAX_LIMIT
 struct top_options {
 	char *interval;
 	char *service;
+	char *type_text;
+	const struct recorded_type *type;
+	bool idle;
 	uint64_t pid;
 	uint64_t frequency_hz;
 	uint64_t tables; // 0: until stopped
@@ -46,22 +51,27 @@ struct top {
 	struct top_settings settings;
 	struct top_header header;
 	char scope[96];
+	char load[96];
 	uint64_t samples_before;
+	int64_t left_out; // idle waits of the window, nanoseconds
 	int signal_fd;
 	bool quit;
 };
 
 static const char notes[] =
-	"Percentages are shares of the CPU time seen since the last refresh. When\n"
-	"standard output is not a terminal, or with --batch, plain tables are printed:\n"
-	"-n of them (default 1).\n"
+	"Percentages are shares of the CPU time seen since the last refresh, or of what\n"
+	"--type says: " RECORDED_TYPE_WORDS ".\n"
+	"Of time blocked, the waits of workers and event loops without work are left out;\n"
+	"the first line says how much that is. When standard output is not a terminal, or\n"
+	"with --batch, plain tables are printed: -n of them (default 1).\n"
 	"\n"
 	"Keys: q quit, s sort by self, t by total, p per process or merged, / filter,\n"
 	"space pause, arrows scroll, h help.\n"
 	"\n"
 	"  cairn top\n"
 	"  cairn top -p 1234 -d 5\n"
-	"  cairn top --batch -n 3 --service checkout\n";
+	"  cairn top --batch -n 3 --service checkout\n"
+	"  cairn top --type off-cpu\n";
 
 static int parse(int argc, char **argv, struct top_options *options,
 		 enum config_outcome *ret_outcome, struct error *err)
@@ -73,6 +83,10 @@ static int parse(int argc, char **argv, struct top_options *options,
 		  "only this process and its later children" },
 		{ "service", 0, CONFIG_STRING, &options->service, NULL, 0, 0, "NAME",
 		  "only processes of this service" },
+		{ "type", 0, CONFIG_STRING, &options->type_text, "cpu", 0, 0, "TYPE",
+		  "what to show" },
+		{ "idle", 0, CONFIG_BOOL, &options->idle, NULL, 0, 0, NULL,
+		  "with --type off-cpu: idle waits, too" },
 		{ "frequency", 'F', CONFIG_UINT, &options->frequency_hz, "99", 1, 1000, "HZ",
 		  "samples per second and CPU" },
 		{ "batch", 'b', CONFIG_BOOL, &options->batch, NULL, 0, 0, NULL,
@@ -84,7 +98,7 @@ static int parse(int argc, char **argv, struct top_options *options,
 	};
 	const struct config_program program = {
 		.name = "cairn top",
-		.summary = "Show the functions that use the CPUs, live.",
+		.summary = "Show the functions that use the CPUs, or wait, live.",
 		.usage = "cairn top [-p PID | --service NAME] [-d N] [--batch [-n N]]",
 		.notes = notes,
 		.options = table,
@@ -109,14 +123,16 @@ static int check(struct top_options *options, struct error *err)
 		options->batch = true;
 	if (options->batch && !options->tables)
 		options->tables = 1;
-	return interval_parse("-d", options->interval, TOP_INTERVAL_NS_MIN, &options->interval_ns,
-			      err);
+	int rc = interval_parse("-d", options->interval, TOP_INTERVAL_NS_MIN, &options->interval_ns,
+				err);
+	return rc ? rc : recorded_type_find(options->type_text, &options->type, err);
 }
 
 static void options_deinit(struct top_options *options)
 {
 	free(options->interval);
 	free(options->service);
+	free(options->type_text);
 }
 
 static int check_pid(pid_t pid, struct error *err)
@@ -144,6 +160,27 @@ static int open_signals(struct top *top, struct error *err)
 	return top->signal_fd < 0 ? error_errno(err, -errno, "signalfd") : 0;
 }
 
+/* What the table's sum is: CPUs or threads on average, or bytes. */
+static void describe_load(struct top *top, uint64_t window_ns)
+{
+	const struct recorded_type *type = top->options->type;
+	double mean = window_ns ? (double)top->table.total / (double)window_ns : 0;
+	double idle = window_ns ? (double)top->left_out / (double)window_ns : 0;
+	int length = 0;
+
+	if (type->lanes & LANE_MEMORY)
+		snprintf(top->load, sizeof(top->load), "%.1f MiB/s touched first",
+			 mean * NS_PER_SECOND / (1 << 20));
+	else if (!type->lanes)
+		snprintf(top->load, sizeof(top->load), "%s %.2f of %ld", type->rate, mean,
+			 sysconf(_SC_NPROCESSORS_ONLN));
+	else
+		length = snprintf(top->load, sizeof(top->load), "%s %.2f", type->rate, mean);
+	if (type->has_idle && !top->options->idle)
+		snprintf(top->load + length, sizeof(top->load) - (size_t)length,
+			 ", idle left out %.2f", idle);
+}
+
 static void describe_scope(struct top *top)
 {
 	const struct top_options *options = top->options;
@@ -157,7 +194,8 @@ static void describe_scope(struct top *top)
 		snprintf(top->scope, sizeof(top->scope), "all processes");
 	text_make_printable(top->scope);
 	top->header.scope = top->scope;
-	top->header.cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	top->header.load = top->load;
+	describe_load(top, 0);
 	top->header.interval_s = (double)options->interval_ns / NS_PER_SECOND;
 }
 
@@ -170,6 +208,7 @@ static int begin(struct top *top, struct error *err)
 		.frequency_hz = (uint32_t)top->options->frequency_hz,
 		.slot_ns = TOP_SLOT_NS,
 		.pid = (pid_t)top->options->pid,
+		.lanes = top->options->type->lanes,
 	};
 	int rc = options.pid ? check_pid(options.pid, err) : 0;
 
@@ -177,6 +216,8 @@ static int begin(struct top *top, struct error *err)
 		rc = open_signals(top, err);
 	if (!rc)
 		rc = profiler_open(&options, &top->profiler, err);
+	if (!rc)
+		rc = recorded_type_check(top->options->type, top->profiler, err);
 	if (!rc && !top->options->batch)
 		rc = top_view_open(err);
 	describe_scope(top);
@@ -187,7 +228,7 @@ static int begin(struct top *top, struct error *err)
 static int rebuild(struct top *top, struct error *err)
 {
 	const struct function_choice choice = {
-		.type = PROFILE_TYPE_CPU,
+		.type = top->options->type->type,
 		.service = top->options->service,
 		.by_process = top->settings.by_process,
 	};
@@ -208,9 +249,8 @@ static int show(struct top *top, struct error *err)
 		top_view_draw(&top->table, &top->header, &top->settings);
 		return 0;
 	}
-	printf("%s, CPUs busy %.2f of %ld, samples %llu, dropped %llu\n", top->header.scope,
-	       top->header.cpus_busy, top->header.cpus, (unsigned long long)top->header.samples,
-	       (unsigned long long)top->header.dropped);
+	printf("%s, %s, samples %llu, dropped %llu\n", top->header.scope, top->header.load,
+	       (unsigned long long)top->header.samples, (unsigned long long)top->header.dropped);
 	function_table_print(&top->table, (uint32_t)top->options->rows_max, stdout);
 	putchar('\n');
 	if (fflush(stdout) || ferror(stdout))
@@ -227,7 +267,7 @@ static void update_header(struct top *top)
 	top->header.samples = profiler_stats_samples(&stats) - top->samples_before;
 	top->samples_before = profiler_stats_samples(&stats);
 	top->header.dropped = profiler_stats_dropped(&stats);
-	top->header.cpus_busy = window_ns ? (double)top->table.total / (double)window_ns : 0;
+	describe_load(top, window_ns);
 }
 
 /* End a window and show it. While paused the windows pass unseen, so that no map fills up. */
@@ -240,6 +280,7 @@ static int refresh_table(struct top *top, struct error *err)
 		return rc;
 	profile_free(top->window);
 	top->window = take(window);
+	top->left_out = recorded_type_select(top->options->type, top->options->idle, top->window);
 	rc = rebuild(top, err);
 	if (rc)
 		return rc;

@@ -98,10 +98,9 @@ static void draw_header(const struct function_table *table, const struct top_hea
 	attron(A_BOLD);
 	draw_text(0, 0, "cairn top  %s", header->scope);
 	attroff(A_BOLD);
-	draw_text(0, getcurx(stdscr),
-		  "  CPUs busy %.2f of %ld  samples %llu  dropped %llu  every %g s",
-		  header->cpus_busy, header->cpus, (unsigned long long)header->samples,
-		  (unsigned long long)header->dropped, header->interval_s);
+	draw_text(0, getcurx(stdscr), "  %s  samples %llu  dropped %llu  every %g s", header->load,
+		  (unsigned long long)header->samples, (unsigned long long)header->dropped,
+		  header->interval_s);
 	draw_text(1, 0, "%sby %s, %s, %u functions  %s%s%s", settings->paused ? "PAUSED  " : "",
 		  settings->order == ORDER_BY_SELF ? "self" : "total",
 		  settings->by_process ? "per process" : "processes merged", table->shown_count,

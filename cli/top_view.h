@@ -25,10 +25,9 @@ struct top_settings {
 /** The line above the table. */
 struct top_header {
 	const char *scope; // "all processes", "process 12", "service llm"
-	double cpus_busy;
-	long cpus;
-	uint64_t samples; // since the last refresh
-	uint64_t dropped; // since the start
+	const char *load;  // "CPUs busy 1.50 of 8"
+	uint64_t samples;  // since the last refresh
+	uint64_t dropped;  // since the start
 	double interval_s;
 };
 

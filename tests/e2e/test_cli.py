@@ -6,12 +6,13 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import xml.etree.ElementTree
 
 import pytest
 
-from fleet import CPU, Workload, program, unique, workload, workload_argv
+from fleet import Workload, program, unique, workload, workload_argv
 from pprof_file import Pprof
 from terminal import Terminal
 
@@ -196,7 +197,8 @@ def test_a_command_that_outlives_the_recording_is_ended(tmp_path):
     (["-d", "1", "-o", "out"], 2, [".collapsed"]),
     (["-d", "soon", "-o", "out.svg"], 2, ["-d", "soon"]),
     (["-d", "-5", "-o", "out.svg"], 2, ["-d"]),
-    (["-d", "1", "-o", "out.svg", "--type", "wall"], 2, ["--type", "wall", CPU]),
+    (["-d", "1", "-o", "out.svg", "--type", "walls"], 2, ["--type", "walls", "off-cpu"]),
+    (["-d", "1", "-o", "out.svg", "--type", "rss"], 2, ["--type", "rss", "off-cpu"]),
     (["-d", "1", "-o", "out.svg", "--frequency", "0"], 2, ["frequency", "0"]),
     (["-d", "1", "-o", "out.svg", "--frequency", "100000"], 2, ["frequency"]),
     (["-d", "1", "-o", "out.svg", "--label", "1x=y"], 2, ["1x"]),
@@ -240,7 +242,38 @@ def test_ctrl_c_on_a_terminal_ends_the_command_and_writes_the_file(tmp_path):
     assert total_of(read_collapsed(path), "run_rounds") > 5e8
 
 
+def record_waits(path, *flags):
+    """A command that sleeps for 1.5 s and then, as an event loop does, waits for work for 1 s."""
+    done = cairn("record", "--type", "off-cpu", "-o", path, *flags, "--", sys.executable, "-c",
+                 "import select, time; time.sleep(1.5); select.epoll().poll(1)")
+    assert done.returncode == 0, done
+    stacks = read_collapsed(path)
+    return (done.stderr, *(sum(value for frames, value in stacks if any(word in f for f in frames))
+                           for word in ("nanosleep_[k]", "epoll_wait_[k]")))
+
+
+def test_waits_are_recorded_and_idle_ones_left_out(tmp_path):
+    said, slept, idle = record_waits(tmp_path / "waits.collapsed")
+    assert 1.49e9 < slept < 2.5e9 and idle == 0
+    left_out = float(re.search(r"(\d+\.\d) s of idle waits are left out", said).group(1))
+    assert 0.9 <= left_out < 2
+    said, slept, idle = record_waits(tmp_path / "all.collapsed", "--idle")
+    assert said == "" and 1.49e9 < slept < 2.5e9 and 0.99e9 < idle < 2e9
+
+
 # ---- top
+
+SLEEPS = "import time; [time.sleep(0.05) for _ in range(1200)]"
+
+
+def test_top_shows_who_is_blocked():
+    with subprocess.Popen([sys.executable, "-c", SLEEPS]) as sleeping:
+        done = cairn("top", "--batch", "--type", "off-cpu", "-p", sleeping.pid, "-d", "2")
+        sleeping.kill()
+    assert done.returncode == 0, done
+    assert re.search(r", threads blocked [01]\.\d\d, idle left out 0\.00, ", done.stdout)
+    assert "nanosleep_[k]" in done.stdout
+
 
 def test_top_prints_plain_tables():
     burning = workload("burn_c", "--seconds", "6")
@@ -343,7 +376,7 @@ def test_query_prints_a_table(fleet, runs):
     (["{service="], 1, ["query", "column"]),
     (["x", "--from", "now", "--to", "now-1h"], 2, ["--from", "--to"]),
     (["x", "--from", "teatime"], 2, ["--from", "teatime"]),
-    (["x", "--type", "cpu"], 2, ["--type"]),
+    (["x", "--type", "cpus"], 2, ["--type", "off-cpu"]),
     (["x", "-o", "out.pdf"], 2, [".svg"]),
     (["x", "y"], 2, ["y"]),
     (["x", "-o", "absent/out.svg"], 1, ["absent/out.svg"]),

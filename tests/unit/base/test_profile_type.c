@@ -71,6 +71,39 @@ TEST(gauges_are_told_by_their_period)
 		EXPECT_EQ(type->is_gauge, profile_type_is_gauge(type->text), type->text);
 }
 
-RUN_TESTS(cmocka_unit_test(types_are_read_or_refused),
+TEST(words_mean_types_that_are_types)
+{
+	uint32_t count;
+	const struct profile_type_word *words = profile_type_words(&count);
+	struct profile_type parsed;
+	struct error err = { 0 };
+
+	for (uint32_t i = 0; i < count; i++) {
+		const char *type = NULL;
+
+		EXPECT_EQ(0, profile_type_of_text(words[i].word, &type, &err), err.text);
+		EXPECT_STR(words[i].type, type, words[i].word);
+		EXPECT_EQ(0, profile_type_parse(type, &parsed, &err), err.text);
+		EXPECT_EQ(0, profile_type_of_text(words[i].type, &type, &err), err.text);
+		EXPECT_STR(words[i].type, type, "as it is");
+	}
+}
+
+TEST(an_unknown_word_is_told_all_words)
+{
+	const char *type = "untouched";
+	struct error err = { 0 };
+
+	EXPECT_EQ(-EINVAL, profile_type_of_text("off_cpu", &type, &err), "a word");
+	EXPECT_STR("untouched", type, "no type");
+	assert_non_null(strstr(err.text, "\"off_cpu\"; known: cpu, off-cpu, "));
+	assert_non_null(strstr(err.text, "governor, or a type in five parts"));
+	EXPECT_EQ(-EINVAL, profile_type_of_text("a:b:c:d", &type, &err), "four parts");
+	assert_non_null(strstr(err.text, "expected five parts"));
+}
+
+RUN_TESTS(cmocka_unit_test(words_mean_types_that_are_types),
+	  cmocka_unit_test(an_unknown_word_is_told_all_words),
+	  cmocka_unit_test(types_are_read_or_refused),
 	  cmocka_unit_test(gauges_are_told_by_their_period),
 	  cmocka_unit_test(the_parts_stand_in_their_places))

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `cairn top` and `cairn record` show of what the in-process profiler measures: one profile type,
+// without the waits of idle workers unless they are asked for.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/profiler.h"
+#include "base/error.h"
+#include "base/profile.h"
+
+struct recorded_type {
+	const char *type;  // five parts
+	uint32_t lanes;    // enum lane_bit: what has to run beside the sampler
+	const char *title; // of a graph: "time blocked"
+	const char *rate;  // what the sum is per unit of time: "threads blocked"
+	bool has_idle;     // its series have the label "wait"
+};
+
+/**
+ * The type that --type @text asks for: a word (base/profile_type.h) or its five parts.
+ * Returns 0, or -EINVAL and @err when there is none such, or it is not measured in-process.
+ */
+int recorded_type_find(const char *text, const struct recorded_type **ret_type, struct error *err);
+
+/** The words of all, "cpu, off-cpu": for --help. */
+#define RECORDED_TYPE_WORDS "cpu, off-cpu, run-queue, wall or memory"
+
+/** Does @profiler measure it? Returns 0, or -EOPNOTSUPP with the reason in @err. */
+int recorded_type_check(const struct recorded_type *type, struct profiler *profiler,
+			struct error *err);
+
+/**
+ * Leave all out of @profile that is of another type, and idle waits unless @with_idle. Returns the
+ * sum of these.
+ */
+int64_t recorded_type_select(const struct recorded_type *type, bool with_idle,
+			     struct profile *profile);

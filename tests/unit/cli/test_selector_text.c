@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/selector_text.h"
+
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "tests/test.h"
+
+static const struct {
+	const char *what;
+	const char *selector;
+	bool names;       // the label wait
+	const char *with; // x="y"; NULL: not understood
+} rows[] = {
+	{ "everything", "", false, "{x=\"y\"}" },
+	{ "spaces", "  ", false, "{x=\"y\"}" },
+	{ "a service", "llm", false, "{service=\"llm\", x=\"y\"}" },
+	{ "a service with the label's name", "wait", false, "{service=\"wait\", x=\"y\"}" },
+	{ "no matchers", "{ }", false, "{ x=\"y\"}" },
+	{ "one", " {a=\"b\"} ", false, "{a=\"b\", x=\"y\"}" },
+	{ "the label", "{a=\"b\",wait!=\"lock\"}", true, "{a=\"b\",wait!=\"lock\", x=\"y\"}" },
+	{ "the label, spaces", "{ wait =~ \"lock|gil\" }", true,
+	  "{ wait =~ \"lock|gil\" , x=\"y\"}" },
+	{ "longer names", "{wait_time=\"a\", await=\"b\"}", false,
+	  "{wait_time=\"a\", await=\"b\", x=\"y\"}" },
+	{ "in quotes", "{a=\"{wait=\"}", false, "{a=\"{wait=\", x=\"y\"}" },
+	{ "after an escaped quote", "{a=\"\\\"wait\"}", false, "{a=\"\\\"wait\", x=\"y\"}" },
+	{ "no end", "{a=\"b\"", false, NULL },
+	{ "quotes without an end", "{a=\"wait", false, NULL },
+	{ "a word with a quote", "a\"b", false, NULL },
+};
+
+TEST(a_matcher_is_added_to_a_selector)
+{
+	for EACH (row, rows) {
+		_cleanup_free_ char *with = selector_text_with(row->selector, "x=\"y\"");
+
+		EXPECT_EQ(row->names, selector_text_names(row->selector, "wait"), row->what);
+		EXPECT_EQ(!row->with, !with, row->what);
+		if (row->with)
+			EXPECT_STR(row->with, with, row->what);
+	}
+}
+
+RUN_TESTS(cmocka_unit_test(a_matcher_is_added_to_a_selector))
