@@ -308,13 +308,15 @@ static void place_positions(struct chunk_decoder *decoder)
 		ends[i + 1] += ends[i];
 }
 
-/** The nodes by (position, node). Each position's end in the rows is left in ends. */
-static void place_nodes(struct chunk_decoder *decoder)
+/** The nodes by (position, node), if they are wanted. Each position's end is left in ends. */
+static void place_nodes(struct chunk_decoder *decoder, bool wanted)
 {
 	const uint32_t *position = decoder->positions;
 	uint32_t *ends = decoder->ends;
 
-	for (uint32_t i = 0; i < decoder->run_count; i++)
+	if (!wanted)
+		memmove(ends, ends + 1, decoder->position_count * sizeof(*ends));
+	for (uint32_t i = 0; wanted && i < decoder->run_count; i++)
 		for (uint32_t j = 0; j < decoder->runs[i].count; j++)
 			decoder->rows.nodes[ends[*position++]++] = decoder->runs[i].node;
 }
@@ -479,7 +481,7 @@ static int pass_section(struct chunk_decoder *decoder, uint32_t first, uint32_t 
 		.count = keep_rows(decoder, first, count, query),
 		.slots = with_slots ? rows->slots + first : NULL,
 		.more_slots = with_slots && decoder->with_lengths ? rows->more_slots + first : NULL,
-		.nodes = rows->nodes + first,
+		.nodes = query->without_nodes ? NULL : rows->nodes + first,
 		.values = rows->values + first,
 	};
 
@@ -508,7 +510,7 @@ static int decode_rows(struct chunk_decoder *decoder, const struct row_query *qu
 {
 	int rc = 0;
 
-	place_nodes(decoder);
+	place_nodes(decoder, !query->without_nodes);
 	for (uint32_t i = 0; i < decoder->series_count && rc == 0; i++)
 		rc = decode_section(decoder, &decoder->sections[i], query);
 	return rc;

@@ -292,7 +292,7 @@ static int scan_section(const struct raw_rows *rows, uint32_t section, uint32_t 
 				    .slots = with_slots ? scratch->slots : NULL,
 				    .more_slots =
 					    with_slots && with_lengths ? scratch->more_slots : NULL,
-				    .nodes = scratch->nodes,
+				    .nodes = query->without_nodes ? NULL : scratch->nodes,
 				    .values = scratch->values };
 	return query->rows(query->context, &found);
 }

@@ -456,7 +456,10 @@ static int count_partition(struct rocksdb_store *store, const struct selected_pa
 		.accelerator = CHUNK_TOTALS,
 		.lanes = counting->rows,
 		.join = true,
-		.query = { .detail = SCAN_ROWS, .context = counting, .rows = count_rows },
+		.query = { .detail = SCAN_ROWS,
+			   .without_nodes = true,
+			   .context = counting,
+			   .rows = count_rows },
 		.err = err,
 	};
 

@@ -45,6 +45,7 @@ struct row_query {
 	uint32_t wanted_count;  // series from here on are unwanted
 	uint32_t number;        // of all series where wanted is NULL
 	enum scan_detail detail;
+	bool without_nodes; // slots and values are enough: nodes is NULL
 	void *context;
 	/**
 	 * One call per series with rows; for SCAN_SUMS all series are number 0. A non-zero return
