@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "agent/bpf_cost.h"
+#include "agent/cost_estimate.h"
 #include "agent/governor.h"
 #include "agent/own_cpu.h"
 #include "agent/process_tally.h"
@@ -63,7 +64,8 @@ struct budget {
 	uint64_t marks_lost;
 	char notices[NOTICES_MAX][NOTICE_BYTES];
 	uint32_t notice_first, notice_count;
-	bool bpf_unknown;
+	bool estimated; // the kernel tells no costs: see cost_estimate.h
+	struct program_cost estimate[BPF_COST_PROGRAMS_MAX];
 	uint32_t cores;
 };
 
@@ -112,10 +114,21 @@ static double *lane_of(struct governor_reading *reading, const char *program)
 	return &reading->rest;
 }
 
+static const struct program_cost *read_costs(struct budget *budget, uint32_t *ret_count)
+{
+	uint64_t counters[COUNTER_COUNT];
+
+	if (!budget->estimated)
+		return bpf_cost_read(budget->cost, ret_count);
+	budget->controls.read_counters(budget->controls.context, counters);
+	*ret_count = cost_estimate(counters, budget->estimate);
+	return budget->estimate;
+}
+
 static void read_programs(struct budget *budget, struct governor_reading *reading)
 {
 	uint32_t count;
-	const struct program_cost *programs = bpf_cost_read(budget->cost, &count);
+	const struct program_cost *programs = read_costs(budget, &count);
 
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t run_ns = programs[i].run_ns - budget->decided_run_ns[i];
@@ -137,15 +150,17 @@ static void read_own(struct budget *budget, struct governor_reading *reading, ui
 	budget->decided_own_ns = own_ns;
 }
 
-static void read_process_name(uint32_t pid, char name[GOVERNOR_NAME_BYTES])
+// False: it has ended.
+static bool read_process_name(uint32_t pid, char name[GOVERNOR_NAME_BYTES])
 {
 	char path[32];
 
 	snprintf(path, sizeof(path), "/proc/%u/comm", pid);
 	_cleanup_fclose_ FILE *file = fopen(path, "re");
 	if (!file || !fgets(name, GOVERNOR_NAME_BYTES, file))
-		snprintf(name, GOVERNOR_NAME_BYTES, "?");
+		return false;
 	name[strcspn(name, "\n")] = 0;
+	return true;
 }
 
 /*
@@ -170,11 +185,11 @@ static void read_worst(struct budget *budget, struct governor_reading *reading)
 	for (uint32_t i = 0; i < count; i++) {
 		struct governor_process *process = &reading->worst[reading->worst_count];
 
-		if (most[i].pid == (uint32_t)getpid() || !most[i].pid)
+		if (most[i].pid == (uint32_t)getpid() || !most[i].pid ||
+		    !read_process_name(most[i].pid, process->name))
 			continue;
 		process->pid = most[i].pid;
 		process->share = on * (double)most[i].count / (double)budget->tally.sum;
-		read_process_name(process->pid, process->name);
 		reading->worst_count++;
 	}
 	process_tally_clear(&budget->tally);
@@ -287,20 +302,25 @@ static void decide(struct budget *budget, uint64_t now_ns)
 	budget->last = reading;
 }
 
-static void measure(struct budget *budget, uint64_t now_ns)
+// Before the first measurement, so that the two never mix.
+static void estimate_instead(struct budget *budget, int rc)
 {
-	int rc = bpf_cost_tick(budget->cost);
-
-	budget->cost_due_ns = now_ns + budget->cost_tick_ns;
-	if (!rc || budget->bpf_unknown)
-		return;
 	char text[NOTICE_BYTES];
-	budget->bpf_unknown = true;
+
+	budget->estimated = true;
 	snprintf(text, sizeof(text),
-		 "governor: what the kernel programs cost cannot be told (%s), and counts as "
-		 "nothing",
+		 "governor: the kernel does not tell what programs cost (%s: it wants "
+		 "CAP_SYS_ADMIN); "
+		 "that is estimated from what they count",
 		 strerror(-rc));
 	add_notice(budget, text);
+}
+
+static void measure(struct budget *budget, uint64_t now_ns)
+{
+	budget->cost_due_ns = now_ns + budget->cost_tick_ns;
+	if (!budget->estimated)
+		bpf_cost_tick(budget->cost); // what fails now and then is measured the next time
 }
 
 void budget_tick(struct budget *budget, uint64_t now_ns)
@@ -345,7 +365,7 @@ static int add_costs(struct budget *budget, struct window *window, uint64_t slot
 		     uint64_t last_slot)
 {
 	uint32_t count;
-	const struct program_cost *programs = bpf_cost_read(budget->cost, &count);
+	const struct program_cost *programs = read_costs(budget, &count);
 	uint64_t own_ns[OWN_CPU_COUNT];
 	int rc = 0;
 
@@ -448,6 +468,10 @@ int budget_open(const struct budget_options *options, struct budget **ret_budget
 		budget_close(budget);
 		return error_set(err, -ENOMEM, "out of memory");
 	}
+	int rc = bpf_cost_tick(budget->cost);
+	if (rc && options->controls.read_counters)
+		estimate_instead(budget, rc);
+	budget->cost_due_ns = now_ns + budget->cost_tick_ns;
 	budget->decided_ns = now_ns;
 	budget->decide_due_ns = now_ns + interval_ns;
 	budget->own_from_ns = now_ns + WARM_UP_INTERVALS * interval_ns + interval_ns / 2;
@@ -482,6 +506,6 @@ void budget_read_stats(const struct budget *budget, struct budget_stats *ret_sta
 		.waits_off = governor_is_detached(governor),
 		.changes = governor->changes,
 		.changes_lost = budget->marks_lost,
-		.bpf_unknown = budget->bpf_unknown,
+		.estimated = budget->estimated,
 	};
 }

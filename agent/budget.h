@@ -10,6 +10,7 @@
 #include "agent/window.h"
 #include "base/error.h"
 #include "base/labels.h"
+#include "bpf/counters.h"
 #include "bpf/sample.h"
 
 /** What the agent costs, in nanoseconds; labels service="cairn-agent" and program. */
@@ -31,6 +32,8 @@ struct budget_controls {
 	/** The waits' program is taken away, or comes again with steps and processes as at first. */
 	int (*set_waits)(void *context, bool on);
 	int (*set_frequency)(void *context, uint32_t frequency_hz);
+	/** What the kernel programs counted so far; for where the kernel tells no costs. */
+	void (*read_counters)(void *context, uint64_t ret_counters[COUNTER_COUNT]);
 	void *context;
 };
 
@@ -55,7 +58,7 @@ struct budget_stats {
 	bool waits_off;
 	uint64_t changes;      // since the start
 	uint64_t changes_lost; // that are in no window, because too many came in one
-	bool bpf_unknown;      // the kernel tells no costs of programs
+	bool estimated;        // the kernel tells no costs of programs
 };
 
 struct budget;

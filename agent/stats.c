@@ -70,8 +70,8 @@ static void format_cost(const struct profiler_stats *stats, char text[COST_TEXT_
 		 "cost %.2f %% of a core with the kernel programs%s, the budget is %.2f %%, "
 		 "governor's level %u (%u Hz, %u processes without stacks of waits%s), %llu "
 		 "changes; ",
-		 100 * budget->cost, budget->bpf_unknown ? " (which are not known)" : "",
-		 100 * budget->budget, budget->level, budget->frequency_hz, budget->processes_off,
+		 100 * budget->cost, budget->estimated ? " (estimated)" : "", 100 * budget->budget,
+		 budget->level, budget->frequency_hz, budget->processes_off,
 		 budget->waits_off ? ", no wall clock at all" : "",
 		 (unsigned long long)budget->changes);
 }

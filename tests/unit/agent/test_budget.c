@@ -199,7 +199,8 @@ TEST(what_costs_too_much_is_turned_down_told_and_given_up)
 		.waits = true,
 		.interval_ns = INTERVAL_NS,
 		.labels = &labels,
-		.controls = { set_step, set_process, set_waits, set_frequency, &run->machine },
+		.controls = { set_step, set_process, set_waits, set_frequency, NULL,
+			      &run->machine },
 	};
 	load_is_on = true;
 	assert_int_equal(0, pthread_create(&thread, NULL, run_program, &fd));
@@ -253,7 +254,8 @@ TEST(windows_have_all_of_the_agents_own_time)
 	const struct budget_options options = {
 		.frequency_hz = 99,
 		.labels = &labels,
-		.controls = { set_step, set_process, set_waits, set_frequency, &run->machine },
+		.controls = { set_step, set_process, set_waits, set_frequency, NULL,
+			      &run->machine },
 	};
 	assert_int_equal(0, budget_open(&options, &run->budget, &err));
 	run->window_ns = clock_realtime_ns();
