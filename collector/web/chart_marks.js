@@ -14,14 +14,17 @@ const REACH = 7;	 // px from a mark at which the pointer means it
 const SHARE_MIN = 0.001; // of a step; less is drawn as none
 
 /**
- * The marks of what askMarks() told for @range (in ms): { throttled, changes, before }.
+ * The marks of what askMarks() told for @range (in ms): { throttled, changes, before, reduced }.
  *   throttled  { total, span_ms, groups: [{ group, total }], steps: [{ from_ms, to_ms, share }] }, null where there was none
- *   changes    [{ time_ms, step_ms, text }] by time, which is the middle of the step that it was in
+ *   changes    [{ time_ms, at, step_ms, text }] in order; time_ms is the middle of the step (the at-th) that it was in
  *   before     the last change of each thing that was made before the range and holds in it
+ *   reduced    the same at the end of the range
  */
 export function marksOf(told, range, stored) {
-	return { throttled: throttledOf(told.throttled, range, stored), changes: changesOf(told.changes, range),
-		 before: inForce(changesOf(told.before, { from_ms: 0, to_ms: range.from_ms })) };
+	const changes = changesOf(told.changes, range);
+	const before = inForce(changesOf(told.before, { from_ms: 0, to_ms: range.from_ms }));
+
+	return { throttled: throttledOf(told.throttled, range, stored), changes, before, reduced: inForce([...before, ...changes]) };
 }
 
 function throttledOf(answer, range, stored) {
@@ -48,8 +51,17 @@ function changesOf(answer, range) {
 
 	return answer.series.flatMap(({ group, values }) => values.flatMap((count, at) =>
 		(count > 0 ? [{ time_ms: Math.min(range.to_ms, Math.max(range.from_ms, first_ms + (at + 0.5) * step_ms)),
-				step_ms, text: group }] : [])))
-		.sort((a, b) => a.time_ms - b.time_ms);
+				at, step_ms, text: group }] : [])))
+		.sort((a, b) => a.at - b.at || severity(a.text) - severity(b.text));
+}
+
+/** Several steps down are taken at once, but one up at a time: of one moment the worst is the last. */
+function severity(text) {
+	const [, part, hertz] = /at (?:1\/(\d+)|(\d+) Hz)$/.exec(text) ?? [];
+
+	if (part || hertz)
+		return part ? Number(part) : 1 / Number(hertz);
+	return BACK_TO_ALL.test(text) ? 0 : Infinity;
 }
 
 /** Of @changes by time the last of each thing, unless it says that nothing is reduced any more. */

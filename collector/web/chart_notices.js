@@ -7,7 +7,7 @@ import { byId, element } from "./element.js";
 import { formatDuration, formatNumber, formatShare, formatTime } from "./format.js";
 import { hasKnownValues, valueTitle } from "./label_value.js";
 import { Popover } from "./popover.js";
-import { THROTTLED_TYPE, WALL_TYPE } from "./profile_type.js";
+import { laneOf, THROTTLED_TYPE, WALL_TYPE } from "./profile_type.js";
 import { leavesIdleOut, showType, throttledLabel } from "./questions.js";
 import { parseSelector, withValue } from "./selector.js";
 
@@ -46,7 +46,7 @@ export class ChartNotices {
 		const { view } = this.#state;
 		const { changes = [], before = [] } = this.#marks ?? {};
 
-		this.list.replaceChildren(...[this.#idleNotice(view), ...this.#chosen(view), this.#throttled(view)].filter((notice) => notice));
+		this.list.replaceChildren(...[this.#idleNotice(view), ...this.#chosen(view), this.#throttled(view), this.#reduced(view)].filter((notice) => notice));
 		this.changes.hidden = changes.length + before.length === 0;
 		byId("changes-text").textContent = changes.length === 0 ? "The agent measures less" :
 			`${changes.length} ${changes.length === 1 ? "change" : "changes"} by the agent`;
@@ -101,6 +101,20 @@ export class ChartNotices {
 			      throttledLabel(view) === "service" ? ": CPU quota" : ": the container’s CPU quota");
 		notice.title = "The kernel kept threads that could run from running until the quota’s next period. " +
 			"Time is counted for each CPU that was held back.";
+		return notice;
+	}
+
+	/** What of this lane the agents take less of at the end of the range. */
+	#reduced(view) {
+		const { reducedBy } = laneOf(view.type);
+		const reduced = (this.#marks?.reduced ?? []).filter(({ text }) => reducedBy && text.includes(reducedBy));
+
+		if (reduced.length === 0)
+			return null;
+		const more = reduced.length > 1 ? ` and ${reduced.length - 1} more` : "";
+		const notice = element("li", "notice-reduced", `▲ ${reduced[0].text}${more}`);
+		notice.title = "The agent takes less, to stay within its budget. What it takes counts for more, so sums over a long time stay right, " +
+			"but short peaks can be higher than they were, and rare stacks are missing.\n" + reduced.map(({ text }) => text).join("\n");
 		return notice;
 	}
 

@@ -21,29 +21,31 @@ const SELF = "The profiler itself";
  *   section  heading in the picker     about   what it is, in a sentence
  *   rate     what time per time is called; "cores" where it is time on a CPU
  *   label    what it is grouped by unless a person says otherwise; then part of the type
+ *   reducedBy  the thing of the governor's that this has less of when the agent costs too much
  *   idle     has waits of class "idle", which are left out unless asked for
  *   stackless  why there are no stacks; then `see` are the lanes that have some
  */
 const LANES = [
-	{ type: CPU_TYPE, short: "cpu", title: "CPU time", section: TIME, rate: "cores",
+	{ type: CPU_TYPE, short: "cpu", title: "CPU time", section: TIME, rate: "cores", reducedBy: "sampling",
 	  about: "Time on a CPU, in the kernel too, by stack" },
 	{ type: BLOCKED_TYPE, short: "off-cpu", title: "Blocked (off-CPU)", section: TIME, rate: "threads", label: "wait", idle: true,
+	  reducedBy: "waits",
 	  about: "Time that threads waited for something, by the stack that waited; a lock, a disk, another process" },
-	{ type: WAITING_TYPE, short: "run-queue", title: "Waiting for a CPU", section: TIME, rate: "threads",
+	{ type: WAITING_TYPE, short: "run-queue", title: "Waiting for a CPU", section: TIME, rate: "threads", reducedBy: "waits",
 	  about: "Time that threads could have run but had no CPU, by stack" },
-	{ type: WALL_TYPE, short: "wall", title: "Wall clock", section: TIME, rate: "threads", label: "state",
+	{ type: WALL_TYPE, short: "wall", title: "Wall clock", section: TIME, rate: "threads", label: "state", reducedBy: "wall clock",
 	  about: "Where all time of all threads went; exact, not sampled",
 	  stackless: "These are exact sums per thread, and have no stacks. Each part has a lane of its own that has:",
 	  see: [CPU_TYPE, WAITING_TYPE, BLOCKED_TYPE] },
 	{ type: "off_wake:blocked:nanoseconds:wall:nanoseconds", short: "off-wake", title: "Woken by", section: TIME, rate: "threads",
-	  idle: true, about: "Blocked time with the stack of who ended it, on top of the stack that waited" },
+	  idle: true, reducedBy: "waits", about: "Blocked time with the stack of who ended it, on top of the stack that waited" },
 	{ type: "gpu_wait:spin:nanoseconds:cpu:nanoseconds", short: "gpu-spin", title: "Spinning for a GPU", section: TIME, rate: "cores",
 	  about: "CPU time that went into waiting for a GPU, in the driver's loop; it is not in CPU time" },
 	{ type: THROTTLED_TYPE, short: "throttled", title: "Throttled", section: TIME, rate: "CPUs held back",
 	  about: "Time that a container's CPU quota kept it from running",
 	  stackless: "The kernel counts this per container, without stacks. What used the quota up, and what waited for it, is in:",
 	  see: [CPU_TYPE, WAITING_TYPE] },
-	{ type: GROWTH_TYPE, short: "memory", title: "Memory growth", section: MEMORY,
+	{ type: GROWTH_TYPE, short: "memory", title: "Memory growth", section: MEMORY, reducedBy: "page faults",
 	  about: "Memory touched for the first time, by the stack that touched it" },
 	{ type: RESIDENT_TYPE, short: "rss", title: "Resident memory", section: MEMORY,
 	  about: "Memory in use, looked at once a second",

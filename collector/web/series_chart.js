@@ -14,7 +14,7 @@ const DRAG_MIN = 4;	    // px; less is a click
 const RANGE_MIN_MS = 20;    // one slot
 const TOOLTIP_SERIES_MAX = 8;
 const TOOLTIP_CHANGES_MAX = 4;
-const NO_MARKS = { throttled: null, changes: [], before: [] };
+const NO_MARKS = { throttled: null, changes: [], before: [], reduced: [] };
 
 export class SeriesChart extends EventTarget {
 	#chart = null;

@@ -258,6 +258,16 @@ def test_changes_by_the_agent_are_marked_where_they_were_made(fake, open_page, a
     assert not page.shown("#changes-popover")
 
 
+def test_a_lane_says_what_it_has_less_of(fake, open_page):
+    page = open_page(address(fake.url, lanes.BLOCKED))
+    assert "▲ waits of llm-gateway (4211) off and 1 more" in shown(page.text(".notice-reduced")) or \
+        "▲ stacks of waits at 1/4 and 1 more" in shown(page.text(".notice-reduced"))
+    pick_type(page, lanes.CPU)
+    assert shown(page.text(".notice-reduced")) == "▲ sampling at 49 Hz"
+    pick_type(page, lanes.GROWTH)
+    assert not page.shown(".notice-reduced")
+
+
 def test_what_was_changed_before_and_still_holds_is_told(open_page):
     data = Data(300)
     texts = ["stacks of waits at 1/4", "stacks of waits at 1/16", "page faults at 1/4", "page faults all", "waits of llm (42) off"]

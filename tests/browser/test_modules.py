@@ -161,9 +161,24 @@ def test_marks_are_where_things_happened(call):
     assert [(c["time_ms"], c["text"]) for c in marks["changes"]] == [(500, "more"), (2500, "less")]
 
 
+@pytest.mark.parametrize("what, before, changes, reduced", [
+    ("several steps at once", {}, {"waits at 1/16": [1, 0], "waits at 1/4": [1, 0], "waits at 1/64": [1, 0]}, ["waits at 1/64"]),
+    ("one back", {}, {"waits at 1/16": [1, 0], "waits at 1/4": [0, 1]}, ["waits at 1/4"]),
+    ("slower and slower", {}, {"sampling at 49 Hz": [1, 0], "sampling at 19 Hz": [1, 0], "sampling at 25 Hz": [1, 0]}, ["sampling at 19 Hz"]),
+    ("undone in the range", {"waits of a (1) off": [1, 0]}, {"waits of a (1) on": [0, 1]}, []),
+    ("holds from before", {"waits of a (1) off": [1, 0], "page faults all": [0, 1], "page faults at 1/4": [1, 0]}, {}, ["waits of a (1) off"]),
+    ("another process", {}, {"waits of a (1) off": [1, 0], "waits of b (2) on": [0, 1]}, ["waits of a (1) off"]),
+    ("too much and within", {}, {"cost above the budget": [1, 0], "cost within the budget": [0, 1]}, []),
+])
+def test_what_holds_at_the_end_is_what_was_last_said_of_each_thing(call, what, before, changes, reduced):
+    told = {"throttled": answer_of(), "before": answer_of(*before.items()), "changes": answer_of(*changes.items())}
+    marks = call("chart_marks", "marksOf", told, {"from_ms": 5000, "to_ms": 9000}, {"oldest_ms": 0, "newest_ms": 0})
+    assert [c["text"] for c in marks["reduced"]] == reduced, what
+
+
 def test_nothing_happened(call):
     nothing = {"throttled": answer_of(), "changes": answer_of(), "before": answer_of()}
-    assert call("chart_marks", "marksOf", nothing, {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 0, "newest_ms": 0}) == {"throttled": None, "changes": [], "before": []}
+    assert call("chart_marks", "marksOf", nothing, {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 0, "newest_ms": 0}) == {"throttled": None, "changes": [], "before": [], "reduced": []}
     free = {**nothing, "throttled": answer_of(("a", [0, 0, 0]))}
     assert call("chart_marks", "marksOf", free, {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 0, "newest_ms": 0})["throttled"] is None
 
