@@ -2,11 +2,13 @@
 #include "agent/gpu_usage.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "agent/nvml.h"
 #include "base/cleanup.h"
@@ -37,6 +39,7 @@ struct gpu_name {
 
 struct gpu_usage {
 	struct gpu_usage_options options;
+	struct labels labels; // of what is no process's
 	pthread_t thread;
 	// What the two threads share.
 	pthread_mutex_t lock;
@@ -212,6 +215,7 @@ static void free_all(struct gpu_usage *usage)
 	nvml_close(usage->nvml);
 	pthread_mutex_destroy(&usage->lock);
 	pthread_cond_destroy(&usage->stop_asked);
+	labels_deinit(&usage->labels);
 	free(usage->values);
 	free(usage->taken);
 	free(usage);
@@ -241,6 +245,20 @@ static void *run(void *context)
 
 // ---- open and close -------------------------------------------------------------------------
 
+static int make_labels(struct gpu_usage *usage)
+{
+	char node[HOST_NAME_MAX + 1] = "";
+	int rc = labels_copy(usage->options.labels, &usage->labels);
+
+	if (!rc && !labels_get(&usage->labels, LABEL_SERVICE))
+		rc = labels_set(&usage->labels, LABEL_SERVICE, SERVICE);
+	if (!rc && !labels_get(&usage->labels, LABEL_NODE) &&
+	    gethostname(node, sizeof(node) - 1) == 0)
+		rc = labels_set(&usage->labels, LABEL_NODE, node);
+	usage->options.labels = NULL;
+	return rc;
+}
+
 int gpu_usage_open(const struct gpu_usage_options *options, struct gpu_usage **ret_usage,
 		   struct error *err)
 {
@@ -254,8 +272,9 @@ int gpu_usage_open(const struct gpu_usage_options *options, struct gpu_usage **r
 	// Touched only as far as they are used.
 	usage->values = calloc(GPU_USAGE_VALUES_MAX, sizeof(*usage->values));
 	usage->taken = calloc(GPU_USAGE_VALUES_MAX, sizeof(*usage->taken));
-	int rc = usage->values && usage->taken ? -pthread_create(&usage->thread, NULL, run, usage)
-					       : -ENOMEM;
+	int rc = usage->values && usage->taken ? make_labels(usage) : -ENOMEM;
+	if (!rc)
+		rc = -pthread_create(&usage->thread, NULL, run, usage);
 	if (rc) {
 		free_all(usage);
 		return error_errno(err, rc, "the thread that reads GPUs");
@@ -297,18 +316,36 @@ static int set_label(struct labels *labels, const char *name, const char *value)
 	return rc == -E2BIG ? 0 : rc; // a series with so many labels does without this one
 }
 
+struct pid_search {
+	uint32_t pid;
+	const struct labels *labels; // NULL: not found
+};
+
+static void match_pid(void *context, const struct process *process)
+{
+	struct pid_search *search = context;
+
+	if (process->key.pid == search->pid)
+		search->labels = &process->labels;
+}
+
+// A process that was never sampled is the machine's: it has a GPU's memory, but does nothing.
+static const struct labels *labels_of_pid(const struct gpu_usage *usage, uint32_t pid)
+{
+	struct pid_search search = { .pid = pid };
+
+	process_table_each_sampled(usage->options.processes, match_pid, &search);
+	return search.labels ? search.labels : &usage->labels;
+}
+
 static int labels_of_value(const struct gpu_usage *usage, const struct usage_value *value,
 			   const struct gpu_name *name, struct labels *labels)
 {
-	const struct labels *owner =
-		value->pid ? usage->options.labels_of(usage->options.context, value->pid)
-			   : usage->options.node_labels;
+	const struct labels *owner = value->pid ? labels_of_pid(usage, value->pid) : &usage->labels;
 	char number[12];
-	int rc = owner ? labels_copy(owner, labels) : 0;
+	int rc = labels_copy(owner, labels);
 
 	snprintf(number, sizeof(number), "%u", value->gpu);
-	if (!rc && !labels_get(labels, LABEL_SERVICE))
-		rc = set_label(labels, LABEL_SERVICE, SERVICE);
 	if (!rc)
 		rc = set_label(labels, LABEL_GPU, number);
 	if (!rc)

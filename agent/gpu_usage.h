@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "agent/process.h"
 #include "agent/window.h"
 #include "base/error.h"
 #include "base/labels.h"
@@ -27,10 +28,8 @@ struct gpu_usage;
 struct gpu_usage_options {
 	const char *library; // NULL: the driver's (agent/nvml.h)
 	uint64_t slot_ns;
-	const struct labels *node_labels; // of what is no process's on this machine; outlives this
-	/** The labels of a process, or NULL if it is not known. */
-	const struct labels *(*labels_of)(void *context, uint32_t pid);
-	void *context;
+	const struct process_table *processes; // outlives this
+	const struct labels *labels;           // --label; copied
 };
 
 /** Start reading. Returns 0 also where there is no GPU; -ENOMEM or another negative errno. */

@@ -17,9 +17,12 @@
 /** Bits of profiler_options.lanes. */
 enum lane_bit {
 	LANE_WALL = 1 << 0,     // what threads do with their time (agent/switches.h)
-	LANE_MEMORY = 1 << 1,   // page faults; memory of control groups
+	LANE_MEMORY = 1 << 1,   // what page faults bring into memory (agent/page_faults.h)
 	LANE_WAKERS = 1 << 2,   // who woke whom, for services that were asked for
 	LANE_GOVERNOR = 1 << 3, // what the agent costs, and keeping it within a budget
+	LANE_SERIES =
+		1 << 4,    // numbers without stacks (agent/lane_series.h): with the wall and memory
+	LANE_GPU = 1 << 4, // what GPUs do, as their driver tells (agent/gpu_usage.h)
 };
 
 /** What a lane is opened with; all of it outlives the lanes. */
@@ -28,6 +31,7 @@ struct lane_setup {
 	struct process_table *processes;
 	const struct kallsyms *kallsyms; // NULL: the kernel's functions have no names
 	struct lanes *lanes;             // for the governor: what the others cost
+	uint32_t bits;                   // that are opened: set by lanes_open()
 	uint64_t slot_ns;
 	bool only_followed;          // `cairn record -p`: only processes that are followed
 	const struct labels *labels; // --label; copied

@@ -114,7 +114,8 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.symbolize_lines = agent->options.lines,
 		.debuginfod_urls = agent->options.debuginfod,
 		.debug_files_bytes = agent->options.debug_files_bytes,
-		.lanes = LANE_WALL | LANE_MEMORY | (agent->options.governed ? LANE_GOVERNOR : 0),
+		.lanes = agent->options.lanes | LANE_GPU |
+			 (agent->options.governed ? LANE_GOVERNOR : 0),
 		.budget_percent = agent->options.budget_percent,
 		.governor_interval_ns = agent->options.governor_interval_ns,
 	};

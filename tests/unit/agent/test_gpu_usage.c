@@ -13,9 +13,11 @@
 #include "tests/gpu/nvml_double.h"
 #include "tests/test.h"
 
+#include "process_tables.h"
+
 #define SLOT_NS (20 * NS_PER_MS)
 
-enum { OWNED_PID = 4321, STRANGE_PID = 99, WAIT_MS = 10000, POLL_MS = 50 };
+enum { STRANGE_PID = 0x7fffff99, WAIT_MS = 10000, POLL_MS = 50 };
 
 static char library[PATH_MAX];
 static struct nvml_double *double_;
@@ -24,16 +26,9 @@ struct fixture {
 	struct executable_table *executables;
 	struct window_sources sources;
 	struct window window;
-	struct labels node_labels, process_labels;
+	struct labels labels;
 	struct gpu_usage *usage;
 };
-
-static const struct labels *labels_of(void *context, uint32_t pid)
-{
-	const struct fixture *fixture = context;
-
-	return pid == OWNED_PID ? &fixture->process_labels : NULL;
-}
 
 static int load_double(void **state __attribute__((unused)))
 {
@@ -52,7 +47,7 @@ static int set_up(void **state)
 		.busy = 75,
 		.used_bytes = 3ULL << 30,
 		.reasons = 0x20, // temperature
-		.processes = { { OWNED_PID, 2ULL << 30, 50, 1000 },
+		.processes = { { (unsigned int)getpid(), 2ULL << 30, 50, 1000 },
 			       { STRANGE_PID, 1ULL << 30, 0, 0 } },
 	};
 	fixture->executables = executable_table_new();
@@ -65,9 +60,9 @@ static int set_up(void **state)
 		  window_init(&fixture->window, &fixture->sources, SLOT_NS,
 			      clock_realtime_ns() - 10 * NS_PER_SECOND),
 		  "window");
-	labels_set(&fixture->node_labels, LABEL_NODE, "n7");
-	labels_set(&fixture->process_labels, LABEL_NODE, "n7");
-	labels_set(&fixture->process_labels, LABEL_SERVICE, "llm");
+	labels_set(&fixture->labels, LABEL_NODE, "n7");
+	const struct process_key own = key_of(getpid(), 0);
+	assert_non_null(process_table_get(fixture->sources.frames.processes, &own, "test"));
 	*state = fixture;
 	return 0;
 }
@@ -82,8 +77,7 @@ static int tear_down(void **state)
 	location_table_free(fixture->sources.frames.locations);
 	process_table_free(fixture->sources.frames.processes);
 	executable_table_free(fixture->executables);
-	labels_deinit(&fixture->node_labels);
-	labels_deinit(&fixture->process_labels);
+	labels_deinit(&fixture->labels);
 	free(fixture);
 	return 0;
 }
@@ -93,9 +87,8 @@ static void open_usage(struct fixture *fixture, const char *path)
 	const struct gpu_usage_options options = {
 		.library = path,
 		.slot_ns = SLOT_NS,
-		.node_labels = &fixture->node_labels,
-		.labels_of = labels_of,
-		.context = fixture,
+		.processes = fixture->sources.frames.processes,
+		.labels = &fixture->labels,
 	};
 	struct error err = { 0 };
 
@@ -167,13 +160,14 @@ TEST(gauges_of_gpus_and_processes_have_their_labels)
 	EXPECT_STR("n7", labels_get(&busy->labels, LABEL_NODE), "node");
 	EXPECT_STR("Double of a GPU 0", labels_get(&busy->labels, "gpu_model"), "model");
 
-	const struct series *memory =
-		series_with(profile, PROFILE_TYPE_GPU_PROCESS_MEMORY, LABEL_SERVICE, "llm");
+	const struct series *memory = series_with(profile, PROFILE_TYPE_GPU_PROCESS_MEMORY,
+						  LABEL_PROCESS, "test_gpu_usage");
 	assert_non_null(memory);
 	EXPECT_EQ(2LL << 30, sample_of(profile, memory)->value, "memory of the service");
 	assert_non_null(
 		series_with(profile, PROFILE_TYPE_GPU_PROCESS_MEMORY, LABEL_SERVICE, "gpu"));
-	assert_non_null(series_with(profile, PROFILE_TYPE_GPU_PROCESS_BUSY, LABEL_SERVICE, "llm"));
+	assert_non_null(series_with(profile, PROFILE_TYPE_GPU_PROCESS_BUSY, LABEL_PROCESS,
+				    "test_gpu_usage"));
 
 	const struct series *throttled =
 		series_with(profile, PROFILE_TYPE_GPU_THROTTLED, "reason", "temperature");
