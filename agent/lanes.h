@@ -22,7 +22,7 @@ enum lane_bit {
 	LANE_GOVERNOR = 1 << 3, // what the agent costs, and keeping it within a budget
 	LANE_SERIES =
 		1 << 4,    // numbers without stacks (agent/lane_series.h): with the wall and memory
-	LANE_GPU = 1 << 4, // what GPUs do, as their driver tells (agent/gpu_usage.h)
+	LANE_GPU = 1 << 5, // what GPUs do, as their driver tells (agent/gpu_usage.h)
 };
 
 /** What a lane is opened with; all of it outlives the lanes. */
