@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "agent/gpu_usage.h"
+#include "agent/lane_series.h"
+#include "agent/page_faults.h"
 #include "agent/switches.h"
 #include "base/cleanup.h"
 
@@ -54,6 +57,123 @@ static int set_process_of_switches(void *lane, uint32_t pid, bool on)
 static void cost_of_switches(const void *lane, struct lane_cost *ret_cost)
 {
 	switches_read_run_time(lane, &ret_cost->bpf_ns, &ret_cost->bpf_count);
+}
+
+// ---- GPUs -----------------------------------------------------------------------------------
+
+static int open_gpu_usage(const struct lane_setup *setup, void **ret_lane, struct error *err)
+{
+	const struct gpu_usage_options options = {
+		.slot_ns = setup->slot_ns,
+		.processes = setup->processes,
+		.labels = setup->labels,
+	};
+	struct gpu_usage *usage;
+	int rc = gpu_usage_open(&options, &usage, err);
+
+	if (!rc)
+		*ret_lane = usage;
+	return rc;
+}
+
+static void close_gpu_usage(void *lane)
+{
+	gpu_usage_close(lane);
+}
+
+static int add_gpu_usage(void *lane, struct window *window)
+{
+	return gpu_usage_add(lane, window);
+}
+
+static const char *notice_of_gpu_usage(void *lane)
+{
+	return gpu_usage_next_notice(lane);
+}
+
+// ---- memory growth --------------------------------------------------------------------------
+
+static int open_page_faults(const struct lane_setup *setup, void **ret_lane, struct error *err)
+{
+	const struct page_faults_options options = {
+		.slot_ns = setup->slot_ns,
+		.only_followed = setup->only_followed,
+	};
+	struct page_faults *faults;
+	int rc = page_faults_open(setup->loader, &options, &faults, err);
+
+	if (!rc)
+		*ret_lane = faults;
+	return rc;
+}
+
+static void close_page_faults(void *lane)
+{
+	page_faults_close(lane);
+}
+
+static void tick_page_faults(void *lane, uint64_t now_ns)
+{
+	page_faults_tick(lane, now_ns);
+}
+
+static int set_step_of_page_faults(void *lane, uint32_t step)
+{
+	page_faults_set_budget(lane, step < 8 ? PAGE_FAULT_STACKS_PER_SECOND >> (2 * step) : 0);
+	return 0;
+}
+
+static const char *notice_of_page_faults(void *lane)
+{
+	return page_faults_next_notice(lane);
+}
+
+static void cost_of_page_faults(const void *lane, struct lane_cost *ret_cost)
+{
+	page_faults_read_run_time(lane, &ret_cost->bpf_ns, &ret_cost->bpf_count);
+}
+
+// ---- numbers without stacks -------------------------------------------------------------------
+
+static int open_series(const struct lane_setup *setup, void **ret_lane, struct error *err)
+{
+	const struct lane_series_options options = {
+		.processes = setup->processes,
+		.throttling = setup->bits & LANE_WALL,
+		.memory = setup->bits & LANE_MEMORY,
+	};
+	struct lane_series *series;
+	int rc = lane_series_open(&options, &series, err);
+
+	if (!rc)
+		*ret_lane = series;
+	return rc;
+}
+
+static void close_series(void *lane)
+{
+	lane_series_close(lane);
+}
+
+static int read_series(void *lane)
+{
+	lane_series_before_drain(lane);
+	return 0;
+}
+
+static int add_series(void *lane, struct window *window)
+{
+	return lane_series_after_drain(lane, window);
+}
+
+static void tick_series(void *lane, uint64_t now_ns)
+{
+	lane_series_tick(lane, now_ns);
+}
+
+static const char *notice_of_series(void *lane)
+{
+	return lane_series_next_notice(lane);
 }
 
 // ---- the governor ---------------------------------------------------------------------------
@@ -155,6 +275,34 @@ static const struct lane_kind kinds[] = {
 		.set_process = set_process_of_switches,
 		.read_cost = cost_of_switches,
 	},
+	{
+		.name = "gpu",
+		.bit = LANE_GPU,
+		.open = open_gpu_usage,
+		.close = close_gpu_usage,
+		.after_drain = add_gpu_usage,
+		.next_notice = notice_of_gpu_usage,
+	},
+	{
+		.name = "memory",
+		.bit = LANE_MEMORY,
+		.open = open_page_faults,
+		.close = close_page_faults,
+		.set_step = set_step_of_page_faults,
+		.tick = tick_page_faults,
+		.next_notice = notice_of_page_faults,
+		.read_cost = cost_of_page_faults,
+	},
+	{
+		.name = "series",
+		.bit = LANE_SERIES,
+		.open = open_series,
+		.close = close_series,
+		.before_drain = read_series,
+		.after_drain = add_series,
+		.tick = tick_series,
+		.next_notice = notice_of_series,
+	},
 	// The last one: when it is opened, it is known which of the others run.
 	{
 		.name = "governor",
@@ -217,6 +365,9 @@ int lanes_open(uint32_t bits, const struct lane_setup *setup, struct lanes **ret
 	lanes->setup = *setup;
 	lanes->setup.lanes = lanes;
 	lanes->setup.labels = &lanes->labels;
+	if (bits & (LANE_WALL | LANE_MEMORY))
+		bits |= LANE_SERIES;
+	lanes->setup.bits = bits;
 	if (setup->labels && labels_copy(setup->labels, &lanes->labels)) {
 		free(lanes);
 		return error_set(err, -ENOMEM, "out of memory");
