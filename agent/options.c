@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/lanes.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config.h"
@@ -43,6 +44,47 @@ static int parse_budget(const char *text, struct options *options, struct error 
 	return 0;
 }
 
+/* CPU time is always sampled: its word is there so that a list can name all that is wanted. */
+static const struct {
+	const char *word;
+	uint32_t bits;
+} lane_words[] = {
+	{ "cpu", 0 },
+	{ "wall", LANE_WALL },
+	{ "memory", LANE_MEMORY },
+};
+
+static int parse_lane(const char *word, size_t length, uint32_t *lanes, struct error *err)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(lane_words); i++) {
+		if (strlen(lane_words[i].word) == length &&
+		    !strncmp(lane_words[i].word, word, length)) {
+			*lanes |= lane_words[i].bits;
+			return 0;
+		}
+	}
+	return error_set(err, -EINVAL, "--lanes: \"%.*s\" is none of cpu, wall and memory",
+			 (int)(length < 40 ? length : 40), word);
+}
+
+static int parse_lanes(const char *text, uint32_t *ret_lanes, struct error *err)
+{
+	uint32_t lanes = 0;
+
+	for (const char *word = text;;) {
+		size_t length = strcspn(word, ",");
+		int rc = parse_lane(word, length, &lanes, err);
+
+		if (rc)
+			return rc;
+		if (!word[length])
+			break;
+		word += length + 1;
+	}
+	*ret_lanes = lanes;
+	return 0;
+}
+
 static int check(const struct options *options, const char *log_level, int argc, char **argv,
 		 int first_word, enum log_level *ret_level, struct error *err)
 {
@@ -67,7 +109,7 @@ static int check(const struct options *options, const char *log_level, int argc,
 int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_exit,
 		  struct error *err)
 {
-	_cleanup_free_ char *log_level = NULL, *budget = NULL;
+	_cleanup_free_ char *log_level = NULL, *budget = NULL, *lanes = NULL;
 	enum config_outcome outcome = CONFIG_RUN;
 	struct options *o = ret_options;
 	int first_word = argc;
@@ -97,6 +139,9 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		  "ask these servers for the symbols of stripped files; \"none\" asks none" },
 		{ "debug-files", 0, CONFIG_SIZE, &o->debug_files_bytes, "1GiB", 1 << 20,
 		  (uint64_t)1 << 40, "SIZE", "keep at most so much of what they sent, in --cache" },
+		{ "lanes", 0, CONFIG_STRING, &lanes, "cpu,wall,memory", 0, 0, "LIST",
+		  "what to measure: cpu (always), wall (what threads wait for), memory (what "
+		  "grows)" },
 		{ "budget", 0, CONFIG_STRING, &budget, "auto", 0, 0, "PERCENT",
 		  "what the agent may cost, of one core; auto is 1 for each 8 cores, at least 2; "
 		  "\"none\" lets it cost what it costs" },
@@ -128,6 +173,8 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		o->debuginfod = NULL;
 	}
 	rc = parse_budget(budget, o, err);
+	if (!rc)
+		rc = parse_lanes(lanes, &o->lanes, err);
 	if (rc)
 		return rc;
 	return check(o, log_level, argc, argv, first_word, &o->log_level, err);

@@ -207,10 +207,25 @@ static bool is_thread_target(const struct wait_frame *frames, uint32_t count, ui
 	return false;
 }
 
+// Is what calls frame @at the C library's start of a thread?
+static bool is_start(const struct wait_frame *frames, uint32_t count, uint32_t at)
+{
+	static const char *const starts[] = { "start_thread", "clone3", "clone", "start" };
+
+	if (at + 1 >= count || frames[at + 1].kind != FRAME_KIND_NATIVE ||
+	    !wait_is_system_library(frames[at + 1].module))
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(starts); i++)
+		if (!strcmp(wait_plain_name(frames[at + 1].name), starts[i]))
+			return true;
+	return false;
+}
+
 struct walk {
 	enum wait_cause cause;
 	const char *unnamed; // the file of a function without a name that was passed
 	bool condition;      // the function before waits for a condition
+	bool conditional;    // one before did
 	enum wait_class ret_class;
 };
 
@@ -234,6 +249,7 @@ static bool step(struct walk *walk, const struct wait_frame *frames, uint32_t co
 		return false;
 	}
 	walk->condition = begins_with(wait_plain_name(frame->name), "pthread_cond_");
+	walk->conditional |= walk->condition;
 	rule = user_rule_find(frame, walk->cause);
 	switch (rule ? rule->role : ROLE_UNKNOWN) {
 	case ROLE_THROUGH:
@@ -243,6 +259,9 @@ static bool step(struct walk *walk, const struct wait_frame *frames, uint32_t co
 			return true;
 		walk->ret_class = WAIT_CLASS_IDLE;
 		return false;
+	case ROLE_LIKELY:
+		walk->ret_class = WAIT_CLASS_IDLE;
+		return true;
 	case ROLE_LOOP:
 		if (!walk->unnamed || !strcmp(walk->unnamed, frame->module))
 			walk->ret_class = WAIT_CLASS_IDLE;
@@ -255,6 +274,9 @@ static bool step(struct walk *walk, const struct wait_frame *frames, uint32_t co
 	}
 	if (frame->kind == FRAME_KIND_PYTHON)
 		return false;
+	// A thread whose first function itself waits for a condition is a worker without work.
+	if (walk->conditional && is_start(frames, count, at))
+		walk->ret_class = WAIT_CLASS_IDLE;
 	return wait_is_system_library(frame->module) || pass_unnamed(walk, frame);
 }
 

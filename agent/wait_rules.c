@@ -177,6 +177,10 @@ static const struct kernel_rule kernel_rules[] = {
 	{                                          \
 		name, NULL, false, ROLE_RUNS, 0, 0 \
 	}
+#define LIKELY(name)                                 \
+	{                                            \
+		name, NULL, false, ROLE_LIKELY, 0, 0 \
+	}
 #define LOOP(name)                                 \
 	{                                          \
 		name, NULL, false, ROLE_LOOP, 0, 0 \
@@ -259,7 +263,9 @@ static const struct user_rule user_rules[] = {
 	IS("cq_pluck", WAIT_CLASS_NETWORK, 0),
 	LOOP("cq_next"),
 	LOOP("grpc_completion_queue_next"),
-	LOOP("pollset_work"),
+	LIKELY("pollset_work"),
+	LIKELY("grpc_pollset_work"),
+	LOOP("grpc_event_engine::posix_engine::TimerManager::*"),
 	THROUGH("gpr_*"),
 	LOOP("grpc_core::Executor::ThreadMain"),
 	LOOP("grpc_event_engine::experimental::WorkStealingThreadPool*"),
@@ -466,12 +472,12 @@ static const char *const gpu_modules[] = { "nvidia", "amdgpu", "amdkfd", "i915",
 static const char *const pool_libraries[] = {
 	"libgomp.so",  "libgomp-",          "libomp.so", "libomp-",    "libiomp5.so",
 	"libiomp5-",   "libtbb.so",         "libtbb-",   "libcuda.so", "libcupti.so",
-	"libopenblas", "libscipy_openblas", "libuv.so",
+	"libopenblas", "libscipy_openblas", "libuv.so",  "libgrpc.so", "libgpr.so",
 };
 
 static const char *const system_libraries[] = {
-	"libc.so", "libc-", "libpthread", "ld-",    "libstdc++", "libc++",
-	"libm.so", "libm-", "libgcc_s",   "[vdso]", "python3",   "libpython3",
+	"libc.so", "libc-",    "libpthread", "ld-",     "libstdc++",  "libc++",   "libm.so",
+	"libm-",   "libgcc_s", "[vdso]",     "python3", "libpython3", "libabsl_",
 };
 
 // ---- matching -------------------------------------------------------------------------------

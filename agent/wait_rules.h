@@ -42,6 +42,7 @@ enum wait_role {
 	ROLE_UNKNOWN, // someone's own code
 	ROLE_THROUGH, // waits on behalf of its caller: look further
 	ROLE_TARGET,  // the same, but a thread's target function that calls it is a worker's loop
+	ROLE_LIKELY,  // a loop, unless a caller is known to wait for one answer
 	ROLE_LOOP,    // the place where a worker or an event loop waits for work
 	ROLE_RUNS,    // hands work to someone's code: whose loop it is does not matter above it
 	ROLE_CLASS,   // what was waited for is sure

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "agent/lanes.h"
 #include "agent/stats.h"
 #include "base/clock.h"
 #include "bpf/counters.h"
@@ -35,6 +36,7 @@ TEST(defaults_are_those_of_the_manual)
 	EXPECT_EQ(0, options.pid, "pid");
 	EXPECT_EQ(64 << 20, options.spool_bytes, "spool");
 	EXPECT_EQ(LOG_LEVEL_INFO, options.log_level, "log level");
+	EXPECT_EQ(LANE_WALL | LANE_MEMORY, options.lanes, "lanes");
 	EXPECT_EQ(true, options.governed, "a budget");
 	EXPECT_EQ(0, (int)options.budget_percent, "by the machine's size");
 	EXPECT_EQ(10 * NS_PER_SECOND, options.governor_interval_ns, "governor's interval");
@@ -72,6 +74,37 @@ TEST(a_budget_is_a_percentage_of_one_core)
 			EXPECT_EQ(c->thousandths, (int)(1000 * options.budget_percent + 0.5),
 				  c->word);
 		}
+		options_deinit(&options);
+	}
+}
+
+TEST(lanes_are_a_list_of_words)
+{
+	static const struct {
+		const char *word;
+		int rc;
+		uint32_t lanes;
+	} cases[] = {
+		{ "--lanes=cpu", 0, 0 },
+		{ "--lanes=wall", 0, LANE_WALL },
+		{ "--lanes=memory,cpu", 0, LANE_MEMORY },
+		{ "--lanes=cpu,wall,memory", 0, LANE_WALL | LANE_MEMORY },
+		{ "--lanes=", -EINVAL, 0 },
+		{ "--lanes=cpu,", -EINVAL, 0 },
+		{ "--lanes=cpu wall", -EINVAL, 0 },
+		{ "--lanes=walls", -EINVAL, 0 },
+		{ "--lanes=wal", -EINVAL, 0 },
+	};
+
+	for EACH (c, cases) {
+		struct options options;
+		struct error err = { 0 };
+
+		EXPECT_EQ(c->rc, parse((const char *[]){ c->word, NULL }, &options, &err), c->word);
+		if (!c->rc)
+			EXPECT_EQ(c->lanes, options.lanes, c->word);
+		else if (!strstr(err.text, "none of cpu, wall and memory"))
+			fail_msg("%s: no help: %s", c->word, err.text);
 		options_deinit(&options);
 	}
 }
@@ -171,6 +204,6 @@ TEST(the_report_tells_differences_and_losses)
 
 RUN_TESTS(cmocka_unit_test(defaults_are_those_of_the_manual),
 	  cmocka_unit_test(a_budget_is_a_percentage_of_one_core),
-	  cmocka_unit_test(flags_set_what_they_say),
+	  cmocka_unit_test(lanes_are_a_list_of_words), cmocka_unit_test(flags_set_what_they_say),
 	  cmocka_unit_test(wrong_settings_are_refused_by_name),
 	  cmocka_unit_test(the_report_tells_differences_and_losses))

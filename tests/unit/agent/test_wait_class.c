@@ -230,10 +230,30 @@ static const struct {
 	  POLL "/usr/lib/libcuda.so.550:|/usr/lib/libcuda.so.550:|libcudart.so:|app:f",
 	  WAIT_CLASS_GPU },
 	{ "gRPC's queue", EPOLL "app:pollset_work|app:cq_next|app:f", WAIT_CLASS_IDLE },
+	{ "gRPC's answer, by the exported name",
+	  EPOLL
+	  "libgrpc.so:grpc_pollset_work|libgrpc.so:|libgrpc.so:grpc_completion_queue_pluck|app:f",
+	  WAIT_CLASS_NETWORK },
 	{ "gRPC's answer", EPOLL "app:cq_pluck(grpc_completion_queue*)|app:f", WAIT_CLASS_NETWORK },
 	{ "libuv's worker", COND "libuv.so.1:uv_cond_wait|libuv.so.1:worker" START,
 	  WAIT_CLASS_IDLE },
-	{ "someone's worker", COND "app:worker" START, WAIT_CLASS_LOCK },
+	{ "someone's worker", COND "app:worker" START, WAIT_CLASS_IDLE },
+	{ "someone's worker, without a name", COND "app:" START, WAIT_CLASS_IDLE },
+	{ "someone's worker, deeper", COND "app:wait_for_it|app:worker" START, WAIT_CLASS_LOCK },
+	{ "a mutex in a thread's first function",
+	  FUTEX "libc.so.6:__lll_lock_wait|libc.so.6:pthread_mutex_lock|app:worker" START,
+	  WAIT_CLASS_LOCK },
+	{ "gRPC's queue, without names",
+	  FUTEX
+	  "libc.so.6:syscall|libabsl_synchronization.so.20220623:AbslInternalPerThreadSemWait|"
+	  "libabsl_synchronization.so.20220623:|libgpr.so.29:gpr_cv_wait|libgrpc.so.29:|"
+	  "libgrpc.so.29:grpc_pollset_work|libgrpc.so.29:|app:serve" START,
+	  WAIT_CLASS_IDLE },
+	{ "a thread of gRPC's",
+	  FUTEX
+	  "libc.so.6:syscall|libabsl_synchronization.so.2:|libgpr.so.29:gpr_cv_wait|libgrpc.so.29:|"
+	  "libgpr.so.29:" START,
+	  WAIT_CLASS_IDLE },
 	{ "nginx", EPOLL "nginx:ngx_epoll_process_events|nginx:ngx_process_events_and_timers",
 	  WAIT_CLASS_IDLE },
 	{ "GLib", POLL "libglib-2.0.so.0:g_main_context_iterate.isra.0|app:main", WAIT_CLASS_IDLE },
