@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which waits get a stack: all while they are few, and a bounded number whose weights add up to the
+// whole when they are many.
+
+#include <stdlib.h>
+
+#include "tests/test.h"
+
+#include "bpf/unwind_budget.h"
+
+#define MS 1000000ULL
+
+/* Threads that wait in turn; each has its usual length, and now and then a wait out of the usual. */
+struct sim_thread {
+	uint64_t usual_ns;
+	uint64_t expected_ns; // as the kernel side keeps it
+	uint64_t next_ns;     // when its next wait begins
+	double waited_ns, charged_ns;
+};
+
+struct outcome {
+	uint64_t waits, chosen;
+};
+
+static uint64_t wait_of(const struct sim_thread *thread)
+{
+	uint64_t ns = thread->usual_ns / 2 + (uint64_t)random() % thread->usual_ns;
+
+	return random() % 100 ? ns : ns * 20;
+}
+
+static void wait_once(struct unwind_budget *budget, struct sim_thread *thread,
+		      struct outcome *outcome)
+{
+	uint64_t now = thread->next_ns, ns = wait_of(thread);
+	uint32_t shift, weight = 0;
+
+	budget_at(budget, now);
+	shift = budget_shift(budget, thread->expected_ns, 0);
+	if (!((uint32_t)random() & ((1U << shift) - 1))) {
+		weight = 1U << shift;
+		budget_spend(budget);
+		outcome->chosen++;
+	}
+	outcome->waits++;
+	thread->waited_ns += ns;
+	thread->charged_ns += (double)ns * weight;
+	thread->expected_ns += ns / 4 - thread->expected_ns / 4;
+	thread->next_ns = now + ns;
+}
+
+static struct outcome simulate(struct sim_thread *threads, uint32_t count, uint64_t end_ns)
+{
+	struct unwind_budget budget = { 0 };
+	struct outcome outcome = { 0 };
+
+	for (;;) {
+		struct sim_thread *first = threads;
+
+		for (uint32_t i = 1; i < count; i++)
+			if (threads[i].next_ns < first->next_ns)
+				first = &threads[i];
+		if (first->next_ns >= end_ns)
+			return outcome;
+		wait_once(&budget, first, &outcome);
+	}
+}
+
+TEST(all_waits_get_a_stack_while_they_are_few)
+{
+	struct sim_thread threads[] = { { .usual_ns = 10 * MS }, { .usual_ns = 3 * MS } };
+	struct outcome outcome = simulate(threads, 2, 5000 * MS);
+
+	EXPECT_EQ(outcome.waits, outcome.chosen, "chosen");
+	assert_true(threads[0].charged_ns == threads[0].waited_ns);
+}
+
+TEST(the_chosen_stand_for_all_and_their_number_has_a_bound)
+{
+	struct sim_thread threads[] = {
+		{ .usual_ns = 2000 },     { .usual_ns = 2000 },    { .usual_ns = 30000 },
+		{ .usual_ns = MS },       { .usual_ns = 50 * MS }, { .usual_ns = 700 * MS },
+		{ .usual_ns = 400 * MS },
+	};
+	const uint64_t seconds = 10;
+	struct outcome outcome;
+
+	srandom(1);
+	outcome = simulate(threads, 7, seconds * 1000 * MS);
+	assert_true(outcome.waits > 5000000);
+	// Twice the budget: it doubles its price within a period, not before it.
+	assert_true(outcome.chosen < 2 * seconds * BUDGET_UNITS * 1000 * MS / BUDGET_PERIOD_NS);
+	for (uint32_t i = 0; i < 7; i++) {
+		double ratio = threads[i].charged_ns / threads[i].waited_ns;
+		// Some hundred samples of the short ones, and all of the long ones.
+		double bound = threads[i].usual_ns < MS ? 0.25 : 0.1;
+
+		if (ratio < 1 - bound || ratio > 1 + bound)
+			fail_msg("waits of %llu ns: charged %.3f of the whole",
+				 (unsigned long long)threads[i].usual_ns, ratio);
+	}
+}
+
+TEST(the_budget_recovers_when_the_storm_is_over)
+{
+	struct sim_thread storm = { .usual_ns = 1500 }, calm = { .usual_ns = 5 * MS };
+	struct unwind_budget budget = { 0 };
+	struct outcome outcome = { 0 };
+
+	while (storm.next_ns < 1000 * MS)
+		wait_once(&budget, &storm, &outcome);
+	assert_true(budget.quantum_ns > 0);
+	calm.next_ns = storm.next_ns;
+	while (calm.next_ns < 11000 * MS)
+		wait_once(&budget, &calm, &outcome);
+	EXPECT_EQ(0, budget.quantum_ns, "all waits are chosen again");
+}
+
+RUN_TESTS(cmocka_unit_test(all_waits_get_a_stack_while_they_are_few),
+	  cmocka_unit_test(the_chosen_stand_for_all_and_their_number_has_a_bound),
+	  cmocka_unit_test(the_budget_recovers_when_the_storm_is_over))
