@@ -246,7 +246,7 @@ int fault_handled(struct bpf_perf_event_data *ctx)
 	__u32 zero = 0;
 	struct pace *pace = bpf_map_lookup_elem(&paces, &zero);
 	struct sample_stack *stack;
-	struct count_key key;
+	struct count_key key = {};
 	__u64 now, bytes, weight;
 
 	if (!pace || !task->mm)
@@ -258,7 +258,7 @@ int fault_handled(struct bpf_perf_event_data *ctx)
 	if (!stack)
 		return 0;
 	now = bpf_ktime_get_ns();
-	key = key_of_current(task, now);
+	key_of_current(task, now, &key);
 	key.kind = SAMPLE_KIND_PAGE_FAULT;
 	count(COUNTER_FAULTS_SAMPLED);
 	if (sample_stack(stack, now, ctx, task, bytes, &key))

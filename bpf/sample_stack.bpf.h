@@ -95,16 +95,18 @@ static __always_inline bool sample_stack(struct sample_stack *stack, __u64 now,
 	return sample_user_stack(stack, now, task, is_known_code, value, key);
 }
 
-/* The current thread, now; the kind and the stack are left to the caller. */
-static __always_inline struct count_key key_of_current(struct task_struct *task, __u64 now)
+/*
+ * The current thread, now, in @key, which is empty; the kind and the stack are left to the caller. Not by
+ * value: the copy would take what older kernels have of stack for a program.
+ */
+static __always_inline void key_of_current(struct task_struct *task, __u64 now,
+					   struct count_key *key)
 {
 	struct task_struct *leader = task->group_leader;
-	struct count_key key = {};
 
-	key.process.pid = bpf_get_current_pid_tgid() >> 32;
-	key.process.exec_id = leader->self_exec_id;
-	key.process.start_ns = leader->start_boottime;
-	key.slot = (now + realtime_offset_ns) / slot_ns;
-	bpf_get_current_comm(key.thread_name, sizeof(key.thread_name));
-	return key;
+	key->process.pid = bpf_get_current_pid_tgid() >> 32;
+	key->process.exec_id = leader->self_exec_id;
+	key->process.start_ns = leader->start_boottime;
+	key->slot = (now + realtime_offset_ns) / slot_ns;
+	bpf_get_current_comm(key->thread_name, sizeof(key->thread_name));
 }

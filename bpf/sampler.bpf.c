@@ -96,7 +96,7 @@ int sample_on_cpu(struct bpf_perf_event_data *ctx)
 	__u32 pid = bpf_get_current_pid_tgid() >> 32, zero = 0;
 	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
 	struct task_struct *task;
-	struct count_key key;
+	struct count_key key = {};
 
 	if (!cpu)
 		return 0;
@@ -111,7 +111,7 @@ int sample_on_cpu(struct bpf_perf_event_data *ctx)
 		return count(COUNTER_SAMPLES_FILTERED);
 
 	weight_ns = round_weight(cpu, weight_ns);
-	key = key_of_current(task, now);
+	key_of_current(task, now, &key);
 	key.kind = SAMPLE_KIND_ON_CPU;
 	if (sample_stack(&cpu->stack, now, ctx, task, weight_ns, &key))
 		return 0;

@@ -37,7 +37,10 @@ static __always_inline long read_user(void *to, __u32 size, __u64 address)
 	stack_bytes = (__u64)from->record.page_count * SNAPSHOT_PAGE_BYTES;
 	offset = address - begin;
 	if (stack_bytes > sizeof(from->record.stack) || size > stack_bytes ||
-	    offset > stack_bytes - size || offset > sizeof(from->record.stack) - size)
+	    offset > stack_bytes - size)
+		return -EFAULT;
+	HIDE_FROM_COMPILER(offset); // or it leaves out the bound that older kernels want to see
+	if (offset > sizeof(from->record.stack) - size)
 		return -EFAULT;
 	return bpf_probe_read_kernel(to, size, from->record.stack + offset);
 }

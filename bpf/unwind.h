@@ -45,6 +45,19 @@ struct unwind_mapping {
 };
 
 /*
+ * A piece of the stack, read at once: with it come the words of the next frames. It begins at a
+ * multiple of its size, so it lies in one page, and no byte of the stack is read twice.
+ */
+#define STACK_WINDOW_BYTES 256
+#define STACK_WINDOW_WORDS (STACK_WINDOW_BYTES / 8)
+#define STACK_WINDOW_NONE  (~0ULL - STACK_WINDOW_BYTES) // no address is within
+
+struct stack_window {
+	__u64 start;
+	__u64 words[STACK_WINDOW_WORDS + 2]; // a signal's registers are read into them, too
+};
+
+/*
  * A thread on its way. All of it lies in memory, not in registers: so the verifier knows nothing
  * of its values, sees one state for every step, and each use must bound what it reads.
  */
@@ -62,6 +75,7 @@ struct unwind {
 	struct stack_hasher hasher;
 	struct unwind_mapping mapping;
 	struct unwind_rule rule; // at the pc
+	struct stack_window window;
 	struct process_unwind process;
 	struct python_cursor python;
 };
@@ -80,6 +94,8 @@ static const struct mapping_page *unwind_mapping_page(const struct unwind *unwin
 static void *unwind_table(__u32 table);
 static const struct table_page *unwind_table_page(void *table, __u32 page);
 static const struct unwind_rule *unwind_rule_at(__u32 rule);
+/* Where the rule of a code address is remembered once it was found, or NULL. */
+static struct known_rule *unwind_known_rule(__u64 address);
 /* What an interpreter's build looks like, or NULL. */
 static const struct python_offsets *python_offsets_at(__u32 runtime);
 
@@ -124,6 +140,7 @@ UNWIND_INLINE __u64 unwind_code_address(const struct unwind *unwind)
 }
 
 #include "unwind_mapping.h"
+#include "unwind_known_rules.h"
 #include "unwind_native.h"
 #include "unwind_frame_pointer.h"
 #include "unwind_python.h"
@@ -143,6 +160,36 @@ UNWIND_INLINE long unwind_without_table(struct unwind *unwind, __u32 code)
 }
 
 /*
+ * What code is at an address, by enum mapping_code. If there is a rule for it, that is unwind->rule, and
+ * *ret_rule points to it; else NULL.
+ */
+UNWIND_INLINE __u32 unwind_look_up(struct unwind *unwind, __u64 address,
+				   const struct unwind_rule **ret_rule)
+{
+	const struct unwind_rule *rule;
+	__u32 code;
+
+	*ret_rule = &unwind->rule;
+	if (unwind_recall_rule(unwind, address))
+		return MAPPING_CODE_TABLE;
+	*ret_rule = NULL;
+	code = unwind_find_mapping(unwind, address);
+	if (code == MAPPING_CODE_RULE && unwind->mapping.bias) {
+		unwind_take_range_rule(&unwind->rule, unwind->mapping.bias);
+	} else if (code < MAPPING_CODE_TABLE) {
+		return code == MAPPING_CODE_RULE ? MAPPING_CODE_JIT : code;
+	} else {
+		rule = unwind_find_rule(code - MAPPING_CODE_TABLE, address - unwind->mapping.bias);
+		if (!rule)
+			return code;
+		unwind->rule = *rule;
+	}
+	unwind_remember_rule(unwind, address);
+	*ret_rule = &unwind->rule;
+	return code;
+}
+
+/*
  * Keep the frame at the pc, unless Python frames are to stand for it, and find the rule to leave it
  * by. Returns 1 when that is done or impossible.
  */
@@ -150,13 +197,10 @@ UNWIND_INLINE long unwind_native_frame(struct unwind *unwind)
 {
 	const struct unwind_rule *rule = NULL;
 	__u64 address = unwind_code_address(unwind);
-	__u32 code = unwind_by_tables ? unwind_find_mapping(unwind, address) : MAPPING_CODE_JIT;
-	__u32 tag = unwind_by_tables && code == MAPPING_CODE_JIT ? FRAME_TAG_JIT : FRAME_TAG_NATIVE;
+	__u32 code = unwind_by_tables ? unwind_look_up(unwind, address, &rule) : MAPPING_CODE_JIT;
+	bool is_generated = rule ? rule->flags & RULE_GENERATED : code == MAPPING_CODE_JIT;
+	__u32 tag = unwind_by_tables && is_generated ? FRAME_TAG_JIT : FRAME_TAG_NATIVE;
 
-	if (code >= MAPPING_CODE_TABLE)
-		rule = unwind_find_rule(code - MAPPING_CODE_TABLE, address - unwind->mapping.bias);
-	if (rule)
-		unwind->rule = *rule;
 	if (unwind_python && rule && rule->flags & RULE_PYTHON_EVAL && python_enter(unwind)) {
 		unwind->in_python = 1;
 		unwind->frame_is_kept = 1;
@@ -182,6 +226,7 @@ UNWIND_INLINE void unwind_begin(struct unwind *unwind)
 	unwind->leaf.address = 0;
 	unwind->leaf.detail = 0;
 	unwind->mapping.size = 0;
+	unwind->window.start = STACK_WINDOW_NONE;
 	python_begin(unwind);
 	stack_hash_begin(&unwind->hasher, &unwind->process.key);
 }

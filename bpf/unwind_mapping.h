@@ -34,12 +34,12 @@ UNWIND_INLINE __u32 mapping_page_search(const struct mapping_page *page, __u64 a
 	return at & (MAPPING_PAGE_ENTRIES - 1);
 }
 
-/* The code at @address by enum mapping_code; unwind->mapping is then the mapping. */
+/* The code at @address by enum mapping_code; unwind->mapping.bias is then the mapping's. */
 UNWIND_INLINE __u32 unwind_find_mapping(struct unwind *unwind, __u64 address)
 {
 	struct unwind_mapping *mapping = &unwind->mapping;
 	const struct mapping_page *page;
-	__u32 at;
+	__u32 at, code;
 
 	if (address - mapping->start < mapping->size)
 		return mapping->code;
@@ -59,8 +59,24 @@ UNWIND_INLINE __u32 unwind_find_mapping(struct unwind *unwind, __u64 address)
 	mapping->size = (__u64)page->ranges[at].units << MAPPING_UNIT_BITS;
 	mapping->bias = page->ranges[at].bias;
 	mapping->code = page->ranges[at].code;
-	if (address - mapping->start < mapping->size)
-		return mapping->code;
-	mapping->size = 0;
-	return MAPPING_CODE_UNKNOWN;
+	code = address - mapping->start < mapping->size ? mapping->code : MAPPING_CODE_UNKNOWN;
+	// Not to be found here again: the end of the one is not exact, of the other not known.
+	if (code == MAPPING_CODE_UNKNOWN || code == MAPPING_CODE_RULE)
+		mapping->size = 0;
+	return code;
+}
+
+/* The rule that a range of MAPPING_CODE_RULE has instead of a bias, which is not 0. */
+UNWIND_INLINE void unwind_take_range_rule(struct unwind_rule *rule, __u64 bias)
+{
+	__s32 fp_offset = (__s32)(bias >> 32);
+
+	rule->cfa = CFA_REGISTER;
+	rule->cfa_register = bias & MAPPING_RULE_BY_FP ? REGISTER_FP : REGISTER_SP;
+	rule->saved = SAVED_AT_CFA << 4 | (fp_offset ? SAVED_AT_CFA : SAVED_SAME);
+	rule->flags = RULE_GENERATED;
+	rule->cfa_offset = (__s32)(bias & MAPPING_RULE_CFA_OFFSET);
+	rule->fp_offset = fp_offset;
+	rule->return_offset = -8;
+	rule->deref_offset = 0;
 }

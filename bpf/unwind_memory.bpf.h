@@ -15,6 +15,13 @@ struct {
 
 #include "unwind.h"
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, KNOWN_RULES_PAGES);
+	__type(key, __u32);
+	__type(value, struct known_rules_page);
+} known_rules SEC(".maps");
+
 static __always_inline const struct mapping_page *unwind_mapping_page(const struct unwind *unwind,
 								      __u32 page)
 {
@@ -40,6 +47,15 @@ static __always_inline const struct table_page *unwind_table_page(void *table, _
 static __always_inline const struct unwind_rule *unwind_rule_at(__u32 rule)
 {
 	return bpf_map_lookup_elem(&unwind_rules, &rule);
+}
+
+static __always_inline struct known_rule *unwind_known_rule(__u64 address)
+{
+	__u32 place = known_rule_place(address), page = place % KNOWN_RULES_PAGES;
+	struct known_rules_page *rules = bpf_map_lookup_elem(&known_rules, &page);
+
+	place >>= 16 - KNOWN_RULES_PAGE_BITS;
+	return rules ? &rules->rules[place & ((1 << KNOWN_RULES_PAGE_BITS) - 1)] : NULL;
 }
 
 static __always_inline const struct python_offsets *python_offsets_at(__u32 runtime)

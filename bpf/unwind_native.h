@@ -143,6 +143,9 @@ UNWIND_INLINE void unwind_take_signal(struct unwind *unwind, const struct signal
 
 #endif
 
+_Static_assert(sizeof(struct signal_registers) <= sizeof(((struct stack_window *)0)->words),
+	       "they are read into a window");
+
 /*
  * At the code that a handler returns to, sp points to what the kernel saved. The interrupted frame
  * may lie on another stack, so nothing is known of its sp; that a chain of signal frames ends is
@@ -150,12 +153,14 @@ UNWIND_INLINE void unwind_take_signal(struct unwind *unwind, const struct signal
  */
 UNWIND_INLINE long unwind_signal(struct unwind *unwind)
 {
-	struct signal_registers registers;
+	// Not on the stack, of which programs have 512 bytes with all that they call.
+	struct signal_registers *registers = (struct signal_registers *)unwind->window.words;
 
-	if (read_user(&registers, sizeof(registers),
+	unwind->window.start = STACK_WINDOW_NONE;
+	if (read_user(registers, sizeof(*registers),
 		      unwind->registers[REGISTER_SP] + SIGNAL_REGISTERS_OFFSET))
 		return unwind_stop(unwind, END_TAG_FAULT);
-	unwind_take_signal(unwind, &registers);
+	unwind_take_signal(unwind, registers);
 	unwind->exact_pc = 1;
 	unwind->all_registers = 1;
 	return 0;
@@ -208,9 +213,28 @@ UNWIND_INLINE long unwind_find_cfa(struct unwind *unwind, const struct unwind_ru
 	return unwind_stop(unwind, END_TAG_UNSUPPORTED);
 }
 
-/* A register's value in the caller. @cfa_words: the two words below the CFA, which are read already. */
+/* A word of the stack. The window moves to where it lies. Returns negative if it is not readable. */
+UNWIND_INLINE long unwind_read_stack(struct unwind *unwind, __u64 address, __u64 *value)
+{
+	struct stack_window *window = &unwind->window;
+	__u64 offset = address - window->start;
+
+	if (offset >= STACK_WINDOW_BYTES || offset % 8) {
+		window->start = address & ~(__u64)(STACK_WINDOW_BYTES - 1);
+		offset = address - window->start;
+		if (offset % 8 || read_user(window->words, STACK_WINDOW_BYTES, window->start)) {
+			window->start = STACK_WINDOW_NONE;
+			return read_user(value, sizeof(*value), address);
+		}
+	}
+	HIDE_FROM_COMPILER(offset); // or it leaves out the bound
+	*value = window->words[offset / 8 & (STACK_WINDOW_WORDS - 1)];
+	return 0;
+}
+
+/* A register's value in the caller. */
 UNWIND_INLINE long unwind_find_saved(struct unwind *unwind, __u32 rule, __u64 cfa, __s64 offset,
-				     const __u64 cfa_words[2], __u64 *value)
+				     __u64 *value)
 {
 	__u32 number = offset & (UNWIND_REGISTERS - 1);
 	__u64 address = cfa;
@@ -222,14 +246,6 @@ UNWIND_INLINE long unwind_find_saved(struct unwind *unwind, __u32 rule, __u64 cf
 		address = unwind->registers[REGISTER_FP];
 		break;
 	case SAVED_AT_CFA:
-		if (offset == -8) {
-			*value = cfa_words[1];
-			return 0;
-		}
-		if (offset == -16) {
-			*value = cfa_words[0];
-			return 0;
-		}
 		break;
 	case SAVED_IN_REGISTER:
 		if (!unwind_register_is_known(unwind, number))
@@ -240,7 +256,7 @@ UNWIND_INLINE long unwind_find_saved(struct unwind *unwind, __u32 rule, __u64 cf
 		*value = 0;
 		return 0;
 	}
-	if (read_user(value, sizeof(*value), address + offset))
+	if (unwind_read_stack(unwind, address + offset, value))
 		return unwind_stop(unwind, END_TAG_FAULT);
 	return 0;
 }
@@ -274,7 +290,6 @@ UNWIND_INLINE long unwind_by_rule(struct unwind *unwind, const struct unwind_rul
 {
 	__u32 return_rule = rule->saved >> 4, fp_rule = rule->saved & 15;
 	struct caller caller = { .fp = unwind->registers[REGISTER_FP] };
-	__u64 cfa_words[2] = {};
 
 	if (rule->cfa == CFA_SIGNAL)
 		return unwind_signal(unwind);
@@ -282,22 +297,17 @@ UNWIND_INLINE long unwind_by_rule(struct unwind *unwind, const struct unwind_rul
 		return 1;
 	if (return_rule == SAVED_UNDEFINED)
 		return unwind_stop(unwind, END_TAG_COMPLETE);
-	// The lower word may lie in a page below the stack that was never touched.
-	if (return_rule == SAVED_AT_CFA &&
-	    read_user(cfa_words, sizeof(cfa_words), caller.sp - sizeof(cfa_words)) &&
-	    read_user(&cfa_words[1], sizeof(cfa_words[1]), caller.sp - sizeof(cfa_words[1])))
-		return unwind_stop(unwind, END_TAG_FAULT);
 #ifdef __TARGET_ARCH_arm64
 	if (return_rule == SAVED_SAME && !unwind->all_registers)
 		return unwind_stop(unwind, END_TAG_UNSUPPORTED);
 	caller.pc = unwind->registers[ARM64_REGISTER_LR];
 #endif
-	if (unwind_find_saved(unwind, return_rule, caller.sp, rule->return_offset, cfa_words,
-			      &caller.pc) ||
-	    unwind_find_saved(unwind, fp_rule, caller.sp, rule->fp_offset, cfa_words, &caller.fp))
+	// The lower word first: the window only ever moves up.
+	if (unwind_find_saved(unwind, fp_rule, caller.sp, rule->fp_offset, &caller.fp) ||
+	    unwind_find_saved(unwind, return_rule, caller.sp, rule->return_offset, &caller.pc))
 		return 1;
 	// Nothing to compare with; a cycle ends at the deepest frame that is kept.
 	if (rule->flags & RULE_SWITCHES_STACK)
-		unwind->registers[REGISTER_SP] = caller.sp - sizeof(cfa_words);
+		unwind->registers[REGISTER_SP] = caller.sp - 16;
 	return unwind_go_to(unwind, &caller);
 }

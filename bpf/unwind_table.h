@@ -57,6 +57,7 @@ enum saved_rule {
 #define RULE_PYTHON_OPCODE \
 	2 // flag, with that one: one opcode of it, a function that the loop calls
 #define RULE_SWITCHES_STACK 4 // flag: the caller is on another stack, which may lie anywhere
+#define RULE_GENERATED      8 // flag: the code was made at run time and is in no file
 
 /* 16 bytes. Registers are numbered as DWARF does on the machine. */
 struct unwind_rule {
@@ -68,7 +69,7 @@ struct unwind_rule {
 	__s32 fp_offset;
 	__s16 return_offset; // x86-64: -8 wherever a compiler wrote the code
 	__s16 deref_offset;
-};
+} __attribute__((aligned(8)));
 
 _Static_assert(sizeof(struct unwind_rule) == 16, "no padding: rules are compared as bytes");
 
@@ -96,6 +97,7 @@ enum mapping_code {
 	MAPPING_CODE_UNKNOWN = 0, // its table is not loaded (yet)
 	MAPPING_CODE_NONE = 1,    // a file without unwind information
 	MAPPING_CODE_JIT = 2,     // no file: made at run time, unwound by frame pointer
+	MAPPING_CODE_RULE = 3,    // the same, but `bias` is the rule that holds in all of it
 	MAPPING_CODE_TABLE = 16,  // this and above: table number + 16
 };
 
@@ -109,5 +111,15 @@ struct mapping_page {
 	__u64 starts[MAPPING_PAGE_ENTRIES];
 	struct mapping_code_range ranges[MAPPING_PAGE_ENTRIES];
 };
+
+/*
+ * A rule as the bias of MAPPING_CODE_RULE: the CFA is sp, or fp, + the low 31 bits, and the caller's fp
+ * lies at CFA + the high 32 bits, or where they are 0 still in its register. 0: by frame pointer, as
+ * MAPPING_CODE_JIT. Such a range ends where the next one begins; its size is rounded up.
+ */
+#define MAPPING_RULE_BY_FP      (1ULL << 31)
+#define MAPPING_RULE_CFA_OFFSET (MAPPING_RULE_BY_FP - 1)
+#define MAPPING_RULE(by_fp, cfa_offset, fp_offset) \
+	(((by_fp) ? MAPPING_RULE_BY_FP : 0) | (__u64)(cfa_offset) | (__u64)(__u32)(fp_offset) << 32)
 
 _Static_assert(sizeof(struct mapping_page) == 3072, "must fit an element of a hash map");

@@ -601,6 +601,38 @@ TEST(a_stack_is_complete_up_to_the_depth_limit_and_no_further)
 	EXPECT_EQ(END_TAG_DEPTH, unwind.end, "one too deep");
 }
 
+TEST(a_rule_that_was_found_is_used_again_without_its_table)
+{
+	static const struct unwind_rule rules[] = { CALL(8), CALL(16) };
+	static const uint64_t words[12] = { RETURN_TO(1), 0, TO_START };
+	const uint64_t callers[] = { RETURN_TO(1), TO_START };
+	const uint64_t registers[UNWIND_REGISTERS] = { [RSP] = STACK_BASE };
+
+	record_program(rules, 2);
+	record_stack(words, 12);
+	recorded.remembers = true;
+	recorded.generation = 7;
+	for (int i = 0; i < 2; i++) {
+		struct unwind unwind = unwind_from(PC(0), registers);
+
+		expect_callers(&unwind, callers, 2, i ? "again" : "at first");
+		EXPECT_EQ(END_TAG_COMPLETE, unwind.end, "end");
+		free(recorded.tables[0].pages);
+		recorded.tables[0].pages = NULL;
+	}
+
+	recorded.generation = 8;
+	struct unwind unwind = unwind_from(PC(0), registers);
+	EXPECT_EQ(END_TAG_NO_TABLE, unwind.end, "published again, without a table");
+
+	// One program has written the rule while another was about to write the rest.
+	recorded.generation = 7;
+	for EACH (known, recorded.known)
+		known->rule[1] ^= 1;
+	unwind = unwind_from(PC(0), registers);
+	EXPECT_EQ(END_TAG_NO_TABLE, unwind.end, "of two rules one half each");
+}
+
 /* ---- searches ------------------------------------------------------------------------------ */
 
 /* A generator that is the same everywhere (Marsaglia's xorshift). */
@@ -877,6 +909,7 @@ RUN_TESTS(cmocka_unit_test(each_kind_of_rule_finds_the_caller_or_says_why_not),
 	  cmocka_unit_test(a_cycle_of_signal_frames_ends),
 	  cmocka_unit_test(a_signal_frame_that_is_cut_is_a_fault),
 	  cmocka_unit_test(a_stack_is_complete_up_to_the_depth_limit_and_no_further),
+	  cmocka_unit_test(a_rule_that_was_found_is_used_again_without_its_table),
 	  cmocka_unit_test(every_byte_of_a_table_has_the_rule_of_the_row_before_it),
 	  cmocka_unit_test(an_index_of_several_pages_is_read_over_their_borders),
 	  cmocka_unit_test(outside_of_a_table_there_is_no_rule),

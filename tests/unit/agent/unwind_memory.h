@@ -19,7 +19,7 @@ static const bool unwind_python = false;
 #endif
 #include "bpf/unwind.h"
 
-enum { MEMORIES = 4, TABLES = 4, MEMORY_PAGES = 200, RULES = 64 };
+enum { MEMORIES = 4, TABLES = 4, MEMORY_PAGES = 200, RULES = 64, KNOWN_RULES = 64 };
 
 /* A run of bytes of the recorded process. */
 struct recorded_memory {
@@ -39,6 +39,9 @@ static struct {
 	struct mapping_page pages[MEMORY_PAGES];
 	uint32_t page_count;
 	struct unwind_rule rules[RULES];
+	bool remembers; // rules that were found before
+	struct known_rule known[KNOWN_RULES];
+	uint32_t generation; // of the process
 	struct raw_frame frames[STACK_DEPTH_MAX];
 	uint32_t steps;
 } recorded;
@@ -85,6 +88,12 @@ static const struct table_page *unwind_table_page(void *table, __u32 page)
 static const struct unwind_rule *unwind_rule_at(__u32 rule)
 {
 	return rule < RULES ? &recorded.rules[rule] : NULL;
+}
+
+/* Tests want each search done, but for those of what is remembered. */
+static struct known_rule *unwind_known_rule(__u64 address)
+{
+	return recorded.remembers ? &recorded.known[known_rule_place(address) % KNOWN_RULES] : NULL;
 }
 
 #ifndef RECORDED_PYTHON
@@ -168,6 +177,7 @@ static inline struct unwind unwind_from(uint64_t pc, const uint64_t registers[UN
 
 	memcpy(unwind.registers, registers, sizeof(unwind.registers));
 	unwind.process.mapping_page_count = recorded.page_count;
+	unwind.process.generation = recorded.generation;
 	unwind_begin(&unwind);
 	recorded.steps = 0;
 	while (recorded.steps++ < UNWIND_STEPS_MAX && !unwind_step(&unwind))
