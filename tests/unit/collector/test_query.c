@@ -130,6 +130,50 @@ TEST(flame_trees_equal_those_of_a_naive_walk)
 	}
 }
 
+// Rows of the same group and stack come apart here, with those of other groups between.
+TEST(trees_of_many_groups_equal_those_of_a_naive_walk)
+{
+	enum { PODS = 1500 };
+	struct store *store = memory_store_new(PARTITION_NS);
+	struct selector selector = { 0 };
+	struct query query = { .store = store,
+			       .selector = &selector,
+			       .type = PROFILE_TYPE_CPU,
+			       .range = { 0, 2 * PARTITION_NS },
+			       .group_by = "pod" };
+	struct naive_node root = { .name = "total" };
+	struct flame_tree tree;
+	struct error err;
+
+	for (uint32_t i = 0; i < LOCATIONS; i++)
+		add_random_location(store->profile, i);
+	for (uint32_t i = 0; i < PODS; i++) {
+		struct labels labels = { 0 };
+		char pod[16];
+
+		snprintf(pod, sizeof(pod), "p%u", i);
+		assert_int_equal(0, labels_set(&labels, "pod", pod));
+		memory_store_add_series(store, &labels, PROFILE_TYPE_CPU);
+		labels_deinit(&labels);
+	}
+	for (uint32_t i = 0; i < 2 * PODS; i++) {
+		struct memory_sample sample = { .series = i * 7 % PODS,
+						.slot_ns = 20000000,
+						.location_count = 6,
+						.value = 1 + random_below(1000) };
+		for (uint32_t l = 0; l < sample.location_count; l++)
+			sample.locations[l] = i < PODS ? random_below(LOCATIONS)
+						       : store->samples[i - PODS].locations[l];
+		memory_store_add(store, &sample);
+	}
+	naive_tree(&query, &root);
+	assert_int_equal(0, query_flame_tree(&query, &tree, &err));
+	expect_equal_trees(&root, &tree);
+	naive_free_children(&root);
+	flame_tree_deinit(&tree);
+	store_close(store);
+}
+
 /** The rows of one table, for the caller to free. */
 static int read_top(const struct flame_tree *tree, uint32_t root, struct top_row **ret_rows,
 		    uint32_t *ret_count, struct error *err)
@@ -524,6 +568,7 @@ TEST(expensive_patterns_are_refused_not_answered)
 }
 
 RUN_TESTS(cmocka_unit_test(flame_trees_equal_those_of_a_naive_walk),
+	  cmocka_unit_test(trees_of_many_groups_equal_those_of_a_naive_walk),
 	  cmocka_unit_test(the_table_counts_recursion_once_and_nothing_twice),
 	  cmocka_unit_test(tables_of_groups_add_up_to_the_whole),
 	  cmocka_unit_test(truncation_keeps_the_largest_and_says_what_it_cut),
