@@ -143,6 +143,7 @@ static __always_inline void begin_thread(struct task_struct *task, __u64 since_n
 	thread->wait.recent_ns[WAIT_BLOCKED] = WAIT_EXPECTED_FIRST_NS;
 	thread->wait.recent_ns[WAIT_FOR_CPU] = WAIT_EXPECTED_FIRST_NS;
 	thread->time.delay_ns = delay_ns;
+	thread->time.exec_ns = since_ns == task->start_time ? 0 : task->se.sum_exec_runtime;
 	thread->time.left_as = THREAD_BLOCKED;
 	thread->time.slot = slot_at(since_ns);
 	thread->time.since_ns = since_ns;
@@ -303,6 +304,20 @@ static __always_inline void begin_after_stack(struct switch_cpu *cpu, struct thr
 	cpu->since_ns = end;
 	time->since_ns = end; // nobody else does: the lock is ours
 	time->switched_ns[THREAD_RUNNING] += end - now;
+	time->swept_compared_ns -= end - now;
+}
+
+static __always_inline void add_spell(struct thread_time *time, struct spell spell, __u64 exec_ns)
+{
+	__u64 swept_ns = time->swept_ns[THREAD_RUNNING];
+	__u64 left_ns = spell_settle(&spell, swept_ns - time->swept_compared_ns,
+				     ns_between(time->exec_ns, exec_ns));
+
+	time->exec_ns = exec_ns;
+	time->swept_compared_ns = swept_ns - left_ns;
+	time->switched_ns[THREAD_RUNNING] += spell.ns[THREAD_RUNNING];
+	time->switched_ns[THREAD_WAITING] += spell.ns[THREAD_WAITING];
+	time->switched_ns[THREAD_BLOCKED] += spell.ns[THREAD_BLOCKED];
 }
 
 /* The thread that loses its CPU is still the current one. */
@@ -335,9 +350,7 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 	spell = spell_of(since_ns, now, running_since_ns, ns_between(time->delay_ns, delay_ns),
 			 left_as);
 	time->delay_ns = delay_ns;
-	time->switched_ns[THREAD_RUNNING] += spell.ns[THREAD_RUNNING];
-	time->switched_ns[THREAD_WAITING] += spell.ns[THREAD_WAITING];
-	time->switched_ns[THREAD_BLOCKED] += spell.ns[THREAD_BLOCKED];
+	add_spell(time, spell, task->se.sum_exec_runtime);
 	// The tracepoint's own state is that of before a signal was noticed, on older kernels.
 	time->left_as = preempted || !task->__state ? THREAD_WAITING : THREAD_BLOCKED;
 	if (!wait_lock(&thread->wait)) {

@@ -20,6 +20,9 @@ struct thread_time {
 	__u64 delay_ns; // of sched_info.run_delay, accounted
 	__u32 left_as;  // THREAD_WAITING or _BLOCKED: how it lost its CPU the last time
 	__u32 pad;
+	__u64 exec_ns; // of sched_entity.sum_exec_runtime, accounted
+	// Up to here swept_ns[THREAD_RUNNING] has been compared with that; smaller: more was accounted.
+	__u64 swept_compared_ns;
 	__u64 slot; // the totals below are told up to here
 	// Of its switches, and of the agent's sweeps: each is written by one CPU at a time.
 	__u64 switched_ns[THREAD_STATES];
@@ -60,4 +63,28 @@ static inline __attribute__((always_inline)) struct spell spell_of(__u64 since_n
 	spell.ns[THREAD_WAITING] = delay_ns;
 	spell.ns[THREAD_BLOCKED] = elapsed_ns - delay_ns;
 	return spell;
+}
+
+/*
+ * Make the thread have run what the kernel says, @exec_ns since it was asked the last time; what was
+ * accounted as running by sweeps since then is @ahead_ns. A spell's time on a CPU is longer where a
+ * hypervisor took the CPU away: the thread waited for it. It is shorter where the kernel's clock began
+ * at the wake-up. Returns what is accounted too much and could not be taken from this spell.
+ */
+static inline __attribute__((always_inline)) __u64 spell_settle(struct spell *spell, __u64 ahead_ns,
+								__u64 exec_ns)
+{
+	__u64 taken_ns = ns_between(exec_ns, spell->ns[THREAD_RUNNING] + ahead_ns);
+	__u64 more_ns = ns_between(spell->ns[THREAD_RUNNING] + ahead_ns, exec_ns);
+	__u64 left_ns = ns_between(spell->ns[THREAD_RUNNING], taken_ns);
+	__u64 blocked_ns = spell->ns[THREAD_BLOCKED], waiting_ns = spell->ns[THREAD_WAITING];
+
+	taken_ns -= left_ns;
+	blocked_ns = more_ns < blocked_ns ? more_ns : blocked_ns;
+	more_ns -= blocked_ns;
+	waiting_ns = more_ns < waiting_ns ? more_ns : waiting_ns;
+	spell->ns[THREAD_RUNNING] += blocked_ns + waiting_ns - taken_ns;
+	spell->ns[THREAD_WAITING] += taken_ns - waiting_ns;
+	spell->ns[THREAD_BLOCKED] -= blocked_ns;
+	return left_ns;
 }
