@@ -56,6 +56,7 @@ struct budget {
 	uint64_t own_from_ns; // before, the agent's own work does not count
 	uint64_t decided_run_ns[BPF_COST_PROGRAMS_MAX], told_run_ns[BPF_COST_PROGRAMS_MAX];
 	uint64_t decided_own_ns, told_own_ns[OWN_CPU_COUNT];
+	uint64_t decided_counters[COUNTER_COUNT];
 	struct process_tally tally;
 	struct labels labels;
 	uint64_t told_ns, window_end_ns; // Unix time: costs are in windows up to here
@@ -138,6 +139,18 @@ static void read_programs(struct budget *budget, struct governor_reading *readin
 			*lane_of(reading, programs[i].name) +=
 				(double)run_ns / (double)reading->elapsed_ns;
 	}
+}
+
+static void read_stacks(struct budget *budget, struct governor_reading *reading)
+{
+	uint64_t counters[COUNTER_COUNT];
+
+	reading->stacks = 0.5;
+	if (!budget->controls.read_counters)
+		return;
+	budget->controls.read_counters(budget->controls.context, counters);
+	reading->stacks = cost_estimate_stacks(budget->decided_counters, counters);
+	memcpy(budget->decided_counters, counters, sizeof(counters));
 }
 
 static void read_own(struct budget *budget, struct governor_reading *reading, uint64_t now_ns)
@@ -292,6 +305,7 @@ static void decide(struct budget *budget, uint64_t now_ns)
 	budget->decided_ns = now_ns;
 	budget->decide_due_ns = now_ns + budget->governor.options.interval_ns;
 	read_programs(budget, &reading);
+	read_stacks(budget, &reading);
 	read_own(budget, &reading, now_ns);
 	read_worst(budget, &reading);
 	forget_gone_processes(budget);

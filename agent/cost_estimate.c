@@ -11,6 +11,9 @@
  * (x86-64, Linux 6.18), where caches are cold. Elsewhere it is rather less: an agent that does not know
  * should not cost more than it thinks.
  */
+#define SWITCH_NS  200
+#define UNWOUND_NS 8000
+
 static const struct {
 	const char *program;
 	enum bpf_counter counter;
@@ -19,8 +22,8 @@ static const struct {
 	{ "sample_on_cpu", COUNTER_SAMPLES, 12000 },
 	{ "sample_on_cpu", COUNTER_SAMPLES_IDLE, 500 },
 	{ "sample_on_cpu", COUNTER_SAMPLES_FILTERED, 500 },
-	{ "switch_threads", COUNTER_SWITCHES, 200 },
-	{ "switch_threads", COUNTER_WAITS_UNWOUND, 8000 },
+	{ "switch_threads", COUNTER_SWITCHES, SWITCH_NS },
+	{ "switch_threads", COUNTER_WAITS_UNWOUND, UNWOUND_NS },
 	{ "fault_handled", COUNTER_FAULTS_SAMPLED, 6000 },
 };
 
@@ -41,4 +44,13 @@ uint32_t cost_estimate(const uint64_t counters[COUNTER_COUNT],
 		ret_costs[count - 1].run_ns += counters[parts[i].counter] * parts[i].each_ns;
 	}
 	return count;
+}
+
+double cost_estimate_stacks(const uint64_t before[COUNTER_COUNT], const uint64_t now[COUNTER_COUNT])
+{
+	double switches = (double)(now[COUNTER_SWITCHES] - before[COUNTER_SWITCHES]);
+	double unwound = (double)(now[COUNTER_WAITS_UNWOUND] - before[COUNTER_WAITS_UNWOUND]);
+	double sum_ns = switches * SWITCH_NS + unwound * UNWOUND_NS;
+
+	return sum_ns > 0 ? unwound * UNWOUND_NS / sum_ns : 0.5;
 }

@@ -14,3 +14,7 @@
  */
 uint32_t cost_estimate(const uint64_t counters[COUNTER_COUNT],
 		       struct program_cost ret_costs[BPF_COST_PROGRAMS_MAX]);
+
+/** The part of switch_threads' cost that goes into stacks, between two moments; 0.5: not known. */
+double cost_estimate_stacks(const uint64_t before[COUNTER_COUNT],
+			    const uint64_t now[COUNTER_COUNT]);

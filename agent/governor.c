@@ -20,8 +20,6 @@
  */
 #define OWN_OF_SAMPLES  0.5
 #define OWN_PER_PROGRAM 2
-/* Of the time of the program for switches, where the stacks are taken; the other half is the times. */
-#define WAITS_OF_STACKS 0.5
 /* What a process that is switched off saves: its times are told as before. */
 #define PROCESS_OFF_SAVES 0.5
 /* A step down so soon after a step up, in times of calm_ns: it was too early. */
@@ -150,13 +148,8 @@ static double next_step(const struct governor *governor, enum governor_knob knob
 
 	*ret_lane = &reading->waits;
 	switch (knob) {
-	case GOVERNOR_STACKS: {
-		double stacks = WAITS_OF_STACKS;
-
-		for (uint32_t i = 0; i < step; i++)
-			stacks *= STEP_RATIO;
-		return stacks * (1 - STEP_RATIO);
-	}
+	case GOVERNOR_STACKS:
+		return reading->stacks * (1 - STEP_RATIO);
 	case GOVERNOR_FAULTS:
 		*ret_lane = &reading->faults;
 		return 1 - STEP_RATIO;
@@ -194,6 +187,8 @@ static void step_down(struct governor *governor, enum governor_knob knob,
 
 	*lane *= 1 - part;
 	expected->own -= own * part;
+	if (knob == GOVERNOR_STACKS)
+		expected->stacks *= STEP_RATIO / (1 - part);
 	if (knob == GOVERNOR_PROCESSES) {
 		change.process = expected->worst[0];
 		governor->off[governor->steps[knob]] = change.process;
@@ -217,6 +212,9 @@ static void step_down_to_target(struct governor *governor, struct governor_readi
 	for (enum governor_knob knob = 0; knob < GOVERNOR_DETACHED; knob++) {
 		double least = worth;
 
+		// A step that would be needed for the margin only is not begun with.
+		if (cost_of(expected) <= governor->options.budget)
+			break;
 		while (cost_of(expected) > target && can_step_down(governor, knob, expected) &&
 		       decision->change_count < GOVERNOR_CHANGES_MAX &&
 		       saving_of(governor, knob, expected) >= least) {
@@ -331,6 +329,8 @@ static double cost_of_step_up(const struct governor *governor, enum governor_kno
 
 	if (knob == GOVERNOR_PROCESSES)
 		return 0;
+	if (knob == GOVERNOR_STACKS) // four times the stacks
+		return with_own(reading, reading->waits) * reading->stacks * (1 / STEP_RATIO - 1);
 	before.steps[knob]--;
 	part = next_step(&before, knob, &copy, &lane);
 	return with_own(reading, *lane) * part / (1 - part);

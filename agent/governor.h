@@ -62,7 +62,8 @@ struct governor_process {
 struct governor_reading {
 	uint64_t elapsed_ns;
 	double sampling;
-	double waits; // the program for context switches
+	double waits;  // the program for context switches
+	double stacks; // the part of that which goes into stacks, 0 to 1
 	double faults;
 	double rest; // other kernel programs
 	double own;  // the agent's CPU time

@@ -42,4 +42,19 @@ TEST(a_program_costs_what_it_counted)
 		fail_msg("a second of two CPUs' samples takes more than 1 %% of a core");
 }
 
-RUN_TESTS(cmocka_unit_test(a_program_costs_what_it_counted))
+TEST(stacks_are_a_part_of_the_switches_cost)
+{
+	uint64_t before[COUNTER_COUNT] = { [COUNTER_SWITCHES] = 5, [COUNTER_WAITS_UNWOUND] = 5 };
+	uint64_t now[COUNTER_COUNT] = { [COUNTER_SWITCHES] = 5, [COUNTER_WAITS_UNWOUND] = 5 };
+
+	EXPECT_EQ(50, (int)(100 * cost_estimate_stacks(before, now)), "not known");
+	now[COUNTER_SWITCHES] += 1000000;
+	EXPECT_EQ(0, (int)(100 * cost_estimate_stacks(before, now)), "no stack");
+	now[COUNTER_WAITS_UNWOUND] += 1000;
+	EXPECT_EQ(3, (int)(100 * cost_estimate_stacks(before, now)), "few");
+	now[COUNTER_WAITS_UNWOUND] += 999000;
+	EXPECT_EQ(97, (int)(100 * cost_estimate_stacks(before, now)), "all");
+}
+
+RUN_TESTS(cmocka_unit_test(stacks_are_a_part_of_the_switches_cost),
+	  cmocka_unit_test(a_program_costs_what_it_counted))

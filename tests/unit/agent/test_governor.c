@@ -79,6 +79,7 @@ static struct governor_reading read_machine(const struct governor *governor,
 				.pid = 100 + i, .name = "pingpong", .share = load->share[i]
 			};
 	}
+	reading.stacks = 0.3 * stacks / (0.7 + 0.3 * stacks);
 	if (!governor_is_detached(governor))
 		reading.waits = load->waits * on * (0.7 + 0.3 * stacks);
 	return reading;
