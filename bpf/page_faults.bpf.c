@@ -35,10 +35,6 @@ struct pace {
 	__u32 before;   // in the one before
 	__u32 since;    // after the last one chosen
 	__u32 gap;      // the next one to be chosen
-	// The last fault that began, chosen or not.
-	__u64 thread;
-	__s64 shared_pages; // before it
-	__u32 is_chosen;
 	__u32 pad;
 };
 
@@ -49,12 +45,12 @@ struct {
 	__type(value, struct pace);
 } paces SEC(".maps");
 
-/* A chosen fault that is being handled. */
+/* A fault that is being handled. With the thread, which may be preempted or sleep meanwhile. */
 struct fault {
-	__u64 page; // its address, in pages; 0: none
-	__u64 weight;
-	struct rss before;
-	__u64 is_copy; // should nothing have come into memory: the page was replaced by a copy
+	__u64 page;        // its address, in pages; 0: none
+	__u64 weight;      // faults that it stands for; 0: it was not chosen
+	struct rss before; // of one that was not, only the shared part and the CPU
+	__u64 is_copy;     // should nothing have come into memory: the page was replaced by a copy
 };
 
 struct {
@@ -132,8 +128,7 @@ static __always_inline int fault_begins(__u64 address, bool is_copy)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	const struct task_struct___faults *faulting = (void *)task;
-	__u64 thread = bpf_get_current_pid_tgid();
-	__u32 pid = thread >> 32, zero = 0, weight;
+	__u32 pid = bpf_get_current_pid_tgid() >> 32, zero = 0;
 	struct pace *pace;
 	struct fault *fault;
 
@@ -143,21 +138,18 @@ static __always_inline int fault_begins(__u64 address, bool is_copy)
 	if (only_followed && !bpf_map_lookup_elem(&followed, &pid))
 		return 0;
 	pace = bpf_map_lookup_elem(&paces, &zero);
-	if (!pace)
-		return 0;
-	weight = choose_fault(pace);
-	pace->thread = thread;
-	pace->is_chosen = weight != 0;
-	pace->shared_pages = read_shared_rss(task);
-	if (!weight)
-		return 0;
 	fault = bpf_task_storage_get(&faults, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!fault)
-		return count_many(COUNTER_FAULTS_UNCHARGED, weight);
+	if (!pace || !fault)
+		return count(COUNTER_FAULTS_UNCHARGED);
 	fault->page = address / page_bytes;
-	fault->weight = weight;
+	fault->weight = choose_fault(pace);
 	fault->is_copy = is_copy;
-	fault->before = read_rss(task);
+	if (fault->weight) {
+		fault->before = read_rss(task);
+	} else {
+		fault->before.shared = read_shared_rss(task);
+		fault->before.cpu = bpf_get_smp_processor_id();
+	}
 	return 0;
 }
 
@@ -209,10 +201,12 @@ static __always_inline __u64 pages_of(struct task_struct *task, const struct fau
 }
 
 /* A fault that was not chosen, but brought a huge page: without its stack 512 pages would be missing. */
-static __always_inline bool was_huge(struct task_struct *task, const struct pace *pace)
+static __always_inline bool was_huge(struct task_struct *task, const struct fault *fault)
 {
 	// The CPU's own part goes with it, and may be below zero.
-	return read_shared_rss(task) - pace->shared_pages >= HUGE_PAGES / 2 &&
+	if (read_shared_rss(task) - fault->before.shared < HUGE_PAGES / 2)
+		return false;
+	return fault->before.cpu != bpf_get_smp_processor_id() ||
 	       is_own_huge_page(task, is_alone(task));
 }
 
@@ -220,16 +214,15 @@ static __always_inline bool was_huge(struct task_struct *task, const struct pace
 static __always_inline __u64 bytes_of(struct task_struct *task, struct pace *pace, __u64 address,
 				      __u64 *ret_weight)
 {
-	struct fault *fault;
+	struct fault *fault = bpf_task_storage_get(&faults, task, NULL, 0);
 	__u64 pages;
 
 	*ret_weight = 1;
-	if (pace->thread == bpf_get_current_pid_tgid() && !pace->is_chosen)
-		return was_huge(task, pace) ? (__u64)HUGE_PAGES * page_bytes : 0;
-	fault = bpf_task_storage_get(&faults, task, NULL, 0);
 	if (!fault || !fault->page || fault->page != address / page_bytes)
 		return 0;
 	fault->page = 0;
+	if (!fault->weight)
+		return was_huge(task, fault) ? (__u64)HUGE_PAGES * page_bytes : 0;
 	pages = pages_of(task, fault);
 	if (pages >= HUGE_PAGES)
 		pace->since += fault->weight - 1; // the next one stands for them

@@ -173,7 +173,7 @@ static __always_inline __s64 rss_growth(const struct rss *before, const struct r
 		return after->hugetlb - before->hugetlb;
 	if (before->cpu != after->cpu)
 		// What lies on the other CPU is out of reach.
-		return shared >= HUGE_PAGES ? HUGE_PAGES : 1;
+		return shared >= HUGE_PAGES / 2 ? HUGE_PAGES : 1;
 	if (is_alone)
 		return sum > 0 ? sum : 0;
 	if (local > 0)
