@@ -189,7 +189,8 @@ def test_states_add_up_to_elapsed_time_for_every_name(minute, bounds):
             print_row(name, books, said, percent)
         # Programs of others rename themselves by exec, and may take long to give their memory back
         # after the kernel told of their end: they count for the machine.
-        if (name in OURS or not books.ended) and abs(error) > share * books.elapsed + books.room:
+        checked = name in OURS or bounds.whole and not books.ended
+        if checked and abs(error) > share * books.elapsed + books.room:
             wrong.append(f"{name}: {percent:+.2f} %")
     assert not wrong, wrong
 
@@ -213,7 +214,9 @@ def test_running_is_what_schedstat_says(minute, bounds):
         for state, true in (("running", books.running), ("waiting", books.waiting)):
             said = minute.said[name].get(state, 0)
             room = share * true + 0.005 * books.elapsed + books.room + 10 * MS * books.threads
-            if (name in OURS or not books.ended) and abs(said - true) > room:
+            checked = name in OURS or bounds.whole and not books.ended
+            # A wait that began long before, on a busy machine, is told of when it is over.
+            if checked and (bounds.whole or state == "running") and abs(said - true) > room:
                 wrong.append(f"{name} {state}: {true / MS:.1f} ms, cairn {said / MS:.1f} ms")
     assert not wrong, wrong
 

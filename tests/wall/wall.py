@@ -36,8 +36,8 @@ class Bounds:
         self.share = 0.02 if whole else 0.05     # of a duration
         self.of_elapsed = 0.002 if whole else 0.01  # and of the thread's life
         self.named = 0.99 if whole else 0.90
-        # A program's first waits come before its unwind tables are loaded.
-        self.complete = 0.97 if whole else 0.60
+        self.complete = 0.97 if whole else 0.7
+        self.in_function = 0.9 if whole else 0.4  # of what is sampled, the share of a part
         self.classed = 0.98 if whole else 0.90
 
 
@@ -141,9 +141,10 @@ class Fleet:
         """Nanoseconds blocked by class."""
         return self.by_label("wait", f'{{service="{service}",thread="{thread}"}}', OFF_CPU)
 
-    def graph(self, service, thread, profile_type=OFF_CPU, more=""):
-        return FlameGraph(self.api.get("merge", query=f'{{service="{service}",thread="{thread}"{more}}}',
-                                       type=profile_type, max_nodes=100000))
+    def graph(self, service, thread, profile_type=OFF_CPU, more="", **when):
+        query = f'{{service="{service}",thread="{thread}"{more}}}'
+        return FlameGraph(self.api.get("merge", query=query, type=profile_type, max_nodes=100000,
+                                       **when))
 
     def wait_for(self, programs):
         """Until what they did has arrived and no more comes."""
