@@ -103,5 +103,7 @@ bool http_handle_asset(const struct http_request *request, struct http_response 
 
 /** The query that @request asks. */
 struct query api_query(struct http_api *api, const struct api_request *request);
+/** What a failed merge, table or heat map is about: a gauge's type has none of them. */
+const char *api_failed_field(const struct api_request *request);
 /** "type":..,"unit":.. */
 void api_append_type(struct buffer *body, const struct api_request *request);

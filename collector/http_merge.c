@@ -9,6 +9,11 @@
 #include "collector/json_text.h"
 #include "proto/export.h"
 
+const char *api_failed_field(const struct api_request *request)
+{
+	return profile_type_is_gauge(request->type) ? "type" : "query";
+}
+
 void api_append_type(struct buffer *body, const struct api_request *request)
 {
 	buffer_append_string(body, "\"type\":");
@@ -88,7 +93,7 @@ static void answer_tree(struct http_api *api, const struct api_request *request,
 	if (rc) {
 		if (!err.code)
 			error_set(&err, rc, "out of memory for the tree");
-		http_respond_failure(response, &err, "query");
+		http_respond_failure(response, &err, api_failed_field(request));
 		return;
 	}
 
@@ -129,7 +134,7 @@ static void answer_file(struct http_api *api, const struct api_request *request,
 		rc = export_profile(profile, request->type, format, "cairn", &response->body, &err);
 	if (rc) {
 		err.code = rc;
-		http_respond_failure(response, &err, "query");
+		http_respond_failure(response, &err, api_failed_field(request));
 		return;
 	}
 	response->media_type = export_media_type(format);

@@ -8,10 +8,10 @@
 #include "base/cleanup.h"
 #include "collector/json_text.h"
 
-/** What a failed query is about: the step, when that is what must change. */
-static const char *field_of(const struct error *err, const char *step)
+/** What a failed query is about: the step, when that is what must change, or else @field. */
+static const char *field_of(const struct error *err, const char *step, const char *field)
 {
-	return err->code == -EINVAL && strstr(err->text, " points in this range") ? step : "query";
+	return err->code == -EINVAL && strstr(err->text, " points in this range") ? step : field;
 }
 
 static void append_key(struct buffer *body, const char *key, uint64_t value)
@@ -43,7 +43,7 @@ void http_handle_series(struct http_api *api, const struct api_request *request,
 	struct error err = { 0 };
 
 	if (query_series(&query, request->step_ns, &set, &err)) {
-		http_respond_failure(response, &err, field_of(&err, "step"));
+		http_respond_failure(response, &err, field_of(&err, "step", "query"));
 		return;
 	}
 	buffer_append_byte(body, '{');
@@ -68,7 +68,8 @@ void http_handle_heatmap(struct http_api *api, const struct api_request *request
 	struct error err = { 0 };
 
 	if (query_heat_map(&query, request->slot_ns, &map, &err)) {
-		http_respond_failure(response, &err, field_of(&err, "slot"));
+		http_respond_failure(response, &err,
+				     field_of(&err, "slot", api_failed_field(request)));
 		return;
 	}
 	buffer_append_byte(body, '{');

@@ -112,7 +112,7 @@ void http_handle_top(struct http_api *api, const struct api_request *request,
 		rc = table ? 0 : error_set(&err, -ENOMEM, "out of memory for the table");
 	}
 	if (rc) {
-		http_respond_failure(response, &err, "query");
+		http_respond_failure(response, &err, api_failed_field(request));
 		return;
 	}
 
@@ -123,5 +123,5 @@ void http_handle_top(struct http_api *api, const struct api_request *request,
 			       : append_table(body, &tree, table, 0, request->limit, &err);
 	buffer_append_string(body, "}\n");
 	if (rc)
-		http_respond_failure(response, &err, "query");
+		http_respond_failure(response, &err, api_failed_field(request));
 }
