@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from fleet import CPU, Workload, build_folder, unique
+from fleet import CPU, Workload, build_folder, unique, wait_until
 
 SPIN = "gpu_wait:spin:nanoseconds:cpu:nanoseconds"
 CPU_SECONDS = 3
@@ -12,7 +12,7 @@ CPU_SECONDS = 3
 
 @pytest.fixture(scope="session", autouse=True)
 def doubles():
-    names = ["libcuda.so.1", "spinning_client"]
+    names = ["libcuda.so.1", "libnvidia-ml.so.1", "spinning_client"]
     if not all((build_folder() / "tests/gpu" / name).exists() for name in names):
         subprocess.run(["make", *(f"{build_folder()}/tests/gpu/{name}" for name in names)],
                        check=True)
@@ -34,3 +34,22 @@ def test_a_loop_that_waits_for_the_gpu_is_a_wait_and_not_hot_code(fleet):
     work = fleet.api.merge(service, type_=CPU)
     assert work.total_of("cuStreamSynchronize") == 0
     assert work.total_of("prepare_batch") > 0.9 * work.total, work.names
+
+
+def test_gpus_are_gauges_with_their_labels(collector, start_agent, monkeypatch):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(build_folder() / "tests/gpu"))
+    monkeypatch.setenv("NVML_DOUBLE_GPUS", "2")
+    agent = start_agent(collector)
+    busy = "gpu:busy:percent:gauge:second"
+
+    def series():
+        return collector.api.get("series", query="gpu", type=busy, from_="now-1m", step="1s",
+                                 group_by="gpu_model")["series"]
+    answer = wait_until("GPUs", 20, lambda: len(series()) == 2 and series())
+    assert {one["group"] for one in answer} == {"Double of a GPU 0", "Double of a GPU 1"}
+    for one in answer:
+        assert set(one["values"]) <= {0, 64} and 64 in one["values"], one
+    assert "GPU" not in agent.log(), "a GPU that works is no news"
+    used = collector.api.get("series", query='{gpu="1"}', from_="now-1m", step="1s",
+                             type="gpu:memory_used:bytes:gauge:second")["series"]
+    assert max(used[0]["values"]) == 5 << 30

@@ -26,6 +26,23 @@ static struct device {
 	unsigned int index;
 } devices[2] = { { 0 }, { 1 } };
 
+/* For programs that cannot be told otherwise: how many GPUs there are, and that they are busy. */
+__attribute__((constructor)) static void read_environment(void)
+{
+	const char *count = getenv("NVML_DOUBLE_GPUS");
+
+	if (!count)
+		return;
+	state = (struct nvml_double){ .gpu_count = (unsigned int)atoi(count),
+				      .busy = 64,
+				      .used_bytes = 5ULL << 30,
+				      .power_mw = 300000,
+				      .sm_active = 40,
+				      .tensor_active = 101 };
+	if (state.gpu_count > sizeof(devices) / sizeof(devices[0]))
+		state.gpu_count = sizeof(devices) / sizeof(devices[0]);
+}
+
 EXPORT struct nvml_double *nvml_double(void)
 {
 	return &state;
