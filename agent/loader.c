@@ -20,6 +20,8 @@ enum {
 	// Each new stack is some 300 bytes; at start every sample is one: 2.5 s of that per CPU.
 	RING_BYTES_PER_CPU = 64 << 10,
 	RING_BYTES_MIN = 1 << 20,
+	// Waits have two stacks for each thread of the machine, whatever its CPUs: at start 5,000 threads.
+	RING_BYTES_MIN_WAITS = 4 << 20,
 	RING_BYTES_MAX = 16 << 20,
 	FOLLOWED_MAX = 16384,    // processes that `record -p` follows at a time
 	DRAIN_BATCH = 1024,      // counts per system call
@@ -80,9 +82,9 @@ static int refused(struct error *err, int rc, const char *what)
 
 // ---- open, set, load, attach ------------------------------------------------------------------
 
-static uint32_t ring_bytes(int cpu_count)
+static uint32_t ring_bytes(int cpu_count, bool waits)
 {
-	uint32_t bytes = RING_BYTES_MIN;
+	uint32_t bytes = waits ? RING_BYTES_MIN_WAITS : RING_BYTES_MIN;
 
 	while (bytes < RING_BYTES_MAX && bytes < (uint64_t)cpu_count * RING_BYTES_PER_CPU)
 		bytes *= 2;
@@ -114,9 +116,10 @@ static void set_options(struct loader *loader, const struct loader_options *opti
 	programs->rodata->only_cycles = options->cycles;
 	programs->rodata->only_followed = options->pid != 0;
 	bpf_map__set_max_entries(programs->maps.tick_periods, loader->cpu_count);
-	bpf_map__set_max_entries(programs->maps.records, options->ring_bytes
-								 ? options->ring_bytes
-								 : ring_bytes(loader->cpu_count));
+	bpf_map__set_max_entries(programs->maps.records,
+				 options->ring_bytes
+					 ? options->ring_bytes
+					 : ring_bytes(loader->cpu_count, options->waits));
 	if (options->pid)
 		bpf_map__set_max_entries(programs->maps.followed, FOLLOWED_MAX);
 

@@ -26,6 +26,7 @@ struct loader_options {
 	bool cycles;         // ticks are of hardware cycles, not of the CPU clock
 	uint32_t counts_max; // distinct samples between two loader_swap_counts()
 	bool snapshots;      // samples that need a table not there yet come as snapshots
+	bool waits;          // stacks of waits come through the ring, too
 	// For tests: begin with what is tried when kernels refuse better.
 	bool raw_tracepoints;    // the process programs without types
 	enum loader_level level; // the first to be tried

@@ -458,6 +458,7 @@ static int open_kernel_side(struct profiler *profiler, const struct profiler_opt
 		.cycles = ns_per_1024_cycles != 0,
 		.counts_max = profiler->counts_max,
 		.snapshots = true,
+		.waits = (options->lanes & LANE_WALL) != 0,
 	};
 	int rc = open_programs(profiler, &loader_options, err);
 

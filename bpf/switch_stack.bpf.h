@@ -115,6 +115,8 @@ static long walk_and_note(__u32 index, struct noted_walk *walk)
 
 /* What could not be unwound to its end may be as soon as a table is there. */
 #define MEMO_OF_CUT_STACK_NS 200000000ULL
+/* The agent forgets the bodies of stacks that were not counted for a minute. */
+#define MEMO_NS 20000000000ULL
 
 /*
  * Remember where the stack was taken. Not if it has Python frames: the same native stack has others
@@ -134,7 +136,7 @@ static __always_inline void note_place(struct switch_memo *memo, struct switch_p
 	memo->call = place->call;
 	memo->exec_id = unwind->process.key.exec_id;
 	memo->returns = hash_returns(memo, place);
-	memo->until_ns = is_whole ? ~0ULL : now + MEMO_OF_CUT_STACK_NS;
+	memo->until_ns = now + (is_whole ? MEMO_NS : MEMO_OF_CUT_STACK_NS);
 }
 
 static __always_inline void take_user_part(struct switch_stack *stack, struct switch_memo *memo,
@@ -153,6 +155,9 @@ static __always_inline void take_user_part(struct switch_stack *stack, struct sw
 	end_user_stack(unwind);
 	keep_user_stack(&stack->work, now, task->group_leader->comm, &stack->taken);
 	note_place(memo, &stack->place, unwind, walk.has_python, now);
+	// Bodies that the ring had no room for are sent when the stack is taken again.
+	if (!stack_is_known(&stack->taken.user) || !stack_is_known(&stack->taken.kernel))
+		memo->until_ns = 0;
 }
 
 static __always_inline void key_of_thread(struct task_struct *task, struct count_key *key)

@@ -429,12 +429,60 @@ static __always_inline void sweep_time(struct task_struct *task, struct thread *
 			    spell.ns[THREAD_BLOCKED], spell.ns[THREAD_WAITING], wait->weight);
 }
 
+/* One sweep runs at a time; it may be interrupted by switches, which have their own. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct switch_stack);
+} swept_stack SEC(".maps");
+
+/*
+ * A wait that has lasted until a sweep stands for itself from then on, chosen or not. Of one that was
+ * not, or began before us, only the kernel's part of the stack can be had: the user's memory cannot be
+ * read from here.
+ */
+static __always_inline void sweep_stack(struct task_struct *task, struct thread *thread)
+{
+	__u64 since_ns = *(volatile __u64 *)&thread->time.since_ns;
+	struct thread_wait *wait = &thread->wait;
+	struct wait_place *place = &wait->places[0];
+	struct switch_stack *stack;
+	__u32 zero = 0;
+	long size;
+
+	if (thread->time.left_as != THREAD_BLOCKED || task->on_cpu || !is_asleep(task) ||
+	    !has_user_stack(task))
+		return;
+	if (wait->weight) {
+		wait->weight = 1;
+		return;
+	}
+	stack = bpf_map_lookup_elem(&swept_stack, &zero);
+	if (!stack)
+		return;
+	wait_flush(place);
+	memo_forget(&place->memo);
+	key_of_thread(task, &stack->taken);
+	size = bpf_get_task_stack(task, stack->kernel.at,
+				  KERNEL_DEPTH_MAX * sizeof(stack->kernel.at[0]), 0);
+	stack->kernel_depth = size > 0 ? (__u32)size / sizeof(stack->kernel.at[0]) : 0;
+	keep_kernel_part(stack, bpf_ktime_get_ns());
+	place->key = stack->taken;
+	wait->place = 0;
+	count(COUNTER_WAITS_SWEPT);
+	// It may have switched meanwhile, and gone without the lock.
+	if (*(volatile __u64 *)&thread->time.since_ns == since_ns)
+		wait->weight = 1;
+}
+
 /* A switch that finds the lock taken goes on without it, and a sweep leaves the thread to its switch. */
 static __always_inline void sweep_thread(struct task_struct *task, struct thread *thread)
 {
 	if (!wait_lock(&thread->wait))
 		return;
 	sweep_time(task, thread);
+	sweep_stack(task, thread);
 	flush_waits(&thread->wait);
 	wait_unlock(&thread->wait);
 }
@@ -456,8 +504,10 @@ int sweep_threads(struct bpf_iter__task *ctx)
 			begin_thread(task, task->start_time, 0);
 		else
 			begin_thread(task, bpf_ktime_get_ns(), run_delay_of(task));
-		return 0;
+		thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	}
+	if (!thread)
+		return 0;
 	sweep_thread(task, thread);
 	tell_thread(task, thread, sweep_slot);
 	return 0;

@@ -206,6 +206,7 @@ TEST(a_wait_is_told_while_it_lasts)
 	sleep_ns(200 * NS_PER_MS);
 	uint64_t elapsed_ns = drain(&fixture, &told) - begin_ns;
 	expect_about(elapsed_ns, told.ns[SAMPLE_KIND_BLOCKED], 10, "blocked");
+	expect_about(elapsed_ns, told.ns[SAMPLE_KIND_OFF_CPU], 10, "blocked, with a stack");
 	// Killed, it runs once more.
 	sleep_ns(100 * NS_PER_MS);
 	kill(child, SIGKILL);
