@@ -177,6 +177,13 @@ static bool lose_fp(struct frame_state *state)
 	case BASE_SP:
 		return state->fp_saved; // else the caller's is in no place any more
 	case BASE_FP:
+		if (state->slot < 0 && state->sp_depth) {
+			// fp was the frame's, and is a number from now on.
+			state->base = BASE_SP;
+			state->cfa_offset = state->sp_depth;
+			state->sp_depth = 0;
+			return true;
+		}
 		state->base = BASE_SLOT;
 		return state->slot >= 0;
 	default:

@@ -91,6 +91,17 @@ int mapping_pages_add(struct mapping_pages *pages, uint64_t start, uint64_t limi
 	return add(pages, start, limit, 0, code);
 }
 
+int mapping_pages_add_rule(struct mapping_pages *pages, uint64_t start, uint64_t limit,
+			   uint64_t rule)
+{
+	struct mapping_range range = { start, { .bias = rule, .code = MAPPING_CODE_RULE } };
+
+	if (start >= limit || limit > MAPPING_START_UNUSED)
+		return 0;
+	range.code.units = size_in_units(limit - start + (1 << MAPPING_UNIT_BITS) - 1);
+	return append(pages, &range);
+}
+
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;

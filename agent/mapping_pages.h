@@ -40,6 +40,13 @@ void mapping_pages_clear_coarse(struct mapping_pages *pages);
 int mapping_pages_add(struct mapping_pages *pages, uint64_t start, uint64_t limit, uint32_t code);
 
 /**
+ * Add code that was made at run time, [@start, @limit), with the one rule that holds in it
+ * (MAPPING_RULE()); 0: by frame pointer. What comes next must be added too: it says where this ends.
+ */
+int mapping_pages_add_rule(struct mapping_pages *pages, uint64_t start, uint64_t limit,
+			   uint64_t rule);
+
+/**
  * Add a mapping of a file whose table is in the kernel under @number and covers @extent. What the
  * table does not cover has no unwind information. Returns 0 or -ENOMEM.
  */

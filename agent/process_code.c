@@ -52,15 +52,16 @@ static int collect_executable(struct process_code *code, struct unwind_tables *t
 }
 
 static int collect_mapping(struct process_code *code, struct unwind_tables *tables,
-			   const struct mapping_list *list, const struct mapping *mapping)
+			   const struct mapping_list *list, const struct mapping *mapping,
+			   const struct generated_code *generated)
 {
 	uint32_t what = MAPPING_CODE_NONE;
 
 	if (mapping->executable)
 		return collect_executable(code, tables, mapping);
 	if (mapping_is_jit(list, mapping))
-		what = MAPPING_CODE_JIT;
-	else if (mapping->file == MAPPING_FILE_UNKNOWN)
+		return generated_code_add(generated, mapping, &code->pages);
+	if (mapping->file == MAPPING_FILE_UNKNOWN)
 		what = MAPPING_CODE_UNKNOWN;
 	return mapping_pages_add(&code->pages, mapping->start, mapping->limit, what);
 }
@@ -84,12 +85,12 @@ static void sort_files(struct process_code *code)
 }
 
 static int collect(struct process_code *code, struct unwind_tables *tables,
-		   const struct mapping_list *list)
+		   const struct mapping_list *list, const struct generated_code *generated)
 {
 	memset(code->states, 0, sizeof(code->states));
 	code->file_count = 0;
 	for (uint32_t i = 0; i < list->count; i++) {
-		int rc = collect_mapping(code, tables, list, &list->mappings[i]);
+		int rc = collect_mapping(code, tables, list, &list->mappings[i], generated);
 		if (rc)
 			return rc;
 	}
@@ -97,15 +98,15 @@ static int collect(struct process_code *code, struct unwind_tables *tables,
 }
 
 int process_code_collect(struct process_code *code, struct unwind_tables *tables,
-			 const struct mapping_list *list)
+			 const struct mapping_list *list, const struct generated_code *generated)
 {
 	mapping_pages_clear(&code->pages);
-	int rc = collect(code, tables, list);
+	int rc = collect(code, tables, list, generated);
 
 	// Libraries lie above what a program maps itself, and are what would be left out.
 	if (!rc && code->pages.cut) {
 		mapping_pages_clear_coarse(&code->pages);
-		rc = collect(code, tables, list);
+		rc = collect(code, tables, list, generated);
 	}
 	if (!rc)
 		sort_files(code);

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "agent/generated_code.h"
 #include "agent/mapping.h"
 #include "agent/mapping_pages.h"
 #include "agent/unwind_tables.h"
@@ -19,6 +20,9 @@ struct process_code {
 
 void process_code_deinit(struct process_code *code);
 
-/** Collect @list, and want the tables of its files. Returns 0 or -ENOMEM. */
+/**
+ * Collect @list, and want the tables of its files. @generated is what is known of code made at run time
+ * (NULL: nothing). Returns 0 or -ENOMEM.
+ */
 int process_code_collect(struct process_code *code, struct unwind_tables *tables,
-			 const struct mapping_list *list);
+			 const struct mapping_list *list, const struct generated_code *generated);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/generated_code.h"
 #include "agent/mapping.h"
 #include "agent/process_code.h"
 #include "agent/published_processes.h"
@@ -25,6 +26,8 @@ enum {
 /* An interpreter that was only just started; each time twice as long. */
 #define PYTHON_AGAIN_MIN_NS (20 * NS_PER_MS)
 #define PYTHON_AGAIN_MAX_NS (60 * NS_PER_SECOND)
+/* Functions made at run time come one after the other. */
+#define GENERATED_AGAIN_NS (50 * NS_PER_MS)
 /* A file whose table had no room. */
 #define NO_ROOM_AGAIN_NS (30 * NS_PER_SECOND)
 /*
@@ -93,6 +96,7 @@ static void drop(struct process_unwinds *unwinds, struct published *record)
 	unwinds->exited_count -= record->exited_ns != 0;
 	release_files(unwinds, record);
 	mapping_list_release(record->list);
+	generated_code_free(record->generated);
 	published_processes_remove(&unwinds->published, record);
 	share_room(unwinds);
 }
@@ -258,6 +262,14 @@ static void publish_at(struct process_unwinds *unwinds, struct published *record
 		unwinds->again_due_ns = time_ns;
 }
 
+static bool take_flag(bool *flag)
+{
+	bool was_set = *flag;
+
+	*flag = false;
+	return was_set;
+}
+
 // While a table is missing the list is kept, to make pages of it again.
 static void wait_for_tables(struct process_unwinds *unwinds, struct published *record,
 			    const struct mapping_list *list)
@@ -278,6 +290,8 @@ static void wait_for_tables(struct process_unwinds *unwinds, struct published *r
 		publish_at(unwinds, record, clock_monotonic_ns() + NO_ROOM_AGAIN_NS);
 	if (record->python_again_ns)
 		publish_at(unwinds, record, record->python_again_ns);
+	if (take_flag(&record->generated_again))
+		publish_at(unwinds, record, clock_monotonic_ns() + GENERATED_AGAIN_NS);
 }
 
 // Samples that want one of these are handed over, to be unwound when it is there.
@@ -287,11 +301,26 @@ static uint32_t tables_to_come(const uint32_t *states)
 	       states[UNWIND_FILE_IDLE];
 }
 
+// A function is written just after there is memory for it, and more may be there than one look finds.
+static void scan_generated(struct published *record, const struct mapping_list *list)
+{
+	bool is_new = record->scanned_generation != list->generation;
+
+	if (!generated_code_count(record->generated))
+		return;
+	if (generated_code_scan(record->generated, (pid_t)record->key.pid, list) || is_new)
+		record->generated_again = true;
+	record->scanned_generation = list->generation;
+}
+
 static int publish(struct process_unwinds *unwinds, struct published *record,
 		   const struct mapping_list *list)
 {
 	uint64_t began_ns = clock_monotonic_ns();
-	int rc = process_code_collect(&unwinds->code, unwinds->tables, list);
+	int rc;
+
+	scan_generated(record, list);
+	rc = process_code_collect(&unwinds->code, unwinds->tables, list, record->generated);
 
 	// Held before they are published: nobody evicts what is in use.
 	if (!rc)
@@ -402,6 +431,31 @@ void process_unwind_touch(struct process_unwinds *unwinds, struct process *proce
 	record->used_ns = now;
 	if (missing)
 		miss(unwinds, record, list, missing);
+}
+
+void process_unwind_learn(struct process_unwinds *unwinds, struct process *process, uint64_t pc,
+			  bool is_cut)
+{
+	struct published *record = find(unwinds, process->key.pid);
+	uint64_t now = clock_monotonic_ns();
+
+	if (!record || !is_same_process(&record->key, &process->key) || process->exited ||
+	    (!is_cut && !generated_code_count(record->generated)))
+		return;
+	const struct mapping_list *list = process_mappings(unwinds->processes, process);
+	const struct mapping *mapping =
+		list ? mapping_list_find((struct mapping_list *)list, pc) : NULL;
+	if (!mapping || mapping->executable || !mapping_is_jit(list, mapping))
+		return;
+	if (!record->generated)
+		record->generated = generated_code_new();
+	if (!record->generated ||
+	    !generated_code_learn(record->generated, (pid_t)record->key.pid, mapping, pc))
+		return;
+	if (now - record->published_ns >= rest_of(record, true))
+		publish(unwinds, record, list);
+	else
+		publish_at(unwinds, record, record->published_ns + rest_of(record, true));
 }
 
 // Touch it though nobody sampled it.
@@ -642,8 +696,13 @@ void process_unwind_expire(struct process_unwinds *unwinds)
 		if (record->key.pid && kill((pid_t)record->key.pid, 0) && errno == ESRCH)
 			drop(unwinds, record);
 	}
-	for (uint32_t i = 0; i < unwinds->published.slot_count; i++)
-		look_for_missing(unwinds, &unwinds->published.records[i]);
+	for (uint32_t i = 0; i < unwinds->published.slot_count; i++) {
+		struct published *record = &unwinds->published.records[i];
+
+		look_for_missing(unwinds, record);
+		if (record->key.pid && generated_code_count(record->generated))
+			publish_at(unwinds, record, clock_monotonic_ns());
+	}
 	unwind_tables_trim(unwinds->tables, clock_monotonic_ns() - unwinds->kept_ns);
 	publish_due(unwinds);
 }
@@ -708,6 +767,7 @@ void process_unwind_close(struct process_unwinds *unwinds)
 	for (uint32_t i = 0; i < unwinds->published.slot_count; i++) {
 		free(unwinds->published.records[i].files);
 		mapping_list_release(unwinds->published.records[i].list);
+		generated_code_free(unwinds->published.records[i].generated);
 	}
 	unwind_tables_close(unwinds->tables);
 	published_processes_deinit(&unwinds->published);

@@ -79,6 +79,14 @@ void process_unwind_refresh(struct process_unwinds *unwinds);
 void process_unwind_follow(struct process_unwinds *unwinds, const struct executable *executable,
 			   uint64_t offset, uint64_t size);
 
+/**
+ * A stack of the process went through @pc, in code made at run time. Where such code keeps no frame
+ * pointer (@is_cut: that is how the stack ended), what it does to the stack is found out, and published.
+ * The process was touched.
+ */
+void process_unwind_learn(struct process_unwinds *unwinds, struct process *process, uint64_t pc,
+			  bool is_cut);
+
 /** The process was counted in a window: what it needs is evicted last. Costs a look-up. */
 void process_unwind_use(struct process_unwinds *unwinds, const struct process_key *key);
 

@@ -11,13 +11,17 @@ static bool is_kernel_stack(const struct stack_body *body)
 	return !body->process.pid && !body->process.start_ns;
 }
 
-// Where the unwinder stopped.
-static uint64_t last_address(const struct stack_record *record)
+static const struct raw_frame *last_frame(const struct stack_record *record)
 {
 	const struct stack_body *body = &record->body;
 
-	return body->frame_count ? body->frames[body->frame_count - 1].address
-				 : record->leaf.address;
+	return body->frame_count ? &body->frames[body->frame_count - 1] : &record->leaf;
+}
+
+// Where the unwinder stopped.
+static uint64_t last_address(const struct stack_record *record)
+{
+	return last_frame(record)->address;
 }
 
 // Where it knew of no code; 0: that is not why it stopped.
@@ -43,6 +47,19 @@ static void follow_code(struct stack_reader *reader, struct process *process,
 				      symbol.size);
 }
 
+// Code made at run time may keep no frame pointer; a leaf may hide that, for its chain goes on with its
+// caller's caller.
+static void learn_code(struct stack_reader *reader, struct process *process,
+		       const struct stack_record *record)
+{
+	const struct raw_frame *last = last_frame(record);
+
+	if (record->body.end == END_TAG_NO_FRAME_POINTER && last->tag == FRAME_TAG_JIT)
+		process_unwind_learn(reader->unwinds, process, last->address, true);
+	else if (record->leaf.tag == FRAME_TAG_JIT)
+		process_unwind_learn(reader->unwinds, process, record->leaf.address, false);
+}
+
 static struct process *prepare_process(struct stack_reader *reader,
 				       const struct stack_record *record)
 {
@@ -55,6 +72,7 @@ static struct process *prepare_process(struct stack_reader *reader,
 	if (reader->unwinds) {
 		process_unwind_touch(reader->unwinds, process, missing_address(record));
 		follow_code(reader, process, record);
+		learn_code(reader, process, record);
 	}
 	return process;
 }
