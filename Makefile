@@ -204,6 +204,7 @@ test: packages $(PROGRAMS) ## everything that CI runs: unit, end-to-end and brow
 	$(MAKE) e2e
 	$(MAKE) differential-quick
 	$(MAKE) truth-quick
+	$(MAKE) wall-quick
 	$(MAKE) browser
 	$(MAKE) deploy-check
 

@@ -189,7 +189,9 @@ def test_states_add_up_to_elapsed_time_for_every_name(minute, bounds):
             print_row(name, books, said, percent)
         # Programs of others rename themselves by exec, and may take long to give their memory back
         # after the kernel told of their end: they count for the machine.
-        checked = name in OURS or bounds.whole and not books.ended
+        # How long the kernel takes to end one is not told: on a busy machine, longer than it lived.
+        checked = (name in OURS and name not in SHORT) or (bounds.whole and name in SHORT) or \
+            (bounds.whole and not books.ended)
         if checked and abs(error) > share * books.elapsed + books.room:
             wrong.append(f"{name}: {percent:+.2f} %")
     assert not wrong, wrong
