@@ -5,6 +5,7 @@
 import { Topic } from "./api.js";
 import { ChartPane } from "./chart_pane.js";
 import { Connection } from "./connection.js";
+import { DiagnosisCard } from "./diagnosis.js";
 import { byId, element } from "./element.js";
 import { FlamePane } from "./flame_pane.js";
 import { formatTime } from "./format.js";
@@ -54,6 +55,7 @@ class Page {
 		this.table = new TablePane(this.state);
 		this.stackless = new StacklessPane(this.state);
 		this.states = new StatesPane(this.state);
+		this.diagnosis = new DiagnosisCard(this.state, () => this.#range);
 		this.serviceTopic = new Topic();
 		this.typeTopic = new Topic();
 		this.labelTopic = new Topic();
@@ -348,6 +350,7 @@ class Page {
 			s: () => this.services.open(),
 			t: () => this.ranges.open(),
 			l: () => this.#toggleLive(),
+			d: () => byId("diagnosis-button").click(),
 			w: () => byId("type").focus(),
 			i: () => this.#toggleIdle(),
 			f: () => byId("flame-scroller").focus(),

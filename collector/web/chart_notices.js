@@ -46,10 +46,11 @@ export class ChartNotices {
 		const { view } = this.#state;
 		const { changes = [], before = [] } = this.#marks ?? {};
 
-		this.list.replaceChildren(...[this.#idleNotice(view), ...this.#chosen(view), this.#throttled(view), this.#reduced(view)].filter((notice) => notice));
+		this.list.replaceChildren(...[this.#idleNotice(view), ...this.#chosen(view), this.#throttled(view)].filter((notice) => notice));
 		this.changes.hidden = changes.length + before.length === 0;
-		byId("changes-text").textContent = changes.length === 0 ? "The agent measures less" :
-			`${changes.length} ${changes.length === 1 ? "change" : "changes"} by the agent`;
+		byId("changes-text").textContent = [this.#reduced(view), changes.length === 0 ? "" :
+			`${changes.length} ${changes.length === 1 ? "change" : "changes"} by the agent`].filter((text) => text).join("; ") ||
+			"The agent measures less";
 	}
 
 	#button(text, title, patch) {
@@ -66,7 +67,7 @@ export class ChartNotices {
 		if (view.type === WALL_TYPE)
 			return this.#idle > 0 ? this.#idleOfAll() : null;
 		if (leavesIdleOut(view)) {
-			if (this.#idle === null)
+			if (!this.#idle)
 				return null;
 			return element("li", "", element("b", "", formatDuration(this.#idle)), " idle left out ",
 				       this.#button("show", "Show the waits of workers that had no work, too", { idle: "in" }));
@@ -104,18 +105,14 @@ export class ChartNotices {
 		return notice;
 	}
 
-	/** What of this lane the agents take less of at the end of the range. */
+	/** What of this lane the agents take less of at the end of the range, "" for nothing. */
 	#reduced(view) {
 		const { reducedBy } = laneOf(view.type);
 		const reduced = (this.#marks?.reduced ?? []).filter(({ text }) => reducedBy && text.includes(reducedBy));
 
 		if (reduced.length === 0)
-			return null;
-		const more = reduced.length > 1 ? ` and ${reduced.length - 1} more` : "";
-		const notice = element("li", "notice-reduced", `▲ ${reduced[0].text}${more}`);
-		notice.title = "The agent takes less, to stay within its budget. What it takes counts for more, so sums over a long time stay right, " +
-			"but short peaks can be higher than they were, and rare stacks are missing.\n" + reduced.map(({ text }) => text).join("\n");
-		return notice;
+			return "";
+		return `${reduced[0].text}${reduced.length > 1 ? ` and ${reduced.length - 1} more` : ""}`;
 	}
 
 	#fillChanges() {
@@ -127,8 +124,8 @@ export class ChartNotices {
 		const list = element("ul", "changes", ...rows);
 		list.tabIndex = 0; // so that keys can scroll it
 		byId("changes-popover").replaceChildren(
-			element("p", "", "To stay within its budget the agent changed what it measures. From then on fewer stacks may be kept, " +
-				`or a lane may be off for a process; times that are shown stay right for what was measured.${cost}`),
+			element("p", "", "To stay within its budget the agent takes less. What it takes counts for more, so sums over a long time stay right, " +
+				`but short peaks can be higher than they were, and rare stacks are missing. Wall clock stays exact.${cost}`),
 			list);
 	}
 }

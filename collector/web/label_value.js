@@ -19,7 +19,7 @@ const VALUES = {
 		pipe: ["pipe", "the other end of a pipe"],
 		page_fault: ["page fault", "memory that had to be read in or made"],
 		gpu: ["GPU", "the GPU's driver"],
-		child: ["child process", "the end of a child"],
+		child: ["child or thread", "the end of a child process or of another thread"],
 		idle: ["idle", "work: a worker of a pool that had none"],
 		stopped: ["stopped", "to be continued after a signal or a debugger"],
 		other: ["other", "something that is not told apart"],

@@ -3,7 +3,7 @@
 
 import { apiPath, ask } from "./api.js";
 import { hasKnownValues } from "./label_value.js";
-import { BLOCKED_TYPE, CHANGE_TYPE, COST_TYPE, laneOf, THROTTLED_TYPE, WALL_TYPE } from "./profile_type.js";
+import { BLOCKED_TYPE, CHANGE_TYPE, COST_TYPE, CPU_TYPE, laneOf, THROTTLED_TYPE, WALL_TYPE } from "./profile_type.js";
 import { parseSelector, formatSelector, selectedValue, withValue } from "./selector.js";
 
 export const TOP_ROWS_MAX = 10000; // the table sorts and filters these itself
@@ -94,6 +94,20 @@ function onlyIdle(view) {
 	const chosen = view.type === WALL_TYPE ? { ...view, ...showType(view, BLOCKED_TYPE) } : view;
 
 	return { query: selectorOf(chosen, [{ ...IDLE, op: "=" }]), type: chosen.type, group_by: "" };
+}
+
+/** What holds the selected threads up; which profile is shown does not matter. */
+export function askDiagnosis(view, range, signal) {
+	const { query } = showType(view, CPU_TYPE);
+
+	return ask("diagnose", { query: selectorOf({ ...view, query }), from: range.from_ms, to: range.to_ms }, signal);
+}
+
+/** What changes in @view to show the profile that a verdict was read from. */
+export function showEvidence(view, { type, wait }) {
+	const shown = showType(view, type);
+
+	return wait ? { ...shown, query: withValue(shown.query, "wait", wait) } : shown;
 }
 
 /** The label whose values the states of the wall clock are told for. */

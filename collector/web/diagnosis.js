@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The card that says what holds the selected threads up: the verdict, what it is based on, and where.
+
+import { Topic } from "./api.js";
+import { byId, element } from "./element.js";
+import { formatShare } from "./format.js";
+import { Popover } from "./popover.js";
+import { laneOf } from "./profile_type.js";
+import { askDiagnosis, showEvidence } from "./questions.js";
+
+const SHARES_MIN = 0.0005; // less is not worth a line
+const FRAMES_SHOWN = 8; // of a stack, innermost first
+
+export class DiagnosisCard {
+	#state;
+	#range;
+	#topic = new Topic();
+
+	/** @range() is the range in sight. */
+	constructor(state, range) {
+		this.#state = state;
+		this.#range = range;
+		this.box = byId("diagnosis-popover");
+		this.popover = new Popover(byId("diagnosis-button"), this.box, () => this.#load());
+	}
+
+	async #load() {
+		this.box.replaceChildren(element("p", "muted", "Asking …"));
+		try {
+			const answer = await this.#topic.ask((signal) => askDiagnosis(this.#state.view, this.#range(), signal));
+			if (answer)
+				this.box.replaceChildren(...this.#card(answer));
+		} catch (error) {
+			this.box.replaceChildren(element("p", "form-error", error.away ? "The collector does not answer." : `The collector refused: ${error.message}`));
+		}
+	}
+
+	#card(answer) {
+		const { figures = {}, evidence } = answer;
+		const waits = figures.has_waits || answer.class === "no_data" ? [] :
+			[element("p", "muted", "The agents recorded CPU time only: waits are not judged.")];
+
+		return [element("h3", "", String(answer.title)),
+			element("p", "muted", `Confidence: ${answer.confidence}. ${spanOf(figures)}`), ...waits,
+			...sharesOf(answer.shares ?? []),
+			...(evidence?.stacks?.length ? this.#evidence(evidence) : []),
+			element("h4", "", "What to try next"),
+			element("ul", "advice", ...(answer.advice ?? []).map((sentence) => element("li", "", String(sentence))))];
+	}
+
+	#evidence(evidence) {
+		const show = element("button", "link", `show in ${laneOf(evidence.type).title}`);
+
+		show.type = "button";
+		show.addEventListener("click", () => {
+			this.popover.close();
+			this.#state.change(showEvidence(this.#state.view, evidence));
+		});
+		return [element("h4", "", "Where ", show),
+			element("ol", "evidence", ...evidence.stacks.map((stack) => {
+				const hidden = stack.frames.length - FRAMES_SHOWN;
+				const frames = stack.frames.slice(0, FRAMES_SHOWN).map((name) => element("span", "frame", String(name)));
+
+				if (hidden > 0 || stack.cut)
+					frames.push(element("span", "muted", "…"));
+				return element("li", "", element("b", "", formatShare(stack.share, 1)), element("div", "frames", ...frames));
+			}))];
+	}
+}
+
+function spanOf({ range_ns = 0 }) {
+	return range_ns < 30e9 ? "Half a minute or more would make it surer." : "";
+}
+
+/** A bar for each class, with the mark from which it counts. */
+function sharesOf(shares) {
+	const told = shares.filter(({ share }) => share >= SHARES_MIN);
+
+	if (told.length === 0)
+		return [];
+	return [element("h4", "", "Of the time that threads had something to do"),
+		element("ul", "shares", ...told.map(({ title, share, threshold, reached }) => {
+			const bar = element("span", reached ? "bar reached" : "bar");
+			const row = element("li", "", element("span", "share", formatShare(share, 1)), bar, element("span", "", String(title)));
+
+			bar.style.setProperty("--share", `${100 * Math.min(share, 1)}%`);
+			bar.style.setProperty("--threshold", `${100 * threshold}%`);
+			row.title = `counts from ${formatShare(threshold, 1)}`;
+			return row;
+		}))];
+}
