@@ -83,7 +83,7 @@ enum scan_detail {
 	SCAN_ROWS = 0, // every row
 	// Sums per series and node of what lies in the range: slots is NULL, rows may come joined.
 	SCAN_SERIES_SUMS,
-	SCAN_SUMS,        // sums per node: as above, and series is always 0
+	SCAN_SUMS, // sums per node: as above, and series is always 0
 };
 
 /** Receives a scan. A non-zero return ends it and is returned. Called from one thread. */
