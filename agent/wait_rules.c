@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Rules for the kernel's functions, and what both sides' names are matched by.
 #include "agent/wait_rules.h"
 
 #include <stddef.h>
@@ -165,271 +166,6 @@ static const struct kernel_rule kernel_rules[] = {
 	{ "swap_readpage*", CAUSE_DISK, false },
 };
 
-#define BIT(cause) (1U << (cause))
-#define LOCKS      (BIT(CAUSE_LOCK) | BIT(CAUSE_UNKNOWN))
-#define EVENTS     (BIT(CAUSE_EPOLL) | BIT(CAUSE_POLL) | BIT(CAUSE_RING))
-
-#define THROUGH(name)                                 \
-	{                                             \
-		name, NULL, false, ROLE_THROUGH, 0, 0 \
-	}
-#define RUNS(name)                                 \
-	{                                          \
-		name, NULL, false, ROLE_RUNS, 0, 0 \
-	}
-#define LIKELY(name)                                 \
-	{                                            \
-		name, NULL, false, ROLE_LIKELY, 0, 0 \
-	}
-#define LOOP(name)                                 \
-	{                                          \
-		name, NULL, false, ROLE_LOOP, 0, 0 \
-	}
-#define LOOP_IN(place, name)                        \
-	{                                           \
-		name, place, false, ROLE_LOOP, 0, 0 \
-	}
-#define IS(name, class, causes)                              \
-	{                                                    \
-		name, NULL, false, ROLE_CLASS, class, causes \
-	}
-#define PY_THROUGH(place, name)                       \
-	{                                             \
-		name, place, true, ROLE_THROUGH, 0, 0 \
-	}
-#define PY_TARGET(place, name)                       \
-	{                                            \
-		name, place, true, ROLE_TARGET, 0, 0 \
-	}
-#define PY_RUNS(place, name)                       \
-	{                                          \
-		name, place, true, ROLE_RUNS, 0, 0 \
-	}
-#define PY_LOOP(place, name)                       \
-	{                                          \
-		name, place, true, ROLE_LOOP, 0, 0 \
-	}
-#define PY_IS(place, name, class, causes)                    \
-	{                                                    \
-		name, place, true, ROLE_CLASS, class, causes \
-	}
-
-/*
- * Functions of programs, as demangled, without their arguments; underscores that they begin with are
- * ignored. The first rule that fits a function is taken.
- */
-static const struct user_rule user_rules[] = {
-	// Threads that wait for another's end, in C libraries and in Rust's and C++'s over them.
-	IS("pthread_join", WAIT_CLASS_CHILD, LOCKS),
-	IS("pthread_clockjoin_ex", WAIT_CLASS_CHILD, LOCKS),
-	IS("pthread_timedjoin*", WAIT_CLASS_CHILD, LOCKS),
-	// C libraries: glibc's nptl/, musl's src/thread/
-	THROUGH("pthread_*"),
-	THROUGH("futex_*"),
-	THROUGH("lll_*"),
-	THROUGH("sem_*"),
-	THROUGH("new_sem_*"),
-	THROUGH("timedwait*"),
-	THROUGH("syscall*"),
-	THROUGH("epoll_wait"),
-	THROUGH("epoll_pwait*"),
-	THROUGH("poll"),
-	THROUGH("ppoll"),
-	THROUGH("select"),
-	THROUGH("pselect"),
-	THROUGH("read"),
-	// C++: a function object that a pool calls is someone's work.
-	RUNS("~std::_Function_handler"),
-	RUNS("~std::function"),
-	RUNS("~std::__invoke"),
-	RUNS("~std::__1::__function"),
-	THROUGH("std::*"),
-	THROUGH("void std::*"),
-	THROUGH("bool std::*"),
-	THROUGH("absl::*"),
-	THROUGH("AbslInternalPerThreadSem*"),
-	THROUGH("boost::condition_variable*"),
-	THROUGH("boost::posix::*"),
-	// CUDA: threads of the driver's own have been told from others before.
-	{ "", "libcuda.so", false, ROLE_CLASS, WAIT_CLASS_GPU, 0 },
-	IS("cuStreamSynchronize*", WAIT_CLASS_GPU, 0),
-	IS("cuCtxSynchronize*", WAIT_CLASS_GPU, 0),
-	IS("cuEventSynchronize*", WAIT_CLASS_GPU, 0),
-	IS("cudaStreamSynchronize*", WAIT_CLASS_GPU, 0),
-	IS("cudaDeviceSynchronize*", WAIT_CLASS_GPU, 0),
-	IS("cudaEventSynchronize*", WAIT_CLASS_GPU, 0),
-	// gRPC C core: a call that waits for its own answer, and queues that serve all.
-	IS("grpc_completion_queue_pluck", WAIT_CLASS_NETWORK, 0),
-	IS("cq_pluck", WAIT_CLASS_NETWORK, 0),
-	LOOP("cq_next"),
-	LOOP("grpc_completion_queue_next"),
-	LIKELY("pollset_work"),
-	LIKELY("grpc_pollset_work"),
-	LOOP("grpc_event_engine::posix_engine::TimerManager::*"),
-	THROUGH("gpr_*"),
-	LOOP("grpc_core::Executor::ThreadMain"),
-	LOOP("grpc_event_engine::experimental::WorkStealingThreadPool*"),
-	LOOP("timer_main_loop"),
-	// Event loops: libuv, libevent, libev, GLib, nginx, redis, ZeroMQ, Asio
-	LOOP("uv__io_poll"),
-	LOOP("uv_run"),
-	LOOP_IN("libuv.", "worker"),
-	LOOP_IN("node", "worker"),
-	LOOP("event_base_loop"),
-	LOOP("ev_run"),
-	LOOP("g_main_context_iterate*"),
-	LOOP("g_main_context_poll*"),
-	LOOP("g_main_loop_run"),
-	LOOP("g_thread_pool_*"),
-	LOOP("ngx_process_events_and_timers"),
-	LOOP("ngx_epoll_process_events"),
-	LOOP("ngx_thread_pool_cycle"),
-	LOOP("aeProcessEvents"),
-	LOOP("aeMain"),
-	LOOP("bioProcessBackgroundJobs"),
-	LOOP("zmq::epoll_t::loop"),
-	LOOP("boost::asio::detail::scheduler::*"),
-	LOOP("boost::asio::detail::epoll_reactor::run"),
-	LOOP("asio::detail::scheduler::*"),
-	// PostgreSQL: WaitEventSetWait() serves clients, locks and replication alike.
-	IS("ProcSleep", WAIT_CLASS_LOCK, 0),
-	IS("LWLockAcquire*", WAIT_CLASS_LOCK, 0),
-	IS("SyncRepWaitForLSN", WAIT_CLASS_NETWORK, 0),
-	THROUGH("WaitEventSetWait*"),
-	THROUGH("WaitLatch*"),
-	// Pools in C and C++: PyTorch, Eigen, TBB, OpenMP, BLAS, Folly, RocksDB, V8, Arrow
-	LOOP("c10::ThreadPool::main_loop"),
-	LOOP("torch::autograd::ReadyQueue::pop"),
-	LOOP("torch::autograd::Engine::thread_main"),
-	LOOP("~ThreadPoolTempl<"),
-	LOOP("gomp_thread_start"),
-	LOOP("kmp_fork_barrier*"),
-	LOOP("kmp_launch_thread"),
-	IS("kmp_join_barrier*", WAIT_CLASS_LOCK, 0),
-	IS("kmp_barrier*", WAIT_CLASS_LOCK, 0),
-	IS("gomp_team_barrier_wait*", WAIT_CLASS_LOCK, 0),
-	IS("gomp_mutex_lock*", WAIT_CLASS_LOCK, 0),
-	THROUGH("gomp_*"),
-	THROUGH("kmp_*"),
-	LOOP("blas_thread_server"),
-	LOOP("~rml::private_worker::run"),
-	LOOP("~private_worker::thread_routine"),
-	LOOP("~thread_dispatcher"),
-	LOOP("folly::CPUThreadPoolExecutor::threadRun"),
-	THROUGH("folly::*"),
-	LOOP("rocksdb::ThreadPoolImpl::Impl::BGThread"),
-	THROUGH("rocksdb::port::*"),
-	LOOP("arrow::internal::WorkerLoop"),
-	LOOP("~DefaultWorkerThreadsTaskRunner"),
-	LOOP("~PlatformWorkerThread"),
-	THROUGH("~::BlockingPop"),
-	THROUGH("v8::base::*"),
-	// Go's runtime: threads wait for goroutines, not goroutines for threads (runtime/proc.go).
-	IS("runtime.lock2", WAIT_CLASS_LOCK, 0),
-	LOOP("runtime.mPark"),
-	LOOP("runtime.stopm"),
-	LOOP("runtime.notesleep"),
-	LOOP("runtime.notetsleep*"),
-	LOOP("runtime.findRunnable"),
-	LOOP("runtime.findrunnable"),
-	LOOP("runtime.netpoll"),
-	LOOP("runtime.sysmon"),
-	THROUGH("runtime.*"),
-	// Rust: tokio, rayon; std parks on behalf of its caller.
-	LOOP("~tokio::runtime::scheduler::multi_thread::worker"),
-	LOOP("~tokio::runtime::blocking::pool"),
-	LOOP("~tokio::runtime::io::driver"),
-	LOOP("~tokio::runtime::park::"),
-	LOOP("~tokio::runtime::scheduler::current_thread"),
-	LOOP("~rayon_core::sleep::"),
-	LOOP("~rayon_core::registry::WorkerThread::wait_until"),
-	THROUGH("core::*"),
-	THROUGH("parking_lot*"),
-	THROUGH("<parking_lot*"),
-	THROUGH("mio::*"),
-	// HotSpot, and Java where a map names its code, "Lorg/Class;::method" or "org.Class.method"
-	LOOP("~CompileQueue::get"),
-	LOOP("~CompileBroker::compiler_thread_loop"),
-	LOOP("~VMThread::loop"),
-	LOOP("~VMThread::wait_for_"),
-	LOOP("~WatcherThread::"),
-	LOOP("~WorkerThread::run"),
-	LOOP("~GangWorker::loop"),
-	LOOP("~ConcurrentG1Refine"),
-	LOOP("~G1ConcurrentRefine"),
-	LOOP("~G1ServiceThread"),
-	LOOP("~ThreadPoolExecutor;::getTask"),
-	LOOP("~ThreadPoolExecutor.getTask"),
-	LOOP("~ThreadPoolExecutor::getTask"),
-	LOOP("~ForkJoinPool;::awaitWork"),
-	LOOP("~ForkJoinPool.awaitWork"),
-	LOOP("~ForkJoinPool::awaitWork"),
-	LOOP("~waitForReferencePendingList"),
-	LOOP("~ReferenceQueue;::remove"),
-	LOOP("~ReferenceQueue.remove"),
-	THROUGH("os::*"),
-	THROUGH("~Parker::park"),
-	THROUGH("~PlatformEvent::park"),
-	THROUGH("~ObjectMonitor::"),
-	THROUGH("~Monitor::wait"),
-	THROUGH("~Unsafe_Park"),
-	THROUGH("~misc/Unsafe;::park"),
-	THROUGH("~misc.Unsafe.park"),
-	THROUGH("~LockSupport"),
-	THROUGH("~AbstractQueuedSynchronizer"),
-	THROUGH("~BlockingQueue"),
-	THROUGH("~SynchronousQueue"),
-	THROUGH("~DelayedWorkQueue"),
-	// CPython's own, where its symbols are there
-	THROUGH("Py*"),
-	THROUGH("acquire_timed"),
-	// Python's library: pools and event loops
-	PY_RUNS("concurrent/futures/thread.py", "run"),
-	PY_LOOP("concurrent/futures/thread.py", "_worker"),
-	PY_LOOP("concurrent/futures/process.py", "_process_worker"),
-	PY_LOOP("concurrent/futures/process.py", "wait_result_broken_or_wakeup"),
-	PY_LOOP("multiprocessing/pool.py", "worker"),
-	PY_LOOP("multiprocessing/pool.py", "_handle_tasks"),
-	PY_LOOP("multiprocessing/pool.py", "_handle_results"),
-	PY_LOOP("multiprocessing/pool.py", "_handle_workers"),
-	PY_LOOP("multiprocessing/pool.py", "_wait_for_updates"),
-	PY_LOOP("multiprocessing/queues.py", "_feed"),
-	PY_LOOP("multiprocessing/resource_tracker.py", "main"),
-	PY_LOOP("multiprocessing/forkserver.py", "main"),
-	PY_LOOP("asyncio/base_events.py", "_run_once"),
-	PY_LOOP("socketserver.py", "serve_forever"),
-	PY_LOOP("sched.py", "run"),
-	PY_LOOP("logging/handlers.py", "_monitor"),
-	PY_LOOP("tqdm/_monitor.py", "run"),
-	PY_LOOP("gunicorn/arbiter.py", "sleep"),
-	PY_LOOP("gunicorn/workers/sync.py", "wait"),
-	PY_LOOP("torch/utils/data/_utils/worker.py", "_worker_loop"),
-	PY_LOOP("torch/utils/data/_utils/pin_memory.py", ""),
-	PY_LOOP("torch/_inductor/compile_worker/subproc_pool.py", "_read_thread"),
-	PY_LOOP("kombu/asynchronous/hub.py", "create_loop"),
-	PY_LOOP("gevent/hub.py", "run"),
-	// ... and what waits for others
-	PY_IS("subprocess.py", "", WAIT_CLASS_CHILD, EVENTS | LOCKS),
-	PY_IS("multiprocessing/popen_fork.py", "wait", WAIT_CLASS_CHILD, EVENTS | LOCKS),
-	PY_IS("threading.py", "join", WAIT_CLASS_CHILD, LOCKS),
-	PY_IS("threading.py", "_wait_for_tstate_lock", WAIT_CLASS_CHILD, LOCKS),
-	PY_IS("threading.py", "_shutdown", WAIT_CLASS_CHILD, LOCKS),
-	PY_IS("socket.py", "", WAIT_CLASS_NETWORK, EVENTS),
-	PY_IS("ssl.py", "", WAIT_CLASS_NETWORK, EVENTS),
-	PY_IS("urllib3/util/wait.py", "", WAIT_CLASS_NETWORK, EVENTS),
-	PY_TARGET("queue.py", "get"),
-	PY_TARGET("multiprocessing/queues.py", "get"),
-	PY_TARGET("threading.py", "wait"),
-	PY_THROUGH("threading.py", "wait_for"),
-	PY_THROUGH("threading.py", "acquire"),
-	PY_THROUGH("threading.py", "__enter__"),
-	PY_LOOP("threading.py", "run"), // a Timer's
-	PY_THROUGH("selectors.py", "select"),
-	PY_THROUGH("multiprocessing/connection.py", ""),
-	PY_THROUGH("multiprocessing/synchronize.py", ""),
-	PY_THROUGH("multiprocessing/queues.py", ""),
-};
-
 /* By what the thread called: where the kernel's part of the stack is not known. */
 static const struct {
 	const char *name;
@@ -487,11 +223,11 @@ static bool begins_with(const char *text, const char *beginning)
 	return strncmp(text, beginning, strlen(beginning)) == 0;
 }
 
-static const char *basename_of(const char *path)
+bool wait_module_begins(const char *module, const char *beginning)
 {
-	const char *slash = strrchr(path, '/');
+	const char *slash = strrchr(module, '/');
 
-	return slash ? slash + 1 : path;
+	return begins_with(slash ? slash + 1 : module, beginning);
 }
 
 const char *wait_plain_name(const char *name)
@@ -499,11 +235,7 @@ const char *wait_plain_name(const char *name)
 	return name + strspn(name, "_");
 }
 
-/*
- * Is @name what @pattern says? A name may go on with arguments, template parameters, a version, or
- * what the compiler added: "(", "<", "@", ".constprop.0", "[abi:cxx11]".
- */
-static bool matches(const char *pattern, const char *name)
+bool wait_name_matches(const char *pattern, const char *name)
 {
 	size_t length = strlen(pattern);
 
@@ -535,57 +267,15 @@ const struct kernel_rule *kernel_rule_find(const char *name, const char *module)
 	if (is_gpu_module(module))
 		return &gpu;
 	for (size_t i = 0; i < ARRAY_SIZE(kernel_rules); i++)
-		if (matches(kernel_rules[i].name, name))
+		if (wait_name_matches(kernel_rules[i].name, name))
 			return &kernel_rules[i];
-	return NULL;
-}
-
-static bool is_in_file(const char *file, const char *ending)
-{
-	size_t length = strlen(file), wanted = strlen(ending);
-
-	if (length < wanted || strcmp(file + length - wanted, ending))
-		return false;
-	return length == wanted || file[length - wanted - 1] == '/';
-}
-
-// Qualified names where the interpreter knows them ("Queue.get"), plain ones before 3.11.
-static bool fits_python(const struct user_rule *rule, const struct wait_frame *frame)
-{
-	const char *dot = strrchr(frame->name, '.');
-
-	return is_in_file(frame->file, rule->place) &&
-	       (!*rule->name || !strcmp(dot ? dot + 1 : frame->name, rule->name));
-}
-
-static bool fits(const struct user_rule *rule, const struct wait_frame *frame, const char *name)
-{
-	if (rule->is_python != (frame->kind == FRAME_KIND_PYTHON))
-		return false;
-	if (rule->is_python)
-		return fits_python(rule, frame);
-	if (rule->place && !begins_with(basename_of(frame->module), rule->place))
-		return false;
-	return (*name || !*rule->name) && matches(rule->name, name);
-}
-
-const struct user_rule *user_rule_find(const struct wait_frame *frame, enum wait_cause cause)
-{
-	const char *name = wait_plain_name(frame->name);
-
-	for (size_t i = 0; i < ARRAY_SIZE(user_rules); i++) {
-		const struct user_rule *rule = &user_rules[i];
-
-		if ((!rule->causes || rule->causes & BIT(cause)) && fits(rule, frame, name))
-			return rule;
-	}
 	return NULL;
 }
 
 enum wait_cause wait_cause_of_call(const char *name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
-		if (matches(calls[i].name, wait_plain_name(name)))
+		if (wait_name_matches(calls[i].name, wait_plain_name(name)))
 			return calls[i].cause;
 	return CAUSE_UNKNOWN;
 }
@@ -593,7 +283,7 @@ enum wait_cause wait_cause_of_call(const char *name)
 static bool is_one_of(const char *module, const char *const *names, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		if (begins_with(basename_of(module), names[i]))
+		if (wait_module_begins(module, names[i]))
 			return true;
 	return false;
 }
@@ -606,5 +296,5 @@ bool wait_is_pool_library(const char *module)
 bool wait_is_system_library(const char *module)
 {
 	return is_one_of(module, system_libraries, ARRAY_SIZE(system_libraries)) ||
-	       strstr(basename_of(module), ".cpython-") != NULL;
+	       strstr(module, ".cpython-") != NULL;
 }

@@ -67,5 +67,13 @@ enum wait_cause wait_cause_of_call(const char *name);
 bool wait_is_pool_library(const char *module);
 /** Is @module the C or C++ library, or Python's: what waits in it waits for its caller? */
 bool wait_is_system_library(const char *module);
+/**
+ * Is @name what @pattern says: the same, or "a*" for those that begin so, "~a" for those that have it,
+ * "" for any? A name may go on with arguments, template parameters, a version, or what the compiler
+ * added: "(", "<", "@", ".constprop.0", "[abi:cxx11]".
+ */
+bool wait_name_matches(const char *pattern, const char *name);
+/** Does the file's name of @module begin so? */
+bool wait_module_begins(const char *module, const char *beginning);
 /** @name without the underscores that C libraries begin its aliases with. */
 const char *wait_plain_name(const char *name);

@@ -193,6 +193,18 @@ static const struct {
 	  WAIT_CLASS_IDLE },
 	{ "a socket with a time limit",
 	  POLL "/usr/bin/python3.11:|/usr/lib/ssl.py:SSLSocket.read|a.py:f", WAIT_CLASS_NETWORK },
+	{ "a socket with a time limit, by CPython's names",
+	  POLL "python3.11:sock_call_impl|python3.11:sock_recv|app.py:f", WAIT_CLASS_NETWORK },
+	{ "a connection that is kept",
+	  "k:sk_wait_data|k:tcp_recvmsg|libc.so.6:recv|/usr/bin/"
+	  "python3.11:|socket.py:SocketIO.readinto|"
+	  "http/server.py:BaseHTTPRequestHandler.handle_one_request|http/server.py:handle",
+	  WAIT_CLASS_IDLE },
+	{ "a request's body",
+	  "k:sk_wait_data|k:tcp_recvmsg|libc.so.6:recv|/usr/bin/"
+	  "python3.11:|socket.py:SocketIO.readinto|"
+	  "app.py:do_POST|http/server.py:BaseHTTPRequestHandler.handle_one_request",
+	  WAIT_CLASS_NETWORK },
 	{ "subprocess.communicate",
 	  SELECT "selectors.py:select|subprocess.py:Popen._communicate|a.py:f", WAIT_CLASS_CHILD },
 	// Pools and loops of others
@@ -264,6 +276,7 @@ static const struct {
 	  FUTEX
 	  "app:runtime.futex.abi0|app:runtime.futexsleep|app:runtime.notesleep|app:runtime.mPark",
 	  WAIT_CLASS_IDLE },
+	{ "Go, cut short", FUTEX "app:runtime.futex.abi0", WAIT_CLASS_IDLE },
 	{ "Go, the runtime's lock",
 	  FUTEX "app:runtime.futex|app:runtime.futexsleep|app:runtime.lock2", WAIT_CLASS_LOCK },
 	{ "Go's network", EPOLL "app:runtime.netpoll|app:runtime.findRunnable", WAIT_CLASS_IDLE },
