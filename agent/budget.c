@@ -210,22 +210,28 @@ static void read_worst(struct budget *budget, struct governor_reading *reading)
 
 // ---- what is done about it --------------------------------------------------------------------
 
-// The program came again without what was set.
-static void set_waits_again(struct budget *budget)
+// A lane that comes again has forgotten what was set.
+static int set_lane(struct budget *budget, enum budget_lane lane, bool on)
 {
 	const struct budget_controls *controls = &budget->controls;
 	const struct governor *governor = &budget->governor;
+	int rc = controls->set_lane(controls->context, lane, on);
 
-	controls->set_step(controls->context, BUDGET_WAITS, governor->steps[GOVERNOR_STACKS]);
+	if (rc || !on)
+		return rc;
+	if (lane == BUDGET_FAULTS)
+		return controls->set_step(controls->context, lane,
+					  governor->steps[GOVERNOR_FAULTS]);
+	controls->set_step(controls->context, lane, governor->steps[GOVERNOR_STACKS]);
 	for (uint32_t i = 0; i < governor->steps[GOVERNOR_PROCESSES]; i++)
 		controls->set_process(controls->context, governor->off[i].pid, false);
+	return 0;
 }
 
 static int turn(struct budget *budget, const struct governor_change *change)
 {
 	const struct budget_controls *controls = &budget->controls;
 	void *context = controls->context;
-	int rc;
 
 	switch (change->knob) {
 	case GOVERNOR_STACKS:
@@ -236,11 +242,10 @@ static int turn(struct budget *budget, const struct governor_change *change)
 		return controls->set_frequency(context, governor_frequency_hz(&budget->governor));
 	case GOVERNOR_PROCESSES:
 		return controls->set_process(context, change->process.pid, !change->down);
+	case GOVERNOR_FAULTS_OFF:
+		return set_lane(budget, BUDGET_FAULTS, !change->down);
 	default:
-		rc = controls->set_waits(context, !change->down);
-		if (!rc && !change->down)
-			set_waits_again(budget);
-		return rc;
+		return set_lane(budget, BUDGET_WAITS, !change->down);
 	}
 }
 
@@ -517,7 +522,8 @@ void budget_read_stats(const struct budget *budget, struct budget_stats *ret_sta
 		.level = governor_level(governor),
 		.frequency_hz = governor_frequency_hz(governor),
 		.processes_off = governor->steps[GOVERNOR_PROCESSES],
-		.waits_off = governor_is_detached(governor),
+		.waits_off = governor_is_off(governor, GOVERNOR_WAITS_OFF),
+		.faults_off = governor_is_off(governor, GOVERNOR_FAULTS_OFF),
 		.changes = governor->changes,
 		.changes_lost = budget->marks_lost,
 		.estimated = budget->estimated,

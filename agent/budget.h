@@ -29,8 +29,8 @@ struct budget_controls {
 	int (*set_step)(void *context, enum budget_lane lane, uint32_t step);
 	/** No stacks of this process's waits are taken, or again. */
 	int (*set_process)(void *context, uint32_t pid, bool on);
-	/** The waits' program is taken away, or comes again with steps and processes as at first. */
-	int (*set_waits)(void *context, bool on);
+	/** The lane's programs are taken away, or come again with steps and processes as at first. */
+	int (*set_lane)(void *context, enum budget_lane lane, bool on);
 	int (*set_frequency)(void *context, uint32_t frequency_hz);
 	/** What the kernel programs counted so far; for where the kernel tells no costs. */
 	void (*read_counters)(void *context, uint64_t ret_counters[COUNTER_COUNT]);
@@ -55,7 +55,7 @@ struct budget_stats {
 	uint32_t level; // steps down: 0 when everything is on
 	uint32_t frequency_hz;
 	uint32_t processes_off;
-	bool waits_off;
+	bool waits_off, faults_off;
 	uint64_t changes;      // since the start
 	uint64_t changes_lost; // that are in no window, because too many came in one
 	bool estimated;        // the kernel tells no costs of programs

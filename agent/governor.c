@@ -12,6 +12,8 @@
 #define TARGET 0.9
 /* A step that saves less than this part of the excess is skipped: it would take what helps nobody. */
 #define WORTH 0.1
+/* A lane is given up only if that saves at least this part. */
+#define WORTH_OFF 0.25
 /* Steps up may lead up to this part of the budget. */
 #define UP_LIMIT 0.8
 /*
@@ -37,12 +39,17 @@ double governor_default_budget(uint32_t cores)
 	return budget < 0.02 ? 0.02 : budget;
 }
 
+static void forget_retries(struct governor *governor)
+{
+	for (int knob = GOVERNOR_LADDER_END; knob < GOVERNOR_KNOBS; knob++)
+		governor->retry_wait_ns[knob] = governor->options.retry_ns;
+}
+
 void governor_init(struct governor *governor, const struct governor_options *options)
 {
 	*governor = (struct governor){
 		.options = *options,
 		.calm_needed = options->calm_ns,
-		.retry_wait_ns = options->retry_ns,
 	};
 	uint32_t *count = &governor->steps_max[GOVERNOR_SAMPLING];
 	governor->frequencies[0] = options->frequency_hz;
@@ -53,7 +60,9 @@ void governor_init(struct governor *governor, const struct governor_options *opt
 	governor->steps_max[GOVERNOR_STACKS] = options->stacks ? GOVERNOR_STACK_STEPS : 0;
 	governor->steps_max[GOVERNOR_FAULTS] = options->faults ? GOVERNOR_FAULT_STEPS : 0;
 	governor->steps_max[GOVERNOR_PROCESSES] = options->processes ? GOVERNOR_PROCESSES_MAX : 0;
-	governor->steps_max[GOVERNOR_DETACHED] = options->waits;
+	governor->steps_max[GOVERNOR_FAULTS_OFF] = options->faults;
+	governor->steps_max[GOVERNOR_WAITS_OFF] = options->waits;
+	forget_retries(governor);
 }
 
 uint32_t governor_level(const struct governor *governor)
@@ -70,9 +79,15 @@ uint32_t governor_frequency_hz(const struct governor *governor)
 	return governor->frequencies[governor->steps[GOVERNOR_SAMPLING]];
 }
 
-bool governor_is_detached(const struct governor *governor)
+bool governor_is_off(const struct governor *governor, enum governor_knob knob)
 {
-	return governor->steps[GOVERNOR_DETACHED];
+	return knob >= GOVERNOR_LADDER_END && governor->steps[knob];
+}
+
+static bool is_any_off(const struct governor *governor)
+{
+	return governor_is_off(governor, GOVERNOR_FAULTS_OFF) ||
+	       governor_is_off(governor, GOVERNOR_WAITS_OFF);
 }
 
 // ---- words ----------------------------------------------------------------------------------
@@ -100,7 +115,9 @@ void governor_describe(const struct governor *governor, const struct governor_ch
 			 change->down ? "off" : "on");
 		break;
 	default:
-		snprintf(text, GOVERNOR_TEXT_BYTES, "wall clock and waits %s",
+		snprintf(text, GOVERNOR_TEXT_BYTES, "%s %s",
+			 change->knob == GOVERNOR_WAITS_OFF ? "wall clock and waits"
+							    : "memory growth",
 			 change->down ? "off" : "on");
 	}
 }
@@ -153,6 +170,9 @@ static double next_step(const struct governor *governor, enum governor_knob knob
 	case GOVERNOR_FAULTS:
 		*ret_lane = &reading->faults;
 		return 1 - STEP_RATIO;
+	case GOVERNOR_FAULTS_OFF:
+		*ret_lane = &reading->faults;
+		return 1;
 	case GOVERNOR_SAMPLING:
 		*ret_lane = &reading->sampling;
 		return 1 - (double)governor->frequencies[step + 1] / governor->frequencies[step];
@@ -209,7 +229,7 @@ static void step_down_to_target(struct governor *governor, struct governor_readi
 	double target = TARGET * governor->options.budget;
 	double worth = WORTH * (cost_of(expected) - target);
 
-	for (enum governor_knob knob = 0; knob < GOVERNOR_DETACHED; knob++) {
+	for (enum governor_knob knob = 0; knob < GOVERNOR_LADDER_END; knob++) {
 		double least = worth;
 
 		// A step that would be needed for the margin only is not begun with.
@@ -231,9 +251,9 @@ static void step_down_once(struct governor *governor, struct governor_reading *e
 			   struct governor_decision *decision)
 {
 	double largest = 0.05 * governor->options.budget;
-	enum governor_knob best = GOVERNOR_DETACHED;
+	enum governor_knob best = GOVERNOR_KNOBS;
 
-	for (enum governor_knob knob = 0; knob < GOVERNOR_DETACHED; knob++) {
+	for (enum governor_knob knob = 0; knob < GOVERNOR_LADDER_END; knob++) {
 		double saving = saving_of(governor, knob, expected);
 
 		if (saving > largest) {
@@ -241,7 +261,7 @@ static void step_down_once(struct governor *governor, struct governor_reading *e
 			best = knob;
 		}
 	}
-	if (best != GOVERNOR_DETACHED)
+	if (best != GOVERNOR_KNOBS)
 		step_down(governor, best, expected, decision);
 }
 
@@ -259,23 +279,33 @@ static void note_down(struct governor *governor)
 	governor->last_down_ns = governor->now_ns;
 }
 
-// Giving up the waits helps if they are what costs.
-static bool should_detach(const struct governor *governor, const struct governor_reading *reading)
+// The lane to be given up: it helps if that is what costs. GOVERNOR_KNOBS: none.
+static enum governor_knob last_resort(const struct governor *governor,
+				      const struct governor_reading *reading)
 {
-	return can_step_down(governor, GOVERNOR_DETACHED, reading) &&
-	       governor->twice_ns >= governor->options.over_ns &&
-	       with_own(reading, reading->waits) >
-		       0.5 * (governor->cost - governor->options.budget);
+	double least = WORTH_OFF * (governor->cost - governor->options.budget);
+	enum governor_knob best = GOVERNOR_KNOBS;
+
+	if (governor->twice_ns < governor->options.over_ns)
+		return best;
+	for (enum governor_knob knob = GOVERNOR_LADDER_END; knob < GOVERNOR_KNOBS; knob++) {
+		double saving = saving_of(governor, knob, reading);
+
+		if (saving > least) {
+			least = saving;
+			best = knob;
+		}
+	}
+	return best;
 }
 
-// Giving up the waits is the last that is left.
-static void detach(struct governor *governor, struct governor_reading *expected,
-		   struct governor_decision *decision)
+static void give_up(struct governor *governor, enum governor_knob knob,
+		    struct governor_reading *expected, struct governor_decision *decision)
 {
 	say_why(governor, expected, "more than twice the budget, and nothing else is left",
 		decision->why);
-	step_down(governor, GOVERNOR_DETACHED, expected, decision);
-	governor->detached_ns = governor->now_ns;
+	step_down(governor, knob, expected, decision);
+	governor->off_ns[knob] = governor->now_ns;
 	governor->twice_ns = 0;
 	note_down(governor);
 }
@@ -302,8 +332,9 @@ static void come_down(struct governor *governor, const struct governor_reading *
 	step_down_to_target(governor, &expected, decision);
 	governor->twice_ns =
 		twice && !decision->change_count ? governor->twice_ns + reading->elapsed_ns : 0;
-	if (should_detach(governor, reading)) {
-		detach(governor, &expected, decision);
+	enum governor_knob knob = last_resort(governor, reading);
+	if (knob != GOVERNOR_KNOBS) {
+		give_up(governor, knob, &expected, decision);
 		return;
 	}
 	if (!decision->change_count && !twice)
@@ -354,7 +385,7 @@ static void go_up(struct governor *governor, const struct governor_reading *read
 {
 	double limit = UP_LIMIT * governor->options.budget;
 
-	for (enum governor_knob knob = GOVERNOR_DETACHED; knob-- > 0;) {
+	for (enum governor_knob knob = GOVERNOR_LADDER_END; knob-- > 0;) {
 		if (governor->steps[knob] &&
 		    governor->cost + cost_of_step_up(governor, knob, reading) <= limit) {
 			step_up(governor, knob, decision);
@@ -365,12 +396,23 @@ static void go_up(struct governor *governor, const struct governor_reading *read
 	}
 }
 
-static void try_waits_again(struct governor *governor, const struct governor_reading *reading,
-			    struct governor_decision *decision)
+// The last resort that has been long enough off; GOVERNOR_KNOBS: none.
+static enum governor_knob due_again(const struct governor *governor)
 {
-	step_up(governor, GOVERNOR_DETACHED, decision);
-	if (governor->retry_wait_ns < RETRY_MAX * governor->options.retry_ns)
-		governor->retry_wait_ns *= 2;
+	for (enum governor_knob knob = GOVERNOR_LADDER_END; knob < GOVERNOR_KNOBS; knob++) {
+		if (governor->steps[knob] &&
+		    governor->now_ns - governor->off_ns[knob] >= governor->retry_wait_ns[knob])
+			return knob;
+	}
+	return GOVERNOR_KNOBS;
+}
+
+static void try_again(struct governor *governor, enum governor_knob knob,
+		      const struct governor_reading *reading, struct governor_decision *decision)
+{
+	step_up(governor, knob, decision);
+	if (governor->retry_wait_ns[knob] < RETRY_MAX * governor->options.retry_ns)
+		governor->retry_wait_ns[knob] *= 2;
 	say_why(governor, reading, "tried again after a while", decision->why);
 }
 
@@ -388,11 +430,11 @@ static void stay_low(struct governor *governor, const struct governor_reading *r
 		return;
 	}
 	governor->calm_ns += reading->elapsed_ns;
-	if (governor->calm_ns < governor->calm_needed || governor_is_detached(governor))
+	if (governor->calm_ns < governor->calm_needed || is_any_off(governor))
 		return;
 	go_up(governor, reading, decision);
 	if (!governor_level(governor))
-		governor->retry_wait_ns = governor->options.retry_ns;
+		forget_retries(governor);
 }
 
 // ---- decide ---------------------------------------------------------------------------------
@@ -409,9 +451,8 @@ void governor_decide(struct governor *governor, const struct governor_reading *r
 	governor->cost = cost;
 	if (over)
 		governor->calm_ns = 0;
-	if (governor_is_detached(governor) &&
-	    governor->now_ns - governor->detached_ns >= governor->retry_wait_ns)
-		try_waits_again(governor, reading, ret_decision);
+	if (due_again(governor) != GOVERNOR_KNOBS)
+		try_again(governor, due_again(governor), reading, ret_decision);
 	else if (cost > 2 * options->budget || (over && governor->over_before))
 		come_down(governor, reading, ret_decision);
 	else if (!over)

@@ -9,15 +9,19 @@
 
 #include "base/clock.h"
 
-/** In the order in which they are turned; the last one is for when the others do not suffice. */
+/** In the order in which they are turned; the last two are for when the others do not suffice. */
 enum governor_knob {
-	GOVERNOR_STACKS,    // fewer of the stacks of waits are taken; times stay exact
-	GOVERNOR_FAULTS,    // fewer page faults
-	GOVERNOR_SAMPLING,  // fewer samples of the CPU
-	GOVERNOR_PROCESSES, // processes of whose waits no stacks are taken; a step is a process
-	GOVERNOR_DETACHED,  // no wall clock at all
+	GOVERNOR_STACKS,     // fewer of the stacks of waits are taken; times stay exact
+	GOVERNOR_FAULTS,     // fewer page faults
+	GOVERNOR_SAMPLING,   // fewer samples of the CPU
+	GOVERNOR_PROCESSES,  // processes of whose waits no stacks are taken; a step is a process
+	GOVERNOR_FAULTS_OFF, // no page faults at all
+	GOVERNOR_WAITS_OFF,  // no wall clock at all
 	GOVERNOR_KNOBS,
 };
+
+/** The last resorts begin here. */
+#define GOVERNOR_LADDER_END GOVERNOR_FAULTS_OFF
 
 enum {
 	GOVERNOR_STACK_STEPS = 3, // each a quarter of the one before
@@ -40,7 +44,7 @@ struct governor_options {
 	bool waits;           // the program for context switches runs, and can be taken away
 	uint64_t interval_ns; // between readings
 	uint64_t calm_ns;     // below half the budget for so long: a step up
-	uint64_t over_ns; // at the floor and above twice the budget for so long: waits are given up
+	uint64_t over_ns; // at the floor and above twice the budget for so long: a lane is given up
 	uint64_t retry_ns; // and tried again after so long, at first
 };
 
@@ -105,10 +109,10 @@ struct governor {
 	uint64_t calm_ns;     // below half the budget for so long
 	uint64_t calm_needed; // more each time that a step up was too early
 	uint64_t last_up_ns, last_down_ns;
-	uint64_t floor_ns;    // too much without a remedy for so long
-	uint64_t twice_ns;    // of that, above twice the budget without a break
-	uint64_t detached_ns; // when waits were given up
-	uint64_t retry_wait_ns;
+	uint64_t floor_ns;               // too much without a remedy for so long
+	uint64_t twice_ns;               // of that, above twice the budget without a break
+	uint64_t off_ns[GOVERNOR_KNOBS]; // when a last resort was taken
+	uint64_t retry_wait_ns[GOVERNOR_KNOBS];
 	bool over_before;
 	bool floor_told;
 };
@@ -126,7 +130,8 @@ bool governor_forget_process(struct governor *governor, uint32_t pid,
 /** Steps down in all: 0 when everything is on. */
 uint32_t governor_level(const struct governor *governor);
 uint32_t governor_frequency_hz(const struct governor *governor);
-bool governor_is_detached(const struct governor *governor);
+/** Is the whole lane of a last resort off? */
+bool governor_is_off(const struct governor *governor, enum governor_knob knob);
 
 /** "sampling at 49 Hz", "stacks of waits of nginx (4711) off": what is so from now on. */
 void governor_describe(const struct governor *governor, const struct governor_change *change,

@@ -193,9 +193,9 @@ static int set_process(void *lanes, uint32_t pid, bool on)
 	return lanes_set_process(lanes, LANE_WALL, pid, on);
 }
 
-static int set_waits(void *lanes, bool on)
+static int set_lane(void *lanes, enum budget_lane lane, bool on)
 {
-	return lanes_set_running(lanes, LANE_WALL, on);
+	return lanes_set_running(lanes, bit_of(lane), on);
 }
 
 static int set_frequency(void *lanes, uint32_t frequency_hz);
@@ -217,7 +217,7 @@ static int open_budget(const struct lane_setup *setup, void **ret_lane, struct e
 		.labels = setup->labels,
 		.controls = { .set_step = set_step,
 			      .set_process = set_process,
-			      .set_waits = set_waits,
+			      .set_lane = set_lane,
 			      .set_frequency = set_frequency,
 			      .read_counters = read_counters,
 			      .context = setup->lanes },

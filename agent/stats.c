@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "bpf/counters.h"
 
-enum { COST_TEXT_BYTES = 240 };
+enum { COST_TEXT_BYTES = 280 };
 
 static const struct {
 	const char *name;
@@ -68,11 +68,12 @@ static void format_cost(const struct profiler_stats *stats, char text[COST_TEXT_
 		return;
 	snprintf(text, COST_TEXT_BYTES,
 		 "cost %.2f %% of a core with the kernel programs%s, the budget is %.2f %%, "
-		 "governor's level %u (%u Hz, %u processes without stacks of waits%s), %llu "
+		 "governor's level %u (%u Hz, %u processes without stacks of waits%s%s), %llu "
 		 "changes; ",
 		 100 * budget->cost, budget->estimated ? " (estimated)" : "", 100 * budget->budget,
 		 budget->level, budget->frequency_hz, budget->processes_off,
-		 budget->waits_off ? ", no wall clock at all" : "",
+		 budget->waits_off ? ", no wall clock" : "",
+		 budget->faults_off ? ", no memory growth" : "",
 		 (unsigned long long)budget->changes);
 }
 

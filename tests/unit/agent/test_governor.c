@@ -80,7 +80,9 @@ static struct governor_reading read_machine(const struct governor *governor,
 			};
 	}
 	reading.stacks = 0.3 * stacks / (0.7 + 0.3 * stacks);
-	if (!governor_is_detached(governor))
+	if (governor_is_off(governor, GOVERNOR_FAULTS_OFF))
+		reading.faults = 0;
+	if (!governor_is_off(governor, GOVERNOR_WAITS_OFF))
 		reading.waits = load->waits * on * (0.7 + 0.3 * stacks);
 	return reading;
 }
@@ -179,7 +181,7 @@ TEST(a_storm_that_cannot_be_paid_is_told_given_up_and_tried_again)
 		seen[i] = decision.outcome;
 		if (seen[i] == GOVERNOR_FLOOR && told < 0)
 			told = i;
-		if (governor_is_detached(&governor) && detached < 0)
+		if (governor_is_off(&governor, GOVERNOR_WAITS_OFF) && detached < 0)
 			detached = i;
 	}
 	EXPECT_EQ(GOVERNOR_CHANGE, seen[0], "at once");
@@ -192,12 +194,12 @@ TEST(a_storm_that_cannot_be_paid_is_told_given_up_and_tried_again)
 
 	EXPECT_EQ(99, governor_frequency_hz(&governor), "sampling is not what costs");
 
-	uint64_t given_up_ns = governor.detached_ns;
+	uint64_t given_up_ns = governor.off_ns[GOVERNOR_WAITS_OFF];
 	for (int i = 0; i < 2 * HOUR_ROWS; i++) {
-		bool before = governor_is_detached(&governor);
+		bool before = governor_is_off(&governor, GOVERNOR_WAITS_OFF);
 
 		pass(&governor, &storm);
-		if (before && !governor_is_detached(&governor) && !tried_again_ns)
+		if (before && !governor_is_off(&governor, GOVERNOR_WAITS_OFF) && !tried_again_ns)
 			tried_again_ns = governor.now_ns;
 	}
 	EXPECT_EQ(300, (tried_again_ns - given_up_ns) / NS_PER_SECOND, "tried again after, in s");
@@ -206,6 +208,27 @@ TEST(a_storm_that_cannot_be_paid_is_told_given_up_and_tried_again)
 	for (int i = 0; i < 4 * HOUR_ROWS; i++)
 		pass(&governor, &calm);
 	EXPECT_EQ(0, governor_level(&governor), "everything is on again");
+}
+
+// Page faults that cost the same whatever part of them is sampled.
+TEST(a_storm_of_page_faults_is_given_up_too)
+{
+	struct governor governor = new_governor();
+	struct governor_reading reading = { .elapsed_ns = 10 * NS_PER_SECOND, .waits = 0.002 };
+	struct governor_decision decision;
+
+	for (int i = 0; i < 8 && !governor_is_off(&governor, GOVERNOR_FAULTS_OFF); i++) {
+		reading.faults = 0.1;
+		governor_decide(&governor, &reading, &decision);
+	}
+	EXPECT_EQ(GOVERNOR_FAULTS_OFF, decision.changes[0].knob, "given up");
+	EXPECT_EQ(false, governor_is_off(&governor, GOVERNOR_WAITS_OFF),
+		  "waits are not what costs");
+	reading.faults = 0;
+	for (int i = 0; i < 30; i++)
+		governor_decide(&governor, &reading, &decision);
+	EXPECT_EQ(GOVERNOR_FAULTS_OFF, decision.changes[0].knob, "tried again after 5 minutes");
+	EXPECT_EQ(false, decision.changes[0].down, "on");
 }
 
 TEST(steps_up_are_slow_and_lead_back)
@@ -371,8 +394,9 @@ TEST(changes_are_told_in_words)
 		{ { .knob = GOVERNOR_SAMPLING, .step = 0 }, "sampling at 99 Hz" },
 		{ { .knob = GOVERNOR_PROCESSES, .down = true, .process = { 7, "a", 0 } },
 		  "stacks of waits of a (7) off" },
-		{ { .knob = GOVERNOR_DETACHED, .down = true }, "wall clock and waits off" },
-		{ { .knob = GOVERNOR_DETACHED }, "wall clock and waits on" },
+		{ { .knob = GOVERNOR_WAITS_OFF, .down = true }, "wall clock and waits off" },
+		{ { .knob = GOVERNOR_WAITS_OFF }, "wall clock and waits on" },
+		{ { .knob = GOVERNOR_FAULTS_OFF, .down = true }, "memory growth off" },
 	};
 
 	for EACH (c, cases) {
@@ -388,6 +412,7 @@ RUN_TESTS(cmocka_unit_test(nothing_is_changed_within_the_budget),
 	  cmocka_unit_test(a_storm_is_within_the_budget_after_two_readings),
 	  cmocka_unit_test(what_costs_is_what_is_turned),
 	  cmocka_unit_test(a_storm_that_cannot_be_paid_is_told_given_up_and_tried_again),
+	  cmocka_unit_test(a_storm_of_page_faults_is_given_up_too),
 	  cmocka_unit_test(steps_up_are_slow_and_lead_back),
 	  cmocka_unit_test(a_process_that_ends_is_forgotten),
 	  cmocka_unit_test(the_agents_own_work_is_not_paid_by_the_lanes),
