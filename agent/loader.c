@@ -353,6 +353,15 @@ void loader_close(struct loader *loader)
 
 // ---- records --------------------------------------------------------------------------------
 
+const char *loader_take_refusal(void)
+{
+	static char taken[sizeof(last_warning)];
+
+	memcpy(taken, last_warning, sizeof(taken));
+	last_warning[0] = 0;
+	return taken;
+}
+
 int loader_share_maps(const struct loader *loader, struct bpf_object *programs)
 {
 	struct bpf_map *map;

@@ -48,6 +48,12 @@ enum loader_level loader_level(const struct loader *loader);
 /** The unwinder's maps. Owned by the loader. */
 const struct unwind_maps *loader_unwind_maps(const struct loader *loader);
 
+/**
+ * Why the kernel refused what was loaded since this was called the last time, as libbpf says; "": it
+ * said nothing. Once a loader was opened.
+ */
+const char *loader_take_refusal(void);
+
 struct bpf_object;
 
 /**

@@ -23,6 +23,7 @@ struct switches {
 	uint32_t stackless_count;
 	char notice[ERROR_TEXT_BYTES];
 	bool notice_told;
+	char refusal[ERROR_TEXT_BYTES]; // of the last attempt that failed
 };
 
 /* Frames of these say only that the thread lost its CPU. io_schedule() says more. */
@@ -100,14 +101,20 @@ static int load_any(struct switches *switches, const struct loader *loader,
 	switches->raw_tracepoints = options->raw_tracepoints;
 	switches->level = options->level > level ? options->level : level;
 	level = switches->level;
-	while ((rc = load(switches, loader, options)) < 0 && step_down(switches))
+	loader_take_refusal();
+	while ((rc = load(switches, loader, options)) < 0) {
+		snprintf(switches->refusal, sizeof(switches->refusal), "%s", loader_take_refusal());
+		if (!step_down(switches))
+			return rc;
 		switches_bpf__destroy(take(switches->programs));
+	}
 	if (!rc && switches->level != level)
 		snprintf(switches->notice, sizeof(switches->notice),
-			 "stacks of waits %s: the kernel refused a larger unwinder",
+			 "stacks of waits %s: the kernel refused a larger unwinder (%.160s)",
 			 switches->level == LOADER_LEVEL_FRAME_POINTER
 				 ? "end at code without frame pointers"
-				 : "show no Python functions");
+				 : "show no Python functions",
+			 switches->refusal);
 	return rc;
 }
 
@@ -156,8 +163,11 @@ int switches_open(const struct loader *loader, const struct switches_options *op
 	if (!rc)
 		rc = switches_sweep(switches);
 	if (rc) {
+		error_errno(err, rc,
+			    "following threads over the wall clock: the kernel said \"%.160s\"",
+			    switches->refusal);
 		switches_close(switches);
-		return error_errno(err, rc, "the programs that follow threads over the wall clock");
+		return rc;
 	}
 	note_what_is_missing(switches);
 	*ret_switches = switches;

@@ -41,7 +41,9 @@ static __always_inline void send_stack(struct stack_work *work, __u64 now,
 	record->body.hash = *hash;
 	record->body.end = end;
 	record->body.frame_count = frame_count;
-	// For the verifier: older kernels know no bound of what a bpf_loop() callback has written.
+	// For the verifier: older kernels know no bound of what a bpf_loop() callback has written, nor that
+	// a copy of it on the stack is the same number as the one that is compared.
+	asm volatile("" : "+r"(frame_count));
 	if (frame_count > STACK_DEPTH_MAX)
 		return;
 	if (bpf_ringbuf_output(&records, record,

@@ -19,6 +19,7 @@ const volatile __u64 scheduler_bytes[SCHEDULER_FUNCTIONS] = {};
 /* A stack in work; each CPU has one: switches do not interrupt each other. */
 struct switch_stack {
 	struct count_key taken; // with nothing but the thread and its stack
+	struct count_key told;  // with nothing but the thread
 	struct switch_place place;
 	struct kernel_addresses kernel;
 	__u32 kernel_depth;

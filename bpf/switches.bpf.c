@@ -119,12 +119,14 @@ __attribute__((noinline)) int tell_totals(struct thread_time *time, struct count
 	return 0;
 }
 
-static __always_inline void tell_thread(struct task_struct *task, struct thread *thread, __u64 slot)
+/* The key lies in @scratch, for the stack of a program is small. */
+static __always_inline void tell_thread(struct task_struct *task, struct thread *thread, __u64 slot,
+					struct switch_stack *scratch)
 {
-	struct count_key key = {};
+	struct count_key *key = &scratch->told;
 
-	key_of_thread(task, &key);
-	tell_totals(&thread->time, &key, slot);
+	key_of_thread(task, key);
+	tell_totals(&thread->time, key, slot);
 }
 
 /* ---- new threads ------------------------------------------------------------------------------ */
@@ -258,12 +260,14 @@ static __always_inline void flush_waits(struct thread_wait *wait)
 static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct task_struct *task,
 				       struct thread *thread, __u64 now)
 {
+	struct switch_stack *stack = switch_stack_of_cpu();
 	struct thread_wait *wait = &thread->wait;
 
 	wait->weight = 0;
 	if (task->__state == TASK_DEAD) {
 		flush_waits(wait);
-		tell_thread(task, thread, slot_at(now));
+		if (stack)
+			tell_thread(task, thread, slot_at(now), stack);
 		return false;
 	}
 	if (!has_user_stack(task))
@@ -492,7 +496,9 @@ SEC("iter.s/task")
 int sweep_threads(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
+	struct switch_stack *stack;
 	struct thread *thread;
+	__u32 zero = 0;
 
 	delay_is_known = bpf_core_field_exists(task->sched_info.run_delay);
 
@@ -509,6 +515,8 @@ int sweep_threads(struct bpf_iter__task *ctx)
 	if (!thread)
 		return 0;
 	sweep_thread(task, thread);
-	tell_thread(task, thread, sweep_slot);
+	stack = bpf_map_lookup_elem(&swept_stack, &zero);
+	if (stack)
+		tell_thread(task, thread, sweep_slot, stack);
 	return 0;
 }
