@@ -308,6 +308,34 @@ TEST(a_sample_of_nothing_is_refused)
 }
 
 // With tables that trust the ids' low halves this takes minutes, not the blink that it should.
+static bool keep_type(void *context, const struct profile *profile, const struct series *series)
+{
+	return !strcmp(profile_string(profile, series->type), context);
+}
+
+TEST(samples_are_kept_by_their_series)
+{
+	struct profile *profile = profile_new(20000000);
+	struct labels labels = { 0 };
+	uint32_t stack, cpu, waits;
+
+	assert_int_equal(0, profile_add_stack(profile, NULL, 0, STACK_END_COMPLETE, &stack));
+	assert_int_equal(0, profile_add_series(profile, &labels, PROFILE_TYPE_CPU, &cpu));
+	assert_int_equal(0, profile_add_series(profile, &labels, PROFILE_TYPE_OFF_CPU, &waits));
+	for (uint64_t slot = 0; slot < 10; slot++) {
+		profile_add_sample(profile, cpu, stack, slot, 1);
+		profile_add_interval(profile, waits, stack, slot, 3, 100);
+	}
+	EXPECT_EQ(10, profile_keep_samples(profile, keep_type, PROFILE_TYPE_OFF_CPU), "left out");
+	EXPECT_EQ(10, profile->sample_count, "kept");
+	EXPECT_EQ(9, profile->samples[9].slot, "in order");
+	EXPECT_EQ(3, profile->samples[9].more_slots, "as they were");
+	profile_add_sample(profile, waits, stack, 1, INT64_MAX);
+	EXPECT_EQ(INT64_MAX, profile_keep_samples(profile, keep_type, PROFILE_TYPE_CPU), "no wrap");
+	EXPECT_EQ(0, profile->sample_count, "none");
+	profile_free(profile);
+}
+
 TEST(ids_with_one_low_half_do_not_collide)
 {
 	struct profile *profile = profile_new(20000000);
@@ -320,7 +348,8 @@ TEST(ids_with_one_low_half_do_not_collide)
 	profile_free(profile);
 }
 
-RUN_TESTS(cmocka_unit_test(ids_with_one_low_half_do_not_collide),
+RUN_TESTS(cmocka_unit_test(samples_are_kept_by_their_series),
+	  cmocka_unit_test(ids_with_one_low_half_do_not_collide),
 	  cmocka_unit_test(an_empty_profile_is_valid),
 	  cmocka_unit_test(equal_locations_are_one_and_names_may_come_later),
 	  cmocka_unit_test(too_many_lines_are_refused),
