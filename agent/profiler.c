@@ -44,7 +44,7 @@ enum {
 	// Lanes count waits and threads, of which each CPU can have as many as the kernel side lets it
 	// (bpf/unwind_budget.bpf.h), and totals of each thread name of each process.
 	LANE_COUNTS_PER_CPU = 8192,
-	LANE_COUNTS_MIN = 16384,
+	LANE_COUNTS_MIN = 8192,
 	// With two maps of 176 bytes a count, 23 MB of kernel memory; on more than 8 CPUs they are
 	// drained more often if all of them are busy.
 	LANE_COUNTS_MAX = 65536,
