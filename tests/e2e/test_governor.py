@@ -87,7 +87,7 @@ def test_a_storm_is_answered_told_and_forgotten(collector, tmp_path, storm, pref
 
         # All the way back takes minutes on a loaded machine: the first step has to come.
         wait_until("a step back", 40, lambda: any(
-            "less than half the budget" in line or "tried again" in line
+            "less than half the budget" in line or "tried again" in line or "has ended" in line
             for line in agent.governor_said()))
     finally:
         agent.stop()
