@@ -13,10 +13,12 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import switch_costs
@@ -95,34 +97,71 @@ class Row:
         self.kept_by_cpu = measured.by_cpu / statistics.mean((before.by_cpu, after.by_cpu))
 
 
+class Awake:
+    """The workload runs in the block; else it rests, and leaves the machine to what starts or stops."""
+
+    def __init__(self, workload):
+        self.process = workload.process
+
+    def __enter__(self):
+        self.process.send_signal(signal.SIGCONT)
+        time.sleep(0.2)
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGSTOP)
+
+
+class Loaded:
+    """The service has its load in the block, and @seconds in all."""
+
+    def __init__(self, service, seconds):
+        self.load = threading.Thread(target=service.measure, args=(seconds,))
+
+    def __enter__(self):
+        self.load.start()
+        time.sleep(0.5)
+
+    def __exit__(self, *_):
+        self.load.join()
+
+
+def at_work(workload, seconds):
+    return Loaded(workload, seconds + 1) if isinstance(workload, Service) else Awake(workload)
+
+
 class Rate:
     """Turns of a workload that counts them: in a second, and in a second of its threads' CPU time,
     which other load on the machine leaves alone."""
 
     def __init__(self, workload, seconds):
         pid = workload.process.pid
-        begin, before, cpu = time.monotonic(), workload.work(), cpu_ns(pid)
-        time.sleep(seconds)
-        turns = workload.work() - before
-        self.rate = turns / (time.monotonic() - begin)
-        self.by_cpu = turns / max(1, cpu_ns(pid) - cpu) * 1e9
+        with Awake(workload):
+            begin, before, cpu = time.monotonic(), workload.work(), cpu_ns(pid)
+            time.sleep(seconds)
+            turns = workload.work() - before
+            self.rate = turns / (time.monotonic() - begin)
+            self.by_cpu = turns / max(1, cpu_ns(pid) - cpu) * 1e9
         self.cost = None
 
 
 def measure_with(profiler, measure, workload, options):
     """A window with it, and after it what it costs; None where it does not keep running."""
-    profiler.start(workload.process.pid)
     try:
+        profiler.start(workload.process.pid)
         time.sleep(WARM_UP_SECONDS if profiler.name == "cairn" else profiler.settle_seconds)
         if not profiler.is_running():
             return None
         window = measure(workload, options.seconds)
         if profiler.process:
-            with BpfStatistics():
-                window.cost = switch_costs.Cost(profiler.process.pid, min(options.seconds, 3), cpu_ns)
+            seconds = options.seconds if isinstance(window, Rate) else 3 * options.seconds
+            with at_work(workload, seconds), BpfStatistics():
+                window.cost = switch_costs.Cost(profiler.process.pid, seconds, cpu_ns)
         return window
+    except RuntimeError:
+        return None
     finally:
-        profiler.stop()
+        if profiler.process or profiler.name == "nothing":
+            profiler.stop()
         time.sleep(0.5)
 
 
@@ -192,8 +231,9 @@ def print_switches(rows, budget):
 def bench_switches(what, cpus, work_ns, budget, profilers, options, folder):
     print(f"\n{what}")
     counter = folder / f"switches-{len(list(folder.iterdir()))}.counter"
+    realtime = ["chrt", "--fifo", "1"] if options.realtime else []
     workload = Workload(
-        "switches", [str(ROOT / options.build / "bench/switches"), "--cpus", ",".join(map(str, cpus)),
+        "switches", [*realtime, str(ROOT / options.build / "bench/switches"), "--cpus", ",".join(map(str, cpus)),
                      "--work-ns", str(work_ns), "--counter", str(counter)], counter, 64)
     try:
         workload.wait_until_busy()
@@ -254,6 +294,8 @@ def main():
     parser.add_argument("--rate", type=float, default=30, help="requests/s of the service (%(default)s)")
     parser.add_argument("--limit", type=float, default=240,
                         help="no round of a workload begins after so many seconds (%(default)s)")
+    parser.add_argument("--realtime", action="store_true",
+                        help="switch at real-time priority, where the machine has other load")
     parser.add_argument("--peer", default=os.environ.get("PEER"))
     options = parser.parse_args()
     if os.geteuid() != 0:
