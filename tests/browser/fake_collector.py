@@ -406,6 +406,24 @@ class Api:
         return {**self.told_type(params), "first_step_ns": int(first_s * 1e9), "step_ns": int(step_s * 1e9),
                 "series": series}
 
+    def diagnose(self, params):
+        """A verdict whatever is asked for; what is asked for is checked."""
+        self.common(params)
+        return {
+            "class": "gil", "title": "Threads wait for Python's global interpreter lock", "confidence": "high",
+            "shares": [{"class": "gil", "title": "Threads wait for Python's global interpreter lock", "share": 0.712,
+                        "threshold": 0.1, "reached": True},
+                       {"class": "run_queue", "title": "Threads wait for a CPU", "share": 0.031, "threshold": 0.25,
+                        "reached": False},
+                       {"class": "disk", "title": "Threads wait for storage", "share": 0, "threshold": 0.2,
+                        "reached": False}],
+            "figures": {"range_ns": 60 * 10**9, "has_waits": True},
+            "evidence": {"type": lanes.BLOCKED, "wait": "gil",
+                         "stacks": [{"value": 10**9, "share": 0.6, "cut": True,
+                                     "frames": ["futex_wait_[k]", "take_gil", "<b>tokenize</b> (llm.py:40)"]}]},
+            "advice": ["Processes instead of threads."],
+        }
+
     def collapsed(self, params):
         tree, _ = self.merged(params)
         path, lines = [""], []
@@ -451,7 +469,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         values = re.fullmatch(r"labels/([\w.]+)/values", path)
         routes = {"types": api.types, "labels": api.labels, "merge": api.merge, "top": api.top, "series": api.time_series,
-                  "status": api.status}
+                  "status": api.status, "diagnose": api.diagnose}
         if values:
             answer = api.label_values(values[1], params)
         elif path in routes:
