@@ -44,7 +44,7 @@ class GovernedAgent(Agent):
         """As SIGUSR1 tells it."""
         before = self.log().count("governor's level")
         self.process.send_signal(signal.SIGUSR1)
-        wait_until("the agent's report", 5,
+        wait_until("the agent's report", 30,
                    lambda: self.log().count("governor's level") > before)
         return int(re.findall(r"governor's level (\d+)", self.log())[-1])
 
@@ -73,11 +73,11 @@ def test_a_storm_is_answered_told_and_forgotten(collector, tmp_path, storm, pref
         time.sleep(2)  # it is not held responsible for what starting costs
         storm.send_signal(signal.SIGUSR1)
         # 20 s of the agent's usual times are less than one; a loaded machine may storm late.
-        wait_until("an answer to the storm", 15, agent.answers_to_switches)
-        wait_until("steps down", 10, lambda: agent.level() > 0)
+        wait_until("an answer to the storm", 40, agent.answers_to_switches)
+        wait_until("steps down", 20, lambda: agent.level() > 0)
         storm.send_signal(signal.SIGUSR2)
 
-        changes = wait_until("the change as a series", 10, lambda: collector.api.get(
+        changes = wait_until("the change as a series", 30, lambda: collector.api.get(
             "labels/change/values", query=AGENT)["values"])
         assert any("waits" in change for change in changes), changes
         assert collector.api.total(AGENT, type=CHANGES) >= 1
@@ -97,5 +97,5 @@ def test_no_budget_no_governor(collector, start_agent):
     agent = start_agent(collector)
     assert "no budget" in agent.log()
     os.kill(agent.process.pid, signal.SIGUSR1)
-    wait_until("the report", 5, lambda: "samples," in agent.log())
+    wait_until("the report", 30, lambda: "samples," in agent.log())
     assert "governor" not in agent.log()
