@@ -237,12 +237,15 @@ const char *wait_plain_name(const char *name)
 
 bool wait_name_matches(const char *pattern, const char *name)
 {
-	size_t length = strlen(pattern);
+	size_t length;
 
-	if (!length)
+	if (!*pattern)
 		return true;
-	if (pattern[0] == '~')
+	if (*pattern == '~')
 		return strstr(name, pattern + 1) != NULL;
+	if (*pattern != *name) // nearly all of a table
+		return false;
+	length = strlen(pattern);
 	if (pattern[length - 1] == '*')
 		return strncmp(name, pattern, length - 1) == 0;
 	return strncmp(name, pattern, length) == 0 && strchr("(<@.[", name[length]);

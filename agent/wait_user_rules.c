@@ -216,7 +216,7 @@ static const struct user_rule user_rules[] = {
 	THROUGH("~PlatformEvent::park"),
 	THROUGH("~ObjectMonitor::"),
 	THROUGH("~Monitor::wait"),
-	THROUGH("~Unsafe_Park"),
+	THROUGH("Unsafe_Park"),
 	THROUGH("~misc/Unsafe;::park"),
 	THROUGH("~misc.Unsafe.park"),
 	THROUGH("~LockSupport"),
@@ -290,34 +290,50 @@ static bool is_in_file(const char *file, const char *ending)
 	return length == wanted || file[length - wanted - 1] == '/';
 }
 
+/* What a rule is held against, worked out once for all rules. */
+struct subject {
+	const struct wait_frame *frame;
+	const char *name; // without what no rule has
+	bool has_scope; // "a::b", "a.b", "La/b;::c": only these contain what rules look for within
+};
+
 // Qualified names where the interpreter knows them ("Queue.get"), plain ones before 3.11.
-static bool fits_python(const struct user_rule *rule, const struct wait_frame *frame)
+static struct subject subject_of(const struct wait_frame *frame)
 {
 	const char *dot = strrchr(frame->name, '.');
 
-	return is_in_file(frame->file, rule->place) &&
-	       (!*rule->name || !strcmp(dot ? dot + 1 : frame->name, rule->name));
+	if (frame->kind == FRAME_KIND_PYTHON)
+		return (struct subject){ frame, dot ? dot + 1 : frame->name, false };
+	return (struct subject){
+		.frame = frame,
+		.name = wait_plain_name(frame->name),
+		.has_scope = strpbrk(frame->name, ":.;") != NULL,
+	};
 }
 
-static bool fits(const struct user_rule *rule, const struct wait_frame *frame, const char *name)
+static bool fits(const struct user_rule *rule, const struct subject *subject)
 {
-	if (rule->is_python != (frame->kind == FRAME_KIND_PYTHON))
+	if (rule->is_python != (subject->frame->kind == FRAME_KIND_PYTHON))
 		return false;
 	if (rule->is_python)
-		return fits_python(rule, frame);
-	if (rule->place && !wait_module_begins(frame->module, rule->place))
+		return (!*rule->name || !strcmp(subject->name, rule->name)) &&
+		       is_in_file(subject->frame->file, rule->place);
+	if (*rule->name == '~' && !subject->has_scope)
 		return false;
-	return (*name || !*rule->name) && wait_name_matches(rule->name, name);
+	if (!*subject->name && *rule->name)
+		return false;
+	return wait_name_matches(rule->name, subject->name) &&
+	       (!rule->place || wait_module_begins(subject->frame->module, rule->place));
 }
 
 const struct user_rule *user_rule_find(const struct wait_frame *frame, enum wait_cause cause)
 {
-	const char *name = wait_plain_name(frame->name);
+	struct subject subject = subject_of(frame);
 
 	for (size_t i = 0; i < ARRAY_SIZE(user_rules); i++) {
 		const struct user_rule *rule = &user_rules[i];
 
-		if ((!rule->causes || rule->causes & BIT(cause)) && fits(rule, frame, name))
+		if ((!rule->causes || rule->causes & BIT(cause)) && fits(rule, &subject))
 			return rule;
 	}
 	return NULL;
