@@ -2,7 +2,10 @@
 // Keeps CPUs busy at the end of deep native stacks, in rounds of random length and along random paths
 // of functions with different frames, and counts its work in a file that others may map.
 //
-//     deep_calls [--threads N] [--depth N] [--seed N] --counter FILE
+//     deep_calls [--threads N] [--depth N] [--paths N] [--seed N] --counter FILE
+//
+// It takes one of 64 paths each time, or of --paths; 0: hardly any path twice, so every stack is new to
+// a profiler that tells known stacks from new ones.
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <fcntl.h>
@@ -18,6 +21,7 @@ enum { ROUNDS_MAX = 400, FRAMES_ABOVE = 6, THREADS_MAX = 256, KINDS = 4 };
 
 static uint64_t *counter; // one a thread, each on a line of its own
 static int depth = 34;
+static uint64_t paths = 64;
 static uint64_t seed = 1;
 
 static uint64_t next_random(uint64_t *state)
@@ -31,6 +35,7 @@ static uint64_t next_random(uint64_t *state)
 
 struct work {
 	uint64_t random;
+	uint64_t path; // random, too, but the same each time that this path is taken
 	uint64_t *done;
 };
 
@@ -74,7 +79,7 @@ static __attribute__((noinline)) void call_with_block(struct work *work, int lef
 
 static __attribute__((noinline)) void call_with_alloca(struct work *work, int left)
 {
-	volatile char *block = alloca(16 + next_random(&work->random) % 64);
+	volatile char *block = alloca(16 + next_random(&work->path) % 64);
 
 	block[0] = 1;
 	call_next(work, left);
@@ -87,7 +92,7 @@ static call_function *const kinds[KINDS] = { call_plainly, call_with_registers, 
 static inline __attribute__((always_inline)) void call_next(struct work *work, int left)
 {
 	if (left)
-		kinds[next_random(&work->random) % KINDS](work, left - 1);
+		kinds[next_random(&work->path) % KINDS](work, left - 1);
 	else
 		burn(work);
 }
@@ -95,10 +100,16 @@ static inline __attribute__((always_inline)) void call_next(struct work *work, i
 static void *work_for_ever(void *number)
 {
 	uintptr_t at = (uintptr_t)number;
-	struct work work = { (seed + at) * 0x9e3779b97f4a7c15ULL | 1, &counter[at * 8] };
+	struct work work = { (seed + at) * 0x9e3779b97f4a7c15ULL | 1, 0, &counter[at * 8] };
 
-	for (;;)
+	for (;;) {
+		uint64_t path = next_random(&work.random);
+
+		if (paths)
+			path = seed * 31 + path % paths;
+		work.path = (path + 1) * 0x9e3779b97f4a7c15ULL | 1;
 		call_next(&work, depth - FRAMES_ABOVE);
+	}
 	return NULL;
 }
 
@@ -112,6 +123,8 @@ int main(int argc, char **argv)
 			threads = atoi(argv[i + 1]);
 		else if (!strcmp(argv[i], "--depth"))
 			depth = atoi(argv[i + 1]);
+		else if (!strcmp(argv[i], "--paths"))
+			paths = strtoull(argv[i + 1], NULL, 0);
 		else if (!strcmp(argv[i], "--seed"))
 			seed = strtoull(argv[i + 1], NULL, 0);
 		else if (!strcmp(argv[i], "--counter"))
