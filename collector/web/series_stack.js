@@ -17,7 +17,8 @@ const KNOWN_MAX = 16;	 // series of a label whose values have colours of their o
 export function stackSeries(answer, range, stored, label = "") {
 	const { first_ms, step_ms, stepCount } = stepsOf(answer);
 	const rate = rateOf(answer.type, answer.unit, answer.step_ns);
-	const ordered = [...answer.series].sort((a, b) => placeOf(label, a.group) - placeOf(label, b.group));
+	const something = answer.series.filter((s) => s.total !== 0); // a group without a value says nothing
+	const ordered = (something.length ? something : answer.series.slice(0, 1)).sort((a, b) => placeOf(label, a.group) - placeOf(label, b.group));
 	const series = stacked(keepLargest(ordered, hasKnownValues(label) ? KNOWN_MAX : SERIES_COLORS), stepCount, rate.scale);
 	const tops = series.length ? series[series.length - 1].tops : new Float64Array(0);
 	// Steps are whole and may reach beyond the range; only what lies within is drawn.

@@ -153,6 +153,12 @@ def answer_of(*series):
             "series": [{"group": group, "total": sum(values), "values": values} for group, values in series]}
 
 
+def test_groups_without_a_value_are_not_shown(call):
+    stored, between = {"oldest_ms": 0, "newest_ms": 0}, {"from_ms": 0, "to_ms": 1000}
+    groups = lambda *series: [s["group"] for s in call("series_stack", "stackSeries", answer_of(*series), between, stored)["series"]]
+    assert groups(("a", [1]), ("b", [0])) == ["a"] and groups(("a", [0]), ("b", [0])) == ["a"] and groups() == []
+
+
 def test_marks_are_where_things_happened(call):
     told = {"throttled": answer_of(("a", [0, 5e8, 0]), ("b", [0, 1e8, 2e9])), "changes": answer_of(("less", [0, 0, 1]), ("more", [1, 0, 0])), "before": answer_of()}
     marks = call("chart_marks", "marksOf", told, {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 1000, "newest_ms": 0})
