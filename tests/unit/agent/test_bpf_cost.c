@@ -164,6 +164,17 @@ TEST(programs_of_the_agent_are_found_by_their_whole_names)
 	if (!find(cost, "process_exit"))
 		fail_msg("process_exit is not there");
 	EXPECT_EQ(0, bpf_cost_unknown(cost), "all are known");
+
+	// Periods change within a second.
+	perf_events_set_frequency(events, 19);
+	for (int i = 0; i < 30; i++) {
+		usleep(TICK_NS / NS_PER_US);
+		perf_events_vary(events, clock_monotonic_ns());
+		tick(cost);
+	}
+	double per_second = find(cost, "sample_on_cpu")->runs_per_second;
+	if (per_second > 400.0 * (double)sysconf(_SC_NPROCESSORS_ONLN))
+		fail_msg("%.0f runs a second at 19 Hz", per_second);
 	bpf_cost_free(cost);
 	perf_events_close(events);
 	loader_close(loader);
