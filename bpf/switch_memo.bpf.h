@@ -65,14 +65,6 @@ static __always_inline void find_place(struct switch_place *place, struct task_s
 }
 #endif
 
-/* A number that is the same whenever the thread stands there. */
-static __always_inline __u32 number_of_place(const struct switch_place *place)
-{
-	__u64 word = (place->pc ^ place->sp ^ place->call) * HASH_C1;
-
-	return place->call ? word >> 32 : 0;
-}
-
 static __always_inline bool read_place(struct switch_place *place)
 {
 	return !bpf_probe_read_user(place->words, sizeof(place->words), (const void *)place->sp);
@@ -92,13 +84,13 @@ static __always_inline __u64 hash_returns(const struct switch_memo *memo,
 	return hash;
 }
 
-/* Does the thread stand where it did? Reads the words. */
-static __always_inline bool memo_fits(const struct switch_memo *memo, struct switch_place *place,
-				      __u32 exec_id, __u64 now)
+/* Does the thread stand where it did? The words have been read. */
+static __always_inline bool memo_fits(const struct switch_memo *memo,
+				      const struct switch_place *place, __u32 exec_id, __u64 now)
 {
 	return memo->until_ns > now && memo->call == place->call && memo->sp == place->sp &&
 	       memo->pc == place->pc && memo->fp == place->fp && memo->exec_id == exec_id &&
-	       read_place(place) && memo->returns == hash_returns(memo, place);
+	       memo->returns == hash_returns(memo, place);
 }
 
 /* ---- remembering ------------------------------------------------------------------------------ */

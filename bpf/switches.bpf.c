@@ -27,7 +27,8 @@ struct bpf_iter__task {
 #pragma clang attribute pop
 
 struct switch_cpu {
-	__u64 since_ns; // when it got its thread: the last switch, whoever came
+	__u64 since_ns;     // when it got its thread: the last switch, whoever came
+	__u64 check_due_ns; // when a memo may be checked again
 	struct unwind_budget budget;
 };
 
@@ -219,6 +220,14 @@ static __always_inline bool unwind_wait(void *ctx, struct switch_cpu *cpu,
 
 /* Every so many hits the stack is taken all the same, to know how often the memo is wrong. */
 #define MEMO_HITS_CHECKED 64
+/* But no more often on a CPU than this: it would be most of its budget. */
+#define MEMO_CHECK_NS 5000000ULL
+
+/* Volatile, for else the compiler leaves out what the verifier wants to see. */
+static __always_inline struct wait_place *place_of_wait(struct thread_wait *wait)
+{
+	return &wait->places[*(volatile __u32 *)&wait->place & (WAIT_PLACES - 1)];
+}
 
 /* Find the place of the wait that begins, with its stack. */
 static __always_inline void find_place_of_wait(void *ctx, struct switch_cpu *cpu,
@@ -228,22 +237,25 @@ static __always_inline void find_place_of_wait(void *ctx, struct switch_cpu *cpu
 	struct switch_stack *stack = switch_stack_of_cpu();
 	struct task_struct *leader = task->group_leader;
 	struct wait_place *place;
-	bool fits;
+	int found = -1;
 
 	if (!stack)
 		return;
 	find_place(&stack->place, task);
-	wait->place = number_of_place(&stack->place);
-	place = &wait->places[wait->place & (WAIT_PLACES - 1)];
-	fits = stack->place.call &&
-	       memo_fits(&place->memo, &stack->place, (__u32)leader->self_exec_id, now);
-	if (fits) {
+	wait->place = WAIT_PLACE_OTHER;
+	if (stack->place.call) {
+		found = wait_find(wait, &stack->place, now, (__u32)leader->self_exec_id);
+		wait->place = found >= 0 ? (__u32)found : wait->misses++ % WAIT_PLACE_OTHER;
+	}
+	place = place_of_wait(wait);
+	if (found >= 0) {
 		count(COUNTER_MEMO_HITS);
-		if (++place->memo.hits % MEMO_HITS_CHECKED)
+		if (++place->memo.hits % MEMO_HITS_CHECKED || now < cpu->check_due_ns)
 			return;
+		cpu->check_due_ns = now + MEMO_CHECK_NS;
 		count(COUNTER_MEMO_CHECKED);
 	}
-	if (!unwind_wait(ctx, cpu, stack, place, now) && fits)
+	if (!unwind_wait(ctx, cpu, stack, place, now) && found >= 0)
 		count(COUNTER_MEMO_WRONG);
 }
 
@@ -291,8 +303,8 @@ static __always_inline void end_wait(struct switch_cpu *cpu, struct thread_wait 
 	if (!ns)
 		return;
 	*recent_ns += ns / 4 - *recent_ns / 4;
-	if (wait->weight && wait_charge(&wait->places[wait->place & (WAIT_PLACES - 1)], from_ns,
-					blocked_ns, waiting_ns, wait->weight))
+	if (wait->weight &&
+	    wait_charge(place_of_wait(wait), from_ns, blocked_ns, waiting_ns, wait->weight))
 		budget_spend(&cpu->budget);
 }
 
@@ -429,8 +441,8 @@ static __always_inline void sweep_time(struct task_struct *task, struct thread *
 	time->swept_ns[THREAD_WAITING] += spell.ns[THREAD_WAITING];
 	time->swept_ns[THREAD_BLOCKED] += spell.ns[THREAD_BLOCKED];
 	if (wait->weight)
-		wait_charge(&wait->places[wait->place & (WAIT_PLACES - 1)], since_ns,
-			    spell.ns[THREAD_BLOCKED], spell.ns[THREAD_WAITING], wait->weight);
+		wait_charge(place_of_wait(wait), since_ns, spell.ns[THREAD_BLOCKED],
+			    spell.ns[THREAD_WAITING], wait->weight);
 }
 
 /* One sweep runs at a time; it may be interrupted by switches, which have their own. */
@@ -450,7 +462,7 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 {
 	__u64 since_ns = *(volatile __u64 *)&thread->time.since_ns;
 	struct thread_wait *wait = &thread->wait;
-	struct wait_place *place = &wait->places[0];
+	struct wait_place *place = &wait->places[WAIT_PLACE_OTHER];
 	struct switch_stack *stack;
 	__u32 zero = 0;
 	long size;
@@ -473,7 +485,7 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 	stack->kernel_depth = size > 0 ? (__u32)size / sizeof(stack->kernel.at[0]) : 0;
 	keep_kernel_part(stack, bpf_ktime_get_ns());
 	place->key = stack->taken;
-	wait->place = 0;
+	wait->place = WAIT_PLACE_OTHER;
 	count(COUNTER_WAITS_SWEPT);
 	// It may have switched meanwhile, and gone without the lock.
 	if (*(volatile __u64 *)&thread->time.since_ns == since_ns)

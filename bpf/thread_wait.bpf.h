@@ -26,13 +26,15 @@ struct wait_place {
 
 /* A thread that goes round a loop waits in a few places in turn. A power of two. */
 #define WAIT_PLACES 4
+/* The last is for waits outside of system calls, which have no memo. */
+#define WAIT_PLACE_OTHER (WAIT_PLACES - 1)
 
 /* Kept for each thread. Who has the lock may touch it; nobody waits for the lock. */
 struct thread_wait {
 	__u32 lock;
 	__u32 weight; // of the wait that began with the last switch; 0: it was not chosen
 	__u32 place;  // of that wait, if it was chosen
-	__u32 pad;
+	__u32 misses; // of the memos: they are replaced in turn
 	__u64 recent_ns[WAIT_KINDS]; // mean length of the last waits
 	struct wait_place places[WAIT_PLACES];
 };
@@ -52,6 +54,20 @@ static __always_inline void wait_unlock(struct thread_wait *wait)
 static __always_inline __u64 slot_at(__u64 monotonic_ns)
 {
 	return (monotonic_ns + realtime_offset_ns) / slot_ns;
+}
+
+/* The place where the current thread stands, or -1: none of its memos fits. */
+__attribute__((noinline)) int wait_find(struct thread_wait *wait, struct switch_place *place,
+					__u64 now, __u32 exec_id)
+{
+	if (!wait || !place || !read_place(place))
+		return -1;
+#pragma unroll
+	for (__u32 i = 0; i < WAIT_PLACE_OTHER; i++) {
+		if (memo_fits(&wait->places[i].memo, place, exec_id, now))
+			return i;
+	}
+	return -1;
 }
 
 /* As add_count(). The key is copied: older kernels take it from the stack only. */
