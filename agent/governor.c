@@ -344,6 +344,7 @@ static void come_down(struct governor *governor, const struct governor_reading *
 		return;
 	}
 	governor->floor_ns = 0;
+	governor->floor_told = false; // if it does not suffice, that is news
 	note_down(governor);
 	say_why(governor, reading, "too much", decision->why);
 }
