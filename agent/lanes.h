@@ -18,7 +18,6 @@
 enum lane_bit {
 	LANE_WALL = 1 << 0,     // what threads do with their time (agent/switches.h)
 	LANE_MEMORY = 1 << 1,   // what page faults bring into memory (agent/page_faults.h)
-	LANE_WAKERS = 1 << 2,   // who woke whom, for services that were asked for
 	LANE_GOVERNOR = 1 << 3, // what the agent costs, and keeping it within a budget
 	LANE_SERIES =
 		1 << 4,    // numbers without stacks (agent/lane_series.h): with the wall and memory

@@ -36,8 +36,6 @@ enum {
 #define PROFILE_TYPE_SCHED_DELAY "sched_delay:wait:nanoseconds:wall:nanoseconds"
 /** Exact sums per thread, without stacks; a label "state" says running, waiting or blocked. */
 #define PROFILE_TYPE_WALL "wall:time:nanoseconds:wall:nanoseconds"
-/** Blocked time by the stack of who ended it, on top of the stack that blocked. */
-#define PROFILE_TYPE_OFF_WAKE "off_wake:blocked:nanoseconds:wall:nanoseconds"
 /** CPU time that went into waiting for a GPU, in the driver's loop; it is in no other type. */
 #define PROFILE_TYPE_GPU_SPIN "gpu_wait:spin:nanoseconds:cpu:nanoseconds"
 /** Memory that was touched for the first time, by stack. */

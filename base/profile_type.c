@@ -19,7 +19,6 @@ static const struct profile_type_word words[] = {
 	{ "off-cpu", PROFILE_TYPE_OFF_CPU, "time blocked" },
 	{ "run-queue", PROFILE_TYPE_SCHED_DELAY, "time waiting for a CPU" },
 	{ "wall", PROFILE_TYPE_WALL, "all time of all threads" },
-	{ "off-wake", PROFILE_TYPE_OFF_WAKE, "time blocked, by who ended it" },
 	{ "throttled", "cpu_throttled:time:nanoseconds:wall:nanoseconds",
 	  "time that a quota took" },
 	{ "memory", PROFILE_TYPE_PAGE_FAULT, "memory touched first" },

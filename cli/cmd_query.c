@@ -36,7 +36,7 @@ static const char notes[] =
 	"for a service; without it everything is merged. TIME is now, now-5m, RFC 3339\n"
 	"(2026-11-21T10:00:00Z) or Unix seconds. Without -o the functions with the most\n"
 	"time are printed. The suffix of FILE says the format: .collapsed, .svg or\n"
-	".pb.gz (pprof). TYPE is cpu, off-cpu, run-queue, wall, off-wake, throttled, memory,\n"
+	".pb.gz (pprof). TYPE is cpu, off-cpu, run-queue, wall, throttled, memory,\n"
 	"rss, major-faults, oom-kills, gpu-spin, cost, governor, or a type in five parts.\n"
 	"Of time blocked, the waits of workers and event loops without work are left out\n"
 	"unless SELECTOR says something of the label wait; how much that was is said.\n"

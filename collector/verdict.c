@@ -90,7 +90,7 @@ static const struct {
 		.type = PROFILE_TYPE_OFF_CPU,
 		.wait = "lock",
 		.advice = { "The stacks below say which lock: hold it for less, or split it.",
-			    "--wakers on the agent shows who held it." },
+			    "`cairn dump PID` shows who holds it now." },
 	},
 	[VERDICT_DISK] = {
 		.name = "disk",

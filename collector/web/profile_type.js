@@ -37,8 +37,6 @@ const LANES = [
 	  about: "Where all time of all threads went; exact, not sampled",
 	  stackless: "These are exact sums per thread, and have no stacks. Each part has a lane of its own that has:",
 	  see: [CPU_TYPE, WAITING_TYPE, BLOCKED_TYPE] },
-	{ type: "off_wake:blocked:nanoseconds:wall:nanoseconds", short: "off-wake", title: "Woken by", section: TIME, rate: "threads",
-	  idle: true, reducedBy: "waits", about: "Blocked time with the stack of who ended it, on top of the stack that waited" },
 	{ type: "gpu_wait:spin:nanoseconds:cpu:nanoseconds", short: "gpu-spin", title: "Spinning for a GPU", section: TIME, rate: "cores",
 	  about: "CPU time that went into waiting for a GPU, in the driver's loop; it is not in CPU time" },
 	{ type: THROTTLED_TYPE, short: "throttled", title: "Throttled", section: TIME, rate: "CPUs held back",
