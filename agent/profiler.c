@@ -39,7 +39,7 @@ enum {
 	FREQUENCY_MAX_HZ = 1000,
 	COUNTS_MIN = 4096,
 	// The count maps hold so many seconds of samples that are all different; they are drained
-	// when half full, and that is looked at every second.
+	// when half full, and that is looked at four times a second.
 	COUNTS_SECONDS = 4,
 	// Lanes count waits and threads, of which each CPU can have as many as the kernel side lets it
 	// (bpf/unwind_budget.bpf.h), and totals of each thread name of each process.
@@ -54,8 +54,10 @@ enum {
 #define SLOT_MIN_NS (10 * NS_PER_MS)
 #define SLOT_MAX_NS NS_PER_SECOND
 
-/* How often the wall clock is compared with the kernel's monotonic one, and the counts are watched. */
+/* How often the wall clock is compared with the kernel's monotonic one. */
 #define CLOCK_INTERVAL_NS NS_PER_SECOND
+/* How often the counts are watched: a tick of a loaded machine may be late, too. */
+#define COUNTS_INTERVAL_NS (250 * NS_PER_MS)
 /*
  * How long a process may be unwound by the tables of what it has unmapped since: its new mappings wake
  * nobody. A look at them takes some microseconds.
@@ -89,10 +91,11 @@ struct profiler {
 	struct snapshots *snapshots; // NULL: none are taken
 	struct perf_events *events;
 	struct lanes *lanes;
-	struct window window;   // of which part was drained early, if its map filled up
-	uint32_t windows;       // finished
-	uint64_t lines_due_ns;  // when to look for lines that were read
-	uint64_t clock_due_ns;  // when to look at the clock and the counts again
+	struct window window;  // of which part was drained early, if its map filled up
+	uint32_t windows;      // finished
+	uint64_t lines_due_ns; // when to look for lines that were read
+	uint64_t clock_due_ns; // when to look at the clock again
+	uint64_t counts_due_ns;
 	uint64_t counts_before; // counter when the count maps were swapped
 	uint64_t stacks_lost;
 	uint64_t drain_ns;
@@ -645,6 +648,9 @@ void profiler_tick(struct profiler *profiler)
 	if (now_ns >= profiler->clock_due_ns) {
 		profiler->clock_due_ns = now_ns + CLOCK_INTERVAL_NS;
 		set_clock(profiler);
+	}
+	if (now_ns >= profiler->counts_due_ns) {
+		profiler->counts_due_ns = now_ns + COUNTS_INTERVAL_NS;
 		watch_counts(profiler);
 	}
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -57,6 +58,15 @@ static void set_scheduler(struct switches_bpf *programs, const struct kallsyms *
 	}
 }
 
+static bool kernel_is_at_least(uint32_t wanted_major, uint32_t wanted_minor)
+{
+	struct utsname name;
+	unsigned int major, minor;
+
+	return !uname(&name) && sscanf(name.release, "%u.%u", &major, &minor) == 2 &&
+	       (major > wanted_major || (major == wanted_major && minor >= wanted_minor));
+}
+
 static int load(struct switches *switches, const struct loader *loader,
 		const struct switches_options *options)
 {
@@ -73,6 +83,7 @@ static int load(struct switches *switches, const struct loader *loader,
 	programs->rodata->only_followed = options->only_followed;
 	programs->rodata->unwind_by_tables = switches->level < LOADER_LEVEL_FRAME_POINTER;
 	programs->rodata->unwind_python = switches->level < LOADER_LEVEL_NO_PYTHON;
+	programs->rodata->may_begin_at_switches = kernel_is_at_least(6, 4);
 	set_scheduler(programs, options->kallsyms);
 	bpf_program__set_autoload(programs->progs.begin_child, !switches->raw_tracepoints);
 	bpf_program__set_autoload(programs->progs.switch_threads, !switches->raw_tracepoints);

@@ -31,14 +31,15 @@
 	  "Times that a thread lost its CPU before it was known to the accounting of time; "     \
 	  "what it did until then is told when it is.")                                          \
 	X(THREADS_FULL, "threads_full",                                                          \
-	  "Threads of which no time was told because there was no memory to keep it.")       \
+	  "Threads of which no time was told because there was no memory to keep it.")           \
 	X(WAITS_UNWOUND, "waits_unwound", "Waits whose stack was unwound.")                      \
 	X(WAITS_NOT_CHOSEN, "waits_not_chosen",                                                  \
 	  "Waits that others stand for, because not all could be unwound.")                      \
 	X(WAITS_SWEPT, "waits_swept",                                                            \
 	  "Waits that had lasted some time when the kernel's part of their stack was taken.")    \
 	X(WAITS_BUSY, "waits_busy", "Waits left out because the agent was just counting them.")  \
-	X(MEMO_HITS, "memo_hits", "Waits in the same place as the thread's last one, by its memo.") \
+	X(MEMO_HITS, "memo_hits",                                                                \
+	  "Waits in the same place as the thread's last one, by its memo.")                      \
 	X(MEMO_CHECKED, "memo_checked", "Memo hits that were unwound all the same.")             \
 	X(MEMO_WRONG, "memo_wrong", "Checked memo hits whose stack was another.")                \
 	X(FAULTS_SAMPLED, "faults_sampled", "Page faults that were sampled.")                    \

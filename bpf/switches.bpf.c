@@ -69,6 +69,9 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
+/* When the accounting began. Set by the agent. */
+__u64 begun_ns = 0;
+
 /* Told to the agent by the first sweep. */
 bool delay_is_known = false;
 
@@ -151,6 +154,18 @@ static __always_inline void begin_thread(struct task_struct *task, __u64 since_n
 	thread->time.slot = slot_at(since_ns);
 	thread->time.since_ns = since_ns;
 }
+
+/* Threads that are younger than the accounting are accounted from their start on. */
+static __always_inline void begin_late(struct task_struct *task)
+{
+	if (task->start_time > begun_ns)
+		begin_thread(task, task->start_time, 0);
+	else
+		begin_thread(task, bpf_ktime_get_ns(), run_delay_of(task));
+}
+
+/* Since Linux 6.4 memory of task storage comes from lists that need no allocator. Set before load. */
+const volatile bool may_begin_at_switches = false;
 
 /*
  * Where the memory is had: at a switch it may not be, for the allocator may want to wake somebody, and
@@ -356,6 +371,11 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 		return 0;
 	count(COUNTER_SWITCHES);
 	thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	// At a burst of forks their lists may be empty for a moment.
+	if (!thread && may_begin_at_switches) {
+		begin_late(task);
+		thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	}
 	if (!thread || !thread->time.since_ns)
 		return count(COUNTER_SWITCHES_UNKNOWN);
 
@@ -400,8 +420,6 @@ int switch_threads_raw(__u64 *ctx)
 
 /* Set by the agent before each sweep: totals are told up to here. */
 __u64 sweep_slot = 0;
-/* When the accounting began: threads that are younger are accounted from their start on. */
-__u64 begun_ns = 0;
 
 /* For a thread that sleeps no time passes but its wait; a queued one is better left alone. */
 static __always_inline bool is_asleep(struct task_struct *task)
@@ -518,10 +536,7 @@ int sweep_threads(struct bpf_iter__task *ctx)
 		return 0;
 	thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	if (!thread) {
-		if (task->start_time > begun_ns)
-			begin_thread(task, task->start_time, 0);
-		else
-			begin_thread(task, bpf_ktime_get_ns(), run_delay_of(task));
+		begin_late(task);
 		thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	}
 	if (!thread)
