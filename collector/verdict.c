@@ -169,15 +169,22 @@ enum wait_for wait_for_of_name(const char *name)
 
 // ---- shares ---------------------------------------------------------------------------------
 
-// Time with something to do. Idle, stopped and sleeping threads had nothing, nor had one that polls:
-// what it polls for is unknown.
+/*
+ * What is no sign of work: a thread that polls waits for it is unknown what, and one that waits for a child
+ * or a thread to end is most often a pool's parent, for as long as the pool is there.
+ */
+static const bool is_rest[WAIT_FOR_COUNT] = {
+	[WAIT_FOR_IDLE] = true, [WAIT_FOR_STOPPED] = true, [WAIT_FOR_SLEEP] = true,
+	[WAIT_FOR_POLL] = true, [WAIT_FOR_CHILD] = true,
+};
+
+// Time with something to do.
 static int64_t active_of(const struct verdict_figures *figures)
 {
 	int64_t active_ns = figures->running_ns + figures->queued_ns;
 
 	for (int i = 0; i < WAIT_FOR_COUNT; i++) {
-		if (i != WAIT_FOR_IDLE && i != WAIT_FOR_STOPPED && i != WAIT_FOR_SLEEP &&
-		    i != WAIT_FOR_POLL)
+		if (!is_rest[i])
 			active_ns += figures->wait_ns[i];
 	}
 	return active_ns;
@@ -235,8 +242,7 @@ static void add_shares(struct verdict *verdict, const struct verdict_figures *fi
 	add_share(verdict, VERDICT_DISK, wait_ns[WAIT_FOR_DISK] + wait_ns[WAIT_FOR_PAGE_FAULT],
 		  active_ns);
 	add_share(verdict, VERDICT_NETWORK, wait_ns[WAIT_FOR_NETWORK], active_ns);
-	add_share(verdict, VERDICT_OTHER_PROCESS, wait_ns[WAIT_FOR_PIPE] + wait_ns[WAIT_FOR_CHILD],
-		  active_ns);
+	add_share(verdict, VERDICT_OTHER_PROCESS, wait_ns[WAIT_FOR_PIPE], active_ns);
 	add_cpu_shares(verdict, figures);
 }
 

@@ -12,7 +12,7 @@ enum { RANGE_S = 60 };
 static const struct {
 	const char *what;
 	double running, python, native, kernel, queued, throttled;
-	double gil, lock, disk, network, pipe, idle, sleep, poll;
+	double gil, lock, disk, network, pipe, idle, sleep, poll, child;
 	enum verdict_class class;
 } cases[] = {
 	{ "nothing stored", .class = VERDICT_NO_DATA },
@@ -31,7 +31,9 @@ static const struct {
 	{ "a cold cache", .running = 10, .native = 10, .disk = 45, .class = VERDICT_DISK },
 	{ "a slow database", .running = 8, .python = 8, .network = 110, .idle = 300,
 	  .class = VERDICT_NETWORK },
-	{ "a slow child", .running = 3, .native = 3, .pipe = 50, .class = VERDICT_OTHER_PROCESS },
+	{ "a slow filter", .running = 3, .native = 3, .pipe = 50, .class = VERDICT_OTHER_PROCESS },
+	{ "a master of busy workers", .running = 40, .native = 40, .child = 120,
+	  .class = VERDICT_CPU_NATIVE },
 	{ "a crowded node", .running = 30, .native = 30, .queued = 60, .class = VERDICT_RUN_QUEUE },
 	{ "a quota", .running = 30, .native = 30, .queued = 88, .throttled = 29,
 	  .class = VERDICT_THROTTLED },
@@ -62,7 +64,8 @@ static struct verdict_figures figures_of(size_t i)
 			     [WAIT_FOR_PIPE] = SECONDS(cases[i].pipe),
 			     [WAIT_FOR_IDLE] = SECONDS(cases[i].idle),
 			     [WAIT_FOR_SLEEP] = SECONDS(cases[i].sleep),
-			     [WAIT_FOR_POLL] = SECONDS(cases[i].poll) },
+			     [WAIT_FOR_POLL] = SECONDS(cases[i].poll),
+			     [WAIT_FOR_CHILD] = SECONDS(cases[i].child) },
 	};
 }
 
