@@ -116,7 +116,7 @@ static const struct {
 		.threshold = 0.30,
 		.type = PROFILE_TYPE_OFF_CPU,
 		.wait = "pipe",
-		.advice = { "The process at the other end of the pipe, or the child, is the one to look at." },
+		.advice = { "The process at the other end of the pipe is the one to look at." },
 	},
 	[VERDICT_CPU_PYTHON] = {
 		.name = "cpu_python",
