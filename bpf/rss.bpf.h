@@ -98,10 +98,11 @@ static __always_inline __s64 read_shared_rss(struct task_struct *task)
 	if (is_percpu_rss(task))
 		return percpu->rss_stat[MM_FILEPAGES].count + percpu->rss_stat[MM_ANONPAGES].count +
 		       percpu->rss_stat[MM_SHMEMPAGES].count;
+	// By the helper: 6.1's verifier does not look through the name of an array's elements.
 	if (is_atomic_rss(task))
-		return atomic->rss_stat.count[MM_FILEPAGES].counter +
-		       atomic->rss_stat.count[MM_ANONPAGES].counter +
-		       atomic->rss_stat.count[MM_SHMEMPAGES].counter;
+		return BPF_CORE_READ(atomic, rss_stat.count[MM_FILEPAGES].counter) +
+		       BPF_CORE_READ(atomic, rss_stat.count[MM_ANONPAGES].counter) +
+		       BPF_CORE_READ(atomic, rss_stat.count[MM_SHMEMPAGES].counter);
 	return 0;
 }
 
@@ -139,7 +140,7 @@ static __always_inline struct rss read_rss(struct task_struct *task)
 	};
 
 	if (bpf_core_field_exists(hugetlb->hugetlb_usage))
-		rss.hugetlb = hugetlb->hugetlb_usage.counter;
+		rss.hugetlb = BPF_CORE_READ(hugetlb, hugetlb_usage.counter);
 	return rss;
 }
 
