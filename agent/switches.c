@@ -16,7 +16,7 @@
 
 struct switches {
 	struct switches_bpf *programs;
-	struct bpf_link *links[2]; // of the programs that run by themselves
+	struct bpf_link *links[3]; // of the programs that run by themselves
 	struct bpf_link *sweep_link;
 	uint64_t slot_ns;
 	bool raw_tracepoints;
@@ -86,6 +86,7 @@ static int load(struct switches *switches, const struct loader *loader,
 	programs->rodata->may_begin_at_switches = kernel_is_at_least(6, 4);
 	set_scheduler(programs, options->kallsyms);
 	bpf_program__set_autoload(programs->progs.begin_child, !switches->raw_tracepoints);
+	bpf_program__set_autoload(programs->progs.end_thread, !switches->raw_tracepoints);
 	bpf_program__set_autoload(programs->progs.switch_threads, !switches->raw_tracepoints);
 	bpf_program__set_autoload(programs->progs.switch_threads_raw, switches->raw_tracepoints);
 	return switches_bpf__load(programs);
@@ -136,6 +137,7 @@ static int attach(struct switches *switches)
 		switches->raw_tracepoints ? programs->progs.switch_threads_raw
 					  : programs->progs.switch_threads,
 		switches->raw_tracepoints ? NULL : programs->progs.begin_child,
+		switches->raw_tracepoints ? NULL : programs->progs.end_thread,
 	};
 
 	for (uint32_t i = 0; i < ARRAY_SIZE(attached); i++) {

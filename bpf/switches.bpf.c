@@ -463,6 +463,24 @@ static __always_inline void sweep_time(struct task_struct *task, struct thread *
 			    spell.ns[THREAD_WAITING], wait->weight);
 }
 
+/*
+ * A thread ends. Who waits for its process hears of that before the thread's last switch, and may ask
+ * for the counts at once; nor is the process followed any more by then. Arguments: struct task_struct *p
+ */
+SEC("tp_btf/sched_process_exit")
+int end_thread(__u64 *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *thread = bpf_task_storage_get(&threads, task, NULL, 0);
+
+	if (!thread || !thread->time.since_ns || !wait_lock(&thread->wait))
+		return 0;
+	sweep_time(task, thread);
+	flush_waits(&thread->wait);
+	wait_unlock(&thread->wait);
+	return 0;
+}
+
 /* One sweep runs at a time; it may be interrupted by switches, which have their own. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

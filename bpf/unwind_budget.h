@@ -28,11 +28,15 @@ struct unwind_budget {
 
 static inline __attribute__((always_inline)) void budget_at(struct unwind_budget *budget, __u64 now)
 {
+	__u64 idle; // whole periods since, in which nobody asked
+
 	if (now < budget->period_end_ns)
 		return;
 	// Back slowly: a quantum that fits is found from above.
 	if (!budget->grown && budget->used < BUDGET_UNITS / 2)
 		budget->quantum_ns -= budget->quantum_ns / 4;
+	idle = (now - budget->period_end_ns) / BUDGET_PERIOD_NS;
+	budget->quantum_ns >>= idle / 2 < 63 ? idle / 2 : 63;
 	if (budget->quantum_ns < BUDGET_QUANTUM_MIN)
 		budget->quantum_ns = 0;
 	budget->used = 0;

@@ -116,6 +116,24 @@ TEST(the_budget_recovers_when_the_storm_is_over)
 	EXPECT_EQ(0, budget.quantum_ns, "all waits are chosen again");
 }
 
+TEST(the_budget_recovers_while_nobody_waits_too)
+{
+	struct sim_thread storm = { .usual_ns = 1500 };
+	struct unwind_budget budget = { 0 };
+	struct outcome outcome = { 0 };
+
+	while (storm.next_ns < 1000 * MS)
+		wait_once(&budget, &storm, &outcome);
+	uint64_t quantum_ns = budget.quantum_ns;
+
+	assert_true(quantum_ns > 0);
+	budget_at(&budget, storm.next_ns + 500 * MS);
+	assert_true(budget.quantum_ns > 0 && budget.quantum_ns <= quantum_ns / 2);
+	budget_at(&budget, storm.next_ns + 20000 * MS);
+	EXPECT_EQ(0, budget.quantum_ns, "all waits are chosen again");
+}
+
 RUN_TESTS(cmocka_unit_test(all_waits_get_a_stack_while_they_are_few),
 	  cmocka_unit_test(the_chosen_stand_for_all_and_their_number_has_a_bound),
-	  cmocka_unit_test(the_budget_recovers_when_the_storm_is_over))
+	  cmocka_unit_test(the_budget_recovers_when_the_storm_is_over),
+	  cmocka_unit_test(the_budget_recovers_while_nobody_waits_too))
