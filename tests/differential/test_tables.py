@@ -140,7 +140,8 @@ def test_at_each_instruction_the_rules_find_what_was_called(tmp_path, options):
                     "-pthread"], check=True)
     counts, text = step(tmp_path / "program")
     assert counts["steps"] > 100000
-    assert counts["without_rule"] < counts["steps"] / 1000, text
+    # How long threads spin at each other differs from run to run.
+    assert counts["without_rule"] < counts["steps"] / 50, text
     # glibc's __mpn_addmul_1 and gcc's epilogues of aligned frames are described wrongly.
     assert counts["disagreements"] < counts["checked"] / 10000, text
 

@@ -68,7 +68,11 @@ def test_record_a_command_as_collapsed_stacks(tmp_path):
     expect_shares(lambda name: total_of(stacks, name), total, truth)
     burned = [frames for frames, _ in stacks if "burn_alpha" in frames]
     assert all(frames[0] == "burn_c" for frames in burned), "the process is the root"
-    assert all(frames.index("run_rounds") < frames.index("burn_alpha") for frames in burned)
+    whole = [frames for frames in burned if not any("[truncated" in frame for frame in frames)]
+    assert all(frames.index("run_rounds") < frames.index("burn_alpha") for frames in whole)
+    # The first samples of a process may come before its unwind tables.
+    in_whole = sum(value for frames, value in stacks if frames in whole)
+    assert in_whole > 0.97 * total_of(stacks, "burn_alpha")
     keys = [";".join(frames) for frames, _ in stacks]
     assert len(keys) == len(set(keys)), "equal stacks are one line"
 

@@ -79,7 +79,9 @@ def expect_exact(results):
     wrong = []
     for program, lines, verdict in results:
         assert verdict.samples, f"{program.name}: no samples"
-        if verdict.percent(verdict.exact) < EXACT_PERCENT:
+        # Of a few hundred stacks, one that was taken at an odd moment is more than that.
+        few = 100 - 200 / verdict.samples
+        if verdict.percent(verdict.exact) < min(EXACT_PERCENT, few):
             seed = next((line for line in lines if line.startswith("seed")), "")
             wrong.append(f"{seed}\n{verdict.report()}\n  chains walked, for example:\n    "
                          + "\n    ".join(line for line in lines if line.startswith("chain"))[:3000])
