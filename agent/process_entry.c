@@ -19,13 +19,14 @@
 
 enum {
 	EAGER_FILES_MAX = 512, // opened when mappings are first read: PyTorch maps about 300
-	LABEL_TRIES_MAX = 3,
+	LABEL_TRIES_MAX = 8,
 	USER_ADDRESS_BITS = 56, // with five-level page tables; nothing of user space lies above
 	// A process that maps more than this in a window is not followed: some 50 ms of moving.
 	MOVED_MAX = 8 << 20,
 };
 
-#define LABEL_AGAIN_NS       NS_PER_SECOND
+#define LABEL_AGAIN_NS       NS_PER_SECOND    // a forked child is looked at itself
+#define LABEL_AGAIN_MIN_NS   (20 * NS_PER_MS) // after exec, doubled with each try: 2.5 s in all
 #define MAPPINGS_WAIT_MIN_NS (100 * NS_PER_MS)
 #define MAPPINGS_WAIT_MAX_NS (60 * NS_PER_SECOND)
 // A library may have been unloaded and another put in its place: without events nothing tells us.
@@ -159,8 +160,8 @@ static int detect_labels(struct process_entry *entry, const struct process_trait
 }
 
 /*
- * A file that may not be read is as one that is empty. Right after exec the environment is not there
- * yet: the labels are read once more then.
+ * A file that may not be read is as one that is empty. During exec the environment is not there yet,
+ * for as long as reading the program from disk takes: the labels are read again then.
  */
 static int read_labels(struct process_entry *entry, const struct proc *proc,
 		       struct process_surroundings *surroundings)
@@ -176,7 +177,8 @@ static int read_labels(struct process_entry *entry, const struct proc *proc,
 
 	bool again = !environment.size && !proc->stat.kernel_thread &&
 		     ++entry->label_tries < LABEL_TRIES_MAX;
-	entry->label_again_ns = again ? clock_monotonic_ns() + LABEL_AGAIN_NS : 0;
+	entry->label_again_ns =
+		again ? clock_monotonic_ns() + (LABEL_AGAIN_MIN_NS << (entry->label_tries - 1)) : 0;
 	struct process_traits traits = {
 		.name = entry->process.name,
 		.executable = has_executable ? executable : NULL,

@@ -110,8 +110,17 @@ class Api:
             if not settled:
                 time.sleep(1.5)
             return settled
-        wait_until(f"CPU time of {expected}", seconds, are_settled)
+        try:
+            wait_until(f"CPU time of {expected}", seconds, are_settled)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; arrived: {seen[0]} of {self.totals_by_service()}") from None
         return seen[0]
+
+    def totals_by_service(self):
+        """All services' CPU time, the biggest first; for messages."""
+        services = self.get("labels/service/values")["values"]
+        totals = {name: self.total(f'{{service="{name}"}}') for name in services}
+        return sorted(totals.items(), key=lambda item: -item[1])
 
     def wait_for_total(self, selector, cpu_ns):
         """As wait_for_totals(), for one."""
