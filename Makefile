@@ -188,11 +188,11 @@ unit-%: packages
 
 .PHONY: e2e
 e2e: packages $(PROGRAMS) workloads $(GPU_DOUBLES) $(BUILD)/tests/gpu/spinning_client ## run the end-to-end tests: real agent, real collector, root
-	python3 -m pytest -q tests/e2e
+	tests/run-pytest tests/e2e
 
 .PHONY: browser
 browser: packages $(PROGRAMS) ## run the page in headless Chromium; pictures go to build/artefacts
-	python3 -m pytest -q tests/browser
+	tests/run-pytest tests/browser
 
 .PHONY: deploy-check
 deploy-check: packages ## check the Kubernetes manifests
@@ -212,20 +212,20 @@ test: packages $(PROGRAMS) ## everything that CI runs: unit, end-to-end and brow
 truth: packages $(PROGRAMS) ## stacks against programs that know theirs: all compilers and interpreters
 	python3 -m pytest -q -s --whole tests/truth
 truth-quick: packages $(PROGRAMS)
-	python3 -m pytest -q tests/truth
+	tests/run-pytest tests/truth
 
 .PHONY: wall wall-quick
 wall: packages $(PROGRAMS) ## waits against programs that keep books of theirs, and of all threads of the machine
 	python3 -m pytest -q -s --whole tests/wall
 # What holds on a machine that others use, too; how long waits were is for `make wall`.
 wall-quick: packages $(PROGRAMS)
-	python3 -m pytest -q tests/wall/test_identity.py
+	tests/run-pytest tests/wall/test_identity.py
 
 .PHONY: differential differential-quick
 differential: packages $(BUILD)/tests/differential/print_table ## unwind tables of all of this machine's files against readelf's reading
 	python3 tests/differential/compare.py $(BUILD)/tests/differential/print_table
 differential-quick: packages $(BUILD)/tests/differential/print_table $(BUILD)/tests/differential/step_stack
-	DIFFERENTIAL=$(abspath $(BUILD))/tests/differential python3 -m pytest -q tests/differential
+	DIFFERENTIAL=$(abspath $(BUILD))/tests/differential tests/run-pytest tests/differential
 $(BUILD)/tests/differential/%: $(BUILD)/obj/tests/differential/%.o $(AGENT_A) $(BASE_A)
 	mkdir -p $(@D)
 	$(call say,LD,$@)
