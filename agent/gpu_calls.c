@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/gpu_calls.h"
+
+#include <string.h>
+
+#include "base/cleanup.h"
+
+/* Registers that pass arguments, in their order. */
+enum { RDI, RSI, RDX, RCX, R8, R9, NONE = GPU_ARGUMENT_NONE };
+
+enum {
+	ASYNC = GPU_CALL_ASYNC,
+	OWN = GPU_CALL_PER_THREAD,
+	UNIT_2 = GPU_CALL_SIZE_SHIFT_1,
+	UNIT_4 = GPU_CALL_SIZE_SHIFT_2,
+};
+
+#define ROW(name, of_library, of_tier, exit, call, flags, size_at, stream_at)                    \
+	{                                                                                        \
+		.symbol = name, .library = GPU_LIBRARY_##of_library, .tier = GPU_TIER_##of_tier, \
+		.cookie = GPU_COOKIE(GPU_CALL_##call, flags, size_at, stream_at),                \
+		.wants_exit = exit                                                               \
+	}
+
+/* A function of the driver, alone or with its variant for streams of threads. */
+#define ONE(name, tier, exit, call, flags, size_at, stream_at) \
+	ROW(name, CUDA, tier, exit, call, flags, size_at, stream_at)
+#define PTSZ(name, tier, exit, call, flags, size_at, stream_at)       \
+	ROW(name, CUDA, tier, exit, call, flags, size_at, stream_at), \
+		ROW(name "_ptsz", CUDA, tier, exit, call, (flags) | OWN, size_at, stream_at)
+#define PTDS(name, tier, exit, call, flags, size_at, stream_at)       \
+	ROW(name, CUDA, tier, exit, call, flags, size_at, stream_at), \
+		ROW(name "_ptds", CUDA, tier, exit, call, (flags) | OWN, size_at, stream_at)
+
+static const struct gpu_call_symbol symbols[] = {
+	// Launches. A call's cost is seen by sampling: no exit probes.
+	PTSZ("cuLaunchKernel", LAUNCHES, false, LAUNCH, ASYNC, NONE, NONE),
+	PTSZ("cuLaunchCooperativeKernel", LAUNCHES, false, LAUNCH, ASYNC, NONE, NONE),
+	PTSZ("cuLaunchKernelEx", LAUNCHES, false, LAUNCH_EX, ASYNC, NONE, NONE),
+	PTSZ("cuLaunchHostFunc", RARE, false, LAUNCH_HOST_FUNC, ASYNC, NONE, RDI),
+	PTSZ("cuLaunchHostFunc_v2", RARE, false, LAUNCH_HOST_FUNC, ASYNC, NONE, RDI),
+	PTSZ("cuGraphLaunch", RARE, false, GRAPH_LAUNCH, ASYNC, NONE, RSI),
+
+	// Copies. cuMemcpyHtoD and the like without "_v2" have 32-bit addresses, and no users.
+	PTDS("cuMemcpyHtoD_v2", WAITS, true, COPY_HTOD, 0, RDX, NONE),
+	PTDS("cuMemcpyDtoH_v2", WAITS, true, COPY_DTOH, 0, RDX, NONE),
+	PTDS("cuMemcpyDtoD_v2", RARE, false, COPY_DTOD, ASYNC, RDX, NONE),
+	PTDS("cuMemcpy", WAITS, true, COPY_ANY, 0, RDX, NONE),
+	PTDS("cuMemcpyPeer", RARE, false, COPY_PEER, ASYNC, R8, NONE),
+	PTDS("cuMemcpy2D_v2", WAITS, true, COPY_2D, 0, NONE, NONE),
+	PTDS("cuMemcpy2DUnaligned_v2", WAITS, true, COPY_2D, 0, NONE, NONE),
+	PTDS("cuMemcpy3D_v2", WAITS, true, COPY_3D, 0, NONE, NONE),
+	PTDS("cuMemcpy3DPeer", WAITS, true, COPY_3D, 0, NONE, NONE),
+	PTSZ("cuMemcpyHtoDAsync_v2", RARE, false, COPY_HTOD, ASYNC, RDX, RCX),
+	PTSZ("cuMemcpyDtoHAsync_v2", RARE, false, COPY_DTOH, ASYNC, RDX, RCX),
+	PTSZ("cuMemcpyDtoDAsync_v2", RARE, false, COPY_DTOD, ASYNC, RDX, RCX),
+	PTSZ("cuMemcpyAsync", RARE, false, COPY_ANY, ASYNC, RDX, RCX),
+	PTSZ("cuMemcpyPeerAsync", RARE, false, COPY_PEER, ASYNC, R8, R9),
+	PTSZ("cuMemcpy2DAsync_v2", RARE, false, COPY_2D, ASYNC, NONE, RSI),
+	PTSZ("cuMemcpy3DAsync_v2", RARE, false, COPY_3D, ASYNC, NONE, RSI),
+	PTSZ("cuMemcpy3DPeerAsync", RARE, false, COPY_3D, ASYNC, NONE, RSI),
+	PTSZ("cuMemcpyBatchAsync", RARE, false, COPY_BATCH, ASYNC, RCX, NONE),
+	PTSZ("cuMemcpyBatchAsync_v2", RARE, false, COPY_BATCH, ASYNC, RCX, NONE),
+	PTSZ("cuMemcpyWithAttributesAsync", RARE, false, COPY_ANY, ASYNC, RDX, R8),
+	PTDS("cuMemsetD8_v2", RARE, false, MEMSET, ASYNC, RDX, NONE),
+	PTDS("cuMemsetD16_v2", RARE, false, MEMSET, ASYNC | UNIT_2, RDX, NONE),
+	PTDS("cuMemsetD32_v2", RARE, false, MEMSET, ASYNC | UNIT_4, RDX, NONE),
+	PTSZ("cuMemsetD8Async", RARE, false, MEMSET, ASYNC, RDX, RCX),
+	PTSZ("cuMemsetD16Async", RARE, false, MEMSET, ASYNC | UNIT_2, RDX, RCX),
+	PTSZ("cuMemsetD32Async", RARE, false, MEMSET, ASYNC | UNIT_4, RDX, RCX),
+
+	// Waits. cuStreamWaitEvent makes no thread wait.
+	PTSZ("cuStreamSynchronize", WAITS, true, SYNC_STREAM, 0, NONE, RDI),
+	ONE("cuEventSynchronize", WAITS, true, SYNC_EVENT, 0, NONE, NONE),
+	ONE("cuCtxSynchronize", WAITS, true, SYNC_CONTEXT, 0, NONE, NONE),
+	ONE("cuCtxSynchronize_v2", WAITS, true, SYNC_CONTEXT, 0, NONE, NONE),
+
+	// Memory.
+	ONE("cuInit", RARE, true, INIT, 0, NONE, NONE),
+	ONE("cuMemAlloc_v2", RARE, true, ALLOC, 0, RSI, NONE),
+	ONE("cuMemAllocManaged", RARE, true, ALLOC, 0, RSI, NONE),
+	ONE("cuMemAllocPitch_v2", RARE, true, ALLOC_PITCH, 0, RDX, NONE),
+	PTSZ("cuMemAllocAsync", RARE, true, ALLOC, ASYNC, RSI, RDX),
+	PTSZ("cuMemAllocFromPoolAsync", RARE, true, ALLOC, ASYNC, RSI, RCX),
+	ONE("cuMemFree_v2", RARE, true, FREE, 0, NONE, NONE), // waits for all that the device does
+	PTSZ("cuMemFreeAsync", RARE, true, FREE, ASYNC, NONE, RSI),
+	ONE("cuMemHostAlloc", RARE, true, HOST_ALLOC, 0, RSI, NONE),
+	ONE("cuMemAllocHost_v2", RARE, true, HOST_ALLOC, 0, RSI, NONE),
+	ONE("cuMemFreeHost", RARE, true, HOST_FREE, 0, NONE, NONE),
+	ONE("cuMemHostRegister_v2", RARE, true, HOST_REGISTER, 0, RSI, NONE),
+	ONE("cuMemHostUnregister", RARE, true, HOST_UNREGISTER, 0, NONE, NONE),
+	ONE("cuMemCreate", RARE, true, MEM_CREATE, 0, RSI, NONE),
+	ONE("cuMemRelease", RARE, true, MEM_RELEASE, 0, NONE, NONE),
+	ONE("cuMemMap", RARE, true, MEM_MAP, 0, RSI, NONE),
+	ONE("cuMemUnmap", RARE, true, MEM_UNMAP, 0, RSI, NONE),
+
+	// Code.
+	ONE("cuModuleLoad", RARE, true, MODULE_LOAD, 0, NONE, NONE),
+	ONE("cuModuleLoadData", RARE, true, MODULE_LOAD, 0, NONE, NONE),
+	ONE("cuModuleLoadDataEx", RARE, true, MODULE_LOAD, 0, NONE, NONE),
+	ONE("cuModuleLoadFatBinary", RARE, true, MODULE_LOAD, 0, NONE, NONE),
+	ONE("cuLibraryLoadData", RARE, true, MODULE_LOAD, 0, NONE, NONE),
+	ONE("cuLibraryLoadFromFile", RARE, true, MODULE_LOAD, 0, NONE, NONE),
+	ONE("cuModuleGetFunction", RARE, true, GET_FUNCTION, 0, NONE, NONE),
+	ONE("cuLibraryGetKernel", RARE, true, GET_FUNCTION, 0, NONE, NONE),
+	ONE("cuKernelGetFunction", RARE, true, KERNEL_GET_FUNCTION, 0, NONE, NONE),
+
+	// Graphs. The first version of cuStreamBeginCapture has no mode; the stream is the same.
+	PTSZ("cuStreamBeginCapture", RARE, true, CAPTURE_BEGIN, 0, NONE, RDI),
+	PTSZ("cuStreamBeginCapture_v2", RARE, true, CAPTURE_BEGIN, 0, NONE, RDI),
+	PTSZ("cuStreamBeginCaptureToGraph", RARE, true, CAPTURE_BEGIN, 0, NONE, RDI),
+	PTSZ("cuStreamEndCapture", RARE, true, CAPTURE_END, 0, NONE, RDI),
+	ONE("cuGraphInstantiate", RARE, true, GRAPH_INSTANTIATE, 0, NONE, NONE),
+	ONE("cuGraphInstantiate_v2", RARE, true, GRAPH_INSTANTIATE, 0, NONE, NONE),
+	ONE("cuGraphInstantiateWithFlags", RARE, true, GRAPH_INSTANTIATE, 0, NONE, NONE),
+	PTSZ("cuGraphInstantiateWithParams", RARE, true, GRAPH_INSTANTIATE, 0, NONE, NONE),
+	ONE("cuGraphExecDestroy", RARE, false, GRAPH_EXEC_DESTROY, 0, NONE, NONE),
+};
+
+const struct gpu_call_symbol *gpu_calls(size_t *ret_count)
+{
+	*ret_count = ARRAY_SIZE(symbols);
+	return symbols;
+}
+
+const struct gpu_call_symbol *gpu_calls_find(const char *symbol)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(symbols); i++) {
+		if (strcmp(symbols[i].symbol, symbol) == 0)
+			return &symbols[i];
+	}
+	return NULL;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// The calls of a GPU's driver that are probed, and what a probe is told of its call: the 64 bits of a
+// probe's cookie. One program serves many symbols; the cookie says which call each of them is and in
+// which registers its arguments lie.
+#pragma once
+
+#include <linux/types.h>
+
+enum gpu_call {
+	GPU_CALL_NONE,
+	// Launches: no exit probes, windows only.
+	GPU_CALL_LAUNCH,    // cuLaunchKernel, cuLaunchCooperativeKernel: function, grid, block
+	GPU_CALL_LAUNCH_EX, // cuLaunchKernelEx: configuration, function
+	GPU_CALL_LAUNCH_HOST_FUNC, // cuLaunchHostFunc
+	GPU_CALL_GRAPH_LAUNCH,     // cuGraphLaunch: executable graph, stream
+	// Copies. What is not told by the call's name is told by the addresses.
+	GPU_CALL_COPY_HTOD, // destination, source, bytes
+	GPU_CALL_COPY_DTOH,
+	GPU_CALL_COPY_DTOD,
+	GPU_CALL_COPY_ANY,   // cuMemcpy, cuMemcpyAsync
+	GPU_CALL_COPY_PEER,  // destination, its context, source, its context, bytes
+	GPU_CALL_COPY_2D,    // CUDA_MEMCPY2D
+	GPU_CALL_COPY_3D,    // CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER: alike as far as they are read
+	GPU_CALL_COPY_BATCH, // destinations, sources, sizes, count
+	GPU_CALL_MEMSET,     // address, value, elements
+	// Waits: entry and exit.
+	GPU_CALL_SYNC_STREAM,
+	GPU_CALL_SYNC_EVENT,
+	GPU_CALL_SYNC_CONTEXT,
+	// Memory. What is made is known at the exit.
+	GPU_CALL_INIT,        // cuInit: from here on all of a process's memory is known
+	GPU_CALL_ALLOC,       // where to put the address, bytes
+	GPU_CALL_ALLOC_PITCH, // where to put the address, where to put the pitch, bytes of a row, rows
+	GPU_CALL_FREE,        // address
+	GPU_CALL_HOST_ALLOC, // where to put the address, bytes
+	GPU_CALL_HOST_FREE,
+	GPU_CALL_HOST_REGISTER, // address, bytes
+	GPU_CALL_HOST_UNREGISTER,
+	GPU_CALL_MEM_CREATE,  // where to put the handle, bytes
+	GPU_CALL_MEM_RELEASE, // handle
+	GPU_CALL_MEM_MAP,     // address, bytes, offset, handle
+	GPU_CALL_MEM_UNMAP,   // address, bytes
+	// Code.
+	GPU_CALL_GET_FUNCTION,        // where to put the handle, module or library, name
+	GPU_CALL_KERNEL_GET_FUNCTION, // where to put the handle, kernel
+	GPU_CALL_MODULE_LOAD,         // all that load code, for the time it takes
+	// Graphs.
+	GPU_CALL_CAPTURE_BEGIN,      // stream
+	GPU_CALL_CAPTURE_END,        // stream, where to put the graph
+	GPU_CALL_GRAPH_INSTANTIATE,  // where to put the executable graph, graph
+	GPU_CALL_GRAPH_EXEC_DESTROY, // executable graph
+	// NCCL: the byte count is count times the type's size.
+	GPU_CALL_COLLECTIVE,
+	GPU_CALL_COUNT
+};
+
+/* enum gpu_call_flag: bits of a cookie's flags. */
+enum gpu_call_flag {
+	GPU_CALL_ASYNC = 1 << 0,        // returns before the work is done
+	GPU_CALL_PER_THREAD = 1 << 1,   // its default stream is the thread's own (_ptsz, _ptds)
+	GPU_CALL_SIZE_SHIFT_1 = 1 << 2, // the size is in units of 1 << (bits 2 and 3) bytes
+	GPU_CALL_SIZE_SHIFT_2 = 1 << 3,
+};
+
+/* Where an argument lies. */
+#define GPU_ARGUMENT_NONE 15 // there is none; 0 to 5: in this register of those that pass arguments
+
+/* A cookie: call in bits 0 to 15, flags in 16 to 31, places of the size and the stream in 4 each. */
+#define GPU_COOKIE(call, flags, size_at, stream_at) \
+	((__u64)(call) | (__u64)(flags) << 16 | (__u64)(size_at) << 32 | (__u64)(stream_at) << 36)
+
+static inline __u32 gpu_cookie_call(__u64 cookie)
+{
+	return cookie & 0xffff;
+}
+
+static inline __u32 gpu_cookie_flags(__u64 cookie)
+{
+	return cookie >> 16 & 0xffff;
+}
+
+static inline __u32 gpu_cookie_size_at(__u64 cookie)
+{
+	return cookie >> 32 & 15;
+}
+
+static inline __u32 gpu_cookie_stream_at(__u64 cookie)
+{
+	return cookie >> 36 & 15;
+}
+
+/* A unit's bytes as a power of two: cuMemsetD32's count is of 4 bytes. */
+static inline __u32 gpu_cookie_size_shift(__u64 cookie)
+{
+	return cookie >> 18 & 3;
+}
