@@ -160,20 +160,24 @@ $(foreach folder,base proto agent collector cli,$(eval $(call unit_rule,$(folder
 
 # The doubles of the GPU's libraries, under the names of the real ones. Test equipment.
 GPU_DOUBLES := $(BUILD)/tests/gpu/libnvidia-ml.so.1 $(BUILD)/tests/gpu/libcuda.so.1
+# The driver's exports in two other shapes (cuda_double.c).
+GPU_SHAPES := $(BUILD)/tests/gpu/shape1/libcuda.so.1 $(BUILD)/tests/gpu/shape2/libcuda.so.1
 $(BUILD)/tests/gpu/libnvidia-ml.so.1: tests/gpu/nvml_double.c tests/gpu/nvml_double.h | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(CC) -std=gnu11 -O1 -g -I. -fPIC -shared -fvisibility=hidden -Wall -Wextra -Wl,-soname,$(@F) $< -o $@
 # Without a symbol table, as the real driver.
-$(BUILD)/tests/gpu/libcuda.so.1: tests/gpu/cuda_double.c tests/gpu/cuda_double.h | $(BUILD)/packages.stamp
+$(BUILD)/tests/gpu/libcuda.so.1 $(GPU_SHAPES): tests/gpu/cuda_double.c tests/gpu/cuda_double.h | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(CC) -std=gnu11 -O2 -fno-optimize-sibling-calls -s -I. -fPIC -shared -Wall -Wextra -pthread -Wl,-soname,$(@F) $< -o $@
+	$(CC) -std=gnu11 -O2 -fno-optimize-sibling-calls -s -I. -DSHAPE=$(or $(patsubst shape%,%,$(filter shape%,$(notdir $(@D)))),0) \
+		-fPIC -shared -Wall -Wextra -pthread -Wl,-soname,$(@F) $< -o $@
 $(BUILD)/tests/gpu/%_client: tests/gpu/%_client.c tests/gpu/cuda_double.h | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(CC) -std=gnu11 -O1 -g -D_GNU_SOURCE -I. -Wall -Wextra $< -o $@
 $(BUILD)/tests/agent/test_nvml $(BUILD)/tests/agent/test_gpu_usage: | $(GPU_DOUBLES)
+$(addprefix $(BUILD)/tests/agent/test_,probe_site gpu_driver gpu_probes): | $(GPU_DOUBLES) $(GPU_SHAPES)
 
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
 
