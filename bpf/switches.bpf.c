@@ -7,8 +7,7 @@
 #include "maps.bpf.h"
 #include "switch_memo.bpf.h"
 #include "switch_stack.bpf.h"
-#include "thread_time.h"
-#include "thread_wait.bpf.h"
+#include "thread.bpf.h"
 #include "unwind_budget.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -30,12 +29,6 @@ struct switch_cpu {
 	__u64 since_ns;     // when it got its thread: the last switch, whoever came
 	__u64 check_due_ns; // when a memo may be checked again
 	struct unwind_budget budget;
-};
-
-/* What is known of a thread. */
-struct thread {
-	struct thread_time time;
-	struct thread_wait wait;
 };
 
 /* Processes, by tgid, whose waits get no stacks: the agent's governor puts the dearest there. */
@@ -61,13 +54,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct switch_cpu);
 } switch_cpus SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct thread);
-} threads SEC(".maps");
 
 /* When the accounting began. Set by the agent. */
 __u64 begun_ns = 0;
@@ -238,12 +224,6 @@ static __always_inline bool unwind_wait(void *ctx, struct switch_cpu *cpu,
 /* But no more often on a CPU than this: it would be most of its budget. */
 #define MEMO_CHECK_NS 5000000ULL
 
-/* Volatile, for else the compiler leaves out what the verifier wants to see. */
-static __always_inline struct wait_place *place_of_wait(struct thread_wait *wait)
-{
-	return &wait->places[*(volatile __u32 *)&wait->place & (WAIT_PLACES - 1)];
-}
-
 /* Find the place of the wait that begins, with its stack. */
 static __always_inline void find_place_of_wait(void *ctx, struct switch_cpu *cpu,
 					       struct task_struct *task, struct thread_wait *wait,
@@ -338,6 +318,13 @@ static __always_inline void begin_after_stack(struct switch_cpu *cpu, struct thr
 	time->swept_compared_ns -= end - now;
 }
 
+/* From here on somebody may wake it, and the stack of its wait is known. */
+static __always_inline void begin_sleep(struct thread *thread, __u64 now)
+{
+	thread->wake.charged_ns = 0;
+	thread->wake.asleep_ns = thread->time.left_as == THREAD_BLOCKED ? now : 0;
+}
+
 static __always_inline void add_spell(struct thread_time *time, struct spell spell, __u64 exec_ns)
 {
 	__u64 swept_ns = time->swept_ns[THREAD_RUNNING];
@@ -389,13 +376,16 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 	add_spell(time, spell, task->se.sum_exec_runtime);
 	// The tracepoint's own state is that of before a signal was noticed, on older kernels.
 	time->left_as = preempted || !task->__state ? THREAD_WAITING : THREAD_BLOCKED;
+	thread->wake.asleep_ns = 0;
 	if (!wait_lock(&thread->wait)) {
 		thread->wait.weight = 0;
 		return count(COUNTER_WAITS_BUSY);
 	}
 	end_wait(cpu, &thread->wait, since_ns, &spell, left_as);
-	if (begin_wait(ctx, cpu, task, thread, now))
+	if (begin_wait(ctx, cpu, task, thread, now)) {
 		begin_after_stack(cpu, time, now);
+		begin_sleep(thread, time->since_ns);
+	}
 	wait_unlock(&thread->wait);
 	return 0;
 }
@@ -420,14 +410,6 @@ int switch_threads_raw(__u64 *ctx)
 
 /* Set by the agent before each sweep: totals are told up to here. */
 __u64 sweep_slot = 0;
-
-/* For a thread that sleeps no time passes but its wait; a queued one is better left alone. */
-static __always_inline bool is_asleep(struct task_struct *task)
-{
-	if (!task->on_rq)
-		return true;
-	return bpf_core_field_exists(task->se.sched_delayed) && task->se.sched_delayed;
-}
 
 /* Account what the thread has done up to now. If it switches meanwhile, it has done so itself. */
 static __always_inline void sweep_time(struct task_struct *task, struct thread *thread)
@@ -458,9 +440,11 @@ static __always_inline void sweep_time(struct task_struct *task, struct thread *
 	time->swept_ns[THREAD_RUNNING] += spell.ns[THREAD_RUNNING];
 	time->swept_ns[THREAD_WAITING] += spell.ns[THREAD_WAITING];
 	time->swept_ns[THREAD_BLOCKED] += spell.ns[THREAD_BLOCKED];
-	if (wait->weight)
+	if (wait->weight) {
+		thread->wake.charged_ns += spell.ns[THREAD_BLOCKED] * wait->weight;
 		wait_charge(place_of_wait(wait), since_ns, spell.ns[THREAD_BLOCKED],
 			    spell.ns[THREAD_WAITING], wait->weight);
+	}
 }
 
 /*
@@ -524,8 +508,10 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 	wait->place = WAIT_PLACE_OTHER;
 	count(COUNTER_WAITS_SWEPT);
 	// It may have switched meanwhile, and gone without the lock.
-	if (*(volatile __u64 *)&thread->time.since_ns == since_ns)
+	if (*(volatile __u64 *)&thread->time.since_ns == since_ns) {
 		wait->weight = 1;
+		begin_sleep(thread, since_ns);
+	}
 }
 
 /* A switch that finds the lock taken goes on without it, and a sweep leaves the thread to its switch. */
