@@ -44,7 +44,13 @@
 	X(MEMO_WRONG, "memo_wrong", "Checked memo hits whose stack was another.")                \
 	X(FAULTS_SAMPLED, "faults_sampled", "Page faults that were sampled.")                    \
 	X(FAULTS_UNCHARGED, "faults_uncharged",                                                  \
-	  "Page faults that no sample stands for: the last of a storm, or there was no memory.")
+	  "Page faults that no sample stands for: the last of a storm, or there was no memory.") \
+	X(WAKES, "wakes", "Wake-ups of threads of services whose wakers are asked for.")         \
+	X(WAKES_UNWOUND, "wakes_unwound", "Wake-ups whose waker's stack was taken.")             \
+	X(WAKES_NOT_CHOSEN, "wakes_not_chosen",                                                  \
+	  "Wake-ups that others stand for, because not all could be unwound.")                   \
+	X(WAKES_BUSY, "wakes_busy",                                                              \
+	  "Wake-ups left out because the thread's wait was just being counted.")
 
 enum bpf_counter {
 #define X(name, text, help) COUNTER_##name,

@@ -19,6 +19,9 @@ enum sample_kind {
 	SAMPLE_KIND_PAGE_FAULT = 7, // bytes that came into memory, by stack
 	// The agent's own: nanoseconds of CPU time that went into waiting for a GPU.
 	SAMPLE_KIND_GPU_SPIN = 8,
+	// Nanoseconds blocked as in OFF_CPU, when somebody has ended the wait; `user` is the hash of a
+	// struct wake_record, and there is no other stack.
+	SAMPLE_KIND_OFF_WAKE = 9,
 	SAMPLE_KIND_LIMIT
 };
 
@@ -33,8 +36,8 @@ struct count_key {
 	struct stack_hash kernel;
 	struct raw_frame user_leaf;
 	__u64 kernel_leaf;
-	__u64 slot; // Unix time / slot length
-	__u32 kind; // enum sample_kind
+	__u64 slot;       // Unix time / slot length
+	__u32 kind;       // enum sample_kind
 	__u32 more_slots; // that an interval covers after its first; the value is spread evenly
 };
 
@@ -56,6 +59,7 @@ enum record_kind {
 	RECORD_STACK = 1,
 	RECORD_PROCESS = 2,
 	RECORD_SNAPSHOT = 3,
+	RECORD_WAKE = 4,
 };
 
 struct stack_record {
@@ -96,6 +100,37 @@ static inline __u32 snapshot_record_size(const struct snapshot_record *record)
 {
 	return sizeof(*record) - (SNAPSHOT_PAGES - record->page_count) * SNAPSHOT_PAGE_BYTES;
 }
+
+/* Who ended a wait. */
+enum waker_kind {
+	WAKER_THREAD = 1,
+	WAKER_KERNEL_THREAD = 2,
+	WAKER_INTERRUPT = 3, // whoever it interrupted has nothing to do with it
+};
+
+/* A stack as it is in a count's key. */
+struct wake_stack {
+	struct process_key process; // zero if it has no user part
+	struct stack_hash user;
+	struct stack_hash kernel;
+	struct raw_frame user_leaf;
+	__u64 kernel_leaf;
+};
+
+/*
+ * Two stacks that met: of a thread that was blocked, and of who woke it. Sent when the two first do;
+ * the bodies of their parts have been sent before.
+ */
+struct wake_record {
+	__u32 kind;               // RECORD_WAKE
+	__u32 waker_kind;         // enum waker_kind
+	struct stack_hash joined; // of all that follows: what is counted by
+	struct wake_stack blocked;
+	struct wake_stack waker;
+	char waker_name[THREAD_NAME_BYTES]; // comm of the thread; zero for interrupts
+};
+
+_Static_assert(sizeof(struct wake_record) == 184, "no padding: it is hashed");
 
 enum process_event {
 	PROCESS_EXEC = 1, // a process was replaced: its mappings and name are new
