@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernel_stack.bpf.h"
+#include "pending_returns.bpf.h"
 #include "registers.h"
 #include "snapshot.bpf.h"
 #include "stack_work.bpf.h"
@@ -48,6 +49,7 @@ static __always_inline bool sample_user_stack(struct sample_stack *stack, __u64 
 
 	find_unwind_process(unwind, &key->process);
 	unwind->thread_pointer = thread_pointer_of(task);
+	note_pending_returns(unwind, task);
 	is_new = !unwind->process.mapping_page_count || unwind->process.tables_pending;
 	if (take_snapshots && is_new)
 		snapshot_begin(&stack->snapshot, unwind);

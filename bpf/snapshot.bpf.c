@@ -51,6 +51,7 @@ static __always_inline void restore_registers(struct unwind *unwind,
 	unwind->pc = record->pc;
 	unwind->exact_pc = record->exact_pc != 0;
 	unwind->thread_pointer = record->thread_pointer;
+	unwind->pending_count = 0; // as it was then, a replaced return address ends the stack
 	__builtin_memcpy(unwind->registers, record->registers, sizeof(unwind->registers));
 }
 

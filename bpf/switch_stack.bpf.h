@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernel_stack.bpf.h"
+#include "pending_returns.bpf.h"
 #include "registers.h"
 #include "switch_memo.bpf.h"
 
@@ -150,6 +151,7 @@ static __always_inline void take_user_part(struct switch_stack *stack, struct sw
 	memo_forget(memo);
 	find_unwind_process(unwind, &stack->taken.process);
 	unwind->thread_pointer = thread_pointer_of(task);
+	note_pending_returns(unwind, task);
 	is_known_code = registers_of_user(unwind, task);
 	if (begin_user_stack(unwind, is_known_code))
 		bpf_loop(UNWIND_STEPS_MAX, walk_and_note, &walk, 0);

@@ -58,6 +58,17 @@ struct stack_window {
 };
 
 /*
+ * Where a function's return is probed, the kernel has put another return address into its place; this
+ * is the place and what belongs there. Calls within calls have several; more than these are not known.
+ */
+#define PENDING_RETURNS_MAX 4
+
+struct pending_return {
+	__u64 place;
+	__u64 address;
+};
+
+/*
  * A thread on its way. All of it lies in memory, not in registers: so the verifier knows nothing
  * of its values, sees one state for every step, and each use must bound what it reads.
  */
@@ -72,6 +83,8 @@ struct unwind {
 	__u32 frame_count;   // callers; the leaf is not among them
 	__u32 end;           // enum end_tag, or UNWIND_GOES_ON
 	struct raw_frame leaf; // tag 0: none yet
+	__u64 pending_count;   // set with the registers; 0 for nearly all threads
+	struct pending_return pending[PENDING_RETURNS_MAX];
 	struct stack_hasher hasher;
 	struct unwind_mapping mapping;
 	struct unwind_rule rule; // at the pc
@@ -189,6 +202,23 @@ UNWIND_INLINE __u32 unwind_look_up(struct unwind *unwind, __u64 address,
 	return code;
 }
 
+/* Is the pc what the kernel has put into a return address's place? Then it is the one that belongs there. */
+UNWIND_INLINE void unwind_restore_return(struct unwind *unwind)
+{
+	__u64 place = unwind->registers[REGISTER_SP];
+
+#ifndef __TARGET_ARCH_arm64
+	place -= sizeof(place); // a call has pushed it; on aarch64 it is known by the caller's sp
+#endif
+#ifdef __clang__
+#pragma unroll
+#endif
+	for (__u32 i = 0; i < PENDING_RETURNS_MAX; i++) {
+		if (i < unwind->pending_count && unwind->pending[i].place == place)
+			unwind->pc = unwind->pending[i].address;
+	}
+}
+
 /*
  * Keep the frame at the pc, unless Python frames are to stand for it, and find the rule to leave it
  * by. Returns 1 when that is done or impossible.
@@ -196,10 +226,16 @@ UNWIND_INLINE __u32 unwind_look_up(struct unwind *unwind, __u64 address,
 UNWIND_INLINE long unwind_native_frame(struct unwind *unwind)
 {
 	const struct unwind_rule *rule = NULL;
-	__u64 address = unwind_code_address(unwind);
-	__u32 code = unwind_by_tables ? unwind_look_up(unwind, address, &rule) : MAPPING_CODE_JIT;
-	bool is_generated = rule ? rule->flags & RULE_GENERATED : code == MAPPING_CODE_JIT;
-	__u32 tag = unwind_by_tables && is_generated ? FRAME_TAG_JIT : FRAME_TAG_NATIVE;
+	bool is_generated;
+	__u64 address;
+	__u32 code, tag;
+
+	if (unwind->pending_count && !unwind->exact_pc)
+		unwind_restore_return(unwind);
+	address = unwind_code_address(unwind);
+	code = unwind_by_tables ? unwind_look_up(unwind, address, &rule) : MAPPING_CODE_JIT;
+	is_generated = rule ? rule->flags & RULE_GENERATED : code == MAPPING_CODE_JIT;
+	tag = unwind_by_tables && is_generated ? FRAME_TAG_JIT : FRAME_TAG_NATIVE;
 
 	if (unwind_python && rule && rule->flags & RULE_PYTHON_EVAL && python_enter(unwind)) {
 		unwind->in_python = 1;

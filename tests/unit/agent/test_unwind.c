@@ -434,6 +434,30 @@ TEST(a_return_address_belongs_to_the_call_before_it)
 	EXPECT_EQ(FUNCTION(2) - 1, recorded.frames[0].address, "in function 1");
 }
 
+/* As a probe at a function's return does it: the address on the stack leads to nowhere. */
+TEST(a_replaced_return_address_is_followed_to_where_it_led)
+{
+	const struct unwind_rule rules[] = { CALL(8), CALL(24), CALL(16) };
+	const uint64_t words[] = { RETURN_TO(1), 0, 0, UNKNOWN, 0, UNKNOWN };
+	const uint64_t registers[UNWIND_REGISTERS] = { [RSP] = STACK_BASE };
+	const uint64_t callers[4] = { RETURN_TO(1), RETURN_TO(2), TO_START };
+
+	record_program(rules, 3);
+	record_stack(words, 6);
+	struct unwind unwind = unwind_from(PC(0), registers);
+	EXPECT_EQ(END_TAG_NO_MAPPING, unwind.end, "nobody says what belongs there");
+	recorded.pending[0] = (struct pending_return){ AT(3), RETURN_TO(2) };
+	recorded.pending[1] = (struct pending_return){ AT(3), RETURN_TO(2) }; // probed twice
+	recorded.pending[2] = (struct pending_return){ AT(5), TO_START };
+	recorded.pending_count = 3;
+	unwind = unwind_from(PC(0), registers);
+	EXPECT_EQ(END_TAG_COMPLETE, unwind.end, "both are known");
+	expect_callers(&unwind, callers, 4, "both are known");
+	recorded.pending_count = 2;
+	unwind = unwind_from(PC(0), registers);
+	EXPECT_EQ(END_TAG_NO_MAPPING, unwind.end, "one is known");
+}
+
 TEST(a_leaf_stands_where_it_stands)
 {
 	const struct unwind_rule rules[] = { { .cfa = CFA_UNSUPPORTED }, CALL(8) };
@@ -902,6 +926,7 @@ TEST(the_walk_hashes_what_it_keeps)
 RUN_TESTS(cmocka_unit_test(each_kind_of_rule_finds_the_caller_or_says_why_not),
 	  cmocka_unit_test(code_made_at_run_time_is_marked_so),
 	  cmocka_unit_test(a_return_address_belongs_to_the_call_before_it),
+	  cmocka_unit_test(a_replaced_return_address_is_followed_to_where_it_led),
 	  cmocka_unit_test(a_leaf_stands_where_it_stands),
 	  cmocka_unit_test(an_entry_of_the_plt_has_pushed_a_word_from_the_middle_on),
 	  cmocka_unit_test(a_signal_s_frame_gives_every_register_and_an_exact_pc),

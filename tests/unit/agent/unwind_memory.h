@@ -44,6 +44,8 @@ static struct {
 	uint32_t generation; // of the process
 	struct raw_frame frames[STACK_DEPTH_MAX];
 	uint32_t steps;
+	struct pending_return pending[PENDING_RETURNS_MAX];
+	uint32_t pending_count;
 } recorded;
 
 /* ---- what unwind.h wants ------------------------------------------------------------------- */
@@ -178,6 +180,8 @@ static inline struct unwind unwind_from(uint64_t pc, const uint64_t registers[UN
 	memcpy(unwind.registers, registers, sizeof(unwind.registers));
 	unwind.process.mapping_page_count = recorded.page_count;
 	unwind.process.generation = recorded.generation;
+	unwind.pending_count = recorded.pending_count;
+	memcpy(unwind.pending, recorded.pending, sizeof(unwind.pending));
 	unwind_begin(&unwind);
 	recorded.steps = 0;
 	while (recorded.steps++ < UNWIND_STEPS_MAX && !unwind_step(&unwind))
