@@ -9,6 +9,7 @@
 #include "agent/lane_series.h"
 #include "agent/page_faults.h"
 #include "agent/switches.h"
+#include "agent/wakers.h"
 #include "base/cleanup.h"
 
 // ---- the wall clock -------------------------------------------------------------------------
@@ -57,6 +58,59 @@ static int set_process_of_switches(void *lane, uint32_t pid, bool on)
 static void cost_of_switches(const void *lane, struct lane_cost *ret_cost)
 {
 	switches_read_run_time(lane, &ret_cost->bpf_ns, &ret_cost->bpf_count);
+}
+
+// ---- who ends waits -------------------------------------------------------------------------
+
+static void *find_lane(const struct lanes *lanes, enum lane_bit bit);
+
+static int open_wakers(const struct lane_setup *setup, void **ret_lane, struct error *err)
+{
+	const struct wakers_options options = {
+		.slot_ns = setup->slot_ns,
+		.switches = find_lane(setup->lanes, LANE_WALL),
+		.processes = setup->processes,
+		.kallsyms = setup->kallsyms,
+		.only_followed = setup->only_followed,
+		.services = setup->wakers,
+	};
+	struct wakers *wakers;
+
+	if (!options.switches)
+		return error_set(err, -EOPNOTSUPP, "the wall lane does not run, and it needs that");
+	int rc = wakers_open(setup->loader, &options, &wakers, err);
+	if (!rc)
+		*ret_lane = wakers;
+	return rc;
+}
+
+static void close_wakers(void *lane)
+{
+	wakers_close(lane);
+}
+
+// The services of processes are known when their counts have been drained.
+static int follow_wakers(void *lane, struct window *window)
+{
+	(void)window;
+	wakers_follow(lane);
+	return 0;
+}
+
+static int set_step_of_wakers(void *lane, uint32_t step)
+{
+	wakers_set_step(lane, step);
+	return 0;
+}
+
+static const char *notice_of_wakers(void *lane)
+{
+	return wakers_next_notice(lane);
+}
+
+static void cost_of_wakers(const void *lane, struct lane_cost *ret_cost)
+{
+	wakers_read_run_time(lane, &ret_cost->bpf_ns, &ret_cost->bpf_count);
 }
 
 // ---- GPUs -----------------------------------------------------------------------------------
@@ -276,6 +330,17 @@ static const struct lane_kind kinds[] = {
 		.read_cost = cost_of_switches,
 	},
 	{
+		.name = "wakers",
+		.bit = LANE_WAKERS,
+		.needs = LANE_WALL,
+		.open = open_wakers,
+		.close = close_wakers,
+		.after_drain = follow_wakers,
+		.next_notice = notice_of_wakers,
+		.set_step = set_step_of_wakers,
+		.read_cost = cost_of_wakers,
+	},
+	{
 		.name = "gpu",
 		.bit = LANE_GPU,
 		.open = open_gpu_usage,
@@ -318,8 +383,8 @@ static const struct lane_kind kinds[] = {
 };
 
 struct lane {
-	void *lane;  // NULL: it does not run
-	bool paused; // it ran, and was closed to cost nothing
+	void *lane;      // NULL: it does not run
+	uint32_t paused; // it ran, and was closed to cost nothing: for lanes of these bits
 	char failure[ERROR_TEXT_BYTES];
 	bool failure_told;
 };
@@ -336,6 +401,15 @@ static int set_frequency(void *context, uint32_t frequency_hz)
 
 	return setup->set_frequency ? setup->set_frequency(setup->context, frequency_hz)
 				    : -EOPNOTSUPP;
+}
+
+static void *find_lane(const struct lanes *lanes, enum lane_bit bit)
+{
+	void *lane = NULL;
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(kinds) && !lane; i++)
+		lane = kinds[i].bit == bit ? lanes->lanes[i].lane : NULL;
+	return lane;
 }
 
 static void read_counters(void *context, uint64_t ret_counters[COUNTER_COUNT])
@@ -519,25 +593,43 @@ int lanes_set_process(struct lanes *lanes, enum lane_bit bit, uint32_t pid, bool
 	return rc;
 }
 
+static void pause_lane(const struct lane_kind *kind, struct lane *lane, enum lane_bit bit)
+{
+	if (!lane->lane && !lane->paused)
+		return; // it never ran
+	lane->paused |= bit;
+	if (lane->lane)
+		kind->close(take(lane->lane));
+}
+
+static int resume_lane(const struct lane_kind *kind, struct lane *lane, enum lane_bit bit,
+		       const struct lane_setup *setup)
+{
+	if (!(lane->paused & bit))
+		return 0;
+	lane->paused &= ~bit;
+	if (lane->paused)
+		return 0;
+	lane->failure_told = false;
+	open_lane(kind, lane, setup);
+	return lane->lane ? 0 : -EIO; // why is a notice
+}
+
 int lanes_set_running(struct lanes *lanes, enum lane_bit bit, bool on)
 {
 	int rc = 0;
 
 	for (uint32_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-		struct lane *lane = &lanes->lanes[i];
+		int failed = 0;
 
-		if (kinds[i].bit != bit)
+		if (!((kinds[i].bit | kinds[i].needs) & bit))
 			continue;
-		if (!on && lane->lane) {
-			kinds[i].close(take(lane->lane));
-			lane->paused = true;
-		} else if (on && lane->paused) {
-			lane->paused = false;
-			lane->failure_told = false;
-			open_lane(&kinds[i], lane, &lanes->setup);
-			if (!lane->lane)
-				rc = -EIO; // why is a notice
-		}
+		if (on)
+			failed = resume_lane(&kinds[i], &lanes->lanes[i], bit, &lanes->setup);
+		else
+			pause_lane(&kinds[i], &lanes->lanes[i], bit);
+		if (!rc)
+			rc = failed;
 	}
 	return rc;
 }

@@ -18,6 +18,7 @@
 enum lane_bit {
 	LANE_WALL = 1 << 0,     // what threads do with their time (agent/switches.h)
 	LANE_MEMORY = 1 << 1,   // what page faults bring into memory (agent/page_faults.h)
+	LANE_WAKERS = 1 << 2,   // who ends waits (agent/wakers.h): with the wall
 	LANE_GOVERNOR = 1 << 3, // what the agent costs, and keeping it within a budget
 	LANE_SERIES =
 		1 << 4,    // numbers without stacks (agent/lane_series.h): with the wall and memory
@@ -32,7 +33,8 @@ struct lane_setup {
 	struct lanes *lanes;             // for the governor: what the others cost
 	uint32_t bits;                   // that are opened: set by lanes_open()
 	uint64_t slot_ns;
-	bool only_followed;          // `cairn record -p`: only processes that are followed
+	const char *wakers; // services whose wakers are told, with commas between; NULL: none
+	bool only_followed; // `cairn record -p`: only processes that are followed
 	const struct labels *labels; // --label; copied
 	// For the governor.
 	double budget_percent; // of one core; 0: its default
@@ -52,6 +54,7 @@ struct lane_cost {
 struct lane_kind {
 	const char *name; // as in messages: "wall"
 	uint32_t bit;     // enum lane_bit
+	uint32_t needs;   // of lanes that come before: it is closed and opened with them
 	int (*open)(const struct lane_setup *setup, void **ret_lane, struct error *err);
 	void (*close)(void *lane);
 	/** The count maps are about to be swapped: count what is due. Returns 0 or a negative errno. */

@@ -269,6 +269,8 @@ static void hand_over(const struct record_handlers *handlers, const void *bytes,
 		   stack->body.frame_count <= STACK_DEPTH_MAX &&
 		   size >= sizeof(*stack) + stack->body.frame_count * sizeof(struct raw_frame)) {
 		handlers->stack(handlers->context, stack);
+	} else if (kind == RECORD_WAKE && handlers->wake && size >= sizeof(struct wake_record)) {
+		handlers->wake(handlers->context, bytes);
 	} else if (kind == RECORD_SNAPSHOT && handlers->snapshot &&
 		   size >= offsetof(struct snapshot_record, stack) &&
 		   snapshot->page_count <= SNAPSHOT_PAGES &&

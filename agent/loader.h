@@ -72,6 +72,8 @@ struct record_handlers {
 	/** The body's frame_count was checked against its size and STACK_DEPTH_MAX. */
 	void (*stack)(void *context, const struct stack_record *record);
 	void (*process)(void *context, const struct process_record *record);
+	/** NULL: not taken. */
+	void (*wake)(void *context, const struct wake_record *record);
 	/** Has page_count pages of stack, which was checked against its size. NULL: not taken. */
 	void (*snapshot)(void *context, const struct snapshot_record *record);
 	void *context;

@@ -307,18 +307,23 @@ uint32_t location_table_add_jit(struct location_table *table, const char *name)
 	return add(table, &location);
 }
 
-uint32_t location_table_add_exited(struct location_table *table)
+uint32_t location_table_add_marker(struct location_table *table, const char *name)
 {
 	struct known_location location = { .kind = FRAME_KIND_UNKNOWN };
 
-	location.id = location_id_of_offset(FRAME_KIND_UNKNOWN, EXITED_NAME, 0);
+	location.id = location_id_of_offset(FRAME_KIND_UNKNOWN, name, 0);
 
 	uint32_t number = find(table, location.id);
 	if (number != HASH_TABLE_NONE)
 		return number;
-	if (add_string(table, EXITED_NAME, &location.line.name) < 0)
+	if (add_string(table, name, &location.line.name) < 0)
 		return HASH_TABLE_NONE;
 	return add(table, &location);
+}
+
+uint32_t location_table_add_exited(struct location_table *table)
+{
+	return location_table_add_marker(table, EXITED_NAME);
 }
 
 // ---- into a profile -------------------------------------------------------------------------

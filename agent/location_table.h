@@ -65,6 +65,9 @@ uint32_t location_table_add_unread_python(struct location_table *table);
 bool location_table_is_anonymous(const struct location_table *table, uint32_t location);
 bool location_table_is_unread_python(const struct location_table *table, uint32_t location);
 
+/** No code, but something that a stack says: "[woken by nginx]". */
+uint32_t location_table_add_marker(struct location_table *table, const char *name);
+
 /** Code of a process that has gone before its mappings could be read: one place for all of it. */
 uint32_t location_table_add_exited(struct location_table *table);
 

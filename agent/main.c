@@ -116,6 +116,7 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.debug_files_bytes = agent->options.debug_files_bytes,
 		.lanes = agent->options.lanes | LANE_GPU |
 			 (agent->options.governed ? LANE_GOVERNOR : 0),
+		.wakers = agent->options.wakers,
 		.budget_percent = agent->options.budget_percent,
 		.governor_interval_ns = agent->options.governor_interval_ns,
 	};

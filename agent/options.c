@@ -85,6 +85,26 @@ static int parse_lanes(const char *text, uint32_t *ret_lanes, struct error *err)
 	return 0;
 }
 
+static int parse_wakers(struct options *options, struct error *err)
+{
+	const char *services = options->wakers;
+
+	if (!services)
+		return 0;
+	if (!*services || *services == ',' || services[strlen(services) - 1] == ',' ||
+	    strstr(services, ",,") || strpbrk(services, " \t"))
+		return error_set(
+			err, -EINVAL,
+			"--wakers: \"%.60s\" is not a list of services with commas between",
+			services);
+	if (!(options->lanes & LANE_WALL))
+		return error_set(
+			err, -EINVAL,
+			"--wakers: who ends a wait is told with the waits: --lanes has no wall");
+	options->lanes |= LANE_WAKERS;
+	return 0;
+}
+
 static int check(const struct options *options, const char *log_level, int argc, char **argv,
 		 int first_word, enum log_level *ret_level, struct error *err)
 {
@@ -142,6 +162,9 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		{ "lanes", 0, CONFIG_STRING, &lanes, "cpu,wall,memory", 0, 0, "LIST",
 		  "what to measure: cpu (always), wall (what threads wait for), memory (what "
 		  "grows)" },
+		{ "wakers", 0, CONFIG_STRING, &o->wakers, NULL, 0, 0, "SERVICES",
+		  "for blocked threads of these services, with commas between, tell who ends the "
+		  "wait, too; needs the lane wall" },
 		{ "budget", 0, CONFIG_STRING, &budget, "auto", 0, 0, "PERCENT",
 		  "what the agent may cost, of one core; auto is 1 for each 8 cores, at least 2; "
 		  "\"none\" lets it cost what it costs" },
@@ -175,6 +198,8 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 	rc = parse_budget(budget, o, err);
 	if (!rc)
 		rc = parse_lanes(lanes, &o->lanes, err);
+	if (!rc)
+		rc = parse_wakers(o, err);
 	if (rc)
 		return rc;
 	return check(o, log_level, argc, argv, first_word, &o->log_level, err);
@@ -185,6 +210,7 @@ void options_deinit(struct options *options)
 	free(options->collector);
 	free(options->cache_folder);
 	free(options->debuginfod);
+	free(options->wakers);
 	labels_deinit(&options->labels);
 	*options = (struct options){ 0 };
 }

@@ -126,6 +126,15 @@ static void take_process(void *context, const struct process_record *record)
 	process_unwind_apply(profiler->unwinds, record);
 }
 
+// A pair whose bodies did not come is to be sent again, too: they will be.
+static void take_wake(void *context, const struct wake_record *record)
+{
+	struct profiler *profiler = context;
+
+	if (stack_reader_take_wake(&profiler->reader, record) < 0)
+		loader_forget_stack(profiler->loader, &record->joined);
+}
+
 static void take_snapshot(void *context, const struct snapshot_record *record)
 {
 	struct profiler *profiler = context;
@@ -144,6 +153,7 @@ static int read_records(struct profiler *profiler, struct error *err)
 	struct record_handlers handlers = {
 		.stack = take_stack,
 		.process = take_process,
+		.wake = take_wake,
 		.snapshot = profiler->snapshots ? take_snapshot : NULL,
 		.context = profiler,
 	};
@@ -386,6 +396,8 @@ static uint32_t counts_for(const struct profiler_options *options)
 
 	if (options->lanes)
 		wanted += lane_counts(cpu_count);
+	if (options->lanes & LANE_WAKERS) // with a budget of their own
+		wanted += lane_counts(cpu_count);
 
 	while (counts_max < wanted && counts_max < 1U << 24)
 		counts_max *= 2;
@@ -509,6 +521,7 @@ static int open_lanes(struct profiler *profiler, const struct profiler_options *
 		.loader = profiler->loader,
 		.processes = profiler->processes,
 		.kallsyms = profiler->kallsyms,
+		.wakers = options->wakers,
 		.slot_ns = options->slot_ns,
 		.only_followed = options->pid != 0,
 		.labels = &options->labels,

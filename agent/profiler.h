@@ -25,6 +25,7 @@ struct profiler_options {
 	const char *debuginfod_urls;   // servers to ask for symbols of stripped files; NULL: none
 	uint64_t debug_files_bytes;    // of their answers kept in cache_folder, at most
 	uint32_t lanes;                // what runs beside the sampler: enum lane_bit of lanes.h
+	const char *wakers;            // services for LANE_WAKERS, with commas between; NULL: none
 	double budget_percent;         // of one core, for the governor; 0: its default
 	uint64_t governor_interval_ns; // 0: its default
 };

@@ -17,6 +17,9 @@ static const struct sample_kind_type kinds[] = {
 	[SAMPLE_KIND_WAITING] = { .type = PROFILE_TYPE_WALL, .state = "waiting" },
 	[SAMPLE_KIND_BLOCKED] = { .type = PROFILE_TYPE_WALL, .state = "blocked" },
 	[SAMPLE_KIND_GPU_SPIN] = { .type = PROFILE_TYPE_GPU_SPIN, .has_stack = true },
+	[SAMPLE_KIND_OFF_WAKE] = { .type = PROFILE_TYPE_OFF_WAKE,
+				   .has_stack = true,
+				   .has_wait = true },
 	[SAMPLE_KIND_PAGE_FAULT] = { .type = PROFILE_TYPE_PAGE_FAULT, .has_stack = true },
 };
 

@@ -77,20 +77,32 @@ static struct process *prepare_process(struct stack_reader *reader,
 	return process;
 }
 
-static bool has_unnamed(const struct stack_reader *reader, uint32_t count)
+static bool has_unnamed(const struct stack_reader *reader, const uint32_t *locations,
+			uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
-		if (location_table_is_anonymous(reader->frames.locations, reader->locations[i]))
+		if (location_table_is_anonymous(reader->frames.locations, locations[i]))
 			return true;
 	return false;
 }
 
-static bool has_unread(const struct stack_reader *reader, uint32_t count)
+static bool has_unread(const struct stack_reader *reader, const uint32_t *locations, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
-		if (location_table_is_unread_python(reader->frames.locations, reader->locations[i]))
+		if (location_table_is_unread_python(reader->frames.locations, locations[i]))
 			return true;
 	return false;
+}
+
+// It may have names later.
+static void note_unnamed(struct stack_reader *reader, const struct stack_hash *hash,
+			 const struct process_key *process, const uint32_t *locations,
+			 uint32_t count)
+{
+	if (has_unnamed(reader, locations, count))
+		unnamed_stacks_add(&reader->unnamed, reader->frames.processes, hash, process);
+	else if (has_unread(reader, locations, count))
+		unnamed_stacks_add_unread(&reader->unnamed, hash, process);
 }
 
 int stack_reader_take(struct stack_reader *reader, const struct stack_record *record)
@@ -114,11 +126,23 @@ int stack_reader_take(struct stack_reader *reader, const struct stack_record *re
 	}
 	if (rc && rc != -ENOENT)
 		return rc;
-	if (process && has_unnamed(reader, count))
-		unnamed_stacks_add(&reader->unnamed, reader->frames.processes, &body->hash,
-				   &body->process);
-	else if (process && has_unread(reader, count))
-		unnamed_stacks_add_unread(&reader->unnamed, &body->hash, &body->process);
+	if (process)
+		note_unnamed(reader, &body->hash, &body->process, reader->locations, count);
 	return stack_table_add(reader->stacks, &body->hash, reader->locations, count, end,
 			       clock_monotonic_ns());
+}
+
+int stack_reader_take_wake(struct stack_reader *reader, const struct wake_record *record)
+{
+	struct wake_stack_frames *joined = &reader->joined;
+	uint64_t now_ns = clock_monotonic_ns();
+	int rc = wake_stack_join(&reader->frames, reader->stacks, record, now_ns, joined);
+
+	if (rc)
+		return rc;
+	// Its own names, or its waker's: who lists code that it makes is one process in most cases.
+	note_unnamed(reader, &record->joined, &record->blocked.process, joined->locations,
+		     joined->count);
+	return stack_table_add(reader->stacks, &record->joined, joined->locations, joined->count,
+			       joined->end, now_ns);
 }

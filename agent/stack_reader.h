@@ -9,6 +9,7 @@
 #include "agent/process_unwind.h"
 #include "agent/stack_table.h"
 #include "agent/unnamed_stacks.h"
+#include "agent/wake_stack.h"
 #include "bpf/sample.h"
 
 /** The profiler's, which outlive it. */
@@ -19,6 +20,7 @@ struct stack_reader {
 	struct process_unwinds *unwinds;     // NULL: nothing is asked for
 	struct unnamed_stacks unnamed;       // its own: unnamed_stacks_deinit() it
 	uint32_t locations[STACK_DEPTH_MAX]; // of the body in work
+	struct wake_stack_frames joined;     // likewise, of two stacks
 };
 
 /**
@@ -26,3 +28,6 @@ struct stack_reader {
  * side is to forget it, and sends it again when it is seen again.
  */
 int stack_reader_take(struct stack_reader *reader, const struct stack_record *record);
+
+/** Likewise a stack of two whose bodies came before it; -ENOENT: one of them has not. */
+int stack_reader_take_wake(struct stack_reader *reader, const struct wake_record *record);

@@ -36,6 +36,9 @@ void switches_close(struct switches *switches);
  */
 int switches_sweep(struct switches *switches);
 
+/** What is kept of threads (bpf/thread.bpf.h), for programs beside these. Owned by the switches. */
+int switches_threads_fd(const struct switches *switches);
+
 /** Of the waits one in 4^step gets a stack and stands for the others. Totals stay exact. */
 void switches_set_step(struct switches *switches, uint32_t step);
 

@@ -9,6 +9,7 @@
 #include "agent/sample_kind.h"
 #include "agent/gpu_spin.h"
 #include "agent/wait_class.h"
+#include "agent/wake_stack.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/utf8.h"
@@ -247,13 +248,17 @@ static uint8_t *remembered(struct window *window, struct window_memo *memo, uint
 	return &memo->values[stack];
 }
 
-static enum wait_class class_of(const struct window *window, uint32_t stack)
+// What a thread waited for has nothing to do with who woke it.
+static enum wait_class class_of(const struct window *window, uint32_t stack, uint32_t kind)
 {
 	const struct profile *profile = window->profile;
 	struct wait_class_memo *memo = window->sources.wait_classes;
+	struct stack blocked = profile->stacks[stack];
 
-	return memo ? wait_class_memo_find(memo, profile, &profile->stacks[stack])
-		    : wait_class_of_stack(profile, &profile->stacks[stack]);
+	if (kind == SAMPLE_KIND_OFF_WAKE)
+		blocked = wake_stack_blocked_part(profile, &blocked);
+	return memo ? wait_class_memo_find(memo, profile, &blocked)
+		    : wait_class_of_stack(profile, &blocked);
 }
 
 static int find_wait(struct window *window, const struct count_key *key, uint32_t stack,
@@ -267,7 +272,7 @@ static int find_wait(struct window *window, const struct count_key *key, uint32_
 	if (!wait)
 		return -ENOMEM;
 	if (!*wait)
-		*wait = 1 + class_of(window, stack);
+		*wait = 1 + class_of(window, stack, key->kind);
 	*ret_wait = *wait - 1;
 	return 0;
 }

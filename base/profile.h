@@ -32,6 +32,8 @@ enum {
 #define PROFILE_TYPE_CPU "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 /** Blocked, from losing the CPU until woken, by the stack that blocked; series have a label "wait". */
 #define PROFILE_TYPE_OFF_CPU "off_cpu:blocked:nanoseconds:wall:nanoseconds"
+/** The same, told when somebody ended the wait: the waker's stack lies on top of the blocked one. */
+#define PROFILE_TYPE_OFF_WAKE "off_wake:blocked:nanoseconds:wall:nanoseconds"
 /** Runnable without a CPU, from wake-up or preemption until it has one, by stack. */
 #define PROFILE_TYPE_SCHED_DELAY "sched_delay:wait:nanoseconds:wall:nanoseconds"
 /** Exact sums per thread, without stacks; a label "state" says running, waiting or blocked. */

@@ -17,6 +17,7 @@ static const char *const part_names[] = {
 static const struct profile_type_word words[] = {
 	{ "cpu", PROFILE_TYPE_CPU, "time on a CPU" },
 	{ "off-cpu", PROFILE_TYPE_OFF_CPU, "time blocked" },
+	{ "off-wake", PROFILE_TYPE_OFF_WAKE, "time blocked, by who ended it" },
 	{ "run-queue", PROFILE_TYPE_SCHED_DELAY, "time waiting for a CPU" },
 	{ "wall", PROFILE_TYPE_WALL, "all time of all threads" },
 	{ "throttled", "cpu_throttled:time:nanoseconds:wall:nanoseconds",

@@ -10,10 +10,8 @@
  * Where interrupts enter the kernel: who is interrupted has woken nobody. A softirq that a thread runs
  * itself, as when it sends to a socket of this machine, is the thread's. Set before load.
  */
-#define INTERRUPT_RANGES 2
-
-const volatile __u64 interrupt_start[INTERRUPT_RANGES] = {};
-const volatile __u64 interrupt_bytes[INTERRUPT_RANGES] = {};
+const volatile __u64 interrupt_start = 0;
+const volatile __u64 interrupt_bytes = 0;
 
 /* Functions that wake a thread when the time is up that it gave itself. Set before load. */
 #define TIMER_FUNCTIONS 2
@@ -25,12 +23,7 @@ const volatile __u64 timer_bytes[TIMER_FUNCTIONS] = {};
 
 static __always_inline bool is_of_interrupt(__u64 address)
 {
-	bool found = false;
-
-#pragma unroll
-	for (__u32 i = 0; i < INTERRUPT_RANGES; i++)
-		found |= address - interrupt_start[i] < interrupt_bytes[i];
-	return found;
+	return address - interrupt_start < interrupt_bytes;
 }
 
 static __always_inline bool is_of_timer(__u64 address)
@@ -67,9 +60,8 @@ static __always_inline __u32 find_waker(struct switch_stack *stack, struct task_
 		stack->kernel_depth = walk.first;
 	if (walk.first || !task->pid)
 		return WAKER_INTERRUPT;
-	return task->mm && !(task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))
-		       ? WAKER_THREAD
-		       : WAKER_KERNEL_THREAD;
+	return task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER) ? WAKER_KERNEL_THREAD
+									  : WAKER_THREAD;
 }
 
 static __always_inline void name_waker(struct wake_record *record, struct task_struct *task)
@@ -95,7 +87,8 @@ __attribute__((noinline)) int take_waker(struct wake_record *record, struct swit
 	stack->place.call = 0;
 	key_of_thread(task, taken);
 	keep_kernel_part(stack, now);
-	if (record->waker_kind == WAKER_THREAD) {
+	// A thread that ends has no memory any more when it says so.
+	if (record->waker_kind == WAKER_THREAD && task->mm) {
 		take_user_part(stack, memo, task, now);
 		record->waker.process = taken->process;
 		record->waker.user = taken->user;

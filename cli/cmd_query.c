@@ -36,8 +36,8 @@ static const char notes[] =
 	"for a service; without it everything is merged. TIME is now, now-5m, RFC 3339\n"
 	"(2026-11-21T10:00:00Z) or Unix seconds. Without -o the functions with the most\n"
 	"time are printed. The suffix of FILE says the format: .collapsed, .svg or\n"
-	".pb.gz (pprof). TYPE is cpu, off-cpu, run-queue, wall, throttled, memory,\n"
-	"rss, major-faults, oom-kills, gpu-spin, cost, governor, or a type in five parts.\n"
+	".pb.gz (pprof). TYPE is cpu, off-cpu, off-wake, run-queue, wall, throttled,\n"
+	"memory, rss, major-faults, oom-kills, gpu-spin, cost, governor, or a type in five parts.\n"
 	"Of time blocked, the waits of workers and event loops without work are left out\n"
 	"unless SELECTOR says something of the label wait; how much that was is said.\n"
 	"\n"
@@ -78,13 +78,17 @@ static int parse(int argc, char **argv, struct query_options *options,
 				      err);
 }
 
+static bool has_waits(const char *type)
+{
+	return !strcmp(type, PROFILE_TYPE_OFF_CPU) || !strcmp(type, PROFILE_TYPE_OFF_WAKE);
+}
+
 /* As the page does: who says something of waits is taken at their word. */
 static void leave_idle_out(struct query_options *options)
 {
 	const char *selector = options->question.selector;
 
-	if (options->idle || strcmp(options->type, PROFILE_TYPE_OFF_CPU) ||
-	    selector_text_names(selector, "wait"))
+	if (options->idle || !has_waits(options->type) || selector_text_names(selector, "wait"))
 		return;
 	options->busy_selector = selector_text_with(selector, "wait!=\"idle\"");
 	options->idle_selector = selector_text_with(selector, "wait=\"idle\"");

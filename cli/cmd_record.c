@@ -75,6 +75,7 @@ static const char notes[] =
 	"  cairn record -d 10 -o machine.svg\n"
 	"  cairn record -d 30 -p 1234 -o service.pb.gz\n"
 	"  cairn record -d 30 -p 1234 --type off-cpu -o waits.svg\n"
+	"  cairn record -d 30 -p 1234 --type off-wake -o wakers.svg\n"
 	"  cairn record -o build.collapsed -- make -j8\n";
 
 static int parse(int argc, char **argv, struct record_options *options,
@@ -133,7 +134,10 @@ static int check(struct record_options *options, struct error *err)
 	if (!rc && options->duration)
 		rc = interval_parse("-d", options->duration, DURATION_NS_MIN, &options->duration_ns,
 				    err);
-	return rc ? rc : recorded_type_find(options->type_text, &options->type, err);
+	if (!rc)
+		rc = recorded_type_find(options->type_text, &options->type, err);
+	return rc ? rc
+		  : recorded_type_check_scope(options->type, options->pid || options->command, err);
 }
 
 static void options_deinit(struct record_options *options)

@@ -125,7 +125,10 @@ static int check(struct top_options *options, struct error *err)
 		options->tables = 1;
 	int rc = interval_parse("-d", options->interval, TOP_INTERVAL_NS_MIN, &options->interval_ns,
 				err);
-	return rc ? rc : recorded_type_find(options->type_text, &options->type, err);
+	if (!rc)
+		rc = recorded_type_find(options->type_text, &options->type, err);
+	return rc ? rc
+		  : recorded_type_check_scope(options->type, options->pid || options->service, err);
 }
 
 static void options_deinit(struct top_options *options)
@@ -209,6 +212,7 @@ static int begin(struct top *top, struct error *err)
 		.slot_ns = TOP_SLOT_NS,
 		.pid = (pid_t)top->options->pid,
 		.lanes = top->options->type->lanes,
+		.wakers = top->options->service,
 	};
 	int rc = options.pid ? check_pid(options.pid, err) : 0;
 

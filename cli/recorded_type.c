@@ -14,6 +14,8 @@
 static const struct recorded_type types[] = {
 	{ PROFILE_TYPE_CPU, 0, "on-CPU time", "CPUs busy", false },
 	{ PROFILE_TYPE_OFF_CPU, LANE_WALL, "time blocked", "threads blocked", true },
+	{ PROFILE_TYPE_OFF_WAKE, LANE_WALL | LANE_WAKERS, "time blocked, by who ended it",
+	  "threads blocked", true },
 	{ PROFILE_TYPE_SCHED_DELAY, LANE_WALL, "time waiting for a CPU",
 	  "threads waiting for a CPU", false },
 	{ PROFILE_TYPE_WALL, LANE_WALL, "all time of all threads", "threads", false },
@@ -37,6 +39,17 @@ int recorded_type_find(const char *text, const struct recorded_type **ret_type, 
 	return error_set(err, -EINVAL,
 			 "--type: \"%.60s\" is not measured here; known: " RECORDED_TYPE_WORDS,
 			 text);
+}
+
+int recorded_type_check_scope(const struct recorded_type *type, bool is_narrow, struct error *err)
+{
+	if (is_narrow || !(type->lanes & LANE_WAKERS))
+		return 0;
+	return error_set(
+		err, -EINVAL,
+		"--type: %s is not measured for the whole machine, for that would cost too "
+		"much; say for whom",
+		type->title);
 }
 
 int recorded_type_check(const struct recorded_type *type, struct profiler *profiler,

@@ -25,7 +25,10 @@ struct recorded_type {
 int recorded_type_find(const char *text, const struct recorded_type **ret_type, struct error *err);
 
 /** The words of all, "cpu, off-cpu": for --help. */
-#define RECORDED_TYPE_WORDS "cpu, off-cpu, run-queue, wall or memory"
+#define RECORDED_TYPE_WORDS "cpu, off-cpu, off-wake, run-queue, wall or memory"
+
+/** Who ends waits is told of a process or service (@is_narrow) only. Returns 0 or -EINVAL. */
+int recorded_type_check_scope(const struct recorded_type *type, bool is_narrow, struct error *err);
 
 /** Does @profiler measure it? Returns 0, or -EOPNOTSUPP with the reason in @err. */
 int recorded_type_check(const struct recorded_type *type, struct profiler *profiler,

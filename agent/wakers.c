@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/wakers.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "agent/process_labels.h"
+#include "base/cleanup.h"
+#include "wakers.skel.h"
+
+/* Interrupts are entered within so much code: 64 KiB is some ten times what there is. */
+#define INTERRUPT_BYTES_MAX 65536
+
+struct followed_process {
+	uint32_t pid;
+	bool seen; // in this turn
+};
+
+struct wakers {
+	struct wakers_bpf *programs;
+	struct bpf_link *links[2];
+	const struct process_table *processes;
+	char *services; // NULL: all that the sampler follows
+	struct followed_process *followed;
+	uint32_t followed_count, followed_max;
+	bool is_full, full_told;
+	bool no_interrupts, interrupts_told;
+};
+
+/* Functions that wake: what they were called by says more. */
+static const char *const waking_functions[] = {
+	"try_to_wake_up", "wake_up_process",       "wake_up_q",
+	"wake_up_state",  "default_wake_function", "autoremove_wake_function",
+	"pollwake",       "__wake_up_common",      "__wake_up_common_lock",
+	"__wake_up",      "__wake_up_sync_key",    "__wake_up_locked",
+};
+
+static const char *const timer_functions[] = { "hrtimer_wakeup", "process_timeout" };
+
+/* Where interrupts enter the kernel. On x86-64 all lie one after the other. */
+static const char *const interrupt_functions[] = {
+#if defined(__x86_64__)
+	"asm_common_interrupt",
+	"asm_sysvec_apic_timer_interrupt",
+	"asm_sysvec_reschedule_ipi",
+	"asm_sysvec_call_function_single",
+	"asm_sysvec_call_function",
+	"asm_sysvec_irq_work",
+	"asm_sysvec_kvm_asyncpf_interrupt",
+	"asm_sysvec_hyperv_callback",
+	"asm_sysvec_hyperv_stimer0",
+	"asm_exc_xen_hypervisor_callback",
+#else
+	"el1h_64_irq",
+	"el0t_64_irq",
+#endif
+};
+
+// ---- loading --------------------------------------------------------------------------------
+
+static void set_waking(struct wakers_bpf *programs, const struct kallsyms *kallsyms)
+{
+	_Static_assert(ARRAY_SIZE(waking_functions) <=
+			       ARRAY_SIZE(programs->rodata->scheduler_start),
+		       "room for all");
+	for (uint32_t i = 0; i < ARRAY_SIZE(waking_functions); i++)
+		kallsyms_find_name(kallsyms, waking_functions[i],
+				   (uint64_t *)&programs->rodata->scheduler_start[i],
+				   (uint64_t *)&programs->rodata->scheduler_bytes[i]);
+}
+
+static void set_timers(struct wakers_bpf *programs, const struct kallsyms *kallsyms)
+{
+	_Static_assert(ARRAY_SIZE(timer_functions) <= ARRAY_SIZE(programs->rodata->timer_start),
+		       "room for all");
+	for (uint32_t i = 0; i < ARRAY_SIZE(timer_functions); i++)
+		kallsyms_find_name(kallsyms, timer_functions[i],
+				   (uint64_t *)&programs->rodata->timer_start[i],
+				   (uint64_t *)&programs->rodata->timer_bytes[i]);
+}
+
+// From the first of the functions to the last one's end. False: that is not a place for interrupts.
+static bool set_interrupts(struct wakers_bpf *programs, const struct kallsyms *kallsyms)
+{
+	uint64_t first = UINT64_MAX, end = 0;
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(interrupt_functions); i++) {
+		uint64_t start, size;
+
+		if (kallsyms_find_name(kallsyms, interrupt_functions[i], &start, &size))
+			continue;
+		first = start < first ? start : first;
+		end = start + size > end ? start + size : end;
+	}
+	if (first >= end || end - first > INTERRUPT_BYTES_MAX)
+		return false;
+	programs->rodata->interrupt_start = first;
+	programs->rodata->interrupt_bytes = end - first;
+	return true;
+}
+
+static int load(struct wakers *wakers, const struct loader *loader,
+		const struct wakers_options *options)
+{
+	enum loader_level level = loader_level(loader);
+	struct wakers_bpf *programs = wakers_bpf__open();
+	int rc;
+
+	if (!programs)
+		return -errno;
+	wakers->programs = programs;
+	rc = loader_share_maps(loader, programs->obj);
+	if (!rc)
+		rc = bpf_map__reuse_fd(programs->maps.threads,
+				       switches_threads_fd(options->switches));
+	if (rc)
+		return rc;
+	programs->rodata->slot_ns = options->slot_ns;
+	programs->rodata->only_followed = options->only_followed;
+	programs->rodata->unwind_by_tables = level < LOADER_LEVEL_FRAME_POINTER;
+	programs->rodata->unwind_python = level < LOADER_LEVEL_NO_PYTHON;
+	wakers->no_interrupts = true;
+	if (options->kallsyms) {
+		set_waking(programs, options->kallsyms);
+		set_timers(programs, options->kallsyms);
+		wakers->no_interrupts = !set_interrupts(programs, options->kallsyms);
+	}
+	return wakers_bpf__load(programs);
+}
+
+static int attach(struct wakers *wakers)
+{
+	const struct wakers_bpf *programs = wakers->programs;
+
+	wakers->links[0] = bpf_program__attach(programs->progs.thread_is_woken);
+	if (wakers->links[0])
+		wakers->links[1] = bpf_program__attach(programs->progs.woken_thread_ends);
+	return wakers->links[1] ? 0 : -errno;
+}
+
+static int open_all(struct wakers *wakers, const struct loader *loader,
+		    const struct wakers_options *options, struct error *err)
+{
+	if (!options->only_followed) {
+		wakers->services = strdup(options->services ? options->services : "");
+		if (!wakers->services)
+			return error_set(err, -ENOMEM, "out of memory");
+	}
+	loader_take_refusal();
+	int rc = load(wakers, loader, options);
+	if (rc)
+		return error_errno(err, rc,
+				   "following who wakes threads: the kernel said \"%.160s\"",
+				   loader_take_refusal());
+	wakers->followed_max = bpf_map__max_entries(wakers->programs->maps.woken_processes);
+	wakers->followed = calloc(wakers->followed_max, sizeof(*wakers->followed));
+	if (!wakers->followed)
+		return error_set(err, -ENOMEM, "out of memory");
+	rc = attach(wakers);
+	return rc ? error_errno(err, rc, "attaching to wake-ups") : 0;
+}
+
+int wakers_open(const struct loader *loader, const struct wakers_options *options,
+		struct wakers **ret_wakers, struct error *err)
+{
+	struct wakers *wakers = calloc(1, sizeof(*wakers));
+
+	if (!wakers)
+		return error_set(err, -ENOMEM, "out of memory");
+	wakers->processes = options->processes;
+	int rc = open_all(wakers, loader, options, err);
+	if (rc) {
+		wakers_close(wakers);
+		return rc;
+	}
+	wakers_follow(wakers);
+	*ret_wakers = wakers;
+	return 0;
+}
+
+void wakers_close(struct wakers *wakers)
+{
+	if (!wakers)
+		return;
+	for (uint32_t i = 0; i < ARRAY_SIZE(wakers->links); i++)
+		bpf_link__destroy(wakers->links[i]);
+	wakers_bpf__destroy(wakers->programs);
+	free(wakers->services);
+	free(wakers->followed);
+	free(wakers);
+}
+
+// ---- whose ----------------------------------------------------------------------------------
+
+bool wakers_is_listed(const char *services, const char *service)
+{
+	size_t size = strlen(service);
+
+	for (const char *name = services; size;) {
+		size_t name_size = strcspn(name, ",");
+
+		if (name_size == size && !strncmp(name, service, size))
+			return true;
+		if (!name[name_size])
+			return false;
+		name += name_size + 1;
+	}
+	return false;
+}
+
+static struct followed_process *find(struct wakers *wakers, uint32_t pid)
+{
+	for (uint32_t i = 0; i < wakers->followed_count; i++)
+		if (wakers->followed[i].pid == pid)
+			return &wakers->followed[i];
+	return NULL;
+}
+
+static void follow(void *context, const struct process *process)
+{
+	const char *service = labels_get(&process->labels, LABEL_SERVICE);
+	struct wakers *wakers = context;
+	struct followed_process *followed;
+	uint32_t yes = 1;
+
+	if (!service || !wakers_is_listed(wakers->services, service))
+		return;
+	followed = find(wakers, process->key.pid);
+	if (!followed && wakers->followed_count < wakers->followed_max &&
+	    !bpf_map_update_elem(bpf_map__fd(wakers->programs->maps.woken_processes),
+				 &process->key.pid, &yes, BPF_ANY)) {
+		followed = &wakers->followed[wakers->followed_count++];
+		followed->pid = process->key.pid;
+	}
+	if (followed)
+		followed->seen = true;
+	else
+		wakers->is_full = true;
+}
+
+static void forget_gone(struct wakers *wakers)
+{
+	int fd = bpf_map__fd(wakers->programs->maps.woken_processes);
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < wakers->followed_count; i++) {
+		struct followed_process process = wakers->followed[i];
+
+		if (process.seen)
+			wakers->followed[kept++] = (struct followed_process){ .pid = process.pid };
+		else
+			bpf_map_delete_elem(fd, &process.pid);
+	}
+	wakers->followed_count = kept;
+}
+
+void wakers_follow(struct wakers *wakers)
+{
+	if (!wakers->services)
+		return;
+	process_table_each_sampled(wakers->processes, follow, wakers);
+	forget_gone(wakers);
+}
+
+// ---- knobs and figures ----------------------------------------------------------------------
+
+void wakers_set_step(struct wakers *wakers, uint32_t step)
+{
+	__atomic_store_n(&wakers->programs->bss->least_shift, 2 * step, __ATOMIC_RELAXED);
+}
+
+const char *wakers_next_notice(struct wakers *wakers)
+{
+	if (wakers->no_interrupts && !wakers->interrupts_told) {
+		wakers->interrupts_told = true;
+		return "threads that are woken by an interrupt are shown as woken by whom it "
+		       "interrupted: where the kernel takes interrupts is not known";
+	}
+	if (wakers->is_full && !wakers->full_told) {
+		wakers->full_told = true;
+		return "the services of --wakers have more processes than are followed; the rest "
+		       "is left out";
+	}
+	return NULL;
+}
+
+void wakers_read_run_time(const struct wakers *wakers, uint64_t *ret_ns, uint64_t *ret_count)
+{
+	const struct bpf_program *all[] = { wakers->programs->progs.thread_is_woken,
+					    wakers->programs->progs.woken_thread_ends };
+
+	*ret_ns = *ret_count = 0;
+	for (uint32_t i = 0; i < ARRAY_SIZE(all); i++) {
+		uint64_t ns, count;
+
+		loader_read_run_time_of(bpf_program__fd(all[i]), &ns, &count);
+		*ret_ns += ns;
+		*ret_count += count;
+	}
+}
