@@ -36,6 +36,8 @@ static const struct {
 	{ "switch_", offsetof(struct governor_reading, waits) },
 	{ "begin_child", offsetof(struct governor_reading, waits) },
 	{ "end_thread", offsetof(struct governor_reading, waits) },
+	{ "thread_is_woken", offsetof(struct governor_reading, wakers) },
+	{ "woken_", offsetof(struct governor_reading, wakers) },
 	{ "page_fault", offsetof(struct governor_reading, faults) },
 	{ "fault", offsetof(struct governor_reading, faults) },
 };
@@ -217,7 +219,7 @@ static int set_lane(struct budget *budget, enum budget_lane lane, bool on)
 	const struct governor *governor = &budget->governor;
 	int rc = controls->set_lane(controls->context, lane, on);
 
-	if (rc || !on)
+	if (rc || !on || lane == BUDGET_WAKERS)
 		return rc;
 	if (lane == BUDGET_FAULTS)
 		return controls->set_step(controls->context, lane,
@@ -234,6 +236,8 @@ static int turn(struct budget *budget, const struct governor_change *change)
 	void *context = controls->context;
 
 	switch (change->knob) {
+	case GOVERNOR_WAKERS:
+		return set_lane(budget, BUDGET_WAKERS, !change->down);
 	case GOVERNOR_STACKS:
 		return controls->set_step(context, BUDGET_WAITS, change->step);
 	case GOVERNOR_FAULTS:
@@ -449,6 +453,7 @@ static void init_governor(struct budget *budget, const struct budget_options *op
 		.budget = options->percent > 0 ? options->percent / 100
 					       : governor_default_budget(budget->cores),
 		.frequency_hz = options->frequency_hz,
+		.wakers = options->wakers,
 		.stacks = options->stacks,
 		.faults = options->faults,
 		.processes = options->processes,

@@ -21,7 +21,7 @@
 #define LABEL_CHANGE          "change"
 
 /** Lanes as the governor knows them. */
-enum budget_lane { BUDGET_WAITS, BUDGET_FAULTS };
+enum budget_lane { BUDGET_WAITS, BUDGET_FAULTS, BUDGET_WAKERS };
 
 /** The knobs. A negative errno says that it cannot be turned; it is not tried again before the next change. */
 struct budget_controls {
@@ -38,9 +38,10 @@ struct budget_controls {
 };
 
 struct budget_options {
-	double percent;                        // of one core; 0: governor_default_budget()
-	uint32_t frequency_hz;                 // of sampling, as asked for
-	bool stacks, faults, processes, waits; // what there is to turn, as in governor_options
+	double percent;        // of one core; 0: governor_default_budget()
+	uint32_t frequency_hz; // of sampling, as asked for
+	bool wakers, stacks, faults, processes,
+		waits; // what there is to turn, as in governor_options
 	uint64_t
 		interval_ns; // of the governor; 0: GOVERNOR_DEFAULTS. Its other times are in proportion
 	const struct labels *labels; // for its series, beside its own (--label); outlives this

@@ -29,6 +29,8 @@
 /* The wait before a step up is doubled up to so many calm_ns; as long without a step down ends it. */
 #define CALM_NEEDED_MAX 32
 #define RETRY_MAX       12 // times retry_ns: an hour
+/* What wakers cost is taken to be so much less at each calm reading: half in a minute or so. */
+#define WAKERS_FORGET 0.9
 
 static const uint32_t lower_frequencies_hz[GOVERNOR_SAMPLING_STEPS] = { 99, 49, 25, 19 };
 
@@ -57,6 +59,7 @@ void governor_init(struct governor *governor, const struct governor_options *opt
 		if (lower_frequencies_hz[i] < options->frequency_hz)
 			governor->frequencies[++*count] = lower_frequencies_hz[i];
 	}
+	governor->steps_max[GOVERNOR_WAKERS] = options->wakers;
 	governor->steps_max[GOVERNOR_STACKS] = options->stacks ? GOVERNOR_STACK_STEPS : 0;
 	governor->steps_max[GOVERNOR_FAULTS] = options->faults ? GOVERNOR_FAULT_STEPS : 0;
 	governor->steps_max[GOVERNOR_PROCESSES] = options->processes ? GOVERNOR_PROCESSES_MAX : 0;
@@ -116,8 +119,9 @@ void governor_describe(const struct governor *governor, const struct governor_ch
 		break;
 	default:
 		snprintf(text, GOVERNOR_TEXT_BYTES, "%s %s",
-			 change->knob == GOVERNOR_WAITS_OFF ? "wall clock and waits"
-							    : "memory growth",
+			 change->knob == GOVERNOR_WAKERS      ? "wakers"
+			 : change->knob == GOVERNOR_WAITS_OFF ? "wall clock and waits"
+							      : "memory growth",
 			 change->down ? "off" : "on");
 	}
 }
@@ -127,24 +131,30 @@ static void say_why(const struct governor *governor, const struct governor_readi
 {
 	snprintf(why, GOVERNOR_TEXT_BYTES,
 		 "%s: %.2f %% of a core in %.3g s (waits %.2f, sampling %.2f, page faults %.2f, "
-		 "other programs %.2f, the agent %.2f), the budget is %.2f %%",
+		 "wakers %.2f, other programs %.2f, the agent %.2f), the budget is %.2f %%",
 		 what, 100 * governor->cost, (double)reading->elapsed_ns / NS_PER_SECOND,
 		 100 * reading->waits, 100 * reading->sampling, 100 * reading->faults,
-		 100 * reading->rest, 100 * reading->own, 100 * governor->options.budget);
+		 100 * reading->wakers, 100 * reading->rest, 100 * reading->own,
+		 100 * governor->options.budget);
 }
 
 // ---- what steps save ------------------------------------------------------------------------
 
+static double programs_of(const struct governor_reading *reading)
+{
+	return reading->sampling + reading->waits + reading->faults + reading->wakers +
+	       reading->rest;
+}
+
 static double cost_of(const struct governor_reading *reading)
 {
-	return reading->sampling + reading->waits + reading->faults + reading->rest + reading->own;
+	return programs_of(reading) + reading->own;
 }
 
 // A lane's programs, and what the agent does with their samples.
 static double with_own(const struct governor_reading *reading, double cost)
 {
-	double programs = reading->sampling + reading->waits + reading->faults + reading->rest;
-
+	double programs = programs_of(reading);
 	double own = programs > 0 ? OWN_OF_SAMPLES * reading->own * cost / programs : 0;
 
 	return cost + (own < OWN_PER_PROGRAM * cost ? own : OWN_PER_PROGRAM * cost);
@@ -167,6 +177,9 @@ static double next_step(const struct governor *governor, enum governor_knob knob
 	switch (knob) {
 	case GOVERNOR_STACKS:
 		return reading->stacks * (1 - STEP_RATIO);
+	case GOVERNOR_WAKERS:
+		*ret_lane = &reading->wakers;
+		return 1;
 	case GOVERNOR_FAULTS:
 		*ret_lane = &reading->faults;
 		return 1 - STEP_RATIO;
@@ -205,6 +218,8 @@ static void step_down(struct governor *governor, enum governor_knob knob,
 	double *lane, part = next_step(governor, knob, expected, &lane);
 	double own = with_own(expected, *lane) - *lane;
 
+	if (knob == GOVERNOR_WAKERS)
+		governor->wakers_cost = *lane + own;
 	*lane *= 1 - part;
 	expected->own -= own * part;
 	if (knob == GOVERNOR_STACKS)
@@ -361,6 +376,8 @@ static double cost_of_step_up(const struct governor *governor, enum governor_kno
 
 	if (knob == GOVERNOR_PROCESSES)
 		return 0;
+	if (knob == GOVERNOR_WAKERS)
+		return governor->wakers_cost;
 	if (knob == GOVERNOR_STACKS) // four times the stacks
 		return with_own(reading, reading->waits) * reading->stacks * (1 / STEP_RATIO - 1);
 	before.steps[knob]--;
@@ -395,6 +412,8 @@ static void go_up(struct governor *governor, const struct governor_reading *read
 			return;
 		}
 	}
+	// What they would cost now is not known, only that it was too much some time ago.
+	governor->wakers_cost *= WAKERS_FORGET;
 }
 
 // The last resort that has been long enough off; GOVERNOR_KNOBS: none.

@@ -11,6 +11,7 @@
 
 /** In the order in which they are turned; the last two are for when the others do not suffice. */
 enum governor_knob {
+	GOVERNOR_WAKERS,     // who ends waits is not told
 	GOVERNOR_STACKS,     // fewer of the stacks of waits are taken; times stay exact
 	GOVERNOR_FAULTS,     // fewer page faults
 	GOVERNOR_SAMPLING,   // fewer samples of the CPU
@@ -38,6 +39,7 @@ struct governor_options {
 	double budget;         // of one core: 0.02 is 2 % of it
 	uint32_t frequency_hz; // as asked for
 	// What there is to turn.
+	bool wakers;          // who ends waits is told of some services
 	bool stacks;          // the stacks of waits can be fewer
 	bool faults;          // those of page faults, too
 	bool processes;       // processes can be left out
@@ -69,8 +71,9 @@ struct governor_reading {
 	double waits;  // the program for context switches
 	double stacks; // the part of that which goes into stacks, 0 to 1
 	double faults;
-	double rest; // other kernel programs
-	double own;  // the agent's CPU time
+	double wakers; // the program for wake-ups
+	double rest;   // other kernel programs
+	double own;    // the agent's CPU time
 	// The processes that switch most and have not lost it yet, worst first.
 	struct governor_process worst[GOVERNOR_WORST_MAX];
 	uint32_t worst_count;
@@ -103,6 +106,7 @@ struct governor {
 	uint32_t frequencies[GOVERNOR_SAMPLING_STEPS + 1]; // by step
 	uint32_t steps[GOVERNOR_KNOBS], steps_max[GOVERNOR_KNOBS];
 	struct governor_process off[GOVERNOR_PROCESSES_MAX];
+	double wakers_cost;   // when they were switched off
 	double cost;          // of the last reading
 	uint64_t changes;     // so far
 	uint64_t now_ns;      // sum of the readings' times

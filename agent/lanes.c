@@ -234,7 +234,7 @@ static const char *notice_of_series(void *lane)
 
 static enum lane_bit bit_of(enum budget_lane lane)
 {
-	return lane == BUDGET_WAITS ? LANE_WALL : LANE_MEMORY;
+	return lane == BUDGET_WAITS ? LANE_WALL : lane == BUDGET_WAKERS ? LANE_WAKERS : LANE_MEMORY;
 }
 
 static int set_step(void *lanes, enum budget_lane lane, uint32_t step)
@@ -263,6 +263,7 @@ static int open_budget(const struct lane_setup *setup, void **ret_lane, struct e
 	const struct budget_options options = {
 		.percent = setup->budget_percent,
 		.frequency_hz = setup->frequency_hz,
+		.wakers = lanes_running(lanes) & LANE_WAKERS,
 		.stacks = can_step(lanes, LANE_WALL),
 		.faults = can_step(lanes, LANE_MEMORY),
 		.processes = can_leave_out(lanes, LANE_WALL),

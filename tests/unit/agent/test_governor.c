@@ -15,7 +15,7 @@
 
 /* What the programs would cost of a core if everything was on. */
 struct load {
-	double sampling, waits, faults, own;
+	double sampling, waits, faults, wakers, own;
 	double share[2]; // of the switches, of processes 100 and 101
 };
 
@@ -67,6 +67,7 @@ static struct governor_reading read_machine(const struct governor *governor,
 		.elapsed_ns = 10 * NS_PER_SECOND,
 		.sampling = load->sampling * governor_frequency_hz(governor) / 99,
 		.faults = load->faults * left_after(governor->steps[GOVERNOR_FAULTS]),
+		.wakers = governor->steps[GOVERNOR_WAKERS] ? 0 : load->wakers,
 		.own = load->own,
 	};
 	double on = 1;
@@ -100,7 +101,7 @@ static double cost_under(const struct governor *governor, const struct load *loa
 {
 	struct governor_reading r = read_machine(governor, load);
 
-	return r.sampling + r.waits + r.faults + r.rest + r.own;
+	return r.sampling + r.waits + r.faults + r.wakers + r.rest + r.own;
 }
 
 TEST(nothing_is_changed_within_the_budget)
@@ -380,6 +381,53 @@ TEST(no_load_makes_it_flap)
 	}
 }
 
+static struct governor new_governor_with_wakers(void)
+{
+	const struct governor_options options = {
+		.budget = BUDGET,
+		.frequency_hz = 99,
+		.wakers = true,
+		.stacks = true,
+		.waits = true,
+		GOVERNOR_DEFAULTS,
+	};
+	struct governor governor;
+
+	governor_init(&governor, &options);
+	return governor;
+}
+
+TEST(wakers_are_the_first_to_go)
+{
+	const struct load busy = { .sampling = 0.001, .waits = 0.01, .wakers = 0.03 };
+	struct governor governor = new_governor_with_wakers();
+	struct governor_decision decision = pass(&governor, &busy);
+
+	for (int i = 0; i < 2 && !decision.change_count; i++)
+		decision = pass(&governor, &busy);
+	EXPECT_EQ(1, decision.change_count, "they suffice");
+	EXPECT_EQ(GOVERNOR_WAKERS, decision.changes[0].knob, "wakers");
+	EXPECT_EQ(true, decision.changes[0].down, "off");
+	for (int i = 0; i < HOUR_ROWS / 12; i++)
+		pass(&governor, &busy);
+	EXPECT_EQ(1, governor_level(&governor), "the rest fits");
+}
+
+TEST(wakers_come_back_when_the_load_is_gone)
+{
+	const struct load busy = { .sampling = 0.001, .waits = 0.015, .wakers = 0.2 };
+	const struct load calm_again = { .sampling = 0.001, .waits = 0.001, .wakers = 0.001 };
+	struct governor governor = new_governor_with_wakers();
+	int readings = 0;
+
+	while (!governor.steps[GOVERNOR_WAKERS])
+		pass(&governor, &busy);
+	for (; governor_level(&governor) && readings < HOUR_ROWS; readings++)
+		pass(&governor, &calm_again);
+	if (readings < 6 || readings > HOUR_ROWS / 6)
+		fail_msg("after %d readings", readings);
+}
+
 TEST(changes_are_told_in_words)
 {
 	struct governor governor = new_governor();
@@ -397,6 +445,8 @@ TEST(changes_are_told_in_words)
 		{ { .knob = GOVERNOR_WAITS_OFF, .down = true }, "wall clock and waits off" },
 		{ { .knob = GOVERNOR_WAITS_OFF }, "wall clock and waits on" },
 		{ { .knob = GOVERNOR_FAULTS_OFF, .down = true }, "memory growth off" },
+		{ { .knob = GOVERNOR_WAKERS, .down = true }, "wakers off" },
+		{ { .knob = GOVERNOR_WAKERS }, "wakers on" },
 	};
 
 	for EACH (c, cases) {
@@ -416,4 +466,6 @@ RUN_TESTS(cmocka_unit_test(nothing_is_changed_within_the_budget),
 	  cmocka_unit_test(steps_up_are_slow_and_lead_back),
 	  cmocka_unit_test(a_process_that_ends_is_forgotten),
 	  cmocka_unit_test(the_agents_own_work_is_not_paid_by_the_lanes),
+	  cmocka_unit_test(wakers_are_the_first_to_go),
+	  cmocka_unit_test(wakers_come_back_when_the_load_is_gone),
 	  cmocka_unit_test(no_load_makes_it_flap), cmocka_unit_test(changes_are_told_in_words))
