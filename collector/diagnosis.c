@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "collector/gpu_frame.h"
 
 #define LABEL_WAIT  "wait"
 #define LABEL_STATE "state"
@@ -14,7 +15,32 @@
 
 void diagnosis_deinit(struct diagnosis *diagnosis)
 {
+	gpu_diagnosis_deinit(&diagnosis->gpu);
 	string_table_deinit(&diagnosis->strings);
+}
+
+const char *diagnosis_class_name(const struct diagnosis *diagnosis)
+{
+	return diagnosis->is_of_gpu ? gpu_class_name(diagnosis->gpu.verdict.class)
+				    : verdict_class_name(diagnosis->verdict.class);
+}
+
+const char *diagnosis_title(const struct diagnosis *diagnosis)
+{
+	return diagnosis->is_of_gpu ? gpu_class_title(diagnosis->gpu.verdict.class)
+				    : verdict_class_title(diagnosis->verdict.class);
+}
+
+const char *const *diagnosis_advice(const struct diagnosis *diagnosis)
+{
+	return diagnosis->is_of_gpu ? gpu_class_advice(diagnosis->gpu.verdict.class)
+				    : verdict_class_advice(diagnosis->verdict.class);
+}
+
+enum verdict_confidence diagnosis_confidence(const struct diagnosis *diagnosis)
+{
+	return diagnosis->is_of_gpu ? diagnosis->gpu.verdict.confidence
+				    : diagnosis->verdict.confidence;
 }
 
 // ---- figures --------------------------------------------------------------------------------
@@ -52,6 +78,18 @@ static void add_state(struct verdict_figures *figures, const char *state, int64_
 static void add_wait(struct verdict_figures *figures, const char *wait, int64_t sum)
 {
 	figures->wait_ns[wait_for_of_name(wait)] += sum;
+}
+
+// The kernel's books say running of a thread that waits in the driver's loop.
+static void add_spin(struct verdict_figures *figures, const char *node, int64_t sum)
+{
+	(void)node;
+	if (!figures->has_waits)
+		return; // running time is the samples', and these are not among them
+	if (sum > figures->running_ns)
+		sum = figures->running_ns;
+	figures->running_ns -= sum;
+	figures->wait_ns[WAIT_FOR_GPU] += sum;
 }
 
 // Of the node that was throttled most: sums over a fleet would tell its size.
@@ -107,22 +145,59 @@ static int read_figures(const struct query *query, struct verdict_figures *figur
 	if (!rc)
 		rc = read_sums(query, PROFILE_TYPE_OFF_CPU, LABEL_WAIT, add_wait, figures, err);
 	if (!rc)
+		rc = read_sums(query, PROFILE_TYPE_GPU_SPIN, LABEL_NODE, add_spin, figures, err);
+	if (!rc)
 		rc = read_sums(query, TYPE_THROTTLED, LABEL_NODE, add_throttled, figures, err);
 	return rc ? rc : read_cpu(query, figures, err);
 }
 
 // ---- stacks ---------------------------------------------------------------------------------
 
-// The nodes with the largest self values, largest first.
-static uint32_t largest_nodes(const struct flame_tree *tree, uint32_t nodes[DIAGNOSIS_STACKS_MAX])
+/**
+ * Which of a tree's nodes show a GPU's verdict: with threads as its first level, those of threads that
+ * launch, whose stacks have the marks. Parents come before children.
+ */
+static int find_shown(const struct flame_tree *tree, const struct gpu_threads *threads,
+		      const struct gpu_evidence *evidence, bool **ret_shown)
+{
+	_cleanup_free_ unsigned int *marks = calloc(tree->node_count + 1, sizeof(*marks));
+	_cleanup_free_ bool *shown = calloc(tree->node_count + 1, sizeof(*shown));
+	_cleanup_free_ bool *launches = calloc(tree->node_count + 1, sizeof(*launches));
+
+	if (!marks || !shown || !launches)
+		return -ENOMEM;
+	for (uint32_t i = 1; i < tree->node_count; i++) {
+		const struct flame_node *node = &tree->nodes[i];
+		const char *name = string_table_get(&tree->strings, node->name);
+
+		if (node->parent == 0) {
+			launches[i] = gpu_threads_launch(threads, name);
+			continue; // a thread's name, no frame
+		}
+		launches[i] = launches[node->parent];
+		marks[i] = marks[node->parent] |
+			   gpu_frame_marks(name, string_table_get(&tree->strings, node->module));
+		shown[i] = launches[i] && (!evidence->with || marks[i] & evidence->with) &&
+			   !(marks[i] & evidence->without);
+	}
+	*ret_shown = take(shown);
+	return 0;
+}
+
+// The nodes with the largest self values, largest first, of those that are shown (NULL: all), and the
+// sum of these.
+static uint32_t largest_nodes(const struct flame_tree *tree, const bool *shown,
+			      uint32_t nodes[DIAGNOSIS_STACKS_MAX], int64_t *ret_sum)
 {
 	uint32_t count = 0;
 
+	*ret_sum = 0;
 	for (uint32_t node = 1; node < tree->node_count; node++) {
 		uint32_t at = count;
 
-		if (tree->nodes[node].self <= 0)
+		if (tree->nodes[node].self <= 0 || (shown && !shown[node]))
 			continue;
+		*ret_sum += tree->nodes[node].self;
 		while (at && tree->nodes[nodes[at - 1]].self < tree->nodes[node].self)
 			at--;
 		if (at == DIAGNOSIS_STACKS_MAX)
@@ -135,14 +210,18 @@ static uint32_t largest_nodes(const struct flame_tree *tree, uint32_t nodes[DIAG
 	return count;
 }
 
-static int keep_stack(struct diagnosis *diagnosis, const struct flame_tree *tree, uint32_t leaf)
+// A grouped tree's first level has no frames.
+static int keep_stack(struct diagnosis *diagnosis, const struct flame_tree *tree, uint32_t leaf,
+		      int64_t sum)
 {
 	struct diagnosis_stack *stack = &diagnosis->stacks[diagnosis->stack_count++];
 	uint32_t node = leaf;
 
 	stack->value = tree->nodes[leaf].self;
-	stack->share = (double)stack->value / (double)tree->nodes[0].total;
+	stack->share = (double)stack->value / (double)sum;
 	for (; node && stack->frame_count < DIAGNOSIS_FRAMES_MAX; node = tree->nodes[node].parent) {
+		if (tree->grouped && tree->nodes[node].parent == 0)
+			return 0;
 		const char *name = string_table_get(&tree->strings, tree->nodes[node].name);
 		int rc = string_table_add(&diagnosis->strings, name, strlen(name),
 					  &stack->frames[stack->frame_count++]);
@@ -171,44 +250,85 @@ static struct selector with_wait(const struct selector *selector, const char *wa
 	return narrowed;
 }
 
-static int read_stacks(const struct query *query, struct diagnosis *diagnosis, struct error *err)
+static int read_stacks(const struct query *query, const struct gpu_evidence *evidence,
+		       struct diagnosis *diagnosis, struct error *err)
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
 	struct matcher matchers[SELECTOR_MATCHERS_MAX + 1];
-	struct selector selector = with_wait(query->selector, diagnosis->wait, matchers);
+	struct selector selector = with_wait(query->selector, evidence->wait, matchers);
+	_cleanup_free_ bool *shown = NULL;
 	uint32_t nodes[DIAGNOSIS_STACKS_MAX];
 	struct query stacks = *query;
+	int64_t sum;
 
-	stacks.type = diagnosis->type;
+	stacks.type = evidence->type;
 	stacks.selector = &selector;
-	stacks.group_by = NULL;
+	stacks.group_by = diagnosis->is_of_gpu ? LABEL_THREAD : NULL;
 	int rc = query_flame_tree(&stacks, &tree, err);
 	if (rc)
 		return rc;
 
-	uint32_t count = largest_nodes(&tree, nodes);
+	if (diagnosis->is_of_gpu)
+		rc = find_shown(&tree, &diagnosis->gpu.threads, evidence, &shown);
+	uint32_t count = rc ? 0 : largest_nodes(&tree, shown, nodes, &sum);
 	for (uint32_t i = 0; !rc && i < count; i++)
-		rc = keep_stack(diagnosis, &tree, nodes[i]);
+		rc = keep_stack(diagnosis, &tree, nodes[i], sum);
 	return rc ? error_set(err, rc, "out of memory for the stacks") : 0;
 }
 
-// What of several candidates is shown: the first.
-static enum verdict_class shown_class(const struct verdict *verdict)
+// A certain cause on the CPU's side comes first, and memory that grows last: it holds nothing up yet.
+static bool gpu_comes_first(const struct diagnosis *diagnosis)
 {
-	return verdict->class == VERDICT_AMBIGUOUS ? verdict->shares[0].class : verdict->class;
+	enum verdict_class class = diagnosis->verdict.class;
+
+	if (!gpu_class_is_bottleneck(diagnosis->gpu.verdict.class) || class == VERDICT_THROTTLED)
+		return false;
+	return diagnosis->gpu.verdict.class != GPU_CLASS_MEMORY_GROWTH || class == VERDICT_NONE ||
+	       class == VERDICT_NO_DEMAND || class == VERDICT_NO_DATA;
+}
+
+// What of several candidates is shown: the first.
+static struct gpu_evidence evidence_of(const struct diagnosis *diagnosis)
+{
+	const struct gpu_verdict *gpu = &diagnosis->gpu.verdict;
+	const struct verdict *verdict = &diagnosis->verdict;
+	struct gpu_evidence evidence = { 0 };
+
+	if (diagnosis->is_of_gpu)
+		return gpu_diagnosis_evidence(
+			&diagnosis->gpu,
+			gpu->class == GPU_CLASS_AMBIGUOUS ? gpu->shares[0].class : gpu->class);
+	evidence.type = verdict_class_profile(
+		verdict->class == VERDICT_AMBIGUOUS ? verdict->shares[0].class : verdict->class,
+		&evidence.wait);
+	return evidence;
+}
+
+static int judge(const struct query *query, struct diagnosis *diagnosis, struct error *err)
+{
+	int64_t blocked_ns;
+	int rc = read_figures(query, &diagnosis->figures, err);
+
+	if (rc)
+		return rc;
+	diagnosis->verdict = verdict_of(&diagnosis->figures);
+	blocked_ns = diagnosis->figures.wait_ns[WAIT_FOR_GPU];
+	rc = gpu_diagnosis_read(query, blocked_ns, &diagnosis->gpu, err);
+	if (rc)
+		return rc;
+	diagnosis->is_of_gpu = gpu_comes_first(diagnosis);
+
+	struct gpu_evidence evidence = evidence_of(diagnosis);
+	diagnosis->type = evidence.type;
+	diagnosis->wait = evidence.wait;
+	return evidence.type ? read_stacks(query, &evidence, diagnosis, err) : 0;
 }
 
 int query_diagnosis(const struct query *query, struct diagnosis *ret_diagnosis, struct error *err)
 {
 	struct diagnosis diagnosis = { 0 };
-	int rc = read_figures(query, &diagnosis.figures, err);
+	int rc = judge(query, &diagnosis, err);
 
-	if (rc)
-		return rc;
-	diagnosis.verdict = verdict_of(&diagnosis.figures);
-	diagnosis.type = verdict_class_profile(shown_class(&diagnosis.verdict), &diagnosis.wait);
-	if (diagnosis.type)
-		rc = read_stacks(query, &diagnosis, err);
 	if (rc) {
 		diagnosis_deinit(&diagnosis);
 		return rc;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/string_table.h"
+#include "collector/gpu_diagnosis.h"
 #include "collector/query.h"
 #include "collector/verdict.h"
 
@@ -24,6 +25,8 @@ struct diagnosis_stack {
 struct diagnosis {
 	struct verdict_figures figures;
 	struct verdict verdict;
+	struct gpu_diagnosis gpu;
+	bool is_of_gpu;   // what holds it up is the GPU's verdict: then that outdoes the threads'
 	const char *type; // of the profile that shows where, NULL: none
 	const char *wait; // its label, NULL: any
 	struct string_table strings;
@@ -32,6 +35,12 @@ struct diagnosis {
 };
 
 void diagnosis_deinit(struct diagnosis *diagnosis);
+
+/** "gpu_starved", "gil": of the verdict that counts; its title and its advice (NULL at the end). */
+const char *diagnosis_class_name(const struct diagnosis *diagnosis);
+const char *diagnosis_title(const struct diagnosis *diagnosis);
+const char *const *diagnosis_advice(const struct diagnosis *diagnosis);
+enum verdict_confidence diagnosis_confidence(const struct diagnosis *diagnosis);
 
 /**
  * Judge what @query selects in its range; its type and group_by are not looked at. Errors are those

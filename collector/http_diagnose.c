@@ -17,12 +17,29 @@ static void append_count(struct buffer *body, const char *key, int64_t value)
 	buffer_printf(body, ",\"%s\":%lld", key, (long long)value);
 }
 
-static void append_class(struct buffer *body, enum verdict_class class)
+// The first of an object's members has no comma before it.
+static void append_text(struct buffer *body, const char *key, const char *text)
 {
-	buffer_append_string(body, "\"class\":");
-	json_append_string(body, verdict_class_name(class));
-	buffer_append_string(body, ",\"title\":");
-	json_append_string(body, verdict_class_title(class));
+	bool is_first = body->size && body->bytes[body->size - 1] == '{';
+
+	buffer_printf(body, is_first ? "\"%s\":" : ",\"%s\":", key);
+	json_append_string(body, text);
+}
+
+static void append_texts(struct buffer *body, const char *key, const char *const *texts)
+{
+	buffer_printf(body, ",\"%s\":[", key);
+	for (int i = 0; texts[i]; i++) {
+		if (i)
+			buffer_append_byte(body, ',');
+		json_append_string(body, texts[i]);
+	}
+	buffer_append_byte(body, ']');
+}
+
+static void append_flag(struct buffer *body, const char *key, bool flag)
+{
+	buffer_printf(body, ",\"%s\":%s", key, flag ? "true" : "false");
 }
 
 static void append_shares(struct buffer *body, const struct verdict *verdict)
@@ -30,11 +47,12 @@ static void append_shares(struct buffer *body, const struct verdict *verdict)
 	buffer_append_string(body, ",\"shares\":[");
 	for (uint32_t i = 0; i < verdict->share_count; i++) {
 		buffer_append_string(body, i ? ",{" : "{");
-		append_class(body, verdict->shares[i].class);
+		append_text(body, "class", verdict_class_name(verdict->shares[i].class));
+		append_text(body, "title", verdict_class_title(verdict->shares[i].class));
 		append_share(body, "share", verdict->shares[i].share);
 		append_share(body, "threshold", verdict->shares[i].threshold);
-		buffer_append_string(body, i < verdict->passed_count ? ",\"reached\":true}"
-								     : ",\"reached\":false}");
+		append_flag(body, "reached", i < verdict->passed_count);
+		buffer_append_byte(body, '}');
 	}
 	buffer_append_byte(body, ']');
 }
@@ -92,17 +110,65 @@ static void append_evidence(struct buffer *body, const struct diagnosis *diagnos
 	buffer_append_string(body, "]}");
 }
 
-static void append_advice(struct buffer *body, enum verdict_class class)
-{
-	const char *const *advice = verdict_class_advice(class);
+// ---- the GPU --------------------------------------------------------------------------------
 
-	buffer_append_string(body, ",\"advice\":[");
-	for (int i = 0; advice[i]; i++) {
-		if (i)
-			buffer_append_byte(body, ',');
-		json_append_string(body, advice[i]);
+static void append_gpu_shares(struct buffer *body, const struct gpu_verdict *verdict)
+{
+	buffer_append_string(body, ",\"shares\":[");
+	for (uint32_t i = 0; i < verdict->share_count; i++) {
+		const struct gpu_share *share = &verdict->shares[i];
+
+		buffer_append_string(body, i ? ",{" : "{");
+		append_text(body, "class", gpu_class_name(share->class));
+		append_text(body, "title", gpu_class_title(share->class));
+		append_share(body, "share", share->share);
+		append_share(body, "threshold", share->threshold);
+		append_flag(body, "reached", share->reached);
+		append_flag(body, "judged", share->judged);
+		buffer_append_byte(body, '}');
 	}
 	buffer_append_byte(body, ']');
+}
+
+// Those of @figures that are @known, or that are not and would be missed.
+static void append_gpu_figures(struct buffer *body, const char *key,
+			       const struct gpu_figures *figures, uint32_t which, bool known)
+{
+	bool any = false;
+
+	buffer_printf(body, ",\"%s\":[", key);
+	for (int i = 0; i < GPU_FIGURE_COUNT; i++) {
+		enum gpu_figure figure = (enum gpu_figure)i;
+
+		if (!(which & 1U << i))
+			continue;
+		buffer_append_string(body, any ? ",{" : "{");
+		any = true;
+		append_text(body, "name", gpu_figure_name(figure));
+		append_text(body, "title", gpu_figure_title(figure));
+		append_text(body, "unit", gpu_unit_name(gpu_figure_unit(figure)));
+		if (known)
+			append_share(body, "value", figures->values[i]);
+		else
+			append_text(body, "source", gpu_figure_source(figure));
+		buffer_append_byte(body, '}');
+	}
+	buffer_append_byte(body, ']');
+}
+
+static void append_gpu(struct buffer *body, const struct gpu_diagnosis *gpu)
+{
+	if (!gpu->figures.in_use)
+		return;
+	buffer_append_string(body, ",\"gpu\":{");
+	append_text(body, "class", gpu_class_name(gpu->verdict.class));
+	append_text(body, "title", gpu_class_title(gpu->verdict.class));
+	append_text(body, "confidence", verdict_confidence_name(gpu->verdict.confidence));
+	append_gpu_shares(body, &gpu->verdict);
+	append_gpu_figures(body, "figures", &gpu->figures, gpu->figures.known, true);
+	append_gpu_figures(body, "unknown", &gpu->figures, gpu->verdict.missing, false);
+	append_texts(body, "advice", gpu_class_advice(gpu->verdict.class));
+	buffer_append_byte(body, '}');
 }
 
 void http_handle_diagnose(struct http_api *api, const struct api_request *request,
@@ -118,12 +184,13 @@ void http_handle_diagnose(struct http_api *api, const struct api_request *reques
 		return;
 	}
 	buffer_append_byte(body, '{');
-	append_class(body, diagnosis.verdict.class);
-	buffer_append_string(body, ",\"confidence\":");
-	json_append_string(body, verdict_confidence_name(diagnosis.verdict.confidence));
+	append_text(body, "class", diagnosis_class_name(&diagnosis));
+	append_text(body, "title", diagnosis_title(&diagnosis));
+	append_text(body, "confidence", verdict_confidence_name(diagnosis_confidence(&diagnosis)));
 	append_shares(body, &diagnosis.verdict);
 	append_figures(body, &diagnosis);
+	append_gpu(body, &diagnosis.gpu);
 	append_evidence(body, &diagnosis);
-	append_advice(body, diagnosis.verdict.class);
+	append_texts(body, "advice", diagnosis_advice(&diagnosis));
 	buffer_append_string(body, "}\n");
 }

@@ -162,7 +162,166 @@ TEST(the_node_that_was_throttled_most_counts)
 	tear_down(&fixture);
 }
 
-RUN_TESTS(cmocka_unit_test(the_verdict_comes_with_the_stacks_that_show_it),
+// ---- GPUs -----------------------------------------------------------------------------------
+
+#define SPIN    PROFILE_TYPE_GPU_SPIN
+#define TRAINER "service=train,node=n1,thread=trainer"
+#define LOADER  "service=train,node=n1,thread=loader"
+#define DEVICE  "service=gpu,node=n1,gpu=0,gpu_uuid=GPU-1"
+
+/** A level, in each second of a minute. */
+static void add_level(struct fixture *fixture, const char *labels, const char *type, int64_t value)
+{
+	struct profile *profile = test_profile();
+	uint32_t series = series_of_text(profile, labels, type), stack;
+
+	EXPECT_EQ(0, profile_add_stack(profile, NULL, 0, STACK_END_COMPLETE, &stack), type);
+	for (uint64_t i = 0; i < 60; i++)
+		EXPECT_EQ(0,
+			  profile_add_sample(profile, series, stack,
+					     (fixture->begin_ns + i * NS_PER_SECOND) / TEST_SLOT_NS,
+					     value),
+			  type);
+	append_profile(fixture->store, 1, ++fixture->sequence, profile);
+}
+
+/** A process on a GPU that was busy for @busy percent. */
+static void add_device(struct fixture *fixture, int64_t busy)
+{
+	add_level(fixture, "service=train,node=n1,gpu_uuid=GPU-1",
+		  "gpu_process:memory_used:bytes:gauge:second", 1 << 30);
+	add_level(fixture, DEVICE, "gpu:memory_used:bytes:gauge:second", 2 << 28);
+	add_level(fixture, DEVICE, "gpu:busy:percent:gauge:second", busy);
+	// Somebody else's: must not be looked at.
+	add_level(fixture, "service=gpu,node=n2,gpu=0,gpu_uuid=GPU-2",
+		  "gpu:busy:percent:gauge:second", 100);
+	add_level(fixture, "service=gpu,node=n2,gpu=0,gpu_uuid=GPU-2",
+		  "gpu:memory_used:bytes:gauge:second", 1);
+}
+
+/** One second in each of: on a CPU, in the driver's loop, blocked for input. */
+static void add_trainer(struct fixture *fixture, double own, double spin, double input)
+{
+	add(fixture, 5, TRAINER ",state=running", PROFILE_TYPE_WALL, "", own + spin);
+	add(fixture, 5, TRAINER ",state=waiting", PROFILE_TYPE_WALL, "", 0.1);
+	add(fixture, 5, TRAINER ",state=blocked", PROFILE_TYPE_WALL, "", input);
+	add(fixture, 5, TRAINER, PROFILE_TYPE_CPU, "main;step;forward", own);
+	add(fixture, 5, TRAINER, SPIN, "main;step;cudaStreamSynchronize;cuStreamSynchronize", spin);
+	add(fixture, 5, TRAINER ",wait=pipe", PROFILE_TYPE_OFF_CPU, "main;step;next_batch;read",
+	    input);
+}
+
+TEST(a_gpu_that_waits_for_its_input_is_starved)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add_trainer(&fixture, 5, 20, 35);
+	add(&fixture, 5, LOADER ",state=running", PROFILE_TYPE_WALL, "", 110);
+	add(&fixture, 5, LOADER, PROFILE_TYPE_CPU, "main;load;decode", 110);
+	add_device(&fixture, 40);
+	struct diagnosis diagnosis = diagnose(&fixture, "train", 0, 60);
+	const struct gpu_figures *figures = &diagnosis.gpu.figures;
+
+	assert_true(diagnosis.is_of_gpu);
+	EXPECT_STR("gpu_starved", diagnosis_class_name(&diagnosis), "class");
+	EXPECT_EQ(60, (figures->values[GPU_FIGURE_IDLE] + 0.001) * 100, "idle, of its own GPU");
+	EXPECT_EQ(58, figures->values[GPU_FIGURE_INPUT] * 100, "waits for input");
+	EXPECT_EQ(18, figures->values[GPU_FIGURE_FEEDERS] * 10, "cores");
+	assert_false(gpu_figures_know(figures, GPU_FIGURE_SM_ACTIVE));
+	assert_true(diagnosis.gpu.verdict.missing & 1U << GPU_FIGURE_SM_ACTIVE);
+	EXPECT_EQ(1, diagnosis.stack_count, "stacks: of the trainer only");
+	EXPECT_STR("next_batch", frame(&diagnosis, 0, 1), "who waits");
+	EXPECT_EQ(4, diagnosis.stacks[0].frame_count, "the thread's name is no frame");
+	// The loop's time is a wait in the threads' figures, too.
+	EXPECT_EQ(115, diagnosis.figures.running_ns / 1000000000, "running");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+TEST(the_stacks_of_a_class_are_those_that_show_it)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add_trainer(&fixture, 10, 8, 0.5);
+	add(&fixture, 6, TRAINER, SPIN,
+	    "main;step;THPVariable_item;at::_ops::_local_scalar_dense::call;cuStreamSynchronize",
+	    40);
+	add(&fixture, 6, TRAINER ",state=running", PROFILE_TYPE_WALL, "", 40);
+	add_device(&fixture, 75);
+	struct diagnosis diagnosis = diagnose(&fixture, "train", 0, 60);
+
+	EXPECT_STR("gpu_implicit_sync", diagnosis_class_name(&diagnosis), "class");
+	EXPECT_STR(SPIN, diagnosis.type, "profile");
+	EXPECT_EQ(1, diagnosis.stack_count, "stacks");
+	EXPECT_STR("THPVariable_item", frame(&diagnosis, 0, 2), "who asked");
+	EXPECT_EQ(100, diagnosis.stacks[0].share * 100, "of what shows it");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+TEST(lanes_that_count_calls_are_taken_before_samples)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add_trainer(&fixture, 50, 2, 1);
+	add(&fixture, 6, TRAINER, "gpu_launch:launches:count:launch:count",
+	    "main;step;small_kernel", 1.2e-3); // 1.2 million
+	add_device(&fixture, 95);
+	struct diagnosis diagnosis = diagnose(&fixture, "train", 0, 60);
+
+	EXPECT_STR("gpu_launch_bound", diagnosis_class_name(&diagnosis), "class");
+	EXPECT_STR("gpu_launch:launches:count:launch:count", diagnosis.type, "profile");
+	EXPECT_STR("small_kernel", frame(&diagnosis, 0, 0), "who launches");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+TEST(a_healthy_gpu_and_a_service_without_one_leave_the_word_to_the_threads)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add_trainer(&fixture, 30, 25, 4);
+	add_device(&fixture, 90);
+	add_contended_service(&fixture);
+	struct diagnosis diagnosis = diagnose(&fixture, "train", 0, 60);
+
+	EXPECT_STR("gpu_none", gpu_class_name(diagnosis.gpu.verdict.class), "its GPU");
+	assert_false(diagnosis.is_of_gpu);
+	EXPECT_STR("cpu_native", diagnosis_class_name(&diagnosis), "its threads");
+	diagnosis_deinit(&diagnosis);
+
+	diagnosis = diagnose(&fixture, "llm", 0, 60);
+	EXPECT_STR("no_gpu", gpu_class_name(diagnosis.gpu.verdict.class), "no GPU");
+	EXPECT_STR("gil", diagnosis_class_name(&diagnosis), "no GPU");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+TEST(without_gauges_of_the_gpu_idleness_is_unknown)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add_trainer(&fixture, 50, 5, 4);
+	struct diagnosis diagnosis = diagnose(&fixture, "train", 0, 60);
+
+	assert_false(gpu_figures_know(&diagnosis.gpu.figures, GPU_FIGURE_IDLE));
+	EXPECT_STR("gpu_none", gpu_class_name(diagnosis.gpu.verdict.class), "class");
+	assert_true(diagnosis.gpu.verdict.missing & 1U << GPU_FIGURE_IDLE);
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+RUN_TESTS(cmocka_unit_test(a_gpu_that_waits_for_its_input_is_starved),
+	  cmocka_unit_test(the_stacks_of_a_class_are_those_that_show_it),
+	  cmocka_unit_test(lanes_that_count_calls_are_taken_before_samples),
+	  cmocka_unit_test(a_healthy_gpu_and_a_service_without_one_leave_the_word_to_the_threads),
+	  cmocka_unit_test(without_gauges_of_the_gpu_idleness_is_unknown),
+	  cmocka_unit_test(the_verdict_comes_with_the_stacks_that_show_it),
 	  cmocka_unit_test(another_range_has_another_verdict),
 	  cmocka_unit_test(without_waits_the_samples_of_the_cpu_speak),
 	  cmocka_unit_test(the_node_that_was_throttled_most_counts))

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a frame says of a thread's dealings with the GPU: whether it launches, copies, allocates, waits
+// for other ranks, or waits where nobody asked it to. By names: of the driver's exports, of the runtime's
+// calls and of PyTorch's functions that need a result on the host.
+#pragma once
+
+enum gpu_mark {
+	GPU_MARK_DRIVER = 1 << 0, // the driver's code, or the runtime's above it
+	GPU_MARK_LAUNCH = 1 << 1,
+	GPU_MARK_COPY_IN = 1 << 2,
+	GPU_MARK_IMPLICIT = 1 << 3, // reads a result: the wait is a consequence
+	GPU_MARK_ALLOCATION = 1 << 4,
+	GPU_MARK_COLLECTIVE = 1 << 5,
+};
+
+/** Marks of a frame by its display name and its module's path. A stack has those of all its frames. */
+unsigned int gpu_frame_marks(const char *name, const char *module);
