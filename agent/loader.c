@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "sampler.skel.h"
 
@@ -27,6 +29,13 @@ enum {
 	DRAIN_BATCH = 1024,      // counts per system call
 	RECORD_HEADER_BYTES = 8, // BPF_RINGBUF_HDR_SZ
 };
+
+/*
+ * A program is in a map for less than a microsecond, unless it was preempted or a hypervisor took its
+ * CPU away: then the map is drained the next time.
+ */
+#define SWAP_WAIT_NS  (100 * NS_PER_MS)
+#define SWAP_PAUSE_NS 50000
 
 /* Where SHARED_VARIABLE of bpf/maps.bpf.h puts them. */
 #define SHARED_SECTION ".data.shared"
@@ -44,7 +53,8 @@ struct loader {
 	struct unwind_maps unwind_maps;
 	char notice[ERROR_TEXT_BYTES];
 	int counts_fd[2];
-	uint32_t active; // which of the two the kernel counts in
+	bool swapping; // programs are in the map that was swapped out, or nobody has asked yet
+	struct counts_users *users; // of each possible CPU
 	struct count_key *batch_keys;
 	struct count *batch_counts;
 	uint64_t *counter_values; // COUNTER_COUNT's row, a value for each possible CPU
@@ -237,12 +247,18 @@ static int create_counts(struct loader *loader, uint32_t counts_max, struct erro
 				"this control group too low?",
 				counts_max);
 	}
+	for (uint32_t i = 0; i < 2; i++) {
+		if (bpf_map_update_elem(bpf_map__fd(loader->programs->maps.counts_maps), &i,
+					&loader->counts_fd[i], BPF_ANY))
+			return error_errno(err, -errno, "the count maps cannot be set");
+	}
+	loader->users = calloc(loader->cpu_count, sizeof(*loader->users));
 	loader->batch_keys = calloc(DRAIN_BATCH, sizeof(*loader->batch_keys));
 	loader->batch_counts = calloc(DRAIN_BATCH, sizeof(*loader->batch_counts));
 	loader->counter_values = calloc(loader->cpu_count, sizeof(*loader->counter_values));
-	if (!loader->batch_keys || !loader->batch_counts || !loader->counter_values)
-		return error_set(err, -ENOMEM, "out of memory");
-	return loader_swap_counts(loader, err);
+	return loader->users && loader->batch_keys && loader->batch_counts && loader->counter_values
+		       ? 0
+		       : error_set(err, -ENOMEM, "out of memory");
 }
 
 static int follow(struct loader *loader, pid_t pid, struct error *err)
@@ -347,6 +363,7 @@ void loader_close(struct loader *loader)
 		if (loader->counts_fd[i] >= 0)
 			close(loader->counts_fd[i]);
 	}
+	free(loader->users);
 	free(loader->batch_keys);
 	free(loader->batch_counts);
 	free(loader->counter_values);
@@ -428,15 +445,45 @@ void loader_forget_stack(struct loader *loader, const struct stack_hash *hash)
 
 // ---- counts ---------------------------------------------------------------------------------
 
+// Is any program in the map? One that enters after it was swapped out leaves again without a count.
+static int is_used(struct loader *loader, uint32_t which, bool *ret_used)
+{
+	uint32_t zero = 0;
+
+	if (bpf_map_lookup_elem(bpf_map__fd(loader->programs->maps.counts_users), &zero,
+				loader->users))
+		return -errno;
+	*ret_used = false;
+	for (int cpu = 0; cpu < loader->cpu_count; cpu++)
+		*ret_used |= loader->users[cpu].in[which] != 0;
+	return 0;
+}
+
+static int wait_until_unused(struct loader *loader, uint32_t which, bool *ret_used)
+{
+	const struct timespec pause = { .tv_nsec = SWAP_PAUSE_NS };
+	uint64_t deadline_ns = clock_monotonic_ns() + SWAP_WAIT_NS;
+	int rc;
+
+	while (!(rc = is_used(loader, which, ret_used)) && *ret_used &&
+	       clock_monotonic_ns() < deadline_ns)
+		nanosleep(&pause, NULL);
+	return rc;
+}
+
 int loader_swap_counts(struct loader *loader, struct error *err)
 {
-	uint32_t zero = 0, next = !loader->active;
+	uint32_t *active = &loader->programs->data_shared->active_counts;
+	bool used;
 
-	// The kernel waits for running programs after the update (maybe_wait_bpf_programs()).
-	if (bpf_map_update_elem(bpf_map__fd(loader->programs->maps.active_counts), &zero,
-				&loader->counts_fd[next], BPF_ANY))
-		return error_errno(err, -errno, "the count maps cannot be swapped");
-	loader->active = next;
+	// In order on all CPUs: who is in the old map is asked after this is seen.
+	if (!loader->swapping)
+		__atomic_store_n(active, !*active, __ATOMIC_SEQ_CST);
+	loader->swapping = true;
+	int rc = wait_until_unused(loader, !*active, &used);
+	if (rc)
+		return error_errno(err, rc, "who uses the count maps cannot be told");
+	loader->swapping = used;
 	return 0;
 }
 
@@ -452,11 +499,13 @@ static int drain_batch(struct loader *loader, uint32_t count, count_fn fn, void 
 
 int loader_drain_counts(struct loader *loader, count_fn fn, void *context, struct error *err)
 {
-	int fd = loader->counts_fd[!loader->active];
+	int fd = loader->counts_fd[!loader->programs->data_shared->active_counts];
 	uint32_t position, count;
 	void *from = NULL;
 	int rc, failed = 0;
 
+	if (loader->swapping)
+		return 0;
 	do {
 		count = DRAIN_BATCH;
 		rc = bpf_map_lookup_and_delete_batch(fd, from, &position, loader->batch_keys,

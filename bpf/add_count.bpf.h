@@ -4,18 +4,52 @@
 
 #include "maps.bpf.h"
 
-static __always_inline int add_count(const struct count_key *key, __u64 value, __u64 samples)
+/* By an instruction that orders memory on all machines: that is one whose result is used. */
+static __always_inline void add_in_order(__u64 *value, __u64 amount)
+{
+	__u64 before = __sync_fetch_and_add(value, amount);
+
+	asm volatile("" ::"r"(before));
+}
+
+/* Times that a program may find the maps swapped while it enters one: the agent swaps them rarely. */
+#define ENTER_TRIES 2
+
+/*
+ * Enter the map that is counted in. When the agent has swapped the maps it asks who is in the old one:
+ * it may have asked before this program was seen there, so that one looks again. Returns its number, or
+ * -1; leave_counts() comes afterwards. A program stays on its CPU.
+ */
+static __always_inline int enter_counts(struct counts_users *users)
+{
+	__u32 *active = &active_counts;
+
+#pragma unroll
+	for (__u32 i = 0; i < ENTER_TRIES; i++) {
+		__u32 which = *(volatile __u32 *)active & 1;
+
+		add_in_order(&users->in[which], 1);
+		if ((*(volatile __u32 *)active & 1) == which)
+			return (int)which;
+		add_in_order(&users->in[which], -1);
+	}
+	return -1;
+}
+
+static __always_inline void leave_counts(struct counts_users *users, __u32 which)
+{
+	add_in_order(&users->in[which & 1], -1);
+}
+
+static __always_inline int add_to_map(void *counts, const struct count_key *key, __u64 value,
+				      __u64 samples)
 {
 	// Other kinds of counts have counters of their own.
 	__u64 on_cpu = key->kind == SAMPLE_KIND_ON_CPU;
 	struct count first = { .value = value, .samples = samples };
 	struct count *counts_of_key;
-	__u32 zero = 0;
-	void *counts = bpf_map_lookup_elem(&active_counts, &zero);
 	long rc = 0;
 
-	if (!counts)
-		return count(COUNTER_COUNTS_FULL);
 	counts_of_key = bpf_map_lookup_elem(counts, key);
 	if (!counts_of_key) {
 		rc = bpf_map_update_elem(counts, key, &first, BPF_NOEXIST);
@@ -29,4 +63,27 @@ static __always_inline int add_count(const struct count_key *key, __u64 value, _
 	__sync_fetch_and_add(&counts_of_key->value, value);
 	__sync_fetch_and_add(&counts_of_key->samples, samples);
 	return count_many(COUNTER_SAMPLES, on_cpu);
+}
+
+static __always_inline int add_count(const struct count_key *key, __u64 value, __u64 samples)
+{
+	struct counts_users *users;
+	__u32 zero = 0, which;
+	void *counts;
+	int entered;
+
+	users = bpf_map_lookup_elem(&counts_users, &zero);
+	if (!users)
+		return 0; // it has one element
+	entered = enter_counts(users);
+	if (entered < 0)
+		return count(COUNTER_COUNTS_BUSY);
+	which = (__u32)entered;
+	counts = bpf_map_lookup_elem(&counts_maps, &which);
+	if (counts)
+		add_to_map(counts, key, value, samples);
+	else
+		count(COUNTER_COUNTS_FULL);
+	leave_counts(users, which);
+	return 0;
 }

@@ -47,10 +47,25 @@ struct counts_map {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 1);
+	__uint(max_entries, 2);
 	__type(key, __u32);
 	__array(values, struct counts_map);
-} active_counts SEC(".maps");
+} counts_maps SEC(".maps");
+
+/* Which of them programs count in: the agent changes it, and waits until no program is in the other. */
+__u32 active_counts SHARED_VARIABLE = 0;
+
+/*
+ * How many programs are in each just now. The kernel would wait for them, too, when an element of
+ * counts_maps is changed, but for an RCU grace period: in a storm of context switches the thread that
+ * ends these may get no CPU for a minute, and neither does who waits for it.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct counts_users);
+} counts_users SEC(".maps");
 
 /*
  * Stacks whose body the agent has. 65536 is some ten times what a busy node shows between two

@@ -46,6 +46,11 @@ struct count {
 	__u64 samples; // how many samples make it up
 };
 
+/* Programs that are in each of the two maps of counts just now, on one CPU. */
+struct counts_users {
+	__u64 in[2];
+};
+
 _Static_assert(sizeof(struct count_key) == 104, "no padding: it is a map's key");
 
 /* How a CPU ticks. */

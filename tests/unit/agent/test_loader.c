@@ -217,6 +217,42 @@ TEST(stacks_are_hashed_as_in_user_space_and_sent_once)
 	loader_close(loader);
 }
 
+static int add_samples(void *context, const struct count_key *key, const struct count *count)
+{
+	(void)key;
+	*(uint64_t *)context += count->samples;
+	return 0;
+}
+
+TEST(every_sample_is_drained_once_however_often_the_maps_are_swapped)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+
+	struct loader *loader = open_loader(false);
+	struct period_listener listener = { loader_set_period, loader };
+	struct perf_events *events = NULL;
+	uint64_t counters[COUNTER_COUNT], sum = 0;
+	struct error err = { 0 };
+
+	if (perf_events_open(997, 0, loader_sampler_fd(loader), &listener, &events, &err))
+		fail_msg("perf_events_open: %s", err.text);
+	for (int i = 0; i < 2000; i++) {
+		assert_int_equal(0, loader_swap_counts(loader, &err));
+		assert_int_equal(0, loader_drain_counts(loader, add_samples, &sum, &err));
+	}
+	burn(50 * NS_PER_MS); // as many as are in both maps
+	perf_events_close(events);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(0, loader_swap_counts(loader, &err));
+		assert_int_equal(0, loader_drain_counts(loader, add_samples, &sum, &err));
+	}
+	loader_read_counters(loader, counters);
+	EXPECT_EQ(counters[COUNTER_SAMPLES], sum, "samples");
+	assert_true(sum > 0);
+	loader_close(loader);
+}
+
 /* The stack that this thread was seen in most often. */
 struct favourite {
 	struct stack_hash hash;
@@ -350,6 +386,7 @@ TEST(reading_ends_though_records_go_on_coming)
 RUN_TESTS(cmocka_unit_test(the_life_of_a_process_is_told),
 	  cmocka_unit_test(raw_tracepoints_tell_the_same),
 	  cmocka_unit_test(stacks_are_hashed_as_in_user_space_and_sent_once),
+	  cmocka_unit_test(every_sample_is_drained_once_however_often_the_maps_are_swapped),
 	  cmocka_unit_test(a_forgotten_stack_is_sent_again),
 	  cmocka_unit_test(each_level_of_the_unwinder_loads_and_samples),
 	  cmocka_unit_test(reading_ends_though_records_go_on_coming))
