@@ -29,6 +29,7 @@
 #include "agent/snapshots.h"
 #include "agent/stack_reader.h"
 #include "agent/stack_table.h"
+#include "agent/thread_priority.h"
 #include "agent/wait_class.h"
 #include "agent/window.h"
 #include "base/cleanup.h"
@@ -578,6 +579,7 @@ int profiler_open(const struct profiler_options *options, struct profiler **ret_
 	struct profiler *profiler = calloc(1, sizeof(*profiler));
 	if (!profiler)
 		return error_set(err, -ENOMEM, "out of memory");
+	thread_priority_raise(); // as far as we may; loading the programs takes its time, too
 	profiler->epoll_fd = profiler->timer_fd = -1;
 	profiler->slot_ns = options->slot_ns;
 	profiler->counts_max = counts_for(options);
