@@ -4,7 +4,7 @@
 // which registers its arguments lie.
 #pragma once
 
-#include <linux/types.h>
+#include "sample.h"
 
 enum gpu_call {
 	GPU_CALL_NONE,
@@ -60,6 +60,18 @@ enum gpu_call_flag {
 	GPU_CALL_PER_THREAD = 1 << 1,   // its default stream is the thread's own (_ptsz, _ptds)
 	GPU_CALL_SIZE_SHIFT_1 = 1 << 2, // the size is in units of 1 << (bits 2 and 3) bytes
 	GPU_CALL_SIZE_SHIFT_2 = 1 << 3,
+	GPU_CALL_WINDOWED = 1 << 4, // only what comes in a window counts: struct gpu_window
+};
+
+/*
+ * When probes with GPU_CALL_WINDOWED count, by bpf_ktime_get_ns(): from begin_ns on, until before end_ns.
+ * A call then stands for @weight calls.
+ */
+struct gpu_window {
+	__u64 begin_ns;
+	__u64 end_ns;
+	__u32 weight;
+	__u32 reserved;
 };
 
 /* Where an argument lies. */
@@ -94,3 +106,56 @@ static inline __u32 gpu_cookie_size_shift(__u64 cookie)
 {
 	return cookie >> 18 & 3;
 }
+
+/* ---- what the programs keep of a process's GPU ------------------------------------------------- */
+
+/* A handle, or an address, of a process: what the maps below are kept by. */
+struct gpu_key {
+	struct process_key process;
+	__u64 handle;
+	__u64 kind; // enum gpu_handle
+};
+
+enum gpu_handle {
+	GPU_HANDLE_FUNCTION = 1, // CUfunction or CUkernel
+	GPU_HANDLE_MEMORY = 2,   // the address of an allocation
+	GPU_HANDLE_PHYSICAL = 3, // CUmemGenericAllocationHandle
+	GPU_HANDLE_MAPPING = 4,  // the address that such memory is mapped at
+	GPU_HANDLE_GRAPH = 5,
+	GPU_HANDLE_GRAPH_EXEC = 6,
+};
+
+/* A stack that outlives its moment: who allocated, who captured. Hashed: no padding. */
+struct gpu_owner {
+	struct process_key process;
+	char thread_name[THREAD_NAME_BYTES];
+	struct stack_hash user; // zero: there were too many to take all stacks
+	struct raw_frame leaf;
+};
+
+_Static_assert(sizeof(struct gpu_owner) == 64, "no padding: it is a map's key");
+
+/* What is allocated, by owner. */
+struct gpu_live {
+	__u64 bytes;
+	__u64 allocations;
+};
+
+/* The name of a function of the device; a map keeps them by their hash, for all processes. */
+#define GPU_NAME_BYTES 512
+
+struct gpu_name {
+	char text[GPU_NAME_BYTES];
+};
+
+/* What a probe has read of a call. Kept for tests, which compare it with what they passed. */
+struct gpu_call_record {
+	__u32 call;     // enum gpu_call
+	__u32 flags;    // enum gpu_call_flag
+	__u64 handle;   // the function that is launched, the event or executable graph
+	__u64 stream;   // 0 also where the call has none
+	__u64 bytes;    // copied, set or allocated
+	__u64 to, from; // of a copy; of other calls on memory its address is `to`
+	__u32 grid[3];  // blocks
+	__u32 block[3]; // threads
+};
