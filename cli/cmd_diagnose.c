@@ -41,7 +41,8 @@ static int parse(int argc, char **argv, struct diagnose_options *options,
 	};
 	const struct config_program program = {
 		.name = "cairn diagnose",
-		.summary = "Ask a collector what holds the threads up that SELECTOR selects.",
+		.summary = "Ask a collector what holds the threads up that SELECTOR selects, and "
+			   "their GPU.",
 		.usage = "cairn diagnose [SELECTOR] [--from TIME] [--to TIME]",
 		.notes = notes,
 		.options = table,
@@ -74,6 +75,92 @@ static double percent_of(const json_t *object, const char *key)
 {
 	return 100 * json_number_value(json_object_get(object, key));
 }
+
+// ---- the GPU --------------------------------------------------------------------------------
+
+static void print_value(const json_t *figure)
+{
+	const char *unit = json_text_of(figure, "unit");
+	double value = json_number_value(json_object_get(figure, "value"));
+
+	if (strcmp(unit, "share") == 0)
+		printf("  %7.1f %%     ", 100 * value);
+	else if (strcmp(unit, "cores") == 0)
+		printf("  %7.2f       ", value);
+	else if (strcmp(unit, "per_second") == 0)
+		printf("  %7.0f /s    ", value);
+	else if (strcmp(unit, "bytes_per_second") == 0)
+		printf("  %7.2f GB/s  ", value / 1e9);
+	else
+		printf("  %7.0f bytes ", value);
+}
+
+static void print_gpu_figures(const json_t *gpu)
+{
+	const json_t *figure;
+	size_t i;
+
+	printf("\nOf the GPU, and of the threads that launch its work:\n");
+	json_array_foreach(json_object_get(gpu, "figures"), i, figure)
+	{
+		print_value(figure);
+		print_text(json_text_of(figure, "title"));
+		printf("\n");
+	}
+}
+
+static void print_gpu_causes(const json_t *gpu)
+{
+	const json_t *share;
+	size_t i;
+
+	json_array_foreach(json_object_get(gpu, "shares"), i, share)
+	{
+		if (!json_is_true(json_object_get(share, "reached")))
+			continue;
+		printf("  %7.1f %% --> ", percent_of(share, "share"));
+		print_text(json_text_of(share, "title"));
+		printf(" (counts from %.0f %%)\n", percent_of(share, "threshold"));
+	}
+}
+
+static void print_unknown(const json_t *gpu)
+{
+	const json_t *figure;
+	size_t i;
+
+	if (json_array_size(json_object_get(gpu, "unknown")))
+		printf("\nNot known, and so not judged by:\n");
+	json_array_foreach(json_object_get(gpu, "unknown"), i, figure)
+	{
+		printf("  - ");
+		print_text(json_text_of(figure, "title"));
+		printf(" (told by ");
+		print_text(json_text_of(figure, "source"));
+		printf(")\n");
+	}
+}
+
+static void print_gpu(const json_t *root)
+{
+	const json_t *gpu = json_object_get(root, "gpu");
+
+	if (!json_is_object(gpu))
+		return;
+	// Where it is the verdict, it has been told.
+	if (strcmp(json_text_of(gpu, "class"), json_text_of(root, "class")) != 0) {
+		printf("\nThe GPU: ");
+		print_text(json_text_of(gpu, "title"));
+		printf(" (confidence: ");
+		print_text(json_text_of(gpu, "confidence"));
+		printf(")\n");
+	}
+	print_gpu_figures(gpu);
+	print_gpu_causes(gpu);
+	print_unknown(gpu);
+}
+
+// ---- threads --------------------------------------------------------------------------------
 
 static void print_shares(const json_t *root)
 {
@@ -162,6 +249,7 @@ static int print_verdict(const struct question *question, const struct http_resp
 	if (!json_is_true(json_object_get(json_object_get(root, "figures"), "has_waits")) &&
 	    strcmp(json_text_of(root, "class"), "no_data") != 0)
 		printf("The agents recorded CPU time only: waits are not judged.\n");
+	print_gpu(root);
 	print_shares(root);
 	print_evidence(root);
 	print_advice(root);

@@ -19,8 +19,9 @@
 #define LANE_LAUNCHES   "gpu_launch:launches:count:"
 #define LANE_COPY_BYTES "gpu_copy:bytes:bytes:"
 #define LANE_COPIES     "gpu_copy:copies:count:"
-#define LANE_MEMORY     "gpu_memory:inuse:bytes:"
-#define LANE_IDLE       "gpu_idle:time:nanoseconds:"
+#define LANE_MEMORY \
+	"gpu_memory:alloc:bytes:" // what is in use is a level, and levels have no stacks
+#define LANE_IDLE "gpu_idle:time:nanoseconds:"
 
 #define TO_DEVICE "host_to_device"
 #define TO_HOST   "device_to_host"

@@ -42,7 +42,8 @@ export class DiagnosisCard {
 
 		return [element("h3", "", String(answer.title)),
 			element("p", "muted", `Confidence: ${answer.confidence}. ${spanOf(figures)}`), ...waits,
-			...sharesOf(answer.shares ?? []),
+			...gpuOf(answer),
+			...sharesOf(answer.shares ?? [], "Of the time that threads had something to do"),
 			...(evidence?.stacks?.length ? this.#evidence(evidence) : []),
 			element("h4", "", "What to try next"),
 			element("ul", "advice", ...(answer.advice ?? []).map((sentence) => element("li", "", String(sentence))))];
@@ -72,13 +73,53 @@ function spanOf({ range_ns = 0 }) {
 	return range_ns < 30e9 ? "Half a minute or more would make it surer." : "";
 }
 
+/** What is known of the GPU: its own verdict where another one is told, its causes, figures, and what is missing. */
+function gpuOf({ gpu, class: told }) {
+	if (!gpu)
+		return [];
+	const verdict = gpu.class === told ? [] :
+		[element("p", "", element("b", "", "The GPU: "), `${gpu.title} `, element("span", "muted", `(confidence: ${gpu.confidence})`))];
+
+	return [...verdict, ...sharesOf((gpu.shares ?? []).filter(({ judged }) => judged), "What could hold the GPU up"),
+		...figuresOf(gpu.figures ?? []), ...unknownOf(gpu.unknown ?? [])];
+}
+
+function figuresOf(figures) {
+	if (figures.length === 0)
+		return [];
+	return [element("h4", "", "Of the GPU, and of the threads that launch its work"),
+		element("ul", "figures", ...figures.map(({ title, unit, value }) =>
+			element("li", "", element("span", "share", figureText(unit, value)), element("span", "", String(title)))))];
+}
+
+/** @value as its unit says: 0.62 of a share is 62.0 %. */
+function figureText(unit, value) {
+	switch (unit) {
+	case "share": return formatShare(value, 1);
+	case "per_second": return `${Math.round(value).toLocaleString("en")}/s`;
+	case "bytes_per_second": return `${(value / 1e9).toFixed(2)} GB/s`;
+	case "bytes": return `${Math.round(value).toLocaleString("en")} B`;
+	default: return value.toFixed(2);
+	}
+}
+
+function unknownOf(unknown) {
+	if (unknown.length === 0)
+		return [];
+	const bySource = Map.groupBy?.(unknown, ({ source }) => source) ?? new Map(unknown.map((figure) => [figure.title, [figure]]));
+
+	return [element("h4", "", "Not known, and so not judged by"),
+		element("ul", "advice muted", ...[...bySource.values()].map((figures) =>
+			element("li", "", `${figures.map(({ title }) => title).join("; ")} (told by ${figures[0].source})`)))];
+}
+
 /** A bar for each class, with the mark from which it counts. */
-function sharesOf(shares) {
+function sharesOf(shares, heading) {
 	const told = shares.filter(({ share }) => share >= SHARES_MIN);
 
 	if (told.length === 0)
 		return [];
-	return [element("h4", "", "Of the time that threads had something to do"),
+	return [element("h4", "", heading),
 		element("ul", "shares", ...told.map(({ title, share, threshold, reached }) => {
 			const bar = element("span", reached ? "bar reached" : "bar");
 			const row = element("li", "", element("span", "share", formatShare(share, 1)), bar, element("span", "", String(title)));

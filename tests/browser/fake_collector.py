@@ -409,6 +409,8 @@ class Api:
     def diagnose(self, params):
         """A verdict whatever is asked for; what is asked for is checked."""
         self.common(params)
+        if "trainer" in params.get("query", ""):
+            return self.gpu_diagnosis()
         return {
             "class": "gil", "title": "Threads wait for Python's global interpreter lock", "confidence": "high",
             "shares": [{"class": "gil", "title": "Threads wait for Python's global interpreter lock", "share": 0.712,
@@ -422,6 +424,35 @@ class Api:
                          "stacks": [{"value": 10**9, "share": 0.6, "cut": True,
                                      "frames": ["futex_wait_[k]", "take_gil", "<b>tokenize</b> (llm.py:40)"]}]},
             "advice": ["Processes instead of threads."],
+        }
+
+    def gpu_diagnosis(self):
+        title = "The GPU waits for input that is being prepared"
+        return {
+            "class": "gpu_starved", "title": title, "confidence": "high",
+            "shares": [{"class": "other_process", "title": "Threads wait for another process", "share": 0.32,
+                        "threshold": 0.3, "reached": True}],
+            "figures": {"range_ns": 60 * 10**9, "has_waits": True},
+            "gpu": {
+                "class": "gpu_starved", "title": title, "confidence": "high",
+                "shares": [{"class": "gpu_starved", "title": title, "share": 0.55, "threshold": 0.2, "reached": True,
+                            "judged": True},
+                           {"class": "gpu_copy_bound", "title": "Copies to the GPU hold it up", "share": 0.04,
+                            "threshold": 0.2, "reached": False, "judged": True},
+                           {"class": "gpu_memory_bound", "title": "The GPU's memory's bandwidth", "share": 0,
+                            "threshold": 0.6, "reached": False, "judged": False}],
+                "figures": [{"name": "idle", "title": "the GPU had nothing to do", "unit": "share", "value": 0.6},
+                            {"name": "feeders", "title": "cores that the service's other threads used",
+                             "unit": "cores", "value": 1.83},
+                            {"name": "launch_rate", "title": "launches, of each thread", "unit": "per_second",
+                             "value": 1234.4}],
+                "unknown": [{"name": "dram_active", "title": "the GPU's memory transferred", "unit": "share",
+                             "source": "the management library's performance monitoring"}],
+                "advice": ["More workers."]},
+            "evidence": {"type": lanes.BLOCKED,
+                         "stacks": [{"value": 10**9, "share": 0.9, "cut": False,
+                                     "frames": ["pipe_read_[k]", "next_batch (train.py:7)"]}]},
+            "advice": ["More workers."],
         }
 
     def collapsed(self, params):

@@ -28,6 +28,17 @@ def test_the_card_tells_the_verdict_its_shares_and_where(fake, open_page, artefa
     assert asked_for["query"] == f'{{service="{SERVICE}"}}' and "type" not in asked_for
 
 
+def test_a_gpus_verdict_comes_with_its_figures_and_with_what_is_not_known(fake, open_page, artefact):
+    page = open_page(address(fake.url, query="trainer"))
+    text = open_card(page)
+    assert text.startswith("The GPU waits for input that is being prepared")
+    assert "55.0 %" in text and "Copies to the GPU" in text
+    assert "60.0 %" in text and "1.83" in text and "1,234/s" in text
+    assert "memory's bandwidth" not in text, "what was not judged has no bar"
+    assert "the GPU's memory transferred (told by the management library" in text
+    page.screenshot(artefact("diagnosis-gpu"))
+
+
 def test_its_evidence_is_one_click_away(fake, open_page):
     page = open_page(address(fake.url, query=SERVICE))
     open_card(page)
