@@ -81,7 +81,8 @@ static const struct {
 		.wait = "gil",
 		.advice = { "The Python functions with the most CPU time hold it: make those faster first.",
 			    "Processes instead of threads, or native code that releases the lock.",
-			    "`cairn dump PID` shows who holds it now." },
+			    "`cairn dump PID` shows who holds it now; an agent with --wakers records who "
+			    "gave it away at last: the lane Woken by." },
 	},
 	[VERDICT_LOCK] = {
 		.name = "lock",
@@ -90,7 +91,8 @@ static const struct {
 		.type = PROFILE_TYPE_OFF_CPU,
 		.wait = "lock",
 		.advice = { "The stacks below say which lock: hold it for less, or split it.",
-			    "`cairn dump PID` shows who holds it now." },
+			    "`cairn dump PID` shows who holds it now; an agent with --wakers records who "
+			    "gave it away at last: the lane Woken by." },
 	},
 	[VERDICT_DISK] = {
 		.name = "disk",
@@ -116,7 +118,8 @@ static const struct {
 		.threshold = 0.30,
 		.type = PROFILE_TYPE_OFF_CPU,
 		.wait = "pipe",
-		.advice = { "The process at the other end of the pipe is the one to look at." },
+		.advice = { "The process at the other end of the pipe is the one to look at.",
+			    "An agent with --wakers records its stacks, too: the lane Woken by." },
 	},
 	[VERDICT_CPU_PYTHON] = {
 		.name = "cpu_python",
