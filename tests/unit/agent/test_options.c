@@ -78,6 +78,35 @@ TEST(a_budget_is_a_percentage_of_one_core)
 	}
 }
 
+TEST(wakers_are_of_named_services_and_want_the_wall_clock)
+{
+	static const struct {
+		const char *words[3];
+		int rc;
+	} cases[] = {
+		{ { "--wakers=checkout" }, 0 },
+		{ { "--wakers=checkout,llm" }, 0 },
+		{ { "--wakers=checkout", "--lanes=cpu,memory" }, -EINVAL },
+		{ { "--wakers=" }, -EINVAL },
+		{ { "--wakers=a,,b" }, -EINVAL },
+		{ { "--wakers=a," }, -EINVAL },
+		{ { "--wakers=,a" }, -EINVAL },
+		{ { "--wakers=a, b" }, -EINVAL },
+	};
+
+	for EACH (c, cases) {
+		struct options options;
+		struct error err = { 0 };
+
+		EXPECT_EQ(c->rc, parse(c->words, &options, &err), c->words[0]);
+		if (!c->rc)
+			EXPECT_EQ(LANE_WAKERS, options.lanes & LANE_WAKERS, c->words[0]);
+		else
+			assert_non_null(strstr(err.text, "--wakers"));
+		options_deinit(&options);
+	}
+}
+
 TEST(lanes_are_a_list_of_words)
 {
 	static const struct {
@@ -204,6 +233,7 @@ TEST(the_report_tells_differences_and_losses)
 
 RUN_TESTS(cmocka_unit_test(defaults_are_those_of_the_manual),
 	  cmocka_unit_test(a_budget_is_a_percentage_of_one_core),
+	  cmocka_unit_test(wakers_are_of_named_services_and_want_the_wall_clock),
 	  cmocka_unit_test(lanes_are_a_list_of_words), cmocka_unit_test(flags_set_what_they_say),
 	  cmocka_unit_test(wrong_settings_are_refused_by_name),
 	  cmocka_unit_test(the_report_tells_differences_and_losses))

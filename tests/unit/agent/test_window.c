@@ -375,6 +375,30 @@ TEST(waits_are_told_apart_by_what_for)
 	profile_free(profile);
 }
 
+TEST(who_woke_a_thread_has_nothing_to_do_with_what_it_waited_for)
+{
+	struct location_table *locations;
+	struct fixture *fixture = *state;
+	struct count_key key = fixture->key;
+
+	locations = fixture->sources.frames.locations;
+	const uint32_t joined[] = {
+		location_table_add_kernel(locations, KERNEL_LEAF, false), // the waker's
+		location_table_add_marker(locations, "[woken by writer]"),
+		location_table_add_kernel(locations, PIPE_READ, true),
+	};
+
+	key.kind = SAMPLE_KIND_OFF_WAKE;
+	key.user = (struct stack_hash){ 4, 4 };
+	assert_int_equal(0, stack_table_add(fixture->sources.stacks, &key.user, joined, 3,
+					    STACK_END_COMPLETE, 1));
+	add(fixture, &key, 30);
+	struct profile *profile = window_finish(&fixture->window, 2);
+
+	EXPECT_EQ(30, sum_of(profile, PROFILE_TYPE_OFF_WAKE, "wait", "pipe"), "pipe");
+	profile_free(profile);
+}
+
 #define MINUTE_SLOTS (60 * NS_PER_SECOND / SLOT_NS)
 
 static const struct {
@@ -507,6 +531,7 @@ int main(void)
 		WITH_FIXTURE(each_kind_of_count_is_a_series_of_its_own_type),
 		WITH_FIXTURE(a_kind_that_nobody_knows_is_refused),
 		WITH_FIXTURE(waits_are_told_apart_by_what_for),
+		WITH_FIXTURE(who_woke_a_thread_has_nothing_to_do_with_what_it_waited_for),
 		cmocka_unit_test(an_interval_is_cut_at_minutes_and_keeps_its_sum),
 		WITH_FIXTURE(a_window_begins_when_its_first_wait_did),
 		WITH_FIXTURE(what_is_no_threads_is_spread_over_its_time),
