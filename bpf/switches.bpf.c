@@ -179,12 +179,11 @@ static __always_inline bool has_user_stack(struct task_struct *task)
 
 /* How many waits the one that begins stands for, or 0: it is not chosen. */
 static __always_inline __u32 choose_wait(struct switch_cpu *cpu, const struct thread_wait *wait,
-					 __u32 left_as, __u64 now)
+					 __u32 left_as, bool is_remembered)
 {
 	__u32 shift = least_shift;
 
-	budget_at(&cpu->budget, now);
-	if (cpu->budget.quantum_ns)
+	if (cpu->budget.quantum_ns && (!is_remembered || budget_is_for_all(&cpu->budget)))
 		shift = budget_shift(&cpu->budget, wait->recent_ns[left_as & 1], shift);
 	if (!shift)
 		return 1;
@@ -210,8 +209,7 @@ static __always_inline bool unwind_wait(void *ctx, struct switch_cpu *cpu,
 	take_stack(&place->memo, now);
 	is_same = is_same_stack(&stack->taken, &place->key);
 	if (!is_same) {
-		if (wait_flush(place))
-			budget_spend(&cpu->budget);
+		budget_count(&cpu->budget, wait_flush(place));
 		place->key = stack->taken;
 	}
 	budget_spend(&cpu->budget);
@@ -224,31 +222,45 @@ static __always_inline bool unwind_wait(void *ctx, struct switch_cpu *cpu,
 /* But no more often on a CPU than this: it would be most of its budget. */
 #define MEMO_CHECK_NS 5000000ULL
 
-/* Find the place of the wait that begins, with its stack. */
-static __always_inline void find_place_of_wait(void *ctx, struct switch_cpu *cpu,
-					       struct task_struct *task, struct thread_wait *wait,
-					       __u64 now)
+/* Which of the places the thread stands at, or -1: none. */
+static __always_inline int recall_place(struct switch_stack *stack, struct task_struct *task,
+					struct thread_wait *wait, __u64 now)
 {
-	struct switch_stack *stack = switch_stack_of_cpu();
 	struct task_struct *leader = task->group_leader;
-	struct wait_place *place;
-	int found = -1;
 
-	if (!stack)
-		return;
 	find_place(&stack->place, task);
-	wait->place = WAIT_PLACE_OTHER;
-	if (stack->place.call) {
-		found = wait_find(wait, &stack->place, now, (__u32)leader->self_exec_id);
-		wait->place = found >= 0 ? (__u32)found : wait->misses++ % WAIT_PLACE_OTHER;
-	}
+	if (!stack->place.call)
+		return -1;
+	return wait_find(wait, &stack->place, now, (__u32)leader->self_exec_id);
+}
+
+static __always_inline bool memo_is_to_be_checked(struct switch_cpu *cpu, struct switch_memo *memo,
+						  __u64 now)
+{
+	if (++memo->hits % MEMO_HITS_CHECKED || now < cpu->check_due_ns)
+		return false;
+	cpu->check_due_ns = now + MEMO_CHECK_NS;
+	count(COUNTER_MEMO_CHECKED);
+	return true;
+}
+
+/* Set the place of the wait that begins, which was @found or not, and take its stack. */
+static __always_inline void take_place(void *ctx, struct switch_cpu *cpu,
+				       struct switch_stack *stack, struct thread_wait *wait,
+				       int found, __u64 now)
+{
+	struct wait_place *place;
+
+	if (found >= 0)
+		wait->place = (__u32)found;
+	else
+		wait->place = stack->place.call ? wait_replace(wait) : WAIT_PLACE_OTHER;
 	place = place_of_wait(wait);
 	if (found >= 0) {
 		count(COUNTER_MEMO_HITS);
-		if (++place->memo.hits % MEMO_HITS_CHECKED || now < cpu->check_due_ns)
+		place->memo.uses++;
+		if (!memo_is_to_be_checked(cpu, &place->memo, now))
 			return;
-		cpu->check_due_ns = now + MEMO_CHECK_NS;
-		count(COUNTER_MEMO_CHECKED);
 	}
 	if (!unwind_wait(ctx, cpu, stack, place, now) && found >= 0)
 		count(COUNTER_MEMO_WRONG);
@@ -269,38 +281,41 @@ static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct
 {
 	struct switch_stack *stack = switch_stack_of_cpu();
 	struct thread_wait *wait = &thread->wait;
+	int found;
 
 	wait->weight = 0;
+	if (!stack)
+		return false;
 	if (task->__state == TASK_DEAD) {
 		flush_waits(wait);
-		if (stack)
-			tell_thread(task, thread, slot_at(now), stack);
+		tell_thread(task, thread, slot_at(now), stack);
 		return false;
 	}
 	if (!has_user_stack(task))
 		return false;
-	wait->weight = choose_wait(cpu, wait, thread->time.left_as, now);
+	budget_at(&cpu->budget, now);
+	found = recall_place(stack, task, wait, now);
+	wait->weight = choose_wait(cpu, wait, thread->time.left_as, found >= 0);
 	if (!wait->weight) {
 		count(COUNTER_WAITS_NOT_CHOSEN);
 		return false;
 	}
-	find_place_of_wait(ctx, cpu, task, wait, now);
+	take_place(ctx, cpu, stack, wait, found, now);
 	return true;
 }
 
 static __always_inline void end_wait(struct switch_cpu *cpu, struct thread_wait *wait,
 				     __u64 from_ns, const struct spell *spell, __u32 left_as)
 {
-	__u64 blocked_ns = spell->ns[THREAD_BLOCKED], waiting_ns = spell->ns[THREAD_WAITING];
+	__u64 ns = spell->ns[THREAD_BLOCKED] + spell->ns[THREAD_WAITING];
 	__u64 *recent_ns = &wait->recent_ns[left_as & 1];
-	__u64 ns = blocked_ns + waiting_ns;
 
 	if (!ns)
 		return;
 	*recent_ns += ns / 4 - *recent_ns / 4;
-	if (wait->weight &&
-	    wait_charge(place_of_wait(wait), from_ns, blocked_ns, waiting_ns, wait->weight))
-		budget_spend(&cpu->budget);
+	if (wait->weight)
+		budget_count(&cpu->budget, wait_charge(place_of_wait(wait), spell, from_ns,
+						       wait->weight, cpu->budget.span_shift));
 }
 
 /*
@@ -442,8 +457,7 @@ static __always_inline void sweep_time(struct task_struct *task, struct thread *
 	time->swept_ns[THREAD_BLOCKED] += spell.ns[THREAD_BLOCKED];
 	if (wait->weight) {
 		thread->wake.charged_ns += spell.ns[THREAD_BLOCKED] * wait->weight;
-		wait_charge(place_of_wait(wait), since_ns, spell.ns[THREAD_BLOCKED],
-			    spell.ns[THREAD_WAITING], wait->weight);
+		wait_charge(place_of_wait(wait), &spell, since_ns, wait->weight, 0);
 	}
 }
 
@@ -456,12 +470,14 @@ int end_thread(__u64 *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	struct switch_stack *stack = switch_stack_of_cpu(); // no switch comes between
 
-	if (!thread || !thread->time.since_ns || !wait_lock(&thread->wait))
+	if (!stack || !thread || !thread->time.since_ns || !wait_lock(&thread->wait))
 		return 0;
 	sweep_time(task, thread);
 	flush_waits(&thread->wait);
 	wait_unlock(&thread->wait);
+	tell_thread(task, thread, slot_at(bpf_ktime_get_ns()), stack);
 	return 0;
 }
 

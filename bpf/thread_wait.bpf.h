@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// A thread's waits by the stack that waits: those with the same stack in the same time slot are added
-// up beside the thread, and counted when one of the two is another.
+// A thread's waits by the stack that waits: those with the same stack in the same span of time, a slot
+// or some more, are added up beside the thread, and counted when one of the two is another.
 //
 // Functions that are not inlined are verified once, not for each path that leads to them. They get
 // memory only, which the verifier wants to see checked for NULL.
@@ -19,7 +19,9 @@ enum wait_kind {
 
 /* Where a thread waits: its stack there, how to know it again, and what is to be counted for it. */
 struct wait_place {
-	struct count_key key; // slot: of what is pending
+	struct count_key key; // slot: the first of what is pending
+	__u64 until_ns;       // what ends before is added to it; 0: nothing is pending
+	__u64 last_ns;        // end of its last wait
 	struct count pending[WAIT_KINDS];
 	struct switch_memo memo;
 };
@@ -34,7 +36,7 @@ struct thread_wait {
 	__u32 lock;
 	__u32 weight; // of the wait that began with the last switch; 0: it was not chosen
 	__u32 place;  // of that wait, if it was chosen
-	__u32 misses; // of the memos: they are replaced in turn
+	__u32 pad;
 	__u64 recent_ns[WAIT_KINDS]; // mean length of the last waits
 	struct wait_place places[WAIT_PLACES];
 };
@@ -70,6 +72,26 @@ __attribute__((noinline)) int wait_find(struct thread_wait *wait, struct switch_
 	return -1;
 }
 
+/*
+ * The place to give up for one that is not remembered. Where a thread was preempted it will not be
+ * again: that must not drive out where it waits each time.
+ */
+static __always_inline __u32 wait_replace(struct thread_wait *wait)
+{
+	__u32 least = 0;
+
+#pragma unroll
+	for (__u32 i = 0; i < WAIT_PLACE_OTHER; i++) {
+		struct switch_memo *memo = &wait->places[i].memo;
+
+		memo->uses -= memo->uses / 4;
+		if (memo->uses < wait->places[least & (WAIT_PLACES - 1)].memo.uses)
+			least = i;
+	}
+	wait->places[least & (WAIT_PLACES - 1)].memo.uses = 0;
+	return least;
+}
+
 /* As add_count(). The key is copied: older kernels take it from the stack only. */
 __attribute__((noinline)) int count_one(const struct count_key *key, __u64 value, __u64 samples)
 {
@@ -81,27 +103,32 @@ __attribute__((noinline)) int count_one(const struct count_key *key, __u64 value
 	return add_count(&copy, value, samples);
 }
 
+static __always_inline int count_pending(struct wait_place *place, __u32 at, __u32 kind)
+{
+	struct count *pending = &place->pending[at];
+
+	if (!pending->samples)
+		return 0;
+	place->key.kind = kind;
+	count_one(&place->key, pending->value, pending->samples);
+	pending->value = 0;
+	pending->samples = 0;
+	return 1;
+}
+
 /* Count what is pending. Returns how many counts that were. */
 static __always_inline int flush_place(struct wait_place *place)
 {
-	struct count *blocked = &place->pending[WAIT_BLOCKED];
-	struct count *for_cpu = &place->pending[WAIT_FOR_CPU];
-	int counts = 0;
+	__u64 last = slot_at(place->last_ns);
+	int counts;
 
-	if (blocked->samples) {
-		place->key.kind = SAMPLE_KIND_OFF_CPU;
-		count_one(&place->key, blocked->value, blocked->samples);
-		blocked->value = 0;
-		blocked->samples = 0;
-		counts++;
-	}
-	if (for_cpu->samples) {
-		place->key.kind = SAMPLE_KIND_SCHED_DELAY;
-		count_one(&place->key, for_cpu->value, for_cpu->samples);
-		for_cpu->value = 0;
-		for_cpu->samples = 0;
-		counts++;
-	}
+	if (!place->until_ns)
+		return 0;
+	place->until_ns = 0;
+	place->key.more_slots = last > place->key.slot ? last - place->key.slot : 0;
+	counts = count_pending(place, WAIT_BLOCKED, SAMPLE_KIND_OFF_CPU);
+	counts += count_pending(place, WAIT_FOR_CPU, SAMPLE_KIND_SCHED_DELAY);
+	place->key.more_slots = 0;
 	return counts;
 }
 
@@ -123,32 +150,51 @@ static __always_inline int count_interval(struct wait_place *place, __u32 kind, 
 	return 1;
 }
 
+/* A wait that does not fit into one span has its own counts, and its two parts where they were. */
+static __always_inline int count_long_wait(struct wait_place *place, const struct spell *spell,
+					   __u64 from_ns, __u32 weight)
+{
+	__u64 blocked_ns = spell->ns[THREAD_BLOCKED], waiting_ns = spell->ns[THREAD_WAITING];
+	__u64 woken = slot_at(from_ns + blocked_ns);
+	int counts = count_interval(place, SAMPLE_KIND_OFF_CPU, blocked_ns, slot_at(from_ns), woken,
+				    weight);
+
+	return counts + count_interval(place, SAMPLE_KIND_SCHED_DELAY, waiting_ns, woken,
+				       slot_at(from_ns + blocked_ns + waiting_ns), weight);
+}
+
+static __always_inline void add_pending(struct wait_place *place, __u32 at, __u64 ns, __u32 weight)
+{
+	place->pending[at].value += ns * weight;
+	place->pending[at].samples += ns ? weight : 0;
+}
+
 /*
  * The thread was blocked there and then waited for a CPU, from @from_ns on; it stands for @weight
- * waits. Returns how many counts that took.
+ * waits. They are added up over 1 << @span_shift slots. Returns how many counts that took.
  */
-__attribute__((noinline)) int wait_charge(struct wait_place *place, __u64 from_ns, __u64 blocked_ns,
-					  __u64 waiting_ns, __u32 weight)
+__attribute__((noinline)) int wait_charge(struct wait_place *place, const struct spell *spell,
+					  __u64 from_ns, __u32 weight, __u32 span_shift)
 {
-	__u64 slot = slot_at(from_ns), last = slot_at(from_ns + blocked_ns + waiting_ns), woken;
+	__u64 end_ns, slot;
 	int counts = 0;
 
-	if (!place)
+	if (!place || !spell)
 		return 0;
-	if (place->key.slot != slot || last != slot)
+	end_ns = from_ns + spell->ns[THREAD_BLOCKED] + spell->ns[THREAD_WAITING];
+	if (end_ns >= place->until_ns) {
 		counts = flush_place(place);
-	if (last != slot) {
-		woken = slot_at(from_ns + blocked_ns);
-		counts +=
-			count_interval(place, SAMPLE_KIND_OFF_CPU, blocked_ns, slot, woken, weight);
-		counts += count_interval(place, SAMPLE_KIND_SCHED_DELAY, waiting_ns, woken, last,
-					 weight);
-		return counts;
+		slot = slot_at(from_ns);
+		place->until_ns =
+			(slot + (1ULL << (span_shift & 7))) * slot_ns - realtime_offset_ns;
+		place->key.slot = slot;
 	}
-	place->key.slot = slot;
-	place->pending[WAIT_BLOCKED].value += blocked_ns * weight;
-	place->pending[WAIT_BLOCKED].samples += blocked_ns ? weight : 0;
-	place->pending[WAIT_FOR_CPU].value += waiting_ns * weight;
-	place->pending[WAIT_FOR_CPU].samples += waiting_ns ? weight : 0;
+	if (end_ns >= place->until_ns) {
+		place->until_ns = 0;
+		return counts + count_long_wait(place, spell, from_ns, weight);
+	}
+	add_pending(place, WAIT_BLOCKED, spell->ns[THREAD_BLOCKED], weight);
+	add_pending(place, WAIT_FOR_CPU, spell->ns[THREAD_WAITING], weight);
+	place->last_ns = end_ns;
 	return counts;
 }

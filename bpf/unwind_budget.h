@@ -2,59 +2,166 @@
 // Which waits get a stack when there are more than can be afforded: the longer one is likely to be,
 // the likelier. How likely is fixed before the wait is known, and a wait that is chosen stands for
 // one over its probability: sums are right on average, whatever the waits are.
+//
+// Before that, time is told less finely: waits of one place are added up over more slots. That loses
+// no wait, and counts are most of what waits cost whose stack is remembered.
 #pragma once
 
 #include <linux/types.h>
 
-/* How long a CPU's means last. Unwinding and counting a wait is a unit of them. */
-#define BUDGET_PERIOD_NS 100000000ULL
+/* How often the means are looked at. */
+#define BUDGET_TICK_NS 10000000ULL
 /*
- * Units a CPU has for each period. A unit takes some 3 us: 0.5 % of the CPU at most, and no more than
- * 8192 counts in 5 s, which the count maps have room for.
+ * Units a CPU has for each tick. To unwind takes four, some 3 us: 0.5 % of the CPU at most. A count
+ * takes one: no more than 32768 in 5 s, and they are drained before the count maps are full.
  */
-#define BUDGET_UNITS 160
+#define BUDGET_UNITS  64
+#define BUDGET_UNWIND 4
+#define BUDGET_COUNT  1
+
+/* Beyond that not even the end of the tick is waited for. */
+#define BUDGET_STORM_UNITS (4 * BUDGET_UNITS)
+/* More than that in a tick is a storm's beginning, and says nothing of the next ticks. */
+#define BUDGET_TICK_UNITS_MAX (8 * BUDGET_UNITS)
+
+/* Sums are of so many of the last ticks: waits come in bursts. */
+#define BUDGET_MEAN_SHIFT 2
+#define BUDGET_MEAN_UNITS (BUDGET_UNITS << BUDGET_MEAN_SHIFT)
 
 /* The least likely wait is chosen once in so many times, as a power of two. */
 #define BUDGET_SHIFT_MAX   14
 #define BUDGET_QUANTUM_MIN 1024         // ns: half of a fast switch
 #define BUDGET_QUANTUM_MAX (1ULL << 33) // ns: all waits are chosen as seldom as can be
 
+/* Slots that the waits of a place are added up over, as a power of two: 8 of 20 ms. */
+#define BUDGET_SPAN_SHIFT_MAX 3
+/* Ticks between two changes of it: counts show an effect when the longest span is over. */
+#define BUDGET_SPAN_TICKS 16
+
 struct unwind_budget {
-	__u64 period_end_ns;
-	__u64 quantum_ns; // a wait that is likely to be as long is chosen for certain; 0: all are
-	__u32 used;       // of this period's units, since the quantum was last doubled
-	__u32 grown;      // it was doubled in this period
+	__u64 tick_end_ns;
+	__u64 quantum_ns;  // a wait that is likely to be as long is chosen for certain; 0: all are
+	__u32 used;        // units of this tick
+	__u32 counted;     // of which were counts
+	__u32 recent_used; // of the last ticks, the older the less
+	__u32 recent_counted;
+	__u32 grown; // how often the quantum was doubled in this tick
+	__u32 span_shift;
+	__u32 span_ticks; // since it was looked at
+	__u32 pad;
 };
+
+static inline __attribute__((always_inline)) void budget_grow(struct unwind_budget *budget,
+							      __u64 by_ns)
+{
+	budget->quantum_ns += by_ns;
+	if (budget->quantum_ns < BUDGET_QUANTUM_MIN)
+		budget->quantum_ns = BUDGET_QUANTUM_MIN;
+	if (budget->quantum_ns > BUDGET_QUANTUM_MAX)
+		budget->quantum_ns = BUDGET_QUANTUM_MAX;
+}
+
+static inline __attribute__((always_inline)) void budget_fit_quantum(struct unwind_budget *budget)
+{
+	__u32 recent = budget->recent_used;
+
+	if (budget->grown)
+		return;
+	if (recent > 2 * BUDGET_MEAN_UNITS)
+		budget_grow(budget, budget->quantum_ns);
+	else if (recent > BUDGET_MEAN_UNITS)
+		budget_grow(budget, budget->quantum_ns / 8);
+	else if (recent < BUDGET_MEAN_UNITS / 4)
+		budget->quantum_ns -= budget->quantum_ns / 4;
+	else if (recent < BUDGET_MEAN_UNITS * 3 / 4)
+		budget->quantum_ns -= budget->quantum_ns / 8;
+	if (budget->quantum_ns < BUDGET_QUANTUM_MIN)
+		budget->quantum_ns = 0;
+}
+
+static inline __attribute__((always_inline)) void budget_fit_span(struct unwind_budget *budget)
+{
+	if (++budget->span_ticks < BUDGET_SPAN_TICKS)
+		return;
+	budget->span_ticks = 0;
+	if (budget->recent_counted > BUDGET_MEAN_UNITS / 2) {
+		if (budget->span_shift < BUDGET_SPAN_SHIFT_MAX)
+			budget->span_shift++;
+	} else if (budget->recent_counted < BUDGET_MEAN_UNITS / 8 && budget->span_shift) {
+		budget->span_shift--;
+	}
+}
+
+/* Ticks in which nobody asked have used nothing. */
+static inline __attribute__((always_inline)) void budget_idle(struct unwind_budget *budget,
+							      __u64 ticks)
+{
+	__u32 halves =
+		ticks >> (BUDGET_MEAN_SHIFT + 1) < 63 ? ticks >> (BUDGET_MEAN_SHIFT + 1) : 63;
+
+	budget->quantum_ns >>= halves;
+	budget->recent_used >>= halves < 31 ? halves : 31;
+	budget->recent_counted >>= halves < 31 ? halves : 31;
+	if (ticks > BUDGET_SPAN_TICKS)
+		budget->span_shift = 0;
+}
+
+static inline __attribute__((always_inline)) void budget_remember(__u32 *recent, __u32 units)
+{
+	if (units > BUDGET_TICK_UNITS_MAX)
+		units = BUDGET_TICK_UNITS_MAX;
+	*recent += units - (*recent >> BUDGET_MEAN_SHIFT);
+}
 
 static inline __attribute__((always_inline)) void budget_at(struct unwind_budget *budget, __u64 now)
 {
-	__u64 idle; // whole periods since, in which nobody asked
-
-	if (now < budget->period_end_ns)
+	if (now < budget->tick_end_ns)
 		return;
-	// Back slowly: a quantum that fits is found from above.
-	if (!budget->grown && budget->used < BUDGET_UNITS / 2)
-		budget->quantum_ns -= budget->quantum_ns / 4;
-	idle = (now - budget->period_end_ns) / BUDGET_PERIOD_NS;
-	budget->quantum_ns >>= idle / 2 < 63 ? idle / 2 : 63;
-	if (budget->quantum_ns < BUDGET_QUANTUM_MIN)
-		budget->quantum_ns = 0;
+	budget_remember(&budget->recent_used, budget->used);
+	budget_remember(&budget->recent_counted, budget->counted);
+	budget_fit_quantum(budget);
+	budget_fit_span(budget);
+	budget_idle(budget, (now - budget->tick_end_ns) / BUDGET_TICK_NS);
 	budget->used = 0;
+	budget->counted = 0;
 	budget->grown = 0;
-	budget->period_end_ns = now + BUDGET_PERIOD_NS;
+	budget->tick_end_ns = now + BUDGET_TICK_NS;
 }
 
+static inline __attribute__((always_inline)) void budget_use(struct unwind_budget *budget,
+							     __u32 units)
+{
+	budget->used += units;
+	// In a storm at once, at four, eight, sixteen times what a tick has.
+	if (budget->used >> budget->grown < BUDGET_STORM_UNITS || budget->grown > BUDGET_SHIFT_MAX)
+		return;
+	budget->grown++;
+	budget_grow(budget, budget->quantum_ns);
+}
+
+/* A stack was unwound. */
 static inline __attribute__((always_inline)) void budget_spend(struct unwind_budget *budget)
 {
-	if (++budget->used < BUDGET_UNITS)
-		return;
-	// At once, not at the end of the period: what comes until then would be without bound.
-	budget->used = BUDGET_UNITS / 2;
-	budget->grown = 1;
-	if (budget->quantum_ns < BUDGET_QUANTUM_MIN)
-		budget->quantum_ns = BUDGET_QUANTUM_MIN;
-	else if (budget->quantum_ns < BUDGET_QUANTUM_MAX)
-		budget->quantum_ns *= 2;
+	budget_use(budget, BUDGET_UNWIND);
+}
+
+/* So many counts were made. */
+static inline __attribute__((always_inline)) void budget_count(struct unwind_budget *budget,
+							       __u32 counts)
+{
+	budget->counted += counts * BUDGET_COUNT;
+	budget_use(budget, counts * BUDGET_COUNT);
+}
+
+/*
+ * Are even the counts of remembered stacks too many, told as coarsely as can be? Else waits that need
+ * no unwinding are all chosen.
+ */
+static inline __attribute__((always_inline)) _Bool budget_is_for_all(
+	const struct unwind_budget *budget)
+{
+	return budget->span_shift == BUDGET_SPAN_SHIFT_MAX &&
+	       budget->recent_counted > BUDGET_MEAN_UNITS * 3 / 4;
 }
 
 /* A wait that is likely to take @expected_ns is chosen once in 1 << this many times. */

@@ -88,8 +88,11 @@ TEST(the_chosen_stand_for_all_and_their_number_has_a_bound)
 	srandom(1);
 	outcome = simulate(threads, 7, seconds * 1000 * MS);
 	assert_true(outcome.waits > 5000000);
-	// Twice the budget: it doubles its price within a period, not before it.
-	assert_true(outcome.chosen < 2 * seconds * BUDGET_UNITS * 1000 * MS / BUDGET_PERIOD_NS);
+	uint64_t affordable = seconds * 1000 * MS / BUDGET_TICK_NS * BUDGET_UNITS / BUDGET_UNWIND;
+	uint64_t percent = 100 * outcome.chosen / affordable;
+
+	if (percent < 60 || percent > 120)
+		fail_msg("%llu %% of the budget was used", (unsigned long long)percent);
 	for (uint32_t i = 0; i < 7; i++) {
 		double ratio = threads[i].charged_ns / threads[i].waited_ns;
 		// Some hundred samples of the short ones, and all of the long ones.
@@ -127,13 +130,55 @@ TEST(the_budget_recovers_while_nobody_waits_too)
 	uint64_t quantum_ns = budget.quantum_ns;
 
 	assert_true(quantum_ns > 0);
-	budget_at(&budget, storm.next_ns + 500 * MS);
+	budget_at(&budget, storm.next_ns + 3 * BUDGET_TICK_NS * (1 << BUDGET_MEAN_SHIFT));
 	assert_true(budget.quantum_ns > 0 && budget.quantum_ns <= quantum_ns / 2);
 	budget_at(&budget, storm.next_ns + 20000 * MS);
 	EXPECT_EQ(0, budget.quantum_ns, "all waits are chosen again");
 }
 
-RUN_TESTS(cmocka_unit_test(all_waits_get_a_stack_while_they_are_few),
+/* Threads whose stacks are remembered make @counts in each 20 ms, while each slot is told. */
+static void count_for(struct unwind_budget *budget, uint64_t *now, uint32_t counts, uint64_t for_ns)
+{
+	uint64_t end_ns = *now + for_ns;
+	double due = 0;
+
+	for (; *now < end_ns; *now += MS) {
+		budget_at(budget, *now);
+		due += counts / 20.0 / (1 << budget->span_shift);
+		budget_count(budget, (uint32_t)due);
+		due -= (uint32_t)due;
+	}
+}
+
+TEST(time_is_told_less_finely_before_waits_are_left_out)
+{
+	struct unwind_budget budget = { 0 };
+	uint64_t now = 1;
+	// More than there are units for by slots, fewer by spans of several slots.
+	const uint32_t counts = 3 * BUDGET_UNITS;
+
+	count_for(&budget, &now, counts, 10000 * MS);
+	assert_true(budget.span_shift > 0);
+	EXPECT_EQ(0, budget.quantum_ns, "all waits are chosen");
+	assert_false(budget_is_for_all(&budget));
+	count_for(&budget, &now, 1, 10000 * MS);
+	EXPECT_EQ(0, budget.span_shift, "each slot is told again");
+}
+
+TEST(remembered_stacks_are_not_without_bound)
+{
+	struct unwind_budget budget = { 0 };
+	uint64_t now = 1;
+
+	count_for(&budget, &now, 40 * BUDGET_UNITS, 5000 * MS);
+	EXPECT_EQ(BUDGET_SPAN_SHIFT_MAX, budget.span_shift, "as coarse as can be");
+	assert_true(budget.quantum_ns > 0);
+	assert_true(budget_is_for_all(&budget));
+}
+
+RUN_TESTS(cmocka_unit_test(time_is_told_less_finely_before_waits_are_left_out),
+	  cmocka_unit_test(remembered_stacks_are_not_without_bound),
+	  cmocka_unit_test(all_waits_get_a_stack_while_they_are_few),
 	  cmocka_unit_test(the_chosen_stand_for_all_and_their_number_has_a_bound),
 	  cmocka_unit_test(the_budget_recovers_when_the_storm_is_over),
 	  cmocka_unit_test(the_budget_recovers_while_nobody_waits_too))
