@@ -2,6 +2,8 @@
 #include "agent/frame_locator.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 
 /* Code in no file: by its name where its process tells it. */
 static uint32_t locate_generated(const struct frame_locator *locator,
@@ -41,6 +43,22 @@ static uint32_t locate_python(const struct frame_locator *locator, const struct 
 	return location_table_add_python(locator->locations, place.name, place.file, place.line);
 }
 
+// The detail says that the address is no name's hash, but a handle that nobody saw being made.
+static uint32_t locate_gpu(const struct frame_locator *locator, const struct raw_frame *frame)
+{
+	const struct gpu_namer *namer = locator->gpu_namer;
+	const char *name = NULL;
+	char number[32];
+
+	if (!frame->detail && namer && namer->name)
+		name = namer->name(namer->context, frame->address);
+	if (!name) {
+		snprintf(number, sizeof(number), "kernel 0x%" PRIx64, (uint64_t)frame->address);
+		name = number;
+	}
+	return location_table_add_gpu(locator->locations, name);
+}
+
 int frame_locate_caller(const struct frame_locator *locator, struct process *process,
 			const struct raw_frame *frame, uint32_t *ret_location,
 			enum stack_end *ret_end)
@@ -71,6 +89,8 @@ uint32_t frame_locate_leaf(const struct frame_locator *locator, struct process *
 		return location_table_add_kernel(locator->locations, leaf->address, true);
 	if (leaf->tag == FRAME_TAG_PYTHON)
 		return locate_python(locator, process, leaf);
+	if (leaf->tag == FRAME_TAG_GPU)
+		return locate_gpu(locator, leaf);
 	if (process_find_code(locator->processes, process, leaf->address, &code) == 0)
 		return location_table_add_leaf(locator->locations, code.executable, code.offset);
 	// Addresses of a process that nobody knows any more would be new stacks without end.
@@ -86,6 +106,6 @@ void frame_prepare_leaf(const struct frame_locator *locator, struct process *pro
 
 	if (leaf->tag == FRAME_TAG_PYTHON)
 		locate_python(locator, process, leaf);
-	else
+	else if (leaf->tag != FRAME_TAG_GPU)
 		process_find_code(locator->processes, process, leaf->address, &code);
 }

@@ -10,11 +10,19 @@
 #include "agent/python_code_table.h"
 #include "bpf/stack.h"
 
+/** Who knows the names of functions that run on GPUs. */
+struct gpu_namer {
+	/** The name by its hash (bpf/gpu_call.h), NULL: unknown. Valid until the next call. */
+	const char *(*name)(void *context, uint64_t hash);
+	void *context;
+};
+
 /** Whom to ask; the profiler's, which outlive it. */
 struct frame_locator {
 	struct process_table *processes;
 	struct location_table *locations;
 	struct python_code_table *python_codes; // NULL: Python frames stay unnamed
+	const struct gpu_namer *gpu_namer;      // its name() may be NULL; NULL: nobody
 };
 
 /**

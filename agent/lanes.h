@@ -30,6 +30,7 @@ struct lane_setup {
 	const struct loader *loader; // whose maps the lane's programs share
 	struct process_table *processes;
 	const struct kallsyms *kallsyms; // NULL: the kernel's functions have no names
+	struct gpu_namer *gpu_namer;     // to be set by who knows names; NULL: nobody asks
 	struct lanes *lanes;             // for the governor: what the others cost
 	uint32_t bits;                   // that are opened: set by lanes_open()
 	uint64_t slot_ns;

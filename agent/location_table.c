@@ -7,15 +7,16 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-#include "agent/jit_symbols.h"
 #include "agent/line_reader.h"
 #include "base/cleanup.h"
+#include "base/demangle.h"
 #include "base/hash_table.h"
 #include "base/string_table.h"
 
 #define KERNEL_MODULE      "[kernel]"
 #define ANONYMOUS_MODULE   "[anon]"
 #define JIT_MODULE         "[jit]"
+#define GPU_MODULE         "[gpu]"
 #define EXITED_NAME        "[exited]"
 #define UNREAD_PYTHON_NAME "<unknown> (python)"
 
@@ -290,21 +291,36 @@ bool location_table_is_anonymous(const struct location_table *table, uint32_t nu
 	return location->kind == FRAME_KIND_JIT && !location->line.name;
 }
 
-uint32_t location_table_add_jit(struct location_table *table, const char *name)
+// Code in no file, by its name.
+static uint32_t add_named(struct location_table *table, const char *module, const char *name)
 {
 	struct known_location location = { .kind = FRAME_KIND_JIT };
-	char module_id[sizeof(JIT_MODULE) + JIT_NAME_BYTES_MAX + 1];
+	char module_id[sizeof(JIT_MODULE) + DEMANGLED_BYTES_MAX + 1];
 
-	snprintf(module_id, sizeof(module_id), JIT_MODULE ":%s", name);
+	snprintf(module_id, sizeof(module_id), "%s:%s", module, name);
 	location.id = location_id_of_offset(FRAME_KIND_JIT, module_id, 0);
 
 	uint32_t number = find(table, location.id);
 	if (number != HASH_TABLE_NONE)
 		return number;
-	if (add_string(table, JIT_MODULE, &location.module) < 0 ||
+	if (add_string(table, module, &location.module) < 0 ||
 	    add_string(table, name, &location.line.name) < 0)
 		return HASH_TABLE_NONE;
 	return add(table, &location);
+}
+
+uint32_t location_table_add_jit(struct location_table *table, const char *name)
+{
+	return add_named(table, JIT_MODULE, name);
+}
+
+uint32_t location_table_add_gpu(struct location_table *table, const char *name)
+{
+	char demangled[DEMANGLED_BYTES_MAX];
+
+	demangle(name, demangled);
+	frame_name_clean(demangled);
+	return add_named(table, GPU_MODULE, demangled);
 }
 
 uint32_t location_table_add_marker(struct location_table *table, const char *name)

@@ -48,6 +48,8 @@ uint32_t location_table_add_leaf(struct location_table *table, struct executable
 uint32_t location_table_add_kernel(struct location_table *table, uint64_t address, bool leaf);
 /** Code made at run time, of the function @name: the same whatever its address. */
 uint32_t location_table_add_jit(struct location_table *table, const char *name);
+/** A function that runs on a GPU, by its name as the driver has it. */
+uint32_t location_table_add_gpu(struct location_table *table, const char *name);
 /** Code in no file (made at run time) without a name; a leaf is reduced to its page. */
 uint32_t location_table_add_anonymous(struct location_table *table, uint64_t address, bool leaf);
 

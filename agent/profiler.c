@@ -83,6 +83,7 @@ struct profiler {
 	struct debuginfod *debuginfod; // NULL: no server is asked
 	struct line_reader *lines;     // NULL: functions only
 	struct location_table *locations;
+	struct gpu_namer gpu_namer; // set by the lane that knows names
 	struct stack_table *stacks;
 	struct wait_class_memo *wait_classes;
 	struct stack_reader reader;
@@ -373,6 +374,7 @@ static int open_tables(struct profiler *profiler, const struct labels *labels)
 		.processes = profiler->processes,
 		.locations = profiler->locations,
 		.python_codes = profiler->python_codes,
+		.gpu_namer = &profiler->gpu_namer,
 	};
 	profiler->reader.executables = profiler->executables;
 	profiler->reader.stacks = profiler->stacks;
@@ -525,6 +527,7 @@ static int open_lanes(struct profiler *profiler, const struct profiler_options *
 		.wakers = options->wakers,
 		.slot_ns = options->slot_ns,
 		.only_followed = options->pid != 0,
+		.gpu_namer = &profiler->gpu_namer,
 		.labels = &options->labels,
 		.budget_percent = options->budget_percent,
 		.governor_interval_ns = options->governor_interval_ns,

@@ -7,6 +7,21 @@
 #include "base/profile.h"
 #include "bpf/sample.h"
 
+/* Copies, as bytes and by number. */
+#define COPY(kind, numbers, to, host_memory)                                     \
+	[SAMPLE_KIND_GPU_##kind] = { .type = PROFILE_TYPE_GPU_COPY,              \
+				     .direction = (to),                          \
+				     .memory = (host_memory),                    \
+				     .has_stack = true,                          \
+				     .number_kind = SAMPLE_KIND_GPU_##numbers }, \
+	[SAMPLE_KIND_GPU_##numbers] = { .type = PROFILE_TYPE_GPU_COPIES,         \
+					.direction = (to),                       \
+					.memory = (host_memory),                 \
+					.has_stack = true }
+
+#define TO_DEVICE "host_to_device"
+#define TO_HOST   "device_to_host"
+
 static const struct sample_kind_type kinds[] = {
 	[SAMPLE_KIND_ON_CPU] = { .type = PROFILE_TYPE_CPU, .has_stack = true },
 	[SAMPLE_KIND_OFF_CPU] = { .type = PROFILE_TYPE_OFF_CPU,
@@ -21,6 +36,24 @@ static const struct sample_kind_type kinds[] = {
 				   .has_stack = true,
 				   .has_wait = true },
 	[SAMPLE_KIND_PAGE_FAULT] = { .type = PROFILE_TYPE_PAGE_FAULT, .has_stack = true },
+	[SAMPLE_KIND_GPU_LAUNCH] = { .type = PROFILE_TYPE_GPU_LAUNCH, .has_stack = true },
+	[SAMPLE_KIND_GPU_GRAPH] = { .type = PROFILE_TYPE_GPU_GRAPH, .has_stack = true },
+	[SAMPLE_KIND_GPU_WAIT] = { .type = PROFILE_TYPE_GPU_WAIT, .has_stack = true },
+	[SAMPLE_KIND_GPU_LOAD] = { .type = PROFILE_TYPE_GPU_LOAD, .has_stack = true },
+	[SAMPLE_KIND_GPU_ALLOC] = { .type = PROFILE_TYPE_GPU_ALLOC,
+				    .has_stack = true,
+				    .number_kind = SAMPLE_KIND_GPU_ALLOCATIONS },
+	[SAMPLE_KIND_GPU_ALLOCATIONS] = { .type = PROFILE_TYPE_GPU_ALLOCATIONS, .has_stack = true },
+	[SAMPLE_KIND_GPU_MEMORY] = { .type = PROFILE_TYPE_GPU_MEMORY, .has_stack = true },
+	COPY(COPY_HTOD, COPIES_HTOD, TO_DEVICE, "unknown"),
+	COPY(COPY_HTOD_PINNED, COPIES_HTOD_PINNED, TO_DEVICE, "pinned"),
+	COPY(COPY_HTOD_PAGEABLE, COPIES_HTOD_PAGEABLE, TO_DEVICE, "pageable"),
+	COPY(COPY_DTOH, COPIES_DTOH, TO_HOST, "unknown"),
+	COPY(COPY_DTOH_PINNED, COPIES_DTOH_PINNED, TO_HOST, "pinned"),
+	COPY(COPY_DTOH_PAGEABLE, COPIES_DTOH_PAGEABLE, TO_HOST, "pageable"),
+	COPY(COPY_DTOD, COPIES_DTOD, "device_to_device", NULL),
+	COPY(COPY_UNKNOWN, COPIES_UNKNOWN, "unknown", NULL),
+	COPY(SET, SETS, "set", NULL),
 };
 
 const struct sample_kind_type *sample_kind_find(uint32_t kind)

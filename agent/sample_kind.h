@@ -7,14 +7,21 @@
 
 /** The label of exact totals that says what the thread did in that time. */
 #define LABEL_STATE "state"
+/** The labels of copies of GPUs' memory: which way, and which kind the host's memory is. */
+#define LABEL_DIRECTION "direction"
+#define LABEL_MEMORY    "memory"
 /** The label of blocked time that says what was waited for (agent/wait_class.h). */
 #define LABEL_WAIT "wait"
 
 struct sample_kind_type {
-	const char *type;  // five parts (base/profile.h)
-	const char *state; // value of LABEL_STATE; NULL: none
-	bool has_stack;    // false: a total, whose stack has no locations
-	bool has_wait;     // its series have LABEL_WAIT
+	const char *type;      // five parts (base/profile.h)
+	const char *state;     // value of LABEL_STATE; NULL: none
+	const char *direction; // of LABEL_DIRECTION
+	const char *memory;    // of LABEL_MEMORY
+	uint32_t
+		number_kind; // its counts are also counted by number, as of this kind; 0: they are not
+	bool has_stack;      // false: a total, whose stack has no locations
+	bool has_wait;       // its series have LABEL_WAIT
 };
 
 /** The type of counts of @kind (enum sample_kind), or NULL if there is no such kind. */

@@ -105,6 +105,10 @@ static int add_series(struct window *window, const struct process *process,
 		rc = set_label(&labels, LABEL_THREAD, text);
 	if (!rc && kind->state)
 		rc = set_label(&labels, LABEL_STATE, kind->state);
+	if (!rc && kind->direction)
+		rc = set_label(&labels, LABEL_DIRECTION, kind->direction);
+	if (!rc && kind->memory)
+		rc = set_label(&labels, LABEL_MEMORY, kind->memory);
 	if (!rc && kind->has_wait)
 		rc = set_label(&labels, LABEL_WAIT, wait_class_name(series->wait));
 	if (!rc)
@@ -349,6 +353,20 @@ static int add_slots(struct window *window, uint32_t series, uint32_t stack, uin
 	return add_interval(window, series, stack, slot, last, value);
 }
 
+// Of some kinds it is also told how many there were.
+static int add_number(struct window *window, const struct process *process,
+		      const struct count_key *key, const struct count *count, uint32_t stack)
+{
+	uint32_t kind = sample_kind_find(key->kind)->number_kind, series;
+
+	if (!kind)
+		return 0;
+	int rc = find_series(window, process, key, kind, WAIT_CLASS_OTHER, &series);
+	return rc ? rc
+		  : add_slots(window, series, stack, key->slot, key->slot + key->more_slots,
+			      (int64_t)count->samples);
+}
+
 int window_add(struct window *window, const struct count_key *key, const struct count *count,
 	       uint64_t now_ns)
 {
@@ -368,9 +386,10 @@ int window_add(struct window *window, const struct count_key *key, const struct 
 		rc = find_kind(window, stack, &kind);
 	if (!rc)
 		rc = find_series(window, process, key, kind, wait, &series);
-	return rc ? rc
-		  : add_slots(window, series, stack, key->slot, key->slot + key->more_slots,
-			      (int64_t)count->value);
+	if (!rc)
+		rc = add_slots(window, series, stack, key->slot, key->slot + key->more_slots,
+			       (int64_t)count->value);
+	return rc ? rc : add_number(window, process, key, count, stack);
 }
 
 int window_add_value(struct window *window, const struct labels *labels, const char *type,

@@ -40,6 +40,22 @@ enum {
 #define PROFILE_TYPE_WALL "wall:time:nanoseconds:wall:nanoseconds"
 /** CPU time that went into waiting for a GPU, in the driver's loop; it is in no other type. */
 #define PROFILE_TYPE_GPU_SPIN "gpu_wait:spin:nanoseconds:cpu:nanoseconds"
+/** Kernels launched on a GPU, by the stack that launched them; the leaf is the kernel. */
+#define PROFILE_TYPE_GPU_LAUNCH "gpu_launch:launches:count:launch:count"
+/** CUDA graphs launched, by the stack that captured them. */
+#define PROFILE_TYPE_GPU_GRAPH "gpu_graph:launches:count:launch:count"
+/** Time in the driver's calls that wait for a GPU, spinning or asleep. */
+#define PROFILE_TYPE_GPU_WAIT "gpu_wait:wait:nanoseconds:wall:nanoseconds"
+/** Time in the driver's calls that load code. */
+#define PROFILE_TYPE_GPU_LOAD "gpu_module:load:nanoseconds:wall:nanoseconds"
+/** Bytes copied to, from and on GPUs, and how many copies; labels "direction" and "memory". */
+#define PROFILE_TYPE_GPU_COPY   "gpu_copy:bytes:bytes:copy:bytes"
+#define PROFILE_TYPE_GPU_COPIES "gpu_copy:copies:count:copy:count"
+/** Memory of GPUs that was allocated, and how often. */
+#define PROFILE_TYPE_GPU_ALLOC       "gpu_memory:alloc:bytes:allocation:bytes"
+#define PROFILE_TYPE_GPU_ALLOCATIONS "gpu_memory:allocations:count:allocation:count"
+/** Memory of GPUs that is allocated, each second, by the stack that did. */
+#define PROFILE_TYPE_GPU_MEMORY "gpu_memory:inuse:bytes:gauge:second"
 /** Memory that was touched for the first time, by stack. */
 #define PROFILE_TYPE_PAGE_FAULT "memory:page_fault:bytes:page_fault:bytes"
 

@@ -50,7 +50,20 @@
 	X(WAKES_NOT_CHOSEN, "wakes_not_chosen",                                                  \
 	  "Wake-ups that others stand for, because not all could be unwound.")                   \
 	X(WAKES_BUSY, "wakes_busy",                                                              \
-	  "Wake-ups left out because the thread's wait was just being counted.")
+	  "Wake-ups left out because the thread's wait was just being counted.")                 \
+	X(GPU_CALLS, "gpu_calls", "Calls of GPU drivers that were probed, launches left out.")   \
+	X(GPU_LAUNCHES, "gpu_launches", "Kernel launches seen while they were probed.")          \
+	X(GPU_STACKS, "gpu_stacks", "Calls of GPU drivers whose stack was taken.")               \
+	X(GPU_UNCHARGED, "gpu_uncharged",                                                        \
+	  "Calls of GPU drivers that no stack stands for: the last of a storm.")                 \
+	X(GPU_BUSY, "gpu_busy",                                                                  \
+	  "Calls of GPU drivers left out because two others were being counted on their CPU.")   \
+	X(GPU_NESTED, "gpu_nested",                                                              \
+	  "Calls of GPU drivers whose end was not followed: too many within each other.")        \
+	X(GPU_FULL, "gpu_full",                                                                  \
+	  "Allocations, functions and graphs of GPUs not kept because a map was full.")          \
+	X(GPU_UNKNOWN_FREES, "gpu_unknown_frees",                                                \
+	  "Memory of GPUs freed that was allocated before anybody looked.")
 
 enum bpf_counter {
 #define X(name, text, help) COUNTER_##name,

@@ -5,6 +5,7 @@
 
 #include "rss.bpf.h"
 #include "maps.bpf.h"
+#include "pace.bpf.h"
 #include "sample_stack.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -27,16 +28,6 @@ struct task_struct___faults {
 };
 
 #pragma clang attribute pop
-
-/* How a CPU chooses the faults that it samples. */
-struct pace {
-	__u64 epoch_ns; // when the current epoch began
-	__u32 count;    // faults in this epoch
-	__u32 before;   // in the one before
-	__u32 since;    // after the last one chosen
-	__u32 gap;      // the next one to be chosen
-	__u32 pad;
-};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -67,63 +58,6 @@ struct {
 	__type(value, struct sample_stack);
 } fault_stacks SEC(".maps");
 
-#define EPOCH_NS          100000000ULL
-#define EPOCHS_PER_SECOND 10
-#define STORM_LOOKS       16
-
-/* Faults in a gap at the present rate; 1: each is to be chosen. */
-static __always_inline __u32 mean_gap(const struct pace *pace)
-{
-	__u32 stacks = stacks_per_second / EPOCHS_PER_SECOND;
-	__u32 seen = pace->count > pace->before ? pace->count : pace->before;
-
-	if (!stacks)
-		stacks = 1;
-	return seen > stacks ? seen / stacks : 1;
-}
-
-/* Gaps vary, so that no program that touches memory in a pattern stays in step with them. */
-static __always_inline __u32 choose_gap(const struct pace *pace)
-{
-	__u32 mean = mean_gap(pace);
-
-	return mean > 1 ? mean / 2 + bpf_get_prandom_u32() % mean + 1 : 1;
-}
-
-static __always_inline void begin_epoch(struct pace *pace, __u64 now)
-{
-	pace->before = now - pace->epoch_ns < 2 * EPOCH_NS ? pace->count : 0;
-	pace->epoch_ns = now;
-	pace->count = 0;
-	if (pace->gap > 1 && mean_gap(pace) == 1) {
-		// The storm is over: what is left of it must not be charged to who comes next.
-		count_many(COUNTER_FAULTS_UNCHARGED, pace->since);
-		pace->gap = 1;
-		pace->since = 0;
-	}
-}
-
-/* Is this fault to be sampled, and how many does it stand for? */
-static __always_inline __u32 choose_fault(struct pace *pace)
-{
-	__u32 weight;
-
-	// In a storm the clock is looked at now and then: it costs as much as all the rest here.
-	if (pace->gap <= 1 || pace->count % STORM_LOOKS == 0) {
-		__u64 now = bpf_ktime_get_ns();
-
-		if (now - pace->epoch_ns >= EPOCH_NS)
-			begin_epoch(pace, now);
-	}
-	pace->count++;
-	weight = ++pace->since;
-	if (weight < pace->gap)
-		return 0;
-	pace->since = 0;
-	pace->gap = choose_gap(pace);
-	return weight;
-}
-
 static __always_inline int fault_begins(__u64 address, bool is_copy)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -142,7 +76,7 @@ static __always_inline int fault_begins(__u64 address, bool is_copy)
 	if (!pace || !fault)
 		return count(COUNTER_FAULTS_UNCHARGED);
 	fault->page = address / page_bytes;
-	fault->weight = choose_fault(pace);
+	fault->weight = pace_choose(pace, stacks_per_second, COUNTER_FAULTS_UNCHARGED);
 	fault->is_copy = is_copy;
 	if (fault->weight) {
 		fault->before = read_rss(task);

@@ -22,6 +22,34 @@ enum sample_kind {
 	// Nanoseconds blocked as in OFF_CPU, when somebody has ended the wait; `user` is the hash of a
 	// struct wake_record, and there is no other stack.
 	SAMPLE_KIND_OFF_WAKE = 9,
+	// Calls of a GPU's driver (gpu_call.h), by the stack that made them.
+	SAMPLE_KIND_GPU_LAUNCH = 16, // kernels launched
+	SAMPLE_KIND_GPU_GRAPH = 17,  // graphs launched, by the stack that captured them
+	SAMPLE_KIND_GPU_WAIT = 18,   // nanoseconds in calls that wait for the device
+	SAMPLE_KIND_GPU_LOAD = 19,   // nanoseconds in calls that load code
+	SAMPLE_KIND_GPU_ALLOC = 20,  // bytes allocated
+	SAMPLE_KIND_GPU_MEMORY = 21, // the agent's own: bytes that are allocated, by second
+	// Bytes copied, by direction and by what is known of the host's memory.
+	SAMPLE_KIND_GPU_COPY_HTOD = 24,
+	SAMPLE_KIND_GPU_COPY_HTOD_PINNED = 25,
+	SAMPLE_KIND_GPU_COPY_HTOD_PAGEABLE = 26,
+	SAMPLE_KIND_GPU_COPY_DTOH = 27,
+	SAMPLE_KIND_GPU_COPY_DTOH_PINNED = 28,
+	SAMPLE_KIND_GPU_COPY_DTOH_PAGEABLE = 29,
+	SAMPLE_KIND_GPU_COPY_DTOD = 30,
+	SAMPLE_KIND_GPU_COPY_UNKNOWN = 31,
+	SAMPLE_KIND_GPU_SET = 32, // not copied: set to a value
+	// The agent's own: how many of these there were.
+	SAMPLE_KIND_GPU_ALLOCATIONS = 33,
+	SAMPLE_KIND_GPU_COPIES_HTOD = 34,
+	SAMPLE_KIND_GPU_COPIES_HTOD_PINNED = 35,
+	SAMPLE_KIND_GPU_COPIES_HTOD_PAGEABLE = 36,
+	SAMPLE_KIND_GPU_COPIES_DTOH = 37,
+	SAMPLE_KIND_GPU_COPIES_DTOH_PINNED = 38,
+	SAMPLE_KIND_GPU_COPIES_DTOH_PAGEABLE = 39,
+	SAMPLE_KIND_GPU_COPIES_DTOD = 40,
+	SAMPLE_KIND_GPU_COPIES_UNKNOWN = 41,
+	SAMPLE_KIND_GPU_SETS = 42,
 	SAMPLE_KIND_LIMIT
 };
 

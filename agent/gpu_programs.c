@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/gpu_programs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "gpu.skel.h"
+
+enum {
+	READ_BATCH = 256,       // entries of a map per system call,
+	READ_BYTES = 64 << 10,  // and no more than so many bytes of their values
+	SECONDS_TOLD_MAX = 120, // of live memory in one window: no more are told after a long pause
+	// Ended processes are looked for among what is kept once in so many windows.
+	WINDOWS_PER_SWEEP = 6,
+};
+
+struct gpu_programs {
+	struct gpu_bpf *programs;
+	struct gpu_name name;   // that was asked for last
+	uint64_t told_second;   // the last one that a window has, of Unix time
+	uint32_t windows;       // since ended processes were looked for
+	uint8_t *keys, *values; // of a batch
+};
+
+// ---- life -----------------------------------------------------------------------------------
+
+static void set_options(struct gpu_bpf *programs, const struct loader *loader,
+			const struct gpu_programs_options *options)
+{
+	enum loader_level level = loader_level(loader);
+
+	programs->rodata->unwind_by_tables = level < LOADER_LEVEL_FRAME_POINTER;
+	programs->rodata->unwind_python = level < LOADER_LEVEL_NO_PYTHON;
+	programs->rodata->take_snapshots = level < LOADER_LEVEL_FRAME_POINTER;
+	programs->rodata->slot_ns = options->slot_ns;
+	programs->rodata->only_followed = options->only_followed;
+	programs->rodata->gpu_keep_calls = options->keep_calls;
+	programs->data->gpu_stacks_per_second = GPU_STACKS_PER_SECOND;
+	bpf_program__set_expected_attach_type(programs->progs.gpu_launch_begins,
+					      options->attach_type);
+	bpf_program__set_expected_attach_type(programs->progs.gpu_call_begins,
+					      options->attach_type);
+	bpf_program__set_expected_attach_type(programs->progs.gpu_call_returns,
+					      options->attach_type);
+}
+
+static int load(struct gpu_programs *programs, const struct loader *loader,
+		const struct gpu_programs_options *options)
+{
+	programs->programs = gpu_bpf__open();
+	if (!programs->programs)
+		return -errno;
+	int rc = loader_share_maps(loader, programs->programs->obj);
+	if (rc)
+		return rc;
+	set_options(programs->programs, loader, options);
+	return gpu_bpf__load(programs->programs);
+}
+
+int gpu_programs_open(const struct loader *loader, const struct gpu_programs_options *options,
+		      struct gpu_programs **ret_programs, struct error *err)
+{
+	struct gpu_programs *programs = calloc(1, sizeof(*programs));
+
+	if (!programs)
+		return error_set(err, -ENOMEM, "out of memory");
+	programs->keys = calloc(READ_BATCH, sizeof(struct gpu_owner)); // the longest key
+	programs->values = calloc(1, READ_BYTES);
+	programs->told_second = clock_realtime_ns() / NS_PER_SECOND;
+	int rc = programs->keys && programs->values ? load(programs, loader, options) : -ENOMEM;
+	if (rc) {
+		gpu_programs_close(programs);
+		return error_errno(err, rc,
+				   "the programs of GPU drivers' calls were refused by the kernel");
+	}
+	*ret_programs = programs;
+	return 0;
+}
+
+void gpu_programs_close(struct gpu_programs *programs)
+{
+	if (!programs)
+		return;
+	gpu_bpf__destroy(programs->programs);
+	free(programs->keys);
+	free(programs->values);
+	free(programs);
+}
+
+// ---- attaching, knobs -----------------------------------------------------------------------
+
+int gpu_programs_entry_fd(const struct gpu_programs *programs, enum gpu_tier tier)
+{
+	const struct gpu_bpf *all = programs->programs;
+
+	return bpf_program__fd(tier == GPU_TIER_LAUNCHES ? all->progs.gpu_launch_begins
+							 : all->progs.gpu_call_begins);
+}
+
+int gpu_programs_return_fd(const struct gpu_programs *programs)
+{
+	return bpf_program__fd(programs->programs->progs.gpu_call_returns);
+}
+
+void gpu_programs_set_launch_weight(struct gpu_programs *programs, uint32_t weight)
+{
+	__atomic_store_n(&programs->programs->data->gpu_launch_weight, weight, __ATOMIC_RELAXED);
+}
+
+void gpu_programs_set_budget(struct gpu_programs *programs, uint32_t stacks_per_second)
+{
+	__atomic_store_n(&programs->programs->data->gpu_stacks_per_second, stacks_per_second,
+			 __ATOMIC_RELAXED);
+}
+
+void gpu_programs_read_run_time(const struct gpu_programs *programs, uint64_t *ret_ns,
+				uint64_t *ret_count)
+{
+	const int fds[] = {
+		gpu_programs_entry_fd(programs, GPU_TIER_LAUNCHES),
+		gpu_programs_entry_fd(programs, GPU_TIER_RARE),
+		gpu_programs_return_fd(programs),
+	};
+
+	*ret_ns = *ret_count = 0;
+	for (uint32_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		uint64_t ns, count;
+
+		loader_read_run_time_of(fds[i], &ns, &count);
+		*ret_ns += ns;
+		*ret_count += count;
+	}
+}
+
+// ---- reading what is kept -------------------------------------------------------------------
+
+int gpu_programs_last_call(const struct gpu_programs *programs, struct gpu_call_record *ret_call)
+{
+	uint32_t zero = 0;
+
+	return bpf_map_lookup_elem(bpf_map__fd(programs->programs->maps.gpu_last_call), &zero,
+				   ret_call)
+		       ? -errno
+		       : 0;
+}
+
+const char *gpu_programs_name(void *context, uint64_t hash)
+{
+	struct gpu_programs *programs = context;
+
+	if (bpf_map_lookup_elem(bpf_map__fd(programs->programs->maps.gpu_names), &hash,
+				&programs->name))
+		return NULL;
+	programs->name.text[sizeof(programs->name.text) - 1] = 0;
+	return programs->name.text;
+}
+
+typedef int (*entry_fn)(void *context, const void *key, const void *value);
+
+// Hand each entry of a map to @fn, until it fails.
+static int each_entry(struct gpu_programs *programs, const struct bpf_map *map, entry_fn fn,
+		      void *context)
+{
+	uint32_t key_size = bpf_map__key_size(map), value_size = bpf_map__value_size(map);
+	uint32_t batch = READ_BYTES / value_size, position, count;
+	void *from = NULL;
+	int rc, failed = 0;
+
+	do {
+		count = batch < READ_BATCH ? batch : READ_BATCH;
+		rc = bpf_map_lookup_batch(bpf_map__fd(map), from, &position, programs->keys,
+					  programs->values, &count, NULL);
+		if (rc < 0 && rc != -ENOENT) // -ENOENT: that was the last batch
+			return rc;
+		for (uint32_t i = 0; i < count && !failed; i++)
+			failed = fn(context, programs->keys + i * key_size,
+				    programs->values + i * value_size);
+		from = &position;
+	} while (!rc && !failed);
+	return failed;
+}
+
+// ---- live memory ----------------------------------------------------------------------------
+
+struct telling {
+	struct gpu_programs *programs;
+	struct process_table *processes;
+	struct window *window;
+	uint64_t first_second, second_end; // of Unix time
+	uint64_t now_ns;
+};
+
+static bool has_ended(const struct telling *telling, const struct process_key *key)
+{
+	const struct process *process = process_table_find(telling->processes, key);
+
+	return process && process->exited;
+}
+
+static int tell_owner(void *context, const void *key, const void *value)
+{
+	const struct telling *telling = context;
+	const struct gpu_owner *owner = key;
+	const struct gpu_live *live = value;
+	uint64_t slot_ns = telling->window->profile->slot_ns;
+	struct count_key counted = {
+		.process = owner->process,
+		.user = owner->user,
+		.user_leaf = owner->leaf,
+		.kind = SAMPLE_KIND_GPU_MEMORY,
+	};
+	struct count count = { .value = live->bytes, .samples = live->allocations };
+	int rc = 0;
+
+	if ((int64_t)live->bytes <= 0 || has_ended(telling, &owner->process))
+		return 0;
+	memcpy(counted.thread_name, owner->thread_name, sizeof(counted.thread_name));
+	for (uint64_t second = telling->first_second; second < telling->second_end && !rc;
+	     second++) {
+		counted.slot = second * NS_PER_SECOND / slot_ns;
+		rc = window_add(telling->window, &counted, &count, telling->now_ns);
+	}
+	return rc;
+}
+
+// Its stack must not be forgotten while the graph may be launched.
+static int use_stack(void *context, const void *key, const void *value)
+{
+	const struct telling *telling = context;
+	const struct gpu_owner *owner = value;
+
+	(void)key;
+	stack_table_find(telling->window->sources.stacks, &owner->user, telling->now_ns);
+	return 0;
+}
+
+// ---- ended processes ------------------------------------------------------------------------
+
+struct sweeping {
+	const struct telling *telling;
+	int fd;
+	uint32_t key_size;
+	uint8_t (*ended)[sizeof(struct gpu_owner)]; // keys
+	uint32_t count, capacity;
+};
+
+// All keys begin with the process.
+static int note_ended(void *context, const void *key, const void *value)
+{
+	struct sweeping *sweeping = context;
+
+	(void)value;
+	if (!has_ended(sweeping->telling, key))
+		return 0;
+	if (sweeping->count == sweeping->capacity) {
+		uint32_t capacity = sweeping->capacity ? sweeping->capacity * 2 : 256;
+		void *ended = reallocarray(sweeping->ended, capacity, sizeof(*sweeping->ended));
+
+		if (!ended)
+			return -ENOMEM;
+		sweeping->ended = ended;
+		sweeping->capacity = capacity;
+	}
+	memcpy(sweeping->ended[sweeping->count++], key, sweeping->key_size);
+	return 0;
+}
+
+static void sweep(struct telling *telling, const struct bpf_map *map)
+{
+	struct sweeping sweeping = {
+		.telling = telling,
+		.fd = bpf_map__fd(map),
+		.key_size = bpf_map__key_size(map),
+	};
+
+	each_entry(telling->programs, map, note_ended, &sweeping);
+	for (uint32_t i = 0; i < sweeping.count; i++)
+		bpf_map_delete_elem(sweeping.fd, sweeping.ended[i]);
+	free(sweeping.ended);
+}
+
+static void sweep_all(struct telling *telling)
+{
+	const struct gpu_bpf *all = telling->programs->programs;
+	const struct bpf_map *const maps[] = {
+		all->maps.gpu_allocations, all->maps.gpu_mappings, all->maps.gpu_live,
+		all->maps.gpu_functions,   all->maps.gpu_graphs,   all->maps.gpu_ranges,
+	};
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(maps); i++)
+		sweep(telling, maps[i]);
+}
+
+int gpu_programs_after_drain(struct gpu_programs *programs, struct process_table *processes,
+			     struct window *window)
+{
+	const struct gpu_bpf *all = programs->programs;
+	struct telling telling = {
+		.programs = programs,
+		.processes = processes,
+		.window = window,
+		.first_second = programs->told_second + 1,
+		.second_end = clock_realtime_ns() / NS_PER_SECOND,
+		.now_ns = clock_monotonic_ns(),
+	};
+
+	if (telling.second_end > telling.first_second + SECONDS_TOLD_MAX)
+		telling.first_second = telling.second_end - SECONDS_TOLD_MAX;
+	int rc = each_entry(programs, all->maps.gpu_live, tell_owner, &telling);
+	if (telling.second_end)
+		programs->told_second = telling.second_end - 1;
+	if (!rc)
+		rc = each_entry(programs, all->maps.gpu_graphs, use_stack, &telling);
+	if (++programs->windows < WINDOWS_PER_SWEEP)
+		return rc;
+	programs->windows = 0;
+	sweep_all(&telling);
+	return rc;
+}

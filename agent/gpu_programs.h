@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel programs of a GPU's driver calls (bpf/gpu.bpf.c), which count into the sampler's maps, and
+// what they keep: live memory by stack, captured graphs, names of kernels. Who attaches them is
+// agent/gpu_probes.h. Uses libbpf, as loader.c does. One thread.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/gpu_calls.h"
+#include "agent/loader.h"
+#include "agent/process.h"
+#include "agent/stack_table.h"
+#include "agent/window.h"
+#include "base/error.h"
+
+enum {
+	// Each CPU, at most: some 0.1 % of it at 2 to 5 us each.
+	GPU_STACKS_PER_SECOND = 300,
+};
+
+struct gpu_programs;
+
+struct gpu_programs_options {
+	uint64_t slot_ns;
+	bool only_followed;   // as the sampler: only processes that are followed
+	uint32_t attach_type; // probe_way_attach_type(): how they will be attached
+	bool keep_calls;      // for tests: gpu_programs_last_call()
+};
+
+/**
+ * Load the programs beside the sampler of @loader, which outlives them. Returns 0 or a negative
+ * errno.
+ */
+int gpu_programs_open(const struct loader *loader, const struct gpu_programs_options *options,
+		      struct gpu_programs **ret_programs, struct error *err);
+/** NULL is allowed. */
+void gpu_programs_close(struct gpu_programs *programs);
+
+/** The program for the entry of a tier's calls, and the one for the return of any. Owned here. */
+int gpu_programs_entry_fd(const struct gpu_programs *programs, enum gpu_tier tier);
+int gpu_programs_return_fd(const struct gpu_programs *programs);
+
+/** From now on a launch that is seen stands for so many; launches are probed in windows. */
+void gpu_programs_set_launch_weight(struct gpu_programs *programs, uint32_t weight);
+/** How many stacks a second each CPU may take from now on, of launches and of other calls. */
+void gpu_programs_set_budget(struct gpu_programs *programs, uint32_t stacks_per_second);
+
+/**
+ * All counts are in @window, which ends now: add what memory is allocated, by stack, for each second
+ * since the last time; keep the stacks that graphs were captured by; let go of what ended processes
+ * have left. Returns 0 or a negative errno.
+ */
+int gpu_programs_after_drain(struct gpu_programs *programs, struct process_table *processes,
+			     struct window *window);
+
+/** The last call that a probe has seen. Returns 0 or a negative errno. */
+int gpu_programs_last_call(const struct gpu_programs *programs, struct gpu_call_record *ret_call);
+
+/** Time in the programs and how often they ran; 0 unless kernel.bpf_stats_enabled. */
+void gpu_programs_read_run_time(const struct gpu_programs *programs, uint64_t *ret_ns,
+				uint64_t *ret_count);
+
+/**
+ * The name of a device's function by its hash, demangled by nobody, for a struct gpu_namer. Returns
+ * NULL if it is not known; valid until the next call.
+ */
+const char *gpu_programs_name(void *programs, uint64_t hash);

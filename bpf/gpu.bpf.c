@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// Calls of a GPU's driver, by the stack that makes them: kernels and graphs launched, waits, copies, memory.
+// The programs run at the driver's functions, which the agent finds and probes (agent/gpu_probes.h); a
+// probe's cookie says which function it is (gpu_call.h). In a storm of calls every n-th is counted for
+// those before it.
+
+#include "gpu_handles.bpf.h"
+#include "gpu_memory.bpf.h"
+#include "gpu_stack.bpf.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* Set before load. */
+const volatile __u64 gpu_wait_ns_min = 10000; // a shorter wait is none: the work was done already
+const volatile bool gpu_keep_calls = false;   // for tests
+
+/* Set at any time: launches are probed in windows, and each stands for so many. */
+__u32 gpu_launch_weight = 1;
+
+static __always_inline long read_user(void *to, __u32 size, __u64 address)
+{
+	return bpf_probe_read_user(to, size, (const void *)address);
+}
+
+/* What the last probe has read of its call. For tests. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gpu_call_record);
+} gpu_last_call SEC(".maps");
+
+static __always_inline void keep_call(const struct gpu_call_record *record)
+{
+	__u32 zero = 0;
+
+	if (gpu_keep_calls)
+		bpf_map_update_elem(&gpu_last_call, &zero, record, BPF_ANY);
+}
+
+/* ---- which calls are counted ------------------------------------------------------------------ */
+
+enum gpu_pace { GPU_PACE_LAUNCHES, GPU_PACE_OTHERS, GPU_PACE_COUNT };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, GPU_PACE_COUNT);
+	__type(key, __u32);
+	__type(value, struct pace);
+} gpu_paces SEC(".maps");
+
+/* For how many calls the stack of this one stands; 0: it is not to be taken. */
+static __always_inline __u32 choose_call(__u32 which)
+{
+	struct pace *pace = bpf_map_lookup_elem(&gpu_paces, &which);
+
+	return pace ? pace_choose(pace, gpu_stacks_per_second, COUNTER_GPU_UNCHARGED) : 0;
+}
+
+static __always_inline bool is_wanted(void)
+{
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+
+	return !only_followed || bpf_map_lookup_elem(&followed, &pid);
+}
+
+/* ---- counting --------------------------------------------------------------------------------- */
+
+static __always_inline void begin_key(struct gpu_work *work, __u64 now)
+{
+	struct count_key *key = &work->key;
+
+	__builtin_memset(key, 0, sizeof(*key));
+	key_of_current(bpf_get_current_task_btf(), now, key);
+	work->device.tag = 0;
+	work->may_hand_over = 0;
+}
+
+/* With its stack, of which the registers are there. */
+static __always_inline void count_with_stack(struct gpu_work *work, __u64 now, __u32 kind,
+					     __u64 value, __u64 samples)
+{
+	work->key.kind = kind;
+	work->value = value;
+	work->may_hand_over = 1;
+	if (!take_gpu_stack(work, now))
+		add_count(&work->key, value, samples);
+}
+
+static __always_inline void own_stack(const struct gpu_work *work, struct gpu_owner *owner)
+{
+	owner->process = work->key.process;
+	__builtin_memcpy(owner->thread_name, work->key.thread_name, sizeof(owner->thread_name));
+	owner->user = work->key.user;
+	owner->leaf = work->key.user_leaf;
+}
+
+/* ---- launches --------------------------------------------------------------------------------- */
+
+static __always_inline void launch(struct gpu_work *work, gpu_context *ctx, __u64 now, __u32 weight)
+{
+	__u64 cookie = bpf_get_attach_cookie((void *)ctx);
+
+	begin_key(work, now);
+	read_arguments(ctx, &work->arguments);
+	read_call(ctx, cookie, &work->arguments, &work->call);
+	keep_call(&work->call);
+	work->device = frame_of_function(&work->key.process, work->call.handle);
+	work->entry_pc = pc_of(ctx);
+	take_registers(work, ctx, return_address_at_entry(ctx), true);
+	weight *= gpu_launch_weight;
+	count_with_stack(work, now, SAMPLE_KIND_GPU_LAUNCH, weight, weight);
+}
+
+SEC("uprobe")
+int gpu_launch_begins(struct pt_regs *ctx)
+{
+	struct gpu_work *work;
+	__u32 weight;
+
+	if (!is_wanted())
+		return 0;
+	count(COUNTER_GPU_LAUNCHES);
+	weight = choose_call(GPU_PACE_LAUNCHES);
+	if (!weight)
+		return 0;
+	work = claim_gpu_work();
+	if (!work)
+		return 0;
+	launch(work, (gpu_context *)ctx, bpf_ktime_get_ns(), weight);
+	release_gpu_work(work);
+	return 0;
+}
+
+/* ---- calls that are followed to their end ----------------------------------------------------- */
+
+#define GPU_CALLS_WITHIN 4
+
+/* A call that has not returned. */
+struct open_call {
+	__u64 place; // of its return address; on aarch64 sp at its entry
+	__u64 began_ns;
+	__u64 cookie;
+	__u64 entry_pc;
+	__u64 return_address;
+	__u64 arguments[4];
+	__u64 bytes;
+	__u64 kind; // of a copy: enum sample_kind
+};
+
+struct open_calls {
+	__u64 count;
+	struct open_call at[GPU_CALLS_WITHIN]; // the outermost first
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct open_calls);
+} gpu_open_calls SEC(".maps");
+
+static __always_inline struct open_calls *open_calls_of_thread(__u64 flags)
+{
+	return bpf_task_storage_get(&gpu_open_calls, bpf_get_current_task_btf(), NULL, flags);
+}
+
+/* Those that lie deeper have ended otherwise: an exception, a longjmp(). */
+static __always_inline void drop_left_calls(struct open_calls *calls, __u64 place)
+{
+	__u64 left = 0;
+
+#pragma unroll
+	for (__u32 i = 0; i < GPU_CALLS_WITHIN; i++)
+		left += i < calls->count && calls->at[i].place > place;
+	calls->count = left;
+}
+
+static __always_inline void open_call(struct gpu_work *work, gpu_context *ctx, __u64 cookie,
+				      __u64 now, __u32 kind)
+{
+	struct open_calls *calls = open_calls_of_thread(BPF_LOCAL_STORAGE_GET_F_CREATE);
+	__u64 place = GPU_STACK(ctx), at;
+	struct open_call *call;
+
+	if (!calls)
+		return;
+	drop_left_calls(calls, place);
+	at = calls->count;
+	if (at >= GPU_CALLS_WITHIN) {
+		count(COUNTER_GPU_NESTED);
+		return;
+	}
+	call = &calls->at[at];
+	call->place = place;
+	call->began_ns = now;
+	call->cookie = cookie;
+	call->entry_pc = pc_of(ctx);
+	call->return_address = return_address_at_entry(ctx);
+	__builtin_memcpy(call->arguments, work->arguments.at, sizeof(call->arguments));
+	call->bytes = work->call.bytes;
+	call->kind = kind;
+	calls->count = at + 1;
+}
+
+/* The one that returns now; NULL: its beginning was not seen. */
+static __always_inline struct open_call *close_call(gpu_context *ctx)
+{
+	struct open_calls *calls = open_calls_of_thread(0);
+	struct open_call *found = NULL;
+	__u64 place = GPU_STACK(ctx);
+
+#if defined(__TARGET_ARCH_x86)
+	place -= sizeof(place);
+#endif
+	if (!calls)
+		return NULL;
+	for (__u32 i = 0; i < GPU_CALLS_WITHIN; i++) {
+		if (i >= calls->count || calls->at[i].place != place)
+			continue;
+		found = &calls->at[i];
+		calls->count = i;
+		break;
+	}
+	return found;
+}
+
+/* ---- entries ---------------------------------------------------------------------------------- */
+
+/* Told at once: nothing of it is known later that is not known now. */
+static __always_inline void count_at_entry(struct gpu_work *work, gpu_context *ctx, __u64 now,
+					   __u32 kind, __u64 value)
+{
+	__u32 weight = choose_call(GPU_PACE_OTHERS);
+
+	if (!weight)
+		return;
+	work->entry_pc = pc_of(ctx);
+	take_registers(work, ctx, return_address_at_entry(ctx), true);
+	count_with_stack(work, now, kind, value * weight, weight);
+}
+
+/* By the stack that captured the graph: it has launched what is launched again now. */
+static __always_inline void launch_graph(struct gpu_work *work, gpu_context *ctx, __u64 now)
+{
+	const struct gpu_owner *owner =
+		find_graph(&work->key.process, GPU_HANDLE_GRAPH_EXEC, work->call.handle);
+
+	if (!owner) {
+		count_at_entry(work, ctx, now, SAMPLE_KIND_GPU_GRAPH, 1);
+		return;
+	}
+	work->key.kind = SAMPLE_KIND_GPU_GRAPH;
+	work->key.user = owner->user;
+	work->key.user_leaf = owner->leaf;
+	add_count(&work->key, 1, 1);
+}
+
+static __always_inline void free_memory(struct gpu_work *work)
+{
+	struct gpu_key key = { work->key.process, work->call.to, GPU_HANDLE_MEMORY };
+
+	free_allocation(&key);
+	remove_range(&work->key.process, GPU_RANGE_DEVICE, key.handle);
+}
+
+/* What is freed is freed before the call returns: another thread may be given it by then. */
+static __always_inline void begin_call(struct gpu_work *work, gpu_context *ctx, __u64 cookie,
+				       __u64 now)
+{
+	const struct process_key *process = &work->key.process;
+	__u32 kind = 0;
+
+	switch (work->call.call) {
+	case GPU_CALL_GRAPH_LAUNCH:
+		launch_graph(work, ctx, now);
+		return;
+	case GPU_CALL_LAUNCH_HOST_FUNC:
+		count_at_entry(work, ctx, now, SAMPLE_KIND_GPU_LAUNCH, 1);
+		return;
+	case GPU_CALL_GRAPH_EXEC_DESTROY:
+		forget_graph(process, work->call.handle);
+		return;
+	case GPU_CALL_HOST_FREE:
+	case GPU_CALL_HOST_UNREGISTER:
+		remove_range(process, GPU_RANGE_HOST, work->call.to);
+		return;
+	case GPU_CALL_MEM_UNMAP:
+		unmap_physical(process, work->call.to);
+		remove_range(process, GPU_RANGE_DEVICE, work->call.to);
+		return;
+	case GPU_CALL_MEM_RELEASE:
+		release_physical(process, work->call.handle);
+		return;
+	case GPU_CALL_FREE:
+		free_memory(work);
+		break;
+	}
+	// After its structure was read a copy may be of another kind.
+	if (is_copy(gpu_cookie_call(cookie))) {
+		kind = kind_of_copy(process, &work->call);
+		if (work->call.flags & GPU_CALL_ASYNC) {
+			count_at_entry(work, ctx, now, kind, work->call.bytes);
+			return;
+		}
+	}
+	if (work->call.call == GPU_CALL_FREE && work->call.flags & GPU_CALL_ASYNC)
+		return;
+	open_call(work, ctx, cookie, now, kind);
+}
+
+SEC("uprobe")
+int gpu_call_begins(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx), now = bpf_ktime_get_ns();
+	struct gpu_work *work;
+
+	if (!is_wanted())
+		return 0;
+	work = claim_gpu_work();
+	if (!work)
+		return 0;
+	count(COUNTER_GPU_CALLS);
+	begin_key(work, now);
+	read_arguments((gpu_context *)ctx, &work->arguments);
+	read_call((gpu_context *)ctx, cookie, &work->arguments, &work->call);
+	keep_call(&work->call);
+	begin_call(work, (gpu_context *)ctx, cookie, now);
+	release_gpu_work(work);
+	return 0;
+}
+
+/* ---- returns ---------------------------------------------------------------------------------- */
+
+/* An interval, which is told in the slot that it began in. */
+static __always_inline void count_time(struct gpu_work *work, __u64 began_ns, __u64 now, __u32 kind,
+				       __u32 weight)
+{
+	__u64 last = work->key.slot;
+
+	work->key.slot = (began_ns + realtime_offset_ns) / slot_ns;
+	work->key.more_slots = last > work->key.slot ? last - work->key.slot : 0;
+	count_with_stack(work, now, kind, (now - began_ns) * weight, weight);
+	work->key.slot = last;
+	work->key.more_slots = 0;
+}
+
+/* Its own stack if it is one of those that are taken; else only what it is is counted. */
+static __always_inline void take_owner(struct gpu_work *work, __u64 now, struct gpu_owner *owner)
+{
+	work->may_hand_over = 0;
+	if (choose_call(GPU_PACE_OTHERS))
+		take_gpu_stack(work, now);
+	own_stack(work, owner);
+}
+
+static __always_inline void end_allocation(struct gpu_work *work, const struct open_call *call,
+					   __u64 now, __u64 kind)
+{
+	struct gpu_key key = { work->key.process, 0, kind };
+	struct gpu_allocation allocation = { .bytes = call->bytes };
+
+	if (bpf_probe_read_user(&key.handle, sizeof(key.handle), (const void *)call->arguments[0]))
+		return;
+	take_owner(work, now, &allocation.owner);
+	work->key.kind = SAMPLE_KIND_GPU_ALLOC;
+	add_count(&work->key, call->bytes, 1);
+	add_allocation(&key, &allocation);
+	if (kind == GPU_HANDLE_MEMORY)
+		add_range(&work->key.process, GPU_RANGE_DEVICE, key.handle, call->bytes);
+}
+
+static __always_inline void end_host_allocation(struct gpu_work *work, const struct open_call *call)
+{
+	__u64 address = call->arguments[0];
+
+	if (gpu_cookie_call(call->cookie) == GPU_CALL_HOST_ALLOC &&
+	    bpf_probe_read_user(&address, sizeof(address), (const void *)call->arguments[0]))
+		return;
+	add_range(&work->key.process, GPU_RANGE_HOST, address, call->bytes);
+}
+
+static __always_inline void end_capture(struct gpu_work *work, const struct open_call *call,
+					__u64 now)
+{
+	struct gpu_owner owner = {};
+	__u64 graph = 0;
+
+	bpf_probe_read_user(&graph, sizeof(graph), (const void *)call->arguments[1]);
+	take_owner(work, now, &owner);
+	keep_graph(&work->key.process, GPU_HANDLE_GRAPH, graph, &owner);
+}
+
+/* A graph that was put together node by node belongs to the stack that instantiates it. */
+static __always_inline void end_instantiation(struct gpu_work *work, const struct open_call *call,
+					      __u64 now)
+{
+	const struct gpu_owner *captured =
+		find_graph(&work->key.process, GPU_HANDLE_GRAPH, call->arguments[1]);
+	struct gpu_owner owner = {};
+	__u64 exec = 0;
+
+	bpf_probe_read_user(&exec, sizeof(exec), (const void *)call->arguments[0]);
+	if (captured)
+		owner = *captured;
+	else
+		take_owner(work, now, &owner);
+	keep_graph(&work->key.process, GPU_HANDLE_GRAPH_EXEC, exec, &owner);
+}
+
+static __always_inline void end_function(struct gpu_work *work, const struct open_call *call)
+{
+	__u64 handle = 0;
+
+	bpf_probe_read_user(&handle, sizeof(handle), (const void *)call->arguments[0]);
+	if (gpu_cookie_call(call->cookie) == GPU_CALL_GET_FUNCTION)
+		name_function(work, handle, call->arguments[2]);
+	else
+		name_function_as(&work->key.process, handle, call->arguments[1]);
+}
+
+static __always_inline void end_well(struct gpu_work *work, const struct open_call *call, __u64 now)
+{
+	const struct process_key *process = &work->key.process;
+
+	switch (gpu_cookie_call(call->cookie)) {
+	case GPU_CALL_INIT:
+		begin_ranges(process);
+		break;
+	case GPU_CALL_ALLOC:
+	case GPU_CALL_ALLOC_PITCH:
+		end_allocation(work, call, now, GPU_HANDLE_MEMORY);
+		break;
+	case GPU_CALL_MEM_CREATE:
+		end_allocation(work, call, now, GPU_HANDLE_PHYSICAL);
+		break;
+	case GPU_CALL_MEM_MAP:
+		map_physical(process, call->arguments[0], call->arguments[3]);
+		add_range(process, GPU_RANGE_DEVICE, call->arguments[0], call->bytes);
+		break;
+	case GPU_CALL_HOST_ALLOC:
+	case GPU_CALL_HOST_REGISTER:
+		end_host_allocation(work, call);
+		break;
+	case GPU_CALL_GET_FUNCTION:
+	case GPU_CALL_KERNEL_GET_FUNCTION:
+		end_function(work, call);
+		break;
+	case GPU_CALL_CAPTURE_END:
+		end_capture(work, call, now);
+		break;
+	case GPU_CALL_GRAPH_INSTANTIATE:
+		end_instantiation(work, call, now);
+		break;
+	}
+}
+
+/* The kind of its time; 0: nobody asks how long it took. */
+static __always_inline __u32 kind_of_time(const struct open_call *call)
+{
+	__u32 number = gpu_cookie_call(call->cookie);
+
+	if (number == GPU_CALL_MODULE_LOAD)
+		return SAMPLE_KIND_GPU_LOAD;
+	if (is_copy(number) || number == GPU_CALL_FREE || number == GPU_CALL_SYNC_STREAM ||
+	    number == GPU_CALL_SYNC_EVENT || number == GPU_CALL_SYNC_CONTEXT)
+		return SAMPLE_KIND_GPU_WAIT;
+	return 0;
+}
+
+/* A wait, a copy that waits: one stack serves both, but for the registers that unwinding has used up. */
+static __always_inline void end_timed(struct gpu_work *work, gpu_context *ctx,
+				      const struct open_call *call, __u64 now, bool is_well)
+{
+	__u32 kind = kind_of_time(call), weight;
+	bool is_long = kind && now - call->began_ns >= gpu_wait_ns_min;
+	bool has_bytes = call->kind && is_well;
+
+	if (!is_long && !has_bytes)
+		return;
+	weight = choose_call(GPU_PACE_OTHERS);
+	if (!weight)
+		return;
+	if (is_long)
+		count_time(work, call->began_ns, now, kind, weight);
+	if (!has_bytes)
+		return;
+	if (is_long && (work->key.user.high || work->key.user.low)) {
+		work->key.kind = call->kind;
+		add_count(&work->key, call->bytes * weight, weight);
+		return;
+	}
+	take_registers(work, ctx, call->return_address, false);
+	count_with_stack(work, now, call->kind, call->bytes * weight, weight);
+}
+
+SEC("uretprobe")
+int gpu_call_returns(struct pt_regs *ctx)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct open_call *call = close_call((gpu_context *)ctx);
+	bool is_well = (__u32)GPU_RESULT((gpu_context *)ctx) == 0; // CUDA_SUCCESS
+	struct gpu_work *work;
+
+	if (!call)
+		return 0;
+	work = claim_gpu_work();
+	if (!work)
+		return 0;
+	begin_key(work, now);
+	work->entry_pc = call->entry_pc;
+	take_registers(work, (gpu_context *)ctx, call->return_address, false);
+	if (is_well)
+		end_well(work, call, now);
+	end_timed(work, (gpu_context *)ctx, call, now, is_well);
+	release_gpu_work(work);
+	return 0;
+}
