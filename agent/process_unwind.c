@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/generated_code.h"
 #include "agent/mapping.h"
@@ -586,15 +587,15 @@ static bool evict(struct process_unwinds *unwinds, uint32_t file)
 // Returns whether something was evicted for @wanting.
 static bool make_table_room(struct process_unwinds *unwinds, uint32_t wanting)
 {
-	uint64_t wanted = unwind_tables_file(unwinds->tables, wanting)->bytes, freed = 0;
+	uint64_t wanted = unwind_tables_shortage(unwinds->tables, wanting), freed = 0;
 	uint64_t before_ns = clock_monotonic_ns() - unwinds->kept_ns;
 
 	tell_uses(unwinds);
 	// Nothing is given up for what would not fit all the same.
-	if (unwind_tables_spare_bytes(unwinds->tables, before_ns) < wanted)
+	if (unwind_tables_spare_bytes(unwinds->tables, before_ns, wanting) < wanted)
 		return false;
 	do {
-		uint32_t file = unwind_tables_victim(unwinds->tables, before_ns);
+		uint32_t file = unwind_tables_victim(unwinds->tables, before_ns, wanting);
 		uint64_t bytes = file == HASH_TABLE_NONE
 					 ? 0
 					 : unwind_tables_file(unwinds->tables, file)->bytes;
@@ -733,6 +734,16 @@ static struct unwind_table_cache *open_cache(struct process_unwinds *unwinds,
 	return cache;
 }
 
+static uint64_t bytes_for_this_machine(void)
+{
+	uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) /
+			 UNWIND_MEMORY_SHARE;
+
+	if (bytes < UNWIND_BYTES_MIN)
+		return UNWIND_BYTES_MIN;
+	return bytes < UNWIND_BYTES_MAX ? bytes : UNWIND_BYTES_MAX;
+}
+
 int process_unwind_open(const struct unwind_maps *maps, struct process_table *processes,
 			const struct process_unwind_options *options,
 			struct process_unwinds **ret_unwinds, struct error *err)
@@ -744,7 +755,7 @@ int process_unwind_open(const struct unwind_maps *maps, struct process_table *pr
 	unwinds->maps = unwinds->published.maps = maps;
 	unwinds->processes = processes;
 	unwinds->python = options->python;
-	unwinds->bytes_max = options->bytes_max ? options->bytes_max : UNWIND_BYTES_DEFAULT;
+	unwinds->bytes_max = options->bytes_max ? options->bytes_max : bytes_for_this_machine();
 	unwinds->kept_ns = options->kept_ns ? options->kept_ns : KEPT_DEFAULT_NS;
 	unwinds->page_count_max = UNWIND_MAPPING_PAGES_MAX;
 	if (unwinds->page_count_max > unwinds->bytes_max / 2 / MAPPING_PAGE_KERNEL_BYTES)

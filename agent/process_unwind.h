@@ -12,16 +12,20 @@
 #include "base/error.h"
 
 enum {
-	// Of kernel memory, for tables and mapping pages: PyTorch with CUDA takes 12 MB. It leaves 8 MB
+	// Of kernel memory, for tables and mapping pages: PyTorch with CUDA takes 20 MB. It leaves 8 MB
 	// of what all maps may take to the others.
-	UNWIND_BYTES_DEFAULT = 32 << 20,
+	UNWIND_BYTES_MIN = 32 << 20,
+	// But a large node runs several versions of it, each with tables of its own.
+	UNWIND_MEMORY_SHARE = 2048,
+	UNWIND_BYTES_MAX = 256 << 20,
 };
 
 struct process_unwinds;
 
 struct process_unwind_options {
-	uint64_t kept_ns;   // tables of use in this time are not given up for others; 0: a minute
-	uint64_t bytes_max; // of tables and mapping pages in the kernel; 0: UNWIND_BYTES_DEFAULT
+	uint64_t kept_ns; // tables of use in this time are not given up for others; 0: a minute
+	uint64_t
+		bytes_max; // of tables and mapping pages in the kernel; 0: as much as suits the machine
 	const char *cache_folder;       // where built tables are kept; NULL: nowhere
 	struct python_runtimes *python; // outlives this; NULL: no interpreters are looked for
 };

@@ -12,11 +12,11 @@
 #include "base/hash_table.h"
 #include "base/id128.h"
 
-/* What had no room may have it by then; each time twice as long, for trying means building. */
 /* A table is built again for functions that were found to have no rules, and then less and less often. */
 #define RENEW_WAIT_MIN_NS (1 * NS_PER_SECOND)
 #define RENEW_WAIT_MAX_NS (600 * NS_PER_SECOND)
 
+/* What had no room may have it by then; each time twice as long, for trying means building. */
 #define NO_ROOM_WAIT_MIN_NS (30 * NS_PER_SECOND)
 #define NO_ROOM_WAIT_MAX_NS (3600 * NS_PER_SECOND)
 
@@ -24,6 +24,11 @@
 #define MISS_WEIGHT_BITS 40
 #define COST_BYTES       65536 // of code: what any file costs
 #define MISSES_MAX       (1U << 20)
+
+/* A table may go for one that more than so many times as many stacks need. */
+enum { RARE_SHARE = 4 };
+/* What is made room for comes some time later, when small tables have come meanwhile. */
+enum { SLACK_SHARE = 64 };
 
 /* Each that waits has a descriptor; the usual RLIMIT_NOFILE of 1024 must do for the whole agent. */
 enum { PENDING_MAX = 256 };
@@ -546,39 +551,78 @@ static bool is_ready(const struct file *file)
 	return file->id[0] && file->public.state == UNWIND_FILE_READY;
 }
 
-static bool is_spare(const struct file *file, uint64_t before_ns)
+/* In which order tables are given up. */
+enum spare {
+	SPARE_UNNEEDED, // no stack was seen to need it
+	SPARE_UNUSED,   // no process that maps it was seen for long
+	SPARE_RARE,     // far fewer stacks need it than the one that wants room
+	SPARE_NOT,
+};
+
+static enum spare spare_of(const struct file *file, uint64_t before_ns, const struct file *wanting)
 {
-	return is_ready(file) && (!file->misses || file->used_ns < before_ns);
+	if (!is_ready(file))
+		return SPARE_NOT;
+	if (!file->misses)
+		return SPARE_UNNEEDED;
+	if (file->used_ns < before_ns)
+		return SPARE_UNUSED;
+	return file->misses < wanting->misses / RARE_SHARE ? SPARE_RARE : SPARE_NOT;
 }
 
-// Is @file to go before @other?
-static bool goes_before(const struct file *file, const struct file *other)
+// Is @file to go before @other, which is as spare?
+static bool goes_before(const struct file *file, const struct file *other, enum spare spare)
 {
-	if (!file->misses || !other->misses)
-		return !file->misses && (other->misses || file->public.bytes > other->public.bytes);
-	return file->used_ns < other->used_ns;
+	switch (spare) {
+	case SPARE_UNNEEDED:
+		return file->public.bytes > other->public.bytes;
+	case SPARE_UNUSED:
+		return file->used_ns < other->used_ns;
+	default:
+		return file->misses < other->misses;
+	}
 }
 
-uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t before_ns)
+uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t before_ns,
+			      uint32_t wanting)
 {
+	enum spare most = SPARE_NOT;
 	uint32_t victim = HASH_TABLE_NONE;
 
-	for (uint32_t i = 0; i < tables->slot_count; i++)
-		if (is_spare(&tables->files[i], before_ns) &&
-		    (victim == HASH_TABLE_NONE ||
-		     goes_before(&tables->files[i], &tables->files[victim])))
+	for (uint32_t i = 0; i < tables->slot_count; i++) {
+		const struct file *file = &tables->files[i];
+		enum spare spare = spare_of(file, before_ns, &tables->files[wanting]);
+
+		if (spare < most || (spare == most && spare != SPARE_NOT &&
+				     goes_before(file, &tables->files[victim], spare))) {
+			most = spare;
 			victim = i;
+		}
+	}
 	return victim;
 }
 
-uint64_t unwind_tables_spare_bytes(const struct unwind_tables *tables, uint64_t before_ns)
+uint64_t unwind_tables_spare_bytes(const struct unwind_tables *tables, uint64_t before_ns,
+				   uint32_t wanting)
 {
+	const struct file *wants = &tables->files[wanting];
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < tables->slot_count; i++)
-		if (is_spare(&tables->files[i], before_ns))
+		if (spare_of(&tables->files[i], before_ns, wants) != SPARE_NOT)
 			bytes += tables->files[i].public.bytes;
 	return bytes;
+}
+
+uint64_t unwind_tables_shortage(const struct unwind_tables *tables, uint32_t wanting)
+{
+	uint64_t bytes = tables->files[wanting].public.bytes;
+	uint64_t all = tables->stats.bytes + bytes;
+
+	// There is room in bytes: it was numbers or rules that it lacked, which go with any table.
+	if (all <= tables->bytes_max)
+		return bytes;
+	return all - tables->bytes_max + tables->bytes_max / SLACK_SHARE;
 }
 
 int unwind_tables_withdraw(struct unwind_tables *tables, uint32_t item)

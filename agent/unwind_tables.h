@@ -101,12 +101,17 @@ int unwind_tables_fd(const struct unwind_tables *tables);
 uint64_t unwind_tables_read(struct unwind_tables *tables, uint32_t *ret_wanting);
 
 /**
- * The table to give up first: of those that no stack was seen to need the largest, else the one
- * whose use (unwind_tables_use()) is longest ago, before @before_ns. HASH_TABLE_NONE: none.
+ * The table to give up first so that @wanting has room: of those that no stack was seen to need the
+ * largest, then the one whose use (unwind_tables_use()) is longest ago, before @before_ns, then the one
+ * that fewest stacks were seen to need, if that are far fewer than need @wanting. HASH_TABLE_NONE: none.
  */
-uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t before_ns);
+uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t before_ns,
+			      uint32_t wanting);
 /** Kernel memory of all that could be given up so. */
-uint64_t unwind_tables_spare_bytes(const struct unwind_tables *tables, uint64_t before_ns);
+uint64_t unwind_tables_spare_bytes(const struct unwind_tables *tables, uint64_t before_ns,
+				   uint32_t wanting);
+/** How much must be given up for a file with NO_ROOM. */
+uint64_t unwind_tables_shortage(const struct unwind_tables *tables, uint32_t wanting);
 /**
  * Give up a table, in two steps: from the first on the file is IDLE; at the second no process may refer
  * to the table's number any more. Returns 0, or -ENOMEM and nothing has changed.

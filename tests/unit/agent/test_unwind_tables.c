@@ -340,20 +340,53 @@ TEST(what_nobody_needs_goes_first_and_then_the_least_recently_used)
 	uint32_t files[4];
 
 	open_world(1 << 20);
+	uint32_t wanting = want(make_file(9, (struct order){ .rc = -EBADMSG }));
 	files[0] = load(0, 3, 1, false);
 	files[1] = load(1, 3, 1, false);
 	files[2] = load(2, 2, 1, true);
 	files[3] = load(3, 4, 1, true);
 	for (uint64_t i = 0; i < 4; i++) // of those needed the second's use is longest ago
 		unwind_tables_use(tables, files[i], now + (i == 1 ? 10 : 20) * NS_PER_SECOND);
-	EXPECT_EQ(12 * 4096, unwind_tables_spare_bytes(tables, later), "all could go");
-	EXPECT_EQ(6 * 4096, unwind_tables_spare_bytes(tables, now), "but not what is in use");
+	EXPECT_EQ(12 * 4096, unwind_tables_spare_bytes(tables, later, wanting), "all could go");
+	EXPECT_EQ(6 * 4096, unwind_tables_spare_bytes(tables, now, wanting),
+		  "but not what is in use");
 	static const uint32_t order[] = { 3, 2, 1, 0 };
 	for EACH (i, order) {
-		EXPECT_EQ(files[*i], unwind_tables_victim(tables, later), "the next one");
+		EXPECT_EQ(files[*i], unwind_tables_victim(tables, later, wanting), "the next one");
 		give_up(files[*i]);
 	}
-	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_victim(tables, later), "none is left");
+	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_victim(tables, later, wanting), "none is left");
+	close_world();
+}
+
+static uint32_t load_missed(uint8_t id, uint32_t pages, uint32_t misses)
+{
+	struct executable *executable = make_file(id, (struct order){ .pages = pages, .rules = 1 });
+	uint32_t file = want(executable);
+
+	for (uint32_t i = 0; i < misses; i++)
+		unwind_tables_miss(tables, file, executable);
+	settle();
+	return file;
+}
+
+TEST(what_few_need_goes_for_what_many_do_if_it_is_in_use_too)
+{
+	uint64_t long_ago = clock_monotonic_ns() - 60 * NS_PER_SECOND;
+
+	open_world(100 * 4096);
+	uint32_t few = load_missed(1, 30, 3), some = load_missed(2, 40, 9);
+	uint32_t file = load_missed(3, 45, 13);
+	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "too large");
+	// 15 pages and a 64th of 100.
+	EXPECT_EQ(15 * 4096 + 6400, unwind_tables_shortage(tables, file), "what it lacks");
+	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_victim(tables, long_ago, file),
+		  "13 are not more than four times 3");
+	file = load_missed(4, 45, 40);
+	EXPECT_EQ(70 * 4096, unwind_tables_spare_bytes(tables, long_ago, file), "both may go");
+	EXPECT_EQ(few, unwind_tables_victim(tables, long_ago, file), "the one that fewer need");
+	give_up(few);
+	EXPECT_EQ(some, unwind_tables_victim(tables, long_ago, file), "then the other");
 	close_world();
 }
 
@@ -482,6 +515,7 @@ RUN_TESTS(cmocka_unit_test(a_file_is_built_once_and_installed),
 	  cmocka_unit_test(what_is_missed_most_is_built_first_and_then_the_smallest),
 	  cmocka_unit_test(guesses_take_half_of_the_room),
 	  cmocka_unit_test(what_nobody_needs_goes_first_and_then_the_least_recently_used),
+	  cmocka_unit_test(what_few_need_goes_for_what_many_do_if_it_is_in_use_too),
 	  cmocka_unit_test(what_nobody_maps_any_more_goes_when_half_is_taken),
 	  cmocka_unit_test(the_budget_holds_and_room_can_be_made),
 	  cmocka_unit_test(a_guess_that_has_no_room_waits_for_somebody_to_miss_it),
