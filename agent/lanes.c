@@ -39,6 +39,11 @@ static int sweep_switches(void *lane)
 	return switches_sweep(lane);
 }
 
+static int set_switches_running(void *lane, bool on)
+{
+	return switches_set_running(lane, on);
+}
+
 static const char *notice_of_switches(void *lane)
 {
 	return switches_next_notice(lane);
@@ -169,6 +174,13 @@ static void close_page_faults(void *lane)
 static void tick_page_faults(void *lane, uint64_t now_ns)
 {
 	page_faults_tick(lane, now_ns);
+}
+
+static int set_page_faults_running(void *lane, bool on)
+{
+	struct error err = { 0 };
+
+	return page_faults_set_running(lane, on, &err);
 }
 
 static int set_step_of_page_faults(void *lane, uint32_t step)
@@ -324,6 +336,7 @@ static const struct lane_kind kinds[] = {
 		.bit = LANE_WALL,
 		.open = open_switches,
 		.close = close_switches,
+		.set_running = set_switches_running,
 		.before_drain = sweep_switches,
 		.next_notice = notice_of_switches,
 		.set_step = set_step_of_switches,
@@ -354,6 +367,7 @@ static const struct lane_kind kinds[] = {
 		.bit = LANE_MEMORY,
 		.open = open_page_faults,
 		.close = close_page_faults,
+		.set_running = set_page_faults_running,
 		.set_step = set_step_of_page_faults,
 		.tick = tick_page_faults,
 		.next_notice = notice_of_page_faults,
@@ -385,7 +399,7 @@ static const struct lane_kind kinds[] = {
 
 struct lane {
 	void *lane;      // NULL: it does not run
-	uint32_t paused; // it ran, and was closed to cost nothing: for lanes of these bits
+	uint32_t paused; // it ran, and was stopped to cost nothing: for lanes of these bits
 	char failure[ERROR_TEXT_BYTES];
 	bool failure_told;
 };
@@ -395,6 +409,11 @@ struct lanes {
 	struct labels labels;    // its own copy
 	struct lane lanes[ARRAY_SIZE(kinds)];
 };
+
+static bool runs(const struct lane *lane)
+{
+	return lane->lane && !lane->paused;
+}
 
 static int set_frequency(void *context, uint32_t frequency_hz)
 {
@@ -473,7 +492,7 @@ uint32_t lanes_running(const struct lanes *lanes)
 	uint32_t bits = 0;
 
 	for (uint32_t i = 0; lanes && i < ARRAY_SIZE(kinds); i++) {
-		if (lanes->lanes[i].lane)
+		if (runs(&lanes->lanes[i]))
 			bits |= kinds[i].bit;
 	}
 	return bits;
@@ -486,7 +505,7 @@ int lanes_before_drain(struct lanes *lanes)
 	for (uint32_t i = 0; lanes && i < ARRAY_SIZE(kinds); i++) {
 		int failed = 0;
 
-		if (lanes->lanes[i].lane && kinds[i].before_drain)
+		if (runs(&lanes->lanes[i]) && kinds[i].before_drain)
 			failed = kinds[i].before_drain(lanes->lanes[i].lane);
 		if (!rc)
 			rc = failed;
@@ -501,7 +520,7 @@ int lanes_after_drain(struct lanes *lanes, struct window *window)
 	for (uint32_t i = 0; lanes && i < ARRAY_SIZE(kinds); i++) {
 		int failed = 0;
 
-		if (lanes->lanes[i].lane && kinds[i].after_drain)
+		if (runs(&lanes->lanes[i]) && kinds[i].after_drain)
 			failed = kinds[i].after_drain(lanes->lanes[i].lane, window);
 		if (!rc)
 			rc = failed;
@@ -512,7 +531,7 @@ int lanes_after_drain(struct lanes *lanes, struct window *window)
 void lanes_tick(struct lanes *lanes, uint64_t now_ns)
 {
 	for (uint32_t i = 0; lanes && i < ARRAY_SIZE(kinds); i++) {
-		if (lanes->lanes[i].lane && kinds[i].tick)
+		if (runs(&lanes->lanes[i]) && kinds[i].tick)
 			kinds[i].tick(lanes->lanes[i].lane, now_ns);
 	}
 }
@@ -520,7 +539,7 @@ void lanes_tick(struct lanes *lanes, uint64_t now_ns)
 void lanes_take_count(struct lanes *lanes, const struct count_key *key, const struct count *count)
 {
 	for (uint32_t i = 0; lanes && i < ARRAY_SIZE(kinds); i++) {
-		if (lanes->lanes[i].lane && kinds[i].take_count)
+		if (runs(&lanes->lanes[i]) && kinds[i].take_count)
 			kinds[i].take_count(lanes->lanes[i].lane, key, count);
 	}
 }
@@ -594,13 +613,18 @@ int lanes_set_process(struct lanes *lanes, enum lane_bit bit, uint32_t pid, bool
 	return rc;
 }
 
-static void pause_lane(const struct lane_kind *kind, struct lane *lane, enum lane_bit bit)
+static int pause_lane(const struct lane_kind *kind, struct lane *lane, enum lane_bit bit)
 {
+	bool was_running = runs(lane);
+
 	if (!lane->lane && !lane->paused)
-		return; // it never ran
+		return 0; // it never ran
 	lane->paused |= bit;
-	if (lane->lane)
+	if (was_running && kind->set_running)
+		return kind->set_running(lane->lane, false);
+	if (was_running)
 		kind->close(take(lane->lane));
+	return 0;
 }
 
 static int resume_lane(const struct lane_kind *kind, struct lane *lane, enum lane_bit bit,
@@ -611,6 +635,8 @@ static int resume_lane(const struct lane_kind *kind, struct lane *lane, enum lan
 	lane->paused &= ~bit;
 	if (lane->paused)
 		return 0;
+	if (lane->lane)
+		return kind->set_running(lane->lane, true);
 	lane->failure_told = false;
 	open_lane(kind, lane, setup);
 	return lane->lane ? 0 : -EIO; // why is a notice
@@ -628,7 +654,7 @@ int lanes_set_running(struct lanes *lanes, enum lane_bit bit, bool on)
 		if (on)
 			failed = resume_lane(&kinds[i], &lanes->lanes[i], bit, &lanes->setup);
 		else
-			pause_lane(&kinds[i], &lanes->lanes[i], bit);
+			failed = pause_lane(&kinds[i], &lanes->lanes[i], bit);
 		if (!rc)
 			rc = failed;
 	}

@@ -58,6 +58,11 @@ struct lane_kind {
 	uint32_t needs;   // of lanes that come before: it is closed and opened with them
 	int (*open)(const struct lane_setup *setup, void **ret_lane, struct error *err);
 	void (*close)(void *lane);
+	/**
+	 * Stop, to cost nothing, or go on, without being loaded anew: a kernel takes a second of CPU to
+	 * check a large program. What was set stays so. NULL: it is closed, and opened again.
+	 */
+	int (*set_running)(void *lane, bool on);
 	/** The count maps are about to be swapped: count what is due. Returns 0 or a negative errno. */
 	int (*before_drain)(void *lane);
 	/** All counts are in @window, which ends now: add what is not counted by the kernel. */
@@ -98,8 +103,8 @@ void lanes_read_cost(const struct lanes *lanes, enum lane_bit bit, struct lane_c
 int lanes_set_step(struct lanes *lanes, enum lane_bit bit, uint32_t step);
 int lanes_set_process(struct lanes *lanes, enum lane_bit bit, uint32_t pid, bool on);
 /**
- * Close the lanes of a bit, or open them again; what they had set is gone. Those that never ran are
- * left alone. Returns 0 or a negative errno.
+ * Stop the lanes of a bit, or let them go on; of those that are closed and opened for that, what they
+ * had set is gone. Those that never ran are left alone. Returns 0 or a negative errno.
  */
 int lanes_set_running(struct lanes *lanes, enum lane_bit bit, bool on);
 

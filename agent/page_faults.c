@@ -103,6 +103,24 @@ static int attach(struct page_faults *faults, struct error *err)
 	return rc;
 }
 
+static void detach(struct page_faults *faults)
+{
+	for (uint32_t i = 0; i < ARRAY_SIZE(faults->links); i++)
+		bpf_link__destroy(take(faults->links[i]));
+	cpu_programs_close(take(faults->counted));
+	for (uint32_t i = 0; i < ARRAY_SIZE(faults->handled); i++)
+		cpu_programs_close(take(faults->handled[i]));
+}
+
+int page_faults_set_running(struct page_faults *faults, bool on, struct error *err)
+{
+	int rc = on ? attach(faults, err) : 0;
+
+	if (rc || !on)
+		detach(faults);
+	return rc;
+}
+
 int page_faults_open(const struct loader *loader, const struct page_faults_options *options,
 		     struct page_faults **ret_faults, struct error *err)
 {
@@ -128,11 +146,7 @@ void page_faults_close(struct page_faults *faults)
 {
 	if (!faults)
 		return;
-	for (uint32_t i = 0; i < ARRAY_SIZE(faults->links); i++)
-		bpf_link__destroy(faults->links[i]);
-	cpu_programs_close(faults->counted);
-	for (uint32_t i = 0; i < ARRAY_SIZE(faults->handled); i++)
-		cpu_programs_close(faults->handled[i]);
+	detach(faults);
 	page_faults_bpf__destroy(faults->programs);
 	free(faults);
 }

@@ -31,6 +31,9 @@ int page_faults_open(const struct loader *loader, const struct page_faults_optio
 /** NULL is allowed. */
 void page_faults_close(struct page_faults *faults);
 
+/** Stop, or go on. Returns 0 or a negative errno; then they do not run. */
+int page_faults_set_running(struct page_faults *faults, bool on, struct error *err);
+
 /** Every few seconds CPUs that came or went are looked for; costs nothing otherwise. */
 void page_faults_tick(struct page_faults *faults, uint64_t now_ns);
 

@@ -147,8 +147,30 @@ static int attach(struct switches *switches)
 		if (!switches->links[i])
 			return -errno;
 	}
-	switches->sweep_link = bpf_program__attach_iter(programs->progs.sweep_threads, NULL);
-	return switches->sweep_link ? 0 : -errno;
+	return 0;
+}
+
+static void detach(struct switches *switches)
+{
+	for (uint32_t i = 0; i < ARRAY_SIZE(switches->links); i++)
+		bpf_link__destroy(take(switches->links[i]));
+}
+
+/* @anew: whatever threads did before now is not told. While nothing is attached. */
+static int begin(struct switches *switches, bool anew)
+{
+	struct switches_bpf *programs = switches->programs;
+	int rc = 0;
+
+	programs->bss->begun_ns = clock_monotonic_ns();
+	if (anew) {
+		programs->bss->begin_anew = true;
+		rc = switches_sweep(switches);
+		programs->bss->begin_anew = false;
+	}
+	if (!rc)
+		rc = attach(switches);
+	return rc ? rc : switches_sweep(switches);
 }
 
 static void note_what_is_missing(struct switches *switches)
@@ -170,11 +192,10 @@ int switches_open(const struct loader *loader, const struct switches_options *op
 	switches->slot_ns = options->slot_ns;
 	int rc = load_any(switches, loader, options);
 	if (!rc) {
-		switches->programs->bss->begun_ns = clock_monotonic_ns();
-		rc = attach(switches);
+		switches->sweep_link =
+			bpf_program__attach_iter(switches->programs->progs.sweep_threads, NULL);
+		rc = switches->sweep_link ? begin(switches, false) : -errno;
 	}
-	if (!rc)
-		rc = switches_sweep(switches);
 	if (rc) {
 		error_errno(err, rc,
 			    "following threads over the wall clock: the kernel said \"%.160s\"",
@@ -191,11 +212,25 @@ void switches_close(struct switches *switches)
 {
 	if (!switches)
 		return;
-	for (uint32_t i = 0; i < ARRAY_SIZE(switches->links); i++)
-		bpf_link__destroy(switches->links[i]);
+	detach(switches);
 	bpf_link__destroy(switches->sweep_link);
 	switches_bpf__destroy(switches->programs);
 	free(switches);
+}
+
+int switches_set_running(struct switches *switches, bool on)
+{
+	int rc = 0;
+
+	if (on) {
+		rc = begin(switches, true);
+	} else {
+		// What they have done so far is told; it is in the counts of the window that comes.
+		switches_sweep(switches);
+	}
+	if (rc || !on)
+		detach(switches);
+	return rc;
 }
 
 int switches_sweep(struct switches *switches)

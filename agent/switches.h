@@ -36,6 +36,12 @@ void switches_close(struct switches *switches);
  */
 int switches_sweep(struct switches *switches);
 
+/**
+ * Stop accounting, or begin anew: what threads did meanwhile is not told. What was set stays so. Returns
+ * 0 or a negative errno; then it does not run.
+ */
+int switches_set_running(struct switches *switches, bool on);
+
 /** What is kept of threads (bpf/thread.bpf.h), for programs beside these. Owned by the switches. */
 int switches_threads_fd(const struct switches *switches);
 

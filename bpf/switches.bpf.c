@@ -58,6 +58,9 @@ struct {
 /* When the accounting began. Set by the agent. */
 __u64 begun_ns = 0;
 
+/* Set by the agent for a sweep before it attaches the others: nothing is known of what was before. */
+bool begin_anew = false;
+
 /* Told to the agent by the first sweep. */
 bool delay_is_known = false;
 
@@ -541,6 +544,14 @@ static __always_inline void sweep_thread(struct task_struct *task, struct thread
 	wait_unlock(&thread->wait);
 }
 
+static __always_inline void forget_thread(struct thread *thread)
+{
+	thread->time.since_ns = 0;
+	thread->time.swept_compared_ns = thread->time.swept_ns[THREAD_RUNNING];
+	thread->wait.weight = 0;
+	thread->wake.asleep_ns = 0;
+}
+
 /* Sleepable, so that there is memory for all threads at once. */
 SEC("iter.s/task")
 int sweep_threads(struct bpf_iter__task *ctx)
@@ -555,7 +566,9 @@ int sweep_threads(struct bpf_iter__task *ctx)
 	if (!task || !is_asked_for(task) || task->exit_state)
 		return 0;
 	thread = bpf_task_storage_get(&threads, task, NULL, 0);
-	if (!thread) {
+	if (thread && begin_anew)
+		forget_thread(thread);
+	if (!thread || begin_anew) {
 		begin_late(task);
 		thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	}

@@ -62,12 +62,7 @@ CONTAINED = ["setpriv", "--inh-caps=-all", "--bounding-set=-all,+bpf,+perfmon,+s
              "+checkpoint_restore,+dac_read_search"]
 
 
-# As root the agent switches the kernel's statistics of programs on and off. In a storm its loop then
-# did not answer for up to a minute, now and then; the cause is not known.
-UNANSWERED = pytest.mark.skip(reason="as root the loop may not answer for a minute in a storm")
-
-
-@pytest.mark.parametrize("prefix", [pytest.param([], id="root", marks=UNANSWERED),
+@pytest.mark.parametrize("prefix", [pytest.param([], id="root"),
                                     pytest.param(CONTAINED, id="capabilities")])
 def test_a_storm_is_answered_told_and_forgotten(collector, tmp_path, storm, prefix):
     if prefix and not shutil.which(prefix[0]):

@@ -288,7 +288,32 @@ TEST(waits_that_were_sampled_add_up_to_the_totals)
 	close_switches(&fixture);
 }
 
+TEST(what_threads_do_during_a_pause_is_not_told_and_all_is_afterwards)
+{
+	struct told told = { .pid = getpid() };
+	uint64_t begin_ns, end_ns;
+
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	struct fixture fixture = open_switches(false);
+	alternate(50 * NS_PER_MS);
+	EXPECT_EQ(0, switches_set_running(fixture.switches, false), "pause");
+	drain(&fixture, &told);
+	assert_true(sum(&told) >= 50 * NS_PER_MS); // up to the pause
+	alternate(400 * NS_PER_MS);
+	memset(told.ns, 0, sizeof(told.ns));
+	begin_ns = clock_monotonic_ns();
+	EXPECT_EQ(0, switches_set_running(fixture.switches, true), "go on");
+	alternate(200 * NS_PER_MS);
+	sleep_ns(100 * NS_PER_MS);
+	end_ns = drain(&fixture, &told);
+	assert_true(sum(&told) >= 300 * NS_PER_MS && sum(&told) <= end_ns - begin_ns);
+	assert_true(told.ns[SAMPLE_KIND_OFF_CPU] >= 100 * NS_PER_MS);
+	close_switches(&fixture);
+}
+
 RUN_TESTS(
+	cmocka_unit_test(what_threads_do_during_a_pause_is_not_told_and_all_is_afterwards),
 	cmocka_unit_test(waits_that_were_sampled_add_up_to_the_totals),
 
 	cmocka_unit_test(all_the_time_of_a_thread_is_told),
