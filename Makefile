@@ -177,6 +177,29 @@ $(BUILD)/tests/gpu/%_client: tests/gpu/%_client.c tests/gpu/cuda_double.h | $(BU
 	$(call say,CC,$<)
 	$(CC) -std=gnu11 -O1 -g -D_GNU_SOURCE -I. -Wall -Wextra $< -o $@
 $(BUILD)/tests/agent/test_nvml $(BUILD)/tests/agent/test_gpu_usage: | $(GPU_DOUBLES)
+
+# The CUPTI helper, an opt-in library for profiled processes: frame pointers and no endbr64, for its probe.
+HELPER_CFLAGS := -std=gnu11 -O2 -g -D_GNU_SOURCE -I. -fPIC -shared -fvisibility=hidden -fcf-protection=none \
+		 -fno-omit-frame-pointer -Wall -Wextra -Wshadow -Werror -pthread
+HELPER_SOURCES := helper/cupti_helper.c helper/cupti_shared.h helper/cupti_abi.h
+# Folders with cupti.h, cuda.h and crt/: libcupti-dev's, or those of the wheels nvidia-cuda-{cupti,runtime,nvcc}.
+CUPTI_INCLUDE ?= /usr/include /usr/local/cuda/include /usr/local/cuda/extras/CUPTI/include
+.PHONY: cupti
+cupti: $(BUILD)/libcairn_cupti.so ## build the CUPTI helper; CUPTI_INCLUDE='folders of headers'
+$(BUILD)/libcairn_cupti.so: $(HELPER_SOURCES)
+	mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(CC) $(HELPER_CFLAGS) $(patsubst %,-idirafter %,$(CUPTI_INCLUDE)) -Wl,-soname,$(@F) $< -o $@
+# The same with a stand-in for the headers, beside a double of libcupti. Test equipment.
+$(BUILD)/tests/gpu/libcairn_cupti.so: $(HELPER_SOURCES) tests/gpu/cupti/cupti.h | $(BUILD)/packages.stamp
+	mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(CC) $(HELPER_CFLAGS) -Itests/gpu/cupti -Wl,-soname,$(@F) $< -o $@
+$(BUILD)/tests/gpu/libcupti.so.12: tests/gpu/cupti_double.c tests/gpu/cupti_double.h tests/gpu/cupti/cupti.h | $(BUILD)/packages.stamp
+	mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(CC) -std=gnu11 -O1 -g -I. -Itests/gpu/cupti -fPIC -shared -Wall -Wextra -pthread -Wl,-soname,$(@F) $< -o $@
+$(BUILD)/tests/agent/test_cupti_window: | $(BUILD)/tests/gpu/libcairn_cupti.so $(BUILD)/tests/gpu/libcupti.so.12
 $(addprefix $(BUILD)/tests/agent/test_,probe_site gpu_driver gpu_probes): | $(GPU_DOUBLES) $(GPU_SHAPES)
 
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o

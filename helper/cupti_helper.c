@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: Apache-2.0
+// libcairn_cupti.so: how long kernels took on the GPU, of a process that asks for it with
+// CUDA_INJECTION64_PATH. The driver loads this library at cuInit(). Then nothing is subscribed and
+// libcupti is not even loaded: a thread sleeps until the agent opens a window. In a window each launch is
+// seen at its call, one in so many is told to the agent's probe, which takes the stack, and CUPTI's
+// activity records say how long its kernels ran. When it is over everything is given back.
+//
+// The application's own use of CUPTI comes first: where somebody has subscribed, the helper steps aside.
+#include <cupti.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "helper/cupti_abi.h"
+#include "helper/cupti_shared.h"
+
+enum {
+	BUFFER_BYTES = 256 << 10, // some 1500 records
+	BUFFER_ALIGN = 8,
+	BUFFERS_MAX = 16, // in CUPTI's hands at a time: 4 MiB; without one CUPTI drops, and counts
+};
+
+#define NS_PER_SECOND 1000000000ULL
+#define NS_PER_MS     1000000ULL
+
+/* The process's. The helper's thread writes all but what is atomic. */
+static struct cupti_shared *shared;
+static _Atomic uint64_t launches, kernels, kernel_ns, own_ns;
+static _Atomic uint32_t record_count, dropped, buffers;
+static _Atomic bool is_measuring;
+static uint32_t one_in = 1, records_max; // of the window that is open
+static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
+}
+
+// ---- libcupti -------------------------------------------------------------------------------
+
+/* Functions of libcupti, which is loaded for the first window: most processes never have one. */
+static struct {
+	__typeof__(&cuptiSubscribe) subscribe;
+	__typeof__(&cuptiUnsubscribe) unsubscribe;
+	__typeof__(&cuptiEnableCallback) enable_callback;
+	__typeof__(&cuptiActivityRegisterCallbacks) register_callbacks;
+	__typeof__(&cuptiActivityEnable) enable;
+	__typeof__(&cuptiActivityDisable) disable;
+	__typeof__(&cuptiActivityFlushAll) flush_all;
+	__typeof__(&cuptiActivityGetNextRecord) next_record;
+	__typeof__(&cuptiActivityGetNumDroppedRecords) dropped_records;
+	bool is_loaded;
+} cupti;
+
+// The copy that the application has loaded already (PyTorch's wheel brings one), or the system's.
+static void *open_cupti(void)
+{
+	static const char *const names[] = { "libcupti.so.13", "libcupti.so.12", "libcupti.so" };
+	static const int flags[] = { RTLD_NOW | RTLD_NOLOAD, RTLD_NOW };
+	void *library = NULL;
+
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]) && !library; i++) {
+		for (size_t k = 0; k < sizeof(names) / sizeof(names[0]) && !library; k++)
+			library = dlopen(names[k], flags[i]);
+	}
+	return library;
+}
+
+static bool load_cupti(void)
+{
+	static const struct {
+		const char *name;
+		void *place;
+	} functions[] = {
+		{ "cuptiSubscribe", &cupti.subscribe },
+		{ "cuptiUnsubscribe", &cupti.unsubscribe },
+		{ "cuptiEnableCallback", &cupti.enable_callback },
+		{ "cuptiActivityRegisterCallbacks", &cupti.register_callbacks },
+		{ "cuptiActivityEnable", &cupti.enable },
+		{ "cuptiActivityDisable", &cupti.disable },
+		{ "cuptiActivityFlushAll", &cupti.flush_all },
+		{ "cuptiActivityGetNextRecord", &cupti.next_record },
+		{ "cuptiActivityGetNumDroppedRecords", &cupti.dropped_records },
+	};
+	void *library = cupti.is_loaded ? NULL : open_cupti();
+
+	if (cupti.is_loaded)
+		return true;
+	if (!library)
+		return false;
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		void *function = dlsym(library, functions[i].name);
+
+		if (!function) {
+			dlclose(library);
+			return false;
+		}
+		memcpy(functions[i].place, &function, sizeof(function));
+	}
+	cupti.is_loaded = true; // never unloaded: CUPTI's threads would run in what is gone
+	return true;
+}
+
+// ---- launches -------------------------------------------------------------------------------
+
+// Which launches are told is a function of their number, so that nothing need be remembered of them until
+// their records come; spread, so that a loop of so many launches is not always told at one of them.
+static bool is_told(uint32_t correlation)
+{
+	return (uint32_t)(((uint64_t)(correlation * 2654435761U) * one_in) >> 32) == 0;
+}
+
+/**
+ * Nothing. The agent's probe sits on its first instruction, in the thread that launches and with its stack
+ * below: @correlation is what the record of each of its kernels will have, @weight how many launches it
+ * stands for, @name the kernel's, NULL for a graph.
+ */
+void cairn_cupti_launched(uint32_t correlation, uint32_t weight, const char *name);
+__attribute__((noinline, visibility("default"))) void cairn_cupti_launched(uint32_t correlation,
+									   uint32_t weight,
+									   const char *name)
+{
+	// The kernel emulates a nop under a probe; a ret it would have to single-step.
+	__asm__ volatile("nop" : : "r"(correlation), "r"(weight), "r"(name) : "memory");
+}
+
+static void on_launch(void *context, CUpti_CallbackDomain domain, CUpti_CallbackId id,
+		      const void *data)
+{
+	const CUpti_CallbackData *call = data;
+	uint64_t begin_ns = now_ns();
+
+	(void)context;
+	(void)domain;
+	(void)id;
+	if (call->callbackSite != CUPTI_API_ENTER)
+		return;
+	atomic_fetch_add_explicit(&launches, 1, memory_order_relaxed);
+	if (atomic_load_explicit(&is_measuring, memory_order_relaxed) &&
+	    is_told(call->correlationId))
+		cairn_cupti_launched(call->correlationId, one_in, call->symbolName);
+	atomic_fetch_add_explicit(&own_ns, now_ns() - begin_ns, memory_order_relaxed);
+}
+
+static const CUpti_CallbackId launch_calls[] = {
+	CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel,
+	CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
+	CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
+	CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz,
+	CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel,
+	CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz,
+	CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
+	CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz,
+};
+
+// ---- kernels --------------------------------------------------------------------------------
+
+// Names are few and come again and again: a search through them is short. Called by CUPTI's thread.
+static bool find_name(const char *name, uint32_t *ret_name)
+{
+	uint32_t count = shared->name_count, at = 0;
+
+	if (!name)
+		name = "";
+	while (at < count && strncmp(shared->names[at], name, CUPTI_NAME_BYTES - 1) != 0)
+		at++;
+	if (at == CUPTI_NAMES)
+		return false;
+	if (at == count) {
+		strncpy(shared->names[at], name, CUPTI_NAME_BYTES - 1);
+		shared->name_count = count + 1;
+	}
+	*ret_name = at;
+	return true;
+}
+
+static void keep_record(const CUpti_ActivityKernel9 *kernel)
+{
+	uint32_t at = atomic_fetch_add(&record_count, 1), name = 0;
+
+	if (at >= records_max || !find_name(kernel->name, &name)) {
+		atomic_fetch_sub(&record_count, 1);
+		atomic_fetch_add(&dropped, 1);
+		return;
+	}
+	shared->records[at] = (struct cupti_record){
+		.correlation = kernel->correlationId,
+		.name = name,
+		.duration_ns = kernel->end - kernel->start,
+		.device = kernel->deviceId,
+		.stream = kernel->streamId,
+	};
+}
+
+static void on_kernel(const CUpti_ActivityKernel9 *kernel)
+{
+	if (kernel->end <= kernel->start) // timestamps that CUPTI could not collect are 0
+		return;
+	atomic_fetch_add_explicit(&kernels, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&kernel_ns, kernel->end - kernel->start, memory_order_relaxed);
+	if (is_told(kernel->correlationId))
+		keep_record(kernel);
+}
+
+static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *size, size_t *records_at_most)
+{
+	*buffer = NULL;
+	*size = 0;
+	*records_at_most = 0; // as many as fit
+	if (atomic_fetch_add(&buffers, 1) >= BUFFERS_MAX ||
+	    !(*buffer = aligned_alloc(BUFFER_ALIGN, BUFFER_BYTES)))
+		atomic_fetch_sub(&buffers, 1);
+	else
+		*size = BUFFER_BYTES;
+}
+
+static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size,
+				 size_t valid)
+{
+	uint64_t begin_ns = now_ns();
+	CUpti_Activity *record = NULL;
+	size_t lost = 0;
+
+	(void)size;
+	pthread_mutex_lock(&names_lock);
+	while (buffer && valid && cupti.next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
+		if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL ||
+		    record->kind == CUPTI_ACTIVITY_KIND_KERNEL)
+			on_kernel((const CUpti_ActivityKernel9 *)record);
+	}
+	pthread_mutex_unlock(&names_lock);
+	if (cupti.dropped_records(context, stream, &lost) == CUPTI_SUCCESS)
+		atomic_fetch_add(&dropped, (uint32_t)lost);
+	if (buffer) {
+		free(buffer);
+		atomic_fetch_sub(&buffers, 1);
+	}
+	atomic_fetch_add_explicit(&own_ns, now_ns() - begin_ns, memory_order_relaxed);
+}
+
+// ---- windows --------------------------------------------------------------------------------
+
+// Until the agent asks for another window than @window, or for @ns; 0: for as long as it takes.
+static void sleep_in(uint32_t window, uint64_t ns)
+{
+	const struct timespec time = { (time_t)(ns / NS_PER_SECOND), (long)(ns % NS_PER_SECOND) };
+
+	syscall(SYS_futex, &shared->window_asked, FUTEX_WAIT, window, ns ? &time : NULL, NULL, 0);
+}
+
+static uint32_t window_asked(void)
+{
+	return __atomic_load_n(&shared->window_asked, __ATOMIC_ACQUIRE);
+}
+
+// Half a window: it ends early if the agent takes it back, or when there are enough records.
+static void pass(uint32_t window, uint64_t ns)
+{
+	uint64_t end_ns = now_ns() + ns;
+
+	for (uint64_t now = now_ns(); now < end_ns && window_asked() == window; now = now_ns()) {
+		uint64_t slice_ns = end_ns - now < 10 * NS_PER_MS ? end_ns - now : 10 * NS_PER_MS;
+
+		if (atomic_load(&record_count) >= records_max)
+			return;
+		sleep_in(window, slice_ns);
+	}
+}
+
+static void measure(uint32_t window, uint64_t half_ns)
+{
+	uint64_t begin_ns = now_ns();
+	uint64_t compared = atomic_load(&launches);
+
+	// What the launches' callbacks cost is in both halves: the difference is what measuring costs.
+	pass(window, half_ns);
+	shared->compared_ns = now_ns() - begin_ns;
+	shared->compared_launches = atomic_load(&launches) - compared;
+
+	begin_ns = now_ns();
+	shared->result = (int32_t)cupti.enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+	shared->enable_ns = now_ns() - begin_ns;
+	if (shared->result != CUPTI_SUCCESS) {
+		shared->state = CUPTI_STATE_FAILED;
+		return;
+	}
+	begin_ns = now_ns();
+	uint64_t measured = atomic_load(&launches);
+	atomic_store(&is_measuring, true);
+	pass(window, half_ns);
+	atomic_store(&is_measuring, false);
+	shared->measured_ns = now_ns() - begin_ns;
+	shared->measured_launches = atomic_load(&launches) - measured;
+
+	begin_ns = now_ns();
+	cupti.flush_all(0); // complete records only; what runs yet is left out
+	cupti.disable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+	cupti.flush_all(
+		CUPTI_ACTIVITY_FLAG_FLUSH_FORCED); // or its buffers come back in another window
+	shared->disable_ns = now_ns() - begin_ns;
+}
+
+static CUptiResult enable_calls(CUpti_SubscriberHandle subscriber, uint32_t enable)
+{
+	CUptiResult result = CUPTI_SUCCESS;
+
+	for (size_t i = 0; i < sizeof(launch_calls) / sizeof(launch_calls[0]) && !result; i++)
+		result = cupti.enable_callback(enable, subscriber, CUPTI_CB_DOMAIN_DRIVER_API,
+					       launch_calls[i]);
+	return result;
+}
+
+static void subscribe_and_measure(uint32_t window, uint64_t half_ns)
+{
+	CUpti_SubscriberHandle subscriber;
+	CUptiResult result =
+		cupti.subscribe(&subscriber, (CUpti_CallbackFunc)(void *)on_launch, NULL);
+
+	shared->result = (int32_t)result;
+	if (result != CUPTI_SUCCESS) {
+		shared->state = result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
+					? CUPTI_STATE_ASIDE
+					: CUPTI_STATE_FAILED;
+		return;
+	}
+	// Only whoever has subscribed may say who gets the records: they are the application's otherwise.
+	result = cupti.register_callbacks(give_buffer, take_buffer);
+	if (result == CUPTI_SUCCESS)
+		result = enable_calls(subscriber, 1);
+	shared->result = (int32_t)result;
+	shared->state = result == CUPTI_SUCCESS ? CUPTI_STATE_OPEN : CUPTI_STATE_FAILED;
+	if (result == CUPTI_SUCCESS)
+		measure(window, half_ns);
+	enable_calls(subscriber, 0);
+	cupti.unsubscribe(subscriber);
+	if (shared->state == CUPTI_STATE_OPEN)
+		shared->state = CUPTI_STATE_IDLE;
+}
+
+static uint32_t at_most(uint32_t value, uint32_t max)
+{
+	return value < max ? value : max;
+}
+
+static void begin_window(void)
+{
+	uint32_t wanted = shared->one_in;
+
+	one_in = wanted ? wanted : 1;
+	records_max = at_most(shared->records_max, CUPTI_RECORDS);
+	atomic_store(&launches, 0);
+	atomic_store(&kernels, 0);
+	atomic_store(&kernel_ns, 0);
+	atomic_store(&own_ns, 0);
+	atomic_store(&record_count, 0);
+	atomic_store(&dropped, 0);
+	shared->compared_ns = shared->compared_launches = 0;
+	shared->measured_ns = shared->measured_launches = 0;
+	shared->enable_ns = shared->disable_ns = 0;
+	shared->record_count = shared->name_count = 0;
+	memset(shared->names, 0, sizeof(shared->names));
+}
+
+static void end_window(uint32_t window)
+{
+	shared->kernels = atomic_load(&kernels);
+	shared->kernel_ns = atomic_load(&kernel_ns);
+	shared->own_ns = atomic_load(&own_ns);
+	shared->records_dropped = atomic_load(&dropped);
+	shared->record_count = at_most(atomic_load(&record_count), records_max);
+	__atomic_store_n(&shared->window_done, window, __ATOMIC_RELEASE);
+}
+
+static void *run(void *context)
+{
+	uint32_t done = 0;
+
+	(void)context;
+	for (;;) {
+		uint32_t window = window_asked();
+
+		if (window == done) {
+			sleep_in(window, 0);
+			continue;
+		}
+		begin_window();
+		shared->state = CUPTI_STATE_IDLE;
+		if (!shared->window_ms)
+			; // the agent has taken the last one back
+		else if (load_cupti())
+			subscribe_and_measure(window,
+					      at_most(shared->window_ms, CUPTI_WINDOW_MS_MAX) *
+						      NS_PER_MS / 2);
+		else
+			shared->state = CUPTI_STATE_ABSENT;
+		end_window(window);
+		done = window;
+	}
+	return NULL;
+}
+
+// ---- loading --------------------------------------------------------------------------------
+
+// Pages that are never touched take no memory.
+static struct cupti_shared *make_shared(void)
+{
+	int fd = memfd_create(CUPTI_SHARED_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	void *memory = MAP_FAILED;
+
+	if (fd < 0)
+		return NULL;
+	// Sealed, or the agent would die by what is cut off under its feet.
+	if (ftruncate(fd, sizeof(struct cupti_shared)) == 0 &&
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+		memory = mmap(NULL, sizeof(struct cupti_shared), PROT_READ | PROT_WRITE, MAP_SHARED,
+			      fd, 0);
+	close(fd);
+	if (memory == MAP_FAILED)
+		return NULL;
+	madvise(memory, sizeof(struct cupti_shared), MADV_DONTFORK);
+	return memory;
+}
+
+// The application's signals are for its own threads.
+static int start_thread(void)
+{
+	sigset_t all, before;
+	pthread_attr_t attributes;
+	pthread_t thread;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_attr_init(&attributes);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	int rc = pthread_create(&thread, &attributes, run, NULL);
+	if (!rc)
+		pthread_setname_np(thread, "cairn-cupti");
+	pthread_attr_destroy(&attributes);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return rc;
+}
+
+static int begin(void)
+{
+	struct cupti_shared *memory = make_shared();
+
+	if (!memory)
+		return -1;
+	memory->version = CUPTI_SHARED_VERSION;
+	memory->bytes = sizeof(*memory);
+	shared = memory;
+	if (start_thread())
+		return -1;
+	__atomic_store_n(&memory->magic, CUPTI_SHARED_MAGIC, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/** The driver calls this at cuInit(). 1 is success; whatever fails here, the application runs on. */
+int InitializeInjection(void);
+__attribute__((visibility("default"))) int InitializeInjection(void)
+{
+	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+	static pid_t process; // a fork's child has neither the thread nor the memory
+
+	pthread_mutex_lock(&once);
+	if (process != getpid()) {
+		process = getpid();
+		begin();
+	}
+	pthread_mutex_unlock(&once);
+	return 1;
+}
