@@ -26,6 +26,8 @@ struct gpu_programs {
 	uint64_t told_second;   // the last one that a window has, of Unix time
 	uint32_t windows;       // since ended processes were looked for
 	uint8_t *keys, *values; // of a batch
+	uint64_t *hits;         // of a kind of call, on each possible CPU
+	int cpu_count;
 };
 
 // ---- life -----------------------------------------------------------------------------------
@@ -73,7 +75,12 @@ int gpu_programs_open(const struct loader *loader, const struct gpu_programs_opt
 	programs->keys = calloc(READ_BATCH, sizeof(struct gpu_owner)); // the longest key
 	programs->values = calloc(1, READ_BYTES);
 	programs->told_second = clock_realtime_ns() / NS_PER_SECOND;
-	int rc = programs->keys && programs->values ? load(programs, loader, options) : -ENOMEM;
+	programs->cpu_count = libbpf_num_possible_cpus();
+	if (programs->cpu_count > 0)
+		programs->hits = calloc(programs->cpu_count, sizeof(*programs->hits));
+	int rc = programs->keys && programs->values && programs->hits
+			 ? load(programs, loader, options)
+			 : -ENOMEM;
 	if (rc) {
 		gpu_programs_close(programs);
 		return error_errno(err, rc,
@@ -90,6 +97,7 @@ void gpu_programs_close(struct gpu_programs *programs)
 	gpu_bpf__destroy(programs->programs);
 	free(programs->keys);
 	free(programs->values);
+	free(programs->hits);
 	free(programs);
 }
 
@@ -108,9 +116,31 @@ int gpu_programs_return_fd(const struct gpu_programs *programs)
 	return bpf_program__fd(programs->programs->progs.gpu_call_returns);
 }
 
-void gpu_programs_set_launch_weight(struct gpu_programs *programs, uint32_t weight)
+void gpu_programs_set_window(void *context, const struct gpu_window *window)
 {
-	__atomic_store_n(&programs->programs->data->gpu_launch_weight, weight, __ATOMIC_RELAXED);
+	struct gpu_programs *programs = context;
+	struct gpu_window *to = (struct gpu_window *)&programs->programs->bss->gpu_window;
+
+	// Closed while it is written: what comes meanwhile is in none.
+	__atomic_store_n(&to->end_ns, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&to->begin_ns, window->begin_ns, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&to->weight, window->weight, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&to->end_ns, window->end_ns, __ATOMIC_SEQ_CST);
+}
+
+int gpu_programs_read_hits(void *context, uint64_t ret_hits[GPU_CALL_COUNT])
+{
+	struct gpu_programs *programs = context;
+	int fd = bpf_map__fd(programs->programs->maps.gpu_hits);
+
+	for (uint32_t call = 0; call < GPU_CALL_COUNT; call++) {
+		if (bpf_map_lookup_elem(fd, &call, programs->hits))
+			return -errno;
+		ret_hits[call] = 0;
+		for (int cpu = 0; cpu < programs->cpu_count; cpu++)
+			ret_hits[call] += programs->hits[cpu];
+	}
+	return 0;
 }
 
 void gpu_programs_set_budget(struct gpu_programs *programs, uint32_t stacks_per_second)

@@ -41,8 +41,10 @@ void gpu_programs_close(struct gpu_programs *programs);
 int gpu_programs_entry_fd(const struct gpu_programs *programs, enum gpu_tier tier);
 int gpu_programs_return_fd(const struct gpu_programs *programs);
 
-/** From now on a launch that is seen stands for so many; launches are probed in windows. */
-void gpu_programs_set_launch_weight(struct gpu_programs *programs, uint32_t weight);
+/** For a struct gpu_probes_options: from now on probes that are not always there count in this window. */
+void gpu_programs_set_window(void *programs, const struct gpu_window *window);
+/** Likewise: how often programs have run, by enum gpu_call, entries and returns. 0 or -errno. */
+int gpu_programs_read_hits(void *programs, uint64_t ret_hits[GPU_CALL_COUNT]);
 /** How many stacks a second each CPU may take from now on, of launches and of other calls. */
 void gpu_programs_set_budget(struct gpu_programs *programs, uint32_t stacks_per_second);
 

@@ -14,8 +14,8 @@ char LICENSE[] SEC("license") = "GPL";
 const volatile __u64 gpu_wait_ns_min = 10000; // a shorter wait is none: the work was done already
 const volatile bool gpu_keep_calls = false;   // for tests
 
-/* Set at any time: launches are probed in windows, and each stands for so many. */
-__u32 gpu_launch_weight = 1;
+/* Set at any time, for probes that are there a part of the time: launches, and what is too hot. */
+struct gpu_window gpu_window = {};
 
 static __always_inline long read_user(void *to, __u32 size, __u64 address)
 {
@@ -64,6 +64,33 @@ static __always_inline bool is_wanted(void)
 	return !only_followed || bpf_map_lookup_elem(&followed, &pid);
 }
 
+/* How often programs ran for each kind of call, entries and returns: what the probes cost. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, GPU_CALL_COUNT);
+	__type(key, __u32);
+	__type(value, __u64);
+} gpu_hits SEC(".maps");
+
+static __always_inline void count_hit(__u64 cookie)
+{
+	__u32 call = gpu_cookie_call(cookie);
+	__u64 *hits = bpf_map_lookup_elem(&gpu_hits, &call);
+
+	if (hits)
+		*hits += 1;
+}
+
+/* For how many calls one of this probe stands; 0: it came outside of the window. */
+static __always_inline __u32 window_weight(__u64 cookie, __u64 now)
+{
+	const volatile struct gpu_window *window = &gpu_window;
+
+	if (!(gpu_cookie_flags(cookie) & GPU_CALL_WINDOWED))
+		return 1;
+	return now >= window->begin_ns && now < window->end_ns ? window->weight : 0;
+}
+
 /* ---- counting --------------------------------------------------------------------------------- */
 
 static __always_inline void begin_key(struct gpu_work *work, __u64 now)
@@ -97,10 +124,9 @@ static __always_inline void own_stack(const struct gpu_work *work, struct gpu_ow
 
 /* ---- launches --------------------------------------------------------------------------------- */
 
-static __always_inline void launch(struct gpu_work *work, gpu_context *ctx, __u64 now, __u32 weight)
+static __always_inline void launch(struct gpu_work *work, gpu_context *ctx, __u64 cookie, __u64 now,
+				   __u64 weight)
 {
-	__u64 cookie = bpf_get_attach_cookie((void *)ctx);
-
 	begin_key(work, now);
 	read_arguments(ctx, &work->arguments);
 	read_call(ctx, cookie, &work->arguments, &work->call);
@@ -108,17 +134,18 @@ static __always_inline void launch(struct gpu_work *work, gpu_context *ctx, __u6
 	work->device = frame_of_function(&work->key.process, work->call.handle);
 	work->entry_pc = pc_of(ctx);
 	take_registers(work, ctx, return_address_at_entry(ctx), true);
-	weight *= gpu_launch_weight;
 	count_with_stack(work, now, SAMPLE_KIND_GPU_LAUNCH, weight, weight);
 }
 
 SEC("uprobe")
 int gpu_launch_begins(struct pt_regs *ctx)
 {
+	__u64 cookie = bpf_get_attach_cookie(ctx), now = bpf_ktime_get_ns();
+	__u32 of_window = window_weight(cookie, now), weight;
 	struct gpu_work *work;
-	__u32 weight;
 
-	if (!is_wanted())
+	count_hit(cookie);
+	if (!of_window || !is_wanted())
 		return 0;
 	count(COUNTER_GPU_LAUNCHES);
 	weight = choose_call(GPU_PACE_LAUNCHES);
@@ -127,7 +154,7 @@ int gpu_launch_begins(struct pt_regs *ctx)
 	work = claim_gpu_work();
 	if (!work)
 		return 0;
-	launch(work, (gpu_context *)ctx, bpf_ktime_get_ns(), weight);
+	launch(work, (gpu_context *)ctx, cookie, now, (__u64)weight * of_window);
 	release_gpu_work(work);
 	return 0;
 }
@@ -145,7 +172,8 @@ struct open_call {
 	__u64 return_address;
 	__u64 arguments[4];
 	__u64 bytes;
-	__u64 kind; // of a copy: enum sample_kind
+	__u64 kind;   // of a copy: enum sample_kind
+	__u64 weight; // calls that it stands for
 };
 
 struct open_calls {
@@ -200,6 +228,7 @@ static __always_inline void open_call(struct gpu_work *work, gpu_context *ctx, _
 	__builtin_memcpy(call->arguments, work->arguments.at, sizeof(call->arguments));
 	call->bytes = work->call.bytes;
 	call->kind = kind;
+	call->weight = work->weight;
 	calls->count = at + 1;
 }
 
@@ -231,7 +260,7 @@ static __always_inline struct open_call *close_call(gpu_context *ctx)
 static __always_inline void count_at_entry(struct gpu_work *work, gpu_context *ctx, __u64 now,
 					   __u32 kind, __u64 value)
 {
-	__u32 weight = choose_call(GPU_PACE_OTHERS);
+	__u64 weight = choose_call(GPU_PACE_OTHERS) * work->weight;
 
 	if (!weight)
 		return;
@@ -253,7 +282,7 @@ static __always_inline void launch_graph(struct gpu_work *work, gpu_context *ctx
 	work->key.kind = SAMPLE_KIND_GPU_GRAPH;
 	work->key.user = owner->user;
 	work->key.user_leaf = owner->leaf;
-	add_count(&work->key, 1, 1);
+	add_count(&work->key, work->weight, work->weight);
 }
 
 static __always_inline void free_memory(struct gpu_work *work)
@@ -313,15 +342,18 @@ SEC("uprobe")
 int gpu_call_begins(struct pt_regs *ctx)
 {
 	__u64 cookie = bpf_get_attach_cookie(ctx), now = bpf_ktime_get_ns();
+	__u32 weight = window_weight(cookie, now);
 	struct gpu_work *work;
 
-	if (!is_wanted())
+	count_hit(cookie);
+	if (!weight || !is_wanted())
 		return 0;
 	work = claim_gpu_work();
 	if (!work)
 		return 0;
 	count(COUNTER_GPU_CALLS);
 	begin_key(work, now);
+	work->weight = weight;
 	read_arguments((gpu_context *)ctx, &work->arguments);
 	read_call((gpu_context *)ctx, cookie, &work->arguments, &work->call);
 	keep_call(&work->call);
@@ -334,7 +366,7 @@ int gpu_call_begins(struct pt_regs *ctx)
 
 /* An interval, which is told in the slot that it began in. */
 static __always_inline void count_time(struct gpu_work *work, __u64 began_ns, __u64 now, __u32 kind,
-				       __u32 weight)
+				       __u64 weight)
 {
 	__u64 last = work->key.slot;
 
@@ -364,8 +396,10 @@ static __always_inline void end_allocation(struct gpu_work *work, const struct o
 		return;
 	take_owner(work, now, &allocation.owner);
 	work->key.kind = SAMPLE_KIND_GPU_ALLOC;
-	add_count(&work->key, call->bytes, 1);
-	add_allocation(&key, &allocation);
+	add_count(&work->key, call->bytes * call->weight, call->weight);
+	// What is live is known only where nothing is missed.
+	if (!(gpu_cookie_flags(call->cookie) & GPU_CALL_WINDOWED))
+		add_allocation(&key, &allocation);
 	if (kind == GPU_HANDLE_MEMORY)
 		add_range(&work->key.process, GPU_RANGE_DEVICE, key.handle, call->bytes);
 }
@@ -472,13 +506,14 @@ static __always_inline __u32 kind_of_time(const struct open_call *call)
 static __always_inline void end_timed(struct gpu_work *work, gpu_context *ctx,
 				      const struct open_call *call, __u64 now, bool is_well)
 {
-	__u32 kind = kind_of_time(call), weight;
+	__u32 kind = kind_of_time(call);
+	__u64 weight;
 	bool is_long = kind && now - call->began_ns >= gpu_wait_ns_min;
 	bool has_bytes = call->kind && is_well;
 
 	if (!is_long && !has_bytes)
 		return;
-	weight = choose_call(GPU_PACE_OTHERS);
+	weight = choose_call(GPU_PACE_OTHERS) * call->weight;
 	if (!weight)
 		return;
 	if (is_long)
@@ -499,9 +534,11 @@ int gpu_call_returns(struct pt_regs *ctx)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct open_call *call = close_call((gpu_context *)ctx);
+	__u64 cookie = bpf_get_attach_cookie(ctx);
 	bool is_well = (__u32)GPU_RESULT((gpu_context *)ctx) == 0; // CUDA_SUCCESS
 	struct gpu_work *work;
 
+	count_hit(cookie);
 	if (!call)
 		return 0;
 	work = claim_gpu_work();

@@ -14,6 +14,7 @@ __u32 gpu_stacks_per_second = 500;
 struct gpu_work {
 	__u64 busy;
 	struct count_key key;
+	__u64 weight; // calls that this one stands for, by its window
 	struct gpu_call_record call;
 	struct gpu_arguments arguments;
 	__u64 value;             // in the kind's unit

@@ -20,7 +20,7 @@ enum frame_tag {
 	FRAME_TAG_KERNEL = 2, // address: kernel text
 	FRAME_TAG_PYTHON = 3, // address: code object; detail: PYTHON_DETAIL() of python.h
 	FRAME_TAG_JIT = 4,    // as native, in code that is in no file
-	FRAME_TAG_GPU = 5,    // address: hash of a device function's name, or its handle: detail is 1 then
+	FRAME_TAG_GPU = 5,    // address: hash of its name; if detail is 1, its handle
 };
 
 /* Why an unwind ended. Kept equal to base/profile.h's enum stack_end (asserted in the agent). */
