@@ -17,6 +17,7 @@ struct thread_wake {
 	__u64 timed_out_ns;      // their sum, times their weights; 0: there are none
 	__u64 timed_out_from_ns; // when the first began
 	__u64 timed_out_to_ns;   // and the last ended
+	__u64 timed_out_exec_ns; // CPU time that the thread had had when the last began
 	__u64 timed_out_weight;
 	__u64 timed_out_place;          // wake_place() of them
 	struct stack_hash timed_out_by; // the joined stack of the last one

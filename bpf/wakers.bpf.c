@@ -71,6 +71,7 @@ struct blocked_time {
 	__u64 to_ns;
 	__u64 ns; // blocked in it, times the weight
 	__u64 weight;
+	__u64 exec_ns; // CPU time that the thread had had when the wait began
 };
 
 /* @key has the thread. */
@@ -94,10 +95,10 @@ __attribute__((noinline)) int count_wake(struct count_key *key, const struct sta
 /*
  * Who takes a lock with a time limit waits again and again until it is given away, as Python's threads
  * do for the GIL: what it has waited is due to who gives it away. So waits that end by a timer are
- * kept, if the next one is at the same place and begins soon; a busy machine may give the thread no
- * CPU for some ms. After half a minute they are told as what they are.
+ * kept, if the next one is at the same place and the thread has hardly run in between. After half a
+ * minute they are told as what they are.
  */
-#define TIMED_OUT_GAP_NS 20000000ULL
+#define TIMED_OUT_RUN_NS 5000000ULL
 #define TIMED_OUT_MAX_NS 30000000000ULL
 
 /* Only of futexes: who sleeps or polls with a time limit wants it to end. */
@@ -129,25 +130,33 @@ static __always_inline __u64 wake_place(const struct count_key *blocked)
 
 static __always_inline void tell_timed_out(struct thread_wake *wake, struct count_key *key)
 {
-	const struct blocked_time time = { wake->timed_out_from_ns, wake->timed_out_to_ns,
-					   wake->timed_out_ns, wake->timed_out_weight };
+	const struct blocked_time time = {
+		.from_ns = wake->timed_out_from_ns,
+		.to_ns = wake->timed_out_to_ns,
+		.ns = wake->timed_out_ns,
+		.weight = wake->timed_out_weight,
+	};
 
 	if (wake->timed_out_ns)
 		count_wake(key, &wake->timed_out_by, &time);
 	wake->timed_out_ns = 0;
 }
 
-/* Take those that this wait goes on with into @time; others are told. */
+/*
+ * Take those that this wait goes on with into @time; they are told if the thread has gone on to something
+ * else. A short wait on the way, as for the mutex that comes with a condition, is none of that.
+ */
 static __always_inline void take_timed_out(struct thread_wake *wake, __u64 place,
 					   struct blocked_time *time, struct count_key *key)
 {
 	if (!wake->timed_out_ns)
 		return;
-	if (wake->timed_out_place != place ||
-	    time->from_ns - wake->timed_out_to_ns > TIMED_OUT_GAP_NS) {
+	if (time->exec_ns - wake->timed_out_exec_ns > TIMED_OUT_RUN_NS) {
 		tell_timed_out(wake, key);
 		return;
 	}
+	if (wake->timed_out_place != place)
+		return;
 	time->from_ns = wake->timed_out_from_ns;
 	time->ns += wake->timed_out_ns;
 	time->weight += wake->timed_out_weight;
@@ -156,12 +165,14 @@ static __always_inline void take_timed_out(struct thread_wake *wake, __u64 place
 
 static __always_inline void keep_timed_out(struct thread_wake *wake, __u64 place,
 					   const struct stack_hash *joined,
-					   const struct blocked_time *time)
+					   const struct blocked_time *time, struct count_key *key)
 {
+	tell_timed_out(wake, key); // of another place
 	wake->timed_out_place = place;
 	wake->timed_out_by = *joined;
 	wake->timed_out_from_ns = time->from_ns;
 	wake->timed_out_to_ns = time->to_ns;
+	wake->timed_out_exec_ns = time->exec_ns;
 	wake->timed_out_ns = time->ns;
 	wake->timed_out_weight = time->weight;
 }
@@ -189,6 +200,7 @@ static __always_inline struct blocked_time end_of_wait(struct thread *thread, __
 		.to_ns = now,
 		.ns = wake->charged_ns + ns_between(thread->time.since_ns, now) * weight,
 		.weight = weight,
+		.exec_ns = thread->time.exec_ns,
 	};
 
 	wake->asleep_ns = 0;
@@ -227,7 +239,7 @@ static __always_inline void end_wait(void *ctx, struct task_struct *task, struct
 	count(COUNTER_WAKES_UNWOUND);
 	if (record->waker_kind == WAKER_INTERRUPT && is_of_timer(record->waker.kernel_leaf) &&
 	    waits_for_futex(task) && time.to_ns - time.from_ns < TIMED_OUT_MAX_NS)
-		keep_timed_out(wake, place, &record->joined, &time);
+		keep_timed_out(wake, place, &record->joined, &time, &cpu->key);
 	else
 		count_wake(&cpu->key, &record->joined, &time);
 }
