@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/perf_event.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,9 +25,18 @@ enum {
 #define PERF_TYPE_FILE "/sys/bus/event_source/devices/uprobe/type"
 
 struct probe_link {
+	struct probe_link *next; // in the list of those that are being detached
 	uint32_t count;
 	int fds[];
 };
+
+/* Closes perf events one after the other: the kernel waits for 20 to 100 ms in each. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t idle;
+	struct probe_link *links;
+	bool runs;
+} closer = { .lock = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER };
 
 /* The kernel takes a path, and follows this one to whatever the file is called by now. */
 static void path_of(int fd, char path[FD_PATH_BYTES])
@@ -113,6 +123,8 @@ static int attach_perf(int program_fd, int fd, const struct probe_place *places,
 	int type = read_perf_type();
 	char path[FD_PATH_BYTES];
 
+	probe_link_settle(); // else a place could have two for a while
+
 	if (type < 0)
 		return type;
 	path_of(fd, path);
@@ -160,13 +172,63 @@ int probe_link_attach(enum probe_way way, int program_fd, int fd, const struct p
 	return 0;
 }
 
-void probe_link_detach(struct probe_link *link)
+static void close_link(struct probe_link *link)
 {
-	if (!link)
-		return;
 	for (uint32_t i = 0; i < link->count; i++)
 		close(link->fds[i]);
 	free(link);
+}
+
+static void *close_links(void *nothing)
+{
+	(void)nothing;
+	pthread_mutex_lock(&closer.lock);
+	while (closer.links) {
+		struct probe_link *link = closer.links;
+
+		closer.links = link->next;
+		pthread_mutex_unlock(&closer.lock);
+		close_link(link);
+		pthread_mutex_lock(&closer.lock);
+	}
+	closer.runs = false;
+	pthread_cond_broadcast(&closer.idle);
+	pthread_mutex_unlock(&closer.lock);
+	return NULL;
+}
+
+/* False: there is no thread for it. */
+static bool close_later(struct probe_link *link)
+{
+	pthread_t thread;
+
+	pthread_mutex_lock(&closer.lock);
+	link->next = closer.links;
+	closer.links = link;
+	if (!closer.runs && !pthread_create(&thread, NULL, close_links, NULL)) {
+		pthread_detach(thread);
+		closer.runs = true;
+	}
+	bool runs = closer.runs;
+	if (!runs)
+		closer.links = link->next;
+	pthread_mutex_unlock(&closer.lock);
+	return runs;
+}
+
+void probe_link_detach(struct probe_link *link)
+{
+	// One for many has one grace period, too.
+	if (link && (link->count <= 1 || !close_later(link)))
+		close_link(link);
+}
+
+void probe_link_settle(void)
+{
+	pthread_mutex_lock(&closer.lock);
+	while (closer.runs)
+		pthread_cond_wait(&closer.idle, &closer.lock);
+	pthread_mutex_unlock(&closer.lock);
 }
 
 int probe_link_load_empty(enum probe_way way)

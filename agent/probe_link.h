@@ -51,8 +51,14 @@ static inline uint32_t probe_way_attach_type(enum probe_way way)
 int probe_link_attach(enum probe_way way, int program_fd, int fd, const struct probe_place *places,
 		      uint32_t count, bool at_return, struct probe_link **ret_link);
 
-/** On return the program runs no more for it: a grace period, some 20 ms. NULL is allowed. */
+/**
+ * The program runs no more for it: when this returns, after a grace period of some 20 ms; of perf
+ * events, each of which has one, when probe_link_settle() does. NULL is allowed.
+ */
 void probe_link_detach(struct probe_link *link);
+
+/** Wait for what is still being detached. probe_link_attach() of perf events does so, too. */
+void probe_link_settle(void);
 
 /** A program that does nothing, for tries. Returns its descriptor, the caller's, or a negative errno. */
 int probe_link_load_empty(enum probe_way way);

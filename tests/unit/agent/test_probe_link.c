@@ -94,6 +94,7 @@ TEST(each_way_sees_each_call_with_its_cookie)
 		assert_int_equal(2002, read_seen(map_fd).hits);
 		probe_link_detach(at_return);
 		probe_link_detach(link);
+		probe_link_settle();
 		probe_page_call(&page, PROBE_PAGE_CHEAP_AT);
 		assert_int_equal(2002, read_seen(map_fd).hits);
 		probe_page_close(&page);
