@@ -12,6 +12,7 @@ static const struct command commands[] = {
 	{ "top", "show what the CPUs are doing, live", cmd_top },
 	{ "record", "record processes, or a command, into a file", cmd_record },
 	{ "dump", "show what every thread of a process is doing right now", cmd_dump },
+	{ "kernels", "measure how long a process's kernels run on its GPU", cmd_kernels },
 	{ "query", "ask a collector for a merged profile", cmd_query },
 	{ "diagnose", "ask a collector what holds a service up", cmd_diagnose },
 	{ "upload", "give a collector debug files to name stripped code by", cmd_upload },

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// cairn kernels: how long a process's kernels ran on its GPU, in one window of the CUPTI helper that the
+// process was started with (docs/gpu.md).
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/cupti_window.h"
+#include "base/cleanup.h"
+#include "base/config.h"
+#include "base/demangle.h"
+#include "cli/command.h"
+
+enum {
+	PID_MAX = 1 << 22, // the kernel's PID_MAX_LIMIT
+	WINDOW_MS = 1000,  // of which half measures kernels
+	GRACE_MS = 30000,  // CUPTI took more than 5 s to begin on some services
+	POLL_MS = 20,
+	SLOWDOWN_TOLD = 2, // percent of slowdown from which a line says so
+};
+
+struct kernels_arguments {
+	uint64_t pid, window_ms, one_in;
+};
+
+static const char notes[] =
+	"The process must have been started with the helper:\n"
+	"  CUDA_INJECTION64_PATH=/path/to/libcairn_cupti.so\n"
+	"Half of the window only counts launches, for comparison; the other half measures\n"
+	"kernels. Nothing is left behind when it is over. Where the process uses CUPTI\n"
+	"itself (torch.profiler), the helper steps aside.\n"
+	"\n"
+	"  cairn kernels 1234\n"
+	"  cairn kernels 1234 --window 200 --one-in 16    # many launches\n";
+
+static int parse_pid(const char *text, uint64_t *ret_pid)
+{
+	char *end;
+
+	errno = 0;
+	unsigned long long pid = strtoull(text, &end, 10);
+	if (errno || end == text || *end || text[0] == '-' || !pid || pid > PID_MAX)
+		return -EINVAL;
+	*ret_pid = pid;
+	return 0;
+}
+
+static int parse(int argc, char **argv, struct kernels_arguments *arguments,
+		 enum config_outcome *ret_outcome, struct error *err)
+{
+	const struct config_option table[] = {
+		{ "window", 'w', CONFIG_UINT, &arguments->window_ms, NULL, 2, CUPTI_WINDOW_MS_MAX,
+		  "MS", "how long the window is (default 1000)" },
+		{ "one-in", 'n', CONFIG_UINT, &arguments->one_in, NULL, 1, 1 << 20, "N",
+		  "record the kernels of one launch in so many (default 1)" },
+	};
+	const struct config_program program = {
+		.name = "cairn kernels",
+		.summary = "Measure how long a process's kernels run on its GPU.",
+		.usage = "cairn kernels PID [--window MS] [--one-in N]",
+		.notes = notes,
+		.options = table,
+		.option_count = ARRAY_SIZE(table),
+	};
+	int first_word = argc;
+	int rc = config_parse(&program, argc, argv, ret_outcome, &first_word, err);
+
+	if (rc || *ret_outcome == CONFIG_EXIT)
+		return rc;
+	if (first_word + 1 != argc || parse_pid(argv[first_word], &arguments->pid))
+		return error_set(err, -EINVAL, "one PID is asked for; see `cairn kernels --help`");
+	return 0;
+}
+
+// ---- the window -----------------------------------------------------------------------------
+
+static int wait_for_result(struct cupti_window *window, uint64_t window_ms,
+			   struct cupti_result *ret_result, struct error *err)
+{
+	int rc = -EAGAIN;
+
+	for (uint64_t ms = 0; rc == -EAGAIN && ms < window_ms + GRACE_MS; ms += POLL_MS) {
+		nanosleep(&(struct timespec){ .tv_nsec = POLL_MS * 1000000L }, NULL);
+		rc = cupti_window_read(window, ret_result);
+	}
+	return rc ? error_errno(err, rc, "the helper's answer") : 0;
+}
+
+static int check_state(const struct cupti_result *result, struct error *err)
+{
+	switch (result->state) {
+	case CUPTI_STATE_IDLE:
+	case CUPTI_STATE_OPEN:
+		return 0;
+	case CUPTI_STATE_ASIDE:
+		return error_set(
+			err, -EBUSY,
+			"the process uses CUPTI itself (torch.profiler, Nsight): the helper "
+			"stepped aside");
+	case CUPTI_STATE_ABSENT:
+		return error_set(err, -ENOENT,
+				 "the process finds no libcupti.so.12 or 13: put it "
+				 "on its LD_LIBRARY_PATH");
+	default:
+		return error_set(err, -EIO, "CUPTI refused (CUptiResult %d)", result->code);
+	}
+}
+
+// ---- the table ------------------------------------------------------------------------------
+
+struct kernel_row {
+	uint64_t count, sum_ns;
+	uint32_t name;
+};
+
+static int by_falling_sum(const void *a, const void *b)
+{
+	const struct kernel_row *x = a, *y = b;
+
+	return (x->sum_ns < y->sum_ns) - (x->sum_ns > y->sum_ns);
+}
+
+static void print_rows(const struct kernel_row *rows, uint32_t count,
+		       const struct cupti_result *result, uint64_t sum_ns)
+{
+	char name[DEMANGLED_BYTES_MAX];
+
+	printf("%8s %12s %9s %12s  %s\n", "share", "time", "kernels", "mean", "name");
+	for (uint32_t i = 0; i < count && rows[i].count; i++) {
+		demangle(result->names[rows[i].name], name);
+		printf("%7.1f%% %9.3f ms %9" PRIu64 " %9.2f us  %s\n",
+		       100.0 * (double)rows[i].sum_ns / (double)sum_ns,
+		       (double)rows[i].sum_ns / 1e6, rows[i].count,
+		       (double)rows[i].sum_ns / (double)rows[i].count / 1e3,
+		       *name ? name : "(no name)");
+	}
+}
+
+static void print_cost(const struct cupti_result *result, const struct kernels_arguments *arguments)
+{
+	double slowdown = 100 * cupti_result_slowdown(result);
+
+	printf("\n%" PRIu64 " kernels ran for %.3f ms in %.0f ms of time", result->kernels,
+	       (double)result->kernel_ns / 1e6, (double)result->measured_ns / 1e6);
+	printf("; %u recorded", result->record_count);
+	if (arguments->one_in > 1)
+		printf(", those of one launch in %" PRIu64, arguments->one_in);
+	printf(", %" PRIu64 " left out.\n", result->records_dropped);
+	printf("The helper took %.2f %% of a CPU; CUPTI began in %.1f ms and ended in %.1f ms.\n",
+	       100 * cupti_result_own_share(result), (double)result->enable_ns / 1e6,
+	       (double)result->disable_ns / 1e6);
+	if (slowdown >= SLOWDOWN_TOLD)
+		printf("While kernels were measured there were %.0f %% fewer launches than just "
+		       "before.\n",
+		       slowdown);
+}
+
+static int print_result(const struct cupti_result *result,
+			const struct kernels_arguments *arguments, struct error *err)
+{
+	_cleanup_free_ struct kernel_row *rows = calloc(result->name_count + 1, sizeof(*rows));
+	uint64_t sum_ns = 0;
+
+	if (!rows)
+		return error_set(err, -ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < result->name_count; i++)
+		rows[i].name = i;
+	for (uint32_t i = 0; i < result->record_count; i++) {
+		const struct cupti_record *record = &result->records[i];
+
+		rows[record->name].count++;
+		rows[record->name].sum_ns += record->duration_ns;
+		sum_ns += record->duration_ns;
+	}
+	qsort(rows, result->name_count, sizeof(*rows), by_falling_sum);
+	if (sum_ns)
+		print_rows(rows, result->name_count, result, sum_ns);
+	print_cost(result, arguments);
+	if (fflush(stdout) || ferror(stdout))
+		return error_errno(err, -errno, "cannot write to standard output");
+	return 0;
+}
+
+static int measure(const struct kernels_arguments *arguments, struct error *err)
+{
+	const struct cupti_window_options options = {
+		.window_ms = (uint32_t)arguments->window_ms,
+		.records_max = CUPTI_RECORDS,
+		.one_in = (uint32_t)arguments->one_in,
+	};
+	_cleanup_(cupti_window_freep) struct cupti_window *window = NULL;
+	_cleanup_(cupti_result_deinit) struct cupti_result result = { 0 };
+	int rc = cupti_window_find((pid_t)arguments->pid, &window, err);
+
+	if (rc)
+		return rc;
+	if (cupti_window_ask(window, &options))
+		return error_set(err, -EBUSY, "somebody else has a window open there");
+	rc = wait_for_result(window, arguments->window_ms, &result, err);
+	if (!rc)
+		rc = check_state(&result, err);
+	return rc ? rc : print_result(&result, arguments, err);
+}
+
+int cmd_kernels(int argc, char **argv)
+{
+	struct kernels_arguments arguments = { .window_ms = WINDOW_MS, .one_in = 1 };
+	enum config_outcome outcome = CONFIG_RUN;
+	struct error err = { 0 };
+	int rc = parse(argc, argv, &arguments, &outcome, &err);
+
+	if (rc || outcome == CONFIG_EXIT) {
+		if (rc)
+			fprintf(stderr, "cairn kernels: %s\n", err.text);
+		return rc ? EXIT_USAGE : EXIT_OK;
+	}
+	rc = measure(&arguments, &err);
+	if (rc)
+		fprintf(stderr, "cairn kernels: %s\n", err.text);
+	return rc ? EXIT_FAILED : EXIT_OK;
+}

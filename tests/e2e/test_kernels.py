@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Windows of the CUPTI helper by the command line, with a double of libcupti: no device is needed."""
+import re
+import subprocess
+import sys
+
+import pytest
+
+from fleet import build_folder
+
+CLIENT_SECONDS = 60  # it is ended by the test
+
+
+@pytest.fixture(scope="module", autouse=True)
+def doubles():
+    names = [f"{build_folder()}/tests/gpu/{name}" for name in ("libcupti.so.12", "libcairn_cupti.so")]
+    subprocess.run(["make", f"BUILD={build_folder()}", *names], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def start_client():
+    clients = []
+
+    def start(*words):
+        command = [sys.executable, "tests/gpu/cupti_client.py", str(build_folder() / "tests/gpu"), str(CLIENT_SECONDS),
+                   *words]
+        clients.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        assert clients[-1].stdout.readline() == "ready\n"
+        return clients[-1].pid
+    yield start
+    for client in clients:
+        client.kill()
+        client.wait()
+
+
+def kernels(pid, *words):
+    return subprocess.run([str(build_folder() / "cairn"), "kernels", str(pid), *words],
+                          capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_window_tells_how_long_each_kernel_ran(start_client):
+    answer = kernels(start_client(), "--window", "1000")
+    assert answer.returncode == 0, answer.stderr
+    rows = re.findall(r"^ *([\d.]+)% +([\d.]+) ms +(\d+) +([\d.]+) us  (.*)$", answer.stdout, re.M)
+    means = {name: float(mean) for _, _, _, mean, name in rows}
+    assert means == {"gemm": 30.0, "softmax": 10.0, "(no name)": 5.0}, answer.stdout
+    # 30 of 50 us of each round, of however many there were; the ends of the window cut one.
+    assert float(rows[0][0]) == pytest.approx(60, abs=6) and rows[0][4] == "gemm"
+    assert ", 0 left out." in answer.stdout and "The helper took" in answer.stdout
+
+
+def test_the_applications_own_profiler_comes_first(start_client):
+    answer = kernels(start_client("profiler"), "--window", "100")
+    assert answer.returncode == 1 and "stepped aside" in answer.stderr
+
+
+def test_a_process_without_the_helper_is_told_how_to_get_it():
+    answer = kernels(1)
+    assert answer.returncode == 1 and answer.stderr
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        answer = kernels(sleeper.pid)
+        sleeper.kill()
+    assert answer.returncode == 1 and "CUDA_INJECTION64_PATH" in answer.stderr
+    assert kernels("x").returncode == 2
