@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Windows of the CUPTI helper by the command line, with a double of libcupti: no device is needed."""
+import os
 import re
 import subprocess
 import sys
@@ -62,3 +63,20 @@ def test_a_process_without_the_helper_is_told_how_to_get_it():
         sleeper.kill()
     assert answer.returncode == 1 and "CUDA_INJECTION64_PATH" in answer.stderr
     assert kernels("x").returncode == 2
+
+
+def test_the_check_list_for_a_real_gpu_says_what_it_would_do():
+    answer = subprocess.run(["tests/gpu/h200.sh", "--dry"], capture_output=True, text=True, timeout=60, check=True,
+                            env={**os.environ, "PYTHON": sys.executable})
+    assert [int(number) for number in re.findall(r"^## (\d+)\.", answer.stdout, re.M)] == list(range(1, 13))
+    assert answer.stderr == ""
+
+
+def test_the_test_drivers_exports_have_the_real_ones_shape():
+    library = f"{build_folder()}/tests/gpu/libcuda.so.1"
+    subprocess.run(["make", f"BUILD={build_folder()}", library], check=True, stdout=subprocess.DEVNULL)
+    answer = subprocess.run([sys.executable, "tests/gpu/driver_shape.py", library], capture_output=True, text=True,
+                            timeout=60, check=True).stdout
+    count, of, kind = re.match(r" *(\d+) of (\d+) exports: (.*)", answer).groups()
+    assert count == of and int(of) > 50 and kind == "compare, branch, jump"
+    assert f"{count} slots lead to the start of a function" in answer

@@ -1,0 +1,211 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The check list for a machine with a real NVIDIA GPU (an H200 where there is one). Prints Markdown; on such
+# a machine:
+#
+#   make all cupti && sudo PYTHON=python3 tests/gpu/h200.sh > docs/gpu-verified.md
+#
+# PYTHON is an interpreter with PyTorch, BUILD the folder with the programs, SECONDS_EACH how long each workload
+# runs (40), ONLY the numbers of items to do ("1 8 10"). With --dry nothing is run: each command is printed, and
+# what is missing here is named. An item that cannot be done says why and the others go on.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+
+BUILD=${BUILD:-build}
+PYTHON=${PYTHON:-python3}
+SECONDS_EACH=${SECONDS_EACH:-40} # a verdict is surer from 30 s on
+ONLY=${ONLY:-1 2 3 4 5 6 7 8 9 10 11 12}
+HTTP=127.0.0.1:17470
+GRPC=127.0.0.1:17471
+WORKLOADS=tests/gpu/h200_workloads.py
+HELPER=$PWD/$BUILD/libcairn_cupti.so
+DRY=
+[ "${1:-}" = --dry ] && DRY=1
+
+work=$(mktemp -d)
+started=()
+end() {
+	for pid in "${started[@]}"; do kill "$pid" 2>/dev/null; done
+	rm -rf "$work"
+}
+trap end EXIT
+
+# ---- saying what is done ----------------------------------------------------------------------
+
+item() { printf '\n## %s. %s\n\n' "$1" "$2"; }
+wanted() { case " $ONLY " in *" $1 "*) return 0 ;; esac; return 1; }
+
+# Run a command and show it with what it printed; never the end of the script.
+show() {
+	printf '    $ %s\n' "$*"
+	[ -n "$DRY" ] && return 0
+	"$@" 2>&1 | sed 's/^/    /'
+	[ "${PIPESTATUS[0]}" = 0 ] || printf '\n**This failed.**\n'
+}
+
+need() {
+	for file; do
+		[ -e "$file" ] || command -v "$file" >/dev/null || { printf '**Missing: %s**\n' "$file"; return 1; }
+	done
+}
+
+# Where the loader finds the driver.
+driver() { ldconfig -p | awk '/libcuda\.so\.1 .*x86-64/ { print $NF; exit }' | grep . || echo libcuda.so.1; }
+
+# ---- a collector, an agent, workloads -----------------------------------------------------------
+
+start_collector() {
+	"$BUILD/cairn-collector" --data "$work/data" --http "$HTTP" --grpc "$GRPC" >"$work/collector.log" 2>&1 &
+	started+=($!)
+	sleep 2
+}
+start_agent() {
+	"$BUILD/cairn-agent" --collector "$GRPC" "$@" >"$work/agent.log" 2>&1 &
+	agent=$!
+	started+=("$agent")
+	sleep 5
+}
+stop_agent() { kill "$agent" 2>/dev/null; wait "$agent" 2>/dev/null; }
+
+# workload NAME [SERVICE]: what it counted itself is in $counted.
+workload() {
+	printf '    $ OTEL_SERVICE_NAME=%s %s %s %s %s\n' "${2:-$1}" "$PYTHON" "$WORKLOADS" "$1" "$SECONDS_EACH"
+	[ -n "$DRY" ] && { counted='{}'; return 0; }
+	counted=$(OTEL_SERVICE_NAME="${2:-$1}" "$PYTHON" "$WORKLOADS" "$1" "$SECONDS_EACH" 2>"$work/$1.err" | tail -1)
+	printf '    %s\n' "${counted:-$(tail -1 "$work/$1.err")}"
+	sleep 8 # the agent's next batch
+}
+query() { show "$BUILD/cairn" query "$1" --type "$2" --from now-1h --collector-http "http://$HTTP"; }
+diagnose() { show "$BUILD/cairn" diagnose "$1" --from "now-${SECONDS_EACH}s" --collector-http "http://$HTTP"; }
+# The largest stacks, whole.
+stacks() {
+	show "$BUILD/cairn" query "$1" --type "$2" --from now-1h --collector-http "http://$HTTP" -o "$work/stacks.collapsed"
+	[ -n "$DRY" ] || awk '{ print $NF, $0 }' "$work/stacks.collapsed" | sort -rn | head -5 | cut -d ' ' -f 2- | sed 's/^/    /'
+}
+
+# ---- the items ----------------------------------------------------------------------------------
+
+item_1() {
+	need nvidia-smi readelf || [ -n "$DRY" ] || return
+	show nvidia-smi --query-gpu=name,driver_version,uuid,pcie.link.gen.max,pcie.link.width.max --format=csv
+	show python3 tests/gpu/driver_shape.py "$(driver)"
+	show sh -c "python3 tests/gpu/driver_shape.py '$(driver)' --bytes |
+		grep -E '  (cuLaunchKernel|cuGraphLaunch|cuMemcpy.*|cuStreamSynchronize|cuMemAlloc.*|cuMemFree.*)(_v2|_ptsz|_ptds)*$'"
+}
+item_2() {
+	show python3 tests/gpu/driver_shape.py "$(driver)" --addresses
+	printf '\nLaunches that torch.profiler counted, and that cairn did:\n\n'
+	workload profiled
+	stacks profiled gpu-launch
+}
+item_3() {
+	printf 'Which part of the launches has a name, with the agent there first (early) and later (late):\n\n'
+	workload gemm names-early
+	query names-early gpu-launch
+	[ -n "$DRY" ] || stop_agent
+	printf '    $ OTEL_SERVICE_NAME=names-late %s %s tiny_kernels & sleep 20; cairn-agent\n' "$PYTHON" "$WORKLOADS"
+	if [ -z "$DRY" ]; then
+		OTEL_SERVICE_NAME=names-late "$PYTHON" "$WORKLOADS" tiny_kernels $((SECONDS_EACH + 20)) >/dev/null 2>&1 &
+		sleep 20
+		start_agent
+		sleep "$SECONDS_EACH"
+	fi
+	query names-late gpu-launch
+}
+item_4() {
+	printf 'Replays as the workload counted them, and graph launches and the stacks that captured them:\n\n'
+	workload graphs
+	stacks graphs gpu-graph
+}
+item_5() {
+	printf 'Waits: how many stacks reach the thread'\''s first function, in the loop and at the calls:\n\n'
+	workload gemm waits
+	query waits gpu-spin
+	query waits gpu-wait
+}
+item_6() {
+	printf 'Cost of probes here, and throughput with and without the agent:\n\n'
+	for name in tiny_kernels graphs stream_memory; do
+		[ -n "$DRY" ] || stop_agent
+		printf '\nWithout:\n\n'
+		workload "$name" "$name-without"
+		[ -n "$DRY" ] || start_agent
+		printf '\nWith:\n\n'
+		workload "$name" "$name-with"
+	done
+	show curl -sf "http://$HTTP/api/v1/series?query=%7B%7D&type=cairn:cost:nanoseconds:wall:nanoseconds&from=now-10m&group_by=program"
+}
+item_7() {
+	printf 'The lower bound of idleness (where the agent records it), beside busy of the management library:\n\n'
+	workload python_between idleness
+	diagnose idleness
+}
+item_8() {
+	printf 'Gauges of the GPU while it is known what it does, and the verdict:\n'
+	while IFS="$(printf '\t')" read -r name verdict; do
+		[ -n "$verdict" ] || continue
+		printf '\n### %s (expected: %s)\n\n' "$name" "$verdict"
+		workload "$name"
+		diagnose "$name"
+	done < <("$PYTHON" "$WORKLOADS" --list)
+}
+item_9() {
+	for name in copies_pageable copies_pinned item_each_step; do
+		workload "$name" "copy-$name"
+		stacks "copy-$name" gpu-copy
+		stacks "copy-$name" gpu-wait
+	done
+}
+item_10() {
+	need "$HELPER" || [ -n "$DRY" ] || return
+	printf 'Windows of the CUPTI helper: what they take to begin and end, and what they cost.\n\n'
+	for name in tiny_kernels graphs profiled; do
+		printf '\n%s:\n\n    $ CUDA_INJECTION64_PATH=%s %s %s %s %s &\n' "$name" "$HELPER" "$PYTHON" "$WORKLOADS" \
+			"$name" "$SECONDS_EACH"
+		if [ -z "$DRY" ]; then
+			CUDA_INJECTION64_PATH=$HELPER "$PYTHON" "$WORKLOADS" "$name" "$SECONDS_EACH" >"$work/helped" 2>&1 &
+			helped=$!
+			sleep 15
+		fi
+		for window in 200 1000 1000; do
+			show "$BUILD/cairn" kernels "${helped:-PID}" --window "$window" --one-in 8
+			show nvidia-smi --query-compute-apps=pid,used_memory --format=csv
+		done
+		[ -n "$DRY" ] || { wait "$helped"; sed 's/^/    /' "$work/helped"; }
+	done
+	printf '\nMemory over 10 million records: 1000 windows of tiny_kernels, its memory before and after.\n\n'
+	printf '    (by hand: for i in $(seq 1000); do cairn kernels PID --window 2000 --one-in 64; done)\n'
+}
+item_11() {
+	printf 'The driver'\''s own threads must not be in anybody'\''s waits:\n\n'
+	workload graphs helpers
+	stacks helpers off-cpu
+}
+item_12() {
+	show uname -r
+	show "$BUILD/cairn" record -d 2 -o "$work/record.pb.gz"
+	[ -n "$DRY" ] || show tail -5 "$work/agent.log"
+}
+
+# ---- all of it ----------------------------------------------------------------------------------
+
+printf '# What was verified on a real GPU\n\nPrinted by tests/gpu/h200.sh on %s' "$(date -u +%F)"
+[ -n "$DRY" ] && printf ' (dry: nothing was run)'
+printf '.\n'
+need "$BUILD/cairn" "$BUILD/cairn-agent" "$BUILD/cairn-collector" nvidia-smi readelf curl
+"$PYTHON" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null ||
+	printf '**No PyTorch with a GPU in %s.**\n' "$PYTHON"
+if [ -z "$DRY" ]; then
+	nvidia-smi >/dev/null 2>&1 || { printf 'No GPU here: nothing was verified.\n'; exit 1; }
+	start_collector
+	start_agent
+fi
+
+titles=("The driver's file" "cuGetProcAddress and counts" "Kernels' names" "CUDA graphs" "Stacks of waits"
+	"What probes cost" "Idleness" "Gauges and verdicts" "Copies and implicit waits" "CUPTI windows"
+	"The driver's own threads" "Whether kernel programs are allowed")
+for number in 1 2 3 4 5 6 7 8 9 10 11 12; do
+	wanted "$number" || continue
+	item "$number" "${titles[number - 1]}"
+	"item_$number"
+done

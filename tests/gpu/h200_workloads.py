@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests/gpu/h200.sh runs on a real GPU, with PyTorch: workloads of which it is known what holds them up.
+
+    python3 h200_workloads.py NAME SECONDS
+
+prints one line of JSON at its end: what it did, counted by itself, for comparison with what cairn counted."""
+import json
+import sys
+import threading
+import time
+
+try:
+    import torch
+except ImportError:  # --list needs none
+    torch = None
+
+SIZE = 8192
+
+
+def until(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        yield
+
+
+def gemm(seconds):
+    """Large products, waited for: the tensor cores are the bottleneck."""
+    a = torch.randn(SIZE, SIZE, device="cuda", dtype=torch.bfloat16)
+    launches = 0
+    for _ in until(seconds):
+        for _ in range(20):
+            torch.matmul(a, a)
+            launches += 1
+        torch.cuda.synchronize()
+    return {"launches": launches}
+
+
+def stream_memory(seconds):
+    """Reads weights once for each token, as decoding does: the memory's bandwidth is the bottleneck."""
+    weights = torch.randn(SIZE * 4, SIZE, device="cuda", dtype=torch.bfloat16)
+    token = torch.randn(SIZE, device="cuda", dtype=torch.bfloat16)
+    launches = 0
+    for _ in until(seconds):
+        for _ in range(50):
+            torch.mv(weights, token)
+            launches += 1
+        torch.cuda.synchronize()
+    return {"launches": launches}
+
+
+def tiny_kernels(seconds):
+    """Kernels of microseconds, launched one by one and hardly ever waited for."""
+    x = torch.ones(64, device="cuda")
+    launches = 0
+    for _ in until(seconds):
+        for _ in range(10000):
+            x.add_(1)
+            launches += 1
+        torch.cuda.synchronize()
+    return {"launches": launches}
+
+
+def copies(seconds, pinned):
+    host = torch.empty(64 << 20, dtype=torch.uint8, pin_memory=pinned)
+    bytes_copied = 0
+    for _ in until(seconds):
+        host.to("cuda")
+        bytes_copied += host.numel()
+    torch.cuda.synchronize()
+    return {"bytes_to_device": bytes_copied, "pinned": pinned}
+
+
+def item_each_step(seconds):
+    """A scalar is read in each step, and Python works while the GPU waits for the next one."""
+    a = torch.randn(2048, 2048, device="cuda")
+    waits, spent = 0, 0
+    for _ in until(seconds):
+        spent += (a @ a).sum().item()
+        waits += 1
+        sum(range(20000))
+    return {"waits": waits}
+
+
+def python_between(seconds):
+    a = torch.randn(1024, 1024, device="cuda")
+    steps = 0
+    for _ in until(seconds):
+        a @ a
+        torch.cuda.synchronize()
+        sum(range(500000))
+        steps += 1
+    return {"steps": steps}
+
+
+class Images(torch.utils.data.Dataset if torch else object):
+    def __len__(self):
+        return 1 << 30
+
+    def __getitem__(self, at):
+        end = time.thread_time() + 0.02
+        while time.thread_time() < end:
+            pass
+        return torch.zeros(1024)
+
+
+def starved(seconds):
+    """Two workers prepare what the GPU could use a thousand times faster."""
+    model = torch.nn.Linear(1024, 1024).cuda()
+    batches = 0
+    end = time.monotonic() + seconds
+    for batch in torch.utils.data.DataLoader(Images(), batch_size=8, num_workers=2):
+        model(batch.cuda()).sum()
+        batches += 1
+        if time.monotonic() > end:
+            break
+    return {"batches": batches}
+
+
+def allocate(seconds):
+    calls = 0
+    for _ in until(seconds):
+        torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+        torch.cuda.empty_cache()
+        calls += 1
+    return {"allocations": calls}
+
+
+def graphs(seconds):
+    x = torch.randn(512, 512, device="cuda")
+    warm = torch.cuda.Stream()
+    with torch.cuda.stream(warm):
+        for _ in range(3):
+            y = x
+            for _ in range(20):
+                y = torch.relu(y @ x)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = x
+        for _ in range(20):
+            y = torch.relu(y @ x)
+    replays = 0
+    for _ in until(seconds):
+        graph.replay()
+        replays += 1
+        if replays % 100 == 0:
+            torch.cuda.synchronize()
+    torch.cuda.synchronize()
+    return {"replays": replays, "nodes_at_least": 40}
+
+
+def overlapped(seconds):
+    """Healthy: copies on a stream of their own while the step before runs, results read now and then."""
+    host = torch.empty(4 << 20, dtype=torch.uint8, pin_memory=True)
+    a = torch.randn(2048, 2048, device="cuda")
+    side = torch.cuda.Stream()
+    steps = 0
+    for _ in until(seconds):
+        with torch.cuda.stream(side):
+            host.to("cuda", non_blocking=True)
+        a @ a
+        sum(range(3000))
+        steps += 1
+        if steps % 50 == 0:
+            torch.cuda.synchronize()
+    return {"steps": steps}
+
+
+def idle(seconds):
+    torch.ones(1, device="cuda")
+    torch.cuda.synchronize()
+    threading.Event().wait(seconds)
+    return {}
+
+
+def profiled(seconds):
+    """torch.profiler's own counts of launches, and whether it gets any while windows are opened."""
+    x = torch.ones(64, device="cuda")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA,
+                                            torch.profiler.ProfilerActivity.CPU]) as profile:
+        for _ in until(seconds):
+            x.add_(1)
+            time.sleep(0.001)
+        torch.cuda.synchronize()
+    names = [event.name for event in profile.events()]
+    return {"launches": sum(name.startswith(("cudaLaunchKernel", "cuLaunchKernel")) for name in names),
+            "events": len(names)}
+
+
+WORKLOADS = {
+    "gemm": (gemm, "gpu_compute_bound"),
+    "stream_memory": (stream_memory, "gpu_memory_bound"),
+    "tiny_kernels": (tiny_kernels, "gpu_launch_bound"),
+    "copies_pageable": (lambda seconds: copies(seconds, False), "gpu_copy_bound"),
+    "copies_pinned": (lambda seconds: copies(seconds, True), "gpu_copy_bound"),
+    "item_each_step": (item_each_step, "gpu_implicit_sync"),
+    "python_between": (python_between, "gpu_cpu_bound"),
+    "starved": (starved, "gpu_starved"),
+    "allocate": (allocate, "gpu_allocator"),
+    "overlapped": (overlapped, "none of the GPU's"),
+    "idle": (idle, "no_demand"),
+    "graphs": (graphs, ""),
+    "profiled": (profiled, ""),
+}
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--list"]:
+        print("\n".join(f"{name}\t{verdict}" for name, (_, verdict) in WORKLOADS.items()))
+        sys.exit()
+    print(json.dumps(WORKLOADS[sys.argv[1]][0](float(sys.argv[2]))), flush=True)
