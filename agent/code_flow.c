@@ -506,7 +506,8 @@ static void branch(struct code_flow *flow, const cs_insn *instruction, uint32_t 
 	} else if (to < flow->size) {
 		if (is_call)
 			add_entry(flow, (uint32_t)to);
-		else
+		else if (!bit(flow->is_entry,
+			      (uint32_t)to)) // else a tail call: the entry's state holds
 			add_jump(flow, (uint32_t)to, flow->states[offset]);
 	}
 }

@@ -102,6 +102,11 @@ static const struct {
 	  { 0xe8, 3, 0, 0, 0, 0xc3, 0xcc, 0xcc, 0x50, 0x58, 0xc3 },
 	  11,
 	  " 0:none 0:sp+8 6:none 8:sp+8 9:sp+16 10:sp+8" },
+	{ "a jump to another function, with arguments pushed below the return address",
+	  // call 1f; push $0; jmp 1f; 1: nop; ret
+	  { 0xe8, 0x04, 0x00, 0x00, 0x00, 0x6a, 0x00, 0xeb, 0x00, 0x90, 0xc3 },
+	  11,
+	  " 0:none 0:sp+8 7:sp+16 9:sp+8" },
 	{ "a jump by table: what follows comes after it",
 	  // push %rax; jmp *%rdx; pop %rax; ret
 	  { 0x50, 0xff, 0xe2, 0x58, 0xc3 },
