@@ -188,8 +188,8 @@ static int find_or_build(struct unwind_builder *builder, struct unwind_job *job,
 static void add_follow_marks(struct unwind_builder *builder, const struct unwind_job *job,
 			     const struct elf *elf, uint32_t *mark_count)
 {
-	for (uint32_t i = 0; i < job->function_count && *mark_count < UNWIND_MARKS_MAX; i++) {
-		const struct unwind_function *function = &job->functions[i];
+	for (uint32_t i = 0; i < job->followed.count && *mark_count < UNWIND_MARKS_MAX; i++) {
+		const struct unwind_function *function = &job->followed.functions[i];
 
 		for (uint32_t j = 0; j < elf->load_count; j++) {
 			const Elf64_Phdr *load = &elf->loads[j];
@@ -208,6 +208,18 @@ static void add_follow_marks(struct unwind_builder *builder, const struct unwind
 	}
 }
 
+// Not at once: most of the file's rules are there sooner without them.
+static int find_functions_to_follow(struct unwind_builder *builder, struct unwind_job *job,
+				    const struct elf *elf)
+{
+	int rc = followed_functions_expect(elf, &job->followed);
+
+	if (rc)
+		return error_errno(&job->error, rc, "looking for V8's functions");
+	followed_functions_load(builder->cache, job->id, &job->followed);
+	return 0;
+}
+
 static int build(struct unwind_builder *builder, struct unwind_job *job,
 		 struct unwind_table **ret_table)
 {
@@ -224,8 +236,16 @@ static int build(struct unwind_builder *builder, struct unwind_job *job,
 	rc = python_eval_marks(&elf, builder->marks, &mark_count);
 	if (rc)
 		return error_errno(&job->error, rc, "looking for Python's loop");
-	add_follow_marks(builder, job, &elf, &mark_count);
-	return find_or_build(builder, job, &elf, mark_count, ret_table);
+	if (job->renews)
+		add_follow_marks(builder, job, &elf, &mark_count);
+	rc = find_or_build(builder, job, &elf, mark_count, ret_table);
+	if (rc)
+		return rc;
+	if (job->renews)
+		followed_functions_store(builder->cache, job->id, &job->followed);
+	else
+		rc = find_functions_to_follow(builder, job, &elf);
+	return rc;
 }
 
 // Tables come from a cache on disk too: what the kernel's search relies on is checked.

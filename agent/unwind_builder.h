@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "agent/build_id.h"
+#include "agent/followed_functions.h"
 #include "agent/unwind_maps.h"
 #include "agent/unwind_table_cache.h"
 #include "base/error.h"
@@ -22,14 +23,6 @@ enum {
 struct unwind_segment {
 	uint64_t offset;
 	uint64_t address;
-	uint64_t size;
-};
-
-enum { UNWIND_FUNCTIONS_MAX = 64 }; // of a file, that have no rules and whose code is followed
-
-/** A function by where it lies in its file. */
-struct unwind_function {
-	uint64_t offset;
 	uint64_t size;
 };
 
@@ -57,8 +50,9 @@ struct unwind_job {
 	uint64_t weight;        // the heaviest is built first
 	bool renews;            // the file has a table already, which stays until this one is there
 	uint64_t renewed_bytes; // kernel memory of that, which is given back then
-	struct unwind_function functions[UNWIND_FUNCTIONS_MAX]; // to be followed (MARK_FOLLOW)
-	uint32_t function_count;
+	// To be followed (MARK_FOLLOW) by the job that renews a table. The first job gives back those that
+	// are known already, for another one.
+	struct followed_functions followed;
 
 	int rc;         // 0; -ENOSPC: no room for `bytes` or for its rules; or the error's
 	uint64_t bytes; // kernel memory that the table takes, or wanted

@@ -13,8 +13,9 @@
 #include "base/id128.h"
 
 /* A table is built again for functions that were found to have no rules, and then less and less often. */
-#define RENEW_WAIT_MIN_NS (1 * NS_PER_SECOND)
+#define RENEW_WAIT_MIN_NS (500 * NS_PER_MS)
 #define RENEW_WAIT_MAX_NS (600 * NS_PER_SECOND)
+#define RENEW_LOOK_NS     (100 * NS_PER_MS)
 
 /* What had no room may have it by then; each time twice as long, for trying means building. */
 #define NO_ROOM_WAIT_MIN_NS (30 * NS_PER_SECOND)
@@ -35,8 +36,7 @@ enum { PENDING_MAX = 256 };
 
 /* Functions of a file that its own unwind information says nothing of. */
 struct followed {
-	struct unwind_function functions[UNWIND_FUNCTIONS_MAX];
-	uint32_t count;
+	struct followed_functions all;
 	uint32_t built; // of them: those that the last job was given
 	int fd;         // of the file
 	char name[64];
@@ -239,9 +239,8 @@ static void prepare(struct unwind_tables *tables, uint32_t item, struct unwind_j
 	memcpy(job->id, file->id, sizeof(job->id));
 	snprintf(job->name, sizeof(job->name), "%s", name);
 	if (file->followed) {
-		job->function_count = file->followed->built = file->followed->count;
-		memcpy(job->functions, file->followed->functions,
-		       job->function_count * sizeof(*job->functions));
+		job->followed = file->followed->all;
+		file->followed->built = job->followed.count;
 	}
 	file->job = job;
 }
@@ -410,6 +409,31 @@ static void take_renewed(struct unwind_tables *tables, struct file *file,
 	take_built(tables, file, job);
 }
 
+// @fd is the file's, and the result's.
+static struct followed *new_followed(int fd, const char *name)
+{
+	struct followed *followed = fd < 0 ? NULL : calloc(1, sizeof(*followed));
+
+	if (!followed) {
+		cleanup_closep(&fd);
+		return NULL;
+	}
+	followed->fd = fd;
+	snprintf(followed->name, sizeof(followed->name), "%s", name);
+	followed->wait_ns = RENEW_WAIT_MIN_NS;
+	return followed;
+}
+
+// What the builder knows to be worth following is, as soon as the table is there.
+static void take_followed(struct file *file, const struct unwind_job *job)
+{
+	if (!job->followed.count || file->followed)
+		return;
+	file->followed = new_followed(fcntl(job->fd, F_DUPFD_CLOEXEC, 3), job->name);
+	if (file->followed)
+		file->followed->all = job->followed;
+}
+
 static void take_job(struct unwind_tables *tables, const struct unwind_job *job,
 		     uint32_t *ret_wanting)
 {
@@ -428,6 +452,8 @@ static void take_job(struct unwind_tables *tables, const struct unwind_job *job,
 	tables->bytes_guessed -= file->guessed;
 	file->public.changed = tables->reads;
 	take_built(tables, file, job);
+	if (!job->rc)
+		take_followed(file, job);
 	if (file->public.state == UNWIND_FILE_NO_ROOM)
 		*ret_wanting = job->file;
 }
@@ -452,30 +478,6 @@ uint64_t unwind_tables_read(struct unwind_tables *tables, uint32_t *ret_wanting)
 
 // ---- functions without rules ------------------------------------------------------------------
 
-static bool is_followed(const struct followed *followed, uint64_t offset)
-{
-	for (uint32_t i = 0; i < followed->count; i++)
-		if (followed->functions[i].offset == offset)
-			return true;
-	return false;
-}
-
-static struct followed *new_followed(const struct executable *executable)
-{
-	struct followed *followed = calloc(1, sizeof(*followed));
-
-	if (!followed)
-		return NULL;
-	followed->fd = executable_open_file(executable);
-	if (followed->fd < 0) {
-		free(followed);
-		return NULL;
-	}
-	snprintf(followed->name, sizeof(followed->name), "%s", base_name(executable->path));
-	followed->wait_ns = RENEW_WAIT_MIN_NS;
-	return followed;
-}
-
 void unwind_tables_follow(struct unwind_tables *tables, uint32_t item,
 			  const struct executable *executable, uint64_t offset, uint64_t size)
 {
@@ -484,12 +486,11 @@ void unwind_tables_follow(struct unwind_tables *tables, uint32_t item,
 	if (file->public.state != UNWIND_FILE_READY && file->public.state != UNWIND_FILE_NONE)
 		return;
 	if (!file->followed)
-		file->followed = new_followed(executable);
-
-	struct followed *followed = file->followed;
-	if (!followed || followed->count == UNWIND_FUNCTIONS_MAX || is_followed(followed, offset))
-		return;
-	followed->functions[followed->count++] = (struct unwind_function){ offset, size };
+		file->followed =
+			new_followed(executable_open_file(executable), base_name(executable->path));
+	if (file->followed)
+		followed_functions_add(&file->followed->all,
+				       &(struct unwind_function){ offset, size });
 }
 
 static void renew(struct unwind_tables *tables, uint32_t item, uint64_t now)
@@ -517,12 +518,12 @@ void unwind_tables_renew(struct unwind_tables *tables)
 
 	if (now < tables->renew_ns)
 		return;
-	tables->renew_ns = now + NS_PER_SECOND;
+	tables->renew_ns = now + RENEW_LOOK_NS;
 	for (uint32_t i = 0; i < tables->slot_count; i++) {
 		const struct file *file = &tables->files[i];
 		const struct followed *followed = file->id[0] ? file->followed : NULL;
 
-		if (followed && followed->built < followed->count && !file->job &&
+		if (followed && followed->built < followed->all.count && !file->job &&
 		    now >= followed->due_ns && tables->free_number_count &&
 		    (file->public.state == UNWIND_FILE_READY ||
 		     file->public.state == UNWIND_FILE_NONE))
