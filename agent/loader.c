@@ -34,7 +34,7 @@ enum {
  * A program is in a map for less than a microsecond, unless it was preempted or a hypervisor took its
  * CPU away: then the map is drained the next time.
  */
-#define SWAP_WAIT_NS  (100 * NS_PER_MS)
+#define SWAP_WAIT_NS  (500 * NS_PER_MS)
 #define SWAP_PAUSE_NS 50000
 
 /* Where SHARED_VARIABLE of bpf/maps.bpf.h puts them. */

@@ -91,7 +91,7 @@ void loader_forget_stack(struct loader *loader, const struct stack_hash *hash);
 
 /**
  * Let the kernel count in the other map from now on. On return no program counts in the old one
- * any more; it is read with loader_drain_counts(). If a program is still in it after 100 ms, there is
+ * any more; it is read with loader_drain_counts(). If a program is still in it after 500 ms, there is
  * nothing to drain this time, and the next call waits for it again.
  */
 int loader_swap_counts(struct loader *loader, struct error *err);
