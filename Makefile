@@ -262,6 +262,16 @@ $(BUILD)/tests/differential/%: $(BUILD)/obj/tests/differential/%.o $(AGENT_A) $(
 test-kernels: packages-kernels $(PROGRAMS) $(UNIT_TESTS) ## load and check stacks on Debian's 6.1 and 6.12, emulated
 	python3 -m pytest -q -s tests/bpf
 
+# Debian's non-free package, unpacked below build/: its functions can be called without a device.
+.PHONY: test-libcuda
+test-libcuda: packages $(addprefix $(BUILD)/tests/agent/test_,probe_site gpu_probes) ## sites and probes in the real driver library
+	rm -rf $(BUILD)/libcuda
+	tests/gpu/fetch-libcuda $(abspath $(BUILD))/libcuda
+	for test in probe_site gpu_probes; do \
+		CAIRN_LIBCUDA=$$(find $(abspath $(BUILD))/libcuda/root -name 'libcuda.so.*.*' -type f) \
+			$(BUILD)/tests/agent/test_$$test || exit 1; \
+	done
+
 # Tests that need nothing of the kernel: an emulated program has this machine's.
 AARCH64 := $(BUILD)/aarch64
 AARCH64_ROOT := $(AARCH64)/libraries/root

@@ -310,6 +310,31 @@ TEST(each_call_is_seen_once_whatever_the_shape_of_the_export)
 	}
 }
 
+TEST(each_call_of_the_real_driver_is_seen)
+{
+	const char *path = getenv("CAIRN_LIBCUDA");
+	struct probing probing;
+
+	if (!path)
+		SKIP("CAIRN_LIBCUDA names no driver library: `make test-libcuda` fetches one");
+	if (!probing_open(&probing, 0, 0))
+		SKIP("uprobes are refused here");
+	struct client client = client_start(path);
+	see(&probing, &client.pid, 1, 0);
+	call(&client, 1000);
+	struct gpu_probes_stats stats = stats_of(&probing);
+	print_message("%u functions, %u of them expensive\n", stats.functions, stats.expensive);
+	assert_int_equal(1000, entries(&probing, GPU_CALL_SYNC_STREAM));
+	assert_int_equal(1000, read_number(&probing, RETURNS + GPU_CALL_SYNC_STREAM));
+	assert_true(stats.functions > 80);
+	assert_int_equal(0, stats.refused);
+	tick_until(&probing, true);
+	call(&client, 1000);
+	assert_int_equal(1000, read_number(&probing, WINDOWED + GPU_CALL_LAUNCH));
+	client_end(&client);
+	probing_close(&probing);
+}
+
 TEST(launches_are_seen_in_windows_and_never_twice)
 {
 	char path[PATH_MAX];
@@ -536,6 +561,7 @@ TEST(what_cannot_be_probed_is_told)
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
 
 RUN_TESTS(IN_FOLDER(each_call_is_seen_once_whatever_the_shape_of_the_export),
+	  cmocka_unit_test(each_call_of_the_real_driver_is_seen),
 	  IN_FOLDER(launches_are_seen_in_windows_and_never_twice),
 	  IN_FOLDER(processes_that_share_a_file_share_its_probes),
 	  IN_FOLDER(when_the_last_process_has_gone_nothing_stays_attached),

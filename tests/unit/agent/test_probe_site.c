@@ -280,7 +280,7 @@ TEST(exports_of_the_real_driver_have_cheap_sites)
 	_cleanup_close_ int fd =
 		open(path ? path : "/usr/lib/x86_64-linux-gnu/libcuda.so.1", O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		SKIP("there is no libcuda.so.1 here; CAIRN_LIBCUDA may name one");
+		SKIP("no libcuda.so.1 here: `make test-libcuda` fetches one");
 	elf = section_file_read(fd);
 	assert_int_equal(0, elf_symbols_init(&symbols, &elf));
 	for EACH (name, names) {
