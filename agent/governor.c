@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/utf8.h"
 
 /* What a step down leaves of the stacks of waits, and of the page faults. */
 #define STEP_RATIO 0.25
@@ -95,6 +96,22 @@ static bool is_any_off(const struct governor *governor)
 
 // ---- words ----------------------------------------------------------------------------------
 
+// A process may call itself nothing, or something that is no text.
+static void describe_process(const struct governor_change *change, char text[GOVERNOR_TEXT_BYTES])
+{
+	const char *state = change->down ? "off" : "on";
+	char name[GOVERNOR_NAME_BYTES + 1] = "";
+
+	memcpy(name, change->process.name, GOVERNOR_NAME_BYTES);
+	utf8_clean(name);
+	if (strspn(name, " ?") == strlen(name))
+		snprintf(text, GOVERNOR_TEXT_BYTES, "stacks of waits of process %u %s",
+			 change->process.pid, state);
+	else
+		snprintf(text, GOVERNOR_TEXT_BYTES, "stacks of waits of %s (%u) %s", name,
+			 change->process.pid, state);
+}
+
 void governor_describe(const struct governor *governor, const struct governor_change *change,
 		       char text[GOVERNOR_TEXT_BYTES])
 {
@@ -113,9 +130,7 @@ void governor_describe(const struct governor *governor, const struct governor_ch
 			 governor->frequencies[change->step]);
 		break;
 	case GOVERNOR_PROCESSES:
-		snprintf(text, GOVERNOR_TEXT_BYTES, "stacks of waits of %.*s (%u) %s",
-			 GOVERNOR_NAME_BYTES, change->process.name, change->process.pid,
-			 change->down ? "off" : "on");
+		describe_process(change, text);
 		break;
 	default:
 		snprintf(text, GOVERNOR_TEXT_BYTES, "%s %s",
