@@ -44,6 +44,11 @@ static int set_switches_running(void *lane, bool on)
 	return switches_set_running(lane, on);
 }
 
+static void tick_switches(void *lane, uint64_t now_ns)
+{
+	switches_tick(lane, now_ns);
+}
+
 static const char *notice_of_switches(void *lane)
 {
 	return switches_next_notice(lane);
@@ -338,6 +343,7 @@ static const struct lane_kind kinds[] = {
 		.close = close_switches,
 		.set_running = set_switches_running,
 		.before_drain = sweep_switches,
+		.tick = tick_switches,
 		.next_notice = notice_of_switches,
 		.set_step = set_step_of_switches,
 		.set_process = set_process_of_switches,

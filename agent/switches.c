@@ -10,14 +10,20 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "agent/sleepers.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "switches.skel.h"
+
+/* How often those are looked for whose stack may be had by now. */
+#define LOOK_INTERVAL_NS NS_PER_SECOND
 
 struct switches {
 	struct switches_bpf *programs;
 	struct bpf_link *links[3]; // of the programs that run by themselves
 	struct bpf_link *sweep_link;
+	struct sleepers *sleepers; // NULL: the kernel refused them
+	uint64_t looked_ns;
 	uint64_t slot_ns;
 	bool raw_tracepoints;
 	enum loader_level level;
@@ -173,6 +179,27 @@ static int begin(struct switches *switches, bool anew)
 	return rc ? rc : switches_sweep(switches);
 }
 
+// Without, cut stacks stay as they are.
+static void open_sleepers(struct switches *switches, const struct loader *loader)
+{
+	const struct sleepers_options options = {
+		.slot_ns = switches->slot_ns,
+		.level = switches->level,
+		.threads_fd = switches_threads_fd(switches),
+		.can_find_tasks = kernel_is_at_least(6, 2),
+	};
+	struct error err = { 0 };
+
+	if (!sleepers_open(loader, &options, &switches->sleepers, &err))
+		return;
+	switches->sleepers = NULL;
+	if (!switches->notice[0])
+		snprintf(switches->notice, sizeof(switches->notice),
+			 "threads that blocked before their stacks could be taken have none: "
+			 "%.200s",
+			 err.text);
+}
+
 static void note_what_is_missing(struct switches *switches)
 {
 	if (!switches->programs->bss->delay_is_known && !switches->notice[0])
@@ -204,6 +231,7 @@ int switches_open(const struct loader *loader, const struct switches_options *op
 		return rc;
 	}
 	note_what_is_missing(switches);
+	open_sleepers(switches, loader);
 	*ret_switches = switches;
 	return 0;
 }
@@ -214,6 +242,7 @@ void switches_close(struct switches *switches)
 		return;
 	detach(switches);
 	bpf_link__destroy(switches->sweep_link);
+	sleepers_close(switches->sleepers);
 	switches_bpf__destroy(switches->programs);
 	free(switches);
 }
@@ -233,7 +262,7 @@ int switches_set_running(struct switches *switches, bool on)
 	return rc;
 }
 
-int switches_sweep(struct switches *switches)
+static int sweep(struct switches *switches)
 {
 	uint64_t offset_ns = switches->programs->data_shared->realtime_offset_ns;
 	_cleanup_close_ int fd = bpf_iter_create(bpf_link__fd(switches->sweep_link));
@@ -249,6 +278,27 @@ int switches_sweep(struct switches *switches)
 			return -errno;
 	}
 	return 0;
+}
+
+static int look_at_sleepers(struct switches *switches)
+{
+	switches->looked_ns = clock_monotonic_ns();
+	return switches->sleepers
+		       ? sleepers_look(switches->sleepers, switches->programs->bss->cut_stacks)
+		       : 0;
+}
+
+void switches_tick(struct switches *switches, uint64_t now_ns)
+{
+	if (now_ns - switches->looked_ns >= LOOK_INTERVAL_NS)
+		look_at_sleepers(switches); // what fails there is told by the next sweep
+}
+
+int switches_sweep(struct switches *switches)
+{
+	int looked = look_at_sleepers(switches), rc = sweep(switches);
+
+	return rc ? rc : looked;
 }
 
 int switches_threads_fd(const struct switches *switches)
@@ -288,6 +338,8 @@ void switches_read_run_time(const struct switches *switches, uint64_t *ret_ns, u
 	struct bpf_program *program;
 
 	*ret_ns = *ret_count = 0;
+	if (switches->sleepers)
+		sleepers_read_run_time(switches->sleepers, ret_ns, ret_count);
 	bpf_object__for_each_program(program, switches->programs->obj)
 	{
 		uint64_t ns, count;

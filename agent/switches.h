@@ -42,6 +42,9 @@ int switches_sweep(struct switches *switches);
  */
 int switches_set_running(struct switches *switches, bool on);
 
+/** Now and then: threads that sleep with a cut stack get a whole one, if it can be had by now. */
+void switches_tick(struct switches *switches, uint64_t now_ns);
+
 /** What is kept of threads (bpf/thread.bpf.h), for programs beside these. Owned by the switches. */
 int switches_threads_fd(const struct switches *switches);
 

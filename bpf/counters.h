@@ -63,7 +63,10 @@
 	X(GPU_FULL, "gpu_full",                                                                  \
 	  "Allocations, functions and graphs of GPUs not kept because a map was full.")          \
 	X(GPU_UNKNOWN_FREES, "gpu_unknown_frees",                                                \
-	  "Memory of GPUs freed that was allocated before anybody looked.")
+	  "Memory of GPUs freed that was allocated before anybody looked.")                      \
+	X(SLEEPERS_TAKEN, "sleepers_taken",                                                      \
+	  "Threads that slept for long with a cut stack, or none, whose stack was then taken.")  \
+	X(SLEEPERS_CUT, "sleepers_cut", "Such threads whose stack was still cut.")
 
 enum bpf_counter {
 #define X(name, text, help) COUNTER_##name,

@@ -24,7 +24,9 @@ struct switch_memo {
 	__u32 slot_count;
 	__u8 slots[MEMO_SLOTS]; // word numbers from sp on
 	__u32 uses;             // hits, the older the less: the place with the fewest is given up
-	__u64 returns;          // hash of what is in them
+	__u32 is_cut;           // the user's stack did not reach the thread's first function
+	__u32 pad;
+	__u64 returns; // hash of what is in them
 };
 
 /* Where a thread stands at a switch; words only if they were asked for. */

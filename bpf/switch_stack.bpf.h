@@ -120,6 +120,9 @@ static long walk_and_note(__u32 index, struct noted_walk *walk)
 /* The agent forgets the bodies of stacks that were not counted for a minute. */
 #define MEMO_NS 20000000000ULL
 
+/* How many were taken so far that are cut: for the agent, which has them taken again. */
+__u64 cut_stacks = 0;
+
 /*
  * Remember where the stack was taken. Not if it has Python frames: the same native stack has others
  * from one line to the next.
@@ -130,6 +133,8 @@ static __always_inline void note_place(struct switch_memo *memo, struct switch_p
 	bool is_whole = unwind->end == END_TAG_COMPLETE || unwind->end == END_TAG_DEPTH;
 
 	memo->until_ns = 0;
+	memo->is_cut = !is_whole;
+	cut_stacks += memo->is_cut;
 	if (!place->call || has_python || !read_place(place))
 		return;
 	memo->pc = place->pc;

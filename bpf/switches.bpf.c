@@ -494,8 +494,8 @@ struct {
 
 /*
  * A wait that has lasted until a sweep stands for itself from then on, chosen or not. Of one that was
- * not, or began before us, only the kernel's part of the stack can be had: the user's memory cannot be
- * read from here.
+ * not, or began before us, only the kernel's part of the stack is taken here: the user's is left to
+ * sleepers.bpf.c.
  */
 static __always_inline void sweep_stack(struct task_struct *task, struct thread *thread)
 {
@@ -518,6 +518,8 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 		return;
 	wait_flush(place);
 	memo_forget(&place->memo);
+	place->memo.is_cut = 1;
+	cut_stacks++;
 	key_of_thread(task, &stack->taken);
 	size = bpf_get_task_stack(task, stack->kernel.at,
 				  KERNEL_DEPTH_MAX * sizeof(stack->kernel.at[0]), 0);

@@ -37,6 +37,9 @@ struct thread_wait {
 	__u32 weight; // of the wait that began with the last switch; 0: it was not chosen
 	__u32 place;  // of that wait, if it was chosen
 	__u32 pad;
+	// Of sleepers.bpf.c, whose passes have numbers.
+	__u32 tries;                 // that have not given a whole stack
+	__u32 due_in_pass;           // the next one
 	__u64 recent_ns[WAIT_KINDS]; // mean length of the last waits
 	struct wait_place places[WAIT_PLACES];
 };

@@ -13,11 +13,11 @@
 #define BUDGET_TICK_NS 10000000ULL
 /*
  * Units a CPU has for each tick. To unwind takes four, some 3 us: 0.5 % of the CPU at most. A count
- * takes one: no more than 32768 in 5 s, and they are drained before the count maps are full.
+ * takes two: no more than 16384 in 5 s, and they are drained before the count maps are full.
  */
 #define BUDGET_UNITS  64
 #define BUDGET_UNWIND 4
-#define BUDGET_COUNT  1
+#define BUDGET_COUNT  2
 
 /* Beyond that not even the end of the tick is waited for. */
 #define BUDGET_STORM_UNITS (4 * BUDGET_UNITS)

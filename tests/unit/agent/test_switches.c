@@ -24,6 +24,7 @@ struct told {
 	uint32_t pid;
 	const char *thread_name; // NULL: all
 	uint64_t ns[SAMPLE_KIND_PAGE_FAULT];
+	uint64_t with_user_stack_ns; // of SAMPLE_KIND_OFF_CPU
 };
 
 struct fixture {
@@ -72,8 +73,11 @@ static int add_one(void *context, const struct count_key *key, const struct coun
 
 	if (key->process.pid == told->pid && key->kind < SAMPLE_KIND_PAGE_FAULT &&
 	    (!told->thread_name ||
-	     !strncmp(key->thread_name, told->thread_name, THREAD_NAME_BYTES)))
+	     !strncmp(key->thread_name, told->thread_name, THREAD_NAME_BYTES))) {
 		told->ns[key->kind] += count->value;
+		if (key->kind == SAMPLE_KIND_OFF_CPU && (key->user.high || key->user.low))
+			told->with_user_stack_ns += count->value;
+	}
 	return 0;
 }
 
@@ -201,12 +205,17 @@ TEST(a_wait_is_told_while_it_lasts)
 	sleep_ns(50 * NS_PER_MS);
 	told.pid = child;
 	struct fixture fixture = open_switches(false);
+	const char *notice = switches_next_notice(fixture.switches);
+	if (notice)
+		fail_msg("%s", notice);
 	uint64_t begin_ns = drain(&fixture, &told);
 	memset(told.ns, 0, sizeof(told.ns));
+	told.with_user_stack_ns = 0;
 	sleep_ns(200 * NS_PER_MS);
 	uint64_t elapsed_ns = drain(&fixture, &told) - begin_ns;
 	expect_about(elapsed_ns, told.ns[SAMPLE_KIND_BLOCKED], 10, "blocked");
 	expect_about(elapsed_ns, told.ns[SAMPLE_KIND_OFF_CPU], 10, "blocked, with a stack");
+	expect_about(elapsed_ns, told.with_user_stack_ns, 10, "with the user's part, too");
 	// Killed, it runs once more.
 	sleep_ns(100 * NS_PER_MS);
 	kill(child, SIGKILL);
