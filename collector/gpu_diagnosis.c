@@ -204,7 +204,7 @@ static struct gpu_evidence waits(const struct gpu_diagnosis *diagnosis, unsigned
 	const int64_t *sums = diagnosis->threads.launching;
 	const char *lane = gpu_type_find(&diagnosis->types, LANE_WAIT);
 
-	if (lane)
+	if (lane && diagnosis->threads.has_counted)
 		return (struct gpu_evidence){ .type = lane, .with = with };
 	if (sums[THREAD_SUM_SPIN] >= sums[THREAD_SUM_BLOCKED])
 		return (struct gpu_evidence){ .type = PROFILE_TYPE_GPU_SPIN, .with = with };

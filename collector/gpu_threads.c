@@ -141,41 +141,35 @@ static void add_cpu(struct thread_row *row, unsigned int marks, int64_t value)
 		row->sums[THREAD_SUM_CPU_ALLOCATION] += value;
 }
 
-// A wait has one cause: the most particular of its stack's.
-static void add_wait_cause(struct thread_row *row, unsigned int marks, int64_t value)
+// A wait has one cause: the most particular of its stack's. @sums begin with all of them.
+static void add_wait_to(int64_t *sums, unsigned int marks, int64_t value)
 {
+	sums[0] += value;
 	if (marks & GPU_MARK_COLLECTIVE)
-		row->sums[THREAD_SUM_WAIT_COLLECTIVE] += value;
+		sums[THREAD_SUM_WAIT_COLLECTIVE - THREAD_SUM_WAIT] += value;
 	else if (marks & GPU_MARK_ALLOCATION)
-		row->sums[THREAD_SUM_WAIT_ALLOCATION] += value;
+		sums[THREAD_SUM_WAIT_ALLOCATION - THREAD_SUM_WAIT] += value;
 	else if (marks & GPU_MARK_COPY_IN)
-		row->sums[THREAD_SUM_WAIT_COPY_IN] += value;
+		sums[THREAD_SUM_WAIT_COPY_IN - THREAD_SUM_WAIT] += value;
 	else if (marks & GPU_MARK_IMPLICIT)
-		row->sums[THREAD_SUM_WAIT_IMPLICIT] += value;
-}
-
-static void add_wait(struct thread_row *row, unsigned int marks, int64_t value)
-{
-	row->sums[THREAD_SUM_WAIT] += value;
-	add_wait_cause(row, marks, value);
-}
-
-static void add_spin_alone(struct thread_row *row, unsigned int marks, int64_t value)
-{
-	(void)marks;
-	row->sums[THREAD_SUM_SPIN] += value;
+		sums[THREAD_SUM_WAIT_IMPLICIT - THREAD_SUM_WAIT] += value;
 }
 
 static void add_spin(struct thread_row *row, unsigned int marks, int64_t value)
 {
-	add_spin_alone(row, marks, value);
-	add_wait(row, marks, value);
+	row->sums[THREAD_SUM_SPIN] += value;
+	add_wait_to(&row->sums[THREAD_SUM_WAIT], marks, value);
 }
 
 static void add_blocked(struct thread_row *row, unsigned int marks, int64_t value)
 {
 	row->sums[THREAD_SUM_BLOCKED] += value;
-	add_wait(row, marks, value);
+	add_wait_to(&row->sums[THREAD_SUM_WAIT], marks, value);
+}
+
+static void add_counted(struct thread_row *row, unsigned int marks, int64_t value)
+{
+	add_wait_to(&row->sums[THREAD_SUM_COUNTED], marks, value);
 }
 
 static void add_lock(struct thread_row *row, unsigned int marks, int64_t value)
@@ -236,21 +230,20 @@ static int read_waits(const struct query *query, struct gpu_threads *threads, st
 	return rc;
 }
 
-// Waits for the GPU are counted at the calls where an agent does that, and sampled otherwise. What looped
-// is a part of running time either way.
+// Sampled, and counted at the calls by agents that do so: not those of a process's first moments, nor of one
+// that the driver was not probed for.
 static int read_gpu_waits(const struct query *query, const struct name_list *types,
 			  struct gpu_threads *threads, struct error *err)
 {
 	const char *lane = gpu_type_find(types, LANE_WAIT);
-	int rc = read_tree(query, PROFILE_TYPE_GPU_SPIN, NULL, NULL, threads,
-			   lane ? add_spin_alone : add_spin, err);
+	int rc = read_tree(query, PROFILE_TYPE_GPU_SPIN, NULL, NULL, threads, add_spin, err);
 
-	if (rc)
-		return rc;
-	if (!lane)
-		return read_tree(query, PROFILE_TYPE_OFF_CPU, LABEL_WAIT,
-				 wait_for_name(WAIT_FOR_GPU), threads, add_blocked, err);
-	return read_tree(query, lane, NULL, NULL, threads, add_wait, err);
+	if (!rc)
+		rc = read_tree(query, PROFILE_TYPE_OFF_CPU, LABEL_WAIT, wait_for_name(WAIT_FOR_GPU),
+			       threads, add_blocked, err);
+	if (!rc && lane)
+		rc = read_tree(query, lane, NULL, NULL, threads, add_counted, err);
+	return rc;
 }
 
 static int read_counts(const struct query *query, const struct name_list *types,
@@ -274,6 +267,24 @@ static int read_counts(const struct query *query, const struct name_list *types,
 static int64_t calls_of(const struct thread_row *row)
 {
 	return row->sums[THREAD_SUM_CPU_DRIVER] + row->sums[THREAD_SUM_WAIT];
+}
+
+// Both are lower bounds of the same: samples of waits lack names now and then, counts their beginnings.
+static void choose_waits(struct gpu_threads *threads)
+{
+	int64_t sampled = 0, counted = 0;
+
+	for (uint32_t i = 0; i <= GPU_THREADS_MAX; i++) {
+		sampled += threads->rows[i].sums[THREAD_SUM_WAIT];
+		counted += threads->rows[i].sums[THREAD_SUM_COUNTED];
+	}
+	threads->has_counted = counted > sampled;
+	for (uint32_t i = 0; i <= GPU_THREADS_MAX && threads->has_counted; i++) {
+		int64_t *sums = threads->rows[i].sums;
+
+		memcpy(&sums[THREAD_SUM_WAIT], &sums[THREAD_SUM_COUNTED],
+		       (THREAD_SUM_COUNTED_LAST - THREAD_SUM_COUNTED + 1) * sizeof(*sums));
+	}
 }
 
 static void find_launching(struct gpu_threads *threads)
@@ -333,6 +344,7 @@ int gpu_threads_read(const struct query *query, const struct name_list *types,
 		gpu_threads_deinit(&threads);
 		return rc;
 	}
+	choose_waits(&threads);
 	find_launching(&threads);
 	*ret_threads = threads;
 	return 0;

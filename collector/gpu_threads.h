@@ -22,12 +22,16 @@ enum thread_sum {
 	THREAD_SUM_CPU_COPY_IN,
 	THREAD_SUM_CPU_ALLOCATION,
 	THREAD_SUM_SPIN,    // CPU time that the driver's waiting loop took
-	THREAD_SUM_BLOCKED, // asleep until the GPU was done; not known where waits are counted
-	THREAD_SUM_WAIT,    // both, and what the stack says that was waited for
+	THREAD_SUM_BLOCKED, // asleep until the GPU was done
+	// Both of these, and what the stacks say that was waited for.
+	THREAD_SUM_WAIT,
 	THREAD_SUM_WAIT_COPY_IN,
 	THREAD_SUM_WAIT_IMPLICIT,
 	THREAD_SUM_WAIT_ALLOCATION,
 	THREAD_SUM_WAIT_COLLECTIVE,
+	// The same as counted at the driver's calls. Where this is more it stands above as well.
+	THREAD_SUM_COUNTED,
+	THREAD_SUM_COUNTED_LAST = THREAD_SUM_COUNTED + 4,
 	THREAD_SUM_LOCK,
 	THREAD_SUM_GIL,
 	THREAD_SUM_INPUT,   // waits for something to do
@@ -46,6 +50,7 @@ struct gpu_threads {
 	// Sums over the threads that launch, and over the others.
 	int64_t launching[THREAD_SUM_COUNT], others[THREAD_SUM_COUNT];
 	bool has_wall;     // the agents kept the wall clock
+	bool has_counted;  // more waits were counted than sampled
 	bool has_waits;    // there were waits for the GPU, or agents that would have seen them
 	bool has_launches; // launches were counted
 	bool has_allocations;

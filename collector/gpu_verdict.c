@@ -139,6 +139,13 @@ static void judge_memory_bound(const struct gpu_figures *figures, struct gpu_sha
 			 of(figures, GPU_FIGURE_TENSOR_ACTIVE) < TENSOR_FEW;
 }
 
+// Waits that have a cause of their own.
+static double explained_waits(const struct gpu_figures *figures)
+{
+	return of(figures, GPU_FIGURE_IMPLICIT) + of(figures, GPU_FIGURE_COPY_IN) +
+	       of(figures, GPU_FIGURE_ALLOCATION) + of(figures, GPU_FIGURE_COLLECTIVE);
+}
+
 // Where it is unknown whether the GPU was busy, waits that code asked for are taken for a sign of it.
 static void judge_busy(const struct gpu_figures *figures, struct gpu_share *share)
 {
@@ -147,7 +154,7 @@ static void judge_busy(const struct gpu_figures *figures, struct gpu_share *shar
 	share->share = wait;
 	share->reached = gpu_figures_know(figures, GPU_FIGURE_IDLE)
 				 ? is_full(figures)
-				 : wait >= WAIT_MIN && of(figures, GPU_FIGURE_IMPLICIT) < wait / 2;
+				 : wait >= WAIT_MIN && explained_waits(figures) < wait / 2;
 }
 
 static void judge_allocator(const struct gpu_figures *figures, struct gpu_share *share)
