@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "agent/gpu_lane.h"
 #include "agent/gpu_usage.h"
 #include "agent/lane_series.h"
 #include "agent/page_faults.h"
@@ -153,6 +154,48 @@ static int add_gpu_usage(void *lane, struct window *window)
 static const char *notice_of_gpu_usage(void *lane)
 {
 	return gpu_usage_next_notice(lane);
+}
+
+static int open_gpu_calls(const struct lane_setup *setup, void **ret_lane, struct error *err)
+{
+	const struct gpu_lane_options options = {
+		.loader = setup->loader,
+		.processes = setup->processes,
+		.namer = setup->gpu_namer,
+		.slot_ns = setup->slot_ns,
+		.only_followed = setup->only_followed,
+	};
+	struct gpu_lane *lane;
+	int rc = gpu_lane_open(&options, &lane, err);
+
+	if (!rc)
+		*ret_lane = lane;
+	return rc;
+}
+
+static void close_gpu_calls(void *lane)
+{
+	gpu_lane_close(lane);
+}
+
+static int add_gpu_calls(void *lane, struct window *window)
+{
+	return gpu_lane_after_drain(lane, window);
+}
+
+static void tick_gpu_calls(void *lane, uint64_t now_ns)
+{
+	gpu_lane_tick(lane, now_ns);
+}
+
+static const char *notice_of_gpu_calls(void *lane)
+{
+	return gpu_lane_next_notice(lane);
+}
+
+static void cost_of_gpu_calls(const void *lane, struct lane_cost *ret_cost)
+{
+	gpu_lane_read_run_time(lane, &ret_cost->bpf_ns, &ret_cost->bpf_count);
 }
 
 // ---- memory growth --------------------------------------------------------------------------
@@ -367,6 +410,16 @@ static const struct lane_kind kinds[] = {
 		.close = close_gpu_usage,
 		.after_drain = add_gpu_usage,
 		.next_notice = notice_of_gpu_usage,
+	},
+	{
+		.name = "GPU calls",
+		.bit = LANE_GPU_CALLS,
+		.open = open_gpu_calls,
+		.close = close_gpu_calls,
+		.after_drain = add_gpu_calls,
+		.tick = tick_gpu_calls,
+		.next_notice = notice_of_gpu_calls,
+		.read_cost = cost_of_gpu_calls,
 	},
 	{
 		.name = "memory",

@@ -23,6 +23,7 @@ enum lane_bit {
 	LANE_SERIES =
 		1 << 4,    // numbers without stacks (agent/lane_series.h): with the wall and memory
 	LANE_GPU = 1 << 5, // what GPUs do, as their driver tells (agent/gpu_usage.h)
+	LANE_GPU_CALLS = 1 << 6, // what is asked of them, by stack (agent/gpu_lane.h)
 };
 
 /** What a lane is opened with; all of it outlives the lanes. */

@@ -52,6 +52,7 @@ static const struct {
 	{ "cpu", 0 },
 	{ "wall", LANE_WALL },
 	{ "memory", LANE_MEMORY },
+	{ "gpu", LANE_GPU_CALLS },
 };
 
 static int parse_lane(const char *word, size_t length, uint32_t *lanes, struct error *err)
@@ -63,7 +64,7 @@ static int parse_lane(const char *word, size_t length, uint32_t *lanes, struct e
 			return 0;
 		}
 	}
-	return error_set(err, -EINVAL, "--lanes: \"%.*s\" is none of cpu, wall and memory",
+	return error_set(err, -EINVAL, "--lanes: \"%.*s\" is none of cpu, wall, memory and gpu",
 			 (int)(length < 40 ? length : 40), word);
 }
 
@@ -159,9 +160,9 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		  "ask these servers for the symbols of stripped files; \"none\" asks none" },
 		{ "debug-files", 0, CONFIG_SIZE, &o->debug_files_bytes, "1GiB", 1 << 20,
 		  (uint64_t)1 << 40, "SIZE", "keep at most so much of what they sent, in --cache" },
-		{ "lanes", 0, CONFIG_STRING, &lanes, "cpu,wall,memory", 0, 0, "LIST",
+		{ "lanes", 0, CONFIG_STRING, &lanes, "cpu,wall,memory,gpu", 0, 0, "LIST",
 		  "what to measure: cpu (always), wall (what threads wait for), memory (what "
-		  "grows)" },
+		  "grows), gpu (what is asked of GPUs)" },
 		{ "wakers", 0, CONFIG_STRING, &o->wakers, NULL, 0, 0, "SERVICES",
 		  "for blocked threads of these services, with commas between, tell who ends the "
 		  "wait, too; needs the lane wall" },

@@ -27,6 +27,12 @@ static const struct profile_type_word words[] = {
 	{ "major-faults", "memory:major_faults:count:event:count", "page faults read from disk" },
 	{ "oom-kills", "memory:oom_kills:count:event:count", "kills for want of memory" },
 	{ "gpu-spin", PROFILE_TYPE_GPU_SPIN, "CPU time spent waiting for a GPU" },
+	{ "gpu-wait", PROFILE_TYPE_GPU_WAIT, "time in calls that wait for a GPU" },
+	{ "gpu-launch", PROFILE_TYPE_GPU_LAUNCH, "kernels launched" },
+	{ "gpu-graph", PROFILE_TYPE_GPU_GRAPH, "graphs launched" },
+	{ "gpu-copy", PROFILE_TYPE_GPU_COPY, "bytes copied to, from and on GPUs" },
+	{ "gpu-alloc", PROFILE_TYPE_GPU_ALLOC, "memory of GPUs allocated" },
+	{ "gpu-memory", PROFILE_TYPE_GPU_MEMORY, "memory of GPUs in use" },
 	{ "cost", "cairn:cost:nanoseconds:wall:nanoseconds", "what the agent costs" },
 	{ "governor", "cairn:governor:count:change:count", "what the agent did about it" },
 };
@@ -94,7 +100,7 @@ const struct profile_type_word *profile_type_words(uint32_t *ret_count)
 
 int profile_type_of_text(const char *text, const char **ret_type, struct error *err)
 {
-	char known[160] = "";
+	char known[224] = "";
 	struct profile_type parsed;
 
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {

@@ -9,11 +9,13 @@ export const WALL_TYPE = "wall:time:nanoseconds:wall:nanoseconds";
 export const GROWTH_TYPE = "memory:page_fault:bytes:page_fault:bytes";
 export const THROTTLED_TYPE = "cpu_throttled:time:nanoseconds:wall:nanoseconds";
 export const RESIDENT_TYPE = "memory:rss:bytes:gauge:second";
+const ALLOCATED_TYPE = "gpu_memory:alloc:bytes:allocation:bytes";
 export const COST_TYPE = "cairn:cost:nanoseconds:wall:nanoseconds";
 export const CHANGE_TYPE = "cairn:governor:count:change:count";
 
 const TIME = "Time of threads";
 const MEMORY = "Memory";
+const GPU = "GPUs";
 const SELF = "The profiler itself";
 
 /**
@@ -59,6 +61,25 @@ const LANES = [
 	  about: "Processes that the kernel killed for want of memory",
 	  stackless: "The kernel counts these per container, without stacks. What used the memory is in:",
 	  see: [RESIDENT_TYPE, GROWTH_TYPE] },
+	{ type: "gpu_wait:wait:nanoseconds:wall:nanoseconds", short: "gpu-wait", title: "Waiting for a GPU", section: GPU, rate: "threads",
+	  about: "Time in the driver's calls that wait for a GPU, spinning or asleep" },
+	{ type: "gpu_launch:launches:count:launch:count", short: "gpu-launch", title: "Kernel launches", section: GPU,
+	  about: "Kernels launched, by the stack that launched them; the leaf is the kernel" },
+	{ type: "gpu_graph:launches:count:launch:count", short: "gpu-graph", title: "Graph launches", section: GPU,
+	  about: "CUDA graphs launched, by the stack that captured them" },
+	{ type: "gpu_copy:bytes:bytes:copy:bytes", short: "gpu-copy", title: "Copies", section: GPU, label: "direction",
+	  about: "Bytes copied to, from and on GPUs, by the stack that asked for it" },
+	{ type: "gpu_copy:copies:count:copy:count", title: "Copies, by number", section: GPU, label: "direction",
+	  about: "How many copies there were to, from and on GPUs" },
+	{ type: ALLOCATED_TYPE, short: "gpu-alloc", title: "GPU memory allocated", section: GPU,
+	  about: "Memory of GPUs that was allocated, by the stack that did; what was freed since is in it" },
+	{ type: "gpu_memory:allocations:count:allocation:count", title: "GPU allocations", section: GPU,
+	  about: "How often memory of GPUs was allocated" },
+	{ type: "gpu_memory:inuse:bytes:gauge:second", short: "gpu-memory", title: "GPU memory in use", section: GPU,
+	  about: "Memory of GPUs that is allocated and not freed, each second",
+	  stackless: "A level has no stacks here. What was allocated, and where, is in:", see: [ALLOCATED_TYPE] },
+	{ type: "gpu_module:load:nanoseconds:wall:nanoseconds", title: "Loading code onto GPUs", section: GPU, rate: "threads",
+	  about: "Time in the driver's calls that load code" },
 	{ type: COST_TYPE, short: "cost", title: "Cost of profiling", section: SELF, rate: "cores", label: "program",
 	  about: "What the agent and its kernel programs cost, measured by the agent",
 	  stackless: "The agent measures this per program, without stacks. What it did to stay within its budget is in:",
@@ -69,7 +90,7 @@ const LANES = [
 ];
 
 const BY_TYPE = new Map(LANES.map((lane) => [lane.type, lane]));
-const SECTIONS = [TIME, MEMORY, SELF];
+const SECTIONS = [TIME, MEMORY, GPU, SELF];
 const OTHERS = "Others";
 
 /** The lane of @type; a type that is not known here has its own name, and stacks unless it is a level. */

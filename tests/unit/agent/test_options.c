@@ -36,7 +36,7 @@ TEST(defaults_are_those_of_the_manual)
 	EXPECT_EQ(0, options.pid, "pid");
 	EXPECT_EQ(64 << 20, options.spool_bytes, "spool");
 	EXPECT_EQ(LOG_LEVEL_INFO, options.log_level, "log level");
-	EXPECT_EQ(LANE_WALL | LANE_MEMORY, options.lanes, "lanes");
+	EXPECT_EQ(LANE_WALL | LANE_MEMORY | LANE_GPU_CALLS, options.lanes, "lanes");
 	EXPECT_EQ(true, options.governed, "a budget");
 	EXPECT_EQ(0, (int)options.budget_percent, "by the machine's size");
 	EXPECT_EQ(10 * NS_PER_SECOND, options.governor_interval_ns, "governor's interval");
@@ -118,6 +118,7 @@ TEST(lanes_are_a_list_of_words)
 		{ "--lanes=wall", 0, LANE_WALL },
 		{ "--lanes=memory,cpu", 0, LANE_MEMORY },
 		{ "--lanes=cpu,wall,memory", 0, LANE_WALL | LANE_MEMORY },
+		{ "--lanes=gpu", 0, LANE_GPU_CALLS },
 		{ "--lanes=", -EINVAL, 0 },
 		{ "--lanes=cpu,", -EINVAL, 0 },
 		{ "--lanes=cpu wall", -EINVAL, 0 },
@@ -132,7 +133,7 @@ TEST(lanes_are_a_list_of_words)
 		EXPECT_EQ(c->rc, parse((const char *[]){ c->word, NULL }, &options, &err), c->word);
 		if (!c->rc)
 			EXPECT_EQ(c->lanes, options.lanes, c->word);
-		else if (!strstr(err.text, "none of cpu, wall and memory"))
+		else if (!strstr(err.text, "none of cpu, wall, memory and gpu"))
 			fail_msg("%s: no help: %s", c->word, err.text);
 		options_deinit(&options);
 	}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/gpu_lane.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/gpu_calls.h"
+#include "agent/gpu_driver.h"
+#include "agent/gpu_probes.h"
+#include "agent/gpu_programs.h"
+#include "agent/probe_cost.h"
+#include "base/cleanup.h"
+
+struct gpu_lane {
+	struct gpu_lane_options options;
+	struct gpu_drivers *drivers;
+	// From the first driver on.
+	struct gpu_programs *programs;
+	struct gpu_probes *probes; // NULL if they were refused, too
+	bool is_tried;
+	uint32_t stacks_per_second;
+	char failure[ERROR_TEXT_BYTES];
+	bool failure_told;
+};
+
+// ---- the first driver -----------------------------------------------------------------------
+
+static void set_programs(const struct gpu_programs *programs,
+			 struct gpu_probe_programs *ret_programs)
+{
+	size_t count;
+	const struct gpu_call_symbol *calls = gpu_calls(&count);
+
+	for (uint32_t call = 0; call < GPU_CALL_COUNT; call++)
+		ret_programs->entry_fds[call] = ret_programs->return_fds[call] = -1;
+	for (size_t i = 0; i < count; i++) {
+		uint32_t call = gpu_cookie_call(calls[i].cookie);
+
+		ret_programs->entry_fds[call] = gpu_programs_entry_fd(programs, calls[i].tier);
+		if (calls[i].wants_exit)
+			ret_programs->return_fds[call] = gpu_programs_return_fd(programs);
+	}
+}
+
+static int open_probes(struct gpu_lane *lane, enum probe_way way, struct error *err)
+{
+	struct gpu_probes_options options = {
+		.way = way,
+		.read_hits = gpu_programs_read_hits,
+		.set_window = gpu_programs_set_window,
+		.context = lane->programs,
+	};
+
+	options.calls = gpu_calls(&options.call_count);
+	set_programs(lane->programs, &options.programs);
+	probe_cost_measure(way, &options.cost);
+	return gpu_probes_open(&options, &lane->probes, err);
+}
+
+static int open_programs(struct gpu_lane *lane, enum probe_way way, struct error *err)
+{
+	const struct gpu_programs_options options = {
+		.slot_ns = lane->options.slot_ns,
+		.only_followed = lane->options.only_followed,
+		.attach_type = probe_way_attach_type(way),
+	};
+
+	return gpu_programs_open(lane->options.loader, &options, &lane->programs, err);
+}
+
+// Once: what a kernel refuses it refuses again.
+static void try_programs(struct gpu_lane *lane)
+{
+	struct error err = { 0 };
+	enum probe_way way = probe_link_choose(&err);
+	int rc = way == PROBE_WAY_NONE ? -EPERM : open_programs(lane, way, &err);
+
+	lane->is_tried = true;
+	if (!rc)
+		rc = open_probes(lane, way, &err);
+	if (rc) {
+		snprintf(lane->failure, sizeof(lane->failure),
+			 "gpu: calls of the driver are not seen: %.250s", err.text);
+		gpu_programs_close(take(lane->programs));
+		return;
+	}
+	gpu_programs_set_budget(lane->programs, lane->stacks_per_second);
+	if (lane->options.namer)
+		*lane->options.namer = (struct gpu_namer){ gpu_programs_name, lane->programs };
+}
+
+static void add_driver(void *context, const struct gpu_driver *driver)
+{
+	struct gpu_lane *lane = context;
+
+	if (!lane->is_tried)
+		try_programs(lane);
+	if (lane->probes)
+		gpu_probes_add(lane->probes, driver);
+}
+
+static void remove_driver(void *context, const struct gpu_driver *driver)
+{
+	struct gpu_lane *lane = context;
+
+	if (lane->probes)
+		gpu_probes_remove(lane->probes, driver);
+}
+
+// ---- life -----------------------------------------------------------------------------------
+
+int gpu_lane_open(const struct gpu_lane_options *options, struct gpu_lane **ret_lane,
+		  struct error *err)
+{
+	struct gpu_lane *lane = calloc(1, sizeof(*lane));
+
+	if (!lane)
+		return error_set(err, -ENOMEM, "out of memory");
+	const struct gpu_driver_listener listener = { add_driver, remove_driver, lane };
+
+	lane->options = *options;
+	lane->stacks_per_second = GPU_STACKS_PER_SECOND;
+	lane->drivers = gpu_drivers_new(&listener);
+	if (!lane->drivers) {
+		free(lane);
+		return error_set(err, -ENOMEM, "out of memory");
+	}
+	*ret_lane = lane;
+	return 0;
+}
+
+void gpu_lane_close(struct gpu_lane *lane)
+{
+	if (!lane)
+		return;
+	if (lane->options.namer)
+		*lane->options.namer = (struct gpu_namer){ 0 };
+	gpu_drivers_free(lane->drivers); // tells the probes
+	gpu_probes_close(lane->probes);
+	gpu_programs_close(lane->programs);
+	free(lane);
+}
+
+void gpu_lane_tick(struct gpu_lane *lane, uint64_t now_ns)
+{
+	gpu_drivers_follow(lane->drivers, lane->options.processes, now_ns);
+	if (lane->probes)
+		gpu_probes_tick(lane->probes, now_ns);
+}
+
+int gpu_lane_after_drain(struct gpu_lane *lane, struct window *window)
+{
+	return lane->programs
+		       ? gpu_programs_after_drain(lane->programs, lane->options.processes, window)
+		       : 0;
+}
+
+void gpu_lane_set_budget(struct gpu_lane *lane, uint32_t stacks_per_second)
+{
+	lane->stacks_per_second = stacks_per_second;
+	if (lane->programs)
+		gpu_programs_set_budget(lane->programs, stacks_per_second);
+}
+
+const char *gpu_lane_next_notice(struct gpu_lane *lane)
+{
+	if (lane->failure[0] && !lane->failure_told) {
+		lane->failure_told = true;
+		return lane->failure;
+	}
+	return lane->probes ? gpu_probes_next_notice(lane->probes) : NULL;
+}
+
+void gpu_lane_read_run_time(const struct gpu_lane *lane, uint64_t *ret_ns, uint64_t *ret_count)
+{
+	*ret_ns = *ret_count = 0;
+	if (lane->programs)
+		gpu_programs_read_run_time(lane->programs, ret_ns, ret_count);
+}

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of GPUs, by Python stack, with the double of the driver: no device is needed. The agent
+probes a driver that a process has mapped already, without a restart."""
+import json
+import os
+import subprocess
+
+import pytest
+
+from fleet import ROOT, build_folder, unique, wait_until
+
+WAIT = "gpu_wait:wait:nanoseconds:wall:nanoseconds"
+LAUNCH = "gpu_launch:launches:count:launch:count"
+GRAPH = "gpu_graph:launches:count:launch:count"
+COPY = "gpu_copy:bytes:bytes:copy:bytes"
+COPIES = "gpu_copy:copies:count:copy:count"
+ALLOC = "gpu_memory:alloc:bytes:allocation:bytes"
+ALLOCATIONS = "gpu_memory:allocations:count:allocation:count"
+MEMORY = "gpu_memory:inuse:bytes:gauge:second"
+ATTACH_SECONDS = 60  # the process must be sampled, its mappings read, a window shipped
+ARRIVE_SECONDS = 60
+
+
+@pytest.fixture(scope="session", autouse=True)
+def double():
+    path = build_folder() / "tests/gpu/libcuda.so.1"
+    if not path.exists():
+        subprocess.run(["make", str(path)], check=True)
+
+
+class Client:
+    """tests/gpu/client.py: serves from told() on until it is closed."""
+
+    def __init__(self, service):
+        self.service = service
+        self.process = subprocess.Popen(
+            ["python3", str(ROOT / "tests/gpu/client.py")], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "OTEL_SERVICE_NAME": service,
+                 "LD_LIBRARY_PATH": str(build_folder() / "tests/gpu")})
+        self.truth = None
+
+    def go(self):
+        """What it has done then."""
+        self.process.stdin.write("x")
+        self.process.stdin.flush()
+        self.truth = json.loads(self.process.stdout.readline())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(20)
+
+
+def value_of(tree, function):
+    """In and below a function, whatever its line; none calls itself here."""
+    return sum(tree.totals[node] for node in range(1, len(tree.names))
+               if tree.names[node].split(" (")[0] == function)
+
+
+def tree_of(fleet, client, type_, function):
+    """The flame graph in which @function has arrived."""
+    def look():
+        tree = fleet.api.merge(client.service, type_=type_)
+        return value_of(tree, function) and tree
+    return wait_until(f"{function} in {type_}", ARRIVE_SECONDS, look)
+
+
+def paths_with(tree, function):
+    return [tree.path(node) for node in range(1, len(tree.names)) if tree.names[node] == function]
+
+
+@pytest.fixture(scope="module")
+def client(fleet):
+    """It was there before its driver was probed."""
+    one = Client(unique("gpu-client"))
+    try:
+        wait_until("the first wait", ATTACH_SECONDS,
+                   lambda: fleet.api.total(one.service, type_=WAIT) > 0)
+        one.go()
+        # What comes last has arrived: what was before has, too.
+        tree_of(fleet, one, WAIT, "decode_tokens")
+        yield one
+    finally:
+        one.close()
+
+
+def test_time_that_waits_took_is_their_python_line_s(fleet, client):
+    tree = tree_of(fleet, client, WAIT, "wait_for_decode")
+    # The client may lose its CPU between a look at its clock and the call: not by a tenth on an idle machine.
+    assert value_of(tree, "wait_for_decode") == pytest.approx(client.truth["wait_ns"], rel=0.3)
+    paths = paths_with(tree, "cuStreamSynchronize")
+    assert paths and all(any(name.startswith("main (") for name in path) for path in paths), paths
+
+
+def test_copies_are_exact_with_direction_and_kind_of_memory(fleet, client):
+    tree = tree_of(fleet, client, COPY, "fetch_pinned")
+    assert value_of(tree, "load_batch") == client.truth["to_device"]
+    assert value_of(tree, "fetch_pinned") == client.truth["to_host"]
+    numbers = fleet.api.merge(client.service, type_=COPIES)
+    assert (value_of(numbers, "load_batch"), value_of(numbers, "fetch_pinned")) == (4, 3)
+
+    def bytes_of(labels):
+        return fleet.api.total(f'{{service="{client.service}",{labels}}}', type_=COPY)
+    # What the process had pinned before anybody looked is not known.
+    assert bytes_of('direction="host_to_device",memory="unknown"') == client.truth["to_device"]
+    assert bytes_of('direction="device_to_host",memory="pinned"') == client.truth["to_host"]
+
+
+def test_memory_is_exact_by_stack_and_by_second(fleet, client):
+    tree = tree_of(fleet, client, ALLOC, "churn_scratch")
+    assert value_of(tree, "keep_weights") == client.truth["kept"]
+    assert value_of(tree, "churn_scratch") == client.truth["churned"]
+    numbers = fleet.api.merge(client.service, type_=ALLOCATIONS)
+    assert (value_of(numbers, "keep_weights"), value_of(numbers, "churn_scratch")) == (3, 5)
+
+    def last_values():
+        answer = fleet.api.get("series", query=client.service, type=MEMORY, from_="now-1m",
+                               step="1s")["series"]
+        return [value for one in answer for value in one["values"] if value]
+    values = wait_until("live memory", ARRIVE_SECONDS, last_values)
+    assert set(values) == {client.truth["kept"]}, "what was freed is not there"
+
+
+def test_a_graph_s_launches_belong_to_the_stack_that_captured_it(fleet, client):
+    tree = tree_of(fleet, client, GRAPH, "capture_step")
+    assert value_of(tree, "capture_step") == client.truth["replays"] == tree.total
+    assert value_of(tree, "replay") == 0
+
+
+def test_launches_have_stacks_and_the_kernel_s_name(fleet, client):
+    """Launches are probed in windows: a run of some seconds may have none."""
+    tree = tree_of(fleet, client, LAUNCH, "decode_tokens")
+    named = paths_with(tree, "decode")
+    assert named and all(path[-2] == "cuLaunchKernel" for path in named), tree.names
+
+
+def test_a_process_that_is_watched_from_its_start_has_pageable_memory(fleet, client):
+    """Its driver is probed already: for the first client."""
+    second = Client(unique("gpu-early"))
+    try:
+        second.go()
+        selector = f'{{service="{second.service}",direction="host_to_device",memory="pageable"}}'
+        wait_until("copies", ARRIVE_SECONDS, lambda: fleet.api.total(
+            selector, type_=COPY) == second.truth["to_device"])
+        assert client.process.poll() is None
+    finally:
+        second.close()

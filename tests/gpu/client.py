@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A client of the CUDA driver in Python, by way of ctypes: warms up until it is told to go on, then does
+known amounts of everything, each in a function of its own, says what it did as JSON, and serves until
+its standard input ends."""
+import ctypes
+import json
+import select
+import sys
+import time
+
+KIB, MIB = 1 << 10, 1 << 20
+BLOCK_NS = 10_000  # of the double: a kernel takes so long for each block
+
+
+class Driver:
+    """Calls that fail are errors."""
+
+    def __init__(self):
+        self.library = ctypes.CDLL("libcuda.so.1")
+
+    def __getattr__(self, name):
+        function = getattr(self.library, name)
+
+        def call(*arguments):
+            result = function(*arguments)
+            if result:
+                raise RuntimeError(f"{name}: {result}")
+        return call
+
+
+cuda = Driver()
+
+
+def pointer(value=0):
+    return ctypes.c_uint64(value)
+
+
+def get_function(module, name):
+    function = pointer()
+    cuda.cuModuleGetFunction(ctypes.byref(function), module, name)
+    return function
+
+
+def launch(function, stream, blocks=1):
+    cuda.cuLaunchKernel(function, blocks, 1, 1, 32, 1, 1, 0, stream, None, None)
+
+
+def warm_up(function, stream):
+    launch(function, stream, 100)
+    cuda.cuStreamSynchronize(stream)
+
+
+def wait_for_decode(function, stream, truth):
+    """Waits of 50 ms each."""
+    for _ in range(10):
+        launch(function, stream, 5000)
+        begin = time.monotonic_ns()
+        cuda.cuStreamSynchronize(stream)
+        truth["wait_ns"] += time.monotonic_ns() - begin
+
+
+def load_batch(device, truth):
+    memory = ctypes.create_string_buffer(MIB)
+    for size in (100, 4096, 65536 + 7, MIB):
+        cuda.cuMemcpyHtoD_v2(device, memory, ctypes.c_size_t(size))
+        truth["to_device"] += size
+
+
+def fetch_pinned(device, truth):
+    host = pointer()
+    cuda.cuMemHostAlloc(ctypes.byref(host), ctypes.c_size_t(MIB), 0)
+    for _ in range(3):
+        cuda.cuMemcpyDtoHAsync_v2(host, device, ctypes.c_size_t(3 * KIB), pointer())
+        truth["to_host"] += 3 * KIB
+    cuda.cuMemFreeHost(host)
+
+
+def keep_weights(truth):
+    kept = []
+    for megabytes in (3, 5, 7):
+        address = pointer()
+        cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(megabytes * MIB))
+        kept.append(address)
+        truth["kept"] += megabytes * MIB
+    return kept
+
+
+def churn_scratch(truth):
+    for _ in range(5):
+        address = pointer()
+        cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(2 * MIB))
+        cuda.cuMemFree_v2(address)
+        truth["churned"] += 2 * MIB
+
+
+def capture_step(function, stream):
+    graph, executable = pointer(), pointer()
+    cuda.cuStreamBeginCapture_v2(stream, 0)
+    launch(function, stream, 3)
+    cuda.cuStreamEndCapture(stream, ctypes.byref(graph))
+    cuda.cuGraphInstantiateWithFlags(ctypes.byref(executable), graph, pointer())
+    return executable
+
+
+def replay(executable, stream, truth):
+    for _ in range(40):
+        cuda.cuGraphLaunch(executable, stream)
+        truth["replays"] += 1
+    cuda.cuStreamSynchronize(stream)
+
+
+def spin(seconds):
+    """Something for the sampler to see."""
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def told():
+    return select.select([sys.stdin], [], [], 0)[0]
+
+
+def decode_tokens(function, stream):
+    for _ in range(20):
+        launch(function, stream)
+    cuda.cuStreamSynchronize(stream)
+
+
+def serve(function, stream):
+    """Until standard input ends."""
+    while not (told() and not sys.stdin.buffer.raw.read(1)):
+        spin(0.005)
+        decode_tokens(function, stream)
+
+
+def main():
+    truth = dict.fromkeys(("wait_ns", "to_device", "to_host", "kept", "churned", "replays"), 0)
+    context, module, stream, device = pointer(), pointer(), pointer(), pointer()
+    cuda.cuInit(0)
+    cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0)
+    cuda.cuModuleLoadData(ctypes.byref(module), b"image")
+    cuda.cuStreamCreate(ctypes.byref(stream), 0)
+    cuda.cuMemAlloc_v2(ctypes.byref(device), ctypes.c_size_t(MIB))
+    function = get_function(module, b"early")
+    while not told():
+        spin(0.05)
+        warm_up(function, stream)
+    function = get_function(module, b"_Z6decodePfi")
+    wait_for_decode(function, stream, truth)
+    load_batch(device, truth)
+    fetch_pinned(device, truth)
+    weights = keep_weights(truth)
+    churn_scratch(truth)
+    replay(capture_step(function, stream), stream, truth)
+    print(json.dumps(truth), flush=True)
+    serve(function, stream)
+    for address in weights:
+        cuda.cuMemFree_v2(address)
+
+
+main()
