@@ -217,6 +217,10 @@ unit-%: packages
 e2e: packages $(PROGRAMS) workloads $(GPU_DOUBLES) $(BUILD)/tests/gpu/spinning_client ## run the end-to-end tests: real agent, real collector, root
 	tests/run-pytest tests/e2e
 
+.PHONY: gpu-verdicts
+gpu-verdicts: packages $(PROGRAMS) $(GPU_DOUBLES) ## what holds a GPU up, by an agent and clients of the test driver
+	GPU_VERDICTS=1 python3 -m pytest -q tests/e2e/test_gpu_verdict.py
+
 .PHONY: browser
 browser: packages $(PROGRAMS) ## run the page in headless Chromium; pictures go to build/artefacts
 	tests/run-pytest tests/browser
