@@ -110,7 +110,7 @@ static __always_inline void count_with_stack(struct gpu_work *work, __u64 now, _
 	work->key.kind = kind;
 	work->value = value;
 	work->may_hand_over = 1;
-	if (!take_gpu_stack(work, now))
+	if (!take_gpu_stack(work->number, now))
 		add_count(&work->key, value, samples);
 }
 
@@ -382,7 +382,7 @@ static __always_inline void take_owner(struct gpu_work *work, __u64 now, struct 
 {
 	work->may_hand_over = 0;
 	if (choose_call(GPU_PACE_OTHERS))
-		take_gpu_stack(work, now);
+		take_gpu_stack(work->number, now);
 	own_stack(work, owner);
 }
 

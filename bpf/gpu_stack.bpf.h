@@ -12,7 +12,8 @@ __u32 gpu_stacks_per_second = 500;
 
 /* A call in work. */
 struct gpu_work {
-	__u64 busy;
+	__u32 busy;
+	__u32 number; // of this place
 	struct count_key key;
 	__u64 weight; // calls that this one stands for, by its window
 	struct gpu_call_record call;
@@ -40,16 +41,24 @@ struct {
 	__type(value, struct gpu_work);
 } gpu_works SEC(".maps");
 
+static __always_inline struct gpu_work *gpu_work_of_cpu(__u32 number)
+{
+	return bpf_map_lookup_elem(&gpu_works, &number);
+}
+
 static __always_inline struct gpu_work *claim_gpu_work(void)
 {
-	__u32 first = 0, second = 1;
-	struct gpu_work *work = bpf_map_lookup_elem(&gpu_works, &first);
+	struct gpu_work *work = gpu_work_of_cpu(0);
 
-	if (work && !__sync_val_compare_and_swap(&work->busy, 0, 1))
+	if (work && !__sync_val_compare_and_swap(&work->busy, 0, 1)) {
+		work->number = 0;
 		return work;
-	work = bpf_map_lookup_elem(&gpu_works, &second);
-	if (work && !__sync_val_compare_and_swap(&work->busy, 0, 1))
+	}
+	work = gpu_work_of_cpu(1);
+	if (work && !__sync_val_compare_and_swap(&work->busy, 0, 1)) {
+		work->number = 1;
 		return work;
+	}
 	count(COUNTER_GPU_BUSY);
 	return NULL;
 }
@@ -117,12 +126,14 @@ static __always_inline void begin_gpu_stack(struct gpu_work *work)
 }
 
 /*
- * Fill in the user's part of work->key, of which the rest is there. Returns 1 if the sample needs no
- * counting any more: the agent unwinds it later.
+ * Fill in the user's part of the key of the work in that place, of which the rest is there. Returns 1 if
+ * the sample needs no counting any more: the agent unwinds it later. By number, for older kernels
+ * take no argument's memory for a map's key.
  */
-__attribute__((noinline)) int take_gpu_stack(struct gpu_work *work, __u64 now)
+__attribute__((noinline)) int take_gpu_stack(__u32 number, __u64 now)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct gpu_work *work = gpu_work_of_cpu(number);
 	struct unwind *unwind;
 	bool is_new;
 
