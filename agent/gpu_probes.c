@@ -5,41 +5,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "agent/elf_symbols.h"
-#include "agent/probe_site.h"
 #include "agent/probe_windows.h"
+#include "agent/probed_file.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 
 /* Between two looks at what the probes cost that are always there. */
 #define LOOK_INTERVAL_NS (10 * NS_PER_SECOND)
 
-enum {
-	// A program for each tier, for entry and return, and room for pieces of what was refused.
-	LINKS_MAX = 32,
-	NOTICES_MAX = 8,
-	BREAKPOINT = 0xcc, // int3
-};
+enum { NOTICES_MAX = 8 };
 
 _Static_assert((int)GPU_CALL_COUNT <= (int)PROBE_KINDS_MAX,
 	       "probe_windows.h knows kinds of calls by number");
-
-struct links {
-	struct probe_link *links[LINKS_MAX];
-	uint32_t count;
-};
-
-struct probed_file {
-	const struct gpu_driver *driver; // NULL: this place is free
-	uint32_t shares_with;            // the number of the file that has the probes; 0: itself
-	struct probe_site sites[GPU_PROBES_NAMES_MAX]; // by row of the table
-	bool has_site[GPU_PROBES_NAMES_MAX];
-	struct links always, windows;
-};
 
 struct gpu_probes {
 	struct gpu_probes_options options;
@@ -65,143 +43,29 @@ static void leave_notice(struct gpu_probes *probes, const char *text)
 
 // ---- attaching ------------------------------------------------------------------------------
 
-static void detach(struct links *links)
-{
-	// Entries were attached last: nobody enters any more when returns are no longer seen.
-	while (links->count)
-		probe_link_detach(links->links[--links->count]);
-}
-
-static void note_refusal(struct gpu_probes *probes, const struct probed_file *file, uint32_t count,
-			 int rc)
+static void attach(struct gpu_probes *probes, struct probed_file *file, enum probe_mode mode)
 {
 	char text[ERROR_TEXT_BYTES];
 
-	probes->refused += count;
-	if (probes->is_refusal_told)
-		return;
-	probes->is_refusal_told = true;
-	snprintf(text, sizeof(text), "gpu: the kernel refused a probe in %.200s: %s",
-		 file->driver->path, strerror(-rc));
-	leave_notice(probes, text);
-}
-
-/* All places by one link; if one of them is refused, the others without it. */
-static void attach_places(struct gpu_probes *probes, const struct probed_file *file,
-			  struct links *links, int program_fd, bool at_return,
-			  const struct probe_place *places, uint32_t count)
-{
-	int rc = links->count == LINKS_MAX
-			 ? -ENOSPC
-			 : probe_link_attach(probes->options.way, program_fd, file->driver->fd,
-					     places, count, at_return, &links->links[links->count]);
-
-	if (!rc) {
-		links->count++;
-		return;
+	probed_file_attach(file, mode);
+	probes->refused += file->refused;
+	if (file->refused && !probes->is_refusal_told) {
+		probes->is_refusal_told = true;
+		snprintf(text, sizeof(text), "gpu: the kernel refused a probe in %.200s: %s",
+			 file->driver->path, strerror(-file->refusal));
+		leave_notice(probes, text);
 	}
-	// Not what is wrong with one place.
-	if (count == 1 || rc == -ENOSPC || rc == -EPERM || rc == -EACCES || rc == -ENOMEM ||
-	    rc == -EMFILE) {
-		note_refusal(probes, file, count, rc);
-		return;
-	}
-	attach_places(probes, file, links, program_fd, at_return, places, count / 2);
-	attach_places(probes, file, links, program_fd, at_return, places + count / 2,
-		      count - count / 2);
+	file->refused = 0;
 }
 
-static int program_of(const struct gpu_probes *probes, size_t row, bool at_return)
+static void attach_all(struct gpu_probes *probes, struct probed_file *file)
 {
-	const struct gpu_probe_programs *programs = &probes->options.programs;
-	uint32_t call = gpu_cookie_call(probes->options.calls[row].cookie);
-
-	if (!at_return)
-		return programs->entry_fds[call];
-	return probes->options.calls[row].wants_exit ? programs->return_fds[call] : -1;
-}
-
-static enum probe_mode mode_of(const struct gpu_probes *probes, size_t row)
-{
-	return probes->windows.kinds[gpu_cookie_call(probes->options.calls[row].cookie)].mode;
-}
-
-/* Another row, but the same code: two names for one function. */
-static bool is_there(const struct probe_place *places, uint32_t count, uint64_t offset)
-{
-	for (uint32_t i = 0; i < count; i++) {
-		if (places[i].offset == offset)
-			return true;
-	}
-	return false;
-}
-
-static void attach_program(struct gpu_probes *probes, const struct probed_file *file,
-			   enum probe_mode mode, struct links *links, int program_fd,
-			   bool at_return)
-{
-	struct probe_place places[GPU_PROBES_NAMES_MAX];
-	uint32_t count = 0;
-
-	for (size_t row = 0; row < probes->options.call_count; row++) {
-		uint64_t cookie = probes->options.calls[row].cookie;
-
-		if (!file->has_site[row] || mode_of(probes, row) != mode ||
-		    program_of(probes, row, at_return) != program_fd ||
-		    is_there(places, count, file->sites[row].offset))
-			continue;
-		if (mode == PROBE_WINDOWS)
-			cookie |= (uint64_t)GPU_CALL_WINDOWED << 16;
-		places[count++] = (struct probe_place){ file->sites[row].offset, cookie };
-	}
-	if (count)
-		attach_places(probes, file, links, program_fd, at_return, places, count);
-}
-
-static bool is_earlier(const struct gpu_probes *probes, size_t row, bool at_return)
-{
-	for (size_t i = 0; i < row; i++) {
-		if (program_of(probes, i, at_return) == program_of(probes, row, at_return))
-			return true;
-	}
-	return false;
-}
-
-static void attach_side(struct gpu_probes *probes, const struct probed_file *file,
-			enum probe_mode mode, struct links *links, bool at_return)
-{
-	for (size_t row = 0; row < probes->options.call_count; row++) {
-		int program_fd = program_of(probes, row, at_return);
-
-		if (program_fd >= 0 && !is_earlier(probes, row, at_return))
-			attach_program(probes, file, mode, links, program_fd, at_return);
-	}
-}
-
-/* Returns first: a call that is seen to begin is seen to end. */
-static void attach(struct gpu_probes *probes, const struct probed_file *file, enum probe_mode mode,
-		   struct links *links)
-{
-	if (file->shares_with)
-		return;
-	attach_side(probes, file, mode, links, true);
-	attach_side(probes, file, mode, links, false);
+	attach(probes, file, PROBE_ALWAYS);
+	if (probes->is_open)
+		attach(probes, file, PROBE_WINDOWS);
 }
 
 // ---- kinds ----------------------------------------------------------------------------------
-
-/* What a call of this row costs in this file, by its site. */
-static double cost_of(const struct gpu_probes *probes, const struct probed_file *file, size_t row)
-{
-	const struct probe_cost *cost = &probes->options.cost;
-	double ns = 0;
-
-	if (program_of(probes, row, false) >= 0)
-		ns += file->sites[row].is_expensive ? cost->stepped_ns : cost->cheap_ns;
-	if (program_of(probes, row, true) >= 0)
-		ns += cost->return_ns;
-	return ns;
-}
 
 /* The dearest of all files: it is not known in which of them a kind is called. */
 static double cost_of_kind(const struct gpu_probes *probes, uint32_t kind, bool *ret_is_launch)
@@ -213,8 +77,8 @@ static double cost_of_kind(const struct gpu_probes *probes, uint32_t kind, bool 
 			continue;
 		*ret_is_launch |= probes->options.calls[row].tier == GPU_TIER_LAUNCHES;
 		for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
-			const struct probed_file *file = probes->files[i];
-			double cost = file && file->has_site[row] ? cost_of(probes, file, row) : 0;
+			double cost =
+				probes->files[i] ? probed_file_cost(probes->files[i], row) : 0;
 
 			if (cost > dearest)
 				dearest = cost;
@@ -236,14 +100,15 @@ static bool set_kinds(struct gpu_probes *probes, uint64_t now_ns)
 	return changed;
 }
 
+/* Of each call: of some kinds only functions that wait are seen to return, and all hits count as calls. */
 static bool is_return_seen(const struct gpu_probes *probes, uint32_t kind)
 {
 	for (size_t row = 0; row < probes->options.call_count; row++) {
 		if (gpu_cookie_call(probes->options.calls[row].cookie) == kind &&
-		    program_of(probes, row, true) >= 0)
-			return true;
+		    probed_file_program(&probes->options, row, true) < 0)
+			return false;
 	}
-	return false;
+	return true;
 }
 
 /* Look at the kinds of a mode, which were probed for @elapsed_ns since they were last looked at. */
@@ -277,7 +142,7 @@ static void open_window(struct gpu_probes *probes)
 	look(probes, PROBE_WINDOWS, 0);
 	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
 		if (probes->files[i])
-			attach(probes, probes->files[i], PROBE_WINDOWS, &probes->files[i]->windows);
+			attach(probes, probes->files[i], PROBE_WINDOWS);
 	}
 	probes->is_open = true;
 	probes->opened_ns = clock_monotonic_ns();
@@ -292,7 +157,7 @@ static void close_window(struct gpu_probes *probes)
 	look(probes, PROBE_WINDOWS, clock_monotonic_ns() - probes->opened_ns);
 	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
 		if (probes->files[i])
-			detach(&probes->files[i]->windows);
+			probed_file_detach(probes->files[i], PROBE_WINDOWS);
 	}
 	probes->is_open = false;
 }
@@ -331,8 +196,8 @@ static void attach_again(struct gpu_probes *probes)
 	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
 		if (!probes->files[i])
 			continue;
-		detach(&probes->files[i]->always);
-		attach(probes, probes->files[i], PROBE_ALWAYS, &probes->files[i]->always);
+		probed_file_detach(probes->files[i], PROBE_ALWAYS);
+		attach(probes, probes->files[i], PROBE_ALWAYS);
 	}
 }
 
@@ -371,78 +236,14 @@ void gpu_probes_tick(struct gpu_probes *probes, uint64_t now_ns)
 
 // ---- files ----------------------------------------------------------------------------------
 
-static uint32_t find_sites(const struct gpu_probes *probes, struct probed_file *file,
-			   const struct elf_symbols *symbols)
-{
-	uint32_t found = 0;
-
-	for (size_t row = 0; row < probes->options.call_count; row++) {
-		const struct gpu_call_symbol *call = &probes->options.calls[row];
-
-		file->has_site[row] = call->library == file->driver->library &&
-				      !probe_site_find(symbols, call->symbol, &file->sites[row]);
-		found += file->has_site[row];
-	}
-	return found;
-}
-
-static int read_sites(struct gpu_probes *probes, struct probed_file *file)
-{
-	struct elf_symbols symbols;
-	struct stat status;
-	struct error err;
-	struct elf elf;
-
-	if (fstat(file->driver->fd, &status))
-		return -errno;
-	int rc = elf_read_headers(file->driver->fd, &status, &elf, &err);
-	if (!rc)
-		rc = elf_symbols_init(&symbols, &elf);
-	if (rc)
-		return rc;
-	uint32_t found = find_sites(probes, file, &symbols);
-	elf_symbols_deinit(&symbols);
-	return found ? 0 : -ENOENT;
-}
-
-/*
- * Is there a breakpoint at this place already, in whoever maps the file? We map it to see. Files of
- * containers have a device and inode of their own in each, and one file below them, which is what
- * the kernel's probes are in.
- */
-static bool is_probed(const struct gpu_driver *driver, uint64_t offset)
-{
-	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE), at = offset % page_bytes;
-	uint8_t own;
-
-	if (pread(driver->fd, &own, 1, (off_t)offset) != 1 || own == BREAKPOINT)
-		return false;
-	const uint8_t *page = mmap(NULL, page_bytes, PROT_READ | PROT_EXEC, MAP_PRIVATE, driver->fd,
-				   (off_t)(offset - at));
-	if (page == MAP_FAILED)
-		return false;
-	bool is = *(const volatile uint8_t *)(page + at) == BREAKPOINT;
-	munmap((void *)page, page_bytes);
-	return is;
-}
-
 /* The file of ours whose probes are in this one, too; 0: none. */
 static uint32_t find_sharer(const struct gpu_probes *probes, const struct probed_file *file)
 {
 	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
 		const struct probed_file *other = probes->files[i];
 
-		if (!other || other == file || other->shares_with || !other->always.count ||
-		    strcmp(other->driver->build_id, file->driver->build_id) != 0)
-			continue;
-		for (size_t row = 0; row < probes->options.call_count; row++) {
-			if (!other->has_site[row] || mode_of(probes, row) != PROBE_ALWAYS ||
-			    program_of(probes, row, false) < 0)
-				continue;
-			if (is_probed(file->driver, other->sites[row].offset))
-				return other->driver->number;
-			break;
-		}
+		if (other && other != file && probed_file_is_probed_by(file, other))
+			return other->driver->number;
 	}
 	return 0;
 }
@@ -468,31 +269,27 @@ static void note_expensive(struct gpu_probes *probes, const struct probed_file *
 void gpu_probes_add(void *context, const struct gpu_driver *driver)
 {
 	struct gpu_probes *probes = context;
+	struct probed_file *file;
 	char text[ERROR_TEXT_BYTES];
 	uint32_t at = 0;
 
 	while (at < GPU_DRIVERS_MAX && probes->files[at])
 		at++;
-	struct probed_file *file = at < GPU_DRIVERS_MAX ? calloc(1, sizeof(*file)) : NULL;
-	if (!file)
-		return;
-	file->driver = driver;
-	int rc = read_sites(probes, file);
+	int rc = at < GPU_DRIVERS_MAX
+			 ? probed_file_open(driver, &probes->options, &probes->windows, &file)
+			 : -ENOSPC;
 	if (rc) {
 		snprintf(text, sizeof(text), "gpu: calls of %.200s are not seen: %s", driver->path,
 			 rc == -ENOENT ? "it has none of the functions that are known"
 				       : strerror(-rc));
 		leave_notice(probes, text);
-		free(file);
 		return;
 	}
 	probes->files[at] = file;
 	set_kinds(probes, clock_monotonic_ns());
 	note_expensive(probes, file);
 	file->shares_with = find_sharer(probes, file);
-	attach(probes, file, PROBE_ALWAYS, &file->always);
-	if (probes->is_open)
-		attach(probes, file, PROBE_WINDOWS, &file->windows);
+	attach_all(probes, file);
 }
 
 /* Who shared the probes of a file that has gone has its own. */
@@ -504,9 +301,7 @@ static void adopt_sharers(struct gpu_probes *probes, uint32_t number)
 		if (!file || file->shares_with != number)
 			continue;
 		file->shares_with = find_sharer(probes, file);
-		attach(probes, file, PROBE_ALWAYS, &file->always);
-		if (probes->is_open)
-			attach(probes, file, PROBE_WINDOWS, &file->windows);
+		attach_all(probes, file);
 	}
 }
 
@@ -517,10 +312,7 @@ void gpu_probes_remove(void *context, const struct gpu_driver *driver)
 	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
 		if (!probes->files[i] || probes->files[i]->driver != driver)
 			continue;
-		struct probed_file *file = take(probes->files[i]);
-		detach(&file->windows);
-		detach(&file->always);
-		free(file);
+		probed_file_close(take(probes->files[i]));
 	}
 	adopt_sharers(probes, driver->number);
 	set_kinds(probes, clock_monotonic_ns());
@@ -553,13 +345,8 @@ void gpu_probes_close(struct gpu_probes *probes)
 	if (!probes)
 		return;
 	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
-		struct probed_file *file = take(probes->files[i]);
-
-		if (!file)
-			continue;
-		detach(&file->windows);
-		detach(&file->always);
-		free(file);
+		if (probes->files[i])
+			probed_file_close(take(probes->files[i]));
 	}
 	probe_link_settle();
 	free(probes);

@@ -48,13 +48,10 @@ static struct seen read_seen(int map_fd)
 
 static const enum probe_way ways[] = { PROBE_WAY_MULTI, PROBE_WAY_PERF };
 
+/* Before 6.6 there are no links, though programs for them load. */
 static bool works(enum probe_way way)
 {
-	int fd = probe_link_load_empty(way);
-
-	if (fd >= 0)
-		close(fd);
-	return fd >= 0;
+	return way == PROBE_WAY_PERF || probe_link_choose(NULL) == PROBE_WAY_MULTI;
 }
 
 TEST(each_way_sees_each_call_with_its_cookie)
