@@ -316,7 +316,118 @@ TEST(without_gauges_of_the_gpu_idleness_is_unknown)
 	tear_down(&fixture);
 }
 
-RUN_TESTS(cmocka_unit_test(a_gpu_that_waits_for_its_input_is_starved),
+// A level that goes from @from to @to in an hour's first quarter.
+static void add_slope(struct fixture *fixture, const char *labels, const char *type, int64_t from,
+		      int64_t to)
+{
+	struct profile *profile = test_profile();
+	uint32_t series = series_of_text(profile, labels, type), stack;
+
+	EXPECT_EQ(0, profile_add_stack(profile, NULL, 0, STACK_END_COMPLETE, &stack), type);
+	for (int64_t i = 0; i < 900; i++)
+		EXPECT_EQ(0,
+			  profile_add_sample(profile, series, stack,
+					     (fixture->begin_ns + (uint64_t)i * NS_PER_SECOND) /
+						     TEST_SLOT_NS,
+					     from + (to - from) * i / 900),
+			  type);
+	append_profile(fixture->store, 1, ++fixture->sequence, profile);
+}
+
+static double figure_of(const struct diagnosis *diagnosis, enum gpu_figure figure)
+{
+	const struct gpu_figures *figures = &diagnosis->gpu.figures;
+
+	if (!gpu_figures_know(figures, figure))
+		fail_msg("%s is unknown", gpu_figure_name(figure));
+	return figures->values[figure];
+}
+
+TEST(gauges_of_the_services_gpus_become_shares)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add_trainer(&fixture, 4, 50, 1);
+	add_device(&fixture, 99);
+	add_level(&fixture, DEVICE, "gpu:sm_active:percent:gauge:second", 90);
+	add_level(&fixture, DEVICE, "gpu:tensor_active:percent:gauge:second", 70);
+	add_level(&fixture, DEVICE, "gpu:fp32_active:percent:gauge:second", 5);
+	add_level(&fixture, DEVICE, "gpu:fp16_active:percent:gauge:second", 15);
+	add_level(&fixture, DEVICE, "gpu:dram_active:percent:gauge:second", 30);
+	struct diagnosis diagnosis = diagnose(&fixture, "train", 0, 60);
+
+	EXPECT_STR("gpu_compute_bound", diagnosis_class_name(&diagnosis), "class");
+	EXPECT_EQ(15, figure_of(&diagnosis, GPU_FIGURE_FP_ACTIVE) * 100, "the busiest pipe");
+	diagnosis_deinit(&diagnosis);
+
+	// Clocks held down for a third of the time, for two reasons at once; at the power cap for all of it.
+	add(&fixture, 5, DEVICE ",reason=temperature", "gpu:throttled:nanoseconds:wall:nanoseconds",
+	    "", 20);
+	add(&fixture, 5, DEVICE ",reason=hardware", "gpu:throttled:nanoseconds:wall:nanoseconds",
+	    "", 18);
+	add(&fixture, 5, DEVICE ",reason=power cap", "gpu:throttled:nanoseconds:wall:nanoseconds",
+	    "", 60);
+	diagnosis = diagnose(&fixture, "train", 0, 60);
+	EXPECT_STR("gpu_throttled", diagnosis_class_name(&diagnosis), "class");
+	EXPECT_EQ(33, figure_of(&diagnosis, GPU_FIGURE_THROTTLED) * 100, "the larger reason");
+	EXPECT_EQ(100, figure_of(&diagnosis, GPU_FIGURE_POWER_CAPPED) * 100, "the power cap");
+	EXPECT_EQ(0, diagnosis.stack_count, "it has no stacks");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+TEST(a_neighbour_on_the_same_gpu_is_told_from_oneself)
+{
+	struct fixture fixture;
+	const char *type = "gpu_process:busy:percent:gauge:second";
+
+	set_up(&fixture);
+	add_trainer(&fixture, 4, 50, 1);
+	add_device(&fixture, 99);
+	add_level(&fixture, "service=train,node=n1,gpu_uuid=GPU-1", type, 30);
+	add_level(&fixture, "service=other,node=n1,gpu_uuid=GPU-1", type, 60);
+	add_level(&fixture, "service=third,node=n2,gpu_uuid=GPU-2", type, 90);
+	struct diagnosis diagnosis = diagnose(&fixture, "train", 0, 60);
+
+	EXPECT_STR("gpu_contention", diagnosis_class_name(&diagnosis), "class");
+	double others = figure_of(&diagnosis, GPU_FIGURE_OTHERS);
+	assert_true(others > 0.58 && others < 0.62);
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+TEST(memory_that_only_grows_is_told_and_a_cache_is_not)
+{
+	struct fixture fixture;
+	const char *type = "gpu_process:memory_used:bytes:gauge:second";
+
+	set_up(&fixture);
+	add_slope(&fixture, "service=leak,node=n1,pod=a,gpu_uuid=GPU-1", type, 1 << 30, 5 << 28);
+	add_slope(&fixture, "service=leak,node=n1,pod=b,gpu_uuid=GPU-1", type, 1 << 30, 1 << 30);
+	add_slope(&fixture, "service=shrink,node=n1,pod=c,gpu_uuid=GPU-1", type, 5 << 28, 1 << 30);
+	add_slope(&fixture, DEVICE, "gpu:memory_used:bytes:gauge:second", 1 << 30, 1 << 30);
+	struct diagnosis diagnosis = diagnose(&fixture, "leak", 0, 900);
+
+	// A quarter in a quarter of an hour.
+	double growth = figure_of(&diagnosis, GPU_FIGURE_MEMORY_GROWTH);
+	assert_true(growth > 0.9 && growth < 1.1);
+	EXPECT_STR("gpu_memory_growth", diagnosis_class_name(&diagnosis), "class");
+	diagnosis_deinit(&diagnosis);
+
+	diagnosis = diagnose(&fixture, "shrink", 0, 900);
+	EXPECT_EQ(0, figure_of(&diagnosis, GPU_FIGURE_MEMORY_GROWTH), "it shrinks");
+	diagnosis_deinit(&diagnosis);
+	diagnosis = diagnose(&fixture, "leak", 0, 300);
+	assert_false(gpu_figures_know(&diagnosis.gpu.figures, GPU_FIGURE_MEMORY_GROWTH));
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+RUN_TESTS(cmocka_unit_test(gauges_of_the_services_gpus_become_shares),
+	  cmocka_unit_test(a_neighbour_on_the_same_gpu_is_told_from_oneself),
+	  cmocka_unit_test(memory_that_only_grows_is_told_and_a_cache_is_not),
+	  cmocka_unit_test(a_gpu_that_waits_for_its_input_is_starved),
 	  cmocka_unit_test(the_stacks_of_a_class_are_those_that_show_it),
 	  cmocka_unit_test(lanes_that_count_calls_are_taken_before_samples),
 	  cmocka_unit_test(a_healthy_gpu_and_a_service_without_one_leave_the_word_to_the_threads),
