@@ -188,6 +188,8 @@ CUPTI_INCLUDE ?= /usr/include /usr/local/cuda/include /usr/local/cuda/extras/CUP
 cupti: $(BUILD)/libcairn_cupti.so ## build the CUPTI helper; CUPTI_INCLUDE='folders of headers'
 $(BUILD)/libcairn_cupti.so: $(HELPER_SOURCES)
 	mkdir -p $(@D)
+	echo '#include <cupti.h>' | $(CC) -E $(patsubst %,-idirafter %,$(CUPTI_INCLUDE)) -xc - > /dev/null 2>&1 || \
+		{ echo "cupti.h is not in $(CUPTI_INCLUDE), or not all that it includes: docs/gpu.md says where to get it" >&2; exit 1; }
 	$(call say,LD,$@)
 	$(CC) $(HELPER_CFLAGS) $(patsubst %,-idirafter %,$(CUPTI_INCLUDE)) -Wl,-soname,$(@F) $< -o $@
 # The same with a stand-in for the headers, beside a double of libcupti. Test equipment.
