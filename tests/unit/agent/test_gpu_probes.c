@@ -282,10 +282,9 @@ TEST(each_call_is_seen_once_whatever_the_shape_of_the_export)
 	static const enum probe_way ways[] = { PROBE_WAY_MULTI, PROBE_WAY_PERF };
 
 	for EACH (way, ways) {
-		int try = probe_link_load_empty(*way);
-		if (try < 0)
+		// Before 6.6 there are no links, though programs for them load.
+		if (*way == PROBE_WAY_MULTI && probe_link_choose(NULL) != PROBE_WAY_MULTI)
 			continue;
-		close(try);
 		for EACH (name, doubles) {
 			char path[PATH_MAX];
 			struct probing probing;
