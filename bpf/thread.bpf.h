@@ -6,6 +6,15 @@
 #include "thread_time.h"
 #include "thread_wait.bpf.h"
 
+/* An interval in which a thread was blocked. */
+struct blocked_time {
+	__u64 from_ns;
+	__u64 to_ns;
+	__u64 ns; // blocked in it, times the weight
+	__u64 weight;
+	__u64 exec_ns; // CPU time that the thread had had when the last wait began
+};
+
 /*
  * The present wait, for who ends it. A switch writes it before anybody can wake the thread, the sweep
  * and a waker while they have the lock of its waits.
@@ -13,12 +22,9 @@
 struct thread_wake {
 	__u64 asleep_ns; // blocked since then, at wait.place; 0: it is not, or somebody has woken it
 	__u64 charged_ns; // of that wait until the last sweep, times its weight
-	// Waits of one place that ended by a timer: kept until it is known who ends the last of them.
-	__u64 timed_out_ns;      // their sum, times their weights; 0: there are none
-	__u64 timed_out_from_ns; // when the first began
-	__u64 timed_out_to_ns;   // and the last ended
-	__u64 timed_out_exec_ns; // CPU time that the thread had had when the last began
-	__u64 timed_out_weight;
+	// Waits of one place that ended by a timer, together: kept until it is known who ends the last of
+	// them. ns 0: there are none.
+	struct blocked_time timed_out;
 	__u64 timed_out_place;          // wake_place() of them
 	struct stack_hash timed_out_by; // the joined stack of the last one
 };

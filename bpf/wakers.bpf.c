@@ -39,6 +39,7 @@ struct waker_cpu {
 	struct wake_record record;
 	struct switch_memo memo; // nothing is remembered in it
 	struct count_key key;    // of the count in work
+	struct blocked_time time;
 };
 
 struct {
@@ -64,15 +65,6 @@ static __always_inline bool is_asked_for(struct task_struct *task)
 }
 
 /* ---- waits ------------------------------------------------------------------------------------- */
-
-/* An interval in which a thread was blocked. */
-struct blocked_time {
-	__u64 from_ns;
-	__u64 to_ns;
-	__u64 ns; // blocked in it, times the weight
-	__u64 weight;
-	__u64 exec_ns; // CPU time that the thread had had when the wait began
-};
 
 /* @key has the thread. */
 __attribute__((noinline)) int count_wake(struct count_key *key, const struct stack_hash *joined,
@@ -130,16 +122,9 @@ static __always_inline __u64 wake_place(const struct count_key *blocked)
 
 static __always_inline void tell_timed_out(struct thread_wake *wake, struct count_key *key)
 {
-	const struct blocked_time time = {
-		.from_ns = wake->timed_out_from_ns,
-		.to_ns = wake->timed_out_to_ns,
-		.ns = wake->timed_out_ns,
-		.weight = wake->timed_out_weight,
-	};
-
-	if (wake->timed_out_ns)
-		count_wake(key, &wake->timed_out_by, &time);
-	wake->timed_out_ns = 0;
+	if (wake->timed_out.ns)
+		count_wake(key, &wake->timed_out_by, &wake->timed_out);
+	wake->timed_out.ns = 0;
 }
 
 /*
@@ -149,18 +134,18 @@ static __always_inline void tell_timed_out(struct thread_wake *wake, struct coun
 static __always_inline void take_timed_out(struct thread_wake *wake, __u64 place,
 					   struct blocked_time *time, struct count_key *key)
 {
-	if (!wake->timed_out_ns)
+	if (!wake->timed_out.ns)
 		return;
-	if (time->exec_ns - wake->timed_out_exec_ns > TIMED_OUT_RUN_NS) {
+	if (time->exec_ns - wake->timed_out.exec_ns > TIMED_OUT_RUN_NS) {
 		tell_timed_out(wake, key);
 		return;
 	}
 	if (wake->timed_out_place != place)
 		return;
-	time->from_ns = wake->timed_out_from_ns;
-	time->ns += wake->timed_out_ns;
-	time->weight += wake->timed_out_weight;
-	wake->timed_out_ns = 0;
+	time->from_ns = wake->timed_out.from_ns;
+	time->ns += wake->timed_out.ns;
+	time->weight += wake->timed_out.weight;
+	wake->timed_out.ns = 0;
 }
 
 static __always_inline void keep_timed_out(struct thread_wake *wake, __u64 place,
@@ -170,11 +155,7 @@ static __always_inline void keep_timed_out(struct thread_wake *wake, __u64 place
 	tell_timed_out(wake, key); // of another place
 	wake->timed_out_place = place;
 	wake->timed_out_by = *joined;
-	wake->timed_out_from_ns = time->from_ns;
-	wake->timed_out_to_ns = time->to_ns;
-	wake->timed_out_exec_ns = time->exec_ns;
-	wake->timed_out_ns = time->ns;
-	wake->timed_out_weight = time->weight;
+	wake->timed_out = *time;
 }
 
 /* ---- wake-ups ---------------------------------------------------------------------------------- */
@@ -191,20 +172,17 @@ static __always_inline int choose_wake(struct waker_cpu *cpu, __u64 ns, __u64 no
 	return shift && bpf_get_prandom_u32() & ((1U << shift) - 1) ? -1 : (int)shift;
 }
 
-static __always_inline struct blocked_time end_of_wait(struct thread *thread, __u64 now)
+static __always_inline void end_of_wait(struct thread *thread, __u64 now, struct blocked_time *time)
 {
 	struct thread_wake *wake = &thread->wake;
 	__u64 weight = thread->wait.weight;
-	struct blocked_time time = {
-		.from_ns = wake->asleep_ns,
-		.to_ns = now,
-		.ns = wake->charged_ns + ns_between(thread->time.since_ns, now) * weight,
-		.weight = weight,
-		.exec_ns = thread->time.exec_ns,
-	};
 
+	time->from_ns = wake->asleep_ns;
+	time->to_ns = now;
+	time->ns = wake->charged_ns + ns_between(thread->time.since_ns, now) * weight;
+	time->weight = weight;
+	time->exec_ns = thread->time.exec_ns;
 	wake->asleep_ns = 0;
-	return time;
 }
 
 static __always_inline void end_wait(void *ctx, struct task_struct *task, struct thread *thread)
@@ -214,34 +192,35 @@ static __always_inline void end_wait(void *ctx, struct task_struct *task, struct
 	struct switch_stack *stack = switch_stack_of_cpu();
 	struct waker_cpu *cpu = waker_cpu();
 	__u64 now = bpf_ktime_get_ns(), place;
-	struct blocked_time time;
+	struct blocked_time *time; // not on the stack, which is small
 	struct wake_record *record;
 	int shift;
 
 	if (!stack || !cpu)
 		return;
 	record = &cpu->record;
+	time = &cpu->time;
 	key_of_thread(task, &cpu->key);
 	place = wake_place(&waits->key);
-	time = end_of_wait(thread, now);
-	take_timed_out(wake, place, &time, &cpu->key);
-	shift = choose_wake(cpu, time.ns, now);
+	end_of_wait(thread, now, time);
+	take_timed_out(wake, place, time, &cpu->key);
+	shift = choose_wake(cpu, time->ns, now);
 	if (shift < 0) {
 		count(COUNTER_WAKES_NOT_CHOSEN);
 		return;
 	}
-	time.ns <<= shift;
-	time.weight <<= shift;
+	time->ns <<= shift;
+	time->weight <<= shift;
 	take_kernel_addresses(ctx, stack);
 	take_waker(record, &cpu->memo, now);
 	join_stacks(record, &waits->key, now);
 	budget_spend(&cpu->budget);
 	count(COUNTER_WAKES_UNWOUND);
 	if (record->waker_kind == WAKER_INTERRUPT && is_of_timer(record->waker.kernel_leaf) &&
-	    waits_for_futex(task) && time.to_ns - time.from_ns < TIMED_OUT_MAX_NS)
-		keep_timed_out(wake, place, &record->joined, &time, &cpu->key);
+	    waits_for_futex(task) && time->to_ns - time->from_ns < TIMED_OUT_MAX_NS)
+		keep_timed_out(wake, place, &record->joined, time, &cpu->key);
 	else
-		count_wake(&cpu->key, &record->joined, &time);
+		count_wake(&cpu->key, &record->joined, time);
 }
 
 /* In the waker, before the thread is put on a queue: it does not run meanwhile. */
@@ -274,7 +253,7 @@ int woken_thread_ends(__u64 *ctx)
 	struct thread *thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	struct count_key key = {};
 
-	if (!thread || !thread->wake.timed_out_ns || !wait_lock(&thread->wait))
+	if (!thread || !thread->wake.timed_out.ns || !wait_lock(&thread->wait))
 		return 0;
 	key_of_thread(task, &key);
 	tell_timed_out(&thread->wake, &key);
