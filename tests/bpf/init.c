@@ -40,6 +40,19 @@ static void run(char *line)
 	fflush(stdout);
 }
 
+// Version 2, with quotas and limits: this machine may have version 1 only.
+static void mount_control_groups(void)
+{
+	FILE *control;
+
+	mount("cgroup2", "/sys/fs/cgroup", "cgroup2", 0, NULL);
+	control = fopen("/sys/fs/cgroup/cgroup.subtree_control", "w");
+	if (!control)
+		return;
+	fputs("+cpu +memory", control);
+	fclose(control);
+}
+
 int main(void)
 {
 	struct utsname system;
@@ -49,6 +62,7 @@ int main(void)
 	mount("proc", "/proc", "proc", 0, NULL);
 	mount("sysfs", "/sys", "sysfs", 0, NULL);
 	mount("dev", "/dev", "devtmpfs", 0, NULL);
+	mount_control_groups();
 	uname(&system);
 	printf("# on %s\n", system.release);
 	fflush(stdout);

@@ -25,6 +25,8 @@ UNIT_TESTS = ("test_loader", "test_unwind_maps", "test_page_faults", "test_switc
 BOOT_AND_RUN_SECONDS = 500  # emulated: ten times as slow as the machine
 EXACT_PERCENT = 99.0        # of some hundreds of samples
 CRYPTO = "/usr/lib/x86_64-linux-gnu/libcrypto.so.3"
+# By control groups of version 2, whatever this machine has.
+CGROUP_TESTS = ("test_cgroup_counter",)
 LIST_MODULES = """
 import runpy, sys
 sys.argv = ["chains.py", "plain", "--seconds", "0", "--warm-up", "0"]
@@ -78,7 +80,7 @@ def expect_exact(verdict):
 
 
 def test_unit_tests_of_what_is_loaded(kernel):
-    programs = [build_folder() / "tests/agent" / name for name in UNIT_TESTS]
+    programs = [build_folder() / "tests/agent" / name for name in UNIT_TESTS + CGROUP_TESTS]
     files = {f"/tests/{path.name}": path for path in programs if path.exists()}
     assert files, "make unit-agent first"
     release, done = run_jobs(kernel, files, list(files))

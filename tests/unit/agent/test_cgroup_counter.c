@@ -3,7 +3,9 @@
 // us make them.
 
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -153,12 +155,17 @@ static bool begin_in_a_folder(struct fixture *fixture)
 	return made;
 }
 
+static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *walk)
+{
+	(void)status;
+	(void)type;
+	(void)walk;
+	return remove(path);
+}
+
 static void remove_folder(const struct fixture *fixture)
 {
-	char command[100];
-
-	snprintf(command, sizeof(command), "rm -rf %s", fixture->folder);
-	assert_int_equal(0, system(command));
+	assert_int_equal(0, nftw(fixture->folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS));
 }
 
 TEST(an_old_group_counts_from_now_and_a_new_one_from_its_beginning)
@@ -193,8 +200,9 @@ TEST(an_old_group_counts_from_now_and_a_new_one_from_its_beginning)
 
 /* ---- the kernel's ---------------------------------------------------------------------------- */
 
-#define V1_FOLDER "/sys/fs/cgroup/cpu"
-#define V2_FOLDER "/sys/fs/cgroup"
+#define V1_FOLDER        "/sys/fs/cgroup/cpu"
+#define V1_MEMORY_FOLDER "/sys/fs/cgroup/memory"
+#define V2_FOLDER        "/sys/fs/cgroup"
 
 struct quota_group {
 	char outer[80], inner[100];
@@ -320,5 +328,97 @@ TEST(time_that_a_quota_took_is_seen_up_to_the_last_process)
 	finish(&fixture);
 }
 
-RUN_TESTS(cmocka_unit_test(an_old_group_counts_from_now_and_a_new_one_from_its_beginning),
+enum { LIMIT_BYTES = 16 << 20, TOUCHED_BYTES = 64 << 20 };
+
+static bool make_limit(struct quota_group *group)
+{
+	bool unified = access(V1_MEMORY_FOLDER "/memory.oom_control", F_OK) != 0;
+	char limit[20];
+
+	snprintf(limit, sizeof(limit), "%d", LIMIT_BYTES);
+	snprintf(group->outer, sizeof(group->outer), "%s/cairn-test-%d",
+		 unified ? V2_FOLDER : V1_MEMORY_FOLDER, (int)getpid());
+	snprintf(group->inner, sizeof(group->inner), "%s/inner", group->outer);
+	if (mkdir(group->outer, 0700) ||
+	    (unified && !write_to(group->outer, "cgroup.subtree_control", "+memory")) ||
+	    mkdir(group->inner, 0700))
+		return false;
+	if (unified)
+		write_to(group->outer, "memory.swap.max", "0");
+	return write_to(group->outer, unified ? "memory.max" : "memory.limit_in_bytes", limit);
+}
+
+static bool is_in(const struct quota_group *group, pid_t pid)
+{
+	char path[200], text[20] = "";
+
+	snprintf(path, sizeof(path), "%s/cgroup.procs", group->inner);
+	int fd = open(path, O_RDONLY);
+	bool is = fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && atoi(text) == pid;
+
+	if (fd >= 0)
+		close(fd);
+	return is;
+}
+
+/* Touches more than it may have once the pipe is closed. */
+static pid_t grow_in(const struct quota_group *group, int pipe_fds[2])
+{
+	pid_t pid = fork();
+	char text[20];
+
+	if (pid)
+		return pid;
+	alarm(60);
+	close(pipe_fds[1]);
+	snprintf(text, sizeof(text), "%d", (int)getpid());
+	if (!write_to(group->inner, "cgroup.procs", text) || read(pipe_fds[0], text, 1) != 0)
+		_exit(1);
+	char *memory = mmap(NULL, TOUCHED_BYTES, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		_exit(1);
+	memset(memory, 1, TOUCHED_BYTES);
+	_exit(0);
+}
+
+TEST(a_kill_for_want_of_memory_is_counted_once)
+{
+	struct quota_group group;
+	struct fixture fixture;
+	int pipe_fds[2], status;
+
+	begin(&fixture);
+	if (!make_limit(&group)) {
+		remove_quota(&group);
+		finish(&fixture);
+		SKIP("needs root and a memory controller to make groups in");
+	}
+	open_counter(&fixture, CGROUP_COUNTER_OOM_KILLS, NULL);
+	assert_int_equal(0, pipe(pipe_fds));
+	pid_t child = grow_in(&group, pipe_fds);
+	struct process_key key = see(&fixture, child);
+	for (int i = 0; i < 100 && !is_in(&group, child); i++)
+		usleep(10000);
+	tick_a_second(&fixture);
+	EXPECT_EQ(0, drain(&fixture, NULL), "nothing has happened");
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+	assert_int_equal(child, waitpid(child, &status, 0));
+	apply(&fixture.tables, PROCESS_EXIT, key, 0, "test");
+	tick_a_second(&fixture);
+	int64_t kills = drain(&fixture, NULL);
+	remove_quota(&group);
+	if (WIFEXITED(status)) {
+		finish(&fixture);
+		SKIP("the limit is not kept here");
+	}
+	EXPECT_EQ(SIGKILL, WTERMSIG(status), "how it ended");
+	EXPECT_EQ(1, kills, "kills");
+	EXPECT_EQ(0, drain(&fixture, NULL), "only once");
+	finish(&fixture);
+}
+
+RUN_TESTS(cmocka_unit_test(a_kill_for_want_of_memory_is_counted_once),
+	  cmocka_unit_test(an_old_group_counts_from_now_and_a_new_one_from_its_beginning),
 	  cmocka_unit_test(time_that_a_quota_took_is_seen_up_to_the_last_process))
