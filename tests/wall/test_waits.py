@@ -155,9 +155,15 @@ def test_threads_run_wait_and_block_as_they_say(fleet, bounds, runs):
     for program, name, thread in every_thread(runs):
         life = thread["life"]
         said = fleet.states(program.service, name)
+        taken = program.taken_ns(life)
         for state in STATES:
             comparison.check(f"{name}: {state}", life[state], said[state],
-                             room(bounds, life[state], life, thread["waits"]))
+                             room(bounds, life[state], life, thread["waits"]),
+                             less=taken if state == "blocked" else 0,
+                             more=taken if state == "waiting" else 0)
+        comparison.check(f"{name}: waiting or blocked", life["waiting"] + life["blocked"],
+                         said["waiting"] + said["blocked"],
+                         room(bounds, life["waiting"] + life["blocked"], life, thread["waits"]))
     comparison.done()
 
 
@@ -170,7 +176,8 @@ def test_blocked_stacks_hold_all_blocked_time(fleet, bounds, runs):
         true, said = true + life["blocked"], said + mine
         if are_all_chosen(runs, program):
             comparison.check(f"{name}: off-CPU", life["blocked"], mine,
-                             room(bounds, life["blocked"], life, thread["waits"]))
+                             room(bounds, life["blocked"], life, thread["waits"]),
+                             less=program.taken_ns(life))
     comparison.check("all threads: off-CPU", true, said, (0.1 if bounds.whole else 0.3) * true)
     comparison.done()
 
@@ -194,7 +201,8 @@ def test_functions_that_wait_are_named(fleet, bounds, runs):
             true = life["blocked"]
         if are_all_chosen(runs, program):
             comparison.check(f"{name}: in {function}", true, share_below(graph, function),
-                             room(bounds, true, life, thread["waits"]))
+                             room(bounds, true, life, thread["waits"]),
+                             less=program.taken_ns(life))
         comparison.check_share(f"{name}: named", named_share(graph), bounds.named)
     comparison.done()
 
@@ -278,7 +286,8 @@ def test_run_queue_wait_is_seen_by_stack(fleet, bounds, runs):
         graph = fleet.graph(program.service, name, SCHED_DELAY)
         comparison.check(f"{name}: run-queue wait", life["waiting"], graph.total,
                          room(bounds, life["waiting"], life) +
-                         (0 if are_all_chosen(runs, program) else 0.3 * life["waiting"]))
+                         (0 if are_all_chosen(runs, program) else 0.3 * life["waiting"]),
+                         more=program.taken_ns(life))
         comparison.check_share(f"{name}: in its own functions",
                                sum(graph.total_of(function) for function in
                                    (f"burn_as_{name}", f"wait_as_{name}")) / max(1, graph.total),
