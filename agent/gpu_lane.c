@@ -4,13 +4,16 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "agent/budget.h"
 #include "agent/gpu_calls.h"
 #include "agent/gpu_driver.h"
 #include "agent/gpu_probes.h"
 #include "agent/gpu_programs.h"
 #include "agent/probe_cost.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 
 struct gpu_lane {
 	struct gpu_lane_options options;
@@ -20,6 +23,8 @@ struct gpu_lane {
 	struct gpu_probes *probes; // NULL if they were refused, too
 	bool is_tried;
 	uint32_t stacks_per_second;
+	struct labels labels;  // of the probes' cost
+	uint64_t told_cost_ns; // of it, in windows so far
 	char failure[ERROR_TEXT_BYTES];
 	bool failure_told;
 };
@@ -110,6 +115,19 @@ static void remove_driver(void *context, const struct gpu_driver *driver)
 
 // ---- life -----------------------------------------------------------------------------------
 
+static int set_labels(struct gpu_lane *lane)
+{
+	char node[256] = "";
+	int rc = lane->options.labels ? labels_copy(lane->options.labels, &lane->labels) : 0;
+
+	if (!rc && gethostname(node, sizeof(node) - 1) == 0 &&
+	    !labels_get(&lane->labels, LABEL_NODE))
+		rc = labels_set(&lane->labels, LABEL_NODE, node);
+	if (!rc)
+		rc = labels_set(&lane->labels, LABEL_SERVICE, "cairn-agent");
+	return rc ? rc : labels_set(&lane->labels, LABEL_PROGRAM, "gpu probes");
+}
+
 int gpu_lane_open(const struct gpu_lane_options *options, struct gpu_lane **ret_lane,
 		  struct error *err)
 {
@@ -122,8 +140,8 @@ int gpu_lane_open(const struct gpu_lane_options *options, struct gpu_lane **ret_
 	lane->options = *options;
 	lane->stacks_per_second = GPU_STACKS_PER_SECOND;
 	lane->drivers = gpu_drivers_new(&listener);
-	if (!lane->drivers) {
-		free(lane);
+	if (!lane->drivers || set_labels(lane)) {
+		gpu_lane_close(lane);
 		return error_set(err, -ENOMEM, "out of memory");
 	}
 	*ret_lane = lane;
@@ -139,6 +157,7 @@ void gpu_lane_close(struct gpu_lane *lane)
 	gpu_drivers_free(lane->drivers); // tells the probes
 	gpu_probes_close(lane->probes);
 	gpu_programs_close(lane->programs);
+	labels_deinit(&lane->labels);
 	free(lane);
 }
 
@@ -149,11 +168,32 @@ void gpu_lane_tick(struct gpu_lane *lane, uint64_t now_ns)
 		gpu_probes_tick(lane->probes, now_ns);
 }
 
+/* It is known every few seconds, and of the time before: so it is spread over the whole window. */
+static int add_probe_cost(struct gpu_lane *lane, struct window *window)
+{
+	const struct profile *profile = window->profile;
+	uint64_t slot = profile->from_ns / profile->slot_ns;
+	uint64_t end_slot = clock_realtime_ns() / profile->slot_ns;
+	struct gpu_probes_stats stats;
+
+	gpu_probes_read_stats(lane->probes, &stats);
+	uint64_t ns = stats.cost_ns - lane->told_cost_ns;
+	if (!ns)
+		return 0;
+	lane->told_cost_ns = stats.cost_ns;
+	return window_add_value(window, &lane->labels, PROFILE_TYPE_COST, slot,
+				end_slot > slot ? end_slot - 1 : slot, (int64_t)ns);
+}
+
 int gpu_lane_after_drain(struct gpu_lane *lane, struct window *window)
 {
-	return lane->programs
-		       ? gpu_programs_after_drain(lane->programs, lane->options.processes, window)
-		       : 0;
+	int rc = 0;
+
+	if (lane->programs)
+		rc = gpu_programs_after_drain(lane->programs, lane->options.processes, window);
+	if (!rc && lane->probes)
+		rc = add_probe_cost(lane, window);
+	return rc;
 }
 
 void gpu_lane_set_budget(struct gpu_lane *lane, uint32_t stacks_per_second)

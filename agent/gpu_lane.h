@@ -11,6 +11,7 @@
 #include "agent/process.h"
 #include "agent/window.h"
 #include "base/error.h"
+#include "base/labels.h"
 
 struct gpu_lane;
 
@@ -19,7 +20,8 @@ struct gpu_lane_options {
 	struct process_table *processes;
 	struct gpu_namer *namer; // is set while kernels can be named; may be NULL
 	uint64_t slot_ns;
-	bool only_followed; // as the sampler: only processes that are followed
+	bool only_followed;          // as the sampler: only processes that are followed
+	const struct labels *labels; // for the series of what probes cost; copied; may be NULL
 };
 
 /** Returns 0 or -ENOMEM: what a kernel refuses is told by gpu_lane_next_notice(), when it is tried. */
@@ -30,7 +32,10 @@ void gpu_lane_close(struct gpu_lane *lane);
 
 /** Some 50 times a second: drivers are looked for, windows opened and closed. */
 void gpu_lane_tick(struct gpu_lane *lane, uint64_t now_ns);
-/** All counts are in @window: add what the kernel does not count. Returns 0 or a negative errno. */
+/**
+ * All counts are in @window: add what the kernel does not count, and as PROFILE_TYPE_COST of program
+ * "gpu probes" what they took from the processes that came by them. Returns 0 or a negative errno.
+ */
 int gpu_lane_after_drain(struct gpu_lane *lane, struct window *window);
 
 /** How many stacks a second each CPU may take from now on, of launches and of other calls. */

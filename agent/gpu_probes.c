@@ -266,6 +266,15 @@ static void note_expensive(struct gpu_probes *probes, const struct probed_file *
 	}
 }
 
+static bool has_calls_of(const struct gpu_probes *probes, enum gpu_library library)
+{
+	for (size_t row = 0; row < probes->options.call_count; row++) {
+		if (probes->options.calls[row].library == library)
+			return true;
+	}
+	return false;
+}
+
 void gpu_probes_add(void *context, const struct gpu_driver *driver)
 {
 	struct gpu_probes *probes = context;
@@ -273,6 +282,8 @@ void gpu_probes_add(void *context, const struct gpu_driver *driver)
 	char text[ERROR_TEXT_BYTES];
 	uint32_t at = 0;
 
+	if (!has_calls_of(probes, driver->library))
+		return;
 	while (at < GPU_DRIVERS_MAX && probes->files[at])
 		at++;
 	int rc = at < GPU_DRIVERS_MAX

@@ -553,6 +553,13 @@ TEST(what_cannot_be_probed_is_told)
 	assert_non_null(gpu_probes_next_notice(probing.probes));
 	assert_null(gpu_probes_next_notice(probing.probes));
 	gpu_probes_remove(probing.probes, &driver);
+	// The table has nothing of NCCL's: nothing is missed.
+	const struct gpu_driver nccl = { .number = 2,
+					 .library = GPU_LIBRARY_NCCL,
+					 .fd = driver.fd };
+	gpu_probes_add(probing.probes, &nccl);
+	assert_null(gpu_probes_next_notice(probing.probes));
+	gpu_probes_remove(probing.probes, &nccl);
 	close(driver.fd);
 	probing_close(&probing);
 }
