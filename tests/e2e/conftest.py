@@ -34,7 +34,7 @@ def programs():
     """The programs and workloads are there; `make e2e` has built them, a bare pytest builds them."""
     names = ["cairn", "cairn-agent", "cairn-collector", "workloads/burn_c", "workloads/burn_cpp",
              "workloads/burn_kernel", "workloads/burn_lockstep", "workloads/waiting_threads",
-             "workloads/switch_storm"]
+             "workloads/switch_storm", "workloads/wake_threads"]
     if missing_requirement() is None and not all((build_folder() / n).exists() for n in names):
         subprocess.run(["make", "-C", str(ROOT), "all", "workloads"], check=True)
 
