@@ -224,6 +224,26 @@ static bool has_breakpoint(const struct gpu_driver *driver, uint64_t offset)
 	return has;
 }
 
+/*
+ * Another agent's breakpoints look like ours. So we put one where nobody puts any, at the first
+ * instruction of a function that has a better place, and see whether it comes up in the file, too.
+ */
+static bool shares_mark(const struct probed_file *file, const struct probed_file *other,
+			const struct probe_site *site)
+{
+	const struct probe_place mark = { .offset = site->offset - site->skip };
+	_cleanup_close_ int program_fd = probe_link_load_empty(file->options->way);
+	struct probe_link *link;
+
+	if (!site->skip || program_fd < 0 || has_breakpoint(file->driver, mark.offset) ||
+	    probe_link_attach(file->options->way, program_fd, other->driver->fd, &mark, 1, false,
+			      &link))
+		return true; // nobody knows: what is counted twice is worse than what is not seen
+	bool shares = has_breakpoint(file->driver, mark.offset);
+	probe_link_detach(link);
+	return shares;
+}
+
 bool probed_file_is_probed_by(const struct probed_file *file, const struct probed_file *other)
 {
 	if (other->shares_with || !other->always.count ||
@@ -232,7 +252,8 @@ bool probed_file_is_probed_by(const struct probed_file *file, const struct probe
 	for (size_t row = 0; row < other->options->call_count; row++) {
 		if (other->has_site[row] && mode_of(other, row) == PROBE_ALWAYS &&
 		    probed_file_program(other->options, row, false) >= 0)
-			return has_breakpoint(file->driver, other->sites[row].offset);
+			return has_breakpoint(file->driver, other->sites[row].offset) &&
+			       shares_mark(file, other, &other->sites[row]);
 	}
 	return false;
 }
