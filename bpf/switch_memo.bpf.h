@@ -67,9 +67,22 @@ static __always_inline void find_place(struct switch_place *place, struct task_s
 }
 #endif
 
-static __always_inline bool read_place(struct switch_place *place)
+/* Read @count words, or all. */
+static __always_inline bool read_place(struct switch_place *place, __u32 count)
 {
-	return !bpf_probe_read_user(place->words, sizeof(place->words), (const void *)place->sp);
+	__u32 size = sizeof(place->words);
+
+	if (count < MEMO_WORDS)
+		size = (count & (MEMO_WORDS - 1)) * sizeof(place->words[0]);
+	return !bpf_probe_read_user(place->words, size, (const void *)place->sp);
+}
+
+/* How many words the memo compares. */
+static __always_inline __u32 memo_words(const struct switch_memo *memo)
+{
+	__u32 last = memo->slot_count - 1;
+
+	return memo->slot_count ? memo->slots[last & (MEMO_SLOTS - 1)] + 1 : 1;
 }
 
 static __always_inline __u64 hash_returns(const struct switch_memo *memo,

@@ -135,7 +135,7 @@ static __always_inline void note_place(struct switch_memo *memo, struct switch_p
 	memo->until_ns = 0;
 	memo->is_cut = !is_whole;
 	cut_stacks += memo->is_cut;
-	if (!place->call || has_python || !read_place(place))
+	if (!place->call || has_python || !read_place(place, MEMO_WORDS))
 		return;
 	memo->pc = place->pc;
 	memo->sp = place->sp;

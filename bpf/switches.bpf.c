@@ -247,12 +247,16 @@ static __always_inline bool memo_is_to_be_checked(struct switch_cpu *cpu, struct
 	return true;
 }
 
-/* Set the place of the wait that begins, which was @found or not, and take its stack. */
-static __always_inline void take_place(void *ctx, struct switch_cpu *cpu,
+/*
+ * Set the place of the wait that begins, which was @found or not, and take its stack. Returns false if
+ * that is remembered.
+ */
+static __always_inline bool take_place(void *ctx, struct switch_cpu *cpu,
 				       struct switch_stack *stack, struct thread_wait *wait,
 				       int found, __u64 now)
 {
 	struct wait_place *place;
+	__u32 words;
 
 	if (found >= 0)
 		wait->place = (__u32)found;
@@ -263,10 +267,14 @@ static __always_inline void take_place(void *ctx, struct switch_cpu *cpu,
 		count(COUNTER_MEMO_HITS);
 		place->memo.uses++;
 		if (!memo_is_to_be_checked(cpu, &place->memo, now))
-			return;
+			return false;
 	}
 	if (!unwind_wait(ctx, cpu, stack, place, now) && found >= 0)
 		count(COUNTER_MEMO_WRONG);
+	words = memo_words(&place->memo);
+	if (wait->words < words)
+		wait->words = words;
+	return true;
 }
 
 static __always_inline void flush_waits(struct thread_wait *wait)
@@ -277,6 +285,21 @@ static __always_inline void flush_waits(struct thread_wait *wait)
 }
 
 /* ---- switches --------------------------------------------------------------------------------- */
+
+/*
+ * What taking a stack took is no part of the wait: a wait that was chosen would be longer than those
+ * it stands for. The thread had the CPU.
+ */
+static __always_inline void begin_after_stack(struct switch_cpu *cpu, struct thread_time *time,
+					      __u64 now)
+{
+	__u64 end = bpf_ktime_get_ns();
+
+	cpu->since_ns = end;
+	time->since_ns = end; // nobody else does: the lock is ours
+	time->switched_ns[THREAD_RUNNING] += end - now;
+	time->swept_compared_ns -= end - now;
+}
 
 /* The wait that begins now: returns false if nothing is to be done for it. */
 static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct task_struct *task,
@@ -303,7 +326,8 @@ static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct
 		count(COUNTER_WAITS_NOT_CHOSEN);
 		return false;
 	}
-	take_place(ctx, cpu, stack, wait, found, now);
+	if (take_place(ctx, cpu, stack, wait, found, now))
+		begin_after_stack(cpu, &thread->time, now);
 	return true;
 }
 
@@ -319,21 +343,6 @@ static __always_inline void end_wait(struct switch_cpu *cpu, struct thread_wait 
 	if (wait->weight)
 		budget_count(&cpu->budget, wait_charge(place_of_wait(wait), spell, from_ns,
 						       wait->weight, cpu->budget.span_shift));
-}
-
-/*
- * What taking a stack took is no part of the wait: a wait that was chosen would be longer than those
- * it stands for. The thread had the CPU.
- */
-static __always_inline void begin_after_stack(struct switch_cpu *cpu, struct thread_time *time,
-					      __u64 now)
-{
-	__u64 end = bpf_ktime_get_ns();
-
-	cpu->since_ns = end;
-	time->since_ns = end; // nobody else does: the lock is ours
-	time->switched_ns[THREAD_RUNNING] += end - now;
-	time->swept_compared_ns -= end - now;
 }
 
 /* From here on somebody may wake it, and the stack of its wait is known. */
@@ -400,10 +409,8 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 		return count(COUNTER_WAITS_BUSY);
 	}
 	end_wait(cpu, &thread->wait, since_ns, &spell, left_as);
-	if (begin_wait(ctx, cpu, task, thread, now)) {
-		begin_after_stack(cpu, time, now);
+	if (begin_wait(ctx, cpu, task, thread, now))
 		begin_sleep(thread, time->since_ns);
-	}
 	wait_unlock(&thread->wait);
 	return 0;
 }

@@ -36,7 +36,7 @@ struct thread_wait {
 	__u32 lock;
 	__u32 weight; // of the wait that began with the last switch; 0: it was not chosen
 	__u32 place;  // of that wait, if it was chosen
-	__u32 pad;
+	__u32 words;  // of the stack that the memos compare at most
 	// Of sleepers.bpf.c, whose passes have numbers.
 	__u32 tries;                 // that have not given a whole stack
 	__u32 due_in_pass;           // the next one
@@ -65,7 +65,7 @@ static __always_inline __u64 slot_at(__u64 monotonic_ns)
 __attribute__((noinline)) int wait_find(struct thread_wait *wait, struct switch_place *place,
 					__u64 now, __u32 exec_id)
 {
-	if (!wait || !place || !read_place(place))
+	if (!wait || !place || !read_place(place, wait->words))
 		return -1;
 #pragma unroll
 	for (__u32 i = 0; i < WAIT_PLACE_OTHER; i++) {
