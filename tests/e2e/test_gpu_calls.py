@@ -10,6 +10,7 @@ import pytest
 from fleet import ROOT, build_folder, unique, wait_until
 
 WAIT = "gpu_wait:wait:nanoseconds:wall:nanoseconds"
+SPIN = "gpu_wait:spin:nanoseconds:cpu:nanoseconds"
 LAUNCH = "gpu_launch:launches:count:launch:count"
 GRAPH = "gpu_graph:launches:count:launch:count"
 COPY = "gpu_copy:bytes:bytes:copy:bytes"
@@ -90,6 +91,14 @@ def test_time_that_waits_took_is_their_python_line_s(fleet, client):
     assert value_of(tree, "wait_for_decode") == pytest.approx(client.truth["wait_ns"], rel=0.3)
     paths = paths_with(tree, "cuStreamSynchronize")
     assert paths and all(any(name.startswith("main (") for name in path) for path in paths), paths
+
+
+def test_samples_within_a_wait_have_whole_stacks(fleet, client):
+    """The return address that the wait's probe has replaced is on each of these stacks."""
+    tree = tree_of(fleet, client, SPIN, "wait_for_decode")
+    whole = sum(tree.self_values[node] for node in range(1, len(tree.names))
+                if any(name.startswith("main (") for name in tree.path(node)))
+    assert whole > 0.8 * tree.total, tree.names
 
 
 def test_copies_are_exact_with_direction_and_kind_of_memory(fleet, client):
