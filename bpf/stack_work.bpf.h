@@ -91,14 +91,21 @@ static __always_inline void end_user_stack(struct unwind *unwind)
 	count_many(COUNTER_USER_FRAMES, unwind->frame_count + 1);
 }
 
-/* Leaves the stack in work->unwind, with the reason why it ended. */
-static __always_inline void unwind_user_stack(struct stack_work *work, bool is_known_code)
+/*
+ * Leaves the stack in work->unwind, with the reason why it ended. A global function: it is verified once,
+ * not again for each way that leads to it.
+ */
+__attribute__((noinline)) int unwind_user_stack(struct stack_work *work, bool is_known_code)
 {
-	struct unwind_walk walk = { .unwind = &work->unwind };
+	struct unwind_walk walk = {};
 
+	if (!work)
+		return 0;
+	walk.unwind = &work->unwind;
 	if (begin_user_stack(&work->unwind, is_known_code))
 		bpf_loop(UNWIND_STEPS_MAX, walk_unwind, &walk, 0);
 	end_user_stack(&work->unwind);
+	return 0;
 }
 
 /*

@@ -12,6 +12,15 @@
 #include "unwind_process.h"
 
 #define UNWIND_INLINE static inline __attribute__((always_inline))
+/*
+ * The two halves of a native step. The verifier looks at a global function once, and at an inlined one
+ * again for each way that leads to it.
+ */
+#ifdef __bpf__
+#define UNWIND_PART __attribute__((noinline))
+#else
+#define UNWIND_PART static inline
+#endif
 
 /* A Python frame and the native one it stands for are two steps. */
 #define UNWIND_STEPS_MAX (2 * STACK_DEPTH_MAX)
@@ -172,20 +181,19 @@ UNWIND_INLINE long unwind_without_table(struct unwind *unwind, __u32 code)
 	return unwind_stop(unwind, END_TAG_NO_TABLE);
 }
 
-/*
- * What code is at an address, by enum mapping_code. If there is a rule for it, that is unwind->rule, and
- * *ret_rule points to it; else NULL.
- */
-UNWIND_INLINE __u32 unwind_look_up(struct unwind *unwind, __u64 address,
-				   const struct unwind_rule **ret_rule)
+/* unwind->rule is the rule that holds there. */
+#define CODE_HAS_RULE 0x40000000
+
+/* What code is at an address, by enum mapping_code, and CODE_HAS_RULE. */
+UNWIND_PART int unwind_look_up(struct unwind *unwind, __u64 address)
 {
 	const struct unwind_rule *rule;
 	__u32 code;
 
-	*ret_rule = &unwind->rule;
+	if (!unwind) // for the verifier
+		return MAPPING_CODE_UNKNOWN;
 	if (unwind_recall_rule(unwind, address))
-		return MAPPING_CODE_TABLE;
-	*ret_rule = NULL;
+		return MAPPING_CODE_TABLE | CODE_HAS_RULE;
 	code = unwind_find_mapping(unwind, address);
 	if (code == MAPPING_CODE_RULE && unwind->mapping.bias) {
 		unwind_take_range_rule(&unwind->rule, unwind->mapping.bias);
@@ -198,8 +206,7 @@ UNWIND_INLINE __u32 unwind_look_up(struct unwind *unwind, __u64 address,
 		unwind->rule = *rule;
 	}
 	unwind_remember_rule(unwind, address);
-	*ret_rule = &unwind->rule;
-	return code;
+	return code | CODE_HAS_RULE;
 }
 
 /* Is the pc what the kernel has put into a return address's place? Then it is the one that belongs there. */
@@ -225,26 +232,26 @@ UNWIND_INLINE void unwind_restore_return(struct unwind *unwind)
  */
 UNWIND_INLINE long unwind_native_frame(struct unwind *unwind)
 {
-	const struct unwind_rule *rule = NULL;
 	bool is_generated;
 	__u64 address;
-	__u32 code, tag;
+	__u32 code, flags, tag;
 
 	if (unwind->pending_count && !unwind->exact_pc)
 		unwind_restore_return(unwind);
 	address = unwind_code_address(unwind);
-	code = unwind_by_tables ? unwind_look_up(unwind, address, &rule) : MAPPING_CODE_JIT;
-	is_generated = rule ? rule->flags & RULE_GENERATED : code == MAPPING_CODE_JIT;
+	code = unwind_by_tables ? unwind_look_up(unwind, address) : MAPPING_CODE_JIT;
+	flags = code & CODE_HAS_RULE ? unwind->rule.flags : 0;
+	is_generated = flags & RULE_GENERATED || code == MAPPING_CODE_JIT;
 	tag = unwind_by_tables && is_generated ? FRAME_TAG_JIT : FRAME_TAG_NATIVE;
 
-	if (unwind_python && rule && rule->flags & RULE_PYTHON_EVAL && python_enter(unwind)) {
+	if (unwind_python && flags & RULE_PYTHON_EVAL && python_enter(unwind)) {
 		unwind->in_python = 1;
 		unwind->frame_is_kept = 1;
 		return 0;
 	}
 	if (unwind_add(unwind, address, tag, 0))
 		return 1;
-	if (!rule)
+	if (!(code & CODE_HAS_RULE))
 		return unwind_without_table(unwind, code);
 	unwind->frame_is_kept = 1;
 	return 0;
@@ -269,6 +276,8 @@ UNWIND_INLINE void unwind_begin(struct unwind *unwind)
 
 static long unwind_step(struct unwind *unwind)
 {
+	long stops;
+
 	if (unwind_python && unwind->in_python)
 		return python_step(unwind);
 	if (!unwind->frame_is_kept && unwind_native_frame(unwind))
@@ -276,5 +285,8 @@ static long unwind_step(struct unwind *unwind)
 	if (!unwind->frame_is_kept || unwind->in_python)
 		return 0;
 	unwind->frame_is_kept = 0;
-	return unwind_by_rule(unwind, &unwind->rule);
+	stops = unwind_by_rule(unwind);
+	HIDE_FROM_COMPILER(
+		stops); // of a global function the verifier does not know that it is 0 or 1
+	return stops != 0;
 }

@@ -11,8 +11,11 @@
 /* ~0 if @first <= @second, else 0. Both are below 2^63. */
 UNWIND_INLINE __u64 mask_if_not_above(__u64 first, __u64 second)
 {
-	__u64 mask = ((second - first) >> 63) - 1;
+	__u64 difference = second - first, mask;
 
+	// Or it sees that a sign is a comparison, and branches on that.
+	HIDE_FROM_COMPILER(difference);
+	mask = (difference >> 63) - 1;
 	HIDE_FROM_COMPILER(mask);
 	return mask;
 }

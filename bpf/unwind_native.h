@@ -223,8 +223,11 @@ UNWIND_INLINE long unwind_read_stack(struct unwind *unwind, __u64 address, __u64
 		window->start = address & ~(__u64)(STACK_WINDOW_BYTES - 1);
 		offset = address - window->start;
 		if (offset % 8 || read_user(window->words, STACK_WINDOW_BYTES, window->start)) {
+			// By way of the window, too: one way out is half the states for the verifier.
 			window->start = STACK_WINDOW_NONE;
-			return read_user(value, sizeof(*value), address);
+			offset = 0;
+			if (read_user(window->words, sizeof(*value), address))
+				return -1;
 		}
 	}
 	HIDE_FROM_COMPILER(offset); // or it leaves out the bound
@@ -286,11 +289,18 @@ UNWIND_INLINE long unwind_go_to(struct unwind *unwind, const struct caller *call
 	return 0;
 }
 
-UNWIND_INLINE long unwind_by_rule(struct unwind *unwind, const struct unwind_rule *rule)
+/* Leave the frame by unwind->rule. Returns 0, or 1 and the end. */
+UNWIND_PART int unwind_by_rule(struct unwind *unwind)
 {
-	__u32 return_rule = rule->saved >> 4, fp_rule = rule->saved & 15;
-	struct caller caller = { .fp = unwind->registers[REGISTER_FP] };
+	const struct unwind_rule *rule = &unwind->rule;
+	struct caller caller = {};
+	__u32 return_rule, fp_rule;
 
+	if (!unwind) // for the verifier
+		return 1;
+	return_rule = rule->saved >> 4;
+	fp_rule = rule->saved & 15;
+	caller.fp = unwind->registers[REGISTER_FP];
 	if (rule->cfa == CFA_SIGNAL)
 		return unwind_signal(unwind);
 	if (unwind_find_cfa(unwind, rule, &caller.sp))
