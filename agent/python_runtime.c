@@ -18,8 +18,8 @@ enum {
 	FILES_MAX =
 		2 * EXECUTABLES_MAX, // remembered as interpreters or not; then all are forgotten
 	SEGMENTS_MAX = 4,            // executable ones of an interpreter; linkers write one
-	FAILURES_MAX = 16,           // of processes in a row, until a build is given up
-	FILE_OTHER = 0,              // no interpreter
+	FAILURES_MAX = 16, // processes without one that could be read, until a build is given up
+	FILE_OTHER = 0,    // no interpreter
 	FILE_REFUSED = PYTHON_RUNTIMES_MAX, // one that is not understood
 };
 
@@ -43,7 +43,9 @@ struct runtime {
 	uint32_t segment_count;
 	bool is_checked; // layout is known, and a process has confirmed it
 	bool is_refused;
+	bool is_proven; // a process of it could be read: what fails now is in the process
 	uint32_t failures;
+	pid_t failed_pid; // the last one
 };
 
 struct python_runtimes {
@@ -320,14 +322,16 @@ static int find_process(struct runtime *runtime, uint32_t number, pid_t pid, uin
 	}
 	rc = python_threads_locate(pid, &runtime->layout, interpreters_of(runtime, bias), &process);
 	if (rc == -ENOTSUP) {
-		// It may have been caught between two steps of its start.
-		if (++runtime->failures >= FAILURES_MAX)
+		// It may have been caught between two steps of its start, or be stopped there.
+		runtime->failures += pid != runtime->failed_pid;
+		runtime->failed_pid = pid;
+		if (!runtime->is_proven && runtime->failures >= FAILURES_MAX)
 			return refuse(runtime, notice, "no way from a thread to its state");
 		return -EAGAIN;
 	}
 	if (rc)
 		return rc;
-	runtime->failures = 0;
+	runtime->is_proven = true;
 	if (runtime->build.code_type)
 		process.code_type = runtime->build.code_type + bias;
 	find_others(runtime, bias, &process);

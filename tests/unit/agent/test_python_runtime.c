@@ -228,6 +228,30 @@ TEST(what_is_not_as_expected_is_named_once_and_left_alone)
 	}
 }
 
+/* As one that is stopped while it starts. */
+TEST(one_process_does_not_condemn_its_build)
+{
+	const char *source = LOOP "unsigned long _PyRuntime[20000] = { [5] = 0x1234567890 };"
+				  "unsigned Py_Version = 0x030b0000;"
+				  "unsigned long PyCode_Type[64] = { [4] = 184 };";
+	char folder[] = "/tmp/cairn-runtime-XXXXXX", path[128];
+	struct python_process process;
+	struct error notice;
+	struct program shell;
+
+	assert_non_null(mkdtemp(folder));
+	if (!compile(folder, "libpython3.11.so.1.0", source, path, sizeof(path))) {
+		rmdir(folder);
+		SKIP("no C compiler here");
+	}
+	shell = start_shell(path);
+	for (int i = 0; i < 100; i++)
+		EXPECT_EQ(-EAGAIN, find(&shell, &process, &notice), "asked again");
+	stop(&shell);
+	unlink(path);
+	rmdir(folder);
+}
+
 TEST(a_process_that_has_gone_says_so)
 {
 	struct program python;
@@ -249,4 +273,4 @@ TEST(a_process_that_has_gone_says_so)
 RUN_TESTS(CASE(interpreters_are_found_and_builds_known_again),
 	  CASE(other_programs_have_no_interpreter),
 	  CASE(what_is_not_as_expected_is_named_once_and_left_alone),
-	  CASE(a_process_that_has_gone_says_so))
+	  CASE(one_process_does_not_condemn_its_build), CASE(a_process_that_has_gone_says_so))
