@@ -228,12 +228,17 @@ TEST(what_is_not_as_expected_is_named_once_and_left_alone)
 	}
 }
 
-/* As one that is stopped while it starts. */
+/* As one that is stopped while it starts: the interpreters are where nothing can be read yet. */
 TEST(one_process_does_not_condemn_its_build)
 {
-	const char *source = LOOP "unsigned long _PyRuntime[20000] = { [5] = 0x1234567890 };"
-				  "unsigned Py_Version = 0x030b0000;"
-				  "unsigned long PyCode_Type[64] = { [4] = 184 };";
+	const char *source = LOOP
+		"unsigned Py_Version = 0x030b0000; unsigned long PyCode_Type[64] = { [4] = 184 };"
+		"asm(\".bss; .balign 4096; .skip 4096 - 16; .globl _PyRuntime; .type "
+		"_PyRuntime,@object;"
+		".size _PyRuntime, 16; _PyRuntime: .skip 16 + 4096; .text\");"
+		"extern char _PyRuntime[]; int mprotect(void *, unsigned long, int);"
+		"__attribute__((constructor)) void hide(void) { mprotect(_PyRuntime + 16, 4096, "
+		"0); }";
 	char folder[] = "/tmp/cairn-runtime-XXXXXX", path[128];
 	struct python_process process;
 	struct error notice;
