@@ -185,42 +185,60 @@ static __always_inline void end_of_wait(struct thread *thread, __u64 now, struct
 	wake->asleep_ns = 0;
 }
 
-static __always_inline void end_wait(void *ctx, struct task_struct *task, struct thread *thread)
+/*
+ * Not inlined, and neither is tell_wake(): what a function keeps on its stack counts while the waker's is
+ * unwound. Linux 6.1 rounds each function's up to 32 bytes, and allows 512 in all.
+ */
+static __attribute__((noinline)) bool weigh_wake(struct task_struct *task, struct thread *thread,
+						 struct waker_cpu *cpu, __u64 now)
 {
-	struct thread_wake *wake = &thread->wake;
 	struct wait_place *waits = place_of_wait(&thread->wait);
-	struct switch_stack *stack = switch_stack_of_cpu();
-	struct waker_cpu *cpu = waker_cpu();
-	__u64 now = bpf_ktime_get_ns(), place;
-	struct blocked_time *time; // not on the stack, which is small
-	struct wake_record *record;
+	struct blocked_time *time = &cpu->time;
 	int shift;
 
-	if (!stack || !cpu)
-		return;
-	record = &cpu->record;
-	time = &cpu->time;
 	key_of_thread(task, &cpu->key);
-	place = wake_place(&waits->key);
 	end_of_wait(thread, now, time);
-	take_timed_out(wake, place, time, &cpu->key);
+	take_timed_out(&thread->wake, wake_place(&waits->key), time, &cpu->key);
 	shift = choose_wake(cpu, time->ns, now);
 	if (shift < 0) {
 		count(COUNTER_WAKES_NOT_CHOSEN);
-		return;
+		return false;
 	}
 	time->ns <<= shift;
 	time->weight <<= shift;
-	take_kernel_addresses(ctx, stack);
-	take_waker(record, &cpu->memo, now);
-	join_stacks(record, &waits->key, now);
-	budget_spend(&cpu->budget);
-	count(COUNTER_WAKES_UNWOUND);
+	return true;
+}
+
+static __attribute__((noinline)) int tell_wake(struct task_struct *task, struct thread *thread,
+					       struct waker_cpu *cpu)
+{
+	struct wait_place *waits = place_of_wait(&thread->wait);
+	struct wake_record *record = &cpu->record;
+	struct blocked_time *time = &cpu->time;
+
 	if (record->waker_kind == WAKER_INTERRUPT && is_of_timer(record->waker.kernel_leaf) &&
 	    waits_for_futex(task) && time->to_ns - time->from_ns < TIMED_OUT_MAX_NS)
-		keep_timed_out(wake, place, &record->joined, time, &cpu->key);
+		keep_timed_out(&thread->wake, wake_place(&waits->key), &record->joined, time,
+			       &cpu->key);
 	else
 		count_wake(&cpu->key, &record->joined, time);
+	return 0;
+}
+
+static __always_inline void end_wait(void *ctx, struct task_struct *task, struct thread *thread)
+{
+	struct switch_stack *stack = switch_stack_of_cpu();
+	struct waker_cpu *cpu = waker_cpu();
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!stack || !cpu || !weigh_wake(task, thread, cpu, now))
+		return;
+	take_kernel_addresses(ctx, stack);
+	take_waker(&cpu->record, &cpu->memo, now);
+	join_stacks(&cpu->record, &place_of_wait(&thread->wait)->key, now);
+	budget_spend(&cpu->budget);
+	count(COUNTER_WAKES_UNWOUND);
+	tell_wake(task, thread, cpu);
 }
 
 /* In the waker, before the thread is put on a queue: it does not run meanwhile. */
