@@ -17,8 +17,7 @@
 #include "cli/command.h"
 #include "cli/dump_json.h"
 #include "cli/dump_text.h"
-
-enum { PID_MAX = 1 << 22 }; // the kernel's PID_MAX_LIMIT
+#include "cli/pid.h"
 
 struct dump_arguments {
 	uint64_t pid;
@@ -36,18 +35,6 @@ static const char notes[] =
 	"  cairn dump 1234 --no-native           # only Python, as a traceback shows it\n"
 	"  cairn dump 1234 --json | jq '.threads[] | select(.wait.kind == \"mutex\")'\n";
 
-static int parse_pid(const char *text, uint64_t *ret_pid)
-{
-	char *end;
-
-	errno = 0;
-	unsigned long long pid = strtoull(text, &end, 10);
-	if (errno || end == text || *end || text[0] == '-' || !pid || pid > PID_MAX)
-		return -EINVAL;
-	*ret_pid = pid;
-	return 0;
-}
-
 static int parse_words(int argc, char **argv, int first_word, struct dump_arguments *arguments,
 		       struct error *err)
 {
@@ -56,7 +43,7 @@ static int parse_words(int argc, char **argv, int first_word, struct dump_argume
 	if (first_word + 1 < argc)
 		return error_set(err, -EINVAL, "one PID at a time: \"%.60s\" is one too many",
 				 argv[first_word + 1]);
-	if (parse_pid(argv[first_word], &arguments->pid))
+	if (pid_parse(argv[first_word], &arguments->pid))
 		return error_set(err, -EINVAL, "\"%.60s\" is not the id of a process",
 				 argv[first_word]);
 	if (arguments->no_native && arguments->no_python)

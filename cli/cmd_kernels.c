@@ -14,11 +14,11 @@
 #include "base/config.h"
 #include "base/demangle.h"
 #include "cli/command.h"
+#include "cli/pid.h"
 
 enum {
-	PID_MAX = 1 << 22, // the kernel's PID_MAX_LIMIT
-	WINDOW_MS = 1000,  // of which half measures kernels
-	GRACE_MS = 30000,  // CUPTI took more than 5 s to begin on some services
+	WINDOW_MS = 1000, // of which half measures kernels
+	GRACE_MS = 30000, // CUPTI took more than 5 s to begin on some services
 	POLL_MS = 20,
 	SLOWDOWN_TOLD = 2, // percent of slowdown from which a line says so
 };
@@ -36,18 +36,6 @@ static const char notes[] =
 	"\n"
 	"  cairn kernels 1234\n"
 	"  cairn kernels 1234 --window 200 --one-in 16    # many launches\n";
-
-static int parse_pid(const char *text, uint64_t *ret_pid)
-{
-	char *end;
-
-	errno = 0;
-	unsigned long long pid = strtoull(text, &end, 10);
-	if (errno || end == text || *end || text[0] == '-' || !pid || pid > PID_MAX)
-		return -EINVAL;
-	*ret_pid = pid;
-	return 0;
-}
 
 static int parse(int argc, char **argv, struct kernels_arguments *arguments,
 		 enum config_outcome *ret_outcome, struct error *err)
@@ -71,7 +59,7 @@ static int parse(int argc, char **argv, struct kernels_arguments *arguments,
 
 	if (rc || *ret_outcome == CONFIG_EXIT)
 		return rc;
-	if (first_word + 1 != argc || parse_pid(argv[first_word], &arguments->pid))
+	if (first_word + 1 != argc || pid_parse(argv[first_word], &arguments->pid))
 		return error_set(err, -EINVAL, "one PID is asked for; see `cairn kernels --help`");
 	return 0;
 }

@@ -22,6 +22,7 @@
 #include "cli/command.h"
 #include "cli/held_command.h"
 #include "cli/output_file.h"
+#include "cli/pid.h"
 #include "cli/profiler_wait.h"
 #include "cli/progress.h"
 #include "cli/recorded_type.h"
@@ -31,8 +32,6 @@
 #define PROGRESS_INTERVAL_NS (250 * NS_PER_MS)
 #define DURATION_NS_MIN      (10 * NS_PER_MS)
 #define RECORD_SLOT_NS       NS_PER_SECOND // the files keep no time, so few slots are cheapest
-
-enum { PID_MAX = 1 << 22 }; // the kernel's PID_MAX_LIMIT
 
 struct record_options {
 	char *duration;

@@ -20,14 +20,13 @@
 #include "base/config.h"
 #include "cli/command.h"
 #include "cli/function_table.h"
+#include "cli/pid.h"
 #include "cli/profiler_wait.h"
 #include "cli/recorded_type.h"
 #include "cli/top_view.h"
 
 #define TOP_INTERVAL_NS_MIN (100 * NS_PER_MS)
 #define TOP_SLOT_NS         NS_PER_SECOND // tables keep no time, so few slots are cheapest
-
-enum { PID_MAX = 1 << 22 }; // the kernel's PID_MAX_LIMIT
 
 struct top_options {
 	char *interval;
