@@ -38,7 +38,8 @@ static const char notes[] =
 	"time are printed. The suffix of FILE says the format: .collapsed, .svg or\n"
 	".pb.gz (pprof). TYPE is cpu, off-cpu, off-wake, run-queue, wall, throttled,\n"
 	"memory, rss, major-faults, oom-kills, gpu-spin, gpu-wait, gpu-launch,\n"
-	"gpu-graph, gpu-copy, gpu-alloc, gpu-memory, cost, governor, or a type in five parts.\n"
+	"gpu-graph, gpu-copy, gpu-alloc, gpu-memory, nccl-enqueue, nccl-lag,\n"
+	"nccl-bytes, cost, governor, or a type in five parts.\n"
 	"Of time blocked, the waits of workers and event loops without work are left out\n"
 	"unless SELECTOR says something of the label wait; how much that was is said.\n"
 	"\n"
@@ -242,7 +243,8 @@ static int print_table(const struct query_options *options, const struct http_re
 	if (strcmp(unit, "nanoseconds") == 0)
 		printf("%.3f s in total\n", (double)table.total / NS_PER_SECOND);
 	else
-		printf("%lld %s in total\n", (long long)table.total, unit);
+		printf("%lld %s %s\n", (long long)table.total, unit,
+		       profile_type_is_gauge(options->type) ? "on average" : "in total");
 	function_table_print(&table, (uint32_t)options->limit, stdout);
 	return 0;
 }

@@ -61,8 +61,10 @@ void flame_tree_deinit(struct flame_tree *tree);
 /**
  * With group_by, the first level is the label's values; series without the label are under
  * "(no LABEL)". Errors of all queries: -EINVAL for what the user can mend (@err says how), -E2BIG
- * for an answer above a limit, -ENOMEM, and the store's. A gauge has no stacks: -EINVAL.
- * Samples without a stack count for the root, or their group's node, itself.
+ * for an answer above a limit, -ENOMEM, and the store's. Samples without a stack count for the root,
+ * or their group's node, itself. Of a gauge (profile_type_is_gauge()) values are means over the seconds
+ * of the range that lie between the store's oldest and newest data, a second without a value counts as
+ * 0; the range is widened to whole seconds.
  */
 int query_flame_tree(const struct query *query, struct flame_tree *ret_tree, struct error *err);
 

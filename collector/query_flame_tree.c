@@ -395,15 +395,36 @@ static int build_tree(const struct query *query, const struct store_selection *s
 		       : 0;
 }
 
-int query_flame_tree(const struct query *query, struct flame_tree *ret_tree, struct error *err)
+/** From sums over @seconds to means: what each stack had by itself is rounded, totals are sums of that. */
+static void average_tree(struct flame_tree *tree, int64_t seconds)
+{
+	if (seconds == 1)
+		return;
+	for (uint32_t i = 0; i < tree->node_count; i++) {
+		tree->nodes[i].self = query_gauge_mean(tree->nodes[i].self, seconds);
+		tree->nodes[i].total = 0;
+	}
+	for (uint32_t i = tree->node_count; i-- > 0;) {
+		struct flame_node *node = &tree->nodes[i];
+
+		add_value(&node->total, node->self);
+		if (i)
+			add_value(&tree->nodes[node->parent].total, node->total);
+	}
+}
+
+int query_flame_tree(const struct query *asked, struct flame_tree *ret_tree, struct error *err)
 {
 	_cleanup_(store_selection_freep) struct store_selection *selection = NULL;
 	_cleanup_(query_groups_deinit) struct query_groups groups = { 0 };
 	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
+	struct query whole = *asked, *query = &whole;
+	int64_t seconds = 1;
 
-	int rc = query_refuse_gauge(query, "stacks", err);
+	query_widen_gauge(query);
+	int rc = query_select(query, &selection, err);
 	if (!rc)
-		rc = query_select(query, &selection, err);
+		rc = query_gauge_seconds(query, selection, &seconds, err);
 	if (rc)
 		return rc;
 	rc = query_groups_init(&groups, selection, &query->group_by, query->group_by ? 1 : 0);
@@ -412,6 +433,7 @@ int query_flame_tree(const struct query *query, struct flame_tree *ret_tree, str
 	rc = build_tree(query, selection, &groups, &tree, err);
 	if (rc)
 		return rc;
+	average_tree(&tree, seconds);
 
 	*ret_tree = tree;
 	tree = (struct flame_tree){ 0 };

@@ -38,7 +38,7 @@ int query_refuse_gauge(const struct query *query, const char *what, struct error
 	if (!query->type || !profile_type_is_gauge(query->type))
 		return 0;
 	return error_set(err, -EINVAL,
-			 "%s is a gauge, a level and not an amount: it has no %s; ask for its "
+			 "%s is a gauge, one value a second: it has no %s; ask for its "
 			 "values over time (/api/v1/series)",
 			 query->type, what);
 }

@@ -217,18 +217,22 @@ static int build_profile(struct profile_builder *builder)
 	return 0;
 }
 
-int query_profile(const struct query *query, struct profile **ret_profile, struct error *err)
+int query_profile(const struct query *asked, struct profile **ret_profile, struct error *err)
 {
-	const char *const labels[] = { LABEL_PROCESS, query->group_by };
+	const char *const labels[] = { LABEL_PROCESS, asked->group_by };
 	_cleanup_(store_selection_freep) struct store_selection *selection = NULL;
 	_cleanup_(query_groups_deinit) struct query_groups groups = { 0 };
 	_cleanup_(profile_freep) struct profile *profile = profile_new(1);
 
+	struct query whole = *asked, *query = &whole;
+	int64_t seconds = 1;
+
 	if (!profile)
 		return error_set(err, -ENOMEM, "out of memory for an exported profile");
-	int rc = query_refuse_gauge(query, "stacks", err);
+	query_widen_gauge(query);
+	int rc = query_select(query, &selection, err);
 	if (!rc)
-		rc = query_select(query, &selection, err);
+		rc = query_gauge_seconds(query, selection, &seconds, err);
 	if (rc)
 		return rc;
 	rc = query_groups_init(&groups, selection, labels, query->group_by ? 2 : 1);
@@ -246,6 +250,8 @@ int query_profile(const struct query *query, struct profile **ret_profile, struc
 	rc = build_profile(&builder);
 	if (rc)
 		return rc;
+	for (uint32_t i = 0; i < profile->sample_count; i++)
+		profile->samples[i].value = query_gauge_mean(profile->samples[i].value, seconds);
 
 	*ret_profile = take(profile);
 	return 0;

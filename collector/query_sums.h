@@ -53,6 +53,16 @@ int query_sum(const struct query *query, const struct store_selection *selection
 /** store_select() with the query's type, and the check that its selector was not too dear. */
 int query_select(const struct query *query, struct store_selection **ret_selection,
 		 struct error *err);
+/** Of a gauge, the query's range becomes whole seconds around it; of all else nothing changes. */
+void query_widen_gauge(struct query *query);
+/**
+ * How many seconds of the range a gauge's sums are of: those between the store's oldest and newest data. 1
+ * for what is no gauge. Returns 0 or the store's error.
+ */
+int query_gauge_seconds(const struct query *query, const struct store_selection *selection,
+			int64_t *ret_seconds, struct error *err);
+/** @sum / @seconds, rounded. */
+int64_t query_gauge_mean(int64_t sum, int64_t seconds);
 /** Refuses a gauge, whose values do not add up over time, with -EINVAL. @what: "a heat map". */
 int query_refuse_gauge(const struct query *query, const char *what, struct error *err);
 void store_selection_freep(struct store_selection **selection);

@@ -4,7 +4,7 @@
 
 import { element } from "./element.js";
 import { formatCount, formatShare, formatValue } from "./format.js";
-import { laneOf } from "./profile_type.js";
+import { isGauge, laneOf } from "./profile_type.js";
 
 const CRUMBS_MAX = 6; // links in the path; what lies between is one link
 const CUT_NOTABLE = 0.0005; // of the total; less does not show in a share of one decimal
@@ -64,7 +64,8 @@ export function showBreadcrumb(nav, tree, node, onStep) {
 		nav.append(crumb(tree, step, step === node, onStep));
 	});
 	nav.append(element("span", "crumb-facts",
-		`${formatValue(tree.total[node], tree.unit)}${node === 0 ? "" : `, ${formatShare(tree.total[node], tree.value)} of total`}`));
+		`${formatValue(tree.total[node], tree.unit)}${isGauge(tree.type) ? " on average" : ""}` +
+		`${node === 0 ? "" : `, ${formatShare(tree.total[node], tree.value)} of total`}`));
 }
 
 function separator() {

@@ -9,7 +9,6 @@ export const WALL_TYPE = "wall:time:nanoseconds:wall:nanoseconds";
 export const GROWTH_TYPE = "memory:page_fault:bytes:page_fault:bytes";
 export const THROTTLED_TYPE = "cpu_throttled:time:nanoseconds:wall:nanoseconds";
 export const RESIDENT_TYPE = "memory:rss:bytes:gauge:second";
-const ALLOCATED_TYPE = "gpu_memory:alloc:bytes:allocation:bytes";
 export const COST_TYPE = "cairn:cost:nanoseconds:wall:nanoseconds";
 export const CHANGE_TYPE = "cairn:governor:count:change:count";
 
@@ -71,13 +70,12 @@ const LANES = [
 	  about: "Bytes copied to, from and on GPUs, by the stack that asked for it" },
 	{ type: "gpu_copy:copies:count:copy:count", title: "Copies, by number", section: GPU, label: "direction",
 	  about: "How many copies there were to, from and on GPUs" },
-	{ type: ALLOCATED_TYPE, short: "gpu-alloc", title: "GPU memory allocated", section: GPU,
+	{ type: "gpu_memory:alloc:bytes:allocation:bytes", short: "gpu-alloc", title: "GPU memory allocated", section: GPU,
 	  about: "Memory of GPUs that was allocated, by the stack that did; what was freed since is in it" },
 	{ type: "gpu_memory:allocations:count:allocation:count", title: "GPU allocations", section: GPU,
 	  about: "How often memory of GPUs was allocated" },
 	{ type: "gpu_memory:inuse:bytes:gauge:second", short: "gpu-memory", title: "GPU memory in use", section: GPU,
-	  about: "Memory of GPUs that is allocated and not freed, each second",
-	  stackless: "A level has no stacks here. What was allocated, and where, is in:", see: [ALLOCATED_TYPE] },
+	  about: "Memory of GPUs that is allocated and not freed, by the stack that allocated it; on average over the range" },
 	{ type: "gpu_module:load:nanoseconds:wall:nanoseconds", title: "Loading code onto GPUs", section: GPU, rate: "threads",
 	  about: "Time in the driver's calls that load code" },
 	{ type: COST_TYPE, short: "cost", title: "Cost of profiling", section: SELF, rate: "cores", label: "program",

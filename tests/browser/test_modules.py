@@ -142,6 +142,7 @@ def test_a_lane_has_the_rate_that_people_count_it_in(call, lane, unit, scale, wo
 @pytest.mark.parametrize("lane, title, has_stacks", [
     (CPU, "CPU time", True), (WALL, "Wall clock", False), ("new_thing:some_time:nanoseconds:wall:nanoseconds", "new thing some time", True),
     ("gpu_process:memory_used:bytes:gauge:second", "gpu process memory used", False),
+    ("gpu_memory:inuse:bytes:gauge:second", "GPU memory in use", True),
 ])
 def test_a_lane_that_the_page_does_not_know_is_shown_all_the_same(call, lane, title, has_stacks):
     told = call("profile_type", "laneOf", lane)

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from fleet import ROOT, build_folder, unique, wait_until
+from fleet import ROOT, build_folder, program, unique, wait_until
 
 WAIT = "gpu_wait:wait:nanoseconds:wall:nanoseconds"
 SPIN = "gpu_wait:spin:nanoseconds:cpu:nanoseconds"
@@ -115,19 +115,44 @@ def test_copies_are_exact_with_direction_and_kind_of_memory(fleet, client):
     assert bytes_of('direction="device_to_host",memory="pinned"') == client.truth["to_host"]
 
 
-def test_memory_is_exact_by_stack_and_by_second(fleet, client):
+def test_allocations_are_exact_by_stack(fleet, client):
     tree = tree_of(fleet, client, ALLOC, "churn_scratch")
     assert value_of(tree, "keep_weights") == client.truth["kept"]
     assert value_of(tree, "churn_scratch") == client.truth["churned"]
+    assert value_of(tree, "grow_cache") == 2 * client.truth["cached"], "with what was given back"
     numbers = fleet.api.merge(client.service, type_=ALLOCATIONS)
     assert (value_of(numbers, "keep_weights"), value_of(numbers, "churn_scratch")) == (3, 5)
 
-    def last_values():
-        answer = fleet.api.get("series", query=client.service, type=MEMORY, from_="now-1m",
-                               step="1s")["series"]
-        return [value for one in answer for value in one["values"] if value]
-    values = wait_until("live memory", ARRIVE_SECONDS, last_values)
-    assert set(values) == {client.truth["kept"]}, "what was freed is not there"
+
+def test_live_memory_is_exact_by_the_stack_that_allocated_it(fleet, client):
+    """A level: the flame graph of a range has what was held in each of its seconds."""
+    expected = {"keep_weights": client.truth["kept"], "grow_cache": client.truth["cached"],
+                "map_segments": client.truth["mapped"], "churn_scratch": 0}
+    held = sum(expected.values())
+
+    def held_seconds():
+        """The last seconds in which all is there."""
+        answer = fleet.api.get("series", query=client.service, type=MEMORY, from_="now-2m", step="1s")
+        values = [value for one in answer["series"] for value in one["values"]]
+        first = answer["first_step_ns"] // 10**9
+        seconds = [first + at for at, value in enumerate(values) if value == held]
+        assert not values or max(values) <= held, "what was freed is not there"
+        return seconds[-3:] if len(seconds) >= 5 else None
+    seconds = wait_until("live memory", ARRIVE_SECONDS, held_seconds)
+    assert seconds[-1] - seconds[0] == 2, "no second is missing"
+    when = {"type_": MEMORY, "from_": seconds[0], "to": seconds[-1] + 1}
+    tree = fleet.api.merge(client.service, **when)
+    tree.check()
+    assert {name: value_of(tree, name) for name in expected} == expected
+    assert tree.total == held
+    paths = paths_with(tree, "cuMemCreate")
+    assert paths and all(any(name.startswith("main (") for name in path) for path in paths), paths
+    rows, total = fleet.api.top(client.service, **when)
+    assert total == held and sum(own for own, _ in rows.values()) == held
+    answer = subprocess.run([program("cairn"), "query", client.service, "--type", "gpu-memory", "--collector-http",
+                             fleet.api.base, "--from", str(seconds[0]), "--to", str(seconds[-1] + 1)],
+                            capture_output=True, text=True, timeout=60, check=True)
+    assert f"{held} bytes on average" in answer.stdout
 
 
 def test_a_graph_s_launches_belong_to_the_stack_that_captured_it(fleet, client):

@@ -93,6 +93,35 @@ def churn_scratch(truth):
         truth["churned"] += 2 * MIB
 
 
+def grow_cache(truth):
+    """Half of it is given back."""
+    cache = []
+    for _ in range(4):
+        address = pointer()
+        cuda.cuMemAllocAsync(ctypes.byref(address), ctypes.c_size_t(2 * MIB), pointer())
+        cache.append(address)
+    for address in cache[:2]:
+        cuda.cuMemFreeAsync(address, pointer())
+    truth["cached"] += 4 * MIB
+    return cache[2:]
+
+
+def map_segments(truth):
+    """As caching allocators do: memory that is released lives as long as it is mapped."""
+    segments, properties = [], ctypes.create_string_buffer(64)  # CUmemAllocationProp
+    for megabytes in (2, 4, 8):
+        handle, address = pointer(), pointer()
+        cuda.cuMemAddressReserve(ctypes.byref(address), ctypes.c_size_t(megabytes * MIB), 0, pointer(), 0)
+        cuda.cuMemCreate(ctypes.byref(handle), ctypes.c_size_t(megabytes * MIB), properties, 0)
+        cuda.cuMemMap(address, ctypes.c_size_t(megabytes * MIB), 0, handle, 0)
+        segments.append((address, handle, megabytes * MIB))
+    for address, handle, size in segments[:2]:
+        cuda.cuMemRelease(handle)
+    cuda.cuMemUnmap(segments[0][0], ctypes.c_size_t(segments[0][2]))
+    truth["mapped"] += (4 + 8) * MIB
+    return segments[1:]
+
+
 def capture_step(function, stream):
     graph, executable = pointer(), pointer()
     cuda.cuStreamBeginCapture_v2(stream, 0)
@@ -134,7 +163,8 @@ def serve(function, stream):
 
 
 def main():
-    truth = dict.fromkeys(("wait_ns", "to_device", "to_host", "kept", "churned", "replays"), 0)
+    truth = dict.fromkeys(("wait_ns", "to_device", "to_host", "kept", "churned", "cached", "mapped",
+                           "replays"), 0)
     context, module, stream, device = pointer(), pointer(), pointer(), pointer()
     cuda.cuInit(0)
     cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0)
@@ -151,11 +181,16 @@ def main():
     fetch_pinned(device, truth)
     weights = keep_weights(truth)
     churn_scratch(truth)
+    cache, segments = grow_cache(truth), map_segments(truth)
     replay(capture_step(function, stream), stream, truth)
     print(json.dumps(truth), flush=True)
     serve(function, stream)
     for address in weights:
         cuda.cuMemFree_v2(address)
+    for address in cache:
+        cuda.cuMemFreeAsync(address, pointer())
+    for address, _, size in segments:
+        cuda.cuMemUnmap(address, ctypes.c_size_t(size))
 
 
 main()

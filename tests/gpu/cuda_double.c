@@ -19,6 +19,7 @@ enum {
 	STREAMS_MAX = 64,
 	EVENTS_MAX = 256,
 	ALLOCATIONS_MAX = 4096,
+	PHYSICALS_MAX = 256,
 	FUNCTIONS_MAX = 64,
 	GRAPHS_MAX = 16,
 	NAME_BYTES = 64,
@@ -59,6 +60,17 @@ struct allocation {
 	bool is_host;
 };
 
+struct physical {
+	uint64_t bytes;
+	uint32_t mappings;
+	bool is_released; // it goes with its last mapping
+};
+
+struct mapping {
+	uint64_t address, bytes;
+	struct physical *physical;
+};
+
 struct context {
 	unsigned int flags;
 };
@@ -71,6 +83,8 @@ static struct {
 	struct stream streams[STREAMS_MAX]; // [0]: the legacy default stream
 	struct event events[EVENTS_MAX];
 	struct allocation allocations[ALLOCATIONS_MAX];
+	struct physical physicals[PHYSICALS_MAX];
+	struct mapping mappings[PHYSICALS_MAX];
 	uint64_t next_address;
 	uint64_t used_bytes;
 	struct function functions[FUNCTIONS_MAX];
@@ -626,6 +640,121 @@ EXPORT(cuMemGetInfo_v2)(size_t *free_bytes, size_t *total_bytes)
 		return result;
 	*free_bytes = DOUBLE_DEVICE_BYTES - driver.used_bytes;
 	*total_bytes = DOUBLE_DEVICE_BYTES;
+	return leave(CUDA_SUCCESS);
+}
+
+// ---- virtual memory -------------------------------------------------------------------------
+
+static struct physical *physical_of(CUmemGenericAllocationHandle handle)
+{
+	return handle && handle <= PHYSICALS_MAX && driver.physicals[handle - 1].bytes
+		       ? &driver.physicals[handle - 1]
+		       : NULL;
+}
+
+static void forget_unused(struct physical *physical)
+{
+	if (!physical->is_released || physical->mappings)
+		return;
+	driver.used_bytes -= physical->bytes;
+	*physical = (struct physical){ 0 };
+}
+
+EXPORT(cuMemAddressReserve)
+(CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr wanted, unsigned long long flags)
+{
+	CUresult result = enter();
+
+	(void)alignment;
+	(void)wanted;
+	if (result)
+		return result;
+	if (!address || !bytes || flags)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	*address = driver.next_address;
+	driver.next_address += (bytes + 0xffff) & ~0xffffULL;
+	return leave(CUDA_SUCCESS);
+}
+
+EXPORT(cuMemCreate)
+(CUmemGenericAllocationHandle *handle, size_t bytes, const void *properties,
+ unsigned long long flags)
+{
+	CUresult result = enter();
+	uint32_t at = 0;
+
+	if (result)
+		return result;
+	if (!handle || !bytes || !properties || flags)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	while (at < PHYSICALS_MAX && driver.physicals[at].bytes)
+		at++;
+	if (at == PHYSICALS_MAX || driver.used_bytes + bytes > DOUBLE_DEVICE_BYTES)
+		return leave(CUDA_ERROR_OUT_OF_MEMORY);
+	driver.physicals[at].bytes = bytes;
+	driver.used_bytes += bytes;
+	*handle = at + 1;
+	return leave(CUDA_SUCCESS);
+}
+
+EXPORT(cuMemRelease)(CUmemGenericAllocationHandle handle)
+{
+	CUresult result = enter();
+
+	if (result)
+		return result;
+	struct physical *physical = physical_of(handle);
+	if (!physical || physical->is_released)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	physical->is_released = true;
+	forget_unused(physical);
+	return leave(CUDA_SUCCESS);
+}
+
+static struct mapping *find_mapping(uint64_t address)
+{
+	for (uint32_t i = 0; i < PHYSICALS_MAX; i++) {
+		if (driver.mappings[i].bytes && driver.mappings[i].address == address)
+			return &driver.mappings[i];
+	}
+	return NULL;
+}
+
+EXPORT(cuMemMap)
+(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+ unsigned long long flags)
+{
+	CUresult result = enter();
+	uint32_t at = 0;
+
+	if (result)
+		return result;
+	struct physical *physical = physical_of(handle);
+	if (!physical || !bytes || offset || flags || bytes > physical->bytes ||
+	    find_mapping(address))
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	while (at < PHYSICALS_MAX && driver.mappings[at].bytes)
+		at++;
+	if (at == PHYSICALS_MAX)
+		return leave(CUDA_ERROR_OUT_OF_MEMORY);
+	driver.mappings[at] = (struct mapping){ address, bytes, physical };
+	physical->mappings++;
+	return leave(CUDA_SUCCESS);
+}
+
+EXPORT(cuMemUnmap)(CUdeviceptr address, size_t bytes)
+{
+	CUresult result = enter();
+
+	if (result)
+		return result;
+	struct mapping *mapping = find_mapping(address);
+	if (!mapping || mapping->bytes != bytes)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	struct physical *physical = mapping->physical;
+	*mapping = (struct mapping){ 0 };
+	physical->mappings--;
+	forget_unused(physical);
 	return leave(CUDA_SUCCESS);
 }
 

@@ -15,6 +15,7 @@ typedef struct module *CUmodule;
 typedef struct context *CUcontext;
 typedef struct graph *CUgraph;
 typedef struct graph_exec *CUgraphExec;
+typedef unsigned long long CUmemGenericAllocationHandle;
 
 enum {
 	CUDA_SUCCESS = 0,

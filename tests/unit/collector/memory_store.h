@@ -395,5 +395,14 @@ void store_read_stats(struct store *store, struct store_stats *ret_stats)
 		.rows_appended = store->sample_count,
 		.series = store->series_count,
 		.stored_bytes = 4711,
+		.oldest_ns = store->sample_count ? UINT64_MAX : 0,
 	};
+	for (uint32_t i = 0; i < store->sample_count; i++) {
+		uint64_t time_ns = store->samples[i].time_ns;
+
+		if (time_ns < ret_stats->oldest_ns)
+			ret_stats->oldest_ns = time_ns;
+		if (time_ns > ret_stats->newest_ns)
+			ret_stats->newest_ns = time_ns;
+	}
 }

@@ -206,7 +206,122 @@ TEST(a_gauge_is_its_mean)
 	store_close(store);
 }
 
-TEST(a_gauge_has_no_stacks_and_no_heat_map)
+/** A level of @value in the seconds [@begin, @end) of a stack of one location. */
+static void add_level(struct store *store, uint32_t series, uint32_t location, uint32_t begin,
+		      uint32_t end, int64_t value)
+{
+	for (uint32_t second = begin; second < end; second++) {
+		struct memory_sample sample = {
+			.series = series,
+			.slot_ns = 20000000,
+			.time_ns = PARTITION_NS * second,
+			.locations = { location },
+			.location_count = 1,
+			.value = value,
+		};
+		memory_store_add(store, &sample);
+	}
+}
+
+/** What the tree has below its root at location "x.so+0x@number". */
+static int64_t level_of(const struct flame_tree *tree, uint32_t number)
+{
+	char end[16];
+
+	snprintf(end, sizeof(end), "+0x%x", number);
+	for (uint32_t i = 1; i < tree->node_count; i++) {
+		const char *name = string_table_get(&tree->strings, tree->nodes[i].name);
+		size_t size = strlen(name), end_size = strlen(end);
+
+		if (size >= end_size && strcmp(name + size - end_size, end) == 0)
+			return tree->nodes[i].total;
+	}
+	return 0;
+}
+
+TEST(stacks_of_a_gauge_are_means_over_the_seconds_with_data)
+{
+	enum { KEPT = 12, FREED = 0 }; // native locations without names
+	static const struct {
+		const char *what;
+		uint64_t from_ns, to_ns;
+		int64_t kept, freed;
+	} cases[] = {
+		{ "while both were there", 12 * PARTITION_NS, 18 * PARTITION_NS, 700, 300 },
+		{ "one second", 12 * PARTITION_NS, 13 * PARTITION_NS, 700, 300 },
+		{ "within a second", 12 * PARTITION_NS + 5, 12 * PARTITION_NS + 6, 700, 300 },
+		{ "parts of seconds count", 18 * PARTITION_NS + 1, 22 * PARTITION_NS - 1, 700,
+		  150 },
+		{ "after one was freed", 20 * PARTITION_NS, 30 * PARTITION_NS, 700, 0 },
+		{ "before there were data", 0, 20 * PARTITION_NS, 700, 300 },
+		{ "after the last data", 20 * PARTITION_NS, 60 * PARTITION_NS, 700, 0 },
+		{ "all", 0, 60 * PARTITION_NS, 700, 100 },
+	};
+	struct store *store = memory_store_new(PARTITION_NS);
+	struct selector selector = { 0 };
+	struct labels labels = { 0 };
+	struct error err;
+
+	for (uint32_t i = 0; i <= KEPT; i++)
+		add_random_location(store->profile, i);
+	uint32_t series = memory_store_add_series(store, &labels, RSS);
+	add_level(store, series, KEPT, 10, 40, 700);
+	add_level(store, series, FREED, 10, 20, 300);
+	for EACH (c, cases) {
+		struct query query = { .store = store,
+				       .selector = &selector,
+				       .type = RSS,
+				       .range = { c->from_ns, c->to_ns } };
+		struct profile *profile;
+		struct flame_tree tree;
+		int64_t sum = 0;
+
+		assert_int_equal(0, query_flame_tree(&query, &tree, &err));
+		EXPECT_EQ(c->kept, level_of(&tree, KEPT), c->what);
+		EXPECT_EQ(c->freed, level_of(&tree, FREED), c->what);
+		EXPECT_EQ(c->kept + c->freed, tree.nodes[0].total, c->what);
+		flame_tree_deinit(&tree);
+		assert_int_equal(0, query_profile(&query, &profile, &err));
+		for (uint32_t i = 0; i < profile->sample_count; i++)
+			sum += profile->samples[i].value;
+		EXPECT_EQ(c->kept + c->freed, sum, c->what);
+		profile_free(profile);
+	}
+	store_close(store);
+}
+
+TEST(a_tree_of_means_adds_up)
+{
+	struct store *store = memory_store_new(PARTITION_NS);
+	struct selector selector = { 0 };
+	struct query query = {
+		.store = store, .selector = &selector, .type = RSS, .range = { 0, 3 * PARTITION_NS }
+	};
+	struct labels labels = { 0 };
+	struct flame_tree tree;
+	struct error err;
+
+	for (uint32_t i = 0; i < LOCATIONS; i++)
+		add_random_location(store->profile, i);
+	uint32_t series = memory_store_add_series(store, &labels, RSS);
+	for (uint32_t i = 0; i < LOCATIONS; i++) // thirds
+		add_level(store, series, i, i % 3, 3, 1000 + 7 * i);
+	assert_int_equal(0, query_flame_tree(&query, &tree, &err));
+	int64_t sum = 0;
+	for (uint32_t i = 0; i < tree.node_count; i++) {
+		int64_t below = 0;
+
+		sum += tree.nodes[i].self;
+		for (uint32_t k = i + 1; k < tree.node_count; k++)
+			below += tree.nodes[k].parent == i ? tree.nodes[k].total : 0;
+		EXPECT_EQ(tree.nodes[i].total, tree.nodes[i].self + below, "total");
+	}
+	EXPECT_EQ(sum, tree.nodes[0].total, "all");
+	flame_tree_deinit(&tree);
+	store_close(store);
+}
+
+TEST(a_gauge_has_no_heat_map)
 {
 	struct store *store = memory_store_new(PARTITION_NS);
 	struct selector selector = { 0 };
@@ -214,19 +329,13 @@ TEST(a_gauge_has_no_stacks_and_no_heat_map)
 			       .selector = &selector,
 			       .type = RSS,
 			       .range = { 0, 60 * PARTITION_NS } };
-	struct flame_tree tree;
 	struct heat_map map;
-	struct profile *profile;
 	struct error err;
 
 	add_gauge(store, "a", 60, 1000);
-	assert_int_equal(-EINVAL, query_flame_tree(&query, &tree, &err));
+	assert_int_equal(-EINVAL, query_heat_map(&query, 20000000, &map, &err));
 	assert_non_null(strstr(err.text, RSS " is a gauge"));
 	assert_non_null(strstr(err.text, "/api/v1/series"));
-	assert_int_equal(-EINVAL, query_profile(&query, &profile, &err));
-	assert_non_null(strstr(err.text, "is a gauge"));
-	assert_int_equal(-EINVAL, query_heat_map(&query, 20000000, &map, &err));
-	assert_non_null(strstr(err.text, "is a gauge"));
 	store_close(store);
 }
 
@@ -235,4 +344,5 @@ RUN_TESTS(cmocka_unit_test(series_have_whole_steps_and_exact_sums),
 	  cmocka_unit_test(a_heat_map_counts_each_slot),
 	  cmocka_unit_test(too_many_points_are_refused_with_the_step_that_fits),
 	  cmocka_unit_test(a_gauge_is_its_mean),
-	  cmocka_unit_test(a_gauge_has_no_stacks_and_no_heat_map))
+	  cmocka_unit_test(stacks_of_a_gauge_are_means_over_the_seconds_with_data),
+	  cmocka_unit_test(a_tree_of_means_adds_up), cmocka_unit_test(a_gauge_has_no_heat_map))
