@@ -24,6 +24,7 @@
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct mm_struct;
+struct cfs_rq;
 
 typedef struct {
 	int counter;
@@ -36,6 +37,7 @@ struct signal_struct {
 struct sched_entity {
 	__u64 sum_exec_runtime;      // CPU time so far
 	__u64 prev_sum_exec_runtime; // the same when the task was last given a CPU
+	struct cfs_rq *cfs_rq;       // of its CPU
 	unsigned char sched_delayed; // since 6.12: sleeps, though it is still on its queue
 };
 

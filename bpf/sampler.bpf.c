@@ -6,6 +6,7 @@
 #include "maps.bpf.h"
 #include "process.bpf.h"
 #include "sample_stack.bpf.h"
+#include "stolen_time.bpf.h"
 #include "wake.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -18,6 +19,7 @@ static __always_inline long read_user(void *to, __u32 size, __u64 address)
 /* A CPU's ticks never overlap (perf's recursion guard), and no other program uses this. */
 struct cpu {
 	__u64 tick_ns;             // when the last tick was
+	__u64 stolen_ns;           // of stolen_ns(), left out of weights
 	__u64 late;                // it came late
 	__u64 remainder_ns;        // of its weight, below WEIGHT_UNIT_NS
 	struct sample_stack stack; // last: a body's frames are its end
@@ -46,21 +48,33 @@ static __always_inline __u64 running_ns(struct task_struct *task)
 	return task->se.sum_exec_runtime - task->se.prev_sum_exec_runtime;
 }
 
+/* @ns without what was stolen from the CPU meanwhile. What came to light too late is left out later. */
+static __always_inline __u64 without_stolen(struct cpu *cpu, struct task_struct *task, __u64 ns)
+{
+	__u64 left_out = stolen_ns(task) - cpu->stolen_ns;
+
+	if (left_out > ns)
+		left_out = ns;
+	cpu->stolen_ns += left_out;
+	return ns - left_out;
+}
+
 /*
  * What this tick stands for. With cycles, which stand still on an idle CPU, the period. With a CPU
- * clock the time since the last one, which stays right when the period changes.
+ * clock the time since the last one, which stays right when the period changes, but what was stolen.
  *
  * A late tick stands for nothing if the task has just begun: some hypervisors hold the timer of an
  * idle CPU back until it works again, and that tick always hits who comes first. The grid of ticks
  * is kept meanwhile, so the one after it comes at a random moment again and stands for its period.
- * A task that had the CPU before was merely stopped together with the machine, and is charged
- * as the kernel charges it, unless that was for very long.
+ * A task that had the CPU before was merely stopped together with the machine. Where the kernel is not
+ * told of that, the task is charged as the kernel charges it, unless that was for very long.
  */
 static __always_inline __u64 tick_weight(struct cpu *cpu, struct task_struct *task, __u64 now)
 {
 	__u32 number = bpf_get_smp_processor_id();
 	struct tick_period *period = bpf_map_lookup_elem(&tick_periods, &number);
 	__u64 before = cpu->tick_ns, due_from, slack_ns;
+	__u64 ns = without_stolen(cpu, task, now - before);
 	bool was_late = cpu->late;
 
 	cpu->tick_ns = now;
@@ -76,9 +90,9 @@ static __always_inline __u64 tick_weight(struct cpu *cpu, struct task_struct *ta
 		return 0;
 	}
 	if (was_late || !before ||
-	    (now - before > CHARGE_NS_MAX && now - before > CHARGE_PERIODS_MAX * period->period_ns))
+	    (ns > CHARGE_NS_MAX && ns > CHARGE_PERIODS_MAX * period->period_ns))
 		return period->period_ns;
-	return now - before;
+	return ns;
 }
 
 /* Whole units of @ns; the rest is added to this CPU's next sample, so that sums stay exact. */
