@@ -438,6 +438,15 @@ struct process *process_table_find(struct process_table *table, const struct pro
 	return entry ? &entry->process : NULL;
 }
 
+const struct process *process_table_parent(const struct process_table *table,
+					   const struct process *process)
+{
+	const struct process_entry *parent =
+		find_parent(table, (const struct process_entry *)process);
+
+	return parent ? &parent->process : NULL;
+}
+
 uint64_t process_table_remapped(const struct process_table *table)
 {
 	return table->remapped;

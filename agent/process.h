@@ -82,6 +82,12 @@ struct process *process_table_get(struct process_table *table, const struct proc
 struct process *process_table_find(struct process_table *table, const struct process_key *key);
 
 /**
+ * Who forked @process and still runs the same program, or NULL: not known, or it has called exec since.
+ */
+const struct process *process_table_parent(const struct process_table *table,
+					   const struct process *process);
+
+/**
  * What code is at @address. Mappings are read when first needed and again (rate-limited) when the
  * address is in none. Returns 0, or -ENOENT and executable NULL.
  */

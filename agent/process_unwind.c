@@ -20,6 +20,7 @@ enum {
 	LIVENESS_CHECKS = 256, // processes looked at in one expire()
 	MISSING_TRIES = 3,     // expire()s in which an address without a mapping is looked up again
 	DROPPED_SHARE = 16,    // when there is no room, the least recently used 1/16 goes
+	FORKS_MAX = 4,         // between a process and the one whose interpreter it has
 };
 
 /* What failed for want of memory or a descriptor is tried again after this. */
@@ -214,11 +215,31 @@ static void find_python(struct process_unwinds *unwinds, struct published *recor
 		unwinds->notice = notice;
 	if (!rc)
 		rc = write_runtime(unwinds, python.runtime);
+	// For the moment: its memory is as it was when its interpreter was found.
+	bool is_kept = (rc == -EAGAIN || rc == -ESRCH) && record->python.runtime;
 	if (rc == -EAGAIN) {
 		record->python_wait_ns = longer_wait(record->python_wait_ns);
 		record->python_again_ns = clock_monotonic_ns() + record->python_wait_ns;
 	}
-	record->python = rc ? (struct python_process){ 0 } : python;
+	if (!is_kept)
+		record->python = rc ? (struct python_process){ 0 } : python;
+}
+
+// Who was forked has its parent's interpreter at the same place, whether or not it can be read just now.
+// Returns false if no interpreter of a parent is known.
+static bool inherit_python(const struct process_unwinds *unwinds, struct published *record,
+			   const struct process *process)
+{
+	for (int i = 0; i < FORKS_MAX && process; i++) {
+		process = process_table_parent(unwinds->processes, process);
+		const struct published *parent = process ? find(unwinds, process->key.pid) : NULL;
+
+		if (!parent || !is_same_process(&parent->key, &process->key))
+			continue;
+		record->python = parent->python;
+		return parent->python.runtime != 0;
+	}
+	return false;
 }
 
 // ---- publishing -----------------------------------------------------------------------------
@@ -422,7 +443,10 @@ void process_unwind_touch(struct process_unwinds *unwinds, struct process *proce
 			return;
 	}
 	if (is_new || is_due(unwinds, record, generation, missing != 0, now)) {
-		if (record->mappings_generation != list->generation || record->python_again_ns)
+		bool is_known = is_new && inherit_python(unwinds, record, process);
+
+		if (!is_known &&
+		    (record->mappings_generation != list->generation || record->python_again_ns))
 			find_python(unwinds, record, list);
 		record->mappings_generation = list->generation;
 		publish(unwinds, record, list);

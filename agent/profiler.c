@@ -49,6 +49,7 @@ enum {
 	// With two maps of 176 bytes a count, 23 MB of kernel memory; on more than 8 CPUs they are
 	// drained more often if all of them are busy.
 	LANE_COUNTS_MAX = 65536,
+	FORKS_MAX = 4,      // between a process and the one that has its code objects, too
 	SWEEP_WINDOWS = 12, // locations that no stack uses are let go once a minute
 };
 
@@ -313,6 +314,19 @@ static int check_options(const struct profiler_options *options, struct error *e
 	return 0;
 }
 
+// The nearest process that runs and of which @key's is a copy; 0: none is known.
+static pid_t living_parent(const struct profiler *profiler, const struct process_key *key)
+{
+	const struct process *process = process_table_find(profiler->processes, key);
+
+	for (int i = 0; i < FORKS_MAX && process; i++) {
+		process = process_table_parent(profiler->processes, process);
+		if (process && !process->exited)
+			return (pid_t)process->key.pid;
+	}
+	return 0;
+}
+
 static int find_interpreter(void *context, const struct process_key *process,
 			    struct python_interpreter *ret_interpreter)
 {
@@ -323,7 +337,11 @@ static int find_interpreter(void *context, const struct process_key *process,
 
 	if (!offsets)
 		return -ENOENT;
-	*ret_interpreter = (struct python_interpreter){ offsets, python->code_type };
+	*ret_interpreter = (struct python_interpreter){
+		.offsets = offsets,
+		.code_type = python->code_type,
+		.parent = living_parent(profiler, process),
+	};
 	return 0;
 }
 

@@ -124,6 +124,7 @@ static int switch_to(struct published_processes *processes, const struct publish
 		.key = record->key,
 		.generation = generation,
 		.mapping_page_count = page_count,
+		.pages_pid = record->key.pid,
 		.python = record->python,
 		.tables_pending = record->tables_pending,
 	};

@@ -280,6 +280,20 @@ static uint32_t add_entry(struct python_code_table *table, const struct entry *e
 
 // ---- reading --------------------------------------------------------------------------------
 
+// Of a process that has gone its parent has the code objects, if they are older than the fork: a checksum
+// tells.
+static int read_from(const struct python_interpreter *interpreter, const struct entry *wanted,
+		     struct python_code *ret_code, uint32_t *ret_bytes)
+{
+	int rc = python_code_read((pid_t)wanted->process.pid, interpreter->offsets,
+				  interpreter->code_type, wanted->address, ret_code, ret_bytes);
+
+	if (rc != -ESRCH || !interpreter->parent || wanted->checksum == CHECKSUM_UNKNOWN)
+		return rc;
+	return python_code_read(interpreter->parent, interpreter->offsets, interpreter->code_type,
+				wanted->address, ret_code, ret_bytes);
+}
+
 static int read_code(struct python_code_table *table, const struct entry *wanted,
 		     struct python_code *ret_code)
 {
@@ -294,8 +308,7 @@ static int read_code(struct python_code_table *table, const struct entry *wanted
 	if (rc)
 		return rc;
 	table->stats.reads++;
-	rc = python_code_read((pid_t)wanted->process.pid, interpreter.offsets,
-			      interpreter.code_type, wanted->address, ret_code, &bytes);
+	rc = read_from(&interpreter, wanted, ret_code, &bytes);
 	// Rows of lines are up to four times what they are read from, and cost as much.
 	table->read_bytes += bytes > READ_COST_BYTES ? bytes : READ_COST_BYTES;
 	if (!rc)

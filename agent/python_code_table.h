@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "bpf/python.h"
 #include "bpf/stack.h"
@@ -34,6 +35,7 @@ struct python_code_table;
 struct python_interpreter {
 	const struct python_offsets *offsets;
 	uint64_t code_type; // address of PyCode_Type; 0: unknown
+	pid_t parent; // who forked the process, and has the same at the same place; 0: unknown
 };
 
 /** The interpreter of a process. Returns 0; -ENOENT: there is none, or it is not known (any more). */

@@ -123,6 +123,17 @@ struct {
 	__type(value, struct process_unwind);
 } unwind_processes SEC(".maps");
 
+/*
+ * What a forked process has of who forked it, by tgid, until the agent publishes its own. The least
+ * recently used go first; the rest is left to that, for the key tells what is nobody's any more.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, INHERITED_PROCESSES_MAX);
+	__type(key, __u32);
+	__type(value, struct process_unwind);
+} inherited_processes SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, UNWIND_MAPPING_PAGES_MAX);

@@ -3,7 +3,17 @@
 // by helpers only, so that the same code serves raw tracepoints where BTF-typed ones are refused.
 #pragma once
 
+#include "known_process.bpf.h"
 #include "maps.bpf.h"
+
+static __always_inline void read_process_key(struct task_struct *task, struct process_key *key)
+{
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+
+	key->pid = BPF_CORE_READ(task, tgid);
+	key->exec_id = BPF_CORE_READ(leader, self_exec_id);
+	key->start_ns = BPF_CORE_READ(leader, start_boottime);
+}
 
 /* Nobody waits for these: the agent reads them when it wakes for a stack, or at its next tick. */
 static __always_inline int send_process(struct task_struct *task, enum process_event event,
@@ -17,9 +27,7 @@ static __always_inline int send_process(struct task_struct *task, enum process_e
 		return count(COUNTER_RING_FULL);
 	record->kind = RECORD_PROCESS;
 	record->event = event;
-	record->process.pid = BPF_CORE_READ(task, tgid);
-	record->process.exec_id = BPF_CORE_READ(leader, self_exec_id);
-	record->process.start_ns = BPF_CORE_READ(leader, start_boottime);
+	read_process_key(task, &record->process);
 	record->parent_pid = parent_pid;
 	record->pad = 0;
 	bpf_probe_read_kernel_str(record->name, sizeof(record->name), &leader->comm);
@@ -30,6 +38,27 @@ static __always_inline int send_process(struct task_struct *task, enum process_e
 static __always_inline int exec_of(struct task_struct *task)
 {
 	return send_process(task, PROCESS_EXEC, 0);
+}
+
+/*
+ * A child has its parent's mappings, its tables and its interpreter's frames at the same addresses. Its
+ * first samples come before the agent has published it, and Python's frames are in no snapshot.
+ */
+static __always_inline void inherit_known_process(struct task_struct *parent,
+						  struct task_struct *child)
+{
+	const struct process_unwind *known;
+	struct process_unwind inherited;
+	struct process_key key = {};
+
+	read_process_key(parent, &key);
+	known = find_known_process(&key);
+	if (!known)
+		return;
+	inherited = *known;
+	read_process_key(child, &inherited.key);
+	inherited.tables_pending++; // when its parent maps something, the pages are taken away
+	bpf_map_update_elem(&inherited_processes, &inherited.key.pid, &inherited, BPF_ANY);
 }
 
 static __always_inline int fork_of(struct task_struct *parent, struct task_struct *child)
@@ -43,6 +72,7 @@ static __always_inline int fork_of(struct task_struct *parent, struct task_struc
 	if (only_followed && bpf_map_lookup_elem(&followed, &parent_pid) &&
 	    bpf_map_update_elem(&followed, &child_pid, &yes, BPF_ANY))
 		count(COUNTER_FOLLOWED_FULL);
+	inherit_known_process(parent, child);
 	return send_process(child, PROCESS_FORK, parent_pid);
 }
 

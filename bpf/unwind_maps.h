@@ -9,5 +9,8 @@
 /* Processes that can be unwound by tables at a time: only those that were sampled are there. */
 #define UNWIND_PROCESSES_MAX 16384
 
+/* Forked in the last seconds: an exec storm of 10,000 processes a minute makes 1,700 in ten. */
+#define INHERITED_PROCESSES_MAX 2048
+
 /* Of all processes together; most need one, PyTorch four. A page takes 4 KiB of kernel memory. */
 #define UNWIND_MAPPING_PAGES_MAX 16384

@@ -3,6 +3,7 @@
 // read_user().
 #pragma once
 
+#include "known_process.bpf.h"
 #include "maps.bpf.h"
 
 /* What builds of interpreters look like, by number; 0 is none. */
@@ -26,7 +27,7 @@ static __always_inline const struct mapping_page *unwind_mapping_page(const stru
 								      __u32 page)
 {
 	struct mapping_page_key key = {
-		.pid = unwind->process.key.pid,
+		.pid = unwind->process.pages_pid,
 		.generation = unwind->process.generation,
 		.page = page,
 	};
@@ -63,18 +64,16 @@ static __always_inline const struct python_offsets *python_offsets_at(__u32 runt
 	return bpf_map_lookup_elem(&python_runtimes, &runtime);
 }
 
-/* What is known of the process; nothing, if what is there is of a former owner of its pid. */
+/* Puts what is known of the process into @unwind. */
 static __always_inline void find_unwind_process(struct unwind *unwind,
 						const struct process_key *key)
 {
-	const struct process_unwind *process = bpf_map_lookup_elem(&unwind_processes, &key->pid);
+	const struct process_unwind *process = find_known_process(key);
 
 	unwind->process.key = *key;
 	unwind->process.mapping_page_count = 0;
 	unwind->process.generation = 0;
 	unwind->process.python.runtime = 0;
-	if (!process || process->key.start_ns != key->start_ns ||
-	    process->key.exec_id != key->exec_id)
-		return;
-	unwind->process = *process;
+	if (process)
+		unwind->process = *process;
 }

@@ -19,7 +19,7 @@ struct process_unwind {
 	__u32 generation; // part of the key of its mapping pages
 	__u32 mapping_page_count;
 	__u32 tables_pending; // mappings of code MAPPING_CODE_UNKNOWN whose tables are being built
-	__u32 pad;
+	__u32 pages_pid;      // part of that key, too: its own pid, or its parent's after a fork
 	struct python_process python;
 };
 

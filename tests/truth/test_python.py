@@ -11,7 +11,7 @@ from python_chains import judge
 from recording import Program, Recording
 
 PROGRAM = str(pathlib.Path(__file__).resolve().parent / "python/chains.py")
-SCENARIOS = ("plain", "callbacks", "generators", "asyncio", "threads", "processes", "deep")
+SCENARIOS = ("plain", "callbacks", "generators", "asyncio", "threads", "processes", "forks", "deep")
 EXACT_PERCENT = 99.9
 # Allowed for: the frame that was just entered and is not linked yet.
 JUST_ENTERED_PERCENT = 0.1

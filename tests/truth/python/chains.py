@@ -548,30 +548,53 @@ def run_threads(end):
         thread.join()
 
 
-def run_processes(end):
-    children = []
+def shared_file():
+    """A descriptor of a file that children append to."""
     with tempfile.NamedTemporaryFile() as file:
-        said = os.open(file.name, os.O_RDWR | os.O_APPEND)
-    for number in range(2):
-        child = os.fork()
-        if child == 0:
-            ROUNDS.seed(number + 1000)
-            run_rounds(PLAIN + CALLBACKS, end)
-            name_thread("done")
-            os.write(said, chain_lines())
-            os._exit(0)
-        children.append(child)
-    for child in children:
-        os.waitpid(child, 0)
+        return os.open(file.name, os.O_RDWR | os.O_APPEND)
+
+
+def take_chains(said):
+    """Those that children have written."""
     with open(said, "rb") as file:
         file.seek(0)
         CHAINS.update(file.read().decode().splitlines())
 
 
+def begin_child(number, said, run):
+    child = os.fork()
+    if child == 0:
+        ROUNDS.seed(number + 1000)
+        run()
+        name_thread("done")
+        os.write(said, chain_lines())
+        os._exit(0)
+    return child
+
+
+def run_processes(end):
+    said = shared_file()
+    children = [begin_child(number, said, lambda: run_rounds(PLAIN + CALLBACKS, end))
+                for number in range(2)]
+    for child in children:
+        os.waitpid(child, 0)
+    take_chains(said)
+
+
+def run_forks(end):
+    """Children that live for one chain each: gone before anybody can look at them."""
+    said = shared_file()
+    number = 0
+    while time.time() < end:
+        number += 1
+        os.waitpid(begin_child(number, said, lambda: go_on(draw(PLAIN))), 0)
+    take_chains(said)
+
+
 WARM_UP = [1.0]
 SCENARIOS = {"plain": run_plain, "callbacks": run_callbacks, "generators": run_generators,
              "asyncio": run_asyncio, "deep": run_deep, "threads": run_threads,
-             "processes": run_processes}
+             "processes": run_processes, "forks": run_forks}
 ENTERED.update({threading.Thread.run.__code__: "any"})
 
 
@@ -599,8 +622,8 @@ def main():
     begin = time.time()
     WARM_UP[0] = options.warm_up
     END[0] = begin + options.warm_up + options.seconds
-    if options.scenario in ("threads", "processes"):
-        if options.scenario == "processes":
+    if options.scenario in ("threads", "processes", "forks"):
+        if options.scenario != "threads":
             run_plain(begin + options.warm_up)
             name_thread("truth")
         run(END[0])

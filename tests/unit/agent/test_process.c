@@ -140,6 +140,13 @@ TEST(a_parent_that_was_never_sampled_is_read_for_its_child)
 	struct process *process = process_table_get(tables.processes, &key, "x");
 	assert_string_equal("child", process->name);
 	check_code(&tables, process, function_of_this_program, "function_of_this_program");
+	const struct process *parent = process_table_parent(tables.processes, process);
+	assert_non_null(parent);
+	EXPECT_EQ((uint32_t)getpid(), parent->key.pid, "its parent");
+	key.exec_id++;
+	apply(&tables, PROCESS_EXEC, key, 0, "other");
+	process = process_table_get(tables.processes, &key, "x");
+	assert_null(process_table_parent(tables.processes, process));
 	tables_free(&tables);
 }
 

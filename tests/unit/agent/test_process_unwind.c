@@ -96,7 +96,7 @@ static void settle(void)
 
 static const struct mapping_page *page_of(const struct process_unwind *process, uint32_t page)
 {
-	struct mapping_page_key key = { process->key.pid, process->generation, page, 0 };
+	struct mapping_page_key key = { process->pages_pid, process->generation, page, 0 };
 	struct page_of_double *found = maps_double_page(&key);
 
 	assert_non_null(found); // the unwinder would find none

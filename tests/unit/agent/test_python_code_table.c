@@ -3,6 +3,7 @@
 // kept when the process has gone, and bounded.
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "agent/python_code_table.h"
@@ -20,7 +21,8 @@ struct fixture {
 	struct heap heap;
 	struct python_code_table *codes;
 	struct process_key process;
-	bool gone; // the process: its interpreter is not known any more
+	bool gone;    // the process: its interpreter is not known any more
+	pid_t parent; // who forked it; 0: unknown
 };
 
 static int find_interpreter(void *context, const struct process_key *process,
@@ -28,9 +30,10 @@ static int find_interpreter(void *context, const struct process_key *process,
 {
 	const struct fixture *fixture = context;
 
-	if (fixture->gone || process->pid != (uint32_t)getpid())
+	if (fixture->gone || (process->pid != (uint32_t)getpid() && !fixture->parent))
 		return -ENOENT;
-	*ret_interpreter = (struct python_interpreter){ &fixture->heap.offsets, CODE_TYPE };
+	*ret_interpreter =
+		(struct python_interpreter){ &fixture->heap.offsets, CODE_TYPE, fixture->parent };
 	return 0;
 }
 
@@ -208,6 +211,24 @@ TEST(what_was_read_outlives_its_process)
 	tear_down(&fixture);
 }
 
+TEST(what_a_child_ran_that_has_gone_is_read_of_its_parent)
+{
+	struct fixture fixture;
+	pid_t child = fork();
+
+	if (!child)
+		_exit(0);
+	assert_true(child > 0);
+	waitpid(child, NULL, 0);
+	set_up(&fixture, 0);
+	fixture.process.pid = (uint32_t)child;
+	fixture.parent = getpid();
+	EXPECT_STR("f", name_at(&fixture, CODE_AT, checksum_of(10)), "older than the fork");
+	EXPECT_STR(UNREAD, name_at(&fixture, CODE_AT, checksum_of(11)), "another in its place");
+	EXPECT_STR(UNREAD, name_at(&fixture, CODE_AT, 0), "no checksum to tell by");
+	tear_down(&fixture);
+}
+
 TEST(what_cannot_be_read_is_tried_once_a_window)
 {
 	struct fixture fixture;
@@ -340,6 +361,7 @@ RUN_TESTS(cmocka_unit_test(a_frame_is_name_file_and_line),
 	  cmocka_unit_test(without_a_checksum_what_is_there_counts_for_the_window),
 	  cmocka_unit_test(processes_of_one_program_share_what_was_read),
 	  cmocka_unit_test(what_was_read_outlives_its_process),
+	  cmocka_unit_test(what_a_child_ran_that_has_gone_is_read_of_its_parent),
 	  cmocka_unit_test(what_cannot_be_read_is_tried_once_a_window),
 	  cmocka_unit_test(an_empty_name_is_said), cmocka_unit_test(idle_code_is_forgotten),
 	  cmocka_unit_test(the_least_recently_used_makes_room),
