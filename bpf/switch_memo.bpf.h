@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 // Whether a thread waits where it waited the last time: then its stack need not be unwound. It does if
-// it is in the same system call with the same sp, and the return addresses of its nearest callers,
-// whose places on the stack the unwinder has found, are still there.
+// it is in the same system call with the same sp, the return addresses of its nearest callers, whose
+// places on the stack the unwinder has found, are still there, and so are its Python frames.
 #pragma once
 
 #include "registers.h"
 #include "stack_work.bpf.h"
+#include "switch_python.bpf.h"
 
 /* The stack's words that are looked at, from sp on: some ten frames of most threads. */
 #define MEMO_WORDS 64
@@ -27,6 +28,7 @@ struct switch_memo {
 	__u32 is_cut;           // the user's stack did not reach the thread's first function
 	__u32 pad;
 	__u64 returns; // hash of what is in them
+	struct python_frames python;
 };
 
 /* Where a thread stands at a switch; words only if they were asked for. */
@@ -36,6 +38,7 @@ struct switch_place {
 	__u64 fp;
 	__u64 call; // 0: in no system call
 	__u64 words[MEMO_WORDS];
+	struct python_hash python; // of.state 0: not looked at yet
 };
 
 #if defined(__TARGET_ARCH_x86)
@@ -44,6 +47,7 @@ static __always_inline void find_place(struct switch_place *place, struct task_s
 	const struct pt_regs___saved *regs = (void *)bpf_task_pt_regs(task);
 	__s64 number = regs->orig_ax;
 
+	place->python.of.state = 0;
 	place->pc = regs->ip;
 	place->sp = regs->sp;
 	place->fp = regs->bp;
@@ -57,6 +61,7 @@ static __always_inline void find_place(struct switch_place *place, struct task_s
 {
 	const struct pt_regs___saved *regs = (void *)bpf_task_pt_regs(task);
 
+	place->python.of.state = 0;
 	place->pc = regs->pc;
 	place->sp = regs->sp;
 	place->fp = regs->regs[29];
@@ -100,12 +105,13 @@ static __always_inline __u64 hash_returns(const struct switch_memo *memo,
 }
 
 /* Does the thread stand where it did? The words have been read. */
-static __always_inline bool memo_fits(const struct switch_memo *memo,
-				      const struct switch_place *place, __u32 exec_id, __u64 now)
+static __always_inline bool memo_fits(const struct switch_memo *memo, struct switch_place *place,
+				      __u32 exec_id, __u64 now)
 {
 	return memo->until_ns > now && memo->call == place->call && memo->sp == place->sp &&
 	       memo->pc == place->pc && memo->fp == place->fp && memo->exec_id == exec_id &&
-	       memo->returns == hash_returns(memo, place);
+	       memo->returns == hash_returns(memo, place) &&
+	       python_frames_fit(&memo->python, &place->python);
 }
 
 /* ---- remembering ------------------------------------------------------------------------------ */
@@ -114,6 +120,7 @@ static __always_inline void memo_forget(struct switch_memo *memo)
 {
 	memo->until_ns = 0;
 	memo->slot_count = 0;
+	memo->python.state = 0;
 }
 
 /*

@@ -123,10 +123,7 @@ static long walk_and_note(__u32 index, struct noted_walk *walk)
 /* How many were taken so far that are cut: for the agent, which has them taken again. */
 __u64 cut_stacks = 0;
 
-/*
- * Remember where the stack was taken. Not if it has Python frames: the same native stack has others
- * from one line to the next.
- */
+/* Remember where the stack was taken. With Python frames the same native stack has many. */
 static __always_inline void note_place(struct switch_memo *memo, struct switch_place *place,
 				       const struct unwind *unwind, bool has_python, __u64 now)
 {
@@ -135,8 +132,13 @@ static __always_inline void note_place(struct switch_memo *memo, struct switch_p
 	memo->until_ns = 0;
 	memo->is_cut = !is_whole;
 	cut_stacks += memo->is_cut;
-	if (!place->call || has_python || !read_place(place, MEMO_WORDS))
+	if (!place->call || !read_place(place, MEMO_WORDS))
 		return;
+	if (has_python) {
+		if (!find_python_frames(&place->python, unwind))
+			return;
+		memo->python = place->python.of;
+	}
 	memo->pc = place->pc;
 	memo->sp = place->sp;
 	memo->fp = place->fp;
