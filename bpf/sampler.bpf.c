@@ -116,7 +116,6 @@ int sample_on_cpu(struct bpf_perf_event_data *ctx)
 		return 0;
 	task = bpf_get_current_task_btf();
 	weight_ns = tick_weight(cpu, task, now);
-	wake_if_due(now);
 	if (!pid) // the idle task
 		return count(COUNTER_SAMPLES_IDLE);
 	if (!weight_ns)
