@@ -159,7 +159,7 @@ endef
 $(foreach folder,base proto agent collector cli,$(eval $(call unit_rule,$(folder))))
 
 # The doubles of the GPU's libraries, under the names of the real ones. Test equipment.
-GPU_DOUBLES := $(BUILD)/tests/gpu/libnvidia-ml.so.1 $(BUILD)/tests/gpu/libcuda.so.1
+GPU_DOUBLES := $(BUILD)/tests/gpu/libnvidia-ml.so.1 $(BUILD)/tests/gpu/libcuda.so.1 $(BUILD)/tests/gpu/libnccl.so.2
 # The driver's exports in two other shapes (cuda_double.c).
 GPU_SHAPES := $(BUILD)/tests/gpu/shape1/libcuda.so.1 $(BUILD)/tests/gpu/shape2/libcuda.so.1
 $(BUILD)/tests/gpu/libnvidia-ml.so.1: tests/gpu/nvml_double.c tests/gpu/nvml_double.h | $(BUILD)/packages.stamp
@@ -172,6 +172,11 @@ $(BUILD)/tests/gpu/libcuda.so.1 $(GPU_SHAPES): tests/gpu/cuda_double.c tests/gpu
 	$(call say,LD,$@)
 	$(CC) -std=gnu11 -O2 -fno-optimize-sibling-calls -s -I. -DSHAPE=$(or $(patsubst shape%,%,$(filter shape%,$(notdir $(@D)))),0) \
 		-fPIC -shared -Wall -Wextra -pthread -Wl,-soname,$(@F) $< -o $@
+$(BUILD)/tests/gpu/libnccl.so.2: tests/gpu/nccl_double.c | $(BUILD)/packages.stamp
+	mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(CC) -std=gnu11 -O1 -g -fno-omit-frame-pointer -fcf-protection=none -D_GNU_SOURCE -fPIC -shared -fvisibility=hidden \
+		-Wall -Wextra -Wl,-soname,$(@F) $< -o $@
 $(BUILD)/tests/gpu/%_client: tests/gpu/%_client.c tests/gpu/cuda_double.h | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,CC,$<)
@@ -202,7 +207,7 @@ $(BUILD)/tests/gpu/libcupti.so.12: tests/gpu/cupti_double.c tests/gpu/cupti_doub
 	$(call say,LD,$@)
 	$(CC) -std=gnu11 -O1 -g -I. -Itests/gpu/cupti -fPIC -shared -Wall -Wextra -pthread -Wl,-soname,$(@F) $< -o $@
 $(BUILD)/tests/agent/test_cupti_window: | $(BUILD)/tests/gpu/libcairn_cupti.so $(BUILD)/tests/gpu/libcupti.so.12
-$(addprefix $(BUILD)/tests/agent/test_,probe_site gpu_driver gpu_probes): | $(GPU_DOUBLES) $(GPU_SHAPES)
+$(addprefix $(BUILD)/tests/agent/test_,probe_site gpu_driver gpu_probes gpu_memory): | $(GPU_DOUBLES) $(GPU_SHAPES)
 
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
 

@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 
 /* Registers that pass arguments, in their order. */
-enum { RDI, RSI, RDX, RCX, R8, R9, NONE = GPU_ARGUMENT_NONE };
+enum { RDI, RSI, RDX, RCX, R8, R9, STACK = GPU_ARGUMENT_STACK, NONE = GPU_ARGUMENT_NONE };
 
 enum {
 	ASYNC = GPU_CALL_ASYNC,
@@ -31,6 +31,22 @@ enum {
 #define PTDS(name, tier, exit, call, flags, size_at, stream_at)       \
 	ROW(name, CUDA, tier, exit, call, flags, size_at, stream_at), \
 		ROW(name "_ptds", CUDA, tier, exit, call, (flags) | OWN, size_at, stream_at)
+
+/* A function of NCCL, whose call is seen to return. */
+#define NCCL_ROW(name, call, collective, count_at, type_at, communicator_at)                 \
+	{                                                                                    \
+		.symbol = name, .library = GPU_LIBRARY_NCCL, .tier = GPU_TIER_RARE,          \
+		.cookie = NCCL_COOKIE(GPU_CALL_##call, NCCL_##collective, count_at, type_at, \
+				      communicator_at),                                      \
+		.wants_exit = true                                                           \
+	}
+#define MOVES(name, collective, count_at, type_at, communicator_at) \
+	NCCL_ROW(name, NCCL_COLLECTIVE, collective, count_at, type_at, communicator_at)
+/* With its variant of NCCL 2.32, which has one argument more. */
+#define COLLECTIVE(name, collective, count_at, type_at, communicator_at) \
+	MOVES(name, collective, count_at, type_at, communicator_at),     \
+		MOVES(name "Config", collective, count_at, type_at, communicator_at)
+#define NCCL(name, call, collective) NCCL_ROW(name, call, collective, NONE, NONE, NONE)
 
 static const struct gpu_call_symbol symbols[] = {
 	// Launches. A call's cost is seen by sampling: no exit probes.
@@ -115,6 +131,30 @@ static const struct gpu_call_symbol symbols[] = {
 	ONE("cuGraphInstantiateWithFlags", RARE, true, GRAPH_INSTANTIATE, 0, NONE, NONE),
 	PTSZ("cuGraphInstantiateWithParams", RARE, true, GRAPH_INSTANTIATE, 0, NONE, NONE),
 	ONE("cuGraphExecDestroy", RARE, false, GRAPH_EXEC_DESTROY, 0, NONE, NONE),
+
+	// NCCL: what moves data, with the places of its count, type and communicator. pncclAllReduce and the like
+	// are other names for the same code, and ncclBcast calls ncclBroadcast.
+	COLLECTIVE("ncclAllReduce", ALL_REDUCE, RDX, RCX, R9),
+	COLLECTIVE("ncclBroadcast", BROADCAST, RDX, RCX, R9),
+	COLLECTIVE("ncclReduce", REDUCE, RDX, RCX, STACK),
+	COLLECTIVE("ncclAllGather", ALL_GATHER, RDX, RCX, R8),
+	COLLECTIVE("ncclReduceScatter", REDUCE_SCATTER, RDX, RCX, R9),
+	COLLECTIVE("ncclAlltoAll", ALL_TO_ALL, RDX, RCX, R8),
+	COLLECTIVE("ncclGather", GATHER, RDX, RCX, R9),
+	COLLECTIVE("ncclScatter", SCATTER, RDX, RCX, R9),
+	MOVES("ncclSend", SEND, RSI, RDX, R8),
+	MOVES("ncclRecv", RECEIVE, RSI, RDX, R8),
+	NCCL("ncclGroupEnd", NCCL_GROUP, GROUP),
+	// Communicators. ncclGroupStart only counts, and is not probed.
+	NCCL("ncclCommInitRank", NCCL_INIT, INIT),
+	NCCL("ncclCommInitRankConfig", NCCL_INIT, INIT),
+	NCCL("ncclCommInitRankScalable", NCCL_INIT_SCALABLE, INIT),
+	NCCL("ncclCommInitAll", NCCL_INIT_ALL, INIT),
+	NCCL("ncclCommSplit", NCCL_SPLIT, INIT),
+	NCCL("ncclCommUserRank", NCCL_RANK, OTHER),
+	NCCL("ncclCommCount", NCCL_RANKS, OTHER),
+	NCCL("ncclCommDestroy", NCCL_END, DESTROY),
+	NCCL("ncclCommAbort", NCCL_END, DESTROY),
 };
 
 const struct gpu_call_symbol *gpu_calls(size_t *ret_count)

@@ -42,9 +42,10 @@ static void set_programs(const struct gpu_programs *programs,
 	for (size_t i = 0; i < count; i++) {
 		uint32_t call = gpu_cookie_call(calls[i].cookie);
 
-		ret_programs->entry_fds[call] = gpu_programs_entry_fd(programs, calls[i].tier);
+		ret_programs->entry_fds[call] = gpu_programs_entry_fd(programs, &calls[i]);
 		if (calls[i].wants_exit)
-			ret_programs->return_fds[call] = gpu_programs_return_fd(programs);
+			ret_programs->return_fds[call] =
+				gpu_programs_return_fd(programs, &calls[i]);
 	}
 }
 

@@ -36,6 +36,7 @@ static void set_options(struct gpu_bpf *programs, const struct loader *loader,
 			const struct gpu_programs_options *options)
 {
 	enum loader_level level = loader_level(loader);
+	struct bpf_program *program;
 
 	programs->rodata->unwind_by_tables = level < LOADER_LEVEL_FRAME_POINTER;
 	programs->rodata->unwind_python = level < LOADER_LEVEL_NO_PYTHON;
@@ -44,12 +45,8 @@ static void set_options(struct gpu_bpf *programs, const struct loader *loader,
 	programs->rodata->only_followed = options->only_followed;
 	programs->rodata->gpu_keep_calls = options->keep_calls;
 	programs->data->gpu_stacks_per_second = GPU_STACKS_PER_SECOND;
-	bpf_program__set_expected_attach_type(programs->progs.gpu_launch_begins,
-					      options->attach_type);
-	bpf_program__set_expected_attach_type(programs->progs.gpu_call_begins,
-					      options->attach_type);
-	bpf_program__set_expected_attach_type(programs->progs.gpu_call_returns,
-					      options->attach_type);
+	bpf_object__for_each_program(program, programs->obj)
+		bpf_program__set_expected_attach_type(program, options->attach_type);
 }
 
 static int load(struct gpu_programs *programs, const struct loader *loader,
@@ -103,17 +100,23 @@ void gpu_programs_close(struct gpu_programs *programs)
 
 // ---- attaching, knobs -----------------------------------------------------------------------
 
-int gpu_programs_entry_fd(const struct gpu_programs *programs, enum gpu_tier tier)
+int gpu_programs_entry_fd(const struct gpu_programs *programs, const struct gpu_call_symbol *symbol)
 {
 	const struct gpu_bpf *all = programs->programs;
 
-	return bpf_program__fd(tier == GPU_TIER_LAUNCHES ? all->progs.gpu_launch_begins
-							 : all->progs.gpu_call_begins);
+	if (symbol->library == GPU_LIBRARY_NCCL)
+		return bpf_program__fd(all->progs.nccl_call_begins);
+	return bpf_program__fd(symbol->tier == GPU_TIER_LAUNCHES ? all->progs.gpu_launch_begins
+								 : all->progs.gpu_call_begins);
 }
 
-int gpu_programs_return_fd(const struct gpu_programs *programs)
+int gpu_programs_return_fd(const struct gpu_programs *programs,
+			   const struct gpu_call_symbol *symbol)
 {
-	return bpf_program__fd(programs->programs->progs.gpu_call_returns);
+	const struct gpu_bpf *all = programs->programs;
+
+	return bpf_program__fd(symbol->library == GPU_LIBRARY_NCCL ? all->progs.nccl_call_returns
+								   : all->progs.gpu_call_returns);
 }
 
 void gpu_programs_set_window(void *context, const struct gpu_window *window)
@@ -152,17 +155,14 @@ void gpu_programs_set_budget(struct gpu_programs *programs, uint32_t stacks_per_
 void gpu_programs_read_run_time(const struct gpu_programs *programs, uint64_t *ret_ns,
 				uint64_t *ret_count)
 {
-	const int fds[] = {
-		gpu_programs_entry_fd(programs, GPU_TIER_LAUNCHES),
-		gpu_programs_entry_fd(programs, GPU_TIER_RARE),
-		gpu_programs_return_fd(programs),
-	};
+	struct bpf_program *program;
 
 	*ret_ns = *ret_count = 0;
-	for (uint32_t i = 0; i < ARRAY_SIZE(fds); i++) {
+	bpf_object__for_each_program(program, programs->programs->obj)
+	{
 		uint64_t ns, count;
 
-		loader_read_run_time_of(fds[i], &ns, &count);
+		loader_read_run_time_of(bpf_program__fd(program), &ns, &count);
 		*ret_ns += ns;
 		*ret_count += count;
 	}
@@ -319,8 +319,9 @@ static void sweep_all(struct telling *telling)
 {
 	const struct gpu_bpf *all = telling->programs->programs;
 	const struct bpf_map *const maps[] = {
-		all->maps.gpu_allocations, all->maps.gpu_mappings, all->maps.gpu_live,
-		all->maps.gpu_functions,   all->maps.gpu_graphs,   all->maps.gpu_ranges,
+		all->maps.gpu_allocations,    all->maps.gpu_mappings, all->maps.gpu_live,
+		all->maps.gpu_functions,      all->maps.gpu_graphs,   all->maps.gpu_ranges,
+		all->maps.nccl_communicators,
 	};
 
 	for (uint32_t i = 0; i < ARRAY_SIZE(maps); i++)

@@ -37,9 +37,11 @@ int gpu_programs_open(const struct loader *loader, const struct gpu_programs_opt
 /** NULL is allowed. */
 void gpu_programs_close(struct gpu_programs *programs);
 
-/** The program for the entry of a tier's calls, and the one for the return of any. Owned here. */
-int gpu_programs_entry_fd(const struct gpu_programs *programs, enum gpu_tier tier);
-int gpu_programs_return_fd(const struct gpu_programs *programs);
+/** The programs for the entry of such calls, and for their return. Owned here. */
+int gpu_programs_entry_fd(const struct gpu_programs *programs,
+			  const struct gpu_call_symbol *symbol);
+int gpu_programs_return_fd(const struct gpu_programs *programs,
+			   const struct gpu_call_symbol *symbol);
 
 /** For a struct gpu_probes_options: from now on probes that are not always there count in this window. */
 void gpu_programs_set_window(void *programs, const struct gpu_window *window);

@@ -19,6 +19,12 @@
 					.memory = (host_memory),                 \
 					.has_stack = true }
 
+#define NCCL(kind, of_type, numbers)                                  \
+	[SAMPLE_KIND_##kind] = { .type = PROFILE_TYPE_NCCL_##of_type, \
+				 .has_stack = true,                   \
+				 .is_of_communicator = true,          \
+				 .number_kind = (numbers) }
+
 #define TO_DEVICE "host_to_device"
 #define TO_HOST   "device_to_host"
 
@@ -45,6 +51,10 @@ static const struct sample_kind_type kinds[] = {
 				    .number_kind = SAMPLE_KIND_GPU_ALLOCATIONS },
 	[SAMPLE_KIND_GPU_ALLOCATIONS] = { .type = PROFILE_TYPE_GPU_ALLOCATIONS, .has_stack = true },
 	[SAMPLE_KIND_GPU_MEMORY] = { .type = PROFILE_TYPE_GPU_MEMORY, .has_stack = true },
+	NCCL(NCCL_ENQUEUE, ENQUEUE, SAMPLE_KIND_NCCL_CALLS),
+	NCCL(NCCL_BYTES, BYTES, 0),
+	NCCL(NCCL_LAG, LAG, 0),
+	NCCL(NCCL_CALLS, CALLS, 0),
 	COPY(COPY_HTOD, COPIES_HTOD, TO_DEVICE, "unknown"),
 	COPY(COPY_HTOD_PINNED, COPIES_HTOD_PINNED, TO_DEVICE, "pinned"),
 	COPY(COPY_HTOD_PAGEABLE, COPIES_HTOD_PAGEABLE, TO_DEVICE, "pageable"),

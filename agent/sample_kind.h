@@ -13,6 +13,12 @@
 /** The label of blocked time that says what was waited for (agent/wait_class.h). */
 #define LABEL_WAIT "wait"
 
+/** The labels of NCCL's calls: of which communicator, by which rank of how many, and what it does. */
+#define LABEL_COMMUNICATOR "communicator"
+#define LABEL_RANK         "rank"
+#define LABEL_RANKS        "ranks"
+#define LABEL_COLLECTIVE   "collective"
+
 struct sample_kind_type {
 	const char *type;      // five parts (base/profile.h)
 	const char *state;     // value of LABEL_STATE; NULL: none
@@ -22,6 +28,7 @@ struct sample_kind_type {
 		number_kind; // its counts are also counted by number, as of this kind; 0: they are not
 	bool has_stack;      // false: a total, whose stack has no locations
 	bool has_wait;       // its series have LABEL_WAIT
+	bool is_of_communicator; // they have the labels of NCCL's calls
 };
 
 /** The type of counts of @kind (enum sample_kind), or NULL if there is no such kind. */

@@ -111,6 +111,8 @@ static int add_series(struct window *window, const struct process *process,
 		rc = set_label(&labels, LABEL_MEMORY, kind->memory);
 	if (!rc && kind->has_wait)
 		rc = set_label(&labels, LABEL_WAIT, wait_class_name(series->wait));
+	if (!rc && kind->is_of_communicator)
+		rc = nccl_labels_set(&series->nccl, &labels);
 	if (!rc)
 		rc = profile_add_series(window->profile, &labels, kind->type, &series->number);
 	labels_deinit(&labels);
@@ -136,6 +138,8 @@ static int find_series(struct window *window, const struct process *process,
 {
 	struct window_series series = { .process = key->process, .kind = kind, .wait = wait };
 
+	if (sample_kind_find(kind)->is_of_communicator)
+		nccl_of_count(key, window->communicators < NCCL_SERIES_MAX, &series.nccl);
 	memcpy(series.thread_name, key->thread_name, sizeof(series.thread_name));
 	uint64_t hash = hash64_of(&series, offsetof(struct window_series, number));
 	uint32_t at = hash_table_find(&window->series_index, hash, series_equals, window, &series);
@@ -152,6 +156,7 @@ static int find_series(struct window *window, const struct process *process,
 	if (rc)
 		return rc;
 	window->series[window->series_count++] = series;
+	window->communicators += series.nccl.identity != 0;
 	*ret_series = series.number;
 	return 0;
 }
@@ -219,9 +224,10 @@ static int build_stack(struct window *window, struct process *process, const str
 	int rc = 0;
 
 	bool has_stack = sample_kind_find(key->kind)->has_stack;
+	bool has_kernel = has_stack && !sample_kind_find(key->kind)->is_of_communicator;
 
 	window->position_count = 0;
-	if (has_stack && is_there(&key->kernel))
+	if (has_kernel && is_there(&key->kernel))
 		rc = append_kernel_part(window, key, now_ns, &kernel_end);
 	if (!rc && has_stack && is_there(&key->user))
 		rc = append_user_part(window, process, key, now_ns, &end);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "agent/frame_locator.h"
+#include "agent/nccl_labels.h"
 #include "agent/stack_table.h"
 #include "agent/wait_class.h"
 #include "base/hash_table.h"
@@ -23,8 +24,9 @@ struct window_sources {
 struct window_series {
 	struct process_key process;
 	char thread_name[THREAD_NAME_BYTES];
-	uint32_t kind; // enum sample_kind
-	uint32_t wait; // enum wait_class, for kinds that have it
+	uint32_t kind;       // enum sample_kind
+	uint32_t wait;       // enum wait_class, for kinds that have it
+	struct nccl_of nccl; // zero for kinds that are not NCCL's
 	uint32_t number;
 };
 
@@ -42,6 +44,7 @@ struct window {
 	struct window_series *series;
 	uint32_t series_count, series_capacity;
 	struct hash_table series_index;
+	uint32_t communicators;               // series of known communicators
 	struct window_memo waits;             // enum wait_class + 1
 	struct window_memo spins;             // gpu_spin_is() + 1
 	uint32_t positions[STACK_FRAMES_MAX]; // the stack in work, in the profile's locations

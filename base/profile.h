@@ -56,6 +56,14 @@ enum {
 #define PROFILE_TYPE_GPU_ALLOCATIONS "gpu_memory:allocations:count:allocation:count"
 /** Memory of GPUs that is allocated, each second, by the stack that did. */
 #define PROFILE_TYPE_GPU_MEMORY "gpu_memory:inuse:bytes:gauge:second"
+/**
+ * Calls of NCCL, by the stack that makes them; labels "communicator", "rank", "ranks" and "collective": time in
+ * them, what they move, how many there were, and how long after the first rank of this node they came.
+ */
+#define PROFILE_TYPE_NCCL_ENQUEUE "nccl:enqueue:nanoseconds:wall:nanoseconds"
+#define PROFILE_TYPE_NCCL_BYTES   "nccl:bytes:bytes:call:bytes"
+#define PROFILE_TYPE_NCCL_CALLS   "nccl:calls:count:call:count"
+#define PROFILE_TYPE_NCCL_LAG     "nccl:lag:nanoseconds:wall:nanoseconds"
 /** Memory that was touched for the first time, by stack. */
 #define PROFILE_TYPE_PAGE_FAULT "memory:page_fault:bytes:page_fault:bytes"
 

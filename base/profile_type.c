@@ -33,6 +33,9 @@ static const struct profile_type_word words[] = {
 	{ "gpu-copy", PROFILE_TYPE_GPU_COPY, "bytes copied to, from and on GPUs" },
 	{ "gpu-alloc", PROFILE_TYPE_GPU_ALLOC, "memory of GPUs allocated" },
 	{ "gpu-memory", PROFILE_TYPE_GPU_MEMORY, "memory of GPUs in use" },
+	{ "nccl-enqueue", PROFILE_TYPE_NCCL_ENQUEUE, "time in calls of NCCL" },
+	{ "nccl-lag", PROFILE_TYPE_NCCL_LAG, "how late ranks call NCCL" },
+	{ "nccl-bytes", PROFILE_TYPE_NCCL_BYTES, "bytes given to NCCL" },
 	{ "cost", "cairn:cost:nanoseconds:wall:nanoseconds", "what the agent costs" },
 	{ "governor", "cairn:governor:count:change:count", "what the agent did about it" },
 };
@@ -100,7 +103,7 @@ const struct profile_type_word *profile_type_words(uint32_t *ret_count)
 
 int profile_type_of_text(const char *text, const char **ret_type, struct error *err)
 {
-	char known[224] = "";
+	char known[320] = "";
 	struct profile_type parsed;
 
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {

@@ -62,6 +62,8 @@
 	  "Calls of GPU drivers whose end was not followed: too many within each other.")        \
 	X(GPU_FULL, "gpu_full",                                                                  \
 	  "Allocations, functions and graphs of GPUs not kept because a map was full.")          \
+	X(NCCL_MISMATCHED, "nccl_mismatched",                                                    \
+	  "Calls of NCCL whose lag is not known: other ranks' n-th call is another one.")        \
 	X(GPU_UNKNOWN_FREES, "gpu_unknown_frees",                                                \
 	  "Memory of GPUs freed that was allocated before anybody looked.")                      \
 	X(SLEEPERS_TAKEN, "sleepers_taken",                                                      \

@@ -7,6 +7,7 @@
 #include "gpu_handles.bpf.h"
 #include "gpu_memory.bpf.h"
 #include "gpu_stack.bpf.h"
+#include "nccl.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -550,6 +551,231 @@ int gpu_call_returns(struct pt_regs *ctx)
 	if (is_well)
 		end_well(work, call, now);
 	end_timed(work, (gpu_context *)ctx, call, now, is_well);
+	release_gpu_work(work);
+	return 0;
+}
+
+/* ---- NCCL ------------------------------------------------------------------------------------- */
+
+/* What a call that moves data says of itself. */
+static __always_inline void begin_collective(struct gpu_work *work, gpu_context *ctx, __u64 cookie,
+					     __u64 now, __u64 kept[4])
+{
+	__u32 collective = nccl_cookie_collective(cookie);
+	__u64 count = argument_at(&work->arguments, gpu_cookie_size_at(cookie));
+	__u64 type = argument_at(&work->arguments, nccl_cookie_type_at(cookie));
+	struct nccl_communicator *communicator;
+
+	work->call.handle = nccl_argument(ctx, &work->arguments, gpu_cookie_stream_at(cookie));
+	work->call.bytes = nccl_bytes(count, type);
+	communicator = nccl_find_communicator(&work->key.process, work->call.handle);
+	if (!communicator)
+		return;
+	kept[NCCL_KEPT_IDENTITY] = communicator->identity;
+	kept[NCCL_KEPT_RANKS] = communicator->rank | (__u64)communicator->ranks << 32;
+	if (gpu_cookie_flags(cookie) & GPU_CALL_WINDOWED)
+		nccl_call_missed();
+	if (nccl_is_collective(collective))
+		kept[NCCL_KEPT_POINTER] =
+			nccl_lag(communicator, nccl_mix(collective | type << 8, count), now);
+}
+
+/* Of another communicator, which only its ranks' own question tells. */
+static __always_inline void begin_split(struct gpu_work *work, __u64 kept[4])
+{
+	const __u64 *arguments = work->arguments.at;
+	struct nccl_communicator *communicator =
+		nccl_find_communicator(&work->key.process, arguments[0]);
+
+	kept[NCCL_KEPT_POINTER] = arguments[3];
+	if (!communicator || !communicator->identity)
+		return;
+	kept[NCCL_KEPT_IDENTITY] = nccl_mix(
+		nccl_mix(communicator->identity, __sync_fetch_and_add(&communicator->splits, 1)),
+		(__u32)arguments[1]);
+}
+
+/* Who it was is not known any more when the call returns. */
+static __always_inline void begin_end(struct gpu_work *work, __u64 kept[4])
+{
+	__u64 handle = work->arguments.at[0];
+	struct nccl_communicator *communicator =
+		nccl_find_communicator(&work->key.process, handle);
+
+	if (!communicator)
+		return;
+	kept[NCCL_KEPT_IDENTITY] = communicator->identity;
+	kept[NCCL_KEPT_RANKS] = communicator->rank | (__u64)communicator->ranks << 32;
+	nccl_forget_communicator(&work->key.process, handle);
+}
+
+static __always_inline void begin_nccl_call(struct gpu_work *work, gpu_context *ctx, __u64 cookie,
+					    __u64 now, __u64 kept[4])
+{
+	const __u64 *arguments = work->arguments.at;
+
+	switch (gpu_cookie_call(cookie)) {
+	case GPU_CALL_NCCL_COLLECTIVE:
+		begin_collective(work, ctx, cookie, now, kept);
+		break;
+	case GPU_CALL_NCCL_INIT:
+		nccl_read_init(work, ctx, kept);
+		break;
+	case GPU_CALL_NCCL_INIT_SCALABLE:
+		kept[NCCL_KEPT_POINTER] = arguments[0];
+		kept[NCCL_KEPT_IDENTITY] = nccl_identity(work, arguments[4]);
+		kept[NCCL_KEPT_RANKS] = (__u32)arguments[2] | arguments[1] << 32;
+		break;
+	case GPU_CALL_NCCL_INIT_ALL:
+		kept[NCCL_KEPT_POINTER] = arguments[0];
+		kept[NCCL_KEPT_RANKS] = NCCL_RANK_UNKNOWN | arguments[1] << 32;
+		break;
+	case GPU_CALL_NCCL_SPLIT:
+		begin_split(work, kept);
+		break;
+	case GPU_CALL_NCCL_RANK:
+	case GPU_CALL_NCCL_RANKS:
+		kept[NCCL_KEPT_POINTER] = arguments[1];
+		kept[NCCL_KEPT_IDENTITY] = arguments[0];
+		break;
+	case GPU_CALL_NCCL_END:
+		begin_end(work, kept);
+		break;
+	}
+}
+
+SEC("uprobe")
+int nccl_call_begins(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx), now = bpf_ktime_get_ns();
+	__u64 kept[4] = { 0, nccl_cookie_collective(cookie), 0, NCCL_RANK_UNKNOWN };
+	__u32 weight = window_weight(cookie, now);
+	struct gpu_work *work;
+
+	count_hit(cookie);
+	if (!weight || !is_wanted())
+		return 0;
+	work = claim_gpu_work();
+	if (!work) {
+		nccl_call_missed();
+		return 0;
+	}
+	count(COUNTER_GPU_CALLS);
+	begin_key(work, now);
+	work->weight = weight;
+	read_arguments((gpu_context *)ctx, &work->arguments);
+	__builtin_memset(&work->call, 0, sizeof(work->call));
+	work->call.call = gpu_cookie_call(cookie);
+	work->call.flags = gpu_cookie_flags(cookie);
+	begin_nccl_call(work, (gpu_context *)ctx, cookie, now, kept);
+	work->call.grid[0] = nccl_cookie_collective(cookie);
+	work->call.grid[1] = kept[NCCL_KEPT_RANKS];
+	work->call.grid[2] = kept[NCCL_KEPT_RANKS] >> 32;
+	work->call.to = kept[NCCL_KEPT_IDENTITY];
+	work->call.from = kept[NCCL_KEPT_POINTER];
+	keep_call(&work->call);
+	__builtin_memcpy(work->arguments.at, kept, sizeof(kept));
+	open_call(work, (gpu_context *)ctx, cookie, now, 0);
+	release_gpu_work(work);
+	return 0;
+}
+
+/* A communicator that is made without waiting is there already: ncclInProgress. */
+#define NCCL_IN_PROGRESS 7
+
+static __always_inline void end_nccl_call(struct gpu_work *work, const struct open_call *call)
+{
+	const struct process_key *process = &work->key.process;
+	__u64 pointer = call->arguments[NCCL_KEPT_POINTER], handle = 0;
+	struct nccl_communicator *communicator;
+	__u32 number = gpu_cookie_call(call->cookie), value = 0;
+
+	switch (number) {
+	case GPU_CALL_NCCL_INIT:
+	case GPU_CALL_NCCL_INIT_SCALABLE:
+	case GPU_CALL_NCCL_SPLIT:
+		if (!bpf_probe_read_user(&handle, sizeof(handle), (const void *)pointer))
+			nccl_keep_communicator(process, handle,
+					       call->arguments[NCCL_KEPT_IDENTITY],
+					       call->arguments[NCCL_KEPT_RANKS]);
+		break;
+	case GPU_CALL_NCCL_INIT_ALL:
+		nccl_keep_all(work, pointer, call->arguments[NCCL_KEPT_RANKS] >> 32);
+		break;
+	case GPU_CALL_NCCL_RANK:
+	case GPU_CALL_NCCL_RANKS:
+		handle = call->arguments[NCCL_KEPT_IDENTITY];
+		communicator = nccl_find_communicator(process, handle);
+		if (!communicator) { // older than us
+			nccl_keep_communicator(process, handle, 0, NCCL_RANK_UNKNOWN);
+			communicator = nccl_find_communicator(process, handle);
+		}
+		if (!communicator ||
+		    bpf_probe_read_user(&value, sizeof(value), (const void *)pointer))
+			break;
+		if (number == GPU_CALL_NCCL_RANK)
+			communicator->rank = value;
+		else
+			communicator->ranks = value;
+		break;
+	}
+}
+
+/* Its time, what it moved, and how late it was: by one stack. */
+static __always_inline void count_nccl_call(struct gpu_work *work, const struct open_call *call,
+					    __u64 now, bool is_well)
+{
+	__u64 weight, lag = call->arguments[NCCL_KEPT_POINTER], last = work->key.slot;
+	struct count_key *key = &work->key;
+
+	if (!call->arguments[NCCL_KEPT_COLLECTIVE])
+		return;
+	weight = choose_call(GPU_PACE_OTHERS) * call->weight;
+	if (!weight)
+		return;
+	work->may_hand_over = 0;
+	take_gpu_stack(work->number, now);
+	key->kernel.high = call->arguments[NCCL_KEPT_IDENTITY];
+	key->kernel.low = call->arguments[NCCL_KEPT_RANKS];
+	key->kernel_leaf = call->arguments[NCCL_KEPT_COLLECTIVE];
+	key->slot = (call->began_ns + realtime_offset_ns) / slot_ns;
+	key->more_slots = last > key->slot ? last - key->slot : 0;
+	key->kind = SAMPLE_KIND_NCCL_ENQUEUE;
+	add_count(key, (now - call->began_ns) * weight, weight);
+	if (gpu_cookie_call(call->cookie) != GPU_CALL_NCCL_COLLECTIVE || !is_well)
+		return;
+	key->more_slots = 0;
+	if (call->bytes) {
+		key->kind = SAMPLE_KIND_NCCL_BYTES;
+		add_count(key, call->bytes * weight, weight);
+	}
+	if (lag) {
+		key->kind = SAMPLE_KIND_NCCL_LAG;
+		add_count(key, lag * weight, weight);
+	}
+}
+
+SEC("uretprobe")
+int nccl_call_returns(struct pt_regs *ctx)
+{
+	__u64 now = bpf_ktime_get_ns(), cookie = bpf_get_attach_cookie(ctx);
+	struct open_call *call = close_call((gpu_context *)ctx);
+	__u32 result = GPU_RESULT((gpu_context *)ctx);
+	bool is_well = result == 0 || result == NCCL_IN_PROGRESS;
+	struct gpu_work *work;
+
+	count_hit(cookie);
+	if (!call)
+		return 0;
+	work = claim_gpu_work();
+	if (!work)
+		return 0;
+	begin_key(work, now);
+	work->entry_pc = call->entry_pc;
+	take_registers(work, (gpu_context *)ctx, call->return_address, false);
+	if (is_well)
+		end_nccl_call(work, call);
+	count_nccl_call(work, call, now, is_well);
 	release_gpu_work(work);
 	return 0;
 }

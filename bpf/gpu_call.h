@@ -49,10 +49,39 @@ enum gpu_call {
 	GPU_CALL_CAPTURE_END,        // stream, where to put the graph
 	GPU_CALL_GRAPH_INSTANTIATE,  // where to put the executable graph, graph
 	GPU_CALL_GRAPH_EXEC_DESTROY, // executable graph
-	// NCCL: the byte count is count times the type's size.
-	GPU_CALL_COLLECTIVE,
+	// NCCL.
+	GPU_CALL_NCCL_COLLECTIVE,    // all that move data: count, type, communicator
+	GPU_CALL_NCCL_GROUP,         // ncclGroupEnd: what was called in the group is done now
+	GPU_CALL_NCCL_INIT,          // where to put the communicator, ranks, [id], rank
+	GPU_CALL_NCCL_INIT_SCALABLE, // where to put the communicator, ranks, rank, number of ids, ids
+	GPU_CALL_NCCL_INIT_ALL,      // where to put the communicators, ranks
+	GPU_CALL_NCCL_SPLIT,         // communicator, color, key, where to put the new one
+	GPU_CALL_NCCL_RANK,          // communicator, where to put the rank
+	GPU_CALL_NCCL_RANKS,         // communicator, where to put the number of ranks
+	GPU_CALL_NCCL_END,           // communicator
 	GPU_CALL_COUNT
 };
+
+/* What an NCCL call does: the label "collective". */
+enum nccl_collective {
+	NCCL_OTHER,
+	NCCL_ALL_REDUCE,
+	NCCL_BROADCAST,
+	NCCL_REDUCE,
+	NCCL_ALL_GATHER,
+	NCCL_REDUCE_SCATTER,
+	NCCL_ALL_TO_ALL,
+	NCCL_GATHER,
+	NCCL_SCATTER,
+	NCCL_SEND,
+	NCCL_RECEIVE,
+	NCCL_GROUP,
+	NCCL_INIT,
+	NCCL_DESTROY,
+	NCCL_COLLECTIVE_COUNT
+};
+
+#define NCCL_RANK_UNKNOWN 0xffffffffU
 
 /* enum gpu_call_flag: bits of a cookie's flags. */
 enum gpu_call_flag {
@@ -80,6 +109,24 @@ struct gpu_window {
 /* A cookie: call in bits 0 to 15, flags in 16 to 31, places of the size and the stream in 4 each. */
 #define GPU_COOKIE(call, flags, size_at, stream_at) \
 	((__u64)(call) | (__u64)(flags) << 16 | (__u64)(size_at) << 32 | (__u64)(stream_at) << 36)
+
+/* The first argument that is passed on the stack of x86-64. */
+#define GPU_ARGUMENT_STACK 6
+
+/* Of an NCCL call: places of count and communicator above; that of the type in bits 40 to 43, what it does from 44. */
+#define NCCL_COOKIE(call, collective, count_at, type_at, communicator_at)          \
+	(GPU_COOKIE(call, 0, count_at, communicator_at) | (__u64)(type_at) << 40 | \
+	 (__u64)(collective) << 44)
+
+static inline __u32 nccl_cookie_type_at(__u64 cookie)
+{
+	return cookie >> 40 & 15;
+}
+
+static inline __u32 nccl_cookie_collective(__u64 cookie)
+{
+	return cookie >> 44 & 15;
+}
 
 static inline __u32 gpu_cookie_call(__u64 cookie)
 {
@@ -123,6 +170,7 @@ enum gpu_handle {
 	GPU_HANDLE_MAPPING = 4,  // the address that such memory is mapped at
 	GPU_HANDLE_GRAPH = 5,
 	GPU_HANDLE_GRAPH_EXEC = 6,
+	GPU_HANDLE_COMMUNICATOR = 7,
 };
 
 /* A stack that outlives its moment: who allocated, who captured. Hashed: no padding. */

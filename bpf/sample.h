@@ -50,6 +50,13 @@ enum sample_kind {
 	SAMPLE_KIND_GPU_COPIES_DTOD = 40,
 	SAMPLE_KIND_GPU_COPIES_UNKNOWN = 41,
 	SAMPLE_KIND_GPU_SETS = 42,
+	// Calls of NCCL. Where other counts have the kernel's part of the stack theirs say of whom: kernel.high
+	// is the communicator's identity, which is the same in all ranks (0: it was made before anybody looked),
+	// kernel.low the rank, and above its 32 bits how many there are, kernel_leaf an enum nccl_collective.
+	SAMPLE_KIND_NCCL_ENQUEUE = 43, // nanoseconds in calls
+	SAMPLE_KIND_NCCL_BYTES = 44,
+	SAMPLE_KIND_NCCL_LAG = 45,   // nanoseconds after the first rank's call
+	SAMPLE_KIND_NCCL_CALLS = 46, // the agent's own: how many there were
 	SAMPLE_KIND_LIMIT
 };
 

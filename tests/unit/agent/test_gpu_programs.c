@@ -145,9 +145,8 @@ static void probe_page_with(const struct setting *setting, const struct probe_pa
 	const struct probe_place place = { PROBE_PAGE_RETURN_AT, row->cookie };
 
 	EXPECT_EQ(0,
-		  probe_link_attach(setting->way,
-				    gpu_programs_entry_fd(setting->programs, row->tier), page->fd,
-				    &place, 1, false, ret_link),
+		  probe_link_attach(setting->way, gpu_programs_entry_fd(setting->programs, row),
+				    page->fd, &place, 1, false, ret_link),
 		  row->symbol);
 }
 
@@ -190,13 +189,15 @@ TEST(each_argument_is_read_from_its_place)
 	for (size_t i = 0; i < count; i++) {
 		struct probe_link *link;
 
-		if (has_structure(gpu_cookie_call(rows[i].cookie)) || !is_first_of_cookie(rows, i))
+		if (rows[i].library == GPU_LIBRARY_NCCL ||
+		    has_structure(gpu_cookie_call(rows[i].cookie)) || !is_first_of_cookie(rows, i))
 			continue;
 		probe_page_with(&setting, &page, &rows[i], &link);
 		function_on (&page)(0x101, 0x202, 0x303, 0x404, 0x505, 0x606, 0x707, 0x808, 0x909,
 				    0xa0a, 0xb0b);
 		expect_golden(&setting, &rows[i]);
 		probe_link_detach(link);
+		probe_link_settle();
 	}
 	probe_page_close(&page);
 	close_setting(&setting);
@@ -249,6 +250,7 @@ static struct gpu_call_record call_with(const struct setting *setting, const cha
 	probe_page_with(setting, &page, row, &link);
 	function_on (&page)((uint64_t)first, second, (uint64_t)third, fourth, 0, 0, 0, 0, 0, 0, 0);
 	probe_link_detach(link);
+	probe_link_settle();
 	probe_page_close(&page);
 	return read_back(setting, symbol);
 }
@@ -303,5 +305,132 @@ TEST(structures_are_read_as_the_driver_reads_them)
 	close_setting(&setting);
 }
 
+// ---- NCCL -----------------------------------------------------------------------------------
+
+/* All types of nccl.h 2.30 by number, and one that is newer. */
+static const uint64_t bytes_of_types[] = { 1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1, 0 };
+
+static void expect_collective(const struct setting *setting, const struct probe_page *page,
+			      const struct gpu_call_symbol *row, uint64_t type)
+{
+	uint32_t type_at = nccl_cookie_type_at(row->cookie);
+	uint64_t arguments[7];
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(arguments); i++)
+		arguments[i] = i == type_at ? type : 0x101ULL * (i + 1);
+	function_on(page)(arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
+			  arguments[5], arguments[6], 0x808, 0x909, 0xa0a, 0xb0b);
+	struct gpu_call_record record = read_back(setting, row->symbol);
+	EXPECT_EQ(GPU_CALL_NCCL_COLLECTIVE, record.call, row->symbol);
+	EXPECT_EQ(nccl_cookie_collective(row->cookie), record.grid[0], row->symbol);
+	EXPECT_EQ(passed(gpu_cookie_stream_at(row->cookie)), record.handle, row->symbol);
+	EXPECT_EQ(passed(gpu_cookie_size_at(row->cookie)) * bytes_of_types[type], record.bytes,
+		  row->symbol);
+}
+
+TEST(nccl_s_communicator_and_bytes_are_read_from_their_places)
+{
+	struct setting setting = { 0 };
+	struct probe_page page;
+	size_t count;
+	const struct gpu_call_symbol *rows = gpu_calls(&count);
+
+	if (!open_setting(&setting))
+		SKIP("needs root, BTF and uprobes");
+	EXPECT_EQ(0, probe_page_open(&page), "a page of code");
+	for (size_t i = 0; i < count; i++) {
+		struct probe_link *link;
+
+		if (gpu_cookie_call(rows[i].cookie) != GPU_CALL_NCCL_COLLECTIVE)
+			continue;
+		probe_page_with(&setting, &page, &rows[i], &link);
+		for (uint64_t type = 0; type < ARRAY_SIZE(bytes_of_types); type++)
+			expect_collective(&setting, &page, &rows[i], type);
+		probe_link_detach(link);
+		probe_link_settle();
+	}
+	probe_page_close(&page);
+	close_setting(&setting);
+}
+
+/* ncclUniqueId */
+struct id {
+	uint64_t words[16];
+};
+
+static uint64_t identity_of(const struct id *id)
+{
+	uint64_t hash = 0xcbf29ce484222325ULL;
+
+	for (uint32_t i = 0; i < 16; i++) {
+		hash = (hash ^ id->words[i]) * 0x100000001b3ULL;
+		hash ^= hash >> 29;
+	}
+	return hash | 1;
+}
+
+typedef long (*init_fn)(void **made, int ranks, struct id id, int rank, void *more);
+typedef long (*init_scalable_fn)(void **made, int ranks, int rank, int count, struct id *ids,
+				 void *more);
+
+static struct gpu_call_record init_with(const struct setting *setting, const char *symbol,
+					const struct id *id, int rank)
+{
+	const struct gpu_call_symbol *row = gpu_calls_find(symbol);
+	struct probe_page page;
+	struct probe_link *link;
+	void *made = (void *)0x1234;
+	struct id ids[2] = { *id, { { 99 } } };
+
+	EXPECT_EQ(0, probe_page_open(&page), symbol);
+	probe_page_with(setting, &page, row, &link);
+	call_fn any = function_on(&page);
+	if (gpu_cookie_call(row->cookie) == GPU_CALL_NCCL_INIT_SCALABLE) {
+		init_scalable_fn init;
+
+		memcpy(&init, &any, sizeof(init));
+		init(&made, 24, rank, 2, ids, (void *)0x5555);
+	} else {
+		init_fn init;
+
+		memcpy(&init, &any, sizeof(init));
+		init(&made, 24, *id, rank, (void *)0x5555);
+	}
+	probe_link_detach(link);
+	probe_link_settle();
+	probe_page_close(&page);
+	struct gpu_call_record record = read_back(setting, symbol);
+	EXPECT_EQ((uintptr_t)&made, record.from, symbol);
+	return record;
+}
+
+TEST(a_communicator_is_known_by_the_id_that_its_ranks_have_in_common)
+{
+	static const char *const symbols[] = { "ncclCommInitRank", "ncclCommInitRankConfig",
+					       "ncclCommInitRankScalable" };
+	struct setting setting = { 0 };
+	struct id id;
+
+	if (!open_setting(&setting))
+		SKIP("needs root, BTF and uprobes");
+	for EACH (symbol, symbols) {
+		for (uint32_t i = 0; i < 16; i++)
+			id.words[i] = 0x0101010101010101ULL * (i + 1);
+		struct gpu_call_record record = init_with(&setting, *symbol, &id, 17);
+		EXPECT_EQ(identity_of(&id), record.to, *symbol);
+		EXPECT_EQ(17, record.grid[1], *symbol);
+		EXPECT_EQ(24, record.grid[2], *symbol);
+		// Each word counts.
+		for (uint32_t i = 0; i < 16; i++) {
+			id.words[i]++;
+			record = init_with(&setting, *symbol, &id, 3);
+			EXPECT_EQ(identity_of(&id), record.to, *symbol);
+		}
+	}
+	close_setting(&setting);
+}
+
 RUN_TESTS(cmocka_unit_test(each_argument_is_read_from_its_place),
-	  cmocka_unit_test(structures_are_read_as_the_driver_reads_them))
+	  cmocka_unit_test(structures_are_read_as_the_driver_reads_them),
+	  cmocka_unit_test(nccl_s_communicator_and_bytes_are_read_from_their_places),
+	  cmocka_unit_test(a_communicator_is_known_by_the_id_that_its_ranks_have_in_common))
