@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "agent/gpu_calls.h"
 #include "base/cleanup.h"
 #include "tests/gpu/load_double.h"
 #include "tests/test.h"
@@ -292,13 +293,41 @@ TEST(exports_of_the_real_driver_have_cheap_sites)
 	elf_symbols_deinit(&symbols);
 }
 
+TEST(exports_of_the_real_nccl_have_cheap_sites)
+{
+	const char *path = getenv("CAIRN_LIBNCCL");
+	struct elf_symbols symbols;
+	struct elf elf;
+	size_t count, found = 0;
+	const struct gpu_call_symbol *rows = gpu_calls(&count);
+
+	_cleanup_close_ int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	if (fd < 0)
+		SKIP("no libnccl.so.2 here: CAIRN_LIBNCCL names one");
+	elf = section_file_read(fd);
+	assert_int_equal(0, elf_symbols_init(&symbols, &elf));
+	for (size_t i = 0; i < count; i++) {
+		struct probe_site site;
+
+		if (rows[i].library != GPU_LIBRARY_NCCL ||
+		    probe_site_find(&symbols, rows[i].symbol, &site))
+			continue;
+		EXPECT_EQ(false, site.is_expensive, rows[i].symbol);
+		found++;
+	}
+	// NCCL 2.18 has 15 of them, 2.32 all.
+	EXPECT_EQ(true, found >= 15, "functions of the table");
+	elf_symbols_deinit(&symbols);
+}
+
 RUN_TESTS(cmocka_unit_test(the_first_instruction_is_taken_that_the_kernel_emulates),
 	  cmocka_unit_test(code_without_an_end_is_looked_at_for_a_while_only),
 	  cmocka_unit_test(each_shape_of_the_drivers_exports_has_its_site),
 	  cmocka_unit_test(what_is_no_function_of_the_files_code_has_no_site),
 	  cmocka_unit_test(a_file_cut_anywhere_is_refused_or_read_to_the_same_end),
 	  cmocka_unit_test(symbols_that_lie_are_refused),
-	  cmocka_unit_test(exports_of_the_real_driver_have_cheap_sites))
+	  cmocka_unit_test(exports_of_the_real_driver_have_cheap_sites),
+	  cmocka_unit_test(exports_of_the_real_nccl_have_cheap_sites))
 
 #else
 
