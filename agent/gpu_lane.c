@@ -27,6 +27,9 @@ struct gpu_lane {
 	uint64_t told_cost_ns; // of it, in windows so far
 	char failure[ERROR_TEXT_BYTES];
 	bool failure_told;
+	bool memory_unknown;   // calls that allocate or free are seen in windows only
+	bool is_change_told;   // of that, in a window
+	bool is_change_logged; // and as a notice
 };
 
 // ---- the first driver -----------------------------------------------------------------------
@@ -55,6 +58,7 @@ static int open_probes(struct gpu_lane *lane, enum probe_way way, struct error *
 		.way = way,
 		.read_hits = gpu_programs_read_hits,
 		.set_window = gpu_programs_set_window,
+		.set_generation = gpu_programs_set_generation,
 		.context = lane->programs,
 	};
 
@@ -140,6 +144,7 @@ int gpu_lane_open(const struct gpu_lane_options *options, struct gpu_lane **ret_
 
 	lane->options = *options;
 	lane->stacks_per_second = GPU_STACKS_PER_SECOND;
+	lane->is_change_told = lane->is_change_logged = true; // there is none yet
 	lane->drivers = gpu_drivers_new(&listener);
 	if (!lane->drivers || set_labels(lane)) {
 		gpu_lane_close(lane);
@@ -162,11 +167,50 @@ void gpu_lane_close(struct gpu_lane *lane)
 	free(lane);
 }
 
+// What is allocated is known only as long as nothing is missed: else what was freed would stay for ever.
+static void follow_memory(struct gpu_lane *lane)
+{
+	bool is_known = gpu_probes_see_all(lane->probes, GPU_CALL_INIT, GPU_CALL_MEM_UNMAP);
+
+	if (is_known != lane->memory_unknown)
+		return;
+	gpu_programs_set_memory_known(lane->programs, is_known);
+	lane->memory_unknown = !is_known;
+	lane->is_change_told = lane->is_change_logged = false;
+}
+
 void gpu_lane_tick(struct gpu_lane *lane, uint64_t now_ns)
 {
 	gpu_drivers_follow(lane->drivers, lane->options.processes, now_ns);
-	if (lane->probes)
-		gpu_probes_tick(lane->probes, now_ns);
+	if (!lane->probes)
+		return;
+	gpu_probes_tick(lane->probes, now_ns);
+	follow_memory(lane);
+}
+
+static const char *change_of_memory(const struct gpu_lane *lane)
+{
+	return lane->memory_unknown
+		       ? "GPU memory in use not told"
+		       : "GPU memory in use told again, of what is allocated from now on";
+}
+
+/* Beside the data that are missing, as the governor's changes are. */
+static int add_change(struct gpu_lane *lane, struct window *window)
+{
+	uint64_t slot = clock_realtime_ns() / window->profile->slot_ns;
+	struct labels labels = { 0 };
+	int rc = labels_copy(&lane->labels, &labels);
+
+	if (!rc)
+		rc = labels_set(&labels, LABEL_PROGRAM, "");
+	if (!rc)
+		rc = labels_set(&labels, LABEL_CHANGE, change_of_memory(lane));
+	if (!rc)
+		rc = window_add_value(window, &labels, PROFILE_TYPE_GOVERNOR, slot, slot, 1);
+	labels_deinit(&labels);
+	lane->is_change_told = true;
+	return rc;
 }
 
 /* It is known every few seconds, and of the time before: so it is spread over the whole window. */
@@ -194,6 +238,8 @@ int gpu_lane_after_drain(struct gpu_lane *lane, struct window *window)
 		rc = gpu_programs_after_drain(lane->programs, lane->options.processes, window);
 	if (!rc && lane->probes)
 		rc = add_probe_cost(lane, window);
+	if (!rc && lane->probes && !lane->is_change_told)
+		rc = add_change(lane, window);
 	return rc;
 }
 
@@ -210,7 +256,16 @@ const char *gpu_lane_next_notice(struct gpu_lane *lane)
 		lane->failure_told = true;
 		return lane->failure;
 	}
-	return lane->probes ? gpu_probes_next_notice(lane->probes) : NULL;
+	if (!lane->probes)
+		return NULL;
+	if (lane->is_change_logged)
+		return gpu_probes_next_notice(lane->probes);
+	lane->is_change_logged = true;
+	return lane->memory_unknown
+		       ? "gpu: what memory is in use is not told from now on: calls that "
+			 "allocate or free are too many to see all of them"
+		       : "gpu: what memory is in use is told again, as far as it is "
+			 "allocated from now on";
 }
 
 void gpu_lane_read_run_time(const struct gpu_lane *lane, uint64_t *ret_ns, uint64_t *ret_count)

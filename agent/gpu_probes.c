@@ -27,6 +27,7 @@ struct gpu_probes {
 	uint64_t looked_ns;
 	uint64_t opened_ns; // of the window that is open
 	bool is_open;
+	uint32_t generation; // of probes that are always there
 	uint64_t window_count, refused, hits;
 	double cost_ns;
 	char notices[NOTICES_MAX][ERROR_TEXT_BYTES];
@@ -43,11 +44,10 @@ static void leave_notice(struct gpu_probes *probes, const char *text)
 
 // ---- attaching ------------------------------------------------------------------------------
 
-static void attach(struct gpu_probes *probes, struct probed_file *file, enum probe_mode mode)
+static void take_refusals(struct gpu_probes *probes, struct probed_file *file)
 {
 	char text[ERROR_TEXT_BYTES];
 
-	probed_file_attach(file, mode);
 	probes->refused += file->refused;
 	if (file->refused && !probes->is_refusal_told) {
 		probes->is_refusal_told = true;
@@ -58,11 +58,18 @@ static void attach(struct gpu_probes *probes, struct probed_file *file, enum pro
 	file->refused = 0;
 }
 
+static void attach(struct gpu_probes *probes, struct probed_file *file, enum probe_set set)
+{
+	probed_file_attach(file, set);
+	take_refusals(probes, file);
+}
+
 static void attach_all(struct gpu_probes *probes, struct probed_file *file)
 {
-	attach(probes, file, PROBE_ALWAYS);
+	attach(probes, file, PROBE_SET_STEADY);
+	attach(probes, file, PROBE_SET_OTHERS);
 	if (probes->is_open)
-		attach(probes, file, PROBE_WINDOWS);
+		attach(probes, file, PROBE_SET_WINDOWS);
 }
 
 // ---- kinds ----------------------------------------------------------------------------------
@@ -142,7 +149,7 @@ static void open_window(struct gpu_probes *probes)
 	look(probes, PROBE_WINDOWS, 0);
 	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
 		if (probes->files[i])
-			attach(probes, probes->files[i], PROBE_WINDOWS);
+			attach(probes, probes->files[i], PROBE_SET_WINDOWS);
 	}
 	probes->is_open = true;
 	probes->opened_ns = clock_monotonic_ns();
@@ -157,7 +164,7 @@ static void close_window(struct gpu_probes *probes)
 	look(probes, PROBE_WINDOWS, clock_monotonic_ns() - probes->opened_ns);
 	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
 		if (probes->files[i])
-			probed_file_detach(probes->files[i], PROBE_WINDOWS);
+			probed_file_detach(probes->files[i], PROBE_SET_WINDOWS);
 	}
 	probes->is_open = false;
 }
@@ -190,14 +197,22 @@ static void say_modes(struct gpu_probes *probes, const enum probe_mode before[GP
 	}
 }
 
-/* Who is always there has changed. */
+/* Who is always there has changed. The others should not miss a call meanwhile, nor count it twice. */
 static void attach_again(struct gpu_probes *probes)
 {
+	probe_link_settle(); // those before the last are of the generation to come
+	probes->generation ^= GPU_CALL_GENERATION;
 	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
 		if (!probes->files[i])
 			continue;
-		probed_file_detach(probes->files[i], PROBE_ALWAYS);
-		attach(probes, probes->files[i], PROBE_ALWAYS);
+		probed_file_attach_next(probes->files[i], probes->generation);
+		take_refusals(probes, probes->files[i]);
+	}
+	if (probes->options.set_generation)
+		probes->options.set_generation(probes->options.context, probes->generation);
+	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
+		if (probes->files[i])
+			probed_file_detach_former(probes->files[i]);
 	}
 }
 
@@ -217,7 +232,9 @@ void gpu_probes_tick(struct gpu_probes *probes, uint64_t now_ns)
 {
 	switch (probe_windows_step(&probes->windows, now_ns)) {
 	case PROBE_STEP_OPEN:
-		open_window(probes);
+		// With those of the last window still there calls would count twice.
+		if (probe_link_is_settled())
+			open_window(probes);
 		break;
 	case PROBE_STEP_CLOSE:
 		close_window(probes);
@@ -296,6 +313,7 @@ void gpu_probes_add(void *context, const struct gpu_driver *driver)
 		leave_notice(probes, text);
 		return;
 	}
+	file->generation = probes->generation;
 	probes->files[at] = file;
 	set_kinds(probes, clock_monotonic_ns());
 	note_expensive(probes, file);
@@ -311,6 +329,7 @@ static void adopt_sharers(struct gpu_probes *probes, uint32_t number)
 
 		if (!file || file->shares_with != number)
 			continue;
+		probe_link_settle(); // what the other had is in this one, too
 		file->shares_with = find_sharer(probes, file);
 		attach_all(probes, file);
 	}
@@ -361,6 +380,17 @@ void gpu_probes_close(struct gpu_probes *probes)
 	}
 	probe_link_settle();
 	free(probes);
+}
+
+bool gpu_probes_see_all(const struct gpu_probes *probes, enum gpu_call first, enum gpu_call last)
+{
+	for (uint32_t kind = first; kind <= (uint32_t)last; kind++) {
+		enum probe_mode mode = probes->windows.kinds[kind].mode;
+
+		if (mode == PROBE_WINDOWS || mode == PROBE_OFF)
+			return false;
+	}
+	return true;
 }
 
 const char *gpu_probes_next_notice(struct gpu_probes *probes)

@@ -38,6 +38,11 @@ struct gpu_probes_options {
 	int (*read_hits)(void *context, uint64_t ret_hits[GPU_CALL_COUNT]);
 	/** From now on calls of probes with GPU_CALL_WINDOWED count in this window. */
 	void (*set_window)(void *context, const struct gpu_window *window);
+	/**
+	 * From now on, of probes without GPU_CALL_WINDOWED those count whose flags have the same
+	 * GPU_CALL_GENERATION; the others are detached then. NULL: calls may count twice meanwhile.
+	 */
+	void (*set_generation)(void *context, uint32_t generation);
 	void *context;
 };
 
@@ -63,7 +68,7 @@ struct gpu_probes;
 /** Returns 0; -E2BIG past GPU_PROBES_NAMES_MAX; -ENOMEM. */
 int gpu_probes_open(const struct gpu_probes_options *options, struct gpu_probes **ret_probes,
 		    struct error *err);
-/** Detaches all of them, which takes some 20 ms. NULL is allowed. */
+/** Detaches all of them, which takes some 20 ms for each link. NULL is allowed. */
 void gpu_probes_close(struct gpu_probes *probes);
 
 /**
@@ -75,6 +80,9 @@ void gpu_probes_remove(void *probes, const struct gpu_driver *driver);
 
 /** Some 50 times a second: windows open and close, and costs are looked at. */
 void gpu_probes_tick(struct gpu_probes *probes, uint64_t now_ns);
+
+/** Is each call of these kinds seen now, from the first to the last? Not while one is seen in windows only. */
+bool gpu_probes_see_all(const struct gpu_probes *probes, enum gpu_call first, enum gpu_call last);
 
 /** What works less well than it could, in a line; NULL: no more for now. Valid until the next call. */
 const char *gpu_probes_next_notice(struct gpu_probes *probes);

@@ -25,6 +25,7 @@ struct gpu_programs {
 	struct gpu_name name;   // that was asked for last
 	uint64_t told_second;   // the last one that a window has, of Unix time
 	uint32_t windows;       // since ended processes were looked for
+	bool tells_no_memory;   // calls that allocate or free are missed
 	uint8_t *keys, *values; // of a batch
 	uint64_t *hits;         // of a kind of call, on each possible CPU
 	int cpu_count;
@@ -129,6 +130,13 @@ void gpu_programs_set_window(void *context, const struct gpu_window *window)
 	__atomic_store_n(&to->begin_ns, window->begin_ns, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&to->weight, window->weight, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&to->end_ns, window->end_ns, __ATOMIC_SEQ_CST);
+}
+
+void gpu_programs_set_generation(void *context, uint32_t generation)
+{
+	struct gpu_programs *programs = context;
+
+	__atomic_store_n(&programs->programs->bss->gpu_generation, generation, __ATOMIC_SEQ_CST);
 }
 
 int gpu_programs_read_hits(void *context, uint64_t ret_hits[GPU_CALL_COUNT])
@@ -259,6 +267,27 @@ static int tell_owner(void *context, const void *key, const void *value)
 	return rc;
 }
 
+static int add_live(void *context, const void *key, const void *value)
+{
+	struct gpu_live *sum = context;
+	const struct gpu_live *live = value;
+
+	(void)key;
+	sum->bytes += live->bytes;
+	sum->allocations += live->allocations;
+	return 0;
+}
+
+int gpu_programs_read_memory(struct gpu_programs *programs, struct gpu_live *ret_live)
+{
+	struct gpu_live sum = { 0 };
+	int rc = each_entry(programs, programs->programs->maps.gpu_live, add_live, &sum);
+
+	if (!rc)
+		*ret_live = sum;
+	return rc;
+}
+
 // Its stack must not be forgotten while the graph may be launched.
 static int use_stack(void *context, const void *key, const void *value)
 {
@@ -328,6 +357,28 @@ static void sweep_all(struct telling *telling)
 		sweep(telling, maps[i]);
 }
 
+// Of all processes.
+static void clear(struct gpu_programs *programs, const struct bpf_map *map)
+{
+	int fd = bpf_map__fd(map);
+
+	// A key is found again from the start: what it came after has gone.
+	while (!bpf_map_get_next_key(fd, NULL, programs->keys) &&
+	       !bpf_map_delete_elem(fd, programs->keys))
+		;
+}
+
+void gpu_programs_set_memory_known(struct gpu_programs *programs, bool is_known)
+{
+	const struct gpu_bpf *all = programs->programs;
+
+	programs->tells_no_memory = !is_known;
+	clear(programs, all->maps.gpu_mappings);
+	clear(programs, all->maps.gpu_allocations);
+	clear(programs, all->maps.gpu_live);
+	clear(programs, all->maps.gpu_ranges);
+}
+
 int gpu_programs_after_drain(struct gpu_programs *programs, struct process_table *processes,
 			     struct window *window)
 {
@@ -343,7 +394,9 @@ int gpu_programs_after_drain(struct gpu_programs *programs, struct process_table
 
 	if (telling.second_end > telling.first_second + SECONDS_TOLD_MAX)
 		telling.first_second = telling.second_end - SECONDS_TOLD_MAX;
-	int rc = each_entry(programs, all->maps.gpu_live, tell_owner, &telling);
+	int rc = programs->tells_no_memory
+			 ? 0
+			 : each_entry(programs, all->maps.gpu_live, tell_owner, &telling);
 	if (telling.second_end)
 		programs->told_second = telling.second_end - 1;
 	if (!rc)

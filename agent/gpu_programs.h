@@ -45,7 +45,16 @@ int gpu_programs_return_fd(const struct gpu_programs *programs,
 
 /** For a struct gpu_probes_options: from now on probes that are not always there count in this window. */
 void gpu_programs_set_window(void *programs, const struct gpu_window *window);
-/** Likewise: how often programs have run, by enum gpu_call, entries and returns. 0 or -errno. */
+/** Likewise: of probes that are always there, those of this generation count from now on. */
+void gpu_programs_set_generation(void *programs, uint32_t generation);
+/**
+ * Whether each call is seen that allocates, frees or maps memory. Either way all that was known of memory is
+ * forgotten; while they are not, what is allocated is not told.
+ */
+void gpu_programs_set_memory_known(struct gpu_programs *programs, bool is_known);
+/** What is allocated now, of all processes and stacks. Returns 0 or a negative errno. */
+int gpu_programs_read_memory(struct gpu_programs *programs, struct gpu_live *ret_live);
+/** For a struct gpu_probes_options: how often programs have run, by enum gpu_call, entries and returns. 0 or -errno. */
 int gpu_programs_read_hits(void *programs, uint64_t ret_hits[GPU_CALL_COUNT]);
 /** How many stacks a second each CPU may take from now on, of launches and of other calls. */
 void gpu_programs_set_budget(struct gpu_programs *programs, uint32_t stacks_per_second);

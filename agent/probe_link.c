@@ -30,7 +30,7 @@ struct probe_link {
 	int fds[];
 };
 
-/* Closes perf events one after the other: the kernel waits for 20 to 100 ms in each. */
+/* Closes what is detached, one after the other: the kernel waits for 20 to 100 ms in each. */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t idle;
@@ -218,8 +218,7 @@ static bool close_later(struct probe_link *link)
 
 void probe_link_detach(struct probe_link *link)
 {
-	// One for many has one grace period, too.
-	if (link && (link->count <= 1 || !close_later(link)))
+	if (link && !close_later(link))
 		close_link(link);
 }
 
@@ -229,6 +228,14 @@ void probe_link_settle(void)
 	while (closer.runs)
 		pthread_cond_wait(&closer.idle, &closer.lock);
 	pthread_mutex_unlock(&closer.lock);
+}
+
+bool probe_link_is_settled(void)
+{
+	pthread_mutex_lock(&closer.lock);
+	bool is_settled = !closer.runs;
+	pthread_mutex_unlock(&closer.lock);
+	return is_settled;
 }
 
 int probe_link_load_empty(enum probe_way way)

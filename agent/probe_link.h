@@ -52,13 +52,15 @@ int probe_link_attach(enum probe_way way, int program_fd, int fd, const struct p
 		      uint32_t count, bool at_return, struct probe_link **ret_link);
 
 /**
- * The program runs no more for it: when this returns, after a grace period of some 20 ms; of perf
- * events, each of which has one, when probe_link_settle() does. NULL is allowed.
+ * The program runs no more for it, soon: another thread closes it, which takes a grace period of 20 to 100 ms
+ * for a link, and for each perf event. When probe_link_settle() returns it is over. NULL is allowed.
  */
 void probe_link_detach(struct probe_link *link);
 
 /** Wait for what is still being detached. probe_link_attach() of perf events does so, too. */
 void probe_link_settle(void);
+/** Is nothing being detached any more? */
+bool probe_link_is_settled(void);
 
 /** A program that does nothing, for tries. Returns its descriptor, the caller's, or a negative errno. */
 int probe_link_load_empty(enum probe_way way);

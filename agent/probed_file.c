@@ -98,8 +98,22 @@ static bool is_there(const struct probe_place *places, uint32_t count, uint64_t 
 	return false;
 }
 
-static void attach_program(struct probed_file *file, enum probe_mode mode,
-			   struct probe_links *links, int program_fd, bool at_return)
+static bool is_steady(uint32_t call)
+{
+	return call >= GPU_CALL_STEADY_FIRST && call <= GPU_CALL_STEADY_LAST;
+}
+
+static bool is_of_set(const struct probed_file *file, size_t row, enum probe_set set)
+{
+	uint32_t call = gpu_cookie_call(file->options->calls[row].cookie);
+
+	if (set == PROBE_SET_WINDOWS)
+		return mode_of(file, row) == PROBE_WINDOWS;
+	return mode_of(file, row) == PROBE_ALWAYS && is_steady(call) == (set == PROBE_SET_STEADY);
+}
+
+static void attach_program(struct probed_file *file, enum probe_set set, int program_fd,
+			   bool at_return)
 {
 	struct probe_place places[GPU_PROBES_NAMES_MAX];
 	uint32_t count = 0;
@@ -107,16 +121,18 @@ static void attach_program(struct probed_file *file, enum probe_mode mode,
 	for (size_t row = 0; row < file->options->call_count; row++) {
 		uint64_t cookie = file->options->calls[row].cookie;
 
-		if (!file->has_site[row] || mode_of(file, row) != mode ||
+		if (!file->has_site[row] || !is_of_set(file, row, set) ||
 		    probed_file_program(file->options, row, at_return) != program_fd ||
 		    is_there(places, count, file->sites[row].offset))
 			continue;
-		if (mode == PROBE_WINDOWS)
+		if (set == PROBE_SET_WINDOWS)
 			cookie |= (uint64_t)GPU_CALL_WINDOWED << 16;
+		else if (set == PROBE_SET_OTHERS)
+			cookie |= (uint64_t)file->generation << 16;
 		places[count++] = (struct probe_place){ file->sites[row].offset, cookie };
 	}
 	if (count)
-		attach_places(file, links, program_fd, at_return, places, count);
+		attach_places(file, &file->links[set], program_fd, at_return, places, count);
 }
 
 static bool is_earlier(const struct gpu_probes_options *options, size_t row, bool at_return)
@@ -129,40 +145,66 @@ static bool is_earlier(const struct gpu_probes_options *options, size_t row, boo
 	return false;
 }
 
-static void attach_side(struct probed_file *file, enum probe_mode mode, struct probe_links *links,
-			bool at_return)
+static void attach_side(struct probed_file *file, enum probe_set set, bool at_return)
 {
 	for (size_t row = 0; row < file->options->call_count; row++) {
 		int program_fd = probed_file_program(file->options, row, at_return);
 
 		if (program_fd >= 0 && !is_earlier(file->options, row, at_return))
-			attach_program(file, mode, links, program_fd, at_return);
+			attach_program(file, set, program_fd, at_return);
 	}
 }
 
-static struct probe_links *links_of(struct probed_file *file, enum probe_mode mode)
+/* Which of the steady kinds are probed always: a bit for each. */
+static uint64_t steady_kinds(const struct probed_file *file)
 {
-	return mode == PROBE_WINDOWS ? &file->windows : &file->always;
+	uint64_t kinds = 0;
+
+	for (uint32_t call = GPU_CALL_STEADY_FIRST; call <= GPU_CALL_STEADY_LAST; call++)
+		kinds |= (uint64_t)(file->plan->kinds[call].mode == PROBE_ALWAYS) << call;
+	return kinds;
 }
 
-void probed_file_attach(struct probed_file *file, enum probe_mode mode)
+void probed_file_attach(struct probed_file *file, enum probe_set set)
 {
-	struct probe_links *links = links_of(file, mode);
-
+	if (set == PROBE_SET_STEADY)
+		file->steady_kinds = steady_kinds(file);
 	if (file->shares_with)
 		return;
 	// Returns first: a call that is seen to begin is seen to end.
-	attach_side(file, mode, links, true);
-	attach_side(file, mode, links, false);
+	attach_side(file, set, true);
+	attach_side(file, set, false);
 }
 
-void probed_file_detach(struct probed_file *file, enum probe_mode mode)
+/* Entries were attached last: nobody enters any more when returns are no longer seen. */
+static void detach_all(struct probe_links *links)
 {
-	struct probe_links *links = links_of(file, mode);
-
-	// Entries were attached last: nobody enters any more when returns are no longer seen.
 	while (links->count)
 		probe_link_detach(links->links[--links->count]);
+}
+
+void probed_file_detach(struct probed_file *file, enum probe_set set)
+{
+	detach_all(&file->links[set]);
+}
+
+void probed_file_attach_next(struct probed_file *file, uint32_t generation)
+{
+	detach_all(&file->former);
+	file->former = file->links[PROBE_SET_OTHERS];
+	file->links[PROBE_SET_OTHERS].count = 0;
+	file->generation = generation;
+	probed_file_attach(file, PROBE_SET_OTHERS);
+	if (file->steady_kinds == steady_kinds(file))
+		return;
+	probed_file_detach(file, PROBE_SET_STEADY);
+	probe_link_settle();
+	probed_file_attach(file, PROBE_SET_STEADY);
+}
+
+void probed_file_detach_former(struct probed_file *file)
+{
+	detach_all(&file->former);
 }
 
 // ---- public ---------------------------------------------------------------------------------
@@ -188,8 +230,9 @@ int probed_file_open(const struct gpu_driver *driver, const struct gpu_probes_op
 
 void probed_file_close(struct probed_file *file)
 {
-	probed_file_detach(file, PROBE_WINDOWS);
-	probed_file_detach(file, PROBE_ALWAYS);
+	for (uint32_t set = 0; set < PROBE_SET_COUNT; set++)
+		probed_file_detach(file, set);
+	probed_file_detach_former(file);
 	free(file);
 }
 
@@ -241,12 +284,13 @@ static bool shares_mark(const struct probed_file *file, const struct probed_file
 		return true; // nobody knows: what is counted twice is worse than what is not seen
 	bool shares = has_breakpoint(file->driver, mark.offset);
 	probe_link_detach(link);
+	probe_link_settle(); // or it would be found in the next file
 	return shares;
 }
 
 bool probed_file_is_probed_by(const struct probed_file *file, const struct probed_file *other)
 {
-	if (other->shares_with || !other->always.count ||
+	if (other->shares_with || !other->links[PROBE_SET_OTHERS].count ||
 	    strcmp(other->driver->build_id, file->driver->build_id) != 0)
 		return false;
 	for (size_t row = 0; row < other->options->call_count; row++) {

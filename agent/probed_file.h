@@ -15,6 +15,16 @@ enum {
 	PROBED_FILE_LINKS_MAX = 32,
 };
 
+/** Probes that come and go together. */
+enum probe_set {
+	PROBE_SET_WINDOWS,
+	PROBE_SET_OTHERS, // those that are always there, but for these:
+	// Of memory: each call counts, for what is seen to be allocated and not to be freed stays for ever. So
+	// they stay attached when other kinds come or go.
+	PROBE_SET_STEADY,
+	PROBE_SET_COUNT,
+};
+
 struct probe_links {
 	struct probe_link *links[PROBED_FILE_LINKS_MAX];
 	uint32_t count;
@@ -27,9 +37,12 @@ struct probed_file {
 	uint32_t shares_with; // the number of the file that has the probes; 0: itself
 	struct probe_site sites[GPU_PROBES_NAMES_MAX]; // by row of the table
 	bool has_site[GPU_PROBES_NAMES_MAX];
-	struct probe_links always, windows;
-	uint64_t refused; // probes, by the kernel
-	int refusal;      // what it said last
+	struct probe_links links[PROBE_SET_COUNT];
+	struct probe_links former; // of PROBE_SET_OTHERS, until those are attached anew
+	uint32_t generation;       // of PROBE_SET_OTHERS: GPU_CALL_GENERATION or 0
+	uint64_t steady_kinds;     // that PROBE_SET_STEADY was attached for
+	uint64_t refused;          // probes, by the kernel
+	int refusal;               // what it said last
 };
 
 /**
@@ -41,9 +54,15 @@ int probed_file_open(const struct gpu_driver *driver, const struct gpu_probes_op
 /** Detaches what is attached. */
 void probed_file_close(struct probed_file *file);
 
-/** Attach the probes of the kinds in this mode; none if the file shares those of another. */
-void probed_file_attach(struct probed_file *file, enum probe_mode mode);
-void probed_file_detach(struct probed_file *file, enum probe_mode mode);
+/** Attach the probes of a set; none if the file shares those of another. */
+void probed_file_attach(struct probed_file *file, enum probe_set set);
+void probed_file_detach(struct probed_file *file, enum probe_set set);
+/**
+ * It has changed which are always there: attach those anew, with this generation, and when it counts, detach those
+ * from before. Steady ones are touched only if some of them are concerned, and may miss calls meanwhile.
+ */
+void probed_file_attach_next(struct probed_file *file, uint32_t generation);
+void probed_file_detach_former(struct probed_file *file);
 
 /** What a call of this row costs in this file, in nanoseconds; 0: it has no such function. */
 double probed_file_cost(const struct probed_file *file, size_t row);

@@ -17,6 +17,11 @@ const volatile bool gpu_keep_calls = false;   // for tests
 
 /* Set at any time, for probes that are there a part of the time: launches, and what is too hot. */
 struct gpu_window gpu_window = {};
+/*
+ * Likewise, of those that are always there: GPU_CALL_GENERATION or 0. Before some are taken away all that
+ * stay are attached a second time, and hardly a call is missed or counted twice meanwhile.
+ */
+__u32 gpu_generation = 0;
 
 static __always_inline long read_user(void *to, __u32 size, __u64 address)
 {
@@ -82,13 +87,19 @@ static __always_inline void count_hit(__u64 cookie)
 		*hits += 1;
 }
 
-/* For how many calls one of this probe stands; 0: it came outside of the window. */
+/*
+ * For how many calls one of this probe stands; 0: it came outside of the window, or there is another probe
+ * at the same place that counts.
+ */
 static __always_inline __u32 window_weight(__u64 cookie, __u64 now)
 {
 	const volatile struct gpu_window *window = &gpu_window;
+	__u32 generation = *(const volatile __u32 *)&gpu_generation;
+	__u32 flags = gpu_cookie_flags(cookie), call = gpu_cookie_call(cookie);
 
-	if (!(gpu_cookie_flags(cookie) & GPU_CALL_WINDOWED))
-		return 1;
+	if (!(flags & GPU_CALL_WINDOWED))
+		return (call >= GPU_CALL_STEADY_FIRST && call <= GPU_CALL_STEADY_LAST) ||
+		       (flags & GPU_CALL_GENERATION) == generation;
 	return now >= window->begin_ns && now < window->end_ns ? window->weight : 0;
 }
 

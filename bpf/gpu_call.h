@@ -62,6 +62,10 @@ enum gpu_call {
 	GPU_CALL_COUNT
 };
 
+/* Calls that are not seen singly but kept account of: each matters. */
+#define GPU_CALL_STEADY_FIRST GPU_CALL_INIT
+#define GPU_CALL_STEADY_LAST  GPU_CALL_MEM_UNMAP
+
 /* What an NCCL call does: the label "collective". */
 enum nccl_collective {
 	NCCL_OTHER,
@@ -90,6 +94,8 @@ enum gpu_call_flag {
 	GPU_CALL_SIZE_SHIFT_1 = 1 << 2, // the size is in units of 1 << (bits 2 and 3) bytes
 	GPU_CALL_SIZE_SHIFT_2 = 1 << 3,
 	GPU_CALL_WINDOWED = 1 << 4, // only what comes in a window counts: struct gpu_window
+	// Of probes that are always there, but for GPU_CALL_STEADY_FIRST to _LAST: which of two this one is.
+	GPU_CALL_GENERATION = 1 << 5,
 };
 
 /*
