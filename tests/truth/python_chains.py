@@ -8,7 +8,7 @@ import re
 from stacks import Verdict, is_kernel, is_python
 
 # The program's own bookkeeping, on the way to a chain and back: what it calls does not matter.
-BOOKKEEPING = {"announce", "draw", "entered", "entered.<locals>.mark", "mark", "name_thread",
+BOOKKEEPING = {"announce", "clock", "draw", "entered", "entered.<locals>.mark", "mark", "name_thread",
                "print_chains", "chain_lines", "shared_file", "take_chains"}
 PROGRAM = ("chains.py", "torch_chains.py", "<made up>", "made_up.py")
 GAP_MAX = 60

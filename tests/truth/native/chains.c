@@ -4,6 +4,7 @@
 //     chains [--seconds S] [--warm-up S] [--seed N] [--threads N] [--deep N] [--library FILE]
 //            [--timer] [--mappings N] [--main-exits]
 //
+// Seconds are of time that a thread ran.
 // Until the warm-up is over the thread is called "warm-up", then "truth": samples carry that name.
 // With --mappings the process has so many executable ones; with --main-exits the first thread ends
 // before the others. With --deep each chain has a recursion that is so deep.
@@ -32,6 +33,7 @@ enum {
 	TIMER_US = 1500,
 	THREADS_MAX = 16,
 	CRYPTO_LEAVES = 2, // the last ones
+	STRETCH_MAX = 8,   // seconds last no longer than so many
 };
 
 int have_crypto(void);
@@ -53,6 +55,17 @@ static uint64_t monotonic_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
+
+/*
+ * How far a thread that began at @begin_ns has come: in time that it ran, so that on a loaded machine it
+ * is sampled as often, and the agent, which is as slow there, gets as far in the warm-up.
+ */
+static uint64_t progress_ns(uint64_t begin_ns)
+{
+	uint64_t ran_ns = thread_cpu_ns(), least_ns = (monotonic_ns() - begin_ns) / STRETCH_MAX;
+
+	return ran_ns > least_ns ? ran_ns : least_ns;
 }
 
 static const struct step *random_step(uint64_t *random)
@@ -126,9 +139,10 @@ static NOINLINE void run_chain(struct walk *walk)
 		GO_ON(walk);
 }
 
-static NOINLINE void run_chains(struct walk *walk, uint64_t end_ns, const char *root)
+static NOINLINE void run_chains(struct walk *walk, uint64_t begin_ns, double until,
+				const char *root)
 {
-	while (monotonic_ns() < end_ns) {
+	while ((double)progress_ns(begin_ns) < until * 1e9) {
 		draw_chain(walk, root);
 		run_chain(walk);
 	}
@@ -152,9 +166,9 @@ static NOINLINE void run_thread(uint64_t thread_seed, const char *root)
 	current_walk = walk;
 	give_signal_stack();
 	prctl(PR_SET_NAME, "warm-up");
-	run_chains(walk, begin + (uint64_t)(warm_up * 1e9), root);
+	run_chains(walk, begin, warm_up, root);
 	prctl(PR_SET_NAME, "truth");
-	run_chains(walk, begin + (uint64_t)((warm_up + seconds) * 1e9), root);
+	run_chains(walk, begin, warm_up + seconds, root);
 	prctl(PR_SET_NAME, "done");
 }
 

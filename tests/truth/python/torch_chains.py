@@ -105,7 +105,7 @@ def main():
     name_thread("warm-up")
     chains.BURNS[:] = [burn_matmul, burn_convolution, burn_elements, burn_sort]
     kinds = [through_module, through_function, through_backward] + chains.PLAIN[:8]
-    begin = time.time() + options.warm_up
+    begin = chains.clock() + options.warm_up
     chains.run_rounds(kinds, begin)
     name_thread("truth")
     chains.run_rounds(kinds, begin + options.seconds)
