@@ -25,6 +25,7 @@ enum {
 	// Waits have two stacks for each thread of the machine, whatever its CPUs: at start 5,000 threads.
 	RING_BYTES_MIN_WAITS = 4 << 20,
 	RING_BYTES_MAX = 16 << 20,
+	RING_FREQUENCY_HZ = 100, // that all this is for
 	FOLLOWED_MAX = 16384,    // processes that `record -p` follows at a time
 	DRAIN_BATCH = 1024,      // counts per system call
 	RECORD_HEADER_BYTES = 8, // BPF_RINGBUF_HDR_SZ
@@ -92,11 +93,17 @@ static int refused(struct error *err, int rc, const char *what)
 
 // ---- open, set, load, attach ------------------------------------------------------------------
 
-static uint32_t ring_bytes(int cpu_count, bool waits)
+// Who samples more often has more records by the time the agent looks.
+static uint32_t ring_bytes(int cpu_count, const struct loader_options *options)
 {
-	uint32_t bytes = waits ? RING_BYTES_MIN_WAITS : RING_BYTES_MIN;
+	uint32_t bytes = options->waits ? RING_BYTES_MIN_WAITS : RING_BYTES_MIN;
+	uint64_t wanted = (uint64_t)cpu_count * RING_BYTES_PER_CPU;
 
-	while (bytes < RING_BYTES_MAX && bytes < (uint64_t)cpu_count * RING_BYTES_PER_CPU)
+	if (wanted < RING_BYTES_MIN)
+		wanted = RING_BYTES_MIN;
+	if (options->frequency_hz > RING_FREQUENCY_HZ)
+		wanted = wanted * options->frequency_hz / RING_FREQUENCY_HZ;
+	while (bytes < RING_BYTES_MAX && bytes < wanted)
 		bytes *= 2;
 	return bytes;
 }
@@ -127,9 +134,8 @@ static void set_options(struct loader *loader, const struct loader_options *opti
 	programs->rodata->only_followed = options->pid != 0;
 	bpf_map__set_max_entries(programs->maps.tick_periods, loader->cpu_count);
 	bpf_map__set_max_entries(programs->maps.records,
-				 options->ring_bytes
-					 ? options->ring_bytes
-					 : ring_bytes(loader->cpu_count, options->waits));
+				 options->ring_bytes ? options->ring_bytes
+						     : ring_bytes(loader->cpu_count, options));
 	if (options->pid)
 		bpf_map__set_max_entries(programs->maps.followed, FOLLOWED_MAX);
 

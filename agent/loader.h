@@ -22,15 +22,16 @@ enum loader_level {
 
 struct loader_options {
 	uint64_t slot_ns;
-	pid_t pid;           // only this process and its later children; 0: all
-	bool cycles;         // ticks are of hardware cycles, not of the CPU clock
-	uint32_t counts_max; // distinct samples between two loader_swap_counts()
-	bool snapshots;      // samples that need a table not there yet come as snapshots
-	bool waits;          // stacks of waits come through the ring, too
+	uint32_t frequency_hz; // of ticks; 0: the usual
+	pid_t pid;             // only this process and its later children; 0: all
+	bool cycles;           // ticks are of hardware cycles, not of the CPU clock
+	uint32_t counts_max;   // distinct samples between two loader_swap_counts()
+	bool snapshots;        // samples that need a table not there yet come as snapshots
+	bool waits;            // stacks of waits come through the ring, too
 	// For tests: begin with what is tried when kernels refuse better.
 	bool raw_tracepoints;    // the process programs without types
 	enum loader_level level; // the first to be tried
-	uint32_t ring_bytes;     // of records; 0: by the number of CPUs
+	uint32_t ring_bytes;     // of records; 0: by CPUs and frequency
 };
 
 /**

@@ -490,6 +490,7 @@ static int open_kernel_side(struct profiler *profiler, const struct profiler_opt
 	uint64_t ns_per_1024_cycles = perf_events_cycle_ns();
 	struct loader_options loader_options = {
 		.slot_ns = options->slot_ns,
+		.frequency_hz = options->frequency_hz,
 		.pid = options->pid,
 		.cycles = ns_per_1024_cycles != 0,
 		.counts_max = profiler->counts_max,
@@ -549,6 +550,7 @@ static int open_lanes(struct profiler *profiler, const struct profiler_options *
 		.labels = &options->labels,
 		.budget_percent = options->budget_percent,
 		.governor_interval_ns = options->governor_interval_ns,
+		.kernel_period_ns = options->kernel_period_ns,
 		.frequency_hz = options->frequency_hz,
 		.set_frequency = set_frequency,
 		.context = profiler,
