@@ -25,7 +25,8 @@ enum {
 
 /* What failed for want of memory or a descriptor is tried again after this. */
 #define AGAIN_NS NS_PER_SECOND
-/* An interpreter that was only just started; each time twice as long. */
+/* An interpreter that was only just started: found late by no more than this part of what it took. */
+#define PYTHON_LATE_SHARE   8
 #define PYTHON_AGAIN_MIN_NS (20 * NS_PER_MS)
 #define PYTHON_AGAIN_MAX_NS (60 * NS_PER_SECOND)
 /* Functions made at run time come one after the other. */
@@ -192,11 +193,19 @@ static int write_runtime(struct process_unwinds *unwinds, uint32_t runtime)
 	return rc;
 }
 
-static uint64_t longer_wait(uint64_t wait_ns)
+// On a loaded machine an interpreter may take seconds to start.
+static void seek_python_again(struct published *record)
 {
+	uint64_t now = clock_monotonic_ns(), wait_ns;
+
+	if (!record->python_since_ns)
+		record->python_since_ns = now;
+	wait_ns = (now - record->python_since_ns) / PYTHON_LATE_SHARE;
 	if (wait_ns < PYTHON_AGAIN_MIN_NS)
-		return PYTHON_AGAIN_MIN_NS;
-	return wait_ns < PYTHON_AGAIN_MAX_NS / 2 ? wait_ns * 2 : PYTHON_AGAIN_MAX_NS;
+		wait_ns = PYTHON_AGAIN_MIN_NS;
+	if (wait_ns > PYTHON_AGAIN_MAX_NS)
+		wait_ns = PYTHON_AGAIN_MAX_NS;
+	record->python_again_ns = now + wait_ns;
 }
 
 // What fails for the moment is tried again; what fails for good leaves the native stack.
@@ -217,10 +226,8 @@ static void find_python(struct process_unwinds *unwinds, struct published *recor
 		rc = write_runtime(unwinds, python.runtime);
 	// For the moment: its memory is as it was when its interpreter was found.
 	bool is_kept = (rc == -EAGAIN || rc == -ESRCH) && record->python.runtime;
-	if (rc == -EAGAIN) {
-		record->python_wait_ns = longer_wait(record->python_wait_ns);
-		record->python_again_ns = clock_monotonic_ns() + record->python_wait_ns;
-	}
+	if (rc == -EAGAIN)
+		seek_python_again(record);
 	if (!is_kept)
 		record->python = rc ? (struct python_process){ 0 } : python;
 }

@@ -38,9 +38,9 @@ struct published {
 	uint64_t took_ns;  // the publication
 	uint64_t again_ns; // publish again then, though nothing changed; 0: no need
 	uint64_t python_again_ns;
-	uint64_t python_wait_ns; // until then, at its last try
-	uint64_t exited_ns;      // 0: it lives
-	uint64_t missing;        // a stack ended here, in no mapping known then
+	uint64_t python_since_ns; // when it was looked for in vain first; 0: never
+	uint64_t exited_ns;       // 0: it lives
+	uint64_t missing;         // a stack ended here, in no mapping known then
 	uint32_t missing_tries;
 };
 
