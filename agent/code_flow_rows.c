@@ -23,18 +23,28 @@ static const char *const never_return[] = {
 	"__fortify_fail", "__chk_fail", "__libc_fatal",
 };
 
-static bool does_never_return(const char *name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(never_return); i++)
-		if (!strcmp(name, never_return[i]))
-			return true;
-	return false;
-}
-
 struct reading {
+	const struct elf_symbols *symbols;
+	const struct code_extent *extents;
+	uint32_t extent_count;
 	struct function_starts *starts;
 	int rc;
 };
+
+static bool is_within(const struct reading *reading, uint64_t address)
+{
+	uint32_t at = 0, limit = reading->extent_count;
+
+	while (at < limit) {
+		uint32_t middle = at + (limit - at) / 2;
+
+		if (reading->extents[middle].limit <= address)
+			at = middle + 1;
+		else
+			limit = middle;
+	}
+	return at < reading->extent_count && reading->extents[at].start <= address;
+}
 
 static bool add_start(void *context, const char *name, const Elf64_Sym *symbol)
 {
@@ -42,7 +52,8 @@ static bool add_start(void *context, const char *name, const Elf64_Sym *symbol)
 	struct reading *reading = context;
 	struct function_starts *starts = reading->starts;
 
-	if (type != STT_FUNC && type != STT_GNU_IFUNC)
+	(void)name;
+	if ((type != STT_FUNC && type != STT_GNU_IFUNC) || !is_within(reading, symbol->st_value))
 		return true;
 	if (starts->count == starts->capacity) {
 		uint32_t capacity = starts->capacity ? starts->capacity * 2 : 256;
@@ -55,8 +66,11 @@ static bool add_start(void *context, const char *name, const Elf64_Sym *symbol)
 		starts->starts = more;
 		starts->capacity = capacity;
 	}
-	starts->starts[starts->count++] =
-		(struct function_start){ symbol->st_value, does_never_return(name) };
+	starts->starts[starts->count++] = (struct function_start){
+		.address = symbol->st_value,
+		.never_returns = elf_symbols_is_named(reading->symbols, symbol, never_return,
+						      ARRAY_SIZE(never_return)),
+	};
 	return true;
 }
 
@@ -67,14 +81,20 @@ static int compare_starts(const void *left, const void *right)
 	return (a->address > b->address) - (a->address < b->address);
 }
 
-int function_starts_read(const struct elf_symbols *symbols, struct function_starts *ret_starts)
+int function_starts_read(const struct elf_symbols *symbols, const struct code_extent *extents,
+			 uint32_t count, struct function_starts *ret_starts)
 {
-	struct reading reading = { .starts = ret_starts };
+	struct reading reading = {
+		.symbols = symbols,
+		.extents = extents,
+		.extent_count = count,
+		.starts = ret_starts,
+	};
 
 	*ret_starts = (struct function_starts){ 0 };
 	if (symbols->elf->header.e_machine != EM_X86_64)
 		return 0;
-	elf_symbols_each(symbols, add_start, &reading);
+	elf_symbols_each_unnamed(symbols, add_start, &reading);
 	if (ret_starts->count)
 		qsort(ret_starts->starts, ret_starts->count, sizeof(*ret_starts->starts),
 		      compare_starts);
@@ -113,14 +133,6 @@ static bool enter_all(const struct function_starts *starts, uint64_t address, si
 			code_flow_never_returns(flow, start->address);
 	}
 	return any;
-}
-
-static int read_all(const struct elf *elf, struct function_starts *ret_starts)
-{
-	_cleanup_(elf_symbols_deinit) struct elf_symbols symbols = { 0 };
-	int rc = elf_symbols_init(&symbols, elf);
-
-	return rc ? (rc == -ENOMEM ? rc : 0) : function_starts_read(&symbols, ret_starts);
 }
 
 /* Places that have rows already, in order. */
@@ -281,24 +293,67 @@ static bool is_followed(const struct unwind_rows *rows, uint32_t first, uint64_t
 	return false;
 }
 
+static int compare_extents(const void *left, const void *right)
+{
+	const struct code_extent *a = left, *b = right;
+
+	return (a->start > b->start) - (a->start < b->start);
+}
+
+/* The same piece may lie around many functions. Returns how many pieces are left. */
+static uint32_t join_extents(struct code_extent *extents, uint32_t count)
+{
+	uint32_t kept = 0;
+
+	qsort(extents, count, sizeof(*extents), compare_extents);
+	for (uint32_t i = 0; i < count; i++) {
+		if (kept && extents[i].start <= extents[kept - 1].limit)
+			extents[kept - 1].limit = later(extents[kept - 1].limit, extents[i].limit);
+		else
+			extents[kept++] = extents[i];
+	}
+	return kept;
+}
+
+/* The functions in all gaps that marks lie in: the symbols of a large file are read only once. */
+static int read_starts(const struct elf *elf, const struct unwind_mark *marks, uint32_t count,
+		       const struct unwind_rows *rows, struct function_starts *ret_starts)
+{
+	_cleanup_(elf_symbols_deinit) struct elf_symbols symbols = { 0 };
+	_cleanup_free_ struct code_extent *extents = calloc(count, sizeof(*extents));
+	uint32_t found = 0;
+
+	if (!extents)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count; i++)
+		if (marks[i].flags & MARK_FOLLOW &&
+		    find_gap(elf, rows, &marks[i], &extents[found].start, &extents[found].limit) &&
+		    extents[found].start < extents[found].limit)
+			found++;
+	found = join_extents(extents, found);
+	int rc = found ? elf_symbols_init(&symbols, elf) : -ENOENT;
+	if (rc)
+		return rc == -ENOMEM ? rc : 0;
+	return function_starts_read(&symbols, extents, found, ret_starts);
+}
+
 int code_flow_rows_follow(const struct elf *elf, const struct unwind_mark *marks, uint32_t count,
 			  struct unwind_rows *rows)
 {
 	_cleanup_(function_starts_deinit) struct function_starts starts = { 0 };
 	uint32_t first = rows->range_count;
-	int rc = 0;
+	int rc;
 
+	if (!count || elf->header.e_machine != EM_X86_64)
+		return 0;
+	rc = read_starts(elf, marks, count, rows, &starts);
 	for (uint32_t i = 0; i < count && !rc; i++) {
 		uint64_t start, limit;
 
-		if (!(marks[i].flags & MARK_FOLLOW) || elf->header.e_machine != EM_X86_64 ||
-		    is_followed(rows, first, marks[i].start) ||
+		if (!(marks[i].flags & MARK_FOLLOW) || is_followed(rows, first, marks[i].start) ||
 		    !find_gap(elf, rows, &marks[i], &start, &limit))
 			continue;
-		if (!starts.count)
-			rc = read_all(elf, &starts);
-		if (!rc)
-			rc = follow(elf, &starts, start, limit, rows);
+		rc = follow(elf, &starts, start, limit, rows);
 	}
 	return rc;
 }

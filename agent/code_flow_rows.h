@@ -10,6 +10,12 @@
 #include "unwind_rows.h"
 #include "unwind_table.h"
 
+/** Code from one virtual address up to another. */
+struct code_extent {
+	uint64_t start;
+	uint64_t limit;
+};
+
 /** Functions of a file, sorted by where they begin. */
 struct function_starts {
 	struct function_start {
@@ -20,10 +26,12 @@ struct function_starts {
 };
 
 /**
- * All that @symbols name. None, if the file is for another machine than x86-64. Returns 0 or -ENOMEM;
- * what cannot be read is left out. function_starts_deinit() it.
+ * All that @symbols name within @extents, which are sorted and apart from each other. None, if the file
+ * is for another machine than x86-64. Returns 0 or -ENOMEM; what cannot be read is left out.
+ * function_starts_deinit() it.
  */
-int function_starts_read(const struct elf_symbols *symbols, struct function_starts *ret_starts);
+int function_starts_read(const struct elf_symbols *symbols, const struct code_extent *extents,
+			 uint32_t count, struct function_starts *ret_starts);
 void function_starts_deinit(struct function_starts *starts);
 
 /**

@@ -249,19 +249,19 @@ static int read_strings(const struct elf_symbols *symbols, const Elf64_Shdr *tab
 	return 0;
 }
 
-static int visit_table(const struct elf_symbols *symbols, const Elf64_Shdr *table,
-		       elf_symbol_visit *visit, void *context)
+/* @strings may be NULL: then there are no names. */
+static int visit_symbols(const struct elf_symbols *symbols, const Elf64_Shdr *table,
+			 const char *strings, uint64_t strings_size, elf_symbol_visit *visit,
+			 void *context)
 {
-	uint64_t strings_size, count = table->sh_size / sizeof(Elf64_Sym);
+	uint64_t count = table->sh_size / sizeof(Elf64_Sym);
 	_cleanup_free_ Elf64_Sym *batch = malloc(SYMBOLS_PER_READ * sizeof(*batch));
-	_cleanup_free_ char *strings = NULL;
-	int rc;
+	int rc = 0;
 
 	if (!batch)
 		return -ENOMEM;
 	if (count > ELF_SYMBOLS_MAX)
 		return -E2BIG;
-	rc = read_strings(symbols, table, &strings, &strings_size);
 	for (uint64_t at = 0; !rc && at < count; at += SYMBOLS_PER_READ) {
 		uint64_t batch_count =
 			count - at < SYMBOLS_PER_READ ? count - at : SYMBOLS_PER_READ;
@@ -269,20 +269,78 @@ static int visit_table(const struct elf_symbols *symbols, const Elf64_Shdr *tabl
 		rc = elf_read(symbols->elf, table->sh_offset + at * sizeof(*batch), batch,
 			      batch_count * sizeof(*batch));
 		for (uint64_t i = 0; !rc && i < batch_count; i++) {
+			const char *name = strings ? strings + batch[i].st_name : NULL;
+
 			if (batch[i].st_shndx == SHN_UNDEF || batch[i].st_name >= strings_size)
 				continue;
-			if (!visit(context, strings + batch[i].st_name, &batch[i]))
+			if (!visit(context, name, &batch[i]))
 				return 0;
 		}
 	}
 	return rc;
 }
 
-int elf_symbols_each(const struct elf_symbols *symbols, elf_symbol_visit *visit, void *context)
+static int visit_table(const struct elf_symbols *symbols, const Elf64_Shdr *table,
+		       elf_symbol_visit *visit, void *context)
+{
+	_cleanup_free_ char *strings = NULL;
+	uint64_t strings_size;
+	int rc = read_strings(symbols, table, &strings, &strings_size);
+
+	return rc ? rc : visit_symbols(symbols, table, strings, strings_size, visit, context);
+}
+
+static const Elf64_Shdr *find_table(const struct elf_symbols *symbols)
 {
 	const Elf64_Shdr *table = find_type(symbols, SHT_SYMTAB);
 
-	if (!table || table->sh_size < 2 * sizeof(Elf64_Sym))
-		table = find_type(symbols, SHT_DYNSYM);
+	return table && table->sh_size >= 2 * sizeof(Elf64_Sym) ? table
+								: find_type(symbols, SHT_DYNSYM);
+}
+
+int elf_symbols_each(const struct elf_symbols *symbols, elf_symbol_visit *visit, void *context)
+{
+	const Elf64_Shdr *table = find_table(symbols);
+
 	return table ? visit_table(symbols, table, visit, context) : -ENOENT;
+}
+
+int elf_symbols_each_unnamed(const struct elf_symbols *symbols, elf_symbol_visit *visit,
+			     void *context)
+{
+	const Elf64_Shdr *table = find_table(symbols);
+	const Elf64_Shdr *strings = table ? section_at(symbols, table->sh_link) : NULL;
+
+	if (!strings)
+		return table ? -ENOEXEC : -ENOENT;
+	return visit_symbols(symbols, table, NULL, strings->sh_size, visit, context);
+}
+
+bool elf_symbols_is_named(const struct elf_symbols *symbols, const Elf64_Sym *symbol,
+			  const char *const *names, size_t name_count)
+{
+	const Elf64_Shdr *table = find_table(symbols);
+	const Elf64_Shdr *strings = table ? section_at(symbols, table->sh_link) : NULL;
+	char bytes[ELF_SYMBOL_NAME_BYTES_MAX];
+	uint64_t left = strings && symbol->st_name < strings->sh_size
+				? strings->sh_size - symbol->st_name
+				: 0;
+	size_t size = 0;
+
+	for (size_t i = 0; i < name_count; i++) {
+		size_t needed = strlen(names[i]) + 1;
+
+		size = needed > size ? needed : size;
+	}
+	size = size < sizeof(bytes) ? size : sizeof(bytes);
+	size = size < left ? size : left;
+	if (!size || elf_read(symbols->elf, strings->sh_offset + symbol->st_name, bytes, size))
+		return false;
+	for (size_t i = 0; i < name_count; i++) {
+		size_t needed = strlen(names[i]) + 1;
+
+		if (needed <= size && !memcmp(names[i], bytes, needed))
+			return true;
+	}
+	return false;
 }

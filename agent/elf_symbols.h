@@ -47,3 +47,14 @@ typedef bool elf_symbol_visit(void *context, const char *name, const Elf64_Sym *
  * -ENOEXEC; -E2BIG past a limit; -ENOMEM; -errno when reading fails.
  */
 int elf_symbols_each(const struct elf_symbols *symbols, elf_symbol_visit *visit, void *context);
+
+/**
+ * The same without names: @name is NULL. The string table, which is most of what is to be read, stays
+ * where it is: libtorch's is 78 MB.
+ */
+int elf_symbols_each_unnamed(const struct elf_symbols *symbols, elf_symbol_visit *visit,
+			     void *context);
+
+/** Has a symbol, of those that each visits, one of the names? No, where it cannot be read. */
+bool elf_symbols_is_named(const struct elf_symbols *symbols, const Elf64_Sym *symbol,
+			  const char *const *names, size_t name_count);

@@ -55,14 +55,8 @@ static const struct pattern patterns[] = {
 	    0xd4 } },
 };
 
-/* Code between ranges, in which patterns are looked for. */
-struct gap {
-	uint64_t start;
-	uint64_t limit;
-};
-
 struct gap_list {
-	struct gap *gaps;
+	struct code_extent *gaps;
 	uint32_t count;
 	uint64_t bytes;
 };
@@ -79,7 +73,7 @@ static bool add_gap(struct gap_list *list, uint64_t start, uint64_t limit)
 		return true;
 	if (list->count == SCANNED_GAPS_MAX || limit - start > SCANNED_BYTES_MAX - list->bytes)
 		return false;
-	list->gaps[list->count++] = (struct gap){ .start = start, .limit = limit };
+	list->gaps[list->count++] = (struct code_extent){ .start = start, .limit = limit };
 	list->bytes += limit - start;
 	return true;
 }
@@ -143,7 +137,7 @@ static void scan_gap(struct unwind_rows *rows, uint16_t machine, uint64_t addres
 	}
 }
 
-static int read_gap(const struct elf *elf, const struct gap *gap, uint8_t *bytes)
+static int read_gap(const struct elf *elf, const struct code_extent *gap, uint8_t *bytes)
 {
 	const Elf64_Phdr *load = elf_find_code(elf, gap->start);
 
@@ -153,7 +147,8 @@ static int read_gap(const struct elf *elf, const struct gap *gap, uint8_t *bytes
 }
 
 /* Of large files too many symbols would be read for what little code they leave undescribed. */
-static int read_starts(const struct elf *elf, struct function_starts *ret_starts)
+static int read_starts(const struct elf *elf, const struct gap_list *list,
+		       struct function_starts *ret_starts)
 {
 	_cleanup_(elf_symbols_deinit) struct elf_symbols symbols = { 0 };
 	uint64_t code_bytes = 0;
@@ -166,7 +161,7 @@ static int read_starts(const struct elf *elf, struct function_starts *ret_starts
 	int rc = elf_symbols_init(&symbols, elf);
 	if (rc)
 		return rc == -ENOMEM ? rc : 0;
-	return function_starts_read(&symbols, ret_starts);
+	return function_starts_read(&symbols, list->gaps, list->count, ret_starts);
 }
 
 /* First what looks like nothing else; then all other code is followed. */
@@ -178,7 +173,7 @@ static int describe_gaps(const struct elf *elf, const struct gap_list *list, uin
 	int rc = 0;
 
 	for (uint32_t i = 0; i < list->count && !rc; i++) {
-		const struct gap *gap = &list->gaps[i];
+		const struct code_extent *gap = &list->gaps[i];
 
 		rc = read_gap(elf, gap, bytes);
 		if (!rc)
@@ -187,9 +182,9 @@ static int describe_gaps(const struct elf *elf, const struct gap_list *list, uin
 	}
 	match_limit = rows->range_count;
 	if (!rc)
-		rc = read_starts(elf, &starts);
+		rc = read_starts(elf, list, &starts);
 	for (uint32_t i = 0; i < list->count && !rc; i++) {
-		const struct gap *gap = &list->gaps[i];
+		const struct code_extent *gap = &list->gaps[i];
 
 		rc = read_gap(elf, gap, bytes);
 		if (!rc)

@@ -145,6 +145,46 @@ TEST(a_file_without_a_hash_table_is_searched)
 	close_symbols(&file);
 }
 
+struct named {
+	const struct elf_symbols *symbols;
+	uint32_t count, matched;
+};
+
+static bool ask_for_name(void *context, const char *name, const Elf64_Sym *symbol)
+{
+	static const char *const names[] = { "a longer name than any", "second", "fir" };
+	struct named *named = context;
+
+	assert_null(name);
+	named->count++;
+	if (elf_symbols_is_named(named->symbols, symbol, names, ARRAY_SIZE(names)))
+		named->matched += symbol->st_value == 0x401020 ? 1 : 100;
+	return true;
+}
+
+TEST(names_are_read_of_those_only_that_are_asked_for)
+{
+	struct elf_image image;
+	struct file file;
+	struct named named = { .symbols = &file.symbols };
+
+	image_init(&image);
+	image_add_dynamic(&image, "first", 0x10, 16);
+	image_add_dynamic(&image, "second", 0x20, 16);
+	assert_int_equal(0, open_symbols(&file, image_open(&image)));
+	assert_int_equal(0, elf_symbols_each_unnamed(&file.symbols, ask_for_name, &named));
+	assert_int_equal(2, named.count);
+	assert_int_equal(1, named.matched);
+	close_symbols(&file);
+}
+
+static bool ask_any_name(void *context, const char *name, const Elf64_Sym *symbol)
+{
+	(void)name;
+	elf_symbols_is_named(context, symbol, library_names, ARRAY_SIZE(library_names));
+	return true;
+}
+
 /* Everything that reads symbols, over whatever the file has become. */
 static void use(int fd)
 {
@@ -158,6 +198,7 @@ static void use(int fd)
 		elf_symbols_find_exported(&file.symbols, "_cmocka_run_group_tests", &symbol);
 		elf_symbols_find_section(&file.symbols, ".rodata");
 		elf_symbols_each(&file.symbols, count_symbol, &count);
+		elf_symbols_each_unnamed(&file.symbols, ask_any_name, &file.symbols);
 	}
 	close_symbols(&file);
 }
@@ -197,4 +238,5 @@ RUN_TESTS(cmocka_unit_test(exported_symbols_are_where_the_linker_finds_them),
 	  cmocka_unit_test(names_that_are_not_exported_are_not_found),
 	  cmocka_unit_test(every_exported_function_is_found_by_its_name),
 	  cmocka_unit_test(a_file_without_a_hash_table_is_searched),
+	  cmocka_unit_test(names_are_read_of_those_only_that_are_asked_for),
 	  cmocka_unit_test(damaged_files_are_survived))
