@@ -13,6 +13,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "agent/sample_log.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -54,6 +55,7 @@ struct loader {
 	struct unwind_maps unwind_maps;
 	char notice[ERROR_TEXT_BYTES];
 	int counts_fd[2];
+	struct sample_log log;
 	bool swapping; // programs are in the map that was swapped out, or nobody has asked yet
 	struct counts_users *users; // of each possible CPU
 	struct count_key *batch_keys;
@@ -133,6 +135,7 @@ static void set_options(struct loader *loader, const struct loader_options *opti
 	programs->rodata->only_cycles = options->cycles;
 	programs->rodata->only_followed = options->pid != 0;
 	bpf_map__set_max_entries(programs->maps.tick_periods, loader->cpu_count);
+	bpf_map__set_max_entries(programs->maps.sample_log, sample_log_size(loader->cpu_count));
 	bpf_map__set_max_entries(programs->maps.records,
 				 options->ring_bytes ? options->ring_bytes
 						     : ring_bytes(loader->cpu_count, options));
@@ -267,6 +270,14 @@ static int create_counts(struct loader *loader, uint32_t counts_max, struct erro
 		       : error_set(err, -ENOMEM, "out of memory");
 }
 
+static int open_log(struct loader *loader, struct error *err)
+{
+	int rc = sample_log_open(&loader->log, bpf_map__fd(loader->programs->maps.sample_log),
+				 loader->cpu_count);
+
+	return rc ? error_errno(err, rc, "the log of samples cannot be mapped") : 0;
+}
+
 static int follow(struct loader *loader, pid_t pid, struct error *err)
 {
 	uint32_t key = pid, yes = 1;
@@ -322,6 +333,8 @@ static int open_all(struct loader *loader, const struct loader_options *options,
 	if (!rc)
 		find_unwind_maps(loader);
 	if (!rc)
+		rc = open_log(loader, err);
+	if (!rc)
 		rc = create_counts(loader, options->counts_max, err);
 	if (!rc)
 		rc = follow(loader, options->pid, err);
@@ -369,6 +382,7 @@ void loader_close(struct loader *loader)
 		if (loader->counts_fd[i] >= 0)
 			close(loader->counts_fd[i]);
 	}
+	sample_log_close(&loader->log);
 	free(loader->users);
 	free(loader->batch_keys);
 	free(loader->batch_counts);
@@ -484,9 +498,9 @@ int loader_swap_counts(struct loader *loader, struct error *err)
 
 	// In order on all CPUs: who is in the old map is asked after this is seen.
 	if (!loader->swapping)
-		__atomic_store_n(active, !*active, __ATOMIC_SEQ_CST);
+		__atomic_store_n(active, *active + 1, __ATOMIC_SEQ_CST);
 	loader->swapping = true;
-	int rc = wait_until_unused(loader, !*active, &used);
+	int rc = wait_until_unused(loader, !(*active & 1), &used);
 	if (rc)
 		return error_errno(err, rc, "who uses the count maps cannot be told");
 	loader->swapping = used;
@@ -505,14 +519,14 @@ static int drain_batch(struct loader *loader, uint32_t count, count_fn fn, void 
 
 int loader_drain_counts(struct loader *loader, count_fn fn, void *context, struct error *err)
 {
-	int fd = loader->counts_fd[!loader->programs->data_shared->active_counts];
-	uint32_t position, count;
+	uint32_t active = loader->programs->data_shared->active_counts, position, count;
+	int fd = loader->counts_fd[!(active & 1)], rc = 0, failed;
 	void *from = NULL;
-	int rc, failed = 0;
 
 	if (loader->swapping)
 		return 0;
-	do {
+	failed = sample_log_read(&loader->log, active - 1, fn, context);
+	while (!rc && !failed) {
 		count = DRAIN_BATCH;
 		rc = bpf_map_lookup_and_delete_batch(fd, from, &position, loader->batch_keys,
 						     loader->batch_counts, &count, NULL);
@@ -520,7 +534,7 @@ int loader_drain_counts(struct loader *loader, count_fn fn, void *context, struc
 			return error_errno(err, rc, "a count map cannot be drained");
 		failed = drain_batch(loader, count, fn, context);
 		from = &position;
-	} while (!rc && !failed);
+	}
 	return failed ? error_errno(err, failed, "samples are dropped") : 0;
 }
 

@@ -52,7 +52,10 @@ struct {
 	__array(values, struct counts_map);
 } counts_maps SEC(".maps");
 
-/* Which of them programs count in: the agent changes it, and waits until no program is in the other. */
+/*
+ * Which of them programs count in, by its lowest bit: the agent adds 1, and waits until no program is in the
+ * other.
+ */
 __u32 active_counts SHARED_VARIABLE = 0;
 
 /*

@@ -5,6 +5,7 @@
 #include "kernel.h"
 #include "maps.bpf.h"
 #include "process.bpf.h"
+#include "sample_log.bpf.h"
 #include "sample_stack.bpf.h"
 #include "stolen_time.bpf.h"
 #include "wake.bpf.h"
@@ -18,10 +19,11 @@ static __always_inline long read_user(void *to, __u32 size, __u64 address)
 
 /* A CPU's ticks never overlap (perf's recursion guard), and no other program uses this. */
 struct cpu {
-	__u64 tick_ns;             // when the last tick was
-	__u64 stolen_ns;           // of stolen_ns(), left out of weights
-	__u64 late;                // it came late
-	__u64 remainder_ns;        // of its weight, below WEIGHT_UNIT_NS
+	__u64 tick_ns;      // when the last tick was
+	__u64 stolen_ns;    // of stolen_ns(), left out of weights
+	__u64 late;         // it came late
+	__u64 remainder_ns; // of its weight, below WEIGHT_UNIT_NS
+	struct sample_log_end log_end;
 	struct sample_stack stack; // last: a body's frames are its end
 };
 
@@ -103,6 +105,14 @@ static __always_inline __u64 round_weight(struct cpu *cpu, __u64 ns)
 	return ns - cpu->remainder_ns;
 }
 
+static __always_inline int count_sample(struct cpu *cpu, const struct count_key *key,
+					__u64 weight_ns)
+{
+	if (log_sample(&cpu->log_end, key, weight_ns))
+		return count(COUNTER_SAMPLES);
+	return add_count(key, weight_ns, 1);
+}
+
 SEC("perf_event")
 int sample_on_cpu(struct bpf_perf_event_data *ctx)
 {
@@ -128,5 +138,5 @@ int sample_on_cpu(struct bpf_perf_event_data *ctx)
 	key.kind = SAMPLE_KIND_ON_CPU;
 	if (sample_stack(&cpu->stack, now, ctx, task, weight_ns, &key))
 		return 0;
-	return add_count(&key, weight_ns, 1);
+	return count_sample(cpu, &key, weight_ns);
 }
