@@ -194,7 +194,7 @@ int cupti_window_read(struct cupti_window *window, struct cupti_result *ret_resu
 		return -ENOENT;
 	if (is_open(window))
 		return -EAGAIN;
-	result.state = (enum cupti_state)at_most(shared->state, CUPTI_STATE_FAILED);
+	result.state = (enum cupti_state)at_most(shared->state, CUPTI_STATE_DEAR);
 	result.code = shared->result;
 	result.compared_ns = shared->compared_ns;
 	result.compared_launches = shared->compared_launches;

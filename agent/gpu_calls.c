@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "helper/cupti_shared.h"
 
 /* Registers that pass arguments, in their order. */
 enum { RDI, RSI, RDX, RCX, R8, R9, STACK = GPU_ARGUMENT_STACK, NONE = GPU_ARGUMENT_NONE };
@@ -155,6 +156,9 @@ static const struct gpu_call_symbol symbols[] = {
 	NCCL("ncclCommCount", NCCL_RANKS, OTHER),
 	NCCL("ncclCommDestroy", NCCL_END, DESTROY),
 	NCCL("ncclCommAbort", NCCL_END, DESTROY),
+
+	// Launches of which the CUPTI helper tells, in its windows.
+	ROW(CUPTI_PROBE_NAME, HELPER, RARE, false, TOLD_LAUNCH, 0, NONE, NONE),
 };
 
 const struct gpu_call_symbol *gpu_calls(size_t *ret_count)

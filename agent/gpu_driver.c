@@ -36,6 +36,7 @@ static const struct library {
 } libraries[] = {
 	{ "libcuda.so", "libcuda.so.1", NULL, GPU_LIBRARY_CUDA },
 	{ "libnccl.so", "libnccl.so.2", NULL, GPU_LIBRARY_NCCL },
+	{ "libcairn_cupti.so", "libcairn_cupti.so", NULL, GPU_LIBRARY_HELPER },
 	{ "libtorch_cuda.so", "libtorch_cuda.so", "ncclAllReduce", GPU_LIBRARY_NCCL },
 };
 
@@ -482,6 +483,22 @@ void gpu_drivers_follow(struct gpu_drivers *drivers, struct process_table *table
 		note_process(drivers, table, &search.keys[i]);
 	free(search.keys);
 	gpu_drivers_end(drivers, now_ns);
+}
+
+void gpu_drivers_each_process(const struct gpu_drivers *drivers, enum gpu_library library,
+			      void (*fn)(void *context, const struct process_key *key),
+			      void *context)
+{
+	uint64_t files = 0;
+
+	for (int i = 0; i < GPU_DRIVERS_MAX; i++)
+		files |= (uint64_t)(drivers->files[i] &&
+				    drivers->files[i]->driver.library == library)
+			 << i;
+	for (uint32_t i = 0; files && i < drivers->record_count; i++) {
+		if (drivers->records[i].files & files)
+			fn(context, &drivers->records[i].key);
+	}
 }
 
 uint32_t gpu_drivers_count(const struct gpu_drivers *drivers)

@@ -70,6 +70,10 @@ void gpu_drivers_note(struct gpu_drivers *drivers, const struct process_key *key
 		      uint64_t generation, int folder, const struct mapping_list *list);
 void gpu_drivers_end(struct gpu_drivers *drivers, uint64_t now_ns);
 
+/** Each process that was seen to map a file of that library. */
+void gpu_drivers_each_process(const struct gpu_drivers *drivers, enum gpu_library library,
+			      void (*fn)(void *context, const struct process_key *key),
+			      void *context);
 uint32_t gpu_drivers_count(const struct gpu_drivers *drivers);
 /** How many processes map one of them. */
 uint32_t gpu_drivers_process_count(const struct gpu_drivers *drivers);

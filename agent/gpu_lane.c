@@ -11,6 +11,7 @@
 #include "agent/gpu_driver.h"
 #include "agent/gpu_probes.h"
 #include "agent/gpu_programs.h"
+#include "agent/kernel_windows.h"
 #include "agent/probe_cost.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -21,6 +22,7 @@ struct gpu_lane {
 	// From the first driver on.
 	struct gpu_programs *programs;
 	struct gpu_probes *probes; // NULL if they were refused, too
+	struct kernel_windows *kernels;
 	bool is_tried;
 	uint32_t stacks_per_second;
 	struct labels labels;  // of the probes' cost
@@ -95,6 +97,13 @@ static void try_programs(struct gpu_lane *lane)
 		gpu_programs_close(take(lane->programs));
 		return;
 	}
+	const struct kernel_windows_options kernels = {
+		.programs = lane->programs,
+		.drivers = lane->drivers,
+		.processes = lane->options.processes,
+		.period_ns = lane->options.kernel_period_ns,
+	};
+	lane->kernels = kernel_windows_new(&kernels);
 	gpu_programs_set_budget(lane->programs, lane->stacks_per_second);
 	if (lane->options.namer)
 		*lane->options.namer = (struct gpu_namer){ gpu_programs_name, lane->programs };
@@ -160,6 +169,7 @@ void gpu_lane_close(struct gpu_lane *lane)
 		return;
 	if (lane->options.namer)
 		*lane->options.namer = (struct gpu_namer){ 0 };
+	kernel_windows_free(lane->kernels);
 	gpu_drivers_free(lane->drivers); // tells the probes
 	gpu_probes_close(lane->probes);
 	gpu_programs_close(lane->programs);
@@ -186,6 +196,8 @@ void gpu_lane_tick(struct gpu_lane *lane, uint64_t now_ns)
 		return;
 	gpu_probes_tick(lane->probes, now_ns);
 	follow_memory(lane);
+	if (lane->kernels)
+		kernel_windows_tick(lane->kernels, now_ns);
 }
 
 static const char *change_of_memory(const struct gpu_lane *lane)
@@ -222,10 +234,13 @@ static int add_probe_cost(struct gpu_lane *lane, struct window *window)
 	struct gpu_probes_stats stats;
 
 	gpu_probes_read_stats(lane->probes, &stats);
-	uint64_t ns = stats.cost_ns - lane->told_cost_ns;
+	uint64_t all_ns = stats.cost_ns;
+	if (lane->kernels)
+		all_ns += kernel_windows_cost_ns(lane->kernels);
+	uint64_t ns = all_ns - lane->told_cost_ns;
 	if (!ns)
 		return 0;
-	lane->told_cost_ns = stats.cost_ns;
+	lane->told_cost_ns = all_ns;
 	return window_add_value(window, &lane->labels, PROFILE_TYPE_COST, slot,
 				end_slot > slot ? end_slot - 1 : slot, (int64_t)ns);
 }
@@ -236,6 +251,8 @@ int gpu_lane_after_drain(struct gpu_lane *lane, struct window *window)
 
 	if (lane->programs)
 		rc = gpu_programs_after_drain(lane->programs, lane->options.processes, window);
+	if (!rc && lane->kernels)
+		rc = kernel_windows_after_drain(lane->kernels, window);
 	if (!rc && lane->probes)
 		rc = add_probe_cost(lane, window);
 	if (!rc && lane->probes && !lane->is_change_told)
@@ -258,6 +275,9 @@ const char *gpu_lane_next_notice(struct gpu_lane *lane)
 	}
 	if (!lane->probes)
 		return NULL;
+	const char *of_kernels = lane->kernels ? kernel_windows_next_notice(lane->kernels) : NULL;
+	if (of_kernels)
+		return of_kernels;
 	if (lane->is_change_logged)
 		return gpu_probes_next_notice(lane->probes);
 	lane->is_change_logged = true;

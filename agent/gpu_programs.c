@@ -2,6 +2,7 @@
 #include "agent/gpu_programs.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -287,6 +288,94 @@ int gpu_programs_read_memory(struct gpu_programs *programs, struct gpu_live *ret
 		*ret_live = sum;
 	return rc;
 }
+
+// ---- launches that were told of ---------------------------------------------------------------
+
+struct taking {
+	const struct process_key *process;
+	struct gpu_told *told;
+	uint32_t count, capacity;
+};
+
+static int take_told(void *context, const void *key, const void *value)
+{
+	struct taking *taking = context;
+	const struct gpu_key *of = key;
+
+	if (memcmp(&of->process, taking->process, sizeof(of->process)) != 0)
+		return 0;
+	if (taking->count == taking->capacity) {
+		uint32_t capacity = taking->capacity ? taking->capacity * 2 : 1024;
+		void *told = reallocarray(taking->told, capacity, sizeof(*taking->told));
+
+		if (!told)
+			return -ENOMEM;
+		taking->told = told;
+		taking->capacity = capacity;
+	}
+	taking->told[taking->count].number = (uint32_t)of->handle;
+	memcpy(&taking->told[taking->count++].launch, value, sizeof(taking->told->launch));
+	return 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uint32_t x = ((const struct gpu_told *)a)->number, y = ((const struct gpu_told *)b)->number;
+
+	return (x > y) - (x < y);
+}
+
+int gpu_programs_take_told(struct gpu_programs *programs, const struct process_key *process,
+			   struct gpu_told **ret_told, uint32_t *ret_count)
+{
+	const struct bpf_map *map = programs->programs->maps.gpu_told_launches;
+	struct taking taking = { .process = process };
+	int rc = each_entry(programs, map, take_told, &taking);
+
+	for (uint32_t i = 0; i < taking.count; i++) {
+		struct gpu_key key = { *process, taking.told[i].number, GPU_HANDLE_TOLD };
+
+		bpf_map_delete_elem(bpf_map__fd(map), &key);
+	}
+	if (rc) {
+		free(taking.told);
+		return rc;
+	}
+	if (taking.count)
+		qsort(taking.told, taking.count, sizeof(*taking.told), by_number);
+	*ret_told = taking.told;
+	*ret_count = taking.count;
+	return 0;
+}
+
+// As the kernel programs do (bpf/gpu_handles.bpf.h), so that a kernel is the same to both.
+static uint64_t hash_of_name(const struct gpu_name *name)
+{
+	uint64_t hash = 0xcbf29ce484222325ULL, word;
+
+	for (size_t i = 0; i < sizeof(name->text); i += sizeof(word)) {
+		memcpy(&word, name->text + i, sizeof(word));
+		hash = (hash ^ word) * 0x100000001b3ULL;
+		hash ^= hash >> 29;
+		if (word >> 56 == 0)
+			break;
+	}
+	return hash;
+}
+
+struct raw_frame gpu_programs_frame(struct gpu_programs *programs, const char *name)
+{
+	struct gpu_name known = { 0 };
+
+	snprintf(known.text, sizeof(known.text), "%s", *name ? name : "(no name)");
+	uint64_t hash = hash_of_name(&known);
+	// Refused where there is no room: it is shown as a number then.
+	bpf_map_update_elem(bpf_map__fd(programs->programs->maps.gpu_names), &hash, &known,
+			    BPF_ANY);
+	return (struct raw_frame){ .address = hash, .tag = FRAME_TAG_GPU };
+}
+
+// ---- stacks that are kept ---------------------------------------------------------------------
 
 // Its stack must not be forgotten while the graph may be launched.
 static int use_stack(void *context, const void *key, const void *value)

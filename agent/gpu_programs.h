@@ -52,6 +52,21 @@ void gpu_programs_set_generation(void *programs, uint32_t generation);
  * forgotten; while they are not, what is allocated is not told.
  */
 void gpu_programs_set_memory_known(struct gpu_programs *programs, bool is_known);
+/** A launch that the CUPTI helper told of. */
+struct gpu_told {
+	uint32_t number;
+	struct gpu_told_launch launch;
+};
+
+/**
+ * Those of @process, by number, and forget them: *ret_told is the caller's to free. Returns 0 or a negative
+ * errno.
+ */
+int gpu_programs_take_told(struct gpu_programs *programs, const struct process_key *process,
+			   struct gpu_told **ret_told, uint32_t *ret_count);
+/** A frame that stands for a function of the device of that name. */
+struct raw_frame gpu_programs_frame(struct gpu_programs *programs, const char *name);
+
 /** What is allocated now, of all processes and stacks. Returns 0 or a negative errno. */
 int gpu_programs_read_memory(struct gpu_programs *programs, struct gpu_live *ret_live);
 /** For a struct gpu_probes_options: how often programs have run, by enum gpu_call, entries and returns. 0 or -errno. */

@@ -164,6 +164,7 @@ static int open_gpu_calls(const struct lane_setup *setup, void **ret_lane, struc
 		.namer = setup->gpu_namer,
 		.slot_ns = setup->slot_ns,
 		.only_followed = setup->only_followed,
+		.kernel_period_ns = setup->kernel_period_ns,
 		.labels = setup->labels,
 	};
 	struct gpu_lane *lane;

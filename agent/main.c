@@ -119,6 +119,7 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.wakers = agent->options.wakers,
 		.budget_percent = agent->options.budget_percent,
 		.governor_interval_ns = agent->options.governor_interval_ns,
+		.kernel_period_ns = agent->options.kernel_period_ns,
 	};
 
 	return profiler_open(&options, &agent->profiler, err);

@@ -172,6 +172,11 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		{ "governor-interval", 0, CONFIG_DURATION, &o->governor_interval_ns, "10s",
 		  200 * NS_PER_MS, 600 * NS_PER_SECOND, "TIME",
 		  "compare the cost with the budget this often; for tests" },
+		{ "kernel-windows", 0, CONFIG_DURATION, &o->kernel_period_ns, "5m", NS_PER_SECOND,
+		  24 * 3600 * NS_PER_SECOND, "TIME",
+		  "in processes that were started with libcairn_cupti.so, measure how long GPUs' "
+		  "kernels "
+		  "run for half a second about this often" },
 		{ "log-level", 0, CONFIG_STRING, &log_level, "info", 0, 0, "LEVEL",
 		  "error, warn, info or debug" },
 	};

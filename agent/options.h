@@ -26,6 +26,7 @@ struct options {
 	bool governed;  // else the agent may cost what it costs
 	double budget_percent; // of one core; 0: by the machine's size
 	uint64_t governor_interval_ns;
+	uint64_t kernel_period_ns;
 	enum log_level log_level;
 };
 

@@ -28,6 +28,7 @@ struct sample_kind_type {
 		number_kind; // its counts are also counted by number, as of this kind; 0: they are not
 	bool has_stack;      // false: a total, whose stack has no locations
 	bool has_wait;       // its series have LABEL_WAIT
+	bool has_tools; // between leaf and callers are functions of CUPTI, which nobody asked for
 	bool is_of_communicator; // they have the labels of NCCL's calls
 };
 

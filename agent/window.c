@@ -211,6 +211,29 @@ static int append_user_part(struct window *window, struct process *process,
 	return rc ? rc : append_callers(window, &key->user, now_ns, ret_end);
 }
 
+static bool is_tool(const struct window *window, uint32_t position)
+{
+	const struct location *location = &window->profile->locations[window->positions[position]];
+	const char *path = profile_string(window->profile, location->module);
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+	return strncmp(name, "libcairn_cupti.so", 17) == 0 || strncmp(name, "libcupti.so", 11) == 0;
+}
+
+// The helper's and CUPTI's functions, by which the launch was told.
+static void drop_tools(struct window *window)
+{
+	uint32_t count = 1;
+
+	while (count < window->position_count && is_tool(window, count))
+		count++;
+	if (window->position_count < 2)
+		return;
+	memmove(&window->positions[1], &window->positions[count],
+		(window->position_count - count) * sizeof(*window->positions));
+	window->position_count -= count - 1;
+}
+
 static bool is_there(const struct stack_hash *hash)
 {
 	return hash->high || hash->low;
@@ -233,6 +256,8 @@ static int build_stack(struct window *window, struct process *process, const str
 		rc = append_user_part(window, process, key, now_ns, &end);
 	if (rc)
 		return rc;
+	if (sample_kind_find(key->kind)->has_tools)
+		drop_tools(window);
 	// The root is the user part's; a hole in the middle is told if the root is whole.
 	if (end == STACK_END_COMPLETE)
 		end = kernel_end;

@@ -56,6 +56,9 @@ enum {
 #define PROFILE_TYPE_GPU_ALLOCATIONS "gpu_memory:allocations:count:allocation:count"
 /** Memory of GPUs that is allocated, each second, by the stack that did. */
 #define PROFILE_TYPE_GPU_MEMORY "gpu_memory:inuse:bytes:gauge:second"
+/** Time that kernels took on GPUs, by the stack that launched them, and how many; only in windows of the helper. */
+#define PROFILE_TYPE_GPU_KERNEL  "gpu_kernel:device_time:nanoseconds:gpu:nanoseconds"
+#define PROFILE_TYPE_GPU_KERNELS "gpu_kernel:kernels:count:kernel:count"
 /**
  * Calls of NCCL, by the stack that makes them; labels "communicator", "rank", "ranks" and "collective": time in
  * them, what they move, how many there were, and how long after the first rank of this node they came.

@@ -5,6 +5,7 @@
 // those before it.
 
 #include "gpu_handles.bpf.h"
+#include "gpu_kernels.bpf.h"
 #include "gpu_memory.bpf.h"
 #include "gpu_stack.bpf.h"
 #include "nccl.bpf.h"
@@ -318,6 +319,9 @@ static __always_inline void begin_call(struct gpu_work *work, gpu_context *ctx, 
 		return;
 	case GPU_CALL_LAUNCH_HOST_FUNC:
 		count_at_entry(work, ctx, now, SAMPLE_KIND_GPU_LAUNCH, 1);
+		return;
+	case GPU_CALL_TOLD_LAUNCH:
+		keep_told_launch(work, ctx, now);
 		return;
 	case GPU_CALL_GRAPH_EXEC_DESTROY:
 		forget_graph(process, work->call.handle);

@@ -59,6 +59,8 @@ enum gpu_call {
 	GPU_CALL_NCCL_RANK,          // communicator, where to put the rank
 	GPU_CALL_NCCL_RANKS,         // communicator, where to put the number of ranks
 	GPU_CALL_NCCL_END,           // communicator
+	// The CUPTI helper's.
+	GPU_CALL_TOLD_LAUNCH, // number, weight, name
 	GPU_CALL_COUNT
 };
 
@@ -177,6 +179,7 @@ enum gpu_handle {
 	GPU_HANDLE_GRAPH = 5,
 	GPU_HANDLE_GRAPH_EXEC = 6,
 	GPU_HANDLE_COMMUNICATOR = 7,
+	GPU_HANDLE_TOLD = 8, // the number of a launch that the CUPTI helper has told of
 };
 
 /* A stack that outlives its moment: who allocated, who captured. Hashed: no padding. */
@@ -188,6 +191,13 @@ struct gpu_owner {
 };
 
 _Static_assert(sizeof(struct gpu_owner) == 64, "no padding: it is a map's key");
+
+/* A launch that the CUPTI helper has told of. */
+struct gpu_told_launch {
+	struct gpu_owner owner;
+	__u64 slot;
+	__u64 weight; // launches that it stands for
+};
 
 /* What is allocated, by owner. */
 struct gpu_live {

@@ -57,6 +57,9 @@ enum sample_kind {
 	SAMPLE_KIND_NCCL_BYTES = 44,
 	SAMPLE_KIND_NCCL_LAG = 45,   // nanoseconds after the first rank's call
 	SAMPLE_KIND_NCCL_CALLS = 46, // the agent's own: how many there were
+	// The agent's own: nanoseconds that kernels took on the device, and how many there were.
+	SAMPLE_KIND_GPU_KERNEL = 51,
+	SAMPLE_KIND_GPU_KERNELS = 52,
 	SAMPLE_KIND_LIMIT
 };
 

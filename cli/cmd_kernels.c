@@ -83,6 +83,7 @@ static int check_state(const struct cupti_result *result, struct error *err)
 	switch (result->state) {
 	case CUPTI_STATE_IDLE:
 	case CUPTI_STATE_OPEN:
+	case CUPTI_STATE_DEAR: // what there is is shown
 		return 0;
 	case CUPTI_STATE_ASIDE:
 		return error_set(
@@ -141,6 +142,10 @@ static void print_cost(const struct cupti_result *result, const struct kernels_a
 	printf("The helper took %.2f %% of a CPU; CUPTI began in %.1f ms and ended in %.1f ms.\n",
 	       100 * cupti_result_own_share(result), (double)result->enable_ns / 1e6,
 	       (double)result->disable_ns / 1e6);
+	if (result->state == CUPTI_STATE_DEAR)
+		printf("The window was ended early: the helper took more than %d %% of a CPU. Try "
+		       "--one-in.\n",
+		       CUPTI_OWN_PERCENT_MAX);
 	if (slowdown >= SLOWDOWN_TOLD)
 		printf("While kernels were measured there were %.0f %% fewer launches than just "
 		       "before.\n",

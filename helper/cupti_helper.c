@@ -33,12 +33,18 @@ enum {
 #define NS_PER_SECOND 1000000000ULL
 #define NS_PER_MS     1000000ULL
 
+/* Of one callback, in own_ns; a longer one has lost its CPU meanwhile. */
+#define OWN_NS_MAX (50 * 1000ULL)
+/* A window counts as at least so long: what little the first launches cost is no share of anything. */
+#define JUDGED_NS_MIN (500 * NS_PER_MS)
+
 /* The process's. The helper's thread writes all but what is atomic. */
 static struct cupti_shared *shared;
 static _Atomic uint64_t launches, kernels, kernel_ns, own_ns;
 static _Atomic uint32_t record_count, dropped, buffers;
 static _Atomic bool is_measuring;
 static uint32_t one_in = 1, records_max; // of the window that is open
+static uint64_t window_began_ns;         // likewise
 static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint64_t now_ns(void)
@@ -46,6 +52,19 @@ static uint64_t now_ns(void)
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
+}
+
+static void add_own(uint64_t ns)
+{
+	atomic_fetch_add_explicit(&own_ns, ns, memory_order_relaxed);
+}
+
+static uint64_t cpu_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now); // a system call: not for each launch
 	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
 }
 
@@ -152,7 +171,8 @@ static void on_launch(void *context, CUpti_CallbackDomain domain, CUpti_Callback
 	if (atomic_load_explicit(&is_measuring, memory_order_relaxed) &&
 	    is_told(call->correlationId))
 		cairn_cupti_launched(call->correlationId, one_in, call->symbolName);
-	atomic_fetch_add_explicit(&own_ns, now_ns() - begin_ns, memory_order_relaxed);
+	uint64_t ns = now_ns() - begin_ns;
+	add_own(ns < OWN_NS_MAX ? ns : OWN_NS_MAX);
 }
 
 static const CUpti_CallbackId launch_calls[] = {
@@ -230,7 +250,7 @@ static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *size, size_t *records
 static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size,
 				 size_t valid)
 {
-	uint64_t begin_ns = now_ns();
+	uint64_t begin_ns = cpu_ns();
 	CUpti_Activity *record = NULL;
 	size_t lost = 0;
 
@@ -248,7 +268,7 @@ static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *bu
 		free(buffer);
 		atomic_fetch_sub(&buffers, 1);
 	}
-	atomic_fetch_add_explicit(&own_ns, now_ns() - begin_ns, memory_order_relaxed);
+	add_own(cpu_ns() - begin_ns);
 }
 
 // ---- windows --------------------------------------------------------------------------------
@@ -266,7 +286,17 @@ static uint32_t window_asked(void)
 	return __atomic_load_n(&shared->window_asked, __ATOMIC_ACQUIRE);
 }
 
-// Half a window: it ends early if the agent takes it back, or when there are enough records.
+static bool is_dear(uint64_t now)
+{
+	uint64_t elapsed_ns = now - window_began_ns;
+
+	if (elapsed_ns < JUDGED_NS_MIN)
+		elapsed_ns = JUDGED_NS_MIN;
+	return atomic_load(&own_ns) * 100 > elapsed_ns * CUPTI_OWN_PERCENT_MAX;
+}
+
+// Half a window: it ends early if the agent takes it back, when there are enough records, or if it costs too
+// much.
 static void pass(uint32_t window, uint64_t ns)
 {
 	uint64_t end_ns = now_ns() + ns;
@@ -274,7 +304,9 @@ static void pass(uint32_t window, uint64_t ns)
 	for (uint64_t now = now_ns(); now < end_ns && window_asked() == window; now = now_ns()) {
 		uint64_t slice_ns = end_ns - now < 10 * NS_PER_MS ? end_ns - now : 10 * NS_PER_MS;
 
-		if (atomic_load(&record_count) >= records_max)
+		if (is_dear(now))
+			shared->state = CUPTI_STATE_DEAR;
+		if (atomic_load(&record_count) >= records_max || shared->state == CUPTI_STATE_DEAR)
 			return;
 		sleep_in(window, slice_ns);
 	}
@@ -289,6 +321,8 @@ static void measure(uint32_t window, uint64_t half_ns)
 	pass(window, half_ns);
 	shared->compared_ns = now_ns() - begin_ns;
 	shared->compared_launches = atomic_load(&launches) - compared;
+	if (shared->state == CUPTI_STATE_DEAR)
+		return;
 
 	begin_ns = now_ns();
 	shared->result = (int32_t)cupti.enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
@@ -342,6 +376,7 @@ static void subscribe_and_measure(uint32_t window, uint64_t half_ns)
 		result = enable_calls(subscriber, 1);
 	shared->result = (int32_t)result;
 	shared->state = result == CUPTI_SUCCESS ? CUPTI_STATE_OPEN : CUPTI_STATE_FAILED;
+	window_began_ns = now_ns();
 	if (result == CUPTI_SUCCESS)
 		measure(window, half_ns);
 	enable_calls(subscriber, 0);

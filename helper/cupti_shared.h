@@ -13,11 +13,12 @@
 #define CUPTI_PROBE_NAME "cairn_cupti_launched"
 
 enum {
-	CUPTI_SHARED_VERSION = 1,
+	CUPTI_SHARED_VERSION = 2,
 	CUPTI_RECORDS = 1 << 14, // of a window: 16 kernels a millisecond of one second
 	CUPTI_NAMES = 1 << 10,   // different kernels of a process
 	CUPTI_NAME_BYTES = 256,  // mangled; a longer one is cut
 	CUPTI_WINDOW_MS_MAX = 2000,
+	CUPTI_OWN_PERCENT_MAX = 1, // of a CPU, over a window
 };
 
 enum cupti_state {
@@ -26,6 +27,7 @@ enum cupti_state {
 	CUPTI_STATE_ASIDE,  // somebody else uses CUPTI: torch.profiler, Nsight
 	CUPTI_STATE_ABSENT, // no libcupti that could be loaded
 	CUPTI_STATE_FAILED, // CUPTI refused; see result
+	CUPTI_STATE_DEAR,   // ended early: the helper took more than CUPTI_OWN_PERCENT_MAX of a CPU
 };
 
 /** One kernel that ran. */

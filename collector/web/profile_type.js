@@ -64,6 +64,8 @@ const LANES = [
 	  about: "Time in the driver's calls that wait for a GPU, spinning or asleep" },
 	{ type: "gpu_launch:launches:count:launch:count", short: "gpu-launch", title: "Kernel launches", section: GPU,
 	  about: "Kernels launched, by the stack that launched them; the leaf is the kernel" },
+	{ type: "gpu_kernel:device_time:nanoseconds:gpu:nanoseconds", short: "gpu-kernel", title: "Kernel time", section: GPU, rate: "kernels at a time",
+	  about: "Time that kernels took on GPUs, by the stack that launched them; seen in windows of half a second, of processes with the CUPTI helper" },
 	{ type: "gpu_graph:launches:count:launch:count", short: "gpu-graph", title: "Graph launches", section: GPU,
 	  about: "CUDA graphs launched, by the stack that captured them" },
 	{ type: "gpu_copy:bytes:bytes:copy:bytes", short: "gpu-copy", title: "Copies", section: GPU, label: "direction",

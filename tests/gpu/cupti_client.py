@@ -15,10 +15,24 @@ if sys.argv[3:] == ["profiler"]:
     subscriber = ctypes.c_void_p()
     assert cupti.cuptiSubscribe(ctypes.byref(subscriber), None, None) == 0
 assert ctypes.CDLL(f"{folder}/libcairn_cupti.so").InitializeInjection() == 1
+
+
+def multiply():
+    launch(LAUNCH_KERNEL, b"_Z4gemmPf", 1, 30000)
+
+
+def normalize():
+    launch(LAUNCH_KERNEL, b"softmax", 1, 10000)
+
+
+def replay():
+    launch(GRAPH_LAUNCH, None, 2, 5000)
+
+
 print("ready", flush=True)
 end = time.monotonic() + seconds
 while time.monotonic() < end:
-    launch(LAUNCH_KERNEL, b"_Z4gemmPf", 1, 30000)
-    launch(LAUNCH_KERNEL, b"softmax", 1, 10000)
-    launch(GRAPH_LAUNCH, None, 2, 5000)
+    multiply()
+    normalize()
+    replay()
     time.sleep(0.001)

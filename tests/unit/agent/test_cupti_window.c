@@ -204,6 +204,40 @@ TEST(a_window_ends_when_there_are_enough_records)
 	cupti_result_deinit(&result);
 }
 
+static void *launch_without_end(void *context)
+{
+	(void)context;
+	while (!atomic_load(&stop))
+		launch(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, "gemm", 1, 3000);
+	return NULL;
+}
+
+TEST(a_window_that_costs_too_much_is_ended_and_says_so)
+{
+	_cleanup_(cupti_window_freep) struct cupti_window *window = find();
+	const struct cupti_window_options options = { CUPTI_WINDOW_MS_MAX, CUPTI_RECORDS, 1 };
+	struct cupti_result result = { 0 };
+	pthread_t thread;
+
+	if (!window)
+		SKIP("memory of processes may not be opened here");
+	atomic_store(&stop, false);
+	EXPECT_EQ(0, pthread_create(&thread, NULL, launch_without_end, NULL), "thread");
+	for (int i = 0; i < WINDOWS_MAX && result.state != CUPTI_STATE_DEAR; i++) {
+		cupti_result_deinit(&result);
+		EXPECT_EQ(0, cupti_window_ask(window, &options), "ask");
+		result = result_of(window);
+	}
+	atomic_store(&stop, true);
+	pthread_join(thread, NULL);
+	EXPECT_EQ(CUPTI_STATE_DEAR, result.state, "state");
+	EXPECT_EQ(1, cupti_result_own_share(&result) > CUPTI_OWN_PERCENT_MAX / 100.0, "its share");
+	EXPECT_EQ(1, result.compared_ns + result.measured_ns < CUPTI_WINDOW_MS_MAX * 1000000ULL,
+		  "it was ended early");
+	EXPECT_EQ(0, seen().is_subscribed, "all is given back");
+	cupti_result_deinit(&result);
+}
+
 TEST(the_applications_own_profiler_comes_first)
 {
 	_cleanup_(cupti_window_freep) struct cupti_window *window = find();
@@ -288,6 +322,7 @@ RUN_TESTS(cmocka_unit_test(nothing_is_subscribed_until_a_window_is_opened_and_af
 	  cmocka_unit_test(each_kernel_has_its_name_its_duration_and_its_launch),
 	  cmocka_unit_test(one_launch_in_so_many_is_recorded_and_all_are_in_the_sums),
 	  cmocka_unit_test(a_window_ends_when_there_are_enough_records),
+	  cmocka_unit_test(a_window_that_costs_too_much_is_ended_and_says_so),
 	  cmocka_unit_test(the_applications_own_profiler_comes_first),
 	  cmocka_unit_test(who_goes_away_takes_the_window_back),
 	  cmocka_unit_test(memory_that_only_has_the_name_is_refused))
