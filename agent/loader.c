@@ -13,6 +13,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "agent/record_ring.h"
 #include "agent/sample_log.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -48,7 +49,7 @@ enum {
 struct loader {
 	struct sampler_bpf *programs;
 	struct bpf_link *process_links[3];
-	struct ring_buffer *ring;
+	struct record_ring *ring;
 	const struct record_handlers *handlers; // while records are read
 	uint64_t bytes_to_read;                 // before it is enough
 	enum loader_level level;
@@ -313,7 +314,7 @@ static void hand_over(const struct record_handlers *handlers, const void *bytes,
 	}
 }
 
-static int handle_record(void *context, void *bytes, size_t size)
+static int handle_record(void *context, const void *bytes, size_t size)
 {
 	struct loader *loader = context;
 	uint64_t used = size + RECORD_HEADER_BYTES;
@@ -341,10 +342,10 @@ static int open_all(struct loader *loader, const struct loader_options *options,
 	if (rc)
 		return rc;
 
-	loader->ring = ring_buffer__new(bpf_map__fd(loader->programs->maps.records), handle_record,
-					loader, NULL);
-	if (!loader->ring)
-		return error_errno(err, -errno, "the ring buffer cannot be mapped");
+	rc = record_ring_open(bpf_map__fd(loader->programs->maps.records),
+			      bpf_map__max_entries(loader->programs->maps.records), &loader->ring);
+	if (rc)
+		return error_errno(err, rc, "the ring buffer cannot be mapped");
 	return attach_process_programs(loader, raw, err);
 }
 
@@ -376,7 +377,7 @@ void loader_close(struct loader *loader)
 		return;
 	for (uint32_t i = 0; i < ARRAY_SIZE(loader->process_links); i++)
 		bpf_link__destroy(loader->process_links[i]);
-	ring_buffer__free(loader->ring);
+	record_ring_close(loader->ring);
 	sampler_bpf__destroy(loader->programs);
 	for (int i = 0; i < 2; i++) {
 		if (loader->counts_fd[i] >= 0)
@@ -442,7 +443,7 @@ const struct unwind_maps *loader_unwind_maps(const struct loader *loader)
 
 int loader_records_fd(const struct loader *loader)
 {
-	return ring_buffer__epoll_fd(loader->ring);
+	return record_ring_fd(loader->ring);
 }
 
 int loader_read_records(struct loader *loader, const struct record_handlers *handlers,
@@ -451,7 +452,7 @@ int loader_read_records(struct loader *loader, const struct record_handlers *han
 	loader->handlers = handlers;
 	// While records arrive as fast as they are taken the reading would have no end.
 	loader->bytes_to_read = bpf_map__max_entries(loader->programs->maps.records);
-	int rc = ring_buffer__consume(loader->ring);
+	int rc = record_ring_read(loader->ring, handle_record, loader);
 	loader->handlers = NULL;
 	return rc < 0 && rc != READ_ENOUGH ? error_errno(err, rc, "the ring buffer cannot be read")
 					   : 0;
