@@ -31,6 +31,7 @@ struct program {
 	uint32_t cost;         // position in costs
 	uint64_t run_ns, runs; // when the statistics were switched on
 	uint64_t new_ns, new_runs;
+	int fd; // where it was seen
 	bool seen;
 };
 
@@ -117,46 +118,89 @@ static struct program *find_program(struct bpf_cost *cost, int fd, const struct 
 	return program;
 }
 
-static void see_program(struct bpf_cost *cost, int fd)
+// Another thread may have closed it and opened something else: only programs tell that much.
+static bool read_info(int fd, struct bpf_prog_info *ret_info)
 {
-	struct bpf_prog_info info = { 0 };
-	uint32_t size = sizeof(info);
+	uint32_t size = sizeof(*ret_info);
 
-	// Another thread may have closed it and opened something else.
-	if (bpf_obj_get_info_by_fd(fd, &info, &size) || size < sizeof(info) || !info.id)
-		return;
-	struct program *program = find_program(cost, fd, &info);
+	*ret_info = (struct bpf_prog_info){ 0 };
+	return !bpf_obj_get_info_by_fd(fd, ret_info, &size) && size >= sizeof(*ret_info) &&
+	       ret_info->id;
+}
+
+static void see_program(struct bpf_cost *cost, int fd, const struct bpf_prog_info *info)
+{
+	struct program *program = find_program(cost, fd, info);
+
 	if (!program || program->seen)
 		return;
 	program->seen = true;
-	program->new_ns = info.run_time_ns;
-	program->new_runs = info.run_cnt;
+	program->fd = fd;
+	program->new_ns = info->run_time_ns;
+	program->new_runs = info->run_cnt;
+}
+
+// Where we saw it the last time: spares to look where else it may be.
+static bool is_where_it_was(const struct bpf_cost *cost, int fd, struct bpf_prog_info *ret_info)
+{
+	for (uint32_t i = 0; i < cost->program_count; i++) {
+		if (cost->programs[i].fd == fd)
+			return read_info(fd, ret_info) && ret_info->id == cost->programs[i].id;
+	}
+	return false;
+}
+
+static bool is_program(int folder, const char *name)
+{
+	char target[32];
+	ssize_t length = readlinkat(folder, name, target, sizeof(target) - 1);
+
+	if (length < 0)
+		return false;
+	target[length] = 0;
+	return strcmp(target, "anon_inode:bpf-prog") == 0;
+}
+
+static void begin_seeing(struct bpf_cost *cost)
+{
+	for (uint32_t i = 0; i < cost->program_count; i++)
+		cost->programs[i].seen = false;
 }
 
 // All programs that this process holds, whoever of its modules loaded them.
 static int see_programs(struct bpf_cost *cost)
 {
 	DIR *folder = opendir("/proc/self/fd");
+	struct bpf_prog_info info;
 	struct dirent *entry;
 
 	if (!folder)
 		return -errno;
 	cost->unknown = 0;
-	for (uint32_t i = 0; i < cost->program_count; i++)
-		cost->programs[i].seen = false;
+	begin_seeing(cost);
 	while ((entry = readdir(folder))) {
-		char target[32];
-		ssize_t length =
-			readlinkat(dirfd(folder), entry->d_name, target, sizeof(target) - 1);
+		int fd = atoi(entry->d_name);
 
-		if (length < 0)
-			continue;
-		target[length] = 0;
-		if (strcmp(target, "anon_inode:bpf-prog") == 0)
-			see_program(cost, atoi(entry->d_name));
+		if (is_where_it_was(cost, fd, &info) ||
+		    (is_program(dirfd(folder), entry->d_name) && read_info(fd, &info)))
+			see_program(cost, fd, &info);
 	}
 	closedir(folder);
 	return 0;
+}
+
+// Those that were seen at the beginning: one that came since is not told of before the next time.
+static void see_programs_again(struct bpf_cost *cost)
+{
+	struct bpf_prog_info info;
+
+	begin_seeing(cost);
+	for (uint32_t i = 0; i < cost->program_count; i++) {
+		struct program *program = &cost->programs[i];
+
+		if (read_info(program->fd, &info) && info.id == program->id)
+			see_program(cost, program->fd, &info);
+	}
 }
 
 static void forget_gone_programs(struct bpf_cost *cost)
@@ -215,17 +259,17 @@ static int begin(struct bpf_cost *cost)
 	return rc;
 }
 
-static int end(struct bpf_cost *cost)
+static void end(struct bpf_cost *cost)
 {
 	uint64_t now_ns = clock_monotonic_ns();
-	int rc = see_programs(cost);
 
+	see_programs_again(cost);
 	cleanup_closep(&cost->stats_fd);
 	cost->stats_fd = -1;
 	cost->measuring = false;
 	accrue(cost, now_ns);
-	if (rc || now_ns <= cost->begin_ns)
-		return rc;
+	if (now_ns <= cost->begin_ns)
+		return;
 	for (uint32_t i = 0; i < cost->cost_count; i++)
 		cost->costs[i].ns_per_second = cost->costs[i].runs_per_second = 0;
 
@@ -239,7 +283,6 @@ static int end(struct bpf_cost *cost)
 		sum->ns_per_second += (program->new_ns - program->run_ns) * per_second;
 		sum->runs_per_second += (program->new_runs - program->runs) * per_second;
 	}
-	return 0;
 }
 
 static bool is_busy(const struct bpf_cost *cost)
@@ -259,7 +302,8 @@ static int measure_briefly(struct bpf_cost *cost)
 	if (rc)
 		return rc;
 	nanosleep(&pause, NULL);
-	return end(cost);
+	end(cost);
+	return 0;
 }
 
 int bpf_cost_tick(struct bpf_cost *cost)
@@ -267,7 +311,7 @@ int bpf_cost_tick(struct bpf_cost *cost)
 	int rc = 0;
 
 	if (cost->measuring)
-		rc = end(cost);
+		end(cost);
 	if (cost->tick == 0)
 		cost->chosen = cost->accrued_ns ? (uint32_t)random() % cost->one_in : 0;
 	if (!cost->accrued_ns)
