@@ -9,6 +9,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "agent/gpu_idle_time.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "gpu.skel.h"
@@ -23,9 +24,10 @@ enum {
 
 struct gpu_programs {
 	struct gpu_bpf *programs;
-	struct gpu_name name;   // that was asked for last
-	uint64_t told_second;   // the last one that a window has, of Unix time
-	uint32_t windows;       // since ended processes were looked for
+	struct gpu_name name; // that was asked for last
+	uint64_t told_second; // the last one that a window has, of Unix time
+	uint32_t windows;     // since ended processes were looked for
+	struct gpu_idle_time idle_time;
 	bool tells_no_memory;   // calls that allocate or free are missed
 	uint8_t *keys, *values; // of a batch
 	uint64_t *hits;         // of a kind of call, on each possible CPU
@@ -94,6 +96,7 @@ void gpu_programs_close(struct gpu_programs *programs)
 	if (!programs)
 		return;
 	gpu_bpf__destroy(programs->programs);
+	gpu_idle_time_deinit(&programs->idle_time);
 	free(programs->keys);
 	free(programs->values);
 	free(programs->hits);
@@ -130,6 +133,7 @@ void gpu_programs_set_window(void *context, const struct gpu_window *window)
 	__atomic_store_n(&to->end_ns, 0, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&to->begin_ns, window->begin_ns, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&to->weight, window->weight, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&to->sees_all, window->sees_all, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&to->end_ns, window->end_ns, __ATOMIC_SEQ_CST);
 }
 
@@ -439,7 +443,7 @@ static void sweep_all(struct telling *telling)
 	const struct bpf_map *const maps[] = {
 		all->maps.gpu_allocations,    all->maps.gpu_mappings, all->maps.gpu_live,
 		all->maps.gpu_functions,      all->maps.gpu_graphs,   all->maps.gpu_ranges,
-		all->maps.nccl_communicators,
+		all->maps.nccl_communicators, all->maps.gpu_idle,
 	};
 
 	for (uint32_t i = 0; i < ARRAY_SIZE(maps); i++)
@@ -490,6 +494,9 @@ int gpu_programs_after_drain(struct gpu_programs *programs, struct process_table
 		programs->told_second = telling.second_end - 1;
 	if (!rc)
 		rc = each_entry(programs, all->maps.gpu_graphs, use_stack, &telling);
+	if (!rc)
+		rc = gpu_idle_time_add(&programs->idle_time, bpf_map__fd(all->maps.gpu_idle),
+				       window);
 	if (++programs->windows < WINDOWS_PER_SWEEP)
 		return rc;
 	programs->windows = 0;

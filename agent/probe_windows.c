@@ -251,5 +251,6 @@ void probe_windows_open(struct probe_windows *windows, uint64_t now_ns,
 		.begin_ns = now_ns,
 		.end_ns = now_ns + windows->length_ns,
 		.weight = windows->period_weight,
+		.sees_all = !has_kind(windows, PROBE_OFF),
 	};
 }

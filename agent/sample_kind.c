@@ -56,6 +56,8 @@ static const struct sample_kind_type kinds[] = {
 				     .number_kind = SAMPLE_KIND_GPU_KERNELS },
 	[SAMPLE_KIND_GPU_KERNELS] = { .type = PROFILE_TYPE_GPU_KERNELS, .has_stack = true },
 	[SAMPLE_KIND_GPU_MEMORY] = { .type = PROFILE_TYPE_GPU_MEMORY, .has_stack = true },
+	[SAMPLE_KIND_GPU_IDLE] = { .type = PROFILE_TYPE_GPU_IDLE, .has_stack = true },
+	[SAMPLE_KIND_GPU_IDLE_TIME] = { .type = PROFILE_TYPE_GPU_IDLE_TIME },
 	NCCL(NCCL_ENQUEUE, ENQUEUE, SAMPLE_KIND_NCCL_CALLS),
 	NCCL(NCCL_BYTES, BYTES, 0),
 	NCCL(NCCL_LAG, LAG, 0),

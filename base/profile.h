@@ -60,6 +60,12 @@ enum {
 #define PROFILE_TYPE_GPU_KERNEL  "gpu_kernel:device_time:nanoseconds:gpu:nanoseconds"
 #define PROFILE_TYPE_GPU_KERNELS "gpu_kernel:kernels:count:kernel:count"
 /**
+ * Time in which a process's GPU had certainly nothing to do, a lower bound: without stacks, and what of it is known
+ * by the stack of the thread that let it wait.
+ */
+#define PROFILE_TYPE_GPU_IDLE_TIME "gpu_idle:time:nanoseconds:wall:nanoseconds"
+#define PROFILE_TYPE_GPU_IDLE      "gpu_idle:idle:nanoseconds:wall:nanoseconds"
+/**
  * Calls of NCCL, by the stack that makes them; labels "communicator", "rank", "ranks" and "collective": time in
  * them, what they move, how many there were, and how long after the first rank of this node they came.
  */

@@ -5,6 +5,7 @@
 // those before it.
 
 #include "gpu_handles.bpf.h"
+#include "gpu_idle_state.bpf.h"
 #include "gpu_kernels.bpf.h"
 #include "gpu_memory.bpf.h"
 #include "gpu_stack.bpf.h"
@@ -16,10 +17,8 @@ char LICENSE[] SEC("license") = "GPL";
 const volatile __u64 gpu_wait_ns_min = 10000; // a shorter wait is none: the work was done already
 const volatile bool gpu_keep_calls = false;   // for tests
 
-/* Set at any time, for probes that are there a part of the time: launches, and what is too hot. */
-struct gpu_window gpu_window = {};
 /*
- * Likewise, of those that are always there: GPU_CALL_GENERATION or 0. Before some are taken away all that
+ * Set at any time, of probes that are always there: GPU_CALL_GENERATION or 0. Before some are taken away all that
  * stay are attached a second time, and hardly a call is missed or counted twice meanwhile.
  */
 __u32 gpu_generation = 0;
@@ -161,6 +160,7 @@ int gpu_launch_begins(struct pt_regs *ctx)
 	if (!of_window || !is_wanted())
 		return 0;
 	count(COUNTER_GPU_LAUNCHES);
+	gpu_idle_enqueue(stream_of_launch((gpu_context *)ctx, cookie), now);
 	weight = choose_call(GPU_PACE_LAUNCHES);
 	if (!weight)
 		return 0;
@@ -326,6 +326,11 @@ static __always_inline void begin_call(struct gpu_work *work, gpu_context *ctx, 
 	case GPU_CALL_GRAPH_EXEC_DESTROY:
 		forget_graph(process, work->call.handle);
 		return;
+	case GPU_CALL_CONTEXT:
+		gpu_idle_context(work->call.handle);
+		return;
+	case GPU_CALL_ENQUEUE:
+		return;
 	case GPU_CALL_HOST_FREE:
 	case GPU_CALL_HOST_UNREGISTER:
 		remove_range(process, GPU_RANGE_HOST, work->call.to);
@@ -365,14 +370,17 @@ int gpu_call_begins(struct pt_regs *ctx)
 	if (!weight || !is_wanted())
 		return 0;
 	work = claim_gpu_work();
-	if (!work)
+	if (!work) {
+		gpu_idle_enqueue(GPU_STREAM_UNKNOWN, now); // it may have been one
 		return 0;
+	}
 	count(COUNTER_GPU_CALLS);
 	begin_key(work, now);
 	work->weight = weight;
 	read_arguments((gpu_context *)ctx, &work->arguments);
 	read_call((gpu_context *)ctx, cookie, &work->arguments, &work->call);
 	keep_call(&work->call);
+	note_enqueue(cookie, &work->call, now);
 	begin_call(work, (gpu_context *)ctx, cookie, now);
 	release_gpu_work(work);
 	return 0;
@@ -563,8 +571,10 @@ int gpu_call_returns(struct pt_regs *ctx)
 	begin_key(work, now);
 	work->entry_pc = call->entry_pc;
 	take_registers(work, (gpu_context *)ctx, call->return_address, false);
-	if (is_well)
+	if (is_well) {
+		note_wait(call->cookie, call->arguments[0], call->began_ns, now);
 		end_well(work, call, now);
+	}
 	end_timed(work, (gpu_context *)ctx, call, now, is_well);
 	release_gpu_work(work);
 	return 0;

@@ -61,6 +61,9 @@ enum gpu_call {
 	GPU_CALL_NCCL_END,           // communicator
 	// The CUPTI helper's.
 	GPU_CALL_TOLD_LAUNCH, // number, weight, name
+	// For when the GPU is idle.
+	GPU_CALL_ENQUEUE, // what puts something on a stream, and is counted nowhere else
+	GPU_CALL_CONTEXT, // context, of the thread from now on
 	GPU_CALL_COUNT
 };
 
@@ -108,7 +111,7 @@ struct gpu_window {
 	__u64 begin_ns;
 	__u64 end_ns;
 	__u32 weight;
-	__u32 reserved;
+	__u32 sees_all; // that is put on streams: no kind of call is left out for good
 };
 
 /* Where an argument lies. */

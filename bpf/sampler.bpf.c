@@ -2,6 +2,7 @@
 // On-CPU sampler: a perf event per CPU ticks about every 10 ms and runs sample_on_cpu(), which
 // unwinds the current thread, sends a stack's body the first time it is seen, and counts.
 
+#include "gpu_idle.bpf.h"
 #include "kernel.h"
 #include "maps.bpf.h"
 #include "process.bpf.h"
@@ -105,6 +106,15 @@ static __always_inline __u64 round_weight(struct cpu *cpu, __u64 ns)
 	return ns - cpu->remainder_ns;
 }
 
+/* The same once more, if a GPU waits for this thread. */
+static __always_inline int count_gpu_idle(struct count_key *key, __u64 weight_ns, __u64 now)
+{
+	__u64 ns = gpu_idle_of_tick(&key->process, weight_ns, now);
+
+	key->kind = SAMPLE_KIND_GPU_IDLE;
+	return ns ? add_count(key, ns, 1) : 0;
+}
+
 static __always_inline int count_sample(struct cpu *cpu, const struct count_key *key,
 					__u64 weight_ns)
 {
@@ -138,5 +148,8 @@ int sample_on_cpu(struct bpf_perf_event_data *ctx)
 	key.kind = SAMPLE_KIND_ON_CPU;
 	if (sample_stack(&cpu->stack, now, ctx, task, weight_ns, &key))
 		return 0;
-	return count_sample(cpu, &key, weight_ns);
+	count_sample(cpu, &key, weight_ns);
+	if (now < gpu_idle_until_ns)
+		return count_gpu_idle(&key, weight_ns, now);
+	return 0;
 }

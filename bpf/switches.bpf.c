@@ -332,7 +332,8 @@ static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct
 }
 
 static __always_inline void end_wait(struct switch_cpu *cpu, struct thread_wait *wait,
-				     __u64 from_ns, const struct spell *spell, __u32 left_as)
+				     __u64 from_ns, const struct spell *spell, __u32 left_as,
+				     __u32 tid)
 {
 	__u64 ns = spell->ns[THREAD_BLOCKED] + spell->ns[THREAD_WAITING];
 	__u64 *recent_ns = &wait->recent_ns[left_as & 1];
@@ -340,6 +341,8 @@ static __always_inline void end_wait(struct switch_cpu *cpu, struct thread_wait 
 	if (!ns)
 		return;
 	*recent_ns += ns / 4 - *recent_ns / 4;
+	if (wait->weight && from_ns < gpu_idle_until_ns)
+		wait_charge_gpu_idle(place_of_wait(wait), spell, from_ns, wait->weight, tid);
 	if (wait->weight)
 		budget_count(&cpu->budget, wait_charge(place_of_wait(wait), spell, from_ns,
 						       wait->weight, cpu->budget.span_shift));
@@ -408,7 +411,7 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 		thread->wait.weight = 0;
 		return count(COUNTER_WAITS_BUSY);
 	}
-	end_wait(cpu, &thread->wait, since_ns, &spell, left_as);
+	end_wait(cpu, &thread->wait, since_ns, &spell, left_as, task->pid);
 	if (begin_wait(ctx, cpu, task, thread, now))
 		begin_sleep(thread, time->since_ns);
 	wait_unlock(&thread->wait);
@@ -467,6 +470,9 @@ static __always_inline void sweep_time(struct task_struct *task, struct thread *
 	time->swept_ns[THREAD_BLOCKED] += spell.ns[THREAD_BLOCKED];
 	if (wait->weight) {
 		thread->wake.charged_ns += spell.ns[THREAD_BLOCKED] * wait->weight;
+		if (since_ns < gpu_idle_until_ns)
+			wait_charge_gpu_idle(place_of_wait(wait), &spell, since_ns, wait->weight,
+					     task->pid);
 		wait_charge(place_of_wait(wait), &spell, since_ns, wait->weight, 0);
 	}
 }

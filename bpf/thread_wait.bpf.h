@@ -7,6 +7,7 @@
 #pragma once
 
 #include "add_count.bpf.h"
+#include "gpu_idle.bpf.h"
 #include "switch_memo.bpf.h"
 #include "thread_time.h"
 
@@ -200,4 +201,26 @@ __attribute__((noinline)) int wait_charge(struct wait_place *place, const struct
 	add_pending(place, WAIT_FOR_CPU, spell->ns[THREAD_WAITING], weight);
 	place->last_ns = end_ns;
 	return counts;
+}
+
+/*
+ * A GPU may have waited meanwhile: so much of the time that thread @tid was blocked there, and waited for a CPU, is
+ * counted for that, too. Before wait_charge(): what is pending is left as it is.
+ */
+__attribute__((noinline)) int wait_charge_gpu_idle(struct wait_place *place,
+						   const struct spell *spell, __u64 from_ns,
+						   __u32 weight, __u32 tid)
+{
+	struct process_key process;
+	__u64 end_ns, ns, slot;
+
+	if (!place || !spell)
+		return 0;
+	process = place->key.process;
+	end_ns = from_ns + spell->ns[THREAD_BLOCKED] + spell->ns[THREAD_WAITING];
+	ns = gpu_idle_of_wait(&process, tid, from_ns, end_ns, weight);
+	slot = place->key.slot;
+	count_interval(place, SAMPLE_KIND_GPU_IDLE, ns, slot_at(from_ns), slot_at(end_ns), 1);
+	place->key.slot = slot;
+	return 0;
 }

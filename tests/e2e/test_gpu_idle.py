@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a GPU certainly has nothing to do, and who let it wait, with the double of the driver. It is seen in the
+windows that launches are seen in: for each launch that is counted, so much idleness."""
+import json
+import os
+import subprocess
+
+import pytest
+
+from fleet import ROOT, build_folder, unique, wait_until
+
+LAUNCH = "gpu_launch:launches:count:launch:count"
+IDLE_TIME = "gpu_idle:time:nanoseconds:wall:nanoseconds"
+IDLE = "gpu_idle:idle:nanoseconds:wall:nanoseconds"
+SECONDS = 90  # some windows of a second each, 5 to 10 s apart, after the first short ones
+
+
+class Client:
+    def __init__(self, what):
+        self.service = unique(what)
+        self.process = subprocess.Popen(
+            ["python3", str(ROOT / "tests/gpu/idle_client.py"), what], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, env={**os.environ, "OTEL_SERVICE_NAME": self.service,
+                            "LD_LIBRARY_PATH": str(build_folder() / "tests/gpu")})
+
+    def close(self):
+        """What it says."""
+        self.process.stdin.close()
+        truth = json.loads(self.process.stdout.readline())
+        self.process.wait(20)
+        return truth
+
+
+def value_of(tree, function):
+    return sum(tree.totals[node] for node in range(1, len(tree.names))
+               if tree.names[node].split(" (")[0] == function)
+
+
+@pytest.fixture(scope="module")
+def clients(fleet):
+    """They run at the same time: each as soon as it has been looked at for long enough."""
+    subprocess.run(["make", f"BUILD={build_folder()}", f"{build_folder()}/tests/gpu/libcuda.so.1"], check=True,
+                   stdout=subprocess.DEVNULL)
+    running = {what: Client(what) for what in ("gaps", "full", "other")}
+
+    def are_seen():
+        launches = [fleet.api.total(client.service, type_=LAUNCH) for client in running.values()]
+        return min(launches) > 0 and fleet.api.merge(running["gaps"].service, type_=IDLE).total > 4_000_000_000
+    try:
+        wait_until("windows", SECONDS, are_seen)
+    finally:
+        truths = {what: client.close() for what, client in running.items()}
+    yield {what: (client.service, truths[what]) for what, client in running.items()}
+
+
+def test_idleness_is_bounded_by_the_truth(fleet, clients):
+    service, truth = clients["gaps"]
+    of_launch = truth["idle_ns"] / truth["launches"]
+    told = fleet.api.total(service, type_=IDLE_TIME) / fleet.api.total(service, type_=LAUNCH)
+    assert 0.5 * of_launch < told < 1.02 * of_launch, (told, of_launch)
+
+
+def test_who_lets_the_gpu_wait_is_told(fleet, clients):
+    service, _ = clients["gaps"]
+    tree = fleet.api.merge(service, type_=IDLE)
+    assert tree.total <= fleet.api.total(service, type_=IDLE_TIME)
+    prepared, waited = value_of(tree, "prepare_on_cpu"), value_of(tree, "wait_for_input")
+    assert prepared > 0.3 * tree.total and waited > 0.15 * tree.total, (prepared, waited, tree.total)
+    assert prepared + waited > 0.8 * tree.total, tree.names
+    assert value_of(tree, "cuStreamSynchronize") == 0
+
+
+@pytest.mark.parametrize("what", ["full", "other"])
+def test_a_gpu_that_always_has_work_is_never_idle(fleet, clients, what):
+    service, _ = clients[what]
+    assert fleet.api.total(service, type_=LAUNCH) > 0
+    assert fleet.api.total(service, type_=IDLE_TIME) == 0
+    assert fleet.api.merge(service, type_=IDLE).total == 0

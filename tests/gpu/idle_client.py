@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Test equipment: a client of libcuda.so.1 (the double) whose GPU has nothing to do between its steps, or always has
+something (argv[1]: gaps, full, other), until its standard input ends. Says then how often it launched, and for how
+long the GPU had nothing to do, by its own clock."""
+import ctypes
+import json
+import select
+import sys
+import threading
+import time
+
+BLOCKS = 1000  # of the double: a kernel takes 10 us for each
+BLOCKING = 4  # CU_CTX_SCHED_BLOCKING_SYNC: waits leave the CPU to others
+
+cuda = ctypes.CDLL("libcuda.so.1")
+truth = {"launches": 0, "idle_ns": 0}
+
+
+def call(name, *arguments):
+    result = getattr(cuda, name)(*arguments)
+    if result:
+        raise RuntimeError(f"{name}: {result}")
+
+
+context, module, function, first, second = (ctypes.c_uint64() for _ in range(5))
+call("cuInit", 0)
+call("cuCtxCreate_v2", ctypes.byref(context), BLOCKING, 0)
+call("cuModuleLoadData", ctypes.byref(module), b"image")
+call("cuModuleGetFunction", ctypes.byref(function), module, b"decode")
+call("cuStreamCreate", ctypes.byref(first), 0)
+call("cuStreamCreate", ctypes.byref(second), 0)
+
+
+def launch(stream, blocks=BLOCKS):
+    call("cuLaunchKernel", function, blocks, 1, 1, 32, 1, 1, 0, stream, None, None)
+    truth["launches"] += 1
+
+
+def told():
+    return select.select([sys.stdin], [], [], 0)[0]
+
+
+def prepare_on_cpu():
+    end = time.monotonic() + 0.03
+    while time.monotonic() < end:
+        pass
+
+
+def wait_for_input():
+    time.sleep(0.02)
+
+
+def gaps():
+    """One stream, which is waited for; then 50 ms without work."""
+    idle_from = None
+    while not told():
+        if idle_from:
+            truth["idle_ns"] += time.monotonic_ns() - idle_from
+        launch(first)
+        call("cuStreamSynchronize", first)
+        idle_from = time.monotonic_ns()
+        prepare_on_cpu()
+        wait_for_input()
+
+
+def full():
+    """Two streams in turn: while one is waited for the other has work."""
+    launch(first, 5000)
+    launch(second, 10000)
+    while not told():
+        for stream in (first, second):
+            call("cuStreamSynchronize", stream)
+            prepare_on_cpu()
+            launch(stream, 10000)
+
+
+def other():
+    """A thread waits for all, another has put more on a stream by then."""
+    stop = threading.Event()
+
+    def feed():
+        while not stop.is_set():
+            launch(second, 3000)
+            time.sleep(0.01)
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    while not told():
+        call("cuStreamSynchronize", first)
+        prepare_on_cpu()
+    stop.set()
+    feeder.join()
+
+
+globals()[sys.argv[1]]()
+print(json.dumps(truth), flush=True)
