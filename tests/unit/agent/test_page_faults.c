@@ -15,10 +15,16 @@
 #include "agent/page_faults.h"
 #include "base/clock.h"
 
+#ifdef __SANITIZE_ADDRESS__
+#define MORE_SHARE 5 // an eighth of memory is its shadow
+#else
+#define MORE_SHARE 20
+#endif
+
 enum {
 	TOUCHED_BYTES = 64 << 20,
 	FILE_BYTES = 16 << 20,
-	MORE_BYTES_MAX = TOUCHED_BYTES / 20, // what the child needs besides
+	MORE_BYTES_MAX = TOUCHED_BYTES / MORE_SHARE, // what the child needs besides
 };
 
 static bool machine_is_fit(void)
