@@ -94,6 +94,7 @@ struct cgroup_counter {
 	uint32_t former_count, former_capacity;
 	bool formers_cut;
 	uint64_t pass_ns;
+	uint64_t version;    // of the table's sampled processes that were taken
 	uint32_t next_group; // where the readings go on
 	struct buffer text;
 	struct cgroup_counter_stats stats;
@@ -603,7 +604,10 @@ void cgroup_counter_tick(struct cgroup_counter *counter, uint64_t now_ns)
 	if (now_ns < counter->pass_ns)
 		return;
 	counter->pass_ns = now_ns + PASS_INTERVAL_NS;
-	process_table_each_sampled(counter->processes, add_member, counter);
+	uint64_t version = process_table_sampled_version(counter->processes);
+	if (version != counter->version)
+		process_table_each_sampled(counter->processes, add_member, counter);
+	counter->version = version;
 	read_due(counter, now_ns);
 	remove_exited(counter, now_ns);
 }

@@ -46,6 +46,7 @@ struct memory_usage {
 	struct hash_table index; // by key
 	uint32_t next;           // where the readings go on
 	uint64_t turn_ns;
+	uint64_t version;        // of the table's sampled processes that were taken
 	uint64_t told_second;    // the last one that a window has, of Unix time
 	uint64_t told_ns;        // Unix time up to which major faults were told
 	uint64_t opened_boot_ns; // CLOCK_BOOTTIME
@@ -256,7 +257,10 @@ void memory_usage_tick(struct memory_usage *usage, uint64_t now_ns, uint64_t rea
 	if (now_ns < usage->turn_ns)
 		return;
 	usage->turn_ns = now_ns + TURN_NS;
-	process_table_each_sampled(usage->processes, add_process, usage);
+	uint64_t version = process_table_sampled_version(usage->processes);
+	if (version != usage->version)
+		process_table_each_sampled(usage->processes, add_process, usage);
+	usage->version = version;
 	for (uint32_t i = 0; i < usage->count && reads; i++) {
 		struct process_memory_use *use = &usage->uses[usage->next++ % usage->count];
 

@@ -42,6 +42,7 @@ struct process_table {
 	uint64_t remapped;          // see process_table_remapped()
 	struct mmap_events *events; // NULL: mappings are not followed
 	struct early_mappings early;
+	uint64_t indexed; // entries whose whole key became known, so far
 };
 
 /* ---- indexes ------------------------------------------------------------------------------- */
@@ -171,6 +172,7 @@ static int index_key(struct process_table *table, uint32_t item)
 				item);
 
 	table->entries[item]->exact = !rc;
+	table->indexed++;
 	return rc;
 }
 
@@ -694,6 +696,11 @@ void process_table_expire(struct process_table *table, uint64_t age_ns)
 uint64_t process_table_count(const struct process_table *table)
 {
 	return count_of(table);
+}
+
+uint64_t process_table_sampled_version(const struct process_table *table)
+{
+	return table->surroundings.described + table->indexed;
 }
 
 void process_table_each_sampled(const struct process_table *table,

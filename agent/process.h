@@ -124,6 +124,9 @@ void process_table_each_sampled(const struct process_table *table,
 				void (*fn)(void *context, const struct process *process),
 				void *context);
 
+/** Is another number when process_table_each_sampled() may have more to tell than before. */
+uint64_t process_table_sampled_version(const struct process_table *table);
+
 /** Forget processes that exited more than @age_ns ago. Call once per window. */
 void process_table_expire(struct process_table *table, uint64_t age_ns);
 

@@ -696,6 +696,7 @@ int process_entry_describe(struct process_entry *entry, struct process_entry *pa
 	else
 		rc = describe_itself(entry, surroundings);
 	entry->described = !rc;
+	surroundings->described++;
 	return rc;
 }
 

@@ -53,6 +53,7 @@ struct process_surroundings {
 	size_t jit_bytes;            // memory of all process_jit, about
 	struct labels extra_labels;
 	char node[256];
+	uint64_t described; // entries that were described, or described anew, so far
 };
 
 /** The clock ticks that /proc shows for a start time. */
