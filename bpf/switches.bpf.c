@@ -180,18 +180,25 @@ static __always_inline bool has_user_stack(struct task_struct *task)
 	return task->mm && !(task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER));
 }
 
-/* How many waits the one that begins stands for, or 0: it is not chosen. */
-static __always_inline __u32 choose_wait(struct switch_cpu *cpu, const struct thread_wait *wait,
-					 __u32 left_as, bool is_remembered)
+/*
+ * Of waits that are likely to take @expected_ns, so many as are chosen at all, one in some is chosen, and
+ * stands for the others. With @budget NULL, one in 1 << @least.
+ */
+__attribute__((noinline)) int choose_wait(struct thread_wait *wait,
+					  const struct unwind_budget *budget, __u64 expected_ns,
+					  __u32 least)
 {
-	__u32 shift = least_shift;
+	__u32 shift = budget ? budget_shift(budget, expected_ns, least) : least;
 
-	if (cpu->budget.quantum_ns && (!is_remembered || budget_is_for_all(&cpu->budget)))
-		shift = budget_shift(&cpu->budget, wait->recent_ns[left_as & 1], shift);
-	if (!shift)
-		return 1;
-	shift &= 31; // for the verifier
-	return bpf_get_prandom_u32() & ((1U << shift) - 1) ? 0 : 1U << shift;
+	if (!wait)
+		return 0;
+	shift &= 15; // for the verifier
+	if (shift && bpf_get_prandom_u32() & ((1U << shift) - 1)) {
+		wait->weight = 0;
+		return count(COUNTER_WAITS_NOT_CHOSEN);
+	}
+	wait->weight <<= shift;
+	return 1;
 }
 
 static __always_inline bool is_same_stack(const struct count_key *a, const struct count_key *b)
@@ -215,7 +222,6 @@ static __always_inline bool unwind_wait(void *ctx, struct switch_cpu *cpu,
 		budget_count(&cpu->budget, wait_flush(place));
 		place->key = stack->taken;
 	}
-	budget_spend(&cpu->budget);
 	count(COUNTER_WAITS_UNWOUND);
 	return is_same;
 }
@@ -240,7 +246,8 @@ static __always_inline int recall_place(struct switch_stack *stack, struct task_
 static __always_inline bool memo_is_to_be_checked(struct switch_cpu *cpu, struct switch_memo *memo,
 						  __u64 now)
 {
-	if (++memo->hits % MEMO_HITS_CHECKED || now < cpu->check_due_ns)
+	// A cut stack may be whole by now, and is taken anew soon.
+	if (memo->is_cut || ++memo->hits % MEMO_HITS_CHECKED || now < cpu->check_due_ns)
 		return false;
 	cpu->check_due_ns = now + MEMO_CHECK_NS;
 	count(COUNTER_MEMO_CHECKED);
@@ -249,7 +256,7 @@ static __always_inline bool memo_is_to_be_checked(struct switch_cpu *cpu, struct
 
 /*
  * Set the place of the wait that begins, which was @found or not, and take its stack. Returns false if
- * that is remembered.
+ * that took no time: it is remembered, and has no Python frames, which were looked at.
  */
 static __always_inline bool take_place(void *ctx, struct switch_cpu *cpu,
 				       struct switch_stack *stack, struct thread_wait *wait,
@@ -267,13 +274,14 @@ static __always_inline bool take_place(void *ctx, struct switch_cpu *cpu,
 		count(COUNTER_MEMO_HITS);
 		place->memo.uses++;
 		if (!memo_is_to_be_checked(cpu, &place->memo, now))
-			return false;
+			return place->memo.python.state != 0;
 	}
 	if (!unwind_wait(ctx, cpu, stack, place, now) && found >= 0)
 		count(COUNTER_MEMO_WRONG);
 	words = memo_words(&place->memo);
 	if (wait->words < words)
 		wait->words = words;
+	wait->has_python |= place->memo.python.state != 0;
 	return true;
 }
 
@@ -295,10 +303,35 @@ static __always_inline void begin_after_stack(struct switch_cpu *cpu, struct thr
 {
 	__u64 end = bpf_ktime_get_ns();
 
+	budget_spend_ns(&cpu->budget, end - now);
 	cpu->since_ns = end;
 	time->since_ns = end; // nobody else does: the lock is ours
 	time->switched_ns[THREAD_RUNNING] += end - now;
 	time->swept_compared_ns -= end - now;
+}
+
+/*
+ * Choose the wait, or not: its weight tells. Returns as recall_place(). While there are too many, those
+ * that are remembered need not be fewer, except where looking for that costs, too.
+ */
+static __always_inline int choose_and_recall(struct switch_cpu *cpu, struct switch_stack *stack,
+					     struct task_struct *task, struct thread *thread,
+					     __u64 now)
+{
+	struct thread_wait *wait = &thread->wait;
+	__u64 recent_ns = wait->recent_ns[thread->time.left_as & 1];
+	bool are_many = cpu->budget.quantum_ns;
+	bool is_looked_at = are_many && wait->has_python;
+	int found;
+
+	wait->weight = 1;
+	if ((is_looked_at || least_shift) &&
+	    !choose_wait(wait, is_looked_at ? &cpu->budget : NULL, recent_ns, least_shift))
+		return -1;
+	found = recall_place(stack, task, wait, now);
+	if (are_many && !is_looked_at && (found < 0 || budget_is_for_all(&cpu->budget)))
+		choose_wait(wait, &cpu->budget, recent_ns, 0);
+	return found;
 }
 
 /* The wait that begins now: returns false if nothing is to be done for it. */
@@ -320,12 +353,9 @@ static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct
 	if (!has_user_stack(task))
 		return false;
 	budget_at(&cpu->budget, now);
-	found = recall_place(stack, task, wait, now);
-	wait->weight = choose_wait(cpu, wait, thread->time.left_as, found >= 0);
-	if (!wait->weight) {
-		count(COUNTER_WAITS_NOT_CHOSEN);
+	found = choose_and_recall(cpu, stack, task, thread, now);
+	if (!wait->weight)
 		return false;
-	}
 	if (take_place(ctx, cpu, stack, wait, found, now))
 		begin_after_stack(cpu, &thread->time, now);
 	return true;

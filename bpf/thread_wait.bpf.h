@@ -35,9 +35,11 @@ struct wait_place {
 /* Kept for each thread. Who has the lock may touch it; nobody waits for the lock. */
 struct thread_wait {
 	__u32 lock;
-	__u32 weight; // of the wait that began with the last switch; 0: it was not chosen
-	__u32 place;  // of that wait, if it was chosen
-	__u32 words;  // of the stack that the memos compare at most
+	__u32 weight;     // of the wait that began with the last switch; 0: it was not chosen
+	__u32 place;      // of that wait, if it was chosen
+	__u32 words;      // of the stack that the memos compare at most
+	__u32 has_python; // stacks of this thread that were remembered had Python frames
+	__u32 pad;
 	// Of sleepers.bpf.c, whose passes have numbers.
 	__u32 tries;                 // that have not given a whole stack
 	__u32 due_in_pass;           // the next one

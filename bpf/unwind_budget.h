@@ -12,12 +12,15 @@
 /* How often the means are looked at. */
 #define BUDGET_TICK_NS 10000000ULL
 /*
- * Units a CPU has for each tick. To unwind takes four, some 3 us: 0.5 % of the CPU at most. A count
- * takes two: no more than 16384 in 5 s, and they are drained before the count maps are full.
+ * Units a CPU has for each tick: 0.5 % of the CPU at most. To unwind takes as many as the time it took, four
+ * where nobody looks at that. A count takes two: no more than 16384 in 5 s, and they are drained before the
+ * count maps are full.
  */
-#define BUDGET_UNITS  64
-#define BUDGET_UNWIND 4
-#define BUDGET_COUNT  2
+#define BUDGET_UNITS     64
+#define BUDGET_UNIT_NS   750
+#define BUDGET_UNWIND    4
+#define BUDGET_COUNT     2
+#define BUDGET_SPENT_MAX 24
 
 /* Beyond that not even the end of the tick is waited for. */
 #define BUDGET_STORM_UNITS (4 * BUDGET_UNITS)
@@ -143,6 +146,18 @@ static inline __attribute__((always_inline)) void budget_use(struct unwind_budge
 static inline __attribute__((always_inline)) void budget_spend(struct unwind_budget *budget)
 {
 	budget_use(budget, BUDGET_UNWIND);
+}
+
+/*
+ * To take a stack, or to see that it is the same, took so long: of Python's frames up to 20 us, with a
+ * cold cache. More is somebody else's: a hypervisor's, or of an interrupt.
+ */
+static inline __attribute__((always_inline)) void budget_spend_ns(struct unwind_budget *budget,
+								  __u64 ns)
+{
+	__u64 units = (ns + BUDGET_UNIT_NS / 2) / BUDGET_UNIT_NS;
+
+	budget_use(budget, units < BUDGET_SPENT_MAX ? units : BUDGET_SPENT_MAX);
 }
 
 /* So many counts were made. */

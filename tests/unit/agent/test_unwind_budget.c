@@ -176,7 +176,43 @@ TEST(remembered_stacks_are_not_without_bound)
 	assert_true(budget_is_for_all(&budget));
 }
 
-RUN_TESTS(cmocka_unit_test(time_is_told_less_finely_before_waits_are_left_out),
+// Python's stacks take five times as long as others.
+TEST(what_takes_long_is_chosen_less_often)
+{
+	const uint64_t taken_ns[] = { 3000, 15000 };
+	uint64_t chosen[2] = { 0 }, ns = 10 * 1000, end_ns = 4000 * MS;
+
+	for (int i = 0; i < 2; i++) {
+		struct unwind_budget budget = { 0 };
+
+		for (uint64_t now = 1; now < end_ns; now += ns) {
+			uint32_t shift;
+
+			budget_at(&budget, now);
+			shift = budget_shift(&budget, ns, 0);
+			if ((uint32_t)random() & ((1U << shift) - 1))
+				continue;
+			budget_spend_ns(&budget, taken_ns[i]);
+			chosen[i]++;
+		}
+		// 0.5 % of the CPU is the budget; some of it may be left, or be overdrawn in the beginning.
+		assert_in_range(chosen[i] * taken_ns[i], end_ns / 500, end_ns / 100);
+	}
+	assert_true(chosen[0] > 3 * chosen[1]);
+}
+
+TEST(what_a_hypervisor_took_is_not_charged)
+{
+	struct unwind_budget budget = { 0 };
+
+	budget_at(&budget, 1);
+	budget_spend_ns(&budget, 50 * MS);
+	assert_true(budget.used < BUDGET_UNITS);
+}
+
+RUN_TESTS(cmocka_unit_test(what_takes_long_is_chosen_less_often),
+	  cmocka_unit_test(what_a_hypervisor_took_is_not_charged),
+	  cmocka_unit_test(time_is_told_less_finely_before_waits_are_left_out),
 	  cmocka_unit_test(remembered_stacks_are_not_without_bound),
 	  cmocka_unit_test(all_waits_get_a_stack_while_they_are_few),
 	  cmocka_unit_test(the_chosen_stand_for_all_and_their_number_has_a_bound),
