@@ -140,12 +140,12 @@ static void see_program(struct bpf_cost *cost, int fd, const struct bpf_prog_inf
 	program->new_runs = info->run_cnt;
 }
 
-// Where we saw it the last time: spares to look where else it may be.
-static bool is_where_it_was(const struct bpf_cost *cost, int fd, struct bpf_prog_info *ret_info)
+// Where we saw it the last time: spares to read what it is.
+static bool is_known(const struct bpf_cost *cost, int fd, uint32_t id)
 {
 	for (uint32_t i = 0; i < cost->program_count; i++) {
-		if (cost->programs[i].fd == fd)
-			return read_info(fd, ret_info) && ret_info->id == cost->programs[i].id;
+		if (cost->programs[i].fd == fd && cost->programs[i].id == id)
+			return true;
 	}
 	return false;
 }
@@ -181,8 +181,9 @@ static int see_programs(struct bpf_cost *cost)
 	while ((entry = readdir(folder))) {
 		int fd = atoi(entry->d_name);
 
-		if (is_where_it_was(cost, fd, &info) ||
-		    (is_program(dirfd(folder), entry->d_name) && read_info(fd, &info)))
+		// First what tells files and maps apart at once: there are hundreds of them.
+		if (read_info(fd, &info) &&
+		    (is_known(cost, fd, info.id) || is_program(dirfd(folder), entry->d_name)))
 			see_program(cost, fd, &info);
 	}
 	closedir(folder);

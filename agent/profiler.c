@@ -179,12 +179,12 @@ static void set_clock(struct profiler *profiler)
 				realtime_ns - (before_ns + (after_ns - before_ns) / 2));
 }
 
-static void set_timer(struct profiler *profiler, uint64_t now_ns)
+static void set_timer(struct profiler *profiler)
 {
-	uint64_t due_ns = now_ns + TIMER_NS;
-	struct itimerspec at = { .it_value = { .tv_sec = due_ns / NS_PER_SECOND,
-					       .tv_nsec = due_ns % NS_PER_SECOND } };
-	timerfd_settime(profiler->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+	struct timespec every = { .tv_nsec = TIMER_NS };
+	struct itimerspec spec = { .it_value = every, .it_interval = every };
+
+	timerfd_settime(profiler->timer_fd, 0, &spec, NULL);
 }
 
 // ---- counts ---------------------------------------------------------------------------------
@@ -585,7 +585,7 @@ static int open_all(struct profiler *profiler, const struct profiler_options *op
 	if (!rc)
 		rc = open_lanes(profiler, options, err);
 	if (!rc)
-		set_timer(profiler, clock_monotonic_ns());
+		set_timer(profiler);
 	return rc;
 }
 
@@ -655,10 +655,9 @@ int profiler_read(struct profiler *profiler, struct error *err)
 {
 	uint64_t expirations;
 
-	if (read(profiler->timer_fd, &expirations, sizeof(expirations)) > 0) {
+	// Those that were missed come as one.
+	if (read(profiler->timer_fd, &expirations, sizeof(expirations)) > 0)
 		profiler_tick(profiler);
-		set_timer(profiler, clock_monotonic_ns());
-	}
 	if (profiler->mmaps && mmap_events_woken(profiler->mmaps, clock_monotonic_ns()))
 		read_mmaps(profiler);
 	process_unwind_read(profiler->unwinds);
