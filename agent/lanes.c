@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "agent/gpu_lane.h"
+#include "agent/gpu_programs.h"
 #include "agent/gpu_usage.h"
 #include "agent/lane_series.h"
 #include "agent/page_faults.h"
@@ -195,6 +196,12 @@ static const char *notice_of_gpu_calls(void *lane)
 	return gpu_lane_next_notice(lane);
 }
 
+static int set_step_of_gpu_calls(void *lane, uint32_t step)
+{
+	gpu_lane_set_budget(lane, step < 8 ? GPU_STACKS_PER_SECOND >> (2 * step) : 0);
+	return 0;
+}
+
 static void cost_of_gpu_calls(const void *lane, struct lane_cost *ret_cost)
 {
 	gpu_lane_read_run_time(lane, &ret_cost->bpf_ns, &ret_cost->bpf_count);
@@ -301,6 +308,9 @@ static enum lane_bit bit_of(enum budget_lane lane)
 
 static int set_step(void *lanes, enum budget_lane lane, uint32_t step)
 {
+	// Stacks of calls of a GPU's driver have no knob of their own: they go with those of waits.
+	if (lane == BUDGET_WAITS)
+		lanes_set_step(lanes, LANE_GPU_CALLS, step);
 	return lanes_set_step(lanes, bit_of(lane), step);
 }
 
@@ -421,6 +431,7 @@ static const struct lane_kind kinds[] = {
 		.after_drain = add_gpu_calls,
 		.tick = tick_gpu_calls,
 		.next_notice = notice_of_gpu_calls,
+		.set_step = set_step_of_gpu_calls,
 		.read_cost = cost_of_gpu_calls,
 	},
 	{

@@ -155,9 +155,21 @@ def decode_tokens(function, stream):
     cuda.cuStreamSynchronize(stream)
 
 
+def wait_for_long(function, stream):
+    launch(function, stream, 60_000_000)
+    cuda.cuStreamSynchronize(stream)
+
+
 def serve(function, stream):
-    """Until standard input ends."""
-    while not (told() and not sys.stdin.buffer.raw.read(1)):
+    """Until standard input ends; an "h" makes it hang, a "w" wait for decoding again."""
+    while True:
+        order = sys.stdin.buffer.raw.read(1) if told() else b"x"
+        if not order:
+            return
+        if order == b"h":
+            wait_for_long(function, stream)
+        elif order == b"w":
+            wait_for_decode(function, stream, {"wait_ns": 0})
         spin(0.005)
         decode_tokens(function, stream)
 
