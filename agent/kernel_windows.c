@@ -17,13 +17,16 @@
 #define FIRST_NS (5 * NS_PER_SECOND)
 /* CUPTI took more than 5 s to begin on some services. */
 #define GRACE_NS (30 * NS_PER_SECOND)
-/* By so much fewer launches while kernels were measured: then there are no more windows. */
+/* By so much fewer launches while kernels were measured, in so many windows one after the other: then there are no
+ * more. One says little: on a crowded machine halves of a second differ more than that by themselves. */
 #define SLOWDOWN_MAX 0.10
+#define SLOWDOWNS    3
 
 struct watched {
 	struct process_key key;
 	uint64_t due_ns;
 	uint32_t one_in;
+	uint32_t slowdowns; // in windows one after the other
 	bool is_off;        // no more windows
 	bool is_aside_told; // that it uses CUPTI itself
 	bool is_there;
@@ -200,6 +203,10 @@ static void judge(struct kernel_windows *windows, struct watched *watched)
 	}
 	watched->one_in = choose_one_in(result);
 	if (cupti_result_slowdown(result) <= SLOWDOWN_MAX)
+		watched->slowdowns = 0;
+	else
+		watched->slowdowns++;
+	if (watched->slowdowns < SLOWDOWNS)
 		return;
 	watched->is_off = true;
 	snprintf(text, sizeof(text), "it launched %.0f %% less meanwhile",
