@@ -624,8 +624,7 @@ static __always_inline void begin_split(struct gpu_work *work, __u64 kept[4])
 static __always_inline void begin_end(struct gpu_work *work, __u64 kept[4])
 {
 	__u64 handle = work->arguments.at[0];
-	struct nccl_communicator *communicator =
-		nccl_find_communicator(&work->key.process, handle);
+	struct nccl_communicator *communicator = nccl_find_communicator(&work->key.process, handle);
 
 	if (!communicator)
 		return;
@@ -720,8 +719,7 @@ static __always_inline void end_nccl_call(struct gpu_work *work, const struct op
 	case GPU_CALL_NCCL_INIT_SCALABLE:
 	case GPU_CALL_NCCL_SPLIT:
 		if (!bpf_probe_read_user(&handle, sizeof(handle), (const void *)pointer))
-			nccl_keep_communicator(process, handle,
-					       call->arguments[NCCL_KEPT_IDENTITY],
+			nccl_keep_communicator(process, handle, call->arguments[NCCL_KEPT_IDENTITY],
 					       call->arguments[NCCL_KEPT_RANKS]);
 		break;
 	case GPU_CALL_NCCL_INIT_ALL:

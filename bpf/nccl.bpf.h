@@ -15,9 +15,10 @@ struct nccl_communicator {
 	__u64 identity;
 	__u32 rank;
 	__u32 ranks;
-	__u64 calls;  // so far; of collective ones, which all ranks make in the same order
-	__u64 splits; // likewise
-	__u64 epoch;  // nccl_epoch at its beginning
+	__u64 calls;   // so far; of collective ones, which all ranks make in the same order
+	__u64 splits;  // likewise
+	__u64 epoch;   // nccl_epoch at its beginning
+	__u64 last_ns; // the last of these calls
 };
 
 struct {
@@ -179,12 +180,17 @@ static __always_inline void nccl_keep_all(struct gpu_work *work, __u64 pointer, 
 	}
 }
 
-/* How long ago the first rank of this node made the same call. */
+/*
+ * For how long a rank of this node waits for this one by now: since the first one made the same call. What a
+ * call before has counted is left out, so that the sum is time, however many calls are late together.
+ */
 static __always_inline __u64 nccl_lag(struct nccl_communicator *communicator, __u64 what, __u64 now)
 {
 	struct nccl_arrival_key key = { .identity = communicator->identity };
 	struct nccl_arrival *first, arrival = { .first_ns = now, .what = what };
+	__u64 since_ns = communicator->last_ns;
 
+	communicator->last_ns = now;
 	key.call = __sync_fetch_and_add(&communicator->calls, 1);
 	if (!key.identity || communicator->epoch != nccl_epoch || communicator->ranks < 2)
 		return 0;
@@ -197,7 +203,9 @@ static __always_inline __u64 nccl_lag(struct nccl_communicator *communicator, __
 		count(COUNTER_NCCL_MISMATCHED);
 		return 0;
 	}
-	return now - first->first_ns;
+	if (since_ns < first->first_ns)
+		since_ns = first->first_ns;
+	return now > since_ns ? now - since_ns : 0;
 }
 
 static __always_inline bool nccl_is_collective(__u32 collective)

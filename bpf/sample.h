@@ -58,7 +58,7 @@ enum sample_kind {
 	SAMPLE_KIND_NCCL_LAG = 45,   // nanoseconds after the first rank's call
 	SAMPLE_KIND_NCCL_CALLS = 46, // the agent's own: how many there were
 	// Nanoseconds in which the process's GPU had certainly nothing to do.
-	SAMPLE_KIND_GPU_IDLE = 47,      // by the stack of the thread that should have given it something
+	SAMPLE_KIND_GPU_IDLE = 47, // by the stack of the thread that should have given it something
 	SAMPLE_KIND_GPU_IDLE_TIME = 48, // the agent's own: all of it, without stacks
 	// The agent's own: nanoseconds that kernels took on the device, and how many there were.
 	SAMPLE_KIND_GPU_KERNEL = 51,

@@ -93,11 +93,11 @@ def test_both_ranks_call_their_communicator_the_same(fleet, ranks):
 
 def test_the_late_rank_is_told_with_its_stack(fleet, ranks):
     late, early = (total_of(fleet, ranks, LAG, rank=rank) for rank in (1, 0))
-    # Late by its own 30 ms at each of the steps' two collectives; both may be held up by the machine.
-    assert late > 0.7 * 2 * ranks.steps * LATE_NS, (late, early)
+    # By its own 30 ms in each step, however many calls that makes late; both may be held up by the machine.
+    assert 0.7 * ranks.steps * LATE_NS < late < 2 * ranks.steps * LATE_NS, (late, early)
     assert early < 0.3 * late, (late, early)
     tree = fleet.api.merge(f'{{service="{ranks.service}",rank="1"}}', type_=LAG)
-    assert value_of(tree, "reduce_gradients") > 0.3 * tree.total, tree.names
+    assert value_of(tree, "reduce_gradients") > 0.8 * tree.total, tree.names
     assert value_of(tree, "main") > 0.9 * tree.total, tree.names
 
 
