@@ -34,6 +34,7 @@ static const struct profile_type_word words[] = {
 	{ "gpu-copy", PROFILE_TYPE_GPU_COPY, "bytes copied to, from and on GPUs" },
 	{ "gpu-alloc", PROFILE_TYPE_GPU_ALLOC, "memory of GPUs allocated" },
 	{ "gpu-memory", PROFILE_TYPE_GPU_MEMORY, "memory of GPUs in use" },
+	{ "gpu-idle", PROFILE_TYPE_GPU_IDLE, "time that a GPU waited for work" },
 	{ "nccl-enqueue", PROFILE_TYPE_NCCL_ENQUEUE, "time in calls of NCCL" },
 	{ "nccl-lag", PROFILE_TYPE_NCCL_LAG, "how late ranks call NCCL" },
 	{ "nccl-bytes", PROFILE_TYPE_NCCL_BYTES, "bytes given to NCCL" },

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collector/gpu_diagnosis.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -21,7 +22,12 @@
 #define LANE_COPIES     "gpu_copy:copies:count:"
 #define LANE_MEMORY \
 	"gpu_memory:alloc:bytes:" // what is in use is a level, and levels have no stacks
-#define LANE_IDLE "gpu_idle:time:nanoseconds:"
+#define LANE_IDLE        "gpu_idle:time:nanoseconds:"
+#define LANE_IDLE_STACKS "gpu_idle:idle:nanoseconds:"
+#define LANE_LAG         "nccl:lag:nanoseconds:"
+
+#define LABEL_COMMUNICATOR "communicator"
+#define LABEL_RANK         "rank"
 
 #define TO_DEVICE "host_to_device"
 #define TO_HOST   "device_to_host"
@@ -143,6 +149,9 @@ static int read_copies(const struct query *query, struct gpu_diagnosis *diagnosi
 	return 0;
 }
 
+/* Of a lower bound only what is large says something: below it the GPU may have been idle all the same. */
+#define IDLE_BOUND_MIN 0.20
+
 // Where no gauge says how busy the GPU was: it had certainly nothing to do for so long.
 static int read_idle(const struct query *query, struct gpu_diagnosis *diagnosis, struct error *err)
 {
@@ -152,9 +161,62 @@ static int read_idle(const struct query *query, struct gpu_diagnosis *diagnosis,
 		return 0;
 	int rc = read_sum(query, diagnosis, LANE_IDLE, NULL, NULL, &idle_ns, err);
 	int64_t wall = diagnosis->threads.launching[THREAD_SUM_WALL];
-	if (!rc && idle_ns >= 0)
+	if (!rc && wall > 0 && (double)idle_ns >= IDLE_BOUND_MIN * (double)wall)
 		set_share(&diagnosis->figures, GPU_FIGURE_IDLE, idle_ns < wall ? idle_ns : wall,
 			  wall);
+	return rc;
+}
+
+// ---- figures of collective calls --------------------------------------------------------------
+
+enum { LARGEST_BYTES = 64 }; // of a communicator's name, and of a rank's
+
+// The value of @label with the most of @type's time, and how much that is; "": none has any.
+static int read_largest(const struct query *query, const char *type, const char *label,
+			const struct matcher *also, char ret_value[LARGEST_BYTES], int64_t *ret_ns,
+			struct error *err)
+{
+	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
+	struct matcher matchers[SELECTOR_MATCHERS_MAX + 1];
+	struct selector selector = { .matchers = matchers, .count = query->selector->count };
+	struct query by_label = *query;
+
+	*ret_ns = 0;
+	ret_value[0] = 0;
+	if (selector.count)
+		memcpy(matchers, query->selector->matchers, selector.count * sizeof(matchers[0]));
+	if (also)
+		matchers[selector.count++] = *also; // a shallow copy
+	by_label.type = type;
+	by_label.selector = &selector;
+	by_label.group_by = label;
+	int rc = query_flame_tree(&by_label, &tree, err);
+	for (uint32_t i = 1; !rc && i < tree.node_count; i++) {
+		if (tree.nodes[i].parent || tree.nodes[i].total <= *ret_ns)
+			continue;
+		*ret_ns = tree.nodes[i].total;
+		snprintf(ret_value, LARGEST_BYTES, "%s",
+			 string_table_get(&tree.strings, tree.nodes[i].name));
+	}
+	return rc;
+}
+
+// Of the communicator that is held up most: the time that its latest rank has others wait.
+static int read_lag(const struct query *query, struct gpu_diagnosis *diagnosis, struct error *err)
+{
+	const char *type = gpu_type_find(&diagnosis->types, LANE_LAG);
+	char communicator[LARGEST_BYTES] = "", rank[LARGEST_BYTES];
+	int64_t ns = 0;
+
+	if (!type)
+		return 0;
+	int rc = read_largest(query, type, LABEL_COMMUNICATOR, NULL, communicator, &ns, err);
+	const struct matcher one = { (char *)LABEL_COMMUNICATOR, MATCH_EQUAL, communicator, NULL };
+	if (!rc)
+		rc = read_largest(query, type, LABEL_RANK, &one, rank, &ns, err);
+	if (!rc)
+		set_share(&diagnosis->figures, GPU_FIGURE_LAG, ns,
+			  (int64_t)diagnosis->figures.range_ns);
 	return rc;
 }
 
@@ -172,6 +234,8 @@ static int read_figures(const struct query *query, struct gpu_diagnosis *diagnos
 	rc = gpu_gauges_read(query, &diagnosis->figures, err);
 	if (!rc)
 		rc = read_copies(query, diagnosis, err);
+	if (!rc)
+		rc = read_lag(query, diagnosis, err);
 	return rc ? rc : read_idle(query, diagnosis, err);
 }
 
@@ -231,6 +295,26 @@ static struct gpu_evidence blocked(enum wait_for what)
 	return (struct gpu_evidence){ .type = PROFILE_TYPE_OFF_CPU, .wait = wait_for_name(what) };
 }
 
+// What ran, and what was waited for, while the GPU certainly had nothing to do; or else all of @type.
+static struct gpu_evidence while_idle(const struct gpu_diagnosis *diagnosis, const char *type,
+				      unsigned int without)
+{
+	const char *lane = gpu_type_find(&diagnosis->types, LANE_IDLE_STACKS);
+
+	return (struct gpu_evidence){ .type = lane ? lane : type, .without = without };
+}
+
+// Where a rank is late its stacks are the cause, and the others' waits what follows from it.
+static struct gpu_evidence late_or_waiting(const struct gpu_diagnosis *diagnosis)
+{
+	const char *lane = gpu_type_find(&diagnosis->types, LANE_LAG);
+
+	if (lane && gpu_figures_know(&diagnosis->figures, GPU_FIGURE_LAG) &&
+	    diagnosis->figures.values[GPU_FIGURE_LAG] > 0)
+		return (struct gpu_evidence){ .type = lane };
+	return waits(diagnosis, GPU_MARK_COLLECTIVE);
+}
+
 struct gpu_evidence gpu_diagnosis_evidence(const struct gpu_diagnosis *diagnosis,
 					   enum gpu_class class)
 {
@@ -238,10 +322,9 @@ struct gpu_evidence gpu_diagnosis_evidence(const struct gpu_diagnosis *diagnosis
 
 	switch (class) {
 	case GPU_CLASS_STARVED:
-		return (struct gpu_evidence){ .type = PROFILE_TYPE_OFF_CPU };
+		return while_idle(diagnosis, PROFILE_TYPE_OFF_CPU, 0);
 	case GPU_CLASS_CPU_BOUND:
-		return (struct gpu_evidence){ .type = PROFILE_TYPE_CPU,
-					      .without = GPU_MARK_DRIVER };
+		return while_idle(diagnosis, PROFILE_TYPE_CPU, GPU_MARK_DRIVER);
 	case GPU_CLASS_LAUNCH_BOUND:
 		return calls(diagnosis, LANE_LAUNCHES, GPU_MARK_LAUNCH, 1, 0);
 	case GPU_CLASS_COPY_BOUND:
@@ -265,7 +348,7 @@ struct gpu_evidence gpu_diagnosis_evidence(const struct gpu_diagnosis *diagnosis
 	case GPU_CLASS_GIL:
 		return blocked(WAIT_FOR_GIL);
 	case GPU_CLASS_COLLECTIVE:
-		return waits(diagnosis, GPU_MARK_COLLECTIVE);
+		return late_or_waiting(diagnosis);
 	default:
 		return (struct gpu_evidence){ 0 };
 	}

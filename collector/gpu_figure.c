@@ -57,6 +57,7 @@ static const struct {
 				       GPU_UNIT_SHARE },
 	[GPU_FIGURE_FP_ACTIVE] = { "fp_active", "the busiest floating point pipe worked", GPM,
 				   GPU_UNIT_SHARE },
+	[GPU_FIGURE_LAG] = { "lag", "the latest rank had others wait", LANE, GPU_UNIT_SHARE },
 	[GPU_FIGURE_DRAM_ACTIVE] = { "dram_active", "the GPU's memory transferred", GPM,
 				     GPU_UNIT_SHARE },
 };

@@ -36,6 +36,7 @@ enum gpu_figure {
 	GPU_FIGURE_TENSOR_ACTIVE,
 	GPU_FIGURE_FP_ACTIVE, // the busiest of the floating point pipes
 	GPU_FIGURE_DRAM_ACTIVE,
+	GPU_FIGURE_LAG, // share of the range in which the latest rank had others of its node wait
 	GPU_FIGURE_COUNT,
 };
 

@@ -32,6 +32,7 @@
 #define GROWTH_MIN       0.05 // an hour
 #define LOCK_MIN         0.10
 #define COLLECTIVE_MIN   0.15
+#define LAG_MIN          0.20 // of a step
 #define THROTTLED_MIN    0.10
 #define OTHERS_MIN       0.20
 #define DEMAND_WAIT      0.05 // below it nobody waits for the GPU to speak of
@@ -193,7 +194,10 @@ static void judge_gil(const struct gpu_figures *figures, struct gpu_share *share
 
 static void judge_collective(const struct gpu_figures *figures, struct gpu_share *share)
 {
-	judge_by_figure(figures, share, GPU_FIGURE_COLLECTIVE);
+	double wait = of(figures, GPU_FIGURE_COLLECTIVE), lag = of(figures, GPU_FIGURE_LAG);
+
+	share->share = larger(wait, lag);
+	share->reached = wait >= COLLECTIVE_MIN || lag >= LAG_MIN;
 }
 
 static void judge_throttled(const struct gpu_figures *figures, struct gpu_share *share)
@@ -278,7 +282,7 @@ static const struct {
 	},
 	[GPU_CLASS_COLLECTIVE] = {
 		.threshold = COLLECTIVE_MIN,
-		.needs = NEEDS(COLLECTIVE),
+		.either = NEEDS(COLLECTIVE) | NEEDS(LAG),
 		.judge = judge_collective,
 	},
 	[GPU_CLASS_THROTTLED] = {

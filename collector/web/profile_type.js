@@ -9,6 +9,7 @@ export const WALL_TYPE = "wall:time:nanoseconds:wall:nanoseconds";
 export const GROWTH_TYPE = "memory:page_fault:bytes:page_fault:bytes";
 export const THROTTLED_TYPE = "cpu_throttled:time:nanoseconds:wall:nanoseconds";
 export const RESIDENT_TYPE = "memory:rss:bytes:gauge:second";
+const IDLE_TYPE = "gpu_idle:idle:nanoseconds:wall:nanoseconds";
 export const COST_TYPE = "cairn:cost:nanoseconds:wall:nanoseconds";
 export const CHANGE_TYPE = "cairn:governor:count:change:count";
 
@@ -78,6 +79,19 @@ const LANES = [
 	  about: "How often memory of GPUs was allocated" },
 	{ type: "gpu_memory:inuse:bytes:gauge:second", short: "gpu-memory", title: "GPU memory in use", section: GPU,
 	  about: "Memory of GPUs that is allocated and not freed, by the stack that allocated it; on average over the range" },
+	{ type: IDLE_TYPE, short: "gpu-idle", title: "GPU waits for work", section: GPU, rate: "GPUs",
+	  about: "Time in which a process's GPU certainly had nothing to do, by what the thread did that should have given it something; a lower bound" },
+	{ type: "gpu_idle:time:nanoseconds:wall:nanoseconds", title: "GPU idle, at least", section: GPU, rate: "GPUs",
+	  about: "Time in which a process's GPU certainly had nothing to do: from the return of a wait for all its work until it is given some; a lower bound",
+	  stackless: "This is all of it, without stacks. What was done meanwhile is in:", see: [IDLE_TYPE] },
+	{ type: "nccl:enqueue:nanoseconds:wall:nanoseconds", short: "nccl-enqueue", title: "NCCL calls", section: GPU, rate: "threads", label: "collective",
+	  about: "Time in calls of NCCL, which give work to the GPU and mostly do not wait for it" },
+	{ type: "nccl:lag:nanoseconds:wall:nanoseconds", short: "nccl-lag", title: "NCCL ranks late", section: GPU, rate: "ranks", label: "rank",
+	  about: "Time in which a rank had others of its node wait: since the first of them made the same call, by the stack of the late one" },
+	{ type: "nccl:bytes:bytes:call:bytes", short: "nccl-bytes", title: "NCCL bytes", section: GPU, label: "collective",
+	  about: "Bytes that calls of NCCL were given, count times size" },
+	{ type: "nccl:calls:count:call:count", title: "NCCL calls, by number", section: GPU, label: "collective",
+	  about: "How many calls of NCCL there were" },
 	{ type: "gpu_module:load:nanoseconds:wall:nanoseconds", title: "Loading code onto GPUs", section: GPU, rate: "threads",
 	  about: "Time in the driver's calls that load code" },
 	{ type: COST_TYPE, short: "cost", title: "Cost of profiling", section: SELF, rate: "cores", label: "program",
