@@ -320,8 +320,9 @@ $(BUILD)/workloads/%: tests/workloads/%.cpp
 	g++ -std=c++17 -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall -Wextra -pthread $< -o $@
 
 .PHONY: bench
-bench: packages $(PROGRAMS) $(addprefix $(BUILD)/bench/,bench_store bench_unwind_table bench_bpf_stats bench_page_faults bench_gpu_probes deep_calls switches) $(BUILD)/tests/gpu/libcuda.so.1 packages-bench ## what it costs, beside other profilers (PEER='start command')
+bench: packages $(PROGRAMS) $(addprefix $(BUILD)/bench/,bench_store bench_unwind_table bench_bpf_stats bench_page_faults bench_gpu_probes bench_switch_cost deep_calls switches) $(BUILD)/tests/gpu/libcuda.so.1 packages-bench ## what it costs, beside other profilers (PEER='start command')
 	$(BUILD)/bench/bench_bpf_stats
+	$(BUILD)/bench/bench_switch_cost
 	$(BUILD)/bench/bench_page_faults
 	$(BUILD)/bench/bench_gpu_probes $(BUILD)/tests/gpu/libcuda.so.1
 	python3 bench/bench_tables.py
@@ -335,7 +336,7 @@ $(BUILD)/bench/deep_calls $(BUILD)/bench/switches: $(BUILD)/bench/%: bench/%.c
 	$(call say,CC,$<)
 	$(CC) -std=gnu11 -O2 -fomit-frame-pointer -Wall -Wextra -pthread $< -o $@
 
-$(addprefix $(BUILD)/bench/,bench_unwind_table bench_bpf_stats bench_page_faults bench_gpu_probes): $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(AGENT_A) $(BASE_A)
+$(addprefix $(BUILD)/bench/,bench_unwind_table bench_bpf_stats bench_page_faults bench_gpu_probes bench_switch_cost): $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(AGENT_A) $(BASE_A)
 	mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(CC) $(LDFLAGS) $^ $(AGENT_LIBS) -o $@
