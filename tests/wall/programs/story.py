@@ -40,6 +40,10 @@ class Story:
                          in zip(self.in_waits, now, self.before)]
         self.said["waits"] += 1
 
+    def tell_waits(self):
+        """Nanoseconds blocked in its waits so far."""
+        return _books(self.in_waits)["blocked"]
+
     def end(self):
         self.life = [after - before for after, before in zip(_read(self.schedstat), self.began)]
         self.schedstat.close()
