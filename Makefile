@@ -226,7 +226,7 @@ e2e: packages $(PROGRAMS) workloads $(GPU_DOUBLES) $(BUILD)/tests/gpu/spinning_c
 
 .PHONY: gpu-verdicts
 gpu-verdicts: packages $(PROGRAMS) $(GPU_DOUBLES) ## what holds a GPU up, by an agent and clients of the test driver
-	GPU_VERDICTS=1 python3 -m pytest -q tests/e2e/test_gpu_verdict.py
+	GPU_VERDICTS=1 python3 -m pytest -q tests/e2e/test_gpu_verdict.py tests/e2e/test_gpu_launches.py
 
 .PHONY: browser
 browser: packages $(PROGRAMS) ## run the page in headless Chromium; pictures go to build/artefacts

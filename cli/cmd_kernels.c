@@ -32,7 +32,8 @@ static const char notes[] =
 	"  CUDA_INJECTION64_PATH=/path/to/libcairn_cupti.so\n"
 	"Half of the window only counts launches, for comparison; the other half measures\n"
 	"kernels. Nothing is left behind when it is over. Where the process uses CUPTI\n"
-	"itself (torch.profiler), the helper steps aside.\n"
+	"itself (torch.profiler), the helper steps aside. Who launched the kernels is told\n"
+	"by agents, in windows of their own: cairn query SERVICE --type gpu-kernel\n"
 	"\n"
 	"  cairn kernels 1234\n"
 	"  cairn kernels 1234 --window 200 --one-in 16    # many launches\n";

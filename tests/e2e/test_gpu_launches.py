@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many kernels are launched: what was seen in windows stands for what was not. It takes minutes to have some windows, so
+`make gpu-verdicts` runs it."""
+import os
+import subprocess
+import sys
+
+import pytest
+
+from fleet import ROOT, build_folder, unique, wait_until
+
+LAUNCH = "gpu_launch:launches:count:launch:count"
+pytestmark = pytest.mark.skipif("GPU_VERDICTS" not in os.environ, reason="# SKIP only `make gpu-verdicts` runs these")
+RATE, SECONDS = 2000, 120
+SETTLED, LEFT_OUT = 30, 15  # before, windows are for learning how hot launches are; after, some have not arrived
+
+
+def test_the_number_of_launches_is_what_the_process_launched(fleet):
+    folder = build_folder() / "tests/gpu"
+    subprocess.run(["make", f"{folder}/libcuda.so.1"], check=True, stdout=subprocess.DEVNULL)
+    service = unique("gpu-launches")
+    with subprocess.Popen([sys.executable, str(ROOT / "tests/gpu/launch_client.py"), str(RATE), str(SECONDS)],
+                          stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, "OTEL_SERVICE_NAME": service, "LD_LIBRARY_PATH": str(folder)}) as client:
+        wait_until("launches", 60, lambda: fleet.api.total(service, type_=LAUNCH) > 0)
+        lines = [line.split() for line in client.communicate()[0].splitlines()]
+    told = [(float(when), int(count)) for when, count in lines][SETTLED:-LEFT_OUT]
+    (begin, first), (end, last) = told[0], told[-1]
+    seen = fleet.api.total(service, type_=LAUNCH, from_=begin, to=end)
+    print(f"{seen} launches seen, {last - first} made, in {end - begin:.0f} s")
+    # Of 75 s there are some 8 windows, each at a random moment of its period: the ends cut one.
+    assert seen == pytest.approx(last - first, rel=0.25)

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Test equipment: launches so many kernels a second, argv[1], of the test driver for argv[2] seconds, at an even pace. Each
+second it prints the Unix time and how many there were so far."""
+import ctypes
+import sys
+import time
+
+rate, seconds = float(sys.argv[1]), float(sys.argv[2])
+cuda = ctypes.CDLL("libcuda.so.1")
+context, module, stream, function = (ctypes.c_uint64() for _ in range(4))
+assert cuda.cuInit(0) == 0
+assert cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+assert cuda.cuModuleLoadData(ctypes.byref(module), b"image") == 0
+assert cuda.cuStreamCreate(ctypes.byref(stream), 0) == 0
+assert cuda.cuModuleGetFunction(ctypes.byref(function), module, b"step") == 0
+
+
+def launch_steadily():
+    begin = told = time.monotonic()
+    count = 0
+    while time.monotonic() < begin + seconds:
+        while count < (time.monotonic() - begin) * rate:
+            assert cuda.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, None, None) == 0
+            count += 1
+        if time.monotonic() > told + 1:
+            told += 1
+            print(time.time(), count, flush=True)
+        time.sleep(0.002)
+
+
+launch_steadily()
