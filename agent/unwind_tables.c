@@ -47,6 +47,9 @@ struct followed {
 /* Tables removed in one trim(): each takes a grace period of the builder's time. */
 enum { TRIM_MAX = 64 };
 
+/* What no process maps any more is kept for this part of the time that other tables are. */
+#define UNMAPPED_SHARE 12
+
 struct file {
 	struct unwind_file public;    // first
 	char id[BUILD_ID_TEXT_BYTES]; // "": a hole
@@ -556,9 +559,19 @@ static bool is_ready(const struct file *file)
 enum spare {
 	SPARE_UNNEEDED, // no stack was seen to need it
 	SPARE_UNUSED,   // no process that maps it was seen for long
+	SPARE_UNMAPPED, // no process maps it, and what needs room is mapped
 	SPARE_RARE,     // far fewer stacks need it than the one that wants room
 	SPARE_NOT,
 };
+
+// Programs that are run again and again, compilers say, find their tables.
+static bool is_left(const struct file *file, uint64_t before_ns)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	return !file->holders && file->unmapped_ns &&
+	       now - file->unmapped_ns > (now - before_ns) / UNMAPPED_SHARE;
+}
 
 static enum spare spare_of(const struct file *file, uint64_t before_ns, const struct file *wanting)
 {
@@ -568,6 +581,8 @@ static enum spare spare_of(const struct file *file, uint64_t before_ns, const st
 		return SPARE_UNNEEDED;
 	if (file->used_ns < before_ns)
 		return SPARE_UNUSED;
+	if (is_left(file, before_ns))
+		return SPARE_UNMAPPED;
 	return file->misses < wanting->misses / RARE_SHARE ? SPARE_RARE : SPARE_NOT;
 }
 
@@ -578,6 +593,7 @@ static bool goes_before(const struct file *file, const struct file *other, enum 
 	case SPARE_UNNEEDED:
 		return file->public.bytes > other->public.bytes;
 	case SPARE_UNUSED:
+	case SPARE_UNMAPPED:
 		return file->used_ns < other->used_ns;
 	default:
 		return file->misses < other->misses;

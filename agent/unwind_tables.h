@@ -102,8 +102,9 @@ uint64_t unwind_tables_read(struct unwind_tables *tables, uint32_t *ret_wanting)
 
 /**
  * The table to give up first so that @wanting has room: of those that no stack was seen to need the
- * largest, then the one whose use (unwind_tables_use()) is longest ago, before @before_ns, then the one
- * that fewest stacks were seen to need, if that are far fewer than need @wanting. HASH_TABLE_NONE: none.
+ * largest, then the one whose use (unwind_tables_use()) is longest ago, before @before_ns; of those
+ * that no process maps any more, for a twelfth of that time, the same; then the one that fewest stacks
+ * were seen to need, if that are far fewer than need @wanting. HASH_TABLE_NONE: none.
  */
 uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t before_ns,
 			      uint32_t wanting);

@@ -345,8 +345,10 @@ TEST(what_nobody_needs_goes_first_and_then_the_least_recently_used)
 	files[1] = load(1, 3, 1, false);
 	files[2] = load(2, 2, 1, true);
 	files[3] = load(3, 4, 1, true);
-	for (uint64_t i = 0; i < 4; i++) // of those needed the second's use is longest ago
+	for (uint64_t i = 0; i < 4; i++) { // of those needed the second's use is longest ago
+		unwind_tables_hold(tables, files[i]);
 		unwind_tables_use(tables, files[i], now + (i == 1 ? 10 : 20) * NS_PER_SECOND);
+	}
 	EXPECT_EQ(12 * 4096, unwind_tables_spare_bytes(tables, later, wanting), "all could go");
 	EXPECT_EQ(6 * 4096, unwind_tables_spare_bytes(tables, now, wanting),
 		  "but not what is in use");
@@ -387,6 +389,32 @@ TEST(what_few_need_goes_for_what_many_do_if_it_is_in_use_too)
 	EXPECT_EQ(few, unwind_tables_victim(tables, long_ago, file), "the one that fewer need");
 	give_up(few);
 	EXPECT_EQ(some, unwind_tables_victim(tables, long_ago, file), "then the other");
+	close_world();
+}
+
+TEST(what_nobody_maps_any_more_goes_for_what_somebody_does)
+{
+	open_world(100 * 4096);
+	uint32_t left = load_missed(1, 40, 9), mapped = load_missed(2, 30, 9);
+	uint32_t file = load_missed(3, 45, 1);
+	uint64_t before_ns = clock_monotonic_ns() - NS_PER_SECOND;
+
+	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "too large");
+	for (uint32_t each = left; each != HASH_TABLE_NONE;
+	     each = each == left ? mapped : HASH_TABLE_NONE) {
+		unwind_tables_hold(tables, each);
+		unwind_tables_use(tables, each, clock_monotonic_ns());
+	}
+	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_victim(tables, before_ns, file), "in use");
+	unwind_tables_release(tables, left);
+	// Compilers come back at once.
+	EXPECT_EQ(HASH_TABLE_NONE,
+		  unwind_tables_victim(tables, clock_monotonic_ns() - 3600 * NS_PER_SECOND, file),
+		  "left just now");
+	usleep(150000);
+	EXPECT_EQ(left, unwind_tables_victim(tables, clock_monotonic_ns() - NS_PER_SECOND, file),
+		  "left for more than a twelfth of a second");
+	unwind_tables_release(tables, mapped);
 	close_world();
 }
 
@@ -516,6 +544,7 @@ RUN_TESTS(cmocka_unit_test(a_file_is_built_once_and_installed),
 	  cmocka_unit_test(guesses_take_half_of_the_room),
 	  cmocka_unit_test(what_nobody_needs_goes_first_and_then_the_least_recently_used),
 	  cmocka_unit_test(what_few_need_goes_for_what_many_do_if_it_is_in_use_too),
+	  cmocka_unit_test(what_nobody_maps_any_more_goes_for_what_somebody_does),
 	  cmocka_unit_test(what_nobody_maps_any_more_goes_when_half_is_taken),
 	  cmocka_unit_test(the_budget_holds_and_room_can_be_made),
 	  cmocka_unit_test(a_guess_that_has_no_room_waits_for_somebody_to_miss_it),
