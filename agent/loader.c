@@ -136,6 +136,7 @@ static void set_options(struct loader *loader, const struct loader_options *opti
 	programs->rodata->only_cycles = options->cycles;
 	programs->rodata->only_followed = options->pid != 0;
 	bpf_map__set_max_entries(programs->maps.tick_periods, loader->cpu_count);
+	programs->rodata->sample_log_room = sample_log_entries(loader->cpu_count);
 	bpf_map__set_max_entries(programs->maps.sample_log, sample_log_size(loader->cpu_count));
 	bpf_map__set_max_entries(programs->maps.records,
 				 options->ring_bytes ? options->ring_bytes

@@ -12,7 +12,7 @@ static size_t log_bytes(uint32_t cpu_count)
 
 uint32_t sample_log_size(uint32_t cpu_count)
 {
-	return cpu_count * 2 * SAMPLE_LOG_ENTRIES;
+	return cpu_count * 2 * sample_log_entries(cpu_count);
 }
 
 int sample_log_open(struct sample_log *log, int map_fd, uint32_t cpu_count)
@@ -37,11 +37,13 @@ int sample_log_read(const struct sample_log *log, uint32_t generation,
 			      const struct count *count),
 		    void *context)
 {
+	uint32_t entries = sample_log_entries(log->cpu_count);
+
 	for (uint32_t cpu = 0; cpu < log->cpu_count; cpu++) {
 		const struct logged_sample *sample =
-			&log->samples[sample_log_place(cpu, generation)];
+			&log->samples[sample_log_place(cpu, generation, entries)];
 
-		for (uint32_t i = 0; i < SAMPLE_LOG_ENTRIES; i++, sample++) {
+		for (uint32_t i = 0; i < entries; i++, sample++) {
 			if (sample->generation != generation + 1ULL)
 				break;
 			int rc = fn(context, &sample->key, &sample->count);

@@ -5,9 +5,11 @@
 #include "add_count.bpf.h"
 #include "sample_log.h"
 
+const volatile __u32 sample_log_room = 0; // of a half; set before load
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2 * SAMPLE_LOG_ENTRIES); // the agent sets it by the number of CPUs
+	__uint(max_entries, 1); // the agent sets it by the number of CPUs
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct logged_sample);
@@ -29,9 +31,9 @@ static __always_inline bool write_sample(struct sample_log_end *end, __u32 gener
 		end->generation = generation;
 		end->count = 0;
 	}
-	if (end->count >= SAMPLE_LOG_ENTRIES)
+	if (end->count >= sample_log_room)
 		return false;
-	at = sample_log_place(bpf_get_smp_processor_id(), generation) + end->count;
+	at = sample_log_place(bpf_get_smp_processor_id(), generation, sample_log_room) + end->count;
 	sample = bpf_map_lookup_elem(&sample_log, &at);
 	if (!sample)
 		return false;

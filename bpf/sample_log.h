@@ -7,10 +7,12 @@
 #include "sample.h"
 
 /*
- * Of one CPU, between two swaps: 6 s at 99 Hz, 160 KiB with both halves. What does not fit goes to the
- * counts, where nothing is lost.
+ * Samples of one CPU between two swaps: 6 s at 99 Hz, 160 KiB with both halves. What does not fit goes to
+ * the counts, where nothing is lost.
  */
-#define SAMPLE_LOG_ENTRIES 640
+#define SAMPLE_LOG_ENTRIES_MAX 640
+/* Of all CPUs that are possible, which may be many more than there are: with more than 51, each has less. */
+#define SAMPLE_LOG_BYTES_MAX (8U << 20)
 
 struct logged_sample {
 	struct count_key key;
@@ -20,8 +22,16 @@ struct logged_sample {
 
 _Static_assert(sizeof(struct logged_sample) == 128, "two cache lines");
 
-/* Each CPU has two halves, which take turns as the counts maps do. */
-static inline __u32 sample_log_place(__u32 cpu, __u32 generation)
+/* So many each CPU has room for in each of its halves, which take turns as the counts maps do. */
+static inline __u32 sample_log_entries(__u32 cpu_count)
 {
-	return (cpu * 2 + (generation & 1)) * SAMPLE_LOG_ENTRIES;
+	__u32 entries = SAMPLE_LOG_BYTES_MAX / sizeof(struct logged_sample) / 2 / cpu_count;
+
+	return entries < SAMPLE_LOG_ENTRIES_MAX ? entries : SAMPLE_LOG_ENTRIES_MAX;
+}
+
+/* Where a CPU's half begins in the log. */
+static inline __u32 sample_log_place(__u32 cpu, __u32 generation, __u32 entries)
+{
+	return (cpu * 2 + (generation & 1)) * entries;
 }

@@ -36,7 +36,9 @@ static void write_samples(int fd, uint32_t cpu, uint32_t generation, uint32_t nu
 			.count = { .value = first_value + i, .samples = 1 },
 			.generation = generation + 1ULL,
 		};
-		off_t at = (off_t)(sample_log_place(cpu, generation) + i) * sizeof(sample);
+		off_t at =
+			(off_t)(sample_log_place(cpu, generation, sample_log_entries(CPUS)) + i) *
+			sizeof(sample);
 
 		assert_int_equal(pwrite(fd, &sample, sizeof(sample), at), sizeof(sample));
 	}
@@ -91,17 +93,34 @@ TEST(a_full_log_is_told_whole_and_an_error_ends_it)
 	struct sample_log log;
 	struct told told = { .stop_after = 2 };
 	_cleanup_close_ int fd = new_log(&log);
-	uint32_t last = SAMPLE_LOG_ENTRIES - 1;
+	uint32_t last = SAMPLE_LOG_ENTRIES_MAX - 1;
 
-	write_samples(fd, 0, 2, SAMPLE_LOG_ENTRIES, 100);
+	write_samples(fd, 0, 2, SAMPLE_LOG_ENTRIES_MAX, 100);
 	EXPECT_EQ(-7, sample_log_read(&log, 2, take_sample, &told), "what fn said");
 	EXPECT_EQ(2, told.count, "until then");
-	EXPECT_EQ(100 + last, log.samples[sample_log_place(0, 2) + last].count.value,
+	EXPECT_EQ(100 + last,
+		  log.samples[sample_log_place(0, 2, SAMPLE_LOG_ENTRIES_MAX) + last].count.value,
 		  "the last of its half");
-	EXPECT_EQ(0, log.samples[sample_log_place(0, 3)].generation, "the other half");
+	EXPECT_EQ(0, log.samples[sample_log_place(0, 3, SAMPLE_LOG_ENTRIES_MAX)].generation,
+		  "the other half");
 	sample_log_close(&log);
+}
+
+TEST(the_log_is_bounded_however_many_cpus_there_may_be)
+{
+	static const uint32_t cpu_counts[] = { 1, 2, 51, 52, 64, 512, 8192 };
+
+	for EACH (count, cpu_counts) {
+		uint64_t bytes = (uint64_t)sample_log_size(*count) * sizeof(struct logged_sample);
+
+		assert_true(sample_log_size(*count) > 0);
+		assert_true(bytes <= SAMPLE_LOG_BYTES_MAX);
+	}
+	EXPECT_EQ(2 * 51 * SAMPLE_LOG_ENTRIES_MAX, sample_log_size(51), "whole halves");
+	EXPECT_EQ(2 * 512 * 64, sample_log_size(512), "of 512 CPUs");
 }
 
 RUN_TESTS(cmocka_unit_test(samples_of_a_generation_are_told_of_all_cpus_and_no_others),
 	  cmocka_unit_test(what_a_longer_generation_left_behind_is_not_told_again),
-	  cmocka_unit_test(a_full_log_is_told_whole_and_an_error_ends_it))
+	  cmocka_unit_test(a_full_log_is_told_whole_and_an_error_ends_it),
+	  cmocka_unit_test(the_log_is_bounded_however_many_cpus_there_may_be))
