@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "tests/test.h"
 #include "tests/unit/agent/elf_writer.h"
 
@@ -97,6 +98,44 @@ TEST(the_best_name_of_an_address_is_kept)
 	check_symbol("typed before untyped", table, fd, 0x301, "typed local");
 	check_symbol(".symtab before .dynsym", table, fd, 0x401, "static");
 	check_symbol(".dynsym where nothing else is", table, fd, 0x501, "only dynamic");
+	symbol_table_free(table);
+	close(fd);
+}
+
+TEST(symbols_of_large_code_are_found_in_whatever_order_they_stand)
+{
+	static const struct {
+		const char *name;
+		uint64_t offset;
+		uint32_t index; // in order of their offsets
+	} functions[] = {
+		{ "far", 0x3800100, 6 },     { "near", 0x100, 0 },
+		{ "middle", 0x2000100, 4 },  { "second", 0x000900, 1 },
+		{ "quarter", 0x1000080, 3 }, { "farthest", 0x3e00010, 7 },
+		{ "third", 0x200100, 2 },    { "before far", 0x37ffff0, 5 },
+	};
+	struct elf_image image;
+	struct symbol_table *table;
+	struct symbol_range range = { 0 };
+	struct stat status;
+	struct elf elf;
+
+	image_init(&image);
+	image.segments[0].p_filesz = image.segments[0].p_memsz = 63 << 20;
+	for EACH (function, functions)
+		image_add_symbol(&image, function->name, function->offset, 16, STB_GLOBAL,
+				 STT_FUNC);
+	int fd = image_open(&image);
+	assert_int_equal(0, ftruncate(fd, 64 << 20));
+	assert_int_equal(0, fstat(fd, &status));
+	assert_int_equal(0, elf_read_headers(fd, &status, &elf, NULL));
+	assert_int_equal(0, symbol_table_read(&(struct symbol_sources){ .elf = &elf }, &table));
+	assert_int_equal(ARRAY_SIZE(functions), symbol_table_count(table));
+	for EACH (function, functions) {
+		check_symbol(function->name, table, fd, function->offset + 15, function->name);
+		symbol_table_find(table, IMAGE_TEXT + function->offset, &range);
+		EXPECT_EQ(function->index, range.index, function->name);
+	}
 	symbol_table_free(table);
 	close(fd);
 }
@@ -303,6 +342,7 @@ TEST(random_damage_is_survived)
 
 RUN_TESTS(cmocka_unit_test(a_symbol_covers_its_own_bytes_and_no_others),
 	  cmocka_unit_test(the_best_name_of_an_address_is_kept),
+	  cmocka_unit_test(symbols_of_large_code_are_found_in_whatever_order_they_stand),
 	  cmocka_unit_test(a_symbol_around_another_covers_what_follows_it),
 	  cmocka_unit_test(what_is_no_function_is_left_out),
 	  cmocka_unit_test(absurd_sections_give_what_can_be_had_and_no_more),
