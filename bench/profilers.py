@@ -117,8 +117,9 @@ class Cairn(Profiler):
         return None
 
     def argv(self, pid):
+        # A cache of its own, empty at first: what tables cost is a part of the figures.
         return [str(self.build / "cairn-agent"), "--collector", self.collector.grpc, "--frequency",
-                str(self.frequency)]
+                str(self.frequency), "--cache", str(self.folder / "cache")]
 
     def start(self, pid):
         began = time.monotonic()
