@@ -33,6 +33,7 @@ static __always_inline void send_stack(struct stack_work *work, __u64 now,
 				       const struct stack_hash *hash)
 {
 	struct stack_record *record = &work->record;
+	__u64 flags = wake_flags(now);
 	__u32 yes = 1;
 
 	record->kind = RECORD_STACK;
@@ -42,13 +43,12 @@ static __always_inline void send_stack(struct stack_work *work, __u64 now,
 	record->body.end = end;
 	record->body.frame_count = frame_count;
 	// For the verifier: older kernels know no bound of what a bpf_loop() callback has written, nor that
-	// a copy of it on the stack is the same number as the one that is compared.
+	// a copy of it on the stack is the same number as the one that is compared. No call may come between.
 	asm volatile("" : "+r"(frame_count));
 	if (frame_count > STACK_DEPTH_MAX)
 		return;
 	if (bpf_ringbuf_output(&records, record,
-			       sizeof(*record) + frame_count * sizeof(struct raw_frame),
-			       wake_flags(now))) {
+			       sizeof(*record) + frame_count * sizeof(struct raw_frame), flags)) {
 		// Not marked as known: it is sent again when it is seen again.
 		count(COUNTER_RING_FULL);
 		return;
