@@ -380,7 +380,7 @@ int gpu_call_begins(struct pt_regs *ctx)
 	read_arguments((gpu_context *)ctx, &work->arguments);
 	read_call((gpu_context *)ctx, cookie, &work->arguments, &work->call);
 	keep_call(&work->call);
-	note_enqueue(cookie, &work->call, now);
+	note_enqueue(cookie, work->call.stream, now);
 	begin_call(work, (gpu_context *)ctx, cookie, now);
 	release_gpu_work(work);
 	return 0;
@@ -414,16 +414,18 @@ static __always_inline void end_allocation(struct gpu_work *work, const struct o
 					   __u64 now, __u64 kind)
 {
 	struct gpu_key key = { work->key.process, 0, kind };
-	struct gpu_allocation allocation = { .bytes = call->bytes };
+	struct gpu_allocation *allocation = &work->made;
 
 	if (bpf_probe_read_user(&key.handle, sizeof(key.handle), (const void *)call->arguments[0]))
 		return;
-	take_owner(work, now, &allocation.owner);
+	allocation->bytes = call->bytes;
+	allocation->mappings = allocation->released = 0;
+	take_owner(work, now, &allocation->owner);
 	work->key.kind = SAMPLE_KIND_GPU_ALLOC;
 	add_count(&work->key, call->bytes * call->weight, call->weight);
 	// What is live is known only where nothing is missed.
 	if (!(gpu_cookie_flags(call->cookie) & GPU_CALL_WINDOWED))
-		add_allocation(&key, &allocation);
+		add_allocation(&key, allocation);
 	if (kind == GPU_HANDLE_MEMORY)
 		add_range(&work->key.process, GPU_RANGE_DEVICE, key.handle, call->bytes);
 }
@@ -441,12 +443,12 @@ static __always_inline void end_host_allocation(struct gpu_work *work, const str
 static __always_inline void end_capture(struct gpu_work *work, const struct open_call *call,
 					__u64 now)
 {
-	struct gpu_owner owner = {};
+	struct gpu_owner *owner = &work->made.owner;
 	__u64 graph = 0;
 
 	bpf_probe_read_user(&graph, sizeof(graph), (const void *)call->arguments[1]);
-	take_owner(work, now, &owner);
-	keep_graph(&work->key.process, GPU_HANDLE_GRAPH, graph, &owner);
+	take_owner(work, now, owner);
+	keep_graph(&work->key.process, GPU_HANDLE_GRAPH, graph, owner);
 }
 
 /* A graph that was put together node by node belongs to the stack that instantiates it. */
@@ -455,15 +457,15 @@ static __always_inline void end_instantiation(struct gpu_work *work, const struc
 {
 	const struct gpu_owner *captured =
 		find_graph(&work->key.process, GPU_HANDLE_GRAPH, call->arguments[1]);
-	struct gpu_owner owner = {};
+	struct gpu_owner *owner = &work->made.owner;
 	__u64 exec = 0;
 
 	bpf_probe_read_user(&exec, sizeof(exec), (const void *)call->arguments[0]);
 	if (captured)
-		owner = *captured;
+		*owner = *captured;
 	else
-		take_owner(work, now, &owner);
-	keep_graph(&work->key.process, GPU_HANDLE_GRAPH_EXEC, exec, &owner);
+		take_owner(work, now, owner);
+	keep_graph(&work->key.process, GPU_HANDLE_GRAPH_EXEC, exec, owner);
 }
 
 static __always_inline void end_function(struct gpu_work *work, const struct open_call *call)

@@ -202,6 +202,13 @@ struct gpu_told_launch {
 	__u64 weight; // launches that it stands for
 };
 
+struct gpu_allocation {
+	__u64 bytes;
+	__u64 mappings; // of physical memory: where it is mapped
+	__u64 released; // it goes with its last mapping
+	struct gpu_owner owner;
+};
+
 /* What is allocated, by owner. */
 struct gpu_live {
 	__u64 bytes;

@@ -222,30 +222,30 @@ static __always_inline __u64 stream_of_launch(gpu_context *ctx, __u64 cookie)
 }
 
 /* Does the call put something on a stream? Which one is read from its arguments. */
-static __always_inline void note_enqueue(__u64 cookie, const struct gpu_call_record *call,
-					 __u64 now)
+__attribute__((noinline)) int note_enqueue(__u64 cookie, __u64 stream, __u64 now)
 {
 	__u32 number = gpu_cookie_call(cookie), flags = gpu_cookie_flags(cookie);
 	bool is_named = gpu_cookie_stream_at(cookie) != GPU_ARGUMENT_NONE;
 
 	if (!is_copy(number) && number != GPU_CALL_ENQUEUE && number != GPU_CALL_GRAPH_LAUNCH &&
 	    number != GPU_CALL_LAUNCH_HOST_FUNC)
-		return;
+		return 0;
 	// Of copies those that have no stream are the default one's; of others it is not known which.
 	if (is_copy(number) && number != GPU_CALL_COPY_BATCH)
 		is_named = true;
-	gpu_idle_enqueue(stream_of_call(flags | GPU_CALL_ASYNC, call->stream, is_named), now);
+	return gpu_idle_enqueue(stream_of_call(flags | GPU_CALL_ASYNC, stream, is_named), now);
 }
 
 /* Has the call, which has ended well, waited for all that a stream had to do? */
-static __always_inline void note_wait(__u64 cookie, __u64 handle, __u64 began_ns, __u64 now)
+__attribute__((noinline)) int note_wait(__u64 cookie, __u64 handle, __u64 began_ns, __u64 now)
 {
 	__u32 number = gpu_cookie_call(cookie), flags = gpu_cookie_flags(cookie);
 
 	if (number == GPU_CALL_SYNC_CONTEXT)
-		gpu_idle_waited(GPU_STREAM_UNKNOWN, began_ns, now);
-	else if (number == GPU_CALL_SYNC_STREAM)
-		gpu_idle_waited(stream_of_call(flags, handle, true), began_ns, now);
-	else if (number == GPU_CALL_COPY_DTOH && !(flags & GPU_CALL_ASYNC))
-		gpu_idle_waited(stream_of_call(flags, 0, true), began_ns, now);
+		return gpu_idle_waited(GPU_STREAM_UNKNOWN, began_ns, now);
+	if (number == GPU_CALL_SYNC_STREAM)
+		return gpu_idle_waited(stream_of_call(flags, handle, true), began_ns, now);
+	if (number == GPU_CALL_COPY_DTOH && !(flags & GPU_CALL_ASYNC))
+		return gpu_idle_waited(stream_of_call(flags, 0, true), began_ns, now);
+	return 0;
 }

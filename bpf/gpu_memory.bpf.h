@@ -12,13 +12,6 @@
 #define GPU_RANGES          256   // of a process, of one kind; caching allocators have tens
 #define GPU_RANGE_SETS_MAX  512   // processes, twice; 4 KiB each
 
-struct gpu_allocation {
-	__u64 bytes;
-	__u64 mappings; // of physical memory: where it is mapped
-	__u64 released; // it goes with its last mapping
-	struct gpu_owner owner;
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, GPU_ALLOCATIONS_MAX);
