@@ -43,6 +43,8 @@ struct {
 #define CHARGE_PERIODS_MAX 4           // no more than this is charged at once,
 #define CHARGE_NS_MAX      40000000ULL // or than this, at high frequencies
 
+#define STOLEN_AHEAD_NS_MAX 1000000000LL // more is no race of clocks: begin anew
+
 /* For how long the task has had its CPU, as of the scheduler's last look (at most a jiffy ago). */
 static __always_inline __u64 running_ns(struct task_struct *task)
 {
@@ -51,12 +53,21 @@ static __always_inline __u64 running_ns(struct task_struct *task)
 	return task->se.sum_exec_runtime - task->se.prev_sum_exec_runtime;
 }
 
-/* @ns without what was stolen from the CPU meanwhile. What came to light too late is left out later. */
+/*
+ * @ns without what was stolen from the CPU meanwhile. What came to light too late is left out later, and
+ * so is what was left out too early: another CPU may be about to move this one's clocks on.
+ */
 static __always_inline __u64 without_stolen(struct cpu *cpu, struct task_struct *task, __u64 ns)
 {
-	__u64 left_out = stolen_ns(task) - cpu->stolen_ns;
+	__s64 left_out = stolen_ns(task) - cpu->stolen_ns;
 
-	if (left_out > ns)
+	if (left_out < -STOLEN_AHEAD_NS_MAX) {
+		cpu->stolen_ns += left_out;
+		return ns;
+	}
+	if (left_out < 0)
+		left_out = 0;
+	if ((__u64)left_out > ns)
 		left_out = ns;
 	cpu->stolen_ns += left_out;
 	return ns - left_out;
