@@ -15,9 +15,10 @@ enum {
 	// Of kernel memory, for tables and mapping pages: PyTorch with CUDA takes 20 MB. It leaves 8 MB
 	// of what all maps may take to the others.
 	UNWIND_BYTES_MIN = 32 << 20,
-	// But a large node runs several versions of it, each with tables of its own.
-	UNWIND_MEMORY_SHARE = 2048,
-	UNWIND_BYTES_MAX = 256 << 20,
+	// But a larger node runs several versions of it, each with tables of its own, or browsers and
+	// compilers beside: 33 MB on a machine where PyTorch's tables then found no room.
+	UNWIND_MEMORY_SHARE = 512,
+	UNWIND_BYTES_MAX = 128 << 20, // a third of what its pod may take (deploy/)
 };
 
 struct process_unwinds;
