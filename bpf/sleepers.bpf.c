@@ -72,6 +72,9 @@ static __always_inline long read_elsewhere(void *to, __u32 size, __u64 address)
 
 static __always_inline long read_user(void *to, __u32 size, __u64 address)
 {
+	// Older kernels compare with constants only. The one size that is none is that of Python's frames,
+	// which are not read where they reach into the last bytes of a stack.
+	const __u32 size_max = __builtin_constant_p(size) ? size : PYTHON_FRAME_BYTES_MAX;
 	__u32 zero = 0;
 	const struct sleeper *sleeper = bpf_map_lookup_elem(&sleepers, &zero);
 	__u64 offset, bytes;
@@ -83,7 +86,7 @@ static __always_inline long read_user(void *to, __u32 size, __u64 address)
 	if (bytes > sizeof(sleeper->stack) || size > bytes || offset > bytes - size)
 		return read_elsewhere(to, size, address);
 	HIDE_FROM_COMPILER(offset); // or it leaves out the bound that older kernels want to see
-	if (offset > sizeof(sleeper->stack) - size)
+	if (offset > sizeof(sleeper->stack) - size_max)
 		return -EFAULT;
 	return bpf_probe_read_kernel(to, size, sleeper->stack + offset);
 }
