@@ -52,18 +52,33 @@ struct child {
 	int go;
 };
 
+#define NAME_BYTES 16 // as the kernel keeps them
+
+/* Others may run this test at the same time: a name of this one's own, of @name, in @buffer. */
+static const char *own_name(const char *name, char buffer[NAME_BYTES])
+{
+	static pid_t pid;
+
+	if (!pid)
+		pid = getpid(); // of the test, not of its children
+	snprintf(buffer, NAME_BYTES, "%s-%x", name, (unsigned)pid);
+	return buffer;
+}
+
 static struct child start_child(const char *name, uint64_t cpu_ns)
 {
 	int pipe_fds[2];
 	struct child child;
-	char byte;
+	char byte, own[NAME_BYTES];
+
+	own_name(name, own);
 
 	assert_int_equal(0, pipe(pipe_fds));
 	child.pid = fork();
 	assert_true(child.pid >= 0);
 	if (child.pid == 0) {
 		close(pipe_fds[1]);
-		prctl(PR_SET_NAME, name);
+		prctl(PR_SET_NAME, own);
 		// Sharing a CPU with others' load would be sampling noise in what is compared below.
 		setpriority(PRIO_PROCESS, 0, -20);
 		if (read(pipe_fds[0], &byte, 1) < 0)
@@ -175,8 +190,10 @@ static bool stack_has(const struct profile *profile, const struct stack *stack, 
 static uint64_t sum_of(const struct profile *profile, const char *label, const char *value,
 		       const char *function)
 {
+	char own[NAME_BYTES];
 	uint64_t sum = 0;
 
+	value = value ? own_name(value, own) : NULL;
 	for (uint32_t i = 0; i < profile->sample_count; i++) {
 		const struct sample *sample = &profile->samples[i];
 		const char *found = labels_get(&profile->series[sample->series].labels, label);
@@ -250,7 +267,7 @@ TEST(a_filter_by_process_takes_its_later_children_and_nobody_else)
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
 
-	struct child other = start_child("burner-other", 10 * NS_PER_SECOND);
+	struct child other = start_child("burner-o", 10 * NS_PER_SECOND);
 	struct child child = start_child("burner-b", 0);
 	kill(child.pid, SIGKILL);
 	waitpid(child.pid, NULL, 0);
@@ -268,7 +285,7 @@ TEST(a_filter_by_process_takes_its_later_children_and_nobody_else)
 	struct profile *profile = drain(profiler);
 
 	expect_near(cpu_ns, sum_of(profile, LABEL_THREAD, "burner-b", NULL), 0.1, "the child");
-	EXPECT_EQ(0, sum_of(profile, LABEL_THREAD, "burner-other", NULL), "a process before it");
+	EXPECT_EQ(0, sum_of(profile, LABEL_THREAD, "burner-o", NULL), "a process before it");
 	profile_free(profile);
 	profiler_close(profiler);
 }
@@ -287,7 +304,9 @@ TEST(windows_share_nothing_and_lose_nothing)
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
 
-	prctl(PR_SET_NAME, "burner-self");
+	char name[NAME_BYTES];
+
+	prctl(PR_SET_NAME, own_name("burner-s", name));
 	struct profiler *profiler = open_profiler(0, 999);
 	uint64_t sum_ns = 0, slot_before = 0, begin_ns = own_cpu_ns();
 	const uint64_t waited = (SNAPSHOT_WAIT_NS + 500 * NS_PER_MS) / (20 * NS_PER_MS);
@@ -298,7 +317,7 @@ TEST(windows_share_nothing_and_lose_nothing)
 		struct profile *profile = drain(profiler);
 
 		assert_true(profile->from_ns < profile->to_ns);
-		sum_ns += sum_of(profile, LABEL_THREAD, "burner-self", NULL);
+		sum_ns += sum_of(profile, LABEL_THREAD, "burner-s", NULL);
 		for (uint32_t i = 0; i < profile->sample_count; i++) {
 			// A slot may be cut by the border of two windows, and a sample may wait for
 			// its process's unwind tables; else time does not turn back.
@@ -311,7 +330,7 @@ TEST(windows_share_nothing_and_lose_nothing)
 	uint64_t cpu_ns = own_cpu_ns() - begin_ns;
 	profiler_stop(profiler);
 	struct profile *last = drain(profiler);
-	sum_ns += sum_of(last, LABEL_THREAD, "burner-self", NULL);
+	sum_ns += sum_of(last, LABEL_THREAD, "burner-s", NULL);
 	profile_free(last);
 	expect_near(cpu_ns, sum_ns, 0.1, "five windows");
 	profiler_read_stats(profiler, &stats);
