@@ -10,6 +10,7 @@ import time
 BPF_STATS = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 SAMPLING_TYPES = ("perf_event",)
+FAULTS = "fault"  # in the name of a program that has a perf event, too, but samples page faults
 
 
 class BpfStatistics:
@@ -44,8 +45,8 @@ def bpf_programs(pid):
         return {}
     said = subprocess.run(["bpftool", "-j", "prog", "show"], capture_output=True, text=True,
                           check=True).stdout
-    return {program["id"]: (program["type"], program.get("run_cnt", 0),
-                            program.get("run_time_ns", 0))
+    return {program["id"]: (FAULTS if FAULTS in program.get("name", "") else program["type"],
+                            program.get("run_cnt", 0), program.get("run_time_ns", 0))
             for program in json.loads(said) if program["id"] in held}
 
 
