@@ -81,6 +81,9 @@ struct process *process_table_get(struct process_table *table, const struct proc
 /** The process with @key if it is known, else NULL; nothing is read. */
 struct process *process_table_find(struct process_table *table, const struct process_key *key);
 
+/** Who looks for what forked children have from a process further up need go no further. */
+#define PROCESS_FORKS_MAX 4
+
 /**
  * Who forked @process and still runs the same program, or NULL: not known, or it has called exec since.
  */

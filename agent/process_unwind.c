@@ -20,7 +20,6 @@ enum {
 	LIVENESS_CHECKS = 256, // processes looked at in one expire()
 	MISSING_TRIES = 3,     // expire()s in which an address without a mapping is looked up again
 	DROPPED_SHARE = 16,    // when there is no room, the least recently used 1/16 goes
-	FORKS_MAX = 4,         // between a process and the one whose interpreter it has
 };
 
 /* What failed for want of memory or a descriptor is tried again after this. */
@@ -237,7 +236,7 @@ static void find_python(struct process_unwinds *unwinds, struct published *recor
 static bool inherit_python(const struct process_unwinds *unwinds, struct published *record,
 			   const struct process *process)
 {
-	for (int i = 0; i < FORKS_MAX && process; i++) {
+	for (int i = 0; i < PROCESS_FORKS_MAX && process; i++) {
 		process = process_table_parent(unwinds->processes, process);
 		const struct published *parent = process ? find(unwinds, process->key.pid) : NULL;
 

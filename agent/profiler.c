@@ -49,7 +49,6 @@ enum {
 	// With two maps of 176 bytes a count, 23 MB of kernel memory; on more than 8 CPUs they are
 	// drained more often if all of them are busy.
 	LANE_COUNTS_MAX = 65536,
-	FORKS_MAX = 4,      // between a process and the one that has its code objects, too
 	SWEEP_WINDOWS = 12, // locations that no stack uses are let go once a minute
 };
 
@@ -319,7 +318,7 @@ static pid_t living_parent(const struct profiler *profiler, const struct process
 {
 	const struct process *process = process_table_find(profiler->processes, key);
 
-	for (int i = 0; i < FORKS_MAX && process; i++) {
+	for (int i = 0; i < PROCESS_FORKS_MAX && process; i++) {
 		process = process_table_parent(profiler->processes, process);
 		if (process && !process->exited)
 			return (pid_t)process->key.pid;
