@@ -11,8 +11,8 @@
 #include "bpf/gpu_call.h"
 
 enum gpu_library {
-	GPU_LIBRARY_CUDA, // libcuda.so.1
-	GPU_LIBRARY_NCCL, // libnccl.so.2, or linked into another library
+	GPU_LIBRARY_CUDA,   // libcuda.so.1
+	GPU_LIBRARY_NCCL,   // libnccl.so.2, or linked into another library
 	GPU_LIBRARY_HELPER, // libcairn_cupti.so
 };
 

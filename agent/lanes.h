@@ -42,7 +42,7 @@ struct lane_setup {
 	double budget_percent; // of one core; 0: its default
 	uint64_t governor_interval_ns;
 	uint64_t kernel_period_ns; // between windows of the CUPTI helper; 0: its default
-	uint32_t frequency_hz; // of sampling
+	uint32_t frequency_hz;     // of sampling
 	int (*set_frequency)(void *context, uint32_t frequency_hz);
 	void *context;
 };
