@@ -12,6 +12,7 @@
 #include "agent/gpu_idle_time.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "bpf/shared_variables.h"
 #include "gpu.skel.h"
 
 enum {

@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "bpf/shared_variables.h"
 #include "sampler.skel.h"
 
 enum {
@@ -40,7 +41,7 @@ enum {
 #define SWAP_WAIT_NS  (500 * NS_PER_MS)
 #define SWAP_PAUSE_NS 50000
 
-/* Where SHARED_VARIABLE of bpf/maps.bpf.h puts them. */
+/* Where bpf/maps.bpf.h has its shared_variables. */
 #define SHARED_SECTION ".data.shared"
 
 /* What handle_record() stops the reading by. */
@@ -495,7 +496,7 @@ static int wait_until_unused(struct loader *loader, uint32_t which, bool *ret_us
 
 int loader_swap_counts(struct loader *loader, struct error *err)
 {
-	uint32_t *active = &loader->programs->data_shared->active_counts;
+	uint32_t *active = &loader->programs->data_shared->shared.active_counts;
 	bool used;
 
 	// In order on all CPUs: who is in the old map is asked after this is seen.
@@ -521,7 +522,7 @@ static int drain_batch(struct loader *loader, uint32_t count, count_fn fn, void 
 
 int loader_drain_counts(struct loader *loader, count_fn fn, void *context, struct error *err)
 {
-	uint32_t active = loader->programs->data_shared->active_counts, position, count;
+	uint32_t active = loader->programs->data_shared->shared.active_counts, position, count;
 	int fd = loader->counts_fd[!(active & 1)], rc = 0, failed;
 	void *from = NULL;
 
@@ -544,7 +545,7 @@ int loader_drain_counts(struct loader *loader, count_fn fn, void *context, struc
 
 void loader_set_clock_offset(struct loader *loader, uint64_t offset_ns)
 {
-	__atomic_store_n(&loader->programs->data_shared->realtime_offset_ns, offset_ns,
+	__atomic_store_n(&loader->programs->data_shared->shared.realtime_offset_ns, offset_ns,
 			 __ATOMIC_RELAXED);
 }
 

@@ -13,6 +13,7 @@
 #include "agent/cpu_programs.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "bpf/shared_variables.h"
 #include "page_faults.skel.h"
 
 /* How often we look for CPUs that came or went. */

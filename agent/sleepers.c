@@ -9,6 +9,7 @@
 #include <bpf/libbpf.h>
 
 #include "base/cleanup.h"
+#include "bpf/shared_variables.h"
 #include "sleepers.skel.h"
 
 struct sleepers {

@@ -8,6 +8,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "bpf/shared_variables.h"
 #include "snapshot.skel.h"
 
 struct snapshot_program {

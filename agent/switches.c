@@ -13,6 +13,7 @@
 #include "agent/sleepers.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "bpf/shared_variables.h"
 #include "switches.skel.h"
 
 /* How often those are looked for whose stack may be had by now. */
@@ -264,7 +265,7 @@ int switches_set_running(struct switches *switches, bool on)
 
 static int sweep(struct switches *switches)
 {
-	uint64_t offset_ns = switches->programs->data_shared->realtime_offset_ns;
+	uint64_t offset_ns = switches->programs->data_shared->shared.realtime_offset_ns;
 	_cleanup_close_ int fd = bpf_iter_create(bpf_link__fd(switches->sweep_link));
 	char nothing;
 

@@ -11,6 +11,7 @@
 
 #include "agent/process_labels.h"
 #include "base/cleanup.h"
+#include "bpf/shared_variables.h"
 #include "wakers.skel.h"
 
 /* Interrupts are entered within so much code: 64 KiB is some ten times what there is. */

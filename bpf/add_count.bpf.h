@@ -22,7 +22,7 @@ static __always_inline void add_in_order(__u64 *value, __u64 amount)
  */
 static __always_inline int enter_counts(struct counts_users *users)
 {
-	__u32 *active = &active_counts;
+	__u32 *active = &shared.active_counts;
 
 #pragma unroll
 	for (__u32 i = 0; i < ENTER_TRIES; i++) {

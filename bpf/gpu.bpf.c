@@ -394,7 +394,7 @@ static __always_inline void count_time(struct gpu_work *work, __u64 began_ns, __
 {
 	__u64 last = work->key.slot;
 
-	work->key.slot = (began_ns + realtime_offset_ns) / slot_ns;
+	work->key.slot = (began_ns + shared.realtime_offset_ns) / slot_ns;
 	work->key.more_slots = last > work->key.slot ? last - work->key.slot : 0;
 	count_with_stack(work, now, kind, (now - began_ns) * weight, weight);
 	work->key.slot = last;
@@ -763,7 +763,7 @@ static __always_inline void count_nccl_call(struct gpu_work *work, const struct 
 	key->kernel.high = call->arguments[NCCL_KEPT_IDENTITY];
 	key->kernel.low = call->arguments[NCCL_KEPT_RANKS];
 	key->kernel_leaf = call->arguments[NCCL_KEPT_COLLECTIVE];
-	key->slot = (call->began_ns + realtime_offset_ns) / slot_ns;
+	key->slot = (call->began_ns + shared.realtime_offset_ns) / slot_ns;
 	key->more_slots = last > key->slot ? last - key->slot : 0;
 	key->kind = SAMPLE_KIND_NCCL_ENQUEUE;
 	add_count(key, (now - call->began_ns) * weight, weight);

@@ -23,9 +23,6 @@ struct {
 	__type(value, struct gpu_idle);
 } gpu_idle SEC(".maps");
 
-/* The end of the last window in which a GPU was idle: later there is nothing to charge to anybody. */
-__u64 gpu_idle_until_ns SHARED_VARIABLE = 0;
-
 /*
  * For so long, times weight, the thread that lets the GPU wait was seen to do the same: what of that is not
  * charged yet. So sums of stacks never exceed what is known to be idle.

@@ -168,7 +168,7 @@ __attribute__((noinline)) int gpu_idle_waited(__u64 handle, __u64 began_ns, __u6
 		return 0;
 	idle->tid = bpf_get_current_pid_tgid();
 	bpf_get_current_comm(idle->thread_name, sizeof(idle->thread_name));
-	gpu_idle_until_ns = idle->end_ns;
+	shared.gpu_idle_until_ns = idle->end_ns;
 	idle->from_ns = now;
 	return 0;
 }

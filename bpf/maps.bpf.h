@@ -6,6 +6,7 @@
 #include "counters.h"
 #include "kernel.h"
 #include "sample.h"
+#include "shared_variables.h"
 #include "unwind_maps.h"
 #include "unwind_process.h"
 
@@ -17,11 +18,8 @@ const volatile bool only_followed = false; // only processes in `followed`
 const volatile bool unwind_by_tables = true; // else by frame pointers alone
 const volatile bool unwind_python = true;    // needs tables
 
-/* Variables of which all programs have the same: what they share lies in a section of its own. */
-#define SHARED_VARIABLE SEC(".data.shared")
-
-/* Unix time minus bpf_ktime_get_ns(), kept up to date by the agent. */
-__u64 realtime_offset_ns SHARED_VARIABLE = 0;
+/* In a section of its own, which the agent makes one for all objects. */
+struct shared_variables shared SEC(".data.shared") = {};
 
 /* The period of each CPU's ticks, and since when: the agent writes it after each change. */
 struct {
@@ -51,12 +49,6 @@ struct {
 	__type(key, __u32);
 	__array(values, struct counts_map);
 } counts_maps SEC(".maps");
-
-/*
- * Which of them programs count in, by its lowest bit: the agent adds 1, and waits until no program is in the
- * other.
- */
-__u32 active_counts SHARED_VARIABLE = 0;
 
 /*
  * How many programs are in each just now. The kernel would wait for them, too, when an element of

@@ -49,7 +49,7 @@ static __always_inline bool write_sample(struct sample_log_end *end, __u32 gener
 static __always_inline bool log_sample(struct sample_log_end *end, const struct count_key *key,
 				       __u64 value)
 {
-	__u32 *active = &active_counts, zero = 0, generation;
+	__u32 *active = &shared.active_counts, zero = 0, generation;
 	struct counts_users *users = bpf_map_lookup_elem(&counts_users, &zero);
 	bool written = false;
 	int which;

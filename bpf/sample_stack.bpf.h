@@ -109,6 +109,6 @@ static __always_inline void key_of_current(struct task_struct *task, __u64 now,
 	key->process.pid = bpf_get_current_pid_tgid() >> 32;
 	key->process.exec_id = leader->self_exec_id;
 	key->process.start_ns = leader->start_boottime;
-	key->slot = (now + realtime_offset_ns) / slot_ns;
+	key->slot = (now + shared.realtime_offset_ns) / slot_ns;
 	bpf_get_current_comm(key->thread_name, sizeof(key->thread_name));
 }

@@ -160,7 +160,7 @@ int sample_on_cpu(struct bpf_perf_event_data *ctx)
 	if (sample_stack(&cpu->stack, now, ctx, task, weight_ns, &key))
 		return 0;
 	count_sample(cpu, &key, weight_ns);
-	if (now < gpu_idle_until_ns)
+	if (now < shared.gpu_idle_until_ns)
 		return count_gpu_idle(&key, weight_ns, now);
 	return 0;
 }

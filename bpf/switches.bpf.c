@@ -371,7 +371,7 @@ static __always_inline void end_wait(struct switch_cpu *cpu, struct thread_wait 
 	if (!ns)
 		return;
 	*recent_ns += ns / 4 - *recent_ns / 4;
-	if (wait->weight && from_ns < gpu_idle_until_ns)
+	if (wait->weight && from_ns < shared.gpu_idle_until_ns)
 		wait_charge_gpu_idle(place_of_wait(wait), spell, from_ns, wait->weight, tid);
 	if (wait->weight)
 		budget_count(&cpu->budget, wait_charge(place_of_wait(wait), spell, from_ns,
@@ -500,7 +500,7 @@ static __always_inline void sweep_time(struct task_struct *task, struct thread *
 	time->swept_ns[THREAD_BLOCKED] += spell.ns[THREAD_BLOCKED];
 	if (wait->weight) {
 		thread->wake.charged_ns += spell.ns[THREAD_BLOCKED] * wait->weight;
-		if (since_ns < gpu_idle_until_ns)
+		if (since_ns < shared.gpu_idle_until_ns)
 			wait_charge_gpu_idle(place_of_wait(wait), &spell, since_ns, wait->weight,
 					     task->pid);
 		wait_charge(place_of_wait(wait), &spell, since_ns, wait->weight, 0);

@@ -61,7 +61,7 @@ static __always_inline void wait_unlock(struct thread_wait *wait)
 
 static __always_inline __u64 slot_at(__u64 monotonic_ns)
 {
-	return (monotonic_ns + realtime_offset_ns) / slot_ns;
+	return (monotonic_ns + shared.realtime_offset_ns) / slot_ns;
 }
 
 /* The place where the current thread stands, or -1: none of its memos fits. */
@@ -192,7 +192,7 @@ __attribute__((noinline)) int wait_charge(struct wait_place *place, const struct
 		counts = flush_place(place);
 		slot = slot_at(from_ns);
 		place->until_ns =
-			(slot + (1ULL << (span_shift & 7))) * slot_ns - realtime_offset_ns;
+			(slot + (1ULL << (span_shift & 7))) * slot_ns - shared.realtime_offset_ns;
 		place->key.slot = slot;
 	}
 	if (end_ns >= place->until_ns) {

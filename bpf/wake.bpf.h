@@ -11,17 +11,14 @@
 /* At most 100 times a second. */
 #define WAKE_INTERVAL_NS 10000000ULL
 
-/* Shared by all CPUs without locks: at worst the agent is woken once too often. */
-__u64 woken_last_ns SHARED_VARIABLE = 0;
-
-/* The flags to write a record with, now. */
+/* The flags to write a record with, now. When was the last is known without locks: at worst one is too many. */
 static __always_inline __u64 wake_flags(__u64 now)
 {
 	__u64 used = bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA);
 
 	if (used < bpf_ringbuf_query(&records, BPF_RB_RING_SIZE) / WAKE_RING_SHARE ||
-	    now - woken_last_ns < WAKE_INTERVAL_NS)
+	    now - shared.woken_last_ns < WAKE_INTERVAL_NS)
 		return BPF_RB_NO_WAKEUP;
-	woken_last_ns = now;
+	shared.woken_last_ns = now;
 	return BPF_RB_FORCE_WAKEUP;
 }

@@ -63,7 +63,8 @@ def test_idleness_is_bounded_by_the_truth(fleet, clients):
 def test_who_lets_the_gpu_wait_is_told(fleet, clients):
     service, _ = clients["gaps"]
     tree = fleet.api.merge(service, type_=IDLE)
-    assert tree.total <= fleet.api.total(service, type_=IDLE_TIME)
+    idle_ns = fleet.api.total(service, type_=IDLE_TIME)
+    assert 0.8 * idle_ns < tree.total <= idle_ns  # the thread ran, waited for a CPU or slept: nearly all is charged
     prepared, waited = value_of(tree, "prepare_on_cpu"), value_of(tree, "wait_for_input")
     assert prepared > 0.3 * tree.total and waited > 0.15 * tree.total, (prepared, waited, tree.total)
     assert prepared + waited > 0.8 * tree.total, tree.names
