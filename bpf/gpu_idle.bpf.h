@@ -13,7 +13,8 @@
 	30000000000ULL // a stream that nothing was put on for so long has nothing to do
 /* Between two threads: the one that puts something on a stream is in the call yet when the other's begins. */
 #define GPU_IDLE_MARGIN_NS   1000000ULL
-#define GPU_IDLE_WINDOWS_MIN 2 // before a process's streams are known
+/* For so long a process must have been seen before its streams are known: first windows are short. */
+#define GPU_IDLE_KNOWN_NS 1000000000ULL
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

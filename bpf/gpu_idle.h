@@ -23,7 +23,7 @@ struct gpu_idle_interval {
 
 struct gpu_idle {
 	__u64 begin_ns, end_ns; // of the window that all this is of
-	__u64 windows;          // so far
+	__u64 seen_ns;          // the length of those before
 	__u64 from_ns;          // idle since then; 0: it is not
 	__u64 total_ns;         // of intervals that are over, times weight
 	__u64 charged_ns;       // of these: to stacks

@@ -64,10 +64,10 @@ static __always_inline void begin_gpu_idle_window(struct gpu_idle *idle)
 	if (idle->begin_ns == begin_ns)
 		return;
 	end_gpu_idle(idle, idle->end_ns);
+	idle->seen_ns += idle->end_ns - idle->begin_ns;
 	idle->begin_ns = begin_ns;
 	idle->end_ns = window->end_ns;
 	idle->weight = window->weight;
-	idle->windows++;
 	if (idle->unknown_ns)
 		idle->unknown_ns = begin_ns;
 #pragma unroll
@@ -135,7 +135,7 @@ static __always_inline bool is_all_done(const struct gpu_idle *idle)
 	bool done = !idle->unknown_ns || idle->whole_ns > idle->unknown_ns + GPU_IDLE_MARGIN_NS;
 
 	// That a process has no other streams is known from what it does, or from a wait for all of them.
-	if (idle->windows < GPU_IDLE_WINDOWS_MIN && idle->whole_ns <= idle->begin_ns)
+	if (idle->seen_ns < GPU_IDLE_KNOWN_NS && idle->whole_ns <= idle->begin_ns)
 		return false;
 #pragma unroll
 	for (__u32 i = 0; i < GPU_IDLE_STREAMS; i++)

