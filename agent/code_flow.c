@@ -636,6 +636,17 @@ void code_flow_run(struct code_flow *flow)
 
 // ---- rules ----------------------------------------------------------------------------------
 
+/*
+ * By what lies in memory also while fp is still the same, where sp is not known otherwise: at the head of a
+ * loop that uses fp for something else, only that holds in every round.
+ */
+static bool is_by_slot(const struct frame_state *state)
+{
+	return state->base == BASE_SLOT ||
+	       (state->base == BASE_FP && state->slot >= 0 && !state->sp_depth &&
+		state->cfa_offset <= INT16_MAX);
+}
+
 static struct unwind_rule rule_of(const struct code_flow *flow, uint16_t number)
 {
 	const struct frame_state *state = &flow->known[number];
@@ -645,10 +656,11 @@ static struct unwind_rule rule_of(const struct code_flow *flow, uint16_t number)
 		return rule;
 	if (state->base == BASE_SLOT && state->cfa_offset > INT16_MAX)
 		return rule;
-	rule.cfa = state->base == BASE_SLOT ? CFA_DEREF : CFA_REGISTER;
-	rule.cfa_register = state->base == BASE_FP ? X86_REGISTER_FP : X86_REGISTER_SP;
+	rule.cfa = is_by_slot(state) ? CFA_DEREF : CFA_REGISTER;
+	rule.cfa_register = state->base == BASE_FP && !is_by_slot(state) ? X86_REGISTER_FP
+									 : X86_REGISTER_SP;
 	rule.cfa_offset = state->cfa_offset;
-	if (state->base == BASE_SLOT) {
+	if (is_by_slot(state)) {
 		rule.cfa_offset = state->slot;
 		rule.deref_offset = (int16_t)state->cfa_offset;
 	}

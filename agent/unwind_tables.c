@@ -241,10 +241,6 @@ static void prepare(struct unwind_tables *tables, uint32_t item, struct unwind_j
 	job->weight = weight_of(file);
 	memcpy(job->id, file->id, sizeof(job->id));
 	snprintf(job->name, sizeof(job->name), "%s", name);
-	if (file->followed) {
-		job->followed = file->followed->all;
-		file->followed->built = job->followed.count;
-	}
 	file->job = job;
 }
 
@@ -430,11 +426,10 @@ static struct followed *new_followed(int fd, const char *name)
 // What the builder knows to be worth following is, as soon as the table is there.
 static void take_followed(struct file *file, const struct unwind_job *job)
 {
-	if (!job->followed.count || file->followed)
-		return;
-	file->followed = new_followed(fcntl(job->fd, F_DUPFD_CLOEXEC, 3), job->name);
-	if (file->followed)
-		file->followed->all = job->followed;
+	if (job->followed.count && !file->followed)
+		file->followed = new_followed(fcntl(job->fd, F_DUPFD_CLOEXEC, 3), job->name);
+	for (uint32_t i = 0; i < job->followed.count && file->followed; i++)
+		followed_functions_add(&file->followed->all, &job->followed.functions[i]);
 }
 
 static void take_job(struct unwind_tables *tables, const struct unwind_job *job,
@@ -486,8 +481,6 @@ void unwind_tables_follow(struct unwind_tables *tables, uint32_t item,
 {
 	struct file *file = &tables->files[item];
 
-	if (file->public.state != UNWIND_FILE_READY && file->public.state != UNWIND_FILE_NONE)
-		return;
 	if (!file->followed)
 		file->followed =
 			new_followed(executable_open_file(executable), base_name(executable->path));
@@ -510,6 +503,8 @@ static void renew(struct unwind_tables *tables, uint32_t item, uint64_t now)
 	}
 	prepare(tables, item, job, fd, followed->name);
 	job->renews = true;
+	job->followed = followed->all;
+	followed->built = followed->all.count;
 	if (tables->files[item].public.state == UNWIND_FILE_READY)
 		job->renewed_bytes = tables->files[item].public.bytes;
 	unwind_builder_add(tables->builder, job);

@@ -67,3 +67,17 @@ static inline __attribute__((always_inline)) struct stack_hash stack_hash_finish
 		hash.low = 1;
 	return hash;
 }
+
+#define LEAF_PAGE_BITS 12
+
+/*
+ * Of a user stack. One that was cut at its leaf has no callers to tell it from others: it is told by the
+ * leaf's page, so that the agent sees where each was cut. It may find out how to go on from there.
+ */
+static inline __attribute__((always_inline)) struct stack_hash stack_hash_finish_user(
+	struct stack_hasher *hasher, const struct raw_frame *leaf, __u32 frame_count, __u32 end)
+{
+	if (!frame_count && end != END_TAG_COMPLETE)
+		stack_hash_add(hasher, leaf->address >> LEAF_PAGE_BITS, leaf->tag, 0);
+	return stack_hash_finish(hasher, frame_count, end);
+}

@@ -118,7 +118,8 @@ static __always_inline void keep_user_stack(struct stack_work *work, __u64 now,
 	struct unwind *unwind = &work->unwind;
 
 	key->user_leaf = unwind->leaf;
-	key->user = stack_hash_finish(&unwind->hasher, unwind->frame_count, unwind->end);
+	key->user = stack_hash_finish_user(&unwind->hasher, &unwind->leaf, unwind->frame_count,
+					   unwind->end);
 	if (stack_is_known(&key->user))
 		return;
 	work->record.body.process = key->process;

@@ -60,21 +60,24 @@ static void see_process(void *context, const struct process_record *record)
 		seen->events[seen->event_count++] = *record;
 }
 
-static struct stack_hash hash_again(const struct stack_body *body)
+static struct stack_hash hash_again(const struct stack_record *record)
 {
+	const struct stack_body *body = &record->body;
 	struct stack_hasher hasher;
 
 	stack_hash_begin(&hasher, &body->process);
 	for (uint32_t i = 0; i < body->frame_count; i++)
 		stack_hash_add(&hasher, body->frames[i].address, body->frames[i].tag,
 			       body->frames[i].detail);
-	return stack_hash_finish(&hasher, body->frame_count, body->end);
+	return body->process.pid ? stack_hash_finish_user(&hasher, &record->leaf, body->frame_count,
+							  body->end)
+				 : stack_hash_finish(&hasher, body->frame_count, body->end);
 }
 
 static void see_stack(void *context, const struct stack_record *record)
 {
 	struct seen *seen = context;
-	struct stack_hash hash = hash_again(&record->body);
+	struct stack_hash hash = hash_again(record);
 
 	seen->stacks++;
 	seen->frames += record->body.frame_count;
