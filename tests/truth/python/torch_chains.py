@@ -17,40 +17,35 @@ import chains
 from chains import LEAVES, ROUNDS, announce, entered, leaf, name_thread, print_chains
 
 
-def size():
-    return ROUNDS.randrange(150, 500)
-
-
 @leaf
 def burn_matmul():
     announce()
-    torch.mm(torch.ones(size(), 400), torch.ones(400, size()))
+    torch.mm(torch.ones(ROUNDS.randrange(150, 500), 400), torch.ones(400, ROUNDS.randrange(150, 500)))
 
 
 @leaf
 def burn_convolution():
     announce()
-    nn.functional.conv2d(torch.ones(2, 16, 64, size()), torch.ones(16, 16, 3, 3))
+    # PyTorch makes code for each shape; a service has some.
+    nn.functional.conv2d(torch.ones(2, 16, 64, ROUNDS.randrange(150, 500, 25)), torch.ones(16, 16, 3, 3))
 
 
 @leaf
 def burn_elements():
     announce()
-    torch.exp(torch.ones(size(), 2000)).sum()
+    torch.exp(torch.ones(ROUNDS.randrange(150, 500), 2000)).sum()
 
 
 @leaf
 def burn_sort():
     announce()
-    torch.sort(torch.rand(size() * 300))
+    torch.sort(torch.rand(ROUNDS.randrange(150, 500) * 300))
 
 
 class Layer(nn.Module):
     """Burns in forward(), which torch.nn.Module.__call__ calls."""
 
-    def __init__(self, steps):
-        super().__init__()
-        self.steps = steps
+    steps = ()
 
     @entered("any")
     def forward(self, x):
@@ -77,7 +72,9 @@ class Function(torch.autograd.Function):
 
 
 def through_module(steps):
-    return Layer(steps)(torch.ones(1))
+    layer = Layer()
+    layer.steps = steps
+    return layer(torch.ones(1))
 
 
 def through_function(steps):

@@ -142,6 +142,17 @@ static const struct {
 	    0x44, 0x58, 0xc3 },
 	  17,
 	  " 0:none 0:sp+8 1:sp+16 16:sp+8" },
+	{ "masks of AVX-512",
+	  // push %rax; kmovd %k1, %r15d; kmovd %r10d, %k1; kshiftrd $16, %k1, %k2; pop %rax; ret
+	  { 0x50, 0xc5, 0x7b, 0x93, 0xf9, 0xc4, 0xc1, 0x7b, 0x92, 0xca, 0xc4, 0xe3, 0x79, 0x31,
+	    0xd1, 0x10, 0x58, 0xc3 },
+	  18,
+	  " 0:none 0:sp+8 1:sp+16 17:sp+8" },
+	{ "a mask that becomes sp",
+	  // nop; kmovd %k1, %esp; nop
+	  { 0x90, 0xc5, 0xfb, 0x93, 0xe1, 0x90 },
+	  6,
+	  " 0:none 0:sp+8 1:none" },
 	{ "a jump to itself", { 0xeb, 0xfe }, 2, " 0:none 0:sp+8" },
 	{ "a jump into the middle of an instruction",
 	  // jz into the immediate of: mov $0x90909090, %eax; ret
