@@ -255,7 +255,9 @@ static bool find_gap(const struct elf *elf, const struct unwind_rows *rows,
 
 	if (!load)
 		return false;
-	*ret_start = later(load->p_vaddr, mark->start - AROUND_BYTES);
+	*ret_start = load->p_vaddr;
+	if (mark->start - load->p_vaddr > AROUND_BYTES)
+		*ret_start = mark->start - AROUND_BYTES;
 	*ret_limit = earlier(load->p_vaddr + load->p_filesz, mark->limit + AROUND_BYTES);
 	if (index < rows->sorted_count) {
 		if (rows->ranges[index].start <= mark->start)

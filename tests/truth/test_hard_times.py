@@ -160,3 +160,17 @@ def test_libraries_in_turns_at_one_address(tmp_path):
     print("\n" + verdict.line())
     # Until the agent has heard of the new mapping, some 10 ms of each turn go by the old one.
     assert verdict.percent(verdict.exact) > TURNS_EXACT_PERCENT, verdict.report()
+
+
+def test_code_that_nothing_describes(tmp_path):
+    """Each function of it is followed, though stacks that end in their leaf look all the same."""
+    with Recording(tmp_path / "x.pb.gz") as recording:
+        program = Program("undescribed", [str(single("undescribed")), "--seconds", "2"])
+        program.lines()
+    stacks = recording.of(program.service, "truth")
+    for name in ("spin_first", "spin_second", "spin_third"):
+        ours = [stack for stack in stacks if any(frame.name == name for frame in stack.frames)]
+        whole = [stack for stack in ours if stack.is_complete()
+                 and [frame.name for frame in stack.frames][-3:-1] == ["main", "burn"]]
+        assert sum(stack.value for stack in ours) > 1e9
+        assert sum(stack.value for stack in whole) > 0.98 * sum(stack.value for stack in ours), f"{ours[0]}"
