@@ -135,8 +135,9 @@ static __always_inline void begin_thread(struct task_struct *task, __u64 since_n
 	}
 	if (thread->time.since_ns)
 		return;
-	thread->wait.recent_ns[WAIT_BLOCKED] = WAIT_EXPECTED_FIRST_NS;
-	thread->wait.recent_ns[WAIT_FOR_CPU] = WAIT_EXPECTED_FIRST_NS;
+#pragma unroll
+	for (__u32 i = 0; i < WAITS_ALIKE; i++)
+		thread->wait.recent_ns[i] = WAIT_EXPECTED_FIRST_NS;
 	thread->time.delay_ns = delay_ns;
 	thread->time.exec_ns = since_ns == task->start_time ? 0 : task->se.sum_exec_runtime;
 	thread->time.left_as = THREAD_BLOCKED;
@@ -237,7 +238,6 @@ static __always_inline int recall_place(struct switch_stack *stack, struct task_
 {
 	struct task_struct *leader = task->group_leader;
 
-	find_place(&stack->place, task);
 	if (!stack->place.call)
 		return -1;
 	return wait_find(wait, &stack->place, now, (__u32)leader->self_exec_id);
@@ -319,11 +319,14 @@ static __always_inline int choose_and_recall(struct switch_cpu *cpu, struct swit
 					     __u64 now)
 {
 	struct thread_wait *wait = &thread->wait;
-	__u64 recent_ns = wait->recent_ns[thread->time.left_as & 1];
+	__u64 recent_ns;
 	bool are_many = cpu->budget.quantum_ns;
 	bool is_looked_at = are_many && wait->has_python;
 	int found;
 
+	find_place(&stack->place, task);
+	wait->alike = wait_alike(&stack->place, thread->time.left_as);
+	recent_ns = *recent_of_wait(wait);
 	wait->weight = 1;
 	if ((is_looked_at || least_shift) &&
 	    !choose_wait(wait, is_looked_at ? &cpu->budget : NULL, recent_ns, least_shift))
@@ -362,15 +365,15 @@ static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct
 }
 
 static __always_inline void end_wait(struct switch_cpu *cpu, struct thread_wait *wait,
-				     __u64 from_ns, const struct spell *spell, __u32 left_as,
-				     __u32 tid)
+				     __u64 from_ns, const struct spell *spell, __u32 tid)
 {
 	__u64 ns = spell->ns[THREAD_BLOCKED] + spell->ns[THREAD_WAITING];
-	__u64 *recent_ns = &wait->recent_ns[left_as & 1];
+	__u64 capped_ns = ns < WAIT_RECENT_NS_MAX ? ns : WAIT_RECENT_NS_MAX;
+	__u32 *recent_ns = recent_of_wait(wait);
 
 	if (!ns)
 		return;
-	*recent_ns += ns / 4 - *recent_ns / 4;
+	*recent_ns += (__u32)capped_ns / 4 - *recent_ns / 4;
 	if (wait->weight && from_ns < shared.gpu_idle_until_ns)
 		wait_charge_gpu_idle(place_of_wait(wait), spell, from_ns, wait->weight, tid);
 	if (wait->weight)
@@ -441,7 +444,7 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 		thread->wait.weight = 0;
 		return count(COUNTER_WAITS_BUSY);
 	}
-	end_wait(cpu, &thread->wait, since_ns, &spell, left_as, task->pid);
+	end_wait(cpu, &thread->wait, since_ns, &spell, task->pid);
 	if (begin_wait(ctx, cpu, task, thread, now))
 		begin_sleep(thread, time->since_ns);
 	wait_unlock(&thread->wait);

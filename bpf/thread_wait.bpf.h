@@ -32,6 +32,13 @@ struct wait_place {
 /* The last is for waits outside of system calls, which have no memo. */
 #define WAIT_PLACE_OTHER (WAIT_PLACES - 1)
 
+/*
+ * Waits are alike that are of the same system call, on the same thing: a thread that passes a lock a thousand times
+ * and then sleeps is not likely to sleep as shortly. The first are those for a CPU.
+ */
+#define WAITS_ALIKE        32 // two kinds fall together with a chance of 1/31
+#define WAIT_RECENT_NS_MAX 4000000000ULL
+
 /* Kept for each thread. Who has the lock may touch it; nobody waits for the lock. */
 struct thread_wait {
 	__u32 lock;
@@ -39,11 +46,11 @@ struct thread_wait {
 	__u32 place;      // of that wait, if it was chosen
 	__u32 words;      // of the stack that the memos compare at most
 	__u32 has_python; // stacks of this thread that were remembered had Python frames
-	__u32 pad;
+	__u32 alike;      // which waits the one that began with the last switch is like
 	// Of sleepers.bpf.c, whose passes have numbers.
 	__u32 tries;                 // that have not given a whole stack
 	__u32 due_in_pass;           // the next one
-	__u64 recent_ns[WAIT_KINDS]; // mean length of the last waits
+	__u32 recent_ns[WAITS_ALIKE]; // mean length of the last waits that are alike, at most WAIT_RECENT_NS_MAX
 	struct wait_place places[WAIT_PLACES];
 };
 
@@ -57,6 +64,19 @@ static __always_inline bool wait_lock(struct thread_wait *wait)
 static __always_inline void wait_unlock(struct thread_wait *wait)
 {
 	__sync_lock_test_and_set(&wait->lock, 0); // in this order, on every processor
+}
+
+/* Which of the thread's waits the one that begins there is like: enum thread_state says how it begins. */
+static __always_inline __u32 wait_alike(const struct switch_place *place, __u32 left_as)
+{
+	__u64 hash = place->call * HASH_C1;
+
+	return left_as == THREAD_BLOCKED ? 1 + (__u32)((hash >> 32) * (WAITS_ALIKE - 1) >> 32) : 0;
+}
+
+static __always_inline __u32 *recent_of_wait(struct thread_wait *wait)
+{
+	return &wait->recent_ns[wait->alike & (WAITS_ALIKE - 1)];
 }
 
 static __always_inline __u64 slot_at(__u64 monotonic_ns)

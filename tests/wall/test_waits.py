@@ -220,12 +220,17 @@ def test_stacks_of_waits_are_whole(fleet, bounds, runs):
             share = 1
         if graph.total > ENOUGH_NS:
             comparison.check_share(f"{name}: complete", complete_share(graph), bounds.complete)
+            # A few that are chosen may stand for many: seldom for ones that are much longer or shorter.
+            blocked = fleet.states(program.service, name, from_=middle, to=program.to_ns)["blocked"]
+            if bounds.whole:
+                comparison.check(f"{name}: by stack", blocked, graph.total, 0.15 * blocked)
             # Of thousands of short waits few are chosen, and its few long ones are another function's.
             if name == "ping" and not bounds.whole:
                 continue
+            # Its waits of some 4 us are told shorter by what waking it takes, which is waiting for a CPU.
+            least = 0.75 if name == "ping" else bounds.in_function
             comparison.check_share(f"{name}: in {thread['function']}",
-                                   share_below(graph, thread["function"]) / graph.total / share,
-                                   bounds.in_function)
+                                   share_below(graph, thread["function"]) / graph.total / share, least)
     comparison.done()
 
 
@@ -336,8 +341,9 @@ def test_children_are_their_own_threads(fleet, bounds, runs):
     if bounds.whole:
         comparison.check("forked: lived", forked["least"], sum(said.values()),
                          bounds.share * forked["least"] + forked["most"] - forked["least"])
+        # Its parent is told of its end, and what it took, before its last switch, and from the last tick on less.
         comparison.check("forked: ran", forked["running"], said["running"],
-                         bounds.share * forked["running"] + 100 * MS)
+                         bounds.share * forked["running"] + 0.2 * MS * forked["count"])
     else:  # a child that has gone before a starved agent has looked at it is of no service
         assert 0.3 * forked["least"] < sum(said.values()) < 1.1 * forked["most"]
     comparison.done()
