@@ -549,7 +549,7 @@ int executable_find_symbol(struct executable_table *table, struct executable *ex
 		return -ENOENT;
 	if (!entry->symbols.table && table->reading_ns >= EXECUTABLE_SYMBOLS_NS_MAX) {
 		entry->deferred = true;
-		return -ENOENT;
+		return -EAGAIN;
 	}
 	if (!entry->symbols.table && read_symbols(table, entry)) {
 		entry->unreadable = true;

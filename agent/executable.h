@@ -102,7 +102,7 @@ void executable_table_trim(struct executable_table *table);
 
 /**
  * The function at @offset (in the file). Reads the symbols on first use (file_symbols.h).
- * Returns 0, or -ENOENT if no symbol covers it (or the file has none).
+ * Returns 0, -ENOENT if no symbol covers it (or the file has none), or -EAGAIN: too much was read lately.
  */
 int executable_find_symbol(struct executable_table *table, struct executable *executable,
 			   uint64_t offset, struct symbol *ret_symbol);

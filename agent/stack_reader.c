@@ -37,12 +37,14 @@ static void follow_code(struct stack_reader *reader, struct process *process,
 	struct code_address code;
 	struct symbol symbol;
 
-	if (record->body.end == END_TAG_NO_TABLE &&
-	    process_find_code(reader->frames.processes, process, last_address(record), &code) ==
-		    0 &&
-	    executable_find_symbol(reader->executables, code.executable, code.offset, &symbol) ==
-		    0 &&
-	    symbol.size)
+	if (record->body.end != END_TAG_NO_TABLE ||
+	    process_find_code(reader->frames.processes, process, last_address(record), &code))
+		return;
+	int rc = executable_find_symbol(reader->executables, code.executable, code.offset, &symbol);
+	// The stack is not sent again: what is there is found when the code is followed.
+	if (rc == -EAGAIN)
+		symbol = (struct symbol){ .start_offset = code.offset, .size = 1 };
+	if ((rc == 0 || rc == -EAGAIN) && symbol.size)
 		process_unwind_follow(reader->unwinds, code.executable, symbol.start_offset,
 				      symbol.size);
 }
