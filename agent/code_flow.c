@@ -472,9 +472,9 @@ static uint32_t evex_size(const uint8_t *code, size_t left)
 		return 0;
 	uint8_t map = code[1] & 7, opcode = code[4];
 	// An immediate: all of map 0F3A; of 0F shifts, comparisons and shuffles.
-	bool has_immediate = map == 3 ||
-			     (map == 1 && ((opcode >= 0x70 && opcode <= 0x73) || opcode == 0xc2 ||
-					   (opcode >= 0xc4 && opcode <= 0xc6)));
+	bool has_immediate =
+		map == 3 || (map == 1 && ((opcode >= 0x70 && opcode <= 0x73) || opcode == 0xc2 ||
+					  (opcode >= 0xc4 && opcode <= 0xc6)));
 
 	return size_from_modrm(code, left, 5, has_immediate);
 }
@@ -678,9 +678,8 @@ void code_flow_run(struct code_flow *flow)
  */
 static bool is_by_slot(const struct frame_state *state)
 {
-	return state->base == BASE_SLOT ||
-	       (state->base == BASE_FP && state->slot >= 0 && !state->sp_depth &&
-		state->cfa_offset <= INT16_MAX);
+	return state->base == BASE_SLOT || (state->base == BASE_FP && state->slot >= 0 &&
+					    !state->sp_depth && state->cfa_offset <= INT16_MAX);
 }
 
 static struct unwind_rule rule_of(const struct code_flow *flow, uint16_t number)
@@ -693,8 +692,8 @@ static struct unwind_rule rule_of(const struct code_flow *flow, uint16_t number)
 	if (state->base == BASE_SLOT && state->cfa_offset > INT16_MAX)
 		return rule;
 	rule.cfa = is_by_slot(state) ? CFA_DEREF : CFA_REGISTER;
-	rule.cfa_register = state->base == BASE_FP && !is_by_slot(state) ? X86_REGISTER_FP
-									 : X86_REGISTER_SP;
+	rule.cfa_register =
+		state->base == BASE_FP && !is_by_slot(state) ? X86_REGISTER_FP : X86_REGISTER_SP;
 	rule.cfa_offset = state->cfa_offset;
 	if (is_by_slot(state)) {
 		rule.cfa_offset = state->slot;

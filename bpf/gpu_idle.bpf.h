@@ -12,7 +12,7 @@
 #define GPU_IDLE_FORGET_NS \
 	30000000000ULL // a stream that nothing was put on for so long has nothing to do
 /* Between two threads: the one that puts something on a stream is in the call yet when the other's begins. */
-#define GPU_IDLE_MARGIN_NS   1000000ULL
+#define GPU_IDLE_MARGIN_NS 1000000ULL
 /* For so long a process must have been seen before its streams are known: first windows are short. */
 #define GPU_IDLE_KNOWN_NS 1000000000ULL
 

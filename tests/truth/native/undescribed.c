@@ -15,17 +15,16 @@ void spin_first(long rounds);
 void spin_second(long rounds);
 void spin_third(long rounds);
 
-#define SPIN(name)                          \
-	__asm__(".text\n"                   \
-		".globl " name "\n"         \
-		".type " name ",@function\n" \
-		name ":\n"                  \
-		"	push %rbx\n"        \
-		"	mov %rdi, %rbx\n"   \
-		"1:	dec %rbx\n"         \
-		"	jnz 1b\n"           \
-		"	pop %rbx\n"         \
-		"	ret\n"              \
+#define SPIN(name)                                      \
+	__asm__(".text\n"                               \
+		".globl " name "\n"                     \
+		".type " name ",@function\n" name ":\n" \
+		"	push %rbx\n"                          \
+		"	mov %rdi, %rbx\n"                     \
+		"1:	dec %rbx\n"                         \
+		"	jnz 1b\n"                             \
+		"	pop %rbx\n"                           \
+		"	ret\n"                                \
 		".size " name ", . - " name "\n")
 
 SPIN("spin_first");

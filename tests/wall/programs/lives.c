@@ -187,7 +187,8 @@ static NOINLINE uint64_t wait_for_fork(pid_t child)
 static void be_forked(struct bounds *shared, uint64_t began)
 {
 	prctl(PR_SET_NAME, "forked");
-	shared->running_ns -= clock_ns(CLOCK_PROCESS_CPUTIME_ID); // until then it had its parent's name
+	shared->running_ns -=
+		clock_ns(CLOCK_PROCESS_CPUTIME_ID); // until then it had its parent's name
 	burn(2 * MS);
 	wait_as_child();
 	shared->least_ns += now_ns() - began;
