@@ -20,9 +20,8 @@ struct gpu_lane_options {
 	struct process_table *processes;
 	struct gpu_namer *namer; // is set while kernels can be named; may be NULL
 	uint64_t slot_ns;
-	bool only_followed; // as the sampler: only processes that are followed
-	uint64_t
-		kernel_period_ns; // between windows of the CUPTI helper in a process; 0: the default
+	bool only_followed;          // as the sampler: only processes that are followed
+	uint64_t kernel_period_ns;   // between windows of the CUPTI helper; 0: the default
 	const struct labels *labels; // for the series of what probes cost; copied; may be NULL
 };
 

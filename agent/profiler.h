@@ -28,8 +28,7 @@ struct profiler_options {
 	const char *wakers;            // services for LANE_WAKERS, with commas between; NULL: none
 	double budget_percent;         // of one core, for the governor; 0: its default
 	uint64_t governor_interval_ns; // 0: its default
-	uint64_t
-		kernel_period_ns; // between windows of the CUPTI helper in a process; 0: its default
+	uint64_t kernel_period_ns;     // between windows of the CUPTI helper; 0: its default
 };
 
 /** What the profiler did since it was opened. Counts, unless a unit is named. */

@@ -48,10 +48,9 @@ struct thread_wait {
 	__u32 has_python; // stacks of this thread that were remembered had Python frames
 	__u32 alike;      // which waits the one that began with the last switch is like
 	// Of sleepers.bpf.c, whose passes have numbers.
-	__u32 tries;       // that have not given a whole stack
-	__u32 due_in_pass; // the next one
-	__u32 recent_ns
-		[WAITS_ALIKE]; // mean length of the last waits that are alike, at most WAIT_RECENT_NS_MAX
+	__u32 tries;                  // that have not given a whole stack
+	__u32 due_in_pass;            // the next one
+	__u32 recent_ns[WAITS_ALIKE]; // mean length of the last of each, up to the maximum
 	struct wait_place places[WAIT_PLACES];
 };
 

@@ -43,7 +43,8 @@ def test_javascript_under_built_in_functions(tmp_path):
         pytest.skip("Node is not installed")
     with Recording(tmp_path / "node.pb.gz", frequency=499) as recording:
         program = Program("node", ["node", "--perf-basic-prof", "--interpreted-frames-native-stack",
-                                   "--no-turbo-inlining", PROGRAM, "3", "2"])
+                                   "--no-turbo-inlining", PROGRAM, "3", "2"],
+                          folder=tmp_path)  # V8 writes a log beside
         program.lines()
     verdict = judge(recording.of(program.service, "truth"))
     print("\n" + verdict.line())
