@@ -10,9 +10,6 @@
 
 enum {
 	TAKEN_MAX = 64, // as many as the patterns of one file may match
-	// Code without rules before and behind a function that is followed, to be followed with it: such
-	// functions call each other, as V8's built-in ones do. It takes 0.1 s.
-	AROUND_BYTES = 128 << 10,
 };
 
 /* C libraries call these, of their own, at the end of a function. */
@@ -256,9 +253,9 @@ static bool find_gap(const struct elf *elf, const struct unwind_rows *rows,
 	if (!load)
 		return false;
 	*ret_start = load->p_vaddr;
-	if (mark->start - load->p_vaddr > AROUND_BYTES)
-		*ret_start = mark->start - AROUND_BYTES;
-	*ret_limit = earlier(load->p_vaddr + load->p_filesz, mark->limit + AROUND_BYTES);
+	if (mark->start - load->p_vaddr > CODE_FLOW_AROUND_BYTES)
+		*ret_start = mark->start - CODE_FLOW_AROUND_BYTES;
+	*ret_limit = earlier(load->p_vaddr + load->p_filesz, mark->limit + CODE_FLOW_AROUND_BYTES);
 	if (index < rows->sorted_count) {
 		if (rows->ranges[index].start <= mark->start)
 			return false;

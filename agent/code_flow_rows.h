@@ -10,6 +10,12 @@
 #include "unwind_rows.h"
 #include "unwind_table.h"
 
+enum {
+	// Code without rules before and behind a function that is followed, to be followed with it: such
+	// functions call each other, as V8's built-in ones do. It takes 0.1 s.
+	CODE_FLOW_AROUND_BYTES = 128 << 10,
+};
+
 /** Code from one virtual address up to another. */
 struct code_extent {
 	uint64_t start;

@@ -15,6 +15,7 @@
 #include "agent/elf.h"
 #include "agent/python_eval.h"
 #include "agent/unwind_rules.h"
+#include "agent/unwind_splice.h"
 #include "agent/unwind_table.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -167,28 +168,58 @@ static void keep_segments(const struct elf *elf, struct unwind_extent *extent)
 	}
 }
 
+static void free_tablep(struct unwind_table **table)
+{
+	unwind_table_free(*table);
+}
+
+static int find_kept(struct unwind_builder *builder, const struct unwind_job *job,
+		     uint32_t mark_count, struct unwind_table **ret_table)
+{
+	if (!builder->cache)
+		return -ENOENT;
+	return unwind_table_cache_find(builder->cache, job->id,
+				       unwind_marks_hash(builder->marks, mark_count), ret_table);
+}
+
+// From what the last job kept, if it did: @marks_before of the marks are in that.
+static int build_table(struct unwind_builder *builder, struct unwind_job *job,
+		       const struct elf *elf, uint32_t marks_before, uint32_t mark_count,
+		       struct unwind_table **ret_table)
+{
+	_cleanup_(free_tablep) struct unwind_table *before = NULL;
+	int rc = -ERANGE;
+
+	if (job->renews && find_kept(builder, job, marks_before, &before) == 0)
+		rc = unwind_table_splice(elf, before, builder->marks + marks_before,
+					 mark_count - marks_before, ret_table, &job->error);
+	if (rc == -ERANGE)
+		rc = unwind_table_build(elf, builder->marks, mark_count, ret_table, &job->error);
+	return rc;
+}
+
 // What cannot be kept on disk is built again by the next agent.
 static int find_or_build(struct unwind_builder *builder, struct unwind_job *job,
-			 const struct elf *elf, uint32_t mark_count,
+			 const struct elf *elf, uint32_t marks_before, uint32_t mark_count,
 			 struct unwind_table **ret_table)
 {
-	uint64_t marks_hash = unwind_marks_hash(builder->marks, mark_count);
-
-	if (builder->cache &&
-	    unwind_table_cache_find(builder->cache, job->id, marks_hash, ret_table) == 0) {
+	if (find_kept(builder, job, mark_count, ret_table) == 0) {
 		job->from_disk = true;
 		return 0;
 	}
-	int rc = unwind_table_build(elf, builder->marks, mark_count, ret_table, &job->error);
+	int rc = build_table(builder, job, elf, marks_before, mark_count, ret_table);
 	if (!rc && builder->cache && (*ret_table)->row_count >= CACHED_ROWS_MIN)
-		unwind_table_cache_add(builder->cache, job->id, marks_hash, *ret_table);
+		unwind_table_cache_add(builder->cache, job->id,
+				       unwind_marks_hash(builder->marks, mark_count), *ret_table);
 	return rc;
 }
 
 static void add_follow_marks(struct unwind_builder *builder, const struct unwind_job *job,
-			     const struct elf *elf, uint32_t *mark_count)
+			     const struct elf *elf, uint32_t *ret_before, uint32_t *mark_count)
 {
 	for (uint32_t i = 0; i < job->followed.count && *mark_count < UNWIND_MARKS_MAX; i++) {
+		if (i == job->followed_before)
+			*ret_before = *mark_count;
 		const struct unwind_function *function = &job->followed.functions[i];
 
 		for (uint32_t j = 0; j < elf->load_count; j++) {
@@ -223,7 +254,7 @@ static int find_functions_to_follow(struct unwind_builder *builder, struct unwin
 static int build(struct unwind_builder *builder, struct unwind_job *job,
 		 struct unwind_table **ret_table)
 {
-	uint32_t mark_count = 0;
+	uint32_t mark_count = 0, marks_before = 0;
 	struct stat status;
 	struct elf elf;
 
@@ -237,8 +268,8 @@ static int build(struct unwind_builder *builder, struct unwind_job *job,
 	if (rc)
 		return error_errno(&job->error, rc, "looking for Python's loop");
 	if (job->renews)
-		add_follow_marks(builder, job, &elf, &mark_count);
-	rc = find_or_build(builder, job, &elf, mark_count, ret_table);
+		add_follow_marks(builder, job, &elf, &marks_before, &mark_count);
+	rc = find_or_build(builder, job, &elf, marks_before, mark_count, ret_table);
 	if (rc)
 		return rc;
 	if (job->renews)
@@ -360,11 +391,6 @@ static void forget(struct unwind_builder *builder, uint32_t number)
 	builder->bytes -= installed->bytes;
 	free(installed->rules);
 	*installed = (struct installed){ 0 };
-}
-
-static void free_tablep(struct unwind_table **table)
-{
-	unwind_table_free(*table);
 }
 
 // Returns false if the job joined the batch.

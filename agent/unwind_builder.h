@@ -53,6 +53,7 @@ struct unwind_job {
 	// To be followed (MARK_FOLLOW) by the job that renews a table. The first job gives back those that
 	// are known already, for another one.
 	struct followed_functions followed;
+	uint32_t followed_before; // of them: what the table has already that the last job made
 
 	int rc;         // 0; -ENOSPC: no room for `bytes` or for its rules; or the error's
 	uint64_t bytes; // kernel memory that the table takes, or wanted

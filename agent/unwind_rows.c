@@ -158,6 +158,12 @@ static bool has_rows(const struct unwind_rows *rows)
 
 void unwind_rows_add(struct unwind_rows *rows, uint64_t offset, const struct unwind_rule *rule)
 {
+	if (!rows->rc)
+		unwind_rows_add_number(rows, offset, unwind_rows_rule(rows, rule));
+}
+
+void unwind_rows_add_number(struct unwind_rows *rows, uint64_t offset, uint32_t number)
+{
 	if (rows->rc || offset > UINT32_MAX)
 		return;
 	if (rows->row_count == UNWIND_TABLE_ROWS_MAX) {
@@ -166,7 +172,6 @@ void unwind_rows_add(struct unwind_rows *rows, uint64_t offset, const struct unw
 	}
 	rows->rows = grow(rows, rows->rows, 1, rows->rows_size + ROW_BYTES_MAX,
 			  &rows->rows_capacity, ROWS_AT_FIRST);
-	uint32_t number = unwind_rows_rule(rows, rule);
 	if (rows->rc)
 		return;
 	if (number == RULE_UNSUPPORTED)
@@ -176,6 +181,14 @@ void unwind_rows_add(struct unwind_rows *rows, uint64_t offset, const struct unw
 	put_number(rows, number);
 	rows->last_offset = (uint32_t)offset;
 	rows->row_count++;
+}
+
+void unwind_rows_limit(struct unwind_rows *rows, uint64_t limit)
+{
+	if (rows->rc)
+		return;
+	struct unwind_range *range = &rows->ranges[rows->range_count - 1];
+	range->size = (uint32_t)(limit - range->start);
 }
 
 void unwind_rows_end(struct unwind_rows *rows)

@@ -53,6 +53,12 @@ void unwind_rows_begin(struct unwind_rows *rows, uint64_t start, uint64_t size);
 /** Add a row to the range that was begun. Offsets ascend, the first is 0. */
 void unwind_rows_add(struct unwind_rows *rows, uint64_t offset, const struct unwind_rule *rule);
 
+/** The same with a rule's number, of unwind_rows_rule(). */
+void unwind_rows_add_number(struct unwind_rows *rows, uint64_t offset, uint32_t number);
+
+/** The range that was begun ends at @limit, less than 4 GiB from its start: it was begun too long. */
+void unwind_rows_limit(struct unwind_rows *rows, uint64_t limit);
+
 /** No more rows of this range. */
 void unwind_rows_end(struct unwind_rows *rows);
 

@@ -504,6 +504,7 @@ static void renew(struct unwind_tables *tables, uint32_t item, uint64_t now)
 	prepare(tables, item, job, fd, followed->name);
 	job->renews = true;
 	job->followed = followed->all;
+	job->followed_before = followed->built;
 	followed->built = followed->all.count;
 	if (tables->files[item].public.state == UNWIND_FILE_READY)
 		job->renewed_bytes = tables->files[item].public.bytes;
