@@ -8,7 +8,7 @@
 
 #include <capstone/capstone.h>
 
-#include "agent/avx512_size.h"
+#include "agent/vector_size.h"
 
 enum {
 	STACK_BYTES_MAX = 1 << 24, // of a frame
@@ -450,10 +450,11 @@ static uint32_t decode(struct code_flow *flow, uint32_t offset)
 	const uint8_t *at = flow->code + offset;
 	size_t left = flow->size - offset;
 	uint64_t address = flow->address + offset;
+	uint32_t size = vector_size(at, left);
 
-	flow->is_decoded = cs_disasm_iter(flow->decoder, &at, &left, &address, flow->instruction);
-	return flow->is_decoded ? flow->instruction->size
-				: avx512_size(flow->code + offset, flow->size - offset);
+	flow->is_decoded =
+		!size && cs_disasm_iter(flow->decoder, &at, &left, &address, flow->instruction);
+	return flow->is_decoded ? flow->instruction->size : size;
 }
 
 static bool ends_flow(csh decoder, const cs_insn *instruction)

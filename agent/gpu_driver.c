@@ -49,6 +49,7 @@ struct file {
 	struct gpu_driver driver; // first: the public pointer is also the file's
 	struct file_key key;
 	uint64_t gone_ns; // since when no process maps it; 0: some do
+	bool is_told;     // the listener knows it
 };
 
 /* Of each process that was seen: most map no such file. */
@@ -221,7 +222,8 @@ static void drop_file(struct gpu_drivers *drivers, int at)
 {
 	struct file *file = take(drivers->files[at]);
 
-	drivers->listener.gone(drivers->listener.context, &file->driver);
+	if (file->is_told)
+		drivers->listener.gone(drivers->listener.context, &file->driver);
 	close(file->driver.fd);
 	free(file);
 	for (uint32_t i = 0; i < drivers->record_count; i++) {
@@ -409,8 +411,18 @@ static void count_processes(struct gpu_drivers *drivers, uint32_t counts[GPU_DRI
 	}
 }
 
+static bool has_driver(const struct gpu_drivers *drivers)
+{
+	for (int i = 0; i < GPU_DRIVERS_MAX; i++)
+		if (drivers->files[i] && drivers->files[i]->driver.library == GPU_LIBRARY_CUDA)
+			return true;
+	return false;
+}
+
 void gpu_drivers_end(struct gpu_drivers *drivers, uint64_t now_ns)
 {
+	// PyTorch maps NCCL on nodes without a GPU, too.
+	bool is_gpu_used = has_driver(drivers);
 	uint32_t counts[GPU_DRIVERS_MAX] = { 0 };
 
 	count_processes(drivers, counts);
@@ -419,14 +431,15 @@ void gpu_drivers_end(struct gpu_drivers *drivers, uint64_t now_ns)
 
 		if (!file)
 			continue;
-		bool is_new = !file->driver.processes && !file->gone_ns;
 		file->driver.processes = counts[i];
 		if (counts[i])
 			file->gone_ns = 0;
 		else if (!file->gone_ns)
 			file->gone_ns = now_ns;
-		if (is_new)
+		if (is_gpu_used && !file->is_told) {
+			file->is_told = true;
 			drivers->listener.come(drivers->listener.context, &file->driver);
+		}
 		if (file->gone_ns && now_ns - file->gone_ns >= GPU_DRIVER_LINGER_NS)
 			drop_file(drivers, i);
 	}

@@ -32,7 +32,10 @@ struct gpu_driver {
 	uint32_t processes;                 // that are known to map it
 };
 
-/** Told of files as they come and go. A driver is valid until gone() returns. */
+/**
+ * Told of files as they come and go; while no process maps a driver, of none. What it is told of is valid
+ * until gone() returns.
+ */
 struct gpu_driver_listener {
 	void (*come)(void *context, const struct gpu_driver *driver);
 	void (*gone)(void *context, const struct gpu_driver *driver);

@@ -12,14 +12,15 @@
 /* What the listener was told. */
 struct told {
 	uint32_t come, gone;
-	struct gpu_driver last_come, last_gone;
+	struct gpu_driver first_come, last_come, last_gone;
 };
 
 static void note_come(void *context, const struct gpu_driver *driver)
 {
 	struct told *told = context;
 
-	told->come++;
+	if (!told->come++)
+		told->first_come = *driver;
 	told->last_come = *driver;
 	assert_true(driver->fd >= 0);
 }
@@ -207,9 +208,9 @@ TEST(what_only_has_the_name_is_no_driver)
 	}
 }
 
-TEST(nccl_is_known_by_its_soname)
+TEST(nccl_is_known_by_its_soname_and_told_when_there_is_a_driver)
 {
-	char path[PATH_MAX];
+	char path[PATH_MAX], driver_path[PATH_MAX];
 	struct told told;
 	struct gpu_drivers *drivers = open_drivers(&told);
 	size_t size;
@@ -221,12 +222,20 @@ TEST(nccl_is_known_by_its_soname)
 	}
 	write_file(in_folder("libnccl.so.2.21.5", path), bytes, size);
 	free(bytes);
-	pid_t child = start_child(map_path, path, false);
-	go_round(drivers, &child, 1, 1, 0);
-	assert_int_equal(1, told.come);
-	assert_int_equal(GPU_LIBRARY_NCCL, told.last_come.library);
-	end_child(child);
+	pid_t children[] = { start_child(map_path, path, false), 0 };
+	go_round(drivers, children, 1, 1, 0);
+	assert_int_equal(0, told.come);
+	copy_double("libcuda.so.1", in_folder("libcuda.so.535.2", driver_path));
+	children[1] = start_child(map_path, driver_path, false);
+	go_round(drivers, children, 2, 1, 1);
+	assert_int_equal(2, told.come);
+	assert_int_equal(2, gpu_drivers_count(drivers));
+	assert_int_equal(GPU_LIBRARY_CUDA, told.last_come.library);
+	assert_int_equal(GPU_LIBRARY_NCCL, told.first_come.library);
+	for EACH (child, children)
+		end_child(*child);
 	gpu_drivers_free(drivers);
+	assert_int_equal(2, told.gone);
 }
 
 /* In a child with mounts of its own. */
@@ -325,7 +334,8 @@ RUN_TESTS(IN_FOLDER(files_are_told_apart_by_what_they_are_not_by_name),
 	  IN_FOLDER(a_file_of_many_processes_comes_once_and_goes_with_the_last),
 	  IN_FOLDER(deleted_and_replaced_files_are_those_that_are_mapped),
 	  IN_FOLDER(a_file_that_is_written_to_goes_and_comes_anew),
-	  IN_FOLDER(what_only_has_the_name_is_no_driver), IN_FOLDER(nccl_is_known_by_its_soname),
+	  IN_FOLDER(what_only_has_the_name_is_no_driver),
+	  IN_FOLDER(nccl_is_known_by_its_soname_and_told_when_there_is_a_driver),
 	  IN_FOLDER(a_file_of_another_mount_namespace_is_found),
 	  IN_FOLDER(more_files_than_any_node_has_are_counted),
 	  IN_FOLDER(a_process_tables_processes_are_followed))
