@@ -17,6 +17,7 @@ START_SECONDS = 20
 STOP_SECONDS = 20
 SCRIPT_SECONDS = 60  # for perf to name what it has recorded
 # The first function of a process or thread; nothing calls it.
+PYTHON_FIRST = ("<module>", "_bootstrap")
 FIRST_FUNCTIONS = re.compile(r"^(_start|__?clone3?|start_thread|thread_start|_dl_start.*)$")
 
 
@@ -185,11 +186,24 @@ class PySpy(Profiler):
         super().__init__(folder, frequency)
         self.native = native
         self.name = "py-spy-native" if native else "py-spy"
+        self.file = self.folder / f"{self.name}.raw"
 
     def argv(self, pid):
         return ["py-spy", "record", "--pid", str(pid), "--rate", str(self.frequency), "--format",
-                "raw", "--output", str(self.folder / "py-spy.raw"), "--duration", "600",
+                "raw", "--output", str(self.file), "--duration", "600",
                 *(["--native"] if self.native else [])]
+
+    def stacks(self, pid):
+        """Lines "outermost;...;innermost count". Without --native it says nothing of native frames, and
+        what a thread runs first is Python's."""
+        stacks = Stacks()
+        for line in self.file.read_text().splitlines() if self.file.exists() else ():
+            chain, count = line.rsplit(" ", 1)
+            names = [frame.split(" (")[0] for frame in chain.split(";")]
+            is_first = FIRST_FUNCTIONS.match(names[0]) if self.native else names[0] in PYTHON_FIRST
+            stacks.add(int(count), len(names), bool(is_first),
+                       not any(name.startswith("0x") or not name for name in names))
+        return stacks
 
 
 class Peer(Profiler):
