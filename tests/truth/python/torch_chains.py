@@ -54,7 +54,8 @@ class Layer(nn.Module):
 
 
 class Function(torch.autograd.Function):
-    """Burns in forward(), or in backward() on the autograd engine's way back into Python."""
+    """Burns in forward(), or in backward() on the autograd engine's way back into Python. What they
+    multiply at their end takes time of its own."""
 
     @staticmethod
     @entered("any")
@@ -62,13 +63,13 @@ class Function(torch.autograd.Function):
         ctx.steps = steps
         if at_once:
             chains.go_on(steps)
-        return x * 2
+        return announce() or x * 2
 
     @staticmethod
     @entered("any")
     def backward(ctx, grad):
         chains.go_on(ctx.steps)
-        return grad * 2, None, None
+        return announce() or grad * 2, None, None
 
 
 def through_module(steps):
