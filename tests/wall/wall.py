@@ -25,6 +25,10 @@ SETTLE_SECONDS = 20
 # A thread that reads from the disk has its completions' interrupts, and its CPU taken by the hypervisor
 # that serves them: ten times the others' share, and a third of its time on the CPU at most.
 TAKEN_UNEVENLY, TAKEN_SHARE_MAX = 10, 0.35
+# A hypervisor that takes more than this is late to wake idle CPUs, too, and threads that are woken there
+# have all of it: a half of what they wait.
+TAKEN_QUIET_SHARE = 0.03
+TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 _numbers = itertools.count(1)
 
@@ -89,6 +93,7 @@ class Program:
         self.to_ns = 0
         self.began = cpu_times()
         self.taken_share = 0.0
+        self.taken_from_one_ns = 0
 
     def finish(self):
         output, _ = self.process.communicate(timeout=300)
@@ -97,12 +102,16 @@ class Program:
         self.books = json.loads(output)
         ran, taken = (now - then for now, then in zip(cpu_times(), self.began))
         self.taken_share = min(TAKEN_SHARE_MAX, TAKEN_UNEVENLY * taken / max(1, ran))
+        if taken > TAKEN_QUIET_SHARE * ran:
+            self.taken_from_one_ns = taken * TICK_NS
+            print(f"  {self.service}: the machine took {taken * TICK_NS / MS:.0f} ms beside {ran * TICK_NS / MS:.0f} ms "
+                  "that threads ran: what they waited is compared within that")
         return self
 
     def taken_ns(self, books):
         """What interrupts and a hypervisor may have taken of the time that a thread had a CPU. Its books
         have that as blocked, for no clock of its own tells; in truth it waited, as cairn says."""
-        return self.taken_share * books["running"]
+        return max(self.taken_share * books["running"], self.taken_from_one_ns)
 
     def lived_ns(self):
         """At least: of its threads, or of what it tells of its children."""
