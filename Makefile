@@ -69,7 +69,7 @@ $(BUILD)/packages.stamp: packages.txt deploy/install-packages
 	mkdir -p $(@D)
 	deploy/install-packages packages.txt
 	touch $@
-packages-%: packages # what only some targets need: packages-kernels.txt, packages-bench.txt
+packages-%: packages # what only some targets need: packages-kernels.txt, packages-bench.txt, packages-fuzz.txt
 	deploy/install-packages packages-$*.txt
 
 # ---- libraries and programs -----------------------------------------------------------------
@@ -356,7 +356,7 @@ FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_
 FUZZ_SECONDS ?= 10
 
 .PHONY: fuzz
-fuzz: packages ## fuzz the parsers, FUZZ_SECONDS (10) each
+fuzz: packages packages-fuzz ## fuzz the parsers, FUZZ_SECONDS (10) each
 	$(MAKE) BUILD=$(BUILD)/fuzz-build fuzzers
 	for fuzzer in $(patsubst $(BUILD)/fuzz/%,$(BUILD)/fuzz-build/fuzz/%,$(FUZZERS)); do \
 		echo "  FUZZ    $$fuzzer"; \
