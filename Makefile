@@ -237,7 +237,8 @@ deploy-check: packages ## check the Kubernetes manifests
 	python3 -m pytest -q tests/deploy
 
 .PHONY: test
-test: packages $(PROGRAMS) ## everything that CI runs: unit, end-to-end and browser tests
+test: packages $(PROGRAMS) ## everything that CI runs: layout, unit, end-to-end and browser tests
+	$(MAKE) format-check
 	$(MAKE) unit
 	$(MAKE) e2e
 	$(MAKE) differential-quick
@@ -392,7 +393,7 @@ format: packages ## lay out the C code as .clang-format says
 
 .PHONY: format-check
 format-check: packages
-	clang-format --dry-run --Werror $(FORMATTED)
+	clang-format --dry-run --Werror $(FORMATTED) < /dev/null
 FORMATTED = $(shell git ls-files '*.c' '*.h')
 
 .PHONY: clean
