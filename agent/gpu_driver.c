@@ -421,7 +421,6 @@ static bool has_driver(const struct gpu_drivers *drivers)
 
 void gpu_drivers_end(struct gpu_drivers *drivers, uint64_t now_ns)
 {
-	// PyTorch maps NCCL on nodes without a GPU, too.
 	bool is_gpu_used = has_driver(drivers);
 	uint32_t counts[GPU_DRIVERS_MAX] = { 0 };
 
@@ -436,7 +435,8 @@ void gpu_drivers_end(struct gpu_drivers *drivers, uint64_t now_ns)
 			file->gone_ns = 0;
 		else if (!file->gone_ns)
 			file->gone_ns = now_ns;
-		if (is_gpu_used && !file->is_told) {
+		// PyTorch maps NCCL on nodes without a GPU, too.
+		if (!file->is_told && (is_gpu_used || file->driver.library != GPU_LIBRARY_NCCL)) {
 			file->is_told = true;
 			drivers->listener.come(drivers->listener.context, &file->driver);
 		}

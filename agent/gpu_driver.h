@@ -33,8 +33,8 @@ struct gpu_driver {
 };
 
 /**
- * Told of files as they come and go; while no process maps a driver, of none. What it is told of is valid
- * until gone() returns.
+ * Told of files as they come and go; of NCCL's not while no process maps a driver. What it is told of is
+ * valid until gone() returns.
  */
 struct gpu_driver_listener {
 	void (*come)(void *context, const struct gpu_driver *driver);
