@@ -41,13 +41,19 @@ class Recording:
         self._wait_until_attached()
         return self
 
+    def _links(self):
+        """What its descriptors are of. It opens and closes some meanwhile."""
+        for path in pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir():
+            try:
+                yield os.readlink(path)
+            except OSError:
+                pass
+
     def _wait_until_attached(self):
         deadline = time.monotonic() + ATTACH_SECONDS
-        folder = pathlib.Path(f"/proc/{self.process.pid}/fd")
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.process.stderr.read()
-            links = [os.readlink(path) for path in folder.iterdir() if path.is_symlink()]
-            if sum("perf_event" in link for link in links) >= os.cpu_count():
+            if sum("perf_event" in link for link in self._links()) >= os.cpu_count():
                 time.sleep(0.2)  # what comes after the last event
                 return
             time.sleep(0.05)
