@@ -22,7 +22,7 @@ PYTHON = "/usr/bin/python3"
 PYTHON_PROGRAM = str(pathlib.Path(python_chains.__file__).parent / "python/chains.py")
 # Those of the profiler measure time, which runs unevenly in an emulator.
 UNIT_TESTS = ("test_loader", "test_unwind_maps", "test_page_faults", "test_switches",
-              "test_wakers")
+              "test_wakers", "test_probe_link", "test_gpu_programs")
 BOOT_AND_RUN_SECONDS = 500  # emulated: ten times as slow as the machine
 EXACT_PERCENT = 99.0        # of some hundreds of samples
 CRYPTO = "/usr/lib/x86_64-linux-gnu/libcrypto.so.3"
