@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A table with the rules of a few more functions, which are found by following their code: reading a
-// large library's call frame information again for them takes ten times as long.
+// large library's call frame information again for them takes seven times as long.
 #pragma once
 
 #include "base/error.h"

@@ -25,8 +25,8 @@ SETTLE_SECONDS = 20
 # A thread that reads from the disk has its completions' interrupts, and its CPU taken by the hypervisor
 # that serves them: ten times the others' share, and a third of its time on the CPU at most.
 TAKEN_UNEVENLY, TAKEN_SHARE_MAX = 10, 0.35
-# A hypervisor that takes more than this is late to wake idle CPUs, too, and threads that are woken there
-# have all of it: a half of what they wait.
+# A hypervisor that takes more than this is late to wake idle CPUs, too: all of it may be taken from one
+# thread that is woken there again and again.
 TAKEN_QUIET_SHARE = 0.03
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
@@ -104,8 +104,9 @@ class Program:
         self.taken_share = min(TAKEN_SHARE_MAX, TAKEN_UNEVENLY * taken / max(1, ran))
         if taken > TAKEN_QUIET_SHARE * ran:
             self.taken_from_one_ns = taken * TICK_NS
-            print(f"  {self.service}: the machine took {taken * TICK_NS / MS:.0f} ms beside {ran * TICK_NS / MS:.0f} ms "
-                  "that threads ran: what they waited is compared within that")
+            print(f"  {self.service}: the machine took {taken * TICK_NS / MS:.0f} ms beside "
+                  f"{ran * TICK_NS / MS:.0f} ms that threads ran: what they waited is compared within "
+                  "that")
         return self
 
     def taken_ns(self, books):
