@@ -299,8 +299,7 @@ static int compare_extents(const void *left, const void *right)
 	return (a->start > b->start) - (a->start < b->start);
 }
 
-/* The same piece may lie around many functions. Returns how many pieces are left. */
-static uint32_t join_extents(struct code_extent *extents, uint32_t count)
+uint32_t code_extents_join(struct code_extent *extents, uint32_t count)
 {
 	uint32_t kept = 0;
 
@@ -329,7 +328,7 @@ static int read_starts(const struct elf *elf, const struct unwind_mark *marks, u
 		    find_gap(elf, rows, &marks[i], &extents[found].start, &extents[found].limit) &&
 		    extents[found].start < extents[found].limit)
 			found++;
-	found = join_extents(extents, found);
+	found = code_extents_join(extents, found); // one piece may lie around many functions
 	int rc = found ? elf_symbols_init(&symbols, elf) : -ENOENT;
 	if (rc)
 		return rc == -ENOMEM ? rc : 0;

@@ -22,6 +22,9 @@ struct code_extent {
 	uint64_t limit;
 };
 
+/** Sort @extents and join those that touch each other. Returns how many are left. */
+uint32_t code_extents_join(struct code_extent *extents, uint32_t count);
+
 /** Functions of a file, sorted by where they begin. */
 struct function_starts {
 	struct function_start {

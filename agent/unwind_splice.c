@@ -11,25 +11,22 @@
 #include "unwind_pack.h"
 #include "unwind_rows.h"
 
-/* Blocks of the table that are taken apart, from `first` up to `limit`, and what comes in their place. */
-struct window {
-	uint32_t first, limit;
-	struct unwind_table *piece;
-};
-
 struct splice {
 	const struct unwind_table *before;
 	struct unwind_rows *rows; // of all windows
-	struct window *windows;   // sorted, apart from each other
+	// Whole blocks that are taken apart, sorted, apart from each other; and what comes in their place.
+	struct code_extent *windows;
+	struct unwind_table **pieces;
 	uint32_t window_count;
 };
 
 static void splice_deinit(struct splice *splice)
 {
 	for (uint32_t i = 0; i < splice->window_count; i++)
-		unwind_table_free(splice->windows[i].piece);
+		unwind_table_free(splice->pieces[i]);
 	unwind_rows_free(splice->rows);
 	free(splice->windows);
+	free(splice->pieces);
 }
 
 static void unwind_table_freep(struct unwind_table **table)
@@ -42,45 +39,29 @@ static uint64_t address_of(const struct unwind_table *table, uint32_t block)
 	return table->first_address + ((uint64_t)block << TABLE_BLOCK_BITS);
 }
 
+static uint32_t block_of(const struct unwind_table *table, uint64_t address)
+{
+	return (uint32_t)((address - table->first_address) >> TABLE_BLOCK_BITS);
+}
+
 /* ---- windows --------------------------------------------------------------------------------- */
-
-static int compare_windows(const void *left, const void *right)
-{
-	const struct window *a = left, *b = right;
-
-	return (a->first > b->first) - (a->first < b->first);
-}
-
-static uint32_t join_windows(struct window *windows, uint32_t count)
-{
-	uint32_t kept = 0;
-
-	qsort(windows, count, sizeof(*windows), compare_windows);
-	for (uint32_t i = 0; i < count; i++) {
-		if (kept && windows[i].first <= windows[kept - 1].limit) {
-			if (windows[i].limit > windows[kept - 1].limit)
-				windows[kept - 1].limit = windows[i].limit;
-		} else {
-			windows[kept++] = windows[i];
-		}
-	}
-	return kept;
-}
 
 /* All code that can get rules when the function at @mark is followed. Returns false if some is outside. */
 static bool find_window(const struct unwind_table *table, const struct unwind_mark *mark,
-			struct window *ret_window)
+			struct code_extent *ret_window)
 {
 	uint64_t size = (uint64_t)table->block_count << TABLE_BLOCK_BITS;
 	uint64_t at = mark->start - table->first_address, length = mark->limit - mark->start;
 
-	if (at < CODE_FLOW_AROUND_BYTES || at > size || length > size - at ||
-	    size - at - length < CODE_FLOW_AROUND_BYTES)
+	// Windows are compared by address: a table that wraps around has none.
+	if (table->first_address + size < table->first_address || at < CODE_FLOW_AROUND_BYTES ||
+	    at > size || length > size - at || size - at - length < CODE_FLOW_AROUND_BYTES)
 		return false;
 	uint64_t end = at + length + CODE_FLOW_AROUND_BYTES + TABLE_BLOCK_BYTES - 1;
-	*ret_window = (struct window){
-		.first = (uint32_t)((at - CODE_FLOW_AROUND_BYTES) >> TABLE_BLOCK_BITS),
-		.limit = (uint32_t)(end >> TABLE_BLOCK_BITS),
+	*ret_window = (struct code_extent){
+		.start = address_of(table,
+				    (uint32_t)((at - CODE_FLOW_AROUND_BYTES) >> TABLE_BLOCK_BITS)),
+		.limit = address_of(table, (uint32_t)(end >> TABLE_BLOCK_BITS)),
 	};
 	return true;
 }
@@ -88,12 +69,13 @@ static bool find_window(const struct unwind_table *table, const struct unwind_ma
 static int find_windows(struct splice *splice, const struct unwind_mark *marks, uint32_t count)
 {
 	splice->windows = calloc(count + 1, sizeof(*splice->windows));
-	if (!splice->windows)
+	splice->pieces = calloc(count + 1, sizeof(struct unwind_table *));
+	if (!splice->windows || !splice->pieces)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < count; i++)
 		if (!find_window(splice->before, &marks[i], &splice->windows[i]))
 			return -ERANGE;
-	splice->window_count = join_windows(splice->windows, count);
+	splice->window_count = code_extents_join(splice->windows, count);
 	return 0;
 }
 
@@ -144,17 +126,18 @@ static void unpack_row(struct unpacking *unpacking, uint64_t address, uint32_t r
 }
 
 /* A range for each piece of code that has rules. */
-static void unpack_window(const struct unwind_table *table, const struct window *window,
+static void unpack_window(const struct unwind_table *table, const struct code_extent *window,
 			  struct unwind_rows *rows)
 {
 	struct unpacking unpacking = { .rows = rows };
 
-	for (uint32_t block = window->first; block < window->limit; block++)
+	for (uint32_t block = block_of(table, window->start);
+	     block < block_of(table, window->limit); block++)
 		for (uint32_t i = table->words[block]; i < table->words[block + 1]; i++)
 			unpack_row(&unpacking,
 				   address_of(table, block) + (table->words[i] >> TABLE_RULE_BITS),
 				   table->words[i] & TABLE_RULE_MASK);
-	end_range(&unpacking, address_of(table, window->limit));
+	end_range(&unpacking, window->limit);
 }
 
 static int take_apart(struct splice *splice)
@@ -171,14 +154,17 @@ static int take_apart(struct splice *splice)
 
 /* ---- putting together ------------------------------------------------------------------------ */
 
-static int pack_piece(struct splice *splice, struct window *window)
+static int pack_piece(struct splice *splice, uint32_t number)
 {
-	window->piece = calloc(1, sizeof(*window->piece));
-	if (!window->piece)
+	const struct code_extent *window = &splice->windows[number];
+	struct unwind_table *piece = calloc(1, sizeof(*piece));
+
+	if (!piece)
 		return -ENOMEM;
-	window->piece->first_address = address_of(splice->before, window->first);
-	window->piece->block_count = window->limit - window->first;
-	return unwind_pack(splice->rows, NULL, 0, window->piece);
+	splice->pieces[number] = piece;
+	piece->first_address = window->start;
+	piece->block_count = (uint32_t)((window->limit - window->start) >> TABLE_BLOCK_BITS);
+	return unwind_pack(splice->rows, NULL, 0, piece);
 }
 
 static int pack_pieces(struct splice *splice)
@@ -186,7 +172,7 @@ static int pack_pieces(struct splice *splice)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < splice->window_count && !rc; i++)
-		rc = pack_piece(splice, &splice->windows[i]);
+		rc = pack_piece(splice, i);
 	return rc;
 }
 
@@ -197,13 +183,16 @@ static uint32_t word_count_between(const struct unwind_table *table, uint32_t fi
 
 static uint64_t word_count_of(const struct splice *splice)
 {
-	uint64_t count = splice->before->word_count;
+	const struct unwind_table *before = splice->before;
+	uint64_t count = before->word_count;
 
 	for (uint32_t i = 0; i < splice->window_count; i++) {
-		const struct window *window = &splice->windows[i];
+		const struct code_extent *window = &splice->windows[i];
+		const struct unwind_table *piece = splice->pieces[i];
 
-		count -= word_count_between(splice->before, window->first, window->limit);
-		count += word_count_between(window->piece, 0, window->piece->block_count);
+		count -= word_count_between(before, block_of(before, window->start),
+					    block_of(before, window->limit));
+		count += word_count_between(piece, 0, piece->block_count);
 	}
 	return count;
 }
@@ -245,11 +234,11 @@ static int put_together(struct splice *splice, struct unwind_table *table)
 	table->first_address = before->first_address;
 	table->word_count = before->block_count + 1;
 	for (uint32_t i = 0; i < splice->window_count; i++) {
-		const struct window *window = &splice->windows[i];
+		const struct unwind_table *piece = splice->pieces[i];
 
-		append_blocks(before, at, window->first, table);
-		append_blocks(window->piece, 0, window->piece->block_count, table);
-		at = window->limit;
+		append_blocks(before, at, block_of(before, splice->windows[i].start), table);
+		append_blocks(piece, 0, piece->block_count, table);
+		at = block_of(before, splice->windows[i].limit);
 	}
 	append_blocks(before, at, before->block_count, table);
 	table->words[table->block_count] = table->word_count;

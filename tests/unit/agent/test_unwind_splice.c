@@ -189,7 +189,14 @@ static void test_code_that_the_table_does_not_reach_is_refused(void **state)
 		{ start + (limit - start) / 2, start, MARK_FOLLOW },
 		{ UINT64_MAX - 16, UINT64_MAX, MARK_FOLLOW },
 	};
-	struct unwind_table nothing = { 0 }, *table = NULL;
+	struct unwind_table nothing = { 0 }, wrapped = *whole, *table = NULL;
+	uint64_t last = UINT64_MAX - (TABLE_BLOCK_BYTES - 1) - (limit - start) / 2;
+	const struct unwind_mark inside = { last + (limit - start) / 2,
+					    last + (limit - start) / 2 + 16, MARK_FOLLOW };
+
+	wrapped.first_address = last & ~(uint64_t)(TABLE_BLOCK_BYTES - 1);
+	assert_int_equal(-ERANGE,
+			 unwind_table_splice(&fixture->elf, &wrapped, &inside, 1, &table, NULL));
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		assert_int_equal(-ERANGE, unwind_table_splice(&fixture->elf, whole, &cases[i], 1,
