@@ -24,7 +24,12 @@
 #define BPF_COST_SHORT_NS (10 * NS_PER_MS)
 
 /* Programs that the agent runs itself, by bpf_prog_test_run() and by reading an iterator. */
-static const char *const run_by_agent[] = { "unwind_snapshot", "sweep", "list_thread_registers" };
+static const char *const run_by_agent[] = {
+	"unwind_snapshot",
+	"sweep_threads",
+	"take_sleepers",
+	"list_thread_registers",
+};
 
 struct program {
 	uint32_t id;
@@ -75,10 +80,10 @@ static void read_whole_name(int fd, char name[PROGRAM_NAME_BYTES])
 	btf__free(btf);
 }
 
-static bool is_run_by_agent(const char *name)
+bool bpf_cost_is_in_own_cpu(const char *name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(run_by_agent); i++) {
-		if (strncmp(name, run_by_agent[i], strlen(run_by_agent[i])) == 0)
+		if (strncmp(name, run_by_agent[i], BPF_OBJ_NAME_LEN - 1) == 0)
 			return true;
 	}
 	return false;
@@ -92,7 +97,7 @@ static uint32_t find_cost(struct bpf_cost *cost, const char *name)
 		at++;
 	if (at == cost->cost_count && at < BPF_COST_PROGRAMS_MAX) {
 		snprintf(cost->costs[at].name, PROGRAM_NAME_BYTES, "%s", name);
-		cost->costs[at].in_own_cpu = is_run_by_agent(name);
+		cost->costs[at].in_own_cpu = bpf_cost_is_in_own_cpu(name);
 		cost->cost_count++;
 	}
 	return at;

@@ -27,6 +27,9 @@ struct program_cost {
 
 struct bpf_cost;
 
+/** Is it a program that the agent runs itself? @name may be cut as the kernel's is. */
+bool bpf_cost_is_in_own_cpu(const char *name);
+
 /**
  * Statistics are on for one of @one_in ticks, chosen at random. Returns NULL when out of memory. What
  * it costs is told from the second tick on.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What programs cost, as the kernel accounts it: CPU of a process tree, time in BPF programs, memory."""
+import functools
 import json
 import os
 import pathlib
@@ -8,6 +9,8 @@ import subprocess
 import time
 
 BPF_STATS = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
+BPF_COST = pathlib.Path(__file__).resolve().parents[1] / "agent/bpf_cost.c"
+NAME_BYTES = 15  # the kernel cuts programs' names there
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 SAMPLING_TYPES = ("perf_event",)
 FAULTS = "fault"  # in the name of a program that has a perf event, too, but samples page faults
@@ -36,9 +39,22 @@ def descriptors(pid, *fields):
             yield found
 
 
+@functools.cache
+def run_by_agent():
+    """Names, cut, of the programs that cairn runs in system calls of its own: their time is in its CPU
+    time already."""
+    names = re.search(r"run_by_agent\[\] = \{(.*?)\};", BPF_COST.read_text(), re.S).group(1)
+    return {name[:NAME_BYTES] for name in re.findall(r'"(\w+)"', names)}
+
+
+def runs_by_itself(program):
+    """@program: as bpftool tells of it."""
+    return program.get("name", "")[:NAME_BYTES] not in run_by_agent()
+
+
 def bpf_programs(pid):
-    """BPF programs that the process and its descendants hold, themselves or through links: id to
-    (type, runs, nanoseconds)."""
+    """BPF programs that the process and its descendants hold, themselves or through links, and that
+    run by themselves: id to (type, runs, nanoseconds)."""
     held = {int(found["prog_id"]) for process in tree(pid)
             for found in descriptors(process, "prog_id")}
     if not held:
@@ -47,7 +63,7 @@ def bpf_programs(pid):
                           check=True).stdout
     return {program["id"]: (FAULTS if FAULTS in program.get("name", "") else program["type"],
                             program.get("run_cnt", 0), program.get("run_time_ns", 0))
-            for program in json.loads(said) if program["id"] in held}
+            for program in json.loads(said) if program["id"] in held and runs_by_itself(program)}
 
 
 def map_bytes(pid):

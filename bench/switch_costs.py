@@ -7,7 +7,7 @@ import re
 import subprocess
 import time
 
-from accounting import descriptors, tree
+from accounting import descriptors, runs_by_itself, tree
 
 COUNTERS = pathlib.Path(__file__).resolve().parents[1] / "bpf/counters.h"
 SWITCH_TYPES = ("tracing", "raw_tracepoint", "tracepoint")
@@ -23,11 +23,11 @@ def held(pid, field):
 
 
 def programs(pid):
-    """{id: (name, type, runs, ns)} of those that the processes hold."""
+    """{id: (type, runs, ns)} of those that the processes hold and that run by themselves."""
     mine = held(pid, "prog_id")
-    return {program["id"]: (program.get("name", ""), program["type"], program.get("run_cnt", 0),
-                            program.get("run_time_ns", 0))
-            for program in bpftool("prog", "show") if program["id"] in mine}
+    return {program["id"]: (program["type"], program.get("run_cnt", 0), program.get("run_time_ns", 0))
+            for program in bpftool("prog", "show")
+            if program["id"] in mine and runs_by_itself(program)}
 
 
 def counter_names():
@@ -61,8 +61,8 @@ class Cost:
         time.sleep(seconds)
         spent = time.monotonic() - begin
         after, cpu_after, counted_after = programs(pid), cpu_ns(pid), counters(pid)
-        deltas = [(kind, runs - before[number][2], ns - before[number][3])
-                  for number, (_, kind, runs, ns) in after.items() if number in before]
+        deltas = [(kind, runs - before[number][1], ns - before[number][2])
+                  for number, (kind, runs, ns) in after.items() if number in before]
         switches = [(runs, ns) for kind, runs, ns in deltas if kind in SWITCH_TYPES and runs]
         # The one that runs at each switch runs most.
         runs, ns = max(switches, default=(0, 0))
@@ -80,11 +80,13 @@ def memo_lines(costs):
         for name, count in (cost.counted if cost else {}).items():
             sums[name] = sums.get(name, 0) + count
     names = [name for name in sums if sums[name] and
-             re.search("memo|switch|unwinds|budget|off_cpu|sweep", name)]
+             re.search("memo|switch|waits|budget|off_cpu|sweep", name)]
     if names:
         yield "counters: " + ", ".join(f"{name} {sums[name]:,}" for name in names)
-    hits, misses = sums.get("memo_hits", 0), sums.get("memo_misses", 0)
-    if hits and misses:
+    # Hits that are checked are unwound, too.
+    hits = sums.get("memo_hits", 0)
+    misses = sums.get("waits_unwound", 0) - sums.get("memo_checked", 0)
+    if hits:
         yield f"memo: {100 * hits / (hits + misses):.3f} % hits"
     if sums.get("memo_checked"):
         wrong = sums.get("memo_wrong", 0)

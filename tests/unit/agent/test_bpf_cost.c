@@ -2,10 +2,16 @@
 // What programs cost, on the running kernel: a program that is run a known number of times, and the
 // sampler. Needs root.
 
+#include <errno.h>
+#include <glob.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 #include <linux/bpf.h>
 
 #include "tests/test.h"
@@ -180,6 +186,55 @@ TEST(programs_of_the_agent_are_found_by_their_whole_names)
 	loader_close(loader);
 }
 
-RUN_TESTS(cmocka_unit_test(what_is_measured_for_a_part_of_the_time_stands_for_all_of_it),
+// Iterators, and what has no place where it would run by itself.
+static bool is_only_run_by_hand(const struct bpf_program *program)
+{
+	const char *section = bpf_program__section_name(program);
+
+	return bpf_program__expected_attach_type(program) == BPF_TRACE_ITER ||
+	       strcmp(section, "raw_tp") == 0;
+}
+
+// Returns how many of its programs are run by hand.
+static int check_names(const char *path)
+{
+	struct bpf_object *object = bpf_object__open_file(path, NULL);
+	const struct bpf_program *program = NULL;
+	int by_hand = 0;
+
+	if (!object)
+		fail_msg("%s: %s", path, strerror(errno));
+	while ((program = bpf_object__next_program(object, (struct bpf_program *)program))) {
+		const char *name = bpf_program__name(program);
+		char cut[BPF_OBJ_NAME_LEN];
+
+		snprintf(cut, sizeof(cut), "%.*s", BPF_OBJ_NAME_LEN - 1, name);
+		EXPECT_EQ(is_only_run_by_hand(program), bpf_cost_is_in_own_cpu(name), name);
+		EXPECT_EQ(is_only_run_by_hand(program), bpf_cost_is_in_own_cpu(cut), cut);
+		by_hand += is_only_run_by_hand(program);
+	}
+	bpf_object__close(object);
+	return by_hand;
+}
+
+TEST(programs_that_run_in_the_agents_own_calls_are_told_by_their_names)
+{
+	char self[PATH_MAX] = "", pattern[PATH_MAX + 32];
+	int by_hand = 0;
+	glob_t objects;
+
+	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
+		fail_msg("/proc/self/exe: %s", strerror(errno));
+	snprintf(pattern, sizeof(pattern), "%s/../../bpf/*.bpf.o", dirname(self));
+	if (glob(pattern, 0, NULL, &objects))
+		SKIP("the programs' objects are not beside the tests");
+	for (size_t i = 0; i < objects.gl_pathc; i++)
+		by_hand += check_names(objects.gl_pathv[i]);
+	globfree(&objects);
+	EXPECT_EQ(4, by_hand, "two of threads, one of registers, one of snapshots");
+}
+
+RUN_TESTS(cmocka_unit_test(programs_that_run_in_the_agents_own_calls_are_told_by_their_names),
+	  cmocka_unit_test(what_is_measured_for_a_part_of_the_time_stands_for_all_of_it),
 	  cmocka_unit_test(a_program_that_is_gone_costs_no_more),
 	  cmocka_unit_test(programs_of_the_agent_are_found_by_their_whole_names))
