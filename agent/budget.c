@@ -16,6 +16,8 @@
 #include "base/clock.h"
 
 #define SERVICE "cairn-agent"
+/* Where nothing could be done. */
+#define COST_ABOVE "cost above the budget"
 /* Between ticks of bpf_cost, unless the governor's interval is short: some 50 samples of a CPU. */
 #define COST_TICK_NS (500 * NS_PER_MS)
 
@@ -278,7 +280,7 @@ static void do_decision(struct budget *budget, const struct governor_decision *d
 	for (uint32_t i = 0; i < decision->change_count; i++)
 		do_change(budget, &decision->changes[i], line);
 	if (decision->outcome == GOVERNOR_FLOOR)
-		add_mark(budget, "cost above the budget");
+		add_mark(budget, COST_ABOVE);
 	else if (decision->outcome == GOVERNOR_OVER)
 		add_mark(budget, "cost within the budget");
 	used = strlen(line);
@@ -413,6 +415,28 @@ static int add_costs(struct budget *budget, struct window *window, uint64_t slot
 	return rc;
 }
 
+/* As it is when the window ends, for all of the window: changes are few, and windows short. */
+static int add_in_force(struct budget *budget, struct window *window, uint64_t slot,
+			uint64_t end_slot)
+{
+	struct governor_change changes[GOVERNOR_CHANGES_MAX];
+	uint32_t count = governor_in_force(&budget->governor, changes);
+	uint64_t ns = (end_slot - slot) * window->profile->slot_ns;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < count && !rc; i++) {
+		char text[GOVERNOR_TEXT_BYTES];
+
+		governor_describe(&budget->governor, &changes[i], text);
+		rc = add_value(budget, window, PROFILE_TYPE_IN_FORCE, LABEL_CHANGE, text, slot,
+			       end_slot - 1, ns);
+	}
+	if (!rc && budget->governor.floor_told)
+		rc = add_value(budget, window, PROFILE_TYPE_IN_FORCE, LABEL_CHANGE, COST_ABOVE,
+			       slot, end_slot - 1, ns);
+	return rc;
+}
+
 int budget_after_drain(struct budget *budget, struct window *window)
 {
 	uint64_t slot_ns = window->profile->slot_ns;
@@ -422,6 +446,8 @@ int budget_after_drain(struct budget *budget, struct window *window)
 	// The slot that the window ends in is the next one's.
 	int rc = add_costs(budget, window, slot, end_slot > slot ? end_slot - 1 : slot);
 
+	if (!rc && end_slot > slot)
+		rc = add_in_force(budget, window, slot, end_slot);
 	budget->told_ns = budget->window_end_ns;
 	for (uint32_t i = 0; i < budget->mark_count && !rc; i++) {
 		const struct mark *mark = &budget->marks[i];

@@ -17,6 +17,8 @@
 #define PROFILE_TYPE_COST "cairn:cost:nanoseconds:wall:nanoseconds"
 /** Each change by the governor is a 1; labels service="cairn-agent" and change. */
 #define PROFILE_TYPE_GOVERNOR "cairn:governor:count:change:count"
+/** For how long each change held that made less of something, in nanoseconds; the same labels. */
+#define PROFILE_TYPE_IN_FORCE "cairn:in_force:nanoseconds:wall:nanoseconds"
 #define LABEL_PROGRAM         "program"
 #define LABEL_CHANGE          "change"
 

@@ -78,6 +78,29 @@ uint32_t governor_level(const struct governor *governor)
 	return level;
 }
 
+uint32_t governor_in_force(const struct governor *governor,
+			   struct governor_change ret_changes[GOVERNOR_CHANGES_MAX])
+{
+	uint32_t count = 0;
+
+	_Static_assert(GOVERNOR_KNOBS + GOVERNOR_PROCESSES_MAX <= GOVERNOR_CHANGES_MAX,
+		       "room for all");
+	for (int knob = 0; knob < GOVERNOR_KNOBS; knob++) {
+		uint32_t step = governor->steps[knob];
+		// A step of the other knobs has those before in it.
+		uint32_t told = knob == GOVERNOR_PROCESSES ? step : step > 0;
+
+		for (uint32_t i = 0; i < told; i++)
+			ret_changes[count++] = (struct governor_change){
+				.knob = knob,
+				.step = step,
+				.down = true,
+				.process = governor->off[i],
+			};
+	}
+	return count;
+}
+
 uint32_t governor_frequency_hz(const struct governor *governor)
 {
 	return governor->frequencies[governor->steps[GOVERNOR_SAMPLING]];

@@ -133,6 +133,9 @@ bool governor_forget_process(struct governor *governor, uint32_t pid,
 
 /** Steps down in all: 0 when everything is on. */
 uint32_t governor_level(const struct governor *governor);
+/** What is less than all, as the changes that lead there from nothing; returns how many. */
+uint32_t governor_in_force(const struct governor *governor,
+			   struct governor_change ret_changes[GOVERNOR_CHANGES_MAX]);
 uint32_t governor_frequency_hz(const struct governor *governor);
 /** Is the whole lane of a last resort off? */
 bool governor_is_off(const struct governor *governor, enum governor_knob knob);

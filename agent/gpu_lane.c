@@ -200,29 +200,51 @@ void gpu_lane_tick(struct gpu_lane *lane, uint64_t now_ns)
 		kernel_windows_tick(lane->kernels, now_ns);
 }
 
+#define MEMORY_NOT_TOLD "GPU memory in use not told"
+
 static const char *change_of_memory(const struct gpu_lane *lane)
 {
 	return lane->memory_unknown
-		       ? "GPU memory in use not told"
+		       ? MEMORY_NOT_TOLD
 		       : "GPU memory in use told again, of what is allocated from now on";
 }
 
 /* Beside the data that are missing, as the governor's changes are. */
-static int add_change(struct gpu_lane *lane, struct window *window)
+static int add_with_change(const struct gpu_lane *lane, struct window *window, const char *change,
+			   const char *type, uint64_t slot, uint64_t last_slot, uint64_t value)
 {
-	uint64_t slot = clock_realtime_ns() / window->profile->slot_ns;
 	struct labels labels = { 0 };
 	int rc = labels_copy(&lane->labels, &labels);
 
 	if (!rc)
 		rc = labels_set(&labels, LABEL_PROGRAM, "");
 	if (!rc)
-		rc = labels_set(&labels, LABEL_CHANGE, change_of_memory(lane));
+		rc = labels_set(&labels, LABEL_CHANGE, change);
 	if (!rc)
-		rc = window_add_value(window, &labels, PROFILE_TYPE_GOVERNOR, slot, slot, 1);
+		rc = window_add_value(window, &labels, type, slot, last_slot, (int64_t)value);
 	labels_deinit(&labels);
-	lane->is_change_told = true;
 	return rc;
+}
+
+static int add_change(struct gpu_lane *lane, struct window *window)
+{
+	uint64_t slot = clock_realtime_ns() / window->profile->slot_ns;
+
+	lane->is_change_told = true;
+	return add_with_change(lane, window, change_of_memory(lane), PROFILE_TYPE_GOVERNOR, slot,
+			       slot, 1);
+}
+
+static int add_in_force(const struct gpu_lane *lane, struct window *window)
+{
+	const struct profile *profile = window->profile;
+	uint64_t slot = profile->from_ns / profile->slot_ns;
+	uint64_t end_slot = clock_realtime_ns() / profile->slot_ns;
+
+	if (!lane->memory_unknown || end_slot <= slot)
+		return 0;
+	return add_with_change(lane, window, MEMORY_NOT_TOLD, PROFILE_TYPE_IN_FORCE, slot,
+			       end_slot - 1, (end_slot - slot) * profile->slot_ns);
 }
 
 /* It is known every few seconds, and of the time before: so it is spread over the whole window. */
@@ -257,7 +279,7 @@ int gpu_lane_after_drain(struct gpu_lane *lane, struct window *window)
 		rc = add_probe_cost(lane, window);
 	if (!rc && lane->probes && !lane->is_change_told)
 		rc = add_change(lane, window);
-	return rc;
+	return rc ? rc : add_in_force(lane, window);
 }
 
 void gpu_lane_set_budget(struct gpu_lane *lane, uint32_t stacks_per_second)

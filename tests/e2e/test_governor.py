@@ -14,6 +14,7 @@ from fleet import Agent, program, wait_until
 
 COST = "cairn:cost:nanoseconds:wall:nanoseconds"
 CHANGES = "cairn:governor:count:change:count"
+IN_FORCE = "cairn:in_force:nanoseconds:wall:nanoseconds"
 AGENT = '{service="cairn-agent"}'
 BUDGET = 5  # % of a core: less than a storm costs, and more than this small agent
 
@@ -103,6 +104,7 @@ def test_a_storm_is_answered_told_and_forgotten(collector, tmp_path, storm, pref
             "labels/change/values", query=AGENT)["values"])
         assert any("waits" in change for change in changes), changes
         assert collector.api.total(AGENT, type=CHANGES) >= 1
+        wait_until("how long it was in force", 30, lambda: collector.api.total(AGENT, type=IN_FORCE) > 0)
         programs = collector.api.get("labels/program/values", query=AGENT)["values"]
         assert {"agent", "sample_on_cpu", "switch_threads"} <= set(programs), programs
         assert collector.api.total('{service="cairn-agent",program="switch_threads"}', type=COST) > 0

@@ -100,6 +100,8 @@ struct run {
 	uint64_t window_ns; // Unix time at which the window began
 	char log[16384];
 	char shown[16384]; // values of the label of changes
+	char held[256];    // of those in force, in the last window
+	uint64_t held_ns;  // that one of them was
 	uint64_t cost_ns;  // of the program, in windows
 	uint64_t own_ns;
 };
@@ -122,6 +124,12 @@ static void read_sample(struct run *run, const struct profile *profile, const st
 
 	EXPECT_STR("cairn-agent", labels_get(&series->labels, LABEL_SERVICE), "service");
 	EXPECT_STR("test", labels_get(&series->labels, "env"), "--label");
+	if (change && strcmp(PROFILE_TYPE_IN_FORCE, profile_string(profile, series->type)) == 0) {
+		strncat(run->held, change, sizeof(run->held) - strlen(run->held) - 1);
+		strncat(run->held, "\n", sizeof(run->held) - strlen(run->held) - 1);
+		run->held_ns = (uint64_t)sample->value;
+		return;
+	}
 	if (change) {
 		EXPECT_STR(PROFILE_TYPE_GOVERNOR, profile_string(profile, series->type), "type");
 		strncat(run->shown, change, sizeof(run->shown) - strlen(run->shown) - 1);
@@ -146,6 +154,7 @@ static void end_window(struct run *run)
 	budget_before_drain(run->budget);
 	assert_int_equal(0, budget_after_drain(run->budget, &window));
 	window.profile->to_ns = run->window_ns;
+	run->held[0] = 0;
 	for (uint32_t i = 0; i < window.profile->sample_count; i++)
 		read_sample(run, window.profile, &window.profile->samples[i]);
 	window_deinit(&window);
@@ -178,6 +187,14 @@ static bool passes_until(struct run *run, const bool *condition, bool wanted, ui
 	while (*condition != wanted && clock_monotonic_ns() < end_ns)
 		pass(run, INTERVAL_NS / 2);
 	return *condition == wanted;
+}
+
+/* What the next window has in force: it is longer than a slot, and nothing is decided meanwhile. */
+static const char *in_force(struct run *run)
+{
+	usleep(3 * SLOT_NS / 1000);
+	end_window(run);
+	return run->held;
 }
 
 TEST(what_costs_too_much_is_turned_down_told_and_given_up)
@@ -225,6 +242,12 @@ TEST(what_costs_too_much_is_turned_down_told_and_given_up)
 	    !strstr(run->shown, "cost above the budget\n") ||
 	    !strstr(run->shown, "wall clock and waits off\n"))
 		fail_msg("the windows have only: %s", run->shown);
+	if (!strstr(in_force(run), "stacks of waits at 1/64\n") ||
+	    !strstr(run->held, " (1) off\n") || !strstr(run->held, "wall clock and waits off\n") ||
+	    strstr(run->held, "1/4\n"))
+		fail_msg("the last window has in force: %s", run->held);
+	if (!run->held_ns || run->held_ns % SLOT_NS || run->held_ns > NS_PER_SECOND)
+		fail_msg("for %llu ns", (unsigned long long)run->held_ns);
 	if (run->cost_ns < NS_PER_MS || run->own_ns < NS_PER_MS)
 		fail_msg("%llu ns of the program, %llu of the agent are in windows",
 			 (unsigned long long)run->cost_ns, (unsigned long long)run->own_ns);
@@ -238,6 +261,8 @@ TEST(what_costs_too_much_is_turned_down_told_and_given_up)
 		fail_msg("the waits did not come again; log:\n%s", run->log);
 	EXPECT_EQ(WAITER_PID, run->machine.pid_off, "what was off is off again");
 	EXPECT_EQ(3, run->machine.steps[BUDGET_WAITS], "what was set is set again");
+	if (strstr(in_force(run), "wall clock") || !strstr(run->held, "stacks of waits at 1/64\n"))
+		fail_msg("then it has in force: %s", run->held);
 	load_ends = true;
 	pthread_join(thread, NULL);
 	budget_close(run->budget);

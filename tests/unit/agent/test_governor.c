@@ -463,6 +463,40 @@ TEST(changes_are_told_in_words)
 	}
 }
 
+static void describe_in_force(const struct governor *governor, char text[1024])
+{
+	struct governor_change changes[GOVERNOR_CHANGES_MAX];
+	uint32_t count = governor_in_force(governor, changes);
+
+	text[0] = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		governor_describe(governor, &changes[i], text + strlen(text));
+		strcat(text, "; ");
+	}
+}
+
+TEST(what_is_in_force_is_told_in_the_same_words)
+{
+	struct governor governor = new_governor();
+	struct load busy = storm;
+	char text[1024];
+
+	describe_in_force(&governor, text);
+	EXPECT_STR("", text, "nothing at first");
+	busy.sampling = 0.1;
+	for (int i = 0; i < 8; i++)
+		pass(&governor, &busy);
+	describe_in_force(&governor, text);
+	EXPECT_STR("stacks of waits at 1/64; sampling at 19 Hz; stacks of waits of pingpong (100) "
+		   "off; "
+		   "stacks of waits of pingpong (101) off; wall clock and waits off; ",
+		   text, "one of each thing, and each process");
+	for (int i = 0; i < 4 * HOUR_ROWS; i++)
+		pass(&governor, &calm);
+	describe_in_force(&governor, text);
+	EXPECT_STR("", text, "nothing in the end");
+}
+
 RUN_TESTS(cmocka_unit_test(nothing_is_changed_within_the_budget),
 	  cmocka_unit_test(the_budget_grows_with_the_machine),
 	  cmocka_unit_test(a_storm_is_within_the_budget_after_two_readings),
@@ -474,4 +508,5 @@ RUN_TESTS(cmocka_unit_test(nothing_is_changed_within_the_budget),
 	  cmocka_unit_test(the_agents_own_work_is_not_paid_by_the_lanes),
 	  cmocka_unit_test(wakers_are_the_first_to_go),
 	  cmocka_unit_test(wakers_come_back_when_the_load_is_gone),
-	  cmocka_unit_test(no_load_makes_it_flap), cmocka_unit_test(changes_are_told_in_words))
+	  cmocka_unit_test(no_load_makes_it_flap), cmocka_unit_test(changes_are_told_in_words),
+	  cmocka_unit_test(what_is_in_force_is_told_in_the_same_words))
