@@ -3,28 +3,33 @@
 // agent changed what it measures. Pure functions, and their drawing.
 
 import { formatDuration, formatShare } from "./format.js";
+import { laneOf } from "./profile_type.js";
 import { stepsOf } from "./series_stack.js";
 
-// A change reads "stacks of waits at 1/4", "waits of llm (42) off", "cost above the budget" (agent/budget.c).
-const STATE_OF_THING = / (all|on|off|at \S+( Hz)?|above the budget|within the budget)$/;
-const BACK_TO_ALL = / (all|on|within the budget)$/;
 const BAND_HEIGHT = 4;	 // px, of the band at the top of the plot
 const MARK_SIZE = 4;	 // px, half the width of a mark on the time axis
 const REACH = 7;	 // px from a mark at which the pointer means it
 const SHARE_MIN = 0.001; // of a step; less is drawn as none
+const STRIP_HEIGHT = 3;	 // px, of the strip on the time axis
+const ARRIVES_MS = 10000; // agents tell every 5 s: what is this old all have told
 
 /**
- * The marks of what askMarks() told for @range (in ms): { throttled, changes, before, reduced }.
+ * The marks of what askMarks() told for @range (in ms): { throttled, changes, inForce }.
  *   throttled  { total, span_ms, groups: [{ group, total }], steps: [{ from_ms, to_ms, share }] }, null where there was none
  *   changes    [{ time_ms, at, step_ms, text }] in order; time_ms is the middle of the step (the at-th) that it was in
- *   before     the last change of each thing that was made before the range and holds in it
- *   reduced    the same at the end of the range
+ *   inForce    [{ text, agents, spans: [{ from_ms, to_ms }], is_whole, to_end }], the longest first: what was less, in how many
+ *              agents at a time, when; whether that was all the time, and whether it still was when the agents told last
  */
 export function marksOf(told, range, stored) {
-	const changes = changesOf(told.changes, range);
-	const before = inForce(changesOf(told.before, { from_ms: 0, to_ms: range.from_ms }));
+	return { throttled: throttledOf(told.throttled, range, stored), changes: changesOf(told.changes, range),
+		 inForce: inForceOf(told.inForce, range, stored) };
+}
 
-	return { throttled: throttledOf(told.throttled, range, stored), changes, before, reduced: inForce([...before, ...changes]) };
+/** Of what was in force, all that made the lane of @type less: what takes most of it first. */
+export function reducedIn(inForce, type) {
+	const { reducedBy = [] } = laneOf(type);
+
+	return reducedBy.flatMap((beginning) => inForce.filter(({ text }) => text.startsWith(beginning)));
 }
 
 function throttledOf(answer, range, stored) {
@@ -52,23 +57,34 @@ function changesOf(answer, range) {
 	return answer.series.flatMap(({ group, values }) => values.flatMap((count, at) =>
 		(count > 0 ? [{ time_ms: Math.min(range.to_ms, Math.max(range.from_ms, first_ms + (at + 0.5) * step_ms)),
 				at, step_ms, text: group }] : [])))
-		.sort((a, b) => a.at - b.at || severity(a.text) - severity(b.text));
+		.sort((a, b) => a.at - b.at);
 }
 
-/** Several steps down are taken at once, but one up at a time: of one moment the worst is the last. */
-function severity(text) {
-	const [, part, hertz] = /at (?:1\/(\d+)|(\d+) Hz)$/.exec(text) ?? [];
+function inForceOf(answer, range, stored) {
+	const { first_ms, step_ms, stepCount } = stepsOf(answer);
+	const end_ms = Math.min(range.to_ms, stored.newest_ms || range.to_ms) - ARRIVES_MS;
+	const last = Math.min(stepCount - 1, Math.floor((end_ms - first_ms) / step_ms));
 
-	if (part || hertz)
-		return part ? Number(part) : 1 / Number(hertz);
-	return BACK_TO_ALL.test(text) ? 0 : Infinity;
+	return answer.series.filter((s) => s.total > 0).map(({ group, values }) => {
+		const spans = spansOf(values, (at) => Math.min(range.to_ms, Math.max(range.from_ms, first_ms + at * step_ms)));
+		const to_end = values.slice(Math.max(0, last)).some((value) => value > 0);
+
+		return { text: group, spans, to_end, is_whole: to_end && spans.length === 1 && values[0] > 0,
+			 agents: Math.max(1, Math.round(Math.max(...values) / answer.step_ns)) };
+	});
 }
 
-/** Of @changes by time the last of each thing, unless it says that nothing is reduced any more. */
-function inForce(changes) {
-	const last = new Map(changes.map((change) => [change.text.replace(STATE_OF_THING, ""), change]));
+/** The ranges of steps that have a value; timeOf(at) is when a step begins. */
+function spansOf(values, timeOf) {
+	const spans = [];
 
-	return [...last.values()].filter(({ text }) => !BACK_TO_ALL.test(text));
+	values.forEach((value, at) => {
+		if (value > 0 && values[at - 1] > 0)
+			spans.at(-1).to_ms = timeOf(at + 1);
+		else if (value > 0)
+			spans.push({ from_ms: timeOf(at), to_ms: timeOf(at + 1) });
+	});
+	return spans;
 }
 
 /** "12 % of the time"; of several CPUs it can be more than all of it. */
@@ -79,7 +95,7 @@ export function throttledShare(total_ns, span_ms) {
 		`${formatDuration(total_ns)} of CPU time in ${formatDuration(span_ns)}`;
 }
 
-/** Draw @marks into @plot: { ctx, palette, xOf(time_ms), top, bottom }. */
+/** Draw @marks, of which `reduced` is what reducedIn() has of the lane, into @plot: { ctx, palette, xOf(time_ms), top, bottom }. */
 export function drawMarks(marks, plot) {
 	const { ctx, palette, xOf, top, bottom } = plot;
 
@@ -91,6 +107,12 @@ export function drawMarks(marks, plot) {
 		ctx.fillRect(left, top, right - left, bottom - top);
 		ctx.globalAlpha = 1;
 		ctx.fillRect(left, top - BAND_HEIGHT, right - left, BAND_HEIGHT);
+	}
+	// While something is less a strip lies on the axis: a gap is none of what is measured.
+	ctx.fillStyle = palette["ink-muted"];
+	for (const { from_ms, to_ms } of marks.reduced.flatMap(({ spans }) => spans)) {
+		const left = Math.round(xOf(from_ms));
+		ctx.fillRect(left, bottom - STRIP_HEIGHT, Math.max(1, Math.round(xOf(to_ms)) - left), STRIP_HEIGHT);
 	}
 	// Of many in one place one is seen.
 	for (const x of new Set(marks.changes.map(({ time_ms }) => Math.round(xOf(time_ms)))))
@@ -119,6 +141,11 @@ function drawChange({ ctx, palette, top, bottom }, x) {
 export function changesNear(marks, x, xOf) {
 	return marks.changes.filter(({ time_ms, step_ms }) =>
 		Math.abs(xOf(time_ms) - x) <= Math.max(REACH, 1 + (xOf(time_ms + step_ms) - xOf(time_ms)) / 2));
+}
+
+/** What was less at @time_ms, as the agents say it. */
+export function reducedAt(marks, time_ms) {
+	return marks.reduced.filter(({ spans }) => spans.some(({ from_ms, to_ms }) => from_ms <= time_ms && time_ms < to_ms)).map(({ text }) => text);
 }
 
 /** The share of the step around @time_ms that was throttled, 0 for none. */

@@ -2,12 +2,12 @@
 // What a person must know to read the chart and what lies below it: which waits are left out or are
 // the only ones shown, that a quota throttled, that an agent changed what it measures.
 
-import { throttledShare } from "./chart_marks.js";
+import { reducedIn, throttledShare } from "./chart_marks.js";
 import { byId, element } from "./element.js";
-import { formatDuration, formatNumber, formatShare, formatTime } from "./format.js";
+import { formatClock, formatDuration, formatNumber, formatRange, formatShare, formatTime } from "./format.js";
 import { hasKnownValues, valueTitle } from "./label_value.js";
 import { Popover } from "./popover.js";
-import { laneOf, THROTTLED_TYPE, WALL_TYPE } from "./profile_type.js";
+import { GPU, laneOf, THROTTLED_TYPE, WALL_TYPE } from "./profile_type.js";
 import { leavesIdleOut, showType, throttledLabel } from "./questions.js";
 import { parseSelector, withValue } from "./selector.js";
 
@@ -44,10 +44,10 @@ export class ChartNotices {
 
 	#show() {
 		const { view } = this.#state;
-		const { changes = [], before = [] } = this.#marks ?? {};
+		const { changes = [], inForce = [] } = this.#marks ?? {};
 
 		this.list.replaceChildren(...[this.#idleNotice(view), ...this.#chosen(view), this.#throttled(view)].filter((notice) => notice));
-		this.changes.hidden = changes.length + before.length === 0;
+		this.changes.hidden = changes.length + inForce.length === 0;
 		byId("changes-text").textContent = [this.#reduced(view), changes.length === 0 ? "" :
 			`${changes.length} ${changes.length === 1 ? "change" : "changes"} by the agent`].filter((text) => text).join("; ") ||
 			"The agent measures less";
@@ -105,29 +105,61 @@ export class ChartNotices {
 		return notice;
 	}
 
-	/** What of this lane the agents take less of at the end of the range, "" for nothing. */
+	/** What of this lane the agents took less of in the range, "" for nothing. */
 	#reduced(view) {
-		const { reducedBy } = laneOf(view.type);
-		const reduced = (this.#marks?.reduced ?? []).filter(({ text }) => reducedBy && text.includes(reducedBy));
+		const [worst, ...more] = reducedIn(this.#marks?.inForce ?? [], view.type);
 
-		if (reduced.length === 0)
+		if (!worst)
 			return "";
-		return `${reduced[0].text}${reduced.length > 1 ? ` and ${reduced.length - 1} more` : ""}`;
+		const until = worst.to_end ? "" : ` until ${formatClock(worst.spans.at(-1).to_ms, 1000)}`;
+		return `${worst.text}${until}${more.length > 0 ? ` and ${more.length} more` : ""}`;
 	}
 
 	#fillChanges() {
-		const { changes = [], before = [] } = this.#marks ?? {};
-		const rows = [...before, ...changes].slice(-CHANGES_LISTED).map(({ time_ms, text }) => element("li", "",
-			element("span", "muted", formatTime(Math.floor(time_ms / 1000) * 1000)), element("span", "", text)));
-		const cost = this.#cost === null ? "" : ` Profiling took ${formatNumber(this.#cost)} cores on average.`;
+		const { changes = [], inForce = [] } = this.#marks ?? {};
+		const cost = this.#cost === null ? [] : [element("p", "", `Profiling took ${formatNumber(this.#cost)} cores on average.`)];
+		const rows = changes.slice(-CHANGES_LISTED).map(({ time_ms, text }) => changeRow(formatTime(Math.floor(time_ms / 1000) * 1000), text));
 
-		const list = element("ul", "changes", ...rows);
-		list.tabIndex = 0; // so that keys can scroll it
 		byId("changes-popover").replaceChildren(
-			element("p", "", "To stay within its budget the agent takes less. What it takes counts for more, so sums over a long time stay right, " +
-				`but short peaks can be higher than they were, and rare stacks are missing. Wall clock stays exact.${cost}`),
-			list);
+			element("p", "", reductionWords(inForce, this.#state.view.type)), ...cost,
+			...changeList("In force", inForce.map((one) => changeRow(spanWords(one), one.agents > 1 ? `${one.text}, in ${one.agents} agents` : one.text))),
+			...changeList("Changed", rows));
 	}
+}
+
+function changeRow(when, text) {
+	return element("li", "", element("span", "muted", when), element("span", "", text));
+}
+
+function changeList(heading, rows) {
+	const list = element("ul", "changes", ...rows);
+
+	list.tabIndex = 0; // so that keys can scroll it
+	return rows.length ? [element("h4", "", heading), list] : [];
+}
+
+/** When something was in force. */
+function spanWords({ spans, is_whole }) {
+	const words = is_whole ? "all the time" : formatRange(spans[0].from_ms, spans.at(-1).to_ms, Date.now());
+
+	return spans.length > 1 ? `${words}, ${spans.length} times` : words;
+}
+
+/** What @inForce means for the figures of @type and of others. */
+function reductionWords(inForce, type) {
+	const says = (pattern, some = inForce) => some.some(({ text }) => pattern.test(text));
+	const words = ["To stay within its budget the agent takes less."];
+
+	if (says(/ at \S+( Hz)?$/))
+		words.push("What it takes counts for more, so sums over a long time stay right, but short peaks can be higher than they were, " +
+			"and rare stacks are missing.");
+	if (laneOf(type).section === GPU && says(/^stacks of waits at /, reducedIn(inForce, type)))
+		words.push("With the stacks of waits there are fewer of calls of the GPU’s driver.");
+	if (says(/ off$/))
+		words.push("What is off has a gap.");
+	if (inForce.length > 0 && reducedIn(inForce, WALL_TYPE).length === 0)
+		words.push("Wall clock stays exact.");
+	return words.join(" ");
 }
 
 /** "12 % of the time", or which of several and how much. */

@@ -2,7 +2,7 @@
 // The pane over time: the chart, its figures in words, its legend, and what it is grouped by.
 
 import { Topic } from "./api.js";
-import { marksOf } from "./chart_marks.js";
+import { marksOf, reducedIn } from "./chart_marks.js";
 import { ChartNotices } from "./chart_notices.js";
 import { byId, element } from "./element.js";
 import { formatShare, formatValue } from "./format.js";
@@ -58,7 +58,7 @@ export class ChartPane extends EventTarget {
 		if (told === undefined)
 			return;
 		const marks = marksOf(told, range, this.#stored);
-		this.chart.setMarks(marks);
+		this.chart.setMarks({ ...marks, reduced: reducedIn(marks.inForce, view.type) });
 		this.notices.setMarks(marks, told.cost ? stackSeries(told.cost, range, this.#stored).facts.mean : null);
 	}
 
@@ -114,7 +114,7 @@ export class ChartPane extends EventTarget {
 		const { series, rate } = this.chart.summary();
 		const total = sumOf(series);
 		const list = byId("chart-legend");
-		const figure = isGauge(view.type) ? (s) => rate.format(s.mean) : (s) => formatShare(s.total, total);
+		const figure = isGauge(view.type) ? (s) => `${rate.format(s.mean)} ${rate.unit}`.trim() : (s) => formatShare(s.total, total);
 
 		list.hidden = groupOf(view) === "";
 		list.replaceChildren(...series.map((s) => this.#legendRow(s, figure(s), view)));

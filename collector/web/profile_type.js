@@ -12,43 +12,49 @@ export const RESIDENT_TYPE = "memory:rss:bytes:gauge:second";
 const IDLE_TYPE = "gpu_idle:idle:nanoseconds:wall:nanoseconds";
 export const COST_TYPE = "cairn:cost:nanoseconds:wall:nanoseconds";
 export const CHANGE_TYPE = "cairn:governor:count:change:count";
+export const IN_FORCE_TYPE = "cairn:in_force:nanoseconds:wall:nanoseconds";
 
 const TIME = "Time of threads";
 const MEMORY = "Memory";
-const GPU = "GPUs";
+export const GPU = "GPUs";
 const SELF = "The profiler itself";
+
+// What the agents' changes begin with (agent/governor.c): what is less while they are in force. Calls of a
+// GPU's driver go with the stacks of waits, but not with those of one process.
+const WAITS = ["wall clock and waits ", "stacks of waits "];
+const CALLS = ["stacks of waits at "];
 
 /**
  * In the order of the picker.
  *   section  heading in the picker     about   what it is, in a sentence
  *   rate     what time per time is called; "cores" where it is time on a CPU
  *   label    what it is grouped by unless a person says otherwise; then part of the type
- *   reducedBy  the thing of the governor's that this has less of when the agent costs too much
+ *   reducedBy  how changes by the agents begin that make this less, those that take most first
  *   idle     has waits of class "idle", which are left out unless asked for
  *   stackless  why there are no stacks; then `see` are the lanes that have some
  */
 const LANES = [
-	{ type: CPU_TYPE, short: "cpu", title: "CPU time", section: TIME, rate: "cores", reducedBy: "sampling",
+	{ type: CPU_TYPE, short: "cpu", title: "CPU time", section: TIME, rate: "cores", reducedBy: ["sampling "],
 	  about: "Time on a CPU, in the kernel too, by stack" },
 	{ type: BLOCKED_TYPE, short: "off-cpu", title: "Blocked (off-CPU)", section: TIME, rate: "threads", label: "wait", idle: true,
-	  reducedBy: "waits",
+	  reducedBy: WAITS,
 	  about: "Time that threads waited for something, by the stack that waited; a lock, a disk, another process" },
 	{ type: "off_wake:blocked:nanoseconds:wall:nanoseconds", short: "off-wake", title: "Woken by", section: TIME, rate: "threads", label: "wait",
-	  idle: true, reducedBy: "wakers",
+	  idle: true, reducedBy: ["wakers ", ...WAITS],
 	  about: "Blocked time by who ended it: below, the stack that waited; above, the waker's, from the function that woke up to its first" },
-	{ type: WAITING_TYPE, short: "run-queue", title: "Waiting for a CPU", section: TIME, rate: "threads", reducedBy: "waits",
+	{ type: WAITING_TYPE, short: "run-queue", title: "Waiting for a CPU", section: TIME, rate: "threads", reducedBy: WAITS,
 	  about: "Time that threads could have run but had no CPU, by stack" },
-	{ type: WALL_TYPE, short: "wall", title: "Wall clock", section: TIME, rate: "threads", label: "state", reducedBy: "wall clock",
+	{ type: WALL_TYPE, short: "wall", title: "Wall clock", section: TIME, rate: "threads", label: "state", reducedBy: ["wall clock and waits "],
 	  about: "Where all time of all threads went; exact, not sampled",
 	  stackless: "These are exact sums per thread, and have no stacks. Each part has a lane of its own that has:",
 	  see: [CPU_TYPE, WAITING_TYPE, BLOCKED_TYPE] },
-	{ type: "gpu_wait:spin:nanoseconds:cpu:nanoseconds", short: "gpu-spin", title: "Spinning for a GPU", section: TIME, rate: "cores",
+	{ type: "gpu_wait:spin:nanoseconds:cpu:nanoseconds", short: "gpu-spin", title: "Spinning for a GPU", section: TIME, rate: "cores", reducedBy: ["sampling "],
 	  about: "CPU time that went into waiting for a GPU, in the driver's loop; it is not in CPU time" },
 	{ type: THROTTLED_TYPE, short: "throttled", title: "Throttled", section: TIME, rate: "CPUs held back",
 	  about: "Time that a container's CPU quota kept it from running",
 	  stackless: "The kernel counts this per container, without stacks. What used the quota up, and what waited for it, is in:",
 	  see: [CPU_TYPE, WAITING_TYPE] },
-	{ type: GROWTH_TYPE, short: "memory", title: "Memory growth", section: MEMORY, reducedBy: "page faults",
+	{ type: GROWTH_TYPE, short: "memory", title: "Memory growth", section: MEMORY, reducedBy: ["memory growth ", "page faults "],
 	  about: "Memory touched for the first time, by the stack that touched it" },
 	{ type: RESIDENT_TYPE, short: "rss", title: "Resident memory", section: MEMORY,
 	  about: "Memory in use, looked at once a second",
@@ -61,46 +67,53 @@ const LANES = [
 	  about: "Processes that the kernel killed for want of memory",
 	  stackless: "The kernel counts these per container, without stacks. What used the memory is in:",
 	  see: [RESIDENT_TYPE, GROWTH_TYPE] },
-	{ type: "gpu_wait:wait:nanoseconds:wall:nanoseconds", short: "gpu-wait", title: "Waiting for a GPU", section: GPU, rate: "threads",
+	{ type: "gpu_wait:wait:nanoseconds:wall:nanoseconds", short: "gpu-wait", title: "Waiting for a GPU", section: GPU, rate: "threads", reducedBy: CALLS,
 	  about: "Time in the driver's calls that wait for a GPU, spinning or asleep" },
-	{ type: "gpu_launch:launches:count:launch:count", short: "gpu-launch", title: "Kernel launches", section: GPU,
+	{ type: "gpu_launch:launches:count:launch:count", short: "gpu-launch", title: "Kernel launches", section: GPU, reducedBy: CALLS,
 	  about: "Kernels launched, by the stack that launched them; the leaf is the kernel" },
 	{ type: "gpu_kernel:device_time:nanoseconds:gpu:nanoseconds", short: "gpu-kernel", title: "Kernel time", section: GPU, rate: "kernels at a time",
 	  about: "Time that kernels took on GPUs, by the stack that launched them; seen in windows of half a second, of processes with the CUPTI helper" },
-	{ type: "gpu_graph:launches:count:launch:count", short: "gpu-graph", title: "Graph launches", section: GPU,
+	{ type: "gpu_kernel:kernels:count:kernel:count", title: "Kernels run", section: GPU,
+	  about: "How many kernels GPUs ran, by the stack that launched them; seen in windows of half a second, of processes with the CUPTI helper" },
+	{ type: "gpu_graph:launches:count:launch:count", short: "gpu-graph", title: "Graph launches", section: GPU, reducedBy: CALLS,
 	  about: "CUDA graphs launched, by the stack that captured them" },
-	{ type: "gpu_copy:bytes:bytes:copy:bytes", short: "gpu-copy", title: "Copies", section: GPU, label: "direction",
+	{ type: "gpu_copy:bytes:bytes:copy:bytes", short: "gpu-copy", title: "Copies", section: GPU, label: "direction", reducedBy: CALLS,
 	  about: "Bytes copied to, from and on GPUs, by the stack that asked for it" },
-	{ type: "gpu_copy:copies:count:copy:count", title: "Copies, by number", section: GPU, label: "direction",
+	{ type: "gpu_copy:copies:count:copy:count", title: "Copies, by number", section: GPU, label: "direction", reducedBy: CALLS,
 	  about: "How many copies there were to, from and on GPUs" },
-	{ type: "gpu_memory:alloc:bytes:allocation:bytes", short: "gpu-alloc", title: "GPU memory allocated", section: GPU,
+	{ type: "gpu_memory:alloc:bytes:allocation:bytes", short: "gpu-alloc", title: "GPU memory allocated", section: GPU, reducedBy: CALLS,
 	  about: "Memory of GPUs that was allocated, by the stack that did; what was freed since is in it" },
-	{ type: "gpu_memory:allocations:count:allocation:count", title: "GPU allocations", section: GPU,
+	{ type: "gpu_memory:allocations:count:allocation:count", title: "GPU allocations", section: GPU, reducedBy: CALLS,
 	  about: "How often memory of GPUs was allocated" },
-	{ type: "gpu_memory:inuse:bytes:gauge:second", short: "gpu-memory", title: "GPU memory in use", section: GPU,
+	{ type: "gpu_memory:inuse:bytes:gauge:second", short: "gpu-memory", title: "GPU memory in use", section: GPU, reducedBy: ["GPU memory in use ", ...CALLS],
 	  about: "Memory of GPUs that is allocated and not freed, by the stack that allocated it; on average over the range" },
-	{ type: IDLE_TYPE, short: "gpu-idle", title: "GPU waits for work", section: GPU, rate: "GPUs",
+	{ type: IDLE_TYPE, short: "gpu-idle", title: "GPU waits for work", section: GPU, rate: "GPUs", reducedBy: [...WAITS, "sampling "],
 	  about: "Time in which a process's GPU certainly had nothing to do, by what the thread did that should have given it something; a lower bound" },
 	{ type: "gpu_idle:time:nanoseconds:wall:nanoseconds", title: "GPU idle, at least", section: GPU, rate: "GPUs",
 	  about: "Time in which a process's GPU certainly had nothing to do: from the return of a wait for all its work until it is given some; a lower bound",
 	  stackless: "This is all of it, without stacks. What was done meanwhile is in:", see: [IDLE_TYPE] },
-	{ type: "nccl:enqueue:nanoseconds:wall:nanoseconds", short: "nccl-enqueue", title: "NCCL calls", section: GPU, rate: "threads", label: "collective",
+	{ type: "nccl:enqueue:nanoseconds:wall:nanoseconds", short: "nccl-enqueue", title: "NCCL calls", section: GPU, rate: "threads", label: "collective", reducedBy: CALLS,
 	  about: "Time in calls of NCCL, which give work to the GPU and mostly do not wait for it" },
-	{ type: "nccl:lag:nanoseconds:wall:nanoseconds", short: "nccl-lag", title: "NCCL ranks late", section: GPU, rate: "ranks", label: "rank",
+	{ type: "nccl:lag:nanoseconds:wall:nanoseconds", short: "nccl-lag", title: "NCCL ranks late", section: GPU, rate: "ranks", label: "rank", reducedBy: CALLS,
 	  about: "Time in which a rank had others of its node wait: since the first of them made the same call, by the stack of the late one" },
-	{ type: "nccl:bytes:bytes:call:bytes", short: "nccl-bytes", title: "NCCL bytes", section: GPU, label: "collective",
+	{ type: "nccl:bytes:bytes:call:bytes", short: "nccl-bytes", title: "NCCL bytes", section: GPU, label: "collective", reducedBy: CALLS,
 	  about: "Bytes that calls of NCCL were given, count times size" },
-	{ type: "nccl:calls:count:call:count", title: "NCCL calls, by number", section: GPU, label: "collective",
+	{ type: "nccl:calls:count:call:count", title: "NCCL calls, by number", section: GPU, label: "collective", reducedBy: CALLS,
 	  about: "How many calls of NCCL there were" },
-	{ type: "gpu_module:load:nanoseconds:wall:nanoseconds", title: "Loading code onto GPUs", section: GPU, rate: "threads",
+	{ type: "gpu_module:load:nanoseconds:wall:nanoseconds", title: "Loading code onto GPUs", section: GPU, rate: "threads", reducedBy: CALLS,
 	  about: "Time in the driver's calls that load code" },
-	{ type: COST_TYPE, short: "cost", title: "Cost of profiling", section: SELF, rate: "cores", label: "program",
+	{ type: COST_TYPE, short: "cost", title: "Cost of profiling", section: SELF, rate: "cores", label: "program", reducedBy: ["cost "],
 	  about: "What the agent and its kernel programs cost, measured by the agent",
 	  stackless: "The agent measures this per program, without stacks. What it did to stay within its budget is in:",
 	  see: [CHANGE_TYPE] },
 	{ type: CHANGE_TYPE, short: "governor", title: "Changes by the governor", section: SELF, label: "change",
 	  about: "What the agent changed to stay within its budget",
-	  stackless: "A change is a sentence. What the agent cost is in:", see: [COST_TYPE] },
+	  stackless: "A change is a sentence. How long each was in force, and what the agents cost, is in:",
+	  see: [IN_FORCE_TYPE, COST_TYPE] },
+	{ type: IN_FORCE_TYPE, title: "Changes in force", section: SELF, rate: "agents", label: "change",
+	  about: "For how long what the agents changed was in force, and in how many of them",
+	  stackless: "A change is a sentence. When each was made, and what the agents cost, is in:",
+	  see: [CHANGE_TYPE, COST_TYPE] },
 ];
 
 const BY_TYPE = new Map(LANES.map((lane) => [lane.type, lane]));

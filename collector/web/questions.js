@@ -3,7 +3,7 @@
 
 import { apiPath, ask } from "./api.js";
 import { hasKnownValues } from "./label_value.js";
-import { BLOCKED_TYPE, CHANGE_TYPE, COST_TYPE, CPU_TYPE, laneOf, THROTTLED_TYPE, WALL_TYPE } from "./profile_type.js";
+import { BLOCKED_TYPE, CHANGE_TYPE, COST_TYPE, CPU_TYPE, IN_FORCE_TYPE, laneOf, THROTTLED_TYPE, WALL_TYPE } from "./profile_type.js";
 import { parseSelector, formatSelector, selectedValue, withValue } from "./selector.js";
 
 export const TOP_ROWS_MAX = 10000; // the table sorts and filters these itself
@@ -14,7 +14,6 @@ const LABELS_OF_TYPES = ["wait", "state", "program", "change"];
 const LABELS_OF_THREADS = [...LABELS_OF_TYPES, "process", "thread"];
 const AGENT = "cairn-agent"; // the service that agents' own figures are of; no other lane has it
 const GROUPS_MAX = 100; // that an answer tells apart; the rest is one more
-const BEFORE_MS = 6 * 3600e3; // that long ago a change may have been made that still holds
 const NODES_MAX = 200; // in a selector; beyond it all nodes' changes are told
 
 /** The label that @view groups by, "" for none. */
@@ -146,27 +145,25 @@ export async function askStates(view, range, signal) {
 
 /**
  * What is to be seen beside any type: the answers to how long quotas throttled (by service, or of one service by
- * container), to what the agents' governors changed (by sentence), in the range and for some time before it, and then
- * what the agents cost. The steps are those of askSeries().
+ * container), to what the agents changed and for how long that was in force (by sentence), and then what they cost.
+ * The steps are those of askSeries().
  */
 export async function askMarks(view, range, signal) {
 	const matchers = parseSelector(view.query) ?? [];
 	const between = { from: range.from_ms, to: range.to_ms };
-	const earlier = { from: range.from_ms - BEFORE_MS, to: range.from_ms, step: "15s" }; // shorter than a governor's patience
-	const series = (type, chosen, group, when = between) =>
-		ask("series", { ...when, type, query: formatSelector(chosen), group_by: group }, signal);
-	const changesOf = (chosen) => Promise.all([series(CHANGE_TYPE, chosen, "change"), series(CHANGE_TYPE, chosen, "change", earlier)]);
+	const series = (type, chosen, group) => ask("series", { ...between, type, query: formatSelector(chosen), group_by: group }, signal);
+	const changesOf = (chosen) => Promise.all([CHANGE_TYPE, IN_FORCE_TYPE].map((type) => series(type, chosen, "change")));
 	const [throttled, anywhere] = await Promise.all([
 		series(THROTTLED_TYPE, matchers.filter((m) => !LABELS_OF_THREADS.includes(m.name)), throttledLabel(view)),
 		changesOf(matchers.filter((m) => m.name === "node")),
 	]);
 
 	if (anywhere.every((answer) => answer.series.length === 0))
-		return { throttled, changes: anywhere[0], before: anywhere[1], cost: null };
+		return { throttled, changes: anywhere[0], inForce: anywhere[1], cost: null };
 	// Something was changed somewhere: now it is worth asking whether it was where this view looks.
 	const where = await nodesOf(matchers, between, signal);
-	const [[changes, before], cost] = await Promise.all([where.length ? changesOf(where) : anywhere, series(COST_TYPE, where, "")]);
-	return { throttled, changes, before, cost };
+	const [[changes, inForce], cost] = await Promise.all([where.length ? changesOf(where) : anywhere, series(COST_TYPE, where, "")]);
+	return { throttled, changes, inForce, cost };
 }
 
 /** The label that tells apart what was throttled in @view. */

@@ -2,7 +2,7 @@
 // Usage over time: stacked steps on a canvas. Dragging selects a range, a double click goes back.
 
 import { timeTicks, valueTicks } from "./axis_ticks.js";
-import { changesNear, drawMarks, throttledAt } from "./chart_marks.js";
+import { changesNear, drawMarks, reducedAt, throttledAt } from "./chart_marks.js";
 import { element } from "./element.js";
 import { formatClock, formatDuration, formatRange, formatShare, formatTime } from "./format.js";
 import { valueTitle } from "./label_value.js";
@@ -14,7 +14,7 @@ const DRAG_MIN = 4;	    // px; less is a click
 const RANGE_MIN_MS = 20;    // one slot
 const TOOLTIP_SERIES_MAX = 8;
 const TOOLTIP_CHANGES_MAX = 4;
-const NO_MARKS = { throttled: null, changes: [], before: [], reduced: [] };
+const NO_MARKS = { throttled: null, changes: [], reduced: [] };
 
 export class SeriesChart extends EventTarget {
 	#chart = null;
@@ -46,7 +46,7 @@ export class SeriesChart extends EventTarget {
 		this.#redraw();
 	}
 
-	/** Show marksOf(), or none. */
+	/** Show marksOf(), and `reduced`: what reducedIn() has of the lane; or none. */
 	setMarks(marks) {
 		this.#marks = marks ?? NO_MARKS;
 		this.#redraw();
@@ -393,10 +393,14 @@ export class SeriesChart extends EventTarget {
 	#markNotes(x, time_ms) {
 		const share = throttledAt(this.#marks, time_ms);
 		const changes = changesNear(this.#marks, x, (time) => this.#xOf(time));
+		const reduced = reducedAt(this.#marks, time_ms);
 		const notes = changes.slice(0, TOOLTIP_CHANGES_MAX).map(({ text }) => element("span", "tooltip-change", `▲ The agent: ${text}`));
 
 		if (changes.length > TOOLTIP_CHANGES_MAX)
 			notes.push(element("span", "muted", `and ${changes.length - TOOLTIP_CHANGES_MAX} more changes`));
+		if (reduced.length > 0)
+			notes.push(element("span", "tooltip-change", `In force: ${reduced.slice(0, TOOLTIP_CHANGES_MAX).join(", ")}` +
+				(reduced.length > TOOLTIP_CHANGES_MAX ? ` and ${reduced.length - TOOLTIP_CHANGES_MAX} more` : "")));
 		if (share > 0)
 			notes.unshift(element("span", "tooltip-throttled", `Throttled by the CPU quota: ${formatShare(share, 1)} of this time`));
 		return notes;

@@ -141,7 +141,9 @@ class Data:
         self.trees = {} if empty else {
             name: make_tree(name, s[3], max(40, node_count * s[0] / cores * 1.6), seed) for name, s in self.services.items()}
         self.hit = {name: make_tree(name + "-spike", s[3], 400, seed) for name, s in self.services.items() if s[4]}
+        self.has_gpus = bool(lanes.TRAINER.keys() & self.services.keys())
         self.changes = [] if empty else [(self.started_s - age, node, text) for age, node, text in lanes.CHANGES]
+        self.in_force = None  # [(node, text, since, until)]; else each change is, from when it was made
         self.waits = {}
 
     def trees_of(self, service, wait):
@@ -248,7 +250,10 @@ class Api:
 
     def series(self, lane):
         """(labels, value of a range: a function of from_s and to_s, or a share of the usual load and one of the spike) of every series."""
+        of_gpus = lane in lanes.OF_GPUS
         for name, (mean, nodes, processes, style, _) in self.data.services.items():
+            if of_gpus and name not in lanes.TRAINER:
+                continue
             threads = ["worker-0", "worker-1", "io-loop"] if style == "python" else ["main", "background"]
             for node in nodes:
                 owner, share = {"service": name, "node": node}, 1 / len(nodes) / len(threads)
@@ -259,12 +264,22 @@ class Api:
                     yield {**owner, "container": f"{name}-0"}, functools.partial(lanes.throttled_ns, self.data.started_s, name)
                 if lane == lanes.RESIDENT:
                     yield owner, lambda from_s, to_s, level=mean / len(nodes): lanes.resident_bytes(level, self.data.started_s, from_s)
+                if lane == lanes.GPU_MEMORY:
+                    yield owner, lambda from_s, to_s: lanes.GPU_BYTES
+        for gpu in range(2) if lane in lanes.GPU_LEVELS and self.data.has_gpus else []:
+            yield ({"service": "gpu", "node": "gpu-b7", "gpu": str(gpu), "gpu_uuid": f"GPU-{gpu}b1c7f02", "gpu_model": "NVIDIA H100 80GB HBM3"},
+                   functools.partial(lanes.gpu_level, lane, gpu))
         if lane == lanes.COST:
             for program, cores in lanes.PROGRAMS.items():
                 yield {"service": lanes.AGENT, "node": "gpu-a1", "program": program}, lambda from_s, to_s, cores=cores: int((to_s - from_s) * cores * 1e9)
         if lane == lanes.CHANGE:
             for at_s, node, text in self.data.changes:
                 yield {"service": lanes.AGENT, "node": node, "change": text}, lambda from_s, to_s, at_s=at_s: int(from_s <= at_s < to_s)
+
+        if lane == lanes.IN_FORCE:
+            derived = [(node, text, at_s, math.inf) for at_s, node, text in self.data.changes]
+            for node, text, since_s, until_s in derived if self.data.in_force is None else self.data.in_force:
+                yield {"service": lanes.AGENT, "node": node, "change": text}, functools.partial(lanes.in_force_ns, since_s, until_s)
 
     def selected(self, matchers, lane=lanes.CPU):
         return [] if self.data.empty else [(l, s) for l, s in self.series(lane) if matches(matchers, l)]

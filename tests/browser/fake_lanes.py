@@ -5,6 +5,7 @@ All of it follows from a service's use of CPU: whoever computes twice as much al
 """
 
 import functools
+import math
 import random
 
 CPU = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
@@ -18,7 +19,23 @@ FAULTS = "memory:major_faults:count:event:count"
 OOM_KILLS = "memory:oom_kills:count:event:count"
 COST = "cairn:cost:nanoseconds:wall:nanoseconds"
 CHANGE = "cairn:governor:count:change:count"
-TYPES = [CPU, BLOCKED, WAITING, WALL, THROTTLED, GROWTH, RESIDENT, FAULTS, OOM_KILLS, COST, CHANGE]
+IN_FORCE = "cairn:in_force:nanoseconds:wall:nanoseconds"
+GPU_SPIN = "gpu_wait:spin:nanoseconds:cpu:nanoseconds"
+GPU_WAIT = "gpu_wait:wait:nanoseconds:wall:nanoseconds"
+GPU_LAUNCH = "gpu_launch:launches:count:launch:count"
+GPU_KERNEL = "gpu_kernel:device_time:nanoseconds:gpu:nanoseconds"
+GPU_COPY = "gpu_copy:bytes:bytes:copy:bytes"
+GPU_MEMORY = "gpu_memory:inuse:bytes:gauge:second"
+GPU_IDLE = "gpu_idle:idle:nanoseconds:wall:nanoseconds"
+GPU_IDLE_TIME = "gpu_idle:time:nanoseconds:wall:nanoseconds"
+NCCL_LAG = "nccl:lag:nanoseconds:wall:nanoseconds"
+GPU_BUSY = "gpu:busy:percent:gauge:second"
+GPU_POWER = "gpu:power:milliwatts:gauge:second"
+GPU_TEMPERATURE = "gpu:temperature:celsius:gauge:second"
+GPU_CLOCK = "gpu:sm_clock:hertz:gauge:second"
+OF_GPUS = [GPU_SPIN, GPU_WAIT, GPU_LAUNCH, GPU_KERNEL, GPU_COPY, GPU_MEMORY, GPU_IDLE, GPU_IDLE_TIME, NCCL_LAG, GPU_BUSY, GPU_POWER, GPU_TEMPERATURE,
+           GPU_CLOCK]
+TYPES = [CPU, BLOCKED, WAITING, WALL, THROTTLED, GROWTH, RESIDENT, FAULTS, OOM_KILLS, COST, CHANGE, IN_FORCE, *OF_GPUS]
 
 # Threads that wait, for each core in use. The spike is one of waiting for a lock.
 WAITS = {"python": {"idle": 6.0, "gil": 0.7, "network": 0.42, "lock": 0.25, "poll": 0.16, "page_fault": 0.03, "gpu": 0.3, "other": 0.02},
@@ -28,8 +45,18 @@ QUEUE = 0.11      # threads that wait for a CPU, for each core in use
 THROTTLED_SERVICE, THROTTLED_AGE_S, THROTTLED_S, THROTTLED_SHARE = "embedding-worker", 560, 75, 0.62
 RESIDENT_BYTES = 620 << 20  # for each core in use
 AGENT = "cairn-agent"
-CHANGES = [(400, "gpu-a1", "stacks of waits at 1/4"), (210, "gpu-a1", "waits of llm-gateway (4211) off"), (150, "db-1", "sampling at 49 Hz")]
+# Seconds before the collector's start, and as the agents say it; each is in force from then on.
+CHANGES = [(400, "gpu-a1", "stacks of waits at 1/4"), (210, "gpu-a1", "stacks of waits of llm-gateway (4211) off"),
+           (150, "db-1", "sampling at 49 Hz")]
 PROGRAMS = {"switches": 0.006, "sampler": 0.0022, "agent": 0.0041}
+
+# A service that trains on two GPUs of a node, for collectors that have GPUs. For each core in use: threads, kernels, bytes ...
+TRAINER = {"trainer": (3.1, ["gpu-b7"], ["python3.11"], "python", False)}
+GPU_RATES = {GPU_SPIN: [({}, 0.21)], GPU_WAIT: [({}, 0.33)], GPU_LAUNCH: [({}, 4100e-9)], GPU_KERNEL: [({}, 0.4)],
+             GPU_COPY: [({"direction": "host_to_device"}, 0.41), ({"direction": "device_to_host"}, 0.05), ({"direction": "device_to_device"}, 0.11)],
+             GPU_IDLE: [({}, 0.09)], GPU_IDLE_TIME: [({}, 0.13)], NCCL_LAG: [({"rank": "0"}, 0.004), ({"rank": "1"}, 0.021)]}
+GPU_LEVELS = {GPU_BUSY: (81, 94), GPU_POWER: (512_300, 604_900), GPU_TEMPERATURE: (58, 67), GPU_CLOCK: (1.755e9, 1.98e9)}
+GPU_BYTES = 61 << 30
 
 KERNEL_ENDS = {
     "idle": ["do_epoll_wait", "ep_poll"], "gil": ["do_futex", "futex_wait", "futex_wait_queue"],
@@ -83,13 +110,22 @@ def label_splits(lane, style):
         return [({}, (3 << 20) / 1e9, (40 << 20) / 1e9)]
     if lane == FAULTS:
         return [({}, 2e-9, 60e-9)]
-    return []
+    return [(labels, factor, 0) for labels, factor in GPU_RATES.get(lane, [])]
+
+
+def gpu_level(lane, gpu, from_s, to_s):
+    """A level of GPU number @gpu: a wave of some percent."""
+    return round(GPU_LEVELS[lane][gpu] * (1 + 0.04 * math.sin(from_s / 23 + gpu)))
 
 
 def throttled_ns(started_s, service, from_s, to_s):
     begin = started_s - THROTTLED_AGE_S
     inside_s = max(0, min(to_s, begin + THROTTLED_S) - max(from_s, begin))
     return int(inside_s * 1e9 * THROTTLED_SHARE) if service == THROTTLED_SERVICE else 0
+
+
+def in_force_ns(since_s, until_s, from_s, to_s):
+    return int(max(0, min(to_s, until_s) - max(from_s, since_s)) * 1e9)
 
 
 def resident_bytes(mean_cores, started_s, at_s):

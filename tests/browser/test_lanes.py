@@ -65,7 +65,7 @@ def test_types_are_lanes_in_plain_words(fake, open_page):
     groups = page.evaluate("[...document.querySelectorAll('#type optgroup')].map((g) => [g.label, [...g.children].map((o) => o.text)])")
     assert groups == [["Time of threads", ["CPU time", "Blocked (off-CPU)", "Waiting for a CPU", "Wall clock", "Throttled"]],
                       ["Memory", ["Memory growth", "Resident memory", "Major faults"]],
-                      ["The profiler itself", ["Cost of profiling", "Changes by the governor"]]]
+                      ["The profiler itself", ["Cost of profiling", "Changes by the governor", "Changes in force"]]]
     assert page.complaints() == []
 
 
@@ -92,6 +92,7 @@ def test_only_lanes_with_data_are_offered_and_the_one_in_the_link(fake, open_pag
     ("CPU", "cores on average"), ("BLOCKED", "threads on average"), ("WAITING", "threads on average"), ("WALL", "threads on average"),
     ("GROWTH", "iB per second on average"), ("RESIDENT", "GiB on average"), ("FAULTS", "in this range"),
     ("THROTTLED", "CPUs held back on average"), ("COST", "cores on average"), ("CHANGE", "3 in this range"),
+    ("IN_FORCE", "agents on average"),
 ])
 def test_each_lane_has_its_unit_and_is_drawn_without_complaint(fake, open_page, artefact, name, says):
     page = open_page(address(fake.url, getattr(lanes, name)))
@@ -261,22 +262,58 @@ def test_changes_by_the_agent_are_marked_where_they_were_made(fake, open_page, a
 def test_a_lane_says_what_it_has_less_of(fake, open_page):
     page = open_page(address(fake.url, lanes.BLOCKED))
     assert page.text("#changes-text") == "stacks of waits at 1/4 and 1 more; 3 changes by the agent"
+    age_s, _, text = lanes.CHANGES[0]
+    at_ms = (fake.server.api.data.started_s - age_s) * 1000
+    assert f"In force: {text}" in hovered(page, at_ms + 60000), "where there is less, not only where that began"
+    assert "In force" not in hovered(page, at_ms - 60000)
     pick_type(page, lanes.CPU)
     assert page.text("#changes-text") == "sampling at 49 Hz; 3 changes by the agent"
+    assert "In force" not in hovered(page, at_ms + 60000)
     pick_type(page, lanes.GROWTH)
     assert page.text("#changes-text") == "3 changes by the agent"
 
 
-def test_what_was_changed_before_and_still_holds_is_told(open_page):
+def reduced_page(open_page, lane, in_force):
+    """The page of a collector whose agents told @in_force: (node, text, seconds ago since when, and until when)."""
     data = Data(300)
-    texts = ["stacks of waits at 1/4", "stacks of waits at 1/16", "page faults at 1/4", "page faults all", "waits of llm (42) off"]
-    data.changes = [(data.started_s - 5000 + 300 * at, "gpu-a1", text) for at, text in enumerate(texts)]
-    with FakeCollector(data) as reduced:
-        page = open_page(address(reduced.url, **{"from": "now-15m"}))
-        assert page.text("#changes-text") == "The agent measures less"
+    data.changes, data.in_force = [], [(node, text, data.started_s - since_s, data.started_s - until_s) for node, text, since_s, until_s in in_force]
+    collector = FakeCollector(data)
+    return collector, lambda: open_page(address(collector.url, lane, **{"from": "now-15m"}))
+
+
+NOT_YET = -3600  # it is in force for longer than the test takes
+
+
+def test_what_was_changed_days_ago_and_is_in_force_is_told(open_page):
+    collector, opened = reduced_page(open_page, lanes.BLOCKED, [
+        ("gpu-a1", "stacks of waits at 1/16", 3 * 86400, NOT_YET), ("gpu-a1", "sampling at 19 Hz", 7200, 3600)])
+    with collector:
+        page = opened()
+        assert page.text("#changes-text") == "stacks of waits at 1/16"
         page.click("#changes-button")
-        listed = page.text("#changes-popover .changes")
-        assert [text for text in texts if text + "\n" in listed + "\n"] == ["stacks of waits at 1/16", "waits of llm (42) off"]
+        assert shown(page.text("#changes-popover .changes")) == "all the time stacks of waits at 1/16"
+        assert "Wall clock stays exact" in page.text("#changes-popover")
+
+
+def test_one_agent_back_to_all_leaves_the_others_as_they_are(open_page):
+    collector, opened = reduced_page(open_page, lanes.BLOCKED, [
+        ("gpu-a1", "stacks of waits at 1/4", 9000, NOT_YET), ("db-1", "stacks of waits at 1/4", 9000, 400), ("db-1", "cost above the budget", 700, 600)])
+    with collector:
+        page = opened()
+        assert page.text("#changes-text") == "stacks of waits at 1/4"
+        page.click("#changes-button")
+        listed = shown(page.text("#changes-popover .changes"))
+        assert listed.startswith("all the time stacks of waits at 1/4, in 2 agents ") and listed.endswith("cost above the budget")
+
+
+def test_a_gap_that_is_over_is_explained_all_the_same(open_page):
+    collector, opened = reduced_page(open_page, lanes.WALL, [("gpu-a1", "wall clock and waits off", 500, 200)])
+    with collector:
+        page = opened()
+        assert re.fullmatch(r"wall clock and waits off until \d\d:\d\d:\d\d", page.text("#changes-text"))
+        page.click("#changes-button")
+        told = page.text("#changes-popover")
+        assert "What is off has a gap." in told and "exact" not in told
 
 
 def test_changes_elsewhere_are_not_told(fake, open_page):

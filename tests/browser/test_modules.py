@@ -2,10 +2,12 @@
 """The page's pure functions, run by the browser itself: tables of what goes in and what comes out."""
 
 import json
+import re
 
 import pytest
 
 from browser import BrowserError
+from conftest import REPOSITORY
 
 NOW_MS = 1_893_495_600_000
 
@@ -161,33 +163,86 @@ def test_groups_without_a_value_are_not_shown(call):
 
 
 def test_marks_are_where_things_happened(call):
-    told = {"throttled": answer_of(("a", [0, 5e8, 0]), ("b", [0, 1e8, 2e9])), "changes": answer_of(("less", [0, 0, 1]), ("more", [1, 0, 0])), "before": answer_of()}
+    told = {"throttled": answer_of(("a", [0, 5e8, 0]), ("b", [0, 1e8, 2e9])), "changes": answer_of(("less", [0, 0, 1]), ("more", [1, 0, 0])),
+            "inForce": answer_of()}
     marks = call("chart_marks", "marksOf", told, {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 1000, "newest_ms": 0})
     assert [(s["from_ms"], s["to_ms"], s["share"]) for s in marks["throttled"]["steps"]] == [(1000, 2000, 0.5), (2000, 3000, 2)]
     assert marks["throttled"]["span_ms"] == 2000 and marks["throttled"]["total"] == 2.6e9
     assert [(c["time_ms"], c["text"]) for c in marks["changes"]] == [(500, "more"), (2500, "less")]
 
 
-@pytest.mark.parametrize("what, before, changes, reduced", [
-    ("several steps at once", {}, {"waits at 1/16": [1, 0], "waits at 1/4": [1, 0], "waits at 1/64": [1, 0]}, ["waits at 1/64"]),
-    ("one back", {}, {"waits at 1/16": [1, 0], "waits at 1/4": [0, 1]}, ["waits at 1/4"]),
-    ("slower and slower", {}, {"sampling at 49 Hz": [1, 0], "sampling at 19 Hz": [1, 0], "sampling at 25 Hz": [1, 0]}, ["sampling at 19 Hz"]),
-    ("undone in the range", {"waits of a (1) off": [1, 0]}, {"waits of a (1) on": [0, 1]}, []),
-    ("holds from before", {"waits of a (1) off": [1, 0], "page faults all": [0, 1], "page faults at 1/4": [1, 0]}, {}, ["waits of a (1) off"]),
-    ("another process", {}, {"waits of a (1) off": [1, 0], "waits of b (2) on": [0, 1]}, ["waits of a (1) off"]),
-    ("too much and within", {}, {"cost above the budget": [1, 0], "cost within the budget": [0, 1]}, []),
+@pytest.mark.parametrize("what, values, spans, is_whole, to_end, agents", [
+    ("all the time", [1e9] * 30, [(500, 29500)], True, True, 1),
+    ("the last step is on its way", [1e9] * 29 + [0], [(500, 29000)], True, True, 1),
+    ("begun and over", [0, 4e8, 1e9] + [0] * 27, [(1000, 3000)], False, False, 1),
+    ("of two agents", [2e9] * 20 + [1e9] * 10, [(500, 29500)], True, True, 2),
+    ("twice", [1e9] + [0] * 20 + [1e9] * 9, [(500, 1000), (21000, 29500)], False, True, 1),
 ])
-def test_what_holds_at_the_end_is_what_was_last_said_of_each_thing(call, what, before, changes, reduced):
-    told = {"throttled": answer_of(), "before": answer_of(*before.items()), "changes": answer_of(*changes.items())}
-    marks = call("chart_marks", "marksOf", told, {"from_ms": 5000, "to_ms": 9000}, {"oldest_ms": 0, "newest_ms": 0})
-    assert [c["text"] for c in marks["reduced"]] == reduced, what
+def test_what_is_in_force_has_its_time(call, what, values, spans, is_whole, to_end, agents):
+    told = {"throttled": answer_of(), "changes": answer_of(), "inForce": answer_of(("less", values), ("nothing", [0] * 30))}
+    [one] = call("chart_marks", "marksOf", told, {"from_ms": 500, "to_ms": 29500}, {"oldest_ms": 0, "newest_ms": 29000})["inForce"]
+    assert one == {"text": "less", "spans": [{"from_ms": a, "to_ms": b} for a, b in spans], "is_whole": is_whole, "to_end": to_end, "agents": agents}, what
+
+
+def source(path):
+    return (REPOSITORY / path).read_text()
+
+
+def agents_words():
+    """What agents say of each change that makes something less, as their sources and their own tests have it."""
+    table = source("tests/unit/agent/test_governor.c").split("TEST(changes_are_told_in_words)")[1].split("for EACH")[0]
+    rows = re.findall(r'\{ \{ \.knob.*?" \},', table, re.S)
+    return [re.search(r'"([^"]*)" \},$', row)[1] for row in rows if ".down = true" in row] + [
+        re.search(r'#define COST_ABOVE "(.*)"', source("agent/budget.c"))[1],
+        re.search(r'#define MEMORY_NOT_TOLD "(.*)"', source("agent/gpu_lane.c"))[1]]
+
+
+def types_with_words():
+    """The short names of types, as the command line has them."""
+    return re.findall(r'\{ "([a-z-]+)",\s+(?:"[a-z]|PROFILE_TYPE_)', source("base/profile_type.c"))
+
+
+REDUCED = {  # beginning of a text: lanes that there is less of
+    "wakers": ["off-wake"], "page faults": ["memory"], "memory growth": ["memory"], "GPU memory in use": ["gpu-memory"], "cost": ["cost"],
+    "sampling": ["cpu", "gpu-spin", "gpu-idle"], "wall clock and waits": ["off-cpu", "off-wake", "run-queue", "wall", "gpu-idle"],
+    "stacks of waits of": ["off-cpu", "off-wake", "run-queue", "gpu-idle"],
+    "stacks of waits at": ["off-cpu", "off-wake", "run-queue", "gpu-wait", "gpu-launch", "gpu-graph", "gpu-copy", "gpu-alloc", "gpu-memory", "gpu-idle",
+                           "nccl-enqueue", "nccl-lag", "nccl-bytes"],
+}
+
+
+def test_every_change_of_the_agents_is_told_by_the_lanes_that_have_less(call):
+    words, shorts = agents_words(), types_with_words()
+    assert len(words) == 10 and len(shorts) >= 24, (words, shorts)
+    assert all(any(text.startswith(beginning + " ") for text in words) for beginning in REDUCED), words
+    for text in words:
+        [beginning] = [beginning for beginning in REDUCED if text.startswith(beginning + " ")]
+        told = {short for short in shorts if call("chart_marks", "reducedIn", [{"text": text}], call("profile_type", "typeOfWord", short))}
+        assert told == set(REDUCED[beginning]), text
+
+
+def test_what_takes_most_of_a_lane_is_told_first(call):
+    texts = ["stacks of waits at 1/4", "sampling at 49 Hz", "wall clock and waits off", "wakers off"]
+    told = call("chart_marks", "reducedIn", [{"text": text} for text in texts], call("profile_type", "typeOfWord", "off-wake"))
+    assert [one["text"] for one in told] == ["wakers off", "wall clock and waits off", "stacks of waits at 1/4"]
+
+
+def test_every_type_of_the_agents_has_a_title(call):
+    defined = [text for path in ("base/profile.h", "base/profile_type.c", "agent/budget.h", "agent/cgroup_counter.h", "agent/memory_usage.h")
+               for text in re.findall(r'"(\w+:\w+:\w+:\w+:\w+)"', source(path))]
+    assert len(defined) > 30
+    assert [text for text in defined if call("profile_type", "laneOf", text)["section"] == "Others"] == []
+    for short in types_with_words():
+        text = call("profile_type", "typeOfWord", short)
+        assert text in defined and call("profile_type", "wordOfType", text) == short, short
 
 
 def test_nothing_happened(call):
-    nothing = {"throttled": answer_of(), "changes": answer_of(), "before": answer_of()}
-    assert call("chart_marks", "marksOf", nothing, {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 0, "newest_ms": 0}) == {"throttled": None, "changes": [], "before": [], "reduced": []}
+    nothing = {"throttled": answer_of(), "changes": answer_of(), "inForce": answer_of()}
+    between, stored = {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 0, "newest_ms": 0}
+    assert call("chart_marks", "marksOf", nothing, between, stored) == {"throttled": None, "changes": [], "inForce": []}
     free = {**nothing, "throttled": answer_of(("a", [0, 0, 0]))}
-    assert call("chart_marks", "marksOf", free, {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 0, "newest_ms": 0})["throttled"] is None
+    assert call("chart_marks", "marksOf", free, between, stored)["throttled"] is None
 
 
 @pytest.mark.parametrize("total_ns, text", [(108e9, "12.0 % of the time"), (1800e9, "30 m of CPU time in 15 m")])
