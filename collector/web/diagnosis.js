@@ -3,7 +3,7 @@
 
 import { Topic } from "./api.js";
 import { byId, element } from "./element.js";
-import { formatShare } from "./format.js";
+import { formatBytes, formatNumber, formatShare } from "./format.js";
 import { Popover } from "./popover.js";
 import { laneOf } from "./profile_type.js";
 import { askDiagnosis, showEvidence } from "./questions.js";
@@ -96,10 +96,10 @@ function figuresOf(figures) {
 function figureText(unit, value) {
 	switch (unit) {
 	case "share": return formatShare(value, 1);
-	case "per_second": return `${Math.round(value).toLocaleString("en")}/s`;
-	case "bytes_per_second": return `${(value / 1e9).toFixed(2)} GB/s`;
-	case "bytes": return `${Math.round(value).toLocaleString("en")} B`;
-	default: return value.toFixed(2);
+	case "per_second": return `${formatNumber(value)}/s`;
+	case "bytes_per_second": return `${formatBytes(value)}/s`;
+	case "bytes": return formatBytes(value);
+	default: return formatNumber(value);
 	}
 }
 

@@ -81,12 +81,17 @@ export function formatBytes(bytes) {
 	return `${COUNT.format(bytes)} B`;
 }
 
+// What levels are counted in, and as people say it: [unit, how much of it one of the type's is].
+const LEVELS = new Map([["percent", ["%", 1]], ["celsius", ["°C", 1]], ["milliwatts", ["W", 1e-3]], ["hertz", ["MHz", 1e-6]]]);
+
 /** A value in its profile type's unit. */
 export function formatValue(value, unit) {
 	if (unit === "nanoseconds")
 		return formatDuration(value);
 	if (unit === "bytes")
 		return formatBytes(value);
+	if (LEVELS.has(unit))
+		return `${formatNumber(value * LEVELS.get(unit)[1])} ${LEVELS.get(unit)[0]}`;
 	return `${COUNT.format(value)}${unit && unit !== "count" ? " " + unit : ""}`;
 }
 
@@ -104,8 +109,8 @@ function roundBytes(bytes) {
  * Time per time is a number: of cores, of threads that wait. A gauge's value is a level already.
  */
 export function rateOf(type, unit, step_ns) {
-	const level = unit === "bytes" || unit === "count" ? "" : unit;
-	const per_s = isGauge(type) ? { scale: 1, unit: level } : { scale: 1e9 / step_ns, unit: "per second" };
+	const [level, part] = LEVELS.get(unit) ?? [unit === "bytes" || unit === "count" ? "" : unit, 1];
+	const per_s = isGauge(type) ? { scale: part, unit: level } : { scale: 1e9 / step_ns, unit: "per second" };
 
 	if (unit === "bytes")
 		return { ...per_s, base: 1024, format: formatBytes, tick: roundBytes };

@@ -55,7 +55,7 @@ export class StacklessPane {
 			const cells = gauge ? [] : [formatValue(s.total, unit), formatShare(s.total, whole)];
 			return element("tr", "", name, ...[...cells, rate.format(s.mean)].map((text) => element("td", "number", text)));
 		};
-		const titles = gauge ? ["On average"] : ["Total", "Share", capitalized(`${rate.unit} on average`)];
+		const titles = [...(gauge ? [] : ["Total", "Share"]), capitalized(`${rate.unit} on average`.trim())];
 
 		return element("table", "stackless-table", element("thead", "", element("tr", "", head(capitalized(label || "all"), ""), ...titles.map((t) => head(t)))),
 			       element("tbody", "", ...series.map(row)));

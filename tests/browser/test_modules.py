@@ -134,7 +134,8 @@ def test_another_lane_keeps_what_it_understands(call, before, lane, query, group
 @pytest.mark.parametrize("lane, unit, scale, word", [
     (CPU, "nanoseconds", 1 / 5e9, "cores"), (BLOCKED, "nanoseconds", 1 / 5e9, "threads"), ("memory:rss:bytes:gauge:second", "bytes", 1, ""),
     ("memory:page_fault:bytes:page_fault:bytes", "bytes", 0.2, "per second"), ("memory:oom_kills:count:event:count", "count", 0.2, "per second"),
-    ("gpu_process:busy:percent:gauge:second", "percent", 1, "percent"),
+    ("gpu_process:busy:percent:gauge:second", "percent", 1, "%"), ("gpu:power:milliwatts:gauge:second", "milliwatts", 0.001, "W"),
+    ("gpu:sm_clock:hertz:gauge:second", "hertz", 1e-6, "MHz"), ("gpu:temperature:celsius:gauge:second", "celsius", 1, "°C"),
 ])
 def test_a_lane_has_the_rate_that_people_count_it_in(call, lane, unit, scale, word):
     rate = call("format", "rateOf", lane, unit, 5e9)
