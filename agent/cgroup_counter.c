@@ -81,6 +81,7 @@ struct cgroup_counter {
 	const struct source *source;
 	struct process_table *processes;
 	struct cgroup_hierarchy hierarchy;
+	char own_path[CGROUP_PATH_BYTES]; // while our namespace's root is looked for
 	int mount_fd;
 	struct group *groups;
 	uint32_t group_count, group_capacity; // with holes
@@ -147,6 +148,107 @@ static int read_number(const struct cgroup_counter *counter, const char *path, u
 	return 0;
 }
 
+// ---- looking through all groups ---------------------------------------------------------------
+
+/* Of a group at @depth, from 1 on. Returns 0; above 0: what is below is passed by; below 0: the end. */
+typedef int visit_fn(struct cgroup_counter *counter, const char *path, uint32_t depth);
+
+// Children's paths are put together in @path, which holds CGROUP_PATH_BYTES.
+static int walk(struct cgroup_counter *counter, char *path, uint32_t depth, visit_fn *visit)
+{
+	size_t size = strlen(path);
+	int fd =
+		openat(counter->mount_fd, path[0] ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+	int rc = 0;
+
+	if (!folder) {
+		if (fd >= 0)
+			close(fd);
+		return 0; // it has just gone
+	}
+	while (rc >= 0 && (entry = readdir(folder))) {
+		if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
+			continue;
+		if (depth == DEPTH_MAX || size + 1 + strlen(entry->d_name) >= CGROUP_PATH_BYTES) {
+			counter->formers_cut = true;
+			continue;
+		}
+		sprintf(path + size, "%s%s", size ? "/" : "", entry->d_name);
+		rc = visit(counter, path, depth);
+		if (rc == 0)
+			rc = walk(counter, path, depth + 1, visit);
+		path[size] = '\0';
+	}
+	closedir(folder);
+	return rc < 0 ? rc : 0;
+}
+
+// ---- our own group ----------------------------------------------------------------------------
+
+// As our namespace sees it.
+static int read_path(struct cgroup_counter *counter, uint32_t pid, char path[CGROUP_PATH_BYTES])
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "/proc/%u/cgroup", pid);
+	buffer_clear(&counter->text);
+	int rc = proc_read(AT_FDCWD, name, PROC_CGROUP_BYTES_MAX, &counter->text);
+	if (rc)
+		return rc;
+	return cgroup_find_path((const char *)counter->text.bytes, counter->text.size,
+				counter->hierarchy.unified ? NULL : counter->source->controller,
+				path);
+}
+
+// Is this process in the group? Its pid is what our pid namespace has.
+static bool is_our_group(struct cgroup_counter *counter, const char *path)
+{
+	char name[2 * CGROUP_PATH_BYTES + 32];
+	const char *text;
+	char *end;
+
+	snprintf(name, sizeof(name), "%s%s/cgroup.procs", path, counter->own_path);
+	buffer_clear(&counter->text);
+	if (proc_read(counter->mount_fd, name, PROC_CGROUP_BYTES_MAX, &counter->text))
+		return false;
+	text = buffer_string(&counter->text);
+	while (*text) {
+		if (strtol(text, &end, 10) == getpid())
+			return true;
+		text = *end ? end + 1 : end;
+	}
+	return false;
+}
+
+static int visit_for_home(struct cgroup_counter *counter, const char *path, uint32_t depth)
+{
+	struct cgroup_hierarchy *hierarchy = &counter->hierarchy;
+
+	if (depth < cgroup_hierarchy_height(hierarchy))
+		return 0;
+	if (!is_our_group(counter, path))
+		return 1;
+	snprintf(hierarchy->home, sizeof(hierarchy->home), "/%s", path);
+	return -EEXIST; // the only one
+}
+
+/*
+ * A container's view of groups begins at its own, and tells of others' only how far up they are. Where the
+ * host's groups are mounted that one is found by this process, which is in it.
+ */
+static void find_home(struct cgroup_counter *counter)
+{
+	char path[CGROUP_PATH_BYTES] = "";
+
+	if (!cgroup_hierarchy_height(&counter->hierarchy) ||
+	    read_path(counter, getpid(), counter->own_path) ||
+	    strncmp(counter->own_path, "/..", 3) == 0)
+		return;
+	walk(counter, path, 1, visit_for_home);
+}
+
 // ---- groups that were there before ------------------------------------------------------------
 
 static int add_former(struct cgroup_counter *counter, const char *path)
@@ -166,36 +268,10 @@ static int add_former(struct cgroup_counter *counter, const char *path)
 	return 0;
 }
 
-// Children's paths are put together in @path, which holds CGROUP_PATH_BYTES.
-static int walk(struct cgroup_counter *counter, char *path, uint32_t depth)
+static int visit_former(struct cgroup_counter *counter, const char *path, uint32_t depth)
 {
-	size_t size = strlen(path);
-	int fd =
-		openat(counter->mount_fd, path[0] ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *entry;
-	int rc = 0;
-
-	if (!folder) {
-		if (fd >= 0)
-			close(fd);
-		return 0; // it has just gone
-	}
-	while (!rc && (entry = readdir(folder))) {
-		if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
-			continue;
-		if (depth == DEPTH_MAX || size + 1 + strlen(entry->d_name) >= CGROUP_PATH_BYTES) {
-			counter->formers_cut = true;
-			continue;
-		}
-		sprintf(path + size, "%s%s", size ? "/" : "", entry->d_name);
-		rc = add_former(counter, path);
-		if (!rc)
-			rc = walk(counter, path, depth + 1);
-		path[size] = '\0';
-	}
-	closedir(folder);
-	return rc;
+	(void)depth;
+	return add_former(counter, path);
 }
 
 static int compare_formers(const void *a, const void *b)
@@ -440,25 +516,11 @@ static void leave_groups(struct cgroup_counter *counter, const struct member *me
 		leave_group(counter, member->groups[i]);
 }
 
-static int read_path(struct cgroup_counter *counter, uint32_t pid, char path[CGROUP_PATH_BYTES])
-{
-	char name[32];
-
-	snprintf(name, sizeof(name), "/proc/%u/cgroup", pid);
-	buffer_clear(&counter->text);
-	int rc = proc_read(AT_FDCWD, name, PROC_CGROUP_BYTES_MAX, &counter->text);
-	if (rc)
-		return rc;
-	return cgroup_find_path((const char *)counter->text.bytes, counter->text.size,
-				counter->hierarchy.unified ? NULL : counter->source->controller,
-				path);
-}
-
 static void add_member(void *context, const struct process *process)
 {
 	struct cgroup_counter *counter = context;
 	struct member member = { .key = process->key };
-	char path[CGROUP_PATH_BYTES];
+	char seen[CGROUP_PATH_BYTES], path[CGROUP_PATH_BYTES];
 	uint64_t hash = hash_of_key(&process->key);
 
 	if (hash_table_find(&counter->member_index, hash, member_equals, counter, &process->key) !=
@@ -470,10 +532,10 @@ static void add_member(void *context, const struct process *process)
 		counter->stats.refused++;
 		return;
 	}
-	int rc = read_path(counter, process->key.pid, path);
+	int rc = read_path(counter, process->key.pid, seen);
 	if (rc == -ESRCH)
 		return; // it has just gone
-	if (rc)
+	if (rc || cgroup_path_below_mount(&counter->hierarchy, seen, path))
 		counter->stats.unreachable++;
 	else if (join_groups(counter, &member, path + 1))
 		counter->stats.refused++;
@@ -552,7 +614,8 @@ int cgroup_counter_open(const struct cgroup_counter_options *options,
 		cgroup_counter_close(counter);
 		return rc;
 	}
-	walk(counter, path, 1);
+	find_home(counter);
+	walk(counter, path, 1, visit_former);
 	if (counter->former_count)
 		qsort(counter->formers, counter->former_count, sizeof(*counter->formers),
 		      compare_formers);

@@ -41,54 +41,92 @@ static bool has_word(struct part list, const char *word)
 
 // ID PARENT MAJOR:MINOR ROOT MOUNT OPTIONS [TAG...] - TYPE SOURCE SUPER_OPTIONS, see proc(5).
 struct mount {
-	struct part mount, type, super_options;
+	struct part root, mount, type, super_options;
+	bool unified;
 };
+
+// The kernel writes spaces and the like as \040: nobody mounts control groups at such a path.
+static bool is_plain_path(struct part path)
+{
+	return path.size && path.at[0] == '/' && path.size < CGROUP_PATH_BYTES &&
+	       !memchr(path.at, '\\', path.size);
+}
 
 static bool parse_mount(struct part line, struct mount *ret_mount)
 {
 	struct mount mount;
 
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 3; i++)
 		cut(&line, ' ');
+	mount.root = cut(&line, ' ');
 	mount.mount = cut(&line, ' ');
 	while (line.size && !equals(cut(&line, ' '), "-"))
 		;
 	mount.type = cut(&line, ' ');
 	cut(&line, ' ');
 	mount.super_options = line;
+	mount.unified = equals(mount.type, "cgroup2");
 	*ret_mount = mount;
-	// The kernel writes spaces and the like as \040: nobody mounts control groups at such a path.
-	return mount.mount.size && mount.mount.size < CGROUP_PATH_BYTES &&
-	       !memchr(mount.mount.at, '\\', mount.mount.size);
+	return is_plain_path(mount.root) && is_plain_path(mount.mount);
+}
+
+// How far above the root of our namespace it is; below 0: below.
+static int height_of(struct part path)
+{
+	int height = 0;
+
+	while (path.size) {
+		struct part name = cut(&path, '/');
+
+		if (name.size)
+			height += equals(name, "..") ? 1 : -1;
+	}
+	return height;
+}
+
+static bool is_same(struct part a, struct part b)
+{
+	return a.size == b.size && memcmp(a.at, b.at, a.size) == 0;
+}
+
+/*
+ * Version 1, as a controller is in one of the two only. Of several mounts the one from which most can be
+ * seen: a container may have the host's beside its own. A later one at the same place hides the other.
+ */
+static bool is_better(const struct mount *mount, const struct mount *best)
+{
+	if (mount->unified != best->unified)
+		return best->unified;
+	return is_same(mount->mount, best->mount) || height_of(mount->root) > height_of(best->root);
+}
+
+static void copy_path(struct part path, char ret_path[CGROUP_PATH_BYTES])
+{
+	memcpy(ret_path, path.at, path.size);
+	ret_path[path.size] = '\0';
 }
 
 int cgroup_find_hierarchy(const char *mountinfo, size_t size, const char *controller,
 			  struct cgroup_hierarchy *ret_hierarchy)
 {
 	struct part rest = { mountinfo, size };
-	struct part found = { 0 };
-	bool unified = false;
+	struct mount best = { .unified = true };
 
 	while (rest.size) {
 		struct mount mount;
 
-		if (!parse_mount(cut(&rest, '\n'), &mount))
+		if (!parse_mount(cut(&rest, '\n'), &mount) ||
+		    (!mount.unified &&
+		     (!equals(mount.type, "cgroup") || !has_word(mount.super_options, controller))))
 			continue;
-		if (equals(mount.type, "cgroup") && has_word(mount.super_options, controller)) {
-			found = mount.mount;
-			unified = false;
-			break;
-		}
-		if (equals(mount.type, "cgroup2") && !found.at) {
-			found = mount.mount;
-			unified = true;
-		}
+		if (!best.mount.at || is_better(&mount, &best))
+			best = mount;
 	}
-	if (!found.at)
+	if (!best.mount.at)
 		return -ENOENT;
-	memcpy(ret_hierarchy->mount, found.at, found.size);
-	ret_hierarchy->mount[found.size] = '\0';
-	ret_hierarchy->unified = unified;
+	*ret_hierarchy = (struct cgroup_hierarchy){ .unified = best.unified };
+	copy_path(best.mount, ret_hierarchy->mount);
+	copy_path(best.root, ret_hierarchy->root);
 	return 0;
 }
 
@@ -99,6 +137,28 @@ static bool leads_out(struct part path)
 			return true;
 	}
 	return false;
+}
+
+// How often "/.." is taken from the beginning of @path.
+static uint32_t take_parents(struct part *path)
+{
+	uint32_t count = 0;
+
+	for (; path->size >= 3 && memcmp(path->at, "/..", 3) == 0 &&
+	       (path->size == 3 || path->at[3] == '/');
+	     count++) {
+		path->at += 3;
+		path->size -= 3;
+	}
+	return count;
+}
+
+uint32_t cgroup_hierarchy_height(const struct cgroup_hierarchy *hierarchy)
+{
+	struct part root = { hierarchy->root, strlen(hierarchy->root) };
+	uint32_t height = take_parents(&root);
+
+	return root.size ? 0 : height;
 }
 
 int cgroup_find_path(const char *text, size_t size, const char *controller,
@@ -114,13 +174,61 @@ int cgroup_find_path(const char *text, size_t size, const char *controller,
 			       : !equals(number, "0") || controllers.size)
 			continue;
 		if (!path.size || path.at[0] != '/' || path.size >= CGROUP_PATH_BYTES ||
-		    leads_out(path) || memchr(path.at, '\0', path.size))
+		    memchr(path.at, '\0', path.size))
 			return -EBADMSG;
-		memcpy(ret_path, path.at, path.size);
-		ret_path[path.size] = '\0';
+		copy_path(path, ret_path);
 		return 0;
 	}
 	return -ENOENT;
+}
+
+// The part of @path below @root; false: it is not below.
+static bool take_root(struct part *path, const char *root)
+{
+	size_t size = strcmp(root, "/") == 0 ? 0 : strlen(root);
+
+	if (path->size < size || memcmp(path->at, root, size) != 0 ||
+	    (path->size > size && path->at[size] != '/'))
+		return false;
+	path->at += size;
+	path->size -= size;
+	return true;
+}
+
+// The first @count names of a path are left.
+static void keep_names(struct part *path, uint32_t count)
+{
+	struct part rest = *path;
+
+	for (uint32_t i = 0; i <= count; i++) // the first one is empty: before the '/'
+		cut(&rest, '/');
+	path->size = rest.size ? (size_t)(rest.at - path->at) - 1 : path->size;
+}
+
+int cgroup_path_below_mount(const struct cgroup_hierarchy *hierarchy, const char *path,
+			    char ret_path[CGROUP_PATH_BYTES])
+{
+	struct part below = { path, strlen(path) }, above = { "", 0 };
+
+	if (!take_root(&below, hierarchy->root)) {
+		uint32_t height = cgroup_hierarchy_height(hierarchy);
+		uint32_t parents = take_parents(&below);
+
+		if (parents >= height || !hierarchy->home[0])
+			return -EBADMSG;
+		above = (struct part){ hierarchy->home, strlen(hierarchy->home) };
+		keep_names(&above, height - parents);
+	}
+	if (leads_out(below) || above.size + below.size >= CGROUP_PATH_BYTES)
+		return -EBADMSG;
+	if (below.size == 1 && above.size)
+		below.size = 0; // the namespace's root itself: no slash at the end
+	memcpy(ret_path, above.at, above.size);
+	memcpy(ret_path + above.size, below.at, below.size);
+	ret_path[above.size + below.size] = '\0';
+	if (!ret_path[0])
+		memcpy(ret_path, "/", sizeof("/"));
+	return 0;
 }
 
 static int parse_number(struct part text, uint64_t *ret_number)

@@ -123,9 +123,8 @@ static const char *notice_of_counter(struct lane_series *series, enum cgroup_cou
 		told->unreachable = true;
 		snprintf(
 			series->notice, sizeof(series->notice),
-			"%s of some processes are not seen: their control groups are not below the "
-			"agent's (mount the host's /sys/fs/cgroup, and run it in the host's cgroup "
-			"namespace)",
+			"%s of some processes are not seen: their control groups are not below what "
+			"is mounted here (mount the host's /sys/fs/cgroup, read-only)",
 			names[kind]);
 		return series->notice;
 	}

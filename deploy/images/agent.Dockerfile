@@ -1,6 +1,6 @@
 # The cairn agent on Debian 12. Build from the repository's root:
 #   buildah bud -f deploy/images/agent.Dockerfile -t cairn-agent .
-# Run as root with hostPID and the capabilities of deploy/kubernetes/base/agent.yaml.
+# Run as root with hostPID and the capabilities and mounts of deploy/kubernetes/base/agent.yaml.
 FROM docker.io/library/debian:bookworm-slim AS build
 WORKDIR /src
 COPY packages.txt ./

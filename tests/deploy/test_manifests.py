@@ -42,6 +42,14 @@ def test_agent_has_exactly_the_six_capabilities_and_is_not_privileged():
     assert security["readOnlyRootFilesystem"] is True
 
 
+def test_agent_sees_the_hosts_control_groups_and_cannot_write_to_them():
+    spec = pod("DaemonSet")
+    (agent,) = spec["containers"]
+    paths = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in spec["volumes"]}
+    (mount,) = [mount for mount in agent["volumeMounts"] if paths[mount["name"]] == "/sys/fs/cgroup"]
+    assert mount["readOnly"] is True
+
+
 def test_namespace_admits_the_agent():
     labels = one("Namespace")["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "privileged"

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -361,6 +362,77 @@ static bool is_in(const struct quota_group *group, pid_t pid)
 	return is;
 }
 
+/* What a container sees: its own group is the root of its namespace. Returns the namespace before, or -1. */
+static int enter_namespace(const struct quota_group *group, const char *own)
+{
+	char path[200], pid[20];
+	int before = open("/proc/self/ns/cgroup", O_RDONLY | O_CLOEXEC);
+
+	snprintf(path, sizeof(path), "%s/%s", group->outer, own);
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	if (mkdir(path, 0700) || !write_to(path, "cgroup.procs", pid) || unshare(CLONE_NEWCGROUP)) {
+		close(before);
+		return -1;
+	}
+	return before;
+}
+
+static void leave_namespace(const struct quota_group *group, const char *own, int before)
+{
+	char path[200], *name, pid[20];
+
+	setns(before, CLONE_NEWCGROUP);
+	close(before);
+	snprintf(path, sizeof(path), "%s", group->outer);
+	name = strrchr(path, '/');
+	*name = '\0';
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	write_to(path, "cgroup.procs", pid);
+	snprintf(path, sizeof(path), "%s/%s", group->outer, own);
+	rmdir(path);
+}
+
+/* The agent's pod, and others beside it and elsewhere. */
+TEST(groups_of_others_are_seen_from_a_namespace_with_the_hosts_mount)
+{
+	struct quota_group group;
+	struct fixture fixture;
+	int64_t throttled = 0;
+
+	begin(&fixture);
+	if (!make_quota(&group)) {
+		remove_quota(&group);
+		finish(&fixture);
+		SKIP("needs root and a cpu controller to make groups in");
+	}
+	pid_t child = burn_in(&group);
+	int before = enter_namespace(&group, "agent");
+	if (before < 0) {
+		end(child);
+		remove_quota(&group);
+		finish(&fixture);
+		SKIP("needs a hierarchy to make a namespace in");
+	}
+	open_counter(&fixture, CGROUP_COUNTER_THROTTLED, NULL);
+	see(&fixture, child);
+	uint64_t begin_ns = clock_monotonic_ns();
+	while (throttled == 0 && clock_monotonic_ns() - begin_ns < 30 * NS_PER_SECOND) {
+		usleep(200000);
+		fixture.now_ns = clock_monotonic_ns();
+		cgroup_counter_tick(fixture.counter, fixture.now_ns);
+		throttled += drain(&fixture, NULL);
+	}
+	end(child);
+	leave_namespace(&group, "agent", before);
+	remove_quota(&group);
+	struct cgroup_counter_stats stats;
+	cgroup_counter_read_stats(fixture.counter, &stats);
+	EXPECT_EQ(0, stats.unreachable, "out of reach");
+	EXPECT_EQ(2, stats.groups, "the inner one and the outer one");
+	assert_true(throttled > 0);
+	finish(&fixture);
+}
+
 /* Touches more than it may have once the pipe is closed. */
 static pid_t grow_in(const struct quota_group *group, int pipe_fds[2])
 {
@@ -421,4 +493,5 @@ TEST(a_kill_for_want_of_memory_is_counted_once)
 
 RUN_TESTS(cmocka_unit_test(a_kill_for_want_of_memory_is_counted_once),
 	  cmocka_unit_test(an_old_group_counts_from_now_and_a_new_one_from_its_beginning),
+	  cmocka_unit_test(groups_of_others_are_seen_from_a_namespace_with_the_hosts_mount),
 	  cmocka_unit_test(time_that_a_quota_took_is_seen_up_to_the_last_process))
