@@ -22,11 +22,12 @@ enum {
 	PROC_CGROUP_BYTES_MAX = 64 << 10,
 	DEPTH_MAX = 16,        // of groups in groups; the kubelet's are five deep
 	SERVICES_MAX = 32,     // that are told apart in one group
-	BEFORE_MAX = 8192,     // groups that were there before the agent
 	PASSES_PER_SECOND = 5, // of looking for processes that came or went
 };
 
 #define PASS_INTERVAL_NS (NS_PER_SECOND / PASSES_PER_SECOND)
+/* Who is gone is looked for no more often: to go through 10,000 groups takes 0.1 s. */
+#define PRUNE_INTERVAL_NS (600 * NS_PER_SECOND)
 
 /* What is read, in both versions. */
 static const struct source {
@@ -71,10 +72,11 @@ struct value {
 	uint64_t amount;
 };
 
-/* A group that was there when we began. */
+/* A group that was there when we began, or that we followed. */
 struct former {
 	uint64_t hash; // of its path
 	uint64_t value;
+	bool exists; // while those that do not are looked for
 };
 
 struct cgroup_counter {
@@ -93,7 +95,8 @@ struct cgroup_counter {
 	uint32_t value_count, value_capacity;
 	struct former *formers; // sorted
 	uint32_t former_count, former_capacity;
-	bool formers_cut;
+	bool formers_cut; // there are groups that are not among them
+	uint64_t pruned_ns;
 	uint64_t pass_ns;
 	uint64_t version;    // of the table's sampled processes that were taken
 	uint32_t next_group; // where the readings go on
@@ -256,15 +259,17 @@ static int add_former(struct cgroup_counter *counter, const char *path)
 	uint64_t value = 0;
 	bool active;
 
-	if (counter->former_count == BEFORE_MAX) {
+	if (counter->former_count == CGROUP_FORMERS_MAX) {
 		counter->formers_cut = true;
+		counter->stats.unremembered++;
 		return -E2BIG;
 	}
 	if (counter->former_count == counter->former_capacity &&
 	    grow(&counter->formers, &counter->former_capacity, sizeof(*counter->formers)))
 		return -ENOMEM;
 	read_number(counter, path, &value, &active); // without the file it has counted nothing
-	counter->formers[counter->former_count++] = (struct former){ hash_of_path(path), value };
+	counter->formers[counter->former_count++] =
+		(struct former){ .hash = hash_of_path(path), .value = value };
 	return 0;
 }
 
@@ -298,6 +303,36 @@ static uint64_t beginning_of(const struct cgroup_counter *counter, const char *p
 	if (former)
 		return former->value <= value ? former->value : 0; // else another one of that name
 	return counter->formers_cut ? value : 0;
+}
+
+static int visit_existing(struct cgroup_counter *counter, const char *path, uint32_t depth)
+{
+	struct former *former = find_former(counter, path);
+
+	(void)depth;
+	if (former)
+		former->exists = true;
+	return 0;
+}
+
+// Groups come and go for months: a path that is gone need not be remembered.
+static void prune_formers(struct cgroup_counter *counter)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+	char path[CGROUP_PATH_BYTES] = "";
+	uint32_t kept = 0;
+
+	if (counter->pruned_ns && now_ns - counter->pruned_ns < PRUNE_INTERVAL_NS)
+		return;
+	counter->pruned_ns = now_ns;
+	for (uint32_t i = 0; i < counter->former_count; i++)
+		counter->formers[i].exists = false;
+	walk(counter, path, 1, visit_existing);
+	for (uint32_t i = 0; i < counter->former_count; i++) {
+		if (counter->formers[i].exists)
+			counter->formers[kept++] = counter->formers[i];
+	}
+	counter->former_count = kept;
 }
 
 // ---- whose ----------------------------------------------------------------------------------
@@ -455,6 +490,8 @@ static void remember_former(struct cgroup_counter *counter, const struct group *
 {
 	struct former *former = find_former(counter, group->path);
 
+	if (!former && counter->former_count == CGROUP_FORMERS_MAX)
+		prune_formers(counter);
 	if (former) {
 		former->value = group->value;
 	} else if (!add_former(counter, group->path)) {

@@ -21,7 +21,8 @@
 enum {
 	CGROUPS_MAX = 4096, // a node has at most some 250 pods, of a few groups each
 	CGROUP_MEMBERS_MAX = 16384,
-	CGROUP_VALUES_MAX = 4096, // what grew between two windows
+	CGROUP_VALUES_MAX = 4096,  // what grew between two windows
+	CGROUP_FORMERS_MAX = 8192, // groups that nobody sampled is in, whose count is remembered
 	// Each takes some 10 us: 0.5 % of a CPU at most, for a second of all groups of a full node.
 	CGROUP_READS_PER_SECOND = 500,
 };
@@ -37,7 +38,8 @@ struct cgroup_counter_stats {
 	uint64_t refused;     // groups or processes there was no room for
 	uint64_t unreachable; // processes whose group cannot be seen from here
 	uint64_t reads;
-	uint64_t values_lost; // amounts that no window took in time
+	uint64_t values_lost;  // amounts that no window took in time, or that are nobody's
+	uint64_t unremembered; // groups whose count could not be remembered
 };
 
 struct cgroup_counter_options {

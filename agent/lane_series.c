@@ -15,7 +15,7 @@ enum { COUNTERS = 2 };
 /* What one of the counters has to say. */
 struct told {
 	char failure[ERROR_TEXT_BYTES];
-	bool unreachable, full;
+	bool unreachable, full, unremembered, lost;
 };
 
 struct lane_series {
@@ -106,37 +106,56 @@ int lane_series_after_drain(struct lane_series *series, struct window *window)
 	return rc;
 }
 
+// Is it to be told now? Once.
+static bool is_news(uint64_t count, bool *told)
+{
+	bool news = count && !*told;
+
+	*told |= news;
+	return news;
+}
+
 static const char *notice_of_counter(struct lane_series *series, enum cgroup_counter_kind kind)
 {
 	struct told *told = &series->told[kind];
+	char *notice = series->notice;
+	size_t size = sizeof(series->notice);
 	struct cgroup_counter_stats stats;
 
 	if (told->failure[0]) {
-		snprintf(series->notice, sizeof(series->notice), "%s", told->failure);
+		snprintf(notice, size, "%s", told->failure);
 		told->failure[0] = '\0';
-		return series->notice;
+		return notice;
 	}
 	if (!series->counters[kind])
 		return NULL;
 	cgroup_counter_read_stats(series->counters[kind], &stats);
-	if (stats.unreachable && !told->unreachable) {
-		told->unreachable = true;
-		snprintf(
-			series->notice, sizeof(series->notice),
-			"%s of some processes are not seen: their control groups are not below what "
-			"is mounted here (mount the host's /sys/fs/cgroup, read-only)",
-			names[kind]);
-		return series->notice;
-	}
-	if (stats.refused && !told->full) {
-		told->full = true;
-		snprintf(series->notice, sizeof(series->notice),
+	if (is_news(stats.unreachable, &told->unreachable))
+		snprintf(notice, size,
+			 "%s of some processes are not seen: their control groups are not below "
+			 "what "
+			 "is mounted here (mount the host's /sys/fs/cgroup, read-only)",
+			 names[kind]);
+	else if (is_news(stats.refused, &told->full))
+		snprintf(notice, size,
 			 "%s of some processes are not seen: more than %d control groups or %d "
 			 "processes",
 			 names[kind], CGROUPS_MAX, CGROUP_MEMBERS_MAX);
-		return series->notice;
-	}
-	return NULL;
+	else if (is_news(stats.unremembered, &told->unremembered))
+		snprintf(
+			notice, size,
+			"%s that control groups counted before a process of theirs was sampled are "
+			"left out: there are more than %d groups",
+			names[kind], CGROUP_FORMERS_MAX);
+	else if (is_news(stats.values_lost, &told->lost))
+		snprintf(
+			notice, size,
+			"some %s are not told: none of the group's processes is known any more, or "
+			"more than %d groups had some between two windows",
+			names[kind], CGROUP_VALUES_MAX);
+	else
+		return NULL;
+	return notice;
 }
 
 const char *lane_series_next_notice(struct lane_series *series)

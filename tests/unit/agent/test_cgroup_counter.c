@@ -199,6 +199,57 @@ TEST(an_old_group_counts_from_now_and_a_new_one_from_its_beginning)
 	}
 }
 
+/* As many groups as are remembered, beside this process's and those above it. */
+static void fill_formers(const struct fixture *fixture, bool make)
+{
+	char path[100];
+	uint32_t above = 0;
+
+	for (const char *at = fixture->own_group + strlen(fixture->folder); *at; at++)
+		above += *at == '/';
+	for (uint32_t i = above - 1; i < CGROUP_FORMERS_MAX; i++) {
+		snprintf(path, sizeof(path), "%s/former%u", fixture->folder, i);
+		assert_int_equal(0, make ? mkdir(path, 0700) : rmdir(path));
+	}
+}
+
+static void forget_own_process(struct fixture *fixture, struct process_key key)
+{
+	apply(&fixture->tables, PROCESS_EXIT, key, 0, "test");
+	tick_a_second(fixture);
+}
+
+TEST(groups_that_are_gone_make_room_for_others_to_be_remembered)
+{
+	struct cgroup_counter_stats stats;
+	struct fixture fixture;
+
+	if (!begin_in_a_folder(&fixture)) {
+		remove_folder(&fixture);
+		finish(&fixture);
+		SKIP("this process is in the root group");
+	}
+	rmdir(fixture.own_group);
+	fill_formers(&fixture, true);
+	open_counter(&fixture, CGROUP_COUNTER_OOM_KILLS, fixture.mountinfo);
+	fill_formers(&fixture, false);
+	mkdir(fixture.own_group, 0700);
+	set_kills(&fixture, 7);
+	struct process_key key = see(&fixture, getpid());
+	tick_a_second(&fixture);
+	EXPECT_EQ(7, drain(&fixture, NULL), "a new group");
+	forget_own_process(&fixture, key);
+	set_kills(&fixture, 9);
+	key.exec_id++;
+	assert_non_null(process_table_get(fixture.tables.processes, &key, "test"));
+	tick_a_second(&fixture);
+	EXPECT_EQ(2, drain(&fixture, NULL), "what it did while nobody of it was known");
+	cgroup_counter_read_stats(fixture.counter, &stats);
+	EXPECT_EQ(0, stats.unremembered, "there was room");
+	remove_folder(&fixture);
+	finish(&fixture);
+}
+
 /* ---- the kernel's ---------------------------------------------------------------------------- */
 
 #define V1_FOLDER        "/sys/fs/cgroup/cpu"
@@ -493,5 +544,6 @@ TEST(a_kill_for_want_of_memory_is_counted_once)
 
 RUN_TESTS(cmocka_unit_test(a_kill_for_want_of_memory_is_counted_once),
 	  cmocka_unit_test(an_old_group_counts_from_now_and_a_new_one_from_its_beginning),
+	  cmocka_unit_test(groups_that_are_gone_make_room_for_others_to_be_remembered),
 	  cmocka_unit_test(groups_of_others_are_seen_from_a_namespace_with_the_hosts_mount),
 	  cmocka_unit_test(time_that_a_quota_took_is_seen_up_to_the_last_process))
