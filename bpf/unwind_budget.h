@@ -12,13 +12,11 @@
 /* How often the means are looked at. */
 #define BUDGET_TICK_NS 10000000ULL
 /*
- * Units a CPU has for each tick: 0.5 % of the CPU at most. To unwind takes as many as the time it took, four
- * where nobody looks at that. A count takes two: no more than 16384 in 5 s, and they are drained before the
- * count maps are full.
+ * Units a CPU has for each tick: 0.5 % of the CPU at most. To unwind takes as many as the time it took. A
+ * count takes two: no more than 16384 in 5 s, and they are drained before the count maps are full.
  */
 #define BUDGET_UNITS     64
 #define BUDGET_UNIT_NS   750
-#define BUDGET_UNWIND    4
 #define BUDGET_COUNT     2
 #define BUDGET_SPENT_MAX 24
 
@@ -140,12 +138,6 @@ static inline __attribute__((always_inline)) void budget_use(struct unwind_budge
 		return;
 	budget->grown++;
 	budget_grow(budget, budget->quantum_ns);
-}
-
-/* A stack was unwound. */
-static inline __attribute__((always_inline)) void budget_spend(struct unwind_budget *budget)
-{
-	budget_use(budget, BUDGET_UNWIND);
 }
 
 /*

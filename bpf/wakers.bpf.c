@@ -236,7 +236,7 @@ static __always_inline void end_wait(void *ctx, struct task_struct *task, struct
 	take_kernel_addresses(ctx, stack);
 	take_waker(&cpu->record, &cpu->memo, now);
 	join_stacks(&cpu->record, &place_of_wait(&thread->wait)->key, now);
-	budget_spend(&cpu->budget);
+	budget_spend_ns(&cpu->budget, bpf_ktime_get_ns() - now);
 	count(COUNTER_WAKES_UNWOUND);
 	tell_wake(task, thread, cpu);
 }
