@@ -214,24 +214,6 @@ static void read_worst(struct budget *budget, struct governor_reading *reading)
 
 // ---- what is done about it --------------------------------------------------------------------
 
-// A lane that comes again has forgotten what was set.
-static int set_lane(struct budget *budget, enum budget_lane lane, bool on)
-{
-	const struct budget_controls *controls = &budget->controls;
-	const struct governor *governor = &budget->governor;
-	int rc = controls->set_lane(controls->context, lane, on);
-
-	if (rc || !on || lane == BUDGET_WAKERS)
-		return rc;
-	if (lane == BUDGET_FAULTS)
-		return controls->set_step(controls->context, lane,
-					  governor->steps[GOVERNOR_FAULTS]);
-	controls->set_step(controls->context, lane, governor->steps[GOVERNOR_STACKS]);
-	for (uint32_t i = 0; i < governor->steps[GOVERNOR_PROCESSES]; i++)
-		controls->set_process(controls->context, governor->off[i].pid, false);
-	return 0;
-}
-
 static int turn(struct budget *budget, const struct governor_change *change)
 {
 	const struct budget_controls *controls = &budget->controls;
@@ -239,7 +221,7 @@ static int turn(struct budget *budget, const struct governor_change *change)
 
 	switch (change->knob) {
 	case GOVERNOR_WAKERS:
-		return set_lane(budget, BUDGET_WAKERS, !change->down);
+		return controls->set_lane(context, BUDGET_WAKERS, !change->down);
 	case GOVERNOR_STACKS:
 		return controls->set_step(context, BUDGET_WAITS, change->step);
 	case GOVERNOR_FAULTS:
@@ -249,9 +231,9 @@ static int turn(struct budget *budget, const struct governor_change *change)
 	case GOVERNOR_PROCESSES:
 		return controls->set_process(context, change->process.pid, !change->down);
 	case GOVERNOR_FAULTS_OFF:
-		return set_lane(budget, BUDGET_FAULTS, !change->down);
+		return controls->set_lane(context, BUDGET_FAULTS, !change->down);
 	default:
-		return set_lane(budget, BUDGET_WAITS, !change->down);
+		return controls->set_lane(context, BUDGET_WAITS, !change->down);
 	}
 }
 

@@ -31,7 +31,7 @@ struct budget_controls {
 	int (*set_step)(void *context, enum budget_lane lane, uint32_t step);
 	/** No stacks of this process's waits are taken, or again. */
 	int (*set_process)(void *context, uint32_t pid, bool on);
-	/** The lane's programs are taken away, or come again with steps and processes as at first. */
+	/** The lane's programs are taken away, or come again; steps and processes stay as they were set. */
 	int (*set_lane)(void *context, enum budget_lane lane, bool on);
 	int (*set_frequency)(void *context, uint32_t frequency_hz);
 	/** What the kernel programs counted so far; for where the kernel tells no costs. */

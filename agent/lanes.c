@@ -109,12 +109,6 @@ static int follow_wakers(void *lane, struct window *window)
 	return 0;
 }
 
-static int set_step_of_wakers(void *lane, uint32_t step)
-{
-	wakers_set_step(lane, step);
-	return 0;
-}
-
 static const char *notice_of_wakers(void *lane)
 {
 	return wakers_next_notice(lane);
@@ -412,7 +406,6 @@ static const struct lane_kind kinds[] = {
 		.close = close_wakers,
 		.after_drain = follow_wakers,
 		.next_notice = notice_of_wakers,
-		.set_step = set_step_of_wakers,
 		.read_cost = cost_of_wakers,
 	},
 	{

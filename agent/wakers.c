@@ -268,12 +268,7 @@ void wakers_follow(struct wakers *wakers)
 	forget_gone(wakers);
 }
 
-// ---- knobs and figures ----------------------------------------------------------------------
-
-void wakers_set_step(struct wakers *wakers, uint32_t step)
-{
-	__atomic_store_n(&wakers->programs->bss->least_shift, 2 * step, __ATOMIC_RELAXED);
-}
+// ---- figures --------------------------------------------------------------------------------
 
 const char *wakers_next_notice(struct wakers *wakers)
 {

@@ -34,9 +34,6 @@ void wakers_close(struct wakers *wakers);
 /** Find the services' processes among those that were sampled: once a window is enough. */
 void wakers_follow(struct wakers *wakers);
 
-/** Of the wake-ups one in 4^step gets a stack and stands for the others. */
-void wakers_set_step(struct wakers *wakers, uint32_t step);
-
 /** What works less well than it could, in a sentence, told once; NULL: no more. */
 const char *wakers_next_notice(struct wakers *wakers);
 

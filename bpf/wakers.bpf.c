@@ -11,9 +11,6 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Set by the agent at any time: of the wake-ups no more than one in 1 << this gets a stack. */
-__u32 least_shift = 0;
-
 /*
  * Processes, by tgid, of the services that were asked for: the agent puts them there. All that are
  * followed, if only these are. A service with more has workers of a few threads each: the rest is
@@ -163,11 +160,11 @@ static __always_inline void keep_timed_out(struct thread_wake *wake, __u64 place
 /* How many wake-ups that end as long a wait this one stands for, as a power of two; below 0: none. */
 static __always_inline int choose_wake(struct waker_cpu *cpu, __u64 ns, __u64 now)
 {
-	__u32 shift = least_shift;
+	__u32 shift = 0;
 
 	budget_at(&cpu->budget, now);
 	if (cpu->budget.quantum_ns)
-		shift = budget_shift(&cpu->budget, ns, shift);
+		shift = budget_shift(&cpu->budget, ns, 0);
 	shift &= 31; // for the verifier
 	return shift && bpf_get_prandom_u32() & ((1U << shift) - 1) ? -1 : (int)shift;
 }

@@ -27,11 +27,15 @@ struct machine {
 	uint32_t process_changes;
 	uint32_t frequency_hz;
 	bool waits_off, waits_were_off;
+	uint32_t turned_anew; // with the value that it had
 };
 
 static int set_step(void *context, enum budget_lane lane, uint32_t step)
 {
-	((struct machine *)context)->steps[lane] = step;
+	struct machine *machine = context;
+
+	machine->turned_anew += machine->steps[lane] == step;
+	machine->steps[lane] = step;
 	return 0;
 }
 
@@ -39,6 +43,7 @@ static int set_process(void *context, uint32_t pid, bool on)
 {
 	struct machine *machine = context;
 
+	machine->turned_anew += machine->pid_off == (on ? 0 : pid);
 	machine->pid_off = on ? 0 : pid;
 	machine->process_changes++;
 	return 0;
@@ -259,8 +264,9 @@ TEST(what_costs_too_much_is_turned_down_told_and_given_up)
 	load_is_on = false;
 	if (!passes_until(run, &run->machine.waits_off, false, 20))
 		fail_msg("the waits did not come again; log:\n%s", run->log);
-	EXPECT_EQ(WAITER_PID, run->machine.pid_off, "what was off is off again");
-	EXPECT_EQ(3, run->machine.steps[BUDGET_WAITS], "what was set is set again");
+	EXPECT_EQ(WAITER_PID, run->machine.pid_off, "what was off stays off");
+	EXPECT_EQ(3, run->machine.steps[BUDGET_WAITS], "what was set stays so");
+	EXPECT_EQ(0, run->machine.turned_anew, "the lane has kept all that");
 	if (strstr(in_force(run), "wall clock") || !strstr(run->held, "stacks of waits at 1/64\n"))
 		fail_msg("then it has in force: %s", run->held);
 	load_ends = true;
