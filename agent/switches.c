@@ -307,6 +307,11 @@ int switches_threads_fd(const struct switches *switches)
 	return bpf_map__fd(switches->programs->maps.threads);
 }
 
+enum loader_level switches_level(const struct switches *switches)
+{
+	return switches->level;
+}
+
 void switches_set_step(struct switches *switches, uint32_t step)
 {
 	__atomic_store_n(&switches->programs->bss->least_shift, 2 * step, __ATOMIC_RELAXED);

@@ -48,6 +48,9 @@ void switches_tick(struct switches *switches, uint64_t now_ns);
 /** What is kept of threads (bpf/thread.bpf.h), for programs beside these. Owned by the switches. */
 int switches_threads_fd(const struct switches *switches);
 
+/** What was not refused; the loader's level or a higher one. */
+enum loader_level switches_level(const struct switches *switches);
+
 /** Of the waits one in 4^step gets a stack and stands for the others. Totals stay exact. */
 void switches_set_step(struct switches *switches, uint32_t step);
 

@@ -31,6 +31,10 @@ struct wakers {
 	uint32_t followed_count, followed_max;
 	bool is_full, full_told;
 	bool no_interrupts, interrupts_told;
+	enum loader_level level;
+	char notice[ERROR_TEXT_BYTES];
+	bool notice_told;
+	char refusal[ERROR_TEXT_BYTES]; // of the last attempt that failed
 };
 
 /* Functions that wake: what they were called by says more. */
@@ -108,7 +112,6 @@ static bool set_interrupts(struct wakers_bpf *programs, const struct kallsyms *k
 static int load(struct wakers *wakers, const struct loader *loader,
 		const struct wakers_options *options)
 {
-	enum loader_level level = loader_level(loader);
 	struct wakers_bpf *programs = wakers_bpf__open();
 	int rc;
 
@@ -123,8 +126,8 @@ static int load(struct wakers *wakers, const struct loader *loader,
 		return rc;
 	programs->rodata->slot_ns = options->slot_ns;
 	programs->rodata->only_followed = options->only_followed;
-	programs->rodata->unwind_by_tables = level < LOADER_LEVEL_FRAME_POINTER;
-	programs->rodata->unwind_python = level < LOADER_LEVEL_NO_PYTHON;
+	programs->rodata->unwind_by_tables = wakers->level < LOADER_LEVEL_FRAME_POINTER;
+	programs->rodata->unwind_python = wakers->level < LOADER_LEVEL_NO_PYTHON;
 	wakers->no_interrupts = true;
 	if (options->kallsyms) {
 		set_waking(programs, options->kallsyms);
@@ -132,6 +135,33 @@ static int load(struct wakers *wakers, const struct loader *loader,
 		wakers->no_interrupts = !set_interrupts(programs, options->kallsyms);
 	}
 	return wakers_bpf__load(programs);
+}
+
+// Steps down where a kernel refuses, as the switches do; what they had to do without is not tried.
+static int load_any(struct wakers *wakers, const struct loader *loader,
+		    const struct wakers_options *options)
+{
+	enum loader_level first = switches_level(options->switches);
+	int rc;
+
+	wakers->level = first;
+	loader_take_refusal();
+	while ((rc = load(wakers, loader, options)) < 0) {
+		snprintf(wakers->refusal, sizeof(wakers->refusal), "%s", loader_take_refusal());
+		if (wakers->level == LOADER_LEVEL_FRAME_POINTER)
+			return rc;
+		wakers->level++;
+		wakers_bpf__destroy(take(wakers->programs));
+	}
+	if (wakers->level != first)
+		snprintf(wakers->notice, sizeof(wakers->notice),
+			 "stacks of who ends waits %s: the kernel refused a larger unwinder "
+			 "(%.160s)",
+			 wakers->level == LOADER_LEVEL_FRAME_POINTER
+				 ? "end at code without frame pointers"
+				 : "show no Python functions",
+			 wakers->refusal);
+	return rc;
 }
 
 static int attach(struct wakers *wakers)
@@ -152,12 +182,11 @@ static int open_all(struct wakers *wakers, const struct loader *loader,
 		if (!wakers->services)
 			return error_set(err, -ENOMEM, "out of memory");
 	}
-	loader_take_refusal();
-	int rc = load(wakers, loader, options);
+	int rc = load_any(wakers, loader, options);
 	if (rc)
 		return error_errno(err, rc,
 				   "following who wakes threads: the kernel said \"%.160s\"",
-				   loader_take_refusal());
+				   wakers->refusal);
 	wakers->followed_max = bpf_map__max_entries(wakers->programs->maps.woken_processes);
 	wakers->followed = calloc(wakers->followed_max, sizeof(*wakers->followed));
 	if (!wakers->followed)
@@ -270,8 +299,17 @@ void wakers_follow(struct wakers *wakers)
 
 // ---- figures --------------------------------------------------------------------------------
 
+enum loader_level wakers_level(const struct wakers *wakers)
+{
+	return wakers->level;
+}
+
 const char *wakers_next_notice(struct wakers *wakers)
 {
+	if (wakers->notice[0] && !wakers->notice_told) {
+		wakers->notice_told = true;
+		return wakers->notice;
+	}
 	if (wakers->no_interrupts && !wakers->interrupts_told) {
 		wakers->interrupts_told = true;
 		return "threads that are woken by an interrupt are shown as woken by whom it "

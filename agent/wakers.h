@@ -34,6 +34,9 @@ void wakers_close(struct wakers *wakers);
 /** Find the services' processes among those that were sampled: once a window is enough. */
 void wakers_follow(struct wakers *wakers);
 
+/** What was not refused; the switches' level or a higher one. */
+enum loader_level wakers_level(const struct wakers *wakers);
+
 /** What works less well than it could, in a sentence, told once; NULL: no more. */
 const char *wakers_next_notice(struct wakers *wakers);
 

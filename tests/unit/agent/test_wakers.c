@@ -49,7 +49,14 @@ static bool machine_is_fit(void)
 	return machine_check(&err) == 0;
 }
 
-static int set_up(void **state)
+/* What the kernel refused is no failure, but is to be heard of. */
+static void fail_on(const char *notice)
+{
+	if (notice)
+		fail_msg("%s", notice);
+}
+
+static int set_up_at(enum loader_level level, void **state)
 {
 	struct fixture *fixture = calloc(1, sizeof(*fixture));
 	const struct loader_options options = {
@@ -58,7 +65,8 @@ static int set_up(void **state)
 		.pid = getpid(),
 	};
 	const struct switches_options switches_options = { .slot_ns = options.slot_ns,
-							   .only_followed = true };
+							   .only_followed = true,
+							   .level = level };
 	struct error err = { 0 };
 
 	*state = fixture;
@@ -77,7 +85,19 @@ static int set_up(void **state)
 	};
 	if (wakers_open(fixture->loader, &wakers_options, &fixture->wakers, &err))
 		fail_msg("wakers_open: %s", err.text);
+	fail_on(switches_next_notice(fixture->switches));
+	fail_on(wakers_next_notice(fixture->wakers));
 	return 0;
+}
+
+static int set_up(void **state)
+{
+	return set_up_at(LOADER_LEVEL_FULL, state);
+}
+
+static int set_up_where_switches_stepped_down(void **state)
+{
+	return set_up_at(LOADER_LEVEL_FRAME_POINTER, state);
 }
 
 static int tear_down(void **state)
@@ -303,7 +323,20 @@ TEST(waits_that_a_timer_ends_are_due_to_who_ends_the_last_one)
 	fail_msg("in 40 times never");
 }
 
+/* What the switches' program could not be is not asked of this one, which is larger. */
+TEST(the_level_is_that_of_the_switches)
+{
+	struct fixture *fixture = *state;
+
+	if (!machine_is_fit())
+		SKIP("needs root and BTF");
+	EXPECT_EQ(LOADER_LEVEL_FRAME_POINTER, wakers_level(fixture->wakers), "level");
+	who_reads_a_pipe_is_woken_by_who_writes(state);
+}
+
 #define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
-RUN_TESTS(WITH_FIXTURE(who_reads_a_pipe_is_woken_by_who_writes),
+RUN_TESTS(cmocka_unit_test_setup_teardown(the_level_is_that_of_the_switches,
+					  set_up_where_switches_stepped_down, tear_down),
+	  WITH_FIXTURE(who_reads_a_pipe_is_woken_by_who_writes),
 	  WITH_FIXTURE(waits_that_a_timer_ends_are_due_to_who_ends_the_last_one))
