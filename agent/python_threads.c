@@ -10,6 +10,9 @@
 enum {
 	INTERPRETERS_TRIED_MAX = 4,
 	THREADS_TRIED_MAX = 16, // thread states looked at, of all of them
+	// The first way tried is nearly always the one; a thread state is found in a few places by chance. Memory
+	// may also be full of them: a way costs up to 64 system calls.
+	WAYS_TRIED_MAX = 256,
 
 	/*
 	 * A thread's control block: glibc's struct pthread has 2304 bytes (2.36), of which the first
@@ -46,6 +49,7 @@ struct search {
 	pid_t pid;
 	struct thread threads[THREADS_TRIED_MAX];
 	uint32_t count;
+	uint32_t ways_tried;
 	int64_t dtv_at; // of the vector of modules, from pthread_self()
 	struct python_process best;
 	uint32_t best_count; // threads that it leads to their states
@@ -86,12 +90,15 @@ static bool is_direct(const struct python_process *way)
 	return way->ways == PYTHON_WAY_KEY;
 }
 
-/* Go @way from each thread. Returns true once it is a way for all of them. */
+/* Go @way from each thread, if the search may. Returns true once it is a way for all of them. */
 static bool try_way(struct search *search, const struct python_process *way)
 {
 	uint32_t count = 0;
 	uint64_t word;
 
+	if (search->ways_tried == WAYS_TRIED_MAX)
+		return false;
+	search->ways_tried++;
 	for (uint32_t i = 0; i < search->count; i++) {
 		const struct thread *thread = &search->threads[i];
 		bool is_there = way->ways & PYTHON_WAY_KEY

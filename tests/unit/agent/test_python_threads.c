@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +20,7 @@ enum {
 	GLIBC_FIRST_KEY = 0x310, // of x86-64: seq, value for each of 32 keys
 	GLIBC_TABLES = 0x510,
 	MUSL_TABLE = 0x80,
+	READS_MAX = 10000,
 };
 
 struct state {
@@ -42,6 +45,16 @@ static struct python_layout layout = {
 	.interpreter_next = 0,
 	.state_interpreter = offsetof(struct state, interpreter),
 };
+
+/* Instead of libc's: reads are counted. */
+static uint32_t reads;
+
+ssize_t process_vm_readv(pid_t pid, const struct iovec *to, unsigned long to_count,
+			 const struct iovec *from, unsigned long from_count, unsigned long flags)
+{
+	reads++;
+	return syscall(SYS_process_vm_readv, pid, to, to_count, from, from_count, flags);
+}
 
 static uint64_t address_of(const void *object)
 {
@@ -251,6 +264,21 @@ TEST(lists_that_lead_nowhere_or_in_a_circle_end)
 	assert_int_equal(-ENOTSUP, python_threads_locate(getpid(), &layout, 16, &process));
 }
 
+TEST(memory_full_of_one_thread_state_ends_the_search)
+{
+	struct python_process process;
+
+	reset();
+	for (uint32_t i = 0; i < TABLE_WORDS; i++)
+		fake.tables[0][i] = address_of(&fake.states[0]);
+	for (uint32_t i = 0; i < THREADS; i++)
+		for (uint32_t k = 0; k < CONTROL_WORDS; k++)
+			fake.controls[i][k] = address_of(fake.tables[0]);
+	reads = 0;
+	assert_int_equal(-ENOTSUP, locate(&process));
+	assert_in_range(reads, 1, READS_MAX);
+}
+
 TEST(the_thread_pointer_is_pthread_self_where_nothing_lies_above)
 {
 	uint64_t pointer = 0;
@@ -311,6 +339,7 @@ RUN_TESTS(cmocka_unit_test(glibc_keeps_the_state_in_the_control_block),
 	  cmocka_unit_test(a_pair_that_is_not_in_use_is_no_key),
 	  cmocka_unit_test(an_interpreter_that_starts_is_asked_again),
 	  cmocka_unit_test(lists_that_lead_nowhere_or_in_a_circle_end),
+	  cmocka_unit_test(memory_full_of_one_thread_state_ends_the_search),
 	  cmocka_unit_test(the_thread_pointer_is_pthread_self_where_nothing_lies_above),
 	  cmocka_unit_test(the_thread_pointer_of_aarch64_is_behind_the_control_block),
 	  cmocka_unit_test(musl_on_aarch64_has_a_small_block_that_points_to_itself),
