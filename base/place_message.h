@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What source an address came from, as bytes: from the process that reads a file to the one that
+// asked. The bytes are as good as the file is: they are not trusted.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "buffer.h"
+#include "dwarf_lines.h"
+#include "source_lines.h"
+
+/* A message is this, and for each line its head and two texts. */
+struct place_message_head {
+	uint64_t start_offset;
+	uint32_t index;
+	uint32_t count; // of lines
+};
+
+struct place_message_line {
+	uint32_t number;
+	uint16_t name_size, file_size;
+};
+
+enum {
+	PLACE_MESSAGE_BYTES_MAX = (int)(sizeof(struct place_message_head) +
+					SOURCE_LINES_MAX * (sizeof(struct place_message_line) +
+							    2 * SOURCE_NAME_BYTES)),
+};
+
+/** One that was read. */
+struct place_message {
+	uint32_t index;
+	struct source_place place; // its strings are below
+	char texts[SOURCE_LINES_MAX][2][SOURCE_NAME_BYTES];
+};
+
+/** Begin a message of @count lines, which follow. */
+void place_message_begin(struct buffer *message, uint32_t index, uint64_t start_offset,
+			 uint32_t count);
+void place_message_add(struct buffer *message, const char *name, const char *file, uint32_t number);
+/** All lines of what DWARF says, names demangled. */
+void place_message_add_dwarf(struct buffer *message, const struct dwarf_place *place);
+
+/**
+ * Read the first message of the bytes. Returns how many it has; 0: not all of it is there; -EBADMSG.
+ */
+ssize_t place_message_read(const uint8_t *bytes, size_t size, struct place_message *ret_message);
