@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collector/debug_elf.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,39 @@ struct debug_elf {
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
+/* Where GNU tools packed sections before ELF said how: "ZLIB", how large it becomes, what zlib made of it. */
+struct gnu_packed {
+	char magic[4];
+	uint8_t size[8]; // big endian
+};
+
+static uint64_t gnu_unpacked_bytes(Elf_Scn *section)
+{
+	const Elf_Data *data = elf_rawdata(section, NULL);
+	const struct gnu_packed *packed = data ? data->d_buf : NULL;
+	uint64_t size;
+
+	if (!packed || data->d_size < sizeof(*packed) || memcmp(packed->magic, "ZLIB", 4) != 0)
+		return 0;
+	memcpy(&size, packed->size, sizeof(size));
+	return be64toh(size);
+}
+
+/* What the section becomes in memory; 0: it is not packed. */
+static uint64_t unpacked_bytes(Elf_Scn *section, const GElf_Shdr *header, const char *name)
+{
+	GElf_Chdr packed;
+
+	if (header->sh_flags & SHF_COMPRESSED)
+		return gelf_getchdr(section, &packed) ? packed.ch_size : 0;
+	return strncmp(name, ".zdebug_", 8) == 0 ? gnu_unpacked_bytes(section) : 0;
+}
+
+static bool is_debug_info(const char *name)
+{
+	return strcmp(name, ".debug_info") == 0 || strcmp(name, ".zdebug_info") == 0;
+}
+
 static int check_sections(struct debug_elf *elf, struct error *err)
 {
 	uint64_t unpacked = 0;
@@ -39,19 +73,18 @@ static int check_sections(struct debug_elf *elf, struct error *err)
 	if (count > DEBUG_ELF_SECTIONS_MAX)
 		return error_set(err, -EFBIG, "it has %zu sections", count);
 	while ((section = elf_nextscn(elf->elf, section))) {
-		GElf_Chdr packed;
-		const char *name;
-
 		if (!gelf_getshdr(section, &header))
 			return error_set(err, -EBADMSG, "its section headers are broken");
-		if ((header.sh_flags & SHF_COMPRESSED) && gelf_getchdr(section, &packed))
-			unpacked += packed.ch_size < DEBUG_ELF_UNPACKED_BYTES_MAX
-					    ? packed.ch_size
-					    : DEBUG_ELF_UNPACKED_BYTES_MAX;
-		name = elf_strptr(elf->elf, names, header.sh_name);
-		if (name && strcmp(name, ".debug_info") == 0 && header.sh_type != SHT_NOBITS)
+		const char *name = elf_strptr(elf->elf, names, header.sh_name);
+		uint64_t bytes = unpacked_bytes(section, &header, name ? name : "");
+
+		unpacked +=
+			bytes < DEBUG_ELF_UNPACKED_BYTES_MAX ? bytes : DEBUG_ELF_UNPACKED_BYTES_MAX;
+		if (!name || header.sh_type == SHT_NOBITS)
+			continue;
+		if (is_debug_info(name))
 			elf->has_dwarf = true;
-		if (name && strcmp(name, ".gnu_debugaltlink") == 0 && header.sh_type != SHT_NOBITS)
+		if (strcmp(name, ".gnu_debugaltlink") == 0)
 			elf->alt_link = section;
 	}
 	if (unpacked >= DEBUG_ELF_UNPACKED_BYTES_MAX)

@@ -171,6 +171,7 @@ TEST(whatever_file_has_the_symbols_names_the_function)
 		{ "debug file", "-no-pie", "p.debug", 2 },
 		{ "debug file, moved when loaded", "-pie", "p.debug", 2 },
 		{ "compressed DWARF", "-gz -no-pie", "p", 2 },
+		{ "compressed as GNU tools once did", "-gz=zlib-gnu -no-pie", "p", 2 },
 		{ "symbols only", "-no-pie", "symbols", 1 },
 	};
 
@@ -251,6 +252,11 @@ TEST(files_that_name_nothing_are_refused_with_the_reason)
 		  "  s=o+64*i\n"
 		  "  if struct.unpack_from('<Q',b,s+8)[0]&0x800:\n"
 		  "    struct.pack_into('<Q',b,struct.unpack_from('<Q',b,s+24)[0]+8,1<<40)\n"
+		  "open('f','wb').write(b)\"",
+		  false, "unpack to more than" },
+		{ "a bomb as GNU tools once packed",
+		  "gcc -O1 -g -gz=zlib-gnu p.c -o f -Wl,--build-id=0xabcd && python3 -c \""
+		  "b=open('f','rb').read().replace(b'ZLIB'+bytes(4),b'ZLIB'+bytes([0,0,1,0]));"
 		  "open('f','wb').write(b)\"",
 		  false, "unpack to more than" },
 	};
