@@ -11,18 +11,18 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/demangle.h"
-#include "base/dwarf_lines.h"
 #include "base/place_table.h"
 #include "collector/debug_elf.h"
+#include "collector/dwarf_process.h"
 
 /* A debug file that is open. */
 struct open_file {
 	char id[DEBUG_ELF_ID_BYTES]; // "": the place is free
-	int fd, alt_fd;
+	int fd;
 	struct debug_elf *elf;
-	struct dwarf_lines *dwarf; // NULL: only symbols
-	uint64_t used;             // larger: later
-	uint32_t version;          // of the files when it was opened
+	struct dwarf_process *dwarf; // NULL: only symbols
+	uint64_t used;               // larger: later
+	uint32_t version;            // of the files when it was opened
 };
 
 struct symbolizer {
@@ -32,7 +32,7 @@ struct symbolizer {
 	struct open_file open[SYMBOLIZER_FILES_OPEN];
 	uint64_t use;
 	struct place_table places;
-	char names[SOURCE_LINES_MAX][DEMANGLED_BYTES_MAX]; // of the answer being made
+	char name[DEMANGLED_BYTES_MAX]; // of the answer being made
 };
 
 struct symbolizer *symbolizer_new(struct debug_files *files, struct debuginfod *debuginfod)
@@ -45,17 +45,16 @@ struct symbolizer *symbolizer_new(struct debug_files *files, struct debuginfod *
 	symbolizer->debuginfod = debuginfod;
 	pthread_mutex_init(&symbolizer->lock, NULL);
 	for (uint32_t i = 0; i < SYMBOLIZER_FILES_OPEN; i++)
-		symbolizer->open[i] = (struct open_file){ .fd = -1, .alt_fd = -1 };
+		symbolizer->open[i] = (struct open_file){ .fd = -1 };
 	return symbolizer;
 }
 
 static void close_file(struct open_file *file)
 {
-	dwarf_lines_close(file->dwarf);
+	dwarf_process_close(file->dwarf);
 	debug_elf_close(file->elf);
 	cleanup_closep(&file->fd);
-	cleanup_closep(&file->alt_fd);
-	*file = (struct open_file){ .fd = -1, .alt_fd = -1 };
+	*file = (struct open_file){ .fd = -1 };
 }
 
 void symbolizer_free(struct symbolizer *symbolizer)
@@ -103,7 +102,8 @@ static struct open_file *least_recently_used(struct symbolizer *symbolizer)
 
 static struct open_file *open_file(struct symbolizer *symbolizer, const char *build_id)
 {
-	struct open_file opened = { .fd = find_fd(symbolizer, build_id), .alt_fd = -1 };
+	struct open_file opened = { .fd = find_fd(symbolizer, build_id) };
+	_cleanup_close_ int alt_fd = -1;
 	char alt_id[DEBUG_ELF_ID_BYTES];
 
 	if (opened.fd < 0)
@@ -113,8 +113,8 @@ static struct open_file *open_file(struct symbolizer *symbolizer, const char *bu
 		return NULL;
 	}
 	if (debug_elf_alt_id(opened.elf, alt_id) == 0)
-		opened.alt_fd = find_fd(symbolizer, alt_id);
-	dwarf_lines_open(opened.fd, opened.alt_fd, &opened.dwarf);
+		alt_fd = find_fd(symbolizer, alt_id);
+	dwarf_process_open(opened.fd, alt_fd, &opened.dwarf);
 	snprintf(opened.id, sizeof(opened.id), "%s", build_id);
 	opened.version = current_version(symbolizer);
 
@@ -146,35 +146,24 @@ static struct open_file *use_file(struct symbolizer *symbolizer, const char *bui
 
 /* ---- places -------------------------------------------------------------------------------- */
 
-static const char *demangled(struct symbolizer *symbolizer, uint32_t line, const char *name)
-{
-	demangle(name, symbolizer->names[line]);
-	return symbolizer->names[line];
-}
-
-static int read_dwarf(struct symbolizer *symbolizer, const struct open_file *file, uint64_t address,
+/* Returns 0; -ENOENT; -EAGAIN: not within the budget. */
+static int read_dwarf(const struct open_file *file, uint64_t address, uint64_t budget_ns,
 		      struct source_place *place)
 {
-	struct dwarf_place found;
+	const struct source_place *found;
+	int rc =
+		file->dwarf ? dwarf_process_find(file->dwarf, address, budget_ns, &found) : -ENOENT;
 
-	if (!file->dwarf || dwarf_lines_find(file->dwarf, address, &found))
-		return -ENOENT;
-	place->count = found.count;
-	for (uint32_t i = 0; i < found.count; i++) {
-		const struct dwarf_line *line = &found.lines[i];
-
-		place->lines[i] = (struct source_line){
-			.name = line->name ? demangled(symbolizer, i, line->name) : "",
-			.file = line->file ? line->file : "",
-			.number = line->number,
-		};
-	}
+	if (rc)
+		return rc;
+	place->count = found->count;
+	memcpy(place->lines, found->lines, found->count * sizeof(*found->lines));
 	return 0;
 }
 
-/* The function's own name is the symbol's, where DWARF has another or none. */
+/* The function's own name is the symbol's, where DWARF has another or none. Returns as read_dwarf(). */
 static int read_place(struct symbolizer *symbolizer, const struct open_file *file, uint64_t offset,
-		      struct source_place *place)
+		      uint64_t budget_ns, struct source_place *place)
 {
 	uint64_t address;
 
@@ -182,28 +171,35 @@ static int read_place(struct symbolizer *symbolizer, const struct open_file *fil
 		return -ENOENT;
 	const char *name = debug_elf_function(file->elf, address);
 	*place = (struct source_place){ .start_offset = offset };
-	if (read_dwarf(symbolizer, file, address, place)) {
-		if (!name)
-			return -ENOENT;
+	int rc = read_dwarf(file, address, budget_ns, place);
+	if (rc && (rc == -EAGAIN || !name))
+		return rc;
+	if (rc) {
 		place->count = 1;
 		place->lines[0] = (struct source_line){ .file = "" };
 	}
 	struct source_line *outermost = &place->lines[place->count - 1];
-	if (name)
-		outermost->name = demangled(symbolizer, place->count - 1, name);
+	if (name) {
+		demangle(name, symbolizer->name);
+		outermost->name = symbolizer->name;
+	}
 	return outermost->name[0] ? 0 : -ENOENT;
 }
 
 static void read_location(struct symbolizer *symbolizer, const char *build_id,
-			  const struct location *location, uint32_t version)
+			  const struct location *location, uint32_t version, uint64_t until_ns)
 {
 	struct open_file *file = use_file(symbolizer, build_id);
 	struct source_place place;
+	uint64_t now_ns = clock_monotonic_ns();
+	int rc = file ? read_place(symbolizer, file, location->offset,
+				   now_ns < until_ns ? until_ns - now_ns : 0, &place)
+		      : -ENOENT;
 
-	if (place_table_ask(&symbolizer->places, location->id, version))
+	// What was not done in time is asked for again.
+	if (rc == -EAGAIN || place_table_ask(&symbolizer->places, location->id, version))
 		return;
-	bool known = file && read_place(symbolizer, file, location->offset, &place) == 0;
-	place_table_answer(&symbolizer->places, location->id, known ? &place : NULL);
+	place_table_answer(&symbolizer->places, location->id, rc ? NULL : &place);
 }
 
 static bool is_to_be_read(const struct known_place *known, uint32_t version)
@@ -227,7 +223,7 @@ int symbolizer_find(struct symbolizer *symbolizer, const struct profile *locatio
 	if (is_to_be_read(known, version) && *budget_ns) {
 		uint64_t begin_ns = clock_monotonic_ns();
 
-		read_location(symbolizer, build_id, location, version);
+		read_location(symbolizer, build_id, location, version, begin_ns + *budget_ns);
 		uint64_t spent_ns = clock_monotonic_ns() - begin_ns;
 		*budget_ns -= spent_ns < *budget_ns ? spent_ns : *budget_ns;
 		known = place_table_find(&symbolizer->places, location->id);

@@ -10,10 +10,17 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "collector/debug_elf.h"
+#include "collector/dwarf_process.h"
 #include "tests/test.h"
+#include "tests/unit/agent/debuginfod_double.h"
 
-enum { CACHE_BYTES = 64 << 20 };
+enum {
+	CACHE_BYTES = 64 << 20,
+	QUERIES_MAX = 2 * DWARF_PROCESS_SECONDS,
+	WAIT_MS = 10000,
+};
 
 static const char source[] = "volatile int sink;\n"
 			     "static inline __attribute__((always_inline)) void inner(int n)\n"
@@ -214,6 +221,55 @@ TEST(a_query_without_time_left_is_not_held_up)
 	fixture_close(&fixture);
 }
 
+/* DWARF of namespaces within each other, each with its child for a sibling, too: 2 to the 60th ways through them. */
+static const char endless[] = ".section .debug_abbrev,\"\",@progbits\n"
+			      "abbrev: .byte 1, 0x11, 1, 0x11, 0x01, 0x12, 0x07, 0, 0\n"
+			      "	.byte 2, 0x39, 1, 0x01, 0x13, 0, 0\n"
+			      "	.byte 0\n"
+			      ".section .debug_info,\"\",@progbits\n"
+			      "unit: .long unit_end - version\n"
+			      "version: .short 4\n"
+			      "	.long abbrev\n"
+			      "	.byte 8\n"
+			      "	.byte 1\n"
+			      "	.quad outer, 0x100\n"
+			      "	.rept 60\n"
+			      "	.byte 2\n"
+			      "	.long . + 4 - unit\n"
+			      "	.endr\n"
+			      "	.skip 61\n"
+			      "unit_end:\n"
+			      ".section .note.GNU-stack,\"\",@progbits\n";
+
+TEST(a_file_that_never_ends_holds_up_no_query)
+{
+	struct fixture fixture;
+	struct answer answer;
+	char path[64];
+	int rc = -ENOENT;
+
+	fixture_open(&fixture, "-no-pie");
+	snprintf(path, sizeof(path), "%s/endless.S", fixture.folder);
+	FILE *file = fopen(path, "we");
+	assert_non_null(file);
+	fputs(endless, file);
+	fclose(file);
+	run(&fixture, "gcc -O1 -no-pie -Wl,--build-id p.c endless.S -o f");
+	_cleanup_(debug_elf_closep) struct debug_elf *elf = NULL;
+	_cleanup_close_ int fd = open_file(&fixture, "f");
+	assert_int_equal(0, debug_elf_open(fd, &elf, NULL));
+	assert_int_equal(0, debug_elf_build_id(elf, fixture.build_id));
+	assert_int_equal(0, upload(&fixture, "f", fixture.build_id, NULL));
+	// A query that has no time for it goes without; in the end its symbols are all that is read.
+	assert_int_equal(-ENOENT, find(&fixture, fixture.offset, NS_PER_MS, &answer));
+	for (int query = 0; rc && query < QUERIES_MAX; query++)
+		rc = find(&fixture, fixture.offset, SYMBOLIZER_NS_MAX, &answer);
+	assert_int_equal(0, rc);
+	assert_int_equal(1, answer.count);
+	assert_string_equal("outer", answer.names[0]);
+	fixture_close(&fixture);
+}
+
 TEST(a_better_file_is_used_when_it_comes)
 {
 	struct fixture fixture;
@@ -226,6 +282,70 @@ TEST(a_better_file_is_used_when_it_comes)
 	assert_int_equal(0, upload(&fixture, "p", fixture.build_id, NULL));
 	assert_int_equal(0, find(&fixture, fixture.offset + 1, SYMBOLIZER_NS_MAX, &answer));
 	assert_int_equal(2, answer.count);
+	fixture_close(&fixture);
+}
+
+/* As the collector opens one. */
+static int check_debug_file(int fd, const char *build_id)
+{
+	return debug_files_check(fd, build_id, NULL);
+}
+
+static struct debuginfod *client_open(const struct fixture *fixture, const char *url)
+{
+	char folder[64];
+	const struct debuginfod_options options = { .urls = url,
+						    .folder = folder,
+						    .cache_bytes = CACHE_BYTES,
+						    .check = check_debug_file,
+						    .timeout_s = 1 };
+	struct debuginfod *client;
+	struct error err = { 0 };
+
+	snprintf(folder, sizeof(folder), "%s/fetched", fixture->folder);
+	if (debuginfod_open(&options, &client, &err))
+		fail_msg("%s", err.text);
+	return client;
+}
+
+static void wait_for_answer(const struct debuginfod *client)
+{
+	uint64_t until_ns = clock_monotonic_ns() + WAIT_MS * NS_PER_MS;
+
+	while (!debuginfod_answers(client)) {
+		assert_true(clock_monotonic_ns() < until_ns);
+		usleep(2000);
+	}
+}
+
+TEST(a_server_has_what_nobody_uploaded)
+{
+	static uint8_t bytes[256 << 10];
+	struct debuginfod_double server;
+	struct fixture fixture;
+	struct answer answer;
+
+	fixture_open(&fixture, "-pie");
+	int fd = open_file(&fixture, "p.debug");
+	ssize_t size = pread(fd, bytes, sizeof(bytes), 0);
+	assert_true(size > 0 && size < (ssize_t)sizeof(bytes));
+	close(fd);
+	double_open(&server, ANSWER_FILE, bytes, (size_t)size);
+	struct debuginfod *client = client_open(&fixture, server.url);
+	symbolizer_free(fixture.symbolizer);
+	fixture.symbolizer = symbolizer_new(&fixture.files, client);
+	// Nobody waits for it: a later query has the names.
+	assert_int_equal(-ENOENT, find(&fixture, fixture.offset, SYMBOLIZER_NS_MAX, &answer));
+	wait_for_answer(client);
+	assert_int_equal(0, find(&fixture, fixture.offset, SYMBOLIZER_NS_MAX, &answer));
+	assert_int_equal(2, answer.count);
+	assert_string_equal("inner", answer.names[0]);
+	assert_string_equal("outer", answer.names[1]);
+	assert_int_equal(8, answer.numbers[1]);
+	assert_int_equal(1, server.requests);
+	symbolizer_free(take(fixture.symbolizer));
+	debuginfod_close(client);
+	double_close(&server);
 	fixture_close(&fixture);
 }
 
@@ -311,6 +431,8 @@ TEST(damaged_files_are_survived)
 
 RUN_TESTS(cmocka_unit_test(whatever_file_has_the_symbols_names_the_function),
 	  cmocka_unit_test(a_query_without_time_left_is_not_held_up),
+	  cmocka_unit_test(a_file_that_never_ends_holds_up_no_query),
 	  cmocka_unit_test(a_better_file_is_used_when_it_comes),
+	  cmocka_unit_test(a_server_has_what_nobody_uploaded),
 	  cmocka_unit_test(files_that_name_nothing_are_refused_with_the_reason),
 	  cmocka_unit_test(damaged_files_are_survived))
