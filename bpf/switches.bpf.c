@@ -94,17 +94,13 @@ __attribute__((noinline)) int tell_totals(struct thread_time *time, struct count
 	if (!time || !key)
 		return 0;
 	from = time->slot;
-	// A sweep may meet a thread at its end: one of the two tells.
-	if (!__sync_bool_compare_and_swap(&time->slot, from, slot))
-		return 0;
+	time->slot = slot;
 	key->slot = from < slot ? from : slot;
 	key->more_slots = slot - key->slot;
 #pragma unroll
 	for (__u32 state = 0; state < THREAD_STATES; state++) {
-		__u64 sum_ns = time->switched_ns[state] + time->swept_ns[state];
-		__u64 ns = sum_ns - time->told_ns[state];
+		__u64 ns = thread_time_take(time, state);
 
-		time->told_ns[state] = sum_ns;
 		key->kind = kind_of_state[state];
 		if (ns)
 			count_one(key, ns, 1);

@@ -88,3 +88,23 @@ static inline __attribute__((always_inline)) __u64 spell_settle(struct spell *sp
 	spell->ns[THREAD_BLOCKED] -= blocked_ns;
 	return left_ns;
 }
+
+/*
+ * What was accounted in @state and has not been told yet; it is, afterwards. A sweep may meet a thread at its
+ * end: who comes first tells, the other one tells what came since.
+ */
+static inline __attribute__((always_inline)) __u64 thread_time_take(struct thread_time *time,
+								    __u32 state)
+{
+	for (__u32 tries = 0; tries < 2; tries++) {
+		__u64 told_ns = *(volatile __u64 *)&time->told_ns[state];
+		__u64 sum_ns = *(volatile __u64 *)&time->switched_ns[state] +
+			       *(volatile __u64 *)&time->swept_ns[state];
+
+		if (sum_ns <= told_ns)
+			return 0;
+		if (__sync_bool_compare_and_swap(&time->told_ns[state], told_ns, sum_ns))
+			return sum_ns - told_ns;
+	}
+	return 0;
+}

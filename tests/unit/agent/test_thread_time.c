@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bpf/thread_time.h"
 
+#include <pthread.h>
+
 #include "tests/test.h"
 
 static __u64 sum_of(const struct spell *spell)
@@ -63,5 +65,46 @@ TEST(a_thread_has_run_what_the_kernel_says)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(a_spell_is_cut_into_what_the_thread_did),
+/* One of two that account what a thread did, and tell it. */
+struct teller {
+	struct thread_time *time;
+	__u64 told_ns;
+	_Bool switches;
+};
+
+enum { TURNS = 5000000 };
+static pthread_barrier_t both;
+
+static void *tell(void *context)
+{
+	struct teller *teller = context;
+
+	pthread_barrier_wait(&both);
+	for (int i = 0; i < TURNS; i++) {
+		if (teller->switches)
+			teller->time->switched_ns[THREAD_BLOCKED]++;
+		else
+			teller->time->swept_ns[THREAD_BLOCKED]++;
+		teller->told_ns += thread_time_take(teller->time, THREAD_BLOCKED);
+	}
+	return NULL;
+}
+
+TEST(what_two_tell_at_a_time_is_told_once)
+{
+	struct thread_time time = { 0 };
+	struct teller switches = { &time, 0, 1 }, sweeps = { &time, 0, 0 };
+	pthread_t thread;
+
+	pthread_barrier_init(&both, NULL, 2);
+	assert_int_equal(0, pthread_create(&thread, NULL, tell, &sweeps));
+	tell(&switches);
+	pthread_join(thread, NULL);
+	sweeps.told_ns += thread_time_take(&time, THREAD_BLOCKED); // what the last one could not
+	EXPECT_EQ(2 * TURNS, switches.told_ns + sweeps.told_ns, "by both");
+	EXPECT_EQ(0, thread_time_take(&time, THREAD_BLOCKED), "nothing is left");
+}
+
+RUN_TESTS(cmocka_unit_test(what_two_tell_at_a_time_is_told_once),
+	  cmocka_unit_test(a_spell_is_cut_into_what_the_thread_did),
 	  cmocka_unit_test(a_thread_has_run_what_the_kernel_says))
