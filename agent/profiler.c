@@ -43,7 +43,7 @@ enum {
 	// when half full, and that is looked at four times a second.
 	COUNTS_SECONDS = 4,
 	// Lanes count waits and threads, of which each CPU can have as many as the kernel side lets it
-	// (bpf/unwind_budget.bpf.h), and totals of each thread name of each process.
+	// (bpf/unwind_budget.h), and totals of each thread name of each process.
 	LANE_COUNTS_PER_CPU = 8192,
 	LANE_COUNTS_MIN = 8192,
 	// With two maps of 176 bytes a count, 23 MB of kernel memory; on more than 8 CPUs they are

@@ -117,7 +117,7 @@ static long walk_and_note(__u32 index, struct noted_walk *walk)
 
 /* What could not be unwound to its end may be as soon as a table is there. */
 #define MEMO_OF_CUT_STACK_NS 200000000ULL
-/* The agent forgets the bodies of stacks that were not counted for a minute. */
+/* Well before the agent forgets the body of a stack that was not counted: ten minutes, STACK_IDLE_NS. */
 #define MEMO_NS 20000000000ULL
 
 /* How many were taken so far that are cut: for the agent, which has them taken again. */
