@@ -4,7 +4,7 @@
 
 import { reducedIn, throttledShare } from "./chart_marks.js";
 import { byId, element } from "./element.js";
-import { formatClock, formatDuration, formatNumber, formatRange, formatShare, formatTime } from "./format.js";
+import { formatDuration, formatMoment, formatNumber, formatRange, formatShare } from "./format.js";
 import { hasKnownValues, valueTitle } from "./label_value.js";
 import { Popover } from "./popover.js";
 import { GPU, laneOf, THROTTLED_TYPE, WALL_TYPE } from "./profile_type.js";
@@ -111,14 +111,14 @@ export class ChartNotices {
 
 		if (!worst)
 			return "";
-		const until = worst.to_end ? "" : ` until ${formatClock(worst.spans.at(-1).to_ms, 1000)}`;
+		const until = worst.to_end ? "" : ` until ${formatMoment(worst.spans.at(-1).to_ms, Date.now())}`;
 		return `${worst.text}${until}${more.length > 0 ? ` and ${more.length} more` : ""}`;
 	}
 
 	#fillChanges() {
 		const { changes = [], inForce = [] } = this.#marks ?? {};
 		const cost = this.#cost === null ? [] : [element("p", "", `Profiling took ${formatNumber(this.#cost)} cores on average.`)];
-		const rows = changes.slice(-CHANGES_LISTED).map(({ time_ms, text }) => changeRow(formatTime(Math.floor(time_ms / 1000) * 1000), text));
+		const rows = changes.slice(-CHANGES_LISTED).map(({ time_ms, text }) => changeRow(formatMoment(time_ms, Date.now()), text));
 
 		byId("changes-popover").replaceChildren(
 			element("p", "", reductionWords(inForce, this.#state.view.type)), ...cost,
@@ -139,8 +139,9 @@ function changeList(heading, rows) {
 }
 
 /** When something was in force. */
-function spanWords({ spans, is_whole }) {
-	const words = is_whole ? "all the time" : formatRange(spans[0].from_ms, spans.at(-1).to_ms, Date.now());
+function spanWords({ spans, is_whole, to_end }) {
+	const words = is_whole ? "all the time" : to_end ? `since ${formatMoment(spans[0].from_ms, Date.now())}` :
+		formatRange(spans[0].from_ms, spans.at(-1).to_ms, Date.now());
 
 	return spans.length > 1 ? `${words}, ${spans.length} times` : words;
 }

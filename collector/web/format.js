@@ -81,6 +81,13 @@ export function formatBytes(bytes) {
 	return `${COUNT.format(bytes)} B`;
 }
 
+/** The same in a few characters, for a column: "12.3 M" of a count. */
+export function formatShort(value, unit) {
+	const [size, letter] = [[1e12, "T"], [1e9, "G"], [1e6, "M"]].find(([least]) => value >= least) ?? [1, ""];
+
+	return unit === "count" && letter ? `${formatNumber(value / size)} ${letter}` : formatValue(value, unit);
+}
+
 // What levels are counted in, and as people say it: [unit, how much of it one of the type's is].
 const LEVELS = new Map([["percent", ["%", 1]], ["celsius", ["°C", 1]], ["milliwatts", ["W", 1e-3]], ["hertz", ["MHz", 1e-6]]]);
 
@@ -145,6 +152,13 @@ export function formatDate(time_ms) {
 /** Date and clock, local, to the millisecond only where there are any. */
 export function formatTime(time_ms) {
 	return `${formatDate(time_ms)} ${formatClock(time_ms, time_ms % 1000 ? 1 : 1000)}`;
+}
+
+/** "14:05:30", with the date where it is not today's. */
+export function formatMoment(time_ms, now_ms) {
+	const day = formatDate(time_ms);
+
+	return (day === formatDate(now_ms) ? "" : day + " ") + formatClock(time_ms, 1000);
 }
 
 /** "2030-01-31 14:05:00 – 14:06:12", without the date where it is today's. */

@@ -26,6 +26,10 @@ const VALUES = {
 	},
 };
 
+// Values that have words, but no colour of their own.
+const DIRECTIONS = { host_to_device: "host to GPU", device_to_host: "GPU to host", device_to_device: "GPU to GPU", set: "set to a value" };
+const NUMBERED = { gpu: "GPU", rank: "rank" };
+
 /** All values that have a colour, as "label/value". */
 export const COLORED = Object.entries(VALUES).flatMap(([label, values]) => Object.keys(values).map((value) => `${label}/${value}`));
 
@@ -40,7 +44,13 @@ export function hasKnownValues(label) {
 
 /** @value of @label as shown; a series without the label has none. */
 export function valueTitle(label, value) {
-	return known(label, value)?.[0] ?? (value === "" ? "(none)" : value);
+	if (value === "")
+		return "(none)";
+	if (label === "direction")
+		return Object.hasOwn(DIRECTIONS, value) ? DIRECTIONS[value] : value;
+	if (Object.hasOwn(NUMBERED, label) && /^\d+$/.test(value))
+		return `${NUMBERED[label]} ${value}`;
+	return known(label, value)?.[0] ?? value;
 }
 
 /** What a thread with it waited for or did; "" where there is nothing to explain. */

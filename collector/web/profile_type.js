@@ -24,6 +24,15 @@ const SELF = "The profiler itself";
 const WAITS = ["wall clock and waits ", "stacks of waits "];
 const CALLS = ["stacks of waits at "];
 
+// Labels that only some types have, by the beginnings of those types.
+const OWN_LABELS = {
+	wait: ["off_cpu:", "off_wake:"], state: ["wall:"], program: ["cairn:cost:"], change: ["cairn:governor:", "cairn:in_force:"],
+	direction: ["gpu_copy:"], memory: ["gpu_copy:"],
+	collective: ["nccl:"], communicator: ["nccl:"], rank: ["nccl:"], ranks: ["nccl:"],
+	gpu: ["gpu:", "gpu_process:"], gpu_uuid: ["gpu:", "gpu_process:"], gpu_model: ["gpu:", "gpu_process:"], reason: ["gpu:throttled:"],
+};
+export const LABELS_OF_TYPES = Object.keys(OWN_LABELS);
+
 /**
  * In the order of the picker.
  *   section  heading in the picker     about   what it is, in a sentence
@@ -151,6 +160,16 @@ export function typeOfWord(word) {
 /** Is a value of @type a level (of memory in use), not an amount that adds up over time? */
 export function isGauge(type) {
 	return String(type).split(":")[3] === "gauge";
+}
+
+/** Do values of several series of @type make a sum? Temperatures, clocks and percentages do not: theirs is a mean. */
+export function addsUp(type) {
+	return !isGauge(type) || !["percent", "celsius", "hertz"].includes(String(type).split(":")[2]);
+}
+
+/** Is @label one that only some types have, and @type none of them? A selector on it would find nothing. */
+export function isForeign(label, type) {
+	return LABELS_OF_TYPES.includes(label) && !OWN_LABELS[label].some((beginning) => type.startsWith(beginning));
 }
 
 /** @types as [{ section, lanes }] in the picker's order. */

@@ -2,14 +2,12 @@
 // The questions a view asks of the API, each for one resolved range.
 
 import { apiPath, ask } from "./api.js";
-import { hasKnownValues } from "./label_value.js";
-import { BLOCKED_TYPE, CHANGE_TYPE, COST_TYPE, CPU_TYPE, IN_FORCE_TYPE, laneOf, THROTTLED_TYPE, WALL_TYPE } from "./profile_type.js";
+import { BLOCKED_TYPE, CHANGE_TYPE, COST_TYPE, CPU_TYPE, IN_FORCE_TYPE, isForeign, LABELS_OF_TYPES, laneOf, THROTTLED_TYPE,
+	 WALL_TYPE } from "./profile_type.js";
 import { parseSelector, formatSelector, selectedValue, withValue } from "./selector.js";
 
 export const TOP_ROWS_MAX = 10000; // the table sorts and filters these itself
 const IDLE = { name: "wait", op: "!=", value: "idle" };
-// Labels that only some types have: a selector on them would find nothing of the others.
-const LABELS_OF_TYPES = ["wait", "state", "program", "change"];
 // What is counted per container has no processes and threads.
 const LABELS_OF_THREADS = [...LABELS_OF_TYPES, "process", "thread"];
 const AGENT = "cairn-agent"; // the service that agents' own figures are of; no other lane has it
@@ -38,12 +36,10 @@ export function leavesIdleOut(view) {
 
 /** What changes in @view to show @type: what only other types understand is dropped. */
 export function showType(view, type) {
-	const { label, idle } = laneOf(type);
-	const foreign = (name) => LABELS_OF_TYPES.includes(name) && name !== label && !(idle && name === "wait");
 	const matchers = parseSelector(view.query);
-	const kept = matchers?.filter((m) => !foreign(m.name));
+	const kept = matchers?.filter((m) => !isForeign(m.name, type));
 
-	return { type, zoom: "", group: foreign(view.group) ? "auto" : view.group,
+	return { type, zoom: "", group: isForeign(view.group, type) ? "auto" : view.group,
 		 query: matchers && kept.length < matchers.length ? formatSelector(kept) : view.query };
 }
 
@@ -195,9 +191,7 @@ export function askLabels(view, range, signal) {
 
 /** The labels of @names that series of @type can have. */
 export function labelsOfType(names, type) {
-	const { label, idle } = laneOf(type);
-
-	return names.filter((name) => !LABELS_OF_TYPES.includes(name) || name === label || (idle && hasKnownValues(name) && name === "wait"));
+	return names.filter((name) => !isForeign(name, type));
 }
 
 /** Does the collector accept @query? Throws ApiError when not. */

@@ -183,7 +183,11 @@ export class SeriesChart extends EventTarget {
 		ctx.textAlign = "left";
 		ctx.textBaseline = "top";
 		ctx.fillStyle = this.palette["ink-muted"];
-		ctx.fillText(this.#chart.rate.unit, PLOT.left + 2, this.#yOf(ticks.max) + 4);
+		ctx.strokeStyle = this.palette.surface; // so that it can be read over the series
+		ctx.lineWidth = 3;
+		ctx.lineJoin = "round";
+		ctx.strokeText(this.#chart.rate.unit, PLOT.left + 4, this.#yOf(ticks.max) + 4);
+		ctx.fillText(this.#chart.rate.unit, PLOT.left + 4, this.#yOf(ticks.max) + 4);
 	}
 
 	#drawTimes() {
@@ -201,19 +205,21 @@ export class SeriesChart extends EventTarget {
 		}
 	}
 
-	// Tops are sums from the bottom, so the highest is painted first and the others over it.
+	// Tops are sums from the bottom, so the highest is painted first and the others over it. What does not add up are lines.
 	#drawSeries() {
 		const { ctx } = this;
-		const { series } = this.#chart;
+		const { series, isStacked } = this.#chart;
+		const single = series.length === 1;
 
 		for (let at = series.length - 1; at >= 0; at--) {
-			const single = series.length === 1;
 			ctx.fillStyle = this.#colorOf(series[at]);
-			ctx.globalAlpha = single ? 0.28 : 1;
-			this.#trace(series[at].tops, true);
-			ctx.fill();
-			ctx.globalAlpha = 1;
-			if (single) {
+			if (single || isStacked) {
+				ctx.globalAlpha = single ? 0.28 : 1;
+				this.#trace(series[at].tops, true);
+				ctx.fill();
+				ctx.globalAlpha = 1;
+			}
+			if (single || !isStacked) {
 				ctx.strokeStyle = ctx.fillStyle;
 				ctx.lineWidth = 1.5;
 				ctx.lineJoin = "round";
@@ -361,13 +367,13 @@ export class SeriesChart extends EventTarget {
 	}
 
 	#stepNote(x) {
-		const { edges, series, rate } = this.#chart;
+		const { edges, series, rate, isStacked } = this.#chart;
 		const time_ms = this.#timeAt(x);
 		const at = Math.min(edges.length - 2, Math.max(0, edges.findIndex((edge) => edge > time_ms) - 1));
-		const whole = series.length ? series[series.length - 1].tops[at] : 0;
+		const whole = this.#chart.whole[at] ?? 0;
 		const step_ms = edges[at + 1] - edges[at];
 		const head = [element("span", "muted", `${formatTime(Math.round(edges[at]))}, ${formatDuration(step_ms * 1e6)}`),
-			      element("strong", "", `${rate.format(whole ?? 0)} ${rate.unit}`)];
+			      element("strong", "", `${rate.format(whole)} ${rate.unit}${isStacked || series.length === 1 ? "" : " on average"}`)];
 
 		if (series.length > 1)
 			head.push(this.#groupNote(at));

@@ -4,6 +4,7 @@
 import { rateOf } from "./format.js";
 import { hasKnownValues, placeOf } from "./label_value.js";
 import { SERIES_COLORS } from "./palette.js";
+import { addsUp } from "./profile_type.js";
 
 const OTHER = "other";	 // name of the sum of series beyond the colours
 const GROUPS_MAX = 100;	 // that the collector tells; it sums the rest under the same name
@@ -12,15 +13,17 @@ const KNOWN_MAX = 16;	 // series of a label whose values have colours of their o
 /**
  * What a chart draws of @answer for @range (both ends in ms), grouped by @label; @stored: { oldest_ms, newest_ms } of
  * all samples, 0 if unknown. edges are the steps' times, rates and tops (sums from the first series on) are per step,
- * arrived_ms is the last edge up to which nothing more is to be expected.
+ * arrived_ms is the last edge up to which nothing more is to be expected. Of what does not add up tops are rates, and
+ * `whole`, of each step, is a mean.
  */
 export function stackSeries(answer, range, stored, label = "") {
 	const { first_ms, step_ms, stepCount } = stepsOf(answer);
 	const rate = rateOf(answer.type, answer.unit, answer.step_ns);
 	const something = answer.series.filter((s) => s.total !== 0); // a group without a value says nothing
 	const ordered = (something.length ? something : answer.series.slice(0, 1)).sort((a, b) => placeOf(label, a.group) - placeOf(label, b.group));
-	const series = stacked(keepLargest(ordered, hasKnownValues(label) ? KNOWN_MAX : SERIES_COLORS), stepCount, rate.scale);
-	const tops = series.length ? series[series.length - 1].tops : new Float64Array(0);
+	const isStacked = addsUp(answer.type);
+	const series = stacked(keepLargest(ordered, hasKnownValues(label) ? KNOWN_MAX : SERIES_COLORS, isStacked), stepCount, rate.scale, isStacked);
+	const whole = wholeOf(ordered, stepCount, rate.scale, isStacked);
 	// Steps are whole and may reach beyond the range; only what lies within is drawn.
 	const edges = Array.from({ length: stepCount + 1 }, (unused, at) =>
 		Math.min(Math.max(first_ms + at * step_ms, range.from_ms), range.to_ms));
@@ -30,9 +33,9 @@ export function stackSeries(answer, range, stored, label = "") {
 
 	for (const one of series)
 		one.mean = mean(one.rates.subarray(begun, arrived));
-	return { ...range, edges, rate, series, label,
+	return { ...range, edges, rate, series, label, whole, isStacked,
 		 arrived_ms: arrived < stepCount ? edges[arrived] : range.to_ms,
-		 facts: { mean: mean(tops.subarray(begun, arrived)), peak: tops.reduce((a, b) => Math.max(a, b), 0),
+		 facts: { mean: mean(whole.subarray(begun, arrived)), peak: Math.max(0, ...series.map(({ tops }) => tops.reduce((a, b) => Math.max(a, b), 0))),
 			  total: series.reduce((sum, s) => sum + s.total, 0) } };
 }
 
@@ -51,8 +54,8 @@ function mean(values) {
 	return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : 0;
 }
 
-/** At most @most series; the smallest are summed as one. */
-function keepLargest(series, most) {
+/** At most @most series; the smallest are one, their sum, or their mean if they do not add up. */
+function keepLargest(series, most, doAdd) {
 	if (series.length <= most)
 		return series;
 	if (series.length > GROUPS_MAX)
@@ -62,17 +65,25 @@ function keepLargest(series, most) {
 
 	for (const { total, values } of rest) {
 		sum.total += total;
-		values.forEach((value, at) => (sum.values[at] += value));
+		values.forEach((value, at) => (sum.values[at] += doAdd ? value : value / rest.length));
 	}
 	return [...series.slice(0, most - 1), sum];
 }
 
-function stacked(series, stepCount, scale) {
+function stacked(series, stepCount, scale, doAdd) {
 	const below = new Float64Array(stepCount);
 
 	return series.map((s) => {
 		const rates = Float64Array.from(s.values, (value) => value * scale);
 		rates.forEach((value, at) => (below[at] += value));
-		return { ...s, rates, tops: below.slice() };
+		return { ...s, rates, tops: doAdd ? below.slice() : rates };
+	});
+}
+
+/** What all of @series are in each step: their sum, or their mean. */
+function wholeOf(series, stepCount, scale, doAdd) {
+	return Float64Array.from({ length: stepCount }, (unused, at) => {
+		const sum = series.reduce((before, { values }) => before + values[at] * scale, 0);
+		return doAdd ? sum : sum / series.length;
 	});
 }

@@ -8,6 +8,7 @@ import { valueAbout, valueTitle } from "./label_value.js";
 import { isGauge, laneOf, typeTitle } from "./profile_type.js";
 import { groupOf, showType } from "./questions.js";
 
+const LABELS = { gpu: "GPU", gpu_uuid: "GPU", gpu_model: "Model" };
 const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 export class StacklessPane {
@@ -57,7 +58,7 @@ export class StacklessPane {
 		};
 		const titles = [...(gauge ? [] : ["Total", "Share"]), capitalized(`${rate.unit} on average`.trim())];
 
-		return element("table", "stackless-table", element("thead", "", element("tr", "", head(capitalized(label || "all"), ""), ...titles.map((t) => head(t)))),
+		return element("table", "stackless-table", element("thead", "", element("tr", "", head(LABELS[label] ?? capitalized(label || "all"), ""), ...titles.map((t) => head(t)))),
 			       element("tbody", "", ...series.map(row)));
 	}
 }

@@ -2,7 +2,7 @@
 // Functions by self and total. Only the rows in sight are in the document, however many there are.
 
 import { byId, element, setOptionalText } from "./element.js";
-import { formatCount, formatShare, formatValue } from "./format.js";
+import { formatCount, formatShare, formatShort } from "./format.js";
 import { frameMatcher } from "./frame_search.js";
 
 const ROW = 30;	       // px, as in style.css
@@ -174,7 +174,7 @@ function safeKind(kind) {
 function shareCell(value, whole, unit) {
 	const bar = element("span", "share-bar");
 	const cell = element("td", "number", bar, element("span", "share", formatShare(value, whole)),
-			     element("span", "value", formatValue(value, unit)));
+			     element("span", "value", formatShort(value, unit)));
 
 	bar.style.width = whole > 0 ? `${Math.min(100, (100 * value) / whole)}%` : "0";
 	return cell;

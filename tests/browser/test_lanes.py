@@ -353,3 +353,6 @@ def test_lanes_fit_small_windows(fake, open_page, artefact, lane, width, height)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     notice = page.rect(".notice-throttled")
     assert notice["x"] + notice["width"] <= width
+    button = page.rect("#diagnosis-button")
+    assert notice["y"] >= button["y"] + button["height"] or notice["x"] + notice["width"] <= button["x"], "they do not lie on each other"
+    assert page.rect("#share")["y"] < 60, "the tools are in the first row"

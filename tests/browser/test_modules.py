@@ -131,6 +131,41 @@ def test_another_lane_keeps_what_it_understands(call, before, lane, query, group
     assert (change["query"], change["group"], change["type"], change["zoom"]) == (query, group, lane, "")
 
 
+COPY = "gpu_copy:bytes:bytes:copy:bytes"
+BUSY = "gpu:busy:percent:gauge:second"
+
+
+@pytest.mark.parametrize("label, lane, foreign", [
+    ("direction", COPY, False), ("direction", CPU, True), ("memory", "gpu_copy:copies:count:copy:count", False), ("rank", "nccl:lag:nanoseconds:wall:nanoseconds", False),
+    ("rank", BLOCKED, True), ("gpu_uuid", BUSY, False), ("gpu", CPU, True), ("change", "cairn:in_force:nanoseconds:wall:nanoseconds", False), ("service", CPU, False),
+])
+def test_labels_belong_to_types(call, label, lane, foreign):
+    assert call("profile_type", "isForeign", label, lane) == foreign
+    assert (label in call("questions", "labelsOfType", [label], lane)) != foreign
+
+
+@pytest.mark.parametrize("label, value, title", [
+    ("direction", "host_to_device", "host to GPU"), ("direction", "toString", "toString"), ("gpu", "0", "GPU 0"), ("gpu", "x", "x"), ("rank", "12", "rank 12"),
+    ("rank", "", "(none)"), ("wait", "gil", "GIL"), ("node", "0", "0"),
+])
+def test_values_are_shown_in_words(call, label, value, title):
+    assert call("label_value", "valueTitle", label, value) == title
+
+
+@pytest.mark.parametrize("value, unit, text", [(706_478, "count", "706,478"), (12_174_551, "count", "12.2 M"), (9.9999e8, "count", "1,000 M"), (2e9, "count", "2.00 G"),
+                                               (5 << 30, "bytes", "5.00 GiB"), (2e9, "nanoseconds", "2.00 s")])
+def test_values_for_a_column(call, value, unit, text):
+    assert call("format", "formatShort", value, unit) == text
+
+
+def test_temperatures_are_lines_of_their_own_and_have_a_mean(call):
+    answer = {"type": "gpu:temperature:celsius:gauge:second", "unit": "celsius", "first_step_ns": 0, "step_ns": 1e9,
+              "series": [{"group": f"g{i}", "total": 50 + i, "values": [50 + i, 50 + i]} for i in range(10)]}
+    chart = call("series_stack", "stackSeries", answer, {"from_ms": 0, "to_ms": 2000}, {"oldest_ms": 0, "newest_ms": 0})
+    assert [list(s["tops"].values())[0] for s in chart["series"]] == [50, 51, 52, 53, 54, 55, 56, 58], "the last one is the mean of the rest"
+    assert chart["facts"]["peak"] == 58 and chart["facts"]["mean"] == pytest.approx(54.5) and not chart["isStacked"]
+
+
 @pytest.mark.parametrize("lane, unit, scale, word", [
     (CPU, "nanoseconds", 1 / 5e9, "cores"), (BLOCKED, "nanoseconds", 1 / 5e9, "threads"), ("memory:rss:bytes:gauge:second", "bytes", 1, ""),
     ("memory:page_fault:bytes:page_fault:bytes", "bytes", 0.2, "per second"), ("memory:oom_kills:count:event:count", "count", 0.2, "per second"),
