@@ -58,10 +58,10 @@ struct file {
 	uint64_t size;    // bytes of it that a process maps: the most seen
 	uint64_t guessed; // PENDING: bytes that its table may take
 	uint64_t used_ns;
-	uint64_t unmapped_ns;   // since when nobody holds it
-	uint64_t again_ns;      // NO_ROOM: when to try again
-	uint64_t wait_ns;       // until then, at the last try
-	struct unwind_job *job; // PENDING: with the builder; IDLE: between withdraw() and remove()
+	uint64_t unmapped_ns;      // since when nobody holds it
+	uint64_t again_ns;         // NO_ROOM: when to try again
+	uint64_t wait_ns;          // until then, at the last try
+	struct unwind_job *job;    // with the builder; IDLE: between withdraw() and remove()
 	struct followed *followed; // NULL: nothing is
 };
 
@@ -546,9 +546,10 @@ void unwind_tables_retire(struct unwind_tables *tables)
 
 // ---- eviction -------------------------------------------------------------------------------
 
-static bool is_ready(const struct file *file)
+// While it is built again it stays: who builds it says which table there is then.
+static bool may_go(const struct file *file)
 {
-	return file->id[0] && file->public.state == UNWIND_FILE_READY;
+	return file->id[0] && file->public.state == UNWIND_FILE_READY && !file->job;
 }
 
 /* In which order tables are given up. */
@@ -571,7 +572,7 @@ static bool is_left(const struct file *file, uint64_t before_ns)
 
 static enum spare spare_of(const struct file *file, uint64_t before_ns, const struct file *wanting)
 {
-	if (!is_ready(file))
+	if (!may_go(file))
 		return SPARE_NOT;
 	if (!file->misses)
 		return SPARE_UNNEEDED;
@@ -670,7 +671,7 @@ void unwind_tables_trim(struct unwind_tables *tables, uint64_t before_ns)
 	     i++) {
 		const struct file *file = &tables->files[i];
 
-		if (!is_ready(file) || file->holders || file->unmapped_ns >= before_ns ||
+		if (!may_go(file) || file->holders || file->unmapped_ns >= before_ns ||
 		    unwind_tables_withdraw(tables, i))
 			continue;
 		unwind_tables_remove(tables, i);

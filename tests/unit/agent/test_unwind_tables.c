@@ -439,6 +439,53 @@ TEST(what_nobody_maps_any_more_goes_when_half_is_taken)
 	close_world();
 }
 
+static uint64_t changed_of(uint32_t file)
+{
+	return unwind_tables_file(tables, file)->changed;
+}
+
+/* A stack ended in code that the table knows nothing of. Returns when the renewal is with the builder. */
+static void begin_renewal(uint32_t file, struct executable *executable, uint64_t offset)
+{
+	unwind_tables_follow(tables, file, executable, IMAGE_TEXT + offset, 16);
+	usleep(110000); // one looks for them only so often
+	unwind_tables_renew(tables);
+}
+
+static void take_built(void)
+{
+	struct pollfd fd = { .fd = unwind_tables_fd(tables), .events = POLLIN };
+	uint32_t wanting;
+
+	EXPECT_EQ(1, poll(&fd, 1, 5000), "built");
+	unwind_tables_read(tables, &wanting);
+}
+
+TEST(what_is_being_built_again_is_not_given_up)
+{
+	struct unwind_tables_stats stats;
+
+	open_world(20 * 4096);
+	struct executable *renewed = make_file(1, (struct order){ .pages = 8, .rules = 1 });
+	uint32_t file = want(renewed), other = load(2, 4, 1, true);
+	pthread_mutex_lock(&building);
+	begin_renewal(file, renewed, 0);
+	uint32_t victim = unwind_tables_victim(tables, UINT64_MAX, other);
+	uint64_t spare = unwind_tables_spare_bytes(tables, UINT64_MAX, other);
+	unwind_tables_trim(tables, UINT64_MAX);
+	pthread_mutex_unlock(&building);
+	EXPECT_EQ(other, victim, "not the largest");
+	EXPECT_EQ(4 * 4096, spare, "could go");
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(file), "not trimmed");
+	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(other), "trimmed");
+	for (uint64_t before = changed_of(file); changed_of(file) == before;)
+		take_built();
+	unwind_tables_read_stats(tables, &stats);
+	EXPECT_EQ(8 * 4096, stats.bytes, "counted once");
+	EXPECT_EQ(file, unwind_tables_victim(tables, UINT64_MAX, other), "then it may go");
+	close_world();
+}
+
 TEST(the_budget_holds_and_room_can_be_made)
 {
 	struct unwind_tables_stats stats;
@@ -546,6 +593,7 @@ RUN_TESTS(cmocka_unit_test(a_file_is_built_once_and_installed),
 	  cmocka_unit_test(what_few_need_goes_for_what_many_do_if_it_is_in_use_too),
 	  cmocka_unit_test(what_nobody_maps_any_more_goes_for_what_somebody_does),
 	  cmocka_unit_test(what_nobody_maps_any_more_goes_when_half_is_taken),
+	  cmocka_unit_test(what_is_being_built_again_is_not_given_up),
 	  cmocka_unit_test(the_budget_holds_and_room_can_be_made),
 	  cmocka_unit_test(a_guess_that_has_no_room_waits_for_somebody_to_miss_it),
 	  cmocka_unit_test(what_was_given_up_is_built_again_when_missed),
