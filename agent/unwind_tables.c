@@ -76,7 +76,10 @@ struct unwind_tables {
 	uint32_t free_number_count;
 	uint16_t retired[UNWIND_TABLES_MAX]; // numbers of tables that were replaced
 	uint32_t retired_count;
-	uint64_t renew_ns; // when to look for tables to renew
+	uint32_t removing;     // jobs that give numbers back
+	uint32_t numberless;   // the file that last found no number free, or HASH_TABLE_NONE
+	bool number_is_wanted; // by it, and nobody was told
+	uint64_t renew_ns;     // when to look for tables to renew
 	uint64_t reads;
 	uint64_t bytes_max;
 	uint64_t bytes_guessed; // that pending tables will take
@@ -120,6 +123,8 @@ static void forget(struct unwind_tables *tables, uint32_t item)
 	struct file *file = &tables->files[item];
 
 	hash_table_remove(&tables->by_id, hash_of(file->id), item);
+	if (tables->numberless == item)
+		tables->numberless = HASH_TABLE_NONE;
 	free_followed(file);
 	file->id[0] = '\0';
 	tables->holes[tables->hole_count++] = item;
@@ -244,6 +249,16 @@ static void prepare(struct unwind_tables *tables, uint32_t item, struct unwind_j
 	file->job = job;
 }
 
+// When removals are on their way it stays as it was: one of the numbers may be its own.
+static void refuse_number(struct unwind_tables *tables, uint32_t item)
+{
+	tables->numberless = item;
+	if (tables->removing)
+		return;
+	refuse(tables, &tables->files[item]);
+	tables->number_is_wanted = true;
+}
+
 // With too many before it, or without a descriptor to spare, it stays as it was: wanted again later.
 static void begin(struct unwind_tables *tables, uint32_t item, const struct executable *executable)
 {
@@ -252,7 +267,7 @@ static void begin(struct unwind_tables *tables, uint32_t item, const struct exec
 	if (tables->stats.pending == PENDING_MAX)
 		return;
 	if (!tables->free_number_count) {
-		refuse(tables, file);
+		refuse_number(tables, item);
 		return;
 	}
 	int fd = executable_open_file(executable);
@@ -273,7 +288,8 @@ static void begin(struct unwind_tables *tables, uint32_t item, const struct exec
 static bool may_guess(const struct unwind_tables *tables, const struct file *file)
 {
 	return tables->stats.bytes + tables->bytes_guessed + guess_bytes(file) <=
-	       tables->bytes_max / 2;
+		       tables->bytes_max / 2 &&
+	       tables->stats.ready + tables->stats.pending < UNWIND_TABLES_MAX / 2;
 }
 
 static void begin_if_due(struct unwind_tables *tables, uint32_t item,
@@ -432,14 +448,29 @@ static void take_followed(struct file *file, const struct unwind_job *job)
 		followed_functions_add(&file->followed->all, &job->followed.functions[i]);
 }
 
+// The file that had no number is told to have changed, so that it is wanted again.
+static void take_removed(struct unwind_tables *tables, const struct unwind_job *job)
+{
+	uint32_t item = tables->numberless;
+
+	tables->removing--;
+	if (job->rc) // it is still there: the number stays taken
+		return;
+	free_number(tables, job->number);
+	if (item == HASH_TABLE_NONE)
+		return;
+	tables->files[item].again_ns = 0;
+	tables->files[item].public.changed = tables->reads;
+	tables->numberless = HASH_TABLE_NONE;
+}
+
 static void take_job(struct unwind_tables *tables, const struct unwind_job *job,
 		     uint32_t *ret_wanting)
 {
 	struct file *file = &tables->files[job->file];
 
 	if (job->kind == UNWIND_JOB_REMOVE) {
-		if (!job->rc) // else it is still there: the number stays taken
-			free_number(tables, job->number);
+		take_removed(tables, job);
 		return;
 	}
 	file->job = NULL;
@@ -459,19 +490,21 @@ static void take_job(struct unwind_tables *tables, const struct unwind_job *job,
 uint64_t unwind_tables_read(struct unwind_tables *tables, uint32_t *ret_wanting)
 {
 	struct unwind_job *job = unwind_builder_take(tables->builder);
-	bool built = false;
+	bool changed = false;
 
-	*ret_wanting = HASH_TABLE_NONE;
+	*ret_wanting = tables->number_is_wanted ? tables->numberless : HASH_TABLE_NONE;
+	tables->number_is_wanted = false;
 	tables->reads++;
 	while (job) {
 		struct unwind_job *next = job->next;
 
-		built = built || job->kind == UNWIND_JOB_BUILD;
+		changed = changed || job->kind == UNWIND_JOB_BUILD ||
+			  tables->numberless != HASH_TABLE_NONE;
 		take_job(tables, job, ret_wanting);
 		unwind_job_free(job);
 		job = next;
 	}
-	return built ? tables->reads : 0;
+	return changed ? tables->reads : 0;
 }
 
 // ---- functions without rules ------------------------------------------------------------------
@@ -530,6 +563,12 @@ void unwind_tables_renew(struct unwind_tables *tables)
 	}
 }
 
+static void begin_removal(struct unwind_tables *tables, struct unwind_job *job)
+{
+	tables->removing++;
+	unwind_builder_add(tables->builder, job);
+}
+
 // Without memory the number stays taken until the next time.
 void unwind_tables_retire(struct unwind_tables *tables)
 {
@@ -540,7 +579,7 @@ void unwind_tables_retire(struct unwind_tables *tables)
 		if (!job)
 			return;
 		tables->retired_count--;
-		unwind_builder_add(tables->builder, job);
+		begin_removal(tables, job);
 	}
 }
 
@@ -659,15 +698,20 @@ void unwind_tables_remove(struct unwind_tables *tables, uint32_t item)
 {
 	struct file *file = &tables->files[item];
 
-	unwind_builder_add(tables->builder, take(file->job));
+	begin_removal(tables, take(file->job));
+}
+
+static bool takes_half(const struct unwind_tables *tables)
+{
+	return tables->stats.bytes > tables->bytes_max / 2 ||
+	       tables->stats.ready > UNWIND_TABLES_MAX / 2;
 }
 
 void unwind_tables_trim(struct unwind_tables *tables, uint64_t before_ns)
 {
 	uint32_t removed = 0;
 
-	for (uint32_t i = 0; i < tables->slot_count && removed < TRIM_MAX &&
-			     tables->stats.bytes > tables->bytes_max / 2;
+	for (uint32_t i = 0; i < tables->slot_count && removed < TRIM_MAX && takes_half(tables);
 	     i++) {
 		const struct file *file = &tables->files[i];
 
@@ -701,6 +745,7 @@ int unwind_tables_open(const struct unwind_maps *maps, struct unwind_table_cache
 		return rc;
 	}
 	tables->bytes_max = bytes_max;
+	tables->numberless = HASH_TABLE_NONE;
 	// The lowest numbers first.
 	for (uint32_t i = UNWIND_TABLES_MAX; i; i--)
 		free_number(tables, i - 1);

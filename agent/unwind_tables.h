@@ -20,7 +20,7 @@ enum unwind_file_state {
 	UNWIND_FILE_PENDING,  // its table is being built, or waits for that
 	UNWIND_FILE_READY,    // its table is in the kernel
 	UNWIND_FILE_NONE,     // it has no unwind information, or none that can be used
-	UNWIND_FILE_NO_ROOM,  // its table does not fit: wanted again later
+	UNWIND_FILE_NO_ROOM,  // its table does not fit, or no number is left: wanted again later
 	UNWIND_FILE_UNOPENED, // its file was not open when it was wanted: wanted again later
 	UNWIND_FILE_IDLE,     // there is no room for what no stack is known to need
 };
@@ -121,7 +121,7 @@ int unwind_tables_withdraw(struct unwind_tables *tables, uint32_t file);
 void unwind_tables_remove(struct unwind_tables *tables, uint32_t file);
 /**
  * Give up tables that no process has mapped since @before_ns, while all take more than half of the
- * room, so that it is there for what new processes map. Some in one call.
+ * room or of the numbers, so that they are there for what new processes map. Some in one call.
  */
 void unwind_tables_trim(struct unwind_tables *tables, uint64_t before_ns);
 /** Build again what had no room. */

@@ -108,13 +108,13 @@ static void close_world(void)
 }
 
 /* A file of its own identity whose table is as ordered. */
-static struct executable *make_file(uint8_t id, struct order order)
+static struct executable *make_file(uint16_t id, struct order order)
 {
 	static struct elf_image image;
 	struct executable *executable = NULL;
 
 	image_init(&image);
-	image.note_id[0] = id;
+	memcpy(image.note_id, &id, sizeof(id));
 	memcpy(image.text, &order, sizeof(order));
 	int fd = image_open_cut(&image, IMAGE_BYTES);
 	assert_int_equal(0, executable_table_open(executables, fd, "/lib/a.so", &executable, NULL));
@@ -486,6 +486,73 @@ TEST(what_is_being_built_again_is_not_given_up)
 	close_world();
 }
 
+/* Tables that stacks were seen to need, for all numbers that there are. */
+static void take_all_numbers(void)
+{
+	for (uint16_t id = 0; id < UNWIND_TABLES_MAX; id += 64) {
+		struct executable *batch[64];
+
+		for (uint16_t i = 0; i < 64; i++) {
+			batch[i] = make_file((uint16_t)(id + i),
+					     (struct order){ .pages = 1, .rules = 1 });
+			unwind_tables_miss(tables, want(batch[i]), batch[i]);
+		}
+		settle();
+		for (uint16_t i = 0; i < 64; i++)
+			executable_release(batch[i]);
+		executable_table_trim(executables); // only so many are kept open
+	}
+}
+
+static uint64_t ready(void)
+{
+	struct unwind_tables_stats stats;
+
+	unwind_tables_read_stats(tables, &stats);
+	return stats.ready;
+}
+
+TEST(a_number_is_made_free_for_what_finds_none)
+{
+	const struct order order = { .pages = 1, .rules = 1 };
+	uint32_t wanting, nobody;
+
+	open_world(1 << 30);
+	take_all_numbers();
+	EXPECT_EQ(UNWIND_TABLES_MAX, ready(), "all are taken");
+	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(want(make_file(5000, order))), "a guess");
+	struct executable *missed = make_file(6000, order);
+	uint32_t file = want(missed);
+	unwind_tables_miss(tables, file, missed);
+	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "no number is left");
+	unwind_tables_read(tables, &wanting);
+	EXPECT_EQ(file, wanting, "it wants one");
+	unwind_tables_read(tables, &nobody);
+	EXPECT_EQ(HASH_TABLE_NONE, nobody, "told once");
+
+	uint32_t victim = unwind_tables_victim(tables, UINT64_MAX, wanting);
+	assert_true(victim != HASH_TABLE_NONE);
+	EXPECT_EQ(0, unwind_tables_shortage(tables, wanting), "any will do");
+	give_up(victim);
+	take_built();
+	assert_true(unwind_tables_file(tables, file)->changed != 0); // so that it is wanted again
+	EXPECT_EQ(file, want(missed), "as this does");
+	EXPECT_EQ(UNWIND_FILE_PENDING, state_of(file), "at once");
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(file), "with the number of the other");
+	close_world();
+}
+
+TEST(what_nobody_maps_any_more_goes_when_half_of_the_numbers_are_taken)
+{
+	open_world(1 << 30);
+	take_all_numbers();
+	for (int i = 0; i < 40; i++)
+		unwind_tables_trim(tables, UINT64_MAX);
+	EXPECT_EQ(UNWIND_TABLES_MAX / 2, ready(), "left");
+	close_world();
+}
+
 TEST(the_budget_holds_and_room_can_be_made)
 {
 	struct unwind_tables_stats stats;
@@ -594,6 +661,8 @@ RUN_TESTS(cmocka_unit_test(a_file_is_built_once_and_installed),
 	  cmocka_unit_test(what_nobody_maps_any_more_goes_for_what_somebody_does),
 	  cmocka_unit_test(what_nobody_maps_any_more_goes_when_half_is_taken),
 	  cmocka_unit_test(what_is_being_built_again_is_not_given_up),
+	  cmocka_unit_test(a_number_is_made_free_for_what_finds_none),
+	  cmocka_unit_test(what_nobody_maps_any_more_goes_when_half_of_the_numbers_are_taken),
 	  cmocka_unit_test(the_budget_holds_and_room_can_be_made),
 	  cmocka_unit_test(a_guess_that_has_no_room_waits_for_somebody_to_miss_it),
 	  cmocka_unit_test(what_was_given_up_is_built_again_when_missed),
