@@ -34,11 +34,14 @@ enum { SLACK_SHARE = 64 };
 /* Each that waits has a descriptor; the usual RLIMIT_NOFILE of 1024 must do for the whole agent. */
 enum { PENDING_MAX = 256 };
 
+/* Likewise: of files that are to be built again. The next time that one is wanted it is opened. */
+enum { FOLLOWED_OPEN_MAX = 64 };
+
 /* Functions of a file that its own unwind information says nothing of. */
 struct followed {
 	struct followed_functions all;
 	uint32_t built; // of them: those that the last job was given
-	int fd;         // of the file
+	int fd;         // of the file, while there is something to build; or -1
 	char name[64];
 	uint64_t due_ns; // when to build again
 	uint64_t wait_ns;
@@ -76,10 +79,11 @@ struct unwind_tables {
 	uint32_t free_number_count;
 	uint16_t retired[UNWIND_TABLES_MAX]; // numbers of tables that were replaced
 	uint32_t retired_count;
-	uint32_t removing;     // jobs that give numbers back
-	uint32_t numberless;   // the file that last found no number free, or HASH_TABLE_NONE
-	bool number_is_wanted; // by it, and nobody was told
-	uint64_t renew_ns;     // when to look for tables to renew
+	uint32_t followed_open; // descriptors of followed files
+	uint32_t removing;      // jobs that give numbers back
+	uint32_t numberless;    // the file that last found no number free, or HASH_TABLE_NONE
+	bool number_is_wanted;  // by it, and nobody was told
+	uint64_t renew_ns;      // when to look for tables to renew
 	uint64_t reads;
 	uint64_t bytes_max;
 	uint64_t bytes_guessed; // that pending tables will take
@@ -109,11 +113,21 @@ static bool may_be_forgotten(const struct file *file)
 	       file->public.state != UNWIND_FILE_READY && file->public.state != UNWIND_FILE_PENDING;
 }
 
-static void free_followed(struct file *file)
+static int take_followed_fd(struct unwind_tables *tables, struct followed *followed)
 {
-	if (!file->followed)
-		return;
-	cleanup_closep(&file->followed->fd);
+	tables->followed_open -= followed->fd >= 0;
+	return take_fd(followed->fd);
+}
+
+static void close_followed(struct unwind_tables *tables, struct followed *followed)
+{
+	if (followed && followed->fd >= 0)
+		close(take_followed_fd(tables, followed));
+}
+
+static void free_followed(struct unwind_tables *tables, struct file *file)
+{
+	close_followed(tables, file->followed);
 	free(file->followed);
 	file->followed = NULL;
 }
@@ -125,7 +139,7 @@ static void forget(struct unwind_tables *tables, uint32_t item)
 	hash_table_remove(&tables->by_id, hash_of(file->id), item);
 	if (tables->numberless == item)
 		tables->numberless = HASH_TABLE_NONE;
-	free_followed(file);
+	free_followed(tables, file);
 	file->id[0] = '\0';
 	tables->holes[tables->hole_count++] = item;
 }
@@ -318,6 +332,24 @@ static void begin_if_due(struct unwind_tables *tables, uint32_t item,
 	}
 }
 
+static bool may_be_renewed(const struct file *file)
+{
+	return file->followed && file->followed->built < file->followed->all.count && !file->job &&
+	       (file->public.state == UNWIND_FILE_READY || file->public.state == UNWIND_FILE_NONE);
+}
+
+static bool lacks_descriptor(const struct unwind_tables *tables, const struct file *file)
+{
+	return may_be_renewed(file) && file->followed->fd < 0 &&
+	       tables->followed_open < FOLLOWED_OPEN_MAX;
+}
+
+static void keep_followed_fd(struct unwind_tables *tables, struct followed *followed, int fd)
+{
+	tables->followed_open += fd >= 0;
+	followed->fd = fd;
+}
+
 uint32_t unwind_tables_want(struct unwind_tables *tables, const struct executable *executable,
 			    uint64_t size)
 {
@@ -333,6 +365,8 @@ uint32_t unwind_tables_want(struct unwind_tables *tables, const struct executabl
 	if (size > file->size)
 		file->size = size;
 	begin_if_due(tables, item, executable);
+	if (lacks_descriptor(tables, file))
+		keep_followed_fd(tables, file->followed, executable_open_file(executable));
 	return item;
 }
 
@@ -424,28 +458,28 @@ static void take_renewed(struct unwind_tables *tables, struct file *file,
 	take_built(tables, file, job);
 }
 
-// @fd is the file's, and the result's.
-static struct followed *new_followed(int fd, const char *name)
+static struct followed *new_followed(const char *name)
 {
-	struct followed *followed = fd < 0 ? NULL : calloc(1, sizeof(*followed));
+	struct followed *followed = calloc(1, sizeof(*followed));
 
-	if (!followed) {
-		cleanup_closep(&fd);
+	if (!followed)
 		return NULL;
-	}
-	followed->fd = fd;
+	followed->fd = -1;
 	snprintf(followed->name, sizeof(followed->name), "%s", name);
 	followed->wait_ns = RENEW_WAIT_MIN_NS;
 	return followed;
 }
 
 // What the builder knows to be worth following is, as soon as the table is there.
-static void take_followed(struct file *file, const struct unwind_job *job)
+static void take_followed(struct unwind_tables *tables, struct file *file,
+			  const struct unwind_job *job)
 {
 	if (job->followed.count && !file->followed)
-		file->followed = new_followed(fcntl(job->fd, F_DUPFD_CLOEXEC, 3), job->name);
+		file->followed = new_followed(job->name);
 	for (uint32_t i = 0; i < job->followed.count && file->followed; i++)
 		followed_functions_add(&file->followed->all, &job->followed.functions[i]);
+	if (lacks_descriptor(tables, file))
+		keep_followed_fd(tables, file->followed, fcntl(job->fd, F_DUPFD_CLOEXEC, 3));
 }
 
 // The file that had no number is told to have changed, so that it is wanted again.
@@ -482,7 +516,7 @@ static void take_job(struct unwind_tables *tables, const struct unwind_job *job,
 	file->public.changed = tables->reads;
 	take_built(tables, file, job);
 	if (!job->rc)
-		take_followed(file, job);
+		take_followed(tables, file, job);
 	if (file->public.state == UNWIND_FILE_NO_ROOM)
 		*ret_wanting = job->file;
 }
@@ -515,26 +549,24 @@ void unwind_tables_follow(struct unwind_tables *tables, uint32_t item,
 	struct file *file = &tables->files[item];
 
 	if (!file->followed)
-		file->followed =
-			new_followed(executable_open_file(executable), base_name(executable->path));
+		file->followed = new_followed(base_name(executable->path));
 	if (file->followed)
 		followed_functions_add(&file->followed->all,
 				       &(struct unwind_function){ offset, size });
+	if (lacks_descriptor(tables, file))
+		keep_followed_fd(tables, file->followed, executable_open_file(executable));
 }
 
 static void renew(struct unwind_tables *tables, uint32_t item, uint64_t now)
 {
 	struct followed *followed = tables->files[item].followed;
-	int fd = fcntl(followed->fd, F_DUPFD_CLOEXEC, 3);
-	struct unwind_job *job = fd < 0 ? NULL : unwind_job_new(UNWIND_JOB_BUILD, 0);
+	struct unwind_job *job = unwind_job_new(UNWIND_JOB_BUILD, 0);
 
 	followed->due_ns = now + followed->wait_ns;
 	followed->wait_ns = smaller(followed->wait_ns * 2, RENEW_WAIT_MAX_NS);
-	if (!job) {
-		cleanup_closep(&fd);
+	if (!job)
 		return;
-	}
-	prepare(tables, item, job, fd, followed->name);
+	prepare(tables, item, job, take_followed_fd(tables, followed), followed->name);
 	job->renews = true;
 	job->followed = followed->all;
 	job->followed_before = followed->built;
@@ -553,12 +585,9 @@ void unwind_tables_renew(struct unwind_tables *tables)
 	tables->renew_ns = now + RENEW_LOOK_NS;
 	for (uint32_t i = 0; i < tables->slot_count; i++) {
 		const struct file *file = &tables->files[i];
-		const struct followed *followed = file->id[0] ? file->followed : NULL;
 
-		if (followed && followed->built < followed->all.count && !file->job &&
-		    now >= followed->due_ns && tables->free_number_count &&
-		    (file->public.state == UNWIND_FILE_READY ||
-		     file->public.state == UNWIND_FILE_NONE))
+		if (file->id[0] && may_be_renewed(file) && file->followed->fd >= 0 &&
+		    now >= file->followed->due_ns && tables->free_number_count)
 			renew(tables, i, now);
 	}
 }
@@ -690,6 +719,7 @@ int unwind_tables_withdraw(struct unwind_tables *tables, uint32_t item)
 	tables->stats.bytes -= file->public.bytes;
 	tables->stats.evicted++;
 	file->misses = 0;
+	close_followed(tables, file->followed);
 	set_state(tables, file, UNWIND_FILE_IDLE);
 	return 0;
 }
@@ -759,7 +789,7 @@ void unwind_tables_close(struct unwind_tables *tables)
 		return;
 	unwind_builder_close(tables->builder);
 	for (uint32_t i = 0; i < tables->slot_count; i++)
-		free_followed(&tables->files[i]);
+		free_followed(tables, &tables->files[i]);
 	hash_table_deinit(&tables->by_id);
 	free(tables->files);
 	free(tables->holes);

@@ -3,6 +3,7 @@
 // kernel's maps are a double, and so is the compiler of call frame information: a file says how
 // large its table is to be.
 
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -553,6 +554,48 @@ TEST(what_nobody_maps_any_more_goes_when_half_of_the_numbers_are_taken)
 	close_world();
 }
 
+static uint32_t open_descriptors(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	uint32_t count = 0;
+
+	assert_non_null(folder);
+	while (readdir(folder))
+		count++;
+	closedir(folder);
+	return count;
+}
+
+TEST(followed_files_are_open_while_there_is_something_to_build)
+{
+	enum { FILES = 100, OPEN_MAX = 64 };
+	struct executable *files[FILES];
+	uint32_t numbers[FILES];
+
+	open_world(1 << 30);
+	for (uint16_t i = 0; i < FILES; i++) {
+		files[i] = make_file(i, (struct order){ .pages = 1, .rules = 1 });
+		numbers[i] = want(files[i]);
+	}
+	settle();
+	uint32_t before = open_descriptors(), built = builds;
+	for (int i = 0; i < FILES; i++)
+		unwind_tables_follow(tables, numbers[i], files[i], IMAGE_TEXT, 16);
+	EXPECT_EQ(before + OPEN_MAX, open_descriptors(), "so many are kept open");
+	give_up(numbers[0]);
+	EXPECT_EQ(before + OPEN_MAX - 1, open_descriptors(), "not for what was given up");
+	for (int i = 0; i < 2; i++) { // as many as are open, then the others
+		for (int j = 1; j < FILES; j++)
+			want(files[j]);
+		usleep(110000);
+		unwind_tables_renew(tables);
+		while (open_descriptors() > before)
+			take_built();
+		EXPECT_EQ(built + (i ? FILES - 1 : OPEN_MAX), builds, "built again");
+	}
+	close_world();
+}
+
 TEST(the_budget_holds_and_room_can_be_made)
 {
 	struct unwind_tables_stats stats;
@@ -661,6 +704,7 @@ RUN_TESTS(cmocka_unit_test(a_file_is_built_once_and_installed),
 	  cmocka_unit_test(what_nobody_maps_any_more_goes_for_what_somebody_does),
 	  cmocka_unit_test(what_nobody_maps_any_more_goes_when_half_is_taken),
 	  cmocka_unit_test(what_is_being_built_again_is_not_given_up),
+	  cmocka_unit_test(followed_files_are_open_while_there_is_something_to_build),
 	  cmocka_unit_test(a_number_is_made_free_for_what_finds_none),
 	  cmocka_unit_test(what_nobody_maps_any_more_goes_when_half_of_the_numbers_are_taken),
 	  cmocka_unit_test(the_budget_holds_and_room_can_be_made),
