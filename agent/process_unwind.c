@@ -76,13 +76,11 @@ static bool is_same_process(const struct process_key *a, const struct process_ke
 	return a->pid == b->pid && a->start_ns == b->start_ns && a->exec_id == b->exec_id;
 }
 
-static void release_files(struct process_unwinds *unwinds, struct published *record)
+static void release_files(struct process_unwinds *unwinds, uint32_t *files, uint32_t count)
 {
-	for (uint32_t i = 0; i < record->file_count; i++)
-		unwind_tables_release(unwinds->tables, record->files[i]);
-	free(record->files);
-	record->files = NULL;
-	record->file_count = 0;
+	for (uint32_t i = 0; i < count; i++)
+		unwind_tables_release(unwinds->tables, files[i]);
+	free(files);
 }
 
 // Tables may take what pages leave of the budget.
@@ -96,7 +94,7 @@ static void share_room(struct process_unwinds *unwinds)
 static void drop(struct process_unwinds *unwinds, struct published *record)
 {
 	unwinds->exited_count -= record->exited_ns != 0;
-	release_files(unwinds, record);
+	release_files(unwinds, record->files, record->file_count);
 	mapping_list_release(record->list);
 	generated_code_free(record->generated);
 	published_processes_remove(&unwinds->published, record);
@@ -264,7 +262,9 @@ static int write_process(struct process_unwinds *unwinds, struct published *reco
 	return rc;
 }
 
-static int keep_files(struct process_unwinds *unwinds, struct published *record)
+// Held before they are published: nobody evicts what is in use. What was published stays held if the
+// kernel does not take this.
+static int write_and_hold(struct process_unwinds *unwinds, struct published *record)
 {
 	const struct process_code *code = &unwinds->code;
 	size_t size = code->file_count * sizeof(*code->files);
@@ -276,7 +276,12 @@ static int keep_files(struct process_unwinds *unwinds, struct published *record)
 		memcpy(files, code->files, size);
 	for (uint32_t i = 0; i < code->file_count; i++)
 		unwind_tables_hold(unwinds->tables, files[i]);
-	release_files(unwinds, record);
+	int rc = write_process(unwinds, record);
+	if (rc) {
+		release_files(unwinds, files, code->file_count);
+		return rc;
+	}
+	release_files(unwinds, record->files, record->file_count);
 	record->files = files;
 	record->file_count = code->file_count;
 	return 0;
@@ -349,13 +354,9 @@ static int publish(struct process_unwinds *unwinds, struct published *record,
 
 	scan_generated(record, list);
 	rc = process_code_collect(&unwinds->code, unwinds->tables, list, record->generated);
-
-	// Held before they are published: nobody evicts what is in use.
-	if (!rc)
-		rc = keep_files(unwinds, record);
 	record->tables_pending = tables_to_come(unwinds->code.states);
 	if (!rc)
-		rc = write_process(unwinds, record);
+		rc = write_and_hold(unwinds, record);
 	wait_for_tables(unwinds, record, list);
 	unwinds->stats.mappings_cut += unwinds->code.pages.cut;
 	record->published_ns = clock_monotonic_ns();
@@ -638,12 +639,19 @@ static bool make_table_room(struct process_unwinds *unwinds, uint32_t wanting)
 }
 
 static bool has_changed(const struct process_unwinds *unwinds, const struct published *record,
-			uint64_t read)
+			uint64_t read, bool *ret_replaced)
 {
-	for (uint32_t i = 0; i < record->file_count; i++)
-		if (unwind_tables_file(unwinds->tables, record->files[i])->changed == read)
-			return true;
-	return false;
+	bool changed = false;
+
+	*ret_replaced = false;
+	for (uint32_t i = 0; i < record->file_count; i++) {
+		const struct unwind_file *file =
+			unwind_tables_file(unwinds->tables, record->files[i]);
+
+		changed = changed || file->changed == read;
+		*ret_replaced = *ret_replaced || file->replaced == read;
+	}
+	return changed;
 }
 
 int process_unwind_fd(const struct process_unwinds *unwinds)
@@ -689,12 +697,13 @@ void process_unwind_read(struct process_unwinds *unwinds)
 		unwind_tables_retry(unwinds->tables, wanting);
 	for (uint32_t i = 0; read && i < unwinds->published.slot_count; i++) {
 		struct published *record = &unwinds->published.records[i];
+		bool replaced;
 
-		if (!record->key.pid || !has_changed(unwinds, record, read))
+		if (!record->key.pid || !has_changed(unwinds, record, read, &replaced))
 			continue;
-		if (record->list)
+		if (record->list && !replaced)
 			publish(unwinds, record, record->list);
-		else // a table was replaced
+		else // what it was published with must go
 			publish_again(unwinds, record);
 	}
 	unwind_tables_retire(unwinds->tables);

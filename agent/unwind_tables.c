@@ -453,6 +453,7 @@ static void take_renewed(struct unwind_tables *tables, struct file *file,
 	if (file->public.state == UNWIND_FILE_READY) {
 		tables->retired[tables->retired_count++] = (uint16_t)file->public.number;
 		tables->stats.bytes -= file->public.bytes;
+		file->public.replaced = tables->reads;
 	}
 	file->public.changed = tables->reads;
 	take_built(tables, file, job);

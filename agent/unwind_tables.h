@@ -32,8 +32,9 @@ struct unwind_file {
 	enum unwind_file_state state;
 	uint32_t number; // READY: of its table
 	struct unwind_extent extent;
-	uint64_t bytes;   // kernel memory of the table, or what it would be for NO_ROOM
-	uint64_t changed; // unwind_tables_read() number so many changed the state last
+	uint64_t bytes;    // kernel memory of the table, or what it would be for NO_ROOM
+	uint64_t changed;  // unwind_tables_read() number so many changed the state last
+	uint64_t replaced; // and this one took another table into use
 };
 
 struct unwind_tables_stats {

@@ -608,6 +608,104 @@ TEST(what_is_needed_takes_the_room_of_what_is_not)
 	close_world();
 }
 
+/* A function of it, whose code is followed: its table is to be built again. */
+static void follow_code_at(struct process *process, const void *function)
+{
+	struct code_address code;
+
+	assert_int_equal(0, process_find_code(processes, process, (uintptr_t)function, &code));
+	process_unwind_follow(unwinds, code.executable, code.offset, 64);
+}
+
+/* Until the process is no longer published; returns whether that is so. */
+static bool read_until_gone(pid_t pid)
+{
+	for (int i = 0; i < 200 && maps_double_process((uint32_t)pid); i++) {
+		process_unwind_read(unwinds);
+		poll(NULL, 0, 10);
+	}
+	return !maps_double_process((uint32_t)pid);
+}
+
+static const struct {
+	const char *what;
+	uint64_t bytes_max; // 0: enough
+} rooms[] = {
+	{ "all tables are there", 0 },
+	{ "some had no room: they are waited for", 56 * 4096 },
+};
+
+TEST(nothing_refers_to_a_table_that_was_replaced)
+{
+	const void *function = (const void *)_cmocka_run_group_tests;
+
+	for EACH (row, rooms) {
+		open_with(&(struct process_unwind_options){ .bytes_max = row->bytes_max });
+		struct process *self = process_of(getpid());
+		process_unwind_touch(unwinds, self, (uintptr_t)function);
+		settle();
+		follow_code_at(self, function);
+		maps_double.process_rc = -ENOMEM;
+		EXPECT_EQ(true, read_until_gone(getpid()), row->what);
+		maps_double.process_rc = 0;
+		process_unwind_touch(unwinds, self, 0);
+		expect_tables_of(maps_double_process((uint32_t)getpid()));
+		close_world();
+	}
+}
+
+enum { CODE_BYTES = 16384 };
+
+/* Maps some code of a program. */
+static void *map_program(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	void *code = mmap(NULL, CODE_BYTES, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+
+	assert_true(fd >= 0 && code != MAP_FAILED);
+	close(fd);
+	return code;
+}
+
+/* Mappings are read again when an address is in none of them, not too often. */
+static void read_mappings_again(struct process *process)
+{
+	uint64_t before = process_mappings_generation(process);
+	struct code_address found;
+
+	for (int i = 0; i < 200 && process_mappings_generation(process) == before; i++) {
+		process_find_code(processes, process, 4096, &found);
+		poll(NULL, 0, 10);
+	}
+	assert_true(process_mappings_generation(process) != before);
+}
+
+TEST(what_the_kernel_still_has_of_a_process_is_held)
+{
+	struct code_address code;
+	pid_t pid = getpid();
+	void *program = map_program("/bin/true");
+
+	open_world();
+	struct process *self = process_of(pid);
+	process_unwind_touch(unwinds, self, 0);
+	settle();
+	assert_int_equal(0, process_find_code(processes, self, (uintptr_t)program, &code));
+	struct executable *executable = executable_hold(code.executable);
+	munmap(program, CODE_BYTES);
+	read_mappings_again(self);
+	maps_double.process_rc = -ENOMEM;
+	for (int i = 0; i < 200 && !stats_now().publish_failed; i++) { // it may have to wait
+		process_unwind_touch(unwinds, self, 0);
+		poll(NULL, 0, 10);
+	}
+	EXPECT_EQ(1, stats_now().publish_failed, "it is published with the program still");
+	process_unwind_follow(unwinds, executable, 4096, 64);
+	assert_true(read_until_gone(pid));
+	executable_release(executable);
+	close_world();
+}
+
 RUN_TESTS(cmocka_unit_test(each_address_gets_the_rule_that_its_file_says),
 	  cmocka_unit_test(code_without_a_file_is_made_at_run_time),
 	  cmocka_unit_test(nothing_is_written_when_nothing_changed),
@@ -622,4 +720,6 @@ RUN_TESTS(cmocka_unit_test(each_address_gets_the_rule_that_its_file_says),
 	  cmocka_unit_test(an_unused_unwinder_gets_nothing),
 	  cmocka_unit_test(large_tables_come_from_the_disk_the_second_time),
 	  cmocka_unit_test(a_cache_that_cannot_be_had_is_told_once_and_missed_little),
-	  cmocka_unit_test(what_is_needed_takes_the_room_of_what_is_not))
+	  cmocka_unit_test(what_is_needed_takes_the_room_of_what_is_not),
+	  cmocka_unit_test(nothing_refers_to_a_table_that_was_replaced),
+	  cmocka_unit_test(what_the_kernel_still_has_of_a_process_is_held))
