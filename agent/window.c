@@ -38,6 +38,7 @@ _Static_assert((int)END_TAG_COMPAT == (int)STACK_END_COMPAT, "ends of stacks");
 _Static_assert((int)END_TAG_NO_MAPPING == (int)STACK_END_NO_MAPPING, "ends of stacks");
 _Static_assert((int)END_TAG_BAD_FRAME == (int)STACK_END_BAD_FRAME, "ends of stacks");
 _Static_assert((int)END_TAG_UNSUPPORTED == (int)STACK_END_UNSUPPORTED, "ends of stacks");
+_Static_assert((int)END_TAG_PYTHON == (int)STACK_END_PYTHON, "ends of stacks");
 _Static_assert(STACK_DEPTH_MAX + KERNEL_DEPTH_MAX <= STACK_FRAMES_MAX, "both parts fit a stack");
 
 int window_init(struct window *window, const struct window_sources *sources, uint64_t slot_ns,

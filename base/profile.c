@@ -32,6 +32,7 @@ static const char *const stack_end_names[STACK_END_COUNT] = {
 	[STACK_END_NO_MAPPING] = "unknown code",
 	[STACK_END_BAD_FRAME] = "broken frame",
 	[STACK_END_UNSUPPORTED] = "unsupported unwind rule",
+	[STACK_END_PYTHON] = "unreadable Python frames",
 };
 
 const char *frame_kind_name(enum frame_kind kind)

@@ -99,6 +99,7 @@ enum stack_end {
 	STACK_END_NO_MAPPING = 8,       // code of which the unwinder does not know the file (yet)
 	STACK_END_BAD_FRAME = 9,        // the unwind information led to no frame
 	STACK_END_UNSUPPORTED = 10,     // a rule that the unwinder does not know
+	STACK_END_PYTHON = 11, // the first function was reached, but Python frames are missing
 	STACK_END_COUNT,
 };
 

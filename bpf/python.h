@@ -112,7 +112,7 @@ struct python_cursor {
 	__u32 state;        // enum python_cursor_state
 	__u32 in_call;      // a call's frames were begun: its link is taken
 	__u32 walked;       // states of that list; 0: it was not begun
-	__u32 pad;
+	__u32 is_cut;       // frames that could not be read, or found, are missing
 	// What to go back to when the frames turn out not to belong to this call of the loop.
 	__u64 run_frame;
 	struct stack_hasher run_hasher;

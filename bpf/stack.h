@@ -35,6 +35,7 @@ enum end_tag {
 	END_TAG_NO_MAPPING = 8, // 7 is the agent's
 	END_TAG_BAD_FRAME = 9,
 	END_TAG_UNSUPPORTED = 10,
+	END_TAG_PYTHON = 11,
 };
 
 /* One frame as unwound, unnamed. */

@@ -125,6 +125,8 @@ static const struct python_offsets *python_offsets_at(__u32 runtime);
 
 UNWIND_INLINE long unwind_stop(struct unwind *unwind, __u32 end)
 {
+	if (end == END_TAG_COMPLETE && unwind->python.is_cut)
+		end = END_TAG_PYTHON;
 	unwind->end = end;
 	return 1;
 }

@@ -2,7 +2,8 @@
 // Steps through the interpreter's own frames where the native stack is in its loop. One C frame of the
 // loop stands for one Python frame up to 3.10, for a run of them since. Included by unwind.h.
 //
-// What does not fit together costs Python frames, never the stack: the native frame is kept then.
+// What does not fit together costs Python frames, never the stack: the native frame is kept then. Where
+// frames are there that cannot be read, that is how the stack ends.
 #pragma once
 
 enum python_cursor_state {
@@ -24,6 +25,7 @@ UNWIND_INLINE void python_begin(struct unwind *unwind)
 	unwind->python.shim_taken = 0;
 	unwind->python.thread_state = 0;
 	unwind->python.walked = 0;
+	unwind->python.is_cut = 0;
 }
 
 /* Masked, so that the verifier sees where it ends; offsets are even and checked by the agent. */
@@ -402,8 +404,12 @@ UNWIND_INLINE enum python_outcome python_walk(struct unwind *unwind,
 	struct python_cursor *cursor = &unwind->python;
 	__u64 state = cursor->walk_next;
 
-	if (!state || cursor->walked++ >= PYTHON_WALK_MAX)
+	if (!state)
 		return PYTHON_REFUSES;
+	if (cursor->walked++ >= PYTHON_WALK_MAX) {
+		cursor->is_cut = 1;
+		return PYTHON_REFUSES;
+	}
 	cursor->walk_next = python_read_pointer(state + offsets->state_next);
 	if (state == cursor->thread_state || !python_is_own_state(unwind, offsets, state))
 		return PYTHON_GOES_ON;
@@ -423,8 +429,11 @@ UNWIND_INLINE enum python_outcome python_advance(struct unwind *unwind,
 	__u64 frame = cursor->frame, code;
 	__u8 owner = 0;
 
-	if (!frame || python_read_frame(unwind, offsets)) {
+	if (!frame)
+		return PYTHON_ENDS;
+	if (python_read_frame(unwind, offsets)) {
 		cursor->frame = 0;
+		cursor->is_cut = 1;
 		return PYTHON_ENDS;
 	}
 	if (offsets->frame_owner != PYTHON_NO_FIELD)
