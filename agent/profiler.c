@@ -757,6 +757,12 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 		.drain_ns = profiler->drain_ns,
 		.lanes = lanes_running(profiler->lanes),
 	};
+	if (profiler->snapshots) {
+		struct snapshots_stats snapshots;
+
+		snapshots_read_stats(profiler->snapshots, &snapshots);
+		ret_stats->snapshots_lost = snapshots.lost;
+	}
 	ret_stats->budget_known = lanes_read_budget(profiler->lanes, &ret_stats->budget);
 	if (profiler->lines)
 		ret_stats->symbols_bytes += line_reader_bytes(profiler->lines);

@@ -36,10 +36,12 @@ struct profiler_stats {
 	uint64_t bpf_counters[64]; // by enum bpf_counter of bpf/counters.h
 	uint64_t bpf_run_ns; // time in the sampling program; 0 unless kernel.bpf_stats_enabled
 	uint64_t bpf_run_count;
-	uint64_t processes;     // known now
-	uint64_t files;         // executables and libraries known now
-	uint64_t stacks;        // stack bodies known now
-	uint64_t stacks_lost;   // counts whose body never came
+	uint64_t processes;   // known now
+	uint64_t files;       // executables and libraries known now
+	uint64_t stacks;      // stack bodies known now
+	uint64_t stacks_lost; // counts whose body never came
+	// samples of new processes that were not unwound
+	uint64_t snapshots_lost;
 	uint64_t symbols_bytes; // memory of symbol tables, bytes
 	uint64_t drain_ns;      // time of the last drain
 	uint32_t lanes;         // enum lane_bit of those that run

@@ -11,21 +11,19 @@
 
 enum { COST_TEXT_BYTES = 280 };
 
-static const struct {
-	const char *name;
-	const char *sentence;
-} counters[] = {
-#define X(id, name, sentence) [COUNTER_##id] = { name, sentence },
+static const char *const sentences[] = {
+#define X(id, sentence) [COUNTER_##id] = sentence,
 	BPF_COUNTERS(X)
 #undef X
 };
 
 // Counters that tell of something lost. Times and frames do not.
 static const enum bpf_counter losses[] = {
-	COUNTER_COUNTS_FULL,
-	COUNTER_COUNTS_BUSY,
-	COUNTER_RING_FULL,
-	COUNTER_FOLLOWED_FULL,
+	COUNTER_COUNTS_FULL,      COUNTER_COUNTS_BUSY,    COUNTER_RING_FULL,
+	COUNTER_FOLLOWED_FULL,    COUNTER_SNAPSHOTS_LOST, COUNTER_STACKS_FULL,
+	COUNTER_THREADS_FULL,     COUNTER_WAITS_BUSY,     COUNTER_WAKES_BUSY,
+	COUNTER_FAULTS_UNCHARGED, COUNTER_GPU_UNCHARGED,  COUNTER_GPU_BUSY,
+	COUNTER_GPU_NESTED,       COUNTER_GPU_FULL,
 };
 
 _Static_assert(COUNTER_COUNT <= ARRAY_SIZE(((struct profiler_stats *)0)->bpf_counters),
@@ -127,7 +125,9 @@ bool stats_format_losses(const struct stats *before, const struct stats *now,
 {
 	text[0] = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(losses); i++)
-		append(text, counted(before, now, losses[i]), counters[losses[i]].sentence);
+		append(text, counted(before, now, losses[i]), sentences[losses[i]]);
+	append(text, now->profiler.snapshots_lost - before->profiler.snapshots_lost,
+	       "Samples of new processes that could not be unwound");
 	append(text, now->profiler.unwind.tables_refused - before->profiler.unwind.tables_refused,
 	       "Unwind tables that had no room in the kernel");
 	append(text, now->profiler.unwind.mappings_cut - before->profiler.unwind.mappings_cut,

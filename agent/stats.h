@@ -16,7 +16,7 @@ struct stats {
 	struct sender_stats sender;
 };
 
-enum { STATS_TEXT_BYTES = 1000 };
+enum { STATS_TEXT_BYTES = 1900 }; // with a head a line of the log
 
 void stats_read(struct stats *ret_stats, const struct profiler *profiler, struct sender *sender);
 
