@@ -20,6 +20,7 @@ enum {
 	LIVENESS_CHECKS = 256, // processes looked at in one expire()
 	MISSING_TRIES = 3,     // expire()s in which an address without a mapping is looked up again
 	DROPPED_SHARE = 16,    // when there is no room, the least recently used 1/16 goes
+	NOTICES_MAX = 16,      // not told yet; each is of another build of an interpreter
 };
 
 /* What failed for want of memory or a descriptor is tried again after this. */
@@ -59,10 +60,25 @@ struct process_unwinds {
 	uint64_t bytes_max;
 	uint64_t kept_ns;
 	bool runtimes_written[PYTHON_RUNTIMES_MAX];
-	struct error notice;
+	struct error notices[NOTICES_MAX];
+	uint32_t notice_first, notice_count;
 	struct process_unwind_stats stats;
 	struct process_code code; // of the publication in hand
 };
+
+// ---- notices --------------------------------------------------------------------------------
+
+// The last of too many only says that there are more.
+static void add_notice(struct process_unwinds *unwinds, const struct error *notice)
+{
+	uint32_t at = (unwinds->notice_first + unwinds->notice_count) % NOTICES_MAX;
+
+	if (unwinds->notice_count == NOTICES_MAX)
+		return;
+	unwinds->notices[at] = *notice;
+	if (++unwinds->notice_count == NOTICES_MAX)
+		error_set(&unwinds->notices[at], notice->code, "there is more amiss than is told");
+}
 
 // ---- records --------------------------------------------------------------------------------
 
@@ -218,7 +234,7 @@ static void find_python(struct process_unwinds *unwinds, struct published *recor
 	int rc = python_runtimes_find(unwinds->python, (pid_t)record->key.pid, list, &python,
 				      &notice);
 	if (notice.code)
-		unwinds->notice = notice;
+		add_notice(unwinds, &notice);
 	if (!rc)
 		rc = write_runtime(unwinds, python.runtime);
 	// For the moment: its memory is as it was when its interpreter was found.
@@ -763,14 +779,15 @@ static struct unwind_table_cache *open_cache(struct process_unwinds *unwinds,
 					     const struct process_unwind_options *options)
 {
 	struct unwind_table_cache *cache = NULL;
-	struct error cause;
+	struct error cause, notice;
 
-	if (options->cache_folder &&
-	    unwind_table_cache_open(options->cache_folder, UNWIND_TABLE_CACHE_BYTES_DEFAULT, &cache,
-				    &cause))
-		error_set(&unwinds->notice, cause.code, "unwind tables are not kept on disk: %s",
-			  cause.text);
-	return cache;
+	if (!options->cache_folder ||
+	    !unwind_table_cache_open(options->cache_folder, UNWIND_TABLE_CACHE_BYTES_DEFAULT,
+				     &cache, &cause))
+		return cache;
+	error_set(&notice, cause.code, "unwind tables are not kept on disk: %s", cause.text);
+	add_notice(unwinds, &notice);
+	return NULL;
 }
 
 static uint64_t bytes_for_this_machine(void)
@@ -827,10 +844,13 @@ void process_unwind_close(struct process_unwinds *unwinds)
 
 const char *process_unwind_notice(struct process_unwinds *unwinds)
 {
-	bool is_new = unwinds->notice.code != 0;
+	const struct error *notice = &unwinds->notices[unwinds->notice_first];
 
-	unwinds->notice.code = 0;
-	return is_new ? unwinds->notice.text : NULL;
+	if (!unwinds->notice_count)
+		return NULL;
+	unwinds->notice_first = (unwinds->notice_first + 1) % NOTICES_MAX;
+	unwinds->notice_count--;
+	return notice->text;
 }
 
 void process_unwind_read_stats(const struct process_unwinds *unwinds,

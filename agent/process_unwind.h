@@ -120,8 +120,8 @@ void process_unwind_read(struct process_unwinds *unwinds);
 void process_unwind_expire(struct process_unwinds *unwinds);
 
 /**
- * What is amiss with the cache or with an interpreter that was found since the last time, in a sentence
- * to log; NULL: nothing. Each kind of build is told of once.
+ * What is amiss with the cache or with an interpreter that was found, in a sentence to log, valid until
+ * the next call on @unwinds; NULL: no more for now. Each kind of build is told of once.
  */
 const char *process_unwind_notice(struct process_unwinds *unwinds);
 

@@ -541,6 +541,46 @@ TEST(a_cache_that_cannot_be_had_is_told_once_and_missed_little)
 	close_world();
 }
 
+/* Maps an interpreter that is none: its name and its loop are there, nothing else. NULL: no compiler. */
+static void *load_stranger(const char *folder, const char *name)
+{
+	const char *source = "void *_PyEval_EvalFrameDefault(void *a) { return a; }";
+	char command[512], path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	snprintf(command, sizeof(command), "echo '%s' | cc -shared -fPIC -x c -o '%s' - 2>&-",
+		 source, path);
+	if (system(command))
+		return NULL;
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	assert_non_null(library);
+	unlink(path);
+	return library;
+}
+
+TEST(all_that_is_amiss_is_told)
+{
+	char folder[] = "/tmp/cairn-unwind-XXXXXX";
+	struct python_runtimes *python = python_runtimes_new();
+
+	assert_non_null(mkdtemp(folder));
+	void *library = load_stranger(folder, "libpython3.9.so.1.0");
+	rmdir(folder);
+	if (!library)
+		SKIP("no C compiler here");
+	open_with(
+		&(struct process_unwind_options){ .cache_folder = "/proc/none", .python = python });
+	process_unwind_touch(unwinds, process_of(getpid()), 0);
+	const char *notice = process_unwind_notice(unwinds);
+	assert_true(notice && strstr(notice, "not kept on disk"));
+	notice = process_unwind_notice(unwinds);
+	assert_true(notice && strstr(notice, "3.9"));
+	assert_null(process_unwind_notice(unwinds));
+	dlclose(library);
+	close_world();
+	python_runtimes_free(python);
+}
+
 /* ---- room for tables ------------------------------------------------------------------------------- */
 
 static pid_t start_program(const char *program, const char *argument)
@@ -720,6 +760,7 @@ RUN_TESTS(cmocka_unit_test(each_address_gets_the_rule_that_its_file_says),
 	  cmocka_unit_test(an_unused_unwinder_gets_nothing),
 	  cmocka_unit_test(large_tables_come_from_the_disk_the_second_time),
 	  cmocka_unit_test(a_cache_that_cannot_be_had_is_told_once_and_missed_little),
+	  cmocka_unit_test(all_that_is_amiss_is_told),
 	  cmocka_unit_test(what_is_needed_takes_the_room_of_what_is_not),
 	  cmocka_unit_test(nothing_refers_to_a_table_that_was_replaced),
 	  cmocka_unit_test(what_the_kernel_still_has_of_a_process_is_held))
