@@ -8,31 +8,13 @@
 
 #include <capstone/capstone.h>
 
+#include "agent/frame_states.h"
 #include "agent/vector_size.h"
 
 enum {
 	STACK_BYTES_MAX = 1 << 24, // of a frame
 	PENDING_MAX = 1 << 20,     // places to follow; one for each jump
 	PASSES_MAX = 3,            // over the code, until all functions are known
-	STATE_UNREACHED = 0,
-	STATE_LOST = 1, // reached, but nobody knows where the stack is
-	STATE_ENTRY = 2,
-	STATE_INSIDE = UINT16_MAX, // of an instruction
-};
-
-enum frame_base {
-	BASE_SP,
-	BASE_FP,   // fp is this function's own
-	BASE_SLOT, // fp is some number; what it was lies in memory at sp + slot
-};
-
-/* Where the caller is, before an instruction: the CFA is the base + cfa_offset. */
-struct frame_state {
-	uint32_t base; // enum frame_base
-	int32_t cfa_offset;
-	int32_t fp_saved; // the caller's fp is at CFA + this; 0: still in its register
-	int32_t sp_depth; // CFA - sp where that is known and the base is not sp; else 0
-	int32_t slot;     // -1: none
 };
 
 struct pending {
@@ -54,8 +36,7 @@ struct code_flow {
 	uint8_t *is_end;        // likewise: functions that do not return
 	bool is_decoded;        // the instruction in work, by capstone
 	bool is_news;           // a pass has learnt what the one before did not know
-	struct frame_state *known;
-	uint32_t known_count;
+	struct frame_states known;
 	struct pending *pending;
 	uint32_t pending_count, pending_capacity;
 };
@@ -88,14 +69,12 @@ int code_flow_open(const uint8_t *code, size_t size, uint64_t address, struct co
 	flow->is_entry = calloc(size / 8 + 1, 1);
 	flow->is_pointed_to = calloc(size / 8 + 1, 1);
 	flow->is_end = calloc(size / 8 + 1, 1);
-	flow->known = calloc(CODE_FLOW_STATES_MAX, sizeof(*flow->known));
 	if (!flow->states || !flow->is_table_jump || !flow->jump_states || !flow->is_entry ||
-	    !flow->is_pointed_to || !flow->is_end || !flow->known || open_decoder(flow)) {
+	    !flow->is_pointed_to || !flow->is_end || frame_states_init(&flow->known) ||
+	    open_decoder(flow)) {
 		code_flow_close(flow);
 		return -ENOMEM;
 	}
-	flow->known[STATE_ENTRY] = (struct frame_state){ .cfa_offset = 8, .slot = -1 };
-	flow->known_count = STATE_ENTRY + 1;
 	*ret_flow = flow;
 	return 0;
 }
@@ -114,24 +93,12 @@ void code_flow_close(struct code_flow *flow)
 	free(flow->is_entry);
 	free(flow->is_pointed_to);
 	free(flow->is_end);
-	free(flow->known);
+	frame_states_deinit(&flow->known);
 	free(flow->pending);
 	free(flow);
 }
 
 // ---- states ---------------------------------------------------------------------------------
-
-// Searched from the end: what was new lately is what comes again.
-static uint16_t state_number(struct code_flow *flow, const struct frame_state *state)
-{
-	for (uint32_t i = flow->known_count; i-- > STATE_ENTRY;)
-		if (!memcmp(&flow->known[i], state, sizeof(*state)))
-			return (uint16_t)i;
-	if (flow->known_count == CODE_FLOW_STATES_MAX)
-		return STATE_LOST;
-	flow->known[flow->known_count] = *state;
-	return (uint16_t)flow->known_count++;
-}
 
 // How far below the CFA sp is; 0: not known.
 static int32_t depth_of(const struct frame_state *state)
@@ -488,12 +455,13 @@ static void branch(struct code_flow *flow, const cs_insn *instruction, uint32_t 
 
 static uint16_t state_after(struct code_flow *flow, uint16_t number)
 {
-	struct frame_state state = flow->known[number];
+	struct frame_state state = flow->known.known[number];
 
 	if (number == STATE_LOST)
 		return STATE_LOST;
-	return apply(flow->decoder, flow->instruction, &state) ? state_number(flow, &state)
-							       : STATE_LOST;
+	if (!apply(flow->decoder, flow->instruction, &state))
+		return STATE_LOST;
+	return frame_states_number(&flow->known, &state);
 }
 
 /*
@@ -622,7 +590,7 @@ static bool is_by_slot(const struct frame_state *state)
 
 static struct unwind_rule rule_of(const struct code_flow *flow, uint16_t number)
 {
-	const struct frame_state *state = &flow->known[number];
+	const struct frame_state *state = &flow->known.known[number];
 	struct unwind_rule rule = { .cfa = CFA_NO_TABLE };
 
 	if (number < STATE_ENTRY)

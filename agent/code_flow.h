@@ -11,7 +11,6 @@
 
 enum {
 	CODE_FLOW_BYTES_MAX = 4 << 20, // of one piece of code; musl has 0.6 MB
-	CODE_FLOW_STATES_MAX = 4096,   // different things that a stack looks like in it
 };
 
 struct code_flow;
