@@ -12,7 +12,7 @@
 
 enum {
 	CFI_COMMONS_MAX = 1 << 16,         // .debug_frame has one per compiled file
-	CFI_SECTION_BYTES_MAX = 256 << 20, // Chromium's is 30 MiB
+	CFI_SECTION_BYTES_MAX = 128 << 20, // inflated, too; Chromium's is 30 MiB
 	ENTRY_LENGTH_64 = 0xffffffff,      // the length follows in 64 bits
 	EH_FRAME_HEADER_VERSION = 1,
 };
@@ -393,7 +393,7 @@ static int read_section(const struct elf *elf, const Elf64_Shdr *header, const c
 	section.is_eh_frame = strcmp(name, ".eh_frame") == 0;
 	section.address = section.is_eh_frame ? header->sh_addr : 0;
 
-	int rc = section_reader_open_section(elf, header, &section.reader);
+	int rc = section_reader_open_section(elf, header, CFI_SECTION_BYTES_MAX, &section.reader);
 	if (rc == -EOPNOTSUPP || rc == -EFBIG) {
 		count_unsupported(&section);
 		return 0;

@@ -165,7 +165,8 @@ static int find_or_build(const struct live_tables *tables, struct live_file *fil
 	if (tables->cache &&
 	    unwind_table_cache_find(tables->cache, id, marks_hash, &file->table) == 0)
 		return 0;
-	int rc = unwind_table_build(elf, marks, mark_count, &file->table, NULL);
+	int rc = unwind_table_build(elf, marks, mark_count, UNWIND_TABLE_ROWS_MAX, &file->table,
+				    NULL);
 	if (!rc && tables->cache && file->table->row_count >= CACHED_ROWS_MIN)
 		unwind_table_cache_add(tables->cache, id, marks_hash, file->table);
 	return rc;

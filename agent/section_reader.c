@@ -14,9 +14,6 @@ enum {
 	DEFLATED_BYTES = 64 << 10,     // compressed bytes that are held at a time
 };
 
-// A compressed section is not larger: a small file cannot keep us inflating.
-#define INFLATED_BYTES_MAX (512ULL << 20)
-
 struct section_reader {
 	const struct elf *elf;
 	uint64_t file_at;      // the next byte to read from the file
@@ -78,7 +75,7 @@ int section_reader_open(const struct elf *elf, uint64_t offset, uint64_t size,
 }
 
 /* gABI, "Section Compression": a header, then one zlib stream. */
-static int begin_inflating(struct section_reader *reader)
+static int begin_inflating(struct section_reader *reader, uint64_t size_max)
 {
 	Elf64_Chdr header;
 	int rc = elf_read(reader->elf, reader->file_at, &header, sizeof(header));
@@ -89,7 +86,7 @@ static int begin_inflating(struct section_reader *reader)
 		return -EOPNOTSUPP;
 	if (reader->file_limit - reader->file_at < sizeof(header))
 		return -ENOEXEC;
-	if (header.ch_size > INFLATED_BYTES_MAX)
+	if (header.ch_size > size_max)
 		return -EFBIG;
 	reader->inflated_left = header.ch_size;
 	reader->deflated = malloc(DEFLATED_BYTES);
@@ -100,14 +97,14 @@ static int begin_inflating(struct section_reader *reader)
 	return make_piece(reader, header.ch_size);
 }
 
-int section_reader_open_section(const struct elf *elf, const Elf64_Shdr *section,
+int section_reader_open_section(const struct elf *elf, const Elf64_Shdr *section, uint64_t size_max,
 				struct section_reader **ret_reader)
 {
 	_cleanup_(section_reader_freep) struct section_reader *reader = NULL;
 	int rc = begin(elf, section->sh_offset, section->sh_size, &reader);
 
 	if (!rc)
-		rc = section->sh_flags & SHF_COMPRESSED ? begin_inflating(reader)
+		rc = section->sh_flags & SHF_COMPRESSED ? begin_inflating(reader, size_max)
 							: make_piece(reader, section->sh_size);
 	if (rc)
 		return rc;

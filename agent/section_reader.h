@@ -22,9 +22,9 @@ int section_reader_open(const struct elf *elf, uint64_t offset, uint64_t size,
 
 /**
  * The same of @section, whose bytes may be compressed (SHF_COMPRESSED). Returns -EOPNOTSUPP if they
- * are, and not by zlib; -EFBIG if they are inflated to more than 512 MiB; otherwise as above.
+ * are, and not by zlib; -EFBIG if they are inflated to more than @size_max; otherwise as above.
  */
-int section_reader_open_section(const struct elf *elf, const Elf64_Shdr *section,
+int section_reader_open_section(const struct elf *elf, const Elf64_Shdr *section, uint64_t size_max,
 				struct section_reader **ret_reader);
 
 void section_reader_free(struct section_reader *reader);

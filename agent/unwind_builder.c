@@ -182,6 +182,14 @@ static int find_kept(struct unwind_builder *builder, const struct unwind_job *jo
 				       unwind_marks_hash(builder->marks, mark_count), ret_table);
 }
 
+// What has more is refused in the end (check_room()): it is not worth the memory either.
+static uint32_t rows_max(const struct unwind_builder *builder)
+{
+	uint64_t words = builder->bytes_all / BYTES_SHARE / sizeof(uint32_t);
+
+	return words < UNWIND_TABLE_ROWS_MAX ? (uint32_t)words : UNWIND_TABLE_ROWS_MAX;
+}
+
 // From what the last job kept, if it did: @marks_before of the marks are in that.
 static int build_table(struct unwind_builder *builder, struct unwind_job *job,
 		       const struct elf *elf, uint32_t marks_before, uint32_t mark_count,
@@ -194,7 +202,8 @@ static int build_table(struct unwind_builder *builder, struct unwind_job *job,
 		rc = unwind_table_splice(elf, before, builder->marks + marks_before,
 					 mark_count - marks_before, ret_table, &job->error);
 	if (rc == -ERANGE)
-		rc = unwind_table_build(elf, builder->marks, mark_count, ret_table, &job->error);
+		rc = unwind_table_build(elf, builder->marks, mark_count, rows_max(builder),
+					ret_table, &job->error);
 	return rc;
 }
 

@@ -36,7 +36,7 @@ static void put_word(struct packer *packer, uint32_t word)
 
 	if (packer->rc)
 		return;
-	if (table->word_count == UNWIND_TABLE_ROWS_MAX) {
+	if (table->word_count >= packer->rows->row_count_max) {
 		packer->rc = -E2BIG;
 		return;
 	}

@@ -65,12 +65,13 @@ static uint32_t add_rule(struct unwind_rows *rows, const struct unwind_rule *rul
 	return rows->rule_count++;
 }
 
-struct unwind_rows *unwind_rows_new(void)
+struct unwind_rows *unwind_rows_new(uint32_t row_count_max)
 {
 	struct unwind_rows *rows = calloc(1, sizeof(*rows));
 
 	if (!rows)
 		return NULL;
+	rows->row_count_max = row_count_max;
 	add_rule(rows, &(struct unwind_rule){ .cfa = CFA_NO_TABLE });
 	unwind_rows_rule(rows, &(struct unwind_rule){ .cfa = CFA_UNSUPPORTED });
 	unwind_rows_rule(rows, &(struct unwind_rule){ .cfa = CFA_END });
@@ -166,7 +167,7 @@ void unwind_rows_add_number(struct unwind_rows *rows, uint64_t offset, uint32_t 
 {
 	if (rows->rc || offset > UINT32_MAX)
 		return;
-	if (rows->row_count == UNWIND_TABLE_ROWS_MAX) {
+	if (rows->row_count == rows->row_count_max) {
 		rows->rc = -E2BIG;
 		return;
 	}

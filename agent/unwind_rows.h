@@ -9,7 +9,7 @@
 #include "bpf/unwind_table.h"
 
 enum {
-	UNWIND_RANGES_MAX = 4 << 20, // Chromium has 700,000
+	UNWIND_RANGES_MAX = 2 << 20, // Chromium has 700,000
 	// Rules that are always there, under these numbers.
 	RULE_NO_TABLE = 0,
 	RULE_UNSUPPORTED = 1,
@@ -33,15 +33,16 @@ struct unwind_rows {
 	uint32_t sorted_count; // of the ranges: the first so many are in order
 	uint32_t rows_size, rows_capacity;
 	uint32_t row_count;
-	uint32_t last_offset; // of the last row of the range that is being added
+	uint32_t row_count_max; // of words, too (agent/unwind_pack.h)
+	uint32_t last_offset;   // of the last row of the range that is being added
 	uint32_t rule_count, rule_capacity;
 	uint32_t unsupported_count; // rows with RULE_UNSUPPORTED
 	int rc;                     // the first failure: -ENOMEM, or -E2BIG past a limit
 	uint16_t slots[RULE_SLOTS]; // rules by their bytes: number, RULE_NO_TABLE where empty
 };
 
-/** Returns NULL without memory. */
-struct unwind_rows *unwind_rows_new(void);
+/** At most @row_count_max rows. Returns NULL without memory. */
+struct unwind_rows *unwind_rows_new(uint32_t row_count_max);
 void unwind_rows_free(struct unwind_rows *rows);
 
 /**

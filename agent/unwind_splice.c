@@ -142,7 +142,7 @@ static void unpack_window(const struct unwind_table *table, const struct code_ex
 
 static int take_apart(struct splice *splice)
 {
-	splice->rows = unwind_rows_new();
+	splice->rows = unwind_rows_new(UNWIND_TABLE_ROWS_MAX);
 	int rc = splice->rows ? copy_rules(splice) : -ENOMEM;
 
 	for (uint32_t i = 0; i < splice->window_count && !rc; i++) {

@@ -111,9 +111,9 @@ static int pack(struct unwind_rows *rows, const struct unwind_mark *marks, uint3
 }
 
 int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, uint32_t mark_count,
-		       struct unwind_table **ret_table, struct error *err)
+		       uint32_t rows_max, struct unwind_table **ret_table, struct error *err)
 {
-	_cleanup_(unwind_rows_freep) struct unwind_rows *rows = unwind_rows_new();
+	_cleanup_(unwind_rows_freep) struct unwind_rows *rows = unwind_rows_new(rows_max);
 	_cleanup_(unwind_table_freep) struct unwind_table *table = calloc(1, sizeof(*table));
 	_cleanup_free_ struct unwind_mark *sorted = NULL;
 

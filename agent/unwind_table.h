@@ -10,7 +10,7 @@
 #include "elf.h"
 
 enum {
-	UNWIND_TABLE_ROWS_MAX = 16 << 20,                         // Chromium has 3 million
+	UNWIND_TABLE_ROWS_MAX = 8 << 20,                          // Chromium has 3 million
 	UNWIND_TABLE_BLOCKS_MAX = (2U << 30) / TABLE_BLOCK_BYTES, // 2 GiB of code
 	UNWIND_MARKS_MAX = 1024,
 };
@@ -39,12 +39,12 @@ struct unwind_table {
 
 /**
  * Compile the file's .eh_frame, or .debug_frame where that is all there is. A file without either
- * gives a table of no blocks.
- * Returns 0; -ENOEXEC (broken beyond use; @err says where); -E2BIG past a limit above; -ENOMEM;
+ * gives a table of no blocks. At most @rows_max rows are held, 7 bytes each, and as many words.
+ * Returns 0; -ENOEXEC (broken beyond use; @err says where); -E2BIG past that or a limit above; -ENOMEM;
  * -errno when reading fails.
  */
 int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, uint32_t mark_count,
-		       struct unwind_table **ret_table, struct error *err);
+		       uint32_t rows_max, struct unwind_table **ret_table, struct error *err);
 void unwind_table_free(struct unwind_table *table);
 
 /** The rule at a virtual address in the file; NULL outside of the table. */

@@ -35,7 +35,7 @@ static int build(const struct elf *elf, struct unwind_table **ret_table, uint64_
 
 		unwind_table_free(*ret_table);
 		*ret_table = NULL;
-		int rc = unwind_table_build(elf, NULL, 0, ret_table, err);
+		int rc = unwind_table_build(elf, NULL, 0, UNWIND_TABLE_ROWS_MAX, ret_table, err);
 		if (rc)
 			return rc;
 		uint64_t taken = now_ns() - start;

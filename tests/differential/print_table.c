@@ -99,7 +99,7 @@ int main(int count, char **arguments)
 		return 1;
 	}
 	if (elf_read_headers_of(fd, &status, machine, &elf, &err) ||
-	    unwind_table_build(&elf, NULL, 0, &table, &err)) {
+	    unwind_table_build(&elf, NULL, 0, UNWIND_TABLE_ROWS_MAX, &table, &err)) {
 		fprintf(stderr, "%s: %s\n", arguments[1], err.text);
 		return 1;
 	}

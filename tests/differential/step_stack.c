@@ -201,7 +201,7 @@ static struct unwind_table *read_table(const char *path)
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0 || fstat(fd, &status) || elf_read_headers(fd, &status, &elf, &err) ||
-	    unwind_table_build(&elf, NULL, 0, &table, &err))
+	    unwind_table_build(&elf, NULL, 0, UNWIND_TABLE_ROWS_MAX, &table, &err))
 		fprintf(stderr, "%s: %s\n", path, err.code ? err.text : strerror(errno));
 	return table;
 }

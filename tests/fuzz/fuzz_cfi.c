@@ -139,7 +139,7 @@ static struct unwind_table *build(const struct elf *elf)
 	struct unwind_table *table = NULL;
 	struct error err;
 
-	if (unwind_table_build(elf, marks, 1, &table, &err))
+	if (unwind_table_build(elf, marks, 1, UNWIND_TABLE_ROWS_MAX, &table, &err))
 		return NULL;
 	return table;
 }

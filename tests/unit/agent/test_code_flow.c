@@ -244,7 +244,7 @@ TEST(a_library_is_followed_as_its_compiler_says)
 	if (fd < 0 || fstat(fd, &status) || elf_read_headers(fd, &status, &elf, &err)) {
 		SKIP("there is no such library for this machine: " LIBRARY);
 	}
-	assert_int_equal(0, unwind_table_build(&elf, NULL, 0, &table, &err));
+	assert_int_equal(0, unwind_table_build(&elf, NULL, 0, UNWIND_TABLE_ROWS_MAX, &table, &err));
 	assert_int_equal(0, elf_symbols_init(&symbols, &elf));
 	const Elf64_Shdr *text = elf_symbols_find_section(&symbols, ".text");
 	assert_non_null(text);

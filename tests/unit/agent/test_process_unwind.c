@@ -163,7 +163,8 @@ static struct expected expect_file_of(const void *function)
 	int fd = open(map->l_name[0] ? map->l_name : "/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0 && fstat(fd, &status) == 0);
 	assert_int_equal(0, elf_read_headers(fd, &status, &elf, NULL));
-	assert_int_equal(0, unwind_table_build(&elf, NULL, 0, &expected.table, NULL));
+	assert_int_equal(
+		0, unwind_table_build(&elf, NULL, 0, UNWIND_TABLE_ROWS_MAX, &expected.table, NULL));
 	expected.load_bias = map->l_addr;
 	close(fd);
 	return expected;

@@ -33,7 +33,8 @@ static int open_libc(void **state)
 	int fd = open(info.dli_fname, O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0 && fstat(fd, &status) == 0);
 	assert_int_equal(0, elf_read_headers(fd, &status, &fixture->elf, &err));
-	assert_int_equal(0, unwind_table_build(&fixture->elf, NULL, 0, &fixture->whole, &err));
+	assert_int_equal(0, unwind_table_build(&fixture->elf, NULL, 0, UNWIND_TABLE_ROWS_MAX,
+					       &fixture->whole, &err));
 	*state = fixture;
 	return 0;
 }

@@ -20,7 +20,7 @@ static struct unwind_table *build_marked(const struct cfi_image *image,
 	struct elf elf;
 
 	assert_int_equal(0, cfi_image_open_cut(image, CFI_IMAGE_BYTES, &elf));
-	int rc = unwind_table_build(&elf, marks, mark_count, &table, &err);
+	int rc = unwind_table_build(&elf, marks, mark_count, UNWIND_TABLE_ROWS_MAX, &table, &err);
 	close(elf.fd);
 	if (rc)
 		fail_msg("%d: %s", rc, err.text);
@@ -227,7 +227,8 @@ TEST(too_many_marks_are_refused)
 
 	cfi_image_init(&image, EM_X86_64, ".eh_frame");
 	assert_int_equal(0, cfi_image_open_cut(&image, CFI_IMAGE_BYTES, &elf));
-	assert_int_equal(-E2BIG, unwind_table_build(&elf, marks, ARRAY_SIZE(marks), &table, NULL));
+	assert_int_equal(-E2BIG, unwind_table_build(&elf, marks, ARRAY_SIZE(marks),
+						    UNWIND_TABLE_ROWS_MAX, &table, NULL));
 	close(elf.fd);
 }
 
@@ -354,6 +355,7 @@ static const struct {
 	{ "of another kind", 2, 0, 0, 0, 1 },
 	{ "of an unknown kind", 77, 0, 0, 0, 1 },
 	{ "claims to be 4 GB", ELFCOMPRESS_ZLIB, -(4LL << 30), 0, 0, 1 },
+	{ "claims to be 200 MB", ELFCOMPRESS_ZLIB, -(200LL << 20), 0, 0, 1 },
 	{ "claims less than there is", ELFCOMPRESS_ZLIB, -4, 0, 0, 1 },
 	{ "claims more than there is", ELFCOMPRESS_ZLIB, 100, 0, 0, 0 },
 	{ "is cut", ELFCOMPRESS_ZLIB, 0, 20, -ENOEXEC, 0 },
@@ -376,7 +378,9 @@ TEST(hostile_compressed_sections_do_no_harm)
 		uint64_t *size = &image.sections[CFI_SECTION_FRAME].sh_size;
 		*size = c->cut > *size ? 10 : *size - c->cut;
 		assert_int_equal(0, cfi_image_open_cut(&image, CFI_IMAGE_BYTES, &elf));
-		EXPECT_EQ(c->rc, unwind_table_build(&elf, NULL, 0, &table, &err), c->what);
+		EXPECT_EQ(c->rc,
+			  unwind_table_build(&elf, NULL, 0, UNWIND_TABLE_ROWS_MAX, &table, &err),
+			  c->what);
 		EXPECT_EQ(c->unsupported, table ? table->unsupported_count : 0, c->what);
 		unwind_table_free(table);
 		close(elf.fd);
@@ -649,11 +653,35 @@ TEST(a_section_of_half_a_gigabyte_is_refused)
 	cfi_image_init(&image, EM_X86_64, ".eh_frame");
 	image.sections[CFI_SECTION_FRAME].sh_size = 512 << 20;
 	assert_int_equal(0, cfi_image_open_cut(&image, CFI_IMAGE_BYTES, &elf));
-	assert_int_equal(-E2BIG, unwind_table_build(&elf, NULL, 0, &table, &err));
+	assert_int_equal(-E2BIG,
+			 unwind_table_build(&elf, NULL, 0, UNWIND_TABLE_ROWS_MAX, &table, &err));
 	image.sections[CFI_SECTION_FRAME].sh_size = 1 << 20; // not that large, but not there either
 	close(elf.fd);
 	assert_int_equal(0, cfi_image_open_cut(&image, CFI_IMAGE_BYTES, &elf));
-	assert_int_equal(-ENOEXEC, unwind_table_build(&elf, NULL, 0, &table, &err));
+	assert_int_equal(-ENOEXEC,
+			 unwind_table_build(&elf, NULL, 0, UNWIND_TABLE_ROWS_MAX, &table, &err));
+	close(elf.fd);
+}
+
+TEST(no_more_rows_are_held_than_asked_for)
+{
+	struct unwind_table *table = NULL;
+	struct cfi_image image;
+	struct error err;
+	struct elf elf;
+
+	cfi_image_init(&image, EM_X86_64, ".eh_frame");
+	cfi_image_put_usual_common(&image);
+	for (uint32_t i = 0; i < 10; i++) // two rows each
+		cfi_image_put_function(&image, i * 16, 16, CFI_PUSH_AFTER(4), 3);
+	assert_int_equal(0, cfi_image_open_cut(&image, CFI_IMAGE_BYTES, &elf));
+	assert_int_equal(-E2BIG, unwind_table_build(&elf, NULL, 0, 19, &table, &err));
+	assert_string_equal(".eh_frame: more rows than are kept", err.text);
+	// As words they are more: the index is among them, and what lies between.
+	assert_int_equal(-E2BIG, unwind_table_build(&elf, NULL, 0, 20, &table, &err));
+	assert_string_equal("unwind table: more rows than are kept", err.text);
+	assert_int_equal(0, unwind_table_build(&elf, NULL, 0, 30, &table, &err));
+	unwind_table_free(table);
 	close(elf.fd);
 }
 
@@ -672,7 +700,8 @@ TEST(code_at_both_ends_of_memory_is_refused)
 	image.segments[3] = image.segments[0];
 	image.segments[3].p_vaddr = 1ULL << 46;
 	assert_int_equal(0, cfi_image_open_cut(&image, CFI_IMAGE_BYTES, &elf));
-	assert_int_equal(-E2BIG, unwind_table_build(&elf, NULL, 0, &table, &err));
+	assert_int_equal(-E2BIG,
+			 unwind_table_build(&elf, NULL, 0, UNWIND_TABLE_ROWS_MAX, &table, &err));
 	close(elf.fd);
 }
 
@@ -691,7 +720,7 @@ TEST(every_cut_file_is_read_or_refused)
 
 		if (cfi_image_open_cut(&image, size, &elf))
 			continue;
-		if (unwind_table_build(&elf, NULL, 0, &table, &err) == 0)
+		if (unwind_table_build(&elf, NULL, 0, UNWIND_TABLE_ROWS_MAX, &table, &err) == 0)
 			assert_true(table->block_count <= 4 * 4096 / TABLE_BLOCK_BYTES);
 		unwind_table_free(table);
 		close(elf.fd);
@@ -887,6 +916,7 @@ RUN_TESTS(cmocka_unit_test(functions_become_rows_with_ends), cmocka_unit_test(fu
 	  cmocka_unit_test(only_code_that_can_run_counts),
 	  cmocka_unit_test(more_rules_than_there_are_numbers_are_unsupported),
 	  cmocka_unit_test(a_section_of_half_a_gigabyte_is_refused),
+	  cmocka_unit_test(no_more_rows_are_held_than_asked_for),
 	  cmocka_unit_test(code_at_both_ends_of_memory_is_refused),
 	  cmocka_unit_test(every_cut_file_is_read_or_refused),
 	  cmocka_unit_test(aarch64_files_are_compiled_on_any_machine),

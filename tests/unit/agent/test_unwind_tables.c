@@ -28,6 +28,7 @@ struct order {
 };
 
 static atomic_uint builds;
+static atomic_uint rows_max_asked;                           // by the last build
 static atomic_uint order_of[64];                             // by pages: when the table was built
 static pthread_mutex_t building = PTHREAD_MUTEX_INITIALIZER; // held: builds wait
 
@@ -57,12 +58,13 @@ static struct unwind_table *table_of(const struct order *order)
 }
 
 int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, uint32_t mark_count,
-		       struct unwind_table **ret_table, struct error *err)
+		       uint32_t rows_max, struct unwind_table **ret_table, struct error *err)
 {
 	struct order order;
 
 	(void)marks;
 	(void)mark_count;
+	rows_max_asked = rows_max;
 	assert_int_equal(0, elf_read(elf, IMAGE_TEXT, &order, sizeof(order)));
 	pthread_mutex_lock(&building);
 	pthread_mutex_unlock(&building);
@@ -243,6 +245,20 @@ TEST(what_cannot_be_used_is_remembered_with_the_reason)
 			EXPECT_STR(row->reason, stats.last_failure.text, row->what);
 		close_world();
 	}
+}
+
+TEST(what_would_not_fit_is_not_held_whole_either)
+{
+	open_world(1 << 20);
+	want(make_file(1, (struct order){ .pages = 3, .rules = 5 }));
+	settle();
+	EXPECT_EQ((1 << 20) / 2 / 4, rows_max_asked, "words in half of the room");
+	close_world();
+	open_world(1 << 30);
+	want(make_file(1, (struct order){ .pages = 3, .rules = 5 }));
+	settle();
+	EXPECT_EQ(UNWIND_TABLE_ROWS_MAX, rows_max_asked, "however much room there is");
+	close_world();
 }
 
 TEST(a_kernel_that_refuses_is_survived)
@@ -696,6 +712,7 @@ TEST(closing_does_not_wait_for_what_is_queued)
 RUN_TESTS(cmocka_unit_test(a_file_is_built_once_and_installed),
 	  cmocka_unit_test(rules_get_the_numbers_of_the_node),
 	  cmocka_unit_test(what_cannot_be_used_is_remembered_with_the_reason),
+	  cmocka_unit_test(what_would_not_fit_is_not_held_whole_either),
 	  cmocka_unit_test(a_kernel_that_refuses_is_survived),
 	  cmocka_unit_test(what_is_missed_most_is_built_first_and_then_the_smallest),
 	  cmocka_unit_test(guesses_take_half_of_the_room),
