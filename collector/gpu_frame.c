@@ -9,7 +9,7 @@
 
 /*
  * Beginnings of names: variants end in _v2, _ptsz, _ptds, "Async". Exports of libcuda and libcudart (CUDA
- * 13 API references), NCCL's calls, and PyTorch's bindings (torch/csrc/autograd/generated/python_variable_methods).
+ * 13 API references), and NCCL's calls.
  */
 static const struct {
 	const char *begins;
@@ -39,27 +39,47 @@ static const struct {
 	{ "nccl", GPU_MARK_COLLECTIVE },
 	{ "pnccl", GPU_MARK_COLLECTIVE },
 	{ "c10d::ProcessGroupNCCL", GPU_MARK_COLLECTIVE },
-	{ "THPVariable_item", GPU_MARK_IMPLICIT },
-	{ "THPVariable_tolist", GPU_MARK_IMPLICIT },
-	{ "THPVariable_cpu", GPU_MARK_IMPLICIT },
-	{ "THPVariable_nonzero", GPU_MARK_IMPLICIT },
-	{ "THPVariable_bool_scalar", GPU_MARK_IMPLICIT },
-	{ "THPVariable_float_scalar", GPU_MARK_IMPLICIT },
-	{ "THPVariable_index_scalar", GPU_MARK_IMPLICIT },
-	{ "THPVariable_integral_scalar", GPU_MARK_IMPLICIT },
 };
 
-/* Anywhere in a name: C++ puts namespaces, templates and suffixes around them. */
+/*
+ * Methods of PyTorch's tensors that need a result on the host, as their bindings are called (torch 2.15:
+ * torch/csrc/autograd/generated/python_variable_methods.cpp). Whole names: nonzero_static does not wait.
+ */
+#define TORCH_METHOD "torch::autograd::THPVariable_"
+static const char *const implicit_methods[] = {
+	"item",        "tolist",       "cpu",          "nonzero",         "is_nonzero",
+	"bool_scalar", "float_scalar", "index_scalar", "integral_scalar",
+};
+
+/* Anywhere in a name: C++ puts namespaces, templates and suffixes around them. count_nonzero_cuda does not wait. */
 static const char *const implicit_parts[] = {
-	"_local_scalar_dense",
-	"nonzero_cuda",
-	"nonzero_out_cuda",
-	"masked_select_cuda",
+	"_local_scalar_dense",  "::nonzero_cuda",           "::nonzero_out_cuda",
+	"::masked_select_cuda", "::masked_select_out_cuda",
 };
 
 static bool begins_with(const char *text, const char *prefix)
 {
 	return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+static bool is_implicit(const char *name)
+{
+	if (begins_with(name, TORCH_METHOD)) {
+		const char *method = name + strlen(TORCH_METHOD);
+		// What follows may be " [clone .cold]".
+		size_t size = strcspn(method, " .");
+
+		for (size_t i = 0; i < ARRAY_SIZE(implicit_methods); i++) {
+			if (strlen(implicit_methods[i]) == size &&
+			    begins_with(method, implicit_methods[i]))
+				return true;
+		}
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(implicit_parts); i++) {
+		if (strstr(name, implicit_parts[i]))
+			return true;
+	}
+	return false;
 }
 
 static bool is_driver(const char *module)
@@ -78,9 +98,5 @@ unsigned int gpu_frame_marks(const char *name, const char *module)
 		if (begins_with(name, calls[i].begins))
 			return marks | calls[i].marks;
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(implicit_parts); i++) {
-		if (strstr(name, implicit_parts[i]))
-			return marks | GPU_MARK_IMPLICIT;
-	}
-	return marks;
+	return is_implicit(name) ? marks | GPU_MARK_IMPLICIT : marks;
 }

@@ -4,6 +4,7 @@
 #include "tests/test.h"
 
 #define DRIVER "/usr/lib/x86_64-linux-gnu/libcuda.so.535.309.01"
+#define TORCH  "libtorch_python.so"
 
 static const struct {
 	const char *name, *module;
@@ -25,8 +26,16 @@ static const struct {
 	{ "at::native::_local_scalar_dense_cuda", "libtorch_cuda.so", GPU_MARK_IMPLICIT },
 	{ "at::(anonymous namespace)::wrapper_CUDA___local_scalar_dense", "libtorch_cuda.so",
 	  GPU_MARK_IMPLICIT },
-	{ "THPVariable_item", "libtorch_python.so", GPU_MARK_IMPLICIT },
+	{ "torch::autograd::THPVariable_item", TORCH, GPU_MARK_IMPLICIT },
+	{ "torch::autograd::THPVariable_item [clone .cold]", TORCH, GPU_MARK_IMPLICIT },
+	{ "torch::autograd::THPVariable_cpu", TORCH, GPU_MARK_IMPLICIT },
+	{ "torch::autograd::THPVariable_is_nonzero", TORCH, GPU_MARK_IMPLICIT },
+	{ "at::native::nonzero_cuda", "libtorch_cuda.so", GPU_MARK_IMPLICIT },
+	{ "at::native::masked_select_out_cuda_impl", "libtorch_cuda.so", GPU_MARK_IMPLICIT },
 	// Names that only look alike.
+	{ "torch::autograd::THPVariable_nonzero_static", TORCH, 0 },
+	{ "torch::autograd::THPVariable_get_itemsize", TORCH, 0 },
+	{ "at::native::count_nonzero_cuda", "libtorch_cpu.so", 0 },
 	{ "item (shop.py:7)", "shop", 0 },
 	{ "my_cuMemFree", "app", 0 },
 	{ "cudnn_launch", "libcudnn.so.9", 0 },
