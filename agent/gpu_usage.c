@@ -16,6 +16,7 @@
 
 #define READ_NS       NS_PER_SECOND
 #define RETRY_NS      (60 * NS_PER_SECOND) // a driver that is installed later, or comes back
+#define REOPEN_NS     (60 * NS_PER_SECOND)
 #define CLOSE_WAIT_NS NS_PER_SECOND
 #define SERVICE       "gpu"
 #define LABEL_GPU     "gpu"
@@ -29,8 +30,8 @@ struct usage_value {
 	int64_t value;
 	const char *type;   // a constant
 	const char *reason; // a constant, or NULL
-	uint32_t gpu;
-	uint32_t pid; // 0: the GPU's own
+	uint32_t gpu;       // the driver's number
+	uint32_t pid;       // 0: the GPU's own
 };
 
 struct gpu_name {
@@ -57,6 +58,7 @@ struct gpu_usage {
 	// The reading thread's.
 	struct nvml *nvml;
 	bool lost[NVML_GPUS_MAX], told_missing;
+	uint64_t silent_since_ns; // some GPU has not answered since then; 0: all do
 };
 
 // ---- the reading thread ---------------------------------------------------------------------
@@ -141,20 +143,24 @@ static void keep_processes(struct gpu_usage *usage, const struct usage_value *at
 static void note_loss(struct gpu_usage *usage, uint32_t gpu, bool is_lost)
 {
 	char text[ERROR_TEXT_BYTES];
+	bool *lost = &usage->lost[nvml_gpu_index(usage->nvml, gpu)];
 
-	if (usage->lost[gpu] == is_lost)
+	if (*lost == is_lost)
 		return;
-	usage->lost[gpu] = is_lost;
-	snprintf(text, sizeof(text), "GPU %u (%s) %s", gpu, nvml_gpu_uuid(usage->nvml, gpu),
+	*lost = is_lost;
+	snprintf(text, sizeof(text), "GPU %u (%s) %s", nvml_gpu_index(usage->nvml, gpu),
+		 nvml_gpu_uuid(usage->nvml, gpu),
 		 is_lost ? "does not answer the driver any more: its series end here"
 			 : "answers again");
 	notice(usage, text);
 }
 
-static void read_gpu(struct gpu_usage *usage, uint32_t gpu)
+// Whether it answered.
+static bool read_gpu(struct gpu_usage *usage, uint32_t gpu)
 {
 	struct nvml_process processes[NVML_PROCESSES_MAX];
-	struct usage_value at = { .time_ns = clock_realtime_ns(), .gpu = gpu };
+	struct usage_value at = { .time_ns = clock_realtime_ns(),
+				  .gpu = nvml_gpu_index(usage->nvml, gpu) };
 	struct nvml_reading reading;
 	uint32_t count;
 	int rc = nvml_read_gpu(usage->nvml, gpu, &reading);
@@ -164,16 +170,17 @@ static void read_gpu(struct gpu_usage *usage, uint32_t gpu)
 	note_loss(usage, gpu, rc != 0);
 	if (!rc && !nvml_read_processes(usage->nvml, gpu, processes, &count))
 		keep_processes(usage, &at, processes, count);
+	return !rc;
 }
 
 static void copy_names(struct gpu_usage *usage)
 {
 	pthread_mutex_lock(&usage->lock);
 	for (uint32_t i = 0; i < nvml_gpu_count(usage->nvml); i++) {
-		snprintf(usage->names[i].uuid, sizeof(usage->names[i].uuid), "%s",
-			 nvml_gpu_uuid(usage->nvml, i));
-		snprintf(usage->names[i].model, sizeof(usage->names[i].model), "%s",
-			 nvml_gpu_model(usage->nvml, i));
+		struct gpu_name *name = &usage->names[nvml_gpu_index(usage->nvml, i)];
+
+		snprintf(name->uuid, sizeof(name->uuid), "%s", nvml_gpu_uuid(usage->nvml, i));
+		snprintf(name->model, sizeof(name->model), "%s", nvml_gpu_model(usage->nvml, i));
 	}
 	pthread_mutex_unlock(&usage->lock);
 }
@@ -221,6 +228,30 @@ static void free_all(struct gpu_usage *usage)
 	free(usage);
 }
 
+static void read_gpus(struct gpu_usage *usage, uint64_t now_ns)
+{
+	bool all_answer = !nvml_lacks_gpus(usage->nvml);
+
+	for (uint32_t i = 0; i < nvml_gpu_count(usage->nvml); i++)
+		all_answer &= read_gpu(usage, i);
+	if (all_answer)
+		usage->silent_since_ns = 0;
+	else if (!usage->silent_since_ns)
+		usage->silent_since_ns = now_ns;
+}
+
+// Handles from before a reset of a GPU, and a library from before another driver, never answer again: both
+// are had anew.
+static void reopen(struct gpu_usage *usage, uint64_t now_ns)
+{
+	uint64_t after_ns = usage->options.reopen_ns ? usage->options.reopen_ns : REOPEN_NS;
+
+	if (!usage->silent_since_ns || now_ns - usage->silent_since_ns < after_ns)
+		return;
+	nvml_close(take(usage->nvml));
+	usage->silent_since_ns = 0;
+}
+
 static void *run(void *context)
 {
 	struct gpu_usage *usage = context;
@@ -228,10 +259,12 @@ static void *run(void *context)
 
 	while (go_on) {
 		uint64_t now_ns = clock_realtime_ns();
+
+		reopen(usage, now_ns);
 		bool found = usage->nvml || find_gpus(usage);
 
-		for (uint32_t i = 0; found && i < nvml_gpu_count(usage->nvml); i++)
-			read_gpu(usage, i);
+		if (found)
+			read_gpus(usage, now_ns);
 		go_on = sleep_until(usage,
 				    found ? (now_ns / READ_NS + 1) * READ_NS : now_ns + RETRY_NS);
 	}

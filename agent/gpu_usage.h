@@ -30,6 +30,7 @@ struct gpu_usage_options {
 	uint64_t slot_ns;
 	const struct process_table *processes; // outlives this
 	const struct labels *labels;           // --label; copied
+	uint64_t reopen_ns; // a GPU's silence after which the library is begun anew; 0: a minute
 };
 
 /** Start reading. Returns 0 also where there is no GPU; -ENOMEM or another negative errno. */

@@ -103,6 +103,8 @@ struct gpm_metrics_get {
 	X(temperature, "nvmlDeviceGetTemperature", (nvml_device, int, unsigned int *))            \
 	X(clock, "nvmlDeviceGetClockInfo", (nvml_device, int, unsigned int *))                    \
 	X(pcie, "nvmlDeviceGetPcieThroughput", (nvml_device, int, unsigned int *))                \
+	X(link_generation, "nvmlDeviceGetCurrPcieLinkGeneration", (nvml_device, unsigned int *))  \
+	X(link_width, "nvmlDeviceGetCurrPcieLinkWidth", (nvml_device, unsigned int *))            \
 	X(reasons, "nvmlDeviceGetCurrentClocksEventReasons", (nvml_device, unsigned long long *)) \
 	X(old_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons",                               \
 	  (nvml_device, unsigned long long *))                                                    \
@@ -125,6 +127,7 @@ struct functions {
 
 struct gpu {
 	nvml_device device;
+	uint32_t index; // the driver's number
 	char uuid[NVML_TEXT_BYTES], model[NVML_TEXT_BYTES];
 	gpm_sample samples[2];      // NULL where the GPU has no such monitoring
 	uint32_t sample;            // which of them is next
@@ -138,6 +141,7 @@ struct nvml {
 	bool started;
 	struct gpu gpus[NVML_GPUS_MAX];
 	uint32_t gpu_count;
+	bool lacks_gpus;
 };
 
 // ---- open and close -------------------------------------------------------------------------
@@ -179,9 +183,11 @@ static void open_gpu(struct nvml *nvml, unsigned int index)
 	const struct functions *call = &nvml->functions;
 	struct gpu *gpu = &nvml->gpus[nvml->gpu_count];
 
-	*gpu = (struct gpu){ 0 };
-	if (call->gpu_by_index(index, &gpu->device) != NVML_SUCCESS)
+	*gpu = (struct gpu){ .index = index };
+	if (call->gpu_by_index(index, &gpu->device) != NVML_SUCCESS) {
+		nvml->lacks_gpus = true;
 		return;
+	}
 	if (call->uuid(gpu->device, gpu->uuid, sizeof(gpu->uuid)) != NVML_SUCCESS)
 		snprintf(gpu->uuid, sizeof(gpu->uuid), "gpu-%u", index);
 	if (call->name(gpu->device, gpu->model, sizeof(gpu->model)) != NVML_SUCCESS)
@@ -204,7 +210,7 @@ static int start(struct nvml *nvml, struct error *err)
 	result = nvml->functions.gpu_count(&count);
 	if (result != NVML_SUCCESS)
 		return error_set(err, -EIO, "nvml: nvmlDeviceGetCount_v2 failed with %d", result);
-	for (unsigned int i = 0; i < count && nvml->gpu_count < NVML_GPUS_MAX; i++)
+	for (unsigned int i = 0; i < count && i < NVML_GPUS_MAX; i++)
 		open_gpu(nvml, i);
 	return 0;
 }
@@ -253,9 +259,19 @@ uint32_t nvml_gpu_count(const struct nvml *nvml)
 	return nvml->gpu_count;
 }
 
+bool nvml_lacks_gpus(const struct nvml *nvml)
+{
+	return nvml->lacks_gpus;
+}
+
 const char *nvml_gpu_uuid(const struct nvml *nvml, uint32_t gpu)
 {
 	return nvml->gpus[gpu].uuid;
+}
+
+uint32_t nvml_gpu_index(const struct nvml *nvml, uint32_t gpu)
+{
+	return nvml->gpus[gpu].index;
 }
 
 const char *nvml_gpu_model(const struct nvml *nvml, uint32_t gpu)
@@ -296,6 +312,25 @@ static void read_use(const struct functions *call, const struct gpu *gpu,
 	}
 	if (call->memory && succeeded(outcome, call->memory(gpu->device, &memory)))
 		set(reading, NVML_MEMORY_USED_BYTES, memory.used);
+}
+
+/* What one lane carries one way, by generation: its transfers a second, less 8b/10b's, 128b/130b's or, from 6 on,
+ * the flit's share. */
+static const uint64_t lane_bytes[] = { 0,          250000000,  500000000,  984615000,
+				       1969231000, 3938462000, 7563000000, 15125000000 };
+
+static void read_link(const struct functions *call, const struct gpu *gpu,
+		      struct nvml_reading *reading, struct outcome *outcome)
+{
+	unsigned int generation, width;
+
+	if (!call->link_generation || !call->link_width ||
+	    !succeeded(outcome, call->link_generation(gpu->device, &generation)) ||
+	    !succeeded(outcome, call->link_width(gpu->device, &width)))
+		return;
+	// A generation that is not known here is faster than those that are.
+	if (generation && generation < ARRAY_SIZE(lane_bytes) && width)
+		set(reading, NVML_PCIE_LINK_BYTES, lane_bytes[generation] * width);
 }
 
 static void read_board(const struct functions *call, const struct gpu *gpu,
@@ -373,6 +408,7 @@ int nvml_read_gpu(struct nvml *nvml, uint32_t gpu, struct nvml_reading *ret_read
 
 	read_use(call, &nvml->gpus[gpu], &reading, &outcome);
 	read_board(call, &nvml->gpus[gpu], &reading, &outcome);
+	read_link(call, &nvml->gpus[gpu], &reading, &outcome);
 	read_throttle(call, &nvml->gpus[gpu], &reading, &outcome);
 	read_gpm(call, &nvml->gpus[gpu], &reading, &outcome);
 
@@ -473,6 +509,7 @@ const char *nvml_figure_type(enum nvml_figure figure)
 		[NVML_MEMORY_CLOCK_HERTZ] = "gpu:memory_clock:hertz:gauge:second",
 		[NVML_PCIE_SENT_BYTES] = "gpu:pcie_sent:bytes:gauge:second",
 		[NVML_PCIE_RECEIVED_BYTES] = "gpu:pcie_received:bytes:gauge:second",
+		[NVML_PCIE_LINK_BYTES] = "gpu:pcie_link:bytes:gauge:second",
 		[NVML_SM_ACTIVE_PERCENT] = "gpu:sm_active:percent:gauge:second",
 		[NVML_SM_OCCUPANCY_PERCENT] = "gpu:sm_occupancy:percent:gauge:second",
 		[NVML_TENSOR_ACTIVE_PERCENT] = "gpu:tensor_active:percent:gauge:second",

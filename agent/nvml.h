@@ -29,6 +29,7 @@ enum nvml_figure {
 	NVML_MEMORY_CLOCK_HERTZ,
 	NVML_PCIE_SENT_BYTES, // per second
 	NVML_PCIE_RECEIVED_BYTES,
+	NVML_PCIE_LINK_BYTES, // per second and direction, what the link carries as it is trained now
 	// GPU performance monitoring, Hopper and newer: the mean since the reading before.
 	NVML_SM_ACTIVE_PERCENT,
 	NVML_SM_OCCUPANCY_PERCENT,
@@ -73,8 +74,12 @@ int nvml_open(const char *library, struct nvml **ret_nvml, struct error *err);
 void nvml_close(struct nvml *nvml);
 
 uint32_t nvml_gpu_count(const struct nvml *nvml);
+/** Are there GPUs that could not be had? */
+bool nvml_lacks_gpus(const struct nvml *nvml);
 /** "GPU-2f9c...", stable over restarts; valid until nvml_close(). */
 const char *nvml_gpu_uuid(const struct nvml *nvml, uint32_t gpu);
+/** Its number among the machine's, below NVML_GPUS_MAX; also where one before it cannot be had. */
+uint32_t nvml_gpu_index(const struct nvml *nvml, uint32_t gpu);
 /** "NVIDIA H200"; valid until nvml_close(). */
 const char *nvml_gpu_model(const struct nvml *nvml, uint32_t gpu);
 

@@ -22,9 +22,11 @@ enum {
 };
 
 static struct nvml_double state;
+/* Those of a beginning of the library, by whether resets were even then. */
 static struct device {
 	unsigned int index;
-} devices[2] = { { 0 }, { 1 } };
+} devices[2][2] = { { { 0 }, { 1 } }, { { 0 }, { 1 } } };
+static unsigned int begun_at; // resets then
 
 /* For programs that cannot be told otherwise: how many GPUs there are, and that they are busy. */
 __attribute__((constructor)) static void read_environment(void)
@@ -39,8 +41,8 @@ __attribute__((constructor)) static void read_environment(void)
 				      .power_mw = 300000,
 				      .sm_active = 40,
 				      .tensor_active = 101 };
-	if (state.gpu_count > sizeof(devices) / sizeof(devices[0]))
-		state.gpu_count = sizeof(devices) / sizeof(devices[0]);
+	if (state.gpu_count > sizeof(devices[0]) / sizeof(devices[0][0]))
+		state.gpu_count = sizeof(devices[0]) / sizeof(devices[0][0]);
 }
 
 EXPORT struct nvml_double *nvml_double(void)
@@ -53,16 +55,18 @@ static int check(const struct device *device, const void *result)
 {
 	if (state.inits == state.shutdowns)
 		return UNINITIALIZED;
-	if (device < devices || device >= devices + state.gpu_count || !result)
+	if (device < devices[begun_at % 2] || device >= devices[begun_at % 2] + state.gpu_count ||
+	    !result)
 		return INVALID_ARGUMENT;
-	return state.is_lost ? GPU_IS_LOST : SUCCESS;
+	return state.is_lost || begun_at != state.resets ? GPU_IS_LOST : SUCCESS;
 }
 
 EXPORT int nvmlInit_v2(void)
 {
 	if (state.no_driver)
 		return DRIVER_NOT_LOADED;
-	state.inits++;
+	if (state.inits++ == state.shutdowns)
+		begun_at = state.resets;
 	return SUCCESS;
 }
 
@@ -88,8 +92,10 @@ EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned int index, struct device **dev
 		return UNINITIALIZED;
 	if (index >= state.gpu_count || !device)
 		return INVALID_ARGUMENT;
-	*device = &devices[index];
-	return SUCCESS;
+	if (state.is_hidden && index == 0)
+		return GPU_IS_LOST;
+	*device = &devices[begun_at % 2][index];
+	return begun_at == state.resets ? SUCCESS : GPU_IS_LOST;
 }
 
 static int write_text(char *text, unsigned int size, const char *what, unsigned int index)
@@ -182,6 +188,16 @@ EXPORT int nvmlDeviceGetPcieThroughput(struct device *device, int counter, unsig
 	if (counter != 0 && counter != 1)
 		return INVALID_ARGUMENT;
 	return answer(device, kib, counter == 0 ? state.sent_kib : state.received_kib);
+}
+
+EXPORT int nvmlDeviceGetCurrPcieLinkGeneration(struct device *device, unsigned int *generation)
+{
+	return answer(device, generation, state.link_generation);
+}
+
+EXPORT int nvmlDeviceGetCurrPcieLinkWidth(struct device *device, unsigned int *width)
+{
+	return answer(device, width, state.link_width);
 }
 
 // Only the older of the two names, as drivers before 535 have it.

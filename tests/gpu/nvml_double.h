@@ -19,10 +19,13 @@ struct nvml_double {
 	unsigned int gpu_count;
 	bool no_driver; // nvmlInit_v2() says so
 	bool is_lost;   // every call on a GPU says so
+	bool is_hidden; // the first GPU cannot be had
 	bool is_mig;    // no utilisation, processes by instance
 	bool no_gpm;    // older than Hopper
 	unsigned int busy, memory_busy, power_mw, temperature, sm_mhz, memory_mhz, sent_kib,
-		received_kib;
+		received_kib, link_generation, link_width;
+	// Times that the GPUs were reset: handles from before are refused until the library is begun anew.
+	unsigned int resets;
 	unsigned long long used_bytes, reasons;
 	double sm_active, tensor_active; // what GPM answers; above 100: not to be had
 	struct nvml_double_process processes[NVML_DOUBLE_PROCESSES];

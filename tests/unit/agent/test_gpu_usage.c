@@ -82,9 +82,10 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static void open_usage(struct fixture *fixture, const char *path)
+static void open_usage_with(struct fixture *fixture, const char *path, uint64_t reopen_ns)
 {
 	const struct gpu_usage_options options = {
+		.reopen_ns = reopen_ns,
 		.library = path,
 		.slot_ns = SLOT_NS,
 		.processes = fixture->sources.frames.processes,
@@ -93,6 +94,11 @@ static void open_usage(struct fixture *fixture, const char *path)
 	struct error err = { 0 };
 
 	EXPECT_EQ(0, gpu_usage_open(&options, &fixture->usage, &err), err.text);
+}
+
+static void open_usage(struct fixture *fixture, const char *path)
+{
+	open_usage_with(fixture, path, 0);
 }
 
 static const struct series *series_with(const struct profile *profile, const char *type,
@@ -193,6 +199,21 @@ TEST(a_gpu_that_is_lost_is_told_once_and_comes_back)
 	assert_null(gpu_usage_next_notice(fixture->usage));
 }
 
+TEST(a_gpu_that_was_reset_is_had_again)
+{
+	struct fixture *fixture = *state;
+
+	open_usage_with(fixture, library, NS_PER_MS);
+	wait_for_figures(fixture);
+	double_->resets++;
+	assert_non_null(strstr(wait_for_notice(fixture), "does not answer"));
+	const char *notice = wait_for_notice(fixture);
+	if (strstr(notice, "does not answer")) // the other one's
+		notice = wait_for_notice(fixture);
+	assert_non_null(strstr(notice, "answers again"));
+	assert_true(double_->shutdowns > 0);
+}
+
 TEST(a_machine_without_gpus_is_quiet)
 {
 	struct fixture *fixture = *state;
@@ -211,6 +232,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		WITH_FIXTURE(gauges_of_gpus_and_processes_have_their_labels),
 		WITH_FIXTURE(a_gpu_that_is_lost_is_told_once_and_comes_back),
+		WITH_FIXTURE(a_gpu_that_was_reset_is_had_again),
 		WITH_FIXTURE(a_machine_without_gpus_is_quiet),
 	};
 

@@ -32,6 +32,8 @@ static void set_up(void)
 		.memory_mhz = 3201,
 		.sent_kib = 7,
 		.received_kib = 2048,
+		.link_generation = 5,
+		.link_width = 16,
 		.used_bytes = 77ULL << 30,
 		.reasons = NVML_THROTTLE_POWER_CAP | 0x1,
 		.sm_active = 81.6,
@@ -74,6 +76,7 @@ TEST(figures_come_in_the_units_of_their_names)
 	EXPECT_EQ(3201000000, figure(&reading, NVML_MEMORY_CLOCK_HERTZ), "clock of the memory");
 	EXPECT_EQ(7 * 1024, figure(&reading, NVML_PCIE_SENT_BYTES), "sent");
 	EXPECT_EQ(2048 * 1024, figure(&reading, NVML_PCIE_RECEIVED_BYTES), "received");
+	EXPECT_EQ(63015392000, figure(&reading, NVML_PCIE_LINK_BYTES), "16 lanes of PCIe 5");
 	assert_true(reading.throttle_known);
 	assert_true(reading.throttle & NVML_THROTTLE_POWER_CAP);
 	nvml_close(nvml);
@@ -147,6 +150,45 @@ TEST(instances_of_a_partitioned_gpu_are_summed_and_their_use_is_unknown)
 	nvml_close(nvml);
 }
 
+TEST(a_link_of_an_unknown_generation_is_unknown)
+{
+	struct nvml *nvml = open_double();
+	struct nvml_reading reading;
+	static const struct {
+		unsigned int generation, width;
+	} links[] = { { 0, 16 }, { 4, 0 }, { 99, 16 } };
+
+	for EACH (link, links) {
+		double_->link_generation = link->generation;
+		double_->link_width = link->width;
+		EXPECT_EQ(0, nvml_read_gpu(nvml, 0, &reading), "read");
+		EXPECT_EQ(0, reading.known & 1U << NVML_PCIE_LINK_BYTES, "link");
+	}
+	nvml_close(nvml);
+}
+
+TEST(after_a_reset_handles_are_had_anew)
+{
+	struct nvml *nvml = open_double();
+	struct nvml_reading reading;
+
+	double_->resets++;
+	EXPECT_EQ(-ENODEV, nvml_read_gpu(nvml, 0, &reading), "the old handle");
+	nvml_close(nvml);
+	EXPECT_EQ(0, nvml_open(library, &nvml, &(struct error){ 0 }), "again");
+	EXPECT_EQ(0, nvml_read_gpu(nvml, 0, &reading), "the new handle");
+	EXPECT_EQ(1, nvml_gpu_index(nvml, 1), "number");
+	assert_false(nvml_lacks_gpus(nvml));
+	nvml_close(nvml);
+
+	double_->is_hidden = true;
+	EXPECT_EQ(0, nvml_open(library, &nvml, &(struct error){ 0 }), "one cannot be had");
+	EXPECT_EQ(1, nvml_gpu_count(nvml), "the other one");
+	EXPECT_EQ(1, nvml_gpu_index(nvml, 0), "its number is its own");
+	assert_true(nvml_lacks_gpus(nvml));
+	nvml_close(nvml);
+}
+
 TEST(a_lost_gpu_is_told_apart_from_one_that_knows_less)
 {
 	struct nvml *nvml = open_double();
@@ -191,6 +233,8 @@ int main(void)
 		cmocka_unit_test(processes_have_memory_and_fresh_work_only),
 		cmocka_unit_test(
 			instances_of_a_partitioned_gpu_are_summed_and_their_use_is_unknown),
+		cmocka_unit_test(a_link_of_an_unknown_generation_is_unknown),
+		cmocka_unit_test(after_a_reset_handles_are_had_anew),
 		cmocka_unit_test(a_lost_gpu_is_told_apart_from_one_that_knows_less),
 		cmocka_unit_test(a_machine_without_a_driver_is_no_failure),
 		cmocka_unit_test(every_figure_has_a_type),
