@@ -91,6 +91,8 @@ static void print_value(const json_t *figure)
 		printf("  %7.0f /s    ", value);
 	else if (strcmp(unit, "bytes_per_second") == 0)
 		printf("  %7.2f GB/s  ", value / 1e9);
+	else if (strcmp(unit, "microseconds") == 0)
+		printf("  %7.1f us    ", value);
 	else
 		printf("  %7.0f bytes ", value);
 }
@@ -141,6 +143,23 @@ static void print_unknown(const json_t *gpu)
 	}
 }
 
+static void print_late(const json_t *gpu)
+{
+	const json_t *late = json_object_get(gpu, "late");
+
+	if (!json_is_object(late))
+		return;
+	printf("\nOthers of its node wait for rank ");
+	print_text(*json_text_of(late, "rank") ? json_text_of(late, "rank") : "?");
+	printf(" of communicator ");
+	print_text(json_text_of(late, "communicator"));
+	if (*json_text_of(late, "node")) {
+		printf(", on ");
+		print_text(json_text_of(late, "node"));
+	}
+	printf(".\n");
+}
+
 static void print_gpu(const json_t *root)
 {
 	const json_t *gpu = json_object_get(root, "gpu");
@@ -155,8 +174,11 @@ static void print_gpu(const json_t *root)
 		print_text(json_text_of(gpu, "confidence"));
 		printf(")\n");
 	}
+	if (json_is_true(json_object_get(gpu, "passing")))
+		printf("\nSo it was in one half of the range only: it comes and goes.\n");
 	print_gpu_figures(gpu);
 	print_gpu_causes(gpu);
+	print_late(gpu);
 	print_unknown(gpu);
 }
 
@@ -201,14 +223,16 @@ static void print_stack(const json_t *stack)
 		printf("    ...\n");
 }
 
-static void print_evidence(const json_t *root)
+static void print_evidence(const json_t *evidence)
 {
-	const json_t *evidence = json_object_get(root, "evidence"), *stack;
+	const json_t *stack;
 	size_t i;
 
 	if (!json_array_size(json_object_get(evidence, "stacks")))
 		return;
-	printf("\nWhere, in ");
+	printf("\n");
+	print_text(*json_text_of(evidence, "what") ? json_text_of(evidence, "what") : "Where");
+	printf(", in ");
 	print_text(json_text_of(evidence, "type"));
 	if (*json_text_of(evidence, "wait")) {
 		printf(", wait=");
@@ -216,6 +240,16 @@ static void print_evidence(const json_t *root)
 	}
 	printf(" (innermost call first):\n");
 	json_array_foreach(json_object_get(evidence, "stacks"), i, stack) print_stack(stack);
+}
+
+static void print_all_evidence(const json_t *root)
+{
+	const json_t *evidence;
+	size_t i;
+
+	print_evidence(json_object_get(root, "evidence"));
+	json_array_foreach(json_object_get(root, "more_evidence"), i, evidence)
+		print_evidence(evidence);
 }
 
 static void print_advice(const json_t *root)
@@ -251,7 +285,7 @@ static int print_verdict(const struct question *question, const struct http_resp
 		printf("The agents recorded CPU time only: waits are not judged.\n");
 	print_gpu(root);
 	print_shares(root);
-	print_evidence(root);
+	print_all_evidence(root);
 	print_advice(root);
 	json_decref(root);
 	return 0;

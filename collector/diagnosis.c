@@ -153,31 +153,38 @@ static int read_figures(const struct query *query, struct verdict_figures *figur
 
 // ---- stacks ---------------------------------------------------------------------------------
 
+static bool is_of_threads(const struct gpu_threads *threads, const char *name,
+			  enum gpu_evidence_threads which)
+{
+	return which == GPU_EVIDENCE_ALL ||
+	       gpu_threads_launch(threads, name) == (which == GPU_EVIDENCE_LAUNCHING);
+}
+
 /**
- * Which of a tree's nodes show a GPU's verdict: with threads as its first level, those of threads that
- * launch, whose stacks have the marks. Parents come before children.
+ * Which of a tree's nodes show a GPU's verdict: with threads as its first level, those of the threads that
+ * @evidence names, whose stacks have the marks. Parents come before children.
  */
 static int find_shown(const struct flame_tree *tree, const struct gpu_threads *threads,
 		      const struct gpu_evidence *evidence, bool **ret_shown)
 {
 	_cleanup_free_ unsigned int *marks = calloc(tree->node_count + 1, sizeof(*marks));
 	_cleanup_free_ bool *shown = calloc(tree->node_count + 1, sizeof(*shown));
-	_cleanup_free_ bool *launches = calloc(tree->node_count + 1, sizeof(*launches));
+	_cleanup_free_ bool *counts = calloc(tree->node_count + 1, sizeof(*counts));
 
-	if (!marks || !shown || !launches)
+	if (!marks || !shown || !counts)
 		return -ENOMEM;
 	for (uint32_t i = 1; i < tree->node_count; i++) {
 		const struct flame_node *node = &tree->nodes[i];
 		const char *name = string_table_get(&tree->strings, node->name);
 
 		if (node->parent == 0) {
-			launches[i] = gpu_threads_launch(threads, name);
+			counts[i] = is_of_threads(threads, name, evidence->threads);
 			continue; // a thread's name, no frame
 		}
-		launches[i] = launches[node->parent];
+		counts[i] = counts[node->parent];
 		marks[i] = marks[node->parent] |
 			   gpu_frame_marks(name, string_table_get(&tree->strings, node->module));
-		shown[i] = launches[i] && (!evidence->with || marks[i] & evidence->with) &&
+		shown[i] = counts[i] && (!evidence->with || marks[i] & evidence->with) &&
 			   !(marks[i] & evidence->without);
 	}
 	*ret_shown = take(shown);
@@ -211,10 +218,10 @@ static uint32_t largest_nodes(const struct flame_tree *tree, const bool *shown,
 }
 
 // A grouped tree's first level has no frames.
-static int keep_stack(struct diagnosis *diagnosis, const struct flame_tree *tree, uint32_t leaf,
-		      int64_t sum)
+static int keep_stack(struct diagnosis *diagnosis, struct diagnosis_evidence *shown,
+		      const struct flame_tree *tree, uint32_t leaf, int64_t sum)
 {
-	struct diagnosis_stack *stack = &diagnosis->stacks[diagnosis->stack_count++];
+	struct diagnosis_stack *stack = &shown->stacks[shown->stack_count++];
 	uint32_t node = leaf;
 
 	stack->value = tree->nodes[leaf].self;
@@ -250,10 +257,33 @@ static struct selector with_wait(const struct selector *selector, const char *wa
 	return narrowed;
 }
 
+/* Growth is what there is in the last one of so many parts of the range, less what was in the first. */
+enum { GROWTH_PARTS = 10 };
+
+// The part of a level's tree that has come since the range began.
+static int read_growth(const struct query *query, struct flame_tree *tree, struct error *err)
+{
+	_cleanup_(flame_tree_deinit) struct flame_tree before = { 0 };
+	struct time_range range = query->range;
+	uint64_t part_ns = (range.to_ns - range.from_ns) / GROWTH_PARTS;
+	struct query first = *query, last = *query;
+
+	first.range.to_ns = range.from_ns + part_ns;
+	last.range.from_ns = range.to_ns - part_ns;
+	int rc = query_flame_tree(&first, &before, err);
+	if (!rc)
+		rc = query_flame_tree(&last, tree, err);
+	if (rc)
+		return rc;
+	rc = flame_tree_subtract(tree, &before);
+	return rc ? error_set(err, rc, "out of memory for what has grown") : 0;
+}
+
 static int read_stacks(const struct query *query, const struct gpu_evidence *evidence,
 		       struct diagnosis *diagnosis, struct error *err)
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
+	struct diagnosis_evidence *told = &diagnosis->evidence[diagnosis->evidence_count];
 	struct matcher matchers[SELECTOR_MATCHERS_MAX + 1];
 	struct selector selector = with_wait(query->selector, evidence->wait, matchers);
 	_cleanup_free_ bool *shown = NULL;
@@ -264,15 +294,20 @@ static int read_stacks(const struct query *query, const struct gpu_evidence *evi
 	stacks.type = evidence->type;
 	stacks.selector = &selector;
 	stacks.group_by = diagnosis->is_of_gpu ? LABEL_THREAD : NULL;
-	int rc = query_flame_tree(&stacks, &tree, err);
+	int rc = evidence->growth ? read_growth(&stacks, &tree, err)
+				  : query_flame_tree(&stacks, &tree, err);
 	if (rc)
 		return rc;
 
+	diagnosis->evidence_count++;
+	*told = (struct diagnosis_evidence){ .what = evidence->what,
+					     .type = evidence->type,
+					     .wait = evidence->wait };
 	if (diagnosis->is_of_gpu)
 		rc = find_shown(&tree, &diagnosis->gpu.threads, evidence, &shown);
 	uint32_t count = rc ? 0 : largest_nodes(&tree, shown, nodes, &sum);
 	for (uint32_t i = 0; !rc && i < count; i++)
-		rc = keep_stack(diagnosis, &tree, nodes[i], sum);
+		rc = keep_stack(diagnosis, told, &tree, nodes[i], sum);
 	return rc ? error_set(err, rc, "out of memory for the stacks") : 0;
 }
 
@@ -288,24 +323,27 @@ static bool gpu_comes_first(const struct diagnosis *diagnosis)
 }
 
 // What of several candidates is shown: the first.
-static struct gpu_evidence evidence_of(const struct diagnosis *diagnosis)
+static uint32_t find_evidence(const struct diagnosis *diagnosis,
+			      struct gpu_evidence evidence[GPU_EVIDENCE_MAX])
 {
 	const struct gpu_verdict *gpu = &diagnosis->gpu.verdict;
 	const struct verdict *verdict = &diagnosis->verdict;
-	struct gpu_evidence evidence = { 0 };
 
 	if (diagnosis->is_of_gpu)
-		return gpu_diagnosis_evidence(
+		return gpu_evidence_find(
 			&diagnosis->gpu,
-			gpu->class == GPU_CLASS_AMBIGUOUS ? gpu->shares[0].class : gpu->class);
-	evidence.type = verdict_class_profile(
+			gpu->class == GPU_CLASS_AMBIGUOUS ? gpu->shares[0].class : gpu->class,
+			evidence);
+	evidence[0] = (struct gpu_evidence){ 0 };
+	evidence[0].type = verdict_class_profile(
 		verdict->class == VERDICT_AMBIGUOUS ? verdict->shares[0].class : verdict->class,
-		&evidence.wait);
-	return evidence;
+		&evidence[0].wait);
+	return evidence[0].type != NULL;
 }
 
 static int judge(const struct query *query, struct diagnosis *diagnosis, struct error *err)
 {
+	struct gpu_evidence evidence[GPU_EVIDENCE_MAX];
 	int64_t blocked_ns;
 	int rc = read_figures(query, &diagnosis->figures, err);
 
@@ -318,10 +356,10 @@ static int judge(const struct query *query, struct diagnosis *diagnosis, struct 
 		return rc;
 	diagnosis->is_of_gpu = gpu_comes_first(diagnosis);
 
-	struct gpu_evidence evidence = evidence_of(diagnosis);
-	diagnosis->type = evidence.type;
-	diagnosis->wait = evidence.wait;
-	return evidence.type ? read_stacks(query, &evidence, diagnosis, err) : 0;
+	uint32_t count = find_evidence(diagnosis, evidence);
+	for (uint32_t i = 0; i < count && !rc; i++)
+		rc = read_stacks(query, &evidence[i], diagnosis, err);
+	return rc;
 }
 
 int query_diagnosis(const struct query *query, struct diagnosis *ret_diagnosis, struct error *err)

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/string_table.h"
-#include "collector/gpu_diagnosis.h"
+#include "collector/gpu_evidence.h"
 #include "collector/query.h"
 #include "collector/verdict.h"
 
@@ -22,16 +22,23 @@ struct diagnosis_stack {
 	bool cut; // there are callers above the last frame
 };
 
+/** Stacks of one profile. */
+struct diagnosis_evidence {
+	const char *what; // what it shows, for people; NULL of the first: what holds the service up
+	const char *type; // of the profile
+	const char *wait; // its label, NULL: any
+	struct diagnosis_stack stacks[DIAGNOSIS_STACKS_MAX]; // largest first
+	uint32_t stack_count;
+};
+
 struct diagnosis {
 	struct verdict_figures figures;
 	struct verdict verdict;
 	struct gpu_diagnosis gpu;
-	bool is_of_gpu;   // what holds it up is the GPU's verdict: then that outdoes the threads'
-	const char *type; // of the profile that shows where, NULL: none
-	const char *wait; // its label, NULL: any
+	bool is_of_gpu; // what holds it up is the GPU's verdict: then that outdoes the threads'
 	struct string_table strings;
-	struct diagnosis_stack stacks[DIAGNOSIS_STACKS_MAX]; // largest first
-	uint32_t stack_count;
+	struct diagnosis_evidence evidence[GPU_EVIDENCE_MAX];
+	uint32_t evidence_count;
 };
 
 void diagnosis_deinit(struct diagnosis *diagnosis);

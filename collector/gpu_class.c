@@ -88,7 +88,8 @@ static const struct {
 	[GPU_CLASS_MEMORY_GROWTH] = {
 		.name = "gpu_memory_growth",
 		.title = "GPU memory only grows",
-		.advice = { "The stacks with the largest live memory are the ones to look at.",
+		.advice = { "The stacks that have more memory at the end than at the beginning are the "
+			    "ones to look at.",
 			    "Tensors that are kept: losses added up with their graphs, caches without a limit." },
 	},
 	[GPU_CLASS_LOCK] = {
@@ -106,7 +107,10 @@ static const struct {
 	[GPU_CLASS_COLLECTIVE] = {
 		.name = "gpu_collective",
 		.title = "Ranks wait for each other",
-		.advice = { "The rank that waits least is late: see what it does, in its own verdict.",
+		.advice = { "A late rank that is named above has the others of its node wait: the stacks "
+			    "say what it does.",
+			    "Between nodes no lag is told: there the rank that waits least is the late "
+			    "one; see its own verdict.",
 			    "A GPU looks fully busy while it waits for another one." },
 	},
 	[GPU_CLASS_THROTTLED] = {

@@ -1,30 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collector/gpu_diagnosis.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "collector/gpu_frame.h"
 #include "collector/gpu_gauges.h"
+#include "collector/gpu_lane.h"
 
 #define LABEL_TYPE      "__type__"
 #define LABEL_DIRECTION "direction"
 #define LABEL_MEMORY    "memory"
-
-/* All types of lanes that only threads with a GPU have begin so; what GPUs do by themselves is "gpu:". */
-#define TYPES_OF_USERS "gpu_"
-
-#define LANE_WAIT       "gpu_wait:wait:nanoseconds:"
-#define LANE_LAUNCHES   "gpu_launch:launches:count:"
-#define LANE_COPY_BYTES "gpu_copy:bytes:bytes:"
-#define LANE_COPIES     "gpu_copy:copies:count:"
-#define LANE_MEMORY \
-	"gpu_memory:alloc:bytes:" // what is in use is a level, and levels have no stacks
-#define LANE_IDLE        "gpu_idle:time:nanoseconds:"
-#define LANE_IDLE_STACKS "gpu_idle:idle:nanoseconds:"
-#define LANE_LAG         "nccl:lag:nanoseconds:"
 
 #define LABEL_COMMUNICATOR "communicator"
 #define LABEL_RANK         "rank"
@@ -48,6 +36,33 @@ static void set_share(struct gpu_figures *figures, enum gpu_figure figure, int64
 		gpu_figures_set(figures, figure, part > 0 ? (double)part / (double)whole : 0);
 }
 
+/* A launch that takes longer on average waits for room: the driver spins while a GPU's queue is full. Half of
+ * that is a slow launch; the mark of an outlier is that of Holistic Trace Analysis. */
+#define LAUNCH_NS_MAX 50e3
+
+static void set_launches(struct gpu_diagnosis *diagnosis)
+{
+	struct gpu_figures *figures = &diagnosis->figures;
+	const int64_t *sums = diagnosis->threads.launching;
+	double thread_seconds = (double)sums[THREAD_SUM_WALL] / NS_PER_SECOND;
+	double cost_ns = 0;
+
+	if (sums[THREAD_SUM_LAUNCHES] > 0) {
+		cost_ns = (double)sums[THREAD_SUM_CPU_LAUNCH] / (double)sums[THREAD_SUM_LAUNCHES];
+		gpu_figures_set(figures, GPU_FIGURE_LAUNCH_COST, cost_ns / 1000);
+	}
+	if (cost_ns > LAUNCH_NS_MAX)
+		diagnosis->queued_ns = sums[THREAD_SUM_CPU_LAUNCH];
+	set_share(figures, GPU_FIGURE_LAUNCH_CALLS,
+		  sums[THREAD_SUM_CPU_LAUNCH] - diagnosis->queued_ns, sums[THREAD_SUM_CPU]);
+	if (!diagnosis->threads.has_launches || thread_seconds <= 0)
+		return;
+	gpu_figures_set(figures, GPU_FIGURE_LAUNCH_RATE,
+			(double)sums[THREAD_SUM_LAUNCHES] / thread_seconds);
+	gpu_figures_set(figures, GPU_FIGURE_LAUNCH_REPEAT,
+			(double)sums[THREAD_SUM_LAUNCHES_REPEATED] / thread_seconds);
+}
+
 // Of the time of threads that launch. Without the wall clock it is unknown how much that was.
 static void set_wall_shares(struct gpu_diagnosis *diagnosis)
 {
@@ -66,7 +81,7 @@ static void set_wall_shares(struct gpu_diagnosis *diagnosis)
 		  sums[THREAD_SUM_CPU_COPY_IN] + sums[THREAD_SUM_WAIT_COPY_IN], wall);
 	if (!diagnosis->threads.has_waits)
 		return;
-	set_share(figures, GPU_FIGURE_WAIT, sums[THREAD_SUM_WAIT], wall);
+	set_share(figures, GPU_FIGURE_WAIT, sums[THREAD_SUM_WAIT] + diagnosis->queued_ns, wall);
 	set_share(figures, GPU_FIGURE_IMPLICIT, sums[THREAD_SUM_WAIT_IMPLICIT], wall);
 	set_share(figures, GPU_FIGURE_COLLECTIVE, sums[THREAD_SUM_WAIT_COLLECTIVE], wall);
 }
@@ -84,11 +99,6 @@ static void set_rates(struct gpu_diagnosis *diagnosis)
 				(double)(others[THREAD_SUM_RUNNING] + others[THREAD_SUM_STORAGE] +
 					 launching[THREAD_SUM_STORAGE]) /
 					(double)figures->range_ns);
-	set_share(figures, GPU_FIGURE_LAUNCH_CALLS, launching[THREAD_SUM_CPU_LAUNCH],
-		  launching[THREAD_SUM_CPU]);
-	if (threads->has_launches && thread_seconds > 0)
-		gpu_figures_set(figures, GPU_FIGURE_LAUNCH_RATE,
-				(double)launching[THREAD_SUM_LAUNCHES] / thread_seconds);
 	if (threads->has_allocations && thread_seconds > 0)
 		gpu_figures_set(figures, GPU_FIGURE_ALLOCATION_RATE,
 				(double)launching[THREAD_SUM_ALLOCATIONS] / thread_seconds);
@@ -126,26 +136,63 @@ static int read_sum(const struct query *query, const struct gpu_diagnosis *diagn
 	return rc;
 }
 
+/** Of one direction; -1: not recorded. */
+struct copies {
+	int64_t bytes, count;
+};
+
+static int read_direction(const struct query *query, const struct gpu_diagnosis *diagnosis,
+			  const char *direction, struct copies *ret_copies, struct error *err)
+{
+	int rc = read_sum(query, diagnosis, GPU_LANE_COPY_BYTES, direction, NULL,
+			  &ret_copies->bytes, err);
+
+	return rc ? rc
+		  : read_sum(query, diagnosis, GPU_LANE_COPIES, direction, NULL, &ret_copies->count,
+			     err);
+}
+
+static void set_copy_size(struct gpu_figures *figures, enum gpu_figure figure,
+			  const struct copies *copies)
+{
+	if (copies->count > 0 && copies->bytes >= 0)
+		gpu_figures_set(figures, figure, (double)copies->bytes / (double)copies->count);
+}
+
+// Each copy to the host is a result that is read, and what was waited for it by nobody's wish is due to that.
+static void set_reads(struct gpu_diagnosis *diagnosis, const struct copies *out)
+{
+	const int64_t *sums = diagnosis->threads.launching;
+	double thread_seconds = (double)sums[THREAD_SUM_WALL] / NS_PER_SECOND;
+
+	if (out->count <= 0 || thread_seconds <= 0)
+		return;
+	gpu_figures_set(&diagnosis->figures, GPU_FIGURE_READ_RATE,
+			(double)out->count / thread_seconds);
+	if (diagnosis->threads.has_waits)
+		gpu_figures_set(&diagnosis->figures, GPU_FIGURE_READ_WAIT,
+				(double)sums[THREAD_SUM_WAIT_IMPLICIT] / 1000 / (double)out->count);
+}
+
 static int read_copies(const struct query *query, struct gpu_diagnosis *diagnosis,
 		       struct error *err)
 {
-	struct gpu_figures *figures = &diagnosis->figures;
-	int64_t in = -1, pageable = -1, out = -1, copies = -1;
-	int rc = read_sum(query, diagnosis, LANE_COPY_BYTES, TO_DEVICE, NULL, &in, err);
+	struct copies in = { -1, -1 }, out = { -1, -1 };
+	int64_t pageable = -1;
+	int rc = read_direction(query, diagnosis, TO_DEVICE, &in, err);
 
 	if (!rc)
-		rc = read_sum(query, diagnosis, LANE_COPY_BYTES, TO_DEVICE, PAGEABLE, &pageable,
+		rc = read_direction(query, diagnosis, TO_HOST, &out, err);
+	if (!rc)
+		rc = read_sum(query, diagnosis, GPU_LANE_COPY_BYTES, TO_DEVICE, PAGEABLE, &pageable,
 			      err);
-	if (!rc)
-		rc = read_sum(query, diagnosis, LANE_COPY_BYTES, TO_HOST, NULL, &out, err);
-	if (!rc)
-		rc = read_sum(query, diagnosis, LANE_COPIES, TO_HOST, NULL, &copies, err);
 	if (rc)
 		return rc;
-	if (in > 0 && pageable >= 0)
-		set_share(figures, GPU_FIGURE_PAGEABLE, pageable, in);
-	if (copies > 0 && out >= 0)
-		gpu_figures_set(figures, GPU_FIGURE_COPY_OUT_BYTES, (double)out / (double)copies);
+	if (in.bytes > 0 && pageable >= 0)
+		set_share(&diagnosis->figures, GPU_FIGURE_PAGEABLE, pageable, in.bytes);
+	set_copy_size(&diagnosis->figures, GPU_FIGURE_COPY_IN_BYTES, &in);
+	set_copy_size(&diagnosis->figures, GPU_FIGURE_COPY_OUT_BYTES, &out);
+	set_reads(diagnosis, &out);
 	return 0;
 }
 
@@ -159,7 +206,7 @@ static int read_idle(const struct query *query, struct gpu_diagnosis *diagnosis,
 
 	if (gpu_figures_know(&diagnosis->figures, GPU_FIGURE_IDLE))
 		return 0;
-	int rc = read_sum(query, diagnosis, LANE_IDLE, NULL, NULL, &idle_ns, err);
+	int rc = read_sum(query, diagnosis, GPU_LANE_IDLE, NULL, NULL, &idle_ns, err);
 	int64_t wall = diagnosis->threads.launching[THREAD_SUM_WALL];
 	if (!rc && wall > 0 && (double)idle_ns >= IDLE_BOUND_MIN * (double)wall)
 		set_share(&diagnosis->figures, GPU_FIGURE_IDLE, idle_ns < wall ? idle_ns : wall,
@@ -169,55 +216,57 @@ static int read_idle(const struct query *query, struct gpu_diagnosis *diagnosis,
 
 // ---- figures of collective calls --------------------------------------------------------------
 
-enum { LARGEST_BYTES = 64 }; // of a communicator's name, and of a rank's
-
 // The value of @label with the most of @type's time, and how much that is; "": none has any.
-static int read_largest(const struct query *query, const char *type, const char *label,
-			const struct matcher *also, char ret_value[LARGEST_BYTES], int64_t *ret_ns,
-			struct error *err)
+static int read_largest(const struct query *query, const char *label, char value[GPU_LATE_BYTES],
+			int64_t *ret_ns, struct error *err)
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
-	struct matcher matchers[SELECTOR_MATCHERS_MAX + 1];
-	struct selector selector = { .matchers = matchers, .count = query->selector->count };
 	struct query by_label = *query;
 
+	char none[GPU_LATE_BYTES];
+
 	*ret_ns = 0;
-	ret_value[0] = 0;
-	if (selector.count)
-		memcpy(matchers, query->selector->matchers, selector.count * sizeof(matchers[0]));
-	if (also)
-		matchers[selector.count++] = *also; // a shallow copy
-	by_label.type = type;
-	by_label.selector = &selector;
+	value[0] = 0;
 	by_label.group_by = label;
+	snprintf(none, sizeof(none), "(no %s)", label);
 	int rc = query_flame_tree(&by_label, &tree, err);
 	for (uint32_t i = 1; !rc && i < tree.node_count; i++) {
+		const char *name = string_table_get(&tree.strings, tree.nodes[i].name);
+
 		if (tree.nodes[i].parent || tree.nodes[i].total <= *ret_ns)
 			continue;
 		*ret_ns = tree.nodes[i].total;
-		snprintf(ret_value, LARGEST_BYTES, "%s",
-			 string_table_get(&tree.strings, tree.nodes[i].name));
+		snprintf(value, GPU_LATE_BYTES, "%s", strcmp(name, none) ? name : "");
 	}
 	return rc;
 }
 
-// Of the communicator that is held up most: the time that its latest rank has others wait.
+// Of the communicator that is held up most, on whatever nodes: the rank that has others wait longest, and where
+// that is. Lag is told of one node's ranks by one clock; of several nodes the worst counts.
 static int read_lag(const struct query *query, struct gpu_diagnosis *diagnosis, struct error *err)
 {
-	const char *type = gpu_type_find(&diagnosis->types, LANE_LAG);
-	char communicator[LARGEST_BYTES] = "", rank[LARGEST_BYTES];
+	struct matcher matchers[SELECTOR_MATCHERS_MAX + 2];
+	struct selector selector = { .matchers = matchers, .count = query->selector->count };
+	struct query lag = *query;
 	int64_t ns = 0;
 
-	if (!type)
+	lag.type = gpu_type_find(&diagnosis->types, GPU_LANE_LAG);
+	if (!lag.type)
 		return 0;
-	int rc = read_largest(query, type, LABEL_COMMUNICATOR, NULL, communicator, &ns, err);
-	const struct matcher one = { (char *)LABEL_COMMUNICATOR, MATCH_EQUAL, communicator, NULL };
+	if (selector.count)
+		memcpy(matchers, query->selector->matchers, selector.count * sizeof(matchers[0]));
+	lag.selector = &selector;
+	int rc = read_largest(&lag, LABEL_COMMUNICATOR, diagnosis->late_communicator, &ns, err);
+	matchers[selector.count++] = (struct matcher){ (char *)LABEL_COMMUNICATOR, MATCH_EQUAL,
+						       diagnosis->late_communicator, NULL };
 	if (!rc)
-		rc = read_largest(query, type, LABEL_RANK, &one, rank, &ns, err);
+		rc = read_largest(&lag, LABEL_RANK, diagnosis->late_rank, &ns, err);
 	if (!rc)
 		set_share(&diagnosis->figures, GPU_FIGURE_LAG, ns,
 			  (int64_t)diagnosis->figures.range_ns);
-	return rc;
+	matchers[selector.count++] =
+		(struct matcher){ (char *)LABEL_RANK, MATCH_EQUAL, diagnosis->late_rank, NULL };
+	return rc ? rc : read_largest(&lag, LABEL_NODE, diagnosis->late_node, &ns, err);
 }
 
 // ---- the diagnosis --------------------------------------------------------------------------
@@ -229,6 +278,7 @@ static int read_figures(const struct query *query, struct gpu_diagnosis *diagnos
 
 	if (rc)
 		return rc;
+	set_launches(diagnosis);
 	set_wall_shares(diagnosis);
 	set_rates(diagnosis);
 	rc = gpu_gauges_read(query, &diagnosis->figures, err);
@@ -237,6 +287,51 @@ static int read_figures(const struct query *query, struct gpu_diagnosis *diagnos
 	if (!rc)
 		rc = read_lag(query, diagnosis, err);
 	return rc ? rc : read_idle(query, diagnosis, err);
+}
+
+/* Parts of the range, one after the other, in each of which there is what there is in all of it. */
+enum { WINDOWS = 2 };
+
+static int judge_window(const struct query *query, const struct gpu_diagnosis *whole,
+			struct gpu_verdict *ret_verdict, struct error *err)
+{
+	struct gpu_diagnosis window = { .types = whole->types }; // borrowed
+
+	window.figures.in_use = true;
+	window.figures.range_ns = query->range.to_ns - query->range.from_ns;
+	int rc = read_figures(query, &window, err);
+	// Judged as what it is a part of.
+	window.figures.range_ns = whole->figures.range_ns;
+	if (!rc)
+		*ret_verdict = gpu_verdict_of(&window.figures);
+	gpu_threads_deinit(&window.threads);
+	return rc;
+}
+
+// What was so in one window only comes and goes. Memory that grows has been looked at in parts already.
+static int judge_windows(const struct query *query, struct gpu_diagnosis *diagnosis,
+			 struct error *err)
+{
+	enum gpu_class class = diagnosis->verdict.class == GPU_CLASS_AMBIGUOUS
+				       ? diagnosis->verdict.shares[0].class
+				       : diagnosis->verdict.class;
+	uint64_t window_ns = (query->range.to_ns - query->range.from_ns) / WINDOWS;
+	int rc = 0;
+
+	if (!gpu_class_is_bottleneck(class) || class == GPU_CLASS_MEMORY_GROWTH)
+		return 0;
+	for (uint64_t i = 0; i < WINDOWS && !rc; i++) {
+		struct gpu_verdict verdict = { 0 };
+		struct query window = *query;
+
+		window.range.from_ns += i * window_ns;
+		window.range.to_ns = window.range.from_ns + window_ns;
+		rc = judge_window(&window, diagnosis, &verdict, err);
+		if (!rc && !gpu_verdict_has_reached(&verdict, class))
+			gpu_verdict_set_passing(&diagnosis->verdict);
+	}
+	// The verdict stands where there is no time to look at it twice.
+	return rc == -ETIMEDOUT ? 0 : rc;
 }
 
 int gpu_diagnosis_read(const struct query *query, int64_t blocked_ns,
@@ -248,108 +343,17 @@ int gpu_diagnosis_read(const struct query *query, int64_t blocked_ns,
 
 	diagnosis.figures.range_ns = query->range.to_ns - query->range.from_ns;
 	diagnosis.figures.in_use =
-		!rc && (blocked_ns > 0 || gpu_type_find(&diagnosis.types, TYPES_OF_USERS));
+		!rc && (blocked_ns > 0 || gpu_type_find(&diagnosis.types, GPU_LANES_OF_USERS));
 	if (diagnosis.figures.in_use)
 		rc = read_figures(query, &diagnosis, err);
+	if (!rc)
+		diagnosis.verdict = gpu_verdict_of(&diagnosis.figures);
+	if (!rc)
+		rc = judge_windows(query, &diagnosis, err);
 	if (rc) {
 		gpu_diagnosis_deinit(&diagnosis);
 		return rc;
 	}
-	diagnosis.verdict = gpu_verdict_of(&diagnosis.figures);
 	*ret_diagnosis = diagnosis;
 	return 0;
-}
-
-// ---- evidence -------------------------------------------------------------------------------
-
-// Waits for the GPU: as they are counted, or as most of them were done.
-static struct gpu_evidence waits(const struct gpu_diagnosis *diagnosis, unsigned int with)
-{
-	const int64_t *sums = diagnosis->threads.launching;
-	const char *lane = gpu_type_find(&diagnosis->types, LANE_WAIT);
-
-	if (lane && diagnosis->threads.has_counted)
-		return (struct gpu_evidence){ .type = lane, .with = with };
-	if (sums[THREAD_SUM_SPIN] >= sums[THREAD_SUM_BLOCKED])
-		return (struct gpu_evidence){ .type = PROFILE_TYPE_GPU_SPIN, .with = with };
-	return (struct gpu_evidence){ .type = PROFILE_TYPE_OFF_CPU,
-				      .wait = wait_for_name(WAIT_FOR_GPU),
-				      .with = with };
-}
-
-// The lane that counts calls, if there is one; else samples of the CPU or waits, whichever took longer.
-static struct gpu_evidence calls(const struct gpu_diagnosis *diagnosis, const char *prefix,
-				 enum gpu_mark mark, int64_t cpu_ns, int64_t wait_ns)
-{
-	const char *lane = prefix ? gpu_type_find(&diagnosis->types, prefix) : NULL;
-
-	if (lane)
-		return (struct gpu_evidence){ .type = lane };
-	if (wait_ns > cpu_ns)
-		return waits(diagnosis, mark);
-	return (struct gpu_evidence){ .type = PROFILE_TYPE_CPU, .with = mark };
-}
-
-static struct gpu_evidence blocked(enum wait_for what)
-{
-	return (struct gpu_evidence){ .type = PROFILE_TYPE_OFF_CPU, .wait = wait_for_name(what) };
-}
-
-// What ran, and what was waited for, while the GPU certainly had nothing to do; or else all of @type.
-static struct gpu_evidence while_idle(const struct gpu_diagnosis *diagnosis, const char *type,
-				      unsigned int without)
-{
-	const char *lane = gpu_type_find(&diagnosis->types, LANE_IDLE_STACKS);
-
-	return (struct gpu_evidence){ .type = lane ? lane : type, .without = without };
-}
-
-// Where a rank is late its stacks are the cause, and the others' waits what follows from it.
-static struct gpu_evidence late_or_waiting(const struct gpu_diagnosis *diagnosis)
-{
-	const char *lane = gpu_type_find(&diagnosis->types, LANE_LAG);
-
-	if (lane && gpu_figures_know(&diagnosis->figures, GPU_FIGURE_LAG) &&
-	    diagnosis->figures.values[GPU_FIGURE_LAG] > 0)
-		return (struct gpu_evidence){ .type = lane };
-	return waits(diagnosis, GPU_MARK_COLLECTIVE);
-}
-
-struct gpu_evidence gpu_diagnosis_evidence(const struct gpu_diagnosis *diagnosis,
-					   enum gpu_class class)
-{
-	const int64_t *sums = diagnosis->threads.launching;
-
-	switch (class) {
-	case GPU_CLASS_STARVED:
-		return while_idle(diagnosis, PROFILE_TYPE_OFF_CPU, 0);
-	case GPU_CLASS_CPU_BOUND:
-		return while_idle(diagnosis, PROFILE_TYPE_CPU, GPU_MARK_DRIVER);
-	case GPU_CLASS_LAUNCH_BOUND:
-		return calls(diagnosis, LANE_LAUNCHES, GPU_MARK_LAUNCH, 1, 0);
-	case GPU_CLASS_COPY_BOUND:
-		return calls(diagnosis, LANE_COPY_BYTES, GPU_MARK_COPY_IN,
-			     sums[THREAD_SUM_CPU_COPY_IN], sums[THREAD_SUM_WAIT_COPY_IN]);
-	case GPU_CLASS_IMPLICIT_SYNC:
-		return waits(diagnosis, GPU_MARK_IMPLICIT);
-	case GPU_CLASS_COMPUTE_BOUND:
-	case GPU_CLASS_MEMORY_BOUND:
-	case GPU_CLASS_BUSY:
-	case GPU_CLASS_CONTENTION:
-		return waits(diagnosis, 0);
-	case GPU_CLASS_ALLOCATOR:
-		return calls(diagnosis, NULL, GPU_MARK_ALLOCATION, sums[THREAD_SUM_CPU_ALLOCATION],
-			     sums[THREAD_SUM_WAIT_ALLOCATION]);
-	case GPU_CLASS_MEMORY_GROWTH:
-		return (struct gpu_evidence){ .type = gpu_type_find(&diagnosis->types,
-								    LANE_MEMORY) };
-	case GPU_CLASS_LOCK:
-		return blocked(WAIT_FOR_LOCK);
-	case GPU_CLASS_GIL:
-		return blocked(WAIT_FOR_GIL);
-	case GPU_CLASS_COLLECTIVE:
-		return late_or_waiting(diagnosis);
-	default:
-		return (struct gpu_evidence){ 0 };
-	}
 }

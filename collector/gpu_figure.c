@@ -11,7 +11,8 @@ static const struct {
 	const char *name, *title, *source;
 	enum gpu_unit unit;
 } figures_known[GPU_FIGURE_COUNT] = {
-	[GPU_FIGURE_IDLE] = { "idle", "the GPU had nothing to do", NVML, GPU_UNIT_SHARE },
+	[GPU_FIGURE_IDLE] = { "idle", "the GPU had nothing to do",
+			      NVML ", or the agent's lane of idle time", GPU_UNIT_SHARE },
 	[GPU_FIGURE_WAIT] = { "wait", "launching threads waited for the GPU", SAMPLES,
 			      GPU_UNIT_SHARE },
 	[GPU_FIGURE_OWN_CPU] = { "own_cpu", "launching threads ran code outside the driver", WALL,
@@ -58,6 +59,18 @@ static const struct {
 	[GPU_FIGURE_FP_ACTIVE] = { "fp_active", "the busiest floating point pipe worked", GPM,
 				   GPU_UNIT_SHARE },
 	[GPU_FIGURE_LAG] = { "lag", "the latest rank had others wait", LANE, GPU_UNIT_SHARE },
+	[GPU_FIGURE_LAUNCH_COST] = { "launch_cost", "of CPU time, for each launch", LANE,
+				     GPU_UNIT_MICROSECONDS },
+	[GPU_FIGURE_LAUNCH_REPEAT] = { "launch_repeat", "launches, by the stack that launches most",
+				       LANE, GPU_UNIT_PER_SECOND },
+	[GPU_FIGURE_PCIE_USE] = { "pcie_use", "of what its PCIe link carries a GPU received", NVML,
+				  GPU_UNIT_SHARE },
+	[GPU_FIGURE_COPY_IN_BYTES] = { "copy_in_bytes", "a copy to the GPU had", LANE,
+				       GPU_UNIT_BYTES },
+	[GPU_FIGURE_READ_RATE] = { "read_rate", "copies from the GPU, by each thread", LANE,
+				   GPU_UNIT_PER_SECOND },
+	[GPU_FIGURE_READ_WAIT] = { "read_wait", "waits where no code asked to, for each such copy",
+				   LANE, GPU_UNIT_MICROSECONDS },
 	[GPU_FIGURE_DRAM_ACTIVE] = { "dram_active", "the GPU's memory transferred", GPM,
 				     GPU_UNIT_SHARE },
 };
@@ -95,8 +108,9 @@ enum gpu_unit gpu_figure_unit(enum gpu_figure figure)
 
 const char *gpu_unit_name(enum gpu_unit unit)
 {
-	static const char *const names[] = { "share", "cores", "per_second", "bytes_per_second",
-					     "bytes" };
+	static const char *const names[] = { "share",      "cores",
+					     "per_second", "bytes_per_second",
+					     "bytes",      "microseconds" };
 
 	return names[unit];
 }

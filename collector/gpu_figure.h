@@ -37,6 +37,12 @@ enum gpu_figure {
 	GPU_FIGURE_FP_ACTIVE, // the busiest of the floating point pipes
 	GPU_FIGURE_DRAM_ACTIVE,
 	GPU_FIGURE_LAG, // share of the range in which the latest rank had others of its node wait
+	GPU_FIGURE_LAUNCH_COST,   // CPU time of a launch, mean
+	GPU_FIGURE_LAUNCH_REPEAT, // launches a second by the stack that launches most, of each thread
+	GPU_FIGURE_PCIE_USE,      // received over PCIe, share of what the link carries
+	GPU_FIGURE_COPY_IN_BYTES, // mean size of copies to the GPU
+	GPU_FIGURE_READ_RATE,     // copies from the GPU a second, of each thread
+	GPU_FIGURE_READ_WAIT,     // time in waits that no code asked for by name, of each such copy
 	GPU_FIGURE_COUNT,
 };
 
@@ -45,8 +51,11 @@ enum gpu_unit {
 	GPU_UNIT_CORES,
 	GPU_UNIT_PER_SECOND,
 	GPU_UNIT_BYTES_PER_SECOND,
-	GPU_UNIT_BYTES
+	GPU_UNIT_BYTES,
+	GPU_UNIT_MICROSECONDS,
 };
+
+_Static_assert(GPU_FIGURE_COUNT <= 32, "a bit each");
 
 struct gpu_figures {
 	bool in_use; // the selected threads use a GPU

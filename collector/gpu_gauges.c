@@ -20,6 +20,7 @@
 #define TYPE_PROCESS_BUSY   "gpu_process:busy:percent:gauge:second"
 #define TYPE_BUSY           "gpu:busy:percent:gauge:second"
 #define TYPE_PCIE_RECEIVED  "gpu:pcie_received:bytes:gauge:second"
+#define TYPE_PCIE_LINK      "gpu:pcie_link:bytes:gauge:second"
 #define TYPE_THROTTLED      "gpu:throttled:nanoseconds:wall:nanoseconds"
 
 enum {
@@ -191,6 +192,38 @@ static int read_activity(const struct gauge_reader *reader, struct gpu_figures *
 
 // ---- what is more than a mean ---------------------------------------------------------------
 
+static double max_of(const struct query_series *series, uint32_t step_count)
+{
+	int64_t max = 0;
+
+	for (uint32_t i = 0; series && i < step_count; i++)
+		max = series->values[i] > max ? series->values[i] : max;
+	return (double)max;
+}
+
+// A link that has nothing to carry goes down to a slower generation: its fastest second counts.
+static int read_link(const struct gauge_reader *reader, struct gpu_figures *figures,
+		     struct error *err)
+{
+	_cleanup_(query_series_set_deinit) struct query_series_set received = { 0 }, link = { 0 };
+	int rc = read_series(reader, &reader->gpus, TYPE_PCIE_RECEIVED, LABEL_UUID, &received, err);
+	double use = -1;
+
+	if (!rc)
+		rc = read_series(reader, &reader->gpus, TYPE_PCIE_LINK, LABEL_UUID, &link, err);
+	for (uint32_t i = 0; i < reader->presence.count && !rc; i++) {
+		const struct query_series *gpu = &reader->presence.series[i];
+		double carried = max_of(series_of(&link, gpu->group), link.step_count), mean;
+
+		if (carried > 0 && mean_of_gpu(reader, &received, gpu, &mean) &&
+		    mean / carried > use)
+			use = mean / carried;
+	}
+	if (!rc && use >= 0)
+		gpu_figures_set(figures, GPU_FIGURE_PCIE_USE, use);
+	return rc;
+}
+
 // Busy means that some kernel was resident: what is left is time in which there was none.
 static int read_busy(const struct gauge_reader *reader, struct gpu_figures *figures,
 		     struct error *err)
@@ -326,6 +359,8 @@ int gpu_gauges_read(const struct query *query, struct gpu_figures *figures, stru
 	if (rc || !reader.gpu_count)
 		return rc;
 	rc = read_busy(&reader, figures, err);
+	if (!rc)
+		rc = read_link(&reader, figures, err);
 	if (!rc)
 		rc = read_activity(&reader, figures, err);
 	if (!rc)

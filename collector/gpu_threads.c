@@ -7,16 +7,12 @@
 
 #include "base/cleanup.h"
 #include "collector/gpu_frame.h"
+#include "collector/gpu_lane.h"
 #include "collector/selector.h"
 #include "collector/verdict.h"
 
 #define LABEL_STATE "state"
 #define LABEL_WAIT  "wait"
-
-/* Lanes of newer agents, by the parts that say what they are. */
-#define LANE_WAIT        "gpu_wait:wait:nanoseconds:"
-#define LANE_LAUNCHES    "gpu_launch:launches:count:"
-#define LANE_ALLOCATIONS "gpu_memory:allocations:count:"
 
 /*
  * A thread that calls the driver for less than this of what the busiest one does is a helper: NCCL's
@@ -200,6 +196,8 @@ static void add_launches(struct thread_row *row, unsigned int marks, int64_t val
 {
 	(void)marks;
 	row->sums[THREAD_SUM_LAUNCHES] += value;
+	if (value > row->sums[THREAD_SUM_LAUNCHES_REPEATED])
+		row->sums[THREAD_SUM_LAUNCHES_REPEATED] = value;
 }
 
 static void add_allocations(struct thread_row *row, unsigned int marks, int64_t value)
@@ -235,7 +233,7 @@ static int read_waits(const struct query *query, struct gpu_threads *threads, st
 static int read_gpu_waits(const struct query *query, const struct name_list *types,
 			  struct gpu_threads *threads, struct error *err)
 {
-	const char *lane = gpu_type_find(types, LANE_WAIT);
+	const char *lane = gpu_type_find(types, GPU_LANE_WAIT);
 	int rc = read_tree(query, PROFILE_TYPE_GPU_SPIN, NULL, NULL, threads, add_spin, err);
 
 	if (!rc)
@@ -249,8 +247,8 @@ static int read_gpu_waits(const struct query *query, const struct name_list *typ
 static int read_counts(const struct query *query, const struct name_list *types,
 		       struct gpu_threads *threads, struct error *err)
 {
-	const char *launches = gpu_type_find(types, LANE_LAUNCHES);
-	const char *allocations = gpu_type_find(types, LANE_ALLOCATIONS);
+	const char *launches = gpu_type_find(types, GPU_LANE_LAUNCHES);
+	const char *allocations = gpu_type_find(types, GPU_LANE_ALLOCATIONS);
 	int rc = 0;
 
 	threads->has_launches = launches != NULL;

@@ -37,6 +37,7 @@ enum thread_sum {
 	THREAD_SUM_INPUT,   // waits for something to do
 	THREAD_SUM_STORAGE, // waits for storage
 	THREAD_SUM_LAUNCHES,
+	THREAD_SUM_LAUNCHES_REPEATED, // of which by the stack with most of them
 	THREAD_SUM_ALLOCATIONS,
 	THREAD_SUM_COUNT,
 };

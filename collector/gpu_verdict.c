@@ -37,8 +37,7 @@
 #define OTHERS_MIN       0.20
 #define DEMAND_WAIT      0.05 // below it nobody waits for the GPU to speak of
 #define DEMAND_CPU       0.20
-/* Half of what 16 lanes of PCIe 4.0 carry in practice. The link's own speed is not recorded. */
-#define PCIE_RECEIVED_MIN 12.5e9
+#define PCIE_USE_MIN     0.50
 /* By the rate alone, launching is as much of a thread's time as a launch of 5 us makes it. */
 #define LAUNCH_SECONDS 5e-6
 
@@ -89,25 +88,32 @@ static void judge_cpu_bound(const struct gpu_figures *figures, struct gpu_share 
 	share->reached = is_idle(figures) && cpu >= CPU_OF_IDLE * idle;
 }
 
+// Whoever gives a GPU its work does not hold one up that always has some.
+static bool is_kept_busy(const struct gpu_figures *figures)
+{
+	return gpu_figures_know(figures, GPU_FIGURE_IDLE) &&
+	       of(figures, GPU_FIGURE_IDLE) < IDLE_FULL;
+}
+
 static void judge_launch_bound(const struct gpu_figures *figures, struct gpu_share *share)
 {
 	double rate = of(figures, GPU_FIGURE_LAUNCH_RATE);
 
 	share->share =
 		larger(of(figures, GPU_FIGURE_LAUNCH_CALLS), smaller(1, rate * LAUNCH_SECONDS));
-	share->reached = of(figures, GPU_FIGURE_WAIT) < LAUNCH_WAIT_MAX &&
+	share->reached = !is_kept_busy(figures) && of(figures, GPU_FIGURE_WAIT) < LAUNCH_WAIT_MAX &&
 			 (rate >= LAUNCH_RATE_MIN ||
 			  of(figures, GPU_FIGURE_LAUNCH_CALLS) >= LAUNCH_CALLS_MIN);
 }
 
 static void judge_copy_bound(const struct gpu_figures *figures, struct gpu_share *share)
 {
-	bool link_is_full = of(figures, GPU_FIGURE_PCIE_RECEIVED) >= PCIE_RECEIVED_MIN;
+	bool link_is_full = of(figures, GPU_FIGURE_PCIE_USE) >= PCIE_USE_MIN;
 
 	share->share = of(figures, GPU_FIGURE_COPY_IN);
 	if (link_is_full)
 		share->share = larger(share->share, COPY_IN_MIN);
-	share->reached = share->share >= COPY_IN_MIN;
+	share->reached = !is_kept_busy(figures) && share->share >= COPY_IN_MIN;
 }
 
 // Copies that are known to be large are results on their way, whoever waits for them.
@@ -334,11 +340,13 @@ static struct gpu_share *share_of(struct gpu_verdict *verdict, enum gpu_class cl
 	return NULL;
 }
 
-static bool has_reached(struct gpu_verdict *verdict, enum gpu_class class)
+bool gpu_verdict_has_reached(const struct gpu_verdict *verdict, enum gpu_class class)
 {
-	const struct gpu_share *share = share_of(verdict, class);
-
-	return share && share->reached;
+	for (uint32_t i = 0; i < verdict->share_count; i++) {
+		if (verdict->shares[i].class == class)
+			return verdict->shares[i].reached;
+	}
+	return false;
 }
 
 // One cause shows in more than one figure: only the cause is named.
@@ -371,7 +379,7 @@ static void leave_out_effects(struct gpu_verdict *verdict)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(effects); i++) {
-		if (has_reached(verdict, effects[i].cause))
+		if (gpu_verdict_has_reached(verdict, effects[i].cause))
 			share_of(verdict, effects[i].effect)->reached = false;
 	}
 }
@@ -418,7 +426,7 @@ static enum gpu_class class_of(struct gpu_verdict *verdict, const struct gpu_fig
 	if (!figures->in_use)
 		return GPU_CLASS_NO_GPU;
 	// Certain, whatever else there is.
-	if (has_reached(verdict, GPU_CLASS_THROTTLED))
+	if (gpu_verdict_has_reached(verdict, GPU_CLASS_THROTTLED))
 		return GPU_CLASS_THROTTLED;
 	if (!verdict->reached_count)
 		return lacks_demand(figures) ? GPU_CLASS_NO_DEMAND : GPU_CLASS_NONE;
@@ -464,6 +472,12 @@ struct gpu_verdict gpu_verdict_of(const struct gpu_figures *figures)
 	verdict.class = class_of(&verdict, figures);
 	verdict.confidence = confidence_of(&verdict, figures);
 	return verdict;
+}
+
+void gpu_verdict_set_passing(struct gpu_verdict *verdict)
+{
+	verdict->is_passing = true;
+	verdict->confidence = CONFIDENCE_LOW;
 }
 
 bool gpu_class_is_bottleneck(enum gpu_class class)

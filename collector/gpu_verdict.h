@@ -24,6 +24,7 @@ struct gpu_share {
 struct gpu_verdict {
 	enum gpu_class class;
 	enum verdict_confidence confidence;
+	bool is_passing; // it was so in a part of the range only
 	// Those reached first, largest first; then the other judged ones, then those that were not.
 	struct gpu_share shares[GPU_CLASS_COUNT];
 	uint32_t share_count, reached_count;
@@ -33,5 +34,9 @@ struct gpu_verdict {
 
 /** The verdict on @figures. */
 struct gpu_verdict gpu_verdict_of(const struct gpu_figures *figures);
+/** Has all that @class asks for been found? */
+bool gpu_verdict_has_reached(const struct gpu_verdict *verdict, enum gpu_class class);
+/** It was not so in all parts of the range: that is said, and confidence is low. */
+void gpu_verdict_set_passing(struct gpu_verdict *verdict);
 /** Does @class say what holds the GPU up? Then it outdoes what the CPU's figures say. */
 bool gpu_class_is_bottleneck(enum gpu_class class);

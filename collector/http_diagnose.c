@@ -91,23 +91,40 @@ static void append_stack(struct buffer *body, const struct diagnosis *diagnosis,
 	buffer_append_string(body, "]}");
 }
 
-static void append_evidence(struct buffer *body, const struct diagnosis *diagnosis)
+static void append_evidence(struct buffer *body, const struct diagnosis *diagnosis,
+			    const struct diagnosis_evidence *evidence)
 {
-	if (!diagnosis->type)
-		return;
-	buffer_append_string(body, ",\"evidence\":{\"type\":");
-	json_append_string(body, diagnosis->type);
-	if (diagnosis->wait) {
-		buffer_append_string(body, ",\"wait\":");
-		json_append_string(body, diagnosis->wait);
-	}
+	buffer_append_byte(body, '{');
+	if (evidence->what)
+		append_text(body, "what", evidence->what);
+	append_text(body, "type", evidence->type);
+	if (evidence->wait)
+		append_text(body, "wait", evidence->wait);
 	buffer_append_string(body, ",\"stacks\":[");
-	for (uint32_t i = 0; i < diagnosis->stack_count; i++) {
+	for (uint32_t i = 0; i < evidence->stack_count; i++) {
 		if (i)
 			buffer_append_byte(body, ',');
-		append_stack(body, diagnosis, &diagnosis->stacks[i]);
+		append_stack(body, diagnosis, &evidence->stacks[i]);
 	}
 	buffer_append_string(body, "]}");
+}
+
+// What shows the verdict, and what that waits for.
+static void append_all_evidence(struct buffer *body, const struct diagnosis *diagnosis)
+{
+	if (!diagnosis->evidence_count)
+		return;
+	buffer_append_string(body, ",\"evidence\":");
+	append_evidence(body, diagnosis, &diagnosis->evidence[0]);
+	if (diagnosis->evidence_count == 1)
+		return;
+	buffer_append_string(body, ",\"more_evidence\":[");
+	for (uint32_t i = 1; i < diagnosis->evidence_count; i++) {
+		if (i > 1)
+			buffer_append_byte(body, ',');
+		append_evidence(body, diagnosis, &diagnosis->evidence[i]);
+	}
+	buffer_append_byte(body, ']');
 }
 
 // ---- the GPU --------------------------------------------------------------------------------
@@ -156,6 +173,18 @@ static void append_gpu_figures(struct buffer *body, const char *key,
 	buffer_append_byte(body, ']');
 }
 
+// The rank that others of its node wait for.
+static void append_late(struct buffer *body, const struct gpu_diagnosis *gpu)
+{
+	if (!gpu->late_communicator[0])
+		return;
+	buffer_append_string(body, ",\"late\":{");
+	append_text(body, "communicator", gpu->late_communicator);
+	append_text(body, "rank", gpu->late_rank);
+	append_text(body, "node", gpu->late_node);
+	buffer_append_byte(body, '}');
+}
+
 static void append_gpu(struct buffer *body, const struct gpu_diagnosis *gpu)
 {
 	if (!gpu->figures.in_use)
@@ -164,6 +193,8 @@ static void append_gpu(struct buffer *body, const struct gpu_diagnosis *gpu)
 	append_text(body, "class", gpu_class_name(gpu->verdict.class));
 	append_text(body, "title", gpu_class_title(gpu->verdict.class));
 	append_text(body, "confidence", verdict_confidence_name(gpu->verdict.confidence));
+	append_flag(body, "passing", gpu->verdict.is_passing);
+	append_late(body, gpu);
 	append_gpu_shares(body, &gpu->verdict);
 	append_gpu_figures(body, "figures", &gpu->figures, gpu->figures.known, true);
 	append_gpu_figures(body, "unknown", &gpu->figures, gpu->verdict.missing, false);
@@ -190,7 +221,7 @@ void http_handle_diagnose(struct http_api *api, const struct api_request *reques
 	append_shares(body, &diagnosis.verdict);
 	append_figures(body, &diagnosis);
 	append_gpu(body, &diagnosis.gpu);
-	append_evidence(body, &diagnosis);
+	append_all_evidence(body, &diagnosis);
 	append_texts(body, "advice", diagnosis_advice(&diagnosis));
 	buffer_append_string(body, "}\n");
 }

@@ -75,6 +75,12 @@ int query_flame_tree(const struct query *query, struct flame_tree *ret_tree, str
  */
 int flame_tree_truncate(struct flame_tree *tree, uint32_t nodes_max, int64_t *ret_cut);
 
+/**
+ * Take from the self values of @tree what the same stacks have in @before; what shrank is 0. Totals stay as
+ * they are. Returns 0 or -ENOMEM.
+ */
+int flame_tree_subtract(struct flame_tree *tree, const struct flame_tree *before);
+
 /** One function of the table. Recursion counts once in total. */
 struct top_row {
 	uint32_t name; // in the tree's strings

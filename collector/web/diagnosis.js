@@ -36,7 +36,8 @@ export class DiagnosisCard {
 	}
 
 	#card(answer) {
-		const { figures = {}, evidence } = answer;
+		const { figures = {} } = answer;
+		const evidence = [answer.evidence, ...(answer.more_evidence ?? [])].filter((shown) => shown?.stacks?.length);
 		const waits = figures.has_waits || answer.class === "no_data" ? [] :
 			[element("p", "muted", "The agents recorded CPU time only: waits are not judged.")];
 
@@ -44,7 +45,7 @@ export class DiagnosisCard {
 			element("p", "muted", `Confidence: ${answer.confidence}. ${spanOf(figures)}`), ...waits,
 			...gpuOf(answer),
 			...sharesOf(answer.shares ?? [], "Of the time that threads had something to do"),
-			...(evidence?.stacks?.length ? this.#evidence(evidence) : []),
+			...evidence.flatMap((shown) => this.#evidence(shown)),
 			element("h4", "", "What to try next"),
 			element("ul", "advice", ...(answer.advice ?? []).map((sentence) => element("li", "", String(sentence))))];
 	}
@@ -57,7 +58,7 @@ export class DiagnosisCard {
 			this.popover.close();
 			this.#state.change(showEvidence(this.#state.view, evidence));
 		});
-		return [element("h4", "", "Where ", show),
+		return [element("h4", "", `${evidence.what ?? "Where"} `, show),
 			element("ol", "evidence", ...evidence.stacks.map((stack) => {
 				const hidden = stack.frames.length - FRAMES_SHOWN;
 				const frames = stack.frames.slice(0, FRAMES_SHOWN).map((name) => element("span", "frame", String(name)));
@@ -80,8 +81,17 @@ function gpuOf({ gpu, class: told }) {
 	const verdict = gpu.class === told ? [] :
 		[element("p", "", element("b", "", "The GPU: "), `${gpu.title} `, element("span", "muted", `(confidence: ${gpu.confidence})`))];
 
-	return [...verdict, ...sharesOf((gpu.shares ?? []).filter(({ judged }) => judged), "What could hold the GPU up"),
+	const passing = gpu.passing ? [element("p", "", "So it was in one half of the range only: it comes and goes.")] : [];
+
+	return [...verdict, ...passing, ...lateOf(gpu.late), ...sharesOf((gpu.shares ?? []).filter(({ judged }) => judged), "What could hold the GPU up"),
 		...figuresOf(gpu.figures ?? []), ...unknownOf(gpu.unknown ?? [])];
+}
+
+/** The rank that others of its node wait for. */
+function lateOf(late) {
+	if (!late)
+		return [];
+	return [element("p", "", `Others of its node wait for rank ${late.rank || "?"} of communicator ${late.communicator}${late.node ? `, on ${late.node}` : ""}.`)];
 }
 
 function figuresOf(figures) {
@@ -98,6 +108,7 @@ function figureText(unit, value) {
 	case "share": return formatShare(value, 1);
 	case "per_second": return `${formatNumber(value)}/s`;
 	case "bytes_per_second": return `${formatBytes(value)}/s`;
+	case "microseconds": return `${formatNumber(value)} µs`;
 	case "bytes": return formatBytes(value);
 	default: return formatNumber(value);
 	}

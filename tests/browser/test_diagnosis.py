@@ -36,6 +36,9 @@ def test_a_gpus_verdict_comes_with_its_figures_and_with_what_is_not_known(fake, 
     assert "60.0 %" in text and "1.83" in text and "1,234/s" in text
     assert "memory's bandwidth" not in text, "what was not judged has no bar"
     assert "the GPU's memory transferred (told by the management library" in text
+    assert "7.31 µs" in text and "comes and goes" in text
+    assert "wait for rank 3 of communicator c0ffee, on <i>n2</i>." in text, "names are text"
+    assert "What the service's other threads did on a CPU" in text and "decode (images.py:12)" in text
     page.screenshot(artefact("diagnosis-gpu"))
 
 
