@@ -9,6 +9,9 @@ export const WALL_TYPE = "wall:time:nanoseconds:wall:nanoseconds";
 export const GROWTH_TYPE = "memory:page_fault:bytes:page_fault:bytes";
 export const THROTTLED_TYPE = "cpu_throttled:time:nanoseconds:wall:nanoseconds";
 export const RESIDENT_TYPE = "memory:rss:bytes:gauge:second";
+const WAIT_TYPE = "gpu_wait:wait:nanoseconds:wall:nanoseconds";
+const LAUNCH_TYPE = "gpu_launch:launches:count:launch:count";
+const INUSE_TYPE = "gpu_memory:inuse:bytes:gauge:second";
 const IDLE_TYPE = "gpu_idle:idle:nanoseconds:wall:nanoseconds";
 export const COST_TYPE = "cairn:cost:nanoseconds:wall:nanoseconds";
 export const CHANGE_TYPE = "cairn:governor:count:change:count";
@@ -17,6 +20,7 @@ export const IN_FORCE_TYPE = "cairn:in_force:nanoseconds:wall:nanoseconds";
 const TIME = "Time of threads";
 const MEMORY = "Memory";
 export const GPU = "GPUs";
+const GAUGES = "What GPUs do";
 const SELF = "The profiler itself";
 
 // What the agents' changes begin with (agent/governor.c): what is less while they are in force. Calls of a
@@ -32,6 +36,19 @@ const OWN_LABELS = {
 	gpu: ["gpu:", "gpu_process:"], gpu_uuid: ["gpu:", "gpu_process:"], gpu_model: ["gpu:", "gpu_process:"], reason: ["gpu:throttled:"],
 };
 export const LABELS_OF_TYPES = Object.keys(OWN_LABELS);
+
+/** A level that the driver's management library tells of each GPU, once a second. */
+function gaugeOfGpu(name, unit, title, about) {
+	return { type: `gpu:${name}:${unit}:gauge:second`, title, section: GAUGES, label: "gpu_uuid", about,
+		 stackless: "It is told of a GPU as a whole, without stacks. Which code keeps it busy, and what it waits for, is in:",
+		 see: [LAUNCH_TYPE, WAIT_TYPE, IDLE_TYPE] };
+}
+
+/** A level of a process's on a GPU. */
+function gaugeOfProcess(name, unit, title, about, see) {
+	return { type: `gpu_process:${name}:${unit}:gauge:second`, title, section: GAUGES, label: "service", about,
+		 stackless: "It is told of a process as a whole, without stacks. Which code it is, is in:", see };
+}
 
 /**
  * In the order of the picker.
@@ -76,9 +93,9 @@ const LANES = [
 	  about: "Processes that the kernel killed for want of memory",
 	  stackless: "The kernel counts these per container, without stacks. What used the memory is in:",
 	  see: [RESIDENT_TYPE, GROWTH_TYPE] },
-	{ type: "gpu_wait:wait:nanoseconds:wall:nanoseconds", short: "gpu-wait", title: "Waiting for a GPU", section: GPU, rate: "threads", reducedBy: CALLS,
+	{ type: WAIT_TYPE, short: "gpu-wait", title: "Waiting for a GPU", section: GPU, rate: "threads", reducedBy: CALLS,
 	  about: "Time in the driver's calls that wait for a GPU, spinning or asleep" },
-	{ type: "gpu_launch:launches:count:launch:count", short: "gpu-launch", title: "Kernel launches", section: GPU, reducedBy: CALLS,
+	{ type: LAUNCH_TYPE, short: "gpu-launch", title: "Kernel launches", section: GPU, reducedBy: CALLS,
 	  about: "Kernels launched, by the stack that launched them; the leaf is the kernel" },
 	{ type: "gpu_kernel:device_time:nanoseconds:gpu:nanoseconds", short: "gpu-kernel", title: "Kernel time", section: GPU, rate: "kernels at a time",
 	  about: "Time that kernels took on GPUs, by the stack that launched them; seen in windows of half a second, of processes with the CUPTI helper" },
@@ -94,7 +111,7 @@ const LANES = [
 	  about: "Memory of GPUs that was allocated, by the stack that did; what was freed since is in it" },
 	{ type: "gpu_memory:allocations:count:allocation:count", title: "GPU allocations", section: GPU, reducedBy: CALLS,
 	  about: "How often memory of GPUs was allocated" },
-	{ type: "gpu_memory:inuse:bytes:gauge:second", short: "gpu-memory", title: "GPU memory in use", section: GPU, reducedBy: ["GPU memory in use ", ...CALLS],
+	{ type: INUSE_TYPE, short: "gpu-memory", title: "GPU memory in use", section: GPU, reducedBy: ["GPU memory in use ", ...CALLS],
 	  about: "Memory of GPUs that is allocated and not freed, by the stack that allocated it; on average over the range" },
 	{ type: IDLE_TYPE, short: "gpu-idle", title: "GPU waits for work", section: GPU, rate: "GPUs", reducedBy: [...WAITS, "sampling "],
 	  about: "Time in which a process's GPU certainly had nothing to do, by what the thread did that should have given it something; a lower bound" },
@@ -111,6 +128,27 @@ const LANES = [
 	  about: "How many calls of NCCL there were" },
 	{ type: "gpu_module:load:nanoseconds:wall:nanoseconds", title: "Loading code onto GPUs", section: GPU, rate: "threads", reducedBy: CALLS,
 	  about: "Time in the driver's calls that load code" },
+	gaugeOfGpu("busy", "percent", "GPU busy", "Part of the time in which some kernel was resident on a GPU, however small"),
+	gaugeOfGpu("sm_active", "percent", "Multiprocessors active", "Part of the multiprocessors' time in which they had work; Hopper and newer"),
+	gaugeOfGpu("sm_occupancy", "percent", "Multiprocessors' occupancy", "How many of the warps that they have room for were resident; Hopper and newer"),
+	gaugeOfGpu("tensor_active", "percent", "Tensor cores active", "Part of the time in which tensor cores worked; Hopper and newer"),
+	gaugeOfGpu("fp64_active", "percent", "FP64 pipe active", "Part of the time in which the pipe for 64-bit floating point worked; Hopper and newer"),
+	gaugeOfGpu("fp32_active", "percent", "FP32 pipe active", "Part of the time in which the pipe for 32-bit floating point worked; Hopper and newer"),
+	gaugeOfGpu("fp16_active", "percent", "FP16 pipe active", "Part of the time in which the pipe for 16-bit floating point worked; Hopper and newer"),
+	gaugeOfGpu("dram_active", "percent", "GPU memory's bandwidth in use", "Part of its bandwidth that a GPU's memory transferred with; Hopper and newer"),
+	gaugeOfGpu("memory_busy", "percent", "GPU memory read or written", "Part of the time in which a GPU's memory was read or written"),
+	gaugeOfGpu("memory_used", "bytes", "GPU memory used", "Memory of GPUs that is taken, by whomever"),
+	gaugeOfGpu("pcie_received", "bytes", "PCIe, received", "Bytes a second that a GPU received over PCIe"),
+	gaugeOfGpu("pcie_sent", "bytes", "PCIe, sent", "Bytes a second that a GPU sent over PCIe"),
+	gaugeOfGpu("pcie_link", "bytes", "PCIe, what the link carries", "Bytes a second that a GPU's link carries one way; less while it has nothing to carry"),
+	gaugeOfGpu("power", "milliwatts", "GPU power", "Power that a GPU draws"),
+	gaugeOfGpu("temperature", "celsius", "GPU temperature", "How hot a GPU is"),
+	gaugeOfGpu("sm_clock", "hertz", "Multiprocessors' clock", "How fast a GPU's multiprocessors are clocked"),
+	gaugeOfGpu("memory_clock", "hertz", "GPU memory's clock", "How fast a GPU's memory is clocked"),
+	{ ...gaugeOfGpu("throttled", "", "GPU throttled", "Time in which a GPU's clocks were held down, by the reason; at its power cap a full GPU always is"),
+	  type: "gpu:throttled:nanoseconds:wall:nanoseconds", label: "reason", rate: "GPUs" },
+	gaugeOfProcess("busy", "percent", "GPU busy, by process", "Part of a GPU's multiprocessors' time that a process had; not under MIG", [LAUNCH_TYPE, WAIT_TYPE]),
+	gaugeOfProcess("memory_used", "bytes", "GPU memory used, by process", "Memory of a GPU that a process has, its context included", [INUSE_TYPE]),
 	{ type: COST_TYPE, short: "cost", title: "Cost of profiling", section: SELF, rate: "cores", label: "program", reducedBy: ["cost "],
 	  about: "What the agent and its kernel programs cost, measured by the agent",
 	  stackless: "The agent measures this per program, without stacks. What it did to stay within its budget is in:",
@@ -126,7 +164,7 @@ const LANES = [
 ];
 
 const BY_TYPE = new Map(LANES.map((lane) => [lane.type, lane]));
-const SECTIONS = [TIME, MEMORY, GPU, SELF];
+const SECTIONS = [TIME, MEMORY, GPU, GAUGES, SELF];
 const OTHERS = "Others";
 
 /** The lane of @type; a type that is not known here has its own name, and stacks unless it is a level. */

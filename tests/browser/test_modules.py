@@ -179,12 +179,23 @@ def test_a_lane_has_the_rate_that_people_count_it_in(call, lane, unit, scale, wo
 
 @pytest.mark.parametrize("lane, title, has_stacks", [
     (CPU, "CPU time", True), (WALL, "Wall clock", False), ("new_thing:some_time:nanoseconds:wall:nanoseconds", "new thing some time", True),
-    ("gpu_process:memory_used:bytes:gauge:second", "gpu process memory used", False),
+    ("new_thing:some_level:bytes:gauge:second", "new thing some level", False),
     ("gpu_memory:inuse:bytes:gauge:second", "GPU memory in use", True),
 ])
 def test_a_lane_that_the_page_does_not_know_is_shown_all_the_same(call, lane, title, has_stacks):
     told = call("profile_type", "laneOf", lane)
     assert told["title"] == title and ("stackless" not in told) == has_stacks
+
+
+def test_every_gauge_of_a_gpu_has_a_title_in_the_gpus_section(call):
+    """Those that agents send, by the agent's own source."""
+    text = (REPOSITORY / "agent/nvml.c").read_text() + (REPOSITORY / "agent/gpu_usage.h").read_text()
+    types = sorted(set(re.findall(r'"(gpu(?:_process)?:\w+:\w+:\w+:\w+)"', text)))
+    assert len(types) > 15
+    sections = call("profile_type", "lanesOf", types)
+    assert [(section["section"], len(section["lanes"])) for section in sections] == [("What GPUs do", len(types))]
+    for lane in sections[0]["lanes"]:
+        assert lane["about"] and lane["stackless"] and lane["see"] and lane["title"][0].isupper(), lane
 
 
 def answer_of(*series):
