@@ -21,6 +21,9 @@
  * more. One says little: on a crowded machine halves of a second differ more than that by themselves. */
 #define SLOWDOWN_MAX 0.10
 #define SLOWDOWNS    3
+/* To begin and to end, in all: CUPTI instruments code that is loaded already, and launches wait for that. It is in
+ * neither half of the window. */
+#define BEGIN_END_NS_MAX (100 * NS_PER_MS)
 
 struct watched {
 	struct process_key key;
@@ -200,6 +203,15 @@ static void judge(struct kernel_windows *windows, struct watched *watched)
 		return;
 	default:
 		break;
+	}
+	if (result->enable_ns > BEGIN_END_NS_MAX || result->disable_ns > BEGIN_END_NS_MAX ||
+	    result->enable_ns + result->disable_ns > BEGIN_END_NS_MAX) {
+		watched->is_off = true;
+		snprintf(text, sizeof(text), "CUPTI took %.0f ms to begin and %.0f ms to end",
+			 (double)result->enable_ns / NS_PER_MS,
+			 (double)result->disable_ns / NS_PER_MS);
+		say(windows, &watched->key, text);
+		return;
 	}
 	watched->one_in = choose_one_in(result);
 	if (cupti_result_slowdown(result) <= SLOWDOWN_MAX)

@@ -3,9 +3,13 @@
 // CUDA_INJECTION64_PATH. The driver loads this library at cuInit(). Then nothing is subscribed and
 // libcupti is not even loaded: a thread sleeps until the agent opens a window. In a window each launch is
 // seen at its call, one in so many is told to the agent's probe, which takes the stack, and CUPTI's
-// activity records say how long its kernels ran. When it is over everything is given back.
+// activity records say how long its kernels ran. When it is over nothing is subscribed or enabled any more.
+// libcupti stays loaded, and what it has set up in the process with it: cuptiFinalize() would take that down, but
+// beginning anew after it crashes processes with CUDA graphs (before CUDA 12.6; PyTorch's own profiler
+// forgoes it for that reason), and servers are full of these.
 //
-// The application's own use of CUPTI comes first: where somebody has subscribed, the helper steps aside.
+// The application's own use of CUPTI comes first: where somebody has subscribed, the helper steps aside. It
+// subscribes alone (cuptiSubscribe(), not the _v2 of CUDA 13.2 that shares), so that it is never one of several.
 #include <cupti.h>
 #include <dlfcn.h>
 #include <fcntl.h>

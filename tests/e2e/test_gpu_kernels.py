@@ -34,12 +34,12 @@ def agent(fleet, tmp_path_factory):
 def start_client():
     clients = []
 
-    def start(*words):
+    def start(*words, **environment):
         service = unique("gpu-kernels")
         command = [sys.executable, str(ROOT / "tests/gpu/cupti_client.py"), str(build_folder() / "tests/gpu"),
                    str(CLIENT_SECONDS), *words]
         clients.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
-                                        env={**os.environ, "OTEL_SERVICE_NAME": service}))
+                                        env={**os.environ, "OTEL_SERVICE_NAME": service, **environment}))
         assert clients[-1].stdout.readline() == "ready\n"
         return service, clients[-1]
     yield start
@@ -79,6 +79,12 @@ def test_the_applications_own_profiler_comes_first_and_it_is_said(fleet, agent, 
     service, client = start_client("profiler")
     wait_until("a notice", ARRIVE_SECONDS, lambda: f"process {client.pid} is not measured: it uses CUPTI itself" in agent.log())
     assert fleet.api.total(f'{{service="{service}"}}', type_=KERNEL) == 0
+
+
+def test_a_process_that_cupti_halts_for_long_gets_no_more_windows(fleet, agent, start_client):
+    _, client = start_client(CUPTI_DOUBLE_ENABLE_MS="150")
+    wait_until("a notice", ARRIVE_SECONDS,
+               lambda: f"process {client.pid} is not measured: CUPTI took 1" in agent.log())
 
 
 def test_a_process_that_ends_in_its_window_takes_nothing_with_it(fleet, agent, start_client):
