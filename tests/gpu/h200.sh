@@ -3,7 +3,7 @@
 # The check list for a machine with a real NVIDIA GPU (an H200 where there is one). Prints Markdown; on such
 # a machine:
 #
-#   make all cupti && sudo PYTHON=python3 tests/gpu/h200.sh > docs/gpu-verified.md
+#   make all cupti build/bench/bench_gpu_probes && sudo PYTHON=python3 tests/gpu/h200.sh > docs/gpu-verified.md
 #
 # PYTHON is an interpreter with PyTorch, BUILD the folder with the programs, SECONDS_EACH how long each workload
 # runs (40), ONLY the numbers of items to do ("1 8 10"). With --dry nothing is run: each command is printed, and
@@ -60,7 +60,7 @@ start_collector() {
 	sleep 2
 }
 start_agent() {
-	"$BUILD/cairn-agent" --collector "$GRPC" "$@" >"$work/agent.log" 2>&1 &
+	"$BUILD/cairn-agent" --collector "$GRPC" >"$work/agent.log" 2>&1 &
 	agent=$!
 	started+=("$agent")
 	sleep 5
@@ -92,11 +92,42 @@ item_1() {
 	show sh -c "python3 tests/gpu/driver_shape.py '$(driver)' --bytes |
 		grep -E '  (cuLaunchKernel|cuGraphLaunch|cuMemcpy.*|cuStreamSynchronize|cuMemAlloc.*|cuMemFree.*)(_v2|_ptsz|_ptds)*$'"
 }
+# The sum of a type's values over a service; launches are seen in windows and stand for those between.
+total() {
+	curl -sf "http://$HTTP/api/v1/series?query=$1&type=$2&from=now-1h&step=60s" |
+		python3 -c 'import json, sys; print(sum(series["total"] for series in json.load(sys.stdin)["series"]))'
+}
+# compare SERVICE TYPE KEY: what cairn counted beside what the workload did ($counted).
+compare() {
+	printf '    %s of %s, by cairn: ' "$2" "$1"
+	[ -n "$DRY" ] && { printf '(dry)\n'; return; }
+	seen=$(total "$1" "$2")
+	python3 -c 'import json, sys
+seen, told = float(sys.argv[1] or 0), json.loads(sys.argv[2] or "{}").get(sys.argv[3], 0)
+print(f"{seen:.0f}, by itself: {told}" + (f", ratio {seen / told:.3f}" if told else ""))' "$seen" "$counted" "$3"
+}
+LAUNCHES=gpu_launch:launches:count:launch:count
 item_2() {
 	show python3 tests/gpu/driver_shape.py "$(driver)" --addresses
-	printf '\nLaunches that torch.profiler counted, and that cairn did:\n\n'
+	printf '\nLaunches that torch.profiler counted, and that cairn did: by PyTorch, cuBLAS, Triton, a static runtime; and NCCL.\n\n'
 	workload profiled
 	stacks profiled gpu-launch
+	compare profiled "$LAUNCHES" launches
+	for name in cublas triton_kernels; do
+		workload "$name"
+		compare "$name" "$LAUNCHES" launches
+	done
+	workload nccl_one
+	compare nccl_one nccl:calls:count:call:count nccl_calls
+	query nccl_one nccl-enqueue
+	need nvcc || [ -n "$DRY" ] || return
+	show nvcc -cudart static -o "$work/h200_static" tests/gpu/h200_static.cu
+	printf '    $ OTEL_SERVICE_NAME=static h200_static %s\n' "$SECONDS_EACH"
+	if [ -z "$DRY" ]; then
+		counted=$(OTEL_SERVICE_NAME=static "$work/h200_static" "$SECONDS_EACH" | tail -1)
+		sleep 8
+	fi
+	compare static "$LAUNCHES" launches
 }
 item_3() {
 	printf 'Which part of the launches has a name, with the agent there first (early) and later (late):\n\n'
@@ -124,7 +155,11 @@ item_5() {
 	query waits gpu-wait
 }
 item_6() {
-	printf 'Cost of probes here, and throughput with and without the agent:\n\n'
+	printf 'Cost of probes here, and what attaching takes, in the real library; its calls return an error for want of a context:\n\n'
+	if need "$BUILD/bench/bench_gpu_probes" || [ -n "$DRY" ]; then
+		show "$BUILD/bench/bench_gpu_probes" "$(driver)"
+	fi
+	printf '\nThroughput with and without the agent:\n\n'
 	for name in tiny_kernels graphs stream_memory; do
 		[ -n "$DRY" ] || stop_agent
 		printf '\nWithout:\n\n'
@@ -136,9 +171,32 @@ item_6() {
 	show curl -sf "http://$HTTP/api/v1/series?query=%7B%7D&type=cairn:cost:nanoseconds:wall:nanoseconds&from=now-10m&group_by=program"
 }
 item_7() {
-	printf 'The lower bound of idleness (where the agent records it), beside busy of the management library:\n\n'
-	workload python_between idleness
-	diagnose idleness
+	printf 'The lower bound of idleness, beside what is true: the workload has its GPU work between events.\n\n'
+	workload idle_truth
+	compare_idle
+	query idle_truth gpu-idle
+	diagnose idle_truth
+	need "$HELPER" || [ -n "$DRY" ] || return
+	printf '\nThe same by CUPTI: kernels ran for so long of the time, so it was idle for no more than the rest.\n\n'
+	if [ -z "$DRY" ]; then
+		OTEL_SERVICE_NAME=idle-cupti CUDA_INJECTION64_PATH=$HELPER "$PYTHON" "$WORKLOADS" idle_truth "$SECONDS_EACH" >"$work/helped" 2>&1 &
+		helped=$!
+		sleep 15
+	fi
+	for window in 1000 2000 2000; do
+		show "$BUILD/cairn" kernels "${helped:-PID}" --window "$window"
+	done
+	[ -n "$DRY" ] || { wait "$helped"; counted=$(tail -1 "$work/helped"); sleep 8; }
+	compare_idle idle-cupti
+}
+# Idle by cairn, of the time that the workload took; never more than is true.
+compare_idle() {
+	[ -n "$DRY" ] && { printf '    idle by cairn: (dry)\n'; return; }
+	python3 -c 'import json, sys
+told, seconds = json.loads(sys.argv[2] or "{}"), float(sys.argv[3])
+share, most = float(sys.argv[1] or 0) / 1e9 / seconds, told.get("idle_share_at_most", 0)
+print(f"    idle by cairn: at least {share:.4f}; in truth: {most}" + ("" if share <= most else "\n\n**The bound does not hold.**"))' \
+		"$(total "${1:-idle_truth}" gpu_idle:time:nanoseconds:wall:nanoseconds)" "$counted" "$SECONDS_EACH"
 }
 item_8() {
 	printf 'Gauges of the GPU while it is known what it does, and the verdict:\n'
@@ -174,7 +232,7 @@ item_10() {
 		[ -n "$DRY" ] || { wait "$helped"; sed 's/^/    /' "$work/helped"; }
 	done
 	printf '\nMemory over 10 million records: 1000 windows of tiny_kernels, its memory before and after.\n\n'
-	printf '    (by hand: for i in $(seq 1000); do cairn kernels PID --window 2000 --one-in 64; done)\n'
+	printf '    (by hand: for i in {1..1000}; do cairn kernels PID --window 2000 --one-in 64; done)\n'
 }
 item_11() {
 	printf 'The driver'\''s own threads must not be in anybody'\''s waits:\n\n'

@@ -92,6 +92,71 @@ def python_between(seconds):
     return {"steps": steps}
 
 
+def idle_truth(seconds):
+    """As python_between, with the GPU's own clock: its work lies between two events, and a wait ends each step."""
+    a = torch.randn(4096, 4096, device="cuda")
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    steps, busy_s, started = 0, 0.0, time.monotonic()
+    for _ in until(seconds):
+        begin.record()
+        a @ a
+        end.record()
+        torch.cuda.synchronize()
+        busy_s += begin.elapsed_time(end) / 1000
+        sum(range(2000000))
+        steps += 1
+    wall_s = time.monotonic() - started
+    return {"steps": steps, "busy_s": round(busy_s, 3), "idle_share_at_most": round(1 - busy_s / wall_s, 4)}
+
+
+def triton_kernels(seconds):
+    """Kernels that Inductor has Triton make: by the driver's own launch, no runtime in between."""
+    run = torch.compile(lambda x: torch.relu(x * 2 + 1))
+    x = torch.randn(1 << 20, device="cuda")
+    run(x)
+    return counted(seconds, lambda: run(x))
+
+
+def cublas(seconds):
+    a = torch.randn(512, 512, device="cuda")
+    return counted(seconds, lambda: torch.mm(a, a))
+
+
+def nccl_one(seconds):
+    """A communicator of one rank: calls are counted all the same."""
+    import os
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29555")
+    torch.distributed.init_process_group("nccl", rank=0, world_size=1)
+    x = torch.ones(1 << 20, device="cuda")
+    calls = 0
+    for _ in until(seconds):
+        torch.distributed.all_reduce(x)
+        torch.cuda.synchronize()
+        calls += 1
+        time.sleep(0.001)
+    torch.distributed.destroy_process_group()
+    return {"nccl_calls": calls}
+
+
+def counted(seconds, step):
+    """Launches of @step as torch.profiler counts them in some steps, times all steps."""
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA,
+                                            torch.profiler.ProfilerActivity.CPU]) as profile:
+        for _ in range(100):
+            step()
+        torch.cuda.synchronize()
+    launches = sum(event.name.startswith(("cudaLaunchKernel", "cuLaunchKernel")) for event in profile.events())
+    steps = 100
+    for _ in until(seconds):
+        step()
+        steps += 1
+        if steps % 100 == 0:
+            torch.cuda.synchronize()
+            time.sleep(0.01)
+    return {"launches": round(steps * launches / 100), "steps": steps, "launches_each": launches / 100}
+
+
 class Images(torch.utils.data.Dataset if torch else object):
     def __len__(self):
         return 1 << 30
@@ -199,6 +264,10 @@ WORKLOADS = {
     "allocate": (allocate, "gpu_allocator"),
     "overlapped": (overlapped, "none of the GPU's"),
     "idle": (idle, "no_demand"),
+    "idle_truth": (idle_truth, ""),
+    "triton_kernels": (triton_kernels, ""),
+    "cublas": (cublas, ""),
+    "nccl_one": (nccl_one, ""),
     "graphs": (graphs, ""),
     "profiled": (profiled, ""),
 }
