@@ -16,10 +16,12 @@ from wall import Bounds, Fleet, build_programs  # noqa: E402 pylint: disable=wro
 
 def pytest_addoption(parser):
     parser.addoption("--whole", action="store_true", help="run longer and with strict bounds")
+    parser.addoption("--seconds", type=int, help="of all threads of the machine (8, with --whole 60)")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "whole: only with --whole")
+    config.addinivalue_line("markers", "exact: how long waits were, for a machine that nobody else uses")
 
 
 def missing_requirement():
@@ -47,7 +49,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="session")
 def bounds(request):
-    return Bounds(request.config.getoption("--whole"))
+    return Bounds(request.config.getoption("--whole"), request.config.getoption("--seconds"))
 
 
 @pytest.fixture(scope="session")

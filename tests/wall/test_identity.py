@@ -15,6 +15,7 @@ from wall import MS, STATES, WALL, Program
 COMM_BYTES = 15
 EXIT_NS = 100_000  # from when the kernel tells of an end until the thread leaves its CPU
 SLOT_NS = 20 * MS
+QUERY_NS = 200 * 1000 * MS  # as many slots as are answered at once
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 # Names of the programs' threads.
 OURS = ("holder lock condition sleep ping pong poll epoll network accept peer disk page child short-child "
@@ -122,7 +123,7 @@ class Minute:
 
     def __init__(self, fleet, bounds):
         self.fleet = fleet
-        self.seconds = 60 if bounds.whole else 8
+        self.seconds = bounds.machine_seconds
         self.programs = self._start(self.seconds + 6)
         time.sleep(3)
         with Exits() as exits:
@@ -159,12 +160,15 @@ class Minute:
     def _said(self):
         """{thread name: {state: ns}}."""
         api, said = self.fleet.api, {}
-        when = {"from_": self.from_ns, "to": self.to_ns}
         for name in self.books:
             quoted = name.replace("\\", "\\\\").replace('"', '\\"')
-            answer = api.get("series", query=f'{{thread="{quoted}"}}', type=WALL, group_by="state",
-                             step="20ms", **when)
-            said[name] = {series["group"]: series["total"] for series in answer["series"]}
+            said[name] = collections.Counter()
+            for from_ns in range(self.from_ns, self.to_ns, QUERY_NS):
+                answer = api.get("series", query=f'{{thread="{quoted}"}}', type=WALL,
+                                 group_by="state", step="20ms", from_=from_ns,
+                                 to=min(self.to_ns, from_ns + QUERY_NS))
+                said[name].update({series["group"]: series["total"]
+                                   for series in answer["series"]})
         return said
 
 

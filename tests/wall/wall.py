@@ -37,8 +37,9 @@ class Bounds:
     """How exact it must be, and how long the programs run. What is measured is the kernel's own
     time on both sides, so a loaded machine changes little; the short run leaves room for its ends."""
 
-    def __init__(self, whole):
+    def __init__(self, whole, machine_seconds=None):
         self.whole = whole
+        self.machine_seconds = machine_seconds or (60 if whole else 8)
         self.seconds = 25 if whole else 10
         self.share = 0.02 if whole else 0.05     # of a duration
         self.of_elapsed = 0.002 if whole else 0.01  # and of the thread's life
