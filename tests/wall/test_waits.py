@@ -140,6 +140,7 @@ def are_all_chosen(runs, program):
     return runs.sampled[program.service] < 0.02
 
 
+@pytest.mark.exact
 def test_states_add_up_to_the_time_that_threads_lived(fleet, bounds, runs):
     comparison = Comparison()
     for program, name, thread in every_thread(runs):
@@ -150,6 +151,7 @@ def test_states_add_up_to_the_time_that_threads_lived(fleet, bounds, runs):
     comparison.done()
 
 
+@pytest.mark.exact
 def test_threads_run_wait_and_block_as_they_say(fleet, bounds, runs):
     comparison = Comparison()
     for program, name, thread in every_thread(runs):
@@ -167,6 +169,7 @@ def test_threads_run_wait_and_block_as_they_say(fleet, bounds, runs):
     comparison.done()
 
 
+@pytest.mark.exact
 def test_blocked_stacks_hold_all_blocked_time(fleet, bounds, runs):
     """Where the agent cannot take all stacks some stand for others: right on average only."""
     comparison, true, said = Comparison(), 0, 0
@@ -188,6 +191,7 @@ def share_below(graph, function):
                any(name.split(" (")[0].split(".")[-1] == function for name in graph.path(node)))
 
 
+@pytest.mark.exact
 def test_functions_that_wait_are_named(fleet, bounds, runs):
     """As long as they say, where each wait is looked at; and with names, the whole time."""
     comparison = Comparison()
@@ -266,6 +270,7 @@ def test_waits_have_their_class(fleet, bounds, runs):
     comparison.done()
 
 
+@pytest.mark.exact
 def test_workers_without_work_are_idle(fleet, bounds, runs):
     comparison = Comparison()
     program = runs.programs["pools"]
@@ -282,6 +287,7 @@ def test_workers_without_work_are_idle(fleet, bounds, runs):
     comparison.done()
 
 
+@pytest.mark.exact
 def test_run_queue_wait_is_seen_by_stack(fleet, bounds, runs):
     comparison = Comparison()
     program = runs.programs["contend"]
