@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory and quotas: which function makes a process grow, how large it is in each second, and how long
 a control group was held back."""
+import contextlib
 import os
 import pathlib
 import signal
@@ -10,10 +11,12 @@ import time
 
 import pytest
 
-from fleet import Agent, Collector, unique, wait_until, workload
+from fleet import Agent, Collector, build_folder, unique, wait_until, workload
 
 PAGE_FAULT = "memory:page_fault:bytes:page_fault:bytes"
 RSS = "memory:rss:bytes:gauge:second"
+MAJOR_FAULTS = "memory:major_faults:count:event:count"
+OOM_KILLS = "memory:oom_kills:count:event:count"
 THROTTLED = "cpu_throttled:time:nanoseconds:wall:nanoseconds"
 SHARE = 0.12  # generous: on a loaded machine samples of a storm are few. tests/unit is exact.
 
@@ -31,6 +34,32 @@ while time.monotonic() < end:
     nothing()
 kept = the_line_that_grows()
 time.sleep(1)
+"""
+
+
+FILE_BYTES = 4 << 20
+# Reads a file that is not in the page cache through a mapping, page by page; prints its major faults.
+READS_A_MAPPING = """
+import mmap, resource, sys, time
+end = time.monotonic() + 2
+while time.monotonic() < end:
+    sum(range(1000))
+with open(sys.argv[1], "rb") as file:
+    mapping = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+mapping.madvise(mmap.MADV_RANDOM)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+for at in range(0, len(mapping), mmap.PAGESIZE):
+    mapping[at]
+print(resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before, flush=True)
+time.sleep(4)
+"""
+LIMIT_BYTES = 48 << 20
+GROWS_BEYOND = f"""
+import time
+end = time.monotonic() + 2
+while time.monotonic() < end:
+    sum(range(1000))
+kept = bytearray(b"1") * (4 * {LIMIT_BYTES})
 """
 
 
@@ -90,28 +119,50 @@ def test_the_line_of_python_that_grows_is_found(fleet_of_lanes):
     assert graph.total_of(line) == pytest.approx(64 << 20, rel=SHARE), graph.names
 
 
-@pytest.fixture
-def quota():
-    """A group that may use a hundredth of a CPU: less than it gets on any loaded machine."""
-    mount = next((path for path in ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct")
-                  if os.path.exists(path)), None)
+@contextlib.contextmanager
+def group_with(controller, mounts, version_1, version_2):
+    """A control group; what is to be written into its files of either version."""
+    mount = next((path for path in mounts if os.path.exists(path)), None)
     group = pathlib.Path(mount or "/sys/fs/cgroup") / f"cairn-e2e-{os.getpid()}"
     try:
         if not mount:
-            (group.parent / "cgroup.subtree_control").write_text("+cpu")
+            (group.parent / "cgroup.subtree_control").write_text(f"+{controller}")
         group.mkdir()
-        if mount:
-            (group / "cpu.cfs_period_us").write_text("100000")
-            (group / "cpu.cfs_quota_us").write_text("1000")
-        else:
-            (group / "cpu.max").write_text("1000 100000")
+        for name, value in (version_1 if mount else version_2).items():
+            (group / name).write_text(value)
     except OSError as error:
         if group.exists():
             group.rmdir()
-        pytest.skip(f"no group with a quota can be made: {error}")
+        pytest.skip(f"no group with a limit can be made: {error}")
     yield group
     wait_until("the group's end", 10, lambda: not (group / "cgroup.procs").read_text().strip())
     group.rmdir()
+
+
+@pytest.fixture
+def quota():
+    """A group that may use a hundredth of a CPU: less than it gets on any loaded machine."""
+    with group_with("cpu", ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"),
+                    {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "1000"},
+                    {"cpu.max": "1000 100000"}) as group:
+        yield group
+
+
+@pytest.fixture
+def limit():
+    """A group that may have less memory than GROWS_BEYOND wants."""
+    with group_with("memory", ("/sys/fs/cgroup/memory",),
+                    {"memory.limit_in_bytes": str(LIMIT_BYTES)},
+                    {"memory.max": str(LIMIT_BYTES), "memory.swap.max": "0"}) as group:
+        yield group
+
+
+def enter(group):
+    """For a child before it begins."""
+    def join():
+        signal.alarm(60)  # it ends, whatever becomes of us
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+    return join
 
 
 def throttled_ns(group):
@@ -125,11 +176,7 @@ def throttled_ns(group):
 def test_a_group_that_was_throttled_is_seen(fleet_of_lanes, quota):
     service = unique("throttled")
     selector = f'{{service="{service}"}}'
-
-    def join():
-        signal.alarm(60)  # it ends, whatever becomes of us
-        (quota / "cgroup.procs").write_text(str(os.getpid()))
-    burner = subprocess.Popen(["sh", "-c", "while :; do :; done"], preexec_fn=join,
+    burner = subprocess.Popen(["sh", "-c", "while :; do :; done"], preexec_fn=enter(quota),
                               env={**os.environ, "OTEL_SERVICE_NAME": service})
     try:
         wait_until("throttling", 30, lambda: throttled_ns(quota) > 10**9)
@@ -142,3 +189,38 @@ def test_a_group_that_was_throttled_is_seen(fleet_of_lanes, quota):
     wait_until("all of it", 20, lambda: fleet_of_lanes.api.total(selector, type=THROTTLED) >
                0.75 * truth)
     assert fleet_of_lanes.api.total(selector, type=THROTTLED) <= truth
+
+
+def test_a_process_that_was_killed_for_want_of_memory_is_seen_once(fleet_of_lanes, limit):
+    service = unique("killed")
+    ended = subprocess.run([sys.executable, "-c", GROWS_BEYOND], preexec_fn=enter(limit), check=False,
+                           env={**os.environ, "OTEL_SERVICE_NAME": service})
+    if ended.returncode == 0:
+        pytest.skip("the limit is not kept here")
+    assert ended.returncode == -signal.SIGKILL
+    selector = f'{{service="{service}"}}'
+    wait_until("the kill", 20, lambda: fleet_of_lanes.api.total(selector, type=OOM_KILLS))
+    time.sleep(2.5)
+    assert fleet_of_lanes.api.total(selector, type=OOM_KILLS) == 1
+
+
+def test_pages_that_came_from_a_disk_are_major_faults(fleet_of_lanes):
+    file = build_folder() / f"cairn-e2e-{os.getpid()}.file"
+    file.write_bytes(os.urandom(FILE_BYTES))
+    service = unique("major")
+    try:
+        with open(file, "rb") as opened:
+            os.fsync(opened.fileno())
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        read = subprocess.run([sys.executable, "-c", READS_A_MAPPING, file], check=True, text=True,
+                              stdout=subprocess.PIPE, env={**os.environ, "OTEL_SERVICE_NAME": service})
+    finally:
+        file.unlink()
+    truth = int(read.stdout)
+    if truth < 100:
+        pytest.skip(f"{truth} major faults: this file system keeps all in memory")
+    selector = f'{{service="{service}"}}'
+    # Beside it, what the program took to begin.
+    wait_until("the faults", 20,
+               lambda: fleet_of_lanes.api.total(selector, type=MAJOR_FAULTS) >= truth)
+    assert fleet_of_lanes.api.total(selector, type=MAJOR_FAULTS) <= 1.2 * truth + 200
