@@ -31,7 +31,8 @@ def programs(pid):
 
 
 def counter_names():
-    return re.findall(r'X\(\w+,\s*"(\w+)"', COUNTERS.read_text())
+    """As in its enum, in small letters."""
+    return [name.lower() for name in re.findall(r"^\tX\((\w+),", COUNTERS.read_text(), re.M)]
 
 
 def _sum(values):
