@@ -6,15 +6,16 @@
 #include "base/cleanup.h"
 
 /*
- * Driver calls that return when the device is done (CUDA driver API reference). Copies without "Async" in
- * their names wait for the copy, frees of device memory for the whole device. The suffixes of the
- * variants, _v2, _ptsz and _ptds, are not looked at.
+ * Driver calls that return when the device is done (CUDA driver API reference): copies, those named "Async"
+ * too where the host's memory is not pinned, and frees of device memory, which wait for the whole device. The
+ * suffixes of the variants, _v2, _ptsz and _ptds, are not looked at.
  */
 static const char *const waiting_calls[] = {
 	"cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize",    "cuMemcpy",
 	"cuMemcpyHtoD",        "cuMemcpyDtoH",       "cuMemcpyAtoH",        "cuMemcpyHtoA",
 	"cuMemcpyPeer",        "cuMemcpy2D",         "cuMemcpy2DUnaligned", "cuMemcpy3D",
-	"cuMemFree",           "cuMemFreeHost",      "cuModuleUnload",
+	"cuMemcpyHtoDAsync",   "cuMemcpyDtoHAsync",  "cuMemcpyAsync",       "cuMemcpy2DAsync",
+	"cuMemcpy3DAsync",     "cuMemFree",          "cuMemFreeHost",       "cuModuleUnload",
 };
 
 static bool is_driver(const char *module)

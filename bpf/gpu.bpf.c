@@ -140,7 +140,8 @@ static __always_inline void begin_call(struct gpu_work *work, gpu_context *ctx, 
 	// After its structure was read a copy may be of another kind.
 	if (is_copy(gpu_cookie_call(cookie))) {
 		kind = kind_of_copy(process, &work->call);
-		if (work->call.flags & GPU_CALL_ASYNC) {
+		if (work->call.flags & GPU_CALL_ASYNC && !may_wait(kind)) {
+			leave_calls(ctx);
 			count_at_entry(work, ctx, now, kind, work->call.bytes);
 			return;
 		}

@@ -166,6 +166,15 @@ static __always_inline void drop_left_calls(struct open_calls *calls, __u64 plac
 	calls->count = left;
 }
 
+/* A call begins that is not followed to its end, though it has a probe there. */
+static __always_inline void leave_calls(gpu_context *ctx)
+{
+	struct open_calls *calls = open_calls_of_thread(0);
+
+	if (calls)
+		drop_left_calls(calls, GPU_STACK(ctx));
+}
+
 static __always_inline void open_call(struct gpu_work *work, gpu_context *ctx, __u64 cookie,
 				      __u64 now, __u32 kind)
 {

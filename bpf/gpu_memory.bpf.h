@@ -347,3 +347,11 @@ static __always_inline __u32 kind_of_copy(const struct process_key *process,
 		return SAMPLE_KIND_GPU_COPY_DTOD;
 	return call == GPU_CALL_MEMSET ? SAMPLE_KIND_GPU_SET : SAMPLE_KIND_GPU_COPY_UNKNOWN;
 }
+
+/* A copy that is asynchronous by its name waits nevertheless where the driver has to copy by way of memory of its own. */
+static __always_inline bool may_wait(__u32 kind)
+{
+	return kind == SAMPLE_KIND_GPU_COPY_HTOD || kind == SAMPLE_KIND_GPU_COPY_HTOD_PAGEABLE ||
+	       kind == SAMPLE_KIND_GPU_COPY_DTOH || kind == SAMPLE_KIND_GPU_COPY_DTOH_PAGEABLE ||
+	       kind == SAMPLE_KIND_GPU_COPY_UNKNOWN;
+}

@@ -94,6 +94,14 @@ def test_time_that_waits_took_is_their_python_line_s(fleet, client):
     assert paths and all(any(name.startswith("main (") for name in path) for path in paths), paths
 
 
+def test_an_asynchronous_copy_that_waits_is_a_wait(fleet, client):
+    tree = tree_of(fleet, client, WAIT, "fetch_pageable")
+    assert value_of(tree, "fetch_pageable") == pytest.approx(client.truth["fetch_ns"], rel=0.3)
+    assert value_of(tree, "fetch_pinned") == 0, "it returns at once"
+    copied = fleet.api.merge(client.service, type_=COPY)
+    assert value_of(copied, "fetch_pageable") == client.truth["to_host_pageable"]
+
+
 def test_samples_within_a_wait_have_whole_stacks(fleet, client):
     """The return address that the wait's probe has replaced is on each of these stacks."""
     def look():

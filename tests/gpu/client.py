@@ -66,13 +66,25 @@ def load_batch(device, truth):
         truth["to_device"] += size
 
 
-def fetch_pinned(device, truth):
+def fetch_pinned(device, function, stream, truth):
     host = pointer()
     cuda.cuMemHostAlloc(ctypes.byref(host), ctypes.c_size_t(MIB), 0)
+    launch(function, stream, 1000)
     for _ in range(3):
-        cuda.cuMemcpyDtoHAsync_v2(host, device, ctypes.c_size_t(3 * KIB), pointer())
+        cuda.cuMemcpyDtoHAsync_v2(host, device, ctypes.c_size_t(3 * KIB), stream)
         truth["to_host"] += 3 * KIB
     cuda.cuMemFreeHost(host)
+
+
+def fetch_pageable(device, function, stream, truth):
+    """As PyTorch's .cpu(): asynchronous by its name only. Waits of 50 ms each."""
+    memory = ctypes.create_string_buffer(5 * KIB)
+    for _ in range(4):
+        launch(function, stream, 5000)
+        begin = time.monotonic_ns()
+        cuda.cuMemcpyDtoHAsync_v2(memory, device, ctypes.c_size_t(5 * KIB), stream)
+        truth["fetch_ns"] += time.monotonic_ns() - begin
+        truth["to_host_pageable"] += 5 * KIB
 
 
 def keep_weights(truth):
@@ -176,7 +188,7 @@ def serve(function, stream):
 
 def main():
     truth = dict.fromkeys(("wait_ns", "to_device", "to_host", "kept", "churned", "cached", "mapped",
-                           "replays"), 0)
+                           "replays", "fetch_ns", "to_host_pageable"), 0)
     context, module, stream, device = pointer(), pointer(), pointer(), pointer()
     cuda.cuInit(0)
     cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0)
@@ -190,7 +202,8 @@ def main():
     function = get_function(module, b"_Z6decodePfi")
     wait_for_decode(function, stream, truth)
     load_batch(device, truth)
-    fetch_pinned(device, truth)
+    fetch_pinned(device, function, stream, truth)
+    fetch_pageable(device, function, stream, truth)
     weights = keep_weights(truth)
     churn_scratch(truth)
     cache, segments = grow_cache(truth), map_segments(truth)

@@ -16,6 +16,7 @@
 // ---- the model ------------------------------------------------------------------------------
 
 enum {
+	CONTEXTS_MAX = 8,
 	STREAMS_MAX = 64,
 	EVENTS_MAX = 256,
 	ALLOCATIONS_MAX = 4096,
@@ -27,12 +28,18 @@ enum {
 
 struct stream {
 	uint64_t busy_until_ns;
+	struct context *context;
 	struct graph *capture; // what is put on it is recorded, not done
 	bool is_open;
+	bool is_blocking; // it and the context's legacy default stream wait for each other
+	bool is_origin;   // of the capture
+	bool is_unjoined; // it has come to the capture by an event, and its own is not waited for yet
 };
 
 struct event {
 	uint64_t done_ns;
+	struct graph *capture; // that it was recorded in
+	struct stream *from;
 	bool is_open, is_recorded;
 };
 
@@ -58,6 +65,7 @@ struct graph_exec {
 struct allocation {
 	uint64_t address, bytes;
 	bool is_host;
+	bool is_registered; // the caller's, pinned
 };
 
 struct physical {
@@ -73,25 +81,30 @@ struct mapping {
 
 struct context {
 	unsigned int flags;
+	bool is_open;
+	struct stream legacy; // its default stream
 };
 
 static struct {
 	pthread_mutex_t lock;
 	bool initialized;
-	struct context context;
-	struct context *current;            // of all threads: the double has one context
-	struct stream streams[STREAMS_MAX]; // [0]: the legacy default stream
+	struct context contexts[CONTEXTS_MAX];
+	struct stream streams[STREAMS_MAX];
 	struct event events[EVENTS_MAX];
 	struct allocation allocations[ALLOCATIONS_MAX];
 	struct physical physicals[PHYSICALS_MAX];
 	struct mapping mappings[PHYSICALS_MAX];
 	uint64_t next_address;
 	uint64_t used_bytes;
-	struct function functions[FUNCTIONS_MAX];
-	struct module module;
+	struct function functions[FUNCTIONS_MAX], kernels[FUNCTIONS_MAX];
+	struct module module, library;
 	struct graph graphs[GRAPHS_MAX];
 	struct graph_exec execs[GRAPHS_MAX];
 } driver = { .lock = PTHREAD_MUTEX_INITIALIZER, .next_address = DOUBLE_DEVICE_BASE };
+
+/* A thread has none until it makes one, or asks for one. */
+static _Thread_local struct context *current;
+static _Thread_local struct stream *own_stream; // its own default stream
 
 static uint64_t now_ns(void)
 {
@@ -106,7 +119,7 @@ static CUresult enter(void)
 {
 	if (!driver.initialized)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	if (!driver.current)
+	if (!current)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	pthread_mutex_lock(&driver.lock);
 	return CUDA_SUCCESS;
@@ -118,38 +131,80 @@ static CUresult leave(CUresult result)
 	return result;
 }
 
-/* NULL, 1 and 2 are the default streams: one, in this double. */
+static struct stream *make_stream(bool is_blocking)
+{
+	for (int i = 0; i < STREAMS_MAX; i++) {
+		if (driver.streams[i].is_open)
+			continue;
+		driver.streams[i] = (struct stream){ .context = current,
+						     .is_open = true,
+						     .is_blocking = is_blocking };
+		return &driver.streams[i];
+	}
+	return NULL;
+}
+
+/* NULL and 1 are the context's legacy default stream, 2 is the thread's own. */
 static struct stream *find_stream(CUstream handle)
 {
-	if ((uintptr_t)handle <= 2)
-		return &driver.streams[0];
+	if ((uintptr_t)handle <= 1)
+		return &current->legacy;
+	if ((uintptr_t)handle == 2) {
+		if (!own_stream)
+			own_stream = make_stream(true);
+		return own_stream;
+	}
 	if (handle < driver.streams || handle >= driver.streams + STREAMS_MAX || !handle->is_open)
 		return NULL;
 	return handle;
 }
 
+/* What NULL is in functions of the _ptsz and _ptds kinds. */
+static CUstream own(CUstream handle)
+{
+	return handle ? handle : (CUstream)2;
+}
+
+/* The legacy stream begins when all blocking ones are done, and they begin when it is. */
+static uint64_t begin_ns(const struct stream *stream)
+{
+	struct context *context = stream->context;
+	uint64_t begin = now_ns();
+
+	if (stream->busy_until_ns > begin)
+		begin = stream->busy_until_ns;
+	if (stream->is_blocking && context->legacy.busy_until_ns > begin)
+		begin = context->legacy.busy_until_ns;
+	for (int i = 0; stream == &context->legacy && i < STREAMS_MAX; i++) {
+		const struct stream *other = &driver.streams[i];
+
+		if (other->is_open && other->is_blocking && other->context == context &&
+		    other->busy_until_ns > begin)
+			begin = other->busy_until_ns;
+	}
+	return begin;
+}
+
 static CUresult put(CUstream handle, uint64_t busy_ns)
 {
 	struct stream *stream = find_stream(handle);
-	uint64_t now = now_ns();
 
 	if (!stream)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (stream->capture) {
 		stream->capture->busy_ns += busy_ns;
 		stream->capture->nodes++;
+		stream->is_unjoined = !stream->is_origin;
 		return CUDA_SUCCESS;
 	}
-	if (stream->busy_until_ns < now)
-		stream->busy_until_ns = now;
-	stream->busy_until_ns += busy_ns;
+	stream->busy_until_ns = begin_ns(stream) + busy_ns;
 	return CUDA_SUCCESS;
 }
 
 /* Called without the lock. Spinning is what contexts do by default. */
 static void wait_until(uint64_t done_ns)
 {
-	unsigned int flags = driver.context.flags;
+	unsigned int flags = current->flags;
 
 	if (flags & CU_CTX_SCHED_BLOCKING_SYNC) {
 		struct timespec until = { (time_t)(done_ns / 1000000000ULL),
@@ -228,7 +283,6 @@ EXPORT(cuInit)(unsigned int flags)
 	if (flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	driver.initialized = true;
-	driver.streams[0].is_open = true;
 	return CUDA_SUCCESS;
 }
 
@@ -262,26 +316,44 @@ EXPORT(cuCtxCreate_v2)(CUcontext *context, unsigned int flags, int device)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	if (device || !context)
 		return CUDA_ERROR_INVALID_VALUE;
-	driver.context.flags = flags;
-	driver.current = *context = &driver.context;
+	pthread_mutex_lock(&driver.lock);
+	for (int i = 0; i < CONTEXTS_MAX; i++) {
+		struct context *made = &driver.contexts[i];
+
+		if (made->is_open)
+			continue;
+		*made = (struct context){ .flags = flags, .is_open = true };
+		made->legacy = (struct stream){ .context = made, .is_open = true };
+		current = *context = made;
+		return leave(CUDA_SUCCESS);
+	}
+	return leave(CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+EXPORT(cuCtxSetCurrent)(CUcontext context)
+{
+	if (!driver.initialized)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (context && (context < driver.contexts || context >= driver.contexts + CONTEXTS_MAX ||
+			!context->is_open))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	current = context;
+	own_stream = NULL; // one for each context of each thread
 	return CUDA_SUCCESS;
 }
 
 EXPORT(cuStreamCreate)(CUstream *stream, unsigned int flags)
 {
 	CUresult result = enter();
+	struct stream *made;
 
-	(void)flags;
 	if (result)
 		return result;
-	for (int i = 1; i < STREAMS_MAX; i++) {
-		if (driver.streams[i].is_open)
-			continue;
-		driver.streams[i] = (struct stream){ .is_open = true };
-		*stream = &driver.streams[i];
-		return leave(CUDA_SUCCESS);
-	}
-	return leave(CUDA_ERROR_OUT_OF_MEMORY);
+	made = make_stream(!(flags & CU_STREAM_NON_BLOCKING));
+	if (!made)
+		return leave(CUDA_ERROR_OUT_OF_MEMORY);
+	*stream = made;
+	return leave(CUDA_SUCCESS);
 }
 
 EXPORT(cuStreamDestroy_v2)(CUstream handle)
@@ -291,7 +363,7 @@ EXPORT(cuStreamDestroy_v2)(CUstream handle)
 
 	if (result)
 		return result;
-	if (!stream || stream == &driver.streams[0])
+	if (!stream || (uintptr_t)handle <= 2)
 		return leave(CUDA_ERROR_INVALID_HANDLE);
 	stream->is_open = false;
 	return leave(CUDA_SUCCESS);
@@ -325,6 +397,18 @@ EXPORT(cuModuleUnload)(CUmodule module)
 	return leave(CUDA_SUCCESS);
 }
 
+/* The name's handle is the first that is free, as after an unload. */
+static struct function *find_or_make(struct function *functions, const char *name)
+{
+	for (int i = 0; i < FUNCTIONS_MAX; i++) {
+		if (functions[i].name[0] && strcmp(functions[i].name, name) != 0)
+			continue;
+		strcpy(functions[i].name, name);
+		return &functions[i];
+	}
+	return NULL;
+}
+
 EXPORT(cuModuleGetFunction)(CUfunction *function, CUmodule module, const char *name)
 {
 	CUresult result = enter();
@@ -335,16 +419,70 @@ EXPORT(cuModuleGetFunction)(CUfunction *function, CUmodule module, const char *n
 		return leave(CUDA_ERROR_INVALID_HANDLE);
 	if (!name || !*name || strlen(name) >= NAME_BYTES)
 		return leave(CUDA_ERROR_NOT_FOUND);
-	for (int i = 0; i < FUNCTIONS_MAX; i++) {
-		struct function *free_or_same = &driver.functions[i];
+	*function = find_or_make(driver.functions, name);
+	return leave(*function ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+}
 
-		if (free_or_same->name[0] && strcmp(free_or_same->name, name) != 0)
-			continue;
-		strcpy(free_or_same->name, name);
-		*function = free_or_same;
-		return leave(CUDA_SUCCESS);
-	}
-	return leave(CUDA_ERROR_OUT_OF_MEMORY);
+EXPORT(cuLibraryLoadData)
+(CUlibrary *library, const void *code, int *options, void **option_values,
+ unsigned int option_count, int *library_options, void **library_option_values,
+ unsigned int library_option_count)
+{
+	CUresult result = enter();
+
+	(void)options, (void)option_values, (void)option_count;
+	(void)library_options, (void)library_option_values, (void)library_option_count;
+	if (result)
+		return result;
+	if (!code || !library)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	driver.library.is_open = true;
+	*library = &driver.library;
+	return leave(CUDA_SUCCESS);
+}
+
+EXPORT(cuLibraryUnload)(CUlibrary library)
+{
+	CUresult result = enter();
+
+	if (result)
+		return result;
+	if (library != &driver.library || !library->is_open)
+		return leave(CUDA_ERROR_INVALID_HANDLE);
+	library->is_open = false;
+	memset(driver.kernels, 0, sizeof(driver.kernels));
+	return leave(CUDA_SUCCESS);
+}
+
+EXPORT(cuLibraryGetKernel)(CUkernel *kernel, CUlibrary library, const char *name)
+{
+	CUresult result = enter();
+
+	if (result)
+		return result;
+	if (library != &driver.library || !library->is_open)
+		return leave(CUDA_ERROR_INVALID_HANDLE);
+	if (!name || !*name || strlen(name) >= NAME_BYTES)
+		return leave(CUDA_ERROR_NOT_FOUND);
+	*kernel = find_or_make(driver.kernels, name);
+	return leave(*kernel ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static bool is_one_of(const struct function *functions, const struct function *one)
+{
+	return one >= functions && one < functions + FUNCTIONS_MAX && one->name[0];
+}
+
+EXPORT(cuKernelGetFunction)(CUfunction *function, CUkernel kernel)
+{
+	CUresult result = enter();
+
+	if (result)
+		return result;
+	if (!is_one_of(driver.kernels, kernel))
+		return leave(CUDA_ERROR_INVALID_HANDLE);
+	*function = find_or_make(driver.functions, kernel->name);
+	return leave(*function ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 // ---- launches -------------------------------------------------------------------------------
@@ -355,8 +493,7 @@ static CUresult launch(CUfunction function, const unsigned int grid[3], CUstream
 
 	if (result)
 		return result;
-	if (function < driver.functions || function >= driver.functions + FUNCTIONS_MAX ||
-	    !function->name[0])
+	if (!is_one_of(driver.functions, function) && !is_one_of(driver.kernels, function))
 		return leave(CUDA_ERROR_INVALID_HANDLE);
 	if (!grid[0] || !grid[1] || !grid[2])
 		return leave(CUDA_ERROR_INVALID_VALUE);
@@ -375,7 +512,23 @@ EXPORT(cuLaunchKernel)
 		return CUDA_ERROR_INVALID_VALUE;
 	return launch(function, grid, stream);
 }
-ALIAS(cuLaunchKernel_ptsz, cuLaunchKernel);
+
+EXPORT(cuLaunchKernel_ptsz)
+(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
+ unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **parameters,
+ void **extra)
+{
+	return impl_cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, own(stream),
+				   parameters, extra);
+}
+
+EXPORT(cuLaunchCooperativeKernel)
+(CUfunction function, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
+ unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **parameters)
+{
+	return impl_cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, parameters,
+				   NULL);
+}
 
 EXPORT(cuLaunchKernelEx)
 (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
@@ -385,7 +538,15 @@ EXPORT(cuLaunchKernelEx)
 		return CUDA_ERROR_INVALID_VALUE;
 	return launch(function, config->grid, config->stream);
 }
-ALIAS(cuLaunchKernelEx_ptsz, cuLaunchKernelEx);
+
+EXPORT(cuLaunchKernelEx_ptsz)
+(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
+{
+	(void)parameters, (void)extra;
+	if (!config)
+		return CUDA_ERROR_INVALID_VALUE;
+	return launch(function, config->grid, own(config->stream));
+}
 
 // ---- waits ----------------------------------------------------------------------------------
 
@@ -395,20 +556,39 @@ EXPORT(cuStreamSynchronize)(CUstream stream)
 
 	return result ? result : wait_for_stream(stream);
 }
-ALIAS(cuStreamSynchronize_ptsz, cuStreamSynchronize);
+
+EXPORT(cuStreamSynchronize_ptsz)(CUstream stream)
+{
+	return impl_cuStreamSynchronize(own(stream));
+}
+
+/* Of a context; NULL: of all. */
+static uint64_t last_ns_of(const struct context *context)
+{
+	uint64_t last_ns = 0;
+
+	for (int i = 0; i < STREAMS_MAX; i++) {
+		const struct stream *stream = &driver.streams[i];
+
+		if (stream->is_open && (!context || stream->context == context) &&
+		    stream->busy_until_ns > last_ns)
+			last_ns = stream->busy_until_ns;
+	}
+	for (int i = 0; i < CONTEXTS_MAX; i++) {
+		const struct context *one = &driver.contexts[i];
+
+		if (one->is_open && (!context || one == context) &&
+		    one->legacy.busy_until_ns > last_ns)
+			last_ns = one->legacy.busy_until_ns;
+	}
+	return last_ns;
+}
 
 EXPORT(cuCtxSynchronize)(void)
 {
 	CUresult result = enter();
-	uint64_t last_ns = 0;
 
-	if (result)
-		return result;
-	for (int i = 0; i < STREAMS_MAX; i++) {
-		if (driver.streams[i].is_open && driver.streams[i].busy_until_ns > last_ns)
-			last_ns = driver.streams[i].busy_until_ns;
-	}
-	return leave_and_wait(last_ns);
+	return result ? result : leave_and_wait(last_ns_of(current));
 }
 
 EXPORT(cuEventCreate)(CUevent *event, unsigned int flags)
@@ -454,11 +634,17 @@ EXPORT(cuEventRecord)(CUevent event, CUstream handle)
 		return result;
 	if (!is_event(event) || !stream)
 		return leave(CUDA_ERROR_INVALID_HANDLE);
+	event->capture = stream->capture;
+	event->from = stream;
 	event->done_ns = stream->busy_until_ns;
 	event->is_recorded = true;
 	return leave(CUDA_SUCCESS);
 }
-ALIAS(cuEventRecord_ptsz, cuEventRecord);
+
+EXPORT(cuEventRecord_ptsz)(CUevent event, CUstream handle)
+{
+	return impl_cuEventRecord(event, own(handle));
+}
 
 EXPORT(cuEventSynchronize)(CUevent event)
 {
@@ -468,6 +654,8 @@ EXPORT(cuEventSynchronize)(CUevent event)
 		return result;
 	if (!is_event(event))
 		return leave(CUDA_ERROR_INVALID_HANDLE);
+	if (event->capture)
+		return leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	return leave_and_wait(event->done_ns);
 }
 
@@ -482,6 +670,17 @@ EXPORT(cuEventQuery)(CUevent event)
 	return leave(event->done_ns > now_ns() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 
+/* A stream comes into the capture that an event was recorded in, or waits for one that has come so. */
+static void join_capture(struct stream *stream, struct event *event)
+{
+	event->from->is_unjoined = false;
+	if (stream->capture == event->capture)
+		return;
+	stream->capture = event->capture;
+	stream->is_origin = false;
+	stream->is_unjoined = true;
+}
+
 EXPORT(cuStreamWaitEvent)(CUstream handle, CUevent event, unsigned int flags)
 {
 	CUresult result = enter();
@@ -492,11 +691,19 @@ EXPORT(cuStreamWaitEvent)(CUstream handle, CUevent event, unsigned int flags)
 		return result;
 	if (!is_event(event) || !stream)
 		return leave(CUDA_ERROR_INVALID_HANDLE);
+	if (event->capture) {
+		join_capture(stream, event);
+		return leave(CUDA_SUCCESS);
+	}
 	if (stream->busy_until_ns < event->done_ns)
 		stream->busy_until_ns = event->done_ns;
 	return leave(CUDA_SUCCESS);
 }
-ALIAS(cuStreamWaitEvent_ptsz, cuStreamWaitEvent);
+
+EXPORT(cuStreamWaitEvent_ptsz)(CUstream handle, CUevent event, unsigned int flags)
+{
+	return impl_cuStreamWaitEvent(own(handle), event, flags);
+}
 
 // ---- memory ---------------------------------------------------------------------------------
 
@@ -532,7 +739,7 @@ static CUresult allocate(uint64_t *address, uint64_t bytes, bool is_host)
 		driver.next_address += (bytes + 0xffff) & ~0xffffULL;
 		driver.used_bytes += bytes;
 	}
-	*allocation = (struct allocation){ *address, bytes, is_host };
+	*allocation = (struct allocation){ *address, bytes, is_host, false };
 	return CUDA_SUCCESS;
 }
 
@@ -540,7 +747,7 @@ static CUresult release(uint64_t address, bool is_host)
 {
 	struct allocation *allocation = find_allocation(address);
 
-	if (!allocation || allocation->is_host != is_host)
+	if (!allocation || allocation->is_host != is_host || allocation->is_registered)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (is_host)
 		free((void *)(uintptr_t)address);
@@ -567,20 +774,13 @@ EXPORT(cuMemAlloc_v2)(CUdeviceptr *address, size_t bytes)
 EXPORT(cuMemFree_v2)(CUdeviceptr address)
 {
 	CUresult result = enter();
-	uint64_t last_ns = 0;
 
 	if (result)
 		return result;
 	if (!address)
 		return leave(CUDA_SUCCESS);
 	result = release(address, false);
-	if (result)
-		return leave(result);
-	for (int i = 0; i < STREAMS_MAX; i++) {
-		if (driver.streams[i].is_open && driver.streams[i].busy_until_ns > last_ns)
-			last_ns = driver.streams[i].busy_until_ns;
-	}
-	return leave_and_wait(last_ns);
+	return result ? leave(result) : leave_and_wait(last_ns_of(NULL));
 }
 
 EXPORT(cuMemAllocAsync)(CUdeviceptr *address, size_t bytes, CUstream stream)
@@ -630,6 +830,39 @@ EXPORT(cuMemFreeHost)(void *address)
 	CUresult result = enter();
 
 	return result ? result : leave(release((uint64_t)(uintptr_t)address, true));
+}
+
+EXPORT(cuMemHostRegister_v2)(void *address, size_t bytes, unsigned int flags)
+{
+	CUresult result = enter();
+	uint64_t start = (uint64_t)(uintptr_t)address;
+
+	(void)flags;
+	if (result)
+		return result;
+	if (!address || !bytes || find_allocation(start))
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	for (int i = 0; i < ALLOCATIONS_MAX; i++) {
+		if (driver.allocations[i].bytes)
+			continue;
+		driver.allocations[i] = (struct allocation){ start, bytes, true, true };
+		return leave(CUDA_SUCCESS);
+	}
+	return leave(CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+EXPORT(cuMemHostUnregister)(void *address)
+{
+	CUresult result = enter();
+	struct allocation *allocation =
+		result ? NULL : find_allocation((uint64_t)(uintptr_t)address);
+
+	if (result)
+		return result;
+	if (!allocation || !allocation->is_registered)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	allocation->bytes = 0;
+	return leave(CUDA_SUCCESS);
 }
 
 EXPORT(cuMemGetInfo_v2)(size_t *free_bytes, size_t *total_bytes)
@@ -742,19 +975,33 @@ EXPORT(cuMemMap)
 	return leave(CUDA_SUCCESS);
 }
 
-EXPORT(cuMemUnmap)(CUdeviceptr address, size_t bytes)
+static void drop_mapping(struct mapping *mapping)
 {
-	CUresult result = enter();
-
-	if (result)
-		return result;
-	struct mapping *mapping = find_mapping(address);
-	if (!mapping || mapping->bytes != bytes)
-		return leave(CUDA_ERROR_INVALID_VALUE);
 	struct physical *physical = mapping->physical;
+
 	*mapping = (struct mapping){ 0 };
 	physical->mappings--;
 	forget_unused(physical);
+}
+
+/* Whole mappings, one after the other. */
+EXPORT(cuMemUnmap)(CUdeviceptr address, size_t bytes)
+{
+	CUresult result = enter();
+	struct mapping *mapping;
+	uint64_t at = address;
+
+	if (result)
+		return result;
+	while (at < address + bytes && (mapping = find_mapping(at)))
+		at += mapping->bytes;
+	if (!bytes || at != address + bytes)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	for (at = address; at < address + bytes;) {
+		mapping = find_mapping(at);
+		at += mapping->bytes;
+		drop_mapping(mapping);
+	}
 	return leave(CUDA_SUCCESS);
 }
 
@@ -765,7 +1012,23 @@ static bool is_device(uint64_t address)
 	return address >= DOUBLE_DEVICE_BASE && address < driver.next_address;
 }
 
-static CUresult copy(uint64_t to, uint64_t from, uint64_t bytes, CUstream stream, bool waits)
+/* Memory of the host that the device reaches by itself. */
+static bool is_pinned(uint64_t address)
+{
+	for (int i = 0; i < ALLOCATIONS_MAX; i++) {
+		const struct allocation *one = &driver.allocations[i];
+
+		if (one->is_host && address - one->address < one->bytes)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Copies of memory that is not pinned wait, whatever they are called. The real driver may let small ones to the device
+ * go on earlier.
+ */
+static CUresult copy(uint64_t to, uint64_t from, uint64_t bytes, CUstream handle, bool waits)
 {
 	CUresult result = enter();
 
@@ -773,66 +1036,146 @@ static CUresult copy(uint64_t to, uint64_t from, uint64_t bytes, CUstream stream
 		return result;
 	if ((!is_device(to) && !to) || (!is_device(from) && !from))
 		return leave(CUDA_ERROR_INVALID_VALUE);
-	if (!find_stream(stream))
+	struct stream *stream = find_stream(handle);
+	if (!stream)
 		return leave(CUDA_ERROR_INVALID_HANDLE);
-	result = put(stream, bytes / DOUBLE_COPY_BYTES_PER_NS);
-	if (result || !waits)
+	result = put(handle, bytes / DOUBLE_COPY_BYTES_PER_NS);
+	waits |= (!is_device(to) && !is_pinned(to)) || (!is_device(from) && !is_pinned(from));
+	if (result || !waits || stream->capture)
 		return leave(result);
-	return wait_for_stream(stream);
+	return wait_for_stream(handle);
 }
 
-EXPORT(cuMemcpyHtoD_v2)(CUdeviceptr to, const void *from, size_t bytes)
+/* As a function and, with the thread's own default stream, as one of the _ptds kind. */
+#define COPY_NOW(name, to_type, from_type, is_right)                                 \
+	EXPORT(name)(to_type to, from_type from, size_t bytes)                       \
+	{                                                                            \
+		if (!(is_right))                                                     \
+			return CUDA_ERROR_INVALID_VALUE;                             \
+		return copy((uint64_t)to, (uint64_t)from, bytes, NULL,               \
+			    !is_device((uint64_t)to) || !is_device((uint64_t)from)); \
+	}                                                                            \
+	EXPORT(name##_ptds)(to_type to, from_type from, size_t bytes)                \
+	{                                                                            \
+		if (!(is_right))                                                     \
+			return CUDA_ERROR_INVALID_VALUE;                             \
+		return copy((uint64_t)to, (uint64_t)from, bytes, own(NULL),          \
+			    !is_device((uint64_t)to) || !is_device((uint64_t)from)); \
+	}
+#define COPY_ASYNC(name, to_type, from_type, is_right)                                 \
+	EXPORT(name)(to_type to, from_type from, size_t bytes, CUstream stream)        \
+	{                                                                              \
+		if (!(is_right))                                                       \
+			return CUDA_ERROR_INVALID_VALUE;                               \
+		return copy((uint64_t)to, (uint64_t)from, bytes, stream, false);       \
+	}                                                                              \
+	EXPORT(name##_ptsz)(to_type to, from_type from, size_t bytes, CUstream stream) \
+	{                                                                              \
+		return impl_##name(to, from, bytes, own(stream));                      \
+	}
+
+COPY_NOW(cuMemcpyHtoD_v2, CUdeviceptr, const void *, is_device(to))
+COPY_NOW(cuMemcpyDtoH_v2, void *, CUdeviceptr, is_device(from))
+COPY_NOW(cuMemcpyDtoD_v2, CUdeviceptr, CUdeviceptr, is_device(to) && is_device(from))
+COPY_NOW(cuMemcpy, CUdeviceptr, CUdeviceptr, true)
+COPY_ASYNC(cuMemcpyHtoDAsync_v2, CUdeviceptr, const void *, is_device(to))
+COPY_ASYNC(cuMemcpyDtoHAsync_v2, void *, CUdeviceptr, is_device(from))
+COPY_ASYNC(cuMemcpyDtoDAsync_v2, CUdeviceptr, CUdeviceptr, is_device(to) && is_device(from))
+COPY_ASYNC(cuMemcpyAsync, CUdeviceptr, CUdeviceptr, true)
+
+EXPORT(cuMemcpyPeer)
+(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes)
 {
+	if (!to_context || !from_context)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return impl_cuMemcpyDtoD_v2(to, from, bytes);
+}
+
+EXPORT(cuMemcpyPeerAsync)
+(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
+ CUstream stream)
+{
+	if (!to_context || !from_context)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return impl_cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
+}
+
+EXPORT(cuMemcpyBatchAsync)
+(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, void *attributes,
+ size_t *attribute_at, size_t attribute_count, size_t *failed, CUstream stream)
+{
+	(void)attributes, (void)attribute_at, (void)attribute_count, (void)failed;
+	if (!to || !from || !sizes || !count || (uintptr_t)stream <= 2)
+		return CUDA_ERROR_INVALID_VALUE; // default streams are refused
+	for (size_t i = 0; i < count; i++) {
+		CUresult result = copy(to[i], from[i], sizes[i], stream, false);
+
+		if (result)
+			return result;
+	}
+	return CUDA_SUCCESS;
+}
+
+/* The address of a side of a copy in two or three dimensions. */
+#define ADDRESS(side) ((side).type == 1 ? (uint64_t)(uintptr_t)(side).host : (side).device)
+
+static bool is_side(unsigned int type, uint64_t address)
+{
+	return type == 4 || (type == 1 && !is_device(address)) || (type == 2 && is_device(address));
+}
+
+EXPORT(cuMemcpy2DAsync_v2)(const CUDA_MEMCPY2D *what, CUstream stream)
+{
+	if (!what || !is_side(what->from.type, ADDRESS(what->from)) ||
+	    !is_side(what->to.type, ADDRESS(what->to)))
+		return CUDA_ERROR_INVALID_VALUE;
+	return copy(ADDRESS(what->to), ADDRESS(what->from), what->width * what->height, stream,
+		    false);
+}
+
+EXPORT(cuMemcpy3DAsync_v2)(const CUDA_MEMCPY3D *what, CUstream stream)
+{
+	if (!what || !is_side(what->from.type, ADDRESS(what->from)) ||
+	    !is_side(what->to.type, ADDRESS(what->to)))
+		return CUDA_ERROR_INVALID_VALUE;
+	return copy(ADDRESS(what->to), ADDRESS(what->from),
+		    what->width * what->height * what->depth, stream, false);
+}
+
+static CUresult set(CUdeviceptr to, uint64_t bytes, CUstream stream)
+{
+	CUresult result = enter();
+
+	if (result)
+		return result;
 	if (!is_device(to))
-		return CUDA_ERROR_INVALID_VALUE;
-	return copy(to, (uint64_t)(uintptr_t)from, bytes, NULL, true);
-}
-ALIAS(cuMemcpyHtoD_v2_ptds, cuMemcpyHtoD_v2);
-
-EXPORT(cuMemcpyDtoH_v2)(void *to, CUdeviceptr from, size_t bytes)
-{
-	if (!is_device(from))
-		return CUDA_ERROR_INVALID_VALUE;
-	return copy((uint64_t)(uintptr_t)to, from, bytes, NULL, true);
-}
-ALIAS(cuMemcpyDtoH_v2_ptds, cuMemcpyDtoH_v2);
-
-EXPORT(cuMemcpyDtoD_v2)(CUdeviceptr to, CUdeviceptr from, size_t bytes)
-{
-	if (!is_device(to) || !is_device(from))
-		return CUDA_ERROR_INVALID_VALUE;
-	return copy(to, from, bytes, NULL, false);
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	return leave(put(stream, bytes / DOUBLE_COPY_BYTES_PER_NS));
 }
 
-EXPORT(cuMemcpyHtoDAsync_v2)(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
+EXPORT(cuMemsetD8_v2)(CUdeviceptr to, unsigned char value, size_t count)
 {
-	if (!is_device(to))
-		return CUDA_ERROR_INVALID_VALUE;
-	return copy(to, (uint64_t)(uintptr_t)from, bytes, stream, false);
+	(void)value;
+	return set(to, count, NULL);
 }
-ALIAS(cuMemcpyHtoDAsync_v2_ptsz, cuMemcpyHtoDAsync_v2);
 
-EXPORT(cuMemcpyDtoHAsync_v2)(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
+EXPORT(cuMemsetD32_v2)(CUdeviceptr to, unsigned int value, size_t count)
 {
-	if (!is_device(from))
-		return CUDA_ERROR_INVALID_VALUE;
-	return copy((uint64_t)(uintptr_t)to, from, bytes, stream, false);
+	(void)value;
+	return set(to, 4 * count, NULL);
 }
-ALIAS(cuMemcpyDtoHAsync_v2_ptsz, cuMemcpyDtoHAsync_v2);
 
-EXPORT(cuMemcpyDtoDAsync_v2)(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+EXPORT(cuMemsetD8Async)(CUdeviceptr to, unsigned char value, size_t count, CUstream stream)
 {
-	if (!is_device(to) || !is_device(from))
-		return CUDA_ERROR_INVALID_VALUE;
-	return copy(to, from, bytes, stream, false);
+	(void)value;
+	return set(to, count, stream);
 }
-ALIAS(cuMemcpyDtoDAsync_v2_ptsz, cuMemcpyDtoDAsync_v2);
 
-EXPORT(cuMemcpyAsync)(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+EXPORT(cuMemsetD32Async)(CUdeviceptr to, unsigned int value, size_t count, CUstream stream)
 {
-	return copy(to, from, bytes, stream, false);
+	(void)value;
+	return set(to, 4 * count, stream);
 }
-ALIAS(cuMemcpyAsync_ptsz, cuMemcpyAsync);
 
 // ---- graphs ---------------------------------------------------------------------------------
 
@@ -844,18 +1187,23 @@ EXPORT(cuStreamBeginCapture_v2)(CUstream handle, int mode)
 	(void)mode;
 	if (result)
 		return result;
-	if (!stream || stream == &driver.streams[0] || stream->capture)
+	if (!stream || stream == &current->legacy || stream->capture)
 		return leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	for (int i = 0; i < GRAPHS_MAX; i++) {
 		if (driver.graphs[i].is_open)
 			continue;
 		driver.graphs[i] = (struct graph){ .is_open = true };
 		stream->capture = &driver.graphs[i];
+		stream->is_origin = true;
 		return leave(CUDA_SUCCESS);
 	}
 	return leave(CUDA_ERROR_OUT_OF_MEMORY);
 }
-ALIAS(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture_v2);
+
+EXPORT(cuStreamBeginCapture_v2_ptsz)(CUstream handle, int mode)
+{
+	return impl_cuStreamBeginCapture_v2(own(handle), mode);
+}
 
 EXPORT(cuStreamEndCapture)(CUstream handle, CUgraph *graph)
 {
@@ -866,11 +1214,56 @@ EXPORT(cuStreamEndCapture)(CUstream handle, CUgraph *graph)
 		return result;
 	if (!stream || !stream->capture)
 		return leave(CUDA_ERROR_INVALID_VALUE);
+	if (!stream->is_origin)
+		return leave(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
 	*graph = stream->capture;
-	stream->capture = NULL;
+	for (int i = 0; i < STREAMS_MAX; i++) {
+		struct stream *other = &driver.streams[i];
+
+		if (other->capture != *graph)
+			continue;
+		other->capture = NULL;
+		if (other->is_unjoined)
+			result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+	}
+	return leave(result);
+}
+
+EXPORT(cuStreamEndCapture_ptsz)(CUstream handle, CUgraph *graph)
+{
+	return impl_cuStreamEndCapture(own(handle), graph);
+}
+
+/* One that is put together node by node; it has none yet. */
+EXPORT(cuGraphCreate)(CUgraph *graph, unsigned int flags)
+{
+	CUresult result = enter();
+
+	if (result)
+		return result;
+	if (!graph || flags)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	for (int i = 0; i < GRAPHS_MAX; i++) {
+		if (driver.graphs[i].is_open)
+			continue;
+		driver.graphs[i] = (struct graph){ .is_open = true };
+		*graph = &driver.graphs[i];
+		return leave(CUDA_SUCCESS);
+	}
+	return leave(CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+EXPORT(cuGraphDestroy)(CUgraph graph)
+{
+	CUresult result = enter();
+
+	if (result)
+		return result;
+	if (graph < driver.graphs || graph >= driver.graphs + GRAPHS_MAX || !graph->is_open)
+		return leave(CUDA_ERROR_INVALID_VALUE);
+	graph->is_open = false;
 	return leave(CUDA_SUCCESS);
 }
-ALIAS(cuStreamEndCapture_ptsz, cuStreamEndCapture);
 
 EXPORT(cuGraphInstantiateWithFlags)(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
 {
@@ -901,7 +1294,11 @@ EXPORT(cuGraphLaunch)(CUgraphExec exec, CUstream stream)
 		return leave(CUDA_ERROR_INVALID_VALUE);
 	return leave(put(stream, exec->graph.busy_ns));
 }
-ALIAS(cuGraphLaunch_ptsz, cuGraphLaunch);
+
+EXPORT(cuGraphLaunch_ptsz)(CUgraphExec exec, CUstream stream)
+{
+	return impl_cuGraphLaunch(exec, own(stream));
+}
 
 EXPORT(cuGraphExecDestroy)(CUgraphExec exec)
 {

@@ -11,7 +11,9 @@ typedef unsigned long long CUdeviceptr;
 typedef struct stream *CUstream;
 typedef struct event *CUevent;
 typedef struct function *CUfunction;
+typedef struct function *CUkernel; // which cuLaunchKernel() takes for a CUfunction, too
 typedef struct module *CUmodule;
+typedef struct module *CUlibrary;
 typedef struct context *CUcontext;
 typedef struct graph *CUgraph;
 typedef struct graph_exec *CUgraphExec;
@@ -27,10 +29,15 @@ enum {
 	CUDA_ERROR_NOT_FOUND = 500,
 	CUDA_ERROR_NOT_READY = 600,
 	CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
+	CUDA_ERROR_STREAM_CAPTURE_UNMATCHED = 903,
+	CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904,
 };
 
 /* How a waiting thread waits: cuCtxCreate()'s flags. */
 enum { CU_CTX_SCHED_SPIN = 1, CU_CTX_SCHED_YIELD = 2, CU_CTX_SCHED_BLOCKING_SYNC = 4 };
+
+/* cuStreamCreate()'s flag: such a stream and the legacy default one do not wait for each other. */
+enum { CU_STREAM_NON_BLOCKING = 1 };
 
 /* cuGetProcAddress_v2()'s flags. */
 enum {
@@ -49,6 +56,40 @@ typedef struct {
 
 _Static_assert(offsetof(CUlaunchConfig, stream) == 32 && sizeof(CUlaunchConfig) == 56,
 	       "CUlaunchConfig");
+
+/* One side of CUDA_MEMCPY2D, at 0 and 56 of 128 bytes; sizes follow, and in CUDA_MEMCPY3D depths too. */
+typedef struct {
+	size_t x, y;
+	unsigned int type; // 1: host, 2: device, 4: unified
+	void *host;
+	CUdeviceptr device;
+	void *array;
+	size_t pitch;
+} CUmemcpySide2D;
+
+typedef struct {
+	CUmemcpySide2D from, to;
+	size_t width, height;
+} CUDA_MEMCPY2D;
+
+typedef struct {
+	size_t x, y, z, level;
+	unsigned int type;
+	void *host;
+	CUdeviceptr device;
+	void *array, *reserved;
+	size_t pitch, height;
+} CUmemcpySide3D;
+
+typedef struct {
+	CUmemcpySide3D from, to;
+	size_t width, height, depth;
+} CUDA_MEMCPY3D;
+
+_Static_assert(offsetof(CUDA_MEMCPY2D, to.type) == 72 && offsetof(CUDA_MEMCPY2D, width) == 112,
+	       "CUDA_MEMCPY2D");
+_Static_assert(offsetof(CUDA_MEMCPY3D, to.type) == 120 && offsetof(CUDA_MEMCPY3D, depth) == 192,
+	       "CUDA_MEMCPY3D");
 
 #define DOUBLE_DEVICE_BYTES      (16ULL << 30)     // of the one device
 #define DOUBLE_DEVICE_BASE       0x7f0000000000ULL // its memory's addresses

@@ -79,6 +79,7 @@ def other():
     stop = threading.Event()
 
     def feed():
+        call("cuCtxSetCurrent", context)
         while not stop.is_set():
             launch(second, 3000)
             time.sleep(0.01)

@@ -20,6 +20,7 @@
 static struct {
 	CUresult (*init)(unsigned int);
 	CUresult (*context)(CUcontext *, unsigned int, int);
+	CUresult (*set_current)(CUcontext);
 	CUresult (*alloc)(CUdeviceptr *, size_t);
 	CUresult (*free)(CUdeviceptr);
 	CUresult (*reserve)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
@@ -31,6 +32,8 @@ static struct {
 	CUresult (*unmap)(CUdeviceptr, size_t);
 } cuda;
 
+static CUcontext our_context;
+
 static void load_driver(const char *path)
 {
 	static const struct {
@@ -39,6 +42,7 @@ static void load_driver(const char *path)
 	} names[] = {
 		{ "cuInit", &cuda.init },
 		{ "cuCtxCreate_v2", &cuda.context },
+		{ "cuCtxSetCurrent", &cuda.set_current },
 		{ "cuMemAlloc_v2", &cuda.alloc },
 		{ "cuMemFree_v2", &cuda.free },
 		{ "cuMemAddressReserve", &cuda.reserve },
@@ -48,7 +52,6 @@ static void load_driver(const char *path)
 		{ "cuMemUnmap", &cuda.unmap },
 	};
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	CUcontext context;
 
 	assert_non_null(library);
 	for EACH (one, names) {
@@ -58,7 +61,7 @@ static void load_driver(const char *path)
 		memcpy(one->place, &function, sizeof(function));
 	}
 	assert_int_equal(0, cuda.init(0));
-	assert_int_equal(0, cuda.context(&context, 0, 0));
+	assert_int_equal(0, cuda.context(&our_context, 0, 0));
 }
 
 // ---- the agent's side -----------------------------------------------------------------------------
@@ -300,9 +303,10 @@ TEST(physical_memory_lives_as_long_as_it_is_mapped)
 static _Atomic bool is_over;
 static _Atomic uint64_t churned;
 
-static void *churn(void *nothing)
+static void *churn(void *current)
 {
-	(void)nothing;
+	if (cuda.set_current(current))
+		abort();
 	while (!is_over) {
 		CUdeviceptr address;
 
@@ -334,7 +338,7 @@ TEST(nothing_is_missed_while_other_probes_go)
 	if (!open_setting(&setting))
 		SKIP("needs root, BTF and a link of many uprobes");
 	CUdeviceptr kept = allocate(3 * MIB);
-	assert_int_equal(0, pthread_create(&thread, NULL, churn, NULL));
+	assert_int_equal(0, pthread_create(&thread, NULL, churn, our_context));
 	for EACH (call, hot) {
 		uint64_t before = churned;
 
