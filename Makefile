@@ -207,7 +207,7 @@ $(BUILD)/tests/gpu/libcupti.so.12: tests/gpu/cupti_double.c tests/gpu/cupti_doub
 	$(call say,LD,$@)
 	$(CC) -std=gnu11 -O1 -g -I. -Itests/gpu/cupti -fPIC -shared -Wall -Wextra -pthread -Wl,-soname,$(@F) $< -o $@
 $(BUILD)/tests/agent/test_cupti_window: | $(BUILD)/tests/gpu/libcairn_cupti.so $(BUILD)/tests/gpu/libcupti.so.12
-$(addprefix $(BUILD)/tests/agent/test_,probe_site gpu_driver gpu_probes gpu_memory): | $(GPU_DOUBLES) $(GPU_SHAPES)
+$(addprefix $(BUILD)/tests/agent/test_,probe_site gpu_driver gpu_probes gpu_memory gpu_counts): | $(GPU_DOUBLES) $(GPU_SHAPES)
 
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
 

@@ -101,16 +101,16 @@ static const struct gpu_call_symbol symbols[] = {
 	PTSZ("cuMemAllocAsync", RARE, true, ALLOC, ASYNC, RSI, RDX),
 	PTSZ("cuMemAllocFromPoolAsync", RARE, true, ALLOC, ASYNC, RSI, RCX),
 	ONE("cuMemFree_v2", RARE, true, FREE, 0, NONE, NONE), // waits for all that the device does
-	PTSZ("cuMemFreeAsync", RARE, true, FREE, ASYNC, NONE, RSI),
+	PTSZ("cuMemFreeAsync", RARE, false, FREE, ASYNC, NONE, RSI),
 	ONE("cuMemHostAlloc", RARE, true, HOST_ALLOC, 0, RSI, NONE),
 	ONE("cuMemAllocHost_v2", RARE, true, HOST_ALLOC, 0, RSI, NONE),
-	ONE("cuMemFreeHost", RARE, true, HOST_FREE, 0, NONE, NONE),
+	ONE("cuMemFreeHost", RARE, false, HOST_FREE, 0, NONE, NONE),
 	ONE("cuMemHostRegister_v2", RARE, true, HOST_REGISTER, 0, RSI, NONE),
-	ONE("cuMemHostUnregister", RARE, true, HOST_UNREGISTER, 0, NONE, NONE),
+	ONE("cuMemHostUnregister", RARE, false, HOST_UNREGISTER, 0, NONE, NONE),
 	ONE("cuMemCreate", RARE, true, MEM_CREATE, 0, RSI, NONE),
-	ONE("cuMemRelease", RARE, true, MEM_RELEASE, 0, NONE, NONE),
+	ONE("cuMemRelease", RARE, false, MEM_RELEASE, 0, NONE, NONE),
 	ONE("cuMemMap", RARE, true, MEM_MAP, 0, RSI, NONE),
-	ONE("cuMemUnmap", RARE, true, MEM_UNMAP, 0, RSI, NONE),
+	ONE("cuMemUnmap", RARE, false, MEM_UNMAP, 0, RSI, NONE),
 
 	// Code.
 	ONE("cuModuleLoad", RARE, true, MODULE_LOAD, 0, NONE, NONE),
@@ -122,6 +122,8 @@ static const struct gpu_call_symbol symbols[] = {
 	ONE("cuModuleGetFunction", RARE, true, GET_FUNCTION, 0, NONE, NONE),
 	ONE("cuLibraryGetKernel", RARE, true, GET_FUNCTION, 0, NONE, NONE),
 	ONE("cuKernelGetFunction", RARE, true, KERNEL_GET_FUNCTION, 0, NONE, NONE),
+	ONE("cuModuleUnload", RARE, false, MODULE_UNLOAD, 0, NONE, NONE),
+	ONE("cuLibraryUnload", RARE, false, MODULE_UNLOAD, 0, NONE, NONE),
 
 	// Graphs. The first version of cuStreamBeginCapture has no mode; the stream is the same.
 	PTSZ("cuStreamBeginCapture", RARE, true, CAPTURE_BEGIN, 0, NONE, RDI),
@@ -132,6 +134,7 @@ static const struct gpu_call_symbol symbols[] = {
 	ONE("cuGraphInstantiate_v2", RARE, true, GRAPH_INSTANTIATE, 0, NONE, NONE),
 	ONE("cuGraphInstantiateWithFlags", RARE, true, GRAPH_INSTANTIATE, 0, NONE, NONE),
 	PTSZ("cuGraphInstantiateWithParams", RARE, true, GRAPH_INSTANTIATE, 0, NONE, NONE),
+	ONE("cuGraphDestroy", RARE, false, GRAPH_DESTROY, 0, NONE, NONE),
 	ONE("cuGraphExecDestroy", RARE, false, GRAPH_EXEC_DESTROY, 0, NONE, NONE),
 
 	// What puts something on a stream, and is counted nowhere: when a GPU is idle must not be missed. Whose

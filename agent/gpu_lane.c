@@ -29,6 +29,7 @@ struct gpu_lane {
 	uint64_t told_cost_ns; // of it, in windows so far
 	char failure[ERROR_TEXT_BYTES];
 	bool failure_told;
+	uint64_t missed;       // gpu_programs_missed() that was told
 	bool memory_unknown;   // calls that allocate or free are seen in windows only
 	bool is_change_told;   // of that, in a window
 	bool is_change_logged; // and as a notice
@@ -181,7 +182,11 @@ void gpu_lane_close(struct gpu_lane *lane)
 static void follow_memory(struct gpu_lane *lane)
 {
 	bool is_known = gpu_probes_see_all(lane->probes, GPU_CALL_INIT, GPU_CALL_MEM_UNMAP);
+	uint64_t missed = gpu_programs_missed(lane->programs);
 
+	if (missed != lane->missed && !lane->memory_unknown)
+		lane->is_change_told = lane->is_change_logged = false;
+	lane->missed = missed;
 	if (is_known != lane->memory_unknown)
 		return;
 	gpu_programs_set_memory_known(lane->programs, is_known);

@@ -10,17 +10,21 @@
 #include <bpf/libbpf.h>
 
 #include "agent/gpu_idle_time.h"
+#include "agent/gpu_names.h"
+#include "agent/map_entries.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "bpf/shared_variables.h"
 #include "gpu.skel.h"
 
 enum {
-	READ_BATCH = 256,       // entries of a map per system call,
-	READ_BYTES = 64 << 10,  // and no more than so many bytes of their values
 	SECONDS_TOLD_MAX = 120, // of live memory in one window: no more are told after a long pause
 	// Ended processes are looked for among what is kept once in so many windows.
 	WINDOWS_PER_SWEEP = 6,
+	// Stacks that have allocated memory, in the kernel's map: with more, those that have none left are let go.
+	OWNERS_MANY = 8192,
+	PROCESSES_TAKEN =
+		512, // of which calls were missed, in a window: as many as the kernel keeps
 };
 
 struct gpu_programs {
@@ -29,9 +33,11 @@ struct gpu_programs {
 	uint64_t told_second; // the last one that a window has, of Unix time
 	uint32_t windows;     // since ended processes were looked for
 	struct gpu_idle_time idle_time;
-	bool tells_no_memory;   // calls that allocate or free are missed
-	uint8_t *keys, *values; // of a batch
-	uint64_t *hits;         // of a kind of call, on each possible CPU
+	bool tells_no_memory; // calls that allocate or free are missed
+	uint64_t missed;      // processes whose memory was forgotten because a call was missed
+	struct gpu_names names;
+	struct map_entries entries;
+	uint64_t *hits; // of a kind of call, on each possible CPU
 	int cpu_count;
 };
 
@@ -74,15 +80,15 @@ int gpu_programs_open(const struct loader *loader, const struct gpu_programs_opt
 
 	if (!programs)
 		return error_set(err, -ENOMEM, "out of memory");
-	programs->keys = calloc(READ_BATCH, sizeof(struct gpu_owner)); // the longest key
-	programs->values = calloc(1, READ_BYTES);
 	programs->told_second = clock_realtime_ns() / NS_PER_SECOND;
 	programs->cpu_count = libbpf_num_possible_cpus();
 	if (programs->cpu_count > 0)
 		programs->hits = calloc(programs->cpu_count, sizeof(*programs->hits));
-	int rc = programs->keys && programs->values && programs->hits
-			 ? load(programs, loader, options)
-			 : -ENOMEM;
+	// An owner is the longest key.
+	int rc = programs->hits ? map_entries_init(&programs->entries, sizeof(struct gpu_owner))
+				: -ENOMEM;
+	if (!rc)
+		rc = load(programs, loader, options);
 	if (rc) {
 		gpu_programs_close(programs);
 		return error_errno(err, rc,
@@ -98,8 +104,8 @@ void gpu_programs_close(struct gpu_programs *programs)
 		return;
 	gpu_bpf__destroy(programs->programs);
 	gpu_idle_time_deinit(&programs->idle_time);
-	free(programs->keys);
-	free(programs->values);
+	gpu_names_deinit(&programs->names);
+	map_entries_deinit(&programs->entries);
 	free(programs->hits);
 	free(programs);
 }
@@ -205,31 +211,6 @@ const char *gpu_programs_name(void *context, uint64_t hash)
 	return programs->name.text;
 }
 
-typedef int (*entry_fn)(void *context, const void *key, const void *value);
-
-// Hand each entry of a map to @fn, until it fails.
-static int each_entry(struct gpu_programs *programs, const struct bpf_map *map, entry_fn fn,
-		      void *context)
-{
-	uint32_t key_size = bpf_map__key_size(map), value_size = bpf_map__value_size(map);
-	uint32_t batch = READ_BYTES / value_size, position, count;
-	void *from = NULL;
-	int rc, failed = 0;
-
-	do {
-		count = batch < READ_BATCH ? batch : READ_BATCH;
-		rc = bpf_map_lookup_batch(bpf_map__fd(map), from, &position, programs->keys,
-					  programs->values, &count, NULL);
-		if (rc < 0 && rc != -ENOENT) // -ENOENT: that was the last batch
-			return rc;
-		for (uint32_t i = 0; i < count && !failed; i++)
-			failed = fn(context, programs->keys + i * key_size,
-				    programs->values + i * value_size);
-		from = &position;
-	} while (!rc && !failed);
-	return failed;
-}
-
 // ---- live memory ----------------------------------------------------------------------------
 
 struct telling {
@@ -238,18 +219,23 @@ struct telling {
 	struct window *window;
 	uint64_t first_second, second_end; // of Unix time
 	uint64_t now_ns;
+	struct process_key asked; // who was asked for last, and the answer: /proc may have to say
+	bool has_asked_ended;
+	uint32_t owners; // of live memory
 };
 
-static bool has_ended(const struct telling *telling, const struct process_key *key)
+static bool has_ended(struct telling *telling, const struct process_key *key)
 {
-	const struct process *process = process_table_find(telling->processes, key);
-
-	return process && process->exited;
+	if (memcmp(&telling->asked, key, sizeof(*key)) != 0) {
+		telling->asked = *key;
+		telling->has_asked_ended = process_table_has_ended(telling->processes, key);
+	}
+	return telling->has_asked_ended;
 }
 
 static int tell_owner(void *context, const void *key, const void *value)
 {
-	const struct telling *telling = context;
+	struct telling *telling = context;
 	const struct gpu_owner *owner = key;
 	const struct gpu_live *live = value;
 	uint64_t slot_ns = telling->window->profile->slot_ns;
@@ -262,6 +248,7 @@ static int tell_owner(void *context, const void *key, const void *value)
 	struct count count = { .value = live->bytes, .samples = live->allocations };
 	int rc = 0;
 
+	telling->owners++;
 	if ((int64_t)live->bytes <= 0 || has_ended(telling, &owner->process))
 		return 0;
 	memcpy(counted.thread_name, owner->thread_name, sizeof(counted.thread_name));
@@ -287,7 +274,8 @@ static int add_live(void *context, const void *key, const void *value)
 int gpu_programs_read_memory(struct gpu_programs *programs, struct gpu_live *ret_live)
 {
 	struct gpu_live sum = { 0 };
-	int rc = each_entry(programs, programs->programs->maps.gpu_live, add_live, &sum);
+	int rc = map_entries_each(&programs->entries, programs->programs->maps.gpu_live, add_live,
+				  &sum);
 
 	if (!rc)
 		*ret_live = sum;
@@ -335,7 +323,7 @@ int gpu_programs_take_told(struct gpu_programs *programs, const struct process_k
 {
 	const struct bpf_map *map = programs->programs->maps.gpu_told_launches;
 	struct taking taking = { .process = process };
-	int rc = each_entry(programs, map, take_told, &taking);
+	int rc = map_entries_each(&programs->entries, map, take_told, &taking);
 
 	for (uint32_t i = 0; i < taking.count; i++) {
 		struct gpu_key key = { *process, taking.told[i].number, GPU_HANDLE_TOLD };
@@ -393,73 +381,103 @@ static int use_stack(void *context, const void *key, const void *value)
 	return 0;
 }
 
-// ---- ended processes ------------------------------------------------------------------------
-
-struct sweeping {
-	const struct telling *telling;
-	int fd;
-	uint32_t key_size;
-	uint8_t (*ended)[sizeof(struct gpu_owner)]; // keys
-	uint32_t count, capacity;
-};
+// ---- letting go -----------------------------------------------------------------------------
 
 // All keys begin with the process.
-static int note_ended(void *context, const void *key, const void *value)
+static bool is_of_ended(void *context, const void *key, const void *value)
 {
-	struct sweeping *sweeping = context;
-
 	(void)value;
-	if (!has_ended(sweeping->telling, key))
-		return 0;
-	if (sweeping->count == sweeping->capacity) {
-		uint32_t capacity = sweeping->capacity ? sweeping->capacity * 2 : 256;
-		void *ended = reallocarray(sweeping->ended, capacity, sizeof(*sweeping->ended));
-
-		if (!ended)
-			return -ENOMEM;
-		sweeping->ended = ended;
-		sweeping->capacity = capacity;
-	}
-	memcpy(sweeping->ended[sweeping->count++], key, sweeping->key_size);
-	return 0;
+	return has_ended(context, key);
 }
 
-static void sweep(struct telling *telling, const struct bpf_map *map)
+static bool is_of_process(void *context, const void *key, const void *value)
 {
-	struct sweeping sweeping = {
-		.telling = telling,
-		.fd = bpf_map__fd(map),
-		.key_size = bpf_map__key_size(map),
-	};
-
-	each_entry(telling->programs, map, note_ended, &sweeping);
-	for (uint32_t i = 0; i < sweeping.count; i++)
-		bpf_map_delete_elem(sweeping.fd, sweeping.ended[i]);
-	free(sweeping.ended);
+	(void)value;
+	return memcmp(key, context, sizeof(struct process_key)) == 0;
 }
 
-static void sweep_all(struct telling *telling)
+static void sweep_ended(struct telling *telling)
 {
 	const struct gpu_bpf *all = telling->programs->programs;
 	const struct bpf_map *const maps[] = {
-		all->maps.gpu_allocations,    all->maps.gpu_mappings, all->maps.gpu_live,
-		all->maps.gpu_functions,      all->maps.gpu_graphs,   all->maps.gpu_ranges,
-		all->maps.nccl_communicators, all->maps.gpu_idle,
+		all->maps.gpu_allocations, all->maps.gpu_mappings,       all->maps.gpu_live,
+		all->maps.gpu_functions,   all->maps.gpu_modules,        all->maps.gpu_graphs,
+		all->maps.gpu_ranges,      all->maps.nccl_communicators, all->maps.gpu_idle,
 	};
 
 	for (uint32_t i = 0; i < ARRAY_SIZE(maps); i++)
-		sweep(telling, maps[i]);
+		map_entries_remove(&telling->programs->entries, maps[i], is_of_ended, telling);
+}
+
+// Of a module that was unloaded since.
+static bool is_unloaded(void *context, const void *key, const void *value)
+{
+	const struct gpu_programs *programs = context;
+	const struct gpu_function *function = value;
+	const struct gpu_key *of = key;
+	struct gpu_key module = { of->process, function->module, GPU_HANDLE_MODULE };
+	uint64_t unloads;
+
+	return !bpf_map_lookup_elem(bpf_map__fd(programs->programs->maps.gpu_modules), &module,
+				    &unloads) &&
+	       unloads != function->unloads;
+}
+
+// What is known of a process's memory is wrong: it is as if nobody had looked until now.
+static void forget_memory(struct gpu_programs *programs, struct process_key *process)
+{
+	const struct gpu_bpf *all = programs->programs;
+	const struct bpf_map *const maps[] = { all->maps.gpu_mappings, all->maps.gpu_allocations,
+					       all->maps.gpu_live, all->maps.gpu_ranges };
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(maps); i++)
+		map_entries_remove(&programs->entries, maps[i], is_of_process, process);
+	programs->missed++;
+}
+
+static void take_missed(struct gpu_programs *programs)
+{
+	int fd = bpf_map__fd(programs->programs->maps.gpu_missed);
+	struct process_key process;
+
+	for (uint32_t i = 0; i < PROCESSES_TAKEN && !bpf_map_get_next_key(fd, NULL, &process);
+	     i++) {
+		bpf_map_delete_elem(fd, &process); // first: it may be missed again
+		forget_memory(programs, &process);
+	}
+}
+
+uint64_t gpu_programs_missed(const struct gpu_programs *programs)
+{
+	return programs->missed;
+}
+
+static int take_empty(void *context, const void *key, const void *value)
+{
+	struct gpu_programs *programs = context;
+	const struct gpu_live *live = value;
+	int fd = bpf_map__fd(programs->programs->maps.gpu_live);
+	struct gpu_owner owner = *(const struct gpu_owner *)key;
+	struct gpu_live now;
+
+	if (live->bytes || live->allocations || bpf_map_lookup_and_delete_elem(fd, &owner, &now))
+		return 0;
+	// It has allocated something since it was read.
+	if ((now.bytes || now.allocations) && bpf_map_update_elem(fd, &owner, &now, BPF_NOEXIST))
+		forget_memory(programs, &owner.process);
+	return 0;
+}
+
+static bool is_any(void *context, const void *key, const void *value)
+{
+	(void)context, (void)key, (void)value;
+	return true;
 }
 
 // Of all processes.
 static void clear(struct gpu_programs *programs, const struct bpf_map *map)
 {
-	int fd = bpf_map__fd(map);
-
-	// A key is found again from the start: what it came after has gone.
-	while (!bpf_map_get_next_key(fd, NULL, programs->keys) &&
-	       !bpf_map_delete_elem(fd, programs->keys))
-		;
+	map_entries_remove(&programs->entries, map, is_any, NULL);
 }
 
 void gpu_programs_set_memory_known(struct gpu_programs *programs, bool is_known)
@@ -488,19 +506,28 @@ int gpu_programs_after_drain(struct gpu_programs *programs, struct process_table
 
 	if (telling.second_end > telling.first_second + SECONDS_TOLD_MAX)
 		telling.first_second = telling.second_end - SECONDS_TOLD_MAX;
+	take_missed(programs);
 	int rc = programs->tells_no_memory
 			 ? 0
-			 : each_entry(programs, all->maps.gpu_live, tell_owner, &telling);
+			 : map_entries_each(&programs->entries, all->maps.gpu_live, tell_owner,
+					    &telling);
 	if (telling.second_end)
 		programs->told_second = telling.second_end - 1;
 	if (!rc)
-		rc = each_entry(programs, all->maps.gpu_graphs, use_stack, &telling);
+		rc = map_entries_each(&programs->entries, all->maps.gpu_graphs, use_stack,
+				      &telling);
 	if (!rc)
 		rc = gpu_idle_time_add(&programs->idle_time, bpf_map__fd(all->maps.gpu_idle),
 				       window);
 	if (++programs->windows < WINDOWS_PER_SWEEP)
 		return rc;
 	programs->windows = 0;
-	sweep_all(&telling);
+	sweep_ended(&telling);
+	if (telling.owners > OWNERS_MANY)
+		map_entries_each(&programs->entries, all->maps.gpu_live, take_empty, programs);
+	map_entries_remove(&programs->entries, all->maps.gpu_functions, is_unloaded, programs);
+	if (!rc)
+		rc = gpu_names_sweep(&programs->names, &programs->entries, all->maps.gpu_functions,
+				     all->maps.gpu_names);
 	return rc;
 }

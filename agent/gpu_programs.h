@@ -52,6 +52,9 @@ void gpu_programs_set_generation(void *programs, uint32_t generation);
  * forgotten; while they are not, what is allocated is not told.
  */
 void gpu_programs_set_memory_known(struct gpu_programs *programs, bool is_known);
+/** How often a process's memory was forgotten because one of its calls was missed. */
+uint64_t gpu_programs_missed(const struct gpu_programs *programs);
+
 /** A launch that the CUPTI helper told of. */
 struct gpu_told {
 	uint32_t number;

@@ -587,6 +587,24 @@ uint64_t process_table_jit_version(struct process_table *table, const struct pro
 	       (parent ? process_entry_jit_version(parent, &table->surroundings) : 0);
 }
 
+bool process_table_has_ended(struct process_table *table, const struct process_key *key)
+{
+	const struct process *process = process_table_find(table, key);
+	uint32_t item = find_pid(table, key->pid);
+	struct proc proc;
+
+	if (process)
+		return process->exited;
+	if (item != HASH_TABLE_NONE) // another has its pid
+		return !is_later(key, table->entries[item]);
+	int rc = proc_open((pid_t)key->pid, &proc);
+	if (rc)
+		return rc == -ESRCH;
+	bool is_same = proc.stat.start_ticks == process_start_ticks(key->start_ns);
+	proc_close(&proc);
+	return !is_same;
+}
+
 /* ---- public: expiry ------------------------------------------------------------------------ */
 
 static bool is_alive(const struct process_entry *entry)

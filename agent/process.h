@@ -81,6 +81,12 @@ struct process *process_table_get(struct process_table *table, const struct proc
 /** The process with @key if it is known, else NULL; nothing is read. */
 struct process *process_table_find(struct process_table *table, const struct process_key *key);
 
+/**
+ * Whether the process with @key runs no more, or not that program. One that the table has forgotten, or
+ * never knew, is looked for in /proc.
+ */
+bool process_table_has_ended(struct process_table *table, const struct process_key *key);
+
 /** Who looks for what forked children have from a process further up need go no further. */
 #define PROCESS_FORKS_MAX 4
 

@@ -114,8 +114,14 @@ static __always_inline void begin_call(struct gpu_work *work, gpu_context *ctx, 
 	case GPU_CALL_TOLD_LAUNCH:
 		keep_told_launch(work, ctx, now);
 		return;
+	case GPU_CALL_GRAPH_DESTROY:
+		forget_graph(process, GPU_HANDLE_GRAPH, work->call.handle);
+		return;
 	case GPU_CALL_GRAPH_EXEC_DESTROY:
-		forget_graph(process, work->call.handle);
+		forget_graph(process, GPU_HANDLE_GRAPH_EXEC, work->call.handle);
+		return;
+	case GPU_CALL_MODULE_UNLOAD:
+		unload_module(process, work->call.handle);
 		return;
 	case GPU_CALL_CONTEXT:
 		gpu_idle_context(work->call.handle);
@@ -127,8 +133,7 @@ static __always_inline void begin_call(struct gpu_work *work, gpu_context *ctx, 
 		remove_range(process, GPU_RANGE_HOST, work->call.to);
 		return;
 	case GPU_CALL_MEM_UNMAP:
-		unmap_physical(process, work->call.to);
-		remove_range(process, GPU_RANGE_DEVICE, work->call.to);
+		unmap_physical(process, work->call.to, work->call.bytes);
 		return;
 	case GPU_CALL_MEM_RELEASE:
 		release_physical(process, work->call.handle);
@@ -164,6 +169,7 @@ int gpu_call_begins(struct pt_regs *ctx)
 	work = claim_gpu_work();
 	if (!work) {
 		gpu_idle_enqueue(GPU_STREAM_UNKNOWN, now); // it may have been one
+		note_missed(gpu_cookie_call(cookie));
 		return 0;
 	}
 	count(COUNTER_GPU_CALLS);
@@ -266,7 +272,7 @@ static __always_inline void end_function(struct gpu_work *work, const struct ope
 
 	bpf_probe_read_user(&handle, sizeof(handle), (const void *)call->arguments[0]);
 	if (gpu_cookie_call(call->cookie) == GPU_CALL_GET_FUNCTION)
-		name_function(work, handle, call->arguments[2]);
+		name_function(work, handle, call->arguments[1], call->arguments[2]);
 	else
 		name_function_as(&work->key.process, handle, call->arguments[1]);
 }
@@ -287,7 +293,7 @@ static __always_inline void end_well(struct gpu_work *work, const struct open_ca
 		end_allocation(work, call, now, GPU_HANDLE_PHYSICAL);
 		break;
 	case GPU_CALL_MEM_MAP:
-		map_physical(process, call->arguments[0], call->arguments[3]);
+		map_physical(process, call->arguments[0], call->bytes, call->arguments[3]);
 		add_range(process, GPU_RANGE_DEVICE, call->arguments[0], call->bytes);
 		break;
 	case GPU_CALL_HOST_ALLOC:
@@ -360,8 +366,10 @@ int gpu_call_returns(struct pt_regs *ctx)
 	if (!call)
 		return 0;
 	work = claim_gpu_work();
-	if (!work)
+	if (!work) {
+		note_missed(gpu_cookie_call(cookie));
 		return 0;
+	}
 	begin_key(work, now);
 	work->entry_pc = call->entry_pc;
 	take_registers(work, (gpu_context *)ctx, call->return_address, false);

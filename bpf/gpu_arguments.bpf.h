@@ -8,6 +8,17 @@
 
 #define GPU_REGISTER_ARGUMENTS 6
 
+static __always_inline struct process_key gpu_current_process(void)
+{
+	struct task_struct *leader = bpf_get_current_task_btf()->group_leader;
+
+	return (struct process_key){
+		.pid = bpf_get_current_pid_tgid() >> 32,
+		.exec_id = leader->self_exec_id,
+		.start_ns = leader->start_boottime,
+	};
+}
+
 #if defined(__TARGET_ARCH_x86)
 #define GPU_ARGUMENT_1(ctx) ((ctx)->rdi)
 #define GPU_ARGUMENT_2(ctx) ((ctx)->rsi)

@@ -44,10 +44,12 @@ enum gpu_call {
 	GPU_CALL_GET_FUNCTION,        // where to put the handle, module or library, name
 	GPU_CALL_KERNEL_GET_FUNCTION, // where to put the handle, kernel
 	GPU_CALL_MODULE_LOAD,         // all that load code, for the time it takes
+	GPU_CALL_MODULE_UNLOAD,       // module or library
 	// Graphs.
 	GPU_CALL_CAPTURE_BEGIN,      // stream
 	GPU_CALL_CAPTURE_END,        // stream, where to put the graph
 	GPU_CALL_GRAPH_INSTANTIATE,  // where to put the executable graph, graph
+	GPU_CALL_GRAPH_DESTROY,      // graph
 	GPU_CALL_GRAPH_EXEC_DESTROY, // executable graph
 	// NCCL.
 	GPU_CALL_NCCL_COLLECTIVE,    // all that move data: count, type, communicator
@@ -183,6 +185,7 @@ enum gpu_handle {
 	GPU_HANDLE_GRAPH_EXEC = 6,
 	GPU_HANDLE_COMMUNICATOR = 7,
 	GPU_HANDLE_TOLD = 8, // the number of a launch that the CUPTI helper has told of
+	GPU_HANDLE_MODULE = 9,
 };
 
 /* A stack that outlives its moment: who allocated, who captured. Hashed: no padding. */
@@ -194,6 +197,13 @@ struct gpu_owner {
 };
 
 _Static_assert(sizeof(struct gpu_owner) == 64, "no padding: it is a map's key");
+
+/* A function of the device. */
+struct gpu_function {
+	__u64 name;    // its hash
+	__u64 module;  // or library, that it is of
+	__u64 unloads; // of that handle before
+};
 
 /* A launch that the CUPTI helper has told of. */
 struct gpu_told_launch {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "gpu_idle_state.bpf.h"
+#include "gpu_memory.bpf.h"
 #include "gpu_stack.bpf.h"
 
 /* Set before load. */
@@ -182,12 +183,15 @@ static __always_inline void open_call(struct gpu_work *work, gpu_context *ctx, _
 	__u64 place = GPU_STACK(ctx), at;
 	struct open_call *call;
 
-	if (!calls)
+	if (!calls) {
+		note_missed(gpu_cookie_call(cookie));
 		return;
+	}
 	drop_left_calls(calls, place);
 	at = calls->count;
 	if (at >= GPU_CALLS_WITHIN) {
 		count(COUNTER_GPU_NESTED);
+		note_missed(gpu_cookie_call(cookie));
 		return;
 	}
 	call = &calls->at[at];

@@ -23,12 +23,7 @@ struct {
 
 static __always_inline struct gpu_idle *find_gpu_idle(void)
 {
-	struct task_struct *leader = bpf_get_current_task_btf()->group_leader;
-	struct process_key process = {
-		.pid = bpf_get_current_pid_tgid() >> 32,
-		.exec_id = leader->self_exec_id,
-		.start_ns = leader->start_boottime,
-	};
+	struct process_key process = gpu_current_process();
 	struct gpu_idle *idle = bpf_map_lookup_elem(&gpu_idle, &process), *none;
 	__u32 zero = 0;
 

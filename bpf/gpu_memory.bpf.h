@@ -3,6 +3,7 @@
 // that a copy's direction and kind can be told.
 #pragma once
 
+#include "gpu_arguments.bpf.h"
 #include "gpu_call.h"
 #include "maps.bpf.h"
 
@@ -28,6 +29,29 @@ struct {
 	__type(value, struct gpu_live);
 } gpu_live SEC(".maps");
 
+/* ---- what was missed --------------------------------------------------------------------------- */
+
+#define GPU_MISSED_MAX 512 // processes; the agent takes them after each window
+
+/* Processes of which a call was not kept that allocates or frees: what is known of their memory is wrong. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, GPU_MISSED_MAX);
+	__type(key, struct process_key);
+	__type(value, __u64); // calls
+} gpu_missed SEC(".maps");
+
+/* The current process's call was not kept. By number: see take_gpu_stack(). */
+__attribute__((noinline)) int note_missed(__u32 call)
+{
+	struct process_key process = gpu_current_process();
+	__u64 one = 1;
+
+	if (call >= GPU_CALL_STEADY_FIRST && call <= GPU_CALL_STEADY_LAST)
+		bpf_map_update_elem(&gpu_missed, &process, &one, BPF_ANY);
+	return 0;
+}
+
 /* ---- live bytes ------------------------------------------------------------------------------- */
 
 static __always_inline void add_live(const struct gpu_owner *owner, __s64 bytes, __s64 allocations)
@@ -41,6 +65,7 @@ static __always_inline void add_live(const struct gpu_owner *owner, __s64 bytes,
 	}
 	if (!live) {
 		count(COUNTER_GPU_FULL);
+		note_missed(GPU_CALL_ALLOC);
 		return;
 	}
 	__sync_fetch_and_add(&live->bytes, bytes);
@@ -62,10 +87,12 @@ static __always_inline void add_allocation(const struct gpu_key *key,
 
 	if (before) // its end was not seen
 		forget_allocation(key, before);
-	if (bpf_map_update_elem(&gpu_allocations, key, allocation, BPF_ANY))
+	if (bpf_map_update_elem(&gpu_allocations, key, allocation, BPF_ANY)) {
 		count(COUNTER_GPU_FULL);
-	else
+		note_missed(GPU_CALL_ALLOC);
+	} else {
 		add_live(&allocation->owner, allocation->bytes, 1);
+	}
 }
 
 static __always_inline void free_allocation(const struct gpu_key *key)
@@ -82,6 +109,7 @@ static __always_inline void free_allocation(const struct gpu_key *key)
 
 struct gpu_mapping {
 	__u64 handle; // of physical memory
+	__u64 bytes;
 };
 
 struct {
@@ -93,38 +121,19 @@ struct {
 } gpu_mappings SEC(".maps");
 
 static __always_inline void map_physical(const struct process_key *process, __u64 address,
-					 __u64 handle)
+					 __u64 bytes, __u64 handle)
 {
 	struct gpu_key key = { *process, handle, GPU_HANDLE_PHYSICAL };
 	struct gpu_key place = { *process, address, GPU_HANDLE_MAPPING };
 	struct gpu_allocation *allocation = bpf_map_lookup_elem(&gpu_allocations, &key);
-	struct gpu_mapping mapping = { handle };
+	struct gpu_mapping mapping = { handle, bytes };
 
-	if (!allocation)
-		return;
-	if (bpf_map_update_elem(&gpu_mappings, &place, &mapping, BPF_ANY))
+	if (bpf_map_update_elem(&gpu_mappings, &place, &mapping, BPF_ANY)) {
 		count(COUNTER_GPU_FULL);
-	else
+		note_missed(GPU_CALL_MEM_MAP);
+	} else if (allocation) {
 		__sync_fetch_and_add(&allocation->mappings, 1);
-}
-
-static __always_inline void unmap_physical(const struct process_key *process, __u64 address)
-{
-	struct gpu_key place = { *process, address, GPU_HANDLE_MAPPING };
-	struct gpu_mapping *mapping = bpf_map_lookup_elem(&gpu_mappings, &place);
-	struct gpu_key key = { *process, 0, GPU_HANDLE_PHYSICAL };
-	struct gpu_allocation *allocation;
-
-	if (!mapping)
-		return;
-	key.handle = mapping->handle;
-	bpf_map_delete_elem(&gpu_mappings, &place);
-	allocation = bpf_map_lookup_elem(&gpu_allocations, &key);
-	if (!allocation)
-		return;
-	__sync_fetch_and_add(&allocation->mappings, -1);
-	if (allocation->released && !allocation->mappings)
-		forget_allocation(&key, allocation);
+	}
 }
 
 static __always_inline void release_physical(const struct process_key *process, __u64 handle)
@@ -274,6 +283,58 @@ static __always_inline void remove_range(const struct process_key *process, __u6
 	search.ranges = find_ranges(process, kind);
 	if (search.ranges && address)
 		bpf_loop(GPU_RANGES, take_range, &search, 0);
+}
+
+/* ---- unmapping --------------------------------------------------------------------------------- */
+
+#define GPU_UNMAPPED_MAX \
+	1024 // mappings by one call; the pieces of a caching allocator have 2 to 20 MiB
+
+struct gpu_unmapping {
+	struct process_key process;
+	__u64 address, end; // what is still mapped of the range
+};
+
+/* Returns the bytes that were mapped there; 0: nobody has seen it mapped. */
+static __always_inline __u64 drop_mapping(const struct process_key *process, __u64 address)
+{
+	struct gpu_key key = { *process, address, GPU_HANDLE_MAPPING };
+	struct gpu_mapping *mapping = bpf_map_lookup_elem(&gpu_mappings, &key);
+	struct gpu_allocation *allocation;
+	__u64 bytes, handle;
+
+	if (!mapping)
+		return 0;
+	bytes = mapping->bytes;
+	handle = mapping->handle;
+	bpf_map_delete_elem(&gpu_mappings, &key);
+	key.handle = handle;
+	key.kind = GPU_HANDLE_PHYSICAL;
+	allocation = bpf_map_lookup_elem(&gpu_allocations, &key);
+	if (!allocation)
+		return bytes;
+	__sync_fetch_and_add(&allocation->mappings, -1);
+	if (allocation->released && !allocation->mappings)
+		forget_allocation(&key, allocation);
+	return bytes;
+}
+
+static long unmap_piece(__u32 index, struct gpu_unmapping *unmapping)
+{
+	__u64 bytes = drop_mapping(&unmapping->process, unmapping->address);
+
+	remove_range(&unmapping->process, GPU_RANGE_DEVICE, unmapping->address);
+	unmapping->address += bytes;
+	return !bytes || unmapping->address >= unmapping->end;
+}
+
+/* Of a range there may be several mappings, one after the other. */
+static __always_inline void unmap_physical(const struct process_key *process, __u64 address,
+					   __u64 bytes)
+{
+	struct gpu_unmapping unmapping = { *process, address, address + bytes };
+
+	bpf_loop(GPU_UNMAPPED_MAX, unmap_piece, &unmapping, 0);
 }
 
 enum range_answer { RANGE_UNKNOWN, RANGE_YES, RANGE_NO };

@@ -3,180 +3,10 @@
 // agent's probes in it. Needs root, BTF and uprobes.
 #include "agent/gpu_programs.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "agent/gpu_probes.h"
-#include "agent/machine.h"
-#include "agent/proc.h"
-#include "base/cleanup.h"
-#include "base/clock.h"
-#include "tests/gpu/cuda_double.h"
-#include "tests/unit/agent/gpu_children.h"
-
-#define MIB (1ULL << 20)
-
-static struct {
-	CUresult (*init)(unsigned int);
-	CUresult (*context)(CUcontext *, unsigned int, int);
-	CUresult (*set_current)(CUcontext);
-	CUresult (*alloc)(CUdeviceptr *, size_t);
-	CUresult (*free)(CUdeviceptr);
-	CUresult (*reserve)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
-	CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const void *,
-			   unsigned long long);
-	CUresult (*release)(CUmemGenericAllocationHandle);
-	CUresult (*map)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle,
-			unsigned long long);
-	CUresult (*unmap)(CUdeviceptr, size_t);
-} cuda;
-
-static CUcontext our_context;
-
-static void load_driver(const char *path)
-{
-	static const struct {
-		const char *name;
-		void *place;
-	} names[] = {
-		{ "cuInit", &cuda.init },
-		{ "cuCtxCreate_v2", &cuda.context },
-		{ "cuCtxSetCurrent", &cuda.set_current },
-		{ "cuMemAlloc_v2", &cuda.alloc },
-		{ "cuMemFree_v2", &cuda.free },
-		{ "cuMemAddressReserve", &cuda.reserve },
-		{ "cuMemCreate", &cuda.create },
-		{ "cuMemRelease", &cuda.release },
-		{ "cuMemMap", &cuda.map },
-		{ "cuMemUnmap", &cuda.unmap },
-	};
-	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-
-	assert_non_null(library);
-	for EACH (one, names) {
-		void *function = dlsym(library, one->name);
-
-		assert_non_null(function);
-		memcpy(one->place, &function, sizeof(function));
-	}
-	assert_int_equal(0, cuda.init(0));
-	assert_int_equal(0, cuda.context(&our_context, 0, 0));
-}
-
-// ---- the agent's side -----------------------------------------------------------------------------
-
-struct setting {
-	struct loader *loader;
-	struct gpu_programs *programs;
-	struct gpu_probes *probes;
-	struct gpu_drivers *drivers;
-	uint64_t hits[GPU_CALL_COUNT]; // as the test wants them
-	uint64_t now_ns;
-	uint32_t generations; // how often probes were attached anew
-};
-
-static int read_hits(void *context, uint64_t ret_hits[GPU_CALL_COUNT])
-{
-	const struct setting *setting = context;
-
-	memcpy(ret_hits, setting->hits, sizeof(setting->hits));
-	return 0;
-}
-
-static void set_generation(void *context, uint32_t generation)
-{
-	struct setting *setting = context;
-
-	setting->generations++;
-	gpu_programs_set_generation(setting->programs, generation);
-}
-
-static void open_probes(struct setting *setting, enum probe_way way)
-{
-	struct gpu_probes_options options = {
-		.way = way,
-		.cost = { .cheap_ns = 450, .stepped_ns = 15000, .return_ns = 450 },
-		.read_hits = read_hits,
-		.set_generation = set_generation,
-		.context = setting,
-	};
-	struct error err = { 0 };
-
-	options.calls = gpu_calls(&options.call_count);
-	for (uint32_t call = 0; call < GPU_CALL_COUNT; call++)
-		options.programs.entry_fds[call] = options.programs.return_fds[call] = -1;
-	for (size_t i = 0; i < options.call_count; i++) {
-		const struct gpu_call_symbol *row = &options.calls[i];
-		uint32_t call = gpu_cookie_call(row->cookie);
-
-		options.programs.entry_fds[call] = gpu_programs_entry_fd(setting->programs, row);
-		if (row->wants_exit)
-			options.programs.return_fds[call] =
-				gpu_programs_return_fd(setting->programs, row);
-	}
-	assert_int_equal(0, gpu_probes_open(&options, &setting->probes, &err));
-}
-
-// This process maps the driver.
-static void see_ourselves(struct setting *setting)
-{
-	const struct gpu_driver_listener listener = { gpu_probes_add, gpu_probes_remove,
-						      setting->probes };
-	const struct process_key key = { .pid = (uint32_t)getpid(), .start_ns = 1 };
-	struct mapping_list *list;
-	struct proc proc;
-
-	setting->drivers = gpu_drivers_new(&listener);
-	assert_non_null(setting->drivers);
-	gpu_drivers_begin(setting->drivers);
-	assert_int_equal(0, proc_open(getpid(), &proc));
-	_cleanup_close_ int maps = openat(proc.files, "maps", O_RDONLY | O_CLOEXEC);
-	assert_int_equal(0, mapping_list_read(maps, &list));
-	gpu_drivers_note(setting->drivers, &key, 1, proc.files, list);
-	mapping_list_release(list);
-	proc_close(&proc);
-	gpu_drivers_end(setting->drivers, 0);
-}
-
-static bool open_setting(struct setting *setting)
-{
-	struct error err = { 0 };
-	char path[PATH_MAX];
-
-	*setting = (struct setting){ .now_ns = clock_monotonic_ns() };
-	if (machine_check(&err))
-		return false;
-	enum probe_way way = probe_link_choose(&err);
-	if (way != PROBE_WAY_MULTI) // each perf event takes 20 ms and more to close
-		return false;
-	const struct loader_options loader_options = {
-		.slot_ns = 20 * NS_PER_MS,
-		.counts_max = 65536,
-		.pid = getpid(),
-	};
-	const struct gpu_programs_options options = {
-		.slot_ns = 20 * NS_PER_MS,
-		.only_followed = true,
-		.attach_type = probe_way_attach_type(way),
-	};
-	if (loader_open(&loader_options, &setting->loader, &err) ||
-	    gpu_programs_open(setting->loader, &options, &setting->programs, &err))
-		fail_msg("%s: %s", err.text, loader_take_refusal());
-	open_probes(setting, way);
-	copy_double("libcuda.so.1", in_folder("libcuda.so.1", path));
-	load_driver(path);
-	see_ourselves(setting);
-	return true;
-}
-
-static void close_setting(struct setting *setting)
-{
-	gpu_drivers_free(setting->drivers);
-	gpu_probes_close(setting->probes);
-	gpu_programs_close(setting->programs);
-	loader_close(setting->loader);
-}
+#include "tests/unit/agent/gpu_setting.h"
 
 static void expect_live(const struct setting *setting, uint64_t bytes, uint64_t allocations,
 			const char *what)
@@ -298,6 +128,29 @@ TEST(physical_memory_lives_as_long_as_it_is_mapped)
 	close_setting(&setting);
 }
 
+TEST(mappings_are_unmapped_together)
+{
+	struct setting setting;
+	CUmemGenericAllocationHandle handles[3] = { 0 };
+	CUdeviceptr range = 0;
+	char properties[64] = { 0 };
+
+	if (!open_setting(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	assert_int_equal(0, cuda.reserve(&range, 12 * MIB, 0, 0, 0));
+	for (size_t i = 0; i < ARRAY_SIZE(handles); i++) {
+		assert_int_equal(0, cuda.create(&handles[i], 4 * MIB, properties, 0));
+		assert_int_equal(0, cuda.map(range + i * 4 * MIB, 4 * MIB, 0, handles[i], 0));
+		assert_int_equal(0, cuda.release(handles[i]));
+	}
+	expect_live(&setting, 12 * MIB, 3, "released, but mapped");
+	assert_int_equal(0, cuda.unmap(range, 8 * MIB));
+	expect_live(&setting, 4 * MIB, 1, "two of them by one call");
+	assert_int_equal(0, cuda.unmap(range + 8 * MIB, 4 * MIB));
+	expect_live(&setting, 0, 0, "all");
+	close_setting(&setting);
+}
+
 // ---- while probes come and go -----------------------------------------------------------------
 
 static _Atomic bool is_over;
@@ -397,6 +250,66 @@ TEST(what_is_too_much_to_keep_is_counted)
 	close_setting(&setting);
 }
 
+// ---- what the agent lets go of ------------------------------------------------------------------
+
+static int allocate_here(const void *nothing)
+{
+	(void)nothing;
+	allocate(9 * MIB);
+	return 0;
+}
+
+TEST(what_a_forgotten_process_has_left_is_let_go_when_it_has_ended)
+{
+	struct draining draining;
+	struct setting setting;
+
+	if (!open_setting(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	gpu_drivers_free(setting.drivers);
+	gpu_probes_close(setting.probes);
+	gpu_programs_close(setting.programs);
+	open_programs(&setting, false);
+	begin_draining(&draining);
+	CUdeviceptr kept = allocate(MIB);
+	pid_t child = start_child(allocate_here, NULL, false);
+	drain(&setting, &draining);
+	expect_live(&setting, 10 * MIB, 2, "of two that run");
+	end_child(child);
+	end_draining(&draining);
+	begin_draining(&draining); // another table, which knows no process
+	drain(&setting, &draining);
+	expect_live(&setting, MIB, 1, "of the one that runs");
+	assert_int_equal(0, cuda.free(kept));
+	end_draining(&draining);
+	close_setting(&setting);
+}
+
+TEST(memory_is_not_told_of_a_process_whose_calls_were_missed)
+{
+	enum { TOO_MANY = 65536 + 100 }; // GPU_ALLOCATIONS_MAX
+	struct draining draining;
+	struct setting setting;
+
+	if (!open_setting(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	make_hot(&setting, GPU_CALL_FREE); // nobody looks at what is freed
+	probe_link_settle();
+	for (uint32_t i = 0; i < TOO_MANY; i++)
+		assert_int_equal(0, cuda.free(allocate(4096)));
+	begin_draining(&draining);
+	drain(&setting, &draining);
+	expect_live(&setting, 0, 0, "forgotten, for it is wrong");
+	EXPECT_EQ(1, gpu_programs_missed(setting.programs), "and said so");
+	CUdeviceptr late = allocate(MIB);
+	drain(&setting, &draining);
+	expect_live(&setting, MIB, 1, "from then on");
+	EXPECT_EQ(1, gpu_programs_missed(setting.programs), "once");
+	assert_int_equal(0, cuda.free(late));
+	end_draining(&draining);
+	close_setting(&setting);
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
 
 RUN_TESTS(IN_FOLDER(what_is_freed_is_not_allocated),
@@ -405,4 +318,6 @@ RUN_TESTS(IN_FOLDER(what_is_freed_is_not_allocated),
 	  IN_FOLDER(physical_memory_lives_as_long_as_it_is_mapped),
 	  IN_FOLDER(nothing_is_missed_while_other_probes_go),
 	  IN_FOLDER(when_frees_are_missed_what_is_allocated_is_unknown),
-	  IN_FOLDER(what_is_too_much_to_keep_is_counted))
+	  IN_FOLDER(mappings_are_unmapped_together), IN_FOLDER(what_is_too_much_to_keep_is_counted),
+	  IN_FOLDER(what_a_forgotten_process_has_left_is_let_go_when_it_has_ended),
+	  IN_FOLDER(memory_is_not_told_of_a_process_whose_calls_were_missed))
