@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import REPOSITORY
+from conftest import REPOSITORY, fleet
 
 SHARES = {"all": 100, "python3": 70, "Loop.run": 70, "gemm": 60, "memcpy": 10, "bash": 30, "write_[k]": 25, "gemm_small": 5}
 MARGINS = 20  # pixels, left and right together
@@ -17,7 +17,7 @@ def picture(tmp_path_factory):
     folder = tmp_path_factory.mktemp("svg")
     program, file = folder / "svg_sample", folder / "known.svg"
     subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", f"-I{REPOSITORY}", REPOSITORY / "tests/browser/svg_sample.c",
-                    REPOSITORY / "build/lib/base.a", "-lxxhash", "-o", program], check=True)
+                    fleet.program("lib/base.a"), "-lxxhash", "-o", program], check=True)
     file.write_bytes(subprocess.run([program], check=True, capture_output=True).stdout)
     return file.as_uri()
 
