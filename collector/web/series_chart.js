@@ -391,7 +391,7 @@ export class SeriesChart extends EventTarget {
 			const swatch = element("span", "swatch");
 			swatch.style.backgroundColor = this.#colorOf(s);
 			rows.append(element("dt", "", swatch, valueTitle(this.#chart.label, s.group)),
-				    element("dd", "", this.#chart.rate.format(value)));
+				    element("dd", "", element("b", "", this.#chart.rate.format(value))));
 		}
 		return rows;
 	}

@@ -103,6 +103,36 @@ def test_each_lane_has_its_unit_and_is_drawn_without_complaint(fake, open_page, 
     assert page.complaints() == []
 
 
+@pytest.fixture(scope="module")
+def gpu_fake():
+    with FakeCollector(Data(2000, services={**SERVICES, **lanes.TRAINER})) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name, says, row", [
+    ("GPU_SPIN", "cores on average", None), ("GPU_WAIT", "threads on average", None), ("GPU_LAUNCH", "per second on average", None),
+    ("GPU_KERNEL", "kernels at a time on average", None), ("GPU_COPY", "iB per second on average", "host to GPU"), ("GPU_MEMORY", "GiB on average", None),
+    ("GPU_IDLE", "GPUs on average", None), ("GPU_IDLE_TIME", "GPUs on average", None), ("NCCL_LAG", "ranks on average", "rank 1"),
+    ("GPU_BUSY", "% on average", "GPU 1"), ("GPU_POWER", "W on average", "GPU 1"), ("GPU_TEMPERATURE", "°C on average", "GPU 0"),
+    ("GPU_CLOCK", "MHz on average", "GPU 0"),
+])
+def test_each_lane_of_gpus_has_its_unit_and_its_words(gpu_fake, open_page, artefact, name, says, row):
+    lane = getattr(lanes, name)
+    page = open_page(address(gpu_fake.url, lane, **({"group": "gpu"} if lane in lanes.GPU_LEVELS else {})))
+    page.screenshot(artefact(f"lane-{name.lower()}"))
+    assert says in shown(page.text("#chart-facts"))
+    assert row is None or row in legend(page)
+    if name == "GPU_TEMPERATURE":
+        mean = float(re.search(r"([\d.]+) °C", shown(page.text("#chart-facts")))[1])
+        assert mean == pytest.approx(sum(lanes.GPU_LEVELS[lane]) / 2, rel=0.05), "two GPUs are not twice as hot"
+    if name == "GPU_COPY":
+        choose_class(page, "host to GPU")
+        assert view(page, "query") == '{direction="host_to_device"}'
+        pick_type(page, lanes.CPU)
+        assert view(page, "query") == "" and page.evaluate("cairn.flameGraph.count()") > 10
+    assert page.complaints() == []
+
+
 def test_idle_waits_are_left_out_and_said_so(fake, open_page):
     page = open_page(address(fake.url, lanes.BLOCKED, query=SERVICE))
     told = shown(page.text("#chart-notices"))
@@ -345,7 +375,7 @@ def test_hostile_changes_stay_text(open_page):
         assert page.evaluate("window.pwned") is None and page.evaluate("document.querySelectorAll('img').length") == 0
 
 
-@pytest.mark.parametrize("width, height", [(390, 844), (1024, 720)])
+@pytest.mark.parametrize("width, height", [(390, 844), (880, 700), (1024, 720)])
 @pytest.mark.parametrize("lane", [lanes.BLOCKED, lanes.WALL], ids=["blocked", "wall"])
 def test_lanes_fit_small_windows(fake, open_page, artefact, lane, width, height):
     page = open_page(address(fake.url, lane), width=width, height=height)
@@ -356,3 +386,7 @@ def test_lanes_fit_small_windows(fake, open_page, artefact, lane, width, height)
     button = page.rect("#diagnosis-button")
     assert notice["y"] >= button["y"] + button["height"] or notice["x"] + notice["width"] <= button["x"], "they do not lie on each other"
     assert page.rect("#share")["y"] < 60, "the tools are in the first row"
+    for fact in ("#chart-facts b", ".states-table tbody td:nth-last-child(2)") if lane == lanes.WALL else ("#chart-facts b",):
+        box = page.rect(fact)
+        assert box["width"] > 20 and box["x"] + box["width"] <= width, "figures are not cut off"
+    assert page.evaluate("(() => { const f = document.querySelector('#chart-facts'); return f.scrollWidth <= f.clientWidth; })()")
