@@ -117,7 +117,7 @@ function roundBytes(bytes) {
  */
 export function rateOf(type, unit, step_ns) {
 	const [level, part] = LEVELS.get(unit) ?? [unit === "bytes" || unit === "count" ? "" : unit, 1];
-	const per_s = isGauge(type) ? { scale: part, unit: level } : { scale: 1e9 / step_ns, unit: "per second" };
+	const per_s = isGauge(type) ? { scale: part, unit: laneOf(type).rate ?? level } : { scale: 1e9 / step_ns, unit: "per second" };
 
 	if (unit === "bytes")
 		return { ...per_s, base: 1024, format: formatBytes, tick: roundBytes };

@@ -53,7 +53,7 @@ function gaugeOfProcess(name, unit, title, about, see) {
 /**
  * In the order of the picker.
  *   section  heading in the picker     about   what it is, in a sentence
- *   rate     what time per time is called; "cores" where it is time on a CPU
+ *   rate     what time per time is called; "cores" where it is time on a CPU. Of a level: what is said after its unit
  *   label    what it is grouped by unless a person says otherwise; then part of the type
  *   reducedBy  how changes by the agents begin that make this less, those that take most first
  *   idle     has waits of class "idle", which are left out unless asked for
@@ -138,9 +138,9 @@ const LANES = [
 	gaugeOfGpu("dram_active", "percent", "GPU memory's bandwidth in use", "Part of its bandwidth that a GPU's memory transferred with; Hopper and newer"),
 	gaugeOfGpu("memory_busy", "percent", "GPU memory read or written", "Part of the time in which a GPU's memory was read or written"),
 	gaugeOfGpu("memory_used", "bytes", "GPU memory used", "Memory of GPUs that is taken, by whomever"),
-	gaugeOfGpu("pcie_received", "bytes", "PCIe, received", "Bytes a second that a GPU received over PCIe"),
-	gaugeOfGpu("pcie_sent", "bytes", "PCIe, sent", "Bytes a second that a GPU sent over PCIe"),
-	gaugeOfGpu("pcie_link", "bytes", "PCIe, what the link carries", "Bytes a second that a GPU's link carries one way; less while it has nothing to carry"),
+	{ ...gaugeOfGpu("pcie_received", "bytes", "PCIe, received", "Bytes a second that a GPU received over PCIe"), rate: "per second" },
+	{ ...gaugeOfGpu("pcie_sent", "bytes", "PCIe, sent", "Bytes a second that a GPU sent over PCIe"), rate: "per second" },
+	{ ...gaugeOfGpu("pcie_link", "bytes", "PCIe, what the link carries", "Bytes a second that a GPU's link carries one way; less while it has nothing to carry"), rate: "per second" },
 	gaugeOfGpu("power", "milliwatts", "GPU power", "Power that a GPU draws"),
 	gaugeOfGpu("temperature", "celsius", "GPU temperature", "How hot a GPU is"),
 	gaugeOfGpu("sm_clock", "hertz", "Multiprocessors' clock", "How fast a GPU's multiprocessors are clocked"),
@@ -174,7 +174,7 @@ export function laneOf(type) {
 
 function unknownLane(type) {
 	const [name, sampleType, , periodType] = type.split(":");
-	const lane = { type, title: `${name} ${sampleType}`.replaceAll("_", " "), section: OTHERS, rate: periodType === "cpu" ? "cores" : "threads",
+	const lane = { type, title: `${name} ${sampleType}`.replaceAll("_", " "), section: OTHERS, rate: isGauge(type) ? undefined : periodType === "cpu" ? "cores" : "threads",
 		       about: "" };
 
 	return isGauge(type) ? { ...lane, about: "A level, looked at once a second", stackless: "It has no stacks.", see: [] } : lane;

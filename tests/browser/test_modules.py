@@ -171,6 +171,7 @@ def test_temperatures_are_lines_of_their_own_and_have_a_mean(call):
     ("memory:page_fault:bytes:page_fault:bytes", "bytes", 0.2, "per second"), ("memory:oom_kills:count:event:count", "count", 0.2, "per second"),
     ("gpu_process:busy:percent:gauge:second", "percent", 1, "%"), ("gpu:power:milliwatts:gauge:second", "milliwatts", 0.001, "W"),
     ("gpu:sm_clock:hertz:gauge:second", "hertz", 1e-6, "MHz"), ("gpu:temperature:celsius:gauge:second", "celsius", 1, "°C"),
+    ("gpu:pcie_sent:bytes:gauge:second", "bytes", 1, "per second"), ("new_thing:some_level:bytes:gauge:second", "bytes", 1, ""),
 ])
 def test_a_lane_has_the_rate_that_people_count_it_in(call, lane, unit, scale, word):
     rate = call("format", "rateOf", lane, unit, 5e9)
