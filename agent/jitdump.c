@@ -55,7 +55,8 @@ struct jitdump {
 	ino_t inode;
 	uint64_t offset; // of the first record not read; 0: the file's header was not read
 	bool swapped;    // its numbers are in the other byte order
-	bool broken;     // or full
+	bool broken;
+	bool full;
 	uint8_t *window; // READ_BYTES of the file, while it is read
 	uint64_t window_offset;
 	size_t window_size;
@@ -88,6 +89,11 @@ void jitdump_free(struct jitdump *dump)
 const char *jitdump_find(struct jitdump *dump, uint64_t address)
 {
 	return jit_symbols_find(dump->symbols, address);
+}
+
+bool jitdump_is_full(const struct jitdump *dump)
+{
+	return dump->full;
 }
 
 size_t jitdump_bytes(const struct jitdump *dump)
@@ -245,7 +251,7 @@ static void follow_file(struct jitdump *dump, const struct stat *status)
 	dump->device = status->st_dev;
 	dump->inode = status->st_ino;
 	dump->offset = 0;
-	dump->broken = false;
+	dump->broken = dump->full = false;
 }
 
 int jitdump_read(struct jitdump *dump, int fd)
@@ -258,12 +264,13 @@ int jitdump_read(struct jitdump *dump, int fd)
 	if (fstat(fd, &status))
 		return -errno;
 	follow_file(dump, &status);
-	if (dump->broken)
+	if (dump->broken || dump->full)
 		return 0;
 	dump->window = window;
 	dump->window_offset = dump->window_size = 0;
 	int rc = read_records(dump, fd, (uint64_t)status.st_size);
 	dump->window = NULL;
-	dump->broken = rc == -EBADMSG || rc == -E2BIG || dump->offset > JITDUMP_BYTES_MAX;
+	dump->broken = rc == -EBADMSG;
+	dump->full = rc == -E2BIG || dump->offset > JITDUMP_BYTES_MAX;
 	return rc == -E2BIG ? 0 : rc;
 }

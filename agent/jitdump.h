@@ -5,6 +5,7 @@
 // writes it may be hostile. One thread.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,9 @@ int jitdump_read(struct jitdump *dump, int fd);
 
 /** The function at @address, or NULL. Valid until the next call. */
 const char *jitdump_find(struct jitdump *dump, uint64_t address);
+
+/** Is there more in the file than is kept? */
+bool jitdump_is_full(const struct jitdump *dump);
 
 /** Memory in use. */
 size_t jitdump_bytes(const struct jitdump *dump);

@@ -62,6 +62,11 @@ const char *perf_map_find(struct perf_map *map, uint64_t address)
 	return jit_symbols_find(map->symbols, address);
 }
 
+bool perf_map_is_full(const struct perf_map *map)
+{
+	return map->full;
+}
+
 size_t perf_map_bytes(const struct perf_map *map)
 {
 	return sizeof(*map) + jit_symbols_bytes(map->symbols);

@@ -5,6 +5,7 @@
 // is read on from where it was; who writes it may be hostile. One thread.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,6 +38,9 @@ int perf_map_read(struct perf_map *map, int fd);
 
 /** The function at @address, or NULL. Valid until the next call. */
 const char *perf_map_find(struct perf_map *map, uint64_t address);
+
+/** Is there more in the file than is kept? */
+bool perf_map_is_full(const struct perf_map *map);
 
 /** Memory in use. */
 size_t perf_map_bytes(const struct perf_map *map);

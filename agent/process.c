@@ -716,6 +716,15 @@ uint64_t process_table_count(const struct process_table *table)
 	return count_of(table);
 }
 
+void process_table_read_jit_losses(const struct process_table *table,
+				   struct process_jit_losses *ret_losses)
+{
+	*ret_losses = (struct process_jit_losses){
+		.cut = table->surroundings.jit_cut,
+		.refused = table->surroundings.jit_refused,
+	};
+}
+
 uint64_t process_table_sampled_version(const struct process_table *table)
 {
 	return table->surroundings.described + table->indexed;

@@ -140,3 +140,12 @@ uint64_t process_table_sampled_version(const struct process_table *table);
 void process_table_expire(struct process_table *table, uint64_t age_ns);
 
 uint64_t process_table_count(const struct process_table *table);
+
+/** Names of generated code that are missing, since the table was made. */
+struct process_jit_losses {
+	uint64_t cut;     // processes that listed more than is kept
+	uint64_t refused; // looks into lists that were left out because all take too much memory
+};
+
+void process_table_read_jit_losses(const struct process_table *table,
+				   struct process_jit_losses *ret_losses);

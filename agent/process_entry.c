@@ -599,14 +599,21 @@ static void read_jit(struct process_entry *entry, bool known,
 {
 	uint64_t now = clock_monotonic_ns();
 	size_t before = process_jit_bytes(entry->jit);
+	bool was_full = process_jit_is_full(entry->jit);
 	struct proc proc;
 
-	if (surroundings->jit_bytes >= JIT_BYTES_MAX ||
-	    !process_jit_wants_read(entry->jit, known, now) || open_proc(entry, &proc))
+	if (!process_jit_wants_read(entry->jit, known, now))
+		return;
+	if (surroundings->jit_bytes >= JIT_BYTES_MAX) {
+		surroundings->jit_refused++;
+		return;
+	}
+	if (open_proc(entry, &proc))
 		return;
 	process_jit_read(entry->jit, &proc, entry->mappings, now);
 	proc_close(&proc);
 	surroundings->jit_bytes += process_jit_bytes(entry->jit) - before;
+	surroundings->jit_cut += process_jit_is_full(entry->jit) && !was_full;
 }
 
 const char *process_entry_jit_name(struct process_entry *entry, uint64_t address,

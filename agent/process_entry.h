@@ -51,6 +51,8 @@ struct process_surroundings {
 	bool follows_mmaps;          // the kernel's events keep mappings current
 	uint64_t lost_ns;            // when some of those events were last lost
 	size_t jit_bytes;            // memory of all process_jit, about
+	uint64_t jit_cut;            // of them: those that were full
+	uint64_t jit_refused;        // times that JIT_BYTES_MAX left one unread
 	struct labels extra_labels;
 	char node[256];
 	uint64_t described; // entries that were described, or described anew, so far

@@ -55,6 +55,12 @@ size_t process_jit_bytes(const struct process_jit *jit)
 	       (jit->dump ? jitdump_bytes(jit->dump) : 0);
 }
 
+bool process_jit_is_full(const struct process_jit *jit)
+{
+	return (jit->map && perf_map_is_full(jit->map)) ||
+	       (jit->dump && jitdump_is_full(jit->dump));
+}
+
 uint64_t process_jit_version(const struct process_jit *jit)
 {
 	return jit->version;

@@ -3,6 +3,7 @@
 // writes them. They are read when an address asks for it, at a bounded rate. One thread.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,9 @@ const char *process_jit_find(struct process_jit *jit, uint64_t address);
 
 /** How often process_jit_read() found something new. */
 uint64_t process_jit_version(const struct process_jit *jit);
+
+/** Are there more names in the process's files than are kept? */
+bool process_jit_is_full(const struct process_jit *jit);
 
 /** Memory in use. */
 size_t process_jit_bytes(const struct process_jit *jit);

@@ -768,6 +768,7 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 		ret_stats->symbols_bytes += line_reader_bytes(profiler->lines);
 	if (profiler->kallsyms)
 		ret_stats->symbols_bytes += kallsyms_bytes(profiler->kallsyms);
+	process_table_read_jit_losses(profiler->processes, &ret_stats->jit);
 	process_unwind_read_stats(profiler->unwinds, &ret_stats->unwind);
 	python_code_table_read_stats(profiler->python_codes, &ret_stats->python);
 	loader_read_counters(profiler->loader, ret_stats->bpf_counters);

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "agent/budget.h"
+#include "agent/process.h"
 #include "agent/process_unwind.h"
 #include "agent/python_code_table.h"
 #include "base/error.h"
@@ -42,6 +43,7 @@ struct profiler_stats {
 	uint64_t stacks_lost; // counts whose body never came
 	// samples of new processes that were not unwound
 	uint64_t snapshots_lost;
+	struct process_jit_losses jit;
 	uint64_t symbols_bytes; // memory of symbol tables, bytes
 	uint64_t drain_ns;      // time of the last drain
 	uint32_t lanes;         // enum lane_bit of those that run

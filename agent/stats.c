@@ -138,6 +138,10 @@ bool stats_format_losses(const struct stats *before, const struct stats *now,
 	       "Python functions that were replaced before they were read");
 	append(text, now->profiler.python.refused - before->profiler.python.refused,
 	       "Python frames left unnamed because too many functions were new");
+	append(text, now->profiler.jit.cut - before->profiler.jit.cut,
+	       "Processes with more functions made at run time than are named");
+	append(text, now->profiler.jit.refused - before->profiler.jit.refused,
+	       "Looks for such functions' names left out because all take too much memory");
 	append(text, now->profiler.stacks_lost - before->profiler.stacks_lost,
 	       "Stacks whose frames did not arrive");
 	append(text, now->profiler.budget.changes_lost - before->profiler.budget.changes_lost,

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "agent/jit_symbols.h"
 #include "base/clock.h"
 #include "tests/test.h"
 
@@ -206,9 +207,33 @@ TEST(a_file_without_end_is_bounded)
 	jitdump_free(jitdump);
 }
 
+TEST(names_that_are_too_many_are_told)
+{
+	struct dump dump = new_dump(false);
+	struct jitdump *jitdump = jitdump_new();
+	char name[JIT_NAME_BYTES_MAX];
+
+	memset(name, 'x', sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	for (uint32_t i = 0; i <= JIT_NAMES_BYTES_MAX / JIT_NAME_BYTES_MAX; i++)
+		put_load(&dump, 0x1000 + 64 * i, 16, name);
+	assert_int_equal(1, jitdump_read(jitdump, dump.fd));
+	assert_false(jitdump_is_full(jitdump));
+	while (jitdump_read(jitdump, dump.fd) > 0)
+		;
+	assert_true(jitdump_is_full(jitdump));
+	close(dump.fd);
+	dump = new_dump(false); // another file
+	jitdump_read(jitdump, dump.fd);
+	assert_false(jitdump_is_full(jitdump));
+	close(dump.fd);
+	jitdump_free(jitdump);
+}
+
 RUN_TESTS(cmocka_unit_test(code_is_known_from_its_load_on),
 	  cmocka_unit_test(a_file_in_the_other_byte_order_is_read),
 	  cmocka_unit_test(a_record_is_read_when_it_is_whole),
 	  cmocka_unit_test(what_is_no_jitdump_is_not_read_on),
 	  cmocka_unit_test(loads_that_make_no_sense_are_left_out),
-	  cmocka_unit_test(a_file_without_end_is_bounded))
+	  cmocka_unit_test(a_file_without_end_is_bounded),
+	  cmocka_unit_test(names_that_are_too_many_are_told))

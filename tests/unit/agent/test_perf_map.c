@@ -181,6 +181,29 @@ TEST(lines_and_files_without_end_are_bounded)
 	perf_map_free(map);
 }
 
+TEST(a_list_that_is_too_long_says_so)
+{
+	struct perf_map *map = perf_map_new();
+	int fd = file_of("1000 10 first\n");
+	FILE *file = fdopen(dup(fd), "w");
+
+	assert_int_equal(1, perf_map_read(map, fd));
+	assert_false(perf_map_is_full(map));
+	for (uint32_t i = 0; i <= JIT_SYMBOLS_MAX; i++)
+		fprintf(file, "%x 10 f\n", 0x2000 + 16 * i);
+	fclose(file);
+	while (perf_map_read(map, fd) > 0)
+		;
+	assert_true(perf_map_is_full(map));
+	assert_string_equal("first", find(map, 0x1000));
+	close(fd);
+	fd = file_of("1000 10 other\n"); // another file
+	assert_int_equal(1, perf_map_read(map, fd));
+	assert_false(perf_map_is_full(map));
+	close(fd);
+	perf_map_free(map);
+}
+
 TEST(random_bytes_are_survived)
 {
 	static const char letters[] = "01 afx\n\n:*[]\xff\x80";
@@ -341,6 +364,7 @@ RUN_TESTS(cmocka_unit_test(a_line_is_a_function_or_nothing),
 	  cmocka_unit_test(marks_of_tiers_are_no_part_of_a_name),
 	  cmocka_unit_test(a_growing_file_is_read_on),
 	  cmocka_unit_test(lines_and_files_without_end_are_bounded),
+	  cmocka_unit_test(a_list_that_is_too_long_says_so),
 	  cmocka_unit_test(random_bytes_are_survived),
 	  cmocka_unit_test(only_a_regular_file_of_the_processs_user_is_opened),
 	  cmocka_unit_test(a_process_in_a_container_is_found_by_its_own_pid_and_tmp))

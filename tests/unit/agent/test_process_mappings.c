@@ -371,6 +371,7 @@ TEST(names_of_generated_code_are_bounded)
 	struct tables tables = tables_new(NULL);
 	struct process_key key = key_of(getpid(), 0);
 	uint64_t code = (uintptr_t)map_code();
+	struct process_jit_losses losses;
 	char path[64];
 
 	write_large_map(code, 100000); // 20 MB
@@ -387,6 +388,9 @@ TEST(names_of_generated_code_are_bounded)
 		}
 	}
 	assert_true(bytes_in_use() - before_bytes < JIT_BYTES_MAX + (16 << 20));
+	process_table_read_jit_losses(tables.processes, &losses);
+	assert_true(losses.cut > 0);
+	assert_true(losses.refused > 0);
 	process_table_expire(tables.processes, 60 * NS_PER_SECOND);
 	assert_true(bytes_in_use() - before_bytes < JIT_BYTES_MAX);
 	snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());

@@ -36,6 +36,10 @@ static const struct {
 	  "Calls of GPU drivers left out because two others were being counted on their CPU: 7" },
 	{ "memory of the GPU", &now.profiler.bpf_counters[COUNTER_GPU_FULL],
 	  "Allocations, functions and graphs of GPUs not kept because a map was full: 7" },
+	{ "names", &now.profiler.jit.cut,
+	  "Processes with more functions made at run time than are named: 7" },
+	{ "names that nobody looked for", &now.profiler.jit.refused,
+	  "Looks for such functions' names left out because all take too much memory: 7" },
 	{ "tables", &now.profiler.unwind.tables_refused,
 	  "Unwind tables that had no room in the kernel: 7" },
 };
