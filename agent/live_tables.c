@@ -142,17 +142,7 @@ static void keep_extent(struct live_file *file, const struct elf *elf)
 
 	extent->first_address = file->table->first_address;
 	extent->block_count = file->table->block_count;
-	for (uint32_t i = 0; i < elf->load_count; i++) {
-		const Elf64_Phdr *load = &elf->loads[i];
-
-		if (!(load->p_flags & PF_X) || extent->segment_count == UNWIND_SEGMENTS_MAX)
-			continue;
-		extent->segments[extent->segment_count++] = (struct unwind_segment){
-			.offset = load->p_offset,
-			.address = load->p_vaddr,
-			.size = load->p_filesz,
-		};
-	}
+	extent->segment_count = unwind_segments_of(elf, extent->segments);
 }
 
 static int find_or_build(const struct live_tables *tables, struct live_file *file,
@@ -220,11 +210,6 @@ static struct live_range *find_range(const struct live_tables *tables, uint64_t 
 	if (low == tables->range_count || address < tables->ranges[low].mapping.start)
 		return NULL;
 	return &tables->ranges[low];
-}
-
-bool live_tables_have_code(const struct live_tables *tables, uint64_t address)
-{
-	return find_range(tables, address) != NULL;
 }
 
 bool live_tables_want(struct live_tables *tables, uint64_t address)

@@ -65,6 +65,3 @@ bool live_tables_want(struct live_tables *tables, uint64_t address);
 
 /** Build what is wanted, and lay out the pages anew. Returns how many tables are new. */
 uint32_t live_tables_build(struct live_tables *tables);
-
-/** @address lies in code. */
-bool live_tables_have_code(const struct live_tables *tables, uint64_t address);

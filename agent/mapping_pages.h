@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "agent/mapping.h"
-#include "agent/unwind_builder.h"
+#include "agent/unwind_extent.h"
 #include "bpf/unwind_table.h"
 
 enum {

@@ -10,6 +10,7 @@
 #include "agent/python_build.h"
 #include "agent/python_layout.h"
 #include "agent/python_threads.h"
+#include "agent/unwind_extent.h"
 #include "base/cleanup.h"
 #include "base/hash_table.h"
 #include "base/id128.h"
@@ -17,7 +18,6 @@
 enum {
 	FILES_MAX =
 		2 * EXECUTABLES_MAX, // remembered as interpreters or not; then all are forgotten
-	SEGMENTS_MAX = 4,            // executable ones of an interpreter; linkers write one
 	FAILURES_MAX = 16, // processes without one that could be read, until a build is given up
 	FILE_OTHER = 0,    // no interpreter
 	FILE_REFUSED = PYTHON_RUNTIMES_MAX, // one that is not understood
@@ -28,18 +28,12 @@ struct known_file {
 	uint32_t runtime; // number of its build, or FILE_...
 };
 
-/* Where code of the file lies, to find how far a process has moved it. */
-struct segment {
-	uint64_t address;
-	uint64_t offset;
-	uint64_t size;
-};
-
 struct runtime {
 	struct id128 id; // of its file
 	struct python_build build;
 	struct python_layout layout;
-	struct segment segments[SEGMENTS_MAX];
+	struct unwind_segment
+		segments[UNWIND_SEGMENTS_MAX]; // to find how far a process has moved it
 	uint32_t segment_count;
 	bool is_checked; // layout is known, and a process has confirmed it
 	bool is_refused;
@@ -107,21 +101,6 @@ static int remember_file(struct python_runtimes *runtimes, struct id128 id, uint
 	return 0;
 }
 
-static void keep_segments(const struct elf *elf, struct runtime *runtime)
-{
-	for (uint32_t i = 0; i < elf->load_count && runtime->segment_count < SEGMENTS_MAX; i++) {
-		const Elf64_Phdr *load = &elf->loads[i];
-
-		if (!(load->p_flags & PF_X))
-			continue;
-		runtime->segments[runtime->segment_count++] = (struct segment){
-			.address = load->p_vaddr,
-			.offset = load->p_offset,
-			.size = load->p_filesz,
-		};
-	}
-}
-
 /* Files that were forgotten come again: the same build keeps its number. */
 static uint32_t find_same_file(const struct python_runtimes *runtimes, struct id128 id)
 {
@@ -177,7 +156,7 @@ static int read_file(struct python_runtimes *runtimes, const struct executable *
 		return rc;
 	if (rc)
 		return 0;
-	keep_segments(&elf, &runtime);
+	runtime.segment_count = unwind_segments_of(&elf, runtime.segments);
 	return add_runtime(runtimes, &runtime, ret_number, notice);
 }
 
@@ -210,7 +189,7 @@ static bool find_bias(const struct runtime *runtime, const struct mapping *mappi
 		      uint64_t *ret_bias)
 {
 	for (uint32_t i = 0; i < runtime->segment_count; i++) {
-		const struct segment *segment = &runtime->segments[i];
+		const struct unwind_segment *segment = &runtime->segments[i];
 
 		// Mappings begin at pages, segments anywhere in them.
 		if (mapping->file_offset + (mapping->limit - mapping->start) <= segment->offset ||

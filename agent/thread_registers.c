@@ -17,7 +17,7 @@ enum { SYSCALL_TEXT_BYTES = 256 }; // nine numbers of 19 characters at most
 
 #if defined(__x86_64__)
 
-enum { SP = X86_REGISTER_SP, FP = X86_REGISTER_FP };
+enum { SP = X86_REGISTER_SP };
 
 enum { CS_USER32 = 0x23 }; // __USER32_CS
 
@@ -87,7 +87,7 @@ uint64_t thread_pointer_find(pid_t tid)
 
 #elif defined(__aarch64__)
 
-enum { SP = ARM64_REGISTER_SP, FP = ARM64_REGISTER_FP };
+enum { SP = ARM64_REGISTER_SP };
 
 enum { SYSCALL_REGISTER = 8 };
 
@@ -200,9 +200,4 @@ int thread_registers_parse(const char *text, size_t size, struct thread_register
 uint64_t thread_registers_sp(const struct thread_registers *registers)
 {
 	return registers->dwarf[SP];
-}
-
-uint64_t thread_registers_fp(const struct thread_registers *registers)
-{
-	return registers->dwarf[FP];
 }

@@ -46,4 +46,3 @@ void thread_registers_restore(const struct saved_registers *saved,
 uint64_t thread_pointer_find(pid_t tid);
 
 uint64_t thread_registers_sp(const struct thread_registers *registers);
-uint64_t thread_registers_fp(const struct thread_registers *registers);

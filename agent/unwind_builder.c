@@ -153,21 +153,6 @@ static void give_back(struct unwind_builder *builder, struct unwind_job *const *
 
 // ---- building -------------------------------------------------------------------------------
 
-static void keep_segments(const struct elf *elf, struct unwind_extent *extent)
-{
-	for (uint32_t i = 0; i < elf->load_count; i++) {
-		const Elf64_Phdr *load = &elf->loads[i];
-
-		if (!(load->p_flags & PF_X) || extent->segment_count == UNWIND_SEGMENTS_MAX)
-			continue;
-		extent->segments[extent->segment_count++] = (struct unwind_segment){
-			.offset = load->p_offset,
-			.address = load->p_vaddr,
-			.size = load->p_filesz,
-		};
-	}
-}
-
 static void free_tablep(struct unwind_table **table)
 {
 	unwind_table_free(*table);
@@ -272,7 +257,7 @@ static int build(struct unwind_builder *builder, struct unwind_job *job,
 	int rc = elf_read_headers(job->fd, &status, &elf, &job->error);
 	if (rc)
 		return rc;
-	keep_segments(&elf, &job->extent);
+	job->extent.segment_count = unwind_segments_of(&elf, job->extent.segments);
 	rc = python_eval_marks(&elf, builder->marks, &mark_count);
 	if (rc)
 		return error_errno(&job->error, rc, "looking for Python's loop");

@@ -8,31 +8,12 @@
 
 #include "agent/build_id.h"
 #include "agent/followed_functions.h"
+#include "agent/unwind_extent.h"
 #include "agent/unwind_maps.h"
 #include "agent/unwind_table_cache.h"
 #include "base/error.h"
 
 struct unwind_builder;
-
-enum {
-	UNWIND_SEGMENTS_MAX =
-		8, // executable segments of a file that are looked at; linkers write one
-};
-
-/** Executable bytes of a file: [offset, offset + size) is loaded at @address plus the load bias. */
-struct unwind_segment {
-	uint64_t offset;
-	uint64_t address;
-	uint64_t size;
-};
-
-/** What a table in the kernel covers: block_count blocks from first_address on. */
-struct unwind_extent {
-	uint64_t first_address; // virtual address in the file
-	uint32_t block_count;   // 0: the file has no unwind information, and no table
-	uint32_t segment_count;
-	struct unwind_segment segments[UNWIND_SEGMENTS_MAX];
-};
 
 enum unwind_job_kind {
 	UNWIND_JOB_BUILD,  // build the table of `fd`, and install it under `number`

@@ -10,8 +10,6 @@
 /* One process's: a root and what it can lead to, 16,384 mappings. */
 #define MAPPING_PAGES_MAX (1 + MAPPING_PAGE_ENTRIES)
 
-#define PYTHON_RUNTIMES_MAX 64 // distinct builds of interpreters on a node
-
 /* Value of the map of processes; its key is the kernel's tgid. */
 struct process_unwind {
 	struct process_key
