@@ -73,6 +73,7 @@ struct stack_body {
 	struct raw_frame frames[]; // frame_count of them
 };
 
+_Static_assert(STACK_DEPTH_MAX >= 256, "whole stacks of deep programs");
 _Static_assert(sizeof(struct raw_frame) == 16, "one block of the stack's hash");
 _Static_assert(sizeof(struct process_key) == 16, "no padding: it is a part of a map's key");
 _Static_assert(sizeof(struct stack_body) == 40, "header of a ring record");

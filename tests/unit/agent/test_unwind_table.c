@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/unwind_table.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "base/cleanup.h"
@@ -685,6 +689,28 @@ TEST(no_more_rows_are_held_than_asked_for)
 	close(elf.fd);
 }
 
+/* What the kernel's memory is reckoned by (bpf/unwind_table.h). */
+TEST(a_row_of_a_library_takes_five_bytes_at_most)
+{
+	struct unwind_table *table = NULL;
+	struct stat status;
+	struct error err;
+	struct elf elf;
+	Dl_info info;
+
+	assert_true(dladdr(dlsym(RTLD_DEFAULT, "gnu_get_libc_version"), &info));
+	int fd = open(info.dli_fname, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0 && fstat(fd, &status) == 0);
+	assert_int_equal(0, elf_read_headers(fd, &status, &elf, &err));
+	assert_int_equal(0, unwind_table_build(&elf, NULL, 0, UNWIND_TABLE_ROWS_MAX, &table, &err));
+	assert_true(table->row_count > 10000);
+	printf("%s: %.2f bytes a row\n", info.dli_fname,
+	       (double)table->word_count * sizeof(*table->words) / table->row_count);
+	assert_true(table->word_count * sizeof(*table->words) <= 5ULL * table->row_count);
+	unwind_table_free(table);
+	close(fd);
+}
+
 TEST(code_at_both_ends_of_memory_is_refused)
 {
 	static const uint8_t program[] = { 0x0c, 7, 8, 0x80 | 16, 1 };
@@ -917,6 +943,7 @@ RUN_TESTS(cmocka_unit_test(functions_become_rows_with_ends), cmocka_unit_test(fu
 	  cmocka_unit_test(more_rules_than_there_are_numbers_are_unsupported),
 	  cmocka_unit_test(a_section_of_half_a_gigabyte_is_refused),
 	  cmocka_unit_test(no_more_rows_are_held_than_asked_for),
+	  cmocka_unit_test(a_row_of_a_library_takes_five_bytes_at_most),
 	  cmocka_unit_test(code_at_both_ends_of_memory_is_refused),
 	  cmocka_unit_test(every_cut_file_is_read_or_refused),
 	  cmocka_unit_test(aarch64_files_are_compiled_on_any_machine),
