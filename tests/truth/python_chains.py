@@ -104,6 +104,8 @@ class PythonChains:
             return len(gap) <= 8 and all(INTERPRETER.match(os.path.basename(frame.module))
                                          for frame in gap)
         names = [frame.name for frame in gap]
+        if how.startswith("="):
+            return how[1:] in names
         named = [name for name in names if not UNNAMED.search(name)]
         # A stripped interpreter names what it exports only.
         return bool(gap) and (any(re.search(how, name, re.I) for name in named)
@@ -122,7 +124,9 @@ class PythonChains:
 
     def is_outside_of_python(self, frames):
         """A thread on its way into its first Python function, or after it."""
-        return len(frames) <= THREAD_FRAMES_MAX and self.root_is_right(frames, False) and \
+        first = frames[0].name if frames else ""
+        return 2 <= len(frames) <= THREAD_FRAMES_MAX and \
+            ("clone" in first or bool(UNNAMED.search(first))) and \
             not any("EvalFrame" in frame.name for frame in frames)
 
     def judge(self, stack, verdict):

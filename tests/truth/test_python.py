@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 
+import python_packages
 from interpreters import interpreters, newest
 from python_chains import judge
 from recording import Program, Recording
@@ -17,17 +18,20 @@ EXACT_PERCENT = 99.9
 JUST_ENTERED_PERCENT = 0.1
 # A child binds each function of a library at its first call, by a trampoline of the dynamic linker whose
 # frame is found by rbx, which is not followed: 0.1 to 0.6 % of what a child does in 20 ms.
-EXACT_PERCENT_OF = {"forks": 99.0}
+# Threads that C makes are new all the time: glibc describes no unwinding where clone3() comes back from the kernel,
+# and in a last function that is being left there are no Python frames any more.
+EXACT_PERCENT_OF = {"forks": 99.0, "extension": 99.0}
 
 
-def run(interpreter_list, scenarios, tmp_path, seconds=3, at_once=2):
-    """Record the scenarios, some at a time; returns their verdicts."""
+def run(interpreter_list, scenarios, tmp_path, seconds=3, at_once=2, env=None):
+    """Record the scenarios, some at a time; returns their verdicts. @env: of each interpreter."""
     jobs = [(interpreter, scenario) for interpreter in interpreter_list for scenario in scenarios]
     done = []
     with Recording(tmp_path / "python.pb.gz") as recording:
         for i in range(0, len(jobs), at_once):
             running = [(interpreter, Program(f"{interpreter.name}-{scenario}", [
-                interpreter.path, PROGRAM, scenario, "--seconds", str(seconds)]))
+                interpreter.path, PROGRAM, scenario, "--seconds", str(seconds)],
+                (env or {}).get(interpreter.name)))
                 for interpreter, scenario in jobs[i:i + at_once]]
             done += [(interpreter, program, program.lines()) for interpreter, program in running]
     return [(judge(program.name, recording.of(program.service, "truth"), lines, interpreter), lines)
@@ -59,6 +63,33 @@ def test_stacks_are_those_the_interpreter_knows(tmp_path):
 
 def test_threads_without_the_gil_keep_their_python_frames(tmp_path):
     expect_exact(run(newest(), ("threads", "asyncio"), tmp_path, seconds=2))
+
+
+def run_with(make, interpreter_list, scenario, tmp_path, seconds):
+    """The scenario by those interpreters that can have what it imports."""
+    folders = {one.name: make(one) for one in interpreter_list}
+    able = [one for one in interpreter_list if folders[one.name]]
+    if not able:
+        pytest.skip("no interpreter here can have it")
+    env = {one.name: {"PYTHONPATH": str(folders[one.name]), "OPENBLAS_NUM_THREADS": "1"}
+           for one in able}
+    expect_exact(run(able, (scenario,), tmp_path, seconds, env=env))
+
+
+def test_c_extensions_call_back(tmp_path):
+    """At once, by way of the GIL, and from threads of their own."""
+    run_with(python_packages.extension, newest(), "extension", tmp_path, seconds=2)
+
+
+@pytest.mark.whole
+def test_c_extensions_call_back_into_every_interpreter(tmp_path):
+    run_with(python_packages.extension, interpreters(), "extension", tmp_path, seconds=3)
+
+
+@pytest.mark.whole
+def test_numpy_without_the_gil(tmp_path):
+    run_with(lambda one: python_packages.package(one, "numpy"), interpreters(), "numpy", tmp_path,
+             seconds=4)
 
 
 @pytest.mark.whole

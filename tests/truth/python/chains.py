@@ -134,7 +134,33 @@ def burn_zlib():
     return zlib.compress(DATA[:ROUNDS.randrange(200000, len(DATA))], 6)
 
 
+numpy = values = None  # set by those who ask for it
+
+
+@leaf
+def burn_product():
+    announce()
+    square = values[:250000].reshape(500, 500)
+    for _ in range(ROUNDS.randrange(1, 3)):
+        square.dot(square)
+
+
+@leaf
+def burn_sort():
+    announce()
+    for _ in range(ROUNDS.randrange(2, 6)):
+        numpy.sort(values)
+
+
+@leaf
+def burn_elements():
+    announce()
+    for _ in range(ROUNDS.randrange(1, 4)):
+        numpy.sqrt(numpy.exp(numpy.sin(values)) + values).sum()
+
+
 BURNS = [burn_loop, burn_calls, burn_hash, burn_digest, burn_zlib]
+NUMPY = [burn_product, burn_sort, burn_elements]
 INTERPRETED = [burn_loop, burn_calls]
 
 
@@ -420,6 +446,33 @@ except ImportError:
     print("# SKIP ctypes: this interpreter was built without it", file=sys.stderr)
 
 
+try:
+    import calls_back  # calls_back.c beside this, if somebody has compiled it
+
+    def through_extension(steps):
+        @entered("=call_back_deeper")
+        def back():
+            go_on(steps)
+        calls_back.call(back)
+
+    def through_extension_without_gil(steps):
+        @entered("=call_without_gil")
+        def back():
+            go_on(steps)
+        calls_back.call_without_gil(back)
+
+    def through_thread_of_extension(steps):
+        @entered("any")
+        def back():
+            go_on(steps)
+        announce()  # what follows is another thread's
+        calls_back.call_in_thread(back)
+
+    EXTENSION = [through_extension, through_extension_without_gil, through_thread_of_extension]
+except ImportError:
+    EXTENSION = []
+
+
 # ---- generators and coroutines --------------------------------------------------------------
 
 def through_generator(steps):
@@ -522,6 +575,10 @@ def run_callbacks(end):
     run_rounds(CALLBACKS + PLAIN[:5], end)
 
 
+def run_extension(end):
+    run_rounds(EXTENSION + PLAIN[:4], end)
+
+
 def run_generators(end):
     run_rounds(GENERATORS + PLAIN[:5], end)
 
@@ -546,15 +603,28 @@ def in_thread(kinds, begin, end):
     run_rounds(kinds, end)
 
 
-def run_threads(end):
-    """Two that release the GIL in native code while two others fight for it."""
+def run_in_threads(kinds_of_each):
     begin = clock() + WARM_UP[0]
     threads = [threading.Thread(target=in_thread, args=(kinds, begin, END[0]))
-               for kinds in (PLAIN, CALLBACKS, PLAIN, GENERATORS)]
+               for kinds in kinds_of_each]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def run_numpy(end):
+    """Three that calculate side by side, without the GIL."""
+    global numpy, values
+    import numpy
+    values = numpy.frombuffer(DATA, dtype=numpy.uint8)[:300000] * 1.5
+    BURNS[:] = NUMPY
+    run_in_threads((PLAIN, CALLBACKS, PLAIN))
+
+
+def run_threads(end):
+    """Two that release the GIL in native code while two others fight for it."""
+    run_in_threads((PLAIN, CALLBACKS, PLAIN, GENERATORS))
 
 
 def shared_file():
@@ -605,7 +675,8 @@ def run_forks(end):
 WARM_UP = [1.0]
 SCENARIOS = {"plain": run_plain, "callbacks": run_callbacks, "generators": run_generators,
              "asyncio": run_asyncio, "deep": run_deep, "threads": run_threads,
-             "processes": run_processes, "forks": run_forks}
+             "processes": run_processes, "forks": run_forks, "extension": run_extension,
+             "numpy": run_numpy}
 ENTERED.update({threading.Thread.run.__code__: "any"})
 
 
@@ -633,8 +704,8 @@ def main():
     begin = clock()
     WARM_UP[0] = options.warm_up
     END[0] = begin + options.warm_up + options.seconds
-    if options.scenario in ("threads", "processes", "forks"):
-        if options.scenario != "threads":
+    if options.scenario in ("threads", "numpy", "processes", "forks"):
+        if options.scenario in ("processes", "forks"):
             run_plain(begin + options.warm_up)
             name_thread("truth")
         run(END[0])
