@@ -69,7 +69,7 @@ $(BUILD)/packages.stamp: packages.txt deploy/install-packages
 	mkdir -p $(@D)
 	deploy/install-packages packages.txt
 	touch $@
-packages-%: packages # what only some targets need: packages-kernels.txt, packages-bench.txt, packages-fuzz.txt
+packages-%: packages # what only some targets need: packages-kernels.txt, packages-bench.txt, packages-fuzz.txt, packages-truth.txt
 	deploy/install-packages packages-$*.txt
 
 # ---- libraries and programs -----------------------------------------------------------------
@@ -249,8 +249,9 @@ test: packages $(PROGRAMS) ## everything that CI runs: layout, unit, end-to-end 
 	$(MAKE) deploy-check
 
 .PHONY: truth truth-quick
-truth: packages $(PROGRAMS) ## stacks against programs that know theirs: all compilers and interpreters
+truth: packages packages-truth $(PROGRAMS) workloads ## stacks against programs that know theirs: all compilers and interpreters
 	python3 -m pytest -q -s --whole tests/truth
+	python3 -m pytest -q tests/e2e/test_jit.py
 truth-quick: packages $(PROGRAMS)
 	tests/run-pytest tests/truth
 
