@@ -110,9 +110,9 @@ function roundBytes(bytes) {
 }
 
 /**
- * What the values of profile type @type per step are as a rate: { scale, unit, base, format, tick }
+ * What the values of profile type @type per step are as a rate: { scale, unit, axis, base, format, tick }
  * where value * scale is the rate, format(rate) says it, tick(rate) labels an axis with it and base
- * is what a round number is a multiple of.
+ * is what a round number is a multiple of; axis is the unit if the labels do not have it.
  * Time per time is a number: of cores, of threads that wait. A gauge's value is a level already.
  */
 export function rateOf(type, unit, step_ns) {
@@ -120,10 +120,13 @@ export function rateOf(type, unit, step_ns) {
 	const per_s = isGauge(type) ? { scale: part, unit: laneOf(type).rate ?? level } : { scale: 1e9 / step_ns, unit: "per second" };
 
 	if (unit === "bytes")
-		return { ...per_s, base: 1024, format: formatBytes, tick: roundBytes };
+		return { ...per_s, axis: per_s.unit, base: 1024, format: formatBytes, tick: roundBytes };
 	if (unit === "nanoseconds" && !isGauge(type))
-		return { scale: 1 / step_ns, unit: laneOf(type).rate, base: 10, format: formatNumber, tick: formatRound };
-	return { ...per_s, base: 10, format: formatNumber, tick: formatRound };
+		return { scale: 1 / step_ns, unit: laneOf(type).rate, axis: laneOf(type).rate, base: 10, format: formatNumber, tick: formatRound };
+	// A short unit has room beside each number of the axis.
+	if (isGauge(type) && level && level.length <= 2)
+		return { ...per_s, axis: "", base: 10, format: formatNumber, tick: (value) => `${formatRound(value)} ${level}` };
+	return { ...per_s, axis: per_s.unit, base: 10, format: formatNumber, tick: formatRound };
 }
 
 function two(number) {

@@ -186,8 +186,8 @@ export class SeriesChart extends EventTarget {
 		ctx.strokeStyle = this.palette.surface; // so that it can be read over the series
 		ctx.lineWidth = 3;
 		ctx.lineJoin = "round";
-		ctx.strokeText(this.#chart.rate.unit, PLOT.left + 4, this.#yOf(ticks.max) + 4);
-		ctx.fillText(this.#chart.rate.unit, PLOT.left + 4, this.#yOf(ticks.max) + 4);
+		ctx.strokeText(this.#chart.rate.axis, PLOT.left + 4, this.#yOf(ticks.max) + 4);
+		ctx.fillText(this.#chart.rate.axis, PLOT.left + 4, this.#yOf(ticks.max) + 4);
 	}
 
 	#drawTimes() {

@@ -176,6 +176,7 @@ def test_temperatures_are_lines_of_their_own_and_have_a_mean(call):
 def test_a_lane_has_the_rate_that_people_count_it_in(call, lane, unit, scale, word):
     rate = call("format", "rateOf", lane, unit, 5e9)
     assert rate["scale"] == pytest.approx(scale) and rate["unit"] == word
+    assert rate["axis"] == ("" if word in ("%", "W", "°C") else word), "short units stand beside each number"
 
 
 @pytest.mark.parametrize("lane, title, has_stacks", [
