@@ -112,12 +112,6 @@ static uint32_t ring_bytes(int cpu_count, const struct loader_options *options)
 	return bytes;
 }
 
-// What the kernel is asked to take.
-struct attempt {
-	bool raw_tracepoints;
-	enum loader_level level;
-};
-
 static void set_unwinder(struct sampler_bpf *programs, enum loader_level level)
 {
 	programs->rodata->unwind_by_tables = level < LOADER_LEVEL_FRAME_POINTER;
@@ -125,7 +119,7 @@ static void set_unwinder(struct sampler_bpf *programs, enum loader_level level)
 }
 
 static void set_options(struct loader *loader, const struct loader_options *options,
-			const struct attempt *attempt)
+			const struct loader_attempt *attempt)
 {
 	struct sampler_bpf *programs = loader->programs;
 	bool raw_tracepoints = attempt->raw_tracepoints;
@@ -154,13 +148,15 @@ static void set_options(struct loader *loader, const struct loader_options *opti
 }
 
 static int open_and_load(struct loader *loader, const struct loader_options *options,
-			 const struct attempt *attempt)
+			 const struct loader_attempt *attempt)
 {
 	last_warning[0] = 0;
 	loader->programs = sampler_bpf__open();
 	if (!loader->programs)
 		return -errno;
 	set_options(loader, options, attempt);
+	if (options->spoil)
+		options->spoil(attempt, loader->programs->obj);
 
 	int rc = sampler_bpf__load(loader->programs);
 	if (rc < 0) {
@@ -183,7 +179,7 @@ static void note_level(struct loader *loader, enum loader_level level, const cha
 }
 
 // What to try after @attempt was refused; false: nothing is left. libbpf names who was refused.
-static bool step_down(struct attempt *attempt)
+static bool step_down(struct loader_attempt *attempt)
 {
 	bool sampler = strstr(last_warning, "sample_on_cpu") != NULL;
 
@@ -200,7 +196,7 @@ static bool step_down(struct attempt *attempt)
 static int load(struct loader *loader, const struct loader_options *options, bool *ret_raw,
 		struct error *err)
 {
-	struct attempt attempt = { options->raw_tracepoints, options->level };
+	struct loader_attempt attempt = { options->raw_tracepoints, options->level };
 	enum loader_level before = attempt.level;
 	int rc = open_and_load(loader, options, &attempt);
 

@@ -20,6 +20,14 @@ enum loader_level {
 	LOADER_LEVEL_FRAME_POINTER, // no tables
 };
 
+/** What the kernel is asked to take. */
+struct loader_attempt {
+	bool raw_tracepoints; // the process programs without types
+	enum loader_level level;
+};
+
+struct bpf_object;
+
 struct loader_options {
 	uint64_t slot_ns;
 	uint32_t frequency_hz; // of ticks; 0: the usual
@@ -32,6 +40,8 @@ struct loader_options {
 	bool raw_tracepoints;    // the process programs without types
 	enum loader_level level; // the first to be tried
 	uint32_t ring_bytes;     // of records; 0: by CPUs and frequency
+	// Likewise: called before each attempt, makes of the programs what this kernel refuses.
+	void (*spoil)(const struct loader_attempt *attempt, struct bpf_object *programs);
 };
 
 /**
@@ -54,8 +64,6 @@ const struct unwind_maps *loader_unwind_maps(const struct loader *loader);
  * said nothing. Once a loader was opened.
  */
 const char *loader_take_refusal(void);
-
-struct bpf_object;
 
 /**
  * Let programs that were opened, but not loaded yet, use the loader's maps for those of theirs that

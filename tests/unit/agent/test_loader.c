@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <bpf/libbpf.h>
+
 #include "tests/test.h"
 
 #include "agent/loader.h"
@@ -359,6 +361,95 @@ TEST(each_level_of_the_unwinder_loads_and_samples)
 	}
 }
 
+/* ---- kernels that refuse ---- */
+
+/* What a kernel refuses, and what was tried then: each attempt's level, with "r" if untyped. */
+static struct {
+	enum loader_level sampler_from; // the first level whose sampler is taken
+	bool typed;                     // programs at typed tracepoints are refused
+	char tried[64];
+} refusing;
+
+static void refuse(struct bpf_object *programs, const char *name)
+{
+	struct bpf_program *program = bpf_object__find_program_by_name(programs, name);
+
+	assert_non_null(program);
+	// Of this type it may call next to nothing.
+	assert_int_equal(0, bpf_program__set_type(program, BPF_PROG_TYPE_SOCKET_FILTER));
+}
+
+static void refuse_some(const struct loader_attempt *attempt, struct bpf_object *programs)
+{
+	size_t used = strlen(refusing.tried);
+
+	snprintf(refusing.tried + used, sizeof(refusing.tried) - used, " %d%s", (int)attempt->level,
+		 attempt->raw_tracepoints ? "r" : "");
+	if (attempt->level < refusing.sampler_from)
+		refuse(programs, "sample_on_cpu");
+	if (refusing.typed && !attempt->raw_tracepoints)
+		refuse(programs, "process_exec");
+}
+
+static const struct {
+	const char *what;
+	enum loader_level sampler_from;
+	bool typed;
+	const char *tried;
+	enum loader_level level;
+	const char *notice; // its beginning; NULL: none
+} refusals[] = {
+	{ "nothing", LOADER_LEVEL_FULL, false, " 0", LOADER_LEVEL_FULL, NULL },
+	{ "Python's part", LOADER_LEVEL_NO_PYTHON, false, " 0 1", LOADER_LEVEL_NO_PYTHON,
+	  "Python functions are not shown: the kernel refused a larger unwinder (" },
+	{ "tables", LOADER_LEVEL_FRAME_POINTER, false, " 0 1 2", LOADER_LEVEL_FRAME_POINTER,
+	  "stacks end at code without frame pointers and Python functions are not shown: the "
+	  "kernel refused a larger unwinder (" },
+	{ "typed tracepoints", LOADER_LEVEL_FULL, true, " 0 0r", LOADER_LEVEL_FULL, NULL },
+	{ "both", LOADER_LEVEL_NO_PYTHON, true, " 0 0r 1r", LOADER_LEVEL_NO_PYTHON,
+	  "Python functions are not shown" },
+};
+
+TEST(what_a_kernel_refuses_is_left_out_and_told)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+
+	for EACH (row, refusals) {
+		refusing.sampler_from = row->sampler_from;
+		refusing.typed = row->typed;
+		refusing.tried[0] = '\0';
+		struct loader *loader = open_with(&(struct loader_options){ .spoil = refuse_some });
+		const char *notice = loader_notice(loader);
+
+		EXPECT_STR(row->tried, refusing.tried, row->what);
+		EXPECT_EQ(row->level, loader_level(loader), row->what);
+		EXPECT_EQ(row->notice != NULL, notice != NULL, row->what);
+		if (notice && (strncmp(notice, row->notice, strlen(row->notice)) ||
+			       !strstr(notice, "sample_on_cpu")))
+			fail_msg("%s: \"%s\"", row->what, notice);
+		loader_close(loader);
+	}
+}
+
+TEST(a_kernel_that_refuses_all_is_named_with_its_reason)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+
+	struct loader_options options = { .counts_max = 4096, .spoil = refuse_some };
+	struct loader *loader;
+	struct error err;
+
+	refusing.sampler_from = LOADER_LEVEL_FRAME_POINTER + 1;
+	refusing.typed = false;
+	refusing.tried[0] = '\0';
+	assert_true(loader_open(&options, &loader, &err) < 0);
+	assert_string_equal(" 0 1 2 2r", refusing.tried);
+	assert_non_null(strstr(err.text, "loading the sampling programs was refused"));
+	assert_non_null(strstr(err.text, "sample_on_cpu"));
+}
+
 enum { CHILDREN_MAX = 5000, PAGE_OF_RECORDS = 4096 / 56 };
 
 /* Makes two records for each that it is called with. */
@@ -411,4 +502,6 @@ RUN_TESTS(cmocka_unit_test(the_life_of_a_process_is_told),
 	  cmocka_unit_test(every_sample_is_drained_once_however_often_the_maps_are_swapped),
 	  cmocka_unit_test(a_forgotten_stack_is_sent_again),
 	  cmocka_unit_test(each_level_of_the_unwinder_loads_and_samples),
+	  cmocka_unit_test(what_a_kernel_refuses_is_left_out_and_told),
+	  cmocka_unit_test(a_kernel_that_refuses_all_is_named_with_its_reason),
 	  cmocka_unit_test(reading_ends_though_records_go_on_coming))
