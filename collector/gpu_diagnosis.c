@@ -36,9 +36,10 @@ static void set_share(struct gpu_figures *figures, enum gpu_figure figure, int64
 		gpu_figures_set(figures, figure, part > 0 ? (double)part / (double)whole : 0);
 }
 
-/* A launch that takes longer on average waits for room: the driver spins while a GPU's queue is full. Half of
- * that is a slow launch; the mark of an outlier is that of Holistic Trace Analysis. */
+/* A kernel's launch that takes longer on average waits for room: the driver spins while a GPU's queue is full, and
+ * then that GPU is not idle. The mark is that of outliers in Holistic Trace Analysis. Graphs may take so long. */
 #define LAUNCH_NS_MAX 50e3
+#define FULL_IDLE_MAX 0.20
 
 static void set_launches(struct gpu_diagnosis *diagnosis)
 {
@@ -48,11 +49,12 @@ static void set_launches(struct gpu_diagnosis *diagnosis)
 	double cost_ns = 0;
 
 	if (sums[THREAD_SUM_LAUNCHES] > 0) {
-		cost_ns = (double)sums[THREAD_SUM_CPU_LAUNCH] / (double)sums[THREAD_SUM_LAUNCHES];
+		cost_ns = (double)sums[THREAD_SUM_CPU_KERNELS] / (double)sums[THREAD_SUM_LAUNCHES];
 		gpu_figures_set(figures, GPU_FIGURE_LAUNCH_COST, cost_ns / 1000);
 	}
-	if (cost_ns > LAUNCH_NS_MAX)
-		diagnosis->queued_ns = sums[THREAD_SUM_CPU_LAUNCH];
+	if (cost_ns > LAUNCH_NS_MAX && !(gpu_figures_know(figures, GPU_FIGURE_IDLE) &&
+					 figures->values[GPU_FIGURE_IDLE] >= FULL_IDLE_MAX))
+		diagnosis->queued_ns = sums[THREAD_SUM_CPU_KERNELS];
 	set_share(figures, GPU_FIGURE_LAUNCH_CALLS,
 		  sums[THREAD_SUM_CPU_LAUNCH] - diagnosis->queued_ns, sums[THREAD_SUM_CPU]);
 	if (!diagnosis->threads.has_launches || thread_seconds <= 0)
@@ -278,15 +280,17 @@ static int read_figures(const struct query *query, struct gpu_diagnosis *diagnos
 
 	if (rc)
 		return rc;
-	set_launches(diagnosis);
-	set_wall_shares(diagnosis);
-	set_rates(diagnosis);
 	rc = gpu_gauges_read(query, &diagnosis->figures, err);
+	if (!rc)
+		rc = read_idle(query, diagnosis, err);
 	if (!rc)
 		rc = read_copies(query, diagnosis, err);
 	if (!rc)
 		rc = read_lag(query, diagnosis, err);
-	return rc ? rc : read_idle(query, diagnosis, err);
+	set_launches(diagnosis);
+	set_wall_shares(diagnosis);
+	set_rates(diagnosis);
+	return rc;
 }
 
 /* Parts of the range, one after the other, in each of which there is what there is in all of it. */

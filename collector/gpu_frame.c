@@ -17,10 +17,10 @@ static const struct {
 } calls[] = {
 	{ "cuLaunchKernel", GPU_MARK_DRIVER | GPU_MARK_LAUNCH },
 	{ "cuLaunchCooperativeKernel", GPU_MARK_DRIVER | GPU_MARK_LAUNCH },
-	{ "cuGraphLaunch", GPU_MARK_DRIVER | GPU_MARK_LAUNCH },
+	{ "cuGraphLaunch", GPU_MARK_DRIVER | GPU_MARK_LAUNCH | GPU_MARK_GRAPH },
 	{ "cudaLaunchKernel", GPU_MARK_DRIVER | GPU_MARK_LAUNCH },
 	{ "cudaLaunchCooperativeKernel", GPU_MARK_DRIVER | GPU_MARK_LAUNCH },
-	{ "cudaGraphLaunch", GPU_MARK_DRIVER | GPU_MARK_LAUNCH },
+	{ "cudaGraphLaunch", GPU_MARK_DRIVER | GPU_MARK_LAUNCH | GPU_MARK_GRAPH },
 	{ "cuMemcpyHtoD", GPU_MARK_DRIVER | GPU_MARK_COPY_IN },
 	{ "cuMemcpyHtoA", GPU_MARK_DRIVER | GPU_MARK_COPY_IN },
 	{ "cuMemcpyDtoH", GPU_MARK_DRIVER | GPU_MARK_IMPLICIT },

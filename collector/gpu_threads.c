@@ -131,6 +131,8 @@ static void add_cpu(struct thread_row *row, unsigned int marks, int64_t value)
 		row->sums[THREAD_SUM_CPU_DRIVER] += value;
 	if (marks & GPU_MARK_LAUNCH)
 		row->sums[THREAD_SUM_CPU_LAUNCH] += value;
+	if (marks & GPU_MARK_LAUNCH && !(marks & GPU_MARK_GRAPH))
+		row->sums[THREAD_SUM_CPU_KERNELS] += value;
 	if (marks & GPU_MARK_COPY_IN)
 		row->sums[THREAD_SUM_CPU_COPY_IN] += value;
 	if (marks & GPU_MARK_ALLOCATION)

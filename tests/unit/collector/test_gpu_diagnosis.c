@@ -455,6 +455,33 @@ TEST(a_launch_that_spins_for_room_in_the_queue_is_a_wait)
 	EXPECT_STR("cuLaunchKernel", frame(&diagnosis, 0, 0), "where it waits");
 	EXPECT_EQ(0, figure_of(&diagnosis, GPU_FIGURE_LAUNCH_CALLS), "no work of its own");
 	diagnosis_deinit(&diagnosis);
+
+	// A GPU that is idle has room: then launches have not all been counted.
+	add_device(&fixture, 50);
+	diagnosis = expect_class(&fixture, "gpu_launch_bound",
+				 "gpu_launch:launches:count:launch:count");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+TEST(a_graphs_launch_may_take_its_time)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add_thread(&fixture, TRAINER, 60, 0);
+	add_both(&fixture, TRAINER, PROFILE_TYPE_CPU, "main;step", 24);
+	add_both(&fixture, TRAINER, PROFILE_TYPE_CPU, "main;step;cudaGraphLaunch;cuGraphLaunch",
+		 33);
+	add_both(&fixture, TRAINER, PROFILE_TYPE_CPU, "main;step;cudaLaunchKernel;cuLaunchKernel",
+		 0.1);
+	add_both(&fixture, TRAINER, SPIN, BUSY_LOOP, 2);
+	add_both(&fixture, TRAINER, "gpu_launch:launches:count:launch:count", "main;step;sample",
+		 1e4 / 1e9);
+	struct diagnosis diagnosis = expect_class(&fixture, "gpu_launch_bound",
+						  "gpu_launch:launches:count:launch:count");
+	EXPECT_EQ(10, figure_of(&diagnosis, GPU_FIGURE_LAUNCH_COST), "us, a kernel's");
+	diagnosis_deinit(&diagnosis);
 	tear_down(&fixture);
 }
 
@@ -713,6 +740,7 @@ RUN_TESTS(cmocka_unit_test(a_gpu_that_waits_for_its_input_is_starved),
 	  cmocka_unit_test(implicit_waits_are_told_by_how_often_and_how_long),
 	  cmocka_unit_test(launches_are_told_by_their_cost_and_how_often_one_stack_repeats_them),
 	  cmocka_unit_test(a_launch_that_spins_for_room_in_the_queue_is_a_wait),
+	  cmocka_unit_test(a_graphs_launch_may_take_its_time),
 	  cmocka_unit_test(what_part_of_a_gpu_is_full_is_told_by_its_gauges),
 	  cmocka_unit_test(allocations_count_by_their_time_and_by_their_number),
 	  cmocka_unit_test(locks_are_told_with_who_ends_the_waits_and_who_runs_meanwhile),

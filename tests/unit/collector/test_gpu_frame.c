@@ -11,7 +11,7 @@ static const struct {
 	unsigned int marks;
 } frames[] = {
 	{ "cuLaunchKernelEx_ptsz", DRIVER, GPU_MARK_DRIVER | GPU_MARK_LAUNCH },
-	{ "cuGraphLaunch", DRIVER, GPU_MARK_DRIVER | GPU_MARK_LAUNCH },
+	{ "cuGraphLaunch", DRIVER, GPU_MARK_DRIVER | GPU_MARK_LAUNCH | GPU_MARK_GRAPH },
 	{ "cudaLaunchKernel", "libtorch_cuda.so", GPU_MARK_DRIVER | GPU_MARK_LAUNCH },
 	{ "cuMemcpyHtoDAsync_v2", DRIVER, GPU_MARK_DRIVER | GPU_MARK_COPY_IN },
 	{ "cuMemcpyDtoH_v2_ptds", DRIVER, GPU_MARK_DRIVER | GPU_MARK_IMPLICIT },
