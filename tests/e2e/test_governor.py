@@ -98,6 +98,9 @@ def test_a_storm_is_answered_told_and_forgotten(collector, tmp_path, storm, pref
         wait_until("an answer to the storm", 40, agent.answers_to_switches)
         wait_until("a step down", 60, lambda: any(
             "1/" in line or " off" in line or " Hz" in line for line in agent.governor_said()))
+        wait_until("a cost within its budget, or that it cannot be had", 60, lambda:
+                   agent.cost_percent() <= BUDGET or any("nothing is left" in line
+                                                         for line in agent.governor_said()))
         storm.send_signal(signal.SIGUSR2)
 
         changes = wait_until("the change as a series", 30, lambda: collector.api.get(

@@ -320,6 +320,24 @@ TEST(pages_copied_after_a_fork_count_for_who_writes)
 	close_setting(&setting);
 }
 
+TEST(nothing_is_counted_during_a_pause_and_all_afterwards)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	struct setting setting = open_setting(false);
+	struct error err = { 0 };
+
+	page_faults_set_budget(setting.faults, UINT32_MAX);
+	EXPECT_EQ(0, page_faults_set_running(setting.faults, false, &err), "pause");
+	struct seen seen = drain(&setting, run(touch_small_pages), see_count);
+	EXPECT_EQ(0, seen.faults, "meanwhile");
+	EXPECT_EQ(0, page_faults_set_running(setting.faults, true, &err), "go on");
+	// With the budget that was set: each fault is looked at.
+	seen = drain(&setting, run(touch_small_pages), see_count);
+	expect_bytes(TOUCHED_BYTES, &seen, "afterwards");
+	close_setting(&setting);
+}
+
 TEST(a_storm_takes_few_stacks)
 {
 	if (!machine_is_fit())
@@ -347,4 +365,5 @@ TEST(a_storm_takes_few_stacks)
 RUN_TESTS(cmocka_unit_test(bytes_are_those_that_came_into_memory),
 	  cmocka_unit_test(bytes_are_right_without_tracepoints_too),
 	  cmocka_unit_test(pages_copied_after_a_fork_count_for_who_writes),
+	  cmocka_unit_test(nothing_is_counted_during_a_pause_and_all_afterwards),
 	  cmocka_unit_test(a_storm_takes_few_stacks))

@@ -2,6 +2,7 @@
 // The wall clock of threads on the running kernel: what they do with their time is told, and adds up
 // to the time that has passed. Needs root and BTF.
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -306,6 +307,60 @@ TEST(waits_that_were_sampled_add_up_to_the_totals)
 	close_switches(&fixture);
 }
 
+/* Waits a thousand times a second. */
+static pid_t start_napping(void)
+{
+	pid_t child = fork();
+
+	if (child)
+		return child;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;)
+		sleep_ns(NS_PER_MS);
+}
+
+static uint64_t with_stacks(const struct told *told)
+{
+	return told->ns[SAMPLE_KIND_OFF_CPU] + told->ns[SAMPLE_KIND_SCHED_DELAY];
+}
+
+/* On a busy machine a wait that began before may last for some of the windows. */
+static void expect_windows(struct fixture *fixture, pid_t pid, bool has_stacks, const char *what)
+{
+	enum { ATTEMPTS = 20 };
+
+	for (int i = 0; i < ATTEMPTS; i++) {
+		struct told told = { .pid = pid };
+
+		sleep_ns(100 * NS_PER_MS);
+		drain(fixture, &told);
+		if ((with_stacks(&told) != 0) == has_stacks && sum(&told) > 50 * NS_PER_MS)
+			return;
+	}
+	fail_msg("%s: in none of %d windows", what, ATTEMPTS);
+}
+
+TEST(a_process_that_is_left_out_keeps_its_totals)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	struct fixture fixture = open_switches(false);
+	pid_t child = start_napping(), other = start_napping();
+
+	EXPECT_EQ(0, switches_set_process(fixture.switches, child, false), "off");
+	EXPECT_EQ(-EEXIST, switches_set_process(fixture.switches, child, false), "twice");
+	EXPECT_EQ(-ENOENT, switches_set_process(fixture.switches, other, true), "it was not off");
+	expect_windows(&fixture, child, false, "totals without stacks");
+	expect_windows(&fixture, other, true, "another process");
+	EXPECT_EQ(0, switches_set_process(fixture.switches, child, true), "on again");
+	expect_windows(&fixture, child, true, "stacks again");
+	kill(child, SIGKILL);
+	kill(other, SIGKILL);
+	waitpid(child, NULL, 0);
+	waitpid(other, NULL, 0);
+	close_switches(&fixture);
+}
+
 TEST(what_threads_do_during_a_pause_is_not_told_and_all_is_afterwards)
 {
 	struct told told = { .pid = getpid() };
@@ -333,7 +388,7 @@ TEST(what_threads_do_during_a_pause_is_not_told_and_all_is_afterwards)
 RUN_TESTS(
 	cmocka_unit_test(what_threads_do_during_a_pause_is_not_told_and_all_is_afterwards),
 	cmocka_unit_test(waits_that_were_sampled_add_up_to_the_totals),
-
+	cmocka_unit_test(a_process_that_is_left_out_keeps_its_totals),
 	cmocka_unit_test(all_the_time_of_a_thread_is_told),
 	cmocka_unit_test(raw_tracepoints_tell_all_the_time_too),
 	cmocka_unit_test(the_time_of_threads_that_have_gone_is_told_from_their_start_to_their_end),
