@@ -11,6 +11,8 @@
 
 #include "agent/process_labels.h"
 #include "base/cleanup.h"
+#include "base/hash_table.h"
+#include "base/id128.h"
 #include "bpf/shared_variables.h"
 #include "wakers.skel.h"
 
@@ -29,6 +31,7 @@ struct wakers {
 	char *services; // NULL: all that the sampler follows
 	struct followed_process *followed;
 	uint32_t followed_count, followed_max;
+	struct hash_table by_pid;
 	bool is_full, full_told;
 	bool no_interrupts, interrupts_told;
 	enum loader_level level;
@@ -222,6 +225,7 @@ void wakers_close(struct wakers *wakers)
 	wakers_bpf__destroy(wakers->programs);
 	free(wakers->services);
 	free(wakers->followed);
+	hash_table_deinit(&wakers->by_pid);
 	free(wakers);
 }
 
@@ -243,12 +247,36 @@ bool wakers_is_listed(const char *services, const char *service)
 	return false;
 }
 
+static bool pid_equals(const void *context, uint32_t item, const void *pid)
+{
+	const struct wakers *wakers = context;
+
+	return wakers->followed[item].pid == *(const uint32_t *)pid;
+}
+
 static struct followed_process *find(struct wakers *wakers, uint32_t pid)
 {
-	for (uint32_t i = 0; i < wakers->followed_count; i++)
-		if (wakers->followed[i].pid == pid)
-			return &wakers->followed[i];
-	return NULL;
+	uint32_t at = hash_table_find(&wakers->by_pid, hash64_of(&pid, sizeof(pid)), pid_equals,
+				      wakers, &pid);
+
+	return at == HASH_TABLE_NONE ? NULL : &wakers->followed[at];
+}
+
+// NULL: there is no room.
+static struct followed_process *add(struct wakers *wakers, uint32_t pid)
+{
+	int fd = bpf_map__fd(wakers->programs->maps.woken_processes);
+	uint32_t yes = 1, at = wakers->followed_count;
+
+	if (at == wakers->followed_max || bpf_map_update_elem(fd, &pid, &yes, BPF_ANY))
+		return NULL;
+	if (hash_table_add(&wakers->by_pid, hash64_of(&pid, sizeof(pid)), at)) {
+		bpf_map_delete_elem(fd, &pid);
+		return NULL;
+	}
+	wakers->followed[at] = (struct followed_process){ .pid = pid };
+	wakers->followed_count++;
+	return &wakers->followed[at];
 }
 
 static void follow(void *context, const struct process *process)
@@ -256,17 +284,12 @@ static void follow(void *context, const struct process *process)
 	const char *service = labels_get(&process->labels, LABEL_SERVICE);
 	struct wakers *wakers = context;
 	struct followed_process *followed;
-	uint32_t yes = 1;
 
 	if (!service || !wakers_is_listed(wakers->services, service))
 		return;
 	followed = find(wakers, process->key.pid);
-	if (!followed && wakers->followed_count < wakers->followed_max &&
-	    !bpf_map_update_elem(bpf_map__fd(wakers->programs->maps.woken_processes),
-				 &process->key.pid, &yes, BPF_ANY)) {
-		followed = &wakers->followed[wakers->followed_count++];
-		followed->pid = process->key.pid;
-	}
+	if (!followed)
+		followed = add(wakers, process->key.pid);
 	if (followed)
 		followed->seen = true;
 	else
@@ -278,13 +301,17 @@ static void forget_gone(struct wakers *wakers)
 	int fd = bpf_map__fd(wakers->programs->maps.woken_processes);
 	uint32_t kept = 0;
 
+	hash_table_clear(&wakers->by_pid);
 	for (uint32_t i = 0; i < wakers->followed_count; i++) {
-		struct followed_process process = wakers->followed[i];
+		uint32_t pid = wakers->followed[i].pid;
 
-		if (process.seen)
-			wakers->followed[kept++] = (struct followed_process){ .pid = process.pid };
-		else
-			bpf_map_delete_elem(fd, &process.pid);
+		if (!wakers->followed[i].seen) {
+			bpf_map_delete_elem(fd, &pid);
+			continue;
+		}
+		// There is room: they were in it.
+		hash_table_add(&wakers->by_pid, hash64_of(&pid, sizeof(pid)), kept);
+		wakers->followed[kept++] = (struct followed_process){ .pid = pid };
 	}
 	wakers->followed_count = kept;
 }
