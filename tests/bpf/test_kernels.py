@@ -2,6 +2,7 @@
 """The programs load on Debian's kernels, at every size that the loader steps down to, and give right
 stacks of a native program without frame pointers and of a Python program."""
 import base64
+import json
 import pathlib
 import shutil
 import subprocess
@@ -28,6 +29,27 @@ EXACT_PERCENT = 99.0        # of some hundreds of samples
 CRYPTO = "/usr/lib/x86_64-linux-gnu/libcrypto.so.3"
 # By control groups of version 2, whatever this machine has.
 CGROUP_TESTS = ("test_cgroup_counter",)
+WAITS = """
+import json, time
+
+def for_a_short_time():
+    time.sleep(0.01)
+
+def for_a_long_time():
+    time.sleep(0.04)
+
+def wait(way, waited):
+    begin = time.monotonic_ns()
+    way()
+    waited[way.__name__] = waited.get(way.__name__, 0) + time.monotonic_ns() - begin
+
+waited = {}
+end = time.monotonic() + 14
+while time.monotonic() < end:
+    wait(for_a_short_time, waited)
+    wait(for_a_long_time, waited)
+print(json.dumps(waited))
+"""
 LIST_MODULES = """
 import runpy, sys
 sys.argv = ["chains.py", "plain", "--seconds", "0", "--warm-up", "0"]
@@ -61,17 +83,23 @@ def run_jobs(kernel, files, jobs):
     return machine.release, done
 
 
-def record(kernel, files, command, tmp_path):
-    """Record the command there; returns its output's lines and the stacks of its "truth" threads."""
+def record(kernel, files, command, tmp_path, flags="", thread="truth"):
+    """Record the command there; returns its output's lines and the stacks of its threads of that name."""
     files = {**files, "/usr/bin/cairn": build_folder() / "cairn", "/usr/bin/base64":
              shutil.which("base64")}
-    jobs = [f"/usr/bin/cairn record -F 199 -d 60 -o /tmp/there.pb.gz -- {command} >/tmp/said",
+    jobs = [f"/usr/bin/cairn record -F 199 -d 60 {flags} -o /tmp/there.pb.gz -- {command} >/tmp/said",
             "/usr/bin/base64 /tmp/there.pb.gz", "/usr/bin/base64 /tmp/said"]
     release, (_, profile, said) = run_jobs(kernel, files, jobs)
     path = tmp_path / "there.pb.gz"
     path.write_bytes(base64.b64decode(profile.output))
-    stacks = [stack for stack in read_pprof(path) if stack.labels.get("thread") == "truth"]
+    stacks = [stack for stack in read_pprof(path) if stack.labels.get("thread") == thread]
     return release, base64.b64decode(said.output).decode().splitlines(), stacks
+
+
+def is_below(stack, function):
+    """With the interpreted frames that lead there."""
+    names = [frame.name for frame in stack.frames]
+    return function in names and names.index("<module>") < names.index("wait") < names.index(function)
 
 
 def expect_exact(verdict):
@@ -105,6 +133,22 @@ def test_python_stacks(kernel, tmp_path):
     release, lines, stacks = record(
         kernel, files, f"{interpreter} {PYTHON_PROGRAM} callbacks --seconds 8 --warm-up 6", tmp_path)
     expect_exact(python_chains.judge(f"{release} Python", stacks, lines, ask(PYTHON)))
+
+
+def test_python_waits(kernel, tmp_path):
+    """By the larger program of context switches: whole stacks, and not those of one step down."""
+    files, interpreter = python_files()
+    script = tmp_path / "waits.py"
+    script.write_text(WAITS)
+    release, lines, stacks = record(kernel, {**files, "/waits.py": script}, f"{interpreter} /waits.py",
+                                    tmp_path, "--type off-cpu", pathlib.Path(interpreter).name[:15])
+    waits = {name: sum(stack.value for stack in stacks if is_below(stack, name) and stack.is_complete())
+             for name in ("for_a_short_time", "for_a_long_time")}
+    truth = json.loads(lines[0])
+    print(f"\non {release}: blocked {waits} ns of {truth}")
+    for name, ns in truth.items():
+        # The first come before the tables do.
+        assert 0.5 * ns < waits[name] < 1.1 * ns, (name, waits, truth)
 
 
 if __name__ == "__main__":
