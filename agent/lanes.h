@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What runs beside the on-CPU sampler: one lane for each thing that is measured. A lane that a
 // kernel refuses leaves a sentence, and the rest runs. The profiler knows no lane by name: who adds
-// one adds a row to the table in lanes.c. One thread.
+// one adds a row to the table in lane_kinds.c. One thread.
 #pragma once
 
 #include <stdbool.h>
@@ -53,35 +53,6 @@ struct lane_cost {
 	uint64_t bpf_count;
 };
 
-/** A kind of lane. What it does not need is NULL. */
-struct lane_kind {
-	const char *name; // as in messages: "wall"
-	uint32_t bit;     // enum lane_bit
-	uint32_t needs;   // of lanes that come before: it is closed and opened with them
-	int (*open)(const struct lane_setup *setup, void **ret_lane, struct error *err);
-	void (*close)(void *lane);
-	/**
-	 * Stop, to cost nothing, or go on, without being loaded anew: a kernel takes a second of CPU to
-	 * check a large program. What was set stays so. NULL: it is closed, and opened again.
-	 */
-	int (*set_running)(void *lane, bool on);
-	/** The count maps are about to be swapped: count what is due. Returns 0 or a negative errno. */
-	int (*before_drain)(void *lane);
-	/** All counts are in @window, which ends now: add what is not counted by the kernel. */
-	int (*after_drain)(void *lane, struct window *window);
-	/** Each count that is drained. */
-	void (*take_count)(void *lane, const struct count_key *key, const struct count *count);
-	/** From now on a quarter of the stacks at each step; 0: all. What has no stacks stays exact. */
-	int (*set_step)(void *lane, uint32_t step);
-	/** What costs most is not done for this process, or again. Returns 0 or a negative errno. */
-	int (*set_process)(void *lane, uint32_t pid, bool on);
-	/** Some 50 times a second: it must cost next to nothing when nothing is due. */
-	void (*tick)(void *lane, uint64_t now_ns);
-	/** What works less well than it could, once each; NULL: no more for now. Valid until the next. */
-	const char *(*next_notice)(void *lane);
-	void (*read_cost)(const void *lane, struct lane_cost *ret_cost);
-};
-
 struct lanes;
 
 /** Open the lanes of @bits, one by one; what fails is told by lanes_next_notice(). 0 or -ENOMEM. */
@@ -101,6 +72,13 @@ const char *lanes_next_notice(struct lanes *lanes);
 /** Of the lane of this bit; zeros if it does not run. */
 void lanes_read_cost(const struct lanes *lanes, enum lane_bit bit, struct lane_cost *ret_cost);
 
+/** For the kinds of lanes: another one, NULL if it does not run; what they were opened with. */
+void *lanes_find(const struct lanes *lanes, enum lane_bit bit);
+const struct lane_setup *lanes_setup(const struct lanes *lanes);
+
+/** Whether a lane of the bit runs, or stands still, that has the knob. */
+bool lanes_can_step(const struct lanes *lanes, enum lane_bit bit);
+bool lanes_can_set_process(const struct lanes *lanes, enum lane_bit bit);
 /** The knobs of the lanes of a bit; -EOPNOTSUPP if one of them has none. */
 int lanes_set_step(struct lanes *lanes, enum lane_bit bit, uint32_t step);
 int lanes_set_process(struct lanes *lanes, enum lane_bit bit, uint32_t pid, bool on);
