@@ -11,6 +11,7 @@
 #include "agent/mapping.h"
 #include "agent/process_code.h"
 #include "agent/published_processes.h"
+#include "agent/unwind_room.h"
 #include "agent/unwind_tables.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -19,7 +20,6 @@
 enum {
 	LIVENESS_CHECKS = 256, // processes looked at in one expire()
 	MISSING_TRIES = 3,     // expire()s in which an address without a mapping is looked up again
-	DROPPED_SHARE = 16,    // when there is no room, the least recently used 1/16 goes
 	NOTICES_MAX = 16,      // not told yet; each is of another build of an interpreter
 };
 
@@ -147,36 +147,18 @@ static void drop_exited(struct process_unwinds *unwinds)
 
 // ---- room -----------------------------------------------------------------------------------
 
-struct candidate {
-	uint64_t used_ns;
-	uint32_t item;
-};
-
-static int compare_candidates(const void *left, const void *right)
+static void take_back(void *context, struct published *record)
 {
-	const struct candidate *a = left, *b = right;
+	struct process_unwinds *unwinds = context;
 
-	return (a->used_ns > b->used_ns) - (a->used_ns < b->used_ns);
+	drop(unwinds, record);
+	unwinds->stats.dropped++;
 }
 
-// Take back the processes that were sampled least recently, but never @kept.
+// The processes that were sampled least recently, but never @kept.
 static void drop_least_recently_used(struct process_unwinds *unwinds, const struct published *kept)
 {
-	_cleanup_free_ struct candidate *candidates =
-		calloc(unwinds->published.slot_count + 1, sizeof(*candidates));
-	uint32_t count = 0;
-
-	if (!candidates)
-		return;
-	for (uint32_t i = 0; i < unwinds->published.slot_count; i++)
-		if (unwinds->published.records[i].key.pid && &unwinds->published.records[i] != kept)
-			candidates[count++] =
-				(struct candidate){ unwinds->published.records[i].used_ns, i };
-	qsort(candidates, count, sizeof(*candidates), compare_candidates);
-	for (uint32_t i = 0; i < count && i <= count / DROPPED_SHARE; i++) {
-		drop(unwinds, &unwinds->published.records[candidates[i].item]);
-		unwinds->stats.dropped++;
-	}
+	unwind_room_drop(&unwinds->published, kept, take_back, unwinds);
 }
 
 static void make_page_room(struct process_unwinds *unwinds, const struct published *kept,
@@ -580,32 +562,10 @@ void process_unwind_apply(struct process_unwinds *unwinds, const struct process_
 
 // ---- public: what happens to tables -------------------------------------------------------------
 
-static int compare_files(const void *left, const void *right)
-{
-	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-
-	return (a > b) - (a < b);
-}
-
-static bool maps_file(const struct published *record, uint32_t file)
-{
-	return record->file_count && bsearch(&file, record->files, record->file_count,
-					     sizeof(*record->files), compare_files);
-}
-
-static void tell_uses(struct process_unwinds *unwinds)
-{
-	for (uint32_t i = 0; i < unwinds->published.slot_count; i++) {
-		const struct published *record = &unwinds->published.records[i];
-
-		for (uint32_t j = 0; j < record->file_count; j++)
-			unwind_tables_use(unwinds->tables, record->files[j], record->used_ns);
-	}
-}
-
 // Without its table, or not at all.
-static void publish_again(struct process_unwinds *unwinds, struct published *record)
+static void publish_again(void *context, struct published *record)
 {
+	struct process_unwinds *unwinds = context;
 	const struct mapping_list *list = record->list;
 	struct process *process = NULL;
 
@@ -617,41 +577,6 @@ static void publish_again(struct process_unwinds *unwinds, struct published *rec
 		record->mappings_generation = list->generation;
 	if (!list || publish(unwinds, record, list))
 		drop(unwinds, record);
-}
-
-// No process refers to the table any more when its number becomes free for another one.
-static bool evict(struct process_unwinds *unwinds, uint32_t file)
-{
-	if (unwind_tables_withdraw(unwinds->tables, file))
-		return false;
-	for (uint32_t i = 0; i < unwinds->published.slot_count; i++)
-		if (maps_file(&unwinds->published.records[i], file))
-			publish_again(unwinds, &unwinds->published.records[i]);
-	unwind_tables_remove(unwinds->tables, file);
-	return true;
-}
-
-// Returns whether something was evicted for @wanting.
-static bool make_table_room(struct process_unwinds *unwinds, uint32_t wanting)
-{
-	uint64_t wanted = unwind_tables_shortage(unwinds->tables, wanting), freed = 0;
-	uint64_t before_ns = clock_monotonic_ns() - unwinds->kept_ns;
-
-	tell_uses(unwinds);
-	// Nothing is given up for what would not fit all the same.
-	if (unwind_tables_spare_bytes(unwinds->tables, before_ns, wanting) < wanted)
-		return false;
-	do {
-		uint32_t file = unwind_tables_victim(unwinds->tables, before_ns, wanting);
-		uint64_t bytes = file == HASH_TABLE_NONE
-					 ? 0
-					 : unwind_tables_file(unwinds->tables, file)->bytes;
-
-		if (!bytes || !evict(unwinds, file))
-			break;
-		freed += bytes;
-	} while (freed < wanted);
-	return freed > 0;
 }
 
 static bool has_changed(const struct process_unwinds *unwinds, const struct published *record,
@@ -709,7 +634,9 @@ void process_unwind_read(struct process_unwinds *unwinds)
 	uint64_t read = unwind_tables_read(unwinds->tables, &wanting);
 
 	drop_exited(unwinds);
-	if (wanting != HASH_TABLE_NONE && make_table_room(unwinds, wanting))
+	if (wanting != HASH_TABLE_NONE &&
+	    unwind_room_make(unwinds->tables, &unwinds->published, wanting, unwinds->kept_ns,
+			     publish_again, unwinds))
 		unwind_tables_retry(unwinds->tables, wanting);
 	for (uint32_t i = 0; read && i < unwinds->published.slot_count; i++) {
 		struct published *record = &unwinds->published.records[i];
