@@ -171,12 +171,28 @@ class Perf(Profiler):
 
 
 class Bpftrace(Profiler):
+    """At its end it names the stacks of the process; those of others are only counted."""
+
     name = "bpftrace"
     settle_seconds = 4
 
     def argv(self, pid):
-        return ["bpftrace", "-e", f"profile:hz:{self.frequency} {{ @[pid, ustack(127)] = count(); }} "
-                                  "END { clear(@); }"]
+        return ["bpftrace", "-e", f"profile:hz:{self.frequency} {{ if (pid == {pid}) "
+                                  "{ @stacks[ustack(127)] = count(); } "
+                                  "else { @[pid, ustack(127)] = count(); } } END { clear(@); }"]
+
+    def stacks(self, pid):
+        """Lines of "name+offset" or an address, innermost first, between "@stacks[" and "]: count"."""
+        stacks, names = Stacks(), []
+        for line in (self.folder / f"{self.name}.log").read_text(errors="replace").splitlines():
+            if line.startswith("@stacks["):
+                names = []
+            elif line.startswith("]: ") and names:
+                stacks.add(int(line[3:]), len(names), bool(FIRST_FUNCTIONS.match(names[-1])),
+                           not any(name.startswith("0x") for name in names))
+            elif line.strip():
+                names.append(line.strip().rsplit("+", 1)[0])
+        return stacks
 
 
 class PySpy(Profiler):
