@@ -247,6 +247,12 @@ static void wait_for_stops(struct process_pause *pause, uint32_t first)
 		wait_for_stop(&pause->held[i], asked_ns);
 }
 
+/* Stopping is a part of the pause, which is over in time. */
+static bool has_time_for_a_pass(const struct process_pause *pause)
+{
+	return clock_monotonic_ns() - pause->began_ns < PAUSE_HELD_NS - PAUSE_STOP_NS;
+}
+
 /*
  * Threads that run start others: the folder is read again until all of those in it are held. Those
  * of the first pass are all seized before any is stopped, so that the pause begins late.
@@ -257,7 +263,9 @@ static int stop_all(struct process_pause *pause, DIR *tasks)
 	uint32_t stopped = 0;
 
 	pause->began_ns = clock_monotonic_ns();
-	for (int pass = 0; !rc && pass < PASSES_MAX && stopped < pause->held_count; pass++) {
+	for (int pass = 0;
+	     !rc && pass < PASSES_MAX && stopped < pause->held_count && has_time_for_a_pass(pause);
+	     pass++) {
 		uint32_t first = stopped;
 
 		interrupt_threads(pause, first);
@@ -337,20 +345,13 @@ static int begin(struct process_pause *pause)
 	return rc ? rc : publish_threads(pause);
 }
 
-static void add_ns(struct timespec *time, uint64_t ns)
-{
-	ns += (uint64_t)time->tv_nsec;
-	time->tv_sec += (time_t)(ns / NS_PER_SECOND);
-	time->tv_nsec = (long)(ns % NS_PER_SECOND);
-}
-
 /* Until the caller has done, or has taken too long. */
 static void wait_for_end(struct process_pause *pause)
 {
-	struct timespec until;
+	uint64_t until_ns = pause->began_ns + PAUSE_HELD_NS;
+	const struct timespec until = { .tv_sec = (time_t)(until_ns / NS_PER_SECOND),
+					.tv_nsec = (long)(until_ns % NS_PER_SECOND) };
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	add_ns(&until, PAUSE_HELD_NS);
 	while (!pause->ending && !pause->expired)
 		if (pthread_cond_timedwait(&pause->changed, &pause->lock, &until) == ETIMEDOUT)
 			pause->expired = !pause->ending;

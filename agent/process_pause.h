@@ -16,7 +16,7 @@
  * that sleeps uninterruptibly is not waited for.
  */
 #define PAUSE_STOP_NS (100 * NS_PER_MS)
-/** However long the caller takes: no process is held longer. */
+/** However long stopping and the caller take: no pause is longer. */
 #define PAUSE_HELD_NS (NS_PER_SECOND)
 
 enum { PAUSE_THREADS_MAX = 32768 };
