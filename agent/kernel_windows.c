@@ -22,16 +22,19 @@
 #define SLOWDOWN_MAX 0.10
 #define SLOWDOWNS    3
 /* To begin and to end, in all: CUPTI instruments code that is loaded already, and launches wait for that. It is in
- * neither half of the window. */
-#define BEGIN_END_NS_MAX (100 * NS_PER_MS)
+ * neither half of the window. The helper may have waited for a CPU meanwhile, so it must be so in as many windows one
+ * after the other, unless it is very long. */
+#define HALT_NS_MAX (100 * NS_PER_MS)
+#define HALT_NS_FAR NS_PER_SECOND
+#define HALTS       3
 
 struct watched {
 	struct process_key key;
 	uint64_t due_ns;
 	uint32_t one_in;
-	uint32_t slowdowns; // in windows one after the other
-	bool is_off;        // no more windows
-	bool is_aside_told; // that it uses CUPTI itself
+	uint32_t slowdowns, halts; // in windows one after the other
+	bool is_off;               // no more windows
+	bool is_aside_told;        // that it uses CUPTI itself
 	bool is_there;
 };
 
@@ -177,6 +180,14 @@ static uint32_t choose_one_in(const struct cupti_result *result)
 	return one_in < UINT32_MAX ? (uint32_t)one_in : UINT32_MAX;
 }
 
+// Both are the process's word, and their sum need not fit.
+static uint64_t halt_ns(const struct cupti_result *result)
+{
+	uint64_t sum_ns = result->enable_ns + result->disable_ns;
+
+	return sum_ns < result->enable_ns ? UINT64_MAX : sum_ns;
+}
+
 static void judge(struct kernel_windows *windows, struct watched *watched)
 {
 	const struct cupti_result *result = &windows->result;
@@ -204,12 +215,11 @@ static void judge(struct kernel_windows *windows, struct watched *watched)
 	default:
 		break;
 	}
-	if (result->enable_ns > BEGIN_END_NS_MAX || result->disable_ns > BEGIN_END_NS_MAX ||
-	    result->enable_ns + result->disable_ns > BEGIN_END_NS_MAX) {
+	watched->halts = halt_ns(result) > HALT_NS_MAX ? watched->halts + 1 : 0;
+	if (watched->halts >= HALTS || halt_ns(result) > HALT_NS_FAR) {
 		watched->is_off = true;
-		snprintf(text, sizeof(text), "CUPTI took %.0f ms to begin and %.0f ms to end",
-			 (double)result->enable_ns / NS_PER_MS,
-			 (double)result->disable_ns / NS_PER_MS);
+		snprintf(text, sizeof(text), "CUPTI took %.0f ms to begin and to end",
+			 (double)halt_ns(result) / NS_PER_MS);
 		say(windows, &watched->key, text);
 		return;
 	}

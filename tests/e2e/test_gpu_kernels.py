@@ -82,9 +82,9 @@ def test_the_applications_own_profiler_comes_first_and_it_is_said(fleet, agent, 
 
 
 def test_a_process_that_cupti_halts_for_long_gets_no_more_windows(fleet, agent, start_client):
-    _, client = start_client(CUPTI_DOUBLE_ENABLE_MS="150")
+    _, client = start_client(CUPTI_DOUBLE_ENABLE_MS="1100")
     wait_until("a notice", ARRIVE_SECONDS,
-               lambda: f"process {client.pid} is not measured: CUPTI took 1" in agent.log())
+               lambda: f"process {client.pid} is not measured: CUPTI took " in agent.log())
 
 
 def test_a_process_that_ends_in_its_window_takes_nothing_with_it(fleet, agent, start_client):
