@@ -40,11 +40,12 @@ static NOINLINE PyObject *take_gil_and_call(PyObject *function)
 
 static PyObject *call_without_gil(PyObject *module, PyObject *function)
 {
-	PyObject *result;
+	PyThreadState *state = PyEval_SaveThread();
+	PyObject *result = take_gil_and_call(function);
 
 	(void)module;
-	Py_BEGIN_ALLOW_THREADS result = take_gil_and_call(function);
-	Py_END_ALLOW_THREADS return result;
+	PyEval_RestoreThread(state);
+	return result;
 }
 
 static void *run_thread(void *function)
@@ -57,16 +58,16 @@ static void *run_thread(void *function)
 
 static PyObject *call_in_thread(PyObject *module, PyObject *function)
 {
+	PyThreadState *state = PyEval_SaveThread();
 	pthread_t thread;
 	void *result = NULL;
-	int rc;
+	int rc = pthread_create(&thread, NULL, run_thread, function);
 
 	(void)module;
-	Py_BEGIN_ALLOW_THREADS rc = pthread_create(&thread, NULL, run_thread, function);
 	if (!rc)
 		pthread_join(thread, &result);
-	Py_END_ALLOW_THREADS if (rc) return PyErr_NoMemory();
-	return result;
+	PyEval_RestoreThread(state);
+	return rc ? PyErr_NoMemory() : result;
 }
 
 static PyMethodDef methods[] = {

@@ -576,7 +576,7 @@ def run_callbacks(end):
 
 
 def run_extension(end):
-    run_rounds(EXTENSION + PLAIN[:4], end)
+    run_rounds(3 * EXTENSION[:2] + EXTENSION[2:] + PLAIN[:4], end)
 
 
 def run_generators(end):
