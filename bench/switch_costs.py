@@ -10,12 +10,16 @@ import time
 from accounting import descriptors, runs_by_itself, tree
 
 COUNTERS = pathlib.Path(__file__).resolve().parents[1] / "bpf/counters.h"
+BPFTOOL_TRIES = 5  # it gives up if something goes while it lists
 SWITCH_TYPES = ("tracing", "raw_tracepoint", "tracepoint")
 
 
 def bpftool(*arguments):
-    said = subprocess.run(["bpftool", "-j", *arguments], capture_output=True, text=True, check=False)
-    return json.loads(said.stdout) if said.returncode == 0 and said.stdout else []
+    for _ in range(BPFTOOL_TRIES):
+        said = subprocess.run(["bpftool", "-j", *arguments], capture_output=True, text=True, check=False)
+        if said.returncode == 0 and said.stdout:
+            return json.loads(said.stdout)
+    return []
 
 
 def held(pid, field):

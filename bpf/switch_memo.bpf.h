@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 // Whether a thread waits where it waited the last time: then its stack need not be unwound. It does if
 // it is in the same system call with the same sp, the return addresses of its nearest callers, whose
-// places on the stack the unwinder has found, are still there, and so are its Python frames.
+// places on the stack the unwinder has found, are still there, those of the kernel, too, and so are its
+// Python frames.
 #pragma once
 
 #include "registers.h"
@@ -13,6 +14,19 @@
 /* Return addresses among them that are compared; a power of two. */
 #define MEMO_SLOTS 16
 
+/*
+ * One call waits here or there in the kernel. Its nearest return addresses lie at a distance from the
+ * tracepoint's arguments, which are on the kernel's stack, too; where that begins is random in each
+ * call.
+ */
+#define MEMO_KERNEL_WORDS 128
+#define MEMO_KERNEL_SLOTS 2
+
+struct kernel_return {
+	__u64 address; // 0: none
+	__u64 word;    // from the arguments on
+};
+
 /* What a place is known by. */
 struct switch_memo {
 	__u64 pc;
@@ -21,13 +35,12 @@ struct switch_memo {
 	__u64 call;     // which system call, on what, and how it waits
 	__u64 until_ns; // 0: nothing is remembered
 	__u32 exec_id;
-	__u32 hits;
 	__u32 slot_count;
 	__u8 slots[MEMO_SLOTS]; // word numbers from sp on
 	__u32 uses;             // hits, the older the less: the place with the fewest is given up
 	__u32 is_cut;           // the user's stack did not reach the thread's first function
-	__u32 pad;
-	__u64 returns; // hash of what is in them
+	__u64 returns;          // hash of what is in them
+	struct kernel_return kernel[MEMO_KERNEL_SLOTS];
 	struct python_frames python;
 };
 
@@ -36,7 +49,8 @@ struct switch_place {
 	__u64 pc;
 	__u64 sp;
 	__u64 fp;
-	__u64 call; // 0: in no system call
+	__u64 call;      // 0: in no system call
+	__u64 kernel_at; // the tracepoint's arguments, on the kernel's stack
 	__u64 words[MEMO_WORDS];
 	struct python_hash python; // of.state 0: not looked at yet
 };
@@ -104,13 +118,30 @@ static __always_inline __u64 hash_returns(const struct switch_memo *memo,
 	return hash;
 }
 
+static __always_inline bool kernel_returns_fit(const struct switch_memo *memo,
+					       const struct switch_place *place)
+{
+#pragma unroll
+	for (__u32 i = 0; i < MEMO_KERNEL_SLOTS; i++) {
+		const struct kernel_return *at = &memo->kernel[i];
+		__u64 word = 0;
+
+		if (at->address &&
+		    (bpf_probe_read_kernel(&word, sizeof(word),
+					   (const __u64 *)place->kernel_at + at->word) ||
+		     word != at->address))
+			return false;
+	}
+	return true;
+}
+
 /* Does the thread stand where it did? The words have been read. */
 static __always_inline bool memo_fits(const struct switch_memo *memo, struct switch_place *place,
 				      __u32 exec_id, __u64 now)
 {
 	return memo->until_ns > now && memo->call == place->call && memo->sp == place->sp &&
 	       memo->pc == place->pc && memo->fp == place->fp && memo->exec_id == exec_id &&
-	       memo->returns == hash_returns(memo, place) &&
+	       memo->returns == hash_returns(memo, place) && kernel_returns_fit(memo, place) &&
 	       python_frames_fit(&memo->python, &place->python);
 }
 
@@ -121,6 +152,9 @@ static __always_inline void memo_forget(struct switch_memo *memo)
 	memo->until_ns = 0;
 	memo->slot_count = 0;
 	memo->python.state = 0;
+#pragma unroll
+	for (__u32 i = 0; i < MEMO_KERNEL_SLOTS; i++)
+		memo->kernel[i].address = 0;
 }
 
 /*

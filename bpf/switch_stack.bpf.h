@@ -24,7 +24,8 @@ struct switch_stack {
 	struct switch_place place;
 	struct kernel_addresses kernel;
 	__u32 kernel_depth;
-	__u32 pad;
+	__u32 kernel_first; // below the scheduler
+	__u64 kernel_words[MEMO_KERNEL_WORDS];
 	struct stack_work work; // last: a body's frames are its end
 };
 
@@ -69,7 +70,7 @@ static __always_inline void keep_kernel_part(struct switch_stack *stack, __u64 n
 	count_many(COUNTER_KERNEL_FRAMES, depth);
 	bpf_loop(depth < SCHEDULER_FRAMES ? depth : SCHEDULER_FRAMES, skip_scheduler_frame, &walk,
 		 0);
-	first = walk.first;
+	stack->kernel_first = first = walk.first;
 	if (first >= depth || first > SCHEDULER_FRAMES) {
 		stack->taken.kernel_leaf = 0;
 		stack->taken.kernel = (struct stack_hash){};
@@ -98,6 +99,44 @@ static __always_inline struct switch_stack *switch_stack_of_cpu(void)
 }
 
 /* ---- user ------------------------------------------------------------------------------------- */
+
+/* Find frame @frame's return address on the kernel's stack, from word @from on. Returns the next word. */
+static __always_inline __u32 note_kernel_return(struct switch_stack *stack,
+						struct kernel_return *ret_at, __u32 frame,
+						__u32 from)
+{
+	__u64 address = frame < stack->kernel_depth && frame < KERNEL_DEPTH_MAX
+				? stack->kernel.at[frame]
+				: 0;
+
+	for (__u32 i = 0; i < MEMO_KERNEL_WORDS && address; i++) {
+		if (i < from || stack->kernel_words[i] != address)
+			continue;
+		ret_at->address = address;
+		ret_at->word = i;
+		return i + 1;
+	}
+	return from;
+}
+
+/*
+ * Of a memo that has just been forgotten. A frame that is not found, for a tracer has taken its return
+ * address, is not compared.
+ */
+__attribute__((noinline)) int note_kernel_returns(struct switch_memo *memo)
+{
+	struct switch_stack *stack = switch_stack_of_cpu();
+	__u32 from = 0;
+
+	if (!memo || !stack ||
+	    bpf_probe_read_kernel(stack->kernel_words, sizeof(stack->kernel_words),
+				  (const void *)stack->place.kernel_at))
+		return 0;
+#pragma unroll
+	for (__u32 i = 0; i < MEMO_KERNEL_SLOTS; i++)
+		from = note_kernel_return(stack, &memo->kernel[i], stack->kernel_first + i, from);
+	return 0;
+}
 
 struct noted_walk {
 	struct unwind *unwind;
@@ -194,5 +233,6 @@ __attribute__((noinline)) int take_stack(struct switch_memo *memo, __u64 now)
 	key_of_thread(task, &stack->taken);
 	keep_kernel_part(stack, now);
 	take_user_part(stack, memo, task, now);
+	note_kernel_returns(memo);
 	return 0;
 }

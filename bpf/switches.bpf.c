@@ -223,7 +223,10 @@ static __always_inline bool unwind_wait(void *ctx, struct switch_cpu *cpu,
 	return is_same;
 }
 
-/* Every so many hits the stack is taken all the same, to know how often the memo is wrong. */
+/*
+ * Of so many hits one is unwound all the same, to know how often the memo is wrong. Which, the clock
+ * decides: each 64th wait of a loop may be the same one.
+ */
 #define MEMO_HITS_CHECKED 64
 /* But no more often on a CPU than this: it would be most of its budget. */
 #define MEMO_CHECK_NS 5000000ULL
@@ -243,7 +246,7 @@ static __always_inline bool memo_is_to_be_checked(struct switch_cpu *cpu, struct
 						  __u64 now)
 {
 	// A cut stack may be whole by now, and is taken anew soon.
-	if (memo->is_cut || ++memo->hits % MEMO_HITS_CHECKED || now < cpu->check_due_ns)
+	if (memo->is_cut || (now * HASH_C1 >> 40) % MEMO_HITS_CHECKED || now < cpu->check_due_ns)
 		return false;
 	cpu->check_due_ns = now + MEMO_CHECK_NS;
 	count(COUNTER_MEMO_CHECKED);
@@ -310,9 +313,9 @@ static __always_inline void begin_after_stack(struct switch_cpu *cpu, struct thr
  * Choose the wait, or not: its weight tells. Returns as recall_place(). While there are too many, those
  * that are remembered need not be fewer, except where looking for that costs, too.
  */
-static __always_inline int choose_and_recall(struct switch_cpu *cpu, struct switch_stack *stack,
-					     struct task_struct *task, struct thread *thread,
-					     __u64 now)
+static __always_inline int choose_and_recall(void *ctx, struct switch_cpu *cpu,
+					     struct switch_stack *stack, struct task_struct *task,
+					     struct thread *thread, __u64 now)
 {
 	struct thread_wait *wait = &thread->wait;
 	__u64 recent_ns;
@@ -321,6 +324,7 @@ static __always_inline int choose_and_recall(struct switch_cpu *cpu, struct swit
 	int found;
 
 	find_place(&stack->place, task);
+	stack->place.kernel_at = (__u64)ctx;
 	wait->alike = wait_alike(&stack->place, thread->time.left_as);
 	recent_ns = *recent_of_wait(wait);
 	wait->weight = 1;
@@ -352,7 +356,7 @@ static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct
 	if (!has_user_stack(task))
 		return false;
 	budget_at(&cpu->budget, now);
-	found = choose_and_recall(cpu, stack, task, thread, now);
+	found = choose_and_recall(ctx, cpu, stack, task, thread, now);
 	if (!wait->weight)
 		return false;
 	if (take_place(ctx, cpu, stack, wait, found, now))

@@ -10,7 +10,8 @@ import time
 
 from story import Story
 
-MS = 0.001
+# So long that each wait is affordable, and has its stack taken.
+MS = 0.004
 
 
 def nap(seconds):
