@@ -17,9 +17,12 @@
 
 #define ONLINE_CPUS_PATH "/sys/devices/system/cpu/online"
 
-/* Each CPU keeps a period for a random time between these two: some 50 ticks at 99 Hz. */
-#define CHANGE_MIN_NS (300 * NS_PER_MS)
-#define CHANGE_MAX_NS (700 * NS_PER_MS)
+/*
+ * Each CPU keeps a period for a random time between these two: some 100 ticks at 99 Hz. To change it is an
+ * interrupt there, which takes an idle virtual CPU half a millisecond to answer, and us to wait for.
+ */
+#define CHANGE_MIN_NS (600 * NS_PER_MS)
+#define CHANGE_MAX_NS (1400 * NS_PER_MS)
 /* How often we look for CPUs that came or went. */
 #define HOTPLUG_INTERVAL_NS (5 * NS_PER_SECOND)
 /* Long enough to measure a clock of GHz to a thousandth, too short to be felt. */
