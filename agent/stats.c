@@ -19,11 +19,22 @@ static const char *const sentences[] = {
 
 // Counters that tell of something lost. Times and frames do not.
 static const enum bpf_counter losses[] = {
-	COUNTER_COUNTS_FULL,      COUNTER_COUNTS_BUSY,    COUNTER_RING_FULL,
-	COUNTER_FOLLOWED_FULL,    COUNTER_SNAPSHOTS_LOST, COUNTER_STACKS_FULL,
-	COUNTER_THREADS_FULL,     COUNTER_WAITS_BUSY,     COUNTER_WAKES_BUSY,
-	COUNTER_FAULTS_UNCHARGED, COUNTER_GPU_UNCHARGED,  COUNTER_GPU_BUSY,
-	COUNTER_GPU_NESTED,       COUNTER_GPU_FULL,
+	COUNTER_COUNTS_FULL,   COUNTER_COUNTS_BUSY,    COUNTER_RING_FULL,
+	COUNTER_FOLLOWED_FULL, COUNTER_SNAPSHOTS_LOST, COUNTER_STACKS_FULL,
+	COUNTER_THREADS_FULL,  COUNTER_GPU_NESTED,     COUNTER_GPU_FULL,
+};
+
+/* Of these some are lost on any busy machine: worth a line if it is more than one in so many. */
+#define LOSSES_ORDINARY 20
+
+static const struct {
+	enum bpf_counter lost, of;
+} ordinary_losses[] = {
+	{ COUNTER_WAITS_BUSY, COUNTER_SWITCHES },
+	{ COUNTER_WAKES_BUSY, COUNTER_WAKES },
+	{ COUNTER_FAULTS_UNCHARGED, COUNTER_FAULTS_SAMPLED },
+	{ COUNTER_GPU_UNCHARGED, COUNTER_GPU_CALLS },
+	{ COUNTER_GPU_BUSY, COUNTER_GPU_CALLS },
 };
 
 _Static_assert(COUNTER_COUNT <= ARRAY_SIZE(((struct profiler_stats *)0)->bpf_counters),
@@ -126,6 +137,12 @@ bool stats_format_losses(const struct stats *before, const struct stats *now,
 	text[0] = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(losses); i++)
 		append(text, counted(before, now, losses[i]), sentences[losses[i]]);
+	for (size_t i = 0; i < ARRAY_SIZE(ordinary_losses); i++) {
+		enum bpf_counter lost = ordinary_losses[i].lost, of = ordinary_losses[i].of;
+
+		if (counted(before, now, lost) > counted(before, now, of) / LOSSES_ORDINARY)
+			append(text, counted(before, now, lost), sentences[lost]);
+	}
 	append(text, now->profiler.snapshots_lost - before->profiler.snapshots_lost,
 	       "Samples of new processes that could not be unwound");
 	append(text, now->profiler.unwind.tables_refused - before->profiler.unwind.tables_refused,

@@ -68,5 +68,18 @@ TEST(what_was_lost_before_is_not_said_again)
 	assert_string_equal("", text);
 }
 
-RUN_TESTS(cmocka_unit_test(what_was_lost_is_said),
+TEST(what_any_busy_machine_loses_is_not_said)
+{
+	char text[STATS_TEXT_BYTES];
+
+	before = now = (struct stats){ 0 };
+	now.profiler.bpf_counters[COUNTER_SWITCHES] = 1000;
+	now.profiler.bpf_counters[COUNTER_WAITS_BUSY] = 50;
+	assert_false(stats_format_losses(&before, &now, text));
+	now.profiler.bpf_counters[COUNTER_WAITS_BUSY] = 51;
+	assert_true(stats_format_losses(&before, &now, text));
+}
+
+RUN_TESTS(cmocka_unit_test(what_any_busy_machine_loses_is_not_said),
+	  cmocka_unit_test(what_was_lost_is_said),
 	  cmocka_unit_test(what_was_lost_before_is_not_said_again))
