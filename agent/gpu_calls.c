@@ -92,6 +92,9 @@ static const struct gpu_call_symbol symbols[] = {
 	ONE("cuEventSynchronize", WAITS, true, SYNC_EVENT, 0, NONE, NONE),
 	ONE("cuCtxSynchronize", WAITS, true, SYNC_CONTEXT, 0, NONE, NONE),
 	ONE("cuCtxSynchronize_v2", WAITS, true, SYNC_CONTEXT, 0, NONE, NONE),
+	PTSZ("cuEventRecord", RARE, false, EVENT_RECORD, ASYNC, NONE, RSI),
+	PTSZ("cuEventRecordWithFlags", RARE, false, EVENT_RECORD, ASYNC, NONE, RSI),
+	PTSZ("cuStreamWaitEvent", RARE, false, EVENT_WAIT, ASYNC, NONE, RDI),
 
 	// Memory.
 	ONE("cuInit", RARE, true, INIT, 0, NONE, NONE),
@@ -148,6 +151,9 @@ static const struct gpu_call_symbol symbols[] = {
 	PTSZ("cuMemPrefetchAsync", RARE, false, ENQUEUE, ASYNC, NONE, RCX),
 	PTSZ("cuMemPrefetchAsync_v2", RARE, false, ENQUEUE, ASYNC, NONE, NONE),
 	PTSZ("cuMemPrefetchBatchAsync", RARE, false, ENQUEUE, ASYNC, NONE, NONE),
+	PTSZ("cuMemDiscardBatchAsync", RARE, false, ENQUEUE, ASYNC, NONE, R8),
+	PTSZ("cuMemDiscardAndPrefetchBatchAsync", RARE, false, ENQUEUE, ASYNC, NONE, NONE),
+	PTSZ("cuMemcpy3DWithAttributesAsync", RARE, false, ENQUEUE, ASYNC, NONE, RDX),
 	PTSZ("cuMemcpy3DBatchAsync", RARE, false, ENQUEUE, ASYNC, NONE, NONE),
 	PTSZ("cuMemcpy3DBatchAsync_v2", RARE, false, ENQUEUE, ASYNC, NONE, NONE),
 	PTDS("cuMemcpyDtoA_v2", RARE, false, ENQUEUE, 0, NONE, NONE),
@@ -164,6 +170,8 @@ static const struct gpu_call_symbol symbols[] = {
 	PTSZ("cuStreamWriteValue64_v2", RARE, false, ENQUEUE, ASYNC, NONE, RDI),
 	PTSZ("cuStreamWaitValue32", RARE, false, ENQUEUE, ASYNC, NONE, RDI),
 	PTSZ("cuStreamWaitValue32_v2", RARE, false, ENQUEUE, ASYNC, NONE, RDI),
+	PTSZ("cuStreamWaitValue64", RARE, false, ENQUEUE, ASYNC, NONE, RDI),
+	PTSZ("cuStreamWaitValue64_v2", RARE, false, ENQUEUE, ASYNC, NONE, RDI),
 	PTSZ("cuStreamBatchMemOp", RARE, false, ENQUEUE, ASYNC, NONE, RDI),
 	PTSZ("cuStreamBatchMemOp_v2", RARE, false, ENQUEUE, ASYNC, NONE, RDI),
 	PTSZ("cuStreamAddCallback", RARE, false, ENQUEUE, ASYNC, NONE, RDI),
@@ -176,6 +184,9 @@ static const struct gpu_call_symbol symbols[] = {
 	// In which context: one that waits for all streams waits for those of its own.
 	ONE("cuCtxSetCurrent", RARE, false, CONTEXT, 0, NONE, NONE),
 	ONE("cuCtxPushCurrent_v2", RARE, false, CONTEXT, 0, NONE, NONE),
+	ONE("cuCtxCreate_v2", RARE, true, CONTEXT_MADE, 0, NONE, NONE),
+	ONE("cuCtxCreate_v3", RARE, true, CONTEXT_MADE, 0, NONE, NONE),
+	ONE("cuCtxCreate_v4", RARE, true, CONTEXT_MADE, 0, NONE, NONE),
 
 	// NCCL: what moves data, with the places of its count, type and communicator. pncclAllReduce and the like
 	// are other names for the same code, and ncclBcast calls ncclBroadcast.

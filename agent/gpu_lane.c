@@ -62,6 +62,8 @@ static int open_probes(struct gpu_lane *lane, enum probe_way way, struct error *
 		.read_hits = gpu_programs_read_hits,
 		.set_window = gpu_programs_set_window,
 		.set_generation = gpu_programs_set_generation,
+		.read_captures = gpu_programs_read_captures,
+		.set_sees_captures = gpu_programs_set_sees_captures,
 		.context = lane->programs,
 	};
 
@@ -116,8 +118,11 @@ static void add_driver(void *context, const struct gpu_driver *driver)
 
 	if (!lane->is_tried)
 		try_programs(lane);
-	if (lane->probes)
-		gpu_probes_add(lane->probes, driver);
+	if (!lane->probes)
+		return;
+	gpu_probes_add(lane->probes, driver);
+	if (driver->library == GPU_LIBRARY_CUDA)
+		gpu_programs_set_attached(lane->programs);
 }
 
 static void remove_driver(void *context, const struct gpu_driver *driver)

@@ -14,6 +14,15 @@
 /* Between two looks at what the probes cost that are always there. */
 #define LOOK_INTERVAL_NS (10 * NS_PER_SECOND)
 
+/*
+ * Launches that are captured into graphs are seen until so long after the last capture began: captures come one after the
+ * other. No launch on the node is free then, so not for longer than a server takes to capture all, and on the whole
+ * no more than a share of the time.
+ */
+#define CAPTURES_KEPT_NS (5 * NS_PER_SECOND)
+#define CAPTURES_MAX_NS  (120 * NS_PER_SECOND)
+#define CAPTURES_SHARE   10
+
 enum { NOTICES_MAX = 8 };
 
 _Static_assert((int)GPU_CALL_COUNT <= (int)PROBE_KINDS_MAX,
@@ -28,6 +37,11 @@ struct gpu_probes {
 	uint64_t opened_ns; // of the window that is open
 	bool is_open;
 	uint32_t generation; // of probes that are always there
+	bool sees_captures;
+	uint64_t captures;          // that have begun so far
+	uint64_t captured_ns;       // when the last was seen to have
+	uint64_t captures_since_ns; // probes of captured launches are there since then, or are not
+	uint64_t captures_left_ns;  // for so long they might be there then
 	uint64_t window_count, refused, hits;
 	double cost_ns;
 	char notices[NOTICES_MAX][ERROR_TEXT_BYTES];
@@ -70,6 +84,8 @@ static void attach_all(struct gpu_probes *probes, struct probed_file *file)
 	attach(probes, file, PROBE_SET_OTHERS);
 	if (probes->is_open)
 		attach(probes, file, PROBE_SET_WINDOWS);
+	if (probes->sees_captures)
+		attach(probes, file, PROBE_SET_CAPTURES);
 }
 
 // ---- kinds ----------------------------------------------------------------------------------
@@ -137,6 +153,10 @@ static void look(struct gpu_probes *probes, enum probe_mode mode, uint64_t elaps
 		probes->cost_ns += (double)calls * known->cost_ns;
 		probe_windows_measure(&probes->windows, kind, calls, elapsed_ns);
 	}
+	uint64_t captured = hits[GPU_CALL_CAPTURED] - probes->last_hits[GPU_CALL_CAPTURED];
+	probes->last_hits[GPU_CALL_CAPTURED] = hits[GPU_CALL_CAPTURED];
+	probes->hits += captured;
+	probes->cost_ns += (double)captured * probes->windows.kinds[GPU_CALL_LAUNCH].cost_ns;
 }
 
 // ---- windows --------------------------------------------------------------------------------
@@ -228,8 +248,60 @@ static void decide(struct gpu_probes *probes, uint64_t now_ns)
 	attach_again(probes);
 }
 
+// ---- captures -------------------------------------------------------------------------------
+
+static void see_captures(struct gpu_probes *probes, bool sees, uint64_t now_ns)
+{
+	// Of a capture either all is seen or it is known that it was not.
+	if (!sees && probes->options.set_sees_captures)
+		probes->options.set_sees_captures(probes->options.context, false);
+	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
+		if (!probes->files[i])
+			continue;
+		if (sees)
+			attach(probes, probes->files[i], PROBE_SET_CAPTURES);
+		else
+			probed_file_detach(probes->files[i], PROBE_SET_CAPTURES);
+	}
+	if (sees && probes->options.set_sees_captures)
+		probes->options.set_sees_captures(probes->options.context, true);
+	probes->sees_captures = sees;
+	probes->captures_since_ns = now_ns;
+}
+
+/* For how long launches may be seen for the sake of captures, from now on. */
+static uint64_t captures_left_ns(const struct gpu_probes *probes, uint64_t now_ns)
+{
+	uint64_t since_ns = now_ns - probes->captures_since_ns, left_ns = probes->captures_left_ns;
+
+	if (probes->sees_captures)
+		return left_ns > since_ns ? left_ns - since_ns : 0;
+	left_ns += since_ns / CAPTURES_SHARE;
+	return left_ns < CAPTURES_MAX_NS ? left_ns : CAPTURES_MAX_NS;
+}
+
+static void follow_captures(struct gpu_probes *probes, uint64_t now_ns)
+{
+	uint64_t captures = probes->options.read_captures
+				    ? probes->options.read_captures(probes->options.context)
+				    : 0;
+
+	if (captures != probes->captures)
+		probes->captured_ns = now_ns;
+	probes->captures = captures;
+	bool wanted = captures && now_ns - probes->captured_ns < CAPTURES_KEPT_NS;
+	uint64_t left_ns = captures_left_ns(probes, now_ns);
+	// Once they are there they stay until all is used up; then they wait for more than a moment's.
+	bool may = left_ns > (probes->sees_captures ? 0 : CAPTURES_KEPT_NS);
+	if ((wanted && may) == probes->sees_captures || !probe_link_is_settled())
+		return;
+	probes->captures_left_ns = left_ns;
+	see_captures(probes, wanted && may, now_ns);
+}
+
 void gpu_probes_tick(struct gpu_probes *probes, uint64_t now_ns)
 {
+	follow_captures(probes, now_ns);
 	switch (probe_windows_step(&probes->windows, now_ns)) {
 	case PROBE_STEP_OPEN:
 		// With those of the last window still there calls would count twice.
@@ -360,7 +432,8 @@ int gpu_probes_open(const struct gpu_probes_options *options, struct gpu_probes 
 	if (!probes)
 		return error_set(err, -ENOMEM, "out of memory");
 	probes->options = *options;
-	probes->looked_ns = clock_monotonic_ns();
+	probes->looked_ns = probes->captures_since_ns = clock_monotonic_ns();
+	probes->captures_left_ns = CAPTURES_MAX_NS;
 	probe_windows_init(&probes->windows,
 			   options->budget > 0 ? options->budget : GPU_PROBES_BUDGET,
 			   probes->looked_ns);

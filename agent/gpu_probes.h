@@ -43,6 +43,10 @@ struct gpu_probes_options {
 	 * GPU_CALL_GENERATION; the others are detached then. NULL: calls may count twice meanwhile.
 	 */
 	void (*set_generation)(void *context, uint32_t generation);
+	/** How many captures of graphs have begun so far; NULL: launches in captures are not looked for. */
+	uint64_t (*read_captures)(void *context);
+	/** Launches that are captured are seen from now on, by probes with GPU_CALL_CAPTURES; or no longer. */
+	void (*set_sees_captures)(void *context, bool sees);
 	void *context;
 };
 

@@ -5,10 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "agent/gpu_graphs.h"
 #include "agent/gpu_idle_time.h"
 #include "agent/gpu_names.h"
 #include "agent/map_entries.h"
@@ -36,6 +38,8 @@ struct gpu_programs {
 	bool tells_no_memory; // calls that allocate or free are missed
 	uint64_t missed;      // processes whose memory was forgotten because a call was missed
 	struct gpu_names names;
+	struct gpu_graphs graphs;
+	uint64_t captures_seen; // times that probes of captured launches were attached
 	struct map_entries entries;
 	uint64_t *hits; // of a kind of call, on each possible CPU
 	int cpu_count;
@@ -84,9 +88,10 @@ int gpu_programs_open(const struct loader *loader, const struct gpu_programs_opt
 	programs->cpu_count = libbpf_num_possible_cpus();
 	if (programs->cpu_count > 0)
 		programs->hits = calloc(programs->cpu_count, sizeof(*programs->hits));
-	// An owner is the longest key.
-	int rc = programs->hits ? map_entries_init(&programs->entries, sizeof(struct gpu_owner))
-				: -ENOMEM;
+	int rc = programs->hits
+			 ? map_entries_init(&programs->entries,
+					    sizeof(struct gpu_graph_kernel)) // the longest key
+			 : -ENOMEM;
 	if (!rc)
 		rc = load(programs, loader, options);
 	if (rc) {
@@ -105,6 +110,7 @@ void gpu_programs_close(struct gpu_programs *programs)
 	gpu_bpf__destroy(programs->programs);
 	gpu_idle_time_deinit(&programs->idle_time);
 	gpu_names_deinit(&programs->names);
+	gpu_graphs_deinit(&programs->graphs);
 	map_entries_deinit(&programs->entries);
 	free(programs->hits);
 	free(programs);
@@ -149,6 +155,31 @@ void gpu_programs_set_generation(void *context, uint32_t generation)
 	struct gpu_programs *programs = context;
 
 	__atomic_store_n(&programs->programs->bss->gpu_generation, generation, __ATOMIC_SEQ_CST);
+}
+
+void gpu_programs_set_attached(struct gpu_programs *programs)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	__atomic_store_n(&programs->programs->data->gpu_attached_ns,
+			 (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec,
+			 __ATOMIC_SEQ_CST);
+}
+
+uint64_t gpu_programs_read_captures(void *context)
+{
+	struct gpu_programs *programs = context;
+
+	return __atomic_load_n(&programs->programs->bss->gpu_captures_begun, __ATOMIC_RELAXED);
+}
+
+void gpu_programs_set_sees_captures(void *context, bool sees)
+{
+	struct gpu_programs *programs = context;
+
+	__atomic_store_n(&programs->programs->bss->gpu_captures_seen,
+			 sees ? ++programs->captures_seen : 0, __ATOMIC_SEQ_CST);
 }
 
 int gpu_programs_read_hits(void *context, uint64_t ret_hits[GPU_CALL_COUNT])
@@ -374,10 +405,10 @@ struct raw_frame gpu_programs_frame(struct gpu_programs *programs, const char *n
 static int use_stack(void *context, const void *key, const void *value)
 {
 	const struct telling *telling = context;
-	const struct gpu_owner *owner = value;
+	const struct gpu_graph *graph = value;
 
 	(void)key;
-	stack_table_find(telling->window->sources.stacks, &owner->user, telling->now_ns);
+	stack_table_find(telling->window->sources.stacks, &graph->owner.user, telling->now_ns);
 	return 0;
 }
 
@@ -390,6 +421,15 @@ static bool is_of_ended(void *context, const void *key, const void *value)
 	return has_ended(context, key);
 }
 
+// A capture that never ended.
+static bool is_captured_of_ended(void *context, const void *key, const void *value)
+{
+	const struct gpu_graph_kernel *kernel = key;
+
+	(void)value;
+	return has_ended(context, &kernel->owner.process);
+}
+
 static bool is_of_process(void *context, const void *key, const void *value)
 {
 	(void)value;
@@ -400,9 +440,10 @@ static void sweep_ended(struct telling *telling)
 {
 	const struct gpu_bpf *all = telling->programs->programs;
 	const struct bpf_map *const maps[] = {
-		all->maps.gpu_allocations, all->maps.gpu_mappings,       all->maps.gpu_live,
-		all->maps.gpu_functions,   all->maps.gpu_modules,        all->maps.gpu_graphs,
-		all->maps.gpu_ranges,      all->maps.nccl_communicators, all->maps.gpu_idle,
+		all->maps.gpu_allocations,    all->maps.gpu_mappings, all->maps.gpu_live,
+		all->maps.gpu_functions,      all->maps.gpu_modules,  all->maps.gpu_graphs,
+		all->maps.gpu_captures,       all->maps.gpu_events,   all->maps.gpu_ranges,
+		all->maps.nccl_communicators, all->maps.gpu_idle,
 	};
 
 	for (uint32_t i = 0; i < ARRAY_SIZE(maps); i++)
@@ -516,6 +557,14 @@ int gpu_programs_after_drain(struct gpu_programs *programs, struct process_table
 	if (!rc)
 		rc = map_entries_each(&programs->entries, all->maps.gpu_graphs, use_stack,
 				      &telling);
+	const struct gpu_graph_maps graphs = {
+		.graphs = all->maps.gpu_graphs,
+		.launches = all->maps.gpu_graph_launches,
+		.kernels = all->maps.gpu_graph_kernels,
+	};
+	if (!rc)
+		rc = gpu_graphs_tell(&programs->graphs, &programs->entries, &graphs, window,
+				     telling.now_ns);
 	if (!rc)
 		rc = gpu_idle_time_add(&programs->idle_time, bpf_map__fd(all->maps.gpu_idle),
 				       window);
@@ -526,6 +575,9 @@ int gpu_programs_after_drain(struct gpu_programs *programs, struct process_table
 	if (telling.owners > OWNERS_MANY)
 		map_entries_each(&programs->entries, all->maps.gpu_live, take_empty, programs);
 	map_entries_remove(&programs->entries, all->maps.gpu_functions, is_unloaded, programs);
+	map_entries_remove(&programs->entries, graphs.kernels, is_captured_of_ended, &telling);
+	if (!rc)
+		rc = gpu_graphs_sweep(&programs->graphs, &programs->entries, &graphs);
 	if (!rc)
 		rc = gpu_names_sweep(&programs->names, &programs->entries, all->maps.gpu_functions,
 				     all->maps.gpu_names);

@@ -47,6 +47,12 @@ int gpu_programs_return_fd(const struct gpu_programs *programs,
 void gpu_programs_set_window(void *programs, const struct gpu_window *window);
 /** Likewise: of probes that are always there, those of this generation count from now on. */
 void gpu_programs_set_generation(void *programs, uint32_t generation);
+/** Probes were attached to a driver's file: who starts from now on is watched from its beginning. */
+void gpu_programs_set_attached(struct gpu_programs *programs);
+/** For a struct gpu_probes_options: how many captures of graphs have begun. */
+uint64_t gpu_programs_read_captures(void *programs);
+/** Likewise: whether launches that are captured are seen from now on. */
+void gpu_programs_set_sees_captures(void *programs, bool sees);
 /**
  * Whether each call is seen that allocates, frees or maps memory. Either way all that was known of memory is
  * forgotten; while they are not, what is allocated is not told.

@@ -208,6 +208,17 @@ static void begin_period(struct probe_windows *windows, uint64_t begin_ns)
 	windows->was_open = false;
 }
 
+/* Of what puts something on streams: events do not. */
+static bool misses_any(const struct probe_windows *windows)
+{
+	for (uint32_t i = 0; i < PROBE_KINDS_MAX; i++) {
+		if (windows->kinds[i].mode == PROBE_OFF && i != GPU_CALL_EVENT_RECORD &&
+		    i != GPU_CALL_EVENT_WAIT)
+			return true;
+	}
+	return false;
+}
+
 static bool has_kind(const struct probe_windows *windows, enum probe_mode mode)
 {
 	for (uint32_t i = 0; i < PROBE_KINDS_MAX; i++) {
@@ -251,6 +262,6 @@ void probe_windows_open(struct probe_windows *windows, uint64_t now_ns,
 		.begin_ns = now_ns,
 		.end_ns = now_ns + windows->length_ns,
 		.weight = windows->period_weight,
-		.sees_all = !has_kind(windows, PROBE_OFF),
+		.sees_all = !misses_any(windows),
 	};
 }

@@ -109,6 +109,8 @@ static bool is_of_set(const struct probed_file *file, size_t row, enum probe_set
 
 	if (set == PROBE_SET_WINDOWS)
 		return mode_of(file, row) == PROBE_WINDOWS;
+	if (set == PROBE_SET_CAPTURES)
+		return file->options->calls[row].tier == GPU_TIER_LAUNCHES;
 	return mode_of(file, row) == PROBE_ALWAYS && is_steady(call) == (set == PROBE_SET_STEADY);
 }
 
@@ -127,6 +129,8 @@ static void attach_program(struct probed_file *file, enum probe_set set, int pro
 			continue;
 		if (set == PROBE_SET_WINDOWS)
 			cookie |= (uint64_t)GPU_CALL_WINDOWED << 16;
+		else if (set == PROBE_SET_CAPTURES)
+			cookie |= (uint64_t)GPU_CALL_CAPTURES << 16;
 		else if (set == PROBE_SET_OTHERS)
 			cookie |= (uint64_t)file->generation << 16;
 		places[count++] = (struct probe_place){ file->sites[row].offset, cookie };

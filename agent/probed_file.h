@@ -22,6 +22,7 @@ enum probe_set {
 	// Of memory: each call counts, for what is seen to be allocated and not to be freed stays for ever. So
 	// they stay attached when other kinds come or go.
 	PROBE_SET_STEADY,
+	PROBE_SET_CAPTURES, // launches, while graphs are captured
 	PROBE_SET_COUNT,
 };
 

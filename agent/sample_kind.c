@@ -44,6 +44,8 @@ static const struct sample_kind_type kinds[] = {
 	[SAMPLE_KIND_PAGE_FAULT] = { .type = PROFILE_TYPE_PAGE_FAULT, .has_stack = true },
 	[SAMPLE_KIND_GPU_LAUNCH] = { .type = PROFILE_TYPE_GPU_LAUNCH, .has_stack = true },
 	[SAMPLE_KIND_GPU_GRAPH] = { .type = PROFILE_TYPE_GPU_GRAPH, .has_stack = true },
+	[SAMPLE_KIND_GPU_GRAPH_KERNELS] = { .type = PROFILE_TYPE_GPU_GRAPH_KERNELS,
+					    .has_stack = true },
 	[SAMPLE_KIND_GPU_WAIT] = { .type = PROFILE_TYPE_GPU_WAIT, .has_stack = true },
 	[SAMPLE_KIND_GPU_LOAD] = { .type = PROFILE_TYPE_GPU_LOAD, .has_stack = true },
 	[SAMPLE_KIND_GPU_ALLOC] = { .type = PROFILE_TYPE_GPU_ALLOC,

@@ -19,9 +19,10 @@ static const char *const sentences[] = {
 
 // Counters that tell of something lost. Times and frames do not.
 static const enum bpf_counter losses[] = {
-	COUNTER_COUNTS_FULL,   COUNTER_COUNTS_BUSY,    COUNTER_RING_FULL,
-	COUNTER_FOLLOWED_FULL, COUNTER_SNAPSHOTS_LOST, COUNTER_STACKS_FULL,
-	COUNTER_THREADS_FULL,  COUNTER_GPU_NESTED,     COUNTER_GPU_FULL,
+	COUNTER_COUNTS_FULL,         COUNTER_COUNTS_BUSY,    COUNTER_RING_FULL,
+	COUNTER_FOLLOWED_FULL,       COUNTER_SNAPSHOTS_LOST, COUNTER_STACKS_FULL,
+	COUNTER_THREADS_FULL,        COUNTER_GPU_NESTED,     COUNTER_GPU_FULL,
+	COUNTER_GPU_CAPTURES_MISSED,
 };
 
 /* Of these some are lost on any busy machine: worth a line if it is more than one in so many. */

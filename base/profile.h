@@ -44,6 +44,8 @@ enum {
 #define PROFILE_TYPE_GPU_LAUNCH "gpu_launch:launches:count:launch:count"
 /** CUDA graphs launched, by the stack that captured them. */
 #define PROFILE_TYPE_GPU_GRAPH "gpu_graph:launches:count:launch:count"
+/** Kernels that graphs launched, by the stacks that launched them when the graph was captured. */
+#define PROFILE_TYPE_GPU_GRAPH_KERNELS "gpu_graph:kernels:count:launch:count"
 /** Time in the driver's calls that wait for a GPU, spinning or asleep. */
 #define PROFILE_TYPE_GPU_WAIT "gpu_wait:wait:nanoseconds:wall:nanoseconds"
 /** Time in the driver's calls that load code. */

@@ -57,6 +57,8 @@
 	X(GPU_FULL, "Allocations, functions and graphs of GPUs not kept because a map was full.") \
 	X(NCCL_MISMATCHED,                                                                        \
 	  "Calls of NCCL whose lag is not known: other ranks' n-th call is another one.")         \
+	X(GPU_CAPTURES_MISSED,                                                                    \
+	  "Captures of CUDA graphs of which not all launches were seen: probes came later.")      \
 	X(GPU_UNKNOWN_FREES, "Memory of GPUs freed that was allocated before anybody looked.")    \
 	X(SLEEPERS_TAKEN,                                                                         \
 	  "Threads that slept for long with a cut stack, or none, whose stack was then taken.")   \

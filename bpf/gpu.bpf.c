@@ -5,6 +5,7 @@
 // those before it.
 
 #include "gpu_calls.bpf.h"
+#include "gpu_graphs.bpf.h"
 #include "gpu_handles.bpf.h"
 #include "gpu_kernels.bpf.h"
 #include "gpu_memory.bpf.h"
@@ -22,8 +23,8 @@ static __always_inline long read_user(void *to, __u32 size, __u64 address)
 
 /* ---- launches --------------------------------------------------------------------------------- */
 
-static __always_inline void launch(struct gpu_work *work, gpu_context *ctx, __u64 cookie, __u64 now,
-				   __u64 weight)
+static __always_inline void begin_launch(struct gpu_work *work, gpu_context *ctx, __u64 cookie,
+					 __u64 now)
 {
 	begin_key(work, now);
 	read_arguments(ctx, &work->arguments);
@@ -32,28 +33,56 @@ static __always_inline void launch(struct gpu_work *work, gpu_context *ctx, __u6
 	work->device = frame_of_function(&work->key.process, work->call.handle);
 	work->entry_pc = pc_of(ctx);
 	take_registers(work, ctx, return_address_at_entry(ctx), true);
-	count_with_stack(work, now, SAMPLE_KIND_GPU_LAUNCH, weight, weight);
 }
 
+/* Not launched yet: it becomes part of a graph. */
+static __always_inline void capture_launch(gpu_context *ctx, __u64 cookie, __u64 now, __u64 graph)
+{
+	__u64 weight = choose_captured();
+	struct gpu_work *work = weight ? claim_gpu_work() : NULL;
+
+	if (!work)
+		return;
+	begin_launch(work, ctx, cookie, now);
+	take_gpu_stack(work->number, now);
+	work->captured.graph = graph;
+	keep_captured(work, weight);
+	release_gpu_work(work);
+}
+
+/* One probe is there for captures, one for windows. */
 SEC("uprobe")
 int gpu_launch_begins(struct pt_regs *ctx)
 {
-	__u64 cookie = bpf_get_attach_cookie(ctx), now = bpf_ktime_get_ns();
-	__u32 of_window = window_weight(cookie, now), weight;
+	__u64 cookie = bpf_get_attach_cookie(ctx), now = bpf_ktime_get_ns(), stream;
+	bool of_captures = gpu_cookie_flags(cookie) & GPU_CALL_CAPTURES;
+	__u32 of_window = of_captures ? 1 : window_weight(cookie, now), weight;
 	struct gpu_work *work;
+	int graph;
 
-	count_hit(cookie);
+	count_hit(of_captures ? GPU_CALL_CAPTURED : cookie);
 	if (!of_window || !is_wanted())
 		return 0;
+	stream = stream_of_launch((gpu_context *)ctx, cookie);
+	graph = gpu_capture_of(stream, now);
+	if (of_captures) {
+		if (graph)
+			capture_launch((gpu_context *)ctx, cookie, now, graph);
+		return 0;
+	}
+	gpu_idle_enqueue(stream, now);
+	if (graph)
+		return 0;
 	count(COUNTER_GPU_LAUNCHES);
-	gpu_idle_enqueue(stream_of_launch((gpu_context *)ctx, cookie), now);
 	weight = choose_call(GPU_PACE_LAUNCHES);
 	if (!weight)
 		return 0;
 	work = claim_gpu_work();
 	if (!work)
 		return 0;
-	launch(work, (gpu_context *)ctx, cookie, now, (__u64)weight * of_window);
+	begin_launch(work, (gpu_context *)ctx, cookie, now);
+	count_with_stack(work, now, SAMPLE_KIND_GPU_LAUNCH, (__u64)weight * of_window,
+			 (__u64)weight * of_window);
 	release_gpu_work(work);
 	return 0;
 }
@@ -76,16 +105,17 @@ static __always_inline void count_at_entry(struct gpu_work *work, gpu_context *c
 /* By the stack that captured the graph: it has launched what is launched again now. */
 static __always_inline void launch_graph(struct gpu_work *work, gpu_context *ctx, __u64 now)
 {
-	const struct gpu_owner *owner =
+	const struct gpu_graph *graph =
 		find_graph(&work->key.process, GPU_HANDLE_GRAPH_EXEC, work->call.handle);
 
-	if (!owner) {
+	if (!graph) {
 		count_at_entry(work, ctx, now, SAMPLE_KIND_GPU_GRAPH, 1);
 		return;
 	}
+	count_graph_launch(graph, work->weight);
 	work->key.kind = SAMPLE_KIND_GPU_GRAPH;
-	work->key.user = owner->user;
-	work->key.user_leaf = owner->leaf;
+	work->key.user = graph->owner.user;
+	work->key.user_leaf = graph->owner.leaf;
 	add_count(&work->key, work->weight, work->weight);
 }
 
@@ -97,13 +127,29 @@ static __always_inline void free_memory(struct gpu_work *work)
 	remove_range(&work->key.process, GPU_RANGE_DEVICE, key.handle);
 }
 
+/* On a stream that is captured nothing is done yet. */
+static __always_inline bool is_captured(const struct gpu_work *work, __u64 cookie, __u64 now)
+{
+	__u32 number = gpu_cookie_call(cookie), flags = gpu_cookie_flags(cookie);
+
+	if (number != GPU_CALL_GRAPH_LAUNCH && number != GPU_CALL_LAUNCH_HOST_FUNC &&
+	    !(is_copy(number) && flags & GPU_CALL_ASYNC))
+		return false;
+	return gpu_capture_of(stream_of_call(flags, work->call.stream, true), now);
+}
+
 /* What is freed is freed before the call returns: another thread may be given it by then. */
 static __always_inline void begin_call(struct gpu_work *work, gpu_context *ctx, __u64 cookie,
 				       __u64 now)
 {
 	const struct process_key *process = &work->key.process;
+	__u64 stream = stream_of_call(gpu_cookie_flags(cookie), work->call.stream, true);
 	__u32 kind = 0;
 
+	if (is_captured(work, cookie, now)) {
+		leave_calls(ctx);
+		return;
+	}
 	switch (work->call.call) {
 	case GPU_CALL_GRAPH_LAUNCH:
 		launch_graph(work, ctx, now);
@@ -128,6 +174,15 @@ static __always_inline void begin_call(struct gpu_work *work, gpu_context *ctx, 
 		return;
 	case GPU_CALL_ENQUEUE:
 		return;
+	case GPU_CALL_EVENT_RECORD:
+		gpu_event_recorded(work->call.handle, stream, now);
+		return;
+	case GPU_CALL_EVENT_WAIT:
+		join_capture(process, stream, work->arguments.at[1]);
+		return;
+	case GPU_CALL_CAPTURE_END:
+		work->arguments.at[2] = end_capture_of(process, stream);
+		break;
 	case GPU_CALL_HOST_FREE:
 	case GPU_CALL_HOST_UNREGISTER:
 		remove_range(process, GPU_RANGE_HOST, work->call.to);
@@ -169,6 +224,7 @@ int gpu_call_begins(struct pt_regs *ctx)
 	work = claim_gpu_work();
 	if (!work) {
 		gpu_idle_enqueue(GPU_STREAM_UNKNOWN, now); // it may have been one
+		gpu_capture_missed(gpu_cookie_call(cookie));
 		note_missed(gpu_cookie_call(cookie));
 		return 0;
 	}
@@ -241,29 +297,38 @@ static __always_inline void end_host_allocation(struct gpu_work *work, const str
 static __always_inline void end_capture(struct gpu_work *work, const struct open_call *call,
 					__u64 now)
 {
-	struct gpu_owner *owner = &work->made.owner;
-	__u64 graph = 0;
+	__u64 handle = 0;
 
-	bpf_probe_read_user(&graph, sizeof(graph), (const void *)call->arguments[1]);
-	take_owner(work, now, owner);
-	keep_graph(&work->key.process, GPU_HANDLE_GRAPH, graph, owner);
+	bpf_probe_read_user(&handle, sizeof(handle), (const void *)call->arguments[1]);
+	take_owner(work, now, &work->graph.owner);
+	work->graph.number = call->arguments[2];
+	keep_graph(&work->key.process, GPU_HANDLE_GRAPH, handle, &work->graph);
 }
 
 /* A graph that was put together node by node belongs to the stack that instantiates it. */
 static __always_inline void end_instantiation(struct gpu_work *work, const struct open_call *call,
 					      __u64 now)
 {
-	const struct gpu_owner *captured =
+	const struct gpu_graph *captured =
 		find_graph(&work->key.process, GPU_HANDLE_GRAPH, call->arguments[1]);
-	struct gpu_owner *owner = &work->made.owner;
 	__u64 exec = 0;
 
 	bpf_probe_read_user(&exec, sizeof(exec), (const void *)call->arguments[0]);
-	if (captured)
-		*owner = *captured;
-	else
-		take_owner(work, now, owner);
-	keep_graph(&work->key.process, GPU_HANDLE_GRAPH_EXEC, exec, owner);
+	if (captured) {
+		work->graph = *captured;
+	} else {
+		take_owner(work, now, &work->graph.owner);
+		work->graph.number = 0;
+	}
+	keep_graph(&work->key.process, GPU_HANDLE_GRAPH_EXEC, exec, &work->graph);
+}
+
+static __always_inline void end_context(const struct open_call *call)
+{
+	__u64 context = 0;
+
+	bpf_probe_read_user(&context, sizeof(context), (const void *)call->arguments[0]);
+	gpu_idle_context(context);
 }
 
 static __always_inline void end_function(struct gpu_work *work, const struct open_call *call)
@@ -282,8 +347,14 @@ static __always_inline void end_well(struct gpu_work *work, const struct open_ca
 	const struct process_key *process = &work->key.process;
 
 	switch (gpu_cookie_call(call->cookie)) {
-	case GPU_CALL_INIT:
+	case GPU_CALL_INIT: // one of several: other libraries ask for it, too
+		if (!is_watched(process))
+			break;
 		begin_ranges(process);
+		gpu_idle_from_init();
+		break;
+	case GPU_CALL_CONTEXT_MADE:
+		end_context(call);
 		break;
 	case GPU_CALL_ALLOC:
 	case GPU_CALL_ALLOC_PITCH:
@@ -303,6 +374,12 @@ static __always_inline void end_well(struct gpu_work *work, const struct open_ca
 	case GPU_CALL_GET_FUNCTION:
 	case GPU_CALL_KERNEL_GET_FUNCTION:
 		end_function(work, call);
+		break;
+	case GPU_CALL_CAPTURE_BEGIN:
+		begin_capture(
+			process,
+			stream_of_call(gpu_cookie_flags(call->cookie), call->arguments[0], true),
+			now);
 		break;
 	case GPU_CALL_CAPTURE_END:
 		end_capture(work, call, now);

@@ -27,6 +27,9 @@ enum gpu_call {
 	GPU_CALL_SYNC_STREAM,
 	GPU_CALL_SYNC_EVENT,
 	GPU_CALL_SYNC_CONTEXT,
+	// What a wait is for is told by events.
+	GPU_CALL_EVENT_RECORD, // event, stream
+	GPU_CALL_EVENT_WAIT,   // stream, event: no thread waits
 	// Memory. What is made is known at the exit.
 	GPU_CALL_INIT,        // cuInit: from here on all of a process's memory is known
 	GPU_CALL_ALLOC,       // where to put the address, bytes
@@ -51,6 +54,7 @@ enum gpu_call {
 	GPU_CALL_GRAPH_INSTANTIATE,  // where to put the executable graph, graph
 	GPU_CALL_GRAPH_DESTROY,      // graph
 	GPU_CALL_GRAPH_EXEC_DESTROY, // executable graph
+	GPU_CALL_CAPTURED,           // launches that are captured: no function is of this kind
 	// NCCL.
 	GPU_CALL_NCCL_COLLECTIVE,    // all that move data: count, type, communicator
 	GPU_CALL_NCCL_GROUP,         // ncclGroupEnd: what was called in the group is done now
@@ -64,8 +68,9 @@ enum gpu_call {
 	// The CUPTI helper's.
 	GPU_CALL_TOLD_LAUNCH, // number, weight, name
 	// For when the GPU is idle.
-	GPU_CALL_ENQUEUE, // what puts something on a stream, and is counted nowhere else
-	GPU_CALL_CONTEXT, // context, of the thread from now on
+	GPU_CALL_ENQUEUE,      // what puts something on a stream, and is counted nowhere else
+	GPU_CALL_CONTEXT,      // context, of the thread from now on
+	GPU_CALL_CONTEXT_MADE, // where to put the context, of the thread from now on
 	GPU_CALL_COUNT
 };
 
@@ -103,6 +108,7 @@ enum gpu_call_flag {
 	GPU_CALL_WINDOWED = 1 << 4, // only what comes in a window counts: struct gpu_window
 	// Of probes that are always there, but for GPU_CALL_STEADY_FIRST to _LAST: which of two this one is.
 	GPU_CALL_GENERATION = 1 << 5,
+	GPU_CALL_CAPTURES = 1 << 6, // of launches: only what is captured into a graph counts
 };
 
 /*
@@ -186,6 +192,8 @@ enum gpu_handle {
 	GPU_HANDLE_COMMUNICATOR = 7,
 	GPU_HANDLE_TOLD = 8, // the number of a launch that the CUPTI helper has told of
 	GPU_HANDLE_MODULE = 9,
+	GPU_HANDLE_CAPTURE = 10, // a stream: what is put on it becomes a graph
+	GPU_HANDLE_EVENT = 11,
 };
 
 /* A stack that outlives its moment: who allocated, who captured. Hashed: no padding. */
@@ -197,6 +205,23 @@ struct gpu_owner {
 };
 
 _Static_assert(sizeof(struct gpu_owner) == 64, "no padding: it is a map's key");
+
+/* A graph, or an executable one: who captured it, and what. */
+struct gpu_graph {
+	struct gpu_owner owner;
+	__u64 number; // of the capture; 0: its launches are not known
+};
+
+/* Launches of a kernel by a stack, in a capture. Hashed: no padding. */
+struct gpu_graph_kernel {
+	__u64 graph; // number of the capture
+	struct gpu_owner owner;
+};
+
+_Static_assert(sizeof(struct gpu_graph_kernel) == 72, "no padding: it is a map's key");
+
+/* In the place of how often a graph was launched: not all that was captured was seen. */
+#define GPU_GRAPH_NOT_KNOWN (~0ULL)
 
 /* A function of the device. */
 struct gpu_function {

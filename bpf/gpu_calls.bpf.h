@@ -34,7 +34,9 @@ static __always_inline void keep_call(const struct gpu_call_record *record)
 
 /* ---- which calls are counted ------------------------------------------------------------------ */
 
-enum gpu_pace { GPU_PACE_LAUNCHES, GPU_PACE_OTHERS, GPU_PACE_COUNT };
+#define GPU_CAPTURED_MORE 10 // stacks of captured launches for each that others may have
+
+enum gpu_pace { GPU_PACE_LAUNCHES, GPU_PACE_OTHERS, GPU_PACE_CAPTURED, GPU_PACE_COUNT };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -49,6 +51,17 @@ static __always_inline __u32 choose_call(__u32 which)
 	struct pace *pace = bpf_map_lookup_elem(&gpu_paces, &which);
 
 	return pace ? pace_choose(pace, gpu_stacks_per_second, COUNTER_GPU_UNCHARGED) : 0;
+}
+
+/* Likewise of a launch that is captured: that is once, and its stack counts each time that the graph is launched. */
+static __always_inline __u32 choose_captured(void)
+{
+	__u32 which = GPU_PACE_CAPTURED;
+	struct pace *pace = bpf_map_lookup_elem(&gpu_paces, &which);
+
+	return pace ? pace_choose(pace, gpu_stacks_per_second * GPU_CAPTURED_MORE,
+				  COUNTER_GPU_UNCHARGED)
+		    : 0;
 }
 
 static __always_inline bool is_wanted(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// What handles of the driver stand for: functions of the device have names, graphs were captured by a stack.
+// What handles of the driver stand for: functions of the device have names.
 #pragma once
 
 #include "gpu_stack.bpf.h"
@@ -7,8 +7,6 @@
 #define GPU_FUNCTIONS_MAX 65536 // handles of all processes
 #define GPU_NAMES_MAX     16384 // some 560 bytes each: 9 MB if all are there
 #define GPU_MODULES_MAX   16384 // handles that were unloaded, of all processes
-/* An inference server captures hundreds, for each batch size; in pieces, some ten thousand. 20 MB if all are there. */
-#define GPU_GRAPHS_MAX 131072
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -141,39 +139,4 @@ static __always_inline struct raw_frame frame_of_function(const struct process_k
 		.tag = FRAME_TAG_GPU,
 		.detail = !function,
 	};
-}
-
-/* ---- graphs ----------------------------------------------------------------------------------- */
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, GPU_GRAPHS_MAX);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct gpu_key);
-	__type(value, struct gpu_owner); // whose stack it is
-} gpu_graphs SEC(".maps");
-
-static __always_inline void keep_graph(const struct process_key *process, __u64 kind, __u64 handle,
-				       const struct gpu_owner *owner)
-{
-	struct gpu_key key = { *process, handle, kind };
-
-	if (handle && bpf_map_update_elem(&gpu_graphs, &key, owner, BPF_ANY))
-		count(COUNTER_GPU_FULL);
-}
-
-static __always_inline const struct gpu_owner *find_graph(const struct process_key *process,
-							  __u64 kind, __u64 handle)
-{
-	struct gpu_key key = { *process, handle, kind };
-
-	return bpf_map_lookup_elem(&gpu_graphs, &key);
-}
-
-static __always_inline void forget_graph(const struct process_key *process, __u64 kind,
-					 __u64 handle)
-{
-	struct gpu_key key = { *process, handle, kind };
-
-	bpf_map_delete_elem(&gpu_graphs, &key);
 }

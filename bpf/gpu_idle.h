@@ -30,6 +30,7 @@ struct gpu_idle {
 	__u64 whole_ns;         // when the last wait for all streams was begun that has ended
 	__u64 unknown_ns;       // when something was put on a stream that is not among those below
 	__u64 context;          // that is used; 0: not known
+	__u64 from_init;        // all contexts of the process were seen
 	__u64 has_contexts; // more than one: a wait for all streams is one for those of a context
 	__u32 weight;
 	__u32 tid; // of the thread that waited, and knows since when there is nothing to do

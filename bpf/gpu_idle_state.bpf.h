@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu_arguments.bpf.h"
+#include "gpu_events.bpf.h"
 #include "gpu_idle.bpf.h"
 
 /* Set at any time, for probes that are there a part of the time: launches, and what is too hot. */
@@ -138,6 +139,17 @@ static __always_inline bool is_all_done(const struct gpu_idle *idle)
 	return done;
 }
 
+/* What was put there before has been waited for. A wait for all is at least one for the thread's own streams. */
+static __always_inline void cover_stream(struct gpu_idle_stream *stream, __u64 handle, __u64 ns)
+{
+	bool is_covered = handle == GPU_STREAM_UNKNOWN
+				  ? stream->tid == (__u32)bpf_get_current_pid_tgid()
+				  : stream->handle == handle;
+
+	if (is_covered && stream->covered_ns < ns)
+		stream->covered_ns = ns;
+}
+
 /* A wait of the current thread for a stream, or for all (GPU_STREAM_UNKNOWN), has ended well. */
 __attribute__((noinline)) int gpu_idle_waited(__u64 handle, __u64 began_ns, __u64 now)
 {
@@ -152,13 +164,13 @@ __attribute__((noinline)) int gpu_idle_waited(__u64 handle, __u64 began_ns, __u6
 	if (handle == GPU_STREAM_UNKNOWN) {
 		if (idle->has_contexts)
 			return 0;
-		idle->whole_ns = began_ns;
+		// Others may use contexts that were there before anybody looked.
+		if (idle->from_init)
+			idle->whole_ns = began_ns;
 	}
 #pragma unroll
-	for (__u32 i = 0; i < GPU_IDLE_STREAMS; i++) {
-		if (idle->streams[i].handle == handle)
-			idle->streams[i].covered_ns = began_ns;
-	}
+	for (__u32 i = 0; i < GPU_IDLE_STREAMS; i++)
+		cover_stream(&idle->streams[i], handle, began_ns);
 	if (idle->from_ns || !is_all_done(idle))
 		return 0;
 	idle->tid = bpf_get_current_pid_tgid();
@@ -179,6 +191,28 @@ __attribute__((noinline)) int gpu_idle_context(__u64 context)
 		idle->has_contexts = 1;
 	idle->context = context;
 	return 0;
+}
+
+/* The current process begins to use its GPUs, and is watched: all contexts will be seen. */
+__attribute__((noinline)) int gpu_idle_from_init(void)
+{
+	struct gpu_idle *idle = find_gpu_idle();
+
+	if (idle)
+		idle->from_init = 1;
+	return 0;
+}
+
+/* The current thread has waited for an event: for all that was on its stream when it was recorded. */
+__attribute__((noinline)) int gpu_idle_event(__u64 event, __u64 began_ns, __u64 now)
+{
+	struct gpu_key key = { gpu_current_process(), event, GPU_HANDLE_EVENT };
+	const struct gpu_event *recorded = bpf_map_lookup_elem(&gpu_events, &key);
+
+	// If it was recorded again since, nobody knows which of the two was waited for.
+	if (!recorded || recorded->capture || recorded->recorded_ns >= began_ns)
+		return 0;
+	return gpu_idle_waited(recorded->stream, recorded->recorded_ns, now);
 }
 
 /* ---- which calls ------------------------------------------------------------------------------ */
@@ -238,6 +272,8 @@ __attribute__((noinline)) int note_wait(__u64 cookie, __u64 handle, __u64 began_
 
 	if (number == GPU_CALL_SYNC_CONTEXT)
 		return gpu_idle_waited(GPU_STREAM_UNKNOWN, began_ns, now);
+	if (number == GPU_CALL_SYNC_EVENT)
+		return gpu_idle_event(handle, began_ns, now);
 	if (number == GPU_CALL_SYNC_STREAM)
 		return gpu_idle_waited(stream_of_call(flags, handle, true), began_ns, now);
 	if (number == GPU_CALL_COPY_DTOH && !(flags & GPU_CALL_ASYNC))

@@ -353,6 +353,17 @@ static __always_inline enum range_answer is_in_range(const struct process_key *p
 	return search.ranges->is_complete ? RANGE_NO : RANGE_UNKNOWN;
 }
 
+/*
+ * When probes were attached to a file last, in the time that processes' starts are in: one that has started
+ * later is watched from its beginning. Set at any time.
+ */
+__u64 gpu_attached_ns = ~0ULL;
+
+static __always_inline bool is_watched(const struct process_key *process)
+{
+	return process->start_ns > *(const volatile __u64 *)&gpu_attached_ns;
+}
+
 /* The process begins to use its GPUs: from here on nothing of it is missed. */
 static __always_inline void begin_ranges(const struct process_key *process)
 {

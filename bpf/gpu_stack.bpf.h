@@ -24,7 +24,9 @@ struct gpu_work {
 	__u64 may_hand_over;     // the sample may be unwound later
 	struct gpu_name name;
 	struct gpu_allocation made; // here, for there is no room on the stack
-	struct sample_stack stack;  // last: a body's frames are its end
+	struct gpu_graph graph;     // likewise
+	struct gpu_graph_kernel captured;
+	struct sample_stack stack; // last: a body's frames are its end
 };
 
 _Static_assert(sizeof(struct gpu_work) <= 32768, "the largest value of a per-CPU map");

@@ -63,6 +63,8 @@ enum sample_kind {
 	// The agent's own: nanoseconds that kernels took on the device, and how many there were.
 	SAMPLE_KIND_GPU_KERNEL = 51,
 	SAMPLE_KIND_GPU_KERNELS = 52,
+	// The agent's own: kernels launched by graphs, by the stacks that launched them when the graph was captured.
+	SAMPLE_KIND_GPU_GRAPH_KERNELS = 53,
 	SAMPLE_KIND_LIMIT
 };
 

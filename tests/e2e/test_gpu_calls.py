@@ -14,6 +14,7 @@ WAIT = "gpu_wait:wait:nanoseconds:wall:nanoseconds"
 SPIN = "gpu_wait:spin:nanoseconds:cpu:nanoseconds"
 LAUNCH = "gpu_launch:launches:count:launch:count"
 GRAPH = "gpu_graph:launches:count:launch:count"
+GRAPH_KERNELS = "gpu_graph:kernels:count:launch:count"
 COPY = "gpu_copy:bytes:bytes:copy:bytes"
 COPIES = "gpu_copy:copies:count:copy:count"
 ALLOC = "gpu_memory:alloc:bytes:allocation:bytes"
@@ -177,6 +178,19 @@ def test_a_graph_s_launches_belong_to_the_stack_that_captured_it(fleet, client):
     tree = tree_of(fleet, client, GRAPH, "capture_step")
     assert value_of(tree, "capture_step") == client.truth["replays"] == tree.total
     assert value_of(tree, "replay") == 0
+
+
+def test_a_graph_s_kernels_belong_to_the_stacks_that_launched_them_into_it(fleet, client):
+    tree = tree_of(fleet, client, GRAPH_KERNELS, "run_attention")
+    assert value_of(tree, "run_attention") == 3 * client.truth["replays"]
+    assert value_of(tree, "run_mlp") == client.truth["replays"]
+    assert tree.total == 4 * client.truth["replays"]
+    paths = paths_with(tree, "decode")
+    assert paths and all(path[-2] == "cuLaunchKernel" for path in paths), tree.names
+    assert value_of(tree, "replay") == 0
+    # And they are no launches of their own.
+    launches = fleet.api.merge(client.service, type_=LAUNCH)
+    assert value_of(launches, "run_attention") == value_of(launches, "run_mlp") == 0
 
 
 def test_launches_have_stacks_and_the_kernel_s_name(fleet, client):

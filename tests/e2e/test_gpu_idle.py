@@ -41,11 +41,12 @@ def clients(fleet):
     """They run at the same time: each as soon as it has been looked at for long enough."""
     subprocess.run(["make", f"BUILD={build_folder()}", f"{build_folder()}/tests/gpu/libcuda.so.1"], check=True,
                    stdout=subprocess.DEVNULL)
-    running = {what: Client(what) for what in ("gaps", "full", "other")}
+    running = {what: Client(what) for what in ("gaps", "events", "full", "other", "contexts")}
 
     def are_seen():
         launches = [fleet.api.total(client.service, type_=LAUNCH) for client in running.values()]
-        return min(launches) > 0 and fleet.api.merge(running["gaps"].service, type_=IDLE).total > 4_000_000_000
+        return min(launches) > 0 and all(fleet.api.merge(running[what].service, type_=IDLE).total > 4_000_000_000
+                                         for what in ("gaps", "events"))
     try:
         wait_until("windows", SECONDS, are_seen)
     finally:
@@ -53,8 +54,9 @@ def clients(fleet):
     yield {what: (client.service, truths[what]) for what, client in running.items()}
 
 
-def test_idleness_is_bounded_by_the_truth(fleet, clients):
-    service, truth = clients["gaps"]
+@pytest.mark.parametrize("what", ["gaps", "events"])
+def test_idleness_is_bounded_by_the_truth(fleet, clients, what):
+    service, truth = clients[what]
     of_launch = truth["idle_ns"] / truth["launches"]
     told = fleet.api.total(service, type_=IDLE_TIME) / fleet.api.total(service, type_=LAUNCH)
     # Launches of the first windows are told, their idleness is not: streams are not known yet.
@@ -72,7 +74,7 @@ def test_who_lets_the_gpu_wait_is_told(fleet, clients):
     assert value_of(tree, "cuStreamSynchronize") == 0
 
 
-@pytest.mark.parametrize("what", ["full", "other"])
+@pytest.mark.parametrize("what", ["full", "other", "contexts"])
 def test_a_gpu_that_always_has_work_is_never_idle(fleet, clients, what):
     service, _ = clients[what]
     assert fleet.api.total(service, type_=LAUNCH) > 0

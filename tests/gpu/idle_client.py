@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Test equipment: a client of libcuda.so.1 (the double) whose GPU has nothing to do between its steps, or always has
-something (argv[1]: gaps, full, other), until its standard input ends. Says then how often it launched, and for how
+something (argv[1]: gaps, events, full, other, contexts), until its standard input ends. Says then how often it launched, and for how
 long the GPU had nothing to do, by its own clock."""
 import ctypes
 import json
@@ -63,6 +63,21 @@ def gaps():
         wait_for_input()
 
 
+def events():
+    """Likewise; an event is what is waited for."""
+    idle_from, event = None, ctypes.c_uint64()
+    call("cuEventCreate", ctypes.byref(event), 0)
+    while not told():
+        if idle_from:
+            truth["idle_ns"] += time.monotonic_ns() - idle_from
+        launch(first)
+        call("cuEventRecord", event, first)
+        call("cuEventSynchronize", event)
+        idle_from = time.monotonic_ns()
+        wait_for_input()
+        wait_for_input()
+
+
 def full():
     """Two streams in turn: while one is waited for the other has work."""
     launch(first, 5000)
@@ -88,6 +103,31 @@ def other():
     while not told():
         call("cuStreamSynchronize", first)
         prepare_on_cpu()
+    stop.set()
+    feeder.join()
+
+
+def contexts():
+    """A thread with a context of its own always has work there. Who waits for all waits for those of its context."""
+    stop, made = threading.Event(), threading.Event()
+
+    def feed():
+        other_context, stream = ctypes.c_uint64(), ctypes.c_uint64()
+        call("cuCtxCreate_v2", ctypes.byref(other_context), BLOCKING, 0)
+        call("cuStreamCreate", ctypes.byref(stream), 0)
+        made.set()
+        launch(stream, 40000)
+        while not stop.is_set():
+            launch(stream, 20000)
+            time.sleep(0.2)
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    made.wait()
+    while not told():
+        launch(first, 10)
+        call("cuCtxSynchronize")
+        wait_for_input()
+        wait_for_input()
     stop.set()
     feeder.join()
 

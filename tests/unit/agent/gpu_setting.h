@@ -104,6 +104,20 @@ static inline void open_for_ever(void *context, const struct gpu_window *window)
 	gpu_programs_set_window(setting->programs, &always);
 }
 
+static inline uint64_t read_captures(void *context)
+{
+	const struct setting *setting = context;
+
+	return gpu_programs_read_captures(setting->programs);
+}
+
+static inline void set_sees_captures(void *context, bool sees)
+{
+	const struct setting *setting = context;
+
+	gpu_programs_set_sees_captures(setting->programs, sees);
+}
+
 static inline void open_probes(struct setting *setting, enum probe_way way)
 {
 	struct gpu_probes_options options = {
@@ -112,6 +126,8 @@ static inline void open_probes(struct setting *setting, enum probe_way way)
 		.read_hits = read_hits,
 		.set_generation = set_generation,
 		.set_window = open_for_ever,
+		.read_captures = read_captures,
+		.set_sees_captures = set_sees_captures,
 		.context = setting,
 	};
 	struct error err = { 0 };

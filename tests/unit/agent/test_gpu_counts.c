@@ -436,6 +436,141 @@ TEST(a_graph_s_handle_that_comes_again_is_another_graph_s)
 	close_setting(&setting);
 }
 
+// Kernels that graphs have launched, as the agent tells them: of this window, with @frame as the leaf's.
+static uint64_t kernels_of(const struct setting *setting, struct draining *draining)
+{
+	uint64_t sum = 0;
+
+	assert_int_equal(0, gpu_programs_after_drain(setting->programs,
+						     draining->sources.frames.processes,
+						     &draining->window));
+	const struct profile *profile = draining->window.profile;
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		const struct sample *sample = &profile->samples[i];
+
+		if (strcmp(profile_string(profile, profile->series[sample->series].type),
+			   PROFILE_TYPE_GPU_GRAPH_KERNELS) == 0)
+			sum += (uint64_t)sample->value;
+	}
+	return sum;
+}
+
+static void tick(struct setting *setting)
+{
+	setting->now_ns += 20 * NS_PER_MS;
+	gpu_probes_tick(setting->probes, setting->now_ns);
+}
+
+// Nothing but a capture.
+static void begin_and_end(CUstream stream)
+{
+	CUgraph graph = NULL;
+
+	assert_int_equal(0, call.begin(stream, 0));
+	assert_int_equal(0, call.end(stream, &graph));
+	assert_int_equal(0, call.end_graph(graph));
+}
+
+static CUgraphExec capture(CUfunction function, CUstream stream, uint32_t launches)
+{
+	CUgraph graph = NULL;
+	CUgraphExec exec = NULL;
+
+	assert_int_equal(0, call.begin(stream, 0));
+	for (uint32_t i = 0; i < launches; i++)
+		launch(function, stream);
+	assert_int_equal(0, call.end(stream, &graph));
+	assert_int_equal(0, call.instantiate(&exec, graph, 0));
+	assert_int_equal(0, call.end_graph(graph));
+	return exec;
+}
+
+TEST(what_is_captured_is_launched_when_its_graph_is)
+{
+	CUstream stream = NULL, joined = NULL;
+	CUevent forks = NULL, joins = NULL;
+	CUgraph graph = NULL;
+	CUgraphExec exec = NULL;
+	struct draining draining;
+	struct setting setting;
+
+	if (!open_calls(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	assert_int_equal(0, call.stream(&stream, 0));
+	assert_int_equal(0, call.stream(&joined, 0));
+	assert_int_equal(0, call.event(&forks, 0));
+	assert_int_equal(0, call.event(&joins, 0));
+	CUfunction function = get_function("captured");
+	begin_draining(&draining);
+
+	// The first one says that there are captures: what it launches is not seen.
+	CUgraphExec unseen = capture(function, stream, 7);
+	tick(&setting);
+	assert_int_equal(0, call.replay(unseen, stream));
+	EXPECT_EQ(0, kernels_of(&setting, &draining), "not told, for not all was seen");
+
+	assert_int_equal(0, call.begin(stream, 0));
+	for (int i = 0; i < 3; i++)
+		launch(function, stream);
+	assert_int_equal(0, call.record(forks, stream));
+	assert_int_equal(0, call.wait_event(joined, forks, 0));
+	for (int i = 0; i < 2; i++)
+		launch(get_function("forked"), joined);
+	assert_int_equal(0, call.record(joins, joined));
+	assert_int_equal(0, call.wait_event(stream, joins, 0));
+	assert_int_equal(0, call.end(stream, &graph));
+	assert_int_equal(0, call.instantiate(&exec, graph, 0));
+	assert_int_equal(0, call.end_graph(graph));
+	read_counts(&setting);
+	EXPECT_EQ(0, sum_of(SAMPLE_KIND_GPU_LAUNCH).value, "captured is not launched");
+	EXPECT_EQ(0, kernels_of(&setting, &draining), "nor is the graph");
+
+	launch(function, stream);
+	launch(function, joined);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(0, call.replay(exec, stream));
+	read_counts(&setting);
+	EXPECT_EQ(2, sum_of(SAMPLE_KIND_GPU_LAUNCH).value, "after the capture");
+	EXPECT_EQ(4, sum_of(SAMPLE_KIND_GPU_GRAPH).value, "graphs");
+	EXPECT_EQ(4 * (3 + 2), kernels_of(&setting, &draining), "each with its five kernels");
+	assert_int_equal(0, call.replay(exec, stream));
+	EXPECT_EQ(5 * (3 + 2), kernels_of(&setting, &draining), "and once more");
+
+	// As long as there is a graph it is known, and not for longer.
+	drain(&setting, &draining);
+	drain(&setting, &draining);
+	drain(&setting, &draining);
+	assert_int_equal(0, call.replay(exec, stream));
+	EXPECT_EQ(6 * (3 + 2), kernels_of(&setting, &draining), "later");
+	end_draining(&draining);
+	close_setting(&setting);
+}
+
+TEST(captured_launches_are_looked_for_while_there_are_captures)
+{
+	CUstream stream = NULL;
+	struct draining draining;
+	struct setting setting;
+
+	if (!open_calls(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	assert_int_equal(0, call.stream(&stream, 0));
+	CUfunction function = get_function("captured");
+	begin_draining(&draining);
+	begin_and_end(stream);
+	tick(&setting);
+	assert_int_equal(0, call.replay(capture(function, stream, 3), stream));
+	EXPECT_EQ(3, kernels_of(&setting, &draining), "seen");
+	tick(&setting);
+	setting.now_ns += 6 * NS_PER_SECOND; // none in all that time
+	tick(&setting);
+	probe_link_settle();
+	assert_int_equal(0, call.replay(capture(function, stream, 100), stream));
+	EXPECT_EQ(3, kernels_of(&setting, &draining), "not seen");
+	end_draining(&draining);
+	close_setting(&setting);
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
 
 RUN_TESTS(IN_FOLDER(a_kernel_is_named_whichever_way_its_handle_came),
@@ -443,4 +578,6 @@ RUN_TESTS(IN_FOLDER(a_kernel_is_named_whichever_way_its_handle_came),
 	  IN_FOLDER(names_that_no_handle_has_any_more_are_let_go),
 	  IN_FOLDER(copies_are_of_the_kind_that_their_memory_is),
 	  IN_FOLDER(what_an_asynchronous_copy_waits_is_told_and_what_it_does_not_is_not),
-	  IN_FOLDER(a_graph_s_handle_that_comes_again_is_another_graph_s))
+	  IN_FOLDER(a_graph_s_handle_that_comes_again_is_another_graph_s),
+	  IN_FOLDER(what_is_captured_is_launched_when_its_graph_is),
+	  IN_FOLDER(captured_launches_are_looked_for_while_there_are_captures))

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What CUDA graphs launch: the stacks that launched kernels while a graph was captured, which count each time that the
+// graph is launched. The kernel programs (bpf/gpu_graphs.bpf.h) keep what they saw by the capture's number until it is
+// taken from them here. Uses libbpf. One thread.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/map_entries.h"
+#include "agent/window.h"
+#include "bpf/gpu_call.h"
+
+enum {
+	GPU_GRAPH_KERNELS_MAX = 131072, // stacks of all graphs: 9 MB
+};
+
+struct gpu_graph_stack {
+	struct gpu_owner owner;
+	uint64_t launches; // in the capture
+};
+
+struct gpu_captured_graph {
+	uint64_t number;
+	uint64_t launches, told; // of the graph
+	struct gpu_graph_stack *stacks;
+	uint32_t count, capacity;
+	bool is_of_use,
+		was_of_use; // some graph's handle stands for it: now, when it was looked the last time
+};
+
+/** Zeroed it is empty. */
+struct gpu_graphs {
+	struct gpu_captured_graph *graphs; // by number
+	uint32_t count, capacity;
+	uint32_t stack_count; // of all
+	uint64_t dropped;     // launches in captures that were too many to keep
+};
+
+/** The maps of the kernel programs. */
+struct gpu_graph_maps {
+	const struct bpf_map *graphs, *launches, *kernels;
+};
+
+void gpu_graphs_deinit(struct gpu_graphs *graphs);
+
+/**
+ * Take what was captured, and add what graphs launched since the last time to @window, over its whole length.
+ * Returns 0 or a negative errno.
+ */
+int gpu_graphs_tell(struct gpu_graphs *graphs, struct map_entries *entries,
+		    const struct gpu_graph_maps *maps, struct window *window, uint64_t now_ns);
+
+/** Let go of captures of which no graph is there any more, nor was when this was called before. 0 or -errno. */
+int gpu_graphs_sweep(struct gpu_graphs *graphs, struct map_entries *entries,
+		     const struct gpu_graph_maps *maps);
