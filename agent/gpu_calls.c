@@ -207,6 +207,8 @@ static const struct gpu_call_symbol symbols[] = {
 	NCCL("ncclCommInitRankScalable", NCCL_INIT_SCALABLE, INIT),
 	NCCL("ncclCommInitAll", NCCL_INIT_ALL, INIT),
 	NCCL("ncclCommSplit", NCCL_SPLIT, INIT),
+	NCCL("ncclCommShrink", NCCL_SHRINK, INIT),
+	NCCL("ncclCommGrow", NCCL_GROW, INIT),
 	NCCL("ncclCommUserRank", NCCL_RANK, OTHER),
 	NCCL("ncclCommCount", NCCL_RANKS, OTHER),
 	NCCL("ncclCommDestroy", NCCL_END, DESTROY),

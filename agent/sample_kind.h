@@ -10,6 +10,8 @@
 /** The labels of copies of GPUs' memory: which way, and which kind the host's memory is. */
 #define LABEL_DIRECTION "direction"
 #define LABEL_MEMORY    "memory"
+/** The label of kernels launched: of how many blocks, "1", "2-3", "4-7" ... */
+#define LABEL_GRID "grid"
 /** The label of blocked time that says what was waited for (agent/wait_class.h). */
 #define LABEL_WAIT "wait"
 
@@ -29,6 +31,7 @@ struct sample_kind_type {
 	bool has_stack;      // false: a total, whose stack has no locations
 	bool has_wait;       // its series have LABEL_WAIT
 	bool has_tools; // between leaf and callers are functions of CUPTI, which nobody asked for
+	bool has_grid;  // they have LABEL_GRID
 	bool is_of_communicator; // they have the labels of NCCL's calls
 };
 

@@ -2,7 +2,9 @@
 #include "agent/window.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,6 +94,21 @@ static int set_label(struct labels *labels, const char *name, const char *value)
 	return labels_set(labels, name, value) == -ENOMEM ? -ENOMEM : 0;
 }
 
+// @class: 1 for one block, 2 for 2 and 3, 3 for 4 to 7, and so on; 0: not known.
+static int set_grid(struct labels *labels, uint64_t class)
+{
+	char text[48];
+
+	if (class < 1 || class > 63)
+		return set_label(labels, LABEL_GRID, "unknown");
+	uint64_t first = 1ULL << (class - 1), last = 2 * first - 1;
+	if (class == 1)
+		snprintf(text, sizeof(text), "1");
+	else
+		snprintf(text, sizeof(text), "%" PRIu64 "-%" PRIu64, first, last);
+	return set_label(labels, LABEL_GRID, text);
+}
+
 static int add_series(struct window *window, const struct process *process,
 		      struct window_series *series)
 {
@@ -112,6 +129,8 @@ static int add_series(struct window *window, const struct process *process,
 		rc = set_label(&labels, LABEL_MEMORY, kind->memory);
 	if (!rc && kind->has_wait)
 		rc = set_label(&labels, LABEL_WAIT, wait_class_name(series->wait));
+	if (!rc && kind->has_grid)
+		rc = set_grid(&labels, series->grid);
 	if (!rc && kind->is_of_communicator)
 		rc = nccl_labels_set(&series->nccl, &labels);
 	if (!rc)
@@ -139,6 +158,8 @@ static int find_series(struct window *window, const struct process *process,
 {
 	struct window_series series = { .process = key->process, .kind = kind, .wait = wait };
 
+	if (sample_kind_find(kind)->has_grid)
+		series.grid = key->kernel_leaf;
 	if (sample_kind_find(kind)->is_of_communicator)
 		nccl_of_count(key, window->communicators < NCCL_SERIES_MAX, &series.nccl);
 	memcpy(series.thread_name, key->thread_name, sizeof(series.thread_name));

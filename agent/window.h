@@ -26,6 +26,7 @@ struct window_series {
 	char thread_name[THREAD_NAME_BYTES];
 	uint32_t kind;       // enum sample_kind
 	uint32_t wait;       // enum wait_class, for kinds that have it
+	uint64_t grid;       // class of the number of blocks, for kinds that have it
 	struct nccl_of nccl; // zero for kinds that are not NCCL's
 	uint32_t number;
 };

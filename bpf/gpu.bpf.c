@@ -23,6 +23,22 @@ static __always_inline long read_user(void *to, __u32 size, __u64 address)
 
 /* ---- launches --------------------------------------------------------------------------------- */
 
+/* 1 for one block, 2 for 2 and 3, 3 for 4 to 7, and so on. */
+static __always_inline __u64 class_of_grid(const struct gpu_call_record *call)
+{
+	__u64 blocks = (__u64)call->grid[0] * call->grid[1] * call->grid[2];
+	__u64 class = blocks != 0;
+
+#pragma unroll
+	for (__u32 bits = 32; bits; bits /= 2) {
+		if (blocks >> bits) {
+			blocks >>= bits;
+			class += bits;
+		}
+	}
+	return class;
+}
+
 static __always_inline void begin_launch(struct gpu_work *work, gpu_context *ctx, __u64 cookie,
 					 __u64 now)
 {
@@ -81,6 +97,7 @@ int gpu_launch_begins(struct pt_regs *ctx)
 	if (!work)
 		return 0;
 	begin_launch(work, (gpu_context *)ctx, cookie, now);
+	work->key.kernel_leaf = class_of_grid(&work->call);
 	count_with_stack(work, now, SAMPLE_KIND_GPU_LAUNCH, (__u64)weight * of_window,
 			 (__u64)weight * of_window);
 	release_gpu_work(work);

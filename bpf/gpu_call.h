@@ -62,9 +62,11 @@ enum gpu_call {
 	GPU_CALL_NCCL_INIT_SCALABLE, // where to put the communicator, ranks, rank, number of ids, ids
 	GPU_CALL_NCCL_INIT_ALL,      // where to put the communicators, ranks
 	GPU_CALL_NCCL_SPLIT,         // communicator, color, key, where to put the new one
-	GPU_CALL_NCCL_RANK,          // communicator, where to put the rank
-	GPU_CALL_NCCL_RANKS,         // communicator, where to put the number of ranks
-	GPU_CALL_NCCL_END,           // communicator
+	GPU_CALL_NCCL_SHRINK, // communicator, ranks that go, how many, where to put the new one
+	GPU_CALL_NCCL_GROW,   // communicator, ranks, id, rank, where to put the new one
+	GPU_CALL_NCCL_RANK,   // communicator, where to put the rank
+	GPU_CALL_NCCL_RANKS,  // communicator, where to put the number of ranks
+	GPU_CALL_NCCL_END,    // communicator
 	// The CUPTI helper's.
 	GPU_CALL_TOLD_LAUNCH, // number, weight, name
 	// For when the GPU is idle.

@@ -5,6 +5,8 @@
 #include "gpu_calls.bpf.h"
 #include "nccl.bpf.h"
 
+#define NCCL_SHRUNK 0x68736e6bULL // in the place of a split's color
+
 /* What a call that moves data says of itself. */
 static __always_inline void begin_collective(struct gpu_work *work, gpu_context *ctx, __u64 cookie,
 					     __u64 now, __u64 kept[4])
@@ -41,6 +43,43 @@ static __always_inline void begin_split(struct gpu_work *work, __u64 kept[4])
 	kept[NCCL_KEPT_IDENTITY] = nccl_mix(
 		nccl_mix(communicator->identity, __sync_fetch_and_add(&communicator->splits, 1)),
 		(__u32)arguments[1]);
+}
+
+/* Those that stay are another communicator, with numbers of their own. */
+static __always_inline void begin_shrink(struct gpu_work *work, __u64 kept[4])
+{
+	const __u64 *arguments = work->arguments.at;
+	struct nccl_communicator *communicator =
+		nccl_find_communicator(&work->key.process, arguments[0]);
+	__u64 gone = (__u32)arguments[2];
+
+	kept[NCCL_KEPT_POINTER] = arguments[3];
+	if (!communicator)
+		return;
+	if (communicator->ranks > gone)
+		kept[NCCL_KEPT_RANKS] |= (communicator->ranks - gone) << 32;
+	if (communicator->identity)
+		kept[NCCL_KEPT_IDENTITY] =
+			nccl_mix(nccl_mix(communicator->identity,
+					  __sync_fetch_and_add(&communicator->splits, 1)),
+				 gone << 32 | NCCL_SHRUNK);
+}
+
+/*
+ * Who comes has no communicator and a rank, who is there already keeps its own. What all of them have in common, the
+ * id, is not given to all of them.
+ */
+static __always_inline void begin_grow(struct gpu_work *work, __u64 kept[4])
+{
+	const __u64 *arguments = work->arguments.at;
+	struct nccl_communicator *communicator =
+		nccl_find_communicator(&work->key.process, arguments[0]);
+	__u32 rank = arguments[3];
+
+	kept[NCCL_KEPT_POINTER] = arguments[4];
+	if (communicator && rank == NCCL_RANK_UNKNOWN)
+		rank = communicator->rank;
+	kept[NCCL_KEPT_RANKS] = rank | arguments[1] << 32;
 }
 
 /* Who it was is not known any more when the call returns. */
@@ -80,6 +119,12 @@ static __always_inline void begin_nccl_call(struct gpu_work *work, gpu_context *
 	case GPU_CALL_NCCL_SPLIT:
 		begin_split(work, kept);
 		break;
+	case GPU_CALL_NCCL_SHRINK:
+		begin_shrink(work, kept);
+		break;
+	case GPU_CALL_NCCL_GROW:
+		begin_grow(work, kept);
+		break;
 	case GPU_CALL_NCCL_RANK:
 	case GPU_CALL_NCCL_RANKS:
 		kept[NCCL_KEPT_POINTER] = arguments[1];
@@ -105,6 +150,8 @@ static __always_inline void end_nccl_call(struct gpu_work *work, const struct op
 	case GPU_CALL_NCCL_INIT:
 	case GPU_CALL_NCCL_INIT_SCALABLE:
 	case GPU_CALL_NCCL_SPLIT:
+	case GPU_CALL_NCCL_SHRINK:
+	case GPU_CALL_NCCL_GROW:
 		if (!bpf_probe_read_user(&handle, sizeof(handle), (const void *)pointer))
 			nccl_keep_communicator(process, handle, call->arguments[NCCL_KEPT_IDENTITY],
 					       call->arguments[NCCL_KEPT_RANKS]);

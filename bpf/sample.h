@@ -23,7 +23,8 @@ enum sample_kind {
 	// struct wake_record, and there is no other stack.
 	SAMPLE_KIND_OFF_WAKE = 9,
 	// Calls of a GPU's driver (gpu_call.h), by the stack that made them.
-	SAMPLE_KIND_GPU_LAUNCH = 16, // kernels launched
+	SAMPLE_KIND_GPU_LAUNCH =
+		16, // kernels launched; kernel_leaf: 1 + log2 of the number of blocks
 	SAMPLE_KIND_GPU_GRAPH = 17,  // graphs launched, by the stack that captured them
 	SAMPLE_KIND_GPU_WAIT = 18,   // nanoseconds in calls that wait for the device
 	SAMPLE_KIND_GPU_LOAD = 19,   // nanoseconds in calls that load code

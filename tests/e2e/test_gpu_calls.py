@@ -198,6 +198,9 @@ def test_launches_have_stacks_and_the_kernel_s_name(fleet, client):
     tree = tree_of(fleet, client, LAUNCH, "decode_tokens")
     named = paths_with(tree, "decode")
     assert named and all(path[-2] == "cuLaunchKernel" for path in named), tree.names
+    small, large = (fleet.api.total(f'{{service="{client.service}",grid="{grid}"}}', type_=LAUNCH)
+                    for grid in ("1", "128-255"))
+    assert small > 0 and large == 0, "decode_tokens launches one block each"
 
 
 def test_a_process_that_ends_in_a_wait_takes_its_memory_with_it(fleet, client):

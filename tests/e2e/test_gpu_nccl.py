@@ -79,16 +79,25 @@ def test_bytes_and_calls_are_exact_by_rank_and_by_what_they_do(fleet, ranks):
     once = {"broadcast": 7 * 4, "reduce": 11 * 4, "reduce_scatter": 13 * 4}
     for rank in (0, 1):
         for collective, size in sizes.items():
-            assert total_of(fleet, ranks, CALLS, rank=rank, ranks=2, collective=collective) == ranks.steps
-            assert total_of(fleet, ranks, BYTES, rank=rank, collective=collective) == ranks.steps * size
+            more = 1 if collective == "all_reduce" else 0  # of the part, when its ranks are known
+            assert total_of(fleet, ranks, CALLS, rank=rank, ranks=2, collective=collective) == ranks.steps + more
+            assert total_of(fleet, ranks, BYTES, rank=rank, collective=collective) == ranks.steps * size + more * 19 * 4
         for collective, size in once.items():
             assert total_of(fleet, ranks, BYTES, rank=rank, collective=collective) == size
         assert total_of(fleet, ranks, CALLS, rank=rank, collective="init") == 1
+    # Of the part, before anybody asked; and of the one that was left.
+    assert total_of(fleet, ranks, BYTES, rank="unknown", ranks="unknown", collective="all_reduce") == 2 * 17 * 4
+    assert total_of(fleet, ranks, BYTES, rank="unknown", ranks=1, collective="all_reduce") == 23 * 4
 
 
 def test_both_ranks_call_their_communicator_the_same(fleet, ranks):
     names = fleet.api.get("labels/communicator/values", query=ranks.service)["values"]
-    assert len(names) == 1 and len(names[0]) == 16, names
+    assert len(names) == 3 and {len(name) for name in names} == {16}, names  # its part, and what is left of it
+
+    def bytes_of(name, size):
+        return total_of(fleet, ranks, BYTES, communicator=name, collective="all_reduce") == size
+    assert sum(bytes_of(name, 2 * (17 + 19) * 4) for name in names) == 1
+    assert sum(bytes_of(name, 23 * 4) for name in names) == 1
 
 
 def test_the_late_rank_is_told_with_its_stack(fleet, ranks):

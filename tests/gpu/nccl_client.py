@@ -79,6 +79,22 @@ def spread_and_collect(communicator):
     call("ncclReduceScatter", buffer, buffer, count(13), FLOAT, SUM, communicator, None)
 
 
+def reduce_in_parts(communicator):
+    """Before and after it was asked which rank this is; then one of them goes on alone."""
+    part, alone, number = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
+    call("ncclCommSplit", communicator, 0, RANK, ctypes.byref(part), None)
+    call("ncclAllReduce", buffer, buffer, count(17), FLOAT, SUM, part, None)
+    call("ncclCommUserRank", part, ctypes.byref(number))
+    call("ncclCommCount", part, ctypes.byref(number))
+    call("ncclAllReduce", buffer, buffer, count(19), FLOAT, SUM, part, None)
+    call("ncclCommDestroy", part)
+    if RANK == 0:
+        gone = (ctypes.c_int * (RANKS - 1))(*range(1, RANKS))
+        call("ncclCommShrink", communicator, gone, RANKS - 1, ctypes.byref(alone), None, 0)
+        call("ncclAllReduce", buffer, buffer, count(23), FLOAT, SUM, alone, None)
+        call("ncclCommDestroy", alone)
+
+
 def step(communicator, number, begin):
     time.sleep(max(0, begin + number * STEP_S - time.time()))
     if IS_LATE:
@@ -107,6 +123,7 @@ def main():
     begin = float(sys.stdin.readline()) + 2
     communicator = meet()
     spread_and_collect(communicator)
+    reduce_in_parts(communicator)
     steps = 30
     for number in range(steps):
         step(communicator, number, begin)

@@ -180,6 +180,27 @@ EXPORT(ncclCommSplit)(ncclComm_t communicator, int color, int key, ncclComm_t *m
 	return make(made, communicator->ranks, name, communicator->rank);
 }
 
+/* Of those that stay; who goes must not call it. */
+EXPORT(ncclCommShrink)
+(ncclComm_t communicator, int *gone, int gone_count, ncclComm_t *made, void *config, int flags)
+{
+	int rank;
+	char name[33];
+
+	(void)config, (void)flags;
+	if (!is_communicator(communicator) || !made || !gone || gone_count < 1 ||
+	    gone_count >= communicator->ranks)
+		return ncclInvalidArgument;
+	rank = communicator->rank;
+	for (int i = 0; i < gone_count; i++) {
+		if (gone[i] == communicator->rank)
+			return ncclInvalidUsage;
+		rank -= gone[i] < communicator->rank;
+	}
+	snprintf(name, sizeof(name), "%.24s-s", strrchr(communicator->path, '-') + 1);
+	return make(made, communicator->ranks - gone_count, name, rank);
+}
+
 static ncclResult_t end(ncclComm_t communicator)
 {
 	if (!is_communicator(communicator))

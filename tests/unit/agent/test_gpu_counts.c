@@ -222,6 +222,33 @@ TEST(a_kernel_is_named_whichever_way_its_handle_came)
 	close_setting(&setting);
 }
 
+TEST(a_launch_has_the_class_of_its_number_of_blocks)
+{
+	static const struct {
+		unsigned int grid[3];
+		uint64_t class;
+	} rows[] = {
+		{ { 1, 1, 1 }, 1 },         { { 2, 1, 1 }, 2 },     { { 3, 1, 1 }, 2 },
+		{ { 2, 2, 1 }, 3 },         { { 1, 7, 1 }, 3 },     { { 1, 1, 8 }, 4 },
+		{ { 1023, 1, 1 }, 10 },     { { 1024, 1, 1 }, 11 }, { { 65535, 16, 1 }, 20 },
+		{ { 1u << 31, 8, 1 }, 35 },
+	};
+	struct setting setting;
+
+	if (!open_calls(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	CUfunction function = get_function("grid");
+	read_counts(&setting); // of loading it
+	for EACH (row, rows) {
+		assert_int_equal(0, call.launch(function, row->grid[0], row->grid[1], row->grid[2],
+						1, 1, 1, 0, NULL, NULL, NULL));
+		read_counts(&setting);
+		EXPECT_EQ(1, counted.count, "one");
+		EXPECT_EQ(row->class, counted.rows[0].key.kernel_leaf, "its class");
+	}
+	close_setting(&setting);
+}
+
 TEST(a_handle_of_an_unloaded_module_has_no_name_until_it_is_named_again)
 {
 	CUmodule module = NULL;
@@ -574,6 +601,7 @@ TEST(captured_launches_are_looked_for_while_there_are_captures)
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
 
 RUN_TESTS(IN_FOLDER(a_kernel_is_named_whichever_way_its_handle_came),
+	  IN_FOLDER(a_launch_has_the_class_of_its_number_of_blocks),
 	  IN_FOLDER(a_handle_of_an_unloaded_module_has_no_name_until_it_is_named_again),
 	  IN_FOLDER(names_that_no_handle_has_any_more_are_let_go),
 	  IN_FOLDER(copies_are_of_the_kind_that_their_memory_is),
