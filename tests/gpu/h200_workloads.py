@@ -199,6 +199,9 @@ def graphs(seconds):
             for _ in range(20):
                 y = torch.relu(y @ x)
     torch.cuda.synchronize()
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):  # by which the agent learns that there are captures
+        torch.relu(x)
+    time.sleep(1)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         y = x

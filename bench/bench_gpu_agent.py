@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a client of a GPU's driver keeps of its throughput with the agent on its node: a client of the test driver that is held
+up by its CPU and launches all the time, its steps with the agent against those of the windows before and after without.
+Windows of the agent's launch probes are some seconds apart, so windows here are longer. Needs root.
+"""
+import argparse
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+
+from accounting import cpu_ns
+from profilers import Cairn
+from workloads import Workload
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+LAUNCHES = 100  # of a step: tests/gpu/step_client.c
+LEARN_SECONDS = 10  # first windows are short: how hot launches are is not known yet
+
+
+class Rate:
+    """Steps in a second, and in a second of the client's CPU time, which other load leaves alone."""
+
+    def __init__(self, workload, seconds):
+        pid = workload.process.pid
+        begin, before, cpu = time.monotonic(), workload.work(), cpu_ns(pid)
+        time.sleep(seconds)
+        steps = workload.work() - before
+        self.rate = steps / (time.monotonic() - begin)
+        self.by_cpu = steps / max(1, cpu_ns(pid) - cpu) * 1e9
+
+
+def with_agent(cairn, workload, seconds):
+    cairn.start(workload.process.pid)
+    try:
+        time.sleep(LEARN_SECONDS)
+        return Rate(workload, seconds)
+    finally:
+        cairn.stop()
+        time.sleep(1)
+
+
+def kept(measured, before, after, what):
+    return getattr(measured, what) / statistics.mean((getattr(before, what), getattr(after, what)))
+
+
+def spread(values):
+    return f"{statistics.median(values):.3f} [{min(values):.3f}..{max(values):.3f}]"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.environ.get("BUILD", "build"))
+    parser.add_argument("--repetitions", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=20, help="of one window (%(default)s)")
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("bench: probing a driver needs root: run this with sudo")
+    build = (ROOT / options.build).resolve()
+    with tempfile.TemporaryDirectory(prefix="cairn-bench-") as name:
+        run(build, pathlib.Path(name), options)
+
+
+def run(build, folder, options):
+    counter = folder / "steps.counter"
+    cairn = Cairn(folder, 99, build)
+    workload = Workload("gpu-steps", ["env", f"LD_LIBRARY_PATH={build / 'tests/gpu'}",
+                                      str(build / "tests/gpu/step_client"), str(counter)], counter, 1)
+    try:
+        workload.wait_until_busy()
+        rates = [Rate(workload, options.seconds)]
+        with_it, noise = [], []
+        for _ in range(options.repetitions):
+            measured = with_agent(cairn, workload, options.seconds)
+            rates.append(Rate(workload, options.seconds))
+            with_it.append([kept(measured, rates[-2], rates[-1], what) for what in ("rate", "by_cpu")])
+            noise.append([getattr(rates[-1], what) / getattr(rates[-2], what) for what in ("rate", "by_cpu")])
+        launches = statistics.median(rate.rate for rate in rates) * LAUNCHES
+        print(f"a client of the GPU's driver, {launches:,.0f} launches/s, {options.repetitions} rounds of "
+              f"{options.seconds:g} s; median [range]")
+        print(f"  {'':<28} {'steps/s kept':>24} {'steps by CPU kept':>24}")
+        for what, rows in (("with the agent", with_it), ("without, one after the other", noise)):
+            print(f"  {what:<28} {spread([row[0] for row in rows]):>24} {spread([row[1] for row in rows]):>24}")
+        print(f"  load average {' '.join(f'{load:.2f}' for load in os.getloadavg())} on {os.cpu_count()} CPUs")
+    finally:
+        workload.stop()
+        cairn.close()
+
+
+if __name__ == "__main__":
+    main()
