@@ -430,7 +430,26 @@ TEST(a_communicator_is_known_by_the_id_that_its_ranks_have_in_common)
 	close_setting(&setting);
 }
 
+TEST(a_communicator_that_changes_its_size_says_where_the_new_one_will_be)
+{
+	struct setting setting;
+
+	if (!open_setting(&setting))
+		SKIP("needs root, BTF and uprobes");
+	struct gpu_call_record record =
+		call_with(&setting, "ncclCommGrow", NULL, 8, (void *)0x3333, 5);
+	EXPECT_EQ(5, record.grid[1], "rank of who comes");
+	EXPECT_EQ(8, record.grid[2], "ranks");
+	EXPECT_EQ(0, record.to, "its name is not known");
+	record = call_with(&setting, "ncclCommShrink", (void *)0x1111, 0x2222, (void *)3, 0x4444);
+	EXPECT_EQ(0x4444, record.from, "where the new one will be");
+	EXPECT_EQ(NCCL_RANK_UNKNOWN, record.grid[1], "rank of who stays");
+	EXPECT_EQ(0, record.to, "a communicator that nobody has seen made");
+	close_setting(&setting);
+}
+
 RUN_TESTS(cmocka_unit_test(each_argument_is_read_from_its_place),
 	  cmocka_unit_test(structures_are_read_as_the_driver_reads_them),
 	  cmocka_unit_test(nccl_s_communicator_and_bytes_are_read_from_their_places),
-	  cmocka_unit_test(a_communicator_is_known_by_the_id_that_its_ranks_have_in_common))
+	  cmocka_unit_test(a_communicator_is_known_by_the_id_that_its_ranks_have_in_common),
+	  cmocka_unit_test(a_communicator_that_changes_its_size_says_where_the_new_one_will_be))
