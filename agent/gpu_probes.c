@@ -293,10 +293,12 @@ static void follow_captures(struct gpu_probes *probes, uint64_t now_ns)
 	uint64_t left_ns = captures_left_ns(probes, now_ns);
 	// Once they are there they stay until all is used up; then they wait for more than a moment's.
 	bool may = left_ns > (probes->sees_captures ? 0 : CAPTURES_KEPT_NS);
-	if ((wanted && may) == probes->sees_captures || !probe_link_is_settled())
+	bool sees = wanted && may;
+	// With those of the last time still there launches would count twice.
+	if (sees == probes->sees_captures || (sees && !probe_link_is_settled()))
 		return;
 	probes->captures_left_ns = left_ns;
-	see_captures(probes, wanted && may, now_ns);
+	see_captures(probes, sees, now_ns);
 }
 
 void gpu_probes_tick(struct gpu_probes *probes, uint64_t now_ns)

@@ -288,8 +288,10 @@ TEST(names_that_no_handle_has_any_more_are_let_go)
 		SKIP("needs root, BTF and a link of many uprobes");
 	assert_int_equal(0, call.load(&module, "image"));
 	assert_int_equal(0, call.get(&short_lived, module, "short_lived"));
+	read_counts(&setting); // of loading it
 	launch(short_lived, NULL);
 	read_counts(&setting);
+	assert_int_equal(1, counted.count);
 	uint64_t hash = counted.rows[0].key.user_leaf.address;
 	begin_draining(&draining);
 	for (int i = 0; i < 3; i++)
@@ -484,6 +486,7 @@ static uint64_t kernels_of(const struct setting *setting, struct draining *drain
 
 static void tick(struct setting *setting)
 {
+	probe_link_settle(); // of probes that have just gone
 	setting->now_ns += 20 * NS_PER_MS;
 	gpu_probes_tick(setting->probes, setting->now_ns);
 }
