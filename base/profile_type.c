@@ -30,7 +30,7 @@ static const struct profile_type_word words[] = {
 	{ "gpu-wait", PROFILE_TYPE_GPU_WAIT, "time in calls that wait for a GPU" },
 	{ "gpu-launch", PROFILE_TYPE_GPU_LAUNCH, "kernels launched" },
 	{ "gpu-graph", PROFILE_TYPE_GPU_GRAPH, "graphs launched" },
-	{ "gpu-graph-kernels", PROFILE_TYPE_GPU_GRAPH_KERNELS, "kernels that graphs launched" },
+	{ "gpu-nodes", PROFILE_TYPE_GPU_GRAPH_KERNELS, "kernels that graphs launched" },
 	{ "gpu-kernel", PROFILE_TYPE_GPU_KERNEL, "time of kernels on GPUs, in windows" },
 	{ "gpu-copy", PROFILE_TYPE_GPU_COPY, "bytes copied to, from and on GPUs" },
 	{ "gpu-alloc", PROFILE_TYPE_GPU_ALLOC, "memory of GPUs allocated" },

@@ -38,7 +38,7 @@ static const char notes[] =
 	"time are printed. The suffix of FILE says the format: .collapsed, .svg or\n"
 	".pb.gz (pprof). TYPE is cpu, off-cpu, off-wake, run-queue, wall, throttled,\n"
 	"memory, rss, major-faults, oom-kills, gpu-spin, gpu-wait, gpu-launch, gpu-kernel,\n"
-	"gpu-graph, gpu-graph-kernels, gpu-copy, gpu-alloc, gpu-memory, gpu-idle,\n"
+	"gpu-graph, gpu-nodes, gpu-copy, gpu-alloc, gpu-memory, gpu-idle,\n"
 	"nccl-enqueue, nccl-lag, nccl-bytes, cost, governor, or a type in five parts.\n"
 	"Of time blocked, the waits of workers and event loops without work are left out\n"
 	"unless SELECTOR says something of the label wait; how much that was is said.\n"

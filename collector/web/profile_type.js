@@ -103,7 +103,7 @@ const LANES = [
 	  about: "How many kernels GPUs ran, by the stack that launched them; seen in windows of half a second, of processes with the CUPTI helper" },
 	{ type: "gpu_graph:launches:count:launch:count", short: "gpu-graph", title: "Graph launches", section: GPU, reducedBy: CALLS,
 	  about: "CUDA graphs launched, by the stack that captured them" },
-	{ type: "gpu_graph:kernels:count:launch:count", short: "gpu-graph-kernels", title: "Kernels of graphs", section: GPU,
+	{ type: "gpu_graph:kernels:count:launch:count", short: "gpu-nodes", title: "Kernels of graphs", section: GPU,
 	  about: "Kernels that CUDA graphs launched, by the stacks that launched them while the graph was captured; the leaf is the kernel" },
 	{ type: "gpu_copy:bytes:bytes:copy:bytes", short: "gpu-copy", title: "Copies", section: GPU, label: "direction", reducedBy: CALLS,
 	  about: "Bytes copied to, from and on GPUs, by the stack that asked for it" },

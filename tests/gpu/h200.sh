@@ -147,7 +147,7 @@ item_4() {
 	printf 'Replays as the workload counted them, and graph launches and the stacks that captured them:\n\n'
 	workload graphs
 	stacks graphs gpu-graph
-	stacks graphs gpu-graph-kernels
+	stacks graphs gpu-nodes
 }
 item_5() {
 	printf 'Waits: how many stacks reach the thread'\''s first function, in the loop and at the calls:\n\n'
