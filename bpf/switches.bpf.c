@@ -85,18 +85,21 @@ static const __u32 kind_of_state[THREAD_STATES] = {
 	[THREAD_BLOCKED] = SAMPLE_KIND_BLOCKED,
 };
 
-/* Tell the agent what was accounted since the last time, as an interval up to @slot. */
+/*
+ * Tell the agent what was accounted since the last time, as an interval up to where slot @end begins:
+ * the next one begins there, and no slot is in both.
+ */
 __attribute__((noinline)) int tell_totals(struct thread_time *time, struct count_key *key,
-					  __u64 slot)
+					  __u64 end)
 {
 	__u64 from;
 
 	if (!time || !key)
 		return 0;
 	from = time->slot;
-	time->slot = slot;
-	key->slot = from < slot ? from : slot;
-	key->more_slots = slot - key->slot;
+	time->slot = end;
+	key->slot = from < end ? from : end - 1;
+	key->more_slots = end - 1 - key->slot;
 #pragma unroll
 	for (__u32 state = 0; state < THREAD_STATES; state++) {
 		__u64 ns = thread_time_take(time, state);
@@ -109,13 +112,13 @@ __attribute__((noinline)) int tell_totals(struct thread_time *time, struct count
 }
 
 /* The key lies in @scratch, for the stack of a program is small. */
-static __always_inline void tell_thread(struct task_struct *task, struct thread *thread, __u64 slot,
+static __always_inline void tell_thread(struct task_struct *task, struct thread *thread, __u64 end,
 					struct switch_stack *scratch)
 {
 	struct count_key *key = &scratch->told;
 
 	key_of_thread(task, key);
-	tell_totals(&thread->time, key, slot);
+	tell_totals(&thread->time, key, end);
 }
 
 /* ---- new threads ------------------------------------------------------------------------------ */
@@ -350,7 +353,7 @@ static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct
 		return false;
 	if (task->__state == TASK_DEAD) {
 		flush_waits(wait);
-		tell_thread(task, thread, slot_at(now), stack);
+		tell_thread(task, thread, slot_at(now) + 1, stack);
 		return false;
 	}
 	if (!has_user_stack(task))
@@ -469,7 +472,7 @@ int switch_threads_raw(__u64 *ctx)
 
 /* ---- the sweep -------------------------------------------------------------------------------- */
 
-/* Set by the agent before each sweep: totals are told up to here. */
+/* Set by the agent before each sweep: totals are told up to where this slot begins. */
 __u64 sweep_slot = 0;
 
 /* Account what the thread has done up to now. If it switches meanwhile, it has done so itself. */
@@ -526,7 +529,7 @@ int end_thread(__u64 *ctx)
 	sweep_time(task, thread);
 	flush_waits(&thread->wait);
 	wait_unlock(&thread->wait);
-	tell_thread(task, thread, slot_at(bpf_ktime_get_ns()), stack);
+	tell_thread(task, thread, slot_at(bpf_ktime_get_ns()) + 1, stack);
 	return 0;
 }
 

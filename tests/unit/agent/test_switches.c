@@ -25,7 +25,8 @@ struct told {
 	uint32_t pid;
 	const char *thread_name; // NULL: all
 	uint64_t ns[SAMPLE_KIND_PAGE_FAULT];
-	uint64_t with_user_stack_ns; // of SAMPLE_KIND_OFF_CPU
+	uint64_t with_user_stack_ns;    // of SAMPLE_KIND_OFF_CPU
+	uint64_t first_slot, last_slot; // of SAMPLE_KIND_RUNNING; 0: none
 };
 
 struct fixture {
@@ -76,6 +77,14 @@ static int add_one(void *context, const struct count_key *key, const struct coun
 	    (!told->thread_name ||
 	     !strncmp(key->thread_name, told->thread_name, THREAD_NAME_BYTES))) {
 		told->ns[key->kind] += count->value;
+		if (key->kind == SAMPLE_KIND_RUNNING) {
+			uint64_t last = key->slot + key->more_slots;
+
+			if (!told->first_slot || key->slot < told->first_slot)
+				told->first_slot = key->slot;
+			if (last > told->last_slot)
+				told->last_slot = last;
+		}
 		if (key->kind == SAMPLE_KIND_OFF_CPU && (key->user.high || key->user.low))
 			told->with_user_stack_ns += count->value;
 	}
@@ -361,6 +370,22 @@ TEST(a_process_that_is_left_out_keeps_its_totals)
 	close_switches(&fixture);
 }
 
+TEST(no_slot_is_in_two_intervals_of_totals)
+{
+	struct told first = { .pid = getpid() }, second = { .pid = getpid() };
+
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	struct fixture fixture = open_switches(false);
+	alternate(100 * NS_PER_MS);
+	drain(&fixture, &first);
+	alternate(100 * NS_PER_MS);
+	drain(&fixture, &second);
+	EXPECT_EQ(first.last_slot + 1, second.first_slot, "the next begins where the one ended");
+	assert_true(second.last_slot >= second.first_slot + 3);
+	close_switches(&fixture);
+}
+
 TEST(what_threads_do_during_a_pause_is_not_told_and_all_is_afterwards)
 {
 	struct told told = { .pid = getpid() };
@@ -387,6 +412,7 @@ TEST(what_threads_do_during_a_pause_is_not_told_and_all_is_afterwards)
 
 RUN_TESTS(
 	cmocka_unit_test(what_threads_do_during_a_pause_is_not_told_and_all_is_afterwards),
+	cmocka_unit_test(no_slot_is_in_two_intervals_of_totals),
 	cmocka_unit_test(waits_that_were_sampled_add_up_to_the_totals),
 	cmocka_unit_test(a_process_that_is_left_out_keeps_its_totals),
 	cmocka_unit_test(all_the_time_of_a_thread_is_told),
