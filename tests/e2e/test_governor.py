@@ -101,13 +101,14 @@ def test_a_storm_is_answered_told_and_forgotten(collector, tmp_path, storm, pref
         wait_until("a cost within its budget, or that it cannot be had", 60, lambda:
                    agent.cost_percent() <= BUDGET or any("nothing is left" in line
                                                          for line in agent.governor_said()))
+        # What is in force when a window ends is told for all of it.
+        wait_until("how long it was in force", 30, lambda: collector.api.total(AGENT, type=IN_FORCE) > 0)
         storm.send_signal(signal.SIGUSR2)
 
         changes = wait_until("the change as a series", 30, lambda: collector.api.get(
             "labels/change/values", query=AGENT)["values"])
         assert any("waits" in change for change in changes), changes
         assert collector.api.total(AGENT, type=CHANGES) >= 1
-        wait_until("how long it was in force", 30, lambda: collector.api.total(AGENT, type=IN_FORCE) > 0)
         programs = collector.api.get("labels/program/values", query=AGENT)["values"]
         assert {"agent", "sample_on_cpu", "switch_threads"} <= set(programs), programs
         assert collector.api.total('{service="cairn-agent",program="switch_threads"}', type=COST) > 0
