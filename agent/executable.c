@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/last_use.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/debuginfod.h"
@@ -659,30 +660,17 @@ static void forget_entry(struct executable_table *table, uint32_t item)
 	table->count--;
 }
 
-struct candidate {
-	uint64_t used_ns;
-	uint32_t item;
-};
-
-static int compare_candidates(const void *left, const void *right)
-{
-	const struct candidate *a = left, *b = right;
-
-	return (a->used_ns > b->used_ns) - (a->used_ns < b->used_ns);
-}
-
 static void forget_least_recently_used(struct executable_table *table, uint32_t excess)
 {
-	_cleanup_free_ struct candidate *candidates =
-		calloc(table->slot_count, sizeof(*candidates));
+	_cleanup_free_ struct last_use *candidates = calloc(table->slot_count, sizeof(*candidates));
 	uint32_t count = 0;
 
 	if (!candidates)
 		return; // next time
 	for (uint32_t i = 0; i < table->slot_count; i++)
 		if (table->entries[i] && !table->entries[i]->holders)
-			candidates[count++] = (struct candidate){ table->entries[i]->used_ns, i };
-	qsort(candidates, count, sizeof(*candidates), compare_candidates);
+			candidates[count++] = (struct last_use){ table->entries[i]->used_ns, i };
+	qsort(candidates, count, sizeof(*candidates), last_use_compare);
 	for (uint32_t i = 0; i < count && i < excess; i++)
 		forget_entry(table, candidates[i].item);
 	if (count) // they may point to what is gone; learnt again from the processes

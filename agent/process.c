@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/last_use.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash_table.h"
@@ -660,22 +661,9 @@ static void count_jit(struct process_table *table)
 			table->surroundings.jit_bytes += process_jit_bytes(table->entries[i]->jit);
 }
 
-struct candidate {
-	uint64_t used_ns; // 0: exited
-	uint32_t item;
-};
-
-static int compare_candidates(const void *left, const void *right)
-{
-	const struct candidate *a = left, *b = right;
-
-	return (a->used_ns > b->used_ns) - (a->used_ns < b->used_ns);
-}
-
 static void forget_excess(struct process_table *table, uint64_t excess)
 {
-	_cleanup_free_ struct candidate *candidates =
-		calloc(table->slot_count, sizeof(*candidates));
+	_cleanup_free_ struct last_use *candidates = calloc(table->slot_count, sizeof(*candidates));
 	uint32_t count = 0;
 
 	if (!candidates)
@@ -683,11 +671,12 @@ static void forget_excess(struct process_table *table, uint64_t excess)
 	for (uint32_t i = 0; i < table->slot_count; i++) {
 		const struct process_entry *entry = table->entries[i];
 
+		// Who has exited goes first.
 		if (entry)
 			candidates[count++] =
-				(struct candidate){ entry->process.exited ? 0 : entry->used_ns, i };
+				(struct last_use){ entry->process.exited ? 0 : entry->used_ns, i };
 	}
-	qsort(candidates, count, sizeof(*candidates), compare_candidates);
+	qsort(candidates, count, sizeof(*candidates), last_use_compare);
 	for (uint32_t i = 0; i < count && i < excess; i++)
 		forget_entry(table, candidates[i].item);
 }

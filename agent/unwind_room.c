@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "agent/last_use.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash_table.h"
@@ -11,22 +12,10 @@ enum { DROPPED_SHARE = 16 }; // when there is no room, the least recently used 1
 
 // ---- processes ------------------------------------------------------------------------------
 
-struct candidate {
-	uint64_t used_ns;
-	uint32_t item;
-};
-
-static int compare_candidates(const void *left, const void *right)
-{
-	const struct candidate *a = left, *b = right;
-
-	return (a->used_ns > b->used_ns) - (a->used_ns < b->used_ns);
-}
-
 void unwind_room_drop(struct published_processes *published, const struct published *kept,
 		      unwind_room_fn take_back, void *context)
 {
-	_cleanup_free_ struct candidate *candidates =
+	_cleanup_free_ struct last_use *candidates =
 		calloc(published->slot_count + 1, sizeof(*candidates));
 	uint32_t count = 0;
 
@@ -34,9 +23,8 @@ void unwind_room_drop(struct published_processes *published, const struct publis
 		return;
 	for (uint32_t i = 0; i < published->slot_count; i++)
 		if (published->records[i].key.pid && &published->records[i] != kept)
-			candidates[count++] =
-				(struct candidate){ published->records[i].used_ns, i };
-	qsort(candidates, count, sizeof(*candidates), compare_candidates);
+			candidates[count++] = (struct last_use){ published->records[i].used_ns, i };
+	qsort(candidates, count, sizeof(*candidates), last_use_compare);
 	for (uint32_t i = 0; i < count && i <= count / DROPPED_SHARE; i++)
 		take_back(context, &published->records[candidates[i].item]);
 }
