@@ -23,7 +23,7 @@ struct thread_time {
 	__u64 exec_ns; // of sched_entity.sum_exec_runtime, accounted
 	// Up to here swept_ns[THREAD_RUNNING] has been compared with that; smaller: more was accounted.
 	__u64 swept_compared_ns;
-	__u64 slot; // the totals below are told up to here
+	__u64 slot; // the totals below are told up to where it begins
 	// Of its switches, and of the agent's sweeps: each is written by one CPU at a time.
 	__u64 switched_ns[THREAD_STATES];
 	__u64 swept_ns[THREAD_STATES];
