@@ -80,6 +80,9 @@ $(BUILD)/obj/%.o: %.c | $(BUILD)/packages.stamp
 	$(call say,CC,$<)
 	$(CC) $(CFLAGS) -c $< -o $@
 
+# They run once: compiling is what takes long.
+$(BUILD)/obj/tests/unit/%.o: CFLAGS += -O0
+
 # Generated code is not held to our warnings.
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
@@ -128,7 +131,7 @@ $(BUILD)/gen/%.skel.h: $(BUILD)/bpf/%.bpf.o | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,SKEL,$@)
 	bpftool gen skeleton $< name $*_bpf > $@
-$(call objects,$(call sources,agent)): | $(BPF_SKELETONS)
+$(call objects,$(shell grep -l 'skel\.h"' agent/*.c)): | $(BPF_SKELETONS)
 
 WEB_FILES := $(wildcard collector/web/*) collector/openapi.yaml
 $(BUILD)/gen/web_assets.c: collector/embed-web $(WEB_FILES)
@@ -160,18 +163,19 @@ $(foreach folder,base proto agent collector cli,$(eval $(call unit_rule,$(folder
 
 # The doubles of the GPU's libraries, under the names of the real ones. Test equipment.
 GPU_DOUBLES := $(BUILD)/tests/gpu/libnvidia-ml.so.1 $(BUILD)/tests/gpu/libcuda.so.1 $(BUILD)/tests/gpu/libnccl.so.2
-# The driver's exports in two other shapes (cuda_double.c).
+CUPTI_DOUBLES := $(BUILD)/tests/gpu/libcairn_cupti.so $(BUILD)/tests/gpu/libcupti.so.12
+# The driver's exports in two other shapes (cuda_double_export.h).
 GPU_SHAPES := $(BUILD)/tests/gpu/shape1/libcuda.so.1 $(BUILD)/tests/gpu/shape2/libcuda.so.1
 $(BUILD)/tests/gpu/libnvidia-ml.so.1: tests/gpu/nvml_double.c tests/gpu/nvml_double.h | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(CC) -std=gnu11 -O1 -g -I. -fPIC -shared -fvisibility=hidden -Wall -Wextra -Wl,-soname,$(@F) $< -o $@
 # Without a symbol table, as the real driver.
-$(BUILD)/tests/gpu/libcuda.so.1 $(GPU_SHAPES): tests/gpu/cuda_double.c tests/gpu/cuda_double.h | $(BUILD)/packages.stamp
+$(BUILD)/tests/gpu/libcuda.so.1 $(GPU_SHAPES): $(wildcard tests/gpu/cuda_double*.[ch]) | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(CC) -std=gnu11 -O2 -fno-optimize-sibling-calls -s -I. -DSHAPE=$(or $(patsubst shape%,%,$(filter shape%,$(notdir $(@D)))),0) \
-		-fPIC -shared -Wall -Wextra -pthread -Wl,-soname,$(@F) $< -o $@
+		-fPIC -shared -Wall -Wextra -pthread -Wl,-soname,$(@F) $(filter %.c,$^) -o $@
 $(BUILD)/tests/gpu/libnccl.so.2: tests/gpu/nccl_double.c | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,LD,$@)
@@ -206,14 +210,21 @@ $(BUILD)/tests/gpu/libcupti.so.12: tests/gpu/cupti_double.c tests/gpu/cupti_doub
 	mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(CC) -std=gnu11 -O1 -g -I. -Itests/gpu/cupti -fPIC -shared -Wall -Wextra -pthread -Wl,-soname,$(@F) $< -o $@
-$(BUILD)/tests/agent/test_cupti_window: | $(BUILD)/tests/gpu/libcairn_cupti.so $(BUILD)/tests/gpu/libcupti.so.12
-$(addprefix $(BUILD)/tests/agent/test_,probe_site gpu_driver gpu_probes gpu_memory gpu_counts): | $(GPU_DOUBLES) $(GPU_SHAPES)
+$(BUILD)/tests/agent/test_cupti_window: | $(CUPTI_DOUBLES)
+$(addprefix $(BUILD)/tests/agent/test_,probe_site gpu_driver gpu_lane gpu_probes gpu_memory gpu_counts gpu_graphs): | $(GPU_DOUBLES) $(GPU_SHAPES)
+
+# So many programs of unit tests, or processes of pytest, run at a time.
+TEST_WORKERS ?= 1
 
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
 
+# They put probes into the same files, which takes turns in the kernel.
+PROBING_TESTS := $(filter %/test_gpu_driver %/test_gpu_probes %/test_gpu_lane %/test_gpu_memory %/test_gpu_counts %/test_gpu_graphs %/test_gpu_programs \
+	%/test_gpu_spin %/test_probe_link %/test_probe_site,$(UNIT_TESTS))
+
 .PHONY: unit
 unit: packages $(UNIT_TESTS) ## build and run the unit tests
-	tests/run-unit $(UNIT_TESTS)
+	tests/run-unit --workers $(TEST_WORKERS) "$(PROBING_TESTS)" $(filter-out $(PROBING_TESTS),$(UNIT_TESTS))
 
 .PHONY: unit-%
 unit-%: packages
@@ -221,8 +232,8 @@ unit-%: packages
 	tests/run-unit $(filter $(BUILD)/tests/$*/%,$(UNIT_TESTS))
 
 .PHONY: e2e
-e2e: packages $(PROGRAMS) workloads $(GPU_DOUBLES) $(BUILD)/tests/gpu/spinning_client ## run the end-to-end tests: real agent, real collector, root
-	tests/run-pytest tests/e2e
+e2e: packages $(PROGRAMS) workloads $(GPU_DOUBLES) $(CUPTI_DOUBLES) $(BUILD)/tests/gpu/spinning_client ## run the end-to-end tests: real agent, real collector, root
+	tests/run-pytest --workers $(TEST_WORKERS) --together runs tests/e2e
 
 # That launches are counted right takes two minutes of windows, whatever the machine: `make test` leaves it out.
 .PHONY: gpu-verdicts
@@ -231,29 +242,35 @@ gpu-verdicts: packages $(PROGRAMS) $(GPU_DOUBLES) ## what holds a GPU up, and ho
 
 .PHONY: browser
 browser: packages $(PROGRAMS) ## run the page in headless Chromium; pictures go to build/artefacts
-	tests/run-pytest tests/browser
+	tests/run-pytest --workers $(TEST_WORKERS) --claim-tests --together collector_url,real_url tests/browser
 
 .PHONY: deploy-check
 deploy-check: packages ## check the Kubernetes manifests
 	python3 -m pytest -q tests/deploy
 
+.PHONY: bench-check
+bench-check: packages ## check how the benchmarks judge stacks
+	python3 -m pytest -q tests/bench
+
 .PHONY: test
-test: packages $(PROGRAMS) ## everything that CI runs: layout, unit, end-to-end and browser tests
+test: packages $(PROGRAMS) ## everything that CI runs: layout, unit, end-to-end and browser tests, fuzzers for a second each
 	$(MAKE) format-check
 	$(MAKE) unit
+	$(MAKE) fuzz-quick
 	$(MAKE) e2e
 	$(MAKE) differential-quick
 	$(MAKE) truth-quick
 	$(MAKE) wall-quick
 	$(MAKE) browser
 	$(MAKE) deploy-check
+	$(MAKE) bench-check
 
 .PHONY: truth truth-quick
 truth: packages packages-truth $(PROGRAMS) workloads ## stacks against programs that know theirs: all compilers and interpreters
 	python3 -m pytest -q -s --whole tests/truth
 	python3 -m pytest -q tests/e2e/test_jit.py
 truth-quick: packages $(PROGRAMS)
-	tests/run-pytest tests/truth
+	tests/run-pytest --workers $(TEST_WORKERS) tests/truth
 
 .PHONY: wall wall-quick
 wall: packages $(PROGRAMS) ## waits against programs that keep books of theirs, and of all threads of the machine
@@ -266,7 +283,8 @@ wall-quick: packages $(PROGRAMS)
 differential: packages $(BUILD)/tests/differential/print_table ## unwind tables of all of this machine's files against readelf's reading
 	python3 tests/differential/compare.py $(BUILD)/tests/differential/print_table
 differential-quick: packages $(BUILD)/tests/differential/print_table $(BUILD)/tests/differential/step_stack
-	DIFFERENTIAL=$(abspath $(BUILD))/tests/differential tests/run-pytest tests/differential
+	DIFFERENTIAL=$(abspath $(BUILD))/tests/differential \
+		tests/run-pytest --workers $(TEST_WORKERS) --claim-tests tests/differential
 $(BUILD)/tests/differential/%: $(BUILD)/obj/tests/differential/%.o $(AGENT_A) $(BASE_A)
 	mkdir -p $(@D)
 	$(call say,LD,$@)
@@ -289,7 +307,7 @@ test-libcuda: packages $(addprefix $(BUILD)/tests/agent/test_,probe_site gpu_pro
 # Tests that need nothing of the kernel: an emulated program has this machine's.
 AARCH64 := $(BUILD)/aarch64
 AARCH64_ROOT := $(AARCH64)/libraries/root
-AARCH64_TESTS := unwind unwind_arm64 self_unwind unwind_table unwind_rules cfi_program elf build_id symbol_table
+AARCH64_TESTS := unwind unwind_search stack_hash unwind_arm64 self_unwind unwind_table cfi unwind_synthesis unwind_rules cfi_program elf build_id symbol_table
 .PHONY: test-aarch64
 test-aarch64: packages packages-kernels ## cross-compile, and run the unwinder's unit tests under qemu
 	tests/aarch64/fetch-libraries $(AARCH64)/libraries
@@ -330,7 +348,7 @@ $(PY_SPY): | packages-bench
 		echo "py-spy cannot be had from PyPI: it will be left out" >&2
 
 .PHONY: bench
-bench: packages $(PROGRAMS) $(addprefix $(BUILD)/bench/,bench_store bench_unwind_table bench_bpf_stats bench_page_faults bench_gpu_probes bench_switch_cost deep_calls switches) $(BUILD)/tests/gpu/libcuda.so.1 $(BUILD)/tests/gpu/step_client packages-bench $(PY_SPY) ## what it costs, beside other profilers (PEER='start command')
+bench: packages $(PROGRAMS) $(addprefix $(BUILD)/bench/,bench_store bench_unwind_table bench_bpf_stats bench_page_faults bench_gpu_probes bench_switch_cost deep_calls switches) $(BUILD)/tests/gpu/libcuda.so.1 $(BUILD)/tests/gpu/step_client packages-bench $(PY_SPY) ## what it costs, beside other profilers (PEER='start command' PEER_STACKS=file, CONTRIBUTING.md)
 	$(BUILD)/bench/bench_bpf_stats
 	$(BUILD)/bench/bench_switch_cost
 	$(BUILD)/bench/bench_page_faults
@@ -358,22 +376,35 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(COLLECTOR_A) $(PROTO_A) $(BASE_A)
 
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 10
+# What they need of agent/ and proto/: the rest, with the programs for the kernel, is not built for them.
+FUZZED := $(addprefix agent/,build_id callee_saved cfi cfi_expression cfi_pointer cfi_program cgroup code_flow code_flow_rows \
+	  cuda_symbols debug_file elf elf_symbols executable file_symbols frame_states go_pclntab go_text jit_name \
+	  jit_symbols jitdump kallsyms mapped_file mapping mmap_events perf_events perf_map plt proc process_labels \
+	  process_memory python_code python_layout python_lines python_text resource_attributes section_reader \
+	  slow_open symbol_list symbol_names symbol_table unwind_go unwind_pack unwind_rows unwind_synthesis \
+	  unwind_table vector_size) \
+	  $(addprefix proto/,export_message_decode export_message_encode export_message_response message_memory)
+FUZZED_A := $(BUILD)/lib/fuzzed.a
 
-.PHONY: fuzz
+.PHONY: fuzz fuzz-quick
 fuzz: packages packages-fuzz ## fuzz the parsers, FUZZ_SECONDS (10) each
 	$(MAKE) BUILD=$(BUILD)/fuzz-build fuzzers
 	for fuzzer in $(patsubst $(BUILD)/fuzz/%,$(BUILD)/fuzz-build/fuzz/%,$(FUZZERS)); do \
 		echo "  FUZZ    $$fuzzer"; \
 		$$fuzzer -max_total_time=$(FUZZ_SECONDS) -print_final_stats=0 -verbosity=0 || exit 1; \
 	done
+fuzz-quick:
+	$(MAKE) FUZZ_SECONDS=1 fuzz
 
 .PHONY: fuzzers
 fuzzers: $(FUZZERS)
 $(FUZZERS): CC := $(CLANG) -fsanitize=fuzzer-no-link,address,undefined
-$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(AGENT_A) $(PROTO_A) $(BASE_A)
+$(FUZZERS): CFLAGS := $(filter-out -O2 -g,$(CFLAGS)) -O1 -gline-tables-only
+$(FUZZED_A): $(call objects,$(FUZZED:%=%.c)) $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/gen/%.o,$(PROTO_GEN))
+$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZED_A) $(BASE_A)
 	mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(CLANG) -fsanitize=fuzzer,address,undefined -pthread $^ $(AGENT_LIBS) $(PROTO_LIBS) -o $@
+	$(CLANG) -fsanitize=fuzzer,address,undefined -pthread $^ -lprotobuf-c $(AGENT_LIBS) -o $@
 
 # ---- running --------------------------------------------------------------------------------
 

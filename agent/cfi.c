@@ -23,6 +23,13 @@ struct common_at {
 	struct cfi_common common;
 };
 
+/* The only ones that count. */
+struct wanted_functions {
+	const uint64_t *addresses; // sorted
+	uint32_t count;
+	uint8_t instead_of_fp; // as in struct cfi_common
+};
+
 /* A section that is being read. */
 struct cfi_section {
 	const struct elf *elf;
@@ -31,6 +38,7 @@ struct cfi_section {
 	uint64_t address; // virtual, 0 for .debug_frame
 	uint64_t size;    // as far as it is known
 	bool is_eh_frame;
+	const struct wanted_functions *wanted; // NULL: all of them
 	bool ends_at_zero;         // its size is not known, but that an entry of length 0 ends it
 	struct common_at *commons; // sorted: in the order that they were read
 	uint32_t common_count, common_capacity;
@@ -226,6 +234,7 @@ static void read_common(struct cfi_section *section, struct cfi_entry *entry)
 	if (!common)
 		return;
 	common->machine = section->elf->header.e_machine;
+	common->instead_of_fp = section->wanted ? section->wanted->instead_of_fp : 0;
 	common->pointer_encoding = CFI_POINTER_ABSOLUTE;
 	if (!read_common_header(section, entry, &letters, common) ||
 	    !read_common_augmentation(section, entry, letters, common) || entry->cursor.is_broken)
@@ -258,6 +267,21 @@ static bool read_code(struct cfi_section *section, struct cfi_entry *entry,
 	return !cursor->is_broken;
 }
 
+static int compare_addresses(const void *left, const void *right)
+{
+	const uint64_t *a = left, *b = right;
+
+	return *a < *b ? -1 : *a > *b;
+}
+
+static bool is_wanted(const struct cfi_section *section, uint64_t address)
+{
+	const struct wanted_functions *wanted = section->wanted;
+
+	return !wanted || bsearch(&address, wanted->addresses, wanted->count, sizeof(address),
+				  compare_addresses);
+}
+
 static void read_function(struct cfi_section *section, struct cfi_entry *entry,
 			  uint64_t common_position)
 {
@@ -269,7 +293,7 @@ static void read_function(struct cfi_section *section, struct cfi_entry *entry,
 	}
 	// Linkers leave entries of functions that they dropped, with the address 0 or an absurd one.
 	const Elf64_Phdr *load = elf_find_code(section->elf, program.start);
-	if (!program.start || !load)
+	if (!program.start || !load || !is_wanted(section, program.start))
 		return;
 
 	uint64_t left = load->p_vaddr + load->p_filesz - program.start;
@@ -383,9 +407,12 @@ static int read_entries(struct cfi_section *section, const char *name, struct er
 }
 
 static int read_section(const struct elf *elf, const Elf64_Shdr *header, const char *name,
-			struct unwind_rows *rows, struct error *err)
+			const struct wanted_functions *wanted, struct unwind_rows *rows,
+			struct error *err)
 {
-	_cleanup_(cfi_section_deinit) struct cfi_section section = { .elf = elf, .rows = rows };
+	_cleanup_(cfi_section_deinit) struct cfi_section section = { .elf = elf,
+								     .rows = rows,
+								     .wanted = wanted };
 
 	if (header->sh_size > CFI_SECTION_BYTES_MAX)
 		return error_set(err, -E2BIG, "%s has %llu bytes", name,
@@ -431,11 +458,12 @@ static const Elf64_Phdr *find_load(const struct elf *elf, uint64_t address)
  * .eh_frame by the pointer in .eh_frame_hdr, which a segment of its own leads to. The search table
  * there is not needed: the entries are read in order, to the one of length 0.
  */
-static int read_by_segment(const struct elf *elf, struct unwind_rows *rows, struct error *err)
+static int read_by_segment(const struct elf *elf, const struct wanted_functions *wanted,
+			   struct unwind_rows *rows, struct error *err)
 {
-	_cleanup_(cfi_section_deinit) struct cfi_section section = { .elf = elf,
-								     .rows = rows,
-								     .is_eh_frame = true };
+	_cleanup_(cfi_section_deinit) struct cfi_section section = {
+		.elf = elf, .rows = rows, .wanted = wanted, .is_eh_frame = true
+	};
 	uint8_t header[12];
 	Elf64_Phdr segment;
 
@@ -481,17 +509,34 @@ static int find_section(const struct elf *elf, const char *name, Elf64_Shdr *ret
 	return rc ? rc : ret_header->sh_type == SHT_NOBITS ? -ENODATA : 0;
 }
 
-int cfi_read(const struct elf *elf, struct unwind_rows *rows, struct error *err)
+/* Returns as find_section() or cfi_read(). */
+static int read_eh_frame(const struct elf *elf, const struct wanted_functions *wanted,
+			 struct unwind_rows *rows, struct error *err)
 {
 	Elf64_Shdr header;
 	int rc = find_section(elf, ".eh_frame", &header);
 
 	if (rc == 0)
-		rc = read_section(elf, &header, ".eh_frame", rows, err);
-	else if (rc == -ENOENT)
-		rc = read_by_segment(elf, rows, err);
-	else if (rc != -ENODATA)
-		error_set(err, rc, "section headers cannot be read");
+		return read_section(elf, &header, ".eh_frame", wanted, rows, err);
+	if (rc == -ENOENT)
+		return read_by_segment(elf, wanted, rows, err);
+	return rc == -ENODATA ? rc : error_set(err, rc, "section headers cannot be read");
+}
+
+int cfi_read_functions(const struct elf *elf, const uint64_t *addresses, uint32_t count,
+		       uint8_t number, struct unwind_rows *rows, struct error *err)
+{
+	const struct wanted_functions wanted = { addresses, count, number };
+	int rc = read_eh_frame(elf, &wanted, rows, err);
+
+	return rc == -ENODATA ? 0 : rc;
+}
+
+int cfi_read(const struct elf *elf, struct unwind_rows *rows, struct error *err)
+{
+	Elf64_Shdr header;
+	int rc = read_eh_frame(elf, NULL, rows, err);
+
 	if (rc && rc != -ENODATA)
 		return rc;
 
@@ -503,7 +548,7 @@ int cfi_read(const struct elf *elf, struct unwind_rows *rows, struct error *err)
 		return error_set(err, rc, "section headers cannot be read");
 
 	uint32_t range_count = rows->range_count;
-	rc = read_section(elf, &header, ".debug_frame", rows, err);
+	rc = read_section(elf, &header, ".debug_frame", NULL, rows, err);
 	if (rc && !rows->rc && range_count && (rc == -ENOEXEC || rc == -E2BIG)) {
 		rows->unsupported_count++; // what .eh_frame says is worth keeping
 		return 0;

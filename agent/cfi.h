@@ -15,3 +15,10 @@
  * -E2BIG past a limit; -ENOMEM; -errno when reading fails.
  */
 int cfi_read(const struct elf *elf, struct unwind_rows *rows, struct error *err);
+
+/**
+ * Add to @rows what .eh_frame says about the functions that begin at one of the sorted @addresses, with the
+ * register @number in the place of the frame pointer. Returns as cfi_read().
+ */
+int cfi_read_functions(const struct elf *elf, const uint64_t *addresses, uint32_t count,
+		       uint8_t number, struct unwind_rows *rows, struct error *err);

@@ -236,8 +236,9 @@ static struct unwind_rule rule_of(const struct cfi_common *common, const struct 
 static struct cfi_saved *saved_of(const struct run *run, struct cfi_state *state, uint64_t number)
 {
 	uint16_t machine = run->common->machine;
+	uint8_t instead = run->common->instead_of_fp;
 
-	if (number == frame_pointer_of(machine))
+	if (number == (instead ? instead : frame_pointer_of(machine)))
 		return &state->fp;
 	if (number == stack_pointer_of(machine))
 		return &state->sp;

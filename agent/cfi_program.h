@@ -47,6 +47,7 @@ struct cfi_common {
 	int64_t data_factor;
 	uint8_t pointer_encoding;
 	uint8_t return_register; // stands for the return address
+	uint8_t instead_of_fp; // the register whose place rules tell in the frame pointer's; 0: none
 	bool has_augmentation_size;
 	bool is_signal_frame;
 	bool is_supported; // else nothing is known of the entries' code, but where it lies

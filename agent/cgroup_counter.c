@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/cgroup_files.h"
+#include "agent/cpu_allowance.h"
 #include "agent/proc.h"
 #include "base/buffer.h"
 #include "base/cleanup.h"
@@ -100,6 +101,7 @@ struct cgroup_counter {
 	uint64_t pass_ns;
 	uint64_t version;    // of the table's sampled processes that were taken
 	uint32_t next_group; // where the readings go on
+	struct cpu_allowance allowance;
 	struct buffer text;
 	struct cgroup_counter_stats stats;
 };
@@ -643,6 +645,7 @@ int cgroup_counter_open(const struct cgroup_counter_options *options,
 		return error_set(err, -ENOMEM, "out of memory");
 	counter->source = &sources[options->kind];
 	counter->processes = options->processes;
+	counter->allowance.ns_per_second = CGROUP_NS_PER_SECOND;
 	counter->mount_fd = -1;
 	int rc = find_hierarchy(counter, options->mountinfo);
 	if (rc) {
@@ -689,14 +692,20 @@ static void read_due(struct cgroup_counter *counter, uint64_t now_ns)
 {
 	uint32_t reads = CGROUP_READS_PER_SECOND / PASSES_PER_SECOND;
 
-	for (uint32_t i = 0; i < counter->group_count && reads; i++) {
-		uint32_t at = counter->next_group++ % counter->group_count;
+	cpu_allowance_begin(&counter->allowance, now_ns);
+	for (uint32_t i = 0; i < counter->group_count && reads; i++, counter->next_group++) {
+		uint32_t at = counter->next_group % counter->group_count;
 
 		if (!counter->groups[at].path || now_ns < counter->groups[at].again_ns)
 			continue;
+		if (!cpu_allowance_is_left(&counter->allowance)) {
+			counter->stats.put_off++;
+			break;
+		}
 		read_group(counter, at, now_ns);
 		reads--;
 	}
+	cpu_allowance_is_left(&counter->allowance); // what the last one took
 }
 
 void cgroup_counter_tick(struct cgroup_counter *counter, uint64_t now_ns)

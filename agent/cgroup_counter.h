@@ -25,6 +25,8 @@ enum {
 	CGROUP_FORMERS_MAX = 8192, // groups that nobody sampled is in, whose count is remembered
 	// Each takes some 10 us: 0.5 % of a CPU at most, for a second of all groups of a full node.
 	CGROUP_READS_PER_SECOND = 500,
+	// And no more than that: cpu.stat takes longer the more CPUs there are.
+	CGROUP_NS_PER_SECOND = 5000000,
 };
 
 enum cgroup_counter_kind {
@@ -38,6 +40,7 @@ struct cgroup_counter_stats {
 	uint64_t refused;     // groups or processes there was no room for
 	uint64_t unreachable; // processes whose group cannot be seen from here
 	uint64_t reads;
+	uint64_t put_off;      // passes that ended early because the readings took too long
 	uint64_t values_lost;  // amounts that no window took in time, or that are nobody's
 	uint64_t unremembered; // groups whose count could not be remembered
 };

@@ -8,10 +8,6 @@
 #include "base/cleanup.h"
 #include "code_flow.h"
 
-enum {
-	TAKEN_MAX = 64, // as many as the patterns of one file may match
-};
-
 /* C libraries call these, of their own, at the end of a function. */
 static const char *const never_return[] = {
 	"abort",          "exit",       "_exit",         "_Exit",
@@ -134,7 +130,7 @@ static bool enter_all(const struct function_starts *starts, uint64_t address, si
 
 /* Places that have rows already, in order. */
 struct taken {
-	struct unwind_range ranges[TAKEN_MAX];
+	struct unwind_range ranges[CODE_FLOW_TAKEN_MAX];
 	uint32_t count;
 	uint32_t at; // the first that does not lie behind us
 };
@@ -146,11 +142,21 @@ static int compare_ranges(const void *left, const void *right)
 	return (a->start > b->start) - (a->start < b->start);
 }
 
-static void find_taken(const struct unwind_rows *rows, uint32_t first, uint32_t limit,
-		       struct taken *ret_taken)
+static void add_taken(struct taken *taken, const struct unwind_range *range)
 {
-	for (uint32_t i = first; i < limit && ret_taken->count < TAKEN_MAX; i++)
-		ret_taken->ranges[ret_taken->count++] = rows->ranges[i];
+	if (taken->count < CODE_FLOW_TAKEN_MAX)
+		taken->ranges[taken->count++] = *range;
+}
+
+// What is sorted and lies before @code_limit, from @code_start on, and the ranges from @first to @limit.
+static void find_taken(const struct unwind_rows *rows, uint64_t code_start, uint64_t code_limit,
+		       uint32_t first, uint32_t limit, struct taken *ret_taken)
+{
+	for (uint32_t i = unwind_rows_find(rows, code_start);
+	     i < rows->sorted_count && rows->ranges[i].start < code_limit; i++)
+		add_taken(ret_taken, &rows->ranges[i]);
+	for (uint32_t i = first; i < limit; i++)
+		add_taken(ret_taken, &rows->ranges[i]);
 	qsort(ret_taken->ranges, ret_taken->count, sizeof(*ret_taken->ranges), compare_ranges);
 }
 
@@ -228,7 +234,7 @@ int code_flow_rows_add(const struct function_starts *starts, uint64_t address, c
 	if (rc)
 		return rc == -E2BIG ? 0 : rc;
 	enter_all(starts, address, size, flow);
-	find_taken(rows, first_taken, taken_limit, &writer.taken);
+	find_taken(rows, address, address + size, first_taken, taken_limit, &writer.taken);
 	write_rows(flow, &writer);
 	return 0;
 }

@@ -14,6 +14,7 @@ enum {
 	// Code without rules before and behind a function that is followed, to be followed with it: such
 	// functions call each other, as V8's built-in ones do. It takes 20 ms.
 	CODE_FLOW_AROUND_BYTES = 128 << 10,
+	CODE_FLOW_TAKEN_MAX = 96, // ranges with rows within code that is followed
 };
 
 /** Code from one virtual address up to another. */
@@ -45,8 +46,9 @@ void function_starts_deinit(struct function_starts *starts);
 
 /**
  * Add ranges to @rows for the @size bytes of @code at virtual address @address, but not over those that
- * @rows has got from number @first_taken up to @taken_limit. Functions begin where @starts say, and
- * where they call each other. Does nothing for more code than is worth it. Returns 0 or -ENOMEM.
+ * are sorted, nor over those from number @first_taken up to @taken_limit: CODE_FLOW_TAKEN_MAX of both.
+ * Functions begin where @starts say, and where they call each other. Does nothing for more code than is
+ * worth it. Returns 0 or -ENOMEM.
  */
 int code_flow_rows_add(const struct function_starts *starts, uint64_t address, const uint8_t *code,
 		       size_t size, uint32_t first_taken, uint32_t taken_limit,

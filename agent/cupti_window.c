@@ -53,7 +53,7 @@ static int find_mapping(pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
 	maps = fopen(path, "re");
 	if (!maps)
-		return -errno;
+		return errno == ENOENT ? -ESRCH : -errno;
 	while (getline(&line, &size, maps) > 0) {
 		if (strstr(line, MAPPING_NAME "\n"))
 			return open_mapping(pid, line);
@@ -95,6 +95,13 @@ int cupti_window_find(pid_t pid, struct cupti_window **ret_window, struct error 
 		return error_set(err, -ENOENT,
 				 "process %d has no helper: start it with "
 				 "CUDA_INJECTION64_PATH=/path/to/libcairn_cupti.so",
+				 (int)pid);
+	if (fd == -ESRCH)
+		return error_set(err, fd, "there is no process %d", (int)pid);
+	if (fd == -EACCES || fd == -EPERM)
+		return error_set(err, fd,
+				 "may not open the memory of process %d's helper: run as root, or "
+				 "with CAP_SYS_PTRACE and CAP_CHECKPOINT_RESTORE",
 				 (int)pid);
 	if (fd < 0)
 		return error_errno(err, fd, "the memory of process %d's helper", (int)pid);

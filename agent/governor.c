@@ -468,9 +468,12 @@ static enum governor_knob due_again(const struct governor *governor)
 static void try_again(struct governor *governor, enum governor_knob knob,
 		      const struct governor_reading *reading, struct governor_decision *decision)
 {
+	uint64_t longest_ns = RETRY_MAX * governor->options.retry_ns;
+
 	step_up(governor, knob, decision);
-	if (governor->retry_wait_ns[knob] < RETRY_MAX * governor->options.retry_ns)
-		governor->retry_wait_ns[knob] *= 2;
+	governor->retry_wait_ns[knob] *= 2;
+	if (governor->retry_wait_ns[knob] > longest_ns)
+		governor->retry_wait_ns[knob] = longest_ns;
 	say_why(governor, reading, "tried again after a while", decision->why);
 }
 

@@ -95,6 +95,8 @@ static const struct gpu_call_symbol symbols[] = {
 	PTSZ("cuEventRecord", RARE, false, EVENT_RECORD, ASYNC, NONE, RSI),
 	PTSZ("cuEventRecordWithFlags", RARE, false, EVENT_RECORD, ASYNC, NONE, RSI),
 	PTSZ("cuStreamWaitEvent", RARE, false, EVENT_WAIT, ASYNC, NONE, RDI),
+	ONE("cuEventDestroy", RARE, false, EVENT_DESTROY, 0, NONE, NONE),
+	ONE("cuEventDestroy_v2", RARE, false, EVENT_DESTROY, 0, NONE, NONE),
 
 	// Memory.
 	ONE("cuInit", RARE, true, INIT, 0, NONE, NONE),
@@ -131,12 +133,24 @@ static const struct gpu_call_symbol symbols[] = {
 	// Graphs. The first version of cuStreamBeginCapture has no mode; the stream is the same.
 	PTSZ("cuStreamBeginCapture", RARE, true, CAPTURE_BEGIN, 0, NONE, RDI),
 	PTSZ("cuStreamBeginCapture_v2", RARE, true, CAPTURE_BEGIN, 0, NONE, RDI),
-	PTSZ("cuStreamBeginCaptureToGraph", RARE, true, CAPTURE_BEGIN, 0, NONE, RDI),
+	PTSZ("cuStreamBeginCaptureToGraph", RARE, true, CAPTURE_TO_GRAPH, 0, NONE, RDI),
 	PTSZ("cuStreamEndCapture", RARE, true, CAPTURE_END, 0, NONE, RDI),
+	ONE("cuStreamDestroy", RARE, false, STREAM_DESTROY, 0, NONE, NONE),
+	ONE("cuStreamDestroy_v2", RARE, false, STREAM_DESTROY, 0, NONE, NONE),
+	ONE("cuGraphCreate", RARE, true, GRAPH_CREATE, 0, NONE, NONE),
+	ONE("cuGraphClone", RARE, true, GRAPH_CLONE, 0, NONE, NONE),
+	// What is added stands in the place of a size; cuGraphAddNode_v2 has one argument more before it.
+	ONE("cuGraphAddChildGraphNode", RARE, true, GRAPH_ADD_CHILD, 0, R8, NONE),
+	ONE("cuGraphAddKernelNode", RARE, true, GRAPH_ADD_KERNEL, 0, R8, NONE),
+	ONE("cuGraphAddKernelNode_v2", RARE, true, GRAPH_ADD_KERNEL, 0, R8, NONE),
+	ONE("cuGraphAddNode", RARE, true, GRAPH_ADD_NODE, 0, R8, NONE),
+	ONE("cuGraphAddNode_v2", RARE, true, GRAPH_ADD_NODE, 0, R9, NONE),
 	ONE("cuGraphInstantiate", RARE, true, GRAPH_INSTANTIATE, 0, NONE, NONE),
 	ONE("cuGraphInstantiate_v2", RARE, true, GRAPH_INSTANTIATE, 0, NONE, NONE),
 	ONE("cuGraphInstantiateWithFlags", RARE, true, GRAPH_INSTANTIATE, 0, NONE, NONE),
 	PTSZ("cuGraphInstantiateWithParams", RARE, true, GRAPH_INSTANTIATE, 0, NONE, NONE),
+	ONE("cuGraphExecUpdate", RARE, true, GRAPH_EXEC_UPDATE, 0, NONE, NONE),
+	ONE("cuGraphExecUpdate_v2", RARE, true, GRAPH_EXEC_UPDATE, 0, NONE, NONE),
 	ONE("cuGraphDestroy", RARE, false, GRAPH_DESTROY, 0, NONE, NONE),
 	ONE("cuGraphExecDestroy", RARE, false, GRAPH_EXEC_DESTROY, 0, NONE, NONE),
 

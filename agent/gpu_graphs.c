@@ -14,6 +14,7 @@ static void forget(struct gpu_graphs *graphs, struct gpu_captured_graph *graph)
 {
 	graphs->stack_count -= graph->count;
 	free(graph->stacks);
+	free(graph->parts);
 }
 
 void gpu_graphs_deinit(struct gpu_graphs *graphs)
@@ -121,14 +122,46 @@ static bool take_kernel(void *context, const void *key, const void *value)
 	return true;
 }
 
+// Of a graph that has come since its number was read it stays where it is. None has more than two.
+static bool take_part(void *context, const void *key, const void *value)
+{
+	const struct gpu_graph_part *part = key;
+	struct gpu_captured_graph *graph = find(context, part->graph);
+
+	if (!graph)
+		return false;
+	if (part->part >= part->graph)
+		return true; // nobody writes such
+	struct gpu_graph_times *grown =
+		reallocarray(graph->parts, graph->part_count + 1, sizeof(*grown));
+	if (!grown)
+		return false;
+	graph->parts = grown;
+	graph->parts[graph->part_count++] =
+		(struct gpu_graph_times){ part->part, *(const uint64_t *)value };
+	return true;
+}
+
 // ---- telling --------------------------------------------------------------------------------
 
-static int tell(struct gpu_captured_graph *graph, struct window *window, uint64_t now_ns)
+// Of a graph that was launched so often its parts were, too.
+static void launch_parts(struct gpu_graphs *graphs, const struct gpu_captured_graph *graph,
+			 uint64_t news)
+{
+	for (uint32_t i = 0; i < graph->part_count; i++) {
+		struct gpu_captured_graph *part = find(graphs, graph->parts[i].number);
+
+		if (part)
+			part->within += news * graph->parts[i].times;
+	}
+}
+
+static int tell(const struct gpu_captured_graph *graph, uint64_t news, struct window *window,
+		uint64_t now_ns)
 {
 	const struct profile *profile = window->profile;
 	uint64_t first = profile->from_ns / profile->slot_ns;
 	uint64_t last = clock_realtime_ns() / profile->slot_ns;
-	uint64_t news = graph->launches - graph->told;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < graph->count && !rc; i++) {
@@ -147,7 +180,6 @@ static int tell(struct gpu_captured_graph *graph, struct window *window, uint64_
 		memcpy(key.thread_name, owner->thread_name, sizeof(key.thread_name));
 		rc = window_add(window, &key, &count, now_ns);
 	}
-	graph->told = graph->launches;
 	return rc;
 }
 
@@ -166,13 +198,20 @@ int gpu_graphs_tell(struct gpu_graphs *graphs, struct map_entries *entries,
 
 	if (!rc)
 		rc = map_entries_remove(entries, maps->kernels, take_kernel, graphs);
-	for (uint32_t i = 0; i < graphs->count && rc >= 0; i++) {
-		struct gpu_captured_graph *graph = &graphs->graphs[i];
+	if (rc >= 0)
+		rc = map_entries_remove(entries, maps->parts, take_part, graphs);
+	// Parts have lower numbers than what they are in.
+	for (uint32_t i = graphs->count; i > 0 && rc >= 0; i--) {
+		struct gpu_captured_graph *graph = &graphs->graphs[i - 1];
+		uint64_t news = graph->launches - graph->told + graph->within;
 
 		if (graph->launches == GPU_GRAPH_NOT_KNOWN)
 			continue;
-		if (graph->launches != graph->told)
-			rc = tell(graph, window, now_ns);
+		graph->told = graph->launches;
+		graph->within = 0;
+		launch_parts(graphs, graph, news);
+		if (news)
+			rc = tell(graph, news, window, now_ns);
 		else
 			use_stacks(graph, window->sources.stacks, now_ns);
 	}
@@ -192,6 +231,21 @@ static int note_use(void *context, const void *key, const void *value)
 	return 0;
 }
 
+// A part is of use as long as what it is in.
+static void use_parts(struct gpu_graphs *graphs)
+{
+	for (uint32_t i = graphs->count; i > 0; i--) {
+		const struct gpu_captured_graph *graph = &graphs->graphs[i - 1];
+
+		for (uint32_t j = 0; graph->is_of_use && j < graph->part_count; j++) {
+			struct gpu_captured_graph *part = find(graphs, graph->parts[j].number);
+
+			if (part)
+				part->is_of_use = true;
+		}
+	}
+}
+
 int gpu_graphs_sweep(struct gpu_graphs *graphs, struct map_entries *entries,
 		     const struct gpu_graph_maps *maps)
 {
@@ -200,6 +254,7 @@ int gpu_graphs_sweep(struct gpu_graphs *graphs, struct map_entries *entries,
 
 	if (rc)
 		return rc;
+	use_parts(graphs);
 	for (uint32_t i = 0; i < graphs->count; i++) {
 		struct gpu_captured_graph *graph = &graphs->graphs[i];
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What CUDA graphs launch: the stacks that launched kernels while a graph was captured, which count each time that the
-// graph is launched. The kernel programs (bpf/gpu_graphs.bpf.h) keep what they saw by the capture's number until it is
-// taken from them here. Uses libbpf. One thread.
+// graph is launched, or one that it is a part of. The kernel programs (bpf/gpu_graphs.bpf.h) keep what they saw by the
+// graph's number until it is taken from them here. Uses libbpf. One thread.
 #pragma once
 
 #include <stdbool.h>
@@ -20,11 +20,19 @@ struct gpu_graph_stack {
 	uint64_t launches; // in the capture
 };
 
+struct gpu_graph_times {
+	uint64_t number; // of a graph, below that of the one that it is in
+	uint64_t times;
+};
+
 struct gpu_captured_graph {
 	uint64_t number;
 	uint64_t launches, told; // of the graph
+	uint64_t within;         // of graphs that it is in, since they were told
 	struct gpu_graph_stack *stacks;
 	uint32_t count, capacity;
+	struct gpu_graph_times *parts;
+	uint32_t part_count;
 	bool is_of_use,
 		was_of_use; // some graph's handle stands for it: now, when it was looked the last time
 };
@@ -39,7 +47,7 @@ struct gpu_graphs {
 
 /** The maps of the kernel programs. */
 struct gpu_graph_maps {
-	const struct bpf_map *graphs, *launches, *kernels;
+	const struct bpf_map *graphs, *launches, *kernels, *parts;
 };
 
 void gpu_graphs_deinit(struct gpu_graphs *graphs);

@@ -37,24 +37,6 @@ struct gpu_lane {
 
 // ---- the first driver -----------------------------------------------------------------------
 
-static void set_programs(const struct gpu_programs *programs,
-			 struct gpu_probe_programs *ret_programs)
-{
-	size_t count;
-	const struct gpu_call_symbol *calls = gpu_calls(&count);
-
-	for (uint32_t call = 0; call < GPU_CALL_COUNT; call++)
-		ret_programs->entry_fds[call] = ret_programs->return_fds[call] = -1;
-	for (size_t i = 0; i < count; i++) {
-		uint32_t call = gpu_cookie_call(calls[i].cookie);
-
-		ret_programs->entry_fds[call] = gpu_programs_entry_fd(programs, &calls[i]);
-		if (calls[i].wants_exit)
-			ret_programs->return_fds[call] =
-				gpu_programs_return_fd(programs, &calls[i]);
-	}
-}
-
 static int open_probes(struct gpu_lane *lane, enum probe_way way, struct error *err)
 {
 	struct gpu_probes_options options = {
@@ -68,7 +50,7 @@ static int open_probes(struct gpu_lane *lane, enum probe_way way, struct error *
 	};
 
 	options.calls = gpu_calls(&options.call_count);
-	set_programs(lane->programs, &options.programs);
+	gpu_programs_by_kind(lane->programs, &options.programs);
 	probe_cost_measure(way, &options.cost);
 	return gpu_probes_open(&options, &lane->probes, err);
 }
@@ -105,6 +87,7 @@ static void try_programs(struct gpu_lane *lane)
 		.drivers = lane->drivers,
 		.processes = lane->options.processes,
 		.period_ns = lane->options.kernel_period_ns,
+		.request = lane->options.kernel_request,
 	};
 	lane->kernels = kernel_windows_new(&kernels);
 	gpu_programs_set_budget(lane->programs, lane->stacks_per_second);
@@ -116,6 +99,9 @@ static void add_driver(void *context, const struct gpu_driver *driver)
 {
 	struct gpu_lane *lane = context;
 
+	// Who wants kernels only need not pay for the driver's calls.
+	if (lane->options.kernel_request && driver->library != GPU_LIBRARY_HELPER)
+		return;
 	if (!lane->is_tried)
 		try_programs(lane);
 	if (!lane->probes)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "agent/frame_locator.h"
+#include "agent/kernel_request.h"
 #include "agent/loader.h"
 #include "agent/process.h"
 #include "agent/window.h"
@@ -20,8 +21,10 @@ struct gpu_lane_options {
 	struct process_table *processes;
 	struct gpu_namer *namer; // is set while kernels can be named; may be NULL
 	uint64_t slot_ns;
-	bool only_followed;          // as the sampler: only processes that are followed
-	uint64_t kernel_period_ns;   // between windows of the CUPTI helper; 0: the default
+	bool only_followed;        // as the sampler: only processes that are followed
+	uint64_t kernel_period_ns; // between windows of the CUPTI helper; 0: the default
+	struct kernel_request
+		*kernel_request;     // the only one, and all that is looked at; NULL: none
 	const struct labels *labels; // for the series of what probes cost; copied; may be NULL
 };
 

@@ -15,13 +15,16 @@
 #define LOOK_INTERVAL_NS (10 * NS_PER_SECOND)
 
 /*
- * Launches that are captured into graphs are seen until so long after the last capture began: captures come one after the
- * other. No launch on the node is free then, so not for longer than a server takes to capture all, and on the whole
- * no more than a share of the time.
+ * Launches that are captured into graphs are seen as long as launches are few: so is the first capture of a server, which
+ * launches little before. No launch on the node is free then. Where they are many, captures are seen from when one has begun until
+ * so long after the last one that did. On the whole that may take as much of a core as windows may, saved up for some
+ * time. Most of that is kept for when there are captures; the rest is for when many launches come all at once, which
+ * may be a server that is about to capture.
  */
-#define CAPTURES_KEPT_NS (5 * NS_PER_SECOND)
-#define CAPTURES_MAX_NS  (120 * NS_PER_SECOND)
-#define CAPTURES_SHARE   10
+#define CAPTURES_KEPT_NS  (5 * NS_PER_SECOND)
+#define CAPTURES_SAVED_NS (1200 * NS_PER_SECOND)
+#define CAPTURES_KEPT     0.9 // of what may be saved
+#define CAPTURES_CALM     0.5 // of the budget: launches that cost no more are few
 
 enum { NOTICES_MAX = 8 };
 
@@ -40,8 +43,8 @@ struct gpu_probes {
 	bool sees_captures;
 	uint64_t captures;          // that have begun so far
 	uint64_t captured_ns;       // when the last was seen to have
-	uint64_t captures_since_ns; // probes of captured launches are there since then, or are not
-	uint64_t captures_left_ns;  // for so long they might be there then
+	double captures_left_ns;    // of a core: what seeing captured launches may cost by now,
+	uint64_t captures_saved_ns; // which grows; until then it has
 	uint64_t window_count, refused, hits;
 	double cost_ns;
 	char notices[NOTICES_MAX][ERROR_TEXT_BYTES];
@@ -80,12 +83,13 @@ static void attach(struct gpu_probes *probes, struct probed_file *file, enum pro
 
 static void attach_all(struct gpu_probes *probes, struct probed_file *file)
 {
+	// Before those that see captures begin: of a capture either all is seen or it is known that it was not.
+	if (probes->sees_captures)
+		attach(probes, file, PROBE_SET_CAPTURES);
 	attach(probes, file, PROBE_SET_STEADY);
 	attach(probes, file, PROBE_SET_OTHERS);
 	if (probes->is_open)
 		attach(probes, file, PROBE_SET_WINDOWS);
-	if (probes->sees_captures)
-		attach(probes, file, PROBE_SET_CAPTURES);
 }
 
 // ---- kinds ----------------------------------------------------------------------------------
@@ -156,7 +160,9 @@ static void look(struct gpu_probes *probes, enum probe_mode mode, uint64_t elaps
 	uint64_t captured = hits[GPU_CALL_CAPTURED] - probes->last_hits[GPU_CALL_CAPTURED];
 	probes->last_hits[GPU_CALL_CAPTURED] = hits[GPU_CALL_CAPTURED];
 	probes->hits += captured;
-	probes->cost_ns += (double)captured * probes->windows.kinds[GPU_CALL_LAUNCH].cost_ns;
+	double captured_ns = (double)captured * probes->windows.kinds[GPU_CALL_LAUNCH].cost_ns;
+	probes->cost_ns += captured_ns;
+	probes->captures_left_ns -= captured_ns;
 }
 
 // ---- windows --------------------------------------------------------------------------------
@@ -250,7 +256,7 @@ static void decide(struct gpu_probes *probes, uint64_t now_ns)
 
 // ---- captures -------------------------------------------------------------------------------
 
-static void see_captures(struct gpu_probes *probes, bool sees, uint64_t now_ns)
+static void see_captures(struct gpu_probes *probes, bool sees)
 {
 	// Of a capture either all is seen or it is known that it was not.
 	if (!sees && probes->options.set_sees_captures)
@@ -266,39 +272,65 @@ static void see_captures(struct gpu_probes *probes, bool sees, uint64_t now_ns)
 	if (sees && probes->options.set_sees_captures)
 		probes->options.set_sees_captures(probes->options.context, true);
 	probes->sees_captures = sees;
-	probes->captures_since_ns = now_ns;
 }
 
-/* For how long launches may be seen for the sake of captures, from now on. */
-static uint64_t captures_left_ns(const struct gpu_probes *probes, uint64_t now_ns)
+static void save_for_captures(struct gpu_probes *probes, uint64_t now_ns)
 {
-	uint64_t since_ns = now_ns - probes->captures_since_ns, left_ns = probes->captures_left_ns;
+	double most_ns = probes->windows.budget * CAPTURES_SAVED_NS;
+
+	if (now_ns <= probes->captures_saved_ns)
+		return;
+	probes->captures_left_ns +=
+		probes->windows.budget * (double)(now_ns - probes->captures_saved_ns);
+	probes->captures_saved_ns = now_ns;
+	if (probes->captures_left_ns > most_ns)
+		probes->captures_left_ns = most_ns;
+}
+
+/* By the last window. */
+static bool are_launches_few(const struct gpu_probes *probes)
+{
+	double cost = 0;
+
+	for (uint32_t i = 0; i < GPU_CALL_COUNT; i++) {
+		const struct probe_kind *kind = &probes->windows.kinds[i];
+
+		if (!kind->is_launch || kind->mode == PROBE_ABSENT)
+			continue;
+		if (kind->mode == PROBE_OFF || kind->rate < 0)
+			return false;
+		cost += kind->rate * kind->cost_ns / NS_PER_SECOND;
+	}
+	return cost <= probes->windows.budget * CAPTURES_CALM;
+}
+
+/* Once they are there they stay until what is left is used up; then they wait for more than a moment's. */
+static bool may_see_captures(const struct gpu_probes *probes, bool asked)
+{
+	double most_ns = probes->windows.budget * CAPTURES_SAVED_NS;
+	double kept_ns = asked ? 0 : most_ns * CAPTURES_KEPT;
 
 	if (probes->sees_captures)
-		return left_ns > since_ns ? left_ns - since_ns : 0;
-	left_ns += since_ns / CAPTURES_SHARE;
-	return left_ns < CAPTURES_MAX_NS ? left_ns : CAPTURES_MAX_NS;
+		return probes->captures_left_ns > kept_ns;
+	return probes->captures_left_ns > kept_ns + most_ns / 24 &&
+	       (asked || are_launches_few(probes));
 }
 
 static void follow_captures(struct gpu_probes *probes, uint64_t now_ns)
 {
-	uint64_t captures = probes->options.read_captures
-				    ? probes->options.read_captures(probes->options.context)
-				    : 0;
+	if (!probes->options.read_captures)
+		return;
+	uint64_t captures = probes->options.read_captures(probes->options.context);
 
 	if (captures != probes->captures)
 		probes->captured_ns = now_ns;
 	probes->captures = captures;
-	bool wanted = captures && now_ns - probes->captured_ns < CAPTURES_KEPT_NS;
-	uint64_t left_ns = captures_left_ns(probes, now_ns);
-	// Once they are there they stay until all is used up; then they wait for more than a moment's.
-	bool may = left_ns > (probes->sees_captures ? 0 : CAPTURES_KEPT_NS);
-	bool sees = wanted && may;
+	save_for_captures(probes, now_ns);
+	bool sees = may_see_captures(probes,
+				     captures && now_ns - probes->captured_ns < CAPTURES_KEPT_NS);
 	// With those of the last time still there launches would count twice.
-	if (sees == probes->sees_captures || (sees && !probe_link_is_settled()))
-		return;
-	probes->captures_left_ns = left_ns;
-	see_captures(probes, sees, now_ns);
+	if (sees != probes->sees_captures && (!sees || probe_link_is_settled()))
+		see_captures(probes, sees);
 }
 
 void gpu_probes_tick(struct gpu_probes *probes, uint64_t now_ns)
@@ -434,11 +466,11 @@ int gpu_probes_open(const struct gpu_probes_options *options, struct gpu_probes 
 	if (!probes)
 		return error_set(err, -ENOMEM, "out of memory");
 	probes->options = *options;
-	probes->looked_ns = probes->captures_since_ns = clock_monotonic_ns();
-	probes->captures_left_ns = CAPTURES_MAX_NS;
+	probes->looked_ns = probes->captures_saved_ns = clock_monotonic_ns();
 	probe_windows_init(&probes->windows,
 			   options->budget > 0 ? options->budget : GPU_PROBES_BUDGET,
 			   probes->looked_ns);
+	probes->captures_left_ns = probes->windows.budget * CAPTURES_SAVED_NS;
 	if (options->read_hits)
 		options->read_hits(options->context, probes->last_hits);
 	*ret_probes = probes;

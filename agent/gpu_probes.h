@@ -15,7 +15,7 @@
 #include "bpf/gpu_call.h"
 
 enum {
-	GPU_PROBES_NAMES_MAX = 256, // rows of the table of calls
+	GPU_PROBES_NAMES_MAX = 320, // rows of the table of calls
 };
 
 /** Of a core, for probes that are always there, and as much for windows, unless another is set. */

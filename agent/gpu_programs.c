@@ -128,13 +128,29 @@ int gpu_programs_entry_fd(const struct gpu_programs *programs, const struct gpu_
 								 : all->progs.gpu_call_begins);
 }
 
-int gpu_programs_return_fd(const struct gpu_programs *programs,
-			   const struct gpu_call_symbol *symbol)
+static int return_fd(const struct gpu_programs *programs, const struct gpu_call_symbol *symbol)
 {
 	const struct gpu_bpf *all = programs->programs;
 
 	return bpf_program__fd(symbol->library == GPU_LIBRARY_NCCL ? all->progs.nccl_call_returns
 								   : all->progs.gpu_call_returns);
+}
+
+void gpu_programs_by_kind(const struct gpu_programs *programs,
+			  struct gpu_probe_programs *ret_programs)
+{
+	size_t count;
+	const struct gpu_call_symbol *calls = gpu_calls(&count);
+
+	for (uint32_t call = 0; call < GPU_CALL_COUNT; call++)
+		ret_programs->entry_fds[call] = ret_programs->return_fds[call] = -1;
+	for (size_t i = 0; i < count; i++) {
+		uint32_t call = gpu_cookie_call(calls[i].cookie);
+
+		ret_programs->entry_fds[call] = gpu_programs_entry_fd(programs, &calls[i]);
+		if (calls[i].wants_exit)
+			ret_programs->return_fds[call] = return_fd(programs, &calls[i]);
+	}
 }
 
 void gpu_programs_set_window(void *context, const struct gpu_window *window)
@@ -561,6 +577,7 @@ int gpu_programs_after_drain(struct gpu_programs *programs, struct process_table
 		.graphs = all->maps.gpu_graphs,
 		.launches = all->maps.gpu_graph_launches,
 		.kernels = all->maps.gpu_graph_kernels,
+		.parts = all->maps.gpu_graph_parts,
 	};
 	if (!rc)
 		rc = gpu_graphs_tell(&programs->graphs, &programs->entries, &graphs, window,

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "agent/gpu_calls.h"
+#include "agent/gpu_probes.h"
 #include "agent/loader.h"
 #include "agent/process.h"
 #include "agent/stack_table.h"
@@ -37,11 +38,13 @@ int gpu_programs_open(const struct loader *loader, const struct gpu_programs_opt
 /** NULL is allowed. */
 void gpu_programs_close(struct gpu_programs *programs);
 
-/** The programs for the entry of such calls, and for their return. Owned here. */
+/** The program for the entry of such calls. Owned here. */
 int gpu_programs_entry_fd(const struct gpu_programs *programs,
 			  const struct gpu_call_symbol *symbol);
-int gpu_programs_return_fd(const struct gpu_programs *programs,
-			   const struct gpu_call_symbol *symbol);
+
+/** Those for the entry and the return of all kinds of calls, for a struct gpu_probes_options. Likewise. */
+void gpu_programs_by_kind(const struct gpu_programs *programs,
+			  struct gpu_probe_programs *ret_programs);
 
 /** For a struct gpu_probes_options: from now on probes that are not always there count in this window. */
 void gpu_programs_set_window(void *programs, const struct gpu_window *window);

@@ -14,15 +14,16 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-#define READ_NS       NS_PER_SECOND
-#define RETRY_NS      (60 * NS_PER_SECOND) // a driver that is installed later, or comes back
-#define REOPEN_NS     (60 * NS_PER_SECOND)
-#define CLOSE_WAIT_NS NS_PER_SECOND
-#define SERVICE       "gpu"
-#define LABEL_GPU     "gpu"
-#define LABEL_UUID    "gpu_uuid"
-#define LABEL_MODEL   "gpu_model"
-#define LABEL_REASON  "reason"
+#define READ_NS        NS_PER_SECOND
+#define RETRY_NS       (60 * NS_PER_SECOND) // a driver that is installed later, or comes back
+#define REOPEN_NS      (60 * NS_PER_SECOND)
+#define CLOSE_WAIT_NS  NS_PER_SECOND
+#define SERVICE        "gpu"
+#define LABEL_GPU      "gpu"
+#define LABEL_UUID     "gpu_uuid"
+#define LABEL_MODEL    "gpu_model"
+#define LABEL_INSTANCE "gpu_instance"
+#define LABEL_REASON   "reason"
 
 /** One figure at one second. */
 struct usage_value {
@@ -30,12 +31,25 @@ struct usage_value {
 	int64_t value;
 	const char *type;   // a constant
 	const char *reason; // a constant, or NULL
-	uint32_t gpu;       // the driver's number
+	uint32_t name;      // of the GPU, or of its instance: in the batch's
 	uint32_t pid;       // 0: the GPU's own
 };
 
+/** A GPU, or a part of it. */
 struct gpu_name {
+	uint32_t gpu;      // the driver's number
+	uint32_t instance; // or NVML_NO_INSTANCE
 	char uuid[NVML_TEXT_BYTES], model[NVML_TEXT_BYTES];
+};
+
+enum { NAMES_MAX = NVML_GPUS_MAX * (1 + NVML_INSTANCES_MAX) };
+
+/** What was read for one window. Instances come and go: names are the window's, too. */
+struct usage_batch {
+	struct usage_value *values; // GPU_USAGE_VALUES_MAX
+	uint32_t value_count;
+	struct gpu_name *names; // NAMES_MAX
+	uint32_t name_count;
 };
 
 struct gpu_usage {
@@ -46,13 +60,11 @@ struct gpu_usage {
 	pthread_mutex_t lock;
 	pthread_cond_t stop_asked;
 	bool stop, left_behind;
-	struct gpu_name names[NVML_GPUS_MAX];
-	struct usage_value *values; // GPU_USAGE_VALUES_MAX
-	uint32_t value_count;
+	struct usage_batch batch;
 	uint64_t values_dropped;
 	char notice[ERROR_TEXT_BYTES];
 	// The main thread's.
-	struct usage_value *taken;
+	struct usage_batch taken;
 	char told[ERROR_TEXT_BYTES];
 	uint64_t dropped_told;
 	// The reading thread's.
@@ -70,17 +82,44 @@ static void notice(struct gpu_usage *usage, const char *text)
 	pthread_mutex_unlock(&usage->lock);
 }
 
-static void keep(struct gpu_usage *usage, const struct usage_value *value)
+/** Whose figures are kept, and of when. */
+struct reading_of {
+	uint64_t time_ns;
+	struct gpu_name name;
+};
+
+// Its number in the batch; NAMES_MAX if there is no room.
+static uint32_t number_of(struct usage_batch *batch, const struct gpu_name *name)
+{
+	uint32_t at = 0;
+
+	while (at < batch->name_count && strcmp(batch->names[at].uuid, name->uuid) != 0)
+		at++;
+	if (at == batch->name_count && at < NAMES_MAX)
+		batch->names[batch->name_count++] = *name;
+	return at;
+}
+
+static void keep(struct gpu_usage *usage, const struct reading_of *of,
+		 const struct usage_value *value)
 {
 	pthread_mutex_lock(&usage->lock);
-	if (usage->value_count < GPU_USAGE_VALUES_MAX)
-		usage->values[usage->value_count++] = *value;
-	else
+	struct usage_batch *batch = &usage->batch;
+	uint32_t name = number_of(batch, &of->name);
+
+	if (batch->value_count < GPU_USAGE_VALUES_MAX && name < NAMES_MAX) {
+		struct usage_value *kept = &batch->values[batch->value_count++];
+
+		*kept = *value;
+		kept->time_ns = of->time_ns;
+		kept->name = name;
+	} else {
 		usage->values_dropped++;
+	}
 	pthread_mutex_unlock(&usage->lock);
 }
 
-static void keep_throttling(struct gpu_usage *usage, const struct usage_value *at,
+static void keep_throttling(struct gpu_usage *usage, const struct reading_of *of,
 			    const struct nvml_reading *reading)
 {
 	static const struct {
@@ -95,48 +134,95 @@ static void keep_throttling(struct gpu_usage *usage, const struct usage_value *a
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
-		struct usage_value value = *at;
+		const struct usage_value value = {
+			.type = PROFILE_TYPE_GPU_THROTTLED,
+			.reason = reasons[i].reason,
+			.value = READ_NS,
+		};
 
-		if (!(reading->throttle & reasons[i].bit))
-			continue;
-		value.type = PROFILE_TYPE_GPU_THROTTLED;
-		value.reason = reasons[i].reason;
-		value.value = READ_NS;
-		keep(usage, &value);
+		if (reading->throttle & reasons[i].bit)
+			keep(usage, of, &value);
 	}
 }
 
-static void keep_reading(struct gpu_usage *usage, const struct usage_value *at,
+static void keep_reading(struct gpu_usage *usage, const struct reading_of *of,
 			 const struct nvml_reading *reading)
 {
 	for (int i = 0; i < NVML_FIGURE_COUNT; i++) {
-		struct usage_value value = *at;
+		const struct usage_value value = {
+			.type = nvml_figure_type((enum nvml_figure)i),
+			.value = (int64_t)reading->figures[i],
+		};
 
-		if (!(reading->known & 1U << i))
-			continue;
-		value.type = nvml_figure_type((enum nvml_figure)i);
-		value.value = (int64_t)reading->figures[i];
-		keep(usage, &value);
+		if (reading->known & 1U << i)
+			keep(usage, of, &value);
 	}
 	if (reading->throttle_known)
-		keep_throttling(usage, at, reading);
+		keep_throttling(usage, of, reading);
 }
 
-static void keep_processes(struct gpu_usage *usage, const struct usage_value *at,
+static void name_gpu(const struct nvml *nvml, uint32_t gpu, struct gpu_name *ret_name)
+{
+	*ret_name =
+		(struct gpu_name){ .gpu = nvml_gpu_index(nvml, gpu), .instance = NVML_NO_INSTANCE };
+	snprintf(ret_name->uuid, sizeof(ret_name->uuid), "%s", nvml_gpu_uuid(nvml, gpu));
+	snprintf(ret_name->model, sizeof(ret_name->model), "%s", nvml_gpu_model(nvml, gpu));
+}
+
+static void name_instance(const struct nvml *nvml, uint32_t gpu, uint32_t at,
+			  struct gpu_name *ret_name)
+{
+	const struct nvml_instance *instance = nvml_instance(nvml, gpu, at);
+
+	*ret_name = (struct gpu_name){ .gpu = nvml_gpu_index(nvml, gpu), .instance = instance->id };
+	snprintf(ret_name->uuid, sizeof(ret_name->uuid), "%s", instance->uuid);
+	snprintf(ret_name->model, sizeof(ret_name->model), "%s", instance->model);
+}
+
+// An instance may have come since the GPU was read: then its processes are the GPU's for a second.
+static void name_of_process(const struct nvml *nvml, uint32_t gpu,
+			    const struct nvml_process *process, struct gpu_name *ret_name)
+{
+	for (uint32_t i = 0; i < nvml_instance_count(nvml, gpu); i++) {
+		if (nvml_instance(nvml, gpu, i)->id == process->instance) {
+			name_instance(nvml, gpu, i, ret_name);
+			return;
+		}
+	}
+	name_gpu(nvml, gpu, ret_name);
+}
+
+static void keep_processes(struct gpu_usage *usage, uint32_t gpu, uint64_t time_ns,
 			   const struct nvml_process *processes, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		struct usage_value value = *at;
+		const struct nvml_process *process = &processes[i];
+		struct usage_value value = { .type = PROFILE_TYPE_GPU_PROCESS_MEMORY,
+					     .pid = process->pid,
+					     .value = (int64_t)process->memory_bytes };
+		struct reading_of of = { .time_ns = time_ns };
 
-		value.pid = processes[i].pid;
-		value.type = PROFILE_TYPE_GPU_PROCESS_MEMORY;
-		value.value = (int64_t)processes[i].memory_bytes;
-		if (processes[i].memory_known)
-			keep(usage, &value);
+		name_of_process(usage->nvml, gpu, process, &of.name);
+		if (process->memory_known)
+			keep(usage, &of, &value);
 		value.type = PROFILE_TYPE_GPU_PROCESS_BUSY;
-		value.value = processes[i].busy_percent;
-		if (processes[i].busy_known)
-			keep(usage, &value);
+		value.value = process->busy_percent;
+		if (process->busy_known)
+			keep(usage, &of, &value);
+	}
+}
+
+static void keep_instances(struct gpu_usage *usage, uint32_t gpu, uint64_t time_ns)
+{
+	for (uint32_t i = 0; i < nvml_instance_count(usage->nvml, gpu); i++) {
+		struct reading_of of = { .time_ns = time_ns };
+		struct nvml_reading reading;
+
+		// One that was taken back just now is no failure.
+		if (nvml_read_instance(usage->nvml, gpu, i, &reading))
+			continue;
+		name_instance(usage->nvml, gpu, i, &of.name);
+		keep_reading(usage, &of, &reading);
 	}
 }
 
@@ -159,30 +245,21 @@ static void note_loss(struct gpu_usage *usage, uint32_t gpu, bool is_lost)
 static bool read_gpu(struct gpu_usage *usage, uint32_t gpu)
 {
 	struct nvml_process processes[NVML_PROCESSES_MAX];
-	struct usage_value at = { .time_ns = clock_realtime_ns(),
-				  .gpu = nvml_gpu_index(usage->nvml, gpu) };
+	struct reading_of of = { .time_ns = clock_realtime_ns() };
 	struct nvml_reading reading;
 	uint32_t count;
 	int rc = nvml_read_gpu(usage->nvml, gpu, &reading);
 
+	name_gpu(usage->nvml, gpu, &of.name);
 	if (!rc)
-		keep_reading(usage, &at, &reading);
+		keep_reading(usage, &of, &reading);
 	note_loss(usage, gpu, rc != 0);
-	if (!rc && !nvml_read_processes(usage->nvml, gpu, processes, &count))
-		keep_processes(usage, &at, processes, count);
-	return !rc;
-}
-
-static void copy_names(struct gpu_usage *usage)
-{
-	pthread_mutex_lock(&usage->lock);
-	for (uint32_t i = 0; i < nvml_gpu_count(usage->nvml); i++) {
-		struct gpu_name *name = &usage->names[nvml_gpu_index(usage->nvml, i)];
-
-		snprintf(name->uuid, sizeof(name->uuid), "%s", nvml_gpu_uuid(usage->nvml, i));
-		snprintf(name->model, sizeof(name->model), "%s", nvml_gpu_model(usage->nvml, i));
-	}
-	pthread_mutex_unlock(&usage->lock);
+	if (rc)
+		return false;
+	keep_instances(usage, gpu, of.time_ns);
+	if (!nvml_read_processes(usage->nvml, gpu, processes, &count))
+		keep_processes(usage, gpu, of.time_ns, processes, count);
+	return true;
 }
 
 static bool find_gpus(struct gpu_usage *usage)
@@ -190,10 +267,8 @@ static bool find_gpus(struct gpu_usage *usage)
 	struct error err = { 0 };
 	int rc = nvml_open(usage->options.library, &usage->nvml, &err);
 
-	if (!rc) {
-		copy_names(usage);
+	if (!rc)
 		return true;
-	}
 	// Most machines have none, and no reader of a log wants to be told that.
 	if (rc != -ENOENT && !usage->told_missing) {
 		usage->told_missing = true;
@@ -217,14 +292,28 @@ static bool sleep_until(struct gpu_usage *usage, uint64_t until_ns)
 	return go_on;
 }
 
+// Touched only as far as they are used.
+static int batch_init(struct usage_batch *batch)
+{
+	batch->values = calloc(GPU_USAGE_VALUES_MAX, sizeof(*batch->values));
+	batch->names = calloc(NAMES_MAX, sizeof(*batch->names));
+	return batch->values && batch->names ? 0 : -ENOMEM;
+}
+
+static void batch_deinit(struct usage_batch *batch)
+{
+	free(batch->values);
+	free(batch->names);
+}
+
 static void free_all(struct gpu_usage *usage)
 {
 	nvml_close(usage->nvml);
 	pthread_mutex_destroy(&usage->lock);
 	pthread_cond_destroy(&usage->stop_asked);
 	labels_deinit(&usage->labels);
-	free(usage->values);
-	free(usage->taken);
+	batch_deinit(&usage->batch);
+	batch_deinit(&usage->taken);
 	free(usage);
 }
 
@@ -302,10 +391,11 @@ int gpu_usage_open(const struct gpu_usage_options *options, struct gpu_usage **r
 	usage->options = *options;
 	pthread_mutex_init(&usage->lock, NULL);
 	pthread_cond_init(&usage->stop_asked, NULL);
-	// Touched only as far as they are used.
-	usage->values = calloc(GPU_USAGE_VALUES_MAX, sizeof(*usage->values));
-	usage->taken = calloc(GPU_USAGE_VALUES_MAX, sizeof(*usage->taken));
-	int rc = usage->values && usage->taken ? make_labels(usage) : -ENOMEM;
+	int rc = batch_init(&usage->batch);
+	if (!rc)
+		rc = batch_init(&usage->taken);
+	if (!rc)
+		rc = make_labels(usage);
 	if (!rc)
 		rc = -pthread_create(&usage->thread, NULL, run, usage);
 	if (rc) {
@@ -349,6 +439,14 @@ static int set_label(struct labels *labels, const char *name, const char *value)
 	return rc == -E2BIG ? 0 : rc; // a series with so many labels does without this one
 }
 
+static int set_number(struct labels *labels, const char *name, uint32_t value)
+{
+	char text[12];
+
+	snprintf(text, sizeof(text), "%u", value);
+	return set_label(labels, name, text);
+}
+
 struct pid_search {
 	uint32_t pid;
 	const struct labels *labels; // NULL: not found
@@ -375,12 +473,12 @@ static int labels_of_value(const struct gpu_usage *usage, const struct usage_val
 			   const struct gpu_name *name, struct labels *labels)
 {
 	const struct labels *owner = value->pid ? labels_of_pid(usage, value->pid) : &usage->labels;
-	char number[12];
 	int rc = labels_copy(owner, labels);
 
-	snprintf(number, sizeof(number), "%u", value->gpu);
 	if (!rc)
-		rc = set_label(labels, LABEL_GPU, number);
+		rc = set_number(labels, LABEL_GPU, name->gpu);
+	if (!rc && name->instance != NVML_NO_INSTANCE)
+		rc = set_number(labels, LABEL_INSTANCE, name->instance);
 	if (!rc)
 		rc = set_label(labels, LABEL_UUID, name->uuid);
 	if (!rc && !value->pid)
@@ -408,22 +506,18 @@ static int add_value(struct gpu_usage *usage, struct window *window,
 
 int gpu_usage_add(struct gpu_usage *usage, struct window *window)
 {
-	struct gpu_name names[NVML_GPUS_MAX];
-	struct usage_value *values;
-	uint32_t count;
+	struct usage_batch batch;
 	int rc = 0;
 
 	pthread_mutex_lock(&usage->lock);
-	values = usage->values;
-	count = usage->value_count;
-	usage->values = usage->taken;
-	usage->value_count = 0;
-	memcpy(names, usage->names, sizeof(names));
+	batch = usage->batch;
+	usage->batch = usage->taken;
+	usage->batch.value_count = usage->batch.name_count = 0;
 	pthread_mutex_unlock(&usage->lock);
-	usage->taken = values;
+	usage->taken = batch;
 
-	for (uint32_t i = 0; i < count && !rc; i++)
-		rc = add_value(usage, window, &values[i], &names[values[i].gpu]);
+	for (uint32_t i = 0; i < batch.value_count && !rc; i++)
+		rc = add_value(usage, window, &batch.values[i], &batch.names[batch.values[i].name]);
 	return rc;
 }
 

@@ -130,28 +130,36 @@ static void forget_told(struct kernel_windows *windows)
 		free(told);
 }
 
-static int open_window(struct kernel_windows *windows, struct watched *watched, uint64_t now_ns)
+static int open_window(struct kernel_windows *windows, const struct watched *watched,
+		       const struct cupti_window_options *options, uint64_t now_ns,
+		       struct error *err)
+{
+	int rc = cupti_window_find((pid_t)watched->key.pid, &windows->window, err);
+
+	if (!rc)
+		rc = cupti_window_ask(windows->window, options);
+	if (rc) {
+		cupti_window_free(take(windows->window));
+		return rc;
+	}
+	windows->of = watched->key;
+	windows->given_up_ns = now_ns + options->window_ms * NS_PER_MS + GRACE_NS;
+	return 0;
+}
+
+static void open_due(struct kernel_windows *windows, struct watched *watched, uint64_t now_ns)
 {
 	const struct cupti_window_options options = { .window_ms = KERNEL_WINDOW_MS,
 						      .records_max = CUPTI_RECORDS,
 						      .one_in = watched->one_in };
 	struct error err = { 0 };
-	int rc = cupti_window_find((pid_t)watched->key.pid, &windows->window, &err);
+	int rc = open_window(windows, watched, &options, now_ns, &err);
 
-	if (!rc)
-		rc = cupti_window_ask(windows->window, &options);
-	if (rc) {
-		cupti_window_free(take(windows->window));
-		// Another one's window is open; or the child of a fork, which has none.
-		if (rc != -EBUSY && rc != -ENOENT) {
-			watched->is_off = true;
-			say(windows, &watched->key, err.text);
-		}
-		return rc;
+	// Another one's window is open; or the child of a fork, which has none.
+	if (rc && rc != -EBUSY && rc != -ENOENT) {
+		watched->is_off = true;
+		say(windows, &watched->key, err.text);
 	}
-	windows->of = watched->key;
-	windows->given_up_ns = now_ns + KERNEL_WINDOW_MS * NS_PER_MS + GRACE_NS;
-	return 0;
 }
 
 static void open_next(struct kernel_windows *windows, uint64_t now_ns)
@@ -166,10 +174,25 @@ static void open_next(struct kernel_windows *windows, uint64_t now_ns)
 	}
 	if (!next || now_ns < next->due_ns)
 		return;
-	open_window(windows, next, now_ns);
+	open_due(windows, next, now_ns);
 	// Never in step with what the process does.
 	next->due_ns = now_ns + windows->options.period_ns / 2 +
 		       some_of(windows, windows->options.period_ns);
+}
+
+static void open_requested(struct kernel_windows *windows, uint64_t now_ns)
+{
+	struct kernel_request *request = windows->options.request;
+	struct error err = { 0 };
+
+	for (uint32_t i = 0; request->may_open && !request->is_over && i < windows->count; i++) {
+		if ((pid_t)windows->watched[i].key.pid != request->pid)
+			continue;
+		request->rc =
+			open_window(windows, &windows->watched[i], &request->window, now_ns, &err);
+		request->is_open = !request->rc;
+		request->is_over = request->rc && request->rc != -EBUSY;
+	}
 }
 
 /* So many launches are told of in the next window as are cheap. */
@@ -236,6 +259,14 @@ static void judge(struct kernel_windows *windows, struct watched *watched)
 	say(windows, &watched->key, text);
 }
 
+static void end_request(struct kernel_windows *windows, int rc)
+{
+	if (!windows->options.request)
+		return;
+	windows->options.request->rc = rc;
+	windows->options.request->is_over = true;
+}
+
 static void take_result(struct kernel_windows *windows, uint64_t now_ns)
 {
 	struct watched *watched = find(windows, &windows->of);
@@ -244,6 +275,7 @@ static void take_result(struct kernel_windows *windows, uint64_t now_ns)
 	if (rc == -EAGAIN && now_ns < windows->given_up_ns && watched)
 		return;
 	if (rc) { // it has ended, or does not answer
+		end_request(windows, watched ? -ETIMEDOUT : -ESRCH);
 		if (watched) {
 			watched->is_off = true;
 			say(windows, &watched->key, "the helper does not answer");
@@ -253,6 +285,7 @@ static void take_result(struct kernel_windows *windows, uint64_t now_ns)
 		return;
 	}
 	windows->cost_ns += windows->result.own_ns;
+	end_request(windows, 0);
 	if (watched)
 		judge(windows, watched);
 	cupti_window_free(take(windows->window));
@@ -265,6 +298,8 @@ void kernel_windows_tick(struct kernel_windows *windows, uint64_t now_ns)
 		look(windows, now_ns);
 	if (windows->window)
 		take_result(windows, now_ns);
+	else if (windows->options.request)
+		open_requested(windows, now_ns);
 	else if (!windows->has_result && windows->count)
 		open_next(windows, now_ns);
 }
@@ -330,6 +365,10 @@ int kernel_windows_after_drain(struct kernel_windows *windows, struct window *wi
 	int rc = gpu_programs_take_told(windows->options.programs, &windows->of, &told, &count);
 	if (!rc)
 		rc = join(windows, window, told, count);
+	if (windows->options.request) {
+		windows->options.request->result = windows->result;
+		windows->result = (struct cupti_result){ 0 };
+	}
 	end_window(windows);
 	return rc;
 }

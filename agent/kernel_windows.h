@@ -8,6 +8,7 @@
 
 #include "agent/gpu_driver.h"
 #include "agent/gpu_programs.h"
+#include "agent/kernel_request.h"
 #include "agent/process.h"
 #include "agent/window.h"
 
@@ -29,6 +30,8 @@ struct kernel_windows_options {
 	const struct gpu_drivers *drivers;
 	struct process_table *processes;
 	uint64_t period_ns; // 0: KERNEL_PERIOD_NS
+	struct kernel_request
+		*request; // the only window, then; NULL: one now and then in each process
 };
 
 /** NULL when out of memory. */

@@ -155,6 +155,7 @@ static int open_gpu_calls(const struct lane_setup *setup, void **ret_lane, struc
 		.slot_ns = setup->slot_ns,
 		.only_followed = setup->only_followed,
 		.kernel_period_ns = setup->kernel_period_ns,
+		.kernel_request = setup->kernel_request,
 		.labels = setup->labels,
 	};
 	struct gpu_lane *lane;

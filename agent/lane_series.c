@@ -22,7 +22,7 @@ struct lane_series {
 	struct cgroup_counter *counters[COUNTERS]; // by kind; NULL: it does not run
 	struct told told[COUNTERS];
 	struct memory_usage *memory;
-	bool memory_full;
+	bool memory_full, memory_late;
 	char notice[ERROR_TEXT_BYTES];
 };
 
@@ -94,7 +94,7 @@ void lane_series_before_drain(struct lane_series *series)
 
 int lane_series_after_drain(struct lane_series *series, struct window *window)
 {
-	int rc = series->memory ? memory_usage_add(series->memory, window) : 0;
+	int rc = series->memory ? memory_usage_add(series->memory, window, clock_realtime_ns()) : 0;
 
 	for (int i = 0; i < COUNTERS; i++) {
 		int failed = series->counters[i]
@@ -165,14 +165,20 @@ const char *lane_series_next_notice(struct lane_series *series)
 
 	for (int i = 0; i < COUNTERS && !notice; i++)
 		notice = notice_of_counter(series, i);
-	if (notice || !series->memory || series->memory_full)
+	if (notice || !series->memory)
 		return notice;
 	memory_usage_read_stats(series->memory, &stats);
-	if (!stats.refused)
+	if (is_news(stats.refused, &series->memory_full))
+		snprintf(series->notice, sizeof(series->notice),
+			 "the memory of some processes is not seen: there are more than %d",
+			 MEMORY_PROCESSES_MAX);
+	else if (is_news(stats.late, &series->memory_late))
+		snprintf(series->notice, sizeof(series->notice),
+			 "the memory of some processes is looked at less than once a second: of "
+			 "all of "
+			 "them it would take more than %.1f %% of a CPU, or %d readings",
+			 100.0 * MEMORY_NS_PER_SECOND / NS_PER_SECOND, MEMORY_READS_PER_SECOND);
+	else
 		return NULL;
-	series->memory_full = true;
-	snprintf(series->notice, sizeof(series->notice),
-		 "the memory of some processes is not seen: there are more than %d",
-		 MEMORY_PROCESSES_MAX);
 	return series->notice;
 }

@@ -9,6 +9,7 @@
 
 #include "agent/budget.h"
 #include "agent/kallsyms.h"
+#include "agent/kernel_request.h"
 #include "agent/loader.h"
 #include "agent/process.h"
 #include "agent/window.h"
@@ -42,7 +43,8 @@ struct lane_setup {
 	double budget_percent; // of one core; 0: its default
 	uint64_t governor_interval_ns;
 	uint64_t kernel_period_ns; // between windows of the CUPTI helper; 0: its default
-	uint32_t frequency_hz;     // of sampling
+	struct kernel_request *kernel_request; // the only one; NULL: none
+	uint32_t frequency_hz;                 // of sampling
 	int (*set_frequency)(void *context, uint32_t frequency_hz);
 	void *context;
 };

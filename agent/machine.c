@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/capability.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -93,6 +92,14 @@ static int read_effective_capabilities(uint64_t *ret_effective, struct error *er
 			return 0;
 	}
 	return error_set(err, -EBADMSG, "/proc/self/status has no CapEff");
+}
+
+bool machine_has_capability(int capability)
+{
+	struct error err;
+	uint64_t effective = 0;
+
+	return !read_effective_capabilities(&effective, &err) && has(effective, capability);
 }
 
 int machine_check(struct error *err)

@@ -3,6 +3,7 @@
 // missing and how to get it instead of a refusal by the kernel.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -18,6 +19,9 @@ int machine_check_release(const char *release, struct error *err);
  * /proc/self/status. 0, or -EPERM naming those that are missing.
  */
 int machine_check_capabilities(uint64_t effective, struct error *err);
+
+/** Does this process have the capability, of linux/capability.h, in effect? */
+bool machine_has_capability(int capability);
 
 /** Does the kernel describe its types? @path NULL: /sys/kernel/btf/vmlinux. 0, or -ENOENT. */
 int machine_check_btf(const char *path, struct error *err);

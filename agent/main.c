@@ -22,6 +22,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/standard_streams.h"
 #include "base/version.h"
 
 #define FIRST_WINDOW_NS (1 * NS_PER_SECOND) // so that there is soon something to look at
@@ -362,6 +363,7 @@ int main(int argc, char **argv)
 	struct error err = { 0 };
 	bool exit_now = false;
 
+	standard_streams_occupy();
 	if (options_parse(argc, argv, &agent.options, &exit_now, &err)) {
 		fprintf(stderr, "cairn-agent: %s\n", err.text);
 		return EXIT_USAGE;

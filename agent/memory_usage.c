@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/cpu_allowance.h"
 #include "agent/proc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -27,6 +28,8 @@ enum {
 };
 
 #define TURN_NS (NS_PER_SECOND / TURNS_PER_SECOND)
+/* A process is late when it is read so long after the last time. */
+#define LATE_NS (2 * NS_PER_SECOND)
 
 struct process_memory_use {
 	struct process_key key;
@@ -36,6 +39,7 @@ struct process_memory_use {
 	uint64_t first_second;                  // of Unix time; each has a value from here on
 	uint64_t second;                        // up to this one
 	uint32_t rss_pages[MEMORY_SECONDS_MAX]; // by second, in turn
+	bool is_lively;                         // new, or its size had changed at the last reading
 	bool gone;
 };
 
@@ -44,8 +48,11 @@ struct memory_usage {
 	struct process_memory_use *uses;
 	uint32_t count, capacity;
 	struct hash_table index; // by key
-	uint32_t next;           // where the readings go on
+	uint32_t next[2];        // where the readings go on: of all, of lively ones
+	uint32_t turn;
 	uint64_t turn_ns;
+	struct cpu_allowance allowance;
+	bool is_short;           // not all were read that were due in the last turn
 	uint64_t version;        // of the table's sampled processes that were taken
 	uint64_t told_second;    // the last one that a window has, of Unix time
 	uint64_t told_ns;        // Unix time up to which major faults were told
@@ -139,6 +146,7 @@ static void read_use(struct memory_usage *usage, struct process_memory_use *use,
 	struct memory_stat stat;
 
 	usage->stats.reads++;
+	usage->stats.late += use->is_lively && usage->is_short && now_ns - use->read_ns > LATE_NS;
 	use->read_ns = now_ns;
 	// Its pid may be another's by now.
 	if (read_stat(use->key.pid, &stat) || stat.start_ticks != start_ticks) {
@@ -151,8 +159,12 @@ static void read_use(struct memory_usage *usage, struct process_memory_use *use,
 		if (use->key.start_ns < usage->opened_boot_ns)
 			use->major_faults = stat.major_faults;
 	}
+	if (stat.rss_pages > UINT32_MAX)
+		stat.rss_pages = UINT32_MAX;
+	use->is_lively = is_first ? use->key.start_ns >= usage->opened_boot_ns
+				  : stat.rss_pages != *pages_in(use, use->second);
 	fill_up_to(use, second);
-	*pages_in(use, second) = stat.rss_pages < UINT32_MAX ? stat.rss_pages : UINT32_MAX;
+	*pages_in(use, second) = (uint32_t)stat.rss_pages;
 	if (stat.major_faults > use->major_faults)
 		use->new_major_faults += stat.major_faults - use->major_faults;
 	use->major_faults = stat.major_faults;
@@ -234,6 +246,7 @@ int memory_usage_open(struct process_table *processes, struct memory_usage **ret
 		return error_set(err, -ENOMEM, "out of memory");
 	usage->processes = processes;
 	usage->page_bytes = sysconf(_SC_PAGESIZE);
+	usage->allowance.ns_per_second = MEMORY_NS_PER_SECOND;
 	usage->told_ns = clock_realtime_ns();
 	usage->opened_boot_ns = clock_boot_ns();
 	usage->told_second = usage->told_ns / NS_PER_SECOND;
@@ -250,10 +263,56 @@ void memory_usage_close(struct memory_usage *usage)
 	free(usage);
 }
 
-void memory_usage_tick(struct memory_usage *usage, uint64_t now_ns, uint64_t realtime_ns)
+// Those whose size does not change share half of the readings, if there are many.
+static uint64_t quiet_interval_ns(const struct memory_usage *usage)
+{
+	uint64_t interval_ns = usage->count * NS_PER_SECOND / (MEMORY_READS_PER_SECOND / 2);
+
+	return interval_ns > NS_PER_SECOND ? interval_ns : NS_PER_SECOND;
+}
+
+static bool is_due(const struct memory_usage *usage, const struct process_memory_use *use,
+		   uint64_t now_ns)
+{
+	uint64_t interval_ns = use->is_lively ? NS_PER_SECOND : quiet_interval_ns(usage);
+
+	// A little early is in time: turns do not come by the nanosecond.
+	return !use->gone && (!use->read_ns || now_ns - use->read_ns >= interval_ns - TURN_NS / 2);
+}
+
+// Returns how many readings are left of @reads; 0, too, when they have taken too long.
+static uint32_t read_due(struct memory_usage *usage, bool lively_only, uint32_t reads,
+			 uint64_t now_ns, uint64_t second)
+{
+	uint32_t *next = &usage->next[lively_only];
+
+	for (uint32_t i = 0; i < usage->count && reads; i++, ++*next) {
+		struct process_memory_use *use = &usage->uses[*next % usage->count];
+
+		if ((lively_only && !use->is_lively) || !is_due(usage, use, now_ns))
+			continue;
+		if (!cpu_allowance_is_left(&usage->allowance))
+			return 0;
+		read_use(usage, use, now_ns, second);
+		reads--;
+	}
+	return reads;
+}
+
+// Those whose size changes come first, but not in each turn, so that the others have theirs.
+static void read_turn(struct memory_usage *usage, uint64_t now_ns, uint64_t second)
 {
 	uint32_t reads = MEMORY_READS_PER_SECOND / TURNS_PER_SECOND;
 
+	cpu_allowance_begin(&usage->allowance, now_ns);
+	if (usage->turn++ % TURNS_PER_SECOND)
+		reads = read_due(usage, true, reads, now_ns, second);
+	usage->is_short = !read_due(usage, false, reads, now_ns, second);
+	cpu_allowance_is_left(&usage->allowance); // what the last one took
+}
+
+void memory_usage_tick(struct memory_usage *usage, uint64_t now_ns, uint64_t realtime_ns)
+{
 	if (now_ns < usage->turn_ns)
 		return;
 	usage->turn_ns = now_ns + TURN_NS;
@@ -261,16 +320,7 @@ void memory_usage_tick(struct memory_usage *usage, uint64_t now_ns, uint64_t rea
 	if (version != usage->version)
 		process_table_each_sampled(usage->processes, add_process, usage);
 	usage->version = version;
-	for (uint32_t i = 0; i < usage->count && reads; i++) {
-		struct process_memory_use *use = &usage->uses[usage->next++ % usage->count];
-
-		// A little early is in time: turns do not come by the nanosecond.
-		if (use->gone ||
-		    (use->read_ns && now_ns - use->read_ns < NS_PER_SECOND - TURN_NS / 2))
-			continue;
-		read_use(usage, use, now_ns, realtime_ns / NS_PER_SECOND);
-		reads--;
-	}
+	read_turn(usage, now_ns, realtime_ns / NS_PER_SECOND);
 }
 
 // ---- into a window --------------------------------------------------------------------------
@@ -327,9 +377,9 @@ static int add_use(struct memory_usage *usage, struct process_memory_use *use,
 	return rc ? rc : add_major_faults(window, &process->labels, use, usage->told_ns, now_ns);
 }
 
-int memory_usage_add(struct memory_usage *usage, struct window *window)
+int memory_usage_add(struct memory_usage *usage, struct window *window, uint64_t realtime_ns)
 {
-	uint64_t now_ns = clock_realtime_ns(), end = now_ns / NS_PER_SECOND;
+	uint64_t end = realtime_ns / NS_PER_SECOND;
 	int rc = 0;
 
 	// The current second is one of them.
@@ -337,13 +387,13 @@ int memory_usage_add(struct memory_usage *usage, struct window *window)
 		usage->told_second = end - MEMORY_SECONDS_MAX;
 	for (uint32_t i = usage->count; i-- > 0;) {
 		if (!rc)
-			rc = add_use(usage, &usage->uses[i], window, now_ns);
+			rc = add_use(usage, &usage->uses[i], window, realtime_ns);
 		if (usage->uses[i].gone)
 			remove_use(usage, i);
 	}
 	if (end)
 		usage->told_second = end - 1;
-	usage->told_ns = now_ns;
+	usage->told_ns = realtime_ns;
 	return rc;
 }
 

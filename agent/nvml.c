@@ -68,7 +68,10 @@ struct gpm_metric {
 	const char *names[3];
 };
 
-/* Metrics by their numbers; PCIe's are left out, every GPU tells those otherwise. */
+/*
+ * Metrics by their numbers; PCIe's are left out, every GPU tells those otherwise. The last one is asked of instances
+ * only: GPUs tell it otherwise, too.
+ */
 static const struct {
 	enum nvml_figure figure;
 	unsigned int id;
@@ -76,7 +79,7 @@ static const struct {
 	{ NVML_SM_ACTIVE_PERCENT, 2 },     { NVML_SM_OCCUPANCY_PERCENT, 3 },
 	{ NVML_TENSOR_ACTIVE_PERCENT, 5 }, { NVML_DRAM_ACTIVE_PERCENT, 10 },
 	{ NVML_FP64_ACTIVE_PERCENT, 11 },  { NVML_FP32_ACTIVE_PERCENT, 12 },
-	{ NVML_FP16_ACTIVE_PERCENT, 13 },
+	{ NVML_FP16_ACTIVE_PERCENT, 13 },  { NVML_BUSY_PERCENT, 1 },
 };
 
 enum { GPM_METRIC_COUNT = ARRAY_SIZE(gpm_metrics) };
@@ -116,6 +119,12 @@ struct gpm_metrics_get {
 	X(gpm_alloc, "nvmlGpmSampleAlloc", (gpm_sample *))                                        \
 	X(gpm_free, "nvmlGpmSampleFree", (gpm_sample))                                            \
 	X(gpm_sample, "nvmlGpmSampleGet", (nvml_device, gpm_sample))                              \
+	X(gpm_instance, "nvmlGpmMigSampleGet", (nvml_device, unsigned int, gpm_sample))           \
+	X(mig_mode, "nvmlDeviceGetMigMode", (nvml_device, unsigned int *, unsigned int *))        \
+	X(mig_count, "nvmlDeviceGetMaxMigDeviceCount", (nvml_device, unsigned int *))             \
+	X(mig_device, "nvmlDeviceGetMigDeviceHandleByIndex",                                      \
+	  (nvml_device, unsigned int, nvml_device *))                                             \
+	X(mig_instance, "nvmlDeviceGetGpuInstanceId", (nvml_device, unsigned int *))              \
 	X(gpm_metrics, "nvmlGpmMetricsGet", (struct gpm_metrics_get *))
 
 struct functions {
@@ -125,13 +134,26 @@ struct functions {
 #undef X
 };
 
+/* Performance monitoring, of a GPU or of a part of it. */
+struct gpm {
+	gpm_sample samples[2]; // NULL where there is none
+	uint32_t next;         // of them
+	bool has_sample;       // the other one was taken
+};
+
+struct instance {
+	struct nvml_instance name;
+	nvml_device device;
+	struct gpm gpm;
+};
+
 struct gpu {
 	nvml_device device;
 	uint32_t index; // the driver's number
 	char uuid[NVML_TEXT_BYTES], model[NVML_TEXT_BYTES];
-	gpm_sample samples[2];      // NULL where the GPU has no such monitoring
-	uint32_t sample;            // which of them is next
-	bool has_sample;            // the other one was taken
+	struct gpm gpm;
+	struct instance instances[NVML_INSTANCES_MAX];
+	uint32_t instance_count;
 	unsigned long long seen_us; // process utilisation was read up to here
 };
 
@@ -161,20 +183,28 @@ static int find_functions(struct nvml *nvml, struct error *err)
 	return 0;
 }
 
-static void open_gpm(struct nvml *nvml, struct gpu *gpu)
+static void open_gpm(const struct functions *call, nvml_device gpu, struct gpm *gpm)
 {
-	const struct functions *call = &nvml->functions;
 	struct gpm_support support = { .version = NVML_GPM_VERSION };
 
 	if (!call->gpm_support || !call->gpm_alloc || !call->gpm_free || !call->gpm_sample ||
 	    !call->gpm_metrics)
 		return;
-	if (call->gpm_support(gpu->device, &support) != NVML_SUCCESS || !support.is_supported)
+	if (call->gpm_support(gpu, &support) != NVML_SUCCESS || !support.is_supported)
 		return;
-	if (call->gpm_alloc(&gpu->samples[0]) != NVML_SUCCESS)
-		gpu->samples[0] = NULL;
-	else if (call->gpm_alloc(&gpu->samples[1]) != NVML_SUCCESS)
-		gpu->samples[1] = NULL;
+	if (call->gpm_alloc(&gpm->samples[0]) != NVML_SUCCESS)
+		gpm->samples[0] = NULL;
+	else if (call->gpm_alloc(&gpm->samples[1]) != NVML_SUCCESS)
+		gpm->samples[1] = NULL;
+}
+
+static void close_gpm(const struct functions *call, struct gpm *gpm)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(gpm->samples); i++) {
+		if (gpm->samples[i])
+			call->gpm_free(gpm->samples[i]);
+	}
+	*gpm = (struct gpm){ 0 };
 }
 
 // A GPU that cannot be had is left out: the others count.
@@ -193,7 +223,7 @@ static void open_gpu(struct nvml *nvml, unsigned int index)
 	if (call->name(gpu->device, gpu->model, sizeof(gpu->model)) != NVML_SUCCESS)
 		snprintf(gpu->model, sizeof(gpu->model), "unknown");
 	gpu->uuid[sizeof(gpu->uuid) - 1] = gpu->model[sizeof(gpu->model) - 1] = 0;
-	open_gpm(nvml, gpu);
+	open_gpm(call, gpu->device, &gpu->gpm);
 	nvml->gpu_count++;
 }
 
@@ -242,10 +272,11 @@ void nvml_close(struct nvml *nvml)
 	if (!nvml)
 		return;
 	for (uint32_t i = 0; i < nvml->gpu_count; i++) {
-		for (int sample = 0; sample < 2; sample++) {
-			if (nvml->gpus[i].samples[sample])
-				nvml->functions.gpm_free(nvml->gpus[i].samples[sample]);
-		}
+		struct gpu *gpu = &nvml->gpus[i];
+
+		close_gpm(&nvml->functions, &gpu->gpm);
+		for (uint32_t k = 0; k < gpu->instance_count; k++)
+			close_gpm(&nvml->functions, &gpu->instances[k].gpm);
 	}
 	if (nvml->started)
 		nvml->functions.shutdown();
@@ -279,6 +310,88 @@ const char *nvml_gpu_model(const struct nvml *nvml, uint32_t gpu)
 	return nvml->gpus[gpu].model;
 }
 
+// ---- instances ------------------------------------------------------------------------------
+
+static bool is_mig(const struct functions *call, nvml_device gpu)
+{
+	unsigned int current = 0, pending = 0;
+
+	return call->mig_mode && call->mig_count && call->mig_device && call->mig_instance &&
+	       call->mig_mode(gpu, &current, &pending) == NVML_SUCCESS && current;
+}
+
+static struct instance *instance_with_id(struct instance *instances, uint32_t count, uint32_t id)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		if (instances[i].name.id == id)
+			return &instances[i];
+	}
+	return NULL;
+}
+
+// A handle may be another instance's the next time: what it is says its UUID.
+static bool read_instance_name(const struct functions *call, nvml_device device,
+			       struct nvml_instance *name)
+{
+	if (call->mig_instance(device, &name->id) != NVML_SUCCESS ||
+	    call->uuid(device, name->uuid, sizeof(name->uuid)) != NVML_SUCCESS)
+		return false;
+	if (call->name(device, name->model, sizeof(name->model)) != NVML_SUCCESS)
+		snprintf(name->model, sizeof(name->model), "unknown");
+	name->uuid[sizeof(name->uuid) - 1] = name->model[sizeof(name->model) - 1] = 0;
+	return true;
+}
+
+// Its samples are kept for as long as it is the same.
+static void take_known(struct gpu *gpu, struct instance *instance)
+{
+	struct instance *known =
+		instance_with_id(gpu->instances, gpu->instance_count, instance->name.id);
+
+	if (!known || strcmp(known->name.uuid, instance->name.uuid) != 0)
+		return;
+	instance->gpm = known->gpm;
+	known->gpm = (struct gpm){ 0 };
+}
+
+/* They are made and taken back while the machine runs: looked for each time. */
+static void find_instances(const struct functions *call, struct gpu *gpu)
+{
+	struct instance found[NVML_INSTANCES_MAX] = { 0 };
+	unsigned int places = 0;
+	uint32_t count = 0;
+
+	if (is_mig(call, gpu->device) && call->mig_count(gpu->device, &places) != NVML_SUCCESS)
+		places = 0;
+	for (unsigned int i = 0; i < places && count < NVML_INSTANCES_MAX; i++) {
+		struct instance instance = { 0 };
+
+		// Those that are divided further share their memory, and are one here.
+		if (call->mig_device(gpu->device, i, &instance.device) != NVML_SUCCESS ||
+		    !read_instance_name(call, instance.device, &instance.name) ||
+		    instance_with_id(found, count, instance.name.id))
+			continue;
+		take_known(gpu, &instance);
+		if (!instance.gpm.samples[0] && call->gpm_instance)
+			open_gpm(call, gpu->device, &instance.gpm);
+		found[count++] = instance;
+	}
+	for (uint32_t i = 0; i < gpu->instance_count; i++)
+		close_gpm(call, &gpu->instances[i].gpm);
+	memcpy(gpu->instances, found, sizeof(found));
+	gpu->instance_count = count;
+}
+
+uint32_t nvml_instance_count(const struct nvml *nvml, uint32_t gpu)
+{
+	return nvml->gpus[gpu].instance_count;
+}
+
+const struct nvml_instance *nvml_instance(const struct nvml *nvml, uint32_t gpu, uint32_t instance)
+{
+	return &nvml->gpus[gpu].instances[instance].name;
+}
+
 // ---- figures of a GPU -----------------------------------------------------------------------
 
 /* Remembers what kinds of failures there were, while figure after figure is read. */
@@ -304,13 +417,19 @@ static void read_use(const struct functions *call, const struct gpu *gpu,
 		     struct nvml_reading *reading, struct outcome *outcome)
 {
 	struct utilization use = { 0 };
-	struct memory_v2 memory = { .version = sizeof(memory) | 2U << 24 };
 
 	if (call->utilization && succeeded(outcome, call->utilization(gpu->device, &use))) {
 		set(reading, NVML_BUSY_PERCENT, use.gpu);
 		set(reading, NVML_MEMORY_BUSY_PERCENT, use.memory);
 	}
-	if (call->memory && succeeded(outcome, call->memory(gpu->device, &memory)))
+}
+
+static void read_memory(const struct functions *call, nvml_device device,
+			struct nvml_reading *reading, struct outcome *outcome)
+{
+	struct memory_v2 memory = { .version = sizeof(memory) | 2U << 24 };
+
+	if (call->memory && succeeded(outcome, call->memory(device, &memory)))
 		set(reading, NVML_MEMORY_USED_BYTES, memory.used);
 }
 
@@ -368,29 +487,39 @@ static void read_throttle(const struct functions *call, const struct gpu *gpu,
 	reading->throttle = bits;
 }
 
-// The library computes means between two samples; the first call only takes one.
-static void read_gpm(const struct functions *call, struct gpu *gpu, struct nvml_reading *reading,
-		     struct outcome *outcome)
+static nvml_return take_sample(const struct functions *call, nvml_device gpu, uint32_t instance,
+			       gpm_sample sample)
 {
-	gpm_sample now = gpu->samples[gpu->sample], before = gpu->samples[!gpu->sample];
+	return instance == NVML_NO_INSTANCE ? call->gpm_sample(gpu, sample)
+					    : call->gpm_instance(gpu, instance, sample);
+}
+
+// The library computes means between two samples; the first call only takes one.
+static void read_gpm(const struct functions *call, nvml_device gpu, uint32_t instance,
+		     struct gpm *gpm, struct nvml_reading *reading, struct outcome *outcome)
+{
+	gpm_sample now = gpm->samples[gpm->next], before = gpm->samples[!gpm->next];
 	struct gpm_metrics_get get = {
-		.version = NVML_GPM_VERSION, .count = GPM_METRIC_COUNT, .before = before, .now = now
+		.version = NVML_GPM_VERSION,
+		.count = instance == NVML_NO_INSTANCE ? GPM_METRIC_COUNT - 1 : GPM_METRIC_COUNT,
+		.before = before,
+		.now = now,
 	};
 
-	if (!now || !before || !succeeded(outcome, call->gpm_sample(gpu->device, now)))
+	if (!now || !before || !succeeded(outcome, take_sample(call, gpu, instance, now)))
 		return;
-	gpu->sample = !gpu->sample;
-	for (size_t i = 0; i < GPM_METRIC_COUNT; i++)
+	gpm->next = !gpm->next;
+	for (size_t i = 0; i < get.count; i++)
 		get.metrics[i].id = gpm_metrics[i].id;
-	if (gpu->has_sample && succeeded(outcome, call->gpm_metrics(&get))) {
-		for (size_t i = 0; i < GPM_METRIC_COUNT; i++) {
+	if (gpm->has_sample && succeeded(outcome, call->gpm_metrics(&get))) {
+		for (size_t i = 0; i < get.count; i++) {
 			double value = get.metrics[i].value;
 
 			if (get.metrics[i].result == NVML_SUCCESS && value >= 0 && value <= 100)
 				set(reading, gpm_metrics[i].figure, (uint64_t)(value + 0.5));
 		}
 	}
-	gpu->has_sample = true;
+	gpm->has_sample = true;
 }
 
 static int result_of(const struct outcome *outcome)
@@ -400,17 +529,40 @@ static int result_of(const struct outcome *outcome)
 	return outcome->any ? 0 : -EIO;
 }
 
-int nvml_read_gpu(struct nvml *nvml, uint32_t gpu, struct nvml_reading *ret_reading)
+int nvml_read_gpu(struct nvml *nvml, uint32_t at, struct nvml_reading *ret_reading)
 {
 	const struct functions *call = &nvml->functions;
+	struct gpu *gpu = &nvml->gpus[at];
 	struct nvml_reading reading = { 0 };
 	struct outcome outcome = { 0 };
 
-	read_use(call, &nvml->gpus[gpu], &reading, &outcome);
-	read_board(call, &nvml->gpus[gpu], &reading, &outcome);
-	read_link(call, &nvml->gpus[gpu], &reading, &outcome);
-	read_throttle(call, &nvml->gpus[gpu], &reading, &outcome);
-	read_gpm(call, &nvml->gpus[gpu], &reading, &outcome);
+	find_instances(call, gpu);
+	read_use(call, gpu, &reading, &outcome);
+	read_board(call, gpu, &reading, &outcome);
+	read_link(call, gpu, &reading, &outcome);
+	read_throttle(call, gpu, &reading, &outcome);
+	if (!gpu->instance_count) {
+		read_memory(call, gpu->device, &reading, &outcome);
+		read_gpm(call, gpu->device, NVML_NO_INSTANCE, &gpu->gpm, &reading, &outcome);
+	}
+
+	int rc = result_of(&outcome);
+	if (!rc)
+		*ret_reading = reading;
+	return rc;
+}
+
+int nvml_read_instance(struct nvml *nvml, uint32_t at, uint32_t number,
+		       struct nvml_reading *ret_reading)
+{
+	const struct functions *call = &nvml->functions;
+	struct gpu *gpu = &nvml->gpus[at];
+	struct instance *instance = &gpu->instances[number];
+	struct nvml_reading reading = { 0 };
+	struct outcome outcome = { 0 };
+
+	read_memory(call, instance->device, &reading, &outcome);
+	read_gpm(call, gpu->device, instance->name.id, &instance->gpm, &reading, &outcome);
 
 	int rc = result_of(&outcome);
 	if (!rc)
@@ -425,15 +577,15 @@ struct process_list {
 	uint32_t count;
 };
 
-static struct nvml_process *process_with(struct process_list *list, uint32_t pid)
+static struct nvml_process *process_with(struct process_list *list, uint32_t pid, uint32_t instance)
 {
 	for (uint32_t i = 0; i < list->count; i++) {
-		if (list->processes[i].pid == pid)
+		if (list->processes[i].pid == pid && list->processes[i].instance == instance)
 			return &list->processes[i];
 	}
 	if (list->count == NVML_PROCESSES_MAX)
 		return NULL;
-	list->processes[list->count] = (struct nvml_process){ .pid = pid };
+	list->processes[list->count] = (struct nvml_process){ .pid = pid, .instance = instance };
 	return &list->processes[list->count++];
 }
 
@@ -446,11 +598,12 @@ static void read_memory_use(const struct functions *call, const struct gpu *gpu,
 	if (!call->processes || !succeeded(outcome, call->processes(gpu->device, &count, infos)))
 		return;
 	for (unsigned int i = 0; i < count && i < NVML_PROCESSES_MAX; i++) {
-		struct nvml_process *process = process_with(list, infos[i].pid);
+		struct nvml_process *process =
+			process_with(list, infos[i].pid, infos[i].gpu_instance);
 
 		if (!process || infos[i].memory_bytes == MEMORY_NOT_KNOWN)
 			continue;
-		// Under MIG a process is named once for each instance.
+		// Of an instance that is divided further it is named once for each part.
 		process->memory_bytes += infos[i].memory_bytes;
 		process->memory_known = true;
 	}
@@ -473,7 +626,7 @@ static void read_busy(const struct functions *call, struct gpu *gpu, struct proc
 
 		if (samples[i].time_us <= before || samples[i].sm > 100)
 			continue;
-		process = process_with(list, samples[i].pid);
+		process = process_with(list, samples[i].pid, NVML_NO_INSTANCE);
 		if (!process)
 			continue;
 		process->busy_percent = samples[i].sm;

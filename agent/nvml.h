@@ -16,7 +16,11 @@ enum {
 	NVML_GPUS_MAX = 64,       // of one machine; 16 are the most that are sold in one
 	NVML_PROCESSES_MAX = 256, // with work on one GPU; more are counted as one too many
 	NVML_TEXT_BYTES = 96,     // NVML_DEVICE_NAME_V2_BUFFER_SIZE, and room for any UUID
+	NVML_INSTANCES_MAX = 8,   // of one GPU under MIG; seven are the most there are
 };
+
+/** The instance of what is no part of a GPU; the library's number for it, too. */
+#define NVML_NO_INSTANCE UINT32_MAX
 
 /** What is read of a GPU each time. A figure's unit is in its name. */
 enum nvml_figure {
@@ -57,9 +61,10 @@ struct nvml_reading {
 	uint64_t throttle; // enum nvml_throttle, and bits that slow nothing down
 };
 
-/** One process on one GPU, by its pid in the host's namespace. */
+/** One process on one GPU, by its pid in the host's namespace; under MIG on one instance of it. */
 struct nvml_process {
 	uint32_t pid;
+	uint32_t instance; // or NVML_NO_INSTANCE
 	bool memory_known, busy_known;
 	uint64_t memory_bytes;
 	uint32_t busy_percent; // of the multiprocessors' time
@@ -85,9 +90,25 @@ const char *nvml_gpu_model(const struct nvml *nvml, uint32_t gpu);
 
 /**
  * What @gpu does now. Returns 0; -ENODEV if the GPU has fallen off the bus or needs a reset, and
- * nothing is known then; -EIO for another failure of all figures.
+ * nothing is known then; -EIO for another failure of all figures. A GPU with instances under MIG leaves to
+ * them what they tell: memory, and the means of performance monitoring.
  */
 int nvml_read_gpu(struct nvml *nvml, uint32_t gpu, struct nvml_reading *ret_reading);
+
+/** A part of a GPU under MIG. */
+struct nvml_instance {
+	uint32_t id; // among the GPU's
+	char uuid[NVML_TEXT_BYTES],
+		model[NVML_TEXT_BYTES]; // "MIG-1b2c...", "NVIDIA H200 MIG 1g.18gb"
+};
+
+/** How many there were when @gpu was read the last time: they come and go while a machine runs. */
+uint32_t nvml_instance_count(const struct nvml *nvml, uint32_t gpu);
+/** One of them; valid until @gpu is read again. */
+const struct nvml_instance *nvml_instance(const struct nvml *nvml, uint32_t gpu, uint32_t instance);
+/** What it does now: its memory, and on Hopper and newer performance monitoring. As nvml_read_gpu(). */
+int nvml_read_instance(struct nvml *nvml, uint32_t gpu, uint32_t instance,
+		       struct nvml_reading *ret_reading);
 
 /**
  * The processes with work on @gpu, at most NVML_PROCESSES_MAX of them; a GPU in MIG mode tells their

@@ -14,10 +14,9 @@
 enum { PID_MAX = 1 << 22 }; // the kernel's PID_MAX_LIMIT
 
 static const char notes[] =
-	"Each setting may stand in the YAML file as `name: value`, or in the environment\n"
-	"as CAIRN_NAME=value. It needs root, or CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE,\n"
-	"CAP_SYSLOG, CAP_DAC_READ_SEARCH and CAP_CHECKPOINT_RESTORE. SIGUSR1 makes it log\n"
-	"what it did and what it cost.\n"
+	"It needs root, or CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_SYSLOG,\n"
+	"CAP_DAC_READ_SEARCH and CAP_CHECKPOINT_RESTORE. SIGUSR1 makes it log what it did\n"
+	"and what it cost.\n"
 	"\n"
 	"  cairn-agent --collector collector.example:7171 --label env=production\n";
 

@@ -12,7 +12,7 @@
 #include "bpf/gpu_call.h"
 
 enum {
-	PROBE_KINDS_MAX = 64,    // kinds of calls; GPU_CALL_COUNT is the number used
+	PROBE_KINDS_MAX = 128,   // kinds of calls; GPU_CALL_COUNT is the number used
 	PROBE_WEIGHT_MIN = 5,    // a window is a fifth of the time at most
 	PROBE_WEIGHT_MAX = 1200, // the shortest window in the longest period
 	PROBE_WEIGHT_FIRST = 20, // before anything is known of rates

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -20,6 +21,7 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/hash_table.h"
+#include "machine.h"
 #include "proc.h"
 
 enum {
@@ -98,10 +100,17 @@ static int explain_refusal(pid_t pid, pid_t tid, int rc, struct error *err)
 	if (tracer > 0)
 		return error_set(err, -EBUSY, "process %d is being traced by process %ld already",
 				 pid, tracer);
+	if (pid == getpid())
+		return error_set(err, rc, "process %d is cairn itself", pid);
 	if (rc == -EPERM && scope == 3)
 		return error_set(err, rc,
 				 "kernel.yama.ptrace_scope is 3: nobody may trace until "
 				 "the machine is started anew");
+	if (rc == -EPERM && machine_has_capability(CAP_SYS_PTRACE))
+		return error_set(err, rc,
+				 "may not trace process %d, though cairn has CAP_SYS_PTRACE: a "
+				 "security module or another user namespace guards it",
+				 pid);
 	if (rc == -EPERM)
 		return error_set(err, rc,
 				 "may not trace process %d: run as root, or with CAP_SYS_PTRACE%s",

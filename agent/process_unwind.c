@@ -11,6 +11,7 @@
 #include "agent/mapping.h"
 #include "agent/process_code.h"
 #include "agent/published_processes.h"
+#include "agent/published_python.h"
 #include "agent/unwind_room.h"
 #include "agent/unwind_tables.h"
 #include "base/cleanup.h"
@@ -25,10 +26,6 @@ enum {
 
 /* What failed for want of memory or a descriptor is tried again after this. */
 #define AGAIN_NS NS_PER_SECOND
-/* An interpreter that was only just started: found late by no more than this part of what it took. */
-#define PYTHON_LATE_SHARE   8
-#define PYTHON_AGAIN_MIN_NS (20 * NS_PER_MS)
-#define PYTHON_AGAIN_MAX_NS (60 * NS_PER_SECOND)
 /* Functions made at run time come one after the other. */
 #define GENERATED_AGAIN_NS (50 * NS_PER_MS)
 /* A file whose table had no room. */
@@ -48,7 +45,7 @@ enum {
 struct process_unwinds {
 	const struct unwind_maps *maps;
 	struct process_table *processes;
-	struct python_runtimes *python;
+	struct published_python python;
 	uint64_t remapped; // process_table_remapped() when it was last looked at
 	struct unwind_tables *tables;
 	struct published_processes published;
@@ -59,7 +56,6 @@ struct process_unwinds {
 	uint32_t page_count_max;
 	uint64_t bytes_max;
 	uint64_t kept_ns;
-	bool runtimes_written[PYTHON_RUNTIMES_MAX];
 	struct error notices[NOTICES_MAX];
 	uint32_t notice_first, notice_count;
 	struct process_unwind_stats stats;
@@ -85,11 +81,6 @@ static void add_notice(struct process_unwinds *unwinds, const struct error *noti
 static struct published *find(const struct process_unwinds *unwinds, uint32_t pid)
 {
 	return published_processes_find(&unwinds->published, pid);
-}
-
-static bool is_same_process(const struct process_key *a, const struct process_key *b)
-{
-	return a->pid == b->pid && a->start_ns == b->start_ns && a->exec_id == b->exec_id;
 }
 
 static void release_files(struct process_unwinds *unwinds, uint32_t *files, uint32_t count)
@@ -171,77 +162,6 @@ static void make_page_room(struct process_unwinds *unwinds, const struct publish
 		before = unwinds->published.page_count;
 		drop_least_recently_used(unwinds, kept);
 	}
-}
-
-// ---- Python ---------------------------------------------------------------------------------
-
-static int write_runtime(struct process_unwinds *unwinds, uint32_t runtime)
-{
-	const struct python_offsets *offsets = python_runtimes_offsets(unwinds->python, runtime);
-
-	if (!offsets || runtime >= PYTHON_RUNTIMES_MAX)
-		return -EINVAL;
-	if (unwinds->runtimes_written[runtime])
-		return 0;
-	int rc = unwind_maps_put_runtime(unwinds->maps, runtime, offsets);
-	unwinds->runtimes_written[runtime] = !rc;
-	return rc;
-}
-
-// On a loaded machine an interpreter may take seconds to start.
-static void seek_python_again(struct published *record)
-{
-	uint64_t now = clock_monotonic_ns(), wait_ns;
-
-	if (!record->python_since_ns)
-		record->python_since_ns = now;
-	wait_ns = (now - record->python_since_ns) / PYTHON_LATE_SHARE;
-	if (wait_ns < PYTHON_AGAIN_MIN_NS)
-		wait_ns = PYTHON_AGAIN_MIN_NS;
-	if (wait_ns > PYTHON_AGAIN_MAX_NS)
-		wait_ns = PYTHON_AGAIN_MAX_NS;
-	record->python_again_ns = now + wait_ns;
-}
-
-// What fails for the moment is tried again; what fails for good leaves the native stack.
-static void find_python(struct process_unwinds *unwinds, struct published *record,
-			const struct mapping_list *list)
-{
-	struct python_process python = { 0 };
-	struct error notice = { 0 };
-
-	record->python_again_ns = 0;
-	if (!unwinds->python)
-		return;
-	int rc = python_runtimes_find(unwinds->python, (pid_t)record->key.pid, list, &python,
-				      &notice);
-	if (notice.code)
-		add_notice(unwinds, &notice);
-	if (!rc)
-		rc = write_runtime(unwinds, python.runtime);
-	// For the moment: its memory is as it was when its interpreter was found.
-	bool is_kept = (rc == -EAGAIN || rc == -ESRCH) && record->python.runtime;
-	if (rc == -EAGAIN)
-		seek_python_again(record);
-	if (!is_kept)
-		record->python = rc ? (struct python_process){ 0 } : python;
-}
-
-// Who was forked has its parent's interpreter at the same place, whether or not it can be read just now.
-// Returns false if no interpreter of a parent is known.
-static bool inherit_python(const struct process_unwinds *unwinds, struct published *record,
-			   const struct process *process)
-{
-	for (int i = 0; i < PROCESS_FORKS_MAX && process; i++) {
-		process = process_table_parent(unwinds->processes, process);
-		const struct published *parent = process ? find(unwinds, process->key.pid) : NULL;
-
-		if (!parent || !is_same_process(&parent->key, &process->key))
-			continue;
-		record->python = parent->python;
-		return parent->python.runtime != 0;
-	}
-	return false;
 }
 
 // ---- publishing -----------------------------------------------------------------------------
@@ -392,10 +312,20 @@ static bool is_due(struct process_unwinds *unwinds, struct published *record, ui
 	       (record->python_again_ns && now >= record->python_again_ns);
 }
 
+static void find_python(struct process_unwinds *unwinds, struct published *record,
+			const struct mapping_list *list)
+{
+	struct error notice = { 0 };
+
+	published_python_find(&unwinds->python, record, list, &notice);
+	if (notice.code)
+		add_notice(unwinds, &notice);
+}
+
 static struct published *renew(struct process_unwinds *unwinds, struct published *record,
 			       const struct process_key *key)
 {
-	if (record && is_same_process(&record->key, key))
+	if (record && published_is_of(record, key))
 		return record;
 	if (record)
 		drop(unwinds, record);
@@ -434,7 +364,7 @@ void process_unwind_touch(struct process_unwinds *unwinds, struct process *proce
 {
 	struct published *record = find(unwinds, process->key.pid);
 	uint64_t generation = process_mappings_generation(process), now = clock_monotonic_ns();
-	bool is_new = !record || !is_same_process(&record->key, &process->key);
+	bool is_new = !record || !published_is_of(record, &process->key);
 	const struct mapping_list *list = record ? record->list : NULL;
 
 	if (unwinds->maps->unused)
@@ -448,7 +378,9 @@ void process_unwind_touch(struct process_unwinds *unwinds, struct process *proce
 			return;
 	}
 	if (is_new || is_due(unwinds, record, generation, missing != 0, now)) {
-		bool is_known = is_new && inherit_python(unwinds, record, process);
+		bool is_known =
+			is_new && published_python_inherit(&unwinds->published, unwinds->processes,
+							   record, process);
 
 		if (!is_known &&
 		    (record->mappings_generation != list->generation || record->python_again_ns))
@@ -469,7 +401,7 @@ void process_unwind_learn(struct process_unwinds *unwinds, struct process *proce
 	struct published *record = find(unwinds, process->key.pid);
 	uint64_t now = clock_monotonic_ns();
 
-	if (!record || !is_same_process(&record->key, &process->key) || process->exited ||
+	if (!record || !published_is_of(record, &process->key) || process->exited ||
 	    (!is_cut && !generated_code_count(record->generated)))
 		return;
 	const struct mapping_list *list = process_mappings(unwinds->processes, process);
@@ -523,7 +455,7 @@ void process_unwind_use(struct process_unwinds *unwinds, const struct process_ke
 {
 	struct published *record = find(unwinds, key->pid);
 
-	if (record && is_same_process(&record->key, key))
+	if (record && published_is_of(record, key))
 		record->used_ns = clock_monotonic_ns();
 }
 
@@ -531,7 +463,7 @@ bool process_unwind_waits(const struct process_unwinds *unwinds, const struct pr
 {
 	const struct published *record = find(unwinds, key->pid);
 
-	return record && is_same_process(&record->key, key) && record->pending;
+	return record && published_is_of(record, key) && record->pending;
 }
 
 const struct python_process *process_unwind_python(const struct process_unwinds *unwinds,
@@ -539,7 +471,7 @@ const struct python_process *process_unwind_python(const struct process_unwinds 
 {
 	const struct published *record = find(unwinds, key->pid);
 
-	if (!record || !is_same_process(&record->key, key) || !record->python.runtime)
+	if (!record || !published_is_of(record, key) || !record->python.runtime)
 		return NULL;
 	return &record->python;
 }
@@ -735,9 +667,9 @@ int process_unwind_open(const struct unwind_maps *maps, struct process_table *pr
 
 	if (!unwinds)
 		return error_set(err, -ENOMEM, "out of memory");
-	unwinds->maps = unwinds->published.maps = maps;
+	unwinds->maps = unwinds->published.maps = unwinds->python.maps = maps;
 	unwinds->processes = processes;
-	unwinds->python = options->python;
+	unwinds->python.runtimes = options->python;
 	unwinds->bytes_max = options->bytes_max ? options->bytes_max : bytes_for_this_machine();
 	unwinds->kept_ns = options->kept_ns ? options->kept_ns : KEPT_DEFAULT_NS;
 	unwinds->page_count_max = UNWIND_MAPPING_PAGES_MAX;

@@ -550,6 +550,7 @@ static int open_lanes(struct profiler *profiler, const struct profiler_options *
 		.budget_percent = options->budget_percent,
 		.governor_interval_ns = options->governor_interval_ns,
 		.kernel_period_ns = options->kernel_period_ns,
+		.kernel_request = options->kernel_request,
 		.frequency_hz = options->frequency_hz,
 		.set_frequency = set_frequency,
 		.context = profiler,

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "agent/budget.h"
+#include "agent/kernel_request.h"
 #include "agent/process.h"
 #include "agent/process_unwind.h"
 #include "agent/python_code_table.h"
@@ -30,6 +31,8 @@ struct profiler_options {
 	double budget_percent;         // of one core, for the governor; 0: its default
 	uint64_t governor_interval_ns; // 0: its default
 	uint64_t kernel_period_ns;     // between windows of the CUPTI helper; 0: its default
+	struct kernel_request
+		*kernel_request; // one window instead, and no other call is seen; or NULL
 };
 
 /** What the profiler did since it was opened. Counts, unless a unit is named. */

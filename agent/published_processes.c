@@ -139,6 +139,12 @@ static uint32_t next_generation(struct published_processes *processes)
 	return processes->generation;
 }
 
+bool published_is_of(const struct published *record, const struct process_key *key)
+{
+	return record->key.pid == key->pid && record->key.start_ns == key->start_ns &&
+	       record->key.exec_id == key->exec_id;
+}
+
 bool published_has(const struct published *record, const struct mapping_pages *pages)
 {
 	return record->generation && record->page_count == mapping_pages_count(pages) &&

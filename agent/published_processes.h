@@ -71,6 +71,9 @@ struct published *published_processes_add(struct published_processes *processes,
 /** Take back what was written, and forget it. What it holds has been released. */
 void published_processes_remove(struct published_processes *processes, struct published *record);
 
+/** Is it of this very process, and not of another that had or has the pid? */
+bool published_is_of(const struct published *record, const struct process_key *key);
+
 /** Are these its pages in the kernel already? */
 bool published_has(const struct published *record, const struct mapping_pages *pages);
 

@@ -263,6 +263,15 @@ void unwind_rows_replace(struct unwind_rows *rows, uint32_t index, const struct 
 	put_number(rows, 0);
 }
 
+void unwind_rows_move_last(struct unwind_rows *rows, uint32_t index)
+{
+	if (rows->rc)
+		return;
+	rows->ranges[index].first_row = rows->ranges[--rows->range_count].first_row;
+	if (rows->sorted_count > rows->range_count)
+		rows->sorted_count = rows->range_count;
+}
+
 void unwind_rows_sort(struct unwind_rows *rows)
 {
 	// A few that came late are put in their places: sorting anew would take longer.

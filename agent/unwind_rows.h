@@ -82,6 +82,9 @@ uint32_t unwind_rows_rule(struct unwind_rows *rows, const struct unwind_rule *ru
 /** Give all of a range's code one rule. */
 void unwind_rows_replace(struct unwind_rows *rows, uint32_t index, const struct unwind_rule *rule);
 
+/** The range that was added last is of the same code as that at @index, and takes its place. */
+void unwind_rows_move_last(struct unwind_rows *rows, uint32_t index);
+
 /** Sort the ranges by start; of those that start alike the first read comes first. */
 void unwind_rows_sort(struct unwind_rows *rows);
 

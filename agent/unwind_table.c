@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "callee_saved.h"
 #include "cfi.h"
 #include "code_flow_rows.h"
 #include "unwind_go.h"
@@ -128,7 +129,9 @@ int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, u
 	if (rc)
 		return rc;
 	unwind_rows_sort(rows);
-	rc = unwind_synthesis_add(elf, rows, err);
+	rc = callee_saved_add(elf, rows, err);
+	if (!rc)
+		rc = unwind_synthesis_add(elf, rows, err);
 	if (rc)
 		return rc;
 	unwind_rows_sort(rows);

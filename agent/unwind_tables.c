@@ -7,15 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/followed_file.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash_table.h"
 #include "base/id128.h"
 
-/* A table is built again for functions that were found to have no rules, and then less and less often. */
-#define RENEW_WAIT_MIN_NS (500 * NS_PER_MS)
-#define RENEW_WAIT_MAX_NS (600 * NS_PER_SECOND)
-#define RENEW_LOOK_NS     (100 * NS_PER_MS)
+/* Between two looks for tables that are to be built again. */
+#define RENEW_LOOK_NS (100 * NS_PER_MS)
 
 /* What had no room may have it by then; each time twice as long, for trying means building. */
 #define NO_ROOM_WAIT_MIN_NS (30 * NS_PER_SECOND)
@@ -34,19 +33,6 @@ enum { SLACK_SHARE = 64 };
 /* Each that waits has a descriptor; the usual RLIMIT_NOFILE of 1024 must do for the whole agent. */
 enum { PENDING_MAX = 256 };
 
-/* Likewise: of files that are to be built again. The next time that one is wanted it is opened. */
-enum { FOLLOWED_OPEN_MAX = 64 };
-
-/* Functions of a file that its own unwind information says nothing of. */
-struct followed {
-	struct followed_functions all;
-	uint32_t built; // of them: those that the last job was given
-	int fd;         // of the file, while there is something to build; or -1
-	char name[64];
-	uint64_t due_ns; // when to build again
-	uint64_t wait_ns;
-};
-
 /* Tables removed in one trim(): each takes a grace period of the builder's time. */
 enum { TRIM_MAX = 64 };
 
@@ -61,11 +47,11 @@ struct file {
 	uint64_t size;    // bytes of it that a process maps: the most seen
 	uint64_t guessed; // PENDING: bytes that its table may take
 	uint64_t used_ns;
-	uint64_t unmapped_ns;      // since when nobody holds it
-	uint64_t again_ns;         // NO_ROOM: when to try again
-	uint64_t wait_ns;          // until then, at the last try
-	struct unwind_job *job;    // with the builder; IDLE: between withdraw() and remove()
-	struct followed *followed; // NULL: nothing is
+	uint64_t unmapped_ns;           // since when nobody holds it
+	uint64_t again_ns;              // NO_ROOM: when to try again
+	uint64_t wait_ns;               // until then, at the last try
+	struct unwind_job *job;         // with the builder; IDLE: between withdraw() and remove()
+	struct followed_file *followed; // NULL: nothing is
 };
 
 struct unwind_tables {
@@ -79,11 +65,11 @@ struct unwind_tables {
 	uint32_t free_number_count;
 	uint16_t retired[UNWIND_TABLES_MAX]; // numbers of tables that were replaced
 	uint32_t retired_count;
-	uint32_t followed_open; // descriptors of followed files
-	uint32_t removing;      // jobs that give numbers back
-	uint32_t numberless;    // the file that last found no number free, or HASH_TABLE_NONE
-	bool number_is_wanted;  // by it, and nobody was told
-	uint64_t renew_ns;      // when to look for tables to renew
+	struct followed_descriptors followed;
+	uint32_t removing;     // jobs that give numbers back
+	uint32_t numberless;   // the file that last found no number free, or HASH_TABLE_NONE
+	bool number_is_wanted; // by it, and nobody was told
+	uint64_t renew_ns;     // when to look for tables to renew
 	uint64_t reads;
 	uint64_t bytes_max;
 	uint64_t bytes_guessed; // that pending tables will take
@@ -113,25 +99,6 @@ static bool may_be_forgotten(const struct file *file)
 	       file->public.state != UNWIND_FILE_READY && file->public.state != UNWIND_FILE_PENDING;
 }
 
-static int take_followed_fd(struct unwind_tables *tables, struct followed *followed)
-{
-	tables->followed_open -= followed->fd >= 0;
-	return take_fd(followed->fd);
-}
-
-static void close_followed(struct unwind_tables *tables, struct followed *followed)
-{
-	if (followed && followed->fd >= 0)
-		close(take_followed_fd(tables, followed));
-}
-
-static void free_followed(struct unwind_tables *tables, struct file *file)
-{
-	close_followed(tables, file->followed);
-	free(file->followed);
-	file->followed = NULL;
-}
-
 static void forget(struct unwind_tables *tables, uint32_t item)
 {
 	struct file *file = &tables->files[item];
@@ -139,7 +106,7 @@ static void forget(struct unwind_tables *tables, uint32_t item)
 	hash_table_remove(&tables->by_id, hash_of(file->id), item);
 	if (tables->numberless == item)
 		tables->numberless = HASH_TABLE_NONE;
-	free_followed(tables, file);
+	followed_file_free(take(file->followed), &tables->followed);
 	file->id[0] = '\0';
 	tables->holes[tables->hole_count++] = item;
 }
@@ -334,20 +301,13 @@ static void begin_if_due(struct unwind_tables *tables, uint32_t item,
 
 static bool may_be_renewed(const struct file *file)
 {
-	return file->followed && file->followed->built < file->followed->all.count && !file->job &&
+	return followed_file_has_more(file->followed) && !file->job &&
 	       (file->public.state == UNWIND_FILE_READY || file->public.state == UNWIND_FILE_NONE);
 }
 
 static bool lacks_descriptor(const struct unwind_tables *tables, const struct file *file)
 {
-	return may_be_renewed(file) && file->followed->fd < 0 &&
-	       tables->followed_open < FOLLOWED_OPEN_MAX;
-}
-
-static void keep_followed_fd(struct unwind_tables *tables, struct followed *followed, int fd)
-{
-	tables->followed_open += fd >= 0;
-	followed->fd = fd;
+	return may_be_renewed(file) && followed_file_lacks_fd(file->followed, &tables->followed);
 }
 
 uint32_t unwind_tables_want(struct unwind_tables *tables, const struct executable *executable,
@@ -366,7 +326,8 @@ uint32_t unwind_tables_want(struct unwind_tables *tables, const struct executabl
 		file->size = size;
 	begin_if_due(tables, item, executable);
 	if (lacks_descriptor(tables, file))
-		keep_followed_fd(tables, file->followed, executable_open_file(executable));
+		followed_file_keep_fd(file->followed, executable_open_file(executable),
+				      &tables->followed);
 	return item;
 }
 
@@ -459,28 +420,17 @@ static void take_renewed(struct unwind_tables *tables, struct file *file,
 	take_built(tables, file, job);
 }
 
-static struct followed *new_followed(const char *name)
-{
-	struct followed *followed = calloc(1, sizeof(*followed));
-
-	if (!followed)
-		return NULL;
-	followed->fd = -1;
-	snprintf(followed->name, sizeof(followed->name), "%s", name);
-	followed->wait_ns = RENEW_WAIT_MIN_NS;
-	return followed;
-}
-
 // What the builder knows to be worth following is, as soon as the table is there.
 static void take_followed(struct unwind_tables *tables, struct file *file,
 			  const struct unwind_job *job)
 {
 	if (job->followed.count && !file->followed)
-		file->followed = new_followed(job->name);
+		file->followed = followed_file_new(job->name);
 	for (uint32_t i = 0; i < job->followed.count && file->followed; i++)
 		followed_functions_add(&file->followed->all, &job->followed.functions[i]);
 	if (lacks_descriptor(tables, file))
-		keep_followed_fd(tables, file->followed, fcntl(job->fd, F_DUPFD_CLOEXEC, 3));
+		followed_file_keep_fd(file->followed, fcntl(job->fd, F_DUPFD_CLOEXEC, 3),
+				      &tables->followed);
 }
 
 // The file that had no number is told to have changed, so that it is wanted again.
@@ -550,24 +500,25 @@ void unwind_tables_follow(struct unwind_tables *tables, uint32_t item,
 	struct file *file = &tables->files[item];
 
 	if (!file->followed)
-		file->followed = new_followed(base_name(executable->path));
+		file->followed = followed_file_new(base_name(executable->path));
 	if (file->followed)
 		followed_functions_add(&file->followed->all,
 				       &(struct unwind_function){ offset, size });
 	if (lacks_descriptor(tables, file))
-		keep_followed_fd(tables, file->followed, executable_open_file(executable));
+		followed_file_keep_fd(file->followed, executable_open_file(executable),
+				      &tables->followed);
 }
 
 static void renew(struct unwind_tables *tables, uint32_t item, uint64_t now)
 {
-	struct followed *followed = tables->files[item].followed;
+	struct followed_file *followed = tables->files[item].followed;
 	struct unwind_job *job = unwind_job_new(UNWIND_JOB_BUILD, 0);
 
-	followed->due_ns = now + followed->wait_ns;
-	followed->wait_ns = smaller(followed->wait_ns * 2, RENEW_WAIT_MAX_NS);
+	followed_file_postpone(followed, now);
 	if (!job)
 		return;
-	prepare(tables, item, job, take_followed_fd(tables, followed), followed->name);
+	prepare(tables, item, job, followed_file_take_fd(followed, &tables->followed),
+		followed->name);
 	job->renews = true;
 	job->followed = followed->all;
 	job->followed_before = followed->built;
@@ -587,8 +538,8 @@ void unwind_tables_renew(struct unwind_tables *tables)
 	for (uint32_t i = 0; i < tables->slot_count; i++) {
 		const struct file *file = &tables->files[i];
 
-		if (file->id[0] && may_be_renewed(file) && file->followed->fd >= 0 &&
-		    now >= file->followed->due_ns && tables->free_number_count)
+		if (file->id[0] && may_be_renewed(file) &&
+		    followed_file_is_due(file->followed, now) && tables->free_number_count)
 			renew(tables, i, now);
 	}
 }
@@ -720,7 +671,7 @@ int unwind_tables_withdraw(struct unwind_tables *tables, uint32_t item)
 	tables->stats.bytes -= file->public.bytes;
 	tables->stats.evicted++;
 	file->misses = 0;
-	close_followed(tables, file->followed);
+	followed_file_close(file->followed, &tables->followed);
 	set_state(tables, file, UNWIND_FILE_IDLE);
 	return 0;
 }
@@ -790,7 +741,7 @@ void unwind_tables_close(struct unwind_tables *tables)
 		return;
 	unwind_builder_close(tables->builder);
 	for (uint32_t i = 0; i < tables->slot_count; i++)
-		free_followed(tables, &tables->files[i]);
+		followed_file_free(tables->files[i].followed, &tables->followed);
 	hash_table_deinit(&tables->by_id);
 	free(tables->files);
 	free(tables->holes);

@@ -31,6 +31,17 @@ static const struct kernel_rule kernel_rules[] = {
 	{ "__down_*", CAUSE_KERNEL_LOCK, false },
 	{ "percpu_rwsem_wait", CAUSE_KERNEL_LOCK, false },
 	{ "rt_mutex_*", CAUSE_KERNEL_LOCK, false },
+	{ "__rt_mutex_*", CAUSE_KERNEL_LOCK, false },
+	// A clone() that waits for a lock, or for memory, waits for no child.
+	{ "copy_process", CAUSE_LOCK, false },
+	// mm/vmscan.c, mm/memcontrol.c: for room, also below a page fault's limit
+	{ "reclaim_throttle", CAUSE_PAGE_FAULT, true },
+	{ "throttle_direct_reclaim", CAUSE_PAGE_FAULT, true },
+	{ "try_to_free_pages", CAUSE_PAGE_FAULT, true },
+	{ "try_to_free_mem_cgroup_pages", CAUSE_PAGE_FAULT, true },
+	{ "mem_cgroup_handle_over_high", CAUSE_PAGE_FAULT, true },
+	{ "__mem_cgroup_handle_over_high", CAUSE_PAGE_FAULT, true },
+	{ "mem_cgroup_oom_synchronize", CAUSE_PAGE_FAULT, true },
 	// arch/x86/mm/fault.c, arch/arm64/mm/fault.c: also one that a system call makes.
 	{ "exc_page_fault", CAUSE_PAGE_FAULT, true },
 	{ "asm_exc_page_fault", CAUSE_PAGE_FAULT, true },
@@ -87,6 +98,9 @@ static const struct kernel_rule kernel_rules[] = {
 	{ "____sys_recvmsg", CAUSE_NETWORK, false },
 	{ "____sys_sendmsg", CAUSE_NETWORK, false },
 	{ "rpc_wait_bit_killable", CAUSE_NETWORK, false }, // NFS
+	{ "p9_client_*", CAUSE_NETWORK, false },
+	{ "cifs_*", CAUSE_NETWORK, false },
+	{ "smb2_*", CAUSE_NETWORK, false },
 	// fs/pipe.c (anon_pipe_* since 6.15), fs/eventfd.c, ipc/
 	{ "pipe_*", CAUSE_PIPE, false },
 	{ "anon_pipe_*", CAUSE_PIPE, false },
@@ -96,14 +110,19 @@ static const struct kernel_rule kernel_rules[] = {
 	{ "do_msgrcv", CAUSE_PIPE, false },
 	{ "do_msgsnd", CAUSE_PIPE, false },
 	{ "do_mq_timed*", CAUSE_PIPE, false },
+	{ "n_tty_write", CAUSE_PIPE, false }, // the reader of a terminal is behind
 	// kernel/time/hrtimer.c, fs/timerfd.c
-	{ "hrtimer_nanosleep", CAUSE_SLEEP, false },
+	{ "hrtimer_nanosleep*", CAUSE_SLEEP, false }, // and when it goes on after a signal
+	{ "alarm_timer_nsleep*", CAUSE_SLEEP, false },
+	{ "alarmtimer_do_nsleep", CAUSE_SLEEP, false },
 	{ "do_nanosleep", CAUSE_SLEEP, false },
 	{ "common_nsleep*", CAUSE_SLEEP, false },
 	{ "timerfd_read*", CAUSE_SLEEP, false },
 	// kernel/signal.c: a thread that handles signals; fs/signalfd.c, fs/notify/
 	{ "do_sigtimedwait", CAUSE_WORK, false },
 	{ "__do_sys_pause", CAUSE_WORK, false },
+	{ "__x64_sys_pause", CAUSE_WORK, false }, // the same address
+	{ "__ia32_sys_pause", CAUSE_WORK, false },
 	{ "sigsuspend", CAUSE_WORK, false },
 	{ "signalfd_read*", CAUSE_WORK, false },
 	{ "inotify_read", CAUSE_WORK, false },
@@ -113,13 +132,22 @@ static const struct kernel_rule kernel_rules[] = {
 	{ "do_syslog", CAUSE_WORK, false },
 	{ "devkmsg_read", CAUSE_WORK, false },
 	{ "fuse_dev_do_read", CAUSE_WORK, false },
+	// Who handles others' page faults, a guest that has nothing to do, a trace: fs/userfaultfd.c, virt/kvm/
+	{ "userfaultfd_read*", CAUSE_WORK, false },
+	{ "userfaultfd_ctx_read", CAUSE_WORK, false },
+	{ "kvm_vcpu_*", CAUSE_WORK, false },
+	{ "ring_buffer_wait", CAUSE_WORK, false },
 	// kernel/signal.c, kernel/ptrace.c, kernel/cgroup/freezer.c
 	{ "do_signal_stop", CAUSE_STOPPED, false },
 	{ "ptrace_stop", CAUSE_STOPPED, false },
 	{ "do_freezer_trap", CAUSE_STOPPED, false },
+	{ "get_signal", CAUSE_STOPPED, false }, // has that one in it, where compilers put it there
 	{ "__refrigerator", CAUSE_STOPPED, false },
 	{ "do_jobctl_trap", CAUSE_STOPPED, false },
 	// kernel/exit.c, kernel/fork.c: vfork() waits in kernel_clone() itself.
+	{ "de_thread", CAUSE_CHILD, false }, // exec(), for its other threads
+	{ "coredump_*", CAUSE_STOPPED, false },
+	{ "do_exit", CAUSE_LOCK, false }, // what it waits for is no signal's
 	{ "do_wait", CAUSE_CHILD, false },
 	{ "__do_wait", CAUSE_CHILD, false },
 	{ "kernel_wait4", CAUSE_CHILD, false },
@@ -152,7 +180,7 @@ static const struct kernel_rule kernel_rules[] = {
 	{ "do_fsync", CAUSE_DISK, false },
 	{ "iomap_*", CAUSE_DISK, false },
 	{ "__iomap_*", CAUSE_DISK, false },
-	{ "read_events", CAUSE_DISK, false }, // fs/aio.c
+	{ "read_events", CAUSE_RING, false }, // fs/aio.c: event loops wait there, too
 	{ "jbd2_*", CAUSE_DISK, false },
 	{ "ext4_*", CAUSE_DISK, false },
 	{ "xfs_*", CAUSE_DISK, false },
@@ -164,6 +192,9 @@ static const struct kernel_rule kernel_rules[] = {
 	{ "request_wait_answer", CAUSE_DISK, false }, // fs/fuse/dev.c
 	{ "fuse_*", CAUSE_DISK, false },
 	{ "swap_readpage*", CAUSE_DISK, false },
+	{ "d_alloc_parallel", CAUSE_DISK, false },
+	{ "autofs_wait", CAUSE_DISK, false },
+	{ "fanotify_handle_event", CAUSE_DISK, false }, // a watcher is to allow it
 };
 
 /* By what the thread called: where the kernel's part of the stack is not known. */
@@ -212,8 +243,9 @@ static const char *const pool_libraries[] = {
 };
 
 static const char *const system_libraries[] = {
-	"libc.so", "libc-",    "libpthread", "ld-",     "libstdc++",  "libc++",   "libm.so",
-	"libm-",   "libgcc_s", "[vdso]",     "python3", "libpython3", "libabsl_",
+	"libc.so",     "libc-",   "libpthread", "ld-",        "libstdc++",
+	"libc++",      "libm.so", "libm-",      "libgcc_s",   "libaio.so",
+	"liburing.so", "[vdso]",  "python3",    "libpython3", "libabsl_",
 };
 
 // ---- matching -------------------------------------------------------------------------------

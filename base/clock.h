@@ -14,3 +14,5 @@ uint64_t clock_realtime_ns(void);
 uint64_t clock_monotonic_ns(void);
 /** CPU time that the calling process has used, user and system. */
 uint64_t clock_process_cpu_ns(void);
+/** The same of the calling thread. */
+uint64_t clock_thread_cpu_ns(void);

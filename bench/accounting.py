@@ -11,6 +11,8 @@ import time
 BPF_STATS = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
 BPF_COST = pathlib.Path(__file__).resolve().parents[1] / "agent/bpf_cost.c"
 NAME_BYTES = 15  # the kernel cuts programs' names there
+BPFTOOL_TRIES = 5  # it gives up if something goes while it lists
+SETTLE_SECONDS = 1.5  # a profiler has done with a program that has ended
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 SAMPLING_TYPES = ("perf_event",)
 FAULTS = "fault"  # in the name of a program that has a perf event, too, but samples page faults
@@ -47,23 +49,53 @@ def run_by_agent():
     return {name[:NAME_BYTES] for name in re.findall(r'"(\w+)"', names)}
 
 
-def runs_by_itself(program):
-    """@program: as bpftool tells of it."""
-    return program.get("name", "")[:NAME_BYTES] not in run_by_agent()
+def bpftool(*arguments):
+    for _ in range(BPFTOOL_TRIES):
+        said = subprocess.run(["bpftool", "-j", *arguments], capture_output=True, text=True, check=False)
+        if said.returncode == 0 and said.stdout:
+            return json.loads(said.stdout)
+    return []
 
 
-def bpf_programs(pid):
-    """BPF programs that the process and its descendants hold, themselves or through links, and that
-    run by themselves: id to (type, runs, nanoseconds)."""
-    held = {int(found["prog_id"]) for process in tree(pid)
-            for found in descriptors(process, "prog_id")}
-    if not held:
-        return {}
-    said = subprocess.run(["bpftool", "-j", "prog", "show"], capture_output=True, text=True,
-                          check=True).stdout
-    return {program["id"]: (FAULTS if FAULTS in program.get("name", "") else program["type"],
-                            program.get("run_cnt", 0), program.get("run_time_ns", 0))
-            for program in json.loads(said) if program["id"] in held and runs_by_itself(program)}
+def held(pid, field):
+    """What the descriptors of the process and its descendants say of @field, without doubles."""
+    return {int(found[field]) for process in tree(pid) for found in descriptors(process, field)}
+
+
+class BpfPrograms:
+    """BPF programs that a process and its descendants hold, themselves or through links, and that run by
+    themselves. To ask for their names is to start a program, which a profiler looks at, too: that is done
+    once, and over before the first read()."""
+
+    def __init__(self, pid):
+        self.pid = pid
+        mine = held(pid, "prog_id")
+        self.kinds = {program["id"]: self._kind(program)
+                      for program in (bpftool("prog", "show") if mine else ())
+                      if program["id"] in mine and
+                      program.get("name", "")[:NAME_BYTES] not in run_by_agent()}
+        if mine:
+            time.sleep(SETTLE_SECONDS)
+
+    @staticmethod
+    def _kind(program):
+        return FAULTS if FAULTS in program.get("name", "") else program["type"]
+
+    def read(self):
+        """{id: (kind, runs, nanoseconds)}."""
+        told = {int(found["prog_id"]): (int(found["run_cnt"]), int(found["run_time_ns"]))
+                for process in tree(self.pid)
+                for found in descriptors(process, "prog_id", "run_cnt", "run_time_ns")}
+        if not self.kinds.keys() <= told.keys():  # a link's descriptor does not tell
+            told |= {program["id"]: (program.get("run_cnt", 0), program.get("run_time_ns", 0))
+                     for program in bpftool("prog", "show")}
+        return {number: (kind, *told[number]) for number, kind in self.kinds.items()
+                if number in told}
+
+    def since(self, before):
+        """[(kind, runs, nanoseconds)] since @before was read."""
+        return [(kind, runs - before[number][1], ns - before[number][2])
+                for number, (kind, runs, ns) in self.read().items() if number in before]
 
 
 def map_bytes(pid):
@@ -113,25 +145,20 @@ class Window:
     (None: none)."""
 
     def __init__(self, seconds, count, pid=None):
+        programs = BpfPrograms(pid) if pid else None
         self.from_ns = time.time_ns()
-        before = self._read(count, pid)
+        begin, work, cpu = time.monotonic(), count(), cpu_ns(pid) if pid else 0
+        runs = programs.read() if pid else {}
         time.sleep(seconds)
-        after = self._read(count, pid)
+        runs = programs.since(runs) if pid else []
+        self.cpu_ns = cpu_ns(pid) - cpu if pid else 0
+        self.seconds = time.monotonic() - begin
+        self.work = (count() - work) / self.seconds
         self.to_ns = time.time_ns()
-        self.seconds = after["now"] - before["now"]
-        self.work = (after["work"] - before["work"]) / self.seconds
-        self.cpu_ns = after["cpu"] - before["cpu"]
-        runs = [(kind, runs - before["bpf"][number][1], ns - before["bpf"][number][2])
-                for number, (kind, runs, ns) in after["bpf"].items() if number in before["bpf"]]
         self.bpf_ns = sum(ns for _, _, ns in runs)
         self.samples = sum(count for kind, count, _ in runs if kind in SAMPLING_TYPES)
         self.sample_ns = sum(ns for kind, _, ns in runs if kind in SAMPLING_TYPES)
         self.rss = status_bytes(pid, "VmRSS") if pid else 0
-
-    @staticmethod
-    def _read(count, pid):
-        return {"bpf": bpf_programs(pid) if pid else {}, "now": time.monotonic(),
-                "work": count(), "cpu": cpu_ns(pid) if pid else 0}
 
     def ns_per_sample(self):
         return self.sample_ns / self.samples if self.samples else float("nan")

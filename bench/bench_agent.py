@@ -7,6 +7,11 @@ where an interpreter has it (BENCH_PYTHON names one). Peers: perf by frame point
 bpftrace, py-spy, and PEER='start command' ("{pid}" in it becomes the workload's pid): whichever is
 installed. Rounds interleave all of them and a run without any, so that each ratio is of one moment.
 
+PEER is ended as by Ctrl-C. If it writes stacks, as collapsed text or gzipped pprof, PEER_STACKS=file
+has them judged by the rule for all (recorded_stacks.py); a relative path begins in the folder that the
+command is started in. Where lines begin with a process, or samples have a label pid, those of the
+workload count.
+
 CPU is what the kernel accounts to the profiler's processes and to BPF programs that it loaded; what
 perf does in its interrupt is in neither, and shows in the throughput only. Needs root.
 """
@@ -20,7 +25,8 @@ import time
 
 import workloads
 from accounting import BpfStatistics, Window, cpu_ns, map_bytes, status_bytes
-from profilers import Bpftrace, Cairn, Peer, Perf, PySpy, command_name
+from profilers import Bpftrace, Cairn, Peer, Perf, PySpy
+from recorded_stacks import Unreadable
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MIB = 1 << 20
@@ -53,9 +59,7 @@ def profilers_for(options, folder, workload):
     if workload.name == "PyTorch":
         found += [PySpy(folder, options.frequency, False), PySpy(folder, options.frequency, True)]
     if options.peer:
-        peer = Peer(folder, options.frequency, options.peer)
-        peer.name = command_name(options.peer)
-        found.append(peer)
+        found.append(Peer(folder, options.frequency, options.peer, options.peer_stacks))
     usable = []
     for profiler in found:
         reason = profiler.missing()
@@ -121,12 +125,15 @@ def print_pairs(windows, workload_name):
 
 def print_stacks(workload, cairn, windows, peers, options):
     """Of cairn those of the measured windows, of the others those of their last recording."""
-    stacks = cairn.stacks_within(workload.service, windows)
+    stacks = cairn.stacks_within(workload.service, windows[cairn.name])
     print(f"  stacks of cairn: {stacks.line()}")
     for peer in peers:
-        theirs = peer.stacks(workload.process.pid) if time.monotonic() < options.deadline else None
-        if theirs and theirs.count:
-            print(f"  stacks of {peer.name}: {theirs.line()}")
+        if not windows[peer.name] or time.monotonic() > options.deadline:
+            continue
+        try:
+            print(f"  stacks of {peer.name}: {peer.stacks(workload.process.pid).line()}")
+        except Unreadable as error:
+            print(f"# SKIP stacks of {peer.name}: {error}")
     return stacks
 
 
@@ -161,7 +168,7 @@ def bench_workload(workload, cairn, options, folder):
         peers = profilers_for(options, folder, workload)
         windows = run_rounds(workload, cairn, peers, options)
         print_pairs(windows, workload.name)
-        stacks = print_stacks(workload, cairn, windows["cairn"], peers, options)
+        stacks = print_stacks(workload, cairn, windows, peers, options)
         frames = stacks.frames / max(stacks.count, 1)
         print_figure("BPF per user frame of cairn, ns",
                      [w.ns_per_sample() / frames for w in windows["cairn"]], "{:.0f}")
@@ -195,6 +202,7 @@ def main():
     parser.add_argument("--frequency", type=int, default=99)
     parser.add_argument("--limit", type=float, default=400, help="no round begins after so many seconds")
     parser.add_argument("--peer", default=os.environ.get("PEER"))
+    parser.add_argument("--peer-stacks", default=os.environ.get("PEER_STACKS"))
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("bench: sampling the machine needs root: run this with sudo")

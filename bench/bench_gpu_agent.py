@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What a client of a GPU's driver keeps of its throughput with the agent on its node: a client of the test driver that is held
-up by its CPU and launches all the time, its steps with the agent against those of the windows before and after without.
-Windows of the agent's launch probes are some seconds apart, so windows here are longer. Needs root.
+up by its CPU and launches all the time, its steps with the agent against those of the windows before and after without, and
+what that is for each launch. Windows of the agent's launch probes are some seconds apart, so windows here are longer.
+Needs root.
 """
 import argparse
 import os
@@ -47,8 +48,13 @@ def kept(measured, before, after, what):
     return getattr(measured, what) / statistics.mean((getattr(before, what), getattr(after, what)))
 
 
-def spread(values):
-    return f"{statistics.median(values):.3f} [{min(values):.3f}..{max(values):.3f}]"
+def more_for_a_launch(measured, before, after):
+    """The agent's windows included, nanoseconds of CPU time."""
+    return 1e9 / LAUNCHES * (1 / measured.by_cpu - statistics.mean((1 / before.by_cpu, 1 / after.by_cpu)))
+
+
+def spread(values, digits=3):
+    return f"{statistics.median(values):.{digits}f} [{min(values):.{digits}f}..{max(values):.{digits}f}]"
 
 
 def main():
@@ -72,18 +78,21 @@ def run(build, folder, options):
     try:
         workload.wait_until_busy()
         rates = [Rate(workload, options.seconds)]
-        with_it, noise = [], []
+        with_it, noise, costs, costs_of_noise = [], [], [], []
         for _ in range(options.repetitions):
             measured = with_agent(cairn, workload, options.seconds)
             rates.append(Rate(workload, options.seconds))
             with_it.append([kept(measured, rates[-2], rates[-1], what) for what in ("rate", "by_cpu")])
             noise.append([getattr(rates[-1], what) / getattr(rates[-2], what) for what in ("rate", "by_cpu")])
+            costs.append(more_for_a_launch(measured, rates[-2], rates[-1]))
+            costs_of_noise.append(more_for_a_launch(rates[-1], rates[-2], rates[-2]))
         launches = statistics.median(rate.rate for rate in rates) * LAUNCHES
         print(f"a client of the GPU's driver, {launches:,.0f} launches/s, {options.repetitions} rounds of "
               f"{options.seconds:g} s; median [range]")
-        print(f"  {'':<28} {'steps/s kept':>24} {'steps by CPU kept':>24}")
-        for what, rows in (("with the agent", with_it), ("without, one after the other", noise)):
-            print(f"  {what:<28} {spread([row[0] for row in rows]):>24} {spread([row[1] for row in rows]):>24}")
+        print(f"  {'':<28} {'steps/s kept':>24} {'steps by CPU kept':>24} {'ns more for a launch':>24}")
+        for what, rows, ns in (("with the agent", with_it, costs), ("without, one after the other", noise, costs_of_noise)):
+            print(f"  {what:<28} {spread([row[0] for row in rows]):>24} {spread([row[1] for row in rows]):>24} "
+                  f"{spread(ns, 0):>24}")
         print(f"  load average {' '.join(f'{load:.2f}' for load in os.getloadavg())} on {os.cpu_count()} CPUs")
     finally:
         workload.stop()

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a probe in the GPU's driver costs who calls it: at the first instruction against the chosen one,
-// with and without seeing the return; at 100,000 launches a second, always against in windows; and how
-// long attaching takes. All on the test driver, whose exports have the real one's shape.
+// with and without seeing the return; at 100,000 launches a second, with the agent's programs, always and in
+// windows, and with one that does nothing; and how long attaching takes. All on the test driver, whose exports
+// have the real one's shape. What an application keeps with a whole agent is bench_gpu_agent.py's.
 //
 //	bench_gpu_probes PATH/libcuda.so.1
 #include <dlfcn.h>
@@ -18,6 +19,8 @@
 
 #include "agent/elf_symbols.h"
 #include "agent/gpu_probes.h"
+#include "agent/gpu_programs.h"
+#include "agent/machine.h"
 #include "agent/probe_site.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -28,7 +31,8 @@ enum {
 	CALLS = 20000,
 	STEPPED_CALLS = 2000,
 	LAUNCHES_PER_SECOND = 100000,
-	PACED_SECONDS = 10,
+	PACED_SECONDS = 10, // of one case in one turn: a window or two
+	TURNS = 4,
 };
 
 typedef CUresult launch_fn(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
@@ -42,6 +46,9 @@ struct bench {
 	struct elf elf;
 	struct elf_symbols symbols;
 	struct probe_site site;
+	// The agent's.
+	struct loader *loader;
+	struct gpu_programs *programs;
 };
 
 static void fail(const char *what, int rc)
@@ -81,10 +88,15 @@ static int compare(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
+static double median_of(double *values, size_t count)
+{
+	qsort(values, count, sizeof(*values), compare);
+	return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
 static double median(double *values)
 {
-	qsort(values, ROUNDS, sizeof(*values), compare);
-	return values[ROUNDS / 2];
+	return median_of(values, ROUNDS);
 }
 
 static double time_calls(const struct bench *bench, uint32_t calls)
@@ -122,6 +134,7 @@ static void bench_sites(const struct bench *bench)
 {
 	static struct site_case rows[] = {
 		{ .what = "no probe", .calls = CALLS },
+		{ .what = "no probe, once more", .calls = CALLS }, // the machine's noise
 		{ .what = "chosen site", .entry = true, .calls = CALLS },
 		{ .what = "first instruction",
 		  .entry = true,
@@ -173,29 +186,66 @@ static void *pace(void *context)
 	return NULL;
 }
 
-// Entries are told by what the pacer has done: the double's empty program counts nothing.
-static int read_hits(void *context, uint64_t ret_hits[GPU_CALL_COUNT])
+// ---- the agent's programs -----------------------------------------------------------------------
+
+static void open_programs(struct bench *bench)
 {
-	memset(ret_hits, 0, GPU_CALL_COUNT * sizeof(*ret_hits));
-	ret_hits[GPU_CALL_LAUNCH] = *(volatile uint64_t *)&((struct pacer *)context)->launches;
+	const struct loader_options loader_options = {
+		.slot_ns = 20 * NS_PER_MS,
+		.counts_max = 65536,
+		.pid = getpid(), // nobody else's launches
+		.level = LOADER_LEVEL_FRAME_POINTER,
+	};
+	const struct gpu_programs_options options = {
+		.slot_ns = 20 * NS_PER_MS,
+		.only_followed = true,
+		.attach_type = probe_way_attach_type(bench->way),
+	};
+	struct error err = { 0 };
+	int rc = machine_check(&err);
+
+	if (!rc)
+		rc = loader_open(&loader_options, &bench->loader, &err);
+	if (!rc)
+		rc = gpu_programs_open(bench->loader, &options, &bench->programs, &err);
+	if (rc)
+		fail(err.text, rc);
+}
+
+static int ignore_count(void *context, const struct count_key *key, const struct count *count)
+{
+	(void)context;
+	(void)key;
+	(void)count;
 	return 0;
 }
 
-static struct gpu_probes *open_probes(const struct bench *bench, struct pacer *pacer)
+// As the agent does every few seconds, or its maps would fill up.
+static void drain(const struct bench *bench)
+{
+	struct error err = { 0 };
+	int rc = loader_swap_counts(bench->loader, &err);
+
+	if (!rc)
+		rc = loader_drain_counts(bench->loader, ignore_count, NULL, &err);
+	if (rc)
+		fail(err.text, rc);
+}
+
+static struct gpu_probes *open_probes(const struct bench *bench)
 {
 	struct gpu_probes_options options = {
 		.way = bench->way,
-		.read_hits = read_hits,
-		.context = pacer,
+		.read_hits = gpu_programs_read_hits,
+		.set_window = gpu_programs_set_window,
+		.set_generation = gpu_programs_set_generation,
+		.context = bench->programs,
 	};
 	struct gpu_probes *probes;
 	struct error err;
 
 	options.calls = gpu_calls(&options.call_count);
-	for (uint32_t call = 0; call < GPU_CALL_COUNT; call++) {
-		options.programs.entry_fds[call] = bench->program_fd;
-		options.programs.return_fds[call] = bench->program_fd;
-	}
+	gpu_programs_by_kind(bench->programs, &options.programs);
 	probe_cost_measure(bench->way, &options.cost);
 	int rc = gpu_probes_open(&options, &probes, &err);
 	if (rc)
@@ -203,66 +253,128 @@ static struct gpu_probes *open_probes(const struct bench *bench, struct pacer *p
 	return probes;
 }
 
-enum tier { TIER_NONE, TIER_WINDOWS, TIER_ALWAYS, TIER_FIRST, TIERS };
+// ---- tiers --------------------------------------------------------------------------------------
 
-static double run_paced(const struct bench *bench, enum tier tier, double *ret_rate)
+/* The first two are the same: what differs between them is the machine's noise. */
+enum tier { TIER_NONE, TIER_NONE_AGAIN, TIER_WINDOWS, TIER_ALWAYS, TIER_EMPTY, TIER_FIRST, TIERS };
+
+static const char *const tier_names[TIERS] = {
+	[TIER_NONE] = "no probe",
+	[TIER_NONE_AGAIN] = "no probe, once more",
+	[TIER_WINDOWS] = "the agent's, in windows",
+	[TIER_ALWAYS] = "the agent's program, always",
+	[TIER_EMPTY] = "a program that does nothing, always",
+	[TIER_FIRST] = "the same at the first instruction",
+};
+
+/* One probe at the launch that is there all the time. */
+static struct probe_link *attach_always(const struct bench *bench, enum tier tier)
+{
+	static const struct gpu_window always = { .end_ns = UINT64_MAX, .weight = 1 };
+	struct probe_place place = {
+		.offset = bench->site.offset - (tier == TIER_FIRST ? bench->site.skip : 0),
+	};
+	int program_fd = bench->program_fd;
+	struct probe_link *link = NULL;
+
+	if (tier == TIER_ALWAYS) {
+		const struct gpu_call_symbol *symbol = gpu_calls_find("cuLaunchKernel");
+
+		program_fd = gpu_programs_entry_fd(bench->programs, symbol);
+		place.cookie = symbol->cookie | (uint64_t)GPU_CALL_WINDOWED << 16;
+		gpu_programs_set_window(bench->programs, &always);
+	}
+	int rc = probe_link_attach(bench->way, program_fd, bench->fd, &place, 1, false, &link);
+	if (rc)
+		fail("attaching", rc);
+	return link;
+}
+
+static void pass_seconds(const struct bench *bench, struct gpu_probes *probes, uint64_t ns)
+{
+	uint64_t end_ns = clock_monotonic_ns() + ns, drain_ns = clock_monotonic_ns();
+
+	for (uint64_t now = drain_ns; now < end_ns; now = clock_monotonic_ns()) {
+		usleep(20000);
+		if (probes)
+			gpu_probes_tick(probes, now);
+		if (now - drain_ns >= NS_PER_SECOND) {
+			drain_ns = now;
+			drain(bench);
+		}
+	}
+}
+
+/* CPU time of a launch, ns. */
+static double run_paced(const struct bench *bench, enum tier tier, struct gpu_probes *probes)
+{
+	struct pacer pacer = { .bench = bench };
+	struct probe_link *link = tier >= TIER_ALWAYS ? attach_always(bench, tier) : NULL;
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, pace, &pacer))
+		fail("a thread", 0);
+	pass_seconds(bench, probes, PACED_SECONDS * NS_PER_SECOND);
+	pacer.stop = true;
+	pthread_join(thread, NULL);
+	probe_link_detach(link);
+	probe_link_settle();
+	double rate = (double)pacer.launches * NS_PER_SECOND / (double)pacer.wall_ns;
+	if (rate < 0.95 * LAUNCHES_PER_SECOND)
+		printf("  (only %.0f launches a second: %s)\n", rate, tier_names[tier]);
+	return (double)pacer.cpu_ns / (double)pacer.launches;
+}
+
+/* What it has learned of how hot launches are lasts from one turn to the next, as an agent's does. */
+static double run_windows(const struct bench *bench, struct gpu_probes *probes)
 {
 	const struct gpu_driver driver = { .number = 1,
 					   .fd = bench->fd,
 					   .path = "the test driver" };
-	struct pacer pacer = { .bench = bench };
-	struct gpu_probes *probes = tier == TIER_WINDOWS ? open_probes(bench, &pacer) : NULL;
-	const struct probe_place place = {
-		.offset = bench->site.offset - (tier == TIER_FIRST ? bench->site.skip : 0),
-	};
-	struct probe_link *link = NULL;
-	pthread_t thread;
 
-	if (tier >= TIER_ALWAYS &&
-	    probe_link_attach(bench->way, bench->program_fd, bench->fd, &place, 1, false, &link))
-		fail("attaching", 0);
-	if (pthread_create(&thread, NULL, pace, &pacer))
-		fail("a thread", 0);
-	if (probes)
-		gpu_probes_add(probes, &driver);
-	for (uint64_t end_ns = clock_monotonic_ns() + PACED_SECONDS * NS_PER_SECOND;
-	     clock_monotonic_ns() < end_ns; usleep(20000)) {
-		if (probes)
-			gpu_probes_tick(probes, clock_monotonic_ns());
-	}
-	pacer.stop = true;
-	pthread_join(thread, NULL);
-	if (probes) {
-		struct gpu_probes_stats stats;
+	gpu_probes_add(probes, &driver);
+	double ns = run_paced(bench, TIER_WINDOWS, probes);
+	gpu_probes_remove(probes, &driver);
+	return ns;
+}
 
-		gpu_probes_read_stats(probes, &stats);
-		printf("  (windows: %llu, 1 in %u of the time; its own estimate %.2f %% of a "
-		       "core)\n",
-		       (unsigned long long)stats.windows, stats.weight, 100 * stats.cost);
-		gpu_probes_close(probes);
-	}
-	probe_link_detach(link);
-	*ret_rate = (double)pacer.launches * NS_PER_SECOND / (double)pacer.wall_ns;
-	return 100.0 * (double)pacer.cpu_ns / (double)pacer.wall_ns;
+static void print_windows(struct gpu_probes *probes)
+{
+	struct gpu_probes_stats stats;
+
+	gpu_probes_read_stats(probes, &stats);
+	printf("  (windows: %llu, 1 in %u of the time; by its own account %.2f %% of a core)\n",
+	       (unsigned long long)stats.windows, stats.weight, 100 * stats.cost);
 }
 
 static void bench_tiers(const struct bench *bench)
 {
-	static const char *const names[TIERS] = { "no probe", "in windows, chosen site",
-						  "always, chosen site",
-						  "always, first instruction" };
-	double none = 0;
+	struct gpu_probes *probes = open_probes(bench);
+	double more[TIERS][TURNS], bare[TURNS];
 
-	printf("CPU of a thread that launches %d times a second, %d s each:\n", LAUNCHES_PER_SECOND,
-	       PACED_SECONDS);
-	for (enum tier tier = 0; tier < TIERS; tier++) {
-		double rate, percent = run_paced(bench, tier, &rate);
+	for (int turn = 0; turn < TURNS; turn++) {
+		for (int tier = 0; tier < TIERS; tier++) {
+			double ns = tier == TIER_WINDOWS ? run_windows(bench, probes)
+							 : run_paced(bench, (enum tier)tier, NULL);
 
-		if (tier == TIER_NONE)
-			none = percent;
-		printf("  %-32s %8.2f %% of a core, %+.2f; %.0f launches a second\n", names[tier],
-		       percent, percent - none, rate);
+			if (tier == TIER_NONE)
+				bare[turn] = ns;
+			more[tier][turn] = ns - bare[turn];
+		}
 	}
+	printf("a launch of %d a second, CPU time; %d turns of %d s, each against the first of its "
+	       "turn; medians [range]:\n",
+	       LAUNCHES_PER_SECOND, TURNS, PACED_SECONDS);
+	printf("  %-38s %6.0f ns\n", tier_names[TIER_NONE], median_of(bare, TURNS));
+	for (int tier = TIER_NONE_AGAIN; tier < TIERS; tier++) {
+		double ns = median_of(more[tier], TURNS); // and sorts
+
+		printf("  %-38s %6.0f ns more [%.0f..%.0f], %.2f %% of a core\n", tier_names[tier],
+		       ns, more[tier][0], more[tier][TURNS - 1],
+		       100 * ns * LAUNCHES_PER_SECOND / NS_PER_SECOND);
+	}
+	print_windows(probes);
+	gpu_probes_close(probes);
 }
 
 // ---- attaching --------------------------------------------------------------------------------
@@ -274,10 +386,9 @@ static void bench_attaching(const struct bench *bench)
 					   .path = "the test driver" };
 	double add_ms[ROUNDS], remove_ms[ROUNDS];
 	struct gpu_probes_stats stats = { 0 };
-	struct pacer pacer = { 0 };
 
 	for (int round = 0; round < ROUNDS; round++) {
-		struct gpu_probes *probes = open_probes(bench, &pacer);
+		struct gpu_probes *probes = open_probes(bench);
 		uint64_t begin_ns = clock_monotonic_ns();
 
 		gpu_probes_add(probes, &driver);
@@ -323,16 +434,19 @@ static void open_bench(struct bench *bench, const char *path)
 
 int main(int argc, char **argv)
 {
-	struct bench bench;
+	struct bench bench = { 0 };
 
 	if (argc != 2) {
 		fprintf(stderr, "usage: %s PATH/libcuda.so.1\n", argv[0]);
 		return 2;
 	}
 	open_bench(&bench, argv[1]);
+	open_programs(&bench);
 	bench_sites(&bench);
 	bench_tiers(&bench);
 	bench_attaching(&bench);
+	gpu_programs_close(bench.programs);
+	loader_close(bench.loader);
 	elf_symbols_deinit(&bench.symbols);
 	return 0;
 }

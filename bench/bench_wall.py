@@ -24,7 +24,7 @@ import time
 import switch_costs
 from accounting import BpfStatistics, cpu_ns
 from inference_load import Service
-from profilers import Bpftrace, Cairn, Peer, Perf, command_name
+from profilers import Bpftrace, Cairn, Peer, Perf
 from workloads import Workload
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -73,9 +73,7 @@ class PerfSwitches(Perf):
 def profilers_for(options, folder, cairn):
     found = [cairn, BpftraceSwitches(folder, 0), PerfSwitches(folder)]
     if options.peer:
-        peer = Peer(folder, 0, options.peer)
-        peer.name = command_name(options.peer)
-        found.append(peer)
+        found.append(Peer(folder, 0, options.peer))
     usable = [Nothing()]
     for profiler in found:
         reason = profiler.missing()
@@ -154,8 +152,9 @@ def measure_with(profiler, measure, workload, options):
         window = measure(workload, options.seconds)
         if profiler.process:
             seconds = options.seconds if isinstance(window, Rate) else 3 * options.seconds
+            cost = switch_costs.Cost(profiler.process.pid)
             with at_work(workload, seconds), BpfStatistics():
-                window.cost = switch_costs.Cost(profiler.process.pid, seconds, cpu_ns)
+                window.cost = cost.measure(seconds)
         return window
     except RuntimeError:
         return None

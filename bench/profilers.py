@@ -2,7 +2,6 @@
 """Profilers side by side: how each is started on this machine, and what stacks it gave."""
 import os
 import pathlib
-import re
 import shlex
 import shutil
 import signal
@@ -10,15 +9,15 @@ import subprocess
 import sys
 import time
 
+import recorded_stacks
+from recorded_stacks import Unreadable
+
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tests/e2e"))
 from fleet import Collector  # noqa: E402 pylint: disable=wrong-import-position
 
 START_SECONDS = 20
 STOP_SECONDS = 20
 SCRIPT_SECONDS = 60  # for perf to name what it has recorded
-# The first function of a process or thread; nothing calls it.
-PYTHON_FIRST = ("<module>", "_bootstrap")
-FIRST_FUNCTIONS = re.compile(r"^(_start|__?clone3?|start_thread|thread_start|_dl_start.*)$")
 
 
 def stop(process, number=signal.SIGTERM):
@@ -29,41 +28,6 @@ def stop(process, number=signal.SIGTERM):
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-class Stacks:
-    """What share of the recorded stacks is complete, and of which every frame has a name."""
-
-    def __init__(self):
-        self.count = self.complete = self.named = self.frames = 0
-
-    def add(self, weight, frame_count, is_complete, is_named):
-        self.count += weight
-        self.complete += weight if is_complete else 0
-        self.named += weight if is_named else 0
-        self.frames += weight * frame_count
-
-    def percent(self, part):
-        return 100 * part / self.count if self.count else float("nan")
-
-    def line(self):
-        return (f"complete {self.percent(self.complete):.2f} %, fully named "
-                f"{self.percent(self.named):.2f} %, {self.frames / max(self.count, 1):.1f} frames")
-
-
-def add_flame_graph(stacks, graph):
-    """A tree's nodes come after their parents; the first is the root, below it the process."""
-    count = len(graph.names)
-    frames, cut, named = [0] * count, [False] * count, [True] * count
-    for node in range(1, count):
-        parent, name = graph.parents[node], graph.names[node]
-        is_reason = name.startswith("[truncated")
-        is_frame = graph.kinds[node] in ("native", "python", "jit")
-        frames[node] = frames[parent] + (1 if is_frame and not is_reason else 0)
-        cut[node] = cut[parent] or is_reason
-        named[node] = named[parent] and "+0x" not in name
-        if graph.self_values[node]:
-            stacks.add(graph.self_values[node], frames[node], not cut[node], named[node])
 
 
 class Profiler:
@@ -96,8 +60,8 @@ class Profiler:
         stop(self.process, self.signal)
 
     def stacks(self, pid):
-        """Stacks of what it recorded of the process, or None."""
-        del pid
+        """Stacks of what it recorded of the process. Unreadable: there are none, and why."""
+        raise NotImplementedError
 
 
 class Cairn(Profiler):
@@ -133,10 +97,10 @@ class Cairn(Profiler):
 
     def stacks_within(self, service, windows):
         """Stacks of the service that the collector has of these windows."""
-        stacks = Stacks()
+        stacks = recorded_stacks.Stacks()
         for window in windows:
             graph = self.collector.api.merge(service, from_=window.from_ns, to=window.to_ns)
-            add_flame_graph(stacks, graph)
+            recorded_stacks.add_flame_graph(stacks, graph)
         return stacks
 
     def close(self):
@@ -159,15 +123,9 @@ class Perf(Profiler):
             said = subprocess.run(["perf", "script", "-i", str(self.file), "--pid", str(pid),
                                    "--no-inline", "-F", "ip,sym"], capture_output=True, text=True,
                                   errors="replace", timeout=SCRIPT_SECONDS, check=False).stdout
-        except subprocess.TimeoutExpired:
-            return None
-        stacks = Stacks()
-        for block in said.split("\n\n"):
-            names = [line.split(None, 1)[-1].strip() for line in block.strip().splitlines()]
-            if names:
-                stacks.add(1, len(names), bool(FIRST_FUNCTIONS.match(names[-1])),
-                           not any("[unknown]" in name for name in names))
-        return stacks
+        except subprocess.TimeoutExpired as error:
+            raise Unreadable(f"perf script takes longer than {SCRIPT_SECONDS} s") from error
+        return recorded_stacks.of_perf_script(said)
 
 
 class Bpftrace(Profiler):
@@ -182,17 +140,8 @@ class Bpftrace(Profiler):
                                   "else { @[pid, ustack(127)] = count(); } } END { clear(@); }"]
 
     def stacks(self, pid):
-        """Lines of "name+offset" or an address, innermost first, between "@stacks[" and "]: count"."""
-        stacks, names = Stacks(), []
-        for line in (self.folder / f"{self.name}.log").read_text(errors="replace").splitlines():
-            if line.startswith("@stacks["):
-                names = []
-            elif line.startswith("]: ") and names:
-                stacks.add(int(line[3:]), len(names), bool(FIRST_FUNCTIONS.match(names[-1])),
-                           not any(name.startswith("0x") for name in names))
-            elif line.strip():
-                names.append(line.strip().rsplit("+", 1)[0])
-        return stacks
+        log = self.folder / f"{self.name}.log"
+        return recorded_stacks.of_bpftrace(log.read_text(errors="replace"))
 
 
 class PySpy(Profiler):
@@ -210,28 +159,20 @@ class PySpy(Profiler):
                 *(["--native"] if self.native else [])]
 
     def stacks(self, pid):
-        """Lines "outermost;...;innermost count". Without --native it says nothing of native frames, and
-        what a thread runs first is Python's."""
-        stacks = Stacks()
-        for line in self.file.read_text().splitlines() if self.file.exists() else ():
-            chain, count = line.rsplit(" ", 1)
-            names = [frame.split(" (")[0] for frame in chain.split(";")]
-            is_first = FIRST_FUNCTIONS.match(names[0]) if self.native else names[0] in PYTHON_FIRST
-            stacks.add(int(count), len(names), bool(is_first),
-                       not any(name.startswith("0x") or not name for name in names))
-        return stacks
+        return recorded_stacks.of_file(self.file, None)
 
 
 class Peer(Profiler):
-    """Any other, by the command that starts it."""
+    """Any other, by the command that starts it. It is ended as Ctrl-C would, and has written
+    @stacks_file by then, if that is given. In both "{pid}" becomes the workload's pid."""
 
-    name = "peer"
-    signal = signal.SIGTERM
     settle_seconds = 6
 
-    def __init__(self, folder, frequency, command):
+    def __init__(self, folder, frequency, command, stacks_file=None):
         super().__init__(folder, frequency)
-        self.command = command
+        self.name = f"peer-{pathlib.Path(shlex.split(command)[0]).name}"
+        self.command, self.stacks_file = command, stacks_file
+        self.started = 0.0
 
     def missing(self):
         return None
@@ -239,13 +180,32 @@ class Peer(Profiler):
     def argv(self, pid):
         return ["sh", "-c", self.command.replace("{pid}", str(pid))]
 
+    def start(self, pid):
+        self.started = time.time()
+        super().start(pid)
+
     def stop(self):
+        """The whole group, once: a second signal would end many before they have written."""
+        deadline = time.monotonic() + STOP_SECONDS
+        self._signal_group(self.signal)
+        while self._signal_group(0) and time.monotonic() < deadline:
+            self.process.poll()
+            time.sleep(0.05)
+        self._signal_group(signal.SIGKILL)
+        self.process.wait()
+
+    def _signal_group(self, number):
+        """Is anybody there?"""
         try:
-            os.killpg(self.process.pid, self.signal)
+            os.killpg(self.process.pid, number)
+            return True
         except ProcessLookupError:
-            pass
-        super().stop()
+            return False
 
-
-def command_name(command):
-    return shlex.split(command)[0].rsplit("/", 1)[-1]
+    def stacks(self, pid):
+        if not self.stacks_file:
+            raise Unreadable("PEER_STACKS=file does not say where it writes them")
+        path = self.folder / self.stacks_file.replace("{pid}", str(pid))
+        if not path.exists() or path.stat().st_mtime < self.started:
+            raise Unreadable(f"it has not written {path}")
+        return recorded_stacks.of_file(path, recorded_stacks.Process.running(pid))

@@ -1,37 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a profiler of waits costs: CPU of its processes, time in its BPF programs, and what the agent's
 own counters say of stacks remembered and taken."""
-import json
 import pathlib
 import re
-import subprocess
 import time
 
-from accounting import descriptors, runs_by_itself, tree
+from accounting import BpfPrograms, bpftool, cpu_ns, held
 
 COUNTERS = pathlib.Path(__file__).resolve().parents[1] / "bpf/counters.h"
-BPFTOOL_TRIES = 5  # it gives up if something goes while it lists
 SWITCH_TYPES = ("tracing", "raw_tracepoint", "tracepoint")
-
-
-def bpftool(*arguments):
-    for _ in range(BPFTOOL_TRIES):
-        said = subprocess.run(["bpftool", "-j", *arguments], capture_output=True, text=True, check=False)
-        if said.returncode == 0 and said.stdout:
-            return json.loads(said.stdout)
-    return []
-
-
-def held(pid, field):
-    return {int(found[field]) for process in tree(pid) for found in descriptors(process, field)}
-
-
-def programs(pid):
-    """{id: (type, runs, ns)} of those that the processes hold and that run by themselves."""
-    mine = held(pid, "prog_id")
-    return {program["id"]: (program["type"], program.get("run_cnt", 0), program.get("run_time_ns", 0))
-            for program in bpftool("prog", "show")
-            if program["id"] in mine and runs_by_itself(program)}
 
 
 def counter_names():
@@ -58,24 +35,29 @@ def counters(pid):
 
 
 class Cost:
-    """Of a profiler that runs, during some seconds; @cpu_ns(pid) is the CPU time of a process tree."""
+    """Of a profiler that runs."""
 
-    def __init__(self, pid, seconds, cpu_ns):
-        before, cpu, counted = programs(pid), cpu_ns(pid), counters(pid)
-        begin = time.monotonic()
+    def __init__(self, pid):
+        self.pid = pid
+        self.counted = counters(pid)
+        self.programs = BpfPrograms(pid)
+
+    def measure(self, seconds):
+        begin, cpu, runs = time.monotonic(), cpu_ns(self.pid), self.programs.read()
         time.sleep(seconds)
+        deltas = self.programs.since(runs)
+        cpu = cpu_ns(self.pid) - cpu
         spent = time.monotonic() - begin
-        after, cpu_after, counted_after = programs(pid), cpu_ns(pid), counters(pid)
-        deltas = [(kind, runs - before[number][1], ns - before[number][2])
-                  for number, (kind, runs, ns) in after.items() if number in before]
+        counted = counters(self.pid)
         switches = [(runs, ns) for kind, runs, ns in deltas if kind in SWITCH_TYPES and runs]
         # The one that runs at each switch runs most.
         runs, ns = max(switches, default=(0, 0))
         self.ns_per_switch = ns / runs if runs else None
         bpf_ns = sum(ns for _, _, ns in deltas)
-        self.processes_percent = 100 * (cpu_after - cpu) / 1e9 / spent
+        self.processes_percent = 100 * cpu / 1e9 / spent
         self.percent_of_core = self.processes_percent + 100 * bpf_ns / 1e9 / spent
-        self.counted = {name: counted_after[name] - counted.get(name, 0) for name in counted_after}
+        self.counted = {name: counted[name] - self.counted.get(name, 0) for name in counted}
+        return self
 
 
 def memo_lines(costs):

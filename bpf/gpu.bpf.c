@@ -5,7 +5,7 @@
 // those before it.
 
 #include "gpu_calls.bpf.h"
-#include "gpu_graphs.bpf.h"
+#include "gpu_graph_calls.bpf.h"
 #include "gpu_handles.bpf.h"
 #include "gpu_kernels.bpf.h"
 #include "gpu_memory.bpf.h"
@@ -15,11 +15,6 @@ char LICENSE[] SEC("license") = "GPL";
 
 /* Set before load. */
 const volatile __u64 gpu_wait_ns_min = 10000; // a shorter wait is none: the work was done already
-
-static __always_inline long read_user(void *to, __u32 size, __u64 address)
-{
-	return bpf_probe_read_user(to, size, (const void *)address);
-}
 
 /* ---- launches --------------------------------------------------------------------------------- */
 
@@ -197,8 +192,14 @@ static __always_inline void begin_call(struct gpu_work *work, gpu_context *ctx, 
 	case GPU_CALL_EVENT_WAIT:
 		join_capture(process, stream, work->arguments.at[1]);
 		return;
+	case GPU_CALL_EVENT_DESTROY:
+		forget_event(process, work->call.handle);
+		return;
+	case GPU_CALL_STREAM_DESTROY:
+		forget_stream(process, work->call.handle);
+		return;
 	case GPU_CALL_CAPTURE_END:
-		work->arguments.at[2] = end_capture_of(process, stream);
+		work->arguments.at[2] = end_capture_of(process, stream, &work->arguments.at[3]);
 		break;
 	case GPU_CALL_HOST_FREE:
 	case GPU_CALL_HOST_UNREGISTER:
@@ -272,15 +273,6 @@ static __always_inline void count_time(struct gpu_work *work, __u64 began_ns, __
 	work->key.more_slots = 0;
 }
 
-/* Its own stack if it is one of those that are taken; else only what it is is counted. */
-static __always_inline void take_owner(struct gpu_work *work, __u64 now, struct gpu_owner *owner)
-{
-	work->may_hand_over = 0;
-	if (choose_call(GPU_PACE_OTHERS))
-		take_gpu_stack(work->number, now);
-	own_stack(work, owner);
-}
-
 static __always_inline void end_allocation(struct gpu_work *work, const struct open_call *call,
 					   __u64 now, __u64 kind)
 {
@@ -311,35 +303,6 @@ static __always_inline void end_host_allocation(struct gpu_work *work, const str
 	add_range(&work->key.process, GPU_RANGE_HOST, address, call->bytes);
 }
 
-static __always_inline void end_capture(struct gpu_work *work, const struct open_call *call,
-					__u64 now)
-{
-	__u64 handle = 0;
-
-	bpf_probe_read_user(&handle, sizeof(handle), (const void *)call->arguments[1]);
-	take_owner(work, now, &work->graph.owner);
-	work->graph.number = call->arguments[2];
-	keep_graph(&work->key.process, GPU_HANDLE_GRAPH, handle, &work->graph);
-}
-
-/* A graph that was put together node by node belongs to the stack that instantiates it. */
-static __always_inline void end_instantiation(struct gpu_work *work, const struct open_call *call,
-					      __u64 now)
-{
-	const struct gpu_graph *captured =
-		find_graph(&work->key.process, GPU_HANDLE_GRAPH, call->arguments[1]);
-	__u64 exec = 0;
-
-	bpf_probe_read_user(&exec, sizeof(exec), (const void *)call->arguments[0]);
-	if (captured) {
-		work->graph = *captured;
-	} else {
-		take_owner(work, now, &work->graph.owner);
-		work->graph.number = 0;
-	}
-	keep_graph(&work->key.process, GPU_HANDLE_GRAPH_EXEC, exec, &work->graph);
-}
-
 static __always_inline void end_context(const struct open_call *call)
 {
 	__u64 context = 0;
@@ -364,11 +327,9 @@ static __always_inline void end_well(struct gpu_work *work, const struct open_ca
 	const struct process_key *process = &work->key.process;
 
 	switch (gpu_cookie_call(call->cookie)) {
-	case GPU_CALL_INIT: // one of several: other libraries ask for it, too
-		if (!is_watched(process))
-			break;
-		begin_ranges(process);
-		gpu_idle_from_init();
+	case GPU_CALL_INIT: // the first of several: other libraries ask for it, too
+		if (is_watched(process) && gpu_idle_from_init())
+			begin_ranges(process);
 		break;
 	case GPU_CALL_CONTEXT_MADE:
 		end_context(call);
@@ -391,18 +352,6 @@ static __always_inline void end_well(struct gpu_work *work, const struct open_ca
 	case GPU_CALL_GET_FUNCTION:
 	case GPU_CALL_KERNEL_GET_FUNCTION:
 		end_function(work, call);
-		break;
-	case GPU_CALL_CAPTURE_BEGIN:
-		begin_capture(
-			process,
-			stream_of_call(gpu_cookie_flags(call->cookie), call->arguments[0], true),
-			now);
-		break;
-	case GPU_CALL_CAPTURE_END:
-		end_capture(work, call, now);
-		break;
-	case GPU_CALL_GRAPH_INSTANTIATE:
-		end_instantiation(work, call, now);
 		break;
 	}
 }
@@ -470,6 +419,7 @@ int gpu_call_returns(struct pt_regs *ctx)
 	if (is_well) {
 		note_wait(call->cookie, call->arguments[0], call->began_ns, now);
 		end_well(work, call, now);
+		end_graph_call(work, call, now);
 	}
 	end_timed(work, (gpu_context *)ctx, call, now, is_well);
 	release_gpu_work(work);

@@ -28,8 +28,9 @@ enum gpu_call {
 	GPU_CALL_SYNC_EVENT,
 	GPU_CALL_SYNC_CONTEXT,
 	// What a wait is for is told by events.
-	GPU_CALL_EVENT_RECORD, // event, stream
-	GPU_CALL_EVENT_WAIT,   // stream, event: no thread waits
+	GPU_CALL_EVENT_RECORD,  // event, stream
+	GPU_CALL_EVENT_WAIT,    // stream, event: no thread waits
+	GPU_CALL_EVENT_DESTROY, // event
 	// Memory. What is made is known at the exit.
 	GPU_CALL_INIT,        // cuInit: from here on all of a process's memory is known
 	GPU_CALL_ALLOC,       // where to put the address, bytes
@@ -50,8 +51,16 @@ enum gpu_call {
 	GPU_CALL_MODULE_UNLOAD,       // module or library
 	// Graphs.
 	GPU_CALL_CAPTURE_BEGIN,      // stream
+	GPU_CALL_CAPTURE_TO_GRAPH,   // stream, graph
 	GPU_CALL_CAPTURE_END,        // stream, where to put the graph
+	GPU_CALL_STREAM_DESTROY,     // stream
+	GPU_CALL_GRAPH_CREATE,       // where to put the graph
+	GPU_CALL_GRAPH_CLONE,        // where to put the graph, the other one
+	GPU_CALL_GRAPH_ADD_CHILD,    // where to put the node, graph; as its size: the child
+	GPU_CALL_GRAPH_ADD_KERNEL,   // likewise: CUDA_KERNEL_NODE_PARAMS
+	GPU_CALL_GRAPH_ADD_NODE,     // likewise: CUgraphNodeParams
 	GPU_CALL_GRAPH_INSTANTIATE,  // where to put the executable graph, graph
+	GPU_CALL_GRAPH_EXEC_UPDATE,  // executable graph, graph
 	GPU_CALL_GRAPH_DESTROY,      // graph
 	GPU_CALL_GRAPH_EXEC_DESTROY, // executable graph
 	GPU_CALL_CAPTURED,           // launches that are captured: no function is of this kind
@@ -208,16 +217,32 @@ struct gpu_owner {
 
 _Static_assert(sizeof(struct gpu_owner) == 64, "no padding: it is a map's key");
 
-/* A graph, or an executable one: who captured it, and what. */
+/*
+ * A graph, or an executable one: who captured it, and what. A number stands for what a graph launches: that does not
+ * change once something was made of it, so a graph that is added to has another number then.
+ */
 struct gpu_graph {
-	struct gpu_owner owner;
-	__u64 number; // of the capture; 0: its launches are not known
+	struct gpu_owner owner; // zero: nobody has captured it
+	__u64 number;           // 0: its launches are not known
+	__u64 flags;            // enum gpu_graph_flag
 };
 
-/* Launches of a kernel by a stack, in a capture. Hashed: no padding. */
+enum gpu_graph_flag {
+	GPU_GRAPH_SEALED = 1 << 0, // something was made of it
+	// What it had before the first that was seen is not known: it is captured just now, or older than us.
+	GPU_GRAPH_PARTIAL = 1 << 1,
+};
+
+/* Launches of a kernel by a stack, in a graph. Hashed: no padding. */
 struct gpu_graph_kernel {
-	__u64 graph; // number of the capture
+	__u64 graph; // its number
 	struct gpu_owner owner;
+};
+
+/* A graph that is within another one, whose number is higher. */
+struct gpu_graph_part {
+	__u64 graph;
+	__u64 part;
 };
 
 _Static_assert(sizeof(struct gpu_graph_kernel) == 72, "no padding: it is a map's key");

@@ -135,6 +135,15 @@ static __always_inline void own_stack(const struct gpu_work *work, struct gpu_ow
 	owner->leaf = work->key.user_leaf;
 }
 
+/* Its own stack if it is one of those that are taken; else only what it is is counted. */
+static __always_inline void take_owner(struct gpu_work *work, __u64 now, struct gpu_owner *owner)
+{
+	work->may_hand_over = 0;
+	if (choose_call(GPU_PACE_OTHERS))
+		take_gpu_stack(work->number, now);
+	own_stack(work, owner);
+}
+
 /* ---- calls that are followed to their end ----------------------------------------------------- */
 
 #define GPU_CALLS_WITHIN 4

@@ -24,9 +24,11 @@ struct {
 } gpu_events SEC(".maps");
 
 struct gpu_capture {
-	__u64 number;
-	__u64 origin; // the stream that it began on
-	__u64 seen;   // gpu_captures_seen at its beginning
+	__u64 number;   // of the graph that it makes
+	__u64 origin;   // the stream that it began on
+	__u64 seen;     // gpu_captures_seen at its beginning
+	__u64 began_ns; // where its end was missed, it is none some time later
+	__u64 is_added; // to a graph that was there before
 };
 
 struct {
@@ -38,9 +40,16 @@ struct {
 } gpu_captures SEC(".maps");
 
 __u64 gpu_captures_begun = 0; // so far; read by the agent
+__u64 gpu_graph_numbers = 0;  // that were given to graphs so far
 __u64 gpu_captured_ns = 0;    // when the last one began
+__u64 gpu_captures_lost = 0; // the end of one was missed: those up to this number are none any more
 /* Set at any time: the number of times that probes of captured launches were attached; 0: they are not there. */
 __u64 gpu_captures_seen = 0;
+
+static __always_inline bool is_capture_lost(const struct gpu_capture *capture)
+{
+	return capture->number <= *(const volatile __u64 *)&gpu_captures_lost;
+}
 
 /*
  * The number of the capture that a stream of the current process is in; 0: none. A stream that has joined one by an
@@ -54,7 +63,7 @@ __attribute__((noinline)) int gpu_capture_of(__u64 stream, __u64 now)
 	if (now - *(const volatile __u64 *)&gpu_captured_ns > GPU_CAPTURE_NS_MAX)
 		return 0;
 	capture = bpf_map_lookup_elem(&gpu_captures, &key);
-	if (!capture)
+	if (!capture || now - capture->began_ns > GPU_CAPTURE_NS_MAX || is_capture_lost(capture))
 		return 0;
 	if (capture->origin == stream)
 		return capture->number;
@@ -67,7 +76,15 @@ __attribute__((noinline)) int gpu_capture_of(__u64 stream, __u64 now)
 static __always_inline void gpu_capture_missed(__u32 call)
 {
 	if (call == GPU_CALL_CAPTURE_END)
-		gpu_captured_ns = 0;
+		gpu_captures_lost = gpu_graph_numbers;
+}
+
+/* A stream has gone, and whoever has its handle next captures nothing yet. */
+static __always_inline void forget_stream(const struct process_key *process, __u64 stream)
+{
+	struct gpu_key key = { *process, stream, GPU_HANDLE_CAPTURE };
+
+	bpf_map_delete_elem(&gpu_captures, &key);
 }
 
 /* By number: see take_gpu_stack(). */
@@ -79,4 +96,12 @@ __attribute__((noinline)) int gpu_event_recorded(__u64 event, __u64 stream, __u6
 	recorded.capture = gpu_capture_of(stream, now);
 	bpf_map_update_elem(&gpu_events, &key, &recorded, BPF_ANY);
 	return 0;
+}
+
+/* A wait for one that has its handle later is no wait for what this one was recorded on. */
+static __always_inline void forget_event(const struct process_key *process, __u64 event)
+{
+	struct gpu_key key = { *process, event, GPU_HANDLE_EVENT };
+
+	bpf_map_delete_elem(&gpu_events, &key);
 }

@@ -193,14 +193,12 @@ __attribute__((noinline)) int gpu_idle_context(__u64 context)
 	return 0;
 }
 
-/* The current process begins to use its GPUs, and is watched: all contexts will be seen. */
+/* The current process begins to use its GPUs, and is watched: all contexts will be seen. Returns 1 the first time. */
 __attribute__((noinline)) int gpu_idle_from_init(void)
 {
 	struct gpu_idle *idle = find_gpu_idle();
 
-	if (idle)
-		idle->from_init = 1;
-	return 0;
+	return idle && !__sync_lock_test_and_set(&idle->from_init, 1);
 }
 
 /* The current thread has waited for an event: for all that was on its stream when it was recorded. */

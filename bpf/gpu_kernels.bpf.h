@@ -20,20 +20,21 @@ struct {
 static __always_inline void keep_told_launch(struct gpu_work *work, gpu_context *ctx, __u64 now)
 {
 	struct gpu_key key = { work->key.process, (__u32)work->arguments.at[0], GPU_HANDLE_TOLD };
-	struct gpu_told_launch told = {};
+	struct gpu_told_launch *told = &work->told;
 
 	// In the place of a kernel, which the record names.
 	work->device = (struct raw_frame){ .tag = FRAME_TAG_GPU };
 	work->entry_pc = pc_of(ctx);
 	take_registers(work, ctx, return_address_at_entry(ctx), true);
 	take_gpu_stack(work->number, now);
-	told.owner.process = work->key.process;
-	__builtin_memcpy(told.owner.thread_name, work->key.thread_name,
-			 sizeof(told.owner.thread_name));
-	told.owner.user = work->key.user;
-	told.owner.leaf = work->key.user_leaf;
-	told.slot = work->key.slot;
-	told.weight = (__u32)work->arguments.at[1];
-	if (bpf_map_update_elem(&gpu_told_launches, &key, &told, BPF_ANY))
+	__builtin_memset(told, 0, sizeof(*told));
+	told->owner.process = work->key.process;
+	__builtin_memcpy(told->owner.thread_name, work->key.thread_name,
+			 sizeof(told->owner.thread_name));
+	told->owner.user = work->key.user;
+	told->owner.leaf = work->key.user_leaf;
+	told->slot = work->key.slot;
+	told->weight = (__u32)work->arguments.at[1];
+	if (bpf_map_update_elem(&gpu_told_launches, &key, told, BPF_ANY))
 		count(COUNTER_GPU_FULL);
 }

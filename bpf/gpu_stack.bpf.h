@@ -26,6 +26,7 @@ struct gpu_work {
 	struct gpu_allocation made; // here, for there is no room on the stack
 	struct gpu_graph graph;     // likewise
 	struct gpu_graph_kernel captured;
+	struct gpu_told_launch told;
 	struct sample_stack stack; // last: a body's frames are its end
 };
 

@@ -481,20 +481,22 @@ static __always_inline void sweep_time(struct task_struct *task, struct thread *
 	struct thread_wait *wait = &thread->wait;
 	struct thread_time *time = &thread->time;
 	__u64 since_ns = *(volatile __u64 *)&time->since_ns, now, running_since_ns, delay_ns;
+	__u32 goes_on = task->on_cpu ? 0 : WAIT_GOES_ON;
 	struct switch_cpu *cpu;
 	struct spell spell;
 	__u32 zero = 0;
 
 	running_since_ns = now = bpf_ktime_get_ns();
 	delay_ns = time->delay_ns;
-	if (task->on_cpu) {
+	if (!goes_on) {
 		cpu = bpf_map_lookup_percpu_elem(&switch_cpus, &zero, task->thread_info.cpu);
 		if (!cpu)
 			return;
 		running_since_ns = *(volatile __u64 *)&cpu->since_ns;
 		delay_ns = run_delay_of(task);
-	} else if (time->left_as == THREAD_BLOCKED && !is_asleep(task)) {
-		return;
+	} else if (slot_at(since_ns) == slot_at(now) ||
+		   (time->left_as == THREAD_BLOCKED && !is_asleep(task))) {
+		return; // of a wait that goes on whole slots are told
 	}
 	spell = spell_of(since_ns, now, running_since_ns, ns_between(time->delay_ns, delay_ns),
 			 time->left_as);
@@ -508,8 +510,8 @@ static __always_inline void sweep_time(struct task_struct *task, struct thread *
 		thread->wake.charged_ns += spell.ns[THREAD_BLOCKED] * wait->weight;
 		if (since_ns < shared.gpu_idle_until_ns)
 			wait_charge_gpu_idle(place_of_wait(wait), &spell, since_ns, wait->weight,
-					     task->pid);
-		wait_charge(place_of_wait(wait), &spell, since_ns, wait->weight, 0);
+					     (__u32)task->pid | goes_on);
+		wait_charge(place_of_wait(wait), &spell, since_ns, wait->weight, goes_on);
 	}
 }
 

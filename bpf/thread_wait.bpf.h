@@ -176,17 +176,36 @@ static __always_inline int count_interval(struct wait_place *place, __u32 kind, 
 	return 1;
 }
 
-/* A wait that does not fit into one span has its own counts, and its two parts where they were. */
+/*
+ * What the spell ends with, blocked or waiting, is not over: a bit of the last argument, for a word more
+ * in a spell is one on the stack, of which 6.1 has 512 bytes for all that call each other.
+ */
+#define WAIT_GOES_ON (1U << 31)
+
+/*
+ * The last slot of a wait that is so far known up to @end_ns. One that goes on is told up to where that
+ * slot begins, for its next part begins there: no slot is in two parts.
+ */
+static __always_inline __u64 last_slot_of(__u32 goes_on, __u64 end_ns)
+{
+	return slot_at(end_ns) - (goes_on ? 1 : 0);
+}
+
+/*
+ * A wait that does not fit into one span has its own counts, and its two parts where they were. Of one that
+ * goes on there is one of the two.
+ */
 static __always_inline int count_long_wait(struct wait_place *place, const struct spell *spell,
-					   __u64 from_ns, __u32 weight)
+					   __u64 from_ns, __u32 weight, __u32 goes_on)
 {
 	__u64 blocked_ns = spell->ns[THREAD_BLOCKED], waiting_ns = spell->ns[THREAD_WAITING];
-	__u64 woken = slot_at(from_ns + blocked_ns);
-	int counts = count_interval(place, SAMPLE_KIND_OFF_CPU, blocked_ns, slot_at(from_ns), woken,
-				    weight);
+	__u64 woken_ns = from_ns + blocked_ns;
+	int counts = count_interval(place, SAMPLE_KIND_OFF_CPU, blocked_ns, slot_at(from_ns),
+				    last_slot_of(goes_on, woken_ns), weight);
 
-	return counts + count_interval(place, SAMPLE_KIND_SCHED_DELAY, waiting_ns, woken,
-				       slot_at(from_ns + blocked_ns + waiting_ns), weight);
+	return counts + count_interval(place, SAMPLE_KIND_SCHED_DELAY, waiting_ns,
+				       slot_at(woken_ns),
+				       last_slot_of(goes_on, woken_ns + waiting_ns), weight);
 }
 
 static __always_inline void add_pending(struct wait_place *place, __u32 at, __u64 ns, __u32 weight)
@@ -197,27 +216,29 @@ static __always_inline void add_pending(struct wait_place *place, __u32 at, __u6
 
 /*
  * The thread was blocked there and then waited for a CPU, from @from_ns on; it stands for @weight
- * waits. They are added up over 1 << @span_shift slots. Returns how many counts that took.
+ * waits. They are added up over 1 << @span_shift slots, with WAIT_GOES_ON if it is not over. Returns how many
+ * counts that took.
  */
 __attribute__((noinline)) int wait_charge(struct wait_place *place, const struct spell *spell,
 					  __u64 from_ns, __u32 weight, __u32 span_shift)
 {
+	__u32 goes_on = span_shift & WAIT_GOES_ON;
 	__u64 end_ns, slot;
 	int counts = 0;
 
 	if (!place || !spell)
 		return 0;
 	end_ns = from_ns + spell->ns[THREAD_BLOCKED] + spell->ns[THREAD_WAITING];
-	if (end_ns >= place->until_ns) {
+	if (goes_on || end_ns >= place->until_ns) {
 		counts = flush_place(place);
 		slot = slot_at(from_ns);
 		place->until_ns =
 			(slot + (1ULL << (span_shift & 7))) * slot_ns - shared.realtime_offset_ns;
 		place->key.slot = slot;
 	}
-	if (end_ns >= place->until_ns) {
+	if (goes_on || end_ns >= place->until_ns) {
 		place->until_ns = 0;
-		return counts + count_long_wait(place, spell, from_ns, weight);
+		return counts + count_long_wait(place, spell, from_ns, weight, goes_on);
 	}
 	add_pending(place, WAIT_BLOCKED, spell->ns[THREAD_BLOCKED], weight);
 	add_pending(place, WAIT_FOR_CPU, spell->ns[THREAD_WAITING], weight);
@@ -226,8 +247,8 @@ __attribute__((noinline)) int wait_charge(struct wait_place *place, const struct
 }
 
 /*
- * A GPU may have waited meanwhile: so much of the time that thread @tid was blocked there, and waited for a CPU, is
- * counted for that, too. Before wait_charge(): what is pending is left as it is.
+ * A GPU may have waited meanwhile: so much of the time that thread @tid (with WAIT_GOES_ON) was blocked there, and waited
+ * for a CPU, is counted for that, too. Before wait_charge(): what is pending is left as it is.
  */
 __attribute__((noinline)) int wait_charge_gpu_idle(struct wait_place *place,
 						   const struct spell *spell, __u64 from_ns,
@@ -240,9 +261,10 @@ __attribute__((noinline)) int wait_charge_gpu_idle(struct wait_place *place,
 		return 0;
 	process = place->key.process;
 	end_ns = from_ns + spell->ns[THREAD_BLOCKED] + spell->ns[THREAD_WAITING];
-	ns = gpu_idle_of_wait(&process, tid, from_ns, end_ns, weight);
+	ns = gpu_idle_of_wait(&process, tid & ~WAIT_GOES_ON, from_ns, end_ns, weight);
 	slot = place->key.slot;
-	count_interval(place, SAMPLE_KIND_GPU_IDLE, ns, slot_at(from_ns), slot_at(end_ns), 1);
+	count_interval(place, SAMPLE_KIND_GPU_IDLE, ns, slot_at(from_ns),
+		       last_slot_of(tid & WAIT_GOES_ON, end_ns), 1);
 	place->key.slot = slot;
 	return 0;
 }

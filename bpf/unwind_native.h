@@ -289,12 +289,26 @@ UNWIND_INLINE long unwind_go_to(struct unwind *unwind, const struct caller *call
 	return 0;
 }
 
+/*
+ * All bits, but none in a thread that clone() has just made: what its stack begins with is no return
+ * address. Without a branch, which the verifier would follow twice for all that comes then.
+ */
+UNWIND_INLINE __u64 unwind_has_caller(const struct unwind *unwind)
+{
+	__u64 result = unwind->registers[REGISTER_RESULT];
+
+	result = (result | result >> 32) & 0xffffffff;
+	return mask_if_not_above(unwind->rule.flags & RULE_CLONED, 0) |
+	       mask_if_not_above(unwind->all_registers, 0) | mask_if_not_above(1, result);
+}
+
 /* Leave the frame by unwind->rule. Returns 0, or 1 and the end. */
 UNWIND_PART int unwind_by_rule(struct unwind *unwind)
 {
 	const struct unwind_rule *rule = &unwind->rule;
 	struct caller caller = {};
 	__u32 return_rule, fp_rule;
+	__u64 kept;
 
 	if (!unwind) // for the verifier
 		return 1;
@@ -316,6 +330,9 @@ UNWIND_PART int unwind_by_rule(struct unwind *unwind)
 	if (unwind_find_saved(unwind, fp_rule, caller.sp, rule->fp_offset, &caller.fp) ||
 	    unwind_find_saved(unwind, return_rule, caller.sp, rule->return_offset, &caller.pc))
 		return 1;
+	kept = unwind_has_caller(unwind);
+	caller.pc &= kept;
+	caller.fp &= kept;
 	// Nothing to compare with; a cycle ends at the deepest frame that is kept.
 	if (rule->flags & RULE_SWITCHES_STACK)
 		unwind->registers[REGISTER_SP] = caller.sp - 16;

@@ -56,8 +56,9 @@ enum saved_rule {
 #define RULE_PYTHON_EVAL 1 // flag: this code is the interpreter's loop
 #define RULE_PYTHON_OPCODE \
 	2 // flag, with that one: one opcode of it, a function that the loop calls
-#define RULE_SWITCHES_STACK 4 // flag: the caller is on another stack, which may lie anywhere
-#define RULE_GENERATED      8 // flag: the code was made at run time and is in no file
+#define RULE_SWITCHES_STACK 4  // flag: the caller is on another stack, which may lie anywhere
+#define RULE_GENERATED      8  // flag: the code was made at run time and is in no file
+#define RULE_CLONED         16 // flag: clone() comes back here; to the new thread with 0
 
 /* 16 bytes. Registers are numbered as DWARF does on the machine. */
 struct unwind_rule {
@@ -80,6 +81,7 @@ _Static_assert(sizeof(struct unwind_rule) == 16, "no padding: rules are compared
 #define ARM64_REGISTER_FP  29
 #define ARM64_REGISTER_LR  30
 #define ARM64_REGISTER_SP  31
+#define REGISTER_RESULT    0  // of a system call: rax, x0
 #define UNWIND_REGISTERS   32 // of the larger of both, a power of two
 
 /*

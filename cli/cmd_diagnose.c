@@ -190,6 +190,9 @@ static void print_shares(const json_t *root)
 	bool any = false;
 	size_t i;
 
+	// Of hardly anything: what it was tells nothing.
+	if (strcmp(json_text_of(root, "class"), "no_demand") == 0)
+		return;
 	json_array_foreach(json_object_get(root, "shares"), i, share)
 	{
 		bool is_throttling = strcmp(json_text_of(share, "class"), "throttled") == 0;
@@ -202,7 +205,7 @@ static void print_shares(const json_t *root)
 		printf("  %5.1f %%  ", percent_of(share, "share"));
 		print_text(json_text_of(share, "title"));
 		printf(" (counts from %.0f %%%s)%s\n", percent_of(share, "threshold"),
-		       is_throttling ? " of the range" : "",
+		       is_throttling ? ", of what threads ran or wanted to" : "",
 		       json_is_true(json_object_get(share, "reached")) ? " <--" : "");
 	}
 }

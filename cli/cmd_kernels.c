@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // cairn kernels: how long a process's kernels ran on its GPU, in one window of the CUPTI helper that the
-// process was started with (docs/gpu.md).
+// process was started with, and who launched them (docs/gpu.md).
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,18 +14,30 @@
 #include "base/cleanup.h"
 #include "base/config.h"
 #include "base/demangle.h"
+#include "base/profile.h"
 #include "cli/command.h"
+#include "cli/function_table.h"
+#include "cli/kernel_stacks.h"
 #include "cli/pid.h"
 
 enum {
 	WINDOW_MS = 1000, // of which half measures kernels
 	GRACE_MS = 30000, // CUPTI took more than 5 s to begin on some services
 	POLL_MS = 20,
-	SLOWDOWN_TOLD = 2, // percent of slowdown from which a line says so
+	SLOWDOWN_TOLD = 2,  // percent of slowdown from which a line says so
+	STACKS_OF_MAX = 10, // kernels with stacks: those that take long
+	STACKS_TOLD = 90,   // percent of the time that has stacks, below which a line says so
 };
 
 struct kernels_arguments {
 	uint64_t pid, window_ms, one_in;
+	bool stacks;
+};
+
+/* What there is to print. */
+struct kernels_answer {
+	struct cupti_result result;
+	struct profile *launches; // NULL: no stacks were asked for
 };
 
 static const char notes[] =
@@ -33,11 +46,14 @@ static const char notes[] =
 	"Half of the window only counts launches, for comparison; the other half measures\n"
 	"kernels. When it is over nothing is measured or subscribed any more; libcupti stays\n"
 	"loaded. Where the process uses CUPTI itself (torch.profiler), the helper steps\n"
-	"aside; a profiler that first starts in the window finds CUPTI taken. Who launched\n"
-	"the kernels is told by agents, in windows of their own:\n"
+	"aside; a profiler that first starts in the window finds CUPTI taken. With --stacks\n"
+	"it is said who launched the kernels that took longest; that takes some seconds\n"
+	"more, and 5 us of each launch that is recorded. Agents keep both, in windows of\n"
+	"their own:\n"
 	"  cairn query SERVICE --type gpu-kernel\n"
 	"\n"
 	"  cairn kernels 1234\n"
+	"  cairn kernels 1234 --stacks\n"
 	"  cairn kernels 1234 --window 200 --one-in 16    # many launches\n";
 
 static int parse(int argc, char **argv, struct kernels_arguments *arguments,
@@ -48,11 +64,13 @@ static int parse(int argc, char **argv, struct kernels_arguments *arguments,
 		  "MS", "how long the window is (default 1000)" },
 		{ "one-in", 'n', CONFIG_UINT, &arguments->one_in, NULL, 1, 1 << 20, "N",
 		  "record the kernels of one launch in so many (default 1)" },
+		{ "stacks", 's', CONFIG_BOOL, &arguments->stacks, NULL, 0, 0, NULL,
+		  "the stacks that launched them, Python and native, too" },
 	};
 	const struct config_program program = {
 		.name = "cairn kernels",
 		.summary = "Measure how long a process's kernels run on its GPU.",
-		.usage = "cairn kernels PID [--window MS] [--one-in N]",
+		.usage = "cairn kernels PID [--stacks] [--window MS] [--one-in N]",
 		.notes = notes,
 		.options = table,
 		.option_count = ARRAY_SIZE(table),
@@ -116,19 +134,24 @@ static int by_falling_sum(const void *a, const void *b)
 	return (x->sum_ns < y->sum_ns) - (x->sum_ns > y->sum_ns);
 }
 
-static void print_rows(const struct kernel_row *rows, uint32_t count,
-		       const struct cupti_result *result, uint64_t sum_ns)
+static void print_rows(const struct kernel_row *rows, const struct kernels_answer *answer,
+		       uint64_t sum_ns)
 {
+	const struct cupti_result *result = &answer->result;
 	char name[DEMANGLED_BYTES_MAX];
 
 	printf("%8s %12s %9s %12s  %s\n", "share", "time", "kernels", "mean", "name");
-	for (uint32_t i = 0; i < count && rows[i].count; i++) {
-		demangle(result->names[rows[i].name], name);
+	for (uint32_t i = 0; i < result->name_count && rows[i].count; i++) {
+		const char *mangled = result->names[rows[i].name];
+
+		demangle(*mangled ? mangled : "(no name)", name);
+		frame_name_clean(name);
 		printf("%7.1f%% %9.3f ms %9" PRIu64 " %9.2f us  %s\n",
 		       100.0 * (double)rows[i].sum_ns / (double)sum_ns,
 		       (double)rows[i].sum_ns / 1e6, rows[i].count,
-		       (double)rows[i].sum_ns / (double)rows[i].count / 1e3,
-		       *name ? name : "(no name)");
+		       (double)rows[i].sum_ns / (double)rows[i].count / 1e3, name);
+		if (answer->launches && i < STACKS_OF_MAX)
+			kernel_stacks_print(answer->launches, name, stdout);
 	}
 }
 
@@ -155,9 +178,25 @@ static void print_cost(const struct cupti_result *result, const struct kernels_a
 		       slowdown);
 }
 
-static int print_result(const struct cupti_result *result,
+// A launch before the window began, or one whose stack there was no room for.
+static void print_unseen(const struct kernels_answer *answer,
+			 const struct kernels_arguments *arguments, uint64_t sum_ns)
+{
+	double recorded_ns = (double)sum_ns * (double)arguments->one_in;
+	double seen = answer->launches && recorded_ns > 0
+			      ? 100 * (double)kernel_stacks_sum(answer->launches) / recorded_ns
+			      : 100;
+
+	if (seen < STACKS_TOLD)
+		printf("Of %.0f %% of the recorded time the launch was seen; the rest has no "
+		       "stacks.\n",
+		       seen);
+}
+
+static int print_answer(const struct kernels_answer *answer,
 			const struct kernels_arguments *arguments, struct error *err)
 {
+	const struct cupti_result *result = &answer->result;
 	_cleanup_free_ struct kernel_row *rows = calloc(result->name_count + 1, sizeof(*rows));
 	uint64_t sum_ns = 0;
 
@@ -174,14 +213,22 @@ static int print_result(const struct cupti_result *result,
 	}
 	qsort(rows, result->name_count, sizeof(*rows), by_falling_sum);
 	if (sum_ns)
-		print_rows(rows, result->name_count, result, sum_ns);
+		print_rows(rows, answer, sum_ns);
 	print_cost(result, arguments);
+	print_unseen(answer, arguments, sum_ns);
 	if (fflush(stdout) || ferror(stdout))
 		return error_errno(err, -errno, "cannot write to standard output");
 	return 0;
 }
 
-static int measure(const struct kernels_arguments *arguments, struct error *err)
+static void answer_deinit(struct kernels_answer *answer)
+{
+	cupti_result_deinit(&answer->result);
+	profile_free(answer->launches);
+}
+
+static int measure(const struct kernels_arguments *arguments, struct kernels_answer *answer,
+		   struct error *err)
 {
 	const struct cupti_window_options options = {
 		.window_ms = (uint32_t)arguments->window_ms,
@@ -189,17 +236,26 @@ static int measure(const struct kernels_arguments *arguments, struct error *err)
 		.one_in = (uint32_t)arguments->one_in,
 	};
 	_cleanup_(cupti_window_freep) struct cupti_window *window = NULL;
-	_cleanup_(cupti_result_deinit) struct cupti_result result = { 0 };
 	int rc = cupti_window_find((pid_t)arguments->pid, &window, err);
 
 	if (rc)
 		return rc;
+	if (arguments->stacks)
+		return kernel_stacks_measure((pid_t)arguments->pid, &options, &answer->result,
+					     &answer->launches, err);
 	if (cupti_window_ask(window, &options))
 		return error_set(err, -EBUSY, "somebody else has a window open there");
-	rc = wait_for_result(window, arguments->window_ms, &result, err);
+	return wait_for_result(window, arguments->window_ms, &answer->result, err);
+}
+
+static int run(const struct kernels_arguments *arguments, struct error *err)
+{
+	_cleanup_(answer_deinit) struct kernels_answer answer = { 0 };
+	int rc = measure(arguments, &answer, err);
+
 	if (!rc)
-		rc = check_state(&result, err);
-	return rc ? rc : print_result(&result, arguments, err);
+		rc = check_state(&answer.result, err);
+	return rc ? rc : print_answer(&answer, arguments, err);
 }
 
 int cmd_kernels(int argc, char **argv)
@@ -214,7 +270,7 @@ int cmd_kernels(int argc, char **argv)
 			fprintf(stderr, "cairn kernels: %s\n", err.text);
 		return rc ? EXIT_USAGE : EXIT_OK;
 	}
-	rc = measure(&arguments, &err);
+	rc = run(&arguments, &err);
 	if (rc)
 		fprintf(stderr, "cairn kernels: %s\n", err.text);
 	return rc ? EXIT_FAILED : EXIT_OK;

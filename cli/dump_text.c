@@ -251,6 +251,27 @@ static void write_threads(const struct writer *writer, const struct process_dump
 			      summary->threads_left_out);
 }
 
+static bool is_unlisted(const struct dump_frame *frame)
+{
+	return frame->kind == FRAME_KIND_JIT && !frame->name[0];
+}
+
+/* That code made at run time has no names is due to its process, and can be changed there. */
+static void write_remedy(const struct writer *writer, const struct dump_thread *threads,
+			 uint32_t count)
+{
+	bool found = false;
+
+	for (uint32_t i = 0; i < count; i++)
+		for (uint32_t k = 0; k < threads[i].frame_count && !found; k++)
+			found = is_unlisted(&threads[i].frames[k]);
+	if (!found || writer->options->python_only)
+		return;
+	buffer_append_string(writer->text, "\n");
+	write_remark(writer, "", "[anon] is code made at run time: its process can list the names",
+		     " (node --perf-basic-prof, jcmd PID Compiler.perfmap; docs/interpret.md)");
+}
+
 /* ---- all of it ----------------------------------------------------------------------------- */
 
 static void write_cost(const struct writer *writer, const struct dump_summary *summary,
@@ -293,6 +314,7 @@ void dump_text_write(const struct process_dump *dump, const struct dump_text_opt
 	if (summary->python_notice[0])
 		write_remark(&writer, "", summary->python_notice, "");
 	write_threads(&writer, dump);
+	write_remedy(&writer, process_dump_threads(dump, &count), count);
 	if (options->verbose)
 		write_cost(&writer, summary, count);
 }

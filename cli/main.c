@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // cairn: the command line. Finds the subcommand and hands over.
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/standard_streams.h"
 #include "base/version.h"
 #include "cli/command.h"
 
@@ -25,12 +27,20 @@ static void print_help(FILE *stream)
 			"Usage: cairn COMMAND [OPTIONS]\n\nCommands:\n");
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		fprintf(stream, "  %-8s %s\n", commands[i].name, commands[i].summary);
-	fprintf(stream,
-		"\n`cairn COMMAND --help` tells more about each. top, record and dump need no "
-		"collector,\n"
-		"but root (or the agent's capabilities).\n\nOptions:\n"
-		"  --help     show this and exit\n"
-		"  --version  show the version and exit\n");
+	fprintf(stream, "\n`cairn COMMAND --help` tells more about each. top, record, dump and "
+			"kernels\n"
+			"need no collector, but root (or the agent's capabilities).\n\nOptions:\n"
+			"  --help     show this and exit\n"
+			"  --version  show the version and exit\n");
+}
+
+/* The exit code: what was printed has to have gone somewhere. */
+static int finish(int code)
+{
+	if (code != EXIT_OK || (!fflush(stdout) && !ferror(stdout)))
+		return code;
+	fprintf(stderr, "cairn: cannot write to standard output: %s\n", strerror(errno));
+	return EXIT_FAILED;
 }
 
 static int refuse_unknown(const char *name)
@@ -47,7 +57,7 @@ static int refuse_unknown(const char *name)
 	return EXIT_USAGE;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
 
@@ -66,4 +76,10 @@ int main(int argc, char **argv)
 
 	const struct command *command = command_find(commands, ARRAY_SIZE(commands), name);
 	return command ? command->run(argc - 1, argv + 1) : refuse_unknown(name);
+}
+
+int main(int argc, char **argv)
+{
+	standard_streams_occupy();
+	return finish(run(argc, argv));
 }

@@ -25,12 +25,10 @@ static const struct recorded_type types[] = {
 
 int recorded_type_find(const char *text, const struct recorded_type **ret_type, struct error *err)
 {
-	struct error cause = { 0 };
 	const char *type = NULL;
+	bool is_type = !profile_type_of_text(text, &type, NULL);
 
-	if (profile_type_of_text(text, &type, &cause))
-		return error_set(err, -EINVAL, "--type: %s", cause.text);
-	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(types) && is_type; i++) {
 		if (strcmp(types[i].type, type) == 0) {
 			*ret_type = &types[i];
 			return 0;

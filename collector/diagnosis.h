@@ -11,6 +11,10 @@
 enum {
 	DIAGNOSIS_STACKS_MAX = 3,  // a reader looks at no more
 	DIAGNOSIS_FRAMES_MAX = 16, // innermost ones; what is above is the thread's way in
+	// So many of a library's, if there is no Python among those: what called the library is looked for.
+	DIAGNOSIS_LIBRARY_FRAMES_MAX = 7,
+	DIAGNOSIS_KERNEL_FRAMES_MAX = 2, // and of the kernel, then
+	DIAGNOSIS_ADVICE_MAX = 9,        // sentences
 };
 
 /** One stack that shows the bottleneck. */
@@ -43,10 +47,12 @@ struct diagnosis {
 
 void diagnosis_deinit(struct diagnosis *diagnosis);
 
-/** "gpu_starved", "gil": of the verdict that counts; its title and its advice (NULL at the end). */
+/** "gpu_starved", "gil": of the verdict that counts; its title. */
 const char *diagnosis_class_name(const struct diagnosis *diagnosis);
 const char *diagnosis_title(const struct diagnosis *diagnosis);
-const char *const *diagnosis_advice(const struct diagnosis *diagnosis);
+/** What to try next, NULL at the end; where two things hold it up, for both. */
+void diagnosis_advice(const struct diagnosis *diagnosis,
+		      const char *ret_advice[DIAGNOSIS_ADVICE_MAX + 1]);
 enum verdict_confidence diagnosis_confidence(const struct diagnosis *diagnosis);
 
 /**

@@ -17,7 +17,7 @@ static const struct {
 	[GPU_CLASS_NONE] = {
 		.name = "gpu_none",
 		.title = "Nothing stands out about the GPU",
-		.advice = { "Look at what is not known, below: a cause may hide there." },
+		.advice = { "Look at what is not known: a cause may hide there." },
 	},
 	[GPU_CLASS_AMBIGUOUS] = {
 		.name = "gpu_ambiguous",
@@ -34,7 +34,7 @@ static const struct {
 	[GPU_CLASS_CPU_BOUND] = {
 		.name = "gpu_cpu_bound",
 		.title = "The GPU waits for the code that launches its work",
-		.advice = { "The functions below run while the GPU has nothing to do.",
+		.advice = { "The functions shown run while the GPU has nothing to do.",
 			    "Launch the next step before this one's result is looked at.",
 			    "CUDA graphs or torch.compile take Python out of the loop." },
 	},
@@ -54,7 +54,7 @@ static const struct {
 	[GPU_CLASS_IMPLICIT_SYNC] = {
 		.name = "gpu_implicit_sync",
 		.title = "The code waits for the GPU where nobody asked it to",
-		.advice = { "The Python line below reads a result: .item(), .cpu(), .tolist(), a boolean mask.",
+		.advice = { "The Python line shown reads a result: .item(), .cpu(), .tolist(), a boolean mask.",
 			    "Read results once every few steps, or keep them on the GPU.",
 			    "torch.cuda.set_sync_debug_mode(\"warn\") names each such line." },
 	},
@@ -95,7 +95,7 @@ static const struct {
 	[GPU_CLASS_LOCK] = {
 		.name = "gpu_lock",
 		.title = "Threads that launch wait for locks",
-		.advice = { "The stacks below say which lock: hold it for less, or launch from one thread." },
+		.advice = { "The stacks say which lock: hold it for less, or launch from one thread." },
 	},
 	[GPU_CLASS_GIL] = {
 		.name = "gpu_gil",

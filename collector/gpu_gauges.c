@@ -14,6 +14,7 @@
 #define LABEL_REASON "reason"
 #define LABEL_POD    "pod"
 #define POWER_CAP    "power cap"
+#define UUID_MIG     "MIG-" // an instance's begins so
 
 #define TYPE_PRESENCE       "gpu:memory_used:bytes:gauge:second" // each GPU has it, and it is never 0
 #define TYPE_PROCESS_MEMORY "gpu_process:memory_used:bytes:gauge:second"
@@ -36,6 +37,7 @@ struct gauge_reader {
 	uint64_t step_ns;
 	struct query_series_set presence;
 	uint32_t gpu_count;
+	bool has_instances; // parts of GPUs among them, under MIG
 };
 
 static void gauge_reader_deinit(struct gauge_reader *reader)
@@ -74,6 +76,8 @@ static int select_gpus(struct gauge_reader *reader, const struct query_series_se
 			continue;
 		buffer_append_string(&text, reader->gpu_count++ ? "|" : "");
 		buffer_append_string(&text, own->series[i].group);
+		reader->has_instances |=
+			strncmp(own->series[i].group, UUID_MIG, strlen(UUID_MIG)) == 0;
 	}
 	buffer_append_string(&text, "\"}");
 	buffer_append_byte(&text, 0);
@@ -248,6 +252,9 @@ static int read_throttling(const struct gauge_reader *reader, struct gpu_figures
 	struct query query = *reader->query;
 	int64_t throttled_ns = 0, capped_ns = 0;
 
+	// Clocks are the whole GPU's, which is not known here by its parts.
+	if (reader->has_instances)
+		return 0;
 	query.selector = &reader->gpus;
 	query.type = TYPE_THROTTLED;
 	query.group_by = LABEL_REASON;

@@ -207,6 +207,7 @@ void http_handle_diagnose(struct http_api *api, const struct api_request *reques
 {
 	_cleanup_(diagnosis_deinit) struct diagnosis diagnosis = { 0 };
 	const struct query query = api_query(api, request);
+	const char *advice[DIAGNOSIS_ADVICE_MAX + 1];
 	struct buffer *body = &response->body;
 	struct error err = { 0 };
 
@@ -222,6 +223,7 @@ void http_handle_diagnose(struct http_api *api, const struct api_request *reques
 	append_figures(body, &diagnosis);
 	append_gpu(body, &diagnosis.gpu);
 	append_all_evidence(body, &diagnosis);
-	append_texts(body, "advice", diagnosis_advice(&diagnosis));
+	diagnosis_advice(&diagnosis, advice);
+	append_texts(body, "advice", advice);
 	buffer_append_string(body, "}\n");
 }

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/standard_streams.h"
 #include "base/version.h"
 #include "collector/http_api.h"
 #include "collector/http_server.h"
@@ -220,6 +221,7 @@ int main(int argc, char **argv)
 	struct error err = { 0 };
 	sigset_t signals;
 
+	standard_streams_occupy();
 	if (collector_options_parse(&collector.options, argc, argv, &outcome, &err)) {
 		fprintf(stderr, "cairn-collector: %s\n", err.text);
 		return 1;

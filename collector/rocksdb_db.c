@@ -126,7 +126,7 @@ static int claim_directory(const char *path, struct error *err)
 {
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return error_errno(err, -errno,
-				   "store %s: create the directory (does its parent exist?)", path);
+				   "store %s: create the directory (--data names another)", path);
 	_cleanup_close_ int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (directory < 0)
 		return error_errno(err, -errno, "store %s: open the directory", path);

@@ -68,8 +68,7 @@ static const struct {
 		.title = "Threads wait for a CPU",
 		.threshold = 0.25,
 		.type = PROFILE_TYPE_SCHED_DELAY,
-		.advice = { "See who else ran on these nodes meanwhile: select {node=\"...\"} and group by "
-			    "service.",
+		.advice = { "Services that used the CPUs meanwhile: give them less, or another node.",
 			    "Fewer runnable threads than CPUs, a CPU request that is larger, or nodes with "
 			    "more CPUs." },
 	},
@@ -90,7 +89,7 @@ static const struct {
 		.threshold = 0.20,
 		.type = PROFILE_TYPE_OFF_CPU,
 		.wait = "lock",
-		.advice = { "The stacks below say which lock: hold it for less, or split it.",
+		.advice = { "The stacks say which lock: hold it for less, or split it.",
 			    "`cairn dump PID` shows who holds it now; an agent with --wakers records who "
 			    "gave it away at last: the lane Woken by." },
 	},
@@ -126,7 +125,7 @@ static const struct {
 		.title = "Python code uses the CPU",
 		.threshold = 0.50,
 		.type = PROFILE_TYPE_CPU,
-		.advice = { "The functions below are where the time goes.",
+		.advice = { "The functions shown are where the time goes.",
 			    "Move inner loops to native code, or do them once." },
 	},
 	[VERDICT_CPU_NATIVE] = {
@@ -134,15 +133,25 @@ static const struct {
 		.title = "Native code uses the CPU",
 		.threshold = 0.50,
 		.type = PROFILE_TYPE_CPU,
-		.advice = { "The functions below are where the time goes." },
+		.advice = { "The functions shown are where the time goes." },
 	},
 	[VERDICT_CPU_KERNEL] = {
 		.name = "cpu_kernel",
 		.title = "The kernel uses the CPU on the service's behalf",
 		.threshold = 0.50,
 		.type = PROFILE_TYPE_CPU,
-		.advice = { "The stacks below say which system calls: fewer and larger ones.",
+		.advice = { "The stacks say which system calls: fewer and larger ones.",
 			    "Page faults: memory that is given back and asked for again." },
+	},
+	[VERDICT_OTHER_WAIT] = {
+		.name = "other_wait",
+		.title = "Threads wait for something that has no name here",
+		.threshold = 0.50,
+		.type = PROFILE_TYPE_OFF_CPU,
+		.wait = "other",
+		.advice = { "The innermost calls of the stacks say for what: a device, a driver, "
+			    "another process.",
+			    "Where that is a place to wait for work, nothing is wrong." },
 	},
 };
 
@@ -238,7 +247,8 @@ static void add_shares(struct verdict *verdict, const struct verdict_figures *fi
 	const int64_t *wait_ns = figures->wait_ns;
 	int64_t active_ns = verdict->active_ns;
 
-	add_share(verdict, VERDICT_THROTTLED, figures->throttled_ns, (int64_t)figures->range_ns);
+	add_share(verdict, VERDICT_THROTTLED, figures->throttled_ns,
+		  figures->throttled_of_ns ? figures->throttled_of_ns : (int64_t)figures->range_ns);
 	add_share(verdict, VERDICT_RUN_QUEUE, figures->queued_ns, active_ns);
 	add_share(verdict, VERDICT_GIL, wait_ns[WAIT_FOR_GIL], active_ns);
 	add_share(verdict, VERDICT_LOCK, wait_ns[WAIT_FOR_LOCK], active_ns);
@@ -246,6 +256,7 @@ static void add_shares(struct verdict *verdict, const struct verdict_figures *fi
 		  active_ns);
 	add_share(verdict, VERDICT_NETWORK, wait_ns[WAIT_FOR_NETWORK], active_ns);
 	add_share(verdict, VERDICT_OTHER_PROCESS, wait_ns[WAIT_FOR_PIPE], active_ns);
+	add_share(verdict, VERDICT_OTHER_WAIT, wait_ns[WAIT_FOR_OTHER], active_ns);
 	add_cpu_shares(verdict, figures);
 }
 

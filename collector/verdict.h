@@ -48,7 +48,9 @@ struct verdict_figures {
 	int64_t cpu_ns[CPU_USE_COUNT]; // how sampled CPU time divides
 	int64_t queued_ns;             // runnable without a CPU
 	int64_t wait_ns[WAIT_FOR_COUNT];
-	int64_t throttled_ns; // by CPU quotas; wall time, not summed over threads
+	// By CPU quotas, on the node where it was the largest part of the time that threads ran or wanted to there; both
+	// are sums over CPUs. 0 of the second: nobody knows, it is compared with the range.
+	int64_t throttled_ns, throttled_of_ns;
 };
 
 /** Names are in the API: append only. */
@@ -67,6 +69,7 @@ enum verdict_class {
 	VERDICT_CPU_PYTHON,
 	VERDICT_CPU_NATIVE,
 	VERDICT_CPU_KERNEL,
+	VERDICT_OTHER_WAIT, // blocked on what no agent has a name for
 	VERDICT_CLASS_COUNT,
 };
 
@@ -75,7 +78,7 @@ enum verdict_confidence { CONFIDENCE_LOW, CONFIDENCE_MEDIUM, CONFIDENCE_HIGH };
 /** One class, measured. */
 struct verdict_share {
 	enum verdict_class class;
-	double share;     // of the time that threads had something to do; throttling: of the range
+	double share; // of the time that threads had something to do; throttling: that they ran or wanted to
 	double threshold; // from which it counts
 };
 

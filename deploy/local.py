@@ -56,7 +56,8 @@ def start(supervisor, options, folder):
     os.makedirs(data, exist_ok=True)
     if is_answering(f"http://{options.http}/healthz"):
         raise StartFailed(f"something already answers on http://{options.http}: is cairn running? "
-                          "Stop it, or choose other addresses with --http and --grpc.")
+                          "Stop it, or choose other addresses, as with "
+                          "CAIRN_HTTP=127.0.0.1:7080 CAIRN_GRPC=127.0.0.1:7181 make run.")
     began = time.monotonic()
     supervisor.start("collector", [os.path.join(options.build, "cairn-collector"), "--data", data,
                                    "--grpc", options.grpc, "--http", options.http])

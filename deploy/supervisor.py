@@ -18,6 +18,7 @@ import urllib.request
 PR_SET_PDEATHSIG = 1
 STOP_SECONDS = 10
 LOG_TAIL_LINES = 15
+LOAD_A_CPU_HIGH = 4
 
 
 class StartFailed(Exception):
@@ -37,6 +38,14 @@ def _die_with_parent():
 def _fetch(url, timeout=2):
     with urllib.request.urlopen(url, timeout=timeout) as answer:
         return answer.read()
+
+
+def _load_text():
+    """What may be to blame, if it is."""
+    load, cpus = os.getloadavg()[0], os.cpu_count()
+    if load < LOAD_A_CPU_HIGH * cpus:
+        return ""
+    return f", perhaps because this machine is busy (load {load:.0f} on {cpus} CPUs)"
 
 
 class Part:
@@ -112,7 +121,8 @@ class Supervisor:
             self.check()
             if time.monotonic() > deadline:
                 tails = "\n".join(f"-- {part.name}:\n{part.log_tail()}" for part in self.parts)
-                raise StartFailed(f"{what} did not happen within {seconds} s. The logs say:\n{tails}")
+                raise StartFailed(f"{what} did not happen within {seconds} s{_load_text()}. "
+                                  f"The logs say:\n{tails}")
             time.sleep(0.05)
 
     def watch(self, on_second=lambda: None):

@@ -9,7 +9,7 @@ import { laneOf } from "./profile_type.js";
 import { askDiagnosis, showEvidence } from "./questions.js";
 
 const SHARES_MIN = 0.0005; // less is not worth a line
-const FRAMES_SHOWN = 8; // of a stack, innermost first
+const FRAMES_SHOWN = 12; // of a stack, innermost first
 
 export class DiagnosisCard {
 	#state;
@@ -44,7 +44,7 @@ export class DiagnosisCard {
 		return [element("h3", "", String(answer.title)),
 			element("p", "muted", `Confidence: ${answer.confidence}. ${spanOf(figures)}`), ...waits,
 			...gpuOf(answer),
-			...sharesOf(answer.shares ?? [], "Of the time that threads had something to do"),
+			...sharesOf(answer.class === "no_demand" ? [] : answer.shares ?? [], "Of the time that threads had something to do"),
 			...evidence.flatMap((shown) => this.#evidence(shown)),
 			element("h4", "", "What to try next"),
 			element("ul", "advice", ...(answer.advice ?? []).map((sentence) => element("li", "", String(sentence))))];

@@ -33,7 +33,8 @@ const OWN_LABELS = {
 	wait: ["off_cpu:", "off_wake:"], state: ["wall:"], program: ["cairn:cost:"], change: ["cairn:governor:", "cairn:in_force:"],
 	direction: ["gpu_copy:"], memory: ["gpu_copy:"],
 	collective: ["nccl:"], communicator: ["nccl:"], rank: ["nccl:"], ranks: ["nccl:"],
-	gpu: ["gpu:", "gpu_process:"], gpu_uuid: ["gpu:", "gpu_process:"], gpu_model: ["gpu:", "gpu_process:"], reason: ["gpu:throttled:"],
+	gpu: ["gpu:", "gpu_process:"], gpu_uuid: ["gpu:", "gpu_process:"], gpu_model: ["gpu:", "gpu_process:"],
+	gpu_instance: ["gpu:", "gpu_process:"], reason: ["gpu:throttled:"],
 };
 export const LABELS_OF_TYPES = Object.keys(OWN_LABELS);
 

@@ -8,7 +8,7 @@ import { valueAbout, valueTitle } from "./label_value.js";
 import { isGauge, laneOf, typeTitle } from "./profile_type.js";
 import { groupOf, showType } from "./questions.js";
 
-const LABELS = { gpu: "GPU", gpu_uuid: "GPU", gpu_model: "Model" };
+const LABELS = { gpu: "GPU", gpu_uuid: "GPU", gpu_model: "Model", gpu_instance: "Instance" };
 const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 export class StacklessPane {

@@ -18,6 +18,10 @@ WORKLOAD_SECONDS = 10
 ARTEFACTS = REPOSITORY / "build" / "artefacts"
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "alone: measures what other tests change")
+
+
 @pytest.fixture(scope="session")
 def browser():
     with Browser() as running:

@@ -425,6 +425,7 @@ def test_names_can_be_read_on_every_colour(fake, open_page, dark):
     assert worst >= 4.5
 
 
+@pytest.mark.alone
 def test_a_hundred_thousand_frames_stay_smooth(open_page, artefact):
     with FakeCollector(Data(56000)) as large:
         page = open_page(f"{large.url}/?nodes=131072&live=off&layout=flame")

@@ -105,18 +105,20 @@ def test_go(tmp_path):
     check(tmp_path / "main", least=1000)
 
 
-def test_without_section_headers_it_is_the_same(tmp_path):
-    """The readers need them; our rules must not change when they are gone."""
-    path = sorted(glob.glob(PATTERNS["libc"]))[-1]
+@pytest.mark.parametrize("name", ["libcrypto", "libstdc++"])
+def test_without_section_headers_it_is_the_same(tmp_path, name):
+    """The readers need them; rules of described code must not change when they are gone. In libc one would: where
+    coroutines begin is found by the symbol makecontext. Other code is followed from where symbols say."""
+    path = sorted(glob.glob(PATTERNS[name]))[-1]
     image = bytearray(Path(path).read_bytes())
     image[40:48] = bytes(8)  # e_shoff
     image[58:64] = bytes(6)  # e_shentsize, e_shnum, e_shstrndx
     (tmp_path / "stripped").write_bytes(image)
     code = tables.Code(tables.Elf(path), tables.read_readelf(path))
     addresses = [function.start + offset for function in code.functions for offset in (0, 5)]
-    whole = tables.print_table(PROGRAM, path, addresses)
-    assert whole == tables.print_table(PROGRAM, tmp_path / "stripped", addresses)
-    assert len(whole[1]) > 1000
+    _, rules = tables.print_table(PROGRAM, path, addresses)
+    assert rules == tables.print_table(PROGRAM, tmp_path / "stripped", addresses)[1]
+    assert len(rules) > 1000
 
 
 STEPPED = [("gcc", "-O2"), ("clang", "-O3", "-fomit-frame-pointer"), ("musl-gcc", "-O2"),

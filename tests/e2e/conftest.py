@@ -18,6 +18,10 @@ def missing_requirement():
     return None
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "alone: measures what other tests change, or disturbs them")
+
+
 def pytest_collection_modifyitems(items):
     reason = missing_requirement()
     if not reason:

@@ -152,6 +152,10 @@ class FlameGraph:
         return sum(self.totals[node] for node in range(1, len(self.names))
                    if self.names[node] == name and name not in self.path(node)[:-1])
 
+    def total_of_any_line(self, function):
+        """In and below a Python function, whatever its line; none that calls itself."""
+        return sum(self.totals[node] for node in range(1, len(self.names)) if self.names[node].split(" (")[0] == function)
+
     def kind_total_below(self, name, kind):
         """Self value of frames of a kind below the function."""
         return sum(self.self_values[node] for node in range(1, len(self.names))
@@ -266,7 +270,11 @@ class Agent(Daemon):
         super().__init__([program("cairn-agent"), "--collector", grpc, "--interval", "1s",
                           "--budget", "none", *flags], folder / "agent.log")
         self.start()
-        wait_until("the agent's first sample", START_SECONDS, self.is_sampling)
+        try:
+            wait_until("the agent's first sample", START_SECONDS, self.is_sampling)
+        except AssertionError:
+            self.kill()
+            raise
 
     def is_sampling(self):
         assert self.is_running(), f"the agent ended; its log:\n{self.log()}"

@@ -52,7 +52,7 @@ def _message(data):
 
 
 class Pprof:
-    """samples: [(names leaf first, values)], sample_types: [(type, unit)]."""
+    """samples: [(names leaf first, values)], labels: of each a dict, sample_types: [(type, unit)]."""
 
     def __init__(self, path):
         with gzip.open(path) as file:
@@ -65,6 +65,7 @@ class Pprof:
         self.mappings = [self.strings[_message(m).get(5, [0])[0]] for m in root.get(3, [])]
         self.duration_ns = root.get(10, [0])[0]
         self.samples = [self._sample(_message(s), locations) for s in root.get(2, [])]
+        self.labels = [self._labels(_message(s)) for s in root.get(2, [])]
 
     def _value_type(self, data):
         message = _message(data)
@@ -80,6 +81,12 @@ class Pprof:
         numbers = [n for value in message.get(1, []) for n in _packed(value)]
         values = [n for value in message.get(2, []) for n in _packed(value)]
         return [name for number in numbers for name in locations[number]], values
+
+    def _labels(self, message):
+        """A label's text, or its number."""
+        labels = [_message(label) for label in message.get(3, [])]
+        return {self.strings[label[1][0]]: self.strings[label[2][0]] if 2 in label
+                else label.get(3, [0])[0] for label in labels}
 
     def value_index(self, kind):
         return [name for name, _ in self.sample_types].index(kind)

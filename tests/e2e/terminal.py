@@ -13,12 +13,12 @@ ROWS, COLUMNS = 40, 160
 
 
 class Terminal:
-    def __init__(self, *argv, env=None):
+    def __init__(self, *argv, env=None, columns=COLUMNS):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # who runs the tests in the background ignores it
             os.execve(argv[0], argv, {**os.environ, "TERM": "xterm-256color", **(env or {})})
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
         self.output = ""
 
     def read_for(self, seconds, until=None):

@@ -239,6 +239,15 @@ def test_progress_is_shown_on_a_terminal(tmp_path):
     assert path.exists()
 
 
+def test_progress_fits_on_one_line_of_a_narrow_terminal(tmp_path):
+    path = tmp_path / "progress-with-a-name-that-is-longer.svg"
+    terminal = Terminal(CAIRN, "record", "-d", "2", "-o", str(path), columns=30)
+    assert terminal.exit_code(20) == 0
+    drawn = [line.split("\x1b[K")[0] for line in terminal.output.split("\r") if "\x1b[K" in line]
+    assert any(line.startswith("recording ") and "s left" in line for line in drawn), drawn
+    assert all(len(line) < 30 for line in drawn), drawn
+
+
 def test_ctrl_c_on_a_terminal_ends_the_command_and_writes_the_file(tmp_path):
     path = tmp_path / "stopped.collapsed"
     terminal = Terminal(CAIRN, "record", "-o", str(path), "--",

@@ -81,6 +81,7 @@ CONTAINED = ["setpriv", "--inh-caps=-all", "--bounding-set=-all,+bpf,+perfmon,+s
              "+checkpoint_restore,+dac_read_search"]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("prefix", [pytest.param([], id="root"),
                                     pytest.param(CONTAINED, id="capabilities")])
 def test_a_storm_is_answered_told_and_forgotten(collector, tmp_path, storm, prefix):

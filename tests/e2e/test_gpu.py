@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUs, with doubles of the driver's libraries: no device is needed."""
-import subprocess
-
 import pytest
 
-from fleet import CPU, Workload, build_folder, unique, wait_until
+from fleet import CPU, Workload, unique, wait_until
+from gpu_double import DOUBLES, make_doubles
 
 SPIN = "gpu_wait:spin:nanoseconds:cpu:nanoseconds"
 CPU_SECONDS = 3
@@ -12,18 +11,14 @@ CPU_SECONDS = 3
 
 @pytest.fixture(scope="session", autouse=True)
 def doubles():
-    names = ["libcuda.so.1", "libnvidia-ml.so.1", "spinning_client"]
-    if not all((build_folder() / "tests/gpu" / name).exists() for name in names):
-        subprocess.run(["make", *(f"{build_folder()}/tests/gpu/{name}" for name in names)],
-                       check=True)
+    make_doubles("libcuda.so.1", "libnvidia-ml.so.1", "spinning_client")
 
 
 def test_a_loop_that_waits_for_the_gpu_is_a_wait_and_not_hot_code(fleet):
     """The client's CPU time is partly its own work and partly the driver's waiting loop."""
     service = unique("spin")
-    folder = build_folder() / "tests/gpu"
-    truth = Workload([str(folder / "spinning_client"), str(CPU_SECONDS)],
-                     {"OTEL_SERVICE_NAME": service, "LD_LIBRARY_PATH": str(folder)}).truth()
+    truth = Workload([str(DOUBLES / "spinning_client"), str(CPU_SECONDS)],
+                     {"OTEL_SERVICE_NAME": service, "LD_LIBRARY_PATH": str(DOUBLES)}).truth()
     worked = fleet.api.wait_for_total(service, truth["work_ns"])
     spun = fleet.api.total(service, type_=SPIN)
     assert worked == pytest.approx(truth["work_ns"], rel=0.1)
@@ -37,7 +32,7 @@ def test_a_loop_that_waits_for_the_gpu_is_a_wait_and_not_hot_code(fleet):
 
 
 def test_gpus_are_gauges_with_their_labels(collector, start_agent, monkeypatch):
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(build_folder() / "tests/gpu"))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(DOUBLES))
     monkeypatch.setenv("NVML_DOUBLE_GPUS", "2")
     agent = start_agent(collector)
     busy = "gpu:busy:percent:gauge:second"

@@ -2,13 +2,13 @@
 """What is asked of GPUs, by Python stack, with the double of the driver: no device is needed. The agent
 probes a driver that a process has mapped already, without a restart."""
 import json
-import os
 import subprocess
 import time
 
 import pytest
 
-from fleet import ROOT, build_folder, program, unique, wait_until
+from fleet import program, unique, wait_until
+from gpu_double import make_doubles, start_script
 
 WAIT = "gpu_wait:wait:nanoseconds:wall:nanoseconds"
 SPIN = "gpu_wait:spin:nanoseconds:cpu:nanoseconds"
@@ -26,9 +26,7 @@ ARRIVE_SECONDS = 60
 
 @pytest.fixture(scope="session", autouse=True)
 def double():
-    path = build_folder() / "tests/gpu/libcuda.so.1"
-    if not path.exists():
-        subprocess.run(["make", str(path)], check=True)
+    make_doubles("libcuda.so.1")
 
 
 class Client:
@@ -36,11 +34,7 @@ class Client:
 
     def __init__(self, service):
         self.service = service
-        self.process = subprocess.Popen(
-            ["python3", str(ROOT / "tests/gpu/client.py")], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "OTEL_SERVICE_NAME": service,
-                 "LD_LIBRARY_PATH": str(build_folder() / "tests/gpu")})
+        self.process = start_script("client.py", service)
         self.truth = None
 
     def go(self):
@@ -54,17 +48,11 @@ class Client:
         self.process.wait(20)
 
 
-def value_of(tree, function):
-    """In and below a function, whatever its line; none calls itself here."""
-    return sum(tree.totals[node] for node in range(1, len(tree.names))
-               if tree.names[node].split(" (")[0] == function)
-
-
 def tree_of(fleet, client, type_, function):
     """The flame graph in which @function has arrived."""
     def look():
         tree = fleet.api.merge(client.service, type_=type_)
-        return value_of(tree, function) and tree
+        return tree.total_of_any_line(function) and tree
     return wait_until(f"{function} in {type_}", ARRIVE_SECONDS, look)
 
 
@@ -90,24 +78,24 @@ def client(fleet):
 def test_time_that_waits_took_is_their_python_line_s(fleet, client):
     tree = tree_of(fleet, client, WAIT, "wait_for_decode")
     # The client may lose its CPU between a look at its clock and the call: not by a tenth on an idle machine.
-    assert value_of(tree, "wait_for_decode") == pytest.approx(client.truth["wait_ns"], rel=0.3)
+    assert tree.total_of_any_line("wait_for_decode") == pytest.approx(client.truth["wait_ns"], rel=0.3)
     paths = paths_with(tree, "cuStreamSynchronize")
     assert paths and all(any(name.startswith("main (") for name in path) for path in paths), paths
 
 
 def test_an_asynchronous_copy_that_waits_is_a_wait(fleet, client):
     tree = tree_of(fleet, client, WAIT, "fetch_pageable")
-    assert value_of(tree, "fetch_pageable") == pytest.approx(client.truth["fetch_ns"], rel=0.3)
-    assert value_of(tree, "fetch_pinned") == 0, "it returns at once"
+    assert tree.total_of_any_line("fetch_pageable") == pytest.approx(client.truth["fetch_ns"], rel=0.3)
+    assert tree.total_of_any_line("fetch_pinned") == 0, "it returns at once"
     copied = fleet.api.merge(client.service, type_=COPY)
-    assert value_of(copied, "fetch_pageable") == client.truth["to_host_pageable"]
+    assert copied.total_of_any_line("fetch_pageable") == client.truth["to_host_pageable"]
 
 
 def test_samples_within_a_wait_have_whole_stacks(fleet, client):
     """The return address that the wait's probe has replaced is on each of these stacks."""
     def look():
         tree = fleet.api.merge(client.service, type_=SPIN)
-        if value_of(tree, "wait_for_decode"):
+        if tree.total_of_any_line("wait_for_decode"):
             return tree
         # On a crowded machine half a second of waiting may have no sample that was named in time.
         client.process.stdin.write("w")
@@ -122,10 +110,10 @@ def test_samples_within_a_wait_have_whole_stacks(fleet, client):
 
 def test_copies_are_exact_with_direction_and_kind_of_memory(fleet, client):
     tree = tree_of(fleet, client, COPY, "fetch_pinned")
-    assert value_of(tree, "load_batch") == client.truth["to_device"]
-    assert value_of(tree, "fetch_pinned") == client.truth["to_host"]
+    assert tree.total_of_any_line("load_batch") == client.truth["to_device"]
+    assert tree.total_of_any_line("fetch_pinned") == client.truth["to_host"]
     numbers = fleet.api.merge(client.service, type_=COPIES)
-    assert (value_of(numbers, "load_batch"), value_of(numbers, "fetch_pinned")) == (4, 3)
+    assert (numbers.total_of_any_line("load_batch"), numbers.total_of_any_line("fetch_pinned")) == (4, 3)
 
     def bytes_of(labels):
         return fleet.api.total(f'{{service="{client.service}",{labels}}}', type_=COPY)
@@ -136,11 +124,11 @@ def test_copies_are_exact_with_direction_and_kind_of_memory(fleet, client):
 
 def test_allocations_are_exact_by_stack(fleet, client):
     tree = tree_of(fleet, client, ALLOC, "churn_scratch")
-    assert value_of(tree, "keep_weights") == client.truth["kept"]
-    assert value_of(tree, "churn_scratch") == client.truth["churned"]
-    assert value_of(tree, "grow_cache") == 2 * client.truth["cached"], "with what was given back"
+    assert tree.total_of_any_line("keep_weights") == client.truth["kept"]
+    assert tree.total_of_any_line("churn_scratch") == client.truth["churned"]
+    assert tree.total_of_any_line("grow_cache") == 2 * client.truth["cached"], "with what was given back"
     numbers = fleet.api.merge(client.service, type_=ALLOCATIONS)
-    assert (value_of(numbers, "keep_weights"), value_of(numbers, "churn_scratch")) == (3, 5)
+    assert (numbers.total_of_any_line("keep_weights"), numbers.total_of_any_line("churn_scratch")) == (3, 5)
 
 
 def test_live_memory_is_exact_by_the_stack_that_allocated_it(fleet, client):
@@ -162,7 +150,7 @@ def test_live_memory_is_exact_by_the_stack_that_allocated_it(fleet, client):
     when = {"type_": MEMORY, "from_": seconds[0], "to": seconds[-1] + 1}
     tree = fleet.api.merge(client.service, **when)
     tree.check()
-    assert {name: value_of(tree, name) for name in expected} == expected
+    assert {name: tree.total_of_any_line(name) for name in expected} == expected
     assert tree.total == held
     paths = paths_with(tree, "cuMemCreate")
     assert paths and all(any(name.startswith("main (") for name in path) for path in paths), paths
@@ -176,21 +164,25 @@ def test_live_memory_is_exact_by_the_stack_that_allocated_it(fleet, client):
 
 def test_a_graph_s_launches_belong_to_the_stack_that_captured_it(fleet, client):
     tree = tree_of(fleet, client, GRAPH, "capture_step")
-    assert value_of(tree, "capture_step") == client.truth["replays"] == tree.total
-    assert value_of(tree, "replay") == 0
+    assert tree.total_of_any_line("capture_step") == client.truth["replays"]
+    assert tree.total_of_any_line("capture") == client.truth["layered"] == tree.total - client.truth["replays"]
+    assert tree.total_of_any_line("replay") == tree.total_of_any_line("replay_layers") - client.truth["layered"] == 0
 
 
 def test_a_graph_s_kernels_belong_to_the_stacks_that_launched_them_into_it(fleet, client):
+    """The process captures once, and nobody on the node has before."""
     tree = tree_of(fleet, client, GRAPH_KERNELS, "run_attention")
-    assert value_of(tree, "run_attention") == 3 * client.truth["replays"]
-    assert value_of(tree, "run_mlp") == client.truth["replays"]
-    assert tree.total == 4 * client.truth["replays"]
+    assert tree.total_of_any_line("run_attention") == 3 * client.truth["replays"]
+    assert tree.total_of_any_line("run_mlp") == client.truth["replays"]
+    assert tree.total_of_any_line("run_head") == client.truth["layered"]
+    assert tree.total_of_any_line("run_layer") == 3 * 2 * client.truth["layered"], "the child's, each time"
+    assert tree.total == 4 * client.truth["replays"] + (1 + 3 * 2) * client.truth["layered"]
     paths = paths_with(tree, "decode")
     assert paths and all(path[-2] == "cuLaunchKernel" for path in paths), tree.names
-    assert value_of(tree, "replay") == 0
+    assert tree.total_of_any_line("replay") == 0
     # And they are no launches of their own.
     launches = fleet.api.merge(client.service, type_=LAUNCH)
-    assert value_of(launches, "run_attention") == value_of(launches, "run_mlp") == 0
+    assert launches.total_of_any_line("run_attention") == launches.total_of_any_line("run_mlp") == 0
 
 
 def test_launches_have_stacks_and_the_kernel_s_name(fleet, client):

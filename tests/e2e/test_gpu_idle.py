@@ -2,12 +2,11 @@
 """When a GPU certainly has nothing to do, and who let it wait, with the double of the driver. It is seen in the
 windows that launches are seen in: for each launch that is counted, so much idleness."""
 import json
-import os
-import subprocess
 
 import pytest
 
-from fleet import ROOT, build_folder, unique, wait_until
+from fleet import unique, wait_until
+from gpu_double import make_doubles, start_script
 
 LAUNCH = "gpu_launch:launches:count:launch:count"
 IDLE_TIME = "gpu_idle:time:nanoseconds:wall:nanoseconds"
@@ -18,10 +17,7 @@ SECONDS = 90  # some windows of a second each, 5 to 10 s apart, after the first 
 class Client:
     def __init__(self, what):
         self.service = unique(what)
-        self.process = subprocess.Popen(
-            ["python3", str(ROOT / "tests/gpu/idle_client.py"), what], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            text=True, env={**os.environ, "OTEL_SERVICE_NAME": self.service,
-                            "LD_LIBRARY_PATH": str(build_folder() / "tests/gpu")})
+        self.process = start_script("idle_client.py", self.service, what)
 
     def close(self):
         """What it says."""
@@ -31,17 +27,11 @@ class Client:
         return truth
 
 
-def value_of(tree, function):
-    return sum(tree.totals[node] for node in range(1, len(tree.names))
-               if tree.names[node].split(" (")[0] == function)
-
-
 @pytest.fixture(scope="module")
 def clients(fleet):
     """They run at the same time: each as soon as it has been looked at for long enough."""
-    subprocess.run(["make", f"BUILD={build_folder()}", f"{build_folder()}/tests/gpu/libcuda.so.1"], check=True,
-                   stdout=subprocess.DEVNULL)
-    running = {what: Client(what) for what in ("gaps", "events", "full", "other", "contexts")}
+    make_doubles("libcuda.so.1")
+    running = {what: Client(what) for what in ("gaps", "events", "full", "other", "contexts", "reused")}
 
     def are_seen():
         launches = [fleet.api.total(client.service, type_=LAUNCH) for client in running.values()]
@@ -68,13 +58,13 @@ def test_who_lets_the_gpu_wait_is_told(fleet, clients):
     tree = fleet.api.merge(service, type_=IDLE)
     idle_ns = fleet.api.total(service, type_=IDLE_TIME)
     assert 0.8 * idle_ns < tree.total <= idle_ns  # the thread ran, waited for a CPU or slept: nearly all is charged
-    prepared, waited = value_of(tree, "prepare_on_cpu"), value_of(tree, "wait_for_input")
+    prepared, waited = tree.total_of_any_line("prepare_on_cpu"), tree.total_of_any_line("wait_for_input")
     assert prepared > 0.3 * tree.total and waited > 0.15 * tree.total, (prepared, waited, tree.total)
     assert prepared + waited > 0.8 * tree.total, tree.names
-    assert value_of(tree, "cuStreamSynchronize") == 0
+    assert tree.total_of_any_line("cuStreamSynchronize") == 0
 
 
-@pytest.mark.parametrize("what", ["full", "other", "contexts"])
+@pytest.mark.parametrize("what", ["full", "other", "contexts", "reused"])
 def test_a_gpu_that_always_has_work_is_never_idle(fleet, clients, what):
     service, _ = clients[what]
     assert fleet.api.total(service, type_=LAUNCH) > 0

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from fleet import ROOT, Agent, build_folder, unique, wait_until
+from fleet import ROOT, Agent, program, unique, wait_until
+from gpu_double import DOUBLES, make_doubles
 
 KERNEL = "gpu_kernel:device_time:nanoseconds:gpu:nanoseconds"
 KERNELS = "gpu_kernel:kernels:count:kernel:count"
@@ -17,9 +18,7 @@ CLIENT_SECONDS = 300  # it is ended by the test
 
 @pytest.fixture(scope="module", autouse=True)
 def doubles():
-    names = [f"{build_folder()}/tests/gpu/{name}" for name in ("libcupti.so.12", "libcairn_cupti.so")]
-    subprocess.run(["make", f"BUILD={os.environ.get('BUILD', 'build')}", *names], cwd=ROOT, check=True,
-                   stdout=subprocess.DEVNULL)
+    make_doubles("libcupti.so.12", "libcairn_cupti.so")
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +35,7 @@ def start_client():
 
     def start(*words, **environment):
         service = unique("gpu-kernels")
-        command = [sys.executable, str(ROOT / "tests/gpu/cupti_client.py"), str(build_folder() / "tests/gpu"),
-                   str(CLIENT_SECONDS), *words]
+        command = [sys.executable, str(ROOT / "tests/gpu/cupti_client.py"), str(DOUBLES), str(CLIENT_SECONDS), *words]
         clients.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, "OTEL_SERVICE_NAME": service, **environment}))
         assert clients[-1].stdout.readline() == "ready\n"
@@ -48,8 +46,34 @@ def start_client():
         client.wait()
 
 
-def value_of(tree, function):
-    return sum(tree.totals[node] for node in range(1, len(tree.names)) if tree.names[node].split(" (")[0] == function)
+def test_who_launched_a_kernel_is_said_without_an_agent(start_client):
+    _, client = start_client()
+    answer = subprocess.run([program("cairn"), "kernels", str(client.pid), "--stacks"], capture_output=True, text=True,
+                            timeout=ARRIVE_SECONDS)
+    assert answer.returncode == 0, answer.stderr
+    below = {}  # each kernel's lines
+    for line in answer.stdout.splitlines():
+        words = line.split(maxsplit=6)
+        if len(words) == 7 and words[0].endswith("%"):
+            below[words[6]] = []
+        elif line.startswith("         ") and below:
+            below[list(below)[-1]].append(line.strip())
+    launched_by = {"gemm": "multiply", "softmax": "normalize", "(no name)": "replay"}
+    assert set(below) == set(launched_by), answer.stdout
+    for kernel, function in launched_by.items():
+        lines = below[kernel]
+        assert lines[0] == "100 % of it launched by (innermost call first):", answer.stdout
+        assert lines[-1].startswith("<module> (cupti_client.py:"), answer.stdout
+        assert lines[-2].startswith(f"{function} (cupti_client.py:"), answer.stdout
+        assert len(lines) > 3, answer.stdout  # and native code, as far as the helper's probe
+        assert not [line for line in lines if line.startswith(("cairn_", "on_launch", "cupti_double"))], answer.stdout
+
+
+def test_stacks_of_a_process_that_uses_cupti_itself_are_refused_in_words(start_client):
+    _, client = start_client("profiler")
+    answer = subprocess.run([program("cairn"), "kernels", str(client.pid), "--stacks"], capture_output=True, text=True,
+                            timeout=ARRIVE_SECONDS)
+    assert answer.returncode != 0 and "uses CUPTI itself" in answer.stderr, answer
 
 
 def test_kernels_time_stands_below_the_python_line_that_launched_them(fleet, agent, start_client):
@@ -58,7 +82,7 @@ def test_kernels_time_stands_below_the_python_line_that_launched_them(fleet, age
 
     def look():
         tree = fleet.api.merge(selector, type_=KERNEL)
-        return all(value_of(tree, name) for name in ("multiply", "normalize", "replay")) and tree
+        return all(tree.total_of_any_line(name) for name in ("multiply", "normalize", "replay")) and tree
     tree = wait_until("time of kernels", ARRIVE_SECONDS, look)
     tree.check()
     numbers = fleet.api.merge(selector, type_=KERNELS)
@@ -70,9 +94,9 @@ def test_kernels_time_stands_below_the_python_line_that_launched_them(fleet, age
         tools = [step for path in paths for step in path if step.startswith(("cairn_", "on_launch", "cupti_double"))]
         assert not tools, paths
         # More may have come between the two questions.
-        assert value_of(numbers, name) >= value_of(tree, name) / took_ns > 0, name
-        assert value_of(tree, name) % took_ns == 0, name
-    assert value_of(tree, "multiply") == pytest.approx(3 * value_of(tree, "normalize"), rel=0.5)
+        assert numbers.total_of_any_line(name) >= tree.total_of_any_line(name) / took_ns > 0, name
+        assert tree.total_of_any_line(name) % took_ns == 0, name
+    assert tree.total_of_any_line("multiply") == pytest.approx(3 * tree.total_of_any_line("normalize"), rel=0.5)
 
 
 def test_the_applications_own_profiler_comes_first_and_it_is_said(fleet, agent, start_client):

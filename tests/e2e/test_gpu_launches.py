@@ -2,12 +2,11 @@
 """How many kernels are launched: what was seen in windows stands for what was not. It takes minutes to have some windows, so
 `make gpu-verdicts` runs it."""
 import os
-import subprocess
-import sys
 
 import pytest
 
-from fleet import ROOT, build_folder, unique, wait_until
+from fleet import unique, wait_until
+from gpu_double import make_doubles, start_script
 
 LAUNCH = "gpu_launch:launches:count:launch:count"
 pytestmark = pytest.mark.skipif("GPU_VERDICTS" not in os.environ, reason="# SKIP only `make gpu-verdicts` runs these")
@@ -16,12 +15,9 @@ SETTLED, LEFT_OUT = 30, 15  # before, windows are for learning how hot launches 
 
 
 def test_the_number_of_launches_is_what_the_process_launched(fleet):
-    folder = build_folder() / "tests/gpu"
-    subprocess.run(["make", f"{folder}/libcuda.so.1"], check=True, stdout=subprocess.DEVNULL)
+    make_doubles("libcuda.so.1")
     service = unique("gpu-launches")
-    with subprocess.Popen([sys.executable, str(ROOT / "tests/gpu/launch_client.py"), str(RATE), str(SECONDS)],
-                          stdout=subprocess.PIPE, text=True,
-                          env={**os.environ, "OTEL_SERVICE_NAME": service, "LD_LIBRARY_PATH": str(folder)}) as client:
+    with start_script("launch_client.py", service, str(RATE), str(SECONDS)) as client:
         wait_until("launches", 60, lambda: fleet.api.total(service, type_=LAUNCH) > 0)
         lines = [line.split() for line in client.communicate()[0].splitlines()]
     told = [(float(when), int(count)) for when, count in lines][SETTLED:-LEFT_OUT]

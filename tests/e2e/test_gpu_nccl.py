@@ -2,13 +2,12 @@
 """Calls of NCCL by Python stack, communicator and rank, with the double of the library: two ranks, one of which
 is late in every step."""
 import json
-import os
-import subprocess
 import time
 
 import pytest
 
-from fleet import ROOT, build_folder, unique, wait_until
+from fleet import unique, wait_until
+from gpu_double import make_doubles, start_script
 
 ENQUEUE = "nccl:enqueue:nanoseconds:wall:nanoseconds"
 CALLS = "nccl:calls:count:call:count"
@@ -23,11 +22,8 @@ class Ranks:
 
     def __init__(self, service, folder):
         self.service = service
-        self.processes = [subprocess.Popen(
-            ["python3", str(ROOT / "tests/gpu/nccl_client.py"), str(rank), "2", str(folder / "id"), str(rank)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "OTEL_SERVICE_NAME": service, "LD_LIBRARY_PATH": str(build_folder() / "tests/gpu")})
-            for rank in (0, 1)]
+        self.processes = [start_script("nccl_client.py", service, str(rank), "2", str(folder / "id"), str(rank))
+                          for rank in (0, 1)]
         self.steps = None
 
     def go(self):
@@ -45,11 +41,6 @@ class Ranks:
             process.wait(20)
 
 
-def value_of(tree, function):
-    return sum(tree.totals[node] for node in range(1, len(tree.names))
-               if tree.names[node].split(" (")[0] == function)
-
-
 def total_of(fleet, both, type_, **labels):
     matchers = "".join(f',{name}="{value}"' for name, value in labels.items())
     return fleet.api.total(f'{{service="{both.service}"{matchers}}}', type_=type_)
@@ -57,9 +48,7 @@ def total_of(fleet, both, type_, **labels):
 
 @pytest.fixture(scope="module")
 def ranks(fleet, tmp_path_factory):
-    path = build_folder() / "tests/gpu/libnccl.so.2"
-    if not path.exists():
-        subprocess.run(["make", f"BUILD={build_folder()}", str(path)], check=True)
+    make_doubles("libnccl.so.2")
     both = Ranks(unique("ranks"), tmp_path_factory.mktemp("nccl"))
     try:
         # Refused calls are calls: the library is probed when they arrive.
@@ -70,8 +59,6 @@ def ranks(fleet, tmp_path_factory):
         yield both
     finally:
         both.close()
-
-
 
 
 def test_bytes_and_calls_are_exact_by_rank_and_by_what_they_do(fleet, ranks):
@@ -106,8 +93,8 @@ def test_the_late_rank_is_told_with_its_stack(fleet, ranks):
     assert 0.7 * ranks.steps * LATE_NS < late < 2 * ranks.steps * LATE_NS, (late, early)
     assert early < 0.3 * late, (late, early)
     tree = fleet.api.merge(f'{{service="{ranks.service}",rank="1"}}', type_=LAG)
-    assert value_of(tree, "reduce_gradients") > 0.8 * tree.total, tree.names
-    assert value_of(tree, "main") > 0.9 * tree.total, tree.names
+    assert tree.total_of_any_line("reduce_gradients") > 0.8 * tree.total, tree.names
+    assert tree.total_of_any_line("main") > 0.9 * tree.total, tree.names
 
 
 def test_time_in_calls_is_there_for_groups_and_for_making_communicators(fleet, ranks):

@@ -95,7 +95,7 @@ def test_node_is_named_by_its_perf_map(fleet, tmp_path):
     script.write_text(FIB_JS)
     before = cpu_ns_of_children()
     try:
-        subprocess.run(["node", "--perf-basic-prof", str(script)], check=True,
+        subprocess.run(["node", "--perf-basic-prof", "--no-turbo-inlining", str(script)], check=True,
                        env={**os.environ, "OTEL_SERVICE_NAME": service}, cwd=tmp_path)
     finally:
         remove_lists(tmp_path)

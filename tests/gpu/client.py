@@ -155,6 +155,36 @@ def capture_step(function, stream):
     return executable
 
 
+def run_head(function, stream):
+    launch(function, stream)
+
+
+def run_layer(function, stream):
+    launch(function, stream)
+    launch(function, stream)
+
+
+def capture(run, function, stream):
+    graph = pointer()
+    cuda.cuStreamBeginCapture_v2(stream, 0)
+    run(function, stream)
+    cuda.cuStreamEndCapture(stream, ctypes.byref(graph))
+    return graph
+
+
+def replay_layers(function, stream, truth):
+    """A graph with three others in it."""
+    model, layer = capture(run_head, function, stream), capture(run_layer, function, stream)
+    node, executable = pointer(), pointer()
+    for _ in range(3):
+        cuda.cuGraphAddChildGraphNode(ctypes.byref(node), model, None, ctypes.c_size_t(0), layer)
+    cuda.cuGraphInstantiateWithFlags(ctypes.byref(executable), model, pointer())
+    for _ in range(10):
+        cuda.cuGraphLaunch(executable, stream)
+        truth["layered"] += 1
+    cuda.cuStreamSynchronize(stream)
+
+
 def replay(executable, stream, truth):
     for _ in range(40):
         cuda.cuGraphLaunch(executable, stream)
@@ -200,7 +230,7 @@ def serve(function, stream):
 
 def main():
     truth = dict.fromkeys(("wait_ns", "to_device", "to_host", "kept", "churned", "cached", "mapped",
-                           "replays", "fetch_ns", "to_host_pageable"), 0)
+                           "replays", "layered", "fetch_ns", "to_host_pageable"), 0)
     context, module, stream, device = pointer(), pointer(), pointer(), pointer()
     cuda.cuInit(0)
     cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0)
@@ -211,8 +241,6 @@ def main():
     while not told():
         spin(0.05)
         warm_up(function, stream)
-        # What is captured is looked for when something was.
-        cuda.cuGraphExecDestroy(capture_step(function, stream))
     function = get_function(module, b"_Z6decodePfi")
     wait_for_decode(function, stream, truth)
     load_batch(device, truth)
@@ -222,6 +250,7 @@ def main():
     churn_scratch(truth)
     cache, segments = grow_cache(truth), map_segments(truth)
     replay(capture_step(function, stream), stream, truth)
+    replay_layers(function, stream, truth)
     print(json.dumps(truth), flush=True)
     serve(function, stream)
     for address in weights:

@@ -17,6 +17,7 @@ typedef struct module *CUlibrary;
 typedef struct context *CUcontext;
 typedef struct graph *CUgraph;
 typedef struct graph_exec *CUgraphExec;
+typedef struct graph_node *CUgraphNode; // never followed
 typedef unsigned long long CUmemGenericAllocationHandle;
 
 enum {
@@ -28,9 +29,11 @@ enum {
 	CUDA_ERROR_INVALID_HANDLE = 400,
 	CUDA_ERROR_NOT_FOUND = 500,
 	CUDA_ERROR_NOT_READY = 600,
+	CUDA_ERROR_NOT_SUPPORTED = 801,
 	CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
 	CUDA_ERROR_STREAM_CAPTURE_UNMATCHED = 903,
 	CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904,
+	CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE = 910,
 };
 
 /* How a waiting thread waits: cuCtxCreate()'s flags. */
@@ -90,6 +93,47 @@ _Static_assert(offsetof(CUDA_MEMCPY2D, to.type) == 72 && offsetof(CUDA_MEMCPY2D,
 	       "CUDA_MEMCPY2D");
 _Static_assert(offsetof(CUDA_MEMCPY3D, to.type) == 120 && offsetof(CUDA_MEMCPY3D, depth) == 192,
 	       "CUDA_MEMCPY3D");
+
+/* Of a graph's node; the second version's, with a CUkernel that may stand in the place of the function. */
+typedef struct {
+	CUfunction function;
+	unsigned int grid[3], block[3], shared_bytes;
+	void **parameters, **extra;
+	CUkernel kernel;
+	CUcontext context;
+} CUDA_KERNEL_NODE_PARAMS;
+
+_Static_assert(offsetof(CUDA_KERNEL_NODE_PARAMS, kernel) == 56, "CUDA_KERNEL_NODE_PARAMS");
+
+enum { CU_GRAPH_NODE_TYPE_KERNEL = 0, CU_GRAPH_NODE_TYPE_GRAPH = 4 };
+
+typedef struct {
+	unsigned int type;
+	int reserved[3];
+	union {
+		long long words[29];
+		CUDA_KERNEL_NODE_PARAMS kernel;
+		CUgraph child;
+	};
+	long long more;
+} CUgraphNodeParams;
+
+_Static_assert(offsetof(CUgraphNodeParams, kernel) == 16 && sizeof(CUgraphNodeParams) == 256,
+	       "CUgraphNodeParams");
+
+typedef struct {
+	unsigned long long flags;
+	CUstream upload;
+	CUgraphNode failed;
+	int result;
+} CUDA_GRAPH_INSTANTIATE_PARAMS;
+
+enum { CU_GRAPH_EXEC_UPDATE_SUCCESS = 0, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED = 2 };
+
+typedef struct {
+	int result;
+	CUgraphNode failed, failed_from;
+} CUgraphExecUpdateResultInfo;
 
 #define DOUBLE_DEVICE_BYTES      (16ULL << 30)     // of the one device
 #define DOUBLE_DEVICE_BASE       0x7f0000000000ULL // its memory's addresses

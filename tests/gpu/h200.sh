@@ -148,7 +148,15 @@ item_4() {
 	workload graphs
 	stacks graphs gpu-graph
 	stacks graphs gpu-nodes
+	compare graphs gpu_graph:launches:count:launch:count replays
+	compare graphs "$NODES" nodes_at_least
+	printf '\nChildren, clones and updates:\n\n'
+	workload child_graphs
+	stacks child_graphs gpu-nodes
+	compare child_graphs gpu_graph:launches:count:launch:count replays
+	compare child_graphs "$NODES" nodes
 }
+NODES=gpu_graph:kernels:count:launch:count
 item_5() {
 	printf 'Waits: how many stacks reach the thread'\''s first function, in the loop and at the calls:\n\n'
 	workload gemm waits

@@ -199,9 +199,7 @@ def graphs(seconds):
             for _ in range(20):
                 y = torch.relu(y @ x)
     torch.cuda.synchronize()
-    with torch.cuda.graph(torch.cuda.CUDAGraph()):  # by which the agent learns that there are captures
-        torch.relu(x)
-    time.sleep(1)
+    time.sleep(10)  # the agent has had a window: launches are few, so the first capture is seen
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         y = x
@@ -214,7 +212,75 @@ def graphs(seconds):
         if replays % 100 == 0:
             torch.cuda.synchronize()
     torch.cuda.synchronize()
-    return {"replays": replays, "nodes_at_least": 40}
+    return {"replays": replays, "nodes_at_least": 40 * replays}
+
+
+class DriverGraphs:
+    """The driver's own calls on graphs: PyTorch has none for children and updates."""
+
+    def __init__(self):
+        import ctypes
+        self.ctypes, self.cuda = ctypes, ctypes.CDLL("libcuda.so.1")
+        self.stream = torch.cuda.Stream()
+
+    def call(self, name, *arguments):
+        result = getattr(self.cuda, name)(*arguments)
+        if result:
+            raise RuntimeError(f"{name}: {result}")
+
+    def handle(self):
+        return self.ctypes.c_void_p()
+
+    def capture(self, work):
+        graph = self.handle()
+        with torch.cuda.stream(self.stream):
+            self.call("cuStreamBeginCapture_v2", self.ctypes.c_void_p(self.stream.cuda_stream), 2)  # relaxed
+            work()
+            self.call("cuStreamEndCapture", self.ctypes.c_void_p(self.stream.cuda_stream), self.ctypes.byref(graph))
+        return graph
+
+    def instantiate(self, graph):
+        exec_ = self.handle()
+        self.call("cuGraphInstantiateWithFlags", self.ctypes.byref(exec_), graph, self.ctypes.c_ulonglong(0))
+        return exec_
+
+    def add_child(self, graph, child):
+        node = self.handle()
+        self.call("cuGraphAddChildGraphNode", self.ctypes.byref(node), graph, None, self.ctypes.c_size_t(0), child)
+
+    def launch(self, exec_):
+        self.call("cuGraphLaunch", exec_, self.ctypes.c_void_p(self.stream.cuda_stream))
+
+
+def child_graphs(seconds):
+    """A graph of two kernels with two children of three kernels each; a clone; an executable graph that is updated."""
+    x = torch.zeros(512, device="cuda")
+    driver = DriverGraphs()
+
+    def step(kernels):
+        for _ in range(kernels):
+            x.add_(1)
+    with torch.cuda.stream(driver.stream):
+        step(1)
+    torch.cuda.synchronize()
+    time.sleep(10)  # as in graphs
+    parent, child, other = (driver.capture(lambda n=n: step(n)) for n in (2, 3, 3))
+    driver.add_child(parent, child)
+    driver.add_child(parent, child)
+    clone, info = driver.handle(), (driver.ctypes.c_uint64 * 4)()
+    driver.call("cuGraphClone", driver.ctypes.byref(clone), child)
+    with_children, updated = driver.instantiate(parent), driver.instantiate(clone)
+    driver.call("cuGraphExecUpdate_v2", updated, other, info)
+    replays = 0
+    for _ in until(seconds):
+        driver.launch(with_children)
+        driver.launch(updated)
+        replays += 2
+        if replays % 100 == 0:
+            torch.cuda.synchronize()
+            time.sleep(0.001)
+    torch.cuda.synchronize()
+    return {"replays": replays, "nodes": replays // 2 * (2 + 3 + 3 + 3)}
 
 
 def overlapped(seconds):
@@ -272,6 +338,7 @@ WORKLOADS = {
     "cublas": (cublas, ""),
     "nccl_one": (nccl_one, ""),
     "graphs": (graphs, ""),
+    "child_graphs": (child_graphs, ""),
     "profiled": (profiled, ""),
 }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Test equipment: a client of libcuda.so.1 (the double) whose GPU has nothing to do between its steps, or always has
-something (argv[1]: gaps, events, full, other, contexts), until its standard input ends. Says then how often it launched, and for how
+something (argv[1]: gaps, events, full, other, contexts, reused), until its standard input ends. Says then how often it launched, and for how
 long the GPU had nothing to do, by its own clock."""
 import ctypes
 import json
@@ -130,6 +130,21 @@ def contexts():
         wait_for_input()
     stop.set()
     feeder.join()
+
+
+def reused():
+    """An event that has the handle of one that was recorded, and was not recorded itself: who waits for it waits for nothing."""
+    event = ctypes.c_uint64()
+    call("cuEventCreate", ctypes.byref(event), 0)
+    while not told():
+        launch(first, 10000)
+        call("cuEventRecord", event, first)
+        before = event.value
+        call("cuEventDestroy_v2", event)
+        call("cuEventCreate", ctypes.byref(event), 0)
+        assert event.value == before
+        call("cuEventSynchronize", event)
+        wait_for_input()
 
 
 globals()[sys.argv[1]]()

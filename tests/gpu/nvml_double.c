@@ -27,6 +27,8 @@ static struct device {
 	unsigned int index;
 } devices[2][2] = { { { 0 }, { 1 } }, { { 0 }, { 1 } } };
 static unsigned int begun_at; // resets then
+/* Handles of instances are those of places: they are another one's when the GPU was divided anew. */
+static struct device places[2][NVML_DOUBLE_PLACES];
 
 /* For programs that cannot be told otherwise: how many GPUs there are, and that they are busy. */
 __attribute__((constructor)) static void read_environment(void)
@@ -50,6 +52,16 @@ EXPORT struct nvml_double *nvml_double(void)
 	return &state;
 }
 
+// The instance that the handle is of; NULL: it is none's now.
+static const struct nvml_double_instance *instance_of(const struct device *device)
+{
+	if (device < places[0] || device >= places[0] + 2 * NVML_DOUBLE_PLACES || !state.is_mig)
+		return NULL;
+	const struct nvml_double_instance *instance =
+		&state.instances[(device - places[0]) % NVML_DOUBLE_PLACES];
+	return instance->is_there ? instance : NULL;
+}
+
 // What every call on a GPU begins with.
 static int check(const struct device *device, const void *result)
 {
@@ -58,6 +70,14 @@ static int check(const struct device *device, const void *result)
 	if (device < devices[begun_at % 2] || device >= devices[begun_at % 2] + state.gpu_count ||
 	    !result)
 		return INVALID_ARGUMENT;
+	return state.is_lost || begun_at != state.resets ? GPU_IS_LOST : SUCCESS;
+}
+
+// And every call that may also be on an instance.
+static int check_part(const struct device *device, const void *result)
+{
+	if (!instance_of(device))
+		return check(device, result);
 	return state.is_lost || begun_at != state.resets ? GPU_IS_LOST : SUCCESS;
 }
 
@@ -110,8 +130,12 @@ static int write_text(char *text, unsigned int size, const char *what, unsigned 
 
 EXPORT int nvmlDeviceGetUUID(struct device *device, char *uuid, unsigned int size)
 {
-	int rc = check(device, uuid);
+	const struct nvml_double_instance *instance = instance_of(device);
+	int rc = check_part(device, uuid);
 
+	if (!rc && instance)
+		return write_text(uuid, size, "MIG-00000000-0000-0000-0000-00000000000",
+				  instance->uuid);
 	return rc ? rc
 		  : write_text(uuid, size, "GPU-00000000-0000-0000-0000-00000000000",
 			       device->index);
@@ -119,8 +143,11 @@ EXPORT int nvmlDeviceGetUUID(struct device *device, char *uuid, unsigned int siz
 
 EXPORT int nvmlDeviceGetName(struct device *device, char *name, unsigned int size)
 {
-	int rc = check(device, name);
+	const struct nvml_double_instance *instance = instance_of(device);
+	int rc = check_part(device, name);
 
+	if (!rc && instance)
+		return write_text(name, size, "Double of a GPU MIG 1g.", instance->uuid);
 	return rc ? rc : write_text(name, size, "Double of a GPU ", device->index);
 }
 
@@ -130,7 +157,7 @@ struct utilization {
 
 EXPORT int nvmlDeviceGetUtilizationRates(struct device *device, struct utilization *use)
 {
-	int rc = check(device, use);
+	int rc = check_part(device, use);
 
 	if (rc)
 		return rc;
@@ -147,14 +174,58 @@ struct memory_v2 {
 
 EXPORT int nvmlDeviceGetMemoryInfo_v2(struct device *device, struct memory_v2 *memory)
 {
-	int rc = check(device, memory);
+	const struct nvml_double_instance *instance = instance_of(device);
+	int rc = check_part(device, memory);
 
 	if (rc)
 		return rc;
 	if (memory->version != (sizeof(*memory) | 2U << 24))
 		return ARGUMENT_VERSION_MISMATCH;
-	memory->used = state.used_bytes;
+	memory->used = instance ? instance->used_bytes : state.used_bytes;
 	return SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetMigMode(struct device *device, unsigned int *current, unsigned int *pending)
+{
+	int rc = check(device, current);
+
+	if (!rc)
+		*current = *pending = state.is_mig;
+	return rc;
+}
+
+EXPORT int nvmlDeviceGetMaxMigDeviceCount(struct device *device, unsigned int *count)
+{
+	int rc = check(device, count);
+
+	if (!rc)
+		*count = NVML_DOUBLE_PLACES;
+	return rc;
+}
+
+EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(struct device *device, unsigned int index,
+					       struct device **instance)
+{
+	int rc = check(device, instance);
+
+	if (rc)
+		return rc;
+	if (index >= NVML_DOUBLE_PLACES)
+		return INVALID_ARGUMENT;
+	if (!state.is_mig || !state.instances[index].is_there)
+		return NOT_FOUND;
+	*instance = &places[device->index][index];
+	return SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetGpuInstanceId(struct device *device, unsigned int *id)
+{
+	const struct nvml_double_instance *instance = instance_of(device);
+	int rc = check_part(device, id);
+
+	if (!rc && instance)
+		*id = instance->id;
+	return rc || instance ? rc : NOT_SUPPORTED;
 }
 
 static int answer(struct device *device, unsigned int *to, unsigned int value)
@@ -267,7 +338,7 @@ EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(struct device *device, unsign
 		infos[found++] = (struct process_info){
 			.pid = process->pid,
 			.memory_bytes = process->memory_bytes,
-			.gpu_instance = state.is_mig ? (unsigned int)i : ~0U,
+			.gpu_instance = state.is_mig ? process->instance : ~0U,
 		};
 	}
 	*count = found;
@@ -292,6 +363,7 @@ EXPORT int nvmlGpmQueryDeviceSupport(struct device *device, struct gpm_support *
 
 struct gpm_sample {
 	bool taken;
+	const struct nvml_double_instance *of; // NULL: the GPU
 };
 
 EXPORT int nvmlGpmSampleAlloc(struct gpm_sample **sample)
@@ -316,8 +388,26 @@ EXPORT int nvmlGpmSampleGet(struct device *device, struct gpm_sample *sample)
 		return rc;
 	if (state.no_gpm)
 		return NOT_SUPPORTED;
-	sample->taken = true;
+	*sample = (struct gpm_sample){ .taken = true };
 	return SUCCESS;
+}
+
+EXPORT int nvmlGpmMigSampleGet(struct device *device, unsigned int instance,
+			       struct gpm_sample *sample)
+{
+	int rc = check(device, sample);
+
+	if (rc)
+		return rc;
+	if (state.no_gpm || !state.is_mig)
+		return NOT_SUPPORTED;
+	for (int i = 0; i < NVML_DOUBLE_PLACES; i++) {
+		if (!state.instances[i].is_there || state.instances[i].id != instance)
+			continue;
+		*sample = (struct gpm_sample){ .taken = true, .of = &state.instances[i] };
+		return SUCCESS;
+	}
+	return INVALID_ARGUMENT;
 }
 
 struct gpm_metric {
@@ -337,13 +427,15 @@ EXPORT int nvmlGpmMetricsGet(struct gpm_metrics_get *get)
 {
 	if (get->version != 1)
 		return ARGUMENT_VERSION_MISMATCH;
-	if (!get->before->taken || !get->now->taken || get->before == get->now)
+	if (!get->before->taken || !get->now->taken || get->before == get->now ||
+	    get->before->of != get->now->of)
 		return INVALID_ARGUMENT;
 	for (unsigned int i = 0; i < get->count; i++) {
 		struct gpm_metric *metric = &get->metrics[i];
-		double value = metric->id == 2   ? state.sm_active
-			       : metric->id == 5 ? state.tensor_active
-						 : 101;
+		double value = metric->id == 2                   ? state.sm_active
+			       : metric->id == 5                 ? state.tensor_active
+			       : metric->id == 1 && get->now->of ? get->now->of->busy
+								 : 101;
 
 		metric->result = value <= 100 ? SUCCESS : NOT_SUPPORTED;
 		metric->value = value;

@@ -5,13 +5,22 @@
 
 #include <stdbool.h>
 
-enum { NVML_DOUBLE_PROCESSES = 4 };
+enum { NVML_DOUBLE_PROCESSES = 4, NVML_DOUBLE_PLACES = 3 };
+
+/** What a GPU under MIG has in one of its places for instances. */
+struct nvml_double_instance {
+	bool is_there;
+	unsigned int id, uuid; // the number of the instance, and what tells it from others before
+	unsigned long long used_bytes;
+	double busy; // what GPM answers; above 100: not to be had
+};
 
 struct nvml_double_process {
 	unsigned int pid;
 	unsigned long long memory_bytes;
 	unsigned int sm;            // 0: did no work lately, has no sample
 	unsigned long long time_us; // of its sample
+	unsigned int instance;      // under MIG
 };
 
 /** Both GPUs of the double are alike, but for their names. */
@@ -21,7 +30,8 @@ struct nvml_double {
 	bool is_lost;   // every call on a GPU says so
 	bool is_hidden; // the first GPU cannot be had
 	bool is_mig;    // no utilisation, processes by instance
-	bool no_gpm;    // older than Hopper
+	struct nvml_double_instance instances[NVML_DOUBLE_PLACES]; // of each GPU, under MIG
+	bool no_gpm;                                               // older than Hopper
 	unsigned int busy, memory_busy, power_mw, temperature, sm_mhz, memory_mhz, sent_kib,
 		received_kib, link_generation, link_width;
 	// Times that the GPUs were reset: handles from before are refused until the library is begun anew.

@@ -17,6 +17,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "whole: only with --whole")
+    config.addinivalue_line("markers", "alone: disturbs other tests")
 
 
 def missing_requirement():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the native programs as compilers, options and libraries differ."""
+import fcntl
 import pathlib
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ LINKS = {  # how a program is linked: (compile, link)
     "nopie": (["-fno-pie"], ["-no-pie"]),
     "static": (["-fno-pie", "-DSTATIC"], ["-static"]),
     "staticpie": (["-fPIE", "-DSTATIC"], ["-static-pie"]),
+    "gold": (["-fPIE"], ["-pie", "-fuse-ld=gold"]),  # of binutils, as ld is
     "musl": (["-fPIE", "-DNO_CPP"], ["-pie"]),
     "muslstatic": (["-fno-pie", "-DNO_CPP", "-DSTATIC"], ["-static"]),
 }
@@ -41,14 +43,20 @@ class Build:
         return next((tool for tool in tools if not shutil.which(tool)), None)
 
     def make(self):
-        """Build what is not there or older than the sources; returns the folder."""
+        """Build what is not there or older than the sources; returns the folder. Another process may want it, too."""
         folder = build_folder() / "truth" / self.name
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / "lock", "w", encoding="ascii") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._make_in(folder)
+        return folder
+
+    def _make_in(self, folder):
         sources = [path for path in SOURCE.iterdir() if path.suffix in (".c", ".cpp", ".h")]
         newest = max(path.stat().st_mtime for path in sources)
         program = folder / "chains"
         if program.exists() and program.stat().st_mtime >= newest:
-            return folder
-        folder.mkdir(parents=True, exist_ok=True)
+            return
         c, cpp = COMPILERS[self.compiler]
         flags = [f"-{self.level}", FRAME_POINTERS[self.pointers], *self.extra, *LINKS[self.link][0]]
         objects = []
@@ -60,7 +68,6 @@ class Build:
                                     "-fPIC"], "library.c", folder)
         run([c, "-shared", "-o", str(folder / "library.so"), library])
         run([cpp or c, *LINKS[self.link][1], "-o", str(program), *objects, "-lm", "-pthread"])
-        return folder
 
     @staticmethod
     def _compile(compiler, flags, part, folder):
@@ -74,12 +81,12 @@ def run(argv):
     assert done.returncode == 0, f"{' '.join(argv)}\n{done.stderr}"
 
 
-def single(name, *flags, sources=None):
+def single(name, *flags, sources=None, compiler="gcc"):
     """A program of one file, or of @sources, without frame pointers; returns its path."""
     target = build_folder() / "truth" / name
     target.parent.mkdir(parents=True, exist_ok=True)
     paths = [str(SOURCE / source) for source in sources or [f"{name}.c"]]
-    run(["gcc", "-std=gnu11", "-O2", "-fomit-frame-pointer", "-w", *flags, "-o", str(target),
+    run([compiler, "-std=gnu11", "-O2", "-fomit-frame-pointer", "-w", *flags, "-o", str(target),
          *paths, "-pthread", "-ldl"])
     return target
 
@@ -91,6 +98,9 @@ def every_build():
               for pointers in ("nofp", "fp") for link in ("pie", "nopie", "static", "staticpie")]
     builds += [Build("musl", level, "nofp", link)
                for level in ("O0", "O2") for link in ("musl", "muslstatic")]
+    builds += [Build("gcc", "O2", "nofp", "gold"), Build("gcc", "O3", "nofp", "pie", ["-flto"]),
+               # All that says how its C code unwinds is .debug_frame.
+               Build("gcc", "O2", "nofp", "pie", ["-fno-asynchronous-unwind-tables", "-g"])]
     builds += [Build("gcc", "O2", "nofp", "pie", [flag])
                for flag in ("-fcf-protection=full", "-fcf-protection=none", "-flto",
                             "-fstack-clash-protection", "-fno-plt", "-mno-red-zone")]

@@ -123,8 +123,11 @@ class PythonChains:
         return len(names) >= 3 and ("clone" in names[0] or UNNAMED.search(names[0]))
 
     def is_outside_of_python(self, frames):
-        """A thread on its way into its first Python function, or after it."""
+        """A thread on its way into its first Python function, or after it; or a greenlet."""
         first = frames[0].name if frames else ""
+        begins = [at for at, frame in enumerate(frames) if "g_initialstub" in frame.name]
+        if begins:
+            return not any("EvalFrameDefault" in frame.name for frame in frames[begins[-1]:])
         return 2 <= len(frames) <= THREAD_FRAMES_MAX and \
             ("clone" in first or bool(UNNAMED.search(first))) and \
             not any("EvalFrame" in frame.name for frame in frames)
@@ -144,6 +147,8 @@ class PythonChains:
                 right = self.interleaving_is_right(split, len(frames), chain, first)
                 return verdict.add(stack, "full", None if right else "native frames")
         fit, chain = self.find(frames)
+        if fit and chain[0][5] == "greenlet":
+            stack.end = "complete"  # beneath lies whatever another one has left there
         if not fit:
             return verdict.add(stack, None, "lines" if self.names_only(frames) else "Python frames")
         return verdict.add(stack, fit, self.what_is_wrong(split, frames, chain))
@@ -153,6 +158,8 @@ class PythonChains:
             return "files"
         if not self.interleaving_is_right(split, len(frames), chain):
             return "native frames"
+        if chain[0][5] == "greenlet":
+            return None
         is_main = chain[0][1] == "<module>"
         return None if self.root_is_right(split.gaps[0], is_main) else "root"
 

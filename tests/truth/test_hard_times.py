@@ -39,6 +39,7 @@ def rss_bytes(pid):
         return int(re.search(r"VmRSS:\s+(\d+)", file.read()).group(1)) * 1024
 
 
+@pytest.mark.alone
 def test_storm_of_short_processes(tmp_path):
     storm = single("storm")
     with Recording(tmp_path / "x.pb.gz") as recording:

@@ -17,7 +17,7 @@ TYPE_PID, TYPE_STATS, TYPE_AGGR_PID = 1, 3, 4
 # struct taskstats; the last since version 12 (5.16), the others have never moved. What a thread ran is
 # not taken: the kernel reads it without bringing it up to date.
 CPU_DELAY_TOTAL, COMM, COMM_BYTES, PID, ETIME, TGID = 24, 80, 32, 128, 144, 368
-BUFFER_BYTES = 16 << 20  # messages of 500 bytes that wait to be read, two for a thread
+BUFFER_BYTES = 128 << 20  # messages of 500 bytes that wait to be read, two for a thread, while others have the CPUs
 
 # A thread that has ended: nanoseconds it lived and waited for a CPU, and CLOCK_MONOTONIC when it was told.
 Ended = collections.namedtuple("Ended", "tid pid thread elapsed waiting told_ns")

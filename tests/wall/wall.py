@@ -138,6 +138,7 @@ class Fleet:
         self.api = collector.api
         self.agent = agent
         self.folder = folder
+        self.started = time.time()  # of programs there is all since then
 
     def file(self):
         """64 MiB that are on disk and may be dropped from the cache, where a file system has one;
@@ -158,8 +159,8 @@ class Fleet:
 
     def by_label(self, label, selector, profile_type, **parameters):
         """{value of the label: total}."""
-        answer = self.api.get("series", query=selector, type=profile_type, group_by=label,
-                              **parameters)
+        when = {"from_": str(self.started), "to": str(time.time()), **parameters}
+        answer = self.api.get("series", query=selector, type=profile_type, group_by=label, **when)
         return {series["group"]: series["total"] for series in answer["series"]}
 
     def counters(self):

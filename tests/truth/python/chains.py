@@ -473,6 +473,37 @@ except ImportError:
     EXTENSION = []
 
 
+try:
+    from greenlet import greenlet  # of PyPI: parts of the C stack are copied away and back
+
+    def through_greenlet(steps):
+        @entered("greenlet")
+        def inside():
+            go_on(steps)
+        announce()  # what follows has frames of its own
+        greenlet(inside).switch()
+
+    def through_switches(steps):
+        """Two switch to each other out of their calls."""
+        @entered("greenlet")
+        def first():
+            announce()
+            second.switch()
+            go_on(steps)
+
+        @entered("greenlet")
+        def other():
+            go_on(steps[:1])
+            one.switch()
+        one, second = greenlet(first), greenlet(other)
+        announce()
+        one.switch()
+
+    GREENLETS = [through_greenlet, through_switches]
+except ImportError:
+    GREENLETS = []
+
+
 # ---- generators and coroutines --------------------------------------------------------------
 
 def through_generator(steps):
@@ -579,6 +610,10 @@ def run_extension(end):
     run_rounds(3 * EXTENSION[:2] + EXTENSION[2:] + PLAIN[:4], end)
 
 
+def run_greenlets(end):
+    run_rounds(2 * GREENLETS + PLAIN[:5] + CALLBACKS[:4], end)
+
+
 def run_generators(end):
     run_rounds(GENERATORS + PLAIN[:5], end)
 
@@ -676,7 +711,7 @@ WARM_UP = [1.0]
 SCENARIOS = {"plain": run_plain, "callbacks": run_callbacks, "generators": run_generators,
              "asyncio": run_asyncio, "deep": run_deep, "threads": run_threads,
              "processes": run_processes, "forks": run_forks, "extension": run_extension,
-             "numpy": run_numpy}
+             "greenlets": run_greenlets, "numpy": run_numpy}
 ENTERED.update({threading.Thread.run.__code__: "any"})
 
 

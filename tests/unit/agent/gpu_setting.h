@@ -133,17 +133,7 @@ static inline void open_probes(struct setting *setting, enum probe_way way)
 	struct error err = { 0 };
 
 	options.calls = gpu_calls(&options.call_count);
-	for (uint32_t call = 0; call < GPU_CALL_COUNT; call++)
-		options.programs.entry_fds[call] = options.programs.return_fds[call] = -1;
-	for (size_t i = 0; i < options.call_count; i++) {
-		const struct gpu_call_symbol *row = &options.calls[i];
-		uint32_t call = gpu_cookie_call(row->cookie);
-
-		options.programs.entry_fds[call] = gpu_programs_entry_fd(setting->programs, row);
-		if (row->wants_exit)
-			options.programs.return_fds[call] =
-				gpu_programs_return_fd(setting->programs, row);
-	}
+	gpu_programs_by_kind(setting->programs, &options.programs);
 	assert_int_equal(0, gpu_probes_open(&options, &setting->probes, &err));
 }
 

@@ -316,6 +316,7 @@ TEST(memory_that_only_has_the_name_is_refused)
 	kill(other, SIGKILL);
 	EXPECT_EQ(-EPROTO, rc, "not sealed");
 	EXPECT_EQ(-ENOENT, other_rc, "a process without a helper");
+	EXPECT_EQ(-ESRCH, cupti_window_find(1 << 22, &window, &err), "no process");
 }
 
 RUN_TESTS(cmocka_unit_test(nothing_is_subscribed_until_a_window_is_opened_and_after_it),

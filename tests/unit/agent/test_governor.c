@@ -211,6 +211,23 @@ TEST(a_storm_that_cannot_be_paid_is_told_given_up_and_tried_again)
 	EXPECT_EQ(0, governor_level(&governor), "everything is on again");
 }
 
+TEST(what_was_given_up_is_tried_again_once_an_hour_at_least)
+{
+	struct governor governor = new_governor();
+	uint64_t off_ns = 0, longest_ns = 0;
+
+	for (int i = 0; i < 8 * HOUR_ROWS; i++) {
+		pass(&governor, &storm);
+		if (!governor_is_off(&governor, GOVERNOR_WAITS_OFF))
+			off_ns = 0;
+		else if (!off_ns)
+			off_ns = governor.now_ns;
+		else if (governor.now_ns - off_ns > longest_ns)
+			longest_ns = governor.now_ns - off_ns;
+	}
+	EXPECT_EQ(3600 - 10, longest_ns / NS_PER_SECOND, "the longest time without, in s");
+}
+
 // Page faults that cost the same whatever part of them is sampled.
 TEST(a_storm_of_page_faults_is_given_up_too)
 {
@@ -502,6 +519,7 @@ RUN_TESTS(cmocka_unit_test(nothing_is_changed_within_the_budget),
 	  cmocka_unit_test(a_storm_is_within_the_budget_after_two_readings),
 	  cmocka_unit_test(what_costs_is_what_is_turned),
 	  cmocka_unit_test(a_storm_that_cannot_be_paid_is_told_given_up_and_tried_again),
+	  cmocka_unit_test(what_was_given_up_is_tried_again_once_an_hour_at_least),
 	  cmocka_unit_test(a_storm_of_page_faults_is_given_up_too),
 	  cmocka_unit_test(steps_up_are_slow_and_lead_back),
 	  cmocka_unit_test(a_process_that_ends_is_forgotten),

@@ -1,197 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel programs count of the driver's calls: names of kernels, kinds of copies, whose a graph's launches are.
-#include "agent/gpu_programs.h"
-
-#include "tests/unit/agent/gpu_setting.h"
-
-static struct {
-	CUresult (*host_alloc)(void **, size_t, unsigned int);
-	CUresult (*host_register)(void *, size_t, unsigned int);
-	CUresult (*load)(CUmodule *, const void *);
-	CUresult (*unload)(CUmodule);
-	CUresult (*get)(CUfunction *, CUmodule, const char *);
-	CUresult (*load_library)(CUlibrary *, const void *, int *, void **, unsigned int, int *,
-				 void **, unsigned int);
-	CUresult (*get_kernel)(CUkernel *, CUlibrary, const char *);
-	CUresult (*function_of)(CUfunction *, CUkernel);
-	CUresult (*launch)(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
-			   unsigned int, unsigned int, unsigned int, CUstream, void **, void **);
-	CUresult (*launch_own)(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
-			       unsigned int, unsigned int, unsigned int, CUstream, void **,
-			       void **);
-	CUresult (*launch_together)(CUfunction, unsigned int, unsigned int, unsigned int,
-				    unsigned int, unsigned int, unsigned int, unsigned int,
-				    CUstream, void **);
-	CUresult (*launch_ex)(const CUlaunchConfig *, CUfunction, void **, void **);
-	CUresult (*stream)(CUstream *, unsigned int);
-	CUresult (*event)(CUevent *, unsigned int);
-	CUresult (*record)(CUevent, CUstream);
-	CUresult (*wait_event)(CUstream, CUevent, unsigned int);
-	CUresult (*copy)(CUdeviceptr, CUdeviceptr, size_t);
-	CUresult (*copy_within)(CUdeviceptr, CUdeviceptr, size_t, CUstream);
-	CUresult (*copy_in)(CUdeviceptr, const void *, size_t, CUstream);
-	CUresult (*copy_out)(void *, CUdeviceptr, size_t, CUstream);
-	CUresult (*copy_peer)(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t);
-	CUresult (*copy_batch)(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, void *, size_t *,
-			       size_t, size_t *, CUstream);
-	CUresult (*copy_2d)(const CUDA_MEMCPY2D *, CUstream);
-	CUresult (*copy_3d)(const CUDA_MEMCPY3D *, CUstream);
-	CUresult (*set)(CUdeviceptr, unsigned char, size_t);
-	CUresult (*set_words)(CUdeviceptr, unsigned int, size_t, CUstream);
-	CUresult (*begin)(CUstream, int);
-	CUresult (*end)(CUstream, CUgraph *);
-	CUresult (*make_graph)(CUgraph *, unsigned int);
-	CUresult (*instantiate)(CUgraphExec *, CUgraph, unsigned long long);
-	CUresult (*replay)(CUgraphExec, CUstream);
-	CUresult (*end_graph)(CUgraph);
-	CUresult (*end_exec)(CUgraphExec);
-} call;
-
-static void load_calls(void)
-{
-	static const struct {
-		const char *name;
-		void *place;
-	} names[] = {
-		{ "cuMemHostAlloc", &call.host_alloc },
-		{ "cuMemHostRegister_v2", &call.host_register },
-		{ "cuModuleLoadData", &call.load },
-		{ "cuModuleUnload", &call.unload },
-		{ "cuModuleGetFunction", &call.get },
-		{ "cuLibraryLoadData", &call.load_library },
-		{ "cuLibraryGetKernel", &call.get_kernel },
-		{ "cuKernelGetFunction", &call.function_of },
-		{ "cuLaunchKernel", &call.launch },
-		{ "cuLaunchKernel_ptsz", &call.launch_own },
-		{ "cuLaunchCooperativeKernel", &call.launch_together },
-		{ "cuLaunchKernelEx", &call.launch_ex },
-		{ "cuStreamCreate", &call.stream },
-		{ "cuEventCreate", &call.event },
-		{ "cuEventRecord", &call.record },
-		{ "cuStreamWaitEvent", &call.wait_event },
-		{ "cuMemcpy", &call.copy },
-		{ "cuMemcpyDtoDAsync_v2", &call.copy_within },
-		{ "cuMemcpyHtoDAsync_v2", &call.copy_in },
-		{ "cuMemcpyDtoHAsync_v2", &call.copy_out },
-		{ "cuMemcpyPeer", &call.copy_peer },
-		{ "cuMemcpyBatchAsync", &call.copy_batch },
-		{ "cuMemcpy2DAsync_v2", &call.copy_2d },
-		{ "cuMemcpy3DAsync_v2", &call.copy_3d },
-		{ "cuMemsetD8_v2", &call.set },
-		{ "cuMemsetD32Async", &call.set_words },
-		{ "cuStreamBeginCapture_v2", &call.begin },
-		{ "cuStreamEndCapture", &call.end },
-		{ "cuGraphCreate", &call.make_graph },
-		{ "cuGraphInstantiateWithFlags", &call.instantiate },
-		{ "cuGraphLaunch", &call.replay },
-		{ "cuGraphDestroy", &call.end_graph },
-		{ "cuGraphExecDestroy", &call.end_exec },
-	};
-
-	for EACH (one, names) {
-		void *function = dlsym(driver_library, one->name);
-
-		if (!function)
-			fail_msg("%s", one->name);
-		memcpy(one->place, &function, sizeof(function));
-	}
-}
-
-// By frame pointers, for nobody tells the kernel's side of our tables.
-static bool open_calls(struct setting *setting)
-{
-	if (!open_setting_at(setting, LOADER_LEVEL_FRAME_POINTER))
-		return false;
-	load_calls();
-	open_window(setting);
-	return true;
-}
-
-// ---- counts -----------------------------------------------------------------------------------
-
-enum { ROWS_MAX = 256 };
-
-struct row {
-	struct count_key key;
-	struct count count;
-};
-
-static struct {
-	struct row rows[ROWS_MAX];
-	uint32_t count;
-} counted;
-
-static int take_count(void *context, const struct count_key *key, const struct count *count)
-{
-	(void)context;
-	assert_true(counted.count < ROWS_MAX);
-	counted.rows[counted.count++] = (struct row){ *key, *count };
-	return 0;
-}
-
-// All that was counted since the last time.
-static void read_counts(const struct setting *setting)
-{
-	struct error err = { 0 };
-
-	counted.count = 0;
-	assert_int_equal(0, loader_swap_counts(setting->loader, &err));
-	assert_int_equal(0, loader_drain_counts(setting->loader, take_count, NULL, &err));
-}
-
-static struct count sum_of(enum sample_kind kind)
-{
-	struct count sum = { 0 };
-
-	for (uint32_t i = 0; i < counted.count; i++) {
-		if (counted.rows[i].key.kind != kind)
-			continue;
-		sum.value += counted.rows[i].count.value;
-		sum.samples += counted.rows[i].count.samples;
-	}
-	return sum;
-}
-
-// Launches of the kernel of that name; NULL: of kernels without one.
-static uint64_t launches_of(const struct setting *setting, const char *name)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t i = 0; i < counted.count; i++) {
-		const struct count_key *key = &counted.rows[i].key;
-
-		if (key->kind != SAMPLE_KIND_GPU_LAUNCH)
-			continue;
-		EXPECT_EQ(FRAME_TAG_GPU, key->user_leaf.tag, "a kernel is the leaf");
-		const char *known =
-			key->user_leaf.detail
-				? NULL
-				: gpu_programs_name(setting->programs, key->user_leaf.address);
-		if (name ? known && strcmp(known, name) == 0 : !known)
-			sum += counted.rows[i].count.value;
-	}
-	return sum;
-}
+// What the kernel programs count of the driver's calls: names of kernels, kinds of copies.
+#include "tests/unit/agent/gpu_counts.h"
 
 // ---- names ------------------------------------------------------------------------------------
 
-static CUfunction get_function(const char *name)
-{
-	CUmodule module = NULL;
-	CUfunction function = NULL;
-
-	assert_int_equal(0, call.load(&module, "image"));
-	assert_int_equal(0, call.get(&function, module, name));
-	return function;
-}
-
-static void launch(CUfunction function, CUstream stream)
-{
-	assert_int_equal(0, call.launch(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
-}
-
 TEST(a_kernel_is_named_whichever_way_its_handle_came)
 {
+	static const char *const names[] = { "of_library", "of_kernel", "of_module",
+					     "own_stream", "together",  "extended" };
 	CUlibrary library = NULL;
 	CUkernel kernel = NULL;
 	CUfunction function = NULL;
@@ -215,8 +31,7 @@ TEST(a_kernel_is_named_whichever_way_its_handle_came)
 		0, call.launch_together(get_function("together"), 1, 1, 1, 1, 1, 1, 0, NULL, NULL));
 	assert_int_equal(0, call.launch_ex(&config, get_function("extended"), NULL, NULL));
 	read_counts(&setting);
-	for EACH (name, ((const char *const[]){ "of_library", "of_kernel", "of_module",
-						"own_stream", "together", "extended" }))
+	for EACH (name, names)
 		EXPECT_EQ(1, launches_of(&setting, *name), *name);
 	EXPECT_EQ(0, launches_of(&setting, NULL), "without a name");
 	close_setting(&setting);
@@ -399,209 +214,44 @@ TEST(what_an_asynchronous_copy_waits_is_told_and_what_it_does_not_is_not)
 	close_setting(&setting);
 }
 
-// ---- graphs -----------------------------------------------------------------------------------
+enum { PINNED_MANY = 300, PINNED_BYTES = 4096 }; // more than are kept of a process
 
-// Whose a graph is is told by the function of the driver that is the leaf.
-static uint64_t graphs_of(const struct setting *setting, const char *function)
+/* Copies from memory that was pinned when there was no room for that any more. */
+static int pin_many_and_copy(const void *device)
 {
-	const struct gpu_call_symbol *row = gpu_calls_find(function);
-	void *address = dlsym(driver_library, function);
-	uint64_t sum = 0;
+	void *pinned = NULL;
 
-	(void)setting;
-	assert_non_null(row);
-	assert_non_null(address);
-	for (uint32_t i = 0; i < counted.count; i++) {
-		const struct row *one = &counted.rows[i];
-
-		if (one->key.kind == SAMPLE_KIND_GPU_GRAPH &&
-		    one->key.user_leaf.address - (uint64_t)address < 32)
-			sum += one->count.value;
+	if (cuda.init(0))
+		return -1;
+	for (int i = 0; i < PINNED_MANY; i++) {
+		if (call.host_alloc(&pinned, PINNED_BYTES, 0))
+			return -1;
 	}
-	return sum;
+	// Another library begins, which is none of what was lost.
+	return cuda.init(0) ||
+	       call.copy_in(*(const CUdeviceptr *)device, pinned, PINNED_BYTES, NULL);
 }
 
-TEST(a_graph_s_handle_that_comes_again_is_another_graph_s)
+TEST(memory_that_was_pinned_without_room_to_keep_it_is_not_called_pageable)
 {
-	CUstream stream = NULL;
-	CUgraph captured = NULL, made = NULL;
-	CUgraphExec first = NULL, second = NULL;
 	struct setting setting;
 
 	if (!open_calls(&setting))
 		SKIP("needs root, BTF and a link of many uprobes");
-	assert_int_equal(0, call.stream(&stream, 0));
-	CUfunction function = get_function("captured");
-	assert_int_equal(0, call.begin(stream, 0));
-	launch(function, stream);
-	assert_int_equal(0, call.end(stream, &captured));
-	assert_int_equal(0, call.instantiate(&first, captured, 0));
-	assert_int_equal(0, call.end_graph(captured));
-	assert_int_equal(0, call.replay(first, stream));
-	assert_int_equal(0, call.replay(first, stream));
+	gpu_drivers_free(setting.drivers);
+	gpu_probes_close(setting.probes);
+	gpu_programs_close(setting.programs);
+	open_programs(&setting, false);
+	gpu_programs_set_attached(setting.programs);
+	CUdeviceptr device = allocate(MIB);
 	read_counts(&setting);
-	EXPECT_EQ(2, graphs_of(&setting, "cuStreamEndCapture"), "of who captured it");
-
-	// One that was put together node by node, where the other's handle was.
-	assert_int_equal(0, call.make_graph(&made, 0));
-	assert_ptr_equal(captured, made);
-	assert_int_equal(0, call.instantiate(&second, made, 0));
-	assert_int_equal(0, call.replay(second, stream));
-	assert_int_equal(0, call.replay(first, stream));
+	end_child(
+		start_child(pin_many_and_copy, &device, false)); // which is watched from its start
 	read_counts(&setting);
-	EXPECT_EQ(1, graphs_of(&setting, "cuGraphInstantiateWithFlags"), "of who instantiated it");
-	EXPECT_EQ(1, graphs_of(&setting, "cuStreamEndCapture"), "the first one's, as before");
-
-	// And of an executable one.
-	assert_int_equal(0, call.end_exec(first));
-	stop_looking(&setting);
-	assert_int_equal(0, call.instantiate(&second, made, 0));
-	assert_ptr_equal(first, second);
-	look_again(&setting);
-	assert_int_equal(0, call.replay(second, stream));
-	read_counts(&setting);
-	EXPECT_EQ(1, graphs_of(&setting, "cuGraphLaunch"), "nobody knows whose");
-	assert_int_equal(0, call.end_exec(second));
+	expect_copies(SAMPLE_KIND_GPU_COPY_HTOD_PAGEABLE, 0, 0, "it is not");
+	expect_copies(SAMPLE_KIND_GPU_COPY_HTOD, PINNED_BYTES, 1, "nobody knows");
 	close_setting(&setting);
 }
-
-// Kernels that graphs have launched, as the agent tells them: of this window, with @frame as the leaf's.
-static uint64_t kernels_of(const struct setting *setting, struct draining *draining)
-{
-	uint64_t sum = 0;
-
-	assert_int_equal(0, gpu_programs_after_drain(setting->programs,
-						     draining->sources.frames.processes,
-						     &draining->window));
-	const struct profile *profile = draining->window.profile;
-	for (uint32_t i = 0; i < profile->sample_count; i++) {
-		const struct sample *sample = &profile->samples[i];
-
-		if (strcmp(profile_string(profile, profile->series[sample->series].type),
-			   PROFILE_TYPE_GPU_GRAPH_KERNELS) == 0)
-			sum += (uint64_t)sample->value;
-	}
-	return sum;
-}
-
-static void tick(struct setting *setting)
-{
-	probe_link_settle(); // of probes that have just gone
-	setting->now_ns += 20 * NS_PER_MS;
-	gpu_probes_tick(setting->probes, setting->now_ns);
-}
-
-// Nothing but a capture.
-static void begin_and_end(CUstream stream)
-{
-	CUgraph graph = NULL;
-
-	assert_int_equal(0, call.begin(stream, 0));
-	assert_int_equal(0, call.end(stream, &graph));
-	assert_int_equal(0, call.end_graph(graph));
-}
-
-static CUgraphExec capture(CUfunction function, CUstream stream, uint32_t launches)
-{
-	CUgraph graph = NULL;
-	CUgraphExec exec = NULL;
-
-	assert_int_equal(0, call.begin(stream, 0));
-	for (uint32_t i = 0; i < launches; i++)
-		launch(function, stream);
-	assert_int_equal(0, call.end(stream, &graph));
-	assert_int_equal(0, call.instantiate(&exec, graph, 0));
-	assert_int_equal(0, call.end_graph(graph));
-	return exec;
-}
-
-TEST(what_is_captured_is_launched_when_its_graph_is)
-{
-	CUstream stream = NULL, joined = NULL;
-	CUevent forks = NULL, joins = NULL;
-	CUgraph graph = NULL;
-	CUgraphExec exec = NULL;
-	struct draining draining;
-	struct setting setting;
-
-	if (!open_calls(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
-	assert_int_equal(0, call.stream(&stream, 0));
-	assert_int_equal(0, call.stream(&joined, 0));
-	assert_int_equal(0, call.event(&forks, 0));
-	assert_int_equal(0, call.event(&joins, 0));
-	CUfunction function = get_function("captured");
-	begin_draining(&draining);
-
-	// The first one says that there are captures: what it launches is not seen.
-	CUgraphExec unseen = capture(function, stream, 7);
-	tick(&setting);
-	assert_int_equal(0, call.replay(unseen, stream));
-	EXPECT_EQ(0, kernels_of(&setting, &draining), "not told, for not all was seen");
-
-	assert_int_equal(0, call.begin(stream, 0));
-	for (int i = 0; i < 3; i++)
-		launch(function, stream);
-	assert_int_equal(0, call.record(forks, stream));
-	assert_int_equal(0, call.wait_event(joined, forks, 0));
-	for (int i = 0; i < 2; i++)
-		launch(get_function("forked"), joined);
-	assert_int_equal(0, call.record(joins, joined));
-	assert_int_equal(0, call.wait_event(stream, joins, 0));
-	assert_int_equal(0, call.end(stream, &graph));
-	assert_int_equal(0, call.instantiate(&exec, graph, 0));
-	assert_int_equal(0, call.end_graph(graph));
-	read_counts(&setting);
-	EXPECT_EQ(0, sum_of(SAMPLE_KIND_GPU_LAUNCH).value, "captured is not launched");
-	EXPECT_EQ(0, kernels_of(&setting, &draining), "nor is the graph");
-
-	launch(function, stream);
-	launch(function, joined);
-	for (int i = 0; i < 4; i++)
-		assert_int_equal(0, call.replay(exec, stream));
-	read_counts(&setting);
-	EXPECT_EQ(2, sum_of(SAMPLE_KIND_GPU_LAUNCH).value, "after the capture");
-	EXPECT_EQ(4, sum_of(SAMPLE_KIND_GPU_GRAPH).value, "graphs");
-	EXPECT_EQ(4 * (3 + 2), kernels_of(&setting, &draining), "each with its five kernels");
-	assert_int_equal(0, call.replay(exec, stream));
-	EXPECT_EQ(5 * (3 + 2), kernels_of(&setting, &draining), "and once more");
-
-	// As long as there is a graph it is known, and not for longer.
-	drain(&setting, &draining);
-	drain(&setting, &draining);
-	drain(&setting, &draining);
-	assert_int_equal(0, call.replay(exec, stream));
-	EXPECT_EQ(6 * (3 + 2), kernels_of(&setting, &draining), "later");
-	end_draining(&draining);
-	close_setting(&setting);
-}
-
-TEST(captured_launches_are_looked_for_while_there_are_captures)
-{
-	CUstream stream = NULL;
-	struct draining draining;
-	struct setting setting;
-
-	if (!open_calls(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
-	assert_int_equal(0, call.stream(&stream, 0));
-	CUfunction function = get_function("captured");
-	begin_draining(&draining);
-	begin_and_end(stream);
-	tick(&setting);
-	assert_int_equal(0, call.replay(capture(function, stream, 3), stream));
-	EXPECT_EQ(3, kernels_of(&setting, &draining), "seen");
-	tick(&setting);
-	setting.now_ns += 6 * NS_PER_SECOND; // none in all that time
-	tick(&setting);
-	probe_link_settle();
-	assert_int_equal(0, call.replay(capture(function, stream, 100), stream));
-	EXPECT_EQ(3, kernels_of(&setting, &draining), "not seen");
-	end_draining(&draining);
-	close_setting(&setting);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
 
 RUN_TESTS(IN_FOLDER(a_kernel_is_named_whichever_way_its_handle_came),
 	  IN_FOLDER(a_launch_has_the_class_of_its_number_of_blocks),
@@ -609,6 +259,4 @@ RUN_TESTS(IN_FOLDER(a_kernel_is_named_whichever_way_its_handle_came),
 	  IN_FOLDER(names_that_no_handle_has_any_more_are_let_go),
 	  IN_FOLDER(copies_are_of_the_kind_that_their_memory_is),
 	  IN_FOLDER(what_an_asynchronous_copy_waits_is_told_and_what_it_does_not_is_not),
-	  IN_FOLDER(a_graph_s_handle_that_comes_again_is_another_graph_s),
-	  IN_FOLDER(what_is_captured_is_launched_when_its_graph_is),
-	  IN_FOLDER(captured_launches_are_looked_for_while_there_are_captures))
+	  IN_FOLDER(memory_that_was_pinned_without_room_to_keep_it_is_not_called_pageable))

@@ -16,16 +16,18 @@
 
 // ---- a program that counts --------------------------------------------------------------------
 
+enum { ENTRIES = 0, WINDOWED = 128, RETURNS = 256, NUMBERS = 512 };
+
 /* By kind of call: entries and returns, whatever they are of. */
 static int load_counter(enum probe_way way, int map_fd, uint32_t first)
 {
 	const struct bpf_insn code[] = {
 		{ BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_get_attach_cookie },
 		{ BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_1, BPF_REG_0, 0, 0 },
-		// A windowed one counts 64 further on.
-		{ BPF_ALU64 | BPF_RSH | BPF_K, BPF_REG_1, 0, 0, 20 - 6 },
-		{ BPF_ALU64 | BPF_AND | BPF_K, BPF_REG_1, 0, 0, 64 },
-		{ BPF_ALU64 | BPF_AND | BPF_K, BPF_REG_0, 0, 0, 63 },
+		// A windowed one counts 128 further on.
+		{ BPF_ALU64 | BPF_RSH | BPF_K, BPF_REG_1, 0, 0, 20 - 7 },
+		{ BPF_ALU64 | BPF_AND | BPF_K, BPF_REG_1, 0, 0, WINDOWED },
+		{ BPF_ALU64 | BPF_AND | BPF_K, BPF_REG_0, 0, 0, WINDOWED - 1 },
 		{ BPF_ALU64 | BPF_OR | BPF_X, BPF_REG_0, BPF_REG_1, 0, 0 },
 		{ BPF_ALU64 | BPF_ADD | BPF_K, BPF_REG_0, 0, 0, (int)first },
 		{ BPF_STX | BPF_W | BPF_MEM, BPF_REG_10, BPF_REG_0, -4, 0 },
@@ -46,8 +48,6 @@ static int load_counter(enum probe_way way, int map_fd, uint32_t first)
 	return bpf_prog_load(BPF_PROG_TYPE_KPROBE, "count", "GPL", code, ARRAY_SIZE(code),
 			     &options);
 }
-
-enum { ENTRIES = 0, RETURNS = 128, NUMBERS = 256, WINDOWED = 64 };
 
 struct probing {
 	enum probe_way way;

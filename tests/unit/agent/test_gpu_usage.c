@@ -181,6 +181,42 @@ TEST(gauges_of_gpus_and_processes_have_their_labels)
 	EXPECT_EQ(0, sample_of(profile, throttled)->value % (NS_PER_SECOND / 100), "of a second");
 }
 
+TEST(figures_of_instances_and_of_who_runs_on_them_have_their_labels)
+{
+	struct fixture *fixture = *state;
+	const struct series *series = NULL;
+
+	double_->is_mig = true;
+	double_->instances[1] = (struct nvml_double_instance){ true, 3, 2, 4ULL << 30, 90 };
+	double_->processes[0].instance = 3;
+	open_usage(fixture, library);
+	for (int waited = 0; waited < WAIT_MS && !series; waited += POLL_MS) {
+		EXPECT_EQ(0, gpu_usage_add(fixture->usage, &fixture->window), "add");
+		series = series_with(fixture->window.profile, "gpu:busy:percent:gauge:second",
+				     "gpu_instance", "3");
+		usleep(POLL_MS * 1000);
+	}
+	assert_non_null(series);
+	EXPECT_STR("0", labels_get(&series->labels, "gpu"), "of the first GPU");
+	EXPECT_STR("MIG-00000000-0000-0000-0000-000000000002",
+		   labels_get(&series->labels, "gpu_uuid"), "name");
+	EXPECT_STR("Double of a GPU MIG 1g.2", labels_get(&series->labels, "gpu_model"), "model");
+	EXPECT_EQ(90, sample_of(fixture->window.profile, series)->value, "busy");
+
+	series = series_with(fixture->window.profile, "gpu:memory_used:bytes:gauge:second",
+			     "gpu_instance", "3");
+	assert_non_null(series);
+	EXPECT_EQ(4LL << 30, sample_of(fixture->window.profile, series)->value, "memory");
+	assert_null(series_with(fixture->window.profile, "gpu:memory_used:bytes:gauge:second",
+				"gpu_uuid", "GPU-00000000-0000-0000-0000-000000000000"));
+	series = series_with(fixture->window.profile, PROFILE_TYPE_GPU_PROCESS_MEMORY,
+			     LABEL_PROCESS, "test_gpu_usage");
+	assert_non_null(series);
+	EXPECT_STR("3", labels_get(&series->labels, "gpu_instance"), "where it runs");
+	EXPECT_STR("MIG-00000000-0000-0000-0000-000000000002",
+		   labels_get(&series->labels, "gpu_uuid"), "name");
+}
+
 TEST(a_gpu_that_is_lost_is_told_once_and_comes_back)
 {
 	struct fixture *fixture = *state;
@@ -231,6 +267,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		WITH_FIXTURE(gauges_of_gpus_and_processes_have_their_labels),
+		WITH_FIXTURE(figures_of_instances_and_of_who_runs_on_them_have_their_labels),
 		WITH_FIXTURE(a_gpu_that_is_lost_is_told_once_and_comes_back),
 		WITH_FIXTURE(a_gpu_that_was_reset_is_had_again),
 		WITH_FIXTURE(a_machine_without_gpus_is_quiet),

@@ -131,22 +131,113 @@ TEST(processes_have_memory_and_fresh_work_only)
 	nvml_close(nvml);
 }
 
-TEST(instances_of_a_partitioned_gpu_are_summed_and_their_use_is_unknown)
+/** Two instances: number 3 in the second place, and number 5, which is divided further, in both others. */
+static void divide(void)
+{
+	double_->is_mig = true;
+	double_->instances[0] = (struct nvml_double_instance){ true, 5, 1, 20ULL << 30, 35 };
+	double_->instances[1] = (struct nvml_double_instance){ true, 3, 2, 4ULL << 30, 90 };
+	double_->instances[2] = (struct nvml_double_instance){ true, 5, 3, 20ULL << 30, 35 };
+}
+
+TEST(a_gpu_in_mig_mode_without_instances_tells_what_it_knows)
+{
+	struct nvml *nvml = open_double();
+	struct nvml_reading reading;
+
+	double_->is_mig = true;
+	EXPECT_EQ(0, nvml_read_gpu(nvml, 0, &reading), "read");
+	EXPECT_EQ(0, nvml_instance_count(nvml, 0), "none");
+	EXPECT_EQ(0, reading.known & 1U << NVML_BUSY_PERCENT, "no utilisation");
+	EXPECT_EQ(77ULL << 30, figure(&reading, NVML_MEMORY_USED_BYTES), "memory");
+	nvml_close(nvml);
+}
+
+TEST(instances_of_a_gpu_tell_their_memory_and_how_busy_they_were)
+{
+	struct nvml *nvml = open_double();
+	struct nvml_reading reading;
+
+	divide();
+	for (int i = 0; i < 2; i++)
+		EXPECT_EQ(0, nvml_read_gpu(nvml, 1, &reading), "the GPU");
+	EXPECT_EQ(512345, figure(&reading, NVML_POWER_MILLIWATTS), "is one board");
+	EXPECT_EQ(0, reading.known & 1U << NVML_MEMORY_USED_BYTES, "memory is told once");
+	EXPECT_EQ(0, reading.known & 1U << NVML_SM_ACTIVE_PERCENT, "as is activity");
+
+	EXPECT_EQ(2, nvml_instance_count(nvml, 1), "instances");
+	EXPECT_EQ(5, nvml_instance(nvml, 1, 0)->id, "number");
+	EXPECT_EQ(3, nvml_instance(nvml, 1, 1)->id, "number");
+	assert_non_null(strstr(nvml_instance(nvml, 1, 1)->uuid, "MIG-"));
+	EXPECT_STR("Double of a GPU MIG 1g.2", nvml_instance(nvml, 1, 1)->model, "profile");
+	EXPECT_EQ(0, nvml_read_instance(nvml, 1, 1, &reading), "first");
+	EXPECT_EQ(4ULL << 30, figure(&reading, NVML_MEMORY_USED_BYTES), "memory");
+	EXPECT_EQ(0, reading.known & 1U << NVML_BUSY_PERCENT, "no mean yet");
+	EXPECT_EQ(0, nvml_read_gpu(nvml, 1, &reading), "a second later");
+	EXPECT_EQ(0, nvml_read_instance(nvml, 1, 1, &reading), "second");
+	EXPECT_EQ(90, figure(&reading, NVML_BUSY_PERCENT), "busy");
+	EXPECT_EQ(82, figure(&reading, NVML_SM_ACTIVE_PERCENT), "active");
+	EXPECT_EQ(0, nvml_read_instance(nvml, 1, 0, &reading), "the other one");
+	EXPECT_EQ(20ULL << 30, figure(&reading, NVML_MEMORY_USED_BYTES), "memory");
+	nvml_close(nvml);
+	EXPECT_EQ(0, double_->samples_alive, "samples freed");
+}
+
+TEST(a_gpu_that_is_divided_anew_has_other_instances)
+{
+	struct nvml *nvml = open_double();
+	struct nvml_reading reading;
+
+	divide();
+	EXPECT_EQ(0, nvml_read_gpu(nvml, 0, &reading), "before");
+	EXPECT_EQ(0, nvml_read_instance(nvml, 0, 1, &reading), "before");
+	// Another one of the same number in the same place: its handle is the old one's.
+	double_->instances[1].uuid = 7;
+	EXPECT_EQ(0, nvml_read_gpu(nvml, 0, &reading), "after");
+	assert_non_null(strstr(nvml_instance(nvml, 0, 1)->uuid, "MIG-"));
+	EXPECT_EQ('7', nvml_instance(nvml, 0, 1)->uuid[strlen(nvml_instance(nvml, 0, 1)->uuid) - 1],
+		  "the new one");
+	EXPECT_EQ(0, nvml_read_instance(nvml, 0, 1, &reading), "after");
+	EXPECT_EQ(0, reading.known & 1U << NVML_BUSY_PERCENT, "no mean over both");
+
+	// Taken back between the two calls.
+	double_->instances[1].is_there = false;
+	assert_true(nvml_read_instance(nvml, 0, 1, &reading) < 0);
+	EXPECT_EQ(0, nvml_read_gpu(nvml, 0, &reading), "one less");
+	EXPECT_EQ(1, nvml_instance_count(nvml, 0), "instances");
+
+	double_->is_lost = true;
+	EXPECT_EQ(-ENODEV, nvml_read_gpu(nvml, 0, &reading), "lost");
+	EXPECT_EQ(0, nvml_instance_count(nvml, 0), "and what it had");
+	double_->is_lost = false;
+
+	double_->is_mig = false;
+	EXPECT_EQ(0, nvml_read_gpu(nvml, 0, &reading), "whole");
+	EXPECT_EQ(77ULL << 30, figure(&reading, NVML_MEMORY_USED_BYTES), "memory");
+	EXPECT_EQ(93, figure(&reading, NVML_BUSY_PERCENT), "busy");
+	nvml_close(nvml);
+	EXPECT_EQ(0, double_->samples_alive, "samples freed");
+}
+
+TEST(processes_are_told_by_instance_and_their_use_is_unknown)
 {
 	struct nvml *nvml = open_double();
 	struct nvml_process processes[NVML_PROCESSES_MAX];
-	struct nvml_reading reading;
 	uint32_t count = 0;
 
-	double_->is_mig = true;
-	double_->processes[1].pid = 1000;
-	EXPECT_EQ(0, nvml_read_gpu(nvml, 0, &reading), "read");
-	EXPECT_EQ(0, reading.known & 1U << NVML_BUSY_PERCENT, "no utilisation");
-	EXPECT_EQ(77ULL << 30, figure(&reading, NVML_MEMORY_USED_BYTES), "memory");
+	EXPECT_EQ(0, nvml_read_processes(nvml, 0, processes, &count), "whole");
+	EXPECT_EQ(NVML_NO_INSTANCE, processes[0].instance, "none");
+	divide();
+	double_->processes[0].instance = 5;
+	double_->processes[1] = (struct nvml_double_process){ 1000, 1ULL << 30, 0, 0, 5 };
+	double_->processes[2] = (struct nvml_double_process){ 1000, 2ULL << 30, 0, 0, 3 };
 	EXPECT_EQ(0, nvml_read_processes(nvml, 0, processes, &count), "processes");
-	EXPECT_EQ(1, count, "one process with two instances");
-	EXPECT_EQ(6ULL << 30, processes[0].memory_bytes, "memory of both");
+	EXPECT_EQ(2, count, "one process on two instances");
+	EXPECT_EQ(5, processes[0].instance, "first");
+	EXPECT_EQ(6ULL << 30, processes[0].memory_bytes, "both parts of it");
 	assert_false(processes[0].busy_known);
+	EXPECT_EQ(3, processes[1].instance, "second");
+	EXPECT_EQ(2ULL << 30, processes[1].memory_bytes, "memory");
 	nvml_close(nvml);
 }
 
@@ -231,8 +322,10 @@ int main(void)
 		cmocka_unit_test(
 			performance_monitoring_needs_two_readings_and_says_what_is_missing),
 		cmocka_unit_test(processes_have_memory_and_fresh_work_only),
-		cmocka_unit_test(
-			instances_of_a_partitioned_gpu_are_summed_and_their_use_is_unknown),
+		cmocka_unit_test(a_gpu_in_mig_mode_without_instances_tells_what_it_knows),
+		cmocka_unit_test(instances_of_a_gpu_tell_their_memory_and_how_busy_they_were),
+		cmocka_unit_test(a_gpu_that_is_divided_anew_has_other_instances),
+		cmocka_unit_test(processes_are_told_by_instance_and_their_use_is_unknown),
 		cmocka_unit_test(a_link_of_an_unknown_generation_is_unknown),
 		cmocka_unit_test(after_a_reset_handles_are_had_anew),
 		cmocka_unit_test(a_lost_gpu_is_told_apart_from_one_that_knows_less),

@@ -26,7 +26,8 @@ struct told {
 	const char *thread_name; // NULL: all
 	uint64_t ns[SAMPLE_KIND_PAGE_FAULT];
 	uint64_t with_user_stack_ns;    // of SAMPLE_KIND_OFF_CPU
-	uint64_t first_slot, last_slot; // of SAMPLE_KIND_RUNNING; 0: none
+	uint32_t slots_of;              // a kind: of its intervals
+	uint64_t first_slot, last_slot; // 0: none
 };
 
 struct fixture {
@@ -77,7 +78,7 @@ static int add_one(void *context, const struct count_key *key, const struct coun
 	    (!told->thread_name ||
 	     !strncmp(key->thread_name, told->thread_name, THREAD_NAME_BYTES))) {
 		told->ns[key->kind] += count->value;
-		if (key->kind == SAMPLE_KIND_RUNNING) {
+		if (key->kind == told->slots_of) {
 			uint64_t last = key->slot + key->more_slots;
 
 			if (!told->first_slot || key->slot < told->first_slot)
@@ -372,7 +373,7 @@ TEST(a_process_that_is_left_out_keeps_its_totals)
 
 TEST(no_slot_is_in_two_intervals_of_totals)
 {
-	struct told first = { .pid = getpid() }, second = { .pid = getpid() };
+	struct told first = { .pid = getpid(), .slots_of = SAMPLE_KIND_RUNNING }, second = first;
 
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -383,6 +384,37 @@ TEST(no_slot_is_in_two_intervals_of_totals)
 	drain(&fixture, &second);
 	EXPECT_EQ(first.last_slot + 1, second.first_slot, "the next begins where the one ended");
 	assert_true(second.last_slot >= second.first_slot + 3);
+	close_switches(&fixture);
+}
+
+TEST(no_slot_is_in_two_intervals_of_a_wait)
+{
+	enum { WINDOWS = 4 };
+	pid_t child;
+
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	child = fork();
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pause();
+		_exit(0);
+	}
+	sleep_ns(50 * NS_PER_MS);
+	struct fixture fixture = open_switches(false);
+	for (uint64_t i = 0, before = 0; i < WINDOWS; i++) {
+		struct told told = { .pid = child, .slots_of = SAMPLE_KIND_OFF_CPU };
+
+		sleep_ns(100 * NS_PER_MS);
+		drain(&fixture, &told);
+		if (before)
+			EXPECT_EQ(before + 1, told.first_slot,
+				  "it begins where the one before ended");
+		assert_true(told.last_slot >= told.first_slot + 3);
+		before = told.last_slot;
+	}
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
 	close_switches(&fixture);
 }
 
@@ -413,6 +445,7 @@ TEST(what_threads_do_during_a_pause_is_not_told_and_all_is_afterwards)
 RUN_TESTS(
 	cmocka_unit_test(what_threads_do_during_a_pause_is_not_told_and_all_is_afterwards),
 	cmocka_unit_test(no_slot_is_in_two_intervals_of_totals),
+	cmocka_unit_test(no_slot_is_in_two_intervals_of_a_wait),
 	cmocka_unit_test(waits_that_were_sampled_add_up_to_the_totals),
 	cmocka_unit_test(a_process_that_is_left_out_keeps_its_totals),
 	cmocka_unit_test(all_the_time_of_a_thread_is_told),

@@ -43,14 +43,14 @@ TEST(a_thread_has_run_what_the_kernel_says)
 		__u64 ahead_ns, exec_ns;
 		__u64 running_ns, waiting_ns, blocked_ns, left_ns;
 	} rows[] = {
-		{ "the same", { { 100, 10, 50 } }, 0, 100, 100, 10, 50, 0 },
-		{ "the CPU was taken away", { { 100, 10, 50 } }, 0, 70, 70, 40, 50, 0 },
-		{ "from the wake-up on", { { 100, 10, 50 } }, 0, 103, 103, 10, 47, 0 },
-		{ "the wait for a CPU, too", { { 100, 10, 2 } }, 0, 105, 105, 7, 0, 0 },
-		{ "more than there is", { { 100, 1, 2 } }, 0, 200, 103, 0, 0, 0 },
-		{ "swept in part", { { 100, 10, 50 } }, 900, 1000, 100, 10, 50, 0 },
-		{ "swept, and taken away", { { 100, 10, 50 } }, 900, 950, 50, 60, 50, 0 },
-		{ "swept too much", { { 100, 10, 50 } }, 900, 850, 0, 110, 50, 50 },
+		{ "the same", { .ns = { 100, 10, 50 } }, 0, 100, 100, 10, 50, 0 },
+		{ "the CPU was taken away", { .ns = { 100, 10, 50 } }, 0, 70, 70, 40, 50, 0 },
+		{ "from the wake-up on", { .ns = { 100, 10, 50 } }, 0, 103, 103, 10, 47, 0 },
+		{ "the wait for a CPU, too", { .ns = { 100, 10, 2 } }, 0, 105, 105, 7, 0, 0 },
+		{ "more than there is", { .ns = { 100, 1, 2 } }, 0, 200, 103, 0, 0, 0 },
+		{ "swept in part", { .ns = { 100, 10, 50 } }, 900, 1000, 100, 10, 50, 0 },
+		{ "swept, and taken away", { .ns = { 100, 10, 50 } }, 900, 950, 50, 60, 50, 0 },
+		{ "swept too much", { .ns = { 100, 10, 50 } }, 900, 850, 0, 110, 50, 50 },
 	};
 
 	for EACH (row, rows) {

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@ static atomic_uint builds;
 static atomic_uint rows_max_asked;                           // by the last build
 static atomic_uint order_of[64];                             // by pages: when the table was built
 static pthread_mutex_t building = PTHREAD_MUTEX_INITIALIZER; // held: builds wait
+static sem_t asked;                                          // for each build
 
 static struct unwind_table *table_of(const struct order *order)
 {
@@ -66,6 +68,7 @@ int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, u
 	(void)mark_count;
 	rows_max_asked = rows_max;
 	assert_int_equal(0, elf_read(elf, IMAGE_TEXT, &order, sizeof(order)));
+	sem_post(&asked);
 	pthread_mutex_lock(&building);
 	pthread_mutex_unlock(&building);
 	builds++;
@@ -288,10 +291,11 @@ TEST(a_kernel_that_refuses_is_survived)
 TEST(what_is_missed_most_is_built_first_and_then_the_smallest)
 {
 	open_world(1 << 20);
+	sem_init(&asked, 0, 0);
 	pthread_mutex_lock(&building);
 	// The first is with the builder before the others come, which wait.
 	uint32_t first = want(make_file(1, (struct order){ .pages = 1, .rules = 1 }));
-	poll(NULL, 0, 50);
+	sem_wait(&asked);
 	struct executable *missed = make_file(2, (struct order){ .pages = 2, .rules = 1 });
 	unwind_tables_want(tables, make_file(3, (struct order){ .pages = 3, .rules = 1 }), 4096);
 	uint32_t file = unwind_tables_want(tables, missed, 1 << 20);

@@ -115,7 +115,7 @@ TEST(each_kind_of_frame_has_its_form)
 		changed(native_frame, "", "", 0),
 		{ .kind = FRAME_KIND_JIT,
 		  .name = "",
-		  .module = "[anonymous]",
+		  .module = "[anon]",
 		  .address = 0x10,
 		  .file = "" },
 		{ .kind = FRAME_KIND_JIT, .name = "LazyCompile:~f", .module = "[jit]", .file = "" },
@@ -135,11 +135,14 @@ TEST(each_kind_of_frame_has_its_form)
 		    "  outer (libc.so.6) outer.c:8\n"
 		    "  plain (libc.so.6)\n"
 		    "  libc.so.6+0x1234\n"
-		    "  0x10 ([anonymous])\n"
+		    "  0x10 ([anon])\n"
 		    "  LazyCompile:~f ([jit])\n"
 		    "  Worker.run (threading.py:12)\n"
 		    "  f (/srv/app.py)\n"
-		    "  g\n",
+		    "  g\n"
+		    "\n"
+		    "[anon] is code made at run time: its process can list the names (node "
+		    "--perf-basic-prof, jcmd PID Compiler.perfmap; docs/interpret.md)\n",
 		    "all kinds");
 }
 

@@ -230,6 +230,30 @@ TEST(gauges_of_the_services_gpus_become_shares)
 	tear_down(&fixture);
 }
 
+TEST(an_instance_is_a_gpu_of_its_own)
+{
+	const char *instance = "service=gpu,node=n1,gpu=0,gpu_instance=3,gpu_uuid=MIG-1";
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add_trainer(&fixture, 4, 50, 1);
+	add_level(&fixture, "service=train,node=n1,gpu=0,gpu_instance=3,gpu_uuid=MIG-1",
+		  "gpu_process:memory_used:bytes:gauge:second", 1 << 30);
+	add_level(&fixture, instance, "gpu:memory_used:bytes:gauge:second", 1 << 30);
+	add_level(&fixture, instance, "gpu:busy:percent:gauge:second", 98);
+	add_level(&fixture, "service=gpu,node=n1,gpu=0,gpu_instance=4,gpu_uuid=MIG-2",
+		  "gpu:busy:percent:gauge:second", 10);
+	add(&fixture, 5, DEVICE ",reason=temperature", "gpu:throttled:nanoseconds:wall:nanoseconds",
+	    "", 20);
+	struct diagnosis diagnosis = diagnose(&fixture, "train", 0, 60);
+
+	EXPECT_STR("gpu_busy", diagnosis_class_name(&diagnosis), "class");
+	EXPECT_EQ(2, (figure_of(&diagnosis, GPU_FIGURE_IDLE) + 0.001) * 100, "idle");
+	assert_false(gpu_figures_know(&diagnosis.gpu.figures, GPU_FIGURE_THROTTLED));
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
 TEST(a_neighbour_on_the_same_gpu_is_told_from_oneself)
 {
 	struct fixture fixture;
@@ -732,6 +756,7 @@ RUN_TESTS(cmocka_unit_test(a_gpu_that_waits_for_its_input_is_starved),
 	  cmocka_unit_test(a_healthy_gpu_and_a_service_without_one_leave_the_word_to_the_threads),
 	  cmocka_unit_test(without_gauges_of_the_gpu_idleness_is_unknown),
 	  cmocka_unit_test(gauges_of_the_services_gpus_become_shares),
+	  cmocka_unit_test(an_instance_is_a_gpu_of_its_own),
 	  cmocka_unit_test(a_neighbour_on_the_same_gpu_is_told_from_oneself),
 	  cmocka_unit_test(memory_that_only_grows_is_told_and_a_cache_is_not),
 	  cmocka_unit_test(code_between_the_steps_is_what_a_gpu_waits_for),

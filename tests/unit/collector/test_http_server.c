@@ -42,6 +42,7 @@ static const struct {
 
 TEST(garbage_does_not_stop_the_server)
 {
+	static const struct timeval patience = { .tv_sec = 1 };
 	struct fixture f;
 
 	open_fixture(&f, 2);
@@ -49,6 +50,8 @@ TEST(garbage_does_not_stop_the_server)
 		int fd = connect_to(f.port);
 		char answer[512];
 
+		// Some it takes for a beginning: their rest is waited for.
+		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 		send_text(fd, row->request, strlen(row->request));
 		shutdown(fd, SHUT_WR);
 		while (recv(fd, answer, sizeof(answer), 0) > 0)

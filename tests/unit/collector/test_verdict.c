@@ -12,7 +12,7 @@ enum { RANGE_S = 60 };
 static const struct {
 	const char *what;
 	double running, python, native, kernel, queued, throttled;
-	double gil, lock, disk, network, pipe, idle, sleep, poll, child;
+	double gil, lock, disk, network, pipe, idle, sleep, poll, child, other;
 	enum verdict_class class;
 } cases[] = {
 	{ "nothing stored", .class = VERDICT_NO_DATA },
@@ -39,6 +39,10 @@ static const struct {
 	  .class = VERDICT_THROTTLED },
 	{ "throttled, and busy otherwise", .running = 30, .native = 30, .lock = 90, .throttled = 6,
 	  .class = VERDICT_THROTTLED },
+	{ "a large node's quota, hardly used up", .running = 600, .native = 600, .queued = 5,
+	  .throttled = 5, .class = VERDICT_CPU_NATIVE },
+	{ "a device that nobody knows", .running = 10, .native = 10, .other = 90,
+	  .class = VERDICT_OTHER_WAIT },
 	{ "as much disk as CPU", .running = 50, .native = 50, .disk = 48,
 	  .class = VERDICT_AMBIGUOUS },
 	{ "a little of everything", .running = 20, .native = 20, .queued = 8, .lock = 7, .disk = 7,
@@ -57,6 +61,7 @@ static struct verdict_figures figures_of(size_t i)
 			    SECONDS(cases[i].kernel) },
 		.queued_ns = SECONDS(cases[i].queued),
 		.throttled_ns = SECONDS(cases[i].throttled),
+		.throttled_of_ns = SECONDS(cases[i].running + cases[i].queued),
 		.wait_ns = { [WAIT_FOR_GIL] = SECONDS(cases[i].gil),
 			     [WAIT_FOR_LOCK] = SECONDS(cases[i].lock),
 			     [WAIT_FOR_DISK] = SECONDS(cases[i].disk),
@@ -65,7 +70,8 @@ static struct verdict_figures figures_of(size_t i)
 			     [WAIT_FOR_IDLE] = SECONDS(cases[i].idle),
 			     [WAIT_FOR_SLEEP] = SECONDS(cases[i].sleep),
 			     [WAIT_FOR_POLL] = SECONDS(cases[i].poll),
-			     [WAIT_FOR_CHILD] = SECONDS(cases[i].child) },
+			     [WAIT_FOR_CHILD] = SECONDS(cases[i].child),
+			     [WAIT_FOR_OTHER] = SECONDS(cases[i].other) },
 	};
 }
 
