@@ -44,7 +44,8 @@ struct pattern {
  * Returning from a signal handler is one system call, rt_sigreturn: 15 on x86-64, 139 on aarch64.
  * clone() comes back twice: to its caller, and on the new thread's stack. glibc describes nothing from
  * that system call on until what the new thread does (sysdeps/unix/sysv/linux/x86_64/clone.S, clone3.S),
- * musl nothing at all: there the code behind calls the thread's function and ends in an exit call.
+ * musl nothing at all: there the code behind calls the thread's function and ends in an exit call. A
+ * detached thread of musl's gives back the stack it is on, and ends (src/thread/x86_64/__unmapself.s).
  */
 static const struct pattern patterns[] = {
 	// mov $15, %rax; syscall
@@ -66,6 +67,18 @@ static const struct pattern patterns[] = {
 	  14,
 	  14,
 	  { 0x31, 0xed, 0x5f, 0x41, 0xff, 0xd1, 0x89, 0xc7, 0x31, 0xc0, 0xb0, 60, 0x0f, 0x05 },
+	  { .cfa = CFA_END } },
+	// mov $11, %eax; syscall; xor %rdi, %rdi; mov $60, %eax (munmap, then exit)
+	{ EM_X86_64,
+	  15,
+	  17,
+	  { 0xb8, 11, 0, 0, 0, 0x0f, 0x05, 0x48, 0x31, 0xff, 0xb8, 60, 0, 0, 0 },
+	  { .cfa = CFA_END } },
+	// mov x8, #215; svc #0; mov x8, #93; svc #0 (the same)
+	{ EM_AARCH64,
+	  16,
+	  16,
+	  { 0xe8, 0x1a, 0x80, 0xd2, 0x01, 0, 0, 0xd4, 0xa8, 0x0b, 0x80, 0xd2, 0x01, 0, 0, 0xd4 },
 	  { .cfa = CFA_END } },
 	// ldp x1, x0, [sp], #16; blr x1; mov x8, #93; svc #0
 	{ EM_AARCH64,

@@ -97,6 +97,24 @@ TEST(where_clone_comes_back_is_known_by_its_bytes)
 	expect_rows("0 none | 40 7+8 = c-8! | 46 end | 54 none", &image, 0x100, "musl's");
 }
 
+TEST(a_thread_that_gives_its_stack_back_ends_there)
+{
+	static const uint8_t x86[] = {
+		0xb8, 11, 0, 0, 0, 0x0f, 0x05, 0x48, 0x31, 0xff, 0xb8, 60, 0, 0, 0, 0x0f, 0x05
+	};
+	static const uint8_t arm[] = { 0xe8, 0x1a, 0x80, 0xd2, 0x01, 0, 0, 0xd4,
+				       0xa8, 0x0b, 0x80, 0xd2, 0x01, 0, 0, 0xd4 };
+	struct cfi_image image;
+
+	cfi_image_init(&image, EM_X86_64, ".eh_frame");
+	memcpy(image.text + 0x40, x86, sizeof(x86));
+	expect_rows("0 none | 40 end | 51 none", &image, 0x100, "x86");
+
+	cfi_image_init(&image, EM_AARCH64, ".eh_frame");
+	memcpy(image.text + 0x40, arm, sizeof(arm));
+	expect_rows("0 none | 40 end | 50 none", &image, 0x100, "aarch64");
+}
+
 /* Code that is mostly described is not taken for one piece, however its parts follow each other. */
 TEST(gaps_that_are_far_apart_stay_so)
 {
@@ -202,6 +220,7 @@ RUN_TESTS(cmocka_unit_test(the_programs_entry_ends_stacks),
 	  cmocka_unit_test(a_librarys_entry_ends_stacks_only_if_it_looks_it),
 	  cmocka_unit_test(signal_returns_are_known_by_their_bytes),
 	  cmocka_unit_test(where_clone_comes_back_is_known_by_its_bytes),
+	  cmocka_unit_test(a_thread_that_gives_its_stack_back_ends_there),
 	  cmocka_unit_test(gaps_that_are_far_apart_stay_so),
 	  cmocka_unit_test(plts_are_known_by_their_bytes),
 	  cmocka_unit_test(a_plt_that_is_described_is_left_alone))
