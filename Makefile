@@ -248,6 +248,10 @@ browser: packages $(PROGRAMS) ## run the page in headless Chromium; pictures go 
 deploy-check: packages ## check the Kubernetes manifests
 	python3 -m pytest -q tests/deploy
 
+.PHONY: bpf-check
+bpf-check: packages $(PROGRAMS) ## check that the BPF programs fit the stack that 6.1 gives them
+	python3 -m pytest -q tests/bpf/test_stack_bytes.py
+
 .PHONY: bench-check
 bench-check: packages ## check how the benchmarks judge stacks
 	python3 -m pytest -q tests/bench
@@ -255,6 +259,7 @@ bench-check: packages ## check how the benchmarks judge stacks
 .PHONY: test
 test: packages $(PROGRAMS) ## everything that CI runs: layout, unit, end-to-end and browser tests, fuzzers for a second each
 	$(MAKE) format-check
+	$(MAKE) bpf-check
 	$(MAKE) unit
 	$(MAKE) fuzz-quick
 	$(MAKE) e2e

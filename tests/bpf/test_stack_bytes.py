@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What 6.1 refuses and newer kernels may not look at: programs whose chains of calls take more stack than there is."""
+import pytest
+
+from recording import build_folder
+from stack_bytes import deepest_chain, read_functions
+
+STACK_BYTES = 512  # MAX_BPF_STACK, include/linux/filter.h
+OBJECTS = sorted((build_folder() / "bpf").glob("*.bpf.o"))
+
+
+def test_there_are_objects():
+    assert len(OBJECTS) >= 8
+
+
+@pytest.mark.parametrize("path", OBJECTS, ids=lambda path: path.name)
+def test_chains_of_calls_fit_the_stack(path):
+    functions = read_functions(path)
+    chains = [deepest_chain(functions, key) for key in functions]
+    for taken, chain in sorted(chains, key=lambda found: -found[0])[:3]:
+        print(taken, " > ".join(f"{function.name} {function.stack_bytes}" for function in chain))
+    assert max(taken for taken, _ in chains) <= STACK_BYTES
