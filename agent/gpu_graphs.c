@@ -84,6 +84,7 @@ static int take_launches(void *context, const void *key, const void *value)
 	if (!graph)
 		return -ENOMEM;
 	graph->launches = *(const uint64_t *)value;
+	graph->is_partial = graph->is_partial || graph->launches == GPU_GRAPH_NOT_KNOWN;
 	return 0;
 }
 
@@ -113,12 +114,14 @@ static bool take_kernel(void *context, const void *key, const void *value)
 
 	if (!graph)
 		return false;
-	if (graph->launches == GPU_GRAPH_NOT_KNOWN)
+	if (graph->is_partial)
 		return true;
-	if (graphs->stack_count == GPU_GRAPH_KERNELS_MAX || append(graph, &kernel->owner, launches))
-		graphs->dropped += launches;
-	else
+	if (graphs->stack_count == GPU_GRAPH_KERNELS_MAX ||
+	    append(graph, &kernel->owner, launches)) {
+		graphs->is_full = graph->is_partial = true;
+	} else {
 		graphs->stack_count++;
+	}
 	return true;
 }
 
@@ -143,6 +146,21 @@ static bool take_part(void *context, const void *key, const void *value)
 }
 
 // ---- telling --------------------------------------------------------------------------------
+
+// Parts have lower numbers than what they are in.
+static void note_partial(struct gpu_graphs *graphs)
+{
+	for (uint32_t i = 0; i < graphs->count; i++) {
+		struct gpu_captured_graph *graph = &graphs->graphs[i];
+
+		for (uint32_t j = 0; j < graph->part_count && !graph->is_partial; j++) {
+			const struct gpu_captured_graph *part =
+				find(graphs, graph->parts[j].number);
+
+			graph->is_partial = part && part->is_partial;
+		}
+	}
+}
 
 // Of a graph that was launched so often its parts were, too.
 static void launch_parts(struct gpu_graphs *graphs, const struct gpu_captured_graph *graph,
@@ -200,12 +218,12 @@ int gpu_graphs_tell(struct gpu_graphs *graphs, struct map_entries *entries,
 		rc = map_entries_remove(entries, maps->kernels, take_kernel, graphs);
 	if (rc >= 0)
 		rc = map_entries_remove(entries, maps->parts, take_part, graphs);
-	// Parts have lower numbers than what they are in.
+	note_partial(graphs);
 	for (uint32_t i = graphs->count; i > 0 && rc >= 0; i--) {
 		struct gpu_captured_graph *graph = &graphs->graphs[i - 1];
 		uint64_t news = graph->launches - graph->told + graph->within;
 
-		if (graph->launches == GPU_GRAPH_NOT_KNOWN)
+		if (graph->is_partial)
 			continue;
 		graph->told = graph->launches;
 		graph->within = 0;

@@ -33,6 +33,7 @@ struct gpu_captured_graph {
 	uint32_t count, capacity;
 	struct gpu_graph_times *parts;
 	uint32_t part_count;
+	bool is_partial; // some of its kernels are not known: none are told
 	bool is_of_use,
 		was_of_use; // some graph's handle stands for it: now, when it was looked the last time
 };
@@ -42,7 +43,7 @@ struct gpu_graphs {
 	struct gpu_captured_graph *graphs; // by number
 	uint32_t count, capacity;
 	uint32_t stack_count; // of all
-	uint64_t dropped;     // launches in captures that were too many to keep
+	bool is_full;         // there was no room for some
 };
 
 /** The maps of the kernel programs. */

@@ -33,6 +33,7 @@ struct gpu_lane {
 	bool memory_unknown;   // calls that allocate or free are seen in windows only
 	bool is_change_told;   // of that, in a window
 	bool is_change_logged; // and as a notice
+	bool graphs_full_told;
 };
 
 // ---- the first driver -----------------------------------------------------------------------
@@ -296,6 +297,11 @@ const char *gpu_lane_next_notice(struct gpu_lane *lane)
 	const char *of_kernels = lane->kernels ? kernel_windows_next_notice(lane->kernels) : NULL;
 	if (of_kernels)
 		return of_kernels;
+	if (!lane->graphs_full_told && gpu_programs_graphs_full(lane->programs)) {
+		lane->graphs_full_told = true;
+		return "gpu: graphs have more kernels than are kept: of those that lack some "
+		       "none are told";
+	}
 	if (lane->is_change_logged)
 		return gpu_probes_next_notice(lane->probes);
 	lane->is_change_logged = true;

@@ -509,6 +509,11 @@ uint64_t gpu_programs_missed(const struct gpu_programs *programs)
 	return programs->missed;
 }
 
+bool gpu_programs_graphs_full(const struct gpu_programs *programs)
+{
+	return programs->graphs.is_full;
+}
+
 static int take_empty(void *context, const void *key, const void *value)
 {
 	struct gpu_programs *programs = context;

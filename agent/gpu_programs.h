@@ -63,6 +63,8 @@ void gpu_programs_set_sees_captures(void *programs, bool sees);
 void gpu_programs_set_memory_known(struct gpu_programs *programs, bool is_known);
 /** How often a process's memory was forgotten because one of its calls was missed. */
 uint64_t gpu_programs_missed(const struct gpu_programs *programs);
+/** Whether there was no room for some kernel of a graph (GPU_GRAPH_KERNELS_MAX stacks). */
+bool gpu_programs_graphs_full(const struct gpu_programs *programs);
 
 /** A launch that the CUPTI helper told of. */
 struct gpu_told {

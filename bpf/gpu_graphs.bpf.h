@@ -20,7 +20,7 @@ struct {
 	__type(value, struct gpu_graph);
 } gpu_graphs SEC(".maps");
 
-/* Launches of finished captures' graphs, by their numbers; GPU_GRAPH_NOT_KNOWN. */
+/* Launches of finished captures' graphs, by their numbers; GPU_GRAPH_NOT_KNOWN, also of one that is still captured. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, GPU_GRAPHS_MAX);
@@ -127,14 +127,15 @@ static __always_inline __u64 end_capture_of(const struct process_key *process, _
 {
 	struct gpu_key key = { *process, stream, GPU_HANDLE_CAPTURE };
 	const struct gpu_capture *capture = bpf_map_lookup_elem(&gpu_captures, &key);
-	__u64 number, launches = 0;
+	__u64 number, launches = 0, *known;
 
 	*ret_is_added = 0;
 	if (!capture || capture->origin != stream)
 		return 0;
 	number = capture->number;
+	known = bpf_map_lookup_elem(&gpu_graph_launches, &number); // that it is not
 	*ret_is_added = capture->is_added;
-	if (!capture->seen || capture->seen != *(const volatile __u64 *)&gpu_captures_seen ||
+	if (known || !capture->seen || capture->seen != *(const volatile __u64 *)&gpu_captures_seen ||
 	    is_capture_lost(capture)) {
 		launches = GPU_GRAPH_NOT_KNOWN;
 		count(COUNTER_GPU_CAPTURES_MISSED);
@@ -171,7 +172,7 @@ static __attribute__((noinline)) int join_capture(const struct process_key *proc
 
 /* ---- launches ---------------------------------------------------------------------------------- */
 
-/* The work's key, stack and graph's number are there. */
+/* The work's key, stack and graph's number are there. Of a graph that lacks one none are told. */
 static __always_inline void keep_captured(struct gpu_work *work, __u64 launches)
 {
 	struct gpu_graph_kernel *kernel = &work->captured;
@@ -184,10 +185,13 @@ static __always_inline void keep_captured(struct gpu_work *work, __u64 launches)
 		bpf_map_update_elem(&gpu_graph_kernels, kernel, &work->value, BPF_NOEXIST);
 		known = bpf_map_lookup_elem(&gpu_graph_kernels, kernel);
 	}
-	if (known)
+	if (known) {
 		__sync_fetch_and_add(known, launches);
-	else
-		count(COUNTER_GPU_FULL);
+		return;
+	}
+	count(COUNTER_GPU_FULL);
+	work->value = GPU_GRAPH_NOT_KNOWN;
+	bpf_map_update_elem(&gpu_graph_launches, &kernel->graph, &work->value, BPF_ANY);
 }
 
 /* ---- graphs ------------------------------------------------------------------------------------ */
@@ -292,6 +296,6 @@ static __always_inline void count_graph_launch(const struct gpu_graph *graph, __
 	__u64 number = graph->number, *known;
 
 	known = number ? bpf_map_lookup_elem(&gpu_graph_launches, &number) : NULL;
-	if (known)
+	if (known && *known != GPU_GRAPH_NOT_KNOWN)
 		__sync_fetch_and_add(known, launches);
 }

@@ -15,10 +15,13 @@ LINKS = {  # how a program is linked: (compile, link)
     "static": (["-fno-pie", "-DSTATIC"], ["-static"]),
     "staticpie": (["-fPIE", "-DSTATIC"], ["-static-pie"]),
     "gold": (["-fPIE"], ["-pie", "-fuse-ld=gold"]),  # of binutils, as ld is
+    "lld": (["-fPIE"], ["-pie", "-fuse-ld=lld"]),
+    "mold": (["-fPIE"], ["-pie", "-fuse-ld=mold"]),
     "musl": (["-fPIE", "-DNO_CPP"], ["-pie"]),
     "muslstatic": (["-fno-pie", "-DNO_CPP", "-DSTATIC"], ["-static"]),
 }
 FRAME_POINTERS = {"fp": "-fno-omit-frame-pointer", "nofp": "-fomit-frame-pointer"}
+LINKERS = {"lld": "ld.lld", "mold": "mold"}
 COMPILERS = {"gcc": ("gcc", "g++"), "clang": ("clang", "clang++"), "musl": ("musl-gcc", None)}
 
 
@@ -39,8 +42,8 @@ class Build:
 
     def missing(self):
         """What has to be installed first; None: nothing."""
-        tools = [tool for tool in COMPILERS[self.compiler] if tool]
-        return next((tool for tool in tools if not shutil.which(tool)), None)
+        tools = [*COMPILERS[self.compiler], LINKERS.get(self.link)]
+        return next((tool for tool in tools if tool and not shutil.which(tool)), None)
 
     def make(self):
         """Build what is not there or older than the sources; returns the folder. Another process may want it, too."""
@@ -98,7 +101,8 @@ def every_build():
               for pointers in ("nofp", "fp") for link in ("pie", "nopie", "static", "staticpie")]
     builds += [Build("musl", level, "nofp", link)
                for level in ("O0", "O2") for link in ("musl", "muslstatic")]
-    builds += [Build("gcc", "O2", "nofp", "gold"), Build("gcc", "O3", "nofp", "pie", ["-flto"]),
+    builds += [Build("gcc", "O2", "nofp", link) for link in ("gold", "lld", "mold")]
+    builds += [Build("gcc", "O3", "nofp", "pie", ["-flto"]), Build("clang", "O2", "nofp", "lld"),
                # All that says how its C code unwinds is .debug_frame.
                Build("gcc", "O2", "nofp", "pie", ["-fno-asynchronous-unwind-tables", "-g"])]
     builds += [Build("gcc", "O2", "nofp", "pie", [flag])

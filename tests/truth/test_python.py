@@ -91,6 +91,12 @@ def test_greenlets_switch_stacks(tmp_path):
 
 
 @pytest.mark.whole
+def test_a_loop_in_cython_runs_coroutines(tmp_path):
+    run_with(lambda one: python_packages.package(one, "uvloop"), interpreters(), "uvloop", tmp_path,
+             seconds=3)
+
+
+@pytest.mark.whole
 def test_numpy_without_the_gil(tmp_path):
     run_with(lambda one: python_packages.package(one, "numpy"), interpreters(), "numpy", tmp_path,
              seconds=4)

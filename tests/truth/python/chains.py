@@ -623,6 +623,12 @@ def run_asyncio(end):
     loop.run_until_complete(collect(end))
 
 
+def run_uvloop(end):
+    """A loop that is written in Cython, over a library in C."""
+    import uvloop
+    uvloop.new_event_loop().run_until_complete(collect(end))
+
+
 def run_deep(end):
     sys.setrecursionlimit(5000)
     BURNS[:] = INTERPRETED
@@ -711,7 +717,7 @@ WARM_UP = [1.0]
 SCENARIOS = {"plain": run_plain, "callbacks": run_callbacks, "generators": run_generators,
              "asyncio": run_asyncio, "deep": run_deep, "threads": run_threads,
              "processes": run_processes, "forks": run_forks, "extension": run_extension,
-             "greenlets": run_greenlets, "numpy": run_numpy}
+             "greenlets": run_greenlets, "numpy": run_numpy, "uvloop": run_uvloop}
 ENTERED.update({threading.Thread.run.__code__: "any"})
 
 

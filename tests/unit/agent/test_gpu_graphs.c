@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the kernel programs count of graphs: whose their launches are, and which kernels they have, whatever they are
 // made of.
+#include <bpf/bpf.h>
+
 #include "tests/unit/agent/gpu_counts.h"
 
 // ---- graphs -----------------------------------------------------------------------------------
@@ -480,6 +482,64 @@ TEST(of_a_graph_with_a_part_that_nobody_has_seen_no_kernels_are_told)
 	end_making(&making);
 }
 
+// Of this process, by as much of its name as the kernel keeps.
+static int find_map(const char *name)
+{
+	for (int fd = 0; fd < sysconf(_SC_OPEN_MAX); fd++) {
+		struct bpf_map_info info = { 0 };
+		uint32_t size = sizeof(info);
+
+		if (!bpf_obj_get_info_by_fd(fd, &info, &size) && size >= sizeof(info.name) &&
+		    !strncmp(info.name, name, sizeof(info.name) - 1))
+			return fd;
+	}
+	fail_msg("no map %s", name);
+	return -1;
+}
+
+// Room for @left kernels of graphs is left, by others' of graphs that are captured for ever.
+static void fill_kernels(uint32_t left, bool fill)
+{
+	enum { KEPT = 65536 }; // GPU_KERNELS_MAX
+	int fd = find_map("gpu_graph_kernels");
+
+	for (uint32_t i = 0; i < KEPT - left; i++) {
+		struct gpu_graph_kernel key = { .graph = ~0ULL - i };
+		uint64_t launches = 1;
+
+		assert_int_equal(0, fill ? bpf_map_update_elem(fd, &key, &launches, BPF_NOEXIST)
+					 : bpf_map_delete_elem(fd, &key));
+	}
+}
+
+TEST(of_a_graph_with_a_kernel_that_there_was_no_room_for_none_are_told)
+{
+	struct making making;
+	CUgraph captured = NULL, made = NULL;
+
+	if (!begin_making(&making))
+		SKIP("needs root, BTF and a link of many uprobes");
+	CUfunction other = get_function("other");
+	assert_int_equal(0, call.make_graph(&made, 0));
+	add_kernel(&making, made);
+	CUgraphExec before = instantiate(made);
+	EXPECT_EQ(1, kernels_of_launch(&making, before), "while there is room");
+
+	fill_kernels(1, true);
+	assert_int_equal(0, call.begin(making.stream, 0));
+	launch(making.function, making.stream);
+	launch(other, making.stream); // a stack of its own
+	assert_int_equal(0, call.end(making.stream, &captured));
+	add_kernel(&making, made);
+	fill_kernels(1, false);
+	EXPECT_EQ(0, kernels_of_launch(&making, instantiate(captured)), "one of two is known");
+	EXPECT_EQ(0, kernels_of_launch(&making, instantiate(made)), "likewise");
+	EXPECT_EQ(1, kernels_of_launch(&making, before), "that has none of it");
+	EXPECT_EQ(3, kernels_of_launch(&making, instantiate(capture_graph(&making, 3))),
+		  "there is room again");
+	end_making(&making);
+}
+
 static void open_another_window(struct setting *setting)
 {
 	struct gpu_probes_stats stats;
@@ -521,4 +581,5 @@ RUN_TESTS(IN_FOLDER(a_graph_s_handle_that_comes_again_is_another_graph_s),
 	  IN_FOLDER(a_graph_that_is_put_together_by_hand_has_the_kernels_that_were_added),
 	  IN_FOLDER(what_is_captured_into_a_graph_is_added_to_what_it_has),
 	  IN_FOLDER(of_a_graph_with_a_part_that_nobody_has_seen_no_kernels_are_told),
+	  IN_FOLDER(of_a_graph_with_a_kernel_that_there_was_no_room_for_none_are_told),
 	  IN_FOLDER(a_stream_that_has_the_handle_of_one_that_was_captured_is_not))
