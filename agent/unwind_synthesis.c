@@ -40,6 +40,12 @@ struct pattern {
 		.saved = SAVED_AT_CFA << 4, .return_offset = -8, .flags = RULE_CLONED, \
 	}
 
+/* On aarch64 neither, and its caller is in lr. */
+#define ARM_CLONE_RETURNS                                                                    \
+	{                                                                                    \
+		.cfa = CFA_REGISTER, .cfa_register = ARM64_REGISTER_SP, .flags = RULE_CLONED \
+	}
+
 /*
  * Returning from a signal handler is one system call, rt_sigreturn: 15 on x86-64, 139 on aarch64.
  * clone() comes back twice: to its caller, and on the new thread's stack. glibc describes nothing from
@@ -68,6 +74,12 @@ static const struct pattern patterns[] = {
 	  14,
 	  { 0x31, 0xed, 0x5f, 0x41, 0xff, 0xd1, 0x89, 0xc7, 0x31, 0xc0, 0xb0, 60, 0x0f, 0x05 },
 	  { .cfa = CFA_END } },
+	// musl: svc #0; cbz x0, (new thread); ret
+	{ EM_AARCH64,
+	  12,
+	  12,
+	  { 0x01, 0, 0, 0xd4, 0x40, 0, 0, 0xb4, 0xc0, 0x03, 0x5f, 0xd6 },
+	  ARM_CLONE_RETURNS },
 	// mov $11, %eax; syscall; xor %rdi, %rdi; mov $60, %eax (munmap, then exit)
 	{ EM_X86_64,
 	  15,
