@@ -135,7 +135,8 @@ static __always_inline __u64 end_capture_of(const struct process_key *process, _
 	number = capture->number;
 	known = bpf_map_lookup_elem(&gpu_graph_launches, &number); // that it is not
 	*ret_is_added = capture->is_added;
-	if (known || !capture->seen || capture->seen != *(const volatile __u64 *)&gpu_captures_seen ||
+	if (known || !capture->seen ||
+	    capture->seen != *(const volatile __u64 *)&gpu_captures_seen ||
 	    is_capture_lost(capture)) {
 		launches = GPU_GRAPH_NOT_KNOWN;
 		count(COUNTER_GPU_CAPTURES_MISSED);
