@@ -213,8 +213,9 @@ $(BUILD)/tests/gpu/libcupti.so.12: tests/gpu/cupti_double.c tests/gpu/cupti_doub
 $(BUILD)/tests/agent/test_cupti_window: | $(CUPTI_DOUBLES)
 $(addprefix $(BUILD)/tests/agent/test_,probe_site gpu_driver gpu_lane gpu_probes gpu_memory gpu_counts gpu_graphs): | $(GPU_DOUBLES) $(GPU_SHAPES)
 
-# So many programs of unit tests, or processes of pytest, run at a time.
+# So many programs of unit tests, or processes of pytest, run at a time; and where nothing is measured.
 TEST_WORKERS ?= 1
+STEADY_WORKERS ?= 2
 
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
 
@@ -242,7 +243,7 @@ gpu-verdicts: packages $(PROGRAMS) $(GPU_DOUBLES) ## what holds a GPU up, and ho
 
 .PHONY: browser
 browser: packages $(PROGRAMS) ## run the page in headless Chromium; pictures go to build/artefacts
-	tests/run-pytest --workers $(TEST_WORKERS) --claim-tests --together collector_url,real_url tests/browser
+	tests/run-pytest --workers $(STEADY_WORKERS) --claim-tests --together collector_url,real_url tests/browser
 
 .PHONY: deploy-check
 deploy-check: packages ## check the Kubernetes manifests
@@ -289,7 +290,7 @@ differential: packages $(BUILD)/tests/differential/print_table ## unwind tables 
 	python3 tests/differential/compare.py $(BUILD)/tests/differential/print_table
 differential-quick: packages $(BUILD)/tests/differential/print_table $(BUILD)/tests/differential/step_stack
 	DIFFERENTIAL=$(abspath $(BUILD))/tests/differential \
-		tests/run-pytest --workers $(TEST_WORKERS) --claim-tests tests/differential
+		tests/run-pytest --workers $(STEADY_WORKERS) --claim-tests tests/differential
 $(BUILD)/tests/differential/%: $(BUILD)/obj/tests/differential/%.o $(AGENT_A) $(BASE_A)
 	mkdir -p $(@D)
 	$(call say,LD,$@)
