@@ -54,6 +54,8 @@ def is_hidden(process):
         (process / "environ").open("rb").close()
     except PermissionError:
         return True
+    except ProcessLookupError:
+        pass  # a kernel thread has none, and recent kernels say so
     return False
 
 
