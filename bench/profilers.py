@@ -30,6 +30,11 @@ def stop(process, number=signal.SIGTERM):
         process.wait()
 
 
+def heed_interrupts():
+    """What a shell starts in the background ignores Ctrl-C, and so would all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Profiler:
     """One that runs as a command. @missing says why it cannot."""
 
@@ -51,7 +56,8 @@ class Profiler:
     def start(self, pid):
         with open(self.folder / f"{self.name}.log", "wb") as log:
             self.process = subprocess.Popen(self.argv(pid), stdin=subprocess.DEVNULL, stdout=log,
-                                            stderr=log, cwd=self.folder, start_new_session=True)
+                                            stderr=log, cwd=self.folder, start_new_session=True,
+                                            preexec_fn=heed_interrupts)
 
     def is_running(self):
         return self.process.poll() is None
