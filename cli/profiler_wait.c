@@ -38,7 +38,8 @@ int profiler_wait(struct profiler *profiler, uint64_t deadline_ns, struct pollfd
 	assert(other_count <= PROFILER_WAIT_OTHERS_MAX);
 	fds[0] = (struct pollfd){ .fd = profiler_fd(profiler), .events = POLLIN };
 	do {
-		memcpy(fds + 1, others, other_count * sizeof(*others));
+		if (other_count)
+			memcpy(fds + 1, others, other_count * sizeof(*others));
 		ready = poll(fds, 1 + other_count, timeout_ms_until(deadline_ns));
 		if (ready < 0 && errno != EINTR)
 			return error_errno(err, -errno, "poll");
