@@ -197,62 +197,6 @@ static void pass_windows(struct setting *setting)
 	}
 }
 
-TEST(where_launches_are_few_the_first_capture_is_seen)
-{
-	CUstream stream = NULL;
-	struct draining draining;
-	struct setting setting;
-
-	if (!open_calls(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
-	assert_int_equal(0, call.stream(&stream, 0));
-	CUfunction function = get_function("captured");
-	begin_draining(&draining);
-	pass_windows(&setting); // in which nothing was launched
-	CUgraphExec first = capture(function, stream, 5);
-	assert_int_equal(0, call.replay(first, stream));
-	EXPECT_EQ(5, kernels_of(&setting, &draining), "the first of all");
-	end_draining(&draining);
-	close_setting(&setting);
-}
-
-TEST(where_launches_are_many_captures_are_seen_while_there_are_some)
-{
-	CUstream stream = NULL;
-	struct draining draining;
-	struct setting setting;
-
-	if (!open_calls(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
-	assert_int_equal(0, call.stream(&stream, 0));
-	CUfunction function = get_function("captured");
-	begin_draining(&draining);
-	begin_and_end(stream);
-	tick(&setting);
-	assert_int_equal(0, call.replay(capture(function, stream, 3), stream));
-	EXPECT_EQ(3, kernels_of(&setting, &draining), "seen");
-	setting.hits[GPU_CALL_CAPTURED] = 8000000; // 3.6 s of a core, of 6
-	setting.hits[GPU_CALL_LAUNCH] = 1000000;
-	pass_windows(&setting);
-	begin_and_end(stream); // the last was too long ago by now
-	tick(&setting);
-	assert_int_equal(0, call.replay(capture(function, stream, 10), stream));
-	EXPECT_EQ(3 + 10, kernels_of(&setting, &draining), "captures are what it is for");
-	tick(&setting);
-	setting.now_ns += 6 * NS_PER_SECOND; // none in all that time
-	pass_windows(&setting);              // what was seen is added up when one begins
-	probe_link_settle();
-	assert_int_equal(0, call.replay(capture(function, stream, 100), stream));
-	EXPECT_EQ(3 + 10, kernels_of(&setting, &draining), "not seen");
-	tick(&setting);
-	assert_int_equal(0, call.replay(capture(function, stream, 200), stream));
-	EXPECT_EQ(3 + 10 + 200, kernels_of(&setting, &draining), "there are captures again");
-	end_draining(&draining);
-	close_setting(&setting);
-}
-
-// ---- graphs that are made of others -----------------------------------------------------------
-
 struct making {
 	struct setting setting;
 	struct draining draining;
@@ -260,7 +204,7 @@ struct making {
 	CUfunction function;
 };
 
-static bool begin_making(struct making *making)
+static bool open_making(struct making *making)
 {
 	*making = (struct making){ 0 };
 	if (!open_calls(&making->setting))
@@ -268,6 +212,13 @@ static bool begin_making(struct making *making)
 	assert_int_equal(0, call.stream(&making->stream, 0));
 	making->function = get_function("captured");
 	begin_draining(&making->draining);
+	return true;
+}
+
+static bool begin_making(struct making *making)
+{
+	if (!open_making(making))
+		return false;
 	pass_windows(&making->setting); // launches are few
 	return true;
 }
@@ -277,6 +228,53 @@ static void end_making(struct making *making)
 	end_draining(&making->draining);
 	close_setting(&making->setting);
 }
+
+TEST(where_launches_are_few_the_first_capture_is_seen)
+{
+	struct making making;
+
+	if (!begin_making(&making))
+		SKIP("needs root, BTF and a link of many uprobes");
+	CUgraphExec first = capture(making.function, making.stream, 5);
+	assert_int_equal(0, call.replay(first, making.stream));
+	EXPECT_EQ(5, kernels_of(&making.setting, &making.draining), "the first of all");
+	end_making(&making);
+}
+
+TEST(where_launches_are_many_captures_are_seen_while_there_are_some)
+{
+	struct making making;
+
+	if (!open_making(&making))
+		SKIP("needs root, BTF and a link of many uprobes");
+	struct setting *setting = &making.setting;
+	begin_and_end(making.stream);
+	tick(setting);
+	assert_int_equal(0, call.replay(capture(making.function, making.stream, 3), making.stream));
+	EXPECT_EQ(3, kernels_of(setting, &making.draining), "seen");
+	setting->hits[GPU_CALL_CAPTURED] = 8000000; // 3.6 s of a core, of 6
+	setting->hits[GPU_CALL_LAUNCH] = 1000000;
+	pass_windows(setting);
+	begin_and_end(making.stream); // the last was too long ago by now
+	tick(setting);
+	assert_int_equal(0,
+			 call.replay(capture(making.function, making.stream, 10), making.stream));
+	EXPECT_EQ(3 + 10, kernels_of(setting, &making.draining), "captures are what it is for");
+	tick(setting);
+	setting->now_ns += 6 * NS_PER_SECOND; // none in all that time
+	pass_windows(setting);                // what was seen is added up when one begins
+	probe_link_settle();
+	assert_int_equal(0,
+			 call.replay(capture(making.function, making.stream, 100), making.stream));
+	EXPECT_EQ(3 + 10, kernels_of(setting, &making.draining), "not seen");
+	tick(setting);
+	assert_int_equal(0,
+			 call.replay(capture(making.function, making.stream, 200), making.stream));
+	EXPECT_EQ(3 + 10 + 200, kernels_of(setting, &making.draining), "there are captures again");
+	end_making(&making);
+}
+
+// ---- graphs that are made of others -----------------------------------------------------------
 
 static CUgraph capture_graph(const struct making *making, uint32_t launches)
 {
