@@ -22,7 +22,7 @@ LDFLAGS += -fsanitize=address,undefined
 endif
 # Where the kernel's asm/ headers of the machine are.
 ASM_INCLUDE := /usr/include/$(shell $(CC) -dumpmachine)
-BPF_CFLAGS := -target bpf -O2 -g -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) -I. -Ibpf \
+BPF_CFLAGS := -target bpf -O2 -g -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) -I. -MMD -MP \
 	      -idirafter $(ASM_INCLUDE) -Wall -Wextra -Werror \
 	      -Wno-unused-parameter -Wno-missing-declarations
 
@@ -37,12 +37,13 @@ AGENT_LIBS := -lbpf -lelf -lcapstone -llzma -lz $(BASE_LIBS)
 COLLECTOR_LIBS := -lrocksdb -lmicrohttpd -ljansson -lpcre2-8 -lzstd -lz -lm $(PROTO_LIBS)
 CLI_LIBS := -lcurl -lncurses -ltinfo -ljansson
 
-# A folder is a library, its main.c aside.
-sources = $(filter-out $(1)/main.c,$(wildcard $(1)/*.c))
+# A folder is a library, its main.c aside; the folders in it are its rooms.
+sources = $(filter-out $(1)/main.c,$(shell find $(1) -name '*.c'))
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
 PROTO_GEN := $(patsubst proto/%.proto,$(BUILD)/gen/%.pb-c.c,$(wildcard proto/*/*.proto proto/*/*/*.proto))
-BPF_SKELETONS := $(patsubst bpf/%.bpf.c,$(BUILD)/gen/%.skel.h,$(wildcard bpf/*.bpf.c))
+BPF_PROGRAMS := $(shell find bpf -name '*.bpf.c')
+BPF_SKELETONS := $(patsubst %.bpf.c,$(BUILD)/gen/%.skel.h,$(notdir $(BPF_PROGRAMS)))
 
 BASE_A := $(BUILD)/lib/base.a
 PROTO_A := $(BUILD)/lib/proto.a
@@ -123,15 +124,18 @@ $(BUILD)/gen/%.pb-c.c: proto/%.proto | $(BUILD)/packages.stamp
 $(BUILD)/gen/%.pb-c.h: $(BUILD)/gen/%.pb-c.c ;
 $(call objects,$(call sources,proto)): | $(PROTO_GEN)
 
-$(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) base/profile.h | $(BUILD)/packages.stamp
-	mkdir -p $(@D)
-	$(call say,BPF,$<)
-	$(CLANG) $(BPF_CFLAGS) -c $< -o $@
+define bpf_rule
+$(BUILD)/bpf/$(notdir $(1:.c=.o)): $(1) | $(BUILD)/packages.stamp
+	mkdir -p $$(@D)
+	$$(call say,BPF,$$<)
+	$$(CLANG) $$(BPF_CFLAGS) -c $$< -o $$@
+endef
+$(foreach program,$(BPF_PROGRAMS),$(eval $(call bpf_rule,$(program))))
 $(BUILD)/gen/%.skel.h: $(BUILD)/bpf/%.bpf.o | $(BUILD)/packages.stamp
 	mkdir -p $(@D)
 	$(call say,SKEL,$@)
 	bpftool gen skeleton $< name $*_bpf > $@
-$(call objects,$(shell grep -l 'skel\.h"' agent/*.c)): | $(BPF_SKELETONS)
+$(call objects,$(shell grep -rl --include='*.c' 'skel\.h"' agent)): | $(BPF_SKELETONS)
 
 WEB_FILES := $(wildcard collector/web/*) collector/openapi.yaml
 $(BUILD)/gen/web_assets.c: collector/embed-web $(WEB_FILES)
@@ -151,15 +155,22 @@ UNIT_LINK_proto = $(PROTO_LIBS)
 UNIT_LINK_agent = $(AGENT_LIBS) $(PROTO_LIBS)
 UNIT_LINK_collector = $(COLLECTOR_LIBS)
 UNIT_LINK_cli = $(CLI_LIBS) $(BASE_LIBS)
-UNIT_TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/*/test_*.c))
+UNIT_LIBS_bpf = $(UNIT_LIBS_agent)
+UNIT_LINK_bpf = $(UNIT_LINK_agent)
+UNIT_TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(shell find tests/unit -name 'test_*.c'))
+# The programs of unit tests of these names, wherever their room is.
+unit_programs = $(filter $(addprefix %/test_,$(1)),$(UNIT_TESTS))
 
 define unit_rule
-$(BUILD)/tests/$(1)/test_%: $(BUILD)/obj/tests/unit/$(1)/test_%.o $(UNIT_LIBS_$(1))
+$(filter $(BUILD)/tests/$(1)/%,$(UNIT_TESTS)): $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_LIBS_$(1))
 	mkdir -p $$(@D)
 	$$(call say,LD,$$@)
 	$$(CC) $$(LDFLAGS) $$^ -lcmocka $(UNIT_LINK_$(1)) -o $$@
 endef
-$(foreach folder,base proto agent collector cli,$(eval $(call unit_rule,$(folder))))
+$(foreach folder,base bpf proto agent collector cli,$(eval $(call unit_rule,$(folder))))
+
+.PHONY: unit-objects
+unit-objects: packages $(patsubst $(BUILD)/tests/%,$(BUILD)/obj/tests/unit/%.o,$(UNIT_TESTS)) ## compile the unit tests
 
 # The doubles of the GPU's libraries, under the names of the real ones. Test equipment.
 GPU_DOUBLES := $(BUILD)/tests/gpu/libnvidia-ml.so.1 $(BUILD)/tests/gpu/libcuda.so.1 $(BUILD)/tests/gpu/libnccl.so.2
@@ -185,7 +196,7 @@ $(BUILD)/tests/gpu/%_client: tests/gpu/%_client.c tests/gpu/cuda_double.h | $(BU
 	mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(CC) -std=gnu11 -O1 -g -D_GNU_SOURCE -I. -Wall -Wextra $< -o $@
-$(BUILD)/tests/agent/test_nvml $(BUILD)/tests/agent/test_gpu_usage: | $(GPU_DOUBLES)
+$(call unit_programs,nvml gpu_usage): | $(GPU_DOUBLES)
 
 # The CUPTI helper, an opt-in library for profiled processes: frame pointers and no endbr64, for its probe.
 HELPER_CFLAGS := -std=gnu11 -O2 -g -D_GNU_SOURCE -I. -fPIC -shared -fvisibility=hidden -fcf-protection=none \
@@ -210,8 +221,8 @@ $(BUILD)/tests/gpu/libcupti.so.12: tests/gpu/cupti_double.c tests/gpu/cupti_doub
 	mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(CC) -std=gnu11 -O1 -g -I. -Itests/gpu/cupti -fPIC -shared -Wall -Wextra -pthread -Wl,-soname,$(@F) $< -o $@
-$(BUILD)/tests/agent/test_cupti_window: | $(CUPTI_DOUBLES)
-$(addprefix $(BUILD)/tests/agent/test_,probe_site gpu_driver gpu_lane gpu_probes gpu_memory gpu_counts gpu_graphs): | $(GPU_DOUBLES) $(GPU_SHAPES)
+$(call unit_programs,cupti_window): | $(CUPTI_DOUBLES)
+$(call unit_programs,probe_site gpu_driver gpu_lane gpu_probes gpu_memory gpu_counts gpu_graphs): | $(GPU_DOUBLES) $(GPU_SHAPES)
 
 # So many programs of unit tests, or processes of pytest, run at a time; and where nothing is measured.
 TEST_WORKERS ?= 1
@@ -220,8 +231,8 @@ STEADY_WORKERS ?= 2
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
 
 # They put probes into the same files, which takes turns in the kernel.
-PROBING_TESTS := $(filter %/test_gpu_driver %/test_gpu_probes %/test_gpu_lane %/test_gpu_memory %/test_gpu_counts %/test_gpu_graphs %/test_gpu_programs \
-	%/test_gpu_spin %/test_probe_link %/test_probe_site,$(UNIT_TESTS))
+PROBING_TESTS := $(call unit_programs,gpu_driver gpu_probes gpu_lane gpu_memory gpu_counts gpu_graphs gpu_programs gpu_spin \
+	probe_link probe_site)
 
 .PHONY: unit
 unit: packages $(UNIT_TESTS) ## build and run the unit tests
@@ -302,12 +313,12 @@ test-kernels: packages-kernels $(PROGRAMS) $(UNIT_TESTS) ## load and check stack
 
 # Debian's non-free package, unpacked below build/: its functions can be called without a device.
 .PHONY: test-libcuda
-test-libcuda: packages $(addprefix $(BUILD)/tests/agent/test_,probe_site gpu_probes) ## sites and probes in the real driver library
+test-libcuda: packages $(call unit_programs,probe_site gpu_probes) ## sites and probes in the real driver library
 	rm -rf $(BUILD)/libcuda
 	tests/gpu/fetch-libcuda $(abspath $(BUILD))/libcuda
-	for test in probe_site gpu_probes; do \
+	for test in $(call unit_programs,probe_site gpu_probes); do \
 		CAIRN_LIBCUDA=$$(find $(abspath $(BUILD))/libcuda/root -name 'libcuda.so.*.*' -type f) \
-			$(BUILD)/tests/agent/test_$$test || exit 1; \
+			$$test || exit 1; \
 	done
 
 # Tests that need nothing of the kernel: an emulated program has this machine's.
@@ -322,8 +333,8 @@ test-aarch64: packages packages-kernels ## cross-compile, and run the unwinder's
 		CC='aarch64-linux-gnu-gcc -idirafter $(AARCH64_ROOT)/usr/include \
 		-idirafter $(AARCH64_ROOT)/usr/include/aarch64-linux-gnu $(foreach folder,usr/lib lib,\
 		-L$(AARCH64_ROOT)/$(folder)/aarch64-linux-gnu -Wl,-rpath-link=$(AARCH64_ROOT)/$(folder)/aarch64-linux-gnu)' \
-		$(AARCH64)/lib/agent.a $(AARCH64_TESTS:%=$(AARCH64)/tests/agent/test_%)
-	tests/aarch64/run $(AARCH64_ROOT) $(AARCH64_TESTS:%=$(AARCH64)/tests/agent/test_%)
+		$(AARCH64)/lib/agent.a $(patsubst $(BUILD)/%,$(AARCH64)/%,$(call unit_programs,$(AARCH64_TESTS)))
+	tests/aarch64/run $(AARCH64_ROOT) $(patsubst $(BUILD)/%,$(AARCH64)/%,$(call unit_programs,$(AARCH64_TESTS)))
 
 .PHONY: sanitize
 sanitize: packages ## unit and end-to-end tests under ASan and UBSan
@@ -383,13 +394,13 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(COLLECTOR_A) $(PROTO_A) $(BASE_A)
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 10
 # What they need of agent/ and proto/: the rest, with the programs for the kernel, is not built for them.
-FUZZED := $(addprefix agent/,build_id callee_saved cfi cfi_expression cfi_pointer cfi_program cgroup code_flow code_flow_rows \
-	  cuda_symbols debug_file elf elf_symbols executable file_symbols frame_states go_pclntab go_text jit_name \
-	  jit_symbols jitdump kallsyms mapped_file mapping mmap_events perf_events perf_map plt proc process_labels \
-	  process_memory python_code python_layout python_lines python_text resource_attributes section_reader \
-	  slow_open symbol_list symbol_names symbol_table unwind_go unwind_pack unwind_rows unwind_synthesis \
-	  unwind_table vector_size) \
-	  $(addprefix proto/,export_message_decode export_message_encode export_message_response message_memory)
+FUZZED := $(foreach module,foreign_file build_id callee_saved cfi cfi_expression cfi_pointer cfi_program cgroup code_flow code_flow_rows \
+	  cuda_symbols debug_file elf elf_symbols executable file_symbols frame_states go_pclntab go_text \
+	  jit_name jit_symbols jitdump kallsyms mapped_file mapping mmap_events perf_events perf_map plt proc \
+	  process_labels process_memory python_code python_layout python_lines python_text resource_attributes \
+	  section_reader slow_open symbol_list symbol_names symbol_table unwind_go unwind_pack unwind_rows \
+	  unwind_synthesis unwind_table vector_size,$(filter %/$(module).c,$(call sources,agent))) \
+	  $(addprefix proto/,export_message_decode.c export_message_encode.c export_message_response.c message_memory.c)
 FUZZED_A := $(BUILD)/lib/fuzzed.a
 
 .PHONY: fuzz fuzz-quick
@@ -406,7 +417,7 @@ fuzz-quick:
 fuzzers: $(FUZZERS)
 $(FUZZERS): CC := $(CLANG) -fsanitize=fuzzer-no-link,address,undefined
 $(FUZZERS): CFLAGS := $(filter-out -O2 -g,$(CFLAGS)) -O1 -gline-tables-only
-$(FUZZED_A): $(call objects,$(FUZZED:%=%.c)) $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/gen/%.o,$(PROTO_GEN))
+$(FUZZED_A): $(call objects,$(FUZZED)) $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/gen/%.o,$(PROTO_GEN))
 $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZED_A) $(BASE_A)
 	mkdir -p $(@D)
 	$(call say,LD,$@)
@@ -440,4 +451,4 @@ FORMATTED = $(shell git ls-files '*.c' '*.h')
 clean: ## remove build/
 	rm -rf $(BUILD)
 
--include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/bpf -name '*.d' 2>/dev/null)

@@ -3,13 +3,13 @@
 
 #include <errno.h>
 
-#include "agent/gpu_lane.h"
-#include "agent/gpu_programs.h"
-#include "agent/gpu_usage.h"
-#include "agent/lane_series.h"
-#include "agent/page_faults.h"
-#include "agent/switches.h"
-#include "agent/wakers.h"
+#include "agent/gpu/gpu_lane.h"
+#include "agent/gpu/gpu_programs.h"
+#include "agent/gpu/gpu_usage.h"
+#include "agent/sources/lane_series.h"
+#include "agent/sources/page_faults.h"
+#include "agent/sources/switches.h"
+#include "agent/sources/wakers.h"
 
 // ---- the wall clock -------------------------------------------------------------------------
 

@@ -7,24 +7,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/budget.h"
-#include "agent/kallsyms.h"
-#include "agent/kernel_request.h"
-#include "agent/loader.h"
-#include "agent/process.h"
-#include "agent/window.h"
+#include "agent/overhead/budget.h"
+#include "agent/symbols/kallsyms.h"
+#include "agent/gpu/kernel_request.h"
+#include "agent/bpf/loader.h"
+#include "agent/process/process.h"
+#include "agent/stacks/window.h"
 #include "base/error.h"
 
 /** Bits of profiler_options.lanes. */
 enum lane_bit {
-	LANE_WALL = 1 << 0,     // what threads do with their time (agent/switches.h)
-	LANE_MEMORY = 1 << 1,   // what page faults bring into memory (agent/page_faults.h)
-	LANE_WAKERS = 1 << 2,   // who ends waits (agent/wakers.h): with the wall
+	LANE_WALL = 1 << 0,     // what threads do with their time (agent/sources/switches.h)
+	LANE_MEMORY = 1 << 1,   // what page faults bring into memory (agent/sources/page_faults.h)
+	LANE_WAKERS = 1 << 2,   // who ends waits (agent/sources/wakers.h): with the wall
 	LANE_GOVERNOR = 1 << 3, // what the agent costs, and keeping it within a budget
 	LANE_SERIES =
-		1 << 4,    // numbers without stacks (agent/lane_series.h): with the wall and memory
-	LANE_GPU = 1 << 5, // what GPUs do, as their driver tells (agent/gpu_usage.h)
-	LANE_GPU_CALLS = 1 << 6, // what is asked of them, by stack (agent/gpu_lane.h)
+		1
+		<< 4, // numbers without stacks (agent/sources/lane_series.h): with the wall and memory
+	LANE_GPU = 1 << 5,       // what GPUs do, as their driver tells (agent/gpu/gpu_usage.h)
+	LANE_GPU_CALLS = 1 << 6, // what is asked of them, by stack (agent/gpu/gpu_lane.h)
 };
 
 /** What a lane is opened with; all of it outlives the lanes. */

@@ -13,11 +13,11 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "agent/identity.h"
+#include "agent/ship/identity.h"
 #include "agent/lanes.h"
 #include "agent/options.h"
 #include "agent/profiler.h"
-#include "agent/sender.h"
+#include "agent/ship/sender.h"
 #include "agent/stats.h"
 #include "base/cleanup.h"
 #include "base/clock.h"

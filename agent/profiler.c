@@ -12,26 +12,26 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/debug_file.h"
-#include "agent/executable.h"
-#include "agent/kallsyms.h"
+#include "agent/symbols/debug_file.h"
+#include "agent/symbols/executable.h"
+#include "agent/symbols/kallsyms.h"
 #include "agent/lanes.h"
-#include "agent/line_reader.h"
-#include "agent/loader.h"
-#include "agent/location_table.h"
-#include "agent/machine.h"
-#include "agent/mmap_events.h"
-#include "agent/perf_events.h"
-#include "agent/process.h"
-#include "agent/process_unwind.h"
-#include "agent/python_code_table.h"
-#include "agent/python_runtime.h"
-#include "agent/snapshots.h"
-#include "agent/stack_reader.h"
-#include "agent/stack_table.h"
-#include "agent/thread_priority.h"
-#include "agent/wait_class.h"
-#include "agent/window.h"
+#include "agent/symbols/line_reader.h"
+#include "agent/bpf/loader.h"
+#include "agent/stacks/location_table.h"
+#include "agent/bpf/machine.h"
+#include "agent/bpf/mmap_events.h"
+#include "agent/bpf/perf_events.h"
+#include "agent/process/process.h"
+#include "agent/publish/process_unwind.h"
+#include "agent/python/python_code_table.h"
+#include "agent/python/python_runtime.h"
+#include "agent/stacks/snapshots.h"
+#include "agent/stacks/stack_reader.h"
+#include "agent/stacks/stack_table.h"
+#include "agent/bpf/thread_priority.h"
+#include "agent/stacks/wait_class.h"
+#include "agent/stacks/window.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/debuginfod.h"
@@ -43,7 +43,7 @@ enum {
 	// when half full, and that is looked at four times a second.
 	COUNTS_SECONDS = 4,
 	// Lanes count waits and threads, of which each CPU can have as many as the kernel side lets it
-	// (bpf/unwind_budget.h), and totals of each thread name of each process.
+	// (bpf/switch/unwind_budget.h), and totals of each thread name of each process.
 	LANE_COUNTS_PER_CPU = 8192,
 	LANE_COUNTS_MIN = 8192,
 	// With two maps of 176 bytes a count, 23 MB of kernel memory; on more than 8 CPUs they are

@@ -6,11 +6,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "agent/budget.h"
-#include "agent/kernel_request.h"
-#include "agent/process.h"
-#include "agent/process_unwind.h"
-#include "agent/python_code_table.h"
+#include "agent/overhead/budget.h"
+#include "agent/gpu/kernel_request.h"
+#include "agent/process/process.h"
+#include "agent/publish/process_unwind.h"
+#include "agent/python/python_code_table.h"
 #include "base/error.h"
 #include "base/labels.h"
 #include "base/profile.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stats.h"
+#include "agent/stats.h"
 
 #include <stdio.h>
 #include <string.h>

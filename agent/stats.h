@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "agent/profiler.h"
-#include "agent/sender.h"
+#include "agent/ship/sender.h"
 
 /** Cumulative figures at one moment. */
 struct stats {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "call_tree.h"
+#include "base/call_tree.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cleanup.h"
+#include "base/cleanup.h"
 
 enum { NODES_MIN = 1024 };
 

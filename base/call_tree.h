@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "profile.h"
+#include "base/profile.h"
 
 /** Node 0 is the root; a parent comes before its children. */
 struct call_node {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collapsed.h"
+#include "base/collapsed.h"
 
 #include <inttypes.h>
 
-#include "cleanup.h"
-#include "call_tree.h"
+#include "base/cleanup.h"
+#include "base/call_tree.h"
 
 // Append ";name" and remember where the path of @depth frames ends.
 static int extend_path(struct buffer *path, struct buffer *ends, uint32_t depth, const char *name)

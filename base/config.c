@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config.h"
+#include "base/config.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cleanup.h"
-#include "config_setting.h"
-#include "version.h"
+#include "base/cleanup.h"
+#include "base/config_setting.h"
+#include "base/version.h"
 
 enum {
 	// getopt_long()'s numbers for flags: the position in the table, above all letters.

@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "error.h"
-#include "labels.h"
+#include "base/error.h"
+#include "base/labels.h"
 
 enum config_kind {
 	CONFIG_STRING,   // char *, NULL or from malloc(); owned by the caller, also after a failure

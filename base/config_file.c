@@ -2,7 +2,7 @@
 // The configuration file: one YAML mapping of settings to scalars, read event by event, so that
 // nothing is built in memory and the first nesting where none belongs ends the reading. The only
 // user of libyaml.
-#include "config_setting.h"
+#include "base/config_setting.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +10,8 @@
 
 #include <yaml.h>
 
-#include "buffer.h"
-#include "cleanup.h"
+#include "base/buffer.h"
+#include "base/cleanup.h"
 
 enum {
 	CONFIG_FILE_BYTES_MAX = 1 << 20, // a thousand times what a real one needs

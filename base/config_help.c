@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --help, written from the table of settings.
-#include "config.h"
+#include "base/config.h"
 
 #include <string.h>
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Durations, sizes and moments as users write them, to numbers.
-#include "config.h"
+#include "base/config.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
 #include <time.h>
 
-#include "cleanup.h"
-#include "clock.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
 
 enum { DECIMALS_MAX = 9 }; // more digits than that are below a nanosecond of a second
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config_setting.h"
+#include "base/config_setting.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cleanup.h"
-#include "clock.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
 
 const struct config_option *config_find(const struct config_program *program, const char *name)
 {

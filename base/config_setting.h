@@ -2,7 +2,7 @@
 // Within config: the table of settings, looked up by name and set from text, whatever the source.
 #pragma once
 
-#include "config.h"
+#include "base/config.h"
 
 /** Longest name of a setting. */
 enum { CONFIG_NAME_BYTES = 64 };

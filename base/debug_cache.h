@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "error.h"
+#include "base/error.h"
 
 enum {
 	DEBUG_CACHE_FILES_MAX = 16384, // looked at when room is made; more are left alone

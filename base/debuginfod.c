@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "debuginfod.h"
+#include "base/debuginfod.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,11 +13,11 @@
 
 #include <curl/curl.h>
 
-#include "cleanup.h"
-#include "clock.h"
-#include "log.h"
-#include "version.h"
-#include "debug_cache.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/version.h"
+#include "base/debug_cache.h"
 
 enum {
 	TIMEOUT_S = 10,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "demangle.h"
+#include "base/demangle.h"
 
 #include <setjmp.h>
 #include <stdbool.h>
@@ -8,8 +8,8 @@
 
 #include <libiberty/demangle.h>
 
-#include "demangle_rust.h"
-#include "utf8.h"
+#include "base/demangle_rust.h"
+#include "base/utf8.h"
 
 /*
  * Work that libiberty does without printing anything is not stopped by the limit on output. Two

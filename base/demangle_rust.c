@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "demangle_rust.h"
+#include "base/demangle_rust.h"
 
 #include <ctype.h>
 #include <inttypes.h>

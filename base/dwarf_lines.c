@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dwarf_lines.h"
+#include "base/dwarf_lines.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 #include <elfutils/libdw.h>
 #include <elfutils/libdwelf.h>
 
-#include "cleanup.h"
+#include "base/cleanup.h"
 
 enum {
 	SCOPES_DEPTH_MAX = 64,  // namespaces, types and blocks within each other

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hash_table.h"
+#include "base/hash_table.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "id128.h"
+#include "base/id128.h"
 
 #include <sys/random.h>
 #include <xxhash.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "labels.h"
+#include "base/labels.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cleanup.h"
-#include "utf8.h"
+#include "base/cleanup.h"
+#include "base/utf8.h"
 
 void labels_deinit(struct labels *labels)
 {

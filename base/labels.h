@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "error.h"
-#include "id128.h"
+#include "base/error.h"
+#include "base/id128.h"
 
 enum {
 	LABELS_MAX = 32,            // per series; Pyroscope's limit is 30

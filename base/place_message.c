@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "place_message.h"
+#include "base/place_message.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
 
-#include "demangle.h"
+#include "base/demangle.h"
 
 _Static_assert(SOURCE_LINES_MAX == DWARF_INLINED_MAX + 1, "all that DWARF gives is taken");
 

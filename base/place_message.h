@@ -7,9 +7,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "buffer.h"
-#include "dwarf_lines.h"
-#include "source_lines.h"
+#include "base/buffer.h"
+#include "base/dwarf_lines.h"
+#include "base/source_lines.h"
 
 /* A message is this, and for each line its head and two texts. */
 struct place_message_head {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "place_table.h"
+#include "base/place_table.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,11 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "hash_table.h"
-#include "id128.h"
-#include "profile.h"
-#include "source_lines.h"
-#include "string_table.h"
+#include "base/hash_table.h"
+#include "base/id128.h"
+#include "base/profile.h"
+#include "base/source_lines.h"
+#include "base/string_table.h"
 
 enum { PLACES_MAX = 1 << 17 }; // when full all are forgotten, and read again if asked for
 

@@ -13,11 +13,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "error.h"
-#include "hash_table.h"
-#include "id128.h"
-#include "labels.h"
-#include "string_table.h"
+#include "base/error.h"
+#include "base/hash_table.h"
+#include "base/id128.h"
+#include "base/labels.h"
+#include "base/string_table.h"
 
 enum {
 	STACK_FRAMES_MAX = 1024, // user and kernel together; the agent sends at most 512

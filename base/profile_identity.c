@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Identities of locations, stacks and series: hashes over fixed records of big-endian numbers and
 // of hashes of strings, so that every host computes the same and no concatenation is ambiguous.
-#include "profile.h"
+#include "base/profile.h"
 
 #include <string.h>
 

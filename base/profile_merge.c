@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "profile_merge.h"
+#include "base/profile_merge.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "cleanup.h"
+#include "base/cleanup.h"
 
 /* Positions in `from` to positions in `into`; HASH_TABLE_NONE: not carried over yet. */
 struct merge {

@@ -2,8 +2,8 @@
 // Several windows' profiles to one: what a recording of many drains becomes before it is exported.
 #pragma once
 
-#include "error.h"
-#include "profile.h"
+#include "base/error.h"
+#include "base/profile.h"
 
 /**
  * Add the samples of @from to @into. Series are joined by labels and type, locations and stacks by

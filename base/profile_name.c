@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What frames are called wherever people read them.
-#include "profile.h"
+#include "base/profile.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "utf8.h"
+#include "base/utf8.h"
 
 static const char *basename_of(const char *path)
 {

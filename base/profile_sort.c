@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sorting the samples of a profile: a radix sort over just the bits that differ between samples,
 // because a batch has few series, few slots and many samples.
-#include "profile.h"
+#include "base/profile.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "cleanup.h"
+#include "base/cleanup.h"
 
 enum {
 	DIGIT_BITS = 11, // 2048 counters: 8 KiB, which stay in the first-level cache

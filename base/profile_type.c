@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "profile_type.h"
+#include "base/profile_type.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cleanup.h"
-#include "profile.h"
+#include "base/cleanup.h"
+#include "base/profile.h"
 
 static const char *const part_names[] = {
 	"name", "sample type", "sample unit", "period type", "period unit",

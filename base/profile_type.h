@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "error.h"
+#include "base/error.h"
 
 enum { PROFILE_TYPE_BYTES = 160, PROFILE_TYPE_PART_BYTES = 32 };
 

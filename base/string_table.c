@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "string_table.h"
+#include "base/string_table.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "id128.h"
-#include "utf8.h"
+#include "base/id128.h"
+#include "base/utf8.h"
 
 enum { STRINGS_MIN = 64, STRING_BYTES_MIN = 1024 };
 

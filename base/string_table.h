@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "hash_table.h"
+#include "base/hash_table.h"
 
 enum {
 	STRING_BYTES_MAX =

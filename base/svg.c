@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "svg.h"
+#include "base/svg.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "cleanup.h"
-#include "clock.h"
-#include "call_tree.h"
-#include "profile_type.h"
-#include "svg_script.h"
-#include "svg_text.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/call_tree.h"
+#include "base/profile_type.h"
+#include "base/svg_script.h"
+#include "base/svg_text.h"
 
 // In pixels, at the width that a viewer without scripts shows; the script stretches it.
 enum {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "svg_script.h"
+#include "base/svg_script.h"
 
 const char svg_style[] =
 	"text{font:12px ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace;fill:#3b4252}\n"

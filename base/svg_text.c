@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "svg_text.h"
+#include "base/svg_text.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "cleanup.h"
-#include "clock.h"
-#include "utf8.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/utf8.h"
 
 // ---- names ----------------------------------------------------------------------------------
 

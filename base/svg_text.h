@@ -2,8 +2,8 @@
 // Within svg: names, amounts and colours as text.
 #pragma once
 
-#include "buffer.h"
-#include "profile.h"
+#include "base/buffer.h"
+#include "base/profile.h"
 
 /** Append @text, whoever wrote it, as XML character data that is also safe within quotes. */
 void svg_append_escaped(struct buffer *buffer, const char *text);

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 BPF_STATS = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
-BPF_COST = pathlib.Path(__file__).resolve().parents[1] / "agent/bpf_cost.c"
+BPF_COST = pathlib.Path(__file__).resolve().parents[1] / "agent/overhead/bpf_cost.c"
 NAME_BYTES = 15  # the kernel cuts programs' names there
 BPFTOOL_TRIES = 5  # it gives up if something goes while it lists
 SETTLE_SECONDS = 1.5  # a profiler has done with a program that has ended

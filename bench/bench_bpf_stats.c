@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the kernel's BPF statistics cost: a program that does nothing, run many times with and without
-// them, in turns. agent/bpf_cost.c keeps them off most of the time because of this.
+// them, in turns. agent/overhead/bpf_cost.c keeps them off most of the time because of this.
 
 #include <errno.h>
 #include <stdbool.h>

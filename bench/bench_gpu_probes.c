@@ -17,11 +17,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/elf_symbols.h"
-#include "agent/gpu_probes.h"
-#include "agent/gpu_programs.h"
-#include "agent/machine.h"
-#include "agent/probe_site.h"
+#include "agent/elf/elf_symbols.h"
+#include "agent/gpu/gpu_probes.h"
+#include "agent/gpu/gpu_programs.h"
+#include "agent/bpf/machine.h"
+#include "agent/probes/probe_site.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "tests/gpu/cuda_double.h"

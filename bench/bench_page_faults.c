@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "agent/loader.h"
-#include "agent/page_faults.h"
+#include "agent/bpf/loader.h"
+#include "agent/sources/page_faults.h"
 #include "base/clock.h"
 
 enum {

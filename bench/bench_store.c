@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "bench/fleet_waits.h"
-#include "collector/query.h"
-#include "collector/selector.h"
-#include "collector/store.h"
+#include "collector/query/query.h"
+#include "collector/store/selector.h"
+#include "collector/store/store.h"
 
 enum {
 	STEP_SECONDS = 5,  // how often an agent sends

@@ -24,8 +24,8 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 
-#include "agent/loader.h"
-#include "agent/switches.h"
+#include "agent/bpf/loader.h"
+#include "agent/sources/switches.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 

@@ -2,7 +2,7 @@
 // Adds to the counts that the agent drains.
 #pragma once
 
-#include "maps.bpf.h"
+#include "bpf/maps.bpf.h"
 
 /* By an instruction that orders memory on all machines: that is one whose result is used. */
 static __always_inline void add_in_order(__u64 *value, __u64 amount)

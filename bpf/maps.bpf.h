@@ -3,12 +3,12 @@
 // run, and the counters.
 #pragma once
 
-#include "counters.h"
-#include "kernel.h"
-#include "sample.h"
-#include "shared_variables.h"
-#include "unwind_maps.h"
-#include "unwind_process.h"
+#include "bpf/counters.h"
+#include "bpf/kernel.h"
+#include "bpf/sample.h"
+#include "bpf/shared_variables.h"
+#include "bpf/unwind/unwind_maps.h"
+#include "bpf/unwind/unwind_process.h"
 
 /* Set before load. */
 const volatile __u64 slot_ns = 20000000;   // length of a time slot

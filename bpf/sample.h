@@ -2,8 +2,8 @@
 // Samples as they are counted in the kernel, and the events of the process table.
 #pragma once
 
-#include "stack.h"
-#include "unwind_table.h"
+#include "bpf/unwind/stack.h"
+#include "bpf/unwind/unwind_table.h"
 
 #define THREAD_NAME_BYTES 16 // TASK_COMM_LEN
 

@@ -4,7 +4,7 @@
 // machine takes 15 us: more than all the rest of a sample.
 #pragma once
 
-#include "maps.bpf.h"
+#include "bpf/maps.bpf.h"
 
 /* What fills this part of the ring before the agent looks is a storm, or it looks late. */
 #define WAKE_RING_SHARE 8

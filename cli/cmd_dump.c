@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/process_dump.h"
-#include "agent/unwind_table_cache.h"
+#include "agent/dump/process_dump.h"
+#include "agent/unwind/unwind_table_cache.h"
 #include "base/cleanup.h"
 #include "base/config.h"
 #include "cli/command.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "agent/cupti_window.h"
+#include "agent/gpu/cupti_window.h"
 #include "base/cleanup.h"
 #include "base/config.h"
 #include "base/demangle.h"

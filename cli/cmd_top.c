@@ -14,7 +14,7 @@
 
 #include "agent/lanes.h"
 #include "agent/profiler.h"
-#include "agent/unwind_table_cache.h"
+#include "agent/unwind/unwind_table_cache.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config.h"

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/debug_file.h"
+#include "agent/symbols/debug_file.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "command.h"
+#include "cli/command.h"
 
 #include <errno.h>
 #include <math.h>

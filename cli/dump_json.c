@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dump_json.h"
+#include "cli/dump_json.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 // A process's stacks as JSON, as docs/dump.md describes it.
 #pragma once
 
-#include "agent/process_dump.h"
+#include "agent/dump/process_dump.h"
 #include "base/buffer.h"
 
 /** Returns 0 or -ENOMEM. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dump_text.h"
+#include "cli/dump_text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

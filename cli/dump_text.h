@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "agent/process_dump.h"
+#include "agent/dump/process_dump.h"
 #include "base/buffer.h"
 
 struct dump_text_options {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "held_command.h"
+#include "cli/held_command.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "http_client.h"
+#include "cli/http_client.h"
 
 #include <curl/curl.h>
 #include <errno.h>

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/kernel_request.h"
+#include "agent/gpu/kernel_request.h"
 #include "agent/lanes.h"
 #include "agent/profiler.h"
-#include "agent/unwind_table_cache.h"
+#include "agent/unwind/unwind_table_cache.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/function_table.h"

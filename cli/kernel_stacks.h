@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#include "agent/cupti_window.h"
+#include "agent/gpu/cupti_window.h"
 #include "base/error.h"
 #include "base/profile.h"
 

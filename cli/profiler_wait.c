@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "profiler_wait.h"
+#include "cli/profiler_wait.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "progress.h"
+#include "cli/progress.h"
 
 #include <stdio.h>
 #include <string.h>

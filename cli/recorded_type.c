@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "agent/lanes.h"
-#include "agent/sample_kind.h"
-#include "agent/wait_class.h"
+#include "agent/stacks/sample_kind.h"
+#include "agent/stacks/wait_class.h"
 #include "base/cleanup.h"
 #include "base/profile_type.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "top_view.h"
+#include "cli/top_view.h"
 
 #include <errno.h>
 #include <ncurses.h>

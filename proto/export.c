@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "export.h"
+#include "proto/export.h"
 
 #include <errno.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "base/collapsed.h"
 #include "base/svg.h"
-#include "pprof.h"
+#include "proto/pprof.h"
 
 static const struct {
 	enum export_format format;

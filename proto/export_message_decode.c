@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bytes of an ExportRequest to a profile. Everything here is hostile until checked.
-#include "export_message.h"
+#include "proto/export_message.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/profile_type.h"
 #include "base/utf8.h"
-#include "message_memory.h"
+#include "proto/message_memory.h"
 
 enum {
 	VERSION_BYTES_MAX = 64,

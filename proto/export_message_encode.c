@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A profile to the bytes of an ExportRequest. The message's arrays are laid out first, a few large
 // allocations whatever the number of samples, and protobuf-c packs them from there.
-#include "export_message.h"
+#include "proto/export_message.h"
 
 #include <errno.h>
 #include <stdlib.h>

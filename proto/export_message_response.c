@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ExportResponse to bytes and back.
-#include "export_message.h"
+#include "proto/export_message.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "cairn/v1/collector.pb-c.h"
 
 #include "base/cleanup.h"
-#include "message_memory.h"
+#include "proto/message_memory.h"
 
 void export_response_deinit(struct export_response *response)
 {

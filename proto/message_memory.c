@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "message_memory.h"
+#include "proto/message_memory.h"
 
 #include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
 
-#include "export_message.h"
+#include "proto/export_message.h"
 
 enum {
 	// Bytes of memory per byte of message, and some to begin with. Real batches take 2 to 4 with

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pprof.h"
+#include "proto/pprof.h"
 
 #include <errno.h>
 #include <stdlib.h>

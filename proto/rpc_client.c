@@ -4,7 +4,7 @@
 // A channel that failed is thrown away and the next call makes a new one: it resolves the name
 // again and connects at once, so the caller's backoff is the only one. (gRPC's own would answer
 // later calls from memory, with an old reason.)
-#include "rpc.h"
+#include "proto/rpc.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@
 
 #include "base/cleanup.h"
 #include "base/version.h"
-#include "rpc_library.h"
+#include "proto/rpc_library.h"
 
 enum { CONNECT_MS_MAX = 5 * 1000 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rpc_library.h"
+#include "proto/rpc_library.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 //
 // One call's way: WAITING (asked gRPC for one) - RECEIVING (its message) - handled, in the thread
 // that took the message - ANSWERING (status and response) - WAITING again, or IDLE when closing.
-#include "rpc.h"
+#include "proto/rpc.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -22,7 +22,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "rpc_library.h"
+#include "proto/rpc_library.h"
 
 enum {
 	THREADS_MAX = 64,

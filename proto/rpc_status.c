@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names of gRPC's status codes, and what an address looks like.
-#include "rpc.h"
+#include "proto/rpc.h"
 
 #include <errno.h>
 #include <stdlib.h>

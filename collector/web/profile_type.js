@@ -23,7 +23,7 @@ export const GPU = "GPUs";
 const GAUGES = "What GPUs do";
 const SELF = "The profiler itself";
 
-// What the agents' changes begin with (agent/governor.c): what is less while they are in force. Calls of a
+// What the agents' changes begin with (agent/overhead/governor.c): what is less while they are in force. Calls of a
 // GPU's driver go with the stacks of waits, but not with those of one process.
 const WAITS = ["wall clock and waits ", "stacks of waits "];
 const CALLS = ["stacks of waits at "];

@@ -109,8 +109,8 @@ def expect_exact(verdict):
 
 
 def test_unit_tests_of_what_is_loaded(kernel):
-    programs = [build_folder() / "tests/agent" / name for name in UNIT_TESTS + CGROUP_TESTS]
-    files = {f"/tests/{path.name}": path for path in programs if path.exists()}
+    programs = [path for name in UNIT_TESTS + CGROUP_TESTS for path in (build_folder() / "tests").rglob(name)]
+    files = {f"/tests/{path.name}": path for path in programs}
     assert files, "make unit-agent first"
     release, done = run_jobs(kernel, files, list(files))
     for job in done:

@@ -191,7 +191,7 @@ def test_a_lane_that_the_page_does_not_know_is_shown_all_the_same(call, lane, ti
 
 def test_every_gauge_of_a_gpu_has_a_title_in_the_gpus_section(call):
     """Those that agents send, by the agent's own source."""
-    text = (REPOSITORY / "agent/nvml.c").read_text() + (REPOSITORY / "agent/gpu_usage.h").read_text()
+    text = (REPOSITORY / "agent/gpu/nvml.c").read_text() + (REPOSITORY / "agent/gpu/gpu_usage.h").read_text()
     types = sorted(set(re.findall(r'"(gpu(?:_process)?:\w+:\w+:\w+:\w+)"', text)))
     assert len(types) > 15
     sections = call("profile_type", "lanesOf", types)
@@ -239,11 +239,11 @@ def source(path):
 
 def agents_words():
     """What agents say of each change that makes something less, as their sources and their own tests have it."""
-    table = source("tests/unit/agent/test_governor.c").split("TEST(changes_are_told_in_words)")[1].split("for EACH")[0]
+    table = source("tests/unit/agent/overhead/test_governor.c").split("TEST(changes_are_told_in_words)")[1].split("for EACH")[0]
     rows = re.findall(r'\{ \{ \.knob.*?" \},', table, re.S)
     return [re.search(r'"([^"]*)" \},$', row)[1] for row in rows if ".down = true" in row] + [
-        re.search(r'#define COST_ABOVE "(.*)"', source("agent/budget.c"))[1],
-        re.search(r'#define MEMORY_NOT_TOLD "(.*)"', source("agent/gpu_lane.c"))[1]]
+        re.search(r'#define COST_ABOVE "(.*)"', source("agent/overhead/budget.c"))[1],
+        re.search(r'#define MEMORY_NOT_TOLD "(.*)"', source("agent/gpu/gpu_lane.c"))[1]]
 
 
 def types_with_words():
@@ -277,7 +277,7 @@ def test_what_takes_most_of_a_lane_is_told_first(call):
 
 
 def test_every_type_of_the_agents_has_a_title(call):
-    defined = [text for path in ("base/profile.h", "base/profile_type.c", "agent/budget.h", "agent/cgroup_counter.h", "agent/memory_usage.h")
+    defined = [text for path in ("base/profile.h", "base/profile_type.c", "agent/overhead/budget.h", "agent/sources/cgroup_counter.h", "agent/sources/memory_usage.h")
                for text in re.findall(r'"(\w+:\w+:\w+:\w+:\w+)"', source(path))]
     assert len(defined) > 30
     assert [text for text in defined if call("profile_type", "laneOf", text)["section"] == "Others"] == []

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/code_flow.h"
+#include "agent/unwind/analysis/code_flow.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "agent/file_symbols.h"
+#include "agent/symbols/file_symbols.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

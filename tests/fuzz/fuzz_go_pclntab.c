@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "agent/go_pclntab.h"
+#include "agent/elf/go_pclntab.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

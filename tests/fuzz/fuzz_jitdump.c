@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "agent/jit_symbols.h"
-#include "agent/jitdump.h"
+#include "agent/symbols/jit_symbols.h"
+#include "agent/symbols/jitdump.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

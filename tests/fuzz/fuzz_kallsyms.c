@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "agent/kallsyms.h"
+#include "agent/symbols/kallsyms.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -7,10 +7,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "agent/cgroup.h"
-#include "agent/mapping.h"
-#include "agent/proc.h"
-#include "agent/process_labels.h"
+#include "agent/process/cgroup.h"
+#include "agent/process/mapping.h"
+#include "agent/process/proc.h"
+#include "agent/process/process_labels.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/mmap_events.h"
+#include "agent/bpf/mmap_events.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "agent/jit_symbols.h"
-#include "agent/perf_map.h"
+#include "agent/symbols/jit_symbols.h"
+#include "agent/process/perf_map.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

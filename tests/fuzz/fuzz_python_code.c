@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "agent/python_code.h"
-#include "agent/python_layout.h"
+#include "agent/python/python_code.h"
+#include "agent/python/python_layout.h"
 #include "base/utf8.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);

@@ -14,7 +14,7 @@
 static const bool unwind_by_tables = true;
 static const bool unwind_python = true;
 
-#include "bpf/unwind.h"
+#include "bpf/unwind/unwind.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Say where the code objects of this process lie and what is in them, then wait to be read, until
-nobody reads our output any more or a minute has passed. For tests/unit/agent/test_python_code.c. Runs
+nobody reads our output any more or a minute has passed. For tests/unit/agent/python/test_python_code.c. Runs
 on CPython 3.6 and newer.
 
 First a line `process PID MINOR RUNTIME CODE_TYPE`, then for each code object

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "truth.h"
+#include "tests/workloads/truth.h"
 
 enum { THREADS_MAX = 64, DEPTH_DEFAULT = 12 };
 

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "truth.h"
+#include "tests/workloads/truth.h"
 
 namespace kitchen
 {

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "truth.h"
+#include "tests/workloads/truth.h"
 
 enum { CODE_BYTES = 4096, ALPHA = 0, CALLEE = 256, BETA = 512, STEP_LOOPS = 1000000 };
 

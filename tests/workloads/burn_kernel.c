@@ -6,7 +6,7 @@
 
 #include <fcntl.h>
 
-#include "truth.h"
+#include "tests/workloads/truth.h"
 
 enum { BLOCK_BYTES = 1 << 20 };
 

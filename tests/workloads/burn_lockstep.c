@@ -5,7 +5,7 @@
 //
 //   burn_lockstep [--seconds S] [--period-us P]
 
-#include "truth.h"
+#include "tests/workloads/truth.h"
 
 uint64_t first_half(uint64_t until_ns);
 uint64_t second_half(uint64_t until_ns);

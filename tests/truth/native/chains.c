@@ -20,7 +20,7 @@
 #include <sys/prctl.h>
 #include <sys/time.h>
 
-#include "walk.h"
+#include "tests/truth/native/walk.h"
 
 enum {
 	STEPS_MAX = 24, // of one chain

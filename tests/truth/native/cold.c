@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-#include "walk.h"
+#include "tests/truth/native/walk.h"
 
 enum {
 	STACK_BYTES = 4 << 20,

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <ucontext.h>
 
-#include "walk.h"
+#include "tests/truth/native/walk.h"
 
 enum {
 	STACK_BYTES = 256 << 10,

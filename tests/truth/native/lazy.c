@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#include "walk.h"
+#include "tests/truth/native/walk.h"
 
 enum { CALLS = 1000, SLOTS_MAX = 256 };
 

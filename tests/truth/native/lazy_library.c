@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What lazy.c calls.
-#include "walk.h"
+#include "tests/truth/native/walk.h"
 
 extern double lazy_seconds;
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "walk.h"
+#include "tests/truth/native/walk.h"
 
 static NOINLINE void leaf_spin(struct walk *walk)
 {

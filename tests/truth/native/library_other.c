@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // As library.c in size, with other functions and frames at the same places.
-#include "walk.h"
+#include "tests/truth/native/walk.h"
 
 void library_step(struct walk *walk);
 void other_inner(struct walk *walk);

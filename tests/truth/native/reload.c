@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#include "walk.h"
+#include "tests/truth/native/walk.h"
 
 enum { TURN_NS = 250000000, SECONDS = 8 };
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "walk.h"
+#include "tests/truth/native/walk.h"
 
 __thread struct walk *current_walk;
 

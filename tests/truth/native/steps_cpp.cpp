@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "walk.h"
+#include "tests/truth/native/walk.h"
 
 namespace kitchen
 {

@@ -8,8 +8,8 @@
 #include "tests/test.h"
 
 #include "agent/lanes.h"
-#include "agent/machine.h"
-#include "process_tables.h"
+#include "agent/bpf/machine.h"
+#include "tests/unit/agent/process/process_tables.h"
 
 struct fixture {
 	struct tables tables;

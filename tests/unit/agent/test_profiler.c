@@ -14,9 +14,9 @@
 
 #include "tests/test.h"
 
-#include "agent/machine.h"
+#include "agent/bpf/machine.h"
 #include "agent/profiler.h"
-#include "agent/snapshots.h"
+#include "agent/stacks/snapshots.h"
 #include "base/clock.h"
 #include "bpf/counters.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "small_profile.h"
+#include "tests/unit/proto/small_profile.h"
 
 static struct profile *through_the_wire(const struct profile *profile, export_define_fn define)
 {

@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 #include "cairn/v1/collector.pb-c.h"
-#include "small_profile.h"
+#include "tests/unit/proto/small_profile.h"
 
 // A good message, unpacked, with one thing bent.
 

@@ -3,7 +3,7 @@
 //
 //     contend --seconds 10 [--cpu 0]
 
-#include "story.h"
+#include "tests/wall/programs/story.h"
 
 static uint64_t end_ns;
 static int cpu;

@@ -2,7 +2,7 @@
 // Waits for a timer and for an echo in turns, with the same call on the same number from the same place,
 // at two places of the kernel: echo_timer SECONDS. Prints how many waits that were.
 
-#include "story.h"
+#include "tests/wall/programs/story.h"
 
 #include <sys/timerfd.h>
 

@@ -10,7 +10,7 @@
 //
 // What nobody can measure from within has two bounds, of the same thing: "least" and "most".
 
-#include "story.h"
+#include "tests/wall/programs/story.h"
 
 #include <signal.h>
 #include <sys/mman.h>

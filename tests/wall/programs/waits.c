@@ -5,7 +5,7 @@
 //
 // Without --file, of 64 MiB, nothing waits for the disk.
 
-#include "story.h"
+#include "tests/wall/programs/story.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

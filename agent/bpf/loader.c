@@ -1,0 +1,586 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/bpf/loader.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "agent/bpf/record_ring.h"
+#include "agent/bpf/sample_log.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "bpf/shared_variables.h"
+#include "sampler.skel.h"
+
+enum {
+	// Each new stack is some 300 bytes; at start every sample is one: 2.5 s of that per CPU.
+	RING_BYTES_PER_CPU = 64 << 10,
+	RING_BYTES_MIN = 1 << 20,
+	// Waits have two stacks for each thread of the machine, whatever its CPUs: at start 5,000 threads.
+	RING_BYTES_MIN_WAITS = 4 << 20,
+	RING_BYTES_MAX = 16 << 20,
+	RING_FREQUENCY_HZ = 100, // that all this is for
+	FOLLOWED_MAX = 16384,    // processes that `record -p` follows at a time
+	DRAIN_BATCH = 1024,      // counts per system call
+	RECORD_HEADER_BYTES = 8, // BPF_RINGBUF_HDR_SZ
+};
+
+/*
+ * A program is in a map for less than a microsecond, unless it was preempted or a hypervisor took its
+ * CPU away: then the map is drained the next time.
+ */
+#define SWAP_WAIT_NS  (500 * NS_PER_MS)
+#define SWAP_PAUSE_NS 50000
+
+/* Where bpf/maps.bpf.h has its shared_variables. */
+#define SHARED_SECTION ".data.shared"
+
+/* What handle_record() stops the reading by. */
+#define READ_ENOUGH (-E2BIG)
+
+struct loader {
+	struct sampler_bpf *programs;
+	struct bpf_link *process_links[3];
+	struct record_ring *ring;
+	const struct record_handlers *handlers; // while records are read
+	uint64_t bytes_to_read;                 // before it is enough
+	enum loader_level level;
+	struct unwind_maps unwind_maps;
+	char notice[ERROR_TEXT_BYTES];
+	int counts_fd[2];
+	struct sample_log log;
+	bool swapping; // programs are in the map that was swapped out, or nobody has asked yet
+	struct counts_users *users; // of each possible CPU
+	struct count_key *batch_keys;
+	struct count *batch_counts;
+	uint64_t *counter_values; // COUNTER_COUNT's row, a value for each possible CPU
+	int cpu_count;            // possible CPUs
+};
+
+// ---- what libbpf says -----------------------------------------------------------------------
+
+/* The last warning of libbpf: the best explanation of a refused load. One loader opens at a time. */
+static char last_warning[200];
+
+static int keep_warning(enum libbpf_print_level level, const char *format, va_list arguments)
+{
+	char line[sizeof(last_warning)];
+
+	if (level > LIBBPF_WARN)
+		return 0;
+	vsnprintf(line, sizeof(line), format, arguments);
+	line[strcspn(line, "\n")] = 0;
+	log_debug("loader: %s", line);
+	// "failed to load object" and the like only repeat what the first warning said.
+	if (!last_warning[0])
+		memcpy(last_warning, line, sizeof(line));
+	return 0;
+}
+
+static int refused(struct error *err, int rc, const char *what)
+{
+	return error_errno(err, rc, "%s was refused by the kernel (%s)%s", what,
+			   last_warning[0] ? last_warning : "no reason given",
+			   rc == -EPERM ? "; a container's seccomp profile or "
+					  "kernel.lockdown may forbid bpf()"
+					: "");
+}
+
+// ---- open, set, load, attach ------------------------------------------------------------------
+
+// Who samples more often has more records by the time the agent looks.
+static uint32_t ring_bytes(int cpu_count, const struct loader_options *options)
+{
+	uint32_t bytes = options->waits ? RING_BYTES_MIN_WAITS : RING_BYTES_MIN;
+	uint64_t wanted = (uint64_t)cpu_count * RING_BYTES_PER_CPU;
+
+	if (wanted < RING_BYTES_MIN)
+		wanted = RING_BYTES_MIN;
+	if (options->frequency_hz > RING_FREQUENCY_HZ)
+		wanted = wanted * options->frequency_hz / RING_FREQUENCY_HZ;
+	while (bytes < RING_BYTES_MAX && bytes < wanted)
+		bytes *= 2;
+	return bytes;
+}
+
+static void set_unwinder(struct sampler_bpf *programs, enum loader_level level)
+{
+	programs->rodata->unwind_by_tables = level < LOADER_LEVEL_FRAME_POINTER;
+	programs->rodata->unwind_python = level < LOADER_LEVEL_NO_PYTHON;
+}
+
+static void set_options(struct loader *loader, const struct loader_options *options,
+			const struct loader_attempt *attempt)
+{
+	struct sampler_bpf *programs = loader->programs;
+	bool raw_tracepoints = attempt->raw_tracepoints;
+
+	set_unwinder(programs, attempt->level);
+	programs->rodata->take_snapshots =
+		options->snapshots && attempt->level < LOADER_LEVEL_FRAME_POINTER;
+	programs->rodata->slot_ns = options->slot_ns;
+	programs->rodata->only_cycles = options->cycles;
+	programs->rodata->only_followed = options->pid != 0;
+	bpf_map__set_max_entries(programs->maps.tick_periods, loader->cpu_count);
+	programs->rodata->sample_log_room = sample_log_entries(loader->cpu_count);
+	bpf_map__set_max_entries(programs->maps.sample_log, sample_log_size(loader->cpu_count));
+	bpf_map__set_max_entries(programs->maps.records,
+				 options->ring_bytes ? options->ring_bytes
+						     : ring_bytes(loader->cpu_count, options));
+	if (options->pid)
+		bpf_map__set_max_entries(programs->maps.followed, FOLLOWED_MAX);
+
+	bpf_program__set_autoload(programs->progs.process_exec, !raw_tracepoints);
+	bpf_program__set_autoload(programs->progs.process_fork, !raw_tracepoints);
+	bpf_program__set_autoload(programs->progs.process_exit, !raw_tracepoints);
+	bpf_program__set_autoload(programs->progs.process_exec_raw, raw_tracepoints);
+	bpf_program__set_autoload(programs->progs.process_fork_raw, raw_tracepoints);
+	bpf_program__set_autoload(programs->progs.process_exit_raw, raw_tracepoints);
+}
+
+static int open_and_load(struct loader *loader, const struct loader_options *options,
+			 const struct loader_attempt *attempt)
+{
+	last_warning[0] = 0;
+	loader->programs = sampler_bpf__open();
+	if (!loader->programs)
+		return -errno;
+	set_options(loader, options, attempt);
+	if (options->spoil)
+		options->spoil(attempt, loader->programs->obj);
+
+	int rc = sampler_bpf__load(loader->programs);
+	if (rc < 0) {
+		sampler_bpf__destroy(loader->programs);
+		loader->programs = NULL;
+	}
+	return rc;
+}
+
+static const char *const left_out[] = {
+	[LOADER_LEVEL_NO_PYTHON] = "Python functions are not shown",
+	[LOADER_LEVEL_FRAME_POINTER] =
+		"stacks end at code without frame pointers and Python functions are not shown",
+};
+
+static void note_level(struct loader *loader, enum loader_level level, const char *reason)
+{
+	snprintf(loader->notice, sizeof(loader->notice),
+		 "%s: the kernel refused a larger unwinder (%.160s)", left_out[level], reason);
+}
+
+// What to try after @attempt was refused; false: nothing is left. libbpf names who was refused.
+static bool step_down(struct loader_attempt *attempt)
+{
+	bool sampler = strstr(last_warning, "sample_on_cpu") != NULL;
+
+	// Typed tracepoints first, for they are checked; plain ones where those are refused.
+	if (!attempt->raw_tracepoints && (!sampler || attempt->level == LOADER_LEVEL_FRAME_POINTER))
+		attempt->raw_tracepoints = true;
+	else if (attempt->level < LOADER_LEVEL_FRAME_POINTER)
+		attempt->level++;
+	else
+		return false;
+	return true;
+}
+
+static int load(struct loader *loader, const struct loader_options *options, bool *ret_raw,
+		struct error *err)
+{
+	struct loader_attempt attempt = { options->raw_tracepoints, options->level };
+	enum loader_level before = attempt.level;
+	int rc = open_and_load(loader, options, &attempt);
+
+	while (rc < 0 && step_down(&attempt)) {
+		if (attempt.level != before)
+			note_level(loader, attempt.level, last_warning);
+		before = attempt.level;
+		rc = open_and_load(loader, options, &attempt);
+	}
+	*ret_raw = attempt.raw_tracepoints;
+	loader->level = attempt.level;
+	return rc < 0 ? refused(err, rc, "loading the sampling programs") : 0;
+}
+
+static void find_unwind_maps(struct loader *loader)
+{
+	const struct sampler_bpf *programs = loader->programs;
+
+	loader->unwind_maps = (struct unwind_maps){
+		.tables_fd = bpf_map__fd(programs->maps.unwind_tables),
+		.rules_fd = bpf_map__fd(programs->maps.unwind_rules),
+		.processes_fd = bpf_map__fd(programs->maps.unwind_processes),
+		.pages_fd = bpf_map__fd(programs->maps.mapping_pages),
+		.python_fd = bpf_map__fd(programs->maps.python_runtimes),
+		.unused = loader->level == LOADER_LEVEL_FRAME_POINTER,
+	};
+}
+
+static int attach_process_programs(struct loader *loader, bool raw, struct error *err)
+{
+	struct sampler_bpf *programs = loader->programs;
+	const struct bpf_program *process_programs[] = {
+		raw ? programs->progs.process_exec_raw : programs->progs.process_exec,
+		raw ? programs->progs.process_fork_raw : programs->progs.process_fork,
+		raw ? programs->progs.process_exit_raw : programs->progs.process_exit,
+	};
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(process_programs); i++) {
+		loader->process_links[i] = bpf_program__attach(process_programs[i]);
+		if (!loader->process_links[i])
+			return refused(err, -errno, "attaching to the life of processes");
+	}
+	return 0;
+}
+
+static int create_counts(struct loader *loader, uint32_t counts_max, struct error *err)
+{
+	for (int i = 0; i < 2; i++) {
+		loader->counts_fd[i] = bpf_map_create(
+			BPF_MAP_TYPE_HASH, i ? "counts_1" : "counts_0", sizeof(struct count_key),
+			sizeof(struct count), counts_max, NULL);
+		if (loader->counts_fd[i] < 0)
+			return error_errno(
+				err, -errno,
+				"a map of %u counts cannot be made; is the memory limit of "
+				"this control group too low?",
+				counts_max);
+	}
+	for (uint32_t i = 0; i < 2; i++) {
+		if (bpf_map_update_elem(bpf_map__fd(loader->programs->maps.counts_maps), &i,
+					&loader->counts_fd[i], BPF_ANY))
+			return error_errno(err, -errno, "the count maps cannot be set");
+	}
+	loader->users = calloc(loader->cpu_count, sizeof(*loader->users));
+	loader->batch_keys = calloc(DRAIN_BATCH, sizeof(*loader->batch_keys));
+	loader->batch_counts = calloc(DRAIN_BATCH, sizeof(*loader->batch_counts));
+	loader->counter_values = calloc(loader->cpu_count, sizeof(*loader->counter_values));
+	return loader->users && loader->batch_keys && loader->batch_counts && loader->counter_values
+		       ? 0
+		       : error_set(err, -ENOMEM, "out of memory");
+}
+
+static int open_log(struct loader *loader, struct error *err)
+{
+	int rc = sample_log_open(&loader->log, bpf_map__fd(loader->programs->maps.sample_log),
+				 loader->cpu_count);
+
+	return rc ? error_errno(err, rc, "the log of samples cannot be mapped") : 0;
+}
+
+static int follow(struct loader *loader, pid_t pid, struct error *err)
+{
+	uint32_t key = pid, yes = 1;
+
+	if (!pid ||
+	    !bpf_map_update_elem(bpf_map__fd(loader->programs->maps.followed), &key, &yes, BPF_ANY))
+		return 0;
+	return error_errno(err, -errno, "process %d cannot be followed", (int)pid);
+}
+
+static void hand_over(const struct record_handlers *handlers, const void *bytes, size_t size)
+{
+	const struct stack_record *stack = bytes;
+	const struct snapshot_record *snapshot = bytes;
+	uint32_t kind = 0;
+
+	if (size >= sizeof(kind))
+		memcpy(&kind, bytes, sizeof(kind));
+	if (kind == RECORD_PROCESS && size >= sizeof(struct process_record)) {
+		handlers->process(handlers->context, bytes);
+	} else if (kind == RECORD_STACK && size >= sizeof(*stack) &&
+		   stack->body.frame_count <= STACK_DEPTH_MAX &&
+		   size >= sizeof(*stack) + stack->body.frame_count * sizeof(struct raw_frame)) {
+		handlers->stack(handlers->context, stack);
+	} else if (kind == RECORD_WAKE && handlers->wake && size >= sizeof(struct wake_record)) {
+		handlers->wake(handlers->context, bytes);
+	} else if (kind == RECORD_SNAPSHOT && handlers->snapshot &&
+		   size >= offsetof(struct snapshot_record, stack) &&
+		   snapshot->page_count <= SNAPSHOT_PAGES &&
+		   size >= offsetof(struct snapshot_record, stack) +
+				   snapshot->page_count * SNAPSHOT_PAGE_BYTES) {
+		handlers->snapshot(handlers->context, snapshot);
+	}
+}
+
+static int handle_record(void *context, const void *bytes, size_t size)
+{
+	struct loader *loader = context;
+	uint64_t used = size + RECORD_HEADER_BYTES;
+
+	hand_over(loader->handlers, bytes, size);
+	if (used >= loader->bytes_to_read)
+		return READ_ENOUGH;
+	loader->bytes_to_read -= used;
+	return 0;
+}
+
+static int open_all(struct loader *loader, const struct loader_options *options, struct error *err)
+{
+	bool raw;
+	int rc = load(loader, options, &raw, err);
+
+	if (!rc)
+		find_unwind_maps(loader);
+	if (!rc)
+		rc = open_log(loader, err);
+	if (!rc)
+		rc = create_counts(loader, options->counts_max, err);
+	if (!rc)
+		rc = follow(loader, options->pid, err);
+	if (rc)
+		return rc;
+
+	rc = record_ring_open(bpf_map__fd(loader->programs->maps.records),
+			      bpf_map__max_entries(loader->programs->maps.records), &loader->ring);
+	if (rc)
+		return error_errno(err, rc, "the ring buffer cannot be mapped");
+	return attach_process_programs(loader, raw, err);
+}
+
+int loader_open(const struct loader_options *options, struct loader **ret_loader, struct error *err)
+{
+	struct loader *loader = calloc(1, sizeof(*loader));
+
+	if (!loader)
+		return error_set(err, -ENOMEM, "out of memory");
+	loader->counts_fd[0] = loader->counts_fd[1] = -1;
+	libbpf_set_print(keep_warning);
+	// RLIMIT_MEMLOCK plays no part: BPF memory is charged to the control group since 5.11.
+	loader->cpu_count = libbpf_num_possible_cpus();
+	if (loader->cpu_count < 1)
+		loader->cpu_count = 1;
+
+	int rc = open_all(loader, options, err);
+	if (rc < 0) {
+		loader_close(loader);
+		return rc;
+	}
+	*ret_loader = loader;
+	return 0;
+}
+
+void loader_close(struct loader *loader)
+{
+	if (!loader)
+		return;
+	for (uint32_t i = 0; i < ARRAY_SIZE(loader->process_links); i++)
+		bpf_link__destroy(loader->process_links[i]);
+	record_ring_close(loader->ring);
+	sampler_bpf__destroy(loader->programs);
+	for (int i = 0; i < 2; i++) {
+		if (loader->counts_fd[i] >= 0)
+			close(loader->counts_fd[i]);
+	}
+	sample_log_close(&loader->log);
+	free(loader->users);
+	free(loader->batch_keys);
+	free(loader->batch_counts);
+	free(loader->counter_values);
+	free(loader);
+}
+
+// ---- records --------------------------------------------------------------------------------
+
+const char *loader_take_refusal(void)
+{
+	static char taken[sizeof(last_warning)];
+
+	memcpy(taken, last_warning, sizeof(taken));
+	last_warning[0] = 0;
+	return taken;
+}
+
+int loader_share_maps(const struct loader *loader, struct bpf_object *programs)
+{
+	struct bpf_map *map;
+
+	bpf_object__for_each_map(map, programs)
+	{
+		const char *name = bpf_map__name(map);
+		// Of sections, whose variables are a program's own, all but one.
+		bool ours = !bpf_map__is_internal(map) || !strcmp(name, SHARED_SECTION);
+		int fd = ours ? bpf_object__find_map_fd_by_name(loader->programs->obj, name)
+			      : -ENOENT;
+		int rc = fd < 0 ? 0 : bpf_map__reuse_fd(map, fd);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int loader_sampler_fd(const struct loader *loader)
+{
+	return bpf_program__fd(loader->programs->progs.sample_on_cpu);
+}
+
+const char *loader_notice(const struct loader *loader)
+{
+	return loader->notice[0] ? loader->notice : NULL;
+}
+
+enum loader_level loader_level(const struct loader *loader)
+{
+	return loader->level;
+}
+
+const struct unwind_maps *loader_unwind_maps(const struct loader *loader)
+{
+	return &loader->unwind_maps;
+}
+
+int loader_records_fd(const struct loader *loader)
+{
+	return record_ring_fd(loader->ring);
+}
+
+int loader_read_records(struct loader *loader, const struct record_handlers *handlers,
+			struct error *err)
+{
+	loader->handlers = handlers;
+	// While records arrive as fast as they are taken the reading would have no end.
+	loader->bytes_to_read = bpf_map__max_entries(loader->programs->maps.records);
+	int rc = record_ring_read(loader->ring, handle_record, loader);
+	loader->handlers = NULL;
+	return rc < 0 && rc != READ_ENOUGH ? error_errno(err, rc, "the ring buffer cannot be read")
+					   : 0;
+}
+
+void loader_forget_stack(struct loader *loader, const struct stack_hash *hash)
+{
+	// -ENOENT when the kernel's map was full and it never knew it as sent: just as well.
+	bpf_map_delete_elem(bpf_map__fd(loader->programs->maps.known_stacks), hash);
+}
+
+// ---- counts ---------------------------------------------------------------------------------
+
+// Is any program in the map? One that enters after it was swapped out leaves again without a count.
+static int is_used(struct loader *loader, uint32_t which, bool *ret_used)
+{
+	uint32_t zero = 0;
+
+	if (bpf_map_lookup_elem(bpf_map__fd(loader->programs->maps.counts_users), &zero,
+				loader->users))
+		return -errno;
+	*ret_used = false;
+	for (int cpu = 0; cpu < loader->cpu_count; cpu++)
+		*ret_used |= loader->users[cpu].in[which] != 0;
+	return 0;
+}
+
+static int wait_until_unused(struct loader *loader, uint32_t which, bool *ret_used)
+{
+	const struct timespec pause = { .tv_nsec = SWAP_PAUSE_NS };
+	uint64_t deadline_ns = clock_monotonic_ns() + SWAP_WAIT_NS;
+	int rc;
+
+	while (!(rc = is_used(loader, which, ret_used)) && *ret_used &&
+	       clock_monotonic_ns() < deadline_ns)
+		nanosleep(&pause, NULL);
+	return rc;
+}
+
+int loader_swap_counts(struct loader *loader, struct error *err)
+{
+	uint32_t *active = &loader->programs->data_shared->shared.active_counts;
+	bool used;
+
+	// In order on all CPUs: who is in the old map is asked after this is seen.
+	if (!loader->swapping)
+		__atomic_store_n(active, *active + 1, __ATOMIC_SEQ_CST);
+	loader->swapping = true;
+	int rc = wait_until_unused(loader, !(*active & 1), &used);
+	if (rc)
+		return error_errno(err, rc, "who uses the count maps cannot be told");
+	loader->swapping = used;
+	return 0;
+}
+
+static int drain_batch(struct loader *loader, uint32_t count, count_fn fn, void *context)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		int rc = fn(context, &loader->batch_keys[i], &loader->batch_counts[i]);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+int loader_drain_counts(struct loader *loader, count_fn fn, void *context, struct error *err)
+{
+	uint32_t active = loader->programs->data_shared->shared.active_counts, position, count;
+	int fd = loader->counts_fd[!(active & 1)], rc = 0, failed;
+	void *from = NULL;
+
+	if (loader->swapping)
+		return 0;
+	failed = sample_log_read(&loader->log, active - 1, fn, context);
+	while (!rc && !failed) {
+		count = DRAIN_BATCH;
+		rc = bpf_map_lookup_and_delete_batch(fd, from, &position, loader->batch_keys,
+						     loader->batch_counts, &count, NULL);
+		if (rc < 0 && rc != -ENOENT) // -ENOENT: that was the last batch
+			return error_errno(err, rc, "a count map cannot be drained");
+		failed = drain_batch(loader, count, fn, context);
+		from = &position;
+	}
+	return failed ? error_errno(err, failed, "samples are dropped") : 0;
+}
+
+// ---- settings and counters ------------------------------------------------------------------
+
+void loader_set_clock_offset(struct loader *loader, uint64_t offset_ns)
+{
+	__atomic_store_n(&loader->programs->data_shared->shared.realtime_offset_ns, offset_ns,
+			 __ATOMIC_RELAXED);
+}
+
+void loader_set_period(void *context, uint32_t cpu, uint64_t period_ns, uint64_t since_ns)
+{
+	struct loader *loader = context;
+	struct tick_period period = { .period_ns = period_ns, .since_ns = since_ns };
+
+	// Fails for a CPU that was not possible when we began; there are none.
+	bpf_map_update_elem(bpf_map__fd(loader->programs->maps.tick_periods), &cpu, &period,
+			    BPF_ANY);
+}
+
+void loader_read_counters(const struct loader *loader, uint64_t ret_counters[COUNTER_COUNT])
+{
+	int fd = bpf_map__fd(loader->programs->maps.counters);
+
+	for (uint32_t i = 0; i < COUNTER_COUNT; i++) {
+		ret_counters[i] = 0;
+		if (bpf_map_lookup_elem(fd, &i, loader->counter_values))
+			continue;
+		for (int cpu = 0; cpu < loader->cpu_count; cpu++)
+			ret_counters[i] += loader->counter_values[cpu];
+	}
+}
+
+void loader_read_run_time_of(int program_fd, uint64_t *ret_ns, uint64_t *ret_count)
+{
+	struct bpf_prog_info info = { 0 };
+	uint32_t size = sizeof(info);
+
+	*ret_ns = *ret_count = 0;
+	if (bpf_obj_get_info_by_fd(program_fd, &info, &size))
+		return;
+	*ret_ns = info.run_time_ns;
+	*ret_count = info.run_cnt;
+}
+
+void loader_read_run_time(const struct loader *loader, uint64_t *ret_ns, uint64_t *ret_count)
+{
+	loader_read_run_time_of(loader_sampler_fd(loader), ret_ns, ret_count);
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/bpf/machine.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+/* bpf_loop() in all we use and the helpers we call are in 6.1, the oldest kernel we test on. */
+enum { KERNEL_MAJOR_MIN = 6, KERNEL_MINOR_MIN = 1 };
+
+/* PROC_PID_INIT_INO of the kernel's proc_ns.h: the inode of the first pid namespace. */
+#define ROOT_PID_NAMESPACE "pid:[4026531836]"
+#define BTF_PATH           "/sys/kernel/btf/vmlinux"
+
+int machine_check_release(const char *release, struct error *err)
+{
+	unsigned int major, minor;
+
+	if (sscanf(release, "%u.%u", &major, &minor) != 2)
+		return error_set(err, -ENOSYS, "the kernel's release \"%s\" cannot be read",
+				 release);
+	if (major > KERNEL_MAJOR_MIN || (major == KERNEL_MAJOR_MIN && minor >= KERNEL_MINOR_MIN))
+		return 0;
+	return error_set(err, -ENOSYS,
+			 "cairn needs Linux %d.%d or newer, this is %s: run it on a newer kernel "
+			 "(Debian 12, Ubuntu 23.04 and later releases have one)",
+			 KERNEL_MAJOR_MIN, KERNEL_MINOR_MIN, release);
+}
+
+static bool has(uint64_t effective, int capability)
+{
+	return effective >> capability & 1;
+}
+
+int machine_check_capabilities(uint64_t effective, struct error *err)
+{
+	// CAP_SYS_ADMIN includes the first two, not the third.
+	bool admin = has(effective, CAP_SYS_ADMIN);
+	bool bpf = admin || has(effective, CAP_BPF);
+	bool perfmon = admin || has(effective, CAP_PERFMON);
+	bool ptrace = has(effective, CAP_SYS_PTRACE);
+
+	if (bpf && perfmon && ptrace)
+		return 0;
+	return error_set(
+		err, -EPERM,
+		"cairn needs root, or these capabilities, which it lacks:%s%s%s; run it with "
+		"sudo, or give it CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_SYSLOG, "
+		"CAP_DAC_READ_SEARCH and CAP_CHECKPOINT_RESTORE",
+		bpf ? "" : " CAP_BPF", perfmon ? "" : " CAP_PERFMON",
+		ptrace ? "" : " CAP_SYS_PTRACE");
+}
+
+int machine_check_btf(const char *path, struct error *err)
+{
+	if (!path)
+		path = BTF_PATH;
+	if (access(path, F_OK) == 0)
+		return 0;
+	return error_set(err, -ENOENT,
+			 "%s is not there: the kernel was built without CONFIG_DEBUG_INFO_BTF, or "
+			 "/sys is not mounted; run a distribution's kernel, or mount sysfs on /sys",
+			 path);
+}
+
+int machine_check_pid_namespace(const char *link, struct error *err)
+{
+	if (!strcmp(link, ROOT_PID_NAMESPACE))
+		return 0;
+	return error_set(
+		err, -EXDEV,
+		"cairn runs in a pid namespace of its own and cannot see the processes that "
+		"it samples; start the container with hostPID: true (Kubernetes) or "
+		"--pid=host (docker, podman)");
+}
+
+static int read_effective_capabilities(uint64_t *ret_effective, struct error *err)
+{
+	_cleanup_fclose_ FILE *status = fopen("/proc/self/status", "re");
+	char line[256];
+
+	if (!status)
+		return error_errno(err, -errno, "open /proc/self/status; is /proc mounted?");
+	while (fgets(line, sizeof(line), status)) {
+		if (sscanf(line, "CapEff: %" SCNx64, ret_effective) == 1)
+			return 0;
+	}
+	return error_set(err, -EBADMSG, "/proc/self/status has no CapEff");
+}
+
+bool machine_has_capability(int capability)
+{
+	struct error err;
+	uint64_t effective = 0;
+
+	return !read_effective_capabilities(&effective, &err) && has(effective, capability);
+}
+
+int machine_check(struct error *err)
+{
+	struct utsname name;
+	uint64_t effective = 0;
+	char link[64];
+	ssize_t size;
+	int rc;
+
+	if (uname(&name) < 0)
+		return error_errno(err, -errno, "uname");
+	rc = machine_check_release(name.release, err);
+	if (!rc)
+		rc = read_effective_capabilities(&effective, err);
+	if (!rc)
+		rc = machine_check_capabilities(effective, err);
+	if (!rc)
+		rc = machine_check_btf(NULL, err);
+	if (rc)
+		return rc;
+
+	size = readlink("/proc/self/ns/pid", link, sizeof(link) - 1);
+	if (size < 0)
+		return error_errno(err, -errno, "read /proc/self/ns/pid; is /proc mounted?");
+	link[size] = 0;
+	return machine_check_pid_namespace(link, err);
+}

@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/bpf/mmap_events.h"
+
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/bpf/perf_events.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#define ONLINE_CPUS_PATH "/sys/devices/system/cpu/online"
+
+enum {
+	// A power of two. kernel.perf_event_mlock_kb lets everybody have 128 pages of rings a CPU.
+	RING_PAGES = 16,
+	RECORD_BYTES_MAX = 65536,          // its size is 16 bits wide
+	LARGEST_RECORD_BYTES = 4096 + 128, // of those that we ask for: with a path of PATH_MAX
+};
+
+/* How often we look for CPUs that came or went. */
+#define HOTPLUG_INTERVAL_NS (5 * NS_PER_SECOND)
+/* A ring that fills faster than this is read at this rate: 64 KiB take some 50 us. */
+#define WAKE_INTERVAL_NS (20 * NS_PER_MS)
+
+struct ring {
+	uint32_t cpu;
+	int fd;
+	struct perf_event_mmap_page *page; // followed by the data
+	uint64_t head;                     // what the kernel had written when we looked
+	uint64_t tail;                     // what we have read
+	uint64_t next_ns;                  // time of the record at tail
+};
+
+struct mmap_events {
+	struct ring *rings; // by CPU
+	uint32_t ring_count;
+	uint32_t *filled; // numbers of rings with something in them, room for all
+	int epoll_fd;
+	bool with_build_ids;
+	bool overran; // something went unseen: a CPU came or went, or a ring is broken
+	uint64_t hotplug_ns;
+	uint64_t woken_ns;
+	uint64_t lost;
+	size_t page_bytes;
+	uint64_t
+		record[RECORD_BYTES_MAX / sizeof(uint64_t)]; // one that wraps around its ring's end
+};
+
+// ---- records --------------------------------------------------------------------------------
+
+/* All of a record in a row; kernel: include/uapi/linux/perf_event.h, enum perf_event_type. */
+struct comm_record {
+	struct perf_event_header header;
+	uint32_t pid, tid;
+};
+
+struct mmap2_record {
+	struct perf_event_header header;
+	uint32_t pid, tid;
+	uint64_t start, length, page_offset;
+	union {
+		struct {
+			uint32_t major, minor;
+			uint64_t inode, generation;
+		} file;
+		struct {
+			uint8_t size, pad[3];
+			uint8_t bytes[MMAP_EVENT_BUILD_ID_BYTES];
+		} build_id;
+	};
+	uint32_t protection, flags;
+	char path[]; // with its NUL, then up to the next multiple of 8 bytes
+};
+
+struct lost_record {
+	struct perf_event_header header;
+	uint64_t id;
+	uint64_t count;
+};
+
+static int parse_comm(const struct perf_event_header *header, size_t size,
+		      struct mmap_event *ret_event)
+{
+	struct comm_record comm;
+
+	if (size < sizeof(comm))
+		return -EBADMSG;
+	if (!(header->misc & PERF_RECORD_MISC_COMM_EXEC)) // a thread's new name
+		return 0;
+	memcpy(&comm, header, sizeof(comm));
+	*ret_event = (struct mmap_event){ .kind = MMAP_EVENT_EXEC, .pid = comm.pid, .path = "" };
+	return 1;
+}
+
+static int parse_lost(const struct perf_event_header *header, size_t size,
+		      struct mmap_event *ret_event)
+{
+	struct lost_record lost;
+
+	if (size < sizeof(lost))
+		return -EBADMSG;
+	memcpy(&lost, header, sizeof(lost));
+	*ret_event = (struct mmap_event){
+		.kind = MMAP_EVENT_LOST,
+		.lost = lost.count,
+		.path = "",
+	};
+	return 1;
+}
+
+static void take_identity(const struct mmap2_record *record, struct mmap_event *event)
+{
+	if (!(record->header.misc & PERF_RECORD_MISC_MMAP_BUILD_ID)) {
+		event->device_major = record->file.major;
+		event->device_minor = record->file.minor;
+		event->inode = record->file.inode;
+		return;
+	}
+	event->build_id_size = record->build_id.size;
+	memcpy(event->build_id, record->build_id.bytes, sizeof(event->build_id));
+}
+
+static int parse_mmap(const struct perf_event_header *header, size_t size,
+		      struct mmap_event *ret_event)
+{
+	const struct mmap2_record *record = (const void *)header;
+
+	if (size <= sizeof(*record))
+		return -EBADMSG;
+	size_t path_bytes = size - sizeof(*record);
+	if (!memchr(record->path, '\0', path_bytes) || record->length == 0 ||
+	    record->start + record->length < record->start)
+		return -EBADMSG;
+
+	struct mmap_event event = {
+		.kind = MMAP_EVENT_MAP,
+		.pid = record->pid,
+		.start = record->start,
+		.limit = record->start + record->length,
+		.file_offset = record->page_offset,
+		// What the kernel writes for memory without a file.
+		.path = strcmp(record->path, "//anon") == 0 ? "" : record->path,
+	};
+	take_identity(record, &event);
+	if (event.build_id_size > MMAP_EVENT_BUILD_ID_BYTES)
+		return -EBADMSG;
+	*ret_event = event;
+	return 1;
+}
+
+int mmap_event_parse(const void *record, size_t size, struct mmap_event *ret_event)
+{
+	const struct perf_event_header *header = record;
+	size_t time_bytes = sizeof(uint64_t);
+
+	if (size < sizeof(*header) + time_bytes || header->size != size)
+		return -EBADMSG;
+	switch (header->type) {
+	case PERF_RECORD_COMM:
+		return parse_comm(header, size - time_bytes, ret_event);
+	case PERF_RECORD_LOST:
+		return parse_lost(header, size - time_bytes, ret_event);
+	case PERF_RECORD_MMAP2:
+		return parse_mmap(header, size - time_bytes, ret_event);
+	}
+	return 0;
+}
+
+// ---- rings ----------------------------------------------------------------------------------
+
+static size_t ring_bytes(const struct mmap_events *events)
+{
+	return RING_PAGES * events->page_bytes;
+}
+
+static uint8_t *data_of(const struct mmap_events *events, const struct ring *ring)
+{
+	return (uint8_t *)ring->page + events->page_bytes;
+}
+
+static void close_ring(struct mmap_events *events, struct ring *ring)
+{
+	if (ring->page)
+		munmap(ring->page, events->page_bytes + ring_bytes(events));
+	if (ring->fd >= 0)
+		close(ring->fd); // leaves the epoll set too
+	ring->page = NULL;
+	ring->fd = -1;
+}
+
+static int open_event(const struct mmap_events *events, uint32_t cpu)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(attr),
+		.config = PERF_COUNT_SW_DUMMY,
+		.sample_type = PERF_SAMPLE_TIME,
+		.sample_id_all = 1,
+		.mmap = 1,
+		.mmap2 = 1,
+		.comm = 1,
+		.comm_exec = 1,
+		.build_id = events->with_build_ids,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC, // one for all CPUs, which sched_clock() need not be
+		.watermark = 1,
+		.wakeup_watermark = (uint32_t)ring_bytes(events) / 2,
+	};
+	int fd = (int)syscall(SYS_perf_event_open, &attr, -1, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static int open_ring(struct mmap_events *events, uint32_t cpu, struct ring *ret_ring)
+{
+	struct epoll_event wanted = { .events = EPOLLIN | EPOLLET };
+	_cleanup_close_ int fd = open_event(events, cpu);
+
+	// Before Linux 5.12 the kernel does not read build ids.
+	if (fd == -EINVAL && events->with_build_ids) {
+		events->with_build_ids = false;
+		fd = open_event(events, cpu);
+	}
+	if (fd < 0)
+		return fd;
+	void *page = mmap(NULL, events->page_bytes + ring_bytes(events), PROT_READ | PROT_WRITE,
+			  MAP_SHARED, fd, 0);
+	if (page == MAP_FAILED)
+		return -errno;
+	if (epoll_ctl(events->epoll_fd, EPOLL_CTL_ADD, fd, &wanted) < 0) {
+		int rc = -errno;
+
+		munmap(page, events->page_bytes + ring_bytes(events));
+		return rc;
+	}
+	*ret_ring = (struct ring){ .cpu = cpu, .fd = take_fd(fd), .page = page };
+	return 0;
+}
+
+// ---- CPUs -----------------------------------------------------------------------------------
+
+static int read_online_cpus(uint32_t *ret_cpus)
+{
+	_cleanup_fclose_ FILE *file = fopen(ONLINE_CPUS_PATH, "re");
+	char text[4096];
+
+	if (!file)
+		return -errno;
+	if (!fgets(text, sizeof(text), file))
+		return -EBADMSG;
+	return cpu_list_parse(text, ret_cpus, PERF_CPUS_MAX);
+}
+
+static bool same_cpus(const struct mmap_events *events, const uint32_t *cpus, uint32_t count)
+{
+	if (count != events->ring_count)
+		return false;
+	for (uint32_t i = 0; i < count; i++)
+		if (events->rings[i].cpu != cpus[i])
+			return false;
+	return true;
+}
+
+/* The ring of @cpu leaves its place in the old array. */
+static bool take_ring(struct mmap_events *events, uint32_t cpu, struct ring *ret_ring)
+{
+	for (uint32_t i = 0; i < events->ring_count; i++) {
+		if (events->rings[i].cpu != cpu || events->rings[i].fd < 0)
+			continue;
+		*ret_ring = events->rings[i];
+		events->rings[i] = (struct ring){ .fd = -1 };
+		return true;
+	}
+	return false;
+}
+
+static void close_rings(struct mmap_events *events)
+{
+	for (uint32_t i = 0; i < events->ring_count; i++)
+		close_ring(events, &events->rings[i]);
+	free(events->rings);
+	free(events->filled);
+	events->rings = NULL;
+	events->filled = NULL;
+	events->ring_count = 0;
+}
+
+static int set_cpus(struct mmap_events *events, const uint32_t *cpus, uint32_t count)
+{
+	_cleanup_free_ struct ring *rings = calloc(count, sizeof(*rings));
+	_cleanup_free_ uint32_t *filled = calloc(count, sizeof(*filled));
+	uint32_t opened = 0;
+	int rc = 0;
+
+	if (!rings || !filled)
+		return -ENOMEM;
+	events->overran = true;
+	for (uint32_t i = 0; i < count; i++) {
+		if (take_ring(events, cpus[i], &rings[opened])) {
+			opened++;
+			continue;
+		}
+		int open_rc = open_ring(events, cpus[i], &rings[opened]);
+		// A CPU may go offline between the list and here; the next look finds it again.
+		if (!open_rc)
+			opened++;
+		else if (open_rc != -ENODEV && !rc)
+			rc = open_rc;
+	}
+	close_rings(events);
+	events->rings = take(rings);
+	events->filled = take(filled);
+	events->ring_count = opened;
+	return rc;
+}
+
+static int follow_hotplug(struct mmap_events *events, uint64_t now_ns)
+{
+	_cleanup_free_ uint32_t *cpus = malloc(PERF_CPUS_MAX * sizeof(*cpus));
+
+	events->hotplug_ns = now_ns + HOTPLUG_INTERVAL_NS;
+	if (!cpus)
+		return -ENOMEM;
+	int count = read_online_cpus(cpus);
+	if (count < 0)
+		return count;
+	return same_cpus(events, cpus, (uint32_t)count) ? 0
+							: set_cpus(events, cpus, (uint32_t)count);
+}
+
+// ---- life -----------------------------------------------------------------------------------
+
+int mmap_events_open(struct mmap_events **ret_events, struct error *err)
+{
+	struct mmap_events *events = calloc(1, sizeof(*events));
+
+	if (!events)
+		return error_set(err, -ENOMEM, "mmap events: out of memory");
+	events->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+	events->with_build_ids = true;
+	events->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	int rc = events->epoll_fd < 0 ? -errno : follow_hotplug(events, clock_monotonic_ns());
+	if (rc || !events->ring_count) {
+		mmap_events_close(events);
+		return error_errno(err, rc ? rc : -ENODEV,
+				   "mmap events cannot be opened (kernel.perf_event_mlock_kb "
+				   "limits their memory; CAP_IPC_LOCK lifts it)");
+	}
+	events->overran = false; // nothing was known before
+	*ret_events = events;
+	return 0;
+}
+
+void mmap_events_close(struct mmap_events *events)
+{
+	if (!events)
+		return;
+	close_rings(events);
+	cleanup_closep(&events->epoll_fd);
+	free(events);
+}
+
+int mmap_events_fd(const struct mmap_events *events)
+{
+	return events->epoll_fd;
+}
+
+uint64_t mmap_events_lost(const struct mmap_events *events)
+{
+	return events->lost;
+}
+
+bool mmap_events_woken(struct mmap_events *events, uint64_t now_ns)
+{
+	struct epoll_event woken[16];
+
+	// Edge-triggered: a ring that is not read wakes us again only when still more comes.
+	while (epoll_wait(events->epoll_fd, woken, ARRAY_SIZE(woken), 0) == ARRAY_SIZE(woken))
+		;
+	if (now_ns - events->woken_ns < WAKE_INTERVAL_NS)
+		return false;
+	events->woken_ns = now_ns;
+	return true;
+}
+
+// ---- reading --------------------------------------------------------------------------------
+
+/* Records begin at multiples of 8 bytes: neither their header nor their time wraps around. */
+static uint64_t word_at(const struct mmap_events *events, const struct ring *ring, uint64_t at)
+{
+	uint64_t word;
+
+	memcpy(&word, data_of(events, ring) + (at & (ring_bytes(events) - 1)), sizeof(word));
+	return word;
+}
+
+static size_t record_size(const struct mmap_events *events, const struct ring *ring)
+{
+	uint64_t word = word_at(events, ring, ring->tail);
+	struct perf_event_header header;
+
+	memcpy(&header, &word, sizeof(header));
+	return header.size;
+}
+
+static const void *record_of(struct mmap_events *events, const struct ring *ring, size_t size)
+{
+	const uint8_t *data = data_of(events, ring);
+	size_t at = ring->tail & (ring_bytes(events) - 1);
+	size_t before_end = ring_bytes(events) - at;
+
+	if (size <= before_end)
+		return data + at;
+	memcpy(events->record, data + at, before_end);
+	memcpy((uint8_t *)events->record + before_end, data, size - before_end);
+	return events->record;
+}
+
+/* Look at the time of the ring's next record. False when there is none; then it is done with. */
+static bool find_next(struct mmap_events *events, struct ring *ring)
+{
+	uint64_t left = ring->head - ring->tail;
+	size_t size = left ? record_size(events, ring) : 0;
+
+	if (left && (left > ring_bytes(events) || size < 2 * sizeof(uint64_t) ||
+		     size % sizeof(uint64_t) || size > left)) {
+		ring->tail = ring->head; // no record where one should begin
+		events->overran = true;
+		left = 0;
+	}
+	if (!left) {
+		__atomic_store_n(&ring->page->data_tail, ring->tail, __ATOMIC_RELEASE);
+		return false;
+	}
+	ring->next_ns = word_at(events, ring, ring->tail + size - sizeof(uint64_t));
+	return true;
+}
+
+/* Which rings have something to read, and how much. */
+static uint32_t find_filled(struct mmap_events *events)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < events->ring_count; i++) {
+		struct ring *ring = &events->rings[i];
+
+		ring->head = __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
+		// The kernel tells a loss only with the next event that it has room for.
+		if (ring->head - ring->tail > ring_bytes(events) - LARGEST_RECORD_BYTES)
+			events->overran = true;
+		if (ring->head != ring->tail && find_next(events, ring))
+			events->filled[count++] = i;
+	}
+	return count;
+}
+
+/* Hand over the first record of the ring. */
+static void read_record(struct mmap_events *events, struct ring *ring, mmap_event_fn fn,
+			void *context)
+{
+	size_t size = record_size(events, ring);
+	struct mmap_event event;
+
+	if (mmap_event_parse(record_of(events, ring, size), size, &event) > 0) {
+		if (event.kind == MMAP_EVENT_LOST)
+			events->lost += event.lost;
+		fn(context, &event);
+	}
+	ring->tail += size;
+}
+
+static void tell_overrun(struct mmap_events *events, mmap_event_fn fn, void *context)
+{
+	struct mmap_event event = { .kind = MMAP_EVENT_LOST, .path = "" };
+
+	if (events->overran)
+		fn(context, &event);
+	events->overran = false;
+}
+
+void mmap_events_read(struct mmap_events *events, mmap_event_fn fn, void *context)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+
+	if (now_ns >= events->hotplug_ns)
+		follow_hotplug(events, now_ns);
+
+	// Few CPUs have anything at a time: the earliest of them is looked for each time.
+	for (uint32_t count = find_filled(events); count;) {
+		uint32_t earliest = 0;
+
+		for (uint32_t i = 1; i < count; i++)
+			if (events->rings[events->filled[i]].next_ns <
+			    events->rings[events->filled[earliest]].next_ns)
+				earliest = i;
+		struct ring *ring = &events->rings[events->filled[earliest]];
+		read_record(events, ring, fn, context);
+		if (!find_next(events, ring))
+			events->filled[earliest] = events->filled[--count];
+	}
+	tell_overrun(events, fn, context);
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/dump/process_dump.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/dump/dump_names.h"
+#include "agent/bpf/machine.h"
+#include "agent/dump/process_look.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/utf8.h"
+
+enum {
+	STATUS_BYTES = 8192,
+};
+
+struct process_dump {
+	struct process_look look;
+	struct dump_names names;
+};
+
+/* ---- which process ------------------------------------------------------------------------- */
+
+static long status_number(const struct proc *proc, const char *name)
+{
+	_cleanup_(buffer_deinit) struct buffer text = { 0 };
+
+	if (proc_read(proc->fd, "status", STATUS_BYTES, &text))
+		return -1;
+	const char *at = strstr(buffer_string(&text), name);
+	return at ? strtol(at + strlen(name), NULL, 10) : -1;
+}
+
+static int refuse(pid_t pid, const struct proc *proc, struct error *err)
+{
+	long leader = status_number(proc, "\nTgid:");
+
+	if (proc->stat.kernel_thread)
+		return error_set(err, -EINVAL,
+				 "%d (%s) is a thread of the kernel, which has no "
+				 "user stack",
+				 pid, proc->stat.name);
+	if (leader > 0 && leader != pid)
+		return error_set(err, -EINVAL,
+				 "%d is a thread of process %ld; give %ld, with --thread %d to see "
+				 "it alone",
+				 pid, leader, leader, pid);
+	if (proc->files == proc->fd && (proc->stat.state == 'Z' || proc->stat.state == 'X'))
+		return error_set(err, -ESRCH,
+				 "process %d (%s) has exited; its parent %ld has not waited for it "
+				 "yet",
+				 pid, proc->stat.name, status_number(proc, "\nPPid:"));
+	return 0;
+}
+
+static int open_process(struct process_dump *dump, pid_t pid, struct error *err)
+{
+	int rc = proc_open(pid, &dump->look.proc);
+
+	if (rc == -ESRCH)
+		return error_set(err, rc, "there is no process %d", pid);
+	if (rc)
+		return error_errno(err, rc, "process %d", pid);
+	rc = refuse(pid, &dump->look.proc, err);
+	if (rc)
+		return rc;
+
+	struct dump_summary *summary = &dump->look.summary;
+	summary->pid = pid;
+	memcpy(summary->name, dump->look.proc.stat.name, sizeof(summary->name));
+	utf8_clean(summary->name);
+	if (proc_read_link(dump->look.proc.files, "exe", summary->executable,
+			   sizeof(summary->executable)))
+		summary->executable[0] = '\0';
+	utf8_clean(summary->executable);
+	return 0;
+}
+
+static int read_threads(struct process_dump *dump, struct error *err)
+{
+	pid_t pid = dump->look.summary.pid, tid = dump->look.options.tid;
+	int rc =
+		thread_list_read(&dump->look.proc, !dump->look.options.no_kernel, &dump->look.list);
+
+	if (rc == -ESRCH)
+		return error_set(err, rc, "process %d has exited", pid);
+	if (rc)
+		return error_errno(err, rc, "threads of process %d", pid);
+	if (tid && !thread_list_find(&dump->look.list, tid))
+		return error_set(err, -EINVAL, "--thread: process %d has no thread %d", pid, tid);
+	const struct thread *main_thread = thread_list_find(&dump->look.list, pid);
+	dump->look.summary.namespace_pid = main_thread ? main_thread->namespace_tid : pid;
+	dump->look.summary.threads_left_out = dump->look.list.left_out;
+	dump->look.threads = calloc(dump->look.list.count, sizeof(*dump->look.threads));
+	for (uint32_t i = 0; dump->look.threads && i < dump->look.list.count; i++)
+		dump->look.threads[i].memory.syscall = SYSCALL_NONE; // unless it is found in one
+	return dump->look.threads ? 0 : -ENOMEM;
+}
+
+/* ---- before the pause ---------------------------------------------------------------------- */
+
+static int explain_no_mappings(pid_t pid, struct error *err)
+{
+	if (kill(pid, 0) && errno == ESRCH)
+		return error_set(err, -ESRCH, "process %d has exited", pid);
+	if (machine_has_capability(CAP_SYS_PTRACE))
+		return error_set(
+			err, -EACCES,
+			"may not read the mappings of process %d, though cairn has "
+			"CAP_SYS_PTRACE: a security module or another user namespace guards it",
+			pid);
+	return error_set(err, -EACCES,
+			 "may not read the mappings of process %d: run as root, or with "
+			 "CAP_SYS_PTRACE, or as its user",
+			 pid);
+}
+
+static int open_unwind(struct process_dump *dump, struct error *err)
+{
+	const struct live_unwind_options options = {
+		.no_python = dump->look.options.no_python,
+		.cache_folder = dump->look.options.cache_folder,
+	};
+	struct error notice = { 0 };
+	int rc = dump_names_open(&dump->names, &dump->look);
+
+	if (rc)
+		return error_set(err, rc, "out of memory");
+	rc = live_unwind_open(dump->names.processes, dump->names.process,
+			      process_look_living_thread(&dump->look), &options, &dump->look.unwind,
+			      &notice);
+	if (rc == -ESRCH)
+		return explain_no_mappings(dump->look.summary.pid, err);
+	if (rc)
+		return error_set(err, rc, "%s", notice.text);
+	memcpy(dump->look.summary.python_notice, notice.text, sizeof(notice.text));
+	return 0;
+}
+
+/* ---- all of it ----------------------------------------------------------------------------- */
+
+static void freep(struct process_dump **dump)
+{
+	process_dump_free(*dump);
+}
+
+static void sum_up(struct process_dump *dump, uint64_t began_ns)
+{
+	struct live_unwind_stats stats;
+
+	live_unwind_read_stats(dump->look.unwind, &stats);
+	dump->look.summary.tables = stats.tables;
+	dump->look.summary.tables_ns = stats.build_ns;
+	dump->look.summary.mappings = stats.mappings;
+	dump->look.summary.total_ns = clock_monotonic_ns() - began_ns;
+}
+
+int process_dump_take(pid_t pid, const struct dump_options *options, struct process_dump **ret_dump,
+		      struct error *err)
+{
+	_cleanup_(freep) struct process_dump *dump = calloc(1, sizeof(*dump));
+	uint64_t began_ns = clock_monotonic_ns();
+
+	if (!dump)
+		return error_set(err, -ENOMEM, "out of memory");
+	dump->look.options = *options;
+	dump->look.proc.fd = dump->look.proc.files = -1;
+	int rc = open_process(dump, pid, err);
+	if (!rc)
+		rc = read_threads(dump, err);
+	if (!rc)
+		rc = open_unwind(dump, err);
+	if (!rc) {
+		process_look_prepare(&dump->look);
+		rc = process_look_take(&dump->look, err);
+	}
+	if (!rc)
+		rc = dump_names_give(&dump->names);
+	if (rc)
+		return err->code == rc ? rc : error_set(err, rc, "out of memory");
+	sum_up(dump, began_ns);
+	*ret_dump = take(dump);
+	return 0;
+}
+
+void process_dump_free(struct process_dump *dump)
+{
+	if (!dump)
+		return;
+	process_look_deinit(&dump->look); // its unwinder uses the names' executables
+	dump_names_deinit(&dump->names);
+	free(dump);
+}
+
+const struct dump_summary *process_dump_summary(const struct process_dump *dump)
+{
+	return &dump->look.summary;
+}
+
+const struct dump_thread *process_dump_threads(const struct process_dump *dump, uint32_t *ret_count)
+{
+	*ret_count = dump->names.thread_count;
+	return dump->names.threads;
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/gpu/gpu_graphs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "base/clock.h"
+
+static void forget(struct gpu_graphs *graphs, struct gpu_captured_graph *graph)
+{
+	graphs->stack_count -= graph->count;
+	free(graph->stacks);
+	free(graph->parts);
+}
+
+void gpu_graphs_deinit(struct gpu_graphs *graphs)
+{
+	for (uint32_t i = 0; i < graphs->count; i++)
+		forget(graphs, &graphs->graphs[i]);
+	free(graphs->graphs);
+	*graphs = (struct gpu_graphs){ 0 };
+}
+
+// ---- finding --------------------------------------------------------------------------------
+
+// The first that is not below @number.
+static uint32_t position_of(const struct gpu_graphs *graphs, uint64_t number)
+{
+	uint32_t from = 0, end = graphs->count;
+
+	while (from < end) {
+		uint32_t middle = from + (end - from) / 2;
+
+		if (graphs->graphs[middle].number < number)
+			from = middle + 1;
+		else
+			end = middle;
+	}
+	return from;
+}
+
+static struct gpu_captured_graph *find(struct gpu_graphs *graphs, uint64_t number)
+{
+	uint32_t at = position_of(graphs, number);
+
+	return at < graphs->count && graphs->graphs[at].number == number ? &graphs->graphs[at]
+									 : NULL;
+}
+
+static struct gpu_captured_graph *add(struct gpu_graphs *graphs, uint64_t number)
+{
+	uint32_t at = position_of(graphs, number);
+
+	if (graphs->count == graphs->capacity) {
+		uint32_t capacity = graphs->capacity ? graphs->capacity * 2 : 64;
+		void *grown = reallocarray(graphs->graphs, capacity, sizeof(*graphs->graphs));
+
+		if (!grown)
+			return NULL;
+		graphs->graphs = grown;
+		graphs->capacity = capacity;
+	}
+	memmove(&graphs->graphs[at + 1], &graphs->graphs[at],
+		(graphs->count - at) * sizeof(*graphs->graphs));
+	graphs->count++;
+	graphs->graphs[at] = (struct gpu_captured_graph){ .number = number, .was_of_use = true };
+	return &graphs->graphs[at];
+}
+
+// ---- taking ---------------------------------------------------------------------------------
+
+static int take_launches(void *context, const void *key, const void *value)
+{
+	struct gpu_graphs *graphs = context;
+	uint64_t number = *(const uint64_t *)key;
+	struct gpu_captured_graph *graph = find(graphs, number);
+
+	if (!graph)
+		graph = add(graphs, number);
+	if (!graph)
+		return -ENOMEM;
+	graph->launches = *(const uint64_t *)value;
+	graph->is_partial = graph->is_partial || graph->launches == GPU_GRAPH_NOT_KNOWN;
+	return 0;
+}
+
+static int append(struct gpu_captured_graph *graph, const struct gpu_owner *owner,
+		  uint64_t launches)
+{
+	if (graph->count == graph->capacity) {
+		uint32_t capacity = graph->capacity ? graph->capacity * 2 : 8;
+		void *grown = reallocarray(graph->stacks, capacity, sizeof(*graph->stacks));
+
+		if (!grown)
+			return -ENOMEM;
+		graph->stacks = grown;
+		graph->capacity = capacity;
+	}
+	graph->stacks[graph->count++] = (struct gpu_graph_stack){ *owner, launches };
+	return 0;
+}
+
+// What is still captured stays where it is.
+static bool take_kernel(void *context, const void *key, const void *value)
+{
+	struct gpu_graphs *graphs = context;
+	const struct gpu_graph_kernel *kernel = key;
+	uint64_t launches = *(const uint64_t *)value;
+	struct gpu_captured_graph *graph = find(graphs, kernel->graph);
+
+	if (!graph)
+		return false;
+	if (graph->is_partial)
+		return true;
+	if (graphs->stack_count == GPU_GRAPH_KERNELS_MAX ||
+	    append(graph, &kernel->owner, launches)) {
+		graphs->is_full = graph->is_partial = true;
+	} else {
+		graphs->stack_count++;
+	}
+	return true;
+}
+
+// Of a graph that has come since its number was read it stays where it is. None has more than two.
+static bool take_part(void *context, const void *key, const void *value)
+{
+	const struct gpu_graph_part *part = key;
+	struct gpu_captured_graph *graph = find(context, part->graph);
+
+	if (!graph)
+		return false;
+	if (part->part >= part->graph)
+		return true; // nobody writes such
+	struct gpu_graph_times *grown =
+		reallocarray(graph->parts, graph->part_count + 1, sizeof(*grown));
+	if (!grown)
+		return false;
+	graph->parts = grown;
+	graph->parts[graph->part_count++] =
+		(struct gpu_graph_times){ part->part, *(const uint64_t *)value };
+	return true;
+}
+
+// ---- telling --------------------------------------------------------------------------------
+
+// Parts have lower numbers than what they are in.
+static void note_partial(struct gpu_graphs *graphs)
+{
+	for (uint32_t i = 0; i < graphs->count; i++) {
+		struct gpu_captured_graph *graph = &graphs->graphs[i];
+
+		for (uint32_t j = 0; j < graph->part_count && !graph->is_partial; j++) {
+			const struct gpu_captured_graph *part =
+				find(graphs, graph->parts[j].number);
+
+			graph->is_partial = part && part->is_partial;
+		}
+	}
+}
+
+// Of a graph that was launched so often its parts were, too.
+static void launch_parts(struct gpu_graphs *graphs, const struct gpu_captured_graph *graph,
+			 uint64_t news)
+{
+	for (uint32_t i = 0; i < graph->part_count; i++) {
+		struct gpu_captured_graph *part = find(graphs, graph->parts[i].number);
+
+		if (part)
+			part->within += news * graph->parts[i].times;
+	}
+}
+
+static int tell(const struct gpu_captured_graph *graph, uint64_t news, struct window *window,
+		uint64_t now_ns)
+{
+	const struct profile *profile = window->profile;
+	uint64_t first = profile->from_ns / profile->slot_ns;
+	uint64_t last = clock_realtime_ns() / profile->slot_ns;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < graph->count && !rc; i++) {
+		const struct gpu_owner *owner = &graph->stacks[i].owner;
+		struct count_key key = {
+			.process = owner->process,
+			.user = owner->user,
+			.user_leaf = owner->leaf,
+			.kind = SAMPLE_KIND_GPU_GRAPH_KERNELS,
+			.slot = first,
+			.more_slots = last > first + 1 ? (uint32_t)(last - first - 1) : 0,
+		};
+		struct count count = { .value = news * graph->stacks[i].launches,
+				       .samples = news * graph->stacks[i].launches };
+
+		memcpy(key.thread_name, owner->thread_name, sizeof(key.thread_name));
+		rc = window_add(window, &key, &count, now_ns);
+	}
+	return rc;
+}
+
+// Its stacks must not be forgotten while the graph may be launched.
+static void use_stacks(const struct gpu_captured_graph *graph, struct stack_table *stacks,
+		       uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < graph->count; i++)
+		stack_table_find(stacks, &graph->stacks[i].owner.user, now_ns);
+}
+
+int gpu_graphs_tell(struct gpu_graphs *graphs, struct map_entries *entries,
+		    const struct gpu_graph_maps *maps, struct window *window, uint64_t now_ns)
+{
+	int rc = map_entries_each(entries, maps->launches, take_launches, graphs);
+
+	if (!rc)
+		rc = map_entries_remove(entries, maps->kernels, take_kernel, graphs);
+	if (rc >= 0)
+		rc = map_entries_remove(entries, maps->parts, take_part, graphs);
+	note_partial(graphs);
+	for (uint32_t i = graphs->count; i > 0 && rc >= 0; i--) {
+		struct gpu_captured_graph *graph = &graphs->graphs[i - 1];
+		uint64_t news = graph->launches - graph->told + graph->within;
+
+		if (graph->is_partial)
+			continue;
+		graph->told = graph->launches;
+		graph->within = 0;
+		launch_parts(graphs, graph, news);
+		if (news)
+			rc = tell(graph, news, window, now_ns);
+		else
+			use_stacks(graph, window->sources.stacks, now_ns);
+	}
+	return rc < 0 ? rc : 0;
+}
+
+// ---- letting go -----------------------------------------------------------------------------
+
+static int note_use(void *context, const void *key, const void *value)
+{
+	const struct gpu_graph *handle = value;
+	struct gpu_captured_graph *graph = find(context, handle->number);
+
+	(void)key;
+	if (graph)
+		graph->is_of_use = true;
+	return 0;
+}
+
+// A part is of use as long as what it is in.
+static void use_parts(struct gpu_graphs *graphs)
+{
+	for (uint32_t i = graphs->count; i > 0; i--) {
+		const struct gpu_captured_graph *graph = &graphs->graphs[i - 1];
+
+		for (uint32_t j = 0; graph->is_of_use && j < graph->part_count; j++) {
+			struct gpu_captured_graph *part = find(graphs, graph->parts[j].number);
+
+			if (part)
+				part->is_of_use = true;
+		}
+	}
+}
+
+int gpu_graphs_sweep(struct gpu_graphs *graphs, struct map_entries *entries,
+		     const struct gpu_graph_maps *maps)
+{
+	int rc = map_entries_each(entries, maps->graphs, note_use, graphs);
+	uint32_t kept = 0;
+
+	if (rc)
+		return rc;
+	use_parts(graphs);
+	for (uint32_t i = 0; i < graphs->count; i++) {
+		struct gpu_captured_graph *graph = &graphs->graphs[i];
+
+		if (!graph->is_of_use && !graph->was_of_use) {
+			bpf_map_delete_elem(bpf_map__fd(maps->launches), &graph->number);
+			forget(graphs, graph);
+			continue;
+		}
+		graph->was_of_use = graph->is_of_use;
+		graph->is_of_use = false;
+		graphs->graphs[kept++] = *graph;
+	}
+	graphs->count = kept;
+	return 0;
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is asked of GPUs, by stack: finds the drivers that processes map, probes them, and counts. Until
+// the first process maps one, nothing is loaded. One thread.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/stacks/frame_locator.h"
+#include "agent/gpu/kernel_request.h"
+#include "agent/bpf/loader.h"
+#include "agent/process/process.h"
+#include "agent/stacks/window.h"
+#include "base/error.h"
+#include "base/labels.h"
+
+struct gpu_lane;
+
+struct gpu_lane_options {
+	const struct loader *loader; // these outlive the lane
+	struct process_table *processes;
+	struct gpu_namer *namer; // is set while kernels can be named; may be NULL
+	uint64_t slot_ns;
+	bool only_followed;        // as the sampler: only processes that are followed
+	uint64_t kernel_period_ns; // between windows of the CUPTI helper; 0: the default
+	struct kernel_request
+		*kernel_request;     // the only one, and all that is looked at; NULL: none
+	const struct labels *labels; // for the series of what probes cost; copied; may be NULL
+};
+
+/** Returns 0 or -ENOMEM: what a kernel refuses is told by gpu_lane_next_notice(), when it is tried. */
+int gpu_lane_open(const struct gpu_lane_options *options, struct gpu_lane **ret_lane,
+		  struct error *err);
+/** NULL is allowed. */
+void gpu_lane_close(struct gpu_lane *lane);
+
+/** Some 50 times a second: drivers are looked for, windows opened and closed. */
+void gpu_lane_tick(struct gpu_lane *lane, uint64_t now_ns);
+/**
+ * All counts are in @window: add what the kernel does not count, and as PROFILE_TYPE_COST of program
+ * "gpu probes" what they took from the processes that came by them. Returns 0 or a negative errno.
+ */
+int gpu_lane_after_drain(struct gpu_lane *lane, struct window *window);
+
+/** How many stacks a second each CPU may take from now on, of launches and of other calls. */
+void gpu_lane_set_budget(struct gpu_lane *lane, uint32_t stacks_per_second);
+
+/** What works less well than it could, in a sentence; NULL: no more for now. Valid until the next. */
+const char *gpu_lane_next_notice(struct gpu_lane *lane);
+
+/** Time in the programs and how often they ran; 0 unless kernel.bpf_stats_enabled. */
+void gpu_lane_read_run_time(const struct gpu_lane *lane, uint64_t *ret_ns, uint64_t *ret_count);

@@ -1,0 +1,544 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/overhead/budget.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/overhead/bpf_cost.h"
+#include "agent/overhead/cost_estimate.h"
+#include "agent/overhead/governor.h"
+#include "agent/overhead/own_cpu.h"
+#include "agent/overhead/process_tally.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#define SERVICE "cairn-agent"
+/* Where nothing could be done. */
+#define COST_ABOVE "cost above the budget"
+/* Between ticks of bpf_cost, unless the governor's interval is short: some 50 samples of a CPU. */
+#define COST_TICK_NS (500 * NS_PER_MS)
+
+enum {
+	MARKS_MAX = 64,        // changes in a window; the governor makes a few in an hour
+	NOTICES_MAX = 8,       // that wait to be logged: they are asked for at each tick
+	NOTICE_BYTES = 900,    // a log line has 2048
+	WARM_UP_INTERVALS = 3, // in which the agent's own work is that of starting
+	SHORT_INTERVAL_ONE_IN = 2,
+};
+
+/* Programs by what they belong to; the beginnings of their names. */
+static const struct {
+	const char *prefix;
+	size_t reading; // its field
+} programs_of[] = {
+	{ "sample_on_cpu", offsetof(struct governor_reading, sampling) },
+	{ "switch_", offsetof(struct governor_reading, waits) },
+	{ "begin_child", offsetof(struct governor_reading, waits) },
+	{ "end_thread", offsetof(struct governor_reading, waits) },
+	{ "thread_is_woken", offsetof(struct governor_reading, wakers) },
+	{ "woken_", offsetof(struct governor_reading, wakers) },
+	{ "page_fault", offsetof(struct governor_reading, faults) },
+	{ "fault", offsetof(struct governor_reading, faults) },
+};
+
+/* A change that the next window shows. */
+struct mark {
+	uint64_t time_ns; // Unix
+	char text[GOVERNOR_TEXT_BYTES];
+};
+
+struct budget {
+	struct budget_controls controls;
+	struct governor governor;
+	struct governor_reading last;
+	struct bpf_cost *cost;
+	uint64_t cost_tick_ns;
+	uint64_t cost_due_ns, decide_due_ns, decided_ns;
+	uint64_t own_from_ns; // before, the agent's own work does not count
+	uint64_t decided_run_ns[BPF_COST_PROGRAMS_MAX], told_run_ns[BPF_COST_PROGRAMS_MAX];
+	uint64_t decided_own_ns, told_own_ns[OWN_CPU_COUNT];
+	uint64_t decided_counters[COUNTER_COUNT];
+	struct process_tally tally;
+	struct labels labels;
+	uint64_t told_ns, window_end_ns; // Unix time: costs are in windows up to here
+	struct mark marks[MARKS_MAX];
+	uint32_t mark_count;
+	uint64_t marks_lost;
+	char notices[NOTICES_MAX][NOTICE_BYTES];
+	uint32_t notice_first, notice_count;
+	bool estimated; // the kernel tells no costs: see cost_estimate.h
+	struct program_cost estimate[BPF_COST_PROGRAMS_MAX];
+	uint32_t cores;
+};
+
+// ---- words ----------------------------------------------------------------------------------
+
+static void add_notice(struct budget *budget, const char *text)
+{
+	uint32_t at = (budget->notice_first + budget->notice_count) % NOTICES_MAX;
+
+	if (budget->notice_count == NOTICES_MAX)
+		budget->notice_first = (budget->notice_first + 1) % NOTICES_MAX;
+	else
+		budget->notice_count++;
+	snprintf(budget->notices[at], NOTICE_BYTES, "%s", text);
+}
+
+const char *budget_next_notice(struct budget *budget)
+{
+	if (!budget->notice_count)
+		return NULL;
+	const char *notice = budget->notices[budget->notice_first];
+	budget->notice_first = (budget->notice_first + 1) % NOTICES_MAX;
+	budget->notice_count--;
+	return notice;
+}
+
+static void add_mark(struct budget *budget, const char *text)
+{
+	if (budget->mark_count == MARKS_MAX) {
+		budget->marks_lost++;
+		return;
+	}
+	struct mark *mark = &budget->marks[budget->mark_count++];
+	mark->time_ns = clock_realtime_ns();
+	snprintf(mark->text, sizeof(mark->text), "%s", text);
+}
+
+// ---- what it costs --------------------------------------------------------------------------
+
+static double *lane_of(struct governor_reading *reading, const char *program)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(programs_of); i++) {
+		if (strncmp(program, programs_of[i].prefix, strlen(programs_of[i].prefix)) == 0)
+			return (double *)((char *)reading + programs_of[i].reading);
+	}
+	return &reading->rest;
+}
+
+static const struct program_cost *read_costs(struct budget *budget, uint32_t *ret_count)
+{
+	uint64_t counters[COUNTER_COUNT];
+
+	if (!budget->estimated)
+		return bpf_cost_read(budget->cost, ret_count);
+	budget->controls.read_counters(budget->controls.context, counters);
+	*ret_count = cost_estimate(counters, budget->estimate);
+	return budget->estimate;
+}
+
+static void read_programs(struct budget *budget, struct governor_reading *reading)
+{
+	uint32_t count;
+	const struct program_cost *programs = read_costs(budget, &count);
+
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t run_ns = programs[i].run_ns - budget->decided_run_ns[i];
+
+		budget->decided_run_ns[i] = programs[i].run_ns;
+		if (!programs[i].in_own_cpu)
+			*lane_of(reading, programs[i].name) +=
+				(double)run_ns / (double)reading->elapsed_ns;
+	}
+}
+
+static void read_stacks(struct budget *budget, struct governor_reading *reading)
+{
+	uint64_t counters[COUNTER_COUNT];
+
+	reading->stacks = 0.5;
+	if (!budget->controls.read_counters)
+		return;
+	budget->controls.read_counters(budget->controls.context, counters);
+	reading->stacks = cost_estimate_stacks(budget->decided_counters, counters);
+	memcpy(budget->decided_counters, counters, sizeof(counters));
+}
+
+static void read_own(struct budget *budget, struct governor_reading *reading, uint64_t now_ns)
+{
+	uint64_t own_ns = clock_process_cpu_ns();
+
+	if (now_ns >= budget->own_from_ns)
+		reading->own =
+			(double)(own_ns - budget->decided_own_ns) / (double)reading->elapsed_ns;
+	budget->decided_own_ns = own_ns;
+}
+
+// False: it has ended.
+static bool read_process_name(uint32_t pid, char name[GOVERNOR_NAME_BYTES])
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%u/comm", pid);
+	_cleanup_fclose_ FILE *file = fopen(path, "re");
+	if (!file || !fgets(name, GOVERNOR_NAME_BYTES, file))
+		return false;
+	name[strcspn(name, "\n")] = 0;
+	return true;
+}
+
+/*
+ * Of those that are off no waits are counted: their share is what it was when they were switched off,
+ * and the others' is of the rest. If they wait less now, too little is held against the others.
+ */
+static double share_that_is_on(const struct governor *governor)
+{
+	double share = 1;
+
+	for (uint32_t i = 0; i < governor->steps[GOVERNOR_PROCESSES]; i++)
+		share -= governor->off[i].share;
+	return share > 0 ? share : 0;
+}
+
+static void read_worst(struct budget *budget, struct governor_reading *reading)
+{
+	struct process_count most[GOVERNOR_WORST_MAX];
+	uint32_t count = process_tally_most(&budget->tally, most, GOVERNOR_WORST_MAX);
+	double on = share_that_is_on(&budget->governor);
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct governor_process *process = &reading->worst[reading->worst_count];
+
+		if (most[i].pid == (uint32_t)getpid() || !most[i].pid ||
+		    !read_process_name(most[i].pid, process->name))
+			continue;
+		process->pid = most[i].pid;
+		process->share = on * (double)most[i].count / (double)budget->tally.sum;
+		reading->worst_count++;
+	}
+	process_tally_clear(&budget->tally);
+}
+
+// ---- what is done about it --------------------------------------------------------------------
+
+static int turn(struct budget *budget, const struct governor_change *change)
+{
+	const struct budget_controls *controls = &budget->controls;
+	void *context = controls->context;
+
+	switch (change->knob) {
+	case GOVERNOR_WAKERS:
+		return controls->set_lane(context, BUDGET_WAKERS, !change->down);
+	case GOVERNOR_STACKS:
+		return controls->set_step(context, BUDGET_WAITS, change->step);
+	case GOVERNOR_FAULTS:
+		return controls->set_step(context, BUDGET_FAULTS, change->step);
+	case GOVERNOR_SAMPLING:
+		return controls->set_frequency(context, governor_frequency_hz(&budget->governor));
+	case GOVERNOR_PROCESSES:
+		return controls->set_process(context, change->process.pid, !change->down);
+	case GOVERNOR_FAULTS_OFF:
+		return controls->set_lane(context, BUDGET_FAULTS, !change->down);
+	default:
+		return controls->set_lane(context, BUDGET_WAITS, !change->down);
+	}
+}
+
+static void do_change(struct budget *budget, const struct governor_change *change,
+		      char line[NOTICE_BYTES])
+{
+	size_t used = strlen(line);
+	char text[GOVERNOR_TEXT_BYTES];
+	int rc = turn(budget, change);
+
+	governor_describe(&budget->governor, change, text);
+	add_mark(budget, text);
+	snprintf(line + used, NOTICE_BYTES - used, "%s%s", used ? ", " : "governor: ", text);
+	used = strlen(line);
+	if (rc)
+		snprintf(line + used, NOTICE_BYTES - used, " (failed: %s)", strerror(-rc));
+}
+
+static void do_decision(struct budget *budget, const struct governor_decision *decision)
+{
+	char line[NOTICE_BYTES] = "";
+	size_t used;
+
+	if (decision->outcome == GOVERNOR_KEEP)
+		return;
+	for (uint32_t i = 0; i < decision->change_count; i++)
+		do_change(budget, &decision->changes[i], line);
+	if (decision->outcome == GOVERNOR_FLOOR)
+		add_mark(budget, COST_ABOVE);
+	else if (decision->outcome == GOVERNOR_OVER)
+		add_mark(budget, "cost within the budget");
+	used = strlen(line);
+	snprintf(line + used, NOTICE_BYTES - used, "%s%s",
+		 used ? "; " : "governor: ", decision->why);
+	add_notice(budget, line);
+}
+
+// Who has ended need not be switched off.
+static void forget_gone_processes(struct budget *budget)
+{
+	const struct governor *governor = &budget->governor;
+
+	for (uint32_t i = governor->steps[GOVERNOR_PROCESSES]; i-- > 0;) {
+		struct governor_change change;
+		char line[NOTICE_BYTES] = "", path[32];
+
+		snprintf(path, sizeof(path), "/proc/%u", governor->off[i].pid);
+		if (access(path, F_OK) == 0 ||
+		    !governor_forget_process(&budget->governor, governor->off[i].pid, &change))
+			continue;
+		do_change(budget, &change, line);
+		snprintf(line + strlen(line), sizeof(line) - strlen(line), "; it has ended");
+		add_notice(budget, line);
+	}
+}
+
+static void decide(struct budget *budget, uint64_t now_ns)
+{
+	struct governor_reading reading = { .elapsed_ns = now_ns - budget->decided_ns };
+	struct governor_decision decision;
+
+	budget->decided_ns = now_ns;
+	budget->decide_due_ns = now_ns + budget->governor.options.interval_ns;
+	read_programs(budget, &reading);
+	read_stacks(budget, &reading);
+	read_own(budget, &reading, now_ns);
+	read_worst(budget, &reading);
+	forget_gone_processes(budget);
+	governor_decide(&budget->governor, &reading, &decision);
+	do_decision(budget, &decision);
+	if (decision.change_count)
+		bpf_cost_measure_soon(budget->cost);
+	budget->last = reading;
+}
+
+// Before the first measurement, so that the two never mix.
+static void estimate_instead(struct budget *budget, int rc)
+{
+	char text[NOTICE_BYTES];
+
+	budget->estimated = true;
+	snprintf(text, sizeof(text),
+		 "governor: the kernel does not tell what programs cost (%s: it wants "
+		 "CAP_SYS_ADMIN); "
+		 "that is estimated from what they count",
+		 strerror(-rc));
+	add_notice(budget, text);
+}
+
+static void measure(struct budget *budget, uint64_t now_ns)
+{
+	budget->cost_due_ns = now_ns + budget->cost_tick_ns;
+	if (!budget->estimated)
+		bpf_cost_tick(budget->cost); // what fails now and then is measured the next time
+}
+
+void budget_tick(struct budget *budget, uint64_t now_ns)
+{
+	if (now_ns >= budget->cost_due_ns)
+		measure(budget, now_ns);
+	if (now_ns >= budget->decide_due_ns)
+		decide(budget, now_ns);
+}
+
+// ---- windows --------------------------------------------------------------------------------
+
+void budget_take_count(struct budget *budget, const struct count_key *key,
+		       const struct count *count)
+{
+	if (key->kind == SAMPLE_KIND_OFF_CPU || key->kind == SAMPLE_KIND_SCHED_DELAY)
+		process_tally_add(&budget->tally, key->process.pid, count->samples);
+}
+
+void budget_before_drain(struct budget *budget)
+{
+	budget->window_end_ns = clock_realtime_ns();
+}
+
+static int add_value(struct budget *budget, struct window *window, const char *type,
+		     const char *label, const char *text, uint64_t slot, uint64_t last_slot,
+		     uint64_t value)
+{
+	struct labels labels = { 0 };
+	int rc = value ? labels_copy(&budget->labels, &labels) : 0;
+
+	if (!value || rc)
+		return rc;
+	rc = labels_set(&labels, label, text);
+	if (!rc)
+		rc = window_add_value(window, &labels, type, slot, last_slot, (int64_t)value);
+	labels_deinit(&labels);
+	return rc;
+}
+
+static int add_costs(struct budget *budget, struct window *window, uint64_t slot,
+		     uint64_t last_slot)
+{
+	uint32_t count;
+	const struct program_cost *programs = read_costs(budget, &count);
+	uint64_t own_ns[OWN_CPU_COUNT];
+	int rc = 0;
+
+	for (uint32_t i = 0; i < count && !rc; i++) {
+		uint64_t ns = programs[i].run_ns - budget->told_run_ns[i];
+
+		budget->told_run_ns[i] = programs[i].run_ns;
+		if (!programs[i].in_own_cpu)
+			rc = add_value(budget, window, PROFILE_TYPE_COST, LABEL_PROGRAM,
+				       programs[i].name, slot, last_slot, ns);
+	}
+	own_cpu_read(own_ns);
+	for (int i = 0; i < OWN_CPU_COUNT && !rc; i++) {
+		// A thread that has ended takes its time along.
+		uint64_t ns =
+			own_ns[i] > budget->told_own_ns[i] ? own_ns[i] - budget->told_own_ns[i] : 0;
+
+		budget->told_own_ns[i] = own_ns[i];
+		rc = add_value(budget, window, PROFILE_TYPE_COST, LABEL_PROGRAM, own_cpu_name(i),
+			       slot, last_slot, ns);
+	}
+	return rc;
+}
+
+/* As it is when the window ends, for all of the window: changes are few, and windows short. */
+static int add_in_force(struct budget *budget, struct window *window, uint64_t slot,
+			uint64_t end_slot)
+{
+	struct governor_change changes[GOVERNOR_CHANGES_MAX];
+	uint32_t count = governor_in_force(&budget->governor, changes);
+	uint64_t ns = (end_slot - slot) * window->profile->slot_ns;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < count && !rc; i++) {
+		char text[GOVERNOR_TEXT_BYTES];
+
+		governor_describe(&budget->governor, &changes[i], text);
+		rc = add_value(budget, window, PROFILE_TYPE_IN_FORCE, LABEL_CHANGE, text, slot,
+			       end_slot - 1, ns);
+	}
+	if (!rc && budget->governor.floor_told)
+		rc = add_value(budget, window, PROFILE_TYPE_IN_FORCE, LABEL_CHANGE, COST_ABOVE,
+			       slot, end_slot - 1, ns);
+	return rc;
+}
+
+int budget_after_drain(struct budget *budget, struct window *window)
+{
+	uint64_t slot_ns = window->profile->slot_ns;
+	uint64_t from_ns = budget->told_ns > window->profile->from_ns ? budget->told_ns
+								      : window->profile->from_ns;
+	uint64_t slot = from_ns / slot_ns, end_slot = budget->window_end_ns / slot_ns;
+	// The slot that the window ends in is the next one's.
+	int rc = add_costs(budget, window, slot, end_slot > slot ? end_slot - 1 : slot);
+
+	if (!rc && end_slot > slot)
+		rc = add_in_force(budget, window, slot, end_slot);
+	budget->told_ns = budget->window_end_ns;
+	for (uint32_t i = 0; i < budget->mark_count && !rc; i++) {
+		const struct mark *mark = &budget->marks[i];
+
+		rc = add_value(budget, window, PROFILE_TYPE_GOVERNOR, LABEL_CHANGE, mark->text,
+			       mark->time_ns / slot_ns, mark->time_ns / slot_ns, 1);
+	}
+	if (!rc)
+		budget->mark_count = 0;
+	return rc;
+}
+
+// ---- life -----------------------------------------------------------------------------------
+
+static int set_labels(struct budget *budget, const struct labels *extra)
+{
+	char node[256] = "";
+	int rc = extra ? labels_copy(extra, &budget->labels) : 0;
+
+	if (!rc && gethostname(node, sizeof(node) - 1) == 0 &&
+	    !labels_get(&budget->labels, LABEL_NODE))
+		rc = labels_set(&budget->labels, LABEL_NODE, node);
+	return rc ? rc : labels_set(&budget->labels, LABEL_SERVICE, SERVICE);
+}
+
+static void init_governor(struct budget *budget, const struct budget_options *options)
+{
+	struct governor_options governor = {
+		.budget = options->percent > 0 ? options->percent / 100
+					       : governor_default_budget(budget->cores),
+		.frequency_hz = options->frequency_hz,
+		.wakers = options->wakers,
+		.stacks = options->stacks,
+		.faults = options->faults,
+		.processes = options->processes,
+		.waits = options->waits,
+		GOVERNOR_DEFAULTS,
+	};
+
+	if (options->interval_ns) {
+		double factor = (double)options->interval_ns / (double)governor.interval_ns;
+
+		governor.interval_ns = options->interval_ns;
+		governor.calm_ns = (uint64_t)((double)governor.calm_ns * factor);
+		governor.over_ns = (uint64_t)((double)governor.over_ns * factor);
+		governor.retry_ns = (uint64_t)((double)governor.retry_ns * factor);
+	}
+	governor_init(&budget->governor, &governor);
+}
+
+int budget_open(const struct budget_options *options, struct budget **ret_budget, struct error *err)
+{
+	struct budget *budget = calloc(1, sizeof(*budget));
+	uint64_t now_ns = clock_monotonic_ns();
+
+	if (!budget)
+		return error_set(err, -ENOMEM, "out of memory");
+	budget->controls = options->controls;
+	budget->cores = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+	init_governor(budget, options);
+	uint64_t interval_ns = budget->governor.options.interval_ns;
+	bool is_short = interval_ns < 2 * BPF_COST_ONE_IN * COST_TICK_NS;
+	// Two measurements in each interval, at least.
+	budget->cost_tick_ns =
+		is_short && interval_ns / 4 < COST_TICK_NS ? interval_ns / 4 : COST_TICK_NS;
+	budget->cost = bpf_cost_new(is_short ? SHORT_INTERVAL_ONE_IN : BPF_COST_ONE_IN);
+	if (!budget->cost || set_labels(budget, options->labels)) {
+		budget_close(budget);
+		return error_set(err, -ENOMEM, "out of memory");
+	}
+	int rc = bpf_cost_tick(budget->cost);
+	if (rc && options->controls.read_counters)
+		estimate_instead(budget, rc);
+	budget->cost_due_ns = now_ns + budget->cost_tick_ns;
+	budget->decided_ns = now_ns;
+	budget->decide_due_ns = now_ns + interval_ns;
+	budget->own_from_ns = now_ns + WARM_UP_INTERVALS * interval_ns + interval_ns / 2;
+	budget->decided_own_ns = clock_process_cpu_ns();
+	budget->told_ns = budget->window_end_ns = clock_realtime_ns();
+	*ret_budget = budget;
+	return 0;
+}
+
+void budget_close(struct budget *budget)
+{
+	if (!budget)
+		return;
+	bpf_cost_free(budget->cost);
+	process_tally_deinit(&budget->tally);
+	labels_deinit(&budget->labels);
+	free(budget);
+}
+
+void budget_read_stats(const struct budget *budget, struct budget_stats *ret_stats)
+{
+	const struct governor *governor = &budget->governor;
+
+	*ret_stats = (struct budget_stats){
+		.budget = governor->options.budget,
+		.cores = budget->cores,
+		.cost = governor->cost,
+		.own = budget->last.own,
+		.level = governor_level(governor),
+		.frequency_hz = governor_frequency_hz(governor),
+		.processes_off = governor->steps[GOVERNOR_PROCESSES],
+		.waits_off = governor_is_off(governor, GOVERNOR_WAITS_OFF),
+		.faults_off = governor_is_off(governor, GOVERNOR_FAULTS_OFF),
+		.changes = governor->changes,
+		.changes_lost = budget->marks_lost,
+		.estimated = budget->estimated,
+	};
+}

@@ -1,0 +1,733 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process/process.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/last_use.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/hash_table.h"
+#include "base/id128.h"
+#include "agent/process/early_mappings.h"
+#include "agent/process/proc.h"
+#include "agent/process/process_entry.h"
+#include "base/utf8.h"
+
+// A process that was not sampled for so long lets go of its mappings; they are read again if needed.
+#define PROCESS_IDLE_NS (10 * 60 * NS_PER_SECOND)
+
+enum {
+	// Above this many, expire() forgets: exited ones first, then the least recently sampled.
+	PROCESSES_KEPT = PROCESSES_MAX - PROCESSES_MAX / 8,
+	// Exit events can be lost: so many are looked after in each expire(), in turn.
+	LIVENESS_CHECKS = 128,
+	// Whose files are looked through for those of a process that has gone: shells of shells.
+	ANCESTORS_MAX = 4,
+};
+
+struct process_table {
+	struct process_surroundings surroundings;
+	struct process_entry **entries; // with holes (NULL) where forgotten
+	uint32_t *holes;                // a stack of positions, as large as entries
+	uint32_t slot_count, capacity, hole_count;
+	struct hash_table by_key;   // exact ones
+	struct hash_table by_pid;   // the one that has the pid now
+	uint32_t checked;           // where the next liveness checks go on
+	uint64_t remapped;          // see process_table_remapped()
+	struct mmap_events *events; // NULL: mappings are not followed
+	struct early_mappings early;
+	uint64_t indexed; // entries whose whole key became known, so far
+};
+
+/* ---- indexes ------------------------------------------------------------------------------- */
+
+static uint64_t hash_of_key(const struct process_key *key)
+{
+	return hash64_of(key, sizeof(*key));
+}
+
+static uint64_t hash_of_pid(uint32_t pid)
+{
+	return hash64_of(&pid, sizeof(pid));
+}
+
+static bool key_equals(const void *context, uint32_t item, const void *key)
+{
+	const struct process_table *table = context;
+
+	return memcmp(&table->entries[item]->process.key, key, sizeof(struct process_key)) == 0;
+}
+
+static bool pid_equals(const void *context, uint32_t item, const void *pid)
+{
+	const struct process_table *table = context;
+
+	return table->entries[item]->process.key.pid == *(const uint32_t *)pid;
+}
+
+static uint32_t find_key(const struct process_table *table, const struct process_key *key)
+{
+	return hash_table_find(&table->by_key, hash_of_key(key), key_equals, table, key);
+}
+
+static uint32_t find_pid(const struct process_table *table, uint32_t pid)
+{
+	return hash_table_find(&table->by_pid, hash_of_pid(pid), pid_equals, table, &pid);
+}
+
+static struct process_entry *entry_at(const struct process_table *table, uint32_t item)
+{
+	return item == HASH_TABLE_NONE ? NULL : table->entries[item];
+}
+
+static int make_room(struct process_table *table)
+{
+	if (table->hole_count || table->slot_count < table->capacity)
+		return 0;
+	uint32_t capacity = table->capacity ? table->capacity * 2 : 256;
+	void *entries = reallocarray(table->entries, capacity, sizeof(*table->entries));
+	if (!entries)
+		return -ENOMEM;
+	table->entries = entries;
+	void *holes = reallocarray(table->holes, capacity, sizeof(*table->holes));
+	if (!holes)
+		return -ENOMEM;
+	table->holes = holes;
+	table->capacity = capacity;
+	return 0;
+}
+
+static uint64_t count_of(const struct process_table *table)
+{
+	return table->slot_count - table->hole_count;
+}
+
+/* ---- adding, adopting, retiring ------------------------------------------------------------- */
+
+/* An entry that is in no index yet. */
+static struct process_entry *add_entry(struct process_table *table, const struct process_key *key,
+				       uint32_t *ret_item)
+{
+	struct process_entry *entry = make_room(table) ? NULL : calloc(1, sizeof(*entry));
+
+	if (!entry)
+		return NULL;
+	entry->process.key = *key;
+	entry->used_ns = clock_monotonic_ns();
+	*ret_item = table->hole_count ? table->holes[--table->hole_count] : table->slot_count++;
+	table->entries[*ret_item] = entry;
+	return entry;
+}
+
+static void forget_entry(struct process_table *table, uint32_t item)
+{
+	struct process_entry *entry = table->entries[item];
+
+	hash_table_remove(&table->by_key, hash_of_key(&entry->process.key), item);
+	hash_table_remove(&table->by_pid, hash_of_pid(entry->process.key.pid), item);
+	process_entry_free(entry);
+	table->entries[item] = NULL;
+	table->holes[table->hole_count++] = item;
+}
+
+static void set_name(struct process_entry *entry, const char *name)
+{
+	size_t size = name ? strnlen(name, sizeof(entry->process.name) - 1) : 0;
+
+	if (!size)
+		return;
+	memcpy(entry->process.name, name, size);
+	entry->process.name[size] = '\0';
+	utf8_clean(entry->process.name);
+}
+
+/* The pid is another's now, or nobody's. The entry stays until it expires: samples may refer to it. */
+static void retire(struct process_table *table, uint32_t item)
+{
+	struct process_entry *entry = table->entries[item];
+
+	if (entry->process.exited)
+		return;
+	hash_table_remove(&table->by_pid, hash_of_pid(entry->process.key.pid), item);
+	entry->process.exited = true;
+	entry->gone = true;
+	entry->exited_ns = clock_monotonic_ns();
+}
+
+static int index_pid(struct process_table *table, uint32_t item)
+{
+	return hash_table_add(&table->by_pid, hash_of_pid(table->entries[item]->process.key.pid),
+			      item);
+}
+
+static int index_key(struct process_table *table, uint32_t item)
+{
+	int rc = hash_table_add(&table->by_key, hash_of_key(&table->entries[item]->process.key),
+				item);
+
+	table->entries[item]->exact = !rc;
+	table->indexed++;
+	return rc;
+}
+
+/* In ticks: one of the two may have come from /proc. */
+static bool is_same_start(const struct process_key *key, const struct process_entry *entry)
+{
+	return process_start_ticks(key->start_ns) ==
+	       process_start_ticks(entry->process.key.start_ns);
+}
+
+/* A process found in /proc has told its start in ticks only; the kernel's record tells the rest. */
+static bool may_adopt(const struct process_entry *entry, const struct process_key *key)
+{
+	return !entry->exact && is_same_start(key, entry);
+}
+
+/* Does @key name a later process, or a later program of the same one, than @entry? */
+static bool is_later(const struct process_key *key, const struct process_entry *entry)
+{
+	const struct process_key *known = &entry->process.key;
+
+	if (!entry->exact)
+		return process_start_ticks(key->start_ns) > process_start_ticks(known->start_ns);
+	if (key->start_ns != known->start_ns)
+		return key->start_ns > known->start_ns;
+	return (int32_t)(key->exec_id - known->exec_id) > 0; // it wraps around
+}
+
+/* Put a new entry in its place among those that have, or had, its pid. */
+static int index_entry(struct process_table *table, uint32_t item)
+{
+	struct process_entry *entry = table->entries[item];
+	uint32_t current = find_pid(table, entry->process.key.pid);
+	int rc = index_key(table, item);
+
+	if (rc)
+		return rc;
+	if (current != HASH_TABLE_NONE && !is_later(&entry->process.key, table->entries[current])) {
+		// From before the pid was given on, or before an exec: /proc shows what came after.
+		entry->process.exited = entry->gone = true;
+		entry->exited_ns = clock_monotonic_ns();
+		return 0;
+	}
+	if (current != HASH_TABLE_NONE) {
+		if (is_same_start(&entry->process.key, table->entries[current]))
+			process_entry_replace(entry, table->entries[current]);
+		retire(table, current);
+	}
+	return index_pid(table, item);
+}
+
+/* Find or add; NULL when out of memory, or for @may_add false when it is not known. */
+static struct process_entry *look_up(struct process_table *table, const struct process_key *key,
+				     bool may_add)
+{
+	struct process_entry *known = entry_at(table, find_key(table, key));
+	if (known)
+		return known;
+
+	uint32_t item = find_pid(table, key->pid);
+	if (item != HASH_TABLE_NONE && may_adopt(table->entries[item], key)) {
+		table->entries[item]->process.key = *key;
+		return index_key(table, item) ? NULL : table->entries[item];
+	}
+	if (!may_add)
+		return NULL;
+
+	struct process_entry *entry = add_entry(table, key, &item);
+	if (entry && index_entry(table, item)) {
+		forget_entry(table, item);
+		return NULL;
+	}
+	return entry;
+}
+
+/* The program that forked @child, which may have been replaced by another one since. */
+static struct process_entry *find_parent(const struct process_table *table,
+					 const struct process_entry *child)
+{
+	struct process_key key = {
+		.pid = child->parent_pid,
+		.exec_id = child->process.key.exec_id, // fork copies it
+		.start_ns = child->parent_start_ns,
+	};
+
+	if (!child->parent_pid)
+		return NULL;
+	struct process_entry *parent = entry_at(table, find_key(table, &key));
+	if (parent)
+		return parent;
+	// When it forked it may have been known from /proc only, or still is.
+	parent = entry_at(table, find_pid(table, key.pid));
+	return parent && is_same_start(&key, parent) &&
+			       (!parent->exact || parent->process.key.exec_id == key.exec_id)
+		       ? parent
+		       : NULL;
+}
+
+/* The nearest process that may see the files of @entry, which has gone; it may be another by now. */
+static struct process_entry *find_ancestor(const struct process_table *table,
+					   const struct process_entry *entry)
+{
+	struct process_entry *ancestor = entry_at(table, find_key(table, &entry->ancestor));
+
+	if (ancestor || !entry->ancestor.pid)
+		return ancestor;
+	ancestor = entry_at(table, find_pid(table, entry->ancestor.pid));
+	return ancestor && is_same_start(&entry->ancestor, ancestor) ? ancestor : NULL;
+}
+
+/* ---- public: life and scan ----------------------------------------------------------------- */
+
+struct process_table *process_table_new(struct executable_table *executables,
+					const struct labels *extra_labels)
+{
+	struct process_table *table = calloc(1, sizeof(*table));
+
+	if (!table)
+		return NULL;
+	table->surroundings.executables = executables;
+	if (gethostname(table->surroundings.node, sizeof(table->surroundings.node) - 1))
+		table->surroundings.node[0] = '\0';
+	if (extra_labels && labels_copy(extra_labels, &table->surroundings.extra_labels)) {
+		free(table);
+		return NULL;
+	}
+	return table;
+}
+
+void process_table_free(struct process_table *table)
+{
+	if (!table)
+		return;
+	for (uint32_t i = 0; i < table->slot_count; i++)
+		process_entry_free(table->entries[i]);
+	free(table->entries);
+	free(table->holes);
+	hash_table_deinit(&table->by_key);
+	hash_table_deinit(&table->by_pid);
+	labels_deinit(&table->surroundings.extra_labels);
+	early_mappings_clear(&table->early);
+	executable_release(table->surroundings.vdso);
+	free(table);
+}
+
+/* Only its start: labels and mappings wait for its first sample, which most processes never have. */
+static int scan_process(struct process_table *table, uint32_t pid)
+{
+	struct proc proc;
+	uint32_t item;
+
+	if (find_pid(table, pid) != HASH_TABLE_NONE || proc_open((pid_t)pid, &proc))
+		return 0;
+	proc_close(&proc);
+
+	struct process_key key = {
+		.pid = pid,
+		.start_ns = proc.stat.start_ticks * (NS_PER_SECOND / PROC_TICKS_PER_SECOND),
+	};
+	struct process_entry *entry = add_entry(table, &key, &item);
+	if (!entry)
+		return -ENOMEM;
+	set_name(entry, proc.stat.name);
+	entry->kernel_thread = proc.stat.kernel_thread;
+	if (index_pid(table, item)) {
+		forget_entry(table, item);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+int process_table_scan(struct process_table *table, struct error *err)
+{
+	DIR *folder = opendir("/proc");
+	struct dirent *process;
+	int rc = 0;
+
+	if (!folder)
+		return error_errno(err, -errno, "processes: open /proc");
+	while (!rc && count_of(table) < PROCESSES_MAX && (process = readdir(folder)))
+		if (isdigit((unsigned char)process->d_name[0]))
+			rc = scan_process(table, (uint32_t)strtoul(process->d_name, NULL, 10));
+	closedir(folder);
+	return rc ? error_set(err, rc, "processes: out of memory") : 0;
+}
+
+/* ---- public: events ------------------------------------------------------------------------ */
+
+static void apply_fork(struct process_table *table, const struct process_record *record)
+{
+	struct process_entry *parent = entry_at(table, find_pid(table, record->parent_pid));
+	struct process_entry *child =
+		look_up(table, &record->process, count_of(table) < PROCESSES_MAX);
+	struct mapping_list *mappings = early_mappings_take(&table->early, record->process.pid,
+							    EARLY_FORK, clock_monotonic_ns());
+
+	if (child)
+		set_name(child, record->name);
+	if (child && parent) {
+		child->parent_pid = parent->process.key.pid;
+		child->parent_start_ns = parent->process.key.start_ns;
+		child->ancestor = parent->process.key;
+		process_entry_inherit(child, parent);
+	}
+	if (child && mappings)
+		process_entry_add_mappings(child, mappings, &table->surroundings);
+	mapping_list_release(mappings);
+}
+
+static void apply_exec(struct process_table *table, const struct process_record *record)
+{
+	struct process_entry *entry =
+		look_up(table, &record->process, count_of(table) < PROCESSES_MAX);
+
+	struct mapping_list *mappings = early_mappings_take(&table->early, record->process.pid,
+							    EARLY_EXEC, clock_monotonic_ns());
+
+	if (!entry) {
+		mapping_list_release(mappings);
+		return;
+	}
+	set_name(entry, record->name);
+	process_entry_set_mappings(entry, mappings, &table->surroundings);
+}
+
+static void apply_exit(struct process_table *table, const struct process_record *record)
+{
+	if (look_up(table, &record->process, false))
+		retire(table, find_key(table, &record->process));
+}
+
+void process_table_apply(struct process_table *table, const struct process_record *record)
+{
+	// What a parent mapped before it forked, and what exec mapped, comes before the record.
+	if (record->event != PROCESS_EXIT)
+		process_table_read_mmaps(table);
+	switch (record->event) {
+	case PROCESS_FORK:
+		apply_fork(table, record);
+		break;
+	case PROCESS_EXEC:
+		apply_exec(table, record);
+		break;
+	case PROCESS_EXIT:
+		apply_exit(table, record);
+		break;
+	}
+}
+
+void process_table_follow(struct process_table *table, struct mmap_events *events)
+{
+	table->events = events;
+	table->surroundings.follows_mmaps = events != NULL;
+}
+
+static void apply_mmap(void *table, const struct mmap_event *event)
+{
+	process_table_apply_mmap(table, event);
+}
+
+struct process *process_table_find(struct process_table *table, const struct process_key *key)
+{
+	struct process_entry *entry = entry_at(table, find_key(table, key));
+
+	return entry ? &entry->process : NULL;
+}
+
+const struct process *process_table_parent(const struct process_table *table,
+					   const struct process *process)
+{
+	const struct process_entry *parent =
+		find_parent(table, (const struct process_entry *)process);
+
+	return parent ? &parent->process : NULL;
+}
+
+uint64_t process_table_remapped(const struct process_table *table)
+{
+	return table->remapped;
+}
+
+void process_table_read_mmaps(struct process_table *table)
+{
+	if (table->events)
+		mmap_events_read(table->events, apply_mmap, table);
+}
+
+static void map_range(struct process_table *table, const struct mmap_event *event)
+{
+	uint64_t now = clock_monotonic_ns();
+	struct process_entry *entry = entry_at(table, find_pid(table, event->pid));
+
+	if (entry) // its fork went unheard, and it was read since
+		mapping_list_release(
+			early_mappings_take(&table->early, event->pid, EARLY_FORK, now));
+	struct mapping_list *early = early_mappings_find(&table->early, event->pid, now);
+	if (!early && entry) {
+		uint64_t before = process_mappings_generation(&entry->process);
+
+		process_entry_apply_mmap(entry, event, &table->surroundings);
+		table->remapped += process_mappings_generation(&entry->process) != before;
+		return;
+	}
+	if (!early)
+		early = early_mappings_begin(&table->early, event->pid, EARLY_FORK, now);
+	if (early)
+		mapping_list_apply(early, event); // without memory for it an address is not found
+}
+
+void process_table_apply_mmap(struct process_table *table, const struct mmap_event *event)
+{
+	switch (event->kind) {
+	case MMAP_EVENT_MAP:
+		map_range(table, event);
+		break;
+	case MMAP_EVENT_EXEC:
+		early_mappings_begin(&table->early, event->pid, EARLY_EXEC, clock_monotonic_ns());
+		break;
+	case MMAP_EVENT_LOST:
+		early_mappings_clear(&table->early);
+		table->surroundings.lost_ns = clock_monotonic_ns();
+		break;
+	}
+}
+
+/* ---- public: look-ups ---------------------------------------------------------------------- */
+
+struct process *process_table_get(struct process_table *table, const struct process_key *key,
+				  const char *name)
+{
+	struct process_entry *entry = look_up(table, key, true);
+
+	if (!entry)
+		return NULL;
+	if (!entry->process.name[0])
+		set_name(entry, name);
+	entry->used_ns = clock_monotonic_ns();
+	// Without memory for its labels it has none: the next call tries again.
+	process_entry_describe(entry, find_parent(table, entry), &table->surroundings);
+	return &entry->process;
+}
+
+/* Open the mapping's file by the process, else by those that it comes from, else by ourselves. */
+static void open_file(struct process_table *table, struct process_entry *entry,
+		      struct mapping *mapping)
+{
+	struct process_entry *other = entry;
+
+	if (process_entry_open_file(entry, mapping, &table->surroundings) != -ESRCH)
+		return;
+	for (int i = 0; i < ANCESTORS_MAX && (other = find_ancestor(table, other)); i++)
+		if (!process_entry_open_file_of(entry, mapping, other, &table->surroundings))
+			return;
+	if (process_entry_open_file_of(entry, mapping, NULL, &table->surroundings))
+		process_entry_refuse_file(entry, mapping, &table->surroundings);
+}
+
+/* A child has its parent's code too, which only the parent's files name. */
+static const char *find_jit_name(struct process_table *table, struct process_entry *entry,
+				 uint64_t address)
+{
+	const char *name = process_entry_jit_name(entry, address, &table->surroundings);
+	struct process_entry *parent = name ? NULL : find_parent(table, entry);
+
+	if (!parent || !parent->mappings)
+		return name;
+	return process_entry_jit_name(parent, address, &table->surroundings);
+}
+
+int process_find_code(struct process_table *table, struct process *process, uint64_t address,
+		      struct code_address *ret_code)
+{
+	struct process_entry *entry = (struct process_entry *)process;
+
+	if (!process_entry_maps(entry, address))
+		process_table_read_mmaps(table);
+	struct mapping *mapping = process_entry_find_mapping(entry, &table->surroundings, address);
+	if (mapping)
+		open_file(table, entry, mapping);
+	int rc = process_entry_code(entry, mapping, address, ret_code);
+	if (ret_code->is_jit)
+		ret_code->jit_name = find_jit_name(table, entry, address);
+	return rc;
+}
+
+const struct mapping_list *process_mappings(struct process_table *table, struct process *process)
+{
+	struct process_entry *entry = (struct process_entry *)process;
+
+	// Without memory for its labels it may have mappings all the same.
+	process_entry_describe(entry, find_parent(table, entry), &table->surroundings);
+	process_entry_refresh_lost(entry, &table->surroundings);
+	process_entry_open_files(entry, &table->surroundings);
+	return entry->mappings;
+}
+
+uint64_t process_mappings_generation(const struct process *process)
+{
+	const struct process_entry *entry = (const struct process_entry *)process;
+
+	return entry->mappings ? entry->mappings->generation : 0;
+}
+
+uint64_t process_table_jit_version(struct process_table *table, const struct process_key *key)
+{
+	struct process_entry *entry = entry_at(table, find_key(table, key));
+	struct process_entry *parent = entry ? find_parent(table, entry) : NULL;
+
+	if (!entry)
+		return PROCESS_JIT_UNKNOWN;
+	return process_entry_jit_version(entry, &table->surroundings) +
+	       (parent ? process_entry_jit_version(parent, &table->surroundings) : 0);
+}
+
+bool process_table_has_ended(struct process_table *table, const struct process_key *key)
+{
+	const struct process *process = process_table_find(table, key);
+	uint32_t item = find_pid(table, key->pid);
+	struct proc proc;
+
+	if (process)
+		return process->exited;
+	if (item != HASH_TABLE_NONE) // another has its pid
+		return !is_later(key, table->entries[item]);
+	int rc = proc_open((pid_t)key->pid, &proc);
+	if (rc)
+		return rc == -ESRCH;
+	bool is_same = proc.stat.start_ticks == process_start_ticks(key->start_ns);
+	proc_close(&proc);
+	return !is_same;
+}
+
+/* ---- public: expiry ------------------------------------------------------------------------ */
+
+static bool is_alive(const struct process_entry *entry)
+{
+	return kill((pid_t)entry->process.key.pid, 0) == 0 || errno != ESRCH;
+}
+
+static void check_liveness(struct process_table *table)
+{
+	for (uint32_t i = 0; i < LIVENESS_CHECKS && i < table->slot_count; i++) {
+		uint32_t item = table->checked++ % table->slot_count;
+		struct process_entry *entry = table->entries[item];
+
+		if (entry && !entry->process.exited && !is_alive(entry))
+			retire(table, item);
+	}
+}
+
+static void let_go_of_idle(struct process_entry *entry, uint64_t now)
+{
+	entry->moved_count = 0;
+	if (entry->process.exited || !entry->mappings || now - entry->used_ns < PROCESS_IDLE_NS)
+		return;
+	mapping_list_release(entry->mappings);
+	entry->mappings = NULL;
+}
+
+/* Names of generated code go first where they were not asked for the longest. */
+static void forget_excess_jit(struct process_table *table)
+{
+	while (table->surroundings.jit_bytes > JIT_BYTES_MAX / 4 * 3) {
+		struct process_entry *oldest = NULL;
+
+		for (uint32_t i = 0; i < table->slot_count; i++) {
+			struct process_entry *entry = table->entries[i];
+
+			if (entry && entry->jit && (!oldest || entry->used_ns < oldest->used_ns))
+				oldest = entry;
+		}
+		if (!oldest)
+			return;
+		table->surroundings.jit_bytes -= process_jit_bytes(oldest->jit);
+		process_jit_free(oldest->jit);
+		oldest->jit = NULL;
+	}
+}
+
+static void count_jit(struct process_table *table)
+{
+	table->surroundings.jit_bytes = 0;
+	for (uint32_t i = 0; i < table->slot_count; i++)
+		if (table->entries[i] && table->entries[i]->jit)
+			table->surroundings.jit_bytes += process_jit_bytes(table->entries[i]->jit);
+}
+
+static void forget_excess(struct process_table *table, uint64_t excess)
+{
+	_cleanup_free_ struct last_use *candidates = calloc(table->slot_count, sizeof(*candidates));
+	uint32_t count = 0;
+
+	if (!candidates)
+		return; // next time
+	for (uint32_t i = 0; i < table->slot_count; i++) {
+		const struct process_entry *entry = table->entries[i];
+
+		// Who has exited goes first.
+		if (entry)
+			candidates[count++] =
+				(struct last_use){ entry->process.exited ? 0 : entry->used_ns, i };
+	}
+	qsort(candidates, count, sizeof(*candidates), last_use_compare);
+	for (uint32_t i = 0; i < count && i < excess; i++)
+		forget_entry(table, candidates[i].item);
+}
+
+void process_table_expire(struct process_table *table, uint64_t age_ns)
+{
+	check_liveness(table);
+	uint64_t now = clock_monotonic_ns(); // after those that it retires
+	for (uint32_t i = 0; i < table->slot_count; i++) {
+		struct process_entry *entry = table->entries[i];
+
+		if (entry && entry->process.exited && now - entry->exited_ns > age_ns)
+			forget_entry(table, i);
+		else if (entry)
+			let_go_of_idle(entry, now);
+	}
+	if (count_of(table) > PROCESSES_KEPT)
+		forget_excess(table, count_of(table) - PROCESSES_KEPT);
+	count_jit(table);
+	forget_excess_jit(table);
+	executable_table_trim(table->surroundings.executables);
+}
+
+uint64_t process_table_count(const struct process_table *table)
+{
+	return count_of(table);
+}
+
+void process_table_read_jit_losses(const struct process_table *table,
+				   struct process_jit_losses *ret_losses)
+{
+	*ret_losses = (struct process_jit_losses){
+		.cut = table->surroundings.jit_cut,
+		.refused = table->surroundings.jit_refused,
+	};
+}
+
+uint64_t process_table_sampled_version(const struct process_table *table)
+{
+	return table->surroundings.described + table->indexed;
+}
+
+void process_table_each_sampled(const struct process_table *table,
+				void (*fn)(void *context, const struct process *process),
+				void *context)
+{
+	for (uint32_t i = 0; i < table->slot_count; i++) {
+		const struct process_entry *entry = table->entries[i];
+
+		if (entry && entry->described && entry->exact && !entry->process.exited &&
+		    !entry->kernel_thread)
+			fn(context, &entry->process);
+	}
+}

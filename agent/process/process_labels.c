@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process/process_labels.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/process/cgroup.h"
+#include "agent/process/resource_attributes.h"
+#include "base/utf8.h"
+
+enum { VALUE_BYTES = 256 };
+
+/* The first @name of an environment, as getenv() finds it; NULL: not there, or cut (no NUL). */
+static const char *find_variable(const char *block, size_t block_size, const char *name,
+				 size_t *ret_size)
+{
+	size_t name_size = strlen(name);
+
+	while (block_size) {
+		size_t size = strnlen(block, block_size);
+
+		if (size == block_size)
+			return NULL;
+		if (size > name_size && block[name_size] == '=' &&
+		    memcmp(block, name, name_size) == 0) {
+			*ret_size = size - name_size - 1;
+			return block + name_size + 1;
+		}
+		block += size + 1;
+		block_size -= size + 1;
+	}
+	return NULL;
+}
+
+/* Only running out of memory is a failure: a value that is no label's is left out. */
+static int set_label(struct labels *labels, const char *name, const char *value, size_t size)
+{
+	char clean[VALUE_BYTES];
+
+	if (!size)
+		return 0;
+	snprintf(clean, sizeof(clean), "%.*s", (int)(size < sizeof(clean) ? size : sizeof(clean)),
+		 value);
+	utf8_clean(clean);
+	return labels_set(labels, name, clean) == -ENOMEM ? -ENOMEM : 0;
+}
+
+static int set_string(struct labels *labels, const char *name, const char *value)
+{
+	return set_label(labels, name, value, strlen(value));
+}
+
+static int set_environ(struct labels *labels, const struct process_traits *traits)
+{
+	size_t size;
+	const char *value = find_variable(traits->environ_, traits->environ_size,
+					  "OTEL_RESOURCE_ATTRIBUTES", &size);
+	int rc = value ? resource_attributes_add(labels, value, size) : 0;
+
+	if (rc)
+		return rc;
+	value = find_variable(traits->environ_, traits->environ_size, "OTEL_SERVICE_NAME", &size);
+	return value ? set_label(labels, LABEL_SERVICE, value, size) : 0;
+}
+
+static int set_cgroup(struct labels *labels, const struct cgroup *cgroup)
+{
+	const char *name = labels_get(labels, "container") ? "container_id" : "container";
+	int rc = set_string(labels, name, cgroup->container);
+
+	if (!rc)
+		rc = set_string(labels, "pod_uid", cgroup->pod_uid);
+	if (!rc)
+		rc = set_string(labels, "unit", cgroup->unit);
+	return rc;
+}
+
+/*
+ * "nginx.service" and "getty@tty1.service" to the service that they are of: "nginx", "getty".
+ * A user's manager (user@1000.service) only holds other things.
+ */
+static size_t service_of_unit(const char *unit)
+{
+	static const char suffix[] = ".service";
+	size_t size = strlen(unit);
+
+	if (size <= strlen(suffix) || strcmp(unit + size - strlen(suffix), suffix) != 0 ||
+	    strncmp(unit, "user@", strlen("user@")) == 0)
+		return 0;
+	size -= strlen(suffix);
+	const char *instance = memchr(unit, '@', size);
+	return instance ? (size_t)(instance - unit) : size;
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+static int set_executable_service(struct labels *labels, const struct process_traits *traits)
+{
+	static const char deleted[] = " (deleted)";
+	const char *name = traits->executable ? base_name(traits->executable) : "";
+	size_t size = strlen(name);
+
+	if (size > strlen(deleted) && strcmp(name + size - strlen(deleted), deleted) == 0)
+		size -= strlen(deleted); // replaced by an upgrade while it runs
+	if (size)
+		return set_label(labels, LABEL_SERVICE, name, size);
+	return set_string(labels, LABEL_SERVICE,
+			  traits->name && traits->name[0] ? traits->name : "unknown");
+}
+
+static int set_service(struct labels *labels, const struct process_traits *traits,
+		       const struct cgroup *cgroup)
+{
+	if (traits->kernel_thread)
+		return set_string(labels, LABEL_SERVICE, "kernel");
+	if (labels_get(labels, LABEL_SERVICE))
+		return 0;
+	size_t size = service_of_unit(cgroup->unit);
+	return size ? set_label(labels, LABEL_SERVICE, cgroup->unit, size)
+		    : set_executable_service(labels, traits);
+}
+
+/* Workers' names count CPUs and queues (kworker/3:1H): one series for all of a kind. */
+static int set_process(struct labels *labels, const struct process_traits *traits)
+{
+	if (!traits->name)
+		return 0;
+	size_t size = traits->kernel_thread ? strcspn(traits->name, "/") : strlen(traits->name);
+
+	return set_label(labels, LABEL_PROCESS, traits->name, size);
+}
+
+static int set_extra(struct labels *labels, const struct labels *extra)
+{
+	for (uint32_t i = 0; extra && i < extra->count; i++) {
+		int rc = labels_set(labels, extra->pairs[i].name, extra->pairs[i].value);
+		if (rc == -ENOMEM)
+			return rc;
+	}
+	return 0;
+}
+
+int process_labels_detect(const struct process_traits *traits, const struct labels *extra,
+			  struct labels *ret_labels)
+{
+	struct labels labels = { 0 };
+	struct cgroup cgroup;
+	int rc;
+
+	cgroup_parse(traits->cgroup, traits->cgroup_size, &cgroup);
+	rc = set_environ(&labels, traits);
+	if (!rc)
+		rc = set_service(&labels, traits, &cgroup);
+	if (!rc)
+		rc = set_cgroup(&labels, &cgroup);
+	if (!rc)
+		rc = set_process(&labels, traits);
+	if (!rc && traits->node)
+		rc = set_string(&labels, LABEL_NODE, traits->node);
+	if (!rc)
+		rc = set_extra(&labels, extra);
+	if (rc) {
+		labels_deinit(&labels);
+		return rc;
+	}
+	*ret_labels = labels;
+	return 0;
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions that one process has made at run time and that keep no frame pointer, as oneDNN's kernels
+// in PyTorch: what their instructions do to the stack, read from the process's memory when a stack was
+// seen there. x86-64 only. One thread.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "agent/process/mapping.h"
+#include "agent/publish/mapping_pages.h"
+
+enum {
+	GENERATED_FUNCTIONS_MAX =
+		512, // of one process; oneDNN keeps 1,024 kernels, most of them idle
+	GENERATED_RANGES_MAX = 4096, // of one process: 32 mapping pages
+};
+
+struct generated_code;
+
+/** NULL when out of memory. */
+struct generated_code *generated_code_new(void);
+void generated_code_free(struct generated_code *code);
+
+/** How many functions are known; 0 for NULL. */
+uint32_t generated_code_count(const struct generated_code *code);
+
+/**
+ * A stack was seen at @pc in @mapping of process @pid, which is code made at run time. Reads the
+ * function around it, some milliseconds for a new one. Returns true if something was learnt.
+ */
+bool generated_code_learn(struct generated_code *code, pid_t pid, const struct mapping *mapping,
+			  uint64_t pc);
+
+/**
+ * Look at the other places where such functions would lie, and whether those that are known have
+ * changed. Takes some milliseconds at most; the rest comes next time. Returns true if there is news.
+ */
+bool generated_code_scan(struct generated_code *code, pid_t pid, const struct mapping_list *list);
+
+/** Add @mapping, which is code made at run time, to @pages. Returns 0 or -ENOMEM. */
+int generated_code_add(const struct generated_code *code, const struct mapping *mapping,
+		       struct mapping_pages *pages);

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/publish/published_python.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+
+/* An interpreter that was only just started: found late by no more than this part of what it took. */
+#define PYTHON_LATE_SHARE   8
+#define PYTHON_AGAIN_MIN_NS (20 * NS_PER_MS)
+#define PYTHON_AGAIN_MAX_NS (60 * NS_PER_SECOND)
+
+static int write_runtime(struct published_python *python, uint32_t runtime)
+{
+	const struct python_offsets *offsets = python_runtimes_offsets(python->runtimes, runtime);
+
+	if (!offsets || runtime >= PYTHON_RUNTIMES_MAX)
+		return -EINVAL;
+	if (python->written[runtime])
+		return 0;
+	int rc = unwind_maps_put_runtime(python->maps, runtime, offsets);
+	python->written[runtime] = !rc;
+	return rc;
+}
+
+// On a loaded machine an interpreter may take seconds to start.
+static void seek_again(struct published *record)
+{
+	uint64_t now = clock_monotonic_ns(), wait_ns;
+
+	if (!record->python_since_ns)
+		record->python_since_ns = now;
+	wait_ns = (now - record->python_since_ns) / PYTHON_LATE_SHARE;
+	if (wait_ns < PYTHON_AGAIN_MIN_NS)
+		wait_ns = PYTHON_AGAIN_MIN_NS;
+	if (wait_ns > PYTHON_AGAIN_MAX_NS)
+		wait_ns = PYTHON_AGAIN_MAX_NS;
+	record->python_again_ns = now + wait_ns;
+}
+
+void published_python_find(struct published_python *python, struct published *record,
+			   const struct mapping_list *list, struct error *notice)
+{
+	struct python_process found = { 0 };
+
+	record->python_again_ns = 0;
+	if (!python->runtimes)
+		return;
+	int rc = python_runtimes_find(python->runtimes, (pid_t)record->key.pid, list, &found,
+				      notice);
+	if (!rc)
+		rc = write_runtime(python, found.runtime);
+	// For the moment: its memory is as it was when its interpreter was found.
+	bool is_kept = (rc == -EAGAIN || rc == -ESRCH) && record->python.runtime;
+	if (rc == -EAGAIN)
+		seek_again(record);
+	if (!is_kept)
+		record->python = rc ? (struct python_process){ 0 } : found;
+}
+
+bool published_python_inherit(const struct published_processes *processes,
+			      struct process_table *table, struct published *record,
+			      const struct process *process)
+{
+	for (int i = 0; i < PROCESS_FORKS_MAX && process; i++) {
+		process = process_table_parent(table, process);
+		const struct published *parent =
+			process ? published_processes_find(processes, process->key.pid) : NULL;
+
+		if (!parent || !published_is_of(parent, &process->key))
+			continue;
+		record->python = parent->python;
+		return parent->python.runtime != 0;
+	}
+	return false;
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/publish/unwind_room.h"
+
+#include <stdlib.h>
+
+#include "base/last_use.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/hash_table.h"
+
+enum { DROPPED_SHARE = 16 }; // when there is no room, the least recently used 1/16 goes
+
+// ---- processes ------------------------------------------------------------------------------
+
+void unwind_room_drop(struct published_processes *published, const struct published *kept,
+		      unwind_room_fn take_back, void *context)
+{
+	_cleanup_free_ struct last_use *candidates =
+		calloc(published->slot_count + 1, sizeof(*candidates));
+	uint32_t count = 0;
+
+	if (!candidates)
+		return;
+	for (uint32_t i = 0; i < published->slot_count; i++)
+		if (published->records[i].key.pid && &published->records[i] != kept)
+			candidates[count++] = (struct last_use){ published->records[i].used_ns, i };
+	qsort(candidates, count, sizeof(*candidates), last_use_compare);
+	for (uint32_t i = 0; i < count && i <= count / DROPPED_SHARE; i++)
+		take_back(context, &published->records[candidates[i].item]);
+}
+
+// ---- tables ---------------------------------------------------------------------------------
+
+static int compare_files(const void *left, const void *right)
+{
+	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+
+	return (a > b) - (a < b);
+}
+
+static bool maps_file(const struct published *record, uint32_t file)
+{
+	return record->file_count && bsearch(&file, record->files, record->file_count,
+					     sizeof(*record->files), compare_files);
+}
+
+static void tell_uses(struct unwind_tables *tables, const struct published_processes *published)
+{
+	for (uint32_t i = 0; i < published->slot_count; i++) {
+		const struct published *record = &published->records[i];
+
+		for (uint32_t j = 0; j < record->file_count; j++)
+			unwind_tables_use(tables, record->files[j], record->used_ns);
+	}
+}
+
+static bool evict(struct unwind_tables *tables, struct published_processes *published,
+		  uint32_t file, unwind_room_fn publish_again, void *context)
+{
+	if (unwind_tables_withdraw(tables, file))
+		return false;
+	for (uint32_t i = 0; i < published->slot_count; i++)
+		if (maps_file(&published->records[i], file))
+			publish_again(context, &published->records[i]);
+	unwind_tables_remove(tables, file);
+	return true;
+}
+
+bool unwind_room_make(struct unwind_tables *tables, struct published_processes *published,
+		      uint32_t wanting, uint64_t kept_ns, unwind_room_fn publish_again,
+		      void *context)
+{
+	uint64_t wanted = unwind_tables_shortage(tables, wanting), freed = 0;
+	uint64_t before_ns = clock_monotonic_ns() - kept_ns;
+
+	tell_uses(tables, published);
+	// Nothing is given up for what would not fit all the same.
+	if (unwind_tables_spare_bytes(tables, before_ns, wanting) < wanted)
+		return false;
+	do {
+		uint32_t file = unwind_tables_victim(tables, before_ns, wanting);
+		uint64_t bytes =
+			file == HASH_TABLE_NONE ? 0 : unwind_tables_file(tables, file)->bytes;
+
+		if (!bytes || !evict(tables, published, file, publish_again, context))
+			break;
+		freed += bytes;
+	} while (freed < wanted);
+	return freed > 0;
+}

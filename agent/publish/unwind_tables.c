@@ -1,0 +1,772 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/publish/unwind_tables.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/publish/followed_file.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/hash_table.h"
+#include "base/id128.h"
+
+/* Between two looks for tables that are to be built again. */
+#define RENEW_LOOK_NS (100 * NS_PER_MS)
+
+/* What had no room may have it by then; each time twice as long, for trying means building. */
+#define NO_ROOM_WAIT_MIN_NS (30 * NS_PER_SECOND)
+#define NO_ROOM_WAIT_MAX_NS (3600 * NS_PER_SECOND)
+
+/* Stacks that ended for want of a table count more than any mapping's size. */
+#define MISS_WEIGHT_BITS 40
+#define COST_BYTES       65536 // of code: what any file costs
+#define MISSES_MAX       (1U << 20)
+
+/* A table may go for one that more than so many times as many stacks need. */
+enum { RARE_SHARE = 4 };
+/* What is made room for comes some time later, when small tables have come meanwhile. */
+enum { SLACK_SHARE = 64 };
+
+/* Each that waits has a descriptor; the usual RLIMIT_NOFILE of 1024 must do for the whole agent. */
+enum { PENDING_MAX = 256 };
+
+/* Tables removed in one trim(): each takes a grace period of the builder's time. */
+enum { TRIM_MAX = 64 };
+
+/* What no process maps any more is kept for this part of the time that other tables are. */
+#define UNMAPPED_SHARE 12
+
+struct file {
+	struct unwind_file public;    // first
+	char id[BUILD_ID_TEXT_BYTES]; // "": a hole
+	uint32_t holders;
+	uint32_t misses;
+	uint64_t size;    // bytes of it that a process maps: the most seen
+	uint64_t guessed; // PENDING: bytes that its table may take
+	uint64_t used_ns;
+	uint64_t unmapped_ns;           // since when nobody holds it
+	uint64_t again_ns;              // NO_ROOM: when to try again
+	uint64_t wait_ns;               // until then, at the last try
+	struct unwind_job *job;         // with the builder; IDLE: between withdraw() and remove()
+	struct followed_file *followed; // NULL: nothing is
+};
+
+struct unwind_tables {
+	struct unwind_builder *builder;
+	struct file *files;
+	uint32_t slot_count, capacity;
+	uint32_t *holes;
+	uint32_t hole_count;
+	struct hash_table by_id;
+	uint16_t free_numbers[UNWIND_TABLES_MAX];
+	uint32_t free_number_count;
+	uint16_t retired[UNWIND_TABLES_MAX]; // numbers of tables that were replaced
+	uint32_t retired_count;
+	struct followed_descriptors followed;
+	uint32_t removing;     // jobs that give numbers back
+	uint32_t numberless;   // the file that last found no number free, or HASH_TABLE_NONE
+	bool number_is_wanted; // by it, and nobody was told
+	uint64_t renew_ns;     // when to look for tables to renew
+	uint64_t reads;
+	uint64_t bytes_max;
+	uint64_t bytes_guessed; // that pending tables will take
+	struct unwind_tables_stats stats;
+};
+
+_Static_assert(UNWIND_TABLES_MAX <= UINT16_MAX, "table numbers are kept in 16 bits");
+
+// ---- files ----------------------------------------------------------------------------------
+
+static bool id_equals(const void *context, uint32_t item, const void *key)
+{
+	const struct unwind_tables *tables = context;
+
+	return strcmp(tables->files[item].id, key) == 0;
+}
+
+static uint64_t hash_of(const char *id)
+{
+	return hash64_of(id, strlen(id));
+}
+
+// Files without a table go when nobody holds them; those with one only by eviction.
+static bool may_be_forgotten(const struct file *file)
+{
+	return file->id[0] && !file->holders && !file->job &&
+	       file->public.state != UNWIND_FILE_READY && file->public.state != UNWIND_FILE_PENDING;
+}
+
+static void forget(struct unwind_tables *tables, uint32_t item)
+{
+	struct file *file = &tables->files[item];
+
+	hash_table_remove(&tables->by_id, hash_of(file->id), item);
+	if (tables->numberless == item)
+		tables->numberless = HASH_TABLE_NONE;
+	followed_file_free(take(file->followed), &tables->followed);
+	file->id[0] = '\0';
+	tables->holes[tables->hole_count++] = item;
+}
+
+static void forget_unused(struct unwind_tables *tables)
+{
+	for (uint32_t i = 0; i < tables->slot_count; i++)
+		if (may_be_forgotten(&tables->files[i]))
+			forget(tables, i);
+}
+
+static int grow(struct unwind_tables *tables)
+{
+	uint32_t capacity = tables->capacity ? tables->capacity * 2 : 64;
+	struct file *files = reallocarray(tables->files, capacity, sizeof(*files));
+
+	if (files)
+		tables->files = files;
+	uint32_t *holes = reallocarray(tables->holes, capacity, sizeof(*holes));
+	if (holes)
+		tables->holes = holes;
+	if (!files || !holes)
+		return -ENOMEM;
+	tables->capacity = capacity;
+	return 0;
+}
+
+static int find_slot(struct unwind_tables *tables, uint32_t *ret_item)
+{
+	if (!tables->hole_count && tables->slot_count == UNWIND_FILES_MAX)
+		forget_unused(tables);
+	if (tables->hole_count) {
+		*ret_item = tables->holes[--tables->hole_count];
+		return 0;
+	}
+	if (tables->slot_count == UNWIND_FILES_MAX)
+		return -ENOSPC;
+	if (tables->slot_count == tables->capacity && grow(tables))
+		return -ENOMEM;
+	*ret_item = tables->slot_count++;
+	return 0;
+}
+
+static uint32_t add_file(struct unwind_tables *tables, const char *id)
+{
+	uint32_t item;
+
+	if (find_slot(tables, &item))
+		return HASH_TABLE_NONE;
+	struct file *file = &tables->files[item];
+	*file = (struct file){ .public.state = UNWIND_FILE_UNOPENED };
+	if (hash_table_add(&tables->by_id, hash_of(id), item)) {
+		tables->holes[tables->hole_count++] = item;
+		return HASH_TABLE_NONE;
+	}
+	snprintf(file->id, sizeof(file->id), "%s", id);
+	return item;
+}
+
+// ---- wanting --------------------------------------------------------------------------------
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+// Those known to be needed first: of them what helps most stacks for the time it takes to build. Of
+// the others the smallest.
+static uint64_t weight_of(const struct file *file)
+{
+	uint64_t size_max = (1ULL << MISS_WEIGHT_BITS) - 1;
+
+	if (!file->misses)
+		return size_max - smaller(file->size, size_max);
+	return size_max + ((uint64_t)file->misses << MISS_WEIGHT_BITS) / (file->size + COST_BYTES);
+}
+
+// What the table will take: a row for 60 to 120 bytes of code, and an array's own page.
+static uint64_t guess_bytes(const struct file *file)
+{
+	return file->size / 12 + 2 * sizeof(struct table_page);
+}
+
+static void set_state(struct unwind_tables *tables, struct file *file, enum unwind_file_state state)
+{
+	bool was_pending = file->public.state == UNWIND_FILE_PENDING;
+	bool was_ready = file->public.state == UNWIND_FILE_READY;
+
+	tables->stats.pending += (state == UNWIND_FILE_PENDING) - was_pending;
+	tables->stats.ready += (state == UNWIND_FILE_READY) - was_ready;
+	file->public.state = state;
+}
+
+static void refuse(struct unwind_tables *tables, struct file *file)
+{
+	set_state(tables, file, UNWIND_FILE_NO_ROOM);
+	file->wait_ns = file->wait_ns ? smaller(file->wait_ns * 2, NO_ROOM_WAIT_MAX_NS)
+				      : NO_ROOM_WAIT_MIN_NS;
+	file->again_ns = clock_monotonic_ns() + file->wait_ns;
+	tables->stats.refused++;
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+static void prepare(struct unwind_tables *tables, uint32_t item, struct unwind_job *job, int fd,
+		    const char *name)
+{
+	struct file *file = &tables->files[item];
+
+	job->number = tables->free_numbers[--tables->free_number_count];
+	job->file = item;
+	job->fd = fd;
+	job->weight = weight_of(file);
+	memcpy(job->id, file->id, sizeof(job->id));
+	snprintf(job->name, sizeof(job->name), "%s", name);
+	file->job = job;
+}
+
+// When removals are on their way it stays as it was: one of the numbers may be its own.
+static void refuse_number(struct unwind_tables *tables, uint32_t item)
+{
+	tables->numberless = item;
+	if (tables->removing)
+		return;
+	refuse(tables, &tables->files[item]);
+	tables->number_is_wanted = true;
+}
+
+// With too many before it, or without a descriptor to spare, it stays as it was: wanted again later.
+static void begin(struct unwind_tables *tables, uint32_t item, const struct executable *executable)
+{
+	struct file *file = &tables->files[item];
+
+	if (tables->stats.pending == PENDING_MAX)
+		return;
+	if (!tables->free_number_count) {
+		refuse_number(tables, item);
+		return;
+	}
+	int fd = executable_open_file(executable);
+	if (fd < 0)
+		return;
+	struct unwind_job *job = unwind_job_new(UNWIND_JOB_BUILD, 0);
+	if (!job) {
+		close(fd);
+		return;
+	}
+	prepare(tables, item, job, fd, base_name(executable->path));
+	file->guessed = guess_bytes(file);
+	tables->bytes_guessed += file->guessed;
+	set_state(tables, file, UNWIND_FILE_PENDING);
+	unwind_builder_add(tables->builder, job);
+}
+
+static bool may_guess(const struct unwind_tables *tables, const struct file *file)
+{
+	return tables->stats.bytes + tables->bytes_guessed + guess_bytes(file) <=
+		       tables->bytes_max / 2 &&
+	       tables->stats.ready + tables->stats.pending < UNWIND_TABLES_MAX / 2;
+}
+
+static void begin_if_due(struct unwind_tables *tables, uint32_t item,
+			 const struct executable *executable)
+{
+	struct file *file = &tables->files[item];
+
+	if (file->job) // with the builder, or about to be removed
+		return;
+	switch (file->public.state) {
+	case UNWIND_FILE_UNOPENED:
+	case UNWIND_FILE_IDLE:
+		if (file->misses || may_guess(tables, file))
+			begin(tables, item, executable);
+		else
+			set_state(tables, file, UNWIND_FILE_IDLE);
+		break;
+	case UNWIND_FILE_NO_ROOM:
+		if (clock_monotonic_ns() >= file->again_ns)
+			begin(tables, item, executable);
+		break;
+	case UNWIND_FILE_PENDING:
+	case UNWIND_FILE_READY:
+	case UNWIND_FILE_NONE:
+		break;
+	}
+}
+
+static bool may_be_renewed(const struct file *file)
+{
+	return followed_file_has_more(file->followed) && !file->job &&
+	       (file->public.state == UNWIND_FILE_READY || file->public.state == UNWIND_FILE_NONE);
+}
+
+static bool lacks_descriptor(const struct unwind_tables *tables, const struct file *file)
+{
+	return may_be_renewed(file) && followed_file_lacks_fd(file->followed, &tables->followed);
+}
+
+uint32_t unwind_tables_want(struct unwind_tables *tables, const struct executable *executable,
+			    uint64_t size)
+{
+	uint32_t item = hash_table_find(&tables->by_id, hash_of(executable->id), id_equals, tables,
+					executable->id);
+
+	if (item == HASH_TABLE_NONE)
+		item = add_file(tables, executable->id);
+	if (item == HASH_TABLE_NONE)
+		return item;
+
+	struct file *file = &tables->files[item];
+	if (size > file->size)
+		file->size = size;
+	begin_if_due(tables, item, executable);
+	if (lacks_descriptor(tables, file))
+		followed_file_keep_fd(file->followed, executable_open_file(executable),
+				      &tables->followed);
+	return item;
+}
+
+const struct unwind_file *unwind_tables_file(const struct unwind_tables *tables, uint32_t file)
+{
+	return &tables->files[file].public;
+}
+
+void unwind_tables_miss(struct unwind_tables *tables, uint32_t item,
+			const struct executable *executable)
+{
+	struct file *file = &tables->files[item];
+
+	if (file->misses < MISSES_MAX)
+		file->misses++;
+	begin_if_due(tables, item, executable);
+	if (file->public.state == UNWIND_FILE_PENDING)
+		unwind_builder_weigh(tables->builder, file->job, weight_of(file));
+}
+
+void unwind_tables_hold(struct unwind_tables *tables, uint32_t file)
+{
+	tables->files[file].holders++;
+}
+
+void unwind_tables_release(struct unwind_tables *tables, uint32_t file)
+{
+	if (!--tables->files[file].holders)
+		tables->files[file].unmapped_ns = clock_monotonic_ns();
+}
+
+void unwind_tables_use(struct unwind_tables *tables, uint32_t file, uint64_t time_ns)
+{
+	if (tables->files[file].used_ns < time_ns)
+		tables->files[file].used_ns = time_ns;
+}
+
+// ---- what the builder gives back --------------------------------------------------------------
+
+static void free_number(struct unwind_tables *tables, uint32_t number)
+{
+	tables->free_numbers[tables->free_number_count++] = (uint16_t)number;
+}
+
+static void take_built(struct unwind_tables *tables, struct file *file,
+		       const struct unwind_job *job)
+{
+	tables->stats.from_disk += job->from_disk;
+	file->public.bytes = job->bytes;
+	file->public.extent = job->extent;
+	if (!job->rc && job->extent.block_count) {
+		set_state(tables, file, UNWIND_FILE_READY);
+		file->public.number = job->number;
+		tables->stats.bytes += job->bytes;
+		file->unmapped_ns = clock_monotonic_ns();
+		unwind_tables_use(tables, job->file, file->unmapped_ns);
+		return;
+	}
+	free_number(tables, job->number);
+	if (job->rc == -ENOSPC && !file->misses) { // it was a guess
+		set_state(tables, file, UNWIND_FILE_IDLE);
+		return;
+	}
+	if (job->rc == -ENOSPC) {
+		refuse(tables, file);
+		return;
+	}
+	set_state(tables, file, UNWIND_FILE_NONE);
+	if (job->rc) {
+		tables->stats.failed++;
+		error_set(&tables->stats.last_failure, job->rc, "%s: %s", job->name,
+			  job->error.text);
+	}
+}
+
+// The former table serves on if there is no better one.
+static void take_renewed(struct unwind_tables *tables, struct file *file,
+			 const struct unwind_job *job)
+{
+	if (job->rc || !job->extent.block_count) {
+		free_number(tables, job->number);
+		return;
+	}
+	if (file->public.state == UNWIND_FILE_READY) {
+		tables->retired[tables->retired_count++] = (uint16_t)file->public.number;
+		tables->stats.bytes -= file->public.bytes;
+		file->public.replaced = tables->reads;
+	}
+	file->public.changed = tables->reads;
+	take_built(tables, file, job);
+}
+
+// What the builder knows to be worth following is, as soon as the table is there.
+static void take_followed(struct unwind_tables *tables, struct file *file,
+			  const struct unwind_job *job)
+{
+	if (job->followed.count && !file->followed)
+		file->followed = followed_file_new(job->name);
+	for (uint32_t i = 0; i < job->followed.count && file->followed; i++)
+		followed_functions_add(&file->followed->all, &job->followed.functions[i]);
+	if (lacks_descriptor(tables, file))
+		followed_file_keep_fd(file->followed, fcntl(job->fd, F_DUPFD_CLOEXEC, 3),
+				      &tables->followed);
+}
+
+// The file that had no number is told to have changed, so that it is wanted again.
+static void take_removed(struct unwind_tables *tables, const struct unwind_job *job)
+{
+	uint32_t item = tables->numberless;
+
+	tables->removing--;
+	if (job->rc) // it is still there: the number stays taken
+		return;
+	free_number(tables, job->number);
+	if (item == HASH_TABLE_NONE)
+		return;
+	tables->files[item].again_ns = 0;
+	tables->files[item].public.changed = tables->reads;
+	tables->numberless = HASH_TABLE_NONE;
+}
+
+static void take_job(struct unwind_tables *tables, const struct unwind_job *job,
+		     uint32_t *ret_wanting)
+{
+	struct file *file = &tables->files[job->file];
+
+	if (job->kind == UNWIND_JOB_REMOVE) {
+		take_removed(tables, job);
+		return;
+	}
+	file->job = NULL;
+	if (job->renews) {
+		take_renewed(tables, file, job);
+		return;
+	}
+	tables->bytes_guessed -= file->guessed;
+	file->public.changed = tables->reads;
+	take_built(tables, file, job);
+	if (!job->rc)
+		take_followed(tables, file, job);
+	if (file->public.state == UNWIND_FILE_NO_ROOM)
+		*ret_wanting = job->file;
+}
+
+uint64_t unwind_tables_read(struct unwind_tables *tables, uint32_t *ret_wanting)
+{
+	struct unwind_job *job = unwind_builder_take(tables->builder);
+	bool changed = false;
+
+	*ret_wanting = tables->number_is_wanted ? tables->numberless : HASH_TABLE_NONE;
+	tables->number_is_wanted = false;
+	tables->reads++;
+	while (job) {
+		struct unwind_job *next = job->next;
+
+		changed = changed || job->kind == UNWIND_JOB_BUILD ||
+			  tables->numberless != HASH_TABLE_NONE;
+		take_job(tables, job, ret_wanting);
+		unwind_job_free(job);
+		job = next;
+	}
+	return changed ? tables->reads : 0;
+}
+
+// ---- functions without rules ------------------------------------------------------------------
+
+void unwind_tables_follow(struct unwind_tables *tables, uint32_t item,
+			  const struct executable *executable, uint64_t offset, uint64_t size)
+{
+	struct file *file = &tables->files[item];
+
+	if (!file->followed)
+		file->followed = followed_file_new(base_name(executable->path));
+	if (file->followed)
+		followed_functions_add(&file->followed->all,
+				       &(struct unwind_function){ offset, size });
+	if (lacks_descriptor(tables, file))
+		followed_file_keep_fd(file->followed, executable_open_file(executable),
+				      &tables->followed);
+}
+
+static void renew(struct unwind_tables *tables, uint32_t item, uint64_t now)
+{
+	struct followed_file *followed = tables->files[item].followed;
+	struct unwind_job *job = unwind_job_new(UNWIND_JOB_BUILD, 0);
+
+	followed_file_postpone(followed, now);
+	if (!job)
+		return;
+	prepare(tables, item, job, followed_file_take_fd(followed, &tables->followed),
+		followed->name);
+	job->renews = true;
+	job->followed = followed->all;
+	job->followed_before = followed->built;
+	followed->built = followed->all.count;
+	if (tables->files[item].public.state == UNWIND_FILE_READY)
+		job->renewed_bytes = tables->files[item].public.bytes;
+	unwind_builder_add(tables->builder, job);
+}
+
+void unwind_tables_renew(struct unwind_tables *tables)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	if (now < tables->renew_ns)
+		return;
+	tables->renew_ns = now + RENEW_LOOK_NS;
+	for (uint32_t i = 0; i < tables->slot_count; i++) {
+		const struct file *file = &tables->files[i];
+
+		if (file->id[0] && may_be_renewed(file) &&
+		    followed_file_is_due(file->followed, now) && tables->free_number_count)
+			renew(tables, i, now);
+	}
+}
+
+static void begin_removal(struct unwind_tables *tables, struct unwind_job *job)
+{
+	tables->removing++;
+	unwind_builder_add(tables->builder, job);
+}
+
+// Without memory the number stays taken until the next time.
+void unwind_tables_retire(struct unwind_tables *tables)
+{
+	while (tables->retired_count) {
+		uint32_t number = tables->retired[tables->retired_count - 1];
+		struct unwind_job *job = unwind_job_new(UNWIND_JOB_REMOVE, number);
+
+		if (!job)
+			return;
+		tables->retired_count--;
+		begin_removal(tables, job);
+	}
+}
+
+// ---- eviction -------------------------------------------------------------------------------
+
+// While it is built again it stays: who builds it says which table there is then.
+static bool may_go(const struct file *file)
+{
+	return file->id[0] && file->public.state == UNWIND_FILE_READY && !file->job;
+}
+
+/* In which order tables are given up. */
+enum spare {
+	SPARE_UNNEEDED, // no stack was seen to need it
+	SPARE_UNUSED,   // no process that maps it was seen for long
+	SPARE_UNMAPPED, // no process maps it, and what needs room is mapped
+	SPARE_RARE,     // far fewer stacks need it than the one that wants room
+	SPARE_NOT,
+};
+
+// Programs that are run again and again, compilers say, find their tables.
+static bool is_left(const struct file *file, uint64_t before_ns)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	return !file->holders && file->unmapped_ns &&
+	       now - file->unmapped_ns > (now - before_ns) / UNMAPPED_SHARE;
+}
+
+static enum spare spare_of(const struct file *file, uint64_t before_ns, const struct file *wanting)
+{
+	if (!may_go(file))
+		return SPARE_NOT;
+	if (!file->misses)
+		return SPARE_UNNEEDED;
+	if (file->used_ns < before_ns)
+		return SPARE_UNUSED;
+	if (is_left(file, before_ns))
+		return SPARE_UNMAPPED;
+	return file->misses < wanting->misses / RARE_SHARE ? SPARE_RARE : SPARE_NOT;
+}
+
+// Is @file to go before @other, which is as spare?
+static bool goes_before(const struct file *file, const struct file *other, enum spare spare)
+{
+	switch (spare) {
+	case SPARE_UNNEEDED:
+		return file->public.bytes > other->public.bytes;
+	case SPARE_UNUSED:
+	case SPARE_UNMAPPED:
+		return file->used_ns < other->used_ns;
+	default:
+		return file->misses < other->misses;
+	}
+}
+
+uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t before_ns,
+			      uint32_t wanting)
+{
+	enum spare most = SPARE_NOT;
+	uint32_t victim = HASH_TABLE_NONE;
+
+	for (uint32_t i = 0; i < tables->slot_count; i++) {
+		const struct file *file = &tables->files[i];
+		enum spare spare = spare_of(file, before_ns, &tables->files[wanting]);
+
+		if (spare < most || (spare == most && spare != SPARE_NOT &&
+				     goes_before(file, &tables->files[victim], spare))) {
+			most = spare;
+			victim = i;
+		}
+	}
+	return victim;
+}
+
+uint64_t unwind_tables_spare_bytes(const struct unwind_tables *tables, uint64_t before_ns,
+				   uint32_t wanting)
+{
+	const struct file *wants = &tables->files[wanting];
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < tables->slot_count; i++)
+		if (spare_of(&tables->files[i], before_ns, wants) != SPARE_NOT)
+			bytes += tables->files[i].public.bytes;
+	return bytes;
+}
+
+uint64_t unwind_tables_shortage(const struct unwind_tables *tables, uint32_t wanting)
+{
+	uint64_t bytes = tables->files[wanting].public.bytes;
+	uint64_t all = tables->stats.bytes + bytes;
+
+	// There is room in bytes: it was numbers or rules that it lacked, which go with any table.
+	if (all <= tables->bytes_max)
+		return bytes;
+	return all - tables->bytes_max + tables->bytes_max / SLACK_SHARE;
+}
+
+int unwind_tables_withdraw(struct unwind_tables *tables, uint32_t item)
+{
+	struct file *file = &tables->files[item];
+	struct unwind_job *job = unwind_job_new(UNWIND_JOB_REMOVE, file->public.number);
+
+	if (!job)
+		return -ENOMEM;
+	job->file = item;
+	file->job = job;
+	tables->stats.bytes -= file->public.bytes;
+	tables->stats.evicted++;
+	file->misses = 0;
+	followed_file_close(file->followed, &tables->followed);
+	set_state(tables, file, UNWIND_FILE_IDLE);
+	return 0;
+}
+
+void unwind_tables_remove(struct unwind_tables *tables, uint32_t item)
+{
+	struct file *file = &tables->files[item];
+
+	begin_removal(tables, take(file->job));
+}
+
+static bool takes_half(const struct unwind_tables *tables)
+{
+	return tables->stats.bytes > tables->bytes_max / 2 ||
+	       tables->stats.ready > UNWIND_TABLES_MAX / 2;
+}
+
+void unwind_tables_trim(struct unwind_tables *tables, uint64_t before_ns)
+{
+	uint32_t removed = 0;
+
+	for (uint32_t i = 0; i < tables->slot_count && removed < TRIM_MAX && takes_half(tables);
+	     i++) {
+		const struct file *file = &tables->files[i];
+
+		if (!may_go(file) || file->holders || file->unmapped_ns >= before_ns ||
+		    unwind_tables_withdraw(tables, i))
+			continue;
+		unwind_tables_remove(tables, i);
+		removed++;
+	}
+}
+
+void unwind_tables_retry(struct unwind_tables *tables, uint32_t file)
+{
+	tables->files[file].again_ns = 0;
+}
+
+// ---- life -----------------------------------------------------------------------------------
+
+int unwind_tables_open(const struct unwind_maps *maps, struct unwind_table_cache *cache,
+		       uint64_t bytes_max, struct unwind_tables **ret_tables, struct error *err)
+{
+	struct unwind_tables *tables = calloc(1, sizeof(*tables));
+
+	if (!tables) {
+		unwind_table_cache_close(cache);
+		return error_set(err, -ENOMEM, "out of memory");
+	}
+	int rc = unwind_builder_open(maps, cache, bytes_max, &tables->builder, err);
+	if (rc) {
+		unwind_tables_close(tables);
+		return rc;
+	}
+	tables->bytes_max = bytes_max;
+	tables->numberless = HASH_TABLE_NONE;
+	// The lowest numbers first.
+	for (uint32_t i = UNWIND_TABLES_MAX; i; i--)
+		free_number(tables, i - 1);
+	*ret_tables = tables;
+	return 0;
+}
+
+void unwind_tables_close(struct unwind_tables *tables)
+{
+	if (!tables)
+		return;
+	unwind_builder_close(tables->builder);
+	for (uint32_t i = 0; i < tables->slot_count; i++)
+		followed_file_free(tables->files[i].followed, &tables->followed);
+	hash_table_deinit(&tables->by_id);
+	free(tables->files);
+	free(tables->holes);
+	free(tables);
+}
+
+int unwind_tables_fd(const struct unwind_tables *tables)
+{
+	return unwind_builder_fd(tables->builder);
+}
+
+void unwind_tables_limit(struct unwind_tables *tables, uint64_t bytes_max)
+{
+	tables->bytes_max = bytes_max;
+	unwind_builder_limit(tables->builder, bytes_max);
+}
+
+void unwind_tables_read_stats(const struct unwind_tables *tables,
+			      struct unwind_tables_stats *ret_stats)
+{
+	struct unwind_builder_stats built;
+
+	unwind_builder_read_stats(tables->builder, &built);
+	*ret_stats = tables->stats;
+	ret_stats->rules = built.rules;
+	ret_stats->rows = built.rows;
+	ret_stats->build_ns = built.build_ns;
+}

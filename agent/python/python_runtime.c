@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/python/python_runtime.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/process/process_memory.h"
+#include "agent/python/python_build.h"
+#include "agent/python/python_layout.h"
+#include "agent/python/python_threads.h"
+#include "agent/unwind/unwind_extent.h"
+#include "base/cleanup.h"
+#include "base/hash_table.h"
+#include "base/id128.h"
+
+enum {
+	FILES_MAX =
+		2 * EXECUTABLES_MAX, // remembered as interpreters or not; then all are forgotten
+	FAILURES_MAX = 16, // processes without one that could be read, until a build is given up
+	FILE_OTHER = 0,    // no interpreter
+	FILE_REFUSED = PYTHON_RUNTIMES_MAX, // one that is not understood
+};
+
+struct known_file {
+	struct id128 id;
+	uint32_t runtime; // number of its build, or FILE_...
+};
+
+struct runtime {
+	struct id128 id; // of its file
+	struct python_build build;
+	struct python_layout layout;
+	struct unwind_segment
+		segments[UNWIND_SEGMENTS_MAX]; // to find how far a process has moved it
+	uint32_t segment_count;
+	bool is_checked; // layout is known, and a process has confirmed it
+	bool is_refused;
+	bool is_proven; // a process of it could be read: what fails now is in the process
+	uint32_t failures;
+	pid_t failed_pid; // the last one
+};
+
+struct python_runtimes {
+	struct hash_table index; // of files, by id
+	struct known_file *files;
+	uint32_t file_count;
+	uint32_t file_capacity;
+	struct runtime runtimes[PYTHON_RUNTIMES_MAX]; // number 0 is not used
+	uint32_t runtime_count;
+	bool said_full;
+};
+
+struct python_runtimes *python_runtimes_new(void)
+{
+	struct python_runtimes *runtimes = calloc(1, sizeof(*runtimes));
+
+	if (runtimes)
+		runtimes->runtime_count = 1;
+	return runtimes;
+}
+
+void python_runtimes_free(struct python_runtimes *runtimes)
+{
+	if (!runtimes)
+		return;
+	hash_table_deinit(&runtimes->index);
+	free(runtimes->files);
+	free(runtimes);
+}
+
+/* ---- files -------------------------------------------------------------------------------------- */
+
+static bool file_equals(const void *context, uint32_t item, const void *key)
+{
+	const struct python_runtimes *runtimes = context;
+
+	return id128_equal(runtimes->files[item].id, *(const struct id128 *)key);
+}
+
+static int remember_file(struct python_runtimes *runtimes, struct id128 id, uint32_t runtime)
+{
+	if (runtimes->file_count == FILES_MAX) {
+		hash_table_clear(&runtimes->index);
+		runtimes->file_count = 0;
+	}
+	if (runtimes->file_count == runtimes->file_capacity) {
+		uint32_t capacity = runtimes->file_capacity ? runtimes->file_capacity * 2 : 256;
+		struct known_file *files = reallocarray(runtimes->files, capacity, sizeof(*files));
+
+		if (!files)
+			return -ENOMEM;
+		runtimes->files = files;
+		runtimes->file_capacity = capacity;
+	}
+	runtimes->files[runtimes->file_count] = (struct known_file){ .id = id, .runtime = runtime };
+	if (hash_table_add(&runtimes->index, id128_hash(id), runtimes->file_count))
+		return -ENOMEM;
+	runtimes->file_count++;
+	return 0;
+}
+
+/* Files that were forgotten come again: the same build keeps its number. */
+static uint32_t find_same_file(const struct python_runtimes *runtimes, struct id128 id)
+{
+	for (uint32_t i = 1; i < runtimes->runtime_count; i++) {
+		if (id128_equal(runtimes->runtimes[i].id, id))
+			return i;
+	}
+	return 0;
+}
+
+static int add_runtime(struct python_runtimes *runtimes, const struct runtime *runtime,
+		       uint32_t *ret_number, struct error *notice)
+{
+	uint32_t number = find_same_file(runtimes, runtime->id);
+
+	if (!number && runtimes->runtime_count == PYTHON_RUNTIMES_MAX) {
+		if (!runtimes->said_full)
+			error_set(notice, -ENOSPC,
+				  "more than %d builds of CPython: the others' stacks stay native",
+				  PYTHON_RUNTIMES_MAX - 1);
+		runtimes->said_full = true;
+		return -ENOSPC;
+	}
+	if (!number) {
+		number = runtimes->runtime_count++;
+		runtimes->runtimes[number] = *runtime;
+	}
+	*ret_number = number;
+	return 0;
+}
+
+/* What kind of file is @executable? Returns -EBADF if it is not open now. */
+static int read_file(struct python_runtimes *runtimes, const struct executable *executable,
+		     struct id128 id, const char *path, uint32_t *ret_number, struct error *notice)
+{
+	_cleanup_close_ int fd = executable_open_file(executable);
+	struct runtime runtime = { .id = id };
+	struct stat status;
+	struct elf elf;
+
+	if (fd < 0 || fstat(fd, &status))
+		return -EBADF;
+
+	int rc = elf_read_headers(fd, &status, &elf, NULL);
+
+	if (!rc)
+		rc = python_build_read(&elf, path, &runtime.build, notice);
+	if (rc == -ENOTSUP)
+		*ret_number = FILE_REFUSED;
+	else if (rc == -ENOENT || rc == -ENOEXEC || rc == -E2BIG)
+		*ret_number = FILE_OTHER;
+	else if (rc)
+		return rc;
+	if (rc)
+		return 0;
+	runtime.segment_count = unwind_segments_of(&elf, runtime.segments);
+	return add_runtime(runtimes, &runtime, ret_number, notice);
+}
+
+/* The number of the build that a mapping is of, FILE_OTHER or FILE_REFUSED. */
+static int find_file(struct python_runtimes *runtimes, const struct executable *executable,
+		     const char *path, uint32_t *ret_number, struct error *notice)
+{
+	struct id128 id = id128_of(executable->id, strlen(executable->id));
+	uint32_t item =
+		hash_table_find(&runtimes->index, id128_hash(id), file_equals, runtimes, &id);
+	uint32_t number = FILE_OTHER;
+	int rc;
+
+	if (item != HASH_TABLE_NONE) {
+		*ret_number = runtimes->files[item].runtime;
+		return 0;
+	}
+	rc = read_file(runtimes, executable, id, path, &number, notice);
+	if (!rc)
+		rc = remember_file(runtimes, id, number);
+	if (!rc)
+		*ret_number = number;
+	return rc;
+}
+
+/* ---- processes ---------------------------------------------------------------------------------- */
+
+/* What to add to a virtual address in the file. */
+static bool find_bias(const struct runtime *runtime, const struct mapping *mapping,
+		      uint64_t *ret_bias)
+{
+	for (uint32_t i = 0; i < runtime->segment_count; i++) {
+		const struct unwind_segment *segment = &runtime->segments[i];
+
+		// Mappings begin at pages, segments anywhere in them.
+		if (mapping->file_offset + (mapping->limit - mapping->start) <= segment->offset ||
+		    mapping->file_offset >= segment->offset + segment->size)
+			continue;
+		*ret_bias = mapping->start -
+			    (segment->address + mapping->file_offset - segment->offset);
+		return true;
+	}
+	return false;
+}
+
+static int refuse(struct runtime *runtime, struct error *notice, const char *what)
+{
+	if (!runtime->is_refused && !notice->code)
+		error_set(notice, -ENOTSUP, "CPython 3.%u: %s; its stacks stay native",
+			  runtime->layout.offsets.minor, what);
+	runtime->is_refused = true;
+	return -ENOTSUP;
+}
+
+static int read_layout(struct runtime *runtime, pid_t pid, uint64_t bias, struct error *notice)
+{
+	uint8_t bytes[PYTHON_DEBUG_OFFSETS_BYTES];
+	int rc = -ENOENT;
+
+	if (runtime->build.runtime) {
+		rc = process_memory_read(pid, runtime->build.runtime + bias, bytes, sizeof(bytes));
+		if (!rc)
+			rc = python_layout_of_debug_offsets(bytes, sizeof(bytes), &runtime->layout,
+							    notice);
+		else if (rc == -EFAULT)
+			rc = -ENOENT; // 3.9's runtime may end with its page
+	}
+	if (rc != -ENOENT)
+		return rc;
+	runtime->layout.offsets.minor = (uint16_t)runtime->build.minor;
+	return python_layout_of_version(runtime->build.minor, &runtime->layout);
+}
+
+/* A code object is as large as it is to be in this version: not a debug build, not another layout. */
+static int check_layout(const struct runtime *runtime, pid_t pid, uint64_t bias)
+{
+	const struct python_layout *layout = &runtime->layout;
+	uint64_t basicsize;
+	int rc;
+
+	if (!runtime->build.code_type)
+		return 0;
+	rc = process_memory_read(pid, runtime->build.code_type + bias + layout->type_basicsize,
+				 &basicsize, sizeof(basicsize));
+	if (rc)
+		return rc;
+	return basicsize == layout->code_basicsize ? 0 : -ENOTSUP;
+}
+
+static int check_runtime(struct runtime *runtime, pid_t pid, uint64_t bias, struct error *notice)
+{
+	int rc = read_layout(runtime, pid, bias, notice);
+
+	if (rc == -ENOTSUP)
+		return refuse(runtime, notice, "an unknown version");
+	if (!rc)
+		rc = check_layout(runtime, pid, bias);
+	if (rc == -ENOTSUP)
+		return refuse(runtime, notice, "its code objects are not as expected");
+	runtime->is_checked = !rc;
+	return rc;
+}
+
+static uint64_t interpreters_of(const struct runtime *runtime, uint64_t bias)
+{
+	if (runtime->layout.runtime_interpreters == PYTHON_NO_FIELD)
+		return runtime->build.interpreters + bias;
+	return runtime->build.runtime + runtime->layout.runtime_interpreters + bias;
+}
+
+/* Ways that do not begin at the thread's own registers: the holder of the GIL, the list of threads. */
+static void find_others(const struct runtime *runtime, uint64_t bias,
+			struct python_process *process)
+{
+	const struct python_layout *layout = &runtime->layout;
+
+	process->interpreter = interpreters_of(runtime, bias);
+	process->ways |= PYTHON_WAY_LIST;
+	if (runtime->build.holder)
+		process->holder = runtime->build.holder + bias;
+	else if (layout->runtime_holder != PYTHON_NO_FIELD)
+		process->holder = runtime->build.runtime + layout->runtime_holder + bias;
+	if (process->holder)
+		process->ways |= PYTHON_WAY_HOLDER;
+	// Behind the list's head _PyRuntime has the main interpreter.
+	if (layout->runtime_interpreters != PYTHON_NO_FIELD)
+		process->interpreter += 8;
+}
+
+static int find_process(struct runtime *runtime, uint32_t number, pid_t pid, uint64_t bias,
+			struct python_process *ret_process, struct error *notice)
+{
+	struct python_process process = { .runtime = number };
+	int rc;
+
+	if (runtime->is_refused)
+		return -ENOTSUP;
+	if (!runtime->is_checked) {
+		rc = check_runtime(runtime, pid, bias, notice);
+		if (rc)
+			return rc;
+	}
+	rc = python_threads_locate(pid, &runtime->layout, interpreters_of(runtime, bias), &process);
+	if (rc == -ENOTSUP) {
+		// It may have been caught between two steps of its start, or be stopped there.
+		runtime->failures += pid != runtime->failed_pid;
+		runtime->failed_pid = pid;
+		if (!runtime->is_proven && runtime->failures >= FAILURES_MAX)
+			return refuse(runtime, notice, "no way from a thread to its state");
+		return -EAGAIN;
+	}
+	if (rc)
+		return rc;
+	runtime->is_proven = true;
+	if (runtime->build.code_type)
+		process.code_type = runtime->build.code_type + bias;
+	find_others(runtime, bias, &process);
+	*ret_process = process;
+	return 0;
+}
+
+/* What to say of a file that nobody could look into: those that may be interpreters are waited for. */
+static int find_unopened(const char *path)
+{
+	return strstr(path, "python") ? -EAGAIN : -ENOENT;
+}
+
+static int find_in_mapping(struct python_runtimes *runtimes, pid_t pid, const char *path,
+			   const struct mapping *mapping, struct python_process *ret_process,
+			   struct error *notice)
+{
+	uint32_t number;
+	uint64_t bias;
+	int rc = find_file(runtimes, mapping->executable, path, &number, notice);
+
+	if (rc)
+		return rc == -EBADF ? find_unopened(path) : rc;
+	if (number == FILE_REFUSED)
+		return -ENOTSUP;
+	if (number == FILE_OTHER || !find_bias(&runtimes->runtimes[number], mapping, &bias))
+		return -ENOENT;
+	return find_process(&runtimes->runtimes[number], number, pid, bias, ret_process, notice);
+}
+
+int python_runtimes_find(struct python_runtimes *runtimes, pid_t pid,
+			 const struct mapping_list *mappings, struct python_process *ret_process,
+			 struct error *notice)
+{
+	const struct executable *before = NULL;
+	int result = -ENOENT;
+
+	notice->code = 0;
+	for (uint32_t i = 0; i < mappings->count; i++) {
+		const struct mapping *mapping = &mappings->mappings[i];
+		int rc;
+
+		if (!mapping->executable || mapping->executable == before)
+			continue;
+		before = mapping->executable;
+		rc = find_in_mapping(runtimes, pid, mapping_path(mappings, mapping), mapping,
+				     ret_process, notice);
+		if (!rc || rc == -ENOMEM || rc == -ESRCH)
+			return rc;
+		if (rc != -ENOENT)
+			result = rc;
+	}
+	return result;
+}
+
+const struct python_offsets *python_runtimes_offsets(const struct python_runtimes *runtimes,
+						     uint32_t runtime)
+{
+	if (!runtime || runtime >= runtimes->runtime_count)
+		return NULL;
+	return &runtimes->runtimes[runtime].layout.offsets;
+}

@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/ship/sender.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/buffer.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "proto/export_message.h"
+#include "proto/rpc.h"
+#include "agent/ship/spool.h"
+#include "agent/ship/stack_set.h"
+
+#define EXPORT_METHOD "/cairn.v1.Collector/Export"
+
+enum {
+	SPOOL_BATCHES_MAX = 1 << 16,  // three days of windows of 5 s
+	ACKNOWLEDGED_MAX = 1 << 16,   // 2 MiB of ids and their table; a busy node has some 20,000
+	MESSAGE_KEPT_BYTES = 1 << 20, // a larger buffer is given back after its batch
+	CANCEL_AGAIN_MS = 20,         // a cancellation may come just before the call begins
+	JITTER_PERCENT = 20,          // of each wait, so that a fleet does not come back at once
+	// A batch that the collector does not take so many times is dropped, so that it does not
+	// stand in the way for ever: some minutes at the longest wait.
+	UNEXPECTED_TRIES_MAX = 20,
+	TOO_LARGE_TRIES_MAX = 8,
+	DEFINITION_TRIES_MAX = 3,
+	ORDINARY_MESSAGE_BYTES = 4 << 20, // what every gRPC server takes unless told otherwise
+};
+
+struct sender {
+	struct rpc_client *client;
+	struct id128 agent, boot;
+	char *address;
+	uint32_t call_ms, backoff_ms_min, backoff_ms_max;
+	uint64_t sequence; // of the sampling thread
+	pthread_t thread;
+
+	// Of the sender's thread.
+	struct stack_set acknowledged;
+	struct buffer message;
+	uint64_t random;
+	uint64_t away_since_ns; // monotonic; 0: the collector answers
+
+	pthread_mutex_t mutex; // over what follows
+	pthread_cond_t changed;
+	struct spool spool;
+	struct sender_stats stats; // the spool's counts aside
+	bool stopping;
+	bool stopped;
+	uint64_t stop_ns; // monotonic: no call lasts longer; set with `stopping`
+	uint64_t lost_batches;
+};
+
+// What became of a try to deliver a batch.
+enum outcome {
+	OUTCOME_DELIVERED,
+	OUTCOME_REFUSED, // it will never be taken
+	OUTCOME_DEFINE,  // the collector wants definitions
+	OUTCOME_LATER,
+};
+
+struct delivery {
+	struct batch *batch;
+	uint32_t tries;            // that failed
+	uint32_t unexpected_tries; // of these, with a status that may be this batch's fault
+	uint32_t too_large_tries;
+	uint32_t definition_tries;
+	uint32_t wait_ms;
+};
+
+// ---- one try --------------------------------------------------------------------------------
+
+// A definition: the stack, and how much is known of its locations. Names that came late make
+// another one of it, so that it travels once more.
+static struct id128 definition_id(const struct profile *profile, const struct stack *stack)
+{
+	struct {
+		struct id128 stack;
+		uint64_t detail;
+	} definition = { .stack = stack->id };
+
+	for (uint32_t i = 0; i < stack->location_count; i++) {
+		uint32_t location = profile->stack_locations[stack->first_location + i];
+
+		definition.detail += location_detail(profile, &profile->locations[location]);
+	}
+	return id128_of(&definition, sizeof(definition));
+}
+
+static bool wants_definition(void *context, const struct profile *profile,
+			     const struct stack *stack)
+{
+	const struct sender *sender = context;
+
+	return !stack_set_has(&sender->acknowledged, definition_id(profile, stack));
+}
+
+static void acknowledge(struct sender *sender, const struct profile *profile)
+{
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		const struct stack *stack = &profile->stacks[profile->samples[i].stack];
+
+		if (stack->defined)
+			stack_set_add(&sender->acknowledged, definition_id(profile, stack));
+	}
+}
+
+static enum outcome read_response(struct sender *sender, struct delivery *delivery,
+				  const struct buffer *bytes, struct error *err)
+{
+	_cleanup_(export_response_deinit) struct export_response response = { 0 };
+	int rc = export_response_decode(bytes->bytes, bytes->size, &response, err);
+
+	if (rc)
+		return ++delivery->unexpected_tries < UNEXPECTED_TRIES_MAX ? OUTCOME_LATER
+									   : OUTCOME_REFUSED;
+	if (response.unknown_stack_count) {
+		// Whatever made the collector forget some may have made it forget all.
+		stack_set_clear(&sender->acknowledged);
+		error_set(err, -EBADMSG, "it asks for stacks that were defined, %u of them",
+			  response.unknown_stack_count);
+		return ++delivery->definition_tries < DEFINITION_TRIES_MAX ? OUTCOME_DEFINE
+									   : OUTCOME_REFUSED;
+	}
+	acknowledge(sender, delivery->batch->profile);
+	pthread_mutex_lock(&sender->mutex);
+	sender->stats.duplicates += response.duplicate;
+	pthread_mutex_unlock(&sender->mutex);
+	return OUTCOME_DELIVERED;
+}
+
+static enum outcome read_failure(struct sender *sender, struct delivery *delivery,
+				 enum rpc_status status)
+{
+	switch (status) {
+	case RPC_INVALID_ARGUMENT:
+		return OUTCOME_REFUSED;
+	case RPC_CANCELLED:
+	case RPC_UNAVAILABLE:
+	case RPC_DEADLINE_EXCEEDED:
+	case RPC_UNIMPLEMENTED: // not a collector; somebody may put the right one there
+		return OUTCOME_LATER;
+	case RPC_RESOURCE_EXHAUSTED:
+		// It has too much to do, or the batch is larger than it takes at all.
+		if (sender->message.size > ORDINARY_MESSAGE_BYTES &&
+		    ++delivery->too_large_tries >= TOO_LARGE_TRIES_MAX)
+			return OUTCOME_REFUSED;
+		return OUTCOME_LATER;
+	default:
+		return ++delivery->unexpected_tries < UNEXPECTED_TRIES_MAX ? OUTCOME_LATER
+									   : OUTCOME_REFUSED;
+	}
+}
+
+// How long may a call last? Less than usual once the sender is to stop.
+static uint32_t call_deadline_ms(struct sender *sender)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+	uint32_t call_ms = sender->call_ms;
+
+	pthread_mutex_lock(&sender->mutex);
+	if (sender->stopping) {
+		uint64_t left_ms =
+			sender->stop_ns > now_ns ? (sender->stop_ns - now_ns) / NS_PER_MS : 0;
+
+		call_ms = left_ms < call_ms ? (uint32_t)left_ms : call_ms;
+	}
+	pthread_mutex_unlock(&sender->mutex);
+	return call_ms;
+}
+
+static enum outcome try_once(struct sender *sender, struct delivery *delivery,
+			     enum rpc_status *ret_status, struct error *err)
+{
+	_cleanup_(buffer_deinit) struct buffer response = { 0 };
+	struct batch *batch = delivery->batch;
+
+	buffer_clear(&sender->message);
+	int rc = export_request_encode(&batch->id, batch->profile, wants_definition, sender,
+				       &sender->message, err);
+	*ret_status = RPC_INTERNAL;
+	if (rc)
+		return OUTCOME_REFUSED;
+	*ret_status = rpc_client_call(sender->client, EXPORT_METHOD, &sender->message,
+				      call_deadline_ms(sender), &response, err);
+	return *ret_status == RPC_OK ? read_response(sender, delivery, &response, err)
+				     : read_failure(sender, delivery, *ret_status);
+}
+
+// ---- between tries --------------------------------------------------------------------------
+
+static uint32_t with_jitter(struct sender *sender, uint32_t wait_ms)
+{
+	uint32_t span = wait_ms * 2 / 100 * JITTER_PERCENT;
+
+	sender->random = sender->random * 6364136223846793005ULL + 1442695040888963407ULL;
+	return wait_ms - span / 2 + (span ? (uint32_t)(sender->random >> 33) % span : 0);
+}
+
+static uint32_t next_wait_ms(const struct sender *sender, const struct delivery *delivery,
+			     enum rpc_status status)
+{
+	uint32_t wait_ms = delivery->wait_ms ? 2 * delivery->wait_ms : sender->backoff_ms_min;
+
+	// Too much to do is not cured by asking again soon.
+	if (status == RPC_RESOURCE_EXHAUSTED && !delivery->wait_ms)
+		wait_ms = 4 * sender->backoff_ms_min;
+	return wait_ms < sender->backoff_ms_max ? wait_ms : sender->backoff_ms_max;
+}
+
+// Wait, unless the sender is to stop. Returns whether it is.
+static bool wait_or_stop(struct sender *sender, uint32_t wait_ms)
+{
+	uint64_t until_ns = clock_monotonic_ns() + wait_ms * NS_PER_MS;
+	const struct timespec until = { .tv_sec = until_ns / NS_PER_SECOND,
+					.tv_nsec = until_ns % NS_PER_SECOND };
+	int rc = 0;
+
+	pthread_mutex_lock(&sender->mutex);
+	while (!sender->stopping && !rc)
+		rc = pthread_cond_clockwait(&sender->changed, &sender->mutex, CLOCK_MONOTONIC,
+					    &until);
+	bool stopping = sender->stopping;
+	pthread_mutex_unlock(&sender->mutex);
+	return stopping;
+}
+
+static bool is_stopping(struct sender *sender)
+{
+	pthread_mutex_lock(&sender->mutex);
+	bool stopping = sender->stopping;
+	pthread_mutex_unlock(&sender->mutex);
+	return stopping;
+}
+
+static void note_away(struct sender *sender, const struct error *err)
+{
+	pthread_mutex_lock(&sender->mutex);
+	sender->stats.retries++;
+	sender->stats.away = true;
+	size_t bytes_max = sender->spool.bytes_max;
+	pthread_mutex_unlock(&sender->mutex);
+	if (sender->away_since_ns)
+		return;
+	sender->away_since_ns = clock_monotonic_ns();
+	log_warn("sender: the collector at %s did not take a batch (%s); keeping up to %zu MiB of "
+		 "batches in memory and trying again",
+		 sender->address, err->text, bytes_max >> 20);
+}
+
+static void note_answer(struct sender *sender)
+{
+	if (!sender->away_since_ns)
+		return;
+	uint64_t away_ms = (clock_monotonic_ns() - sender->away_since_ns) / NS_PER_MS;
+
+	sender->away_since_ns = 0;
+	pthread_mutex_lock(&sender->mutex);
+	sender->stats.away = false;
+	uint32_t waiting = sender->spool.count;
+	uint64_t dropped = sender->spool.dropped_batches;
+	pthread_mutex_unlock(&sender->mutex);
+	log_info("sender: the collector is back after %llu.%llu s; sending %u batches that waited; "
+		 "%llu batches were dropped since the start",
+		 (unsigned long long)(away_ms / 1000), (unsigned long long)(away_ms % 1000 / 100),
+		 waiting, (unsigned long long)dropped);
+}
+
+// ---- one batch ------------------------------------------------------------------------------
+
+static void count_delivered(struct sender *sender, const struct batch *batch)
+{
+	note_answer(sender);
+	pthread_mutex_lock(&sender->mutex);
+	sender->stats.batches_sent++;
+	sender->stats.samples_sent += batch->sample_count;
+	sender->stats.bytes_sent += sender->message.size;
+	pthread_mutex_unlock(&sender->mutex);
+}
+
+static void count_refused(struct sender *sender, const struct batch *batch, const struct error *err)
+{
+	pthread_mutex_lock(&sender->mutex);
+	sender->stats.batches_refused++;
+	sender->stats.samples_refused += batch->sample_count;
+	pthread_mutex_unlock(&sender->mutex);
+	log_error("sender: batch %llu cannot be delivered (%s); its %llu samples are lost",
+		  (unsigned long long)batch->id.sequence, err->text,
+		  (unsigned long long)batch->sample_count);
+}
+
+static void count_resend(struct sender *sender)
+{
+	pthread_mutex_lock(&sender->mutex);
+	sender->stats.resends++;
+	pthread_mutex_unlock(&sender->mutex);
+}
+
+static void count_lost(struct sender *sender)
+{
+	pthread_mutex_lock(&sender->mutex);
+	sender->lost_batches++;
+	pthread_mutex_unlock(&sender->mutex);
+}
+
+// Try until it is delivered or refused. A sender that is to stop gives a batch one whole try more.
+static void deliver(struct sender *sender, struct batch *batch)
+{
+	struct delivery delivery = { .batch = batch };
+	struct error err = { 0 };
+
+	if (batch_unpack(batch, &err)) {
+		count_refused(sender, batch, &err);
+		return;
+	}
+	for (;;) {
+		bool last = is_stopping(sender);
+		enum rpc_status status;
+
+		switch (try_once(sender, &delivery, &status, &err)) {
+		case OUTCOME_DELIVERED:
+			count_delivered(sender, batch);
+			return;
+		case OUTCOME_REFUSED:
+			count_refused(sender, batch, &err);
+			return;
+		case OUTCOME_DEFINE:
+			count_resend(sender);
+			continue;
+		case OUTCOME_LATER:
+			break;
+		}
+		if (last) {
+			count_lost(sender);
+			return;
+		}
+		note_away(sender, &err);
+		delivery.wait_ms = next_wait_ms(sender, &delivery, status);
+		wait_or_stop(sender, with_jitter(sender, delivery.wait_ms));
+	}
+}
+
+// The oldest batch; waits for one. NULL when the sender is to stop and there is none, or no time.
+static struct batch *next_batch(struct sender *sender)
+{
+	struct batch *batch = NULL;
+
+	pthread_mutex_lock(&sender->mutex);
+	while (!sender->stopping && !sender->spool.count)
+		pthread_cond_wait(&sender->changed, &sender->mutex);
+	// One batch was lost: the others would be, too, and the user waits.
+	if (!sender->stopping || (!sender->lost_batches && clock_monotonic_ns() < sender->stop_ns))
+		batch = spool_take(&sender->spool);
+	pthread_mutex_unlock(&sender->mutex);
+	return batch;
+}
+
+static void *ship(void *argument)
+{
+	struct sender *sender = argument;
+	struct batch *batch;
+
+	pthread_setname_np(pthread_self(), "sender");
+	while ((batch = next_batch(sender))) {
+		deliver(sender, batch);
+		batch_free(batch);
+		if (sender->message.capacity > MESSAGE_KEPT_BYTES)
+			buffer_deinit(&sender->message);
+	}
+	pthread_mutex_lock(&sender->mutex);
+	sender->lost_batches += sender->spool.count;
+	sender->stopped = true;
+	pthread_cond_broadcast(&sender->changed);
+	pthread_mutex_unlock(&sender->mutex);
+	return NULL;
+}
+
+// ---- from the sampling thread -----------------------------------------------------------------
+
+int sender_open(const struct sender_options *options, struct sender **ret_sender, struct error *err)
+{
+	struct sender *sender = calloc(1, sizeof(*sender));
+	int rc = -ENOMEM;
+
+	if (!sender)
+		return error_set(err, rc, "sender: out of memory");
+	sender->address = strdup(options->address);
+	if (!sender->address) {
+		free(sender);
+		return error_set(err, rc, "sender: out of memory");
+	}
+	sender->agent = options->agent;
+	sender->boot = options->boot;
+	sender->call_ms = options->call_ms;
+	sender->backoff_ms_min = options->backoff_ms_min;
+	sender->backoff_ms_max = options->backoff_ms_max;
+	sender->random = options->boot.low;
+	sender->acknowledged.count_max = ACKNOWLEDGED_MAX;
+	sender->spool.bytes_max = options->spool_bytes;
+	sender->spool.count_max = SPOOL_BATCHES_MAX;
+	pthread_mutex_init(&sender->mutex, NULL);
+	pthread_cond_init(&sender->changed, NULL);
+
+	rc = rpc_client_open(options->address, EXPORT_MESSAGE_BYTES_MAX, &sender->client, err);
+	if (!rc) {
+		rc = -pthread_create(&sender->thread, NULL, ship, sender);
+		if (rc)
+			error_errno(err, rc, "sender: cannot start a thread");
+	}
+	if (rc) {
+		rpc_client_close(sender->client);
+		free(sender->address);
+		free(sender);
+		return rc;
+	}
+	*ret_sender = sender;
+	return 0;
+}
+
+static void count_dropped_unspooled(struct sender *sender, uint64_t sample_count)
+{
+	pthread_mutex_lock(&sender->mutex);
+	sender->spool.dropped_batches++;
+	sender->spool.dropped_samples += sample_count;
+	pthread_mutex_unlock(&sender->mutex);
+}
+
+void sender_push(struct sender *sender, struct profile *profile)
+{
+	const struct batch_id id = { sender->agent, sender->boot, ++sender->sequence };
+	uint64_t sample_count = profile->sample_count;
+	struct batch *batch = batch_new(&id, profile);
+
+	if (!batch) {
+		count_dropped_unspooled(sender, sample_count);
+		return;
+	}
+	pthread_mutex_lock(&sender->mutex);
+	bool waits = sender->spool.count || sender->stats.away;
+	pthread_mutex_unlock(&sender->mutex);
+	// Without the mutex: the sender's thread has no business with this batch yet. A batch that
+	// cannot be packed stays as it is, and counts for what it is.
+	if (waits)
+		batch_pack(batch, NULL);
+
+	pthread_mutex_lock(&sender->mutex);
+	spool_add(&sender->spool, batch);
+	pthread_cond_broadcast(&sender->changed);
+	pthread_mutex_unlock(&sender->mutex);
+}
+
+void sender_read_stats(struct sender *sender, struct sender_stats *ret_stats)
+{
+	pthread_mutex_lock(&sender->mutex);
+	*ret_stats = sender->stats;
+	ret_stats->batches_dropped = sender->spool.dropped_batches;
+	ret_stats->samples_dropped = sender->spool.dropped_samples;
+	ret_stats->spool_batches = sender->spool.count;
+	ret_stats->spool_bytes = sender->spool.bytes;
+	pthread_mutex_unlock(&sender->mutex);
+}
+
+// Wait for the thread to have stopped; past the time for flushing, end the call it is in.
+static void wait_for_thread(struct sender *sender)
+{
+	pthread_mutex_lock(&sender->mutex);
+	while (!sender->stopped) {
+		uint64_t now_ns = clock_monotonic_ns();
+		bool late = now_ns >= sender->stop_ns;
+		uint64_t until_ns = late ? now_ns + CANCEL_AGAIN_MS * NS_PER_MS : sender->stop_ns;
+		const struct timespec until = { .tv_sec = until_ns / NS_PER_SECOND,
+						.tv_nsec = until_ns % NS_PER_SECOND };
+
+		if (late)
+			rpc_client_cancel(sender->client);
+		pthread_cond_clockwait(&sender->changed, &sender->mutex, CLOCK_MONOTONIC, &until);
+	}
+	pthread_mutex_unlock(&sender->mutex);
+}
+
+uint64_t sender_close(struct sender *sender, uint32_t flush_ms)
+{
+	if (!sender)
+		return 0;
+	pthread_mutex_lock(&sender->mutex);
+	sender->stopping = true;
+	sender->stop_ns = clock_monotonic_ns() + flush_ms * NS_PER_MS;
+	pthread_cond_broadcast(&sender->changed);
+	pthread_mutex_unlock(&sender->mutex);
+	wait_for_thread(sender);
+	pthread_join(sender->thread, NULL);
+
+	uint64_t lost = sender->lost_batches;
+	rpc_client_close(sender->client);
+	stack_set_deinit(&sender->acknowledged);
+	buffer_deinit(&sender->message);
+	spool_deinit(&sender->spool);
+	pthread_cond_destroy(&sender->changed);
+	pthread_mutex_destroy(&sender->mutex);
+	free(sender->address);
+	free(sender);
+	return lost;
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel programs of memory growth (bpf/memory/page_faults.bpf.c): what page faults brought into memory,
+// by stack, counted into the sampler's maps. Uses libbpf, as loader.c does. One thread.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/bpf/loader.h"
+#include "base/error.h"
+
+enum {
+	// Each CPU, at most: 0.2 % of it at some 4 us each. It is reached in storms of faults only.
+	PAGE_FAULT_STACKS_PER_SECOND = 500,
+};
+
+struct page_faults;
+
+struct page_faults_options {
+	uint64_t slot_ns;
+	bool only_followed;  // as the sampler: only processes that are followed
+	bool no_tracepoints; // for tests: begin with what is tried where there are none
+};
+
+/**
+ * Load the programs beside the sampler of @loader, which outlives them, and attach them. Returns 0 or
+ * a negative errno.
+ */
+int page_faults_open(const struct loader *loader, const struct page_faults_options *options,
+		     struct page_faults **ret_faults, struct error *err);
+/** NULL is allowed. */
+void page_faults_close(struct page_faults *faults);
+
+/** Stop, or go on. Returns 0 or a negative errno; then they do not run. */
+int page_faults_set_running(struct page_faults *faults, bool on, struct error *err);
+
+/** Every few seconds CPUs that came or went are looked for; costs nothing otherwise. */
+void page_faults_tick(struct page_faults *faults, uint64_t now_ns);
+
+/** How many stacks a second each CPU may take from now on; below 10 is 10. */
+void page_faults_set_budget(struct page_faults *faults, uint32_t stacks_per_second);
+
+/** What works less well than it could, in a sentence, told once; NULL: no more. */
+const char *page_faults_next_notice(struct page_faults *faults);
+
+/** Time in the programs and how often they ran; 0 unless kernel.bpf_stats_enabled. */
+void page_faults_read_run_time(const struct page_faults *faults, uint64_t *ret_ns,
+			       uint64_t *ret_count);

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/sources/switches.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "agent/sources/sleepers.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "bpf/shared_variables.h"
+#include "switches.skel.h"
+
+/* How often those are looked for whose stack may be had by now. */
+#define LOOK_INTERVAL_NS NS_PER_SECOND
+
+struct switches {
+	struct switches_bpf *programs;
+	struct bpf_link *links[3]; // of the programs that run by themselves
+	struct bpf_link *sweep_link;
+	struct sleepers *sleepers; // NULL: the kernel refused them
+	uint64_t looked_ns;
+	uint64_t slot_ns;
+	bool raw_tracepoints;
+	enum loader_level level;
+	uint32_t stackless_count;
+	char notice[ERROR_TEXT_BYTES];
+	bool notice_told;
+	char refusal[ERROR_TEXT_BYTES]; // of the last attempt that failed
+};
+
+/* Frames of these say only that the thread lost its CPU. io_schedule() says more. */
+static const char *const scheduler_functions[] = {
+	"__schedule",
+	"schedule",
+	"schedule_preempt_disabled",
+	"schedule_rtlock",
+	"schedule_timeout",
+	"schedule_hrtimeout",
+	"schedule_hrtimeout_range",
+	"schedule_hrtimeout_range_clock",
+	"preempt_schedule",
+	"preempt_schedule_common",
+	"preempt_schedule_irq",
+	"preempt_schedule_notrace",
+};
+
+static void set_scheduler(struct switches_bpf *programs, const struct kallsyms *kallsyms)
+{
+	_Static_assert(ARRAY_SIZE(scheduler_functions) <=
+			       ARRAY_SIZE(programs->rodata->scheduler_start),
+		       "room for all");
+	for (uint32_t i = 0; kallsyms && i < ARRAY_SIZE(scheduler_functions); i++) {
+		uint64_t start, size;
+
+		if (kallsyms_find_name(kallsyms, scheduler_functions[i], &start, &size))
+			continue;
+		programs->rodata->scheduler_start[i] = start;
+		programs->rodata->scheduler_bytes[i] = size;
+	}
+}
+
+static bool kernel_is_at_least(uint32_t wanted_major, uint32_t wanted_minor)
+{
+	struct utsname name;
+	unsigned int major, minor;
+
+	return !uname(&name) && sscanf(name.release, "%u.%u", &major, &minor) == 2 &&
+	       (major > wanted_major || (major == wanted_major && minor >= wanted_minor));
+}
+
+static int load(struct switches *switches, const struct loader *loader,
+		const struct switches_options *options)
+{
+	struct switches_bpf *programs = switches_bpf__open();
+	int rc;
+
+	if (!programs)
+		return -errno;
+	switches->programs = programs;
+	rc = loader_share_maps(loader, programs->obj);
+	if (rc)
+		return rc;
+	programs->rodata->slot_ns = options->slot_ns;
+	programs->rodata->only_followed = options->only_followed;
+	programs->rodata->unwind_by_tables = switches->level < LOADER_LEVEL_FRAME_POINTER;
+	programs->rodata->unwind_python = switches->level < LOADER_LEVEL_NO_PYTHON;
+	programs->rodata->may_begin_at_switches = kernel_is_at_least(6, 4);
+	set_scheduler(programs, options->kallsyms);
+	bpf_program__set_autoload(programs->progs.begin_child, !switches->raw_tracepoints);
+	bpf_program__set_autoload(programs->progs.end_thread, !switches->raw_tracepoints);
+	bpf_program__set_autoload(programs->progs.switch_threads, !switches->raw_tracepoints);
+	bpf_program__set_autoload(programs->progs.switch_threads_raw, switches->raw_tracepoints);
+	return switches_bpf__load(programs);
+}
+
+// What to try after this was refused; false: nothing is left. As the loader does.
+static bool step_down(struct switches *switches)
+{
+	if (switches->level < LOADER_LEVEL_FRAME_POINTER)
+		switches->level++;
+	else if (!switches->raw_tracepoints)
+		switches->raw_tracepoints = true;
+	else
+		return false;
+	return true;
+}
+
+static int load_any(struct switches *switches, const struct loader *loader,
+		    const struct switches_options *options)
+{
+	enum loader_level level = loader_level(loader);
+	int rc;
+
+	switches->raw_tracepoints = options->raw_tracepoints;
+	switches->level = options->level > level ? options->level : level;
+	level = switches->level;
+	loader_take_refusal();
+	while ((rc = load(switches, loader, options)) < 0) {
+		snprintf(switches->refusal, sizeof(switches->refusal), "%s", loader_take_refusal());
+		if (!step_down(switches))
+			return rc;
+		switches_bpf__destroy(take(switches->programs));
+	}
+	if (!rc && switches->level != level)
+		snprintf(switches->notice, sizeof(switches->notice),
+			 "stacks of waits %s: the kernel refused a larger unwinder (%.160s)",
+			 switches->level == LOADER_LEVEL_FRAME_POINTER
+				 ? "end at code without frame pointers"
+				 : "show no Python functions",
+			 switches->refusal);
+	return rc;
+}
+
+static int attach(struct switches *switches)
+{
+	const struct switches_bpf *programs = switches->programs;
+	struct bpf_program *attached[] = {
+		switches->raw_tracepoints ? programs->progs.switch_threads_raw
+					  : programs->progs.switch_threads,
+		switches->raw_tracepoints ? NULL : programs->progs.begin_child,
+		switches->raw_tracepoints ? NULL : programs->progs.end_thread,
+	};
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(attached); i++) {
+		if (!attached[i])
+			continue;
+		switches->links[i] = bpf_program__attach(attached[i]);
+		if (!switches->links[i])
+			return -errno;
+	}
+	return 0;
+}
+
+static void detach(struct switches *switches)
+{
+	for (uint32_t i = 0; i < ARRAY_SIZE(switches->links); i++)
+		bpf_link__destroy(take(switches->links[i]));
+}
+
+/* @anew: whatever threads did before now is not told. While nothing is attached. */
+static int begin(struct switches *switches, bool anew)
+{
+	struct switches_bpf *programs = switches->programs;
+	int rc = 0;
+
+	programs->bss->begun_ns = clock_monotonic_ns();
+	if (anew) {
+		programs->bss->begin_anew = true;
+		rc = switches_sweep(switches);
+		programs->bss->begin_anew = false;
+	}
+	if (!rc)
+		rc = attach(switches);
+	return rc ? rc : switches_sweep(switches);
+}
+
+// Without, cut stacks stay as they are.
+static void open_sleepers(struct switches *switches, const struct loader *loader)
+{
+	const struct sleepers_options options = {
+		.slot_ns = switches->slot_ns,
+		.level = switches->level,
+		.threads_fd = switches_threads_fd(switches),
+		.can_find_tasks = kernel_is_at_least(6, 2),
+	};
+	struct error err = { 0 };
+
+	if (!sleepers_open(loader, &options, &switches->sleepers, &err))
+		return;
+	switches->sleepers = NULL;
+	if (!switches->notice[0])
+		snprintf(switches->notice, sizeof(switches->notice),
+			 "threads that blocked before their stacks could be taken have none: "
+			 "%.200s",
+			 err.text);
+}
+
+static void note_what_is_missing(struct switches *switches)
+{
+	if (!switches->programs->bss->delay_is_known && !switches->notice[0])
+		snprintf(switches->notice, sizeof(switches->notice),
+			 "this kernel does not count how long threads wait for a CPU "
+			 "(CONFIG_SCHED_INFO): that is shown as blocked time, unless they were "
+			 "preempted");
+}
+
+int switches_open(const struct loader *loader, const struct switches_options *options,
+		  struct switches **ret_switches, struct error *err)
+{
+	struct switches *switches = calloc(1, sizeof(*switches));
+
+	if (!switches)
+		return error_set(err, -ENOMEM, "out of memory");
+	switches->slot_ns = options->slot_ns;
+	int rc = load_any(switches, loader, options);
+	if (!rc) {
+		switches->sweep_link =
+			bpf_program__attach_iter(switches->programs->progs.sweep_threads, NULL);
+		rc = switches->sweep_link ? begin(switches, false) : -errno;
+	}
+	if (rc) {
+		error_errno(err, rc,
+			    "following threads over the wall clock: the kernel said \"%.160s\"",
+			    switches->refusal);
+		switches_close(switches);
+		return rc;
+	}
+	note_what_is_missing(switches);
+	open_sleepers(switches, loader);
+	*ret_switches = switches;
+	return 0;
+}
+
+void switches_close(struct switches *switches)
+{
+	if (!switches)
+		return;
+	detach(switches);
+	bpf_link__destroy(switches->sweep_link);
+	sleepers_close(switches->sleepers);
+	switches_bpf__destroy(switches->programs);
+	free(switches);
+}
+
+int switches_set_running(struct switches *switches, bool on)
+{
+	int rc = 0;
+
+	if (on) {
+		rc = begin(switches, true);
+	} else {
+		// What they have done so far is told; it is in the counts of the window that comes.
+		switches_sweep(switches);
+	}
+	if (rc || !on)
+		detach(switches);
+	return rc;
+}
+
+static int sweep(struct switches *switches)
+{
+	uint64_t offset_ns = switches->programs->data_shared->shared.realtime_offset_ns;
+	_cleanup_close_ int fd = bpf_iter_create(bpf_link__fd(switches->sweep_link));
+	char nothing;
+
+	if (fd < 0)
+		return -errno;
+	switches->programs->bss->sweep_slot =
+		(clock_monotonic_ns() + offset_ns) / switches->slot_ns;
+	// The program writes nothing: it has met all threads when the first read returns.
+	while (read(fd, &nothing, sizeof(nothing)) < 0) {
+		if (errno != EAGAIN && errno != EINTR)
+			return -errno;
+	}
+	return 0;
+}
+
+static int look_at_sleepers(struct switches *switches)
+{
+	switches->looked_ns = clock_monotonic_ns();
+	return switches->sleepers
+		       ? sleepers_look(switches->sleepers, switches->programs->bss->cut_stacks)
+		       : 0;
+}
+
+void switches_tick(struct switches *switches, uint64_t now_ns)
+{
+	if (now_ns - switches->looked_ns >= LOOK_INTERVAL_NS)
+		look_at_sleepers(switches); // what fails there is told by the next sweep
+}
+
+int switches_sweep(struct switches *switches)
+{
+	int looked = look_at_sleepers(switches), rc = sweep(switches);
+
+	return rc ? rc : looked;
+}
+
+int switches_threads_fd(const struct switches *switches)
+{
+	return bpf_map__fd(switches->programs->maps.threads);
+}
+
+enum loader_level switches_level(const struct switches *switches)
+{
+	return switches->level;
+}
+
+void switches_set_step(struct switches *switches, uint32_t step)
+{
+	__atomic_store_n(&switches->programs->bss->least_shift, 2 * step, __ATOMIC_RELAXED);
+}
+
+int switches_set_process(struct switches *switches, uint32_t pid, bool on)
+{
+	int fd = bpf_map__fd(switches->programs->maps.stackless);
+	uint32_t yes = 1;
+	int rc = on ? bpf_map_delete_elem(fd, &pid)
+		    : bpf_map_update_elem(fd, &pid, &yes, BPF_NOEXIST);
+
+	if (rc)
+		return -errno;
+	switches->stackless_count += on ? -1 : 1;
+	switches->programs->bss->any_stackless = switches->stackless_count != 0;
+	return 0;
+}
+
+const char *switches_next_notice(struct switches *switches)
+{
+	bool told = switches->notice_told || !switches->notice[0];
+
+	switches->notice_told = true;
+	return told ? NULL : switches->notice;
+}
+
+void switches_read_run_time(const struct switches *switches, uint64_t *ret_ns, uint64_t *ret_count)
+{
+	struct bpf_program *program;
+
+	*ret_ns = *ret_count = 0;
+	if (switches->sleepers)
+		sleepers_read_run_time(switches->sleepers, ret_ns, ret_count);
+	bpf_object__for_each_program(program, switches->programs->obj)
+	{
+		uint64_t ns, count;
+
+		if (!bpf_program__autoload(program))
+			continue;
+		loader_read_run_time_of(bpf_program__fd(program), &ns, &count);
+		*ret_ns += ns;
+		*ret_count += count;
+	}
+}

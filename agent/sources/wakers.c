@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/sources/wakers.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "agent/process/process_labels.h"
+#include "base/cleanup.h"
+#include "base/hash_table.h"
+#include "base/id128.h"
+#include "bpf/shared_variables.h"
+#include "wakers.skel.h"
+
+/* Interrupts are entered within so much code: 64 KiB is some ten times what there is. */
+#define INTERRUPT_BYTES_MAX 65536
+
+struct followed_process {
+	uint32_t pid;
+	bool seen; // in this turn
+};
+
+struct wakers {
+	struct wakers_bpf *programs;
+	struct bpf_link *links[2];
+	const struct process_table *processes;
+	char *services; // NULL: all that the sampler follows
+	struct followed_process *followed;
+	uint32_t followed_count, followed_max;
+	struct hash_table by_pid;
+	bool is_full, full_told;
+	bool no_interrupts, interrupts_told;
+	enum loader_level level;
+	char notice[ERROR_TEXT_BYTES];
+	bool notice_told;
+	char refusal[ERROR_TEXT_BYTES]; // of the last attempt that failed
+};
+
+/* Functions that wake: what they were called by says more. */
+static const char *const waking_functions[] = {
+	"try_to_wake_up", "wake_up_process",       "wake_up_q",
+	"wake_up_state",  "default_wake_function", "autoremove_wake_function",
+	"pollwake",       "__wake_up_common",      "__wake_up_common_lock",
+	"__wake_up",      "__wake_up_sync_key",    "__wake_up_locked",
+};
+
+static const char *const timer_functions[] = { "hrtimer_wakeup", "process_timeout" };
+
+/* Where interrupts enter the kernel. On x86-64 all lie one after the other. */
+static const char *const interrupt_functions[] = {
+#if defined(__x86_64__)
+	"asm_common_interrupt",
+	"asm_sysvec_apic_timer_interrupt",
+	"asm_sysvec_reschedule_ipi",
+	"asm_sysvec_call_function_single",
+	"asm_sysvec_call_function",
+	"asm_sysvec_irq_work",
+	"asm_sysvec_kvm_asyncpf_interrupt",
+	"asm_sysvec_hyperv_callback",
+	"asm_sysvec_hyperv_stimer0",
+	"asm_exc_xen_hypervisor_callback",
+#else
+	"el1h_64_irq",
+	"el0t_64_irq",
+#endif
+};
+
+// ---- loading --------------------------------------------------------------------------------
+
+static void set_waking(struct wakers_bpf *programs, const struct kallsyms *kallsyms)
+{
+	_Static_assert(ARRAY_SIZE(waking_functions) <=
+			       ARRAY_SIZE(programs->rodata->scheduler_start),
+		       "room for all");
+	for (uint32_t i = 0; i < ARRAY_SIZE(waking_functions); i++)
+		kallsyms_find_name(kallsyms, waking_functions[i],
+				   (uint64_t *)&programs->rodata->scheduler_start[i],
+				   (uint64_t *)&programs->rodata->scheduler_bytes[i]);
+}
+
+static void set_timers(struct wakers_bpf *programs, const struct kallsyms *kallsyms)
+{
+	_Static_assert(ARRAY_SIZE(timer_functions) <= ARRAY_SIZE(programs->rodata->timer_start),
+		       "room for all");
+	for (uint32_t i = 0; i < ARRAY_SIZE(timer_functions); i++)
+		kallsyms_find_name(kallsyms, timer_functions[i],
+				   (uint64_t *)&programs->rodata->timer_start[i],
+				   (uint64_t *)&programs->rodata->timer_bytes[i]);
+}
+
+// From the first of the functions to the last one's end. False: that is not a place for interrupts.
+static bool set_interrupts(struct wakers_bpf *programs, const struct kallsyms *kallsyms)
+{
+	uint64_t first = UINT64_MAX, end = 0;
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(interrupt_functions); i++) {
+		uint64_t start, size;
+
+		if (kallsyms_find_name(kallsyms, interrupt_functions[i], &start, &size))
+			continue;
+		first = start < first ? start : first;
+		end = start + size > end ? start + size : end;
+	}
+	if (first >= end || end - first > INTERRUPT_BYTES_MAX)
+		return false;
+	programs->rodata->interrupt_start = first;
+	programs->rodata->interrupt_bytes = end - first;
+	return true;
+}
+
+static int load(struct wakers *wakers, const struct loader *loader,
+		const struct wakers_options *options)
+{
+	struct wakers_bpf *programs = wakers_bpf__open();
+	int rc;
+
+	if (!programs)
+		return -errno;
+	wakers->programs = programs;
+	rc = loader_share_maps(loader, programs->obj);
+	if (!rc)
+		rc = bpf_map__reuse_fd(programs->maps.threads,
+				       switches_threads_fd(options->switches));
+	if (rc)
+		return rc;
+	programs->rodata->slot_ns = options->slot_ns;
+	programs->rodata->only_followed = options->only_followed;
+	programs->rodata->unwind_by_tables = wakers->level < LOADER_LEVEL_FRAME_POINTER;
+	programs->rodata->unwind_python = wakers->level < LOADER_LEVEL_NO_PYTHON;
+	wakers->no_interrupts = true;
+	if (options->kallsyms) {
+		set_waking(programs, options->kallsyms);
+		set_timers(programs, options->kallsyms);
+		wakers->no_interrupts = !set_interrupts(programs, options->kallsyms);
+	}
+	return wakers_bpf__load(programs);
+}
+
+// Steps down where a kernel refuses, as the switches do; what they had to do without is not tried.
+static int load_any(struct wakers *wakers, const struct loader *loader,
+		    const struct wakers_options *options)
+{
+	enum loader_level first = switches_level(options->switches);
+	int rc;
+
+	wakers->level = first;
+	loader_take_refusal();
+	while ((rc = load(wakers, loader, options)) < 0) {
+		snprintf(wakers->refusal, sizeof(wakers->refusal), "%s", loader_take_refusal());
+		if (wakers->level == LOADER_LEVEL_FRAME_POINTER)
+			return rc;
+		wakers->level++;
+		wakers_bpf__destroy(take(wakers->programs));
+	}
+	if (wakers->level != first)
+		snprintf(wakers->notice, sizeof(wakers->notice),
+			 "stacks of who ends waits %s: the kernel refused a larger unwinder "
+			 "(%.160s)",
+			 wakers->level == LOADER_LEVEL_FRAME_POINTER
+				 ? "end at code without frame pointers"
+				 : "show no Python functions",
+			 wakers->refusal);
+	return rc;
+}
+
+static int attach(struct wakers *wakers)
+{
+	const struct wakers_bpf *programs = wakers->programs;
+
+	wakers->links[0] = bpf_program__attach(programs->progs.thread_is_woken);
+	if (wakers->links[0])
+		wakers->links[1] = bpf_program__attach(programs->progs.woken_thread_ends);
+	return wakers->links[1] ? 0 : -errno;
+}
+
+static int open_all(struct wakers *wakers, const struct loader *loader,
+		    const struct wakers_options *options, struct error *err)
+{
+	if (!options->only_followed) {
+		wakers->services = strdup(options->services ? options->services : "");
+		if (!wakers->services)
+			return error_set(err, -ENOMEM, "out of memory");
+	}
+	int rc = load_any(wakers, loader, options);
+	if (rc)
+		return error_errno(err, rc,
+				   "following who wakes threads: the kernel said \"%.160s\"",
+				   wakers->refusal);
+	wakers->followed_max = bpf_map__max_entries(wakers->programs->maps.woken_processes);
+	wakers->followed = calloc(wakers->followed_max, sizeof(*wakers->followed));
+	if (!wakers->followed)
+		return error_set(err, -ENOMEM, "out of memory");
+	rc = attach(wakers);
+	return rc ? error_errno(err, rc, "attaching to wake-ups") : 0;
+}
+
+int wakers_open(const struct loader *loader, const struct wakers_options *options,
+		struct wakers **ret_wakers, struct error *err)
+{
+	struct wakers *wakers = calloc(1, sizeof(*wakers));
+
+	if (!wakers)
+		return error_set(err, -ENOMEM, "out of memory");
+	wakers->processes = options->processes;
+	int rc = open_all(wakers, loader, options, err);
+	if (rc) {
+		wakers_close(wakers);
+		return rc;
+	}
+	wakers_follow(wakers);
+	*ret_wakers = wakers;
+	return 0;
+}
+
+void wakers_close(struct wakers *wakers)
+{
+	if (!wakers)
+		return;
+	for (uint32_t i = 0; i < ARRAY_SIZE(wakers->links); i++)
+		bpf_link__destroy(wakers->links[i]);
+	wakers_bpf__destroy(wakers->programs);
+	free(wakers->services);
+	free(wakers->followed);
+	hash_table_deinit(&wakers->by_pid);
+	free(wakers);
+}
+
+// ---- whose ----------------------------------------------------------------------------------
+
+bool wakers_is_listed(const char *services, const char *service)
+{
+	size_t size = strlen(service);
+
+	for (const char *name = services; size;) {
+		size_t name_size = strcspn(name, ",");
+
+		if (name_size == size && !strncmp(name, service, size))
+			return true;
+		if (!name[name_size])
+			return false;
+		name += name_size + 1;
+	}
+	return false;
+}
+
+static bool pid_equals(const void *context, uint32_t item, const void *pid)
+{
+	const struct wakers *wakers = context;
+
+	return wakers->followed[item].pid == *(const uint32_t *)pid;
+}
+
+static struct followed_process *find(struct wakers *wakers, uint32_t pid)
+{
+	uint32_t at = hash_table_find(&wakers->by_pid, hash64_of(&pid, sizeof(pid)), pid_equals,
+				      wakers, &pid);
+
+	return at == HASH_TABLE_NONE ? NULL : &wakers->followed[at];
+}
+
+// NULL: there is no room.
+static struct followed_process *add(struct wakers *wakers, uint32_t pid)
+{
+	int fd = bpf_map__fd(wakers->programs->maps.woken_processes);
+	uint32_t yes = 1, at = wakers->followed_count;
+
+	if (at == wakers->followed_max || bpf_map_update_elem(fd, &pid, &yes, BPF_ANY))
+		return NULL;
+	if (hash_table_add(&wakers->by_pid, hash64_of(&pid, sizeof(pid)), at)) {
+		bpf_map_delete_elem(fd, &pid);
+		return NULL;
+	}
+	wakers->followed[at] = (struct followed_process){ .pid = pid };
+	wakers->followed_count++;
+	return &wakers->followed[at];
+}
+
+static void follow(void *context, const struct process *process)
+{
+	const char *service = labels_get(&process->labels, LABEL_SERVICE);
+	struct wakers *wakers = context;
+	struct followed_process *followed;
+
+	if (!service || !wakers_is_listed(wakers->services, service))
+		return;
+	followed = find(wakers, process->key.pid);
+	if (!followed)
+		followed = add(wakers, process->key.pid);
+	if (followed)
+		followed->seen = true;
+	else
+		wakers->is_full = true;
+}
+
+static void forget_gone(struct wakers *wakers)
+{
+	int fd = bpf_map__fd(wakers->programs->maps.woken_processes);
+	uint32_t kept = 0;
+
+	hash_table_clear(&wakers->by_pid);
+	for (uint32_t i = 0; i < wakers->followed_count; i++) {
+		uint32_t pid = wakers->followed[i].pid;
+
+		if (!wakers->followed[i].seen) {
+			bpf_map_delete_elem(fd, &pid);
+			continue;
+		}
+		// There is room: they were in it.
+		hash_table_add(&wakers->by_pid, hash64_of(&pid, sizeof(pid)), kept);
+		wakers->followed[kept++] = (struct followed_process){ .pid = pid };
+	}
+	wakers->followed_count = kept;
+}
+
+void wakers_follow(struct wakers *wakers)
+{
+	if (!wakers->services)
+		return;
+	process_table_each_sampled(wakers->processes, follow, wakers);
+	forget_gone(wakers);
+}
+
+// ---- figures --------------------------------------------------------------------------------
+
+enum loader_level wakers_level(const struct wakers *wakers)
+{
+	return wakers->level;
+}
+
+const char *wakers_next_notice(struct wakers *wakers)
+{
+	if (wakers->notice[0] && !wakers->notice_told) {
+		wakers->notice_told = true;
+		return wakers->notice;
+	}
+	if (wakers->no_interrupts && !wakers->interrupts_told) {
+		wakers->interrupts_told = true;
+		return "threads that are woken by an interrupt are shown as woken by whom it "
+		       "interrupted: where the kernel takes interrupts is not known";
+	}
+	if (wakers->is_full && !wakers->full_told) {
+		wakers->full_told = true;
+		return "the services of --wakers have more processes than are followed; the rest "
+		       "is left out";
+	}
+	return NULL;
+}
+
+void wakers_read_run_time(const struct wakers *wakers, uint64_t *ret_ns, uint64_t *ret_count)
+{
+	const struct bpf_program *all[] = { wakers->programs->progs.thread_is_woken,
+					    wakers->programs->progs.woken_thread_ends };
+
+	*ret_ns = *ret_count = 0;
+	for (uint32_t i = 0; i < ARRAY_SIZE(all); i++) {
+		uint64_t ns, count;
+
+		loader_read_run_time_of(bpf_program__fd(all[i]), &ns, &count);
+		*ret_ns += ns;
+		*ret_count += count;
+	}
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel side counted, in the terms of profiles: each kind of count has its profile type.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** The label of exact totals that says what the thread did in that time. */
+#define LABEL_STATE "state"
+/** The labels of copies of GPUs' memory: which way, and which kind the host's memory is. */
+#define LABEL_DIRECTION "direction"
+#define LABEL_MEMORY    "memory"
+/** The label of kernels launched: of how many blocks, "1", "2-3", "4-7" ... */
+#define LABEL_GRID "grid"
+/** The label of blocked time that says what was waited for (agent/stacks/wait_class.h). */
+#define LABEL_WAIT "wait"
+
+/** The labels of NCCL's calls: of which communicator, by which rank of how many, and what it does. */
+#define LABEL_COMMUNICATOR "communicator"
+#define LABEL_RANK         "rank"
+#define LABEL_RANKS        "ranks"
+#define LABEL_COLLECTIVE   "collective"
+
+struct sample_kind_type {
+	const char *type;      // five parts (base/profile.h)
+	const char *state;     // value of LABEL_STATE; NULL: none
+	const char *direction; // of LABEL_DIRECTION
+	const char *memory;    // of LABEL_MEMORY
+	uint32_t
+		number_kind; // its counts are also counted by number, as of this kind; 0: they are not
+	bool has_stack;      // false: a total, whose stack has no locations
+	bool has_wait;       // its series have LABEL_WAIT
+	bool has_tools; // between leaf and callers are functions of CUPTI, which nobody asked for
+	bool has_grid;  // they have LABEL_GRID
+	bool is_of_communicator; // they have the labels of NCCL's calls
+};
+
+/** The type of counts of @kind (enum sample_kind), or NULL if there is no such kind. */
+const struct sample_kind_type *sample_kind_find(uint32_t kind);

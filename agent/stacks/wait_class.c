@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/stacks/wait_class.h"
+
+#include <string.h>
+
+#include "agent/stacks/wait_rules.h"
+#include "base/cleanup.h"
+
+enum {
+	FRAMES_MAX = 512, // of one stack that are looked at; deeper ones end nowhere that matters
+};
+
+static const char *const names[WAIT_CLASS_COUNT] = {
+	[WAIT_CLASS_OTHER] = "other",
+	[WAIT_CLASS_LOCK] = "lock",
+	[WAIT_CLASS_GIL] = "gil",
+	[WAIT_CLASS_DISK] = "disk",
+	[WAIT_CLASS_NETWORK] = "network",
+	[WAIT_CLASS_POLL] = "poll",
+	[WAIT_CLASS_SLEEP] = "sleep",
+	[WAIT_CLASS_PIPE] = "pipe",
+	[WAIT_CLASS_PAGE_FAULT] = "page_fault",
+	[WAIT_CLASS_GPU] = "gpu",
+	[WAIT_CLASS_CHILD] = "child",
+	[WAIT_CLASS_STOPPED] = "stopped",
+	[WAIT_CLASS_IDLE] = "idle",
+};
+
+/* If the program's own functions tell nothing. */
+static const enum wait_class classes[CAUSE_COUNT] = {
+	[CAUSE_UNKNOWN] = WAIT_CLASS_OTHER,
+	[CAUSE_LOCK] = WAIT_CLASS_LOCK,
+	[CAUSE_KERNEL_LOCK] = WAIT_CLASS_LOCK,
+	[CAUSE_EPOLL] = WAIT_CLASS_IDLE,
+	[CAUSE_POLL] = WAIT_CLASS_POLL,
+	[CAUSE_RING] = WAIT_CLASS_DISK,
+	[CAUSE_NETWORK] = WAIT_CLASS_NETWORK,
+	[CAUSE_PIPE] = WAIT_CLASS_PIPE,
+	[CAUSE_SLEEP] = WAIT_CLASS_SLEEP,
+	[CAUSE_DISK] = WAIT_CLASS_DISK,
+	[CAUSE_PAGE_FAULT] = WAIT_CLASS_PAGE_FAULT,
+	[CAUSE_GPU] = WAIT_CLASS_GPU,
+	[CAUSE_CHILD] = WAIT_CLASS_CHILD,
+	[CAUSE_STOPPED] = WAIT_CLASS_STOPPED,
+	[CAUSE_WORK] = WAIT_CLASS_IDLE,
+};
+
+const char *wait_class_name(enum wait_class class)
+{
+	return class < WAIT_CLASS_COUNT ? names[class] : names[WAIT_CLASS_OTHER];
+}
+
+// ---- the GIL --------------------------------------------------------------------------------
+
+static bool begins_with(const char *text, const char *beginning)
+{
+	return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
+/* The interpreter itself, or its library: all that waits in it for a condition waits for the GIL. */
+static bool is_interpreter(const char *module)
+{
+	const char *slash = strrchr(module, '/');
+	const char *name = slash ? slash + 1 : module;
+
+	return begins_with(name, "libpython3") || begins_with(name, "python3");
+}
+
+/*
+ * CPython takes the GIL in take_gil(), which compilers put into its callers (Python/ceval_gil.h,
+ * ceval_gil.c). Where the interpreter has no names, its file must do.
+ */
+bool wait_takes_gil(const char *name, const char *module)
+{
+	static const char *const takers[] = {
+		"take_gil",
+		"drop_gil",
+		"PyEval_RestoreThread",
+		"PyEval_AcquireThread",
+		"PyEval_AcquireLock",
+		"PyEval_EvalFrame",
+		"PyEval_TakeGIL",
+		"Py_HandlePending",
+		"eval_frame_handle_pending",
+		"PyThreadState_Attach",
+		"PyGILState_Ensure",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(takers); i++)
+		if (begins_with(name, takers[i]))
+			return true;
+	return !*name && is_interpreter(module);
+}
+
+// Does @frame wait for the GIL, if a function that it calls waits for a condition? Python code waits
+// for one only in the interpreter's loop, in whose place it stands on the stack.
+static bool is_for_gil(const struct wait_frame *frame)
+{
+	return frame->kind == FRAME_KIND_PYTHON ||
+	       wait_takes_gil(wait_plain_name(frame->name), frame->module);
+}
+
+// ---- in the kernel --------------------------------------------------------------------------
+
+static uint32_t count_kernel(const struct wait_frame *frames, uint32_t count)
+{
+	uint32_t kernel = 0;
+
+	while (kernel < count && frames[kernel].kind == FRAME_KIND_KERNEL)
+		kernel++;
+	return kernel;
+}
+
+static enum wait_cause cause_in_kernel(const struct wait_frame *frames, uint32_t count)
+{
+	enum wait_cause cause = CAUSE_UNKNOWN;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct kernel_rule *rule = kernel_rule_find(frames[i].name, frames[i].module);
+
+		if (!rule)
+			continue;
+		if (rule->decides)
+			return rule->cause;
+		if (cause == CAUSE_UNKNOWN || cause == CAUSE_KERNEL_LOCK)
+			cause = rule->cause;
+	}
+	return cause;
+}
+
+// Without the kernel's part, the first functions of the C library tell.
+static enum wait_cause cause_of_calls(const struct wait_frame *frames, uint32_t count)
+{
+	for (uint32_t i = 0; i < count && frames[i].kind == FRAME_KIND_NATIVE; i++) {
+		enum wait_cause cause = wait_cause_of_call(frames[i].name);
+
+		if (cause != CAUSE_UNKNOWN || !wait_is_system_library(frames[i].module))
+			return cause;
+	}
+	return CAUSE_UNKNOWN;
+}
+
+// ---- in the program -------------------------------------------------------------------------
+
+// Can the program's functions change what the cause says?
+static bool is_open(enum wait_cause cause)
+{
+	switch (cause) {
+	case CAUSE_UNKNOWN:
+	case CAUSE_LOCK:
+	case CAUSE_EPOLL:
+	case CAUSE_POLL:
+	case CAUSE_RING:
+	case CAUSE_NETWORK:
+	case CAUSE_PIPE:
+	case CAUSE_SLEEP:
+		return true;
+	default:
+		return false;
+	}
+}
+
+// A thread that a library has made for itself, and that runs nobody else's code.
+static bool is_library_thread(const struct wait_frame *frames, uint32_t count)
+{
+	bool is_pool = false;
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (wait_is_pool_library(frames[i].module))
+			is_pool = true;
+		else if (frames[i].kind != FRAME_KIND_NATIVE ||
+			 !wait_is_system_library(frames[i].module))
+			return false;
+	}
+	return is_pool;
+}
+
+static const struct wait_frame *next_python(const struct wait_frame *frames, uint32_t count,
+					    uint32_t *at)
+{
+	while (*at < count && frames[*at].kind != FRAME_KIND_PYTHON)
+		++*at;
+	return *at < count ? &frames[(*at)++] : NULL;
+}
+
+// Is the Python function that calls frame @at the first one of its thread? Then a loop in it is
+// what the thread is for.
+static bool is_thread_target(const struct wait_frame *frames, uint32_t count, uint32_t at)
+{
+	static const char *const starters[] = { "run", "_bootstrap_inner" };
+	const struct wait_frame *starter;
+
+	at++;
+	if (!next_python(frames, count, &at))
+		return false;
+	starter = next_python(frames, count, &at);
+	if (!starter)
+		return false;
+	const char *slash = strrchr(starter->file, '/');
+	const char *dot = strrchr(starter->name, '.');
+
+	if (strcmp(slash ? slash + 1 : starter->file, "threading.py"))
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(starters); i++)
+		if (!strcmp(dot ? dot + 1 : starter->name, starters[i]))
+			return true;
+	return false;
+}
+
+// Is what calls frame @at the C library's start of a thread?
+static bool is_start(const struct wait_frame *frames, uint32_t count, uint32_t at)
+{
+	static const char *const starts[] = { "start_thread", "clone3", "clone", "start" };
+
+	if (at + 1 >= count || frames[at + 1].kind != FRAME_KIND_NATIVE ||
+	    !wait_is_system_library(frames[at + 1].module))
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(starts); i++)
+		if (!strcmp(wait_plain_name(frames[at + 1].name), starts[i]))
+			return true;
+	return false;
+}
+
+struct walk {
+	enum wait_cause cause;
+	const char *unnamed; // the file of a function without a name that was passed
+	bool condition;      // the function before waits for a condition
+	bool conditional;    // one before did
+	enum wait_class ret_class;
+};
+
+// A function without a name that is not a system library's: whose loop it may be is told by its file.
+static bool pass_unnamed(struct walk *walk, const struct wait_frame *frame)
+{
+	if (*frame->name || (walk->unnamed && strcmp(walk->unnamed, frame->module)))
+		return false;
+	walk->unnamed = frame->module;
+	return true;
+}
+
+// One function further from the leaf. False: the walk ends here.
+static bool step(struct walk *walk, const struct wait_frame *frames, uint32_t count, uint32_t at)
+{
+	const struct wait_frame *frame = &frames[at];
+	const struct user_rule *rule;
+
+	if (walk->condition && is_for_gil(frame)) {
+		walk->ret_class = WAIT_CLASS_GIL;
+		return false;
+	}
+	walk->condition = begins_with(wait_plain_name(frame->name), "pthread_cond_");
+	walk->conditional |= walk->condition;
+	rule = user_rule_find(frame, walk->cause);
+	switch (rule ? rule->role : ROLE_UNKNOWN) {
+	case ROLE_THROUGH:
+		return true;
+	case ROLE_TARGET:
+		if (!is_thread_target(frames, count, at))
+			return true;
+		walk->ret_class = WAIT_CLASS_IDLE;
+		return false;
+	case ROLE_LIKELY:
+		walk->ret_class = WAIT_CLASS_IDLE;
+		return true;
+	case ROLE_LOOP:
+		if (!walk->unnamed || !strcmp(walk->unnamed, frame->module))
+			walk->ret_class = WAIT_CLASS_IDLE;
+		return false;
+	case ROLE_CLASS:
+		walk->ret_class = rule->class;
+		return false;
+	case ROLE_RUNS:
+		return false;
+	}
+	if (frame->kind == FRAME_KIND_PYTHON)
+		return false;
+	// A thread whose first function itself waits for a condition is a worker without work.
+	if (walk->conditional && is_start(frames, count, at))
+		walk->ret_class = WAIT_CLASS_IDLE;
+	return wait_is_system_library(frame->module) || pass_unnamed(walk, frame);
+}
+
+static enum wait_class class_in_program(enum wait_cause cause, const struct wait_frame *frames,
+					uint32_t count)
+{
+	struct walk walk = { .cause = cause, .ret_class = classes[cause] };
+
+	if (!is_open(cause))
+		return classes[cause];
+	if (is_library_thread(frames, count))
+		return WAIT_CLASS_IDLE;
+	for (uint32_t i = 0; i < count && step(&walk, frames, count, i); i++)
+		;
+	return walk.ret_class;
+}
+
+// ---- the whole ------------------------------------------------------------------------------
+
+enum wait_class wait_class_of(const struct wait_frame *frames, uint32_t count)
+{
+	uint32_t kernel = count_kernel(frames, count);
+	enum wait_cause cause = cause_in_kernel(frames, kernel);
+
+	if (cause == CAUSE_UNKNOWN)
+		cause = cause_of_calls(frames + kernel, count - kernel);
+	return class_in_program(cause, frames + kernel, count - kernel);
+}
+
+static uint32_t add_location(const struct profile *profile, const struct location *location,
+			     struct wait_frame *frames, uint32_t room)
+{
+	const char *module = profile_string(profile, location->module);
+	uint32_t count = 0;
+
+	if (!location->line_count && room) {
+		frames[0] = (struct wait_frame){ location->kind, "", "", module };
+		return 1;
+	}
+	for (; count < location->line_count && count < room; count++) {
+		const struct line *line = &profile->lines[location->first_line + count];
+
+		frames[count] = (struct wait_frame){
+			.kind = location->kind,
+			.name = profile_string(profile, line->name),
+			.file = profile_string(profile, line->file),
+			.module = module,
+		};
+	}
+	return count;
+}
+
+enum wait_class wait_class_of_stack(const struct profile *profile, const struct stack *stack)
+{
+	struct wait_frame frames[FRAMES_MAX];
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < stack->location_count && count < FRAMES_MAX; i++) {
+		uint32_t at = profile->stack_locations[stack->first_location + i];
+
+		count += add_location(profile, &profile->locations[at], frames + count,
+				      FRAMES_MAX - count);
+	}
+	return wait_class_of(frames, count);
+}

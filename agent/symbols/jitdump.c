@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/symbols/jitdump.h"
+
+#include <byteswap.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "agent/symbols/jit_symbols.h"
+
+enum {
+	READ_BYTES = 64 << 10,
+	RECORD_BYTES_MAX = 8 << 10, // of a record as far as we look at it: with its name
+	HEADER_BYTES_MAX = 64 << 10,
+};
+
+#define JITDUMP_MAGIC 0x4a695444 // "JiTD" in the order of the machine that wrote it
+
+/* What the first word of a record says. */
+enum record_id {
+	RECORD_LOAD = 0, // code is there from now on
+	RECORD_MOVE = 1, // it is elsewhere now
+};
+
+struct file_header {
+	uint32_t magic, version, size, machine, pad, pid;
+	uint64_t timestamp, flags;
+};
+
+struct record_header {
+	uint32_t id, size;
+	uint64_t timestamp;
+};
+
+struct load_record {
+	struct record_header header;
+	uint32_t pid, tid;
+	uint64_t vma, address, code_size, code_index;
+	// then the name with its NUL, then the code
+};
+
+struct move_record {
+	struct record_header header;
+	uint32_t pid, tid;
+	uint64_t vma, old_address, new_address, code_size, code_index;
+};
+
+struct jitdump {
+	struct jit_symbols *symbols;
+	dev_t device;
+	ino_t inode;
+	uint64_t offset; // of the first record not read; 0: the file's header was not read
+	bool swapped;    // its numbers are in the other byte order
+	bool broken;
+	bool full;
+	uint8_t *window; // READ_BYTES of the file, while it is read
+	uint64_t window_offset;
+	size_t window_size;
+};
+
+// ---- life -----------------------------------------------------------------------------------
+
+struct jitdump *jitdump_new(void)
+{
+	struct jitdump *dump = calloc(1, sizeof(*dump));
+
+	if (!dump)
+		return NULL;
+	dump->symbols = jit_symbols_new();
+	if (!dump->symbols) {
+		free(dump);
+		return NULL;
+	}
+	return dump;
+}
+
+void jitdump_free(struct jitdump *dump)
+{
+	if (!dump)
+		return;
+	jit_symbols_free(dump->symbols);
+	free(dump);
+}
+
+const char *jitdump_find(struct jitdump *dump, uint64_t address)
+{
+	return jit_symbols_find(dump->symbols, address);
+}
+
+bool jitdump_is_full(const struct jitdump *dump)
+{
+	return dump->full;
+}
+
+size_t jitdump_bytes(const struct jitdump *dump)
+{
+	return sizeof(*dump) + jit_symbols_bytes(dump->symbols);
+}
+
+// ---- bytes ----------------------------------------------------------------------------------
+
+static uint32_t to_host32(const struct jitdump *dump, uint32_t number)
+{
+	return dump->swapped ? bswap_32(number) : number;
+}
+
+static uint64_t to_host64(const struct jitdump *dump, uint64_t number)
+{
+	return dump->swapped ? bswap_64(number) : number;
+}
+
+/*
+ * What the file has at @offset, up to @size bytes, through the window; *ret_size says how much there
+ * is. Valid until the next call.
+ */
+static int look_at(struct jitdump *dump, int fd, uint64_t offset, size_t size,
+		   const uint8_t **ret_bytes, size_t *ret_size)
+{
+	uint64_t skipped = offset - dump->window_offset;
+
+	if (offset < dump->window_offset || skipped + size > dump->window_size) {
+		ssize_t got = pread(fd, dump->window, READ_BYTES, (off_t)offset);
+		if (got < 0)
+			return -errno;
+		dump->window_offset = offset;
+		dump->window_size = (size_t)got;
+		skipped = 0;
+	}
+	*ret_bytes = dump->window + skipped;
+	*ret_size = dump->window_size - skipped;
+	if (*ret_size > size)
+		*ret_size = size;
+	return 0;
+}
+
+// ---- records --------------------------------------------------------------------------------
+
+/* Returns 0 once the header was read, or is not there whole yet. */
+static int read_header(struct jitdump *dump, int fd)
+{
+	struct file_header header;
+	const uint8_t *bytes;
+	size_t size;
+	int rc = look_at(dump, fd, 0, sizeof(header), &bytes, &size);
+
+	if (rc || size < sizeof(header))
+		return rc;
+	memcpy(&header, bytes, sizeof(header));
+	if (header.magic != JITDUMP_MAGIC && header.magic != bswap_32(JITDUMP_MAGIC))
+		return -EBADMSG;
+	dump->swapped = header.magic != JITDUMP_MAGIC;
+	uint32_t header_size = to_host32(dump, header.size);
+	if (header_size < sizeof(header) || header_size > HEADER_BYTES_MAX)
+		return -EBADMSG;
+	dump->offset = header_size;
+	return 0;
+}
+
+static int take_load(struct jitdump *dump, const uint8_t *bytes, size_t size)
+{
+	struct load_record load;
+
+	if (size <= sizeof(load))
+		return -EBADMSG;
+	memcpy(&load, bytes, sizeof(load));
+	const char *name = (const char *)bytes + sizeof(load);
+	return jit_symbols_add(dump->symbols, to_host64(dump, load.address),
+			       to_host64(dump, load.code_size), name,
+			       strnlen(name, size - sizeof(load)));
+}
+
+static int take_move(struct jitdump *dump, const uint8_t *bytes, size_t size)
+{
+	char name[JIT_NAME_BYTES_MAX + 1];
+	struct move_record move;
+
+	if (size < sizeof(move))
+		return -EBADMSG;
+	memcpy(&move, bytes, sizeof(move));
+	const char *old = jit_symbols_find(dump->symbols, to_host64(dump, move.old_address));
+	if (!old)
+		return 0;
+	size_t name_size = strlen(old);
+	memcpy(name, old, name_size); // adding may move what was found
+	return jit_symbols_add(dump->symbols, to_host64(dump, move.new_address),
+			       to_host64(dump, move.code_size), name, name_size);
+}
+
+/* Returns 1 for a record that was read, 0 if it is not there whole yet. */
+static int read_record(struct jitdump *dump, int fd, uint64_t file_size)
+{
+	struct record_header header;
+	const uint8_t *bytes;
+	size_t size;
+	int rc = look_at(dump, fd, dump->offset, sizeof(header), &bytes, &size);
+
+	if (rc || size < sizeof(header))
+		return rc;
+	memcpy(&header, bytes, sizeof(header));
+	uint32_t record_size = to_host32(dump, header.size);
+	if (record_size < sizeof(header))
+		return -EBADMSG;
+	if (record_size > file_size - dump->offset)
+		return 0;
+	size_t wanted = record_size < RECORD_BYTES_MAX ? record_size : RECORD_BYTES_MAX;
+	rc = look_at(dump, fd, dump->offset, wanted, &bytes, &size);
+	if (rc || size < wanted) // cut meanwhile
+		return rc;
+	switch (to_host32(dump, header.id)) {
+	case RECORD_LOAD:
+		rc = take_load(dump, bytes, size);
+		break;
+	case RECORD_MOVE:
+		rc = take_move(dump, bytes, size);
+		break;
+	}
+	if (rc)
+		return rc;
+	dump->offset += record_size;
+	return 1;
+}
+
+static int read_records(struct jitdump *dump, int fd, uint64_t file_size)
+{
+	uint64_t begin = dump->offset;
+	uint32_t count = 0;
+	int rc = 0;
+
+	if (!dump->offset)
+		rc = read_header(dump, fd);
+	if (rc || !dump->offset)
+		return rc;
+	while (count < JITDUMP_STEP_RECORDS && dump->offset - begin < JITDUMP_STEP_BYTES &&
+	       dump->offset < file_size && (rc = read_record(dump, fd, file_size)) > 0)
+		count++;
+	return rc < 0 ? rc : count > 0;
+}
+
+static void follow_file(struct jitdump *dump, const struct stat *status)
+{
+	bool same = dump->device == status->st_dev && dump->inode == status->st_ino &&
+		    dump->offset <= (uint64_t)status->st_size;
+
+	if (same)
+		return;
+	jit_symbols_clear(dump->symbols);
+	dump->device = status->st_dev;
+	dump->inode = status->st_ino;
+	dump->offset = 0;
+	dump->broken = dump->full = false;
+}
+
+int jitdump_read(struct jitdump *dump, int fd)
+{
+	_cleanup_free_ uint8_t *window = malloc(READ_BYTES);
+	struct stat status;
+
+	if (!window)
+		return -ENOMEM;
+	if (fstat(fd, &status))
+		return -errno;
+	follow_file(dump, &status);
+	if (dump->broken || dump->full)
+		return 0;
+	dump->window = window;
+	dump->window_offset = dump->window_size = 0;
+	int rc = read_records(dump, fd, (uint64_t)status.st_size);
+	dump->window = NULL;
+	dump->broken = rc == -EBADMSG;
+	dump->full = rc == -E2BIG || dump->offset > JITDUMP_BYTES_MAX;
+	return rc == -E2BIG ? 0 : rc;
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/unwind/unwind_go.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/elf/go_pclntab.h"
+
+/* The function at hand. */
+struct go_ranges {
+	struct unwind_rows *rows;
+	uint64_t function;
+	bool open; // a range was begun for it
+};
+
+#if defined(__x86_64__)
+
+/* Go keeps the frame pointer's old value below the return address wherever it has a frame. */
+static struct unwind_rule rule_of_frame(int32_t sp_delta)
+{
+	bool has_frame = sp_delta > 0;
+
+	return (struct unwind_rule){
+		.cfa = CFA_REGISTER,
+		.cfa_register = X86_REGISTER_SP,
+		.saved = (has_frame ? SAVED_AT_CFA : SAVED_SAME) | SAVED_AT_CFA << 4,
+		.cfa_offset = sp_delta + 8,
+		.fp_offset = has_frame ? -16 : 0,
+		.return_offset = -8,
+	};
+}
+
+static struct unwind_rule rule_of_frame_pointer(void)
+{
+	return (struct unwind_rule){
+		.cfa = CFA_REGISTER,
+		.cfa_register = X86_REGISTER_FP,
+		.saved = SAVED_AT_CFA | SAVED_AT_CFA << 4,
+		.flags = RULE_SWITCHES_STACK,
+		.cfa_offset = 16,
+		.fp_offset = -16,
+		.return_offset = -8,
+	};
+}
+
+#elif defined(__aarch64__)
+
+/* The return address lies at the frame's lower end, the frame pointer's old value below it. */
+static struct unwind_rule rule_of_frame(int32_t sp_delta)
+{
+	struct unwind_rule rule = {
+		.cfa = CFA_REGISTER,
+		.cfa_register = ARM64_REGISTER_SP,
+		.cfa_offset = sp_delta,
+	};
+
+	if (sp_delta > INT16_MAX)
+		return (struct unwind_rule){ .cfa = CFA_UNSUPPORTED };
+	if (sp_delta > 0) {
+		rule.saved = SAVED_AT_CFA | SAVED_AT_CFA << 4;
+		rule.fp_offset = -sp_delta - 8;
+		rule.return_offset = (int16_t)-sp_delta;
+	}
+	return rule;
+}
+
+static struct unwind_rule rule_of_frame_pointer(void)
+{
+	return (struct unwind_rule){ .cfa = CFA_UNSUPPORTED };
+}
+
+#endif
+
+static struct unwind_rule rule_of(const struct go_row *row)
+{
+	switch (row->kind) {
+	case GO_ROW_SP:
+		return rule_of_frame(row->sp_delta);
+	case GO_ROW_FP:
+		return rule_of_frame_pointer();
+	case GO_ROW_SIGNAL:
+		return (struct unwind_rule){ .cfa = CFA_SIGNAL };
+	case GO_ROW_END:
+		return (struct unwind_rule){ .cfa = CFA_END };
+	case GO_ROW_NONE:
+		break;
+	}
+	return (struct unwind_rule){ .cfa = CFA_NO_TABLE };
+}
+
+static void end_function(struct go_ranges *ranges)
+{
+	if (ranges->open)
+		unwind_rows_end(ranges->rows);
+	ranges->open = false;
+}
+
+/* A function of which Go's table says nothing at its beginning is left to others. */
+static int add_row(void *context, const struct go_row *row)
+{
+	struct go_ranges *ranges = context;
+	struct unwind_rule rule = rule_of(row);
+
+	if (row->address == row->function) {
+		end_function(ranges);
+		if (row->kind == GO_ROW_NONE)
+			return 0;
+		unwind_rows_begin(ranges->rows, row->function, row->function_limit - row->function);
+		ranges->open = true;
+	}
+	if (ranges->open)
+		unwind_rows_add(ranges->rows, row->address - row->function, &rule);
+	return 0;
+}
+
+int unwind_go_add(const struct elf *elf, struct unwind_rows *rows, struct error *err)
+{
+	struct go_ranges ranges = { .rows = rows };
+	int rc = go_pclntab_rows(elf, add_row, &ranges);
+
+	end_function(&ranges);
+	if (rc == -ENOENT || rc == -ENOEXEC || rc == -E2BIG)
+		rc = 0;
+	return rc ? error_errno(err, rc, "Go's table of functions") : 0;
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// One file's unwind table: what its call frame information says, compiled to the words that
+// bpf/unwind/unwind_table.h describes. The same for all processes that map the file. The file is hostile.
+#pragma once
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "bpf/unwind/unwind_table.h"
+#include "agent/elf/elf.h"
+
+enum {
+	UNWIND_TABLE_ROWS_MAX = 8 << 20,                          // Chromium has 3 million
+	UNWIND_TABLE_BLOCKS_MAX = (2U << 30) / TABLE_BLOCK_BYTES, // 2 GiB of code
+	UNWIND_MARKS_MAX = 1024,
+};
+
+/** Not a rule's flag: the code is a function that has no rules; they are found by following it. */
+#define MARK_FOLLOW 0x80
+
+/** Code of a special kind: rules in [start, limit) (virtual addresses in the file) get @flags. */
+struct unwind_mark {
+	uint64_t start;
+	uint64_t limit;
+	uint8_t flags; // RULE_PYTHON_EVAL, or MARK_FOLLOW
+};
+
+/** Words refer to the table's own rules, which the loader gives the node's numbers. */
+struct unwind_table {
+	uint64_t first_address; // virtual address in the file that word 0's block begins at
+	uint32_t block_count;
+	uint32_t word_count; // index and rows
+	uint32_t *words;
+	uint32_t rule_count;
+	struct unwind_rule *rules;
+	uint32_t row_count;
+	uint32_t unsupported_count; // rows before merging whose rule is CFA_UNSUPPORTED
+};
+
+/**
+ * Compile the file's .eh_frame, or .debug_frame where that is all there is. A file without either
+ * gives a table of no blocks. At most @rows_max rows are held, 7 bytes each, and as many words.
+ * Returns 0; -ENOEXEC (broken beyond use; @err says where); -E2BIG past that or a limit above; -ENOMEM;
+ * -errno when reading fails.
+ */
+int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, uint32_t mark_count,
+		       uint32_t rows_max, struct unwind_table **ret_table, struct error *err);
+void unwind_table_free(struct unwind_table *table);
+
+/** The rule at a virtual address in the file; NULL outside of the table. */
+const struct unwind_rule *unwind_table_find(const struct unwind_table *table, uint64_t address);

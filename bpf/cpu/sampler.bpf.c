@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// On-CPU sampler: a perf event per CPU ticks about every 10 ms and runs sample_on_cpu(), which
+// unwinds the current thread, sends a stack's body the first time it is seen, and counts.
+
+#include "bpf/gpu/gpu_idle.bpf.h"
+#include "bpf/kernel.h"
+#include "bpf/maps.bpf.h"
+#include "bpf/process/process.bpf.h"
+#include "bpf/cpu/sample_log.bpf.h"
+#include "bpf/stacks/sample_stack.bpf.h"
+#include "bpf/cpu/stolen_time.bpf.h"
+#include "bpf/wake.bpf.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+static __always_inline long read_user(void *to, __u32 size, __u64 address)
+{
+	return bpf_probe_read_user(to, size, (const void *)address);
+}
+
+/* A CPU's ticks never overlap (perf's recursion guard), and no other program uses this. */
+struct cpu {
+	__u64 tick_ns;      // when the last tick was
+	__u64 stolen_ns;    // of stolen_ns(), left out of weights
+	__u64 late;         // it came late
+	__u64 remainder_ns; // of its weight, below WEIGHT_UNIT_NS
+	struct sample_log_end log_end;
+	struct sample_stack stack; // last: a body's frames are its end
+};
+
+_Static_assert(sizeof(struct cpu) <= 32768, "the largest value of a per-CPU map");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cpu);
+} cpus SEC(".maps");
+
+#define WEIGHT_UNIT_NS \
+	100000 // a hundredth of a period at 99 Hz: noise below it would be most of what is stored
+#define LATE_SHARE         8           // a tick is late by more than this part of its period
+#define CHARGE_PERIODS_MAX 4           // no more than this is charged at once,
+#define CHARGE_NS_MAX      40000000ULL // or than this, at high frequencies
+
+#define STOLEN_AHEAD_NS_MAX 1000000000LL // more is no race of clocks: begin anew
+
+/* For how long the task has had its CPU, as of the scheduler's last look (at most a jiffy ago). */
+static __always_inline __u64 running_ns(struct task_struct *task)
+{
+	if (!bpf_core_field_exists(task->se.prev_sum_exec_runtime))
+		return 0;
+	return task->se.sum_exec_runtime - task->se.prev_sum_exec_runtime;
+}
+
+/*
+ * @ns without what was stolen from the CPU meanwhile. What came to light too late is left out later, and
+ * so is what was left out too early: another CPU may be about to move this one's clocks on.
+ */
+static __always_inline __u64 without_stolen(struct cpu *cpu, struct task_struct *task, __u64 ns)
+{
+	__s64 left_out = stolen_ns(task) - cpu->stolen_ns;
+
+	if (left_out < -STOLEN_AHEAD_NS_MAX) {
+		cpu->stolen_ns += left_out;
+		return ns;
+	}
+	if (left_out < 0)
+		left_out = 0;
+	if ((__u64)left_out > ns)
+		left_out = ns;
+	cpu->stolen_ns += left_out;
+	return ns - left_out;
+}
+
+/*
+ * What this tick stands for. With cycles, which stand still on an idle CPU, the period. With a CPU
+ * clock the time since the last one, which stays right when the period changes, but what was stolen.
+ *
+ * A late tick stands for nothing if the task has just begun: some hypervisors hold the timer of an
+ * idle CPU back until it works again, and that tick always hits who comes first. The grid of ticks
+ * is kept meanwhile, so the one after it comes at a random moment again and stands for its period.
+ * A task that had the CPU before was merely stopped together with the machine. Where the kernel is not
+ * told of that, the task is charged as the kernel charges it, unless that was for very long.
+ */
+static __always_inline __u64 tick_weight(struct cpu *cpu, struct task_struct *task, __u64 now)
+{
+	__u32 number = bpf_get_smp_processor_id();
+	struct tick_period *period = bpf_map_lookup_elem(&tick_periods, &number);
+	__u64 before = cpu->tick_ns, due_from, slack_ns;
+	__u64 ns = without_stolen(cpu, task, now - before);
+	bool was_late = cpu->late;
+
+	cpu->tick_ns = now;
+	cpu->late = 0;
+	if (!period)
+		return 0;
+	if (only_cycles)
+		return period->period_ns;
+	due_from = before > period->since_ns ? before : period->since_ns;
+	slack_ns = period->period_ns / LATE_SHARE;
+	if (now - due_from > period->period_ns + slack_ns && running_ns(task) < slack_ns) {
+		cpu->late = 1;
+		return 0;
+	}
+	if (was_late || !before ||
+	    (ns > CHARGE_NS_MAX && ns > CHARGE_PERIODS_MAX * period->period_ns))
+		return period->period_ns;
+	return ns;
+}
+
+/* Whole units of @ns; the rest is added to this CPU's next sample, so that sums stay exact. */
+static __always_inline __u64 round_weight(struct cpu *cpu, __u64 ns)
+{
+	ns += cpu->remainder_ns;
+	cpu->remainder_ns = ns % WEIGHT_UNIT_NS;
+	return ns - cpu->remainder_ns;
+}
+
+/* The same once more, if a GPU waits for this thread. */
+static __always_inline int count_gpu_idle(struct count_key *key, __u64 weight_ns, __u64 now)
+{
+	__u64 ns = gpu_idle_of_tick(&key->process, weight_ns, now);
+
+	key->kind = SAMPLE_KIND_GPU_IDLE;
+	return ns ? add_count(key, ns, 1) : 0;
+}
+
+static __always_inline int count_sample(struct cpu *cpu, const struct count_key *key,
+					__u64 weight_ns)
+{
+	if (log_sample(&cpu->log_end, key, weight_ns))
+		return count(COUNTER_SAMPLES);
+	return add_count(key, weight_ns, 1);
+}
+
+SEC("perf_event")
+int sample_on_cpu(struct bpf_perf_event_data *ctx)
+{
+	__u64 now = bpf_ktime_get_ns(), weight_ns;
+	__u32 pid = bpf_get_current_pid_tgid() >> 32, zero = 0;
+	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &zero);
+	struct task_struct *task;
+	struct count_key key = {};
+
+	if (!cpu)
+		return 0;
+	task = bpf_get_current_task_btf();
+	weight_ns = tick_weight(cpu, task, now);
+	if (!pid) // the idle task
+		return count(COUNTER_SAMPLES_IDLE);
+	if (!weight_ns)
+		return count(COUNTER_TICKS_LATE);
+	if (only_followed && !bpf_map_lookup_elem(&followed, &pid))
+		return count(COUNTER_SAMPLES_FILTERED);
+
+	weight_ns = round_weight(cpu, weight_ns);
+	key_of_current(task, now, &key);
+	key.kind = SAMPLE_KIND_ON_CPU;
+	if (sample_stack(&cpu->stack, now, ctx, task, weight_ns, &key))
+		return 0;
+	count_sample(cpu, &key, weight_ns);
+	if (now < shared.gpu_idle_until_ns)
+		return count_gpu_idle(&key, weight_ns, now);
+	return 0;
+}

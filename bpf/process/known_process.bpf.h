@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// What is known of a process: what the agent has published of it, or else of the one that forked it.
+#pragma once
+
+#include "bpf/maps.bpf.h"
+
+/*
+ * For so long after a fork. Who runs is published by then; who slept may have mapped other code since, of
+ * which nobody told the kernel's side.
+ */
+#define INHERITED_NS 10000000000ULL
+
+static __always_inline bool is_of_process(const struct process_unwind *process,
+					  const struct process_key *key)
+{
+	return process && process->key.start_ns == key->start_ns &&
+	       process->key.exec_id == key->exec_id;
+}
+
+/* NULL if nothing is, or what is there is of a former owner of the pid. */
+static __always_inline const struct process_unwind *find_known_process(
+	const struct process_key *key)
+{
+	const struct process_unwind *process = bpf_map_lookup_elem(&unwind_processes, &key->pid);
+
+	if (is_of_process(process, key))
+		return process;
+	process = bpf_map_lookup_elem(&inherited_processes, &key->pid);
+	if (!is_of_process(process, key) || bpf_ktime_get_boot_ns() - key->start_ns > INHERITED_NS)
+		return NULL;
+	return process;
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// Lists the registers with which the threads of a process entered the kernel, without stopping them.
+// For a thread that is blocked they are its registers; of one that runs they are some from before.
+
+#include "bpf/kernel.h"
+#include "bpf/process/thread_registers.h"
+
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "GPL";
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+#pragma clang attribute pop
+
+SEC("iter/task")
+int list_thread_registers(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct saved_registers saved;
+
+	if (!task || task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))
+		return 0;
+	if (bpf_probe_read_kernel(saved.words, sizeof(saved.words),
+				  (const void *)bpf_task_pt_regs(task)))
+		return 0;
+#if defined(__TARGET_ARCH_x86)
+	saved.thread_pointer = task->thread.fsbase;
+#else
+	saved.thread_pointer = task->thread.uw.tp_value;
+#endif
+	bpf_seq_write(ctx->meta->seq, &saved, sizeof(saved));
+	return 0;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// The stack of a thread that a perf event has interrupted: the kernel's part by its unwinder, the
+// user's by ours, or later, from a snapshot, if the process is new. Who includes it has defined
+// read_user().
+#pragma once
+
+#include "bpf/stacks/kernel_stack.bpf.h"
+#include "bpf/stacks/pending_returns.bpf.h"
+#include "bpf/stacks/registers.h"
+#include "bpf/stacks/snapshot.bpf.h"
+#include "bpf/stacks/stack_work.bpf.h"
+
+/* Each program has its own on each CPU: its runs there do not overlap (perf's recursion guard). */
+struct sample_stack {
+	struct snapshot_record snapshot;
+	struct snapshot_budget snapshot_budget;
+	struct kernel_addresses kernel_addresses;
+	struct stack_work work; // last: a body's frames are its end
+};
+
+/* Returns true if the agent has been given the sample, to unwind it later. */
+static __always_inline bool hand_over(struct sample_stack *stack, __u64 now,
+				      struct task_struct *task, const struct count_key *key,
+				      __u64 value)
+{
+	struct snapshot_record *snapshot = &stack->snapshot;
+
+	if (stack->work.unwind.end != END_TAG_NO_MAPPING ||
+	    !snapshot_is_affordable(&stack->snapshot_budget, now))
+		return false;
+	snapshot->key = *key;
+	snapshot->count.value = value;
+	snapshot->count.samples = 1;
+	bpf_probe_read_kernel_str(snapshot->process_name, sizeof(snapshot->process_name),
+				  &task->group_leader->comm);
+	return snapshot_send(snapshot, now);
+}
+
+/*
+ * The user's stack, of which the registers are in stack->work.unwind; they are ours to read only if
+ * @is_known_code. Returns true if the sample needs no counting any more.
+ */
+static __always_inline bool sample_user_stack(struct sample_stack *stack, __u64 now,
+					      struct task_struct *task, bool is_known_code,
+					      __u64 value, struct count_key *key)
+{
+	struct unwind *unwind = &stack->work.unwind;
+	bool is_new;
+
+	find_unwind_process(unwind, &key->process);
+	unwind->thread_pointer = thread_pointer_of(task);
+	note_pending_returns(unwind, task);
+	is_new = !unwind->process.mapping_page_count || unwind->process.tables_pending;
+	if (take_snapshots && is_new)
+		snapshot_begin(&stack->snapshot, unwind);
+	unwind_user_stack(&stack->work, is_known_code);
+	if (take_snapshots && is_new && hand_over(stack, now, task, key, value))
+		return true;
+
+	keep_user_stack(&stack->work, now, task->group_leader->comm, key);
+	return false;
+}
+
+static __always_inline void sample_kernel_stack(struct sample_stack *stack, __u64 now,
+						struct bpf_perf_event_data *ctx, __u64 pc,
+						struct count_key *key)
+{
+	__u64 *addresses = stack->kernel_addresses.at;
+	long size = bpf_get_stack(ctx, addresses, KERNEL_DEPTH_MAX * sizeof(*addresses), 0);
+	__u32 depth = size > 0 ? (__u32)size / sizeof(*addresses) : 0;
+
+	count_many(COUNTER_KERNEL_FRAMES, depth);
+	key->kernel_leaf = depth ? addresses[0] : pc;
+	key->kernel =
+		keep_kernel_stack(&stack->work, now, &stack->kernel_addresses, key->kernel_leaf, 1,
+				  depth ? depth - 1 : 0,
+				  depth == KERNEL_DEPTH_MAX ? END_TAG_DEPTH : END_TAG_COMPLETE);
+}
+
+/*
+ * Fill in both parts of @key's stack, of which the rest is there. Returns true if the sample needs no
+ * counting any more.
+ */
+static __always_inline bool sample_stack(struct sample_stack *stack, __u64 now,
+					 struct bpf_perf_event_data *ctx, struct task_struct *task,
+					 __u64 value, struct count_key *key)
+{
+	struct interrupted interrupted = interrupted_by_tick(ctx);
+	bool is_known_code;
+
+	if (!interrupted.user)
+		sample_kernel_stack(stack, now, ctx, interrupted.pc, key);
+	if (!task->mm || (task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)))
+		return false;
+	is_known_code = interrupted.user ? registers_of_tick(&stack->work.unwind, ctx)
+					 : registers_of_user(&stack->work.unwind, task);
+	return sample_user_stack(stack, now, task, is_known_code, value, key);
+}
+
+/*
+ * The current thread, now, in @key, which is empty; the kind and the stack are left to the caller. Not by
+ * value: the copy would take what older kernels have of stack for a program.
+ */
+static __always_inline void key_of_current(struct task_struct *task, __u64 now,
+					   struct count_key *key)
+{
+	struct task_struct *leader = task->group_leader;
+
+	key->process.pid = bpf_get_current_pid_tgid() >> 32;
+	key->process.exec_id = leader->self_exec_id;
+	key->process.start_ns = leader->start_boottime;
+	key->slot = (now + shared.realtime_offset_ns) / slot_ns;
+	bpf_get_current_comm(key->thread_name, sizeof(key->thread_name));
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// Samples of processes whose unwind tables are not loaded yet: what unwinding needs of them is sent to
+// the agent, which unwinds it when the tables are there. So the first moments of a process, which for
+// many are all there is, have whole stacks too.
+#pragma once
+
+#include "bpf/stacks/unwind_memory.bpf.h"
+#include "bpf/wake.bpf.h"
+
+const volatile bool take_snapshots = false; // set before load
+
+/* Per CPU: 17 KiB each, of a ring that holds 64 of them at least. */
+#define SNAPSHOTS_PER_SECOND 50
+#define SNAPSHOT_BURST       20
+
+struct snapshot_budget {
+	__u64 since_ns; // when the budget was last full, moved on by what was spent
+};
+
+/* A token bucket that holds its level as a time. */
+static __always_inline bool snapshot_is_affordable(struct snapshot_budget *budget, __u64 now)
+{
+	const __u64 price_ns = 1000000000ULL / SNAPSHOTS_PER_SECOND;
+
+	if (now - budget->since_ns > SNAPSHOT_BURST * price_ns)
+		budget->since_ns = now - SNAPSHOT_BURST * price_ns;
+	if (now - budget->since_ns < price_ns)
+		return false;
+	budget->since_ns += price_ns;
+	return true;
+}
+
+static __always_inline __u32 read_stack_pages(struct snapshot_record *record, __u64 sp)
+{
+	__u64 page = sp & ~(__u64)(SNAPSHOT_PAGE_BYTES - 1);
+	__u32 count = 0;
+
+#pragma unroll
+	for (__u32 i = 0; i < SNAPSHOT_PAGES; i++) {
+		if (count == i && !read_user(record->stack + i * SNAPSHOT_PAGE_BYTES,
+					     SNAPSHOT_PAGE_BYTES, page + i * SNAPSHOT_PAGE_BYTES))
+			count = i + 1;
+	}
+	return count;
+}
+
+/* Registers at the time of the sample: unwinding changes them, so this comes before it. */
+static __always_inline void snapshot_begin(struct snapshot_record *record,
+					   const struct unwind *unwind)
+{
+	record->pc = unwind->pc;
+	record->exact_pc = unwind->exact_pc;
+	record->thread_pointer = unwind->thread_pointer;
+	__builtin_memcpy(record->registers, unwind->registers, sizeof(record->registers));
+}
+
+/* Returns true if the agent has the sample now; else it must be counted as it is. */
+static __always_inline bool snapshot_send(struct snapshot_record *record, __u64 now)
+{
+	__u32 pages = read_stack_pages(record, record->registers[REGISTER_SP]);
+
+	if (!pages)
+		return false;
+	record->kind = RECORD_SNAPSHOT;
+	record->page_count = pages;
+	if (pages > SNAPSHOT_PAGES) // for the verifier
+		return false;
+	if (bpf_ringbuf_output(&records, record,
+			       offsetof(struct snapshot_record, stack) +
+				       pages * SNAPSHOT_PAGE_BYTES,
+			       wake_flags(now))) {
+		count(COUNTER_SNAPSHOTS_LOST);
+		return false;
+	}
+	count(COUNTER_SNAPSHOTS);
+	return true;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// What unwind.h reads, in the kernel: the maps that the agent fills. Who includes it also defines
+// read_user().
+#pragma once
+
+#include "bpf/process/known_process.bpf.h"
+#include "bpf/maps.bpf.h"
+
+/* What builds of interpreters look like, by number; 0 is none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PYTHON_RUNTIMES_MAX);
+	__type(key, __u32);
+	__type(value, struct python_offsets);
+} python_runtimes SEC(".maps");
+
+#include "bpf/unwind/unwind.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, KNOWN_RULES_PAGES);
+	__type(key, __u32);
+	__type(value, struct known_rules_page);
+} known_rules SEC(".maps");
+
+static __always_inline const struct mapping_page *unwind_mapping_page(const struct unwind *unwind,
+								      __u32 page)
+{
+	struct mapping_page_key key = {
+		.pid = unwind->process.pages_pid,
+		.generation = unwind->process.generation,
+		.page = page,
+	};
+
+	return bpf_map_lookup_elem(&mapping_pages, &key);
+}
+
+static __always_inline void *unwind_table(__u32 table)
+{
+	return bpf_map_lookup_elem(&unwind_tables, &table);
+}
+
+static __always_inline const struct table_page *unwind_table_page(void *table, __u32 page)
+{
+	return bpf_map_lookup_elem(table, &page);
+}
+
+static __always_inline const struct unwind_rule *unwind_rule_at(__u32 rule)
+{
+	return bpf_map_lookup_elem(&unwind_rules, &rule);
+}
+
+static __always_inline struct known_rule *unwind_known_rule(__u64 address)
+{
+	__u32 place = known_rule_place(address), page = place % KNOWN_RULES_PAGES;
+	struct known_rules_page *rules = bpf_map_lookup_elem(&known_rules, &page);
+
+	place >>= 16 - KNOWN_RULES_PAGE_BITS;
+	return rules ? &rules->rules[place & ((1 << KNOWN_RULES_PAGE_BITS) - 1)] : NULL;
+}
+
+static __always_inline const struct python_offsets *python_offsets_at(__u32 runtime)
+{
+	return bpf_map_lookup_elem(&python_runtimes, &runtime);
+}
+
+/* Puts what is known of the process into @unwind. */
+static __always_inline void find_unwind_process(struct unwind *unwind,
+						const struct process_key *key)
+{
+	const struct process_unwind *process = find_known_process(key);
+
+	unwind->process.key = *key;
+	unwind->process.mapping_page_count = 0;
+	unwind->process.generation = 0;
+	unwind->process.python.runtime = 0;
+	if (process)
+		unwind->process = *process;
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// The stacks of threads that sleep for long and whose stack is not whole: it was taken before the
+// process's unwind tables were there, or the thread has slept since before there was an agent, or its
+// wait was not chosen. The agent runs this now and then, and the rest of the wait has a stack.
+
+#include "bpf/kernel.h"
+#include "bpf/maps.bpf.h"
+#include "bpf/stacks/pending_returns.bpf.h"
+#include "bpf/stacks/registers.h"
+#include "bpf/stacks/stack_work.bpf.h"
+#include "bpf/switch/thread.bpf.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct bpf_iter__task {
+	struct task_struct *task;
+};
+
+#pragma clang attribute pop
+
+/* Since Linux 6.2; without them only the stack itself is readable, and there are no Python frames. */
+extern struct task_struct *bpf_task_from_pid(__s32 pid) __ksym __weak;
+extern void bpf_task_release(struct task_struct *task) __ksym __weak;
+const volatile bool can_find_tasks = false; // set before load
+
+/* Set by the agent before each pass: its number, and when it ends whoever is left. */
+__u32 pass = 0;
+__u64 pass_end_ns = 0;
+
+/* The first pass in which somebody is due of those that this one has left; 0: nobody is left. */
+__u32 next_pass = 0;
+
+/* Whose memory is being read. */
+static __u32 reading_tid = 0;
+
+/* As many bytes of the stack as a snapshot has: most are not deeper. */
+#define SLEEPER_PAGES 4
+#define PAGE_BYTES    4096
+
+struct sleeper {
+	struct count_key key; // with nothing but the thread and its stack
+	__u64 stack_start;
+	__u64 stack_bytes;
+	__u8 stack[SLEEPER_PAGES * PAGE_BYTES];
+	struct stack_work work; // last: a body's frames are its end
+};
+
+/* One pass runs at a time. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sleeper);
+} sleepers SEC(".maps");
+
+static __always_inline long read_elsewhere(void *to, __u32 size, __u64 address)
+{
+	struct task_struct *task;
+	long rc;
+
+	if (!can_find_tasks)
+		return -EFAULT;
+	task = bpf_task_from_pid(reading_tid);
+	if (!task)
+		return -EFAULT;
+	rc = bpf_copy_from_user_task(to, size, (const void *)address, task, 0);
+	bpf_task_release(task);
+	return rc;
+}
+
+static __always_inline long read_user(void *to, __u32 size, __u64 address)
+{
+	// Older kernels compare with constants only. The one size that is none is that of Python's frames,
+	// which are not read where they reach into the last bytes of a stack.
+	const __u32 size_max = __builtin_constant_p(size) ? size : PYTHON_FRAME_BYTES_MAX;
+	__u32 zero = 0;
+	const struct sleeper *sleeper = bpf_map_lookup_elem(&sleepers, &zero);
+	__u64 offset, bytes;
+
+	if (!sleeper)
+		return -EFAULT;
+	offset = address - sleeper->stack_start;
+	bytes = sleeper->stack_bytes;
+	if (bytes > sizeof(sleeper->stack) || size > bytes || offset > bytes - size)
+		return read_elsewhere(to, size, address);
+	HIDE_FROM_COMPILER(offset); // or it leaves out the bound that older kernels want to see
+	if (offset > sizeof(sleeper->stack) - size_max)
+		return -EFAULT;
+	return bpf_probe_read_kernel(to, size, sleeper->stack + offset);
+}
+
+/* ---- whose stack is to be taken ----------------------------------------------------------------- */
+
+/* A stack that stays cut is looked at again after 2, 4 ... passes. */
+#define RETAKE_TRIES_MAX 5
+
+static __always_inline bool sleeps_with_cut_stack(struct task_struct *task, struct thread *thread)
+{
+	return thread->wait.weight && thread->time.left_as == THREAD_BLOCKED && !task->on_cpu &&
+	       is_asleep(task) && place_of_wait(&thread->wait)->memo.is_cut;
+}
+
+static __always_inline void is_due_in(__u32 number)
+{
+	if (!next_pass || number < next_pass)
+		next_pass = number;
+}
+
+/* ---- taking it ---------------------------------------------------------------------------------- */
+
+/* Of the task itself, for which no function has to be asked. */
+static __always_inline void read_stack(struct sleeper *sleeper, struct task_struct *task, __u64 sp)
+{
+	__u64 page = sp & ~(__u64)(PAGE_BYTES - 1);
+	__u32 count = 0;
+
+#pragma unroll
+	for (__u32 i = 0; i < SLEEPER_PAGES; i++) {
+		if (count == i &&
+		    !bpf_copy_from_user_task(sleeper->stack + i * PAGE_BYTES, PAGE_BYTES,
+					     (const void *)(page + i * PAGE_BYTES), task, 0))
+			count = i + 1;
+	}
+	sleeper->stack_start = page;
+	sleeper->stack_bytes = count * PAGE_BYTES;
+}
+
+static __always_inline void key_of_sleeper(struct task_struct *task, struct count_key *key)
+{
+	struct task_struct *leader = task->group_leader;
+
+	key->process.pid = task->tgid;
+	key->process.exec_id = leader->self_exec_id;
+	key->process.start_ns = leader->start_boottime;
+}
+
+/* Leaves the stack in sleeper->key. Returns whether it is whole. */
+static __always_inline bool take_sleepers_stack(struct sleeper *sleeper, struct task_struct *task)
+{
+	struct unwind *unwind = &sleeper->work.unwind;
+	bool is_known_code;
+
+	key_of_sleeper(task, &sleeper->key);
+	find_unwind_process(unwind, &sleeper->key.process);
+	unwind->thread_pointer = thread_pointer_of(task);
+	note_pending_returns(unwind, task);
+	is_known_code = registers_of_user(unwind, task);
+	reading_tid = task->pid;
+	read_stack(sleeper, task, unwind->registers[REGISTER_SP]);
+	unwind_user_stack(&sleeper->work, is_known_code);
+	keep_user_stack(&sleeper->work, bpf_ktime_get_ns(), task->group_leader->comm,
+			&sleeper->key);
+	return unwind->end == END_TAG_COMPLETE || unwind->end == END_TAG_DEPTH;
+}
+
+/* The thread has the stack from here on, if it has slept all the while. */
+static __always_inline void keep_sleepers_stack(struct task_struct *task, struct thread *thread,
+						const struct count_key *key, __u64 since_ns,
+						bool is_whole)
+{
+	struct wait_place *place;
+
+	if (!wait_lock(&thread->wait))
+		return;
+	if (*(volatile __u64 *)&thread->time.since_ns == since_ns &&
+	    sleeps_with_cut_stack(task, thread)) {
+		place = place_of_wait(&thread->wait);
+		wait_flush(place);
+		memo_forget(&place->memo);
+		place->memo.is_cut = !is_whole;
+		place->key.user = key->user;
+		place->key.user_leaf = key->user_leaf;
+		count(is_whole ? COUNTER_SLEEPERS_TAKEN : COUNTER_SLEEPERS_CUT);
+	}
+	wait_unlock(&thread->wait);
+}
+
+static __always_inline void look_at(struct task_struct *task, struct thread *thread)
+{
+	__u64 since_ns = *(volatile __u64 *)&thread->time.since_ns;
+	struct thread_wait *wait = &thread->wait;
+	struct sleeper *sleeper;
+	__u32 zero = 0;
+	bool is_whole;
+
+	sleeper = bpf_map_lookup_elem(&sleepers, &zero);
+	if (!sleeper)
+		return;
+	is_whole = take_sleepers_stack(sleeper, task);
+	keep_sleepers_stack(task, thread, &sleeper->key, since_ns, is_whole);
+	if (is_whole) {
+		wait->tries = 0;
+		return;
+	}
+	if (wait->tries < RETAKE_TRIES_MAX)
+		wait->tries++;
+	wait->due_in_pass = pass + (1U << (wait->tries & 7));
+	is_due_in(wait->due_in_pass);
+}
+
+SEC("iter.s/task")
+int take_sleepers(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct thread *thread;
+
+	if (!task || task->exit_state || task->flags & PF_KTHREAD)
+		return 0;
+	thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	if (!thread || !sleeps_with_cut_stack(task, thread))
+		return 0;
+	if (thread->wait.due_in_pass > pass)
+		is_due_in(thread->wait.due_in_pass);
+	else if (bpf_ktime_get_ns() > pass_end_ns)
+		is_due_in(pass + 1);
+	else
+		look_at(task, thread);
+	return 0;
+}

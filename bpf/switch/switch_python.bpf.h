@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// Whether a thread's Python frames are those it had: all that the unwinder takes from them, where they
+// lie, which code they run and the instruction they stand at, is read again and hashed. That is a
+// tenth of unwinding, for the native frames between them need not be found.
+#pragma once
+
+#include "bpf/stacks/unwind_memory.bpf.h"
+
+/* Of one stack. Deeper ones are not remembered: each frame is looked at. */
+#define PYTHON_MEMO_FRAMES 128
+
+/* Which frames, and what they were. */
+struct python_frames {
+	__u64 state; // whose they are: a thread state of the interpreter's; 0: there are none
+	__u64 hash;  // 0: they could not be read, or are too many
+	__u32 runtime;
+	__u32 count;
+};
+
+/* Frames on the way into a hash. */
+struct python_hash {
+	struct python_frames of;
+	__u64 next;
+	__u64 frame_words[PYTHON_FRAME_BYTES_MAX / 8 + 2];
+};
+
+/* bpf_loop() hands on a pointer to the stack. */
+struct python_hash_walk {
+	struct python_hash *hash;
+	const struct python_offsets *offsets;
+};
+
+static __always_inline void python_hash_add(struct python_hash *hash, __u64 word)
+{
+	hash->of.hash = (hash->of.hash ^ word) * HASH_C1;
+	hash->of.hash ^= hash->of.hash >> 29;
+}
+
+/* Masked, for the verifier; offsets are even and checked by the agent. */
+static __always_inline __u64 python_hash_word(const struct python_hash *hash, __u32 offset)
+{
+	return *(const __u64 *)((const char *)hash->frame_words + (offset & 0x78));
+}
+
+static __always_inline __u64 python_hash_position(const struct python_hash *hash,
+						  const struct python_offsets *offsets)
+{
+	__u64 word = python_hash_word(hash, offsets->frame_position);
+
+	if (offsets->position == PYTHON_POSITION_POINTER)
+		return word;
+	return (__u32)(word >> (offsets->frame_position & 4 ? 32 : 0));
+}
+
+static __always_inline __u64 python_hash_owner(const struct python_hash *hash,
+					       const struct python_offsets *offsets)
+{
+	if (offsets->frame_owner == PYTHON_NO_FIELD)
+		return 0;
+	return (__u8)(python_hash_word(hash, offsets->frame_owner) >>
+		      (offsets->frame_owner & 7) * 8);
+}
+
+/* Of a code object its place, and what tells it from another one there. */
+static __always_inline void python_hash_code(struct python_hash *hash,
+					     const struct python_offsets *offsets)
+{
+	__u64 code = python_hash_word(hash, offsets->frame_code) &
+		     ~((1ULL << (offsets->reference_tag_bits & 7)) - 1);
+	__u64 mark = 0;
+
+	python_hash_add(hash, code);
+	if (!read_user(&mark, sizeof(mark), code + offsets->code_start + offsets->code_marks[0]))
+		python_hash_add(hash, mark);
+}
+
+static long hash_python_frame(__u32 index, struct python_hash_walk *walk)
+{
+	const struct python_offsets *offsets = walk->offsets;
+	struct python_hash *hash = walk->hash;
+	__u32 size = offsets->frame_bytes;
+
+	if (!hash->next)
+		return 1;
+	if (size > PYTHON_FRAME_BYTES_MAX ||
+	    read_user(hash->frame_words, size, hash->next + offsets->frame_start))
+		return 1;
+	python_hash_add(hash, hash->next | python_hash_owner(hash, offsets) << 56);
+	python_hash_add(hash, python_hash_position(hash, offsets));
+	python_hash_code(hash, offsets);
+	hash->next = python_hash_word(hash, offsets->frame_previous);
+	hash->of.count = index + 1;
+	return 0;
+}
+
+/* The state's top frame, and through what it is found. */
+static __always_inline void python_hash_top(struct python_hash *hash,
+					    const struct python_offsets *offsets)
+{
+	__u64 state = hash->of.state, owner = 0, link = 0;
+
+	hash->next = 0;
+	// A state may have come to another thread.
+	if (read_user(&owner, sizeof(owner), state + offsets->state_thread))
+		return;
+	python_hash_add(hash, owner);
+	if (offsets->state_cframe != PYTHON_NO_FIELD &&
+	    !read_user(&link, sizeof(link), state + offsets->state_cframe))
+		python_hash_add(hash, link);
+	if (offsets->state_frame != PYTHON_NO_FIELD)
+		read_user(&hash->next, sizeof(hash->next), state + offsets->state_frame);
+	else if (link && offsets->cframe_frame != PYTHON_NO_FIELD)
+		read_user(&hash->next, sizeof(hash->next), link + offsets->cframe_frame);
+}
+
+/* Hash the frames of the state in hash->of, now. */
+__attribute__((noinline)) int hash_python_frames(struct python_hash *hash)
+{
+	struct python_hash_walk walk = {};
+
+	if (!hash)
+		return 0;
+	walk.hash = hash;
+	walk.offsets = python_offsets_at(hash->of.runtime);
+	hash->of.hash = 0;
+	hash->of.count = 0;
+	if (!walk.offsets)
+		return 0;
+	python_hash_top(hash, walk.offsets);
+	bpf_loop(PYTHON_MEMO_FRAMES, hash_python_frame, &walk, 0);
+	if (hash->next || !hash->of.count)
+		hash->of.hash = 0;
+	return 0;
+}
+
+/*
+ * Which frames the unwinder has just found: false if it found none, or needs not find the same
+ * again. It goes through the list of states where a thread has more than one.
+ */
+static __always_inline bool find_python_frames(struct python_hash *hash,
+					       const struct unwind *unwind)
+{
+	if (!unwind->python.thread_state || unwind->python.walked)
+		return false;
+	hash->of.state = unwind->python.thread_state;
+	hash->of.runtime = unwind->process.python.runtime;
+	hash_python_frames(hash);
+	return hash->of.hash != 0;
+}
+
+/* Are the frames what they were? They are hashed once for all memos of a thread. */
+static __always_inline bool python_frames_fit(const struct python_frames *remembered,
+					      struct python_hash *hash)
+{
+	if (!remembered->state)
+		return true;
+	if (hash->of.state != remembered->state) {
+		hash->of.state = remembered->state;
+		hash->of.runtime = remembered->runtime;
+		hash_python_frames(hash);
+	}
+	return hash->of.hash == remembered->hash;
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// The stack of a thread that loses its CPU: kernel and user part, taken while it is still the current
+// thread. The kernel's begins below the scheduler, and below this program.
+#pragma once
+
+#include "bpf/stacks/kernel_stack.bpf.h"
+#include "bpf/stacks/pending_returns.bpf.h"
+#include "bpf/stacks/registers.h"
+#include "bpf/switch/switch_memo.bpf.h"
+
+/* Functions of the scheduler, whose frames say nothing. Set before load. */
+#define SCHEDULER_FUNCTIONS 12
+
+const volatile __u64 scheduler_start[SCHEDULER_FUNCTIONS] = {};
+const volatile __u64 scheduler_bytes[SCHEDULER_FUNCTIONS] = {};
+
+/* Frames of the tracepoint and the scheduler that are looked for them, from the leaf on. */
+#define SCHEDULER_FRAMES 16
+
+/* A stack in work; each CPU has one: switches do not interrupt each other. */
+struct switch_stack {
+	struct count_key taken; // with nothing but the thread and its stack
+	struct count_key told;  // with nothing but the thread
+	struct switch_place place;
+	struct kernel_addresses kernel;
+	__u32 kernel_depth;
+	__u32 kernel_first; // below the scheduler
+	__u64 kernel_words[MEMO_KERNEL_WORDS];
+	struct stack_work work; // last: a body's frames are its end
+};
+
+static __always_inline bool is_scheduler(__u64 address)
+{
+	bool found = false;
+
+#pragma unroll
+	for (__u32 i = 0; i < SCHEDULER_FUNCTIONS; i++)
+		found |= address - scheduler_start[i] < scheduler_bytes[i];
+	return found;
+}
+
+/* Leaves in walk->first the place behind the last frame of the scheduler. */
+static long skip_scheduler_frame(__u32 index, struct kernel_walk *walk)
+{
+	if (index >= SCHEDULER_FRAMES)
+		return 1;
+	if (is_scheduler(walk->addresses->at[index]))
+		walk->first = index + 1;
+	return 0;
+}
+
+/* In the program itself, for only there the verifier knows its context. */
+static __always_inline void take_kernel_addresses(void *ctx, struct switch_stack *stack)
+{
+	long size = bpf_get_stack(ctx, stack->kernel.at,
+				  KERNEL_DEPTH_MAX * sizeof(stack->kernel.at[0]), 0);
+
+	stack->kernel_depth = size > 0 ? (__u32)size / sizeof(stack->kernel.at[0]) : 0;
+}
+
+static __always_inline void keep_kernel_part(struct switch_stack *stack, __u64 now)
+{
+	struct kernel_walk walk = { .addresses = &stack->kernel };
+	__u32 depth = stack->kernel_depth;
+	__u32 end = depth == KERNEL_DEPTH_MAX ? END_TAG_DEPTH : END_TAG_COMPLETE;
+	__u32 first;
+
+	if (depth > KERNEL_DEPTH_MAX) // for the verifier
+		return;
+	count_many(COUNTER_KERNEL_FRAMES, depth);
+	bpf_loop(depth < SCHEDULER_FRAMES ? depth : SCHEDULER_FRAMES, skip_scheduler_frame, &walk,
+		 0);
+	stack->kernel_first = first = walk.first;
+	if (first >= depth || first > SCHEDULER_FRAMES) {
+		stack->taken.kernel_leaf = 0;
+		stack->taken.kernel = (struct stack_hash){};
+		return;
+	}
+	stack->taken.kernel_leaf = stack->kernel.at[first];
+	stack->taken.kernel =
+		keep_kernel_stack(&stack->work, now, &stack->kernel, stack->taken.kernel_leaf,
+				  first + 1, depth - first - 1, end);
+}
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct switch_stack);
+} switch_stacks SEC(".maps");
+
+_Static_assert(sizeof(struct switch_stack) <= 32768, "the largest value of a per-CPU map");
+
+static __always_inline struct switch_stack *switch_stack_of_cpu(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&switch_stacks, &zero);
+}
+
+/* ---- user ------------------------------------------------------------------------------------- */
+
+/* Find frame @frame's return address on the kernel's stack, from word @from on. Returns the next word. */
+static __always_inline __u32 note_kernel_return(struct switch_stack *stack,
+						struct kernel_return *ret_at, __u32 frame,
+						__u32 from)
+{
+	__u64 address = frame < stack->kernel_depth && frame < KERNEL_DEPTH_MAX
+				? stack->kernel.at[frame]
+				: 0;
+
+	for (__u32 i = 0; i < MEMO_KERNEL_WORDS && address; i++) {
+		if (i < from || stack->kernel_words[i] != address)
+			continue;
+		ret_at->address = address;
+		ret_at->word = i;
+		return i + 1;
+	}
+	return from;
+}
+
+/*
+ * Of a memo that has just been forgotten. A frame that is not found, for a tracer has taken its return
+ * address, is not compared.
+ */
+__attribute__((noinline)) int note_kernel_returns(struct switch_memo *memo)
+{
+	struct switch_stack *stack = switch_stack_of_cpu();
+	__u32 from = 0;
+
+	if (!memo || !stack ||
+	    bpf_probe_read_kernel(stack->kernel_words, sizeof(stack->kernel_words),
+				  (const void *)stack->place.kernel_at))
+		return 0;
+#pragma unroll
+	for (__u32 i = 0; i < MEMO_KERNEL_SLOTS; i++)
+		from = note_kernel_return(stack, &memo->kernel[i], stack->kernel_first + i, from);
+	return 0;
+}
+
+struct noted_walk {
+	struct unwind *unwind;
+	struct switch_memo *memo;
+	__u64 sp;
+	__u64 has_python;
+};
+
+static long walk_and_note(__u32 index, struct noted_walk *walk)
+{
+	long rc = unwind_step(walk->unwind);
+
+	memo_take_step(walk->memo, walk->sp, walk->unwind->registers[REGISTER_SP]);
+	walk->has_python |= walk->unwind->in_python;
+	return rc;
+}
+
+/* What could not be unwound to its end may be as soon as a table is there. */
+#define MEMO_OF_CUT_STACK_NS 200000000ULL
+/* Well before the agent forgets the body of a stack that was not counted: ten minutes, STACK_IDLE_NS. */
+#define MEMO_NS 20000000000ULL
+
+/* How many were taken so far that are cut: for the agent, which has them taken again. */
+__u64 cut_stacks = 0;
+
+/* Remember where the stack was taken. With Python frames the same native stack has many. */
+static __always_inline void note_place(struct switch_memo *memo, struct switch_place *place,
+				       const struct unwind *unwind, bool has_python, __u64 now)
+{
+	bool is_whole = unwind->end == END_TAG_COMPLETE || unwind->end == END_TAG_DEPTH;
+
+	memo->until_ns = 0;
+	memo->is_cut = !is_whole;
+	cut_stacks += memo->is_cut;
+	if (!place->call || !read_place(place, MEMO_WORDS))
+		return;
+	if (has_python) {
+		if (!find_python_frames(&place->python, unwind))
+			return;
+		memo->python = place->python.of;
+	}
+	memo->pc = place->pc;
+	memo->sp = place->sp;
+	memo->fp = place->fp;
+	memo->call = place->call;
+	memo->exec_id = unwind->process.key.exec_id;
+	memo->returns = hash_returns(memo, place);
+	memo->until_ns = now + (is_whole ? MEMO_NS : MEMO_OF_CUT_STACK_NS);
+}
+
+static __always_inline void take_user_part(struct switch_stack *stack, struct switch_memo *memo,
+					   struct task_struct *task, __u64 now)
+{
+	struct unwind *unwind = &stack->work.unwind;
+	struct noted_walk walk = { .unwind = unwind, .memo = memo, .sp = stack->place.sp };
+	bool is_known_code;
+
+	memo_forget(memo);
+	find_unwind_process(unwind, &stack->taken.process);
+	unwind->thread_pointer = thread_pointer_of(task);
+	note_pending_returns(unwind, task);
+	is_known_code = registers_of_user(unwind, task);
+	if (begin_user_stack(unwind, is_known_code))
+		bpf_loop(UNWIND_STEPS_MAX, walk_and_note, &walk, 0);
+	end_user_stack(unwind);
+	keep_user_stack(&stack->work, now, task->group_leader->comm, &stack->taken);
+	note_place(memo, &stack->place, unwind, walk.has_python, now);
+	// Bodies that the ring had no room for are sent when the stack is taken again.
+	if (!stack_is_known(&stack->taken.user) || !stack_is_known(&stack->taken.kernel))
+		memo->until_ns = 0;
+}
+
+static __always_inline void key_of_thread(struct task_struct *task, struct count_key *key)
+{
+	struct task_struct *leader = task->group_leader;
+
+	key->process.pid = task->tgid;
+	key->process.exec_id = leader->self_exec_id;
+	key->process.start_ns = leader->start_boottime;
+	bpf_probe_read_kernel(key->thread_name, sizeof(key->thread_name), task->comm);
+}
+
+/*
+ * Leaves the stack of the current thread, of which the kernel's addresses are there, in
+ * switch_stack_of_cpu()->taken.
+ */
+__attribute__((noinline)) int take_stack(struct switch_memo *memo, __u64 now)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct switch_stack *stack = switch_stack_of_cpu();
+
+	if (!memo || !stack)
+		return 0;
+	key_of_thread(task, &stack->taken);
+	keep_kernel_part(stack, now);
+	take_user_part(stack, memo, task, now);
+	note_kernel_returns(memo);
+	return 0;
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// Who wakes a thread: the stack of the current one, if it is the one who does, and that stack joined
+// with the one that was blocked. Here the functions of the scheduler (switch_stack.bpf.h) are those
+// that wake.
+#pragma once
+
+#include "bpf/switch/switch_stack.bpf.h"
+
+/*
+ * Where interrupts enter the kernel: who is interrupted has woken nobody. A softirq that a thread runs
+ * itself, as when it sends to a socket of this machine, is the thread's. Set before load.
+ */
+const volatile __u64 interrupt_start = 0;
+const volatile __u64 interrupt_bytes = 0;
+
+/* Functions that wake a thread when the time is up that it gave itself. Set before load. */
+#define TIMER_FUNCTIONS 2
+
+const volatile __u64 timer_start[TIMER_FUNCTIONS] = {};
+const volatile __u64 timer_bytes[TIMER_FUNCTIONS] = {};
+
+/* ---- the waker's stack ------------------------------------------------------------------------ */
+
+static __always_inline bool is_of_interrupt(__u64 address)
+{
+	return address - interrupt_start < interrupt_bytes;
+}
+
+static __always_inline bool is_of_timer(__u64 address)
+{
+	bool found = false;
+
+#pragma unroll
+	for (__u32 i = 0; i < TIMER_FUNCTIONS; i++)
+		found |= address - timer_start[i] < timer_bytes[i];
+	return found;
+}
+
+/* Leaves in walk->first the place behind the interrupt's first frame, if there is one. */
+static long find_interrupt(__u32 index, struct kernel_walk *walk)
+{
+	if (index >= KERNEL_DEPTH_MAX)
+		return 1;
+	if (!is_of_interrupt(walk->addresses->at[index]))
+		return 0;
+	walk->first = index + 1;
+	return 1;
+}
+
+/* What lies below an interrupt is cut off. Returns enum waker_kind. */
+static __always_inline __u32 find_waker(struct switch_stack *stack, struct task_struct *task)
+{
+	struct kernel_walk walk = { .addresses = &stack->kernel };
+	__u32 depth = stack->kernel_depth;
+
+	if (depth > KERNEL_DEPTH_MAX) // for the verifier
+		return WAKER_INTERRUPT;
+	bpf_loop(depth, find_interrupt, &walk, 0);
+	if (walk.first)
+		stack->kernel_depth = walk.first;
+	if (walk.first || !task->pid)
+		return WAKER_INTERRUPT;
+	return task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER) ? WAKER_KERNEL_THREAD
+									  : WAKER_THREAD;
+}
+
+static __always_inline void name_waker(struct wake_record *record, struct task_struct *task)
+{
+	__builtin_memset(record->waker_name, 0, sizeof(record->waker_name));
+	if (record->waker_kind != WAKER_INTERRUPT)
+		bpf_probe_read_kernel(record->waker_name, sizeof(record->waker_name), task->comm);
+}
+
+/* Leaves the current thread's stack, of which the kernel's addresses are there, in the CPU's record. */
+__attribute__((noinline)) int take_waker(struct wake_record *record, struct switch_memo *memo,
+					 __u64 now)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct switch_stack *stack = switch_stack_of_cpu();
+	struct count_key *taken;
+
+	if (!record || !memo || !stack)
+		return 0;
+	taken = &stack->taken;
+	record->waker_kind = find_waker(stack, task);
+	name_waker(record, task);
+	stack->place.call = 0;
+	key_of_thread(task, taken);
+	keep_kernel_part(stack, now);
+	// A thread that ends has no memory any more when it says so.
+	if (record->waker_kind == WAKER_THREAD && task->mm) {
+		take_user_part(stack, memo, task, now);
+		record->waker.process = taken->process;
+		record->waker.user = taken->user;
+		record->waker.user_leaf = taken->user_leaf;
+	} else {
+		record->waker.process = (struct process_key){};
+		record->waker.user = (struct stack_hash){};
+		record->waker.user_leaf = (struct raw_frame){};
+	}
+	record->waker.kernel = taken->kernel;
+	record->waker.kernel_leaf = taken->kernel_leaf;
+	return 0;
+}
+
+/* ---- both stacks ------------------------------------------------------------------------------ */
+
+#define WAKE_HASHED_BLOCKS \
+	((sizeof(struct wake_record) - offsetof(struct wake_record, blocked)) / 16)
+
+static __always_inline void send_wake(struct wake_record *record, __u64 now)
+{
+	struct stack_hash joined = record->joined; // older kernels take keys from the stack only
+	__u32 yes = 1;
+
+	if (stack_is_known(&joined))
+		return;
+	record->kind = RECORD_WAKE;
+	if (bpf_ringbuf_output(&records, record, sizeof(*record), wake_flags(now))) {
+		count(COUNTER_RING_FULL); // it is sent again when it is seen again
+		return;
+	}
+	if (bpf_map_update_elem(&known_stacks, &joined, &yes, BPF_ANY))
+		count(COUNTER_STACKS_FULL);
+}
+
+/* The waker is there: join it with the stack of @blocked. */
+__attribute__((noinline)) int join_stacks(struct wake_record *record,
+					  const struct count_key *blocked, __u64 now)
+{
+	struct stack_hasher hasher;
+	const __u64 *words;
+
+	if (!record || !blocked)
+		return 0;
+	record->blocked.process = blocked->process;
+	record->blocked.user = blocked->user;
+	record->blocked.kernel = blocked->kernel;
+	record->blocked.user_leaf = blocked->user_leaf;
+	record->blocked.kernel_leaf = blocked->kernel_leaf;
+	stack_hash_begin(&hasher, &blocked->process);
+	words = (const __u64 *)&record->blocked;
+#pragma unroll
+	for (__u32 i = 0; i < WAKE_HASHED_BLOCKS; i++)
+		hash_block(&hasher, words[2 * i], words[2 * i + 1]);
+	record->joined = stack_hash_finish(&hasher, record->waker_kind, 0);
+	send_wake(record, now);
+	return 0;
+}

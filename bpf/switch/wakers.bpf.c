@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// Who ended a wait: when a blocked thread of a service that was asked for is woken, the stack of who
+// wakes it is joined with the one it is blocked at, and the wait is counted under both. The program
+// runs in the waker; the blocked thread's stack was taken when it lost its CPU (switches.bpf.c).
+
+#include "bpf/kernel.h"
+#include "bpf/maps.bpf.h"
+#include "bpf/switch/thread.bpf.h"
+#include "bpf/switch/unwind_budget.h"
+#include "bpf/switch/waker_stack.bpf.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/*
+ * Processes, by tgid, of the services that were asked for: the agent puts them there. All that are
+ * followed, if only these are. A service with more has workers of a few threads each: the rest is
+ * left out, and the agent says so.
+ */
+#define WOKEN_PROCESSES_MAX 4096
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, WOKEN_PROCESSES_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} woken_processes SEC(".maps");
+
+static __always_inline long read_user(void *to, __u32 size, __u64 address)
+{
+	return bpf_probe_read_user(to, size, (const void *)address);
+}
+
+/* Of each CPU: wake-ups do not interrupt each other, for a lock of the thread's is held. */
+struct waker_cpu {
+	struct unwind_budget budget;
+	struct wake_record record;
+	struct switch_memo memo; // nothing is remembered in it
+	struct count_key key;    // of the count in work
+	struct blocked_time time;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct waker_cpu);
+} waker_cpus SEC(".maps");
+
+static __always_inline struct waker_cpu *waker_cpu(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&waker_cpus, &zero);
+}
+
+static __always_inline bool is_asked_for(struct task_struct *task)
+{
+	__u32 pid = task->tgid;
+
+	return only_followed ? bpf_map_lookup_elem(&followed, &pid) != NULL
+			     : bpf_map_lookup_elem(&woken_processes, &pid) != NULL;
+}
+
+/* ---- waits ------------------------------------------------------------------------------------- */
+
+/* @key has the thread. */
+__attribute__((noinline)) int count_wake(struct count_key *key, const struct stack_hash *joined,
+					 const struct blocked_time *time)
+{
+	__u64 slot, last;
+
+	if (!key || !joined || !time)
+		return 0;
+	slot = slot_at(time->from_ns);
+	last = slot_at(time->to_ns);
+	key->user = *joined;
+	key->slot = slot;
+	key->more_slots = last > slot ? last - slot : 0;
+	key->kind = SAMPLE_KIND_OFF_WAKE;
+	count_one(key, time->ns, time->weight);
+	return 0;
+}
+
+/*
+ * Who takes a lock with a time limit waits again and again until it is given away, as Python's threads
+ * do for the GIL: what it has waited is due to who gives it away. So waits that end by a timer are
+ * kept, if the next one is at the same place and the thread has hardly run in between. After half a
+ * minute they are told as what they are.
+ */
+#define TIMED_OUT_RUN_NS 5000000ULL
+#define TIMED_OUT_MAX_NS 30000000000ULL
+
+/* Only of futexes: who sleeps or polls with a time limit wants it to end. */
+#if defined(__TARGET_ARCH_x86)
+#define SYSCALL_FUTEX 202
+
+static __always_inline bool waits_for_futex(struct task_struct *task)
+{
+	const struct pt_regs___saved *regs = (void *)bpf_task_pt_regs(task);
+
+	return regs->orig_ax == SYSCALL_FUTEX;
+}
+#else
+#define SYSCALL_FUTEX 98
+
+static __always_inline bool waits_for_futex(struct task_struct *task)
+{
+	const struct pt_regs___saved *regs = (void *)bpf_task_pt_regs(task);
+
+	return regs->syscallno == SYSCALL_FUTEX;
+}
+#endif
+
+/* Never 0. */
+static __always_inline __u64 wake_place(const struct count_key *blocked)
+{
+	return (blocked->user.low ^ hash_rotate(blocked->kernel.low, 17)) | 1;
+}
+
+static __always_inline void tell_timed_out(struct thread_wake *wake, struct count_key *key)
+{
+	if (wake->timed_out.ns)
+		count_wake(key, &wake->timed_out_by, &wake->timed_out);
+	wake->timed_out.ns = 0;
+}
+
+/*
+ * Take those that this wait goes on with into @time; they are told if the thread has gone on to something
+ * else. A short wait on the way, as for the mutex that comes with a condition, is none of that.
+ */
+static __always_inline void take_timed_out(struct thread_wake *wake, __u64 place,
+					   struct blocked_time *time, struct count_key *key)
+{
+	if (!wake->timed_out.ns)
+		return;
+	if (time->exec_ns - wake->timed_out.exec_ns > TIMED_OUT_RUN_NS) {
+		tell_timed_out(wake, key);
+		return;
+	}
+	if (wake->timed_out_place != place)
+		return;
+	time->from_ns = wake->timed_out.from_ns;
+	time->ns += wake->timed_out.ns;
+	time->weight += wake->timed_out.weight;
+	wake->timed_out.ns = 0;
+}
+
+static __always_inline void keep_timed_out(struct thread_wake *wake, __u64 place,
+					   const struct stack_hash *joined,
+					   const struct blocked_time *time, struct count_key *key)
+{
+	tell_timed_out(wake, key); // of another place
+	wake->timed_out_place = place;
+	wake->timed_out_by = *joined;
+	wake->timed_out = *time;
+}
+
+/* ---- wake-ups ---------------------------------------------------------------------------------- */
+
+/* How many wake-ups that end as long a wait this one stands for, as a power of two; below 0: none. */
+static __always_inline int choose_wake(struct waker_cpu *cpu, __u64 ns, __u64 now)
+{
+	__u32 shift = 0;
+
+	budget_at(&cpu->budget, now);
+	if (cpu->budget.quantum_ns)
+		shift = budget_shift(&cpu->budget, ns, 0);
+	shift &= 31; // for the verifier
+	return shift && bpf_get_prandom_u32() & ((1U << shift) - 1) ? -1 : (int)shift;
+}
+
+static __always_inline void end_of_wait(struct thread *thread, __u64 now, struct blocked_time *time)
+{
+	struct thread_wake *wake = &thread->wake;
+	__u64 weight = thread->wait.weight;
+
+	time->from_ns = wake->asleep_ns;
+	time->to_ns = now;
+	time->ns = wake->charged_ns + ns_between(thread->time.since_ns, now) * weight;
+	time->weight = weight;
+	time->exec_ns = thread->time.exec_ns;
+	wake->asleep_ns = 0;
+}
+
+/*
+ * Not inlined, and neither is tell_wake(): what a function keeps on its stack counts while the waker's is
+ * unwound. Linux 6.1 rounds each function's up to 32 bytes, and allows 512 in all.
+ */
+static __attribute__((noinline)) bool weigh_wake(struct task_struct *task, struct thread *thread,
+						 struct waker_cpu *cpu, __u64 now)
+{
+	struct wait_place *waits = place_of_wait(&thread->wait);
+	struct blocked_time *time = &cpu->time;
+	int shift;
+
+	key_of_thread(task, &cpu->key);
+	end_of_wait(thread, now, time);
+	take_timed_out(&thread->wake, wake_place(&waits->key), time, &cpu->key);
+	shift = choose_wake(cpu, time->ns, now);
+	if (shift < 0) {
+		count(COUNTER_WAKES_NOT_CHOSEN);
+		return false;
+	}
+	time->ns <<= shift;
+	time->weight <<= shift;
+	return true;
+}
+
+static __attribute__((noinline)) int tell_wake(struct task_struct *task, struct thread *thread,
+					       struct waker_cpu *cpu)
+{
+	struct wait_place *waits = place_of_wait(&thread->wait);
+	struct wake_record *record = &cpu->record;
+	struct blocked_time *time = &cpu->time;
+
+	if (record->waker_kind == WAKER_INTERRUPT && is_of_timer(record->waker.kernel_leaf) &&
+	    waits_for_futex(task) && time->to_ns - time->from_ns < TIMED_OUT_MAX_NS)
+		keep_timed_out(&thread->wake, wake_place(&waits->key), &record->joined, time,
+			       &cpu->key);
+	else
+		count_wake(&cpu->key, &record->joined, time);
+	return 0;
+}
+
+static __always_inline void end_wait(void *ctx, struct task_struct *task, struct thread *thread)
+{
+	struct switch_stack *stack = switch_stack_of_cpu();
+	struct waker_cpu *cpu = waker_cpu();
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!stack || !cpu || !weigh_wake(task, thread, cpu, now))
+		return;
+	take_kernel_addresses(ctx, stack);
+	take_waker(&cpu->record, &cpu->memo, now);
+	join_stacks(&cpu->record, &place_of_wait(&thread->wait)->key, now);
+	budget_spend_ns(&cpu->budget, bpf_ktime_get_ns() - now);
+	count(COUNTER_WAKES_UNWOUND);
+	tell_wake(task, thread, cpu);
+}
+
+/* In the waker, before the thread is put on a queue: it does not run meanwhile. */
+SEC("tp_btf/sched_waking")
+int thread_is_woken(__u64 *ctx)
+{
+	struct task_struct *task = (void *)ctx[0];
+	struct thread *thread;
+
+	if (task->flags & PF_KTHREAD || !is_asked_for(task))
+		return 0;
+	count(COUNTER_WAKES);
+	thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	// One that is on its way to sleep has waited for no time yet.
+	if (!thread || task->on_cpu || !is_asleep(task))
+		return 0;
+	if (!wait_lock(&thread->wait))
+		return count(COUNTER_WAKES_BUSY);
+	if (thread->wake.asleep_ns)
+		end_wait(ctx, task, thread);
+	wait_unlock(&thread->wait);
+	return 0;
+}
+
+/* Its last waits may be kept; the process is not followed any more by now. */
+SEC("tp_btf/sched_process_exit")
+int woken_thread_ends(__u64 *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	struct count_key key = {};
+
+	if (!thread || !thread->wake.timed_out.ns || !wait_lock(&thread->wait))
+		return 0;
+	key_of_thread(task, &key);
+	tell_timed_out(&thread->wake, &key);
+	wait_unlock(&thread->wait);
+	return 0;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// The 128-bit hash of a stack, fed frame by frame while it is unwound. The mixing is MurmurHash3's
+// for x64 (Austin Appleby, public domain): one 16-byte block per frame. Not proof against somebody
+// who makes up addresses: all he reaches is a wrong picture of his own process, whose key is the seed.
+#pragma once
+
+#include "bpf/unwind/stack.h"
+
+struct stack_hasher {
+	__u64 high;
+	__u64 low;
+};
+
+#define HASH_C1 0x87c37b91114253d5ULL
+#define HASH_C2 0x4cf5ad432745937fULL
+
+static inline __attribute__((always_inline)) __u64 hash_rotate(__u64 word, __u32 bits)
+{
+	return (word << bits) | (word >> (64 - bits));
+}
+
+static inline __attribute__((always_inline)) void hash_block(struct stack_hasher *hasher,
+							     __u64 first, __u64 second)
+{
+	hasher->high ^= hash_rotate(first * HASH_C1, 31) * HASH_C2;
+	hasher->high = (hash_rotate(hasher->high, 27) + hasher->low) * 5 + 0x52dce729;
+	hasher->low ^= hash_rotate(second * HASH_C2, 33) * HASH_C1;
+	hasher->low = (hash_rotate(hasher->low, 31) + hasher->high) * 5 + 0x38495ab5;
+}
+
+static inline __attribute__((always_inline)) __u64 hash_finish_word(__u64 word)
+{
+	word = (word ^ (word >> 33)) * 0xff51afd7ed558ccdULL;
+	word = (word ^ (word >> 33)) * 0xc4ceb9fe1a85ec53ULL;
+	return word ^ (word >> 33);
+}
+
+/* Addresses mean something only within a process: its key comes first. Zero for kernel stacks. */
+static inline __attribute__((always_inline)) void stack_hash_begin(
+	struct stack_hasher *hasher, const struct process_key *process)
+{
+	hasher->high = 0;
+	hasher->low = 0;
+	hash_block(hasher, process->pid | (__u64)process->exec_id << 32, process->start_ns);
+}
+
+static inline __attribute__((always_inline)) void stack_hash_add(struct stack_hasher *hasher,
+								 __u64 address, __u32 tag,
+								 __u32 detail)
+{
+	hash_block(hasher, address, tag | (__u64)detail << 32);
+}
+
+/* Never {0, 0}, which means "no stack". */
+static inline __attribute__((always_inline)) struct stack_hash stack_hash_finish(
+	const struct stack_hasher *hasher, __u32 frame_count, __u32 end)
+{
+	struct stack_hash hash = { hasher->high ^ frame_count, hasher->low ^ end };
+
+	hash.high += hash.low;
+	hash.low += hash.high;
+	hash.high = hash_finish_word(hash.high);
+	hash.low = hash_finish_word(hash.low);
+	hash.high += hash.low;
+	hash.low += hash.high;
+	if (!hash.high && !hash.low)
+		hash.low = 1;
+	return hash;
+}
+
+#define LEAF_PAGE_BITS 12
+
+/*
+ * Of a user stack. One that was cut at its leaf has no callers to tell it from others: it is told by the
+ * leaf's page, so that the agent sees where each was cut. It may find out how to go on from there.
+ */
+static inline __attribute__((always_inline)) struct stack_hash stack_hash_finish_user(
+	struct stack_hasher *hasher, const struct raw_frame *leaf, __u32 frame_count, __u32 end)
+{
+	if (!frame_count && end != END_TAG_COMPLETE)
+		stack_hash_add(hasher, leaf->address >> LEAF_PAGE_BITS, leaf->tag, 0);
+	return stack_hash_finish(hasher, frame_count, end);
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+// The unwinder: one loop that takes a thread from its leaf to its first function. At each pc it
+// looks up what code lies there; a step keeps one frame and finds its caller: native code by table,
+// the interpreter's loop by its own frames, code made at run time by frame pointer.
+//
+// The same source runs in the kernel and in user space. Who includes it defines the functions below
+// and calls unwind_begin(), then unwind_step() until it returns 1, UNWIND_STEPS_MAX times at most.
+#pragma once
+
+#include "bpf/unwind/stack.h"
+#include "bpf/unwind/stack_hash.h"
+#include "bpf/unwind/unwind_process.h"
+
+#define UNWIND_INLINE static inline __attribute__((always_inline))
+/*
+ * The two halves of a native step. The verifier looks at a global function once, and at an inlined one
+ * again for each way that leads to it.
+ */
+#ifdef __bpf__
+#define UNWIND_PART __attribute__((noinline))
+#else
+#define UNWIND_PART static inline
+#endif
+
+/* A Python frame and the native one it stands for are two steps. */
+#define UNWIND_STEPS_MAX (2 * STACK_DEPTH_MAX)
+
+/* The first page is never mapped (vm.mmap_min_addr), so nothing below is code. */
+#define CODE_ADDRESS_MIN 0x1000ULL
+/* User space ends here at the latest (x86-64 with five-level page tables); the kernel is above. */
+#define USER_ADDRESS_LIMIT (1ULL << 56)
+
+/* Not yet ended. Beyond all of enum end_tag. */
+#define UNWIND_GOES_ON 0xffffffffU
+
+#ifdef __TARGET_ARCH_arm64
+#define REGISTER_SP ARM64_REGISTER_SP
+#define REGISTER_FP ARM64_REGISTER_FP
+/* Signed return addresses carry their signature above the 48 bits of an address. */
+#define RETURN_ADDRESS_MASK ((1ULL << 48) - 1)
+#else
+#define REGISTER_SP         X86_REGISTER_SP
+#define REGISTER_FP         X86_REGISTER_FP
+#define RETURN_ADDRESS_MASK (~0ULL)
+#endif
+
+/* The mapping that the pc was last found in: most callers are in the same one. */
+struct unwind_mapping {
+	__u64 start;
+	__u64 size;
+	__u64 bias;
+	__u32 code; // as in struct mapping_code_range
+	__u32 pad;
+};
+
+/*
+ * A piece of the stack, read at once: with it come the words of the next frames. It begins at a
+ * multiple of its size, so it lies in one page, and no byte of the stack is read twice.
+ */
+#define STACK_WINDOW_BYTES 256
+#define STACK_WINDOW_WORDS (STACK_WINDOW_BYTES / 8)
+#define STACK_WINDOW_NONE  (~0ULL - STACK_WINDOW_BYTES) // no address is within
+
+struct stack_window {
+	__u64 start;
+	__u64 words[STACK_WINDOW_WORDS + 2]; // a signal's registers are read into them, too
+};
+
+/*
+ * Where a function's return is probed, the kernel has put another return address into its place; this
+ * is the place and what belongs there. Calls within calls have several; more than these are not known.
+ */
+#define PENDING_RETURNS_MAX 4
+
+struct pending_return {
+	__u64 place;
+	__u64 address;
+};
+
+/*
+ * A thread on its way. All of it lies in memory, not in registers: so the verifier knows nothing
+ * of its values, sees one state for every step, and each use must bound what it reads.
+ */
+struct unwind {
+	__u64 pc;
+	__u64 registers[UNWIND_REGISTERS]; // by DWARF number; of all frames only sp and fp
+	__u64 thread_pointer;
+	__u32 exact_pc;      // the pc was interrupted, it is not a return address
+	__u32 all_registers; // every register is this frame's: the leaf, or interrupted by a signal
+	__u32 in_python;     // the next step is the interpreter's
+	__u32 frame_is_kept; // the one at the pc is, or others stand for it: now for its caller
+	__u32 frame_count;   // callers; the leaf is not among them
+	__u32 end;           // enum end_tag, or UNWIND_GOES_ON
+	struct raw_frame leaf; // tag 0: none yet
+	__u64 pending_count;   // set with the registers; 0 for nearly all threads
+	struct pending_return pending[PENDING_RETURNS_MAX];
+	struct stack_hasher hasher;
+	struct unwind_mapping mapping;
+	struct unwind_rule rule; // at the pc
+	struct stack_window window;
+	struct process_unwind process;
+	struct python_cursor python;
+};
+
+/* ---- what the surroundings provide ----------------------------------------------------------- */
+
+/* And two switches, unwind_by_tables and unwind_python: without them there are no such steps. */
+
+/* Copy @size bytes from @address in the unwound process: 0, or negative if it is not readable. */
+static long read_user(void *to, __u32 size, __u64 address);
+/* Where caller number @at (below STACK_DEPTH_MAX) is to be kept, or NULL. */
+static struct raw_frame *unwind_frame(struct unwind *unwind, __u32 at);
+/* Page @page of the process's mappings, or NULL. */
+static const struct mapping_page *unwind_mapping_page(const struct unwind *unwind, __u32 page);
+/* The table with this number, and a page of its words; or NULL. */
+static void *unwind_table(__u32 table);
+static const struct table_page *unwind_table_page(void *table, __u32 page);
+static const struct unwind_rule *unwind_rule_at(__u32 rule);
+/* Where the rule of a code address is remembered once it was found, or NULL. */
+static struct known_rule *unwind_known_rule(__u64 address);
+/* What an interpreter's build looks like, or NULL. */
+static const struct python_offsets *python_offsets_at(__u32 runtime);
+
+/* ---- keeping frames -------------------------------------------------------------------------- */
+
+UNWIND_INLINE long unwind_stop(struct unwind *unwind, __u32 end)
+{
+	if (end == END_TAG_COMPLETE && unwind->python.is_cut)
+		end = END_TAG_PYTHON;
+	unwind->end = end;
+	return 1;
+}
+
+/* Keep one frame: the leaf, then its callers. Returns 0, or 1 (and the end) when there is no room. */
+UNWIND_INLINE long unwind_add(struct unwind *unwind, __u64 address, __u32 tag, __u32 detail)
+{
+	__u32 at = unwind->frame_count;
+	struct raw_frame *frame;
+
+	if (!unwind->leaf.tag) {
+		unwind->leaf.address = address;
+		unwind->leaf.tag = tag;
+		unwind->leaf.detail = detail;
+		return 0;
+	}
+	// One place stays free: with the leaf it is STACK_DEPTH_MAX frames.
+	if (at >= STACK_DEPTH_MAX - 1)
+		return unwind_stop(unwind, END_TAG_DEPTH);
+	frame = unwind_frame(unwind, at);
+	if (!frame)
+		return unwind_stop(unwind, END_TAG_DEPTH);
+	frame->address = address;
+	frame->tag = tag;
+	frame->detail = detail;
+	unwind->frame_count = at + 1;
+	stack_hash_add(&unwind->hasher, address, tag, detail);
+	return 0;
+}
+
+/* The address to look a pc up by: a return address belongs to the call before it. */
+UNWIND_INLINE __u64 unwind_code_address(const struct unwind *unwind)
+{
+	return unwind->pc - !unwind->exact_pc;
+}
+
+#include "bpf/unwind/unwind_mapping.h"
+#include "bpf/unwind/unwind_known_rules.h"
+#include "bpf/unwind/unwind_native.h"
+#include "bpf/unwind/unwind_frame_pointer.h"
+#include "bpf/unwind/unwind_python.h"
+
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+/* What to do where no table can say it. */
+UNWIND_INLINE long unwind_without_table(struct unwind *unwind, __u32 code)
+{
+	switch (code) {
+	case MAPPING_CODE_JIT:
+		return unwind_frame_pointer(unwind);
+	case MAPPING_CODE_UNKNOWN:
+		return unwind_stop(unwind, END_TAG_NO_MAPPING);
+	}
+	return unwind_stop(unwind, END_TAG_NO_TABLE);
+}
+
+/* unwind->rule is the rule that holds there. */
+#define CODE_HAS_RULE 0x40000000
+
+/* What code is at an address, by enum mapping_code, and CODE_HAS_RULE. */
+UNWIND_PART int unwind_look_up(struct unwind *unwind, __u64 address)
+{
+	const struct unwind_rule *rule;
+	__u32 code;
+
+	if (!unwind) // for the verifier
+		return MAPPING_CODE_UNKNOWN;
+	if (unwind_recall_rule(unwind, address))
+		return MAPPING_CODE_TABLE | CODE_HAS_RULE;
+	code = unwind_find_mapping(unwind, address);
+	if (code == MAPPING_CODE_RULE && unwind->mapping.bias) {
+		unwind_take_range_rule(&unwind->rule, unwind->mapping.bias);
+	} else if (code < MAPPING_CODE_TABLE) {
+		return code == MAPPING_CODE_RULE ? MAPPING_CODE_JIT : code;
+	} else {
+		rule = unwind_find_rule(code - MAPPING_CODE_TABLE, address - unwind->mapping.bias);
+		if (!rule)
+			return code;
+		unwind->rule = *rule;
+	}
+	unwind_remember_rule(unwind, address);
+	return code | CODE_HAS_RULE;
+}
+
+/* Is the pc what the kernel has put into a return address's place? Then it is the one that belongs there. */
+UNWIND_INLINE void unwind_restore_return(struct unwind *unwind)
+{
+	__u64 place = unwind->registers[REGISTER_SP];
+
+#ifndef __TARGET_ARCH_arm64
+	place -= sizeof(place); // a call has pushed it; on aarch64 it is known by the caller's sp
+#endif
+#ifdef __clang__
+#pragma unroll
+#endif
+	for (__u32 i = 0; i < PENDING_RETURNS_MAX; i++) {
+		if (i < unwind->pending_count && unwind->pending[i].place == place)
+			unwind->pc = unwind->pending[i].address;
+	}
+}
+
+/*
+ * Keep the frame at the pc, unless Python frames are to stand for it, and find the rule to leave it
+ * by. Returns 1 when that is done or impossible.
+ */
+UNWIND_INLINE long unwind_native_frame(struct unwind *unwind)
+{
+	bool is_generated;
+	__u64 address;
+	__u32 code, flags, tag;
+
+	if (unwind->pending_count && !unwind->exact_pc)
+		unwind_restore_return(unwind);
+	address = unwind_code_address(unwind);
+	code = unwind_by_tables ? unwind_look_up(unwind, address) : MAPPING_CODE_JIT;
+	flags = code & CODE_HAS_RULE ? unwind->rule.flags : 0;
+	is_generated = flags & RULE_GENERATED || code == MAPPING_CODE_JIT;
+	tag = unwind_by_tables && is_generated ? FRAME_TAG_JIT : FRAME_TAG_NATIVE;
+
+	if (unwind_python && flags & RULE_PYTHON_EVAL && python_enter(unwind)) {
+		unwind->in_python = 1;
+		unwind->frame_is_kept = 1;
+		return 0;
+	}
+	if (unwind_add(unwind, address, tag, 0))
+		return 1;
+	if (!(code & CODE_HAS_RULE))
+		return unwind_without_table(unwind, code);
+	unwind->frame_is_kept = 1;
+	return 0;
+}
+
+/* Who calls has set pc, exact_pc, registers, thread_pointer and process. */
+UNWIND_INLINE void unwind_begin(struct unwind *unwind)
+{
+	unwind->all_registers = 1;
+	unwind->in_python = 0;
+	unwind->frame_is_kept = 0;
+	unwind->frame_count = 0;
+	unwind->end = UNWIND_GOES_ON;
+	unwind->leaf.tag = 0;
+	unwind->leaf.address = 0;
+	unwind->leaf.detail = 0;
+	unwind->mapping.size = 0;
+	unwind->window.start = STACK_WINDOW_NONE;
+	python_begin(unwind);
+	stack_hash_begin(&unwind->hasher, &unwind->process.key);
+}
+
+static long unwind_step(struct unwind *unwind)
+{
+	long stops;
+
+	if (unwind_python && unwind->in_python)
+		return python_step(unwind);
+	if (!unwind->frame_is_kept && unwind_native_frame(unwind))
+		return 1;
+	if (!unwind->frame_is_kept || unwind->in_python)
+		return 0;
+	unwind->frame_is_kept = 0;
+	stops = unwind_by_rule(unwind);
+	HIDE_FROM_COMPILER(
+		stops); // of a global function the verifier does not know that it is 0 or 1
+	return stops != 0;
+}

@@ -1,0 +1,673 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collector/diagnose/diagnosis.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "collector/diagnose/gpu_frame.h"
+
+#define LABEL_WAIT  "wait"
+#define LABEL_STATE "state"
+
+#define TYPE_THROTTLED "cpu_throttled:time:nanoseconds:wall:nanoseconds"
+
+void diagnosis_deinit(struct diagnosis *diagnosis)
+{
+	gpu_diagnosis_deinit(&diagnosis->gpu);
+	string_table_deinit(&diagnosis->strings);
+}
+
+const char *diagnosis_class_name(const struct diagnosis *diagnosis)
+{
+	return diagnosis->is_of_gpu ? gpu_class_name(diagnosis->gpu.verdict.class)
+				    : verdict_class_name(diagnosis->verdict.class);
+}
+
+const char *diagnosis_title(const struct diagnosis *diagnosis)
+{
+	return diagnosis->is_of_gpu ? gpu_class_title(diagnosis->gpu.verdict.class)
+				    : verdict_class_title(diagnosis->verdict.class);
+}
+
+static const char *const *advice_of(const struct diagnosis *diagnosis, int class)
+{
+	return diagnosis->is_of_gpu ? gpu_class_advice((enum gpu_class) class)
+				    : verdict_class_advice((enum verdict_class) class);
+}
+
+static uint32_t add_advice(const char *advice[DIAGNOSIS_ADVICE_MAX + 1], uint32_t count,
+			   const char *const *more)
+{
+	for (; *more && count < DIAGNOSIS_ADVICE_MAX; more++) {
+		uint32_t at = 0;
+
+		while (at < count && strcmp(advice[at], *more) != 0)
+			at++;
+		if (at == count)
+			advice[count++] = *more;
+	}
+	return count;
+}
+
+/* The classes that hold it up: two where none of them is picked. */
+static uint32_t causes_of(const struct diagnosis *diagnosis, int ret_causes[2])
+{
+	const struct gpu_verdict *gpu = &diagnosis->gpu.verdict;
+	const struct verdict *verdict = &diagnosis->verdict;
+
+	if (diagnosis->is_of_gpu && gpu->class == GPU_CLASS_AMBIGUOUS) {
+		ret_causes[0] = gpu->shares[0].class;
+		ret_causes[1] = gpu->shares[1].class;
+		return 2;
+	}
+	if (!diagnosis->is_of_gpu && verdict->class == VERDICT_AMBIGUOUS) {
+		ret_causes[0] = verdict->shares[0].class;
+		ret_causes[1] = verdict->shares[1].class;
+		return 2;
+	}
+	ret_causes[0] = diagnosis->is_of_gpu ? (int)gpu->class : (int)verdict->class;
+	return 1;
+}
+
+void diagnosis_advice(const struct diagnosis *diagnosis,
+		      const char *ret_advice[DIAGNOSIS_ADVICE_MAX + 1])
+{
+	int causes[2];
+	uint32_t cause_count = causes_of(diagnosis, causes), count = 0;
+
+	if (cause_count > 1)
+		count = add_advice(ret_advice, count,
+				   advice_of(diagnosis, diagnosis->is_of_gpu
+								? (int)GPU_CLASS_AMBIGUOUS
+								: (int)VERDICT_AMBIGUOUS));
+	for (uint32_t i = 0; i < cause_count; i++)
+		count = add_advice(ret_advice, count, advice_of(diagnosis, causes[i]));
+	ret_advice[count] = NULL;
+}
+
+enum verdict_confidence diagnosis_confidence(const struct diagnosis *diagnosis)
+{
+	return diagnosis->is_of_gpu ? diagnosis->gpu.verdict.confidence
+				    : diagnosis->verdict.confidence;
+}
+
+// ---- figures --------------------------------------------------------------------------------
+
+/** Told each value of a label, and the sum of its series. */
+typedef void (*sum_fn)(struct verdict_figures *figures, const char *value, int64_t sum);
+
+// A tree's sums are those of the range, to the slot; a series' steps may reach beyond it.
+static int read_sums(const struct query *query, const char *type, const char *label, sum_fn fn,
+		     struct verdict_figures *figures, struct error *err)
+{
+	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
+	struct query sums = *query;
+
+	sums.type = type;
+	sums.group_by = label;
+	int rc = query_flame_tree(&sums, &tree, err);
+	for (uint32_t node = 1; !rc && node < tree.node_count; node++) {
+		if (tree.nodes[node].parent == 0)
+			fn(figures, string_table_get(&tree.strings, tree.nodes[node].name),
+			   tree.nodes[node].total);
+	}
+	return rc;
+}
+
+static void add_state(struct verdict_figures *figures, const char *state, int64_t sum)
+{
+	figures->has_waits = true;
+	if (strcmp(state, "running") == 0)
+		figures->running_ns = sum;
+	else if (strcmp(state, "waiting") == 0)
+		figures->queued_ns = sum;
+}
+
+static void add_wait(struct verdict_figures *figures, const char *wait, int64_t sum)
+{
+	figures->wait_ns[wait_for_of_name(wait)] += sum;
+}
+
+// The kernel's books say running of a thread that waits in the driver's loop.
+static void add_spin(struct verdict_figures *figures, const char *node, int64_t sum)
+{
+	(void)node;
+	if (!figures->has_waits)
+		return; // running time is the samples', and these are not among them
+	if (sum > figures->running_ns)
+		sum = figures->running_ns;
+	figures->running_ns -= sum;
+	figures->wait_ns[WAIT_FOR_GPU] += sum;
+}
+
+// The matchers of the query and one more (NULL: none): the copy is shallow, and never deinitialized.
+static struct selector with_label(const struct selector *selector, const char *name,
+				  const char *value,
+				  struct matcher matchers[SELECTOR_MATCHERS_MAX + 1])
+{
+	struct selector narrowed = { .matchers = matchers, .count = selector->count };
+
+	if (selector->count)
+		memcpy(matchers, selector->matchers, selector->count * sizeof(matchers[0]));
+	if (value)
+		matchers[narrowed.count++] = (struct matcher){
+			.name = (char *)name,
+			.op = MATCH_EQUAL,
+			.value = (char *)value,
+		};
+	return narrowed;
+}
+
+/* Time of threads in one state, by node. */
+static int read_state(const struct query *query, const char *state, struct flame_tree *ret_tree,
+		      struct error *err)
+{
+	struct matcher matchers[SELECTOR_MATCHERS_MAX + 1];
+	struct selector selector = with_label(query->selector, LABEL_STATE, state, matchers);
+	struct query by_node = *query;
+
+	by_node.type = PROFILE_TYPE_WALL;
+	by_node.selector = &selector;
+	by_node.group_by = LABEL_NODE;
+	return query_flame_tree(&by_node, ret_tree, err);
+}
+
+// The sum of a group of @tree; 0: it has none of that name.
+static int64_t sum_of_group(const struct flame_tree *tree, const char *name)
+{
+	for (uint32_t i = 1; i < tree->node_count; i++) {
+		if (tree->nodes[i].parent == 0 &&
+		    strcmp(string_table_get(&tree->strings, tree->nodes[i].name), name) == 0)
+			return tree->nodes[i].total;
+	}
+	return 0;
+}
+
+// Of the node where quotas held back the largest part: sums over a fleet would tell its size, and the kernel adds
+// up the CPUs of a node, so that of the range it would tell how many there are.
+static int read_throttled(const struct query *query, struct verdict_figures *figures,
+			  struct error *err)
+{
+	_cleanup_(flame_tree_deinit) struct flame_tree throttled = { 0 }, running = { 0 },
+						       waiting = { 0 };
+	struct query by_node = *query;
+	double largest = 0;
+
+	by_node.type = TYPE_THROTTLED;
+	by_node.group_by = LABEL_NODE;
+	int rc = query_flame_tree(&by_node, &throttled, err);
+	if (rc || throttled.node_count <= 1)
+		return rc;
+	rc = read_state(query, "running", &running, err);
+	if (!rc)
+		rc = read_state(query, "waiting", &waiting, err);
+	for (uint32_t i = 1; i < throttled.node_count && !rc; i++) {
+		const struct flame_node *node = &throttled.nodes[i];
+		const char *name = string_table_get(&throttled.strings, node->name);
+		int64_t demand = sum_of_group(&running, name) + sum_of_group(&waiting, name);
+		double whole = demand ? (double)demand : (double)figures->range_ns;
+
+		if (node->parent || (double)node->total / whole <= largest)
+			continue;
+		largest = (double)node->total / whole;
+		figures->throttled_ns = node->total;
+		figures->throttled_of_ns = demand;
+	}
+	return rc;
+}
+
+static bool is_interpreter(const char *module)
+{
+	const char *name = strrchr(module, '/');
+
+	name = name ? name + 1 : module;
+	return strncmp(name, "libpython", strlen("libpython")) == 0 ||
+	       strncmp(name, "python", strlen("python")) == 0;
+}
+
+static enum cpu_use use_of(const struct flame_tree *tree, const struct flame_node *node)
+{
+	if (node->kind == FRAME_KIND_KERNEL)
+		return CPU_USE_KERNEL;
+	if (node->kind == FRAME_KIND_PYTHON ||
+	    is_interpreter(string_table_get(&tree->strings, node->module)))
+		return CPU_USE_PYTHON;
+	return CPU_USE_NATIVE;
+}
+
+static int read_cpu(const struct query *query, struct verdict_figures *figures, struct error *err)
+{
+	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
+	struct query cpu = *query;
+	int64_t sum = 0;
+
+	cpu.type = PROFILE_TYPE_CPU;
+	cpu.group_by = NULL;
+	int rc = query_flame_tree(&cpu, &tree, err);
+	for (uint32_t node = 1; !rc && node < tree.node_count; node++) {
+		figures->cpu_ns[use_of(&tree, &tree.nodes[node])] += tree.nodes[node].self;
+		sum += tree.nodes[node].self;
+	}
+	if (!figures->has_waits)
+		figures->running_ns = sum;
+	return rc;
+}
+
+static int read_figures(const struct query *query, struct verdict_figures *figures,
+			struct error *err)
+{
+	figures->range_ns = query->range.to_ns - query->range.from_ns;
+	int rc = read_sums(query, PROFILE_TYPE_WALL, LABEL_STATE, add_state, figures, err);
+	if (!rc)
+		rc = read_sums(query, PROFILE_TYPE_OFF_CPU, LABEL_WAIT, add_wait, figures, err);
+	if (!rc)
+		rc = read_sums(query, PROFILE_TYPE_GPU_SPIN, LABEL_NODE, add_spin, figures, err);
+	if (!rc)
+		rc = read_throttled(query, figures, err);
+	return rc ? rc : read_cpu(query, figures, err);
+}
+
+// ---- stacks ---------------------------------------------------------------------------------
+
+static bool is_of_threads(const struct gpu_threads *threads, const char *name,
+			  enum gpu_evidence_threads which)
+{
+	return which == GPU_EVIDENCE_ALL ||
+	       gpu_threads_launch(threads, name) == (which == GPU_EVIDENCE_LAUNCHING);
+}
+
+/**
+ * Which of a tree's nodes show a GPU's verdict: with threads as its first level, those of the threads that
+ * @evidence names, whose stacks have the marks. Parents come before children.
+ */
+static int find_shown(const struct flame_tree *tree, const struct gpu_threads *threads,
+		      const struct gpu_evidence *evidence, bool **ret_shown)
+{
+	_cleanup_free_ unsigned int *marks = calloc(tree->node_count + 1, sizeof(*marks));
+	_cleanup_free_ bool *shown = calloc(tree->node_count + 1, sizeof(*shown));
+	_cleanup_free_ bool *counts = calloc(tree->node_count + 1, sizeof(*counts));
+
+	if (!marks || !shown || !counts)
+		return -ENOMEM;
+	for (uint32_t i = 1; i < tree->node_count; i++) {
+		const struct flame_node *node = &tree->nodes[i];
+		const char *name = string_table_get(&tree->strings, node->name);
+
+		if (node->parent == 0) {
+			counts[i] = is_of_threads(threads, name, evidence->threads);
+			continue; // a thread's name, no frame
+		}
+		counts[i] = counts[node->parent];
+		marks[i] = marks[node->parent] |
+			   gpu_frame_marks(name, string_table_get(&tree->strings, node->module));
+		shown[i] = counts[i] && (!evidence->with || marks[i] & evidence->with) &&
+			   !(marks[i] & evidence->without);
+	}
+	*ret_shown = take(shown);
+	return 0;
+}
+
+// The nodes with the largest self values, largest first, of those that are shown (NULL: all), and the
+// sum of these.
+static uint32_t largest_nodes(const struct flame_tree *tree, const bool *shown,
+			      uint32_t nodes[DIAGNOSIS_STACKS_MAX], int64_t *ret_sum)
+{
+	uint32_t count = 0;
+
+	*ret_sum = 0;
+	for (uint32_t node = 1; node < tree->node_count; node++) {
+		uint32_t at = count;
+
+		if (tree->nodes[node].self <= 0 || (shown && !shown[node]))
+			continue;
+		*ret_sum += tree->nodes[node].self;
+		while (at && tree->nodes[nodes[at - 1]].self < tree->nodes[node].self)
+			at--;
+		if (at == DIAGNOSIS_STACKS_MAX)
+			continue;
+		if (count < DIAGNOSIS_STACKS_MAX)
+			count++;
+		memmove(&nodes[at + 1], &nodes[at], (count - 1 - at) * sizeof(nodes[0]));
+		nodes[at] = node;
+	}
+	return count;
+}
+
+// A grouped tree's first level has no frames.
+static bool is_frame(const struct flame_tree *tree, uint32_t node)
+{
+	return node && !(tree->grouped && tree->nodes[node].parent == 0);
+}
+
+static int add_frame(struct diagnosis *diagnosis, struct diagnosis_stack *stack, const char *name)
+{
+	return string_table_add(&diagnosis->strings, name, strlen(name),
+				&stack->frames[stack->frame_count++]);
+}
+
+// How many frames below the innermost Python function lie @leaf; 0: there is none, or it is the leaf.
+static uint32_t depth_of_python(const struct flame_tree *tree, uint32_t leaf)
+{
+	uint32_t depth = 0;
+
+	for (uint32_t node = leaf; is_frame(tree, node); node = tree->nodes[node].parent) {
+		if (tree->nodes[node].kind == FRAME_KIND_PYTHON)
+			return depth;
+		depth++;
+	}
+	return 0;
+}
+
+// How many frames there are up to the outermost Python function: what lies outside of it is how the interpreter was
+// started. All, where there is no Python.
+static uint32_t depth_shown(const struct flame_tree *tree, uint32_t leaf)
+{
+	uint32_t depth = 0, shown = 0;
+
+	for (uint32_t node = leaf; is_frame(tree, node); node = tree->nodes[node].parent) {
+		depth++;
+		if (tree->nodes[node].kind == FRAME_KIND_PYTHON)
+			shown = depth;
+	}
+	return shown ? shown : depth;
+}
+
+// Frames of a stack, counted from its leaf, of which only the number is told.
+struct left_out {
+	uint32_t from, to;
+	const char *where;
+};
+
+static uint32_t depth_of_kernel(const struct flame_tree *tree, uint32_t leaf)
+{
+	uint32_t depth = 0;
+
+	for (uint32_t node = leaf;
+	     is_frame(tree, node) && tree->nodes[node].kind == FRAME_KIND_KERNEL;
+	     node = tree->nodes[node].parent)
+		depth++;
+	return depth;
+}
+
+// Dozens of frames of the kernel and of libraries would hide the Python line that called them, which is what can be
+// changed: of those only the innermost are kept, which say what it waits for, and by which call.
+static void leave_out(const struct flame_tree *tree, uint32_t leaf, struct left_out ret_left[2])
+{
+	uint32_t python = depth_of_python(tree, leaf), kernel = depth_of_kernel(tree, leaf);
+
+	if (python < DIAGNOSIS_FRAMES_MAX)
+		return;
+	ret_left[0] = (struct left_out){ DIAGNOSIS_KERNEL_FRAMES_MAX, kernel, "the kernel" };
+	ret_left[1] =
+		(struct left_out){ kernel + DIAGNOSIS_LIBRARY_FRAMES_MAX, python, "libraries" };
+}
+
+static const struct left_out *find_left_out(const struct left_out left[2], uint32_t depth)
+{
+	for (int i = 0; i < 2; i++) {
+		if (depth >= left[i].from && depth < left[i].to)
+			return &left[i];
+	}
+	return NULL;
+}
+
+static int add_left_out(struct diagnosis *diagnosis, struct diagnosis_stack *stack,
+			const struct left_out *left)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "... (%u more in %s)", left->to - left->from, left->where);
+	return add_frame(diagnosis, stack, text);
+}
+
+static int keep_stack(struct diagnosis *diagnosis, struct diagnosis_evidence *shown,
+		      const struct flame_tree *tree, uint32_t leaf, int64_t sum)
+{
+	struct diagnosis_stack *stack = &shown->stacks[shown->stack_count++];
+	uint32_t end = depth_shown(tree, leaf), depth = 0, node = leaf;
+	struct left_out left[2] = { 0 };
+	int rc = 0;
+
+	leave_out(tree, leaf, left);
+	stack->value = tree->nodes[leaf].self;
+	stack->share = (double)stack->value / (double)sum;
+	for (; depth < end && stack->frame_count < DIAGNOSIS_FRAMES_MAX && !rc;
+	     node = tree->nodes[node].parent, depth++) {
+		const struct left_out *out = find_left_out(left, depth);
+
+		if (!out)
+			rc = add_frame(diagnosis, stack,
+				       string_table_get(&tree->strings, tree->nodes[node].name));
+		else if (depth == out->from)
+			rc = add_left_out(diagnosis, stack, out);
+	}
+	stack->cut = depth < end;
+	return rc;
+}
+
+/* Growth is what there is in the last one of so many parts of the range, less what was in the first. */
+enum { GROWTH_PARTS = 10 };
+
+// The part of a level's tree that has come since the range began.
+static int read_growth(const struct query *query, struct flame_tree *tree, struct error *err)
+{
+	_cleanup_(flame_tree_deinit) struct flame_tree before = { 0 };
+	struct time_range range = query->range;
+	uint64_t part_ns = (range.to_ns - range.from_ns) / GROWTH_PARTS;
+	struct query first = *query, last = *query;
+
+	first.range.to_ns = range.from_ns + part_ns;
+	last.range.from_ns = range.to_ns - part_ns;
+	int rc = query_flame_tree(&first, &before, err);
+	if (!rc)
+		rc = query_flame_tree(&last, tree, err);
+	if (rc)
+		return rc;
+	rc = flame_tree_subtract(tree, &before);
+	return rc ? error_set(err, rc, "out of memory for what has grown") : 0;
+}
+
+static int read_stacks(const struct query *query, const struct gpu_evidence *evidence,
+		       struct diagnosis *diagnosis, struct error *err)
+{
+	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
+	struct diagnosis_evidence *told = &diagnosis->evidence[diagnosis->evidence_count];
+	struct matcher matchers[SELECTOR_MATCHERS_MAX + 1];
+	struct selector selector =
+		with_label(query->selector, LABEL_WAIT, evidence->wait, matchers);
+	_cleanup_free_ bool *shown = NULL;
+	uint32_t nodes[DIAGNOSIS_STACKS_MAX];
+	struct query stacks = *query;
+	int64_t sum;
+
+	stacks.type = evidence->type;
+	stacks.selector = &selector;
+	stacks.group_by = diagnosis->is_of_gpu ? LABEL_THREAD : NULL;
+	int rc = evidence->growth ? read_growth(&stacks, &tree, err)
+				  : query_flame_tree(&stacks, &tree, err);
+	if (rc)
+		return rc;
+
+	diagnosis->evidence_count++;
+	*told = (struct diagnosis_evidence){ .what = evidence->what,
+					     .type = evidence->type,
+					     .wait = evidence->wait };
+	if (diagnosis->is_of_gpu)
+		rc = find_shown(&tree, &diagnosis->gpu.threads, evidence, &shown);
+	uint32_t count = rc ? 0 : largest_nodes(&tree, shown, nodes, &sum);
+	for (uint32_t i = 0; !rc && i < count; i++)
+		rc = keep_stack(diagnosis, told, &tree, nodes[i], sum);
+	return rc ? error_set(err, rc, "out of memory for the stacks") : 0;
+}
+
+// ---- who else ran -----------------------------------------------------------------------------
+
+// The name of the group of @tree with the largest sum, of those that are smaller than @below; NULL: none.
+static const struct flame_node *largest_group(const struct flame_tree *tree, int64_t below)
+{
+	const struct flame_node *largest = NULL;
+
+	for (uint32_t i = 1; i < tree->node_count; i++) {
+		const struct flame_node *node = &tree->nodes[i];
+
+		if (node->parent == 0 && node->total > 0 && node->total < below &&
+		    (!largest || node->total > largest->total))
+			largest = node;
+	}
+	return largest;
+}
+
+static int add_services(struct diagnosis *diagnosis, const struct flame_tree *tree)
+{
+	struct diagnosis_evidence *told = &diagnosis->evidence[diagnosis->evidence_count++];
+	const struct flame_node *service = largest_group(tree, INT64_MAX);
+	int rc = 0;
+
+	*told = (struct diagnosis_evidence){ .what = "Who used the CPUs of the node where it "
+						     "waited most: services",
+					     .type = PROFILE_TYPE_CPU };
+	for (; service && told->stack_count < DIAGNOSIS_STACKS_MAX && !rc;
+	     service = largest_group(tree, service->total)) {
+		struct diagnosis_stack *shown = &told->stacks[told->stack_count++];
+
+		shown->value = service->total;
+		shown->share = (double)service->total / (double)tree->nodes[0].total;
+		rc = add_frame(diagnosis, shown, string_table_get(&tree->strings, service->name));
+	}
+	return rc;
+}
+
+// Who waits for a CPU is no culprit: whoever has them is looked for.
+static int read_services(const struct query *query, struct diagnosis *diagnosis, struct error *err)
+{
+	_cleanup_(flame_tree_deinit) struct flame_tree nodes = { 0 }, services = { 0 };
+	struct matcher of_node = { .name = (char *)LABEL_NODE, .op = MATCH_EQUAL };
+	const struct selector selector = { .matchers = &of_node, .count = 1 };
+	struct query waits = *query, all = *query;
+
+	waits.type = PROFILE_TYPE_SCHED_DELAY;
+	waits.group_by = LABEL_NODE;
+	int rc = query_flame_tree(&waits, &nodes, err);
+	const struct flame_node *node = rc ? NULL : largest_group(&nodes, INT64_MAX);
+	if (!node)
+		return rc;
+	of_node.value = (char *)string_table_get(&nodes.strings, node->name);
+	all.type = PROFILE_TYPE_CPU;
+	all.group_by = LABEL_SERVICE;
+	all.selector = &selector;
+	rc = query_flame_tree(&all, &services, err);
+	if (rc || !largest_group(&services, INT64_MAX))
+		return rc;
+	rc = add_services(diagnosis, &services);
+	return rc ? error_set(err, rc, "out of memory for the services") : 0;
+}
+
+// ---- the diagnosis ----------------------------------------------------------------------------
+
+// A certain cause on the CPU's side comes first, and memory that grows last: it holds nothing up yet.
+static bool gpu_comes_first(const struct diagnosis *diagnosis)
+{
+	enum verdict_class class = diagnosis->verdict.class;
+
+	if (!gpu_class_is_bottleneck(diagnosis->gpu.verdict.class) || class == VERDICT_THROTTLED)
+		return false;
+	return diagnosis->gpu.verdict.class != GPU_CLASS_MEMORY_GROWTH || class == VERDICT_NONE ||
+	       class == VERDICT_NO_DEMAND || class == VERDICT_NO_DATA;
+}
+
+// What shows a class of the threads'; said by name where that is not the verdict itself.
+static bool shows(enum verdict_class class, bool by_name, struct gpu_evidence *ret_evidence)
+{
+	*ret_evidence =
+		(struct gpu_evidence){ .what = by_name ? verdict_class_title(class) : NULL };
+	ret_evidence->type = verdict_class_profile(class, &ret_evidence->wait);
+	return ret_evidence->type != NULL;
+}
+
+// Where nothing stands out there is still a largest part.
+static uint32_t find_threads_evidence(const struct verdict *verdict,
+				      struct gpu_evidence evidence[GPU_EVIDENCE_MAX])
+{
+	uint32_t count = 0;
+
+	switch (verdict->class) {
+	case VERDICT_AMBIGUOUS:
+		for (uint32_t i = 0; i < 2; i++)
+			count += shows(verdict->shares[i].class, true, &evidence[count]);
+		return count;
+	case VERDICT_NONE:
+		return verdict->shares[0].share > 0 &&
+		       shows(verdict->shares[0].class, true, &evidence[0]);
+	default:
+		return shows(verdict->class, false, &evidence[0]);
+	}
+}
+
+// Of two causes the first ones' stacks each.
+static uint32_t find_both(const struct diagnosis *diagnosis,
+			  struct gpu_evidence evidence[GPU_EVIDENCE_MAX])
+{
+	const struct gpu_share *shares = diagnosis->gpu.verdict.shares;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		struct gpu_evidence found[GPU_EVIDENCE_MAX];
+
+		if (!gpu_evidence_find(&diagnosis->gpu, shares[i].class, found))
+			continue;
+		found[0].what = gpu_class_title(shares[i].class);
+		evidence[count++] = found[0];
+	}
+	return count;
+}
+
+static uint32_t find_evidence(const struct diagnosis *diagnosis,
+			      struct gpu_evidence evidence[GPU_EVIDENCE_MAX])
+{
+	const struct gpu_verdict *gpu = &diagnosis->gpu.verdict;
+	const struct verdict *verdict = &diagnosis->verdict;
+
+	if (diagnosis->is_of_gpu && gpu->class == GPU_CLASS_AMBIGUOUS)
+		return find_both(diagnosis, evidence);
+	if (diagnosis->is_of_gpu)
+		return gpu_evidence_find(&diagnosis->gpu, gpu->class, evidence);
+	return find_threads_evidence(verdict, evidence);
+}
+
+static int judge(const struct query *query, struct diagnosis *diagnosis, struct error *err)
+{
+	struct gpu_evidence evidence[GPU_EVIDENCE_MAX];
+	int64_t blocked_ns;
+	int rc = read_figures(query, &diagnosis->figures, err);
+
+	if (rc)
+		return rc;
+	diagnosis->verdict = verdict_of(&diagnosis->figures);
+	blocked_ns = diagnosis->figures.wait_ns[WAIT_FOR_GPU];
+	rc = gpu_diagnosis_read(query, blocked_ns, &diagnosis->gpu, err);
+	if (rc)
+		return rc;
+	diagnosis->is_of_gpu = gpu_comes_first(diagnosis);
+
+	uint32_t count = find_evidence(diagnosis, evidence);
+	for (uint32_t i = 0; i < count && !rc; i++)
+		rc = read_stacks(query, &evidence[i], diagnosis, err);
+	if (!rc && !diagnosis->is_of_gpu && diagnosis->verdict.class == VERDICT_RUN_QUEUE)
+		rc = read_services(query, diagnosis, err);
+	return rc;
+}
+
+int query_diagnosis(const struct query *query, struct diagnosis *ret_diagnosis, struct error *err)
+{
+	struct diagnosis diagnosis = { 0 };
+	int rc = judge(query, &diagnosis, err);
+
+	if (rc) {
+		diagnosis_deinit(&diagnosis);
+		return rc;
+	}
+	*ret_diagnosis = diagnosis;
+	return 0;
+}

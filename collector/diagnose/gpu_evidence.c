@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collector/diagnose/gpu_evidence.h"
+
+#include "collector/diagnose/gpu_frame.h"
+#include "collector/diagnose/gpu_lane.h"
+
+static const char *lane_of(const struct gpu_diagnosis *diagnosis, const char *prefix)
+{
+	return gpu_type_find(&diagnosis->types, prefix);
+}
+
+// Waits for the GPU: as they are counted, or as most of them were done; for room in its queue most of all.
+static struct gpu_evidence waits(const struct gpu_diagnosis *diagnosis, unsigned int with)
+{
+	const int64_t *sums = diagnosis->threads.launching;
+	const char *lane = lane_of(diagnosis, GPU_LANE_WAIT);
+
+	if (!with && diagnosis->queued_ns > sums[THREAD_SUM_WAIT])
+		return (struct gpu_evidence){ .type = PROFILE_TYPE_CPU, .with = GPU_MARK_LAUNCH };
+	if (lane && diagnosis->threads.has_counted)
+		return (struct gpu_evidence){ .type = lane, .with = with };
+	if (sums[THREAD_SUM_SPIN] >= sums[THREAD_SUM_BLOCKED])
+		return (struct gpu_evidence){ .type = PROFILE_TYPE_GPU_SPIN, .with = with };
+	return (struct gpu_evidence){ .type = PROFILE_TYPE_OFF_CPU,
+				      .wait = wait_for_name(WAIT_FOR_GPU),
+				      .with = with };
+}
+
+// The lane that counts calls, if there is one; else samples of the CPU or waits, whichever took longer.
+static struct gpu_evidence calls(const struct gpu_diagnosis *diagnosis, const char *prefix,
+				 enum gpu_mark mark, int64_t cpu_ns, int64_t wait_ns)
+{
+	const char *lane = prefix ? lane_of(diagnosis, prefix) : NULL;
+
+	if (lane)
+		return (struct gpu_evidence){ .type = lane };
+	if (wait_ns > cpu_ns)
+		return waits(diagnosis, mark);
+	return (struct gpu_evidence){ .type = PROFILE_TYPE_CPU, .with = mark };
+}
+
+static struct gpu_evidence blocked(enum wait_for what)
+{
+	return (struct gpu_evidence){ .type = PROFILE_TYPE_OFF_CPU, .wait = wait_for_name(what) };
+}
+
+// What ran, and what was waited for, while the GPU certainly had nothing to do; or else all of @type.
+static struct gpu_evidence while_idle(const struct gpu_diagnosis *diagnosis, const char *type,
+				      unsigned int without)
+{
+	const char *lane = lane_of(diagnosis, GPU_LANE_IDLE_STACKS);
+
+	return (struct gpu_evidence){ .type = lane ? lane : type, .without = without };
+}
+
+// Where a rank is late its stacks are the cause, and the others' waits what follows from it.
+static struct gpu_evidence late_or_waiting(const struct gpu_diagnosis *diagnosis)
+{
+	const char *lane = lane_of(diagnosis, GPU_LANE_LAG);
+
+	if (lane && gpu_figures_know(&diagnosis->figures, GPU_FIGURE_LAG) &&
+	    diagnosis->figures.values[GPU_FIGURE_LAG] > 0)
+		return (struct gpu_evidence){ .type = lane };
+	return waits(diagnosis, GPU_MARK_COLLECTIVE);
+}
+
+// What of it was freed since is no growth. Whoever allocates it need not be who launches.
+static struct gpu_evidence growing(const struct gpu_diagnosis *diagnosis)
+{
+	const char *level = lane_of(diagnosis, GPU_LANE_INUSE);
+
+	return (struct gpu_evidence){ .type = level ? level : lane_of(diagnosis, GPU_LANE_ALLOC),
+				      .threads = GPU_EVIDENCE_ALL,
+				      .growth = level != NULL };
+}
+
+static struct gpu_evidence first_of(const struct gpu_diagnosis *diagnosis, enum gpu_class class)
+{
+	const int64_t *sums = diagnosis->threads.launching;
+
+	switch (class) {
+	case GPU_CLASS_STARVED:
+		return while_idle(diagnosis, PROFILE_TYPE_OFF_CPU, 0);
+	case GPU_CLASS_CPU_BOUND:
+		return while_idle(diagnosis, PROFILE_TYPE_CPU, GPU_MARK_DRIVER);
+	case GPU_CLASS_LAUNCH_BOUND:
+		return calls(diagnosis, GPU_LANE_LAUNCHES, GPU_MARK_LAUNCH, 1, 0);
+	case GPU_CLASS_COPY_BOUND:
+		return calls(diagnosis, GPU_LANE_COPY_BYTES, GPU_MARK_COPY_IN,
+			     sums[THREAD_SUM_CPU_COPY_IN], sums[THREAD_SUM_WAIT_COPY_IN]);
+	case GPU_CLASS_IMPLICIT_SYNC:
+		return waits(diagnosis, GPU_MARK_IMPLICIT);
+	case GPU_CLASS_COMPUTE_BOUND:
+	case GPU_CLASS_MEMORY_BOUND:
+	case GPU_CLASS_BUSY:
+	case GPU_CLASS_CONTENTION:
+		return waits(diagnosis, 0);
+	case GPU_CLASS_ALLOCATOR:
+		return calls(diagnosis, NULL, GPU_MARK_ALLOCATION, sums[THREAD_SUM_CPU_ALLOCATION],
+			     sums[THREAD_SUM_WAIT_ALLOCATION]);
+	case GPU_CLASS_MEMORY_GROWTH:
+		return growing(diagnosis);
+	case GPU_CLASS_LOCK:
+		return blocked(WAIT_FOR_LOCK);
+	case GPU_CLASS_GIL:
+		return blocked(WAIT_FOR_GIL);
+	case GPU_CLASS_COLLECTIVE:
+		return late_or_waiting(diagnosis);
+	default:
+		return (struct gpu_evidence){ 0 };
+	}
+}
+
+// Who ends the waits, where agents were asked for that, and what runs meanwhile.
+static uint32_t add_others(const struct gpu_diagnosis *diagnosis, const char *wait,
+			   struct gpu_evidence *evidence)
+{
+	const char *lane = lane_of(diagnosis, GPU_LANE_WAKERS);
+	uint32_t count = 0;
+
+	if (lane)
+		evidence[count++] = (struct gpu_evidence){ .what = "Who ended these waits",
+							   .type = lane,
+							   .wait = wait };
+	evidence[count++] = (struct gpu_evidence){
+		.what = "What the service's other threads did on a CPU",
+		.type = PROFILE_TYPE_CPU,
+		.threads = GPU_EVIDENCE_OTHERS,
+	};
+	return count;
+}
+
+uint32_t gpu_evidence_find(const struct gpu_diagnosis *diagnosis, enum gpu_class class,
+			   struct gpu_evidence ret_evidence[GPU_EVIDENCE_MAX])
+{
+	ret_evidence[0] = first_of(diagnosis, class);
+	if (!ret_evidence[0].type)
+		return 0;
+	switch (class) {
+	case GPU_CLASS_STARVED:
+		return 1 + add_others(diagnosis, NULL, &ret_evidence[1]);
+	case GPU_CLASS_LOCK:
+	case GPU_CLASS_GIL:
+		return 1 + add_others(diagnosis, ret_evidence[0].wait, &ret_evidence[1]);
+	default:
+		return 1;
+	}
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Routes: which path, which parameters, which handler.
+#include "collector/http/http_api.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "collector/http/http_handlers.h"
+
+struct route {
+	const char *path; // "{name}" stands for a label's name
+	unsigned int known;
+	api_handler_fn handle;
+	bool slow; // reads the store: runs on a worker
+};
+
+static const struct route routes[] = {
+	{ "/api/v1/types", API_SELECTION, http_handle_types, true },
+	{ "/api/v1/labels", API_SELECTION, http_handle_labels, true },
+	{ "/api/v1/labels/{name}/values", API_SELECTION, http_handle_label_values, true },
+	{ "/api/v1/merge", API_SELECTION | API_TYPE | API_MAX_NODES | API_GROUP_BY | API_FORMAT,
+	  http_handle_merge, true },
+	{ "/api/v1/top", API_SELECTION | API_TYPE | API_LIMIT | API_GROUP_BY, http_handle_top,
+	  true },
+	{ "/api/v1/series", API_SELECTION | API_TYPE | API_STEP | API_GROUP_BY, http_handle_series,
+	  true },
+	{ "/api/v1/heatmap", API_SELECTION | API_TYPE | API_SLOT, http_handle_heatmap, true },
+	{ "/api/v1/diagnose", API_SELECTION, http_handle_diagnose, true },
+	{ "/api/v1/debug-files", 0, http_handle_debug_files, true },
+	{ "/api/v1/status", 0, http_handle_status, false },
+	{ "/metrics", 0, http_handle_metrics, false },
+	{ "/healthz", 0, http_handle_healthz, false },
+	{ "/readyz", 0, http_handle_readyz, false },
+};
+
+#define NAME_PLACE "{name}"
+
+/** Does @path fit the route? The label's name is copied to @label then. */
+static bool route_matches(const struct route *route, const char *path,
+			  char label[LABEL_NAME_BYTES_MAX + 1])
+{
+	const char *place = strstr(route->path, NAME_PLACE);
+
+	if (!place)
+		return strcmp(path, route->path) == 0;
+
+	size_t before = (size_t)(place - route->path);
+	if (strncmp(path, route->path, before) != 0)
+		return false;
+	size_t size = strcspn(path + before, "/");
+	if (size == 0 || size > LABEL_NAME_BYTES_MAX ||
+	    strcmp(path + before + size, place + strlen(NAME_PLACE)) != 0)
+		return false;
+
+	memcpy(label, path + before, size);
+	label[size] = '\0';
+	return true;
+}
+
+static const struct route *find_route(const char *path, char label[LABEL_NAME_BYTES_MAX + 1])
+{
+	for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
+		if (route_matches(&routes[i], path, label))
+			return &routes[i];
+	}
+	return NULL;
+}
+
+bool http_api_is_slow(void *context, const struct http_request *request)
+{
+	char label[LABEL_NAME_BYTES_MAX + 1];
+	const struct route *route = find_route(request->path, label);
+
+	(void)context;
+	return request->method == HTTP_PUT || (route && route->slow);
+}
+
+static const struct route upload_route = { "/api/v1/debug-files/{name}", 0, NULL, true };
+
+static bool is_upload_path(const char *path, char build_id[LABEL_NAME_BYTES_MAX + 1])
+{
+	return route_matches(&upload_route, path, build_id);
+}
+
+static void respond_unknown_path(struct http_response *response)
+{
+	response->endpoint = "unknown";
+	http_respond_error(response, 404, "not_found", "",
+			   "there is nothing at this path; GET /api/v1/openapi.yaml describes the "
+			   "API");
+}
+
+/** What PUT puts there is not given back: it is for naming only. */
+static void handle_upload_path(struct http_api *api, const struct http_request *request,
+			       const struct api_request *parsed, struct http_response *response)
+{
+	response->endpoint = upload_route.path;
+	response->media_type = "application/json";
+	if (request->method == HTTP_PUT) {
+		http_handle_debug_file(api, parsed, request, response);
+		return;
+	}
+	http_respond_error(
+		response, 405, "method_not_allowed", "",
+		"debug files are put there, not read; GET /api/v1/debug-files lists them");
+	response->allow = "PUT";
+}
+
+int http_api_begin_upload(void *context, struct http_request *request,
+			  struct http_response *response)
+{
+	char build_id[LABEL_NAME_BYTES_MAX + 1];
+	struct http_api *api = context;
+
+	response->endpoint = upload_route.path;
+	response->media_type = "application/json";
+	if (!is_upload_path(request->path, build_id) || !api->debug_files) {
+		http_respond_error(response, 405, "method_not_allowed", "",
+				   "only GET and HEAD are answered there");
+		return -1;
+	}
+	if (!atomic_load(&api->ready)) {
+		http_respond_error(response, 503, "unavailable", "",
+				   "the collector is starting or shutting down");
+		response->retry_after_s = 1;
+		return -1;
+	}
+	return http_begin_debug_file(api, request, build_id, response);
+}
+
+void http_api_end_upload(void *context, struct http_request *request)
+{
+	struct http_api *api = context;
+
+	http_end_debug_file(api, request);
+}
+
+void http_api_handle(void *context, const struct http_request *request,
+		     struct http_response *response)
+{
+	struct http_api *api = context;
+	_cleanup_(api_request_deinit) struct api_request parsed = { 0 };
+	struct error err = { 0 };
+	const char *field = "";
+	char label[LABEL_NAME_BYTES_MAX + 1] = "";
+
+	if (is_upload_path(request->path, parsed.label)) {
+		handle_upload_path(api, request, &parsed, response);
+		return;
+	}
+	const struct route *route = find_route(request->path, label);
+	if (!route) {
+		if (!http_handle_asset(request, response))
+			respond_unknown_path(response);
+		return;
+	}
+	response->endpoint = route->path;
+	response->media_type = "application/json";
+	if (api_request_parse(request, route->known, &parsed, &field, &err)) {
+		http_respond_failure(response, &err, field);
+		return;
+	}
+	if (route->slow && !atomic_load(&api->ready)) {
+		http_respond_error(response, 503, "unavailable", "",
+				   "the collector is starting or shutting down");
+		response->retry_after_s = 1;
+		return;
+	}
+	memcpy(parsed.label, label, sizeof(label));
+	route->handle(api, &parsed, response);
+}
+
+void http_api_done(void *context, const struct http_request *request,
+		   const struct http_response *response, uint64_t duration_ns, uint64_t bytes)
+{
+	struct http_api *api = context;
+	const char *endpoint = response->endpoint ? response->endpoint : "refused";
+
+	if (response->retry_after_s && strcmp(endpoint, "refused") == 0)
+		metrics_add(api->metrics, METRIC_QUERIES_REFUSED, 1);
+	metrics_add_response(api->metrics, endpoint, response->status, duration_ns, bytes);
+	log_debug("http: %d %s, %llu bytes, %.1f ms", response->status, request->path,
+		  (unsigned long long)bytes, (double)duration_ns / NS_PER_MS);
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the HTTP server answers: the API under /api/v1 (collector/openapi.yaml), metrics, health and
+// the web page.
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "collector/symbols/debug_files.h"
+#include "collector/http/http_exchange.h"
+#include "collector/metrics/metrics.h"
+#include "collector/ingest/receiver.h"
+#include "collector/store/store.h"
+#include "collector/symbols/symbolizer.h"
+
+/** Everything is borrowed and outlives the server. */
+struct http_api {
+	struct store *store;
+	struct receiver *receiver;
+	struct metrics *metrics;
+	struct debug_files *debug_files; // NULL: none are taken
+	struct symbolizer *symbolizer;   // NULL: only what agents named has names
+	atomic_bool ready;               // false: starting or shutting down
+};
+
+/** The functions of struct http_server_options; @context is the struct http_api. */
+bool http_api_is_slow(void *context, const struct http_request *request);
+void http_api_handle(void *context, const struct http_request *request,
+		     struct http_response *response);
+int http_api_begin_upload(void *context, struct http_request *request,
+			  struct http_response *response);
+void http_api_end_upload(void *context, struct http_request *request);
+void http_api_done(void *context, const struct http_request *request,
+		   const struct http_response *response, uint64_t duration_ns, uint64_t bytes);

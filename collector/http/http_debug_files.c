@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Debug files: uploads, and the list of what is there.
+#include "collector/http/http_handlers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "collector/http/json_text.h"
+
+static bool is_build_id(const char *text)
+{
+	size_t size = strlen(text);
+
+	return size >= 4 && size % 2 == 0 && size <= 2 * DEBUG_CACHE_ID_BYTES_MAX &&
+	       strspn(text, "0123456789abcdef") == size;
+}
+
+int http_begin_debug_file(struct http_api *api, struct http_request *upload, const char *build_id,
+			  struct http_response *response)
+{
+	const struct debug_cache *cache = &api->debug_files->cache;
+	_cleanup_free_ struct debug_cache_file *file = malloc(sizeof(*file));
+
+	if (!is_build_id(build_id))
+		http_respond_error(response, 400, "invalid_argument", "build_id",
+				   "a GNU build id in lower-case hexadecimal is wanted");
+	else if (upload->body_bytes > DEBUG_FILE_BYTES_MAX || upload->body_bytes > cache->bytes_max)
+		http_respond_error(response, 413, "too_large", "",
+				   "the file is larger than --debug-files allows, or than 2 GiB");
+	else if (!file || debug_cache_begin(cache, file))
+		http_respond_error(response, 503, "unavailable", "",
+				   "the file cannot be written here");
+	else
+		upload->upload = take(file);
+	return upload->upload ? ((struct debug_cache_file *)upload->upload)->fd : -1;
+}
+
+void http_end_debug_file(struct http_api *api, struct http_request *upload)
+{
+	if (!upload->upload)
+		return;
+	debug_cache_drop(&api->debug_files->cache, upload->upload);
+	free(upload->upload);
+	upload->upload = NULL;
+}
+
+void http_handle_debug_file(struct http_api *api, const struct api_request *request,
+			    const struct http_request *upload, struct http_response *response)
+{
+	struct error err = { 0 };
+	int rc = debug_files_keep(api->debug_files, upload->upload, request->label, &err);
+
+	if (rc) {
+		http_respond_failure(response, &err, "build_id");
+		return;
+	}
+	response->status = 201;
+	buffer_append_string(&response->body, "{\"build_id\":");
+	json_append_string(&response->body, request->label);
+	buffer_append_string(&response->body, ",\"bytes\":");
+	json_append_uint(&response->body, upload->body_bytes);
+	buffer_append_string(&response->body, "}\n");
+}
+
+/** The list as it is written. */
+struct listing {
+	struct buffer *body;
+	uint64_t bytes;
+	uint32_t count;
+};
+
+static int append_file(void *context, const char *build_id, uint64_t bytes, uint64_t used_s)
+{
+	struct listing *listing = context;
+
+	buffer_append_string(listing->body,
+			     listing->count++ ? ",{\"build_id\":" : "{\"build_id\":");
+	json_append_string(listing->body, build_id);
+	buffer_append_string(listing->body, ",\"bytes\":");
+	json_append_uint(listing->body, bytes);
+	buffer_append_string(listing->body, ",\"used\":");
+	json_append_uint(listing->body, used_s);
+	buffer_append_byte(listing->body, '}');
+	listing->bytes += bytes;
+	return 0;
+}
+
+void http_handle_debug_files(struct http_api *api, const struct api_request *request,
+			     struct http_response *response)
+{
+	struct listing listing = { .body = &response->body };
+
+	(void)request;
+	buffer_append_string(listing.body, "{\"files\":[");
+	int rc = api->debug_files
+			 ? debug_cache_list(&api->debug_files->cache, append_file, &listing)
+			 : 0;
+	if (rc) {
+		struct error err = { 0 };
+
+		error_errno(&err, rc, "debug files");
+		http_respond_failure(response, &err, "");
+		return;
+	}
+	buffer_append_string(listing.body, "],\"bytes\":");
+	json_append_uint(listing.body, listing.bytes);
+	buffer_append_string(listing.body, ",\"bytes_max\":");
+	json_append_uint(listing.body, api->debug_files ? api->debug_files->cache.bytes_max : 0);
+	buffer_append_string(listing.body, "}\n");
+}

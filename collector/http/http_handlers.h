@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// The handlers behind the routes, and the parsed request that they act on.
+#pragma once
+
+#include "base/profile_type.h"
+#include "collector/http/http_api.h"
+#include "collector/query/query.h"
+#include "collector/store/selector.h"
+
+/** Parameters of API calls; which of them a route knows is a set of these bits. */
+enum api_parameter {
+	API_QUERY = 1 << 0,
+	API_TYPE = 1 << 1,
+	API_FROM = 1 << 2,
+	API_TO = 1 << 3,
+	API_MAX_NODES = 1 << 4,
+	API_GROUP_BY = 1 << 5,
+	API_FORMAT = 1 << 6,
+	API_LIMIT = 1 << 7,
+	API_STEP = 1 << 8,
+	API_SLOT = 1 << 9,
+	API_SELECTION = API_QUERY | API_FROM | API_TO,
+};
+
+enum api_format { API_JSON, API_COLLAPSED, API_SVG, API_PPROF };
+
+enum {
+	API_LIMIT_MAX = 10000,
+	API_LIMIT_DEFAULT = 100,
+};
+
+/** A request, wholly parsed: handlers look at nothing else. */
+struct api_request {
+	struct selector selector;
+	const char *type;
+	char unit[PROFILE_TYPE_PART_BYTES];
+	struct time_range range;
+	uint64_t now_ns;
+	const char *group_by; // NULL: none
+	uint32_t max_nodes;
+	uint32_t limit;
+	enum api_format format;
+	uint64_t step_ns;
+	uint64_t slot_ns;
+	uint64_t deadline_ns;
+	char label[LABEL_NAME_BYTES_MAX + 1]; // the {name} of the path, label or build id
+};
+
+/**
+ * Parse the parameters of @request, of which the route knows @known. Returns 0; -EINVAL with @err
+ * and *ret_field naming the parameter (a string that lives as long as the request).
+ */
+int api_request_parse(const struct http_request *request, unsigned int known,
+		      struct api_request *ret_parsed, const char **ret_field, struct error *err);
+void api_request_deinit(struct api_request *parsed);
+
+/** A step that gives about 300 points for @range_ns and is a time that people count in. */
+uint64_t api_default_step(uint64_t range_ns);
+
+/** Handlers fill @response; a failed one is an error response too. */
+typedef void (*api_handler_fn)(struct http_api *api, const struct api_request *request,
+			       struct http_response *response);
+
+void http_handle_types(struct http_api *api, const struct api_request *request,
+		       struct http_response *response);
+void http_handle_labels(struct http_api *api, const struct api_request *request,
+			struct http_response *response);
+void http_handle_label_values(struct http_api *api, const struct api_request *request,
+			      struct http_response *response);
+void http_handle_merge(struct http_api *api, const struct api_request *request,
+		       struct http_response *response);
+void http_handle_top(struct http_api *api, const struct api_request *request,
+		     struct http_response *response);
+void http_handle_series(struct http_api *api, const struct api_request *request,
+			struct http_response *response);
+void http_handle_heatmap(struct http_api *api, const struct api_request *request,
+			 struct http_response *response);
+void http_handle_diagnose(struct http_api *api, const struct api_request *request,
+			  struct http_response *response);
+void http_handle_status(struct http_api *api, const struct api_request *request,
+			struct http_response *response);
+void http_handle_metrics(struct http_api *api, const struct api_request *request,
+			 struct http_response *response);
+void http_handle_healthz(struct http_api *api, const struct api_request *request,
+			 struct http_response *response);
+void http_handle_readyz(struct http_api *api, const struct api_request *request,
+			struct http_response *response);
+
+void http_handle_debug_files(struct http_api *api, const struct api_request *request,
+			     struct http_response *response);
+
+/** An upload to the path's build id begins: a descriptor for its body, or -1 with an error response. */
+int http_begin_debug_file(struct http_api *api, struct http_request *upload, const char *build_id,
+			  struct http_response *response);
+/** All of it has arrived: keep it if it is what the path says. */
+void http_handle_debug_file(struct http_api *api, const struct api_request *request,
+			    const struct http_request *upload, struct http_response *response);
+/** Drop what was not kept. */
+void http_end_debug_file(struct http_api *api, struct http_request *upload);
+
+/** The embedded file at @request's path. False: there is none. */
+bool http_handle_asset(const struct http_request *request, struct http_response *response);
+
+/** The query that @request asks. */
+struct query api_query(struct http_api *api, const struct api_request *request);
+/** What a failed merge, table or heat map is about: a gauge's type has none of them. */
+const char *api_failed_field(const struct api_request *request);
+/** "type":..,"unit":.. */
+void api_append_type(struct buffer *body, const struct api_request *request);

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collector/http/http_listen.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/cleanup.h"
+
+enum { LISTEN_BACKLOG = 128, HOST_BYTES = 256 };
+
+static void addrinfo_freep(struct addrinfo **info)
+{
+	if (*info)
+		freeaddrinfo(*info);
+}
+
+/** "host:port" to its parts; the port is what follows the last colon. */
+static int split_address(const char *address, char host[HOST_BYTES], const char **ret_port)
+{
+	const char *colon = strrchr(address, ':');
+
+	if (!colon || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
+	    strlen(colon + 1) > 5)
+		return -EINVAL;
+
+	size_t size = (size_t)(colon - address);
+	if (size >= 2 && address[0] == '[' && address[size - 1] == ']') {
+		address++;
+		size -= 2;
+	} else if (memchr(address, ':', size)) {
+		return -EINVAL; // an IPv6 address needs its brackets
+	}
+	if (size >= HOST_BYTES)
+		return -EINVAL;
+
+	memcpy(host, address, size);
+	host[size] = '\0';
+	*ret_port = colon + 1;
+	return 0;
+}
+
+static int bound_port(int fd)
+{
+	struct sockaddr_storage name;
+	socklen_t size = sizeof(name);
+
+	if (getsockname(fd, (struct sockaddr *)&name, &size))
+		return -errno;
+	return ntohs(name.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&name)->sin6_port
+						: ((struct sockaddr_in *)&name)->sin_port);
+}
+
+static int listen_on(const struct addrinfo *info, int *ret_fd)
+{
+	const int on = 1, off = 0;
+	_cleanup_close_ int fd =
+		socket(info->ai_family, info->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
+		       info->ai_protocol);
+
+	if (fd < 0)
+		return -errno;
+	// A restarted collector must not wait for the old connections' TIME_WAIT.
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (info->ai_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+	if (bind(fd, info->ai_addr, info->ai_addrlen) || listen(fd, LISTEN_BACKLOG))
+		return -errno;
+
+	*ret_fd = take_fd(fd);
+	return 0;
+}
+
+static int describe(int rc, const char *address, const char *setting, struct error *err)
+{
+	switch (rc) {
+	case -EADDRINUSE:
+		return error_set(err, rc,
+				 "%s is in use by another program (another cairn-collector?); stop "
+				 "it, or choose another address with --%s",
+				 address, setting);
+	case -EACCES:
+		return error_set(err, rc,
+				 "%s: ports below 1024 need privileges; choose another with --%s",
+				 address, setting);
+	case -EADDRNOTAVAIL:
+		return error_set(err, rc,
+				 "%s is not an address of this machine; choose one with --%s",
+				 address, setting);
+	default:
+		return error_errno(err, rc, "listen on %s (--%s)", address, setting);
+	}
+}
+
+int http_listen(const char *address, const char *setting, int *ret_fd, int *ret_port,
+		struct error *err)
+{
+	_cleanup_(addrinfo_freep) struct addrinfo *info = NULL;
+	_cleanup_close_ int fd = -1;
+	char host[HOST_BYTES];
+	const char *port;
+
+	// getaddrinfo() takes a number above 65535 too, and cuts it to another port.
+	if (split_address(address, host, &port) || strtoul(port, NULL, 10) > UINT16_MAX)
+		return error_set(err, -EINVAL,
+				 "--%s: \"%s\" is not an address; write 127.0.0.1:7070, [::1]:7070 "
+				 "or :7070 (all addresses)",
+				 setting, address);
+
+	const struct addrinfo hints = { .ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM };
+	int failed = getaddrinfo(*host ? host : NULL, port, &hints, &info);
+	if (failed)
+		return error_set(err, -EINVAL, "--%s: %s: %s", setting, address,
+				 gai_strerror(failed));
+
+	int rc = -EADDRNOTAVAIL;
+	for (const struct addrinfo *at = info; at && rc; at = at->ai_next)
+		rc = listen_on(at, &fd);
+	if (rc)
+		return describe(rc, address, setting, err);
+
+	*ret_port = bound_port(fd);
+	*ret_fd = take_fd(fd);
+	return 0;
+}

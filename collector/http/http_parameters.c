@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parameters of API calls: all of them are parsed and checked before anything is done.
+#include "collector/http/http_handlers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/profile_type.h"
+
+enum {
+	DEFAULT_POINTS = 300,
+	STEP_NS_MIN = 10 * 1000 * 1000, // the shortest slot an agent can have
+};
+
+static const struct {
+	const char *name;
+	enum api_parameter bit;
+} parameters[] = {
+	{ "query", API_QUERY },   { "type", API_TYPE },           { "from", API_FROM },
+	{ "to", API_TO },         { "max_nodes", API_MAX_NODES }, { "group_by", API_GROUP_BY },
+	{ "format", API_FORMAT }, { "limit", API_LIMIT },         { "step", API_STEP },
+	{ "slot", API_SLOT },
+};
+
+/** A parse on its way: the first failure names its field and ends it. */
+struct parsing {
+	const struct http_request *request;
+	unsigned int known;
+	struct api_request *parsed;
+	const char *field;
+	struct error *err;
+};
+
+static int refuse_unknown(struct parsing *parsing, const char *name)
+{
+	char names[128] = "";
+
+	for (size_t i = 0; i < ARRAY_SIZE(parameters); i++) {
+		if (!(parsing->known & parameters[i].bit))
+			continue;
+		if (*names)
+			strcat(names, ", ");
+		strcat(names, parameters[i].name);
+	}
+	parsing->field = name;
+	return error_set(parsing->err, -EINVAL, "unknown parameter \"%.40s\"; known here: %s", name,
+			 *names ? names : "none");
+}
+
+static int check_known(struct parsing *parsing)
+{
+	const struct http_request *request = parsing->request;
+
+	for (uint32_t i = 0; i < request->parameter_count; i++) {
+		const char *name = request->parameters[i].name;
+		bool known = false;
+
+		for (size_t p = 0; p < ARRAY_SIZE(parameters); p++)
+			known |= strcmp(parameters[p].name, name) == 0 &&
+				 (parsing->known & parameters[p].bit);
+		if (!known)
+			return refuse_unknown(parsing, name);
+		for (uint32_t other = 0; other < i; other++) {
+			if (strcmp(request->parameters[other].name, name) == 0) {
+				parsing->field = name;
+				return error_set(parsing->err, -EINVAL, "given twice");
+			}
+		}
+	}
+	return 0;
+}
+
+/** The value of a parameter, "" if absent. Names it as the field of what may fail next. */
+static const char *parameter(struct parsing *parsing, const char *name)
+{
+	parsing->field = name;
+	return http_parameter(parsing->request, name);
+}
+
+static int parse_uint(struct parsing *parsing, const char *name, uint32_t preset, uint32_t min,
+		      uint32_t max, uint32_t *ret_value)
+{
+	const char *text = parameter(parsing, name);
+	size_t digits = strspn(text, "0123456789");
+
+	if (!*text) {
+		*ret_value = preset;
+		return 0;
+	}
+	// Ten digits fit 64 bits whatever they are.
+	unsigned long long value = digits <= 10 ? strtoull(text, NULL, 10) : UINT64_MAX;
+	if (text[digits] || value < min || value > max)
+		return error_set(parsing->err, -EINVAL,
+				 "\"%.40s\" is not a whole number from %u to %u", text, min, max);
+	*ret_value = (uint32_t)value;
+	return 0;
+}
+
+static int parse_duration(struct parsing *parsing, const char *name, uint64_t preset_ns,
+			  uint64_t *ret_ns)
+{
+	const char *text = parameter(parsing, name);
+	uint64_t ns = preset_ns;
+
+	if (*text && duration_parse(text, &ns))
+		return error_set(parsing->err, -EINVAL,
+				 "\"%.40s\" is not a duration such as 20ms, 5s or 1h", text);
+	if (ns < STEP_NS_MIN || ns > QUERY_RANGE_NS_MAX)
+		return error_set(parsing->err, -EINVAL, "must be from 10ms to 31d");
+	*ret_ns = ns;
+	return 0;
+}
+
+static int parse_time(struct parsing *parsing, const char *name, const char *preset,
+		      uint64_t *ret_ns)
+{
+	const char *text = parameter(parsing, name);
+
+	return time_parse(*text ? text : preset, parsing->parsed->now_ns, ret_ns, parsing->err);
+}
+
+static int parse_range(struct parsing *parsing)
+{
+	struct time_range *range = &parsing->parsed->range;
+
+	int rc = parse_time(parsing, "to", "now", &range->to_ns);
+	if (!rc)
+		rc = parse_time(parsing, "from", "now-15m", &range->from_ns);
+	if (rc)
+		return rc;
+	if (range->from_ns >= range->to_ns)
+		return error_set(parsing->err, -EINVAL,
+				 "must be before to (the defaults are from=now-15m and to=now)");
+	if (range->to_ns - range->from_ns > QUERY_RANGE_NS_MAX)
+		return error_set(parsing->err, -EINVAL,
+				 "the range is longer than 31 days; choose a later from");
+	return 0;
+}
+
+static int parse_type(struct parsing *parsing)
+{
+	const char *text = parameter(parsing, "type");
+	struct profile_type type;
+
+	parsing->parsed->type = *text ? text : PROFILE_TYPE_CPU;
+	int rc = profile_type_parse(parsing->parsed->type, &type, parsing->err);
+	if (rc)
+		return rc;
+	memcpy(parsing->parsed->unit, type.sample_unit, sizeof(type.sample_unit));
+	return 0;
+}
+
+static int parse_group_by(struct parsing *parsing)
+{
+	static const char letters[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+	const char *text = parameter(parsing, "group_by");
+
+	if (text[strspn(text, letters)] || strchr("0123456789", *text ? *text : 'x') ||
+	    strlen(text) > LABEL_NAME_BYTES_MAX)
+		return error_set(parsing->err, -EINVAL,
+				 "\"%.40s\" is not a label's name ([a-zA-Z_][a-zA-Z0-9_]*)", text);
+	parsing->parsed->group_by = *text ? text : NULL;
+	return 0;
+}
+
+static int parse_format(struct parsing *parsing)
+{
+	static const char *const formats[] = {
+		[API_JSON] = "json",
+		[API_COLLAPSED] = "collapsed",
+		[API_SVG] = "svg",
+		[API_PPROF] = "pprof",
+	};
+	const char *text = parameter(parsing, "format");
+
+	for (size_t i = 0; i < ARRAY_SIZE(formats); i++) {
+		if (!*text || strcmp(text, formats[i]) == 0) {
+			parsing->parsed->format = (enum api_format)i;
+			return 0;
+		}
+	}
+	return error_set(parsing->err, -EINVAL,
+			 "\"%.40s\" is not one of json, collapsed, svg and pprof", text);
+}
+
+static int parse_numbers(struct parsing *parsing)
+{
+	struct api_request *parsed = parsing->parsed;
+
+	int rc = parse_uint(parsing, "max_nodes", QUERY_NODES_DEFAULT, 1, QUERY_NODES_MAX,
+			    &parsed->max_nodes);
+	if (!rc)
+		rc = parse_uint(parsing, "limit", API_LIMIT_DEFAULT, 1, API_LIMIT_MAX,
+				&parsed->limit);
+	if (!rc)
+		rc = parse_duration(parsing, "step",
+				    api_default_step(parsed->range.to_ns - parsed->range.from_ns),
+				    &parsed->step_ns);
+	if (!rc)
+		rc = parse_duration(parsing, "slot", 20 * NS_PER_MS, &parsed->slot_ns);
+	return rc;
+}
+
+static int parse_all(struct parsing *parsing)
+{
+	int rc = check_known(parsing);
+	if (!rc)
+		rc = selector_parse(parameter(parsing, "query"), &parsing->parsed->selector,
+				    parsing->err);
+	if (!rc)
+		rc = parse_range(parsing);
+	if (!rc)
+		rc = parse_type(parsing);
+	if (!rc)
+		rc = parse_group_by(parsing);
+	if (!rc)
+		rc = parse_format(parsing);
+	if (!rc)
+		rc = parse_numbers(parsing);
+	return rc;
+}
+
+int api_request_parse(const struct http_request *request, unsigned int known,
+		      struct api_request *ret_parsed, const char **ret_field, struct error *err)
+{
+	struct api_request parsed = {
+		.now_ns = clock_realtime_ns(),
+		.deadline_ns = request->deadline_ns,
+	};
+	struct parsing parsing = {
+		.request = request,
+		.known = known,
+		.parsed = &parsed,
+		.field = "",
+		.err = err,
+	};
+
+	int rc = parse_all(&parsing);
+	if (rc) {
+		api_request_deinit(&parsed);
+		err->code = rc;
+		*ret_field = parsing.field;
+		return rc;
+	}
+	*ret_parsed = parsed;
+	return 0;
+}
+
+void api_request_deinit(struct api_request *parsed)
+{
+	selector_deinit(&parsed->selector);
+}
+
+uint64_t api_default_step(uint64_t range_ns)
+{
+	static const uint32_t steps_ms[] = {
+		20,    40,    100,    200,    500,    1000,   2000,    5000,    10000,   15000,
+		30000, 60000, 120000, 300000, 600000, 900000, 1800000, 3600000, 7200000, 10800000,
+	};
+	size_t i = 0;
+
+	while (i + 1 < ARRAY_SIZE(steps_ms) && steps_ms[i] * NS_PER_MS * DEFAULT_POINTS < range_ns)
+		i++;
+	return steps_ms[i] * NS_PER_MS;
+}
+
+struct query api_query(struct http_api *api, const struct api_request *request)
+{
+	return (struct query){
+		.store = api->store,
+		.selector = &request->selector,
+		.type = request->type,
+		.range = request->range,
+		.group_by = request->group_by,
+		.symbolizer = api->symbolizer,
+		.deadline_ns = request->deadline_ns,
+	};
+}

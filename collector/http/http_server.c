@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two kinds of threads. libmicrohttpd's few threads move bytes and answer what is quick. A slow
+// request's connection is suspended and the request put into a queue; a worker answers it and
+// resumes the connection. So a long query never holds up a health probe.
+#include "collector/http/http_server.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <microhttpd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "collector/http/http_listen.h"
+
+enum {
+	IO_THREADS = 2, // bytes only: gigabits per thread
+	WORKERS_MAX = 64,
+	CLOSE_POLL_US = 5000,
+};
+
+// Scripts, styles and requests only from here; nobody may frame the page or guess media types.
+#define CONTENT_SECURITY_POLICY                                                                \
+	"default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; " \
+	"form-action 'none'; frame-ancestors 'none'"
+
+/** Where an exchange is. It belongs to one thread at a time: the connection's, or a worker. */
+enum exchange_state {
+	EXCHANGE_READING, // headers are known, the handler has not been asked; of a PUT: its body
+	EXCHANGE_QUEUED,  // suspended: waiting for, or with, a worker
+	EXCHANGE_ANSWERED,
+};
+
+struct exchange {
+	struct http_server *server;
+	struct MHD_Connection *connection;
+	struct http_request request;
+	struct http_response response;
+	enum exchange_state state;
+	bool is_sent;        // handed to the connection
+	uint64_t body_bytes; // received
+	uint64_t start_ns;
+	struct exchange *next; // in the queue
+};
+
+struct http_server {
+	struct http_server_options options;
+	struct MHD_Daemon *daemon;
+	pthread_t workers[WORKERS_MAX];
+	uint32_t worker_count;
+	_Atomic uint32_t exchange_count; // in flight
+
+	pthread_mutex_t lock; // over what follows
+	pthread_cond_t filled;
+	struct exchange *first, **last;
+	uint32_t queued_count;
+	bool closing;
+};
+
+// ---- answers --------------------------------------------------------------------------------
+
+static void add_header(struct MHD_Response *answer, const char *name, const char *value)
+{
+	if (value)
+		MHD_add_response_header(answer, name, value);
+}
+
+static void add_headers(struct MHD_Response *answer, const struct http_response *response)
+{
+	char seconds[16];
+
+	add_header(answer, "Content-Type", response->media_type);
+	add_header(answer, "ETag", response->etag);
+	add_header(answer, "Content-Disposition", response->disposition);
+	add_header(answer, "Content-Encoding", response->is_gzip ? "gzip" : NULL);
+	add_header(answer, "Vary", response->varies ? "Accept-Encoding" : NULL);
+	// With an ETag, ask each time whether it is still the same; answers about now are never kept.
+	add_header(answer, "Cache-Control", response->etag ? "no-cache" : "no-store");
+	add_header(answer, "Content-Security-Policy", CONTENT_SECURITY_POLICY);
+	add_header(answer, "X-Content-Type-Options", "nosniff");
+	add_header(answer, "Referrer-Policy", "no-referrer");
+	if (response->status == 405)
+		add_header(answer, "Allow", response->allow ? response->allow : "GET, HEAD");
+	// A body that we do not read must not be taken for the next request.
+	if (response->closes || response->status == 405 || response->status == 413)
+		add_header(answer, "Connection", "close");
+	if (response->retry_after_s) {
+		snprintf(seconds, sizeof(seconds), "%u", response->retry_after_s);
+		add_header(answer, "Retry-After", seconds);
+	}
+}
+
+static struct MHD_Response *make_answer(struct http_response *response)
+{
+	if (response->fixed_body)
+		return MHD_create_response_from_buffer(
+			response->fixed_size, (void *)response->fixed_body, MHD_RESPMEM_PERSISTENT);
+	// The exchange outlives the answer's sending and frees the body.
+	return MHD_create_response_from_buffer(response->body.size, response->body.bytes,
+					       MHD_RESPMEM_PERSISTENT);
+}
+
+static enum MHD_Result send_answer(struct exchange *exchange)
+{
+	struct http_response *response = &exchange->response;
+
+	if (response->status == 0)
+		response->status = 200;
+	if (response->status == 200 && response->etag && exchange->request.if_none_match &&
+	    http_etag_matches(exchange->request.if_none_match, response->etag)) {
+		response->status = 304;
+		response->fixed_body = "";
+		response->fixed_size = 0;
+		response->is_gzip = false;
+	}
+
+	struct MHD_Response *answer = make_answer(response);
+	if (!answer)
+		return MHD_NO;
+	add_headers(answer, response);
+	enum MHD_Result queued =
+		MHD_queue_response(exchange->connection, (unsigned int)response->status, answer);
+	MHD_destroy_response(answer);
+	exchange->is_sent = queued == MHD_YES;
+	return queued;
+}
+
+static void finish_response(struct exchange *exchange)
+{
+	struct http_response *response = &exchange->response;
+
+	if (response->body.rc) {
+		int rc = response->body.rc;
+
+		http_respond_error(response, rc == -ENOMEM ? 503 : 413,
+				   rc == -ENOMEM ? "out_of_memory" : "too_large", "",
+				   rc == -ENOMEM
+					   ? "out of memory for the answer"
+					   : "the answer is too large; choose a shorter range "
+					     "or fewer series");
+	}
+	http_compress(&exchange->request, response);
+	exchange->state = EXCHANGE_ANSWERED;
+}
+
+static void run_handler(struct exchange *exchange)
+{
+	struct http_server *server = exchange->server;
+
+	exchange->response.body.size_max = HTTP_BODY_BYTES_MAX;
+	server->options.handle(server->options.context, &exchange->request, &exchange->response);
+	finish_response(exchange);
+}
+
+static void refuse(struct exchange *exchange, const char *message)
+{
+	http_respond_error(&exchange->response, 503, "overloaded", "", message);
+	exchange->response.retry_after_s = 1;
+	exchange->response.endpoint = "refused";
+	exchange->state = EXCHANGE_ANSWERED;
+}
+
+// ---- the queue ------------------------------------------------------------------------------
+
+static bool queue_push(struct http_server *server, struct exchange *exchange)
+{
+	pthread_mutex_lock(&server->lock);
+	bool fits = !server->closing &&
+		    server->queued_count < server->options.threads * HTTP_QUEUED_PER_THREAD_MAX;
+	if (fits) {
+		exchange->next = NULL;
+		*server->last = exchange;
+		server->last = &exchange->next;
+		server->queued_count++;
+		pthread_cond_signal(&server->filled);
+	}
+	pthread_mutex_unlock(&server->lock);
+	return fits;
+}
+
+/** The next exchange, or NULL when the server closes and the queue is empty. */
+static struct exchange *queue_pop(struct http_server *server, bool *ret_closing)
+{
+	pthread_mutex_lock(&server->lock);
+	while (!server->first && !server->closing)
+		pthread_cond_wait(&server->filled, &server->lock);
+	struct exchange *exchange = server->first;
+	if (exchange) {
+		server->first = exchange->next;
+		if (!server->first)
+			server->last = &server->first;
+		server->queued_count--;
+	}
+	*ret_closing = server->closing;
+	pthread_mutex_unlock(&server->lock);
+	return exchange;
+}
+
+static void *work(void *context)
+{
+	struct http_server *server = context;
+	struct exchange *exchange;
+	bool closing;
+
+	while ((exchange = queue_pop(server, &closing))) {
+		if (closing)
+			refuse(exchange, "the collector is shutting down");
+		else
+			run_handler(exchange);
+		MHD_resume_connection(exchange->connection);
+	}
+	return NULL;
+}
+
+/** Suspend first: a worker may be done before this returns. */
+static void start_slow(struct exchange *exchange)
+{
+	struct MHD_Connection *connection = exchange->connection;
+
+	exchange->state = EXCHANGE_QUEUED;
+	MHD_suspend_connection(connection);
+	if (queue_push(exchange->server, exchange))
+		return;
+
+	refuse(exchange, "too many queries are running; try again in a second");
+	MHD_resume_connection(connection);
+}
+
+// ---- requests -------------------------------------------------------------------------------
+
+static enum MHD_Result add_parameter(void *context, enum MHD_ValueKind kind, const char *name,
+				     size_t name_size, const char *value, size_t value_size)
+{
+	struct http_request *request = context;
+
+	(void)kind;
+	if (request->parameter_count == HTTP_PARAMETERS_MAX || strlen(name) != name_size ||
+	    (value && strlen(value) != value_size)) {
+		request->malformed = true;
+		return MHD_NO;
+	}
+	request->parameters[request->parameter_count++] = (struct http_parameter){
+		.name = name,
+		.value = value ? value : "",
+	};
+	return MHD_YES;
+}
+
+static void read_request(struct exchange *exchange, const char *path)
+{
+	struct MHD_Connection *connection = exchange->connection;
+	struct http_request *request = &exchange->request;
+
+	request->path = path;
+	request->deadline_ns = exchange->start_ns + HTTP_ANSWER_MS_MAX * NS_PER_MS;
+	request->if_none_match =
+		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "If-None-Match");
+	request->accepts_gzip = http_accepts_gzip(
+		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Accept-Encoding"));
+	MHD_get_connection_values_n(connection, MHD_GET_ARGUMENT_KIND, add_parameter, request);
+}
+
+static bool has_body(struct MHD_Connection *connection)
+{
+	const char *size =
+		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
+
+	return (size && strcmp(size, "0") != 0) ||
+	       MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Transfer-Encoding");
+}
+
+/** The size of a PUT's body must be known before: it bounds what is written. */
+static void begin_put(struct exchange *exchange)
+{
+	const struct http_server_options *options = &exchange->server->options;
+	struct http_request *request = &exchange->request;
+	const char *size = MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND,
+						       "Content-Length");
+	char *end = NULL;
+
+	request->method = HTTP_PUT;
+	request->body_bytes = size ? strtoull(size, &end, 10) : 0;
+	if (!size || !*size || *end)
+		http_respond_error(&exchange->response, 411, "length_required", "",
+				   "the body's size must be told in Content-Length");
+	else
+		request->body_fd =
+			options->begin_upload(options->context, request, &exchange->response);
+	exchange->response.closes = request->body_fd < 0;
+}
+
+static bool write_body(struct exchange *exchange, const char *bytes, size_t size)
+{
+	while (size && exchange->body_bytes < exchange->request.body_bytes) {
+		ssize_t count = write(exchange->request.body_fd, bytes, size);
+
+		if (count < 0 && errno != EINTR)
+			return false;
+		bytes += count < 0 ? 0 : count;
+		size -= count < 0 ? 0 : (size_t)count;
+		exchange->body_bytes += count < 0 ? 0 : (uint64_t)count;
+	}
+	return size == 0;
+}
+
+/** The headers have arrived. Refuse what needs no handler. */
+static enum MHD_Result begin(struct exchange *exchange, const char *path, const char *method)
+{
+	struct http_response *response = &exchange->response;
+
+	read_request(exchange, path);
+	exchange->request.body_fd = -1;
+	if (strcmp(method, "PUT") == 0 && exchange->server->options.begin_upload) {
+		begin_put(exchange);
+		if (exchange->request.body_fd >= 0)
+			return MHD_YES;
+	} else if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
+		http_respond_error(response, 405, "method_not_allowed", "",
+				   "only GET and HEAD are answered");
+	else if (has_body(exchange->connection))
+		http_respond_error(response, 413, "too_large", "", "a GET request has no body");
+	else if (exchange->request.malformed)
+		http_respond_error(response, 400, "invalid_argument", "",
+				   "too many parameters, or a NUL byte in one");
+	else
+		return MHD_YES;
+
+	exchange->state = EXCHANGE_ANSWERED;
+	return send_answer(exchange);
+}
+
+static struct exchange *exchange_new(struct http_server *server, struct MHD_Connection *connection)
+{
+	struct exchange *exchange = calloc(1, sizeof(*exchange));
+
+	if (!exchange)
+		return NULL;
+	exchange->server = server;
+	exchange->connection = connection;
+	exchange->start_ns = clock_monotonic_ns();
+	atomic_fetch_add(&server->exchange_count, 1);
+	return exchange;
+}
+
+/** libmicrohttpd asks: once with the headers, once when all has arrived, once after a resume. */
+static enum MHD_Result on_request(void *context, struct MHD_Connection *connection, const char *url,
+				  const char *method, const char *version, const char *upload,
+				  size_t *upload_size, void **slot)
+{
+	struct http_server *server = context;
+	struct exchange *exchange = *slot;
+
+	(void)version;
+	if (!exchange) {
+		exchange = exchange_new(server, connection);
+		*slot = exchange;
+		return exchange ? begin(exchange, url, method) : MHD_NO;
+	}
+	if (*upload_size) { // announced by no header: not HTTP
+		bool written = exchange->request.body_fd >= 0 &&
+			       write_body(exchange, upload, *upload_size);
+
+		*upload_size = 0;
+		return written ? MHD_YES : MHD_NO;
+	}
+	switch (exchange->state) {
+	case EXCHANGE_READING:
+		if (server->options.is_slow(server->options.context, &exchange->request)) {
+			start_slow(exchange);
+			return MHD_YES;
+		}
+		run_handler(exchange);
+		return send_answer(exchange);
+	case EXCHANGE_QUEUED:
+		return MHD_YES;
+	case EXCHANGE_ANSWERED:
+		return exchange->is_sent ? MHD_YES : send_answer(exchange);
+	}
+	return MHD_NO;
+}
+
+static void on_completed(void *context, struct MHD_Connection *connection, void **slot,
+			 enum MHD_RequestTerminationCode code)
+{
+	struct http_server *server = context;
+	struct exchange *exchange = *slot;
+
+	(void)connection, (void)code;
+	if (!exchange)
+		return;
+	if (exchange->request.method == HTTP_PUT)
+		server->options.end_upload(server->options.context, &exchange->request);
+	if (server->options.done) {
+		const struct http_response *response = &exchange->response;
+
+		server->options.done(server->options.context, &exchange->request, response,
+				     clock_monotonic_ns() - exchange->start_ns,
+				     response->fixed_body ? response->fixed_size
+							  : response->body.size);
+	}
+	http_response_deinit(&exchange->response);
+	free(exchange);
+	*slot = NULL;
+	atomic_fetch_sub(&server->exchange_count, 1);
+}
+
+static void on_log(void *context, const char *format, va_list arguments)
+{
+	char text[256];
+
+	(void)context;
+	vsnprintf(text, sizeof(text), format, arguments);
+	text[strcspn(text, "\n")] = '\0';
+	log_debug("http: %s", text);
+}
+
+// ---- opening and closing --------------------------------------------------------------------
+
+static int start_daemon(struct http_server *server, int fd, struct error *err)
+{
+	const unsigned int flags =
+		MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+
+	server->daemon = MHD_start_daemon(
+		flags, 0, NULL, NULL, on_request, server, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
+		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, (unsigned int)IO_THREADS,
+		MHD_OPTION_CONNECTION_LIMIT, (unsigned int)HTTP_CONNECTIONS_MAX,
+		MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned int)HTTP_CONNECTIONS_PER_IP_MAX,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_HEADER_BYTES_MAX,
+		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)HTTP_IDLE_S_MAX,
+		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
+		MHD_OPTION_END);
+	return server->daemon ? 0 : error_set(err, -EIO, "http: the server does not start");
+}
+
+static int start_workers(struct http_server *server, struct error *err)
+{
+	while (server->worker_count < server->options.threads) {
+		int rc = pthread_create(&server->workers[server->worker_count], NULL, work, server);
+
+		if (rc)
+			return error_errno(err, -rc, "http: start a thread");
+		server->worker_count++;
+	}
+	return 0;
+}
+
+static void stop_workers(struct http_server *server)
+{
+	pthread_mutex_lock(&server->lock);
+	server->closing = true;
+	pthread_cond_broadcast(&server->filled);
+	pthread_mutex_unlock(&server->lock);
+	for (uint32_t i = 0; i < server->worker_count; i++)
+		pthread_join(server->workers[i], NULL);
+}
+
+int http_server_open(const struct http_server_options *options, struct http_server **ret_server,
+		     int *ret_port, struct error *err)
+{
+	_cleanup_close_ int fd = -1;
+	int port;
+
+	if (options->threads == 0 || options->threads > WORKERS_MAX)
+		return error_set(err, -EINVAL, "http-threads: 1 to %d", WORKERS_MAX);
+	int rc = http_listen(options->address, "http", &fd, &port, err);
+	if (rc)
+		return rc;
+
+	struct http_server *server = calloc(1, sizeof(*server));
+	if (!server)
+		return error_set(err, -ENOMEM, "http: out of memory");
+	server->options = *options;
+	server->last = &server->first;
+	pthread_mutex_init(&server->lock, NULL);
+	pthread_cond_init(&server->filled, NULL);
+	rc = start_workers(server, err);
+	if (!rc)
+		rc = start_daemon(server, fd, err);
+	if (rc) {
+		http_server_close(server, 0);
+		return rc;
+	}
+
+	take_fd(fd); // the daemon's now
+	*ret_port = port;
+	*ret_server = server;
+	return 0;
+}
+
+void http_server_close(struct http_server *server, uint32_t grace_ms)
+{
+	if (!server)
+		return;
+
+	_cleanup_close_ int fd = server->daemon ? MHD_quiesce_daemon(server->daemon) : -1;
+	// Workers first: the daemon cannot be stopped while a connection is suspended.
+	stop_workers(server);
+	uint64_t limit_ns = clock_monotonic_ns() + grace_ms * NS_PER_MS;
+	while (atomic_load(&server->exchange_count) && clock_monotonic_ns() < limit_ns)
+		usleep(CLOSE_POLL_US);
+	if (server->daemon)
+		MHD_stop_daemon(server->daemon);
+	pthread_cond_destroy(&server->filled);
+	pthread_mutex_destroy(&server->lock);
+	free(server);
+}

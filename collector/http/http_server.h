@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The HTTP server: connections, limits, threads. The only user of libmicrohttpd. What is answered
+// is the handler's business.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "collector/http/http_exchange.h"
+
+enum {
+	HTTP_CONNECTIONS_MAX = 512,
+	HTTP_CONNECTIONS_PER_IP_MAX = 256, // a proxy in front is one address
+	HTTP_HEADER_BYTES_MAX = 32
+				<< 10, // request line and headers; more is refused with 414 or 431
+	HTTP_IDLE_S_MAX = 30,
+	HTTP_QUEUED_PER_THREAD_MAX =
+		4, // slow requests that wait; further ones are refused with 503
+	HTTP_ANSWER_MS_MAX = 30 * 1000, // then a slow request's deadline has passed
+};
+
+struct http_server_options {
+	const char *address; // "host:port", "[::1]:port"; port 0: any
+	uint32_t threads;    // 1..64: how many slow requests run at once
+	void *context;
+	/** Should it run on a thread of its own? Others are answered between other connections' bytes. */
+	bool (*is_slow)(void *context, const struct http_request *request);
+	/** Fill @response. Called on any of the server's threads, several at once. */
+	void (*handle)(void *context, const struct http_request *request,
+		       struct http_response *response);
+	/**
+	 * A PUT's headers have arrived: is its body wanted? Returns a descriptor that all of it will
+	 * be written to, owned by @request's upload; or -1 with @response an error. NULL: no PUT is.
+	 */
+	int (*begin_upload)(void *context, struct http_request *request,
+			    struct http_response *response);
+	/** The exchange is over, however: drop what was not kept of @request's upload. */
+	void (*end_upload)(void *context, struct http_request *request);
+	/** A response has been sent, or its client has gone; may be NULL. */
+	void (*done)(void *context, const struct http_request *request,
+		     const struct http_response *response, uint64_t duration_ns, uint64_t bytes);
+};
+
+struct http_server;
+
+/** Listening and serving on return. */
+int http_server_open(const struct http_server_options *options, struct http_server **ret_server,
+		     int *ret_port, struct error *err);
+/** Stop listening, finish what runs, wait up to @grace_ms for the answers to leave, free. */
+void http_server_close(struct http_server *server, uint32_t grace_ms);

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the collector is: status, metrics, probes.
+#include "collector/http/http_handlers.h"
+
+#include "base/clock.h"
+#include "base/version.h"
+#include "collector/http/json_text.h"
+
+#define AGENT_SEEN_NS (60 * NS_PER_SECOND)
+
+static uint32_t agents_now(struct http_api *api, uint64_t now_ns)
+{
+	return receiver_agents_since(api->receiver, now_ns - AGENT_SEEN_NS);
+}
+
+static void append_figure(struct buffer *body, const char *name, uint64_t value)
+{
+	buffer_printf(body, ",\"%s\":", name);
+	json_append_uint(body, value);
+}
+
+void http_handle_status(struct http_api *api, const struct api_request *request,
+			struct http_response *response)
+{
+	struct store_stats stats = { 0 };
+	struct buffer *body = &response->body;
+
+	store_read_stats(api->store, &stats);
+	buffer_append_string(body, "{\"version\":");
+	json_append_string(body, CAIRN_VERSION);
+	append_figure(body, "agents", agents_now(api, request->now_ns));
+	append_figure(body, "series", stats.series);
+	append_figure(body, "oldest_ns", stats.oldest_ns);
+	append_figure(body, "newest_ns", stats.newest_ns);
+	append_figure(body, "stored_bytes", stats.stored_bytes);
+	append_figure(body, "now_ns", request->now_ns);
+	buffer_append_string(body, "}\n");
+}
+
+void http_handle_metrics(struct http_api *api, const struct api_request *request,
+			 struct http_response *response)
+{
+	struct store_stats stats = { 0 };
+
+	store_read_stats(api->store, &stats);
+	response->media_type = "text/plain; version=0.0.4; charset=utf-8";
+	metrics_encode(api->metrics, &stats, agents_now(api, request->now_ns), &response->body);
+}
+
+void http_handle_healthz(struct http_api *api, const struct api_request *request,
+			 struct http_response *response)
+{
+	(void)api, (void)request;
+	response->media_type = "text/plain; charset=utf-8";
+	buffer_append_string(&response->body, "ok\n");
+}
+
+void http_handle_readyz(struct http_api *api, const struct api_request *request,
+			struct http_response *response)
+{
+	bool ready = atomic_load(&api->ready);
+
+	(void)request;
+	response->media_type = "text/plain; charset=utf-8";
+	response->status = ready ? 200 : 503;
+	buffer_append_string(&response->body, ready ? "ready\n" : "shutting down\n");
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collector/ingest/receiver.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "proto/export_message.h"
+
+struct seen_agent {
+	struct id128 machine, boot; // a boot is one start of an agent
+	uint64_t seen_ns;
+	bool replaced; // another started on the machine, and this has not been heard since
+};
+
+struct receiver {
+	struct store *store;
+	struct metrics *metrics;
+	pthread_mutex_t lock; // over what follows
+	struct seen_agent agents[RECEIVER_AGENTS_MAX];
+	uint32_t agent_count;
+	uint64_t complained_ns; // when a failing store was last logged
+};
+
+struct receiver *receiver_new(struct store *store, struct metrics *metrics)
+{
+	struct receiver *receiver = calloc(1, sizeof(*receiver));
+
+	if (!receiver)
+		return NULL;
+	receiver->store = store;
+	receiver->metrics = metrics;
+	pthread_mutex_init(&receiver->lock, NULL);
+	return receiver;
+}
+
+void receiver_free(struct receiver *receiver)
+{
+	if (!receiver)
+		return;
+
+	pthread_mutex_destroy(&receiver->lock);
+	free(receiver);
+}
+
+/** The agent's entry, or the one to use for it: a new one, or else the one seen longest ago. */
+static struct seen_agent *find_agent(struct receiver *receiver, const struct store_batch_id *batch)
+{
+	struct seen_agent *oldest = &receiver->agents[0];
+
+	for (uint32_t i = 0; i < receiver->agent_count; i++) {
+		struct seen_agent *agent = &receiver->agents[i];
+
+		if (id128_equal(agent->boot, batch->boot) &&
+		    id128_equal(agent->machine, batch->agent))
+			return agent;
+		if (agent->seen_ns < oldest->seen_ns)
+			oldest = agent;
+	}
+	if (receiver->agent_count < RECEIVER_AGENTS_MAX)
+		return &receiver->agents[receiver->agent_count++];
+	return oldest;
+}
+
+/**
+ * An agent that is new on its machine has most likely replaced the one before: that one counts again
+ * when it sends again, as where two run side by side.
+ */
+static void replace_agents(struct receiver *receiver, struct id128 machine)
+{
+	for (uint32_t i = 0; i < receiver->agent_count; i++)
+		if (id128_equal(receiver->agents[i].machine, machine))
+			receiver->agents[i].replaced = true;
+}
+
+static void note_agent(struct receiver *receiver, const struct store_batch_id *batch)
+{
+	uint64_t now_ns = clock_realtime_ns();
+
+	pthread_mutex_lock(&receiver->lock);
+	struct seen_agent *agent = find_agent(receiver, batch);
+	if (!id128_equal(agent->boot, batch->boot) || !id128_equal(agent->machine, batch->agent))
+		replace_agents(receiver, batch->agent);
+	*agent = (struct seen_agent){ .machine = batch->agent,
+				      .boot = batch->boot,
+				      .seen_ns = now_ns };
+	pthread_mutex_unlock(&receiver->lock);
+}
+
+uint32_t receiver_agents_since(struct receiver *receiver, uint64_t since_ns)
+{
+	uint32_t count = 0;
+
+	pthread_mutex_lock(&receiver->lock);
+	for (uint32_t i = 0; i < receiver->agent_count; i++)
+		count += receiver->agents[i].seen_ns >= since_ns && !receiver->agents[i].replaced;
+	pthread_mutex_unlock(&receiver->lock);
+	return count;
+}
+
+/** A store that fails does so for every agent: say it once a minute. */
+static void complain(struct receiver *receiver, const struct error *err)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+
+	pthread_mutex_lock(&receiver->lock);
+	bool due =
+		!receiver->complained_ns || now_ns - receiver->complained_ns > 60 * NS_PER_SECOND;
+	if (due)
+		receiver->complained_ns = now_ns;
+	pthread_mutex_unlock(&receiver->lock);
+	if (due)
+		log_error("receiver: cannot store a batch: %s; agents keep their batches and try "
+			  "again",
+			  err->text);
+}
+
+static enum rpc_status fail_append(struct receiver *receiver, int rc, struct error *err)
+{
+	switch (rc) {
+	case -EINVAL:
+		metrics_add(receiver->metrics, METRIC_INGEST_MALFORMED, 1);
+		return RPC_INVALID_ARGUMENT;
+	case -ENOMEM:
+	case -ENOSPC:
+		metrics_add(receiver->metrics, METRIC_INGEST_ERRORS, 1);
+		complain(receiver, err);
+		return RPC_RESOURCE_EXHAUSTED;
+	default:
+		metrics_add(receiver->metrics, METRIC_INGEST_ERRORS, 1);
+		complain(receiver, err);
+		return RPC_UNAVAILABLE;
+	}
+}
+
+static enum rpc_status respond(struct receiver *receiver, struct store_append_result *result,
+			       struct buffer *buffer, struct error *err)
+{
+	_cleanup_(export_response_deinit) struct export_response response = {
+		.unknown_stacks = take(result->unknown_stacks),
+		.unknown_stack_count = result->unknown_stack_count,
+		.duplicate = result->duplicate,
+	};
+
+	metrics_add(receiver->metrics, METRIC_INGEST_UNKNOWN_STACKS, response.unknown_stack_count);
+	return export_response_encode(&response, buffer, err) ? RPC_INTERNAL : RPC_OK;
+}
+
+enum rpc_status receiver_export(void *context, const void *request, size_t request_size,
+				struct buffer *response, struct error *err)
+{
+	struct receiver *receiver = context;
+	_cleanup_(profile_freep) struct profile *profile = NULL;
+	struct store_append_result result = { 0 };
+	struct batch_id batch;
+
+	metrics_add(receiver->metrics, METRIC_INGEST_BYTES, request_size);
+	int rc = export_request_decode(request, request_size, &batch, &profile, err);
+	if (rc) {
+		metrics_add(receiver->metrics, METRIC_INGEST_MALFORMED, 1);
+		return rc == -ENOMEM ? RPC_RESOURCE_EXHAUSTED : RPC_INVALID_ARGUMENT;
+	}
+
+	const struct store_batch_id id = { batch.agent, batch.boot, batch.sequence };
+	note_agent(receiver, &id);
+	rc = store_append(receiver->store, &id, profile, &result, err);
+	if (rc)
+		return fail_append(receiver, rc, err);
+
+	if (result.duplicate) {
+		metrics_add(receiver->metrics, METRIC_INGEST_DUPLICATES, 1);
+	} else if (!result.unknown_stack_count) {
+		metrics_add(receiver->metrics, METRIC_INGEST_BATCHES, 1);
+		metrics_add(receiver->metrics, METRIC_INGEST_ROWS, profile->sample_count);
+	}
+	return respond(receiver, &result, response, err);
+}

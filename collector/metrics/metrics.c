@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collector/metrics/metrics.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/version.h"
+
+static const struct {
+	const char *name;
+	const char *sentence;
+} counters[] = {
+#define X(constant, name, sentence) { name, sentence },
+	METRIC_COUNTERS(X)
+#undef X
+};
+
+/** The store's figures, by place in struct store_stats. */
+static const struct {
+	const char *name;
+	const char *type;
+	size_t offset;
+	const char *sentence;
+} store_figures[] = {
+#define FIGURE(name, type, field, sentence)                                              \
+	{                                                                                \
+		"cairn_store_" name, type, offsetof(struct store_stats, field), sentence \
+	}
+	FIGURE("rows_appended_total", "counter", rows_appended, "Rows stored since start."),
+	FIGURE("batches_appended_total", "counter", batches_appended,
+	       "Batches stored since start."),
+	FIGURE("batches_duplicate_total", "counter", batches_duplicate,
+	       "Batches that the store had already."),
+	FIGURE("rows_late_dropped_total", "counter", rows_late_dropped,
+	       "Rows dropped because they were older than the retention."),
+	FIGURE("rows_future_dropped_total", "counter", rows_future_dropped,
+	       "Rows dropped because they were more than an hour ahead of this clock."),
+	FIGURE("chunk_bytes_total", "counter", chunk_bytes, "Compressed bytes of written chunks."),
+	FIGURE("chunk_rows_total", "counter", chunk_rows, "Rows in written chunks."),
+	FIGURE("stored_bytes", "gauge", stored_bytes, "Bytes on disk, about."),
+	FIGURE("memory_bytes", "gauge", memory_bytes,
+	       "Bytes of caches and open partitions, about."),
+	FIGURE("series", "gauge", series, "Series in all partitions."),
+	FIGURE("partitions", "gauge", partitions, "Time partitions held."),
+	FIGURE("stack_nodes", "gauge", nodes, "Nodes of the stack forests in all partitions."),
+#undef FIGURE
+};
+
+static struct metric_endpoint *find_endpoint(struct metrics *metrics, const char *name)
+{
+	for (size_t i = 0; i < METRIC_ENDPOINTS_MAX; i++) {
+		struct metric_endpoint *endpoint = &metrics->endpoints[i];
+		const char *found = atomic_load(&endpoint->name);
+
+		if (!found && atomic_compare_exchange_strong(&endpoint->name, &found, name))
+			return endpoint;
+		if (strcmp(found, name) == 0)
+			return endpoint;
+	}
+	return NULL;
+}
+
+void metrics_add_response(struct metrics *metrics, const char *endpoint, int status,
+			  uint64_t duration_ns, uint64_t bytes)
+{
+	struct metric_endpoint *found = find_endpoint(metrics, endpoint);
+
+	if (!found)
+		return;
+	atomic_fetch_add(&found->responses[status / 100 % METRIC_STATUS_CLASSES], 1);
+	atomic_fetch_add(&found->duration_ns, duration_ns);
+	atomic_fetch_add(&found->bytes, bytes);
+}
+
+static void encode_head(struct buffer *buffer, const char *name, const char *type,
+			const char *sentence)
+{
+	buffer_printf(buffer, "# HELP %s %s\n# TYPE %s %s\n", name, sentence, name, type);
+}
+
+static void encode_figure(struct buffer *buffer, const char *name, const char *type,
+			  const char *sentence, double value)
+{
+	encode_head(buffer, name, type, sentence);
+	buffer_printf(buffer, "%s %.15g\n", name, value);
+}
+
+static void encode_responses(struct metrics *metrics, struct buffer *buffer)
+{
+	encode_head(buffer, "cairn_http_responses_total", "counter",
+		    "HTTP responses by endpoint and class of status.");
+	for (size_t i = 0; i < METRIC_ENDPOINTS_MAX; i++) {
+		struct metric_endpoint *endpoint = &metrics->endpoints[i];
+
+		for (int class = 1; endpoint->name && class < METRIC_STATUS_CLASSES; class ++) {
+			uint64_t count = endpoint->responses[class];
+
+			if (count)
+				buffer_printf(buffer,
+					      "cairn_http_responses_total{endpoint=\"%s\",code=\"%"
+					      "dxx\"} %llu\n",
+					      endpoint->name, class, (unsigned long long)count);
+		}
+	}
+}
+
+static uint64_t response_count(const struct metric_endpoint *endpoint)
+{
+	uint64_t count = 0;
+
+	for (int class = 0; class < METRIC_STATUS_CLASSES; class ++)
+		count += endpoint->responses[class];
+	return count;
+}
+
+static void encode_durations(struct metrics *metrics, struct buffer *buffer)
+{
+	encode_head(buffer, "cairn_http_response_seconds", "summary",
+		    "Time from a request's arrival to the end of its response, by endpoint.");
+	for (size_t i = 0; i < METRIC_ENDPOINTS_MAX; i++) {
+		struct metric_endpoint *endpoint = &metrics->endpoints[i];
+
+		if (!endpoint->name)
+			continue;
+		buffer_printf(buffer,
+			      "cairn_http_response_seconds_sum{endpoint=\"%s\"} %.9f\n"
+			      "cairn_http_response_seconds_count{endpoint=\"%s\"} %llu\n",
+			      endpoint->name, (double)endpoint->duration_ns / NS_PER_SECOND,
+			      endpoint->name, (unsigned long long)response_count(endpoint));
+	}
+	encode_head(buffer, "cairn_http_response_bytes_total", "counter",
+		    "Bytes of HTTP responses' bodies, by endpoint.");
+	for (size_t i = 0; i < METRIC_ENDPOINTS_MAX && metrics->endpoints[i].name; i++)
+		buffer_printf(buffer, "cairn_http_response_bytes_total{endpoint=\"%s\"} %llu\n",
+			      metrics->endpoints[i].name,
+			      (unsigned long long)metrics->endpoints[i].bytes);
+}
+
+/** Resident memory: the second number of /proc/self/statm, in pages. */
+static uint64_t resident_bytes(void)
+{
+	_cleanup_fclose_ FILE *statm = fopen("/proc/self/statm", "re");
+	unsigned long long all, resident;
+
+	if (!statm || fscanf(statm, "%llu %llu", &all, &resident) != 2)
+		return 0;
+	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void encode_process(struct buffer *buffer)
+{
+	encode_figure(buffer, "process_resident_memory_bytes", "gauge",
+		      "Resident memory of the collector.", (double)resident_bytes());
+	encode_figure(buffer, "process_cpu_seconds_total", "counter",
+		      "CPU time that the collector has used.",
+		      (double)clock_process_cpu_ns() / NS_PER_SECOND);
+	encode_head(buffer, "cairn_build_info", "gauge", "The collector's version.");
+	buffer_printf(buffer, "cairn_build_info{version=\"%s\"} 1\n", CAIRN_VERSION);
+}
+
+void metrics_encode(struct metrics *metrics, const struct store_stats *stats, uint32_t agents,
+		    struct buffer *buffer)
+{
+	for (size_t i = 0; i < METRIC_COUNT; i++)
+		encode_figure(buffer, counters[i].name, "counter", counters[i].sentence,
+			      (double)metrics->counters[i]);
+	encode_figure(buffer, "cairn_agents", "gauge",
+		      "Agents that sent a batch in the last minute.", agents);
+	for (size_t i = 0; stats && i < ARRAY_SIZE(store_figures); i++) {
+		uint64_t value;
+
+		memcpy(&value, (const char *)stats + store_figures[i].offset, sizeof(value));
+		encode_figure(buffer, store_figures[i].name, store_figures[i].type,
+			      store_figures[i].sentence, (double)value);
+	}
+	encode_responses(metrics, buffer);
+	encode_durations(metrics, buffer);
+	encode_process(buffer);
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What has grown: a tree less an earlier one, stack by stack.
+#include "collector/query/query.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/profile.h"
+
+/** A node's stack, as a hash, and its value. */
+struct path {
+	struct id128 id;
+	int64_t self;
+};
+
+static int compare_paths(const void *a, const void *b)
+{
+	return memcmp(&((const struct path *)a)->id, &((const struct path *)b)->id,
+		      sizeof(struct id128));
+}
+
+// The stacks of @tree's nodes, in their order: parents come before children.
+static struct path *paths_of(const struct flame_tree *tree)
+{
+	struct path *paths = calloc((size_t)tree->node_count + 1, sizeof(*paths));
+
+	for (uint32_t i = 1; paths && i < tree->node_count; i++) {
+		const struct flame_node *node = &tree->nodes[i];
+		const char *name = string_table_get(&tree->strings, node->name);
+		struct {
+			struct id128 parent, name;
+			uint64_t kind;
+		} step = { paths[node->parent].id, id128_of(name, strlen(name)), node->kind };
+
+		paths[i] = (struct path){ id128_of(&step, sizeof(step)), node->self };
+	}
+	return paths;
+}
+
+int flame_tree_subtract(struct flame_tree *tree, const struct flame_tree *before)
+{
+	_cleanup_free_ struct path *now = paths_of(tree), *then = paths_of(before);
+
+	if (!now || !then)
+		return -ENOMEM;
+	if (before->node_count)
+		qsort(then + 1, before->node_count - 1, sizeof(*then), compare_paths);
+	for (uint32_t i = 1; i < tree->node_count; i++) {
+		struct flame_node *node = &tree->nodes[i];
+		const struct path *old =
+			before->node_count ? bsearch(&now[i], then + 1, before->node_count - 1,
+						     sizeof(*then), compare_paths)
+					   : NULL;
+
+		node->self -= old ? old->self : 0;
+		if (node->self < 0)
+			node->self = 0;
+	}
+	return 0;
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stacks of a gauge: what a level was on average, by stack. A gauge has one value in each second, so sums
+// over rows become means by the number of seconds; a second in which a stack had nothing counts as 0.
+#include "collector/query/query_sums.h"
+
+#include "base/clock.h"
+#include "base/profile_type.h"
+
+enum { TAIL_SECONDS = 2 }; // of the newest data, of which the gauge may not have come yet
+
+static uint64_t whole_seconds(uint64_t ns)
+{
+	return ns / NS_PER_SECOND + (ns % NS_PER_SECOND != 0);
+}
+
+void query_widen_gauge(struct query *query)
+{
+	if (!query->type || !profile_type_is_gauge(query->type))
+		return;
+	query->range.from_ns = query->range.from_ns / NS_PER_SECOND * NS_PER_SECOND;
+	query->range.to_ns = whole_seconds(query->range.to_ns) * NS_PER_SECOND;
+}
+
+/** How many of the last seconds before @end have no value at all; at most TAIL_SECONDS. */
+static int count_empty_tail(const struct query *query, const struct store_selection *selection,
+			    uint64_t end, uint64_t *ret_empty, struct error *err)
+{
+	const struct time_range tail = { (end - TAIL_SECONDS) * NS_PER_SECOND,
+					 end * NS_PER_SECOND };
+	int64_t values[TAIL_SECONDS] = { 0 };
+	uint64_t empty = 0;
+
+	int rc = store_activity(query->store, selection, tail, NS_PER_SECOND, NULL, values, err);
+	if (rc)
+		return rc;
+	while (empty < TAIL_SECONDS && !values[TAIL_SECONDS - 1 - empty])
+		empty++;
+	*ret_empty = empty;
+	return 0;
+}
+
+int query_gauge_seconds(const struct query *query, const struct store_selection *selection,
+			int64_t *ret_seconds, struct error *err)
+{
+	uint64_t begin = query->range.from_ns / NS_PER_SECOND;
+	uint64_t end = whole_seconds(query->range.to_ns), empty = 0;
+	struct store_stats stats;
+
+	*ret_seconds = 1;
+	if (!query->type || !profile_type_is_gauge(query->type) || !selection->series_count)
+		return 0;
+	// Time before there were any data, or that they have not reached yet, is no time without a level.
+	store_read_stats(query->store, &stats);
+	if (begin < stats.oldest_ns / NS_PER_SECOND)
+		begin = stats.oldest_ns / NS_PER_SECOND;
+	if (end > stats.newest_ns / NS_PER_SECOND) {
+		end = stats.newest_ns / NS_PER_SECOND + 1;
+		if (end >= begin + 2 * TAIL_SECONDS) {
+			int rc = count_empty_tail(query, selection, end, &empty, err);
+			if (rc)
+				return rc;
+			end -= empty;
+		}
+	}
+	if (end > begin)
+		*ret_seconds = (int64_t)(end - begin);
+	return 0;
+}
+
+int64_t query_gauge_mean(int64_t sum, int64_t seconds)
+{
+	int64_t half = sum < 0 ? -(seconds / 2) : seconds / 2;
+
+	// Values come from agents: what cannot be rounded is cut.
+	if (__builtin_add_overflow(sum, half, &half))
+		return sum / seconds;
+	return half / seconds;
+}

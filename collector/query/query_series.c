@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values over time: series per group, and the heat map. Both are read from the store's activity
+// counters, no stack is touched.
+#include "collector/query/query.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/profile_type.h"
+#include "collector/query/query_sums.h"
+
+#define OTHER_GROUP "other"
+
+/** Whole steps of @step_ns around @range. */
+static struct time_range align_range(struct time_range range, uint64_t step_ns)
+{
+	struct time_range aligned = {
+		.from_ns = range.from_ns / step_ns * step_ns,
+		.to_ns = range.to_ns / step_ns * step_ns,
+	};
+
+	if (aligned.to_ns < range.to_ns && aligned.to_ns <= UINT64_MAX - step_ns)
+		aligned.to_ns += step_ns;
+	return aligned;
+}
+
+static int align_steps(const struct query *query, uint64_t step_ns, uint32_t steps_max,
+		       struct time_range *ret_range, struct error *err)
+{
+	struct time_range range = query->range;
+
+	if (step_ns == 0 || range.from_ns >= range.to_ns)
+		return error_set(err, -EINVAL, "the range and the step must be longer than 0");
+
+	range = align_range(range, step_ns);
+	if ((range.to_ns - range.from_ns) / step_ns > steps_max)
+		return error_set(err, -EINVAL,
+				 "%llu ms make %llu points in this range, at most %u are given; "
+				 "choose at least %llu ms, or a shorter range",
+				 (unsigned long long)step_ns / 1000000,
+				 (unsigned long long)((range.to_ns - range.from_ns) / step_ns),
+				 steps_max,
+				 (unsigned long long)(query->range.to_ns - query->range.from_ns) /
+						 (steps_max - 1) / 1000000 +
+					 1);
+	*ret_range = range;
+	return 0;
+}
+
+/** A group on its way to a row of the answer. */
+struct ranked_group {
+	uint32_t group;
+	int64_t total;
+};
+
+static int compare_groups(const void *a, const void *b)
+{
+	const struct ranked_group *x = a, *y = b;
+
+	if (x->total != y->total)
+		return x->total < y->total ? 1 : -1;
+	return (x->group > y->group) - (x->group < y->group);
+}
+
+/** What is needed to fill the rows: which row each group goes to. */
+struct row_plan {
+	struct query_groups groups;
+	uint32_t *row_of_group;
+	uint32_t *row_of_series;
+	uint32_t row_count;
+	char **names; // by row
+};
+
+static void row_plan_deinit(struct row_plan *plan)
+{
+	query_groups_deinit(&plan->groups);
+	free(plan->row_of_group);
+	free(plan->row_of_series);
+	for (uint32_t i = 0; plan->names && i < plan->row_count; i++)
+		free(plan->names[i]);
+	free(plan->names);
+}
+
+/** Totals decide which groups get a row of their own when there are more than fit. */
+static int rank_groups(const struct query *query, const struct store_selection *selection,
+		       const struct row_plan *plan, struct time_range range,
+		       struct ranked_group *ranked, uint32_t ranked_count, struct error *err)
+{
+	_cleanup_free_ int64_t *totals = calloc(plan->groups.count, sizeof(*totals));
+	if (!totals)
+		return error_set(err, -ENOMEM, "out of memory for %u groups", plan->groups.count);
+
+	int rc = store_activity(query->store, selection, range, range.to_ns - range.from_ns,
+				plan->groups.of_series, totals, err);
+	if (rc)
+		return rc;
+
+	for (uint32_t i = 0; i < ranked_count; i++)
+		ranked[i].total = totals[ranked[i].group];
+	qsort(ranked, ranked_count, sizeof(*ranked), compare_groups);
+	return 0;
+}
+
+/** Rows for the groups in order; beyond QUERY_GROUPS_MAX they share the last row. */
+static int assign_rows(struct row_plan *plan, const struct ranked_group *ranked, uint32_t count,
+		       const struct store_selection *selection)
+{
+	uint32_t named = count < QUERY_GROUPS_MAX ? count : QUERY_GROUPS_MAX;
+
+	plan->row_count = named + (count > named);
+	plan->names = calloc(plan->row_count + 1ULL, sizeof(*plan->names));
+	plan->row_of_group = calloc(plan->groups.count, sizeof(*plan->row_of_group));
+	plan->row_of_series = calloc(selection->series_count + 1ULL, sizeof(*plan->row_of_series));
+	if (!plan->names || !plan->row_of_group || !plan->row_of_series)
+		return -ENOMEM;
+
+	for (uint32_t i = 0; i < count; i++)
+		plan->row_of_group[ranked[i].group] = i < named ? i : named;
+	for (uint32_t i = 0; i < plan->row_count; i++) {
+		plan->names[i] =
+			strdup(i < named ? string_table_get(&plan->groups.keys, ranked[i].group)
+					 : OTHER_GROUP);
+		if (!plan->names[i])
+			return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < selection->series_count; i++)
+		plan->row_of_series[i] = plan->row_of_group[plan->groups.of_series[i]];
+	return 0;
+}
+
+static int plan_rows(const struct query *query, const struct store_selection *selection,
+		     struct time_range range, struct row_plan *plan, struct error *err)
+{
+	int rc = query_groups_init(&plan->groups, selection, &query->group_by,
+				   query->group_by ? 1 : 0);
+	if (rc)
+		return error_set(err, rc, "too many values of %s to group by", query->group_by);
+
+	_cleanup_free_ struct ranked_group *ranked = calloc(plan->groups.count, sizeof(*ranked));
+	if (!ranked)
+		return error_set(err, -ENOMEM, "out of memory for %u groups", plan->groups.count);
+
+	uint32_t count = 0;
+	for (uint32_t group = 0; group < plan->groups.count; group++) {
+		if (plan->groups.first_series[group] != UINT32_MAX || !query->group_by)
+			ranked[count++].group = group;
+	}
+	if (count > QUERY_GROUPS_MAX) {
+		rc = rank_groups(query, selection, plan, range, ranked, count, err);
+		if (rc)
+			return rc;
+	}
+	rc = assign_rows(plan, ranked, count, selection);
+	return rc ? error_set(err, rc, "out of memory for %u groups", count) : 0;
+}
+
+void query_series_set_deinit(struct query_series_set *set)
+{
+	for (uint32_t i = 0; i < set->count; i++) {
+		free(set->series[i].group);
+		free(set->series[i].values);
+	}
+	free(set->series);
+	*set = (struct query_series_set){ 0 };
+}
+
+static int64_t sum_values(const int64_t *values, uint32_t count)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		sum += (uint64_t)values[i];
+	return (int64_t)sum;
+}
+
+static int compare_series(const void *a, const void *b)
+{
+	const struct query_series *x = a, *y = b;
+
+	if (x->total != y->total)
+		return x->total < y->total ? 1 : -1;
+	return strcmp(x->group, y->group);
+}
+
+/** Rows of @values to series that own theirs. */
+static int fill_set(struct query_series_set *set, struct row_plan *plan, const int64_t *values)
+{
+	size_t bytes = set->step_count * sizeof(*values);
+
+	set->series = calloc(plan->row_count + 1ULL, sizeof(*set->series));
+	if (!set->series)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < plan->row_count; i++) {
+		struct query_series *series = &set->series[set->count];
+
+		series->values = malloc(bytes);
+		if (!series->values)
+			return -ENOMEM;
+		memcpy(series->values, values + (size_t)i * set->step_count, bytes);
+		series->total = sum_values(series->values, set->step_count);
+		series->group = take(plan->names[i]);
+		set->count++;
+	}
+	qsort(set->series, set->count, sizeof(*set->series), compare_series);
+	return 0;
+}
+
+/** Whole seconds: a gauge has one value in each. */
+static uint64_t gauge_step(uint64_t step_ns)
+{
+	uint64_t seconds = step_ns / NS_PER_SECOND + (step_ns % NS_PER_SECOND != 0);
+
+	return step_ns ? seconds * NS_PER_SECOND : 0;
+}
+
+/** From sums to means: over each step's seconds, and over all for the total. */
+static void average_set(struct query_series_set *set)
+{
+	int64_t seconds = (int64_t)(set->step_ns / NS_PER_SECOND);
+
+	for (uint32_t i = 0; i < set->count; i++) {
+		struct query_series *series = &set->series[i];
+
+		series->total /= seconds * set->step_count;
+		for (uint32_t step = 0; step < set->step_count; step++)
+			series->values[step] /= seconds;
+	}
+}
+
+int query_series(const struct query *query, uint64_t step_ns, struct query_series_set *ret_set,
+		 struct error *err)
+{
+	_cleanup_(store_selection_freep) struct store_selection *selection = NULL;
+	_cleanup_(query_series_set_deinit) struct query_series_set set = { 0 };
+	_cleanup_(row_plan_deinit) struct row_plan plan = { 0 };
+	bool is_gauge = query->type && profile_type_is_gauge(query->type);
+	struct query whole = *query;
+
+	if (is_gauge)
+		step_ns = gauge_step(step_ns);
+	set.step_ns = step_ns;
+	int rc = align_steps(query, step_ns, QUERY_POINTS_MAX, &whole.range, err);
+	if (!rc)
+		rc = query_select(&whole, &selection, err);
+	if (!rc)
+		rc = plan_rows(&whole, selection, whole.range, &plan, err);
+	if (rc)
+		return rc;
+
+	set.first_step_ns = whole.range.from_ns;
+	set.step_count = (uint32_t)((whole.range.to_ns - whole.range.from_ns) / step_ns);
+	_cleanup_free_ int64_t *values =
+		calloc((size_t)plan.row_count * set.step_count + 1, sizeof(*values));
+	if (!values)
+		return error_set(err, -ENOMEM, "out of memory for %u series", plan.row_count);
+
+	if (selection->series_count)
+		rc = store_activity(query->store, selection, whole.range, step_ns,
+				    plan.row_of_series, values, err);
+	if (rc)
+		return rc;
+	rc = fill_set(&set, &plan, values);
+	if (rc)
+		return error_set(err, rc, "out of memory for %u series", plan.row_count);
+	if (is_gauge)
+		average_set(&set);
+
+	*ret_set = set;
+	set = (struct query_series_set){ 0 };
+	return 0;
+}
+
+void heat_map_deinit(struct heat_map *map)
+{
+	free(map->values);
+	*map = (struct heat_map){ 0 };
+}
+
+int query_heat_map(const struct query *query, uint64_t slot_ns, struct heat_map *ret_map,
+		   struct error *err)
+{
+	_cleanup_(store_selection_freep) struct store_selection *selection = NULL;
+	_cleanup_(heat_map_deinit) struct heat_map map = { .slot_ns = slot_ns };
+	struct query whole = *query;
+
+	int rc = query_refuse_gauge(query, "heat map", err);
+	if (!rc)
+		rc = align_steps(query, slot_ns, QUERY_SLOTS_MAX, &whole.range, err);
+	if (!rc)
+		rc = query_select(&whole, &selection, err);
+	if (rc)
+		return rc;
+
+	map.from_ns = whole.range.from_ns;
+	map.slot_count = (uint32_t)((whole.range.to_ns - whole.range.from_ns) / slot_ns);
+	map.values = calloc(map.slot_count, sizeof(*map.values));
+	if (!map.values)
+		return error_set(err, -ENOMEM, "out of memory for %u slots", map.slot_count);
+
+	if (selection->series_count)
+		rc = store_activity(query->store, selection, whole.range, slot_ns, NULL, map.values,
+				    err);
+	if (rc)
+		return rc;
+
+	for (uint32_t i = 0; i < map.slot_count; i++) {
+		if (map.values[i] > map.value_max)
+			map.value_max = map.values[i];
+	}
+	*ret_map = map;
+	map = (struct heat_map){ 0 };
+	return 0;
+}

@@ -1,0 +1,650 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chunks come from our own files, which have checksums; still every number is checked, so that a
+// damaged chunk ends in -EBADMSG and not in other memory.
+#include "collector/store/rocksdb/chunk.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <zstd.h>
+
+#include "base/array.h"
+#include "collector/store/rocksdb/chunk_format.h"
+#include "collector/store/interval.h"
+
+enum {
+	COLUMN_BYTES_MAX = 256 << 20,
+	COLUMN_PADDING = 8, // bits are read eight bytes at a time
+};
+
+struct column {
+	struct bytes packed;
+	size_t size; // unpacked
+	bool is_packed;
+	uint8_t *unpacked;
+	size_t capacity;
+};
+
+/** A series of the directory: positions [first, first + count). */
+struct section {
+	uint32_t series, first, count;
+};
+
+/** A node and how many rows it has. */
+struct node_run {
+	uint32_t node, count;
+};
+
+struct chunk_decoder {
+	ZSTD_DCtx *zstd;
+	struct column columns[COLUMN_COUNT];
+	struct reader readers[COLUMN_COUNT];
+	int64_t palette[PALETTE_MAX];
+	uint32_t palette_count;
+	uint64_t slot_ns, scale;
+	bool with_lengths;
+	uint32_t series_count, row_count, position_count;
+	struct section *sections;
+	uint32_t section_capacity;
+	struct row_columns rows; // by (position, node)
+	struct node_run *runs;
+	uint32_t run_count;
+	uint32_t *positions; // per row, by (node, position)
+	uint32_t *ends;      // per position + 1: how many rows, then where they begin, then end
+	bool *wanted;        // per position: its rows count, for sums
+	int64_t *sums;       // per node that has any
+	uint32_t capacity;   // rows that these have room for
+};
+
+struct chunk_decoder *chunk_decoder_new(void)
+{
+	struct chunk_decoder *decoder = calloc(1, sizeof(*decoder));
+
+	if (decoder && !(decoder->zstd = ZSTD_createDCtx())) {
+		free(decoder);
+		return NULL;
+	}
+	return decoder;
+}
+
+static void free_rows(struct chunk_decoder *decoder)
+{
+	free(decoder->runs);
+	free(decoder->positions);
+	free(decoder->ends);
+	free(decoder->wanted);
+	free(decoder->sums);
+	decoder->runs = NULL;
+	decoder->positions = decoder->ends = NULL;
+	decoder->wanted = NULL;
+	decoder->sums = NULL;
+	decoder->capacity = 0;
+}
+
+void chunk_decoder_freep(struct chunk_decoder **at)
+{
+	struct chunk_decoder *decoder = *at;
+
+	if (!decoder)
+		return;
+	ZSTD_freeDCtx(decoder->zstd);
+	for (int i = 0; i < COLUMN_COUNT; i++)
+		free(decoder->columns[i].unpacked);
+	row_columns_deinit(&decoder->rows);
+	free(decoder->sections);
+	free_rows(decoder);
+	free(decoder);
+}
+
+// ---- head and columns -------------------------------------------------------------------------------
+
+static int read_palette(struct chunk_decoder *decoder, struct reader *reader)
+{
+	uint64_t count = reader_varint(reader), value = 0;
+
+	if (reader->failed || count > PALETTE_MAX)
+		return -EBADMSG;
+	for (uint64_t i = 0; i < count; i++) {
+		value += (uint64_t)reader_svarint(reader);
+		decoder->palette[i] = (int64_t)(value * decoder->scale);
+	}
+	decoder->palette_count = (uint32_t)count;
+	return 0;
+}
+
+static int read_head(struct chunk_decoder *decoder, struct reader *reader)
+{
+	uint64_t version = reader_varint(reader);
+
+	decoder->slot_ns = reader_varint(reader);
+	decoder->scale = reader_varint(reader);
+	uint64_t series_count = reader_varint(reader), row_count = reader_varint(reader);
+	if (reader->failed || version < CHUNK_VERSION || version > CHUNK_VERSION_INTERVALS ||
+	    decoder->slot_ns < SLOT_NS_MIN || row_count > CHUNK_ROWS_LIMIT ||
+	    series_count > row_count)
+		return -EBADMSG;
+	decoder->with_lengths = version == CHUNK_VERSION_INTERVALS;
+	decoder->series_count = (uint32_t)series_count;
+	decoder->row_count = (uint32_t)row_count;
+	return read_palette(decoder, reader);
+}
+
+static int read_columns(struct chunk_decoder *decoder, struct reader *reader)
+{
+	int column_count = chunk_column_count(decoder->with_lengths);
+
+	for (int i = 0; i < column_count; i++) {
+		struct column *column = &decoder->columns[i];
+		uint64_t size = reader_varint(reader), packed = reader_varint(reader);
+
+		if (reader->failed || size > COLUMN_BYTES_MAX)
+			return -EBADMSG;
+		column->size = size;
+		column->is_packed = packed > 0;
+		column->packed.size = packed ? packed : size;
+	}
+	for (int i = 0; i < column_count; i++) {
+		struct column *column = &decoder->columns[i];
+
+		column->packed.at = reader_bytes(reader, column->packed.size);
+		if (!column->packed.at)
+			return -EBADMSG;
+	}
+	return reader_left(reader) ? -EBADMSG : 0;
+}
+
+static int reserve_column(struct column *column)
+{
+	size_t wanted = column->size + COLUMN_PADDING;
+
+	if (wanted <= column->capacity)
+		return 0;
+	free(column->unpacked);
+	column->capacity = 0;
+	column->unpacked = malloc(wanted);
+	if (!column->unpacked)
+		return -ENOMEM;
+	column->capacity = wanted;
+	return 0;
+}
+
+static int unpack_column(struct chunk_decoder *decoder, enum chunk_column number)
+{
+	struct column *column = &decoder->columns[number];
+	int rc = reserve_column(column);
+
+	if (rc < 0)
+		return rc;
+	if (!column->is_packed)
+		memcpy(column->unpacked, column->packed.at, column->size);
+	else if (ZSTD_decompressDCtx(decoder->zstd, column->unpacked, column->size,
+				     column->packed.at, column->packed.size) != column->size)
+		return -EBADMSG;
+	memset(column->unpacked + column->size, 0, COLUMN_PADDING);
+	decoder->readers[number] =
+		(struct reader){ .at = column->unpacked, .end = column->unpacked + column->size };
+	return 0;
+}
+
+// ---- positions --------------------------------------------------------------------------------------
+
+static int reserve_rows(struct chunk_decoder *decoder)
+{
+	uint32_t count = decoder->row_count;
+	int rc = row_columns_reserve(&decoder->rows, count);
+
+	if (rc < 0 || count <= decoder->capacity)
+		return rc;
+	free_rows(decoder);
+	decoder->runs = malloc(count * sizeof(*decoder->runs));
+	decoder->positions = malloc(count * sizeof(*decoder->positions));
+	decoder->ends = malloc((count + 1ULL) * sizeof(*decoder->ends));
+	decoder->wanted = malloc(count * sizeof(*decoder->wanted));
+	decoder->sums = malloc(count * sizeof(*decoder->sums));
+	if (!decoder->runs || !decoder->positions || !decoder->ends || !decoder->wanted ||
+	    !decoder->sums) {
+		free_rows(decoder);
+		return -ENOMEM;
+	}
+	decoder->capacity = count;
+	return 0;
+}
+
+/** The directory; says whether any of its series is wanted. */
+static int read_directory(struct chunk_decoder *decoder, const struct row_query *query,
+			  bool *ret_wanted)
+{
+	struct reader *reader = &decoder->readers[COLUMN_DIRECTORY];
+	uint64_t series = 0, positions = 0;
+	int rc = array_reserve(&decoder->sections, sizeof(*decoder->sections),
+			       &decoder->section_capacity, 0, decoder->series_count,
+			       CHUNK_ROWS_LIMIT);
+
+	*ret_wanted = false;
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < decoder->series_count; i++) {
+		series += reader_varint(reader);
+		uint64_t count = reader_varint(reader);
+		if (reader->failed || series > UINT32_MAX || count > decoder->row_count ||
+		    positions + count > decoder->row_count)
+			return -EBADMSG;
+		decoder->sections[i] =
+			(struct section){ (uint32_t)series, (uint32_t)positions, (uint32_t)count };
+		positions += count;
+		*ret_wanted |= row_query_number(query, (uint32_t)series) != SERIES_UNWANTED;
+	}
+	decoder->position_count = (uint32_t)positions;
+	return 0;
+}
+
+/** The distance of one row, @width bits of them; the caller has checked that they are there. */
+static inline uint32_t read_distance(const uint8_t *bytes, uint64_t *bit, uint32_t width)
+{
+	if (width <= 1)
+		return width;
+	uint64_t word;
+	memcpy(&word, bytes + *bit / 8, sizeof(word));
+	word = word >> (*bit % 8) & ((1U << (width - 1)) - 1);
+	*bit += width - 1;
+	return 1U << (width - 1) | (uint32_t)word;
+}
+
+/** The positions of one node's rows, counted in ends too. */
+static int read_positions(struct chunk_decoder *decoder, uint32_t count, uint64_t *bit,
+			  uint32_t *ret_positions)
+{
+	uint32_t class = chunk_class(decoder->position_count, count);
+	const uint8_t *widths = reader_bytes(&decoder->readers[COLUMN_CLASSES + class], count);
+	const struct column *bits = &decoder->columns[COLUMN_BITS];
+	uint64_t position = 0, bits_end = bits->size * 8;
+	uint32_t *counts = decoder->ends + 1;
+
+	if (!widths)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < count; i++) {
+		if (widths[i] > CHUNK_CLASSES || *bit > bits_end)
+			return -EBADMSG;
+		position += read_distance(bits->unpacked, bit, widths[i]);
+		if (position >= decoder->position_count)
+			return -EBADMSG;
+		counts[position]++;
+		ret_positions[i] = (uint32_t)position++;
+	}
+	return 0;
+}
+
+static int read_nodes(struct chunk_decoder *decoder)
+{
+	struct reader *nodes = &decoder->readers[COLUMN_NODES];
+	struct reader *counts = &decoder->readers[COLUMN_COUNTS];
+	uint64_t node = 0, bit = 0;
+	uint32_t row = 0;
+
+	memset(decoder->ends, 0, (decoder->position_count + 1ULL) * sizeof(*decoder->ends));
+	for (decoder->run_count = 0; row < decoder->row_count; decoder->run_count++) {
+		node += reader_varint(nodes);
+		uint64_t count = reader_varint(counts) + 1;
+		if (nodes->failed || counts->failed || node > UINT32_MAX || count == 0 ||
+		    count > decoder->position_count || count > decoder->row_count - row)
+			return -EBADMSG;
+		int rc = read_positions(decoder, (uint32_t)count, &bit, decoder->positions + row);
+		if (rc < 0)
+			return rc;
+		decoder->runs[decoder->run_count] =
+			(struct node_run){ (uint32_t)node, (uint32_t)count };
+		row += (uint32_t)count;
+	}
+	return 0;
+}
+
+/** From how many rows each position has to where they begin. */
+static void place_positions(struct chunk_decoder *decoder)
+{
+	uint32_t *ends = decoder->ends;
+
+	for (uint32_t i = 0; i < decoder->position_count; i++)
+		ends[i + 1] += ends[i];
+}
+
+/** The nodes by (position, node), if they are wanted. Each position's end is left in ends. */
+static void place_nodes(struct chunk_decoder *decoder, bool wanted)
+{
+	const uint32_t *position = decoder->positions;
+	uint32_t *ends = decoder->ends;
+
+	if (!wanted)
+		memmove(ends, ends + 1, decoder->position_count * sizeof(*ends));
+	for (uint32_t i = 0; wanted && i < decoder->run_count; i++)
+		for (uint32_t j = 0; j < decoder->runs[i].count; j++)
+			decoder->rows.nodes[ends[*position++]++] = decoder->runs[i].node;
+}
+
+// ---- one series -----------------------------------------------------------------------------------
+
+static uint32_t row_at(const struct chunk_decoder *decoder, uint32_t position)
+{
+	return position ? decoder->ends[position - 1] : 0;
+}
+
+/** The length of the next position; the slots that it covers end in the window. */
+static inline int read_length(struct chunk_decoder *decoder, uint64_t slot, uint32_t *ret_more)
+{
+	uint64_t more_slots = reader_varint(&decoder->readers[COLUMN_LENGTHS]);
+
+	if (slot >= WINDOW_SLOTS_MAX || more_slots >= WINDOW_SLOTS_MAX - slot)
+		return -EBADMSG;
+	*ret_more = (uint32_t)more_slots;
+	return 0;
+}
+
+static int read_slots(struct chunk_decoder *decoder, const struct section *section,
+		      uint64_t first_slot)
+{
+	struct reader *reader = &decoder->readers[COLUMN_SLOTS];
+	uint32_t row = row_at(decoder, section->first);
+	uint64_t slot = 0;
+
+	for (uint32_t i = section->first; i < section->first + section->count; i++) {
+		slot += reader_varint(reader);
+		if (slot >= WINDOW_SLOTS_MAX)
+			return -EBADMSG;
+		for (; row < decoder->ends[i]; row++)
+			decoder->rows.slots[row] = first_slot + slot;
+	}
+	return reader->failed ? -EBADMSG : 0;
+}
+
+/** As above, with the lengths. */
+static int read_intervals(struct chunk_decoder *decoder, const struct section *section,
+			  uint64_t first_slot)
+{
+	struct reader *reader = &decoder->readers[COLUMN_SLOTS];
+	uint32_t row = row_at(decoder, section->first), more_slots;
+	uint64_t slot = 0;
+
+	for (uint32_t i = section->first; i < section->first + section->count; i++) {
+		slot += reader_varint(reader);
+		if (read_length(decoder, slot, &more_slots) < 0)
+			return -EBADMSG;
+		for (; row < decoder->ends[i]; row++) {
+			decoder->rows.slots[row] = first_slot + slot;
+			decoder->rows.more_slots[row] = more_slots;
+		}
+	}
+	return reader->failed || decoder->readers[COLUMN_LENGTHS].failed ? -EBADMSG : 0;
+}
+
+static int read_values(struct chunk_decoder *decoder, uint32_t first, uint32_t count)
+{
+	const uint8_t *codes = reader_bytes(&decoder->readers[COLUMN_VALUES], count);
+	struct reader *escapes = &decoder->readers[COLUMN_ESCAPES];
+	int64_t *values = decoder->rows.values + first;
+
+	if (!codes)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t code = codes[i];
+
+		if (code < decoder->palette_count)
+			values[i] = decoder->palette[code];
+		else if (code == VALUE_ESCAPE)
+			values[i] = (int64_t)((uint64_t)reader_svarint(escapes) * decoder->scale);
+		else
+			return -EBADMSG;
+	}
+	return escapes->failed ? -EBADMSG : 0;
+}
+
+static int skip_section(struct chunk_decoder *decoder, const struct section *section,
+			uint32_t row_count)
+{
+	struct reader *slots = &decoder->readers[COLUMN_SLOTS];
+	struct reader *escapes = &decoder->readers[COLUMN_ESCAPES];
+	const uint8_t *codes = reader_bytes(&decoder->readers[COLUMN_VALUES], row_count);
+
+	if (!codes)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < section->count; i++)
+		reader_varint(slots);
+	for (uint32_t i = 0; decoder->with_lengths && i < section->count; i++)
+		reader_varint(&decoder->readers[COLUMN_LENGTHS]);
+	for (uint32_t i = 0; i < row_count; i++)
+		if (codes[i] == VALUE_ESCAPE)
+			reader_varint(escapes);
+	return slots->failed || escapes->failed ? -EBADMSG : 0;
+}
+
+/** Move the rows that lie in the query's range to the front of [first, first + count). */
+static uint32_t keep_range(struct row_columns *rows, uint32_t first, uint32_t count,
+			   const struct row_query *query)
+{
+	uint32_t kept = first;
+
+	for (uint32_t i = first; i < first + count; i++) {
+		uint64_t slot = rows->slots[i];
+
+		rows->slots[kept] = slot;
+		rows->nodes[kept] = rows->nodes[i];
+		rows->values[kept] = rows->values[i];
+		kept += slot >= query->from_slot && slot < query->to_slot;
+	}
+	return kept - first;
+}
+
+/** The same for intervals; for sums, their values become those of what lies in the range. */
+static uint32_t keep_intervals(struct row_columns *rows, uint32_t first, uint32_t count,
+			       const struct row_query *query)
+{
+	uint32_t kept = first;
+
+	for (uint32_t i = first; i < first + count; i++) {
+		uint64_t slot = rows->slots[i];
+		uint32_t more_slots = rows->more_slots[i];
+		int64_t value = rows->values[i];
+
+		rows->slots[kept] = slot;
+		rows->nodes[kept] = rows->nodes[i];
+		rows->more_slots[kept] = more_slots;
+		rows->values[kept] = query->detail == SCAN_ROWS
+					     ? value
+					     : interval_within(slot, more_slots, value,
+							       query->from_slot, query->to_slot);
+		kept += slot + more_slots >= query->from_slot && slot < query->to_slot;
+	}
+	return kept - first;
+}
+
+/** Moves the rows that lie in the range to the front, unless all do. Returns how many. */
+static uint32_t keep_rows(struct chunk_decoder *decoder, uint32_t first, uint32_t count,
+			  const struct row_query *query)
+{
+	struct row_columns *rows = &decoder->rows;
+
+	if (decoder->with_lengths)
+		return keep_intervals(rows, first, count, query);
+	if (rows->slots[first] >= query->from_slot &&
+	    rows->slots[first + count - 1] < query->to_slot)
+		return count;
+	return keep_range(rows, first, count, query);
+}
+
+static int pass_section(struct chunk_decoder *decoder, uint32_t first, uint32_t count,
+			uint32_t number, const struct row_query *query)
+{
+	struct row_columns *rows = &decoder->rows;
+	bool with_slots = query->detail == SCAN_ROWS;
+	struct store_rows found = {
+		.series = number,
+		.slot_ns = decoder->slot_ns,
+		.count = keep_rows(decoder, first, count, query),
+		.slots = with_slots ? rows->slots + first : NULL,
+		.more_slots = with_slots && decoder->with_lengths ? rows->more_slots + first : NULL,
+		.nodes = query->without_nodes ? NULL : rows->nodes + first,
+		.values = rows->values + first,
+	};
+
+	return found.count ? query->rows(query->context, &found) : 0;
+}
+
+static int decode_section(struct chunk_decoder *decoder, const struct section *section,
+			  const struct row_query *query)
+{
+	uint32_t number = row_query_number(query, section->series);
+	uint32_t first = row_at(decoder, section->first);
+	uint32_t count = row_at(decoder, section->first + section->count) - first;
+
+	if (number == SERIES_UNWANTED)
+		return skip_section(decoder, section, count);
+	int rc = decoder->with_lengths ? read_intervals(decoder, section, query->first_slot)
+				       : read_slots(decoder, section, query->first_slot);
+	if (rc == 0)
+		rc = read_values(decoder, first, count);
+	if (rc == 0 && count)
+		rc = pass_section(decoder, first, count, number, query);
+	return rc;
+}
+
+static int decode_rows(struct chunk_decoder *decoder, const struct row_query *query)
+{
+	int rc = 0;
+
+	place_nodes(decoder, !query->without_nodes);
+	for (uint32_t i = 0; i < decoder->series_count && rc == 0; i++)
+		rc = decode_section(decoder, &decoder->sections[i], query);
+	return rc;
+}
+
+// ---- sums per node --------------------------------------------------------------------------------
+
+/** Which positions count: of a wanted series and in the range. */
+static int choose_positions(struct chunk_decoder *decoder, const struct row_query *query)
+{
+	struct reader *reader = &decoder->readers[COLUMN_SLOTS];
+
+	for (uint32_t i = 0; i < decoder->series_count; i++) {
+		const struct section *section = &decoder->sections[i];
+		bool wanted = row_query_number(query, section->series) != SERIES_UNWANTED;
+		uint64_t slot = query->first_slot;
+
+		for (uint32_t j = section->first; j < section->first + section->count; j++) {
+			slot += reader_varint(reader);
+			decoder->wanted[j] =
+				wanted && slot >= query->from_slot && slot < query->to_slot;
+		}
+	}
+	return reader->failed ? -EBADMSG : 0;
+}
+
+/** Values of the rows of a position, of which part lies in the range, to those of that part. */
+static void cut_values(struct chunk_decoder *decoder, uint32_t position, uint64_t slot,
+		       uint32_t more_slots, const struct row_query *query)
+{
+	int64_t *values = decoder->rows.values;
+
+	for (uint32_t row = decoder->ends[position]; row < decoder->ends[position + 1]; row++)
+		values[row] = interval_within(slot, more_slots, values[row], query->from_slot,
+					      query->to_slot);
+}
+
+/** As above where positions have lengths. The values have been read: some are cut. */
+static int choose_intervals(struct chunk_decoder *decoder, const struct row_query *query)
+{
+	struct reader *reader = &decoder->readers[COLUMN_SLOTS];
+	uint32_t more_slots;
+
+	for (uint32_t i = 0; i < decoder->series_count; i++) {
+		const struct section *section = &decoder->sections[i];
+		bool wanted = row_query_number(query, section->series) != SERIES_UNWANTED;
+		uint64_t slot = 0;
+
+		for (uint32_t j = section->first; j < section->first + section->count; j++) {
+			slot += reader_varint(reader);
+			if (read_length(decoder, slot, &more_slots) < 0)
+				return -EBADMSG;
+			uint64_t first = query->first_slot + slot, last = first + more_slots;
+			decoder->wanted[j] =
+				wanted && last >= query->from_slot && first < query->to_slot;
+			if (decoder->wanted[j] &&
+			    (first < query->from_slot || last >= query->to_slot))
+				cut_values(decoder, j, first, more_slots, query);
+		}
+	}
+	return reader->failed || decoder->readers[COLUMN_LENGTHS].failed ? -EBADMSG : 0;
+}
+
+/** Sums need no order of rows: each node's values are picked from where they are. */
+static uint32_t sum_nodes(struct chunk_decoder *decoder)
+{
+	const uint32_t *position = decoder->positions;
+	const bool *wanted = decoder->wanted;
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < decoder->run_count; i++) {
+		uint64_t sum = 0;
+		bool any = false;
+
+		for (uint32_t j = 0; j < decoder->runs[i].count; j++, position++) {
+			uint64_t value = (uint64_t)decoder->rows.values[decoder->ends[*position]++];
+
+			sum += wanted[*position] ? value : 0;
+			any |= wanted[*position];
+		}
+		decoder->rows.nodes[kept] = decoder->runs[i].node;
+		decoder->sums[kept] = (int64_t)sum;
+		kept += any;
+	}
+	return kept;
+}
+
+static int decode_sums(struct chunk_decoder *decoder, const struct row_query *query)
+{
+	int rc = read_values(decoder, 0, decoder->row_count);
+
+	if (rc == 0)
+		rc = decoder->with_lengths ? choose_intervals(decoder, query)
+					   : choose_positions(decoder, query);
+	if (rc < 0)
+		return rc;
+	struct store_rows found = { .slot_ns = decoder->slot_ns,
+				    .count = sum_nodes(decoder),
+				    .nodes = decoder->rows.nodes,
+				    .values = decoder->sums };
+	return found.count ? query->rows(query->context, &found) : 0;
+}
+
+// ---- the chunk --------------------------------------------------------------------------------------
+
+static int open_chunk(struct chunk_decoder *decoder, struct bytes chunk,
+		      const struct row_query *query, bool *ret_wanted)
+{
+	struct reader reader = { .at = chunk.at, .end = (const uint8_t *)chunk.at + chunk.size };
+	int rc = read_head(decoder, &reader);
+
+	if (rc == 0)
+		rc = read_columns(decoder, &reader);
+	if (rc == 0)
+		rc = unpack_column(decoder, COLUMN_DIRECTORY);
+	return rc ? rc : read_directory(decoder, query, ret_wanted);
+}
+
+int chunk_decode(struct chunk_decoder *decoder, struct bytes chunk, const struct row_query *query)
+{
+	bool wanted = false;
+	int rc = open_chunk(decoder, chunk, query, &wanted);
+
+	if (rc < 0 || !wanted)
+		return rc;
+	rc = reserve_rows(decoder);
+	for (int i = COLUMN_DIRECTORY + 1; i < chunk_column_count(decoder->with_lengths) && rc == 0;
+	     i++)
+		rc = unpack_column(decoder, (enum chunk_column)i);
+	if (rc == 0)
+		rc = read_nodes(decoder);
+	if (rc < 0)
+		return rc;
+	place_positions(decoder);
+	return query->detail == SCAN_SUMS ? decode_sums(decoder, query)
+					  : decode_rows(decoder, query);
+}

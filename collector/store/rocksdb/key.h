@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layout of the embedded store's keys. All numbers are big-endian, so that keys sort as their
+// numbers do; every key but DB_META's begins with its partition, so that a partition is one range.
+//
+//   meta        "format" | "partition_ns" | "sequence"
+//               'a' agent(16) boot(16)                            -> last sequence, when
+//   raw         partition(8) window(2) sequence(8)                -> rows of one batch
+//   dictionary  partition(8) kind(1) sequence(8)                  -> records of enum record_kind
+//   chunk       partition(8) window(2) kind(1) group(4) sequence(8) last_series(4)
+//
+// `sequence` is the store's own counter of commits: unique, never reused. A window's later chunks
+// have larger sequences; windows are in time order, so that files of different times do not
+// overlap and compaction has little to rewrite.
+#pragma once
+
+#include <stdint.h>
+#include <string.h>
+
+#include "base/id128.h"
+#include "collector/store/rocksdb/rocksdb_db.h"
+
+/** Records of the dictionary, in the order in which they are read back. */
+enum record_kind {
+	RECORD_PARTITION = 0, // the partition exists; its format
+	RECORD_STRINGS = 1,
+	RECORD_LOCATIONS = 2,
+	RECORD_NODES = 3,
+	RECORD_STACKS = 4,
+	RECORD_SERIES = 5,
+	RECORD_PRESENCE = 6, // which series have rows in a window
+};
+
+enum chunk_kind {
+	CHUNK_TOTALS = 0,   // a group's activity, all series added up
+	CHUNK_ACTIVITY = 1, // activity per series
+	CHUNK_SUMS = 2,     // a group's values per node, all series and slots added up
+	CHUNK_ROWS = 3,
+};
+
+/** A key being built. */
+struct key {
+	uint8_t bytes[48];
+	size_t size;
+};
+
+static inline void key_append(struct key *key, uint64_t number, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		key->bytes[key->size++] = (uint8_t)(number >> (8 * (size - 1 - i)));
+}
+
+static inline uint64_t key_number(const void *bytes, size_t size)
+{
+	uint64_t number = 0;
+
+	for (size_t i = 0; i < size; i++)
+		number = number << 8 | ((const uint8_t *)bytes)[i];
+	return number;
+}
+
+static inline struct bytes key_bytes(const struct key *key)
+{
+	return (struct bytes){ key->bytes, key->size };
+}
+
+static inline struct key key_of_partition(uint64_t partition)
+{
+	struct key key = { .size = 0 };
+
+	key_append(&key, partition, 8);
+	return key;
+}
+
+static inline struct key key_of_raw(uint64_t partition, uint32_t window, uint64_t sequence)
+{
+	struct key key = key_of_partition(partition);
+
+	key_append(&key, window, 2);
+	key_append(&key, sequence, 8);
+	return key;
+}
+enum { KEY_RAW_BYTES = 18 };
+
+static inline struct key key_of_record(uint64_t partition, enum record_kind kind, uint64_t sequence)
+{
+	struct key key = key_of_partition(partition);
+
+	key_append(&key, kind, 1);
+	key_append(&key, sequence, 8);
+	return key;
+}
+enum { KEY_RECORD_BYTES = 17 };
+
+/** What a chunk's key says after its partition. */
+struct chunk_key {
+	uint32_t window;
+	enum chunk_kind kind;
+	uint32_t group;
+	uint64_t sequence;
+	uint32_t last_series; // of those in it, in the partition's numbers
+};
+enum { KEY_CHUNK_BYTES = 27 };
+
+static inline struct key key_of_chunk(uint64_t partition, const struct chunk_key *chunk)
+{
+	struct key key = key_of_partition(partition);
+
+	key_append(&key, chunk->window, 2);
+	key_append(&key, chunk->kind, 1);
+	key_append(&key, chunk->group, 4);
+	key_append(&key, chunk->sequence, 8);
+	key_append(&key, chunk->last_series, 4);
+	return key;
+}
+
+/** @bytes has KEY_CHUNK_BYTES. */
+static inline struct chunk_key key_read_chunk(const uint8_t *bytes)
+{
+	return (struct chunk_key){
+		.window = (uint32_t)key_number(bytes + 8, 2),
+		.kind = (enum chunk_kind)bytes[10],
+		.group = (uint32_t)key_number(bytes + 11, 4),
+		.sequence = key_number(bytes + 15, 8),
+		.last_series = (uint32_t)key_number(bytes + 23, 4),
+	};
+}
+
+static inline struct key key_of_meta(const char *name)
+{
+	struct key key = { .size = strlen(name) };
+
+	memcpy(key.bytes, name, key.size);
+	return key;
+}
+
+#define KEY_META_AGENT 'a'
+
+static inline struct key key_of_agent(struct id128 agent, struct id128 boot)
+{
+	struct key key = { .bytes = { KEY_META_AGENT }, .size = 1 + 2 * ID128_BYTES };
+
+	id128_encode(agent, key.bytes + 1);
+	id128_encode(boot, key.bytes + 1 + ID128_BYTES);
+	return key;
+}

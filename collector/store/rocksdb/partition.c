@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collector/store/rocksdb/partition.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "collector/store/rocksdb/key.h"
+
+enum { PARTITION_FORMAT = 1 };
+
+struct partition *partition_new(uint64_t start_ns, uint64_t length_ns)
+{
+	struct partition *partition = calloc(1, sizeof(*partition));
+
+	if (!partition)
+		return NULL;
+	partition->start_ns = start_ns;
+	partition->length_ns = length_ns;
+	atomic_init(&partition->refs, 1);
+	atomic_init(&partition->pins, 0);
+	pthread_mutex_init(&partition->lock, NULL);
+	return partition;
+}
+
+struct partition *partition_ref(struct partition *partition)
+{
+	atomic_fetch_add(&partition->refs, 1);
+	return partition;
+}
+
+void partition_unref(struct partition *partition)
+{
+	if (!partition || atomic_fetch_sub(&partition->refs, 1) != 1)
+		return;
+	forest_free(partition->forest);
+	forest_view_unref(partition->view);
+	postings_free(partition->postings);
+	head_deinit(&partition->head);
+	pthread_mutex_destroy(&partition->lock);
+	free(partition);
+}
+
+void partition_unrefp(struct partition **partition)
+{
+	partition_unref(*partition);
+}
+
+static uint32_t span_of(const struct partition *partition, uint64_t time_ns)
+{
+	uint64_t span_ns = partition->length_ns / POSTINGS_SPANS;
+	uint64_t span = (time_ns - partition->start_ns) / span_ns;
+
+	return span < POSTINGS_SPANS ? (uint32_t)span : POSTINGS_SPANS - 1;
+}
+
+uint64_t partition_presence(const struct partition *partition, uint64_t from_ns, uint64_t to_ns)
+{
+	if (from_ns < partition->start_ns)
+		from_ns = partition->start_ns;
+	if (to_ns > partition_end_ns(partition))
+		to_ns = partition_end_ns(partition);
+	if (from_ns >= to_ns)
+		return 0;
+	uint32_t first = span_of(partition, from_ns), last = span_of(partition, to_ns - 1);
+	return (UINT64_MAX << first) & (UINT64_MAX >> (63 - last));
+}
+
+// ---- loading ------------------------------------------------------------------------------------
+
+typedef int (*record_fn)(struct partition *partition, enum record_kind kind, struct bytes record,
+			 struct error *err);
+
+/** Call @read for all records of the kinds [from, to]. */
+static int read_records(struct partition *partition, struct db *db, enum record_kind from,
+			enum record_kind to, record_fn read, struct error *err)
+{
+	struct key first = key_of_record(partition->start_ns, from, 0);
+	struct key last = key_of_record(partition->start_ns, to, UINT64_MAX);
+	_cleanup_(db_iterator_freep) struct db_iterator *iterator =
+		db_iterator_open(db, DB_DICTIONARY, key_bytes(&first), key_bytes(&last), true);
+
+	if (!iterator)
+		return error_set(err, -ENOMEM, "store: out of memory");
+	while (db_iterator_next(iterator)) {
+		struct bytes key = db_iterator_key(iterator);
+
+		if (key.size != KEY_RECORD_BYTES)
+			return error_set(err, -EBADMSG,
+					 "store: a key of the dictionary is damaged");
+		int rc = read(partition, ((const uint8_t *)key.at)[8], db_iterator_value(iterator),
+			      err);
+		if (rc < 0)
+			return rc;
+	}
+	return db_iterator_check(iterator, err);
+}
+
+static int read_forest_record(struct partition *partition, enum record_kind kind,
+			      struct bytes record, struct error *err)
+{
+	return forest_decode(partition->forest, kind, record, err);
+}
+
+int partition_load_forest(struct partition *partition, struct db *db, struct error *err)
+{
+	partition->used_ns = clock_monotonic_ns();
+	if (partition->forest)
+		return 0;
+	partition->forest = forest_new();
+	if (!partition->forest)
+		return error_set(err, -ENOMEM, "store: out of memory for a forest");
+	int rc =
+		read_records(partition, db, RECORD_STRINGS, RECORD_STACKS, read_forest_record, err);
+	if (rc < 0) {
+		forest_free(take(partition->forest));
+		return rc;
+	}
+	partition->forest_saved = forest_mark_of(partition->forest);
+	return 0;
+}
+
+static int read_presence(struct partition *partition, struct bytes record)
+{
+	struct reader reader = { .at = record.at, .end = (const uint8_t *)record.at + record.size };
+	uint64_t window = reader_varint(&reader), count = reader_varint(&reader), series = 0;
+	uint64_t from_ns = partition->start_ns + window * WINDOW_NS;
+	uint64_t bits = window < UINT16_MAX
+				? partition_presence(partition, from_ns, from_ns + WINDOW_NS)
+				: 0;
+
+	for (uint64_t i = 0; i < count && !reader.failed; i++) {
+		series += reader_varint(&reader);
+		if (series >= partition->postings->series_count)
+			return -EBADMSG;
+		partition->postings->series[series].presence |= bits;
+	}
+	return reader.failed || !bits ? -EBADMSG : 0;
+}
+
+static int read_series_record(struct partition *partition, enum record_kind kind,
+			      struct bytes record, struct error *err)
+{
+	if (kind == RECORD_SERIES)
+		return postings_decode(partition->postings, record, err);
+	int rc = read_presence(partition, record);
+	return rc ? error_set(err, rc, "store: a record of presence is damaged") : 0;
+}
+
+static int load_postings(struct partition *partition, struct db *db, struct error *err)
+{
+	int rc = read_records(partition, db, RECORD_SERIES, RECORD_PRESENCE, read_series_record,
+			      err);
+
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < partition->head.count; i++) {
+		const struct run_list *list = &partition->head.windows[i].runs;
+
+		for (uint32_t j = 0; j < list->count; j++)
+			partition_note_presence(partition, list->runs[j]);
+	}
+	return 0;
+}
+
+int partition_load_postings(struct partition *partition, struct db *db, struct error *err)
+{
+	partition->used_ns = clock_monotonic_ns();
+	if (partition->postings)
+		return 0;
+	partition->postings = postings_new();
+	if (!partition->postings)
+		return error_set(err, -ENOMEM, "store: out of memory for series");
+	int rc = load_postings(partition, db, err);
+	if (rc < 0) {
+		postings_free(take(partition->postings));
+		return rc;
+	}
+	partition->series_saved = partition->postings->series_count;
+	return 0;
+}
+
+/** A partition that is only read needs no indexes: its loaded forest becomes the view. */
+static int load_view(struct partition *partition, struct db *db, struct error *err)
+{
+	int rc = partition_load_forest(partition, db, err);
+
+	if (rc < 0)
+		return rc;
+	partition->view = forest_view_take(take(partition->forest));
+	return partition->view ? 0 : -ENOMEM;
+}
+
+int partition_view(struct partition *partition, struct db *db, struct forest_view **ret_view,
+		   struct error *err)
+{
+	int rc = 0;
+
+	partition->used_ns = clock_monotonic_ns();
+	if (partition->forest && partition->view &&
+	    forest_view_is_stale(partition->view, partition->forest)) {
+		forest_view_unref(partition->view);
+		partition->view = NULL;
+	}
+	if (!partition->view && partition->forest) {
+		partition->view = forest_view_copy(partition->forest);
+		rc = partition->view ? 0 : -ENOMEM;
+	} else if (!partition->view) {
+		rc = load_view(partition, db, err);
+	}
+	if (rc == -ENOMEM)
+		return error_set(err, rc, "store: out of memory for a forest");
+	if (rc == 0)
+		*ret_view = forest_view_ref(partition->view);
+	return rc;
+}
+
+// ---- saving -------------------------------------------------------------------------------------
+
+static int put_record(struct partition *partition, struct db_batch *batch, enum record_kind kind,
+		      uint64_t sequence, const struct buffer *record)
+{
+	struct key key = key_of_record(partition->start_ns, kind, sequence);
+
+	if (record->rc)
+		return record->rc;
+	if (record->size)
+		db_batch_put(batch, DB_DICTIONARY, key_bytes(&key),
+			     (struct bytes){ record->bytes, record->size });
+	return 0;
+}
+
+static int save_dictionaries(struct partition *partition, struct db_batch *batch, uint64_t sequence)
+{
+	_cleanup_(buffer_deinit) struct buffer record = { 0 };
+	int rc = 0;
+
+	for (int kind = RECORD_STRINGS; kind <= RECORD_SERIES && rc == 0; kind++) {
+		buffer_clear(&record);
+		if (kind == RECORD_SERIES && partition->postings)
+			postings_encode(partition->postings, partition->series_saved, &record);
+		else if (kind != RECORD_SERIES && partition->forest)
+			forest_encode(partition->forest, kind, &partition->forest_saved, &record);
+		rc = put_record(partition, batch, kind, sequence, &record);
+	}
+	return rc;
+}
+
+int partition_save(struct partition *partition, struct db_batch *batch, uint64_t sequence,
+		   struct error *err)
+{
+	_cleanup_(buffer_deinit) struct buffer record = { 0 };
+	int rc = save_dictionaries(partition, batch, sequence);
+
+	if (partition->forest)
+		partition->summary.nodes = partition->forest->node_count;
+	if (partition->postings)
+		partition->summary.series = partition->postings->series_count;
+	partition_summary_encode(&partition->summary, &record);
+	if (rc == 0)
+		rc = put_record(partition, batch, RECORD_PARTITION, 0, &record);
+	return rc ? error_set(err, rc, "store: out of memory for a record") : 0;
+}
+
+void partition_saved(struct partition *partition, const struct forest_mark *forest, uint32_t series)
+{
+	partition->forest_saved = *forest;
+	partition->forest_saved.renamed = 0;
+	partition->series_saved = series;
+	if (partition->forest && forest->renamed)
+		forest_saved(partition->forest, forest);
+}
+
+void partition_note_presence(struct partition *partition, const struct raw_run *run)
+{
+	uint64_t from_ns = partition->start_ns + run->window * WINDOW_NS;
+	uint64_t bits = partition_presence(partition, from_ns, from_ns + WINDOW_NS);
+
+	for (uint32_t i = 0; partition->postings && i < run->rows.section_count; i++) {
+		uint32_t series = run->rows.sections[i].series;
+
+		if (series < partition->postings->series_count)
+			partition->postings->series[series].presence |= bits;
+	}
+}
+
+uint64_t partition_memory(const struct partition *partition)
+{
+	return sizeof(*partition) + partition->head.bytes +
+	       (partition->forest ? forest_memory(partition->forest) : 0) +
+	       (partition->view ? partition->view->memory : 0) +
+	       (partition->postings ? postings_memory(partition->postings) : 0);
+}
+
+void partition_evict(struct partition *partition)
+{
+	if (atomic_load(&partition->pins))
+		return;
+	forest_free(take(partition->forest));
+	postings_free(take(partition->postings));
+	forest_view_unref(take(partition->view));
+}
+
+void partition_summary_encode(const struct partition_summary *summary, struct buffer *record)
+{
+	buffer_append_varint(record, PARTITION_FORMAT);
+	buffer_append_varint(record, summary->nodes);
+	buffer_append_varint(record, summary->series);
+	buffer_append_varint(record, summary->oldest_ns);
+	buffer_append_varint(record, summary->newest_ns);
+}
+
+int partition_summary_decode(struct bytes record, struct partition_summary *ret_summary)
+{
+	struct reader reader = { .at = record.at, .end = (const uint8_t *)record.at + record.size };
+	uint64_t format = reader_varint(&reader);
+	struct partition_summary summary = { .nodes = reader_varint(&reader) };
+
+	summary.series = reader_varint(&reader);
+	summary.oldest_ns = reader_varint(&reader);
+	summary.newest_ns = reader_varint(&reader);
+	if (reader.failed || format != PARTITION_FORMAT)
+		return -EBADMSG;
+	*ret_summary = summary;
+	return 0;
+}
+
+void presence_encode(uint32_t window, const uint32_t *series, uint32_t count, struct buffer *record)
+{
+	uint32_t before = 0;
+
+	buffer_append_varint(record, window);
+	buffer_append_varint(record, count);
+	for (uint32_t i = 0; i < count; i++) {
+		buffer_append_varint(record, series[i] - before);
+		before = series[i];
+	}
+}

@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: Apache-2.0
+// A batch to runs of rows: its samples are placed in partitions and windows, its stacks and series
+// become dense ids there, its rows are sorted and encoded, and the lot is committed.
+#include "collector/store/rocksdb/rocksdb_store.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/array.h"
+
+enum {
+	DONORS_MAX = 8, // partitions searched for a stack that the batch does not define
+	TARGET_NONE = 0xff,
+};
+
+#define NODE_NEEDED (HASH_TABLE_NONE - 1) // not yet looked up
+
+/** A partition that has samples of the batch. */
+struct target {
+	struct partition *partition; // a reference and a pin
+	uint64_t start_ns;
+	uint32_t sample_count;
+	uint32_t *nodes;  // by stack of the profile
+	uint32_t *series; // by series of the profile; HASH_TABLE_NONE: refused
+};
+
+struct append {
+	struct rocksdb_store *store;
+	const struct profile *profile;
+	struct target targets[BATCH_PARTITIONS_MAX];
+	uint32_t target_count;
+	uint8_t *sample_targets; // by sample, TARGET_NONE: dropped
+	uint64_t late, future, refused;
+	struct id128 *unknown;
+	uint32_t unknown_count;
+	struct commit_part *parts;
+	uint32_t part_count, part_capacity;
+	struct partition_list donors;
+	bool donors_listed;
+};
+
+static void append_deinit(struct append *append)
+{
+	for (uint32_t i = 0; i < append->part_count; i++)
+		raw_run_unref(append->parts[i].run);
+	for (uint32_t i = 0; i < append->target_count; i++) {
+		struct target *target = &append->targets[i];
+
+		rocksdb_unpin_partition(target->partition);
+		free(target->nodes);
+		free(target->series);
+	}
+	free(append->parts);
+	free(append->sample_targets);
+	free(append->unknown);
+	partition_list_deinit(&append->donors);
+}
+
+// ---- where samples go -------------------------------------------------------------------------------
+
+static int find_target(struct append *append, uint64_t time_ns, uint32_t *ret_target,
+		       struct error *err)
+{
+	uint64_t start_ns = time_ns - time_ns % append->store->partition_ns;
+
+	for (uint32_t i = append->target_count; i-- > 0;) {
+		if (append->targets[i].start_ns == start_ns) {
+			*ret_target = i;
+			return 0;
+		}
+	}
+	if (append->target_count == BATCH_PARTITIONS_MAX)
+		return error_set(
+			err, -EINVAL,
+			"samples: their slots lie in more than %d hours; send one batch for "
+			"each",
+			BATCH_PARTITIONS_MAX);
+	append->targets[append->target_count] = (struct target){ .start_ns = start_ns };
+	*ret_target = append->target_count++;
+	return 0;
+}
+
+static int place_samples(struct append *append, struct error *err)
+{
+	const struct profile *profile = append->profile;
+	uint64_t now_ns = clock_realtime_ns(), retention_ns = append->store->retention_ns;
+	uint64_t oldest_ns = retention_ns && retention_ns < now_ns ? now_ns - retention_ns : 0;
+	uint32_t target = 0;
+
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		uint64_t slot = profile->samples[i].slot, time_ns = slot * profile->slot_ns;
+
+		append->sample_targets[i] = TARGET_NONE;
+		if (slot > UINT64_MAX / profile->slot_ns ||
+		    time_ns > now_ns + STORE_FUTURE_NS_MAX) {
+			append->future++;
+		} else if (time_ns < oldest_ns) {
+			append->late++;
+		} else {
+			int rc = find_target(append, time_ns, &target, err);
+			if (rc < 0)
+				return rc;
+			append->targets[target].sample_count++;
+			append->sample_targets[i] = (uint8_t)target;
+		}
+	}
+	return 0;
+}
+
+// ---- stacks and series to dense ids -----------------------------------------------------------------
+
+static int by_age(const void *a, const void *b)
+{
+	const struct partition *const *left = a, *const *right = b;
+
+	return ((*left)->start_ns < (*right)->start_ns) - ((*left)->start_ns > (*right)->start_ns);
+}
+
+/** The partitions that may know a stack that @target's does not: the newest first. */
+static int list_donors(struct append *append, struct error *err)
+{
+	struct time_range all = { 0, UINT64_MAX };
+	int rc = rocksdb_list_partitions(append->store, all, &append->donors);
+
+	if (rc < 0)
+		return error_set(err, rc, "store: out of memory");
+	qsort(append->donors.partitions, append->donors.count, sizeof(struct partition *), by_age);
+	append->donors_listed = true;
+	return 0;
+}
+
+/**
+ * Copy the stack from a donor. The partition before is loaded for it, so that agents need not
+ * define everything again each hour, nor after the collector's restart; others only lend what they
+ * have in memory.
+ */
+static int borrow_stack(struct append *append, struct target *target, struct id128 id,
+			uint32_t *ret_node)
+{
+	uint32_t searched = 0;
+	bool is_before = true;
+
+	for (uint32_t i = 0; i < append->donors.count && searched < DONORS_MAX; i++) {
+		struct partition *donor = append->donors.partitions[i];
+		int rc = -ENOENT;
+
+		if (donor == target->partition)
+			continue;
+		pthread_mutex_lock(&donor->lock);
+		if (donor->start_ns < target->start_ns && is_before && !donor->dropped) {
+			is_before = false;
+			// A damaged past must not stop the present: the agent defines its stacks again.
+			partition_load_forest(donor, append->store->db, NULL);
+		}
+		uint32_t node =
+			donor->forest ? forest_find_stack(donor->forest, id) : HASH_TABLE_NONE;
+		if (node != HASH_TABLE_NONE)
+			rc = forest_copy_stack(target->partition->forest, donor->forest, id, node,
+					       ret_node);
+		searched += donor->forest != NULL;
+		pthread_mutex_unlock(&donor->lock);
+		if (rc != -ENOENT)
+			return rc;
+	}
+	return -ENOENT;
+}
+
+static int add_unknown(struct append *append, struct id128 id)
+{
+	if (!append->unknown)
+		append->unknown = malloc(append->profile->stack_count * sizeof(*append->unknown));
+	if (!append->unknown)
+		return -ENOMEM;
+	for (uint32_t i = 0; append->target_count > 1 && i < append->unknown_count; i++)
+		if (id128_equal(append->unknown[i], id))
+			return 0; // unknown in two partitions
+	append->unknown[append->unknown_count++] = id;
+	return 0;
+}
+
+static int resolve_stack(struct append *append, struct target *target, uint32_t number,
+			 struct error *err)
+{
+	const struct stack *stack = &append->profile->stacks[number];
+	struct forest *forest = target->partition->forest;
+	uint32_t *node = &target->nodes[number];
+	int rc = 0;
+
+	*node = forest_find_stack(forest, stack->id);
+	if (*node != HASH_TABLE_NONE)
+		return 0;
+	if (stack->defined)
+		return forest_add_stack(forest, append->profile, number, node);
+	if (forest_is_full(forest)) {
+		forest->stacks_refused++;
+		return forest_add_lost(forest, node);
+	}
+	if (!append->donors_listed)
+		rc = list_donors(append, err);
+	if (rc == 0)
+		rc = borrow_stack(append, target, stack->id, node);
+	return rc == -ENOENT ? add_unknown(append, stack->id) : rc;
+}
+
+static int resolve_stacks(struct append *append, struct target *target, struct error *err)
+{
+	struct forest *forest = target->partition->forest;
+	uint32_t refused = forest->stacks_refused;
+	int rc = forest_take_names(forest, append->profile);
+
+	for (uint32_t i = 0; i < append->profile->stack_count && rc == 0; i++)
+		if (target->nodes[i] == NODE_NEEDED)
+			rc = resolve_stack(append, target, i, err);
+	append->store->counters.stacks_refused += forest->stacks_refused - refused;
+	return rc;
+}
+
+static int resolve_series(struct append *append, struct target *target)
+{
+	const struct profile *profile = append->profile;
+	struct postings *postings = target->partition->postings;
+
+	for (uint32_t i = 0; i < profile->series_count; i++) {
+		const struct series *series = &profile->series[i];
+
+		if (target->series[i] != NODE_NEEDED)
+			continue;
+		target->series[i] = postings_find(postings, series->id, profile->slot_ns);
+		if (target->series[i] != HASH_TABLE_NONE)
+			continue;
+		int rc = postings_add(postings, series->id, &series->labels,
+				      profile_string(profile, series->type), profile->slot_ns,
+				      &target->series[i]);
+		if (rc < 0 && rc != -E2BIG)
+			return rc;
+	}
+	return 0;
+}
+
+/** Which stacks and series have samples in @target. */
+static int mark_needed(struct append *append, struct target *target)
+{
+	const struct profile *profile = append->profile;
+	uint32_t number = (uint32_t)(target - append->targets);
+
+	target->nodes = malloc((profile->stack_count + 1) * sizeof(*target->nodes));
+	target->series = malloc((profile->series_count + 1) * sizeof(*target->series));
+	if (!target->nodes || !target->series)
+		return -ENOMEM;
+	memset(target->nodes, 0xff, profile->stack_count * sizeof(*target->nodes));
+	memset(target->series, 0xff, profile->series_count * sizeof(*target->series));
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		if (append->sample_targets[i] != number)
+			continue;
+		target->nodes[profile->samples[i].stack] = NODE_NEEDED;
+		target->series[profile->samples[i].series] = NODE_NEEDED;
+	}
+	return 0;
+}
+
+static int resolve_locked(struct append *append, struct target *target, struct error *err)
+{
+	struct partition *partition = target->partition;
+	struct db *db = append->store->db;
+	int rc = partition_load_forest(partition, db, err);
+
+	if (rc == 0)
+		rc = partition_load_postings(partition, db, err);
+	if (rc == 0)
+		rc = resolve_stacks(append, target, err);
+	if (rc == 0 && !append->unknown_count)
+		rc = resolve_series(append, target);
+	return rc == -ENOMEM ? error_set(err, rc, "store: out of memory") : rc;
+}
+
+static int resolve_target(struct append *append, struct target *target, struct error *err)
+{
+	int rc = mark_needed(append, target);
+
+	if (rc < 0)
+		return error_set(err, rc, "store: out of memory");
+	target->partition = rocksdb_pin_partition(append->store, target->start_ns);
+	if (!target->partition)
+		return error_set(err, -ENOSPC,
+				 "store: more than %d partitions; shorten the retention",
+				 PARTITIONS_MAX);
+	pthread_mutex_lock(&append->store->resolve_lock);
+	pthread_mutex_lock(&target->partition->lock);
+	rc = resolve_locked(append, target, err);
+	pthread_mutex_unlock(&target->partition->lock);
+	pthread_mutex_unlock(&append->store->resolve_lock);
+	return rc;
+}
+
+// ---- rows -----------------------------------------------------------------------------------------
+
+/** A minute's rows are read without its neighbours: what reaches over its end is cut there. */
+static uint32_t length_in_window(const struct sample *sample, uint64_t end_slot)
+{
+	uint64_t left = end_slot - sample->slot - 1;
+
+	return sample->more_slots < left ? sample->more_slots : (uint32_t)left;
+}
+
+/** The rows of @target by window: @starts has a position for each window and one at the end. */
+static void gather_rows(struct append *append, struct target *target, struct row *rows,
+			uint32_t *starts, uint32_t window_count)
+{
+	const struct profile *profile = append->profile;
+	uint32_t number = (uint32_t)(target - append->targets);
+
+	for (uint32_t i = 0; i < profile->sample_count; i++)
+		if (append->sample_targets[i] == number)
+			starts[(profile->samples[i].slot * profile->slot_ns - target->start_ns) /
+				       WINDOW_NS +
+			       1]++;
+	for (uint32_t i = 0; i < window_count; i++)
+		starts[i + 1] += starts[i];
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		const struct sample *sample = &profile->samples[i];
+
+		if (append->sample_targets[i] != number)
+			continue;
+		uint64_t window = (sample->slot * profile->slot_ns - target->start_ns) / WINDOW_NS;
+		uint64_t start_ns = target->start_ns + window * WINDOW_NS;
+		uint64_t first = slot_at(start_ns, profile->slot_ns);
+		rows[starts[window]++] = (struct row){
+			.series = target->series[sample->series],
+			.slot = (uint32_t)(sample->slot - first),
+			.node = target->nodes[sample->stack],
+			.more_slots = length_in_window(
+				sample, slot_at(start_ns + WINDOW_NS, profile->slot_ns)),
+			.value = sample->value,
+		};
+	}
+}
+
+/** Rows of series that were refused sort last, as HASH_TABLE_NONE is the largest number. */
+static uint32_t drop_refused(struct append *append, const struct row *rows, uint32_t count)
+{
+	uint32_t kept = count;
+
+	while (kept > 0 && rows[kept - 1].series == HASH_TABLE_NONE)
+		kept--;
+	append->refused += count - kept;
+	return kept;
+}
+
+static void note_times(const struct profile *profile, const struct row *rows, uint32_t count,
+		       uint64_t first_slot, struct commit_part *part)
+{
+	uint32_t oldest = UINT32_MAX, newest = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		oldest = rows[i].slot < oldest ? rows[i].slot : oldest;
+		uint32_t last = rows[i].slot + rows[i].more_slots;
+		newest = last > newest ? last : newest;
+	}
+	part->oldest_ns = (first_slot + oldest) * profile->slot_ns;
+	part->newest_ns = (first_slot + newest) * profile->slot_ns;
+}
+
+static int add_part(struct append *append, struct target *target, uint32_t window, struct row *rows,
+		    uint32_t count)
+{
+	_cleanup_(buffer_deinit) struct buffer record = { 0 };
+	uint64_t slot_ns = append->profile->slot_ns;
+	struct commit_part part = { .partition = target->partition };
+	int rc = rows_sort_by_slot(rows, count);
+
+	if (rc < 0)
+		return rc;
+	count = drop_refused(append, rows, count);
+	if (!count)
+		return 0;
+	note_times(append->profile, rows, count,
+		   slot_at(target->start_ns + window * WINDOW_NS, slot_ns), &part);
+	rc = raw_rows_encode(rows, count, slot_ns, &record);
+	if (rc == 0)
+		rc = array_reserve(&append->parts, sizeof(part), &append->part_capacity,
+				   append->part_count, 1, UINT16_MAX * BATCH_PARTITIONS_MAX);
+	if (rc == 0)
+		rc = raw_run_new(window, (struct bytes){ record.bytes, record.size }, &part.run);
+	if (rc == 0)
+		append->parts[append->part_count++] = part;
+	return rc;
+}
+
+static int encode_target(struct append *append, struct target *target)
+{
+	uint32_t window_count = (uint32_t)(append->store->partition_ns / WINDOW_NS), from = 0;
+	_cleanup_free_ uint32_t *ends = calloc(window_count + 2, sizeof(*ends));
+	_cleanup_free_ struct row *rows = malloc((size_t)target->sample_count * sizeof(*rows));
+	int rc = ends && rows ? 0 : -ENOMEM;
+
+	if (rc == 0)
+		gather_rows(append, target, rows, ends, window_count);
+	// Placing the rows has moved each window's start to its end.
+	for (uint32_t window = 0; window < window_count && rc == 0; window++) {
+		if (ends[window] > from)
+			rc = add_part(append, target, window, rows + from, ends[window] - from);
+		from = ends[window];
+	}
+	return rc;
+}
+
+// ---- the batch ------------------------------------------------------------------------------------
+
+static int check_batch(const struct store_batch_id *batch, const struct profile *profile,
+		       struct error *err)
+{
+	if (!batch->sequence)
+		return error_set(err, -EINVAL, "sequence: must be 1 or more");
+	if (profile->slot_ns < SLOT_NS_MIN || profile->slot_ns > WINDOW_NS)
+		return error_set(err, -EINVAL, "slot_ns: %llu is not between 1 ms and 60 s",
+				 (unsigned long long)profile->slot_ns);
+	return 0;
+}
+
+static int prepare(struct append *append, struct error *err)
+{
+	append->sample_targets = malloc(append->profile->sample_count + 1);
+	int rc = append->sample_targets ? place_samples(append, err)
+					: error_set(err, -ENOMEM, "store: out of memory");
+
+	for (uint32_t i = 0; i < append->target_count && rc == 0; i++)
+		rc = resolve_target(append, &append->targets[i], err);
+	for (uint32_t i = 0; i < append->target_count && rc == 0 && !append->unknown_count; i++) {
+		rc = encode_target(append, &append->targets[i]);
+		if (rc < 0)
+			error_set(err, rc, "store: out of memory");
+	}
+	return rc;
+}
+
+static int commit_batch(struct append *append, const struct store_batch_id *batch,
+			struct store_append_result *ret_result, struct error *err)
+{
+	struct rocksdb_store *store = append->store;
+	struct commit commit = { .batch = batch,
+				 .parts = append->parts,
+				 .part_count = append->part_count };
+	int rc = rocksdb_commit(store, &commit);
+
+	if (rc < 0)
+		return error_set(err, rc, "%s", commit.err.text);
+	ret_result->duplicate = commit.duplicate;
+	if (commit.duplicate) {
+		store->counters.batches_duplicate++;
+	} else {
+		store->counters.rows_late += append->late;
+		store->counters.rows_future += append->future;
+		store->counters.rows_series += append->refused;
+	}
+	return 0;
+}
+
+static bool is_duplicate(struct rocksdb_store *store, const struct store_batch_id *batch)
+{
+	pthread_mutex_lock(&store->commit_lock);
+	bool is_stored = agent_table_find(&store->agents, batch) >= batch->sequence;
+	pthread_mutex_unlock(&store->commit_lock);
+	if (is_stored)
+		store->counters.batches_duplicate++;
+	return is_stored;
+}
+
+int rocksdb_append(struct store *base, const struct store_batch_id *batch,
+		   const struct profile *profile, struct store_append_result *ret_result,
+		   struct error *err)
+{
+	struct rocksdb_store *store = rocksdb_store_of(base);
+	struct store_append_result result = { 0 };
+	_cleanup_(append_deinit) struct append append = { .store = store, .profile = profile };
+	int rc = check_batch(batch, profile, err);
+
+	if (rc < 0)
+		return rc;
+	result.duplicate = is_duplicate(store, batch); // spares the work; the commit decides
+	if (!result.duplicate) {
+		rc = prepare(&append, err);
+		if (rc == 0 && append.unknown_count) {
+			result.unknown_stack_count = append.unknown_count;
+			result.unknown_stacks = take(append.unknown);
+		} else if (rc == 0) {
+			rc = commit_batch(&append, batch, &result, err);
+		}
+	}
+	if (rc == 0)
+		*ret_result = result;
+	return rc;
+}

@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: Apache-2.0
+// An open window becomes chunks: the sections of its runs are put in the order of groups and
+// series, each group's rows are encoded, and chunks take the runs' place in one write.
+#include "collector/store/rocksdb/rocksdb_store.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/array.h"
+#include "collector/store/rocksdb/key.h"
+
+enum {
+	// Totals and sums are for groups where they are far fewer than the rows; elsewhere they would
+	// cost more than they save.
+	ACCELERATOR_ROWS_MIN = 16,
+};
+
+/** A window being closed. */
+struct closing {
+	struct rocksdb_store *store;
+	struct partition *partition;
+	uint32_t window;
+	struct run_list runs;
+	uint64_t sequence; // of the last run
+	struct db_batch *batch;
+	uint64_t chunk_bytes, chunk_rows;
+	struct section_ref *refs; // all sections of all runs
+	uint32_t ref_count;
+	uint32_t *group_of; // by series
+	uint32_t series_count;
+};
+
+/** A series' rows in a run. */
+struct section_ref {
+	uint32_t group, series;
+	uint32_t run, section;
+};
+
+static void closing_deinit(struct closing *closing)
+{
+	run_list_deinit(&closing->runs);
+	db_batch_freep(&closing->batch);
+	free(closing->refs);
+	free(closing->group_of);
+}
+
+// ---- from runs to chunks ----------------------------------------------------------------------------
+
+static int put_chunk(struct closing *closing, enum chunk_kind kind, uint32_t group,
+		     uint32_t last_series, const struct buffer *chunk)
+{
+	struct chunk_key key = { .window = closing->window,
+				 .kind = kind,
+				 .group = group,
+				 .sequence = closing->sequence,
+				 .last_series = last_series };
+	struct key bytes = key_of_chunk(closing->partition->start_ns, &key);
+
+	if (chunk->rc)
+		return chunk->rc;
+	db_batch_put(closing->batch, DB_CHUNK, key_bytes(&bytes),
+		     (struct bytes){ chunk->bytes, chunk->size });
+	closing->chunk_bytes += chunk->size;
+	return 0;
+}
+
+/** @rows are of one group, sorted by series. *@count: then how many are left, as in the chunk. */
+static int encode_rows(struct closing *closing, uint32_t group, struct row *rows, uint32_t *count,
+		       uint64_t slot_ns)
+{
+	_cleanup_(buffer_deinit) struct buffer chunk = { 0 };
+	uint32_t last_series = rows[*count - 1].series;
+	int rc = chunk_encode(closing->store->encoder, rows, *count, slot_ns, &chunk, count);
+
+	if (rc == 0)
+		rc = put_chunk(closing, CHUNK_ROWS, group, last_series, &chunk);
+	if (rc == 0)
+		closing->chunk_rows += *count;
+	return rc;
+}
+
+/** Values added up per slot and per node, for the accelerators. */
+struct group_sums {
+	struct row *totals; // by slot, node 0
+	struct row *sums;   // by node, slot 0
+	uint32_t *sum_of;   // by node: position in sums + 1
+	uint32_t sum_of_count;
+	uint32_t sum_count, sum_capacity;
+	bool *has_slot;
+	struct slot_step *steps; // what intervals add; NULL: there was none yet
+	bool has_steps;
+	uint64_t row_count;
+};
+
+/** By how much a slot differs from the one before it, so that an interval costs two steps. */
+struct slot_step {
+	uint64_t value;
+	uint32_t intervals; // that cover it
+};
+
+static void group_sums_deinit(struct group_sums *sums)
+{
+	free(sums->totals);
+	free(sums->sums);
+	free(sums->sum_of);
+	free(sums->has_slot);
+	free(sums->steps);
+}
+
+static int group_sums_init(struct group_sums *sums)
+{
+	sums->totals = calloc(WINDOW_SLOTS_MAX, sizeof(*sums->totals));
+	sums->has_slot = calloc(WINDOW_SLOTS_MAX, sizeof(*sums->has_slot));
+	return sums->totals && sums->has_slot ? 0 : -ENOMEM;
+}
+
+static void group_sums_clear(struct group_sums *sums)
+{
+	memset(sums->totals, 0, WINDOW_SLOTS_MAX * sizeof(*sums->totals));
+	memset(sums->has_slot, 0, WINDOW_SLOTS_MAX * sizeof(*sums->has_slot));
+	if (sums->has_steps)
+		memset(sums->steps, 0, (WINDOW_SLOTS_MAX + 1) * sizeof(*sums->steps));
+	sums->has_steps = false;
+	for (uint32_t i = 0; i < sums->sum_count; i++)
+		sums->sum_of[sums->sums[i].node] = 0;
+	sums->sum_count = 0;
+	sums->row_count = 0;
+}
+
+static int reserve_node(struct group_sums *sums, uint32_t node)
+{
+	if (node < sums->sum_of_count)
+		return 0;
+	uint32_t count = node + node / 4 + 1024;
+	uint32_t *larger = reallocarray(sums->sum_of, count, sizeof(*larger));
+	if (!larger)
+		return -ENOMEM;
+	memset(larger + sums->sum_of_count, 0, (count - sums->sum_of_count) * sizeof(*larger));
+	sums->sum_of = larger;
+	sums->sum_of_count = count;
+	return 0;
+}
+
+static int add_sum(struct group_sums *sums, const struct row *row)
+{
+	int rc = reserve_node(sums, row->node);
+
+	if (rc == 0 && !sums->sum_of[row->node]) {
+		rc = array_reserve(&sums->sums, sizeof(*sums->sums), &sums->sum_capacity,
+				   sums->sum_count, 1, FOREST_NODES_MAX);
+		if (rc == 0) {
+			sums->sums[sums->sum_count++] = (struct row){ .node = row->node };
+			sums->sum_of[row->node] = sums->sum_count;
+		}
+	}
+	if (rc < 0)
+		return rc;
+	struct row *sum = &sums->sums[sums->sum_of[row->node] - 1];
+	sum->value = (int64_t)((uint64_t)sum->value + (uint64_t)row->value);
+	return 0;
+}
+
+/** @value more in each of @count slots from @slot on. */
+static void add_step(struct group_sums *sums, uint32_t slot, uint32_t count, int64_t value)
+{
+	sums->steps[slot].value += (uint64_t)value;
+	sums->steps[slot + count].value -= (uint64_t)value;
+}
+
+/** Spread as interval_before() says. */
+static int add_interval(struct group_sums *sums, const struct row *row)
+{
+	int64_t slots = (int64_t)row->more_slots + 1, rest = row->value % slots;
+
+	if (!sums->steps)
+		sums->steps = calloc(WINDOW_SLOTS_MAX + 1, sizeof(*sums->steps));
+	if (!sums->steps)
+		return -ENOMEM;
+	sums->has_steps = true;
+	add_step(sums, row->slot, row->more_slots + 1, row->value / slots);
+	add_step(sums, row->slot, (uint32_t)llabs(rest), rest < 0 ? -1 : 1);
+	sums->steps[row->slot].intervals++;
+	sums->steps[row->slot + row->more_slots + 1].intervals--;
+	return 0;
+}
+
+static void add_total(struct group_sums *sums, uint32_t slot, uint64_t value)
+{
+	struct row *total = &sums->totals[slot];
+
+	total->value = (int64_t)((uint64_t)total->value + value);
+	sums->has_slot[slot] = true;
+}
+
+static int add_sums(struct group_sums *sums, const struct row *rows, uint32_t count)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < count && rc == 0; i++) {
+		if (rows[i].more_slots)
+			rc = add_interval(sums, &rows[i]);
+		else
+			add_total(sums, rows[i].slot, (uint64_t)rows[i].value);
+		if (rc == 0)
+			rc = add_sum(sums, &rows[i]);
+	}
+	sums->row_count += count;
+	return rc;
+}
+
+/** From steps to what the intervals add to each slot. */
+static void add_steps(struct group_sums *sums)
+{
+	uint64_t value = 0;
+	uint32_t intervals = 0;
+
+	for (uint32_t slot = 0; slot < WINDOW_SLOTS_MAX; slot++) {
+		value += sums->steps[slot].value;
+		intervals += sums->steps[slot].intervals;
+		if (intervals)
+			add_total(sums, slot, value);
+	}
+}
+
+/** Slots with rows only, as rows of node 0. Returns how many. */
+static uint32_t compact_totals(struct group_sums *sums)
+{
+	uint32_t count = 0;
+
+	if (sums->has_steps)
+		add_steps(sums);
+
+	for (uint32_t slot = 0; slot < WINDOW_SLOTS_MAX; slot++)
+		if (sums->has_slot[slot])
+			sums->totals[count++] =
+				(struct row){ .slot = slot, .value = sums->totals[slot].value };
+	return count;
+}
+
+static int put_accelerator(struct closing *closing, enum chunk_kind kind, uint32_t group,
+			   struct row *rows, uint32_t count, uint64_t slot_ns)
+{
+	_cleanup_(buffer_deinit) struct buffer chunk = { 0 };
+	uint32_t kept;
+	int rc = chunk_encode(closing->store->encoder, rows, count, slot_ns, &chunk, &kept);
+
+	return rc ? rc : put_chunk(closing, kind, group, 0, &chunk);
+}
+
+static int put_accelerators(struct closing *closing, uint32_t group, uint64_t slot_ns,
+			    struct group_sums *sums)
+{
+	uint32_t total_count = compact_totals(sums);
+	int rc = 0;
+
+	if (total_count * (uint64_t)ACCELERATOR_ROWS_MIN <= sums->row_count)
+		rc = put_accelerator(closing, CHUNK_TOTALS, group, sums->totals, total_count,
+				     slot_ns);
+	if (rc == 0 && sums->sum_count * (uint64_t)ACCELERATOR_ROWS_MIN <= sums->row_count)
+		rc = put_accelerator(closing, CHUNK_SUMS, group, sums->sums, sums->sum_count,
+				     slot_ns);
+	return rc;
+}
+
+static int by_group_and_series(const void *a, const void *b)
+{
+	const struct section_ref *left = a, *right = b;
+
+	if (left->group != right->group)
+		return left->group < right->group ? -1 : 1;
+	if (left->series != right->series)
+		return left->series < right->series ? -1 : 1;
+	return left->run < right->run ? -1 : left->run > right->run;
+}
+
+static int list_sections(struct closing *closing)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < closing->runs.count; i++)
+		count += closing->runs.runs[i]->rows.section_count;
+	closing->refs = malloc((count + 1) * sizeof(*closing->refs));
+	if (!closing->refs)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < closing->runs.count; i++) {
+		const struct raw_rows *rows = &closing->runs.runs[i]->rows;
+
+		for (uint32_t j = 0; j < rows->section_count; j++) {
+			uint32_t series = rows->sections[j].series;
+
+			if (series >= closing->series_count)
+				return -EBADMSG;
+			closing->refs[closing->ref_count++] =
+				(struct section_ref){ .group = closing->group_of[series],
+						      .series = series,
+						      .run = i,
+						      .section = j };
+		}
+	}
+	qsort(closing->refs, closing->ref_count, sizeof(*closing->refs), by_group_and_series);
+	return 0;
+}
+
+/** Rows of a group as they are collected for its next chunk. */
+struct row_buffer {
+	struct row *rows;
+	uint32_t count, capacity;
+};
+
+static int read_section(struct closing *closing, const struct section_ref *ref,
+			struct row_buffer *buffer)
+{
+	const struct raw_rows *rows = &closing->runs.runs[ref->run]->rows;
+	uint32_t count = rows->sections[ref->section].count;
+	int rc = array_reserve(&buffer->rows, sizeof(*buffer->rows), &buffer->capacity,
+			       buffer->count, count, UINT32_MAX / 2);
+
+	if (rc == 0)
+		rc = raw_rows_read(rows, ref->section, buffer->rows + buffer->count);
+	if (rc == 0)
+		buffer->count += count;
+	return rc;
+}
+
+static int flush_rows(struct closing *closing, uint32_t group, uint64_t slot_ns,
+		      struct row_buffer *buffer, struct group_sums *sums)
+{
+	if (!buffer->count)
+		return 0;
+	int rc = encode_rows(closing, group, buffer->rows, &buffer->count, slot_ns);
+	if (rc == 0) // of rows as they are in the chunk: intervals are spread as there
+		rc = add_sums(sums, buffer->rows, buffer->count);
+	buffer->count = 0;
+	return rc;
+}
+
+/** Chunks of the group whose sections are refs [from, to). */
+static int close_group(struct closing *closing, uint32_t from, uint32_t to,
+		       struct row_buffer *buffer, struct group_sums *sums)
+{
+	uint32_t group = closing->refs[from].group;
+	uint64_t slot_ns = closing->runs.runs[closing->refs[from].run]->rows.slot_ns;
+	int rc = 0;
+
+	for (uint32_t i = from; i < to && rc == 0; i++) {
+		const struct section_ref *ref = &closing->refs[i];
+		bool new_series = i > from && ref->series != closing->refs[i - 1].series;
+
+		// A series is never split: its rows are sorted and joined within one chunk.
+		if (new_series && buffer->count >= CHUNK_ROWS_MAX)
+			rc = flush_rows(closing, group, slot_ns, buffer, sums);
+		if (rc == 0)
+			rc = read_section(closing, ref, buffer);
+	}
+	if (rc == 0)
+		rc = flush_rows(closing, group, slot_ns, buffer, sums);
+	if (rc == 0)
+		rc = put_accelerators(closing, group, slot_ns, sums);
+	group_sums_clear(sums);
+	return rc;
+}
+
+static int close_groups(struct closing *closing)
+{
+	_cleanup_(group_sums_deinit) struct group_sums sums = { 0 };
+	struct row_buffer buffer = { 0 };
+	int rc = group_sums_init(&sums);
+
+	for (uint32_t from = 0, to; from < closing->ref_count && rc == 0; from = to) {
+		for (to = from; to < closing->ref_count &&
+				closing->refs[to].group == closing->refs[from].group;)
+			to++;
+		rc = close_group(closing, from, to, &buffer, &sums);
+	}
+	free(buffer.rows);
+	return rc;
+}
+
+static int put_presence(struct closing *closing)
+{
+	_cleanup_(buffer_deinit) struct buffer record = { 0 };
+	_cleanup_free_ uint32_t *series = malloc((closing->series_count + 1) * sizeof(*series));
+	_cleanup_free_ bool *is_present = calloc(closing->series_count + 1, sizeof(*is_present));
+	uint32_t count = 0;
+
+	if (!series || !is_present)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < closing->ref_count; i++)
+		is_present[closing->refs[i].series] = true;
+	for (uint32_t i = 0; i < closing->series_count; i++)
+		if (is_present[i])
+			series[count++] = i;
+	presence_encode(closing->window, series, count, &record);
+	if (record.rc)
+		return record.rc;
+	struct key key =
+		key_of_record(closing->partition->start_ns, RECORD_PRESENCE, closing->sequence);
+	db_batch_put(closing->batch, DB_DICTIONARY, key_bytes(&key),
+		     (struct bytes){ record.bytes, record.size });
+	return 0;
+}
+
+/** Take references to the window's runs and each series' group. */
+static int begin_closing(struct closing *closing, struct error *err)
+{
+	struct partition *partition = closing->partition;
+	int rc;
+
+	pthread_mutex_lock(&partition->lock);
+	rc = partition_load_postings(partition, closing->store->db, err);
+	if (rc == 0)
+		rc = head_list(&partition->head, closing->window, closing->window, &closing->runs);
+	if (rc == 0) {
+		const struct postings *postings = partition->postings;
+
+		closing->series_count = postings->series_count;
+		closing->group_of =
+			malloc((postings->series_count + 1) * sizeof(*closing->group_of));
+		for (uint32_t i = 0; closing->group_of && i < postings->series_count; i++)
+			closing->group_of[i] = postings->series[i].group;
+	}
+	pthread_mutex_unlock(&partition->lock);
+	if (rc == 0 && (!closing->group_of || !(closing->batch = db_batch_new(closing->store->db))))
+		rc = -ENOMEM;
+	if (rc == 0 && closing->runs.count)
+		closing->sequence = closing->runs.runs[closing->runs.count - 1]->sequence;
+	return rc;
+}
+
+/** Write the chunks and forget the runs at once, for the disk and for queries. */
+static int finish_closing(struct closing *closing, struct error *err)
+{
+	struct partition *partition = closing->partition;
+	struct store_counters *counters = &closing->store->counters;
+	struct key from = key_of_raw(partition->start_ns, closing->window, 0);
+	struct key to = key_of_raw(partition->start_ns, closing->window, closing->sequence + 1);
+	int rc = 0;
+
+	db_batch_delete_range(closing->batch, DB_RAW, key_bytes(&from), key_bytes(&to));
+	pthread_mutex_lock(&partition->lock);
+	if (!partition->dropped)
+		// Not synced: should it be lost, the runs are still there.
+		rc = db_write(closing->store->db, closing->batch, false, err);
+	if (rc == 0)
+		head_remove(&partition->head, closing->window, closing->sequence);
+	pthread_mutex_unlock(&partition->lock);
+	if (rc == 0) {
+		counters->chunk_bytes += closing->chunk_bytes;
+		counters->chunk_rows += closing->chunk_rows;
+	}
+	return rc;
+}
+
+int rocksdb_close_window(struct rocksdb_store *store, struct partition *partition, uint32_t window,
+			 struct error *err)
+{
+	_cleanup_(closing_deinit) struct closing closing = { .store = store,
+							     .partition = partition,
+							     .window = window };
+	int rc = begin_closing(&closing, err);
+
+	if (rc == 0 && !closing.runs.count)
+		return 0;
+	if (rc == 0)
+		rc = list_sections(&closing);
+	if (rc == 0)
+		rc = close_groups(&closing);
+	if (rc == 0)
+		rc = put_presence(&closing);
+	if (rc == 0)
+		return finish_closing(&closing, err);
+	return rc == -ENOMEM    ? error_set(err, rc, "store: out of memory to close a window")
+	       : rc == -EBADMSG ? error_set(err, rc,
+					    "store: open rows are damaged; restore the store from "
+					    "a backup or move it away")
+				: rc;
+}

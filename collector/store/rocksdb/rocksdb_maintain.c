@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows that are due are closed, old partitions go, memory is given back. One thread at a time (the
+// maintain lock); appends and queries go on meanwhile.
+#include "collector/store/rocksdb/rocksdb_store.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/array.h"
+#include "collector/store/rocksdb/key.h"
+
+#define WINDOW_CLOSE_NS (90 * NS_PER_SECOND) // after its end: agents send every 5 s, with retries
+#define WINDOW_LATE_NS  (15 * NS_PER_SECOND) // rows of closed windows are gathered for that long
+#define AGENT_EXPIRE_NS (7 * 24 * 3600 * NS_PER_SECOND) // longer than any spool
+
+enum {
+	// A window that outgrows this share of the memory is closed in part while it is still open.
+	HEAD_MEMORY_SHARE = 4,
+	PARTITION_MEMORY_SHARE = 2,
+};
+
+// ---- which windows ----------------------------------------------------------------------------------
+
+/** Numbers of windows to close. */
+struct window_list {
+	uint32_t *numbers;
+	uint32_t count, capacity;
+};
+
+static bool is_due(const struct partition *partition, struct window *window, uint64_t now_ns)
+{
+	uint64_t end_ns = partition->start_ns + (window->number + 1ULL) * WINDOW_NS;
+
+	if (!window->due_ns)
+		window->due_ns = end_ns + WINDOW_CLOSE_NS > now_ns ? end_ns + WINDOW_CLOSE_NS
+								   : now_ns + WINDOW_LATE_NS;
+	return window->due_ns <= now_ns;
+}
+
+static int list_due(struct partition *partition, uint64_t now_ns, uint64_t window_bytes_max,
+		    struct window_list *list)
+{
+	int rc = 0;
+
+	pthread_mutex_lock(&partition->lock);
+	for (uint32_t i = 0; i < partition->head.count && rc == 0; i++) {
+		struct window *window = &partition->head.windows[i];
+
+		if (!window->runs.count ||
+		    (!is_due(partition, window, now_ns) && window->bytes <= window_bytes_max))
+			continue;
+		rc = array_reserve(&list->numbers, sizeof(*list->numbers), &list->capacity,
+				   list->count, 1, UINT16_MAX + 1);
+		if (rc == 0)
+			list->numbers[list->count++] = window->number;
+	}
+	pthread_mutex_unlock(&partition->lock);
+	return rc;
+}
+
+/** Windows of many late batches are small each: together they may still be too much. */
+static uint64_t head_bytes(struct partition_list *list)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < list->count; i++) {
+		pthread_mutex_lock(&list->partitions[i]->lock);
+		bytes += list->partitions[i]->head.bytes;
+		pthread_mutex_unlock(&list->partitions[i]->lock);
+	}
+	return bytes;
+}
+
+static int close_due(struct rocksdb_store *store, struct partition *partition, uint64_t now_ns,
+		     uint64_t window_bytes_max, struct error *err)
+{
+	struct window_list list = { 0 };
+	int rc = list_due(partition, now_ns, window_bytes_max, &list);
+
+	if (rc < 0)
+		error_set(err, rc, "store: out of memory");
+	// One that cannot be closed must not keep the others in memory for ever.
+	for (uint32_t i = 0; i < list.count; i++) {
+		int failed =
+			rocksdb_close_window(store, partition, list.numbers[i], rc ? NULL : err);
+
+		rc = rc ? rc : failed;
+	}
+	free(list.numbers);
+	return rc;
+}
+
+static int close_all_due(struct rocksdb_store *store, struct partition_list *list, uint64_t now_ns,
+			 struct error *err)
+{
+	uint64_t head_max = store->memory_bytes / HEAD_MEMORY_SHARE;
+	uint64_t window_max = head_bytes(list) > head_max ? 0 : head_max / 2;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < list->count; i++) {
+		int failed =
+			close_due(store, list->partitions[i], now_ns, window_max, rc ? NULL : err);
+
+		rc = rc ? rc : failed;
+	}
+	return rc;
+}
+
+// ---- retention and memory -----------------------------------------------------------------------------
+
+static int drop_keys(struct rocksdb_store *store, const struct partition *partition,
+		     struct error *err)
+{
+	static const enum db_family families[] = { DB_RAW, DB_DICTIONARY, DB_CHUNK };
+	struct key from = key_of_partition(partition->start_ns);
+	struct key to = key_of_partition(partition->start_ns + 1);
+	_cleanup_(db_batch_freep) struct db_batch *batch = db_batch_new(store->db);
+
+	if (!batch)
+		return error_set(err, -ENOMEM, "store: out of memory");
+	for (size_t i = 0; i < ARRAY_SIZE(families); i++)
+		db_batch_delete_range(batch, families[i], key_bytes(&from), key_bytes(&to));
+	int rc = db_write(store->db, batch, true, err);
+	for (size_t i = 0; i < ARRAY_SIZE(families) && rc == 0; i++)
+		rc = db_drop_files(store->db, families[i], key_bytes(&from), key_bytes(&to), err);
+	return rc;
+}
+
+/** No commit is under way meanwhile: none can write into what is being deleted. */
+static int drop_partition(struct rocksdb_store *store, struct partition *partition,
+			  struct error *err)
+{
+	rocksdb_commit_stop(store);
+	pthread_mutex_lock(&partition->lock);
+	partition->dropped = true;
+	head_deinit(&partition->head);
+	pthread_mutex_unlock(&partition->lock);
+	rocksdb_remove_partition(store, partition);
+	int rc = drop_keys(store, partition, err);
+	rocksdb_commit_resume(store);
+	return rc;
+}
+
+static int drop_old(struct rocksdb_store *store, struct partition_list *list, uint64_t now_ns,
+		    struct error *err)
+{
+	int rc = 0;
+
+	if (!store->retention_ns || now_ns < store->retention_ns)
+		return 0;
+	for (uint32_t i = 0; i < list->count && rc == 0; i++)
+		if (partition_end_ns(list->partitions[i]) <= now_ns - store->retention_ns)
+			rc = drop_partition(store, list->partitions[i], err);
+	return rc;
+}
+
+static void delete_agent(void *context, const struct agent_entry *entry)
+{
+	struct key key = key_of_agent(entry->agent, entry->boot);
+
+	db_batch_delete(context, DB_META, key_bytes(&key));
+}
+
+static int expire_agents(struct rocksdb_store *store, uint64_t now_ns, struct error *err)
+{
+	_cleanup_(db_batch_freep) struct db_batch *batch = db_batch_new(store->db);
+	uint32_t before;
+	int rc;
+
+	if (!batch)
+		return error_set(err, -ENOMEM, "store: out of memory");
+	if (now_ns < AGENT_EXPIRE_NS)
+		return 0;
+	rocksdb_commit_stop(store);
+	pthread_mutex_lock(&store->commit_lock);
+	before = store->agents.count;
+	rc = agent_table_expire(&store->agents, now_ns - AGENT_EXPIRE_NS, batch, delete_agent);
+	bool any = store->agents.count < before;
+	pthread_mutex_unlock(&store->commit_lock);
+	if (rc < 0)
+		error_set(err, rc, "store: out of memory");
+	else if (any)
+		rc = db_write(store->db, batch, false, err);
+	rocksdb_commit_resume(store);
+	return rc;
+}
+
+static int by_use(const void *a, const void *b)
+{
+	const struct partition *const *left = a, *const *right = b;
+
+	return ((*left)->used_ns > (*right)->used_ns) - ((*left)->used_ns < (*right)->used_ns);
+}
+
+/** Free what has not been used for longest until the rest fits. */
+static void limit_memory(struct rocksdb_store *store, struct partition_list *list)
+{
+	uint64_t bytes = 0, bytes_max = store->memory_bytes / PARTITION_MEMORY_SHARE;
+
+	for (uint32_t i = 0; i < list->count; i++) {
+		pthread_mutex_lock(&list->partitions[i]->lock);
+		bytes += partition_memory(list->partitions[i]);
+		pthread_mutex_unlock(&list->partitions[i]->lock);
+	}
+	if (bytes <= bytes_max)
+		return;
+	qsort(list->partitions, list->count, sizeof(struct partition *), by_use);
+	for (uint32_t i = 0; i < list->count && bytes > bytes_max; i++) {
+		struct partition *partition = list->partitions[i];
+
+		pthread_mutex_lock(&partition->lock);
+		bytes -= partition_memory(partition);
+		partition_evict(partition);
+		bytes += partition_memory(partition);
+		pthread_mutex_unlock(&partition->lock);
+	}
+}
+
+// ---- the calls ----------------------------------------------------------------------------------------
+
+static int maintain(struct rocksdb_store *store, uint64_t now_ns, struct error *err)
+{
+	_cleanup_(partition_list_deinit) struct partition_list list = { 0 };
+	struct time_range all = { 0, UINT64_MAX };
+	int rc = rocksdb_list_partitions(store, all, &list);
+
+	if (rc < 0)
+		return error_set(err, rc, "store: out of memory");
+	for (uint32_t i = 0; i < list.count; i++) // refused batches may have made some
+		rocksdb_remove_empty_partition(store, list.partitions[i]);
+	rc = drop_old(store, &list, now_ns, err);
+	if (rc == 0)
+		rc = close_all_due(store, &list, now_ns, err);
+	if (rc == 0)
+		rc = expire_agents(store, now_ns, err);
+	limit_memory(store, &list);
+	return rc;
+}
+
+int rocksdb_maintain(struct store *base, uint64_t now_ns, struct error *err)
+{
+	struct rocksdb_store *store = rocksdb_store_of(base);
+
+	pthread_mutex_lock(&store->maintain_lock);
+	int rc = maintain(store, now_ns, err);
+	pthread_mutex_unlock(&store->maintain_lock);
+	return rc;
+}
+
+int rocksdb_flush(struct store *base, struct error *err)
+{
+	struct rocksdb_store *store = rocksdb_store_of(base);
+	_cleanup_(partition_list_deinit) struct partition_list list = { 0 };
+	struct time_range all = { 0, UINT64_MAX };
+	int rc;
+
+	pthread_mutex_lock(&store->maintain_lock);
+	rc = rocksdb_list_partitions(store, all, &list);
+	if (rc < 0)
+		error_set(err, rc, "store: out of memory");
+	for (uint32_t i = 0; i < list.count && rc == 0; i++)
+		rc = close_due(store, list.partitions[i], UINT64_MAX - WINDOW_LATE_NS, 0, err);
+	if (rc == 0)
+		db_compact(store->db, DB_RAW);
+	pthread_mutex_unlock(&store->maintain_lock);
+	return rc;
+}

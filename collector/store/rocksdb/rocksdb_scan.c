@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows and activity of a selection. What a scan sees of a partition is fixed under its lock — the
+// forest, the open runs, an iterator over the chunks — and then read without: closing a window
+// moves its rows from runs to chunks under the same lock, so no row is seen twice or missed.
+//
+// Activity has no counters per series of its own: a chunk's slots and values are columns apart from
+// its nodes and cost about as much to read as counters would, and counters would add a third to
+// what is stored. Where all series of a group are selected, which is the usual heat map of a
+// service, the group's totals per slot are read instead.
+#include "collector/store/rocksdb/rocksdb_store.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "collector/store/interval.h"
+#include "collector/store/rocksdb/key.h"
+
+/** One partition being read. */
+struct reading {
+	const struct selected_partition *selected;
+	const struct partition *partition;
+	struct time_range range; // cut to the partition
+	uint32_t first_window, last_window;
+	// By series' number, which of them may be read as one; where join is set and this is NULL, all.
+	const uint32_t *lanes;
+	bool join;
+	bool *joined; // by group of the selection: all its series are selected and in one lane
+	struct forest_view *view; // NULL if rows are not asked for
+	struct run_list runs;
+	struct db_iterator *chunks;
+	struct chunk_decoder *decoder;
+	struct row_columns scratch;
+	struct row_query query;
+	enum chunk_kind accelerator; // what stands for rows where it can
+	struct error *err;
+};
+
+static void reading_deinit(struct reading *reading)
+{
+	free(reading->joined);
+	forest_view_unref(reading->view);
+	run_list_deinit(&reading->runs);
+	db_iterator_freep(&reading->chunks);
+	chunk_decoder_freep(&reading->decoder);
+	row_columns_deinit(&reading->scratch);
+}
+
+// ---- what is fixed under the lock -------------------------------------------------------------------
+
+static int open_chunks(struct reading *reading, struct db *db)
+{
+	struct chunk_key from = { .window = reading->first_window };
+	struct chunk_key to = { .window = reading->last_window + 1 };
+	struct key from_key = key_of_chunk(reading->partition->start_ns, &from);
+	struct key to_key = key_of_chunk(reading->partition->start_ns, &to);
+
+	reading->chunks =
+		db_iterator_open(db, DB_CHUNK, key_bytes(&from_key), key_bytes(&to_key), false);
+	return reading->chunks ? 0 : -ENOMEM;
+}
+
+static bool is_one_lane(const struct reading *reading, const struct selected_group *group)
+{
+	const uint32_t *lanes = reading->lanes, *wanted = reading->selected->wanted;
+
+	for (uint32_t i = 1; lanes && i < group->selected_count; i++)
+		if (lanes[wanted[group->series[i]]] != lanes[wanted[group->series[0]]])
+			return false;
+	return reading->join;
+}
+
+/** A group that has grown since the selection has series that were not asked about. */
+static int find_joined_groups(struct reading *reading, struct rocksdb_store *store,
+			      struct partition *partition)
+{
+	const struct selected_partition *selected = reading->selected;
+
+	reading->joined = calloc(selected->group_count + 1, sizeof(*reading->joined));
+	if (!reading->joined)
+		return -ENOMEM;
+	int rc = partition_load_postings(partition, store->db, reading->err);
+	for (uint32_t i = 0; i < selected->group_count && rc == 0; i++) {
+		const struct selected_group *group = &selected->groups[i];
+
+		reading->joined[i] = group->selected_count == group->series_count &&
+				     partition->postings->groups[group->group].series_count ==
+					     group->series_count &&
+				     is_one_lane(reading, group);
+	}
+	return rc;
+}
+
+static int fix_partition(struct reading *reading, struct rocksdb_store *store, bool with_forest)
+{
+	struct partition *partition = reading->selected->partition;
+	int rc = 0;
+
+	pthread_mutex_lock(&partition->lock);
+	if (partition->dropped)
+		rc = -ENOENT;
+	if (rc == 0)
+		rc = find_joined_groups(reading, store, partition);
+	if (rc == 0 && with_forest)
+		rc = partition_view(partition, store->db, &reading->view, reading->err);
+	if (rc == 0)
+		rc = head_list(&partition->head, reading->first_window, reading->last_window,
+			       &reading->runs);
+	if (rc == 0)
+		rc = open_chunks(reading, store->db);
+	pthread_mutex_unlock(&partition->lock);
+	if (rc == 0 && !(reading->decoder = chunk_decoder_new()))
+		rc = -ENOMEM;
+	return rc == -ENOMEM ? error_set(reading->err, rc, "store: out of memory") : rc;
+}
+
+// ---- chunks -----------------------------------------------------------------------------------------
+
+static int damaged_chunk(const struct reading *reading, int rc)
+{
+	return rc == -EBADMSG ? error_set(reading->err, rc,
+					  "store: a chunk is damaged; restore the store from a "
+					  "backup or move it away")
+			      : rc;
+}
+
+/** Set the query up for a window of rows with slots of @slot_ns. */
+static void aim_query(struct reading *reading, uint32_t window, uint64_t slot_ns)
+{
+	uint64_t start_ns = reading->partition->start_ns + window * WINDOW_NS;
+
+	reading->query.first_slot = slot_at(start_ns, slot_ns);
+	reading->query.from_slot = slot_at(reading->range.from_ns, slot_ns);
+	reading->query.to_slot = slot_at(reading->range.to_ns, slot_ns);
+}
+
+static uint64_t chunk_slot_ns(struct bytes chunk)
+{
+	struct reader reader = { .at = chunk.at, .end = (const uint8_t *)chunk.at + chunk.size };
+
+	reader_varint(&reader); // version
+	uint64_t slot_ns = reader_varint(&reader);
+	return slot_ns ? slot_ns : 1; // the decoder refuses it
+}
+
+static int decode_chunk(struct reading *reading, uint32_t window)
+{
+	struct bytes chunk = db_iterator_value(reading->chunks);
+
+	aim_query(reading, window, chunk_slot_ns(chunk));
+	return damaged_chunk(reading, chunk_decode(reading->decoder, chunk, &reading->query));
+}
+
+/** Seek the first chunk at or after @wanted that is of the same window, kind and group. */
+static bool seek_chunk(struct reading *reading, const struct chunk_key *wanted,
+		       struct chunk_key *ret_found)
+{
+	struct key key = key_of_chunk(reading->partition->start_ns, wanted);
+
+	if (!db_iterator_seek(reading->chunks, key_bytes(&key)))
+		return false;
+	struct bytes found = db_iterator_key(reading->chunks);
+	if (found.size != KEY_CHUNK_BYTES)
+		return false;
+	*ret_found = key_read_chunk(found.at);
+	return ret_found->window == wanted->window && ret_found->kind == wanted->kind &&
+	       ret_found->group == wanted->group;
+}
+
+/** The first selected series of @group after @series; false if there is none. */
+static bool next_series(const struct selected_group *group, uint32_t series, uint32_t *ret_next)
+{
+	uint32_t low = 0, high = group->selected_count;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (group->series[middle] <= series)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == group->selected_count)
+		return false;
+	*ret_next = group->series[low];
+	return true;
+}
+
+/**
+ * The rows of one run (sequence) of a group's chunks in a window: from chunk to chunk that has a
+ * selected series. Chunks end with last_series, so the first at or after (…, series) has it if any.
+ */
+static int read_rows(struct reading *reading, const struct selected_group *group,
+		     struct chunk_key at)
+{
+	struct chunk_key wanted = at, found;
+	int rc = 0;
+
+	wanted.last_series = group->series[0];
+	while (rc == 0 && seek_chunk(reading, &wanted, &found) && found.sequence == at.sequence) {
+		rc = decode_chunk(reading, at.window);
+		if (!next_series(group, found.last_series, &wanted.last_series))
+			break;
+	}
+	return rc;
+}
+
+/** A run's accelerator chunk, which stands for all of its rows: they come as the first series'. */
+static int read_accelerator(struct reading *reading, const struct selected_group *group,
+			    struct chunk_key at)
+{
+	const uint32_t *wanted = reading->query.wanted;
+	struct chunk_key found;
+	int rc = 0;
+
+	reading->query.number = wanted[group->series[0]];
+	reading->query.wanted = NULL;
+	at.kind = reading->accelerator;
+	at.last_series = 0;
+	if (!seek_chunk(reading, &at, &found) || found.sequence != at.sequence)
+		rc = -ENOENT;
+	else
+		rc = decode_chunk(reading, at.window);
+	reading->query.wanted = wanted;
+	return rc;
+}
+
+static bool window_is_whole(const struct reading *reading, uint32_t window)
+{
+	uint64_t start_ns = reading->partition->start_ns + window * WINDOW_NS;
+
+	return reading->range.from_ns <= start_ns && start_ns + WINDOW_NS <= reading->range.to_ns;
+}
+
+/** All runs of a group in a window. */
+static int read_group(struct reading *reading, uint32_t window, uint32_t number)
+{
+	const struct selected_group *group = &reading->selected->groups[number];
+	struct chunk_key wanted = { .window = window, .kind = CHUNK_ROWS, .group = group->group };
+	bool accelerate =
+		reading->joined[number] && reading->accelerator != CHUNK_ROWS &&
+		(reading->accelerator == CHUNK_TOTALS || window_is_whole(reading, window));
+	struct chunk_key found;
+	int rc = 0;
+
+	while (rc == 0 && seek_chunk(reading, &wanted, &found)) {
+		rc = accelerate ? read_accelerator(reading, group, found) : -ENOENT;
+		if (rc == -ENOENT)
+			rc = read_rows(reading, group, found);
+		wanted.sequence = found.sequence + 1;
+	}
+	return rc;
+}
+
+static int read_chunks(struct reading *reading)
+{
+	int rc = 0;
+
+	for (uint32_t window = reading->first_window; window <= reading->last_window && rc == 0;
+	     window++)
+		for (uint32_t i = 0; i < reading->selected->group_count && rc == 0; i++)
+			rc = read_group(reading, window, i);
+	return rc ? rc : db_iterator_check(reading->chunks, reading->err);
+}
+
+static int read_runs(struct reading *reading)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < reading->runs.count && rc == 0; i++) {
+		const struct raw_run *run = reading->runs.runs[i];
+
+		aim_query(reading, run->window, run->rows.slot_ns);
+		rc = raw_rows_scan(&run->rows, &reading->query, &reading->scratch);
+	}
+	return damaged_chunk(reading, rc);
+}
+
+/** @range must overlap the partition. */
+static void aim_reading(struct reading *reading, struct time_range range)
+{
+	const struct partition *partition = reading->selected->partition;
+
+	reading->partition = partition;
+	if (range.from_ns < partition->start_ns)
+		range.from_ns = partition->start_ns;
+	if (range.to_ns > partition_end_ns(partition))
+		range.to_ns = partition_end_ns(partition);
+	reading->range = range;
+	reading->first_window = (uint32_t)((range.from_ns - partition->start_ns) / WINDOW_NS);
+	reading->last_window = (uint32_t)((range.to_ns - 1 - partition->start_ns) / WINDOW_NS);
+	reading->query.wanted = reading->selected->wanted;
+	reading->query.wanted_count = reading->selected->wanted_count;
+}
+
+static bool range_overlaps(struct time_range range, const struct partition *partition)
+{
+	return range.from_ns < range.to_ns && range.from_ns < partition_end_ns(partition) &&
+	       range.to_ns > partition->start_ns;
+}
+
+// ---- rows -----------------------------------------------------------------------------------------
+
+struct scanning {
+	const struct store_scanner *scanner;
+	uint32_t node_count;
+	struct error *err;
+};
+
+/** Pass rows on once their nodes are known to be in the forest. */
+static int pass_rows(void *context, const struct store_rows *rows)
+{
+	const struct scanning *scanning = context;
+	struct store_rows passed = *rows;
+	uint32_t largest = 0;
+
+	for (uint32_t i = 0; i < rows->count; i++)
+		largest = rows->nodes[i] > largest ? rows->nodes[i] : largest;
+	if (largest >= scanning->node_count)
+		return error_set(
+			scanning->err, -EBADMSG,
+			"store: rows refer to stacks that are not there; restore the store "
+			"from a backup or move it away");
+	if (scanning->scanner->detail == SCAN_SUMS)
+		passed.series = 0;
+	return scanning->scanner->rows(scanning->scanner->context, &passed);
+}
+
+static int scan_partition(struct rocksdb_store *store, const struct selected_partition *selected,
+			  struct time_range range, const struct store_scanner *scanner,
+			  struct error *err)
+{
+	struct scanning scanning = { .scanner = scanner, .err = err };
+	_cleanup_(reading_deinit) struct reading reading = {
+		.selected = selected,
+		.accelerator = scanner->detail == SCAN_ROWS ? CHUNK_ROWS : CHUNK_SUMS,
+		.lanes = scanner->detail == SCAN_SERIES_SUMS ? scanner->groups : NULL,
+		.join = scanner->detail == SCAN_SUMS || scanner->groups,
+		.query = { .detail = scanner->detail, .context = &scanning, .rows = pass_rows },
+		.err = err,
+	};
+
+	aim_reading(&reading, range);
+	int rc = fix_partition(&reading, store, true);
+	if (rc < 0)
+		return rc == -ENOENT ? 0 : rc; // retention was faster
+	scanning.node_count = reading.view->forest.node_count;
+	if (scanner->partition)
+		rc = scanner->partition(scanner->context, &reading.view->forest);
+	if (rc == 0)
+		rc = read_chunks(&reading);
+	if (rc == 0)
+		rc = read_runs(&reading);
+	if (rc == 0 && scanner->partition_end)
+		rc = scanner->partition_end(scanner->context);
+	return rc;
+}
+
+int rocksdb_scan(struct store *base, const struct store_selection *result, struct time_range range,
+		 const struct store_scanner *scanner, struct error *err)
+{
+	const struct rocksdb_selection *selection = result->private_;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < selection->partition_count && rc == 0; i++)
+		if (range_overlaps(range, selection->partitions[i].partition))
+			rc = scan_partition(rocksdb_store_of(base), &selection->partitions[i],
+					    range, scanner, err);
+	return rc;
+}
+
+// ---- activity ---------------------------------------------------------------------------------------
+
+struct counting {
+	uint64_t from_ns, slot_ns, slot_count;
+	const uint32_t *rows; // by number of the series; NULL: all to row 0
+	int64_t *counts;
+};
+
+static void add_count(int64_t *count, int64_t value)
+{
+	*count = (int64_t)((uint64_t)*count + (uint64_t)value);
+}
+
+static void count_slots(const struct counting *counting, const struct store_rows *rows,
+			int64_t *counts)
+{
+	for (uint32_t i = 0; i < rows->count; i++) {
+		uint64_t slot =
+			(rows->slots[i] * rows->slot_ns - counting->from_ns) / counting->slot_ns;
+
+		if (slot < counting->slot_count)
+			add_count(&counts[slot], rows->values[i]);
+	}
+}
+
+/** Slots [first, end) of one interval, those of a counter at a time. */
+static void count_interval(const struct counting *counting, const struct store_rows *rows,
+			   uint32_t number, uint64_t first, uint64_t end, int64_t *counts)
+{
+	uint64_t slot_ns = rows->slot_ns, slot = rows->slots[number];
+	uint64_t to = (first * slot_ns - counting->from_ns) / counting->slot_ns;
+	uint64_t step = counting->slot_ns % slot_ns == 0 ? counting->slot_ns / slot_ns : 0;
+	uint64_t next = slot_at(counting->from_ns + (to + 1) * counting->slot_ns, slot_ns);
+	uint32_t more_slots = rows->more_slots[number];
+	int64_t value = rows->values[number];
+	int64_t before = interval_before(value, more_slots, first - slot);
+
+	for (; first < end; to++) {
+		uint64_t last = next < end ? next : end;
+		int64_t until = interval_before(value, more_slots, last - slot);
+
+		add_count(&counts[to], until - before);
+		before = until;
+		first = last;
+		next = step ? next + step
+			    : slot_at(counting->from_ns + (to + 2) * counting->slot_ns, slot_ns);
+	}
+}
+
+static void count_intervals(const struct counting *counting, const struct store_rows *rows,
+			    int64_t *counts)
+{
+	uint64_t end_ns = counting->from_ns + counting->slot_count * counting->slot_ns;
+	uint64_t from = slot_at(counting->from_ns, rows->slot_ns);
+	uint64_t to = slot_at(end_ns, rows->slot_ns);
+
+	for (uint32_t i = 0; i < rows->count; i++) {
+		uint64_t first = rows->slots[i], end = first + rows->more_slots[i] + 1;
+
+		first = first > from ? first : from;
+		end = end < to ? end : to;
+		count_interval(counting, rows, i, first, end, counts);
+	}
+}
+
+static int count_rows(void *context, const struct store_rows *rows)
+{
+	const struct counting *counting = context;
+	uint64_t row = counting->rows ? counting->rows[rows->series] : 0;
+	int64_t *counts = counting->counts + row * counting->slot_count;
+
+	if (rows->more_slots)
+		count_intervals(counting, rows, counts);
+	else
+		count_slots(counting, rows, counts);
+	return 0;
+}
+
+static int count_partition(struct rocksdb_store *store, const struct selected_partition *selected,
+			   struct time_range range, struct counting *counting, struct error *err)
+{
+	_cleanup_(reading_deinit) struct reading reading = {
+		.selected = selected,
+		.accelerator = CHUNK_TOTALS,
+		.lanes = counting->rows,
+		.join = true,
+		.query = { .detail = SCAN_ROWS,
+			   .without_nodes = true,
+			   .context = counting,
+			   .rows = count_rows },
+		.err = err,
+	};
+
+	aim_reading(&reading, range);
+	int rc = fix_partition(&reading, store, false);
+	if (rc == 0)
+		rc = read_chunks(&reading);
+	if (rc == 0)
+		rc = read_runs(&reading);
+	return rc == -ENOENT ? 0 : rc; // retention was faster
+}
+
+int rocksdb_activity(struct store *base, const struct store_selection *result,
+		     struct time_range range, uint64_t slot_ns, const uint32_t *rows,
+		     int64_t *counts, struct error *err)
+{
+	const struct rocksdb_selection *selection = result->private_;
+	struct counting counting = {
+		.from_ns = range.from_ns, .slot_ns = slot_ns, .rows = rows, .counts = counts
+	};
+	int rc = 0;
+
+	if (range.from_ns >= range.to_ns)
+		return 0;
+	counting.slot_count = (range.to_ns - range.from_ns) / slot_ns;
+	range.to_ns = range.from_ns + counting.slot_count * slot_ns;
+	for (uint32_t i = 0; i < selection->partition_count && rc == 0; i++)
+		if (range_overlaps(range, selection->partitions[i].partition))
+			rc = count_partition(rocksdb_store_of(base), &selection->partitions[i],
+					     range, &counting, err);
+	return rc;
+}

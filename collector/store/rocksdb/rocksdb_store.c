@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: Apache-2.0
+// The embedded store's life: it opens its database, finds its partitions and the open windows that
+// the last process left behind, and closes.
+#include "collector/store/rocksdb/rocksdb_store.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/array.h"
+#include "collector/store/rocksdb/key.h"
+
+enum {
+	// 2: rows may be intervals. A store of format 1 is one without; it becomes 2 when it is opened,
+	// so that a program that does not know intervals says so and does not find damage.
+	STORE_FORMAT = 2,
+	STORE_FORMAT_OLDEST = 1,
+};
+
+// ---- partitions -----------------------------------------------------------------------------------
+
+/** Where the partition that begins at @start_ns is or belongs. partitions_lock is held. */
+static uint32_t position_of(const struct rocksdb_store *store, uint64_t start_ns)
+{
+	uint32_t low = 0, high = store->partition_count;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (store->partitions[middle]->start_ns < start_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static struct partition *find_at(const struct rocksdb_store *store, uint32_t at, uint64_t start_ns)
+{
+	return at < store->partition_count && store->partitions[at]->start_ns == start_ns
+		       ? partition_ref(store->partitions[at])
+		       : NULL;
+}
+
+static struct partition *insert_at(struct rocksdb_store *store, uint32_t at, uint64_t start_ns)
+{
+	if (array_reserve(&store->partitions, sizeof(struct partition *),
+			  &store->partition_capacity, store->partition_count, 1,
+			  PARTITIONS_MAX) < 0)
+		return NULL;
+	struct partition *partition = partition_new(start_ns, store->partition_ns);
+	if (!partition)
+		return NULL;
+	memmove(&store->partitions[at + 1], &store->partitions[at],
+		(store->partition_count - at) * sizeof(struct partition *));
+	store->partitions[at] = partition;
+	store->partition_count++;
+	return partition_ref(partition);
+}
+
+struct partition *rocksdb_find_partition(struct rocksdb_store *store, uint64_t start_ns)
+{
+	pthread_mutex_lock(&store->partitions_lock);
+	struct partition *partition = find_at(store, position_of(store, start_ns), start_ns);
+	pthread_mutex_unlock(&store->partitions_lock);
+	return partition;
+}
+
+struct partition *rocksdb_pin_partition(struct rocksdb_store *store, uint64_t start_ns)
+{
+	pthread_mutex_lock(&store->partitions_lock);
+	uint32_t at = position_of(store, start_ns);
+	struct partition *partition = find_at(store, at, start_ns);
+	if (!partition)
+		partition = insert_at(store, at, start_ns);
+	if (partition)
+		atomic_fetch_add(&partition->pins, 1);
+	pthread_mutex_unlock(&store->partitions_lock);
+	return partition;
+}
+
+void rocksdb_unpin_partition(struct partition *partition)
+{
+	if (!partition)
+		return;
+	atomic_fetch_sub(&partition->pins, 1);
+	partition_unref(partition);
+}
+
+/** partitions_lock is held. */
+static void remove_partition(struct rocksdb_store *store, struct partition *partition)
+{
+	uint32_t at = position_of(store, partition->start_ns);
+
+	if (at == store->partition_count || store->partitions[at] != partition)
+		return;
+	store->partition_count--;
+	memmove(&store->partitions[at], &store->partitions[at + 1],
+		(store->partition_count - at) * sizeof(struct partition *));
+	partition_unref(partition);
+}
+
+void rocksdb_remove_partition(struct rocksdb_store *store, struct partition *partition)
+{
+	pthread_mutex_lock(&store->partitions_lock);
+	remove_partition(store, partition);
+	pthread_mutex_unlock(&store->partitions_lock);
+}
+
+void rocksdb_remove_empty_partition(struct rocksdb_store *store, struct partition *partition)
+{
+	pthread_mutex_lock(&partition->lock);
+	pthread_mutex_lock(&store->partitions_lock);
+	// What was saved has the root at least.
+	if (!partition->summary.nodes && !atomic_load(&partition->pins)) {
+		partition->dropped = true;
+		remove_partition(store, partition);
+	}
+	pthread_mutex_unlock(&store->partitions_lock);
+	pthread_mutex_unlock(&partition->lock);
+}
+
+int rocksdb_list_partitions(struct rocksdb_store *store, struct time_range range,
+			    struct partition_list *ret_list)
+{
+	struct partition_list list = { 0 };
+
+	pthread_mutex_lock(&store->partitions_lock);
+	list.partitions = malloc((store->partition_count + 1) * sizeof(*list.partitions));
+	for (uint32_t i = 0; list.partitions && i < store->partition_count; i++) {
+		struct partition *partition = store->partitions[i];
+
+		if (partition->start_ns < range.to_ns &&
+		    partition_end_ns(partition) > range.from_ns)
+			list.partitions[list.count++] = partition_ref(partition);
+	}
+	pthread_mutex_unlock(&store->partitions_lock);
+	if (!list.partitions)
+		return -ENOMEM;
+	*ret_list = list;
+	return 0;
+}
+
+void partition_list_deinit(struct partition_list *list)
+{
+	for (uint32_t i = 0; i < list->count; i++)
+		partition_unref(list->partitions[i]);
+	free(list->partitions);
+	*list = (struct partition_list){ 0 };
+}
+
+// ---- opening --------------------------------------------------------------------------------------
+
+/** The number under @name; 0 with *ret_found false if there is none. */
+static int read_number(struct rocksdb_store *store, const char *name, uint64_t *ret_number,
+		       bool *ret_found, struct error *err)
+{
+	_cleanup_(buffer_deinit) struct buffer value = { 0 };
+	struct key key = key_of_meta(name);
+	int rc = db_get(store->db, DB_META, key_bytes(&key), &value, err);
+
+	*ret_found = rc == 0;
+	if (rc == -ENOENT)
+		return 0;
+	if (rc < 0)
+		return rc;
+	if (value.size != 8)
+		return error_set(err, -EBADMSG, "store: the entry \"%s\" is damaged", name);
+	*ret_number = key_number(value.bytes, 8);
+	return 0;
+}
+
+static void put_number(struct db_batch *batch, const char *name, uint64_t number)
+{
+	struct key key = key_of_meta(name), value = { .size = 0 };
+
+	key_append(&value, number, 8);
+	db_batch_put(batch, DB_META, key_bytes(&key), key_bytes(&value));
+}
+
+static int write_format(struct rocksdb_store *store, struct error *err)
+{
+	_cleanup_(db_batch_freep) struct db_batch *batch = db_batch_new(store->db);
+
+	if (!batch)
+		return error_set(err, -ENOMEM, "store: out of memory");
+	put_number(batch, "format", STORE_FORMAT);
+	put_number(batch, "partition_ns", store->partition_ns);
+	return db_write(store->db, batch, true, err);
+}
+
+/** A new store takes the options; an old one must agree with them. */
+static int check_format(struct rocksdb_store *store, const char *path, uint64_t asked_ns,
+			struct error *err)
+{
+	uint64_t format = 0, partition_ns = 0;
+	bool found, partition_found;
+	int rc = read_number(store, "format", &format, &found, err);
+
+	if (rc == 0)
+		rc = read_number(store, "partition_ns", &partition_ns, &partition_found, err);
+	if (rc == 0)
+		rc = read_number(store, "sequence", &store->sequence, &partition_found, err);
+	if (rc < 0)
+		return rc;
+	if (!found)
+		return write_format(store, err);
+	if (format < STORE_FORMAT_OLDEST || format > STORE_FORMAT)
+		return error_set(
+			err, -EBADMSG,
+			"store %s: its format is %llu and this program reads formats %d to %d; use "
+			"the program that wrote it or choose another directory",
+			path, (unsigned long long)format, STORE_FORMAT_OLDEST, STORE_FORMAT);
+	if (asked_ns && asked_ns != partition_ns)
+		return error_set(
+			err, -EINVAL,
+			"store %s: it was made with partitions of %llu s; ask for these or "
+			"choose another directory",
+			path, (unsigned long long)(partition_ns / NS_PER_SECOND));
+	store->partition_ns = partition_ns;
+	return format == STORE_FORMAT ? 0 : write_format(store, err);
+}
+
+static int damaged(struct error *err, const char *what)
+{
+	return error_set(err, -EBADMSG,
+			 "store: %s is damaged; restore the store from a backup or move it away",
+			 what);
+}
+
+/** The first record of each partition is its summary; the next partition is one seek away. */
+static int find_partitions(struct rocksdb_store *store, struct error *err)
+{
+	struct key from = key_of_partition(0), to = key_of_partition(UINT64_MAX);
+	_cleanup_(db_iterator_freep) struct db_iterator *iterator =
+		db_iterator_open(store->db, DB_DICTIONARY, key_bytes(&from), key_bytes(&to), true);
+
+	if (!iterator)
+		return error_set(err, -ENOMEM, "store: out of memory");
+	for (bool more = db_iterator_next(iterator); more;) {
+		struct bytes key = db_iterator_key(iterator);
+		const uint8_t *at = key.at;
+
+		if (key.size != KEY_RECORD_BYTES || at[8] != RECORD_PARTITION)
+			return damaged(err, "the list of partitions");
+		struct partition *partition = rocksdb_pin_partition(store, key_number(at, 8));
+		if (!partition)
+			return error_set(err, -ENOMEM, "store: out of memory");
+		int rc = partition_summary_decode(db_iterator_value(iterator), &partition->summary);
+		rocksdb_unpin_partition(partition);
+		if (rc < 0)
+			return damaged(err, "a partition's summary");
+		struct key next = key_of_partition(partition->start_ns + 1);
+		more = db_iterator_seek(iterator, key_bytes(&next));
+	}
+	return db_iterator_check(iterator, err);
+}
+
+static int restore_run(struct rocksdb_store *store, struct bytes key, struct bytes value,
+		       struct error *err)
+{
+	const uint8_t *at = key.at;
+	struct raw_run *run;
+
+	if (key.size != KEY_RAW_BYTES)
+		return damaged(err, "a key of open rows");
+	_cleanup_(partition_unrefp) struct partition *partition =
+		rocksdb_find_partition(store, key_number(at, 8));
+	if (!partition)
+		return damaged(err, "the dictionary of open rows");
+	int rc = raw_run_new((uint32_t)key_number(at + 8, 2), value, &run);
+	if (rc == -EBADMSG)
+		return damaged(err, "a run of open rows");
+	if (rc == 0) {
+		run->sequence = key_number(at + 10, 8);
+		rc = head_prepare(&partition->head, run->window);
+		if (rc == 0)
+			head_add(&partition->head, run);
+		raw_run_unref(run);
+	}
+	return rc ? error_set(err, rc, "store: out of memory") : 0;
+}
+
+/** What was acknowledged and not yet closed when the last process ended. */
+static int restore_heads(struct rocksdb_store *store, struct error *err)
+{
+	struct key from = key_of_partition(0), to = key_of_partition(UINT64_MAX);
+	_cleanup_(db_iterator_freep) struct db_iterator *iterator =
+		db_iterator_open(store->db, DB_RAW, key_bytes(&from), key_bytes(&to), false);
+
+	if (!iterator)
+		return error_set(err, -ENOMEM, "store: out of memory");
+	while (db_iterator_next(iterator)) {
+		int rc = restore_run(store, db_iterator_key(iterator), db_iterator_value(iterator),
+				     err);
+		if (rc < 0)
+			return rc;
+	}
+	return db_iterator_check(iterator, err);
+}
+
+static int restore_agent(struct rocksdb_store *store, struct bytes key, struct bytes value)
+{
+	struct reader reader = { .at = value.at, .end = (const uint8_t *)value.at + value.size };
+	const uint8_t *at = key.at;
+	struct store_batch_id batch = { .sequence = reader_varint(&reader) };
+	uint64_t seen_ns = reader_varint(&reader);
+
+	if (key.size != 1 + 2 * ID128_BYTES || reader.failed)
+		return -EBADMSG;
+	batch.agent = id128_decode(at + 1);
+	batch.boot = id128_decode(at + 1 + ID128_BYTES);
+	return agent_table_set(&store->agents, &batch, seen_ns);
+}
+
+static int restore_agents(struct rocksdb_store *store, struct error *err)
+{
+	static const uint8_t first[] = { KEY_META_AGENT }, last[] = { KEY_META_AGENT + 1 };
+	struct bytes from = { first, 1 }, to = { last, 1 };
+	_cleanup_(db_iterator_freep) struct db_iterator *iterator =
+		db_iterator_open(store->db, DB_META, from, to, false);
+
+	if (!iterator)
+		return error_set(err, -ENOMEM, "store: out of memory");
+	while (db_iterator_next(iterator)) {
+		int rc = restore_agent(store, db_iterator_key(iterator),
+				       db_iterator_value(iterator));
+		if (rc == -ENOMEM)
+			return error_set(err, rc, "store: out of memory");
+		if (rc < 0)
+			return damaged(err, "an agent's sequence");
+	}
+	return db_iterator_check(iterator, err);
+}
+
+// ---- life -------------------------------------------------------------------------------------------
+
+static void rocksdb_store_close(struct store *base)
+{
+	struct rocksdb_store *store = rocksdb_store_of(base);
+
+	// Open windows are not closed here: they are in the database, and are found at the next start.
+	for (uint32_t i = 0; i < store->partition_count; i++)
+		partition_unref(store->partitions[i]);
+	free(store->partitions);
+	agent_table_deinit(&store->agents);
+	chunk_encoder_freep(&store->encoder);
+	pthread_mutex_destroy(&store->partitions_lock);
+	pthread_mutex_destroy(&store->resolve_lock);
+	pthread_mutex_destroy(&store->commit_lock);
+	pthread_mutex_destroy(&store->maintain_lock);
+	pthread_cond_destroy(&store->commit_done);
+	db_close(store->db);
+	free(store);
+}
+
+static void read_partition_stats(struct rocksdb_store *store, struct store_stats *stats)
+{
+	struct partition_list list;
+	struct time_range all = { 0, UINT64_MAX };
+
+	if (rocksdb_list_partitions(store, all, &list) < 0)
+		return;
+	stats->partitions = list.count;
+	for (uint32_t i = 0; i < list.count; i++) {
+		struct partition *partition = list.partitions[i];
+
+		pthread_mutex_lock(&partition->lock);
+		const struct partition_summary *summary = &partition->summary;
+		stats->nodes += summary->nodes;
+		stats->series += summary->series;
+		if (summary->oldest_ns &&
+		    (!stats->oldest_ns || summary->oldest_ns < stats->oldest_ns))
+			stats->oldest_ns = summary->oldest_ns;
+		if (summary->newest_ns > stats->newest_ns)
+			stats->newest_ns = summary->newest_ns;
+		stats->memory_bytes += partition_memory(partition);
+		pthread_mutex_unlock(&partition->lock);
+	}
+	partition_list_deinit(&list);
+}
+
+static void rocksdb_read_stats(struct store *base, struct store_stats *ret_stats)
+{
+	struct rocksdb_store *store = rocksdb_store_of(base);
+	struct store_counters *counters = &store->counters;
+	struct store_stats stats = {
+		.rows_appended = counters->rows_appended,
+		.batches_appended = counters->batches_appended,
+		.batches_duplicate = counters->batches_duplicate,
+		.stored_bytes = db_stored_bytes(store->db),
+		.memory_bytes = db_memory_bytes(store->db),
+		.rows_late_dropped = counters->rows_late,
+		.rows_future_dropped = counters->rows_future,
+		.rows_series_dropped = counters->rows_series,
+		.stacks_refused = counters->stacks_refused,
+		.chunk_bytes = counters->chunk_bytes,
+		.chunk_rows = counters->chunk_rows,
+	};
+
+	pthread_mutex_lock(&store->commit_lock);
+	stats.agents = store->agents.count;
+	pthread_mutex_unlock(&store->commit_lock);
+	read_partition_stats(store, &stats);
+	*ret_stats = stats;
+}
+
+static const struct store_ops rocksdb_ops = {
+	.close = rocksdb_store_close,
+	.append = rocksdb_append,
+	.select = rocksdb_select,
+	.selection_free = rocksdb_selection_free,
+	.scan = rocksdb_scan,
+	.activity = rocksdb_activity,
+	.label_names = rocksdb_label_names,
+	.label_values = rocksdb_label_values,
+	.maintain = rocksdb_maintain,
+	.flush = rocksdb_flush,
+	.read_stats = rocksdb_read_stats,
+};
+
+static struct rocksdb_store *store_new(const struct store_options *options)
+{
+	struct rocksdb_store *store = calloc(1, sizeof(*store));
+
+	if (!store)
+		return NULL;
+	store->base.ops = &rocksdb_ops;
+	store->retention_ns = options->retention_ns;
+	store->partition_ns =
+		options->partition_ns ? options->partition_ns : STORE_PARTITION_NS_DEFAULT;
+	store->memory_bytes =
+		options->memory_bytes ? options->memory_bytes : STORE_MEMORY_BYTES_DEFAULT;
+	pthread_mutex_init(&store->partitions_lock, NULL);
+	pthread_mutex_init(&store->resolve_lock, NULL);
+	pthread_mutex_init(&store->commit_lock, NULL);
+	pthread_mutex_init(&store->maintain_lock, NULL);
+	pthread_cond_init(&store->commit_done, NULL);
+	return store;
+}
+
+static int check_options(const struct store_options *options, struct error *err)
+{
+	enum { WINDOWS_MAX = 7 * 24 * 60, MEMORY_MIN = 32 << 20 };
+
+	if (options->partition_ns % WINDOW_NS || options->partition_ns > WINDOWS_MAX * WINDOW_NS)
+		return error_set(err, -EINVAL, "partition: must be whole minutes, at most a week");
+	if (options->memory_bytes && options->memory_bytes < MEMORY_MIN)
+		return error_set(err, -EINVAL, "memory: must be 32 MiB or more");
+	return 0;
+}
+
+int store_open_rocksdb(const struct store_options *options, struct store **ret_store,
+		       struct error *err)
+{
+	int rc = check_options(options, err);
+	if (rc < 0)
+		return rc;
+	struct rocksdb_store *store = store_new(options);
+	if (!store)
+		return error_set(err, -ENOMEM, "store: out of memory");
+
+	rc = db_open(options->path, store->memory_bytes, &store->db, err);
+	if (rc == 0)
+		rc = check_format(store, options->path, options->partition_ns, err);
+	if (rc == 0)
+		rc = find_partitions(store, err);
+	if (rc == 0)
+		rc = restore_heads(store, err);
+	if (rc == 0)
+		rc = restore_agents(store, err);
+	if (rc == 0 && !(store->encoder = chunk_encoder_new()))
+		rc = error_set(err, -ENOMEM, "store: out of memory");
+	if (rc < 0) {
+		rocksdb_store_close(&store->base);
+		return rc;
+	}
+	*ret_store = &store->base;
+	return 0;
+}

@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads selectors and matches labels with them. The grammar is PromQL's for label matchers
+// (prometheus.io, "Time series selectors"); the only user of PCRE2.
+#include "collector/store/selector.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+enum {
+	// A label value has at most 1024 bytes: a sane pattern needs some thousand steps at most.
+	REGEX_MATCH_STEPS_MAX = 200000,
+	REGEX_DEPTH_MAX = 5000,
+	REGEX_HEAP_KIB_MAX = 4096,
+	REGEX_NESTING_MAX = 50,
+	// What all matches with one pattern may take together. A pattern that just stays below the
+	// limit of steps would otherwise cost that once per series.
+	REGEX_NS_MAX = 2000000000,
+};
+
+/** A compiled pattern and what it has cost so far. Matching is thread-safe. */
+struct regex {
+	pcre2_code *code;
+	pcre2_match_context *limits;
+	_Atomic uint64_t spent_ns;
+	atomic_bool exhausted;
+};
+
+/** Where the parser is; columns count from 1. */
+struct scanner {
+	const char *text;
+	const char *at;
+	struct error *err;
+};
+
+static void regex_free(struct regex *regex)
+{
+	if (!regex)
+		return;
+
+	pcre2_code_free(regex->code);
+	pcre2_match_context_free(regex->limits);
+	free(regex);
+}
+
+static void regex_freep(struct regex **regex)
+{
+	regex_free(*regex);
+}
+
+static void compile_context_freep(pcre2_compile_context **context)
+{
+	pcre2_compile_context_free(*context);
+}
+
+static pcre2_match_context *regex_limits_new(void)
+{
+	pcre2_match_context *limits = pcre2_match_context_create(NULL);
+
+	if (!limits)
+		return NULL;
+
+	pcre2_set_match_limit(limits, REGEX_MATCH_STEPS_MAX);
+	pcre2_set_depth_limit(limits, REGEX_DEPTH_MAX);
+	pcre2_set_heap_limit(limits, REGEX_HEAP_KIB_MAX);
+	return limits;
+}
+
+/** @column: where the pattern begins in the selector, for the error. */
+static int regex_compile(const char *pattern, size_t column, struct regex **ret_regex,
+			 struct error *err)
+{
+	// labels_set() makes values UTF-8; MATCH_INVALID_UTF keeps PCRE2 safe should one not be.
+	const uint32_t options = PCRE2_ANCHORED | PCRE2_ENDANCHORED | PCRE2_DOTALL |
+				 PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C | PCRE2_UTF |
+				 PCRE2_MATCH_INVALID_UTF;
+	_cleanup_(compile_context_freep) pcre2_compile_context *context =
+		pcre2_compile_context_create(NULL);
+	_cleanup_(regex_freep) struct regex *regex = calloc(1, sizeof(*regex));
+
+	if (!regex || !context)
+		return error_set(err, -ENOMEM, "out of memory");
+	pcre2_set_parens_nest_limit(context, REGEX_NESTING_MAX);
+	pcre2_set_max_pattern_length(context, SELECTOR_BYTES_MAX);
+
+	int code;
+	size_t offset;
+	regex->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, options, &code,
+				    &offset, context);
+	if (!regex->code) {
+		char words[160];
+
+		pcre2_get_error_message(code, (PCRE2_UCHAR *)words, sizeof(words));
+		return error_set(err, -EINVAL,
+				 "column %zu: regular expression: %s (at its character %zu)",
+				 column, words, offset + 1);
+	}
+	regex->limits = regex_limits_new();
+	if (!regex->limits)
+		return error_set(err, -ENOMEM, "out of memory");
+
+	*ret_regex = take(regex);
+	return 0;
+}
+
+static bool regex_matches(struct regex *regex, const char *value)
+{
+	if (atomic_load_explicit(&regex->exhausted, memory_order_relaxed))
+		return false;
+
+	pcre2_match_data *match = pcre2_match_data_create(1, NULL);
+	if (!match) {
+		atomic_store(&regex->exhausted, true);
+		return false;
+	}
+
+	uint64_t start_ns = clock_monotonic_ns();
+	int rc = pcre2_match(regex->code, (PCRE2_SPTR)value, strlen(value), 0, 0, match,
+			     regex->limits);
+	uint64_t took_ns = clock_monotonic_ns() - start_ns;
+	uint64_t spent_ns = atomic_fetch_add(&regex->spent_ns, took_ns) + took_ns;
+
+	pcre2_match_data_free(match);
+	if ((rc < 0 && rc != PCRE2_ERROR_NOMATCH) || spent_ns > REGEX_NS_MAX)
+		atomic_store(&regex->exhausted, true);
+	return rc >= 0;
+}
+
+static int scanner_fail(const struct scanner *scanner, const char *expected)
+{
+	size_t column = (size_t)(scanner->at - scanner->text) + 1;
+	unsigned char next = (unsigned char)*scanner->at;
+
+	if (!next)
+		return error_set(scanner->err, -EINVAL, "column %zu: expected %s, found the end",
+				 column, expected);
+	if (next < ' ' || next >= 0x7f)
+		return error_set(scanner->err, -EINVAL,
+				 "column %zu: expected %s, found byte 0x%02x", column, expected,
+				 next);
+	return error_set(scanner->err, -EINVAL, "column %zu: expected %s, found '%c'", column,
+			 expected, next);
+}
+
+static void scanner_skip_spaces(struct scanner *scanner)
+{
+	scanner->at += strspn(scanner->at, " \t\r\n");
+}
+
+static bool scanner_accept(struct scanner *scanner, const char *word)
+{
+	size_t size = strlen(word);
+
+	if (strncmp(scanner->at, word, size) != 0)
+		return false;
+
+	scanner->at += size;
+	return true;
+}
+
+static int scan_name(struct scanner *scanner, char **ret_name)
+{
+	const char *const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+	const char *const more = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+
+	if (!strspn(scanner->at, letters))
+		return scanner_fail(scanner, "a label name or '}'");
+
+	size_t size = strspn(scanner->at, more);
+	if (size > LABEL_NAME_BYTES_MAX)
+		return error_set(scanner->err, -EINVAL,
+				 "column %zu: label name is longer than %d bytes",
+				 (size_t)(scanner->at - scanner->text) + 1, LABEL_NAME_BYTES_MAX);
+
+	char *name = strndup(scanner->at, size);
+	if (!name)
+		return error_set(scanner->err, -ENOMEM, "out of memory");
+
+	scanner->at += size;
+	*ret_name = name;
+	return 0;
+}
+
+static int scan_op(struct scanner *scanner, enum matcher_op *ret_op)
+{
+	// Longer operators first: "=~" begins with "=".
+	static const struct {
+		const char *word;
+		enum matcher_op op;
+	} ops[] = {
+		{ "=~", MATCH_REGEX },
+		{ "!~", MATCH_NOT_REGEX },
+		{ "!=", MATCH_NOT_EQUAL },
+		{ "=", MATCH_EQUAL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
+		if (scanner_accept(scanner, ops[i].word)) {
+			*ret_op = ops[i].op;
+			return 0;
+		}
+	}
+	return scanner_fail(scanner, "=, !=, =~ or !~");
+}
+
+/** The byte that the escape at the cursor (after the backslash) stands for, or -1. */
+static int escaped_byte(char letter)
+{
+	switch (letter) {
+	case 'n':
+		return '\n';
+	case 't':
+		return '\t';
+	case 'r':
+		return '\r';
+	case '\\':
+	case '"':
+	case '\'':
+		return letter;
+	default:
+		return -1;
+	}
+}
+
+/** A string in double or single quotes with escapes, or in backticks without. */
+static int scan_value(struct scanner *scanner, char **ret_value)
+{
+	char quote = *scanner->at;
+
+	if (quote != '"' && quote != '\'' && quote != '`')
+		return scanner_fail(scanner, "a value in quotes");
+
+	_cleanup_free_ char *value = malloc(strlen(scanner->at) + 1);
+	if (!value)
+		return error_set(scanner->err, -ENOMEM, "out of memory");
+
+	size_t size = 0;
+	for (scanner->at++; *scanner->at != quote; scanner->at++) {
+		int byte = (unsigned char)*scanner->at;
+
+		if (!byte)
+			return scanner_fail(scanner, "the closing quote");
+		if (byte == '\\' && quote != '`') {
+			scanner->at++;
+			byte = escaped_byte(*scanner->at);
+			if (byte < 0)
+				return scanner_fail(scanner,
+						    "n, t, r, \\ or a quote after the "
+						    "backslash (write \\\\ for one backslash, "
+						    "or use `backticks`)");
+		}
+		value[size++] = (char)byte;
+	}
+	scanner->at++;
+	value[size] = '\0';
+
+	*ret_value = take(value);
+	return 0;
+}
+
+static void matcher_deinit(struct matcher *matcher)
+{
+	free(matcher->name);
+	free(matcher->value);
+	regex_free(matcher->regex);
+	*matcher = (struct matcher){ 0 };
+}
+
+static int scan_matcher(struct scanner *scanner, struct matcher *matcher)
+{
+	int rc = scan_name(scanner, &matcher->name);
+	if (rc)
+		return rc;
+
+	scanner_skip_spaces(scanner);
+	rc = scan_op(scanner, &matcher->op);
+	if (rc)
+		return rc;
+
+	scanner_skip_spaces(scanner);
+	size_t column = (size_t)(scanner->at - scanner->text) + 1;
+	rc = scan_value(scanner, &matcher->value);
+	if (rc)
+		return rc;
+	if (matcher->op != MATCH_REGEX && matcher->op != MATCH_NOT_REGEX)
+		return 0;
+
+	struct regex *regex = NULL;
+	rc = regex_compile(matcher->value, column, &regex, scanner->err);
+	if (rc)
+		return rc;
+
+	matcher->regex = regex;
+	return 0;
+}
+
+/** "{" has been read; reads to "}". A comma after the last matcher is allowed, as in PromQL. */
+static int scan_matchers(struct scanner *scanner, struct selector *selector)
+{
+	for (;;) {
+		scanner_skip_spaces(scanner);
+		if (scanner_accept(scanner, "}"))
+			return 0;
+		if (selector->count == SELECTOR_MATCHERS_MAX)
+			return error_set(scanner->err, -EINVAL,
+					 "column %zu: more than %d matchers; join some with =~",
+					 (size_t)(scanner->at - scanner->text) + 1,
+					 SELECTOR_MATCHERS_MAX);
+
+		int rc = scan_matcher(scanner, &selector->matchers[selector->count++]);
+		if (rc)
+			return rc;
+
+		scanner_skip_spaces(scanner);
+		if (scanner_accept(scanner, ","))
+			continue;
+		if (!scanner_accept(scanner, "}"))
+			return scanner_fail(scanner, "',' or '}'");
+		return 0;
+	}
+}
+
+/** A bare word is short for {service="word"}. */
+static int scan_word(struct scanner *scanner, struct selector *selector)
+{
+	size_t size = 0;
+
+	while ((unsigned char)scanner->at[size] > ' ' && !strchr("{}=~!,\"'`\\", scanner->at[size]))
+		size++;
+	if (!size)
+		return scanner_fail(scanner, "'{' or a service's name");
+
+	struct matcher *matcher = &selector->matchers[selector->count++];
+	matcher->op = MATCH_EQUAL;
+	matcher->name = strdup(LABEL_SERVICE);
+	matcher->value = strndup(scanner->at, size);
+	if (!matcher->name || !matcher->value)
+		return error_set(scanner->err, -ENOMEM, "out of memory");
+
+	scanner->at += size;
+	return 0;
+}
+
+static int scan_selector(struct scanner *scanner, struct selector *selector)
+{
+	scanner_skip_spaces(scanner);
+	if (!*scanner->at)
+		return 0;
+
+	int rc = scanner_accept(scanner, "{") ? scan_matchers(scanner, selector)
+					      : scan_word(scanner, selector);
+	if (rc)
+		return rc;
+
+	scanner_skip_spaces(scanner);
+	return *scanner->at ? scanner_fail(scanner, "the end (a selector is {name=\"value\", ...} "
+						    "or one service's name)")
+			    : 0;
+}
+
+int selector_parse(const char *text, struct selector *ret_selector, struct error *err)
+{
+	_cleanup_(selector_deinit) struct selector selector = { 0 };
+	struct scanner scanner = { .text = text, .at = text, .err = err };
+
+	if (strlen(text) > SELECTOR_BYTES_MAX)
+		return error_set(err, -EINVAL, "column %d: a selector has at most %d bytes",
+				 SELECTOR_BYTES_MAX + 1, SELECTOR_BYTES_MAX);
+
+	selector.matchers = calloc(SELECTOR_MATCHERS_MAX, sizeof(*selector.matchers));
+	if (!selector.matchers)
+		return error_set(err, -ENOMEM, "out of memory");
+
+	int rc = scan_selector(&scanner, &selector);
+	if (rc)
+		return rc;
+
+	*ret_selector = selector;
+	selector = (struct selector){ 0 };
+	return 0;
+}
+
+void selector_deinit(struct selector *selector)
+{
+	for (uint32_t i = 0; i < selector->count; i++)
+		matcher_deinit(&selector->matchers[i]);
+	free(selector->matchers);
+	*selector = (struct selector){ 0 };
+}
+
+bool matcher_matches(const struct matcher *matcher, const char *value)
+{
+	if (!value)
+		value = "";
+
+	switch (matcher->op) {
+	case MATCH_EQUAL:
+		return strcmp(value, matcher->value) == 0;
+	case MATCH_NOT_EQUAL:
+		return strcmp(value, matcher->value) != 0;
+	case MATCH_REGEX:
+		return regex_matches(matcher->regex, value);
+	case MATCH_NOT_REGEX:
+		return !regex_matches(matcher->regex, value);
+	}
+	return false;
+}
+
+bool selector_matches(const struct selector *selector, const struct labels *labels)
+{
+	for (uint32_t i = 0; i < selector->count; i++) {
+		const struct matcher *matcher = &selector->matchers[i];
+
+		if (!matcher_matches(matcher, labels_get(labels, matcher->name)))
+			return false;
+	}
+	return true;
+}
+
+int selector_check_cost(const struct selector *selector, struct error *err)
+{
+	for (uint32_t i = 0; i < selector->count; i++) {
+		const struct regex *regex = selector->matchers[i].regex;
+
+		if (regex && atomic_load(&regex->exhausted))
+			return error_set(
+				err, -EINVAL,
+				"the regular expression for %s takes too long; use a simpler "
+				"one, without nested repetition",
+				selector->matchers[i].name);
+	}
+	return 0;
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an implementation of store.h provides. A store begins with this struct; store.c calls
+// through it.
+#pragma once
+
+#include "collector/store/store.h"
+
+struct store_ops {
+	void (*close)(struct store *store);
+	int (*append)(struct store *store, const struct store_batch_id *batch,
+		      const struct profile *profile, struct store_append_result *ret_result,
+		      struct error *err);
+	int (*select)(struct store *store, const struct selector *selector, const char *type,
+		      struct time_range range, struct store_selection **ret_selection,
+		      struct error *err);
+	void (*selection_free)(struct store_selection *selection);
+	int (*scan)(struct store *store, const struct store_selection *selection,
+		    struct time_range range, const struct store_scanner *scanner,
+		    struct error *err);
+	int (*activity)(struct store *store, const struct store_selection *selection,
+			struct time_range range, uint64_t slot_ns, const uint32_t *rows,
+			int64_t *counts, struct error *err);
+	int (*label_names)(struct store *store, const struct selector *selector,
+			   struct time_range range, struct name_list *ret_list, struct error *err);
+	int (*label_values)(struct store *store, const char *name, const struct selector *selector,
+			    struct time_range range, struct name_list *ret_list, struct error *err);
+	int (*maintain)(struct store *store, uint64_t now_ns, struct error *err);
+	int (*flush)(struct store *store, struct error *err);
+	void (*read_stats)(struct store *store, struct store_stats *ret_stats);
+};
+
+struct store {
+	const struct store_ops *ops;
+};
+
+/** The beginning of what store_selection.private_ points to, for every implementation. */
+struct store_selection_private {
+	const struct store_ops *ops;
+};

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collector/symbols/dwarf_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/confinement.h"
+#include "base/dwarf_lines.h"
+#include "base/place_message.h"
+
+struct dwarf_process {
+	pid_t pid; // 0: it has ended
+	int socket;
+	bool waits; // for the answer to what was asked last:
+	uint64_t address, asked_ns;
+	uint8_t bytes[PLACE_MESSAGE_BYTES_MAX]; // of it
+	size_t size;
+	struct place_message answer;
+};
+
+/* ---- the process --------------------------------------------------------------------------- */
+
+static int answer(struct dwarf_lines *lines, uint64_t address, int socket, struct buffer *message)
+{
+	struct dwarf_place place;
+
+	buffer_clear(message);
+	if (dwarf_lines_find(lines, address, &place))
+		place.count = 0;
+	place_message_begin(message, 0, 0, place.count);
+	place_message_add_dwarf(message, &place);
+	if (message->rc)
+		return message->rc;
+	for (size_t at = 0; at < message->size;) {
+		ssize_t count = write(socket, message->bytes + at, message->size - at);
+
+		if (count < 0)
+			return -errno;
+		at += (size_t)count;
+	}
+	return 0;
+}
+
+/* A file without DWARF needs no process. */
+static void serve(int fd, int alt_fd, int socket)
+{
+	struct buffer message = { 0 };
+	struct dwarf_lines *lines = NULL;
+	uint64_t address;
+	int rc = dwarf_lines_open(fd, alt_fd, &lines);
+
+	while (!rc && read(socket, &address, sizeof(address)) == sizeof(address))
+		rc = answer(lines, address, socket, &message);
+	_exit(rc != 0);
+}
+
+/* When memory is short it is the one to go. */
+static void offer_to_be_killed(void)
+{
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, "1000", 4) != 4)
+		return; // as likely as its parent, then
+	close(fd);
+}
+
+/* Memory that counts against the limit on it, and that the process has from its parent. */
+static uint64_t data_bytes(void)
+{
+	_cleanup_fclose_ FILE *file = fopen("/proc/self/statm", "re");
+	unsigned long pages = 0;
+
+	// size resident shared text lib data: in pages
+	if (!file || fscanf(file, "%*u %*u %*u %*u %*u %lu", &pages) != 1)
+		return 0;
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void run(int fd, int alt_fd, int socket, uint64_t memory_bytes)
+{
+	const struct confinement limits = { .memory_bytes = memory_bytes };
+	int *const files[] = { &fd, &alt_fd, &socket };
+
+	offer_to_be_killed();
+	confine_process(&limits, files, ARRAY_SIZE(files));
+	serve(fd, alt_fd, socket);
+}
+
+/* ---- who asks ------------------------------------------------------------------------------ */
+
+int dwarf_process_open(int fd, int alt_fd, struct dwarf_process **ret_process)
+{
+	uint64_t memory_bytes = data_bytes() + DWARF_PROCESS_MEMORY_BYTES;
+	_cleanup_free_ struct dwarf_process *process = calloc(1, sizeof(*process));
+	int ends[2];
+
+	if (!process)
+		return -ENOMEM;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+		return -errno;
+	process->pid = fork();
+	if (process->pid == 0)
+		run(fd, alt_fd, ends[1], memory_bytes);
+	int rc = process->pid < 0 ? -errno : 0;
+	close(ends[1]);
+	if (rc) {
+		close(ends[0]);
+		return rc;
+	}
+	process->socket = ends[0];
+	*ret_process = take(process);
+	return 0;
+}
+
+static void end(struct dwarf_process *process)
+{
+	if (!process->pid)
+		return;
+	close(process->socket);
+	kill(process->pid, SIGKILL);
+	while (waitpid(process->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	process->pid = 0;
+}
+
+void dwarf_process_close(struct dwarf_process *process)
+{
+	if (process)
+		end(process);
+	free(process);
+}
+
+static int ask(struct dwarf_process *process, uint64_t address)
+{
+	if (send(process->socket, &address, sizeof(address), MSG_NOSIGNAL) != sizeof(address))
+		return -EIO;
+	process->waits = true;
+	process->address = address;
+	process->asked_ns = clock_monotonic_ns();
+	process->size = 0;
+	return 0;
+}
+
+/* Some of the answer. Returns 0; -EAGAIN: nothing came until then; -EIO. */
+static int receive(struct dwarf_process *process, uint64_t until_ns)
+{
+	struct pollfd wait = { .fd = process->socket, .events = POLLIN };
+	uint64_t now_ns = clock_monotonic_ns();
+
+	if (now_ns >= until_ns)
+		return -EAGAIN;
+	int rc = poll(&wait, 1, (int)((until_ns - now_ns) / NS_PER_MS) + 1);
+	if (rc <= 0)
+		return rc < 0 && errno != EINTR ? -EIO : 0;
+	ssize_t count = read(process->socket, process->bytes + process->size,
+			     sizeof(process->bytes) - process->size);
+	if (count <= 0)
+		return -EIO;
+	process->size += (size_t)count;
+	return 0;
+}
+
+/* Returns 0 when the answer is there; -EAGAIN: not until then; -EIO: it will not come. */
+static int wait_for_answer(struct dwarf_process *process, uint64_t until_ns)
+{
+	uint64_t limit_ns = process->asked_ns + DWARF_PROCESS_SECONDS * NS_PER_SECOND;
+	ssize_t size;
+	int rc = 0;
+
+	while ((size = place_message_read(process->bytes, process->size, &process->answer)) == 0 &&
+	       !rc)
+		rc = receive(process, until_ns < limit_ns ? until_ns : limit_ns);
+	if (size > 0) {
+		process->waits = false;
+		return (size_t)size == process->size ? 0 : -EIO;
+	}
+	return size < 0 || clock_monotonic_ns() >= limit_ns ? -EIO : rc;
+}
+
+/* An answer that came too late for who asked may be to the same question. */
+static int find(struct dwarf_process *process, uint64_t address, uint64_t until_ns)
+{
+	bool was_asked = process->waits && process->address == address;
+	int rc = process->waits ? wait_for_answer(process, until_ns) : 0;
+
+	if (!rc && !was_asked)
+		rc = ask(process, address);
+	if (!rc && !was_asked)
+		rc = wait_for_answer(process, until_ns);
+	return rc;
+}
+
+int dwarf_process_find(struct dwarf_process *process, uint64_t address, uint64_t budget_ns,
+		       const struct source_place **ret_place)
+{
+	if (!process->pid)
+		return -ENOENT;
+	int rc = find(process, address, clock_monotonic_ns() + budget_ns);
+	if (rc == -EIO)
+		end(process);
+	if (rc == -EAGAIN)
+		return rc;
+	if (rc || !process->answer.place.count)
+		return -ENOENT;
+	*ret_place = &process->answer.place;
+	return 0;
+}

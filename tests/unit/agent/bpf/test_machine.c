@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <linux/capability.h>
+
+#include "tests/test.h"
+
+#include "agent/bpf/machine.h"
+
+#define CAP(name) (1ULL << CAP_##name)
+
+TEST(old_kernels_are_refused_by_name)
+{
+	static const struct {
+		const char *release;
+		int rc;
+	} cases[] = {
+		{ "6.1.0-28-amd64", 0 },
+		{ "6.18.44", 0 },
+		{ "7.0", 0 },
+		{ "6.0.19", -ENOSYS },
+		{ "5.15.0-generic", -ENOSYS },
+		{ "", -ENOSYS },
+		{ "not a kernel", -ENOSYS },
+		{ "10.0-rc1", 0 },
+	};
+
+	for EACH (c, cases) {
+		struct error err = { 0 };
+
+		EXPECT_EQ(c->rc, machine_check_release(c->release, &err), c->release);
+		if (c->rc)
+			assert_non_null(strstr(err.text, c->release));
+	}
+}
+
+TEST(missing_capabilities_are_named)
+{
+	static const struct {
+		const char *what;
+		uint64_t effective;
+		int rc;
+		const char *missing; // in the text
+	} cases[] = {
+		{ "all of root's", ~0ULL, 0, NULL },
+		{ "just enough", CAP(SYS_PTRACE) | 1ULL << 38 | 1ULL << 39, 0, NULL },
+		{ "administration stands for two", CAP(SYS_PTRACE) | CAP(SYS_ADMIN), 0, NULL },
+		{ "none", 0, -EPERM, "lacks: CAP_BPF CAP_PERFMON CAP_SYS_PTRACE;" },
+		{ "no tracing", 1ULL << 38 | 1ULL << 39, -EPERM, "lacks: CAP_SYS_PTRACE;" },
+		{ "no bpf", CAP(SYS_PTRACE) | 1ULL << 38, -EPERM, "lacks: CAP_BPF;" },
+	};
+
+	for EACH (c, cases) {
+		struct error err = { 0 };
+
+		EXPECT_EQ(c->rc, machine_check_capabilities(c->effective, &err), c->what);
+		if (c->missing && !strstr(err.text, c->missing))
+			fail_msg("%s: %s", c->what, err.text);
+		if (c->rc)
+			assert_non_null(strstr(err.text, "sudo"));
+	}
+}
+
+TEST(a_kernel_without_types_is_refused)
+{
+	struct error err = { 0 };
+
+	EXPECT_EQ(0, machine_check_btf("/proc/self/status", &err), "a file that is there");
+	EXPECT_EQ(-ENOENT, machine_check_btf("/nowhere/vmlinux", &err), "no file");
+	assert_non_null(strstr(err.text, "CONFIG_DEBUG_INFO_BTF"));
+}
+
+TEST(a_pid_namespace_is_refused_with_the_remedy)
+{
+	struct error err = { 0 };
+
+	EXPECT_EQ(0, machine_check_pid_namespace("pid:[4026531836]", &err), "the first one");
+	EXPECT_EQ(-EXDEV, machine_check_pid_namespace("pid:[4026532295]", &err), "a container's");
+	assert_non_null(strstr(err.text, "hostPID"));
+}
+
+RUN_TESTS(cmocka_unit_test(old_kernels_are_refused_by_name),
+	  cmocka_unit_test(missing_capabilities_are_named),
+	  cmocka_unit_test(a_kernel_without_types_is_refused),
+	  cmocka_unit_test(a_pid_namespace_is_refused_with_the_remedy))

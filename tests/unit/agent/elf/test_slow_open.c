@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/elf/slow_open.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/elf/foreign_file.h"
+#include "base/clock.h"
+#include "tests/test.h"
+
+static int open_null(int folder, const char *path, uint64_t flags, uint64_t inode)
+{
+	if (inode != 7 || strcmp(path, "null") != 0)
+		return -EINVAL;
+	return openat(folder, path, (int)flags | O_CLOEXEC);
+}
+
+static int wait_long(int folder, const char *path, uint64_t flags, uint64_t inode)
+{
+	usleep((useconds_t)(SLOW_OPEN_WAIT_MS * 1000 + 100000));
+	return open_null(folder, path, flags, inode);
+}
+
+static uint32_t descriptor_count(void)
+{
+	uint32_t count = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+TEST(what_is_opened_in_time_is_handed_over)
+{
+	int folder = open("/dev", O_PATH | O_DIRECTORY);
+	uint32_t before = descriptor_count();
+
+	for (int i = 0; i < 100; i++) {
+		int fd = slow_open(open_null, folder, "null", O_RDONLY, 7);
+		assert_true(fd >= 0);
+		close(fd);
+	}
+	assert_int_equal(-EINVAL, slow_open(open_null, folder, "null", O_RDONLY, 8));
+	assert_int_equal(before, descriptor_count());
+	close(folder);
+}
+
+TEST(what_takes_too_long_is_left_behind_and_bounded)
+{
+	int folder = open("/dev", O_PATH | O_DIRECTORY);
+	uint32_t before = descriptor_count();
+	uint64_t begin = clock_monotonic_ns();
+
+	assert_int_equal(-ETIMEDOUT, slow_open(wait_long, folder, "null", O_RDONLY, 7));
+	assert_true(clock_monotonic_ns() - begin < 2 * SLOW_OPEN_WAIT_MS * NS_PER_MS);
+	usleep(200000);
+	assert_int_equal(before, descriptor_count()); // what it opened in the end was closed
+	close(folder);
+}
+
+/* A file system whose server never answers; -1 where there can be none. */
+static int mount_dead(const char *place)
+{
+	char options[128];
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0", fd);
+	if (fd >= 0 && mount("dead", place, "fuse", 0, options)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+TEST(a_server_that_is_gone_holds_up_nobody)
+{
+	char place[] = "/tmp/cairn-dead-XXXXXX", path[64];
+	int self = open("/proc/self", O_PATH | O_DIRECTORY);
+
+	assert_non_null(mkdtemp(place));
+	int server = mount_dead(place);
+	if (server < 0) {
+		rmdir(place);
+		SKIP("no file system can be mounted here");
+	}
+	snprintf(path, sizeof(path), "%s/lib.so", place);
+	uint64_t begin = clock_monotonic_ns();
+	for (int i = 0; i < SLOW_OPENS_MAX; i++)
+		assert_int_equal(-ETIMEDOUT, foreign_file_open(self, path, 0));
+	for (int i = 0; i < 1000; i++) // no more of them
+		assert_int_equal(-EBUSY, foreign_file_open_no_link(self, path));
+	assert_true(clock_monotonic_ns() - begin <
+		    (SLOW_OPENS_MAX + 2) * SLOW_OPEN_WAIT_MS * NS_PER_MS);
+
+	close(server); // it is known to be gone: those who wait fail
+	umount2(place, MNT_DETACH);
+	usleep(100000);
+	int fd = foreign_file_open(self, "/bin/true", 0);
+	assert_true(fd >= 0);
+	close(fd);
+	close(self);
+	rmdir(place);
+}
+
+RUN_TESTS(cmocka_unit_test(what_is_opened_in_time_is_handed_over),
+	  cmocka_unit_test(what_takes_too_long_is_left_behind_and_bounded),
+	  cmocka_unit_test(a_server_that_is_gone_holds_up_nobody))

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel programs count of the driver's calls: names of kernels, kinds of copies.
+#include "tests/unit/agent/gpu/gpu_counts.h"
+
+// ---- names ------------------------------------------------------------------------------------
+
+TEST(a_kernel_is_named_whichever_way_its_handle_came)
+{
+	static const char *const names[] = { "of_library", "of_kernel", "of_module",
+					     "own_stream", "together",  "extended" };
+	CUlibrary library = NULL;
+	CUkernel kernel = NULL;
+	CUfunction function = NULL;
+	CUlaunchConfig config = { .grid = { 1, 1, 1 }, .block = { 1, 1, 1 } };
+	struct setting setting;
+
+	if (!open_calls(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	// As cudart 12 and newer does.
+	assert_int_equal(0, call.load_library(&library, "code", NULL, NULL, 0, NULL, NULL, 0));
+	assert_int_equal(0, call.get_kernel(&kernel, library, "of_library"));
+	launch(kernel, NULL);
+	assert_int_equal(0, call.get_kernel(&kernel, library, "of_kernel"));
+	assert_int_equal(0, call.function_of(&function, kernel));
+	launch(function, NULL);
+	function = get_function("of_module");
+	launch(function, NULL);
+	assert_int_equal(0, call.launch_own(get_function("own_stream"), 1, 1, 1, 1, 1, 1, 0, NULL,
+					    NULL, NULL));
+	assert_int_equal(
+		0, call.launch_together(get_function("together"), 1, 1, 1, 1, 1, 1, 0, NULL, NULL));
+	assert_int_equal(0, call.launch_ex(&config, get_function("extended"), NULL, NULL));
+	read_counts(&setting);
+	for EACH (name, names)
+		EXPECT_EQ(1, launches_of(&setting, *name), *name);
+	EXPECT_EQ(0, launches_of(&setting, NULL), "without a name");
+	close_setting(&setting);
+}
+
+TEST(a_launch_has_the_class_of_its_number_of_blocks)
+{
+	static const struct {
+		unsigned int grid[3];
+		uint64_t class;
+	} rows[] = {
+		{ { 1, 1, 1 }, 1 },         { { 2, 1, 1 }, 2 },     { { 3, 1, 1 }, 2 },
+		{ { 2, 2, 1 }, 3 },         { { 1, 7, 1 }, 3 },     { { 1, 1, 8 }, 4 },
+		{ { 1023, 1, 1 }, 10 },     { { 1024, 1, 1 }, 11 }, { { 65535, 16, 1 }, 20 },
+		{ { 1u << 31, 8, 1 }, 35 },
+	};
+	struct setting setting;
+
+	if (!open_calls(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	CUfunction function = get_function("grid");
+	read_counts(&setting); // of loading it
+	for EACH (row, rows) {
+		assert_int_equal(0, call.launch(function, row->grid[0], row->grid[1], row->grid[2],
+						1, 1, 1, 0, NULL, NULL, NULL));
+		read_counts(&setting);
+		EXPECT_EQ(1, counted.count, "one");
+		EXPECT_EQ(row->class, counted.rows[0].key.kernel_leaf, "its class");
+	}
+	close_setting(&setting);
+}
+
+TEST(a_handle_of_an_unloaded_module_has_no_name_until_it_is_named_again)
+{
+	CUmodule module = NULL;
+	CUfunction first = NULL, second = NULL, third = NULL;
+	struct setting setting;
+
+	if (!open_calls(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	assert_int_equal(0, call.load(&module, "image"));
+	assert_int_equal(0, call.get(&first, module, "first"));
+	launch(first, NULL);
+	assert_int_equal(0, call.unload(module));
+	stop_looking(&setting); // so that nobody sees the handle being given to another function
+	assert_int_equal(0, call.load(&module, "image"));
+	assert_int_equal(0, call.get(&second, module, "second"));
+	assert_ptr_equal(first, second);
+	look_again(&setting);
+	launch(second, NULL);
+	read_counts(&setting);
+	EXPECT_EQ(1, launches_of(&setting, "first"), "before");
+	EXPECT_EQ(1, launches_of(&setting, NULL), "nobody knows whose");
+	assert_int_equal(0, call.get(&third, module, "second"));
+	launch(third, NULL);
+	read_counts(&setting);
+	EXPECT_EQ(1, launches_of(&setting, "second"), "named again");
+	close_setting(&setting);
+}
+
+TEST(names_that_no_handle_has_any_more_are_let_go)
+{
+	CUmodule module = NULL;
+	CUfunction short_lived = NULL;
+	struct draining draining;
+	struct setting setting;
+
+	if (!open_calls(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	assert_int_equal(0, call.load(&module, "image"));
+	assert_int_equal(0, call.get(&short_lived, module, "short_lived"));
+	read_counts(&setting); // of loading it
+	launch(short_lived, NULL);
+	read_counts(&setting);
+	assert_int_equal(1, counted.count);
+	uint64_t hash = counted.rows[0].key.user_leaf.address;
+	begin_draining(&draining);
+	for (int i = 0; i < 3; i++)
+		drain(&setting, &draining);
+	EXPECT_STR("short_lived", gpu_programs_name(setting.programs, hash), "it is there");
+	assert_int_equal(0, call.unload(module));
+	drain(&setting, &draining);
+	EXPECT_STR("short_lived", gpu_programs_name(setting.programs, hash), "some may be to name");
+	drain(&setting, &draining);
+	EXPECT_EQ(1, gpu_programs_name(setting.programs, hash) == NULL, "it has gone");
+	end_draining(&draining);
+	close_setting(&setting);
+}
+
+// ---- copies -----------------------------------------------------------------------------------
+
+static CUdeviceptr allocate(size_t bytes)
+{
+	CUdeviceptr address = 0;
+
+	assert_int_equal(0, cuda.alloc(&address, bytes));
+	return address;
+}
+
+static void expect_copies(enum sample_kind kind, uint64_t bytes, uint64_t copies, const char *what)
+{
+	struct count sum = sum_of(kind);
+
+	EXPECT_EQ(bytes, sum.value, what);
+	EXPECT_EQ(copies, sum.samples, what);
+}
+
+TEST(copies_are_of_the_kind_that_their_memory_is)
+{
+	static char pageable[MIB], registered[4096];
+	CUstream stream = NULL;
+	void *pinned = NULL;
+	struct setting setting;
+
+	if (!open_calls(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	CUdeviceptr one = allocate(MIB), two = allocate(MIB);
+	assert_int_equal(0, call.stream(&stream, CU_STREAM_NON_BLOCKING));
+	assert_int_equal(0, call.host_alloc(&pinned, MIB, 0));
+	assert_int_equal(0, call.host_register(registered, sizeof(registered), 0));
+
+	// It was there before anybody looked: what is not pinned may have been, then.
+	assert_int_equal(0, call.copy_in(one, pageable, 11, stream));
+	assert_int_equal(0, call.copy_in(one, pinned, 101, stream));
+	assert_int_equal(0, call.copy_out(registered, one, 1001, stream));
+	assert_int_equal(0, call.copy_out(pageable, one, 13, stream));
+	assert_int_equal(0, call.copy_within(one, two, 17, stream));
+	assert_int_equal(0, call.copy_peer(one, our_context, two, our_context, 170));
+	assert_int_equal(0, call.copy(one, two, 1700)); // told by its addresses
+	assert_int_equal(0, call.set(one, 0, 19));
+	assert_int_equal(0, call.set_words(one, 0, 19, stream));
+	CUDA_MEMCPY2D flat = { .from = { .type = 1, .host = pinned },
+			       .to = { .type = 2, .device = one },
+			       .width = 100,
+			       .height = 100 };
+	assert_int_equal(0, call.copy_2d(&flat, stream));
+	CUDA_MEMCPY3D deep = { .from = { .type = 2, .device = one },
+			       .to = { .type = 1, .host = pinned },
+			       .width = 10,
+			       .height = 10,
+			       .depth = 20 };
+	assert_int_equal(0, call.copy_3d(&deep, stream));
+	CUdeviceptr to[] = { one, one + 4096 }, from[] = { two, two + 4096 };
+	size_t sizes[] = { 17000, 170000 };
+	assert_int_equal(0, call.copy_batch(to, from, sizes, 2, NULL, NULL, 0, NULL, stream));
+
+	read_counts(&setting);
+	expect_copies(SAMPLE_KIND_GPU_COPY_HTOD, 11, 1, "to the device, from who knows what");
+	expect_copies(SAMPLE_KIND_GPU_COPY_HTOD_PINNED, 101 + 10000, 2, "to it, pinned");
+	expect_copies(SAMPLE_KIND_GPU_COPY_DTOH_PINNED, 1001 + 2000, 2, "to the host, pinned");
+	expect_copies(SAMPLE_KIND_GPU_COPY_DTOH, 13, 1, "to the host");
+	expect_copies(SAMPLE_KIND_GPU_COPY_DTOD, 17 + 170 + 1700 + 187000, 4, "on the device");
+	expect_copies(SAMPLE_KIND_GPU_SET, 19 + 4 * 19, 2, "set");
+	expect_copies(SAMPLE_KIND_GPU_COPY_UNKNOWN, 0, 0, "not told");
+	close_setting(&setting);
+}
+
+TEST(what_an_asynchronous_copy_waits_is_told_and_what_it_does_not_is_not)
+{
+	static char pageable[64];
+	CUstream stream = NULL;
+	void *pinned = NULL;
+	struct setting setting;
+
+	if (!open_calls(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	CUdeviceptr device = allocate(MIB);
+	CUfunction function = get_function("long");
+	assert_int_equal(0, call.stream(&stream, CU_STREAM_NON_BLOCKING));
+	assert_int_equal(0, call.host_alloc(&pinned, 64, 0));
+	assert_int_equal(0,
+			 call.launch(function, 500, 1, 1, 1, 1, 1, 0, stream, NULL, NULL)); // 5 ms
+	assert_int_equal(0, call.copy_out(pinned, device, 64, stream));
+	read_counts(&setting);
+	EXPECT_EQ(0, sum_of(SAMPLE_KIND_GPU_WAIT).value, "to memory that is pinned");
+	assert_int_equal(0, call.copy_out(pageable, device, 64, stream));
+	read_counts(&setting);
+	EXPECT_EQ(1, sum_of(SAMPLE_KIND_GPU_WAIT).value > 1000000, "to memory that is not");
+	EXPECT_EQ(1, sum_of(SAMPLE_KIND_GPU_WAIT).samples, "one wait");
+	close_setting(&setting);
+}
+
+enum { PINNED_MANY = 300, PINNED_BYTES = 4096 }; // more than are kept of a process
+
+/* Copies from memory that was pinned when there was no room for that any more. */
+static int pin_many_and_copy(const void *device)
+{
+	void *pinned = NULL;
+
+	if (cuda.init(0))
+		return -1;
+	for (int i = 0; i < PINNED_MANY; i++) {
+		if (call.host_alloc(&pinned, PINNED_BYTES, 0))
+			return -1;
+	}
+	// Another library begins, which is none of what was lost.
+	return cuda.init(0) ||
+	       call.copy_in(*(const CUdeviceptr *)device, pinned, PINNED_BYTES, NULL);
+}
+
+TEST(memory_that_was_pinned_without_room_to_keep_it_is_not_called_pageable)
+{
+	struct setting setting;
+
+	if (!open_calls(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	gpu_drivers_free(setting.drivers);
+	gpu_probes_close(setting.probes);
+	gpu_programs_close(setting.programs);
+	open_programs(&setting, false);
+	gpu_programs_set_attached(setting.programs);
+	CUdeviceptr device = allocate(MIB);
+	read_counts(&setting);
+	end_child(
+		start_child(pin_many_and_copy, &device, false)); // which is watched from its start
+	read_counts(&setting);
+	expect_copies(SAMPLE_KIND_GPU_COPY_HTOD_PAGEABLE, 0, 0, "it is not");
+	expect_copies(SAMPLE_KIND_GPU_COPY_HTOD, PINNED_BYTES, 1, "nobody knows");
+	close_setting(&setting);
+}
+
+RUN_TESTS(IN_FOLDER(a_kernel_is_named_whichever_way_its_handle_came),
+	  IN_FOLDER(a_launch_has_the_class_of_its_number_of_blocks),
+	  IN_FOLDER(a_handle_of_an_unloaded_module_has_no_name_until_it_is_named_again),
+	  IN_FOLDER(names_that_no_handle_has_any_more_are_let_go),
+	  IN_FOLDER(copies_are_of_the_kind_that_their_memory_is),
+	  IN_FOLDER(what_an_asynchronous_copy_waits_is_told_and_what_it_does_not_is_not),
+	  IN_FOLDER(memory_that_was_pinned_without_room_to_keep_it_is_not_called_pageable))

@@ -1,0 +1,583 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel programs count of graphs: whose their launches are, and which kernels they have, whatever they are
+// made of.
+#include <bpf/bpf.h>
+
+#include "tests/unit/agent/gpu/gpu_counts.h"
+
+// ---- graphs -----------------------------------------------------------------------------------
+
+// Whose a graph is is told by the function of the driver that is the leaf.
+static uint64_t graphs_of(const struct setting *setting, const char *function)
+{
+	const struct gpu_call_symbol *row = gpu_calls_find(function);
+	void *address = dlsym(driver_library, function);
+	uint64_t sum = 0;
+
+	(void)setting;
+	assert_non_null(row);
+	assert_non_null(address);
+	for (uint32_t i = 0; i < counted.count; i++) {
+		const struct row *one = &counted.rows[i];
+
+		if (one->key.kind == SAMPLE_KIND_GPU_GRAPH &&
+		    one->key.user_leaf.address - (uint64_t)address < 32)
+			sum += one->count.value;
+	}
+	return sum;
+}
+
+TEST(a_graph_s_handle_that_comes_again_is_another_graph_s)
+{
+	CUstream stream = NULL;
+	CUgraph captured = NULL, made = NULL;
+	CUgraphExec first = NULL, second = NULL;
+	struct setting setting;
+
+	if (!open_calls(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	assert_int_equal(0, call.stream(&stream, 0));
+	CUfunction function = get_function("captured");
+	assert_int_equal(0, call.begin(stream, 0));
+	launch(function, stream);
+	assert_int_equal(0, call.end(stream, &captured));
+	assert_int_equal(0, call.instantiate(&first, captured, 0));
+	assert_int_equal(0, call.end_graph(captured));
+	assert_int_equal(0, call.replay(first, stream));
+	assert_int_equal(0, call.replay(first, stream));
+	read_counts(&setting);
+	EXPECT_EQ(2, graphs_of(&setting, "cuStreamEndCapture"), "of who captured it");
+
+	// One that was put together node by node, where the other's handle was.
+	assert_int_equal(0, call.make_graph(&made, 0));
+	assert_ptr_equal(captured, made);
+	assert_int_equal(0, call.instantiate(&second, made, 0));
+	assert_int_equal(0, call.replay(second, stream));
+	assert_int_equal(0, call.replay(first, stream));
+	read_counts(&setting);
+	EXPECT_EQ(1, graphs_of(&setting, "cuGraphInstantiateWithFlags"), "of who instantiated it");
+	EXPECT_EQ(1, graphs_of(&setting, "cuStreamEndCapture"), "the first one's, as before");
+
+	// And of an executable one.
+	assert_int_equal(0, call.end_exec(first));
+	stop_looking(&setting);
+	assert_int_equal(0, call.instantiate(&second, made, 0));
+	assert_ptr_equal(first, second);
+	look_again(&setting);
+	assert_int_equal(0, call.replay(second, stream));
+	read_counts(&setting);
+	EXPECT_EQ(1, graphs_of(&setting, "cuGraphLaunch"), "nobody knows whose");
+	assert_int_equal(0, call.end_exec(second));
+	close_setting(&setting);
+}
+
+// Kernels that graphs have launched, as the agent tells them: of this window, with @frame as the leaf's.
+static uint64_t kernels_of(const struct setting *setting, struct draining *draining)
+{
+	uint64_t sum = 0;
+
+	assert_int_equal(0, gpu_programs_after_drain(setting->programs,
+						     draining->sources.frames.processes,
+						     &draining->window));
+	const struct profile *profile = draining->window.profile;
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		const struct sample *sample = &profile->samples[i];
+
+		if (strcmp(profile_string(profile, profile->series[sample->series].type),
+			   PROFILE_TYPE_GPU_GRAPH_KERNELS) == 0)
+			sum += (uint64_t)sample->value;
+	}
+	return sum;
+}
+
+static void tick(struct setting *setting)
+{
+	probe_link_settle(); // of probes that have just gone
+	setting->now_ns += 20 * NS_PER_MS;
+	gpu_probes_tick(setting->probes, setting->now_ns);
+}
+
+// Nothing but a capture.
+static void begin_and_end(CUstream stream)
+{
+	CUgraph graph = NULL;
+
+	assert_int_equal(0, call.begin(stream, 0));
+	assert_int_equal(0, call.end(stream, &graph));
+	assert_int_equal(0, call.end_graph(graph));
+}
+
+static CUgraphExec capture(CUfunction function, CUstream stream, uint32_t launches)
+{
+	CUgraph graph = NULL;
+	CUgraphExec exec = NULL;
+
+	assert_int_equal(0, call.begin(stream, 0));
+	for (uint32_t i = 0; i < launches; i++)
+		launch(function, stream);
+	assert_int_equal(0, call.end(stream, &graph));
+	assert_int_equal(0, call.instantiate(&exec, graph, 0));
+	assert_int_equal(0, call.end_graph(graph));
+	return exec;
+}
+
+TEST(what_is_captured_is_launched_when_its_graph_is)
+{
+	CUstream stream = NULL, joined = NULL;
+	CUevent forks = NULL, joins = NULL;
+	CUgraph graph = NULL;
+	CUgraphExec exec = NULL;
+	struct draining draining;
+	struct setting setting;
+
+	if (!open_calls(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	assert_int_equal(0, call.stream(&stream, 0));
+	assert_int_equal(0, call.stream(&joined, 0));
+	assert_int_equal(0, call.event(&forks, 0));
+	assert_int_equal(0, call.event(&joins, 0));
+	CUfunction function = get_function("captured");
+	begin_draining(&draining);
+
+	// The first one says that there are captures: what it launches is not seen.
+	CUgraphExec unseen = capture(function, stream, 7);
+	tick(&setting);
+	assert_int_equal(0, call.replay(unseen, stream));
+	EXPECT_EQ(0, kernels_of(&setting, &draining), "not told, for not all was seen");
+
+	assert_int_equal(0, call.begin(stream, 0));
+	for (int i = 0; i < 3; i++)
+		launch(function, stream);
+	assert_int_equal(0, call.record(forks, stream));
+	assert_int_equal(0, call.wait_event(joined, forks, 0));
+	for (int i = 0; i < 2; i++)
+		launch(get_function("forked"), joined);
+	assert_int_equal(0, call.record(joins, joined));
+	assert_int_equal(0, call.wait_event(stream, joins, 0));
+	assert_int_equal(0, call.end(stream, &graph));
+	assert_int_equal(0, call.instantiate(&exec, graph, 0));
+	assert_int_equal(0, call.end_graph(graph));
+	read_counts(&setting);
+	EXPECT_EQ(0, sum_of(SAMPLE_KIND_GPU_LAUNCH).value, "captured is not launched");
+	EXPECT_EQ(0, kernels_of(&setting, &draining), "nor is the graph");
+
+	launch(function, stream);
+	launch(function, joined);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(0, call.replay(exec, stream));
+	read_counts(&setting);
+	EXPECT_EQ(2, sum_of(SAMPLE_KIND_GPU_LAUNCH).value, "after the capture");
+	EXPECT_EQ(4, sum_of(SAMPLE_KIND_GPU_GRAPH).value, "graphs");
+	EXPECT_EQ(4 * (3 + 2), kernels_of(&setting, &draining), "each with its five kernels");
+	assert_int_equal(0, call.replay(exec, stream));
+	EXPECT_EQ(5 * (3 + 2), kernels_of(&setting, &draining), "and once more");
+
+	// As long as there is a graph it is known, and not for longer.
+	drain(&setting, &draining);
+	drain(&setting, &draining);
+	drain(&setting, &draining);
+	assert_int_equal(0, call.replay(exec, stream));
+	EXPECT_EQ(6 * (3 + 2), kernels_of(&setting, &draining), "later");
+	end_draining(&draining);
+	close_setting(&setting);
+}
+
+// Two windows, which begin at random, and not before the probes of the last one are gone.
+static void pass_windows(struct setting *setting)
+{
+	struct gpu_probes_stats stats;
+
+	if (setting->now_ns < clock_monotonic_ns()) // windows begin by the real clock
+		setting->now_ns = clock_monotonic_ns();
+	gpu_probes_read_stats(setting->probes, &stats);
+	for (uint64_t end = stats.windows + 2; stats.windows < end;) {
+		probe_link_settle();
+		tick(setting);
+		gpu_probes_read_stats(setting->probes, &stats);
+	}
+}
+
+struct making {
+	struct setting setting;
+	struct draining draining;
+	CUstream stream;
+	CUfunction function;
+};
+
+static bool open_making(struct making *making)
+{
+	*making = (struct making){ 0 };
+	if (!open_calls(&making->setting))
+		return false;
+	assert_int_equal(0, call.stream(&making->stream, 0));
+	making->function = get_function("captured");
+	begin_draining(&making->draining);
+	return true;
+}
+
+static bool begin_making(struct making *making)
+{
+	if (!open_making(making))
+		return false;
+	pass_windows(&making->setting); // launches are few
+	return true;
+}
+
+static void end_making(struct making *making)
+{
+	end_draining(&making->draining);
+	close_setting(&making->setting);
+}
+
+TEST(where_launches_are_few_the_first_capture_is_seen)
+{
+	struct making making;
+
+	if (!begin_making(&making))
+		SKIP("needs root, BTF and a link of many uprobes");
+	CUgraphExec first = capture(making.function, making.stream, 5);
+	assert_int_equal(0, call.replay(first, making.stream));
+	EXPECT_EQ(5, kernels_of(&making.setting, &making.draining), "the first of all");
+	end_making(&making);
+}
+
+TEST(where_launches_are_many_captures_are_seen_while_there_are_some)
+{
+	struct making making;
+
+	if (!open_making(&making))
+		SKIP("needs root, BTF and a link of many uprobes");
+	struct setting *setting = &making.setting;
+	begin_and_end(making.stream);
+	tick(setting);
+	assert_int_equal(0, call.replay(capture(making.function, making.stream, 3), making.stream));
+	EXPECT_EQ(3, kernels_of(setting, &making.draining), "seen");
+	setting->hits[GPU_CALL_CAPTURED] = 8000000; // 3.6 s of a core, of 6
+	setting->hits[GPU_CALL_LAUNCH] = 1000000;
+	pass_windows(setting);
+	begin_and_end(making.stream); // the last was too long ago by now
+	tick(setting);
+	assert_int_equal(0,
+			 call.replay(capture(making.function, making.stream, 10), making.stream));
+	EXPECT_EQ(3 + 10, kernels_of(setting, &making.draining), "captures are what it is for");
+	tick(setting);
+	setting->now_ns += 6 * NS_PER_SECOND; // none in all that time
+	pass_windows(setting);                // what was seen is added up when one begins
+	probe_link_settle();
+	assert_int_equal(0,
+			 call.replay(capture(making.function, making.stream, 100), making.stream));
+	EXPECT_EQ(3 + 10, kernels_of(setting, &making.draining), "not seen");
+	tick(setting);
+	assert_int_equal(0,
+			 call.replay(capture(making.function, making.stream, 200), making.stream));
+	EXPECT_EQ(3 + 10 + 200, kernels_of(setting, &making.draining), "there are captures again");
+	end_making(&making);
+}
+
+// ---- graphs that are made of others -----------------------------------------------------------
+
+static CUgraph capture_graph(const struct making *making, uint32_t launches)
+{
+	CUgraph graph = NULL;
+
+	assert_int_equal(0, call.begin(making->stream, 0));
+	for (uint32_t i = 0; i < launches; i++)
+		launch(making->function, making->stream);
+	assert_int_equal(0, call.end(making->stream, &graph));
+	return graph;
+}
+
+static CUgraphExec instantiate(CUgraph graph)
+{
+	CUgraphExec exec = NULL;
+
+	assert_int_equal(0, call.instantiate(&exec, graph, 0));
+	return exec;
+}
+
+// The kernels of one launch. Whose the launch is is what graphs_of() asks for then.
+static uint64_t kernels_of_launch(struct making *making, CUgraphExec exec)
+{
+	uint64_t before = kernels_of(&making->setting, &making->draining);
+
+	read_counts(&making->setting);
+	assert_int_equal(0, call.replay(exec, making->stream));
+	read_counts(&making->setting);
+	return kernels_of(&making->setting, &making->draining) - before;
+}
+
+static void add_child(CUgraph graph, CUgraph child)
+{
+	CUgraphNode node = NULL;
+
+	assert_int_equal(0, call.add_child(&node, graph, NULL, 0, child));
+}
+
+static void add_kernel(const struct making *making, CUgraph graph)
+{
+	const CUDA_KERNEL_NODE_PARAMS kernel = { .function = making->function,
+						 .grid = { 1, 1, 1 },
+						 .block = { 1, 1, 1 } };
+	CUgraphNode node = NULL;
+
+	assert_int_equal(0, call.add_kernel(&node, graph, NULL, 0, &kernel));
+}
+
+TEST(a_child_launches_what_it_did_when_it_was_added)
+{
+	struct making making;
+
+	if (!begin_making(&making))
+		SKIP("needs root, BTF and a link of many uprobes");
+	CUgraph child = capture_graph(&making, 3), inner = capture_graph(&making, 10);
+	CUgraph parent = capture_graph(&making, 100);
+	CUgraphExec before = instantiate(parent);
+	add_child(child, inner);
+	add_child(parent, child);
+	add_child(parent, child);
+	CUgraphExec after = instantiate(parent);
+	add_child(child, inner); // too late for the parent
+	EXPECT_EQ(100, kernels_of_launch(&making, before), "as it was then");
+	EXPECT_EQ(100 + 2 * (3 + 10), kernels_of_launch(&making, after), "with both children");
+	EXPECT_EQ(1, graphs_of(&making.setting, "cuStreamEndCapture"), "whose it is");
+	EXPECT_EQ(3 + 2 * 10, kernels_of_launch(&making, instantiate(child)), "on its own");
+	// As long as there is one of which they are parts they are known.
+	assert_int_equal(0, call.end_graph(child));
+	assert_int_equal(0, call.end_graph(inner));
+	assert_int_equal(0, call.end_graph(parent));
+	for (int i = 0; i < 4; i++)
+		drain(&making.setting, &making.draining);
+	EXPECT_EQ(100 + 2 * (3 + 10), kernels_of_launch(&making, after), "later");
+	end_making(&making);
+}
+
+TEST(a_clone_and_an_updated_graph_are_what_they_were_made_of)
+{
+	CUgraphExecUpdateResultInfo info = { 0 };
+	struct making making;
+	CUgraph clone = NULL;
+	int result = 0;
+
+	if (!begin_making(&making))
+		SKIP("needs root, BTF and a link of many uprobes");
+	CUgraph graph = capture_graph(&making, 3), other = capture_graph(&making, 3);
+	CUgraph longer = capture_graph(&making, 4);
+	assert_int_equal(0, call.clone(&clone, graph));
+	add_kernel(&making, graph); // the clone has none
+	CUgraphExec exec = instantiate(clone);
+	EXPECT_EQ(3, kernels_of_launch(&making, exec), "the clone");
+	EXPECT_EQ(1, graphs_of(&making.setting, "cuStreamEndCapture"), "whose it is");
+	EXPECT_EQ(4, kernels_of_launch(&making, instantiate(graph)), "what it was cloned from");
+
+	add_child(other, longer); // it has four nodes now, too
+	EXPECT_EQ(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, call.update(exec, longer, &info), "no");
+	EXPECT_EQ(3, kernels_of_launch(&making, exec), "as before");
+	exec = instantiate(longer);
+	EXPECT_EQ(0, call.update(exec, graph, &info), "four kernels each");
+	EXPECT_EQ(4, kernels_of_launch(&making, exec), "updated");
+	add_kernel(&making, clone);
+	EXPECT_EQ(0, call.update_first(exec, clone, NULL, &result), "by the older function");
+	EXPECT_EQ(4, kernels_of_launch(&making, exec), "updated again");
+	EXPECT_EQ(1, graphs_of(&making.setting, "cuStreamEndCapture"), "whose it is");
+	end_making(&making);
+}
+
+TEST(graphs_are_followed_whichever_way_they_are_instantiated)
+{
+	CUDA_GRAPH_INSTANTIATE_PARAMS how = { 0 };
+	CUgraphExec execs[4] = { NULL };
+	struct making making;
+
+	if (!begin_making(&making))
+		SKIP("needs root, BTF and a link of many uprobes");
+	CUgraph graph = capture_graph(&making, 3);
+	assert_int_equal(0, call.instantiate(&execs[0], graph, 0));
+	assert_int_equal(0, call.instantiate_first(&execs[1], graph, NULL, NULL, 0));
+	assert_int_equal(0, call.instantiate_second(&execs[2], graph, NULL, NULL, 0));
+	assert_int_equal(0, call.instantiate_as(&execs[3], graph, &how));
+	for EACH (exec, execs) {
+		EXPECT_EQ(3, kernels_of_launch(&making, *exec), "its kernels");
+		EXPECT_EQ(1, graphs_of(&making.setting, "cuStreamEndCapture"), "whose it is");
+	}
+	end_making(&making);
+}
+
+TEST(a_graph_that_is_put_together_by_hand_has_the_kernels_that_were_added)
+{
+	CUgraphNodeParams node = { .type = CU_GRAPH_NODE_TYPE_GRAPH };
+	CUgraphNode made = NULL;
+	struct making making;
+	CUgraph graph = NULL;
+
+	if (!begin_making(&making))
+		SKIP("needs root, BTF and a link of many uprobes");
+	CUgraph child = capture_graph(&making, 10);
+	assert_int_equal(0, call.make_graph(&graph, 0));
+	add_kernel(&making, graph);
+	add_kernel(&making, graph);
+	CUgraphExec before = instantiate(graph);
+	node.child = child;
+	assert_int_equal(0, call.add_node(&made, graph, NULL, NULL, 0, &node));
+	node.type = CU_GRAPH_NODE_TYPE_KERNEL;
+	node.kernel = (CUDA_KERNEL_NODE_PARAMS){ .kernel = making.function,
+						 .grid = { 1, 1, 1 },
+						 .block = { 1, 1, 1 } };
+	assert_int_equal(0, call.add_node(&made, graph, NULL, NULL, 0, &node));
+	EXPECT_EQ(2, kernels_of_launch(&making, before), "as it was then");
+	EXPECT_EQ(2 + 10 + 1, kernels_of_launch(&making, instantiate(graph)), "all of it");
+	EXPECT_EQ(1, graphs_of(&making.setting, "cuGraphInstantiateWithFlags"), "whose it is");
+	end_making(&making);
+}
+
+TEST(what_is_captured_into_a_graph_is_added_to_what_it_has)
+{
+	struct making making;
+	CUgraph graph = NULL, captured = NULL, child;
+	int status = 0;
+
+	if (!begin_making(&making))
+		SKIP("needs root, BTF and a link of many uprobes");
+	child = capture_graph(&making, 10);
+	assert_int_equal(0, call.make_graph(&graph, 0));
+	add_kernel(&making, graph);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(0, call.begin_in(making.stream, graph, NULL, NULL, 0, 0));
+		launch(making.function, making.stream);
+		launch(making.function, making.stream);
+		assert_int_equal(0, call.end(making.stream, &captured));
+		assert_ptr_equal(graph, captured);
+	}
+	EXPECT_EQ(1 + 2 * 2, kernels_of_launch(&making, instantiate(graph)), "all of it");
+	EXPECT_EQ(1, graphs_of(&making.setting, "cuStreamEndCapture"), "whose it is");
+
+	// And what is added by hand while it is captured, for a graph cannot be launched then.
+	EXPECT_EQ(0, call.begin(making.stream, 0), "a capture");
+	launch(making.function, making.stream);
+	EXPECT_EQ(0, call.capture_info(making.stream, &status, NULL, &captured, NULL, NULL), "");
+	add_child(captured, child);
+	add_kernel(&making, captured);
+	EXPECT_EQ(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+		  call.replay(instantiate(child), making.stream), "refused");
+	EXPECT_EQ(0, call.end(making.stream, &captured), "its end");
+	EXPECT_EQ(1 + 10 + 1, kernels_of_launch(&making, instantiate(captured)), "all of it");
+	end_making(&making);
+}
+
+TEST(of_a_graph_with_a_part_that_nobody_has_seen_no_kernels_are_told)
+{
+	struct making making;
+
+	if (!begin_making(&making))
+		SKIP("needs root, BTF and a link of many uprobes");
+	stop_looking(&making.setting);
+	CUgraph older = capture_graph(&making, 3), other = capture_graph(&making, 3);
+	look_again(&making.setting);
+	CUgraph graph = capture_graph(&making, 10);
+	add_child(graph, older);
+	EXPECT_EQ(0, kernels_of_launch(&making, instantiate(graph)), "some of them would be");
+	add_kernel(&making, other);
+	EXPECT_EQ(0, kernels_of_launch(&making, instantiate(other)), "likewise");
+	end_making(&making);
+}
+
+// Of this process, by as much of its name as the kernel keeps.
+static int find_map(const char *name)
+{
+	for (int fd = 0; fd < sysconf(_SC_OPEN_MAX); fd++) {
+		struct bpf_map_info info = { 0 };
+		uint32_t size = sizeof(info);
+
+		if (!bpf_obj_get_info_by_fd(fd, &info, &size) && size >= sizeof(info.name) &&
+		    !strncmp(info.name, name, sizeof(info.name) - 1))
+			return fd;
+	}
+	fail_msg("no map %s", name);
+	return -1;
+}
+
+// Room for @left kernels of graphs is left, by others' of graphs that are captured for ever.
+static void fill_kernels(uint32_t left, bool fill)
+{
+	enum { KEPT = 65536 }; // GPU_KERNELS_MAX
+	int fd = find_map("gpu_graph_kernels");
+
+	for (uint32_t i = 0; i < KEPT - left; i++) {
+		struct gpu_graph_kernel key = { .graph = ~0ULL - i };
+		uint64_t launches = 1;
+
+		assert_int_equal(0, fill ? bpf_map_update_elem(fd, &key, &launches, BPF_NOEXIST)
+					 : bpf_map_delete_elem(fd, &key));
+	}
+}
+
+TEST(of_a_graph_with_a_kernel_that_there_was_no_room_for_none_are_told)
+{
+	struct making making;
+	CUgraph captured = NULL, made = NULL;
+
+	if (!begin_making(&making))
+		SKIP("needs root, BTF and a link of many uprobes");
+	CUfunction other = get_function("other");
+	assert_int_equal(0, call.make_graph(&made, 0));
+	add_kernel(&making, made);
+	CUgraphExec before = instantiate(made);
+	EXPECT_EQ(1, kernels_of_launch(&making, before), "while there is room");
+
+	fill_kernels(1, true);
+	assert_int_equal(0, call.begin(making.stream, 0));
+	launch(making.function, making.stream);
+	launch(other, making.stream); // a stack of its own
+	assert_int_equal(0, call.end(making.stream, &captured));
+	add_kernel(&making, made);
+	fill_kernels(1, false);
+	EXPECT_EQ(0, kernels_of_launch(&making, instantiate(captured)), "one of two is known");
+	EXPECT_EQ(0, kernels_of_launch(&making, instantiate(made)), "likewise");
+	EXPECT_EQ(1, kernels_of_launch(&making, before), "that has none of it");
+	EXPECT_EQ(3, kernels_of_launch(&making, instantiate(capture_graph(&making, 3))),
+		  "there is room again");
+	end_making(&making);
+}
+
+static void open_another_window(struct setting *setting)
+{
+	struct gpu_probes_stats stats;
+
+	gpu_probes_read_stats(setting->probes, &stats);
+	for (uint64_t before = stats.windows; stats.windows == before;) {
+		tick(setting);
+		gpu_probes_read_stats(setting->probes, &stats);
+	}
+}
+
+TEST(a_stream_that_has_the_handle_of_one_that_was_captured_is_not)
+{
+	struct making making;
+	CUstream again = NULL;
+
+	if (!begin_making(&making))
+		SKIP("needs root, BTF and a link of many uprobes");
+	assert_int_equal(0, call.begin(making.stream, 0));
+	launch(making.function, making.stream);
+	assert_int_equal(0, call.end_stream(making.stream));
+	assert_int_equal(0, call.stream(&again, 0));
+	assert_ptr_equal(making.stream, again);
+	open_another_window(&making.setting);
+	read_counts(&making.setting);
+	launch(making.function, again);
+	read_counts(&making.setting);
+	EXPECT_EQ(1, sum_of(SAMPLE_KIND_GPU_LAUNCH).value, "a launch");
+	end_making(&making);
+}
+
+RUN_TESTS(IN_FOLDER(a_graph_s_handle_that_comes_again_is_another_graph_s),
+	  IN_FOLDER(what_is_captured_is_launched_when_its_graph_is),
+	  IN_FOLDER(where_launches_are_few_the_first_capture_is_seen),
+	  IN_FOLDER(where_launches_are_many_captures_are_seen_while_there_are_some),
+	  IN_FOLDER(a_child_launches_what_it_did_when_it_was_added),
+	  IN_FOLDER(a_clone_and_an_updated_graph_are_what_they_were_made_of),
+	  IN_FOLDER(graphs_are_followed_whichever_way_they_are_instantiated),
+	  IN_FOLDER(a_graph_that_is_put_together_by_hand_has_the_kernels_that_were_added),
+	  IN_FOLDER(what_is_captured_into_a_graph_is_added_to_what_it_has),
+	  IN_FOLDER(of_a_graph_with_a_part_that_nobody_has_seen_no_kernels_are_told),
+	  IN_FOLDER(of_a_graph_with_a_kernel_that_there_was_no_room_for_none_are_told),
+	  IN_FOLDER(a_stream_that_has_the_handle_of_one_that_was_captured_is_not))

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is allocated on GPUs, as the kernel programs keep it: this process calls a copy of the double, with the
+// agent's probes in it. Needs root, BTF and uprobes.
+#include "agent/gpu/gpu_programs.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "tests/unit/agent/gpu/gpu_setting.h"
+
+static void expect_live(const struct setting *setting, uint64_t bytes, uint64_t allocations,
+			const char *what)
+{
+	struct gpu_live live;
+
+	assert_int_equal(0, gpu_programs_read_memory(setting->programs, &live));
+	EXPECT_EQ(bytes, live.bytes, what);
+	EXPECT_EQ(allocations, live.allocations, what);
+}
+
+static uint64_t read_counter(const struct setting *setting, uint32_t counter)
+{
+	uint64_t counters[COUNTER_COUNT];
+
+	loader_read_counters(setting->loader, counters);
+	return counters[counter];
+}
+
+static CUdeviceptr allocate(size_t bytes)
+{
+	CUdeviceptr address = 0;
+
+	assert_int_equal(0, cuda.alloc(&address, bytes));
+	return address;
+}
+
+// ---- claims -----------------------------------------------------------------------------------
+
+TEST(what_is_freed_is_not_allocated)
+{
+	struct setting setting;
+
+	if (!open_setting(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	CUdeviceptr first = allocate(3 * MIB), second = allocate(5 * MIB);
+	expect_live(&setting, 8 * MIB, 2, "two");
+	assert_int_equal(0, cuda.free(first));
+	expect_live(&setting, 5 * MIB, 1, "one was freed");
+	assert_int_equal(0, cuda.free(0));
+	assert_int_not_equal(0, cuda.free(first));
+	expect_live(&setting, 5 * MIB, 1, "nothing, and what the driver refused");
+	assert_int_equal(0, cuda.free(second));
+	expect_live(&setting, 0, 0, "all");
+	assert_int_not_equal(0, cuda.alloc(&first, 1ULL << 50));
+	expect_live(&setting, 0, 0, "what the driver refused");
+	close_setting(&setting);
+}
+
+TEST(memory_that_was_there_before_is_no_loss_when_it_is_freed)
+{
+	struct setting setting;
+
+	if (!open_setting(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	gpu_drivers_free(take(setting.drivers)); // its probes go
+	probe_link_settle();
+	CUdeviceptr early = allocate(7 * MIB);
+	see_ourselves(&setting);
+	uint64_t unknown = read_counter(&setting, COUNTER_GPU_UNKNOWN_FREES);
+	CUdeviceptr late = allocate(MIB);
+	assert_int_equal(0, cuda.free(early));
+	expect_live(&setting, MIB, 1, "only what was seen");
+	EXPECT_EQ(unknown + 1, read_counter(&setting, COUNTER_GPU_UNKNOWN_FREES), "counted");
+	assert_int_equal(0, cuda.free(late));
+	close_setting(&setting);
+}
+
+TEST(an_address_that_comes_again_is_one_allocation)
+{
+	struct setting setting;
+
+	if (!open_setting(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	CUdeviceptr address = allocate(2 * MIB);
+	gpu_drivers_free(take(setting.drivers));
+	probe_link_settle();
+	assert_int_equal(0, cuda.free(address)); // nobody sees it
+	see_ourselves(&setting);
+	expect_live(&setting, 2 * MIB, 1, "nobody has seen it go");
+	// The double gives each address once: the same handle of physical memory comes again, though.
+	CUmemGenericAllocationHandle handle = 0, again = 0;
+	char properties[64] = { 0 };
+	assert_int_equal(0, cuda.create(&handle, 4 * MIB, properties, 0));
+	gpu_drivers_free(take(setting.drivers));
+	probe_link_settle();
+	assert_int_equal(0, cuda.release(handle));
+	see_ourselves(&setting);
+	assert_int_equal(0, cuda.create(&again, 16 * MIB, properties, 0));
+	assert_int_equal(handle, again);
+	expect_live(&setting, 18 * MIB, 2, "what it was before is forgotten");
+	assert_int_equal(0, cuda.release(again));
+	expect_live(&setting, 2 * MIB, 1, "released");
+	close_setting(&setting);
+}
+
+TEST(physical_memory_lives_as_long_as_it_is_mapped)
+{
+	struct setting setting;
+	CUmemGenericAllocationHandle handle = 0;
+	CUdeviceptr one = 0, two = 0;
+	char properties[64] = { 0 };
+
+	if (!open_setting(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	assert_int_equal(0, cuda.reserve(&one, 4 * MIB, 0, 0, 0));
+	assert_int_equal(0, cuda.reserve(&two, 4 * MIB, 0, 0, 0));
+	expect_live(&setting, 0, 0, "addresses are no memory");
+	assert_int_equal(0, cuda.create(&handle, 4 * MIB, properties, 0));
+	assert_int_equal(0, cuda.map(one, 4 * MIB, 0, handle, 0));
+	assert_int_equal(0, cuda.map(two, 4 * MIB, 0, handle, 0));
+	expect_live(&setting, 4 * MIB, 1, "mapped twice");
+	assert_int_equal(0, cuda.release(handle));
+	expect_live(&setting, 4 * MIB, 1, "released, but mapped");
+	assert_int_equal(0, cuda.unmap(one, 4 * MIB));
+	expect_live(&setting, 4 * MIB, 1, "mapped once");
+	assert_int_equal(0, cuda.unmap(two, 4 * MIB));
+	expect_live(&setting, 0, 0, "mapped no more");
+	close_setting(&setting);
+}
+
+TEST(mappings_are_unmapped_together)
+{
+	struct setting setting;
+	CUmemGenericAllocationHandle handles[3] = { 0 };
+	CUdeviceptr range = 0;
+	char properties[64] = { 0 };
+
+	if (!open_setting(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	assert_int_equal(0, cuda.reserve(&range, 12 * MIB, 0, 0, 0));
+	for (size_t i = 0; i < ARRAY_SIZE(handles); i++) {
+		assert_int_equal(0, cuda.create(&handles[i], 4 * MIB, properties, 0));
+		assert_int_equal(0, cuda.map(range + i * 4 * MIB, 4 * MIB, 0, handles[i], 0));
+		assert_int_equal(0, cuda.release(handles[i]));
+	}
+	expect_live(&setting, 12 * MIB, 3, "released, but mapped");
+	assert_int_equal(0, cuda.unmap(range, 8 * MIB));
+	expect_live(&setting, 4 * MIB, 1, "two of them by one call");
+	assert_int_equal(0, cuda.unmap(range + 8 * MIB, 4 * MIB));
+	expect_live(&setting, 0, 0, "all");
+	close_setting(&setting);
+}
+
+// ---- while probes come and go -----------------------------------------------------------------
+
+static _Atomic bool is_over;
+static _Atomic uint64_t churned;
+
+static void *churn(void *current)
+{
+	if (cuda.set_current(current))
+		abort();
+	while (!is_over) {
+		CUdeviceptr address;
+
+		if (cuda.alloc(&address, MIB) || cuda.free(address))
+			abort();
+		churned++;
+	}
+	return NULL;
+}
+
+// So many calls of that kind are seen that it is demoted; not while a window is open.
+static void make_hot(struct setting *setting, enum gpu_call call)
+{
+	for (int i = 0; i < 1000 && gpu_probes_see_all(setting->probes, call, call); i++) {
+		setting->hits[call] += 1000 * 1000 * 1000;
+		setting->now_ns += 11 * NS_PER_SECOND;
+		gpu_probes_tick(setting->probes, setting->now_ns);
+	}
+}
+
+TEST(nothing_is_missed_while_other_probes_go)
+{
+	static const enum gpu_call hot[] = { GPU_CALL_SYNC_STREAM, GPU_CALL_COPY_HTOD,
+					     GPU_CALL_COPY_DTOH,   GPU_CALL_COPY_DTOD,
+					     GPU_CALL_COPY_ANY,    GPU_CALL_GRAPH_LAUNCH };
+	struct setting setting;
+	pthread_t thread;
+
+	if (!open_setting(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	CUdeviceptr kept = allocate(3 * MIB);
+	assert_int_equal(0, pthread_create(&thread, NULL, churn, our_context));
+	for EACH (call, hot) {
+		uint64_t before = churned;
+
+		make_hot(&setting, *call);
+		EXPECT_EQ(1, !gpu_probes_see_all(setting.probes, *call, *call), "demoted");
+		while (churned < before + 100)
+			sched_yield();
+	}
+	is_over = true;
+	pthread_join(thread, NULL);
+	EXPECT_EQ(1, setting.generations >= ARRAY_SIZE(hot), "attached anew each time");
+	EXPECT_EQ(1, gpu_probes_see_all(setting.probes, GPU_CALL_INIT, GPU_CALL_MEM_UNMAP), "all");
+	expect_live(&setting, 3 * MIB, 1, "what was kept, and nothing of what came and went");
+	EXPECT_EQ(0, read_counter(&setting, COUNTER_GPU_FULL), "room");
+	EXPECT_EQ(0, read_counter(&setting, COUNTER_GPU_UNKNOWN_FREES), "no free came twice");
+	assert_int_equal(0, cuda.free(kept));
+	close_setting(&setting);
+}
+
+TEST(when_frees_are_missed_what_is_allocated_is_unknown)
+{
+	struct setting setting;
+
+	if (!open_setting(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	CUdeviceptr kept = allocate(3 * MIB);
+	EXPECT_EQ(1, gpu_probes_see_all(setting.probes, GPU_CALL_INIT, GPU_CALL_MEM_UNMAP), "all");
+	make_hot(&setting, GPU_CALL_FREE);
+	EXPECT_EQ(0, gpu_probes_see_all(setting.probes, GPU_CALL_INIT, GPU_CALL_MEM_UNMAP), "no");
+	gpu_programs_set_memory_known(setting.programs, false);
+	expect_live(&setting, 0, 0, "forgotten");
+	assert_int_equal(0, cuda.free(kept));
+	gpu_programs_set_memory_known(setting.programs, true);
+	CUdeviceptr late = allocate(MIB);
+	expect_live(&setting, MIB, 1, "from then on");
+	assert_int_equal(0, cuda.free(late));
+	close_setting(&setting);
+}
+
+TEST(what_is_too_much_to_keep_is_counted)
+{
+	enum { KEPT = 65536, MORE = 100 }; // GPU_ALLOCATIONS_MAX
+	struct setting setting;
+
+	if (!open_setting(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	// The double has not so much: one is made and freed under the programs' eyes that look away from frees.
+	make_hot(&setting, GPU_CALL_FREE);
+	probe_link_settle();
+	uint64_t full = read_counter(&setting, COUNTER_GPU_FULL);
+	for (uint32_t i = 0; i < KEPT + MORE; i++)
+		assert_int_equal(0, cuda.free(allocate(4096)));
+	uint64_t refused = read_counter(&setting, COUNTER_GPU_FULL) - full;
+	EXPECT_EQ(1, refused >= MORE, "counted"); // its ranges are fewer, and count as well
+	expect_live(&setting, 4096ULL * KEPT, KEPT, "as many as there is room for");
+	close_setting(&setting);
+}
+
+// ---- what the agent lets go of ------------------------------------------------------------------
+
+static int allocate_here(const void *nothing)
+{
+	(void)nothing;
+	allocate(9 * MIB);
+	return 0;
+}
+
+TEST(what_a_forgotten_process_has_left_is_let_go_when_it_has_ended)
+{
+	struct draining draining;
+	struct setting setting;
+
+	if (!open_setting(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	gpu_drivers_free(setting.drivers);
+	gpu_probes_close(setting.probes);
+	gpu_programs_close(setting.programs);
+	open_programs(&setting, false);
+	begin_draining(&draining);
+	CUdeviceptr kept = allocate(MIB);
+	pid_t child = start_child(allocate_here, NULL, false);
+	drain(&setting, &draining);
+	expect_live(&setting, 10 * MIB, 2, "of two that run");
+	end_child(child);
+	end_draining(&draining);
+	begin_draining(&draining); // another table, which knows no process
+	drain(&setting, &draining);
+	expect_live(&setting, MIB, 1, "of the one that runs");
+	assert_int_equal(0, cuda.free(kept));
+	end_draining(&draining);
+	close_setting(&setting);
+}
+
+TEST(memory_is_not_told_of_a_process_whose_calls_were_missed)
+{
+	enum { TOO_MANY = 65536 + 100 }; // GPU_ALLOCATIONS_MAX
+	struct draining draining;
+	struct setting setting;
+
+	if (!open_setting(&setting))
+		SKIP("needs root, BTF and a link of many uprobes");
+	make_hot(&setting, GPU_CALL_FREE); // nobody looks at what is freed
+	probe_link_settle();
+	for (uint32_t i = 0; i < TOO_MANY; i++)
+		assert_int_equal(0, cuda.free(allocate(4096)));
+	begin_draining(&draining);
+	drain(&setting, &draining);
+	expect_live(&setting, 0, 0, "forgotten, for it is wrong");
+	EXPECT_EQ(1, gpu_programs_missed(setting.programs), "and said so");
+	CUdeviceptr late = allocate(MIB);
+	drain(&setting, &draining);
+	expect_live(&setting, MIB, 1, "from then on");
+	EXPECT_EQ(1, gpu_programs_missed(setting.programs), "once");
+	assert_int_equal(0, cuda.free(late));
+	end_draining(&draining);
+	close_setting(&setting);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
+
+RUN_TESTS(IN_FOLDER(what_is_freed_is_not_allocated),
+	  IN_FOLDER(memory_that_was_there_before_is_no_loss_when_it_is_freed),
+	  IN_FOLDER(an_address_that_comes_again_is_one_allocation),
+	  IN_FOLDER(physical_memory_lives_as_long_as_it_is_mapped),
+	  IN_FOLDER(nothing_is_missed_while_other_probes_go),
+	  IN_FOLDER(when_frees_are_missed_what_is_allocated_is_unknown),
+	  IN_FOLDER(mappings_are_unmapped_together), IN_FOLDER(what_is_too_much_to_keep_is_counted),
+	  IN_FOLDER(what_a_forgotten_process_has_left_is_let_go_when_it_has_ended),
+	  IN_FOLDER(memory_is_not_told_of_a_process_whose_calls_were_missed))

@@ -1,0 +1,588 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real probes in copies of the double, which children of ours map and call.
+#include "agent/gpu/gpu_probes.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+
+#include <bpf/bpf.h>
+
+#include "agent/process/proc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "tests/gpu/cuda_double.h"
+#include "tests/unit/agent/gpu/gpu_children.h"
+
+// ---- a program that counts --------------------------------------------------------------------
+
+enum { ENTRIES = 0, WINDOWED = 128, RETURNS = 256, NUMBERS = 512 };
+
+/* By kind of call: entries and returns, whatever they are of. */
+static int load_counter(enum probe_way way, int map_fd, uint32_t first)
+{
+	const struct bpf_insn code[] = {
+		{ BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_get_attach_cookie },
+		{ BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_1, BPF_REG_0, 0, 0 },
+		// A windowed one counts 128 further on.
+		{ BPF_ALU64 | BPF_RSH | BPF_K, BPF_REG_1, 0, 0, 20 - 7 },
+		{ BPF_ALU64 | BPF_AND | BPF_K, BPF_REG_1, 0, 0, WINDOWED },
+		{ BPF_ALU64 | BPF_AND | BPF_K, BPF_REG_0, 0, 0, WINDOWED - 1 },
+		{ BPF_ALU64 | BPF_OR | BPF_X, BPF_REG_0, BPF_REG_1, 0, 0 },
+		{ BPF_ALU64 | BPF_ADD | BPF_K, BPF_REG_0, 0, 0, (int)first },
+		{ BPF_STX | BPF_W | BPF_MEM, BPF_REG_10, BPF_REG_0, -4, 0 },
+		{ BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_2, BPF_REG_10, 0, 0 },
+		{ BPF_ALU64 | BPF_ADD | BPF_K, BPF_REG_2, 0, 0, -4 },
+		{ BPF_LD | BPF_DW | BPF_IMM, BPF_REG_1, BPF_PSEUDO_MAP_FD, 0, map_fd },
+		{ 0 },
+		{ BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_map_lookup_elem },
+		{ BPF_JMP | BPF_JEQ | BPF_K, BPF_REG_0, 0, 2, 0 },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_1, 0, 0, 1 },
+		{ BPF_STX | BPF_DW | BPF_ATOMIC, BPF_REG_0, BPF_REG_1, 0, BPF_ADD },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0 },
+		{ BPF_JMP | BPF_EXIT, 0, 0, 0, 0 },
+	};
+	LIBBPF_OPTS(bpf_prog_load_opts, options,
+		    .expected_attach_type = (enum bpf_attach_type)probe_way_attach_type(way));
+
+	return bpf_prog_load(BPF_PROG_TYPE_KPROBE, "count", "GPL", code, ARRAY_SIZE(code),
+			     &options);
+}
+
+struct probing {
+	enum probe_way way;
+	int map_fd, entry_fd, return_fd;
+	struct gpu_probes *probes;
+	struct gpu_drivers *drivers;
+	struct gpu_window window; // the last one
+	uint64_t generation;
+};
+
+static uint64_t read_number(const struct probing *probing, uint32_t number)
+{
+	uint64_t value = 0;
+
+	assert_int_equal(0, bpf_map_lookup_elem(probing->map_fd, &number, &value));
+	return value;
+}
+
+static uint64_t entries(const struct probing *probing, enum gpu_call call)
+{
+	return read_number(probing, ENTRIES + call);
+}
+
+static int read_hits(void *context, uint64_t ret_hits[GPU_CALL_COUNT])
+{
+	static const uint32_t parts[] = { ENTRIES, RETURNS, ENTRIES + WINDOWED,
+					  RETURNS + WINDOWED };
+	const struct probing *probing = context;
+
+	memset(ret_hits, 0, GPU_CALL_COUNT * sizeof(*ret_hits));
+	for (uint32_t call = 0; call < GPU_CALL_COUNT; call++) {
+		for EACH (part, parts)
+			ret_hits[call] += read_number(probing, *part + call);
+	}
+	return 0;
+}
+
+static void set_window(void *context, const struct gpu_window *window)
+{
+	((struct probing *)context)->window = *window;
+}
+
+/* False: said why. */
+static bool probing_open(struct probing *probing, enum probe_way way, double budget)
+{
+	struct gpu_probes_options options = {
+		.budget = budget,
+		.read_hits = read_hits,
+		.set_window = set_window,
+		.context = probing,
+		.cost = { .cheap_ns = 450, .stepped_ns = 15000, .return_ns = 450 },
+	};
+	static struct gpu_call_symbol few[2];
+	struct error err = { 0 };
+
+	*probing = (struct probing){ .way = way ? way : probe_link_choose(&err) };
+	if (probing->way == PROBE_WAY_NONE) {
+		print_message("# %s\n", err.text);
+		return false;
+	}
+	probing->map_fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "numbers", 4, 8, NUMBERS, NULL);
+	assert_true(probing->map_fd >= 0);
+	probing->entry_fd = load_counter(probing->way, probing->map_fd, ENTRIES);
+	probing->return_fd = load_counter(probing->way, probing->map_fd, RETURNS);
+	assert_true(probing->entry_fd >= 0 && probing->return_fd >= 0);
+	options.way = probing->way;
+	options.calls = gpu_calls(&options.call_count);
+	// Each perf event takes 20 ms and more to close.
+	if (probing->way == PROBE_WAY_PERF) {
+		few[0] = *gpu_calls_find("cuLaunchKernel");
+		few[1] = *gpu_calls_find("cuStreamSynchronize");
+		options.calls = few;
+		options.call_count = ARRAY_SIZE(few);
+	}
+	for (uint32_t call = 0; call < GPU_CALL_COUNT; call++) {
+		options.programs.entry_fds[call] = probing->entry_fd;
+		options.programs.return_fds[call] = probing->return_fd;
+	}
+	assert_int_equal(0, gpu_probes_open(&options, &probing->probes, &err));
+	const struct gpu_driver_listener listener = { gpu_probes_add, gpu_probes_remove,
+						      probing->probes };
+	probing->drivers = gpu_drivers_new(&listener);
+	assert_non_null(probing->drivers);
+	return true;
+}
+
+static void probing_close(struct probing *probing)
+{
+	gpu_drivers_free(probing->drivers);
+	gpu_probes_close(probing->probes);
+	close(probing->entry_fd);
+	close(probing->return_fd);
+	close(probing->map_fd);
+}
+
+/* The drivers of these processes, and no others. */
+static void see(struct probing *probing, const pid_t *pids, uint32_t count, uint64_t now_ns)
+{
+	gpu_drivers_begin(probing->drivers);
+	for (uint32_t i = 0; i < count; i++) {
+		const struct process_key key = { .pid = (uint32_t)pids[i], .start_ns = 1 };
+		struct mapping_list *list;
+		struct proc proc;
+
+		if (gpu_drivers_knows(probing->drivers, &key, 1))
+			continue;
+		assert_int_equal(0, proc_open(pids[i], &proc));
+		_cleanup_close_ int maps = openat(proc.files, "maps", O_RDONLY | O_CLOEXEC);
+		assert_int_equal(0, mapping_list_read(maps, &list));
+		gpu_drivers_note(probing->drivers, &key, 1, proc.files, list);
+		mapping_list_release(list);
+		proc_close(&proc);
+	}
+	gpu_drivers_end(probing->drivers, now_ns);
+}
+
+static struct gpu_probes_stats stats_of(const struct probing *probing)
+{
+	struct gpu_probes_stats stats;
+
+	gpu_probes_read_stats(probing->probes, &stats);
+	return stats;
+}
+
+// ---- who calls --------------------------------------------------------------------------------
+
+/* A child that has loaded the driver, and calls each function so often when it is told to. */
+struct client {
+	pid_t pid;
+	int orders, answers;
+};
+
+struct functions {
+	CUresult (*init)(unsigned int);
+	CUresult (*launch)(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
+			   unsigned int, unsigned int, unsigned int, CUstream, void **, void **);
+	CUresult (*synchronize)(CUstream);
+};
+
+static int load_functions(const char *path, struct functions *functions)
+{
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
+	if (!library)
+		return -1;
+	*(void **)&functions->init = dlsym(library, "cuInit");
+	*(void **)&functions->launch = dlsym(library, "cuLaunchKernel");
+	*(void **)&functions->synchronize = dlsym(library, "cuStreamSynchronize");
+	return functions->init && functions->launch && functions->synchronize ? 0 : -1;
+}
+
+static void serve(const char *path, int orders, int answers)
+{
+	struct functions functions;
+	uint32_t count;
+
+	if (load_functions(path, &functions) || write(answers, "x", 1) != 1)
+		_exit(1);
+	while (read(orders, &count, sizeof(count)) == sizeof(count)) {
+		// Refused, for there is no context; but called.
+		for (uint32_t i = 0; i < count; i++) {
+			functions.launch(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+			functions.synchronize(NULL);
+		}
+		if (write(answers, "x", 1) != 1)
+			_exit(1);
+	}
+	_exit(0);
+}
+
+static void wait_for(const struct client *client)
+{
+	char byte;
+
+	assert_int_equal(1, read(client->answers, &byte, 1));
+}
+
+static struct client client_start(const char *path)
+{
+	int orders[2], answers[2];
+
+	assert_int_equal(0, pipe2(orders, O_CLOEXEC));
+	assert_int_equal(0, pipe2(answers, O_CLOEXEC));
+	pid_t child = fork();
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		serve(path, orders[0], answers[1]);
+	}
+	assert_true(child > 0);
+	close(orders[0]);
+	close(answers[1]);
+	const struct client client = { child, orders[1], answers[0] };
+	wait_for(&client);
+	return client;
+}
+
+static void call(const struct client *client, uint32_t count)
+{
+	assert_int_equal(sizeof(count), write(client->orders, &count, sizeof(count)));
+	wait_for(client);
+}
+
+static void client_end(struct client *client)
+{
+	close(client->orders);
+	close(client->answers);
+	end_child(client->pid); // its brothers hold its pipes open
+}
+
+/* Ticks until a window opens or closes. */
+static void tick_until(struct probing *probing, bool open)
+{
+	uint64_t end_ns = clock_monotonic_ns() + 60 * NS_PER_SECOND;
+	uint64_t begin_ns = probing->window.begin_ns;
+
+	while (clock_monotonic_ns() < end_ns) {
+		gpu_probes_tick(probing->probes, clock_monotonic_ns());
+		if (open ? probing->window.begin_ns != begin_ns
+			 : clock_monotonic_ns() > probing->window.end_ns)
+			break;
+		poll(NULL, 0, 2);
+	}
+	gpu_probes_tick(probing->probes, clock_monotonic_ns());
+	if (!open)
+		probe_link_settle(); // the kernel's programs look at the window, those of this test do not
+}
+
+// ---- claims -----------------------------------------------------------------------------------
+
+TEST(each_call_is_seen_once_whatever_the_shape_of_the_export)
+{
+	static const char *const doubles[] = { "libcuda.so.1", "shape1/libcuda.so.1",
+					       "shape2/libcuda.so.1" };
+	static const enum probe_way ways[] = { PROBE_WAY_MULTI, PROBE_WAY_PERF };
+
+	for EACH (way, ways) {
+		// Before 6.6 there are no links, though programs for them load.
+		if (*way == PROBE_WAY_MULTI && probe_link_choose(NULL) != PROBE_WAY_MULTI)
+			continue;
+		for EACH (name, doubles) {
+			char path[PATH_MAX];
+			struct probing probing;
+
+			if (!probing_open(&probing, *way, 0))
+				SKIP("uprobes are refused here");
+			copy_double(*name, in_folder("libcuda.so.1", path));
+			struct client client = client_start(path);
+			call(&client, 10); // nobody sees these
+			see(&probing, &client.pid, 1, 0);
+			call(&client, 1000);
+			EXPECT_EQ(1000, entries(&probing, GPU_CALL_SYNC_STREAM), *name);
+			EXPECT_EQ(1000, read_number(&probing, RETURNS + GPU_CALL_SYNC_STREAM),
+				  *name);
+			EXPECT_EQ(0, entries(&probing, GPU_CALL_LAUNCH), *name);
+			EXPECT_EQ(0, stats_of(&probing).expensive, *name);
+			EXPECT_EQ(0, stats_of(&probing).refused, *name);
+			EXPECT_EQ(1, stats_of(&probing).functions >= 2, *name);
+			client_end(&client);
+			probing_close(&probing);
+		}
+	}
+}
+
+TEST(each_call_of_the_real_driver_is_seen)
+{
+	const char *path = getenv("CAIRN_LIBCUDA");
+	struct probing probing;
+
+	if (!path)
+		SKIP("CAIRN_LIBCUDA names no driver library: `make test-libcuda` fetches one");
+	if (!probing_open(&probing, 0, 0))
+		SKIP("uprobes are refused here");
+	struct client client = client_start(path);
+	see(&probing, &client.pid, 1, 0);
+	call(&client, 1000);
+	struct gpu_probes_stats stats = stats_of(&probing);
+	print_message("%u functions, %u of them expensive\n", stats.functions, stats.expensive);
+	assert_int_equal(1000, entries(&probing, GPU_CALL_SYNC_STREAM));
+	assert_int_equal(1000, read_number(&probing, RETURNS + GPU_CALL_SYNC_STREAM));
+	assert_true(stats.functions > 80);
+	assert_int_equal(0, stats.refused);
+	tick_until(&probing, true);
+	call(&client, 1000);
+	assert_int_equal(1000, read_number(&probing, WINDOWED + GPU_CALL_LAUNCH));
+	client_end(&client);
+	probing_close(&probing);
+}
+
+TEST(launches_are_seen_in_windows_and_never_twice)
+{
+	char path[PATH_MAX];
+	struct probing probing;
+
+	if (!probing_open(&probing, 0, 0))
+		SKIP("uprobes are refused here");
+	copy_double("libcuda.so.1", in_folder("libcuda.so.1", path));
+	struct client client = client_start(path);
+	see(&probing, &client.pid, 1, 0);
+	call(&client, 100);
+	assert_int_equal(0, read_number(&probing, WINDOWED + GPU_CALL_LAUNCH));
+	tick_until(&probing, true);
+	assert_int_equal(20, probing.window.weight);
+	call(&client, 100);
+	assert_int_equal(100, read_number(&probing, WINDOWED + GPU_CALL_LAUNCH));
+	tick_until(&probing, false);
+	call(&client, 100);
+	assert_int_equal(100, read_number(&probing, WINDOWED + GPU_CALL_LAUNCH));
+	// What is always there was seen all the while.
+	assert_int_equal(300, entries(&probing, GPU_CALL_SYNC_STREAM));
+	assert_int_equal(0, read_number(&probing, WINDOWED + GPU_CALL_SYNC_STREAM));
+	assert_int_equal(1, stats_of(&probing).windows);
+	assert_true(stats_of(&probing).cost_ns >= 100 * 450);
+	client_end(&client);
+	probing_close(&probing);
+}
+
+TEST(processes_that_share_a_file_share_its_probes)
+{
+	enum { CLIENTS = 64 };
+	struct client clients[CLIENTS];
+	pid_t pids[CLIENTS];
+	char path[PATH_MAX];
+	struct probing probing;
+
+	if (!probing_open(&probing, 0, 0))
+		SKIP("uprobes are refused here");
+	copy_double("libcuda.so.1", in_folder("libcuda.so.1", path));
+	for (int i = 0; i < CLIENTS / 2; i++)
+		clients[i] = client_start(path);
+	for (int i = 0; i < CLIENTS / 2; i++)
+		pids[i] = clients[i].pid;
+	see(&probing, pids, CLIENTS / 2, 0);
+	for (int i = CLIENTS / 2; i < CLIENTS; i++) // those that come later
+		clients[i] = client_start(path);
+	for (int i = 0; i < CLIENTS; i++)
+		call(&clients[i], 10);
+	assert_int_equal(1, stats_of(&probing).files);
+	assert_int_equal(640, entries(&probing, GPU_CALL_SYNC_STREAM));
+	for EACH (client, clients)
+		client_end(client);
+	probing_close(&probing);
+}
+
+/* Would whoever maps the file now find another code in it? */
+static bool has_breakpoints(const char *path)
+{
+	size_t size = 0;
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat status;
+
+	assert_int_equal(0, fstat(fd, &status));
+	size = (size_t)status.st_size;
+	_cleanup_free_ char *bytes = malloc(size);
+	char *code = mmap(NULL, size, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+	assert_true(bytes && code != MAP_FAILED);
+	assert_int_equal(size, read(fd, bytes, size));
+	bool has = memcmp(bytes, code, size) != 0;
+	munmap(code, size);
+	return has;
+}
+
+TEST(when_the_last_process_has_gone_nothing_stays_attached)
+{
+	char path[PATH_MAX];
+	struct probing probing;
+
+	if (!probing_open(&probing, 0, 0))
+		SKIP("uprobes are refused here");
+	copy_double("libcuda.so.1", in_folder("libcuda.so.1", path));
+	struct client client = client_start(path);
+	see(&probing, &client.pid, 1, 0);
+	assert_true(has_breakpoints(path));
+	call(&client, 5);
+	client_end(&client);
+	see(&probing, NULL, 0, 1);
+	see(&probing, NULL, 0, 1 + GPU_DRIVER_LINGER_NS);
+	assert_int_equal(0, stats_of(&probing).files);
+	// Another agent on this machine lets go of the file some seconds later.
+	probe_link_settle();
+	for (int tries = 0; has_breakpoints(path) && tries < 600; tries++)
+		poll(NULL, 0, 100);
+	assert_false(has_breakpoints(path));
+	client = client_start(path);
+	call(&client, 5);
+	assert_int_equal(5, entries(&probing, GPU_CALL_SYNC_STREAM));
+	assert_int_equal(5, read_number(&probing, RETURNS + GPU_CALL_SYNC_STREAM));
+	client_end(&client);
+	probing_close(&probing);
+}
+
+TEST(two_copies_of_a_driver_are_both_seen)
+{
+	char first[PATH_MAX], second[PATH_MAX];
+	struct probing probing, agent;
+
+	if (!probing_open(&probing, 0, 0))
+		SKIP("uprobes are refused here");
+	copy_double("libcuda.so.1", in_folder("libcuda.so.1", first));
+	copy_double("libcuda.so.1", in_folder("libcuda.so.535", second));
+	struct client clients[] = { client_start(first), client_start(second) };
+	const pid_t pids[] = { clients[0].pid, clients[1].pid };
+	// An agent of somebody else's has probes in one of them.
+	assert_true(probing_open(&agent, 0, 0));
+	see(&agent, pids + 1, 1, 0);
+	see(&probing, pids, 2, 0);
+	assert_int_equal(2, stats_of(&probing).files);
+	call(&clients[0], 3);
+	call(&clients[1], 4);
+	assert_int_equal(7, entries(&probing, GPU_CALL_SYNC_STREAM));
+	client_end(&clients[0]);
+	client_end(&clients[1]);
+	probing_close(&probing);
+	probing_close(&agent);
+}
+
+/* Two overlays over one folder, as two containers of one image are. */
+static bool mount_overlays(void)
+{
+	char command[1024];
+
+	snprintf(command, sizeof(command),
+		 "cd %s && mkdir -p space && mount -t tmpfs none space && cd space && "
+		 "mkdir lower u1 w1 m1 u2 w2 m2 && cp ../libcuda.so.1 lower/ && "
+		 "mount -t overlay -o lowerdir=lower,upperdir=u1,workdir=w1 none m1 && "
+		 "mount -t overlay -o lowerdir=lower,upperdir=u2,workdir=w2 none m2",
+		 folder);
+	return system(command) == 0;
+}
+
+static void unmount_overlays(void)
+{
+	char command[512];
+
+	snprintf(command, sizeof(command), "cd %s && umount -l space/m1 space/m2 space 2>/dev/null",
+		 folder);
+	if (system(command))
+		print_message("# some mounts are left\n");
+}
+
+TEST(one_file_below_two_containers_is_probed_once)
+{
+	char path[PATH_MAX], first[PATH_MAX], second[PATH_MAX];
+	struct probing probing;
+
+	copy_double("libcuda.so.1", in_folder("libcuda.so.1", path));
+	if (!mount_overlays()) {
+		unmount_overlays();
+		SKIP("overlays cannot be mounted here");
+	}
+	if (!probing_open(&probing, 0, 0))
+		SKIP("uprobes are refused here");
+	struct client clients[] = { client_start(in_folder("space/m1/libcuda.so.1", first)),
+				    client_start(in_folder("space/m2/libcuda.so.1", second)) };
+	const pid_t pids[] = { clients[0].pid, clients[1].pid };
+	see(&probing, pids, 2, 0);
+	print_message("files %u, shared %u\n", stats_of(&probing).files, stats_of(&probing).shared);
+	call(&clients[0], 3);
+	call(&clients[1], 4);
+	assert_int_equal(7, entries(&probing, GPU_CALL_SYNC_STREAM));
+	// The one that was attached goes; the other is seen all the same.
+	client_end(&clients[0]);
+	see(&probing, pids + 1, 1, 1);
+	see(&probing, pids + 1, 1, 1 + GPU_DRIVER_LINGER_NS);
+	call(&clients[1], 5);
+	assert_int_equal(12, entries(&probing, GPU_CALL_SYNC_STREAM));
+	client_end(&clients[1]);
+	probing_close(&probing);
+	unmount_overlays();
+}
+
+TEST(a_probe_that_is_hit_too_often_is_seen_in_windows_only)
+{
+	char path[PATH_MAX];
+	struct probing probing;
+	const char *notice;
+	bool told = false;
+
+	// A budget that the calls below exceed within any machine's ten seconds.
+	if (!probing_open(&probing, 0, 1e-7))
+		SKIP("uprobes are refused here");
+	copy_double("libcuda.so.1", in_folder("libcuda.so.1", path));
+	struct client client = client_start(path);
+	see(&probing, &client.pid, 1, 0);
+	call(&client, 10000);
+	// The time of the look is ours to say; ten seconds later.
+	gpu_probes_tick(probing.probes, clock_monotonic_ns() + 11 * NS_PER_SECOND);
+	gpu_probes_tick(probing.probes, clock_monotonic_ns() + 22 * NS_PER_SECOND);
+	assert_int_equal(1, stats_of(&probing).windowed + stats_of(&probing).off);
+	probe_link_settle();
+	uint64_t seen = entries(&probing, GPU_CALL_SYNC_STREAM);
+	call(&client, 100);
+	assert_int_equal(seen, entries(&probing, GPU_CALL_SYNC_STREAM));
+	while ((notice = gpu_probes_next_notice(probing.probes)))
+		told |= strstr(notice, "cuStreamSynchronize") != NULL;
+	assert_true(told);
+	client_end(&client);
+	probing_close(&probing);
+}
+
+TEST(what_cannot_be_probed_is_told)
+{
+	char path[PATH_MAX];
+	struct probing probing;
+
+	if (!probing_open(&probing, 0, 0))
+		SKIP("uprobes are refused here");
+	// An ELF file that exports nothing that we know: this test itself.
+	in_folder("libcuda.so.1", path);
+	const struct gpu_driver driver = { .number = 1,
+					   .fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC),
+					   .path = "libcuda.so.1" };
+	gpu_probes_add(probing.probes, &driver);
+	assert_int_equal(0, stats_of(&probing).files);
+	assert_non_null(gpu_probes_next_notice(probing.probes));
+	assert_null(gpu_probes_next_notice(probing.probes));
+	gpu_probes_remove(probing.probes, &driver);
+	// Nor any function of NCCL's.
+	const struct gpu_driver nccl = { .number = 2,
+					 .library = GPU_LIBRARY_NCCL,
+					 .fd = driver.fd };
+	gpu_probes_add(probing.probes, &nccl);
+	assert_non_null(gpu_probes_next_notice(probing.probes));
+	gpu_probes_remove(probing.probes, &nccl);
+	close(driver.fd);
+	probing_close(&probing);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
+
+RUN_TESTS(IN_FOLDER(each_call_is_seen_once_whatever_the_shape_of_the_export),
+	  cmocka_unit_test(each_call_of_the_real_driver_is_seen),
+	  IN_FOLDER(launches_are_seen_in_windows_and_never_twice),
+	  IN_FOLDER(processes_that_share_a_file_share_its_probes),
+	  IN_FOLDER(when_the_last_process_has_gone_nothing_stays_attached),
+	  IN_FOLDER(two_copies_of_a_driver_are_both_seen),
+	  IN_FOLDER(one_file_below_two_containers_is_probed_once),
+	  IN_FOLDER(a_probe_that_is_hit_too_often_is_seen_in_windows_only),
+	  IN_FOLDER(what_cannot_be_probed_is_told))

@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: Apache-2.0
+// The governor against a machine that is made of a few numbers: what it decides changes what it reads
+// next.
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "tests/test.h"
+
+#include "agent/overhead/governor.h"
+#include "base/cleanup.h"
+
+#define BUDGET    0.02
+#define HOUR_ROWS 360 // readings
+
+/* What the programs would cost of a core if everything was on. */
+struct load {
+	double sampling, waits, faults, wakers, own;
+	double share[2]; // of the switches, of processes 100 and 101
+};
+
+static const struct load calm = {
+	.sampling = 0.001, .waits = 0.002, .faults = 0.0005, .own = 0.004
+};
+static const struct load storm = {
+	.sampling = 0.001, .waits = 0.6, .faults = 0.0005, .own = 0.01, .share = { 0.5, 0.49 }
+};
+
+static struct governor new_governor(void)
+{
+	const struct governor_options options = {
+		.budget = BUDGET,
+		.frequency_hz = 99,
+		.stacks = true,
+		.faults = true,
+		.processes = true,
+		.waits = true,
+		GOVERNOR_DEFAULTS,
+	};
+	struct governor governor;
+
+	governor_init(&governor, &options);
+	return governor;
+}
+
+static bool is_off(const struct governor *governor, uint32_t pid)
+{
+	for (uint32_t i = 0; i < governor->steps[GOVERNOR_PROCESSES]; i++) {
+		if (governor->off[i].pid == pid)
+			return true;
+	}
+	return false;
+}
+
+// What so many steps leave, each a quarter.
+static double left_after(uint32_t steps)
+{
+	return 1.0 / (1 << (2 * steps));
+}
+
+// What the machine reads under @load with the governor's settings.
+static struct governor_reading read_machine(const struct governor *governor,
+					    const struct load *load)
+{
+	double stacks = left_after(governor->steps[GOVERNOR_STACKS]);
+	struct governor_reading reading = {
+		.elapsed_ns = 10 * NS_PER_SECOND,
+		.sampling = load->sampling * governor_frequency_hz(governor) / 99,
+		.faults = load->faults * left_after(governor->steps[GOVERNOR_FAULTS]),
+		.wakers = governor->steps[GOVERNOR_WAKERS] ? 0 : load->wakers,
+		.own = load->own,
+	};
+	double on = 1;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		if (is_off(governor, 100 + i))
+			on -= 0.5 * load->share[i];
+		else if (load->share[i] > 0)
+			reading.worst[reading.worst_count++] = (struct governor_process){
+				.pid = 100 + i, .name = "pingpong", .share = load->share[i]
+			};
+	}
+	reading.stacks = 0.3 * stacks / (0.7 + 0.3 * stacks);
+	if (governor_is_off(governor, GOVERNOR_FAULTS_OFF))
+		reading.faults = 0;
+	if (!governor_is_off(governor, GOVERNOR_WAITS_OFF))
+		reading.waits = load->waits * on * (0.7 + 0.3 * stacks);
+	return reading;
+}
+
+static struct governor_decision pass(struct governor *governor, const struct load *load)
+{
+	struct governor_reading reading = read_machine(governor, load);
+	struct governor_decision decision;
+
+	governor_decide(governor, &reading, &decision);
+	return decision;
+}
+
+static double cost_under(const struct governor *governor, const struct load *load)
+{
+	struct governor_reading r = read_machine(governor, load);
+
+	return r.sampling + r.waits + r.faults + r.wakers + r.rest + r.own;
+}
+
+TEST(nothing_is_changed_within_the_budget)
+{
+	struct governor governor = new_governor();
+
+	for (int i = 0; i < HOUR_ROWS; i++)
+		EXPECT_EQ(GOVERNOR_KEEP, pass(&governor, &calm).outcome, "calm");
+	EXPECT_EQ(0, governor_level(&governor), "level");
+	EXPECT_EQ(99, governor_frequency_hz(&governor), "frequency");
+}
+
+TEST(the_budget_grows_with_the_machine)
+{
+	static const struct {
+		uint32_t cores, thousandths;
+	} cases[] = { { 1, 20 }, { 2, 20 }, { 16, 20 }, { 32, 40 }, { 128, 160 } };
+
+	for EACH (c, cases)
+		EXPECT_EQ(c->thousandths, (int)(1000 * governor_default_budget(c->cores) + 0.5),
+			  "budget");
+}
+
+// A load that can be brought down: 4.3 % of a core, of which two processes make most.
+TEST(a_storm_is_within_the_budget_after_two_readings)
+{
+	const struct load load = {
+		.sampling = 0.001, .waits = 0.038, .own = 0.004, .share = { 0.65, 0.3 }
+	};
+	struct governor governor = new_governor();
+	struct governor_decision decision = pass(&governor, &load);
+
+	EXPECT_EQ(GOVERNOR_CHANGE, decision.outcome, "the first reading");
+	EXPECT_EQ(GOVERNOR_STACKS, decision.changes[0].knob, "the ladder begins with the stacks");
+	if (!strstr(decision.why, "4.30 % of a core in 10 s (waits 3.80,"))
+		fail_msg("no figures: %s", decision.why);
+	pass(&governor, &load);
+	if (cost_under(&governor, &load) > BUDGET)
+		fail_msg("still %.4f", cost_under(&governor, &load));
+	EXPECT_EQ(true, is_off(&governor, 100), "the worst");
+	EXPECT_EQ(0, governor.steps[GOVERNOR_FAULTS], "page faults are not what costs");
+}
+
+TEST(what_costs_is_what_is_turned)
+{
+	static const struct {
+		const char *what;
+		struct load load;
+		enum governor_knob knob;
+	} cases[] = {
+		{ "samples", { .sampling = 0.05, .own = 0.005 }, GOVERNOR_SAMPLING },
+		{ "page faults", { .faults = 0.05, .own = 0.005 }, GOVERNOR_FAULTS },
+		{ "stacks", { .waits = 0.023, .own = 0.001 }, GOVERNOR_STACKS },
+	};
+
+	for EACH (c, cases) {
+		struct governor governor = new_governor();
+
+		for (int i = 0; i < 4; i++)
+			pass(&governor, &c->load);
+		for (int knob = 0; knob < GOVERNOR_KNOBS; knob++)
+			EXPECT_EQ(knob == (int)c->knob, governor.steps[knob] > 0, c->what);
+		if (cost_under(&governor, &c->load) > BUDGET)
+			fail_msg("%s: still %.4f", c->what, cost_under(&governor, &c->load));
+	}
+}
+
+TEST(a_storm_that_cannot_be_paid_is_told_given_up_and_tried_again)
+{
+	struct governor governor = new_governor();
+	enum governor_outcome seen[8];
+	uint64_t tried_again_ns = 0;
+	int told = -1, detached = -1;
+
+	for (int i = 0; i < 8; i++) {
+		struct governor_decision decision = pass(&governor, &storm);
+
+		seen[i] = decision.outcome;
+		if (seen[i] == GOVERNOR_FLOOR && told < 0)
+			told = i;
+		if (governor_is_off(&governor, GOVERNOR_WAITS_OFF) && detached < 0)
+			detached = i;
+	}
+	EXPECT_EQ(GOVERNOR_CHANGE, seen[0], "at once");
+	if (told < 0 || told > 1)
+		fail_msg("that it cannot be done was said at reading %d", told);
+	if (detached < 3 || detached > 4)
+		fail_msg("given up at reading %d", detached);
+	if (cost_under(&governor, &storm) > BUDGET)
+		fail_msg("without waits still %.4f", cost_under(&governor, &storm));
+
+	EXPECT_EQ(99, governor_frequency_hz(&governor), "sampling is not what costs");
+
+	uint64_t given_up_ns = governor.off_ns[GOVERNOR_WAITS_OFF];
+	for (int i = 0; i < 2 * HOUR_ROWS; i++) {
+		bool before = governor_is_off(&governor, GOVERNOR_WAITS_OFF);
+
+		pass(&governor, &storm);
+		if (before && !governor_is_off(&governor, GOVERNOR_WAITS_OFF) && !tried_again_ns)
+			tried_again_ns = governor.now_ns;
+	}
+	EXPECT_EQ(300, (tried_again_ns - given_up_ns) / NS_PER_SECOND, "tried again after, in s");
+	if (governor.changes > 60)
+		fail_msg("%llu changes in two hours", (unsigned long long)governor.changes);
+	for (int i = 0; i < 4 * HOUR_ROWS; i++)
+		pass(&governor, &calm);
+	EXPECT_EQ(0, governor_level(&governor), "everything is on again");
+}
+
+TEST(what_was_given_up_is_tried_again_once_an_hour_at_least)
+{
+	struct governor governor = new_governor();
+	uint64_t off_ns = 0, longest_ns = 0;
+
+	for (int i = 0; i < 8 * HOUR_ROWS; i++) {
+		pass(&governor, &storm);
+		if (!governor_is_off(&governor, GOVERNOR_WAITS_OFF))
+			off_ns = 0;
+		else if (!off_ns)
+			off_ns = governor.now_ns;
+		else if (governor.now_ns - off_ns > longest_ns)
+			longest_ns = governor.now_ns - off_ns;
+	}
+	EXPECT_EQ(3600 - 10, longest_ns / NS_PER_SECOND, "the longest time without, in s");
+}
+
+// Page faults that cost the same whatever part of them is sampled.
+TEST(a_storm_of_page_faults_is_given_up_too)
+{
+	struct governor governor = new_governor();
+	struct governor_reading reading = { .elapsed_ns = 10 * NS_PER_SECOND, .waits = 0.002 };
+	struct governor_decision decision;
+
+	for (int i = 0; i < 8 && !governor_is_off(&governor, GOVERNOR_FAULTS_OFF); i++) {
+		reading.faults = 0.1;
+		governor_decide(&governor, &reading, &decision);
+	}
+	EXPECT_EQ(GOVERNOR_FAULTS_OFF, decision.changes[0].knob, "given up");
+	EXPECT_EQ(false, governor_is_off(&governor, GOVERNOR_WAITS_OFF),
+		  "waits are not what costs");
+	reading.faults = 0;
+	for (int i = 0; i < 30; i++)
+		governor_decide(&governor, &reading, &decision);
+	EXPECT_EQ(GOVERNOR_FAULTS_OFF, decision.changes[0].knob, "tried again after 5 minutes");
+	EXPECT_EQ(false, decision.changes[0].down, "on");
+}
+
+TEST(steps_up_are_slow_and_lead_back)
+{
+	struct governor governor = new_governor();
+	const struct load load = { .sampling = 0.03, .faults = 0.03, .own = 0.002 };
+	uint64_t last_ns = 0;
+
+	for (int i = 0; i < 6; i++)
+		pass(&governor, &load);
+	if (governor_level(&governor) < 3)
+		fail_msg("level %u", governor_level(&governor));
+	uint64_t from_ns = governor.now_ns;
+	for (int i = 0; i < HOUR_ROWS; i++) {
+		struct governor_decision decision = pass(&governor, &calm);
+
+		if (decision.outcome != GOVERNOR_CHANGE)
+			continue;
+		EXPECT_EQ(1, decision.change_count, "one at a time");
+		EXPECT_EQ(false, decision.changes[0].down, "up");
+		if (governor.now_ns - (last_ns ? last_ns : from_ns) < 60 * NS_PER_SECOND)
+			fail_msg("sooner than a minute after the one before");
+		last_ns = governor.now_ns;
+	}
+	EXPECT_EQ(0, governor_level(&governor), "everything is on again");
+}
+
+TEST(a_process_that_ends_is_forgotten)
+{
+	struct governor governor = new_governor();
+	struct governor_change change;
+	char text[GOVERNOR_TEXT_BYTES];
+
+	for (int i = 0; i < 2; i++)
+		pass(&governor, &storm);
+	assert_true(is_off(&governor, 100) && is_off(&governor, 101));
+	assert_true(governor_forget_process(&governor, 100, &change));
+	governor_describe(&governor, &change, text);
+	EXPECT_STR("stacks of waits of pingpong (100) on", text, "words");
+	assert_false(governor_forget_process(&governor, 100, &change));
+	assert_true(is_off(&governor, 101));
+	EXPECT_EQ(1, governor.steps[GOVERNOR_PROCESSES], "one is left");
+}
+
+TEST(the_agents_own_work_is_not_paid_by_the_lanes)
+{
+	const struct load busy = { .sampling = 0.001, .waits = 0.001, .own = 0.0001 };
+	struct governor governor = new_governor();
+	struct governor_reading reading = read_machine(&governor, &busy);
+	struct governor_decision decision;
+	int told = 0;
+
+	// That of a machine on which processes come and go.
+	reading.own = 0.5;
+	for (int i = 0; i < 30; i++) {
+		governor_decide(&governor, &reading, &decision);
+		told += decision.outcome == GOVERNOR_FLOOR;
+	}
+	EXPECT_EQ(0, governor_level(&governor), "nothing would help");
+	EXPECT_EQ(1, told, "said once");
+	reading.own = 0.001;
+	governor_decide(&governor, &reading, &decision);
+	EXPECT_EQ(GOVERNOR_OVER, decision.outcome, "that it is over, too");
+}
+
+// ---- adversaries ------------------------------------------------------------------------------
+
+static struct load scaled(double factor)
+{
+	struct load load = storm;
+
+	load.sampling *= factor;
+	load.waits *= factor;
+	load.faults *= factor;
+	load.own *= factor;
+	return load;
+}
+
+/* Loads that are meant to make it flap, by reading and by what it did last. */
+static double square(const struct governor *governor, int at, int period)
+{
+	(void)governor;
+	return at / period % 2 ? 0.01 : 1;
+}
+
+static double noise(const struct governor *governor, int at, int seed)
+{
+	(void)governor;
+	srandom(at * 7919 + seed);
+	return (double)(random() % 1000) / 1000 * 0.2;
+}
+
+// High as soon as a step up was made, low as soon as one down was.
+static double contrary(const struct governor *governor, int at, int unused)
+{
+	(void)at;
+	(void)unused;
+	return governor->last_up_ns > governor->last_down_ns || !governor_level(governor) ? 1
+											  : 0.01;
+}
+
+// Waits until everything is on again, then strikes.
+static double patient(const struct governor *governor, int at, int unused)
+{
+	(void)at;
+	(void)unused;
+	return governor_level(governor) ? 0.01 : 1;
+}
+
+static const struct {
+	const char *what;
+	double (*factor)(const struct governor *governor, int at, int parameter);
+	int parameter;
+} adversaries[] = {
+	{ "every reading another", square, 1 },
+	{ "two and two", square, 2 },
+	{ "a minute", square, 6 },
+	{ "seven readings", square, 7 },
+	{ "ten minutes", square, 60 },
+	{ "half an hour", square, 180 },
+	{ "noise", noise, 1 },
+	{ "other noise", noise, 2 },
+	{ "contrary", contrary, 0 },
+	{ "patient", patient, 0 },
+};
+
+TEST(no_load_makes_it_flap)
+{
+	for EACH (a, adversaries) {
+		struct governor governor = new_governor();
+		uint64_t before = 0;
+
+		for (int hour = 0; hour < 24; hour++) {
+			for (int i = 0; i < HOUR_ROWS; i++) {
+				struct load load = scaled(
+					a->factor(&governor, hour * HOUR_ROWS + i, a->parameter));
+
+				pass(&governor, &load);
+			}
+			// Each step up takes a minute's calm at least, each down needs one up.
+			if (governor.changes - before > 40)
+				fail_msg("%s: %llu changes in hour %d", a->what,
+					 (unsigned long long)(governor.changes - before), hour);
+			before = governor.changes;
+		}
+		if (getenv("TEST_GOVERNOR_TALK"))
+			printf("%s: %llu changes in a day\n", a->what,
+			       (unsigned long long)governor.changes);
+	}
+}
+
+static struct governor new_governor_with_wakers(void)
+{
+	const struct governor_options options = {
+		.budget = BUDGET,
+		.frequency_hz = 99,
+		.wakers = true,
+		.stacks = true,
+		.waits = true,
+		GOVERNOR_DEFAULTS,
+	};
+	struct governor governor;
+
+	governor_init(&governor, &options);
+	return governor;
+}
+
+TEST(wakers_are_the_first_to_go)
+{
+	const struct load busy = { .sampling = 0.001, .waits = 0.01, .wakers = 0.03 };
+	struct governor governor = new_governor_with_wakers();
+	struct governor_decision decision = pass(&governor, &busy);
+
+	for (int i = 0; i < 2 && !decision.change_count; i++)
+		decision = pass(&governor, &busy);
+	EXPECT_EQ(1, decision.change_count, "they suffice");
+	EXPECT_EQ(GOVERNOR_WAKERS, decision.changes[0].knob, "wakers");
+	EXPECT_EQ(true, decision.changes[0].down, "off");
+	for (int i = 0; i < HOUR_ROWS / 12; i++)
+		pass(&governor, &busy);
+	EXPECT_EQ(1, governor_level(&governor), "the rest fits");
+}
+
+TEST(wakers_come_back_when_the_load_is_gone)
+{
+	const struct load busy = { .sampling = 0.001, .waits = 0.015, .wakers = 0.2 };
+	const struct load calm_again = { .sampling = 0.001, .waits = 0.001, .wakers = 0.001 };
+	struct governor governor = new_governor_with_wakers();
+	int readings = 0;
+
+	while (!governor.steps[GOVERNOR_WAKERS])
+		pass(&governor, &busy);
+	for (; governor_level(&governor) && readings < HOUR_ROWS; readings++)
+		pass(&governor, &calm_again);
+	if (readings < 6 || readings > HOUR_ROWS / 6)
+		fail_msg("after %d readings", readings);
+}
+
+TEST(changes_are_told_in_words)
+{
+	struct governor governor = new_governor();
+	static const struct {
+		struct governor_change change;
+		const char *text;
+	} cases[] = {
+		{ { .knob = GOVERNOR_STACKS, .step = 1, .down = true }, "stacks of waits at 1/4" },
+		{ { .knob = GOVERNOR_STACKS, .step = 0 }, "stacks of waits all" },
+		{ { .knob = GOVERNOR_FAULTS, .step = 3, .down = true }, "page faults at 1/64" },
+		{ { .knob = GOVERNOR_SAMPLING, .step = 1, .down = true }, "sampling at 49 Hz" },
+		{ { .knob = GOVERNOR_SAMPLING, .step = 0 }, "sampling at 99 Hz" },
+		{ { .knob = GOVERNOR_PROCESSES, .down = true, .process = { 7, "a", 0 } },
+		  "stacks of waits of a (7) off" },
+		{ { .knob = GOVERNOR_PROCESSES, .down = true, .process = { 7, "", 0 } },
+		  "stacks of waits of process 7 off" },
+		{ { .knob = GOVERNOR_PROCESSES, .process = { 7, "\xff\n", 0 } },
+		  "stacks of waits of process 7 on" },
+		{ { .knob = GOVERNOR_PROCESSES, .process = { 7, "a\nb", 0 } },
+		  "stacks of waits of a?b (7) on" },
+		{ { .knob = GOVERNOR_WAITS_OFF, .down = true }, "wall clock and waits off" },
+		{ { .knob = GOVERNOR_WAITS_OFF }, "wall clock and waits on" },
+		{ { .knob = GOVERNOR_FAULTS_OFF, .down = true }, "memory growth off" },
+		{ { .knob = GOVERNOR_WAKERS, .down = true }, "wakers off" },
+		{ { .knob = GOVERNOR_WAKERS }, "wakers on" },
+	};
+
+	for EACH (c, cases) {
+		char text[GOVERNOR_TEXT_BYTES];
+
+		governor_describe(&governor, &c->change, text);
+		EXPECT_STR(c->text, text, c->text);
+	}
+}
+
+static void describe_in_force(const struct governor *governor, char text[1024])
+{
+	struct governor_change changes[GOVERNOR_CHANGES_MAX];
+	uint32_t count = governor_in_force(governor, changes);
+
+	text[0] = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		governor_describe(governor, &changes[i], text + strlen(text));
+		strcat(text, "; ");
+	}
+}
+
+TEST(what_is_in_force_is_told_in_the_same_words)
+{
+	struct governor governor = new_governor();
+	struct load busy = storm;
+	char text[1024];
+
+	describe_in_force(&governor, text);
+	EXPECT_STR("", text, "nothing at first");
+	busy.sampling = 0.1;
+	for (int i = 0; i < 8; i++)
+		pass(&governor, &busy);
+	describe_in_force(&governor, text);
+	EXPECT_STR("stacks of waits at 1/64; sampling at 19 Hz; stacks of waits of pingpong (100) "
+		   "off; "
+		   "stacks of waits of pingpong (101) off; wall clock and waits off; ",
+		   text, "one of each thing, and each process");
+	for (int i = 0; i < 4 * HOUR_ROWS; i++)
+		pass(&governor, &calm);
+	describe_in_force(&governor, text);
+	EXPECT_STR("", text, "nothing in the end");
+}
+
+RUN_TESTS(cmocka_unit_test(nothing_is_changed_within_the_budget),
+	  cmocka_unit_test(the_budget_grows_with_the_machine),
+	  cmocka_unit_test(a_storm_is_within_the_budget_after_two_readings),
+	  cmocka_unit_test(what_costs_is_what_is_turned),
+	  cmocka_unit_test(a_storm_that_cannot_be_paid_is_told_given_up_and_tried_again),
+	  cmocka_unit_test(what_was_given_up_is_tried_again_once_an_hour_at_least),
+	  cmocka_unit_test(a_storm_of_page_faults_is_given_up_too),
+	  cmocka_unit_test(steps_up_are_slow_and_lead_back),
+	  cmocka_unit_test(a_process_that_ends_is_forgotten),
+	  cmocka_unit_test(the_agents_own_work_is_not_paid_by_the_lanes),
+	  cmocka_unit_test(wakers_are_the_first_to_go),
+	  cmocka_unit_test(wakers_come_back_when_the_load_is_gone),
+	  cmocka_unit_test(no_load_makes_it_flap), cmocka_unit_test(changes_are_told_in_words),
+	  cmocka_unit_test(what_is_in_force_is_told_in_the_same_words))

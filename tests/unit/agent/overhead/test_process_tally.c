@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/test.h"
+
+#include "agent/overhead/process_tally.h"
+
+TEST(those_that_did_it_most_come_first)
+{
+	struct process_tally tally = { 0 };
+	struct process_count most[3];
+
+	EXPECT_EQ(0, process_tally_most(&tally, most, 3), "empty");
+	for (uint32_t pid = 1; pid <= 1000; pid++)
+		process_tally_add(&tally, pid, pid * 7919 % 1000); // distinct: 7919 is a prime
+	process_tally_add(&tally, 5, 5000);
+	process_tally_add(&tally, 6, 6000);
+	EXPECT_EQ(3, process_tally_most(&tally, most, 3), "as many as there is room for");
+	EXPECT_EQ(6, most[0].pid, "first");
+	EXPECT_EQ(6000 + 6 * 7919 % 1000, most[0].count, "its counts are added");
+	EXPECT_EQ(5, most[1].pid, "second");
+	EXPECT_EQ(999, most[2].count, "third");
+	EXPECT_EQ(999 * 1000 / 2 + 11000, tally.sum, "sum");
+
+	process_tally_clear(&tally);
+	process_tally_add(&tally, 9, 1);
+	EXPECT_EQ(1, process_tally_most(&tally, most, 3), "one is left");
+	EXPECT_EQ(9, most[0].pid, "the new one");
+	EXPECT_EQ(1, tally.sum, "sum");
+	process_tally_deinit(&tally);
+}
+
+TEST(processes_beyond_the_limit_are_in_the_sum)
+{
+	struct process_tally tally = { 0 };
+
+	for (uint32_t pid = 1; pid <= PROCESS_TALLY_MAX + 10; pid++)
+		process_tally_add(&tally, pid, 1);
+	EXPECT_EQ(PROCESS_TALLY_MAX, tally.count, "told apart");
+	EXPECT_EQ(PROCESS_TALLY_MAX + 10, tally.sum, "sum");
+	process_tally_deinit(&tally);
+}
+
+RUN_TESTS(cmocka_unit_test(those_that_did_it_most_come_first),
+	  cmocka_unit_test(processes_beyond_the_limit_are_in_the_sum))

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process/cgroup.h"
+
+#include <stdlib.h>
+
+#include "tests/test.h"
+
+#define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+#define OTHER "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"
+
+static const struct {
+	const char *what;
+	const char *text;
+	const char *container;
+	const char *unit;
+} cases[] = {
+	{ "kubepods on v1", "4:memory:/kubepods/burstable/pod1-2/" ID "\n", ID, "" },
+	{ "kubepods by systemd",
+	  "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-" ID ".scope\n", ID, "" },
+	{ "private namespace", "0::/../../pod1/" ID "\n", ID, "" },
+	{ "docker scope", "0::/system.slice/docker-" ID ".scope\n", ID, "" },
+	{ "podman", "0::/machine.slice/libpod-" ID ".scope/container\n", ID, "" },
+	{ "a service", "0::/system.slice/nginx.service\n", "", "nginx.service" },
+	{ "innermost service", "0::/user.slice/user@0.service/app.slice/a.service\n", "",
+	  "a.service" },
+	{ "second line decides", "2:cpu:/\n0::/system.slice/b.service\n", "", "b.service" },
+	{ "no newline at the end", "0::/system.slice/c.service", "", "c.service" },
+	{ "runtime's helper", "0::/machine.slice/libpod-conmon-" ID ".scope\n", "",
+	  "libpod-conmon-" ID ".scope" },
+	{ "containerd in a service's group",
+	  "0::/system.slice/containerd.service/kubepods-burstable-pod1.slice:cri-containerd:" ID,
+	  ID, "" },
+	{ "service within a container", "0::/docker/" ID "/system.slice/nginx.service", ID,
+	  "nginx.service" },
+	{ "container within a container", "0::/docker/" ID "/docker/" OTHER, OTHER, "" },
+	{ "ECS Fargate",
+	  "1:cpu:/ecs/0123456789abcdef0123456789abcdef/"
+	  "0123456789abcdef0123456789abcdef-1234567890",
+	  "0123456789abcdef0123456789abcdef-1234567890", "" },
+	{ "32 digits", "4:memory:/x/c17e51d4ed81b70245ec26b77f9f0b34\n", "", "" },
+	{ "session", "0::/user.slice/user-1000.slice/session-3.scope", "", "session-3.scope" },
+	{ "container line among others",
+	  "2:cpu:/system.slice/a.service\n1:name=systemd:/x/" ID "\n", ID, "" },
+	{ "root", "0::/\n", "", "" },
+	{ "empty", "", "", "" },
+	{ "65 digits", "0::/0" ID "\n", "", "" },
+	{ "63 digits", "0::/0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde\n", "",
+	  "" },
+	{ "capitals", "0::/ABCDEF6789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n", "",
+	  "" },
+	{ "only a suffix", "0::/.service\n0::/.scope\n", "", "" },
+	{ "no colons", "nonsense\n\n::\n:\n", "", "" },
+};
+
+TEST(containers_and_units_are_told_by_the_last_components)
+{
+	for EACH (row, cases) {
+		struct cgroup cgroup;
+
+		cgroup_parse(row->text, strlen(row->text), &cgroup);
+		EXPECT_STR(row->container, cgroup.container, row->what);
+		EXPECT_STR(row->unit, cgroup.unit, row->what);
+	}
+}
+
+static const struct {
+	const char *what;
+	const char *text;
+	const char *pod_uid;
+} pods[] = {
+	{ "cgroupfs", "0::/kubepods/burstable/pod12345678-1234-1234-1234-123456789abc/" ID,
+	  "12345678-1234-1234-1234-123456789abc" },
+	{ "private namespace", "0::/../../pod12345678-1234-1234-1234-123456789abc/" ID,
+	  "12345678-1234-1234-1234-123456789abc" },
+	{ "systemd",
+	  "0::/kubepods.slice/kubepods-burstable.slice/"
+	  "kubepods-burstable-pod12345678_1234_1234_1234_123456789abc.slice/crio-" ID ".scope",
+	  "12345678-1234-1234-1234-123456789abc" },
+	{ "guaranteed", "0::/kubepods.slice/kubepods-pod12345678_1234_1234_1234_123456789abc.slice",
+	  "12345678-1234-1234-1234-123456789abc" },
+	{ "kind",
+	  "0::/kubelet.slice/kubelet-kubepods.slice/"
+	  "kubelet-kubepods-pod12345678_1234_1234_1234_123456789abc.slice",
+	  "12345678-1234-1234-1234-123456789abc" },
+	{ "static pod", "0::/kubepods/pod0123456789abcdef0123456789abcdef/" ID,
+	  "0123456789abcdef0123456789abcdef" },
+	{ "too short", "0::/kubepods/pod1-2/" ID, "" },
+	{ "other letters", "0::/kubepods/podg2345678-1234-1234-1234-123456789abc", "" },
+};
+
+TEST(pods_are_told_by_their_uid)
+{
+	for EACH (row, pods) {
+		struct cgroup cgroup;
+
+		cgroup_parse(row->text, strlen(row->text), &cgroup);
+		EXPECT_STR(row->pod_uid, cgroup.pod_uid, row->what);
+	}
+}
+
+TEST(random_bytes_are_survived)
+{
+	char text[512];
+	struct cgroup cgroup;
+
+	srand(1);
+	for (int round = 0; round < 20000; round++) {
+		size_t size = rand() % sizeof(text);
+		for (size_t i = 0; i < size; i++)
+			text[i] = "/:\n.0af-servicop"[rand() % 16];
+		cgroup_parse(text, size, &cgroup);
+	}
+}
+
+RUN_TESTS(cmocka_unit_test(containers_and_units_are_told_by_the_last_components),
+	  cmocka_unit_test(pods_are_told_by_their_uid), cmocka_unit_test(random_bytes_are_survived))

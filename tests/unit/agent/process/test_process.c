@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process/process.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "tests/unit/agent/process/process_tables.h"
+
+int function_of_this_program(int number);
+
+__attribute__((noinline)) int function_of_this_program(int number)
+{
+	return number * 5;
+}
+
+static void check_label(const struct process *process, const char *label, const char *value)
+{
+	assert_non_null(labels_get(&process->labels, label));
+	assert_string_equal(value, labels_get(&process->labels, label));
+}
+
+TEST(a_scanned_process_adopts_the_kernels_key)
+{
+	struct tables tables = tables_new(NULL);
+	struct error err;
+
+	assert_int_equal(0, process_table_scan(tables.processes, &err));
+	uint64_t count = process_table_count(tables.processes);
+	assert_true(count > 1);
+	struct process_key key = key_of(getpid(), 3);
+	struct process *process = process_table_get(tables.processes, &key, "other");
+	assert_string_equal("test_process", process->name);
+	assert_memory_equal(&key, &process->key, sizeof(key));
+	assert_ptr_equal(process, process_table_get(tables.processes, &key, "other"));
+	assert_int_equal(count, process_table_count(tables.processes)); // none was added
+	tables_free(&tables);
+}
+
+TEST(addresses_of_a_living_process_are_found)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key key = key_of(getpid(), 0);
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	struct code_address code;
+
+	check_code(&tables, process, function_of_this_program, "function_of_this_program");
+	check_code(&tables, process, dlsym(RTLD_DEFAULT, "lfind"), "lfind");
+	assert_int_equal(-ENOENT, process_find_code(tables.processes, process, 1, &code));
+	assert_null(code.executable);
+	assert_int_equal(-ENOENT, process_find_code(tables.processes, process, UINT64_MAX, &code));
+	tables_free(&tables);
+}
+
+/* A shell with this environment, which only exec can give it; it waits to be ended. */
+static pid_t start_shell(char **environment)
+{
+	char *arguments[] = { "sh", "-c", "echo; read x", NULL };
+	int input[2], output[2];
+	char ready;
+
+	assert_int_equal(0, pipe(input));
+	assert_int_equal(0, pipe(output));
+	pid_t child = fork();
+	if (child == 0) {
+		dup2(input[0], 0);
+		dup2(output[1], 1);
+		execve("/bin/sh", arguments, environment);
+		_exit(1);
+	}
+	close(input[0]);
+	close(output[1]);
+	assert_int_equal(1, read(output[0], &ready, 1));
+	close(output[0]);
+	return child; // its input stays open in this process
+}
+
+TEST(a_process_has_the_labels_of_its_environment)
+{
+	char *environment[] = { "OTEL_SERVICE_NAME=llm",
+				"OTEL_RESOURCE_ATTRIBUTES=service.version=1.2", "SECRET=x", NULL };
+	struct tables tables = tables_new(NULL);
+	pid_t child = start_shell(environment);
+	struct process_key key = key_of(child, 1);
+
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	check_label(process, "service", "llm");
+	check_label(process, "version", "1.2");
+	check_label(process, "process", "sh");
+	assert_non_null(labels_get(&process->labels, "node"));
+	assert_null(labels_get(&process->labels, "SECRET"));
+	end(child);
+	tables_free(&tables);
+}
+
+TEST(extra_labels_win)
+{
+	struct labels extra = { 0 };
+
+	assert_int_equal(0, labels_set(&extra, "service", "mine"));
+	assert_int_equal(0, labels_set(&extra, "node", "n7"));
+	struct tables tables = tables_new(&extra);
+	labels_deinit(&extra); // the table has its own
+	struct process_key key = key_of(getpid(), 0);
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	check_label(process, "service", "mine");
+	check_label(process, "node", "n7");
+	tables_free(&tables);
+}
+
+TEST(a_child_that_has_gone_is_read_as_its_parent)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key parent = key_of(getpid(), 2);
+	pid_t child = fork_and_wait();
+	struct process_key key = key_of(child, 2);
+
+	process_table_scan(tables.processes, NULL);
+	process_table_get(tables.processes, &parent, "x");
+	apply(&tables, PROCESS_FORK, key, getpid(), "test_process");
+	end(child);
+	apply(&tables, PROCESS_EXIT, key, 0, "test_process");
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	assert_true(process->exited);
+	check_label(process, "process", "test_process");
+	check_label(process, "service", "test_process");
+	check_code(&tables, process, function_of_this_program, "function_of_this_program");
+	tables_free(&tables);
+}
+
+TEST(a_parent_that_was_never_sampled_is_read_for_its_child)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key key = key_of(getpid(), 2);
+
+	process_table_scan(tables.processes, NULL);
+	key.pid = 4000000; // above pid_max's usual values: it has gone
+	apply(&tables, PROCESS_FORK, key, getpid(), "child");
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	assert_string_equal("child", process->name);
+	check_code(&tables, process, function_of_this_program, "function_of_this_program");
+	const struct process *parent = process_table_parent(tables.processes, process);
+	assert_non_null(parent);
+	EXPECT_EQ((uint32_t)getpid(), parent->key.pid, "its parent");
+	key.exec_id++;
+	apply(&tables, PROCESS_EXEC, key, 0, "other");
+	process = process_table_get(tables.processes, &key, "x");
+	assert_null(process_table_parent(tables.processes, process));
+	tables_free(&tables);
+}
+
+TEST(a_child_is_its_parent_until_it_calls_exec)
+{
+	char *environment[] = { "OTEL_SERVICE_NAME=llm", NULL };
+	struct tables tables = tables_new(NULL);
+	pid_t child = start_shell(environment); // /proc shows the shell already
+	struct process_key key = key_of(child, 5), after = key_of(child, 6);
+
+	process_table_scan(tables.processes, NULL);
+	apply(&tables, PROCESS_FORK, key, getpid(), "test_process");
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	assert_string_equal("test_process", process->name);
+	check_label(process, "service", "test_process");
+	check_code(&tables, process, function_of_this_program, "function_of_this_program");
+
+	apply(&tables, PROCESS_EXEC, after, 0, "sh");
+	assert_true(process->exited);
+	process = process_table_get(tables.processes, &after, "x");
+	check_label(process, "service", "llm");
+	check_code(&tables, process, function_of_this_program, "(none)");
+	end(child);
+	tables_free(&tables);
+}
+
+TEST(a_child_that_lives_on_is_looked_at_itself)
+{
+	char *environment[] = { "OTEL_SERVICE_NAME=llm", NULL };
+	struct tables tables = tables_new(NULL);
+	pid_t child = start_shell(environment); // stands for one that set its own name
+	struct process_key key = key_of(child, 5);
+
+	process_table_scan(tables.processes, NULL);
+	apply(&tables, PROCESS_FORK, key, getpid(), "test_process");
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	check_label(process, "service", "test_process");
+	usleep(1100000);
+	assert_ptr_equal(process, process_table_get(tables.processes, &key, "x"));
+	check_label(process, "service", "llm");
+	end(child);
+	tables_free(&tables);
+}
+
+TEST(a_child_outlives_its_parent)
+{
+	struct tables tables = tables_new(NULL);
+	pid_t parent = fork_and_wait();
+	struct process_key parent_key = key_of(parent, 2), key = parent_key;
+
+	process_table_get(tables.processes, &parent_key, "x");
+	key.pid = 4000000;
+	apply(&tables, PROCESS_FORK, key, parent, "child");
+	end(parent);
+	apply(&tables, PROCESS_EXIT, parent_key, 0, "x");
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	check_code(&tables, process, function_of_this_program, "function_of_this_program");
+	check_label(process, "service", "test_process");
+	tables_free(&tables);
+}
+
+TEST(exec_makes_another_process_of_the_same_pid)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key before = key_of(getpid(), 7), after = key_of(getpid(), 8);
+
+	struct process *old = process_table_get(tables.processes, &before, "x");
+	apply(&tables, PROCESS_EXEC, after, 0, "new");
+	assert_true(old->exited);
+	struct process *process = process_table_get(tables.processes, &after, "x");
+	assert_ptr_not_equal(old, process);
+	assert_false(process->exited);
+	assert_ptr_equal(old, process_table_get(tables.processes, &before, "x"));
+	check_code(&tables, old, function_of_this_program, "function_of_this_program");
+	tables_free(&tables);
+}
+
+TEST(a_sample_from_before_exec_does_not_undo_it)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key before = key_of(getpid(), 0xffffffff), after = key_of(getpid(), 0);
+
+	// exec_id wraps around: 0 comes after the greatest
+	apply(&tables, PROCESS_EXEC, after, 0, "new");
+	struct process *old = process_table_get(tables.processes, &before, "old");
+	assert_true(old->exited);
+	assert_string_equal("old", old->name);
+	check_code(&tables, old, function_of_this_program, "(none)"); // /proc shows another by now
+	struct process *process = process_table_get(tables.processes, &after, "x");
+	assert_false(process->exited);
+	check_code(&tables, process, function_of_this_program, "function_of_this_program");
+	tables_free(&tables);
+}
+
+TEST(a_pid_given_to_another_process_is_told_apart)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key now = key_of(getpid(), 0), earlier = now;
+
+	earlier.start_ns -= 5 * NS_PER_SECOND;
+	struct process *gone = process_table_get(tables.processes, &earlier, "gone");
+	assert_string_equal("gone", gone->name); // not this program's
+	check_code(&tables, gone, function_of_this_program, "(none)");
+	check_label(gone, "service", "gone");
+	struct process *process = process_table_get(tables.processes, &now, "x");
+	assert_true(gone->exited);
+	assert_string_equal("test_process", process->name);
+	check_code(&tables, process, function_of_this_program, "function_of_this_program");
+	tables_free(&tables);
+}
+
+TEST(exec_of_a_scanned_process_adopts_it)
+{
+	struct tables tables = tables_new(NULL);
+
+	process_table_scan(tables.processes, NULL);
+	uint64_t count = process_table_count(tables.processes);
+	apply(&tables, PROCESS_EXEC, key_of(getpid(), 4), 0, "new");
+	assert_int_equal(count, process_table_count(tables.processes));
+	tables_free(&tables);
+}
+
+TEST(a_program_that_has_gone_keeps_what_exec_does_not_change)
+{
+	char *environment[] = { "OTEL_RESOURCE_ATTRIBUTES=k8s.pod.name=p1", NULL };
+	struct tables tables = tables_new(NULL);
+	pid_t child = start_shell(environment);
+	struct process_key before = key_of(child, 1), after = key_of(child, 2);
+
+	process_table_get(tables.processes, &before, "x");
+	apply(&tables, PROCESS_EXEC, after, 0, "ls");
+	end(child);
+	struct process *process = process_table_get(tables.processes, &after, "x");
+	check_label(process, "service", "ls");
+	check_label(process, "process", "ls");
+	check_label(process, "pod", "p1");
+	tables_free(&tables);
+}
+
+TEST(exited_processes_are_kept_until_they_expire)
+{
+	struct tables tables = tables_new(NULL);
+	pid_t child = fork_and_wait();
+	struct process_key key = key_of(child, 0);
+	struct process *process = process_table_get(tables.processes, &key, "x");
+
+	check_code(&tables, process, function_of_this_program, "function_of_this_program");
+	apply(&tables, PROCESS_EXIT, key, 0, "x");
+	end(child);
+	process_table_expire(tables.processes, NS_PER_SECOND);
+	assert_int_equal(1, process_table_count(tables.processes));
+	assert_ptr_equal(process, process_table_get(tables.processes, &key, "x"));
+	check_code(&tables, process, function_of_this_program, "function_of_this_program");
+	usleep(2000);
+	process_table_expire(tables.processes, NS_PER_MS);
+	assert_int_equal(0, process_table_count(tables.processes));
+	tables_free(&tables);
+}
+
+TEST(a_lost_exit_is_noticed)
+{
+	struct tables tables = tables_new(NULL);
+	pid_t child = fork_and_wait();
+	struct process_key key = key_of(child, 0);
+	struct process *process = process_table_get(tables.processes, &key, "x");
+
+	process_table_expire(tables.processes, NS_PER_SECOND);
+	assert_false(process->exited);
+	end(child);
+	process_table_expire(tables.processes, NS_PER_SECOND);
+	assert_true(process->exited);
+	tables_free(&tables);
+}
+
+TEST(events_without_number_are_bounded)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key key = { .start_ns = 1 };
+
+	for (key.pid = 4000000; key.pid < 4000000 + 2 * PROCESSES_MAX; key.pid++)
+		apply(&tables, key.pid % 2 ? PROCESS_FORK : PROCESS_EXEC, key, 1, "storm");
+	assert_int_equal(PROCESSES_MAX, process_table_count(tables.processes));
+	key.pid = 4000000;
+	apply(&tables, PROCESS_EXIT, key, 0, "storm");
+	assert_non_null(process_table_get(tables.processes, &key, "x"));
+	process_table_expire(tables.processes, 60 * NS_PER_SECOND);
+	assert_true(process_table_count(tables.processes) < PROCESSES_MAX);
+	apply(&tables, 77, key, 0, "no such event");
+	tables_free(&tables);
+}
+
+TEST(a_library_that_is_loaded_later_is_found)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key key = key_of(getpid(), 0);
+	struct process *process = process_table_get(tables.processes, &key, "x");
+
+	check_code(&tables, process, function_of_this_program, "function_of_this_program");
+	void *library = dlopen("libz.so.1", RTLD_NOW);
+	if (!library)
+		SKIP("no libz.so.1 here");
+	check_code(&tables, process, dlsym(library, "inflate"), "inflate");
+	dlclose(library);
+	tables_free(&tables);
+}
+
+TEST(another_generation_is_another_list)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key key = key_of(getpid(), 0), child = key;
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	uint64_t generation = process_mappings_generation(process);
+	struct code_address code;
+
+	assert_int_not_equal(0, generation);
+	assert_non_null(process_mappings(tables.processes, process));
+	child.pid = 4000000;
+	apply(&tables, PROCESS_FORK, child, getpid(), "child");
+	struct process *copy = process_table_get(tables.processes, &child, "x");
+	assert_int_equal(generation, process_mappings_generation(copy));
+
+	void *anonymous = map_code();
+	process_find_code(tables.processes, process, (uintptr_t)anonymous, &code);
+	assert_false(code.is_data);
+	assert_int_not_equal(generation, process_mappings_generation(process));
+	assert_int_equal(generation, process_mappings_generation(copy));
+	munmap(anonymous, 4096);
+	tables_free(&tables);
+}
+
+TEST(addresses_in_no_mapping_do_not_cause_reads_without_end)
+{
+	struct tables tables = tables_new(NULL);
+	struct process_key key = key_of(getpid(), 0);
+	struct process *process = process_table_get(tables.processes, &key, "x");
+	struct code_address code;
+
+	uint64_t before = clock_process_cpu_ns();
+	for (uint64_t i = 0; i < 100000; i++)
+		process_find_code(tables.processes, process, 0x10000 + i, &code);
+	assert_true(clock_process_cpu_ns() - before <
+		    500 * NS_PER_MS); // 100,000 reads take seconds
+	tables_free(&tables);
+}
+
+RUN_TESTS(cmocka_unit_test(another_generation_is_another_list),
+	  cmocka_unit_test(a_scanned_process_adopts_the_kernels_key),
+	  cmocka_unit_test(addresses_of_a_living_process_are_found),
+	  cmocka_unit_test(a_process_has_the_labels_of_its_environment),
+	  cmocka_unit_test(extra_labels_win),
+	  cmocka_unit_test(a_child_that_has_gone_is_read_as_its_parent),
+	  cmocka_unit_test(a_parent_that_was_never_sampled_is_read_for_its_child),
+	  cmocka_unit_test(a_child_is_its_parent_until_it_calls_exec),
+	  cmocka_unit_test(a_child_that_lives_on_is_looked_at_itself),
+	  cmocka_unit_test(a_child_outlives_its_parent),
+	  cmocka_unit_test(exec_makes_another_process_of_the_same_pid),
+	  cmocka_unit_test(a_sample_from_before_exec_does_not_undo_it),
+	  cmocka_unit_test(a_pid_given_to_another_process_is_told_apart),
+	  cmocka_unit_test(exec_of_a_scanned_process_adopts_it),
+	  cmocka_unit_test(a_program_that_has_gone_keeps_what_exec_does_not_change),
+	  cmocka_unit_test(exited_processes_are_kept_until_they_expire),
+	  cmocka_unit_test(a_lost_exit_is_noticed),
+	  cmocka_unit_test(events_without_number_are_bounded),
+	  cmocka_unit_test(a_library_that_is_loaded_later_is_found),
+	  cmocka_unit_test(addresses_in_no_mapping_do_not_cause_reads_without_end))

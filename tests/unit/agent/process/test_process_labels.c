@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process/process_labels.h"
+
+#include <stdlib.h>
+
+#include "tests/test.h"
+
+#define ENVIRON(text) .environ_ = (text), .environ_size = sizeof(text)
+
+static const struct {
+	const char *what;
+	struct process_traits traits;
+	const char *label;
+	const char *value; // NULL: absent
+} cases[] = {
+	{ "service name wins",
+	  { .name = "a", .executable = "/bin/a", ENVIRON("X=1\0OTEL_SERVICE_NAME=llm") },
+	  "service",
+	  "llm" },
+	{ "service name over attribute",
+	  { .name = "a",
+	    ENVIRON("OTEL_RESOURCE_ATTRIBUTES=service.name=x\0OTEL_SERVICE_NAME=llm") },
+	  "service",
+	  "llm" },
+	{ "attribute over unit",
+	  { .name = "a",
+	    .cgroup = "0::/a.service",
+	    .cgroup_size = 13,
+	    ENVIRON("OTEL_RESOURCE_ATTRIBUTES=service.name=x") },
+	  "service",
+	  "x" },
+	{ "unit over executable",
+	  { .name = "a", .executable = "/bin/a", .cgroup = "0::/b.service", .cgroup_size = 13 },
+	  "service",
+	  "b" },
+	{ "executable over process",
+	  { .name = "a", .executable = "/usr/bin/python3.11" },
+	  "service",
+	  "python3.11" },
+	{ "process at last", { .name = "a" }, "service", "a" },
+	{ "nothing known", { 0 }, "service", "unknown" },
+	{ "kernel thread", { .name = "kworker/0:1", .kernel_thread = true }, "service", "kernel" },
+	{ "process name", { .name = "kworker/0:1" }, "process", "kworker/0:1" },
+	{ "node", { .node = "n1" }, "node", "n1" },
+	{ "mapped attribute",
+	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=a=b, k8s.pod.name = p1 ") },
+	  "pod",
+	  "p1" },
+	{ "other attribute",
+	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=team.name=core") },
+	  "team_name",
+	  "core" },
+	{ "digit first", { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=1a=core") }, "_1a", "core" },
+	{ "percent",
+	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=service.version=1%2C2%") },
+	  "version",
+	  "1,2%" },
+	{ "no other variable",
+	  { ENVIRON("SECRET=1\0OTEL_RESOURCE_ATTRIBUTES=a=b") },
+	  "SECRET",
+	  NULL },
+	{ "prefix is no match",
+	  { .name = "a", ENVIRON("OTEL_SERVICE_NAME_X=no") },
+	  "service",
+	  "a" },
+	{ "empty value", { .name = "a", ENVIRON("OTEL_SERVICE_NAME=") }, "service", "a" },
+	{ "pairs without sense",
+	  { .name = "a", ENVIRON("OTEL_RESOURCE_ATTRIBUTES=,,=,x,=y,z=") },
+	  "service",
+	  "a" },
+	{ "worker of the kernel",
+	  { .name = "kworker/0:1", .kernel_thread = true },
+	  "process",
+	  "kworker" },
+	{ "kernel thread in a unit",
+	  { .name = "x", .kernel_thread = true, .cgroup = "0::/a.service", .cgroup_size = 13 },
+	  "service",
+	  "kernel" },
+	{ "instance of a unit",
+	  { .name = "a", .cgroup = "0::/g@t.service", .cgroup_size = 15 },
+	  "service",
+	  "g" },
+	{ "manager of a user",
+	  { .name = "a", .cgroup = "0::/user@7.service", .cgroup_size = 18 },
+	  "service",
+	  "a" },
+	{ "scope is no service",
+	  { .name = "a", .cgroup = "0::/session-3.scope", .cgroup_size = 19 },
+	  "service",
+	  "a" },
+	{ "replaced executable",
+	  { .name = "a", .executable = "/usr/bin/nginx (deleted)" },
+	  "service",
+	  "nginx" },
+	{ "better attribute first",
+	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=k8s.namespace.name=k,service.namespace=s") },
+	  "namespace",
+	  "k" },
+	{ "better attribute last",
+	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=service.namespace=s,k8s.namespace.name=k") },
+	  "namespace",
+	  "k" },
+	{ "plain name does not replace a known one",
+	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=k8s.pod.name=p,pod=q") },
+	  "pod",
+	  "p" },
+	{ "node is the agent's to say",
+	  { .node = "n1", ENVIRON("OTEL_RESOURCE_ATTRIBUTES=node=x,host.name=y") },
+	  "node",
+	  "n1" },
+	{ "thread is the sample's to say",
+	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=thread=x") },
+	  "thread",
+	  NULL },
+	{ "SDK's own attributes",
+	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=telemetry.sdk.name=x") },
+	  "telemetry_sdk_name",
+	  NULL },
+	{ "not UTF-8",
+	  { .name = "a", ENVIRON("OTEL_SERVICE_NAME=a\xff\xc3\xa9\n") },
+	  "service",
+	  "a?\xc3\xa9?" },
+	{ "percent to not UTF-8",
+	  { ENVIRON("OTEL_RESOURCE_ATTRIBUTES=a=%ff%00%C3%A9") },
+	  "a",
+	  "?%00\xc3\xa9" },
+	{ "first of two", { ENVIRON("OTEL_SERVICE_NAME=x\0OTEL_SERVICE_NAME=y") }, "service", "x" },
+	{ "extra wins",
+	  { .name = "a", ENVIRON("OTEL_RESOURCE_ATTRIBUTES=extra=no") },
+	  "extra",
+	  "yes" },
+};
+
+TEST(labels_come_from_the_first_that_knows)
+{
+	struct labels extra = { 0 };
+
+	assert_int_equal(0, labels_set(&extra, "extra", "yes"));
+	for EACH (row, cases) {
+		struct labels labels;
+
+		EXPECT_EQ(0, process_labels_detect(&row->traits, &extra, &labels), row->what);
+		const char *value = labels_get(&labels, row->label);
+		if (row->value)
+			EXPECT_STR(row->value, value, row->what);
+		else
+			EXPECT_EQ(1, value == NULL, row->what);
+		labels_deinit(&labels);
+	}
+	labels_deinit(&extra);
+}
+
+TEST(a_variable_cut_at_the_limit_is_not_taken)
+{
+	struct process_traits traits = { .name = "a",
+					 .environ_ = "OTEL_SERVICE_NAME=ll",
+					 .environ_size = 20 };
+	struct labels labels;
+
+	assert_int_equal(0, process_labels_detect(&traits, NULL, &labels));
+	assert_string_equal("a", labels_get(&labels, "service"));
+	labels_deinit(&labels);
+}
+
+#define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+TEST(a_container_keeps_its_id_beside_its_name)
+{
+	static const char cgroup[] = "0::/kubepods/pod12345678-1234-1234-1234-123456789abc/" ID;
+	struct process_traits traits = { .name = "a",
+					 .cgroup = cgroup,
+					 .cgroup_size = sizeof(cgroup) - 1 };
+	struct labels labels;
+
+	assert_int_equal(0, process_labels_detect(&traits, NULL, &labels));
+	assert_string_equal(ID, labels_get(&labels, "container"));
+	assert_string_equal("12345678-1234-1234-1234-123456789abc", labels_get(&labels, "pod_uid"));
+	labels_deinit(&labels);
+
+	traits.environ_ = "OTEL_RESOURCE_ATTRIBUTES=k8s.container.name=web";
+	traits.environ_size = strlen(traits.environ_) + 1;
+	assert_int_equal(0, process_labels_detect(&traits, NULL, &labels));
+	assert_string_equal("web", labels_get(&labels, "container"));
+	assert_string_equal(ID, labels_get(&labels, "container_id"));
+	labels_deinit(&labels);
+}
+
+TEST(a_thousand_attributes_leave_room_for_what_matters)
+{
+	static char environment[64 << 10] = "OTEL_RESOURCE_ATTRIBUTES=";
+	struct process_traits traits = { .name = "a", .node = "n", .environ_ = environment };
+	struct labels extra = { 0 }, labels;
+	size_t size = strlen(environment);
+
+	for (int i = 0; i < 1000; i++)
+		size += (size_t)snprintf(environment + size, sizeof(environment) - size, "a%d=%d,",
+					 i, i);
+	traits.environ_size = size + 1;
+	assert_int_equal(0, labels_set(&extra, "team", "core"));
+	assert_int_equal(0, process_labels_detect(&traits, &extra, &labels));
+	assert_string_equal("core", labels_get(&labels, "team"));
+	assert_string_equal("n", labels_get(&labels, "node"));
+	assert_string_equal("a", labels_get(&labels, "process"));
+	assert_string_equal("7", labels_get(&labels, "a7"));
+	assert_true(labels.count < LABELS_MAX);
+	labels_deinit(&labels);
+	labels_deinit(&extra);
+}
+
+TEST(random_environments_are_survived)
+{
+	static char environment[600];
+
+	srand(2);
+	for (int round = 0; round < 20000; round++) {
+		size_t size = (size_t)snprintf(environment, sizeof(environment),
+					       "OTEL_RESOURCE_ATTRIBUTES=");
+		size_t end = size + (size_t)rand() % (sizeof(environment) - size);
+		for (; size < end; size++)
+			environment[size] = "=,%%0Aa. \0\xc3\xa9\xffsr"[rand() % 15];
+		struct process_traits traits = { .environ_ = environment, .environ_size = size };
+		struct labels labels;
+
+		assert_int_equal(0, process_labels_detect(&traits, NULL, &labels));
+		labels_deinit(&labels);
+	}
+}
+
+RUN_TESTS(cmocka_unit_test(labels_come_from_the_first_that_knows),
+	  cmocka_unit_test(a_variable_cut_at_the_limit_is_not_taken),
+	  cmocka_unit_test(a_container_keeps_its_id_beside_its_name),
+	  cmocka_unit_test(a_thousand_attributes_leave_room_for_what_matters),
+	  cmocka_unit_test(random_environments_are_survived))

@@ -1,0 +1,736 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unwind tables in the kernel: built once per file, within a budget, given up when long unused. The
+// kernel's maps are a double, and so is the compiler of call frame information: a file says how
+// large its table is to be.
+
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "tests/test.h"
+
+#include "agent/unwind/unwind_table.h"
+#include "agent/publish/unwind_tables.h"
+#include "base/clock.h"
+#include "base/hash_table.h"
+#include "tests/unit/agent/elf/elf_writer.h"
+#include "tests/unit/agent/publish/unwind_maps_double.h"
+
+/* What a file's text says of the table to be built. */
+struct order {
+	uint32_t pages; // of words
+	uint32_t rules; // of its own
+	int32_t rc;     // fail instead
+	uint32_t broken;
+};
+
+static atomic_uint builds;
+static atomic_uint rows_max_asked;                           // by the last build
+static atomic_uint order_of[64];                             // by pages: when the table was built
+static pthread_mutex_t building = PTHREAD_MUTEX_INITIALIZER; // held: builds wait
+static sem_t asked;                                          // for each build
+
+static struct unwind_table *table_of(const struct order *order)
+{
+	struct unwind_table *table = calloc(1, sizeof(*table));
+
+	table->first_address = IMAGE_ADDRESS;
+	table->block_count = order->pages ? 1 : 0;
+	table->word_count = order->pages * TABLE_PAGE_WORDS;
+	table->words = calloc(table->word_count + 2, sizeof(*table->words));
+	table->rule_count = order->rules;
+	table->rules = calloc(order->rules + 1, sizeof(*table->rules));
+	for (uint32_t i = 0; i < order->rules; i++)
+		table->rules[i] = (struct unwind_rule){
+			.cfa = CFA_REGISTER,
+			.cfa_offset = (int32_t)(order->pages << 16 | (i + 1)),
+		};
+	table->words[0] = 2;
+	table->words[1] = order->broken == 1 ? table->word_count + 1 : table->word_count;
+	for (uint32_t i = 2; i < table->word_count && order->rules; i++)
+		table->words[i] =
+			(i & (TABLE_BLOCK_BYTES - 1)) << TABLE_RULE_BITS | i % order->rules;
+	if (order->broken == 2)
+		table->words[2] = order->rules;
+	return table;
+}
+
+int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, uint32_t mark_count,
+		       uint32_t rows_max, struct unwind_table **ret_table, struct error *err)
+{
+	struct order order;
+
+	(void)marks;
+	(void)mark_count;
+	rows_max_asked = rows_max;
+	assert_int_equal(0, elf_read(elf, IMAGE_TEXT, &order, sizeof(order)));
+	sem_post(&asked);
+	pthread_mutex_lock(&building);
+	pthread_mutex_unlock(&building);
+	builds++;
+	if (order.rc)
+		return error_set(err, order.rc, "as told");
+	if (order.pages < 64)
+		order_of[order.pages] = builds;
+	*ret_table = table_of(&order);
+	return 0;
+}
+
+void unwind_table_free(struct unwind_table *table)
+{
+	if (!table)
+		return;
+	free(table->words);
+	free(table->rules);
+	free(table);
+}
+
+/* ---- the world ----------------------------------------------------------------------------- */
+
+static struct unwind_maps maps;
+static struct executable_table *executables;
+static struct unwind_tables *tables;
+
+static void open_world(uint64_t bytes_max)
+{
+	struct error err = { 0 };
+
+	maps_double_clear();
+	builds = 0;
+	executables = executable_table_new();
+	if (unwind_tables_open(&maps, NULL, bytes_max, &tables, &err))
+		fail_msg("unwind_tables_open: %s", err.text);
+}
+
+static void close_world(void)
+{
+	unwind_tables_close(tables);
+	executable_table_free(executables);
+	maps_double_clear();
+}
+
+/* A file of its own identity whose table is as ordered. */
+static struct executable *make_file(uint16_t id, struct order order)
+{
+	static struct elf_image image;
+	struct executable *executable = NULL;
+
+	image_init(&image);
+	memcpy(image.note_id, &id, sizeof(id));
+	memcpy(image.text, &order, sizeof(order));
+	int fd = image_open_cut(&image, IMAGE_BYTES);
+	assert_int_equal(0, executable_table_open(executables, fd, "/lib/a.so", &executable, NULL));
+	close(fd);
+	return executable_hold(executable);
+}
+
+static uint32_t want(struct executable *executable)
+{
+	uint32_t file = unwind_tables_want(tables, executable, 4096);
+
+	assert_true(file != HASH_TABLE_NONE);
+	return file;
+}
+
+static enum unwind_file_state state_of(uint32_t file)
+{
+	return unwind_tables_file(tables, file)->state;
+}
+
+/* Take over what was built until none is pending. Returns the file that wants room. */
+static uint32_t settle(void)
+{
+	struct unwind_tables_stats stats;
+	uint32_t wanting = HASH_TABLE_NONE, last;
+
+	for (int i = 0; i < 1000; i++) {
+		unwind_tables_read_stats(tables, &stats);
+		if (!stats.pending)
+			return wanting;
+		struct pollfd fd = { .fd = unwind_tables_fd(tables), .events = POLLIN };
+		poll(&fd, 1, 1000);
+		unwind_tables_read(tables, &last);
+		if (last != HASH_TABLE_NONE)
+			wanting = last;
+	}
+	fail_msg("%s", "nothing settles");
+	return wanting;
+}
+
+/* ---- tests --------------------------------------------------------------------------------- */
+
+TEST(a_file_is_built_once_and_installed)
+{
+	open_world(1 << 20);
+	struct executable *a = make_file(1, (struct order){ .pages = 3, .rules = 5 });
+	uint32_t file = want(a);
+
+	EXPECT_EQ(UNWIND_FILE_PENDING, state_of(file), "at first");
+	EXPECT_EQ(file, want(a), "known");
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(file), "then");
+	want(a);
+	settle();
+	EXPECT_EQ(1, builds, "builds");
+
+	const struct unwind_file *ready = unwind_tables_file(tables, file);
+	EXPECT_EQ(3 * 4096, ready->bytes, "its memory");
+	EXPECT_EQ(1, ready->extent.block_count, "its blocks");
+	EXPECT_EQ(IMAGE_ADDRESS, ready->extent.segments[0].address, "its segment");
+	EXPECT_EQ(3, maps_double.table_pages[ready->number], "in the kernel");
+	close_world();
+}
+
+TEST(rules_get_the_numbers_of_the_node)
+{
+	open_world(1 << 20);
+	uint32_t first = want(make_file(1, (struct order){ .pages = 1, .rules = 3 }));
+	settle();
+	uint32_t second = want(make_file(2, (struct order){ .pages = 2, .rules = 3 }));
+	settle();
+
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct unwind_file *file = unwind_tables_file(tables, i ? second : first);
+		const uint32_t *words = maps_double.tables[file->number]->words;
+
+		EXPECT_EQ(2, words[0], "the index is as it was");
+		for (uint32_t j = 2; j < TABLE_PAGE_WORDS; j++) {
+			const struct unwind_rule *rule =
+				&maps_double.rules[words[j] & TABLE_RULE_MASK];
+
+			EXPECT_EQ((int32_t)((i + 1) << 16 | (j % 3 + 1)), rule->cfa_offset, "rule");
+			EXPECT_EQ(j & 4095, words[j] >> TABLE_RULE_BITS, "row");
+		}
+	}
+	close_world();
+}
+
+static const struct {
+	const char *what;
+	struct order order;
+	const char *reason; // NULL: that is no failure
+} failures[] = {
+	{ "no unwind information", { .pages = 0 }, NULL },
+	{ "it cannot be compiled", { .rc = -ENOEXEC }, "a.so: as told" },
+	{ "larger than all the room",
+	  { .pages = 300, .rules = 1 },
+	  "a.so: no room for a table of 1200 KiB" },
+	{ "an index that leads out",
+	  { .pages = 1, .rules = 1, .broken = 1 },
+	  "a.so: a table that contradicts itself" },
+	{ "a rule that is not there",
+	  { .pages = 1, .rules = 1, .broken = 2 },
+	  "a.so: a table that contradicts itself" },
+};
+
+TEST(what_cannot_be_used_is_remembered_with_the_reason)
+{
+	for EACH (row, failures) {
+		struct unwind_tables_stats stats;
+
+		open_world(1 << 20);
+		struct executable *a = make_file(1, row->order);
+		uint32_t file = want(a);
+		settle();
+		EXPECT_EQ(UNWIND_FILE_NONE, state_of(file), row->what);
+		want(a);
+		settle();
+		EXPECT_EQ(1, builds, row->what);
+		unwind_tables_read_stats(tables, &stats);
+		EXPECT_EQ(row->reason != NULL, stats.failed, row->what);
+		EXPECT_EQ(0, stats.bytes, row->what);
+		EXPECT_EQ(1, stats.rules, row->what);
+		if (row->reason)
+			EXPECT_STR(row->reason, stats.last_failure.text, row->what);
+		close_world();
+	}
+}
+
+TEST(what_would_not_fit_is_not_held_whole_either)
+{
+	open_world(1 << 20);
+	want(make_file(1, (struct order){ .pages = 3, .rules = 5 }));
+	settle();
+	EXPECT_EQ((1 << 20) / 2 / 4, rows_max_asked, "words in half of the room");
+	close_world();
+	open_world(1 << 30);
+	want(make_file(1, (struct order){ .pages = 3, .rules = 5 }));
+	settle();
+	EXPECT_EQ(UNWIND_TABLE_ROWS_MAX, rows_max_asked, "however much room there is");
+	close_world();
+}
+
+TEST(a_kernel_that_refuses_is_survived)
+{
+	struct unwind_tables_stats stats;
+
+	open_world(1 << 20);
+	maps_double.install_rc = -EPERM;
+	uint32_t a = want(make_file(1, (struct order){ .pages = 1, .rules = 2 }));
+	settle();
+	EXPECT_EQ(UNWIND_FILE_NONE, state_of(a), "install");
+	maps_double.install_rc = 0;
+	maps_double.create_rc = -ENOMEM;
+	uint32_t b = want(make_file(2, (struct order){ .pages = 2, .rules = 2 }));
+	settle();
+	EXPECT_EQ(UNWIND_FILE_NONE, state_of(b), "create");
+	unwind_tables_read_stats(tables, &stats);
+	EXPECT_EQ(1, stats.rules, "no rule is left behind");
+	EXPECT_EQ(0, stats.bytes, "no bytes");
+	maps_double.create_rc = 0;
+	uint32_t c = want(make_file(3, (struct order){ .pages = 3, .rules = 2 }));
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(c), "the next one is taken");
+	close_world();
+}
+
+TEST(what_is_missed_most_is_built_first_and_then_the_smallest)
+{
+	open_world(1 << 20);
+	sem_init(&asked, 0, 0);
+	pthread_mutex_lock(&building);
+	// The first is with the builder before the others come, which wait.
+	uint32_t first = want(make_file(1, (struct order){ .pages = 1, .rules = 1 }));
+	sem_wait(&asked);
+	struct executable *missed = make_file(2, (struct order){ .pages = 2, .rules = 1 });
+	unwind_tables_want(tables, make_file(3, (struct order){ .pages = 3, .rules = 1 }), 4096);
+	uint32_t file = unwind_tables_want(tables, missed, 1 << 20);
+	unwind_tables_want(tables, make_file(4, (struct order){ .pages = 4, .rules = 1 }), 8192);
+	unwind_tables_miss(tables, file, missed);
+	pthread_mutex_unlock(&building);
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(first), "all are built");
+	EXPECT_EQ(1, order_of[1], "before the others came");
+	EXPECT_EQ(2, order_of[2], "the one that was missed, though it is large");
+	EXPECT_EQ(3, order_of[3], "the smallest");
+	EXPECT_EQ(4, order_of[4], "the rest");
+	close_world();
+}
+
+TEST(guesses_take_half_of_the_room)
+{
+	struct unwind_tables_stats stats;
+	struct executable *large;
+	uint32_t file;
+
+	open_world(100 * 4096);
+	want(make_file(1, (struct order){ .pages = 40, .rules = 1 }));
+	settle();
+	large = make_file(2, (struct order){ .pages = 30, .rules = 1 });
+	file = unwind_tables_want(tables, large, 12 * 30 * 4096);
+	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(file), "large, and nobody misses it");
+	EXPECT_EQ(UNWIND_FILE_PENDING,
+		  state_of(want(make_file(3, (struct order){ .pages = 1, .rules = 1 }))),
+		  "small ones are built all the same");
+	settle();
+	unwind_tables_miss(tables, file, large);
+	EXPECT_EQ(UNWIND_FILE_PENDING, state_of(file), "missed");
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(file), "there is room for what is needed");
+	unwind_tables_read_stats(tables, &stats);
+	EXPECT_EQ(71 * 4096, stats.bytes, "in all");
+	close_world();
+}
+
+static void give_up(uint32_t file)
+{
+	assert_int_equal(0, unwind_tables_withdraw(tables, file));
+	unwind_tables_remove(tables, file);
+}
+
+/* A table that a stack was seen to need, unless it is spare. */
+static uint32_t load(uint8_t id, uint32_t pages, uint32_t rules, bool is_spare)
+{
+	struct executable *executable =
+		make_file(id, (struct order){ .pages = pages, .rules = rules });
+	uint32_t file = want(executable);
+
+	if (!is_spare)
+		unwind_tables_miss(tables, file, executable);
+	settle();
+	return file;
+}
+
+TEST(what_nobody_needs_goes_first_and_then_the_least_recently_used)
+{
+	uint64_t now = clock_monotonic_ns(), later = now + 60 * NS_PER_SECOND;
+	uint32_t files[4];
+
+	open_world(1 << 20);
+	uint32_t wanting = want(make_file(9, (struct order){ .rc = -EBADMSG }));
+	files[0] = load(0, 3, 1, false);
+	files[1] = load(1, 3, 1, false);
+	files[2] = load(2, 2, 1, true);
+	files[3] = load(3, 4, 1, true);
+	for (uint64_t i = 0; i < 4; i++) { // of those needed the second's use is longest ago
+		unwind_tables_hold(tables, files[i]);
+		unwind_tables_use(tables, files[i], now + (i == 1 ? 10 : 20) * NS_PER_SECOND);
+	}
+	EXPECT_EQ(12 * 4096, unwind_tables_spare_bytes(tables, later, wanting), "all could go");
+	EXPECT_EQ(6 * 4096, unwind_tables_spare_bytes(tables, now, wanting),
+		  "but not what is in use");
+	static const uint32_t order[] = { 3, 2, 1, 0 };
+	for EACH (i, order) {
+		EXPECT_EQ(files[*i], unwind_tables_victim(tables, later, wanting), "the next one");
+		give_up(files[*i]);
+	}
+	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_victim(tables, later, wanting), "none is left");
+	close_world();
+}
+
+static uint32_t load_missed(uint8_t id, uint32_t pages, uint32_t misses)
+{
+	struct executable *executable = make_file(id, (struct order){ .pages = pages, .rules = 1 });
+	uint32_t file = want(executable);
+
+	for (uint32_t i = 0; i < misses; i++)
+		unwind_tables_miss(tables, file, executable);
+	settle();
+	return file;
+}
+
+TEST(what_few_need_goes_for_what_many_do_if_it_is_in_use_too)
+{
+	uint64_t long_ago = clock_monotonic_ns() - 60 * NS_PER_SECOND;
+
+	open_world(100 * 4096);
+	uint32_t few = load_missed(1, 30, 3), some = load_missed(2, 40, 9);
+	uint32_t file = load_missed(3, 45, 13);
+	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "too large");
+	// 15 pages and a 64th of 100.
+	EXPECT_EQ(15 * 4096 + 6400, unwind_tables_shortage(tables, file), "what it lacks");
+	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_victim(tables, long_ago, file),
+		  "13 are not more than four times 3");
+	file = load_missed(4, 45, 40);
+	EXPECT_EQ(70 * 4096, unwind_tables_spare_bytes(tables, long_ago, file), "both may go");
+	EXPECT_EQ(few, unwind_tables_victim(tables, long_ago, file), "the one that fewer need");
+	give_up(few);
+	EXPECT_EQ(some, unwind_tables_victim(tables, long_ago, file), "then the other");
+	close_world();
+}
+
+TEST(what_nobody_maps_any_more_goes_for_what_somebody_does)
+{
+	open_world(100 * 4096);
+	uint32_t left = load_missed(1, 40, 9), mapped = load_missed(2, 30, 9);
+	uint32_t file = load_missed(3, 45, 1);
+	uint64_t before_ns = clock_monotonic_ns() - NS_PER_SECOND;
+
+	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "too large");
+	for (uint32_t each = left; each != HASH_TABLE_NONE;
+	     each = each == left ? mapped : HASH_TABLE_NONE) {
+		unwind_tables_hold(tables, each);
+		unwind_tables_use(tables, each, clock_monotonic_ns());
+	}
+	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_victim(tables, before_ns, file), "in use");
+	unwind_tables_release(tables, left);
+	// Compilers come back at once.
+	EXPECT_EQ(HASH_TABLE_NONE,
+		  unwind_tables_victim(tables, clock_monotonic_ns() - 3600 * NS_PER_SECOND, file),
+		  "left just now");
+	usleep(150000);
+	EXPECT_EQ(left, unwind_tables_victim(tables, clock_monotonic_ns() - NS_PER_SECOND, file),
+		  "left for more than a twelfth of a second");
+	unwind_tables_release(tables, mapped);
+	close_world();
+}
+
+TEST(what_nobody_maps_any_more_goes_when_half_is_taken)
+{
+	uint32_t files[3];
+
+	open_world(20 * 4096);
+	for (uint8_t i = 0; i < 3; i++) {
+		files[i] = load(i, 4, 1, false);
+		unwind_tables_hold(tables, files[i]);
+	}
+	uint64_t before_ns = clock_monotonic_ns();
+	unwind_tables_release(tables, files[1]);
+	unwind_tables_release(tables, files[2]);
+	unwind_tables_trim(tables, before_ns);
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(files[1]), "mapped until a moment ago");
+	unwind_tables_trim(tables, clock_monotonic_ns() + 1);
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(files[0]), "mapped");
+	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(files[1]), "not mapped");
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(files[2]), "8 of 20 pages are less than half");
+	close_world();
+}
+
+static uint64_t changed_of(uint32_t file)
+{
+	return unwind_tables_file(tables, file)->changed;
+}
+
+/* A stack ended in code that the table knows nothing of. Returns when the renewal is with the builder. */
+static void begin_renewal(uint32_t file, struct executable *executable, uint64_t offset)
+{
+	unwind_tables_follow(tables, file, executable, IMAGE_TEXT + offset, 16);
+	usleep(110000); // one looks for them only so often
+	unwind_tables_renew(tables);
+}
+
+static void take_built(void)
+{
+	struct pollfd fd = { .fd = unwind_tables_fd(tables), .events = POLLIN };
+	uint32_t wanting;
+
+	EXPECT_EQ(1, poll(&fd, 1, 5000), "built");
+	unwind_tables_read(tables, &wanting);
+}
+
+TEST(what_is_being_built_again_is_not_given_up)
+{
+	struct unwind_tables_stats stats;
+
+	open_world(20 * 4096);
+	struct executable *renewed = make_file(1, (struct order){ .pages = 8, .rules = 1 });
+	uint32_t file = want(renewed), other = load(2, 4, 1, true);
+	pthread_mutex_lock(&building);
+	begin_renewal(file, renewed, 0);
+	uint32_t victim = unwind_tables_victim(tables, UINT64_MAX, other);
+	uint64_t spare = unwind_tables_spare_bytes(tables, UINT64_MAX, other);
+	unwind_tables_trim(tables, UINT64_MAX);
+	pthread_mutex_unlock(&building);
+	EXPECT_EQ(other, victim, "not the largest");
+	EXPECT_EQ(4 * 4096, spare, "could go");
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(file), "not trimmed");
+	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(other), "trimmed");
+	for (uint64_t before = changed_of(file); changed_of(file) == before;)
+		take_built();
+	unwind_tables_read_stats(tables, &stats);
+	EXPECT_EQ(8 * 4096, stats.bytes, "counted once");
+	EXPECT_EQ(file, unwind_tables_victim(tables, UINT64_MAX, other), "then it may go");
+	close_world();
+}
+
+/* Tables that stacks were seen to need, for all numbers that there are. */
+static void take_all_numbers(void)
+{
+	for (uint16_t id = 0; id < UNWIND_TABLES_MAX; id += 64) {
+		struct executable *batch[64];
+
+		for (uint16_t i = 0; i < 64; i++) {
+			batch[i] = make_file((uint16_t)(id + i),
+					     (struct order){ .pages = 1, .rules = 1 });
+			unwind_tables_miss(tables, want(batch[i]), batch[i]);
+		}
+		settle();
+		for (uint16_t i = 0; i < 64; i++)
+			executable_release(batch[i]);
+		executable_table_trim(executables); // only so many are kept open
+	}
+}
+
+static uint64_t ready(void)
+{
+	struct unwind_tables_stats stats;
+
+	unwind_tables_read_stats(tables, &stats);
+	return stats.ready;
+}
+
+TEST(a_number_is_made_free_for_what_finds_none)
+{
+	const struct order order = { .pages = 1, .rules = 1 };
+	uint32_t wanting, nobody;
+
+	open_world(1 << 30);
+	take_all_numbers();
+	EXPECT_EQ(UNWIND_TABLES_MAX, ready(), "all are taken");
+	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(want(make_file(5000, order))), "a guess");
+	struct executable *missed = make_file(6000, order);
+	uint32_t file = want(missed);
+	unwind_tables_miss(tables, file, missed);
+	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "no number is left");
+	unwind_tables_read(tables, &wanting);
+	EXPECT_EQ(file, wanting, "it wants one");
+	unwind_tables_read(tables, &nobody);
+	EXPECT_EQ(HASH_TABLE_NONE, nobody, "told once");
+
+	uint32_t victim = unwind_tables_victim(tables, UINT64_MAX, wanting);
+	assert_true(victim != HASH_TABLE_NONE);
+	EXPECT_EQ(0, unwind_tables_shortage(tables, wanting), "any will do");
+	give_up(victim);
+	take_built();
+	assert_true(unwind_tables_file(tables, file)->changed != 0); // so that it is wanted again
+	EXPECT_EQ(file, want(missed), "as this does");
+	EXPECT_EQ(UNWIND_FILE_PENDING, state_of(file), "at once");
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(file), "with the number of the other");
+	close_world();
+}
+
+TEST(what_nobody_maps_any_more_goes_when_half_of_the_numbers_are_taken)
+{
+	open_world(1 << 30);
+	take_all_numbers();
+	for (int i = 0; i < 40; i++)
+		unwind_tables_trim(tables, UINT64_MAX);
+	EXPECT_EQ(UNWIND_TABLES_MAX / 2, ready(), "left");
+	close_world();
+}
+
+static uint32_t open_descriptors(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	uint32_t count = 0;
+
+	assert_non_null(folder);
+	while (readdir(folder))
+		count++;
+	closedir(folder);
+	return count;
+}
+
+TEST(followed_files_are_open_while_there_is_something_to_build)
+{
+	enum { FILES = 100, OPEN_MAX = 64 };
+	struct executable *files[FILES];
+	uint32_t numbers[FILES];
+
+	open_world(1 << 30);
+	for (uint16_t i = 0; i < FILES; i++) {
+		files[i] = make_file(i, (struct order){ .pages = 1, .rules = 1 });
+		numbers[i] = want(files[i]);
+	}
+	settle();
+	uint32_t before = open_descriptors(), built = builds;
+	for (int i = 0; i < FILES; i++)
+		unwind_tables_follow(tables, numbers[i], files[i], IMAGE_TEXT, 16);
+	EXPECT_EQ(before + OPEN_MAX, open_descriptors(), "so many are kept open");
+	give_up(numbers[0]);
+	EXPECT_EQ(before + OPEN_MAX - 1, open_descriptors(), "not for what was given up");
+	for (int i = 0; i < 2; i++) { // as many as are open, then the others
+		for (int j = 1; j < FILES; j++)
+			want(files[j]);
+		usleep(110000);
+		unwind_tables_renew(tables);
+		while (open_descriptors() > before)
+			take_built();
+		EXPECT_EQ(built + (i ? FILES - 1 : OPEN_MAX), builds, "built again");
+	}
+	close_world();
+}
+
+TEST(the_budget_holds_and_room_can_be_made)
+{
+	struct unwind_tables_stats stats;
+
+	open_world(10 * 4096);
+	uint32_t old = load(1, 4, 1, false);
+	load(2, 4, 1, false);
+	struct executable *third = make_file(3, (struct order){ .pages = 4, .rules = 1 });
+	uint32_t file = want(third);
+	unwind_tables_miss(tables, file, third);
+	EXPECT_EQ(file, settle(), "wants room");
+	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "has none");
+	EXPECT_EQ(4 * 4096, unwind_tables_file(tables, file)->bytes, "so much");
+	want(third);
+	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "is not built again at once");
+	unwind_tables_read_stats(tables, &stats);
+	EXPECT_EQ(8 * 4096, stats.bytes, "within the budget");
+	EXPECT_EQ(1, stats.refused, "counted");
+
+	uint32_t number = unwind_tables_file(tables, old)->number;
+	give_up(old);
+	unwind_tables_retry(tables, file);
+	want(third);
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(file), "there is room");
+	assert_true(unwind_tables_file(tables, file)->number != number); // it waited behind
+	assert_null(maps_double.tables[number]);
+	unwind_tables_read_stats(tables, &stats);
+	EXPECT_EQ(8 * 4096, stats.bytes, "as before");
+	EXPECT_EQ(1, stats.evicted, "counted");
+	close_world();
+}
+
+TEST(a_guess_that_has_no_room_waits_for_somebody_to_miss_it)
+{
+	open_world(10 * 4096);
+	// Its size promises less than its table turns out to be.
+	struct executable *file = make_file(1, (struct order){ .pages = 3, .rules = 1 });
+	load(2, 4, 1, false);
+	load(3, 4, 1, false);
+	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(want(file)), "half is taken");
+	close_world();
+}
+
+TEST(what_was_given_up_is_built_again_when_missed)
+{
+	open_world(1 << 20);
+	struct executable *a = make_file(1, (struct order){ .pages = 1, .rules = 1 });
+	uint32_t file = want(a);
+	settle();
+	give_up(file);
+	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(file), "not known to be needed");
+	unwind_tables_miss(tables, file, a);
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(file), "again");
+	EXPECT_EQ(2, builds, "builds");
+	close_world();
+}
+
+TEST(rules_are_a_budget_too)
+{
+	open_world(64 << 20);
+	for (uint32_t i = 1; i <= 4; i++)
+		EXPECT_EQ(UNWIND_FILE_READY, state_of(load((uint8_t)i, i, 4000, true)), "16,000");
+	struct executable *last = make_file(9, (struct order){ .pages = 9, .rules = 4000 });
+	uint32_t file = want(last);
+	unwind_tables_miss(tables, file, last);
+	settle();
+	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "20,000 are too many");
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(load(10, 10, 300, true)), "fewer fit");
+	close_world();
+}
+
+TEST(a_file_that_is_not_open_is_wanted_again_later)
+{
+	open_world(1 << 20);
+	struct executable *a = make_file(1, (struct order){ .pages = 1, .rules = 1 });
+
+	executable_release(a);
+	executable_table_trim(executables); // closes what nobody holds
+	uint32_t file = want(a);
+	EXPECT_EQ(UNWIND_FILE_UNOPENED, state_of(file), "closed");
+	a = make_file(1, (struct order){ .pages = 1, .rules = 1 });
+	EXPECT_EQ(file, want(a), "the same file");
+	settle();
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(file), "open");
+	close_world();
+}
+
+TEST(closing_does_not_wait_for_what_is_queued)
+{
+	open_world(1 << 20);
+	for (int i = 0; i < 100; i++)
+		want(make_file((uint8_t)i, (struct order){ .pages = 1, .rules = 1 }));
+	close_world(); // no leak, no crash: for the sanitizers
+}
+
+RUN_TESTS(cmocka_unit_test(a_file_is_built_once_and_installed),
+	  cmocka_unit_test(rules_get_the_numbers_of_the_node),
+	  cmocka_unit_test(what_cannot_be_used_is_remembered_with_the_reason),
+	  cmocka_unit_test(what_would_not_fit_is_not_held_whole_either),
+	  cmocka_unit_test(a_kernel_that_refuses_is_survived),
+	  cmocka_unit_test(what_is_missed_most_is_built_first_and_then_the_smallest),
+	  cmocka_unit_test(guesses_take_half_of_the_room),
+	  cmocka_unit_test(what_nobody_needs_goes_first_and_then_the_least_recently_used),
+	  cmocka_unit_test(what_few_need_goes_for_what_many_do_if_it_is_in_use_too),
+	  cmocka_unit_test(what_nobody_maps_any_more_goes_for_what_somebody_does),
+	  cmocka_unit_test(what_nobody_maps_any_more_goes_when_half_is_taken),
+	  cmocka_unit_test(what_is_being_built_again_is_not_given_up),
+	  cmocka_unit_test(followed_files_are_open_while_there_is_something_to_build),
+	  cmocka_unit_test(a_number_is_made_free_for_what_finds_none),
+	  cmocka_unit_test(what_nobody_maps_any_more_goes_when_half_of_the_numbers_are_taken),
+	  cmocka_unit_test(the_budget_holds_and_room_can_be_made),
+	  cmocka_unit_test(a_guess_that_has_no_room_waits_for_somebody_to_miss_it),
+	  cmocka_unit_test(what_was_given_up_is_built_again_when_missed),
+	  cmocka_unit_test(rules_are_a_budget_too),
+	  cmocka_unit_test(a_file_that_is_not_open_is_wanted_again_later),
+	  cmocka_unit_test(closing_does_not_wait_for_what_is_queued))

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/ship/sender.h"
+
+#include <errno.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/ship/identity.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "tests/unit/agent/ship/collector_double.h"
+
+enum { WAIT_MS = 10 * 1000, SAMPLES = 20 };
+
+#define SLOT_NS (20 * NS_PER_MS)
+
+static void sleep_ms(uint32_t ms)
+{
+	nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000L }, NULL);
+}
+
+#define WAIT_FOR(condition)                                                        \
+	do {                                                                       \
+		uint64_t until_ns_ = clock_monotonic_ns() + WAIT_MS * NS_PER_MS;   \
+		while (!(condition) && clock_monotonic_ns() < until_ns_)           \
+			sleep_ms(2);                                               \
+		if (!(condition))                                                  \
+			fail_msg("waited %d ms in vain for " #condition, WAIT_MS); \
+	} while (0)
+
+// Twenty samples of 1,000 on two stacks; the second is new in each window.
+static struct profile *window(uint32_t number)
+{
+	struct profile *profile = profile_new(SLOT_NS);
+	struct labels labels = { 0 };
+	uint32_t series = 0, location, stacks[2];
+
+	profile->from_ns = 1700000000 * NS_PER_SECOND + number * 5 * NS_PER_SECOND;
+	profile->to_ns = profile->from_ns + 5 * NS_PER_SECOND;
+	labels_set(&labels, LABEL_SERVICE, "llm");
+	EXPECT_EQ(0, profile_add_series(profile, &labels, PROFILE_TYPE_CPU, &series), "series");
+	labels_deinit(&labels);
+	for (uint32_t i = 0; i < 2; i++) {
+		struct location code = { .id = { i, i ? number + 1 : 0 },
+					 .kind = FRAME_KIND_NATIVE };
+
+		EXPECT_EQ(0, profile_add_location(profile, &code, NULL, 0, &location), "location");
+		EXPECT_EQ(0,
+			  profile_add_stack(profile, &location, 1, STACK_END_COMPLETE, &stacks[i]),
+			  "stack");
+	}
+	for (uint32_t i = 0; i < SAMPLES; i++)
+		profile_add_sample(profile, series, stacks[i % 2], profile->from_ns / SLOT_NS + i,
+				   1000);
+	return profile;
+}
+
+static struct sender *sender_to(int port, uint64_t spool_bytes)
+{
+	char address[32];
+	const struct sender_options options = {
+		.address = address,
+		.agent = { 1, 2 },
+		.boot = { 3, 4 },
+		.spool_bytes = spool_bytes,
+		.call_ms = 2000,
+		.backoff_ms_min = 10,
+		.backoff_ms_max = 40,
+	};
+	struct sender *sender = NULL;
+	struct error err = { 0 };
+
+	snprintf(address, sizeof(address), "127.0.0.1:%d", port);
+	EXPECT_EQ(0, sender_open(&options, &sender, &err), err.text);
+	return sender;
+}
+
+static struct sender_stats stats_of(struct sender *sender)
+{
+	struct sender_stats stats;
+
+	sender_read_stats(sender, &stats);
+	return stats;
+}
+
+static void expect_sequences(const struct collector_double *c, uint64_t first, uint64_t last)
+{
+	EXPECT_EQ(last - first + 1, c->stored, "batches stored");
+	for (uint64_t i = first; i <= last; i++)
+		EXPECT_EQ(i, c->sequences[i - first], "sequence, in order, each once");
+}
+
+TEST(batches_arrive_in_order_with_their_samples)
+{
+	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+	double_start(&c, 0);
+	struct sender *sender = sender_to(c.port, 64 << 20);
+
+	for (uint32_t i = 0; i < 10; i++)
+		sender_push(sender, window(i));
+	WAIT_FOR(stats_of(sender).batches_sent == 10);
+	expect_sequences(&c, 1, 10);
+	EXPECT_EQ(10 * SAMPLES, c.samples, "samples");
+	EXPECT_EQ(10 * SAMPLES * 1000, c.value, "value");
+	EXPECT_EQ(1, c.last.agent.high, "agent");
+	EXPECT_EQ(4, c.last.boot.low, "boot");
+	EXPECT_EQ(10 * SAMPLES, stats_of(sender).samples_sent, "stats");
+	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	double_stop(&c);
+}
+
+TEST(definitions_travel_until_they_are_acknowledged)
+{
+	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+	double_start(&c, 0);
+	struct sender *sender = sender_to(c.port, 64 << 20);
+
+	for (uint32_t i = 0; i < 5; i++) {
+		sender_push(sender, window(i));
+		WAIT_FOR(stats_of(sender).batches_sent == i + 1);
+	}
+	EXPECT_EQ(6, c.defined, "the common stack once, a new one in each batch");
+	EXPECT_EQ(5, c.calls, "calls");
+	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	double_stop(&c);
+}
+
+TEST(a_definition_travels_once_more_when_names_have_come)
+{
+	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+	double_start(&c, 0);
+	struct sender *sender = sender_to(c.port, 64 << 20);
+
+	for (uint32_t i = 0; i < 4; i++) {
+		struct profile *profile = window(7); // the same two stacks each time
+		struct line line = { 0 };
+		uint32_t location;
+
+		profile_add_string(profile, "late", &line.name);
+		if (i >= 2)
+			profile_add_location(profile, &profile->locations[0], &line, 1, &location);
+		sender_push(sender, profile);
+		WAIT_FOR(stats_of(sender).batches_sent == i + 1);
+	}
+	EXPECT_EQ(3, c.defined, "two stacks, and one of them again with its name");
+	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	double_stop(&c);
+}
+
+TEST(a_collector_that_lost_its_dictionary_gets_the_definitions_again)
+{
+	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+	double_start(&c, 0);
+	struct sender *sender = sender_to(c.port, 64 << 20);
+
+	sender_push(sender, window(0));
+	WAIT_FOR(stats_of(sender).batches_sent == 1);
+	pthread_mutex_lock(&c.mutex);
+	c.known_count = 0;
+	pthread_mutex_unlock(&c.mutex);
+	sender_push(sender, window(1));
+	WAIT_FOR(stats_of(sender).batches_sent == 2);
+	expect_sequences(&c, 1, 2);
+	EXPECT_EQ(3, c.calls, "the second batch came twice");
+	EXPECT_EQ(1, stats_of(sender).resends, "resends");
+	EXPECT_EQ(2 * SAMPLES * 1000, c.value, "value");
+	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	double_stop(&c);
+}
+
+TEST(a_collector_that_is_never_content_does_not_hold_up_the_rest)
+{
+	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER, .ask_always = true };
+	double_start(&c, 0);
+	struct sender *sender = sender_to(c.port, 64 << 20);
+
+	sender_push(sender, window(0));
+	WAIT_FOR(stats_of(sender).batches_refused == 1);
+	EXPECT_EQ(3, c.calls, "tries");
+	c.ask_always = false;
+	sender_push(sender, window(1));
+	WAIT_FOR(stats_of(sender).batches_sent == 1);
+	expect_sequences(&c, 2, 2);
+	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	double_stop(&c);
+}
+
+TEST(nothing_is_lost_or_counted_twice_while_the_collector_is_away)
+{
+	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+	double_start(&c, 0);
+	struct sender *sender = sender_to(c.port, 64 << 20);
+
+	sender_push(sender, window(0));
+	WAIT_FOR(stats_of(sender).batches_sent == 1);
+	double_stop(&c);
+	for (uint32_t i = 1; i < 50; i++)
+		sender_push(sender, window(i));
+	WAIT_FOR(stats_of(sender).away);
+	sleep_ms(150); // several tries fail
+	assert_true(stats_of(sender).spool_batches >= 48);
+	double_start(&c, c.port);
+	WAIT_FOR(stats_of(sender).batches_sent == 50);
+	expect_sequences(&c, 1, 50);
+	EXPECT_EQ(50 * SAMPLES * 1000, c.value, "value");
+	EXPECT_EQ(51, c.defined, "packed batches leave out what is known, too");
+	assert_true(stats_of(sender).retries > 1);
+	EXPECT_EQ(false, stats_of(sender).away, "back");
+	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	double_stop(&c);
+}
+
+TEST(an_acknowledgement_that_got_lost_does_not_count_a_batch_twice)
+{
+	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER, .store_then_fail = 2 };
+	double_start(&c, 0);
+	struct sender *sender = sender_to(c.port, 64 << 20);
+
+	for (uint32_t i = 0; i < 3; i++)
+		sender_push(sender, window(i));
+	WAIT_FOR(stats_of(sender).batches_sent == 3);
+	expect_sequences(&c, 1, 3);
+	EXPECT_EQ(3 * SAMPLES * 1000, c.value, "value");
+	EXPECT_EQ(1, stats_of(sender).duplicates, "the first came three times, twice failing");
+	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	double_stop(&c);
+}
+
+static const struct {
+	const char *what;
+	enum rpc_status status;
+	uint32_t times;
+	uint64_t sent, refused;
+} failures[] = {
+	{ "too much to do", RPC_RESOURCE_EXHAUSTED, 5, 3, 0 },
+	{ "going away", RPC_UNAVAILABLE, 5, 3, 0 },
+	{ "a bug that passes", RPC_INTERNAL, 5, 3, 0 },
+	{ "not a collector, for a while", RPC_UNIMPLEMENTED, 5, 3, 0 },
+	{ "one malformed batch", RPC_INVALID_ARGUMENT, 1, 2, 1 },
+	{ "a bug that stays with a batch", RPC_UNKNOWN, 20, 2, 1 },
+};
+
+TEST(a_failure_is_retried_or_given_up_by_its_status)
+{
+	for EACH (row, failures) {
+		struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER,
+					      .fail_next = row->times,
+					      .fail_status = row->status };
+		double_start(&c, 0);
+		struct sender *sender = sender_to(c.port, 64 << 20);
+
+		for (uint32_t i = 0; i < 3; i++)
+			sender_push(sender, window(i));
+		WAIT_FOR(stats_of(sender).batches_sent == row->sent);
+		EXPECT_EQ(row->refused, stats_of(sender).batches_refused, row->what);
+		EXPECT_EQ(row->times + row->sent, c.calls, row->what);
+		expect_sequences(&c, 1 + row->refused, 3);
+		EXPECT_EQ(0, sender_close(sender, 1000), row->what);
+		double_stop(&c);
+	}
+}
+
+TEST(rubbish_for_an_answer_is_a_failure_like_another)
+{
+	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER, .rubbish = 3 };
+	double_start(&c, 0);
+	struct sender *sender = sender_to(c.port, 64 << 20);
+
+	sender_push(sender, window(0));
+	WAIT_FOR(stats_of(sender).batches_sent == 1);
+	EXPECT_EQ(3, stats_of(sender).retries, "retries");
+	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	double_stop(&c);
+}
+
+TEST(a_full_spool_drops_the_oldest_and_counts_them)
+{
+	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+	double_start(&c, 0);
+	double_stop(&c);
+	struct sender *sender = sender_to(c.port, 30000);
+	struct sender_stats stats;
+
+	sender_push(sender, window(0)); // under way when the spool overflows
+	WAIT_FOR(stats_of(sender).away);
+	for (uint32_t i = 1; i < 300; i++) {
+		sender_push(sender, window(i));
+		assert_true(stats_of(sender).spool_bytes <= 30000);
+	}
+	stats = stats_of(sender);
+	assert_in_range(stats.spool_batches, 5, 250);
+	EXPECT_EQ(299, stats.spool_batches + stats.batches_dropped, "each waits or was dropped");
+	EXPECT_EQ(stats.batches_dropped * SAMPLES, stats.samples_dropped, "samples");
+
+	double_start(&c, c.port);
+	WAIT_FOR(stats_of(sender).batches_sent == 1 + stats.spool_batches);
+	EXPECT_EQ(1, c.sequences[0], "the one under way");
+	EXPECT_EQ(2 + stats.batches_dropped, c.sequences[1],
+		  "then the oldest left: a gap tells of the rest");
+	EXPECT_EQ(300, c.sequences[c.stored - 1], "the newest");
+	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
+	double_stop(&c);
+}
+
+TEST(closing_delivers_what_waits)
+{
+	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER, .delay_ms = 20 };
+	double_start(&c, 0);
+	struct sender *sender = sender_to(c.port, 64 << 20);
+
+	for (uint32_t i = 0; i < 10; i++)
+		sender_push(sender, window(i));
+	EXPECT_EQ(0, sender_close(sender, 5000), "lost");
+	expect_sequences(&c, 1, 10);
+	double_stop(&c);
+}
+
+TEST(closing_tries_once_more_and_says_how_many_are_lost)
+{
+	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+	double_start(&c, 0);
+	double_stop(&c);
+	struct sender *sender = sender_to(c.port, 64 << 20);
+
+	for (uint32_t i = 0; i < 4; i++)
+		sender_push(sender, window(i));
+	WAIT_FOR(stats_of(sender).away);
+	uint64_t before_ns = clock_monotonic_ns();
+	EXPECT_EQ(4, sender_close(sender, 5000), "lost");
+	assert_true(clock_monotonic_ns() - before_ns < 2 * NS_PER_SECOND); // no vain wait
+
+	// Back in the meantime: the one try more delivers all.
+	sender = sender_to(c.port, 64 << 20);
+	for (uint32_t i = 0; i < 4; i++)
+		sender_push(sender, window(i));
+	WAIT_FOR(stats_of(sender).away);
+	double_start(&c, c.port);
+	EXPECT_EQ(0, sender_close(sender, 5000), "lost");
+	expect_sequences(&c, 1, 4);
+	double_stop(&c);
+}
+
+TEST(closing_does_not_wait_for_a_collector_that_hangs)
+{
+	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER, .delay_ms = 1500 };
+	double_start(&c, 0);
+	struct sender *sender = sender_to(c.port, 64 << 20);
+
+	for (uint32_t i = 0; i < 3; i++)
+		sender_push(sender, window(i));
+	WAIT_FOR(c.calls == 1);
+	uint64_t before_ns = clock_monotonic_ns();
+	EXPECT_EQ(3, sender_close(sender, 100), "lost");
+	uint64_t took_ms = (clock_monotonic_ns() - before_ns) / NS_PER_MS;
+	assert_in_range(took_ms, 90, 1000);
+	double_stop(&c);
+}
+
+TEST(closing_an_idle_sender_is_immediate)
+{
+	uint64_t before_ns = clock_monotonic_ns();
+	EXPECT_EQ(0, sender_close(sender_to(1, 64 << 20), 5000), "lost");
+	assert_true(clock_monotonic_ns() - before_ns < NS_PER_SECOND);
+	EXPECT_EQ(0, sender_close(NULL, 5000), "none");
+}
+
+TEST(a_wrong_address_is_refused)
+{
+	const struct sender_options options = { .address = "nowhere", SENDER_DEFAULTS };
+	struct sender *sender = NULL;
+	struct error err = { 0 };
+
+	EXPECT_EQ(-EINVAL, sender_open(&options, &sender, &err), "rc");
+	assert_non_null(strstr(err.text, "HOST:PORT"));
+	assert_null(sender);
+}
+
+TEST(a_node_keeps_its_id_and_each_start_has_its_own)
+{
+	struct id128 a, b, boot_a, boot_b;
+
+	EXPECT_EQ(0, identity_of_node(&a, NULL) | identity_of_node(&b, NULL), "node");
+	EXPECT_EQ(0, identity_of_start(&boot_a, NULL) | identity_of_start(&boot_b, NULL), "start");
+	assert_true(id128_equal(a, b));
+	assert_false(id128_equal(boot_a, boot_b));
+	assert_false(id128_is_zero(a));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(batches_arrive_in_order_with_their_samples),
+		cmocka_unit_test(definitions_travel_until_they_are_acknowledged),
+		cmocka_unit_test(a_definition_travels_once_more_when_names_have_come),
+		cmocka_unit_test(a_collector_that_lost_its_dictionary_gets_the_definitions_again),
+		cmocka_unit_test(a_collector_that_is_never_content_does_not_hold_up_the_rest),
+		cmocka_unit_test(nothing_is_lost_or_counted_twice_while_the_collector_is_away),
+		cmocka_unit_test(an_acknowledgement_that_got_lost_does_not_count_a_batch_twice),
+		cmocka_unit_test(a_failure_is_retried_or_given_up_by_its_status),
+		cmocka_unit_test(rubbish_for_an_answer_is_a_failure_like_another),
+		cmocka_unit_test(a_full_spool_drops_the_oldest_and_counts_them),
+		cmocka_unit_test(closing_delivers_what_waits),
+		cmocka_unit_test(closing_tries_once_more_and_says_how_many_are_lost),
+		cmocka_unit_test(closing_does_not_wait_for_a_collector_that_hangs),
+		cmocka_unit_test(closing_an_idle_sender_is_immediate),
+		cmocka_unit_test(a_wrong_address_is_refused),
+		cmocka_unit_test(a_node_keeps_its_id_and_each_start_has_its_own),
+	};
+
+	log_set_level(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

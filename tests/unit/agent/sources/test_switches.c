@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wall clock of threads on the running kernel: what they do with their time is told, and adds up
+// to the time that has passed. Needs root and BTF.
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/test.h"
+
+#include "agent/bpf/loader.h"
+#include "agent/bpf/machine.h"
+#include "agent/sources/switches.h"
+#include "base/clock.h"
+
+/* Of one process, by the kinds of counts. */
+struct told {
+	uint32_t pid;
+	const char *thread_name; // NULL: all
+	uint64_t ns[SAMPLE_KIND_PAGE_FAULT];
+	uint64_t with_user_stack_ns;    // of SAMPLE_KIND_OFF_CPU
+	uint32_t slots_of;              // a kind: of its intervals
+	uint64_t first_slot, last_slot; // 0: none
+};
+
+struct fixture {
+	struct loader *loader;
+	struct switches *switches;
+};
+
+static bool machine_is_fit(void)
+{
+	struct error err;
+
+	return machine_check(&err) == 0;
+}
+
+static struct fixture open_switches(bool raw_tracepoints)
+{
+	const struct loader_options options = {
+		.slot_ns = 20 * NS_PER_MS,
+		.counts_max = 65536,
+		.level = LOADER_LEVEL_FRAME_POINTER,
+	};
+	const struct switches_options switches_options = {
+		.slot_ns = options.slot_ns,
+		.raw_tracepoints = raw_tracepoints,
+	};
+	struct fixture fixture;
+	struct error err = { 0 };
+
+	if (loader_open(&options, &fixture.loader, &err))
+		fail_msg("loader_open: %s", err.text);
+	loader_set_clock_offset(fixture.loader, clock_realtime_ns() - clock_monotonic_ns());
+	if (switches_open(fixture.loader, &switches_options, &fixture.switches, &err))
+		fail_msg("switches_open: %s", err.text);
+	return fixture;
+}
+
+static void close_switches(struct fixture *fixture)
+{
+	switches_close(fixture->switches);
+	loader_close(fixture->loader);
+}
+
+static int add_one(void *context, const struct count_key *key, const struct count *count)
+{
+	struct told *told = context;
+
+	if (key->process.pid == told->pid && key->kind < SAMPLE_KIND_PAGE_FAULT &&
+	    (!told->thread_name ||
+	     !strncmp(key->thread_name, told->thread_name, THREAD_NAME_BYTES))) {
+		told->ns[key->kind] += count->value;
+		if (key->kind == told->slots_of) {
+			uint64_t last = key->slot + key->more_slots;
+
+			if (!told->first_slot || key->slot < told->first_slot)
+				told->first_slot = key->slot;
+			if (last > told->last_slot)
+				told->last_slot = last;
+		}
+		if (key->kind == SAMPLE_KIND_OFF_CPU && (key->user.high || key->user.low))
+			told->with_user_stack_ns += count->value;
+	}
+	return 0;
+}
+
+/* Returns when the window ended. */
+static uint64_t drain(struct fixture *fixture, struct told *told)
+{
+	struct error err = { 0 };
+	uint64_t end_ns;
+
+	EXPECT_EQ(0, switches_sweep(fixture->switches), "sweep");
+	end_ns = clock_monotonic_ns();
+	if (loader_swap_counts(fixture->loader, &err) ||
+	    loader_drain_counts(fixture->loader, add_one, told, &err))
+		fail_msg("drain: %s", err.text);
+	return end_ns;
+}
+
+static uint64_t sum(const struct told *told)
+{
+	return told->ns[SAMPLE_KIND_RUNNING] + told->ns[SAMPLE_KIND_WAITING] +
+	       told->ns[SAMPLE_KIND_BLOCKED];
+}
+
+static void sleep_ns(uint64_t ns)
+{
+	const struct timespec time = { ns / NS_PER_SECOND, ns % NS_PER_SECOND };
+
+	nanosleep(&time, NULL);
+}
+
+static void expect_about(uint64_t wanted_ns, uint64_t ns, double percent, const char *what)
+{
+	double off = wanted_ns ? 100.0 * ((double)ns - (double)wanted_ns) / (double)wanted_ns : 0;
+
+	if (off < -percent || off > percent)
+		fail_msg("%s: %.3f ms, not %.3f", what, ns / 1e6, wanted_ns / 1e6);
+}
+
+/* Sleeps and works in turns, for @ns. */
+static void alternate(uint64_t ns)
+{
+	for (uint64_t end_ns = clock_monotonic_ns() + ns; clock_monotonic_ns() < end_ns;) {
+		uint64_t work_ns = clock_monotonic_ns() + 500000;
+
+		sleep_ns(500000);
+		while (clock_monotonic_ns() < work_ns)
+			;
+	}
+}
+
+static void *run_thread(void *seconds)
+{
+	prctl(PR_SET_NAME, "alternates");
+	alternate(*(double *)seconds * NS_PER_SECOND);
+	return NULL;
+}
+
+static void expect_all_time_is_told(bool raw_tracepoints)
+{
+	struct fixture fixture = open_switches(raw_tracepoints);
+	struct told told = { .pid = getpid() };
+	uint64_t begin_ns, end_ns;
+
+	begin_ns = drain(&fixture, &told);
+	memset(told.ns, 0, sizeof(told.ns));
+	alternate(300 * NS_PER_MS);
+	sleep_ns(100 * NS_PER_MS);
+	end_ns = drain(&fixture, &told);
+	expect_about(end_ns - begin_ns, sum(&told), 2, "running + waiting + blocked");
+	assert_true(told.ns[SAMPLE_KIND_BLOCKED] > 100 * NS_PER_MS);
+	assert_true(told.ns[SAMPLE_KIND_RUNNING] > NS_PER_MS);
+	close_switches(&fixture);
+}
+
+TEST(all_the_time_of_a_thread_is_told)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	expect_all_time_is_told(false);
+}
+
+TEST(raw_tracepoints_tell_all_the_time_too)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	expect_all_time_is_told(true);
+}
+
+TEST(the_time_of_threads_that_have_gone_is_told_from_their_start_to_their_end)
+{
+	enum { THREADS = 4 };
+	const double seconds = 0.3;
+	pthread_t threads[THREADS];
+	struct told told = { .pid = getpid(), .thread_name = "alternates" };
+
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	struct fixture fixture = open_switches(false);
+	uint64_t begin_ns = clock_monotonic_ns();
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, run_thread, (void *)&seconds);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	uint64_t end_ns = clock_monotonic_ns();
+	drain(&fixture, &told);
+	// Each lives a little longer than it works.
+	assert_true(sum(&told) >= THREADS * seconds * NS_PER_SECOND);
+	assert_true(sum(&told) <= THREADS * (end_ns - begin_ns));
+	close_switches(&fixture);
+}
+
+TEST(a_wait_is_told_while_it_lasts)
+{
+	struct told told = { 0 };
+	pid_t child;
+
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	child = fork(); // blocked before anybody looks
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); // should the test fail
+		pause();
+		_exit(0);
+	}
+	sleep_ns(50 * NS_PER_MS);
+	told.pid = child;
+	struct fixture fixture = open_switches(false);
+	const char *notice = switches_next_notice(fixture.switches);
+	if (notice)
+		fail_msg("%s", notice);
+	uint64_t begin_ns = drain(&fixture, &told);
+	memset(told.ns, 0, sizeof(told.ns));
+	told.with_user_stack_ns = 0;
+	sleep_ns(200 * NS_PER_MS);
+	uint64_t elapsed_ns = drain(&fixture, &told) - begin_ns;
+	expect_about(elapsed_ns, told.ns[SAMPLE_KIND_BLOCKED], 10, "blocked");
+	expect_about(elapsed_ns, told.ns[SAMPLE_KIND_OFF_CPU], 10, "blocked, with a stack");
+	// A pass over sleeping threads may leave the last of them to the next ones.
+	for (int i = 0; i < 100 && !told.with_user_stack_ns; i++) {
+		sleep_ns(20 * NS_PER_MS);
+		drain(&fixture, &told);
+	}
+	assert_true(told.with_user_stack_ns > 0);
+	// Killed, it runs once more.
+	sleep_ns(100 * NS_PER_MS);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	elapsed_ns = clock_monotonic_ns() - begin_ns;
+	// Its parent hears of its end before its last switch, after which all is told.
+	for (int i = 0; i < 100 && sum(&told) < 0.9 * elapsed_ns; i++) {
+		sleep_ns(10 * NS_PER_MS);
+		drain(&fixture, &told);
+	}
+	expect_about(elapsed_ns, sum(&told), 10, "all of it");
+	close_switches(&fixture);
+}
+
+/* Two processes on one CPU that hand a byte to and fro until the other end is closed. */
+static void play_ping_pong(int in, int out)
+{
+	char byte = 0;
+
+	while (write(out, &byte, 1) == 1 && read(in, &byte, 1) == 1)
+		;
+	_exit(0);
+}
+
+static pid_t start_ping_pong(void)
+{
+	cpu_set_t one;
+	int to[2], fro[2];
+	pid_t child = fork();
+
+	if (child)
+		return child;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "ping-pong");
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	if (pipe(to) || pipe(fro))
+		_exit(1);
+	if (fork() == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		play_ping_pong(to[0], fro[1]);
+	}
+	play_ping_pong(fro[0], to[1]);
+	return 0;
+}
+
+static double sampled_share(struct fixture *fixture, uint32_t pid)
+{
+	struct told told = { .pid = pid };
+	double blocked, sampled;
+
+	drain(fixture, &(struct told){ 0 });
+	sleep_ns(700 * NS_PER_MS);
+	drain(fixture, &told);
+	blocked = told.ns[SAMPLE_KIND_BLOCKED] + told.ns[SAMPLE_KIND_WAITING];
+	sampled = told.ns[SAMPLE_KIND_OFF_CPU] + told.ns[SAMPLE_KIND_SCHED_DELAY];
+	print_message("sampled %.3f of %.1f ms\n", sampled / blocked, blocked / 1e6);
+	return sampled / blocked;
+}
+
+/*
+ * One wait in 16 has a stack, and yet they stand for all: the totals, which are exact, say so. On a
+ * loaded machine a few long waits for a CPU are much of the time, so one window in some must do; what is
+ * wrong by itself is wrong in each.
+ */
+TEST(waits_that_were_sampled_add_up_to_the_totals)
+{
+	enum { ATTEMPTS = 10 };
+	double share = 0;
+	pid_t child;
+
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	struct fixture fixture = open_switches(false);
+	switches_set_step(fixture.switches, 2);
+	child = start_ping_pong();
+	for (int i = 0; i < ATTEMPTS && (share < 0.8 || share > 1.25); i++)
+		share = sampled_share(&fixture, child);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	assert_true(share >= 0.8 && share <= 1.25);
+	close_switches(&fixture);
+}
+
+/* Waits a thousand times a second. */
+static pid_t start_napping(void)
+{
+	pid_t child = fork();
+
+	if (child)
+		return child;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;)
+		sleep_ns(NS_PER_MS);
+}
+
+static uint64_t with_stacks(const struct told *told)
+{
+	return told->ns[SAMPLE_KIND_OFF_CPU] + told->ns[SAMPLE_KIND_SCHED_DELAY];
+}
+
+/* On a busy machine a wait that began before may last for some of the windows. */
+static void expect_windows(struct fixture *fixture, pid_t pid, bool has_stacks, const char *what)
+{
+	enum { ATTEMPTS = 20 };
+
+	for (int i = 0; i < ATTEMPTS; i++) {
+		struct told told = { .pid = pid };
+
+		sleep_ns(100 * NS_PER_MS);
+		drain(fixture, &told);
+		if ((with_stacks(&told) != 0) == has_stacks && sum(&told) > 50 * NS_PER_MS)
+			return;
+	}
+	fail_msg("%s: in none of %d windows", what, ATTEMPTS);
+}
+
+TEST(a_process_that_is_left_out_keeps_its_totals)
+{
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	struct fixture fixture = open_switches(false);
+	pid_t child = start_napping(), other = start_napping();
+
+	EXPECT_EQ(0, switches_set_process(fixture.switches, child, false), "off");
+	EXPECT_EQ(-EEXIST, switches_set_process(fixture.switches, child, false), "twice");
+	EXPECT_EQ(-ENOENT, switches_set_process(fixture.switches, other, true), "it was not off");
+	expect_windows(&fixture, child, false, "totals without stacks");
+	expect_windows(&fixture, other, true, "another process");
+	EXPECT_EQ(0, switches_set_process(fixture.switches, child, true), "on again");
+	expect_windows(&fixture, child, true, "stacks again");
+	kill(child, SIGKILL);
+	kill(other, SIGKILL);
+	waitpid(child, NULL, 0);
+	waitpid(other, NULL, 0);
+	close_switches(&fixture);
+}
+
+TEST(no_slot_is_in_two_intervals_of_totals)
+{
+	struct told first = { .pid = getpid(), .slots_of = SAMPLE_KIND_RUNNING }, second = first;
+
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	struct fixture fixture = open_switches(false);
+	alternate(100 * NS_PER_MS);
+	drain(&fixture, &first);
+	alternate(100 * NS_PER_MS);
+	drain(&fixture, &second);
+	EXPECT_EQ(first.last_slot + 1, second.first_slot, "the next begins where the one ended");
+	assert_true(second.last_slot >= second.first_slot + 3);
+	close_switches(&fixture);
+}
+
+TEST(no_slot_is_in_two_intervals_of_a_wait)
+{
+	enum { WINDOWS = 4 };
+	pid_t child;
+
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	child = fork();
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pause();
+		_exit(0);
+	}
+	sleep_ns(50 * NS_PER_MS);
+	struct fixture fixture = open_switches(false);
+	for (uint64_t i = 0, before = 0; i < WINDOWS; i++) {
+		struct told told = { .pid = child, .slots_of = SAMPLE_KIND_OFF_CPU };
+
+		sleep_ns(100 * NS_PER_MS);
+		drain(&fixture, &told);
+		if (before)
+			EXPECT_EQ(before + 1, told.first_slot,
+				  "it begins where the one before ended");
+		assert_true(told.last_slot >= told.first_slot + 3);
+		before = told.last_slot;
+	}
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	close_switches(&fixture);
+}
+
+TEST(what_threads_do_during_a_pause_is_not_told_and_all_is_afterwards)
+{
+	struct told told = { .pid = getpid() };
+	uint64_t begin_ns, end_ns;
+
+	if (!machine_is_fit())
+		SKIP("needs root, BTF and Linux 6.1");
+	struct fixture fixture = open_switches(false);
+	alternate(50 * NS_PER_MS);
+	EXPECT_EQ(0, switches_set_running(fixture.switches, false), "pause");
+	drain(&fixture, &told);
+	assert_true(sum(&told) >= 50 * NS_PER_MS); // up to the pause
+	alternate(400 * NS_PER_MS);
+	memset(told.ns, 0, sizeof(told.ns));
+	begin_ns = clock_monotonic_ns();
+	EXPECT_EQ(0, switches_set_running(fixture.switches, true), "go on");
+	alternate(200 * NS_PER_MS);
+	sleep_ns(100 * NS_PER_MS);
+	end_ns = drain(&fixture, &told);
+	assert_true(sum(&told) >= 300 * NS_PER_MS && sum(&told) <= end_ns - begin_ns);
+	assert_true(told.ns[SAMPLE_KIND_OFF_CPU] >= 100 * NS_PER_MS);
+	close_switches(&fixture);
+}
+
+RUN_TESTS(
+	cmocka_unit_test(what_threads_do_during_a_pause_is_not_told_and_all_is_afterwards),
+	cmocka_unit_test(no_slot_is_in_two_intervals_of_totals),
+	cmocka_unit_test(no_slot_is_in_two_intervals_of_a_wait),
+	cmocka_unit_test(waits_that_were_sampled_add_up_to_the_totals),
+	cmocka_unit_test(a_process_that_is_left_out_keeps_its_totals),
+	cmocka_unit_test(all_the_time_of_a_thread_is_told),
+	cmocka_unit_test(raw_tracepoints_tell_all_the_time_too),
+	cmocka_unit_test(the_time_of_threads_that_have_gone_is_told_from_their_start_to_their_end),
+	cmocka_unit_test(a_wait_is_told_while_it_lasts))

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who ends waits, on the running kernel: each wait is told once, under who woke the thread. Needs root
+// and BTF.
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/test.h"
+
+#include "agent/bpf/loader.h"
+#include "agent/bpf/machine.h"
+#include "agent/sources/switches.h"
+#include "agent/sources/wakers.h"
+#include "base/clock.h"
+
+enum { RECORDS_MAX = 256, TURNS = 20 };
+
+/* What was told of a thread: by joined stack, for records of pairs may come later than counts. */
+struct told {
+	struct wake_record records[RECORDS_MAX];
+	uint32_t record_count;
+	struct {
+		struct stack_hash joined;
+		char thread_name[THREAD_NAME_BYTES];
+		uint64_t ns, count;
+	} waits[RECORDS_MAX];
+	uint32_t wait_count;
+};
+
+struct fixture {
+	struct loader *loader;
+	struct switches *switches;
+	struct wakers *wakers;
+	struct kallsyms *kallsyms;
+	struct told told;
+};
+
+static bool machine_is_fit(void)
+{
+	struct error err;
+
+	return machine_check(&err) == 0;
+}
+
+/* What the kernel refused is no failure, but is to be heard of. */
+static void fail_on(const char *notice)
+{
+	if (notice)
+		fail_msg("%s", notice);
+}
+
+static int set_up_at(enum loader_level level, void **state)
+{
+	struct fixture *fixture = calloc(1, sizeof(*fixture));
+	const struct loader_options options = {
+		.slot_ns = 20 * NS_PER_MS,
+		.counts_max = 65536,
+		.pid = getpid(),
+	};
+	const struct switches_options switches_options = { .slot_ns = options.slot_ns,
+							   .only_followed = true,
+							   .level = level };
+	struct error err = { 0 };
+
+	*state = fixture;
+	if (!machine_is_fit())
+		return 0;
+	if (kallsyms_open(NULL, &fixture->kallsyms, &err) ||
+	    loader_open(&options, &fixture->loader, &err) ||
+	    switches_open(fixture->loader, &switches_options, &fixture->switches, &err))
+		fail_msg("%s", err.text);
+	loader_set_clock_offset(fixture->loader, clock_realtime_ns() - clock_monotonic_ns());
+	const struct wakers_options wakers_options = {
+		.slot_ns = options.slot_ns,
+		.switches = fixture->switches,
+		.kallsyms = fixture->kallsyms,
+		.only_followed = true,
+	};
+	if (wakers_open(fixture->loader, &wakers_options, &fixture->wakers, &err))
+		fail_msg("wakers_open: %s", err.text);
+	fail_on(switches_next_notice(fixture->switches));
+	fail_on(wakers_next_notice(fixture->wakers));
+	return 0;
+}
+
+static int set_up(void **state)
+{
+	return set_up_at(LOADER_LEVEL_FULL, state);
+}
+
+static int set_up_where_switches_stepped_down(void **state)
+{
+	return set_up_at(LOADER_LEVEL_FRAME_POINTER, state);
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *fixture = *state;
+
+	wakers_close(fixture->wakers);
+	switches_close(fixture->switches);
+	loader_close(fixture->loader);
+	kallsyms_close(fixture->kallsyms);
+	free(fixture);
+	return 0;
+}
+
+// ---- what is told ---------------------------------------------------------------------------
+
+static void take_stack(void *context, const struct stack_record *record)
+{
+	(void)context;
+	(void)record;
+}
+
+static void take_process(void *context, const struct process_record *record)
+{
+	(void)context;
+	(void)record;
+}
+
+static void take_wake(void *context, const struct wake_record *record)
+{
+	struct told *told = context;
+
+	assert_true(told->record_count < RECORDS_MAX);
+	told->records[told->record_count++] = *record;
+}
+
+static int take_count(void *context, const struct count_key *key, const struct count *count)
+{
+	struct told *told = context;
+
+	if (key->kind != SAMPLE_KIND_OFF_WAKE)
+		return 0;
+	for (uint32_t i = 0; i < told->wait_count; i++) {
+		if (memcmp(&told->waits[i].joined, &key->user, sizeof(key->user)) ||
+		    memcmp(told->waits[i].thread_name, key->thread_name, THREAD_NAME_BYTES))
+			continue;
+		told->waits[i].ns += count->value;
+		told->waits[i].count += count->samples;
+		return 0;
+	}
+	assert_true(told->wait_count < RECORDS_MAX);
+	told->waits[told->wait_count].joined = key->user;
+	memcpy(told->waits[told->wait_count].thread_name, key->thread_name, THREAD_NAME_BYTES);
+	told->waits[told->wait_count].ns = count->value;
+	told->waits[told->wait_count++].count = count->samples;
+	return 0;
+}
+
+static void drain(struct fixture *fixture)
+{
+	const struct record_handlers handlers = { .stack = take_stack,
+						  .process = take_process,
+						  .wake = take_wake,
+						  .context = &fixture->told };
+	struct error err = { 0 };
+
+	EXPECT_EQ(0, switches_sweep(fixture->switches), "sweep");
+	if (loader_swap_counts(fixture->loader, &err) ||
+	    loader_read_records(fixture->loader, &handlers, &err) ||
+	    loader_drain_counts(fixture->loader, take_count, &fixture->told, &err))
+		fail_msg("drain: %s", err.text);
+}
+
+static const struct wake_record *record_of(const struct told *told, const struct stack_hash *joined)
+{
+	for (uint32_t i = 0; i < told->record_count; i++)
+		if (!memcmp(&told->records[i].joined, joined, sizeof(*joined)))
+			return &told->records[i];
+	fail_msg("a wait without a record");
+	return NULL;
+}
+
+/* Waits of the thread of this name that @waker of this kind (NULL: any name) ended. */
+static uint64_t told_of(const struct told *told, const char *thread_name, uint32_t waker_kind,
+			const char *waker, uint64_t *ret_count)
+{
+	uint64_t ns = 0, count = 0;
+
+	for (uint32_t i = 0; i < told->wait_count; i++) {
+		const struct wake_record *record = record_of(told, &told->waits[i].joined);
+
+		if (strncmp(told->waits[i].thread_name, thread_name, THREAD_NAME_BYTES) ||
+		    record->waker_kind != waker_kind ||
+		    (waker && strncmp(record->waker_name, waker, THREAD_NAME_BYTES)))
+			continue;
+		ns += told->waits[i].ns;
+		count += told->waits[i].count;
+	}
+	if (ret_count)
+		*ret_count = count;
+	return ns;
+}
+
+// ---- threads that wake each other -----------------------------------------------------------
+
+static void sleep_ms(long ms)
+{
+	nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * NS_PER_MS }, NULL);
+}
+
+static int pipe_ends[2];
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static atomic_int waiting;
+static int state_of_waiting;
+
+static void *reads(void *nothing)
+{
+	char byte;
+
+	prctl(PR_SET_NAME, "reads");
+	while (read(pipe_ends[0], &byte, 1) == 1)
+		;
+	return nothing;
+}
+
+static void *writes(void *nothing)
+{
+	prctl(PR_SET_NAME, "writes");
+	for (int i = 0; i < TURNS; i++) {
+		sleep_ms(10);
+		assert_int_equal(1, write(pipe_ends[1], "", 1));
+	}
+	sleep_ms(10);
+	close(pipe_ends[1]);
+	return nothing;
+}
+
+TEST(who_reads_a_pipe_is_woken_by_who_writes)
+{
+	struct fixture *fixture = *state;
+	pthread_t reader, writer;
+	uint64_t count, ns;
+
+	if (!machine_is_fit())
+		SKIP("needs root and BTF");
+	assert_int_equal(0, pipe(pipe_ends));
+	pthread_create(&reader, NULL, reads, NULL);
+	pthread_create(&writer, NULL, writes, NULL);
+	pthread_join(writer, NULL);
+	pthread_join(reader, NULL);
+	close(pipe_ends[0]);
+	drain(fixture);
+
+	ns = told_of(&fixture->told, "reads", WAKER_THREAD, "writes", &count);
+	// A machine may be so busy that one is on its way to sleep yet when it is woken.
+	assert_in_range(count, TURNS - 5, TURNS + 1);
+	assert_true(ns >= (TURNS - 5) * 10 * NS_PER_MS);
+	EXPECT_EQ(0, told_of(&fixture->told, "reads", WAKER_INTERRUPT, NULL, NULL), "by none");
+	ns = told_of(&fixture->told, "writes", WAKER_INTERRUPT, NULL, &count);
+	assert_in_range(count, TURNS - 5, TURNS + 1);
+	assert_true(ns >= (TURNS - 5) * 10 * NS_PER_MS);
+	EXPECT_EQ(0, told_of(&fixture->told, "writes", WAKER_THREAD, NULL, NULL),
+		  "nobody wakes who sleeps");
+}
+
+/* Waits in times of 3 ms until it is told of a change. */
+static void *asks_again(void *nothing)
+{
+	prctl(PR_SET_NAME, "asks again");
+	pthread_mutex_lock(&mutex);
+	waiting = 1;
+	while (!state_of_waiting) {
+		struct timespec until;
+
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += 3 * NS_PER_MS;
+		until.tv_sec += until.tv_nsec / NS_PER_SECOND;
+		until.tv_nsec %= NS_PER_SECOND;
+		pthread_cond_timedwait(&changed, &mutex, &until);
+	}
+	pthread_mutex_unlock(&mutex);
+	return nothing;
+}
+
+static uint64_t by_signaller(struct fixture *fixture, uint64_t *ret_by_timer)
+{
+	pthread_t thread;
+
+	state_of_waiting = waiting = 0;
+	fixture->told.wait_count = 0; // a record comes once
+	pthread_create(&thread, NULL, asks_again, NULL);
+	while (!waiting)
+		sleep_ms(1);
+	prctl(PR_SET_NAME, "signals");
+	sleep_ms(150);
+	pthread_mutex_lock(&mutex);
+	state_of_waiting = 1;
+	pthread_mutex_unlock(&mutex);
+	pthread_cond_signal(&changed);
+	pthread_join(thread, NULL);
+	drain(fixture);
+	*ret_by_timer = told_of(&fixture->told, "asks again", WAKER_INTERRUPT, NULL, NULL);
+	return told_of(&fixture->told, "asks again", WAKER_THREAD, "signals", NULL);
+}
+
+TEST(waits_that_a_timer_ends_are_due_to_who_ends_the_last_one)
+{
+	struct fixture *fixture = *state;
+
+	if (!machine_is_fit())
+		SKIP("needs root and BTF");
+	// The signal may come just when the thread does not wait: then nobody wakes it. What a busy
+	// machine made of a wait until then is the timer's.
+	for (int i = 0; i < 40; i++) {
+		uint64_t by_timer, by_thread = by_signaller(fixture, &by_timer);
+
+		// Each wait is told, one way or the other, and only once.
+		assert_true(by_thread + by_timer <= 10 * NS_PER_SECOND);
+		if (by_thread > 20 * NS_PER_MS)
+			return; // each of its waits was of 3
+	}
+	fail_msg("in 40 times never");
+}
+
+/* What the switches' program could not be is not asked of this one, which is larger. */
+TEST(the_level_is_that_of_the_switches)
+{
+	struct fixture *fixture = *state;
+
+	if (!machine_is_fit())
+		SKIP("needs root and BTF");
+	EXPECT_EQ(LOADER_LEVEL_FRAME_POINTER, wakers_level(fixture->wakers), "level");
+	who_reads_a_pipe_is_woken_by_who_writes(state);
+}
+
+#define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+RUN_TESTS(cmocka_unit_test_setup_teardown(the_level_is_that_of_the_switches,
+					  set_up_where_switches_stepped_down, tear_down),
+	  WITH_FIXTURE(who_reads_a_pipe_is_woken_by_who_writes),
+	  WITH_FIXTURE(waits_that_a_timer_ends_are_due_to_who_ends_the_last_one))

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/symbols/executable.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "agent/elf/elf.h"
+#include "tests/test.h"
+#include "tests/unit/agent/elf/elf_writer.h"
+
+int function_known_by_name(int number);
+
+__attribute__((noinline)) int function_known_by_name(int number)
+{
+	return number * 3;
+}
+
+static struct executable *open_image(struct executable_table *table, const struct elf_image *image)
+{
+	struct executable *executable = NULL;
+	struct error err = { 0 };
+	int fd = image_open(image);
+
+	if (executable_table_open(table, fd, "/lib/image.so", &executable, &err))
+		fail_msg("%s", err.text);
+	close(fd); // the table has its own
+	return executable;
+}
+
+static void check_name(struct executable_table *table, struct executable *executable,
+		       uint64_t offset, const char *name)
+{
+	struct symbol symbol = { .name = "(none)" };
+
+	executable_find_symbol(table, executable, offset, &symbol);
+	assert_string_equal(name, symbol.name);
+}
+
+TEST(names_are_demangled_and_versions_cut_off)
+{
+	struct executable_table *table = executable_table_new();
+	struct elf_image image;
+
+	image_init(&image);
+	image_add_symbol(&image, "_ZN4llvm5Value7getNameEv", 0x100, 16, STB_GLOBAL, STT_FUNC);
+	image_add_symbol(&image, "memcpy@@GLIBC_2.14", 0x200, 16, STB_GLOBAL, STT_FUNC);
+	image_add_symbol(&image, "plain", 0x300, 16, STB_GLOBAL, STT_FUNC);
+	struct executable *executable = open_image(table, &image);
+	assert_string_equal("000b16212c37424d58636e79848f9aa5b0bbc6d1", executable->id);
+	assert_true(executable->has_build_id);
+	assert_string_equal("/lib/image.so", executable->path);
+	for (int again = 0; again < 2; again++) { // read, then remembered
+		check_name(table, executable, IMAGE_TEXT + 0x100, "llvm::Value::getName");
+		check_name(table, executable, IMAGE_TEXT + 0x200, "memcpy");
+		check_name(table, executable, IMAGE_TEXT + 0x300, "plain");
+		check_name(table, executable, IMAGE_TEXT + 0x400, "(none)");
+	}
+	assert_true(executable_table_symbol_bytes(table) > 0);
+	executable_table_free(table);
+}
+
+TEST(equal_identities_are_one_executable)
+{
+	struct executable_table *table = executable_table_new();
+	struct elf_image image;
+
+	image_init(&image);
+	struct executable *one = open_image(table, &image);
+	struct executable *copy = open_image(table, &image); // another file, the same build id
+	assert_ptr_equal(one, copy);
+	image.note_id[0]++;
+	assert_ptr_not_equal(one, open_image(table, &image));
+	image.segments[1].p_type = PT_NULL;
+	image.sections[SECTION_NOTE].sh_type = SHT_NULL;
+	struct executable *hashed = open_image(table, &image);
+	assert_false(hashed->has_build_id);
+	assert_int_equal('h', hashed->id[0]);
+	assert_int_equal(3, executable_table_count(table));
+	executable_table_free(table);
+}
+
+TEST(a_file_with_symbols_replaces_its_stripped_twin)
+{
+	struct executable_table *table = executable_table_new();
+	struct elf_image image;
+
+	image_init(&image);
+	struct executable *executable = open_image(table, &image);
+	check_name(table, executable, IMAGE_TEXT + 0x100, "(none)");
+	image_add_symbol(&image, "found", 0x100, 16, STB_GLOBAL, STT_FUNC);
+	assert_ptr_equal(executable, open_image(table, &image));
+	check_name(table, executable, IMAGE_TEXT + 0x100, "found");
+	executable_table_free(table);
+}
+
+TEST(a_known_file_is_found_by_its_stat)
+{
+	struct executable_table *table = executable_table_new();
+	struct executable *executable;
+	struct elf_image image;
+	struct stat status;
+
+	image_init(&image);
+	int fd = image_open(&image);
+	assert_int_equal(0, fstat(fd, &status));
+	assert_null(executable_table_find_file(table, &status));
+	assert_int_equal(0, executable_table_open(table, fd, "x", &executable, NULL));
+	assert_ptr_equal(executable, executable_table_find_file(table, &status));
+	status.st_mtim.tv_nsec++;
+	assert_null(executable_table_find_file(table, &status));
+	close(fd);
+	executable_table_free(table);
+}
+
+TEST(trimming_closes_files_that_nobody_holds)
+{
+	struct executable_table *table = executable_table_new();
+	struct elf_image image;
+
+	image_init(&image);
+	image_add_symbol(&image, "one", 0x100, 16, STB_GLOBAL, STT_FUNC);
+	image_add_symbol(&image, "two", 0x200, 16, STB_GLOBAL, STT_FUNC);
+	struct executable *executable = executable_hold(open_image(table, &image));
+	executable_table_trim(table);
+	assert_false(executable_wants_file(executable));
+	check_name(table, executable, IMAGE_TEXT + 0x100, "one");
+
+	executable_release(executable);
+	executable_table_trim(table);
+	assert_true(executable_wants_file(executable));
+	check_name(table, executable, IMAGE_TEXT + 0x100, "one"); // remembered
+	check_name(table, executable, IMAGE_TEXT + 0x200, "(none)");
+
+	assert_ptr_equal(executable, open_image(table, &image));
+	assert_false(executable_wants_file(executable));
+	check_name(table, executable, IMAGE_TEXT + 0x200, "two");
+	executable_table_free(table);
+}
+
+static uint32_t count_descriptors(void)
+{
+	uint32_t count = 0;
+
+	for (int fd = 0; fd < 4 * EXECUTABLE_FILES_OPEN_MAX; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+TEST(few_files_are_kept_open_and_each_can_be_opened_again)
+{
+	struct executable_table *table = executable_table_new();
+	struct executable *first = NULL, *executable;
+	uint32_t before = count_descriptors();
+	struct elf_image image;
+
+	image_init(&image);
+	for (uint32_t i = 0; i < EXECUTABLE_FILES_OPEN_MAX + 100; i++) {
+		memcpy(image.note_id, &i, sizeof(i));
+		executable = executable_hold(open_image(table, &image));
+		first = first ? first : executable;
+	}
+	assert_int_equal(EXECUTABLE_FILES_OPEN_MAX, count_descriptors() - before);
+	assert_true(executable_wants_file(first)); // the least recently used
+	assert_false(executable_wants_file(executable));
+	memset(image.note_id, 0, sizeof(uint32_t));
+	assert_ptr_equal(first, open_image(table, &image));
+	assert_false(executable_wants_file(first));
+	executable_table_free(table);
+	assert_int_equal(before, count_descriptors());
+}
+
+TEST(too_many_executables_forget_those_that_nobody_holds)
+{
+	struct executable_table *table = executable_table_new();
+	struct executable *held = NULL, *executable;
+	struct elf_image image;
+	struct error err = { 0 };
+	int fd, rc;
+
+	image_init(&image);
+	for (uint32_t i = 0; i < EXECUTABLES_MAX; i++) {
+		memcpy(image.note_id, &i, sizeof(i));
+		fd = image_open_cut(&image, IMAGE_TEXT + IMAGE_TEXT_BYTES);
+		rc = executable_table_open(table, fd, "x", &executable, NULL);
+		assert_int_equal(0, rc);
+		if (i == 0)
+			held = executable_hold(executable);
+		close(fd);
+	}
+	image.note_id[8]++;
+	fd = image_open(&image);
+	assert_int_equal(-ENOSPC, executable_table_open(table, fd, "x", &executable, &err));
+	executable_table_trim(table);
+	assert_true(executable_table_count(table) < EXECUTABLES_MAX);
+	assert_memory_equal("00000000", held->id, 8);
+	assert_int_equal(0, executable_table_open(table, fd, "x", &executable, NULL));
+	close(fd);
+	executable_table_free(table);
+}
+
+TEST(symbol_tables_stay_within_their_memory)
+{
+	enum { FILES = 8, SYMBOLS = 1 << 20 };
+	static struct elf_image image;
+	struct executable_table *table = executable_table_new();
+	Elf64_Sym *symbols = calloc(SYMBOLS, sizeof(*symbols));
+	struct executable *executables[FILES];
+
+	image_init(&image);
+	image.segments[0].p_filesz = SYMBOLS;
+	image.sections[SECTION_SYMTAB].sh_offset = IMAGE_BYTES;
+	image.sections[SECTION_SYMTAB].sh_size = SYMBOLS * sizeof(*symbols);
+	for (uint32_t i = 0; i < SYMBOLS; i++)
+		symbols[i] = image_symbol(&image, "", i, 1, STB_GLOBAL, STT_FUNC),
+		image.names_size = 1, symbols[i].st_name = 2, symbols[i].st_shndx = 60000;
+	memcpy(image.names + 2, "it", 3);
+	for (int i = 0; i < FILES; i++) {     // 12 MiB of symbols each
+		executable_table_poll(table); // however slow this machine is at reading them
+		image.note_id[0] = (uint8_t)i;
+		int fd = image_open(&image);
+		assert_int_equal(SYMBOLS * sizeof(*symbols),
+				 write(fd, symbols, SYMBOLS * sizeof(*symbols)));
+		assert_int_equal(0, executable_table_open(table, fd, "x", &executables[i], NULL));
+		close(fd);
+		check_name(table, executables[i], IMAGE_TEXT + 77, "it");
+		assert_true(executable_table_symbol_bytes(table) <
+			    EXECUTABLE_SYMBOL_MEMORY_MAX + (1 << 20));
+	}
+	executable_table_poll(table);
+	check_name(table, executables[0], IMAGE_TEXT + 78, "it"); // dropped, read again
+	free(symbols);
+	executable_table_free(table);
+}
+
+TEST(files_that_are_no_executables_are_refused_with_their_path)
+{
+	struct executable_table *table = executable_table_new();
+	struct executable *executable = NULL;
+	struct error err = { 0 };
+	int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+
+	assert_int_equal(-ENOEXEC, executable_table_open(table, fd, "/x/y", &executable, &err));
+	assert_non_null(strstr(err.text, "/x/y"));
+	assert_null(executable);
+	assert_int_equal(0, executable_table_count(table));
+	close(fd);
+	executable_table_free(table);
+}
+
+static void check_loaded(struct executable_table *table, const void *function, const char *name)
+{
+	struct executable *executable;
+	struct symbol symbol = { .name = "(none)" };
+	struct stat status;
+	struct elf elf;
+	Dl_info library;
+
+	assert_true(dladdr(function, &library));
+	int fd = open(library.dli_fname, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(0, fstat(fd, &status));
+	assert_int_equal(0, elf_read_headers(fd, &status, &elf, NULL));
+	uint64_t address = (uintptr_t)function - (uintptr_t)library.dli_fbase;
+	uint64_t offset = elf_file_offset(elf_find_code(&elf, address), address);
+	assert_int_equal(0, executable_table_open(table, fd, library.dli_fname, &executable, NULL));
+	assert_int_equal(0, executable_find_symbol(table, executable, offset + 1, &symbol));
+	assert_string_equal(name, symbol.name);
+	assert_int_equal(offset, symbol.start_offset);
+	assert_true(symbol.size > 1);
+	close(fd);
+}
+
+TEST(this_program_and_its_libraries_are_read)
+{
+	struct executable_table *table = executable_table_new();
+
+	check_loaded(table, function_known_by_name, "function_known_by_name");
+	check_loaded(table, dlsym(RTLD_DEFAULT, "lfind"), "lfind");
+	check_loaded(table, dlsym(RTLD_DEFAULT, "_cmocka_run_group_tests"),
+		     "_cmocka_run_group_tests");
+	assert_int_equal(3, executable_table_count(table));
+	executable_table_free(table);
+}
+
+RUN_TESTS(cmocka_unit_test(names_are_demangled_and_versions_cut_off),
+	  cmocka_unit_test(equal_identities_are_one_executable),
+	  cmocka_unit_test(a_file_with_symbols_replaces_its_stripped_twin),
+	  cmocka_unit_test(a_known_file_is_found_by_its_stat),
+	  cmocka_unit_test(trimming_closes_files_that_nobody_holds),
+	  cmocka_unit_test(few_files_are_kept_open_and_each_can_be_opened_again),
+	  cmocka_unit_test(too_many_executables_forget_those_that_nobody_holds),
+	  cmocka_unit_test(symbol_tables_stay_within_their_memory),
+	  cmocka_unit_test(files_that_are_no_executables_are_refused_with_their_path),
+	  cmocka_unit_test(this_program_and_its_libraries_are_read))

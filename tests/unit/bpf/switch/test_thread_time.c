@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bpf/switch/thread_time.h"
+
+#include <pthread.h>
+
+#include "tests/test.h"
+
+static __u64 sum_of(const struct spell *spell)
+{
+	return spell->ns[THREAD_RUNNING] + spell->ns[THREAD_WAITING] + spell->ns[THREAD_BLOCKED];
+}
+
+TEST(a_spell_is_cut_into_what_the_thread_did)
+{
+	static const struct {
+		const char *what;
+		__u64 since_ns, now_ns, running_since_ns, delay_ns;
+		__u32 left_as;
+		__u64 running_ns, waiting_ns, blocked_ns;
+	} rows[] = {
+		{ "blocked, woken, ran", 100, 1000, 900, 50, THREAD_BLOCKED, 100, 50, 750 },
+		{ "preempted: it only waits", 100, 1000, 900, 50, THREAD_WAITING, 100, 800, 0 },
+		{ "swept while it runs", 950, 1000, 900, 0, THREAD_BLOCKED, 50, 0, 0 },
+		{ "a clock that is ahead", 100, 1000, 900, 801, THREAD_BLOCKED, 100, 800, 0 },
+		{ "nothing yet", 1000, 1000, 900, 0, THREAD_BLOCKED, 0, 0, 0 },
+	};
+
+	for EACH (row, rows) {
+		struct spell spell = spell_of(row->since_ns, row->now_ns, row->running_since_ns,
+					      row->delay_ns, row->left_as);
+
+		EXPECT_EQ(row->running_ns, spell.ns[THREAD_RUNNING], row->what);
+		EXPECT_EQ(row->waiting_ns, spell.ns[THREAD_WAITING], row->what);
+		EXPECT_EQ(row->blocked_ns, spell.ns[THREAD_BLOCKED], row->what);
+	}
+}
+
+TEST(a_thread_has_run_what_the_kernel_says)
+{
+	static const struct {
+		const char *what;
+		struct spell spell;
+		__u64 ahead_ns, exec_ns;
+		__u64 running_ns, waiting_ns, blocked_ns, left_ns;
+	} rows[] = {
+		{ "the same", { .ns = { 100, 10, 50 } }, 0, 100, 100, 10, 50, 0 },
+		{ "the CPU was taken away", { .ns = { 100, 10, 50 } }, 0, 70, 70, 40, 50, 0 },
+		{ "from the wake-up on", { .ns = { 100, 10, 50 } }, 0, 103, 103, 10, 47, 0 },
+		{ "the wait for a CPU, too", { .ns = { 100, 10, 2 } }, 0, 105, 105, 7, 0, 0 },
+		{ "more than there is", { .ns = { 100, 1, 2 } }, 0, 200, 103, 0, 0, 0 },
+		{ "swept in part", { .ns = { 100, 10, 50 } }, 900, 1000, 100, 10, 50, 0 },
+		{ "swept, and taken away", { .ns = { 100, 10, 50 } }, 900, 950, 50, 60, 50, 0 },
+		{ "swept too much", { .ns = { 100, 10, 50 } }, 900, 850, 0, 110, 50, 50 },
+	};
+
+	for EACH (row, rows) {
+		struct spell spell = row->spell;
+		__u64 left_ns = spell_settle(&spell, row->ahead_ns, row->exec_ns);
+
+		EXPECT_EQ(row->left_ns, left_ns, row->what);
+		EXPECT_EQ(row->running_ns, spell.ns[THREAD_RUNNING], row->what);
+		EXPECT_EQ(row->waiting_ns, spell.ns[THREAD_WAITING], row->what);
+		EXPECT_EQ(row->blocked_ns, spell.ns[THREAD_BLOCKED], row->what);
+		EXPECT_EQ(sum_of(&row->spell), sum_of(&spell), row->what);
+	}
+}
+
+/* One of two that account what a thread did, and tell it. */
+struct teller {
+	struct thread_time *time;
+	__u64 told_ns;
+	_Bool switches;
+};
+
+enum { TURNS = 5000000 };
+static pthread_barrier_t both;
+
+static void *tell(void *context)
+{
+	struct teller *teller = context;
+
+	pthread_barrier_wait(&both);
+	for (int i = 0; i < TURNS; i++) {
+		if (teller->switches)
+			teller->time->switched_ns[THREAD_BLOCKED]++;
+		else
+			teller->time->swept_ns[THREAD_BLOCKED]++;
+		teller->told_ns += thread_time_take(teller->time, THREAD_BLOCKED);
+	}
+	return NULL;
+}
+
+TEST(what_two_tell_at_a_time_is_told_once)
+{
+	struct thread_time time = { 0 };
+	struct teller switches = { &time, 0, 1 }, sweeps = { &time, 0, 0 };
+	pthread_t thread;
+
+	pthread_barrier_init(&both, NULL, 2);
+	assert_int_equal(0, pthread_create(&thread, NULL, tell, &sweeps));
+	tell(&switches);
+	pthread_join(thread, NULL);
+	sweeps.told_ns += thread_time_take(&time, THREAD_BLOCKED); // what the last one could not
+	EXPECT_EQ(2 * TURNS, switches.told_ns + sweeps.told_ns, "by both");
+	EXPECT_EQ(0, thread_time_take(&time, THREAD_BLOCKED), "nothing is left");
+}
+
+RUN_TESTS(cmocka_unit_test(what_two_tell_at_a_time_is_told_once),
+	  cmocka_unit_test(a_spell_is_cut_into_what_the_thread_did),
+	  cmocka_unit_test(a_thread_has_run_what_the_kernel_says))

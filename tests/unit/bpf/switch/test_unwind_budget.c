@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which waits get a stack: all while they are few, and a bounded number whose weights add up to the
+// whole when they are many.
+
+#include <stdlib.h>
+
+#include "tests/test.h"
+
+#include "bpf/switch/unwind_budget.h"
+
+#define MS 1000000ULL
+/* What a stack takes, in units of the budget. */
+#define STACK_UNITS 4
+
+/* Threads that wait in turn; each has its usual length, and now and then a wait out of the usual. */
+struct sim_thread {
+	uint64_t usual_ns;
+	uint64_t expected_ns; // as the kernel side keeps it
+	uint64_t next_ns;     // when its next wait begins
+	double waited_ns, charged_ns;
+};
+
+struct outcome {
+	uint64_t waits, chosen;
+};
+
+static uint64_t wait_of(const struct sim_thread *thread)
+{
+	uint64_t ns = thread->usual_ns / 2 + (uint64_t)random() % thread->usual_ns;
+
+	return random() % 100 ? ns : ns * 20;
+}
+
+static void wait_once(struct unwind_budget *budget, struct sim_thread *thread,
+		      struct outcome *outcome)
+{
+	uint64_t now = thread->next_ns, ns = wait_of(thread);
+	uint32_t shift, weight = 0;
+
+	budget_at(budget, now);
+	shift = budget_shift(budget, thread->expected_ns, 0);
+	if (!((uint32_t)random() & ((1U << shift) - 1))) {
+		weight = 1U << shift;
+		budget_spend_ns(budget, STACK_UNITS * BUDGET_UNIT_NS);
+		outcome->chosen++;
+	}
+	outcome->waits++;
+	thread->waited_ns += ns;
+	thread->charged_ns += (double)ns * weight;
+	thread->expected_ns += ns / 4 - thread->expected_ns / 4;
+	thread->next_ns = now + ns;
+}
+
+static struct outcome simulate(struct sim_thread *threads, uint32_t count, uint64_t end_ns)
+{
+	struct unwind_budget budget = { 0 };
+	struct outcome outcome = { 0 };
+
+	for (;;) {
+		struct sim_thread *first = threads;
+
+		for (uint32_t i = 1; i < count; i++)
+			if (threads[i].next_ns < first->next_ns)
+				first = &threads[i];
+		if (first->next_ns >= end_ns)
+			return outcome;
+		wait_once(&budget, first, &outcome);
+	}
+}
+
+TEST(all_waits_get_a_stack_while_they_are_few)
+{
+	struct sim_thread threads[] = { { .usual_ns = 10 * MS }, { .usual_ns = 3 * MS } };
+	struct outcome outcome = simulate(threads, 2, 5000 * MS);
+
+	EXPECT_EQ(outcome.waits, outcome.chosen, "chosen");
+	assert_true(threads[0].charged_ns == threads[0].waited_ns);
+}
+
+TEST(the_chosen_stand_for_all_and_their_number_has_a_bound)
+{
+	struct sim_thread threads[] = {
+		{ .usual_ns = 2000 },     { .usual_ns = 2000 },    { .usual_ns = 30000 },
+		{ .usual_ns = MS },       { .usual_ns = 50 * MS }, { .usual_ns = 700 * MS },
+		{ .usual_ns = 400 * MS },
+	};
+	const uint64_t seconds = 10;
+	struct outcome outcome;
+
+	srandom(1);
+	outcome = simulate(threads, 7, seconds * 1000 * MS);
+	assert_true(outcome.waits > 5000000);
+	uint64_t affordable = seconds * 1000 * MS / BUDGET_TICK_NS * BUDGET_UNITS / STACK_UNITS;
+	uint64_t percent = 100 * outcome.chosen / affordable;
+
+	if (percent < 60 || percent > 120)
+		fail_msg("%llu %% of the budget was used", (unsigned long long)percent);
+	for (uint32_t i = 0; i < 7; i++) {
+		double ratio = threads[i].charged_ns / threads[i].waited_ns;
+		// Some hundred samples of the short ones, and all of the long ones.
+		double bound = threads[i].usual_ns < MS ? 0.25 : 0.1;
+
+		if (ratio < 1 - bound || ratio > 1 + bound)
+			fail_msg("waits of %llu ns: charged %.3f of the whole",
+				 (unsigned long long)threads[i].usual_ns, ratio);
+	}
+}
+
+TEST(the_budget_recovers_when_the_storm_is_over)
+{
+	struct sim_thread storm = { .usual_ns = 1500 }, calm = { .usual_ns = 5 * MS };
+	struct unwind_budget budget = { 0 };
+	struct outcome outcome = { 0 };
+
+	while (storm.next_ns < 1000 * MS)
+		wait_once(&budget, &storm, &outcome);
+	assert_true(budget.quantum_ns > 0);
+	calm.next_ns = storm.next_ns;
+	while (calm.next_ns < 11000 * MS)
+		wait_once(&budget, &calm, &outcome);
+	EXPECT_EQ(0, budget.quantum_ns, "all waits are chosen again");
+}
+
+TEST(the_budget_recovers_while_nobody_waits_too)
+{
+	struct sim_thread storm = { .usual_ns = 1500 };
+	struct unwind_budget budget = { 0 };
+	struct outcome outcome = { 0 };
+
+	while (storm.next_ns < 1000 * MS)
+		wait_once(&budget, &storm, &outcome);
+	uint64_t quantum_ns = budget.quantum_ns;
+
+	assert_true(quantum_ns > 0);
+	budget_at(&budget, storm.next_ns + 3 * BUDGET_TICK_NS * (1 << BUDGET_MEAN_SHIFT));
+	assert_true(budget.quantum_ns > 0 && budget.quantum_ns <= quantum_ns / 2);
+	budget_at(&budget, storm.next_ns + 20000 * MS);
+	EXPECT_EQ(0, budget.quantum_ns, "all waits are chosen again");
+}
+
+/* Threads whose stacks are remembered make @counts in each 20 ms, while each slot is told. */
+static void count_for(struct unwind_budget *budget, uint64_t *now, uint32_t counts, uint64_t for_ns)
+{
+	uint64_t end_ns = *now + for_ns;
+	double due = 0;
+
+	for (; *now < end_ns; *now += MS) {
+		budget_at(budget, *now);
+		due += counts / 20.0 / (1 << budget->span_shift);
+		budget_count(budget, (uint32_t)due);
+		due -= (uint32_t)due;
+	}
+}
+
+TEST(time_is_told_less_finely_before_waits_are_left_out)
+{
+	struct unwind_budget budget = { 0 };
+	uint64_t now = 1;
+	// More than there are units for by slots, fewer by spans of several slots.
+	const uint32_t counts = 3 * BUDGET_UNITS;
+
+	count_for(&budget, &now, counts, 10000 * MS);
+	assert_true(budget.span_shift > 0);
+	EXPECT_EQ(0, budget.quantum_ns, "all waits are chosen");
+	assert_false(budget_is_for_all(&budget));
+	count_for(&budget, &now, 1, 10000 * MS);
+	EXPECT_EQ(0, budget.span_shift, "each slot is told again");
+}
+
+TEST(remembered_stacks_are_not_without_bound)
+{
+	struct unwind_budget budget = { 0 };
+	uint64_t now = 1;
+
+	count_for(&budget, &now, 40 * BUDGET_UNITS, 5000 * MS);
+	EXPECT_EQ(BUDGET_SPAN_SHIFT_MAX, budget.span_shift, "as coarse as can be");
+	assert_true(budget.quantum_ns > 0);
+	assert_true(budget_is_for_all(&budget));
+}
+
+// Python's stacks take five times as long as others.
+TEST(what_takes_long_is_chosen_less_often)
+{
+	const uint64_t taken_ns[] = { 3000, 15000 };
+	uint64_t chosen[2] = { 0 }, ns = 10 * 1000, end_ns = 4000 * MS;
+
+	for (int i = 0; i < 2; i++) {
+		struct unwind_budget budget = { 0 };
+
+		for (uint64_t now = 1; now < end_ns; now += ns) {
+			uint32_t shift;
+
+			budget_at(&budget, now);
+			shift = budget_shift(&budget, ns, 0);
+			if ((uint32_t)random() & ((1U << shift) - 1))
+				continue;
+			budget_spend_ns(&budget, taken_ns[i]);
+			chosen[i]++;
+		}
+		// 0.5 % of the CPU is the budget; some of it may be left, or be overdrawn in the beginning.
+		assert_in_range(chosen[i] * taken_ns[i], end_ns / 500, end_ns / 100);
+	}
+	assert_true(chosen[0] > 3 * chosen[1]);
+}
+
+TEST(what_a_hypervisor_took_is_not_charged)
+{
+	struct unwind_budget budget = { 0 };
+
+	budget_at(&budget, 1);
+	budget_spend_ns(&budget, 50 * MS);
+	assert_true(budget.used < BUDGET_UNITS);
+}
+
+RUN_TESTS(cmocka_unit_test(what_takes_long_is_chosen_less_often),
+	  cmocka_unit_test(what_a_hypervisor_took_is_not_charged),
+	  cmocka_unit_test(time_is_told_less_finely_before_waits_are_left_out),
+	  cmocka_unit_test(remembered_stacks_are_not_without_bound),
+	  cmocka_unit_test(all_waits_get_a_stack_while_they_are_few),
+	  cmocka_unit_test(the_chosen_stand_for_all_and_their_number_has_a_bound),
+	  cmocka_unit_test(the_budget_recovers_when_the_storm_is_over),
+	  cmocka_unit_test(the_budget_recovers_while_nobody_waits_too))

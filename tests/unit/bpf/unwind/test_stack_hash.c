@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hashes of stacks: whom they tell apart.
+
+#include "tests/unit/bpf/unwind/unwind_memory.h"
+
+static struct stack_hash hash_of(const struct process_key *process, uint64_t address,
+				 uint32_t count, uint32_t end)
+{
+	struct stack_hasher hasher;
+
+	stack_hash_begin(&hasher, process);
+	for (uint32_t i = 0; i < count; i++)
+		stack_hash_add(&hasher, address + i, FRAME_TAG_NATIVE, 0);
+	return stack_hash_finish(&hasher, count, end);
+}
+
+static bool same(struct stack_hash a, struct stack_hash b)
+{
+	return a.high == b.high && a.low == b.low;
+}
+
+TEST(a_hash_tells_stacks_apart)
+{
+	const struct process_key a = { .pid = 1, .start_ns = 1 }, b = { .pid = 2, .start_ns = 1 };
+	const struct process_key c = { .pid = 1, .exec_id = 1, .start_ns = 1 };
+	struct stack_hash hash = hash_of(&a, 0x401000, 3, END_TAG_COMPLETE);
+
+	assert_true(same(hash, hash_of(&a, 0x401000, 3, END_TAG_COMPLETE)));
+	assert_false(same(hash, hash_of(&a, 0x401001, 3, END_TAG_COMPLETE)));
+	assert_false(same(hash, hash_of(&a, 0x401000, 2, END_TAG_COMPLETE)));
+	assert_false(same(hash, hash_of(&a, 0x401000, 3, END_TAG_DEPTH)));
+	assert_false(same(hash, hash_of(&b, 0x401000, 3, END_TAG_COMPLETE)));
+	assert_false(same(hash, hash_of(&c, 0x401000, 3, END_TAG_COMPLETE)));
+}
+
+TEST(a_hash_is_never_the_one_of_no_stack)
+{
+	const struct process_key nobody = { 0 };
+	struct stack_hash hash = hash_of(&nobody, 0, 0, END_TAG_COMPLETE);
+
+	assert_true(hash.high || hash.low);
+}
+
+RUN_TESTS(cmocka_unit_test(a_hash_tells_stacks_apart),
+	  cmocka_unit_test(a_hash_is_never_the_one_of_no_stack))

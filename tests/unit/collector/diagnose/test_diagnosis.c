@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verdicts out of a store: figures of the range, of the selected series only, and the stacks.
+#include "collector/diagnose/diagnosis.h"
+
+#include "tests/unit/collector/diagnose/diagnosis_fixture.h"
+
+#define GIL  "service=llm,node=n1,wait=gil"
+#define IDLE "service=llm,node=n1,wait=idle"
+
+static void add_contended_service(struct fixture *fixture)
+{
+	add(fixture, 10, "service=llm,node=n1,state=running", PROFILE_TYPE_WALL, "", 60);
+	add(fixture, 10, "service=llm,node=n1,state=waiting", PROFILE_TYPE_WALL, "", 2);
+	add(fixture, 10, "service=llm,node=n1", PROFILE_TYPE_CPU, "main;decode", 59);
+	add(fixture, 10, GIL, PROFILE_TYPE_OFF_CPU, "main;tokenize;take_gil", 100);
+	add(fixture, 11, GIL, PROFILE_TYPE_OFF_CPU, "main;sample;take_gil", 60);
+	add(fixture, 12, IDLE, PROFILE_TYPE_OFF_CPU, "main;epoll_wait", 900);
+	add(fixture, 70, "service=llm,node=n1,wait=disk", PROFILE_TYPE_OFF_CPU, "main;read", 500);
+	add(fixture, 10, "service=web,node=n1,wait=lock", PROFILE_TYPE_OFF_CPU, "main;lock", 800);
+}
+
+TEST(the_verdict_comes_with_the_stacks_that_show_it)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add_contended_service(&fixture);
+	struct diagnosis diagnosis = diagnose(&fixture, "llm", 0, 60);
+	EXPECT_STR("gil", verdict_class_name(diagnosis.verdict.class), "class");
+	EXPECT_EQ(60, diagnosis.figures.running_ns / 1000000000, "running");
+	EXPECT_EQ(900, diagnosis.figures.wait_ns[WAIT_FOR_IDLE] / 1000000000, "idle");
+	EXPECT_EQ(0, diagnosis.figures.wait_ns[WAIT_FOR_DISK], "after the range");
+	EXPECT_EQ(0, diagnosis.figures.wait_ns[WAIT_FOR_LOCK], "of another service");
+	EXPECT_EQ(2, diagnosis.evidence[0].stack_count, "stacks");
+	EXPECT_STR("take_gil", frame(&diagnosis, 0, 0), "leaf");
+	EXPECT_STR("tokenize", frame(&diagnosis, 0, 1), "caller of the largest");
+	EXPECT_STR("sample", frame(&diagnosis, 1, 1), "caller of the second");
+	assert_true(diagnosis.evidence[0].stacks[0].share > 0.62 &&
+		    diagnosis.evidence[0].stacks[0].share < 0.63);
+	assert_false(diagnosis.evidence[0].stacks[0].cut);
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+TEST(another_range_has_another_verdict)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add_contended_service(&fixture);
+	struct diagnosis diagnosis = diagnose(&fixture, "llm", 60, 120);
+	EXPECT_STR("disk", verdict_class_name(diagnosis.verdict.class), "class");
+	assert_false(diagnosis.figures.has_waits); // no totals in this range
+	EXPECT_EQ(CONFIDENCE_LOW, diagnosis.verdict.confidence, "confidence");
+	diagnosis_deinit(&diagnosis);
+
+	diagnosis = diagnose(&fixture, "nobody", 0, 60);
+	EXPECT_STR("no_data", verdict_class_name(diagnosis.verdict.class), "nothing selected");
+	EXPECT_EQ(0, diagnosis.evidence[0].stack_count, "stacks");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+TEST(without_waits_the_samples_of_the_cpu_speak)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add(&fixture, 1, "service=old", PROFILE_TYPE_CPU, "main;a;b;c", 30);
+	add(&fixture, 1, "service=old", PROFILE_TYPE_CPU, "main;a;d", 50);
+	struct diagnosis diagnosis = diagnose(&fixture, "old", 0, 60);
+	EXPECT_STR("cpu_native", verdict_class_name(diagnosis.verdict.class), "class");
+	EXPECT_EQ(CONFIDENCE_LOW, diagnosis.verdict.confidence, "confidence");
+	EXPECT_STR("d", frame(&diagnosis, 0, 0), "largest");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+TEST(the_node_that_was_throttled_most_counts)
+{
+	const char *type = "cpu_throttled:time:nanoseconds:wall:nanoseconds";
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add(&fixture, 1, "service=q,node=n1,state=running", PROFILE_TYPE_WALL, "", 20);
+	add(&fixture, 1, "service=q,node=n1", type, "", 1);
+	add(&fixture, 2, "service=q,node=n2", type, "", 2.5);
+	struct diagnosis diagnosis = diagnose(&fixture, "q", 0, 60);
+	EXPECT_EQ(1000000000, diagnosis.figures.throttled_ns, "of the 20 s that it ran on n1");
+	EXPECT_STR("throttled", verdict_class_name(diagnosis.verdict.class), "a twentieth");
+	diagnosis_deinit(&diagnosis);
+	diagnosis = diagnose(&fixture, "q", 0, 30);
+	EXPECT_EQ(2500000000, diagnosis.figures.throttled_ns, "of 30 s on n2, where nobody knows");
+	EXPECT_STR("throttled", verdict_class_name(diagnosis.verdict.class),
+		   "a twelfth of the time");
+	diagnosis_deinit(&diagnosis);
+
+	// Twenty CPUs' threads were held back for an eighth of a second each, and ran for the rest of it.
+	add(&fixture, 3, "service=wide,node=n1,state=running", PROFILE_TYPE_WALL, "", 400);
+	add(&fixture, 3, "service=wide,node=n1,state=waiting", PROFILE_TYPE_WALL, "", 10);
+	add(&fixture, 3, "service=wide,node=n1", PROFILE_TYPE_CPU, "main;work", 400);
+	add(&fixture, 3, "service=wide,node=n1", type, "", 2.5);
+	diagnosis = diagnose(&fixture, "wide", 0, 30);
+	EXPECT_STR("cpu_native", verdict_class_name(diagnosis.verdict.class), "hardly throttled");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+static uint32_t location_of_kind(struct profile *profile, enum frame_kind kind, const char *name)
+{
+	struct location location = { .kind = kind };
+	struct line line = { 0 };
+	uint32_t number;
+
+	location.id = location_id_of_line(kind, name, "a.py", 1);
+	assert_int_equal(0, profile_add_string(profile, name, &line.name));
+	assert_int_equal(0, profile_add_location(profile, &location, &line, 1, &number));
+	return number;
+}
+
+TEST(the_python_line_below_a_librarys_calls_is_shown)
+{
+	enum { KERNEL_FRAMES = 6, LIBRARY_FRAMES = 30 };
+	struct profile *profile = test_profile();
+	uint32_t locations[KERNEL_FRAMES + LIBRARY_FRAMES + 2], count = 0, stack;
+	struct fixture fixture;
+	char name[16];
+
+	set_up(&fixture);
+	for (uint32_t i = 0; i < KERNEL_FRAMES; i++) {
+		snprintf(name, sizeof(name), "kernel%u", i);
+		locations[count++] = location_of_kind(profile, FRAME_KIND_KERNEL, name);
+	}
+	for (uint32_t i = 0; i < LIBRARY_FRAMES; i++) {
+		snprintf(name, sizeof(name), "native%u", i);
+		locations[count++] = location_of_name(profile, name, true);
+	}
+	locations[count++] = location_of_kind(profile, FRAME_KIND_PYTHON, "step");
+	locations[count++] = location_of_kind(profile, FRAME_KIND_PYTHON, "main");
+	assert_int_equal(0,
+			 profile_add_stack(profile, locations, count, STACK_END_COMPLETE, &stack));
+	assert_int_equal(
+		0, profile_add_sample(profile,
+				      series_of_text(profile, "service=deep", PROFILE_TYPE_CPU),
+				      stack, fixture.begin_ns / TEST_SLOT_NS, 30000000000));
+	append_profile(fixture.store, 1, ++fixture.sequence, profile);
+	struct diagnosis diagnosis = diagnose(&fixture, "deep", 0, 60);
+	const struct diagnosis_stack *shown = &diagnosis.evidence[0].stacks[0];
+	EXPECT_STR("kernel0_[k]", frame(&diagnosis, 0, 0), "innermost");
+	EXPECT_STR("... (4 more in the kernel)", frame(&diagnosis, 0, 2), "of the kernel");
+	EXPECT_STR("native0", frame(&diagnosis, 0, 3), "how it came into the kernel");
+	EXPECT_STR("native6", frame(&diagnosis, 0, 9), "the last of the library's");
+	EXPECT_STR("... (23 more in libraries)", frame(&diagnosis, 0, 10), "what is left out");
+	assert_non_null(strstr(frame(&diagnosis, 0, 11), "step"));
+	assert_non_null(strstr(frame(&diagnosis, 0, 12), "main"));
+	EXPECT_EQ(13, shown->frame_count, "frames");
+	assert_false(shown->cut);
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+TEST(who_has_the_cpus_that_a_service_waits_for_is_told)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add(&fixture, 1, "service=slow,node=n1,state=running", PROFILE_TYPE_WALL, "", 10);
+	add(&fixture, 1, "service=slow,node=n1,state=waiting", PROFILE_TYPE_WALL, "", 40);
+	add(&fixture, 1, "service=slow,node=n1", PROFILE_TYPE_CPU, "main;work", 10);
+	add(&fixture, 1, "service=slow,node=n1", PROFILE_TYPE_SCHED_DELAY, "main;work", 40);
+	add(&fixture, 1, "service=batch,node=n1", PROFILE_TYPE_CPU, "main;crunch", 90);
+	add(&fixture, 1, "service=batch,node=n2", PROFILE_TYPE_CPU, "main;crunch", 500);
+	struct diagnosis diagnosis = diagnose(&fixture, "slow", 0, 60);
+	EXPECT_STR("run_queue", diagnosis_class_name(&diagnosis), "class");
+	EXPECT_EQ(2, diagnosis.evidence_count, "where, and who");
+	EXPECT_STR("work", frame_of(&diagnosis, 0, 0, 0), "where");
+	EXPECT_EQ(2, diagnosis.evidence[1].stack_count, "services");
+	EXPECT_STR("batch", frame_of(&diagnosis, 1, 0, 0), "the largest");
+	EXPECT_EQ(90, diagnosis.evidence[1].stacks[0].share * 100, "of that node's");
+	EXPECT_STR("slow", frame_of(&diagnosis, 1, 1, 0), "itself");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+/* Whether the sentence is among what is advised. */
+static bool is_advised(const struct diagnosis *diagnosis, const char *sentence)
+{
+	const char *advice[DIAGNOSIS_ADVICE_MAX + 1];
+	bool found = false;
+
+	diagnosis_advice(diagnosis, advice);
+	for (int i = 0; advice[i]; i++)
+		found |= strcmp(advice[i], sentence) == 0;
+	return found;
+}
+
+TEST(of_two_causes_each_has_its_stacks_and_its_advice)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add(&fixture, 1, "service=two,node=n1,state=running", PROFILE_TYPE_WALL, "", 50);
+	add(&fixture, 1, "service=two,node=n1", PROFILE_TYPE_CPU, "main;work", 50);
+	add(&fixture, 1, "service=two,node=n1,wait=disk", PROFILE_TYPE_OFF_CPU, "main;load;read",
+	    48);
+	struct diagnosis diagnosis = diagnose(&fixture, "two", 0, 60);
+	EXPECT_STR("ambiguous", diagnosis_class_name(&diagnosis), "class");
+	EXPECT_EQ(2, diagnosis.evidence_count, "both");
+	EXPECT_STR(verdict_class_title(VERDICT_CPU_NATIVE), diagnosis.evidence[0].what, "first");
+	EXPECT_STR("work", frame_of(&diagnosis, 0, 0, 0), "first");
+	EXPECT_STR(verdict_class_title(VERDICT_DISK), diagnosis.evidence[1].what, "second");
+	EXPECT_STR("load", frame_of(&diagnosis, 1, 0, 1), "second");
+	assert_true(is_advised(&diagnosis, verdict_class_advice(VERDICT_CPU_NATIVE)[0]));
+	assert_true(is_advised(&diagnosis, verdict_class_advice(VERDICT_DISK)[0]));
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+TEST(where_nothing_stands_out_the_largest_part_is_shown)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	add(&fixture, 1, "service=even,node=n1,state=running", PROFILE_TYPE_WALL, "", 20);
+	add(&fixture, 1, "service=even,node=n1,state=waiting", PROFILE_TYPE_WALL, "", 8);
+	add(&fixture, 1, "service=even,node=n1", PROFILE_TYPE_CPU, "main;work", 20);
+	add(&fixture, 1, "service=even,node=n1,wait=disk", PROFILE_TYPE_OFF_CPU, "main;read", 8);
+	add(&fixture, 1, "service=even,node=n1,wait=lock", PROFILE_TYPE_OFF_CPU, "main;lock", 8);
+	struct diagnosis diagnosis = diagnose(&fixture, "even", 0, 60);
+	EXPECT_STR("none", diagnosis_class_name(&diagnosis), "class");
+	EXPECT_EQ(1, diagnosis.evidence_count, "one");
+	EXPECT_STR(verdict_class_title(VERDICT_CPU_NATIVE), diagnosis.evidence[0].what, "what");
+	EXPECT_STR("work", frame(&diagnosis, 0, 0), "where");
+	diagnosis_deinit(&diagnosis);
+	tear_down(&fixture);
+}
+
+RUN_TESTS(cmocka_unit_test(the_verdict_comes_with_the_stacks_that_show_it),
+	  cmocka_unit_test(another_range_has_another_verdict),
+	  cmocka_unit_test(without_waits_the_samples_of_the_cpu_speak),
+	  cmocka_unit_test(the_node_that_was_throttled_most_counts),
+	  cmocka_unit_test(the_python_line_below_a_librarys_calls_is_shown),
+	  cmocka_unit_test(who_has_the_cpus_that_a_service_waits_for_is_told),
+	  cmocka_unit_test(of_two_causes_each_has_its_stacks_and_its_advice),
+	  cmocka_unit_test(where_nothing_stands_out_the_largest_part_is_shown))

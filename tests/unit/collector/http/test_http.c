@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+// The HTTP API: what each call answers, and how a wrong one is refused.
+#include "tests/unit/collector/http/http_fixture.h"
+
+TEST(merge_answers_columns_of_a_flame_tree)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	json_t *json = ask_json(&f, "/api/v1/merge?query=llm&" RANGE);
+	json_t *nodes = json_object_get(json, "nodes");
+	json_t *names = json_object_get(json, "names");
+	json_t *name = json_object_get(nodes, "name");
+
+	assert_int_equal(1000000000, number_at(json, "total"));
+	assert_int_equal(100, number_at(json, "rows"));
+	assert_int_equal(1, number_at(json, "stacks"));
+	assert_int_equal(2, number_at(json, "series"));
+	assert_int_equal(4, number_at(json, "node_count"));
+	assert_int_equal(0, number_at(json, "cut"));
+	assert_int_equal(1000000000000, number_at(json, "from_ns"));
+	EXPECT_STR("nanoseconds", json_string_value(json_object_get(json, "unit")), "unit");
+	static const char *const columns[] = {
+		"parent", "name", "module", "kind", "self", "total"
+	};
+	for EACH (column, columns)
+		EXPECT_EQ(4, json_array_size(json_object_get(nodes, *column)), *column);
+	static const char *const expected[] = { "total", "main", "work\"?<i>", "work\"?<i>" };
+	for (size_t i = 0; i < 4; i++) {
+		json_t *text =
+			json_array_get(names, (size_t)json_integer_value(json_array_get(name, i)));
+
+		EXPECT_STR(expected[i], json_string_value(text), "name");
+	}
+	EXPECT_STR("", json_string_value(json_array_get(names, 0)), "name 0");
+	json_t *self = json_object_get(nodes, "self");
+	assert_int_equal(0, json_integer_value(json_array_get(self, 2)));
+	assert_int_equal(1000000000, json_integer_value(json_array_get(self, 3)));
+	json_decref(json);
+
+	json = ask_json(&f, "/api/v1/merge?max_nodes=2&" RANGE);
+	assert_int_equal(4, number_at(json, "node_count"));
+	assert_int_equal(1000000000, number_at(json, "cut"));
+	json_decref(json);
+	close_fixture(&f);
+}
+
+TEST(merge_answers_files)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	struct answer answer = ask(&f, "GET", "/api/v1/merge?format=collapsed&" RANGE, "");
+	assert_int_equal(200, answer.status);
+	assert_true(has_header(&answer, "Content-Type: text/plain; charset=utf-8\r\n"));
+	assert_true(has_header(&answer, "attachment; filename=\"cairn.collapsed\""));
+	assert_non_null(strstr(answer.body, "llm;main;work\""));
+	assert_non_null(strstr(answer.body, " 1000000000\n"));
+	free(answer.bytes);
+
+	answer = ask(&f, "GET", "/api/v1/merge?format=svg&" RANGE, "");
+	assert_true(has_header(&answer, "Content-Type: image/svg+xml\r\n"));
+	assert_non_null(strstr(answer.body, "</svg>"));
+	free(answer.bytes);
+
+	// gzip already: not compressed a second time, whatever the client accepts.
+	answer = ask(&f, "GET", "/api/v1/merge?format=pprof&" RANGE, "Accept-Encoding: gzip\r\n");
+	assert_int_equal(200, answer.status);
+	assert_int_equal(0x1f, (unsigned char)answer.body[0]);
+	assert_int_equal(0x8b, (unsigned char)answer.body[1]);
+	free(answer.bytes);
+	close_fixture(&f);
+}
+
+TEST(top_counts_recursion_once)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	json_t *json = ask_json(&f, "/api/v1/top?" RANGE);
+	json_t *rows = json_object_get(json, "rows");
+
+	assert_int_equal(2, number_at(json, "function_count"));
+	assert_int_equal(2, json_array_size(rows));
+	assert_int_equal(1000000000, number_at(json_array_get(rows, 0), "self"));
+	assert_int_equal(1000000000, number_at(json_array_get(rows, 0), "total"));
+	assert_int_equal(0, number_at(json_array_get(rows, 1), "self"));
+	json_decref(json);
+
+	json = ask_json(&f, "/api/v1/top?limit=1&group_by=node&" RANGE);
+	json_t *groups = json_object_get(json, "groups");
+	assert_int_equal(2, json_array_size(groups));
+	EXPECT_STR("a", json_string_value(json_object_get(json_array_get(groups, 0), "group")),
+		   "largest");
+	assert_int_equal(750000000, number_at(json_array_get(groups, 0), "total"));
+	assert_int_equal(2, number_at(json_array_get(groups, 0), "function_count"));
+	assert_int_equal(1, json_array_size(json_object_get(json_array_get(groups, 0), "rows")));
+	json_decref(json);
+	close_fixture(&f);
+}
+
+TEST(series_and_heat_map_sum_over_time)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	json_t *json = ask_json(&f, "/api/v1/series?step=1s&group_by=node&" RANGE);
+	json_t *series = json_object_get(json, "series");
+
+	assert_int_equal(1000000000000, number_at(json, "first_step_ns"));
+	assert_int_equal(1000000000, number_at(json, "step_ns"));
+	assert_int_equal(2, json_array_size(series));
+	assert_int_equal(750000000, number_at(json_array_get(series, 0), "total"));
+	assert_int_equal(2, json_array_size(json_object_get(json_array_get(series, 0), "values")));
+	json_decref(json);
+
+	json = ask_json(&f, "/api/v1/heatmap?" RANGE);
+	assert_int_equal(10000000, number_at(json, "value_max"));
+	assert_int_equal(20000000, number_at(json, "slot_ns"));
+	assert_int_equal(100, json_array_size(json_object_get(json, "values")));
+	json_decref(json);
+	close_fixture(&f);
+}
+
+TEST(names_and_status_are_answered)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	json_t *json = ask_json(&f, "/api/v1/labels?" RANGE);
+	assert_int_equal(3, json_array_size(json_object_get(json, "names")));
+	json_decref(json);
+	json = ask_json(&f, "/api/v1/labels/node/values?query=%7Bnode=~%22b%7Cc%22%7D&" RANGE);
+	assert_int_equal(1, json_array_size(json_object_get(json, "values")));
+	json_decref(json);
+	json = ask_json(&f, "/api/v1/types?" RANGE);
+	json_t *type = json_array_get(json_object_get(json, "types"), 0);
+	EXPECT_STR(PROFILE_TYPE_CPU, json_string_value(json_object_get(type, "type")), "type");
+	EXPECT_STR("process_cpu", json_string_value(json_object_get(type, "name")), "name");
+	EXPECT_STR("cpu", json_string_value(json_object_get(type, "sample_type")), "sample");
+	json_decref(json);
+	json = ask_json(&f, "/api/v1/status");
+	assert_int_equal(0, number_at(json, "agents"));
+	assert_int_equal(2, number_at(json, "series"));
+	assert_int_equal(4711, number_at(json, "stored_bytes"));
+	json_decref(json);
+	close_fixture(&f);
+}
+
+static const struct {
+	const char *what;
+	const char *target;
+	int status;
+	const char *code;
+	const char *field;
+	const char *message; // a part of it
+} refused[] = {
+	{ "no such path", "/api/v1/nothing", 404, "not_found", "", "openapi.yaml" },
+	{ "path above the root", "/../etc/passwd", 404, "not_found", "", "" },
+	{ "label without a name", "/api/v1/labels//values", 404, "not_found", "", "" },
+	{ "values of two names", "/api/v1/labels/a/b/values", 404, "not_found", "", "" },
+	{ "unknown parameter", "/api/v1/merge?form=now-5m", 400, "invalid_argument", "form",
+	  "known here: query, type, from, to, max_nodes, group_by, format" },
+	{ "parameter of another call", "/api/v1/merge?limit=5", 400, "invalid_argument", "limit",
+	  "unknown parameter" },
+	{ "given twice", "/api/v1/merge?from=now-5m&from=now-1m", 400, "invalid_argument", "from",
+	  "given twice" },
+	{ "bad selector", "/api/v1/merge?query=%7Bnode", 400, "invalid_argument", "query",
+	  "column 6: expected =" },
+	{ "bad time", "/api/v1/merge?from=yesterday", 400, "invalid_argument", "from", "" },
+	{ "times in reverse", "/api/v1/merge?from=2000&to=1000", 400, "invalid_argument", "from",
+	  "must be before to" },
+	{ "empty range", "/api/v1/series?from=1000&to=1000", 400, "invalid_argument", "from",
+	  "must be before to" },
+	{ "range too long", "/api/v1/top?from=1000&to=10000000", 400, "invalid_argument", "from",
+	  "31 days" },
+	{ "heat map of a gauge", "/api/v1/heatmap?type=memory:rss:bytes:gauge:second", 400,
+	  "invalid_argument", "type", "heat map" },
+	{ "type of one part", "/api/v1/merge?type=cpu", 400, "invalid_argument", "type", "" },
+	{ "format", "/api/v1/merge?format=xml", 400, "invalid_argument", "format", "collapsed" },
+	{ "no nodes", "/api/v1/merge?max_nodes=0", 400, "invalid_argument", "max_nodes",
+	  "from 1 to 1048576" },
+	{ "too many nodes", "/api/v1/merge?max_nodes=1048577", 400, "invalid_argument", "max_nodes",
+	  "" },
+	{ "nodes beyond 64 bits", "/api/v1/merge?max_nodes=99999999999999999999999", 400,
+	  "invalid_argument", "max_nodes", "" },
+	{ "negative nodes", "/api/v1/merge?max_nodes=-1", 400, "invalid_argument", "max_nodes",
+	  "" },
+	{ "limit", "/api/v1/top?limit=10001", 400, "invalid_argument", "limit", "1 to 10000" },
+	{ "step without a unit", "/api/v1/series?step=5", 400, "invalid_argument", "step",
+	  "is not a duration" },
+	{ "step too short", "/api/v1/series?step=1ms", 400, "invalid_argument", "step", "10ms" },
+	{ "too many steps", "/api/v1/series?step=20ms&from=now-1h", 400, "invalid_argument", "step",
+	  "at most 11000 are given; choose at least" },
+	{ "too many slots", "/api/v1/heatmap?from=now-1d", 400, "invalid_argument", "slot",
+	  "choose at least" },
+	{ "label's name", "/api/v1/top?group_by=a-b", 400, "invalid_argument", "group_by", "a-b" },
+	{ "label's first letter", "/api/v1/top?group_by=1b", 400, "invalid_argument", "group_by",
+	  "" },
+	{ "markup in a parameter", "/api/v1/merge?%3Cscript%3E=1", 400, "invalid_argument",
+	  "<script>", "unknown parameter \"<script>\"" },
+	{ "NUL in a parameter", "/api/v1/merge?query=a%00b", 400, "invalid_argument", "", "NUL" },
+	{ "many parameters",
+	  "/healthz?a&b&c&d&e&f&g&h&i&j&k&l&m&n&o&p&q&r&s&t&u&v&w&x&y&z&A&B&C&D&E&F&G", 400,
+	  "invalid_argument", "", "too many" },
+};
+
+static const char *text_at(json_t *json, const char *key)
+{
+	return json_string_value(json_object_get(json, key));
+}
+
+TEST(wrong_requests_name_the_field)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	for EACH (row, refused) {
+		struct answer answer = ask(&f, "GET", row->target, "");
+		json_error_t parse_error;
+		json_t *json = json_loadb(answer.body, answer.body_size, 0, &parse_error);
+
+		EXPECT_EQ(row->status, answer.status, row->what);
+		if (!json)
+			fail_msg("%s: %s", row->what, answer.body);
+		json_t *error = json_object_get(json, "error");
+		EXPECT_STR(row->code, text_at(error, "code"), row->what);
+		EXPECT_STR(row->field, text_at(error, "field"), row->what);
+		if (!strstr(text_at(error, "message"), row->message))
+			fail_msg("%s: \"%s\"", row->what, text_at(error, "message"));
+		json_decref(json);
+		free(answer.bytes);
+	}
+	close_fixture(&f);
+}
+
+TEST(a_failing_store_is_an_error_not_an_empty_answer)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	f.store->scan_rc = -EIO;
+	struct answer answer = ask(&f, "GET", "/api/v1/merge?" RANGE, "");
+	assert_int_equal(500, answer.status);
+	assert_non_null(strstr(answer.body, "\"code\":\"internal\""));
+	free(answer.bytes);
+	f.store->scan_rc = -ENOMEM;
+	answer = ask(&f, "GET", "/api/v1/merge?format=svg&" RANGE, "");
+	assert_int_equal(503, answer.status);
+	assert_true(has_header(&answer, "Retry-After: 5\r\n"));
+	free(answer.bytes);
+	close_fixture(&f);
+}
+
+static void gunzip(const struct answer *answer, char *plain, size_t size)
+{
+	z_stream stream = { 0 };
+
+	stream.next_in = (Bytef *)answer->body;
+	stream.avail_in = (uInt)answer->body_size;
+	stream.next_out = (Bytef *)plain;
+	stream.avail_out = (uInt)size - 1;
+	assert_int_equal(Z_OK, inflateInit2(&stream, 31));
+	assert_int_equal(Z_STREAM_END, inflate(&stream, Z_FINISH));
+	plain[stream.total_out] = '\0';
+	inflateEnd(&stream);
+}
+
+TEST(gzip_is_sent_to_those_who_accept_it)
+{
+	struct fixture f;
+	char plain[65536];
+
+	open_fixture(&f, 2);
+	struct answer packed =
+		ask(&f, "GET", "/api/v1/heatmap?" RANGE, "Accept-Encoding: br, gzip\r\n");
+	struct answer bare = ask(&f, "GET", "/api/v1/heatmap?" RANGE, "");
+	assert_true(has_header(&packed, "Content-Encoding: gzip\r\n"));
+	assert_true(has_header(&packed, "Vary: Accept-Encoding\r\n"));
+	assert_true(has_header(&bare, "Vary: Accept-Encoding\r\n"));
+	assert_false(has_header(&bare, "Content-Encoding"));
+	gunzip(&packed, plain, sizeof(plain));
+	EXPECT_STR(bare.body, plain, "unpacked");
+	assert_true(packed.body_size < bare.body_size / 2);
+	free(packed.bytes);
+
+	struct answer refusing =
+		ask(&f, "GET", "/api/v1/heatmap?" RANGE, "Accept-Encoding: gzip;q=0\r\n");
+	EXPECT_STR(bare.body, refusing.body, "refused gzip");
+	free(refusing.bytes);
+	free(bare.bytes);
+
+	packed = ask(&f, "GET", "/api/v1/openapi.yaml", "Accept-Encoding: gzip\r\n");
+	bare = ask(&f, "GET", "/api/v1/openapi.yaml", "");
+	assert_int_equal(200, packed.status);
+	gunzip(&packed, plain, sizeof(plain));
+	EXPECT_STR(bare.body, plain, "embedded file");
+	free(packed.bytes);
+	free(bare.bytes);
+	close_fixture(&f);
+}
+
+TEST(head_has_the_headers_and_no_body)
+{
+	static const char *const targets[] = { "/", "/api/v1/merge?" RANGE, "/metrics",
+					       "/api/v1/nothing" };
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	for EACH (target, targets) {
+		struct answer get = ask(&f, "GET", *target, "");
+		struct answer head = ask(&f, "HEAD", *target, "");
+		char length[64];
+
+		EXPECT_EQ(get.status, head.status, *target);
+		EXPECT_EQ(0, head.body_size, *target);
+		snprintf(length, sizeof(length), "Content-Length: %zu\r\n", get.body_size);
+		if (strcmp(*target, "/metrics") != 0 && !has_header(&head, length))
+			fail_msg("%s: no %s in %s", *target, length, head.bytes);
+		free(get.bytes);
+		free(head.bytes);
+	}
+	close_fixture(&f);
+}
+
+TEST(the_page_is_kept_by_its_etag)
+{
+	struct fixture f;
+	char etag[64], header[128];
+
+	open_fixture(&f, 2);
+	struct answer answer = ask(&f, "GET", "/?query=llm", "");
+	assert_int_equal(200, answer.status);
+	assert_true(has_header(&answer, "Content-Type: text/html; charset=utf-8\r\n"));
+	assert_int_equal(1, sscanf(strstr(answer.bytes, "ETag: "), "ETag: %63s", etag));
+	free(answer.bytes);
+
+	snprintf(header, sizeof(header), "If-None-Match: \"other\", W/%s\r\n", etag);
+	answer = ask(&f, "GET", "/", header);
+	assert_int_equal(304, answer.status);
+	assert_int_equal(0, answer.body_size);
+	assert_true(has_header(&answer, etag));
+	free(answer.bytes);
+	answer = ask(&f, "GET", "/", "If-None-Match: \"other\"\r\n");
+	assert_int_equal(200, answer.status);
+	free(answer.bytes);
+	close_fixture(&f);
+}
+
+TEST(answers_tell_browsers_to_trust_nothing_else)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	struct answer answer = ask(&f, "GET", "/", "");
+	assert_true(has_header(&answer, "Content-Security-Policy: default-src 'self';"));
+	assert_true(has_header(&answer, "X-Content-Type-Options: nosniff\r\n"));
+	assert_false(has_header(&answer, "Access-Control-Allow-Origin"));
+	free(answer.bytes);
+	answer = ask(&f, "GET", "/api/v1/status", "");
+	assert_true(has_header(&answer, "Cache-Control: no-store\r\n"));
+	free(answer.bytes);
+	close_fixture(&f);
+}
+
+static const struct {
+	const char *what;
+	const char *method;
+	const char *headers;
+	int status;
+} methods[] = {
+	{ "post", "POST", "Content-Length: 0\r\n", 405 },
+	{ "post with a body", "POST", "Content-Length: 5\r\n\r\nhello", 405 },
+	{ "delete", "DELETE", "", 405 },
+	{ "options", "OPTIONS", "", 405 },
+	{ "made up", "BREW", "", 405 },
+	{ "get with a body", "GET", "Content-Length: 5\r\n\r\nhello", 413 },
+	{ "get with an endless body", "GET", "Transfer-Encoding: chunked\r\n", 413 },
+	{ "get with a huge body", "GET", "Content-Length: 99999999999\r\n", 413 },
+};
+
+TEST(only_get_and_head_without_a_body_are_answered)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	for EACH (row, methods) {
+		struct answer answer = ask(&f, row->method, "/api/v1/status", row->headers);
+
+		EXPECT_EQ(row->status, answer.status, row->what);
+		if (row->status == 405)
+			assert_true(has_header(&answer, "Allow: GET, HEAD\r\n"));
+		free(answer.bytes);
+	}
+	close_fixture(&f);
+}
+
+/** A line of Prometheus text: a comment, or a name with labels and a number. */
+static bool metric_line_is_sound(const char *line, size_t size)
+{
+	char text[256];
+	double value;
+
+	if (size == 0 || size >= sizeof(text))
+		return false;
+	memcpy(text, line, size);
+	text[size] = '\0';
+	if (strncmp(text, "# HELP ", 7) == 0 || strncmp(text, "# TYPE ", 7) == 0)
+		return true;
+	char *space = strrchr(text, ' ');
+	return (isalpha((unsigned char)*text)) && space && sscanf(space, " %lf", &value) == 1;
+}
+
+TEST(metrics_are_prometheus_text)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	free(ask(&f, "GET", "/api/v1/merge?" RANGE, "").bytes);
+	free(ask(&f, "GET", "/api/v1/merge?from=x", "").bytes);
+	struct answer answer = ask(&f, "GET", "/metrics", "");
+	assert_int_equal(200, answer.status);
+	assert_true(has_header(&answer, "Content-Type: text/plain; version=0.0.4"));
+	for (const char *line = answer.body; *line;) {
+		size_t size = strcspn(line, "\n");
+
+		if (!metric_line_is_sound(line, size))
+			fail_msg("%.*s", (int)size, line);
+		line += size + 1;
+	}
+	static const char *const expected[] = {
+		"cairn_ingest_batches_total 0\n",
+		"cairn_store_rows_appended_total 100\n",
+		"cairn_http_responses_total{endpoint=\"/api/v1/merge\",code=\"2xx\"} 1\n",
+		"cairn_http_responses_total{endpoint=\"/api/v1/merge\",code=\"4xx\"} 1\n",
+		"cairn_http_response_seconds_count{endpoint=\"/api/v1/merge\"} 2\n",
+		"process_resident_memory_bytes ",
+		"process_cpu_seconds_total ",
+		"cairn_build_info{version=",
+	};
+	for EACH (text, expected) {
+		if (!strstr(answer.body, *text))
+			fail_msg("no %s in\n%s", *text, answer.body);
+	}
+	free(answer.bytes);
+	close_fixture(&f);
+}
+
+RUN_TESTS(cmocka_unit_test(merge_answers_columns_of_a_flame_tree),
+	  cmocka_unit_test(merge_answers_files), cmocka_unit_test(top_counts_recursion_once),
+	  cmocka_unit_test(series_and_heat_map_sum_over_time),
+	  cmocka_unit_test(names_and_status_are_answered),
+	  cmocka_unit_test(wrong_requests_name_the_field),
+	  cmocka_unit_test(a_failing_store_is_an_error_not_an_empty_answer),
+	  cmocka_unit_test(gzip_is_sent_to_those_who_accept_it),
+	  cmocka_unit_test(head_has_the_headers_and_no_body),
+	  cmocka_unit_test(the_page_is_kept_by_its_etag),
+	  cmocka_unit_test(answers_tell_browsers_to_trust_nothing_else),
+	  cmocka_unit_test(only_get_and_head_without_a_body_are_answered),
+	  cmocka_unit_test(metrics_are_prometheus_text))

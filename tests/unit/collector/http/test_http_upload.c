@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// Uploads of debug files over real sockets: what is kept, what is refused, and what is left of those
+// that were cut off.
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/test.h"
+
+#include "base/cleanup.h"
+#include "collector/symbols/debug_elf.h"
+#include "collector/http/http_api.h"
+#include "collector/http/http_server.h"
+
+enum { ANSWER_BYTES = 4096, ANSWER_MS_MAX = 20000, CACHE_BYTES = 1 << 20 };
+
+/** A server without a store, and our own program as the file to upload. */
+struct fixture {
+	char folder[40];
+	struct debug_files files;
+	struct metrics metrics;
+	struct http_api api;
+	struct http_server *server;
+	int port;
+	char build_id[DEBUG_ELF_ID_BYTES];
+	char *bytes;
+	size_t size;
+	char answer[ANSWER_BYTES];
+};
+
+static void make_program(struct fixture *fixture)
+{
+	char command[256], path[64];
+
+	snprintf(command, sizeof(command),
+		 "cd %s && echo 'int main(void) { return 0; }' > p.c && "
+		 "gcc -g -Wl,--build-id p.c -o p",
+		 fixture->folder);
+	assert_int_equal(0, system(command));
+	snprintf(path, sizeof(path), "%s/p", fixture->folder);
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	_cleanup_(debug_elf_closep) struct debug_elf *elf = NULL;
+	struct stat status;
+	assert_int_equal(0, fstat(fd, &status));
+	fixture->size = (size_t)status.st_size;
+	fixture->bytes = malloc(fixture->size);
+	assert_int_equal(fixture->size, pread(fd, fixture->bytes, fixture->size, 0));
+	assert_int_equal(0, debug_elf_open(fd, &elf, NULL));
+	assert_int_equal(0, debug_elf_build_id(elf, fixture->build_id));
+}
+
+static void open_fixture(struct fixture *fixture)
+{
+	struct error err = { 0 };
+
+	memset(fixture, 0, sizeof(*fixture));
+	strcpy(fixture->folder, "/tmp/cairn-upload-XXXXXX");
+	assert_non_null(mkdtemp(fixture->folder));
+	make_program(fixture);
+	assert_int_equal(0, debug_files_open(&fixture->files, fixture->folder, CACHE_BYTES, &err));
+	fixture->api.metrics = &fixture->metrics;
+	fixture->api.debug_files = &fixture->files;
+	fixture->api.ready = true;
+	const struct http_server_options options = {
+		.address = "127.0.0.1:0",
+		.threads = 2,
+		.context = &fixture->api,
+		.is_slow = http_api_is_slow,
+		.handle = http_api_handle,
+		.begin_upload = http_api_begin_upload,
+		.end_upload = http_api_end_upload,
+		.done = http_api_done,
+	};
+	if (http_server_open(&options, &fixture->server, &fixture->port, &err))
+		fail_msg("%s", err.text);
+}
+
+static void close_fixture(struct fixture *fixture)
+{
+	char command[64];
+
+	http_server_close(fixture->server, 2000);
+	debug_files_close(&fixture->files);
+	snprintf(command, sizeof(command), "rm -r %s", fixture->folder);
+	assert_int_equal(0, system(command));
+	free(fixture->bytes);
+}
+
+static int connect_to(const struct fixture *fixture)
+{
+	const struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_port = htons((uint16_t)fixture->port),
+		.sin_addr = { htonl(INADDR_LOOPBACK) },
+	};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	assert_int_equal(0, connect(fd, (const struct sockaddr *)&address, sizeof(address)));
+	return fd;
+}
+
+static void send_all(int fd, const char *bytes, size_t size)
+{
+	while (size) {
+		ssize_t sent = send(fd, bytes, size, MSG_NOSIGNAL);
+
+		if (sent < 0)
+			return; // the server closed: the test looks at what it answered
+		bytes += sent;
+		size -= (size_t)sent;
+	}
+}
+
+/** Send the head and @size bytes of the program. Returns the answer's status; 0: none came. */
+static int ask(struct fixture *fixture, const char *head, size_t size)
+{
+	_cleanup_close_ int fd = connect_to(fixture);
+	size_t got = 0;
+	int status = 0;
+
+	send_all(fd, head, strlen(head));
+	send_all(fd, fixture->bytes, size);
+	for (;;) {
+		struct pollfd ready = { .fd = fd, .events = POLLIN };
+
+		assert_int_equal(1, poll(&ready, 1, ANSWER_MS_MAX));
+		ssize_t count = recv(fd, fixture->answer + got, ANSWER_BYTES - 1 - got, 0);
+		if (count <= 0)
+			break;
+		got += (size_t)count;
+	}
+	fixture->answer[got] = '\0';
+	sscanf(fixture->answer, "HTTP/1.1 %d", &status);
+	return status;
+}
+
+static int put(struct fixture *fixture, const char *path, const char *headers, size_t size)
+{
+	char head[1024];
+
+	snprintf(head, sizeof(head), "PUT %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s\r\n",
+		 path, headers);
+	return ask(fixture, head, size);
+}
+
+static int put_program(struct fixture *fixture, const char *build_id)
+{
+	char path[128], headers[64];
+
+	snprintf(path, sizeof(path), "/api/v1/debug-files/%s", build_id);
+	snprintf(headers, sizeof(headers), "Content-Length: %zu\r\n", fixture->size);
+	return put(fixture, path, headers, fixture->size);
+}
+
+static uint32_t count_files(const struct fixture *fixture)
+{
+	char path[64];
+	uint32_t count = 0;
+
+	snprintf(path, sizeof(path), "%s/debug-files", fixture->folder);
+	DIR *folder = opendir(path);
+	assert_non_null(folder);
+	for (const struct dirent * item; (item = readdir(folder));)
+		count += item->d_name[0] != '.';
+	closedir(folder);
+	return count;
+}
+
+TEST(an_upload_is_kept_and_listed)
+{
+	struct fixture f;
+
+	open_fixture(&f);
+	for (int again = 0; again < 2; again++) // the second in place of the first
+		assert_int_equal(201, put_program(&f, f.build_id));
+	assert_int_equal(1, count_files(&f));
+	int fd = debug_files_find(&f.files, f.build_id);
+	assert_true(fd >= 0);
+	struct stat status;
+	assert_int_equal(0, fstat(fd, &status));
+	assert_int_equal(f.size, status.st_size);
+	close(fd);
+	assert_int_equal(200, ask(&f,
+				  "GET /api/v1/debug-files HTTP/1.1\r\nHost: x\r\n"
+				  "Connection: close\r\n\r\n",
+				  0));
+	assert_non_null(strstr(f.answer, f.build_id));
+	assert_non_null(strstr(f.answer, "\"bytes_max\":1048576"));
+	close_fixture(&f);
+}
+
+TEST(what_is_not_as_the_path_says_is_refused)
+{
+	struct fixture f;
+
+	open_fixture(&f);
+	assert_int_equal(400, put_program(&f, "abcdef"));
+	assert_non_null(strstr(f.answer, f.build_id)); // what it really is
+	assert_int_equal(400, put_program(&f, "ABCDEF"));
+	assert_int_equal(405, put_program(&f, "..%2fx")); // a slash is none of a build id
+	assert_int_equal(400, put_program(&f, "abc"));
+	assert_int_equal(405, put_program(&f, "ab/cd"));
+	f.bytes[0] = 'x';
+	assert_int_equal(400, put_program(&f, f.build_id));
+	assert_int_equal(0, count_files(&f));
+	close_fixture(&f);
+}
+
+TEST(bodies_of_other_sizes_are_refused)
+{
+	static const struct {
+		const char *what;
+		const char *headers;
+		int status;
+	} rows[] = {
+		{ "no size", "", 411 },
+		{ "chunks", "Transfer-Encoding: chunked\r\n", 411 },
+		{ "larger than the cache", "Content-Length: 1048577\r\n", 413 },
+		{ "enormous", "Content-Length: 18446744073709551615\r\n", 413 },
+	};
+	struct fixture f;
+	char path[128];
+
+	open_fixture(&f);
+	snprintf(path, sizeof(path), "/api/v1/debug-files/%s", f.build_id);
+	for EACH (row, rows)
+		EXPECT_EQ(row->status, put(&f, path, row->headers, 0), row->what);
+	assert_int_equal(0, count_files(&f));
+	close_fixture(&f);
+}
+
+TEST(an_upload_that_is_cut_off_leaves_nothing)
+{
+	struct fixture f;
+	char head[256];
+
+	open_fixture(&f);
+	snprintf(head, sizeof(head),
+		 "PUT /api/v1/debug-files/%s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n",
+		 f.build_id, f.size);
+	int fd = connect_to(&f);
+	send_all(fd, head, strlen(head));
+	send_all(fd, f.bytes, f.size / 2);
+	for (int i = 0; i < 500 && count_files(&f) == 0; i++)
+		usleep(10000);
+	assert_int_equal(1, count_files(&f)); // being received
+	close(fd);
+	for (int i = 0; i < 500 && count_files(&f) != 0; i++)
+		usleep(10000);
+	assert_int_equal(0, count_files(&f));
+	close_fixture(&f);
+}
+
+TEST(put_is_for_debug_files_only)
+{
+	struct fixture f;
+
+	open_fixture(&f);
+	assert_int_equal(405, put(&f, "/api/v1/merge", "Content-Length: 1\r\n", 1));
+	assert_int_equal(405, put(&f, "/", "Content-Length: 1\r\n", 1));
+	assert_int_equal(405, ask(&f,
+				  "GET /api/v1/debug-files/abcd HTTP/1.1\r\nHost: x\r\n"
+				  "Connection: close\r\n\r\n",
+				  0));
+	assert_non_null(strstr(f.answer, "Allow: PUT\r\n"));
+	f.api.ready = false;
+	assert_int_equal(503, put_program(&f, f.build_id));
+	close_fixture(&f);
+}
+
+RUN_TESTS(cmocka_unit_test(an_upload_is_kept_and_listed),
+	  cmocka_unit_test(what_is_not_as_the_path_says_is_refused),
+	  cmocka_unit_test(bodies_of_other_sizes_are_refused),
+	  cmocka_unit_test(an_upload_that_is_cut_off_leaves_nothing),
+	  cmocka_unit_test(put_is_for_debug_files_only))

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Export handler: what agents are answered, what is counted.
+#include "tests/test.h"
+
+#include "base/clock.h"
+#include "collector/ingest/receiver.h"
+#include "tests/unit/collector/store/memory_store.h"
+#include "proto/export_message.h"
+
+struct fixture {
+	struct store *store;
+	struct metrics metrics;
+	struct receiver *receiver;
+	struct buffer request;
+	struct buffer response;
+	struct error err;
+};
+
+static void open_fixture(struct fixture *f)
+{
+	memset(f, 0, sizeof(*f));
+	f->store = memory_store_new(NS_PER_SECOND);
+	f->receiver = receiver_new(f->store, &f->metrics);
+}
+
+static void close_fixture(struct fixture *f)
+{
+	buffer_deinit(&f->request);
+	buffer_deinit(&f->response);
+	receiver_free(f->receiver);
+	store_close(f->store);
+}
+
+static bool define_all(void *context, const struct profile *profile, const struct stack *stack)
+{
+	(void)context, (void)profile, (void)stack;
+	return true;
+}
+
+static void encode_boot(struct fixture *f, uint64_t agent, uint64_t boot, uint64_t sequence)
+{
+	const struct batch_id batch = { { 1, agent }, { 2, boot }, sequence };
+	struct profile *profile = profile_new(20 * NS_PER_MS);
+	struct location location = { .kind = FRAME_KIND_NATIVE, .id = { 7, 7 } };
+	struct labels labels = { 0 };
+	uint32_t number, stack, series;
+
+	profile->from_ns = 1000 * NS_PER_SECOND;
+	profile->to_ns = 1005 * NS_PER_SECOND;
+	assert_int_equal(0, labels_set(&labels, "service", "llm"));
+	assert_int_equal(0, profile_add_string(profile, "/bin/llm", &location.module));
+	assert_int_equal(0, profile_add_location(profile, &location, NULL, 0, &number));
+	assert_int_equal(0, profile_add_stack(profile, &number, 1, STACK_END_COMPLETE, &stack));
+	assert_int_equal(0, profile_add_series(profile, &labels, PROFILE_TYPE_CPU, &series));
+	for (uint64_t slot = 50000; slot < 50003; slot++)
+		assert_int_equal(0, profile_add_sample(profile, series, stack, slot, 10000000));
+	buffer_clear(&f->request);
+	if (export_request_encode(&batch, profile, define_all, NULL, &f->request, &f->err))
+		fail_msg("%s", f->err.text);
+	labels_deinit(&labels);
+	profile_free(profile);
+}
+
+static void encode(struct fixture *f, uint64_t agent, uint64_t sequence)
+{
+	encode_boot(f, agent, 3, sequence);
+}
+
+static enum rpc_status export_it(struct fixture *f)
+{
+	buffer_clear(&f->response);
+	return receiver_export(f->receiver, f->request.bytes, f->request.size, &f->response,
+			       &f->err);
+}
+
+static struct export_response decode(struct fixture *f)
+{
+	struct export_response response = { 0 };
+
+	assert_int_equal(
+		0, export_response_decode(f->response.bytes, f->response.size, &response, &f->err));
+	return response;
+}
+
+TEST(a_batch_is_stored_once_and_counted_once)
+{
+	struct fixture f;
+
+	open_fixture(&f);
+	encode(&f, 1, 1);
+	assert_int_equal(RPC_OK, export_it(&f));
+	struct export_response response = decode(&f);
+	assert_false(response.duplicate);
+	assert_int_equal(0, response.unknown_stack_count);
+	export_response_deinit(&response);
+	assert_int_equal(RPC_OK, export_it(&f));
+	response = decode(&f);
+	assert_true(response.duplicate);
+	export_response_deinit(&response);
+	assert_int_equal(1, f.metrics.counters[METRIC_INGEST_BATCHES]);
+	assert_int_equal(3, f.metrics.counters[METRIC_INGEST_ROWS]);
+	assert_int_equal(1, f.metrics.counters[METRIC_INGEST_DUPLICATES]);
+	assert_int_equal(2 * f.request.size, f.metrics.counters[METRIC_INGEST_BYTES]);
+	close_fixture(&f);
+}
+
+TEST(unknown_stacks_are_asked_for)
+{
+	struct fixture f;
+
+	open_fixture(&f);
+	f.store->unknown_stack = (struct id128){ 4, 5 };
+	encode(&f, 1, 1);
+	assert_int_equal(RPC_OK, export_it(&f));
+	struct export_response response = decode(&f);
+	assert_int_equal(1, response.unknown_stack_count);
+	assert_int_equal(4, response.unknown_stacks[0].high);
+	assert_int_equal(5, response.unknown_stacks[0].low);
+	assert_int_equal(0, f.metrics.counters[METRIC_INGEST_BATCHES]);
+	assert_int_equal(1, f.metrics.counters[METRIC_INGEST_UNKNOWN_STACKS]);
+	export_response_deinit(&response);
+	close_fixture(&f);
+}
+
+static const struct {
+	const char *what;
+	int rc;
+	enum rpc_status status;
+	enum metric_counter counter;
+} failures[] = {
+	{ "absurd time", -EINVAL, RPC_INVALID_ARGUMENT, METRIC_INGEST_MALFORMED },
+	{ "disk full", -ENOSPC, RPC_RESOURCE_EXHAUSTED, METRIC_INGEST_ERRORS },
+	{ "memory full", -ENOMEM, RPC_RESOURCE_EXHAUSTED, METRIC_INGEST_ERRORS },
+	{ "disk broken", -EIO, RPC_UNAVAILABLE, METRIC_INGEST_ERRORS },
+};
+
+TEST(a_failing_store_makes_agents_keep_their_batch)
+{
+	for EACH (row, failures) {
+		struct fixture f;
+
+		open_fixture(&f);
+		f.store->append_rc = row->rc;
+		encode(&f, 1, 1);
+		EXPECT_EQ(row->status, export_it(&f), row->what);
+		EXPECT_EQ(1, f.metrics.counters[row->counter], row->what);
+		EXPECT_EQ(0, f.metrics.counters[METRIC_INGEST_BATCHES], row->what);
+		assert_non_null(strstr(f.err.text, "as the test wants it"));
+		close_fixture(&f);
+	}
+}
+
+TEST(what_is_no_batch_is_refused)
+{
+	struct fixture f;
+
+	open_fixture(&f);
+	encode(&f, 1, 1);
+	// Every cut of a good message, and each of its bytes flipped: refused or taken, never a crash.
+	for (size_t size = 0; size < f.request.size; size++)
+		receiver_export(f.receiver, f.request.bytes, size, &f.response, &f.err);
+	for (size_t at = 0; at < f.request.size; at++) {
+		f.request.bytes[at] ^= 0xff;
+		receiver_export(f.receiver, f.request.bytes, f.request.size, &f.response, &f.err);
+		f.request.bytes[at] ^= 0xff;
+	}
+	assert_int_equal(RPC_INVALID_ARGUMENT,
+			 receiver_export(f.receiver, "\xff\xff\xff\xff", 4, &f.response, &f.err));
+	assert_true(f.metrics.counters[METRIC_INGEST_MALFORMED] > 10);
+	close_fixture(&f);
+}
+
+TEST(agents_of_one_machine_are_told_from_one_that_starts_anew)
+{
+	static const struct {
+		uint64_t boot;
+		uint32_t agents; // then
+	} batches[] = {
+		{ 1, 1 }, { 1, 1 }, //
+		{ 2, 1 },           // it may have started anew
+		{ 1, 2 },           // it has not: there are two
+		{ 2, 2 }, { 1, 2 }, //
+		{ 3, 1 }, { 2, 2 }, // one of them has
+	};
+	struct fixture f;
+
+	open_fixture(&f);
+	for (uint32_t i = 0; i < ARRAY_SIZE(batches); i++) {
+		encode_boot(&f, 1, batches[i].boot, i + 1);
+		assert_int_equal(RPC_OK, export_it(&f));
+		assert_int_equal(batches[i].agents, receiver_agents_since(f.receiver, 0));
+	}
+	close_fixture(&f);
+}
+
+TEST(agents_are_remembered_within_a_bound)
+{
+	struct fixture f;
+
+	open_fixture(&f);
+	uint64_t start_ns = clock_realtime_ns();
+	for (uint64_t agent = 1; agent <= 3; agent++) {
+		encode(&f, agent, agent);
+		assert_int_equal(RPC_OK, export_it(&f));
+		assert_int_equal(RPC_OK, export_it(&f));
+	}
+	assert_int_equal(3, receiver_agents_since(f.receiver, start_ns));
+	assert_int_equal(0, receiver_agents_since(f.receiver, clock_realtime_ns() + 1));
+	for (uint64_t agent = 4; agent < RECEIVER_AGENTS_MAX + 10; agent++) {
+		encode(&f, agent, agent);
+		assert_int_equal(RPC_OK, export_it(&f));
+	}
+	assert_int_equal(RECEIVER_AGENTS_MAX, receiver_agents_since(f.receiver, start_ns));
+	close_fixture(&f);
+}
+
+RUN_TESTS(cmocka_unit_test(a_batch_is_stored_once_and_counted_once),
+	  cmocka_unit_test(unknown_stacks_are_asked_for),
+	  cmocka_unit_test(a_failing_store_makes_agents_keep_their_batch),
+	  cmocka_unit_test(what_is_no_batch_is_refused),
+	  cmocka_unit_test(agents_of_one_machine_are_told_from_one_that_starts_anew),
+	  cmocka_unit_test(agents_are_remembered_within_a_bound))

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/unit/collector/store/store_fixture.h"
+
+#include "collector/store/agent_table.h"
+#include "collector/store/rocksdb/partition.h"
+#include "collector/store/rocksdb/postings.h"
+
+static int add(struct postings *postings, const char *text, const char *type, uint64_t slot_ns,
+	       uint32_t *ret_series)
+{
+	struct labels labels = { 0 };
+
+	labels_of_text(text, &labels);
+	int rc = postings_add(postings, series_id_of(&labels, type), &labels, type, slot_ns,
+			      ret_series);
+	labels_deinit(&labels);
+	return rc;
+}
+
+static uint32_t count_matches(struct postings *postings, const char *selector_text,
+			      const char *type, uint64_t presence)
+{
+	struct selector selector = selector_of(selector_text);
+	struct series_set set;
+	uint32_t count = 0;
+
+	assert_int_equal(0, postings_select(postings, &selector, type, presence, &set));
+	for (uint32_t i = 0; i < postings->series_count + 100; i++)
+		count += series_set_has(&set, i);
+	series_set_deinit(&set);
+	selector_deinit(&selector);
+	return count;
+}
+
+TEST(series_of_one_service_type_and_slot_are_a_group)
+{
+	static const struct {
+		const char *labels, *type;
+		uint64_t slot_ns;
+		uint32_t group;
+	} cases[] = {
+		{ "service=a,node=1", "cpu", 20, 0 },
+		{ "service=a,node=2", "cpu", 20, 0 },
+		{ "service=b,node=1", "cpu", 20, 1 },
+		{ "service=a,node=1", "mem", 20, 2 },
+		{ "service=a,node=1", "cpu", 40, 3 },
+		{ "node=1", "cpu", 20, 4 },
+		{ "", "cpu", 20, 4 },
+	};
+	struct postings *postings = postings_new();
+	uint32_t series;
+
+	for EACH (c, cases) {
+		assert_int_equal(0, add(postings, c->labels, c->type, c->slot_ns, &series));
+		EXPECT_EQ(c - cases, series, c->labels);
+		EXPECT_EQ(c->group, postings->series[series].group, c->labels);
+		postings->series[series].presence = 1;
+	}
+	EXPECT_EQ(2, postings->groups[0].series_count, "of the first group");
+	EXPECT_EQ(6, count_matches(postings, "{}", "cpu", 1), "of a type");
+	EXPECT_EQ(0, count_matches(postings, "{}", "cpu", 2), "not present");
+	EXPECT_EQ(3, count_matches(postings, "{service=\"a\"}", "cpu", UINT64_MAX), "selected");
+	postings_free(postings);
+}
+
+/** Many values, so that sets have more than a word and lists grow. */
+static void fill(struct postings *postings, uint32_t from, uint32_t to)
+{
+	char text[128];
+	uint32_t series;
+
+	for (uint32_t i = from; i < to; i++) {
+		sprintf(text, "service=s%u,node=n%u,thread=t%u", i % 3, i % 50, i);
+		assert_int_equal(0, add(postings, text, i % 2 ? "cpu" : "mem", 20, &series));
+		postings->series[series].presence = 1ULL << i % 64;
+	}
+}
+
+TEST(matchers_run_on_values_of_many_series)
+{
+	struct postings *postings = postings_new();
+
+	fill(postings, 0, 1000);
+	EXPECT_EQ(1000, count_matches(postings, "{}", NULL, UINT64_MAX), "all");
+	EXPECT_EQ(20, count_matches(postings, "{node=\"n7\"}", NULL, UINT64_MAX), "a node");
+	EXPECT_EQ(980, count_matches(postings, "{node!=\"n7\"}", NULL, UINT64_MAX), "all others");
+	EXPECT_EQ(40, count_matches(postings, "{node=~\"n[78]\"}", NULL, UINT64_MAX), "two nodes");
+	EXPECT_EQ(20, count_matches(postings, "{node=~\"n[78]\"}", "cpu", UINT64_MAX),
+		  "and a type");
+	EXPECT_EQ(1, count_matches(postings, "{thread=\"t999\"}", NULL, UINT64_MAX), "the last");
+	EXPECT_EQ(16, count_matches(postings, "{}", NULL, 1), "in the first 64th");
+	postings_free(postings);
+}
+
+TEST(postings_come_back_from_their_records)
+{
+	struct postings *postings = postings_new(), *copy = postings_new();
+
+	for (uint32_t from = 0; from < 1000; from += 250) {
+		struct buffer record = { 0 };
+
+		fill(postings, from, from + 250);
+		postings_encode(postings, from, &record);
+		assert_int_equal(
+			0,
+			postings_decode(copy, (struct bytes){ record.bytes, record.size }, NULL));
+		buffer_deinit(&record);
+	}
+	EXPECT_EQ(1000, copy->series_count, "series");
+	EXPECT_EQ(postings->pair_count, copy->pair_count, "pairs");
+	for (uint32_t i = 0; i < 1000; i++) {
+		EXPECT_EQ(i, postings_find(copy, postings->series[i].id, 20), "found");
+		EXPECT_EQ(postings->series[i].group, copy->series[i].group, "group");
+		copy->series[i].presence = 1;
+	}
+	EXPECT_EQ(20, count_matches(copy, "{node=~\"n[78]\"}", "cpu", 1), "selected");
+	postings_free(postings);
+	postings_free(copy);
+}
+
+TEST(damaged_records_of_series_do_no_harm)
+{
+	struct postings *postings = postings_new();
+	struct buffer record = { 0 };
+
+	fill(postings, 0, 20);
+	postings_encode(postings, 0, &record);
+	for (size_t i = 0; i < 2 * record.size; i++) {
+		struct postings *copy = postings_new();
+		size_t size = i < record.size ? record.size : i - record.size;
+		_cleanup_free_ uint8_t *bytes = malloc(size + 1);
+
+		memcpy(bytes, record.bytes, size);
+		if (i < record.size)
+			bytes[i] ^= (uint8_t)(0x81 + i);
+		int rc = postings_decode(copy, (struct bytes){ bytes, size }, NULL);
+		if (size < record.size)
+			EXPECT_EQ(-EBADMSG, rc, "cut");
+		postings_free(copy);
+	}
+	buffer_deinit(&record);
+	postings_free(postings);
+}
+
+TEST(series_beyond_the_limit_are_refused)
+{
+	struct postings *postings = postings_new();
+	struct labels labels = { 0 };
+	uint32_t series;
+
+	for (uint64_t i = 0; i < POSTINGS_SERIES_MAX; i++)
+		assert_int_equal(0, postings_add(postings, (struct id128){ i, i * 2654435761U },
+						 &labels, "cpu", 20, &series));
+	EXPECT_EQ(-E2BIG, add(postings, "service=x", "cpu", 20, &series), "one more");
+	EXPECT_EQ(POSTINGS_SERIES_MAX, postings->series_count, "series");
+	postings_free(postings);
+}
+
+// ---- small tables beside ----------------------------------------------------------------------------------
+
+static void count_removed(void *context, const struct agent_entry *entry)
+{
+	EXPECT_EQ(0, entry->agent.high % 2, "an even agent");
+	(*(uint32_t *)context)++;
+}
+
+TEST(agents_are_remembered_until_they_expire)
+{
+	struct agent_table table = { 0 };
+	uint32_t removed = 0;
+
+	for (uint64_t i = 0; i < 1000; i++) {
+		struct store_batch_id batch = batch_of(i, i + 1);
+
+		EXPECT_EQ(0, agent_table_find(&table, &batch), "not there yet");
+		assert_int_equal(0, agent_table_set(&table, &batch, i % 2 ? 200 : 100));
+	}
+	struct store_batch_id batch = batch_of(7, 9);
+	EXPECT_EQ(8, agent_table_find(&table, &batch), "the seventh");
+	assert_int_equal(0, agent_table_set(&table, &batch, 200));
+	EXPECT_EQ(9, agent_table_find(&table, &batch), "a later batch");
+	batch.boot.low++;
+	EXPECT_EQ(0, agent_table_find(&table, &batch), "another boot");
+	assert_int_equal(0, agent_table_expire(&table, 150, &removed, count_removed));
+	EXPECT_EQ(500, removed, "removed");
+	EXPECT_EQ(500, table.count, "left");
+	batch = batch_of(7, 1);
+	EXPECT_EQ(9, agent_table_find(&table, &batch), "still found");
+	batch = batch_of(8, 1);
+	EXPECT_EQ(0, agent_table_find(&table, &batch), "gone");
+	agent_table_deinit(&table);
+}
+
+TEST(presence_is_kept_by_64ths)
+{
+	static const struct {
+		const char *what;
+		uint64_t from_s, to_s, bits;
+	} cases[] = {
+		{ "all of it", 0, 6400, UINT64_MAX },
+		{ "more than it", 0, 99999, UINT64_MAX },
+		{ "the first", 0, 100, 1 },
+		{ "the first and a bit", 0, 101, 3 },
+		{ "the last", 6300, 6400, 1ULL << 63 },
+		{ "in the middle", 250, 350, 3 << 2 },
+		{ "before", 0, 0, 0 },
+		{ "after", 6400, 7000, 0 },
+	};
+	struct partition *partition = partition_new(1000 * NS_PER_SECOND, 6400 * NS_PER_SECOND);
+
+	for EACH (c, cases)
+		EXPECT_EQ(c->bits,
+			  partition_presence(partition, (1000 + c->from_s) * NS_PER_SECOND,
+					     (1000 + c->to_s) * NS_PER_SECOND),
+			  c->what);
+	EXPECT_EQ(1, partition_presence(partition, 0, 1001 * NS_PER_SECOND), "from long before");
+	partition_unref(partition);
+}
+
+RUN_TESTS(cmocka_unit_test(series_of_one_service_type_and_slot_are_a_group),
+	  cmocka_unit_test(matchers_run_on_values_of_many_series),
+	  cmocka_unit_test(postings_come_back_from_their_records),
+	  cmocka_unit_test(damaged_records_of_series_do_no_harm),
+	  cmocka_unit_test(series_beyond_the_limit_are_refused),
+	  cmocka_unit_test(agents_are_remembered_until_they_expire),
+	  cmocka_unit_test(presence_is_kept_by_64ths))

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// The embedded store: what every store must do, and what is its own.
+#include "tests/unit/collector/store/store_intervals.h"
+
+#include <fcntl.h>
+
+#include "collector/store/rocksdb/key.h"
+
+static int conformance_open(const struct store_options *options, struct store **ret_store,
+			    struct error *err)
+{
+	return store_open_rocksdb(options, ret_store, err);
+}
+
+// ---- directories ------------------------------------------------------------------------------------
+
+static void expect_refused(const struct store_options *options, int rc, const char *text)
+{
+	struct store *store = NULL;
+	struct error err = { 0 };
+
+	EXPECT_EQ(rc, store_open_rocksdb(options, &store, &err), text);
+	if (!strstr(err.text, text))
+		fail_msg("\"%s\" does not say \"%s\"", err.text, text);
+}
+
+static void write_file(const char *directory, const char *name, const char *text)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	_cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	assert_int_equal(strlen(text), write(fd, text, strlen(text)));
+}
+
+TEST(a_foreign_directory_is_left_alone)
+{
+	struct store_options options = { 0 };
+	char path[64];
+
+	directory_new(path);
+	options.path = path;
+	write_file(path, "CURRENT", "somebody else's\n");
+	expect_refused(&options, -EBADMSG, "choose another directory");
+	directory_remove(path);
+	options.path = "/nonexistent/parent/store";
+	expect_refused(&options, -ENOENT, "parent");
+}
+
+TEST(a_second_opener_is_told_of_the_lock)
+{
+	struct scene scene;
+
+	scene_begin(&scene, (struct store_options){ 0 });
+	expect_refused(&scene.options, -EBUSY, "another process has it open");
+	scene_end(&scene);
+}
+
+TEST(a_damaged_store_says_so)
+{
+	struct scene scene;
+	char path[64];
+
+	scene_begin(&scene, (struct store_options){ 0 });
+	append_text(scene.store, 1, 1, "service=a", hour_ns(0), "main", 1);
+	store_close(scene.store);
+	strcpy(path, scene.path);
+	write_file(path, "CURRENT", "MANIFEST-999999\n");
+	expect_refused(&scene.options, -EIO, "store");
+	directory_remove(path);
+}
+
+TEST(options_must_fit_the_store)
+{
+	struct scene scene;
+	struct store_options other;
+
+	scene_begin(&scene, (struct store_options){ .partition_ns = 1800 * NS_PER_SECOND });
+	store_close(scene.store);
+	other = scene.options;
+	other.partition_ns = 3600 * NS_PER_SECOND;
+	expect_refused(&other, -EINVAL, "partitions of 1800 s");
+	other.partition_ns = 90 * NS_PER_SECOND;
+	expect_refused(&other, -EINVAL, "whole minutes");
+	other = scene.options;
+	other.memory_bytes = 1 << 20;
+	expect_refused(&other, -EINVAL, "32 MiB");
+	scene.options.partition_ns = 0; // takes what is there
+	scene_open(&scene);
+	scene_end(&scene);
+}
+
+/** Make the store say that it is of @format. */
+static void write_format(const char *path, uint64_t format)
+{
+	struct key key = key_of_meta("format"), value = { .size = 0 };
+	struct db_batch *batch;
+	struct db *db;
+
+	assert_int_equal(0, db_open(path, 32 << 20, &db, NULL));
+	batch = db_batch_new(db);
+	key_append(&value, format, 8);
+	db_batch_put(batch, DB_META, key_bytes(&key), key_bytes(&value));
+	assert_int_equal(0, db_write(db, batch, true, NULL));
+	db_batch_freep(&batch);
+	db_close(db);
+}
+
+TEST(a_store_of_before_intervals_opens_and_one_of_the_future_does_not)
+{
+	struct scene scene;
+	struct dump dump;
+
+	scene_begin(&scene, (struct store_options){ 0 });
+	append_text(scene.store, 1, 1, "service=a", hour_ns(0), "main", 7);
+	scene_flush(&scene);
+	store_close(scene.store);
+	write_format(scene.path, 3);
+	expect_refused(&scene.options, -EBADMSG,
+		       "reads formats 1 to 2; use the program that wrote");
+	write_format(scene.path, 1);
+	for (int i = 0; i < 2; i++) {
+		scene_open(&scene);
+		dump_store(scene.store, "{}", all_time, SCAN_SUMS, &dump);
+		EXPECT_EQ(7, dump.lines[0].value, "value");
+		dump_deinit(&dump);
+		store_close(scene.store);
+	}
+	scene_open(&scene);
+	scene_end(&scene);
+}
+
+// ---- maintenance ------------------------------------------------------------------------------------
+
+static struct store_stats stats_of(const struct scene *scene)
+{
+	struct store_stats stats;
+
+	store_read_stats(scene->store, &stats);
+	return stats;
+}
+
+TEST(a_window_is_closed_once_its_agents_had_time)
+{
+	struct scene scene;
+	uint64_t start_ns = hour_ns(0);
+
+	scene_begin(&scene, (struct store_options){ 0 });
+	append_text(scene.store, 1, 1, "service=a", start_ns, "main", 1);
+	assert_int_equal(0, store_maintain(scene.store, start_ns + 149 * NS_PER_SECOND, NULL));
+	EXPECT_EQ(0, stats_of(&scene).chunk_rows, "89 s after its end");
+	assert_int_equal(0, store_maintain(scene.store, start_ns + 150 * NS_PER_SECOND, NULL));
+	EXPECT_EQ(1, stats_of(&scene).chunk_rows, "90 s after its end");
+	append_text(scene.store, 1, 2, "service=a", start_ns, "main", 1);
+	assert_int_equal(0, store_maintain(scene.store, start_ns + 151 * NS_PER_SECOND, NULL));
+	EXPECT_EQ(1, stats_of(&scene).chunk_rows, "a late row waits for others");
+	assert_int_equal(0, store_maintain(scene.store, start_ns + 166 * NS_PER_SECOND, NULL));
+	EXPECT_EQ(2, stats_of(&scene).chunk_rows, "not for ever");
+	scene_end(&scene);
+}
+
+TEST(retention_drops_whole_partitions)
+{
+	struct scene scene;
+	struct dump dump;
+	uint64_t hour = 3600 * NS_PER_SECOND;
+
+	scene_begin(&scene, (struct store_options){ .retention_ns = 1000 * hour });
+	for (int i = 0; i < 4; i++)
+		append_text(scene.store, 1, (uint64_t)i + 1, "service=a", hour_ns(-10 + i),
+			    "main;f", 1 << i);
+	scene_flush(&scene);
+	append_text(scene.store, 1, 5, "service=a", hour_ns(-9), "main;f", 1 << 4); // open
+	EXPECT_EQ(4, stats_of(&scene).partitions, "before");
+	assert_int_equal(0, store_maintain(scene.store, hour_ns(-8) + 1000 * hour, NULL));
+	for (int reopened = 0; reopened < 2; reopened++) {
+		EXPECT_EQ(2, stats_of(&scene).partitions, "after");
+		EXPECT_EQ(hour_ns(-8), stats_of(&scene).oldest_ns, "oldest");
+		EXPECT_EQ(hour_ns(-7), stats_of(&scene).newest_ns, "newest");
+		dump_store(scene.store, "{}", all_time, SCAN_SUMS, &dump);
+		EXPECT_EQ(12, dump.lines[0].value, "sum of what is left");
+		dump_deinit(&dump);
+		scene_reopen(&scene);
+	}
+	// A stack of a dropped partition is still known to the one after it.
+	struct profile *profile = test_profile();
+	add_known(profile, "service=a", hour_ns(-6), "main;f", 1);
+	append_profile(scene.store, 1, 6, profile);
+	scene_end(&scene);
+}
+
+TEST(a_refused_batch_leaves_no_partition)
+{
+	struct scene scene;
+	struct profile *profile = test_profile();
+	struct store_batch_id batch = batch_of(1, 1);
+	struct store_append_result result;
+
+	scene_begin(&scene, (struct store_options){ 0 });
+	append_text(scene.store, 2, 1, "service=a", 0, "main;f", 1); // the epoch is a time too
+	add_known(profile, "service=a", hour_ns(0), "main;unknown", 1);
+	assert_int_equal(0, store_append(scene.store, &batch, profile, &result, NULL));
+	EXPECT_EQ(1, result.unknown_stack_count, "unknown");
+	free(result.unknown_stacks);
+	EXPECT_EQ(2, stats_of(&scene).partitions, "before");
+	assert_int_equal(0, store_maintain(scene.store, clock_realtime_ns(), NULL));
+	EXPECT_EQ(1, stats_of(&scene).partitions, "after");
+	profile_free(profile);
+	scene_end(&scene);
+}
+
+TEST(a_selection_outlives_its_partition)
+{
+	struct scene scene;
+	struct selector selector = selector_of("{}");
+	struct store_selection *selection;
+	struct dump dump = { 0 };
+	struct store_scanner scanner = { .context = &dump,
+					 .partition = dump_partition,
+					 .rows = dump_rows };
+
+	scene_begin(&scene, (struct store_options){ .retention_ns = 1000 * 3600 * NS_PER_SECOND });
+	append_text(scene.store, 1, 1, "service=a", hour_ns(0), "main", 1);
+	assert_int_equal(0, store_select(scene.store, &selector, NULL, all_time, &selection, NULL));
+	EXPECT_EQ(1, selection->series_count, "series");
+	assert_int_equal(0, store_maintain(scene.store, hour_ns(1001), NULL));
+	assert_int_equal(0, store_scan(scene.store, selection, all_time, &scanner, NULL));
+	EXPECT_EQ(0, dump.count, "rows");
+	store_selection_free(selection);
+	selector_deinit(&selector);
+	scene_end(&scene);
+}
+
+TEST(little_memory_only_makes_it_slower)
+{
+	struct scene scene;
+	struct model model = { .random = 3 };
+	char stack[256];
+
+	scene_begin(&scene, (struct store_options){ .memory_bytes = 32 << 20 });
+	for (uint64_t i = 1; i <= 12; i++)
+		append_profile(
+			scene.store, 1, i,
+			model_batch(&model, 300, hour_ns((int)i % 6 - 5), 60 * NS_PER_SECOND));
+	// Dictionaries of about 10 MB each: not all fit at once.
+	for (uint64_t i = 0; i < 6; i++) {
+		struct profile *profile = test_profile();
+
+		for (uint32_t j = 0; j < 30000; j++) {
+			sprintf(stack, "main;big%u;leaf%u", j % 100, j);
+			add_text(profile, "service=big", hour_ns((int)i - 5), stack, 1);
+		}
+		append_profile(scene.store, 2, i + 1, profile);
+		assert_int_equal(0, store_maintain(scene.store, clock_realtime_ns(), NULL));
+	}
+	scene_flush(&scene);
+	for (int i = 0; i < 3; i++) {
+		expect_model(&model, scene.store, "{service=~\"s.*\"}", all_time, "evicted");
+		assert_int_equal(0, store_maintain(scene.store, clock_realtime_ns(), NULL));
+		uint64_t memory = stats_of(&scene).memory_bytes;
+		if (memory > 32 << 20)
+			fail_msg("%llu bytes of memory", (unsigned long long)memory);
+	}
+	model_deinit(&model);
+	scene_end(&scene);
+}
+
+TEST(sums_and_totals_are_kept_where_they_are_few)
+{
+	struct scene scene;
+	struct model model = { .random = 4 };
+	struct dump sums, grouped, rows;
+
+	scene_begin(&scene, (struct store_options){ 0 });
+	for (uint64_t i = 1; i <= 30; i++)
+		append_profile(scene.store, 1, i,
+			       model_batch(&model, 1000, hour_ns(0), 2 * NS_PER_SECOND));
+	scene_flush(&scene);
+	dump_store(scene.store, "{}", all_time, SCAN_ROWS, &rows);
+	dump_store(scene.store, "{}", all_time, SCAN_SUMS, &sums);
+	dump_store(scene.store, "{}", all_time, DUMP_SERVICE_SUMS, &grouped);
+	EXPECT_EQ(sums.row_count, grouped.row_count, "sums of services, which are groups");
+	if (sums.row_count * 16 > rows.row_count)
+		fail_msg("%llu sums were read for %llu rows", (unsigned long long)sums.row_count,
+			 (unsigned long long)rows.row_count);
+	dump_deinit(&sums);
+	dump_deinit(&grouped);
+	dump_deinit(&rows);
+	model_deinit(&model);
+	scene_end(&scene);
+}
+
+RUN_TESTS(CONFORMANCE_TESTS, INTERVAL_TESTS,
+	  cmocka_unit_test(a_store_of_before_intervals_opens_and_one_of_the_future_does_not),
+	  cmocka_unit_test(a_foreign_directory_is_left_alone),
+	  cmocka_unit_test(a_second_opener_is_told_of_the_lock),
+	  cmocka_unit_test(a_damaged_store_says_so), cmocka_unit_test(options_must_fit_the_store),
+	  cmocka_unit_test(a_window_is_closed_once_its_agents_had_time),
+	  cmocka_unit_test(retention_drops_whole_partitions),
+	  cmocka_unit_test(a_refused_batch_leaves_no_partition),
+	  cmocka_unit_test(a_selection_outlives_its_partition),
+	  cmocka_unit_test(little_memory_only_makes_it_slower),
+	  cmocka_unit_test(sums_and_totals_are_kept_where_they_are_few))

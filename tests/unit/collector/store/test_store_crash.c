@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// kill -9 at any moment loses nothing that was acknowledged and counts nothing twice. A program of
+// its own: it forks before anything has threads.
+#include "tests/unit/collector/store/store_fixture.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+enum {
+	ROUNDS = 15,
+	AGENTS = 3,
+	BATCH_ROWS = 12,
+	KILL_MS_MAX = 150,
+};
+
+/** What a child tells its parent: this batch was acknowledged. */
+struct ack {
+	uint64_t agent, sequence;
+};
+
+struct sender {
+	struct store *store;
+	uint64_t agent, sequence; // the next to send
+	int pipe;
+};
+
+static uint64_t base_ns; // equal in all processes
+
+/** A batch tells by its slot which it is: the rows of one cannot pass for another's. */
+static struct profile *batch_profile(uint64_t agent, uint64_t sequence)
+{
+	struct profile *profile = test_profile();
+	char labels[64], stack[64];
+
+	sprintf(labels, "service=crash,node=n%llu", (unsigned long long)agent);
+	for (uint64_t i = 0; i < BATCH_ROWS; i++) {
+		sprintf(stack, "main;f%llu;g%llu", (unsigned long long)(sequence % 17),
+			(unsigned long long)i);
+		add_text(profile, labels, base_ns + sequence * TEST_SLOT_NS, stack,
+			 (int64_t)(sequence * 100 + i));
+	}
+	return profile;
+}
+
+static void *send_batches(void *argument)
+{
+	struct sender *sender = argument;
+
+	for (;; sender->sequence++) {
+		struct store_batch_id batch = batch_of(sender->agent, sender->sequence);
+		struct ack ack = { sender->agent, sender->sequence };
+		struct profile *profile = batch_profile(sender->agent, sender->sequence);
+		struct store_append_result result;
+
+		if (store_append(sender->store, &batch, profile, &result, NULL) < 0 ||
+		    result.unknown_stack_count || write(sender->pipe, &ack, sizeof(ack)) < 0)
+			_exit(3);
+		profile_free(profile);
+	}
+	return NULL;
+}
+
+/** Append until killed; windows are closed in between. */
+static void run_sender(const char *path, const uint64_t *acknowledged, int ack_pipe)
+{
+	struct store_options options = { .path = path };
+	struct sender senders[AGENTS];
+	struct store *store;
+	pthread_t thread;
+
+	if (store_open_rocksdb(&options, &store, NULL) < 0)
+		_exit(2);
+	for (uint64_t i = 0; i < AGENTS; i++) {
+		senders[i] = (struct sender){ store, i, acknowledged[i] + 1, ack_pipe };
+		if (pthread_create(&thread, NULL, send_batches, &senders[i]))
+			_exit(2);
+	}
+	for (;;) {
+		usleep(3000);
+		if (store_flush(store, NULL) < 0)
+			_exit(4);
+	}
+}
+
+/** How many whole batches of @agent are there, from the first on; -1 if any is not as it was sent. */
+static int64_t count_batches(const struct dump *dump, uint64_t agent)
+{
+	for (uint64_t sequence = 1;; sequence++) {
+		uint64_t found_rows = 0;
+		char line[128];
+
+		for (uint64_t i = 0; i < BATCH_ROWS; i++) {
+			sprintf(line, "node=n%llu,service=crash %llu main;f%llu;g%llu",
+				(unsigned long long)agent,
+				(unsigned long long)((base_ns + sequence * TEST_SLOT_NS) /
+						     NS_PER_MS),
+				(unsigned long long)(sequence % 17), (unsigned long long)i);
+			const struct dump_line *found = dump_find(dump, line);
+			if (found && found->value != (int64_t)(sequence * 100 + i)) {
+				fprintf(stderr, "%s has %lld\n", line, (long long)found->value);
+				return -1;
+			}
+			found_rows += found != NULL;
+		}
+		if (found_rows == 0)
+			return (int64_t)sequence - 1;
+		if (found_rows != BATCH_ROWS) {
+			fprintf(stderr, "batch %llu of agent %llu has %llu rows\n",
+				(unsigned long long)sequence, (unsigned long long)agent,
+				(unsigned long long)found_rows);
+			return -1;
+		}
+	}
+}
+
+/** Exits 0 if the store holds what was acknowledged, and at most the batch under way besides. */
+static void run_checker(const char *path, const uint64_t *acknowledged)
+{
+	struct store_options options = { .path = path };
+	struct store *store;
+	struct error err = { 0 };
+	struct dump dump;
+	uint64_t batches = 0;
+
+	if (store_open_rocksdb(&options, &store, &err) < 0) {
+		fprintf(stderr, "%s\n", err.text);
+		_exit(2);
+	}
+	dump_store(store, "{}", all_time, SCAN_ROWS, &dump);
+	for (uint64_t i = 0; i < AGENTS; i++) {
+		int64_t count = count_batches(&dump, i);
+
+		if (count < (int64_t)acknowledged[i] || count > (int64_t)acknowledged[i] + 1) {
+			fprintf(stderr, "agent %llu: %lld batches, %llu acknowledged\n",
+				(unsigned long long)i, (long long)count,
+				(unsigned long long)acknowledged[i]);
+			_exit(1);
+		}
+		batches += (uint64_t)count;
+	}
+	if (dump.count != batches * BATCH_ROWS)
+		_exit(1); // rows of no batch
+	_exit(0);
+}
+
+static void read_acks(int pipe, uint64_t *acknowledged)
+{
+	struct ack ack;
+
+	while (read(pipe, &ack, sizeof(ack)) == sizeof(ack))
+		if (ack.sequence > acknowledged[ack.agent])
+			acknowledged[ack.agent] = ack.sequence;
+}
+
+static void run_round(const char *path, uint64_t *acknowledged, unsigned int kill_ms)
+{
+	int pipes[2], status;
+
+	assert_int_equal(0, pipe2(pipes, O_CLOEXEC));
+	pid_t sender = fork();
+	if (!sender)
+		run_sender(path, acknowledged, pipes[1]);
+	close(pipes[1]);
+	usleep(kill_ms * 1000);
+	kill(sender, SIGKILL);
+	waitpid(sender, &status, 0);
+	assert_true(WIFSIGNALED(status));
+	read_acks(pipes[0], acknowledged);
+	close(pipes[0]);
+
+	pid_t checker = fork();
+	if (!checker)
+		run_checker(path, acknowledged);
+	waitpid(checker, &status, 0);
+	EXPECT_EQ(0, WIFEXITED(status) ? WEXITSTATUS(status) : -1, "the checker's exit status");
+}
+
+/** Append until the disk refuses; then say how many batches were acknowledged. */
+static void run_until_full(const char *path, int pipe)
+{
+	struct store_options options = { .path = path };
+	struct rlimit limit = { 1 << 20, 1 << 20 }; // a file may not become larger
+	struct store *store;
+	struct error err = { 0 };
+
+	signal(SIGXFSZ, SIG_IGN);
+	if (store_open_rocksdb(&options, &store, NULL) < 0 || setrlimit(RLIMIT_FSIZE, &limit) < 0)
+		_exit(2);
+	for (uint64_t sequence = 1;; sequence++) {
+		struct store_batch_id batch = batch_of(0, sequence);
+		struct ack ack = { 0, sequence };
+		struct profile *profile = batch_profile(0, sequence);
+		struct store_append_result result;
+
+		if (store_append(store, &batch, profile, &result, &err) < 0)
+			break;
+		profile_free(profile);
+		if (write(pipe, &ack, sizeof(ack)) < 0)
+			_exit(3);
+	}
+	_exit(strstr(err.text, "store") ? 0 : 4); // the error says where
+}
+
+TEST(a_disk_that_refuses_loses_nothing_acknowledged)
+{
+	uint64_t acknowledged[AGENTS] = { 0 };
+	char path[64];
+	int pipes[2], status;
+
+	base_ns = hour_ns(0);
+	directory_new(path);
+	assert_int_equal(0, pipe2(pipes, O_CLOEXEC));
+	pid_t sender = fork();
+	if (!sender)
+		run_until_full(path, pipes[1]);
+	close(pipes[1]);
+	read_acks(pipes[0], acknowledged);
+	close(pipes[0]);
+	waitpid(sender, &status, 0);
+	EXPECT_EQ(0, WIFEXITED(status) ? WEXITSTATUS(status) : -1, "the sender's exit status");
+	if (acknowledged[0] < 100)
+		fail_msg("only %llu batches fitted", (unsigned long long)acknowledged[0]);
+
+	pid_t checker = fork();
+	if (!checker)
+		run_checker(path, acknowledged);
+	waitpid(checker, &status, 0);
+	EXPECT_EQ(0, WIFEXITED(status) ? WEXITSTATUS(status) : -1, "the checker's exit status");
+	directory_remove(path);
+}
+
+static bool too_few(const uint64_t *acknowledged)
+{
+	for (int i = 0; i < AGENTS; i++)
+		if (acknowledged[i] < ROUNDS)
+			return true;
+	return false;
+}
+
+TEST(kill_9_loses_nothing_acknowledged_and_counts_nothing_twice)
+{
+	uint64_t acknowledged[AGENTS] = { 0 };
+	char path[64];
+
+	base_ns = hour_ns(0);
+	directory_new(path);
+	srand((unsigned int)getpid());
+	for (int i = 0; i < ROUNDS; i++)
+		run_round(path, acknowledged, 10 + (unsigned int)rand() % KILL_MS_MAX);
+	// A machine under load may not have opened the store by then.
+	for (unsigned int ms = 2 * KILL_MS_MAX; too_few(acknowledged) && ms < 20000; ms *= 2)
+		run_round(path, acknowledged, ms);
+	for (int i = 0; i < AGENTS; i++)
+		if (acknowledged[i] < ROUNDS)
+			fail_msg(
+				"agent %d had only %llu batches acknowledged: the test says little",
+				i, (unsigned long long)acknowledged[i]);
+	directory_remove(path);
+}
+
+RUN_TESTS(cmocka_unit_test(a_disk_that_refuses_loses_nothing_acknowledged),
+	  cmocka_unit_test(kill_9_loses_nothing_acknowledged_and_counts_nothing_twice))
