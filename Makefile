@@ -221,8 +221,8 @@ $(BUILD)/tests/gpu/libcupti.so.12: tests/gpu/cupti_double.c tests/gpu/cupti_doub
 	mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(CC) -std=gnu11 -O1 -g -I. -Itests/gpu/cupti -fPIC -shared -Wall -Wextra -pthread -Wl,-soname,$(@F) $< -o $@
-$(call unit_programs,cupti_window): | $(CUPTI_DOUBLES)
-$(call unit_programs,probe_site gpu_driver gpu_lane gpu_probes gpu_memory gpu_counts gpu_graphs): | $(GPU_DOUBLES) $(GPU_SHAPES)
+$(call unit_programs,cupti_session): | $(CUPTI_DOUBLES)
+$(call unit_programs,probe_site gpu_driver gpu_source gpu_probes gpu_memory gpu_counts gpu_graphs): | $(GPU_DOUBLES) $(GPU_SHAPES)
 
 # So many programs of unit tests, or processes of pytest, run at a time; and where nothing is measured.
 TEST_WORKERS ?= 1
@@ -231,7 +231,7 @@ STEADY_WORKERS ?= 2
 .PRECIOUS: $(BUILD)/obj/%.o $(BUILD)/gen/%.c $(BUILD)/bpf/%.bpf.o
 
 # They put probes into the same files, which takes turns in the kernel.
-PROBING_TESTS := $(call unit_programs,gpu_driver gpu_probes gpu_lane gpu_memory gpu_counts gpu_graphs gpu_programs gpu_spin \
+PROBING_TESTS := $(call unit_programs,gpu_driver gpu_probes gpu_source gpu_memory gpu_counts gpu_graphs gpu_programs gpu_spin \
 	probe_link probe_site)
 
 .PHONY: unit
@@ -394,7 +394,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(COLLECTOR_A) $(PROTO_A) $(BASE_A)
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 10
 # What they need of agent/ and proto/: the rest, with the programs for the kernel, is not built for them.
-FUZZED := $(foreach module,foreign_file build_id callee_saved cfi cfi_expression cfi_pointer cfi_program cgroup code_flow code_flow_rows \
+FUZZED := $(foreach module,foreign_file build_id callee_saved cfi cfi_expression cfi_pointer cfi_program cgroup code_analysis code_analysis_rows \
 	  cuda_symbols debug_file elf elf_symbols executable file_symbols frame_states go_pclntab go_text \
 	  jit_name jit_symbols jitdump kallsyms mapped_file mapping mmap_events perf_events perf_map plt proc \
 	  process_labels process_memory python_code python_layout python_lines python_text resource_attributes \

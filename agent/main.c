@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "agent/ship/identity.h"
-#include "agent/lanes.h"
+#include "agent/sources.h"
 #include "agent/options.h"
 #include "agent/profiler.h"
 #include "agent/ship/sender.h"
@@ -40,7 +40,7 @@ enum {
 	MALLOC_ARENAS = 2, // gRPC's threads hardly allocate; each arena costs memory
 };
 
-enum event_source { SOURCE_PROFILER, SOURCE_DRAIN, SOURCE_TICK, SOURCE_SIGNAL, SOURCE_COUNT };
+enum event_kind { EVENT_PROFILER, EVENT_DRAIN, EVENT_TICK, EVENT_SIGNAL, EVENT_COUNT };
 
 struct agent {
 	struct options options;
@@ -115,8 +115,8 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.symbolize_lines = agent->options.lines,
 		.debuginfod_urls = agent->options.debuginfod,
 		.debug_files_bytes = agent->options.debug_files_bytes,
-		.lanes = agent->options.lanes | LANE_GPU |
-			 (agent->options.governed ? LANE_GOVERNOR : 0),
+		.sources = agent->options.sources | SOURCE_GPU |
+			   (agent->options.governed ? SOURCE_GOVERNOR : 0),
 		.wakers = agent->options.wakers,
 		.budget_percent = agent->options.budget_percent,
 		.governor_interval_ns = agent->options.governor_interval_ns,
@@ -126,7 +126,7 @@ static int open_profiler(struct agent *agent, struct error *err)
 	return profiler_open(&options, &agent->profiler, err);
 }
 
-static int watch(struct agent *agent, int fd, enum event_source source)
+static int watch(struct agent *agent, int fd, enum event_kind source)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.u32 = source };
 
@@ -153,13 +153,13 @@ static int open_loop(struct agent *agent, struct error *err)
 	if (agent->epoll_fd < 0 || agent->drain_fd < 0 || agent->tick_fd < 0)
 		return error_errno(err, -errno, "loop");
 
-	int rc = watch(agent, profiler_fd(agent->profiler), SOURCE_PROFILER);
+	int rc = watch(agent, profiler_fd(agent->profiler), EVENT_PROFILER);
 	if (!rc)
-		rc = watch(agent, agent->drain_fd, SOURCE_DRAIN);
+		rc = watch(agent, agent->drain_fd, EVENT_DRAIN);
 	if (!rc)
-		rc = watch(agent, agent->tick_fd, SOURCE_TICK);
+		rc = watch(agent, agent->tick_fd, EVENT_TICK);
 	if (!rc)
-		rc = watch(agent, agent->signal_fd, SOURCE_SIGNAL);
+		rc = watch(agent, agent->signal_fd, EVENT_SIGNAL);
 	if (!rc)
 		rc = set_timer(agent->drain_fd,
 			       interval_ns < FIRST_WINDOW_NS ? interval_ns : FIRST_WINDOW_NS, 0);
@@ -303,27 +303,27 @@ static bool on_signal(struct agent *agent)
 
 static int run(struct agent *agent, struct error *err)
 {
-	struct epoll_event events[SOURCE_COUNT];
+	struct epoll_event events[EVENT_COUNT];
 	bool stop = false;
 	int rc = 0;
 
 	while (!rc && !stop) {
-		int count = epoll_wait(agent->epoll_fd, events, SOURCE_COUNT, -1);
+		int count = epoll_wait(agent->epoll_fd, events, EVENT_COUNT, -1);
 
 		if (count < 0 && errno != EINTR)
 			return error_errno(err, -errno, "loop");
 		for (int i = 0; i < count && !rc; i++) {
 			switch (events[i].data.u32) {
-			case SOURCE_PROFILER:
+			case EVENT_PROFILER:
 				on_profiler(agent);
 				break;
-			case SOURCE_DRAIN:
+			case EVENT_DRAIN:
 				rc = on_drain(agent, err);
 				break;
-			case SOURCE_TICK:
+			case EVENT_TICK:
 				on_tick(agent);
 				break;
-			case SOURCE_SIGNAL:
+			case EVENT_SIGNAL:
 				stop |= on_signal(agent);
 				break;
 			}

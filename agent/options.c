@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/lanes.h"
+#include "agent/sources.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config.h"
@@ -49,17 +49,17 @@ static const struct {
 	uint32_t bits;
 } lane_words[] = {
 	{ "cpu", 0 },
-	{ "wall", LANE_WALL },
-	{ "memory", LANE_MEMORY },
-	{ "gpu", LANE_GPU_CALLS },
+	{ "wall", SOURCE_WALL },
+	{ "memory", SOURCE_MEMORY },
+	{ "gpu", SOURCE_GPU_CALLS },
 };
 
-static int parse_lane(const char *word, size_t length, uint32_t *lanes, struct error *err)
+static int parse_lane(const char *word, size_t length, uint32_t *sources, struct error *err)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(lane_words); i++) {
 		if (strlen(lane_words[i].word) == length &&
 		    !strncmp(lane_words[i].word, word, length)) {
-			*lanes |= lane_words[i].bits;
+			*sources |= lane_words[i].bits;
 			return 0;
 		}
 	}
@@ -69,11 +69,11 @@ static int parse_lane(const char *word, size_t length, uint32_t *lanes, struct e
 
 static int parse_lanes(const char *text, uint32_t *ret_lanes, struct error *err)
 {
-	uint32_t lanes = 0;
+	uint32_t sources = 0;
 
 	for (const char *word = text;;) {
 		size_t length = strcspn(word, ",");
-		int rc = parse_lane(word, length, &lanes, err);
+		int rc = parse_lane(word, length, &sources, err);
 
 		if (rc)
 			return rc;
@@ -81,7 +81,7 @@ static int parse_lanes(const char *text, uint32_t *ret_lanes, struct error *err)
 			break;
 		word += length + 1;
 	}
-	*ret_lanes = lanes;
+	*ret_lanes = sources;
 	return 0;
 }
 
@@ -97,11 +97,11 @@ static int parse_wakers(struct options *options, struct error *err)
 			err, -EINVAL,
 			"--wakers: \"%.60s\" is not a list of services with commas between",
 			services);
-	if (!(options->lanes & LANE_WALL))
+	if (!(options->sources & SOURCE_WALL))
 		return error_set(
 			err, -EINVAL,
 			"--wakers: who ends a wait is told with the waits: --lanes has no wall");
-	options->lanes |= LANE_WAKERS;
+	options->sources |= SOURCE_WAKERS;
 	return 0;
 }
 
@@ -129,7 +129,7 @@ static int check(const struct options *options, const char *log_level, int argc,
 int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_exit,
 		  struct error *err)
 {
-	_cleanup_free_ char *log_level = NULL, *budget = NULL, *lanes = NULL;
+	_cleanup_free_ char *log_level = NULL, *budget = NULL, *sources = NULL;
 	enum config_outcome outcome = CONFIG_RUN;
 	struct options *o = ret_options;
 	int first_word = argc;
@@ -159,7 +159,7 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		  "ask these servers for the symbols of stripped files; \"none\" asks none" },
 		{ "debug-files", 0, CONFIG_SIZE, &o->debug_files_bytes, "1GiB", 1 << 20,
 		  (uint64_t)1 << 40, "SIZE", "keep at most so much of what they sent, in --cache" },
-		{ "lanes", 0, CONFIG_STRING, &lanes, "cpu,wall,memory,gpu", 0, 0, "LIST",
+		{ "lanes", 0, CONFIG_STRING, &sources, "cpu,wall,memory,gpu", 0, 0, "LIST",
 		  "what to measure: cpu (always), wall (what threads wait for), memory (what "
 		  "grows), gpu (what is asked of GPUs)" },
 		{ "wakers", 0, CONFIG_STRING, &o->wakers, NULL, 0, 0, "SERVICES",
@@ -202,7 +202,7 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 	}
 	rc = parse_budget(budget, o, err);
 	if (!rc)
-		rc = parse_lanes(lanes, &o->lanes, err);
+		rc = parse_lanes(sources, &o->sources, err);
 	if (!rc)
 		rc = parse_wakers(o, err);
 	if (rc)

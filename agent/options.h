@@ -21,9 +21,9 @@ struct options {
 	bool lines;
 	char *debuginfod; // URLs; NULL: none
 	uint64_t debug_files_bytes;
-	uint32_t lanes; // what is measured beside CPU time: enum lane_bit of lanes.h
-	char *wakers;   // services of whose threads' waits it is told who ends them; NULL: none
-	bool governed;  // else the agent may cost what it costs
+	uint32_t sources; // what is measured beside CPU time: enum source_bit of sources.h
+	char *wakers;     // services of whose threads' waits it is told who ends them; NULL: none
+	bool governed;    // else the agent may cost what it costs
 	double budget_percent; // of one core; 0: by the machine's size
 	uint64_t governor_interval_ns;
 	uint64_t kernel_period_ns;

@@ -15,7 +15,7 @@
 #include "agent/symbols/debug_file.h"
 #include "agent/symbols/executable.h"
 #include "agent/symbols/kallsyms.h"
-#include "agent/lanes.h"
+#include "agent/sources.h"
 #include "agent/symbols/line_reader.h"
 #include "agent/bpf/loader.h"
 #include "agent/stacks/location_table.h"
@@ -31,7 +31,7 @@
 #include "agent/stacks/stack_table.h"
 #include "agent/bpf/thread_priority.h"
 #include "agent/stacks/wait_class.h"
-#include "agent/stacks/window.h"
+#include "agent/stacks/export_interval.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/debuginfod.h"
@@ -44,11 +44,11 @@ enum {
 	COUNTS_SECONDS = 4,
 	// Lanes count waits and threads, of which each CPU can have as many as the kernel side lets it
 	// (bpf/switch/unwind_budget.h), and totals of each thread name of each process.
-	LANE_COUNTS_PER_CPU = 8192,
-	LANE_COUNTS_MIN = 8192,
+	SOURCE_COUNTS_PER_CPU = 8192,
+	SOURCE_COUNTS_MIN = 8192,
 	// With two maps of 176 bytes a count, 23 MB of kernel memory; on more than 8 CPUs they are
 	// drained more often if all of them are busy.
-	LANE_COUNTS_MAX = 65536,
+	SOURCE_COUNTS_MAX = 65536,
 	SWEEP_WINDOWS = 12, // locations that no stack uses are let go once a minute
 };
 
@@ -85,18 +85,18 @@ struct profiler {
 	struct location_table *locations;
 	struct gpu_namer gpu_namer; // set by the lane that knows names
 	struct stack_table *stacks;
-	struct wait_class_memo *wait_classes;
+	struct wait_class_cache *wait_classes;
 	struct stack_reader reader;
 	struct loader *loader;
 	struct process_unwinds *unwinds;
 	struct snapshot_program *snapshot_program;
 	struct snapshots *snapshots; // NULL: none are taken
 	struct perf_events *events;
-	struct lanes *lanes;
-	struct window window;  // of which part was drained early, if its map filled up
-	uint32_t windows;      // finished
-	uint64_t lines_due_ns; // when to look for lines that were read
-	uint64_t clock_due_ns; // when to look at the clock again
+	struct sources *sources;
+	struct export_interval interval; // of which part was drained early, if its map filled up
+	uint32_t windows;                // finished
+	uint64_t lines_due_ns;           // when to look for lines that were read
+	uint64_t clock_due_ns;           // when to look at the clock again
 	uint64_t counts_due_ns;
 	uint64_t counts_before; // counter when the count maps were swapped
 	uint64_t stacks_lost;
@@ -189,9 +189,9 @@ static void set_timer(struct profiler *profiler)
 // ---- counts ---------------------------------------------------------------------------------
 
 struct count_drain {
-	struct window *window;
+	struct export_interval *interval;
 	struct process_unwinds *unwinds;
-	struct lanes *lanes;
+	struct sources *sources;
 	uint64_t now_ns;
 };
 
@@ -200,8 +200,8 @@ static int take_count(void *context, const struct count_key *key, const struct c
 	struct count_drain *drain = context;
 
 	process_unwind_use(drain->unwinds, &key->process);
-	lanes_take_count(drain->lanes, key, count);
-	return window_add(drain->window, key, count, drain->now_ns);
+	sources_take_count(drain->sources, key, count);
+	return export_interval_add(drain->interval, key, count, drain->now_ns);
 }
 
 static uint64_t read_new_counts(const struct profiler *profiler)
@@ -215,12 +215,12 @@ static uint64_t read_new_counts(const struct profiler *profiler)
 // Bodies are read after the swap: those of everything in the old map were written before it.
 static int drain_counts(struct profiler *profiler, struct error *err)
 {
-	struct count_drain drain = { .window = &profiler->window,
+	struct count_drain drain = { .interval = &profiler->interval,
 				     .unwinds = profiler->unwinds,
-				     .lanes = profiler->lanes };
+				     .sources = profiler->sources };
 	int rc;
 
-	lanes_before_drain(profiler->lanes); // what fails there is told in the next window
+	sources_before_drain(profiler->sources); // what fails there is told in the next window
 	profiler->counts_before = read_new_counts(profiler);
 	rc = loader_swap_counts(profiler->loader, err);
 	if (!rc)
@@ -266,9 +266,9 @@ static void expire(struct profiler *profiler)
 	executable_table_trim(profiler->executables);
 }
 
-static struct window_sources sources_of(const struct profiler *profiler)
+static struct export_interval_sources sources_of(const struct profiler *profiler)
 {
-	return (struct window_sources){
+	return (struct export_interval_sources){
 		.frames = profiler->reader.frames,
 		.stacks = profiler->stacks,
 		.wait_classes = profiler->wait_classes,
@@ -277,22 +277,22 @@ static struct window_sources sources_of(const struct profiler *profiler)
 
 int profiler_drain(struct profiler *profiler, struct profile **ret_profile, struct error *err)
 {
-	struct window_sources sources = sources_of(profiler);
+	struct export_interval_sources sources = sources_of(profiler);
 	uint64_t begin_ns = clock_monotonic_ns(), to_ns = clock_realtime_ns();
-	struct window next;
+	struct export_interval next;
 	int rc = drain_counts(profiler, err);
 
 	if (rc)
 		return rc;
-	rc = lanes_after_drain(profiler->lanes, &profiler->window);
+	rc = sources_after_drain(profiler->sources, &profiler->interval);
 	if (rc)
 		return error_errno(err, rc, "samples are dropped");
-	if (window_init(&next, &sources, profiler->slot_ns, to_ns) < 0)
+	if (export_interval_init(&next, &sources, profiler->slot_ns, to_ns) < 0)
 		return error_set(err, -ENOMEM, "out of memory");
-	*ret_profile = window_finish(&profiler->window, to_ns);
-	profiler->stacks_lost += profiler->window.stacks_lost;
-	window_deinit(&profiler->window);
-	profiler->window = next;
+	*ret_profile = export_interval_finish(&profiler->interval, to_ns);
+	profiler->stacks_lost += profiler->interval.stacks_lost;
+	export_interval_deinit(&profiler->interval);
+	profiler->interval = next;
 	expire(profiler);
 	profiler->drain_ns = clock_monotonic_ns() - begin_ns;
 	return 0;
@@ -386,7 +386,7 @@ static int open_tables(struct profiler *profiler, const struct labels *labels)
 	profiler->processes = process_table_new(profiler->executables, labels);
 	profiler->locations = location_table_new(profiler->executables, profiler->kallsyms);
 	profiler->stacks = stack_table_new();
-	profiler->wait_classes = wait_class_memo_new();
+	profiler->wait_classes = wait_class_cache_new();
 	profiler->reader.frames = (struct frame_locator){
 		.processes = profiler->processes,
 		.locations = profiler->locations,
@@ -403,9 +403,9 @@ static int open_tables(struct profiler *profiler, const struct labels *labels)
 
 static uint64_t lane_counts(uint64_t cpu_count)
 {
-	uint64_t wanted = LANE_COUNTS_MIN + cpu_count * LANE_COUNTS_PER_CPU;
+	uint64_t wanted = SOURCE_COUNTS_MIN + cpu_count * SOURCE_COUNTS_PER_CPU;
 
-	return wanted < LANE_COUNTS_MAX ? wanted : LANE_COUNTS_MAX;
+	return wanted < SOURCE_COUNTS_MAX ? wanted : SOURCE_COUNTS_MAX;
 }
 
 static uint32_t counts_for(const struct profiler_options *options)
@@ -414,9 +414,9 @@ static uint32_t counts_for(const struct profiler_options *options)
 	uint64_t wanted = cpu_count * options->frequency_hz * COUNTS_SECONDS;
 	uint32_t counts_max = COUNTS_MIN;
 
-	if (options->lanes)
+	if (options->sources)
 		wanted += lane_counts(cpu_count);
-	if (options->lanes & LANE_WAKERS) // with a budget of their own
+	if (options->sources & SOURCE_WAKERS) // with a budget of their own
 		wanted += lane_counts(cpu_count);
 
 	while (counts_max < wanted && counts_max < 1U << 24)
@@ -494,7 +494,7 @@ static int open_kernel_side(struct profiler *profiler, const struct profiler_opt
 		.cycles = ns_per_1024_cycles != 0,
 		.counts_max = profiler->counts_max,
 		.snapshots = true,
-		.waits = (options->lanes & LANE_WALL) != 0,
+		.waits = (options->sources & SOURCE_WALL) != 0,
 	};
 	int rc = open_programs(profiler, &loader_options, err);
 
@@ -538,7 +538,7 @@ static int set_frequency(void *context, uint32_t frequency_hz)
 static int open_lanes(struct profiler *profiler, const struct profiler_options *options,
 		      struct error *err)
 {
-	const struct lane_setup setup = {
+	const struct source_setup setup = {
 		.loader = profiler->loader,
 		.processes = profiler->processes,
 		.kallsyms = profiler->kallsyms,
@@ -550,20 +550,21 @@ static int open_lanes(struct profiler *profiler, const struct profiler_options *
 		.budget_percent = options->budget_percent,
 		.governor_interval_ns = options->governor_interval_ns,
 		.kernel_period_ns = options->kernel_period_ns,
-		.kernel_request = options->kernel_request,
+		.gpu_kernel_request = options->gpu_kernel_request,
 		.frequency_hz = options->frequency_hz,
 		.set_frequency = set_frequency,
 		.context = profiler,
 	};
 
-	return options->lanes ? lanes_open(options->lanes, &setup, &profiler->lanes, err) : 0;
+	return options->sources ? sources_open(options->sources, &setup, &profiler->sources, err)
+				: 0;
 }
 
 // Events of processes flow before the scan begins, so none falls between the two.
 static int open_all(struct profiler *profiler, const struct profiler_options *options,
 		    struct error *err)
 {
-	struct window_sources sources;
+	struct export_interval_sources sources;
 	int rc = open_tables(profiler, &options->labels);
 
 	if (rc)
@@ -572,7 +573,8 @@ static int open_all(struct profiler *profiler, const struct profiler_options *op
 	if (rc)
 		return rc;
 	sources = sources_of(profiler);
-	rc = window_init(&profiler->window, &sources, options->slot_ns, clock_realtime_ns());
+	rc = export_interval_init(&profiler->interval, &sources, options->slot_ns,
+				  clock_realtime_ns());
 	if (rc)
 		return error_set(err, rc, "out of memory");
 	rc = open_kernel_side(profiler, options, err);
@@ -620,16 +622,16 @@ void profiler_close(struct profiler *profiler)
 {
 	if (!profiler)
 		return;
-	lanes_close(profiler->lanes);
+	sources_close(profiler->sources);
 	perf_events_close(profiler->events);
 	snapshots_free(profiler->snapshots);
 	snapshot_program_close(profiler->snapshot_program);
 	process_unwind_close(profiler->unwinds);
 	loader_close(profiler->loader);
-	window_deinit(&profiler->window);
+	export_interval_deinit(&profiler->interval);
 	unnamed_stacks_deinit(&profiler->reader.unnamed);
 	stack_table_free(profiler->stacks);
-	wait_class_memo_free(profiler->wait_classes);
+	wait_class_cache_free(profiler->wait_classes);
 	location_table_free(profiler->locations);
 	line_reader_free(profiler->lines);
 	process_table_free(profiler->processes);
@@ -681,7 +683,7 @@ void profiler_tick(struct profiler *profiler)
 		profiler->lines_due_ns = now_ns + LINES_INTERVAL_NS;
 		line_reader_poll(profiler->lines);
 	}
-	lanes_tick(profiler->lanes, now_ns);
+	sources_tick(profiler->sources, now_ns);
 	if (now_ns >= profiler->clock_due_ns) {
 		profiler->clock_due_ns = now_ns + CLOCK_INTERVAL_NS;
 		set_clock(profiler);
@@ -739,7 +741,7 @@ const char *profiler_next_notice(struct profiler *profiler)
 		if (profiler->snapshots_notice[0])
 			return profiler->snapshots_notice;
 	}
-	const char *lane_said = lanes_next_notice(profiler->lanes);
+	const char *lane_said = sources_next_notice(profiler->sources);
 
 	return lane_said ? lane_said : process_unwind_notice(profiler->unwinds);
 }
@@ -756,7 +758,7 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 		.stacks_lost = profiler->stacks_lost,
 		.symbols_bytes = executable_table_symbol_bytes(profiler->executables),
 		.drain_ns = profiler->drain_ns,
-		.lanes = lanes_running(profiler->lanes),
+		.sources = sources_running(profiler->sources),
 	};
 	if (profiler->snapshots) {
 		struct snapshots_stats snapshots;
@@ -764,7 +766,7 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 		snapshots_read_stats(profiler->snapshots, &snapshots);
 		ret_stats->snapshots_lost = snapshots.lost;
 	}
-	ret_stats->budget_known = lanes_read_budget(profiler->lanes, &ret_stats->budget);
+	ret_stats->budget_known = sources_read_budget(profiler->sources, &ret_stats->budget);
 	if (profiler->lines)
 		ret_stats->symbols_bytes += line_reader_bytes(profiler->lines);
 	if (profiler->kallsyms)

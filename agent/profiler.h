@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 #include "agent/overhead/budget.h"
-#include "agent/gpu/kernel_request.h"
+#include "agent/gpu/gpu_kernel_request.h"
 #include "agent/process/process.h"
 #include "agent/publish/process_unwind.h"
 #include "agent/python/python_code_table.h"
@@ -18,21 +18,21 @@
 struct profiler;
 
 struct profiler_options {
-	uint32_t frequency_hz;         // samples per second and CPU, 1..1000; 99 by default
-	uint64_t slot_ns;              // 10 ms .. 1 s; 20 ms by default
-	pid_t pid;                     // only this process and its later children; 0: all
-	struct labels labels;          // added to every series (--label), over what is detected
-	const char *cache_folder;      // where unwind tables are kept over restarts; NULL: nowhere
-	bool symbolize_lines;          // source lines and inlined calls of native code, too
-	const char *debuginfod_urls;   // servers to ask for symbols of stripped files; NULL: none
-	uint64_t debug_files_bytes;    // of their answers kept in cache_folder, at most
-	uint32_t lanes;                // what runs beside the sampler: enum lane_bit of lanes.h
-	const char *wakers;            // services for LANE_WAKERS, with commas between; NULL: none
-	double budget_percent;         // of one core, for the governor; 0: its default
+	uint32_t frequency_hz;       // samples per second and CPU, 1..1000; 99 by default
+	uint64_t slot_ns;            // 10 ms .. 1 s; 20 ms by default
+	pid_t pid;                   // only this process and its later children; 0: all
+	struct labels labels;        // added to every series (--label), over what is detected
+	const char *cache_folder;    // where unwind tables are kept over restarts; NULL: nowhere
+	bool symbolize_lines;        // source lines and inlined calls of native code, too
+	const char *debuginfod_urls; // servers to ask for symbols of stripped files; NULL: none
+	uint64_t debug_files_bytes;  // of their answers kept in cache_folder, at most
+	uint32_t sources;            // what runs beside the sampler: enum source_bit of sources.h
+	const char *wakers;          // services for SOURCE_WAKERS, with commas between; NULL: none
+	double budget_percent;       // of one core, for the governor; 0: its default
 	uint64_t governor_interval_ns; // 0: its default
 	uint64_t kernel_period_ns;     // between windows of the CUPTI helper; 0: its default
-	struct kernel_request
-		*kernel_request; // one window instead, and no other call is seen; or NULL
+	struct gpu_kernel_request
+		*gpu_kernel_request; // one window instead, and no other call is seen; or NULL
 };
 
 /** What the profiler did since it was opened. Counts, unless a unit is named. */
@@ -49,7 +49,7 @@ struct profiler_stats {
 	struct process_jit_losses jit;
 	uint64_t symbols_bytes; // memory of symbol tables, bytes
 	uint64_t drain_ns;      // time of the last drain
-	uint32_t lanes;         // enum lane_bit of those that run
+	uint32_t sources;       // enum source_bit of those that run
 	bool budget_known;      // else nobody measures what the agent costs
 	struct budget_stats budget;
 	struct process_unwind_stats unwind;

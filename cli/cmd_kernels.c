@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "agent/gpu/cupti_window.h"
+#include "agent/gpu/cupti_session.h"
 #include "base/cleanup.h"
 #include "base/config.h"
 #include "base/demangle.h"
@@ -60,7 +60,7 @@ static int parse(int argc, char **argv, struct kernels_arguments *arguments,
 		 enum config_outcome *ret_outcome, struct error *err)
 {
 	const struct config_option table[] = {
-		{ "window", 'w', CONFIG_UINT, &arguments->window_ms, NULL, 2, CUPTI_WINDOW_MS_MAX,
+		{ "window", 'w', CONFIG_UINT, &arguments->window_ms, NULL, 2, CUPTI_SESSION_MS_MAX,
 		  "MS", "how long the window is (default 1000)" },
 		{ "one-in", 'n', CONFIG_UINT, &arguments->one_in, NULL, 1, 1 << 20, "N",
 		  "record the kernels of one launch in so many (default 1)" },
@@ -87,14 +87,14 @@ static int parse(int argc, char **argv, struct kernels_arguments *arguments,
 
 // ---- the window -----------------------------------------------------------------------------
 
-static int wait_for_result(struct cupti_window *window, uint64_t window_ms,
+static int wait_for_result(struct cupti_session *window, uint64_t window_ms,
 			   struct cupti_result *ret_result, struct error *err)
 {
 	int rc = -EAGAIN;
 
 	for (uint64_t ms = 0; rc == -EAGAIN && ms < window_ms + GRACE_MS; ms += POLL_MS) {
 		nanosleep(&(struct timespec){ .tv_nsec = POLL_MS * 1000000L }, NULL);
-		rc = cupti_window_read(window, ret_result);
+		rc = cupti_session_read(window, ret_result);
 	}
 	return rc ? error_errno(err, rc, "the helper's answer") : 0;
 }
@@ -230,20 +230,20 @@ static void answer_deinit(struct kernels_answer *answer)
 static int measure(const struct kernels_arguments *arguments, struct kernels_answer *answer,
 		   struct error *err)
 {
-	const struct cupti_window_options options = {
+	const struct cupti_session_options options = {
 		.window_ms = (uint32_t)arguments->window_ms,
 		.records_max = CUPTI_RECORDS,
 		.one_in = (uint32_t)arguments->one_in,
 	};
-	_cleanup_(cupti_window_freep) struct cupti_window *window = NULL;
-	int rc = cupti_window_find((pid_t)arguments->pid, &window, err);
+	_cleanup_(cupti_session_freep) struct cupti_session *window = NULL;
+	int rc = cupti_session_find((pid_t)arguments->pid, &window, err);
 
 	if (rc)
 		return rc;
 	if (arguments->stacks)
 		return kernel_stacks_measure((pid_t)arguments->pid, &options, &answer->result,
 					     &answer->launches, err);
-	if (cupti_window_ask(window, &options))
+	if (cupti_session_ask(window, &options))
 		return error_set(err, -EBUSY, "somebody else has a window open there");
 	return wait_for_result(window, arguments->window_ms, &answer->result, err);
 }

@@ -187,7 +187,7 @@ static int open_profiler(struct recording *recording, struct error *err)
 		.frequency_hz = (uint32_t)options->frequency_hz,
 		.slot_ns = RECORD_SLOT_NS,
 		.symbolize_lines = options->lines,
-		.lanes = options->type->lanes,
+		.sources = options->type->sources,
 		.pid = options->command ? recording->command.pid : (pid_t)options->pid,
 	};
 	int rc = labels_copy(&options->labels, &profiler_options.labels);

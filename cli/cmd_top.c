@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "agent/lanes.h"
+#include "agent/sources.h"
 #include "agent/profiler.h"
 #include "agent/unwind/unwind_table_cache.h"
 #include "base/cleanup.h"
@@ -170,10 +170,10 @@ static void describe_load(struct top *top, uint64_t window_ns)
 	double idle = window_ns ? (double)top->left_out / (double)window_ns : 0;
 	int length = 0;
 
-	if (type->lanes & LANE_MEMORY)
+	if (type->sources & SOURCE_MEMORY)
 		snprintf(top->load, sizeof(top->load), "%.1f MiB/s touched first",
 			 mean * NS_PER_SECOND / (1 << 20));
-	else if (!type->lanes)
+	else if (!type->sources)
 		snprintf(top->load, sizeof(top->load), "%s %.2f of %ld", type->rate, mean,
 			 sysconf(_SC_NPROCESSORS_ONLN));
 	else
@@ -210,7 +210,7 @@ static int begin(struct top *top, struct error *err)
 		.frequency_hz = (uint32_t)top->options->frequency_hz,
 		.slot_ns = TOP_SLOT_NS,
 		.pid = (pid_t)top->options->pid,
-		.lanes = top->options->type->lanes,
+		.sources = top->options->type->sources,
 		.wakers = top->options->service,
 	};
 	int rc = options.pid ? check_pid(options.pid, err) : 0;

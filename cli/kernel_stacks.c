@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/gpu/kernel_request.h"
-#include "agent/lanes.h"
+#include "agent/gpu/gpu_kernel_request.h"
+#include "agent/sources.h"
 #include "agent/profiler.h"
 #include "agent/unwind/unwind_table_cache.h"
 #include "base/cleanup.h"
@@ -40,7 +40,7 @@ static bool is_ready(const struct profiler *profiler, uint64_t elapsed_ns)
 	       (elapsed_ns >= SETTLE_NS && stats.unwind.processes && !stats.unwind.tables_pending);
 }
 
-static int refuse_late(struct profiler *profiler, const struct kernel_request *request,
+static int refuse_late(struct profiler *profiler, const struct gpu_kernel_request *request,
 		       struct error *err)
 {
 	char reason[ERROR_TEXT_BYTES] = "";
@@ -56,7 +56,7 @@ static int refuse_late(struct profiler *profiler, const struct kernel_request *r
 			 (int)request->pid, *reason ? reason : "without --stacks none is needed");
 }
 
-static int wait_for_window(struct profiler *profiler, struct kernel_request *request,
+static int wait_for_window(struct profiler *profiler, struct gpu_kernel_request *request,
 			   struct error *err)
 {
 	uint64_t begin_ns = clock_monotonic_ns();
@@ -75,11 +75,11 @@ static int wait_for_window(struct profiler *profiler, struct kernel_request *req
 	return request->rc ? error_errno(err, request->rc, "the helper's answer") : 0;
 }
 
-int kernel_stacks_measure(pid_t pid, const struct cupti_window_options *options,
+int kernel_stacks_measure(pid_t pid, const struct cupti_session_options *options,
 			  struct cupti_result *ret_result, struct profile **ret_profile,
 			  struct error *err)
 {
-	struct kernel_request request = { .pid = pid, .window = *options };
+	struct gpu_kernel_request request = { .pid = pid, .window = *options };
 	struct profiler *profiler = NULL;
 	char folder[PATH_MAX];
 	bool has_folder = unwind_table_cache_folder(folder, sizeof(folder)) == 0;
@@ -88,8 +88,8 @@ int kernel_stacks_measure(pid_t pid, const struct cupti_window_options *options,
 		.frequency_hz = FREQUENCY_HZ,
 		.slot_ns = NS_PER_SECOND,
 		.pid = pid,
-		.lanes = LANE_GPU_CALLS,
-		.kernel_request = &request,
+		.sources = SOURCE_GPU_CALLS,
+		.gpu_kernel_request = &request,
 	};
 	int rc = profiler_open(&profiler_options, &profiler, err);
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#include "agent/gpu/cupti_window.h"
+#include "agent/gpu/cupti_session.h"
 #include "base/error.h"
 #include "base/profile.h"
 
@@ -14,7 +14,7 @@
  * Open a window in process @pid and wait for its end: what it showed, and a profile with the time of the kernels
  * whose launch was seen, PROFILE_TYPE_GPU_KERNEL. Returns 0 or a negative errno.
  */
-int kernel_stacks_measure(pid_t pid, const struct cupti_window_options *options,
+int kernel_stacks_measure(pid_t pid, const struct cupti_session_options *options,
 			  struct cupti_result *ret_result, struct profile **ret_profile,
 			  struct error *err);
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/lanes.h"
+#include "agent/sources.h"
 #include "agent/stacks/sample_kind.h"
 #include "agent/stacks/wait_class.h"
 #include "base/cleanup.h"
@@ -13,13 +13,13 @@
 
 static const struct recorded_type types[] = {
 	{ PROFILE_TYPE_CPU, 0, "on-CPU time", "CPUs busy", false },
-	{ PROFILE_TYPE_OFF_CPU, LANE_WALL, "time blocked", "threads blocked", true },
-	{ PROFILE_TYPE_OFF_WAKE, LANE_WALL | LANE_WAKERS, "time blocked, by who ended it",
+	{ PROFILE_TYPE_OFF_CPU, SOURCE_WALL, "time blocked", "threads blocked", true },
+	{ PROFILE_TYPE_OFF_WAKE, SOURCE_WALL | SOURCE_WAKERS, "time blocked, by who ended it",
 	  "threads blocked", true },
-	{ PROFILE_TYPE_SCHED_DELAY, LANE_WALL, "time waiting for a CPU",
+	{ PROFILE_TYPE_SCHED_DELAY, SOURCE_WALL, "time waiting for a CPU",
 	  "threads waiting for a CPU", false },
-	{ PROFILE_TYPE_WALL, LANE_WALL, "all time of all threads", "threads", false },
-	{ PROFILE_TYPE_PAGE_FAULT, LANE_MEMORY, "memory touched first", "bytes per nanosecond",
+	{ PROFILE_TYPE_WALL, SOURCE_WALL, "all time of all threads", "threads", false },
+	{ PROFILE_TYPE_PAGE_FAULT, SOURCE_MEMORY, "memory touched first", "bytes per nanosecond",
 	  false },
 };
 
@@ -41,7 +41,7 @@ int recorded_type_find(const char *text, const struct recorded_type **ret_type, 
 
 int recorded_type_check_scope(const struct recorded_type *type, bool is_narrow, struct error *err)
 {
-	if (is_narrow || !(type->lanes & LANE_WAKERS))
+	if (is_narrow || !(type->sources & SOURCE_WAKERS))
 		return 0;
 	return error_set(
 		err, -EINVAL,
@@ -57,7 +57,7 @@ int recorded_type_check(const struct recorded_type *type, struct profiler *profi
 	const char *notice;
 
 	profiler_read_stats(profiler, &stats);
-	if ((stats.lanes & type->lanes) == type->lanes)
+	if ((stats.sources & type->sources) == type->sources)
 		return 0;
 	// The lanes' are the last that are told; each is valid until the next.
 	char reason[ERROR_TEXT_BYTES] = "this kernel cannot";

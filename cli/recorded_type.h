@@ -12,7 +12,7 @@
 
 struct recorded_type {
 	const char *type;  // five parts
-	uint32_t lanes;    // enum lane_bit: what has to run beside the sampler
+	uint32_t sources;  // enum source_bit: what has to run beside the sampler
 	const char *title; // of a graph: "time blocked"
 	const char *rate;  // what the sum is per unit of time: "threads blocked"
 	bool has_idle;     // its series have the label "wait"

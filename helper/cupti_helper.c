@@ -441,7 +441,7 @@ static void *run(void *context)
 			; // the agent has taken the last one back
 		else if (load_cupti())
 			subscribe_and_measure(window,
-					      at_most(shared->window_ms, CUPTI_WINDOW_MS_MAX) *
+					      at_most(shared->window_ms, CUPTI_SESSION_MS_MAX) *
 						      NS_PER_MS / 2);
 		else
 			shared->state = CUPTI_STATE_ABSENT;

@@ -17,7 +17,7 @@ enum {
 	CUPTI_RECORDS = 1 << 14, // of a window: 16 kernels a millisecond of one second
 	CUPTI_NAMES = 1 << 10,   // different kernels of a process
 	CUPTI_NAME_BYTES = 256,  // mangled; a longer one is cut
-	CUPTI_WINDOW_MS_MAX = 2000,
+	CUPTI_SESSION_MS_MAX = 2000,
 	CUPTI_OWN_PERCENT_MAX = 1, // of a CPU, over a window
 };
 
@@ -44,7 +44,7 @@ struct cupti_shared {
 	uint32_t version, bytes;
 	// The agent's. A window is asked for by raising its number, which wakes the helper (a futex).
 	uint32_t window_asked;
-	uint32_t window_ms;   // at most CUPTI_WINDOW_MS_MAX; half of it is for comparison
+	uint32_t window_ms;   // at most CUPTI_SESSION_MS_MAX; half of it is for comparison
 	uint32_t records_max; // the window ends when so many were taken; at most CUPTI_RECORDS
 	uint32_t one_in; // of so many launches one is told to the probe, and its kernels recorded
 	// The helper's, about the last window; window_done is written last.

@@ -174,10 +174,10 @@ static void launch_parts(struct gpu_graphs *graphs, const struct gpu_captured_gr
 	}
 }
 
-static int tell(const struct gpu_captured_graph *graph, uint64_t news, struct window *window,
-		uint64_t now_ns)
+static int tell(const struct gpu_captured_graph *graph, uint64_t news,
+		struct export_interval *interval, uint64_t now_ns)
 {
-	const struct profile *profile = window->profile;
+	const struct profile *profile = interval->profile;
 	uint64_t first = profile->from_ns / profile->slot_ns;
 	uint64_t last = clock_realtime_ns() / profile->slot_ns;
 	int rc = 0;
@@ -196,7 +196,7 @@ static int tell(const struct gpu_captured_graph *graph, uint64_t news, struct wi
 				       .samples = news * graph->stacks[i].launches };
 
 		memcpy(key.thread_name, owner->thread_name, sizeof(key.thread_name));
-		rc = window_add(window, &key, &count, now_ns);
+		rc = export_interval_add(interval, &key, &count, now_ns);
 	}
 	return rc;
 }
@@ -210,7 +210,8 @@ static void use_stacks(const struct gpu_captured_graph *graph, struct stack_tabl
 }
 
 int gpu_graphs_tell(struct gpu_graphs *graphs, struct map_entries *entries,
-		    const struct gpu_graph_maps *maps, struct window *window, uint64_t now_ns)
+		    const struct gpu_graph_maps *maps, struct export_interval *interval,
+		    uint64_t now_ns)
 {
 	int rc = map_entries_each(entries, maps->launches, take_launches, graphs);
 
@@ -229,9 +230,9 @@ int gpu_graphs_tell(struct gpu_graphs *graphs, struct map_entries *entries,
 		graph->within = 0;
 		launch_parts(graphs, graph, news);
 		if (news)
-			rc = tell(graph, news, window, now_ns);
+			rc = tell(graph, news, interval, now_ns);
 		else
-			use_stacks(graph, window->sources.stacks, now_ns);
+			use_stacks(graph, interval->sources.stacks, now_ns);
 	}
 	return rc < 0 ? rc : 0;
 }

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "agent/bpf/map_entries.h"
-#include "agent/stacks/window.h"
+#include "agent/stacks/export_interval.h"
 #include "bpf/gpu/gpu_call.h"
 
 enum {
@@ -58,7 +58,8 @@ void gpu_graphs_deinit(struct gpu_graphs *graphs);
  * Returns 0 or a negative errno.
  */
 int gpu_graphs_tell(struct gpu_graphs *graphs, struct map_entries *entries,
-		    const struct gpu_graph_maps *maps, struct window *window, uint64_t now_ns);
+		    const struct gpu_graph_maps *maps, struct export_interval *interval,
+		    uint64_t now_ns);
 
 /** Let go of captures of which no graph is there any more, nor was when this was called before. 0 or -errno. */
 int gpu_graphs_sweep(struct gpu_graphs *graphs, struct map_entries *entries,

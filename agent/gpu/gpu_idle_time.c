@@ -37,10 +37,10 @@ static struct gpu_idle_told *find_told(struct gpu_idle_time *time,
 }
 
 static int tell(struct gpu_idle_time *time, const struct process_key *process,
-		const struct gpu_idle *idle, struct window *window)
+		const struct gpu_idle *idle, struct export_interval *interval)
 {
 	struct gpu_idle_told *told = find_told(time, process);
-	const struct profile *profile = window->profile;
+	const struct profile *profile = interval->profile;
 	uint64_t now_ns = clock_monotonic_ns(), sum = gpu_idle_sum(idle, now_ns);
 	uint64_t last = clock_realtime_ns() / profile->slot_ns;
 	struct count_key key = { .process = *process, .kind = SAMPLE_KIND_GPU_IDLE_TIME };
@@ -57,7 +57,7 @@ static int tell(struct gpu_idle_time *time, const struct process_key *process,
 	memcpy(key.thread_name, idle->thread_name, sizeof(key.thread_name));
 	key.slot = profile->from_ns / profile->slot_ns;
 	key.more_slots = last > key.slot + 1 ? (uint32_t)(last - key.slot - 1) : 0;
-	return window_add(window, &key, &count, now_ns);
+	return export_interval_add(interval, &key, &count, now_ns);
 }
 
 static void forget_ended(struct gpu_idle_time *time)
@@ -68,7 +68,7 @@ static void forget_ended(struct gpu_idle_time *time)
 	}
 }
 
-int gpu_idle_time_add(struct gpu_idle_time *time, int fd, struct window *window)
+int gpu_idle_time_add(struct gpu_idle_time *time, int fd, struct export_interval *interval)
 {
 	struct process_key process, next;
 	struct gpu_idle idle;
@@ -80,7 +80,7 @@ int gpu_idle_time_add(struct gpu_idle_time *time, int fd, struct window *window)
 		process = next;
 		from = &process;
 		if (!bpf_map_lookup_elem(fd, &process, &idle))
-			rc = tell(time, &process, &idle, window);
+			rc = tell(time, &process, &idle, interval);
 	}
 	if (!rc)
 		forget_ended(time);

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "agent/stacks/window.h"
+#include "agent/stacks/export_interval.h"
 #include "bpf/gpu/gpu_idle.h"
 
 /** What was told of each process. All zero: nothing yet. */
@@ -24,4 +24,4 @@ void gpu_idle_time_deinit(struct gpu_idle_time *time);
  * Add what there is of it in map @fd since the last time, spread over @window, which ends now. Returns 0 or a
  * negative errno.
  */
-int gpu_idle_time_add(struct gpu_idle_time *time, int fd, struct window *window);
+int gpu_idle_time_add(struct gpu_idle_time *time, int fd, struct export_interval *interval);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/probes/probe_windows.h"
+#include "agent/probes/probe_duty_cycle.h"
 #include "agent/gpu/probed_file.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -29,11 +29,11 @@
 enum { NOTICES_MAX = 8 };
 
 _Static_assert((int)GPU_CALL_COUNT <= (int)PROBE_KINDS_MAX,
-	       "probe_windows.h knows kinds of calls by number");
+	       "probe_duty_cycle.h knows kinds of calls by number");
 
 struct gpu_probes {
 	struct gpu_probes_options options;
-	struct probe_windows windows;
+	struct probe_duty_cycle windows;
 	struct probed_file *files[GPU_DRIVERS_MAX];
 	uint64_t last_hits[GPU_CALL_COUNT]; // when they were last looked at
 	uint64_t looked_ns;
@@ -122,7 +122,8 @@ static bool set_kinds(struct gpu_probes *probes, uint64_t now_ns)
 		bool is_launch = false;
 		double cost = cost_of_kind(probes, kind, &is_launch);
 
-		changed |= probe_windows_set_kind(&probes->windows, kind, is_launch, cost, now_ns);
+		changed |=
+			probe_duty_cycle_set_kind(&probes->windows, kind, is_launch, cost, now_ns);
 	}
 	return changed;
 }
@@ -155,7 +156,7 @@ static void look(struct gpu_probes *probes, enum probe_mode mode, uint64_t elaps
 		probes->last_hits[kind] = hits[kind];
 		probes->hits += news;
 		probes->cost_ns += (double)calls * known->cost_ns;
-		probe_windows_measure(&probes->windows, kind, calls, elapsed_ns);
+		probe_duty_cycle_measure(&probes->windows, kind, calls, elapsed_ns);
 	}
 	uint64_t captured = hits[GPU_CALL_CAPTURED] - probes->last_hits[GPU_CALL_CAPTURED];
 	probes->last_hits[GPU_CALL_CAPTURED] = hits[GPU_CALL_CAPTURED];
@@ -172,7 +173,7 @@ static void open_window(struct gpu_probes *probes)
 	struct gpu_window window;
 
 	// What was seen before is of the time between windows: of kinds that were probed always.
-	look(probes, PROBE_WINDOWS, 0);
+	look(probes, PROBE_DUTY_CYCLE, 0);
 	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
 		if (probes->files[i])
 			attach(probes, probes->files[i], PROBE_SET_WINDOWS);
@@ -180,14 +181,14 @@ static void open_window(struct gpu_probes *probes)
 	probes->is_open = true;
 	probes->opened_ns = clock_monotonic_ns();
 	probes->window_count++;
-	probe_windows_open(&probes->windows, probes->opened_ns, &window);
+	probe_duty_cycle_open(&probes->windows, probes->opened_ns, &window);
 	if (probes->options.set_window)
 		probes->options.set_window(probes->options.context, &window);
 }
 
 static void close_window(struct gpu_probes *probes)
 {
-	look(probes, PROBE_WINDOWS, clock_monotonic_ns() - probes->opened_ns);
+	look(probes, PROBE_DUTY_CYCLE, clock_monotonic_ns() - probes->opened_ns);
 	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
 		if (probes->files[i])
 			probed_file_detach(probes->files[i], PROBE_SET_WINDOWS);
@@ -200,7 +201,7 @@ static void say_modes(struct gpu_probes *probes, const enum probe_mode before[GP
 	static const char *const words[] = {
 		[PROBE_ABSENT] = "no longer",
 		[PROBE_ALWAYS] = "always",
-		[PROBE_WINDOWS] = "in windows only",
+		[PROBE_DUTY_CYCLE] = "in windows only",
 		[PROBE_OFF] = "not at all",
 	};
 	char text[ERROR_TEXT_BYTES];
@@ -248,7 +249,7 @@ static void decide(struct gpu_probes *probes, uint64_t now_ns)
 
 	for (uint32_t kind = 0; kind < GPU_CALL_COUNT; kind++)
 		before[kind] = probes->windows.kinds[kind].mode;
-	if (!probe_windows_decide(&probes->windows, now_ns))
+	if (!probe_duty_cycle_decide(&probes->windows, now_ns))
 		return;
 	say_modes(probes, before);
 	attach_again(probes);
@@ -336,7 +337,7 @@ static void follow_captures(struct gpu_probes *probes, uint64_t now_ns)
 void gpu_probes_tick(struct gpu_probes *probes, uint64_t now_ns)
 {
 	follow_captures(probes, now_ns);
-	switch (probe_windows_step(&probes->windows, now_ns)) {
+	switch (probe_duty_cycle_step(&probes->windows, now_ns)) {
 	case PROBE_STEP_OPEN:
 		// With those of the last window still there calls would count twice.
 		if (probe_link_is_settled())
@@ -467,9 +468,9 @@ int gpu_probes_open(const struct gpu_probes_options *options, struct gpu_probes 
 		return error_set(err, -ENOMEM, "out of memory");
 	probes->options = *options;
 	probes->looked_ns = probes->captures_saved_ns = clock_monotonic_ns();
-	probe_windows_init(&probes->windows,
-			   options->budget > 0 ? options->budget : GPU_PROBES_BUDGET,
-			   probes->looked_ns);
+	probe_duty_cycle_init(&probes->windows,
+			      options->budget > 0 ? options->budget : GPU_PROBES_BUDGET,
+			      probes->looked_ns);
 	probes->captures_left_ns = probes->windows.budget * CAPTURES_SAVED_NS;
 	if (options->read_hits)
 		options->read_hits(options->context, probes->last_hits);
@@ -494,7 +495,7 @@ bool gpu_probes_see_all(const struct gpu_probes *probes, enum gpu_call first, en
 	for (uint32_t kind = first; kind <= (uint32_t)last; kind++) {
 		enum probe_mode mode = probes->windows.kinds[kind].mode;
 
-		if (mode == PROBE_WINDOWS || mode == PROBE_OFF)
+		if (mode == PROBE_DUTY_CYCLE || mode == PROBE_OFF)
 			return false;
 	}
 	return true;
@@ -542,7 +543,7 @@ void gpu_probes_read_stats(const struct gpu_probes *probes, struct gpu_probes_st
 	for (uint32_t kind = 0; kind < GPU_CALL_COUNT; kind++) {
 		const struct probe_kind *known = &probes->windows.kinds[kind];
 
-		stats.windowed += known->mode == PROBE_WINDOWS && !known->is_launch;
+		stats.windowed += known->mode == PROBE_DUTY_CYCLE && !known->is_launch;
 		stats.off += known->mode == PROBE_OFF;
 	}
 	*ret_stats = stats;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Probes in the files of the GPU's driver: at each function of the table that a file has, at the
 // cheapest place in it (probe_site.h), once for all processes; those of launches, and of what is
-// called too often, in windows only (probe_windows.h). One thread.
+// called too often, in windows only (probe_duty_cycle.h). One thread.
 #pragma once
 
 #include <stddef.h>

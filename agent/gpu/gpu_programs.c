@@ -153,17 +153,17 @@ void gpu_programs_by_kind(const struct gpu_programs *programs,
 	}
 }
 
-void gpu_programs_set_window(void *context, const struct gpu_window *window)
+void gpu_programs_set_window(void *context, const struct gpu_window *interval)
 {
 	struct gpu_programs *programs = context;
 	struct gpu_window *to = (struct gpu_window *)&programs->programs->bss->gpu_window;
 
 	// Closed while it is written: what comes meanwhile is in none.
 	__atomic_store_n(&to->end_ns, 0, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&to->begin_ns, window->begin_ns, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&to->weight, window->weight, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&to->sees_all, window->sees_all, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&to->end_ns, window->end_ns, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&to->begin_ns, interval->begin_ns, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&to->weight, interval->weight, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&to->sees_all, interval->sees_all, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&to->end_ns, interval->end_ns, __ATOMIC_SEQ_CST);
 }
 
 void gpu_programs_set_generation(void *context, uint32_t generation)
@@ -263,7 +263,7 @@ const char *gpu_programs_name(void *context, uint64_t hash)
 struct telling {
 	struct gpu_programs *programs;
 	struct process_table *processes;
-	struct window *window;
+	struct export_interval *interval;
 	uint64_t first_second, second_end; // of Unix time
 	uint64_t now_ns;
 	struct process_key asked; // who was asked for last, and the answer: /proc may have to say
@@ -285,7 +285,7 @@ static int tell_owner(void *context, const void *key, const void *value)
 	struct telling *telling = context;
 	const struct gpu_owner *owner = key;
 	const struct gpu_live *live = value;
-	uint64_t slot_ns = telling->window->profile->slot_ns;
+	uint64_t slot_ns = telling->interval->profile->slot_ns;
 	struct count_key counted = {
 		.process = owner->process,
 		.user = owner->user,
@@ -302,7 +302,7 @@ static int tell_owner(void *context, const void *key, const void *value)
 	for (uint64_t second = telling->first_second; second < telling->second_end && !rc;
 	     second++) {
 		counted.slot = second * NS_PER_SECOND / slot_ns;
-		rc = window_add(telling->window, &counted, &count, telling->now_ns);
+		rc = export_interval_add(telling->interval, &counted, &count, telling->now_ns);
 	}
 	return rc;
 }
@@ -424,7 +424,7 @@ static int use_stack(void *context, const void *key, const void *value)
 	const struct gpu_graph *graph = value;
 
 	(void)key;
-	stack_table_find(telling->window->sources.stacks, &graph->owner.user, telling->now_ns);
+	stack_table_find(telling->interval->sources.stacks, &graph->owner.user, telling->now_ns);
 	return 0;
 }
 
@@ -554,13 +554,13 @@ void gpu_programs_set_memory_known(struct gpu_programs *programs, bool is_known)
 }
 
 int gpu_programs_after_drain(struct gpu_programs *programs, struct process_table *processes,
-			     struct window *window)
+			     struct export_interval *interval)
 {
 	const struct gpu_bpf *all = programs->programs;
 	struct telling telling = {
 		.programs = programs,
 		.processes = processes,
-		.window = window,
+		.interval = interval,
 		.first_second = programs->told_second + 1,
 		.second_end = clock_realtime_ns() / NS_PER_SECOND,
 		.now_ns = clock_monotonic_ns(),
@@ -585,11 +585,11 @@ int gpu_programs_after_drain(struct gpu_programs *programs, struct process_table
 		.parts = all->maps.gpu_graph_parts,
 	};
 	if (!rc)
-		rc = gpu_graphs_tell(&programs->graphs, &programs->entries, &graphs, window,
+		rc = gpu_graphs_tell(&programs->graphs, &programs->entries, &graphs, interval,
 				     telling.now_ns);
 	if (!rc)
 		rc = gpu_idle_time_add(&programs->idle_time, bpf_map__fd(all->maps.gpu_idle),
-				       window);
+				       interval);
 	if (++programs->windows < WINDOWS_PER_SWEEP)
 		return rc;
 	programs->windows = 0;

@@ -12,7 +12,7 @@
 #include "agent/bpf/loader.h"
 #include "agent/process/process.h"
 #include "agent/stacks/stack_table.h"
-#include "agent/stacks/window.h"
+#include "agent/stacks/export_interval.h"
 #include "base/error.h"
 
 enum {
@@ -47,7 +47,7 @@ void gpu_programs_by_kind(const struct gpu_programs *programs,
 			  struct gpu_probe_programs *ret_programs);
 
 /** For a struct gpu_probes_options: from now on probes that are not always there count in this window. */
-void gpu_programs_set_window(void *programs, const struct gpu_window *window);
+void gpu_programs_set_window(void *programs, const struct gpu_window *interval);
 /** Likewise: of probes that are always there, those of this generation count from now on. */
 void gpu_programs_set_generation(void *programs, uint32_t generation);
 /** Probes were attached to a driver's file: who starts from now on is watched from its beginning. */
@@ -94,7 +94,7 @@ void gpu_programs_set_budget(struct gpu_programs *programs, uint32_t stacks_per_
  * have left. Returns 0 or a negative errno.
  */
 int gpu_programs_after_drain(struct gpu_programs *programs, struct process_table *processes,
-			     struct window *window);
+			     struct export_interval *interval);
 
 /** The last call that a probe has seen. Returns 0 or a negative errno. */
 int gpu_programs_last_call(const struct gpu_programs *programs, struct gpu_call_record *ret_call);

@@ -488,7 +488,7 @@ static int labels_of_value(const struct gpu_usage *usage, const struct usage_val
 	return rc;
 }
 
-static int add_value(struct gpu_usage *usage, struct window *window,
+static int add_value(struct gpu_usage *usage, struct export_interval *interval,
 		     const struct usage_value *value, const struct gpu_name *name)
 {
 	_cleanup_(labels_deinit) struct labels labels = { 0 };
@@ -501,10 +501,10 @@ static int add_value(struct gpu_usage *usage, struct window *window,
 	uint64_t slot = first_ns / usage->options.slot_ns;
 	uint64_t last = value->reason ? value->time_ns / usage->options.slot_ns - 1 : slot;
 
-	return window_add_value(window, &labels, value->type, slot, last, value->value);
+	return export_interval_add_value(interval, &labels, value->type, slot, last, value->value);
 }
 
-int gpu_usage_add(struct gpu_usage *usage, struct window *window)
+int gpu_usage_add(struct gpu_usage *usage, struct export_interval *interval)
 {
 	struct usage_batch batch;
 	int rc = 0;
@@ -517,7 +517,8 @@ int gpu_usage_add(struct gpu_usage *usage, struct window *window)
 	usage->taken = batch;
 
 	for (uint32_t i = 0; i < batch.value_count && !rc; i++)
-		rc = add_value(usage, window, &batch.values[i], &batch.names[batch.values[i].name]);
+		rc = add_value(usage, interval, &batch.values[i],
+			       &batch.names[batch.values[i].name]);
 	return rc;
 }
 

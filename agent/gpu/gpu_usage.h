@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "agent/process/process.h"
-#include "agent/stacks/window.h"
+#include "agent/stacks/export_interval.h"
 #include "base/error.h"
 #include "base/labels.h"
 
@@ -40,7 +40,7 @@ int gpu_usage_open(const struct gpu_usage_options *options, struct gpu_usage **r
 void gpu_usage_close(struct gpu_usage *usage);
 
 /** Add what was read since the last call. Returns 0 or -ENOMEM. */
-int gpu_usage_add(struct gpu_usage *usage, struct window *window);
+int gpu_usage_add(struct gpu_usage *usage, struct export_interval *interval);
 
 /** A sentence to log, once each: GPUs found, lost, unreadable. NULL: nothing. Valid until the next. */
 const char *gpu_usage_next_notice(struct gpu_usage *usage);

@@ -108,7 +108,7 @@ static bool is_of_set(const struct probed_file *file, size_t row, enum probe_set
 	uint32_t call = gpu_cookie_call(file->options->calls[row].cookie);
 
 	if (set == PROBE_SET_WINDOWS)
-		return mode_of(file, row) == PROBE_WINDOWS;
+		return mode_of(file, row) == PROBE_DUTY_CYCLE;
 	if (set == PROBE_SET_CAPTURES)
 		return file->options->calls[row].tier == GPU_TIER_LAUNCHES;
 	return mode_of(file, row) == PROBE_ALWAYS && is_steady(call) == (set == PROBE_SET_STEADY);
@@ -214,7 +214,7 @@ void probed_file_detach_former(struct probed_file *file)
 // ---- public ---------------------------------------------------------------------------------
 
 int probed_file_open(const struct gpu_driver *driver, const struct gpu_probes_options *options,
-		     const struct probe_windows *plan, struct probed_file **ret_file)
+		     const struct probe_duty_cycle *plan, struct probed_file **ret_file)
 {
 	struct probed_file *file = calloc(1, sizeof(*file));
 

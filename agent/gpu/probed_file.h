@@ -8,7 +8,7 @@
 
 #include "agent/gpu/gpu_probes.h"
 #include "agent/probes/probe_site.h"
-#include "agent/probes/probe_windows.h"
+#include "agent/probes/probe_duty_cycle.h"
 
 enum {
 	// A program for each tier, for entry and return, and room for pieces of what was refused.
@@ -34,7 +34,7 @@ struct probe_links {
 struct probed_file {
 	const struct gpu_driver *driver;
 	const struct gpu_probes_options *options;
-	const struct probe_windows *plan;
+	const struct probe_duty_cycle *plan;
 	uint32_t shares_with; // the number of the file that has the probes; 0: itself
 	struct probe_site sites[GPU_PROBES_NAMES_MAX]; // by row of the table
 	bool has_site[GPU_PROBES_NAMES_MAX];
@@ -51,7 +51,7 @@ struct probed_file {
  * outlive the file. Returns 0; -ENOENT if it has none of the functions; -ENOEXEC; -ENOMEM; -errno.
  */
 int probed_file_open(const struct gpu_driver *driver, const struct gpu_probes_options *options,
-		     const struct probe_windows *plan, struct probed_file **ret_file);
+		     const struct probe_duty_cycle *plan, struct probed_file **ret_file);
 /** Detaches what is attached. */
 void probed_file_close(struct probed_file *file);
 

@@ -63,7 +63,7 @@ struct budget {
 	uint64_t decided_counters[COUNTER_COUNT];
 	struct process_tally tally;
 	struct labels labels;
-	uint64_t told_ns, window_end_ns; // Unix time: costs are in windows up to here
+	uint64_t told_ns, interval_end_ns; // Unix time: costs are in windows up to here
 	struct mark marks[MARKS_MAX];
 	uint32_t mark_count;
 	uint64_t marks_lost;
@@ -349,10 +349,10 @@ void budget_take_count(struct budget *budget, const struct count_key *key,
 
 void budget_before_drain(struct budget *budget)
 {
-	budget->window_end_ns = clock_realtime_ns();
+	budget->interval_end_ns = clock_realtime_ns();
 }
 
-static int add_value(struct budget *budget, struct window *window, const char *type,
+static int add_value(struct budget *budget, struct export_interval *interval, const char *type,
 		     const char *label, const char *text, uint64_t slot, uint64_t last_slot,
 		     uint64_t value)
 {
@@ -363,12 +363,13 @@ static int add_value(struct budget *budget, struct window *window, const char *t
 		return rc;
 	rc = labels_set(&labels, label, text);
 	if (!rc)
-		rc = window_add_value(window, &labels, type, slot, last_slot, (int64_t)value);
+		rc = export_interval_add_value(interval, &labels, type, slot, last_slot,
+					       (int64_t)value);
 	labels_deinit(&labels);
 	return rc;
 }
 
-static int add_costs(struct budget *budget, struct window *window, uint64_t slot,
+static int add_costs(struct budget *budget, struct export_interval *interval, uint64_t slot,
 		     uint64_t last_slot)
 {
 	uint32_t count;
@@ -381,7 +382,7 @@ static int add_costs(struct budget *budget, struct window *window, uint64_t slot
 
 		budget->told_run_ns[i] = programs[i].run_ns;
 		if (!programs[i].in_own_cpu)
-			rc = add_value(budget, window, PROFILE_TYPE_COST, LABEL_PROGRAM,
+			rc = add_value(budget, interval, PROFILE_TYPE_COST, LABEL_PROGRAM,
 				       programs[i].name, slot, last_slot, ns);
 	}
 	own_cpu_read(own_ns);
@@ -391,50 +392,51 @@ static int add_costs(struct budget *budget, struct window *window, uint64_t slot
 			own_ns[i] > budget->told_own_ns[i] ? own_ns[i] - budget->told_own_ns[i] : 0;
 
 		budget->told_own_ns[i] = own_ns[i];
-		rc = add_value(budget, window, PROFILE_TYPE_COST, LABEL_PROGRAM, own_cpu_name(i),
+		rc = add_value(budget, interval, PROFILE_TYPE_COST, LABEL_PROGRAM, own_cpu_name(i),
 			       slot, last_slot, ns);
 	}
 	return rc;
 }
 
 /* As it is when the window ends, for all of the window: changes are few, and windows short. */
-static int add_in_force(struct budget *budget, struct window *window, uint64_t slot,
+static int add_in_force(struct budget *budget, struct export_interval *interval, uint64_t slot,
 			uint64_t end_slot)
 {
 	struct governor_change changes[GOVERNOR_CHANGES_MAX];
 	uint32_t count = governor_in_force(&budget->governor, changes);
-	uint64_t ns = (end_slot - slot) * window->profile->slot_ns;
+	uint64_t ns = (end_slot - slot) * interval->profile->slot_ns;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < count && !rc; i++) {
 		char text[GOVERNOR_TEXT_BYTES];
 
 		governor_describe(&budget->governor, &changes[i], text);
-		rc = add_value(budget, window, PROFILE_TYPE_IN_FORCE, LABEL_CHANGE, text, slot,
+		rc = add_value(budget, interval, PROFILE_TYPE_IN_FORCE, LABEL_CHANGE, text, slot,
 			       end_slot - 1, ns);
 	}
 	if (!rc && budget->governor.floor_told)
-		rc = add_value(budget, window, PROFILE_TYPE_IN_FORCE, LABEL_CHANGE, COST_ABOVE,
+		rc = add_value(budget, interval, PROFILE_TYPE_IN_FORCE, LABEL_CHANGE, COST_ABOVE,
 			       slot, end_slot - 1, ns);
 	return rc;
 }
 
-int budget_after_drain(struct budget *budget, struct window *window)
+int budget_after_drain(struct budget *budget, struct export_interval *interval)
 {
-	uint64_t slot_ns = window->profile->slot_ns;
-	uint64_t from_ns = budget->told_ns > window->profile->from_ns ? budget->told_ns
-								      : window->profile->from_ns;
-	uint64_t slot = from_ns / slot_ns, end_slot = budget->window_end_ns / slot_ns;
+	uint64_t slot_ns = interval->profile->slot_ns;
+	uint64_t from_ns = budget->told_ns > interval->profile->from_ns
+				   ? budget->told_ns
+				   : interval->profile->from_ns;
+	uint64_t slot = from_ns / slot_ns, end_slot = budget->interval_end_ns / slot_ns;
 	// The slot that the window ends in is the next one's.
-	int rc = add_costs(budget, window, slot, end_slot > slot ? end_slot - 1 : slot);
+	int rc = add_costs(budget, interval, slot, end_slot > slot ? end_slot - 1 : slot);
 
 	if (!rc && end_slot > slot)
-		rc = add_in_force(budget, window, slot, end_slot);
-	budget->told_ns = budget->window_end_ns;
+		rc = add_in_force(budget, interval, slot, end_slot);
+	budget->told_ns = budget->interval_end_ns;
 	for (uint32_t i = 0; i < budget->mark_count && !rc; i++) {
 		const struct mark *mark = &budget->marks[i];
 
-		rc = add_value(budget, window, PROFILE_TYPE_GOVERNOR, LABEL_CHANGE, mark->text,
+		rc = add_value(budget, interval, PROFILE_TYPE_GOVERNOR, LABEL_CHANGE, mark->text,
 			       mark->time_ns / slot_ns, mark->time_ns / slot_ns, 1);
 	}
 	if (!rc)
@@ -508,7 +510,7 @@ int budget_open(const struct budget_options *options, struct budget **ret_budget
 	budget->decide_due_ns = now_ns + interval_ns;
 	budget->own_from_ns = now_ns + WARM_UP_INTERVALS * interval_ns + interval_ns / 2;
 	budget->decided_own_ns = clock_process_cpu_ns();
-	budget->told_ns = budget->window_end_ns = clock_realtime_ns();
+	budget->told_ns = budget->interval_end_ns = clock_realtime_ns();
 	*ret_budget = budget;
 	return 0;
 }

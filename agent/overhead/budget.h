@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/stacks/window.h"
+#include "agent/stacks/export_interval.h"
 #include "base/error.h"
 #include "base/labels.h"
 #include "bpf/counters.h"
@@ -28,11 +28,11 @@ enum budget_lane { BUDGET_WAITS, BUDGET_FAULTS, BUDGET_WAKERS };
 /** The knobs. A negative errno says that it cannot be turned; it is not tried again before the next change. */
 struct budget_controls {
 	/** From now on a quarter of the stacks at each step; 0: all. */
-	int (*set_step)(void *context, enum budget_lane lane, uint32_t step);
+	int (*set_step)(void *context, enum budget_lane source, uint32_t step);
 	/** No stacks of this process's waits are taken, or again. */
 	int (*set_process)(void *context, uint32_t pid, bool on);
 	/** The lane's programs are taken away, or come again; steps and processes stay as they were set. */
-	int (*set_lane)(void *context, enum budget_lane lane, bool on);
+	int (*set_lane)(void *context, enum budget_lane source, bool on);
 	int (*set_frequency)(void *context, uint32_t frequency_hz);
 	/** What the kernel programs counted so far; for where the kernel tells no costs. */
 	void (*read_counters)(void *context, uint64_t ret_counters[COUNTER_COUNT]);
@@ -81,7 +81,7 @@ void budget_take_count(struct budget *budget, const struct count_key *key,
 /** The window ends now. */
 void budget_before_drain(struct budget *budget);
 /** What it cost, and what was changed. Returns 0 or a negative errno. */
-int budget_after_drain(struct budget *budget, struct window *window);
+int budget_after_drain(struct budget *budget, struct export_interval *interval);
 
 /** A change and why, in a line to log; NULL: no more for now. Valid until the next call. */
 const char *budget_next_notice(struct budget *budget);

@@ -238,12 +238,12 @@ static double saving_of(const struct governor *governor, enum governor_knob knob
 			const struct governor_reading *reading)
 {
 	struct governor_reading copy = *reading;
-	double *lane, part;
+	double *source, part;
 
 	if (!can_step_down(governor, knob, reading))
 		return 0;
-	part = next_step(governor, knob, &copy, &lane);
-	return part * with_own(reading, *lane);
+	part = next_step(governor, knob, &copy, &source);
+	return part * with_own(reading, *source);
 }
 
 // ---- down -----------------------------------------------------------------------------------
@@ -253,12 +253,12 @@ static void step_down(struct governor *governor, enum governor_knob knob,
 		      struct governor_reading *expected, struct governor_decision *decision)
 {
 	struct governor_change change = { .knob = knob, .down = true };
-	double *lane, part = next_step(governor, knob, expected, &lane);
-	double own = with_own(expected, *lane) - *lane;
+	double *source, part = next_step(governor, knob, expected, &source);
+	double own = with_own(expected, *source) - *source;
 
 	if (knob == GOVERNOR_WAKERS)
-		governor->wakers_cost = *lane + own;
-	*lane *= 1 - part;
+		governor->wakers_cost = *source + own;
+	*source *= 1 - part;
 	expected->own -= own * part;
 	if (knob == GOVERNOR_STACKS)
 		expected->stacks *= STEP_RATIO / (1 - part);
@@ -410,7 +410,7 @@ static double cost_of_step_up(const struct governor *governor, enum governor_kno
 {
 	struct governor before = *governor;
 	struct governor_reading copy = *reading;
-	double *lane, part;
+	double *source, part;
 
 	if (knob == GOVERNOR_PROCESSES)
 		return 0;
@@ -419,8 +419,8 @@ static double cost_of_step_up(const struct governor *governor, enum governor_kno
 	if (knob == GOVERNOR_STACKS) // four times the stacks
 		return with_own(reading, reading->waits) * reading->stacks * (1 / STEP_RATIO - 1);
 	before.steps[knob]--;
-	part = next_step(&before, knob, &copy, &lane);
-	return with_own(reading, *lane) * part / (1 - part);
+	part = next_step(&before, knob, &copy, &source);
+	return with_own(reading, *source) * part / (1 - part);
 }
 
 static void step_up(struct governor *governor, enum governor_knob knob,

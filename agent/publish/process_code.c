@@ -53,14 +53,14 @@ static int collect_executable(struct process_code *code, struct unwind_tables *t
 
 static int collect_mapping(struct process_code *code, struct unwind_tables *tables,
 			   const struct mapping_list *list, const struct mapping *mapping,
-			   const struct generated_code *generated)
+			   const struct jit_code *generated)
 {
 	uint32_t what = MAPPING_CODE_NONE;
 
 	if (mapping->executable)
 		return collect_executable(code, tables, mapping);
 	if (mapping_is_jit(list, mapping))
-		return generated_code_add(generated, mapping, &code->pages);
+		return jit_code_add(generated, mapping, &code->pages);
 	if (mapping->file == MAPPING_FILE_UNKNOWN)
 		what = MAPPING_CODE_UNKNOWN;
 	return mapping_pages_add(&code->pages, mapping->start, mapping->limit, what);
@@ -85,7 +85,7 @@ static void sort_files(struct process_code *code)
 }
 
 static int collect(struct process_code *code, struct unwind_tables *tables,
-		   const struct mapping_list *list, const struct generated_code *generated)
+		   const struct mapping_list *list, const struct jit_code *generated)
 {
 	memset(code->states, 0, sizeof(code->states));
 	code->file_count = 0;
@@ -98,7 +98,7 @@ static int collect(struct process_code *code, struct unwind_tables *tables,
 }
 
 int process_code_collect(struct process_code *code, struct unwind_tables *tables,
-			 const struct mapping_list *list, const struct generated_code *generated)
+			 const struct mapping_list *list, const struct jit_code *generated)
 {
 	mapping_pages_clear(&code->pages);
 	int rc = collect(code, tables, list, generated);

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "agent/publish/generated_code.h"
+#include "agent/publish/jit_code.h"
 #include "agent/process/mapping.h"
 #include "agent/publish/mapping_pages.h"
 #include "agent/publish/unwind_tables.h"
@@ -25,4 +25,4 @@ void process_code_deinit(struct process_code *code);
  * (NULL: nothing). Returns 0 or -ENOMEM.
  */
 int process_code_collect(struct process_code *code, struct unwind_tables *tables,
-			 const struct mapping_list *list, const struct generated_code *generated);
+			 const struct mapping_list *list, const struct jit_code *generated);

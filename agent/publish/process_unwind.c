@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/publish/generated_code.h"
+#include "agent/publish/jit_code.h"
 #include "agent/process/mapping.h"
 #include "agent/publish/process_code.h"
 #include "agent/publish/published_processes.h"
@@ -103,7 +103,7 @@ static void drop(struct process_unwinds *unwinds, struct published *record)
 	unwinds->exited_count -= record->exited_ns != 0;
 	release_files(unwinds, record->files, record->file_count);
 	mapping_list_release(record->list);
-	generated_code_free(record->generated);
+	jit_code_free(record->generated);
 	published_processes_remove(&unwinds->published, record);
 	share_room(unwinds);
 }
@@ -257,9 +257,9 @@ static void scan_generated(struct published *record, const struct mapping_list *
 {
 	bool is_new = record->scanned_generation != list->generation;
 
-	if (!generated_code_count(record->generated))
+	if (!jit_code_count(record->generated))
 		return;
-	if (generated_code_scan(record->generated, (pid_t)record->key.pid, list) || is_new)
+	if (jit_code_scan(record->generated, (pid_t)record->key.pid, list) || is_new)
 		record->generated_again = true;
 	record->scanned_generation = list->generation;
 }
@@ -402,7 +402,7 @@ void process_unwind_learn(struct process_unwinds *unwinds, struct process *proce
 	uint64_t now = clock_monotonic_ns();
 
 	if (!record || !published_is_of(record, &process->key) || process->exited ||
-	    (!is_cut && !generated_code_count(record->generated)))
+	    (!is_cut && !jit_code_count(record->generated)))
 		return;
 	const struct mapping_list *list = process_mappings(unwinds->processes, process);
 	const struct mapping *mapping =
@@ -410,9 +410,9 @@ void process_unwind_learn(struct process_unwinds *unwinds, struct process *proce
 	if (!mapping || mapping->executable || !mapping_is_jit(list, mapping))
 		return;
 	if (!record->generated)
-		record->generated = generated_code_new();
+		record->generated = jit_code_new();
 	if (!record->generated ||
-	    !generated_code_learn(record->generated, (pid_t)record->key.pid, mapping, pc))
+	    !jit_code_learn(record->generated, (pid_t)record->key.pid, mapping, pc))
 		return;
 	if (now - record->published_ns >= rest_of(record, true))
 		publish(unwinds, record, list);
@@ -615,7 +615,7 @@ void process_unwind_expire(struct process_unwinds *unwinds)
 		struct published *record = &unwinds->published.records[i];
 
 		look_for_missing(unwinds, record);
-		if (record->key.pid && generated_code_count(record->generated))
+		if (record->key.pid && jit_code_count(record->generated))
 			publish_at(unwinds, record, clock_monotonic_ns());
 	}
 	unwind_tables_trim(unwinds->tables, clock_monotonic_ns() - unwinds->kept_ns);
@@ -693,7 +693,7 @@ void process_unwind_close(struct process_unwinds *unwinds)
 	for (uint32_t i = 0; i < unwinds->published.slot_count; i++) {
 		free(unwinds->published.records[i].files);
 		mapping_list_release(unwinds->published.records[i].list);
-		generated_code_free(unwinds->published.records[i].generated);
+		jit_code_free(unwinds->published.records[i].generated);
 	}
 	unwind_tables_close(unwinds->tables);
 	published_processes_deinit(&unwinds->published);

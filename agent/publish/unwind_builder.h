@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "agent/elf/build_id.h"
-#include "agent/unwind/followed_functions.h"
+#include "agent/unwind/analyzed_functions.h"
 #include "agent/unwind/unwind_extent.h"
 #include "agent/bpf/unwind_maps.h"
 #include "agent/unwind/unwind_table_cache.h"
@@ -33,7 +33,7 @@ struct unwind_job {
 	uint64_t renewed_bytes; // kernel memory of that, which is given back then
 	// To be followed (MARK_FOLLOW) by the job that renews a table. The first job gives back those that
 	// are known already, for another one.
-	struct followed_functions followed;
+	struct analyzed_functions followed;
 	uint32_t followed_before; // of them: what the table has already that the last job made
 
 	int rc;         // 0; -ENOSPC: no room for `bytes` or for its rules; or the error's

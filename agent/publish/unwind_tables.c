@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/publish/followed_file.h"
+#include "agent/publish/analyzed_file.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash_table.h"
@@ -51,7 +51,7 @@ struct file {
 	uint64_t again_ns;              // NO_ROOM: when to try again
 	uint64_t wait_ns;               // until then, at the last try
 	struct unwind_job *job;         // with the builder; IDLE: between withdraw() and remove()
-	struct followed_file *followed; // NULL: nothing is
+	struct analyzed_file *followed; // NULL: nothing is
 };
 
 struct unwind_tables {
@@ -106,7 +106,7 @@ static void forget(struct unwind_tables *tables, uint32_t item)
 	hash_table_remove(&tables->by_id, hash_of(file->id), item);
 	if (tables->numberless == item)
 		tables->numberless = HASH_TABLE_NONE;
-	followed_file_free(take(file->followed), &tables->followed);
+	analyzed_file_free(take(file->followed), &tables->followed);
 	file->id[0] = '\0';
 	tables->holes[tables->hole_count++] = item;
 }
@@ -301,13 +301,13 @@ static void begin_if_due(struct unwind_tables *tables, uint32_t item,
 
 static bool may_be_renewed(const struct file *file)
 {
-	return followed_file_has_more(file->followed) && !file->job &&
+	return analyzed_file_has_more(file->followed) && !file->job &&
 	       (file->public.state == UNWIND_FILE_READY || file->public.state == UNWIND_FILE_NONE);
 }
 
 static bool lacks_descriptor(const struct unwind_tables *tables, const struct file *file)
 {
-	return may_be_renewed(file) && followed_file_lacks_fd(file->followed, &tables->followed);
+	return may_be_renewed(file) && analyzed_file_lacks_fd(file->followed, &tables->followed);
 }
 
 uint32_t unwind_tables_want(struct unwind_tables *tables, const struct executable *executable,
@@ -326,7 +326,7 @@ uint32_t unwind_tables_want(struct unwind_tables *tables, const struct executabl
 		file->size = size;
 	begin_if_due(tables, item, executable);
 	if (lacks_descriptor(tables, file))
-		followed_file_keep_fd(file->followed, executable_open_file(executable),
+		analyzed_file_keep_fd(file->followed, executable_open_file(executable),
 				      &tables->followed);
 	return item;
 }
@@ -425,11 +425,11 @@ static void take_followed(struct unwind_tables *tables, struct file *file,
 			  const struct unwind_job *job)
 {
 	if (job->followed.count && !file->followed)
-		file->followed = followed_file_new(job->name);
+		file->followed = analyzed_file_new(job->name);
 	for (uint32_t i = 0; i < job->followed.count && file->followed; i++)
 		followed_functions_add(&file->followed->all, &job->followed.functions[i]);
 	if (lacks_descriptor(tables, file))
-		followed_file_keep_fd(file->followed, fcntl(job->fd, F_DUPFD_CLOEXEC, 3),
+		analyzed_file_keep_fd(file->followed, fcntl(job->fd, F_DUPFD_CLOEXEC, 3),
 				      &tables->followed);
 }
 
@@ -500,24 +500,24 @@ void unwind_tables_follow(struct unwind_tables *tables, uint32_t item,
 	struct file *file = &tables->files[item];
 
 	if (!file->followed)
-		file->followed = followed_file_new(base_name(executable->path));
+		file->followed = analyzed_file_new(base_name(executable->path));
 	if (file->followed)
 		followed_functions_add(&file->followed->all,
 				       &(struct unwind_function){ offset, size });
 	if (lacks_descriptor(tables, file))
-		followed_file_keep_fd(file->followed, executable_open_file(executable),
+		analyzed_file_keep_fd(file->followed, executable_open_file(executable),
 				      &tables->followed);
 }
 
 static void renew(struct unwind_tables *tables, uint32_t item, uint64_t now)
 {
-	struct followed_file *followed = tables->files[item].followed;
+	struct analyzed_file *followed = tables->files[item].followed;
 	struct unwind_job *job = unwind_job_new(UNWIND_JOB_BUILD, 0);
 
-	followed_file_postpone(followed, now);
+	analyzed_file_postpone(followed, now);
 	if (!job)
 		return;
-	prepare(tables, item, job, followed_file_take_fd(followed, &tables->followed),
+	prepare(tables, item, job, analyzed_file_take_fd(followed, &tables->followed),
 		followed->name);
 	job->renews = true;
 	job->followed = followed->all;
@@ -539,7 +539,7 @@ void unwind_tables_renew(struct unwind_tables *tables)
 		const struct file *file = &tables->files[i];
 
 		if (file->id[0] && may_be_renewed(file) &&
-		    followed_file_is_due(file->followed, now) && tables->free_number_count)
+		    analyzed_file_is_due(file->followed, now) && tables->free_number_count)
 			renew(tables, i, now);
 	}
 }
@@ -671,7 +671,7 @@ int unwind_tables_withdraw(struct unwind_tables *tables, uint32_t item)
 	tables->stats.bytes -= file->public.bytes;
 	tables->stats.evicted++;
 	file->misses = 0;
-	followed_file_close(file->followed, &tables->followed);
+	analyzed_file_close(file->followed, &tables->followed);
 	set_state(tables, file, UNWIND_FILE_IDLE);
 	return 0;
 }
@@ -741,7 +741,7 @@ void unwind_tables_close(struct unwind_tables *tables)
 		return;
 	unwind_builder_close(tables->builder);
 	for (uint32_t i = 0; i < tables->slot_count; i++)
-		followed_file_free(tables->files[i].followed, &tables->followed);
+		analyzed_file_free(tables->files[i].followed, &tables->followed);
 	hash_table_deinit(&tables->by_id);
 	free(tables->files);
 	free(tables->holes);

@@ -729,9 +729,9 @@ void cgroup_counter_before_drain(struct cgroup_counter *counter)
 	}
 }
 
-int cgroup_counter_after_drain(struct cgroup_counter *counter, struct window *window)
+int cgroup_counter_after_drain(struct cgroup_counter *counter, struct export_interval *interval)
 {
-	uint64_t slot_ns = window->profile->slot_ns;
+	uint64_t slot_ns = interval->profile->slot_ns;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < counter->value_count && !rc; i++) {
@@ -739,8 +739,9 @@ int cgroup_counter_after_drain(struct cgroup_counter *counter, struct window *wi
 		uint64_t slot = value->from_ns / slot_ns, end = value->to_ns / slot_ns;
 
 		// The slot that the window ends in is the next one's.
-		rc = window_add_value(window, &value->labels, counter->source->type, slot,
-				      end > slot ? end - 1 : slot, (int64_t)value->amount);
+		rc = export_interval_add_value(interval, &value->labels, counter->source->type,
+					       slot, end > slot ? end - 1 : slot,
+					       (int64_t)value->amount);
 	}
 	clear_values(counter);
 	return rc;

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "agent/process/process.h"
-#include "agent/stacks/window.h"
+#include "agent/stacks/export_interval.h"
 #include "base/error.h"
 
 /** Time that threads of a group were ready to run, but held back by its quota, on all CPUs together. */
@@ -65,7 +65,7 @@ void cgroup_counter_tick(struct cgroup_counter *counter, uint64_t now_ns);
 /** The window ends: read the groups that count, so that what they counted in it is told in it. */
 void cgroup_counter_before_drain(struct cgroup_counter *counter);
 /** Add what was counted since the last call. Returns 0 or a negative errno. */
-int cgroup_counter_after_drain(struct cgroup_counter *counter, struct window *window);
+int cgroup_counter_after_drain(struct cgroup_counter *counter, struct export_interval *interval);
 
 void cgroup_counter_read_stats(const struct cgroup_counter *counter,
 			       struct cgroup_counter_stats *ret_stats);

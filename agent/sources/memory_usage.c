@@ -326,11 +326,11 @@ void memory_usage_tick(struct memory_usage *usage, uint64_t now_ns, uint64_t rea
 // ---- into a window --------------------------------------------------------------------------
 
 // One value in each second from @second on, before @end.
-static int add_rss(struct window *window, const struct labels *labels,
+static int add_rss(struct export_interval *interval, const struct labels *labels,
 		   struct process_memory_use *use, uint64_t second, uint64_t end,
 		   uint64_t page_bytes)
 {
-	uint64_t slot_ns = window->profile->slot_ns;
+	uint64_t slot_ns = interval->profile->slot_ns;
 	int rc = 0;
 
 	for (; second < end && !rc; second++) {
@@ -338,29 +338,30 @@ static int add_rss(struct window *window, const struct labels *labels,
 		uint32_t pages = *pages_in(use, second);
 
 		if (pages)
-			rc = window_add_value(window, labels, PROFILE_TYPE_RSS, slot, slot,
-					      (int64_t)(pages * page_bytes));
+			rc = export_interval_add_value(interval, labels, PROFILE_TYPE_RSS, slot,
+						       slot, (int64_t)(pages * page_bytes));
 	}
 	return rc;
 }
 
-static int add_major_faults(struct window *window, const struct labels *labels,
+static int add_major_faults(struct export_interval *interval, const struct labels *labels,
 			    struct process_memory_use *use, uint64_t from_ns, uint64_t to_ns)
 {
-	uint64_t slot_ns = window->profile->slot_ns;
+	uint64_t slot_ns = interval->profile->slot_ns;
 	uint64_t slot = from_ns / slot_ns, end = to_ns / slot_ns;
 
 	if (!use->new_major_faults)
 		return 0;
 	// The slot that the window ends in is the next one's.
-	int rc = window_add_value(window, labels, PROFILE_TYPE_MAJOR_FAULTS, slot,
-				  end > slot ? end - 1 : slot, (int64_t)use->new_major_faults);
+	int rc = export_interval_add_value(interval, labels, PROFILE_TYPE_MAJOR_FAULTS, slot,
+					   end > slot ? end - 1 : slot,
+					   (int64_t)use->new_major_faults);
 	use->new_major_faults = 0;
 	return rc;
 }
 
 static int add_use(struct memory_usage *usage, struct process_memory_use *use,
-		   struct window *window, uint64_t now_ns)
+		   struct export_interval *interval, uint64_t now_ns)
 {
 	const struct process *process = process_table_find(usage->processes, &use->key);
 	uint64_t second = usage->told_second + 1, end = now_ns / NS_PER_SECOND;
@@ -373,11 +374,12 @@ static int add_use(struct memory_usage *usage, struct process_memory_use *use,
 		fill_up_to(use, end - 1);
 	if (second < use->first_second)
 		second = use->first_second;
-	int rc = add_rss(window, &process->labels, use, second, end, usage->page_bytes);
-	return rc ? rc : add_major_faults(window, &process->labels, use, usage->told_ns, now_ns);
+	int rc = add_rss(interval, &process->labels, use, second, end, usage->page_bytes);
+	return rc ? rc : add_major_faults(interval, &process->labels, use, usage->told_ns, now_ns);
 }
 
-int memory_usage_add(struct memory_usage *usage, struct window *window, uint64_t realtime_ns)
+int memory_usage_add(struct memory_usage *usage, struct export_interval *interval,
+		     uint64_t realtime_ns)
 {
 	uint64_t end = realtime_ns / NS_PER_SECOND;
 	int rc = 0;
@@ -387,7 +389,7 @@ int memory_usage_add(struct memory_usage *usage, struct window *window, uint64_t
 		usage->told_second = end - MEMORY_SECONDS_MAX;
 	for (uint32_t i = usage->count; i-- > 0;) {
 		if (!rc)
-			rc = add_use(usage, &usage->uses[i], window, realtime_ns);
+			rc = add_use(usage, &usage->uses[i], interval, realtime_ns);
 		if (usage->uses[i].gone)
 			remove_use(usage, i);
 	}

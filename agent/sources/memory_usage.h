@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "agent/process/process.h"
-#include "agent/stacks/window.h"
+#include "agent/stacks/export_interval.h"
 #include "base/error.h"
 
 /** A gauge: its value in a second. */
@@ -46,7 +46,8 @@ void memory_usage_close(struct memory_usage *usage);
 void memory_usage_tick(struct memory_usage *usage, uint64_t now_ns, uint64_t realtime_ns);
 
 /** Add what was read since the last call. @realtime_ns: Unix time now. Returns 0 or a negative errno. */
-int memory_usage_add(struct memory_usage *usage, struct window *window, uint64_t realtime_ns);
+int memory_usage_add(struct memory_usage *usage, struct export_interval *interval,
+		     uint64_t realtime_ns);
 
 void memory_usage_read_stats(const struct memory_usage *usage,
 			     struct memory_usage_stats *ret_stats);

@@ -50,14 +50,14 @@ enum wait_class wait_class_of_stack(const struct profile *profile, const struct 
 bool wait_takes_gil(const char *name, const char *module);
 
 /** Classes of stacks, kept over windows. One thread. */
-struct wait_class_memo;
+struct wait_class_cache;
 
 enum {
 	WAIT_CLASSES_MAX = 1 << 16, // 24 bytes each; the whole memo is forgotten when it is full
 };
 
-struct wait_class_memo *wait_class_memo_new(void);
-void wait_class_memo_free(struct wait_class_memo *memo);
+struct wait_class_cache *wait_class_cache_new(void);
+void wait_class_cache_free(struct wait_class_cache *memo);
 /** As wait_class_of_stack(), but looked up, unless the stack has more names than it had then. */
-enum wait_class wait_class_memo_find(struct wait_class_memo *memo, const struct profile *profile,
-				     const struct stack *stack);
+enum wait_class wait_class_cache_find(struct wait_class_cache *memo, const struct profile *profile,
+				      const struct stack *stack);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "agent/unwind/code_flow_rows.h"
+#include "agent/unwind/code_analysis_rows.h"
 #include "agent/unwind/unwind_pack.h"
 #include "agent/unwind/unwind_rows.h"
 
@@ -54,13 +54,13 @@ static bool find_window(const struct unwind_table *table, const struct unwind_ma
 	uint64_t at = mark->start - table->first_address, length = mark->limit - mark->start;
 
 	// Windows are compared by address: a table that wraps around has none.
-	if (table->first_address + size < table->first_address || at < CODE_FLOW_AROUND_BYTES ||
-	    at > size || length > size - at || size - at - length < CODE_FLOW_AROUND_BYTES)
+	if (table->first_address + size < table->first_address || at < CODE_ANALYSIS_AROUND_BYTES ||
+	    at > size || length > size - at || size - at - length < CODE_ANALYSIS_AROUND_BYTES)
 		return false;
-	uint64_t end = at + length + CODE_FLOW_AROUND_BYTES + TABLE_BLOCK_BYTES - 1;
+	uint64_t end = at + length + CODE_ANALYSIS_AROUND_BYTES + TABLE_BLOCK_BYTES - 1;
 	*ret_window = (struct code_extent){
-		.start = address_of(table,
-				    (uint32_t)((at - CODE_FLOW_AROUND_BYTES) >> TABLE_BLOCK_BITS)),
+		.start = address_of(
+			table, (uint32_t)((at - CODE_ANALYSIS_AROUND_BYTES) >> TABLE_BLOCK_BITS)),
 		.limit = address_of(table, (uint32_t)(end >> TABLE_BLOCK_BITS)),
 	};
 	return true;
@@ -252,7 +252,7 @@ static int put_together(struct splice *splice, struct unwind_table *table)
 static int follow(const struct elf *elf, const struct unwind_mark *marks, uint32_t count,
 		  struct unwind_rows *rows)
 {
-	int rc = code_flow_rows_follow(elf, marks, count, rows); // those of windows are sorted
+	int rc = code_analysis_rows_follow(elf, marks, count, rows); // those of windows are sorted
 
 	unwind_rows_sort(rows);
 	return rc ? rc : rows->rc;

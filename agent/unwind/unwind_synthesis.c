@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "agent/unwind/code_flow_rows.h"
+#include "agent/unwind/code_analysis_rows.h"
 #include "agent/elf/elf_symbols.h"
 #include "agent/unwind/plt.h"
 
@@ -243,7 +243,7 @@ static bool join_gap(const struct elf *elf, const struct unwind_rows *rows, stru
 	    described > limit - start - piece->described)
 		return false;
 	while (index < rows->sorted_count && rows->ranges[index++].start < gap->start)
-		if (++ranges > CODE_FLOW_TAKEN_MAX - MATCHES_MAX)
+		if (++ranges > CODE_ANALYSIS_TAKEN_MAX - MATCHES_MAX)
 			return false;
 	piece->extent->limit = gap->limit;
 	piece->described = described;
@@ -297,8 +297,9 @@ static int describe_gaps(const struct elf *elf, struct gap_list *list, uint8_t *
 
 		rc = read_gap(elf, gap, bytes);
 		if (!rc)
-			rc = code_flow_rows_add(&starts, gap->start, bytes, gap->limit - gap->start,
-						first_match, match_limit, rows);
+			rc = code_analysis_rows_add(&starts, gap->start, bytes,
+						    gap->limit - gap->start, first_match,
+						    match_limit, rows);
 	}
 	return rc;
 }

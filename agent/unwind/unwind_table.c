@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "agent/unwind/callee_saved.h"
 #include "agent/unwind/cfi.h"
-#include "agent/unwind/code_flow_rows.h"
+#include "agent/unwind/code_analysis_rows.h"
 #include "agent/unwind/unwind_go.h"
 #include "agent/unwind/unwind_pack.h"
 #include "agent/unwind/unwind_rows.h"
@@ -72,7 +72,7 @@ static int follow_marked(const struct elf *elf, struct unwind_mark *marks, uint3
 			 struct unwind_rows *rows)
 {
 	uint32_t kept = 0;
-	int rc = code_flow_rows_follow(elf, marks, *count, rows);
+	int rc = code_analysis_rows_follow(elf, marks, *count, rows);
 
 	for (uint32_t i = 0; i < *count; i++)
 		if (!(marks[i].flags & MARK_FOLLOW))

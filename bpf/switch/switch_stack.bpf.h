@@ -6,7 +6,7 @@
 #include "bpf/stacks/kernel_stack.bpf.h"
 #include "bpf/stacks/pending_returns.bpf.h"
 #include "bpf/stacks/registers.h"
-#include "bpf/switch/switch_memo.bpf.h"
+#include "bpf/switch/stack_cache.bpf.h"
 
 /* Functions of the scheduler, whose frames say nothing. Set before load. */
 #define SCHEDULER_FUNCTIONS 12
@@ -123,7 +123,7 @@ static __always_inline __u32 note_kernel_return(struct switch_stack *stack,
  * Of a memo that has just been forgotten. A frame that is not found, for a tracer has taken its return
  * address, is not compared.
  */
-__attribute__((noinline)) int note_kernel_returns(struct switch_memo *memo)
+__attribute__((noinline)) int note_kernel_returns(struct stack_cache *memo)
 {
 	struct switch_stack *stack = switch_stack_of_cpu();
 	__u32 from = 0;
@@ -140,7 +140,7 @@ __attribute__((noinline)) int note_kernel_returns(struct switch_memo *memo)
 
 struct noted_walk {
 	struct unwind *unwind;
-	struct switch_memo *memo;
+	struct stack_cache *memo;
 	__u64 sp;
 	__u64 has_python;
 };
@@ -163,7 +163,7 @@ static long walk_and_note(__u32 index, struct noted_walk *walk)
 __u64 cut_stacks = 0;
 
 /* Remember where the stack was taken. With Python frames the same native stack has many. */
-static __always_inline void note_place(struct switch_memo *memo, struct switch_place *place,
+static __always_inline void note_place(struct stack_cache *memo, struct switch_place *place,
 				       const struct unwind *unwind, bool has_python, __u64 now)
 {
 	bool is_whole = unwind->end == END_TAG_COMPLETE || unwind->end == END_TAG_DEPTH;
@@ -187,7 +187,7 @@ static __always_inline void note_place(struct switch_memo *memo, struct switch_p
 	memo->until_ns = now + (is_whole ? MEMO_NS : MEMO_OF_CUT_STACK_NS);
 }
 
-static __always_inline void take_user_part(struct switch_stack *stack, struct switch_memo *memo,
+static __always_inline void take_user_part(struct switch_stack *stack, struct stack_cache *memo,
 					   struct task_struct *task, __u64 now)
 {
 	struct unwind *unwind = &stack->work.unwind;
@@ -223,7 +223,7 @@ static __always_inline void key_of_thread(struct task_struct *task, struct count
  * Leaves the stack of the current thread, of which the kernel's addresses are there, in
  * switch_stack_of_cpu()->taken.
  */
-__attribute__((noinline)) int take_stack(struct switch_memo *memo, __u64 now)
+__attribute__((noinline)) int take_stack(struct stack_cache *memo, __u64 now)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct switch_stack *stack = switch_stack_of_cpu();

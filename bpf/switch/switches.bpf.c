@@ -5,7 +5,7 @@
 
 #include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
-#include "bpf/switch/switch_memo.bpf.h"
+#include "bpf/switch/stack_cache.bpf.h"
 #include "bpf/switch/switch_stack.bpf.h"
 #include "bpf/switch/thread.bpf.h"
 #include "bpf/switch/unwind_budget.h"
@@ -245,7 +245,7 @@ static __always_inline int recall_place(struct switch_stack *stack, struct task_
 	return wait_find(wait, &stack->place, now, (__u32)leader->self_exec_id);
 }
 
-static __always_inline bool memo_is_to_be_checked(struct switch_cpu *cpu, struct switch_memo *memo,
+static __always_inline bool memo_is_to_be_checked(struct switch_cpu *cpu, struct stack_cache *memo,
 						  __u64 now)
 {
 	// A cut stack may be whole by now, and is taken anew soon.

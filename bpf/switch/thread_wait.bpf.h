@@ -8,7 +8,7 @@
 
 #include "bpf/add_count.bpf.h"
 #include "bpf/gpu/gpu_idle.bpf.h"
-#include "bpf/switch/switch_memo.bpf.h"
+#include "bpf/switch/stack_cache.bpf.h"
 #include "bpf/switch/thread_time.h"
 
 /* By how the thread lost its CPU: the lowest bit of enum thread_state, for the verifier. */
@@ -24,7 +24,7 @@ struct wait_place {
 	__u64 until_ns;       // what ends before is added to it; 0: nothing is pending
 	__u64 last_ns;        // end of its last wait
 	struct count pending[WAIT_KINDS];
-	struct switch_memo memo;
+	struct stack_cache memo;
 };
 
 /* A thread that goes round a loop waits in a few places in turn. A power of two. */
@@ -108,7 +108,7 @@ static __always_inline __u32 wait_replace(struct thread_wait *wait)
 
 #pragma unroll
 	for (__u32 i = 0; i < WAIT_PLACE_OTHER; i++) {
-		struct switch_memo *memo = &wait->places[i].memo;
+		struct stack_cache *memo = &wait->places[i].memo;
 
 		memo->uses -= memo->uses / 4;
 		if (memo->uses < wait->places[least & (WAIT_PLACES - 1)].memo.uses)

@@ -72,7 +72,7 @@ static __always_inline void name_waker(struct wake_record *record, struct task_s
 }
 
 /* Leaves the current thread's stack, of which the kernel's addresses are there, in the CPU's record. */
-__attribute__((noinline)) int take_waker(struct wake_record *record, struct switch_memo *memo,
+__attribute__((noinline)) int take_waker(struct wake_record *record, struct stack_cache *memo,
 					 __u64 now)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

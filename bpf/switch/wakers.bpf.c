@@ -34,7 +34,7 @@ static __always_inline long read_user(void *to, __u32 size, __u64 address)
 struct waker_cpu {
 	struct unwind_budget budget;
 	struct wake_record record;
-	struct switch_memo memo; // nothing is remembered in it
+	struct stack_cache memo; // nothing is remembered in it
 	struct count_key key;    // of the count in work
 	struct blocked_time time;
 };

@@ -243,7 +243,7 @@ def agents_words():
     rows = re.findall(r'\{ \{ \.knob.*?" \},', table, re.S)
     return [re.search(r'"([^"]*)" \},$', row)[1] for row in rows if ".down = true" in row] + [
         re.search(r'#define COST_ABOVE "(.*)"', source("agent/overhead/budget.c"))[1],
-        re.search(r'#define MEMORY_NOT_TOLD "(.*)"', source("agent/gpu/gpu_lane.c"))[1]]
+        re.search(r'#define MEMORY_NOT_TOLD "(.*)"', source("agent/gpu/gpu_source.c"))[1]]
 
 
 def types_with_words():

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding the doubles that make puts beside a test program.
+// Finds the doubles that make puts below the folder of the test programs.
 #pragma once
 
 #include <dlfcn.h>
-#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /** The path of the double @soname. */
@@ -15,7 +15,13 @@ static inline const char *double_path(const char *soname, char path[PATH_MAX])
 
 	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
 		return NULL;
-	snprintf(path, PATH_MAX, "%s/../gpu/%s", dirname(self), soname);
+	char *tests = strstr(self, "/tests/");
+	for (char *next; tests && (next = strstr(tests + 1, "/tests/"));)
+		tests = next;
+	if (!tests)
+		return NULL;
+	*tests = 0;
+	snprintf(path, PATH_MAX, "%s/tests/gpu/%s", self, soname);
 	return path;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The different states that frames are in while code is followed (agent/unwind/analysis/code_flow.h), numbered as they
+// The different states that frames are in while code is followed (agent/unwind/analysis/code_analysis.h), numbered as they
 // come. Hostile code makes a new one with each byte.
 #pragma once
 

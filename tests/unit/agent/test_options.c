@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "agent/lanes.h"
+#include "agent/sources.h"
 #include "agent/stats.h"
 #include "base/clock.h"
 #include "bpf/counters.h"
@@ -36,7 +36,7 @@ TEST(defaults_are_those_of_the_manual)
 	EXPECT_EQ(0, options.pid, "pid");
 	EXPECT_EQ(64 << 20, options.spool_bytes, "spool");
 	EXPECT_EQ(LOG_LEVEL_INFO, options.log_level, "log level");
-	EXPECT_EQ(LANE_WALL | LANE_MEMORY | LANE_GPU_CALLS, options.lanes, "lanes");
+	EXPECT_EQ(SOURCE_WALL | SOURCE_MEMORY | SOURCE_GPU_CALLS, options.sources, "lanes");
 	EXPECT_EQ(true, options.governed, "a budget");
 	EXPECT_EQ(0, (int)options.budget_percent, "by the machine's size");
 	EXPECT_EQ(10 * NS_PER_SECOND, options.governor_interval_ns, "governor's interval");
@@ -100,25 +100,25 @@ TEST(wakers_are_of_named_services_and_want_the_wall_clock)
 
 		EXPECT_EQ(c->rc, parse(c->words, &options, &err), c->words[0]);
 		if (!c->rc)
-			EXPECT_EQ(LANE_WAKERS, options.lanes & LANE_WAKERS, c->words[0]);
+			EXPECT_EQ(SOURCE_WAKERS, options.sources & SOURCE_WAKERS, c->words[0]);
 		else
 			assert_non_null(strstr(err.text, "--wakers"));
 		options_deinit(&options);
 	}
 }
 
-TEST(lanes_are_a_list_of_words)
+TEST(sources_are_a_list_of_words)
 {
 	static const struct {
 		const char *word;
 		int rc;
-		uint32_t lanes;
+		uint32_t sources;
 	} cases[] = {
 		{ "--lanes=cpu", 0, 0 },
-		{ "--lanes=wall", 0, LANE_WALL },
-		{ "--lanes=memory,cpu", 0, LANE_MEMORY },
-		{ "--lanes=cpu,wall,memory", 0, LANE_WALL | LANE_MEMORY },
-		{ "--lanes=gpu", 0, LANE_GPU_CALLS },
+		{ "--lanes=wall", 0, SOURCE_WALL },
+		{ "--lanes=memory,cpu", 0, SOURCE_MEMORY },
+		{ "--lanes=cpu,wall,memory", 0, SOURCE_WALL | SOURCE_MEMORY },
+		{ "--lanes=gpu", 0, SOURCE_GPU_CALLS },
 		{ "--lanes=", -EINVAL, 0 },
 		{ "--lanes=cpu,", -EINVAL, 0 },
 		{ "--lanes=cpu wall", -EINVAL, 0 },
@@ -132,7 +132,7 @@ TEST(lanes_are_a_list_of_words)
 
 		EXPECT_EQ(c->rc, parse((const char *[]){ c->word, NULL }, &options, &err), c->word);
 		if (!c->rc)
-			EXPECT_EQ(c->lanes, options.lanes, c->word);
+			EXPECT_EQ(c->sources, options.sources, c->word);
 		else if (!strstr(err.text, "none of cpu, wall, memory and gpu"))
 			fail_msg("%s: no help: %s", c->word, err.text);
 		options_deinit(&options);
@@ -235,6 +235,6 @@ TEST(the_report_tells_differences_and_losses)
 RUN_TESTS(cmocka_unit_test(defaults_are_those_of_the_manual),
 	  cmocka_unit_test(a_budget_is_a_percentage_of_one_core),
 	  cmocka_unit_test(wakers_are_of_named_services_and_want_the_wall_clock),
-	  cmocka_unit_test(lanes_are_a_list_of_words), cmocka_unit_test(flags_set_what_they_say),
+	  cmocka_unit_test(sources_are_a_list_of_words), cmocka_unit_test(flags_set_what_they_say),
 	  cmocka_unit_test(wrong_settings_are_refused_by_name),
 	  cmocka_unit_test(the_report_tells_differences_and_losses))

@@ -94,11 +94,11 @@ static inline void set_generation(void *context, uint32_t generation)
 }
 
 // What is seen stands for itself only, and windows do not end while a test is slow.
-static inline void open_for_ever(void *context, const struct gpu_window *window)
+static inline void open_for_ever(void *context, const struct gpu_window *interval)
 {
 	const struct setting *setting = context;
 	const struct gpu_window always = {
-		.begin_ns = window->begin_ns, .end_ns = UINT64_MAX, .weight = 1, .sees_all = 1
+		.begin_ns = interval->begin_ns, .end_ns = UINT64_MAX, .weight = 1, .sees_all = 1
 	};
 
 	gpu_programs_set_window(setting->programs, &always);
@@ -237,8 +237,8 @@ static inline void look_again(struct setting *setting)
 
 struct draining {
 	struct executable_table *executables;
-	struct window_sources sources;
-	struct window window;
+	struct export_interval_sources sources;
+	struct export_interval interval;
 };
 
 static inline void begin_draining(struct draining *draining)
@@ -246,17 +246,18 @@ static inline void begin_draining(struct draining *draining)
 	static const struct labels no_labels;
 
 	draining->executables = executable_table_new();
-	draining->sources = (struct window_sources){
+	draining->sources = (struct export_interval_sources){
 		.frames.processes = process_table_new(draining->executables, &no_labels),
 		.frames.locations = location_table_new(draining->executables, NULL),
 		.stacks = stack_table_new(),
 	};
-	assert_int_equal(0, window_init(&draining->window, &draining->sources, 20 * NS_PER_MS, 1));
+	assert_int_equal(0, export_interval_init(&draining->interval, &draining->sources,
+						 20 * NS_PER_MS, 1));
 }
 
 static inline void end_draining(struct draining *draining)
 {
-	window_deinit(&draining->window);
+	export_interval_deinit(&draining->interval);
 	stack_table_free(draining->sources.stacks);
 	location_table_free(draining->sources.frames.locations);
 	process_table_free(draining->sources.frames.processes);
@@ -269,5 +270,5 @@ static inline void drain(const struct setting *setting, struct draining *drainin
 	for (int i = 0; i < 6; i++)
 		assert_int_equal(0, gpu_programs_after_drain(setting->programs,
 							     draining->sources.frames.processes,
-							     &draining->window));
+							     &draining->interval));
 }

@@ -78,8 +78,8 @@ static uint64_t kernels_of(const struct setting *setting, struct draining *drain
 
 	assert_int_equal(0, gpu_programs_after_drain(setting->programs,
 						     draining->sources.frames.processes,
-						     &draining->window));
-	const struct profile *profile = draining->window.profile;
+						     &draining->interval));
+	const struct profile *profile = draining->interval.profile;
 	for (uint32_t i = 0; i < profile->sample_count; i++) {
 		const struct sample *sample = &profile->samples[i];
 

@@ -24,8 +24,8 @@ static struct nvml_double *double_;
 
 struct fixture {
 	struct executable_table *executables;
-	struct window_sources sources;
-	struct window window;
+	struct export_interval_sources sources;
+	struct export_interval interval;
 	struct labels labels;
 	struct gpu_usage *usage;
 };
@@ -51,14 +51,14 @@ static int set_up(void **state)
 			       { STRANGE_PID, 1ULL << 30, 0, 0 } },
 	};
 	fixture->executables = executable_table_new();
-	fixture->sources = (struct window_sources){
+	fixture->sources = (struct export_interval_sources){
 		.frames.processes = process_table_new(fixture->executables, &none),
 		.frames.locations = location_table_new(fixture->executables, NULL),
 		.stacks = stack_table_new(),
 	};
 	EXPECT_EQ(0,
-		  window_init(&fixture->window, &fixture->sources, SLOT_NS,
-			      clock_realtime_ns() - 10 * NS_PER_SECOND),
+		  export_interval_init(&fixture->interval, &fixture->sources, SLOT_NS,
+				       clock_realtime_ns() - 10 * NS_PER_SECOND),
 		  "window");
 	labels_set(&fixture->labels, LABEL_NODE, "n7");
 	const struct process_key own = key_of(getpid(), 0);
@@ -72,7 +72,7 @@ static int tear_down(void **state)
 	struct fixture *fixture = *state;
 
 	gpu_usage_close(fixture->usage);
-	window_deinit(&fixture->window);
+	export_interval_deinit(&fixture->interval);
 	stack_table_free(fixture->sources.stacks);
 	location_table_free(fixture->sources.frames.locations);
 	process_table_free(fixture->sources.frames.processes);
@@ -127,8 +127,8 @@ static const struct sample *sample_of(const struct profile *profile, const struc
 static void wait_for_figures(struct fixture *fixture)
 {
 	for (int waited = 0; waited < WAIT_MS; waited += POLL_MS) {
-		EXPECT_EQ(0, gpu_usage_add(fixture->usage, &fixture->window), "add");
-		if (series_with(fixture->window.profile, "gpu:busy:percent:gauge:second", "gpu",
+		EXPECT_EQ(0, gpu_usage_add(fixture->usage, &fixture->interval), "add");
+		if (series_with(fixture->interval.profile, "gpu:busy:percent:gauge:second", "gpu",
 				"1"))
 			return;
 		usleep(POLL_MS * 1000);
@@ -154,9 +154,9 @@ TEST(gauges_of_gpus_and_processes_have_their_labels)
 
 	open_usage(fixture, library);
 	wait_for_figures(fixture);
-	EXPECT_EQ(0, gpu_usage_add(fixture->usage, &fixture->window), "the rest of the second");
+	EXPECT_EQ(0, gpu_usage_add(fixture->usage, &fixture->interval), "the rest of the second");
 	_cleanup_(profile_freep) struct profile *profile =
-		window_finish(&fixture->window, clock_realtime_ns());
+		export_interval_finish(&fixture->interval, clock_realtime_ns());
 
 	const struct series *busy =
 		series_with(profile, "gpu:busy:percent:gauge:second", "gpu", "0");
@@ -191,8 +191,8 @@ TEST(figures_of_instances_and_of_who_runs_on_them_have_their_labels)
 	double_->processes[0].instance = 3;
 	open_usage(fixture, library);
 	for (int waited = 0; waited < WAIT_MS && !series; waited += POLL_MS) {
-		EXPECT_EQ(0, gpu_usage_add(fixture->usage, &fixture->window), "add");
-		series = series_with(fixture->window.profile, "gpu:busy:percent:gauge:second",
+		EXPECT_EQ(0, gpu_usage_add(fixture->usage, &fixture->interval), "add");
+		series = series_with(fixture->interval.profile, "gpu:busy:percent:gauge:second",
 				     "gpu_instance", "3");
 		usleep(POLL_MS * 1000);
 	}
@@ -201,15 +201,15 @@ TEST(figures_of_instances_and_of_who_runs_on_them_have_their_labels)
 	EXPECT_STR("MIG-00000000-0000-0000-0000-000000000002",
 		   labels_get(&series->labels, "gpu_uuid"), "name");
 	EXPECT_STR("Double of a GPU MIG 1g.2", labels_get(&series->labels, "gpu_model"), "model");
-	EXPECT_EQ(90, sample_of(fixture->window.profile, series)->value, "busy");
+	EXPECT_EQ(90, sample_of(fixture->interval.profile, series)->value, "busy");
 
-	series = series_with(fixture->window.profile, "gpu:memory_used:bytes:gauge:second",
+	series = series_with(fixture->interval.profile, "gpu:memory_used:bytes:gauge:second",
 			     "gpu_instance", "3");
 	assert_non_null(series);
-	EXPECT_EQ(4LL << 30, sample_of(fixture->window.profile, series)->value, "memory");
-	assert_null(series_with(fixture->window.profile, "gpu:memory_used:bytes:gauge:second",
+	EXPECT_EQ(4LL << 30, sample_of(fixture->interval.profile, series)->value, "memory");
+	assert_null(series_with(fixture->interval.profile, "gpu:memory_used:bytes:gauge:second",
 				"gpu_uuid", "GPU-00000000-0000-0000-0000-000000000000"));
-	series = series_with(fixture->window.profile, PROFILE_TYPE_GPU_PROCESS_MEMORY,
+	series = series_with(fixture->interval.profile, PROFILE_TYPE_GPU_PROCESS_MEMORY,
 			     LABEL_PROCESS, "test_gpu_usage");
 	assert_non_null(series);
 	EXPECT_STR("3", labels_get(&series->labels, "gpu_instance"), "where it runs");
@@ -257,8 +257,8 @@ TEST(a_machine_without_gpus_is_quiet)
 	open_usage(fixture, "/nowhere/libnvidia-ml.so.1");
 	usleep(100 * 1000);
 	assert_null(gpu_usage_next_notice(fixture->usage));
-	EXPECT_EQ(0, gpu_usage_add(fixture->usage, &fixture->window), "nothing to add");
-	EXPECT_EQ(0, fixture->window.profile->sample_count, "samples");
+	EXPECT_EQ(0, gpu_usage_add(fixture->usage, &fixture->interval), "nothing to add");
+	EXPECT_EQ(0, fixture->interval.profile->sample_count, "samples");
 }
 
 #define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)

@@ -152,17 +152,18 @@ static void read_sample(struct run *run, const struct profile *profile, const st
 
 static void end_window(struct run *run)
 {
-	struct window window = { .profile = profile_new(SLOT_NS), .slot_first = UINT64_MAX };
+	struct export_interval interval = { .profile = profile_new(SLOT_NS),
+					    .slot_first = UINT64_MAX };
 
-	window.profile->from_ns = run->window_ns;
+	interval.profile->from_ns = run->window_ns;
 	run->window_ns = clock_realtime_ns();
 	budget_before_drain(run->budget);
-	assert_int_equal(0, budget_after_drain(run->budget, &window));
-	window.profile->to_ns = run->window_ns;
+	assert_int_equal(0, budget_after_drain(run->budget, &interval));
+	interval.profile->to_ns = run->window_ns;
 	run->held[0] = 0;
-	for (uint32_t i = 0; i < window.profile->sample_count; i++)
-		read_sample(run, window.profile, &window.profile->samples[i]);
-	window_deinit(&window);
+	for (uint32_t i = 0; i < interval.profile->sample_count; i++)
+		read_sample(run, interval.profile, &interval.profile->samples[i]);
+	export_interval_deinit(&interval);
 }
 
 static void pass(struct run *run, uint64_t ns)

@@ -314,7 +314,7 @@ static const char *jit_name_at(struct tables *tables, struct process *process, u
 	return code.jit_name ? code.jit_name : "";
 }
 
-TEST(generated_code_has_the_names_of_the_processs_perf_map)
+TEST(jit_code_has_the_names_of_the_processs_perf_map)
 {
 	struct tables tables = tables_new(NULL);
 	struct process_key key = key_of(getpid(), 0), child = key;
@@ -366,7 +366,7 @@ static size_t bytes_in_use(void)
 	return info.uordblks + info.hblkhd;
 }
 
-TEST(names_of_generated_code_are_bounded)
+TEST(names_of_jit_code_are_bounded)
 {
 	struct tables tables = tables_new(NULL);
 	struct process_key key = key_of(getpid(), 0);
@@ -642,8 +642,8 @@ RUN_TESTS(cmocka_unit_test(a_mapping_that_is_told_belongs_to_one_process),
 	  cmocka_unit_test(what_was_read_and_is_told_again_changes_nothing),
 	  cmocka_unit_test(a_library_put_where_another_one_was_is_noticed),
 	  cmocka_unit_test(a_process_that_maps_without_end_is_left_alone),
-	  cmocka_unit_test(generated_code_has_the_names_of_the_processs_perf_map),
-	  cmocka_unit_test(names_of_generated_code_are_bounded),
+	  cmocka_unit_test(jit_code_has_the_names_of_the_processs_perf_map),
+	  cmocka_unit_test(names_of_jit_code_are_bounded),
 	  cmocka_unit_test(five_thousand_mappings_are_read_and_followed),
 	  cmocka_unit_test(a_process_without_its_main_thread_is_known),
 	  cmocka_unit_test(a_process_in_other_namespaces_is_known),

@@ -114,23 +114,24 @@ static void tick_a_second(struct fixture *fixture)
 /* What a window takes, all services together. */
 static int64_t drain(struct fixture *fixture, uint32_t *ret_series)
 {
-	struct window_sources sources = {
+	struct export_interval_sources sources = {
 		.frames = { .processes = fixture->tables.processes,
 			    .locations = fixture->locations },
 	};
-	struct window window;
+	struct export_interval interval;
 	int64_t sum = 0;
 
-	assert_int_equal(0, window_init(&window, &sources, SLOT_NS, clock_realtime_ns()));
+	assert_int_equal(0,
+			 export_interval_init(&interval, &sources, SLOT_NS, clock_realtime_ns()));
 	cgroup_counter_before_drain(fixture->counter);
-	assert_int_equal(0, cgroup_counter_after_drain(fixture->counter, &window));
-	struct profile *profile = window_finish(&window, clock_realtime_ns());
+	assert_int_equal(0, cgroup_counter_after_drain(fixture->counter, &interval));
+	struct profile *profile = export_interval_finish(&interval, clock_realtime_ns());
 	for (uint32_t i = 0; i < profile->sample_count; i++)
 		sum += profile->samples[i].value;
 	if (ret_series)
 		*ret_series = profile->series_count;
 	profile_free(profile);
-	window_deinit(&window);
+	export_interval_deinit(&interval);
 	return sum;
 }
 

@@ -90,17 +90,18 @@ static void finish(struct fixture *fixture)
 
 static struct profile *drain(struct fixture *fixture)
 {
-	struct window_sources sources = {
+	struct export_interval_sources sources = {
 		.frames = { .processes = fixture->tables.processes,
 			    .locations = fixture->locations },
 	};
-	struct window window;
+	struct export_interval interval;
 
-	assert_int_equal(0, window_init(&window, &sources, SLOT_NS, clock_realtime_ns()));
-	assert_int_equal(0, memory_usage_add(fixture->usage, &window,
+	assert_int_equal(0,
+			 export_interval_init(&interval, &sources, SLOT_NS, clock_realtime_ns()));
+	assert_int_equal(0, memory_usage_add(fixture->usage, &interval,
 					     fixture->begin_realtime_ns + fixture->passed_ns));
-	struct profile *profile = window_finish(&window, clock_realtime_ns());
-	window_deinit(&window);
+	struct profile *profile = export_interval_finish(&interval, clock_realtime_ns());
+	export_interval_deinit(&interval);
 	return profile;
 }
 

@@ -150,7 +150,7 @@ TEST(without_kernel_symbols_kernel_code_stays_unnamed)
 	location_table_free(table);
 }
 
-TEST(generated_code_is_told_apart_by_page_at_the_leaf)
+TEST(jit_code_is_told_apart_by_page_at_the_leaf)
 {
 	struct location_table *table = location_table_new(executables, kallsyms);
 	uint32_t leaf = location_table_add_anonymous(table, 0x7f0000001234, true);
@@ -164,7 +164,7 @@ TEST(generated_code_is_told_apart_by_page_at_the_leaf)
 	location_table_free(table);
 }
 
-TEST(generated_code_is_its_name_wherever_it_lies)
+TEST(jit_code_is_its_name_wherever_it_lies)
 {
 	struct location_table *table = location_table_new(executables, kallsyms);
 	uint32_t function = location_table_add_jit(table, "JS:f /a.js:1:1");
@@ -277,8 +277,8 @@ int main(void)
 		cmocka_unit_test(a_call_keeps_its_place_and_has_the_functions_name),
 		cmocka_unit_test(kernel_code_is_known_by_symbol_not_by_address),
 		cmocka_unit_test(without_kernel_symbols_kernel_code_stays_unnamed),
-		cmocka_unit_test(generated_code_is_its_name_wherever_it_lies),
-		cmocka_unit_test(generated_code_is_told_apart_by_page_at_the_leaf),
+		cmocka_unit_test(jit_code_is_its_name_wherever_it_lies),
+		cmocka_unit_test(jit_code_is_told_apart_by_page_at_the_leaf),
 		cmocka_unit_test(python_is_known_by_function_file_and_line),
 		cmocka_unit_test(a_location_is_put_once_into_each_profile),
 		cmocka_unit_test(a_sweep_keeps_what_is_marked_or_was_used_lately),

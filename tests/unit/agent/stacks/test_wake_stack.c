@@ -9,7 +9,7 @@
 
 #include "agent/stacks/wake_stack.h"
 #include "agent/sources/wakers.h"
-#include "agent/stacks/window.h"
+#include "agent/stacks/export_interval.h"
 #include "base/clock.h"
 
 #define SLOT_NS (20 * NS_PER_MS)
@@ -19,7 +19,7 @@ enum { BLOCKED_USER = 1, BLOCKED_KERNEL, WAKER_USER, WAKER_KERNEL, JOINED, DEEP,
 
 struct fixture {
 	struct executable_table *executables;
-	struct window_sources sources;
+	struct export_interval_sources sources;
 	struct wake_record record;
 	struct wake_stack_frames joined;
 };
@@ -45,7 +45,7 @@ static int set_up(void **state)
 	struct labels no_labels = { 0 };
 
 	fixture->executables = executable_table_new();
-	fixture->sources = (struct window_sources){
+	fixture->sources = (struct export_interval_sources){
 		.frames.processes = process_table_new(fixture->executables, &no_labels),
 		.frames.locations = location_table_new(fixture->executables, NULL),
 		.stacks = stack_table_new(),
@@ -113,15 +113,15 @@ static struct profile *profile_of_joined(struct fixture *fixture)
 		.kind = SAMPLE_KIND_OFF_WAKE,
 	};
 	const struct count count = { .value = 7, .samples = 1 };
-	struct window window;
+	struct export_interval interval;
 
 	assert_int_equal(0, stack_table_add(fixture->sources.stacks, &key.user,
 					    fixture->joined.locations, fixture->joined.count,
 					    fixture->joined.end, 1));
-	assert_int_equal(0, window_init(&window, &fixture->sources, SLOT_NS, 1));
-	assert_int_equal(0, window_add(&window, &key, &count, 1));
-	struct profile *profile = window_finish(&window, 2);
-	window_deinit(&window);
+	assert_int_equal(0, export_interval_init(&interval, &fixture->sources, SLOT_NS, 1));
+	assert_int_equal(0, export_interval_add(&interval, &key, &count, 1));
+	struct profile *profile = export_interval_finish(&interval, 2);
+	export_interval_deinit(&interval);
 	return profile;
 }
 

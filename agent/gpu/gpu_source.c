@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/gpu/gpu_source.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "agent/overhead/budget.h"
+#include "agent/gpu/gpu_calls.h"
+#include "agent/gpu/gpu_driver.h"
+#include "agent/gpu/gpu_probes.h"
+#include "agent/gpu/gpu_programs.h"
+#include "agent/gpu/gpu_kernel_sessions.h"
+#include "agent/probes/probe_cost.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+struct gpu_source {
+	struct gpu_source_options options;
+	struct gpu_drivers *drivers;
+	// From the first driver on.
+	struct gpu_programs *programs;
+	struct gpu_probes *probes; // NULL if they were refused, too
+	struct gpu_kernel_sessions *kernels;
+	bool is_tried;
+	uint32_t stacks_per_second;
+	struct labels labels;  // of the probes' cost
+	uint64_t told_cost_ns; // of it, in windows so far
+	char failure[ERROR_TEXT_BYTES];
+	bool failure_told;
+	uint64_t missed;       // gpu_programs_missed() that was told
+	bool memory_unknown;   // calls that allocate or free are seen in windows only
+	bool is_change_told;   // of that, in a window
+	bool is_change_logged; // and as a notice
+	bool graphs_full_told;
+};
+
+// ---- the first driver -----------------------------------------------------------------------
+
+static int open_probes(struct gpu_source *source, enum probe_way way, struct error *err)
+{
+	struct gpu_probes_options options = {
+		.way = way,
+		.read_hits = gpu_programs_read_hits,
+		.set_window = gpu_programs_set_window,
+		.set_generation = gpu_programs_set_generation,
+		.read_captures = gpu_programs_read_captures,
+		.set_sees_captures = gpu_programs_set_sees_captures,
+		.context = source->programs,
+	};
+
+	options.calls = gpu_calls(&options.call_count);
+	gpu_programs_by_kind(source->programs, &options.programs);
+	probe_cost_measure(way, &options.cost);
+	return gpu_probes_open(&options, &source->probes, err);
+}
+
+static int open_programs(struct gpu_source *source, enum probe_way way, struct error *err)
+{
+	const struct gpu_programs_options options = {
+		.slot_ns = source->options.slot_ns,
+		.only_followed = source->options.only_followed,
+		.attach_type = probe_way_attach_type(way),
+	};
+
+	return gpu_programs_open(source->options.loader, &options, &source->programs, err);
+}
+
+// Once: what a kernel refuses it refuses again.
+static void try_programs(struct gpu_source *source)
+{
+	struct error err = { 0 };
+	enum probe_way way = probe_link_choose(&err);
+	int rc = way == PROBE_WAY_NONE ? -EPERM : open_programs(source, way, &err);
+
+	source->is_tried = true;
+	if (!rc)
+		rc = open_probes(source, way, &err);
+	if (rc) {
+		snprintf(source->failure, sizeof(source->failure),
+			 "gpu: calls of the driver are not seen: %.250s", err.text);
+		gpu_programs_close(take(source->programs));
+		return;
+	}
+	const struct gpu_kernel_sessions_options kernels = {
+		.programs = source->programs,
+		.drivers = source->drivers,
+		.processes = source->options.processes,
+		.period_ns = source->options.kernel_period_ns,
+		.request = source->options.gpu_kernel_request,
+	};
+	source->kernels = gpu_kernel_sessions_new(&kernels);
+	gpu_programs_set_budget(source->programs, source->stacks_per_second);
+	if (source->options.namer)
+		*source->options.namer = (struct gpu_namer){ gpu_programs_name, source->programs };
+}
+
+static void add_driver(void *context, const struct gpu_driver *driver)
+{
+	struct gpu_source *source = context;
+
+	// Who wants kernels only need not pay for the driver's calls.
+	if (source->options.gpu_kernel_request && driver->library != GPU_LIBRARY_HELPER)
+		return;
+	if (!source->is_tried)
+		try_programs(source);
+	if (!source->probes)
+		return;
+	gpu_probes_add(source->probes, driver);
+	if (driver->library == GPU_LIBRARY_CUDA)
+		gpu_programs_set_attached(source->programs);
+}
+
+static void remove_driver(void *context, const struct gpu_driver *driver)
+{
+	struct gpu_source *source = context;
+
+	if (source->probes)
+		gpu_probes_remove(source->probes, driver);
+}
+
+// ---- life -----------------------------------------------------------------------------------
+
+static int set_labels(struct gpu_source *source)
+{
+	char node[256] = "";
+	int rc = source->options.labels ? labels_copy(source->options.labels, &source->labels) : 0;
+
+	if (!rc && gethostname(node, sizeof(node) - 1) == 0 &&
+	    !labels_get(&source->labels, LABEL_NODE))
+		rc = labels_set(&source->labels, LABEL_NODE, node);
+	if (!rc)
+		rc = labels_set(&source->labels, LABEL_SERVICE, "cairn-agent");
+	return rc ? rc : labels_set(&source->labels, LABEL_PROGRAM, "gpu probes");
+}
+
+int gpu_source_open(const struct gpu_source_options *options, struct gpu_source **ret_lane,
+		    struct error *err)
+{
+	struct gpu_source *source = calloc(1, sizeof(*source));
+
+	if (!source)
+		return error_set(err, -ENOMEM, "out of memory");
+	const struct gpu_driver_listener listener = { add_driver, remove_driver, source };
+
+	source->options = *options;
+	source->stacks_per_second = GPU_STACKS_PER_SECOND;
+	source->is_change_told = source->is_change_logged = true; // there is none yet
+	source->drivers = gpu_drivers_new(&listener);
+	if (!source->drivers || set_labels(source)) {
+		gpu_source_close(source);
+		return error_set(err, -ENOMEM, "out of memory");
+	}
+	*ret_lane = source;
+	return 0;
+}
+
+void gpu_source_close(struct gpu_source *source)
+{
+	if (!source)
+		return;
+	if (source->options.namer)
+		*source->options.namer = (struct gpu_namer){ 0 };
+	gpu_kernel_sessions_free(source->kernels);
+	gpu_drivers_free(source->drivers); // tells the probes
+	gpu_probes_close(source->probes);
+	gpu_programs_close(source->programs);
+	labels_deinit(&source->labels);
+	free(source);
+}
+
+// What is allocated is known only as long as nothing is missed: else what was freed would stay for ever.
+static void follow_memory(struct gpu_source *source)
+{
+	bool is_known = gpu_probes_see_all(source->probes, GPU_CALL_INIT, GPU_CALL_MEM_UNMAP);
+	uint64_t missed = gpu_programs_missed(source->programs);
+
+	if (missed != source->missed && !source->memory_unknown)
+		source->is_change_told = source->is_change_logged = false;
+	source->missed = missed;
+	if (is_known != source->memory_unknown)
+		return;
+	gpu_programs_set_memory_known(source->programs, is_known);
+	source->memory_unknown = !is_known;
+	source->is_change_told = source->is_change_logged = false;
+}
+
+void gpu_source_tick(struct gpu_source *source, uint64_t now_ns)
+{
+	gpu_drivers_follow(source->drivers, source->options.processes, now_ns);
+	if (!source->probes)
+		return;
+	gpu_probes_tick(source->probes, now_ns);
+	follow_memory(source);
+	if (source->kernels)
+		gpu_kernel_sessions_tick(source->kernels, now_ns);
+}
+
+#define MEMORY_NOT_TOLD "GPU memory in use not told"
+
+static const char *change_of_memory(const struct gpu_source *source)
+{
+	return source->memory_unknown
+		       ? MEMORY_NOT_TOLD
+		       : "GPU memory in use told again, of what is allocated from now on";
+}
+
+/* Beside the data that are missing, as the governor's changes are. */
+static int add_with_change(const struct gpu_source *source, struct export_interval *interval,
+			   const char *change, const char *type, uint64_t slot, uint64_t last_slot,
+			   uint64_t value)
+{
+	struct labels labels = { 0 };
+	int rc = labels_copy(&source->labels, &labels);
+
+	if (!rc)
+		rc = labels_set(&labels, LABEL_PROGRAM, "");
+	if (!rc)
+		rc = labels_set(&labels, LABEL_CHANGE, change);
+	if (!rc)
+		rc = export_interval_add_value(interval, &labels, type, slot, last_slot,
+					       (int64_t)value);
+	labels_deinit(&labels);
+	return rc;
+}
+
+static int add_change(struct gpu_source *source, struct export_interval *interval)
+{
+	uint64_t slot = clock_realtime_ns() / interval->profile->slot_ns;
+
+	source->is_change_told = true;
+	return add_with_change(source, interval, change_of_memory(source), PROFILE_TYPE_GOVERNOR,
+			       slot, slot, 1);
+}
+
+static int add_in_force(const struct gpu_source *source, struct export_interval *interval)
+{
+	const struct profile *profile = interval->profile;
+	uint64_t slot = profile->from_ns / profile->slot_ns;
+	uint64_t end_slot = clock_realtime_ns() / profile->slot_ns;
+
+	if (!source->memory_unknown || end_slot <= slot)
+		return 0;
+	return add_with_change(source, interval, MEMORY_NOT_TOLD, PROFILE_TYPE_IN_FORCE, slot,
+			       end_slot - 1, (end_slot - slot) * profile->slot_ns);
+}
+
+/* It is known every few seconds, and of the time before: so it is spread over the whole window. */
+static int add_probe_cost(struct gpu_source *source, struct export_interval *interval)
+{
+	const struct profile *profile = interval->profile;
+	uint64_t slot = profile->from_ns / profile->slot_ns;
+	uint64_t end_slot = clock_realtime_ns() / profile->slot_ns;
+	struct gpu_probes_stats stats;
+
+	gpu_probes_read_stats(source->probes, &stats);
+	uint64_t all_ns = stats.cost_ns;
+	if (source->kernels)
+		all_ns += gpu_kernel_sessions_cost_ns(source->kernels);
+	uint64_t ns = all_ns - source->told_cost_ns;
+	if (!ns)
+		return 0;
+	source->told_cost_ns = all_ns;
+	return export_interval_add_value(interval, &source->labels, PROFILE_TYPE_COST, slot,
+					 end_slot > slot ? end_slot - 1 : slot, (int64_t)ns);
+}
+
+int gpu_source_after_drain(struct gpu_source *source, struct export_interval *interval)
+{
+	int rc = 0;
+
+	if (source->programs)
+		rc = gpu_programs_after_drain(source->programs, source->options.processes,
+					      interval);
+	if (!rc && source->kernels)
+		rc = gpu_kernel_sessions_after_drain(source->kernels, interval);
+	if (!rc && source->probes)
+		rc = add_probe_cost(source, interval);
+	if (!rc && source->probes && !source->is_change_told)
+		rc = add_change(source, interval);
+	return rc ? rc : add_in_force(source, interval);
+}
+
+void gpu_source_set_budget(struct gpu_source *source, uint32_t stacks_per_second)
+{
+	source->stacks_per_second = stacks_per_second;
+	if (source->programs)
+		gpu_programs_set_budget(source->programs, stacks_per_second);
+}
+
+const char *gpu_source_next_notice(struct gpu_source *source)
+{
+	if (source->failure[0] && !source->failure_told) {
+		source->failure_told = true;
+		return source->failure;
+	}
+	if (!source->probes)
+		return NULL;
+	const char *of_kernels =
+		source->kernels ? gpu_kernel_sessions_next_notice(source->kernels) : NULL;
+	if (of_kernels)
+		return of_kernels;
+	if (!source->graphs_full_told && gpu_programs_graphs_full(source->programs)) {
+		source->graphs_full_told = true;
+		return "gpu: graphs have more kernels than are kept: of those that lack some "
+		       "none are told";
+	}
+	if (source->is_change_logged)
+		return gpu_probes_next_notice(source->probes);
+	source->is_change_logged = true;
+	return source->memory_unknown
+		       ? "gpu: what memory is in use is not told from now on: calls that "
+			 "allocate or free are too many to see all of them"
+		       : "gpu: what memory is in use is told again, as far as it is "
+			 "allocated from now on";
+}
+
+void gpu_source_read_run_time(const struct gpu_source *source, uint64_t *ret_ns,
+			      uint64_t *ret_count)
+{
+	*ret_ns = *ret_count = 0;
+	if (source->programs)
+		gpu_programs_read_run_time(source->programs, ret_ns, ret_count);
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is asked of GPUs, by stack: finds the drivers that processes map, probes them, and counts. Until
+// the first process maps one, nothing is loaded. One thread.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/stacks/frame_locator.h"
+#include "agent/gpu/gpu_kernel_request.h"
+#include "agent/bpf/loader.h"
+#include "agent/process/process.h"
+#include "agent/stacks/export_interval.h"
+#include "base/error.h"
+#include "base/labels.h"
+
+struct gpu_source;
+
+struct gpu_source_options {
+	const struct loader *loader; // these outlive the lane
+	struct process_table *processes;
+	struct gpu_namer *namer; // is set while kernels can be named; may be NULL
+	uint64_t slot_ns;
+	bool only_followed;        // as the sampler: only processes that are followed
+	uint64_t kernel_period_ns; // between windows of the CUPTI helper; 0: the default
+	struct gpu_kernel_request
+		*gpu_kernel_request; // the only one, and all that is looked at; NULL: none
+	const struct labels *labels; // for the series of what probes cost; copied; may be NULL
+};
+
+/** Returns 0 or -ENOMEM: what a kernel refuses is told by gpu_source_next_notice(), when it is tried. */
+int gpu_source_open(const struct gpu_source_options *options, struct gpu_source **ret_lane,
+		    struct error *err);
+/** NULL is allowed. */
+void gpu_source_close(struct gpu_source *source);
+
+/** Some 50 times a second: drivers are looked for, windows opened and closed. */
+void gpu_source_tick(struct gpu_source *source, uint64_t now_ns);
+/**
+ * All counts are in @window: add what the kernel does not count, and as PROFILE_TYPE_COST of program
+ * "gpu probes" what they took from the processes that came by them. Returns 0 or a negative errno.
+ */
+int gpu_source_after_drain(struct gpu_source *source, struct export_interval *interval);
+
+/** How many stacks a second each CPU may take from now on, of launches and of other calls. */
+void gpu_source_set_budget(struct gpu_source *source, uint32_t stacks_per_second);
+
+/** What works less well than it could, in a sentence; NULL: no more for now. Valid until the next. */
+const char *gpu_source_next_notice(struct gpu_source *source);
+
+/** Time in the programs and how often they ran; 0 unless kernel.bpf_stats_enabled. */
+void gpu_source_read_run_time(const struct gpu_source *source, uint64_t *ret_ns,
+			      uint64_t *ret_count);

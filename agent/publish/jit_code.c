@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/publish/jit_code.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/unwind/analysis/code_analysis.h"
+#include "agent/process/process_memory.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/id128.h"
+
+#ifdef __x86_64__
+
+enum {
+	PAGE_BYTES = 4096,
+	// A generator takes so much for each of its functions and uses a few KiB of it
+	// (oneDNN's src/cpu/x64/jit_generator.hpp, MAX_CODE_SIZE).
+	SLOT_BYTES = 256 << 10,
+	PADDING_BYTES = 16,        // before a function that does not begin its mapping, at least
+	CODE_BYTES_MIN = 16 << 10, // read at first; then four times as much, up to a slot
+	HEAD_BYTES = 16,
+	ROW_BYTES_MIN = 4, // what is shorter is part of a prologue, where hardly any stack is seen
+	FUNCTION_RANGES_MAX = 64,
+	FAILURES_MAX = 32,  // in a row: code of another kind
+	TRIED_AT_ONCE = 16, // functions in one scan: a millisecond each
+};
+
+/* After so many failures the process is left alone for a while. */
+#define FAILED_WAIT_NS (10 * NS_PER_SECOND)
+
+struct generated_range {
+	uint64_t start;
+	uint64_t rule; // MAPPING_RULE(), or 0
+};
+
+struct generated_function {
+	uint64_t start;
+	uint64_t limit;
+	uint64_t hash; // of the code
+	uint32_t range_count;
+	struct generated_range *ranges;
+};
+
+struct jit_code {
+	struct generated_function functions[GENERATED_FUNCTIONS_MAX]; // sorted
+	uint32_t count;
+	uint32_t range_count;
+	uint32_t failures; // in a row
+	uint64_t failed_ns;
+	uint64_t scanned; // the address that the next scan begins at
+};
+
+// ---- life -----------------------------------------------------------------------------------
+
+struct jit_code *jit_code_new(void)
+{
+	return calloc(1, sizeof(struct jit_code));
+}
+
+static void drop(struct jit_code *code, uint32_t at)
+{
+	struct generated_function *function = &code->functions[at];
+
+	code->range_count -= function->range_count;
+	free(function->ranges);
+	code->count--;
+	memmove(function, function + 1, (code->count - at) * sizeof(*function));
+}
+
+void jit_code_free(struct jit_code *code)
+{
+	if (!code)
+		return;
+	for (uint32_t i = 0; i < code->count; i++)
+		free(code->functions[i].ranges);
+	free(code);
+}
+
+uint32_t jit_code_count(const struct jit_code *code)
+{
+	return code ? code->count : 0;
+}
+
+// The first function that ends above @address.
+static uint32_t find(const struct jit_code *code, uint64_t address)
+{
+	uint32_t at = 0, limit = code->count;
+
+	while (at < limit) {
+		uint32_t middle = at + (limit - at) / 2;
+
+		if (code->functions[middle].limit <= address)
+			at = middle + 1;
+		else
+			limit = middle;
+	}
+	return at;
+}
+
+static bool is_known(const struct jit_code *code, uint64_t address)
+{
+	uint32_t at = find(code, address);
+
+	return at < code->count && code->functions[at].start <= address;
+}
+
+static void put(struct jit_code *code, const struct generated_function *function)
+{
+	uint32_t at = find(code, function->start);
+
+	// What is there now overlaps: it was written over.
+	while (at < code->count && code->functions[at].start < function->limit)
+		drop(code, at);
+	memmove(&code->functions[at + 1], &code->functions[at],
+		(code->count - at) * sizeof(*function));
+	code->functions[at] = *function;
+	code->count++;
+	code->range_count += function->range_count;
+}
+
+// ---- one function ---------------------------------------------------------------------------
+
+struct following {
+	uint64_t start;
+	uint64_t pc; // offset of what must be reached
+	bool reached;
+	uint32_t end; // behind the last code that was reached
+	struct generated_range ranges[FUNCTION_RANGES_MAX];
+	uint32_t count;
+	bool too_many;
+	uint64_t since; // offset from which `rule` is in force
+	struct unwind_rule rule;
+};
+
+static uint64_t pack(const struct unwind_rule *rule)
+{
+	if (rule->cfa != CFA_REGISTER || rule->cfa_offset <= 0)
+		return 0;
+	return MAPPING_RULE(rule->cfa_register == X86_REGISTER_FP, rule->cfa_offset,
+			    (rule->saved & 15) == SAVED_AT_CFA ? rule->fp_offset : 0);
+}
+
+static void close_row(struct following *following, uint64_t limit)
+{
+	uint64_t since = following->since, rule = pack(&following->rule);
+	uint32_t count = following->count;
+
+	if (limit == since)
+		return;
+	if (following->rule.cfa != CFA_NO_TABLE) {
+		following->end = (uint32_t)limit;
+		if (rule && following->pc >= since && following->pc < limit)
+			following->reached = true;
+	}
+	if (limit - since < ROW_BYTES_MIN)
+		rule = 0;
+	if (count && following->ranges[count - 1].rule == rule)
+		return;
+	if (count == FUNCTION_RANGES_MAX) {
+		following->too_many = true;
+		return;
+	}
+	following->ranges[following->count++] =
+		(struct generated_range){ following->start + since, rule };
+}
+
+static void take_row(void *context, uint64_t offset, const struct unwind_rule *rule)
+{
+	struct following *following = context;
+
+	close_row(following, offset);
+	following->since = offset;
+	following->rule = *rule;
+}
+
+// Returns false if the code cannot be followed from its first byte to the pc.
+static bool follow(const uint8_t *bytes, size_t size, uint64_t start, uint64_t pc,
+		   struct following *following)
+{
+	struct code_analysis *flow = NULL;
+
+	*following = (struct following){ .start = start, .pc = pc - start };
+	if (code_analysis_open(bytes, size, start, &flow))
+		return false;
+	code_analysis_enter(flow, start);
+	code_analysis_run(flow);
+	code_analysis_each(flow, take_row, following);
+	close_row(following, size);
+	code_analysis_close(flow);
+	return following->reached && !following->too_many;
+}
+
+static bool is_padding(const uint8_t *bytes, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		if (bytes[i] != 0 && bytes[i] != 0xcc && bytes[i] != 0x90)
+			return false;
+	return true;
+}
+
+// Code from @start on, with some padding behind it. Returns its size; 0: it cannot be read.
+static size_t read_code(pid_t pid, uint64_t start, uint64_t limit, uint8_t *bytes)
+{
+	uint64_t room = limit - start < SLOT_BYTES ? limit - start : SLOT_BYTES;
+	size_t size = room < CODE_BYTES_MIN ? room : CODE_BYTES_MIN;
+
+	for (;;) {
+		if (process_memory_read(pid, start, bytes, size))
+			return 0;
+		if (size == room || is_padding(bytes + size - PADDING_BYTES, PADDING_BYTES))
+			return size;
+		size = size * 4 < room ? size * 4 : room;
+	}
+}
+
+static bool learn_at(struct jit_code *code, pid_t pid, uint64_t start, uint64_t limit, uint64_t pc)
+{
+	_cleanup_free_ uint8_t *bytes = malloc(SLOT_BYTES);
+	_cleanup_free_ struct following *following = malloc(sizeof(*following));
+	struct generated_function function = { .start = start };
+	size_t size = bytes && following ? read_code(pid, start, limit, bytes) : 0;
+
+	if (!size || is_padding(bytes, HEAD_BYTES) || !follow(bytes, size, start, pc, following) ||
+	    code->count == GENERATED_FUNCTIONS_MAX ||
+	    code->range_count + following->count > GENERATED_RANGES_MAX)
+		return false;
+	function.limit = start + following->end;
+	function.hash = hash64_of(bytes, following->end);
+	function.range_count = following->count;
+	function.ranges = malloc((following->count + 1) * sizeof(*function.ranges));
+	if (!function.ranges)
+		return false;
+	memcpy(function.ranges, following->ranges, following->count * sizeof(*function.ranges));
+	put(code, &function);
+	return true;
+}
+
+// A page that a function may begin in: the mapping's first, or one behind padding.
+static bool may_begin(pid_t pid, const struct mapping *mapping, uint64_t page)
+{
+	uint8_t before[PADDING_BYTES];
+
+	return page == mapping->start ||
+	       (!process_memory_read(pid, page - sizeof(before), before, sizeof(before)) &&
+		is_padding(before, sizeof(before)));
+}
+
+bool jit_code_learn(struct jit_code *code, pid_t pid, const struct mapping *mapping, uint64_t pc)
+{
+	uint64_t page = pc & ~(uint64_t)(PAGE_BYTES - 1);
+	uint64_t lowest = pc - mapping->start < SLOT_BYTES ? mapping->start : pc - SLOT_BYTES;
+
+	if (is_known(code, pc))
+		return false;
+	if (code->failures >= FAILURES_MAX) {
+		if (clock_monotonic_ns() - code->failed_ns < FAILED_WAIT_NS)
+			return false;
+		code->failures = 0;
+	}
+	for (; page >= lowest; page -= PAGE_BYTES) {
+		if (!may_begin(pid, mapping, page))
+			continue;
+		if (learn_at(code, pid, page, mapping->limit, pc)) {
+			code->failures = 0;
+			return true;
+		}
+		break;
+	}
+	code->failures++;
+	code->failed_ns = clock_monotonic_ns();
+	return false;
+}
+
+// ---- the others -----------------------------------------------------------------------------
+
+static bool has_changed(const struct generated_function *function, pid_t pid)
+{
+	size_t size = function->limit - function->start;
+	_cleanup_free_ uint8_t *bytes = malloc(size);
+
+	return bytes && (process_memory_read(pid, function->start, bytes, size) ||
+			 hash64_of(bytes, size) != function->hash);
+}
+
+static bool drop_changed(struct jit_code *code, pid_t pid)
+{
+	bool any = false;
+
+	for (uint32_t i = code->count; i-- > 0;) {
+		if (!has_changed(&code->functions[i], pid))
+			continue;
+		drop(code, i);
+		any = true;
+	}
+	return any;
+}
+
+// Does a function of the kind that is known lie at the beginning of a slot?
+static bool has_slots(const struct jit_code *code, const struct mapping *mapping)
+{
+	for (uint32_t i = find(code, mapping->start);
+	     i < code->count && code->functions[i].start < mapping->limit; i++)
+		if ((code->functions[i].start - mapping->start) % SLOT_BYTES == 0)
+			return true;
+	return (mapping->limit - mapping->start) % SLOT_BYTES == 0;
+}
+
+struct scan {
+	uint32_t tried;
+	bool news;
+};
+
+static void scan_mapping(struct jit_code *code, pid_t pid, const struct mapping *mapping,
+			 struct scan *scan)
+{
+	uint8_t head[HEAD_BYTES];
+
+	for (uint64_t slot = mapping->start; slot < mapping->limit && scan->tried < TRIED_AT_ONCE;
+	     slot += SLOT_BYTES) {
+		if (slot < code->scanned || is_known(code, slot))
+			continue;
+		code->scanned = slot + SLOT_BYTES;
+		if (process_memory_read(pid, slot, head, sizeof(head)) ||
+		    is_padding(head, sizeof(head)))
+			continue;
+		scan->tried++;
+		// The first instruction is reached if anything is.
+		scan->news = learn_at(code, pid, slot, mapping->limit, slot) || scan->news;
+	}
+}
+
+bool jit_code_scan(struct jit_code *code, pid_t pid, const struct mapping_list *list)
+{
+	struct scan scan = { .news = drop_changed(code, pid) };
+
+	if (!code->count)
+		return scan.news;
+	for (uint32_t i = 0; i < list->count && scan.tried < TRIED_AT_ONCE; i++) {
+		const struct mapping *mapping = &list->mappings[i];
+
+		if (mapping->limit > code->scanned && mapping_is_jit(list, mapping) &&
+		    has_slots(code, mapping))
+			scan_mapping(code, pid, mapping, &scan);
+	}
+	if (scan.tried < TRIED_AT_ONCE)
+		code->scanned = 0; // from the beginning, next time
+	return scan.news;
+}
+
+// ---- for the unwinder -----------------------------------------------------------------------
+
+static int add_function(const struct generated_function *function, uint64_t limit,
+			struct mapping_pages *pages)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < function->range_count && !rc; i++) {
+		const struct generated_range *range = &function->ranges[i];
+		uint64_t next = i + 1 < function->range_count ? range[1].start : function->limit;
+
+		if (next > limit)
+			break;
+		rc = mapping_pages_add_rule(pages, range->start, next, range->rule);
+	}
+	return rc;
+}
+
+int jit_code_add(const struct jit_code *code, const struct mapping *mapping,
+		 struct mapping_pages *pages)
+{
+	uint64_t at = mapping->start;
+	int rc = 0;
+
+	if (code && !pages->coarse)
+		for (uint32_t i = find(code, mapping->start);
+		     i < code->count && code->functions[i].limit <= mapping->limit && !rc; i++) {
+			const struct generated_function *function = &code->functions[i];
+
+			if (function->start < at)
+				continue;
+			rc = mapping_pages_add_rule(pages, at, function->start, 0);
+			if (!rc)
+				rc = add_function(function, mapping->limit, pages);
+			at = function->limit;
+		}
+	if (!rc && at > mapping->start)
+		return mapping_pages_add_rule(pages, at, mapping->limit, 0);
+	return rc ? rc : mapping_pages_add(pages, at, mapping->limit, MAPPING_CODE_JIT);
+}
+
+#else
+
+struct jit_code {
+	int nothing;
+};
+
+struct jit_code *jit_code_new(void)
+{
+	return calloc(1, sizeof(struct jit_code));
+}
+
+void jit_code_free(struct jit_code *code)
+{
+	free(code);
+}
+
+uint32_t jit_code_count(const struct jit_code *code)
+{
+	(void)code;
+	return 0;
+}
+
+bool jit_code_learn(struct jit_code *code, pid_t pid, const struct mapping *mapping, uint64_t pc)
+{
+	(void)code;
+	(void)pid;
+	(void)mapping;
+	(void)pc;
+	return false;
+}
+
+bool jit_code_scan(struct jit_code *code, pid_t pid, const struct mapping_list *list)
+{
+	(void)code;
+	(void)pid;
+	(void)list;
+	return false;
+}
+
+int jit_code_add(const struct jit_code *code, const struct mapping *mapping,
+		 struct mapping_pages *pages)
+{
+	(void)code;
+	return mapping_pages_add(pages, mapping->start, mapping->limit, MAPPING_CODE_JIT);
+}
+
+#endif

@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/stacks/export_interval.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/stacks/sample_kind.h"
+#include "agent/stacks/gpu_spin.h"
+#include "agent/stacks/wait_class.h"
+#include "agent/stacks/wake_stack.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/utf8.h"
+
+#define MINUTE_NS (60 * NS_PER_SECOND)
+/*
+ * A wait that began earlier is told as one that began then, its value kept. A window may be an hour
+ * long on the wire; waits are told while they last, so that longer ones are those of a clock that
+ * was set, or of a machine that slept.
+ */
+#define WAIT_SHOWN_NS   (30 * MINUTE_NS)
+#define INTERVAL_NS_MAX (2 * WAIT_SHOWN_NS) // of one interval, whatever its count's key says
+
+/* What the two sides of the border call the same thing has the same number. */
+_Static_assert((int)FRAME_TAG_NATIVE == (int)FRAME_KIND_NATIVE, "frame kinds");
+_Static_assert((int)FRAME_TAG_KERNEL == (int)FRAME_KIND_KERNEL, "frame kinds");
+_Static_assert((int)FRAME_TAG_PYTHON == (int)FRAME_KIND_PYTHON, "frame kinds");
+_Static_assert((int)FRAME_TAG_JIT == (int)FRAME_KIND_JIT, "frame kinds");
+_Static_assert((int)END_TAG_COMPLETE == (int)STACK_END_COMPLETE, "ends of stacks");
+_Static_assert((int)END_TAG_DEPTH == (int)STACK_END_DEPTH, "ends of stacks");
+_Static_assert((int)END_TAG_FAULT == (int)STACK_END_FAULT, "ends of stacks");
+_Static_assert((int)END_TAG_NO_FRAME_POINTER == (int)STACK_END_NO_FRAME_POINTER, "ends of stacks");
+_Static_assert((int)END_TAG_NO_TABLE == (int)STACK_END_NO_TABLE, "ends of stacks");
+_Static_assert((int)END_TAG_NO_REGISTERS == (int)STACK_END_NO_REGISTERS, "ends of stacks");
+_Static_assert((int)END_TAG_COMPAT == (int)STACK_END_COMPAT, "ends of stacks");
+_Static_assert((int)END_TAG_NO_MAPPING == (int)STACK_END_NO_MAPPING, "ends of stacks");
+_Static_assert((int)END_TAG_BAD_FRAME == (int)STACK_END_BAD_FRAME, "ends of stacks");
+_Static_assert((int)END_TAG_UNSUPPORTED == (int)STACK_END_UNSUPPORTED, "ends of stacks");
+_Static_assert((int)END_TAG_PYTHON == (int)STACK_END_PYTHON, "ends of stacks");
+_Static_assert(STACK_DEPTH_MAX + KERNEL_DEPTH_MAX <= STACK_FRAMES_MAX, "both parts fit a stack");
+
+int export_interval_init(struct export_interval *interval,
+			 const struct export_interval_sources *sources, uint64_t slot_ns,
+			 uint64_t from_ns)
+{
+	*interval = (struct export_interval){ .sources = *sources };
+	interval->profile = profile_new(slot_ns);
+	if (!interval->profile)
+		return -ENOMEM;
+	interval->profile->from_ns = from_ns;
+	interval->slot_min = from_ns > WAIT_SHOWN_NS ? (from_ns - WAIT_SHOWN_NS) / slot_ns : 0;
+	interval->slot_first = UINT64_MAX;
+	location_table_begin_profile(sources->frames.locations);
+	return 0;
+}
+
+void export_interval_deinit(struct export_interval *interval)
+{
+	profile_free(interval->profile);
+	free(interval->series);
+	free(interval->waits.values);
+	free(interval->spins.values);
+	hash_table_deinit(&interval->series_index);
+	*interval = (struct export_interval){ 0 };
+}
+
+struct profile *export_interval_finish(struct export_interval *interval, uint64_t to_ns)
+{
+	struct profile *profile = interval->profile;
+
+	if (interval->slot_first < profile->from_ns / profile->slot_ns)
+		profile->from_ns = interval->slot_first * profile->slot_ns;
+	profile->to_ns = to_ns;
+	profile_sort_samples(profile);
+	return take(interval->profile);
+}
+
+// ---- whose ----------------------------------------------------------------------------------
+
+static bool series_equals(const void *context, uint32_t item, const void *key)
+{
+	const struct export_interval *interval = context;
+	const struct export_interval_series *series = &interval->series[item];
+
+	return !memcmp(series, key, offsetof(struct export_interval_series, number));
+}
+
+// -E2BIG: a process with so many labels does without this one.
+static int set_label(struct labels *labels, const char *name, const char *value)
+{
+	return labels_set(labels, name, value) == -ENOMEM ? -ENOMEM : 0;
+}
+
+// @class: 1 for one block, 2 for 2 and 3, 3 for 4 to 7, and so on; 0: not known.
+static int set_grid(struct labels *labels, uint64_t class)
+{
+	char text[48];
+
+	if (class < 1 || class > 63)
+		return set_label(labels, LABEL_GRID, "unknown");
+	uint64_t first = 1ULL << (class - 1), last = 2 * first - 1;
+	if (class == 1)
+		snprintf(text, sizeof(text), "1");
+	else
+		snprintf(text, sizeof(text), "%" PRIu64 "-%" PRIu64, first, last);
+	return set_label(labels, LABEL_GRID, text);
+}
+
+static int add_series(struct export_interval *interval, const struct process *process,
+		      struct export_interval_series *series)
+{
+	const struct sample_kind_type *kind = sample_kind_find(series->kind);
+	char text[THREAD_NAME_BYTES + 1] = { 0 };
+	struct labels labels = { 0 };
+	int rc = labels_copy(&process->labels, &labels);
+
+	memcpy(text, series->thread_name, THREAD_NAME_BYTES);
+	utf8_clean(text);
+	if (!rc)
+		rc = set_label(&labels, LABEL_THREAD, text);
+	if (!rc && kind->state)
+		rc = set_label(&labels, LABEL_STATE, kind->state);
+	if (!rc && kind->direction)
+		rc = set_label(&labels, LABEL_DIRECTION, kind->direction);
+	if (!rc && kind->memory)
+		rc = set_label(&labels, LABEL_MEMORY, kind->memory);
+	if (!rc && kind->has_wait)
+		rc = set_label(&labels, LABEL_WAIT, wait_class_name(series->wait));
+	if (!rc && kind->has_grid)
+		rc = set_grid(&labels, series->grid);
+	if (!rc && kind->is_of_communicator)
+		rc = nccl_labels_set(&series->nccl, &labels);
+	if (!rc)
+		rc = profile_add_series(interval->profile, &labels, kind->type, &series->number);
+	labels_deinit(&labels);
+	return rc;
+}
+
+static int grow_series(struct export_interval *interval)
+{
+	uint32_t capacity = interval->series_capacity ? interval->series_capacity * 2 : 256;
+	struct export_interval_series *series =
+		reallocarray(interval->series, capacity, sizeof(*series));
+
+	if (!series)
+		return -ENOMEM;
+	interval->series = series;
+	interval->series_capacity = capacity;
+	return 0;
+}
+
+// The labels of a series are built once a window, however many samples it has.
+static int find_series(struct export_interval *interval, const struct process *process,
+		       const struct count_key *key, uint32_t kind, enum wait_class wait,
+		       uint32_t *ret_series)
+{
+	struct export_interval_series series = { .process = key->process,
+						 .kind = kind,
+						 .wait = wait };
+
+	if (sample_kind_find(kind)->has_grid)
+		series.grid = key->kernel_leaf;
+	if (sample_kind_find(kind)->is_of_communicator)
+		nccl_of_count(key, interval->communicators < NCCL_SERIES_MAX, &series.nccl);
+	memcpy(series.thread_name, key->thread_name, sizeof(series.thread_name));
+	uint64_t hash = hash64_of(&series, offsetof(struct export_interval_series, number));
+	uint32_t at =
+		hash_table_find(&interval->series_index, hash, series_equals, interval, &series);
+
+	if (at != HASH_TABLE_NONE) {
+		*ret_series = interval->series[at].number;
+		return 0;
+	}
+	int rc = add_series(interval, process, &series);
+	if (!rc && interval->series_count == interval->series_capacity)
+		rc = grow_series(interval);
+	if (!rc)
+		rc = hash_table_add(&interval->series_index, hash, interval->series_count);
+	if (rc)
+		return rc;
+	interval->series[interval->series_count++] = series;
+	interval->communicators += series.nccl.identity != 0;
+	*ret_series = series.number;
+	return 0;
+}
+
+// ---- where ----------------------------------------------------------------------------------
+
+static int append(struct export_interval *interval, uint32_t location)
+{
+	if (location == HASH_TABLE_NONE)
+		return -ENOMEM;
+	return location_table_put(interval->sources.frames.locations, location, interval->profile,
+				  &interval->positions[interval->position_count++]);
+}
+
+// The callers of one part of the stack, and why it ended.
+static int append_callers(struct export_interval *interval, const struct stack_hash *hash,
+			  uint64_t now_ns, enum stack_end *ret_end)
+{
+	const struct known_stack *stack = stack_table_find(interval->sources.stacks, hash, now_ns);
+	int rc = 0;
+
+	if (!stack) {
+		*ret_end = STACK_END_LOST;
+		interval->stacks_lost++;
+		return 0;
+	}
+	*ret_end = stack->end;
+	for (uint32_t i = 0; i < stack->count && !rc; i++)
+		rc = append(interval, stack->locations[i]);
+	return rc;
+}
+
+static int append_kernel_part(struct export_interval *interval, const struct count_key *key,
+			      uint64_t now_ns, enum stack_end *ret_end)
+{
+	struct raw_frame leaf = { .address = key->kernel_leaf, .tag = FRAME_TAG_KERNEL };
+	int rc = 0;
+
+	if (key->kernel_leaf)
+		rc = append(interval, frame_locate_leaf(&interval->sources.frames, NULL, &leaf));
+	return rc ? rc : append_callers(interval, &key->kernel, now_ns, ret_end);
+}
+
+static int append_user_part(struct export_interval *interval, struct process *process,
+			    const struct count_key *key, uint64_t now_ns, enum stack_end *ret_end)
+{
+	int rc = 0;
+
+	if (key->user_leaf.tag)
+		rc = append(interval,
+			    frame_locate_leaf(&interval->sources.frames, process, &key->user_leaf));
+	return rc ? rc : append_callers(interval, &key->user, now_ns, ret_end);
+}
+
+static bool is_tool(const struct export_interval *interval, uint32_t position)
+{
+	const struct location *location =
+		&interval->profile->locations[interval->positions[position]];
+	const char *path = profile_string(interval->profile, location->module);
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+	return strncmp(name, "libcairn_cupti.so", 17) == 0 || strncmp(name, "libcupti.so", 11) == 0;
+}
+
+// The helper's and CUPTI's functions, by which the launch was told.
+static void drop_tools(struct export_interval *interval)
+{
+	uint32_t count = 1;
+
+	while (count < interval->position_count && is_tool(interval, count))
+		count++;
+	if (interval->position_count < 2)
+		return;
+	memmove(&interval->positions[1], &interval->positions[count],
+		(interval->position_count - count) * sizeof(*interval->positions));
+	interval->position_count -= count - 1;
+}
+
+static bool is_there(const struct stack_hash *hash)
+{
+	return hash->high || hash->low;
+}
+
+// Leaf first: what the kernel did for the thread, then who in the thread asked for it.
+static int build_stack(struct export_interval *interval, struct process *process,
+		       const struct count_key *key, uint64_t now_ns, uint32_t *ret_stack)
+{
+	enum stack_end kernel_end = STACK_END_COMPLETE, end = STACK_END_COMPLETE;
+	int rc = 0;
+
+	bool has_stack = sample_kind_find(key->kind)->has_stack;
+	bool has_kernel = has_stack && !sample_kind_find(key->kind)->is_of_communicator;
+
+	interval->position_count = 0;
+	if (has_kernel && is_there(&key->kernel))
+		rc = append_kernel_part(interval, key, now_ns, &kernel_end);
+	if (!rc && has_stack && is_there(&key->user))
+		rc = append_user_part(interval, process, key, now_ns, &end);
+	if (rc)
+		return rc;
+	if (sample_kind_find(key->kind)->has_tools)
+		drop_tools(interval);
+	// The root is the user part's; a hole in the middle is told if the root is whole.
+	if (end == STACK_END_COMPLETE)
+		end = kernel_end;
+	return profile_add_stack(interval->profile, interval->positions, interval->position_count,
+				 end, ret_stack);
+}
+
+// ---- what it waited for ---------------------------------------------------------------------
+
+// Its place in the memo, or NULL when out of memory.
+static uint8_t *remembered(struct export_interval *interval, struct export_interval_cache *memo,
+			   uint32_t stack)
+{
+	if (stack >= memo->capacity) {
+		uint32_t capacity = interval->profile->stack_capacity;
+		uint8_t *values = realloc(memo->values, capacity);
+
+		if (!values)
+			return NULL;
+		memset(values + memo->capacity, 0, capacity - memo->capacity);
+		memo->values = values;
+		memo->capacity = capacity;
+	}
+	return &memo->values[stack];
+}
+
+// What a thread waited for has nothing to do with who woke it.
+static enum wait_class class_of(const struct export_interval *interval, uint32_t stack,
+				uint32_t kind)
+{
+	const struct profile *profile = interval->profile;
+	struct wait_class_cache *memo = interval->sources.wait_classes;
+	struct stack blocked = profile->stacks[stack];
+
+	if (kind == SAMPLE_KIND_OFF_WAKE)
+		blocked = wake_stack_blocked_part(profile, &blocked);
+	return memo ? wait_class_cache_find(memo, profile, &blocked)
+		    : wait_class_of_stack(profile, &blocked);
+}
+
+static int find_wait(struct export_interval *interval, const struct count_key *key, uint32_t stack,
+		     enum wait_class *ret_wait)
+{
+	if (!sample_kind_find(key->kind)->has_wait) {
+		*ret_wait = WAIT_CLASS_OTHER;
+		return 0;
+	}
+	uint8_t *wait = remembered(interval, &interval->waits, stack);
+	if (!wait)
+		return -ENOMEM;
+	if (!*wait)
+		*wait = 1 + class_of(interval, stack, key->kind);
+	*ret_wait = *wait - 1;
+	return 0;
+}
+
+// CPU time in a loop that waits for a GPU is a kind of its own.
+static int find_kind(struct export_interval *interval, uint32_t stack, uint32_t *kind)
+{
+	const struct profile *profile = interval->profile;
+
+	if (*kind != SAMPLE_KIND_ON_CPU)
+		return 0;
+	uint8_t *spin = remembered(interval, &interval->spins, stack);
+	if (!spin)
+		return -ENOMEM;
+	if (!*spin)
+		*spin = 1 + gpu_spin_is(profile, &profile->stacks[stack]);
+	if (*spin == 1 + true)
+		*kind = SAMPLE_KIND_GPU_SPIN;
+	return 0;
+}
+
+// ---- when -----------------------------------------------------------------------------------
+
+// The first slot after @slot that begins in a later minute.
+static uint64_t next_minute(uint64_t slot, uint64_t slot_ns)
+{
+	uint64_t minute_ns = (slot * slot_ns / MINUTE_NS + 1) * MINUTE_NS;
+
+	return (minute_ns + slot_ns - 1) / slot_ns;
+}
+
+// So much of @value as is due to @part of @whole slots, rounded down.
+static int64_t share_of(int64_t value, uint64_t part, uint64_t whole)
+{
+	return (int64_t)((__int128)value * part / whole);
+}
+
+// Cut at minutes; what rounding leaves belongs to the first piece.
+static int add_interval(struct export_interval *interval, uint32_t series, uint32_t stack,
+			uint64_t slot, uint64_t last, int64_t value)
+{
+	struct profile *profile = interval->profile;
+	uint64_t slots = last - slot + 1, first_end = next_minute(slot, profile->slot_ns);
+	int64_t left = value;
+	int rc = 0;
+
+	for (uint64_t begin = first_end, end; begin <= last && !rc; begin = end) {
+		end = next_minute(begin, profile->slot_ns);
+		if (end > last + 1)
+			end = last + 1;
+		int64_t share = share_of(value, end - begin, slots);
+		left -= share;
+		rc = profile_add_interval(profile, series, stack, begin, end - begin - 1, share);
+	}
+	if (first_end > last + 1)
+		first_end = last + 1;
+	return rc ? rc
+		  : profile_add_interval(profile, series, stack, slot, first_end - slot - 1, left);
+}
+
+static int add_slots(struct export_interval *interval, uint32_t series, uint32_t stack,
+		     uint64_t slot, uint64_t last, int64_t value)
+{
+	uint64_t slots_max = INTERVAL_NS_MAX / interval->profile->slot_ns;
+
+	if (slot < interval->slot_min)
+		slot = interval->slot_min;
+	if (last < slot)
+		last = slot;
+	if (last - slot > slots_max)
+		last = slot + slots_max;
+	if (slot < interval->slot_first)
+		interval->slot_first = slot;
+	return add_interval(interval, series, stack, slot, last, value);
+}
+
+// Of some kinds it is also told how many there were.
+static int add_number(struct export_interval *interval, const struct process *process,
+		      const struct count_key *key, const struct count *count, uint32_t stack)
+{
+	uint32_t kind = sample_kind_find(key->kind)->number_kind, series;
+
+	if (!kind)
+		return 0;
+	int rc = find_series(interval, process, key, kind, WAIT_CLASS_OTHER, &series);
+	return rc ? rc
+		  : add_slots(interval, series, stack, key->slot, key->slot + key->more_slots,
+			      (int64_t)count->samples);
+}
+
+int export_interval_add(struct export_interval *interval, const struct count_key *key,
+			const struct count *count, uint64_t now_ns)
+{
+	struct process *process;
+	enum wait_class wait = WAIT_CLASS_OTHER;
+	uint32_t series, stack, kind = key->kind;
+	int rc;
+
+	if (!sample_kind_find(key->kind))
+		return -EINVAL;
+	process = process_table_get(interval->sources.frames.processes, &key->process,
+				    key->thread_name);
+	rc = process ? build_stack(interval, process, key, now_ns, &stack) : -ENOMEM;
+	if (!rc)
+		rc = find_wait(interval, key, stack, &wait);
+	if (!rc)
+		rc = find_kind(interval, stack, &kind);
+	if (!rc)
+		rc = find_series(interval, process, key, kind, wait, &series);
+	if (!rc)
+		rc = add_slots(interval, series, stack, key->slot, key->slot + key->more_slots,
+			       (int64_t)count->value);
+	return rc ? rc : add_number(interval, process, key, count, stack);
+}
+
+int export_interval_add_value(struct export_interval *interval, const struct labels *labels,
+			      const char *type, uint64_t slot, uint64_t last_slot, int64_t value)
+{
+	uint32_t series, stack;
+	int rc = profile_add_series(interval->profile, labels, type, &series);
+
+	if (!rc)
+		rc = profile_add_stack(interval->profile, NULL, 0, STACK_END_COMPLETE, &stack);
+	return rc ? rc : add_slots(interval, series, stack, slot, last_slot, value);
+}

@@ -1,0 +1,629 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/unwind/analysis/code_analysis.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <capstone/capstone.h>
+
+#include "agent/unwind/analysis/frame_states.h"
+#include "agent/unwind/analysis/vector_size.h"
+
+enum {
+	STACK_BYTES_MAX = 1 << 24, // of a frame
+	PENDING_MAX = 1 << 20,     // places to follow; one for each jump
+	PASSES_MAX = 3,            // over the code, until all functions are known
+};
+
+struct pending {
+	uint32_t offset;
+	uint16_t state;
+};
+
+struct code_analysis {
+	csh decoder;
+	cs_insn *instruction;
+	const uint8_t *code;
+	uint32_t size;
+	uint64_t address;
+	uint16_t *states;       // by offset: before the instruction there
+	uint8_t *is_table_jump; // by offset, a bit each
+	uint16_t *jump_states;  // by offset: at the jumps to there, in the pass before
+	uint8_t *is_entry;      // by offset, a bit each: where functions begin
+	uint8_t *is_pointed_to; // likewise: what code takes the address of
+	uint8_t *is_end;        // likewise: functions that do not return
+	bool is_decoded;        // the instruction in work, by capstone
+	bool is_news;           // a pass has learnt what the one before did not know
+	struct frame_states known;
+	struct pending *pending;
+	uint32_t pending_count, pending_capacity;
+};
+
+// ---- life -----------------------------------------------------------------------------------
+
+static int open_decoder(struct code_analysis *flow)
+{
+	if (cs_open(CS_ARCH_X86, CS_MODE_64, &flow->decoder) != CS_ERR_OK)
+		return -ENOMEM;
+	cs_option(flow->decoder, CS_OPT_DETAIL, CS_OPT_ON);
+	flow->instruction = cs_malloc(flow->decoder);
+	return flow->instruction ? 0 : -ENOMEM;
+}
+
+int code_analysis_open(const uint8_t *code, size_t size, uint64_t address,
+		       struct code_analysis **ret_flow)
+{
+	if (size > CODE_ANALYSIS_BYTES_MAX)
+		return -E2BIG;
+
+	struct code_analysis *flow = calloc(1, sizeof(*flow));
+	if (!flow)
+		return -ENOMEM;
+	flow->code = code;
+	flow->size = (uint32_t)size;
+	flow->address = address;
+	flow->states = calloc(size + 1, sizeof(*flow->states));
+	flow->is_table_jump = calloc(size / 8 + 1, 1);
+	flow->jump_states = calloc(size + 1, sizeof(*flow->jump_states));
+	flow->is_entry = calloc(size / 8 + 1, 1);
+	flow->is_pointed_to = calloc(size / 8 + 1, 1);
+	flow->is_end = calloc(size / 8 + 1, 1);
+	if (!flow->states || !flow->is_table_jump || !flow->jump_states || !flow->is_entry ||
+	    !flow->is_pointed_to || !flow->is_end || frame_states_init(&flow->known) ||
+	    open_decoder(flow)) {
+		code_analysis_close(flow);
+		return -ENOMEM;
+	}
+	*ret_flow = flow;
+	return 0;
+}
+
+void code_analysis_close(struct code_analysis *flow)
+{
+	if (!flow)
+		return;
+	if (flow->instruction)
+		cs_free(flow->instruction, 1);
+	if (flow->decoder)
+		cs_close(&flow->decoder);
+	free(flow->states);
+	free(flow->is_table_jump);
+	free(flow->jump_states);
+	free(flow->is_entry);
+	free(flow->is_pointed_to);
+	free(flow->is_end);
+	frame_states_deinit(&flow->known);
+	free(flow->pending);
+	free(flow);
+}
+
+// ---- states ---------------------------------------------------------------------------------
+
+// How far below the CFA sp is; 0: not known.
+static int32_t depth_of(const struct frame_state *state)
+{
+	return state->base == BASE_SP ? state->cfa_offset : state->sp_depth;
+}
+
+// sp is @depth below the CFA now. Returns false if that makes no sense.
+static bool set_depth(struct frame_state *state, int64_t depth)
+{
+	if (depth < 8 || depth > STACK_BYTES_MAX)
+		return false;
+	if (state->base == BASE_SP)
+		state->cfa_offset = (int32_t)depth;
+	else
+		state->sp_depth = (int32_t)depth;
+	return true;
+}
+
+// sp goes down by @bytes, or up.
+static bool grow(struct frame_state *state, int64_t bytes)
+{
+	int32_t depth = depth_of(state);
+
+	if (state->slot >= 0) {
+		int64_t slot = state->slot + bytes;
+
+		state->slot = slot >= 0 && slot <= STACK_BYTES_MAX ? (int32_t)slot : -1;
+		if (state->slot < 0 && state->base == BASE_SLOT)
+			return false;
+	}
+	return depth ? set_depth(state, depth + bytes) : state->base != BASE_SP;
+}
+
+// The frame is by sp again, and fp the caller's.
+static struct frame_state frame_by_sp(int32_t depth)
+{
+	return (struct frame_state){ .base = BASE_SP, .cfa_offset = depth, .slot = -1 };
+}
+
+// fp is overwritten.
+static bool lose_fp(struct frame_state *state)
+{
+	switch (state->base) {
+	case BASE_SP:
+		return state->fp_saved; // else the caller's is in no place any more
+	case BASE_FP:
+		if (state->slot < 0 && state->sp_depth) {
+			// fp was the frame's, and is a number from now on.
+			state->base = BASE_SP;
+			state->cfa_offset = state->sp_depth;
+			state->sp_depth = 0;
+			return true;
+		}
+		state->base = BASE_SLOT;
+		return state->slot >= 0;
+	default:
+		return true;
+	}
+}
+
+// ---- one instruction ------------------------------------------------------------------------
+
+static bool is_register(const cs_x86_op *operand, x86_reg number)
+{
+	return operand->type == X86_OP_REG && operand->reg == number;
+}
+
+static bool push(struct frame_state *state, const cs_x86_op *operand, int64_t bytes)
+{
+	if (!grow(state, bytes))
+		return false;
+	if (is_register(operand, X86_REG_RBP) && !state->fp_saved && state->base == BASE_SP)
+		state->fp_saved = -state->cfa_offset;
+	return true;
+}
+
+static bool pop(struct frame_state *state, const cs_x86_op *operand, int64_t bytes)
+{
+	int32_t depth = depth_of(state);
+
+	if (is_register(operand, X86_REG_RSP))
+		return false;
+	if (is_register(operand, X86_REG_RBP)) {
+		if (!depth)
+			return false;
+		*state = frame_by_sp(depth);
+	}
+	return grow(state, -bytes);
+}
+
+// mov %rsp, %rbp: the frame is by fp from now on, if the caller's is kept.
+static bool fix_frame(struct frame_state *state)
+{
+	int32_t depth = depth_of(state);
+
+	if (!depth || !state->fp_saved)
+		return lose_fp(state);
+	state->base = BASE_FP;
+	state->cfa_offset = state->sp_depth = depth;
+	return true;
+}
+
+// lea disp(base), %rsp or mov %rbp, %rsp (@displacement 0)
+static bool load_sp(struct frame_state *state, x86_reg base, int64_t displacement)
+{
+	if (base == X86_REG_RSP)
+		return grow(state, -displacement);
+	if (base != X86_REG_RBP || state->base != BASE_FP)
+		return false;
+	state->slot = -1;
+	return set_depth(state, state->cfa_offset - displacement);
+}
+
+// mov %rbp, displacement(%rsp): the caller's fp, or our own
+static void save_fp(struct frame_state *state, int64_t displacement)
+{
+	int32_t depth = depth_of(state);
+
+	if (displacement < 0 || displacement > STACK_BYTES_MAX)
+		return;
+	if (state->base == BASE_FP)
+		state->slot = (int32_t)displacement;
+	else if (state->base == BASE_SP && !state->fp_saved && displacement <= depth - 16)
+		state->fp_saved = (int32_t)displacement - depth;
+}
+
+// mov displacement(%rsp), %rbp
+static bool restore_fp(struct frame_state *state, int64_t displacement)
+{
+	int32_t depth = depth_of(state);
+
+	if (state->base != BASE_SP && displacement == state->slot) {
+		state->base = BASE_FP;
+		return true;
+	}
+	if (!depth || !state->fp_saved || displacement - depth != state->fp_saved)
+		return lose_fp(state);
+	*state = frame_by_sp(depth);
+	return true;
+}
+
+static bool leave(struct frame_state *state)
+{
+	if (state->base != BASE_FP)
+		return false;
+	// fp is where it was saved: sp is behind that word.
+	*state = frame_by_sp(state->cfa_offset - 8);
+	return state->cfa_offset >= 8;
+}
+
+static bool is_part_of(x86_reg number, x86_reg whole)
+{
+	switch (number) {
+	case X86_REG_RBP:
+	case X86_REG_EBP:
+	case X86_REG_BP:
+	case X86_REG_BPL:
+		return whole == X86_REG_RBP;
+	case X86_REG_RSP:
+	case X86_REG_ESP:
+	case X86_REG_SP:
+	case X86_REG_SPL:
+		return whole == X86_REG_RSP;
+	default:
+		return false;
+	}
+}
+
+static bool writes(csh decoder, const cs_insn *instruction, x86_reg number)
+{
+	cs_regs read, written;
+	uint8_t read_count, written_count;
+
+	if (cs_regs_access(decoder, instruction, read, &read_count, written, &written_count))
+		return false;
+	for (uint8_t i = 0; i < written_count; i++)
+		if (is_part_of((x86_reg)written[i], number))
+			return true;
+	return false;
+}
+
+// Something else is done to sp or fp.
+static bool other(csh decoder, const cs_insn *instruction, struct frame_state *state)
+{
+	if (writes(decoder, instruction, X86_REG_RBP) && !lose_fp(state))
+		return false;
+	if (!writes(decoder, instruction, X86_REG_RSP))
+		return true;
+	state->sp_depth = 0; // aligned, or made room by a variable amount
+	state->slot = -1;
+	return state->base == BASE_FP;
+}
+
+// A word of the stack by sp alone.
+static bool is_stack_word(const cs_x86_op *operand)
+{
+	return operand->type == X86_OP_MEM && operand->size == 8 &&
+	       operand->mem.base == X86_REG_RSP && operand->mem.index == X86_REG_INVALID &&
+	       operand->mem.segment == X86_REG_INVALID;
+}
+
+static bool move(csh decoder, const cs_insn *instruction, struct frame_state *state)
+{
+	const cs_x86_op *to = &instruction->detail->x86.operands[0];
+	const cs_x86_op *from = &instruction->detail->x86.operands[1];
+
+	if (is_register(to, X86_REG_RSP) && from->type == X86_OP_REG)
+		return load_sp(state, from->reg, 0);
+	if (is_register(to, X86_REG_RBP) && is_register(from, X86_REG_RSP))
+		return fix_frame(state);
+	if (is_register(to, X86_REG_RBP) && is_stack_word(from))
+		return restore_fp(state, from->mem.disp);
+	if (is_stack_word(to) && is_register(from, X86_REG_RBP)) {
+		save_fp(state, to->mem.disp);
+		return true;
+	}
+	return other(decoder, instruction, state);
+}
+
+// What the instruction does to the frame. Returns false if nobody can tell.
+static bool apply(csh decoder, const cs_insn *instruction, struct frame_state *state)
+{
+	const cs_x86 *x86 = &instruction->detail->x86;
+	const cs_x86_op *first = &x86->operands[0], *second = &x86->operands[1];
+	bool on_sp = x86->op_count == 2 && is_register(first, X86_REG_RSP);
+
+	switch (instruction->id) {
+	case X86_INS_PUSH:
+		return push(state, first, first->size == 2 ? 2 : 8);
+	case X86_INS_PUSHFQ:
+		return grow(state, 8);
+	case X86_INS_POP:
+		return pop(state, first, first->size == 2 ? 2 : 8);
+	case X86_INS_POPFQ:
+		return grow(state, -8);
+	case X86_INS_LEAVE:
+		return leave(state);
+	case X86_INS_CALL: // returns, or is the last thing that happens
+		return true;
+	case X86_INS_SUB:
+	case X86_INS_ADD:
+		if (on_sp && second->type == X86_OP_IMM)
+			return grow(state,
+				    instruction->id == X86_INS_SUB ? second->imm : -second->imm);
+		break;
+	case X86_INS_LEA:
+		if (on_sp && second->mem.index == X86_REG_INVALID)
+			return load_sp(state, second->mem.base, second->mem.disp);
+		break;
+	case X86_INS_MOV:
+		return move(decoder, instruction, state);
+	}
+	return other(decoder, instruction, state);
+}
+
+// ---- following ------------------------------------------------------------------------------
+
+static bool bit(const uint8_t *bits, uint32_t at)
+{
+	return bits[at / 8] & 1U << at % 8;
+}
+
+static void set_bit(uint8_t *bits, uint32_t at)
+{
+	bits[at / 8] |= (uint8_t)(1U << at % 8);
+}
+
+static void add_pending(struct code_analysis *flow, uint32_t offset, uint16_t state)
+{
+	if (flow->states[offset] != STATE_UNREACHED || flow->pending_count == PENDING_MAX)
+		return;
+	if (flow->pending_count == flow->pending_capacity) {
+		uint32_t capacity = flow->pending_capacity ? flow->pending_capacity * 2 : 256;
+		struct pending *pending = reallocarray(flow->pending, capacity, sizeof(*pending));
+
+		if (!pending)
+			return; // what is not followed has no rule
+		flow->pending = pending;
+		flow->pending_capacity = capacity;
+	}
+	flow->pending[flow->pending_count++] = (struct pending){ offset, state };
+}
+
+static void add_entry(struct code_analysis *flow, uint32_t offset)
+{
+	if (bit(flow->is_entry, offset))
+		return;
+	set_bit(flow->is_entry, offset);
+	flow->is_news = true;
+}
+
+static void add_jump(struct code_analysis *flow, uint32_t to, uint16_t state)
+{
+	if (flow->jump_states[to] == STATE_UNREACHED) {
+		flow->jump_states[to] = state;
+		flow->is_news = true;
+	}
+	add_pending(flow, to, state);
+}
+
+// lea target(%rip), register
+static void note_pointer(struct code_analysis *flow, const cs_insn *instruction)
+{
+	const cs_x86_op *from = &instruction->detail->x86.operands[1];
+	uint64_t to =
+		instruction->address + instruction->size + (uint64_t)from->mem.disp - flow->address;
+
+	if (instruction->id == X86_INS_LEA && from->mem.base == X86_REG_RIP && to < flow->size)
+		set_bit(flow->is_pointed_to, (uint32_t)to);
+}
+
+// Decode the instruction at @offset. Returns its size; 0: there is none.
+static uint32_t decode(struct code_analysis *flow, uint32_t offset)
+{
+	const uint8_t *at = flow->code + offset;
+	size_t left = flow->size - offset;
+	uint64_t address = flow->address + offset;
+	uint32_t size = vector_size(at, left);
+
+	flow->is_decoded =
+		!size && cs_disasm_iter(flow->decoder, &at, &left, &address, flow->instruction);
+	return flow->is_decoded ? flow->instruction->size : size;
+}
+
+static bool ends_flow(csh decoder, const cs_insn *instruction)
+{
+	return instruction->id == X86_INS_JMP || instruction->id == X86_INS_HLT ||
+	       instruction->id == X86_INS_UD2 || instruction->id == X86_INS_INT3 ||
+	       cs_insn_group(decoder, instruction, X86_GRP_RET);
+}
+
+// Where else the flow goes from here, and what is entered.
+static void branch(struct code_analysis *flow, const cs_insn *instruction, uint32_t offset)
+{
+	const cs_x86_op *target = &instruction->detail->x86.operands[0];
+	bool is_call = instruction->id == X86_INS_CALL;
+	uint64_t to = (uint64_t)target->imm - flow->address;
+
+	note_pointer(flow, instruction);
+	if (!is_call && !cs_insn_group(flow->decoder, instruction, X86_GRP_JUMP))
+		return;
+	if (target->type != X86_OP_IMM) {
+		if (!is_call)
+			set_bit(flow->is_table_jump, offset);
+	} else if (to < flow->size) {
+		if (is_call)
+			add_entry(flow, (uint32_t)to);
+		else if (!bit(flow->is_entry,
+			      (uint32_t)to)) // else a tail call: the entry's state holds
+			add_jump(flow, (uint32_t)to, flow->states[offset]);
+	}
+}
+
+static uint16_t state_after(struct code_analysis *flow, uint16_t number)
+{
+	struct frame_state state = flow->known.known[number];
+
+	if (number == STATE_LOST)
+		return STATE_LOST;
+	if (!apply(flow->decoder, flow->instruction, &state))
+		return STATE_LOST;
+	return frame_states_number(&flow->known, &state);
+}
+
+/*
+ * Does a call not return? Then behind it lies another function, or a part of one that was put out of
+ * the way, which the jumps to it say.
+ */
+static bool is_no_return(const struct code_analysis *flow, uint32_t next, uint16_t state)
+{
+	const cs_x86_op *target = &flow->instruction->detail->x86.operands[0];
+	uint64_t to = (uint64_t)target->imm - flow->address;
+	uint16_t jumped = flow->jump_states[next];
+
+	if (target->type == X86_OP_IMM && to < flow->size && bit(flow->is_end, (uint32_t)to))
+		return true;
+	return bit(flow->is_pointed_to, next) || (jumped != STATE_UNREACHED && jumped != state);
+}
+
+// From one place on, until the flow ends, meets what has been followed, or runs into another function.
+static void follow(struct code_analysis *flow, struct pending from)
+{
+	uint32_t offset = from.offset;
+	uint16_t state = from.state;
+
+	while (offset < flow->size && flow->states[offset] == STATE_UNREACHED &&
+	       (offset == from.offset || !bit(flow->is_entry, offset))) {
+		uint32_t size = decode(flow, offset), next = offset + size;
+
+		if (!size)
+			return;
+		flow->states[offset] = state;
+		for (uint32_t inside = offset + 1; inside < next; inside++)
+			flow->states[inside] = STATE_INSIDE;
+		offset = next;
+		if (!flow->is_decoded)
+			continue;
+		branch(flow, flow->instruction, next - size);
+		if (ends_flow(flow->decoder, flow->instruction))
+			return;
+		state = state_after(flow, state);
+		if (flow->instruction->id == X86_INS_CALL && next < flow->size &&
+		    is_no_return(flow, next, state))
+			return;
+	}
+}
+
+static void follow_pending(struct code_analysis *flow)
+{
+	while (flow->pending_count)
+		follow(flow, flow->pending[--flow->pending_count]);
+}
+
+static void follow_entries(struct code_analysis *flow)
+{
+	memset(flow->states, 0, flow->size * sizeof(*flow->states));
+	memset(flow->is_table_jump, 0, flow->size / 8 + 1);
+	flow->is_news = false;
+	for (uint32_t offset = 0; offset < flow->size; offset++) {
+		if (!bit(flow->is_entry, offset))
+			continue;
+		add_pending(flow, offset, STATE_ENTRY);
+		follow_pending(flow);
+	}
+}
+
+void code_analysis_enter(struct code_analysis *flow, uint64_t address)
+{
+	uint64_t offset = address - flow->address;
+
+	if (offset < flow->size)
+		add_entry(flow, (uint32_t)offset);
+}
+
+void code_analysis_never_returns(struct code_analysis *flow, uint64_t address)
+{
+	uint64_t offset = address - flow->address;
+
+	if (offset < flow->size)
+		set_bit(flow->is_end, (uint32_t)offset);
+}
+
+// What nothing was seen to call, but something points to: a function that is handed on.
+static void enter_pointed_to(struct code_analysis *flow)
+{
+	for (uint32_t offset = 0; offset < flow->size; offset++)
+		if (bit(flow->is_pointed_to, offset) && flow->states[offset] == STATE_UNREACHED)
+			add_entry(flow, offset);
+}
+
+// Once more while something is learnt that would have stopped what ran too far.
+static void follow_all(struct code_analysis *flow)
+{
+	for (uint32_t pass = 0; pass < PASSES_MAX && flow->is_news; pass++)
+		follow_entries(flow);
+}
+
+void code_analysis_run(struct code_analysis *flow)
+{
+	uint16_t guess = STATE_LOST;
+
+	follow_all(flow);
+	enter_pointed_to(flow);
+	follow_all(flow);
+	for (uint32_t offset = 0; offset < flow->size; offset++) {
+		if (bit(flow->is_entry, offset))
+			guess = STATE_LOST;
+		if (bit(flow->is_table_jump, offset) && flow->states[offset] != STATE_INSIDE)
+			guess = flow->states[offset];
+		if (flow->states[offset] != STATE_UNREACHED || guess == STATE_LOST)
+			continue;
+		add_pending(flow, offset, guess);
+		follow_pending(flow);
+	}
+}
+
+// ---- rules ----------------------------------------------------------------------------------
+
+/*
+ * By what lies in memory also while fp is still the same, where sp is not known otherwise: at the head of a
+ * loop that uses fp for something else, only that holds in every round.
+ */
+static bool is_by_slot(const struct frame_state *state)
+{
+	return state->base == BASE_SLOT || (state->base == BASE_FP && state->slot >= 0 &&
+					    !state->sp_depth && state->cfa_offset <= INT16_MAX);
+}
+
+static struct unwind_rule rule_of(const struct code_analysis *flow, uint16_t number)
+{
+	const struct frame_state *state = &flow->known.known[number];
+	struct unwind_rule rule = { .cfa = CFA_NO_TABLE };
+
+	if (number < STATE_ENTRY)
+		return rule;
+	if (state->base == BASE_SLOT && state->cfa_offset > INT16_MAX)
+		return rule;
+	rule.cfa = is_by_slot(state) ? CFA_DEREF : CFA_REGISTER;
+	rule.cfa_register =
+		state->base == BASE_FP && !is_by_slot(state) ? X86_REGISTER_FP : X86_REGISTER_SP;
+	rule.cfa_offset = state->cfa_offset;
+	if (is_by_slot(state)) {
+		rule.cfa_offset = state->slot;
+		rule.deref_offset = (int16_t)state->cfa_offset;
+	}
+	rule.return_offset = -8;
+	rule.saved = SAVED_AT_CFA << 4 | (state->fp_saved ? SAVED_AT_CFA : SAVED_SAME);
+	rule.fp_offset = state->fp_saved;
+	return rule;
+}
+
+void code_analysis_each(const struct code_analysis *flow, code_analysis_fn fn, void *context)
+{
+	struct unwind_rule last = { .cfa = CFA_NO_TABLE };
+
+	fn(context, 0, &last);
+	for (uint32_t offset = 0; offset < flow->size; offset++) {
+		if (flow->states[offset] == STATE_INSIDE)
+			continue;
+
+		struct unwind_rule rule = rule_of(flow, flow->states[offset]);
+		if (memcmp(&rule, &last, sizeof(rule)))
+			fn(context, offset, &rule);
+		last = rule;
+	}
+}

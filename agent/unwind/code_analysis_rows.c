@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/unwind/code_analysis_rows.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "agent/unwind/analysis/code_analysis.h"
+
+/* C libraries call these, of their own, at the end of a function. */
+static const char *const never_return[] = {
+	"abort",          "exit",       "_exit",         "_Exit",
+	"quick_exit",     "longjmp",    "_longjmp",      "siglongjmp",
+	"pthread_exit",   "thrd_exit",  "__assert_fail", "__stack_chk_fail",
+	"__fortify_fail", "__chk_fail", "__libc_fatal",
+};
+
+struct reading {
+	const struct elf_symbols *symbols;
+	const struct code_extent *extents;
+	uint32_t extent_count;
+	struct function_starts *starts;
+	int rc;
+};
+
+static bool is_within(const struct reading *reading, uint64_t address)
+{
+	uint32_t at = 0, limit = reading->extent_count;
+
+	while (at < limit) {
+		uint32_t middle = at + (limit - at) / 2;
+
+		if (reading->extents[middle].limit <= address)
+			at = middle + 1;
+		else
+			limit = middle;
+	}
+	return at < reading->extent_count && reading->extents[at].start <= address;
+}
+
+static bool add_start(void *context, const char *name, const Elf64_Sym *symbol)
+{
+	unsigned char type = ELF64_ST_TYPE(symbol->st_info);
+	struct reading *reading = context;
+	struct function_starts *starts = reading->starts;
+
+	(void)name;
+	if ((type != STT_FUNC && type != STT_GNU_IFUNC) || !is_within(reading, symbol->st_value))
+		return true;
+	if (starts->count == starts->capacity) {
+		uint32_t capacity = starts->capacity ? starts->capacity * 2 : 256;
+		void *more = reallocarray(starts->starts, capacity, sizeof(*starts->starts));
+
+		if (!more) {
+			reading->rc = -ENOMEM;
+			return false;
+		}
+		starts->starts = more;
+		starts->capacity = capacity;
+	}
+	starts->starts[starts->count++] = (struct function_start){
+		.address = symbol->st_value,
+		.never_returns = elf_symbols_is_named(reading->symbols, symbol, never_return,
+						      ARRAY_SIZE(never_return)),
+	};
+	return true;
+}
+
+static int compare_starts(const void *left, const void *right)
+{
+	const struct function_start *a = left, *b = right;
+
+	return (a->address > b->address) - (a->address < b->address);
+}
+
+int function_starts_read(const struct elf_symbols *symbols, const struct code_extent *extents,
+			 uint32_t count, struct function_starts *ret_starts)
+{
+	struct reading reading = {
+		.symbols = symbols,
+		.extents = extents,
+		.extent_count = count,
+		.starts = ret_starts,
+	};
+
+	*ret_starts = (struct function_starts){ 0 };
+	if (symbols->elf->header.e_machine != EM_X86_64)
+		return 0;
+	elf_symbols_each_unnamed(symbols, add_start, &reading);
+	if (ret_starts->count)
+		qsort(ret_starts->starts, ret_starts->count, sizeof(*ret_starts->starts),
+		      compare_starts);
+	return reading.rc;
+}
+
+void function_starts_deinit(struct function_starts *starts)
+{
+	free(starts->starts);
+	*starts = (struct function_starts){ 0 };
+}
+
+// Returns whether any of them begins in the code.
+static bool enter_all(const struct function_starts *starts, uint64_t address, size_t size,
+		      struct code_analysis *flow)
+{
+	uint32_t at = 0, limit = starts->count;
+	bool any = false;
+
+	while (at < limit) {
+		uint32_t middle = at + (limit - at) / 2;
+
+		if (starts->starts[middle].address < address)
+			at = middle + 1;
+		else
+			limit = middle;
+	}
+	for (; at < starts->count && starts->starts[at].address - address < size; at++) {
+		const struct function_start *start = &starts->starts[at];
+
+		any = true;
+		if (!flow)
+			break;
+		code_analysis_enter(flow, start->address);
+		if (start->never_returns)
+			code_analysis_never_returns(flow, start->address);
+	}
+	return any;
+}
+
+/* Places that have rows already, in order. */
+struct taken {
+	struct unwind_range ranges[CODE_ANALYSIS_TAKEN_MAX];
+	uint32_t count;
+	uint32_t at; // the first that does not lie behind us
+};
+
+static int compare_ranges(const void *left, const void *right)
+{
+	const struct unwind_range *a = left, *b = right;
+
+	return (a->start > b->start) - (a->start < b->start);
+}
+
+static void add_taken(struct taken *taken, const struct unwind_range *range)
+{
+	if (taken->count < CODE_ANALYSIS_TAKEN_MAX)
+		taken->ranges[taken->count++] = *range;
+}
+
+// What is sorted and lies before @code_limit, from @code_start on, and the ranges from @first to @limit.
+static void find_taken(const struct unwind_rows *rows, uint64_t code_start, uint64_t code_limit,
+		       uint32_t first, uint32_t limit, struct taken *ret_taken)
+{
+	for (uint32_t i = unwind_rows_find(rows, code_start);
+	     i < rows->sorted_count && rows->ranges[i].start < code_limit; i++)
+		add_taken(ret_taken, &rows->ranges[i]);
+	for (uint32_t i = first; i < limit; i++)
+		add_taken(ret_taken, &rows->ranges[i]);
+	qsort(ret_taken->ranges, ret_taken->count, sizeof(*ret_taken->ranges), compare_ranges);
+}
+
+struct writer {
+	struct unwind_rows *rows;
+	struct taken taken;
+	uint64_t address; // of the code
+	uint64_t size;
+	struct unwind_rule rule; // in force
+	uint64_t since;          // from this offset on
+};
+
+// The rule in force holds until @limit: a range for each part of that that is not taken. Those without
+// a rule are left out.
+static void put(struct writer *writer, uint64_t limit)
+{
+	struct taken *taken = &writer->taken;
+	uint64_t at = writer->since;
+
+	while (at < limit) {
+		uint64_t until = limit;
+
+		while (taken->at < taken->count &&
+		       taken->ranges[taken->at].start + taken->ranges[taken->at].size <=
+			       writer->address + at)
+			taken->at++;
+		if (taken->at < taken->count) {
+			const struct unwind_range *next = &taken->ranges[taken->at];
+
+			if (next->start <= writer->address + at) {
+				at = next->start + next->size - writer->address;
+				continue;
+			}
+			if (next->start - writer->address < until)
+				until = next->start - writer->address;
+		}
+		if (writer->rule.cfa != CFA_NO_TABLE) {
+			unwind_rows_begin(writer->rows, writer->address + at, until - at);
+			unwind_rows_add(writer->rows, 0, &writer->rule);
+			unwind_rows_end(writer->rows);
+		}
+		at = until;
+	}
+}
+
+static void take_rule(void *context, uint64_t offset, const struct unwind_rule *rule)
+{
+	struct writer *writer = context;
+
+	put(writer, offset);
+	writer->rule = *rule;
+	writer->since = offset;
+}
+
+// Both kinds: @flow knows where functions begin.
+static void write_rows(struct code_analysis *flow, struct writer *writer)
+{
+	code_analysis_run(flow);
+	code_analysis_each(flow, take_rule, writer);
+	put(writer, writer->size);
+	code_analysis_close(flow);
+}
+
+int code_analysis_rows_add(const struct function_starts *starts, uint64_t address,
+			   const uint8_t *code, size_t size, uint32_t first_taken,
+			   uint32_t taken_limit, struct unwind_rows *rows)
+{
+	struct writer writer = { .rows = rows, .address = address, .size = size };
+	struct code_analysis *flow = NULL;
+	int rc;
+
+	if (!enter_all(starts, address, size, NULL))
+		return 0;
+	rc = code_analysis_open(code, size, address, &flow);
+	if (rc)
+		return rc == -E2BIG ? 0 : rc;
+	enter_all(starts, address, size, flow);
+	find_taken(rows, address, address + size, first_taken, taken_limit, &writer.taken);
+	write_rows(flow, &writer);
+	return 0;
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* The code around @mark that no range covers. Returns false if one covers its beginning. */
+static bool find_gap(const struct elf *elf, const struct unwind_rows *rows,
+		     const struct unwind_mark *mark, uint64_t *ret_start, uint64_t *ret_limit)
+{
+	const Elf64_Phdr *load = elf_find_code(elf, mark->start);
+	uint32_t index = unwind_rows_find(rows, mark->start);
+
+	if (!load)
+		return false;
+	*ret_start = load->p_vaddr;
+	if (mark->start - load->p_vaddr > CODE_ANALYSIS_AROUND_BYTES)
+		*ret_start = mark->start - CODE_ANALYSIS_AROUND_BYTES;
+	*ret_limit =
+		earlier(load->p_vaddr + load->p_filesz, mark->limit + CODE_ANALYSIS_AROUND_BYTES);
+	if (index < rows->sorted_count) {
+		if (rows->ranges[index].start <= mark->start)
+			return false;
+		*ret_limit = earlier(*ret_limit, rows->ranges[index].start);
+	}
+	if (index > 0)
+		*ret_start = later(*ret_start,
+				   rows->ranges[index - 1].start + rows->ranges[index - 1].size);
+	return true;
+}
+
+static int follow(const struct elf *elf, const struct function_starts *starts, uint64_t start,
+		  uint64_t limit, struct unwind_rows *rows)
+{
+	const Elf64_Phdr *load = elf_find_code(elf, start);
+	_cleanup_free_ uint8_t *code = NULL;
+
+	if (!load || limit <= start || limit - start > CODE_ANALYSIS_BYTES_MAX)
+		return 0;
+	code = malloc(limit - start);
+	if (!code)
+		return -ENOMEM;
+	int rc = elf_read(elf, elf_file_offset(load, start), code, limit - start);
+	if (rc)
+		return rc == -ENOEXEC ? 0 : rc;
+	return code_analysis_rows_add(starts, start, code, limit - start, 0, 0, rows);
+}
+
+static bool is_followed(const struct unwind_rows *rows, uint32_t first, uint64_t address)
+{
+	for (uint32_t i = first; i < rows->range_count; i++)
+		if (address - rows->ranges[i].start < rows->ranges[i].size)
+			return true;
+	return false;
+}
+
+static int compare_extents(const void *left, const void *right)
+{
+	const struct code_extent *a = left, *b = right;
+
+	return (a->start > b->start) - (a->start < b->start);
+}
+
+uint32_t code_extents_join(struct code_extent *extents, uint32_t count)
+{
+	uint32_t kept = 0;
+
+	qsort(extents, count, sizeof(*extents), compare_extents);
+	for (uint32_t i = 0; i < count; i++) {
+		if (kept && extents[i].start <= extents[kept - 1].limit)
+			extents[kept - 1].limit = later(extents[kept - 1].limit, extents[i].limit);
+		else
+			extents[kept++] = extents[i];
+	}
+	return kept;
+}
+
+/* The functions in all gaps that marks lie in: the symbols of a large file are read only once. */
+static int read_starts(const struct elf *elf, const struct unwind_mark *marks, uint32_t count,
+		       const struct unwind_rows *rows, struct function_starts *ret_starts)
+{
+	_cleanup_(elf_symbols_deinit) struct elf_symbols symbols = { 0 };
+	_cleanup_free_ struct code_extent *extents = calloc(count, sizeof(*extents));
+	uint32_t found = 0;
+
+	if (!extents)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count; i++)
+		if (marks[i].flags & MARK_FOLLOW &&
+		    find_gap(elf, rows, &marks[i], &extents[found].start, &extents[found].limit) &&
+		    extents[found].start < extents[found].limit)
+			found++;
+	found = code_extents_join(extents, found); // one piece may lie around many functions
+	int rc = found ? elf_symbols_init(&symbols, elf) : -ENOENT;
+	if (rc)
+		return rc == -ENOMEM ? rc : 0;
+	return function_starts_read(&symbols, extents, found, ret_starts);
+}
+
+int code_analysis_rows_follow(const struct elf *elf, const struct unwind_mark *marks,
+			      uint32_t count, struct unwind_rows *rows)
+{
+	_cleanup_(function_starts_deinit) struct function_starts starts = { 0 };
+	uint32_t first = rows->range_count;
+	int rc;
+
+	if (!count || elf->header.e_machine != EM_X86_64)
+		return 0;
+	rc = read_starts(elf, marks, count, rows, &starts);
+	for (uint32_t i = 0; i < count && !rc; i++) {
+		uint64_t start, limit;
+
+		if (!(marks[i].flags & MARK_FOLLOW) || is_followed(rows, first, marks[i].start) ||
+		    !find_gap(elf, rows, &marks[i], &start, &limit))
+			continue;
+		rc = follow(elf, &starts, start, limit, rows);
+	}
+	return rc;
+}

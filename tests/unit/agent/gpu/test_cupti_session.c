@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows of the CUPTI helper, with a double of libcupti that refuses what the real one refuses. The test is
+// the application, too: the helper is loaded into it.
+#include "agent/gpu/cupti_session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "tests/gpu/cupti/cupti.h"
+#include "tests/gpu/cupti_double.h"
+#include "tests/gpu/load_double.h"
+#include "tests/test.h"
+
+#define MS 1000000L
+
+enum { WINDOW_MS = 200, WINDOWS_MAX = 50, ANSWER_S = 20 };
+
+static cupti_double_launch_fn launch;
+static cupti_double_state_fn seen;
+static __typeof__(&cuptiSubscribe) subscribe;
+static __typeof__(&cuptiUnsubscribe) unsubscribe;
+static _Atomic bool stop;
+
+static void sleep_ns(long ns)
+{
+	nanosleep(&(struct timespec){ ns / (1000 * MS), ns % (1000 * MS) }, NULL);
+}
+
+static void *symbol(void *library, const char *name)
+{
+	void *found = library ? dlsym(library, name) : NULL;
+
+	if (!found)
+		fail_msg("%s", dlerror());
+	return found;
+}
+
+// Loaded as the driver does: once, at cuInit().
+static void load_helper(void)
+{
+	char path[PATH_MAX];
+	int (*initialize)(void);
+
+	if (launch)
+		return;
+	void *cupti = dlopen(double_path("libcupti.so.12", path), RTLD_NOW);
+	*(void **)&launch = symbol(cupti, "cupti_double_launch");
+	*(void **)&seen = symbol(cupti, "cupti_double_state");
+	*(void **)&subscribe = symbol(cupti, "cuptiSubscribe");
+	*(void **)&unsubscribe = symbol(cupti, "cuptiUnsubscribe");
+	void *helper = dlopen(double_path("libcairn_cupti.so", path), RTLD_NOW);
+	*(void **)&initialize = symbol(helper, "InitializeInjection");
+	EXPECT_EQ(1, initialize(), "the helper");
+}
+
+// The helper may not be ready the moment it is loaded.
+static struct cupti_session *find(void)
+{
+	struct cupti_session *window = NULL;
+	struct error err = { 0 };
+
+	load_helper();
+	int rc = cupti_session_find(getpid(), &window, &err);
+	if (rc == -EPERM || rc == -EACCES)
+		return NULL;
+	if (rc)
+		fail_msg("%s", err.text);
+	return window;
+}
+
+static void *launch_kernels(void *context)
+{
+	(void)context;
+	for (unsigned int i = 0; !atomic_load(&stop); i++) {
+		launch(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, i % 4 ? "gemm" : "softmax", 1,
+		       i % 4 ? 3000 : 1000);
+		if (i % 50 == 0)
+			launch(CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, NULL, 10, 500);
+		sleep_ns(MS / 10);
+	}
+	return NULL;
+}
+
+static struct cupti_result result_of(struct cupti_session *window)
+{
+	struct cupti_result result = { 0 };
+	int rc = -EAGAIN;
+
+	for (int i = 0; i < ANSWER_S * 100 && rc == -EAGAIN; i++) {
+		rc = cupti_session_read(window, &result);
+		if (rc == -EAGAIN)
+			sleep_ns(10 * MS);
+	}
+	EXPECT_EQ(0, rc, "the window's end");
+	return result;
+}
+
+// A loaded machine may let the application launch little in a window: then another one is opened.
+static struct cupti_result measure(struct cupti_session *window, uint32_t records_max,
+				   uint32_t one_in, uint64_t kernels_min)
+{
+	const struct cupti_session_options options = { WINDOW_MS, records_max, one_in };
+	struct cupti_result result = { 0 };
+	pthread_t thread;
+
+	atomic_store(&stop, false);
+	EXPECT_EQ(0, pthread_create(&thread, NULL, launch_kernels, NULL), "thread");
+	for (int i = 0; i < WINDOWS_MAX && result.kernels < kernels_min; i++) {
+		cupti_result_deinit(&result);
+		EXPECT_EQ(0, cupti_session_ask(window, &options), "ask");
+		result = result_of(window);
+	}
+	atomic_store(&stop, true);
+	pthread_join(thread, NULL);
+	assert_true(result.kernels >= kernels_min);
+	return result;
+}
+
+TEST(nothing_is_subscribed_until_a_window_is_opened_and_after_it)
+{
+	_cleanup_(cupti_session_freep) struct cupti_session *window = find();
+
+	if (!window)
+		SKIP("memory of processes may not be opened here");
+	EXPECT_EQ(0, seen().subscribed, "at load");
+	EXPECT_EQ(0, seen().callbacks, "at load");
+
+	struct cupti_result result = measure(window, CUPTI_RECORDS, 1, 1);
+	EXPECT_EQ(CUPTI_STATE_IDLE, result.state, "state");
+	assert_false(seen().is_subscribed);
+	assert_false(seen().is_enabled);
+	EXPECT_EQ(0, seen().callbacks_enabled, "callbacks left on");
+	EXPECT_EQ(0, seen().buffers, "buffers left");
+	EXPECT_EQ(0, seen().refused, "calls that the real one would refuse");
+	uint32_t callbacks = seen().callbacks;
+	launch(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, "late", 1, 1);
+	EXPECT_EQ(callbacks, seen().callbacks, "after the window");
+	cupti_result_deinit(&result);
+}
+
+TEST(each_kernel_has_its_name_its_duration_and_its_launch)
+{
+	_cleanup_(cupti_session_freep) struct cupti_session *window = find();
+	uint64_t sum = 0, of_graphs = 0;
+
+	if (!window)
+		SKIP("memory of processes may not be opened here");
+	struct cupti_result result = measure(window, CUPTI_RECORDS, 1, 60);
+	EXPECT_EQ(result.kernels, result.record_count, "all are recorded");
+	for (uint32_t i = 0; i < result.record_count; i++) {
+		const struct cupti_record *record = &result.records[i];
+		const char *name = result.names[record->name];
+		bool is_graph = !*name,
+		     follows = i && record[-1].correlation == record->correlation;
+
+		EXPECT_EQ(is_graph                ? 500
+			  : !strcmp(name, "gemm") ? 3000
+						  : 1000,
+			  record->duration_ns, name);
+		if (i && !follows)
+			assert_true(record[-1].correlation < record->correlation);
+		of_graphs += is_graph;
+		EXPECT_EQ(7, record->stream, "stream");
+		sum += record->duration_ns;
+	}
+	EXPECT_EQ(3, result.name_count, "names");
+	EXPECT_EQ(result.kernel_ns, sum, "sum");
+	EXPECT_EQ(0, of_graphs % 10, "a graph's kernels have its launch's number");
+	EXPECT_EQ(0, result.records_dropped, "dropped");
+	assert_true(result.own_ns > 0 && result.compared_launches > 0);
+	assert_true(cupti_result_own_share(&result) < 0.5);
+	cupti_result_deinit(&result);
+}
+
+TEST(one_launch_in_so_many_is_recorded_and_all_are_in_the_sums)
+{
+	_cleanup_(cupti_session_freep) struct cupti_session *window = find();
+
+	if (!window)
+		SKIP("memory of processes may not be opened here");
+	struct cupti_result result = measure(window, CUPTI_RECORDS, 4, 60);
+	assert_true(result.record_count < result.kernels * 3 / 5);
+	assert_true(result.record_count > 0);
+	cupti_result_deinit(&result);
+}
+
+TEST(a_window_ends_when_there_are_enough_records)
+{
+	_cleanup_(cupti_session_freep) struct cupti_session *window = find();
+
+	if (!window)
+		SKIP("memory of processes may not be opened here");
+	struct cupti_result result = measure(window, 5, 1, 5);
+	EXPECT_EQ(5, result.record_count, "records");
+	EXPECT_EQ(CUPTI_STATE_IDLE, result.state, "state");
+	EXPECT_EQ(result.kernels, result.record_count + result.records_dropped, "the rest counted");
+	cupti_result_deinit(&result);
+}
+
+static void *launch_without_end(void *context)
+{
+	(void)context;
+	while (!atomic_load(&stop))
+		launch(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, "gemm", 1, 3000);
+	return NULL;
+}
+
+TEST(a_window_that_costs_too_much_is_ended_and_says_so)
+{
+	_cleanup_(cupti_session_freep) struct cupti_session *window = find();
+	const struct cupti_session_options options = { CUPTI_SESSION_MS_MAX, CUPTI_RECORDS, 1 };
+	struct cupti_result result = { 0 };
+	pthread_t thread;
+
+	if (!window)
+		SKIP("memory of processes may not be opened here");
+	atomic_store(&stop, false);
+	EXPECT_EQ(0, pthread_create(&thread, NULL, launch_without_end, NULL), "thread");
+	for (int i = 0; i < WINDOWS_MAX && result.state != CUPTI_STATE_DEAR; i++) {
+		cupti_result_deinit(&result);
+		EXPECT_EQ(0, cupti_session_ask(window, &options), "ask");
+		result = result_of(window);
+	}
+	atomic_store(&stop, true);
+	pthread_join(thread, NULL);
+	EXPECT_EQ(CUPTI_STATE_DEAR, result.state, "state");
+	EXPECT_EQ(1, cupti_result_own_share(&result) > CUPTI_OWN_PERCENT_MAX / 100.0, "its share");
+	EXPECT_EQ(1, result.compared_ns + result.measured_ns < CUPTI_SESSION_MS_MAX * 1000000ULL,
+		  "it was ended early");
+	EXPECT_EQ(0, seen().is_subscribed, "all is given back");
+	cupti_result_deinit(&result);
+}
+
+TEST(the_applications_own_profiler_comes_first)
+{
+	_cleanup_(cupti_session_freep) struct cupti_session *window = find();
+	CUpti_SubscriberHandle profiler;
+
+	if (!window)
+		SKIP("memory of processes may not be opened here");
+	EXPECT_EQ(CUPTI_SUCCESS, subscribe(&profiler, NULL, NULL), "torch.profiler");
+	const struct cupti_session_options options = { WINDOW_MS, 100, 1 };
+	EXPECT_EQ(0, cupti_session_ask(window, &options), "ask");
+	struct cupti_result result = result_of(window);
+	EXPECT_EQ(CUPTI_STATE_ASIDE, result.state, "state");
+	EXPECT_EQ(CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, result.code, "why");
+	EXPECT_EQ(0, result.record_count, "records");
+	assert_true(seen().is_subscribed); // still
+	assert_false(seen().is_enabled);
+	EXPECT_EQ(CUPTI_SUCCESS, unsubscribe(profiler), "it goes on undisturbed");
+	cupti_result_deinit(&result);
+}
+
+TEST(who_goes_away_takes_the_window_back)
+{
+	struct cupti_session *window = find();
+	const struct cupti_session_options options = { CUPTI_SESSION_MS_MAX, 100, 1 };
+
+	if (!window)
+		SKIP("memory of processes may not be opened here");
+	EXPECT_EQ(0, cupti_session_ask(window, &options), "ask");
+	EXPECT_EQ(-EBUSY, cupti_session_ask(window, &options), "one at a time");
+	for (int i = 0; i < 500 && !seen().is_subscribed; i++)
+		sleep_ns(10 * MS);
+	assert_true(seen().is_subscribed);
+	cupti_session_free(window);
+	for (int i = 0; i < 500 && seen().is_subscribed; i++)
+		sleep_ns(10 * MS);
+	assert_false(seen().is_subscribed);
+
+	// The next one finds it ready.
+	_cleanup_(cupti_session_freep) struct cupti_session *again = find();
+	for (int i = 0; i < 500 && cupti_session_ask(again, &options) == -EBUSY; i++)
+		sleep_ns(10 * MS);
+}
+
+static pid_t start_child(bool pretends)
+{
+	pid_t child = fork();
+
+	if (child)
+		return child;
+	// No seals: it could be cut off while we read it. The helper's own memory is not inherited.
+	int fd = pretends ? memfd_create(CUPTI_SHARED_NAME, 0) : -1;
+	if (fd >= 0 && ftruncate(fd, sizeof(struct cupti_shared)) == 0)
+		mmap(NULL, sizeof(struct cupti_shared), PROT_READ, MAP_SHARED, fd, 0);
+	pause();
+	_exit(0);
+}
+
+TEST(memory_that_only_has_the_name_is_refused)
+{
+	pid_t impostor, other;
+	struct cupti_session *window = find();
+	struct error err = { 0 };
+	int rc = -ENOENT;
+
+	if (!window)
+		SKIP("memory of processes may not be opened here");
+	cupti_session_free(window);
+	impostor = start_child(true);
+	other = start_child(false);
+	for (int i = 0; i < 500 && rc == -ENOENT; i++) {
+		rc = cupti_session_find(impostor, &window, &err);
+		sleep_ns(10 * MS);
+	}
+	int other_rc = cupti_session_find(other, &window, &err);
+	kill(impostor, SIGKILL);
+	kill(other, SIGKILL);
+	EXPECT_EQ(-EPROTO, rc, "not sealed");
+	EXPECT_EQ(-ENOENT, other_rc, "a process without a helper");
+	EXPECT_EQ(-ESRCH, cupti_session_find(1 << 22, &window, &err), "no process");
+}
+
+RUN_TESTS(cmocka_unit_test(nothing_is_subscribed_until_a_window_is_opened_and_after_it),
+	  cmocka_unit_test(each_kernel_has_its_name_its_duration_and_its_launch),
+	  cmocka_unit_test(one_launch_in_so_many_is_recorded_and_all_are_in_the_sums),
+	  cmocka_unit_test(a_window_ends_when_there_are_enough_records),
+	  cmocka_unit_test(a_window_that_costs_too_much_is_ended_and_says_so),
+	  cmocka_unit_test(the_applications_own_profiler_comes_first),
+	  cmocka_unit_test(who_goes_away_takes_the_window_back),
+	  cmocka_unit_test(memory_that_only_has_the_name_is_refused))

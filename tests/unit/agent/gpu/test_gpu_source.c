@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the lane of GPUs' calls says of itself: that memory in use is not told while calls that allocate are too many
+// to see each. This process calls a copy of the double. Needs root, BTF and uprobes.
+#include "agent/gpu/gpu_source.h"
+
+#include "agent/overhead/budget.h"
+#include "tests/unit/agent/gpu/gpu_setting.h"
+
+#include "tests/unit/agent/process/process_tables.h"
+
+#define SLOT_NS      (20 * NS_PER_MS)
+#define WINDOW_NS    (5 * NS_PER_SECOND)
+#define HOT_TICK_NS  (11 * NS_PER_SECOND) // more than between two looks at what probes cost
+#define CALM_TICK_NS (500 * NS_PER_MS)    // windows open and close, some minutes long
+#define NOT_TOLD     "GPU memory in use not told"
+#define TOLD_AGAIN   "GPU memory in use told again, of what is allocated from now on"
+
+enum {
+	CALLS_OF_TICK = 100000, // some 80 ms of probes: more than half a percent of 11 s
+	TICKS_MAX = 1000,
+};
+
+struct fixture {
+	struct loader *loader;
+	struct draining draining;
+	struct labels labels;
+	struct gpu_source *source;
+	uint64_t now_ns;
+};
+
+static bool open_fixture(struct fixture *fixture)
+{
+	const struct loader_options loader_options = { .slot_ns = SLOT_NS,
+						       .counts_max = 65536,
+						       .pid = getpid() };
+	struct error err = { 0 };
+	char path[PATH_MAX];
+
+	*fixture = (struct fixture){ .now_ns = clock_monotonic_ns() };
+	if (machine_check(&err) || probe_link_choose(&err) != PROBE_WAY_MULTI)
+		return false;
+	assert_int_equal(0, loader_open(&loader_options, &fixture->loader, &err));
+	copy_double("libcuda.so.1", in_folder("libcuda.so.1", path));
+	load_driver(path);
+	begin_draining(&fixture->draining);
+	labels_set(&fixture->labels, LABEL_NODE, "n7");
+
+	struct process_table *processes = fixture->draining.sources.frames.processes;
+	const struct process_key own = key_of(getpid(), 0);
+	struct process *process = process_table_get(processes, &own, "test");
+	assert_non_null(process);
+	assert_non_null(process_mappings(processes, process));
+	const struct gpu_source_options options = {
+		.loader = fixture->loader,
+		.processes = processes,
+		.slot_ns = SLOT_NS,
+		.only_followed = true,
+		.labels = &fixture->labels,
+	};
+	assert_int_equal(0, gpu_source_open(&options, &fixture->source, &err));
+	return true;
+}
+
+static void close_fixture(struct fixture *fixture)
+{
+	gpu_source_close(fixture->source);
+	end_draining(&fixture->draining);
+	labels_deinit(&fixture->labels);
+	loader_close(fixture->loader);
+}
+
+static void call_often(void)
+{
+	for (int i = 0; i < CALLS_OF_TICK; i++) {
+		CUdeviceptr address;
+
+		assert_int_equal(0, cuda.alloc(&address, MIB));
+		assert_int_equal(0, cuda.free(address));
+	}
+}
+
+static bool is_noticed(struct fixture *fixture, const char *part)
+{
+	const char *notice;
+	bool found = false;
+
+	while ((notice = gpu_source_next_notice(fixture->source)))
+		found |= strstr(notice, part) != NULL;
+	return found;
+}
+
+static void tick_until(struct fixture *fixture, bool calls, const char *notice)
+{
+	for (int i = 0; i < TICKS_MAX; i++) {
+		if (calls)
+			call_often();
+		fixture->now_ns += calls ? HOT_TICK_NS : CALM_TICK_NS;
+		gpu_source_tick(fixture->source, fixture->now_ns);
+		probe_link_settle();
+		if (is_noticed(fixture, notice))
+			return;
+	}
+	fail_msg("nobody said \"%s\"", notice);
+}
+
+// A window of the last seconds.
+static void drain_window(struct fixture *fixture)
+{
+	struct draining *draining = &fixture->draining;
+
+	export_interval_deinit(&draining->interval);
+	assert_int_equal(0, export_interval_init(&draining->interval, &draining->sources, SLOT_NS,
+						 clock_realtime_ns() - WINDOW_NS));
+	assert_int_equal(0, gpu_source_after_drain(fixture->source, &draining->interval));
+}
+
+// How much of @type's change @text the window has, and over how many slots; the last sample's.
+static int64_t value_of(const struct fixture *fixture, const char *type, const char *text,
+			uint32_t *ret_slots)
+{
+	const struct profile *profile = fixture->draining.interval.profile;
+	int64_t value = 0;
+
+	*ret_slots = 0;
+	for (uint32_t i = 0; i < profile->sample_count; i++) {
+		const struct sample *sample = &profile->samples[i];
+		const struct series *series = &profile->series[sample->series];
+		const char *change = labels_get(&series->labels, LABEL_CHANGE);
+
+		if (strcmp(profile_string(profile, series->type), type) != 0 || !change ||
+		    strcmp(change, text) != 0)
+			continue;
+		EXPECT_STR("cairn-agent", labels_get(&series->labels, LABEL_SERVICE), "whose");
+		EXPECT_STR("n7", labels_get(&series->labels, LABEL_NODE), "where");
+		value += sample->value;
+		*ret_slots = sample->more_slots + 1;
+	}
+	return value;
+}
+
+TEST(that_memory_in_use_is_not_told_is_in_force_for_as_long_as_it_is_so)
+{
+	struct fixture fixture;
+	uint32_t slots;
+
+	if (!open_fixture(&fixture))
+		SKIP("needs root, BTF and a link of many uprobes");
+	gpu_source_tick(fixture.source, fixture.now_ns); // the driver is found, and probed
+	drain_window(&fixture);
+	EXPECT_EQ(0, value_of(&fixture, PROFILE_TYPE_IN_FORCE, NOT_TOLD, &slots), "all is seen");
+
+	tick_until(&fixture, true, "is not told from now on");
+	for (int interval = 0; interval < 2; interval++) {
+		drain_window(&fixture);
+		EXPECT_EQ(!interval, value_of(&fixture, PROFILE_TYPE_GOVERNOR, NOT_TOLD, &slots),
+			  "the change is told once");
+		int64_t ns = value_of(&fixture, PROFILE_TYPE_IN_FORCE, NOT_TOLD, &slots);
+		assert_true(ns >= (int64_t)(WINDOW_NS - SLOT_NS)); // all of the window
+		EXPECT_EQ(ns, slots * SLOT_NS, "where it was so");
+	}
+
+	tick_until(&fixture, false, "is told again");
+	drain_window(&fixture);
+	EXPECT_EQ(1, value_of(&fixture, PROFILE_TYPE_GOVERNOR, TOLD_AGAIN, &slots), "told again");
+	EXPECT_EQ(0, value_of(&fixture, PROFILE_TYPE_IN_FORCE, NOT_TOLD, &slots), "it is over");
+	close_fixture(&fixture);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			that_memory_in_use_is_not_told_is_in_force_for_as_long_as_it_is_so),
+	};
+
+	return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions made at run time, in this process: what is learnt of one, of others of its kind, and of
+// one that is written over.
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/test.h"
+
+#include "agent/publish/jit_code.h"
+
+enum { SLOT_BYTES = 256 << 10, SLOTS = 3, BODY_BYTES = 64 };
+
+/* As oneDNN begins its functions: rbp is saved, and then a number. */
+static const uint8_t prologue[] = {
+	0x55,                               // push %rbp
+	0x48, 0x89, 0xe5,                   // mov %rsp, %rbp
+	0x53,                               // push %rbx
+	0x41, 0x54,                         // push %r12
+	0xbd, 0x00, 0x02, 0x00, 0x00,       // mov $0x200, %ebp
+	0x48, 0x81, 0xec, 0x00, 0x01, 0, 0, // sub $256, %rsp
+};
+static const uint8_t epilogue[] = {
+	0x48, 0x81, 0xc4, 0x00, 0x01, 0, 0, // add $256, %rsp
+	0x41, 0x5c,                         // pop %r12
+	0x5b,                               // pop %rbx
+	0x5d,                               // pop %rbp
+	0xc3,
+};
+
+static uint8_t *memory;
+static struct mapping_list *list;
+
+static void write_function(uint32_t slot)
+{
+	uint8_t *to = memory + (size_t)slot * SLOT_BYTES;
+
+	memcpy(to, prologue, sizeof(prologue));
+	memset(to + sizeof(prologue), 0x90, BODY_BYTES);
+	memcpy(to + sizeof(prologue) + BODY_BYTES, epilogue, sizeof(epilogue));
+}
+
+static uint64_t body(uint32_t slot)
+{
+	return (uint64_t)(uintptr_t)memory + (uint64_t)slot * SLOT_BYTES + sizeof(prologue) + 8;
+}
+
+static int map_code(void **state)
+{
+	char line[128];
+
+	(void)state;
+	memory = mmap(NULL, SLOTS * SLOT_BYTES, PROT_READ | PROT_WRITE | PROT_EXEC,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		return -1;
+	snprintf(line, sizeof(line), "%lx-%lx rwxp 00000000 00:00 0", (unsigned long)memory,
+		 (unsigned long)memory + SLOTS * SLOT_BYTES);
+	list = mapping_list_new();
+	return list ? mapping_list_add_line(list, line, strlen(line)) : -1;
+}
+
+static int unmap_code(void **state)
+{
+	(void)state;
+	mapping_list_release(list);
+	return munmap(memory, SLOTS * SLOT_BYTES);
+}
+
+/* As the unwinder searches: the last range that begins at or below the address. */
+static uint64_t rule_at(const struct jit_code *code, uint64_t address)
+{
+	struct mapping_pages pages = { 0 };
+	uint64_t rule = 0;
+
+	assert_int_equal(0, jit_code_add(code, &list->mappings[0], &pages));
+	assert_true(pages.count > 0 && pages.ranges[0].start == list->mappings[0].start);
+	for (uint32_t i = 0; i < pages.count; i++) {
+		assert_true(!i || pages.ranges[i].start > pages.ranges[i - 1].start);
+		if (pages.ranges[i].start <= address)
+			rule = pages.ranges[i].code.code == MAPPING_CODE_RULE
+				       ? pages.ranges[i].code.bias
+				       : 0;
+	}
+	mapping_pages_deinit(&pages);
+	return rule;
+}
+
+static bool learn(struct jit_code *code, uint64_t pc)
+{
+	return jit_code_learn(code, getpid(), &list->mappings[0], pc);
+}
+
+// rbp, rbx, r12, 256 bytes and the return address.
+#define BODY_RULE MAPPING_RULE(false, 8 + 3 * 8 + 256, -16)
+
+TEST(a_function_that_was_seen_has_rules_and_what_is_around_it_has_none)
+{
+	struct jit_code *code = jit_code_new();
+
+	write_function(0);
+	assert_true(learn(code, body(0)));
+	assert_false(learn(code, body(0) + 1)); // known
+	assert_int_equal(1, jit_code_count(code));
+	EXPECT_EQ(BODY_RULE, rule_at(code, body(0)), "body");
+	EXPECT_EQ(0, rule_at(code, body(0) + SLOT_BYTES), "the next slot");
+	EXPECT_EQ(0, rule_at(code, body(0) + BODY_BYTES + sizeof(epilogue)), "behind it");
+	jit_code_free(code);
+}
+
+TEST(others_of_its_kind_are_found_before_they_are_seen)
+{
+	struct jit_code *code = jit_code_new();
+
+	write_function(0);
+	write_function(2);
+	assert_true(learn(code, body(0)));
+	assert_true(jit_code_scan(code, getpid(), list));
+	assert_int_equal(2, jit_code_count(code));
+	EXPECT_EQ(BODY_RULE, rule_at(code, body(2)), "the third slot");
+	EXPECT_EQ(0, rule_at(code, body(1)), "an empty slot");
+	assert_false(jit_code_scan(code, getpid(), list));
+	jit_code_free(code);
+}
+
+TEST(a_function_that_was_written_over_is_learnt_again)
+{
+	struct jit_code *code = jit_code_new();
+
+	write_function(0);
+	assert_true(learn(code, body(0)));
+	// It makes more room now.
+	memory[sizeof(prologue) - 3] = memory[sizeof(prologue) + BODY_BYTES + 4] = 2;
+	assert_true(jit_code_scan(code, getpid(), list));
+	EXPECT_EQ(0, rule_at(code, body(0)), "not any more");
+	assert_true(learn(code, body(0)));
+	EXPECT_EQ(BODY_RULE + 256, rule_at(code, body(0)), "again");
+	jit_code_free(code);
+}
+
+TEST(what_is_no_such_function_is_not_learnt)
+{
+	struct jit_code *code = jit_code_new();
+
+	assert_false(learn(code, body(0))); // nothing there
+	write_function(0);
+	assert_false(learn(code, body(0) + SLOT_BYTES)); // nor there
+	memory[0] = 0x06;                                // no instruction
+	assert_false(learn(code, body(0)));
+	assert_int_equal(0, jit_code_count(code));
+	assert_false(jit_code_scan(code, getpid(), list));
+	EXPECT_EQ(0, rule_at(code, body(0)), "by frame pointer");
+	jit_code_free(code);
+	assert_int_equal(0, jit_code_count(NULL));
+}
+
+int main(void)
+{
+#ifndef __x86_64__
+	printf("# SKIP code is followed on x86-64 only\n");
+	return 0;
+#endif
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(
+			a_function_that_was_seen_has_rules_and_what_is_around_it_has_none, map_code,
+			unmap_code),
+		cmocka_unit_test_setup_teardown(others_of_its_kind_are_found_before_they_are_seen,
+						map_code, unmap_code),
+		cmocka_unit_test_setup_teardown(a_function_that_was_written_over_is_learnt_again,
+						map_code, unmap_code),
+		cmocka_unit_test_setup_teardown(what_is_no_such_function_is_not_learnt, map_code,
+						unmap_code),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules found by following code: small functions by hand, and a library whose compiler says the same.
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/test.h"
+
+#include "agent/unwind/analysis/code_analysis.h"
+#include "agent/elf/elf_symbols.h"
+#include "agent/unwind/unwind_table.h"
+#include "base/cleanup.h"
+
+#define CODE_ADDRESS 0x401000ULL
+#define LIBRARY      "/lib/x86_64-linux-gnu/libz.so.1"
+
+enum { CASE_BYTES = 48, CASE_ROWS = 10, TEXT_BYTES = 2048 };
+
+struct rows {
+	char text[TEXT_BYTES];
+};
+
+// "4:sp+16,fp-16": from offset 4 on the CFA is sp + 16 and the caller's fp at CFA - 16.
+static void write_row(void *context, uint64_t offset, const struct unwind_rule *rule)
+{
+	struct rows *rows = context;
+	size_t used = strlen(rows->text);
+	char saved[24] = "";
+
+	if (rule->saved & 15)
+		snprintf(saved, sizeof(saved), ",fp%+d", rule->fp_offset);
+	if (rule->cfa == CFA_NO_TABLE)
+		snprintf(rows->text + used, TEXT_BYTES - used, " %d:none", (int)offset);
+	else if (rule->cfa == CFA_DEREF)
+		snprintf(rows->text + used, TEXT_BYTES - used, " %d:*(sp%+d)%+d%s", (int)offset,
+			 rule->cfa_offset, rule->deref_offset, saved);
+	else
+		snprintf(rows->text + used, TEXT_BYTES - used, " %d:%s%+d%s", (int)offset,
+			 rule->cfa_register == X86_REGISTER_FP ? "fp" : "sp", rule->cfa_offset,
+			 saved);
+}
+
+static void follow(const uint8_t *code, size_t size, struct rows *rows)
+{
+	struct code_analysis *flow;
+
+	rows->text[0] = '\0';
+	assert_int_equal(0, code_analysis_open(code, size, CODE_ADDRESS, &flow));
+	code_analysis_enter(flow, CODE_ADDRESS);
+	code_analysis_run(flow);
+	code_analysis_each(flow, write_row, rows);
+	code_analysis_close(flow);
+}
+
+static const struct {
+	const char *what;
+	uint8_t code[CASE_BYTES];
+	size_t size;
+	const char *rows;
+} cases[] = {
+	{ "push, make room, give it back, pop",
+	  // push %rbx; sub $16, %rsp; add $16, %rsp; pop %rbx; ret
+	  { 0x53, 0x48, 0x83, 0xec, 0x10, 0x48, 0x83, 0xc4, 0x10, 0x5b, 0xc3 },
+	  11,
+	  " 0:none 0:sp+8 1:sp+16 5:sp+32 9:sp+16 10:sp+8" },
+	{ "a frame pointer",
+	  // push %rbp; mov %rsp, %rbp; sub $32, %rsp; leave; ret
+	  { 0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20, 0xc9, 0xc3 },
+	  10,
+	  " 0:none 0:sp+8 1:sp+16,fp-16 4:fp+16,fp-16 9:sp+8" },
+	{ "room of a size that is not known, by frame pointer",
+	  // push %rbp; mov %rsp, %rbp; sub %rax, %rsp; nop; leave; ret
+	  { 0x55, 0x48, 0x89, 0xe5, 0x48, 0x29, 0xc4, 0x90, 0xc9, 0xc3 },
+	  10,
+	  " 0:none 0:sp+8 1:sp+16,fp-16 4:fp+16,fp-16 9:sp+8" },
+	{ "room of a size that is not known, without",
+	  // sub %rax, %rsp; nop; ret
+	  { 0x48, 0x29, 0xc4, 0x90, 0xc3 },
+	  5,
+	  " 0:none 0:sp+8 3:none" },
+	{ "another stack",
+	  // mov %rdi, %rsp; ret
+	  { 0x48, 0x89, 0xfc, 0xc3 },
+	  4,
+	  " 0:none 0:sp+8 3:none" },
+	{ "a branch around a push",
+	  // push %rbx; jz 1f; push %rcx; pop %rcx; 1: pop %rbx; ret
+	  { 0x53, 0x74, 0x02, 0x51, 0x59, 0x5b, 0xc3 },
+	  7,
+	  " 0:none 0:sp+8 1:sp+16 4:sp+24 5:sp+16 6:sp+8" },
+	{ "code behind the end is not reached",
+	  // ret; push %rax; push %rax
+	  { 0xc3, 0x50, 0x50 },
+	  3,
+	  " 0:none 0:sp+8 1:none" },
+	{ "a function that is called, with padding before it",
+	  // call 1f; ret; int3; int3; 1: push %rax; pop %rax; ret
+	  { 0xe8, 3, 0, 0, 0, 0xc3, 0xcc, 0xcc, 0x50, 0x58, 0xc3 },
+	  11,
+	  " 0:none 0:sp+8 6:none 8:sp+8 9:sp+16 10:sp+8" },
+	{ "a jump to another function, with arguments pushed below the return address",
+	  // call 1f; push $0; jmp 1f; 1: nop; ret
+	  { 0xe8, 0x04, 0x00, 0x00, 0x00, 0x6a, 0x00, 0xeb, 0x00, 0x90, 0xc3 },
+	  11,
+	  " 0:none 0:sp+8 7:sp+16 9:sp+8" },
+	{ "a jump by table: what follows comes after it",
+	  // push %rax; jmp *%rdx; pop %rax; ret
+	  { 0x50, 0xff, 0xe2, 0x58, 0xc3 },
+	  5,
+	  " 0:none 0:sp+8 1:sp+16 4:sp+8" },
+	{ "an aligned frame whose base is kept in memory while fp serves as a number",
+	  // sub $16, %rsp; mov %rbp, (%rsp); mov %rsp, %rbp; and $-64, %rsp; mov %rbp, 8(%rsp);
+	  // xor %ebp, %ebp; nop; mov 8(%rsp), %rbp; mov %rbp, %rsp; mov (%rsp), %rbp;
+	  // add $16, %rsp; ret
+	  { 0x48, 0x83, 0xec, 0x10, 0x48, 0x89, 0x2c, 0x24, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4,
+	    0xc0, 0x48, 0x89, 0x6c, 0x24, 0x08, 0x31, 0xed, 0x90, 0x48, 0x8b, 0x6c, 0x24, 0x08,
+	    0x48, 0x89, 0xec, 0x48, 0x8b, 0x2c, 0x24, 0x48, 0x83, 0xc4, 0x10, 0xc3 },
+	  40,
+	  " 0:none 0:sp+8 4:sp+24 8:sp+24,fp-24 11:fp+24,fp-24 20:*(sp+8)+24,fp-24"
+	  " 31:fp+24,fp-24 35:sp+24 39:sp+8" },
+	{ "the same, and fp becomes the number in a loop, whose first round began with the base",
+	  // ...; 1: nop; xor %ebp, %ebp; jne 1b; ...
+	  { 0x48, 0x83, 0xec, 0x10, 0x48, 0x89, 0x2c, 0x24, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4,
+	    0xc0, 0x48, 0x89, 0x6c, 0x24, 0x08, 0x90, 0x31, 0xed, 0x75, 0xfb, 0x48, 0x8b, 0x6c,
+	    0x24, 0x08, 0x48, 0x89, 0xec, 0x48, 0x8b, 0x2c, 0x24, 0x48, 0x83, 0xc4, 0x10, 0xc3 },
+	  42,
+	  " 0:none 0:sp+8 4:sp+24 8:sp+24,fp-24 11:fp+24,fp-24 20:*(sp+8)+24,fp-24"
+	  " 33:fp+24,fp-24 37:sp+24 41:sp+8" },
+	{ "fp is overwritten and nobody keeps it",
+	  // xor %ebp, %ebp; nop; ret
+	  { 0x31, 0xed, 0x90, 0xc3 },
+	  4,
+	  " 0:none 0:sp+8 2:none" },
+	{ "AVX-512",
+	  // push %rax; vmovups (%r14,%r13,1), %zmm0; vshuff64x2 $68, %zmm6, %zmm5, %zmm0; pop %rax; ret
+	  { 0x50, 0x62, 0x91, 0x7c, 0x48, 0x10, 0x04, 0x2e, 0x62, 0xf3, 0xd5, 0x48, 0x23, 0xc6,
+	    0x44, 0x58, 0xc3 },
+	  17,
+	  " 0:none 0:sp+8 1:sp+16 16:sp+8" },
+	{ "masks of AVX-512",
+	  // push %rax; kmovd %k1, %r15d; kmovd %r10d, %k1; kshiftrd $16, %k1, %k2; pop %rax; ret
+	  { 0x50, 0xc5, 0x7b, 0x93, 0xf9, 0xc4, 0xc1, 0x7b, 0x92, 0xca, 0xc4, 0xe3, 0x79, 0x31,
+	    0xd1, 0x10, 0x58, 0xc3 },
+	  18,
+	  " 0:none 0:sp+8 1:sp+16 17:sp+8" },
+	{ "a mask that becomes sp",
+	  // nop; kmovd %k1, %esp; nop
+	  { 0x90, 0xc5, 0xfb, 0x93, 0xe1, 0x90 },
+	  6,
+	  " 0:none 0:sp+8 1:none" },
+	{ "a jump to itself", { 0xeb, 0xfe }, 2, " 0:none 0:sp+8" },
+	{ "a jump into the middle of an instruction",
+	  // jz into the immediate of: mov $0x90909090, %eax; ret
+	  { 0x74, 0x01, 0xb8, 0x90, 0x90, 0x90, 0x90, 0xc3 },
+	  8,
+	  " 0:none 0:sp+8" },
+	{ "more is popped than was pushed", { 0x58, 0x58, 0xc3 }, 3, " 0:none 0:sp+8 1:none" },
+	{ "no instruction", { 0x06, 0x06 }, 2, " 0:none" },
+	{ "an instruction that is cut short", { 0x48 }, 1, " 0:none" },
+	{ "a jump out of the code", { 0xe9, 0xff, 0xff, 0xff, 0x7f }, 5, " 0:none 0:sp+8" },
+};
+
+TEST(code_is_followed_and_what_cannot_be_known_has_no_rule)
+{
+	for EACH (c, cases) {
+		struct rows rows;
+
+		follow(c->code, c->size, &rows);
+		EXPECT_STR(c->rows, rows.text, c->what);
+	}
+}
+
+TEST(any_bytes_can_be_followed)
+{
+	uint8_t code[4096];
+	struct rows rows;
+
+	srandom(1);
+	for (int round = 0; round < 50; round++) {
+		for (size_t i = 0; i < sizeof(code); i++)
+			code[i] = (uint8_t)random();
+		follow(code, sizeof(code), &rows);
+	}
+}
+
+TEST(too_much_code_is_refused)
+{
+	struct code_analysis *flow = NULL;
+
+	assert_int_equal(-E2BIG,
+			 code_analysis_open(NULL, CODE_ANALYSIS_BYTES_MAX + 1ULL, 0, &flow));
+}
+
+// ---- against a compiler -------------------------------------------------------------------------
+
+struct comparison {
+	const struct unwind_table *table;
+	uint64_t address; // of the code
+	uint64_t since;
+	struct unwind_rule rule;
+	uint64_t both, equal;
+};
+
+static bool enter(void *context, const char *name, const Elf64_Sym *symbol)
+{
+	(void)name;
+	if (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC)
+		code_analysis_enter(context, symbol->st_value);
+	return true;
+}
+
+static void compare(void *context, uint64_t offset, const struct unwind_rule *rule)
+{
+	struct comparison *comparison = context;
+
+	for (uint64_t at = comparison->since; at < offset; at++) {
+		const struct unwind_rule *said =
+			unwind_table_find(comparison->table, comparison->address + at);
+
+		if (comparison->rule.cfa == CFA_NO_TABLE || !said || said->cfa != CFA_REGISTER)
+			continue;
+		comparison->both++;
+		comparison->equal += said->cfa_register == comparison->rule.cfa_register &&
+				     said->cfa_offset == comparison->rule.cfa_offset;
+	}
+	comparison->since = offset;
+	comparison->rule = *rule;
+}
+
+TEST(a_library_is_followed_as_its_compiler_says)
+{
+	_cleanup_close_ int fd = open(LIBRARY, O_RDONLY | O_CLOEXEC);
+	struct comparison comparison = { 0 };
+	struct unwind_table *table = NULL;
+	struct elf_symbols symbols;
+	struct code_analysis *flow;
+	struct error err = { 0 };
+	struct stat status;
+	struct elf elf;
+
+	if (fd < 0 || fstat(fd, &status) || elf_read_headers(fd, &status, &elf, &err)) {
+		SKIP("there is no such library for this machine: " LIBRARY);
+	}
+	assert_int_equal(0, unwind_table_build(&elf, NULL, 0, UNWIND_TABLE_ROWS_MAX, &table, &err));
+	assert_int_equal(0, elf_symbols_init(&symbols, &elf));
+	const Elf64_Shdr *text = elf_symbols_find_section(&symbols, ".text");
+	assert_non_null(text);
+	uint8_t *code = malloc(text->sh_size);
+	assert_int_equal(0, elf_read(&elf, text->sh_offset, code, text->sh_size));
+
+	assert_int_equal(0, code_analysis_open(code, text->sh_size, text->sh_addr, &flow));
+	elf_symbols_each(&symbols, enter, flow);
+	code_analysis_run(flow);
+	comparison.table = table;
+	comparison.address = text->sh_addr;
+	code_analysis_each(flow, compare, &comparison);
+	code_analysis_close(flow);
+
+	print_message("%llu of %llu bytes as the compiler says\n",
+		      (unsigned long long)comparison.equal, (unsigned long long)comparison.both);
+	assert_true(comparison.both > text->sh_size / 2);
+	assert_true(comparison.equal >= comparison.both / 1000 * 999);
+	free(code);
+	elf_symbols_deinit(&symbols);
+	unwind_table_free(table);
+}
+
+RUN_TESTS(cmocka_unit_test(code_is_followed_and_what_cannot_be_known_has_no_rule),
+	  cmocka_unit_test(any_bytes_can_be_followed), cmocka_unit_test(too_much_code_is_refused),
+	  cmocka_unit_test(a_library_is_followed_as_its_compiler_says))
