@@ -268,6 +268,11 @@ bpf-check: packages $(PROGRAMS) ## check that the BPF programs fit the stack tha
 bench-check: packages ## check how the benchmarks judge stacks
 	python3 -m pytest -q tests/bench
 
+.PHONY: layers
+layers: packages ## check which folder includes which (tests/layers/rooms.txt), and for cycles of modules
+	python3 tests/layers/check_layers.py
+	tests/run-pytest tests/layers
+
 .PHONY: test
 test: packages $(PROGRAMS) ## everything that CI runs: layout, unit, end-to-end and browser tests, fuzzers for a second each
 	$(MAKE) format-check
