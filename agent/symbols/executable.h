@@ -13,9 +13,8 @@
 #include "base/error.h"
 
 enum {
-	EXECUTABLES_MAX = 16384,          // distinct files per node; least recently used go first
-	EXECUTABLE_FILES_OPEN_MAX = 512,  // descriptors kept; half of the usual RLIMIT_NOFILE
-	EXECUTABLE_SYMBOLS_MAX = 2 << 20, // per file; Chromium, unstripped, has 1.5 million
+	EXECUTABLES_MAX = 16384,         // distinct files per node; least recently used go first
+	EXECUTABLE_FILES_OPEN_MAX = 512, // descriptors kept; half of the usual RLIMIT_NOFILE
 };
 #define EXECUTABLE_SYMBOL_MEMORY_MAX \
 	(64ULL << 20) // of all symbol tables; least recently used are dropped and read again

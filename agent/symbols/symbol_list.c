@@ -7,9 +7,7 @@
 
 #include "base/cleanup.h"
 #include "agent/symbols/cuda_symbols.h"
-#include "agent/symbols/executable.h"
 #include "agent/elf/go_pclntab.h"
-#include "agent/symbols/symbol_table.h"
 
 enum { READ_SYMBOLS = 2048 }; // per pread(): 48 KiB
 
@@ -43,7 +41,7 @@ static uint64_t lowest_code_offset(const struct elf *elf)
 
 static int append(struct symbol_list *list, const struct listed_symbol *symbol)
 {
-	if (list->count == EXECUTABLE_SYMBOLS_MAX)
+	if (list->count == LISTED_SYMBOLS_MAX)
 		return 0;
 	if (list->count == list->capacity) {
 		uint32_t capacity = list->capacity ? list->capacity * 2 : 512;
@@ -169,8 +167,8 @@ static int add_section(const struct reading *reading, const Elf64_Shdr *section,
 		return -ENOMEM;
 	uint64_t left = section->sh_size / sizeof(*symbols);
 	uint64_t offset = section->sh_offset;
-	if (left > EXECUTABLE_SYMBOLS_MAX)
-		left = EXECUTABLE_SYMBOLS_MAX;
+	if (left > LISTED_SYMBOLS_MAX)
+		left = LISTED_SYMBOLS_MAX;
 	while (left) {
 		uint64_t count = left < READ_SYMBOLS ? left : READ_SYMBOLS;
 		int rc = elf_read(reading->elf, offset, symbols, count * sizeof(*symbols));

@@ -8,6 +8,10 @@
 
 #include "agent/elf/elf.h"
 
+enum {
+	LISTED_SYMBOLS_MAX = 2 << 20, // per file; Chromium, unstripped, has 1.5 million
+};
+
 /* Which list of names one is in: in the order of preference for one address. */
 enum name_pool {
 	NAME_POOL_SYMTAB,
@@ -44,7 +48,12 @@ struct symbol_list {
 	bool complete; // there was a .symtab
 };
 
-struct symbol_sources;
+/** What the names are read from. */
+struct symbol_sources {
+	const struct elf *elf;   // the file itself
+	const struct elf *debug; // its separate debug file, or NULL
+	bool is_cuda_driver;     // name libcuda's functions by its slots (cuda_symbols.h)
+};
 
 /**
  * Read what @sources have. @ret_list is to be deinitialized in any case.

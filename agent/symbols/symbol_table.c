@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "agent/symbols/symbol_list.h"
 
 /* How many earlier symbols may lie between an address and the one around it. */
 enum { ENCLOSING_LOOKS = 32 };

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "agent/elf/elf.h"
+#include "agent/symbols/symbol_list.h"
 
 struct symbol_table;
 
@@ -18,13 +18,6 @@ struct symbol_range {
 	uint64_t start_offset;
 	uint64_t size;  // bytes; of a symbol without one: up to the next, or to its section's end
 	uint32_t index; // for symbol_table_read_name()
-};
-
-/** What a table is read from. */
-struct symbol_sources {
-	const struct elf *elf;   // the file itself
-	const struct elf *debug; // its separate debug file, or NULL
-	bool is_cuda_driver;     // name libcuda's functions by its slots (cuda_symbols.h)
 };
 
 /**
