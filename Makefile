@@ -404,7 +404,7 @@ FUZZED := $(foreach module,foreign_file build_id callee_saved cfi cfi_expression
 	  jit_name jit_symbols jitdump kallsyms mapped_file mapping mmap_events perf_events perf_map plt proc \
 	  process_labels process_memory python_code python_layout python_lines python_text resource_attributes \
 	  section_reader slow_open symbol_list symbol_names symbol_table unwind_go unwind_pack unwind_rows \
-	  unwind_synthesis unwind_table vector_size,$(filter %/$(module).c,$(call sources,agent))) \
+	  unwind_synthesis unwind_table unwind_table_build vector_size,$(filter %/$(module).c,$(call sources,agent))) \
 	  $(addprefix proto/,export_message_decode.c export_message_encode.c export_message_response.c message_memory.c)
 FUZZED_A := $(BUILD)/lib/fuzzed.a
 

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/unwind/unwind_table.h"
+#include "agent/unwind/unwind_table_build.h"
 #include "base/cleanup.h"
 
 enum { ROUNDS = 5 }; // the fastest counts: the others waited for the disk

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "agent/python/python_eval.h"
+#include "agent/unwind/unwind_table_build.h"
 
 enum { CACHED_ROWS_MIN = 20000 }; // smaller tables are built as fast as read
 

@@ -16,7 +16,7 @@
 #include "agent/python/python_eval.h"
 #include "agent/unwind/unwind_rules.h"
 #include "agent/unwind/unwind_splice.h"
-#include "agent/unwind/unwind_table.h"
+#include "agent/unwind/unwind_table_build.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 

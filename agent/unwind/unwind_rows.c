@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/unwind/unwind_table.h"
-
 /*
  * Three million rows are held while a large library is sorted, so they are kept small: the rule of
  * the first, then for each further one its distance from the one before and its rule; all as numbers

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "agent/elf/elf.h"
-#include "agent/unwind/unwind_table.h"
+#include "agent/unwind/unwind_table_build.h"
 
 /**
  * Another table with what @before has, which is of the same file, and the rules of the functions in

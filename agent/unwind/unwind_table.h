@@ -5,9 +5,7 @@
 
 #include <stdint.h>
 
-#include "base/error.h"
 #include "bpf/unwind/unwind_table.h"
-#include "agent/elf/elf.h"
 
 enum {
 	UNWIND_TABLE_ROWS_MAX = 8 << 20,                          // Chromium has 3 million
@@ -37,14 +35,6 @@ struct unwind_table {
 	uint32_t unsupported_count; // rows before merging whose rule is CFA_UNSUPPORTED
 };
 
-/**
- * Compile the file's .eh_frame, or .debug_frame where that is all there is. A file without either
- * gives a table of no blocks. At most @rows_max rows are held, 7 bytes each, and as many words.
- * Returns 0; -ENOEXEC (broken beyond use; @err says where); -E2BIG past that or a limit above; -ENOMEM;
- * -errno when reading fails.
- */
-int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, uint32_t mark_count,
-		       uint32_t rows_max, struct unwind_table **ret_table, struct error *err);
 void unwind_table_free(struct unwind_table *table);
 
 /** The rule at a virtual address in the file; NULL outside of the table. */

@@ -214,7 +214,7 @@ static int file_name(const struct unwind_table_key *key, char ret_name[NAME_BYTE
 	uint64_t seed = key->marks_hash ^ key->builder * 0x9e3779b97f4a7c15ULL;
 	size_t length = strlen(key->id);
 
-	if (!length || length > UNWIND_TABLE_CACHE_ID_MAX)
+	if (!length || length > UNWIND_TABLE_ID_MAX)
 		return -ENAMETOOLONG;
 
 	XXH128_hash_t hash = XXH3_128bits_withSeed(key->id, length, seed);

@@ -10,8 +10,6 @@
 #include "base/error.h"
 #include "agent/unwind/unwind_table.h"
 
-enum { UNWIND_TABLE_CACHE_ID_MAX = 128 }; // bytes of an executable's id
-
 /* PyTorch's libraries take 20 MB, those of a Debian machine 140 MB. */
 #define UNWIND_TABLE_CACHE_BYTES_DEFAULT (256ULL << 20)
 

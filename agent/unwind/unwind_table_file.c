@@ -9,7 +9,6 @@
 #include <xxhash.h>
 
 #include "base/cleanup.h"
-#include "agent/unwind/unwind_table_cache.h"
 
 /* Raised when the header changes. Other rows are told by the builder. */
 enum { UNWIND_TABLE_FILE_VERSION = 5 };
@@ -30,10 +29,10 @@ struct file_header {
 	uint32_t row_count;
 	uint32_t unsupported_count;
 	uint32_t reserved;
-	char id[UNWIND_TABLE_CACHE_ID_MAX]; // as in the key, the rest zero
+	char id[UNWIND_TABLE_ID_MAX]; // as in the key, the rest zero
 };
 
-_Static_assert(sizeof(struct file_header) == 72 + UNWIND_TABLE_CACHE_ID_MAX, "no padding");
+_Static_assert(sizeof(struct file_header) == 72 + UNWIND_TABLE_ID_MAX, "no padding");
 
 static void unwind_table_freep(struct unwind_table **table)
 {

@@ -7,9 +7,11 @@
 
 #include "agent/unwind/unwind_table.h"
 
+enum { UNWIND_TABLE_ID_MAX = 128 }; // bytes of an executable's id
+
 /** What the table was built from. */
 struct unwind_table_key {
-	const char *id;   // of the executable, UNWIND_TABLE_CACHE_ID_MAX bytes at most
+	const char *id;   // of the executable, UNWIND_TABLE_ID_MAX bytes at most
 	uint64_t builder; // which program compiled it: another may come to other rows
 	uint64_t marks_hash;
 };

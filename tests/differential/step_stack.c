@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/unwind/unwind_table.h"
+#include "agent/unwind/unwind_table_build.h"
 #include "base/cleanup.h"
 
 enum {

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/unwind/unwind_table.h"
+#include "agent/unwind/unwind_table_build.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

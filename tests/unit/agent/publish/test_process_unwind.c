@@ -19,7 +19,7 @@
 #include "agent/bpf/mmap_events.h"
 #include "agent/process/proc.h"
 #include "agent/publish/process_unwind.h"
-#include "agent/unwind/unwind_table.h"
+#include "agent/unwind/unwind_table_build.h"
 #include "base/clock.h"
 #include "tests/unit/agent/publish/unwind_maps_double.h"
 

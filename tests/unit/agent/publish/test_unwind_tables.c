@@ -13,7 +13,7 @@
 
 #include "tests/test.h"
 
-#include "agent/unwind/unwind_table.h"
+#include "agent/unwind/unwind_table_build.h"
 #include "agent/publish/unwind_tables.h"
 #include "base/clock.h"
 #include "base/hash_table.h"

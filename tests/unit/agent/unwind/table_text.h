@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include "agent/unwind/unwind_table.h"
+#include "agent/unwind/unwind_table_build.h"
 #include "tests/unit/agent/unwind/cfi_writer.h"
 #include "tests/unit/agent/unwind/rule_text.h"
 #include "tests/test.h"

@@ -173,14 +173,14 @@ TEST(a_table_of_nothing_is_kept_too)
 TEST(ids_that_are_no_ids_are_refused)
 {
 	struct folder folder;
-	char long_id[UNWIND_TABLE_CACHE_ID_MAX + 2];
+	char long_id[UNWIND_TABLE_ID_MAX + 2];
 
 	memset(long_id, 'x', sizeof(long_id));
 	long_id[sizeof(long_id) - 1] = '\0';
 	folder_open(&folder, 1 << 20);
 	assert_int_equal(-ENAMETOOLONG, find(&folder, "", 0));
 	assert_int_equal(-ENAMETOOLONG, find(&folder, long_id, 0));
-	long_id[UNWIND_TABLE_CACHE_ID_MAX] = '\0';
+	long_id[UNWIND_TABLE_ID_MAX] = '\0';
 	add(&folder, long_id, 0, 4);
 	expect_found(&folder, long_id, 0, 4);
 	folder_close(&folder);
@@ -388,7 +388,7 @@ static void make_older(const struct folder *folder, int seconds)
 TEST(the_least_recently_used_make_room)
 {
 	struct unwind_table *table = new_table(0);
-	uint64_t bytes = 72 + UNWIND_TABLE_CACHE_ID_MAX + 3 * 16 + table->word_count * 4;
+	uint64_t bytes = 72 + UNWIND_TABLE_ID_MAX + 3 * 16 + table->word_count * 4;
 	struct folder folder;
 	char id[16];
 

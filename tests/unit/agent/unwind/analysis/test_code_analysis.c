@@ -12,7 +12,7 @@
 
 #include "agent/unwind/analysis/code_analysis.h"
 #include "agent/elf/elf_symbols.h"
-#include "agent/unwind/unwind_table.h"
+#include "agent/unwind/unwind_table_build.h"
 #include "base/cleanup.h"
 
 #define CODE_ADDRESS 0x401000ULL
