@@ -23,9 +23,10 @@ int api_error_read(const struct http_response *response, struct error *err)
 	if (*message)
 		error_set(err, -EIO, "%s%s%s", field, *field ? ": " : "", message);
 	else
-		error_set(err, -EIO,
-			  "HTTP status %ld and no reason; is --collector-http a cairn-collector?",
-			  response->status);
+		error_set(
+			err, -EIO,
+			"HTTP status %ld without a reason; is --collector-http a cairn-collector?",
+			response->status);
 	json_decref(root);
 	text_make_printable(err->text);
 	return -EIO;

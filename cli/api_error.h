@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a collector says when it refuses something, as one sentence.
+// The error of a collector's HTTP answer, as one sentence.
 #pragma once
 
 #include "base/error.h"

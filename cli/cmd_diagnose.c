@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cairn diagnose: ask a collector what holds a service up, in words with the evidence.
+// cairn diagnose: get the bottleneck of a service from a collector, with its evidence.
 
 #include <errno.h>
 #include <jansson.h>
@@ -13,20 +13,20 @@
 #include "cli/command.h"
 #include "cli/function_table.h"
 #include "cli/http_client.h"
-#include "cli/question.h"
+#include "cli/api_request.h"
 
-#define SHARE_PERCENT_MIN 0.05 // less is shown as 0.0
+#define SHARE_PERCENT_MIN 0.05 // less is printed as 0.0
 
 struct diagnose_options {
-	struct question question;
+	struct api_request request;
 	bool json;
 };
 
 static const char notes[] =
-	"SELECTOR is as in PromQL: '{service=\"llm\", node!~\"test.*\"}', or a bare word\n"
-	"for a service. TIME is now, now-5m, RFC 3339 (2026-11-21T10:00:00Z) or Unix\n"
-	"seconds. Half a minute or more makes a verdict sure; a spike is best asked about\n"
-	"by its own seconds.\n"
+	"SELECTOR is PromQL's: '{service=\"llm\", node!~\"test.*\"}', or a bare service\n"
+	"name. TIME is now, now-5m, RFC 3339 (2026-11-21T10:00:00Z) or Unix\n"
+	"seconds. A range of 30 s or more gives a confident verdict; for a latency spike pass\n"
+	"the seconds of the spike.\n"
 	"\n"
 	"  cairn diagnose checkout\n"
 	"  cairn diagnose '{service=\"llm\"}' --from now-1h --to now-50m\n";
@@ -35,13 +35,13 @@ static int parse(int argc, char **argv, struct diagnose_options *options,
 		 enum config_outcome *ret_outcome, struct error *err)
 {
 	const struct config_option table[] = {
-		QUESTION_OPTIONS(&options->question),
+		API_REQUEST_OPTIONS(&options->request),
 		{ "json", 0, CONFIG_BOOL, &options->json, NULL, 0, 0, NULL,
 		  "print the collector's JSON" },
 	};
 	const struct config_program program = {
 		.name = "cairn diagnose",
-		.summary = "Ask a collector what holds the threads up that SELECTOR selects, and "
+		.summary = "Get the bottleneck of the threads that SELECTOR matches, and of "
 			   "their GPU.",
 		.usage = "cairn diagnose [SELECTOR] [--from TIME] [--to TIME]",
 		.notes = notes,
@@ -53,13 +53,13 @@ static int parse(int argc, char **argv, struct diagnose_options *options,
 
 	if (rc || *ret_outcome == CONFIG_EXIT)
 		return rc;
-	rc = question_take_selector(&options->question, argc - first_word, argv + first_word, err);
-	return rc ? rc : question_check(&options->question, err);
+	rc = api_request_set_selector(&options->request, argc - first_word, argv + first_word, err);
+	return rc ? rc : api_request_check(&options->request, err);
 }
 
 // ---- the answer in words --------------------------------------------------------------------
 
-// Names come from processes that nobody vouches for.
+// Names come from processes and are hostile.
 static void print_text(const char *text)
 {
 	char *copy = strdup(text);
@@ -102,7 +102,7 @@ static void print_gpu_figures(const json_t *gpu)
 	const json_t *figure;
 	size_t i;
 
-	printf("\nOf the GPU, and of the threads that launch its work:\n");
+	printf("\nGPU, and the threads that launch its work:\n");
 	json_array_foreach(json_object_get(gpu, "figures"), i, figure)
 	{
 		print_value(figure);
@@ -122,7 +122,7 @@ static void print_gpu_causes(const json_t *gpu)
 			continue;
 		printf("  %7.1f %% --> ", percent_of(share, "share"));
 		print_text(json_text_of(share, "title"));
-		printf(" (counts from %.0f %%)\n", percent_of(share, "threshold"));
+		printf(" (threshold %.0f %%)\n", percent_of(share, "threshold"));
 	}
 }
 
@@ -132,12 +132,12 @@ static void print_unknown(const json_t *gpu)
 	size_t i;
 
 	if (json_array_size(json_object_get(gpu, "unknown")))
-		printf("\nNot known, and so not judged by:\n");
+		printf("\nUnknown, not part of the verdict:\n");
 	json_array_foreach(json_object_get(gpu, "unknown"), i, figure)
 	{
 		printf("  - ");
 		print_text(json_text_of(figure, "title"));
-		printf(" (told by ");
+		printf(" (source: ");
 		print_text(json_text_of(figure, "source"));
 		printf(")\n");
 	}
@@ -149,7 +149,7 @@ static void print_late(const json_t *gpu)
 
 	if (!json_is_object(late))
 		return;
-	printf("\nOthers of its node wait for rank ");
+	printf("\nOther ranks of the node wait for rank ");
 	print_text(*json_text_of(late, "rank") ? json_text_of(late, "rank") : "?");
 	printf(" of communicator ");
 	print_text(json_text_of(late, "communicator"));
@@ -166,7 +166,7 @@ static void print_gpu(const json_t *root)
 
 	if (!json_is_object(gpu))
 		return;
-	// Where it is the verdict, it has been told.
+	// As the verdict it is printed already.
 	if (strcmp(json_text_of(gpu, "class"), json_text_of(root, "class")) != 0) {
 		printf("\nThe GPU: ");
 		print_text(json_text_of(gpu, "title"));
@@ -175,7 +175,7 @@ static void print_gpu(const json_t *root)
 		printf(")\n");
 	}
 	if (json_is_true(json_object_get(gpu, "passing")))
-		printf("\nSo it was in one half of the range only: it comes and goes.\n");
+		printf("\nOnly one half of the range shows this: it is intermittent.\n");
 	print_gpu_figures(gpu);
 	print_gpu_causes(gpu);
 	print_late(gpu);
@@ -190,7 +190,7 @@ static void print_shares(const json_t *root)
 	bool any = false;
 	size_t i;
 
-	// Of hardly anything: what it was tells nothing.
+	// Shares of almost no time mean nothing.
 	if (strcmp(json_text_of(root, "class"), "no_demand") == 0)
 		return;
 	json_array_foreach(json_object_get(root, "shares"), i, share)
@@ -200,12 +200,12 @@ static void print_shares(const json_t *root)
 		if (percent_of(share, "share") < SHARE_PERCENT_MIN)
 			continue;
 		if (!any)
-			printf("\nOf the time that threads had something to do:\n");
+			printf("\nShares of the time that threads were not idle:\n");
 		any = true;
 		printf("  %5.1f %%  ", percent_of(share, "share"));
 		print_text(json_text_of(share, "title"));
-		printf(" (counts from %.0f %%%s)%s\n", percent_of(share, "threshold"),
-		       is_throttling ? ", of what threads ran or wanted to" : "",
+		printf(" (threshold %.0f %%%s)%s\n", percent_of(share, "threshold"),
+		       is_throttling ? " of running and runnable time" : "",
 		       json_is_true(json_object_get(share, "reached")) ? " <--" : "");
 	}
 }
@@ -241,7 +241,7 @@ static void print_evidence(const json_t *evidence)
 		printf(", wait=");
 		print_text(json_text_of(evidence, "wait"));
 	}
-	printf(" (innermost call first):\n");
+	printf(" (leaf first):\n");
 	json_array_foreach(json_object_get(evidence, "stacks"), i, stack) print_stack(stack);
 }
 
@@ -260,7 +260,7 @@ static void print_advice(const json_t *root)
 	const json_t *sentence;
 	size_t i;
 
-	printf("\nWhat to try next:\n");
+	printf("\nNext steps:\n");
 	json_array_foreach(json_object_get(root, "advice"), i, sentence)
 	{
 		printf("  - ");
@@ -269,15 +269,16 @@ static void print_advice(const json_t *root)
 	}
 }
 
-static int print_verdict(const struct question *question, const struct http_response *response,
+static int print_verdict(const struct api_request *request, const struct http_response *response,
 			 struct error *err)
 {
 	json_t *root = json_loadb((const char *)response->body.bytes, response->body.size, 0, NULL);
 
 	if (!json_is_string(json_object_get(root, "title"))) {
 		json_decref(root);
-		return error_set(err, -EBADMSG, "%s answered with something else than a verdict",
-				 question->collector_http);
+		return error_set(err, -EBADMSG,
+				 "%s did not answer with a verdict; is it a cairn-collector?",
+				 request->collector_http);
 	}
 	print_text(json_text_of(root, "title"));
 	printf(" (confidence: ");
@@ -285,7 +286,7 @@ static int print_verdict(const struct question *question, const struct http_resp
 	printf(")\n");
 	if (!json_is_true(json_object_get(json_object_get(root, "figures"), "has_waits")) &&
 	    strcmp(json_text_of(root, "class"), "no_data") != 0)
-		printf("The agents recorded CPU time only: waits are not judged.\n");
+		printf("The agents recorded CPU time only: off-CPU time is unknown.\n");
 	print_gpu(root);
 	print_shares(root);
 	print_all_evidence(root);
@@ -299,14 +300,14 @@ static int diagnose(const struct diagnose_options *options, struct error *err)
 	_cleanup_(http_response_deinit) struct http_response response = { 0 };
 	_cleanup_(buffer_deinit) struct buffer url = { 0 };
 
-	question_begin_url(&options->question, "/api/v1/diagnose", &url);
-	int rc = question_ask(&options->question, &url, &response, err);
+	api_request_begin_url(&options->request, "/api/v1/diagnose", &url);
+	int rc = api_request_send(&options->request, &url, &response, err);
 	if (rc)
 		return rc;
 	if (options->json)
 		fwrite(response.body.bytes, 1, response.body.size, stdout);
 	else
-		rc = print_verdict(&options->question, &response, err);
+		rc = print_verdict(&options->request, &response, err);
 	if (!rc && (fflush(stdout) || ferror(stdout)))
 		rc = error_errno(err, -errno, "cannot write to standard output");
 	return rc;
@@ -314,7 +315,7 @@ static int diagnose(const struct diagnose_options *options, struct error *err)
 
 static void options_deinit(struct diagnose_options *options)
 {
-	question_deinit(&options->question);
+	api_request_deinit(&options->request);
 }
 
 int cmd_diagnose(int argc, char **argv)

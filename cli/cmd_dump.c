@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cairn dump: what every thread of a process is doing right now. Uses the agent's code in-process; no
-// collector and no kernel program is needed.
+// cairn dump: the stack of every thread of a process, now. Unwinds in user space: it needs no collector
+// and no BPF program.
 
 #include <errno.h>
 #include <limits.h>
@@ -26,10 +26,9 @@ struct dump_arguments {
 };
 
 static const char notes[] =
-	"Each thread is shown with what it waits for: the lock and who holds it, the file,\n"
-	"the socket and its peer, the GIL. The process is paused for some milliseconds,\n"
-	"and goes on as it was, whatever happens to cairn. Threads with equal stacks are\n"
-	"shown once.\n"
+	"Blocked threads are shown with their wait: the lock and its owner, the file, the\n"
+	"socket and its peer, the GIL. The process is paused for some milliseconds and\n"
+	"resumes even if cairn is killed. Threads with equal stacks are shown once.\n"
 	"\n"
 	"  cairn dump 1234\n"
 	"  cairn dump 1234 --no-native           # only Python, as a traceback shows it\n"
@@ -41,7 +40,7 @@ static int parse_words(int argc, char **argv, int first_word, struct dump_argume
 	if (first_word == argc)
 		return error_set(err, -EINVAL, "PID is missing; see `cairn dump --help`");
 	if (first_word + 1 < argc)
-		return error_set(err, -EINVAL, "one PID at a time: \"%.60s\" is one too many",
+		return error_set(err, -EINVAL, "more than one PID: \"%.60s\"",
 				 argv[first_word + 1]);
 	if (pid_parse(argv[first_word], &arguments->pid))
 		return error_set(err, -EINVAL, "\"%.60s\" is not the id of a process",
@@ -56,29 +55,28 @@ static int parse(int argc, char **argv, struct dump_arguments *arguments,
 {
 	const struct config_option table[] = {
 		{ "json", 0, CONFIG_BOOL, &arguments->json, NULL, 0, 0, NULL,
-		  "write JSON, as docs/dump.md describes it" },
+		  "print JSON (docs/dump.md)" },
 		{ "all", 0, CONFIG_BOOL, &arguments->all, NULL, 0, 0, NULL,
-		  "show each thread, also those with equal stacks" },
+		  "show every thread, also those with equal stacks" },
 		{ "thread", 't', CONFIG_UINT, &arguments->thread, NULL, 1, PID_MAX, "TID",
-		  "show this thread only" },
+		  "show only this thread" },
 		{ "no-native", 0, CONFIG_BOOL, &arguments->no_native, NULL, 0, 0, NULL,
-		  "show Python frames only" },
+		  "show only Python frames" },
 		{ "no-python", 0, CONFIG_BOOL, &arguments->no_python, NULL, 0, 0, NULL,
 		  "show the interpreter's own functions instead of Python frames" },
 		{ "no-kernel", 0, CONFIG_BOOL, &arguments->no_kernel, NULL, 0, 0, NULL,
-		  "leave out kernel frames" },
+		  "hide kernel frames" },
 		{ "lines", 'l', CONFIG_BOOL, &arguments->lines, NULL, 0, 0, NULL,
-		  "look for lines and inlined functions of native code, too: takes longer" },
+		  "resolve source lines and inlined calls of native code; slower" },
 		{ "no-pause", 0, CONFIG_BOOL, &arguments->no_pause, NULL, 0, 0, NULL,
-		  "do not pause the process: threads that run have no stack then" },
+		  "do not pause the process; running threads then have no stack" },
 		{ "verbose", 'v', CONFIG_BOOL, &arguments->verbose, NULL, 0, 0, NULL,
-		  "say how long the process was paused, and what else it took" },
+		  "print how long the process was paused and what the dump cost" },
 	};
 	const struct config_program program = {
 		.name = "cairn dump",
-		.summary =
-			"Show what every thread of a process is doing: Python, native and kernel "
-			"frames.",
+		.summary = "Show the stack of every thread of a process: Python, native and kernel "
+			   "frames.",
 		.usage = "cairn dump PID [OPTIONS]",
 		.notes = notes,
 		.options = table,
@@ -111,7 +109,7 @@ static int write_all(const struct buffer *text, struct error *err)
 
 		if (size < 0 && errno == EINTR)
 			continue;
-		if (size < 0 && errno == EPIPE) // `| head` has seen enough
+		if (size < 0 && errno == EPIPE) // the reader (`| head`) has exited
 			return 0;
 		if (size < 0)
 			return error_errno(err, -errno, "write standard output");

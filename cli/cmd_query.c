@@ -15,33 +15,33 @@
 #include "cli/function_table.h"
 #include "cli/http_client.h"
 #include "cli/output_file.h"
-#include "cli/question.h"
+#include "cli/api_request.h"
 #include "cli/selector_text.h"
 #include "proto/export.h"
 
 struct query_options {
-	struct question question;
+	struct api_request request;
 	char *type_text;
 	const char *type; // in five parts
 	char *output;
 	uint64_t limit;
 	bool json;
 	bool idle;
-	char *busy_selector, *idle_selector; // NULL: idle waits are not told apart
+	char *busy_selector, *idle_selector; // NULL: idle time is not excluded
 	enum export_format format;
 };
 
 static const char notes[] =
-	"SELECTOR is as in PromQL: '{service=\"llm\", node!~\"test.*\"}', or a bare word\n"
-	"for a service; without it everything is merged. TIME is now, now-5m, RFC 3339\n"
-	"(2026-11-21T10:00:00Z) or Unix seconds. Without -o the functions with the most\n"
-	"time are printed. The suffix of FILE says the format: .collapsed, .svg or\n"
+	"SELECTOR is PromQL's: '{service=\"llm\", node!~\"test.*\"}', or a bare service\n"
+	"name; without it all series are merged. TIME is now, now-5m, RFC 3339\n"
+	"(2026-11-21T10:00:00Z) or Unix seconds. Without -o it prints the functions with the most\n"
+	"time. The suffix of FILE selects the format: .collapsed, .svg or\n"
 	".pb.gz (pprof). TYPE is cpu, off-cpu, off-wake, run-queue, wall, throttled,\n"
 	"memory, rss, major-faults, oom-kills, gpu-spin, gpu-wait, gpu-launch, gpu-kernel,\n"
 	"gpu-graph, gpu-nodes, gpu-copy, gpu-alloc, gpu-memory, gpu-idle,\n"
 	"nccl-enqueue, nccl-lag, nccl-bytes, cost, governor, or a type in five parts.\n"
-	"Of time blocked, the waits of workers and event loops without work are left out\n"
-	"unless SELECTOR says something of the label wait; how much that was is said.\n"
+	"Off-CPU time excludes idle workers and event loops, unless SELECTOR names the\n"
+	"label wait; how much was excluded is printed.\n"
 	"\n"
 	"  cairn query checkout\n"
 	"  cairn query '{service=\"llm\"}' --from now-1h -o llm.svg\n"
@@ -51,21 +51,21 @@ static int parse(int argc, char **argv, struct query_options *options,
 		 enum config_outcome *ret_outcome, struct error *err)
 {
 	const struct config_option table[] = {
-		QUESTION_OPTIONS(&options->question),
+		API_REQUEST_OPTIONS(&options->request),
 		{ "output", 'o', CONFIG_STRING, &options->output, NULL, 0, 0, "FILE",
-		  "write a profile instead of printing a table" },
+		  "write a profile to FILE instead of printing a table" },
 		{ "type", 0, CONFIG_STRING, &options->type_text, "cpu", 0, 0, "TYPE",
-		  "what was measured" },
+		  "profile type" },
 		{ "idle", 0, CONFIG_BOOL, &options->idle, NULL, 0, 0, NULL,
-		  "with --type off-cpu: idle waits, too" },
+		  "include idle off-CPU time" },
 		{ "limit", 0, CONFIG_UINT, &options->limit, "40", 1, 100000, "N",
-		  "functions in the table" },
+		  "rows of the table" },
 		{ "json", 0, CONFIG_BOOL, &options->json, NULL, 0, 0, NULL,
-		  "print the table as the collector's JSON" },
+		  "print the collector's JSON" },
 	};
 	const struct config_program program = {
 		.name = "cairn query",
-		.summary = "Ask a collector for the merged profile of what SELECTOR selects.",
+		.summary = "Get the merged profile of the series that SELECTOR matches.",
 		.usage = "cairn query [SELECTOR] [--from TIME] [--to TIME] [-o FILE]",
 		.notes = notes,
 		.options = table,
@@ -76,8 +76,8 @@ static int parse(int argc, char **argv, struct query_options *options,
 
 	if (rc || *ret_outcome == CONFIG_EXIT)
 		return rc;
-	return question_take_selector(&options->question, argc - first_word, argv + first_word,
-				      err);
+	return api_request_set_selector(&options->request, argc - first_word, argv + first_word,
+					err);
 }
 
 static bool has_waits(const char *type)
@@ -85,10 +85,10 @@ static bool has_waits(const char *type)
 	return !strcmp(type, PROFILE_TYPE_OFF_CPU) || !strcmp(type, PROFILE_TYPE_OFF_WAKE);
 }
 
-/* As the page does: who says something of waits is taken at their word. */
-static void leave_idle_out(struct query_options *options)
+/* As the page does: a selector that names the label wait is used as it is. */
+static void exclude_idle(struct query_options *options)
 {
-	const char *selector = options->question.selector;
+	const char *selector = options->request.selector;
 
 	if (options->idle || !has_waits(options->type) || selector_text_names(selector, "wait"))
 		return;
@@ -99,22 +99,22 @@ static void leave_idle_out(struct query_options *options)
 static int check(struct query_options *options, struct error *err)
 {
 	struct error cause = { 0 };
-	int rc = question_check(&options->question, err);
+	int rc = api_request_check(&options->request, err);
 
 	if (!rc && profile_type_of_text(options->type_text, &options->type, &cause))
 		rc = error_set(err, -EINVAL, "--type: %s", cause.text);
 	if (!rc)
-		leave_idle_out(options);
+		exclude_idle(options);
 	if (!rc && options->output)
 		rc = export_format_of_path(options->output, &options->format, err);
 	if (!rc && options->output && options->json)
-		rc = error_set(err, -EINVAL, "--json and -o exclude each other");
+		rc = error_set(err, -EINVAL, "--json and -o cannot be combined");
 	return rc;
 }
 
 static void options_deinit(struct query_options *options)
 {
-	question_deinit(&options->question);
+	api_request_deinit(&options->request);
 	free(options->type_text);
 	free(options->output);
 	free(options->busy_selector);
@@ -138,8 +138,8 @@ static void build_url(const struct query_options *options, struct buffer *url)
 {
 	char limit[24];
 
-	question_begin_url(&options->question, options->output ? "/api/v1/merge" : "/api/v1/top",
-			   url);
+	api_request_begin_url(&options->request, options->output ? "/api/v1/merge" : "/api/v1/top",
+			      url);
 	http_append_parameter(url, "type", options->type);
 	if (options->output)
 		http_append_parameter(url, "format", format_name(options->format));
@@ -155,12 +155,12 @@ static int fetch(const struct query_options *options, struct http_response *resp
 	struct query_options asked = *options;
 
 	if (options->busy_selector)
-		asked.question.selector = options->busy_selector;
+		asked.request.selector = options->busy_selector;
 	build_url(&asked, &url);
-	return question_ask(&options->question, &url, response, err);
+	return api_request_send(&options->request, &url, response, err);
 }
 
-/* What was left out, in nanoseconds; 0 also where the collector does not answer that. */
+/* Excluded time in nanoseconds; 0 also if the collector does not answer. */
 static int64_t fetch_idle(const struct query_options *options)
 {
 	_cleanup_(http_response_deinit) struct http_response response = { 0 };
@@ -170,11 +170,11 @@ static int64_t fetch_idle(const struct query_options *options)
 
 	if (!options->idle_selector)
 		return 0;
-	asked.question.selector = options->idle_selector;
+	asked.request.selector = options->idle_selector;
 	asked.output = NULL;
 	asked.limit = 1;
 	build_url(&asked, &url);
-	if (question_ask(&options->question, &url, &response, &ignored))
+	if (api_request_send(&options->request, &url, &response, &ignored))
 		return 0;
 	json_t *root = json_loadb((const char *)response.body.bytes, response.body.size, 0, NULL);
 	int64_t idle_ns = json_integer_value(json_object_get(root, "total"));
@@ -183,13 +183,13 @@ static int64_t fetch_idle(const struct query_options *options)
 	return idle_ns;
 }
 
-/* On standard error, so that files and tables are what was asked for. */
-static void say_what_was_left_out(const struct query_options *options)
+/* On standard error, so that standard output has the table alone. */
+static void report_idle(const struct query_options *options)
 {
 	int64_t idle_ns = fetch_idle(options);
 
 	if (idle_ns)
-		fprintf(stderr, "%.1f s of idle waits are left out; --idle keeps them\n",
+		fprintf(stderr, "%.1f s of idle off-CPU time excluded; --idle includes it\n",
 			(double)idle_ns / NS_PER_SECOND);
 }
 
@@ -235,10 +235,11 @@ static int print_table(const struct query_options *options, const struct http_re
 	if (!rc)
 		rc = function_table_select(&table, "", ORDER_BY_SELF);
 	if (rc == -EBADMSG)
-		return error_set(err, rc, "%s answered with something else than a table",
-				 options->question.collector_http);
+		return error_set(err, rc,
+				 "%s did not answer with a table; is it a cairn-collector?",
+				 options->request.collector_http);
 	if (rc)
-		return error_errno(err, rc, "table of functions");
+		return error_errno(err, rc, "function table");
 
 	if (strcmp(unit, "nanoseconds") == 0)
 		printf("%.3f s in total\n", (double)table.total / NS_PER_SECOND);
@@ -278,7 +279,7 @@ static int query(const struct query_options *options, struct error *err)
 	rc = options->output ? output_file_finish(&file, &response.body, err)
 			     : print_answer(options, &response, err);
 	if (!rc)
-		say_what_was_left_out(options);
+		report_idle(options);
 	return rc;
 }
 

@@ -59,21 +59,20 @@ struct recording {
 	uint64_t started_ns;
 	uint64_t samples;
 	uint64_t dropped;
-	int64_t left_out; // idle waits, in the type's unit
+	int64_t idle_excluded; // idle waits, in the type's unit
 };
 
 static const char notes[] =
-	"The suffix of FILE says the format: .collapsed (stackcollapse lines), .svg\n"
-	"(a flame graph to click in), .pb.gz (pprof). Without -p and COMMAND every\n"
-	"process is recorded. Recording ends after -d, when the process or COMMAND ends,\n"
-	"or with Ctrl-C; FILE is written in each case. A COMMAND that still runs after\n"
-	"-d is ended. --type says what is recorded: " RECORDED_TYPE_WORDS ".\n"
-	"Of time blocked, the waits of workers and event loops without work are left out,\n"
-	"and how much that was is said.\n"
+	"The suffix of FILE selects the format: .collapsed (stackcollapse), .svg (an\n"
+	"interactive flame graph) or .pb.gz (pprof). Without -p and COMMAND it records all\n"
+	"processes. Recording ends after -d, when the process or COMMAND exits, or with\n"
+	"Ctrl-C; FILE is written in each case. A COMMAND that still runs after -d is\n"
+	"terminated. TYPE is " RECORDED_TYPE_WORDS ".\n"
+	"Off-CPU time excludes idle workers and event loops; how much is printed.\n"
 	"\n"
 	"  cairn record -d 10 -o machine.svg\n"
 	"  cairn record -d 30 -p 1234 -o service.pb.gz\n"
-	"  cairn record -d 30 -p 1234 --type off-cpu -o waits.svg\n"
+	"  cairn record -d 30 -p 1234 --type off-cpu -o off-cpu.svg\n"
 	"  cairn record -d 30 -p 1234 --type off-wake -o wakers.svg\n"
 	"  cairn record -o build.collapsed -- make -j8\n";
 
@@ -82,25 +81,25 @@ static int parse(int argc, char **argv, struct record_options *options,
 {
 	const struct config_option table[] = {
 		{ "duration", 'd', CONFIG_STRING, &options->duration, NULL, 0, 0, "N",
-		  "record for N seconds (or 500ms, 2m); without it until Ctrl-C or the end" },
+		  "record for N seconds (or 500ms, 2m); default: until Ctrl-C or exit" },
 		{ "output", 'o', CONFIG_STRING, &options->output, NULL, 0, 0, "FILE",
-		  "write the profile here" },
+		  "file to write" },
 		{ "pid", 'p', CONFIG_UINT, &options->pid, NULL, 1, PID_MAX, "PID",
-		  "record this process and its later children only" },
+		  "record only this process and children that it starts later" },
 		{ "type", 0, CONFIG_STRING, &options->type_text, "cpu", 0, 0, "TYPE",
-		  "what to record" },
+		  "profile type to record" },
 		{ "idle", 0, CONFIG_BOOL, &options->idle, NULL, 0, 0, NULL,
-		  "with --type off-cpu: idle waits, too" },
+		  "include idle off-CPU time" },
 		{ "frequency", 'F', CONFIG_UINT, &options->frequency_hz, "99", 1, 1000, "HZ",
 		  "samples per second and CPU" },
 		{ "lines", 0, CONFIG_BOOL, &options->lines, NULL, 0, 0, NULL,
-		  "tell source lines and inlined calls of native code, where DWARF has them" },
+		  "resolve source lines and inlined calls of native code from DWARF" },
 		{ "label", 0, CONFIG_LABELS, &options->labels, NULL, 0, 0, "NAME=VALUE",
-		  "put a label on everything; may be repeated" },
+		  "add a label to all series; repeatable" },
 	};
 	const struct config_program program = {
 		.name = "cairn record",
-		.summary = "Record where processes, or a command, spend their time.",
+		.summary = "Record where processes or a command spend time.",
 		.usage = "cairn record -o FILE [-d N] [-p PID | -- COMMAND...]",
 		.notes = notes,
 		.options = table,
@@ -124,11 +123,12 @@ static int check(struct record_options *options, struct error *err)
 	int rc;
 
 	if (!options->output || !*options->output)
-		return error_set(err, -EINVAL,
-				 "-o FILE is missing; its suffix says the format: .collapsed, .svg "
-				 "or .pb.gz");
+		return error_set(
+			err, -EINVAL,
+			"-o FILE is missing; its suffix selects the format: .collapsed, .svg "
+			"or .pb.gz");
 	if (options->pid && options->command)
-		return error_set(err, -EINVAL, "-p PID and a command exclude each other");
+		return error_set(err, -EINVAL, "-p PID and COMMAND cannot be combined");
 	rc = export_format_of_path(options->output, &options->format, err);
 	if (!rc && options->duration)
 		rc = interval_parse("-d", options->duration, DURATION_NS_MIN, &options->duration_ns,
@@ -154,7 +154,7 @@ static int open_pid(pid_t pid, int *ret_pidfd, struct error *err)
 	if (fd < 0 && errno == ESRCH)
 		return error_set(err, -ESRCH, "-p: there is no process %d", pid);
 	if (fd < 0 && (errno == EINVAL || errno == ENOENT))
-		return error_set(err, -EINVAL, "-p: %d is a thread; give the id of its process",
+		return error_set(err, -EINVAL, "-p: %d is a thread; pass the id of its process",
 				 pid);
 	if (fd < 0)
 		return error_errno(err, -errno, "-p: process %d", pid);
@@ -162,7 +162,7 @@ static int open_pid(pid_t pid, int *ret_pidfd, struct error *err)
 	return 0;
 }
 
-/* From here on Ctrl-C is a descriptor that becomes readable: the recording ends and is written. */
+/* From here on Ctrl-C makes a descriptor readable: the recording ends and the file is written. */
 static int open_signals(int *ret_fd, struct error *err)
 {
 	sigset_t ends;
@@ -229,14 +229,14 @@ static int begin(struct recording *recording, struct error *err)
 
 static int drain(struct recording *recording, struct error *err)
 {
-	_cleanup_(profile_freep) struct profile *window = NULL;
-	int rc = profiler_drain(recording->profiler, &window, err);
+	_cleanup_(profile_freep) struct profile *interval = NULL;
+	int rc = profiler_drain(recording->profiler, &interval, err);
 
 	if (rc)
 		return rc;
-	recording->left_out +=
-		recorded_type_select(recording->options->type, recording->options->idle, window);
-	return profile_merge(recording->merged, window, err);
+	recording->idle_excluded +=
+		recorded_type_select(recording->options->type, recording->options->idle, interval);
+	return profile_merge(recording->merged, interval, err);
 }
 
 static void show_progress(struct recording *recording, uint64_t now_ns)
@@ -257,7 +257,7 @@ static uint64_t earliest(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Until the time is up, the process has ended or somebody pressed Ctrl-C. */
+/* Until the duration is over, the process exits or Ctrl-C is pressed. */
 static int run(struct recording *recording, struct error *err)
 {
 	uint64_t duration_ns = recording->options->duration_ns;
@@ -309,13 +309,13 @@ static int write_file(struct recording *recording, struct error *err)
 	return rc;
 }
 
-static void say_how_command_ended(const struct recording *recording)
+static void report_command_end(const struct recording *recording)
 {
 	const struct held_command *command = &recording->command;
 	const char *name = recording->options->command[0];
 
 	if (!command->ended)
-		fprintf(stderr, "%s still ran after -d and was ended\n", name);
+		fprintf(stderr, "%s still ran after -d and was terminated\n", name);
 	else if (WIFSIGNALED(command->wait_status))
 		fprintf(stderr, "%s was killed by signal %d (%s)\n", name,
 			WTERMSIG(command->wait_status), strsignal(WTERMSIG(command->wait_status)));
@@ -324,7 +324,7 @@ static void say_how_command_ended(const struct recording *recording)
 			WEXITSTATUS(command->wait_status));
 }
 
-static void say_what_was_done(struct recording *recording)
+static void report_recording(struct recording *recording)
 {
 	double seconds = (double)(clock_monotonic_ns() - recording->started_ns) / NS_PER_SECOND;
 
@@ -332,7 +332,7 @@ static void say_what_was_done(struct recording *recording)
 	if (!progress_is_shown())
 		return;
 	if (recording->options->command)
-		say_how_command_ended(recording);
+		report_command_end(recording);
 	fprintf(stderr, "%s: %.1f s, %llu samples", recording->options->output, seconds,
 		(unsigned long long)recording->samples);
 	if (recording->dropped)
@@ -340,12 +340,13 @@ static void say_what_was_done(struct recording *recording)
 	fputc('\n', stderr);
 }
 
-/* Also where no progress is shown: the file does not have all. */
-static void say_what_was_left_out(const struct recording *recording)
+/* Also without a terminal: the file is incomplete. */
+static void report_idle(const struct recording *recording)
 {
-	if (recording->left_out)
-		fprintf(stderr, "%s: %.1f s of idle waits are left out; --idle keeps them\n",
-			recording->options->output, (double)recording->left_out / NS_PER_SECOND);
+	if (recording->idle_excluded)
+		fprintf(stderr, "%s: %.1f s of idle off-CPU time excluded; --idle includes it\n",
+			recording->options->output,
+			(double)recording->idle_excluded / NS_PER_SECOND);
 }
 
 static int record(struct recording *recording, struct error *err)
@@ -361,8 +362,8 @@ static int record(struct recording *recording, struct error *err)
 		progress_clear();
 		return rc;
 	}
-	say_what_was_done(recording);
-	say_what_was_left_out(recording);
+	report_recording(recording);
+	report_idle(recording);
 	return rc;
 }
 

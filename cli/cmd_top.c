@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cairn top: the functions that use the CPUs now, live on a terminal or as plain tables. Uses the
-// agent's code in-process; no collector is needed.
+// cairn top: the functions that use CPU or block, live on a terminal or as plain tables. Runs the
+// profiler in-process, without a collector.
 
 #include <errno.h>
 #include <limits.h>
@@ -45,24 +45,24 @@ struct top_options {
 struct top {
 	const struct top_options *options;
 	struct profiler *profiler;
-	struct profile *window; // the last one drained
+	struct profile *interval; // the last one drained
 	struct function_table table;
 	struct top_settings settings;
 	struct top_header header;
 	char scope[96];
 	char load[96];
 	uint64_t samples_before;
-	int64_t left_out; // idle waits of the window, nanoseconds
+	int64_t idle_excluded; // idle off-CPU time of the interval, nanoseconds
 	int signal_fd;
 	bool quit;
 };
 
 static const char notes[] =
-	"Percentages are shares of the CPU time seen since the last refresh, or of what\n"
-	"--type says: " RECORDED_TYPE_WORDS ".\n"
-	"Of time blocked, the waits of workers and event loops without work are left out;\n"
-	"the first line says how much that is. When standard output is not a terminal, or\n"
-	"with --batch, plain tables are printed: -n of them (default 1).\n"
+	"Percentages are shares of the CPU time since the last refresh, or of the profile\n"
+	"type that --type names: " RECORDED_TYPE_WORDS ".\n"
+	"Off-CPU time excludes idle workers and event loops; the first line shows how much\n"
+	"was excluded. With --batch, or when standard output is no terminal, it prints plain\n"
+	"tables: -n of them (default 1).\n"
 	"\n"
 	"Keys: q quit, s sort by self, t by total, p per process or merged, / filter,\n"
 	"space pause, arrows scroll, h help.\n"
@@ -79,25 +79,25 @@ static int parse(int argc, char **argv, struct top_options *options,
 		{ "interval", 'd', CONFIG_STRING, &options->interval, "2", 0, 0, "N",
 		  "seconds between refreshes (or 500ms, 1m)" },
 		{ "pid", 'p', CONFIG_UINT, &options->pid, NULL, 1, PID_MAX, "PID",
-		  "only this process and its later children" },
+		  "only this process and children that it starts later" },
 		{ "service", 0, CONFIG_STRING, &options->service, NULL, 0, 0, "NAME",
 		  "only processes of this service" },
 		{ "type", 0, CONFIG_STRING, &options->type_text, "cpu", 0, 0, "TYPE",
-		  "what to show" },
+		  "profile type to show" },
 		{ "idle", 0, CONFIG_BOOL, &options->idle, NULL, 0, 0, NULL,
-		  "with --type off-cpu: idle waits, too" },
+		  "include idle off-CPU time" },
 		{ "frequency", 'F', CONFIG_UINT, &options->frequency_hz, "99", 1, 1000, "HZ",
 		  "samples per second and CPU" },
 		{ "batch", 'b', CONFIG_BOOL, &options->batch, NULL, 0, 0, NULL,
-		  "print plain tables" },
+		  "print plain tables instead of the terminal screen" },
 		{ "tables", 'n', CONFIG_UINT, &options->tables, NULL, 1, 1000000, "N",
-		  "tables to print, then exit" },
+		  "exit after N tables" },
 		{ "rows", 0, CONFIG_UINT, &options->rows_max, "40", 0, 100000, "N",
-		  "rows of a plain table, 0: all" },
+		  "rows of a plain table; 0: all" },
 	};
 	const struct config_program program = {
 		.name = "cairn top",
-		.summary = "Show the functions that use the CPUs, or wait, live.",
+		.summary = "Show the functions that use CPU or block, live.",
 		.usage = "cairn top [-p PID | --service NAME] [-d N] [--batch [-n N]]",
 		.notes = notes,
 		.options = table,
@@ -145,7 +145,7 @@ static int check_pid(pid_t pid, struct error *err)
 		return 0;
 	if (errno == ESRCH)
 		return error_set(err, -ESRCH, "-p: there is no process %d", pid);
-	return error_errno(err, -errno, "-p: %d (give the id of a process, not of a thread)", pid);
+	return error_errno(err, -errno, "-p: %d (pass the id of a process, not of a thread)", pid);
 }
 
 static int open_signals(struct top *top, struct error *err)
@@ -163,15 +163,15 @@ static int open_signals(struct top *top, struct error *err)
 }
 
 /* What the table's sum is: CPUs or threads on average, or bytes. */
-static void describe_load(struct top *top, uint64_t window_ns)
+static void describe_load(struct top *top, uint64_t interval_ns)
 {
 	const struct recorded_type *type = top->options->type;
-	double mean = window_ns ? (double)top->table.total / (double)window_ns : 0;
-	double idle = window_ns ? (double)top->left_out / (double)window_ns : 0;
+	double mean = interval_ns ? (double)top->table.total / (double)interval_ns : 0;
+	double idle = interval_ns ? (double)top->idle_excluded / (double)interval_ns : 0;
 	int length = 0;
 
 	if (type->sources & SOURCE_MEMORY)
-		snprintf(top->load, sizeof(top->load), "%.1f MiB/s touched first",
+		snprintf(top->load, sizeof(top->load), "%.1f MiB/s first touched",
 			 mean * NS_PER_SECOND / (1 << 20));
 	else if (!type->sources)
 		snprintf(top->load, sizeof(top->load), "%s %.2f of %ld", type->rate, mean,
@@ -180,7 +180,7 @@ static void describe_load(struct top *top, uint64_t window_ns)
 		length = snprintf(top->load, sizeof(top->load), "%s %.2f", type->rate, mean);
 	if (type->has_idle && !top->options->idle)
 		snprintf(top->load + length, sizeof(top->load) - (size_t)length,
-			 ", idle left out %.2f", idle);
+			 ", idle excluded %.2f", idle);
 }
 
 static void describe_scope(struct top *top)
@@ -227,7 +227,7 @@ static int begin(struct top *top, struct error *err)
 	return rc;
 }
 
-/* Make the table anew from the last window. */
+/* Build the table again from the last interval. */
 static int rebuild(struct top *top, struct error *err)
 {
 	const struct function_choice choice = {
@@ -237,7 +237,7 @@ static int rebuild(struct top *top, struct error *err)
 	};
 
 	function_table_deinit(&top->table);
-	return function_table_build(top->window, &choice, &top->table, err);
+	return function_table_build(top->interval, &choice, &top->table, err);
 }
 
 static int show(struct top *top, struct error *err)
@@ -245,7 +245,7 @@ static int show(struct top *top, struct error *err)
 	int rc = function_table_select(&top->table, top->settings.filter, top->settings.order);
 
 	if (rc)
-		return error_errno(err, rc, "table of functions");
+		return error_errno(err, rc, "function table");
 	if (top->settings.first_row && top->settings.first_row >= top->table.shown_count)
 		top->settings.first_row = top->table.shown_count ? top->table.shown_count - 1 : 0;
 	if (!top->options->batch) {
@@ -264,26 +264,27 @@ static int show(struct top *top, struct error *err)
 static void update_header(struct top *top)
 {
 	struct profiler_stats stats;
-	uint64_t window_ns = top->window->to_ns - top->window->from_ns;
+	uint64_t interval_ns = top->interval->to_ns - top->interval->from_ns;
 
 	profiler_read_stats(top->profiler, &stats);
 	top->header.samples = profiler_stats_samples(&stats) - top->samples_before;
 	top->samples_before = profiler_stats_samples(&stats);
 	top->header.dropped = profiler_stats_dropped(&stats);
-	describe_load(top, window_ns);
+	describe_load(top, interval_ns);
 }
 
-/* End a window and show it. While paused the windows pass unseen, so that no map fills up. */
+/* End an interval and show it. While paused, intervals are drained unseen, so that no map fills up. */
 static int refresh_table(struct top *top, struct error *err)
 {
-	_cleanup_(profile_freep) struct profile *window = NULL;
-	int rc = profiler_drain(top->profiler, &window, err);
+	_cleanup_(profile_freep) struct profile *interval = NULL;
+	int rc = profiler_drain(top->profiler, &interval, err);
 
 	if (rc || top->settings.paused)
 		return rc;
-	profile_free(top->window);
-	top->window = take(window);
-	top->left_out = recorded_type_select(top->options->type, top->options->idle, top->window);
+	profile_free(top->interval);
+	top->interval = take(interval);
+	top->idle_excluded =
+		recorded_type_select(top->options->type, top->options->idle, top->interval);
 	rc = rebuild(top, err);
 	if (rc)
 		return rc;
@@ -298,7 +299,7 @@ static int apply_keys(struct top *top, struct error *err)
 		top->quit = true;
 		return 0;
 	case TOP_REBUILD: {
-		int rc = top->window ? rebuild(top, err) : 0;
+		int rc = top->interval ? rebuild(top, err) : 0;
 
 		return rc ? rc : show(top, err);
 	}
@@ -322,7 +323,7 @@ static int wait_and_react(struct top *top, uint64_t deadline_ns, struct error *e
 		return rc;
 	if (others[0].revents || (others[1].revents & (POLLHUP | POLLERR)))
 		top->quit = true;
-	// Also without a key: a resized terminal interrupts the wait and is told as a key.
+	// Also without a key: a resized terminal interrupts the wait and arrives as a key.
 	return top->options->batch ? 0 : apply_keys(top, err);
 }
 
@@ -348,7 +349,7 @@ static void top_deinit(struct top *top)
 {
 	top_view_close();
 	profiler_close(top->profiler);
-	profile_free(top->window);
+	profile_free(top->interval);
 	function_table_deinit(&top->table);
 	cleanup_closep(&top->signal_fd);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cairn upload: give a collector files with symbols, to name what agents could not.
+// cairn upload: send debug files to a collector, which names the frames that agents could not.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,9 +25,9 @@ struct upload_options {
 };
 
 static const char notes[] =
-	"FILE is an executable or a library with its symbols, or a debug file that was split\n"
-	"off from one. It must have a build id, by which frames of the stripped file are found.\n"
-	"What was sampled before is named, too.\n"
+	"FILE is an executable or library with symbols, or a separate debug file. It needs a\n"
+	"build id, which matches it to the stripped file. Frames sampled before the upload\n"
+	"get names, too.\n"
 	"\n"
 	"  cairn upload build/server\n"
 	"  cairn upload /usr/lib/debug/.build-id/*/*.debug\n";
@@ -37,13 +37,13 @@ static int parse(int argc, char **argv, struct upload_options *options,
 {
 	const struct config_option table[] = {
 		{ "collector-http", 0, CONFIG_STRING, &options->collector_http,
-		  "http://127.0.0.1:7070", 0, 0, "URL", "where the collector answers" },
+		  "http://127.0.0.1:7070", 0, 0, "URL", "address of the collector's HTTP API" },
 		{ "timeout", 0, CONFIG_DURATION, &options->timeout_ns, "10m", 100 * NS_PER_MS,
-		  24 * 3600 * NS_PER_SECOND, "TIME", "give up on a file after this long" },
+		  24 * 3600 * NS_PER_SECOND, "TIME", "time limit per file" },
 	};
 	const struct config_program program = {
 		.name = "cairn upload",
-		.summary = "Give a collector files with symbols, to name stripped code by.",
+		.summary = "Upload debug files to a collector, so that stripped code gets names.",
 		.usage = "cairn upload FILE...",
 		.notes = notes,
 		.options = table,
@@ -54,11 +54,11 @@ static int parse(int argc, char **argv, struct upload_options *options,
 	if (rc || *ret_outcome == CONFIG_EXIT)
 		return rc;
 	if (options->first_file >= argc)
-		return error_set(err, -EINVAL, "name a FILE to upload; see --help");
+		return error_set(err, -EINVAL, "FILE is missing; see `cairn upload --help`");
 	return 0;
 }
 
-/* One file on its way. */
+/* The upload of one file. */
 struct sending {
 	const char *path;
 	uint64_t started_ns;
@@ -103,7 +103,7 @@ static int send_file(const struct upload_options *options, const char *path, int
 	if (rc)
 		return error_set(err, rc,
 				 "no answer from %s: %s; is cairn-collector running there? "
-				 "--collector-http names another",
+				 "--collector-http sets another address",
 				 options->collector_http, cause.text);
 	return response.status == 201 ? 0 : api_error_read(&response, err);
 }
@@ -118,7 +118,7 @@ static int upload(const struct upload_options *options, const char *path, struct
 		return error_errno(err, -errno, "cannot be read");
 	if (!S_ISREG(status.st_mode) || debug_file_read_build_id(fd, build_id))
 		return error_set(err, -EINVAL,
-				 "it is not an ELF file with a build id; ld --build-id makes one");
+				 "not an ELF file with a build id; link it with --build-id");
 	int rc = send_file(options, path, fd, (uint64_t)status.st_size, build_id, err);
 	if (!rc)
 		printf("%s: %s\n", path, build_id);

@@ -32,7 +32,7 @@ int interval_parse(const char *flag, const char *text, uint64_t ns_min, uint64_t
 
 	if (parse_seconds(text, &ns) && duration_parse(text, &ns))
 		return error_set(err, -EINVAL,
-				 "%s: \"%.40s\" is not a length of time: give seconds (10) or a "
+				 "%s: \"%.40s\" is no duration: pass seconds (10) or a "
 				 "number with its unit (500ms, 2m)",
 				 flag, text);
 	if (ns < ns_min || ns > INTERVAL_NS_MAX)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the subcommands share: their entry points, exit codes and the lengths of time users type.
+// What the subcommands share: entry points, exit codes and durations.
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 
 enum {
 	EXIT_OK = 0,
-	EXIT_FAILED = 1, // the machine, the collector or a file said no
+	EXIT_FAILED = 1, // the machine, the collector or a file failed
 	EXIT_USAGE = 2,  // the command line is wrong
 };
 
@@ -28,8 +28,8 @@ int cmd_diagnose(int argc, char **argv);
 int cmd_upload(int argc, char **argv);
 
 /**
- * A length of time as -d takes it: "10" (seconds), "1.5", "500ms", "2m". @flag is named in @err.
- * Returns 0, or -EINVAL when it is not a length of time, shorter than @ns_min or longer than a week.
+ * A duration as -d takes it: "10" (seconds), "1.5", "500ms", "2m". @flag is named in @err.
+ * Returns 0, or -EINVAL if it is no duration, shorter than @ns_min or longer than a week.
  */
 int interval_parse(const char *flag, const char *text, uint64_t ns_min, uint64_t *ret_ns,
 		   struct error *err);

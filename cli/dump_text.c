@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 
-enum { FOLDED_SHOWN = 8 }; // threads named of those that are like one
+enum { FOLDED_SHOWN = 8 }; // threads listed of those with an equal stack
 
 /* What the parts of a line are coloured as, by ECMA-48's numbers. */
 #define COLOUR_HEAD   "\033[1m"
@@ -158,11 +158,12 @@ static void write_frames(const struct writer *writer, const struct dump_thread *
 	if (thread->thread->state == 'Z' || thread->thread->state == 'X')
 		return;
 	if (!thread->has_stack)
-		write_remark(writer, "  ", "[no stack: it ran, and was not stopped]", "");
+		write_remark(writer, "  ", "[no stack: the thread ran and was not paused]", "");
 	else if (thread->end != STACK_END_COMPLETE)
 		write_remark(writer, "  [truncated: ", stack_end_name(thread->end), "]");
 	else if (!thread->stood_still)
-		write_remark(writer, "  ", "[it ran meanwhile: the stack may be torn]", "");
+		write_remark(writer, "  ",
+			     "[the thread ran meanwhile: the stack may be inconsistent]", "");
 	else if (python_only && !shown)
 		buffer_append_string(writer->text, "  (no Python frames)\n");
 }
@@ -177,7 +178,7 @@ static bool is_same_frame(const struct dump_frame *a, const struct dump_frame *b
 	       (a->kind != FRAME_KIND_JIT || a->address == b->address);
 }
 
-/* Do both stand at the same place and wait for the same kind of thing? */
+/* Do both have the same stack and the same kind of wait? */
 static bool is_like(const struct dump_thread *a, const struct dump_thread *b)
 {
 	if (a->frame_count != b->frame_count || a->end != b->end || !a->frame_count ||
@@ -204,7 +205,7 @@ static void write_head(const struct writer *writer, const struct dump_thread *th
 		      thread->holds_gil ? "; holds the GIL" : "");
 }
 
-/* Mark those from @first on that are like it in @told, and name some. */
+/* Mark the threads from @first on that are like it in @shown, and list some. */
 static void write_folded(const struct writer *writer, const struct dump_thread *threads,
 			 uint32_t count, uint32_t first, bool *told)
 {
@@ -225,8 +226,8 @@ static void write_folded(const struct writer *writer, const struct dump_thread *
 	if (like > FOLDED_SHOWN)
 		buffer_printf(writer->text, " and %u more", like - FOLDED_SHOWN);
 	if (like)
-		buffer_printf(writer->text, ": %u thread%s like this; --all shows each\n", like + 1,
-			      "s");
+		buffer_printf(writer->text, ": %u thread%s with this stack; --all shows each\n",
+			      like + 1, "s");
 }
 
 static void write_threads(const struct writer *writer, const struct process_dump *dump)
@@ -247,7 +248,7 @@ static void write_threads(const struct writer *writer, const struct process_dump
 			write_folded(writer, threads, count, i, told);
 	}
 	if (summary->threads_left_out)
-		buffer_printf(writer->text, "\n%u more threads were left out\n",
+		buffer_printf(writer->text, "\n%u more threads omitted\n",
 			      summary->threads_left_out);
 }
 
@@ -256,7 +257,7 @@ static bool is_unlisted(const struct dump_frame *frame)
 	return frame->kind == FRAME_KIND_JIT && !frame->name[0];
 }
 
-/* That code made at run time has no names is due to its process, and can be changed there. */
+/* JIT code has no names unless its process lists them. */
 static void write_remedy(const struct writer *writer, const struct dump_thread *threads,
 			 uint32_t count)
 {
@@ -268,7 +269,7 @@ static void write_remedy(const struct writer *writer, const struct dump_thread *
 	if (!found || writer->options->python_only)
 		return;
 	buffer_append_string(writer->text, "\n");
-	write_remark(writer, "", "[anon] is code made at run time: its process can list the names",
+	write_remark(writer, "", "[anon] is JIT code without names: its process can list them",
 		     " (node --perf-basic-prof, jcmd PID Compiler.perfmap; docs/interpret.md)");
 }
 
@@ -279,13 +280,13 @@ static void write_cost(const struct writer *writer, const struct dump_summary *s
 {
 	double ms = 1.0 / NS_PER_MS;
 
-	buffer_printf(
-		writer->text,
-		"\npaused %u time%s for %.2f ms together, %.2f ms at the longest: %u threads\n"
-		"%u unwind tables built in %.0f ms, %u mappings, %.0f ms in all\n",
-		summary->rounds, summary->rounds == 1 ? "" : "s", (double)summary->pause_ns * ms,
-		(double)summary->longest_pause_ns * ms, thread_count, summary->tables,
-		(double)summary->tables_ns * ms, summary->mappings, (double)summary->total_ns * ms);
+	buffer_printf(writer->text,
+		      "\npaused %u time%s: %.2f ms in total, %.2f ms at most; %u threads\n"
+		      "built %u unwind tables in %.0f ms; %u mappings; %.0f ms in total\n",
+		      summary->rounds, summary->rounds == 1 ? "" : "s",
+		      (double)summary->pause_ns * ms, (double)summary->longest_pause_ns * ms,
+		      thread_count, summary->tables, (double)summary->tables_ns * ms,
+		      summary->mappings, (double)summary->total_ns * ms);
 }
 
 void dump_text_write(const struct process_dump *dump, const struct dump_text_options *options,
@@ -306,11 +307,14 @@ void dump_text_write(const struct process_dump *dump, const struct dump_text_opt
 		buffer_printf(text, ", %s", summary->executable);
 	buffer_printf(text, ", %u thread%s\n", count, count == 1 ? "" : "s");
 	if (summary->why_not_paused[0])
-		write_remark(&writer, "not paused, so threads that run have no stack: ",
-			     summary->why_not_paused, "");
+		write_remark(&writer,
+			     "not paused, running threads have no stack: ", summary->why_not_paused,
+			     "");
 	if (summary->expired)
-		write_remark(&writer, "",
-			     "the pause ended before all stacks were read: some may be torn", "");
+		write_remark(
+			&writer, "",
+			"the pause timed out before all stacks were read: some may be inconsistent",
+			"");
 	if (summary->python_notice[0])
 		write_remark(&writer, "", summary->python_notice, "");
 	write_threads(&writer, dump);

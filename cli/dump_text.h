@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process's stacks as people read them: a paragraph a thread, equal ones told once.
+// A process's stacks as text: one paragraph per thread, equal stacks once.
 #pragma once
 
 #include <stdbool.h>
@@ -9,8 +9,8 @@
 
 struct dump_text_options {
 	bool all;         // do not fold threads whose stacks are equal
-	bool python_only; // leave out native and kernel frames
-	bool verbose;     // say what it took
+	bool python_only; // hide native and kernel frames
+	bool verbose;     // print what the dump cost
 	bool colour;
 };
 

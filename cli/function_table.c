@@ -17,7 +17,7 @@ struct row_key {
 	uint32_t kind;
 };
 
-/* One build: which functions each location of the profile stands for, worked out once. */
+/* One build: the functions of each location of the profile, resolved once. */
 struct build {
 	struct function_table *table;
 	const struct profile *profile;
@@ -172,7 +172,7 @@ static int count_location(struct build *build, uint32_t sample, uint32_t process
 	return rc;
 }
 
-/* A stack of which only the id is known still has its time: it gets a row of its own. */
+/* A stack of which only the id is known keeps its time in a row of its own. */
 static int count_unknown(struct build *build, uint32_t sample, uint32_t process)
 {
 	struct row_key key = { .process = process, .kind = FRAME_KIND_UNKNOWN };
@@ -233,7 +233,7 @@ int function_table_build(const struct profile *profile, const struct function_ch
 		if (is_chosen(&build, &profile->series[profile->samples[i].series]))
 			rc = count_sample(&build, i);
 	if (rc)
-		return error_errno(err, rc, "table of functions");
+		return error_errno(err, rc, "function table");
 	*ret_table = table;
 	table = (struct function_table){ 0 };
 	return 0;
@@ -261,7 +261,7 @@ static int compare(const struct function_row *a, const struct function_row *b,
 		return first_a < first_b ? 1 : -1;
 	if (second_a != second_b)
 		return second_a < second_b ? 1 : -1;
-	// Equal rows keep one order from one refresh to the next.
+	// Equal rows keep their order over refreshes.
 	return a < b ? -1 : a > b;
 }
 

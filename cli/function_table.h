@@ -32,8 +32,8 @@ struct function_table {
 	uint32_t row_count, row_capacity;
 	uint32_t *shown; // rows that pass the filter, in order
 	uint32_t shown_count;
-	int64_t total;         // of all samples taken
-	uint64_t sample_count; // of the profile, that were taken
+	int64_t total;         // of all counted samples
+	uint64_t sample_count; // of the profile, that were counted
 	struct hash_table index;
 };
 
@@ -41,7 +41,7 @@ struct function_table {
 struct function_choice {
 	const char *type;
 	const char *service; // only series of this service; NULL: all
-	bool by_process;     // a row per process and function, not per function
+	bool by_process;     // one row per process and function, not per function
 };
 
 /**
@@ -72,7 +72,7 @@ void function_table_print(const struct function_table *table, uint32_t rows_max,
 double function_table_percent(const struct function_table *table, int64_t value);
 
 /**
- * Replace what a terminal would take for a command: control characters, and their 8-bit forms in
- * UTF-8. Names come from processes one does not trust.
+ * Replace what a terminal would interpret: control characters, and their 8-bit forms in
+ * UTF-8. Names come from processes and are hostile.
  */
 void text_make_printable(char *text);

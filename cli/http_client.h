@@ -10,7 +10,7 @@
 
 enum { HTTP_BODY_BYTES_MAX = 512 << 20 }; // a pprof file of a day of a fleet is far below this
 
-/** Told how many bytes have come, or of a PUT gone, so far, about once a second and at each arrival. */
+/** Called with the bytes received (of a PUT: sent) so far, about once a second and at each arrival. */
 typedef void (*http_progress_fn)(void *context, uint64_t bytes);
 
 struct http_request {
@@ -30,7 +30,7 @@ void http_response_deinit(struct http_response *response);
 
 /**
  * Fetch the URL (http and https only; redirects are not followed). Any status counts as an answer.
- * Returns 0; -ECONNREFUSED or another negative errno with @err when there was no whole answer.
+ * Returns 0; -ECONNREFUSED or another negative errno with @err if the answer is incomplete.
  */
 int http_get(const struct http_request *request, struct http_response *response, struct error *err);
 

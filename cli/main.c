@@ -11,25 +11,24 @@
 #include "cli/command.h"
 
 static const struct command commands[] = {
-	{ "top", "show what the CPUs are doing, live", cmd_top },
-	{ "record", "record processes, or a command, into a file", cmd_record },
-	{ "dump", "show what every thread of a process is doing right now", cmd_dump },
+	{ "top", "show the functions that use CPU or block, live", cmd_top },
+	{ "record", "record processes or a command to a file", cmd_record },
+	{ "dump", "show the stack of every thread of a process now", cmd_dump },
 	{ "kernels", "measure how long a process's kernels run on its GPU", cmd_kernels },
-	{ "query", "ask a collector for a merged profile", cmd_query },
-	{ "diagnose", "ask a collector what holds a service up", cmd_diagnose },
-	{ "upload", "give a collector debug files to name stripped code by", cmd_upload },
+	{ "query", "get a merged profile from a collector", cmd_query },
+	{ "diagnose", "get the bottleneck of a service from a collector", cmd_diagnose },
+	{ "upload", "upload debug files, so that stripped code gets names", cmd_upload },
 };
 
 static void print_help(FILE *stream)
 {
-	fprintf(stream, "cairn shows where the time of every process on this machine, or of a "
-			"fleet, goes.\n\n"
+	fprintf(stream, "cairn profiles every process of this machine or of a fleet.\n\n"
 			"Usage: cairn COMMAND [OPTIONS]\n\nCommands:\n");
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		fprintf(stream, "  %-8s %s\n", commands[i].name, commands[i].summary);
-	fprintf(stream, "\n`cairn COMMAND --help` tells more about each. top, record, dump and "
-			"kernels\n"
-			"need no collector, but root (or the agent's capabilities).\n\nOptions:\n"
+	fprintf(stream, "\n`cairn COMMAND --help` explains each command. top, record, dump and\n"
+			"gpu-kernels need no collector, but root (or the agent's "
+			"capabilities).\n\nOptions:\n"
 			"  --help     show this and exit\n"
 			"  --version  show the version and exit\n");
 }

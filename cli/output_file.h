@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that appears under its name only once it is complete: written beside it as NAME.partial,
-// then renamed.
+// A file that is written as NAME.partial and renamed when it is complete.
 #pragma once
 
 #include <stddef.h>
@@ -16,13 +15,12 @@ struct output_file {
 };
 
 /**
- * Create @path's partial file, so that a place that cannot be written is known before the work is
- * done. Returns 0, or a negative errno and @err naming the file and the remedy.
+ * Create @path's partial file now, so that a path that cannot be written fails before the work. Returns 0, or a negative errno and @err naming the file and the remedy.
  */
 int output_file_open(const char *path, struct output_file *ret_file, struct error *err);
 
 /** Write @content, flush it to the disk and give the file its name. Closes @file. */
 int output_file_finish(struct output_file *file, const struct buffer *content, struct error *err);
 
-/** Remove what was not finished. */
+/** Remove an unfinished file. */
 void output_file_discard(struct output_file *file);

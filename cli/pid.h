@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of processes and threads on the command line.
+// Process and thread ids on the command line.
 #pragma once
 
 #include <stdint.h>

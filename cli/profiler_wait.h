@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting while the in-process profiler works.
+// Waits while the in-process profiler runs.
 #pragma once
 
 #include <poll.h>
@@ -11,14 +11,14 @@
 enum { PROFILER_WAIT_OTHERS_MAX = 4 };
 
 /**
- * Read what the profiler sends and keep its clock until @deadline_ns (monotonic), or until one of
+ * Run the profiler's reads and ticks until @deadline_ns (monotonic), or until one of
  * @others has an event (its revents say which). A signal ends the wait early, too.
  * Returns 0, or a negative errno and @err.
  */
 int profiler_wait(struct profiler *profiler, uint64_t deadline_ns, struct pollfd *others,
 		  uint32_t other_count, struct error *err);
 
-/** Samples and records that the kernel side could not keep. */
+/** Samples and records that the BPF programs dropped. */
 uint64_t profiler_stats_dropped(const struct profiler_stats *stats);
-/** Samples kept. */
+/** Samples recorded. */
 uint64_t profiler_stats_samples(const struct profiler_stats *stats);

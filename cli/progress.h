@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line on standard error that is drawn over again while work goes on. Silent unless standard
-// error is a terminal.
+// A progress line on standard error. Silent unless standard error is a terminal.
 #pragma once
 
 #include <stdbool.h>
@@ -11,5 +10,5 @@ bool progress_is_shown(void);
 /** "recording [####......] 7 s left, 1234 samples". @total_ns 0: no end is known. */
 void progress_draw(const char *what, uint64_t done_ns, uint64_t total_ns, const char *detail);
 
-/** Wipe the line. */
+/** Clear the line. */
 void progress_clear(void);

@@ -13,14 +13,12 @@
 
 static const struct recorded_type types[] = {
 	{ PROFILE_TYPE_CPU, 0, "on-CPU time", "CPUs busy", false },
-	{ PROFILE_TYPE_OFF_CPU, SOURCE_WALL, "time blocked", "threads blocked", true },
-	{ PROFILE_TYPE_OFF_WAKE, SOURCE_WALL | SOURCE_WAKERS, "time blocked, by who ended it",
-	  "threads blocked", true },
-	{ PROFILE_TYPE_SCHED_DELAY, SOURCE_WALL, "time waiting for a CPU",
-	  "threads waiting for a CPU", false },
-	{ PROFILE_TYPE_WALL, SOURCE_WALL, "all time of all threads", "threads", false },
-	{ PROFILE_TYPE_PAGE_FAULT, SOURCE_MEMORY, "memory touched first", "bytes per nanosecond",
-	  false },
+	{ PROFILE_TYPE_OFF_CPU, SOURCE_WALL, "off-CPU time", "threads blocked", true },
+	{ PROFILE_TYPE_OFF_WAKE, SOURCE_WALL | SOURCE_WAKERS, "off-wake time", "threads blocked",
+	  true },
+	{ PROFILE_TYPE_SCHED_DELAY, SOURCE_WALL, "run-queue latency", "threads runnable", false },
+	{ PROFILE_TYPE_WALL, SOURCE_WALL, "wall-clock time of all threads", "threads", false },
+	{ PROFILE_TYPE_PAGE_FAULT, SOURCE_MEMORY, "memory growth", "bytes per nanosecond", false },
 };
 
 int recorded_type_find(const char *text, const struct recorded_type **ret_type, struct error *err)
@@ -34,9 +32,9 @@ int recorded_type_find(const char *text, const struct recorded_type **ret_type, 
 			return 0;
 		}
 	}
-	return error_set(err, -EINVAL,
-			 "--type: \"%.60s\" is not measured here; known: " RECORDED_TYPE_WORDS,
-			 text);
+	return error_set(
+		err, -EINVAL,
+		"--type: \"%.60s\" is not measured in-process; known: " RECORDED_TYPE_WORDS, text);
 }
 
 int recorded_type_check_scope(const struct recorded_type *type, bool is_narrow, struct error *err)
@@ -45,8 +43,7 @@ int recorded_type_check_scope(const struct recorded_type *type, bool is_narrow, 
 		return 0;
 	return error_set(
 		err, -EINVAL,
-		"--type: %s is not measured for the whole machine, for that would cost too "
-		"much; say for whom",
+		"--type: %s of all processes would cost too much; name a process or service",
 		type->title);
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `cairn top` and `cairn record` show of what the in-process profiler measures: one profile type,
-// without the waits of idle workers unless they are asked for.
+// The profile types that `cairn top` and `cairn record` measure in-process.
 #pragma once
 
 #include <stdbool.h>
@@ -12,8 +11,8 @@
 
 struct recorded_type {
 	const char *type;  // five parts
-	uint32_t sources;  // enum source_bit: what has to run beside the sampler
-	const char *title; // of a graph: "time blocked"
+	uint32_t sources;  // enum source_bit: sources that it needs
+	const char *title; // of a graph: "off-CPU time"
 	const char *rate;  // what the sum is per unit of time: "threads blocked"
 	bool has_idle;     // its series have the label "wait"
 };
@@ -24,10 +23,10 @@ struct recorded_type {
  */
 int recorded_type_find(const char *text, const struct recorded_type **ret_type, struct error *err);
 
-/** The words of all, "cpu, off-cpu": for --help. */
+/** The short words of all: for --help. */
 #define RECORDED_TYPE_WORDS "cpu, off-cpu, off-wake, run-queue, wall or memory"
 
-/** Who ends waits is told of a process or service (@is_narrow) only. Returns 0 or -EINVAL. */
+/** Off-wake time is measured for a process or service (@is_narrow) only. Returns 0 or -EINVAL. */
 int recorded_type_check_scope(const struct recorded_type *type, bool is_narrow, struct error *err);
 
 /** Does @profiler measure it? Returns 0, or -EOPNOTSUPP with the reason in @err. */
@@ -35,8 +34,8 @@ int recorded_type_check(const struct recorded_type *type, struct profiler *profi
 			struct error *err);
 
 /**
- * Leave all out of @profile that is of another type, and idle waits unless @with_idle. Returns the
- * sum of these.
+ * Remove other types from @profile, and idle off-CPU time unless @with_idle. Returns the idle time
+ * removed, nanoseconds.
  */
 int64_t recorded_type_select(const struct recorded_type *type, bool with_idle,
 			     struct profile *profile);

@@ -24,15 +24,15 @@ enum {
 
 static const char *const help_lines[] = {
 	"q        quit",
-	"s        sort by self: time spent in the function's own code",
-	"t        sort by total: and in what it called",
-	"p        a row per process and function, or per function over all processes",
-	"/        show only functions or processes that contain a text; Enter ends, Esc clears",
-	"space    pause, go on",
+	"s        sort by self: the function's own code",
+	"t        sort by total: the function and all that it calls",
+	"p        one row per process and function, or per function of all processes",
+	"/        filter functions and processes by a text; Enter applies, Esc clears",
+	"space    pause or resume",
 	"arrows   scroll; also Page Up, Page Down, Home",
-	"h, ?     this list",
+	"h, ?     show or hide this list",
 	"",
-	"Percentages are shares of the CPU time seen since the last refresh.",
+	"Percentages are shares of the time since the last refresh.",
 };
 
 static SCREEN *screen;

@@ -272,7 +272,7 @@ def record_waits(path, *flags):
 def test_waits_are_recorded_and_idle_ones_left_out(tmp_path):
     said, slept, idle = record_waits(tmp_path / "waits.collapsed")
     assert 1.49e9 < slept < 2.5e9 and idle == 0
-    left_out = float(re.search(r"(\d+\.\d) s of idle waits are left out", said).group(1))
+    left_out = float(re.search(r"(\d+\.\d) s of idle off-CPU time excluded", said).group(1))
     assert 0.9 <= left_out < 2
     said, slept, idle = record_waits(tmp_path / "all.collapsed", "--idle")
     assert said == "" and 1.49e9 < slept < 2.5e9 and 0.99e9 < idle < 2e9
@@ -288,7 +288,7 @@ def test_top_shows_who_is_blocked():
         done = cairn("top", "--batch", "--type", "off-cpu", "-p", sleeping.pid, "-d", "2")
         sleeping.kill()
     assert done.returncode == 0, done
-    assert re.search(r", threads blocked [01]\.\d\d, idle left out 0\.00, ", done.stdout)
+    assert re.search(r", threads blocked [01]\.\d\d, idle excluded 0\.00, ", done.stdout)
     assert "nanosleep_[k]" in done.stdout
 
 

@@ -12,7 +12,7 @@ static const struct command commands[] = {
 	{ "query", "", NULL },
 };
 
-TEST(intervals_are_seconds_or_have_a_unit)
+TEST(parses_seconds_and_units)
 {
 	static const struct {
 		const char *text;
@@ -47,7 +47,7 @@ TEST(intervals_are_seconds_or_have_a_unit)
 	}
 }
 
-TEST(a_mistyped_command_finds_its_neighbour)
+TEST(suggests_nearest_command)
 {
 	static const struct {
 		const char *typed;
@@ -71,13 +71,12 @@ TEST(a_mistyped_command_finds_its_neighbour)
 	}
 }
 
-TEST(a_command_is_found_by_its_whole_name)
+TEST(finds_command_by_whole_name)
 {
 	assert_ptr_equal(&commands[1], command_find(commands, 3, "record"));
 	assert_null(command_find(commands, 3, "rec"));
 	assert_null(command_find(commands, 3, ""));
 }
 
-RUN_TESTS(cmocka_unit_test(intervals_are_seconds_or_have_a_unit),
-	  cmocka_unit_test(a_mistyped_command_finds_its_neighbour),
-	  cmocka_unit_test(a_command_is_found_by_its_whole_name))
+RUN_TESTS(cmocka_unit_test(parses_seconds_and_units), cmocka_unit_test(suggests_nearest_command),
+	  cmocka_unit_test(finds_command_by_whole_name))

@@ -104,7 +104,7 @@ static struct dump_frame changed(struct dump_frame frame, const char *name, cons
 	return frame;
 }
 
-TEST(each_kind_of_frame_has_its_form)
+TEST(formats_each_frame_kind)
 {
 	struct dump_frame inlined = changed(native_frame, "inner", "/src/lib/inner.c", 7);
 	struct dump_frame frames[] = {
@@ -141,12 +141,12 @@ TEST(each_kind_of_frame_has_its_form)
 		    "  f (/srv/app.py)\n"
 		    "  g\n"
 		    "\n"
-		    "[anon] is code made at run time: its process can list the names (node "
+		    "[anon] is JIT code without names: its process can list them (node "
 		    "--perf-basic-prof, jcmd PID Compiler.perfmap; docs/interpret.md)\n",
 		    "all kinds");
 }
 
-TEST(ends_and_states_are_said)
+TEST(shows_stack_ends_and_states)
 {
 	struct dump_thread *thread = add_thread(7, "cut", &native_frame, 1);
 
@@ -165,16 +165,16 @@ TEST(ends_and_states_are_said)
 		&plain,
 		"Process 7 \"server\", 5 threads\n"
 		"\nThread 7 \"cut\" S: waits\n  read (libc.so.6)\n  [truncated: no unwind table]\n"
-		"\nThread 8 \"runs\" S: waits\n  [no stack: it ran, and was not stopped]\n"
+		"\nThread 8 \"runs\" S: waits\n  [no stack: the thread ran and was not paused]\n"
 		"\nThread 9 \"torn\" S: waits\n  read (libc.so.6)\n"
-		"  [it ran meanwhile: the stack may be torn]\n"
+		"  [the thread ran meanwhile: the stack may be inconsistent]\n"
 		"\nThread 10 \"gone\" Z: waits\n"
 		"\nThread 11 \"gil\" S: waits; holds the GIL\n  Worker.run (threading.py:12)\n"
-		"\n3 more threads were left out\n",
+		"\n3 more threads omitted\n",
 		"all ends");
 }
 
-TEST(what_went_amiss_comes_first)
+TEST(shows_notices_first)
 {
 	add_thread(7, "x", &native_frame, 1);
 	summary.paused = false;
@@ -185,13 +185,13 @@ TEST(what_went_amiss_comes_first)
 	people[0].namespace_tid = 1;
 	expect_text(&plain,
 		    "Process 7 \"server\" (1 inside), /srv/x, 1 thread\n"
-		    "not paused, so threads that run have no stack: a debugger has it\n"
+		    "not paused, running threads have no stack: a debugger has it\n"
 		    "Python 3.99 is not known\n"
 		    "\nThread 7 (1 inside) \"x\" S: waits\n  read (libc.so.6)\n",
 		    "notices");
 }
 
-TEST(equal_threads_are_folded_and_others_are_not)
+TEST(folds_only_equal_threads)
 {
 	struct dump_frame other = changed(native_frame, "write", "", 0);
 	const struct dump_text_options all = { .all = true };
@@ -204,7 +204,7 @@ TEST(equal_threads_are_folded_and_others_are_not)
 	expect_text(&plain,
 		    "Process 7 \"server\", 5 threads\n"
 		    "\nThread 7 \"a\" S: waits\n  read (libc.so.6)\n"
-		    "  and so 9 \"b\", 11 \"d\": 3 threads like this; --all shows each\n"
+		    "  and so 9 \"b\", 11 \"d\": 3 threads with this stack; --all shows each\n"
 		    "\nThread 8 \"other\" S: waits\n  write (libc.so.6)\n"
 		    "\nThread 10 \"c\" S: waits\n  read (libc.so.6)\n",
 		    "folded");
@@ -217,7 +217,7 @@ TEST(equal_threads_are_folded_and_others_are_not)
 		    "all");
 }
 
-TEST(many_equal_threads_are_counted)
+TEST(counts_many_equal_threads)
 {
 	for (int i = 0; i < 12; i++)
 		add_thread(i + 1, "x", &native_frame, 1);
@@ -226,11 +226,11 @@ TEST(many_equal_threads_are_counted)
 		    "\nThread 1 \"x\" S: waits\n  read (libc.so.6)\n"
 		    "  and so 2 \"x\", 3 \"x\", 4 \"x\", 5 \"x\", 6 \"x\", 7 \"x\", 8 \"x\", 9 "
 		    "\"x\" and 3 more: "
-		    "12 threads like this; --all shows each\n",
+		    "12 threads with this stack; --all shows each\n",
 		    "twelve");
 }
 
-TEST(only_python_frames_are_left_when_asked)
+TEST(shows_only_python_frames)
 {
 	const struct dump_text_options python = { .python_only = true };
 	struct dump_frame frames[] = { native_frame, python_frame, native_frame };
@@ -244,7 +244,7 @@ TEST(only_python_frames_are_left_when_asked)
 		    "Python only");
 }
 
-TEST(names_do_not_act_on_the_terminal)
+TEST(escapes_terminal_sequences)
 {
 	struct dump_frame frames[] = {
 		changed(python_frame, "\033[2J\nThread 1", "\a.py", 1),
@@ -285,7 +285,7 @@ static const struct {
 	{ "empty", "", "" },
 };
 
-TEST(paths_are_as_short_as_they_are_clear)
+TEST(shortens_library_paths)
 {
 	for EACH (c, paths)
 		EXPECT_STR(c->shown, dump_text_short_path(c->path), c->what);
@@ -314,7 +314,7 @@ static void expect_member(const json_t *object, const char *name, const char *ex
 	free(text);
 }
 
-TEST(json_has_the_documented_fields)
+TEST(json_has_documented_fields)
 {
 	struct dump_frame frames[] = { native_frame, python_frame };
 	struct dump_thread *thread = add_thread(8, "x", frames, 2);
@@ -354,7 +354,7 @@ TEST(json_has_the_documented_fields)
 	json_decref(object);
 }
 
-TEST(json_is_valid_whatever_the_names)
+TEST(json_is_valid_for_hostile_names)
 {
 	struct dump_frame frames[] = { changed(native_frame, "a\xff\"\n\x01", "\xc0\xaf", 1) };
 
@@ -368,7 +368,7 @@ TEST(json_is_valid_whatever_the_names)
 	json_decref(object);
 }
 
-TEST(json_of_python_alone_has_no_other_frames)
+TEST(json_shows_only_python_frames)
 {
 	struct dump_frame frames[] = { native_frame, python_frame };
 
@@ -381,9 +381,9 @@ TEST(json_of_python_alone_has_no_other_frames)
 
 #define CASE(test) cmocka_unit_test_setup(test, begin)
 
-RUN_TESTS(CASE(each_kind_of_frame_has_its_form), CASE(ends_and_states_are_said),
-	  CASE(what_went_amiss_comes_first), CASE(equal_threads_are_folded_and_others_are_not),
-	  CASE(many_equal_threads_are_counted), CASE(only_python_frames_are_left_when_asked),
-	  CASE(names_do_not_act_on_the_terminal), CASE(paths_are_as_short_as_they_are_clear),
-	  CASE(json_has_the_documented_fields), CASE(json_is_valid_whatever_the_names),
-	  CASE(json_of_python_alone_has_no_other_frames))
+RUN_TESTS(CASE(formats_each_frame_kind), CASE(shows_stack_ends_and_states),
+	  CASE(shows_notices_first), CASE(folds_only_equal_threads),
+	  CASE(counts_many_equal_threads), CASE(shows_only_python_frames),
+	  CASE(escapes_terminal_sequences), CASE(shortens_library_paths),
+	  CASE(json_has_documented_fields), CASE(json_is_valid_for_hostile_names),
+	  CASE(json_shows_only_python_frames))

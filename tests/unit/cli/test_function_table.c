@@ -76,7 +76,7 @@ static const struct stated samples[] = {
 
 static const struct function_choice merged = { .type = PROFILE_TYPE_CPU };
 
-TEST(self_and_total_are_exact_and_recursion_counts_once)
+TEST(counts_recursion_once_in_total)
 {
 	static const struct {
 		const char *name;
@@ -99,7 +99,7 @@ TEST(self_and_total_are_exact_and_recursion_counts_once)
 	function_table_deinit(&table);
 }
 
-TEST(self_of_an_inlined_call_belongs_to_the_innermost)
+TEST(innermost_inlined_call_has_self)
 {
 	struct profile *profile = profile_new(1000000000);
 	struct location location = { .id = id128_of("inlined", 7), .kind = FRAME_KIND_NATIVE };
@@ -123,7 +123,7 @@ TEST(self_of_an_inlined_call_belongs_to_the_innermost)
 	profile_free(profile);
 }
 
-TEST(rows_can_be_kept_apart_by_process)
+TEST(groups_rows_by_process)
 {
 	static const struct function_choice choice = { .type = PROFILE_TYPE_CPU,
 						       .by_process = true };
@@ -136,7 +136,7 @@ TEST(rows_can_be_kept_apart_by_process)
 	function_table_deinit(&table);
 }
 
-TEST(a_service_leaves_out_the_others)
+TEST(selects_one_service)
 {
 	static const struct function_choice mail = { .type = PROFILE_TYPE_CPU, .service = "mail" };
 	static const struct function_choice none = { .type = PROFILE_TYPE_CPU,
@@ -160,7 +160,7 @@ static const char *shown(const struct function_table *table, uint32_t at)
 	return string_table_get(&table->strings, table->rows[table->shown[at]].name);
 }
 
-TEST(rows_are_ordered_and_filtered)
+TEST(orders_and_filters_rows)
 {
 	struct function_table table;
 
@@ -178,7 +178,7 @@ TEST(rows_are_ordered_and_filtered)
 	function_table_deinit(&table);
 }
 
-TEST(a_stack_known_only_by_its_id_keeps_its_time)
+TEST(counts_time_of_unknown_stacks)
 {
 	struct profile *profile = profile_new(1000000000);
 	struct function_table table;
@@ -195,7 +195,7 @@ TEST(a_stack_known_only_by_its_id_keeps_its_time)
 	profile_free(profile);
 }
 
-TEST(names_cannot_command_the_terminal)
+TEST(escapes_control_characters)
 {
 	static const struct {
 		const char *hostile, *shown;
@@ -219,10 +219,9 @@ TEST(names_cannot_command_the_terminal)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(self_and_total_are_exact_and_recursion_counts_once),
-	  cmocka_unit_test(self_of_an_inlined_call_belongs_to_the_innermost),
-	  cmocka_unit_test(rows_can_be_kept_apart_by_process),
-	  cmocka_unit_test(a_service_leaves_out_the_others),
-	  cmocka_unit_test(rows_are_ordered_and_filtered),
-	  cmocka_unit_test(a_stack_known_only_by_its_id_keeps_its_time),
-	  cmocka_unit_test(names_cannot_command_the_terminal))
+RUN_TESTS(cmocka_unit_test(counts_recursion_once_in_total),
+	  cmocka_unit_test(innermost_inlined_call_has_self),
+	  cmocka_unit_test(groups_rows_by_process), cmocka_unit_test(selects_one_service),
+	  cmocka_unit_test(orders_and_filters_rows),
+	  cmocka_unit_test(counts_time_of_unknown_stacks),
+	  cmocka_unit_test(escapes_control_characters))

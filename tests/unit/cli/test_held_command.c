@@ -15,7 +15,7 @@ static bool ends_within(const struct held_command *command, int timeout_ms)
 	return poll(&ended, 1, timeout_ms) == 1;
 }
 
-TEST(a_command_waits_until_it_is_released)
+TEST(holds_command_until_release)
 {
 	char *argv[] = { "sh", "-c", "exit 7", NULL };
 	struct held_command command = { 0 };
@@ -31,7 +31,7 @@ TEST(a_command_waits_until_it_is_released)
 	held_command_stop(&command);
 }
 
-TEST(a_command_that_cannot_run_is_told)
+TEST(reports_command_that_cannot_run)
 {
 	char *argv[] = { "cairn-no-such-command", NULL };
 	struct held_command command = { 0 };
@@ -43,7 +43,7 @@ TEST(a_command_that_cannot_run_is_told)
 	held_command_stop(&command);
 }
 
-TEST(stopping_ends_a_held_and_a_running_command)
+TEST(stop_ends_held_and_running_commands)
 {
 	char *argv[] = { "sleep", "60", NULL };
 	struct error err = { 0 };
@@ -62,6 +62,6 @@ TEST(stopping_ends_a_held_and_a_running_command)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(a_command_waits_until_it_is_released),
-	  cmocka_unit_test(a_command_that_cannot_run_is_told),
-	  cmocka_unit_test(stopping_ends_a_held_and_a_running_command))
+RUN_TESTS(cmocka_unit_test(holds_command_until_release),
+	  cmocka_unit_test(reports_command_that_cannot_run),
+	  cmocka_unit_test(stop_ends_held_and_running_commands))

@@ -3,7 +3,7 @@
 
 #include "cli/http_client.h"
 
-TEST(parameters_are_encoded_into_the_url)
+TEST(percent_encodes_parameters)
 {
 	struct buffer url = { 0 };
 
@@ -18,7 +18,7 @@ TEST(parameters_are_encoded_into_the_url)
 	buffer_deinit(&url);
 }
 
-TEST(only_http_is_spoken)
+TEST(refuses_other_protocols)
 {
 	static const char *const urls[] = { "file:///etc/hostname", "ftp://127.0.0.1/",
 					    "nonsense://x", "" };
@@ -35,5 +35,4 @@ TEST(only_http_is_spoken)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(parameters_are_encoded_into_the_url),
-	  cmocka_unit_test(only_http_is_spoken))
+RUN_TESTS(cmocka_unit_test(percent_encodes_parameters), cmocka_unit_test(refuses_other_protocols))

@@ -35,7 +35,7 @@ static size_t size_of(const char *path)
 	return stat(path, &status) ? SIZE_MAX : (size_t)status.st_size;
 }
 
-TEST(the_file_has_its_name_only_once_complete)
+TEST(renames_only_complete_files)
 {
 	struct output_file file = { 0 };
 	struct buffer content = { 0 };
@@ -51,7 +51,7 @@ TEST(the_file_has_its_name_only_once_complete)
 	buffer_deinit(&content);
 }
 
-TEST(a_discarded_file_leaves_the_old_one)
+TEST(discard_keeps_old_file)
 {
 	struct output_file file = { 0 };
 	struct error err = { 0 };
@@ -65,7 +65,7 @@ TEST(a_discarded_file_leaves_the_old_one)
 	assert_int_not_equal(0, access("out.svg.partial", F_OK));
 }
 
-TEST(a_place_that_cannot_be_written_is_refused_at_once)
+TEST(refuses_unwritable_path_at_once)
 {
 	static const struct {
 		const char *what, *path;
@@ -88,7 +88,7 @@ TEST(a_place_that_cannot_be_written_is_refused_at_once)
 	}
 }
 
-TEST(a_link_left_in_the_way_is_not_followed)
+TEST(does_not_follow_symlinks)
 {
 	struct output_file file = { 0 };
 	struct buffer content = { 0 };
@@ -106,7 +106,5 @@ TEST(a_link_left_in_the_way_is_not_followed)
 
 #define IN_FOLDER(claim) cmocka_unit_test_setup_teardown(claim, make_folder, remove_folder)
 
-RUN_TESTS(IN_FOLDER(the_file_has_its_name_only_once_complete),
-	  IN_FOLDER(a_discarded_file_leaves_the_old_one),
-	  IN_FOLDER(a_place_that_cannot_be_written_is_refused_at_once),
-	  IN_FOLDER(a_link_left_in_the_way_is_not_followed))
+RUN_TESTS(IN_FOLDER(renames_only_complete_files), IN_FOLDER(discard_keeps_old_file),
+	  IN_FOLDER(refuses_unwritable_path_at_once), IN_FOLDER(does_not_follow_symlinks))

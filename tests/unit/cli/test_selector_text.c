@@ -30,7 +30,7 @@ static const struct {
 	{ "a word with a quote", "a\"b", false, NULL },
 };
 
-TEST(a_matcher_is_added_to_a_selector)
+TEST(adds_matcher_to_selector)
 {
 	for EACH (row, rows) {
 		_cleanup_free_ char *with = selector_text_with(row->selector, "x=\"y\"");
@@ -42,4 +42,4 @@ TEST(a_matcher_is_added_to_a_selector)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(a_matcher_is_added_to_a_selector))
+RUN_TESTS(cmocka_unit_test(adds_matcher_to_selector))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/question.h"
+#include "cli/api_request.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,21 +9,22 @@
 #include "cli/api_error.h"
 #include "cli/progress.h"
 
-void question_deinit(struct question *question)
+void api_request_deinit(struct api_request *request)
 {
-	free(question->from);
-	free(question->to);
-	free(question->collector_http);
+	free(request->from);
+	free(request->to);
+	free(request->collector_http);
 }
 
-int question_take_selector(struct question *question, int count, char **words, struct error *err)
+int api_request_set_selector(struct api_request *request, int count, char **words,
+			     struct error *err)
 {
 	if (count > 1)
 		return error_set(err, -EINVAL,
-				 "one SELECTOR is enough, but \"%.40s\" follows it; put quotes "
-				 "around the whole selector",
+				 "more than one SELECTOR: \"%.40s\"; put quotes around the whole "
+				 "selector",
 				 words[1]);
-	question->selector = count ? words[0] : "";
+	request->selector = count ? words[0] : "";
 	return 0;
 }
 
@@ -36,30 +37,30 @@ static int check_time(const char *flag, const char *text, uint64_t now_ns, uint6
 	return rc ? error_set(err, rc, "%s: %s", flag, cause.text) : 0;
 }
 
-int question_check(const struct question *question, struct error *err)
+int api_request_check(const struct api_request *request, struct error *err)
 {
 	uint64_t now_ns = clock_realtime_ns(), from_ns = 0, to_ns = 0;
-	int rc = check_time("--from", question->from, now_ns, &from_ns, err);
+	int rc = check_time("--from", request->from, now_ns, &from_ns, err);
 
 	if (!rc)
-		rc = check_time("--to", question->to, now_ns, &to_ns, err);
+		rc = check_time("--to", request->to, now_ns, &to_ns, err);
 	if (!rc && from_ns >= to_ns)
-		rc = error_set(err, -EINVAL, "--from (%s) is not before --to (%s)", question->from,
-			       question->to);
+		rc = error_set(err, -EINVAL, "--from (%s) is not before --to (%s)", request->from,
+			       request->to);
 	return rc;
 }
 
-void question_begin_url(const struct question *question, const char *path, struct buffer *url)
+void api_request_begin_url(const struct api_request *request, const char *path, struct buffer *url)
 {
-	size_t length = strlen(question->collector_http);
+	size_t length = strlen(request->collector_http);
 
-	while (length && question->collector_http[length - 1] == '/')
+	while (length && request->collector_http[length - 1] == '/')
 		length--;
-	buffer_append(url, question->collector_http, length);
+	buffer_append(url, request->collector_http, length);
 	buffer_append_string(url, path);
-	http_append_parameter(url, "query", question->selector);
-	http_append_parameter(url, "from", question->from);
-	http_append_parameter(url, "to", question->to);
+	http_append_parameter(url, "query", request->selector);
+	http_append_parameter(url, "from", request->from);
+	http_append_parameter(url, "to", request->to);
 }
 
 static void show_progress(void *context, uint64_t received_bytes)
@@ -74,25 +75,25 @@ static void show_progress(void *context, uint64_t received_bytes)
 	progress_draw("waiting for the collector", waited_ns, 0, detail);
 }
 
-int question_ask(const struct question *question, struct buffer *url,
-		 struct http_response *response, struct error *err)
+int api_request_send(const struct api_request *request, struct buffer *url,
+		     struct http_response *response, struct error *err)
 {
 	struct error cause = { 0 };
 	uint64_t started_ns = clock_monotonic_ns();
-	struct http_request request = {
+	struct http_request get = {
 		.url = buffer_string(url),
-		.timeout_ms = (uint32_t)(question->timeout_ns / NS_PER_MS),
+		.timeout_ms = (uint32_t)(request->timeout_ns / NS_PER_MS),
 		.progress = progress_is_shown() ? show_progress : NULL,
 		.context = &started_ns,
 	};
-	int rc = http_get(&request, response, &cause);
+	int rc = http_get(&get, response, &cause);
 
 	progress_clear();
 	if (rc)
 		return error_set(err, rc,
 				 "no answer from %s: %s; is cairn-collector running there? "
-				 "--collector-http names another",
-				 question->collector_http, cause.text);
+				 "--collector-http sets another address",
+				 request->collector_http, cause.text);
 	return response->status == 200 ? 0 : api_error_read(response, err);
 }
 
