@@ -222,7 +222,7 @@ def print_switches(rows, budget):
               f"{spread([row.kept_by_cpu for row in mine]):>24} "
               f"{spread([2 * row.measured.rate for row in mine], '{:,.0f}'):>28} "
               f"{print_costs(costs)}   {len(mine)}{budget if name == 'cairn' else ''}")
-    for line in switch_costs.memo_lines(row.measured.cost for row in rows.get("cairn", ())):
+    for line in switch_costs.stack_cache_lines(row.measured.cost for row in rows.get("cairn", ())):
         print(f"  {line}")
     print_load()
 
@@ -257,7 +257,7 @@ def bench_service(profilers, options, folder):
                   f"{spread([row.measured.p99_ms for row in mine], '{:.2f}'):>28} "
                   f"{print_costs(costs)}   {len(mine)}"
                   f"{'   budget: CPU <= 1 %, p99 in the range of nothing' if name == 'cairn' else ''}")
-        for line in switch_costs.memo_lines(row.measured.cost for row in rows.get("cairn", ())):
+        for line in switch_costs.stack_cache_lines(row.measured.cost for row in rows.get("cairn", ())):
             print(f"  {line}")
         print_load()
     finally:

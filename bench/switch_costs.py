@@ -60,22 +60,22 @@ class Cost:
         return self
 
 
-def memo_lines(costs):
-    """How often a remembered stack was taken, and how often it was another than the real one."""
+def stack_cache_lines(costs):
+    """How often the stack cache hit, and how often a checked hit was wrong."""
     sums = {}
     for cost in costs:
         for name, count in (cost.counted if cost else {}).items():
             sums[name] = sums.get(name, 0) + count
     names = [name for name in sums if sums[name] and
-             re.search("memo|switch|waits|budget|off_cpu|sweep", name)]
+             re.search("cache|switch|budget|off_cpu|sweep", name)]
     if names:
         yield "counters: " + ", ".join(f"{name} {sums[name]:,}" for name in names)
     # Hits that are checked are unwound, too.
-    hits = sums.get("memo_hits", 0)
-    misses = sums.get("waits_unwound", 0) - sums.get("memo_checked", 0)
+    hits = sums.get("stack_cache_hits", 0)
+    misses = sums.get("off_cpu_unwound", 0) - sums.get("stack_cache_checked", 0)
     if hits:
-        yield f"memo: {100 * hits / (hits + misses):.3f} % hits"
-    if sums.get("memo_checked"):
-        wrong = sums.get("memo_wrong", 0)
-        yield (f"memo: {wrong:,} of {sums['memo_checked']:,} checked were wrong, "
-               f"{100 * wrong / sums['memo_checked']:.4f} %")
+        yield f"stack cache: {100 * hits / (hits + misses):.3f} % hits"
+    if sums.get("stack_cache_checked"):
+        wrong = sums.get("stack_cache_wrong", 0)
+        yield (f"stack cache: {wrong:,} of {sums['stack_cache_checked']:,} checked were wrong, "
+               f"{100 * wrong / sums['stack_cache_checked']:.4f} %")

@@ -1,68 +1,78 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// What the kernel programs did and lost, one per-CPU counter each. Declared once: the enum and the
-// sentences in the agent's log come from this list.
+// What the kernel programs did and dropped: one per-CPU counter each, declared here only.
+// A sentence says what one increment means; a second one, what to do about a loss.
 #pragma once
 
-#define BPF_COUNTERS(X)                                                                           \
-	X(SAMPLES, "Samples taken.")                                                              \
-	X(SAMPLES_IDLE, "Ticks that found the CPU idle.")                                         \
-	X(SAMPLES_FILTERED, "Samples of processes that were not asked for.")                      \
-	X(COUNTS_FULL, "Samples dropped because the counts map was full.")                        \
-	X(COUNTS_BUSY,                                                                            \
-	  "Samples dropped because the counts map was locked by the interrupted program.")        \
-	X(STACKS_SENT, "Stack bodies sent to the agent.")                                         \
-	X(STACKS_FULL,                                                                            \
-	  "Stack bodies not remembered as sent because the map of known stacks was full.")        \
-	X(RING_FULL, "Records dropped because the ring buffer was full.")                         \
-	X(FOLLOWED_FULL, "Children not sampled because the map of followed processes was full.")  \
-	X(SNAPSHOTS,                                                                              \
-	  "Samples handed to the agent to unwind, because the process was new to the unwinder.")  \
-	X(SNAPSHOTS_LOST,                                                                         \
-	  "Samples of new processes counted with a cut stack because the ring buffer was full.")  \
-	X(TICKS_LATE,                                                                             \
-	  "Ticks not charged to the thread they hit because they came late and it had just "      \
-	  "begun: the CPU was idle without ticks.")                                               \
-	X(USER_FRAMES, "User frames unwound.")                                                    \
-	X(KERNEL_FRAMES, "Kernel frames unwound.")                                                \
-	X(COUNTS_NEW, "Different counts that were put into the counts map.")                      \
-	X(SWITCHES, "Times that a thread lost its CPU.")                                          \
-	X(SWITCHES_UNKNOWN,                                                                       \
-	  "Times that a thread lost its CPU before it was known to the accounting of time; "      \
-	  "what it did until then is told when it is.")                                           \
-	X(THREADS_FULL,                                                                           \
-	  "Threads of which no time was told because there was no memory to keep it.")            \
-	X(WAITS_UNWOUND, "Waits whose stack was unwound.")                                        \
-	X(WAITS_NOT_CHOSEN, "Waits that others stand for, because not all could be unwound.")     \
-	X(WAITS_SWEPT,                                                                            \
-	  "Waits that had lasted some time when the kernel's part of their stack was taken.")     \
-	X(WAITS_BUSY, "Waits left out because the agent was just counting them.")                 \
-	X(MEMO_HITS, "Waits in the same place as the thread's last one, by its memo.")            \
-	X(MEMO_CHECKED, "Memo hits that were unwound all the same.")                              \
-	X(MEMO_WRONG, "Checked memo hits whose stack was another.")                               \
-	X(FAULTS_SAMPLED, "Page faults that were sampled.")                                       \
-	X(FAULTS_UNCHARGED,                                                                       \
-	  "Page faults that no sample stands for: the last of a storm, or there was no memory.")  \
-	X(WAKES, "Wake-ups of threads of services whose wakers are asked for.")                   \
-	X(WAKES_UNWOUND, "Wake-ups whose waker's stack was taken.")                               \
-	X(WAKES_NOT_CHOSEN, "Wake-ups that others stand for, because not all could be unwound.")  \
-	X(WAKES_BUSY, "Wake-ups left out because the thread's wait was just being counted.")      \
-	X(GPU_CALLS, "Calls of GPU drivers that were probed, launches left out.")                 \
-	X(GPU_LAUNCHES, "Kernel launches seen while they were probed.")                           \
-	X(GPU_STACKS, "Calls of GPU drivers whose stack was taken.")                              \
-	X(GPU_UNCHARGED, "Calls of GPU drivers that no stack stands for: the last of a storm.")   \
-	X(GPU_BUSY,                                                                               \
-	  "Calls of GPU drivers left out because two others were being counted on their CPU.")    \
-	X(GPU_NESTED,                                                                             \
-	  "Calls of GPU drivers whose end was not followed: too many within each other.")         \
-	X(GPU_FULL, "Allocations, functions and graphs of GPUs not kept because a map was full.") \
-	X(NCCL_MISMATCHED,                                                                        \
-	  "Calls of NCCL whose lag is not known: other ranks' n-th call is another one.")         \
-	X(GPU_CAPTURES_MISSED,                                                                    \
-	  "Captures of CUDA graphs of which not all launches were seen: probes came later.")      \
-	X(GPU_UNKNOWN_FREES, "Memory of GPUs freed that was allocated before anybody looked.")    \
-	X(SLEEPERS_TAKEN,                                                                         \
-	  "Threads that slept for long with a cut stack, or none, whose stack was then taken.")   \
-	X(SLEEPERS_CUT, "Such threads whose stack was still cut.")
+#define BPF_COUNTERS(X)                                                                            \
+	X(SAMPLES, "On-CPU samples counted.")                                                      \
+	X(TICKS_IDLE, "Timer ticks that hit an idle CPU.")                                         \
+	X(TICKS_LATE, "Late timer ticks not counted: an idle CPU's timer was held back and would " \
+		      "charge the thread that just began. Nothing to do.")                         \
+	X(SAMPLES_FILTERED, "Samples of other processes than --pid selects.")                      \
+	X(COUNTS_NEW, "Distinct count keys added to the counts map.")                              \
+	X(COUNTS_FULL,                                                                             \
+	  "Counts dropped: counts map full. Use a shorter --interval or a lower --frequency.")     \
+	X(COUNTS_BUSY, "Counts dropped: counts map locked by the interrupted program. Use a "      \
+		       "lower --frequency.")                                                       \
+	X(STACKS_SENT, "Stack traces sent to the agent.")                                          \
+	X(KNOWN_STACKS_FULL, "Stack traces sent again on each sample: map of known stacks full. "  \
+			     "Use a lower --frequency if the agent's own CPU time rises.")         \
+	X(RING_FULL, "Records dropped: ring buffer full. Give the agent more CPU or use a lower "  \
+		     "--frequency.")                                                               \
+	X(TARGETS_FULL, "Child processes not sampled: map of --pid's processes full. Profile a "   \
+			"process further down the tree.")                                          \
+	X(SNAPSHOTS, "Stack snapshots of new processes sent to the agent, which unwinds them "     \
+		     "once their tables are loaded.")                                              \
+	X(SNAPSHOTS_DROPPED, "Stack snapshots dropped: ring buffer full. Their samples count "     \
+			     "with a truncated stack; give the agent more CPU.")                   \
+	X(USER_FRAMES, "User frames unwound.")                                                     \
+	X(KERNEL_FRAMES, "Kernel frames unwound.")                                                 \
+	X(SWITCHES, "Context switches of profiled threads.")                                       \
+	X(SWITCHES_UNTRACKED, "Context switches of threads not tracked yet. Their time is added "  \
+			      "when the agent first sees the thread.")                             \
+	X(THREADS_DROPPED,                                                                         \
+	  "Threads without off-CPU time: no memory for their state. Free memory on this machine.") \
+	X(OFF_CPU_UNWOUND, "Off-CPU intervals whose stack was unwound.")                           \
+	X(OFF_CPU_SAMPLED_OUT, "Off-CPU intervals sampled out: too many to unwind. Each kept one " \
+			       "has weight N; totals stay right.")                                 \
+	X(OFF_CPU_SWEPT, "Long off-CPU intervals whose kernel stack the agent's sweep captured.")  \
+	X(OFF_CPU_BUSY, "Off-CPU intervals dropped: thread locked by a sweep or a waker. Nothing " \
+			"to do below 5 % of switches.")                                            \
+	X(STACK_CACHE_HITS,                                                                        \
+	  "Off-CPU intervals with the stack of the thread's cache: not unwound.")                  \
+	X(STACK_CACHE_CHECKED, "Stack cache hits unwound all the same, to check them.")            \
+	X(STACK_CACHE_WRONG, "Checked stack cache hits with another stack. Report it if more "     \
+			     "than a few in a hundred are.")                                       \
+	X(SLEEPERS_UNWOUND,                                                                        \
+	  "Long sleeping threads with a truncated stack that were unwound later.")                 \
+	X(SLEEPERS_TRUNCATED,                                                                      \
+	  "Long sleeping threads whose stack stayed truncated when unwound later.")                \
+	X(FAULTS_SAMPLED, "Page faults sampled.")                                                  \
+	X(FAULTS_DROPPED, "Page faults dropped: the last of a burst, or no memory. Nothing to do " \
+			  "below 5 % of sampled faults.")                                          \
+	X(WAKES, "Wake-ups of threads of the --wakers services.")                                  \
+	X(WAKES_UNWOUND, "Wake-ups whose waker stack was unwound.")                                \
+	X(WAKES_SAMPLED_OUT, "Wake-ups sampled out: too many to unwind. Each kept one has weight " \
+			     "N; totals stay right.")                                              \
+	X(WAKES_BUSY, "Wake-ups dropped: thread locked by a sweep or its own switch. Nothing to "  \
+		      "do below 5 % of wake-ups.")                                                 \
+	X(GPU_CALLS, "GPU driver calls probed, kernel launches excluded.")                         \
+	X(GPU_LAUNCHES, "GPU kernel launches probed.")                                             \
+	X(GPU_STACKS, "GPU driver calls whose stack was unwound.")                                 \
+	X(GPU_CALLS_DROPPED,                                                                       \
+	  "GPU driver calls dropped: the last of a burst. Nothing to do below 5 % of calls.")      \
+	X(GPU_CALLS_BUSY, "GPU driver calls dropped: two others were being counted on the same "   \
+			  "CPU. Nothing to do below 5 % of calls.")                                \
+	X(GPU_CALLS_NESTED, "GPU driver calls without a duration: nested too deeply. Report the "  \
+			    "library that makes them.")                                            \
+	X(GPU_MAPS_FULL, "GPU allocations, functions or graphs dropped: map full. Their bytes "    \
+			 "and names are missing; profile fewer processes with --pid.")             \
+	X(GPU_CAPTURES_MISSED, "CUDA graph captures incomplete: the probes came after they "       \
+			       "began. Start the agent before the process.")                       \
+	X(GPU_UNKNOWN_FREES, "Frees of GPU memory that was allocated before the probes came. "     \
+			     "Start the agent before the process to see it.")                      \
+	X(NCCL_MISMATCHED, "NCCL calls without a skew: other ranks' call of the same number is "   \
+			   "another one. Check that all ranks run the same program.")
 
 enum bpf_counter {
 #define X(name, sentence) COUNTER_##name,

@@ -20,10 +20,10 @@ static const struct {
 	uint32_t each_ns;
 } parts[] = {
 	{ "sample_on_cpu", COUNTER_SAMPLES, 12000 },
-	{ "sample_on_cpu", COUNTER_SAMPLES_IDLE, 500 },
+	{ "sample_on_cpu", COUNTER_TICKS_IDLE, 500 },
 	{ "sample_on_cpu", COUNTER_SAMPLES_FILTERED, 500 },
 	{ "switch_threads", COUNTER_SWITCHES, SWITCH_NS },
-	{ "switch_threads", COUNTER_WAITS_UNWOUND, UNWOUND_NS },
+	{ "switch_threads", COUNTER_OFF_CPU_UNWOUND, UNWOUND_NS },
 	{ "thread_is_woken", COUNTER_WAKES, 200 },
 	{ "thread_is_woken", COUNTER_WAKES_UNWOUND, UNWOUND_NS },
 	{ "fault_handled", COUNTER_FAULTS_SAMPLED, 6000 },
@@ -51,7 +51,7 @@ uint32_t cost_estimate(const uint64_t counters[COUNTER_COUNT],
 double cost_estimate_stacks(const uint64_t before[COUNTER_COUNT], const uint64_t now[COUNTER_COUNT])
 {
 	double switches = (double)(now[COUNTER_SWITCHES] - before[COUNTER_SWITCHES]);
-	double unwound = (double)(now[COUNTER_WAITS_UNWOUND] - before[COUNTER_WAITS_UNWOUND]);
+	double unwound = (double)(now[COUNTER_OFF_CPU_UNWOUND] - before[COUNTER_OFF_CPU_UNWOUND]);
 	double sum_ns = switches * SWITCH_NS + unwound * UNWOUND_NS;
 
 	return sum_ns > 0 ? unwound * UNWOUND_NS / sum_ns : 0.5;

@@ -148,7 +148,7 @@ int sample_on_cpu(struct bpf_perf_event_data *ctx)
 	task = bpf_get_current_task_btf();
 	weight_ns = tick_weight(cpu, task, now);
 	if (!pid) // the idle task
-		return count(COUNTER_SAMPLES_IDLE);
+		return count(COUNTER_TICKS_IDLE);
 	if (!weight_ns)
 		return count(COUNTER_TICKS_LATE);
 	if (only_followed && !bpf_map_lookup_elem(&followed, &pid))

@@ -50,7 +50,7 @@ static __always_inline __u32 choose_call(__u32 which)
 {
 	struct pace *pace = bpf_map_lookup_elem(&gpu_paces, &which);
 
-	return pace ? pace_choose(pace, gpu_stacks_per_second, COUNTER_GPU_UNCHARGED) : 0;
+	return pace ? pace_choose(pace, gpu_stacks_per_second, COUNTER_GPU_CALLS_DROPPED) : 0;
 }
 
 /* Likewise of a launch that is captured: that is once, and its stack counts each time that the graph is launched. */
@@ -60,7 +60,7 @@ static __always_inline __u32 choose_captured(void)
 	struct pace *pace = bpf_map_lookup_elem(&gpu_paces, &which);
 
 	return pace ? pace_choose(pace, gpu_stacks_per_second * GPU_CAPTURED_MORE,
-				  COUNTER_GPU_UNCHARGED)
+				  COUNTER_GPU_CALLS_DROPPED)
 		    : 0;
 }
 
@@ -212,7 +212,7 @@ static __always_inline void open_call(struct gpu_work *work, gpu_context *ctx, _
 	drop_left_calls(calls, place);
 	at = calls->count;
 	if (at >= GPU_CALLS_WITHIN) {
-		count(COUNTER_GPU_NESTED);
+		count(COUNTER_GPU_CALLS_NESTED);
 		note_missed(gpu_cookie_call(cookie));
 		return;
 	}

@@ -59,7 +59,7 @@ static __always_inline __u64 number_graph(void)
 
 	if (!bpf_map_update_elem(&gpu_graph_launches, &number, &launches, BPF_ANY))
 		return number;
-	count(COUNTER_GPU_FULL);
+	count(COUNTER_GPU_MAPS_FULL);
 	return 0;
 }
 
@@ -74,7 +74,7 @@ static __always_inline bool add_part(__u64 number, __u64 part)
 	}
 	if (!bpf_map_update_elem(&gpu_graph_parts, &key, &once, BPF_ANY))
 		return true;
-	count(COUNTER_GPU_FULL);
+	count(COUNTER_GPU_MAPS_FULL);
 	return false;
 }
 
@@ -102,7 +102,7 @@ static __always_inline void put_capture(const struct process_key *process, __u64
 	struct gpu_key key = { *process, stream, GPU_HANDLE_CAPTURE };
 
 	if (bpf_map_update_elem(&gpu_captures, &key, capture, BPF_ANY))
-		count(COUNTER_GPU_FULL);
+		count(COUNTER_GPU_MAPS_FULL);
 }
 
 static __always_inline void begin_capture(const struct process_key *process, __u64 stream,
@@ -143,7 +143,7 @@ static __always_inline __u64 end_capture_of(const struct process_key *process, _
 	}
 	bpf_map_delete_elem(&gpu_captures, &key);
 	if (bpf_map_update_elem(&gpu_graph_launches, &number, &launches, BPF_ANY))
-		count(COUNTER_GPU_FULL);
+		count(COUNTER_GPU_MAPS_FULL);
 	return launches ? 0 : number;
 }
 
@@ -190,7 +190,7 @@ static __always_inline void keep_captured(struct gpu_work *work, __u64 launches)
 		__sync_fetch_and_add(known, launches);
 		return;
 	}
-	count(COUNTER_GPU_FULL);
+	count(COUNTER_GPU_MAPS_FULL);
 	work->value = GPU_GRAPH_NOT_KNOWN;
 	bpf_map_update_elem(&gpu_graph_launches, &kernel->graph, &work->value, BPF_ANY);
 }
@@ -203,7 +203,7 @@ static __always_inline void keep_graph(const struct process_key *process, __u64 
 	struct gpu_key key = { *process, handle, kind };
 
 	if (handle && bpf_map_update_elem(&gpu_graphs, &key, graph, BPF_ANY))
-		count(COUNTER_GPU_FULL);
+		count(COUNTER_GPU_MAPS_FULL);
 }
 
 static __always_inline struct gpu_graph *find_graph(const struct process_key *process, __u64 kind,

@@ -77,7 +77,7 @@ static __always_inline void unload_module(const struct process_key *process, __u
 	__u64 unloads = unloads_of_module(process, module) + 1;
 
 	if (bpf_map_update_elem(&gpu_modules, &key, &unloads, BPF_ANY))
-		count(COUNTER_GPU_FULL);
+		count(COUNTER_GPU_MAPS_FULL);
 }
 
 /* The function of a module that a handle was got for by its name, which lies at @address in the process. */
@@ -97,7 +97,7 @@ static __always_inline void name_function(struct gpu_work *work, __u64 handle, _
 	function.unloads = unloads_of_module(&work->key.process, module);
 	if (bpf_map_update_elem(&gpu_names, &walk.hash, &work->name, BPF_ANY) ||
 	    bpf_map_update_elem(&gpu_functions, &key, &function, BPF_ANY))
-		count(COUNTER_GPU_FULL);
+		count(COUNTER_GPU_MAPS_FULL);
 }
 
 /* What a handle stands for, or NULL: it is not known, or it was of a module that is not loaded any more. */
@@ -126,7 +126,7 @@ static __always_inline void name_function_as(const struct process_key *process, 
 	}
 	copy = *known;
 	if (bpf_map_update_elem(&gpu_functions, &key, &copy, BPF_ANY))
-		count(COUNTER_GPU_FULL);
+		count(COUNTER_GPU_MAPS_FULL);
 }
 
 static __always_inline struct raw_frame frame_of_function(const struct process_key *process,

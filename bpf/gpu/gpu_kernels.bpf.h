@@ -36,5 +36,5 @@ static __always_inline void keep_told_launch(struct gpu_work *work, gpu_context 
 	told->slot = work->key.slot;
 	told->weight = (__u32)work->arguments.at[1];
 	if (bpf_map_update_elem(&gpu_told_launches, &key, told, BPF_ANY))
-		count(COUNTER_GPU_FULL);
+		count(COUNTER_GPU_MAPS_FULL);
 }

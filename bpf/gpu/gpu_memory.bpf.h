@@ -64,7 +64,7 @@ static __always_inline void add_live(const struct gpu_owner *owner, __s64 bytes,
 		live = bpf_map_lookup_elem(&gpu_live, owner);
 	}
 	if (!live) {
-		count(COUNTER_GPU_FULL);
+		count(COUNTER_GPU_MAPS_FULL);
 		note_missed(GPU_CALL_ALLOC);
 		return;
 	}
@@ -88,7 +88,7 @@ static __always_inline void add_allocation(const struct gpu_key *key,
 	if (before) // its end was not seen
 		forget_allocation(key, before);
 	if (bpf_map_update_elem(&gpu_allocations, key, allocation, BPF_ANY)) {
-		count(COUNTER_GPU_FULL);
+		count(COUNTER_GPU_MAPS_FULL);
 		note_missed(GPU_CALL_ALLOC);
 	} else {
 		add_live(&allocation->owner, allocation->bytes, 1);
@@ -129,7 +129,7 @@ static __always_inline void map_physical(const struct process_key *process, __u6
 	struct gpu_mapping mapping = { handle, bytes };
 
 	if (bpf_map_update_elem(&gpu_mappings, &place, &mapping, BPF_ANY)) {
-		count(COUNTER_GPU_FULL);
+		count(COUNTER_GPU_MAPS_FULL);
 		note_missed(GPU_CALL_MEM_MAP);
 	} else if (allocation) {
 		__sync_fetch_and_add(&allocation->mappings, 1);
@@ -209,7 +209,7 @@ static __always_inline struct gpu_ranges *make_ranges(const struct process_key *
 	bpf_map_update_elem(&gpu_ranges, &key, none, BPF_NOEXIST);
 	ranges = bpf_map_lookup_elem(&gpu_ranges, &key);
 	if (!ranges)
-		count(COUNTER_GPU_FULL);
+		count(COUNTER_GPU_MAPS_FULL);
 	return ranges;
 }
 
@@ -272,7 +272,7 @@ static __always_inline void add_range(const struct process_key *process, __u64 k
 	if (search.is_found)
 		return;
 	search.ranges->is_complete = 0;
-	count(COUNTER_GPU_FULL);
+	count(COUNTER_GPU_MAPS_FULL);
 }
 
 static __always_inline void remove_range(const struct process_key *process, __u64 kind,

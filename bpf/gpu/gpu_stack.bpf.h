@@ -63,7 +63,7 @@ static __always_inline struct gpu_work *claim_gpu_work(void)
 		work->number = 1;
 		return work;
 	}
-	count(COUNTER_GPU_BUSY);
+	count(COUNTER_GPU_CALLS_BUSY);
 	return NULL;
 }
 

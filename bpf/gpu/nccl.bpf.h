@@ -152,7 +152,7 @@ static __always_inline void nccl_keep_communicator(const struct process_key *pro
 	};
 
 	if (handle && bpf_map_update_elem(&nccl_communicators, &key, &made, BPF_ANY))
-		count(COUNTER_GPU_FULL);
+		count(COUNTER_GPU_MAPS_FULL);
 }
 
 static __always_inline void nccl_forget_communicator(const struct process_key *process,

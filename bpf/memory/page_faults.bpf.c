@@ -74,9 +74,9 @@ static __always_inline int fault_begins(__u64 address, bool is_copy)
 	pace = bpf_map_lookup_elem(&paces, &zero);
 	fault = bpf_task_storage_get(&faults, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!pace || !fault)
-		return count(COUNTER_FAULTS_UNCHARGED);
+		return count(COUNTER_FAULTS_DROPPED);
 	fault->page = address / page_bytes;
-	fault->weight = pace_choose(pace, stacks_per_second, COUNTER_FAULTS_UNCHARGED);
+	fault->weight = pace_choose(pace, stacks_per_second, COUNTER_FAULTS_DROPPED);
 	fault->is_copy = is_copy;
 	if (fault->weight) {
 		fault->before = read_rss(task);

@@ -71,7 +71,7 @@ static __always_inline int fork_of(struct task_struct *parent, struct task_struc
 		return 0;
 	if (only_followed && bpf_map_lookup_elem(&followed, &parent_pid) &&
 	    bpf_map_update_elem(&followed, &child_pid, &yes, BPF_ANY))
-		count(COUNTER_FOLLOWED_FULL);
+		count(COUNTER_TARGETS_FULL);
 	inherit_known_process(parent, child);
 	return send_process(child, PROCESS_FORK, parent_pid);
 }

@@ -69,7 +69,7 @@ static __always_inline bool snapshot_send(struct snapshot_record *record, __u64 
 			       offsetof(struct snapshot_record, stack) +
 				       pages * SNAPSHOT_PAGE_BYTES,
 			       wake_flags(now))) {
-		count(COUNTER_SNAPSHOTS_LOST);
+		count(COUNTER_SNAPSHOTS_DROPPED);
 		return false;
 	}
 	count(COUNTER_SNAPSHOTS);

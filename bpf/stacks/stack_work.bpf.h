@@ -55,7 +55,7 @@ static __always_inline void send_stack(struct stack_work *work, __u64 now,
 	}
 	count(COUNTER_STACKS_SENT);
 	if (bpf_map_update_elem(&known_stacks, hash, &yes, BPF_ANY))
-		count(COUNTER_STACKS_FULL);
+		count(COUNTER_KNOWN_STACKS_FULL);
 }
 
 static __always_inline bool stack_is_known(const struct stack_hash *hash)

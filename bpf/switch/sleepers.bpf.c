@@ -172,7 +172,7 @@ static __always_inline void keep_sleepers_stack(struct task_struct *task, struct
 		place->memo.is_cut = !is_whole;
 		place->key.user = key->user;
 		place->key.user_leaf = key->user_leaf;
-		count(is_whole ? COUNTER_SLEEPERS_TAKEN : COUNTER_SLEEPERS_CUT);
+		count(is_whole ? COUNTER_SLEEPERS_UNWOUND : COUNTER_SLEEPERS_TRUNCATED);
 	}
 	wait_unlock(&thread->wait);
 }

@@ -129,7 +129,7 @@ static __always_inline void begin_thread(struct task_struct *task, __u64 since_n
 		bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (!thread) {
-		count(COUNTER_THREADS_FULL);
+		count(COUNTER_THREADS_DROPPED);
 		return;
 	}
 	if (thread->time.since_ns)
@@ -195,7 +195,7 @@ __attribute__((noinline)) int choose_wait(struct thread_wait *wait,
 	shift &= 15; // for the verifier
 	if (shift && bpf_get_prandom_u32() & ((1U << shift) - 1)) {
 		wait->weight = 0;
-		return count(COUNTER_WAITS_NOT_CHOSEN);
+		return count(COUNTER_OFF_CPU_SAMPLED_OUT);
 	}
 	wait->weight <<= shift;
 	return 1;
@@ -222,7 +222,7 @@ static __always_inline bool unwind_wait(void *ctx, struct switch_cpu *cpu,
 		budget_count(&cpu->budget, wait_flush(place));
 		place->key = stack->taken;
 	}
-	count(COUNTER_WAITS_UNWOUND);
+	count(COUNTER_OFF_CPU_UNWOUND);
 	return is_same;
 }
 
@@ -252,7 +252,7 @@ static __always_inline bool memo_is_to_be_checked(struct switch_cpu *cpu, struct
 	if (memo->is_cut || (now * HASH_C1 >> 40) % MEMO_HITS_CHECKED || now < cpu->check_due_ns)
 		return false;
 	cpu->check_due_ns = now + MEMO_CHECK_NS;
-	count(COUNTER_MEMO_CHECKED);
+	count(COUNTER_STACK_CACHE_CHECKED);
 	return true;
 }
 
@@ -273,13 +273,13 @@ static __always_inline bool take_place(void *ctx, struct switch_cpu *cpu,
 		wait->place = stack->place.call ? wait_replace(wait) : WAIT_PLACE_OTHER;
 	place = place_of_wait(wait);
 	if (found >= 0) {
-		count(COUNTER_MEMO_HITS);
+		count(COUNTER_STACK_CACHE_HITS);
 		place->memo.uses++;
 		if (!memo_is_to_be_checked(cpu, &place->memo, now))
 			return place->memo.python.state != 0;
 	}
 	if (!unwind_wait(ctx, cpu, stack, place, now) && found >= 0)
-		count(COUNTER_MEMO_WRONG);
+		count(COUNTER_STACK_CACHE_WRONG);
 	words = memo_words(&place->memo);
 	if (wait->words < words)
 		wait->words = words;
@@ -430,7 +430,7 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 		thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	}
 	if (!thread || !thread->time.since_ns)
-		return count(COUNTER_SWITCHES_UNKNOWN);
+		return count(COUNTER_SWITCHES_UNTRACKED);
 
 	time = &thread->time;
 	since_ns = __sync_lock_test_and_set(&time->since_ns, now);
@@ -445,7 +445,7 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 	thread->wake.asleep_ns = 0;
 	if (!wait_lock(&thread->wait)) {
 		thread->wait.weight = 0;
-		return count(COUNTER_WAITS_BUSY);
+		return count(COUNTER_OFF_CPU_BUSY);
 	}
 	end_wait(cpu, &thread->wait, since_ns, &spell, task->pid);
 	if (begin_wait(ctx, cpu, task, thread, now))
@@ -578,7 +578,7 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 	keep_kernel_part(stack, bpf_ktime_get_ns());
 	place->key = stack->taken;
 	wait->place = WAIT_PLACE_OTHER;
-	count(COUNTER_WAITS_SWEPT);
+	count(COUNTER_OFF_CPU_SWEPT);
 	// It may have switched meanwhile, and gone without the lock.
 	if (*(volatile __u64 *)&thread->time.since_ns == since_ns) {
 		wait->weight = 1;

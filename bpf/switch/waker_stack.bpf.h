@@ -121,7 +121,7 @@ static __always_inline void send_wake(struct wake_record *record, __u64 now)
 		return;
 	}
 	if (bpf_map_update_elem(&known_stacks, &joined, &yes, BPF_ANY))
-		count(COUNTER_STACKS_FULL);
+		count(COUNTER_KNOWN_STACKS_FULL);
 }
 
 /* The waker is there: join it with the stack of @blocked. */

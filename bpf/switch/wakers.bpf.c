@@ -198,7 +198,7 @@ static __attribute__((noinline)) bool weigh_wake(struct task_struct *task, struc
 	take_timed_out(&thread->wake, wake_place(&waits->key), time, &cpu->key);
 	shift = choose_wake(cpu, time->ns, now);
 	if (shift < 0) {
-		count(COUNTER_WAKES_NOT_CHOSEN);
+		count(COUNTER_WAKES_SAMPLED_OUT);
 		return false;
 	}
 	time->ns <<= shift;

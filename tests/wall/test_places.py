@@ -43,7 +43,7 @@ def test_memos_are_right(fleet, program, before):  # pylint: disable=unused-argu
     """Of all threads of the machine. Other ways in the kernel for one call are wrong, too."""
     counted = {name: count - before[name] for name, count in fleet.counters().items()}
     hits, checked, wrong = (counted[f"memo_{name}"] for name in ("hits", "checked", "wrong"))
-    print(f"  memo: {hits} hits, {counted['waits_unwound']} unwound; "
+    print(f"  stack cache: {hits} hits, {counted['off_cpu_unwound']} unwound; "
           f"{wrong} of {checked} checked were wrong")
     assert hits > 100
     assert wrong <= 2 + 0.02 * checked

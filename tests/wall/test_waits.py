@@ -12,8 +12,8 @@ from wall import MS, OFF_CPU, SCHED_DELAY, STATES, THROTTLED, Comparison, Progra
 CGROUP_V1 = pathlib.Path("/sys/fs/cgroup/cpu")
 CGROUP_V2 = pathlib.Path("/sys/fs/cgroup")
 QUOTA_US, PERIOD_US = 5000, 50000
-COUNTERS = ("switches", "waits_unwound", "waits_not_chosen", "waits_busy", "memo_hits", "memo_checked",
-            "memo_wrong", "counts_new")
+COUNTERS = ("switches", "off_cpu_unwound", "off_cpu_sampled_out", "off_cpu_busy", "stack_cache_hits", "stack_cache_checked",
+            "stack_cache_wrong", "counts_new")
 WAIT_NS = 3000
 ENOUGH_NS = 300 * MS  # to judge by, where some waits stand for others
 # Where two names for a wait are right.
@@ -92,7 +92,7 @@ class Runs:
             self.throttled_ns = self.cgroup.throttled_ns()
         time.sleep(1)
         counted = {name: count - before[name] for name, count in fleet.counters().items()}
-        share = counted["waits_not_chosen"] / max(1, counted["switches"])
+        share = counted["off_cpu_sampled_out"] / max(1, counted["switches"])
         self.sampled.update(dict.fromkeys((program.service for program in started.values()), share))
         print(f"  {', '.join(started)}: {100 * share:.1f} % of waits stand for others; " + ", ".join(
             f"{name} {counted[name]}" for name in COUNTERS if name in counted))

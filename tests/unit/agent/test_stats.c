@@ -17,25 +17,25 @@ static const struct {
 	const char *text;
 } losses[] = {
 	{ "samples", &now.profiler.bpf_counters[COUNTER_COUNTS_FULL],
-	  "Samples dropped because the counts map was full: 7" },
-	{ "snapshots", &now.profiler.bpf_counters[COUNTER_SNAPSHOTS_LOST],
-	  "Samples of new processes counted with a cut stack because the ring buffer was full: 7" },
+	  "Counts dropped: counts map full: 7" },
+	{ "snapshots", &now.profiler.bpf_counters[COUNTER_SNAPSHOTS_DROPPED],
+	  "Stack snapshots dropped: ring buffer full: 7" },
 	{ "snapshots not run", &now.profiler.snapshots_lost,
 	  "Samples of new processes that could not be unwound: 7" },
-	{ "bodies", &now.profiler.bpf_counters[COUNTER_STACKS_FULL],
-	  "Stack bodies not remembered as sent because the map of known stacks was full: 7" },
-	{ "threads", &now.profiler.bpf_counters[COUNTER_THREADS_FULL],
-	  "Threads of which no time was told because there was no memory to keep it: 7" },
-	{ "waits", &now.profiler.bpf_counters[COUNTER_WAITS_BUSY],
-	  "Waits left out because the agent was just counting them: 7" },
+	{ "stack traces", &now.profiler.bpf_counters[COUNTER_KNOWN_STACKS_FULL],
+	  "Stack traces sent again on each sample: map of known stacks full: 7" },
+	{ "threads", &now.profiler.bpf_counters[COUNTER_THREADS_DROPPED],
+	  "Threads without off-CPU time: no memory for their state: 7" },
+	{ "waits", &now.profiler.bpf_counters[COUNTER_OFF_CPU_BUSY],
+	  "Off-CPU intervals dropped: thread locked by a sweep or a waker: 7" },
 	{ "wake-ups", &now.profiler.bpf_counters[COUNTER_WAKES_BUSY],
-	  "Wake-ups left out because the thread's wait was just being counted: 7" },
-	{ "page faults", &now.profiler.bpf_counters[COUNTER_FAULTS_UNCHARGED],
-	  "Page faults that no sample stands for: the last of a storm, or there was no memory: 7" },
-	{ "calls of the GPU's driver", &now.profiler.bpf_counters[COUNTER_GPU_BUSY],
-	  "Calls of GPU drivers left out because two others were being counted on their CPU: 7" },
-	{ "memory of the GPU", &now.profiler.bpf_counters[COUNTER_GPU_FULL],
-	  "Allocations, functions and graphs of GPUs not kept because a map was full: 7" },
+	  "Wake-ups dropped: thread locked by a sweep or its own switch: 7" },
+	{ "page faults", &now.profiler.bpf_counters[COUNTER_FAULTS_DROPPED],
+	  "Page faults dropped: the last of a burst, or no memory: 7" },
+	{ "calls of the GPU's driver", &now.profiler.bpf_counters[COUNTER_GPU_CALLS_BUSY],
+	  "GPU driver calls dropped: two others were being counted on the same CPU: 7" },
+	{ "memory of the GPU", &now.profiler.bpf_counters[COUNTER_GPU_MAPS_FULL],
+	  "GPU allocations, functions or graphs dropped: map full: 7" },
 	{ "names", &now.profiler.jit.cut,
 	  "Processes with more functions made at run time than are named: 7" },
 	{ "names that nobody looked for", &now.profiler.jit.refused,
@@ -74,9 +74,9 @@ TEST(what_any_busy_machine_loses_is_not_said)
 
 	before = now = (struct stats){ 0 };
 	now.profiler.bpf_counters[COUNTER_SWITCHES] = 1000;
-	now.profiler.bpf_counters[COUNTER_WAITS_BUSY] = 50;
+	now.profiler.bpf_counters[COUNTER_OFF_CPU_BUSY] = 50;
 	assert_false(stats_format_losses(&before, &now, text));
-	now.profiler.bpf_counters[COUNTER_WAITS_BUSY] = 51;
+	now.profiler.bpf_counters[COUNTER_OFF_CPU_BUSY] = 51;
 	assert_true(stats_format_losses(&before, &now, text));
 }
 

@@ -205,7 +205,7 @@ TEST(nothing_is_missed_while_other_probes_go)
 	EXPECT_EQ(1, setting.generations >= ARRAY_SIZE(hot), "attached anew each time");
 	EXPECT_EQ(1, gpu_probes_see_all(setting.probes, GPU_CALL_INIT, GPU_CALL_MEM_UNMAP), "all");
 	expect_live(&setting, 3 * MIB, 1, "what was kept, and nothing of what came and went");
-	EXPECT_EQ(0, read_counter(&setting, COUNTER_GPU_FULL), "room");
+	EXPECT_EQ(0, read_counter(&setting, COUNTER_GPU_MAPS_FULL), "room");
 	EXPECT_EQ(0, read_counter(&setting, COUNTER_GPU_UNKNOWN_FREES), "no free came twice");
 	assert_int_equal(0, cuda.free(kept));
 	close_setting(&setting);
@@ -241,10 +241,10 @@ TEST(what_is_too_much_to_keep_is_counted)
 	// The double has not so much: one is made and freed under the programs' eyes that look away from frees.
 	make_hot(&setting, GPU_CALL_FREE);
 	probe_link_settle();
-	uint64_t full = read_counter(&setting, COUNTER_GPU_FULL);
+	uint64_t full = read_counter(&setting, COUNTER_GPU_MAPS_FULL);
 	for (uint32_t i = 0; i < KEPT + MORE; i++)
 		assert_int_equal(0, cuda.free(allocate(4096)));
-	uint64_t refused = read_counter(&setting, COUNTER_GPU_FULL) - full;
+	uint64_t refused = read_counter(&setting, COUNTER_GPU_MAPS_FULL) - full;
 	EXPECT_EQ(1, refused >= MORE, "counted"); // its ranges are fewer, and count as well
 	expect_live(&setting, 4096ULL * KEPT, KEPT, "as many as there is room for");
 	close_setting(&setting);

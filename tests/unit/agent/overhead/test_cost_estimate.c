@@ -33,7 +33,7 @@ TEST(a_program_costs_what_it_counted)
 	if (switches_ns < 100000000 || switches_ns > 400000000)
 		fail_msg("a million switches take %llu ns", (unsigned long long)switches_ns);
 
-	counters[COUNTER_WAITS_UNWOUND] = 1000;
+	counters[COUNTER_OFF_CPU_UNWOUND] = 1000;
 	counters[COUNTER_SAMPLES] = 198;
 	count = cost_estimate(counters, costs);
 	if (cost_of(costs, count, "switch_threads") <= switches_ns)
@@ -44,15 +44,15 @@ TEST(a_program_costs_what_it_counted)
 
 TEST(stacks_are_a_part_of_the_switches_cost)
 {
-	uint64_t before[COUNTER_COUNT] = { [COUNTER_SWITCHES] = 5, [COUNTER_WAITS_UNWOUND] = 5 };
-	uint64_t now[COUNTER_COUNT] = { [COUNTER_SWITCHES] = 5, [COUNTER_WAITS_UNWOUND] = 5 };
+	uint64_t before[COUNTER_COUNT] = { [COUNTER_SWITCHES] = 5, [COUNTER_OFF_CPU_UNWOUND] = 5 };
+	uint64_t now[COUNTER_COUNT] = { [COUNTER_SWITCHES] = 5, [COUNTER_OFF_CPU_UNWOUND] = 5 };
 
 	EXPECT_EQ(50, (int)(100 * cost_estimate_stacks(before, now)), "not known");
 	now[COUNTER_SWITCHES] += 1000000;
 	EXPECT_EQ(0, (int)(100 * cost_estimate_stacks(before, now)), "no stack");
-	now[COUNTER_WAITS_UNWOUND] += 1000;
+	now[COUNTER_OFF_CPU_UNWOUND] += 1000;
 	EXPECT_EQ(3, (int)(100 * cost_estimate_stacks(before, now)), "few");
-	now[COUNTER_WAITS_UNWOUND] += 999000;
+	now[COUNTER_OFF_CPU_UNWOUND] += 999000;
 	EXPECT_EQ(97, (int)(100 * cost_estimate_stacks(before, now)), "all");
 }
 
