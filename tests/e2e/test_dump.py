@@ -184,7 +184,7 @@ def test_text_has_a_paragraph_a_thread_and_equal_ones_once():
         assert "  wait_for_mutex (waiting_threads)\n" in mutex.group(1)
         assert mutex.group(1).index("wait_for_mutex") < mutex.group(1).index("play")
         assert text.count('"alike" S:') == 1
-        assert re.search(r'and so \d+ "alike", \d+ "alike", \d+ "alike": 4 threads like this', text)
+        assert re.search(r'and so \d+ "alike", \d+ "alike", \d+ "alike": 4 threads with this stack', text)
         assert re.search(r"paused 1 time for \d+\.\d+ ms", text)
         assert dump(process.pid, "--all").stdout.count('"alike" S:') == 4
 
@@ -325,7 +325,7 @@ def test_a_traced_process_is_dumped_without_a_pause():
             assert f"is being traced by process {tracer}" in dumped["why_not_paused"]
             pipe = thread_named(dumped, "pipe")
             expect_own_stack(next(s for s in truth["threads"] if s["name"] == "pipe"), pipe)
-            assert "not paused, so threads that run have no stack: " in dump(process.pid).stdout
+            assert "not paused, running threads have no stack: " in dump(process.pid).stdout
         finally:
             os.kill(tracer, signal.SIGKILL)
             os.waitpid(tracer, 0)
