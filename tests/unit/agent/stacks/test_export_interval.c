@@ -255,7 +255,7 @@ TEST(series_are_told_apart_by_process_and_thread_name)
 	EXPECT_EQ(3, profile->sample_count, "three samples");
 	EXPECT_STR("worker", labels_get(&profile->series[0].labels, LABEL_THREAD), "first");
 	EXPECT_STR("other??", labels_get(&profile->series[1].labels, LABEL_THREAD), "made UTF-8");
-	EXPECT_STR("test_window", labels_get(&profile->series[0].labels, LABEL_PROCESS), "process");
+	EXPECT_STR("test_export_int", labels_get(&profile->series[0].labels, LABEL_PROCESS), "process");
 	profile_free(profile);
 }
 
