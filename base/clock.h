@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "base/time_span.h"
+
 #define NS_PER_SECOND 1000000000ULL
 #define NS_PER_MS     1000000ULL
 #define NS_PER_US     1000ULL

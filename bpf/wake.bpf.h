@@ -4,6 +4,7 @@
 // machine takes 15 us: more than all the rest of a sample.
 #pragma once
 
+#include "base/time_span.h"
 #include "bpf/maps.bpf.h"
 
 /* What fills this part of the ring before the agent looks is a storm, or it looks late. */
@@ -17,7 +18,7 @@ static __always_inline __u64 wake_flags(__u64 now)
 	__u64 used = bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA);
 
 	if (used < bpf_ringbuf_query(&records, BPF_RB_RING_SIZE) / WAKE_RING_SHARE ||
-	    now - shared.woken_last_ns < WAKE_INTERVAL_NS)
+	    ns_between(shared.woken_last_ns, now) < WAKE_INTERVAL_NS)
 		return BPF_RB_NO_WAKEUP;
 	shared.woken_last_ns = now;
 	return BPF_RB_FORCE_WAKEUP;

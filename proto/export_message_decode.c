@@ -102,7 +102,7 @@ static int check_times(struct decoder *decoder)
 		return error_set(decoder->err, -EBADMSG,
 				 "from_ns: %llu ns before to_ns, expected at most an hour",
 				 (unsigned long long)(to_ns - from_ns));
-	decoder->slot_min = (from_ns > slack_ns ? from_ns - slack_ns : 0) / slot_ns;
+	decoder->slot_min = ns_before(from_ns, slack_ns) / slot_ns;
 	decoder->slot_max = (to_ns + slack_ns) / slot_ns;
 	return 0;
 }

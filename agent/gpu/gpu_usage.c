@@ -349,11 +349,11 @@ static void *run(void *context)
 	while (go_on) {
 		uint64_t now_ns = clock_realtime_ns();
 
-		reopen(usage, now_ns);
+		reopen(usage, clock_monotonic_ns());
 		bool found = usage->nvml || find_gpus(usage);
 
 		if (found)
-			read_gpus(usage, now_ns);
+			read_gpus(usage, clock_monotonic_ns());
 		go_on = sleep_until(usage,
 				    found ? (now_ns / READ_NS + 1) * READ_NS : now_ns + RETRY_NS);
 	}

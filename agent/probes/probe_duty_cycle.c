@@ -104,7 +104,8 @@ static bool demote(struct probe_duty_cycle *windows, uint64_t now_ns)
 		struct probe_kind *kind = hottest_in(windows, PROBE_ALWAYS);
 
 		// Soon after it was let back: let it wait longer the next time.
-		if (now_ns - kind->since_ns < 5 * PROBE_CALM_NS && kind->calm < PROBE_CALM_MAX)
+		if (ns_between(kind->since_ns, now_ns) < 5 * PROBE_CALM_NS &&
+		    kind->calm < PROBE_CALM_MAX)
 			kind->calm *= 2;
 		set_mode(kind, PROBE_DUTY_CYCLE, now_ns);
 		changed = true;
@@ -121,7 +122,7 @@ static bool promote(struct probe_duty_cycle *windows, uint64_t now_ns)
 		struct probe_kind *kind = &windows->kinds[i];
 
 		if (kind->mode != PROBE_DUTY_CYCLE || kind->is_launch ||
-		    now_ns - kind->since_ns < kind->calm * PROBE_CALM_NS ||
+		    ns_between(kind->since_ns, now_ns) < kind->calm * PROBE_CALM_NS ||
 		    always + cost_of(kind) > windows->budget * CALM_SHARE)
 			continue;
 		set_mode(kind, PROBE_ALWAYS, now_ns);
@@ -137,7 +138,7 @@ static bool retry(struct probe_duty_cycle *windows, uint64_t now_ns)
 	for (uint32_t i = 0; i < PROBE_KINDS_MAX; i++) {
 		struct probe_kind *kind = &windows->kinds[i];
 
-		if (kind->mode != PROBE_OFF || now_ns - kind->since_ns < PROBE_RETRY_NS)
+		if (kind->mode != PROBE_OFF || ns_between(kind->since_ns, now_ns) < PROBE_RETRY_NS)
 			continue;
 		kind->rate = -1;
 		set_mode(kind, PROBE_DUTY_CYCLE, now_ns);

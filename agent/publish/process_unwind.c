@@ -618,7 +618,7 @@ void process_unwind_expire(struct process_unwinds *unwinds)
 		if (record->key.pid && jit_code_count(record->generated))
 			publish_at(unwinds, record, clock_monotonic_ns());
 	}
-	unwind_tables_trim(unwinds->tables, clock_monotonic_ns() - unwinds->kept_ns);
+	unwind_tables_trim(unwinds->tables, clock_monotonic_ns(), unwinds->kept_ns);
 	publish_due(unwinds);
 }
 

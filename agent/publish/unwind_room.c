@@ -71,14 +71,14 @@ bool unwind_room_make(struct unwind_tables *tables, struct published_processes *
 		      void *context)
 {
 	uint64_t wanted = unwind_tables_shortage(tables, wanting), freed = 0;
-	uint64_t before_ns = clock_monotonic_ns() - kept_ns;
+	uint64_t now_ns = clock_monotonic_ns();
 
 	tell_uses(tables, published);
 	// Nothing is given up for what would not fit all the same.
-	if (unwind_tables_spare_bytes(tables, before_ns, wanting) < wanted)
+	if (unwind_tables_spare_bytes(tables, now_ns, kept_ns, wanting) < wanted)
 		return false;
 	do {
-		uint32_t file = unwind_tables_victim(tables, before_ns, wanting);
+		uint32_t file = unwind_tables_victim(tables, now_ns, kept_ns, wanting);
 		uint64_t bytes =
 			file == HASH_TABLE_NONE ? 0 : unwind_tables_file(tables, file)->bytes;
 

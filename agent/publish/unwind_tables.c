@@ -582,23 +582,22 @@ enum spare {
 };
 
 // Programs that are run again and again, compilers say, find their tables.
-static bool is_left(const struct file *file, uint64_t before_ns)
+static bool is_left(const struct file *file, uint64_t now_ns, uint64_t kept_ns)
 {
-	uint64_t now = clock_monotonic_ns();
-
 	return !file->holders && file->unmapped_ns &&
-	       now - file->unmapped_ns > (now - before_ns) / UNMAPPED_SHARE;
+	       ns_between(file->unmapped_ns, now_ns) > kept_ns / UNMAPPED_SHARE;
 }
 
-static enum spare spare_of(const struct file *file, uint64_t before_ns, const struct file *wanting)
+static enum spare spare_of(const struct file *file, uint64_t now_ns, uint64_t kept_ns,
+			   const struct file *wanting)
 {
 	if (!may_go(file))
 		return SPARE_NOT;
 	if (!file->misses)
 		return SPARE_UNNEEDED;
-	if (file->used_ns < before_ns)
+	if (ns_between(file->used_ns, now_ns) > kept_ns)
 		return SPARE_UNUSED;
-	if (is_left(file, before_ns))
+	if (is_left(file, now_ns, kept_ns))
 		return SPARE_UNMAPPED;
 	return file->misses < wanting->misses / RARE_SHARE ? SPARE_RARE : SPARE_NOT;
 }
@@ -617,7 +616,7 @@ static bool goes_before(const struct file *file, const struct file *other, enum 
 	}
 }
 
-uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t before_ns,
+uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t now_ns, uint64_t kept_ns,
 			      uint32_t wanting)
 {
 	enum spare most = SPARE_NOT;
@@ -625,7 +624,7 @@ uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t befor
 
 	for (uint32_t i = 0; i < tables->slot_count; i++) {
 		const struct file *file = &tables->files[i];
-		enum spare spare = spare_of(file, before_ns, &tables->files[wanting]);
+		enum spare spare = spare_of(file, now_ns, kept_ns, &tables->files[wanting]);
 
 		if (spare < most || (spare == most && spare != SPARE_NOT &&
 				     goes_before(file, &tables->files[victim], spare))) {
@@ -636,14 +635,14 @@ uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t befor
 	return victim;
 }
 
-uint64_t unwind_tables_spare_bytes(const struct unwind_tables *tables, uint64_t before_ns,
-				   uint32_t wanting)
+uint64_t unwind_tables_spare_bytes(const struct unwind_tables *tables, uint64_t now_ns,
+				   uint64_t kept_ns, uint32_t wanting)
 {
 	const struct file *wants = &tables->files[wanting];
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < tables->slot_count; i++)
-		if (spare_of(&tables->files[i], before_ns, wants) != SPARE_NOT)
+		if (spare_of(&tables->files[i], now_ns, kept_ns, wants) != SPARE_NOT)
 			bytes += tables->files[i].public.bytes;
 	return bytes;
 }
@@ -689,7 +688,7 @@ static bool takes_half(const struct unwind_tables *tables)
 	       tables->stats.ready > UNWIND_TABLES_MAX / 2;
 }
 
-void unwind_tables_trim(struct unwind_tables *tables, uint64_t before_ns)
+void unwind_tables_trim(struct unwind_tables *tables, uint64_t now_ns, uint64_t kept_ns)
 {
 	uint32_t removed = 0;
 
@@ -697,7 +696,8 @@ void unwind_tables_trim(struct unwind_tables *tables, uint64_t before_ns)
 	     i++) {
 		const struct file *file = &tables->files[i];
 
-		if (!may_go(file) || file->holders || file->unmapped_ns >= before_ns ||
+		if (!may_go(file) || file->holders ||
+		    ns_between(file->unmapped_ns, now_ns) <= kept_ns ||
 		    unwind_tables_withdraw(tables, i))
 			continue;
 		unwind_tables_remove(tables, i);

@@ -103,15 +103,15 @@ uint64_t unwind_tables_read(struct unwind_tables *tables, uint32_t *ret_wanting)
 
 /**
  * The table to give up first so that @wanting has room: of those that no stack was seen to need the
- * largest, then the one whose use (unwind_tables_use()) is longest ago, before @before_ns; of those
+ * largest, then the one whose use (unwind_tables_use()) is longest ago, more than @kept_ns; of those
  * that no process maps any more, for a twelfth of that time, the same; then the one that fewest stacks
  * were seen to need, if that are far fewer than need @wanting. HASH_TABLE_NONE: none.
  */
-uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t before_ns,
+uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t now_ns, uint64_t kept_ns,
 			      uint32_t wanting);
 /** Kernel memory of all that could be given up so. */
-uint64_t unwind_tables_spare_bytes(const struct unwind_tables *tables, uint64_t before_ns,
-				   uint32_t wanting);
+uint64_t unwind_tables_spare_bytes(const struct unwind_tables *tables, uint64_t now_ns,
+				   uint64_t kept_ns, uint32_t wanting);
 /** How much must be given up for a file with NO_ROOM. */
 uint64_t unwind_tables_shortage(const struct unwind_tables *tables, uint32_t wanting);
 /**
@@ -121,10 +121,10 @@ uint64_t unwind_tables_shortage(const struct unwind_tables *tables, uint32_t wan
 int unwind_tables_withdraw(struct unwind_tables *tables, uint32_t file);
 void unwind_tables_remove(struct unwind_tables *tables, uint32_t file);
 /**
- * Give up tables that no process has mapped since @before_ns, while all take more than half of the
+ * Give up tables that no process has mapped for more than @kept_ns, while all take more than half of the
  * room or of the numbers, so that they are there for what new processes map. Some in one call.
  */
-void unwind_tables_trim(struct unwind_tables *tables, uint64_t before_ns);
+void unwind_tables_trim(struct unwind_tables *tables, uint64_t now_ns, uint64_t kept_ns);
 /** Build again what had no room. */
 void unwind_tables_retry(struct unwind_tables *tables, uint32_t file);
 

@@ -166,8 +166,7 @@ static uint32_t call_deadline_ms(struct sender *sender)
 
 	pthread_mutex_lock(&sender->mutex);
 	if (sender->stopping) {
-		uint64_t left_ms =
-			sender->stop_ns > now_ns ? (sender->stop_ns - now_ns) / NS_PER_MS : 0;
+		uint64_t left_ms = ns_between(now_ns, sender->stop_ns) / NS_PER_MS;
 
 		call_ms = left_ms < call_ms ? (uint32_t)left_ms : call_ms;
 	}

@@ -291,7 +291,7 @@ static int look_at_sleepers(struct switches *switches)
 
 void switches_tick(struct switches *switches, uint64_t now_ns)
 {
-	if (now_ns - switches->looked_ns >= LOOK_INTERVAL_NS)
+	if (ns_between(switches->looked_ns, now_ns) >= LOOK_INTERVAL_NS)
 		look_at_sleepers(switches); // what fails there is told by the next sweep
 }
 

@@ -52,7 +52,7 @@ int export_interval_init(struct export_interval *interval,
 	if (!interval->profile)
 		return -ENOMEM;
 	interval->profile->from_ns = from_ns;
-	interval->slot_min = from_ns > WAIT_SHOWN_NS ? (from_ns - WAIT_SHOWN_NS) / slot_ns : 0;
+	interval->slot_min = ns_before(from_ns, WAIT_SHOWN_NS) / slot_ns;
 	interval->slot_first = UINT64_MAX;
 	location_table_begin_profile(sources->frames.locations);
 	return 0;

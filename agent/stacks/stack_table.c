@@ -149,7 +149,7 @@ static int compare_ns(const void *a, const void *b)
 // Older than this is to go: what is idle, and a quarter of the table when it is uncomfortably full.
 static uint64_t oldest_to_keep(const struct stack_table *table, uint64_t now_ns)
 {
-	uint64_t oldest_ns = now_ns > STACK_IDLE_NS ? now_ns - STACK_IDLE_NS : 0;
+	uint64_t oldest_ns = ns_before(now_ns, STACK_IDLE_NS);
 	uint32_t count = 0;
 
 	if (stack_table_count(table) <= STACKS_COMFORT)

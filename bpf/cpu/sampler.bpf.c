@@ -2,6 +2,7 @@
 // On-CPU sampler: a perf event per CPU ticks about every 10 ms and runs sample_on_cpu(), which
 // unwinds the current thread, sends a stack's body the first time it is seen, and counts.
 
+#include "base/time_span.h"
 #include "bpf/gpu/gpu_idle.bpf.h"
 #include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
@@ -99,7 +100,8 @@ static __always_inline __u64 tick_weight(struct cpu *cpu, struct task_struct *ta
 		return period->period_ns;
 	due_from = before > period->since_ns ? before : period->since_ns;
 	slack_ns = period->period_ns / LATE_SHARE;
-	if (now - due_from > period->period_ns + slack_ns && running_ns(task) < slack_ns) {
+	if (ns_between(due_from, now) > period->period_ns + slack_ns &&
+	    running_ns(task) < slack_ns) {
 		cpu->late = 1;
 		return 0;
 	}

@@ -4,6 +4,7 @@
 // probe's cookie says which function it is (gpu_call.h). In a storm of calls every n-th is counted for
 // those before it.
 
+#include "base/time_span.h"
 #include "bpf/gpu/gpu_calls.bpf.h"
 #include "bpf/gpu/gpu_graph_calls.bpf.h"
 #include "bpf/gpu/gpu_handles.bpf.h"
@@ -268,7 +269,7 @@ static __always_inline void count_time(struct gpu_work *work, __u64 began_ns, __
 
 	work->key.slot = (began_ns + shared.realtime_offset_ns) / slot_ns;
 	work->key.more_slots = last > work->key.slot ? last - work->key.slot : 0;
-	count_with_stack(work, now, kind, (now - began_ns) * weight, weight);
+	count_with_stack(work, now, kind, ns_between(began_ns, now) * weight, weight);
 	work->key.slot = last;
 	work->key.more_slots = 0;
 }
@@ -375,7 +376,7 @@ static __always_inline void end_timed(struct gpu_work *work, gpu_context *ctx,
 {
 	__u32 kind = kind_of_time(call);
 	__u64 weight;
-	bool is_long = kind && now - call->began_ns >= gpu_wait_ns_min;
+	bool is_long = kind && ns_between(call->began_ns, now) >= gpu_wait_ns_min;
 	bool has_bytes = call->kind && is_well;
 
 	if (!is_long && !has_bytes)

@@ -2,6 +2,7 @@
 // Events of streams, which say what a wait is for, and the streams that are captured into graphs.
 #pragma once
 
+#include "base/time_span.h"
 #include "bpf/gpu/gpu_arguments.bpf.h"
 #include "bpf/maps.bpf.h"
 
@@ -60,10 +61,11 @@ __attribute__((noinline)) int gpu_capture_of(__u64 stream, __u64 now)
 	struct gpu_key key = { gpu_current_process(), stream, GPU_HANDLE_CAPTURE };
 	const struct gpu_capture *capture, *origin;
 
-	if (now - *(const volatile __u64 *)&gpu_captured_ns > GPU_CAPTURE_NS_MAX)
+	if (ns_between(*(const volatile __u64 *)&gpu_captured_ns, now) > GPU_CAPTURE_NS_MAX)
 		return 0;
 	capture = bpf_map_lookup_elem(&gpu_captures, &key);
-	if (!capture || now - capture->began_ns > GPU_CAPTURE_NS_MAX || is_capture_lost(capture))
+	if (!capture || ns_between(capture->began_ns, now) > GPU_CAPTURE_NS_MAX ||
+	    is_capture_lost(capture))
 		return 0;
 	if (capture->origin == stream)
 		return capture->number;

@@ -5,6 +5,7 @@
 // is not known is not idle: the sum is a lower bound.
 #pragma once
 
+#include "base/time_span.h"
 #include "bpf/gpu/gpu_idle.h"
 #include "bpf/maps.bpf.h"
 
@@ -58,7 +59,7 @@ static __always_inline __u64 gpu_idle_overlap(__u64 from_ns, __u64 end_ns, __u64
 	__u64 from = from_ns > other_from_ns ? from_ns : other_from_ns;
 	__u64 end = end_ns < other_end_ns ? end_ns : other_end_ns;
 
-	return end > from ? end - from : 0;
+	return ns_between(from, end);
 }
 
 struct gpu_idle_search {

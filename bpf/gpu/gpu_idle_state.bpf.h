@@ -2,6 +2,7 @@
 // How a process's GPU becomes idle, and stops being so: by the driver's calls. What for: gpu_idle.bpf.h.
 #pragma once
 
+#include "base/time_span.h"
 #include "bpf/gpu/gpu_arguments.bpf.h"
 #include "bpf/gpu/gpu_events.bpf.h"
 #include "bpf/gpu/gpu_idle.bpf.h"
@@ -70,7 +71,7 @@ static __always_inline void begin_gpu_idle_window(struct gpu_idle *idle)
 	for (__u32 i = 0; i < GPU_IDLE_STREAMS; i++) {
 		struct gpu_idle_stream *stream = &idle->streams[i];
 
-		if (stream->handle && begin_ns - stream->used_ns > GPU_IDLE_FORGET_NS)
+		if (stream->handle && ns_between(stream->used_ns, begin_ns) > GPU_IDLE_FORGET_NS)
 			stream->handle = 0;
 		stream->enqueued_ns = begin_ns;
 	}

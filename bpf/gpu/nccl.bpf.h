@@ -4,6 +4,7 @@
 // ranks have in common, on all hosts. Prototypes are those of nccl.h 2.30.
 #pragma once
 
+#include "base/time_span.h"
 #include "bpf/gpu/gpu_stack.bpf.h"
 
 #define NCCL_COMMUNICATORS_MAX 4096 // of all processes; a rank of a large job has tens
@@ -199,13 +200,13 @@ static __always_inline __u64 nccl_lag(struct nccl_communicator *communicator, __
 	first = bpf_map_lookup_elem(&nccl_arrivals, &key);
 	if (!first)
 		return 0;
-	if (first->what != what || now - first->first_ns > NCCL_LAG_NS_MAX) {
+	if (first->what != what || ns_between(first->first_ns, now) > NCCL_LAG_NS_MAX) {
 		count(COUNTER_NCCL_MISMATCHED);
 		return 0;
 	}
 	if (since_ns < first->first_ns)
 		since_ns = first->first_ns;
-	return now > since_ns ? now - since_ns : 0;
+	return ns_between(since_ns, now);
 }
 
 static __always_inline bool nccl_is_collective(__u32 collective)

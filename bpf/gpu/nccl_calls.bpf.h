@@ -2,6 +2,7 @@
 // What NCCL's calls say when they begin and when they return, by communicator and rank (nccl.bpf.h), and how they count.
 #pragma once
 
+#include "base/time_span.h"
 #include "bpf/gpu/gpu_calls.bpf.h"
 #include "bpf/gpu/nccl.bpf.h"
 
@@ -198,7 +199,7 @@ static __always_inline void count_nccl_call(struct gpu_work *work, const struct 
 	key->slot = (call->began_ns + shared.realtime_offset_ns) / slot_ns;
 	key->more_slots = last > key->slot ? last - key->slot : 0;
 	key->kind = SAMPLE_KIND_NCCL_ENQUEUE;
-	add_count(key, (now - call->began_ns) * weight, weight);
+	add_count(key, ns_between(call->began_ns, now) * weight, weight);
 	if (gpu_cookie_call(call->cookie) != GPU_CALL_NCCL_COLLECTIVE || !is_well)
 		return;
 	key->more_slots = 0;

@@ -2,6 +2,7 @@
 // What is known of a process: what the agent has published of it, or else of the one that forked it.
 #pragma once
 
+#include "base/time_span.h"
 #include "bpf/maps.bpf.h"
 
 /*
@@ -26,7 +27,8 @@ static __always_inline const struct process_unwind *find_known_process(
 	if (is_of_process(process, key))
 		return process;
 	process = bpf_map_lookup_elem(&inherited_processes, &key->pid);
-	if (!is_of_process(process, key) || bpf_ktime_get_boot_ns() - key->start_ns > INHERITED_NS)
+	if (!is_of_process(process, key) ||
+	    ns_between(key->start_ns, bpf_ktime_get_boot_ns()) > INHERITED_NS)
 		return NULL;
 	return process;
 }

@@ -4,6 +4,7 @@
 // many are all there is, have whole stacks too.
 #pragma once
 
+#include "base/time_span.h"
 #include "bpf/stacks/unwind_memory.bpf.h"
 #include "bpf/wake.bpf.h"
 
@@ -22,9 +23,9 @@ static __always_inline bool snapshot_is_affordable(struct snapshot_budget *budge
 {
 	const __u64 price_ns = 1000000000ULL / SNAPSHOTS_PER_SECOND;
 
-	if (now - budget->since_ns > SNAPSHOT_BURST * price_ns)
+	if (ns_between(budget->since_ns, now) > SNAPSHOT_BURST * price_ns)
 		budget->since_ns = now - SNAPSHOT_BURST * price_ns;
-	if (now - budget->since_ns < price_ns)
+	if (ns_between(budget->since_ns, now) < price_ns)
 		return false;
 	budget->since_ns += price_ns;
 	return true;

@@ -7,6 +7,8 @@
 
 #include <linux/types.h>
 
+#include "base/time_span.h"
+
 enum thread_state {
 	THREAD_RUNNING,
 	THREAD_WAITING, // runnable without a CPU
@@ -34,11 +36,6 @@ struct thread_time {
 struct spell {
 	__u64 ns[THREAD_STATES];
 };
-
-static inline __attribute__((always_inline)) __u64 ns_between(__u64 from, __u64 to)
-{
-	return to > from ? to - from : 0;
-}
 
 /*
  * What a thread did from @since_ns until @now_ns, if it has a CPU since @running_since_ns and had lost

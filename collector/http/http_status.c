@@ -10,7 +10,7 @@
 
 static uint32_t agents_now(struct http_api *api, uint64_t now_ns)
 {
-	return receiver_agents_since(api->receiver, now_ns - AGENT_SEEN_NS);
+	return receiver_agents_since(api->receiver, ns_before(now_ns, AGENT_SEEN_NS));
 }
 
 static void append_figure(struct buffer *body, const char *name, uint64_t value)

@@ -107,8 +107,8 @@ static void complain(struct receiver *receiver, const struct error *err)
 	uint64_t now_ns = clock_monotonic_ns();
 
 	pthread_mutex_lock(&receiver->lock);
-	bool due =
-		!receiver->complained_ns || now_ns - receiver->complained_ns > 60 * NS_PER_SECOND;
+	bool due = !receiver->complained_ns ||
+		   ns_between(receiver->complained_ns, now_ns) > 60 * NS_PER_SECOND;
 	if (due)
 		receiver->complained_ns = now_ns;
 	pthread_mutex_unlock(&receiver->lock);

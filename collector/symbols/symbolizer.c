@@ -192,8 +192,8 @@ static void read_location(struct symbolizer *symbolizer, const char *build_id,
 	struct open_file *file = use_file(symbolizer, build_id);
 	struct source_place place;
 	uint64_t now_ns = clock_monotonic_ns();
-	int rc = file ? read_place(symbolizer, file, location->offset,
-				   now_ns < until_ns ? until_ns - now_ns : 0, &place)
+	int rc = file ? read_place(symbolizer, file, location->offset, ns_between(now_ns, until_ns),
+				   &place)
 		      : -ENOENT;
 
 	// What was not done in time is asked for again.

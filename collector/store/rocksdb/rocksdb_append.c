@@ -87,7 +87,7 @@ static int place_samples(struct append *append, struct error *err)
 {
 	const struct profile *profile = append->profile;
 	uint64_t now_ns = clock_realtime_ns(), retention_ns = append->store->retention_ns;
-	uint64_t oldest_ns = retention_ns && retention_ns < now_ns ? now_ns - retention_ns : 0;
+	uint64_t oldest_ns = retention_ns ? ns_before(now_ns, retention_ns) : 0;
 	uint32_t target = 0;
 
 	for (uint32_t i = 0; i < profile->sample_count; i++) {

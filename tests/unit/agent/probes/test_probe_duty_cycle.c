@@ -205,6 +205,19 @@ TEST(what_is_hot_now_and_then_does_not_flap)
 	assert_in_range(changes, 1, 24);
 }
 
+/* Who adds a kind reads the clock itself, after who decides. */
+TEST(a_kind_added_after_now_is_young)
+{
+	struct machine machine;
+
+	start(&machine, 3);
+	probe_duty_cycle_set_kind(&machine.windows, COPY, false, 450, machine.now_ns + 1);
+	probe_duty_cycle_measure(&machine.windows, COPY, 20000, NS_PER_SECOND);
+	assert_true(probe_duty_cycle_decide(&machine.windows, machine.now_ns));
+	assert_int_equal(PROBE_DUTY_CYCLE, mode_of(&machine, COPY));
+	assert_int_equal(2, machine.windows.kinds[COPY].calm);
+}
+
 TEST(a_rate_is_learnt_in_short_windows_first)
 {
 	struct machine machine;
@@ -254,6 +267,7 @@ RUN_TESTS(cmocka_unit_test(launches_are_in_windows_and_rare_calls_always),
 	  cmocka_unit_test(the_cost_of_launches_stays_within_the_budget),
 	  cmocka_unit_test(the_hottest_probe_is_demoted_first_and_comes_back_later),
 	  cmocka_unit_test(what_is_hot_now_and_then_does_not_flap),
+	  cmocka_unit_test(a_kind_added_after_now_is_young),
 	  cmocka_unit_test(a_rate_is_learnt_in_short_windows_first),
 	  cmocka_unit_test(without_windowed_kinds_there_are_no_windows),
 	  cmocka_unit_test(a_machine_that_slept_begins_a_new_period))

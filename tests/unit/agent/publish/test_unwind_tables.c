@@ -20,6 +20,9 @@
 #include "tests/unit/agent/elf/elf_writer.h"
 #include "tests/unit/agent/publish/unwind_maps_double.h"
 
+#define MINUTE_NS (60 * NS_PER_SECOND)
+#define HOUR_NS   (60 * MINUTE_NS)
+
 /* What a file's text says of the table to be built. */
 struct order {
 	uint32_t pages; // of words
@@ -357,7 +360,7 @@ static uint32_t load(uint8_t id, uint32_t pages, uint32_t rules, bool is_spare)
 
 TEST(what_nobody_needs_goes_first_and_then_the_least_recently_used)
 {
-	uint64_t now = clock_monotonic_ns(), later = now + 60 * NS_PER_SECOND;
+	uint64_t now = clock_monotonic_ns(), later = now + MINUTE_NS;
 	uint32_t files[4];
 
 	open_world(1 << 20);
@@ -370,15 +373,16 @@ TEST(what_nobody_needs_goes_first_and_then_the_least_recently_used)
 		unwind_tables_hold(tables, files[i]);
 		unwind_tables_use(tables, files[i], now + (i == 1 ? 10 : 20) * NS_PER_SECOND);
 	}
-	EXPECT_EQ(12 * 4096, unwind_tables_spare_bytes(tables, later, wanting), "all could go");
-	EXPECT_EQ(6 * 4096, unwind_tables_spare_bytes(tables, now, wanting),
+	EXPECT_EQ(12 * 4096, unwind_tables_spare_bytes(tables, later, 0, wanting), "all could go");
+	EXPECT_EQ(6 * 4096, unwind_tables_spare_bytes(tables, later, MINUTE_NS, wanting),
 		  "but not what is in use");
 	static const uint32_t order[] = { 3, 2, 1, 0 };
 	for EACH (i, order) {
-		EXPECT_EQ(files[*i], unwind_tables_victim(tables, later, wanting), "the next one");
+		EXPECT_EQ(files[*i], unwind_tables_victim(tables, later, 0, wanting),
+			  "the next one");
 		give_up(files[*i]);
 	}
-	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_victim(tables, later, wanting), "none is left");
+	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_victim(tables, later, 0, wanting), "none is left");
 	close_world();
 }
 
@@ -395,7 +399,7 @@ static uint32_t load_missed(uint8_t id, uint32_t pages, uint32_t misses)
 
 TEST(what_few_need_goes_for_what_many_do_if_it_is_in_use_too)
 {
-	uint64_t long_ago = clock_monotonic_ns() - 60 * NS_PER_SECOND;
+	uint64_t now = clock_monotonic_ns();
 
 	open_world(100 * 4096);
 	uint32_t few = load_missed(1, 30, 3), some = load_missed(2, 40, 9);
@@ -403,13 +407,15 @@ TEST(what_few_need_goes_for_what_many_do_if_it_is_in_use_too)
 	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "too large");
 	// 15 pages and a 64th of 100.
 	EXPECT_EQ(15 * 4096 + 6400, unwind_tables_shortage(tables, file), "what it lacks");
-	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_victim(tables, long_ago, file),
+	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_victim(tables, now, MINUTE_NS, file),
 		  "13 are not more than four times 3");
 	file = load_missed(4, 45, 40);
-	EXPECT_EQ(70 * 4096, unwind_tables_spare_bytes(tables, long_ago, file), "both may go");
-	EXPECT_EQ(few, unwind_tables_victim(tables, long_ago, file), "the one that fewer need");
+	EXPECT_EQ(70 * 4096, unwind_tables_spare_bytes(tables, now, MINUTE_NS, file),
+		  "both may go");
+	EXPECT_EQ(few, unwind_tables_victim(tables, now, MINUTE_NS, file),
+		  "the one that fewer need");
 	give_up(few);
-	EXPECT_EQ(some, unwind_tables_victim(tables, long_ago, file), "then the other");
+	EXPECT_EQ(some, unwind_tables_victim(tables, now, MINUTE_NS, file), "then the other");
 	close_world();
 }
 
@@ -418,7 +424,7 @@ TEST(what_nobody_maps_any_more_goes_for_what_somebody_does)
 	open_world(100 * 4096);
 	uint32_t left = load_missed(1, 40, 9), mapped = load_missed(2, 30, 9);
 	uint32_t file = load_missed(3, 45, 1);
-	uint64_t before_ns = clock_monotonic_ns() - NS_PER_SECOND;
+	uint64_t now;
 
 	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "too large");
 	for (uint32_t each = left; each != HASH_TABLE_NONE;
@@ -426,15 +432,15 @@ TEST(what_nobody_maps_any_more_goes_for_what_somebody_does)
 		unwind_tables_hold(tables, each);
 		unwind_tables_use(tables, each, clock_monotonic_ns());
 	}
-	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_victim(tables, before_ns, file), "in use");
+	now = clock_monotonic_ns();
+	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_victim(tables, now + 6 * MINUTE_NS, HOUR_NS, file),
+		  "in use");
 	unwind_tables_release(tables, left);
 	// Compilers come back at once.
-	EXPECT_EQ(HASH_TABLE_NONE,
-		  unwind_tables_victim(tables, clock_monotonic_ns() - 3600 * NS_PER_SECOND, file),
+	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_victim(tables, now, HOUR_NS, file),
 		  "left just now");
-	usleep(150000);
-	EXPECT_EQ(left, unwind_tables_victim(tables, clock_monotonic_ns() - NS_PER_SECOND, file),
-		  "left for more than a twelfth of a second");
+	EXPECT_EQ(left, unwind_tables_victim(tables, now + 6 * MINUTE_NS, HOUR_NS, file),
+		  "left for more than a twelfth of an hour");
 	unwind_tables_release(tables, mapped);
 	close_world();
 }
@@ -448,12 +454,12 @@ TEST(what_nobody_maps_any_more_goes_when_half_is_taken)
 		files[i] = load(i, 4, 1, false);
 		unwind_tables_hold(tables, files[i]);
 	}
-	uint64_t before_ns = clock_monotonic_ns();
 	unwind_tables_release(tables, files[1]);
 	unwind_tables_release(tables, files[2]);
-	unwind_tables_trim(tables, before_ns);
+	uint64_t now = clock_monotonic_ns();
+	unwind_tables_trim(tables, now, MINUTE_NS);
 	EXPECT_EQ(UNWIND_FILE_READY, state_of(files[1]), "mapped until a moment ago");
-	unwind_tables_trim(tables, clock_monotonic_ns() + 1);
+	unwind_tables_trim(tables, now + 2 * MINUTE_NS, MINUTE_NS);
 	EXPECT_EQ(UNWIND_FILE_READY, state_of(files[0]), "mapped");
 	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(files[1]), "not mapped");
 	EXPECT_EQ(UNWIND_FILE_READY, state_of(files[2]), "8 of 20 pages are less than half");
@@ -491,9 +497,9 @@ TEST(what_is_being_built_again_is_not_given_up)
 	uint32_t file = want(renewed), other = load(2, 4, 1, true);
 	pthread_mutex_lock(&building);
 	begin_renewal(file, renewed, 0);
-	uint32_t victim = unwind_tables_victim(tables, UINT64_MAX, other);
-	uint64_t spare = unwind_tables_spare_bytes(tables, UINT64_MAX, other);
-	unwind_tables_trim(tables, UINT64_MAX);
+	uint32_t victim = unwind_tables_victim(tables, UINT64_MAX, 0, other);
+	uint64_t spare = unwind_tables_spare_bytes(tables, UINT64_MAX, 0, other);
+	unwind_tables_trim(tables, UINT64_MAX, 0);
 	pthread_mutex_unlock(&building);
 	EXPECT_EQ(other, victim, "not the largest");
 	EXPECT_EQ(4 * 4096, spare, "could go");
@@ -503,7 +509,7 @@ TEST(what_is_being_built_again_is_not_given_up)
 		take_built();
 	unwind_tables_read_stats(tables, &stats);
 	EXPECT_EQ(8 * 4096, stats.bytes, "counted once");
-	EXPECT_EQ(file, unwind_tables_victim(tables, UINT64_MAX, other), "then it may go");
+	EXPECT_EQ(file, unwind_tables_victim(tables, UINT64_MAX, 0, other), "then it may go");
 	close_world();
 }
 
@@ -551,7 +557,7 @@ TEST(a_number_is_made_free_for_what_finds_none)
 	unwind_tables_read(tables, &nobody);
 	EXPECT_EQ(HASH_TABLE_NONE, nobody, "told once");
 
-	uint32_t victim = unwind_tables_victim(tables, UINT64_MAX, wanting);
+	uint32_t victim = unwind_tables_victim(tables, UINT64_MAX, 0, wanting);
 	assert_true(victim != HASH_TABLE_NONE);
 	EXPECT_EQ(0, unwind_tables_shortage(tables, wanting), "any will do");
 	give_up(victim);
@@ -569,7 +575,7 @@ TEST(what_nobody_maps_any_more_goes_when_half_of_the_numbers_are_taken)
 	open_world(1 << 30);
 	take_all_numbers();
 	for (int i = 0; i < 40; i++)
-		unwind_tables_trim(tables, UINT64_MAX);
+		unwind_tables_trim(tables, UINT64_MAX, 0);
 	EXPECT_EQ(UNWIND_TABLES_MAX / 2, ready(), "left");
 	close_world();
 }
