@@ -356,11 +356,11 @@ workloads: packages $(WORKLOADS)
 $(BUILD)/workloads/%: tests/workloads/%.c
 	mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(CC) -std=gnu11 -O1 -g -D_GNU_SOURCE -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall -Wextra -pthread $< -o $@
+	$(CC) -std=gnu11 -O1 -g -I. -D_GNU_SOURCE -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall -Wextra -pthread $< -o $@
 $(BUILD)/workloads/%: tests/workloads/%.cpp
 	mkdir -p $(@D)
 	$(call say,CXX,$<)
-	g++ -std=c++17 -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall -Wextra -pthread $< -o $@
+	g++ -std=c++17 -O1 -g -I. -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall -Wextra -pthread $< -o $@
 
 # It is no Debian package. Without it, as without a network, it is left out.
 PY_SPY := $(BUILD)/bench/venv/bin/py-spy

@@ -8,6 +8,7 @@ import subprocess
 from recording import build_folder
 
 SOURCE = pathlib.Path(__file__).resolve().parent / "native"
+ROOT = SOURCE.parents[2]
 PARTS = ("chains.c", "steps.c", "leaves.c")
 LINKS = {  # how a program is linked: (compile, link)
     "pie": (["-fPIE"], ["-pie"]),
@@ -75,7 +76,7 @@ class Build:
     @staticmethod
     def _compile(compiler, flags, part, folder):
         target = str(folder / (part.replace(".", "_") + ".o"))
-        run([compiler, *flags, "-w", "-c", str(SOURCE / part), "-o", target])
+        run([compiler, *flags, f"-I{ROOT}", "-w", "-c", str(SOURCE / part), "-o", target])
         return target
 
 
@@ -89,7 +90,7 @@ def single(name, *flags, sources=None, compiler="gcc"):
     target = build_folder() / "truth" / name
     target.parent.mkdir(parents=True, exist_ok=True)
     paths = [str(SOURCE / source) for source in sources or [f"{name}.c"]]
-    run([compiler, "-std=gnu11", "-O2", "-fomit-frame-pointer", "-w", *flags, "-o", str(target),
+    run([compiler, "-std=gnu11", "-O2", "-fomit-frame-pointer", f"-I{ROOT}", "-w", *flags, "-o", str(target),
          *paths, "-pthread", "-ldl"])
     return target
 

@@ -57,7 +57,7 @@ def build_programs():
         target = folder / source.stem
         if not target.exists() or target.stat().st_mtime < newest:
             subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra",
-                            "-Werror", "-pthread", str(source), "-o", str(target)], check=True)
+                            "-Werror", "-pthread", f"-I{ROOT}", str(source), "-o", str(target)], check=True)
 
 
 def unique(name):
