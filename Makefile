@@ -137,11 +137,38 @@ $(BUILD)/gen/%.skel.h: $(BUILD)/bpf/%.bpf.o | $(BUILD)/packages.stamp
 	bpftool gen skeleton $< name $*_bpf > $@
 $(call objects,$(shell grep -rl --include='*.c' 'skel\.h"' agent)): | $(BPF_SKELETONS)
 
-WEB_FILES := $(wildcard collector/web/*) collector/openapi.yaml
+# What base/contract/ declares, as JSON: the page's module, the API's description and the docs are made of it.
+CONTRACT := $(BUILD)/gen/contract.json
+$(BUILD)/generate/contract: $(BUILD)/obj/generate/contract.o $(BASE_A)
+	mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(CC) $(LDFLAGS) $^ $(BASE_LIBS) -o $@
+$(CONTRACT): $(BUILD)/generate/contract
+	mkdir -p $(@D)
+	$(call say,JSON,$@)
+	$< > $@
+$(BUILD)/gen/web/contract.js: $(CONTRACT) generate/render
+	mkdir -p $(@D)
+	$(call say,RENDER,$@)
+	generate/render $(CONTRACT) page > $@
+$(BUILD)/gen/web/openapi.yaml: collector/openapi.yaml $(CONTRACT) generate/render
+	mkdir -p $(@D)
+	$(call say,RENDER,$@)
+	generate/render $(CONTRACT) fill $< > $@
+
+WEB_FILES := $(wildcard collector/web/*) $(BUILD)/gen/web/contract.js $(BUILD)/gen/web/openapi.yaml
 $(BUILD)/gen/web_assets.c: collector/embed-web $(WEB_FILES)
 	mkdir -p $(@D)
 	$(call say,EMBED,collector/web)
 	collector/embed-web $(WEB_FILES) > $@
+
+# Files that have parts made of the contract.
+CONTRACT_FILES := collector/openapi.yaml $(wildcard docs/*.md)
+.PHONY: docs docs-check
+docs: packages $(CONTRACT) ## renew the generated parts of the docs and of the API's description
+	generate/render $(CONTRACT) renew $(CONTRACT_FILES)
+docs-check: packages $(CONTRACT)
+	generate/render $(CONTRACT) check $(CONTRACT_FILES)
 
 # ---- tests ----------------------------------------------------------------------------------
 
@@ -276,6 +303,7 @@ layers: packages ## check which folder includes which (tests/layers/rooms.txt), 
 .PHONY: test
 test: packages $(PROGRAMS) ## everything that CI runs: layout, unit, end-to-end and browser tests, fuzzers for a second each
 	$(MAKE) format-check
+	$(MAKE) docs-check
 	$(MAKE) bpf-check
 	$(MAKE) unit
 	$(MAKE) fuzz-quick

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-enum { ERROR_TEXT_BYTES = 320 };
+enum { ERROR_TEXT_BYTES = 400 };
 
 /** Lives on the caller's stack. `code` is 0 or a negative errno; `text` never ends in a newline. */
 struct error {

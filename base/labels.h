@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/contract/label_names.h"
 #include "base/error.h"
 #include "base/id128.h"
 
@@ -13,11 +14,6 @@ enum {
 	LABEL_NAME_BYTES_MAX = 128, // without the NUL
 	LABEL_VALUE_BYTES_MAX = 1024,
 };
-
-#define LABEL_SERVICE "service" // whose it is
-#define LABEL_NODE    "node"    // which machine
-#define LABEL_PROCESS "process" // the process's name (the kernel's comm of its main thread)
-#define LABEL_THREAD  "thread"  // the thread's name
 
 struct label {
 	char *name;

@@ -14,37 +14,6 @@ enum {
 	PROFILE_STACK_LOCATIONS_MAX = 1 << 28, // 64 frames for each of the stacks there may be
 };
 
-static const char *const frame_kind_names[FRAME_KIND_COUNT] = {
-	[FRAME_KIND_UNKNOWN] = "unknown", [FRAME_KIND_NATIVE] = "native",
-	[FRAME_KIND_KERNEL] = "kernel",   [FRAME_KIND_PYTHON] = "python",
-	[FRAME_KIND_JIT] = "jit",
-};
-
-static const char *const stack_end_names[STACK_END_COUNT] = {
-	[STACK_END_COMPLETE] = "complete",
-	[STACK_END_DEPTH] = "too deep",
-	[STACK_END_FAULT] = "unreadable memory",
-	[STACK_END_NO_FRAME_POINTER] = "no frame pointer",
-	[STACK_END_NO_TABLE] = "no unwind table",
-	[STACK_END_NO_REGISTERS] = "no registers",
-	[STACK_END_COMPAT] = "32-bit task",
-	[STACK_END_LOST] = "stack lost",
-	[STACK_END_NO_MAPPING] = "unknown code",
-	[STACK_END_BAD_FRAME] = "broken frame",
-	[STACK_END_UNSUPPORTED] = "unsupported unwind rule",
-	[STACK_END_PYTHON] = "unreadable Python frames",
-};
-
-const char *frame_kind_name(enum frame_kind kind)
-{
-	return (unsigned int)kind < FRAME_KIND_COUNT ? frame_kind_names[kind] : "unknown";
-}
-
-const char *stack_end_name(enum stack_end end)
-{
-	return (unsigned int)end < STACK_END_COUNT ? stack_end_names[end] : "unknown reason";
-}
-
 struct profile *profile_new(uint64_t slot_ns)
 {
 	_cleanup_(profile_freep) struct profile *profile = calloc(1, sizeof(*profile));

@@ -13,6 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/contract/frame_kinds.h"
+#include "base/contract/profile_types.h"
+#include "base/contract/stack_ends.h"
 #include "base/error.h"
 #include "base/hash_table.h"
 #include "base/id128.h"
@@ -27,88 +30,6 @@ enum {
 	PROFILE_SERIES_MAX = 1 << 20,
 	PROFILE_SAMPLES_MAX = 1 << 26,
 };
-
-/** On-CPU time; the default type everywhere. Pyroscope's five-part form. */
-#define PROFILE_TYPE_CPU "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
-/** Blocked, from losing the CPU until woken, by the stack that blocked; series have a label "wait". */
-#define PROFILE_TYPE_OFF_CPU "off_cpu:blocked:nanoseconds:wall:nanoseconds"
-/** The same, told when somebody ended the wait: the waker's stack lies on top of the blocked one. */
-#define PROFILE_TYPE_OFF_WAKE "off_wake:blocked:nanoseconds:wall:nanoseconds"
-/** Runnable without a CPU, from wake-up or preemption until it has one, by stack. */
-#define PROFILE_TYPE_SCHED_DELAY "sched_delay:wait:nanoseconds:wall:nanoseconds"
-/** Exact sums per thread, without stacks; a label "state" says running, waiting or blocked. */
-#define PROFILE_TYPE_WALL "wall:time:nanoseconds:wall:nanoseconds"
-/** CPU time that went into waiting for a GPU, in the driver's loop; it is in no other type. */
-#define PROFILE_TYPE_GPU_SPIN "gpu_wait:spin:nanoseconds:cpu:nanoseconds"
-/** Kernels launched on a GPU, by the stack that launched them; the leaf is the kernel. */
-#define PROFILE_TYPE_GPU_LAUNCH "gpu_launch:launches:count:launch:count"
-/** CUDA graphs launched, by the stack that captured them. */
-#define PROFILE_TYPE_GPU_GRAPH "gpu_graph:launches:count:launch:count"
-/** Kernels that graphs launched, by the stacks that launched them when the graph was captured. */
-#define PROFILE_TYPE_GPU_GRAPH_KERNELS "gpu_graph:kernels:count:launch:count"
-/** Time in the driver's calls that wait for a GPU, spinning or asleep. */
-#define PROFILE_TYPE_GPU_WAIT "gpu_wait:wait:nanoseconds:wall:nanoseconds"
-/** Time in the driver's calls that load code. */
-#define PROFILE_TYPE_GPU_LOAD "gpu_module:load:nanoseconds:wall:nanoseconds"
-/** Bytes copied to, from and on GPUs, and how many copies; labels "direction" and "memory". */
-#define PROFILE_TYPE_GPU_COPY   "gpu_copy:bytes:bytes:copy:bytes"
-#define PROFILE_TYPE_GPU_COPIES "gpu_copy:copies:count:copy:count"
-/** Memory of GPUs that was allocated, and how often. */
-#define PROFILE_TYPE_GPU_ALLOC       "gpu_memory:alloc:bytes:allocation:bytes"
-#define PROFILE_TYPE_GPU_ALLOCATIONS "gpu_memory:allocations:count:allocation:count"
-/** Memory of GPUs that is allocated, each second, by the stack that did. */
-#define PROFILE_TYPE_GPU_MEMORY "gpu_memory:inuse:bytes:gauge:second"
-/** Time that kernels took on GPUs, by the stack that launched them, and how many; only in windows of the helper. */
-#define PROFILE_TYPE_GPU_KERNEL  "gpu_kernel:device_time:nanoseconds:gpu:nanoseconds"
-#define PROFILE_TYPE_GPU_KERNELS "gpu_kernel:kernels:count:kernel:count"
-/**
- * Time in which a process's GPU had certainly nothing to do, a lower bound: without stacks, and what of it is known
- * by the stack of the thread that let it wait.
- */
-#define PROFILE_TYPE_GPU_IDLE_TIME "gpu_idle:time:nanoseconds:wall:nanoseconds"
-#define PROFILE_TYPE_GPU_IDLE      "gpu_idle:idle:nanoseconds:wall:nanoseconds"
-/**
- * Calls of NCCL, by the stack that makes them; labels "communicator", "rank", "ranks" and "collective": time in
- * them, what they move, how many there were, and how long after the first rank of this node they came.
- */
-#define PROFILE_TYPE_NCCL_ENQUEUE "nccl:enqueue:nanoseconds:wall:nanoseconds"
-#define PROFILE_TYPE_NCCL_BYTES   "nccl:bytes:bytes:call:bytes"
-#define PROFILE_TYPE_NCCL_CALLS   "nccl:calls:count:call:count"
-#define PROFILE_TYPE_NCCL_LAG     "nccl:lag:nanoseconds:wall:nanoseconds"
-/** Memory that was touched for the first time, by stack. */
-#define PROFILE_TYPE_PAGE_FAULT "memory:page_fault:bytes:page_fault:bytes"
-
-/** What kind of code a frame is. Numbers are on the wire and in the store: append only. */
-enum frame_kind {
-	FRAME_KIND_UNKNOWN = 0,
-	FRAME_KIND_NATIVE = 1,
-	FRAME_KIND_KERNEL = 2,
-	FRAME_KIND_PYTHON = 3,
-	FRAME_KIND_JIT = 4,
-	FRAME_KIND_COUNT,
-};
-
-/** Why a stack ended. Numbers are on the wire and in the store: append only. */
-enum stack_end {
-	STACK_END_COMPLETE = 0, // the thread's first function was reached
-	STACK_END_DEPTH = 1,    // more frames than the unwinder keeps
-	STACK_END_FAULT = 2,    // user memory was not readable (swapped out, or not a stack)
-	STACK_END_NO_FRAME_POINTER = 3, // the frame pointer chain stopped making sense
-	STACK_END_NO_TABLE = 4,         // code without unwind information
-	STACK_END_NO_REGISTERS = 5,     // the thread's user registers could not be had
-	STACK_END_COMPAT = 6,           // a 32-bit task
-	STACK_END_LOST = 7,             // the stack's body did not reach the agent (buffer full)
-	STACK_END_NO_MAPPING = 8,       // code of which the unwinder does not know the file (yet)
-	STACK_END_BAD_FRAME = 9,        // the unwind information led to no frame
-	STACK_END_UNSUPPORTED = 10,     // a rule that the unwinder does not know
-	STACK_END_PYTHON = 11, // the first function was reached, but Python frames are missing
-	STACK_END_COUNT,
-};
-
-/** "native", "kernel", "python", "jit", "unknown". */
-const char *frame_kind_name(enum frame_kind kind);
-/** The reason in words, as shown in "[truncated: no frame pointer]"; "complete" for the first. */
-const char *stack_end_name(enum stack_end end);
 
 /** A source line, or just a function if file is 0. Numbers refer to the profile's strings. */
 struct line {

@@ -7,40 +7,10 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/profile.h"
+#include "base/contract/profile_types.h"
 
 static const char *const part_names[] = {
 	"name", "sample type", "sample unit", "period type", "period unit",
-};
-
-/* docs/interpret.md has the same words, and so has the page (collector/web/profile_type.js). */
-static const struct profile_type_word words[] = {
-	{ "cpu", PROFILE_TYPE_CPU, "time on a CPU" },
-	{ "off-cpu", PROFILE_TYPE_OFF_CPU, "time blocked" },
-	{ "off-wake", PROFILE_TYPE_OFF_WAKE, "time blocked, by who ended it" },
-	{ "run-queue", PROFILE_TYPE_SCHED_DELAY, "time waiting for a CPU" },
-	{ "wall", PROFILE_TYPE_WALL, "all time of all threads" },
-	{ "throttled", "cpu_throttled:time:nanoseconds:wall:nanoseconds",
-	  "time that a quota took" },
-	{ "memory", PROFILE_TYPE_PAGE_FAULT, "memory touched first" },
-	{ "rss", "memory:rss:bytes:gauge:second", "resident memory" },
-	{ "major-faults", "memory:major_faults:count:event:count", "page faults read from disk" },
-	{ "oom-kills", "memory:oom_kills:count:event:count", "kills for want of memory" },
-	{ "gpu-spin", PROFILE_TYPE_GPU_SPIN, "CPU time spent waiting for a GPU" },
-	{ "gpu-wait", PROFILE_TYPE_GPU_WAIT, "time in calls that wait for a GPU" },
-	{ "gpu-launch", PROFILE_TYPE_GPU_LAUNCH, "kernels launched" },
-	{ "gpu-graph", PROFILE_TYPE_GPU_GRAPH, "graphs launched" },
-	{ "gpu-nodes", PROFILE_TYPE_GPU_GRAPH_KERNELS, "kernels that graphs launched" },
-	{ "gpu-kernel", PROFILE_TYPE_GPU_KERNEL, "time of kernels on GPUs, in windows" },
-	{ "gpu-copy", PROFILE_TYPE_GPU_COPY, "bytes copied to, from and on GPUs" },
-	{ "gpu-alloc", PROFILE_TYPE_GPU_ALLOC, "memory of GPUs allocated" },
-	{ "gpu-memory", PROFILE_TYPE_GPU_MEMORY, "memory of GPUs in use" },
-	{ "gpu-idle", PROFILE_TYPE_GPU_IDLE, "time that a GPU waited for work" },
-	{ "nccl-enqueue", PROFILE_TYPE_NCCL_ENQUEUE, "time in calls of NCCL" },
-	{ "nccl-lag", PROFILE_TYPE_NCCL_LAG, "how late ranks call NCCL" },
-	{ "nccl-bytes", PROFILE_TYPE_NCCL_BYTES, "bytes given to NCCL" },
-	{ "cost", "cairn:cost:nanoseconds:wall:nanoseconds", "what the agent costs" },
-	{ "governor", "cairn:governor:count:change:count", "what the agent did about it" },
 };
 
 static int copy_part(const char *text, const char *part, size_t size, const char *part_name,
@@ -98,31 +68,49 @@ bool profile_type_is_gauge(const char *text)
 	       strcmp(type.period_type, "gauge") == 0 && strcmp(type.period_unit, "second") == 0;
 }
 
-const struct profile_type_word *profile_type_words(uint32_t *ret_count)
+void profile_type_words(char *text, size_t size, uint32_t columns)
 {
-	*ret_count = ARRAY_SIZE(words);
-	return words;
+	uint32_t count, column = 0;
+	const struct profile_type_spec *specs = profile_type_specs(&count);
+	size_t used = 0;
+
+	text[0] = 0;
+	for (uint32_t i = 0; i < count && used < size; i++) {
+		if (!specs[i].word)
+			continue;
+		uint32_t length = (uint32_t)strlen(specs[i].word) + 2; // with ", "
+		bool is_wrapped = columns && column + length > columns;
+
+		used += (size_t)snprintf(text + used, size - used, "%s%s%s", used ? "," : "",
+					 is_wrapped ? "\n"
+					 : used     ? " "
+						    : "",
+					 specs[i].word);
+		column = is_wrapped ? length : column + length;
+	}
 }
 
 int profile_type_of_text(const char *text, const char **ret_type, struct error *err)
 {
-	char known[400] = "";
+	uint32_t count;
+	const struct profile_type_spec *specs = profile_type_specs(&count);
 	struct profile_type parsed;
 
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-		size_t used = strlen(known);
-
-		if (strcmp(words[i].word, text) == 0) {
-			*ret_type = words[i].type;
+	for (uint32_t i = 0; i < count; i++) {
+		if (specs[i].word && strcmp(specs[i].word, text) == 0) {
+			*ret_type = specs[i].type;
 			return 0;
 		}
-		snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "", words[i].word);
 	}
-	if (!strchr(text, ':'))
+	if (!strchr(text, ':')) {
+		char words[PROFILE_TYPE_WORDS_BYTES];
+
+		profile_type_words(words, sizeof(words), 0);
 		return error_set(
 			err, -EINVAL,
 			"unknown profile type \"%.40s\"; known: %s, or a type in five parts", text,
-			known);
+			words);
+	}
 	*ret_type = text;
 	return profile_type_parse(text, &parsed, err);
 }

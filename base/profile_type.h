@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profile type in Pyroscope's five-part form: name:sample_type:sample_unit:period_type:period_unit.
+// Reading a profile type (base/contract/profile_types.h) or its word.
 #pragma once
 
 #include <stdbool.h>
-
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
 
-enum { PROFILE_TYPE_BYTES = 160, PROFILE_TYPE_PART_BYTES = 32 };
+enum { PROFILE_TYPE_BYTES = 160, PROFILE_TYPE_PART_BYTES = 32, PROFILE_TYPE_WORDS_BYTES = 512 };
 
 struct profile_type {
 	char name[PROFILE_TYPE_PART_BYTES];
@@ -28,15 +28,8 @@ int profile_type_parse(const char *text, struct profile_type *ret_type, struct e
  */
 bool profile_type_is_gauge(const char *text);
 
-/** A type's short name, for the command line and for links to the page. */
-struct profile_type_word {
-	const char *word; // "off-cpu"
-	const char *type; // in five parts
-	const char *meaning;
-};
-
-/** All of them, the usual ones first. */
-const struct profile_type_word *profile_type_words(uint32_t *ret_count);
+/** "cpu, off-cpu, ...": the words of all types, in lines of @columns; 0: in one line. */
+void profile_type_words(char *text, size_t size, uint32_t columns);
 
 /**
  * The type in five parts that @text means: a word's, or @text itself if it has five parts.

@@ -56,7 +56,7 @@ enum sample_kind {
 	// kernel.low the rank, and above its 32 bits how many there are, kernel_leaf an enum nccl_collective.
 	SAMPLE_KIND_NCCL_ENQUEUE = 43, // nanoseconds in calls
 	SAMPLE_KIND_NCCL_BYTES = 44,
-	SAMPLE_KIND_NCCL_LAG = 45,   // nanoseconds after the first rank's call
+	SAMPLE_KIND_NCCL_SKEW = 45,  // nanoseconds after the first rank's call
 	SAMPLE_KIND_NCCL_CALLS = 46, // the agent's own: how many there were
 	// Nanoseconds in which the process's GPU had certainly nothing to do.
 	SAMPLE_KIND_GPU_IDLE = 47, // by the stack of the thread that should have given it something

@@ -10,6 +10,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config.h"
+#include "base/contract/label_names.h"
+#include "base/contract/profile_types.h"
 #include "base/profile_type.h"
 #include "cli/command.h"
 #include "cli/function_table.h"
@@ -18,6 +20,8 @@
 #include "cli/api_request.h"
 #include "cli/selector_text.h"
 #include "proto/export.h"
+
+enum { HELP_COLUMNS = 79, NOTES_BYTES = 2048 };
 
 struct query_options {
 	struct api_request request;
@@ -31,15 +35,13 @@ struct query_options {
 	enum export_format format;
 };
 
-static const char notes[] =
+static const char notes_format[] =
 	"SELECTOR is PromQL's: '{service=\"llm\", node!~\"test.*\"}', or a bare service\n"
 	"name; without it all series are merged. TIME is now, now-5m, RFC 3339\n"
 	"(2026-11-21T10:00:00Z) or Unix seconds. Without -o it prints the functions with the most\n"
 	"time. The suffix of FILE selects the format: .collapsed, .svg or\n"
-	".pb.gz (pprof). TYPE is cpu, off-cpu, off-wake, run-queue, wall, throttled,\n"
-	"memory, rss, major-faults, oom-kills, gpu-spin, gpu-wait, gpu-launch, gpu-kernel,\n"
-	"gpu-graph, gpu-nodes, gpu-copy, gpu-alloc, gpu-memory, gpu-idle,\n"
-	"nccl-enqueue, nccl-lag, nccl-bytes, cost, governor, or a type in five parts.\n"
+	".pb.gz (pprof). TYPE is a profile type in five parts or one of these words:\n"
+	"%s.\n"
 	"Off-CPU time excludes idle workers and event loops, unless SELECTOR names the\n"
 	"label wait; how much was excluded is printed.\n"
 	"\n"
@@ -63,6 +65,7 @@ static int parse(int argc, char **argv, struct query_options *options,
 		{ "json", 0, CONFIG_BOOL, &options->json, NULL, 0, 0, NULL,
 		  "print the collector's JSON" },
 	};
+	char words[PROFILE_TYPE_WORDS_BYTES], notes[NOTES_BYTES];
 	const struct config_program program = {
 		.name = "cairn query",
 		.summary = "Get the merged profile of the series that SELECTOR matches.",
@@ -72,6 +75,8 @@ static int parse(int argc, char **argv, struct query_options *options,
 		.option_count = ARRAY_SIZE(table),
 	};
 	int first_word = argc;
+	profile_type_words(words, sizeof(words), HELP_COLUMNS);
+	snprintf(notes, sizeof(notes), notes_format, words);
 	int rc = config_parse(&program, argc, argv, ret_outcome, &first_word, err);
 
 	if (rc || *ret_outcome == CONFIG_EXIT)
@@ -82,7 +87,9 @@ static int parse(int argc, char **argv, struct query_options *options,
 
 static bool has_waits(const char *type)
 {
-	return !strcmp(type, PROFILE_TYPE_OFF_CPU) || !strcmp(type, PROFILE_TYPE_OFF_WAKE);
+	const struct profile_type_spec *spec = profile_type_spec(type);
+
+	return spec && profile_type_spec_has_label(spec, LABEL_WAIT);
 }
 
 /* As the page does: a selector that names the label wait is used as it is. */
@@ -90,10 +97,10 @@ static void exclude_idle(struct query_options *options)
 {
 	const char *selector = options->request.selector;
 
-	if (options->idle || !has_waits(options->type) || selector_text_names(selector, "wait"))
+	if (options->idle || !has_waits(options->type) || selector_text_names(selector, LABEL_WAIT))
 		return;
-	options->busy_selector = selector_text_with(selector, "wait!=\"idle\"");
-	options->idle_selector = selector_text_with(selector, "wait=\"idle\"");
+	options->busy_selector = selector_text_with(selector, LABEL_WAIT "!=\"idle\"");
+	options->idle_selector = selector_text_with(selector, LABEL_WAIT "=\"idle\"");
 }
 
 static int check(struct query_options *options, struct error *err)

@@ -298,7 +298,7 @@ static int write_file(struct recording *recording, struct error *err)
 
 	progress_draw("writing", clock_monotonic_ns() - recording->started_ns, 0, options->output);
 	snprintf(title, sizeof(title), "%s",
-		 options->command ? options->command[0] : options->type->title);
+		 options->command ? options->command[0] : recorded_type_spec(options->type)->title);
 	if (options->pid)
 		snprintf(title, sizeof(title), "process %llu", (unsigned long long)options->pid);
 	rc = export_profile(recording->merged, options->type->type, options->format, title,

@@ -166,19 +166,21 @@ static int open_signals(struct top *top, struct error *err)
 static void describe_load(struct top *top, uint64_t interval_ns)
 {
 	const struct recorded_type *type = top->options->type;
+	const struct profile_type_spec *spec = recorded_type_spec(type);
 	double mean = interval_ns ? (double)top->table.total / (double)interval_ns : 0;
 	double idle = interval_ns ? (double)top->idle_excluded / (double)interval_ns : 0;
 	int length = 0;
 
 	if (type->sources & SOURCE_MEMORY)
-		snprintf(top->load, sizeof(top->load), "%.1f MiB/s first touched",
+		snprintf(top->load, sizeof(top->load), "%s %.1f MiB/s", spec->title,
 			 mean * NS_PER_SECOND / (1 << 20));
 	else if (!type->sources)
-		snprintf(top->load, sizeof(top->load), "%s %.2f of %ld", type->rate, mean,
-			 sysconf(_SC_NPROCESSORS_ONLN));
+		snprintf(top->load, sizeof(top->load), "%s %.2f of %ld %s", spec->title, mean,
+			 sysconf(_SC_NPROCESSORS_ONLN), spec->rate);
 	else
-		length = snprintf(top->load, sizeof(top->load), "%s %.2f", type->rate, mean);
-	if (type->has_idle && !top->options->idle)
+		length = snprintf(top->load, sizeof(top->load), "%s %.2f %s", spec->title, mean,
+				  spec->rate);
+	if (recorded_type_has_idle(type) && !top->options->idle)
 		snprintf(top->load + length, sizeof(top->load) - (size_t)length,
 			 ", idle excluded %.2f", idle);
 }

@@ -6,19 +6,18 @@
 #include <string.h>
 
 #include "agent/sources.h"
-#include "agent/stacks/sample_kind.h"
-#include "agent/stacks/wait_class.h"
 #include "base/cleanup.h"
+#include "base/contract/label_names.h"
+#include "base/contract/wait_classes.h"
 #include "base/profile_type.h"
 
 static const struct recorded_type types[] = {
-	{ PROFILE_TYPE_CPU, 0, "on-CPU time", "CPUs busy", false },
-	{ PROFILE_TYPE_OFF_CPU, SOURCE_WALL, "off-CPU time", "threads blocked", true },
-	{ PROFILE_TYPE_OFF_WAKE, SOURCE_WALL | SOURCE_WAKERS, "off-wake time", "threads blocked",
-	  true },
-	{ PROFILE_TYPE_SCHED_DELAY, SOURCE_WALL, "run-queue latency", "threads runnable", false },
-	{ PROFILE_TYPE_WALL, SOURCE_WALL, "wall-clock time of all threads", "threads", false },
-	{ PROFILE_TYPE_PAGE_FAULT, SOURCE_MEMORY, "memory growth", "bytes per nanosecond", false },
+	{ PROFILE_TYPE_CPU, 0 },
+	{ PROFILE_TYPE_OFF_CPU, SOURCE_WALL },
+	{ PROFILE_TYPE_OFF_WAKE, SOURCE_WALL | SOURCE_WAKERS },
+	{ PROFILE_TYPE_SCHED_DELAY, SOURCE_WALL },
+	{ PROFILE_TYPE_WALL, SOURCE_WALL },
+	{ PROFILE_TYPE_PAGE_FAULT, SOURCE_MEMORY },
 };
 
 int recorded_type_find(const char *text, const struct recorded_type **ret_type, struct error *err)
@@ -37,6 +36,16 @@ int recorded_type_find(const char *text, const struct recorded_type **ret_type, 
 		"--type: \"%.60s\" is not measured in-process; known: " RECORDED_TYPE_WORDS, text);
 }
 
+const struct profile_type_spec *recorded_type_spec(const struct recorded_type *type)
+{
+	return profile_type_spec(type->type);
+}
+
+bool recorded_type_has_idle(const struct recorded_type *type)
+{
+	return profile_type_spec_has_label(recorded_type_spec(type), LABEL_WAIT);
+}
+
 int recorded_type_check_scope(const struct recorded_type *type, bool is_narrow, struct error *err)
 {
 	if (is_narrow || !(type->sources & SOURCE_WAKERS))
@@ -44,7 +53,7 @@ int recorded_type_check_scope(const struct recorded_type *type, bool is_narrow, 
 	return error_set(
 		err, -EINVAL,
 		"--type: %s of all processes would cost too much; name a process or service",
-		type->title);
+		recorded_type_spec(type)->title);
 }
 
 int recorded_type_check(const struct recorded_type *type, struct profiler *profiler,
@@ -61,8 +70,8 @@ int recorded_type_check(const struct recorded_type *type, struct profiler *profi
 
 	while ((notice = profiler_next_notice(profiler)))
 		snprintf(reason, sizeof(reason), "%s", notice);
-	return error_set(err, -EOPNOTSUPP, "--type: %s cannot be measured: %.200s", type->title,
-			 reason);
+	return error_set(err, -EOPNOTSUPP, "--type: %s cannot be measured: %.200s",
+			 recorded_type_spec(type)->word, reason);
 }
 
 static bool is_of_type(void *context, const struct profile *profile, const struct series *series)
@@ -85,7 +94,7 @@ int64_t recorded_type_select(const struct recorded_type *type, bool with_idle,
 			     struct profile *profile)
 {
 	profile_keep_samples(profile, is_of_type, (void *)type);
-	if (with_idle || !type->has_idle)
+	if (with_idle || !recorded_type_has_idle(type))
 		return 0;
 	return profile_keep_samples(profile, is_not_idle, NULL);
 }

@@ -6,15 +6,13 @@
 #include <stdint.h>
 
 #include "agent/profiler.h"
+#include "base/contract/profile_types.h"
 #include "base/error.h"
 #include "base/profile.h"
 
 struct recorded_type {
-	const char *type;  // five parts
-	uint32_t sources;  // enum source_bit: sources that it needs
-	const char *title; // of a graph: "off-CPU time"
-	const char *rate;  // what the sum is per unit of time: "threads blocked"
-	bool has_idle;     // its series have the label "wait"
+	const char *type; // five parts
+	uint32_t sources; // enum source_bit: sources that it needs
 };
 
 /**
@@ -22,6 +20,11 @@ struct recorded_type {
  * Returns 0, or -EINVAL and @err when there is none such, or it is not measured in-process.
  */
 int recorded_type_find(const char *text, const struct recorded_type **ret_type, struct error *err);
+
+/** What the contract says of it. */
+const struct profile_type_spec *recorded_type_spec(const struct recorded_type *type);
+/** Do its series have the label "wait", and so waits of idle workers? */
+bool recorded_type_has_idle(const struct recorded_type *type);
 
 /** The short words of all: for --help. */
 #define RECORDED_TYPE_WORDS "cpu, off-cpu, off-wake, run-queue, wall or memory"

@@ -25,7 +25,7 @@ struct top_settings {
 /** The line above the table. */
 struct top_header {
 	const char *scope; // "all processes", "process 12", "service llm"
-	const char *load;  // "CPUs busy 1.50 of 8"
+	const char *load;  // "CPU time 1.50 of 8 cores"
 	uint64_t samples;  // since the last refresh
 	uint64_t dropped;  // since the start
 	double interval_s;

@@ -217,12 +217,12 @@ static void walk(struct live_unwind *live, const struct thread_registers *regist
 {
 	begin(live, registers);
 	if (registers->compat)
-		live->unwind.end = END_TAG_COMPAT;
+		live->unwind.end = STACK_END_COMPAT;
 	for (uint32_t i = 0; live->unwind.end == UNWIND_GOES_ON && i < UNWIND_STEPS_MAX; i++)
 		if (unwind_step(&live->unwind))
 			break;
 	if (live->unwind.end == UNWIND_GOES_ON)
-		live->unwind.end = END_TAG_DEPTH;
+		live->unwind.end = STACK_END_DEPTH;
 }
 
 static int keep(struct live_unwind *live)
@@ -255,7 +255,7 @@ int live_unwind_thread(struct live_unwind *live, const struct thread_registers *
 	// Each turn builds the table that the last one ended for want of, so the turns end.
 	for (;;) {
 		walk(live, registers);
-		if (live->unwind.end != END_TAG_NO_MAPPING ||
+		if (live->unwind.end != STACK_END_NO_MAPPING ||
 		    !live_tables_want(&live->tables, unwind_code_address(&live->unwind)) ||
 		    !live->options.build_at_once || !live_tables_build(&live->tables))
 			break;

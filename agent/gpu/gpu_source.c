@@ -15,6 +15,8 @@
 #include "agent/probes/probe_cost.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/contract/label_values.h"
+#include "base/contract/profile_types.h"
 
 struct gpu_source {
 	struct gpu_source_options options;
@@ -131,8 +133,8 @@ static int set_labels(struct gpu_source *source)
 	    !labels_get(&source->labels, LABEL_NODE))
 		rc = labels_set(&source->labels, LABEL_NODE, node);
 	if (!rc)
-		rc = labels_set(&source->labels, LABEL_SERVICE, "cairn-agent");
-	return rc ? rc : labels_set(&source->labels, LABEL_PROGRAM, "gpu probes");
+		rc = labels_set(&source->labels, LABEL_SERVICE, SERVICE_AGENT);
+	return rc ? rc : labels_set(&source->labels, LABEL_PROGRAM, PROGRAM_GPU_PROBES);
 }
 
 int gpu_source_open(const struct gpu_source_options *options, struct gpu_source **ret_lane,
@@ -230,7 +232,7 @@ static int add_change(struct gpu_source *source, struct export_interval *interva
 	uint64_t slot = clock_realtime_ns() / interval->profile->slot_ns;
 
 	source->is_change_told = true;
-	return add_with_change(source, interval, change_of_memory(source), PROFILE_TYPE_GOVERNOR,
+	return add_with_change(source, interval, change_of_memory(source), PROFILE_TYPE_SHEDDING_CHANGES,
 			       slot, slot, 1);
 }
 
@@ -242,7 +244,7 @@ static int add_in_force(const struct gpu_source *source, struct export_interval 
 
 	if (!source->memory_unknown || end_slot <= slot)
 		return 0;
-	return add_with_change(source, interval, MEMORY_NOT_TOLD, PROFILE_TYPE_IN_FORCE, slot,
+	return add_with_change(source, interval, MEMORY_NOT_TOLD, PROFILE_TYPE_SHEDDING, slot,
 			       end_slot - 1, (end_slot - slot) * profile->slot_ns);
 }
 
@@ -262,7 +264,7 @@ static int add_probe_cost(struct gpu_source *source, struct export_interval *int
 	if (!ns)
 		return 0;
 	source->told_cost_ns = all_ns;
-	return export_interval_add_value(interval, &source->labels, PROFILE_TYPE_COST, slot,
+	return export_interval_add_value(interval, &source->labels, PROFILE_TYPE_OVERHEAD, slot,
 					 end_slot > slot ? end_slot - 1 : slot, (int64_t)ns);
 }
 

@@ -37,8 +37,8 @@ void gpu_source_close(struct gpu_source *source);
 /** Some 50 times a second: drivers are looked for, windows opened and closed. */
 void gpu_source_tick(struct gpu_source *source, uint64_t now_ns);
 /**
- * All counts are in @window: add what the kernel does not count, and as PROFILE_TYPE_COST of program
- * "gpu probes" what they took from the processes that came by them. Returns 0 or a negative errno.
+ * All counts are in @window: add what the kernel does not count, and as PROFILE_TYPE_OVERHEAD of program
+ * PROGRAM_GPU_PROBES what they took from the processes that came by them. Returns 0 or a negative errno.
  */
 int gpu_source_after_drain(struct gpu_source *source, struct export_interval *interval);
 

@@ -13,17 +13,13 @@
 #include "agent/gpu/nvml.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/contract/label_values.h"
 
-#define READ_NS        NS_PER_SECOND
-#define RETRY_NS       (60 * NS_PER_SECOND) // a driver that is installed later, or comes back
-#define REOPEN_NS      (60 * NS_PER_SECOND)
-#define CLOSE_WAIT_NS  NS_PER_SECOND
-#define SERVICE        "gpu"
-#define LABEL_GPU      "gpu"
-#define LABEL_UUID     "gpu_uuid"
-#define LABEL_MODEL    "gpu_model"
-#define LABEL_INSTANCE "gpu_instance"
-#define LABEL_REASON   "reason"
+#define READ_NS       NS_PER_SECOND
+#define RETRY_NS      (60 * NS_PER_SECOND) // a driver that is installed later, or comes back
+#define REOPEN_NS     (60 * NS_PER_SECOND)
+#define CLOSE_WAIT_NS NS_PER_SECOND
+#define SERVICE       "gpu"
 
 /** One figure at one second. */
 struct usage_value {
@@ -126,11 +122,11 @@ static void keep_throttling(struct gpu_usage *usage, const struct reading_of *of
 		uint64_t bit;
 		const char *reason;
 	} reasons[] = {
-		{ NVML_THROTTLE_POWER_CAP, "power cap" },
-		{ NVML_THROTTLE_HARDWARE, "hardware" },
-		{ NVML_THROTTLE_THERMAL, "temperature" },
-		{ NVML_THROTTLE_HARDWARE_THERMAL, "temperature (hardware)" },
-		{ NVML_THROTTLE_POWER_BRAKE, "power brake" },
+		{ NVML_THROTTLE_POWER_CAP, REASON_POWER_CAP },
+		{ NVML_THROTTLE_HARDWARE, REASON_HARDWARE },
+		{ NVML_THROTTLE_THERMAL, REASON_THERMAL },
+		{ NVML_THROTTLE_HARDWARE_THERMAL, REASON_HARDWARE_THERMAL },
+		{ NVML_THROTTLE_POWER_BRAKE, REASON_POWER_BRAKE },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
@@ -478,11 +474,11 @@ static int labels_of_value(const struct gpu_usage *usage, const struct usage_val
 	if (!rc)
 		rc = set_number(labels, LABEL_GPU, name->gpu);
 	if (!rc && name->instance != NVML_NO_INSTANCE)
-		rc = set_number(labels, LABEL_INSTANCE, name->instance);
+		rc = set_number(labels, LABEL_GPU_INSTANCE, name->instance);
 	if (!rc)
-		rc = set_label(labels, LABEL_UUID, name->uuid);
+		rc = set_label(labels, LABEL_GPU_UUID, name->uuid);
 	if (!rc && !value->pid)
-		rc = set_label(labels, LABEL_MODEL, name->model);
+		rc = set_label(labels, LABEL_GPU_MODEL, name->model);
 	if (!rc && value->reason)
 		rc = set_label(labels, LABEL_REASON, value->reason);
 	return rc;

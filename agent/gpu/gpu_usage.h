@@ -11,13 +11,6 @@
 #include "base/error.h"
 #include "base/labels.h"
 
-/** A gauge of memory that a process has on a GPU; with the process's labels and the GPU's. */
-#define PROFILE_TYPE_GPU_PROCESS_MEMORY "gpu_process:memory_used:bytes:gauge:second"
-/** Of the time of a GPU's multiprocessors, how much a process had; not under MIG. */
-#define PROFILE_TYPE_GPU_PROCESS_BUSY "gpu_process:busy:percent:gauge:second"
-/** Time that a GPU's clocks were held down; a label "reason" says by what. */
-#define PROFILE_TYPE_GPU_THROTTLED "gpu:throttled:nanoseconds:wall:nanoseconds"
-
 enum {
 	// Between two windows: some 30 a second of each GPU, 30 s of 64 GPUs.
 	GPU_USAGE_VALUES_MAX = 65536,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/contract/profile_types.h"
 
 #define LIBRARY "libnvidia-ml.so.1"
 
@@ -653,23 +654,23 @@ int nvml_read_processes(struct nvml *nvml, uint32_t gpu,
 const char *nvml_figure_type(enum nvml_figure figure)
 {
 	static const char *const types[NVML_FIGURE_COUNT] = {
-		[NVML_BUSY_PERCENT] = "gpu:busy:percent:gauge:second",
-		[NVML_MEMORY_BUSY_PERCENT] = "gpu:memory_busy:percent:gauge:second",
-		[NVML_MEMORY_USED_BYTES] = "gpu:memory_used:bytes:gauge:second",
-		[NVML_POWER_MILLIWATTS] = "gpu:power:milliwatts:gauge:second",
-		[NVML_TEMPERATURE_CELSIUS] = "gpu:temperature:celsius:gauge:second",
-		[NVML_SM_CLOCK_HERTZ] = "gpu:sm_clock:hertz:gauge:second",
-		[NVML_MEMORY_CLOCK_HERTZ] = "gpu:memory_clock:hertz:gauge:second",
-		[NVML_PCIE_SENT_BYTES] = "gpu:pcie_sent:bytes:gauge:second",
-		[NVML_PCIE_RECEIVED_BYTES] = "gpu:pcie_received:bytes:gauge:second",
-		[NVML_PCIE_LINK_BYTES] = "gpu:pcie_link:bytes:gauge:second",
-		[NVML_SM_ACTIVE_PERCENT] = "gpu:sm_active:percent:gauge:second",
-		[NVML_SM_OCCUPANCY_PERCENT] = "gpu:sm_occupancy:percent:gauge:second",
-		[NVML_TENSOR_ACTIVE_PERCENT] = "gpu:tensor_active:percent:gauge:second",
-		[NVML_DRAM_ACTIVE_PERCENT] = "gpu:dram_active:percent:gauge:second",
-		[NVML_FP64_ACTIVE_PERCENT] = "gpu:fp64_active:percent:gauge:second",
-		[NVML_FP32_ACTIVE_PERCENT] = "gpu:fp32_active:percent:gauge:second",
-		[NVML_FP16_ACTIVE_PERCENT] = "gpu:fp16_active:percent:gauge:second",
+		[NVML_BUSY_PERCENT] = PROFILE_TYPE_GPU_BUSY,
+		[NVML_MEMORY_BUSY_PERCENT] = PROFILE_TYPE_GPU_MEMORY_BUSY,
+		[NVML_MEMORY_USED_BYTES] = PROFILE_TYPE_GPU_MEMORY_USED,
+		[NVML_POWER_MILLIWATTS] = PROFILE_TYPE_GPU_POWER,
+		[NVML_TEMPERATURE_CELSIUS] = PROFILE_TYPE_GPU_TEMPERATURE,
+		[NVML_SM_CLOCK_HERTZ] = PROFILE_TYPE_GPU_SM_CLOCK,
+		[NVML_MEMORY_CLOCK_HERTZ] = PROFILE_TYPE_GPU_MEMORY_CLOCK,
+		[NVML_PCIE_SENT_BYTES] = PROFILE_TYPE_GPU_PCIE_SENT,
+		[NVML_PCIE_RECEIVED_BYTES] = PROFILE_TYPE_GPU_PCIE_RECEIVED,
+		[NVML_PCIE_LINK_BYTES] = PROFILE_TYPE_GPU_PCIE_LINK,
+		[NVML_SM_ACTIVE_PERCENT] = PROFILE_TYPE_GPU_SM_ACTIVE,
+		[NVML_SM_OCCUPANCY_PERCENT] = PROFILE_TYPE_GPU_SM_OCCUPANCY,
+		[NVML_TENSOR_ACTIVE_PERCENT] = PROFILE_TYPE_GPU_TENSOR_ACTIVE,
+		[NVML_DRAM_ACTIVE_PERCENT] = PROFILE_TYPE_GPU_DRAM_ACTIVE,
+		[NVML_FP64_ACTIVE_PERCENT] = PROFILE_TYPE_GPU_FP64_ACTIVE,
+		[NVML_FP32_ACTIVE_PERCENT] = PROFILE_TYPE_GPU_FP32_ACTIVE,
+		[NVML_FP16_ACTIVE_PERCENT] = PROFILE_TYPE_GPU_FP16_ACTIVE,
 	};
 
 	return types[figure];

@@ -14,8 +14,8 @@
 #include "agent/overhead/process_tally.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/contract/profile_types.h"
 
-#define SERVICE "cairn-agent"
 /* Where nothing could be done. */
 #define COST_ABOVE "cost above the budget"
 /* Between ticks of bpf_cost, unless the governor's interval is short: some 50 samples of a CPU. */
@@ -382,7 +382,7 @@ static int add_costs(struct budget *budget, struct export_interval *interval, ui
 
 		budget->told_run_ns[i] = programs[i].run_ns;
 		if (!programs[i].in_own_cpu)
-			rc = add_value(budget, interval, PROFILE_TYPE_COST, LABEL_PROGRAM,
+			rc = add_value(budget, interval, PROFILE_TYPE_OVERHEAD, LABEL_PROGRAM,
 				       programs[i].name, slot, last_slot, ns);
 	}
 	own_cpu_read(own_ns);
@@ -392,7 +392,7 @@ static int add_costs(struct budget *budget, struct export_interval *interval, ui
 			own_ns[i] > budget->told_own_ns[i] ? own_ns[i] - budget->told_own_ns[i] : 0;
 
 		budget->told_own_ns[i] = own_ns[i];
-		rc = add_value(budget, interval, PROFILE_TYPE_COST, LABEL_PROGRAM, own_cpu_name(i),
+		rc = add_value(budget, interval, PROFILE_TYPE_OVERHEAD, LABEL_PROGRAM, own_cpu_name(i),
 			       slot, last_slot, ns);
 	}
 	return rc;
@@ -411,11 +411,11 @@ static int add_in_force(struct budget *budget, struct export_interval *interval,
 		char text[GOVERNOR_TEXT_BYTES];
 
 		governor_describe(&budget->governor, &changes[i], text);
-		rc = add_value(budget, interval, PROFILE_TYPE_IN_FORCE, LABEL_CHANGE, text, slot,
+		rc = add_value(budget, interval, PROFILE_TYPE_SHEDDING, LABEL_CHANGE, text, slot,
 			       end_slot - 1, ns);
 	}
 	if (!rc && budget->governor.floor_told)
-		rc = add_value(budget, interval, PROFILE_TYPE_IN_FORCE, LABEL_CHANGE, COST_ABOVE,
+		rc = add_value(budget, interval, PROFILE_TYPE_SHEDDING, LABEL_CHANGE, COST_ABOVE,
 			       slot, end_slot - 1, ns);
 	return rc;
 }
@@ -436,7 +436,7 @@ int budget_after_drain(struct budget *budget, struct export_interval *interval)
 	for (uint32_t i = 0; i < budget->mark_count && !rc; i++) {
 		const struct mark *mark = &budget->marks[i];
 
-		rc = add_value(budget, interval, PROFILE_TYPE_GOVERNOR, LABEL_CHANGE, mark->text,
+		rc = add_value(budget, interval, PROFILE_TYPE_SHEDDING_CHANGES, LABEL_CHANGE, mark->text,
 			       mark->time_ns / slot_ns, mark->time_ns / slot_ns, 1);
 	}
 	if (!rc)
@@ -454,7 +454,7 @@ static int set_labels(struct budget *budget, const struct labels *extra)
 	if (!rc && gethostname(node, sizeof(node) - 1) == 0 &&
 	    !labels_get(&budget->labels, LABEL_NODE))
 		rc = labels_set(&budget->labels, LABEL_NODE, node);
-	return rc ? rc : labels_set(&budget->labels, LABEL_SERVICE, SERVICE);
+	return rc ? rc : labels_set(&budget->labels, LABEL_SERVICE, SERVICE_AGENT);
 }
 
 static void init_governor(struct budget *budget, const struct budget_options *options)

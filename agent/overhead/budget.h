@@ -13,14 +13,7 @@
 #include "bpf/counters.h"
 #include "bpf/sample.h"
 
-/** What the agent costs, in nanoseconds; labels service="cairn-agent" and program. */
-#define PROFILE_TYPE_COST "cairn:cost:nanoseconds:wall:nanoseconds"
-/** Each change by the governor is a 1; labels service="cairn-agent" and change. */
-#define PROFILE_TYPE_GOVERNOR "cairn:governor:count:change:count"
-/** For how long each change held that made less of something, in nanoseconds; the same labels. */
-#define PROFILE_TYPE_IN_FORCE "cairn:in_force:nanoseconds:wall:nanoseconds"
-#define LABEL_PROGRAM         "program"
-#define LABEL_CHANGE          "change"
+#define LABEL_CHANGE "change"
 
 /** Lanes as the governor knows them. */
 enum budget_lane { BUDGET_WAITS, BUDGET_FAULTS, BUDGET_WAKERS };

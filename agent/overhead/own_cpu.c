@@ -9,13 +9,12 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/contract/label_values.h"
 
 static const char *const names[OWN_CPU_COUNT] = {
-	[OWN_CPU_MAIN] = "agent",
-	[OWN_CPU_TABLES] = "agent: unwind tables",
-	[OWN_CPU_SENDER] = "agent: sender",
-	[OWN_CPU_GRPC] = "agent: grpc",
-	[OWN_CPU_OTHER] = "agent: other threads",
+	[OWN_CPU_MAIN] = PROGRAM_AGENT,          [OWN_CPU_TABLES] = PROGRAM_AGENT_UNWIND_TABLES,
+	[OWN_CPU_SENDER] = PROGRAM_AGENT_SENDER, [OWN_CPU_GRPC] = PROGRAM_AGENT_GRPC,
+	[OWN_CPU_OTHER] = PROGRAM_AGENT_OTHER,
 };
 
 static const struct {

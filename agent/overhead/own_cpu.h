@@ -14,7 +14,7 @@ enum own_cpu_group {
 	OWN_CPU_COUNT,
 };
 
-/** "agent", "agent: unwind tables", "agent: grpc" ...: what the page shows. */
+/** PROGRAM_AGENT, PROGRAM_AGENT_UNWIND_TABLES ...: the value of the label "program". */
 const char *own_cpu_name(enum own_cpu_group group);
 
 /** The group of a thread of this name (as /proc has it: cut at 15 bytes); @main: it began the process. */

@@ -66,13 +66,14 @@ static int set_environ(struct labels *labels, const struct process_traits *trait
 
 static int set_cgroup(struct labels *labels, const struct cgroup *cgroup)
 {
-	const char *name = labels_get(labels, "container") ? "container_id" : "container";
+	const char *name =
+		labels_get(labels, LABEL_CONTAINER) ? LABEL_CONTAINER_ID : LABEL_CONTAINER;
 	int rc = set_string(labels, name, cgroup->container);
 
 	if (!rc)
-		rc = set_string(labels, "pod_uid", cgroup->pod_uid);
+		rc = set_string(labels, LABEL_POD_UID, cgroup->pod_uid);
 	if (!rc)
-		rc = set_string(labels, "unit", cgroup->unit);
+		rc = set_string(labels, LABEL_UNIT, cgroup->unit);
 	return rc;
 }
 

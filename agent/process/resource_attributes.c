@@ -16,16 +16,16 @@ static const struct {
 	const char *label;
 } known[] = {
 	{ "service.name", LABEL_SERVICE },
-	{ "service.namespace", "namespace" },
-	{ "k8s.namespace.name", "namespace" },
+	{ "service.namespace", LABEL_NAMESPACE },
+	{ "k8s.namespace.name", LABEL_NAMESPACE },
 	{ "service.version", "version" },
 	{ "service.instance.id", "instance" },
 	{ "deployment.environment", "environment" },
 	{ "deployment.environment.name", "environment" },
-	{ "k8s.pod.name", "pod" },
-	{ "k8s.pod.uid", "pod_uid" },
-	{ "k8s.container.name", "container" },
-	{ "container.id", "container_id" },
+	{ "k8s.pod.name", LABEL_POD },
+	{ "k8s.pod.uid", LABEL_POD_UID },
+	{ "k8s.container.name", LABEL_CONTAINER },
+	{ "container.id", LABEL_CONTAINER_ID },
 	{ "k8s.deployment.name", "deployment" },
 	{ "k8s.cluster.name", "cluster" },
 	{ "cloud.region", "region" },
@@ -33,7 +33,8 @@ static const struct {
 };
 
 static const char *const left_out[] = {
-	"telemetry.", "process.", "host.", "os.", "k8s.node.", "node", "process", "thread",
+	"telemetry.", "process.", "host.",       "os.",
+	"k8s.node.",  LABEL_NODE, LABEL_PROCESS, LABEL_THREAD,
 };
 
 struct attribute {

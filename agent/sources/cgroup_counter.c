@@ -40,9 +40,8 @@ static const struct source {
 	const char *active_key; // while its number is 0 nothing can be counted; NULL: it always can
 } sources[] = {
 	// cpu.stat, Documentation/scheduler/sched-bwc.rst: a group's own quota only.
-	[CGROUP_COUNTER_THROTTLED] = { "cpu", PROFILE_TYPE_CPU_THROTTLED, "cpu.stat",
-				       "throttled_time", 1, "cpu.stat", "throttled_usec", NS_PER_US,
-				       "nr_periods" },
+	[CGROUP_COUNTER_THROTTLED] = { "cpu", PROFILE_TYPE_THROTTLED, "cpu.stat", "throttled_time",
+				       1, "cpu.stat", "throttled_usec", NS_PER_US, "nr_periods" },
 	// Documentation/admin-guide/cgroup-v1/memory.rst, cgroup-v2.rst: the group's own processes.
 	[CGROUP_COUNTER_OOM_KILLS] = { "memory", PROFILE_TYPE_OOM_KILLS, "memory.oom_control",
 				       "oom_kill", 1, "memory.events.local", "oom_kill", 1, NULL },

@@ -15,8 +15,6 @@
 #include "base/error.h"
 
 /** Time that threads of a group were ready to run, but held back by its quota, on all CPUs together. */
-#define PROFILE_TYPE_CPU_THROTTLED "cpu_throttled:time:nanoseconds:wall:nanoseconds"
-#define PROFILE_TYPE_OOM_KILLS     "memory:oom_kills:count:event:count"
 
 enum {
 	CGROUPS_MAX = 4096, // a node has at most some 250 pods, of a few groups each

@@ -12,10 +12,6 @@
 #include "agent/stacks/export_interval.h"
 #include "base/error.h"
 
-/** A gauge: its value in a second. */
-#define PROFILE_TYPE_RSS          "memory:rss:bytes:gauge:second"
-#define PROFILE_TYPE_MAJOR_FAULTS "memory:major_faults:count:event:count"
-
 enum {
 	MEMORY_PROCESSES_MAX = 16384,
 	// Where there are more, those whose size changes are read each second, and the others every few

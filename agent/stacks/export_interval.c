@@ -14,6 +14,7 @@
 #include "agent/stacks/wake_stack.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/contract/label_values.h"
 #include "base/utf8.h"
 
 #define MINUTE_NS (60 * NS_PER_SECOND)
@@ -25,22 +26,6 @@
 #define WAIT_SHOWN_NS   (30 * MINUTE_NS)
 #define INTERVAL_NS_MAX (2 * WAIT_SHOWN_NS) // of one interval, whatever its count's key says
 
-/* What the two sides of the border call the same thing has the same number. */
-_Static_assert((int)FRAME_TAG_NATIVE == (int)FRAME_KIND_NATIVE, "frame kinds");
-_Static_assert((int)FRAME_TAG_KERNEL == (int)FRAME_KIND_KERNEL, "frame kinds");
-_Static_assert((int)FRAME_TAG_PYTHON == (int)FRAME_KIND_PYTHON, "frame kinds");
-_Static_assert((int)FRAME_TAG_JIT == (int)FRAME_KIND_JIT, "frame kinds");
-_Static_assert((int)END_TAG_COMPLETE == (int)STACK_END_COMPLETE, "ends of stacks");
-_Static_assert((int)END_TAG_DEPTH == (int)STACK_END_DEPTH, "ends of stacks");
-_Static_assert((int)END_TAG_FAULT == (int)STACK_END_FAULT, "ends of stacks");
-_Static_assert((int)END_TAG_NO_FRAME_POINTER == (int)STACK_END_NO_FRAME_POINTER, "ends of stacks");
-_Static_assert((int)END_TAG_NO_TABLE == (int)STACK_END_NO_TABLE, "ends of stacks");
-_Static_assert((int)END_TAG_NO_REGISTERS == (int)STACK_END_NO_REGISTERS, "ends of stacks");
-_Static_assert((int)END_TAG_COMPAT == (int)STACK_END_COMPAT, "ends of stacks");
-_Static_assert((int)END_TAG_NO_MAPPING == (int)STACK_END_NO_MAPPING, "ends of stacks");
-_Static_assert((int)END_TAG_BAD_FRAME == (int)STACK_END_BAD_FRAME, "ends of stacks");
-_Static_assert((int)END_TAG_UNSUPPORTED == (int)STACK_END_UNSUPPORTED, "ends of stacks");
-_Static_assert((int)END_TAG_PYTHON == (int)STACK_END_PYTHON, "ends of stacks");
 _Static_assert(STACK_DEPTH_MAX + KERNEL_DEPTH_MAX <= STACK_FRAMES_MAX, "both parts fit a stack");
 
 int export_interval_init(struct export_interval *interval,
@@ -101,7 +86,7 @@ static int set_grid(struct labels *labels, uint64_t class)
 	char text[48];
 
 	if (class < 1 || class > 63)
-		return set_label(labels, LABEL_GRID, "unknown");
+		return set_label(labels, LABEL_GRID, VALUE_UNKNOWN);
 	uint64_t first = 1ULL << (class - 1), last = 2 * first - 1;
 	if (class == 1)
 		snprintf(text, sizeof(text), "1");

@@ -7,6 +7,7 @@
 
 #include "agent/stacks/sample_kind.h"
 #include "base/cleanup.h"
+#include "base/contract/label_values.h"
 #include "bpf/gpu/gpu_call.h"
 
 static const char *const collectives[] = {
@@ -47,7 +48,7 @@ static int set(struct labels *labels, const char *name, const char *value)
 
 static int set_number(struct labels *labels, const char *name, uint32_t number, bool is_known)
 {
-	char text[16] = "unknown";
+	char text[16] = VALUE_UNKNOWN;
 
 	if (is_known)
 		snprintf(text, sizeof(text), "%" PRIu32, number);
@@ -56,7 +57,7 @@ static int set_number(struct labels *labels, const char *name, uint32_t number, 
 
 int nccl_labels_set(const struct nccl_of *of, struct labels *labels)
 {
-	char identity[20] = "unknown";
+	char identity[20] = VALUE_UNKNOWN;
 	int rc;
 
 	if (of->identity)

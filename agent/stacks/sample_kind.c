@@ -4,7 +4,9 @@
 #include <stddef.h>
 
 #include "base/cleanup.h"
-#include "base/profile.h"
+#include "base/contract/label_values.h"
+#include "base/contract/profile_types.h"
+#include "base/contract/thread_states.h"
 #include "bpf/sample.h"
 
 /* Copies, as bytes and by number. */
@@ -25,18 +27,15 @@
 				 .is_of_communicator = true,          \
 				 .number_kind = (numbers) }
 
-#define TO_DEVICE "host_to_device"
-#define TO_HOST   "device_to_host"
-
 static const struct sample_kind_type kinds[] = {
 	[SAMPLE_KIND_ON_CPU] = { .type = PROFILE_TYPE_CPU, .has_stack = true },
 	[SAMPLE_KIND_OFF_CPU] = { .type = PROFILE_TYPE_OFF_CPU,
 				  .has_stack = true,
 				  .has_wait = true },
 	[SAMPLE_KIND_SCHED_DELAY] = { .type = PROFILE_TYPE_SCHED_DELAY, .has_stack = true },
-	[SAMPLE_KIND_RUNNING] = { .type = PROFILE_TYPE_WALL, .state = "running" },
-	[SAMPLE_KIND_WAITING] = { .type = PROFILE_TYPE_WALL, .state = "waiting" },
-	[SAMPLE_KIND_BLOCKED] = { .type = PROFILE_TYPE_WALL, .state = "blocked" },
+	[SAMPLE_KIND_RUNNING] = { .type = PROFILE_TYPE_WALL, .state = THREAD_STATE_RUNNING },
+	[SAMPLE_KIND_WAITING] = { .type = PROFILE_TYPE_WALL, .state = THREAD_STATE_WAITING },
+	[SAMPLE_KIND_BLOCKED] = { .type = PROFILE_TYPE_WALL, .state = THREAD_STATE_BLOCKED },
 	[SAMPLE_KIND_GPU_SPIN] = { .type = PROFILE_TYPE_GPU_SPIN, .has_stack = true },
 	[SAMPLE_KIND_OFF_WAKE] = { .type = PROFILE_TYPE_OFF_WAKE,
 				   .has_stack = true,
@@ -64,17 +63,17 @@ static const struct sample_kind_type kinds[] = {
 	[SAMPLE_KIND_GPU_IDLE_TIME] = { .type = PROFILE_TYPE_GPU_IDLE_TIME },
 	NCCL(NCCL_ENQUEUE, ENQUEUE, SAMPLE_KIND_NCCL_CALLS),
 	NCCL(NCCL_BYTES, BYTES, 0),
-	NCCL(NCCL_LAG, LAG, 0),
+	NCCL(NCCL_SKEW, SKEW, 0),
 	NCCL(NCCL_CALLS, CALLS, 0),
-	COPY(COPY_HTOD, COPIES_HTOD, TO_DEVICE, "unknown"),
-	COPY(COPY_HTOD_PINNED, COPIES_HTOD_PINNED, TO_DEVICE, "pinned"),
-	COPY(COPY_HTOD_PAGEABLE, COPIES_HTOD_PAGEABLE, TO_DEVICE, "pageable"),
-	COPY(COPY_DTOH, COPIES_DTOH, TO_HOST, "unknown"),
-	COPY(COPY_DTOH_PINNED, COPIES_DTOH_PINNED, TO_HOST, "pinned"),
-	COPY(COPY_DTOH_PAGEABLE, COPIES_DTOH_PAGEABLE, TO_HOST, "pageable"),
-	COPY(COPY_DTOD, COPIES_DTOD, "device_to_device", NULL),
-	COPY(COPY_UNKNOWN, COPIES_UNKNOWN, "unknown", NULL),
-	COPY(SET, SETS, "set", NULL),
+	COPY(COPY_HTOD, COPIES_HTOD, DIRECTION_HOST_TO_DEVICE, VALUE_UNKNOWN),
+	COPY(COPY_HTOD_PINNED, COPIES_HTOD_PINNED, DIRECTION_HOST_TO_DEVICE, MEMORY_PINNED),
+	COPY(COPY_HTOD_PAGEABLE, COPIES_HTOD_PAGEABLE, DIRECTION_HOST_TO_DEVICE, MEMORY_PAGEABLE),
+	COPY(COPY_DTOH, COPIES_DTOH, DIRECTION_DEVICE_TO_HOST, VALUE_UNKNOWN),
+	COPY(COPY_DTOH_PINNED, COPIES_DTOH_PINNED, DIRECTION_DEVICE_TO_HOST, MEMORY_PINNED),
+	COPY(COPY_DTOH_PAGEABLE, COPIES_DTOH_PAGEABLE, DIRECTION_DEVICE_TO_HOST, MEMORY_PAGEABLE),
+	COPY(COPY_DTOD, COPIES_DTOD, DIRECTION_DEVICE_TO_DEVICE, NULL),
+	COPY(COPY_UNKNOWN, COPIES_UNKNOWN, VALUE_UNKNOWN, NULL),
+	COPY(SET, SETS, DIRECTION_SET, NULL),
 };
 
 const struct sample_kind_type *sample_kind_find(uint32_t kind)

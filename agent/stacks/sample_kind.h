@@ -5,24 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** The label of exact totals that says what the thread did in that time. */
-#define LABEL_STATE "state"
-/** The labels of copies of GPUs' memory: which way, and which kind the host's memory is. */
-#define LABEL_DIRECTION "direction"
-#define LABEL_MEMORY    "memory"
-/** The label of kernels launched: of how many blocks, "1", "2-3", "4-7" ... */
-#define LABEL_GRID "grid"
-/** The label of blocked time that says what was waited for (agent/stacks/wait_class.h). */
-#define LABEL_WAIT "wait"
-
-/** The labels of NCCL's calls: of which communicator, by which rank of how many, and what it does. */
-#define LABEL_COMMUNICATOR "communicator"
-#define LABEL_RANK         "rank"
-#define LABEL_RANKS        "ranks"
-#define LABEL_COLLECTIVE   "collective"
-
 struct sample_kind_type {
-	const char *type;      // five parts (base/profile.h)
+	const char *type;      // five parts (base/contract/profile_types.h)
 	const char *state;     // value of LABEL_STATE; NULL: none
 	const char *direction; // of LABEL_DIRECTION
 	const char *memory;    // of LABEL_MEMORY

@@ -27,7 +27,7 @@ static uint64_t last_address(const struct stack_record *record)
 // Where it knew of no code; 0: that is not why it stopped.
 static uint64_t missing_address(const struct stack_record *record)
 {
-	return record->body.end == END_TAG_NO_MAPPING ? last_address(record) : 0;
+	return record->body.end == STACK_END_NO_MAPPING ? last_address(record) : 0;
 }
 
 // Some code is written without unwind information: what its instructions say is found out then.
@@ -37,7 +37,7 @@ static void follow_code(struct stack_reader *reader, struct process *process,
 	struct code_address code;
 	struct symbol symbol;
 
-	if (record->body.end != END_TAG_NO_TABLE ||
+	if (record->body.end != STACK_END_NO_TABLE ||
 	    process_find_code(reader->frames.processes, process, last_address(record), &code))
 		return;
 	int rc = executable_find_symbol(reader->executables, code.executable, code.offset, &symbol);
@@ -56,7 +56,7 @@ static void learn_code(struct stack_reader *reader, struct process *process,
 {
 	const struct raw_frame *last = last_frame(record);
 
-	if (record->body.end == END_TAG_NO_FRAME_POINTER && last->tag == FRAME_TAG_JIT)
+	if (record->body.end == STACK_END_NO_FRAME_POINTER && last->tag == FRAME_TAG_JIT)
 		process_unwind_learn(reader->unwinds, process, last->address, true);
 	else if (record->leaf.tag == FRAME_TAG_JIT)
 		process_unwind_learn(reader->unwinds, process, record->leaf.address, false);

@@ -10,22 +10,6 @@ enum {
 	FRAMES_MAX = 512, // of one stack that are looked at; deeper ones end nowhere that matters
 };
 
-static const char *const names[WAIT_CLASS_COUNT] = {
-	[WAIT_CLASS_OTHER] = "other",
-	[WAIT_CLASS_LOCK] = "lock",
-	[WAIT_CLASS_GIL] = "gil",
-	[WAIT_CLASS_DISK] = "disk",
-	[WAIT_CLASS_NETWORK] = "network",
-	[WAIT_CLASS_POLL] = "poll",
-	[WAIT_CLASS_SLEEP] = "sleep",
-	[WAIT_CLASS_PIPE] = "pipe",
-	[WAIT_CLASS_PAGE_FAULT] = "page_fault",
-	[WAIT_CLASS_GPU] = "gpu",
-	[WAIT_CLASS_CHILD] = "child",
-	[WAIT_CLASS_STOPPED] = "stopped",
-	[WAIT_CLASS_IDLE] = "idle",
-};
-
 /* If the program's own functions tell nothing. */
 static const enum wait_class classes[CAUSE_COUNT] = {
 	[CAUSE_UNKNOWN] = WAIT_CLASS_OTHER,
@@ -44,11 +28,6 @@ static const enum wait_class classes[CAUSE_COUNT] = {
 	[CAUSE_STOPPED] = WAIT_CLASS_STOPPED,
 	[CAUSE_WORK] = WAIT_CLASS_IDLE,
 };
-
-const char *wait_class_name(enum wait_class class)
-{
-	return class < WAIT_CLASS_COUNT ? names[class] : names[WAIT_CLASS_OTHER];
-}
 
 // ---- the GIL --------------------------------------------------------------------------------
 

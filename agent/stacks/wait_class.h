@@ -7,27 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/contract/wait_classes.h"
 #include "base/profile.h"
-
-enum wait_class {
-	WAIT_CLASS_OTHER,
-	WAIT_CLASS_LOCK,
-	WAIT_CLASS_GIL,
-	WAIT_CLASS_DISK,
-	WAIT_CLASS_NETWORK,
-	WAIT_CLASS_POLL, // for one of several descriptors, not in an event loop
-	WAIT_CLASS_SLEEP,
-	WAIT_CLASS_PIPE,
-	WAIT_CLASS_PAGE_FAULT,
-	WAIT_CLASS_GPU,
-	WAIT_CLASS_CHILD, // for a process's or a thread's end
-	WAIT_CLASS_STOPPED,
-	WAIT_CLASS_IDLE, // a worker, or an event loop, without work
-	WAIT_CLASS_COUNT,
-};
-
-/** "lock", "gil": the value of the label "wait". */
-const char *wait_class_name(enum wait_class class);
 
 /** One function on a stack. */
 struct wait_frame {

@@ -10,7 +10,7 @@
 #define NCCL_COMMUNICATORS_MAX 4096 // of all processes; a rank of a large job has tens
 /* Calls that not all ranks have come to yet: some hundreds ahead, in as many communicators as are busy. */
 #define NCCL_ARRIVALS_MAX 8192
-#define NCCL_LAG_NS_MAX   60000000000ULL // more is no lag, but another communicator's call
+#define NCCL_SKEW_NS_MAX  60000000000ULL // more is no lag, but another communicator's call
 
 struct nccl_communicator {
 	__u64 identity;
@@ -185,7 +185,8 @@ static __always_inline void nccl_keep_all(struct gpu_work *work, __u64 pointer, 
  * For how long a rank of this node waits for this one by now: since the first one made the same call. What a
  * call before has counted is left out, so that the sum is time, however many calls are late together.
  */
-static __always_inline __u64 nccl_lag(struct nccl_communicator *communicator, __u64 what, __u64 now)
+static __always_inline __u64 nccl_skew(struct nccl_communicator *communicator, __u64 what,
+				       __u64 now)
 {
 	struct nccl_arrival_key key = { .identity = communicator->identity };
 	struct nccl_arrival *first, arrival = { .first_ns = now, .what = what };
@@ -200,7 +201,7 @@ static __always_inline __u64 nccl_lag(struct nccl_communicator *communicator, __
 	first = bpf_map_lookup_elem(&nccl_arrivals, &key);
 	if (!first)
 		return 0;
-	if (first->what != what || ns_between(first->first_ns, now) > NCCL_LAG_NS_MAX) {
+	if (first->what != what || ns_between(first->first_ns, now) > NCCL_SKEW_NS_MAX) {
 		count(COUNTER_NCCL_MISMATCHED);
 		return 0;
 	}

@@ -28,7 +28,7 @@ static __always_inline void begin_collective(struct gpu_work *work, gpu_context 
 		nccl_call_missed();
 	if (nccl_is_collective(collective))
 		kept[NCCL_KEPT_POINTER] =
-			nccl_lag(communicator, nccl_mix(collective | type << 8, count), now);
+			nccl_skew(communicator, nccl_mix(collective | type << 8, count), now);
 }
 
 /* Of another communicator, which only its ranks' own question tells. */
@@ -208,7 +208,7 @@ static __always_inline void count_nccl_call(struct gpu_work *work, const struct 
 		add_count(key, call->bytes * weight, weight);
 	}
 	if (lag) {
-		key->kind = SAMPLE_KIND_NCCL_LAG;
+		key->kind = SAMPLE_KIND_NCCL_SKEW;
 		add_count(key, lag * weight, weight);
 	}
 }

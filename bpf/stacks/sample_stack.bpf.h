@@ -25,7 +25,7 @@ static __always_inline bool hand_over(struct sample_stack *stack, __u64 now,
 {
 	struct snapshot_record *snapshot = &stack->snapshot;
 
-	if (stack->work.unwind.end != END_TAG_NO_MAPPING ||
+	if (stack->work.unwind.end != STACK_END_NO_MAPPING ||
 	    !snapshot_is_affordable(&stack->snapshot_budget, now))
 		return false;
 	snapshot->key = *key;
@@ -74,7 +74,7 @@ static __always_inline void sample_kernel_stack(struct sample_stack *stack, __u6
 	key->kernel =
 		keep_kernel_stack(&stack->work, now, &stack->kernel_addresses, key->kernel_leaf, 1,
 				  depth ? depth - 1 : 0,
-				  depth == KERNEL_DEPTH_MAX ? END_TAG_DEPTH : END_TAG_COMPLETE);
+				  depth == KERNEL_DEPTH_MAX ? STACK_END_DEPTH : STACK_END_COMPLETE);
 }
 
 /*

@@ -78,16 +78,16 @@ static __always_inline bool begin_user_stack(struct unwind *unwind, bool is_know
 {
 	unwind_begin(unwind);
 	if (!is_known_code)
-		unwind->end = END_TAG_COMPAT;
+		unwind->end = STACK_END_COMPAT;
 	else if (!unwind->pc)
-		unwind->end = END_TAG_NO_REGISTERS;
+		unwind->end = STACK_END_NO_REGISTERS;
 	return unwind->end == UNWIND_GOES_ON;
 }
 
 static __always_inline void end_user_stack(struct unwind *unwind)
 {
 	if (unwind->end == UNWIND_GOES_ON)
-		unwind->end = END_TAG_DEPTH;
+		unwind->end = STACK_END_DEPTH;
 	count_many(COUNTER_USER_FRAMES, unwind->frame_count + 1);
 }
 

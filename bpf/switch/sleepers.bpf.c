@@ -152,7 +152,7 @@ static __always_inline bool take_sleepers_stack(struct sleeper *sleeper, struct 
 	unwind_user_stack(&sleeper->work, is_known_code);
 	keep_user_stack(&sleeper->work, bpf_ktime_get_ns(), task->group_leader->comm,
 			&sleeper->key);
-	return unwind->end == END_TAG_COMPLETE || unwind->end == END_TAG_DEPTH;
+	return unwind->end == STACK_END_COMPLETE || unwind->end == STACK_END_DEPTH;
 }
 
 /* The thread has the stack from here on, if it has slept all the while. */

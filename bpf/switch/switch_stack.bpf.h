@@ -62,7 +62,7 @@ static __always_inline void keep_kernel_part(struct switch_stack *stack, __u64 n
 {
 	struct kernel_walk walk = { .addresses = &stack->kernel };
 	__u32 depth = stack->kernel_depth;
-	__u32 end = depth == KERNEL_DEPTH_MAX ? END_TAG_DEPTH : END_TAG_COMPLETE;
+	__u32 end = depth == KERNEL_DEPTH_MAX ? STACK_END_DEPTH : STACK_END_COMPLETE;
 	__u32 first;
 
 	if (depth > KERNEL_DEPTH_MAX) // for the verifier
@@ -166,7 +166,7 @@ __u64 cut_stacks = 0;
 static __always_inline void note_place(struct stack_cache *memo, struct switch_place *place,
 				       const struct unwind *unwind, bool has_python, __u64 now)
 {
-	bool is_whole = unwind->end == END_TAG_COMPLETE || unwind->end == END_TAG_DEPTH;
+	bool is_whole = unwind->end == STACK_END_COMPLETE || unwind->end == STACK_END_DEPTH;
 
 	memo->until_ns = 0;
 	memo->is_cut = !is_whole;

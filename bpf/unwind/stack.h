@@ -4,6 +4,9 @@
 
 #include <linux/types.h>
 
+#include "base/contract/frame_kinds.h"
+#include "base/contract/stack_ends.h"
+
 /*
  * Frames of one stack, leaf included. 256 is what the unwinder must reach at least; 512 costs
  * 8 KiB of per-CPU scratch and covers Python over C++ recursion.
@@ -14,28 +17,15 @@
 /* Stacks whose bodies both sides remember. */
 #define KNOWN_STACKS_MAX 65536
 
-/* What an entry of a stack's body is. Kept equal to base/profile.h's enum frame_kind (asserted in the agent). */
+/* What an entry of a stack's body is. */
 enum frame_tag {
-	FRAME_TAG_NATIVE = 1, // address: in the process; of a caller: of the call's last byte
-	FRAME_TAG_KERNEL = 2, // address: kernel text
-	FRAME_TAG_PYTHON = 3, // address: code object; detail: PYTHON_DETAIL() of python.h
-	FRAME_TAG_JIT = 4,    // as native, in code that is in no file
-	FRAME_TAG_GPU = 5,    // address: hash of its name; if detail is 1, its handle
-};
-
-/* Why an unwind ended. Kept equal to base/profile.h's enum stack_end (asserted in the agent). */
-enum end_tag {
-	END_TAG_COMPLETE = 0,
-	END_TAG_DEPTH = 1,
-	END_TAG_FAULT = 2,
-	END_TAG_NO_FRAME_POINTER = 3,
-	END_TAG_NO_TABLE = 4,
-	END_TAG_NO_REGISTERS = 5,
-	END_TAG_COMPAT = 6,
-	END_TAG_NO_MAPPING = 8, // 7 is the agent's
-	END_TAG_BAD_FRAME = 9,
-	END_TAG_UNSUPPORTED = 10,
-	END_TAG_PYTHON = 11,
+	FRAME_TAG_NATIVE =
+		FRAME_KIND_NATIVE, // address: in the process; of a caller: of the call's last byte
+	FRAME_TAG_KERNEL = FRAME_KIND_KERNEL, // address: kernel text
+	FRAME_TAG_PYTHON =
+		FRAME_KIND_PYTHON,      // address: code object; detail: PYTHON_DETAIL() of python.h
+	FRAME_TAG_JIT = FRAME_KIND_JIT, // as native, in code that is in no file
+	FRAME_TAG_GPU = FRAME_KIND_COUNT, // address: hash of its name; if detail is 1, its handle
 };
 
 /* One frame as unwound, unnamed. */
@@ -68,7 +58,7 @@ struct stack_hash {
 struct stack_body {
 	struct stack_hash hash;
 	struct process_key process; // zero for kernel stacks
-	__u32 end;                  // enum end_tag
+	__u32 end;                  // enum stack_end
 	__u32 frame_count;
 	struct raw_frame frames[]; // frame_count of them
 };

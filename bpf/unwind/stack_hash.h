@@ -77,7 +77,7 @@ static inline __attribute__((always_inline)) struct stack_hash stack_hash_finish
 static inline __attribute__((always_inline)) struct stack_hash stack_hash_finish_user(
 	struct stack_hasher *hasher, const struct raw_frame *leaf, __u32 frame_count, __u32 end)
 {
-	if (!frame_count && end != END_TAG_COMPLETE)
+	if (!frame_count && end != STACK_END_COMPLETE)
 		stack_hash_add(hasher, leaf->address >> LEAF_PAGE_BITS, leaf->tag, 0);
 	return stack_hash_finish(hasher, frame_count, end);
 }

@@ -30,7 +30,7 @@
 /* User space ends here at the latest (x86-64 with five-level page tables); the kernel is above. */
 #define USER_ADDRESS_LIMIT (1ULL << 56)
 
-/* Not yet ended. Beyond all of enum end_tag. */
+/* Not yet ended. Beyond all of enum stack_end. */
 #define UNWIND_GOES_ON 0xffffffffU
 
 #ifdef __TARGET_ARCH_arm64
@@ -90,7 +90,7 @@ struct unwind {
 	__u32 in_python;     // the next step is the interpreter's
 	__u32 frame_is_kept; // the one at the pc is, or others stand for it: now for its caller
 	__u32 frame_count;   // callers; the leaf is not among them
-	__u32 end;           // enum end_tag, or UNWIND_GOES_ON
+	__u32 end;           // enum stack_end, or UNWIND_GOES_ON
 	struct raw_frame leaf; // tag 0: none yet
 	__u64 pending_count;   // set with the registers; 0 for nearly all threads
 	struct pending_return pending[PENDING_RETURNS_MAX];
@@ -125,8 +125,8 @@ static const struct python_offsets *python_offsets_at(__u32 runtime);
 
 UNWIND_INLINE long unwind_stop(struct unwind *unwind, __u32 end)
 {
-	if (end == END_TAG_COMPLETE && unwind->python.is_cut)
-		end = END_TAG_PYTHON;
+	if (end == STACK_END_COMPLETE && unwind->python.is_cut)
+		end = STACK_END_PYTHON;
 	unwind->end = end;
 	return 1;
 }
@@ -145,10 +145,10 @@ UNWIND_INLINE long unwind_add(struct unwind *unwind, __u64 address, __u32 tag, _
 	}
 	// One place stays free: with the leaf it is STACK_DEPTH_MAX frames.
 	if (at >= STACK_DEPTH_MAX - 1)
-		return unwind_stop(unwind, END_TAG_DEPTH);
+		return unwind_stop(unwind, STACK_END_DEPTH);
 	frame = unwind_frame(unwind, at);
 	if (!frame)
-		return unwind_stop(unwind, END_TAG_DEPTH);
+		return unwind_stop(unwind, STACK_END_DEPTH);
 	frame->address = address;
 	frame->tag = tag;
 	frame->detail = detail;
@@ -178,9 +178,9 @@ UNWIND_INLINE long unwind_without_table(struct unwind *unwind, __u32 code)
 	case MAPPING_CODE_JIT:
 		return unwind_frame_pointer(unwind);
 	case MAPPING_CODE_UNKNOWN:
-		return unwind_stop(unwind, END_TAG_NO_MAPPING);
+		return unwind_stop(unwind, STACK_END_NO_MAPPING);
 	}
-	return unwind_stop(unwind, END_TAG_NO_TABLE);
+	return unwind_stop(unwind, STACK_END_NO_TABLE);
 }
 
 /* unwind->rule is the rule that holds there. */

@@ -33,8 +33,8 @@ UNWIND_INLINE int unwind_trampoline(const struct unwind *unwind, struct caller *
 
 UNWIND_INLINE long unwind_go_to_frame(struct unwind *unwind, struct caller *caller)
 {
-	if (unwind_go_to(unwind, caller) && unwind->end == END_TAG_BAD_FRAME)
-		return unwind_stop(unwind, END_TAG_NO_FRAME_POINTER);
+	if (unwind_go_to(unwind, caller) && unwind->end == STACK_END_BAD_FRAME)
+		return unwind_stop(unwind, STACK_END_NO_FRAME_POINTER);
 	return unwind->end != UNWIND_GOES_ON;
 }
 
@@ -51,12 +51,12 @@ UNWIND_INLINE long unwind_frame_pointer(struct unwind *unwind)
 	if (unwind_trampoline(unwind, &caller))
 		return unwind_go_to_frame(unwind, &caller);
 	if (!fp)
-		return unwind_stop(unwind, END_TAG_COMPLETE);
+		return unwind_stop(unwind, STACK_END_COMPLETE);
 	// The stack grows down, so callers lie higher: this also ends every cycle.
 	if (fp % 8 || fp < sp || fp - sp > FRAME_BYTES_MAX || fp >= USER_ADDRESS_LIMIT)
-		return unwind_stop(unwind, END_TAG_NO_FRAME_POINTER);
+		return unwind_stop(unwind, STACK_END_NO_FRAME_POINTER);
 	if (read_user(&link, sizeof(link), fp))
-		return unwind_stop(unwind, END_TAG_FAULT);
+		return unwind_stop(unwind, STACK_END_FAULT);
 	caller.pc = link.return_address;
 	caller.sp = fp + sizeof(link);
 	caller.fp = link.fp;

@@ -159,7 +159,7 @@ UNWIND_INLINE long unwind_signal(struct unwind *unwind)
 	unwind->window.start = STACK_WINDOW_NONE;
 	if (read_user(registers, sizeof(*registers),
 		      unwind->registers[REGISTER_SP] + SIGNAL_REGISTERS_OFFSET))
-		return unwind_stop(unwind, END_TAG_FAULT);
+		return unwind_stop(unwind, STACK_END_FAULT);
 	unwind_take_signal(unwind, registers);
 	unwind->exact_pc = 1;
 	unwind->all_registers = 1;
@@ -196,21 +196,21 @@ UNWIND_INLINE long unwind_find_cfa(struct unwind *unwind, const struct unwind_ru
 	case CFA_DEREF:
 	case CFA_REGISTER:
 		if (!unwind_register_is_known(unwind, number))
-			return unwind_stop(unwind, END_TAG_UNSUPPORTED);
+			return unwind_stop(unwind, STACK_END_UNSUPPORTED);
 		cfa += (__s64)rule->cfa_offset;
 		if (rule->cfa == CFA_DEREF) {
 			if (read_user(&cfa, sizeof(cfa), cfa))
-				return unwind_stop(unwind, END_TAG_FAULT);
+				return unwind_stop(unwind, STACK_END_FAULT);
 			cfa += (__s64)rule->deref_offset;
 		}
 		*ret_cfa = cfa;
 		return 0;
 	case CFA_END:
-		return unwind_stop(unwind, END_TAG_COMPLETE);
+		return unwind_stop(unwind, STACK_END_COMPLETE);
 	case CFA_NO_TABLE:
-		return unwind_stop(unwind, END_TAG_NO_TABLE);
+		return unwind_stop(unwind, STACK_END_NO_TABLE);
 	}
-	return unwind_stop(unwind, END_TAG_UNSUPPORTED);
+	return unwind_stop(unwind, STACK_END_UNSUPPORTED);
 }
 
 /* A word of the stack. The window moves to where it lies. Returns negative if it is not readable. */
@@ -252,7 +252,7 @@ UNWIND_INLINE long unwind_find_saved(struct unwind *unwind, __u32 rule, __u64 cf
 		break;
 	case SAVED_IN_REGISTER:
 		if (!unwind_register_is_known(unwind, number))
-			return unwind_stop(unwind, END_TAG_UNSUPPORTED);
+			return unwind_stop(unwind, STACK_END_UNSUPPORTED);
 		*value = unwind->registers[number];
 		return 0;
 	default:
@@ -260,7 +260,7 @@ UNWIND_INLINE long unwind_find_saved(struct unwind *unwind, __u32 rule, __u64 cf
 		return 0;
 	}
 	if (unwind_read_stack(unwind, address + offset, value))
-		return unwind_stop(unwind, END_TAG_FAULT);
+		return unwind_stop(unwind, STACK_END_FAULT);
 	return 0;
 }
 
@@ -275,12 +275,12 @@ UNWIND_INLINE long unwind_go_to(struct unwind *unwind, const struct caller *call
 
 	if (frame_bytes > FRAME_BYTES_MAX || (!frame_bytes && !unwind->all_registers) ||
 	    caller->sp % 8)
-		return unwind_stop(unwind, END_TAG_BAD_FRAME);
+		return unwind_stop(unwind, STACK_END_BAD_FRAME);
 	// Who begins a thread by hand leaves no return address and no frame pointer.
 	if (!pc && !caller->fp)
-		return unwind_stop(unwind, END_TAG_COMPLETE);
+		return unwind_stop(unwind, STACK_END_COMPLETE);
 	if (pc < CODE_ADDRESS_MIN || pc >= USER_ADDRESS_LIMIT)
-		return unwind_stop(unwind, END_TAG_BAD_FRAME);
+		return unwind_stop(unwind, STACK_END_BAD_FRAME);
 	unwind->pc = pc;
 	unwind->registers[REGISTER_SP] = caller->sp;
 	unwind->registers[REGISTER_FP] = caller->fp;
@@ -320,10 +320,10 @@ UNWIND_PART int unwind_by_rule(struct unwind *unwind)
 	if (unwind_find_cfa(unwind, rule, &caller.sp))
 		return 1;
 	if (return_rule == SAVED_UNDEFINED)
-		return unwind_stop(unwind, END_TAG_COMPLETE);
+		return unwind_stop(unwind, STACK_END_COMPLETE);
 #ifdef __TARGET_ARCH_arm64
 	if (return_rule == SAVED_SAME && !unwind->all_registers)
-		return unwind_stop(unwind, END_TAG_UNSUPPORTED);
+		return unwind_stop(unwind, STACK_END_UNSUPPORTED);
 	caller.pc = unwind->registers[ARM64_REGISTER_LR];
 #endif
 	// The lower word first: the window only ever moves up.

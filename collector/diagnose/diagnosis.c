@@ -6,12 +6,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/contract/thread_states.h"
 #include "collector/diagnose/gpu_frame.h"
-
-#define LABEL_WAIT  "wait"
-#define LABEL_STATE "state"
-
-#define TYPE_THROTTLED "cpu_throttled:time:nanoseconds:wall:nanoseconds"
 
 void diagnosis_deinit(struct diagnosis *diagnosis)
 {
@@ -119,15 +115,15 @@ static int read_sums(const struct query *query, const char *type, const char *la
 static void add_state(struct verdict_figures *figures, const char *state, int64_t sum)
 {
 	figures->has_waits = true;
-	if (strcmp(state, "running") == 0)
+	if (strcmp(state, THREAD_STATE_RUNNING) == 0)
 		figures->running_ns = sum;
-	else if (strcmp(state, "waiting") == 0)
+	else if (strcmp(state, THREAD_STATE_WAITING) == 0)
 		figures->queued_ns = sum;
 }
 
 static void add_wait(struct verdict_figures *figures, const char *wait, int64_t sum)
 {
-	figures->wait_ns[wait_for_of_name(wait)] += sum;
+	figures->wait_ns[wait_class_find(wait)] += sum;
 }
 
 // The kernel's books say running of a thread that waits in the driver's loop.
@@ -139,7 +135,7 @@ static void add_spin(struct verdict_figures *figures, const char *node, int64_t 
 	if (sum > figures->running_ns)
 		sum = figures->running_ns;
 	figures->running_ns -= sum;
-	figures->wait_ns[WAIT_FOR_GPU] += sum;
+	figures->wait_ns[WAIT_CLASS_GPU] += sum;
 }
 
 // The matchers of the query and one more (NULL: none): the copy is shallow, and never deinitialized.
@@ -195,14 +191,14 @@ static int read_throttled(const struct query *query, struct verdict_figures *fig
 	struct query by_node = *query;
 	double largest = 0;
 
-	by_node.type = TYPE_THROTTLED;
+	by_node.type = PROFILE_TYPE_THROTTLED;
 	by_node.group_by = LABEL_NODE;
 	int rc = query_flame_tree(&by_node, &throttled, err);
 	if (rc || throttled.node_count <= 1)
 		return rc;
-	rc = read_state(query, "running", &running, err);
+	rc = read_state(query, THREAD_STATE_RUNNING, &running, err);
 	if (!rc)
-		rc = read_state(query, "waiting", &waiting, err);
+		rc = read_state(query, THREAD_STATE_WAITING, &waiting, err);
 	for (uint32_t i = 1; i < throttled.node_count && !rc; i++) {
 		const struct flame_node *node = &throttled.nodes[i];
 		const char *name = string_table_get(&throttled.strings, node->name);
@@ -645,7 +641,7 @@ static int judge(const struct query *query, struct diagnosis *diagnosis, struct 
 	if (rc)
 		return rc;
 	diagnosis->verdict = verdict_of(&diagnosis->figures);
-	blocked_ns = diagnosis->figures.wait_ns[WAIT_FOR_GPU];
+	blocked_ns = diagnosis->figures.wait_ns[WAIT_CLASS_GPU];
 	rc = gpu_diagnosis_read(query, blocked_ns, &diagnosis->gpu, err);
 	if (rc)
 		return rc;

@@ -7,19 +7,13 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/contract/label_values.h"
 #include "collector/diagnose/gpu_gauges.h"
-#include "collector/diagnose/gpu_lane.h"
 
-#define LABEL_TYPE      "__type__"
-#define LABEL_DIRECTION "direction"
-#define LABEL_MEMORY    "memory"
-
-#define LABEL_COMMUNICATOR "communicator"
-#define LABEL_RANK         "rank"
-
-#define TO_DEVICE "host_to_device"
-#define TO_HOST   "device_to_host"
-#define PAGEABLE  "pageable"
+#define LABEL_TYPE "__type__"
+/* Types that only processes with a GPU have begin so. */
+#define GPU_TYPES       "gpu_"
+#define MEMORY_PAGEABLE "pageable"
 
 void gpu_diagnosis_deinit(struct gpu_diagnosis *diagnosis)
 {
@@ -146,12 +140,12 @@ struct copies {
 static int read_direction(const struct query *query, const struct gpu_diagnosis *diagnosis,
 			  const char *direction, struct copies *ret_copies, struct error *err)
 {
-	int rc = read_sum(query, diagnosis, GPU_LANE_COPY_BYTES, direction, NULL,
+	int rc = read_sum(query, diagnosis, PROFILE_TYPE_GPU_COPY, direction, NULL,
 			  &ret_copies->bytes, err);
 
 	return rc ? rc
-		  : read_sum(query, diagnosis, GPU_LANE_COPIES, direction, NULL, &ret_copies->count,
-			     err);
+		  : read_sum(query, diagnosis, PROFILE_TYPE_GPU_COPIES, direction, NULL,
+			     &ret_copies->count, err);
 }
 
 static void set_copy_size(struct gpu_figures *figures, enum gpu_figure figure,
@@ -181,13 +175,13 @@ static int read_copies(const struct query *query, struct gpu_diagnosis *diagnosi
 {
 	struct copies in = { -1, -1 }, out = { -1, -1 };
 	int64_t pageable = -1;
-	int rc = read_direction(query, diagnosis, TO_DEVICE, &in, err);
+	int rc = read_direction(query, diagnosis, DIRECTION_HOST_TO_DEVICE, &in, err);
 
 	if (!rc)
-		rc = read_direction(query, diagnosis, TO_HOST, &out, err);
+		rc = read_direction(query, diagnosis, DIRECTION_DEVICE_TO_HOST, &out, err);
 	if (!rc)
-		rc = read_sum(query, diagnosis, GPU_LANE_COPY_BYTES, TO_DEVICE, PAGEABLE, &pageable,
-			      err);
+		rc = read_sum(query, diagnosis, PROFILE_TYPE_GPU_COPY, DIRECTION_HOST_TO_DEVICE,
+			      MEMORY_PAGEABLE, &pageable, err);
 	if (rc)
 		return rc;
 	if (in.bytes > 0 && pageable >= 0)
@@ -208,7 +202,7 @@ static int read_idle(const struct query *query, struct gpu_diagnosis *diagnosis,
 
 	if (gpu_figures_know(&diagnosis->figures, GPU_FIGURE_IDLE))
 		return 0;
-	int rc = read_sum(query, diagnosis, GPU_LANE_IDLE, NULL, NULL, &idle_ns, err);
+	int rc = read_sum(query, diagnosis, PROFILE_TYPE_GPU_IDLE_TIME, NULL, NULL, &idle_ns, err);
 	int64_t wall = diagnosis->threads.launching[THREAD_SUM_WALL];
 	if (!rc && wall > 0 && (double)idle_ns >= IDLE_BOUND_MIN * (double)wall)
 		set_share(&diagnosis->figures, GPU_FIGURE_IDLE, idle_ns < wall ? idle_ns : wall,
@@ -252,7 +246,7 @@ static int read_lag(const struct query *query, struct gpu_diagnosis *diagnosis, 
 	struct query lag = *query;
 	int64_t ns = 0;
 
-	lag.type = gpu_type_find(&diagnosis->types, GPU_LANE_LAG);
+	lag.type = gpu_type_find(&diagnosis->types, PROFILE_TYPE_NCCL_SKEW);
 	if (!lag.type)
 		return 0;
 	if (selector.count)
@@ -347,7 +341,7 @@ int gpu_diagnosis_read(const struct query *query, int64_t blocked_ns,
 
 	diagnosis.figures.range_ns = query->range.to_ns - query->range.from_ns;
 	diagnosis.figures.in_use =
-		!rc && (blocked_ns > 0 || gpu_type_find(&diagnosis.types, GPU_LANES_OF_USERS));
+		!rc && (blocked_ns > 0 || gpu_type_find(&diagnosis.types, GPU_TYPES));
 	if (diagnosis.figures.in_use)
 		rc = read_figures(query, &diagnosis, err);
 	if (!rc)

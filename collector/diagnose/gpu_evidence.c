@@ -2,7 +2,6 @@
 #include "collector/diagnose/gpu_evidence.h"
 
 #include "collector/diagnose/gpu_frame.h"
-#include "collector/diagnose/gpu_lane.h"
 
 static const char *lane_of(const struct gpu_diagnosis *diagnosis, const char *prefix)
 {
@@ -13,7 +12,7 @@ static const char *lane_of(const struct gpu_diagnosis *diagnosis, const char *pr
 static struct gpu_evidence waits(const struct gpu_diagnosis *diagnosis, unsigned int with)
 {
 	const int64_t *sums = diagnosis->threads.launching;
-	const char *lane = lane_of(diagnosis, GPU_LANE_WAIT);
+	const char *lane = lane_of(diagnosis, PROFILE_TYPE_GPU_WAIT);
 
 	if (!with && diagnosis->queued_ns > sums[THREAD_SUM_WAIT])
 		return (struct gpu_evidence){ .type = PROFILE_TYPE_CPU, .with = GPU_MARK_LAUNCH };
@@ -22,7 +21,7 @@ static struct gpu_evidence waits(const struct gpu_diagnosis *diagnosis, unsigned
 	if (sums[THREAD_SUM_SPIN] >= sums[THREAD_SUM_BLOCKED])
 		return (struct gpu_evidence){ .type = PROFILE_TYPE_GPU_SPIN, .with = with };
 	return (struct gpu_evidence){ .type = PROFILE_TYPE_OFF_CPU,
-				      .wait = wait_for_name(WAIT_FOR_GPU),
+				      .wait = wait_class_name(WAIT_CLASS_GPU),
 				      .with = with };
 }
 
@@ -39,16 +38,16 @@ static struct gpu_evidence calls(const struct gpu_diagnosis *diagnosis, const ch
 	return (struct gpu_evidence){ .type = PROFILE_TYPE_CPU, .with = mark };
 }
 
-static struct gpu_evidence blocked(enum wait_for what)
+static struct gpu_evidence blocked(enum wait_class what)
 {
-	return (struct gpu_evidence){ .type = PROFILE_TYPE_OFF_CPU, .wait = wait_for_name(what) };
+	return (struct gpu_evidence){ .type = PROFILE_TYPE_OFF_CPU, .wait = wait_class_name(what) };
 }
 
 // What ran, and what was waited for, while the GPU certainly had nothing to do; or else all of @type.
 static struct gpu_evidence while_idle(const struct gpu_diagnosis *diagnosis, const char *type,
 				      unsigned int without)
 {
-	const char *lane = lane_of(diagnosis, GPU_LANE_IDLE_STACKS);
+	const char *lane = lane_of(diagnosis, PROFILE_TYPE_GPU_IDLE);
 
 	return (struct gpu_evidence){ .type = lane ? lane : type, .without = without };
 }
@@ -56,7 +55,7 @@ static struct gpu_evidence while_idle(const struct gpu_diagnosis *diagnosis, con
 // Where a rank is late its stacks are the cause, and the others' waits what follows from it.
 static struct gpu_evidence late_or_waiting(const struct gpu_diagnosis *diagnosis)
 {
-	const char *lane = lane_of(diagnosis, GPU_LANE_LAG);
+	const char *lane = lane_of(diagnosis, PROFILE_TYPE_NCCL_SKEW);
 
 	if (lane && gpu_figures_know(&diagnosis->figures, GPU_FIGURE_LAG) &&
 	    diagnosis->figures.values[GPU_FIGURE_LAG] > 0)
@@ -67,9 +66,10 @@ static struct gpu_evidence late_or_waiting(const struct gpu_diagnosis *diagnosis
 // What of it was freed since is no growth. Whoever allocates it need not be who launches.
 static struct gpu_evidence growing(const struct gpu_diagnosis *diagnosis)
 {
-	const char *level = lane_of(diagnosis, GPU_LANE_INUSE);
+	const char *level = lane_of(diagnosis, PROFILE_TYPE_GPU_MEMORY);
 
-	return (struct gpu_evidence){ .type = level ? level : lane_of(diagnosis, GPU_LANE_ALLOC),
+	return (struct gpu_evidence){ .type = level ? level
+						    : lane_of(diagnosis, PROFILE_TYPE_GPU_ALLOC),
 				      .threads = GPU_EVIDENCE_ALL,
 				      .growth = level != NULL };
 }
@@ -84,9 +84,9 @@ static struct gpu_evidence first_of(const struct gpu_diagnosis *diagnosis, enum 
 	case GPU_CLASS_CPU_BOUND:
 		return while_idle(diagnosis, PROFILE_TYPE_CPU, GPU_MARK_DRIVER);
 	case GPU_CLASS_LAUNCH_BOUND:
-		return calls(diagnosis, GPU_LANE_LAUNCHES, GPU_MARK_LAUNCH, 1, 0);
+		return calls(diagnosis, PROFILE_TYPE_GPU_LAUNCH, GPU_MARK_LAUNCH, 1, 0);
 	case GPU_CLASS_COPY_BOUND:
-		return calls(diagnosis, GPU_LANE_COPY_BYTES, GPU_MARK_COPY_IN,
+		return calls(diagnosis, PROFILE_TYPE_GPU_COPY, GPU_MARK_COPY_IN,
 			     sums[THREAD_SUM_CPU_COPY_IN], sums[THREAD_SUM_WAIT_COPY_IN]);
 	case GPU_CLASS_IMPLICIT_SYNC:
 		return waits(diagnosis, GPU_MARK_IMPLICIT);
@@ -101,9 +101,9 @@ static struct gpu_evidence first_of(const struct gpu_diagnosis *diagnosis, enum 
 	case GPU_CLASS_MEMORY_GROWTH:
 		return growing(diagnosis);
 	case GPU_CLASS_LOCK:
-		return blocked(WAIT_FOR_LOCK);
+		return blocked(WAIT_CLASS_LOCK);
 	case GPU_CLASS_GIL:
-		return blocked(WAIT_FOR_GIL);
+		return blocked(WAIT_CLASS_GIL);
 	case GPU_CLASS_COLLECTIVE:
 		return late_or_waiting(diagnosis);
 	default:
@@ -115,7 +115,7 @@ static struct gpu_evidence first_of(const struct gpu_diagnosis *diagnosis, enum 
 static uint32_t add_others(const struct gpu_diagnosis *diagnosis, const char *wait,
 			   struct gpu_evidence *evidence)
 {
-	const char *lane = lane_of(diagnosis, GPU_LANE_WAKERS);
+	const char *lane = lane_of(diagnosis, PROFILE_TYPE_OFF_WAKE);
 	uint32_t count = 0;
 
 	if (lane)

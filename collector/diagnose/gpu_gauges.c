@@ -8,21 +8,13 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/contract/label_values.h"
 #include "collector/store/selector.h"
 
-#define LABEL_UUID   "gpu_uuid"
-#define LABEL_REASON "reason"
-#define LABEL_POD    "pod"
-#define POWER_CAP    "power cap"
-#define UUID_MIG     "MIG-" // an instance's begins so
+#define UUID_MIG "MIG-" // an instance's begins so
 
-#define TYPE_PRESENCE       "gpu:memory_used:bytes:gauge:second" // each GPU has it, and it is never 0
-#define TYPE_PROCESS_MEMORY "gpu_process:memory_used:bytes:gauge:second"
-#define TYPE_PROCESS_BUSY   "gpu_process:busy:percent:gauge:second"
-#define TYPE_BUSY           "gpu:busy:percent:gauge:second"
-#define TYPE_PCIE_RECEIVED  "gpu:pcie_received:bytes:gauge:second"
-#define TYPE_PCIE_LINK      "gpu:pcie_link:bytes:gauge:second"
-#define TYPE_THROTTLED      "gpu:throttled:nanoseconds:wall:nanoseconds"
+/* Each GPU has it, and it is never 0. */
+#define TYPE_PRESENCE PROFILE_TYPE_GPU_MEMORY_USED
 
 enum {
 	STEPS_MAX = 1000,     // a mean needs no more points
@@ -70,7 +62,7 @@ static int select_gpus(struct gauge_reader *reader, const struct query_series_se
 {
 	_cleanup_(buffer_deinit) struct buffer text = { 0 };
 
-	buffer_append_string(&text, "{" LABEL_UUID "=~\"");
+	buffer_append_string(&text, "{" LABEL_GPU_UUID "=~\"");
 	for (uint32_t i = 0; i < own->count && reader->gpu_count < GPU_GAUGES_MAX; i++) {
 		if (!is_uuid(own->series[i].group))
 			continue;
@@ -88,18 +80,20 @@ static int select_gpus(struct gauge_reader *reader, const struct query_series_se
 
 static int find_gpus(struct gauge_reader *reader, struct error *err)
 {
-	static const char *const types[] = { TYPE_PROCESS_MEMORY, TYPE_PROCESS_BUSY };
+	static const char *const types[] = { PROFILE_TYPE_GPU_PROCESS_MEMORY,
+					     PROFILE_TYPE_GPU_PROCESS_BUSY };
 	int rc = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(types) && !rc && !reader->gpu_count; i++) {
 		_cleanup_(query_series_set_deinit) struct query_series_set own = { 0 };
 
-		rc = read_series(reader, reader->query->selector, types[i], LABEL_UUID, &own, err);
+		rc = read_series(reader, reader->query->selector, types[i], LABEL_GPU_UUID, &own,
+				 err);
 		if (!rc)
 			rc = select_gpus(reader, &own, err);
 	}
 	if (!rc && reader->gpu_count)
-		rc = read_series(reader, &reader->gpus, TYPE_PRESENCE, LABEL_UUID,
+		rc = read_series(reader, &reader->gpus, TYPE_PRESENCE, LABEL_GPU_UUID,
 				 &reader->presence, err);
 	return rc;
 }
@@ -147,7 +141,7 @@ static int read_gauge(const struct gauge_reader *reader, const char *type, struc
 {
 	_cleanup_(query_series_set_deinit) struct query_series_set set = { 0 };
 	struct gauge gauge = { 0 };
-	int rc = read_series(reader, &reader->gpus, type, LABEL_UUID, &set, err);
+	int rc = read_series(reader, &reader->gpus, type, LABEL_GPU_UUID, &set, err);
 
 	if (rc)
 		return rc;
@@ -173,12 +167,12 @@ static int read_activity(const struct gauge_reader *reader, struct gpu_figures *
 		const char *type;
 		enum gpu_figure figure;
 	} gauges[] = {
-		{ "gpu:sm_active:percent:gauge:second", GPU_FIGURE_SM_ACTIVE },
-		{ "gpu:tensor_active:percent:gauge:second", GPU_FIGURE_TENSOR_ACTIVE },
-		{ "gpu:dram_active:percent:gauge:second", GPU_FIGURE_DRAM_ACTIVE },
-		{ "gpu:fp64_active:percent:gauge:second", GPU_FIGURE_FP_ACTIVE },
-		{ "gpu:fp32_active:percent:gauge:second", GPU_FIGURE_FP_ACTIVE },
-		{ "gpu:fp16_active:percent:gauge:second", GPU_FIGURE_FP_ACTIVE },
+		{ PROFILE_TYPE_GPU_SM_ACTIVE, GPU_FIGURE_SM_ACTIVE },
+		{ PROFILE_TYPE_GPU_TENSOR_ACTIVE, GPU_FIGURE_TENSOR_ACTIVE },
+		{ PROFILE_TYPE_GPU_DRAM_ACTIVE, GPU_FIGURE_DRAM_ACTIVE },
+		{ PROFILE_TYPE_GPU_FP64_ACTIVE, GPU_FIGURE_FP_ACTIVE },
+		{ PROFILE_TYPE_GPU_FP32_ACTIVE, GPU_FIGURE_FP_ACTIVE },
+		{ PROFILE_TYPE_GPU_FP16_ACTIVE, GPU_FIGURE_FP_ACTIVE },
 	};
 	int rc = 0;
 
@@ -210,11 +204,13 @@ static int read_link(const struct gauge_reader *reader, struct gpu_figures *figu
 		     struct error *err)
 {
 	_cleanup_(query_series_set_deinit) struct query_series_set received = { 0 }, link = { 0 };
-	int rc = read_series(reader, &reader->gpus, TYPE_PCIE_RECEIVED, LABEL_UUID, &received, err);
+	int rc = read_series(reader, &reader->gpus, PROFILE_TYPE_GPU_PCIE_RECEIVED, LABEL_GPU_UUID,
+			     &received, err);
 	double use = -1;
 
 	if (!rc)
-		rc = read_series(reader, &reader->gpus, TYPE_PCIE_LINK, LABEL_UUID, &link, err);
+		rc = read_series(reader, &reader->gpus, PROFILE_TYPE_GPU_PCIE_LINK, LABEL_GPU_UUID,
+				 &link, err);
 	for (uint32_t i = 0; i < reader->presence.count && !rc; i++) {
 		const struct query_series *gpu = &reader->presence.series[i];
 		double carried = max_of(series_of(&link, gpu->group), link.step_count), mean;
@@ -233,10 +229,10 @@ static int read_busy(const struct gauge_reader *reader, struct gpu_figures *figu
 		     struct error *err)
 {
 	struct gauge busy = { 0 }, received = { 0 };
-	int rc = read_gauge(reader, TYPE_BUSY, &busy, err);
+	int rc = read_gauge(reader, PROFILE_TYPE_GPU_BUSY, &busy, err);
 
 	if (!rc)
-		rc = read_gauge(reader, TYPE_PCIE_RECEIVED, &received, err);
+		rc = read_gauge(reader, PROFILE_TYPE_GPU_PCIE_RECEIVED, &received, err);
 	if (!rc && busy.gpu_count)
 		gpu_figures_set(figures, GPU_FIGURE_IDLE, 1 - busy.mean / 100);
 	if (!rc && received.gpu_count)
@@ -256,7 +252,7 @@ static int read_throttling(const struct gauge_reader *reader, struct gpu_figures
 	if (reader->has_instances)
 		return 0;
 	query.selector = &reader->gpus;
-	query.type = TYPE_THROTTLED;
+	query.type = PROFILE_TYPE_GPU_THROTTLED;
 	query.group_by = LABEL_REASON;
 	int rc = query_flame_tree(&query, &tree, err);
 	if (rc)
@@ -264,7 +260,7 @@ static int read_throttling(const struct gauge_reader *reader, struct gpu_figures
 	for (uint32_t i = 1; i < tree.node_count; i++) {
 		const struct flame_node *node = &tree.nodes[i];
 
-		if (strcmp(string_table_get(&tree.strings, node->name), POWER_CAP) == 0)
+		if (strcmp(string_table_get(&tree.strings, node->name), REASON_POWER_CAP) == 0)
 			capped_ns = node->total;
 		else if (node->total > throttled_ns)
 			throttled_ns = node->total;
@@ -280,10 +276,12 @@ static int read_others(const struct gauge_reader *reader, struct gpu_figures *fi
 		       struct error *err)
 {
 	_cleanup_(query_series_set_deinit) struct query_series_set own = { 0 }, all = { 0 };
-	int rc = read_series(reader, reader->query->selector, TYPE_PROCESS_BUSY, NULL, &own, err);
+	int rc = read_series(reader, reader->query->selector, PROFILE_TYPE_GPU_PROCESS_BUSY, NULL,
+			     &own, err);
 
 	if (!rc)
-		rc = read_series(reader, &reader->gpus, TYPE_PROCESS_BUSY, NULL, &all, err);
+		rc = read_series(reader, &reader->gpus, PROFILE_TYPE_GPU_PROCESS_BUSY, NULL, &all,
+				 err);
 	if (rc || !all.count)
 		return rc;
 	int64_t own_percent = own.count ? own.series[0].total : 0;
@@ -332,8 +330,8 @@ static int read_growth(const struct gauge_reader *reader, struct gpu_figures *fi
 
 	if (figures->range_ns < GROWTH_RANGE_S * NS_PER_SECOND)
 		return 0;
-	int rc = read_series(reader, reader->query->selector, TYPE_PROCESS_MEMORY, LABEL_POD, &pods,
-			     err);
+	int rc = read_series(reader, reader->query->selector, PROFILE_TYPE_GPU_PROCESS_MEMORY,
+			     LABEL_POD, &pods, err);
 	if (rc || !pods.count)
 		return rc;
 	for (uint32_t i = 0; i < pods.count; i++) {

@@ -7,12 +7,8 @@
 
 #include "base/cleanup.h"
 #include "collector/diagnose/gpu_frame.h"
-#include "collector/diagnose/gpu_lane.h"
 #include "collector/store/selector.h"
 #include "collector/diagnose/verdict.h"
-
-#define LABEL_STATE "state"
-#define LABEL_WAIT  "wait"
 
 /*
  * A thread that calls the driver for less than this of what the busiest one does is a helper: NCCL's
@@ -209,22 +205,22 @@ static void add_allocations(struct thread_row *row, unsigned int marks, int64_t 
 }
 
 // Sleeping is by the thread's own choice, and a thread that waits for a child does nothing else.
-static const row_fn add_of_wait[WAIT_FOR_COUNT] = {
-	[WAIT_FOR_LOCK] = add_lock,     [WAIT_FOR_GIL] = add_gil,
-	[WAIT_FOR_DISK] = add_storage,  [WAIT_FOR_PAGE_FAULT] = add_storage,
-	[WAIT_FOR_NETWORK] = add_input, [WAIT_FOR_POLL] = add_input,
-	[WAIT_FOR_PIPE] = add_input,    [WAIT_FOR_IDLE] = add_input,
-	[WAIT_FOR_OTHER] = add_input,
+static const row_fn add_of_wait[WAIT_CLASS_COUNT] = {
+	[WAIT_CLASS_LOCK] = add_lock,     [WAIT_CLASS_GIL] = add_gil,
+	[WAIT_CLASS_DISK] = add_storage,  [WAIT_CLASS_PAGE_FAULT] = add_storage,
+	[WAIT_CLASS_NETWORK] = add_input, [WAIT_CLASS_POLL] = add_input,
+	[WAIT_CLASS_PIPE] = add_input,    [WAIT_CLASS_IDLE] = add_input,
+	[WAIT_CLASS_OTHER] = add_input,
 };
 
 static int read_waits(const struct query *query, struct gpu_threads *threads, struct error *err)
 {
 	int rc = 0;
 
-	for (int i = 0; i < WAIT_FOR_COUNT && !rc; i++) {
+	for (int i = 0; i < WAIT_CLASS_COUNT && !rc; i++) {
 		if (add_of_wait[i])
 			rc = read_tree(query, PROFILE_TYPE_OFF_CPU, LABEL_WAIT,
-				       wait_for_name((enum wait_for)i), threads, add_of_wait[i],
+				       wait_class_name((enum wait_class)i), threads, add_of_wait[i],
 				       err);
 	}
 	return rc;
@@ -235,12 +231,12 @@ static int read_waits(const struct query *query, struct gpu_threads *threads, st
 static int read_gpu_waits(const struct query *query, const struct name_list *types,
 			  struct gpu_threads *threads, struct error *err)
 {
-	const char *lane = gpu_type_find(types, GPU_LANE_WAIT);
+	const char *lane = gpu_type_find(types, PROFILE_TYPE_GPU_WAIT);
 	int rc = read_tree(query, PROFILE_TYPE_GPU_SPIN, NULL, NULL, threads, add_spin, err);
 
 	if (!rc)
-		rc = read_tree(query, PROFILE_TYPE_OFF_CPU, LABEL_WAIT, wait_for_name(WAIT_FOR_GPU),
-			       threads, add_blocked, err);
+		rc = read_tree(query, PROFILE_TYPE_OFF_CPU, LABEL_WAIT,
+			       wait_class_name(WAIT_CLASS_GPU), threads, add_blocked, err);
 	if (!rc && lane)
 		rc = read_tree(query, lane, NULL, NULL, threads, add_counted, err);
 	return rc;
@@ -249,8 +245,8 @@ static int read_gpu_waits(const struct query *query, const struct name_list *typ
 static int read_counts(const struct query *query, const struct name_list *types,
 		       struct gpu_threads *threads, struct error *err)
 {
-	const char *launches = gpu_type_find(types, GPU_LANE_LAUNCHES);
-	const char *allocations = gpu_type_find(types, GPU_LANE_ALLOCATIONS);
+	const char *launches = gpu_type_find(types, PROFILE_TYPE_GPU_LAUNCH);
+	const char *allocations = gpu_type_find(types, PROFILE_TYPE_GPU_ALLOCATIONS);
 	int rc = 0;
 
 	threads->has_launches = launches != NULL;

@@ -19,6 +19,9 @@
 #define SURE_TIMES    2.0                  // a share this many times its threshold is no accident
 #define SURE_SHARE    0.75                 // nor is this one, where there cannot be twice as much
 
+/* The profile shows it where LABEL_WAIT is this. */
+#define WAIT(class) .has_wait = true, .wait = WAIT_CLASS_##class
+
 /*
  * Starting thresholds. A lock's is above the GIL's because condition variables of worker pools look
  * like locks where their idle loops are not known; a network's above both because waiting for an answer
@@ -29,7 +32,8 @@ static const struct {
 	const char *title;
 	double threshold;
 	const char *type; // of the profile that shows where
-	const char *wait; // and its label
+	bool has_wait;    // only a part of it:
+	enum wait_class wait;
 	const char *advice[4];
 } classes[VERDICT_CLASS_COUNT] = {
 	[VERDICT_NO_DATA] = {
@@ -77,7 +81,7 @@ static const struct {
 		.title = "Threads wait for Python's global interpreter lock",
 		.threshold = 0.10,
 		.type = PROFILE_TYPE_OFF_CPU,
-		.wait = "gil",
+		WAIT(GIL),
 		.advice = { "The Python functions with the most CPU time hold it: make those faster first.",
 			    "Processes instead of threads, or native code that releases the lock.",
 			    "`cairn dump PID` shows who holds it now; an agent with --wakers records who "
@@ -88,7 +92,7 @@ static const struct {
 		.title = "Threads wait for locks",
 		.threshold = 0.20,
 		.type = PROFILE_TYPE_OFF_CPU,
-		.wait = "lock",
+		WAIT(LOCK),
 		.advice = { "The stacks say which lock: hold it for less, or split it.",
 			    "`cairn dump PID` shows who holds it now; an agent with --wakers records who "
 			    "gave it away at last: the lane Woken by." },
@@ -98,7 +102,7 @@ static const struct {
 		.title = "Threads wait for storage",
 		.threshold = 0.20,
 		.type = PROFILE_TYPE_OFF_CPU,
-		.wait = "disk",
+		WAIT(DISK),
 		.advice = { "Read ahead, or keep what is read again in memory.",
 			    "Writes that wait for fsync: batch them." },
 	},
@@ -107,7 +111,7 @@ static const struct {
 		.title = "Threads wait for answers from the network",
 		.threshold = 0.40,
 		.type = PROFILE_TYPE_OFF_CPU,
-		.wait = "network",
+		WAIT(NETWORK),
 		.advice = { "Look at the service that is asked: its own verdict for the same time.",
 			    "Ask in parallel, or ask for more at once." },
 	},
@@ -116,7 +120,7 @@ static const struct {
 		.title = "Threads wait for another process",
 		.threshold = 0.30,
 		.type = PROFILE_TYPE_OFF_CPU,
-		.wait = "pipe",
+		WAIT(PIPE),
 		.advice = { "The process at the other end of the pipe is the one to look at.",
 			    "An agent with --wakers records its stacks, too: the lane Woken by." },
 	},
@@ -148,36 +152,12 @@ static const struct {
 		.title = "Threads wait for something that has no name here",
 		.threshold = 0.50,
 		.type = PROFILE_TYPE_OFF_CPU,
-		.wait = "other",
+		WAIT(OTHER),
 		.advice = { "The innermost calls of the stacks say for what: a device, a driver, "
 			    "another process.",
 			    "Where that is a place to wait for work, nothing is wrong." },
 	},
 };
-
-static const char *const wait_names[WAIT_FOR_COUNT] = {
-	[WAIT_FOR_LOCK] = "lock",   [WAIT_FOR_GIL] = "gil",
-	[WAIT_FOR_DISK] = "disk",   [WAIT_FOR_NETWORK] = "network",
-	[WAIT_FOR_POLL] = "poll",   [WAIT_FOR_SLEEP] = "sleep",
-	[WAIT_FOR_PIPE] = "pipe",   [WAIT_FOR_PAGE_FAULT] = "page_fault",
-	[WAIT_FOR_GPU] = "gpu",     [WAIT_FOR_CHILD] = "child",
-	[WAIT_FOR_IDLE] = "idle",   [WAIT_FOR_STOPPED] = "stopped",
-	[WAIT_FOR_OTHER] = "other",
-};
-
-const char *wait_for_name(enum wait_for what)
-{
-	return wait_names[what];
-}
-
-enum wait_for wait_for_of_name(const char *name)
-{
-	for (int i = 0; i < WAIT_FOR_COUNT; i++) {
-		if (strcmp(name, wait_names[i]) == 0)
-			return (enum wait_for)i;
-	}
-	return WAIT_FOR_OTHER;
-}
 
 // ---- shares ---------------------------------------------------------------------------------
 
@@ -185,9 +165,9 @@ enum wait_for wait_for_of_name(const char *name)
  * What is no sign of work: a thread that polls waits for it is unknown what, and one that waits for a child
  * or a thread to end is most often a pool's parent, for as long as the pool is there.
  */
-static const bool is_rest[WAIT_FOR_COUNT] = {
-	[WAIT_FOR_IDLE] = true, [WAIT_FOR_STOPPED] = true, [WAIT_FOR_SLEEP] = true,
-	[WAIT_FOR_POLL] = true, [WAIT_FOR_CHILD] = true,
+static const bool is_rest[WAIT_CLASS_COUNT] = {
+	[WAIT_CLASS_IDLE] = true, [WAIT_CLASS_STOPPED] = true, [WAIT_CLASS_SLEEP] = true,
+	[WAIT_CLASS_POLL] = true, [WAIT_CLASS_CHILD] = true,
 };
 
 // Time with something to do.
@@ -195,7 +175,7 @@ static int64_t active_of(const struct verdict_figures *figures)
 {
 	int64_t active_ns = figures->running_ns + figures->queued_ns;
 
-	for (int i = 0; i < WAIT_FOR_COUNT; i++) {
+	for (int i = 0; i < WAIT_CLASS_COUNT; i++) {
 		if (!is_rest[i])
 			active_ns += figures->wait_ns[i];
 	}
@@ -250,13 +230,13 @@ static void add_shares(struct verdict *verdict, const struct verdict_figures *fi
 	add_share(verdict, VERDICT_THROTTLED, figures->throttled_ns,
 		  figures->throttled_of_ns ? figures->throttled_of_ns : (int64_t)figures->range_ns);
 	add_share(verdict, VERDICT_RUN_QUEUE, figures->queued_ns, active_ns);
-	add_share(verdict, VERDICT_GIL, wait_ns[WAIT_FOR_GIL], active_ns);
-	add_share(verdict, VERDICT_LOCK, wait_ns[WAIT_FOR_LOCK], active_ns);
-	add_share(verdict, VERDICT_DISK, wait_ns[WAIT_FOR_DISK] + wait_ns[WAIT_FOR_PAGE_FAULT],
+	add_share(verdict, VERDICT_GIL, wait_ns[WAIT_CLASS_GIL], active_ns);
+	add_share(verdict, VERDICT_LOCK, wait_ns[WAIT_CLASS_LOCK], active_ns);
+	add_share(verdict, VERDICT_DISK, wait_ns[WAIT_CLASS_DISK] + wait_ns[WAIT_CLASS_PAGE_FAULT],
 		  active_ns);
-	add_share(verdict, VERDICT_NETWORK, wait_ns[WAIT_FOR_NETWORK], active_ns);
-	add_share(verdict, VERDICT_OTHER_PROCESS, wait_ns[WAIT_FOR_PIPE], active_ns);
-	add_share(verdict, VERDICT_OTHER_WAIT, wait_ns[WAIT_FOR_OTHER], active_ns);
+	add_share(verdict, VERDICT_NETWORK, wait_ns[WAIT_CLASS_NETWORK], active_ns);
+	add_share(verdict, VERDICT_OTHER_PROCESS, wait_ns[WAIT_CLASS_PIPE], active_ns);
+	add_share(verdict, VERDICT_OTHER_WAIT, wait_ns[WAIT_CLASS_OTHER], active_ns);
 	add_cpu_shares(verdict, figures);
 }
 
@@ -338,7 +318,7 @@ static enum verdict_confidence confidence_of(const struct verdict *verdict,
 static enum verdict_class class_of(const struct verdict *verdict,
 				   const struct verdict_figures *figures)
 {
-	if (verdict->active_ns <= 0 && !figures->wait_ns[WAIT_FOR_IDLE])
+	if (verdict->active_ns <= 0 && !figures->wait_ns[WAIT_CLASS_IDLE])
 		return VERDICT_NO_DATA;
 	if (has_passed(verdict, VERDICT_THROTTLED))
 		return VERDICT_THROTTLED; // a certain cause, whatever else there is
@@ -395,6 +375,6 @@ const char *verdict_confidence_name(enum verdict_confidence confidence)
 
 const char *verdict_class_profile(enum verdict_class class, const char **ret_wait)
 {
-	*ret_wait = classes[class].wait;
+	*ret_wait = classes[class].has_wait ? wait_class_name(classes[class].wait) : NULL;
 	return classes[class].type;
 }

@@ -7,30 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/contract/wait_classes.h"
 #include "base/profile.h"
-
-/** What blocked threads wait for: the values of the label "wait", as agents write them. */
-enum wait_for {
-	WAIT_FOR_LOCK,
-	WAIT_FOR_GIL,
-	WAIT_FOR_DISK,
-	WAIT_FOR_NETWORK,
-	WAIT_FOR_POLL,
-	WAIT_FOR_SLEEP,
-	WAIT_FOR_PIPE,
-	WAIT_FOR_PAGE_FAULT,
-	WAIT_FOR_GPU,
-	WAIT_FOR_CHILD,
-	WAIT_FOR_IDLE,
-	WAIT_FOR_STOPPED,
-	WAIT_FOR_OTHER,
-	WAIT_FOR_COUNT,
-};
-
-/** "lock", "gil" ... */
-const char *wait_for_name(enum wait_for what);
-/** The number of @name; WAIT_FOR_OTHER if there is no such class. */
-enum wait_for wait_for_of_name(const char *name);
 
 /** Whose instructions ran: of a sample's innermost frame. */
 enum cpu_use {
@@ -47,7 +25,7 @@ struct verdict_figures {
 	int64_t running_ns;
 	int64_t cpu_ns[CPU_USE_COUNT]; // how sampled CPU time divides
 	int64_t queued_ns;             // runnable without a CPU
-	int64_t wait_ns[WAIT_FOR_COUNT];
+	int64_t wait_ns[WAIT_CLASS_COUNT];
 	// By CPU quotas, on the node where it was the largest part of the time that threads ran or wanted to there; both
 	// are sums over CPUs. 0 of the second: nobody knows, it is compared with the range.
 	int64_t throttled_ns, throttled_of_ns;

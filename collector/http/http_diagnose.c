@@ -70,9 +70,9 @@ static void append_figures(struct buffer *body, const struct diagnosis *diagnosi
 	append_count(body, "queued_ns", figures->queued_ns);
 	append_count(body, "throttled_ns", figures->throttled_ns);
 	buffer_append_string(body, ",\"wait_ns\":{");
-	for (int i = 0; i < WAIT_FOR_COUNT; i++)
-		buffer_printf(body, "%s\"%s\":%lld", i ? "," : "", wait_for_name((enum wait_for)i),
-			      (long long)figures->wait_ns[i]);
+	for (int i = 0; i < WAIT_CLASS_COUNT; i++)
+		buffer_printf(body, "%s\"%s\":%lld", i ? "," : "",
+			      wait_class_name((enum wait_class)i), (long long)figures->wait_ns[i]);
 	buffer_append_string(body, "}}");
 }
 

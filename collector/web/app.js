@@ -5,13 +5,14 @@
 import { Topic } from "./api.js";
 import { ChartPane } from "./chart_pane.js";
 import { Connection } from "./connection.js";
+import { TYPE } from "./contract.js";
 import { DiagnosisCard } from "./diagnosis.js";
 import { byId, element } from "./element.js";
 import { FlamePane } from "./flame_pane.js";
 import { formatTime } from "./format.js";
 import { readPalette } from "./palette.js";
 import { Popover } from "./popover.js";
-import { laneOf, lanesOf, WALL_TYPE } from "./profile_type.js";
+import { hasIdle, sectionsOf, specOf } from "./profile_type.js";
 import { askLabels, askServices, askTypes, downloads, showType } from "./questions.js";
 import { RangePicker } from "./range_picker.js";
 import { SelectorInput } from "./selector_input.js";
@@ -122,8 +123,8 @@ class Page {
 	get #panes() {
 		const { layout, type } = this.view;
 
-		if (laneOf(type).stackless)
-			return type === WALL_TYPE ? [this.chart, this.states] : [this.chart];
+		if (specOf(type).noStacks)
+			return type === TYPE.WALL ? [this.chart, this.states] : [this.chart];
 		return [this.chart, ...(layout !== "table" ? [this.flame] : []), ...(layout !== "flame" ? [this.table] : [])];
 	}
 
@@ -196,10 +197,10 @@ class Page {
 	#showTypes() {
 		const offered = new Set([...this.#types, this.view.type]);
 
-		byId("type").replaceChildren(...lanesOf([...offered]).map(({ section, lanes }) => {
-			const group = element("optgroup", "", ...lanes.map(({ type, title, about }) => {
+		byId("type").replaceChildren(...sectionsOf([...offered]).map(({ section, specs }) => {
+			const group = element("optgroup", "", ...specs.map(({ type, title, meaning }) => {
 				const option = new Option(title, type);
-				option.title = about || type;
+				option.title = meaning || type;
 				return option;
 			}));
 			group.label = section;
@@ -207,7 +208,7 @@ class Page {
 		}));
 		const { type } = this.view;
 		byId("type").value = type;
-		byId("type").title = [laneOf(type).about, `Profile type ${type}`].filter((text) => text).join(".\n");
+		byId("type").title = [specOf(type).meaning, `Profile type ${type}`].filter((text) => text).join(".\n");
 	}
 
 	#showControls(range) {
@@ -268,7 +269,7 @@ class Page {
 	}
 
 	#toggleIdle() {
-		if (laneOf(this.view.type).idle)
+		if (hasIdle(this.view.type))
 			this.state.change({ idle: this.view.idle === "out" ? "in" : "out" });
 	}
 

@@ -3,7 +3,8 @@
 // agent changed what it measures. Pure functions, and their drawing.
 
 import { formatDuration, formatShare } from "./format.js";
-import { laneOf } from "./profile_type.js";
+import { knobSentence } from "./knob.js";
+import { specOf } from "./profile_type.js";
 import { stepsOf } from "./series_stack.js";
 
 const BAND_HEIGHT = 4;	 // px, of the band at the top of the plot
@@ -11,25 +12,23 @@ const MARK_SIZE = 4;	 // px, half the width of a mark on the time axis
 const REACH = 7;	 // px from a mark at which the pointer means it
 const SHARE_MIN = 0.001; // of a step; less is drawn as none
 const STRIP_HEIGHT = 3;	 // px, of the strip on the time axis
-const ARRIVES_MS = 10000; // agents tell every 5 s: what is this old all have told
+const ARRIVES_MS = 10000; // agents send every 5 s: what is this old has arrived from all
 
 /**
- * The marks of what askMarks() told for @range (in ms): { throttled, changes, inForce }.
+ * The marks of what askMarks() answered for @range (in ms): { throttled, changes, shedding }.
  *   throttled  { total, span_ms, groups: [{ group, total }], steps: [{ from_ms, to_ms, share }] }, null where there was none
  *   changes    [{ time_ms, at, step_ms, text }] in order; time_ms is the middle of the step (the at-th) that it was in
- *   inForce    [{ text, agents, spans: [{ from_ms, to_ms }], is_whole, to_end }], the longest first: what was less, in how many
- *              agents at a time, when; whether that was all the time, and whether it still was when the agents told last
+ *   shedding   [{ knob, text, agents, spans: [{ from_ms, to_ms }], is_whole, to_end }], the longest first: each shedding step,
+ *              in how many agents at a time, when; whether all the time, and whether still active in the newest data
  */
-export function marksOf(told, range, stored) {
-	return { throttled: throttledOf(told.throttled, range, stored), changes: changesOf(told.changes, range),
-		 inForce: inForceOf(told.inForce, range, stored) };
+export function marksOf(answers, range, stored) {
+	return { throttled: throttledOf(answers.throttled, range, stored), changes: changesOf(answers.changes, range),
+		 shedding: sheddingOf(answers.shedding, range, stored) };
 }
 
-/** Of what was in force, all that made the lane of @type less: what takes most of it first. */
-export function reducedIn(inForce, type) {
-	const { reducedBy = [] } = laneOf(type);
-
-	return reducedBy.flatMap((beginning) => inForce.filter(({ text }) => text.startsWith(beginning)));
+/** Of @shedding, the steps that reduce @type: those that take most of it first. */
+export function reducedIn(shedding, type) {
+	return specOf(type).reducedBy.flatMap((name) => shedding.filter(({ knob }) => knob === name));
 }
 
 function throttledOf(answer, range, stored) {
@@ -54,22 +53,22 @@ function throttledOf(answer, range, stored) {
 function changesOf(answer, range) {
 	const { first_ms, step_ms } = stepsOf(answer);
 
-	return answer.series.flatMap(({ group, values }) => values.flatMap((count, at) =>
+	return answer.series.flatMap(({ labels, values }) => values.flatMap((count, at) =>
 		(count > 0 ? [{ time_ms: Math.min(range.to_ms, Math.max(range.from_ms, first_ms + (at + 0.5) * step_ms)),
-				at, step_ms, text: group }] : [])))
+				at, step_ms, text: knobSentence(labels) }] : [])))
 		.sort((a, b) => a.at - b.at);
 }
 
-function inForceOf(answer, range, stored) {
+function sheddingOf(answer, range, stored) {
 	const { first_ms, step_ms, stepCount } = stepsOf(answer);
 	const end_ms = Math.min(range.to_ms, stored.newest_ms || range.to_ms) - ARRIVES_MS;
 	const last = Math.min(stepCount - 1, Math.floor((end_ms - first_ms) / step_ms));
 
-	return answer.series.filter((s) => s.total > 0).map(({ group, values }) => {
+	return answer.series.filter((s) => s.total > 0).map(({ labels, values }) => {
 		const spans = spansOf(values, (at) => Math.min(range.to_ms, Math.max(range.from_ms, first_ms + at * step_ms)));
 		const to_end = values.slice(Math.max(0, last)).some((value) => value > 0);
 
-		return { text: group, spans, to_end, is_whole: to_end && spans.length === 1 && values[0] > 0,
+		return { knob: labels.knob, text: knobSentence(labels), spans, to_end, is_whole: to_end && spans.length === 1 && values[0] > 0,
 			 agents: Math.max(1, Math.round(Math.max(...values) / answer.step_ns)) };
 	});
 }
@@ -95,7 +94,7 @@ export function throttledShare(total_ns, span_ms) {
 		`${formatDuration(total_ns)} of CPU time in ${formatDuration(span_ns)}`;
 }
 
-/** Draw @marks, of which `reduced` is what reducedIn() has of the lane, into @plot: { ctx, palette, xOf(time_ms), top, bottom }. */
+/** Draw @marks, of which `reduced` is what reducedIn() has of the type shown, into @plot: { ctx, palette, xOf(time_ms), top, bottom }. */
 export function drawMarks(marks, plot) {
 	const { ctx, palette, xOf, top, bottom } = plot;
 
@@ -108,7 +107,7 @@ export function drawMarks(marks, plot) {
 		ctx.globalAlpha = 1;
 		ctx.fillRect(left, top - BAND_HEIGHT, right - left, BAND_HEIGHT);
 	}
-	// While something is less a strip lies on the axis: a gap is none of what is measured.
+	// A strip on the axis while less is recorded: a gap there is the agent's doing.
 	ctx.fillStyle = palette["ink-muted"];
 	for (const { from_ms, to_ms } of marks.reduced.flatMap(({ spans }) => spans)) {
 		const left = Math.round(xOf(from_ms));
@@ -143,7 +142,7 @@ export function changesNear(marks, x, xOf) {
 		Math.abs(xOf(time_ms) - x) <= Math.max(REACH, 1 + (xOf(time_ms + step_ms) - xOf(time_ms)) / 2));
 }
 
-/** What was less at @time_ms, as the agents say it. */
+/** The shedding steps that were active at @time_ms, in words. */
 export function reducedAt(marks, time_ms) {
 	return marks.reduced.filter(({ spans }) => spans.some(({ from_ms, to_ms }) => from_ms <= time_ms && time_ms < to_ms)).map(({ text }) => text);
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a person must know to read the chart and what lies below it: which waits are left out or are
-// the only ones shown, that a quota throttled, that an agent changed what it measures.
+// the only ones shown, that a quota throttled, that an agent sheds load.
 
 import { reducedIn, throttledShare } from "./chart_marks.js";
+import { TYPE } from "./contract.js";
 import { byId, element } from "./element.js";
 import { formatDuration, formatMoment, formatNumber, formatRange, formatShare } from "./format.js";
-import { hasKnownValues, valueTitle } from "./label_value.js";
+import { knobMeaning } from "./knob.js";
+import { hasColors, valueTitle } from "./label_value.js";
 import { Popover } from "./popover.js";
-import { GPU, laneOf, THROTTLED_TYPE, WALL_TYPE } from "./profile_type.js";
 import { leavesIdleOut, showType, throttledLabel } from "./questions.js";
 import { parseSelector, withValue } from "./selector.js";
 
@@ -19,7 +20,7 @@ export class ChartNotices {
 	#idle = null;
 	#whole = 0;
 	#marks = null;
-	#cost = null;
+	#overhead = null;
 
 	constructor(state) {
 		this.#state = state;
@@ -35,22 +36,22 @@ export class ChartNotices {
 		this.#show();
 	}
 
-	/** @marks: marksOf(), or null; @cost: what the agents cost then, in cores, or null. */
-	setMarks(marks, cost) {
+	/** @marks: marksOf(), or null; @overhead: of the agents, in cores, or null. */
+	setMarks(marks, overhead) {
 		this.#marks = marks;
-		this.#cost = cost;
+		this.#overhead = overhead;
 		this.#show();
 	}
 
 	#show() {
 		const { view } = this.#state;
-		const { changes = [], inForce = [] } = this.#marks ?? {};
+		const { changes = [], shedding = [] } = this.#marks ?? {};
 
 		this.list.replaceChildren(...[this.#idleNotice(view), ...this.#chosen(view), this.#throttled(view)].filter((notice) => notice));
-		this.changes.hidden = changes.length + inForce.length === 0;
+		this.changes.hidden = changes.length + shedding.length === 0;
 		byId("changes-text").textContent = [this.#reduced(view), changes.length === 0 ? "" :
-			`${changes.length} ${changes.length === 1 ? "change" : "changes"} by the agent`].filter((text) => text).join("; ") ||
-			"The agent measures less";
+			`${changes.length} load-shedding ${changes.length === 1 ? "change" : "changes"}`].filter((text) => text).join("; ") ||
+			"Load shedding";
 	}
 
 	#button(text, title, patch) {
@@ -64,7 +65,7 @@ export class ChartNotices {
 
 	/** How much idle waiting is left out, or that none is. */
 	#idleNotice(view) {
-		if (view.type === WALL_TYPE)
+		if (view.type === TYPE.WALL)
 			return this.#idle > 0 ? this.#idleOfAll() : null;
 		if (leavesIdleOut(view)) {
 			if (!this.#idle)
@@ -85,7 +86,7 @@ export class ChartNotices {
 
 	/** Each matcher on what threads waited for, or on their state: one click takes it away. */
 	#chosen(view) {
-		return (parseSelector(view.query) ?? []).filter((m) => hasKnownValues(m.name)).map((m) =>
+		return (parseSelector(view.query) ?? []).filter((m) => hasColors(m.name)).map((m) =>
 			element("li", "", m.op === "=" ? "only " : `${m.name} ${m.op} `, element("b", "", valueTitle(m.name, m.value)), " ",
 				this.#button("show all", `Take ${m.name}${m.op}"${m.value}" out of the selector`,
 					     { query: withValue(view.query, m.name, null), zoom: "" })));
@@ -94,10 +95,10 @@ export class ChartNotices {
 	#throttled(view) {
 		const throttled = this.#marks?.throttled;
 
-		if (!throttled || view.type === THROTTLED_TYPE)
+		if (!throttled || view.type === TYPE.THROTTLED)
 			return null;
-		const notice = element("li", "notice-throttled", this.#button("Throttled", "Show when, in the lane Throttled",
-									     showType(view, THROTTLED_TYPE)));
+		const notice = element("li", "notice-throttled", this.#button("Throttled", "Show the profile type Throttled",
+									     showType(view, TYPE.THROTTLED)));
 		notice.append(" ", ...throttledWords(throttled, throttledLabel(view)),
 			      throttledLabel(view) === "service" ? ": CPU quota" : ": the container’s CPU quota");
 		notice.title = "The kernel kept threads that could run from running until the quota’s next period. " +
@@ -105,9 +106,9 @@ export class ChartNotices {
 		return notice;
 	}
 
-	/** What of this lane the agents took less of in the range, "" for nothing. */
+	/** The shedding step that takes most of this type in the range, "" for none. */
 	#reduced(view) {
-		const [worst, ...more] = reducedIn(this.#marks?.inForce ?? [], view.type);
+		const [worst, ...more] = reducedIn(this.#marks?.shedding ?? [], view.type);
 
 		if (!worst)
 			return "";
@@ -116,14 +117,18 @@ export class ChartNotices {
 	}
 
 	#fillChanges() {
-		const { changes = [], inForce = [] } = this.#marks ?? {};
-		const cost = this.#cost === null ? [] : [element("p", "", `Profiling took ${formatNumber(this.#cost)} cores on average.`)];
+		const { changes = [], shedding = [] } = this.#marks ?? {};
+		const overhead = this.#overhead === null ? [] :
+			[element("p", "", `Profiler overhead: ${formatNumber(this.#overhead)} cores on average.`)];
+		const meanings = [...new Set(shedding.map(({ knob }) => knobMeaning(knob)))].filter((meaning) => meaning);
 		const rows = changes.slice(-CHANGES_LISTED).map(({ time_ms, text }) => changeRow(formatMoment(time_ms, Date.now()), text));
 
 		byId("changes-popover").replaceChildren(
-			element("p", "", reductionWords(inForce, this.#state.view.type)), ...cost,
-			...changeList("In force", inForce.map((one) => changeRow(spanWords(one), one.agents > 1 ? `${one.text}, in ${one.agents} agents` : one.text))),
-			...changeList("Changed", rows));
+			element("p", "", "The agent sheds load to stay within its overhead budget."), ...overhead,
+			...changeList("Active load shedding", shedding.map((one) =>
+				changeRow(spanWords(one), one.agents > 1 ? `${one.text}, in ${one.agents} agents` : one.text))),
+			...meanings.map((meaning) => element("p", "muted", meaning)),
+			...changeList("Load-shedding changes", rows));
 	}
 }
 
@@ -138,29 +143,12 @@ function changeList(heading, rows) {
 	return rows.length ? [element("h4", "", heading), list] : [];
 }
 
-/** When something was in force. */
+/** When a shedding step was active. */
 function spanWords({ spans, is_whole, to_end }) {
 	const words = is_whole ? "all the time" : to_end ? `since ${formatMoment(spans[0].from_ms, Date.now())}` :
 		formatRange(spans[0].from_ms, spans.at(-1).to_ms, Date.now());
 
 	return spans.length > 1 ? `${words}, ${spans.length} times` : words;
-}
-
-/** What @inForce means for the figures of @type and of others. */
-function reductionWords(inForce, type) {
-	const says = (pattern, some = inForce) => some.some(({ text }) => pattern.test(text));
-	const words = ["To stay within its budget the agent takes less."];
-
-	if (says(/ at \S+( Hz)?$/))
-		words.push("What it takes counts for more, so sums over a long time stay right, but short peaks can be higher than they were, " +
-			"and rare stacks are missing.");
-	if (laneOf(type).section === GPU && says(/^stacks of waits at /, reducedIn(inForce, type)))
-		words.push("With the stacks of waits there are fewer of calls of the GPU’s driver.");
-	if (says(/ off$/))
-		words.push("What is off has a gap.");
-	if (inForce.length > 0 && reducedIn(inForce, WALL_TYPE).length === 0)
-		words.push("Wall clock stays exact.");
-	return words.join(" ");
 }
 
 /** "12 % of the time", or which of several and how much. */

@@ -6,9 +6,9 @@ import { marksOf, reducedIn } from "./chart_marks.js";
 import { ChartNotices } from "./chart_notices.js";
 import { byId, element } from "./element.js";
 import { formatShare, formatValue } from "./format.js";
-import { valueAbout, valueTitle } from "./label_value.js";
+import { valueMeaning, valueTitle } from "./label_value.js";
 import { Panel } from "./panel.js";
-import { isGauge, laneOf } from "./profile_type.js";
+import { isGauge, specOf } from "./profile_type.js";
 import { askMarks, askSeries, groupOf, labelsOfType } from "./questions.js";
 import { selectedValue, withValue } from "./selector.js";
 import { SeriesChart } from "./series_chart.js";
@@ -53,13 +53,13 @@ export class ChartPane extends EventTarget {
 
 	/** Ask for and show what is marked in the chart of any type. Throws ApiError. */
 	async loadMarks(view, range) {
-		const told = await this.#marks.ask((signal) => askMarks(view, range, signal));
+		const answers = await this.#marks.ask((signal) => askMarks(view, range, signal));
 
-		if (told === undefined)
+		if (answers === undefined)
 			return;
-		const marks = marksOf(told, range, this.#stored);
-		this.chart.setMarks({ ...marks, reduced: reducedIn(marks.inForce, view.type) });
-		this.notices.setMarks(marks, told.cost ? stackSeries(told.cost, range, this.#stored).facts.mean : null);
+		const marks = marksOf(answers, range, this.#stored);
+		this.chart.setMarks({ ...marks, reduced: reducedIn(marks.shedding, view.type) });
+		this.notices.setMarks(marks, answers.overhead ? stackSeries(answers.overhead, range, this.#stored).facts.mean : null);
 	}
 
 	/** Nothing can be shown; @message says why. */
@@ -96,7 +96,7 @@ export class ChartPane extends EventTarget {
 
 	#showFacts(view) {
 		const { mean, peak, total, rate } = this.chart.summary();
-		const { title, about } = laneOf(view.type);
+		const { title, meaning } = specOf(view.type);
 		const unit = view.type.split(":")[2];
 		const fact = (value, what) => element("span", "", element("b", "", value), ` ${what}`);
 		const facts = [fact(rate.format(mean), `${rate.unit} on average`.trim()), fact(rate.format(peak), "at peak")];
@@ -105,7 +105,7 @@ export class ChartPane extends EventTarget {
 		if (unit === "count" && !isGauge(view.type))
 			facts.unshift(fact(formatValue(total, unit), "in this range"));
 		byId("chart-title").textContent = title;
-		byId("chart-title").title = about;
+		byId("chart-title").title = meaning;
 		byId("chart-facts").replaceChildren(...facts);
 		byId("chart").ariaLabel = `${title} over time: ${facts.map((f) => f.textContent).join(", ")}; drag to zoom into a range`;
 	}
@@ -124,13 +124,13 @@ export class ChartPane extends EventTarget {
 		const label = groupOf(view);
 		const swatch = element("span", "swatch");
 		const name = valueTitle(label, series.group);
-		const about = valueAbout(label, series.group);
+		const meaning = valueMeaning(label, series.group);
 		const selectable = !series.isOther && series.group !== "" && selectedValue(view.query, label) !== series.group;
 		const button = element(selectable ? "button" : "span", "legend-entry", swatch,
 				       element("span", "legend-name", name), element("b", "", figure));
 
 		swatch.style.backgroundColor = series.color;
-		button.title = [about && `${label === "wait" ? "Waiting for " : ""}${about}`, selectable && `Show only ${label} ${name}`]
+		button.title = [meaning, selectable && `Show only ${label} ${name}`]
 			.filter((text) => text).join(". ");
 		if (selectable) {
 			button.type = "button";

@@ -5,7 +5,7 @@ import { Topic } from "./api.js";
 import { byId, element } from "./element.js";
 import { formatBytes, formatNumber, formatShare } from "./format.js";
 import { Popover } from "./popover.js";
-import { laneOf } from "./profile_type.js";
+import { specOf } from "./profile_type.js";
 import { askDiagnosis, showEvidence } from "./questions.js";
 
 const SHARES_MIN = 0.0005; // less is not worth a line
@@ -51,7 +51,7 @@ export class DiagnosisCard {
 	}
 
 	#evidence(evidence) {
-		const show = element("button", "link", `show in ${laneOf(evidence.type).title}`);
+		const show = element("button", "link", `show in ${specOf(evidence.type).title}`);
 
 		show.type = "button";
 		show.addEventListener("click", () => {

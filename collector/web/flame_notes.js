@@ -4,7 +4,7 @@
 
 import { element } from "./element.js";
 import { formatCount, formatShare, formatValue } from "./format.js";
-import { isGauge, laneOf } from "./profile_type.js";
+import { isGauge, specOf } from "./profile_type.js";
 
 const CRUMBS_MAX = 6; // links in the path; what lies between is one link
 const CUT_NOTABLE = 0.0005; // of the total; less does not show in a share of one decimal
@@ -36,7 +36,7 @@ export function frameNote(tree, node, span_ms) {
 	if (node !== 0)
 		row("Of parent", "", element("b", "", formatShare(tree.total[node], parent)));
 	if (tree.unit === "nanoseconds" && span_ms > 0)
-		row("On average", `${(tree.total[node] / (span_ms * 1e6)).toPrecision(2)} ${laneOf(tree.type).rate}`, "");
+		row("On average", `${(tree.total[node] / (span_ms * 1e6)).toPrecision(2)} ${specOf(tree.type).rate}`, "");
 	const where = element("span", "muted", swatch(kind), kindWord(kind));
 	if (tree.moduleOf(node))
 		where.append(element("span", "module", tree.moduleOf(node)));

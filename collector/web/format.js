@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers, shares, values and times as people read them. Pure functions.
 
-import { isGauge, laneOf } from "./profile_type.js";
+import { isGauge, specOf } from "./profile_type.js";
 
 const COUNT = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const NARROW_SPACE = "\u202f";
@@ -117,12 +117,12 @@ function roundBytes(bytes) {
  */
 export function rateOf(type, unit, step_ns) {
 	const [level, part] = LEVELS.get(unit) ?? [unit === "bytes" || unit === "count" ? "" : unit, 1];
-	const per_s = isGauge(type) ? { scale: part, unit: laneOf(type).rate ?? level } : { scale: 1e9 / step_ns, unit: "per second" };
+	const per_s = isGauge(type) ? { scale: part, unit: specOf(type).rate ?? level } : { scale: 1e9 / step_ns, unit: "per second" };
 
 	if (unit === "bytes")
 		return { ...per_s, axis: per_s.unit, base: 1024, format: formatBytes, tick: roundBytes };
 	if (unit === "nanoseconds" && !isGauge(type))
-		return { scale: 1 / step_ns, unit: laneOf(type).rate, axis: laneOf(type).rate, base: 10, format: formatNumber, tick: formatRound };
+		return { scale: 1 / step_ns, unit: specOf(type).rate, axis: specOf(type).rate, base: 10, format: formatNumber, tick: formatRound };
 	// A short unit has room beside each number of the axis.
 	if (isGauge(type) && level && level.length <= 2)
 		return { ...per_s, axis: "", base: 10, format: formatNumber, tick: (value) => `${formatRound(value)} ${level}` };

@@ -2,21 +2,22 @@
 // The questions a view asks of the API, each for one resolved range.
 
 import { apiPath, ask } from "./api.js";
-import { BLOCKED_TYPE, CHANGE_TYPE, COST_TYPE, CPU_TYPE, IN_FORCE_TYPE, isForeign, LABELS_OF_TYPES, laneOf, THROTTLED_TYPE,
-	 WALL_TYPE } from "./profile_type.js";
+import { LABEL_VALUES, TYPE } from "./contract.js";
+import { SHEDDING_LABELS } from "./knob.js";
+import { hasIdle, isForeign, LABELS_OF_TYPES, specOf } from "./profile_type.js";
 import { parseSelector, formatSelector, selectedValue, withValue } from "./selector.js";
 
 export const TOP_ROWS_MAX = 10000; // the table sorts and filters these itself
 const IDLE = { name: "wait", op: "!=", value: "idle" };
 // What is counted per container has no processes and threads.
 const LABELS_OF_THREADS = [...LABELS_OF_TYPES, "process", "thread"];
-const AGENT = "cairn-agent"; // the service that agents' own figures are of; no other lane has it
+const AGENT = "cairn-agent"; // the service that agents' own figures are of; no other type has it
 const GROUPS_MAX = 100; // that an answer tells apart; the rest is one more
-const NODES_MAX = 200; // in a selector; beyond it all nodes' changes are told
+const NODES_MAX = 200; // in a selector; beyond it load shedding on all nodes is shown
 
 /** The label that @view groups by, "" for none. */
 export function groupOf(view) {
-	const { label } = laneOf(view.type);
+	const { groupBy: label } = specOf(view.type);
 	const isService = selectedValue(view.query, "service") !== null;
 
 	if (view.group !== "auto")
@@ -31,7 +32,7 @@ export function groupOf(view) {
 export function leavesIdleOut(view) {
 	const matchers = parseSelector(view.query);
 
-	return Boolean(laneOf(view.type).idle) && view.idle === "out" && matchers !== null && !matchers.some((m) => m.name === "wait");
+	return hasIdle(view.type) && view.idle === "out" && matchers !== null && !matchers.some((m) => m.name === "wait");
 }
 
 /** What changes in @view to show @type: what only other types understand is dropped. */
@@ -80,20 +81,20 @@ export async function askSeries(view, range, signal) {
 	}
 	const [answer, idle] = await Promise.all([
 		ask("series", params, signal),
-		leavesOut || view.type === WALL_TYPE ? ask("series", { ...params, ...onlyIdle(view) }, signal) : null,
+		leavesOut || view.type === TYPE.WALL ? ask("series", { ...params, ...onlyIdle(view) }, signal) : null,
 	]);
 	return { ...answer, idle: idle ? sumOf(idle.series) : null };
 }
 
 function onlyIdle(view) {
-	const chosen = view.type === WALL_TYPE ? { ...view, ...showType(view, BLOCKED_TYPE) } : view;
+	const chosen = view.type === TYPE.WALL ? { ...view, ...showType(view, TYPE.OFF_CPU) } : view;
 
 	return { query: selectorOf(chosen, [{ ...IDLE, op: "=" }]), type: chosen.type, group_by: "" };
 }
 
 /** What holds the selected threads up; which profile is shown does not matter. */
 export function askDiagnosis(view, range, signal) {
-	const { query } = showType(view, CPU_TYPE);
+	const { query } = showType(view, TYPE.CPU);
 
 	return ask("diagnose", { query: selectorOf({ ...view, query }), from: range.from_ms, to: range.to_ms }, signal);
 }
@@ -116,11 +117,11 @@ export function statesLabel(view) {
  */
 export async function askStates(view, range, signal) {
 	const label = statesLabel(view);
-	const blocked = { ...view, ...showType(view, BLOCKED_TYPE) };
-	const states = ["running", "waiting", "blocked"];
+	const blocked = { ...view, ...showType(view, TYPE.OFF_CPU) };
+	const states = Object.keys(LABEL_VALUES.state);
 	const part = (type, query) => ask("series", { from: range.from_ms, to: range.to_ms, type, query, group_by: label }, signal);
-	const answers = await Promise.all([...states.map((state) => part(WALL_TYPE, selectorOf(view, [{ name: "state", op: "=", value: state }]))),
-					   part(BLOCKED_TYPE, selectorOf(blocked, [{ ...IDLE, op: "=" }]))]);
+	const answers = await Promise.all([...states.map((state) => part(TYPE.WALL, selectorOf(view, [{ name: "state", op: "=", value: state }]))),
+					   part(TYPE.OFF_CPU, selectorOf(blocked, [{ ...IDLE, op: "=" }]))]);
 	const rows = new Map();
 
 	answers.forEach(({ series }, at) => series.forEach(({ group, total }, place) => {
@@ -140,26 +141,26 @@ export async function askStates(view, range, signal) {
 }
 
 /**
- * What is to be seen beside any type: the answers to how long quotas throttled (by service, or of one service by
- * container), to what the agents changed and for how long that was in force (by sentence), and then what they cost.
- * The steps are those of askSeries().
+ * What is shown beside any type: the answers to how long quotas throttled (by service, or of one service by container),
+ * to which steps of load shedding the agents took and how long each was active, and if any then to their overhead. The
+ * steps of time are those of askSeries().
  */
 export async function askMarks(view, range, signal) {
 	const matchers = parseSelector(view.query) ?? [];
 	const between = { from: range.from_ms, to: range.to_ms };
 	const series = (type, chosen, group) => ask("series", { ...between, type, query: formatSelector(chosen), group_by: group }, signal);
-	const changesOf = (chosen) => Promise.all([CHANGE_TYPE, IN_FORCE_TYPE].map((type) => series(type, chosen, "change")));
+	const sheddingOf = (chosen) => Promise.all([TYPE.SHEDDING_CHANGES, TYPE.SHEDDING].map((type) => series(type, chosen, SHEDDING_LABELS.join(","))));
 	const [throttled, anywhere] = await Promise.all([
-		series(THROTTLED_TYPE, matchers.filter((m) => !LABELS_OF_THREADS.includes(m.name)), throttledLabel(view)),
-		changesOf(matchers.filter((m) => m.name === "node")),
+		series(TYPE.THROTTLED, matchers.filter((m) => !LABELS_OF_THREADS.includes(m.name)), throttledLabel(view)),
+		sheddingOf(matchers.filter((m) => m.name === "node")),
 	]);
 
 	if (anywhere.every((answer) => answer.series.length === 0))
-		return { throttled, changes: anywhere[0], inForce: anywhere[1], cost: null };
-	// Something was changed somewhere: now it is worth asking whether it was where this view looks.
+		return { throttled, changes: anywhere[0], shedding: anywhere[1], overhead: null };
+	// Load was shed somewhere: now it is worth asking whether it was where this view looks.
 	const where = await nodesOf(matchers, between, signal);
-	const [[changes, inForce], cost] = await Promise.all([where.length ? changesOf(where) : anywhere, series(COST_TYPE, where, "")]);
-	return { throttled, changes, inForce, cost };
+	const [[changes, shedding], overhead] = await Promise.all([where.length ? sheddingOf(where) : anywhere, series(TYPE.OVERHEAD, where, "")]);
+	return { throttled, changes, shedding, overhead };
 }
 
 /** The label that tells apart what was throttled in @view. */

@@ -46,7 +46,7 @@ export class SeriesChart extends EventTarget {
 		this.#redraw();
 	}
 
-	/** Show marksOf(), and `reduced`: what reducedIn() has of the lane; or none. */
+	/** Show marksOf(), and `reduced`: what reducedIn() has of the type shown; or none. */
 	setMarks(marks) {
 		this.#marks = marks ?? NO_MARKS;
 		this.#redraw();
@@ -400,12 +400,12 @@ export class SeriesChart extends EventTarget {
 		const share = throttledAt(this.#marks, time_ms);
 		const changes = changesNear(this.#marks, x, (time) => this.#xOf(time));
 		const reduced = reducedAt(this.#marks, time_ms);
-		const notes = changes.slice(0, TOOLTIP_CHANGES_MAX).map(({ text }) => element("span", "tooltip-change", `▲ The agent: ${text}`));
+		const notes = changes.slice(0, TOOLTIP_CHANGES_MAX).map(({ text }) => element("span", "tooltip-change", `▲ Load shedding: ${text}`));
 
 		if (changes.length > TOOLTIP_CHANGES_MAX)
 			notes.push(element("span", "muted", `and ${changes.length - TOOLTIP_CHANGES_MAX} more changes`));
 		if (reduced.length > 0)
-			notes.push(element("span", "tooltip-change", `In force: ${reduced.slice(0, TOOLTIP_CHANGES_MAX).join(", ")}` +
+			notes.push(element("span", "tooltip-change", `Active: ${reduced.slice(0, TOOLTIP_CHANGES_MAX).join(", ")}` +
 				(reduced.length > TOOLTIP_CHANGES_MAX ? ` and ${reduced.length - TOOLTIP_CHANGES_MAX} more` : "")));
 		if (share > 0)
 			notes.unshift(element("span", "tooltip-throttled", `Throttled by the CPU quota: ${formatShare(share, 1)} of this time`));

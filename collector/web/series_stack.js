@@ -2,7 +2,7 @@
 // Series as the collector tells them, turned into stacked rates for a chart. Pure functions.
 
 import { rateOf } from "./format.js";
-import { hasKnownValues, placeOf } from "./label_value.js";
+import { hasColors, placeOf } from "./label_value.js";
 import { SERIES_COLORS } from "./palette.js";
 import { addsUp } from "./profile_type.js";
 
@@ -22,7 +22,7 @@ export function stackSeries(answer, range, stored, label = "") {
 	const something = answer.series.filter((s) => s.total !== 0); // a group without a value says nothing
 	const ordered = (something.length ? something : answer.series.slice(0, 1)).sort((a, b) => placeOf(label, a.group) - placeOf(label, b.group));
 	const isStacked = addsUp(answer.type);
-	const series = stacked(keepLargest(ordered, hasKnownValues(label) ? KNOWN_MAX : SERIES_COLORS, isStacked), stepCount, rate.scale, isStacked);
+	const series = stacked(keepLargest(ordered, hasColors(label) ? KNOWN_MAX : SERIES_COLORS, isStacked), stepCount, rate.scale, isStacked);
 	const whole = wholeOf(ordered, stepCount, rate.scale, isStacked);
 	// Steps are whole and may reach beyond the range; only what lies within is drawn.
 	const edges = Array.from({ length: stepCount + 1 }, (unused, at) =>

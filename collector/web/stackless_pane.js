@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What takes the place of the flame graph and the table where a type has no stacks: why it has none, which
-// lanes have some, and the figures of the chart's series as a table.
+// types have some, and the figures of the chart's series as a table.
 
 import { byId, element } from "./element.js";
 import { formatShare, formatValue } from "./format.js";
-import { valueAbout, valueTitle } from "./label_value.js";
-import { isGauge, laneOf, typeTitle } from "./profile_type.js";
+import { valueMeaning, valueTitle } from "./label_value.js";
+import { isGauge, specOf, typeTitle } from "./profile_type.js";
 import { groupOf, showType } from "./questions.js";
 
 const LABELS = { gpu: "GPU", gpu_uuid: "GPU", gpu_model: "Model", gpu_instance: "Instance" };
@@ -21,24 +21,24 @@ export class StacklessPane {
 
 	/** Show @summary, SeriesChart.summary() of @view, null for none; or nothing where the type has stacks. */
 	show(view, summary) {
-		const { stackless } = laneOf(view.type);
+		const { noStacks } = specOf(view.type);
 
-		byId("main-panel").dataset.stackless = String(Boolean(stackless));
-		if (stackless)
+		byId("main-panel").dataset.stackless = String(Boolean(noStacks));
+		if (noStacks)
 			this.root.replaceChildren(this.#reason(view), ...(summary?.series.length ? [this.#table(view, summary)] : []));
 	}
 
 	#reason(view) {
-		const { about, stackless, see } = laneOf(view.type);
+		const { meaning, noStacks, see } = specOf(view.type);
 		const links = see.map((type) => {
 			const button = element("button", "button", typeTitle(type));
 			button.type = "button";
-			button.title = laneOf(type).about;
+			button.title = specOf(type).meaning;
 			button.addEventListener("click", () => this.#state.change(showType(this.#state.view, type)));
 			return button;
 		});
 
-		return element("div", "stackless-reason", element("h3", "", `${about}.`), element("p", "", stackless),
+		return element("div", "stackless-reason", element("h3", "", `${meaning}.`), element("p", "", noStacks),
 			       element("p", "actions", ...links));
 	}
 
@@ -52,7 +52,7 @@ export class StacklessPane {
 			const swatch = element("span", "swatch");
 			const name = element("td", "name", swatch, valueTitle(label, s.group));
 			swatch.style.backgroundColor = s.color;
-			name.title = valueAbout(label, s.group);
+			name.title = valueMeaning(label, s.group);
 			const cells = gauge ? [] : [formatValue(s.total, unit), formatShare(s.total, whole)];
 			return element("tr", "", name, ...[...cells, rate.format(s.mean)].map((text) => element("td", "number", text)));
 		};

@@ -2,7 +2,8 @@
 // What is looked at, kept in the address bar: a link restores the view, Back goes to the view
 // before. Links come from anywhere, so each field is checked when read.
 
-import { CPU_TYPE, typeOfWord, wordOfType } from "./profile_type.js";
+import { TYPE } from "./contract.js";
+import { typeOfWord, wordOfType } from "./profile_type.js";
 import { resolveTime } from "./time_range.js";
 
 export const NODES_DEFAULT = 32768; // about 270 KiB on the wire; smaller frames are below a pixel
@@ -26,7 +27,7 @@ const atMost = (length) => (text) => text.length <= length;
  */
 const FIELDS = {
 	query: { fallback: "", check: atMost(8192) },
-	type: { fallback: CPU_TYPE, check: (text) => text.length <= 160 && text.split(":").length === 5, read: typeOfWord, write: wordOfType },
+	type: { fallback: TYPE.CPU, check: (text) => text.length <= 160 && text.split(":").length === 5, read: typeOfWord, write: wordOfType },
 	from: { fallback: "now-15m", check: isTime },
 	to: { fallback: "now", check: isTime },
 	group: { fallback: "auto", check: (text) => text === "" || /^[A-Za-z_][A-Za-z0-9_.]{0,127}$/.test(text) },

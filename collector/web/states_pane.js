@@ -3,6 +3,7 @@
 // waited for a CPU, was blocked, or rested.
 
 import { Topic } from "./api.js";
+import { LABEL_VALUES } from "./contract.js";
 import { byId, element } from "./element.js";
 import { formatCount, formatDuration, formatShare } from "./format.js";
 import { valueTitle } from "./label_value.js";
@@ -11,10 +12,8 @@ import { withValue } from "./selector.js";
 
 const ROWS_MAX = 60; // the rest is a number; the selector finds them
 const PARTS = [
-	{ name: "running", title: valueTitle("state", "running"), color: "--state-running" },
-	{ name: "waiting", title: valueTitle("state", "waiting"), color: "--state-waiting" },
-	{ name: "blocked", title: valueTitle("state", "blocked"), color: "--state-blocked" },
-	{ name: "idle", title: "idle", color: "--wait-idle" },
+	...Object.keys(LABEL_VALUES.state).map((name) => ({ name, title: valueTitle("state", name), color: `--state-${name}` })),
+	{ name: "idle", title: valueTitle("wait", "idle"), color: "--wait-idle" },
 ];
 
 export class StatesPane {
@@ -40,7 +39,7 @@ export class StatesPane {
 
 	#table(view, rows) {
 		const label = statesLabel(view);
-		// Without the lane Blocked nobody knows what was idle.
+		// Only off-CPU time tells idle threads apart.
 		const parts = rows.some((row) => row.idle > 0) ? PARTS : PARTS.filter(({ name }) => name !== "idle");
 		const head = element("tr", "", element("th", "", `By ${label}`), element("th", "bar", ""),
 				     ...parts.map(({ title, color }) => {

@@ -17,9 +17,9 @@ GROWTH = "memory:page_fault:bytes:page_fault:bytes"
 RESIDENT = "memory:rss:bytes:gauge:second"
 FAULTS = "memory:major_faults:count:event:count"
 OOM_KILLS = "memory:oom_kills:count:event:count"
-COST = "cairn:cost:nanoseconds:wall:nanoseconds"
-CHANGE = "cairn:governor:count:change:count"
-IN_FORCE = "cairn:in_force:nanoseconds:wall:nanoseconds"
+COST = "cairn:overhead:nanoseconds:wall:nanoseconds"
+CHANGE = "cairn:shedding_changes:count:change:count"
+IN_FORCE = "cairn:shedding:nanoseconds:wall:nanoseconds"
 GPU_SPIN = "gpu_wait:spin:nanoseconds:cpu:nanoseconds"
 GPU_WAIT = "gpu_wait:wait:nanoseconds:wall:nanoseconds"
 GPU_LAUNCH = "gpu_launch:launches:count:launch:count"
@@ -28,12 +28,12 @@ GPU_COPY = "gpu_copy:bytes:bytes:copy:bytes"
 GPU_MEMORY = "gpu_memory:inuse:bytes:gauge:second"
 GPU_IDLE = "gpu_idle:idle:nanoseconds:wall:nanoseconds"
 GPU_IDLE_TIME = "gpu_idle:time:nanoseconds:wall:nanoseconds"
-NCCL_LAG = "nccl:lag:nanoseconds:wall:nanoseconds"
+NCCL_SKEW = "nccl:skew:nanoseconds:wall:nanoseconds"
 GPU_BUSY = "gpu:busy:percent:gauge:second"
 GPU_POWER = "gpu:power:milliwatts:gauge:second"
 GPU_TEMPERATURE = "gpu:temperature:celsius:gauge:second"
 GPU_CLOCK = "gpu:sm_clock:hertz:gauge:second"
-OF_GPUS = [GPU_SPIN, GPU_WAIT, GPU_LAUNCH, GPU_KERNEL, GPU_COPY, GPU_MEMORY, GPU_IDLE, GPU_IDLE_TIME, NCCL_LAG, GPU_BUSY, GPU_POWER, GPU_TEMPERATURE,
+OF_GPUS = [GPU_SPIN, GPU_WAIT, GPU_LAUNCH, GPU_KERNEL, GPU_COPY, GPU_MEMORY, GPU_IDLE, GPU_IDLE_TIME, NCCL_SKEW, GPU_BUSY, GPU_POWER, GPU_TEMPERATURE,
            GPU_CLOCK]
 TYPES = [CPU, BLOCKED, WAITING, WALL, THROTTLED, GROWTH, RESIDENT, FAULTS, OOM_KILLS, COST, CHANGE, IN_FORCE, *OF_GPUS]
 
@@ -54,7 +54,7 @@ PROGRAMS = {"switches": 0.006, "sampler": 0.0022, "agent": 0.0041}
 TRAINER = {"trainer": (3.1, ["gpu-b7"], ["python3.11"], "python", False)}
 GPU_RATES = {GPU_SPIN: [({}, 0.21)], GPU_WAIT: [({}, 0.33)], GPU_LAUNCH: [({}, 4100e-9)], GPU_KERNEL: [({}, 0.4)],
              GPU_COPY: [({"direction": "host_to_device"}, 0.41), ({"direction": "device_to_host"}, 0.05), ({"direction": "device_to_device"}, 0.11)],
-             GPU_IDLE: [({}, 0.09)], GPU_IDLE_TIME: [({}, 0.13)], NCCL_LAG: [({"rank": "0"}, 0.004), ({"rank": "1"}, 0.021)]}
+             GPU_IDLE: [({}, 0.09)], GPU_IDLE_TIME: [({}, 0.13)], NCCL_SKEW: [({"rank": "0"}, 0.004), ({"rank": "1"}, 0.021)]}
 GPU_LEVELS = {GPU_BUSY: (81, 94), GPU_POWER: (512_300, 604_900), GPU_TEMPERATURE: (58, 67), GPU_CLOCK: (1.755e9, 1.98e9)}
 GPU_BYTES = 61 << 30
 

@@ -112,7 +112,7 @@ def gpu_fake():
 @pytest.mark.parametrize("name, says, row", [
     ("GPU_SPIN", "cores on average", None), ("GPU_WAIT", "threads on average", None), ("GPU_LAUNCH", "per second on average", None),
     ("GPU_KERNEL", "kernels at a time on average", None), ("GPU_COPY", "iB per second on average", "host to GPU"), ("GPU_MEMORY", "GiB on average", None),
-    ("GPU_IDLE", "GPUs on average", None), ("GPU_IDLE_TIME", "GPUs on average", None), ("NCCL_LAG", "ranks on average", "rank 1"),
+    ("GPU_IDLE", "GPUs on average", None), ("GPU_IDLE_TIME", "GPUs on average", None), ("NCCL_SKEW", "ranks on average", "rank 1"),
     ("GPU_BUSY", "% on average", "GPU 1"), ("GPU_POWER", "W on average", "GPU 1"), ("GPU_TEMPERATURE", "°C on average", "GPU 0"),
     ("GPU_CLOCK", "MHz on average", "GPU 0"),
 ])

@@ -136,8 +136,8 @@ BUSY = "gpu:busy:percent:gauge:second"
 
 
 @pytest.mark.parametrize("label, lane, foreign", [
-    ("direction", COPY, False), ("direction", CPU, True), ("memory", "gpu_copy:copies:count:copy:count", False), ("rank", "nccl:lag:nanoseconds:wall:nanoseconds", False),
-    ("rank", BLOCKED, True), ("gpu_uuid", BUSY, False), ("gpu", CPU, True), ("change", "cairn:in_force:nanoseconds:wall:nanoseconds", False), ("service", CPU, False),
+    ("direction", COPY, False), ("direction", CPU, True), ("memory", "gpu_copy:copies:count:copy:count", False), ("rank", "nccl:skew:nanoseconds:wall:nanoseconds", False),
+    ("rank", BLOCKED, True), ("gpu_uuid", BUSY, False), ("gpu", CPU, True), ("change", "cairn:shedding:nanoseconds:wall:nanoseconds", False), ("service", CPU, False),
 ])
 def test_labels_belong_to_types(call, label, lane, foreign):
     assert call("profile_type", "isForeign", label, lane) == foreign
@@ -256,7 +256,7 @@ REDUCED = {  # beginning of a text: lanes that there is less of
     "sampling": ["cpu", "gpu-spin", "gpu-idle"], "wall clock and waits": ["off-cpu", "off-wake", "run-queue", "wall", "gpu-idle"],
     "stacks of waits of": ["off-cpu", "off-wake", "run-queue", "gpu-idle"],
     "stacks of waits at": ["off-cpu", "off-wake", "run-queue", "gpu-wait", "gpu-launch", "gpu-graph", "gpu-copy", "gpu-alloc", "gpu-memory", "gpu-idle",
-                           "nccl-enqueue", "nccl-lag", "nccl-bytes"],
+                           "nccl-enqueue", "nccl-skew", "nccl-bytes"],
 }
 
 

@@ -288,7 +288,7 @@ def test_top_shows_who_is_blocked():
         done = cairn("top", "--batch", "--type", "off-cpu", "-p", sleeping.pid, "-d", "2")
         sleeping.kill()
     assert done.returncode == 0, done
-    assert re.search(r", threads blocked [01]\.\d\d, idle excluded 0\.00, ", done.stdout)
+    assert re.search(r", Blocked \(off-CPU\) [01]\.\d\d threads, idle excluded 0\.00, ", done.stdout)
     assert "nanosleep_[k]" in done.stdout
 
 
@@ -299,7 +299,7 @@ def test_top_prints_plain_tables():
     assert done.stdout.count("self%") == 2
     assert "\x1b" not in done.stdout
     header, table = done.stdout.split("\n\n")[1].split("\n", 1)
-    busy = float(re.search(r"CPUs busy (\d+\.\d+) of \d+", header).group(1))
+    busy = float(re.search(r"CPU time (\d+\.\d+) of \d+ cores", header).group(1))
     assert 0.3 < busy <= os.cpu_count() + 0.2
     rows = [line.split(None, 4) for line in table.splitlines()[1:]]
     shown = {row[4]: (float(row[0]), float(row[1]), row[2], row[3]) for row in rows}

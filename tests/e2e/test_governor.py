@@ -12,9 +12,9 @@ import pytest
 
 from fleet import Agent, program, wait_until
 
-COST = "cairn:cost:nanoseconds:wall:nanoseconds"
-CHANGES = "cairn:governor:count:change:count"
-IN_FORCE = "cairn:in_force:nanoseconds:wall:nanoseconds"
+COST = "cairn:overhead:nanoseconds:wall:nanoseconds"
+CHANGES = "cairn:shedding_changes:count:change:count"
+IN_FORCE = "cairn:shedding:nanoseconds:wall:nanoseconds"
 AGENT = '{service="cairn-agent"}'
 BUDGET = 5  # % of a core: less than a storm costs, and more than this small agent
 

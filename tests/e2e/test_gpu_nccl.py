@@ -12,7 +12,7 @@ from gpu_double import make_doubles, start_script
 ENQUEUE = "nccl:enqueue:nanoseconds:wall:nanoseconds"
 CALLS = "nccl:calls:count:call:count"
 BYTES = "nccl:bytes:bytes:call:bytes"
-LAG = "nccl:lag:nanoseconds:wall:nanoseconds"
+LAG = "nccl:skew:nanoseconds:wall:nanoseconds"
 SECONDS = 60  # the processes must be sampled, their mappings read, a window shipped
 LATE_NS = 30_000_000  # tests/gpu/nccl_client.py
 

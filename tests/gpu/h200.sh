@@ -147,12 +147,12 @@ item_4() {
 	printf 'Replays as the workload counted them, and graph launches and the stacks that captured them:\n\n'
 	workload graphs
 	stacks graphs gpu-graph
-	stacks graphs gpu-nodes
+	stacks graphs gpu-graph-kernels
 	compare graphs gpu_graph:launches:count:launch:count replays
 	compare graphs "$NODES" nodes_at_least
 	printf '\nChildren, clones and updates:\n\n'
 	workload child_graphs
-	stacks child_graphs gpu-nodes
+	stacks child_graphs gpu-graph-kernels
 	compare child_graphs gpu_graph:launches:count:launch:count replays
 	compare child_graphs "$NODES" nodes
 }
@@ -177,7 +177,7 @@ item_6() {
 		printf '\nWith:\n\n'
 		workload "$name" "$name-with"
 	done
-	show curl -sf "http://$HTTP/api/v1/series?query=%7B%7D&type=cairn:cost:nanoseconds:wall:nanoseconds&from=now-10m&group_by=program"
+	show curl -sf "http://$HTTP/api/v1/series?query=%7B%7D&type=cairn:overhead:nanoseconds:wall:nanoseconds&from=now-10m&group_by=program"
 }
 item_7() {
 	printf 'The lower bound of idleness, beside what is true: the workload has its GPU work between events.\n\n'

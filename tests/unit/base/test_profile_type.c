@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "base/profile.h"
+#include "base/contract/profile_types.h"
 #include "base/profile_type.h"
 
 static const struct {
@@ -71,25 +71,25 @@ TEST(gauges_are_told_by_their_period)
 		EXPECT_EQ(type->is_gauge, profile_type_is_gauge(type->text), type->text);
 }
 
-TEST(words_mean_types_that_are_types)
+TEST(words_mean_types)
 {
 	uint32_t count;
-	const struct profile_type_word *words = profile_type_words(&count);
-	struct profile_type parsed;
+	const struct profile_type_spec *specs = profile_type_specs(&count);
 	struct error err = { 0 };
 
 	for (uint32_t i = 0; i < count; i++) {
 		const char *type = NULL;
 
-		EXPECT_EQ(0, profile_type_of_text(words[i].word, &type, &err), err.text);
-		EXPECT_STR(words[i].type, type, words[i].word);
-		EXPECT_EQ(0, profile_type_parse(type, &parsed, &err), err.text);
-		EXPECT_EQ(0, profile_type_of_text(words[i].type, &type, &err), err.text);
-		EXPECT_STR(words[i].type, type, "as it is");
+		EXPECT_EQ(0, profile_type_of_text(specs[i].type, &type, &err), err.text);
+		EXPECT_STR(specs[i].type, type, "as it is");
+		if (!specs[i].word)
+			continue;
+		EXPECT_EQ(0, profile_type_of_text(specs[i].word, &type, &err), err.text);
+		EXPECT_STR(specs[i].type, type, specs[i].word);
 	}
 }
 
-TEST(an_unknown_word_is_told_all_words)
+TEST(unknown_words_are_refused_with_all_words)
 {
 	const char *type = "untouched";
 	struct error err = { 0 };
@@ -97,13 +97,25 @@ TEST(an_unknown_word_is_told_all_words)
 	EXPECT_EQ(-EINVAL, profile_type_of_text("off_cpu", &type, &err), "a word");
 	EXPECT_STR("untouched", type, "no type");
 	assert_non_null(strstr(err.text, "\"off_cpu\"; known: cpu, off-cpu, "));
-	assert_non_null(strstr(err.text, "governor, or a type in five parts"));
+	assert_non_null(strstr(err.text, "shedding, or a type in five parts"));
 	EXPECT_EQ(-EINVAL, profile_type_of_text("a:b:c:d", &type, &err), "four parts");
 	assert_non_null(strstr(err.text, "expected five parts"));
 }
 
-RUN_TESTS(cmocka_unit_test(words_mean_types_that_are_types),
-	  cmocka_unit_test(an_unknown_word_is_told_all_words),
-	  cmocka_unit_test(types_are_read_or_refused),
+TEST(words_are_listed_in_lines)
+{
+	char text[PROFILE_TYPE_WORDS_BYTES];
+	size_t longest = 0;
+
+	profile_type_words(text, sizeof(text), 40);
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+		longest = strlen(line) > longest ? strlen(line) : longest;
+	if (longest < 20 || longest > 40)
+		fail_msg("the longest line has %zu columns", longest);
+}
+
+RUN_TESTS(cmocka_unit_test(words_mean_types),
+	  cmocka_unit_test(unknown_words_are_refused_with_all_words),
+	  cmocka_unit_test(words_are_listed_in_lines), cmocka_unit_test(types_are_read_or_refused),
 	  cmocka_unit_test(gauges_are_told_by_their_period),
 	  cmocka_unit_test(the_parts_stand_in_their_places))

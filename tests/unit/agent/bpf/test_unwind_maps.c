@@ -168,7 +168,7 @@ static void see_stack(void *context, const struct stack_record *record)
 	if (record->body.process.pid != (uint32_t)getpid())
 		return;
 	agent->key = record->body.process;
-	if (record->body.end == END_TAG_COMPLETE)
+	if (record->body.end == STACK_END_COMPLETE)
 		agent->complete++;
 	else
 		agent->others++;

@@ -147,22 +147,23 @@ TEST(that_memory_in_use_is_not_told_is_in_force_for_as_long_as_it_is_so)
 		SKIP("needs root, BTF and a link of many uprobes");
 	gpu_source_tick(fixture.source, fixture.now_ns); // the driver is found, and probed
 	drain_window(&fixture);
-	EXPECT_EQ(0, value_of(&fixture, PROFILE_TYPE_IN_FORCE, NOT_TOLD, &slots), "all is seen");
+	EXPECT_EQ(0, value_of(&fixture, PROFILE_TYPE_SHEDDING, NOT_TOLD, &slots), "all is seen");
 
 	tick_until(&fixture, true, "is not told from now on");
 	for (int interval = 0; interval < 2; interval++) {
 		drain_window(&fixture);
-		EXPECT_EQ(!interval, value_of(&fixture, PROFILE_TYPE_GOVERNOR, NOT_TOLD, &slots),
+		EXPECT_EQ(!interval, value_of(&fixture, PROFILE_TYPE_SHEDDING_CHANGES, NOT_TOLD, &slots),
 			  "the change is told once");
-		int64_t ns = value_of(&fixture, PROFILE_TYPE_IN_FORCE, NOT_TOLD, &slots);
+		int64_t ns = value_of(&fixture, PROFILE_TYPE_SHEDDING, NOT_TOLD, &slots);
 		assert_true(ns >= (int64_t)(WINDOW_NS - SLOT_NS)); // all of the window
 		EXPECT_EQ(ns, slots * SLOT_NS, "where it was so");
 	}
 
 	tick_until(&fixture, false, "is told again");
 	drain_window(&fixture);
-	EXPECT_EQ(1, value_of(&fixture, PROFILE_TYPE_GOVERNOR, TOLD_AGAIN, &slots), "told again");
-	EXPECT_EQ(0, value_of(&fixture, PROFILE_TYPE_IN_FORCE, NOT_TOLD, &slots), "it is over");
+	EXPECT_EQ(1, value_of(&fixture, PROFILE_TYPE_SHEDDING_CHANGES, TOLD_AGAIN, &slots),
+		  "told again");
+	EXPECT_EQ(0, value_of(&fixture, PROFILE_TYPE_SHEDDING, NOT_TOLD, &slots), "it is over");
 	close_fixture(&fixture);
 }
 

@@ -129,19 +129,20 @@ static void read_sample(struct run *run, const struct profile *profile, const st
 
 	EXPECT_STR("cairn-agent", labels_get(&series->labels, LABEL_SERVICE), "service");
 	EXPECT_STR("test", labels_get(&series->labels, "env"), "--label");
-	if (change && strcmp(PROFILE_TYPE_IN_FORCE, profile_string(profile, series->type)) == 0) {
+	if (change && strcmp(PROFILE_TYPE_SHEDDING, profile_string(profile, series->type)) == 0) {
 		strncat(run->held, change, sizeof(run->held) - strlen(run->held) - 1);
 		strncat(run->held, "\n", sizeof(run->held) - strlen(run->held) - 1);
 		run->held_ns = (uint64_t)sample->value;
 		return;
 	}
 	if (change) {
-		EXPECT_STR(PROFILE_TYPE_GOVERNOR, profile_string(profile, series->type), "type");
+		EXPECT_STR(PROFILE_TYPE_SHEDDING_CHANGES, profile_string(profile, series->type),
+			   "type");
 		strncat(run->shown, change, sizeof(run->shown) - strlen(run->shown) - 1);
 		strncat(run->shown, "\n", sizeof(run->shown) - strlen(run->shown) - 1);
 		return;
 	}
-	EXPECT_STR(PROFILE_TYPE_COST, profile_string(profile, series->type), "type");
+	EXPECT_STR(PROFILE_TYPE_OVERHEAD, profile_string(profile, series->type), "type");
 	if (strcmp(program, "switch_threads") == 0)
 		run->cost_ns += sample->value;
 	else if (strncmp(program, "agent", 5) == 0)

@@ -94,7 +94,7 @@ TEST(the_thread_leads_to_its_frames_or_the_native_stack_is_kept)
 		}
 		unwind = walk(calls);
 		EXPECT_STR(row->stack, text_of(&unwind), row->what);
-		EXPECT_EQ(END_TAG_COMPLETE, unwind.end, row->what);
+		EXPECT_EQ(STACK_END_COMPLETE, unwind.end, row->what);
 	}
 }
 
@@ -152,7 +152,7 @@ static void outer_interpreters_are_found(void)
 		make_list();
 		unwind = walk(calls);
 		EXPECT_STR("n0n1ns", text_of(&unwind), what);
-		EXPECT_EQ(END_TAG_COMPLETE, unwind.end, what);
+		EXPECT_EQ(STACK_END_COMPLETE, unwind.end, what);
 	}
 }
 
@@ -215,7 +215,7 @@ TEST(a_list_of_threads_without_end_ends)
 	put_state(OTHER_AT, HEAP + THREAD_AT + 8, HEAP + OTHER_AT);
 	unwind = walk(calls);
 	assert_string_equal("n0nLns", text_of(&unwind));
-	assert_int_equal(END_TAG_PYTHON, unwind.end); // nobody has seen them all
+	assert_int_equal(STACK_END_PYTHON, unwind.end); // nobody has seen them all
 	put_state(OTHER_AT, HEAP + THREAD_AT + 8, ~0ULL - 7);
 	unwind = walk(calls);
 	assert_string_equal("n0nLns", text_of(&unwind));

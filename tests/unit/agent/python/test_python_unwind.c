@@ -39,7 +39,7 @@ TEST(python_frames_stand_for_the_loop_that_runs_them)
 
 			snprintf(what, sizeof(what), "3.%u: %s", minor, row->what);
 			EXPECT_STR(row->stack, text_of(&unwind), what);
-			EXPECT_EQ(END_TAG_COMPLETE, unwind.end, what);
+			EXPECT_EQ(STACK_END_COMPLETE, unwind.end, what);
 		}
 	}
 }
@@ -99,21 +99,22 @@ static const struct {
 	const char *what;
 	enum damage damage; // of the second of three frames
 	const char *stack;
-	enum end_tag end;
+	enum stack_end end;
 	uint32_t index, checksum; // of the second frame; 0: not looked at
 } damages[] = {
-	{ "a code object that is not in memory", CODE_UNREADABLE, "n0", END_TAG_COMPLETE, 0, 0 },
-	{ "code that is no code object", CODE_OF_ANOTHER_TYPE, "n02s", END_TAG_COMPLETE, 0, 0 },
-	{ "code of the interpreter's own", TRAMPOLINE, "n02s", END_TAG_COMPLETE, 0, 0 },
-	{ "a frame that is not in memory", FRAME_UNREADABLE, "n0s", END_TAG_PYTHON, 0, 0 },
-	{ "an interpreter that nobody described", RUNTIME_UNKNOWN, "nLs", END_TAG_COMPLETE, 0, 0 },
-	{ "a function that has not begun", POSITION_BEFORE_THE_FIRST, "n012s", END_TAG_COMPLETE, 0,
-	  1 },
-	{ "a position before its code", POSITION_BEFORE_THE_CODE, "n012s", END_TAG_COMPLETE,
+	{ "a code object that is not in memory", CODE_UNREADABLE, "n0", STACK_END_COMPLETE, 0, 0 },
+	{ "code that is no code object", CODE_OF_ANOTHER_TYPE, "n02s", STACK_END_COMPLETE, 0, 0 },
+	{ "code of the interpreter's own", TRAMPOLINE, "n02s", STACK_END_COMPLETE, 0, 0 },
+	{ "a frame that is not in memory", FRAME_UNREADABLE, "n0s", STACK_END_PYTHON, 0, 0 },
+	{ "an interpreter that nobody described", RUNTIME_UNKNOWN, "nLs", STACK_END_COMPLETE, 0,
+	  0 },
+	{ "a function that has not begun", POSITION_BEFORE_THE_FIRST, "n012s", STACK_END_COMPLETE,
+	  0, 1 },
+	{ "a position before its code", POSITION_BEFORE_THE_CODE, "n012s", STACK_END_COMPLETE,
 	  PYTHON_INDEX_MAX, 1 },
-	{ "a position far behind its code", POSITION_FAR_AWAY, "n012s", END_TAG_COMPLETE,
+	{ "a position far behind its code", POSITION_FAR_AWAY, "n012s", STACK_END_COMPLETE,
 	  PYTHON_INDEX_MAX, 1 },
-	{ "a type that nobody knows", TYPE_UNKNOWN, "n012s", END_TAG_COMPLETE, 6, 1 },
+	{ "a type that nobody knows", TYPE_UNKNOWN, "n012s", STACK_END_COMPLETE, 6, 1 },
 };
 
 static void do_damage(enum damage damage)
@@ -187,7 +188,7 @@ TEST(frames_in_a_circle_end_at_the_limit)
 		make_process(minor, calls, count);
 		do_damage(FRAME_IN_A_CIRCLE);
 		unwind = walk(calls);
-		assert_int_equal(END_TAG_DEPTH, unwind.end);
+		assert_int_equal(STACK_END_DEPTH, unwind.end);
 		assert_true(unwind.frame_count < STACK_DEPTH_MAX);
 	}
 }

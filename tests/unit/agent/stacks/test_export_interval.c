@@ -500,7 +500,7 @@ TEST(what_is_no_threads_is_spread_over_its_time)
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(
 			0, export_interval_add_value(&fixture->interval, &labels,
-						     "cairn:cost:nanoseconds:wall:nanoseconds",
+						     "cairn:overhead:nanoseconds:wall:nanoseconds",
 						     MINUTE_SLOTS - 10, MINUTE_SLOTS + 9, 500));
 	labels_deinit(&labels);
 

@@ -320,7 +320,7 @@ static void expect_told(const char *what)
 
 	if (leaf < 0)
 		fail_msg("%s: backtrace() does not say where it was interrupted", what);
-	EXPECT_EQ(END_TAG_COMPLETE, found_end, what);
+	EXPECT_EQ(STACK_END_COMPLETE, found_end, what);
 	EXPECT_EQ(told_count - leaf, found_count, what);
 	for (uint32_t i = 1; i < found_count; i++) {
 		uint64_t address = (uintptr_t)told[leaf + i];

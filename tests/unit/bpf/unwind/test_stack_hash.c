@@ -23,20 +23,20 @@ TEST(a_hash_tells_stacks_apart)
 {
 	const struct process_key a = { .pid = 1, .start_ns = 1 }, b = { .pid = 2, .start_ns = 1 };
 	const struct process_key c = { .pid = 1, .exec_id = 1, .start_ns = 1 };
-	struct stack_hash hash = hash_of(&a, 0x401000, 3, END_TAG_COMPLETE);
+	struct stack_hash hash = hash_of(&a, 0x401000, 3, STACK_END_COMPLETE);
 
-	assert_true(same(hash, hash_of(&a, 0x401000, 3, END_TAG_COMPLETE)));
-	assert_false(same(hash, hash_of(&a, 0x401001, 3, END_TAG_COMPLETE)));
-	assert_false(same(hash, hash_of(&a, 0x401000, 2, END_TAG_COMPLETE)));
-	assert_false(same(hash, hash_of(&a, 0x401000, 3, END_TAG_DEPTH)));
-	assert_false(same(hash, hash_of(&b, 0x401000, 3, END_TAG_COMPLETE)));
-	assert_false(same(hash, hash_of(&c, 0x401000, 3, END_TAG_COMPLETE)));
+	assert_true(same(hash, hash_of(&a, 0x401000, 3, STACK_END_COMPLETE)));
+	assert_false(same(hash, hash_of(&a, 0x401001, 3, STACK_END_COMPLETE)));
+	assert_false(same(hash, hash_of(&a, 0x401000, 2, STACK_END_COMPLETE)));
+	assert_false(same(hash, hash_of(&a, 0x401000, 3, STACK_END_DEPTH)));
+	assert_false(same(hash, hash_of(&b, 0x401000, 3, STACK_END_COMPLETE)));
+	assert_false(same(hash, hash_of(&c, 0x401000, 3, STACK_END_COMPLETE)));
 }
 
 TEST(a_hash_is_never_the_one_of_no_stack)
 {
 	const struct process_key nobody = { 0 };
-	struct stack_hash hash = hash_of(&nobody, 0, 0, END_TAG_COMPLETE);
+	struct stack_hash hash = hash_of(&nobody, 0, 0, STACK_END_COMPLETE);
 
 	assert_true(hash.high || hash.low);
 }

@@ -59,21 +59,21 @@ static const struct {
 	  0,
 	  0,
 	  { TO_START },
-	  END_TAG_COMPLETE },
+	  STACK_END_COMPLETE },
 	{ "functions with frames on rsp",
 	  { CALL(8), CALL(32) },
 	  { RETURN_TO(1), 0, 0, 0, TO_START },
 	  0,
 	  0,
 	  { RETURN_TO(1), TO_START },
-	  END_TAG_COMPLETE },
+	  STACK_END_COMPLETE },
 	{ "functions with frames on rbp",
 	  { FRAME, FRAME },
 	  { 0, 0, AT(4), RETURN_TO(1), 0, TO_START },
 	  AT(2),
 	  0,
 	  { RETURN_TO(1), TO_START },
-	  END_TAG_COMPLETE },
+	  STACK_END_COMPLETE },
 	{ "rbp pushed but not used, then used by the caller",
 	  { { .cfa = CFA_REGISTER, .cfa_register = RSP, .cfa_offset = 24, RETURN_AND_FP(-16) },
 	    FRAME },
@@ -81,7 +81,7 @@ static const struct {
 	  77,
 	  0,
 	  { RETURN_TO(1), TO_START },
-	  END_TAG_COMPLETE },
+	  STACK_END_COMPLETE },
 	{ "rbp further down in the frame",
 	  { { .cfa = CFA_REGISTER, .cfa_register = RSP, .cfa_offset = 40, RETURN_AND_FP(-40) },
 	    FRAME },
@@ -89,14 +89,14 @@ static const struct {
 	  77,
 	  0,
 	  { RETURN_TO(1), TO_START },
-	  END_TAG_COMPLETE },
+	  STACK_END_COMPLETE },
 	{ "rbp left alone on the way to the function that uses it",
 	  { CALL(8), CALL(16), FRAME },
 	  { RETURN_TO(1), 0, RETURN_TO(2), 0, 0, TO_START },
 	  AT(4),
 	  0,
 	  { RETURN_TO(1), RETURN_TO(2), TO_START },
-	  END_TAG_COMPLETE },
+	  STACK_END_COMPLETE },
 	{ "a stack realigned: the CFA lies in memory, rbp behind rbp",
 	  { { .cfa = CFA_DEREF,
 	      .cfa_register = RBP,
@@ -108,7 +108,7 @@ static const struct {
 	  AT(2),
 	  0,
 	  { RETURN_TO(1), TO_START },
-	  END_TAG_COMPLETE },
+	  STACK_END_COMPLETE },
 	{ "the CFA in memory and a distance", // as the dynamic linker's trampolines have it
 	  { { .cfa = CFA_DEREF,
 	      .cfa_register = RSP,
@@ -119,56 +119,56 @@ static const struct {
 	  0,
 	  0,
 	  { TO_START },
-	  END_TAG_COMPLETE },
+	  STACK_END_COMPLETE },
 	{ "the CFA on another register, which the leaf has",
 	  { { .cfa = CFA_REGISTER, .cfa_register = RBX, .cfa_offset = 8, RETURN } },
 	  { 0, 0, TO_START },
 	  0,
 	  AT(2),
 	  { TO_START },
-	  END_TAG_COMPLETE },
+	  STACK_END_COMPLETE },
 	{ "the CFA on another register, which nobody knows of a caller",
 	  { CALL(8), { .cfa = CFA_REGISTER, .cfa_register = RBX, .cfa_offset = 8, RETURN } },
 	  { RETURN_TO(1), 0, TO_START },
 	  0,
 	  AT(2),
 	  { RETURN_TO(1) },
-	  END_TAG_UNSUPPORTED },
+	  STACK_END_UNSUPPORTED },
 	{ "the CFA in memory by a register that nobody knows",
 	  { CALL(8), { .cfa = CFA_DEREF, .cfa_register = R10, RETURN } },
 	  { RETURN_TO(1), 0, TO_START },
 	  0,
 	  0,
 	  { RETURN_TO(1) },
-	  END_TAG_UNSUPPORTED },
+	  STACK_END_UNSUPPORTED },
 	{ "the return address in a register",
 	  { { BY(SAVED_IN_REGISTER << 4), .return_offset = RBX } },
 	  { 0 },
 	  0,
 	  TO_START,
 	  { TO_START },
-	  END_TAG_COMPLETE },
+	  STACK_END_COMPLETE },
 	{ "where clone() comes back to a new thread, with 0",
 	  { { BY(SAVED_AT_CFA << 4), .return_offset = -8, .flags = RULE_CLONED } },
 	  { RETURN_TO(1), TO_START },
 	  0,
 	  0,
 	  { 0 },
-	  END_TAG_COMPLETE },
+	  STACK_END_COMPLETE },
 	{ "a caller in such code has been there for long",
 	  { CALL(8), { BY(SAVED_AT_CFA << 4), .return_offset = -8, .flags = RULE_CLONED } },
 	  { RETURN_TO(1), TO_START },
 	  0,
 	  0,
 	  { RETURN_TO(1), TO_START },
-	  END_TAG_COMPLETE },
+	  STACK_END_COMPLETE },
 	{ "the return address in a register that nobody knows of a caller",
 	  { CALL(8), { BY(SAVED_IN_REGISTER << 4), .return_offset = RBX } },
 	  { RETURN_TO(1), 0 },
 	  0,
 	  TO_START,
 	  { RETURN_TO(1) },
-	  END_TAG_UNSUPPORTED },
+	  STACK_END_UNSUPPORTED },
 	{ "rbp in another register of the leaf",
 	  { { .cfa = CFA_REGISTER,
 	      .cfa_register = RSP,
@@ -181,7 +181,7 @@ static const struct {
 	  77,
 	  AT(3),
 	  { RETURN_TO(1), TO_START },
-	  END_TAG_COMPLETE },
+	  STACK_END_COMPLETE },
 	{ "the return address elsewhere in the frame",
 	  { { .cfa = CFA_REGISTER,
 	      .cfa_register = RSP,
@@ -192,21 +192,21 @@ static const struct {
 	  0,
 	  0,
 	  { TO_START },
-	  END_TAG_COMPLETE },
+	  STACK_END_COMPLETE },
 	{ "no return address: this was the first function",
 	  { { BY(SAVED_UNDEFINED << 4) } },
 	  { RETURN_TO(1) },
 	  0,
 	  0,
 	  { 0 },
-	  END_TAG_COMPLETE },
+	  STACK_END_COMPLETE },
 	{ "a return address of 0 is the start of a thread",
 	  { CALL(8) },
 	  { 0 },
 	  0,
 	  0,
 	  { 0 },
-	  END_TAG_COMPLETE },
+	  STACK_END_COMPLETE },
 	{ "rbp lost, and then wanted",
 	  { { .cfa = CFA_REGISTER,
 	      .cfa_register = RSP,
@@ -218,142 +218,148 @@ static const struct {
 	  AT(1),
 	  0,
 	  { RETURN_TO(1) },
-	  END_TAG_FAULT },
+	  STACK_END_FAULT },
 	{ "a table that ends here",
 	  { { .cfa = CFA_NO_TABLE } },
 	  { TO_START },
 	  0,
 	  0,
 	  { 0 },
-	  END_TAG_NO_TABLE },
+	  STACK_END_NO_TABLE },
 	{ "a rule that no compiler writes",
 	  { { .cfa = CFA_UNSUPPORTED } },
 	  { TO_START },
 	  0,
 	  0,
 	  { 0 },
-	  END_TAG_UNSUPPORTED },
+	  STACK_END_UNSUPPORTED },
 	{ "a kind of rule that there is not",
 	  { { .cfa = 200, RETURN } },
 	  { TO_START },
 	  0,
 	  0,
 	  { 0 },
-	  END_TAG_UNSUPPORTED },
-	{ "a return into a hole", { CALL(8) }, { HOLE }, 0, 0, { HOLE }, END_TAG_NO_MAPPING },
+	  STACK_END_UNSUPPORTED },
+	{ "a return into a hole", { CALL(8) }, { HOLE }, 0, 0, { HOLE }, STACK_END_NO_MAPPING },
 	{ "a return into a file whose table is not there yet",
 	  { CALL(8) },
 	  { UNKNOWN + 8 },
 	  0,
 	  0,
 	  { UNKNOWN + 8 },
-	  END_TAG_NO_MAPPING },
+	  STACK_END_NO_MAPPING },
 	{ "a return into a file without unwind information",
 	  { CALL(8) },
 	  { WITHOUT_TABLE + 8 },
 	  0,
 	  0,
 	  { WITHOUT_TABLE + 8 },
-	  END_TAG_NO_TABLE },
-	{ "a return into the first page", { CALL(8) }, { 0x123 }, 0, 0, { 0 }, END_TAG_BAD_FRAME },
+	  STACK_END_NO_TABLE },
+	{ "a return into the first page",
+	  { CALL(8) },
+	  { 0x123 },
+	  0,
+	  0,
+	  { 0 },
+	  STACK_END_BAD_FRAME },
 	{ "a return into the kernel",
 	  { CALL(8) },
 	  { 0xffffffff81000000 },
 	  0,
 	  0,
 	  { 0 },
-	  END_TAG_BAD_FRAME },
+	  STACK_END_BAD_FRAME },
 	{ "a frame that points to itself",
 	  { FRAME, FRAME },
 	  { 0, 0, AT(2), RETURN_TO(1) },
 	  AT(2),
 	  0,
 	  { RETURN_TO(1) },
-	  END_TAG_BAD_FRAME },
+	  STACK_END_BAD_FRAME },
 	{ "a cycle of two",
 	  { FRAME, FRAME },
 	  { AT(2), RETURN_TO(1), AT(0), RETURN_TO(1) },
 	  AT(0),
 	  0,
 	  { RETURN_TO(1), RETURN_TO(1) },
-	  END_TAG_BAD_FRAME },
+	  STACK_END_BAD_FRAME },
 	{ "rbp below rsp",
 	  { CALL(16), FRAME },
 	  { TO_START, RETURN_TO(1) },
 	  AT(-1),
 	  0,
 	  { RETURN_TO(1) },
-	  END_TAG_BAD_FRAME },
+	  STACK_END_BAD_FRAME },
 	{ "a CFA below rsp",
 	  { CALL(16), CALL(-8) },
 	  { TO_START, RETURN_TO(1) },
 	  0,
 	  0,
 	  { RETURN_TO(1) },
-	  END_TAG_BAD_FRAME },
+	  STACK_END_BAD_FRAME },
 	{ "a caller without a frame",
 	  { CALL(16), CALL(0) },
 	  { 0, RETURN_TO(1) },
 	  0,
 	  0,
 	  { RETURN_TO(1) },
-	  END_TAG_BAD_FRAME },
+	  STACK_END_BAD_FRAME },
 	{ "a CFA that is not aligned",
 	  { CALL(12) },
 	  { TO_START << 32, 0 },
 	  0,
 	  0,
 	  { 0 },
-	  END_TAG_BAD_FRAME },
+	  STACK_END_BAD_FRAME },
 	{ "a CFA in memory that cannot be read",
 	  { CALL(0x10000) },
 	  { 0 },
 	  0,
 	  0,
 	  { 0 },
-	  END_TAG_FAULT },
+	  STACK_END_FAULT },
 	{ "a CFA at the end of all addresses",
 	  { FRAME },
 	  { 0 },
 	  UINT64_MAX - 8,
 	  0,
 	  { 0 },
-	  END_TAG_FAULT },
+	  STACK_END_FAULT },
 	{ "a CFA that is to be read where nothing is",
 	  { { .cfa = CFA_DEREF, .cfa_register = RBP, .cfa_offset = -8, RETURN } },
 	  { 0 },
 	  0,
 	  0,
 	  { 0 },
-	  END_TAG_FAULT },
+	  STACK_END_FAULT },
 	{ "code made at run time, by frame pointer",
 	  { CALL(8), FRAME },
 	  { JIT + 8, 0, AT(4), RETURN_TO(1), 0, TO_START },
 	  AT(2),
 	  0,
 	  { JIT + 8, RETURN_TO(1), TO_START },
-	  END_TAG_COMPLETE },
+	  STACK_END_COMPLETE },
 	{ "code made at run time without a frame pointer",
 	  { CALL(8) },
 	  { JIT + 8 },
 	  1,
 	  0,
 	  { JIT + 8 },
-	  END_TAG_NO_FRAME_POINTER },
+	  STACK_END_NO_FRAME_POINTER },
 	{ "code made at run time whose frame is further away than a stack is large",
 	  { CALL(8) },
 	  { JIT + 8 },
 	  AT(0) + FRAME_BYTES_MAX + 16,
 	  0,
 	  { JIT + 8 },
-	  END_TAG_NO_FRAME_POINTER },
+	  STACK_END_NO_FRAME_POINTER },
 	{ "code made at run time as the first",
 	  { CALL(8) },
 	  { JIT + 8 },
 	  0,
 	  0,
 	  { JIT + 8 },
-	  END_TAG_COMPLETE },
+	  STACK_END_COMPLETE },
 };
 
 static void record_program(const struct unwind_rule *rules, uint32_t count)
@@ -434,7 +440,7 @@ TEST(where_clone_comes_back_to_who_called_it_there_is_a_caller)
 	struct unwind unwind = unwind_from(PC(0), registers);
 
 	expect_callers(&unwind, callers, 1, "the thread that called it");
-	EXPECT_EQ(END_TAG_COMPLETE, unwind.end, "and who called that");
+	EXPECT_EQ(STACK_END_COMPLETE, unwind.end, "and who called that");
 }
 
 TEST(code_made_at_run_time_is_marked_so)
@@ -464,7 +470,7 @@ TEST(a_return_address_belongs_to_the_call_before_it)
 	record_program(rules, 3);
 	record_stack(words, 4);
 	struct unwind unwind = unwind_from(PC(0), registers);
-	EXPECT_EQ(END_TAG_COMPLETE, unwind.end, "function 1 made the call");
+	EXPECT_EQ(STACK_END_COMPLETE, unwind.end, "function 1 made the call");
 	EXPECT_EQ(2, unwind.frame_count, "function 1 and the first");
 	EXPECT_EQ(FUNCTION(2) - 1, recorded.frames[0].address, "in function 1");
 }
@@ -480,17 +486,17 @@ TEST(a_replaced_return_address_is_followed_to_where_it_led)
 	record_program(rules, 3);
 	record_stack(words, 6);
 	struct unwind unwind = unwind_from(PC(0), registers);
-	EXPECT_EQ(END_TAG_NO_MAPPING, unwind.end, "nobody says what belongs there");
+	EXPECT_EQ(STACK_END_NO_MAPPING, unwind.end, "nobody says what belongs there");
 	recorded.pending[0] = (struct pending_return){ AT(3), RETURN_TO(2) };
 	recorded.pending[1] = (struct pending_return){ AT(3), RETURN_TO(2) }; // probed twice
 	recorded.pending[2] = (struct pending_return){ AT(5), TO_START };
 	recorded.pending_count = 3;
 	unwind = unwind_from(PC(0), registers);
-	EXPECT_EQ(END_TAG_COMPLETE, unwind.end, "both are known");
+	EXPECT_EQ(STACK_END_COMPLETE, unwind.end, "both are known");
 	expect_callers(&unwind, callers, 4, "both are known");
 	recorded.pending_count = 2;
 	unwind = unwind_from(PC(0), registers);
-	EXPECT_EQ(END_TAG_NO_MAPPING, unwind.end, "one is known");
+	EXPECT_EQ(STACK_END_NO_MAPPING, unwind.end, "one is known");
 }
 
 TEST(a_leaf_stands_where_it_stands)
@@ -502,7 +508,7 @@ TEST(a_leaf_stands_where_it_stands)
 	record_program(rules, 2);
 	record_stack(words, 1);
 	struct unwind unwind = unwind_from(FUNCTION(1), registers); // its first instruction
-	EXPECT_EQ(END_TAG_COMPLETE, unwind.end, "function 1's rule");
+	EXPECT_EQ(STACK_END_COMPLETE, unwind.end, "function 1's rule");
 	EXPECT_EQ(FUNCTION(1), unwind.leaf.address, "where it is");
 }
 
@@ -572,7 +578,7 @@ TEST(a_signal_s_frame_gives_every_register_and_an_exact_pc)
 	record_stack(words, 2);
 	struct unwind unwind = unwind_signal_at(&interrupted);
 
-	EXPECT_EQ(END_TAG_COMPLETE, unwind.end, "the stack goes on, on another stack");
+	EXPECT_EQ(STACK_END_COMPLETE, unwind.end, "the stack goes on, on another stack");
 	EXPECT_EQ(3, unwind.frame_count, "trampoline, interrupted function, first function");
 	EXPECT_EQ(RETURN_TO(1) - 1, recorded.frames[0].address, "the trampoline");
 	EXPECT_EQ(FUNCTION(3), recorded.frames[1].address, "the interrupted function, exactly");
@@ -585,14 +591,17 @@ static const struct {
 	uint32_t end;
 	uint32_t frames;
 } signals[] = {
-	{ "a pc in the kernel", { .rip = 0xffffffff81000000 }, END_TAG_NO_MAPPING, 2 },
-	{ "a pc of 0", { .rip = 0 }, END_TAG_NO_MAPPING, 2 },
-	{ "an sp that is no address", { .rip = FUNCTION(0), .rsp = 1ULL << 63 }, END_TAG_FAULT, 2 },
+	{ "a pc in the kernel", { .rip = 0xffffffff81000000 }, STACK_END_NO_MAPPING, 2 },
+	{ "a pc of 0", { .rip = 0 }, STACK_END_NO_MAPPING, 2 },
+	{ "an sp that is no address",
+	  { .rip = FUNCTION(0), .rsp = 1ULL << 63 },
+	  STACK_END_FAULT,
+	  2 },
 	{ "an sp that is not aligned",
 	  { .rip = FUNCTION(0), .rsp = STACK_BASE + 1 },
-	  END_TAG_BAD_FRAME,
+	  STACK_END_BAD_FRAME,
 	  2 },
-	{ "an sp that wraps", { .rip = FUNCTION(0), .rsp = UINT64_MAX - 3 }, END_TAG_FAULT, 2 },
+	{ "an sp that wraps", { .rip = FUNCTION(0), .rsp = UINT64_MAX - 3 }, STACK_END_FAULT, 2 },
 };
 
 TEST(hostile_signal_frames_end_the_stack)
@@ -616,7 +625,7 @@ TEST(a_cycle_of_signal_frames_ends)
 
 	record_program(signal_rules, 4);
 	struct unwind unwind = unwind_signal_at(&back);
-	EXPECT_EQ(END_TAG_DEPTH, unwind.end, "at the limit");
+	EXPECT_EQ(STACK_END_DEPTH, unwind.end, "at the limit");
 	EXPECT_EQ(STACK_DEPTH_MAX - 1, unwind.frame_count, "as many as there is room for");
 }
 
@@ -627,7 +636,7 @@ TEST(a_signal_frame_that_is_cut_is_a_fault)
 
 	record_program(signal_rules, 4);
 	record_stack(words, 4);
-	EXPECT_EQ(END_TAG_FAULT, unwind_from(PC(0), registers).end, "half a frame");
+	EXPECT_EQ(STACK_END_FAULT, unwind_from(PC(0), registers).end, "half a frame");
 }
 
 /* ---- depth --------------------------------------------------------------------------------- */
@@ -653,11 +662,11 @@ TEST(a_stack_is_complete_up_to_the_depth_limit_and_no_further)
 	struct unwind unwind = unwind_deep(STACK_DEPTH_MAX - 1);
 
 	EXPECT_EQ(STACK_DEPTH_MAX - 1, unwind.frame_count, "as deep as it goes");
-	EXPECT_EQ(END_TAG_COMPLETE, unwind.end, "as deep as it goes");
+	EXPECT_EQ(STACK_END_COMPLETE, unwind.end, "as deep as it goes");
 
 	unwind = unwind_deep(STACK_DEPTH_MAX);
 	EXPECT_EQ(STACK_DEPTH_MAX - 1, unwind.frame_count, "one too deep");
-	EXPECT_EQ(END_TAG_DEPTH, unwind.end, "one too deep");
+	EXPECT_EQ(STACK_END_DEPTH, unwind.end, "one too deep");
 }
 
 TEST(a_rule_that_was_found_is_used_again_without_its_table)
@@ -675,21 +684,21 @@ TEST(a_rule_that_was_found_is_used_again_without_its_table)
 		struct unwind unwind = unwind_from(PC(0), registers);
 
 		expect_callers(&unwind, callers, 2, i ? "again" : "at first");
-		EXPECT_EQ(END_TAG_COMPLETE, unwind.end, "end");
+		EXPECT_EQ(STACK_END_COMPLETE, unwind.end, "end");
 		free(recorded.tables[0].pages);
 		recorded.tables[0].pages = NULL;
 	}
 
 	recorded.generation = 8;
 	struct unwind unwind = unwind_from(PC(0), registers);
-	EXPECT_EQ(END_TAG_NO_TABLE, unwind.end, "published again, without a table");
+	EXPECT_EQ(STACK_END_NO_TABLE, unwind.end, "published again, without a table");
 
 	// One program has written the rule while another was about to write the rest.
 	recorded.generation = 7;
 	for EACH (known, recorded.known)
 		known->rule[1] ^= 1;
 	unwind = unwind_from(PC(0), registers);
-	EXPECT_EQ(END_TAG_NO_TABLE, unwind.end, "of two rules one half each");
+	EXPECT_EQ(STACK_END_NO_TABLE, unwind.end, "of two rules one half each");
 }
 
 TEST(without_mappings_only_the_leaf_is_kept)
@@ -698,7 +707,7 @@ TEST(without_mappings_only_the_leaf_is_kept)
 
 	record_nothing();
 	struct unwind unwind = unwind_from(PC(0), registers);
-	EXPECT_EQ(END_TAG_NO_MAPPING, unwind.end, "nothing is published yet");
+	EXPECT_EQ(STACK_END_NO_MAPPING, unwind.end, "nothing is published yet");
 	EXPECT_EQ(0, unwind.frame_count, "no caller");
 	EXPECT_EQ(PC(0), unwind.leaf.address, "the leaf");
 }

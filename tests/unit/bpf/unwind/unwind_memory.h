@@ -187,6 +187,6 @@ static inline struct unwind unwind_from(uint64_t pc, const uint64_t registers[UN
 	while (recorded.steps++ < UNWIND_STEPS_MAX && !unwind_step(&unwind))
 		;
 	if (unwind.end == UNWIND_GOES_ON)
-		unwind.end = END_TAG_DEPTH;
+		unwind.end = STACK_END_DEPTH;
 	return unwind;
 }

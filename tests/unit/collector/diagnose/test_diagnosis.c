@@ -28,9 +28,9 @@ TEST(the_verdict_comes_with_the_stacks_that_show_it)
 	struct diagnosis diagnosis = diagnose(&fixture, "llm", 0, 60);
 	EXPECT_STR("gil", verdict_class_name(diagnosis.verdict.class), "class");
 	EXPECT_EQ(60, diagnosis.figures.running_ns / 1000000000, "running");
-	EXPECT_EQ(900, diagnosis.figures.wait_ns[WAIT_FOR_IDLE] / 1000000000, "idle");
-	EXPECT_EQ(0, diagnosis.figures.wait_ns[WAIT_FOR_DISK], "after the range");
-	EXPECT_EQ(0, diagnosis.figures.wait_ns[WAIT_FOR_LOCK], "of another service");
+	EXPECT_EQ(900, diagnosis.figures.wait_ns[WAIT_CLASS_IDLE] / 1000000000, "idle");
+	EXPECT_EQ(0, diagnosis.figures.wait_ns[WAIT_CLASS_DISK], "after the range");
+	EXPECT_EQ(0, diagnosis.figures.wait_ns[WAIT_CLASS_LOCK], "of another service");
 	EXPECT_EQ(2, diagnosis.evidence[0].stack_count, "stacks");
 	EXPECT_STR("take_gil", frame(&diagnosis, 0, 0), "leaf");
 	EXPECT_STR("tokenize", frame(&diagnosis, 0, 1), "caller of the largest");

@@ -605,7 +605,7 @@ TEST(locks_are_told_with_who_ends_the_waits_and_who_runs_meanwhile)
 TEST(the_late_rank_of_the_communicator_that_waits_most_is_named)
 {
 	struct fixture fixture;
-	const char *type = "nccl:lag:nanoseconds:wall:nanoseconds";
+	const char *type = "nccl:skew:nanoseconds:wall:nanoseconds";
 	const char *stack = "main;step;load;ncclAllReduce";
 
 	set_up(&fixture);

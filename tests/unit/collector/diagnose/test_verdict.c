@@ -62,16 +62,16 @@ static struct verdict_figures figures_of(size_t i)
 		.queued_ns = SECONDS(cases[i].queued),
 		.throttled_ns = SECONDS(cases[i].throttled),
 		.throttled_of_ns = SECONDS(cases[i].running + cases[i].queued),
-		.wait_ns = { [WAIT_FOR_GIL] = SECONDS(cases[i].gil),
-			     [WAIT_FOR_LOCK] = SECONDS(cases[i].lock),
-			     [WAIT_FOR_DISK] = SECONDS(cases[i].disk),
-			     [WAIT_FOR_NETWORK] = SECONDS(cases[i].network),
-			     [WAIT_FOR_PIPE] = SECONDS(cases[i].pipe),
-			     [WAIT_FOR_IDLE] = SECONDS(cases[i].idle),
-			     [WAIT_FOR_SLEEP] = SECONDS(cases[i].sleep),
-			     [WAIT_FOR_POLL] = SECONDS(cases[i].poll),
-			     [WAIT_FOR_CHILD] = SECONDS(cases[i].child),
-			     [WAIT_FOR_OTHER] = SECONDS(cases[i].other) },
+		.wait_ns = { [WAIT_CLASS_GIL] = SECONDS(cases[i].gil),
+			     [WAIT_CLASS_LOCK] = SECONDS(cases[i].lock),
+			     [WAIT_CLASS_DISK] = SECONDS(cases[i].disk),
+			     [WAIT_CLASS_NETWORK] = SECONDS(cases[i].network),
+			     [WAIT_CLASS_PIPE] = SECONDS(cases[i].pipe),
+			     [WAIT_CLASS_IDLE] = SECONDS(cases[i].idle),
+			     [WAIT_CLASS_SLEEP] = SECONDS(cases[i].sleep),
+			     [WAIT_CLASS_POLL] = SECONDS(cases[i].poll),
+			     [WAIT_CLASS_CHILD] = SECONDS(cases[i].child),
+			     [WAIT_CLASS_OTHER] = SECONDS(cases[i].other) },
 	};
 }
 
@@ -97,7 +97,7 @@ TEST(a_verdict_does_not_depend_on_how_many_pods_there_are)
 		figures.queued_ns *= 100;
 		for (int k = 0; k < CPU_USE_COUNT; k++)
 			figures.cpu_ns[k] *= 100;
-		for (int k = 0; k < WAIT_FOR_COUNT; k++)
+		for (int k = 0; k < WAIT_CLASS_COUNT; k++)
 			figures.wait_ns[k] *= 100;
 		struct verdict verdict = verdict_of(&figures);
 		EXPECT_STR(verdict_class_name(cases[i].class), verdict_class_name(verdict.class),
@@ -126,7 +126,7 @@ TEST(confidence_needs_time_and_distance)
 {
 	struct verdict_figures figures = figures_of(7); // a mutex
 	EXPECT_EQ(CONFIDENCE_HIGH, verdict_of(&figures).confidence, "far above");
-	figures.wait_ns[WAIT_FOR_LOCK] = SECONDS(12);
+	figures.wait_ns[WAIT_CLASS_LOCK] = SECONDS(12);
 	figures.running_ns = SECONDS(20);
 	EXPECT_EQ(VERDICT_CPU_NATIVE, verdict_of(&figures).class, "CPU");
 	EXPECT_EQ(CONFIDENCE_MEDIUM, verdict_of(&figures).confidence, "not far above");
@@ -149,9 +149,9 @@ TEST(classes_have_words_and_those_that_show_stacks_a_profile)
 		EXPECT_EQ(class >= VERDICT_THROTTLED, verdict_class_profile(class, &wait) != NULL,
 			  verdict_class_name(class));
 	}
-	for (int i = 0; i < WAIT_FOR_COUNT; i++)
-		EXPECT_EQ(i, wait_for_of_name(wait_for_name((enum wait_for)i)), "wait");
-	EXPECT_EQ(WAIT_FOR_OTHER, wait_for_of_name("of a newer agent"), "unknown");
+	for (int i = 0; i < WAIT_CLASS_COUNT; i++)
+		EXPECT_EQ(i, wait_class_find(wait_class_name((enum wait_class)i)), "wait");
+	EXPECT_EQ(WAIT_CLASS_OTHER, wait_class_find("of a newer agent"), "unknown");
 }
 
 RUN_TESTS(cmocka_unit_test(each_cause_has_its_verdict),

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Load shedding in words. Pure functions.
+
+import { KNOBS, LABEL_VALUES } from "./contract.js";
+
+/** The labels that say what a step of load shedding is. */
+export const SHEDDING_LABELS = ["knob", "step", "pid", "comm"];
+
+/** A step in words: "off-CPU stacks at 1/16", "off-CPU stacks of nginx (4711) off". */
+export function knobSentence({ knob, step = "", pid = "", comm = "" }) {
+	const process = comm ? `${comm} (${pid})` : `process ${pid}`;
+
+	if (!Object.hasOwn(KNOBS, knob))
+		return `${knob} ${step}`;
+	return KNOBS[knob].sentence.replace(/\{(step|process)\}/g, (unused, field) => (field === "step" ? step : process));
+}
+
+/** What it means that @knob is turned down; "" of one that is not known. */
+export function knobMeaning(knob) {
+	return Object.hasOwn(KNOBS, knob) ? LABEL_VALUES.knob[knob].meaning : "";
+}

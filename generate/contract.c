@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prints the declarations of base/contract/ as JSON: what the page, the API's description, the docs and the
+// tests are made of (generate/render).
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/contract/frame_kinds.h"
+#include "base/contract/knobs.h"
+#include "base/contract/label_names.h"
+#include "base/contract/label_values.h"
+#include "base/contract/profile_types.h"
+#include "base/contract/stack_ends.h"
+#include "base/contract/thread_states.h"
+#include "base/contract/wait_classes.h"
+
+static bool is_first; // of the object or array that is open
+
+static void put_text(const char *text)
+{
+	putchar('"');
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			putchar('\\');
+		putchar(*text);
+	}
+	putchar('"');
+}
+
+/* Begin a member or, without @key, an item. */
+static void begin(const char *key)
+{
+	printf("%s\n", is_first ? "" : ",");
+	is_first = false;
+	if (!key)
+		return;
+	put_text(key);
+	putchar(':');
+}
+
+static void open_with(const char *key, char bracket)
+{
+	begin(key);
+	putchar(bracket);
+	is_first = true;
+}
+
+static void close_with(char bracket)
+{
+	putchar(bracket);
+	is_first = false;
+}
+
+/* NULL: there is no such member. */
+static void put(const char *key, const char *text)
+{
+	if (!text)
+		return;
+	begin(key);
+	put_text(text);
+}
+
+/** @texts ends with NULL. */
+static void put_list(const char *key, const char *const *texts)
+{
+	open_with(key, '[');
+	for (; *texts; texts++)
+		put(NULL, *texts);
+	close_with(']');
+}
+
+static void put_reduced_by(const struct profile_type_spec *spec)
+{
+	open_with("reducedBy", '[');
+	for (uint32_t i = 0; i < spec->reduced_by_count; i++)
+		put(NULL, knob_spec(spec->reduced_by[i])->token);
+	close_with(']');
+}
+
+static void put_profile_types(void)
+{
+	uint32_t count;
+	const struct profile_type_spec *specs = profile_type_specs(&count);
+
+	open_with("sections", '[');
+	for (int i = 0; i < PROFILE_SECTION_COUNT; i++)
+		put(NULL, profile_section_title((enum profile_section)i));
+	close_with(']');
+	open_with("profileTypes", '[');
+	for (uint32_t i = 0; i < count; i++) {
+		const struct profile_type_spec *spec = &specs[i];
+
+		open_with(NULL, '{');
+		put("id", spec->id);
+		put("type", spec->type);
+		put("word", spec->word);
+		put("title", spec->title);
+		put("section", profile_section_title(spec->section));
+		put("meaning", spec->meaning);
+		put("rate", spec->rate);
+		put("groupBy", spec->group_by);
+		put_list("labels", spec->labels);
+		put_reduced_by(spec);
+		put("noStacks", spec->no_stacks);
+		put_list("see", spec->see);
+		close_with('}');
+	}
+	close_with(']');
+}
+
+static void put_value(const char *value, const char *title, const char *meaning)
+{
+	open_with(value, '{');
+	put("title", title);
+	put("meaning", meaning);
+	close_with('}');
+}
+
+static void put_label_values(void)
+{
+	uint32_t count;
+	const struct label_value_spec *values = label_value_specs(&count);
+
+	open_with("labelValues", '{');
+	open_with(LABEL_STATE, '{');
+	for (int i = 0; i < THREAD_STATE_COUNT; i++)
+		put_value(thread_states[i].token, thread_states[i].title, thread_states[i].meaning);
+	close_with('}');
+	open_with(LABEL_WAIT, '{');
+	for (int i = 0; i < WAIT_CLASS_COUNT; i++) {
+		const struct wait_class_spec *class = wait_class_spec((enum wait_class)i);
+
+		put_value(class->token, class->title, class->meaning);
+	}
+	close_with('}');
+	open_with(LABEL_KNOB, '{');
+	for (int i = 0; i < KNOB_COUNT; i++) {
+		const struct knob_spec *knob = knob_spec((enum knob)i);
+
+		put_value(knob->token, knob->title, knob->meaning);
+	}
+	close_with('}');
+	// The rows of a label are next to each other.
+	for (uint32_t i = 0; i < count; i++) {
+		if (!i || strcmp(values[i - 1].label, values[i].label) != 0)
+			open_with(values[i].label, '{');
+		put_value(values[i].value, values[i].title, values[i].meaning);
+		if (i == count - 1 || strcmp(values[i + 1].label, values[i].label) != 0)
+			close_with('}');
+	}
+	close_with('}');
+}
+
+static void put_knobs(void)
+{
+	open_with("knobs", '{');
+	for (int i = 0; i < KNOB_COUNT; i++) {
+		const struct knob_spec *knob = knob_spec((enum knob)i);
+
+		open_with(knob->token, '{');
+		put("sentence", knob->sentence);
+		put("steps", knob->steps);
+		close_with('}');
+	}
+	close_with('}');
+}
+
+static void put_labels(void)
+{
+	uint32_t count;
+	const struct label_spec *labels = label_specs(&count);
+
+	open_with("labels", '{');
+	for (uint32_t i = 0; i < count; i++)
+		put(labels[i].name, labels[i].meaning);
+	close_with('}');
+}
+
+static void put_stacks(void)
+{
+	open_with("frameKinds", '[');
+	for (int i = 0; i < FRAME_KIND_COUNT; i++)
+		put(NULL, frame_kind_name((enum frame_kind)i));
+	close_with(']');
+	open_with("stackEnds", '{');
+	for (int i = 0; i < STACK_END_COUNT; i++) {
+		const struct stack_end_spec *end = stack_end_spec((enum stack_end)i);
+
+		put_value(end->token, end->title, end->meaning);
+	}
+	close_with('}');
+}
+
+int main(void)
+{
+	is_first = true;
+	putchar('{');
+	put_profile_types();
+	put_labels();
+	put_label_values();
+	put_knobs();
+	put_stacks();
+	close_with('}');
+	putchar('\n');
+	return fflush(stdout) == 0 ? 0 : 1;
+}
