@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/config_setting.h"
 #include "base/version.h"
 
 enum {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Durations, sizes and moments as users write them, to numbers.
-#include "base/config.h"
+#include "base/config_quantity.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <time.h>
 

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/config_quantity.h"
 
 const struct config_option *config_find(const struct config_program *program, const char *name)
 {

@@ -1,8 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// Within config: the table of settings, looked up by name and set from text, whatever the source.
+// The table in which a program declares its settings; they are looked up by name and set from text, whatever the
+// source.
 #pragma once
 
-#include "base/config.h"
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/labels.h"
+
+enum config_kind {
+	CONFIG_STRING,   // char *, NULL or from malloc(); owned by the caller, also after a failure
+	CONFIG_UINT,     // uint64_t; bounds checked
+	CONFIG_BOOL,     // bool; a flag alone means true; "true"/"false" in file and environment
+	CONFIG_DURATION, // uint64_t nanoseconds; "20ms", "5s", "2h", "7d"; bounds in nanoseconds
+	CONFIG_SIZE,     // uint64_t bytes; "64MiB", "1GB"; bounds in bytes
+	CONFIG_LABELS, // struct labels; --label k=v may be repeated; file: a mapping; environment: k=v,k2=v2
+};
+
+struct config_option {
+	const char *name; // "grpc", "retention": lower case, words joined by '-'
+	char letter;      // short flag, or 0
+	enum config_kind kind;
+	void *value;              // where the parsed value goes
+	const char *default_text; // parsed first; NULL: leave *value as it is
+	uint64_t min, max;        // for UINT, DURATION, SIZE; max 0: no upper bound
+	const char *argument;     // "ADDR" in --help; NULL for BOOL
+	const char *help; // one sentence, no full stop needed; the default is appended by --help
+};
+
+struct config_program {
+	const char *name;    // "cairn-agent"
+	const char *summary; // one sentence
+	const char *usage;   // "cairn record -d N [-p PID | -- COMMAND...]"; NULL: name [OPTIONS]
+	const char *notes;   // examples and such after the options, or NULL
+	const struct config_option *options;
+	uint32_t option_count;
+};
 
 /** Longest name of a setting. */
 enum { CONFIG_NAME_BYTES = 64 };

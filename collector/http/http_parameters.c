@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/config.h"
+#include "base/config_quantity.h"
 #include "base/profile_type.h"
 
 enum {

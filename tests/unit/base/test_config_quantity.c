@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/config.h"
+#include "base/config_quantity.h"
 
 static const struct {
 	const char *text;
