@@ -528,7 +528,8 @@ int export_request_decode(const void *bytes, size_t size, struct batch_id *ret_b
 			? NULL
 			: cairn__v1__export_request__unpack(&memory.allocator, size, bytes);
 	if (!message)
-		return message_memory_refusal(&memory, "ExportRequest", size, err);
+		return message_memory_refusal(&memory, "ExportRequest", size,
+					      EXPORT_MESSAGE_BYTES_MAX, err);
 
 	_cleanup_(decoder_deinit) struct decoder decoder = { .message = message, .err = err };
 	int rc = decode_batch(message, &batch, err);

@@ -70,7 +70,8 @@ int export_response_decode(const void *bytes, size_t size, struct export_respons
 			? NULL
 			: cairn__v1__export_response__unpack(&memory.allocator, size, bytes);
 	if (!message)
-		return message_memory_refusal(&memory, "ExportResponse", size, err);
+		return message_memory_refusal(&memory, "ExportResponse", size,
+					      EXPORT_MESSAGE_BYTES_MAX, err);
 	int rc = decode_response(message, ret_response, err);
 	cairn__v1__export_response__free_unpacked(message, &memory.allocator);
 	return rc;

@@ -5,8 +5,6 @@
 #include <malloc.h>
 #include <stdlib.h>
 
-#include "proto/export_message.h"
-
 enum {
 	// Bytes of memory per byte of message, and some to begin with. Real batches take 2 to 4 with
 	// malloc()'s own overhead, a dictionary of short names 6; a hostile message could ask for 80.
@@ -49,11 +47,11 @@ void message_memory_init(struct message_memory *memory, size_t message_size)
 }
 
 int message_memory_refusal(const struct message_memory *memory, const char *name,
-			   size_t message_size, struct error *err)
+			   size_t message_size, size_t message_size_max, struct error *err)
 {
-	if (message_size > EXPORT_MESSAGE_BYTES_MAX)
-		return error_set(err, -E2BIG, "%s: %zu bytes, expected at most %d", name,
-				 message_size, EXPORT_MESSAGE_BYTES_MAX);
+	if (message_size > message_size_max)
+		return error_set(err, -E2BIG, "%s: %zu bytes, expected at most %zu", name,
+				 message_size, message_size_max);
 	if (memory->refused)
 		return error_set(err, -E2BIG, "%s: %zu bytes ask for more than %zu bytes of memory",
 				 name, message_size, memory->size_max);

@@ -22,7 +22,7 @@ void message_memory_init(struct message_memory *memory, size_t message_size);
 
 /**
  * Why could the message not be unpacked? Returns -E2BIG if it is larger than
- * EXPORT_MESSAGE_BYTES_MAX or asked for too much memory, otherwise -EBADMSG; @err says so.
+ * @message_size_max or asked for too much memory, otherwise -EBADMSG; @err says so.
  */
 int message_memory_refusal(const struct message_memory *memory, const char *name,
-			   size_t message_size, struct error *err);
+			   size_t message_size, size_t message_size_max, struct error *err);
