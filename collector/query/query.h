@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/profile.h"
 #include "base/string_table.h"
-#include "collector/store/store.h"
+#include "collector/query/query_select.h"
 
 enum {
 	QUERY_GROUPS_MAX = 100,   // series of a grouped answer; the rest are summed as "other"
@@ -23,19 +23,6 @@ enum {
 };
 
 #define QUERY_RANGE_NS_MAX (31ULL * 24 * 3600 * 1000000000ULL)
-
-struct symbolizer;
-
-struct query {
-	struct store *store;
-	const struct selector *selector;
-	const char *type;
-	struct time_range range;
-	const char *group_by; // label name, or NULL
-	// clock_monotonic_ns() at which a merge is given up with -ETIMEDOUT; 0: never.
-	uint64_t deadline_ns;
-	struct symbolizer *symbolizer; // for frames that agents could not name; NULL: none
-};
 
 /** A merged call tree, by names: children of one parent with the same display name are one node. */
 struct flame_node {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacks of a gauge: what a level was on average, by stack. A gauge has one value in each second, so sums
-// over rows become means by the number of seconds; a second in which a stack had nothing counts as 0.
-#include "collector/query/query_sums.h"
+#include "collector/query/query_gauge.h"
+
+#include <errno.h>
 
 #include "base/clock.h"
 #include "base/profile_type.h"
@@ -75,4 +75,14 @@ int64_t query_gauge_mean(int64_t sum, int64_t seconds)
 	if (__builtin_add_overflow(sum, half, &half))
 		return sum / seconds;
 	return half / seconds;
+}
+
+int query_refuse_gauge(const struct query *query, const char *what, struct error *err)
+{
+	if (!query->type || !profile_type_is_gauge(query->type))
+		return 0;
+	return error_set(err, -EINVAL,
+			 "%s is a gauge, one value a second: it has no %s; ask for its "
+			 "values over time (/api/v1/series)",
+			 query->type, what);
 }

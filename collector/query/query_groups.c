@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Selecting a query's series and putting them into groups by label values.
-#include "collector/query/query_sums.h"
+#include "collector/query/query_groups.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,40 +7,6 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "base/profile_type.h"
-
-void store_selection_freep(struct store_selection **selection)
-{
-	if (*selection)
-		store_selection_free(*selection);
-}
-
-int query_select(const struct query *query, struct store_selection **ret_selection,
-		 struct error *err)
-{
-	_cleanup_(store_selection_freep) struct store_selection *selection = NULL;
-	int rc = store_select(query->store, query->selector, query->type, query->range, &selection,
-			      err);
-	if (rc)
-		return rc;
-
-	rc = selector_check_cost(query->selector, err);
-	if (rc)
-		return rc;
-
-	*ret_selection = take(selection);
-	return 0;
-}
-
-int query_refuse_gauge(const struct query *query, const char *what, struct error *err)
-{
-	if (!query->type || !profile_type_is_gauge(query->type))
-		return 0;
-	return error_set(err, -EINVAL,
-			 "%s is a gauge, one value a second: it has no %s; ask for its "
-			 "values over time (/api/v1/series)",
-			 query->type, what);
-}
 
 /** Values of several labels in one string; the sizes keep ("ab", "c") and ("a", "bc") apart. */
 static int append_key(struct buffer *key, const struct labels *labels, const char *const *names,

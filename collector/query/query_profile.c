@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "collector/query/query_gauge.h"
 #include "collector/query/query_sums.h"
 #include "collector/symbols/symbolizer.h"
 

@@ -10,7 +10,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/profile_type.h"
-#include "collector/query/query_sums.h"
+#include "collector/query/query_gauge.h"
+#include "collector/query/query_groups.h"
 
 #define OTHER_GROUP "other"
 
