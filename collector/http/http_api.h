@@ -3,25 +3,10 @@
 // the web page.
 #pragma once
 
-#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
-#include "collector/symbols/debug_files.h"
-#include "collector/http/http_exchange.h"
-#include "collector/metrics/metrics.h"
-#include "collector/ingest/receiver.h"
-#include "collector/store/store.h"
-#include "collector/symbols/symbolizer.h"
-
-/** Everything is borrowed and outlives the server. */
-struct http_api {
-	struct store *store;
-	struct receiver *receiver;
-	struct metrics *metrics;
-	struct debug_files *debug_files; // NULL: none are taken
-	struct symbolizer *symbolizer;   // NULL: only what agents named has names
-	atomic_bool ready;               // false: starting or shutting down
-};
+#include "collector/http/http_handlers.h"
 
 /** The functions of struct http_server_options; @context is the struct http_api. */
 bool http_api_is_slow(void *context, const struct http_request *request);

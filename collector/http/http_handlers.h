@@ -2,10 +2,28 @@
 // The handlers behind the routes, and the parsed request that they act on.
 #pragma once
 
+#include <stdatomic.h>
+#include <stdbool.h>
+
 #include "base/profile_type.h"
-#include "collector/http/http_api.h"
+#include "collector/http/http_exchange.h"
+#include "collector/ingest/receiver.h"
+#include "collector/metrics/metrics.h"
 #include "collector/query/query.h"
 #include "collector/store/selector.h"
+#include "collector/store/store.h"
+#include "collector/symbols/debug_files.h"
+#include "collector/symbols/symbolizer.h"
+
+/** What handlers answer from. Everything is borrowed and outlives the server. */
+struct http_api {
+	struct store *store;
+	struct receiver *receiver;
+	struct metrics *metrics;
+	struct debug_files *debug_files; // NULL: none are taken
+	struct symbolizer *symbolizer;   // NULL: only what agents named has names
+	atomic_bool ready;               // false: starting or shutting down
+};
 
 /** Parameters of API calls; which of them a route knows is a set of these bits. */
 enum api_parameter {
