@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an implementation of store.h provides. A store begins with this struct; store.c calls
-// through it.
+// What an implementation of store.h provides. Its store begins with a struct store; the functions of
+// store.h, here, call through it.
 #pragma once
 
 #include "collector/store/store.h"

@@ -23,8 +23,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "collector/store/rocksdb/chunk.h"
-
 enum {
 	CHUNK_VERSION = 1,
 	CHUNK_VERSION_INTERVALS = 2,

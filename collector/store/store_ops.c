@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collector/store/store.h"
+#include "collector/store/store_ops.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "collector/store/store_ops.h"
 
 enum { TYPE_BYTES_MAX = LABEL_VALUE_BYTES_MAX };
 
