@@ -44,6 +44,7 @@ enum event_kind { EVENT_PROFILER, EVENT_DRAIN, EVENT_TICK, EVENT_SIGNAL, EVENT_C
 
 struct agent {
 	struct options options;
+	struct event_log *events;
 	struct profiler *profiler;
 	struct sender *sender;
 	int epoll_fd;
@@ -64,6 +65,7 @@ static void agent_deinit(struct agent *agent)
 	cleanup_closep(&agent->signal_fd);
 	profiler_close(agent->profiler);
 	sender_close(agent->sender, 0);
+	event_log_free(agent->events);
 	options_deinit(&agent->options);
 }
 
@@ -110,6 +112,7 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.frequency_hz = (uint32_t)agent->options.frequency_hz,
 		.slot_ns = agent->options.slot_ns,
 		.pid = (pid_t)agent->options.pid,
+		.events = agent->events,
 		.labels = agent->options.labels, // the options outlive the profiler
 		.cache_folder = agent->options.cache_folder,
 		.symbolize_lines = agent->options.lines,
@@ -172,6 +175,9 @@ static int start(struct agent *agent, struct error *err)
 {
 	int rc = open_signals(agent, err);
 
+	agent->events = event_log_new();
+	if (!rc && !agent->events)
+		rc = error_set(err, -ENOMEM, "out of memory");
 	// The profiler first: its failure is the one that a user meets, and it comes at once.
 	if (!rc)
 		rc = open_profiler(agent, err);
@@ -207,12 +213,12 @@ static void say_budget(const struct agent *agent)
 		log_info("cairn-agent: no budget; it may cost what it costs");
 }
 
-static void tell_notices(struct agent *agent)
+static void log_events(struct agent *agent)
 {
-	const char *notice;
+	struct event event;
 
-	while ((notice = profiler_next_notice(agent->profiler)))
-		log_warn("profiler: %s", notice);
+	while (event_log_next(agent->events, &event))
+		log_line(event.severity, "%s: %s", event.subject, event.text);
 }
 
 // ---- running --------------------------------------------------------------------------------
@@ -273,7 +279,7 @@ static void on_tick(struct agent *agent)
 
 	(void)!read(agent->tick_fd, &expirations, sizeof(expirations));
 	profiler_tick(agent->profiler);
-	tell_notices(agent);
+	log_events(agent);
 	if (clock_monotonic_ns() >= agent->next_stats_ns)
 		report(agent, LOG_LEVEL_DEBUG);
 }
@@ -380,7 +386,7 @@ int main(int argc, char **argv)
 		return EXIT_FAILURE;
 	}
 	say_hello(&agent);
-	tell_notices(&agent);
+	log_events(&agent);
 	stats_read(&agent.stats_before, agent.profiler, agent.sender);
 	say_budget(&agent);
 	agent.next_stats_ns = agent.stats_before.time_ns + STATS_NS;

@@ -103,10 +103,7 @@ struct profiler {
 	uint64_t drain_ns;
 	int epoll_fd; // records and timer
 	int timer_fd;
-	uint32_t notices_told; // of those that are known from the start
-	char kallsyms_notice[ERROR_TEXT_BYTES];
-	char mmaps_notice[ERROR_TEXT_BYTES];
-	char snapshots_notice[ERROR_TEXT_BYTES];
+	struct event_log *event_log; // may be NULL
 };
 
 // ---- records --------------------------------------------------------------------------------
@@ -376,8 +373,8 @@ static int open_tables(struct profiler *profiler, const struct labels *labels)
 	struct error unnamed;
 
 	if (kallsyms_open(NULL, &profiler->kallsyms, &unnamed) < 0)
-		snprintf(profiler->kallsyms_notice, sizeof(profiler->kallsyms_notice),
-			 "kernel functions stay unnamed: %.280s", unnamed.text);
+		event_warn(profiler->event_log, "kernel symbols", "functions stay unnamed: %.280s",
+			   unnamed.text);
 	profiler->executables = executable_table_new();
 	if (!profiler->executables)
 		return -ENOMEM;
@@ -457,8 +454,8 @@ static int open_programs(struct profiler *profiler, struct loader_options *optio
 	if (rc || loader_level(profiler->loader) == LOADER_LEVEL_FRAME_POINTER ||
 	    snapshot_program_open(profiler->loader, &profiler->snapshot_program, &cause) == 0)
 		return rc;
-	snprintf(profiler->snapshots_notice, sizeof(profiler->snapshots_notice),
-		 "the first stacks of new processes are cut: %.270s", cause.text);
+	event_warn(profiler->event_log, "unwinder",
+		   "first stacks of new processes are truncated: %.270s", cause.text);
 	loader_close(take(profiler->loader));
 	options->snapshots = false;
 	return loader_open(options, &profiler->loader, err);
@@ -469,6 +466,7 @@ static int open_unwinding(struct profiler *profiler, const char *cache_folder, s
 	struct process_unwind_options options = {
 		.cache_folder = cache_folder,
 		.python = profiler->pythons,
+		.events = profiler->event_log,
 	};
 	int rc = process_unwind_open(loader_unwind_maps(profiler->loader), profiler->processes,
 				     &options, &profiler->unwinds, err);
@@ -494,6 +492,7 @@ static int open_kernel_side(struct profiler *profiler, const struct profiler_opt
 		.cycles = ns_per_1024_cycles != 0,
 		.counts_max = profiler->counts_max,
 		.snapshots = true,
+		.events = options->events,
 		.waits = (options->sources & SOURCE_WALL) != 0,
 	};
 	int rc = open_programs(profiler, &loader_options, err);
@@ -516,8 +515,8 @@ static int follow_mmaps(struct profiler *profiler, struct error *err)
 	struct error cause = { 0 };
 
 	if (mmap_events_open(&profiler->mmaps, &cause) < 0) {
-		snprintf(profiler->mmaps_notice, sizeof(profiler->mmaps_notice),
-			 "processes that live a moment stay unnamed: %.270s", cause.text);
+		event_warn(profiler->event_log, "processes",
+			   "frames of short-lived ones stay unnamed: %.270s", cause.text);
 		return 0;
 	}
 	process_table_follow(profiler->processes, profiler->mmaps);
@@ -547,6 +546,7 @@ static int open_lanes(struct profiler *profiler, const struct profiler_options *
 		.only_followed = options->pid != 0,
 		.gpu_namer = &profiler->gpu_namer,
 		.labels = &options->labels,
+		.events = options->events,
 		.budget_percent = options->budget_percent,
 		.governor_interval_ns = options->governor_interval_ns,
 		.kernel_period_ns = options->kernel_period_ns,
@@ -607,6 +607,7 @@ int profiler_open(const struct profiler_options *options, struct profiler **ret_
 	thread_priority_raise(); // as far as we may; loading the programs takes its time, too
 	profiler->epoll_fd = profiler->timer_fd = -1;
 	profiler->slot_ns = options->slot_ns;
+	profiler->event_log = options->events;
 	profiler->counts_max = counts_for(options);
 
 	rc = open_all(profiler, options, err);
@@ -714,36 +715,6 @@ void profiler_stop(struct profiler *profiler)
 		snapshots_settle(profiler->snapshots);
 	}
 	snapshots_flush(profiler->snapshots);
-}
-
-const char *profiler_next_notice(struct profiler *profiler)
-{
-	const char *loader_said = loader_notice(profiler->loader);
-
-	switch (profiler->notices_told) {
-	case 0:
-		profiler->notices_told++;
-		if (profiler->kallsyms_notice[0])
-			return profiler->kallsyms_notice;
-		// fall through
-	case 1:
-		profiler->notices_told++;
-		if (loader_said)
-			return loader_said;
-		// fall through
-	case 2:
-		profiler->notices_told++;
-		if (profiler->mmaps_notice[0])
-			return profiler->mmaps_notice;
-		// fall through
-	case 3:
-		profiler->notices_told++;
-		if (profiler->snapshots_notice[0])
-			return profiler->snapshots_notice;
-	}
-	const char *lane_said = sources_next_notice(profiler->sources);
-
-	return lane_said ? lane_said : process_unwind_notice(profiler->unwinds);
 }
 
 void profiler_read_stats(const struct profiler *profiler, struct profiler_stats *ret_stats)

@@ -12,6 +12,7 @@
 #include "agent/publish/process_unwind.h"
 #include "agent/python/python_code_table.h"
 #include "base/error.h"
+#include "base/event_log.h"
 #include "base/labels.h"
 #include "base/profile.h"
 
@@ -22,6 +23,7 @@ struct profiler_options {
 	uint64_t slot_ns;            // 10 ms .. 1 s; 20 ms by default
 	pid_t pid;                   // only this process and its later children; 0: all
 	struct labels labels;        // added to every series (--label), over what is detected
+	struct event_log *events;    // of what works less well than it could; may be NULL
 	const char *cache_folder;    // where unwind tables are kept over restarts; NULL: nowhere
 	bool symbolize_lines;        // source lines and inlined calls of native code, too
 	const char *debuginfod_urls; // servers to ask for symbols of stripped files; NULL: none
@@ -89,9 +91,3 @@ void profiler_stop(struct profiler *profiler);
 void profiler_tick(struct profiler *profiler);
 
 void profiler_read_stats(const struct profiler *profiler, struct profiler_stats *ret_stats);
-
-/**
- * What works less well than it could and why, in a sentence to log; each is told once. NULL: no more
- * for now. To be asked after opening and then once in a while. Valid until the next call.
- */
-const char *profiler_next_notice(struct profiler *profiler);

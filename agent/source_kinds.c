@@ -16,6 +16,7 @@
 static int open_switches(const struct source_setup *setup, void **ret_lane, struct error *err)
 {
 	const struct switches_options options = {
+		.events = setup->events,
 		.slot_ns = setup->slot_ns,
 		.only_followed = setup->only_followed,
 		.kallsyms = setup->kallsyms,
@@ -48,11 +49,6 @@ static void tick_switches(void *source, uint64_t now_ns)
 	switches_tick(source, now_ns);
 }
 
-static const char *notice_of_switches(void *source)
-{
-	return switches_next_notice(source);
-}
-
 static int set_step_of_switches(void *source, uint32_t step)
 {
 	switches_set_step(source, step);
@@ -74,6 +70,7 @@ static void cost_of_switches(const void *source, struct source_cost *ret_cost)
 static int open_wakers(const struct source_setup *setup, void **ret_lane, struct error *err)
 {
 	const struct wakers_options options = {
+		.events = setup->events,
 		.slot_ns = setup->slot_ns,
 		.switches = sources_find(setup->sources, SOURCE_WALL),
 		.processes = setup->processes,
@@ -104,11 +101,6 @@ static int follow_wakers(void *source, struct export_interval *interval)
 	return 0;
 }
 
-static const char *notice_of_wakers(void *source)
-{
-	return wakers_next_notice(source);
-}
-
 static void cost_of_wakers(const void *source, struct source_cost *ret_cost)
 {
 	wakers_read_run_time(source, &ret_cost->bpf_ns, &ret_cost->bpf_count);
@@ -119,6 +111,7 @@ static void cost_of_wakers(const void *source, struct source_cost *ret_cost)
 static int open_gpu_usage(const struct source_setup *setup, void **ret_lane, struct error *err)
 {
 	const struct gpu_usage_options options = {
+		.events = setup->events,
 		.slot_ns = setup->slot_ns,
 		.processes = setup->processes,
 		.labels = setup->labels,
@@ -141,14 +134,10 @@ static int add_gpu_usage(void *source, struct export_interval *interval)
 	return gpu_usage_add(source, interval);
 }
 
-static const char *notice_of_gpu_usage(void *source)
-{
-	return gpu_usage_next_notice(source);
-}
-
 static int open_gpu_calls(const struct source_setup *setup, void **ret_lane, struct error *err)
 {
 	const struct gpu_source_options options = {
+		.events = setup->events,
 		.loader = setup->loader,
 		.processes = setup->processes,
 		.namer = setup->gpu_namer,
@@ -181,11 +170,6 @@ static void tick_gpu_calls(void *source, uint64_t now_ns)
 	gpu_source_tick(source, now_ns);
 }
 
-static const char *notice_of_gpu_calls(void *source)
-{
-	return gpu_source_next_notice(source);
-}
-
 static int set_step_of_gpu_calls(void *source, uint32_t step)
 {
 	gpu_source_set_budget(source, step < 8 ? GPU_STACKS_PER_SECOND >> (2 * step) : 0);
@@ -202,6 +186,7 @@ static void cost_of_gpu_calls(const void *source, struct source_cost *ret_cost)
 static int open_page_faults(const struct source_setup *setup, void **ret_lane, struct error *err)
 {
 	const struct page_faults_options options = {
+		.events = setup->events,
 		.slot_ns = setup->slot_ns,
 		.only_followed = setup->only_followed,
 	};
@@ -236,11 +221,6 @@ static int set_step_of_page_faults(void *source, uint32_t step)
 	return 0;
 }
 
-static const char *notice_of_page_faults(void *source)
-{
-	return page_faults_next_notice(source);
-}
-
 static void cost_of_page_faults(const void *source, struct source_cost *ret_cost)
 {
 	page_faults_read_run_time(source, &ret_cost->bpf_ns, &ret_cost->bpf_count);
@@ -251,6 +231,7 @@ static void cost_of_page_faults(const void *source, struct source_cost *ret_cost
 static int open_series(const struct source_setup *setup, void **ret_lane, struct error *err)
 {
 	const struct stackless_series_options options = {
+		.events = setup->events,
 		.processes = setup->processes,
 		.throttling = setup->bits & SOURCE_WALL,
 		.memory = setup->bits & SOURCE_MEMORY,
@@ -282,11 +263,6 @@ static int add_series(void *source, struct export_interval *interval)
 static void tick_series(void *source, uint64_t now_ns)
 {
 	stackless_series_tick(source, now_ns);
-}
-
-static const char *notice_of_series(void *source)
-{
-	return stackless_series_next_notice(source);
 }
 
 // ---- the governor ---------------------------------------------------------------------------
@@ -333,6 +309,7 @@ static int open_budget(const struct source_setup *setup, void **ret_lane, struct
 {
 	const struct sources *sources = setup->sources;
 	const struct budget_options options = {
+		.events = setup->events,
 		.percent = setup->budget_percent,
 		.frequency_hz = setup->frequency_hz,
 		.wakers = sources_running(sources) & SOURCE_WAKERS,
@@ -383,11 +360,6 @@ static void tick_budget(void *source, uint64_t now_ns)
 	budget_tick(source, now_ns);
 }
 
-static const char *notice_of_budget(void *source)
-{
-	return budget_next_notice(source);
-}
-
 // ---- all of them ----------------------------------------------------------------------------
 
 const struct source_kind source_kinds[SOURCE_KINDS] = {
@@ -399,7 +371,6 @@ const struct source_kind source_kinds[SOURCE_KINDS] = {
 		.set_running = set_switches_running,
 		.before_drain = sweep_switches,
 		.tick = tick_switches,
-		.next_notice = notice_of_switches,
 		.set_step = set_step_of_switches,
 		.set_process = set_process_of_switches,
 		.read_cost = cost_of_switches,
@@ -411,7 +382,6 @@ const struct source_kind source_kinds[SOURCE_KINDS] = {
 		.open = open_wakers,
 		.close = close_wakers,
 		.after_drain = follow_wakers,
-		.next_notice = notice_of_wakers,
 		.read_cost = cost_of_wakers,
 	},
 	{
@@ -420,7 +390,6 @@ const struct source_kind source_kinds[SOURCE_KINDS] = {
 		.open = open_gpu_usage,
 		.close = close_gpu_usage,
 		.after_drain = add_gpu_usage,
-		.next_notice = notice_of_gpu_usage,
 	},
 	{
 		.name = "GPU calls",
@@ -429,7 +398,6 @@ const struct source_kind source_kinds[SOURCE_KINDS] = {
 		.close = close_gpu_calls,
 		.after_drain = add_gpu_calls,
 		.tick = tick_gpu_calls,
-		.next_notice = notice_of_gpu_calls,
 		.set_step = set_step_of_gpu_calls,
 		.read_cost = cost_of_gpu_calls,
 	},
@@ -441,7 +409,6 @@ const struct source_kind source_kinds[SOURCE_KINDS] = {
 		.set_running = set_page_faults_running,
 		.set_step = set_step_of_page_faults,
 		.tick = tick_page_faults,
-		.next_notice = notice_of_page_faults,
 		.read_cost = cost_of_page_faults,
 	},
 	{
@@ -452,7 +419,6 @@ const struct source_kind source_kinds[SOURCE_KINDS] = {
 		.before_drain = read_series,
 		.after_drain = add_series,
 		.tick = tick_series,
-		.next_notice = notice_of_series,
 	},
 	// The last one: when it is opened, it is known which of the others run.
 	{
@@ -464,6 +430,5 @@ const struct source_kind source_kinds[SOURCE_KINDS] = {
 		.after_drain = add_budget,
 		.take_count = count_for_budget,
 		.tick = tick_budget,
-		.next_notice = notice_of_budget,
 	},
 };

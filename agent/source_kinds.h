@@ -28,8 +28,6 @@ struct source_kind {
 	int (*set_process)(void *source, uint32_t pid, bool on);
 	/** Some 50 times a second: it must cost next to nothing when nothing is due. */
 	void (*tick)(void *source, uint64_t now_ns);
-	/** What works less well than it could, once each; NULL: no more for now. Valid until the next. */
-	const char *(*next_notice)(void *source);
 	void (*read_cost)(const void *source, struct source_cost *ret_cost);
 };
 

@@ -11,8 +11,6 @@
 struct source {
 	void *source;    // NULL: it does not run
 	uint32_t paused; // it ran, and was stopped to cost nothing: for lanes of these bits
-	char failure[ERROR_TEXT_BYTES];
-	bool failure_told;
 };
 
 struct sources {
@@ -48,8 +46,7 @@ static void open_lane(const struct source_kind *kind, struct source *source,
 	if (!kind->open(setup, &source->source, &err))
 		return;
 	source->source = NULL;
-	snprintf(source->failure, sizeof(source->failure), "the %s lane does not run: %.260s",
-		 kind->name, err.text);
+	event_warn(setup->events, kind->name, "not measured: %.260s", err.text);
 }
 
 int sources_open(uint32_t bits, const struct source_setup *setup, struct sources **ret_lanes,
@@ -148,24 +145,6 @@ void sources_take_count(struct sources *sources, const struct count_key *key,
 	}
 }
 
-static const char *next_notice(const struct source_kind *kind, struct source *source)
-{
-	if (source->failure[0] && !source->failure_told) {
-		source->failure_told = true;
-		return source->failure;
-	}
-	return source->source && kind->next_notice ? kind->next_notice(source->source) : NULL;
-}
-
-const char *sources_next_notice(struct sources *sources)
-{
-	const char *notice = NULL;
-
-	for (uint32_t i = 0; sources && i < SOURCE_KINDS && !notice; i++)
-		notice = next_notice(&source_kinds[i], &sources->sources[i]);
-	return notice;
-}
-
 void sources_read_cost(const struct sources *sources, enum source_bit bit,
 		       struct source_cost *ret_cost)
 {
@@ -247,9 +226,8 @@ static int resume_lane(const struct source_kind *kind, struct source *source, en
 		return 0;
 	if (source->source)
 		return kind->set_running(source->source, true);
-	source->failure_told = false;
 	open_lane(kind, source, setup);
-	return source->source ? 0 : -EIO; // why is a notice
+	return source->source ? 0 : -EIO; // why is an event
 }
 
 int sources_set_running(struct sources *sources, enum source_bit bit, bool on)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What runs beside the on-CPU sampler: one lane for each thing that is measured. A lane that a
-// kernel refuses leaves a sentence, and the rest runs. The profiler knows no lane by name: who adds
+// kernel refuses posts an event, and the rest runs. The profiler knows no lane by name: who adds
 // one adds a row to the table in source_kinds.c. One thread.
 #pragma once
 
@@ -14,6 +14,7 @@
 #include "agent/process/process.h"
 #include "agent/stacks/export_interval.h"
 #include "base/error.h"
+#include "base/event_log.h"
 
 /** Bits of profiler_options.lanes. */
 enum source_bit {
@@ -40,6 +41,7 @@ struct source_setup {
 	const char *wakers; // services whose wakers are told, with commas between; NULL: none
 	bool only_followed; // `cairn record -p`: only processes that are followed
 	const struct labels *labels; // --label; copied
+	struct event_log *events;    // of what works less well than it could; may be NULL
 	// For the governor.
 	double budget_percent; // of one core; 0: its default
 	uint64_t governor_interval_ns;
@@ -58,7 +60,7 @@ struct source_cost {
 
 struct sources;
 
-/** Open the lanes of @bits, one by one; what fails is told by sources_next_notice(). 0 or -ENOMEM. */
+/** Open the lanes of @bits, one by one; what fails is an event. 0 or -ENOMEM. */
 int sources_open(uint32_t bits, const struct source_setup *setup, struct sources **ret_lanes,
 		 struct error *err);
 /** NULL is allowed here and in all of these. */
@@ -72,7 +74,6 @@ int sources_after_drain(struct sources *sources, struct export_interval *interva
 void sources_tick(struct sources *sources, uint64_t now_ns);
 void sources_take_count(struct sources *sources, const struct count_key *key,
 			const struct count *count);
-const char *sources_next_notice(struct sources *sources);
 /** Of the lane of this bit; zeros if it does not run. */
 void sources_read_cost(const struct sources *sources, enum source_bit bit,
 		       struct source_cost *ret_cost);

@@ -23,6 +23,7 @@
 #include "cli/held_command.h"
 #include "cli/output_file.h"
 #include "cli/pid.h"
+#include "cli/profiler_events.h"
 #include "cli/profiler_wait.h"
 #include "cli/progress.h"
 #include "cli/recorded_type.h"
@@ -50,6 +51,7 @@ struct record_options {
 
 struct recording {
 	const struct record_options *options;
+	struct event_log *events;
 	struct profiler *profiler;
 	struct profile *merged;
 	struct held_command command;
@@ -188,6 +190,7 @@ static int open_profiler(struct recording *recording, struct error *err)
 		.slot_ns = RECORD_SLOT_NS,
 		.symbolize_lines = options->lines,
 		.sources = options->type->sources,
+		.events = recording->events,
 		.pid = options->command ? recording->command.pid : (pid_t)options->pid,
 	};
 	int rc = labels_copy(&options->labels, &profiler_options.labels);
@@ -214,7 +217,8 @@ static int begin(struct recording *recording, struct error *err)
 	if (!rc)
 		rc = open_profiler(recording, err);
 	if (!rc)
-		rc = recorded_type_check(options->type, recording->profiler, err);
+		rc = recorded_type_check(options->type, recording->profiler, recording->events,
+					 err);
 	if (rc)
 		return rc;
 
@@ -328,7 +332,6 @@ static void report_recording(struct recording *recording)
 {
 	double seconds = (double)(clock_monotonic_ns() - recording->started_ns) / NS_PER_SECOND;
 
-	progress_clear();
 	if (!progress_is_shown())
 		return;
 	if (recording->options->command)
@@ -358,10 +361,10 @@ static int record(struct recording *recording, struct error *err)
 	if (!rc)
 		rc = write_file(recording, err);
 	held_command_poll(&recording->command);
-	if (rc) {
-		progress_clear();
+	progress_clear();
+	profiler_events_print(recording->events, "cairn record");
+	if (rc)
 		return rc;
-	}
 	report_recording(recording);
 	report_idle(recording);
 	return rc;
@@ -371,6 +374,7 @@ static void recording_deinit(struct recording *recording)
 {
 	held_command_stop(&recording->command);
 	profiler_close(recording->profiler);
+	event_log_free(recording->events);
 	profile_free(recording->merged);
 	output_file_discard(&recording->file);
 	cleanup_closep(&recording->pidfd);
@@ -397,7 +401,10 @@ int cmd_record(int argc, char **argv)
 		fprintf(stderr, "cairn record: %s\n", err.text);
 		return EXIT_USAGE;
 	}
-	if (record(&recording, &err)) {
+	recording.events = event_log_new();
+	if (!recording.events)
+		error_set(&err, -ENOMEM, "out of memory");
+	if (!recording.events || record(&recording, &err)) {
 		fprintf(stderr, "cairn record: %s\n", err.text);
 		return EXIT_FAILED;
 	}

@@ -21,6 +21,7 @@
 #include "cli/command.h"
 #include "cli/function_table.h"
 #include "cli/pid.h"
+#include "cli/profiler_events.h"
 #include "cli/profiler_wait.h"
 #include "cli/recorded_type.h"
 #include "cli/top_view.h"
@@ -44,6 +45,7 @@ struct top_options {
 
 struct top {
 	const struct top_options *options;
+	struct event_log *events;
 	struct profiler *profiler;
 	struct profile *interval; // the last one drained
 	struct function_table table;
@@ -214,6 +216,7 @@ static int begin(struct top *top, struct error *err)
 		.pid = (pid_t)top->options->pid,
 		.sources = top->options->type->sources,
 		.wakers = top->options->service,
+		.events = top->events,
 	};
 	int rc = options.pid ? check_pid(options.pid, err) : 0;
 
@@ -222,7 +225,7 @@ static int begin(struct top *top, struct error *err)
 	if (!rc)
 		rc = profiler_open(&options, &top->profiler, err);
 	if (!rc)
-		rc = recorded_type_check(top->options->type, top->profiler, err);
+		rc = recorded_type_check(top->options->type, top->profiler, top->events, err);
 	if (!rc && !top->options->batch)
 		rc = top_view_open(err);
 	describe_scope(top);
@@ -351,6 +354,8 @@ static void top_deinit(struct top *top)
 {
 	top_view_close();
 	profiler_close(top->profiler);
+	profiler_events_print(top->events, "cairn top");
+	event_log_free(top->events);
 	profile_free(top->interval);
 	function_table_deinit(&top->table);
 	cleanup_closep(&top->signal_fd);
@@ -377,7 +382,8 @@ int cmd_top(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 
-	rc = begin(&top, &err);
+	top.events = event_log_new();
+	rc = top.events ? begin(&top, &err) : error_set(&err, -ENOMEM, "out of memory");
 	if (!rc)
 		rc = run(&top, &err);
 	// The terminal first: a message on the screen of ncurses would vanish with it.

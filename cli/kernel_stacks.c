@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/function_table.h"
+#include "cli/profiler_events.h"
 #include "cli/profiler_wait.h"
 
 enum {
@@ -40,24 +41,21 @@ static bool is_ready(const struct profiler *profiler, uint64_t elapsed_ns)
 	       (elapsed_ns >= SETTLE_NS && stats.unwind.processes && !stats.unwind.tables_pending);
 }
 
-static int refuse_late(struct profiler *profiler, const struct gpu_kernel_request *request,
+static int refuse_late(struct event_log *events, const struct gpu_kernel_request *request,
 		       struct error *err)
 {
-	char reason[ERROR_TEXT_BYTES] = "";
-	const char *notice;
+	char reason[ERROR_TEXT_BYTES] = "without --stacks none is needed";
 
 	if (request->rc == -EBUSY)
 		return error_set(err, -EBUSY, "somebody else has a window open there");
-	// The lanes' are the last that are told; each is valid until the next.
-	while ((notice = profiler_next_notice(profiler)))
-		snprintf(reason, sizeof(reason), "%s", notice);
+	profiler_events_take_last(events, reason, sizeof(reason));
 	return error_set(err, -ETIMEDOUT,
 			 "process %d was not seen on a CPU, or its launches cannot be: %.150s",
-			 (int)request->pid, *reason ? reason : "without --stacks none is needed");
+			 (int)request->pid, reason);
 }
 
-static int wait_for_window(struct profiler *profiler, struct gpu_kernel_request *request,
-			   struct error *err)
+static int wait_for_window(struct profiler *profiler, struct event_log *events,
+			   struct gpu_kernel_request *request, struct error *err)
 {
 	uint64_t begin_ns = clock_monotonic_ns();
 	int rc = 0;
@@ -66,7 +64,7 @@ static int wait_for_window(struct profiler *profiler, struct gpu_kernel_request 
 		uint64_t elapsed_ns = clock_monotonic_ns() - begin_ns;
 
 		if (!request->is_open && elapsed_ns > OPEN_NS_MAX)
-			return refuse_late(profiler, request, err);
+			return refuse_late(events, request, err);
 		request->may_open = request->may_open || is_ready(profiler, elapsed_ns);
 		rc = profiler_wait(profiler, begin_ns + elapsed_ns + POLL_NS, NULL, 0, err);
 	}
@@ -80,6 +78,7 @@ int kernel_stacks_measure(pid_t pid, const struct cupti_session_options *options
 			  struct error *err)
 {
 	struct gpu_kernel_request request = { .pid = pid, .window = *options };
+	_cleanup_(event_log_freep) struct event_log *events = event_log_new();
 	struct profiler *profiler = NULL;
 	char folder[PATH_MAX];
 	bool has_folder = unwind_table_cache_folder(folder, sizeof(folder)) == 0;
@@ -90,11 +89,13 @@ int kernel_stacks_measure(pid_t pid, const struct cupti_session_options *options
 		.pid = pid,
 		.sources = SOURCE_GPU_CALLS,
 		.gpu_kernel_request = &request,
+		.events = events,
 	};
-	int rc = profiler_open(&profiler_options, &profiler, err);
+	int rc = events ? profiler_open(&profiler_options, &profiler, err)
+			: error_set(err, -ENOMEM, "out of memory");
 
 	if (!rc)
-		rc = wait_for_window(profiler, &request, err);
+		rc = wait_for_window(profiler, events, &request, err);
 	if (!rc)
 		rc = profiler_drain(profiler, ret_profile, err);
 	profiler_close(profiler);

@@ -10,6 +10,7 @@
 #include "base/contract/label_names.h"
 #include "base/contract/wait_classes.h"
 #include "base/profile_type.h"
+#include "cli/profiler_events.h"
 
 static const struct recorded_type types[] = {
 	{ PROFILE_TYPE_CPU, 0 },
@@ -56,20 +57,16 @@ int recorded_type_check_scope(const struct recorded_type *type, bool is_narrow, 
 		recorded_type_spec(type)->title);
 }
 
-int recorded_type_check(const struct recorded_type *type, struct profiler *profiler,
-			struct error *err)
+int recorded_type_check(const struct recorded_type *type, const struct profiler *profiler,
+			struct event_log *events, struct error *err)
 {
+	char reason[ERROR_TEXT_BYTES] = "this kernel cannot";
 	struct profiler_stats stats;
-	const char *notice;
 
 	profiler_read_stats(profiler, &stats);
 	if ((stats.sources & type->sources) == type->sources)
 		return 0;
-	// The lanes' are the last that are told; each is valid until the next.
-	char reason[ERROR_TEXT_BYTES] = "this kernel cannot";
-
-	while ((notice = profiler_next_notice(profiler)))
-		snprintf(reason, sizeof(reason), "%s", notice);
+	profiler_events_take_last(events, reason, sizeof(reason)); // the sources are opened last
 	return error_set(err, -EOPNOTSUPP, "--type: %s cannot be measured: %.200s",
 			 recorded_type_spec(type)->word, reason);
 }

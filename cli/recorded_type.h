@@ -33,8 +33,8 @@ bool recorded_type_has_idle(const struct recorded_type *type);
 int recorded_type_check_scope(const struct recorded_type *type, bool is_narrow, struct error *err);
 
 /** Does @profiler measure it? Returns 0, or -EOPNOTSUPP with the reason in @err. */
-int recorded_type_check(const struct recorded_type *type, struct profiler *profiler,
-			struct error *err);
+int recorded_type_check(const struct recorded_type *type, const struct profiler *profiler,
+			struct event_log *events, struct error *err);
 
 /**
  * Remove other types from @profile, and idle off-CPU time unless @with_idle. Returns the idle time

@@ -55,7 +55,6 @@ struct loader {
 	uint64_t bytes_to_read;                 // before it is enough
 	enum loader_level level;
 	struct unwind_maps unwind_maps;
-	char notice[ERROR_TEXT_BYTES];
 	int counts_fd[2];
 	struct sample_log log;
 	bool swapping; // programs are in the map that was swapped out, or nobody has asked yet
@@ -172,12 +171,6 @@ static const char *const left_out[] = {
 		"stacks end at code without frame pointers and Python functions are not shown",
 };
 
-static void note_level(struct loader *loader, enum loader_level level, const char *reason)
-{
-	snprintf(loader->notice, sizeof(loader->notice),
-		 "%s: the kernel refused a larger unwinder (%.160s)", left_out[level], reason);
-}
-
 // What to try after @attempt was refused; false: nothing is left. libbpf names who was refused.
 static bool step_down(struct loader_attempt *attempt)
 {
@@ -197,15 +190,22 @@ static int load(struct loader *loader, const struct loader_options *options, boo
 		struct error *err)
 {
 	struct loader_attempt attempt = { options->raw_tracepoints, options->level };
-	enum loader_level before = attempt.level;
+	char refusal[sizeof(last_warning)] = "";
 	int rc = open_and_load(loader, options, &attempt);
 
-	while (rc < 0 && step_down(&attempt)) {
+	while (rc < 0) {
+		enum loader_level before = attempt.level;
+
+		if (!step_down(&attempt))
+			break;
 		if (attempt.level != before)
-			note_level(loader, attempt.level, last_warning);
-		before = attempt.level;
+			memcpy(refusal, last_warning, sizeof(refusal));
 		rc = open_and_load(loader, options, &attempt);
 	}
+	if (!rc && attempt.level != options->level)
+		event_warn(options->events, "unwinder",
+			   "%s: the kernel refused a larger unwinder (%.160s)",
+			   left_out[attempt.level], refusal);
 	*ret_raw = attempt.raw_tracepoints;
 	loader->level = attempt.level;
 	return rc < 0 ? refused(err, rc, "loading the sampling programs") : 0;
@@ -422,11 +422,6 @@ int loader_share_maps(const struct loader *loader, struct bpf_object *programs)
 int loader_sampler_fd(const struct loader *loader)
 {
 	return bpf_program__fd(loader->programs->progs.sample_on_cpu);
-}
-
-const char *loader_notice(const struct loader *loader)
-{
-	return loader->notice[0] ? loader->notice : NULL;
 }
 
 enum loader_level loader_level(const struct loader *loader)

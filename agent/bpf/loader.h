@@ -8,6 +8,7 @@
 
 #include "agent/bpf/unwind_maps.h"
 #include "base/error.h"
+#include "base/event_log.h"
 #include "bpf/counters.h"
 #include "bpf/sample.h"
 
@@ -30,12 +31,13 @@ struct bpf_object;
 
 struct loader_options {
 	uint64_t slot_ns;
-	uint32_t frequency_hz; // of ticks; 0: the usual
-	pid_t pid;             // only this process and its later children; 0: all
-	bool cycles;           // ticks are of hardware cycles, not of the CPU clock
-	uint32_t counts_max;   // distinct samples between two loader_swap_counts()
-	bool snapshots;        // samples that need a table not there yet come as snapshots
-	bool waits;            // stacks of waits come through the ring, too
+	uint32_t frequency_hz;    // of ticks; 0: the usual
+	pid_t pid;                // only this process and its later children; 0: all
+	bool cycles;              // ticks are of hardware cycles, not of the CPU clock
+	uint32_t counts_max;      // distinct samples between two loader_swap_counts()
+	bool snapshots;           // samples that need a table not there yet come as snapshots
+	bool waits;               // stacks of waits come through the ring, too
+	struct event_log *events; // of what the kernel refuses; may be NULL
 	// For tests: begin with what is tried when kernels refuse better.
 	bool raw_tracepoints;    // the process programs without types
 	enum loader_level level; // the first to be tried
@@ -46,14 +48,12 @@ struct loader_options {
 
 /**
  * Load everything and attach the process programs. The sampler waits for perf events. What a kernel
- * refuses is left out, if the rest can do without it: loader_notice() says so.
+ * refuses is left out, if the rest can do without it: an event says so.
  */
 int loader_open(const struct loader_options *options, struct loader **ret_loader,
 		struct error *err);
 void loader_close(struct loader *loader);
 
-/** What was left out and why, in a sentence to log; NULL: nothing. */
-const char *loader_notice(const struct loader *loader);
 enum loader_level loader_level(const struct loader *loader);
 
 /** The unwinder's maps. Owned by the loader. */

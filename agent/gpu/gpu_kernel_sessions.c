@@ -50,14 +50,13 @@ struct gpu_kernel_sessions {
 	bool has_result;
 	struct cupti_result result;
 	uint64_t cost_ns;
-	char notice[ERROR_TEXT_BYTES];
 };
 
 static void say(struct gpu_kernel_sessions *windows, const struct process_key *key,
 		const char *what)
 {
-	snprintf(windows->notice, sizeof(windows->notice),
-		 "gpu: time of kernels of process %u is not measured: %.150s", key->pid, what);
+	event_warn(windows->options.events, "gpu kernels", "process %u is not measured: %.150s",
+		   key->pid, what);
 }
 
 // ---- processes --------------------------------------------------------------------------------
@@ -397,17 +396,6 @@ void gpu_kernel_sessions_free(struct gpu_kernel_sessions *windows)
 		return;
 	end_window(windows);
 	free(windows);
-}
-
-const char *gpu_kernel_sessions_next_notice(struct gpu_kernel_sessions *windows)
-{
-	static char told[ERROR_TEXT_BYTES];
-
-	if (!windows->notice[0])
-		return NULL;
-	memcpy(told, windows->notice, sizeof(told));
-	windows->notice[0] = '\0';
-	return told;
 }
 
 uint64_t gpu_kernel_sessions_cost_ns(const struct gpu_kernel_sessions *windows)

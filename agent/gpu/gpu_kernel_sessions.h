@@ -11,6 +11,7 @@
 #include "agent/gpu/gpu_kernel_request.h"
 #include "agent/process/process.h"
 #include "agent/stacks/export_interval.h"
+#include "base/event_log.h"
 
 enum {
 	KERNEL_PROCESSES_MAX = 256, // with the helper, on a node
@@ -29,7 +30,8 @@ struct gpu_kernel_sessions_options {
 	struct gpu_programs *programs; // these outlive it
 	const struct gpu_drivers *drivers;
 	struct process_table *processes;
-	uint64_t period_ns; // 0: KERNEL_PERIOD_NS
+	struct event_log *events; // may be NULL
+	uint64_t period_ns;       // 0: KERNEL_PERIOD_NS
 	struct gpu_kernel_request
 		*request; // the only window, then; NULL: one now and then in each process
 };
@@ -45,9 +47,6 @@ void gpu_kernel_sessions_tick(struct gpu_kernel_sessions *windows, uint64_t now_
 /** All stacks have come: add what the last window showed. Returns 0 or a negative errno. */
 int gpu_kernel_sessions_after_drain(struct gpu_kernel_sessions *windows,
 				    struct export_interval *window);
-
-/** What went wrong, in a sentence; NULL: no more for now. Valid until the next. */
-const char *gpu_kernel_sessions_next_notice(struct gpu_kernel_sessions *windows);
 
 /** What the helpers' own code took of the processes, so far. */
 uint64_t gpu_kernel_sessions_cost_ns(const struct gpu_kernel_sessions *windows);

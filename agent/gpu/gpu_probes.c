@@ -26,8 +26,6 @@
 #define CAPTURES_KEPT     0.9 // of what may be saved
 #define CAPTURES_CALM     0.5 // of the budget: launches that cost no more are few
 
-enum { NOTICES_MAX = 8 };
-
 _Static_assert((int)GPU_CALL_COUNT <= (int)PROBE_KINDS_MAX,
 	       "probe_duty_cycle.h knows kinds of calls by number");
 
@@ -47,31 +45,18 @@ struct gpu_probes {
 	uint64_t captures_saved_ns; // which grows; until then it has
 	uint64_t window_count, refused, hits;
 	double cost_ns;
-	char notices[NOTICES_MAX][ERROR_TEXT_BYTES];
-	uint32_t notice_count, notice_told;
 	bool is_refusal_told, is_expensive_told;
 };
-
-static void leave_notice(struct gpu_probes *probes, const char *text)
-{
-	if (probes->notice_count - probes->notice_told < NOTICES_MAX)
-		snprintf(probes->notices[probes->notice_count++ % NOTICES_MAX], ERROR_TEXT_BYTES,
-			 "%s", text);
-}
 
 // ---- attaching ------------------------------------------------------------------------------
 
 static void take_refusals(struct gpu_probes *probes, struct probed_file *file)
 {
-	char text[ERROR_TEXT_BYTES];
-
 	probes->refused += file->refused;
-	if (file->refused && !probes->is_refusal_told) {
-		probes->is_refusal_told = true;
-		snprintf(text, sizeof(text), "gpu: the kernel refused a probe in %.200s: %s",
-			 file->driver->path, strerror(-file->refusal));
-		leave_notice(probes, text);
-	}
+	if (file->refused)
+		event_warn_once(probes->options.events, &probes->is_refusal_told, "gpu",
+				"the kernel refused a probe in %.200s: %s", file->driver->path,
+				strerror(-file->refusal));
 	file->refused = 0;
 }
 
@@ -204,7 +189,6 @@ static void say_modes(struct gpu_probes *probes, const enum probe_mode before[GP
 		[PROBE_DUTY_CYCLE] = "in windows only",
 		[PROBE_OFF] = "not at all",
 	};
-	char text[ERROR_TEXT_BYTES];
 
 	for (size_t row = 0; row < probes->options.call_count; row++) {
 		uint32_t kind = gpu_cookie_call(probes->options.calls[row].cookie);
@@ -215,12 +199,11 @@ static void say_modes(struct gpu_probes *probes, const enum probe_mode before[GP
 			is_first = gpu_cookie_call(probes->options.calls[i].cookie) != kind;
 		if (!is_first || known->mode == before[kind])
 			continue;
-		snprintf(text, sizeof(text),
-			 "gpu: calls like %s are seen %s from now on: %.0f a second at %.0f ns "
-			 "each, of a budget of %.2f %% of a core",
-			 probes->options.calls[row].symbol, words[known->mode], known->rate,
-			 known->cost_ns, 100 * probes->windows.budget);
-		leave_notice(probes, text);
+		event_warn(probes->options.events, "gpu",
+			   "calls like %s are seen %s from now on: %.0f a second at %.0f ns "
+			   "each, of a budget of %.2f %% of a core",
+			   probes->options.calls[row].symbol, words[known->mode], known->rate,
+			   known->cost_ns, 100 * probes->windows.budget);
 	}
 }
 
@@ -374,19 +357,13 @@ static uint32_t find_sharer(const struct gpu_probes *probes, const struct probed
 
 static void note_expensive(struct gpu_probes *probes, const struct probed_file *file)
 {
-	char text[ERROR_TEXT_BYTES];
-
 	for (size_t row = 0; row < probes->options.call_count; row++) {
-		if (!file->has_site[row] || !file->sites[row].is_expensive ||
-		    probes->is_expensive_told)
-			continue;
-		probes->is_expensive_told = true;
-		snprintf(text, sizeof(text),
-			 "gpu: %s of %.160s has no cheap place for a probe: each call of it costs "
-			 "%u ns while it is seen",
-			 probes->options.calls[row].symbol, file->driver->path,
-			 probes->options.cost.stepped_ns);
-		leave_notice(probes, text);
+		if (file->has_site[row] && file->sites[row].is_expensive)
+			event_warn_once(probes->options.events, &probes->is_expensive_told, "gpu",
+					"%s of %.160s has no cheap place for a probe: each call of "
+					"it costs %u ns while it is seen",
+					probes->options.calls[row].symbol, file->driver->path,
+					probes->options.cost.stepped_ns);
 	}
 }
 
@@ -403,7 +380,6 @@ void gpu_probes_add(void *context, const struct gpu_driver *driver)
 {
 	struct gpu_probes *probes = context;
 	struct probed_file *file;
-	char text[ERROR_TEXT_BYTES];
 	uint32_t at = 0;
 
 	if (!has_calls_of(probes, driver->library))
@@ -414,10 +390,10 @@ void gpu_probes_add(void *context, const struct gpu_driver *driver)
 			 ? probed_file_open(driver, &probes->options, &probes->windows, &file)
 			 : -ENOSPC;
 	if (rc) {
-		snprintf(text, sizeof(text), "gpu: calls of %.200s are not seen: %s", driver->path,
-			 rc == -ENOENT ? "it has none of the functions that are known"
-				       : strerror(-rc));
-		leave_notice(probes, text);
+		event_warn(probes->options.events, "gpu", "calls of %.200s are not seen: %s",
+			   driver->path,
+			   rc == -ENOENT ? "it has none of the functions that are known"
+					 : strerror(-rc));
 		return;
 	}
 	file->generation = probes->generation;
@@ -499,13 +475,6 @@ bool gpu_probes_see_all(const struct gpu_probes *probes, enum gpu_call first, en
 			return false;
 	}
 	return true;
-}
-
-const char *gpu_probes_next_notice(struct gpu_probes *probes)
-{
-	if (probes->notice_told == probes->notice_count)
-		return NULL;
-	return probes->notices[probes->notice_told++ % NOTICES_MAX];
 }
 
 static void count_file(const struct gpu_probes *probes, const struct probed_file *file,

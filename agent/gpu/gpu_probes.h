@@ -12,6 +12,7 @@
 #include "agent/probes/probe_cost.h"
 #include "agent/probes/probe_link.h"
 #include "base/error.h"
+#include "base/event_log.h"
 #include "bpf/gpu/gpu_call.h"
 
 enum {
@@ -48,6 +49,7 @@ struct gpu_probes_options {
 	/** Launches that are captured are seen from now on, by probes with GPU_CALL_CAPTURES; or no longer. */
 	void (*set_sees_captures)(void *context, bool sees);
 	void *context;
+	struct event_log *events; // may be NULL
 };
 
 /** What there is now, unless said otherwise. */
@@ -76,8 +78,8 @@ int gpu_probes_open(const struct gpu_probes_options *options, struct gpu_probes 
 void gpu_probes_close(struct gpu_probes *probes);
 
 /**
- * A file has come, or goes; for a struct gpu_driver_listener. A file that cannot be probed leaves a
- * notice.
+ * A file has come, or goes; for a struct gpu_driver_listener. A file that cannot be probed is an
+ * event.
  */
 void gpu_probes_add(void *probes, const struct gpu_driver *driver);
 void gpu_probes_remove(void *probes, const struct gpu_driver *driver);
@@ -87,8 +89,5 @@ void gpu_probes_tick(struct gpu_probes *probes, uint64_t now_ns);
 
 /** Is each call of these kinds seen now, from the first to the last? Not while one is seen in windows only. */
 bool gpu_probes_see_all(const struct gpu_probes *probes, enum gpu_call first, enum gpu_call last);
-
-/** What works less well than it could, in a line; NULL: no more for now. Valid until the next call. */
-const char *gpu_probes_next_notice(struct gpu_probes *probes);
 
 void gpu_probes_read_stats(const struct gpu_probes *probes, struct gpu_probes_stats *ret_stats);

@@ -29,12 +29,9 @@ struct gpu_source {
 	uint32_t stacks_per_second;
 	struct labels labels;  // of the probes' cost
 	uint64_t told_cost_ns; // of it, in windows so far
-	char failure[ERROR_TEXT_BYTES];
-	bool failure_told;
 	uint64_t missed;       // gpu_programs_missed() that was told
 	bool memory_unknown;   // calls that allocate or free are seen in windows only
 	bool is_change_told;   // of that, in a window
-	bool is_change_logged; // and as a notice
 	bool graphs_full_told;
 };
 
@@ -50,6 +47,7 @@ static int open_probes(struct gpu_source *source, enum probe_way way, struct err
 		.read_captures = gpu_programs_read_captures,
 		.set_sees_captures = gpu_programs_set_sees_captures,
 		.context = source->programs,
+		.events = source->options.events,
 	};
 
 	options.calls = gpu_calls(&options.call_count);
@@ -80,8 +78,8 @@ static void try_programs(struct gpu_source *source)
 	if (!rc)
 		rc = open_probes(source, way, &err);
 	if (rc) {
-		snprintf(source->failure, sizeof(source->failure),
-			 "gpu: calls of the driver are not seen: %.250s", err.text);
+		event_warn(source->options.events, "gpu",
+			   "calls of the driver are not seen: %.250s", err.text);
 		gpu_programs_close(take(source->programs));
 		return;
 	}
@@ -89,6 +87,7 @@ static void try_programs(struct gpu_source *source)
 		.programs = source->programs,
 		.drivers = source->drivers,
 		.processes = source->options.processes,
+		.events = source->options.events,
 		.period_ns = source->options.kernel_period_ns,
 		.request = source->options.gpu_kernel_request,
 	};
@@ -148,7 +147,7 @@ int gpu_source_open(const struct gpu_source_options *options, struct gpu_source 
 
 	source->options = *options;
 	source->stacks_per_second = GPU_STACKS_PER_SECOND;
-	source->is_change_told = source->is_change_logged = true; // there is none yet
+	source->is_change_told = true; // there is none yet
 	source->drivers = gpu_drivers_new(&listener);
 	if (!source->drivers || set_labels(source)) {
 		gpu_source_close(source);
@@ -172,6 +171,20 @@ void gpu_source_close(struct gpu_source *source)
 	free(source);
 }
 
+static void change_memory(struct gpu_source *source)
+{
+	source->is_change_told = false;
+	if (source->memory_unknown)
+		event_warn(source->options.events, "gpu",
+			   "what memory is in use is not told from now on: calls that allocate or "
+			   "free are too many to see all of them");
+	else
+		event_warn(
+			source->options.events, "gpu",
+			"what memory is in use is told again, as far as it is allocated from now "
+			"on");
+}
+
 // What is allocated is known only as long as nothing is missed: else what was freed would stay for ever.
 static void follow_memory(struct gpu_source *source)
 {
@@ -179,13 +192,13 @@ static void follow_memory(struct gpu_source *source)
 	uint64_t missed = gpu_programs_missed(source->programs);
 
 	if (missed != source->missed && !source->memory_unknown)
-		source->is_change_told = source->is_change_logged = false;
+		change_memory(source);
 	source->missed = missed;
 	if (is_known != source->memory_unknown)
 		return;
 	gpu_programs_set_memory_known(source->programs, is_known);
 	source->memory_unknown = !is_known;
-	source->is_change_told = source->is_change_logged = false;
+	change_memory(source);
 }
 
 void gpu_source_tick(struct gpu_source *source, uint64_t now_ns)
@@ -197,6 +210,10 @@ void gpu_source_tick(struct gpu_source *source, uint64_t now_ns)
 	follow_memory(source);
 	if (source->kernels)
 		gpu_kernel_sessions_tick(source->kernels, now_ns);
+	if (gpu_programs_graphs_full(source->programs))
+		event_warn_once(source->options.events, &source->graphs_full_told, "gpu",
+				"graphs have more kernels than are kept: of those that lack some "
+				"none are told");
 }
 
 #define MEMORY_NOT_TOLD "GPU memory in use not told"
@@ -289,33 +306,6 @@ void gpu_source_set_budget(struct gpu_source *source, uint32_t stacks_per_second
 	source->stacks_per_second = stacks_per_second;
 	if (source->programs)
 		gpu_programs_set_budget(source->programs, stacks_per_second);
-}
-
-const char *gpu_source_next_notice(struct gpu_source *source)
-{
-	if (source->failure[0] && !source->failure_told) {
-		source->failure_told = true;
-		return source->failure;
-	}
-	if (!source->probes)
-		return NULL;
-	const char *of_kernels =
-		source->kernels ? gpu_kernel_sessions_next_notice(source->kernels) : NULL;
-	if (of_kernels)
-		return of_kernels;
-	if (!source->graphs_full_told && gpu_programs_graphs_full(source->programs)) {
-		source->graphs_full_told = true;
-		return "gpu: graphs have more kernels than are kept: of those that lack some "
-		       "none are told";
-	}
-	if (source->is_change_logged)
-		return gpu_probes_next_notice(source->probes);
-	source->is_change_logged = true;
-	return source->memory_unknown
-		       ? "gpu: what memory is in use is not told from now on: calls that "
-			 "allocate or free are too many to see all of them"
-		       : "gpu: what memory is in use is told again, as far as it is "
-			 "allocated from now on";
 }
 
 void gpu_source_read_run_time(const struct gpu_source *source, uint64_t *ret_ns,

@@ -12,6 +12,7 @@
 #include "agent/process/process.h"
 #include "agent/stacks/export_interval.h"
 #include "base/error.h"
+#include "base/event_log.h"
 #include "base/labels.h"
 
 struct gpu_source;
@@ -25,10 +26,11 @@ struct gpu_source_options {
 	uint64_t kernel_period_ns; // between windows of the CUPTI helper; 0: the default
 	struct gpu_kernel_request
 		*gpu_kernel_request; // the only one, and all that is looked at; NULL: none
+	struct event_log *events;    // may be NULL
 	const struct labels *labels; // for the series of what probes cost; copied; may be NULL
 };
 
-/** Returns 0 or -ENOMEM: what a kernel refuses is told by gpu_source_next_notice(), when it is tried. */
+/** Returns 0 or -ENOMEM: what a kernel refuses is an event, when it is tried. */
 int gpu_source_open(const struct gpu_source_options *options, struct gpu_source **ret_lane,
 		    struct error *err);
 /** NULL is allowed. */
@@ -44,9 +46,6 @@ int gpu_source_after_drain(struct gpu_source *source, struct export_interval *in
 
 /** How many stacks a second each CPU may take from now on, of launches and of other calls. */
 void gpu_source_set_budget(struct gpu_source *source, uint32_t stacks_per_second);
-
-/** What works less well than it could, in a sentence; NULL: no more for now. Valid until the next. */
-const char *gpu_source_next_notice(struct gpu_source *source);
 
 /** Time in the programs and how often they ran; 0 unless kernel.bpf_stats_enabled. */
 void gpu_source_read_run_time(const struct gpu_source *source, uint64_t *ret_ns,

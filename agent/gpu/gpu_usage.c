@@ -58,10 +58,8 @@ struct gpu_usage {
 	bool stop, left_behind;
 	struct usage_batch batch;
 	uint64_t values_dropped;
-	char notice[ERROR_TEXT_BYTES];
 	// The main thread's.
 	struct usage_batch taken;
-	char told[ERROR_TEXT_BYTES];
 	uint64_t dropped_told;
 	// The reading thread's.
 	struct nvml *nvml;
@@ -71,10 +69,12 @@ struct gpu_usage {
 
 // ---- the reading thread ---------------------------------------------------------------------
 
-static void notice(struct gpu_usage *usage, const char *text)
+// A thread that was left behind has no log any more.
+static void report(struct gpu_usage *usage, const char *text)
 {
 	pthread_mutex_lock(&usage->lock);
-	snprintf(usage->notice, sizeof(usage->notice), "%s", text);
+	if (!usage->stop)
+		event_warn(usage->options.events, "gpu", "%s", text);
 	pthread_mutex_unlock(&usage->lock);
 }
 
@@ -234,7 +234,7 @@ static void note_loss(struct gpu_usage *usage, uint32_t gpu, bool is_lost)
 		 nvml_gpu_uuid(usage->nvml, gpu),
 		 is_lost ? "does not answer the driver any more: its series end here"
 			 : "answers again");
-	notice(usage, text);
+	report(usage, text);
 }
 
 // Whether it answered.
@@ -268,7 +268,7 @@ static bool find_gpus(struct gpu_usage *usage)
 	// Most machines have none, and no reader of a log wants to be told that.
 	if (rc != -ENOENT && !usage->told_missing) {
 		usage->told_missing = true;
-		notice(usage, err.text);
+		report(usage, err.text);
 	}
 	return false;
 }
@@ -509,29 +509,18 @@ int gpu_usage_add(struct gpu_usage *usage, struct export_interval *interval)
 	batch = usage->batch;
 	usage->batch = usage->taken;
 	usage->batch.value_count = usage->batch.name_count = 0;
+	uint64_t dropped = usage->values_dropped;
 	pthread_mutex_unlock(&usage->lock);
 	usage->taken = batch;
+	if (dropped != usage->dropped_told)
+		event_warn(usage->options.events, "gpu",
+			   "dropped %llu readings: too many in one export interval (limit %d)",
+			   (unsigned long long)(dropped - usage->dropped_told),
+			   GPU_USAGE_VALUES_MAX);
+	usage->dropped_told = dropped;
 
 	for (uint32_t i = 0; i < batch.value_count && !rc; i++)
 		rc = add_value(usage, interval, &batch.values[i],
 			       &batch.names[batch.values[i].name]);
 	return rc;
-}
-
-const char *gpu_usage_next_notice(struct gpu_usage *usage)
-{
-	pthread_mutex_lock(&usage->lock);
-	memcpy(usage->told, usage->notice, sizeof(usage->told));
-	usage->notice[0] = '\0';
-	uint64_t dropped = usage->values_dropped;
-	pthread_mutex_unlock(&usage->lock);
-	if (usage->told[0])
-		return usage->told;
-	if (dropped == usage->dropped_told)
-		return NULL;
-	snprintf(usage->told, sizeof(usage->told),
-		 "%llu figures of GPUs were dropped: more than %d between two windows",
-		 (unsigned long long)(dropped - usage->dropped_told), GPU_USAGE_VALUES_MAX);
-	usage->dropped_told = dropped;
-	return usage->told;
 }

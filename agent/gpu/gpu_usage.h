@@ -9,6 +9,7 @@
 #include "agent/process/process.h"
 #include "agent/stacks/export_interval.h"
 #include "base/error.h"
+#include "base/event_log.h"
 #include "base/labels.h"
 
 enum {
@@ -23,6 +24,7 @@ struct gpu_usage_options {
 	uint64_t slot_ns;
 	const struct process_table *processes; // outlives this
 	const struct labels *labels;           // --label; copied
+	struct event_log *events;              // of GPUs lost or unreadable; may be NULL
 	uint64_t reopen_ns; // a GPU's silence after which the library is begun anew; 0: a minute
 };
 
@@ -34,6 +36,3 @@ void gpu_usage_close(struct gpu_usage *usage);
 
 /** Add what was read since the last call. Returns 0 or -ENOMEM. */
 int gpu_usage_add(struct gpu_usage *usage, struct export_interval *interval);
-
-/** A sentence to log, once each: GPUs found, lost, unreadable. NULL: nothing. Valid until the next. */
-const char *gpu_usage_next_notice(struct gpu_usage *usage);

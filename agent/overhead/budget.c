@@ -23,8 +23,7 @@
 
 enum {
 	MARKS_MAX = 64,        // changes in a window; the governor makes a few in an hour
-	NOTICES_MAX = 8,       // that wait to be logged: they are asked for at each tick
-	NOTICE_BYTES = 900,    // a log line has 2048
+	LINE_BYTES = 900,      // less than EVENT_TEXT_BYTES
 	WARM_UP_INTERVALS = 3, // in which the agent's own work is that of starting
 	SHORT_INTERVAL_ONE_IN = 2,
 };
@@ -67,35 +66,13 @@ struct budget {
 	struct mark marks[MARKS_MAX];
 	uint32_t mark_count;
 	uint64_t marks_lost;
-	char notices[NOTICES_MAX][NOTICE_BYTES];
-	uint32_t notice_first, notice_count;
+	struct event_log *events;
 	bool estimated; // the kernel tells no costs: see cost_estimate.h
 	struct program_cost estimate[BPF_COST_PROGRAMS_MAX];
 	uint32_t cores;
 };
 
 // ---- words ----------------------------------------------------------------------------------
-
-static void add_notice(struct budget *budget, const char *text)
-{
-	uint32_t at = (budget->notice_first + budget->notice_count) % NOTICES_MAX;
-
-	if (budget->notice_count == NOTICES_MAX)
-		budget->notice_first = (budget->notice_first + 1) % NOTICES_MAX;
-	else
-		budget->notice_count++;
-	snprintf(budget->notices[at], NOTICE_BYTES, "%s", text);
-}
-
-const char *budget_next_notice(struct budget *budget)
-{
-	if (!budget->notice_count)
-		return NULL;
-	const char *notice = budget->notices[budget->notice_first];
-	budget->notice_first = (budget->notice_first + 1) % NOTICES_MAX;
-	budget->notice_count--;
-	return notice;
-}
 
 static void add_mark(struct budget *budget, const char *text)
 {
@@ -238,7 +215,7 @@ static int turn(struct budget *budget, const struct governor_change *change)
 }
 
 static void do_change(struct budget *budget, const struct governor_change *change,
-		      char line[NOTICE_BYTES])
+		      char line[LINE_BYTES])
 {
 	size_t used = strlen(line);
 	char text[GOVERNOR_TEXT_BYTES];
@@ -246,15 +223,15 @@ static void do_change(struct budget *budget, const struct governor_change *chang
 
 	governor_describe(&budget->governor, change, text);
 	add_mark(budget, text);
-	snprintf(line + used, NOTICE_BYTES - used, "%s%s", used ? ", " : "governor: ", text);
+	snprintf(line + used, LINE_BYTES - used, "%s%s", used ? ", " : "", text);
 	used = strlen(line);
 	if (rc)
-		snprintf(line + used, NOTICE_BYTES - used, " (failed: %s)", strerror(-rc));
+		snprintf(line + used, LINE_BYTES - used, " (failed: %s)", strerror(-rc));
 }
 
 static void do_decision(struct budget *budget, const struct governor_decision *decision)
 {
-	char line[NOTICE_BYTES] = "";
+	char line[LINE_BYTES] = "";
 	size_t used;
 
 	if (decision->outcome == GOVERNOR_KEEP)
@@ -266,9 +243,8 @@ static void do_decision(struct budget *budget, const struct governor_decision *d
 	else if (decision->outcome == GOVERNOR_OVER)
 		add_mark(budget, "cost within the budget");
 	used = strlen(line);
-	snprintf(line + used, NOTICE_BYTES - used, "%s%s",
-		 used ? "; " : "governor: ", decision->why);
-	add_notice(budget, line);
+	snprintf(line + used, LINE_BYTES - used, "%s%s", used ? "; " : "", decision->why);
+	event_warn(budget->events, "governor", "%s", line);
 }
 
 // Who has ended need not be switched off.
@@ -278,15 +254,14 @@ static void forget_gone_processes(struct budget *budget)
 
 	for (uint32_t i = governor->steps[GOVERNOR_PROCESSES]; i-- > 0;) {
 		struct governor_change change;
-		char line[NOTICE_BYTES] = "", path[32];
+		char line[LINE_BYTES] = "", path[32];
 
 		snprintf(path, sizeof(path), "/proc/%u", governor->off[i].pid);
 		if (access(path, F_OK) == 0 ||
 		    !governor_forget_process(&budget->governor, governor->off[i].pid, &change))
 			continue;
 		do_change(budget, &change, line);
-		snprintf(line + strlen(line), sizeof(line) - strlen(line), "; it has ended");
-		add_notice(budget, line);
+		event_info(budget->events, "governor", "%s; it has ended", line);
 	}
 }
 
@@ -312,15 +287,11 @@ static void decide(struct budget *budget, uint64_t now_ns)
 // Before the first measurement, so that the two never mix.
 static void estimate_instead(struct budget *budget, int rc)
 {
-	char text[NOTICE_BYTES];
-
 	budget->estimated = true;
-	snprintf(text, sizeof(text),
-		 "governor: the kernel does not tell what programs cost (%s: it wants "
-		 "CAP_SYS_ADMIN); "
-		 "that is estimated from what they count",
-		 strerror(-rc));
-	add_notice(budget, text);
+	event_warn(budget->events, "governor",
+		   "overhead of kernel programs is estimated from their counters: reading it needs "
+		   "CAP_SYS_ADMIN (%s)",
+		   strerror(-rc));
 }
 
 static void measure(struct budget *budget, uint64_t now_ns)
@@ -490,6 +461,7 @@ int budget_open(const struct budget_options *options, struct budget **ret_budget
 	if (!budget)
 		return error_set(err, -ENOMEM, "out of memory");
 	budget->controls = options->controls;
+	budget->events = options->events;
 	budget->cores = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
 	init_governor(budget, options);
 	uint64_t interval_ns = budget->governor.options.interval_ns;

@@ -9,6 +9,7 @@
 
 #include "agent/stacks/export_interval.h"
 #include "base/error.h"
+#include "base/event_log.h"
 #include "base/labels.h"
 #include "bpf/counters.h"
 #include "bpf/sample.h"
@@ -40,6 +41,7 @@ struct budget_options {
 	uint64_t
 		interval_ns; // of the governor; 0: GOVERNOR_DEFAULTS. Its other times are in proportion
 	const struct labels *labels; // for its series, beside its own (--label); outlives this
+	struct event_log *events;    // each change, and why; may be NULL
 	struct budget_controls controls;
 };
 
@@ -75,8 +77,5 @@ void budget_take_count(struct budget *budget, const struct count_key *key,
 void budget_before_drain(struct budget *budget);
 /** What it cost, and what was changed. Returns 0 or a negative errno. */
 int budget_after_drain(struct budget *budget, struct export_interval *interval);
-
-/** A change and why, in a line to log; NULL: no more for now. Valid until the next call. */
-const char *budget_next_notice(struct budget *budget);
 
 void budget_read_stats(const struct budget *budget, struct budget_stats *ret_stats);

@@ -21,7 +21,6 @@
 enum {
 	LIVENESS_CHECKS = 256, // processes looked at in one expire()
 	MISSING_TRIES = 3,     // expire()s in which an address without a mapping is looked up again
-	NOTICES_MAX = 16,      // not told yet; each is of another build of an interpreter
 };
 
 /* What failed for want of memory or a descriptor is tried again after this. */
@@ -56,25 +55,10 @@ struct process_unwinds {
 	uint32_t page_count_max;
 	uint64_t bytes_max;
 	uint64_t kept_ns;
-	struct error notices[NOTICES_MAX];
-	uint32_t notice_first, notice_count;
+	struct event_log *events;
 	struct process_unwind_stats stats;
 	struct process_code code; // of the publication in hand
 };
-
-// ---- notices --------------------------------------------------------------------------------
-
-// The last of too many only says that there are more.
-static void add_notice(struct process_unwinds *unwinds, const struct error *notice)
-{
-	uint32_t at = (unwinds->notice_first + unwinds->notice_count) % NOTICES_MAX;
-
-	if (unwinds->notice_count == NOTICES_MAX)
-		return;
-	unwinds->notices[at] = *notice;
-	if (++unwinds->notice_count == NOTICES_MAX)
-		error_set(&unwinds->notices[at], notice->code, "there is more amiss than is told");
-}
 
 // ---- records --------------------------------------------------------------------------------
 
@@ -315,11 +299,11 @@ static bool is_due(struct process_unwinds *unwinds, struct published *record, ui
 static void find_python(struct process_unwinds *unwinds, struct published *record,
 			const struct mapping_list *list)
 {
-	struct error notice = { 0 };
+	struct error cause = { 0 };
 
-	published_python_find(&unwinds->python, record, list, &notice);
-	if (notice.code)
-		add_notice(unwinds, &notice);
+	published_python_find(&unwinds->python, record, list, &cause);
+	if (cause.code)
+		event_warn(unwinds->events, "python", "%s", cause.text);
 }
 
 static struct published *renew(struct process_unwinds *unwinds, struct published *record,
@@ -638,14 +622,13 @@ static struct unwind_table_cache *open_cache(struct process_unwinds *unwinds,
 					     const struct process_unwind_options *options)
 {
 	struct unwind_table_cache *cache = NULL;
-	struct error cause, notice;
+	struct error cause;
 
 	if (!options->cache_folder ||
 	    !unwind_table_cache_open(options->cache_folder, UNWIND_TABLE_CACHE_BYTES_DEFAULT,
 				     &cache, &cause))
 		return cache;
-	error_set(&notice, cause.code, "unwind tables are not kept on disk: %s", cause.text);
-	add_notice(unwinds, &notice);
+	event_warn(unwinds->events, "unwind tables", "not kept on disk: %s", cause.text);
 	return NULL;
 }
 
@@ -669,6 +652,7 @@ int process_unwind_open(const struct unwind_maps *maps, struct process_table *pr
 		return error_set(err, -ENOMEM, "out of memory");
 	unwinds->maps = unwinds->published.maps = unwinds->python.maps = maps;
 	unwinds->processes = processes;
+	unwinds->events = options->events;
 	unwinds->python.runtimes = options->python;
 	unwinds->bytes_max = options->bytes_max ? options->bytes_max : bytes_for_this_machine();
 	unwinds->kept_ns = options->kept_ns ? options->kept_ns : KEPT_DEFAULT_NS;
@@ -699,17 +683,6 @@ void process_unwind_close(struct process_unwinds *unwinds)
 	published_processes_deinit(&unwinds->published);
 	process_code_deinit(&unwinds->code);
 	free(unwinds);
-}
-
-const char *process_unwind_notice(struct process_unwinds *unwinds)
-{
-	const struct error *notice = &unwinds->notices[unwinds->notice_first];
-
-	if (!unwinds->notice_count)
-		return NULL;
-	unwinds->notice_first = (unwinds->notice_first + 1) % NOTICES_MAX;
-	unwinds->notice_count--;
-	return notice->text;
 }
 
 void process_unwind_read_stats(const struct process_unwinds *unwinds,

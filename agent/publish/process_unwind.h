@@ -10,6 +10,7 @@
 #include "agent/python/python_runtime.h"
 #include "agent/bpf/unwind_maps.h"
 #include "base/error.h"
+#include "base/event_log.h"
 
 enum {
 	// Of kernel memory, for tables and mapping pages: PyTorch with CUDA takes 20 MB. It leaves 8 MB
@@ -29,6 +30,7 @@ struct process_unwind_options {
 		bytes_max; // of tables and mapping pages in the kernel; 0: as much as suits the machine
 	const char *cache_folder;       // where built tables are kept; NULL: nowhere
 	struct python_runtimes *python; // outlives this; NULL: no interpreters are looked for
+	struct event_log *events;       // of the cache, and of interpreters; may be NULL
 };
 
 /** What there is now, and what was done since the opening. */
@@ -118,12 +120,6 @@ void process_unwind_read(struct process_unwinds *unwinds);
 
 /** Once a window: take back what is published of processes whose end nobody told. */
 void process_unwind_expire(struct process_unwinds *unwinds);
-
-/**
- * What is amiss with the cache or with an interpreter that was found, in a sentence to log, valid until
- * the next call on @unwinds; NULL: no more for now. Each kind of build is told of once.
- */
-const char *process_unwind_notice(struct process_unwinds *unwinds);
 
 void process_unwind_read_stats(const struct process_unwinds *unwinds,
 			       struct process_unwind_stats *ret_stats);

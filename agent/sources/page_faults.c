@@ -25,7 +25,6 @@ struct page_faults {
 	struct cpu_programs *counted;    // in their stead where there are none
 	struct cpu_programs *handled[2]; // minor and major ones
 	bool has_tracepoints;
-	bool notice_told;
 	uint64_t hotplug_ns; // when to look for CPUs
 };
 
@@ -138,6 +137,10 @@ int page_faults_open(const struct loader *loader, const struct page_faults_optio
 		page_faults_close(faults);
 		return rc;
 	}
+	if (!faults->has_tracepoints)
+		event_warn(options->events, "memory",
+			   "page faults that map no new page count as one page each: the kernel "
+			   "does not report the kind of fault");
 	faults->hotplug_ns = clock_monotonic_ns() + HOTPLUG_INTERVAL_NS;
 	*ret_faults = faults;
 	return 0;
@@ -167,15 +170,6 @@ void page_faults_set_budget(struct page_faults *faults, uint32_t stacks_per_seco
 {
 	__atomic_store_n(&faults->programs->data->stacks_per_second, stacks_per_second,
 			 __ATOMIC_RELAXED);
-}
-
-const char *page_faults_next_notice(struct page_faults *faults)
-{
-	if (faults->has_tracepoints || faults->notice_told)
-		return NULL;
-	faults->notice_told = true;
-	return "memory growth counts page faults that bring nothing as a page each: the kernel "
-	       "does not tell what kind of fault it was";
 }
 
 void page_faults_read_run_time(const struct page_faults *faults, uint64_t *ret_ns,

@@ -8,6 +8,7 @@
 
 #include "agent/bpf/loader.h"
 #include "base/error.h"
+#include "base/event_log.h"
 
 enum {
 	// Each CPU, at most: 0.2 % of it at some 4 us each. It is reached in storms of faults only.
@@ -18,8 +19,9 @@ struct page_faults;
 
 struct page_faults_options {
 	uint64_t slot_ns;
-	bool only_followed;  // as the sampler: only processes that are followed
-	bool no_tracepoints; // for tests: begin with what is tried where there are none
+	bool only_followed;       // as the sampler: only processes that are followed
+	struct event_log *events; // may be NULL
+	bool no_tracepoints;      // for tests: begin with what is tried where there are none
 };
 
 /**
@@ -39,9 +41,6 @@ void page_faults_tick(struct page_faults *faults, uint64_t now_ns);
 
 /** How many stacks a second each CPU may take from now on; below 10 is 10. */
 void page_faults_set_budget(struct page_faults *faults, uint32_t stacks_per_second);
-
-/** What works less well than it could, in a sentence, told once; NULL: no more. */
-const char *page_faults_next_notice(struct page_faults *faults);
 
 /** Time in the programs and how often they ran; 0 unless kernel.bpf_stats_enabled. */
 void page_faults_read_run_time(const struct page_faults *faults, uint64_t *ret_ns,

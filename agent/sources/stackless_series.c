@@ -12,22 +12,21 @@
 
 enum { COUNTERS = 2 };
 
-/* What one of the counters has to say. */
-struct told {
-	char failure[ERROR_TEXT_BYTES];
+/* Events of one of the counters, once each. */
+struct reported {
 	bool unreachable, full, unremembered, lost;
 };
 
 struct stackless_series {
 	struct cgroup_counter *counters[COUNTERS]; // by kind; NULL: it does not run
-	struct told told[COUNTERS];
+	struct reported reported[COUNTERS];
 	struct memory_usage *memory;
-	bool memory_full, memory_late;
-	char notice[ERROR_TEXT_BYTES];
+	bool is_memory_full_reported, is_memory_late_reported;
+	struct event_log *events;
 };
 
 static const char *const names[COUNTERS] = {
-	[CGROUP_COUNTER_THROTTLED] = "throttling by quotas",
+	[CGROUP_COUNTER_THROTTLED] = "CPU throttling",
 	[CGROUP_COUNTER_OOM_KILLS] = "OOM kills",
 };
 
@@ -38,8 +37,7 @@ static void open_counter(struct stackless_series *series, enum cgroup_counter_ki
 	struct error err = { 0 };
 
 	if (cgroup_counter_open(&options, &series->counters[kind], &err))
-		snprintf(series->told[kind].failure, sizeof(series->told[kind].failure),
-			 "%s are not seen: %.260s", names[kind], err.text);
+		event_warn(series->events, names[kind], "not measured: %.260s", err.text);
 }
 
 int stackless_series_open(const struct stackless_series_options *options,
@@ -50,6 +48,7 @@ int stackless_series_open(const struct stackless_series_options *options,
 
 	if (!series)
 		return error_set(err, -ENOMEM, "out of memory");
+	series->events = options->events;
 	if (options->throttling)
 		open_counter(series, CGROUP_COUNTER_THROTTLED, options->processes);
 	if (options->memory) {
@@ -72,6 +71,53 @@ void stackless_series_close(struct stackless_series *series)
 		cgroup_counter_close(series->counters[i]);
 	memory_usage_close(series->memory);
 	free(series);
+}
+
+static void report_losses(struct stackless_series *series, enum cgroup_counter_kind kind)
+{
+	struct event_log *events = series->events;
+	struct reported *reported = &series->reported[kind];
+	struct cgroup_counter_stats stats;
+
+	if (!series->counters[kind])
+		return;
+	cgroup_counter_read_stats(series->counters[kind], &stats);
+	if (stats.unreachable)
+		event_warn_once(events, &reported->unreachable, names[kind],
+				"some processes are left out: their cgroups are not below what is "
+				"mounted here; mount the host's /sys/fs/cgroup, read-only");
+	if (stats.refused)
+		event_warn_once(events, &reported->full, names[kind],
+				"some processes are left out: table full (limits %d cgroups, %d "
+				"processes)",
+				CGROUPS_MAX, CGROUP_MEMBERS_MAX);
+	if (stats.unremembered)
+		event_warn_once(events, &reported->unremembered, names[kind],
+				"counts from before a cgroup's first sample are left out: table "
+				"full (limit %d cgroups)",
+				CGROUP_FORMERS_MAX);
+	if (stats.values_lost)
+		event_warn_once(events, &reported->lost, names[kind],
+				"dropped some counts: no process of the cgroup is known any more, "
+				"or too many cgroups in one export interval (limit %d)",
+				CGROUP_VALUES_MAX);
+}
+
+static void report_memory_losses(struct stackless_series *series)
+{
+	struct memory_usage_stats stats;
+
+	memory_usage_read_stats(series->memory, &stats);
+	if (stats.refused)
+		event_warn_once(series->events, &series->is_memory_full_reported, "memory usage",
+				"some processes are left out: table full (limit %d)",
+				MEMORY_PROCESSES_MAX);
+	if (stats.late)
+		event_warn_once(series->events, &series->is_memory_late_reported, "memory usage",
+				"some processes are read less than once a second: too many "
+				"(limits %.1f %% of a CPU, %d reads per second)",
+				100.0 * MEMORY_NS_PER_SECOND / NS_PER_SECOND,
+				MEMORY_READS_PER_SECOND);
 }
 
 void stackless_series_tick(struct stackless_series *series, uint64_t now_ns)
@@ -103,83 +149,9 @@ int stackless_series_after_drain(struct stackless_series *series, struct export_
 				     : 0;
 		if (!rc)
 			rc = failed;
+		report_losses(series, i);
 	}
+	if (series->memory)
+		report_memory_losses(series);
 	return rc;
-}
-
-// Is it to be told now? Once.
-static bool is_news(uint64_t count, bool *told)
-{
-	bool news = count && !*told;
-
-	*told |= news;
-	return news;
-}
-
-static const char *notice_of_counter(struct stackless_series *series, enum cgroup_counter_kind kind)
-{
-	struct told *told = &series->told[kind];
-	char *notice = series->notice;
-	size_t size = sizeof(series->notice);
-	struct cgroup_counter_stats stats;
-
-	if (told->failure[0]) {
-		snprintf(notice, size, "%s", told->failure);
-		told->failure[0] = '\0';
-		return notice;
-	}
-	if (!series->counters[kind])
-		return NULL;
-	cgroup_counter_read_stats(series->counters[kind], &stats);
-	if (is_news(stats.unreachable, &told->unreachable))
-		snprintf(notice, size,
-			 "%s of some processes are not seen: their control groups are not below "
-			 "what "
-			 "is mounted here (mount the host's /sys/fs/cgroup, read-only)",
-			 names[kind]);
-	else if (is_news(stats.refused, &told->full))
-		snprintf(notice, size,
-			 "%s of some processes are not seen: more than %d control groups or %d "
-			 "processes",
-			 names[kind], CGROUPS_MAX, CGROUP_MEMBERS_MAX);
-	else if (is_news(stats.unremembered, &told->unremembered))
-		snprintf(
-			notice, size,
-			"%s that control groups counted before a process of theirs was sampled are "
-			"left out: there are more than %d groups",
-			names[kind], CGROUP_FORMERS_MAX);
-	else if (is_news(stats.values_lost, &told->lost))
-		snprintf(
-			notice, size,
-			"some %s are not told: none of the group's processes is known any more, or "
-			"more than %d groups had some between two windows",
-			names[kind], CGROUP_VALUES_MAX);
-	else
-		return NULL;
-	return notice;
-}
-
-const char *stackless_series_next_notice(struct stackless_series *series)
-{
-	struct memory_usage_stats stats;
-	const char *notice = NULL;
-
-	for (int i = 0; i < COUNTERS && !notice; i++)
-		notice = notice_of_counter(series, i);
-	if (notice || !series->memory)
-		return notice;
-	memory_usage_read_stats(series->memory, &stats);
-	if (is_news(stats.refused, &series->memory_full))
-		snprintf(series->notice, sizeof(series->notice),
-			 "the memory of some processes is not seen: there are more than %d",
-			 MEMORY_PROCESSES_MAX);
-	else if (is_news(stats.late, &series->memory_late))
-		snprintf(series->notice, sizeof(series->notice),
-			 "the memory of some processes is looked at less than once a second: of "
-			 "all of "
-			 "them it would take more than %.1f %% of a CPU, or %d readings",
-			 100.0 * MEMORY_NS_PER_SECOND / NS_PER_SECOND, MEMORY_READS_PER_SECOND);
-	else
-		return NULL;
-	return series->notice;
 }

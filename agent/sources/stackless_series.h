@@ -9,6 +9,7 @@
 #include "agent/process/process.h"
 #include "agent/stacks/export_interval.h"
 #include "base/error.h"
+#include "base/event_log.h"
 
 struct stackless_series;
 
@@ -16,6 +17,7 @@ struct stackless_series_options {
 	struct process_table *processes; // outlives it
 	bool throttling;                 // belongs to the wall clock
 	bool memory;
+	struct event_log *events; // of what is left out or lost; may be NULL
 };
 
 /** Where a machine has not all of it, the rest runs. Returns 0, or -ENOMEM. */
@@ -28,6 +30,3 @@ void stackless_series_tick(struct stackless_series *series, uint64_t now_ns);
 void stackless_series_before_drain(struct stackless_series *series);
 /** Returns 0 or a negative errno: not all is in. */
 int stackless_series_after_drain(struct stackless_series *series, struct export_interval *interval);
-
-/** What is left out and what was lost, in sentences, told once; NULL: no more for now. */
-const char *stackless_series_next_notice(struct stackless_series *series);

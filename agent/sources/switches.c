@@ -29,8 +29,7 @@ struct switches {
 	bool raw_tracepoints;
 	enum loader_level level;
 	uint32_t stackless_count;
-	char notice[ERROR_TEXT_BYTES];
-	bool notice_told;
+	struct event_log *events;
 	char refusal[ERROR_TEXT_BYTES]; // of the last attempt that failed
 };
 
@@ -128,12 +127,12 @@ static int load_any(struct switches *switches, const struct loader *loader,
 		switches_bpf__destroy(take(switches->programs));
 	}
 	if (!rc && switches->level != level)
-		snprintf(switches->notice, sizeof(switches->notice),
-			 "stacks of waits %s: the kernel refused a larger unwinder (%.160s)",
-			 switches->level == LOADER_LEVEL_FRAME_POINTER
-				 ? "end at code without frame pointers"
-				 : "show no Python functions",
-			 switches->refusal);
+		event_warn(switches->events, "off-cpu",
+			   "stacks %s: the kernel refused a larger unwinder (%.160s)",
+			   switches->level == LOADER_LEVEL_FRAME_POINTER
+				   ? "end at code without frame pointers"
+				   : "have no Python frames",
+			   switches->refusal);
 	return rc;
 }
 
@@ -194,20 +193,9 @@ static void open_sleepers(struct switches *switches, const struct loader *loader
 	if (!sleepers_open(loader, &options, &switches->sleepers, &err))
 		return;
 	switches->sleepers = NULL;
-	if (!switches->notice[0])
-		snprintf(switches->notice, sizeof(switches->notice),
-			 "threads that blocked before their stacks could be taken have none: "
-			 "%.200s",
-			 err.text);
-}
-
-static void note_what_is_missing(struct switches *switches)
-{
-	if (!switches->programs->bss->delay_is_known && !switches->notice[0])
-		snprintf(switches->notice, sizeof(switches->notice),
-			 "this kernel does not count how long threads wait for a CPU "
-			 "(CONFIG_SCHED_INFO): that is shown as blocked time, unless they were "
-			 "preempted");
+	event_warn(switches->events, "off-cpu",
+		   "threads that blocked before their first sample have no stack: %.200s",
+		   err.text);
 }
 
 int switches_open(const struct loader *loader, const struct switches_options *options,
@@ -218,6 +206,7 @@ int switches_open(const struct loader *loader, const struct switches_options *op
 	if (!switches)
 		return error_set(err, -ENOMEM, "out of memory");
 	switches->slot_ns = options->slot_ns;
+	switches->events = options->events;
 	int rc = load_any(switches, loader, options);
 	if (!rc) {
 		switches->sweep_link =
@@ -231,7 +220,10 @@ int switches_open(const struct loader *loader, const struct switches_options *op
 		switches_close(switches);
 		return rc;
 	}
-	note_what_is_missing(switches);
+	if (!switches->programs->bss->delay_is_known)
+		event_warn(switches->events, "run queue",
+			   "latency after a wake-up counts as blocked time: the kernel lacks "
+			   "CONFIG_SCHED_INFO");
 	open_sleepers(switches, loader);
 	*ret_switches = switches;
 	return 0;
@@ -329,14 +321,6 @@ int switches_set_process(struct switches *switches, uint32_t pid, bool on)
 	switches->stackless_count += on ? -1 : 1;
 	switches->programs->bss->any_stackless = switches->stackless_count != 0;
 	return 0;
-}
-
-const char *switches_next_notice(struct switches *switches)
-{
-	bool told = switches->notice_told || !switches->notice[0];
-
-	switches->notice_told = true;
-	return told ? NULL : switches->notice;
 }
 
 void switches_read_run_time(const struct switches *switches, uint64_t *ret_ns, uint64_t *ret_count)

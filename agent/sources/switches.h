@@ -9,6 +9,7 @@
 #include "agent/symbols/kallsyms.h"
 #include "agent/bpf/loader.h"
 #include "base/error.h"
+#include "base/event_log.h"
 
 struct switches;
 
@@ -16,6 +17,7 @@ struct switches_options {
 	uint64_t slot_ns;
 	bool only_followed;              // as the sampler: only processes that are followed
 	const struct kallsyms *kallsyms; // NULL: stacks begin in the scheduler
+	struct event_log *events;        // may be NULL
 	// For tests: begin with what is tried when kernels refuse better.
 	bool raw_tracepoints;
 	enum loader_level level; // if the loader's is not less
@@ -56,9 +58,6 @@ void switches_set_step(struct switches *switches, uint32_t step);
 
 /** Waits of this process get no stacks, or do again; its totals stay. Returns 0 or a negative errno. */
 int switches_set_process(struct switches *switches, uint32_t pid, bool on);
-
-/** What works less well than it could, in a sentence, told once; NULL: no more. */
-const char *switches_next_notice(struct switches *switches);
 
 /** Time in the programs and how often they ran; 0 unless kernel.bpf_stats_enabled. */
 void switches_read_run_time(const struct switches *switches, uint64_t *ret_ns, uint64_t *ret_count);

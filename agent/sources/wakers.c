@@ -32,11 +32,10 @@ struct wakers {
 	struct followed_process *followed;
 	uint32_t followed_count, followed_max;
 	struct hash_table by_pid;
-	bool is_full, full_told;
-	bool no_interrupts, interrupts_told;
+	bool is_full_reported;
+	bool no_interrupts;
 	enum loader_level level;
-	char notice[ERROR_TEXT_BYTES];
-	bool notice_told;
+	struct event_log *events;
 	char refusal[ERROR_TEXT_BYTES]; // of the last attempt that failed
 };
 
@@ -157,13 +156,12 @@ static int load_any(struct wakers *wakers, const struct loader *loader,
 		wakers_bpf__destroy(take(wakers->programs));
 	}
 	if (wakers->level != first)
-		snprintf(wakers->notice, sizeof(wakers->notice),
-			 "stacks of who ends waits %s: the kernel refused a larger unwinder "
-			 "(%.160s)",
-			 wakers->level == LOADER_LEVEL_FRAME_POINTER
-				 ? "end at code without frame pointers"
-				 : "show no Python functions",
-			 wakers->refusal);
+		event_warn(wakers->events, "wakers",
+			   "stacks %s: the kernel refused a larger unwinder (%.160s)",
+			   wakers->level == LOADER_LEVEL_FRAME_POINTER
+				   ? "end at code without frame pointers"
+				   : "have no Python frames",
+			   wakers->refusal);
 	return rc;
 }
 
@@ -206,11 +204,16 @@ int wakers_open(const struct loader *loader, const struct wakers_options *option
 	if (!wakers)
 		return error_set(err, -ENOMEM, "out of memory");
 	wakers->processes = options->processes;
+	wakers->events = options->events;
 	int rc = open_all(wakers, loader, options, err);
 	if (rc) {
 		wakers_close(wakers);
 		return rc;
 	}
+	if (wakers->no_interrupts)
+		event_warn(wakers->events, "wakers",
+			   "wake-ups by interrupts show the interrupted thread as the waker: the "
+			   "kernel's interrupt entry points are unknown");
 	wakers_follow(wakers);
 	*ret_wakers = wakers;
 	return 0;
@@ -293,7 +296,10 @@ static void follow(void *context, const struct process *process)
 	if (followed)
 		followed->seen = true;
 	else
-		wakers->is_full = true;
+		event_warn_once(wakers->events, &wakers->is_full_reported, "wakers",
+				"dropped processes of the services in --wakers: table full "
+				"(limit %u); name fewer services",
+				wakers->followed_max);
 }
 
 static void forget_gone(struct wakers *wakers)
@@ -329,25 +335,6 @@ void wakers_follow(struct wakers *wakers)
 enum loader_level wakers_level(const struct wakers *wakers)
 {
 	return wakers->level;
-}
-
-const char *wakers_next_notice(struct wakers *wakers)
-{
-	if (wakers->notice[0] && !wakers->notice_told) {
-		wakers->notice_told = true;
-		return wakers->notice;
-	}
-	if (wakers->no_interrupts && !wakers->interrupts_told) {
-		wakers->interrupts_told = true;
-		return "threads that are woken by an interrupt are shown as woken by whom it "
-		       "interrupted: where the kernel takes interrupts is not known";
-	}
-	if (wakers->is_full && !wakers->full_told) {
-		wakers->full_told = true;
-		return "the services of --wakers have more processes than are followed; the rest "
-		       "is left out";
-	}
-	return NULL;
 }
 
 void wakers_read_run_time(const struct wakers *wakers, uint64_t *ret_ns, uint64_t *ret_count)

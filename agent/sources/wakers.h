@@ -12,6 +12,7 @@
 #include "agent/process/process.h"
 #include "agent/sources/switches.h"
 #include "base/error.h"
+#include "base/event_log.h"
 
 struct wakers;
 
@@ -23,6 +24,7 @@ struct wakers_options {
 	bool only_followed; // all processes that the sampler follows, whatever service they are
 	const char
 		*services; // else of these services' processes: names with commas between; copied
+	struct event_log *events; // may be NULL
 };
 
 /** Load the programs beside the sampler of @loader, which outlives them, and attach them. */
@@ -36,9 +38,6 @@ void wakers_follow(struct wakers *wakers);
 
 /** What was not refused; the switches' level or a higher one. */
 enum loader_level wakers_level(const struct wakers *wakers);
-
-/** What works less well than it could, in a sentence, told once; NULL: no more. */
-const char *wakers_next_notice(struct wakers *wakers);
 
 /** Time in the programs and how often they ran; 0 unless kernel.bpf_stats_enabled. */
 void wakers_read_run_time(const struct wakers *wakers, uint64_t *ret_ns, uint64_t *ret_count);

@@ -17,6 +17,7 @@
 #include "agent/bpf/perf_events.h"
 #include "base/clock.h"
 #include "bpf/unwind/stack_hash.h"
+#include "tests/unit/agent/event_texts.h"
 
 static bool machine_is_fit(void)
 {
@@ -24,6 +25,8 @@ static bool machine_is_fit(void)
 
 	return machine_check(&err) == 0;
 }
+
+static struct event_log *event_log; // NULL: nobody reads events
 
 static struct loader *open_with(const struct loader_options *special)
 {
@@ -33,6 +36,7 @@ static struct loader *open_with(const struct loader_options *special)
 
 	options.slot_ns = 20 * NS_PER_MS;
 	options.counts_max = 4096;
+	options.events = event_log;
 	if (loader_open(&options, &loader, &err))
 		fail_msg("loader_open: %s", err.text);
 	return loader;
@@ -338,6 +342,7 @@ TEST(each_level_of_the_unwinder_loads_and_samples)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
+	event_log = event_log_new();
 
 	for EACH (row, levels) {
 		struct loader *loader = open_with(&(struct loader_options){ .level = row->level });
@@ -347,7 +352,7 @@ TEST(each_level_of_the_unwinder_loads_and_samples)
 		struct error err = { 0 };
 
 		EXPECT_EQ(row->level, loader_level(loader), row->what);
-		assert_null(loader_notice(loader)); // nothing was refused, it was asked for
+		fail_on_event(event_log); // nothing was refused, it was asked for
 		if (perf_events_open(499, 0, loader_sampler_fd(loader), &listener, &events, &err))
 			fail_msg("perf_events_open: %s", err.text);
 		burn(100 * NS_PER_MS);
@@ -359,6 +364,8 @@ TEST(each_level_of_the_unwinder_loads_and_samples)
 		perf_events_close(events);
 		loader_close(loader);
 	}
+	event_log_free(event_log);
+	event_log = NULL;
 }
 
 /* ---- kernels that refuse ---- */
@@ -397,39 +404,43 @@ static const struct {
 	bool typed;
 	const char *tried;
 	enum loader_level level;
-	const char *notice; // its beginning; NULL: none
+	const char *event; // its beginning; NULL: none
 } refusals[] = {
 	{ "nothing", LOADER_LEVEL_FULL, false, " 0", LOADER_LEVEL_FULL, NULL },
 	{ "Python's part", LOADER_LEVEL_NO_PYTHON, false, " 0 1", LOADER_LEVEL_NO_PYTHON,
-	  "Python functions are not shown: the kernel refused a larger unwinder (" },
+	  "unwinder: Python functions are not shown: the kernel refused a larger unwinder (" },
 	{ "tables", LOADER_LEVEL_FRAME_POINTER, false, " 0 1 2", LOADER_LEVEL_FRAME_POINTER,
-	  "stacks end at code without frame pointers and Python functions are not shown: the "
+	  "unwinder: stacks end at code without frame pointers and Python functions are not shown: "
+	  "the "
 	  "kernel refused a larger unwinder (" },
 	{ "typed tracepoints", LOADER_LEVEL_FULL, true, " 0 0r", LOADER_LEVEL_FULL, NULL },
 	{ "both", LOADER_LEVEL_NO_PYTHON, true, " 0 0r 1r", LOADER_LEVEL_NO_PYTHON,
-	  "Python functions are not shown" },
+	  "unwinder: Python functions are not shown" },
 };
 
 TEST(what_a_kernel_refuses_is_left_out_and_told)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
+	event_log = event_log_new();
 
 	for EACH (row, refusals) {
 		refusing.sampler_from = row->sampler_from;
 		refusing.typed = row->typed;
 		refusing.tried[0] = '\0';
 		struct loader *loader = open_with(&(struct loader_options){ .spoil = refuse_some });
-		const char *notice = loader_notice(loader);
+		const char *event = next_event_text(event_log);
 
 		EXPECT_STR(row->tried, refusing.tried, row->what);
 		EXPECT_EQ(row->level, loader_level(loader), row->what);
-		EXPECT_EQ(row->notice != NULL, notice != NULL, row->what);
-		if (notice && (strncmp(notice, row->notice, strlen(row->notice)) ||
-			       !strstr(notice, "sample_on_cpu")))
-			fail_msg("%s: \"%s\"", row->what, notice);
+		EXPECT_EQ(row->event != NULL, event != NULL, row->what);
+		if (event && (strncmp(event, row->event, strlen(row->event)) ||
+			      !strstr(event, "sample_on_cpu")))
+			fail_msg("%s: \"%s\"", row->what, event);
 		loader_close(loader);
 	}
+	event_log_free(event_log);
+	event_log = NULL;
 }
 
 TEST(a_kernel_that_refuses_all_is_named_with_its_reason)

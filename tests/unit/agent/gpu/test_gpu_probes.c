@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "tests/gpu/cuda_double.h"
 #include "tests/unit/agent/gpu/gpu_children.h"
+#include "tests/unit/agent/event_texts.h"
 
 // ---- a program that counts --------------------------------------------------------------------
 
@@ -53,6 +54,7 @@ struct probing {
 	enum probe_way way;
 	int map_fd, entry_fd, return_fd;
 	struct gpu_probes *probes;
+	struct event_log *events;
 	struct gpu_drivers *drivers;
 	struct gpu_window window; // the last one
 	uint64_t generation;
@@ -98,13 +100,16 @@ static bool probing_open(struct probing *probing, enum probe_way way, double bud
 		.read_hits = read_hits,
 		.set_window = set_window,
 		.context = probing,
+		.events = event_log_new(),
 		.cost = { .cheap_ns = 450, .stepped_ns = 15000, .return_ns = 450 },
 	};
 	static struct gpu_call_symbol few[2];
 	struct error err = { 0 };
 
-	*probing = (struct probing){ .way = way ? way : probe_link_choose(&err) };
+	*probing = (struct probing){ .way = way ? way : probe_link_choose(&err),
+				     .events = options.events };
 	if (probing->way == PROBE_WAY_NONE) {
+		event_log_free(options.events);
 		print_message("# %s\n", err.text);
 		return false;
 	}
@@ -138,6 +143,7 @@ static void probing_close(struct probing *probing)
 {
 	gpu_drivers_free(probing->drivers);
 	gpu_probes_close(probing->probes);
+	event_log_free(probing->events);
 	close(probing->entry_fd);
 	close(probing->return_fd);
 	close(probing->map_fd);
@@ -522,8 +528,6 @@ TEST(a_probe_that_is_hit_too_often_is_seen_in_windows_only)
 {
 	char path[PATH_MAX];
 	struct probing probing;
-	const char *notice;
-	bool told = false;
 
 	// A budget that the calls below exceed within any machine's ten seconds.
 	if (!probing_open(&probing, 0, 1e-7))
@@ -540,9 +544,7 @@ TEST(a_probe_that_is_hit_too_often_is_seen_in_windows_only)
 	uint64_t seen = entries(&probing, GPU_CALL_SYNC_STREAM);
 	call(&client, 100);
 	assert_int_equal(seen, entries(&probing, GPU_CALL_SYNC_STREAM));
-	while ((notice = gpu_probes_next_notice(probing.probes)))
-		told |= strstr(notice, "cuStreamSynchronize") != NULL;
-	assert_true(told);
+	assert_true(any_event_has(probing.events, "cuStreamSynchronize"));
 	client_end(&client);
 	probing_close(&probing);
 }
@@ -561,15 +563,15 @@ TEST(what_cannot_be_probed_is_told)
 					   .path = "libcuda.so.1" };
 	gpu_probes_add(probing.probes, &driver);
 	assert_int_equal(0, stats_of(&probing).files);
-	assert_non_null(gpu_probes_next_notice(probing.probes));
-	assert_null(gpu_probes_next_notice(probing.probes));
+	assert_non_null(next_event_text(probing.events));
+	fail_on_event(probing.events);
 	gpu_probes_remove(probing.probes, &driver);
 	// Nor any function of NCCL's.
 	const struct gpu_driver nccl = { .number = 2,
 					 .library = GPU_LIBRARY_NCCL,
 					 .fd = driver.fd };
 	gpu_probes_add(probing.probes, &nccl);
-	assert_non_null(gpu_probes_next_notice(probing.probes));
+	assert_non_null(next_event_text(probing.events));
 	gpu_probes_remove(probing.probes, &nccl);
 	close(driver.fd);
 	probing_close(&probing);

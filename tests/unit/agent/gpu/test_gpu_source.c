@@ -7,6 +7,7 @@
 #include "tests/unit/agent/gpu/gpu_setting.h"
 
 #include "tests/unit/agent/process/process_tables.h"
+#include "tests/unit/agent/event_texts.h"
 
 #define SLOT_NS      (20 * NS_PER_MS)
 #define WINDOW_NS    (5 * NS_PER_SECOND)
@@ -25,6 +26,7 @@ struct fixture {
 	struct draining draining;
 	struct labels labels;
 	struct gpu_source *source;
+	struct event_log *events;
 	uint64_t now_ns;
 };
 
@@ -42,6 +44,7 @@ static bool open_fixture(struct fixture *fixture)
 	assert_int_equal(0, loader_open(&loader_options, &fixture->loader, &err));
 	copy_double("libcuda.so.1", in_folder("libcuda.so.1", path));
 	load_driver(path);
+	fixture->events = event_log_new();
 	begin_draining(&fixture->draining);
 	labels_set(&fixture->labels, LABEL_NODE, "n7");
 
@@ -56,6 +59,7 @@ static bool open_fixture(struct fixture *fixture)
 		.slot_ns = SLOT_NS,
 		.only_followed = true,
 		.labels = &fixture->labels,
+		.events = fixture->events,
 	};
 	assert_int_equal(0, gpu_source_open(&options, &fixture->source, &err));
 	return true;
@@ -65,6 +69,7 @@ static void close_fixture(struct fixture *fixture)
 {
 	gpu_source_close(fixture->source);
 	end_draining(&fixture->draining);
+	event_log_free(fixture->events);
 	labels_deinit(&fixture->labels);
 	loader_close(fixture->loader);
 }
@@ -79,17 +84,7 @@ static void call_often(void)
 	}
 }
 
-static bool is_noticed(struct fixture *fixture, const char *part)
-{
-	const char *notice;
-	bool found = false;
-
-	while ((notice = gpu_source_next_notice(fixture->source)))
-		found |= strstr(notice, part) != NULL;
-	return found;
-}
-
-static void tick_until(struct fixture *fixture, bool calls, const char *notice)
+static void tick_until(struct fixture *fixture, bool calls, const char *event)
 {
 	for (int i = 0; i < TICKS_MAX; i++) {
 		if (calls)
@@ -97,10 +92,10 @@ static void tick_until(struct fixture *fixture, bool calls, const char *notice)
 		fixture->now_ns += calls ? HOT_TICK_NS : CALM_TICK_NS;
 		gpu_source_tick(fixture->source, fixture->now_ns);
 		probe_link_settle();
-		if (is_noticed(fixture, notice))
+		if (any_event_has(fixture->events, event))
 			return;
 	}
-	fail_msg("nobody said \"%s\"", notice);
+	fail_msg("no event has \"%s\"", event);
 }
 
 // A window of the last seconds.

@@ -14,6 +14,7 @@
 #include "tests/test.h"
 
 #include "tests/unit/agent/process/process_tables.h"
+#include "tests/unit/agent/event_texts.h"
 
 #define SLOT_NS (20 * NS_PER_MS)
 
@@ -28,6 +29,7 @@ struct fixture {
 	struct export_interval interval;
 	struct labels labels;
 	struct gpu_usage *usage;
+	struct event_log *events;
 };
 
 static int load_double(void **state __attribute__((unused)))
@@ -50,6 +52,7 @@ static int set_up(void **state)
 		.processes = { { (unsigned int)getpid(), 2ULL << 30, 50, 1000 },
 			       { STRANGE_PID, 1ULL << 30, 0, 0 } },
 	};
+	fixture->events = event_log_new();
 	fixture->executables = executable_table_new();
 	fixture->sources = (struct export_interval_sources){
 		.frames.processes = process_table_new(fixture->executables, &none),
@@ -78,6 +81,7 @@ static int tear_down(void **state)
 	process_table_free(fixture->sources.frames.processes);
 	executable_table_free(fixture->executables);
 	labels_deinit(&fixture->labels);
+	event_log_free(fixture->events);
 	free(fixture);
 	return 0;
 }
@@ -90,6 +94,7 @@ static void open_usage_with(struct fixture *fixture, const char *path, uint64_t 
 		.slot_ns = SLOT_NS,
 		.processes = fixture->sources.frames.processes,
 		.labels = &fixture->labels,
+		.events = fixture->events,
 	};
 	struct error err = { 0 };
 
@@ -136,13 +141,13 @@ static void wait_for_figures(struct fixture *fixture)
 	fail_msg("no figures within %d ms", WAIT_MS);
 }
 
-static const char *wait_for_notice(struct fixture *fixture)
+static const char *wait_for_event(struct fixture *fixture)
 {
 	for (int waited = 0; waited < WAIT_MS; waited += POLL_MS) {
-		const char *notice = gpu_usage_next_notice(fixture->usage);
+		const char *event = next_event_text(fixture->events);
 
-		if (notice)
-			return notice;
+		if (event)
+			return event;
 		usleep(POLL_MS * 1000);
 	}
 	return "(none)";
@@ -224,15 +229,15 @@ TEST(a_gpu_that_is_lost_is_told_once_and_comes_back)
 	open_usage(fixture, library);
 	wait_for_figures(fixture);
 	double_->is_lost = true;
-	assert_non_null(strstr(wait_for_notice(fixture), "does not answer"));
+	assert_non_null(strstr(wait_for_event(fixture), "does not answer"));
 	double_->is_lost = false;
-	const char *notice = wait_for_notice(fixture);
-	if (strstr(notice, "GPU 1") && strstr(notice, "does not answer")) // the other one's
-		notice = wait_for_notice(fixture);
-	assert_non_null(strstr(notice, "answers again"));
+	const char *event = wait_for_event(fixture);
+	if (strstr(event, "GPU 1") && strstr(event, "does not answer")) // the other one's
+		event = wait_for_event(fixture);
+	assert_non_null(strstr(event, "answers again"));
 	sleep(1);
-	gpu_usage_next_notice(fixture->usage); // both may have been told by now
-	assert_null(gpu_usage_next_notice(fixture->usage));
+	next_event_text(fixture->events); // both may have been posted by now
+	fail_on_event(fixture->events);
 }
 
 TEST(a_gpu_that_was_reset_is_had_again)
@@ -242,11 +247,11 @@ TEST(a_gpu_that_was_reset_is_had_again)
 	open_usage_with(fixture, library, NS_PER_MS);
 	wait_for_figures(fixture);
 	double_->resets++;
-	assert_non_null(strstr(wait_for_notice(fixture), "does not answer"));
-	const char *notice = wait_for_notice(fixture);
-	if (strstr(notice, "does not answer")) // the other one's
-		notice = wait_for_notice(fixture);
-	assert_non_null(strstr(notice, "answers again"));
+	assert_non_null(strstr(wait_for_event(fixture), "does not answer"));
+	const char *event = wait_for_event(fixture);
+	if (strstr(event, "does not answer")) // the other one's
+		event = wait_for_event(fixture);
+	assert_non_null(strstr(event, "answers again"));
 	assert_true(double_->shutdowns > 0);
 }
 
@@ -256,7 +261,7 @@ TEST(a_machine_without_gpus_is_quiet)
 
 	open_usage(fixture, "/nowhere/libnvidia-ml.so.1");
 	usleep(100 * 1000);
-	assert_null(gpu_usage_next_notice(fixture->usage));
+	fail_on_event(fixture->events);
 	EXPECT_EQ(0, gpu_usage_add(fixture->usage, &fixture->interval), "nothing to add");
 	EXPECT_EQ(0, fixture->interval.profile->sample_count, "samples");
 }

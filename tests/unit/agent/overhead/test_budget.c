@@ -15,6 +15,7 @@
 #include "agent/overhead/budget.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "tests/unit/agent/event_texts.h"
 
 #define INTERVAL_NS (200 * NS_PER_MS)
 #define SLOT_NS     (20 * NS_PER_MS)
@@ -100,6 +101,7 @@ static void *run_program(void *context)
 /* Time passes, windows end; what is logged and shown is added up. */
 struct run {
 	struct budget *budget;
+	struct event_log *events;
 	struct machine machine;
 	uint64_t drain_ns;
 	uint64_t window_ns; // Unix time at which the window began
@@ -111,12 +113,12 @@ struct run {
 	uint64_t own_ns;
 };
 
-static void log_notices(struct run *run)
+static void log_events(struct run *run)
 {
-	const char *notice;
+	const char *event;
 
-	while ((notice = budget_next_notice(run->budget))) {
-		strncat(run->log, notice, sizeof(run->log) - strlen(run->log) - 1);
+	while ((event = next_event_text(run->events))) {
+		strncat(run->log, event, sizeof(run->log) - strlen(run->log) - 1);
 		strncat(run->log, "\n", sizeof(run->log) - strlen(run->log) - 1);
 	}
 }
@@ -177,7 +179,7 @@ static void pass(struct run *run, uint64_t ns)
 		if (load_is_on && !run->machine.pid_off)
 			budget_take_count(run->budget, &key, &count);
 		budget_tick(run->budget, now_ns);
-		log_notices(run);
+		log_events(run);
 		if (now_ns >= run->drain_ns) {
 			run->drain_ns = now_ns + 500 * NS_PER_MS;
 			end_window(run);
@@ -216,6 +218,7 @@ TEST(what_costs_too_much_is_turned_down_told_and_given_up)
 	if (fd < 0 || stats < 0)
 		SKIP("the kernel lets us load no program, or has no statistics");
 	labels_set(&labels, "env", "test");
+	run->events = event_log_new();
 	const struct budget_options options = {
 		.percent = 0.1,
 		.frequency_hz = 99,
@@ -225,6 +228,7 @@ TEST(what_costs_too_much_is_turned_down_told_and_given_up)
 		.waits = true,
 		.interval_ns = INTERVAL_NS,
 		.labels = &labels,
+		.events = run->events,
 		.controls = { set_step, set_process, set_lane, set_frequency, NULL, &run->machine },
 	};
 	load_is_on = true;
@@ -274,6 +278,7 @@ TEST(what_costs_too_much_is_turned_down_told_and_given_up)
 	load_ends = true;
 	pthread_join(thread, NULL);
 	budget_close(run->budget);
+	event_log_free(run->events);
 	labels_deinit(&labels);
 	free(run);
 }
@@ -285,9 +290,11 @@ TEST(windows_have_all_of_the_agents_own_time)
 	struct labels labels = { 0 };
 
 	labels_set(&labels, "env", "test");
+	run->events = event_log_new();
 	const struct budget_options options = {
 		.frequency_hz = 99,
 		.labels = &labels,
+		.events = run->events,
 		.controls = { set_step, set_process, set_lane, set_frequency, NULL, &run->machine },
 	};
 	assert_int_equal(0, budget_open(&options, &run->budget, &err));
@@ -301,6 +308,7 @@ TEST(windows_have_all_of_the_agents_own_time)
 			 (unsigned long long)cpu_ns);
 	EXPECT_STR("", run->shown, "no changes");
 	budget_close(run->budget);
+	event_log_free(run->events);
 	labels_deinit(&labels);
 	free(run);
 }

@@ -22,20 +22,24 @@
 #include "agent/unwind/unwind_table_build.h"
 #include "base/clock.h"
 #include "tests/unit/agent/publish/unwind_maps_double.h"
+#include "tests/unit/agent/event_texts.h"
 
 static struct unwind_maps maps;
 static struct executable_table *executables;
 static struct process_table *processes;
 static struct process_unwinds *unwinds;
+static struct event_log *event_log;
 
 static void open_with(const struct process_unwind_options *options)
 {
+	struct process_unwind_options with_events = *options;
 	struct error err = { 0 };
 
+	event_log = with_events.events = event_log_new();
 	maps_double_clear();
 	executables = executable_table_new();
 	processes = process_table_new(executables, NULL);
-	if (process_unwind_open(&maps, processes, options, &unwinds, &err))
+	if (process_unwind_open(&maps, processes, &with_events, &unwinds, &err))
 		fail_msg("process_unwind_open: %s", err.text);
 }
 
@@ -47,6 +51,7 @@ static void open_world(void)
 static void close_world(void)
 {
 	process_unwind_close(unwinds);
+	event_log_free(event_log);
 	process_table_free(processes);
 	executable_table_free(executables);
 	maps_double_clear();
@@ -516,7 +521,7 @@ TEST(large_tables_come_from_the_disk_the_second_time)
 	assert_non_null(options.cache_folder);
 	for (int i = 0; i < 2; i++) {
 		open_with(&options);
-		assert_null(process_unwind_notice(unwinds));
+		fail_on_event(event_log);
 		process_unwind_touch(unwinds, process_of(getpid()), 0);
 		settle();
 		from_disk[i] = stats_now().tables_from_disk;
@@ -533,9 +538,9 @@ TEST(large_tables_come_from_the_disk_the_second_time)
 TEST(a_cache_that_cannot_be_had_is_told_once_and_missed_little)
 {
 	open_with(&(struct process_unwind_options){ .cache_folder = "/proc/none" });
-	const char *notice = process_unwind_notice(unwinds);
-	assert_true(notice && strstr(notice, "not kept on disk"));
-	assert_null(process_unwind_notice(unwinds));
+	const char *event = next_event_text(event_log);
+	assert_true(event && strstr(event, "not kept on disk"));
+	fail_on_event(event_log);
 	process_unwind_touch(unwinds, process_of(getpid()), 0);
 	settle();
 	assert_true(stats_now().tables > 0);
@@ -572,11 +577,11 @@ TEST(all_that_is_amiss_is_told)
 	open_with(
 		&(struct process_unwind_options){ .cache_folder = "/proc/none", .python = python });
 	process_unwind_touch(unwinds, process_of(getpid()), 0);
-	const char *notice = process_unwind_notice(unwinds);
-	assert_true(notice && strstr(notice, "not kept on disk"));
-	notice = process_unwind_notice(unwinds);
-	assert_true(notice && strstr(notice, "3.9"));
-	assert_null(process_unwind_notice(unwinds));
+	const char *event = next_event_text(event_log);
+	assert_true(event && strstr(event, "not kept on disk"));
+	event = next_event_text(event_log);
+	assert_true(event && strstr(event, "3.9"));
+	fail_on_event(event_log);
 	dlclose(library);
 	close_world();
 	python_runtimes_free(python);

@@ -19,6 +19,7 @@
 #include "agent/bpf/machine.h"
 #include "agent/sources/switches.h"
 #include "base/clock.h"
+#include "tests/unit/agent/event_texts.h"
 
 /* Of one process, by the kinds of counts. */
 struct told {
@@ -33,6 +34,7 @@ struct told {
 struct fixture {
 	struct loader *loader;
 	struct switches *switches;
+	struct event_log *events;
 };
 
 static bool machine_is_fit(void)
@@ -52,8 +54,9 @@ static struct fixture open_switches(bool raw_tracepoints)
 	const struct switches_options switches_options = {
 		.slot_ns = options.slot_ns,
 		.raw_tracepoints = raw_tracepoints,
+		.events = event_log_new(),
 	};
-	struct fixture fixture;
+	struct fixture fixture = { .events = switches_options.events };
 	struct error err = { 0 };
 
 	if (loader_open(&options, &fixture.loader, &err))
@@ -68,6 +71,7 @@ static void close_switches(struct fixture *fixture)
 {
 	switches_close(fixture->switches);
 	loader_close(fixture->loader);
+	event_log_free(fixture->events);
 }
 
 static int add_one(void *context, const struct count_key *key, const struct count *count)
@@ -216,9 +220,7 @@ TEST(a_wait_is_told_while_it_lasts)
 	sleep_ns(50 * NS_PER_MS);
 	told.pid = child;
 	struct fixture fixture = open_switches(false);
-	const char *notice = switches_next_notice(fixture.switches);
-	if (notice)
-		fail_msg("%s", notice);
+	fail_on_event(fixture.events);
 	uint64_t begin_ns = drain(&fixture, &told);
 	memset(told.ns, 0, sizeof(told.ns));
 	told.with_user_stack_ns = 0;

@@ -19,6 +19,7 @@
 #include "agent/sources/switches.h"
 #include "agent/sources/wakers.h"
 #include "base/clock.h"
+#include "tests/unit/agent/event_texts.h"
 
 enum { RECORDS_MAX = 256, TURNS = 20 };
 
@@ -39,6 +40,7 @@ struct fixture {
 	struct switches *switches;
 	struct wakers *wakers;
 	struct kallsyms *kallsyms;
+	struct event_log *events;
 	struct told told;
 };
 
@@ -49,16 +51,10 @@ static bool machine_is_fit(void)
 	return machine_check(&err) == 0;
 }
 
-/* What the kernel refused is no failure, but is to be heard of. */
-static void fail_on(const char *notice)
-{
-	if (notice)
-		fail_msg("%s", notice);
-}
-
 static int set_up_at(enum loader_level level, void **state)
 {
 	struct fixture *fixture = calloc(1, sizeof(*fixture));
+	fixture->events = event_log_new();
 	const struct loader_options options = {
 		.slot_ns = 20 * NS_PER_MS,
 		.counts_max = 65536,
@@ -66,6 +62,7 @@ static int set_up_at(enum loader_level level, void **state)
 	};
 	const struct switches_options switches_options = { .slot_ns = options.slot_ns,
 							   .only_followed = true,
+							   .events = fixture->events,
 							   .level = level };
 	struct error err = { 0 };
 
@@ -82,11 +79,12 @@ static int set_up_at(enum loader_level level, void **state)
 		.switches = fixture->switches,
 		.kallsyms = fixture->kallsyms,
 		.only_followed = true,
+		.events = fixture->events,
 	};
 	if (wakers_open(fixture->loader, &wakers_options, &fixture->wakers, &err))
 		fail_msg("wakers_open: %s", err.text);
-	fail_on(switches_next_notice(fixture->switches));
-	fail_on(wakers_next_notice(fixture->wakers));
+	fail_on_event(
+		fixture->events); // what the kernel refused is no failure, but is to be heard of
 	return 0;
 }
 
@@ -108,6 +106,7 @@ static int tear_down(void **state)
 	switches_close(fixture->switches);
 	loader_close(fixture->loader);
 	kallsyms_close(fixture->kallsyms);
+	event_log_free(fixture->events);
 	free(fixture);
 	return 0;
 }
