@@ -47,16 +47,16 @@ COLLAPSED = [
 
 @pytest.mark.parametrize("lines, expected", [row[1:] for row in COLLAPSED],
                          ids=[row[0] for row in COLLAPSED])
-def test_collapsed_stacks_are_judged(lines, expected):
+def test_judges_collapsed_stacks(lines, expected):
     assert figures(recorded_stacks.of_collapsed(lines, WORKLOAD)) == expected
 
 
-def test_text_that_is_no_stacks_is_refused():
+def test_refuses_text_without_stacks():
     with pytest.raises(Unreadable, match="a;b;c 12"):
         recorded_stacks.of_collapsed("usage: profiler [options]\n", WORKLOAD)
 
 
-def test_the_others_are_judged_by_the_same_rule():
+def test_judges_peers_by_the_same_rule():
     perf = recorded_stacks.of_perf_script(
         "\t    55aa f\n\t    55bb main\n\t    55cc _start\n\n\t    7f00 [unknown]\n\t    55bb main\n")
     assert figures(perf) == (2, 1, 1, 5)
@@ -109,7 +109,7 @@ def write_pprof(path, samples):
     path.write_bytes(gzip.compress(b"".join(parts)))
 
 
-def test_pprof_is_judged_by_its_number_of_samples_of_the_process(tmp_path):
+def test_judges_pprof_samples_of_one_process(tmp_path):
     path = tmp_path / "peer.pb.gz"
     write_pprof(path, [sample((1, 2), (900, 3), 4711), sample((3, 2), (10, 4), 4711),
                        sample((1,), (500, 5), 4711), sample((1, 2), (70, 70), 1)])
@@ -118,7 +118,7 @@ def test_pprof_is_judged_by_its_number_of_samples_of_the_process(tmp_path):
 
 @pytest.mark.parametrize("data", [b"\x1f\x8b", gzip.compress(b""), gzip.compress(b"\x0a\x7f"), b"",
                                   gzip.compress(b"text")])
-def test_a_file_that_is_neither_is_refused(tmp_path, data):
+def test_refuses_unknown_formats(tmp_path, data):
     path = tmp_path / "peer.pb.gz"
     path.write_bytes(data)
     with pytest.raises(Unreadable):
@@ -135,12 +135,12 @@ def run_peer(folder, command, stacks_file):
     return peer.stacks(os.getpid())
 
 
-def test_a_peer_has_written_its_stacks_when_it_was_ended(tmp_path):
+def test_reads_peer_stacks_after_exit(tmp_path):
     command = "trap 'sleep 0.2; echo \"{pid};_start;f 7\" > out-{pid}; exit' INT; while :; do sleep 0.1; done"
     assert figures(run_peer(tmp_path, command, "out-{pid}")) == (7, 7, 7, 14)
 
 
-def test_an_old_file_is_no_peers(tmp_path):
+def test_ignores_stale_peer_files(tmp_path):
     old = tmp_path / "out"
     old.write_text("_start;f 1\n")
     os.utime(old, (1, 1))
@@ -148,6 +148,6 @@ def test_an_old_file_is_no_peers(tmp_path):
         run_peer(tmp_path, "sleep 30", str(old))
 
 
-def test_a_peer_whose_file_is_not_given_has_no_stacks(tmp_path):
+def test_peer_without_file_has_no_stacks(tmp_path):
     with pytest.raises(Unreadable, match="PEER_STACKS"):
         run_peer(tmp_path, "sleep 30", None)

@@ -9,12 +9,12 @@ STACK_BYTES = 512  # MAX_BPF_STACK, include/linux/filter.h
 OBJECTS = sorted((build_folder() / "bpf").glob("*.bpf.o"))
 
 
-def test_there_are_objects():
+def test_finds_bpf_objects():
     assert len(OBJECTS) >= 8
 
 
 @pytest.mark.parametrize("path", OBJECTS, ids=lambda path: path.name)
-def test_chains_of_calls_fit_the_stack(path):
+def test_call_chains_fit_512_bytes(path):
     functions = read_functions(path)
     chains = [deepest_chain(functions, key) for key in functions]
     for taken, chain in sorted(chains, key=lambda found: -found[0])[:3]:

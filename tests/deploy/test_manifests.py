@@ -30,7 +30,7 @@ def pod(kind):
     return one(kind)["spec"]["template"]["spec"]
 
 
-def test_agent_has_exactly_the_six_capabilities_and_is_not_privileged():
+def test_agent_has_exactly_six_capabilities():
     spec = pod("DaemonSet")
     (agent,) = spec["containers"]
     security = agent["securityContext"]
@@ -42,7 +42,7 @@ def test_agent_has_exactly_the_six_capabilities_and_is_not_privileged():
     assert security["readOnlyRootFilesystem"] is True
 
 
-def test_agent_sees_the_hosts_control_groups_and_cannot_write_to_them():
+def test_agent_mounts_host_cgroups_read_only():
     spec = pod("DaemonSet")
     (agent,) = spec["containers"]
     paths = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in spec["volumes"]}
@@ -55,7 +55,7 @@ def test_namespace_admits_the_agent():
     assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
 
 
-def test_collector_runs_without_any_right_on_a_volume():
+def test_collector_runs_unprivileged_on_volume():
     spec = pod("StatefulSet")
     (collector,) = spec["containers"]
     assert spec["securityContext"]["runAsNonRoot"] is True
@@ -66,7 +66,7 @@ def test_collector_runs_without_any_right_on_a_volume():
     assert "--data=/data" in collector["args"]
 
 
-def test_agents_ship_to_a_service_that_selects_the_collector():
+def test_agents_ship_to_collector_service():
     (agent,) = pod("DaemonSet")["containers"]
     target = next(arg for arg in agent["args"] if arg.startswith("--collector=")).split("=", 1)[1]
     host, port = target.split(":")
@@ -79,7 +79,7 @@ def test_agents_ship_to_a_service_that_selects_the_collector():
 
 
 @pytest.mark.parametrize("kind, program", [("DaemonSet", "cairn-agent"), ("StatefulSet", "cairn-collector")])
-def test_every_argument_is_a_flag_that_the_program_knows(kind, program):
+def test_manifests_use_known_flags(kind, program):
     (container,) = pod(kind)["containers"]
     text = subprocess.run([ROOT / "build" / program, "--help"], capture_output=True, text=True, check=True).stdout
     for argument in container["args"]:
@@ -88,7 +88,7 @@ def test_every_argument_is_a_flag_that_the_program_knows(kind, program):
 
 
 @pytest.mark.parametrize("image", ["agent", "collector"])
-def test_the_images_copy_what_the_manifests_run(image):
+def test_images_contain_what_manifests_run(image):
     text = (ROOT / f"deploy/images/{image}.Dockerfile").read_text()
     assert f"/src/build/cairn-{image}" in text
     for source in re.findall(r"^COPY (?!--from)(.+)$", text, re.M):

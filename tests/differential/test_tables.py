@@ -59,7 +59,7 @@ def check(path, least=100):
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_the_table_says_what_the_readers_say(name):
+def test_table_matches_readers(name):
     paths = sorted(glob.glob(PATTERNS[name]))
     if not paths:
         pytest.skip(f"no {PATTERNS[name]} here")
@@ -67,7 +67,7 @@ def test_the_table_says_what_the_readers_say(name):
     check(paths[-1], least=0 if name in ("go", "musl") else 100)
 
 
-def test_the_vdso(tmp_path):
+def test_table_matches_readers_for_vdso(tmp_path):
     maps = Path("/proc/self/maps").read_text()
     start, limit = (int(text, 16) for text in
                     re.search(r"([0-9a-f]+)-([0-9a-f]+) .*\[vdso\]", maps).groups())
@@ -90,12 +90,12 @@ def compile_to(path, compiler, *options):
     ("-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"),
     ("-O2", "-g", "-gz", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-static")],
     ids=" ".join)
-def test_what_compilers_write(tmp_path, compiler, options):
+def test_table_matches_readers_for_compilers(tmp_path, compiler, options):
     compile_to(tmp_path / "program", compiler, *options, "-pthread")
     check(tmp_path / "program")
 
 
-def test_go(tmp_path):
+def test_table_matches_readers_for_go(tmp_path):
     if not shutil.which("go"):
         pytest.skip("no go here")
     (tmp_path / "main.go").write_text('package main\nimport "fmt"\nfunc main() { fmt.Println(1) }\n')
@@ -106,7 +106,7 @@ def test_go(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["libcrypto", "libstdc++"])
-def test_without_section_headers_it_is_the_same(tmp_path, name):
+def test_section_headers_make_no_difference(tmp_path, name):
     """The readers need them; rules of described code must not change when they are gone. In libc one would: where
     coroutines begin is found by the symbol makecontext. Other code is followed from where symbols say."""
     path = sorted(glob.glob(PATTERNS[name]))[-1]
@@ -134,7 +134,7 @@ def step(path):
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="step_stack knows x86-64 only")
 @pytest.mark.parametrize("options", STEPPED, ids=" ".join)
-def test_at_each_instruction_the_rules_find_what_was_called(tmp_path, options):
+def test_rules_unwind_at_each_instruction(tmp_path, options):
     if not shutil.which(options[0]):
         pytest.skip(f"no {options[0]} here")
     source = Path(__file__).parent / "many_calls.c"
@@ -148,7 +148,7 @@ def test_at_each_instruction_the_rules_find_what_was_called(tmp_path, options):
     assert counts["disagreements"] < counts["checked"] / 10000, text
 
 
-def test_a_wrong_rule_is_noticed(monkeypatch):
+def test_notices_wrong_rule(monkeypatch):
     right = tables.print_table
 
     def wrong(program, path, addresses):
@@ -159,7 +159,7 @@ def test_a_wrong_rule_is_noticed(monkeypatch):
     assert len(tables.compare(PROGRAM, "/bin/bash", COUNT).disagreements) > COUNT / 10
 
 
-def test_files_are_found_once(tmp_path):
+def test_finds_each_file_once(tmp_path):
     shutil.copy("/bin/true", tmp_path / "one")
     (tmp_path / "two").symlink_to("one")
     (tmp_path / "text").write_text("not ELF")

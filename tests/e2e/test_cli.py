@@ -59,7 +59,7 @@ def expect_shares(measured, total, truth):
         assert abs(share - expected) < 0.02, f"{function}: {share:.3f}, truly {expected:.3f}"
 
 
-def test_record_a_command_as_collapsed_stacks(tmp_path):
+def test_records_command_as_collapsed_stacks(tmp_path):
     path = tmp_path / "out.collapsed"
     truth = record_burn(path)
     stacks = read_collapsed(path)
@@ -77,7 +77,7 @@ def test_record_a_command_as_collapsed_stacks(tmp_path):
     assert len(keys) == len(set(keys)), "equal stacks are one line"
 
 
-def test_nothing_of_a_short_command_is_missed(tmp_path):
+def test_short_command_loses_nothing(tmp_path):
     path = tmp_path / "short.collapsed"
     truth = record_burn(path, seconds=0.4)
     total = sum(value for _, value in read_collapsed(path))
@@ -85,7 +85,7 @@ def test_nothing_of_a_short_command_is_missed(tmp_path):
         "the profiler was there first, and stayed to the end"
 
 
-def test_record_a_command_as_pprof(tmp_path):
+def test_records_command_as_pprof(tmp_path):
     path = tmp_path / "out.pb.gz"
     truth = record_burn(path)
     profile = Pprof(path)
@@ -105,7 +105,7 @@ def test_record_a_command_as_pprof(tmp_path):
     assert profile.duration_ns > 4e9
 
 
-def test_record_a_command_as_a_picture(tmp_path):
+def test_records_command_as_svg(tmp_path):
     path = tmp_path / "out.svg"
     record_burn(path, seconds=2)
     text = path.read_text()
@@ -120,7 +120,7 @@ def total_of_process(stacks, name):
     return sum(value for frames, value in stacks if frames[0] == name)
 
 
-def test_record_all_processes_for_a_time(tmp_path):
+def test_records_all_processes(tmp_path):
     path = tmp_path / "all.collapsed"
     # Under names of their own: others may burn on this machine, too.
     names = [f"rec-{os.getpid()}-c", f"rec-{os.getpid()}-cpp"]
@@ -140,7 +140,7 @@ def test_record_all_processes_for_a_time(tmp_path):
         process.truth()
 
 
-def test_record_one_process_leaves_out_the_others(tmp_path):
+def test_records_only_the_given_process(tmp_path):
     path = tmp_path / "one.collapsed"
     target, other = (workload("burn_c", "--seconds", "5") for _ in range(2))
     before = target.cpu_ns()
@@ -154,7 +154,7 @@ def test_record_one_process_leaves_out_the_others(tmp_path):
     other.truth()
 
 
-def test_recording_ends_with_the_process(tmp_path):
+def test_recording_ends_at_process_exit(tmp_path):
     path = tmp_path / "short.collapsed"
     target = workload("burn_c", "--seconds", "2")
     began = time.monotonic()
@@ -164,7 +164,7 @@ def test_recording_ends_with_the_process(tmp_path):
     assert total_of(read_collapsed(path), "run_rounds") > 0
 
 
-def test_children_of_a_command_are_recorded(tmp_path):
+def test_records_children_of_command(tmp_path):
     path = tmp_path / "children.collapsed"
     burn = " ".join(workload_argv("burn_c", "--seconds", "2"))
     done = cairn("record", "-o", path, "--", "sh", "-c", f"{burn} & {burn} & wait")
@@ -176,7 +176,7 @@ def test_children_of_a_command_are_recorded(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_recording_is_still_written(tmp_path, number):
+def test_interrupted_recording_is_written(tmp_path, number):
     path = tmp_path / "interrupted.collapsed"
     burning = workload("burn_c", "--seconds", "5")
     with subprocess.Popen([CAIRN, "record", "-d", "60", "-o", str(path)],
@@ -189,7 +189,7 @@ def test_an_interrupted_recording_is_still_written(tmp_path, number):
     burning.truth()
 
 
-def test_a_command_that_outlives_the_recording_is_ended(tmp_path):
+def test_terminates_command_after_duration(tmp_path):
     path = tmp_path / "long.collapsed"
     began = time.monotonic()
     done = cairn("record", "-d", "1", "-o", path, "--",
@@ -217,7 +217,7 @@ def test_a_command_that_outlives_the_recording_is_ended(tmp_path):
     (["-d", "9", "-o", "absent/out.svg"], 1, ["absent/out.svg"]),
     (["-o", "out.svg", "--", "no-such-command-here"], 1, ["no-such-command-here"]),
 ])
-def test_what_record_cannot_do_is_said_at_once(tmp_path, arguments, code, words):
+def test_record_refuses_bad_usage_at_once(tmp_path, arguments, code, words):
     began = time.monotonic()
     done = cairn("record", *arguments, cwd=tmp_path)
     assert done.returncode == code, done
@@ -228,7 +228,7 @@ def test_what_record_cannot_do_is_said_at_once(tmp_path, arguments, code, words)
     assert os.listdir(tmp_path) == [], "nothing is left"
 
 
-def test_progress_is_shown_on_a_terminal(tmp_path):
+def test_shows_progress_on_terminal(tmp_path):
     path = tmp_path / "progress.svg"
     terminal = Terminal(CAIRN, "record", "-d", "3", "-o", str(path), "--", "sh", "-c",
                         "sleep 1; exit 3")
@@ -239,7 +239,7 @@ def test_progress_is_shown_on_a_terminal(tmp_path):
     assert path.exists()
 
 
-def test_progress_fits_on_one_line_of_a_narrow_terminal(tmp_path):
+def test_progress_fits_narrow_terminal(tmp_path):
     path = tmp_path / "progress-with-a-name-that-is-longer.svg"
     terminal = Terminal(CAIRN, "record", "-d", "2", "-o", str(path), columns=30)
     assert terminal.exit_code(20) == 0
@@ -248,7 +248,7 @@ def test_progress_fits_on_one_line_of_a_narrow_terminal(tmp_path):
     assert all(len(line) < 30 for line in drawn), drawn
 
 
-def test_ctrl_c_on_a_terminal_ends_the_command_and_writes_the_file(tmp_path):
+def test_ctrl_c_ends_command_and_writes_file(tmp_path):
     path = tmp_path / "stopped.collapsed"
     terminal = Terminal(CAIRN, "record", "-o", str(path), "--",
                         *workload_argv("burn_c", "--seconds", "50"))
@@ -269,7 +269,7 @@ def record_waits(path, *flags):
                            for word in ("nanosleep_[k]", "epoll_wait_[k]")))
 
 
-def test_waits_are_recorded_and_idle_ones_left_out(tmp_path):
+def test_records_off_cpu_time_without_idle(tmp_path):
     said, slept, idle = record_waits(tmp_path / "waits.collapsed")
     assert 1.49e9 < slept < 2.5e9 and idle == 0
     left_out = float(re.search(r"(\d+\.\d) s of idle off-CPU time excluded", said).group(1))
@@ -283,7 +283,7 @@ def test_waits_are_recorded_and_idle_ones_left_out(tmp_path):
 SLEEPS = "import time; [time.sleep(0.05) for _ in range(1200)]"
 
 
-def test_top_shows_who_is_blocked():
+def test_top_shows_blocked_threads():
     with subprocess.Popen([sys.executable, "-c", SLEEPS]) as sleeping:
         done = cairn("top", "--batch", "--type", "off-cpu", "-p", sleeping.pid, "-d", "2")
         sleeping.kill()
@@ -310,7 +310,7 @@ def test_top_prints_plain_tables():
     burning.truth()
 
 
-def test_top_of_one_process_or_service():
+def test_top_selects_process_or_service():
     service = unique("top")
     burning = workload("burn_c", "--seconds", "9", env={"OTEL_SERVICE_NAME": service})
     other = workload("burn_cpp", "--seconds", "9")
@@ -326,7 +326,7 @@ def test_top_of_one_process_or_service():
     other.truth()
 
 
-def test_top_on_a_terminal_obeys_its_keys():
+def test_top_handles_keys():
     burning = workload("burn_c", "--seconds", "12")
     terminal = Terminal(CAIRN, "top", "-d", "1", "-F", "499")
     assert "burn_alpha" in terminal.read_for(6, until="burn_alpha")
@@ -348,7 +348,7 @@ def test_top_on_a_terminal_obeys_its_keys():
     (["-p", "4194303"], 1, ["4194303"]),
     (["-p", "abc"], 2, ["abc"]),
 ])
-def test_what_top_cannot_do_is_said(arguments, code, words):
+def test_top_refuses_bad_usage(arguments, code, words):
     done = cairn("top", "--batch", *arguments)
     assert done.returncode == code, done
     for word in words:
@@ -399,7 +399,7 @@ def test_query_prints_a_table(fleet, runs):
     (["x", "y"], 2, ["y"]),
     (["x", "-o", "absent/out.svg"], 1, ["absent/out.svg"]),
 ])
-def test_what_query_cannot_do_is_said(fleet, tmp_path, arguments, code, words):
+def test_query_refuses_bad_usage(fleet, tmp_path, arguments, code, words):
     done = cairn("query", "--collector-http", fleet.api.base, *arguments, cwd=tmp_path)
     assert done.returncode == code, done
     assert done.stderr.startswith("cairn query: "), done.stderr
@@ -408,7 +408,7 @@ def test_what_query_cannot_do_is_said(fleet, tmp_path, arguments, code, words):
     assert os.listdir(tmp_path) == []
 
 
-def test_query_without_a_collector_says_where_it_looked():
+def test_query_names_unreachable_collector():
     done = cairn("query", "x", "--collector-http", "http://127.0.0.1:9")
     assert done.returncode == 1
     assert "http://127.0.0.1:9" in done.stderr and "cairn-collector" in done.stderr
@@ -416,7 +416,7 @@ def test_query_without_a_collector_says_where_it_looked():
 
 # ---- cairn
 
-def test_an_unknown_command_suggests_its_neighbour():
+def test_suggests_nearest_command():
     done = cairn("recrod")
     assert done.returncode == 2
     assert '"record"' in done.stderr

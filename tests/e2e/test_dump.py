@@ -111,7 +111,7 @@ def built(name, folder):
 
 
 @pytest.mark.parametrize("name", BUILDS)
-def test_stacks_are_the_programs_own(name, tmp_path):
+def test_dumps_exact_native_stacks(name, tmp_path):
     with running(built(name, tmp_path)) as (process, truth):
         dumped = dump_json(process.pid)
         expect_own_stacks(truth, dumped)
@@ -123,7 +123,7 @@ def test_stacks_are_the_programs_own(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["as-shipped", "gcc-O2-no-frame-pointers"])
-def test_blocked_threads_are_read_without_a_pause(name, tmp_path):
+def test_reads_blocked_threads_without_pause(name, tmp_path):
     with running(built(name, tmp_path)) as (process, truth):
         dumped = dump_json(process.pid, "--no-pause")
         threads = threads_by_tid(dumped)
@@ -137,7 +137,7 @@ def test_blocked_threads_are_read_without_a_pause(name, tmp_path):
             expect_own_stack(story, thread)
 
 
-def test_what_threads_wait_for():
+def test_reports_what_threads_wait_for():
     with running(NATIVE) as (process, _):
         dumped = dump_json(process.pid)
         waits = {thread["name"]: thread["wait"] for thread in dumped["threads"]}
@@ -160,7 +160,7 @@ def test_what_threads_wait_for():
         assert thread_named(dumped, "runs")["state"] == "R"
 
 
-def test_lines_and_inlined_functions_of_native_code():
+def test_resolves_lines_and_inlined_calls():
     with running(NATIVE) as (process, _):
         frames = thread_named(dump_json(process.pid, "--lines"), "mutex")["frames"]
         mine = next(frame for frame in frames if frame.get("name") == "wait_for_mutex")
@@ -171,7 +171,7 @@ def test_lines_and_inlined_functions_of_native_code():
 
 # ---- for people
 
-def test_text_has_a_paragraph_a_thread_and_equal_ones_once():
+def test_folds_equal_threads():
     with running(NATIVE) as (process, _):
         done = dump(process.pid, "--verbose")
         assert done.returncode == 0 and done.stderr == ""
@@ -189,7 +189,7 @@ def test_text_has_a_paragraph_a_thread_and_equal_ones_once():
         assert dump(process.pid, "--all").stdout.count('"alike" S:') == 4
 
 
-def test_one_thread_alone():
+def test_dumps_one_thread():
     with running(NATIVE) as (process, truth):
         tid = next(story["tid"] for story in truth["threads"] if story["name"] == "poll")
         assert [thread["tid"] for thread in dump_json(process.pid, "--thread", tid)["threads"]] == [tid]
@@ -201,7 +201,7 @@ def test_one_thread_alone():
         assert f"is a thread of process {process.pid}" in done.stderr
 
 
-def test_colours_on_a_terminal():
+def test_colours_only_on_terminal():
     with running(NATIVE) as (process, _):
         terminal = Terminal(CAIRN, "dump", str(process.pid))
         assert terminal.exit_code() == 0
@@ -211,7 +211,7 @@ def test_colours_on_a_terminal():
         assert "\033" not in terminal.output
 
 
-def test_a_reader_who_has_seen_enough_is_no_error():
+def test_closed_pipe_is_no_error():
     with running(NATIVE) as (process, _):
         done = subprocess.run(f"{CAIRN} dump {process.pid} --all | head -1", shell=True,
                               capture_output=True, text=True, timeout=60, check=False)
@@ -231,7 +231,7 @@ def innermost_equal(frames, told):
 
 
 @pytest.mark.parametrize("interpreter", interpreters(), ids=lambda one: one.name)
-def test_python_stacks_are_the_interpreters_own(interpreter):
+def test_dumps_exact_python_stacks(interpreter):
     with running(interpreter.path, PYTHON) as (process, truth):
         dumped = dump_json(process.pid)
         stacks = [python_frames(thread) for thread in dumped["threads"]]
@@ -243,7 +243,7 @@ def test_python_stacks_are_the_interpreters_own(interpreter):
         assert not any(thread["end"] != "complete" for thread in dumped["threads"]), dumped
 
 
-def test_python_and_c_lie_in_each_other_in_order():
+def test_interleaves_python_and_c_frames():
     with running(newest()[0].path, PYTHON) as (process, _):
         dumped = dump_json(process.pid)
         frames = next(thread["frames"] for thread in dumped["threads"]
@@ -254,7 +254,7 @@ def test_python_and_c_lie_in_each_other_in_order():
         assert any("sort" in frame.get("name", "") for frame in frames if frame["kind"] == "native")
 
 
-def test_without_native_frames_python_remains():
+def test_no_native_keeps_python_frames():
     with running(newest()[0].path, PYTHON) as (process, _):
         dumped = dump_json(process.pid, "--no-native")
         assert {frame["kind"] for thread in dumped["threads"] for frame in thread["frames"]} == \
@@ -267,7 +267,7 @@ def test_without_native_frames_python_remains():
 
 
 @pytest.mark.parametrize("interpreter", interpreters(), ids=lambda one: one.name)
-def test_one_thread_holds_the_gil_and_another_waits_for_it(interpreter):
+def test_reports_gil_owner_and_waiter(interpreter):
     if interpreter.free_threaded:
         pytest.skip("it has none")
     with running(interpreter.path, PYTHON) as (process, _):
@@ -286,7 +286,7 @@ def test_one_thread_holds_the_gil_and_another_waits_for_it(interpreter):
                        if frame["kind"] == "python")
 
 
-def test_python_is_read_without_a_pause():
+def test_reads_python_without_pause():
     with running(newest()[0].path, PYTHON) as (process, truth):
         stacks = [python_frames(thread)
                   for thread in dump_json(process.pid, "--no-pause")["threads"]]
@@ -296,7 +296,7 @@ def test_python_is_read_without_a_pause():
 
 # ---- processes in all states
 
-def test_a_stopped_process_is_dumped_and_stays_stopped():
+def test_stopped_process_stays_stopped():
     with running(NATIVE) as (process, truth):
         process.send_signal(signal.SIGSTOP)
         wait_until("stopped", 10, lambda: state_of(process.pid) == "T")
@@ -309,7 +309,7 @@ def test_a_stopped_process_is_dumped_and_stays_stopped():
         wait_until("going on", 10, lambda: state_of(process.pid) == "S")
 
 
-def test_a_traced_process_is_dumped_without_a_pause():
+def test_dumps_traced_process_without_pause():
     libc = ctypes.CDLL(None, use_errno=True)
     with running(NATIVE) as (process, truth):
         tracer = os.fork()
@@ -331,7 +331,7 @@ def test_a_traced_process_is_dumped_without_a_pause():
             os.waitpid(tracer, 0)
 
 
-def test_a_process_whose_main_thread_has_exited():
+def test_dumps_process_without_main_thread():
     with running(NATIVE, "--exit-main") as (process, truth):
         wait_until("the main thread's end", 10, lambda: state_of(process.pid) == "Z")
         dumped = dump_json(process.pid)
@@ -341,7 +341,7 @@ def test_a_process_whose_main_thread_has_exited():
         assert "(pipe " in thread_named(dumped, "pipe")["wait"]["text"]
 
 
-def test_a_program_that_was_deleted_and_replaced(tmp_path):
+def test_dumps_deleted_and_replaced_program(tmp_path):
     path = tmp_path / "waiting_threads"
     shutil.copy(NATIVE, path)
     with running(path) as (process, truth):
@@ -353,14 +353,14 @@ def test_a_program_that_was_deleted_and_replaced(tmp_path):
                    for frame in thread_named(dumped, "pipe")["frames"])
 
 
-def test_5000_mappings():
+def test_dumps_process_with_5000_mappings():
     with running(NATIVE, "--mappings", 5000) as (process, truth):
         dumped = dump_json(process.pid)
         expect_own_stacks(truth, dumped)
         assert dumped["total_ns"] < 5e9, "it takes no time to speak of"
 
 
-def test_a_process_in_other_namespaces():
+def test_dumps_process_in_other_namespaces():
     if subprocess.run(["unshare", "-pmf", "--mount-proc", "true"], capture_output=True,
                       check=False).returncode:
         pytest.skip("no namespaces to be had here")
@@ -383,7 +383,7 @@ def test_a_process_in_other_namespaces():
             outer.kill()
 
 
-def test_a_process_that_ends_meanwhile():
+def test_survives_process_exit():
     answers = set()
     for delay in range(12):
         with running(NATIVE, settle=0) as (process, _):
@@ -398,7 +398,7 @@ def test_a_process_that_ends_meanwhile():
     assert answers, "whichever it was"
 
 
-def test_whoever_is_killed_leaves_nothing_stopped():
+def test_killed_dump_leaves_process_running():
     with running(NATIVE) as (process, truth):
         for delay in range(30):
             killed = subprocess.Popen([CAIRN, "dump", str(process.pid)], stdout=subprocess.DEVNULL)
@@ -411,7 +411,7 @@ def test_whoever_is_killed_leaves_nothing_stopped():
         expect_own_stacks(truth, dump_json(process.pid))
 
 
-def test_dumps_of_one_process_at_the_same_time():
+def test_concurrent_dumps_of_one_process():
     """One pauses it, the others are told that it is being traced; nobody is left behind."""
     with running(NATIVE) as (process, truth):
         together = [subprocess.Popen([CAIRN, "dump", str(process.pid), "--json"],
@@ -424,7 +424,7 @@ def test_dumps_of_one_process_at_the_same_time():
 
 # ---- refusals
 
-def test_refusals_say_what_to_do():
+def test_errors_name_the_remedy():
     zombie = subprocess.Popen(["true"])
     wait_until("a zombie", 10, lambda: state_of(zombie.pid) == "Z")
     for arguments, status, words in [
@@ -445,7 +445,7 @@ def test_refusals_say_what_to_do():
     zombie.wait()
 
 
-def test_without_rights_it_says_so():
+def test_reports_missing_rights():
     if not shutil.which("setpriv"):
         pytest.skip("setpriv is not installed")
     with running(NATIVE) as (process, _):
@@ -458,7 +458,7 @@ def test_without_rights_it_says_so():
         assert "run as root, or with CAP_SYS_PTRACE" in done.stderr
 
 
-def test_help_lists_it():
+def test_help_lists_dump():
     assert "  dump " in subprocess.run([CAIRN, "--help"], capture_output=True, text=True,
                                        check=False).stdout
     shown = dump("--help")

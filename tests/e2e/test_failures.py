@@ -27,7 +27,7 @@ def expect_all_there(collector, service, burning):
         f"{total / cpu_ns:.3f} of what was burned is there"
 
 
-def test_a_clean_restart_loses_nothing(collector, start_agent):
+def test_clean_restart_loses_nothing(collector, start_agent):
     start_agent(collector, "--frequency", "499")
     collector.wait_for_agent()
     service, burning = start_burning(9)
@@ -40,7 +40,7 @@ def test_a_clean_restart_loses_nothing(collector, start_agent):
     expect_all_there(collector, service, burning)
 
 
-def test_kill_9_at_random_moments_loses_nothing_and_counts_nothing_twice(collector, start_agent):
+def test_kill_9_loses_and_duplicates_nothing(collector, start_agent):
     start_agent(collector, "--frequency", "499")
     collector.wait_for_agent()
     service, burning = start_burning(12)
@@ -54,7 +54,7 @@ def test_kill_9_at_random_moments_loses_nothing_and_counts_nothing_twice(collect
     expect_all_there(collector, service, burning)
 
 
-def test_a_batch_whose_acknowledgement_was_lost_is_not_counted_twice(collector, tmp_path):
+def test_lost_acknowledgement_duplicates_nothing(collector, tmp_path):
     proxy = LossyProxy(collector.grpc)
     agent = Agent(proxy.address, tmp_path / "agent", ["--frequency", "499"])
     try:
@@ -75,7 +75,7 @@ def test_a_batch_whose_acknowledgement_was_lost_is_not_counted_twice(collector, 
         proxy.close()
 
 
-def test_a_collector_away_for_20_seconds_misses_nothing(collector, start_agent):
+def test_outage_of_20_seconds_loses_nothing(collector, start_agent):
     agent = start_agent(collector, "--frequency", "199")
     collector.wait_for_agent()
     service, burning = start_burning(21)
@@ -87,7 +87,7 @@ def test_a_collector_away_for_20_seconds_misses_nothing(collector, start_agent):
     expect_all_there(collector, service, burning)
 
 
-def test_an_agent_that_starts_first_waits_for_its_collector(collector, start_agent):
+def test_agent_waits_for_collector(collector, start_agent):
     collector.stop()
     agent = start_agent(collector, "--frequency", "199")
     service, burning = start_burning(4)
@@ -97,7 +97,7 @@ def test_an_agent_that_starts_first_waits_for_its_collector(collector, start_age
     expect_all_there(collector, service, burning)
 
 
-def test_the_last_window_is_shipped_when_the_agent_stops(collector, start_agent):
+def test_ships_last_interval_at_stop(collector, start_agent):
     agent = start_agent(collector, "--frequency", "499", "--interval", "30s")
     service, burning = start_burning(2)
     cpu_ns = burning.truth()["process_cpu_ns"]
@@ -123,7 +123,7 @@ def as_nobody(tmp_path, name):
     ("cairn", ["top", "--batch", "-n", "1"]),
     ("cairn", ["record", "-d", "1", "-o", "/tmp/cairn-e2e-nobody.svg"]),
 ])
-def test_without_root_the_remedy_is_said(tmp_path, name, arguments):
+def test_reports_missing_root_with_remedy(tmp_path, name, arguments):
     done = subprocess.run([*as_nobody(tmp_path, name), *arguments], capture_output=True, text=True,
                           timeout=20, check=False)
     assert done.returncode == 1, done
@@ -135,7 +135,7 @@ def test_without_root_the_remedy_is_said(tmp_path, name, arguments):
 
 
 @pytest.mark.parametrize("name", ["cairn-agent", "cairn-collector", "cairn"])
-def test_help_and_version_need_nothing(tmp_path, name):
+def test_help_and_version_need_no_rights(tmp_path, name):
     command = as_nobody(tmp_path, name)
     for flag, word in (("--help", "Usage"), ("--version", name.split("-", maxsplit=1)[0])):
         done = subprocess.run([*command, flag], capture_output=True, text=True, timeout=20,
@@ -144,7 +144,7 @@ def test_help_and_version_need_nothing(tmp_path, name):
         assert word.lower() in done.stdout.lower(), done.stdout
 
 
-def test_two_collectors_do_not_share_a_folder_or_a_port(collector, tmp_path):
+def test_refuses_folder_or_port_in_use(collector, tmp_path):
     same_folder = [program("cairn-collector"), "--data", str(tmp_path / "data"),
                    "--grpc", f"127.0.0.1:{free_port()}", "--http", f"127.0.0.1:{free_port()}"]
     same_port = [program("cairn-collector"), "--data", str(tmp_path / "other"),

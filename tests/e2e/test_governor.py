@@ -84,7 +84,7 @@ CONTAINED = ["setpriv", "--inh-caps=-all", "--bounding-set=-all,+bpf,+perfmon,+s
 @pytest.mark.alone
 @pytest.mark.parametrize("prefix", [pytest.param([], id="root"),
                                     pytest.param(CONTAINED, id="capabilities")])
-def test_a_storm_is_answered_told_and_forgotten(collector, tmp_path, storm, prefix):
+def test_sheds_load_in_storm_and_recovers(collector, tmp_path, storm, prefix):
     if prefix and not shutil.which(prefix[0]):
         pytest.skip("setpriv is not installed")
     agent = GovernedAgent(collector, tmp_path / "agent", storm.pid, BUDGET, prefix)
@@ -120,7 +120,7 @@ def test_a_storm_is_answered_told_and_forgotten(collector, tmp_path, storm, pref
         agent.stop()
 
 
-def test_no_budget_no_governor(collector, start_agent):
+def test_no_budget_disables_governor(collector, start_agent):
     agent = start_agent(collector)
     wait_until("that it has none", 20, lambda: "no budget" in agent.log())
     os.kill(agent.process.pid, signal.SIGUSR1)

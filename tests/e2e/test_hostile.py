@@ -46,7 +46,7 @@ def it_lives(fleet):
     ("labels", {"query": "}{"}, "query"),
     ("types", {"from": "now", "to": "now"}, "from"),
 ])
-def test_a_wrong_parameter_is_named(fleet, path, parameters, field):
+def test_names_wrong_parameter(fleet, path, parameters, field):
     with pytest.raises(ApiError) as caught:
         fleet.api.get(path, **parameters)
     assert caught.value.status == 400, caught.value
@@ -56,7 +56,7 @@ def test_a_wrong_parameter_is_named(fleet, path, parameters, field):
         assert caught.value.error.get("field") == field, caught.value
 
 
-def test_the_column_of_a_selector_error_is_told(fleet):
+def test_reports_column_of_selector_error(fleet):
     with pytest.raises(ApiError) as caught:
         fleet.api.get("merge", query='{service="a" node="b"}')
     assert "column" in caught.value.error["message"], caught.value
@@ -64,7 +64,7 @@ def test_the_column_of_a_selector_error_is_told(fleet):
 
 @pytest.mark.parametrize("path", ["/nothing", "/api/v1/nothing", "/api/v2/merge", "/../etc/passwd",
                                   "/api/v1/labels/%00/values", "/%2e%2e/%2e%2e/etc/passwd"])
-def test_unknown_paths_are_not_found(fleet, path):
+def test_unknown_paths_return_404(fleet, path):
     with pytest.raises(ApiError) as caught:
         fleet.api.fetch(path)
     assert caught.value.status in (400, 404)
@@ -108,11 +108,11 @@ GARBAGE = {
 
 @pytest.mark.parametrize("what", GARBAGE)
 @pytest.mark.parametrize("port", ["grpc_port", "http_port"])
-def test_garbage_is_survived(fleet, port, what):
+def test_survives_garbage(fleet, port, what):
     send(getattr(fleet, port), *GARBAGE[what])
 
 
-def test_many_idle_connections_do_not_lock_others_out(fleet):
+def test_idle_connections_block_nobody(fleet):
     idle = []
     try:
         for _ in range(200):
@@ -125,7 +125,7 @@ def test_many_idle_connections_do_not_lock_others_out(fleet):
             connection.close()
 
 
-def test_parallel_queries_all_get_an_answer(fleet, runs):
+def test_answers_parallel_queries(fleet, runs):
     failures = []
 
     def ask():
@@ -176,19 +176,19 @@ VALID_IDS = text(1, b"a" * 16) + text(2, b"b" * 16) + field(3, 0, b"\x01")
     ("a string beyond the table", VALID_IDS + field(4, 0, b"\x80\xda\xc4\x09")
      + text(12, field(3, 0, b"\x63"))),
 ])
-def test_a_malformed_batch_is_refused_by_name(fleet, what, message):
+def test_refuses_malformed_batch_by_field(fleet, what, message):
     trailers = grpc_call(fleet, message)
     assert "grpc-status: 3" in trailers, f"{what}: {trailers}"  # INVALID_ARGUMENT
     assert "grpc-message:" in trailers, trailers
 
 
-def test_unknown_methods_and_broken_framing_are_refused(fleet):
+def test_refuses_unknown_methods_and_framing(fleet):
     assert "grpc-status: 12" in grpc_call(fleet, b"", method="/cairn.v1.Collector/Erase")
     answer = grpc_call(fleet, b"", prefix=b"\x00\xff\xff\xff\xff")
     assert "grpc-status: 0" not in answer
 
 
-def test_random_batches_never_kill(fleet):
+def test_survives_random_batches(fleet):
     source = random.Random(20)
     for _ in range(20):
         noise = bytes(source.randrange(256) for _ in range(source.randrange(400)))

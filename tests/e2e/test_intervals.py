@@ -40,7 +40,7 @@ def slot_of(time_ns):
     return time_ns // SLOT_NS * SLOT_NS
 
 
-def test_a_range_within_a_long_wait_has_its_part(collector):
+def test_range_within_long_wait_has_its_share(collector):
     service = unique("sleeps")
     selector = f'{{service="{service}"}}'
     sleeper = subprocess.run([sys.executable, "-c", SLEEPS], stdout=subprocess.PIPE, text=True, check=True,

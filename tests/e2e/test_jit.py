@@ -52,7 +52,7 @@ def callers_of(graph, name):
     ("in a container", IN_A_CONTAINER, []),
     ("jitdump", [], ["--dump", "1"]),
 ])
-def test_generated_code_is_named_and_its_shares_are_true(fleet, tmp_path, monkeypatch, what,
+def test_jit_code_has_names_and_exact_shares(fleet, tmp_path, monkeypatch, what,
                                                          prefix, flags):
     monkeypatch.chdir(tmp_path)
     service = unique("jit")
@@ -89,7 +89,7 @@ while (Date.now() < end) outer();
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="no node here")
-def test_node_is_named_by_its_perf_map(fleet, tmp_path):
+def test_names_node_by_perf_map(fleet, tmp_path):
     service = unique("node")
     script = tmp_path / "fib.js"
     script.write_text(FIB_JS)
@@ -126,7 +126,7 @@ public class Fib {
 
 
 @pytest.mark.skipif(not (shutil.which("javac") and shutil.which("jcmd")), reason="no JDK here")
-def test_java_is_named_by_its_perf_map(fleet, tmp_path):
+def test_names_java_by_perf_map(fleet, tmp_path):
     service = unique("java")
     (tmp_path / "Fib.java").write_text(FIB_JAVA)
     subprocess.run(["javac", "Fib.java"], check=True, cwd=tmp_path)
@@ -180,7 +180,7 @@ def python_with_perf_support():
     return None
 
 
-def test_python_is_whole_with_perf_support_on(fleet, tmp_path):
+def test_python_stacks_complete_with_perf_trampoline(fleet, tmp_path):
     """Each call goes through generated code without a frame; Python's own frames stay in their
     places."""
     python = python_with_perf_support()
@@ -204,7 +204,7 @@ def test_python_is_whole_with_perf_support_on(fleet, tmp_path):
     assert whole > 0.95 * graph.total_of(frame)
 
 
-def test_programs_that_live_milliseconds_are_named(fleet, tmp_path):
+def test_names_short_lived_programs(fleet, tmp_path):
     program = tmp_path / "burn_short"
     selector = '{process="burn_short"}'
     shutil.copy(workload_argv("burn_c")[0], program)

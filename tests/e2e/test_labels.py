@@ -27,14 +27,14 @@ def test_service_name_wins_over_resource_attributes(fleet):
     assert fleet.api.total(loses) == 0
 
 
-def test_without_a_name_the_executable_is_the_service(fleet):
+def test_service_defaults_to_executable(fleet):
     run = workload("burn_lockstep", "--seconds", "2")
     run.truth()
     services = fleet.api.get("labels/service/values", query='{process="burn_lockstep"}')["values"]
     assert services, "no service at all"
 
 
-def test_selectors_choose_by_every_operator(fleet, runs):
+def test_selectors_support_every_operator(fleet, runs):
     c, cpp = runs["c"].service, runs["cpp"].service
     total_c, total_cpp = fleet.api.total(c), fleet.api.total(cpp)
     both = f'{{service=~"{c}|{cpp}"}}'
@@ -46,7 +46,7 @@ def test_selectors_choose_by_every_operator(fleet, runs):
     assert {g["group"]: g["total"] for g in groups} == {c: total_c, cpp: total_cpp}
 
 
-def test_two_agents_merge_under_one_tag_and_stay_apart_by_node(collector, start_agent):
+def test_merges_agents_and_groups_by_node(collector, start_agent):
     for node in ("left", "right"):
         start_agent(collector, "--frequency", "499", "--label", "fleet=blue",
                     "--label", f"node={node}")

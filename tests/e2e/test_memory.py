@@ -93,7 +93,7 @@ def largest_size(api, selector):
     return max((value for series in answer["series"] for value in series["values"]), default=0)
 
 
-def test_bytes_belong_to_the_functions_that_touch_them(fleet_of_lanes):
+def test_charges_bytes_to_touching_function(fleet_of_lanes):
     service = unique("grow")
     selector = f'{{service="{service}"}}'
     truth = workload("grow_memory", "1", "2", env={"OTEL_SERVICE_NAME": service}).truth()
@@ -110,7 +110,7 @@ def test_bytes_belong_to_the_functions_that_touch_them(fleet_of_lanes):
     assert largest_size(fleet_of_lanes.api, selector) < 2.2 * resident
 
 
-def test_the_line_of_python_that_grows_is_found(fleet_of_lanes):
+def test_finds_growing_python_line(fleet_of_lanes):
     service = unique("grow-python")
     subprocess.run([sys.executable, "-c", GROWS_IN_A_LINE], check=True,
                    env={**os.environ, "OTEL_SERVICE_NAME": service})
@@ -173,7 +173,7 @@ def throttled_ns(group):
     return 0
 
 
-def test_a_group_that_was_throttled_is_seen(fleet_of_lanes, quota):
+def test_records_cgroup_throttling(fleet_of_lanes, quota):
     service = unique("throttled")
     selector = f'{{service="{service}"}}'
     burner = subprocess.Popen(["sh", "-c", "while :; do :; done"], preexec_fn=enter(quota),
@@ -191,7 +191,7 @@ def test_a_group_that_was_throttled_is_seen(fleet_of_lanes, quota):
     assert fleet_of_lanes.api.total(selector, type=THROTTLED) <= truth
 
 
-def test_a_process_that_was_killed_for_want_of_memory_is_seen_once(fleet_of_lanes, limit):
+def test_counts_oom_kill_once(fleet_of_lanes, limit):
     service = unique("killed")
     ended = subprocess.run([sys.executable, "-c", GROWS_BEYOND], preexec_fn=enter(limit), check=False,
                            env={**os.environ, "OTEL_SERVICE_NAME": service})
@@ -204,7 +204,7 @@ def test_a_process_that_was_killed_for_want_of_memory_is_seen_once(fleet_of_lane
     assert fleet_of_lanes.api.total(selector, type=OOM_KILLS) == 1
 
 
-def test_pages_that_came_from_a_disk_are_major_faults(fleet_of_lanes):
+def test_counts_major_faults(fleet_of_lanes):
     file = build_folder() / f"cairn-e2e-{os.getpid()}.file"
     file.write_bytes(os.urandom(FILE_BYTES))
     service = unique("major")

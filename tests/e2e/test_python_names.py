@@ -24,13 +24,13 @@ def graph(fleet, runs):
 
 
 @pytest.mark.parametrize("function", ["burn_parse", "burn_render"])
-def test_shares_of_python_functions_are_true(graph, runs, function):
+def test_python_shares_are_exact(graph, runs, function):
     truth = runs["python"].functions[function] / runs["python"].cpu_ns
     measured = graph.total_of(shown(function, "return spin")) / graph.total
     assert measured == pytest.approx(truth, abs=POINTS)
 
 
-def test_a_python_leaf_is_on_its_line(graph):
+def test_python_leaf_has_its_line(graph):
     lines = graph.kind_total_below(shown("burn_parse", "return spin"), "python")
     loop = sum(graph.self_values[node] for node in range(1, len(graph.names))
                if graph.names[node] in (shown("spin", "for i in"), shown("spin", "total +="))
@@ -38,7 +38,7 @@ def test_a_python_leaf_is_on_its_line(graph):
     assert loop > 0.95 * lines > 0
 
 
-def test_python_stands_on_the_interpreter_and_its_main(graph):
+def test_python_frames_lie_above_interpreter_main(graph):
     path = next(graph.path(node) for node in range(1, len(graph.names))
                 if graph.names[node] == shown("burn_parse", "return spin"))
     module = next(i for i, name in enumerate(path) if name.startswith("<module> ("))
@@ -46,7 +46,7 @@ def test_python_stands_on_the_interpreter_and_its_main(graph):
     assert path[module + 1].startswith("main ("), path
 
 
-def test_python_frames_say_that_they_are(graph):
+def test_marks_python_frames(graph):
     kinds = {graph.kinds[node] for node in range(1, len(graph.names))
              if f"({WORKLOAD.name}:" in graph.names[node]}
     assert kinds == {"python"}

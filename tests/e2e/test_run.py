@@ -52,7 +52,7 @@ class Running:
         assert processes_with(self.mark) == []
 
 
-def test_run_serves_the_page_until_ctrl_c(tmp_path):
+def test_run_serves_page_until_ctrl_c(tmp_path):
     running = Running(RUN, tmp_path)
     running.wait_for_page()
     assert "<html" in running.api.fetch("/").decode().lower()
@@ -63,7 +63,7 @@ def test_run_serves_the_page_until_ctrl_c(tmp_path):
     assert "Traceback" not in running.terminal.output
 
 
-def test_nothing_outlives_a_script_that_was_killed(tmp_path):
+def test_killed_script_leaves_no_process(tmp_path):
     running = Running(RUN, tmp_path)
     running.wait_for_page()
     assert len(processes_with(running.mark)) == 3, "the script, the collector and the agent"
@@ -73,7 +73,7 @@ def test_nothing_outlives_a_script_that_was_killed(tmp_path):
 
 
 @pytest.mark.parametrize("victim", ["cairn-agent", "cairn-collector"])
-def test_a_part_that_dies_ends_the_run_and_is_named(tmp_path, victim):
+def test_names_part_that_ended_the_run(tmp_path, victim):
     running = Running(RUN, tmp_path)
     running.wait_for_page()
     pids = [pid for pid in processes_with(running.mark)
@@ -83,7 +83,7 @@ def test_a_part_that_dies_ends_the_run_and_is_named(tmp_path, victim):
     assert f"{victim.split('-')[1]} was killed by signal 9" in running.terminal.output
 
 
-def test_a_collector_that_cannot_start_is_quoted(tmp_path):
+def test_quotes_collector_start_error(tmp_path):
     # An address of the block for documentation (RFC 5737): no machine has it.
     done = subprocess.run([RUN, "--build", str(build_folder()), "--data", str(tmp_path / "data"),
                            "--http", "192.0.2.1:7070"],
@@ -94,14 +94,14 @@ def test_a_collector_that_cannot_start_is_quoted(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_a_second_run_is_told_about_the_first(fleet):
+def test_second_run_names_the_first(fleet):
     done = subprocess.run([RUN, "--build", str(build_folder()), "--http", fleet.http],
                           capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 1
     assert "already answers" in done.stderr
 
 
-def test_the_demo_shows_its_services_and_ends_its_load(tmp_path):
+def test_demo_shows_services_and_stops(tmp_path):
     running = Running(DEMO, tmp_path, "--minutes", "0.12", "--rate", "20")
     running.wait_for_page()
     shown = running.terminal.read_for(25, until=" failed")

@@ -16,7 +16,7 @@ def expect_shares(measured, truth):
 
 
 @pytest.mark.parametrize("name", ["c", "cpp", "threads", "lockstep", "kernel"])
-def test_shares_in_the_flame_graph_are_true(fleet, runs, name):
+def test_flame_graph_shares_are_exact(fleet, runs, name):
     graph = fleet.api.merge(runs[name].service)
     graph.check()
     truth = shares_of(runs[name])
@@ -24,19 +24,19 @@ def test_shares_in_the_flame_graph_are_true(fleet, runs, name):
 
 
 @pytest.mark.parametrize("name", ["c", "cpp", "threads", "lockstep", "kernel"])
-def test_shares_in_the_top_table_are_true(fleet, runs, name):
+def test_top_table_shares_are_exact(fleet, runs, name):
     rows, total = fleet.api.top(runs[name].service)
     truth = shares_of(runs[name])
     expect_shares({f: rows.get(f, (0, 0))[1] / total for f in truth}, truth)
 
 
 @pytest.mark.parametrize("name", ["c", "cpp", "threads", "lockstep", "kernel", "python"])
-def test_total_is_the_cpu_time_of_the_process(fleet, runs, name):
+def test_total_equals_process_cpu_time(fleet, runs, name):
     total = fleet.api.total(runs[name].service)
     assert total == pytest.approx(runs[name].cpu_ns, rel=0.03)
 
 
-def test_self_and_total_tell_callers_from_callees(fleet, runs):
+def test_separates_self_from_total(fleet, runs):
     rows, total = fleet.api.top(runs["c"].service)
     assert rows["burn_beta"][0] < 0.01 * total, "burn_beta only calls"
     assert rows["burn_beta_callee"][0] > 0.9 * rows["burn_beta"][1]
@@ -44,7 +44,7 @@ def test_self_and_total_tell_callers_from_callees(fleet, runs):
     assert rows["run_rounds"][0] < 0.02 * total
 
 
-def test_recursion_keeps_its_depth_and_counts_once(fleet, runs):
+def test_recursion_counts_once(fleet, runs):
     graph = fleet.api.merge(runs["c"].service)
     deepest = max((graph.path(node).count("burn_gamma") for node in range(len(graph.names))))
     assert deepest == 12
@@ -52,7 +52,7 @@ def test_recursion_keeps_its_depth_and_counts_once(fleet, runs):
     assert rows["burn_gamma"][1] <= total
 
 
-def test_kernel_time_is_below_the_function_that_asked_for_it(fleet, runs):
+def test_kernel_time_belongs_to_calling_function(fleet, runs):
     graph = fleet.api.merge(runs["kernel"].service)
     for function in ("read_zeros", "read_random"):
         in_kernel = graph.kind_total_below(function, "kernel")
@@ -63,7 +63,7 @@ def test_kernel_time_is_below_the_function_that_asked_for_it(fleet, runs):
     assert all(name.endswith("_[k]") for name in names), names
 
 
-def test_threads_are_told_apart_by_their_names(fleet, runs):
+def test_separates_threads_by_name(fleet, runs):
     service = runs["threads"].service
     values = fleet.api.get("labels/thread/values", query=service)["values"]
     assert {"burner-0", "burner-1"} <= set(values)
@@ -80,7 +80,7 @@ def test_cpp_names_are_demangled(fleet, runs):
     assert not any("_ZN" in name for name in names), names
 
 
-def test_series_and_heat_map_add_up_to_the_total(fleet, runs):
+def test_series_and_heat_map_sum_to_total(fleet, runs):
     service = runs["c"].service
     series = fleet.api.get("series", query=service)
     window = {"from_": series["first_step_ns"],

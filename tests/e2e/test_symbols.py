@@ -78,7 +78,7 @@ def split(tmp_path):
     return Split(tmp_path)
 
 
-def test_what_no_agent_could_name_is_named_by_an_upload(collector, start_agent, split):
+def test_upload_names_stripped_code(collector, start_agent, split):
     start_agent(collector)
     graph = split.run(collector)
     unresolved = sum(value for name, value in zip(graph.names, graph.self_values)
@@ -113,7 +113,7 @@ def test_uploads_survive_a_restart(collector, start_agent, split):
     expect_named(collector.api.merge(split.name))
 
 
-def test_an_agent_asked_for_lines_tells_inlined_calls(collector, start_agent, split):
+def test_agent_with_lines_reports_inlined_calls(collector, start_agent, split):
     # Where .gnu_debuglink says: beside the program.
     subprocess.run(["objcopy", f"--add-gnu-debuglink={split.debug}", split.path], check=True)
     start_agent(collector, "--lines")
@@ -154,7 +154,7 @@ class Debuginfod(http.server.ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
-def test_names_come_from_a_server_while_the_program_runs(collector, start_agent, split, tmp_path):
+def test_debuginfod_names_running_program(collector, start_agent, split, tmp_path):
     debug = tmp_path / "elsewhere"
     split.debug.rename(debug)
     server = Debuginfod(split.build_id, debug)
@@ -169,7 +169,7 @@ def test_names_come_from_a_server_while_the_program_runs(collector, start_agent,
     assert len(server.requests) == len(set(server.requests)), "a no is not asked for again"
 
 
-def test_without_being_asked_no_server_is_told_anything(collector, start_agent, split):
+def test_contacts_no_server_by_default(collector, start_agent, split):
     server = Debuginfod(split.build_id, split.debug)
     start_agent(collector)
     split.run(collector)
@@ -178,7 +178,7 @@ def test_without_being_asked_no_server_is_told_anything(collector, start_agent, 
 
 
 @pytest.mark.skipif(not shutil.which("go"), reason="go is not installed")
-def test_go_needs_no_symbols(collector, start_agent, tmp_path):
+def test_names_stripped_go(collector, start_agent, tmp_path):
     name = unique("go")
     source = tmp_path / "main.go"
     source.write_text("""package main

@@ -78,7 +78,7 @@ def woken(collector, start_agent):
         process.process.wait()
 
 
-def test_each_wait_stands_below_who_ended_it(collector, woken):
+def test_waker_lies_above_blocked_stack(collector, woken):
     asked, other = woken("wake_threads")
     for blocked, (share, whole) in told_of(collector.api, asked, PAIRS, 0.95).items():
         assert share > 0.95 and whole > 1, blocked
@@ -89,7 +89,7 @@ def test_each_wait_stands_below_who_ended_it(collector, woken):
     assert {"lock", "pipe", "sleep"} <= {series["group"] for series in classes["series"]}
 
 
-def test_who_wants_the_gil_is_woken_by_who_has_it(collector, woken):
+def test_gil_waiter_is_woken_by_owner(collector, woken):
     asked, _ = woken("wake_python.py")
     # 0.99 on an idle machine. On a loaded one a thread that asks again may get its CPU when the other
     # has let go of the GIL already: then nobody wakes it. All but the last of its waits end by a timer.

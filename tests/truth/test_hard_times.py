@@ -40,7 +40,7 @@ def rss_bytes(pid):
 
 
 @pytest.mark.alone
-def test_storm_of_short_processes(tmp_path):
+def test_survives_storm_of_short_processes(tmp_path):
     storm = single("storm")
     with Recording(tmp_path / "x.pb.gz") as recording:
         program = chains("in-a-storm", seconds=6)
@@ -55,21 +55,21 @@ def test_storm_of_short_processes(tmp_path):
     expect(recording.of(program.service, "truth"), program, lines)
 
 
-def test_five_thousand_mappings(tmp_path):
+def test_unwinds_with_5000_mappings(tmp_path):
     with Recording(tmp_path / "x.pb.gz") as recording:
         program = chains("mappings", "--mappings", "5000")
         lines = program.lines()
     expect(recording.of(program.service, "truth"), program, lines)
 
 
-def test_main_thread_gone(tmp_path):
+def test_unwinds_without_main_thread(tmp_path):
     with Recording(tmp_path / "x.pb.gz") as recording:
         program = chains("main-gone", "--threads", "3", "--main-exits")
         lines = program.lines()
     expect(recording.of(program.service, "truth"), program, lines)
 
 
-def test_stack_pages_that_are_not_in_memory(tmp_path):
+def test_unwinds_swapped_out_stack_pages(tmp_path):
     """Either somebody reads the rest, or the stack is cut with the reason; what is shown is true."""
     with Recording(tmp_path / "x.pb.gz") as recording:
         program = Program("cold", [str(single("cold")), "--seconds", "3"])
@@ -89,7 +89,7 @@ def test_stack_pages_that_are_not_in_memory(tmp_path):
     expect_exact([(program, lines, verdict)])
 
 
-def test_stopped_and_continued(tmp_path):
+def test_unwinds_after_stop_and_continue(tmp_path):
     with Recording(tmp_path / "x.pb.gz") as recording:
         program = chains("stopped", seconds=4)
         for _ in range(8):
@@ -116,7 +116,7 @@ def trace(pid, ready, done):
     libc.ptrace(PTRACE_DETACH, pid, 0, 0)
 
 
-def test_traced_by_a_debugger(tmp_path):
+def test_unwinds_under_debugger(tmp_path):
     with Recording(tmp_path / "x.pb.gz") as recording:
         program = chains("traced")
         ready, done = threading.Event(), threading.Event()
@@ -131,7 +131,7 @@ def test_traced_by_a_debugger(tmp_path):
 
 
 @pytest.mark.parametrize("fate", ["deleted", "replaced"])
-def test_files_of_a_running_process(tmp_path, fate):
+def test_unwinds_deleted_and_replaced_files(tmp_path, fate):
     made, folder = BUILD.make(), tmp_path / "files"
     folder.mkdir()
     for name in ("chains", "library.so"):
@@ -149,7 +149,7 @@ def test_files_of_a_running_process(tmp_path, fate):
     expect(recording.of(program.service, "truth"), program, lines)
 
 
-def test_libraries_in_turns_at_one_address(tmp_path):
+def test_unwinds_libraries_remapped_at_one_address(tmp_path):
     paths = [single(f"turn_{name}.so", "-shared", "-fPIC", sources=[name + ".c"])
              for name in ("library", "library_other")]
     with Recording(tmp_path / "x.pb.gz") as recording:
@@ -163,7 +163,7 @@ def test_libraries_in_turns_at_one_address(tmp_path):
     assert verdict.percent(verdict.exact) > TURNS_EXACT_PERCENT, verdict.report()
 
 
-def test_code_that_nothing_describes(tmp_path):
+def test_unwinds_code_without_unwind_information(tmp_path):
     """Each function of it is followed, though stacks that end in their leaf look all the same."""
     with Recording(tmp_path / "x.pb.gz") as recording:
         program = Program("undescribed", [str(single("undescribed")), "--seconds", "2"])

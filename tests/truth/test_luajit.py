@@ -58,7 +58,7 @@ def percent(stacks, is_right):
 
 
 @pytest.mark.whole
-def test_the_interpreter_is_whole(tmp_path):
+def test_unwinds_interpreter(tmp_path):
     stacks = record(tmp_path, "-joff")
     whole = percent(stacks, lambda frames, end: end == "complete" and frames[0].name == "_start"
                     and any(frame.name == "lua_pcall" for frame in frames))
@@ -67,7 +67,7 @@ def test_the_interpreter_is_whole(tmp_path):
 
 
 @pytest.mark.whole
-def test_a_trace_is_named_if_it_is_listed_and_cut(tmp_path):
+def test_names_listed_trace(tmp_path):
     stacks = record(tmp_path, "-jon")
     traces = [stack for stack in stacks if any(is_trace(frame) for frame in stack[0])]
     listed = percent(traces, lambda frames, _: frames[0].name.startswith("TRACE_"))

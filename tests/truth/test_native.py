@@ -95,7 +95,7 @@ def installed(builds):
     return [build for build in builds if not build.missing()]
 
 
-def test_every_stack_is_a_chain_that_was_walked(tmp_path):
+def test_every_stack_is_a_known_chain(tmp_path):
     results = run_builds(installed(few_builds()), tmp_path)
     expect_exact(results)
     for program, _, verdict in results:
@@ -104,25 +104,25 @@ def test_every_stack_is_a_chain_that_was_walked(tmp_path):
 
 @pytest.mark.whole
 @pytest.mark.parametrize("part", range(4))
-def test_every_stack_is_a_chain_however_it_was_built(tmp_path, part):
+def test_every_build_gives_known_chains(tmp_path, part):
     expect_exact(run_builds(installed(every_build())[part::4], tmp_path))
 
 
 @pytest.mark.parametrize("build", [Build("gcc", "O2", "nofp", "pie"),
                                    Build("clang", "O2", "nofp", "static")],
                          ids=lambda build: build.name)
-def test_a_signal_may_come_at_any_instruction(tmp_path, build):
+def test_unwinds_signals_at_any_instruction(tmp_path, build):
     expect_exact(run_builds(installed([build]), tmp_path, "--timer", seconds=4))
 
 
-def test_threads_begin_at_clone(tmp_path):
+def test_thread_stacks_end_at_clone(tmp_path):
     builds = installed([Build("gcc", "O2", "nofp", "pie"), Build("clang", "O1", "nofp", "static"),
                         Build("musl", "O2", "nofp", "musl")])
     expect_exact(run_builds(builds, tmp_path, "--threads", "4", at_once=1))
 
 
 @pytest.mark.parametrize("depth", [200, 1000])
-def test_recursion_is_shown_as_deep_as_the_unwinder_promises(tmp_path, depth):
+def test_unwinds_recursion_to_its_limit(tmp_path, depth):
     builds = installed([Build("gcc", "O2", "nofp", "pie")])
     results = run_builds(builds, tmp_path, "--deep", str(depth))
     expect_exact(results)

@@ -38,7 +38,7 @@ def judge(stacks):
 
 
 @pytest.mark.whole
-def test_javascript_under_built_in_functions(tmp_path):
+def test_unwinds_javascript_under_builtins(tmp_path):
     if not shutil.which("node"):
         pytest.skip("Node is not installed")
     with Recording(tmp_path / "node.pb.gz", frequency=499) as recording:

@@ -18,7 +18,7 @@ def judge(program, lines, recording):
     return program, lines, verdict
 
 
-def test_calls_that_are_bound_lazily(tmp_path):
+def test_unwinds_lazy_binding(tmp_path):
     """The linker's trampoline aligns the stack, and its caller is known by rbx alone."""
     library = single("lazy_library.so", "-shared", "-fPIC", sources=["lazy_library.c"])
     lazy = single("lazy", "-Wl,-z,lazy", sources=["lazy.c", library])
@@ -33,7 +33,7 @@ def test_calls_that_are_bound_lazily(tmp_path):
     assert sum(stack.value for stack in trampolines) > 1e9, "no call was being bound"
 
 
-def test_stacks_that_are_not_the_threads(tmp_path):
+def test_unwinds_foreign_stacks(tmp_path):
     """They end where the coroutine begins, and a vfork() child is where its parent was."""
     with Recording(tmp_path / "x.pb.gz") as recording:
         program = Program("contexts", [str(single("contexts")), "--seconds", "2"])
@@ -60,7 +60,7 @@ def has_no_stack(stack):
 
 
 @pytest.mark.parametrize("compiler, flag", [("gcc", "-pie"), ("gcc", "-static"), ("musl-gcc", "-pie")])
-def test_threads_that_are_made_all_the_time(tmp_path, compiler, flag):
+def test_unwinds_short_lived_threads(tmp_path, compiler, flag):
     """clone() comes back twice, on two stacks: nothing that the C library has describes either."""
     name = f"spawn-{compiler}{flag}"
     path = single(name, flag, sources=["spawn.c"], compiler=compiler)

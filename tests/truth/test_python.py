@@ -54,11 +54,11 @@ def of_each_kind():
         [one for one in found if one.path.startswith("/usr/")] + newest()
 
 
-def test_stacks_are_those_the_interpreter_knows(tmp_path):
+def test_python_stacks_match_interpreter(tmp_path):
     expect_exact(run(of_each_kind(), ("callbacks",), tmp_path, seconds=2))
 
 
-def test_threads_without_the_gil_keep_their_python_frames(tmp_path):
+def test_threads_without_gil_keep_python_frames(tmp_path):
     expect_exact(run(newest(), ("threads", "asyncio"), tmp_path, seconds=2))
 
 
@@ -73,31 +73,31 @@ def run_with(make, interpreter_list, scenario, tmp_path, seconds):
     expect_exact(run(able, (scenario,), tmp_path, seconds, env=env))
 
 
-def test_c_extensions_call_back(tmp_path):
+def test_unwinds_c_callbacks(tmp_path):
     """At once, by way of the GIL, and from threads of their own."""
     run_with(python_packages.extension, newest(), "extension", tmp_path, seconds=2)
 
 
 @pytest.mark.whole
-def test_c_extensions_call_back_into_every_interpreter(tmp_path):
+def test_unwinds_c_callbacks_on_every_interpreter(tmp_path):
     run_with(python_packages.extension, interpreters(), "extension", tmp_path, seconds=3)
 
 
 @pytest.mark.whole
-def test_greenlets_switch_stacks(tmp_path):
+def test_unwinds_greenlets(tmp_path):
     """Their Python frames are theirs alone; of the C stack only the part above where they began is."""
     run_with(lambda one: python_packages.package(one, "greenlet"), interpreters(), "greenlets", tmp_path,
              seconds=3)
 
 
 @pytest.mark.whole
-def test_a_loop_in_cython_runs_coroutines(tmp_path):
+def test_unwinds_coroutines_under_cython_loop(tmp_path):
     run_with(lambda one: python_packages.package(one, "uvloop"), interpreters(), "uvloop", tmp_path,
              seconds=3)
 
 
 @pytest.mark.whole
-def test_numpy_without_the_gil(tmp_path):
+def test_unwinds_numpy_without_gil(tmp_path):
     run_with(lambda one: python_packages.package(one, "numpy"), interpreters(), "numpy", tmp_path,
              seconds=4)
 
@@ -105,5 +105,5 @@ def test_numpy_without_the_gil(tmp_path):
 @pytest.mark.whole
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("interpreter", interpreters(), ids=lambda one: one.name)
-def test_every_interpreter(tmp_path, interpreter, scenario):
+def test_unwinds_every_interpreter(tmp_path, interpreter, scenario):
     expect_exact(run([interpreter], (scenario,), tmp_path))

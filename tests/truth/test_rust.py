@@ -79,7 +79,7 @@ def names_of(recording, program):
     return {frame.name for stack in recording.of(program.service, "truth") for frame in stack.frames}
 
 
-def test_every_stack_is_a_chain_that_was_walked(tmp_path):
+def test_every_stack_is_a_known_chain(tmp_path):
     reason = missing()
     if reason:
         print(f"# SKIP rust: {reason}")
@@ -93,7 +93,7 @@ def test_every_stack_is_a_chain_that_was_walked(tmp_path):
 
 
 @pytest.mark.whole
-def test_every_stack_is_a_chain_however_it_was_built(tmp_path):
+def test_every_build_gives_known_chains(tmp_path):
     reason = missing()
     if reason:
         print(f"# SKIP rust: {reason}")

@@ -40,7 +40,7 @@ def judge_pool(stacks):
 
 
 @pytest.mark.whole
-def test_pytorch_under_python(tmp_path):
+def test_unwinds_pytorch(tmp_path):
     python = python_with_torch()
     if not python:
         pytest.skip("no interpreter has PyTorch; TRUTH_TORCH may name one")

@@ -186,7 +186,7 @@ def print_row(name, books, said, error):
           f"{said.get('waiting', 0) / MS:9.1f}")
 
 
-def test_states_add_up_to_elapsed_time_for_every_name(minute, bounds):
+def test_states_sum_to_elapsed_time_by_name(minute, bounds):
     """Within 1 % of it, threads that came and went included."""
     assert not minute.lost, "the kernel did not tell of all threads that ended"
     share = 0.01 if bounds.whole else 0.03
@@ -211,7 +211,7 @@ def test_states_add_up_to_elapsed_time_for_every_name(minute, bounds):
     assert not wrong, wrong
 
 
-def test_states_add_up_for_the_machine(minute, bounds):
+def test_states_sum_for_machine(minute, bounds):
     elapsed = sum(books.elapsed for books in minute.books.values())
     said = sum(sum(states.values()) for states in minute.said.values())
     print(f"\n  all threads: elapsed {elapsed / 1e9:.1f} s, cairn {said / 1e9:.1f} s, "
@@ -219,7 +219,7 @@ def test_states_add_up_for_the_machine(minute, bounds):
     assert abs(said - elapsed) <= (0.01 if bounds.whole else 0.03) * elapsed
 
 
-def test_running_is_what_schedstat_says(minute, bounds):
+def test_running_time_matches_schedstat(minute, bounds):
     """Of the programs' threads, and of others that all live on; within 1 % and a window's ends. Not so
     its waiting: since Linux 6.12 sleepers that are moved to another CPU are counted as runnable there."""
     share = 0.01 if bounds.whole else 0.05
@@ -235,7 +235,7 @@ def test_running_is_what_schedstat_says(minute, bounds):
     assert not wrong, wrong
 
 
-def test_short_threads_are_counted(minute, bounds):
+def test_counts_short_threads(minute, bounds):
     """All of a program's, from its first to its last, against the kernel's sum for the process."""
     program = minute.churn
     churn, fleet = program.books["churn"], minute.fleet
@@ -250,6 +250,6 @@ def test_short_threads_are_counted(minute, bounds):
     assert 0.98 * churn["least"] <= lived <= 1.02 * churn["most"]
 
 
-def test_states_are_all_there_is(minute):
+def test_there_are_no_other_states(minute):
     for name, said in minute.said.items():
         assert set(said) <= set(STATES), (name, said)

@@ -25,7 +25,7 @@ def program(fleet, bounds, before):  # pylint: disable=unused-argument
 
 
 @pytest.mark.exact
-def test_waits_are_told_by_python_frames(fleet, program):
+def test_wait_sites_have_python_frames(fleet, program):
     """Where not all waits are chosen, shares are right on average only."""
     comparison = Comparison()
     middle = (program.from_ns + program.to_ns) // 2  # its first waits may come before its tables
@@ -39,7 +39,7 @@ def test_waits_are_told_by_python_frames(fleet, program):
     comparison.done()
 
 
-def test_memos_are_right(fleet, program, before):  # pylint: disable=unused-argument
+def test_stack_cache_is_right(fleet, program, before):  # pylint: disable=unused-argument
     """Of all threads of the machine. Other ways in the kernel for one call are wrong, too."""
     counted = {name: count - before[name] for name, count in fleet.counters().items()}
     hits, checked, wrong = (counted[f"memo_{name}"] for name in ("hits", "checked", "wrong"))

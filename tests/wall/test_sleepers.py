@@ -65,7 +65,7 @@ def programs():
             process.wait()
 
 
-def test_workers_that_blocked_before_the_agent_began_have_their_stacks(programs, tmp_path):
+def test_captures_threads_blocked_before_start(programs, tmp_path):
     with Collector(tmp_path / "data", tmp_path / "collector.log") as collector:
         agent = Agent(collector.grpc, tmp_path / "agent")
         try:

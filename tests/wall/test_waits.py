@@ -141,7 +141,7 @@ def are_all_chosen(runs, program):
 
 
 @pytest.mark.exact
-def test_states_add_up_to_the_time_that_threads_lived(fleet, bounds, runs):
+def test_states_sum_to_thread_lifetime(fleet, bounds, runs):
     comparison = Comparison()
     for program, name, thread in every_thread(runs):
         life = thread["life"]
@@ -152,7 +152,7 @@ def test_states_add_up_to_the_time_that_threads_lived(fleet, bounds, runs):
 
 
 @pytest.mark.exact
-def test_threads_run_wait_and_block_as_they_say(fleet, bounds, runs):
+def test_states_match_programs_accounts(fleet, bounds, runs):
     comparison = Comparison()
     for program, name, thread in every_thread(runs):
         life = thread["life"]
@@ -170,7 +170,7 @@ def test_threads_run_wait_and_block_as_they_say(fleet, bounds, runs):
 
 
 @pytest.mark.exact
-def test_blocked_stacks_hold_all_blocked_time(fleet, bounds, runs):
+def test_blocked_stacks_sum_to_blocked_time(fleet, bounds, runs):
     """Where the agent cannot take all stacks some stand for others: right on average only."""
     comparison, true, said = Comparison(), 0, 0
     for program, name, thread in every_thread(runs):
@@ -192,7 +192,7 @@ def share_below(graph, function):
 
 
 @pytest.mark.exact
-def test_functions_that_wait_are_named(fleet, bounds, runs):
+def test_names_blocking_functions(fleet, bounds, runs):
     """As long as they say, where each wait is looked at; and with names, the whole time."""
     comparison = Comparison()
     for program, name, thread in every_thread(runs):
@@ -211,7 +211,7 @@ def test_functions_that_wait_are_named(fleet, bounds, runs):
     comparison.done()
 
 
-def test_stacks_of_waits_are_whole(fleet, bounds, runs):
+def test_off_cpu_stacks_are_complete(fleet, bounds, runs):
     """A program's first waits may come before its unwind tables: in the second half of its life."""
     comparison = Comparison()
     for program, name, thread in every_thread(runs):
@@ -253,7 +253,7 @@ def complete_share(graph):
     return share_with(graph, lambda name: not name.startswith("[truncated"))
 
 
-def test_waits_have_their_class(fleet, bounds, runs):
+def test_classifies_waits(fleet, bounds, runs):
     """Of what lies below the function that waits."""
     comparison = Comparison()
     for program, name, thread in every_thread(runs):
@@ -271,7 +271,7 @@ def test_waits_have_their_class(fleet, bounds, runs):
 
 
 @pytest.mark.exact
-def test_workers_without_work_are_idle(fleet, bounds, runs):
+def test_classifies_idle_workers(fleet, bounds, runs):
     comparison = Comparison()
     program = runs.programs["pools"]
     for name in ("executor", "loop"):
@@ -288,7 +288,7 @@ def test_workers_without_work_are_idle(fleet, bounds, runs):
 
 
 @pytest.mark.exact
-def test_run_queue_wait_is_seen_by_stack(fleet, bounds, runs):
+def test_records_run_queue_latency_by_stack(fleet, bounds, runs):
     comparison = Comparison()
     program = runs.programs["contend"]
     for name, thread in program.threads().items():
@@ -306,7 +306,7 @@ def test_run_queue_wait_is_seen_by_stack(fleet, bounds, runs):
     comparison.done()
 
 
-def test_throttling_by_quota_is_seen(fleet, bounds, runs):
+def test_records_quota_throttling(fleet, bounds, runs):
     if not runs.cgroup.folder:
         pytest.skip("no cgroup of this machine has the cpu controller")
     comparison = Comparison()
@@ -323,7 +323,7 @@ def test_throttling_by_quota_is_seen(fleet, bounds, runs):
     comparison.done()
 
 
-def test_threads_that_are_killed_while_blocked_are_counted(fleet, bounds, runs):
+def test_counts_threads_killed_while_blocked(fleet, bounds, runs):
     comparison = Comparison()
     program = runs.programs["doomed"]
     doomed = program.books["doomed"]
@@ -338,7 +338,7 @@ def test_threads_that_are_killed_while_blocked_are_counted(fleet, bounds, runs):
     comparison.done()
 
 
-def test_children_are_their_own_threads(fleet, bounds, runs):
+def test_accounts_children_separately(fleet, bounds, runs):
     comparison = Comparison()
     program = runs.programs["forks"]
     forked = program.books["forked"]
@@ -355,7 +355,7 @@ def test_children_are_their_own_threads(fleet, bounds, runs):
     comparison.done()
 
 
-def test_stopped_processes_are_stopped(fleet, bounds, runs):
+def test_classifies_stopped_processes(fleet, bounds, runs):
     comparison = Comparison()
     program = runs.programs["stopped"]
     stopped = program.books["stopped"]
@@ -370,7 +370,7 @@ def test_stopped_processes_are_stopped(fleet, bounds, runs):
     comparison.done()
 
 
-def test_idle_can_be_left_out(fleet, runs):
+def test_excludes_idle_time(fleet, runs):
     """wait!="idle" takes away just that."""
     program = runs.programs["pools"]
     whole = fleet.api.total(f'{{service="{program.service}"}}', type=OFF_CPU)
@@ -379,7 +379,7 @@ def test_idle_can_be_left_out(fleet, runs):
     assert idle > 0 and rest > 0 and idle + rest == whole
 
 
-def test_spread_of_waits_fills_the_time(fleet, runs):
+def test_spread_intervals_fill_time(fleet, runs):
     """A wait of 12 slots is seen in each: the sleeper is blocked nearly always, in every second."""
     program = runs.programs["waits"]
     answer = fleet.api.get("series", query=f'{{service="{program.service}",thread="sleep"}}',
