@@ -11,7 +11,7 @@
 #include "bench/fleet_waits.h"
 #include "collector/query/query.h"
 #include "collector/store/selector.h"
-#include "collector/store/store.h"
+#include "collector/store/rocksdb/rocksdb.h"
 
 enum {
 	STEP_SECONDS = 5,  // how often an agent sends
@@ -93,7 +93,7 @@ static void open_store(struct bench *bench)
 	struct store_options options = { .path = bench->path, .memory_bytes = bench->memory_bytes };
 	struct error err = { 0 };
 
-	if (store_open_rocksdb(&options, &bench->store, &err) < 0)
+	if (rocksdb_store_open(&options, &bench->store, &err) < 0)
 		die("%s", err.text);
 }
 
@@ -112,7 +112,7 @@ static void remove_store(const char *path)
 
 // ---- ingest ---------------------------------------------------------------------------------------
 
-static void append_window(struct bench *bench, struct fleet_host *host, uint64_t from_ns)
+static void append_interval(struct bench *bench, struct fleet_host *host, uint64_t from_ns)
 {
 	struct store_batch_id batch = { .agent = { host->number, 1 }, .boot = { host->number, 2 } };
 	struct store_append_result result;
@@ -141,7 +141,7 @@ static void run_step(struct bench *bench, uint64_t from_ns)
 	struct error err = { 0 };
 
 	for (uint32_t i = 0; i < bench->hosts; i++)
-		append_window(bench, &bench->fleet.hosts[i], from_ns);
+		append_interval(bench, &bench->fleet.hosts[i], from_ns);
 	if (store_maintain(bench->store, from_ns + STEP_SECONDS * NS_PER_SECOND, &err) < 0)
 		die("maintain: %s", err.text);
 }

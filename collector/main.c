@@ -17,6 +17,7 @@
 #include "collector/http/http_api.h"
 #include "collector/http/http_server.h"
 #include "collector/options.h"
+#include "collector/store/rocksdb/rocksdb.h"
 #include "proto/export_message.h"
 #include "proto/rpc.h"
 
@@ -134,7 +135,7 @@ static int collector_open(struct collector *collector, struct error *err)
 		.memory_bytes = collector->options.memory_bytes,
 	};
 
-	int rc = store_open_rocksdb(&store_options, &collector->store, err);
+	int rc = rocksdb_store_open(&store_options, &collector->store, err);
 	if (rc)
 		return rc;
 	collector->receiver = receiver_new(collector->store, &collector->metrics);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last sequence that each agent has had acknowledged, so that a batch sent again is not stored
-// again. One thread at a time.
+// The last acknowledged sequence of each agent: a batch that arrives again is not stored again.
+// One thread at a time.
 #pragma once
 
 #include <stdint.h>
@@ -9,8 +9,8 @@
 #include "collector/store/store.h"
 
 enum {
-	// An agent has a new boot at each start: a fleet of 10,000 that restarts daily stays below
-	// this for the week that entries live.
+	// Each start of an agent is a new boot id and a new entry. 10,000 agents that restart daily
+	// stay below this for the week that entries live.
 	AGENTS_MAX = 128 << 10,
 };
 
@@ -28,11 +28,11 @@ struct agent_table {
 };
 
 void agent_table_deinit(struct agent_table *table);
-/** The last sequence of the batch's agent and boot; 0 if there is none. */
+/** The last stored sequence of the batch's agent and boot; 0 if there is none. */
 uint64_t agent_table_find(const struct agent_table *table, const struct store_batch_id *batch);
-/** Make an entry for the batch's agent and boot. Returns 0; -ENOMEM; -E2BIG at AGENTS_MAX. */
+/** Make room for the batch's agent and boot. Returns 0; -ENOMEM; -E2BIG at AGENTS_MAX. */
 int agent_table_reserve(struct agent_table *table, const struct store_batch_id *batch);
-/** Remember the batch's sequence. Returns as above; does not fail once there is an entry. */
+/** Record the batch's sequence. Returns as above; cannot fail after agent_table_reserve(). */
 int agent_table_set(struct agent_table *table, const struct store_batch_id *batch,
 		    uint64_t seen_ns);
 /** Remove entries not seen since @before_ns; @removed is called with each. */

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// An interval is a row that covers more than one slot. Its value is spread evenly over them; what
-// does not divide goes to the first slots, one unit each. So the parts of an interval add up to its
-// value however it is cut, and spreading one costs the same however long it is.
+// An interval is a row that covers more than one slot. Its value is spread evenly over them; the
+// remainder goes to the first slots, one unit each. The parts of an interval add up to its value
+// wherever it is cut, and the cost does not depend on its length.
 #pragma once
 
 #include <stdint.h>
 
-/** What the first @count slots of an interval have of its @value; @count <= @more_slots + 1. */
+/** The part of @value in the first @count slots of an interval; @count <= @more_slots + 1. */
 static inline int64_t interval_before(int64_t value, uint32_t more_slots, uint64_t count)
 {
 	int64_t slots = (int64_t)more_slots + 1, first = (int64_t)count;
@@ -19,7 +19,7 @@ static inline int64_t interval_before(int64_t value, uint32_t more_slots, uint64
 	return value / slots * first + rest;
 }
 
-/** The part of its value that lies in slots [from, to). @slot is its first. */
+/** The part of @value in slots [from, to). @slot is the interval's first. */
 static inline int64_t interval_within(uint64_t slot, uint32_t more_slots, int64_t value,
 				      uint64_t from, uint64_t to)
 {

@@ -10,7 +10,7 @@
 enum {
 	RADIX_BITS = 11, // 2,048 counters fit the first-level cache
 	RADIX_SIZE = 1 << RADIX_BITS,
-	SMALL_ROWS = 32, // below, insertion is faster than counting
+	SMALL_ROWS = 32, // below this, insertion sort beats radix sort
 };
 
 typedef uint64_t (*row_key_fn)(const struct row *row);
@@ -46,7 +46,7 @@ static bool is_sorted(const struct row *rows, uint32_t count, row_key_fn key)
 	return true;
 }
 
-/** Which bits differ anywhere: digits without any need no pass. */
+/** The bits that differ between any two keys: digits without one need no pass. */
 static uint64_t differing_bits(const struct row *rows, uint32_t count, row_key_fn key)
 {
 	uint64_t first = key(&rows[0]), bits = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of samples while they are in memory, and what a reader asks of encoded ones. A window is a
-// minute of Unix time; rows are kept and encoded by the window in which their slot begins.
+// Rows in memory, and what a reader wants of encoded rows. The store encodes rows by minute of Unix
+// time: a row belongs to the minute in which its slot begins, and never reaches into the next.
 #pragma once
 
 #include <stdbool.h>
@@ -8,23 +8,23 @@
 
 #include "collector/store/store.h"
 
-#define WINDOW_NS (60ULL * 1000000000ULL)
+#define MINUTE_NS (60ULL * 1000000000ULL)
 
 enum {
-	// With slots of 1 ms, the shortest, a window has 60,000.
-	WINDOW_SLOTS_MAX = 60001,
+	// A minute has 60,000 slots of SLOT_NS_MIN, and part of one more.
+	MINUTE_SLOTS_MAX = 60001,
 	SLOT_NS_MIN = 1000000,
 };
 
 struct row {
 	uint32_t series; // in the partition
-	uint32_t slot;   // in the window
+	uint32_t slot;   // in the minute
 	uint32_t node;
-	uint32_t more_slots; // interval.h; it ends in the same window
+	uint32_t more_slots; // slots covered after the first (interval.h)
 	int64_t value;
 };
 
-/** By (series, slot), or by (more_slots, node) for the rows of one slot. Stable. 0 or -ENOMEM. */
+/** Sort by (series, slot), or by (more_slots, node) for rows of one slot. Stable. 0 or -ENOMEM. */
 int rows_sort_by_slot(struct row *rows, uint32_t count);
 int rows_sort_by_node(struct row *rows, uint32_t count);
 
@@ -36,20 +36,20 @@ static inline uint64_t slot_at(uint64_t time_ns, uint64_t slot_ns)
 
 #define SERIES_UNWANTED UINT32_MAX
 
-/** Which rows of an encoded run a reader wants, and where they go. */
+/** The rows that a reader wants of a run or a chunk, and who receives them. */
 struct row_query {
-	uint64_t first_slot; // of the window, absolute
+	uint64_t first_slot; // of the minute, absolute
 	uint64_t from_slot;  // absolute, [from, to)
 	uint64_t to_slot;
 	const uint32_t *wanted; // by series of the partition: its number, or SERIES_UNWANTED
-	uint32_t wanted_count;  // series from here on are unwanted
-	uint32_t number;        // of all series where wanted is NULL
+	uint32_t wanted_count;  // later series are unwanted
+	uint32_t number;        // wanted is NULL: the number of all series
 	enum scan_detail detail;
-	bool without_nodes; // slots and values are enough: nodes is NULL
+	bool without_nodes; // rows come with nodes NULL
 	void *context;
 	/**
-	 * One call per series with rows; for SCAN_SUMS all series are number 0. A non-zero return
-	 * ends the reading and is returned.
+	 * Called once per series with rows; with SCAN_SUMS all series are number 0. A non-zero
+	 * return ends the reading and is returned.
 	 */
 	int (*rows)(void *context, const struct store_rows *rows);
 };
@@ -61,7 +61,7 @@ static inline uint32_t row_query_number(const struct row_query *query, uint32_t 
 	return series < query->wanted_count ? query->wanted[series] : SERIES_UNWANTED;
 }
 
-/** Columns that grow and are used again from run to run. */
+/** Columns that are reused from run to run. */
 struct row_columns {
 	uint32_t capacity;
 	uint64_t *slots;

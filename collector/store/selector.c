@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads selectors and matches labels with them. The grammar is PromQL's for label matchers
-// (prometheus.io, "Time series selectors"); the only user of PCRE2.
+// Parses selectors and matches labels. The grammar is that of PromQL's label matchers
+// (prometheus.io, "Time series selectors"). The only user of PCRE2.
 #include "collector/store/selector.h"
 
 #include <errno.h>
@@ -15,17 +15,17 @@
 #include "base/clock.h"
 
 enum {
-	// A label value has at most 1024 bytes: a sane pattern needs some thousand steps at most.
+	// A label value has at most 1024 bytes: a sane pattern needs a few thousand steps.
 	REGEX_MATCH_STEPS_MAX = 200000,
 	REGEX_DEPTH_MAX = 5000,
 	REGEX_HEAP_KIB_MAX = 4096,
 	REGEX_NESTING_MAX = 50,
-	// What all matches with one pattern may take together. A pattern that just stays below the
-	// limit of steps would otherwise cost that once per series.
+	// For all matches of one pattern together: a pattern just below the limit of steps would
+	// otherwise cost that much once per series.
 	REGEX_NS_MAX = 2000000000,
 };
 
-/** A compiled pattern and what it has cost so far. Matching is thread-safe. */
+/** A compiled pattern and the time it has taken so far. Matching is thread-safe. */
 struct regex {
 	pcre2_code *code;
 	pcre2_match_context *limits;
@@ -33,7 +33,7 @@ struct regex {
 	atomic_bool exhausted;
 };
 
-/** Where the parser is; columns count from 1. */
+/** The parser's position; columns count from 1. */
 struct scanner {
 	const char *text;
 	const char *at;
@@ -73,7 +73,7 @@ static pcre2_match_context *regex_limits_new(void)
 	return limits;
 }
 
-/** @column: where the pattern begins in the selector, for the error. */
+/** @column: the pattern's start in the selector, for @err. */
 static int regex_compile(const char *pattern, size_t column, struct regex **ret_regex,
 			 struct error *err)
 {

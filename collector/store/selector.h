@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // PromQL-style selectors: {service="llm", pod=~"llm-.*", node!="a17"}. Regular expressions are
-// anchored at both ends and run on PCRE2 with match limits (they come from users).
+// anchored at both ends. They come from users: PCRE2 runs them with match limits.
 #pragma once
 
 #include <stdbool.h>
@@ -26,22 +26,20 @@ struct selector {
 };
 
 /**
- * Read a selector: "{...}", "{}", "" (everything), or a bare word as short for
- * {service="word"}. Returns 0; -EINVAL with @err telling the position (1-based column) and what was
- * expected; -ENOMEM.
+ * Parse a selector: "{...}", "{}", "" (everything), or a bare word, short for {service="word"}.
+ * Returns 0; -EINVAL with the column (from 1) and what was expected in @err; -ENOMEM.
  */
 int selector_parse(const char *text, struct selector *ret_selector, struct error *err);
 void selector_deinit(struct selector *selector);
 
 /**
- * Does @value (NULL or "": absent) satisfy the matcher? As in PromQL, absent equals "". Thread-safe.
+ * Does @value satisfy the matcher? As in PromQL, an absent label (NULL) equals "". Thread-safe.
  */
 bool matcher_matches(const struct matcher *matcher, const char *value);
 bool selector_matches(const struct selector *selector, const struct labels *labels);
 
 /**
- * Was a regular expression given up because it costs too much? It then stops matching, and what was
- * selected with it is not to be trusted. Ask after matching. Returns 0; -EINVAL with @err naming
- * the label.
+ * Check after matching whether a regular expression exceeded its limits. It stops matching then, so
+ * the selection is incomplete. Returns 0; -EINVAL with the label in @err.
  */
 int selector_check_cost(const struct selector *selector, struct error *err);

@@ -13,7 +13,7 @@ void store_close(struct store *store)
 		store->ops->close(store);
 }
 
-/** What no implementation can store: said before anything is looked at. */
+/** Limits that hold for each implementation. */
 static int check_profile(const struct profile *profile, struct error *err)
 {
 	for (uint32_t i = 0; i < profile->series_count; i++)

@@ -33,7 +33,7 @@ struct store {
 	const struct store_ops *ops;
 };
 
-/** The beginning of what store_selection.private_ points to, for every implementation. */
+/** Each implementation's store_selection.private_ begins with this. */
 struct store_selection_private {
 	const struct store_ops *ops;
 };

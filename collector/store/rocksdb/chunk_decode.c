@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chunks come from our own files, which have checksums; still every number is checked, so that a
-// damaged chunk ends in -EBADMSG and not in other memory.
+// RocksDB checks the checksums of its files; still, every number is checked here. A damaged chunk
+// must end in -EBADMSG, not in an access out of bounds.
 #include "collector/store/rocksdb/chunk.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ struct column {
 	size_t capacity;
 };
 
-/** A series of the directory: positions [first, first + count). */
+/** A series: positions [first, first + count). */
 struct section {
 	uint32_t series, first, count;
 };
@@ -51,10 +51,10 @@ struct chunk_decoder {
 	struct node_run *runs;
 	uint32_t run_count;
 	uint32_t *positions; // per row, by (node, position)
-	uint32_t *ends;      // per position + 1: how many rows, then where they begin, then end
-	bool *wanted;        // per position: its rows count, for sums
-	int64_t *sums;       // per node that has any
-	uint32_t capacity;   // rows that these have room for
+	uint32_t *ends;      // per position + 1: its rows, then their start, then their end
+	bool *wanted;        // per position, for sums
+	int64_t *sums;       // per node with wanted rows
+	uint32_t capacity;   // of these, in rows
 };
 
 struct chunk_decoder *chunk_decoder_new(void)
@@ -211,7 +211,7 @@ static int reserve_rows(struct chunk_decoder *decoder)
 	return 0;
 }
 
-/** The directory; says whether any of its series is wanted. */
+/** *ret_wanted: any of the chunk's series is wanted. */
 static int read_directory(struct chunk_decoder *decoder, const struct row_query *query,
 			  bool *ret_wanted)
 {
@@ -239,7 +239,7 @@ static int read_directory(struct chunk_decoder *decoder, const struct row_query 
 	return 0;
 }
 
-/** The distance of one row, @width bits of them; the caller has checked that they are there. */
+/** Read a distance of @width bits. The caller has checked that the bits are there. */
 static inline uint32_t read_distance(const uint8_t *bytes, uint64_t *bit, uint32_t width)
 {
 	if (width <= 1)
@@ -251,7 +251,7 @@ static inline uint32_t read_distance(const uint8_t *bytes, uint64_t *bit, uint32
 	return 1U << (width - 1) | (uint32_t)word;
 }
 
-/** The positions of one node's rows, counted in ends too. */
+/** Read the positions of one node's rows, and count the rows per position in ends. */
 static int read_positions(struct chunk_decoder *decoder, uint32_t count, uint64_t *bit,
 			  uint32_t *ret_positions)
 {
@@ -299,7 +299,7 @@ static int read_nodes(struct chunk_decoder *decoder)
 	return 0;
 }
 
-/** From how many rows each position has to where they begin. */
+/** Turn ends from rows per position into the start of each position's rows. */
 static void place_positions(struct chunk_decoder *decoder)
 {
 	uint32_t *ends = decoder->ends;
@@ -308,7 +308,7 @@ static void place_positions(struct chunk_decoder *decoder)
 		ends[i + 1] += ends[i];
 }
 
-/** The nodes by (position, node), if they are wanted. Each position's end is left in ends. */
+/** Place the nodes by (position, node), if wanted. Turns ends from starts into ends. */
 static void place_nodes(struct chunk_decoder *decoder, bool wanted)
 {
 	const uint32_t *position = decoder->positions;
@@ -328,12 +328,12 @@ static uint32_t row_at(const struct chunk_decoder *decoder, uint32_t position)
 	return position ? decoder->ends[position - 1] : 0;
 }
 
-/** The length of the next position; the slots that it covers end in the window. */
+/** Read the next position's more_slots; its slots must lie in the minute. */
 static inline int read_length(struct chunk_decoder *decoder, uint64_t slot, uint32_t *ret_more)
 {
 	uint64_t more_slots = reader_varint(&decoder->readers[COLUMN_LENGTHS]);
 
-	if (slot >= WINDOW_SLOTS_MAX || more_slots >= WINDOW_SLOTS_MAX - slot)
+	if (slot >= MINUTE_SLOTS_MAX || more_slots >= MINUTE_SLOTS_MAX - slot)
 		return -EBADMSG;
 	*ret_more = (uint32_t)more_slots;
 	return 0;
@@ -348,7 +348,7 @@ static int read_slots(struct chunk_decoder *decoder, const struct section *secti
 
 	for (uint32_t i = section->first; i < section->first + section->count; i++) {
 		slot += reader_varint(reader);
-		if (slot >= WINDOW_SLOTS_MAX)
+		if (slot >= MINUTE_SLOTS_MAX)
 			return -EBADMSG;
 		for (; row < decoder->ends[i]; row++)
 			decoder->rows.slots[row] = first_slot + slot;
@@ -356,7 +356,7 @@ static int read_slots(struct chunk_decoder *decoder, const struct section *secti
 	return reader->failed ? -EBADMSG : 0;
 }
 
-/** As above, with the lengths. */
+/** read_slots() of a chunk with lengths. */
 static int read_intervals(struct chunk_decoder *decoder, const struct section *section,
 			  uint64_t first_slot)
 {
@@ -416,7 +416,7 @@ static int skip_section(struct chunk_decoder *decoder, const struct section *sec
 	return slots->failed || escapes->failed ? -EBADMSG : 0;
 }
 
-/** Move the rows that lie in the query's range to the front of [first, first + count). */
+/** Move the rows in the query's range to the front of [first, first + count). Returns how many. */
 static uint32_t keep_range(struct row_columns *rows, uint32_t first, uint32_t count,
 			   const struct row_query *query)
 {
@@ -433,7 +433,7 @@ static uint32_t keep_range(struct row_columns *rows, uint32_t first, uint32_t co
 	return kept - first;
 }
 
-/** The same for intervals; for sums, their values become those of what lies in the range. */
+/** keep_range() of intervals; for sums, values are cut to their part in the range. */
 static uint32_t keep_intervals(struct row_columns *rows, uint32_t first, uint32_t count,
 			       const struct row_query *query)
 {
@@ -456,7 +456,6 @@ static uint32_t keep_intervals(struct row_columns *rows, uint32_t first, uint32_
 	return kept - first;
 }
 
-/** Moves the rows that lie in the range to the front, unless all do. Returns how many. */
 static uint32_t keep_rows(struct chunk_decoder *decoder, uint32_t first, uint32_t count,
 			  const struct row_query *query)
 {
@@ -518,8 +517,8 @@ static int decode_rows(struct chunk_decoder *decoder, const struct row_query *qu
 
 // ---- sums per node --------------------------------------------------------------------------------
 
-/** Which positions count: of a wanted series and in the range. */
-static int choose_positions(struct chunk_decoder *decoder, const struct row_query *query)
+/** Mark the positions of wanted series in the range. */
+static int mark_wanted(struct chunk_decoder *decoder, const struct row_query *query)
 {
 	struct reader *reader = &decoder->readers[COLUMN_SLOTS];
 
@@ -537,7 +536,7 @@ static int choose_positions(struct chunk_decoder *decoder, const struct row_quer
 	return reader->failed ? -EBADMSG : 0;
 }
 
-/** Values of the rows of a position, of which part lies in the range, to those of that part. */
+/** Cut the values of a position's rows to their part in the range. */
 static void cut_values(struct chunk_decoder *decoder, uint32_t position, uint64_t slot,
 		       uint32_t more_slots, const struct row_query *query)
 {
@@ -548,8 +547,8 @@ static void cut_values(struct chunk_decoder *decoder, uint32_t position, uint64_
 					      query->to_slot);
 }
 
-/** As above where positions have lengths. The values have been read: some are cut. */
-static int choose_intervals(struct chunk_decoder *decoder, const struct row_query *query)
+/** mark_wanted() of a chunk with lengths. Cuts values, which have been read already. */
+static int mark_wanted_intervals(struct chunk_decoder *decoder, const struct row_query *query)
 {
 	struct reader *reader = &decoder->readers[COLUMN_SLOTS];
 	uint32_t more_slots;
@@ -574,7 +573,7 @@ static int choose_intervals(struct chunk_decoder *decoder, const struct row_quer
 	return reader->failed || decoder->readers[COLUMN_LENGTHS].failed ? -EBADMSG : 0;
 }
 
-/** Sums need no order of rows: each node's values are picked from where they are. */
+/** Sum each node's values where they lie: sums need no order of rows. */
 static uint32_t sum_nodes(struct chunk_decoder *decoder)
 {
 	const uint32_t *position = decoder->positions;
@@ -603,8 +602,8 @@ static int decode_sums(struct chunk_decoder *decoder, const struct row_query *qu
 	int rc = read_values(decoder, 0, decoder->row_count);
 
 	if (rc == 0)
-		rc = decoder->with_lengths ? choose_intervals(decoder, query)
-					   : choose_positions(decoder, query);
+		rc = decoder->with_lengths ? mark_wanted_intervals(decoder, query)
+					   : mark_wanted(decoder, query);
 	if (rc < 0)
 		return rc;
 	struct store_rows found = { .slot_ns = decoder->slot_ns,

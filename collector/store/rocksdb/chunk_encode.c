@@ -11,18 +11,17 @@
 #include "collector/store/rocksdb/chunk_format.h"
 
 enum {
-	// Level 3 packs the same within 1 %, level 9 takes three times as long for 0.5 %.
+	// Level 3 packs 1 % less, level 9 packs 0.5 % more and takes three times as long.
 	CHUNK_ZSTD_LEVEL = 6,
-	PACKED_BYTES_MIN = 24, // a frame has 10 bytes of its own: less is not worth one
-	VALUE_SLOTS = 8192,    // of the table that counts values; a power of two
+	PACKED_BYTES_MIN = 24, // a zstd frame adds 10 bytes
+	VALUE_BUCKETS = 8192,  // of the table that counts values: a power of two
 	VALUES_COUNTED_MAX = 4096,
 	PALETTE_COUNT_MIN = 3, // a palette entry costs about as much as two escapes
 };
 
-/** A value and how often it occurs. */
 struct counted_value {
 	int64_t value;
-	uint32_t count; // 0: the slot is empty
+	uint32_t count; // 0: the bucket is empty
 	uint32_t code;
 };
 
@@ -30,12 +29,12 @@ struct chunk_encoder {
 	ZSTD_CCtx *zstd;
 	struct buffer columns[COLUMN_COUNT];
 	struct buffer packed;
-	struct counted_value *values; // VALUE_SLOTS, open addressing
+	struct counted_value *values; // VALUE_BUCKETS, open addressing
 	uint32_t value_count;
 	int64_t palette[PALETTE_MAX];
 	uint32_t palette_count;
-	uint64_t *sightings, *scratch; // per row: node << 32 | position
-	uint32_t sighting_capacity;
+	uint64_t *occurrences, *scratch; // per row: node << 32 | position
+	uint32_t occurrence_capacity;
 	uint64_t bits;      // not yet written
 	uint32_t bit_count; // of them
 	int64_t scale;
@@ -49,7 +48,7 @@ struct chunk_encoder *chunk_encoder_new(void)
 	if (!encoder)
 		return NULL;
 	encoder->zstd = ZSTD_createCCtx();
-	encoder->values = calloc(VALUE_SLOTS, sizeof(*encoder->values));
+	encoder->values = calloc(VALUE_BUCKETS, sizeof(*encoder->values));
 	if (!encoder->zstd || !encoder->values)
 		return NULL;
 	return take(encoder);
@@ -66,23 +65,23 @@ void chunk_encoder_freep(struct chunk_encoder **at)
 		buffer_deinit(&encoder->columns[i]);
 	buffer_deinit(&encoder->packed);
 	free(encoder->values);
-	free(encoder->sightings);
+	free(encoder->occurrences);
 	free(encoder->scratch);
 	free(encoder);
 }
 
 // ---- values -------------------------------------------------------------------------------------
 
-/** The slot of @value, or the empty one where it belongs. */
+/** The bucket of @value, or the empty one where it belongs. */
 static struct counted_value *find_value(const struct chunk_encoder *encoder, int64_t value)
 {
 	uint64_t hash = (uint64_t)value * 0x9e3779b97f4a7c15ULL >> 40;
 
 	for (;; hash++) {
-		struct counted_value *slot = &encoder->values[hash & (VALUE_SLOTS - 1)];
+		struct counted_value *bucket = &encoder->values[hash & (VALUE_BUCKETS - 1)];
 
-		if (!slot->count || slot->value == value)
-			return slot;
+		if (!bucket->count || bucket->value == value)
+			return bucket;
 	}
 }
 
@@ -101,14 +100,14 @@ static void count_values(struct chunk_encoder *encoder, const struct row *rows, 
 {
 	uint64_t scale = 0;
 
-	memset(encoder->values, 0, VALUE_SLOTS * sizeof(*encoder->values));
+	memset(encoder->values, 0, VALUE_BUCKETS * sizeof(*encoder->values));
 	encoder->value_count = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		int64_t value = rows[i].value;
-		struct counted_value *slot = find_value(encoder, value);
+		struct counted_value *bucket = find_value(encoder, value);
 
-		if (slot->count) {
-			slot->count++;
+		if (bucket->count) {
+			bucket->count++;
 			continue;
 		}
 		if (scale != 1)
@@ -116,7 +115,8 @@ static void count_values(struct chunk_encoder *encoder, const struct row *rows, 
 				value < 0 ? 0 - (uint64_t)value : (uint64_t)value, scale);
 		if (encoder->value_count == VALUES_COUNTED_MAX)
 			continue;
-		*slot = (struct counted_value){ .value = value, .count = 1, .code = VALUE_ESCAPE };
+		*bucket =
+			(struct counted_value){ .value = value, .count = 1, .code = VALUE_ESCAPE };
 		encoder->value_count++;
 	}
 	encoder->scale = scale && scale <= INT64_MAX ? (int64_t)scale : 1;
@@ -141,7 +141,7 @@ static void choose_palette(struct chunk_encoder *encoder)
 	struct counted_value *frequent[VALUES_COUNTED_MAX];
 	uint32_t count = 0;
 
-	for (uint32_t i = 0; i < VALUE_SLOTS; i++)
+	for (uint32_t i = 0; i < VALUE_BUCKETS; i++)
 		if (encoder->values[i].count >= PALETTE_COUNT_MIN)
 			frequent[count++] = &encoder->values[i];
 	qsort(frequent, count, sizeof(*frequent), by_count);
@@ -157,8 +157,8 @@ static void choose_palette(struct chunk_encoder *encoder)
 
 static void encode_value(struct chunk_encoder *encoder, int64_t value)
 {
-	const struct counted_value *slot = find_value(encoder, value);
-	uint32_t code = slot->count ? slot->code : VALUE_ESCAPE;
+	const struct counted_value *bucket = find_value(encoder, value);
+	uint32_t code = bucket->count ? bucket->code : VALUE_ESCAPE;
 
 	buffer_append_byte(&encoder->columns[COLUMN_VALUES], (uint8_t)code);
 	if (code == VALUE_ESCAPE)
@@ -167,7 +167,7 @@ static void encode_value(struct chunk_encoder *encoder, int64_t value)
 
 // ---- positions --------------------------------------------------------------------------------------
 
-/** The number of each row's position into sightings; returns how many positions there are. */
+/** Store each row's node and position in occurrences. Returns the number of positions. */
 static uint32_t encode_positions(struct chunk_encoder *encoder, const struct row *rows,
 				 uint32_t count, uint32_t *ret_series)
 {
@@ -189,7 +189,8 @@ static uint32_t encode_positions(struct chunk_encoder *encoder, const struct row
 			}
 			slot_before = rows[end].slot;
 			more_before = rows[end].more_slots;
-			encoder->sightings[end] = (uint64_t)rows[end].node << 32 | (positions - 1);
+			encoder->occurrences[end] =
+				(uint64_t)rows[end].node << 32 | (positions - 1);
 		}
 		buffer_append_varint(directory, rows[i].series - series_before);
 		buffer_append_varint(directory, positions - first);
@@ -213,17 +214,17 @@ static void sort_digit(const uint64_t *from, uint64_t *to, uint32_t count, unsig
 		to[starts[from[i] >> shift & (RADIX_SIZE - 1)]++] = from[i];
 }
 
-/** By node: they are by position already, and the sort is stable. */
-static void sort_sightings(struct chunk_encoder *encoder, uint32_t count)
+/** Stable sort by node: occurrences are in order of position already. */
+static void sort_occurrences(struct chunk_encoder *encoder, uint32_t count)
 {
 	uint64_t largest = 0;
 
 	for (uint32_t i = 0; i < count; i++)
-		largest |= encoder->sightings[i];
+		largest |= encoder->occurrences[i];
 	for (unsigned int shift = 32; shift < 64 && largest >> shift; shift += RADIX_BITS) {
-		sort_digit(encoder->sightings, encoder->scratch, count, shift);
-		uint64_t *swap = encoder->sightings;
-		encoder->sightings = encoder->scratch;
+		sort_digit(encoder->occurrences, encoder->scratch, count, shift);
+		uint64_t *swap = encoder->occurrences;
+		encoder->occurrences = encoder->scratch;
 		encoder->scratch = swap;
 	}
 }
@@ -236,15 +237,15 @@ static void encode_bits(struct chunk_encoder *encoder, uint64_t bits, uint32_t c
 		buffer_append_byte(&encoder->columns[COLUMN_BITS], (uint8_t)encoder->bits);
 }
 
-/** One node's rows: their distances. */
-static void encode_distances(struct chunk_encoder *encoder, const uint64_t *sightings,
+/** Encode the distances between one node's rows. */
+static void encode_distances(struct chunk_encoder *encoder, const uint64_t *occurrences,
 			     uint32_t count, uint32_t positions)
 {
 	struct buffer *class = &encoder->columns[COLUMN_CLASSES + chunk_class(positions, count)];
 	uint32_t next = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
-		uint32_t position = (uint32_t)sightings[i], distance = position - next;
+		uint32_t position = (uint32_t)occurrences[i], distance = position - next;
 		uint32_t bits = distance ? 32 - (uint32_t)__builtin_clz(distance) : 0;
 
 		buffer_append_byte(class, (uint8_t)bits);
@@ -256,41 +257,41 @@ static void encode_distances(struct chunk_encoder *encoder, const uint64_t *sigh
 
 static void encode_nodes(struct chunk_encoder *encoder, uint32_t count, uint32_t positions)
 {
-	const uint64_t *sightings = encoder->sightings;
+	const uint64_t *occurrences = encoder->occurrences;
 	uint64_t before = 0;
 
 	for (uint32_t i = 0, end; i < count; i = end) {
-		uint64_t node = sightings[i] >> 32;
+		uint64_t node = occurrences[i] >> 32;
 
-		for (end = i; end < count && sightings[end] >> 32 == node;)
+		for (end = i; end < count && occurrences[end] >> 32 == node;)
 			end++;
 		buffer_append_varint(&encoder->columns[COLUMN_NODES], node - before);
 		buffer_append_varint(&encoder->columns[COLUMN_COUNTS], end - i - 1);
-		encode_distances(encoder, sightings + i, end - i, positions);
+		encode_distances(encoder, occurrences + i, end - i, positions);
 		before = node;
 	}
 	if (encoder->bit_count)
 		encode_bits(encoder, 0, 8 - encoder->bit_count);
 }
 
-static int reserve_sightings(struct chunk_encoder *encoder, uint32_t count)
+static int reserve_occurrences(struct chunk_encoder *encoder, uint32_t count)
 {
-	if (count <= encoder->sighting_capacity)
+	if (count <= encoder->occurrence_capacity)
 		return 0;
-	free(encoder->sightings);
+	free(encoder->occurrences);
 	free(encoder->scratch);
-	encoder->sighting_capacity = 0;
-	encoder->sightings = malloc(count * sizeof(*encoder->sightings));
+	encoder->occurrence_capacity = 0;
+	encoder->occurrences = malloc(count * sizeof(*encoder->occurrences));
 	encoder->scratch = malloc(count * sizeof(*encoder->scratch));
-	if (!encoder->sightings || !encoder->scratch)
+	if (!encoder->occurrences || !encoder->scratch)
 		return -ENOMEM;
-	encoder->sighting_capacity = count;
+	encoder->occurrence_capacity = count;
 	return 0;
 }
 
 // ---- the chunk --------------------------------------------------------------------------------------
 
-/** The rows of one series, which come in runs of one slot each, by (slot, more_slots, node). */
+/** Sort the rows of one series by (slot, more_slots, node). */
 static int sort_series(struct row *rows, uint32_t count)
 {
 	int rc = rows_sort_by_slot(rows, count);
@@ -406,7 +407,7 @@ int chunk_encode(struct chunk_encoder *encoder, struct row *rows, uint32_t count
 	int rc = join_rows(rows, &count);
 
 	if (rc == 0)
-		rc = reserve_sightings(encoder, count);
+		rc = reserve_occurrences(encoder, count);
 	if (rc < 0)
 		return rc;
 	for (int i = 0; i < COLUMN_COUNT; i++)
@@ -417,7 +418,7 @@ int chunk_encode(struct chunk_encoder *encoder, struct row *rows, uint32_t count
 	for (uint32_t i = 0; i < count; i++)
 		encode_value(encoder, rows[i].value);
 	uint32_t positions = encode_positions(encoder, rows, count, &series_count);
-	sort_sightings(encoder, count);
+	sort_occurrences(encoder, count);
 	encode_nodes(encoder, count, positions);
 	*ret_count = count;
 	return write_chunk(encoder, slot_ns, series_count, count, chunk);

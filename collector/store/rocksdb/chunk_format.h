@@ -1,33 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// What chunk_encode.c and chunk_decode.c agree on. A chunk is a head of varints:
+// The layout of a chunk: docs/format.md. A head of varints:
 //
 //   version, slot_ns, scale, series count, row count, palette size, palette (ascending deltas),
-//   for each column: size unpacked, size packed (0: as it is)
+//   for each column: unpacked size, packed size (0: raw)
 //
-// and the columns, each a zstd frame or its bytes as they are:
+// then the columns, each a zstd frame or raw bytes:
 //
-//   directory  per series: delta to the series before, slots with rows
-//   slots      per series: the slots with rows, deltas; each is a position
-//   nodes      the nodes, deltas
+//   directory  per series: delta to the series before, number of positions
+//   slots      per position: delta to the slot before (the first of a series: to 0)
+//   nodes      per node: delta to the node before
 //   counts     per node: rows - 1
-//   values     per row, by (position, node): a number in the palette, or VALUE_ESCAPE
+//   values     per row, by (position, node): index into the palette, or VALUE_ESCAPE
 //   escapes    per escaped value: value / scale, zig-zag
-//   bits       per row, by (node, position): the bits of its distance below the highest
-//   classes    per row, by (node, position): how many bits its distance has; a column for each
-//              class of its node
-//   lengths    version 2: per position, more_slots; the positions of a slot are by length
-//
-// A chunk without intervals is of version 1.
+//   bits       per row, by (node, position): its distance's bits below the highest
+//   classes    per row, by (node, position): its distance's width; one column per class of nodes
+//   lengths    per position: more_slots; only in CHUNK_VERSION_INTERVALS
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 enum {
-	CHUNK_VERSION = 1,
-	CHUNK_VERSION_INTERVALS = 2,
-	// A series is never split and sums have a row per node of a partition, so that a chunk may
-	// be larger than CHUNK_ROWS_MAX; by more than this it is damaged.
+	CHUNK_VERSION = 1,           // no row is an interval
+	CHUNK_VERSION_INTERVALS = 2, // with the column of lengths
+	// A series is never split, and a rollup has a row per node of the partition: a chunk may exceed
+	// CHUNK_ROWS_MAX. A chunk above this limit is damaged.
 	CHUNK_ROWS_LIMIT = 1 << 24,
 	CHUNK_CLASSES = 25, // log2 of CHUNK_ROWS_LIMIT, and one
 	PALETTE_MAX = 255,
@@ -47,7 +44,7 @@ enum chunk_column {
 	COLUMN_COUNT,
 };
 
-/** How many columns a chunk has: the last is there only with intervals. */
+/** The number of columns of a chunk. */
 static inline int chunk_column_count(bool with_lengths)
 {
 	return with_lengths ? COLUMN_COUNT : COLUMN_LENGTHS;

@@ -97,7 +97,7 @@ int forest_restore_stack(struct forest *forest, struct id128 id, uint32_t node)
 
 static int init_root(struct forest *forest)
 {
-	// The root is its own parent; its frame is one that no look-up asks for.
+	// The root is its own parent. Nothing looks its frame up: a complete stack has no end node.
 	struct node_key root = { .parent = 0, .frame = FOREST_FRAME_END };
 	uint32_t node;
 
@@ -213,7 +213,7 @@ static int frame_of_location(struct forest *forest, const struct profile *from, 
 
 bool forest_is_full(const struct forest *forest)
 {
-	// A stack may need a node per frame; the lost ones' own node is kept free.
+	// A stack may need a node per frame. One node stays free for lost stacks.
 	return forest->node_count > FOREST_NODES_MAX - STACK_FRAMES_MAX - 2 ||
 	       forest->stack_count >= FOREST_STACKS_MAX;
 }
@@ -225,14 +225,14 @@ int forest_add_lost(struct forest *forest, uint32_t *ret_node)
 	return add_node(forest, lost, ret_node);
 }
 
-/** Give @stack its node, or that of lost stacks where a limit says that there is no more room. */
+/** Record the stack's node, or at a limit the node of lost stacks. */
 static int finish_stack(struct forest *forest, struct id128 id, int rc, uint32_t *node)
 {
 	if (rc == 0)
 		rc = add_stack(forest, id, *node);
 	if (rc != -E2BIG)
 		return rc;
-	forest->stacks_refused++;
+	forest->stacks_dropped++;
 	return forest_add_lost(forest, node);
 }
 
@@ -279,7 +279,7 @@ int forest_copy_stack(struct forest *forest, const struct forest *from, struct i
 	return rc;
 }
 
-static int remember_renamed(struct forest *forest, uint32_t location)
+static int add_renamed(struct forest *forest, uint32_t location)
 {
 	int rc =
 		array_reserve(&forest->renamed, sizeof(*forest->renamed), &forest->renamed_capacity,
@@ -290,7 +290,7 @@ static int remember_renamed(struct forest *forest, uint32_t location)
 	return rc;
 }
 
-int forest_take_names(struct forest *forest, const struct profile *profile)
+int forest_copy_names(struct forest *forest, const struct profile *profile)
 {
 	for (uint32_t i = 0; i < profile->location_count; i++) {
 		const struct location *location = &profile->locations[i];
@@ -304,9 +304,9 @@ int forest_take_names(struct forest *forest, const struct profile *profile)
 			continue;
 		int rc = copy_location(forest, profile, location, &at);
 		if (rc == 0)
-			rc = remember_renamed(forest, at);
+			rc = add_renamed(forest, at);
 		if (rc < 0)
-			return rc == -E2BIG ? 0 : rc; // it stays unnamed
+			return rc == -E2BIG ? 0 : rc; // at a limit it stays unnamed
 	}
 	return 0;
 }

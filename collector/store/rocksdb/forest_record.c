@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A forest's growth as records of the dictionary, and back. Each record says where it goes on, so
-// that a missing one is noticed.
+// Encodes a forest's growth as dictionary records, and decodes them. A record begins with the number
+// of its first item, so that a missing record is noticed.
 #include "collector/store/rocksdb/forest.h"
 
 #include <errno.h>
@@ -89,7 +89,7 @@ static void encode_nodes(const struct forest *forest, uint32_t first, struct buf
 	for (uint32_t i = first; i < forest->node_count; i++) {
 		uint32_t frame = forest->frames[i];
 
-		// Most nodes follow their parent. Ends are moved below 0 to keep frames short.
+		// Most nodes follow their parent: a short distance. Ends become negative frames.
 		buffer_append_varint(record, i - forest->parents[i]);
 		buffer_append_svarint(record, frame >= FOREST_FRAME_END
 						      ? -1 - (int64_t)(frame - FOREST_FRAME_END)
@@ -133,7 +133,7 @@ void forest_encode(const struct forest *forest, enum record_kind kind,
 	}
 }
 
-// ---- back ---------------------------------------------------------------------------------------
+// ---- decoding --------------------------------------------------------------------------------------
 
 static int decode_strings(struct forest *forest, struct reader *reader, uint32_t count)
 {
@@ -235,14 +235,13 @@ static int decode_stacks(struct forest *forest, struct reader *reader, uint32_t 
 	return 0;
 }
 
-/** Where a record of @kind must go on, and who reads it. */
-static int decode_body(struct forest *forest, enum record_kind kind, struct reader *reader)
+static int decode_items(struct forest *forest, enum record_kind kind, struct reader *reader)
 {
 	struct forest_mark mark = forest_mark_of(forest);
 	uint64_t first = reader_varint(reader), count = reader_varint(reader);
 
 	if (reader->failed || count > reader_left(reader))
-		return -EBADMSG; // every item has a byte at least
+		return -EBADMSG; // an item has at least one byte
 	switch (kind) {
 	case RECORD_STRINGS:
 		return first == mark.strings ? decode_strings(forest, reader, (uint32_t)count)
@@ -265,7 +264,7 @@ int forest_decode(struct forest *forest, enum record_kind kind, struct bytes rec
 		  struct error *err)
 {
 	struct reader reader = { .at = record.at, .end = (const uint8_t *)record.at + record.size };
-	int rc = decode_body(forest, kind, &reader);
+	int rc = decode_items(forest, kind, &reader);
 
 	if (rc == 0 && (reader.failed || reader_left(&reader)))
 		rc = -EBADMSG;
@@ -273,7 +272,7 @@ int forest_decode(struct forest *forest, enum record_kind kind, struct bytes rec
 		return error_set(
 			err, -EBADMSG,
 			"store: dictionary record of kind %d is damaged; restore the store "
-			"from a backup or move it away",
+			"from a backup, or move it away",
 			kind);
 	return rc ? error_set(err, rc, "store: out of memory for a dictionary") : 0;
 }

@@ -8,7 +8,7 @@
 
 static void *copy_array(const void *array, size_t count, size_t item_size)
 {
-	void *copy = malloc(count * item_size + 1); // never NULL for an empty one
+	void *copy = malloc(count * item_size + 1); // NULL only when out of memory
 
 	if (copy && count)
 		memcpy(copy, array, count * item_size);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A forest as queries see it: it never changes, so that queries read it without a lock while the
-// forest itself grows. Shared by counted references; safe for several threads.
+// An immutable snapshot of a forest: queries read it without a lock while the forest grows. Reference
+// counted; safe for several threads.
 #pragma once
 
 #include <stdatomic.h>
@@ -11,14 +11,14 @@
 struct forest_view {
 	atomic_uint refs;
 	struct store_forest forest;
-	struct profile *locations; // without its hash tables: for reading by position only
+	struct profile *locations; // without its hash tables: read by position only
 	uint32_t *parents, *frames;
 	uint64_t memory;
 };
 
-/** A copy of @forest as it is now. NULL when out of memory. */
+/** A snapshot of @forest. NULL when out of memory. */
 struct forest_view *forest_view_copy(const struct forest *forest);
-/** As above, of a forest that is no longer needed: takes its arrays, frees it in any case. */
+/** Turn @forest into a view without copying; @forest is freed, also on failure (NULL). */
 struct forest_view *forest_view_take(struct forest *forest);
 
 struct forest_view *forest_view_ref(struct forest_view *view);

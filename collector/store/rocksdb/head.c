@@ -8,14 +8,14 @@
 
 #include "base/array.h"
 
-int raw_run_new(uint32_t window, struct bytes record, struct raw_run **ret_run)
+int raw_run_new(uint32_t minute, struct bytes record, struct raw_run **ret_run)
 {
 	struct raw_run *run = malloc(sizeof(*run) + record.size);
 
 	if (!run)
 		return -ENOMEM;
 	atomic_init(&run->refs, 1);
-	run->window = window;
+	run->minute = minute;
 	run->sequence = 0;
 	run->size = record.size;
 	memcpy(run->bytes, record.at, record.size);
@@ -63,8 +63,8 @@ int run_list_add(struct run_list *list, struct raw_run *run)
 void head_deinit(struct head *head)
 {
 	for (uint32_t i = 0; i < head->count; i++)
-		run_list_deinit(&head->windows[i].runs);
-	free(head->windows);
+		run_list_deinit(&head->minutes[i].runs);
+	free(head->minutes);
 	*head = (struct head){ 0 };
 }
 
@@ -73,44 +73,44 @@ static uint64_t run_memory(const struct raw_run *run)
 	return sizeof(*run) + run->size + run->rows.section_count * sizeof(*run->rows.sections);
 }
 
-/** Where window @number is or belongs. */
+/** The index of minute @number, or where to insert it. */
 static uint32_t position_of(const struct head *head, uint32_t number)
 {
 	uint32_t at = head->count;
 
-	while (at > 0 && head->windows[at - 1].number >= number) // new ones come last
+	while (at > 0 && head->minutes[at - 1].number >= number) // new minutes come last
 		at--;
 	return at;
 }
 
-static int add_window(struct head *head, uint32_t at, uint32_t number)
+static int add_minute(struct head *head, uint32_t at, uint32_t number)
 {
-	int rc = array_reserve(&head->windows, sizeof(*head->windows), &head->capacity, head->count,
+	int rc = array_reserve(&head->minutes, sizeof(*head->minutes), &head->capacity, head->count,
 			       1, UINT16_MAX);
 
 	if (rc < 0)
 		return rc;
-	memmove(&head->windows[at + 1], &head->windows[at],
-		(head->count - at) * sizeof(*head->windows));
-	head->windows[at] = (struct window){ .number = number };
+	memmove(&head->minutes[at + 1], &head->minutes[at],
+		(head->count - at) * sizeof(*head->minutes));
+	head->minutes[at] = (struct minute){ .number = number };
 	head->count++;
 	return 0;
 }
 
-struct window *head_find(struct head *head, uint32_t number)
+struct minute *head_find(struct head *head, uint32_t number)
 {
 	uint32_t at = position_of(head, number);
 
-	return at < head->count && head->windows[at].number == number ? &head->windows[at] : NULL;
+	return at < head->count && head->minutes[at].number == number ? &head->minutes[at] : NULL;
 }
 
-static void remove_window(struct head *head, struct window *window)
+static void remove_minute(struct head *head, struct minute *minute)
 {
-	uint32_t at = (uint32_t)(window - head->windows);
+	uint32_t at = (uint32_t)(minute - head->minutes);
 
-	run_list_deinit(&window->runs);
+	run_list_deinit(&minute->runs);
 	head->count--;
-	memmove(window, window + 1, (head->count - at) * sizeof(*window));
+	memmove(minute, minute + 1, (head->count - at) * sizeof(*minute));
 }
 
 int head_prepare(struct head *head, uint32_t number)
@@ -118,60 +118,60 @@ int head_prepare(struct head *head, uint32_t number)
 	uint32_t at = position_of(head, number);
 	int rc = 0;
 
-	if (at == head->count || head->windows[at].number != number)
-		rc = add_window(head, at, number);
+	if (at == head->count || head->minutes[at].number != number)
+		rc = add_minute(head, at, number);
 	if (rc < 0)
 		return rc;
-	struct window *window = &head->windows[at];
-	rc = array_reserve(&window->runs.runs, sizeof(*window->runs.runs), &window->runs.capacity,
-			   window->runs.count, window->prepared + 1, UINT32_MAX / 2);
+	struct minute *minute = &head->minutes[at];
+	rc = array_reserve(&minute->runs.runs, sizeof(*minute->runs.runs), &minute->runs.capacity,
+			   minute->runs.count, minute->prepared + 1, UINT32_MAX / 2);
 	if (rc == 0)
-		window->prepared++;
-	else if (!window->runs.count && !window->prepared)
-		remove_window(head, window);
+		minute->prepared++;
+	else if (!minute->runs.count && !minute->prepared)
+		remove_minute(head, minute);
 	return rc;
 }
 
 void head_add(struct head *head, struct raw_run *run)
 {
-	struct window *window = head_find(head, run->window);
+	struct minute *minute = head_find(head, run->minute);
 
-	assert(window && window->prepared);
-	window->prepared--;
-	window->runs.runs[window->runs.count++] = raw_run_ref(run);
-	window->bytes += run_memory(run);
+	assert(minute && minute->prepared);
+	minute->prepared--;
+	minute->runs.runs[minute->runs.count++] = raw_run_ref(run);
+	minute->bytes += run_memory(run);
 	head->bytes += run_memory(run);
 }
 
 void head_cancel(struct head *head, uint32_t number)
 {
-	struct window *window = head_find(head, number);
+	struct minute *minute = head_find(head, number);
 
-	assert(window && window->prepared);
-	window->prepared--;
-	if (!window->runs.count && !window->prepared)
-		remove_window(head, window);
+	assert(minute && minute->prepared);
+	minute->prepared--;
+	if (!minute->runs.count && !minute->prepared)
+		remove_minute(head, minute);
 }
 
 void head_remove(struct head *head, uint32_t number, uint64_t sequence)
 {
-	struct window *window = head_find(head, number);
+	struct minute *minute = head_find(head, number);
 	struct run_list *list;
 	uint32_t removed = 0;
 
-	if (!window)
+	if (!minute)
 		return;
-	list = &window->runs;
+	list = &minute->runs;
 	while (removed < list->count && list->runs[removed]->sequence <= sequence) {
-		window->bytes -= run_memory(list->runs[removed]);
+		minute->bytes -= run_memory(list->runs[removed]);
 		head->bytes -= run_memory(list->runs[removed]);
 		raw_run_unref(list->runs[removed++]);
 	}
 	list->count -= removed;
 	memmove(list->runs, list->runs + removed, list->count * sizeof(*list->runs));
-	window->due_ns = 0;
-	if (!list->count && !window->prepared)
-		remove_window(head, window);
+	minute->due_ns = 0;
+	if (!list->count && !minute->prepared)
+		remove_minute(head, minute);
 }
 
 int head_list(const struct head *head, uint32_t from, uint32_t to, struct run_list *list)
@@ -179,12 +179,12 @@ int head_list(const struct head *head, uint32_t from, uint32_t to, struct run_li
 	int rc = 0;
 
 	for (uint32_t i = 0; i < head->count && rc == 0; i++) {
-		const struct window *window = &head->windows[i];
+		const struct minute *minute = &head->minutes[i];
 
-		if (window->number < from || window->number > to)
+		if (minute->number < from || minute->number > to)
 			continue;
-		for (uint32_t j = 0; j < window->runs.count && rc == 0; j++)
-			rc = run_list_add(list, window->runs.runs[j]);
+		for (uint32_t j = 0; j < minute->runs.count && rc == 0; j++)
+			rc = run_list_add(list, minute->runs.runs[j]);
 	}
 	return rc;
 }

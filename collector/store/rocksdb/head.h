@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The open windows of a partition: runs of rows as they came, until the window is closed and they
-// become chunks. Runs are shared by counted references, so that a query keeps what it saw. The
-// head itself is guarded by its partition's lock.
+// The open minutes of a partition. Each batch adds a run of rows; closing the minute turns its runs
+// into chunks. Runs are reference counted: a query keeps those it saw. The partition's lock guards
+// the head.
 #pragma once
 
 #include <stdatomic.h>
@@ -9,22 +9,22 @@
 
 #include "collector/store/rocksdb/raw_rows.h"
 
-/** One batch's rows in one window. Never changes. */
+/** One batch's rows in one minute. Immutable. */
 struct raw_run {
 	atomic_uint refs;
-	uint32_t window;
-	uint64_t sequence; // of the commit; 0 until then
+	uint32_t minute;
+	uint64_t sequence; // the commit's; 0 before it
 	struct raw_rows rows;
 	size_t size;
-	uint8_t bytes[]; // as in the database
+	uint8_t bytes[]; // the database's value
 };
 
-/** Copy @record. Returns 0; -ENOMEM; -EBADMSG if it is damaged. */
-int raw_run_new(uint32_t window, struct bytes record, struct raw_run **ret_run);
+/** Make a run of a copy of @record. Returns 0; -ENOMEM; -EBADMSG if it is damaged. */
+int raw_run_new(uint32_t minute, struct bytes record, struct raw_run **ret_run);
 struct raw_run *raw_run_ref(struct raw_run *run);
 void raw_run_unref(struct raw_run *run);
 
-/** Runs in the order of their sequences. */
+/** Runs, ascending by sequence. */
 struct run_list {
 	struct raw_run **runs;
 	uint32_t count, capacity;
@@ -33,31 +33,31 @@ void run_list_deinit(struct run_list *list);
 /** Takes a reference of its own. Returns 0 or -ENOMEM. */
 int run_list_add(struct run_list *list, struct raw_run *run);
 
-struct window {
+struct minute {
 	uint32_t number; // in the partition
-	uint64_t due_ns; // when to close it; 0: not yet decided
+	uint64_t due_ns; // Unix time to close it; 0: not set
 	uint64_t bytes;
-	uint32_t prepared; // runs for which there is room but that are not here yet
+	uint32_t prepared; // runs with reserved room that are not added yet
 	struct run_list runs;
 };
 
 /** A zeroed struct is an empty head. */
 struct head {
-	struct window *windows; // by number
+	struct minute *minutes; // by number
 	uint32_t count, capacity;
 	uint64_t bytes;
 };
 
 void head_deinit(struct head *head);
-/** Make room for one run in @window, so that adding it cannot fail. Returns 0 or -ENOMEM. */
-int head_prepare(struct head *head, uint32_t window);
-/** Add a run for which there is room; a reference of its own is taken. */
+/** Reserve room for one run in @minute: head_add() cannot fail then. Returns 0 or -ENOMEM. */
+int head_prepare(struct head *head, uint32_t minute);
+/** Add a run after head_prepare(); takes a reference of its own. */
 void head_add(struct head *head, struct raw_run *run);
-/** Give up the room for one run in @window. */
-void head_cancel(struct head *head, uint32_t window);
-/** The window with @number, or NULL. Valid until the next add or remove. */
-struct window *head_find(struct head *head, uint32_t number);
-/** Forget the runs of window @number with sequences up to @sequence. */
+/** Undo one head_prepare(). */
+void head_cancel(struct head *head, uint32_t minute);
+/** The minute with @number, or NULL. Valid until the next add or remove. */
+struct minute *head_find(struct head *head, uint32_t number);
+/** Remove the runs of minute @number up to @sequence. */
 void head_remove(struct head *head, uint32_t number, uint64_t sequence);
-/** References to the runs of windows [from, to], added to @list. */
+/** Add references to the runs of minutes [from, to] to @list. Returns 0 or -ENOMEM. */
 int head_list(const struct head *head, uint32_t from, uint32_t to, struct run_list *list);

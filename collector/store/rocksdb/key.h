@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layout of the embedded store's keys. All numbers are big-endian, so that keys sort as their
-// numbers do; every key but DB_META's begins with its partition, so that a partition is one range.
+// The layout of the store's keys, by column family (docs/format.md). Numbers are big-endian, so that
+// keys sort by number. Each key but those of DB_META begins with its partition: a partition is one
+// range.
 //
-//   meta        "format" | "partition_ns" | "sequence"
-//               'a' agent(16) boot(16)                            -> last sequence, when
-//   raw         partition(8) window(2) sequence(8)                -> rows of one batch
+//   meta        "format" | "partition_ns" | "sequence"            -> number(8)
+//               'a' agent(16) boot(16)                            -> last sequence, time seen
+//   raw         partition(8) minute(2) sequence(8)                -> rows of one batch
 //   dictionary  partition(8) kind(1) sequence(8)                  -> records of enum record_kind
-//   chunk       partition(8) window(2) kind(1) group(4) sequence(8) last_series(4)
+//   chunk       partition(8) minute(2) kind(1) group(4) sequence(8) last_series(4)
 //
-// `sequence` is the store's own counter of commits: unique, never reused. A window's later chunks
-// have larger sequences; windows are in time order, so that files of different times do not
-// overlap and compaction has little to rewrite.
+// The sequence counts the store's commits and is never reused. Keys are in order of time: files of
+// different times do not overlap, and compaction has little to rewrite.
 #pragma once
 
 #include <stdint.h>
@@ -19,21 +19,21 @@
 #include "base/id128.h"
 #include "collector/store/rocksdb/rocksdb_db.h"
 
-/** Records of the dictionary, in the order in which they are read back. */
+/** Records of the dictionary, in the order in which they are read. On disk: append only. */
 enum record_kind {
-	RECORD_PARTITION = 0, // the partition exists; its format
+	RECORD_PARTITION = 0, // the partition's summary and format
 	RECORD_STRINGS = 1,
 	RECORD_LOCATIONS = 2,
 	RECORD_NODES = 3,
 	RECORD_STACKS = 4,
 	RECORD_SERIES = 5,
-	RECORD_PRESENCE = 6, // which series have rows in a window
+	RECORD_PRESENCE = 6, // which series have rows in a minute
 };
 
+/** On disk: append only. 1 is free. */
 enum chunk_kind {
-	CHUNK_TOTALS = 0,   // a group's activity, all series added up
-	CHUNK_ACTIVITY = 1, // activity per series
-	CHUNK_SUMS = 2,     // a group's values per node, all series and slots added up
+	CHUNK_TOTALS = 0, // rollup: a group's values per slot, summed over its series
+	CHUNK_SUMS = 2,   // rollup: a group's values per node, summed over series and slots
 	CHUNK_ROWS = 3,
 };
 
@@ -71,11 +71,11 @@ static inline struct key key_of_partition(uint64_t partition)
 	return key;
 }
 
-static inline struct key key_of_raw(uint64_t partition, uint32_t window, uint64_t sequence)
+static inline struct key key_of_raw(uint64_t partition, uint32_t minute, uint64_t sequence)
 {
 	struct key key = key_of_partition(partition);
 
-	key_append(&key, window, 2);
+	key_append(&key, minute, 2);
 	key_append(&key, sequence, 8);
 	return key;
 }
@@ -91,13 +91,13 @@ static inline struct key key_of_record(uint64_t partition, enum record_kind kind
 }
 enum { KEY_RECORD_BYTES = 17 };
 
-/** What a chunk's key says after its partition. */
+/** A chunk's key after its partition. */
 struct chunk_key {
-	uint32_t window;
+	uint32_t minute;
 	enum chunk_kind kind;
 	uint32_t group;
 	uint64_t sequence;
-	uint32_t last_series; // of those in it, in the partition's numbers
+	uint32_t last_series; // the chunk's highest series, numbered by the partition
 };
 enum { KEY_CHUNK_BYTES = 27 };
 
@@ -105,7 +105,7 @@ static inline struct key key_of_chunk(uint64_t partition, const struct chunk_key
 {
 	struct key key = key_of_partition(partition);
 
-	key_append(&key, chunk->window, 2);
+	key_append(&key, chunk->minute, 2);
 	key_append(&key, chunk->kind, 1);
 	key_append(&key, chunk->group, 4);
 	key_append(&key, chunk->sequence, 8);
@@ -117,7 +117,7 @@ static inline struct key key_of_chunk(uint64_t partition, const struct chunk_key
 static inline struct chunk_key key_read_chunk(const uint8_t *bytes)
 {
 	return (struct chunk_key){
-		.window = (uint32_t)key_number(bytes + 8, 2),
+		.minute = (uint32_t)key_number(bytes + 8, 2),
 		.kind = (enum chunk_kind)bytes[10],
 		.group = (uint32_t)key_number(bytes + 11, 4),
 		.sequence = key_number(bytes + 15, 8),

@@ -73,7 +73,7 @@ uint64_t partition_presence(const struct partition *partition, uint64_t from_ns,
 typedef int (*record_fn)(struct partition *partition, enum record_kind kind, struct bytes record,
 			 struct error *err);
 
-/** Call @read for all records of the kinds [from, to]. */
+/** Call @read for each record of the kinds [from, to]. */
 static int read_records(struct partition *partition, struct db *db, enum record_kind from,
 			enum record_kind to, record_fn read, struct error *err)
 {
@@ -125,10 +125,10 @@ int partition_load_forest(struct partition *partition, struct db *db, struct err
 static int read_presence(struct partition *partition, struct bytes record)
 {
 	struct reader reader = { .at = record.at, .end = (const uint8_t *)record.at + record.size };
-	uint64_t window = reader_varint(&reader), count = reader_varint(&reader), series = 0;
-	uint64_t from_ns = partition->start_ns + window * WINDOW_NS;
-	uint64_t bits = window < UINT16_MAX
-				? partition_presence(partition, from_ns, from_ns + WINDOW_NS)
+	uint64_t minute = reader_varint(&reader), count = reader_varint(&reader), series = 0;
+	uint64_t from_ns = partition->start_ns + minute * MINUTE_NS;
+	uint64_t bits = minute < UINT16_MAX
+				? partition_presence(partition, from_ns, from_ns + MINUTE_NS)
 				: 0;
 
 	for (uint64_t i = 0; i < count && !reader.failed; i++) {
@@ -157,7 +157,7 @@ static int load_postings(struct partition *partition, struct db *db, struct erro
 	if (rc < 0)
 		return rc;
 	for (uint32_t i = 0; i < partition->head.count; i++) {
-		const struct run_list *list = &partition->head.windows[i].runs;
+		const struct run_list *list = &partition->head.minutes[i].runs;
 
 		for (uint32_t j = 0; j < list->count; j++)
 			partition_note_presence(partition, list->runs[j]);
@@ -182,7 +182,7 @@ int partition_load_postings(struct partition *partition, struct db *db, struct e
 	return 0;
 }
 
-/** A partition that is only read needs no indexes: its loaded forest becomes the view. */
+/** A partition that is only read needs no hash tables: its forest becomes the view. */
 static int load_view(struct partition *partition, struct db *db, struct error *err)
 {
 	int rc = partition_load_forest(partition, db, err);
@@ -275,8 +275,8 @@ void partition_saved(struct partition *partition, const struct forest_mark *fore
 
 void partition_note_presence(struct partition *partition, const struct raw_run *run)
 {
-	uint64_t from_ns = partition->start_ns + run->window * WINDOW_NS;
-	uint64_t bits = partition_presence(partition, from_ns, from_ns + WINDOW_NS);
+	uint64_t from_ns = partition->start_ns + run->minute * MINUTE_NS;
+	uint64_t bits = partition_presence(partition, from_ns, from_ns + MINUTE_NS);
 
 	for (uint32_t i = 0; partition->postings && i < run->rows.section_count; i++) {
 		uint32_t series = run->rows.sections[i].series;
@@ -327,11 +327,11 @@ int partition_summary_decode(struct bytes record, struct partition_summary *ret_
 	return 0;
 }
 
-void presence_encode(uint32_t window, const uint32_t *series, uint32_t count, struct buffer *record)
+void presence_encode(uint32_t minute, const uint32_t *series, uint32_t count, struct buffer *record)
 {
 	uint32_t before = 0;
 
-	buffer_append_varint(record, window);
+	buffer_append_varint(record, minute);
 	buffer_append_varint(record, count);
 	for (uint32_t i = 0; i < count; i++) {
 		buffer_append_varint(record, series[i] - before);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One partition of time: its dictionaries, loaded when they are asked for, and its open windows.
+// One partition of time: its dictionaries (forest and postings), loaded on demand, and its open
+// minutes.
 //
-// Partitions are ranges of keys, not column families: a family costs a write buffer and files of
-// its own even when idle, and a month has 700 hours. As all keys begin with the partition, dropping
-// one is one range deletion, and its files go at once because files hold neighbours in time.
+// A partition is a range of keys, not a column family: a family costs a write buffer and files even
+// when idle, and a month has 700 hours. Dropping a partition is one range deletion; its files go at
+// once because a file holds neighbours in time.
 #pragma once
 
 #include <pthread.h>
@@ -15,23 +16,23 @@
 #include "collector/store/rocksdb/postings.h"
 #include "collector/store/rocksdb/rocksdb_db.h"
 
-/** What the database says of a partition without loading it. Written with every commit. */
+/** A partition's record that is read without its dictionaries. Written with every commit. */
 struct partition_summary {
 	uint64_t nodes, series;
-	uint64_t oldest_ns, newest_ns; // of its rows; 0: none
+	uint64_t oldest_ns, newest_ns; // Unix time of its rows; 0: none
 };
 
 struct partition {
 	uint64_t start_ns;
 	uint64_t length_ns;
 	atomic_uint refs;
-	atomic_uint pins; // appends under way: their additions are in memory only
+	atomic_uint pins; // appends in flight: their additions are in memory only
 
-	pthread_mutex_t lock; // guards what follows
-	bool dropped;         // retention has deleted it
+	pthread_mutex_t lock; // guards the fields below
+	bool dropped;         // deleted by retention
 	struct partition_summary summary;
 	struct forest *forest;     // for appending; NULL: not loaded
-	struct forest_view *view;  // for queries; NULL: none made yet
+	struct forest_view *view;  // for queries; NULL: none
 	struct postings *postings; // NULL: not loaded
 	struct forest_mark forest_saved;
 	uint32_t series_saved;
@@ -39,7 +40,7 @@ struct partition {
 	uint64_t used_ns; // monotonic, for eviction
 };
 
-/** With one reference, the caller's. NULL when out of memory. */
+/** A partition with one reference, the caller's. NULL when out of memory. */
 struct partition *partition_new(uint64_t start_ns, uint64_t length_ns);
 struct partition *partition_ref(struct partition *partition);
 void partition_unref(struct partition *partition);
@@ -50,35 +51,35 @@ static inline uint64_t partition_end_ns(const struct partition *partition)
 	return partition->start_ns + partition->length_ns;
 }
 
-/** The 64ths of the partition that [from, to) overlaps, as bits. 0: none. */
+/** One bit per 64th of the partition that [from, to) overlaps. */
 uint64_t partition_presence(const struct partition *partition, uint64_t from_ns, uint64_t to_ns);
 
 // With the lock held:
 
-/** Load what is not loaded yet. Returns 0, -EBADMSG, -EIO or -ENOMEM. */
+/** Load the dictionary unless it is loaded. Returns 0, -EBADMSG, -EIO or -ENOMEM. */
 int partition_load_forest(struct partition *partition, struct db *db, struct error *err);
 int partition_load_postings(struct partition *partition, struct db *db, struct error *err);
-/** A reference to the forest as it is now. */
+/** A reference to a view of the forest as it is now. */
 int partition_view(struct partition *partition, struct db *db, struct forest_view **ret_view,
 		   struct error *err);
 
-/** Put into @batch what memory has and the database has not, and the summary. */
+/** Add the unsaved growth of the dictionaries and the summary to @batch. */
 int partition_save(struct partition *partition, struct db_batch *batch, uint64_t sequence,
 		   struct error *err);
-/** The batch of partition_save() was written, or not. */
+/** The batch of partition_save() is on disk: everything up to these marks is saved. */
 void partition_saved(struct partition *partition, const struct forest_mark *forest,
 		     uint32_t series);
 
-/** Mark the series of @run as present in its window. */
+/** Record the presence of @run's series. */
 void partition_note_presence(struct partition *partition, const struct raw_run *run);
 
 uint64_t partition_memory(const struct partition *partition);
-/** Free the dictionaries if nothing needs them now. */
+/** Free the dictionaries unless an append is in flight. */
 void partition_evict(struct partition *partition);
 
 void partition_summary_encode(const struct partition_summary *summary, struct buffer *record);
 int partition_summary_decode(struct bytes record, struct partition_summary *ret_summary);
 
-/** Which series have rows in @window, as a record. @series are ascending. */
-void presence_encode(uint32_t window, const uint32_t *series, uint32_t count,
+/** Append a record of the series that have rows in @minute. @series ascend. */
+void presence_encode(uint32_t minute, const uint32_t *series, uint32_t count,
 		     struct buffer *record);

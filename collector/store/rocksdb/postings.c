@@ -178,7 +178,7 @@ static int reserve_posting(struct postings *postings, uint32_t pair)
 	return rc;
 }
 
-/** Reserve everything first, so that a failure leaves no half of a series. */
+/** Reserve all memory first: a failure must not leave half a series. */
 static int reserve_series(struct postings *postings, const struct indexed_series *series,
 			  const uint32_t *pairs)
 {
@@ -203,7 +203,7 @@ static void add_posting(struct postings *postings, uint32_t pair, uint32_t serie
 	posting->series[posting->series_count++] = series;
 }
 
-/** @series has all but its group and first pair. */
+/** Fills in @series' group and first pair. */
 static int append_series(struct postings *postings, struct indexed_series *series,
 			 const uint32_t *pairs, uint32_t *ret_series)
 {
@@ -264,19 +264,19 @@ static void encode_pair(const struct postings *postings, uint32_t pair, struct b
 	buffer_append_string(record, value);
 }
 
-// A pair is written in full where it first occurs: pairs are numbered in that order too.
+// A pair is written in full where it first occurs. Pairs are numbered in that order.
 static void encode_pair_once(const struct postings *postings, uint32_t pair, uint32_t *known,
 			     struct buffer *record)
 {
 	buffer_append_varint(record, pair);
 	if (pair < *known)
 		return;
-	// Numbers that a failed add left unused go along with it.
+	// A failed add leaves pairs that no series uses: they are written too.
 	for (; *known <= pair; (*known)++)
 		encode_pair(postings, *known, record);
 }
 
-/** How many pairs the series before @first use. */
+/** The number of pairs that the series before @first use. */
 static uint32_t pairs_known(const struct postings *postings, uint32_t first)
 {
 	uint32_t known = 0;
@@ -380,6 +380,6 @@ int postings_decode(struct postings *postings, struct bytes record, struct error
 	if (rc == -EBADMSG || rc == -E2BIG)
 		return error_set(err, -EBADMSG,
 				 "store: a record of series is damaged; restore the "
-				 "store from a backup or move it away");
+				 "store from a backup, or move it away");
 	return rc ? error_set(err, rc, "store: out of memory for series") : 0;
 }

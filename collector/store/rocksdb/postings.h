@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The series of one partition, and for each label value the series that have it. Names, values and
-// matches are answered from the values, never from samples. One thread at a time.
+// The series of one partition, and the posting list of each label pair: the series that have it.
+// Selections, label names and values are answered from here, without reading rows. One thread at a
+// time.
 #pragma once
 
 #include <stdint.h>
@@ -15,32 +16,32 @@
 #include "collector/store/selector.h"
 
 enum {
-	// A host has some hundred series an hour; 256 Ki are a thousand hosts, about 100 MB here.
+	// A host has a few hundred series an hour: 256 Ki are a thousand hosts and take about 100 MB.
 	POSTINGS_SERIES_MAX = 256 << 10,
-	// Label pairs whose values never repeat (ids as labels) fill this first.
+	// Labels whose values never repeat (request ids) reach this limit first.
 	POSTINGS_PAIRS_MAX = 1 << 20,
-	POSTINGS_SPANS = 64, // presence is kept by 64ths of a partition
+	POSTINGS_SPANS = 64, // presence is recorded per 64th of a partition
 };
 
-#define POSTINGS_TYPE "__type__" // the profile type is a label of its own
+#define POSTINGS_TYPE "__type__" // the profile type's name among the labels
 
 struct label_pair {
 	uint32_t name, value; // strings
-	uint32_t *series;     // that have it, ascending
+	uint32_t *series;     // with this pair, ascending
 	uint32_t series_count, series_capacity;
 };
 
 struct indexed_series {
 	struct id128 id; // of labels and type
 	uint64_t slot_ns;
-	uint64_t presence; // bit n: it has rows in the partition's n-th 64th
+	uint64_t presence; // bit n: rows in the partition's n-th 64th
 	uint32_t type;     // a pair
 	uint32_t group;
 	uint32_t first_pair; // into series_pairs, sorted by name
 	uint32_t pair_count; // without the type
 };
 
-/** Series that are stored together: equal service, type and slot length. */
+/** Series that share chunks: equal service, type and slot length. */
 struct series_group {
 	uint32_t service; // a pair, or HASH_TABLE_NONE
 	uint32_t type;    // a pair
@@ -59,7 +60,7 @@ struct postings {
 	struct series_group *groups;
 	uint32_t group_count, group_capacity;
 	struct hash_table pair_index, series_index, group_index;
-	uint64_t memory; // of lists, about
+	uint64_t memory; // of the posting lists, approximate
 };
 
 /** NULL when out of memory. */
@@ -70,18 +71,18 @@ uint64_t postings_memory(const struct postings *postings);
 
 /** The series with @id and @slot_ns, or HASH_TABLE_NONE. */
 uint32_t postings_find(const struct postings *postings, struct id128 id, uint64_t slot_ns);
-/** Add a series that is not there. Returns 0; -ENOMEM; -E2BIG at a limit. */
+/** Add a series that postings_find() did not find. Returns 0; -ENOMEM; -E2BIG at a limit. */
 int postings_add(struct postings *postings, struct id128 id, const struct labels *labels,
 		 const char *type, uint64_t slot_ns, uint32_t *ret_series);
 
-/** Series from number @first on as a record; nothing is appended if there are none. */
+/** Append the series from number @first on as a record; nothing if there are none. */
 void postings_encode(const struct postings *postings, uint32_t first, struct buffer *record);
 int postings_decode(struct postings *postings, struct bytes record, struct error *err);
 
 const char *postings_name(const struct postings *postings, uint32_t pair);
 const char *postings_value(const struct postings *postings, uint32_t pair);
 
-/** A set of series, one bit each. */
+/** A set of series, one bit per series. */
 struct series_set {
 	uint64_t *words;
 	uint32_t series_count;
@@ -93,8 +94,8 @@ static inline bool series_set_has(const struct series_set *set, uint32_t series)
 }
 
 /**
- * Series that match @selector, have @type (NULL: any) and rows in the 64ths of @presence.
- * Matchers run once per value. Returns 0 or -ENOMEM.
+ * Select the series that match @selector, have @type (NULL: any) and rows in a 64th of @presence.
+ * Each matcher runs once per label value. Returns 0 or -ENOMEM.
  */
 int postings_select(const struct postings *postings, const struct selector *selector,
 		    const char *type, uint64_t presence, struct series_set *ret_set);

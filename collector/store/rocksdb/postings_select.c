@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which series match a selector: a bit set per matcher, and-ed.
+// Selects series: one bit set per matcher, combined by AND.
 #include "collector/store/rocksdb/postings.h"
 
 #include <errno.h>
@@ -27,8 +27,7 @@ static void set_series(uint64_t *words, uint32_t series, bool value)
 }
 
 /**
- * Clear from @words the series that do not satisfy @matcher. A series without the label counts as
- * having the value "".
+ * Clear the series that do not satisfy @matcher from @words. A missing label has the value "".
  */
 static void apply_matcher(const struct postings *postings, const struct matcher *matcher,
 			  uint64_t *words, uint64_t *scratch)
@@ -74,7 +73,7 @@ int postings_select(const struct postings *postings, const struct selector *sele
 	for (uint32_t i = 0; selector && i < selector->count; i++)
 		apply_matcher(postings, &selector->matchers[i], words, scratch);
 	apply_presence(postings, type, presence, words);
-	// Bits past the last series would be read as series.
+	// Clear the bits past the last series.
 	words[postings->series_count / 64] &= (1ULL << (postings->series_count % 64)) - 1;
 	*ret_set =
 		(struct series_set){ .words = take(words), .series_count = postings->series_count };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run is: slot_ns, scale, section count; for each section series delta, row count and size in
-// bytes; then the sections' rows: slot delta, node, value / scale. All numbers are varints.
-// A run with intervals begins with RUN_INTERVALS, which no slot is as short as. Its row counts are
-// doubled, plus one where the section's rows have a fourth number: more_slots.
+// The layout of a run (docs/format.md), in varints: slot_ns, scale, section count; for each section
+// series delta, row count and size in bytes; then the sections' rows: slot delta, node, value / scale.
+// A run with intervals begins with RUN_INTERVALS, which is shorter than any slot. Its row counts are
+// doubled, plus 1 for a section whose rows have a fourth number: more_slots.
 #include "collector/store/rocksdb/raw_rows.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 enum {
 	RUN_INTERVALS = 2,
 	ROW_BYTES_MAX = 5 + 5 + 10 + 5, // slot delta, node, value, more_slots
-	// More rows than this in one batch and window would make one record too large to handle.
+	// Of one batch in one minute: more would make a record too large to handle.
 	RAW_ROWS_MAX = 16 << 20,
 };
 
@@ -54,7 +54,7 @@ static uint64_t scale_of(const struct row *rows, uint32_t count)
 		scale = greatest_common_divisor(value < 0 ? 0 - (uint64_t)value : (uint64_t)value,
 						scale);
 	}
-	// INT64_MIN's magnitude has no int64_t: a scale that large would not divide back.
+	// INT64_MIN's magnitude does not fit int64_t: such a scale could not be multiplied back.
 	return scale && scale <= INT64_MAX ? scale : 1;
 }
 
@@ -171,7 +171,7 @@ int raw_rows_open(struct bytes record, struct raw_rows *ret_rows)
 	rows.scale = reader_varint(&reader);
 	uint64_t section_count = reader_varint(&reader);
 	if (reader.failed || section_count * 3 > reader_left(&reader) ||
-	    section_count > RAW_ROWS_MAX || rows.slot_ns < SLOT_NS_MIN || rows.slot_ns > WINDOW_NS)
+	    section_count > RAW_ROWS_MAX || rows.slot_ns < SLOT_NS_MIN || rows.slot_ns > MINUTE_NS)
 		return -EBADMSG;
 
 	rows.section_count = (uint32_t)section_count;
@@ -214,8 +214,8 @@ int raw_rows_read(const struct raw_rows *rows, uint32_t section, struct row *to)
 		int64_t value = reader_svarint(&reader);
 		uint64_t more_slots = directory->has_intervals ? reader_varint(&reader) : 0;
 
-		if (reader.failed || slot >= WINDOW_SLOTS_MAX || node > UINT32_MAX ||
-		    more_slots >= WINDOW_SLOTS_MAX - slot)
+		if (reader.failed || slot >= MINUTE_SLOTS_MAX || node > UINT32_MAX ||
+		    more_slots >= MINUTE_SLOTS_MAX - slot)
 			return -EBADMSG;
 		to[i] = (struct row){ .series = directory->series,
 				      .slot = (uint32_t)slot,
@@ -226,7 +226,7 @@ int raw_rows_read(const struct raw_rows *rows, uint32_t section, struct row *to)
 	return 0;
 }
 
-/** The section's rows that lie in the range, to @scratch. Returns how many, or -EBADMSG. */
+/** Copy the section's rows in the range to @scratch. Returns how many, or -EBADMSG. */
 static int64_t keep_rows(const struct raw_rows *rows, uint32_t section,
 			 const struct row_query *query, struct row_columns *scratch)
 {
@@ -244,7 +244,7 @@ static int64_t keep_rows(const struct raw_rows *rows, uint32_t section,
 	return reader.failed ? -EBADMSG : (int64_t)kept;
 }
 
-/** As above, where rows are intervals: one that began before the range may reach into it. */
+/** keep_rows() of intervals: one that begins before the range may reach into it. */
 static int64_t keep_intervals(const struct raw_rows *rows, uint32_t section,
 			      const struct row_query *query, struct row_columns *scratch)
 {
@@ -258,7 +258,7 @@ static int64_t keep_intervals(const struct raw_rows *rows, uint32_t section,
 		int64_t value = (int64_t)((uint64_t)reader_svarint(&reader) * rows->scale);
 		uint64_t more_slots = reader_varint(&reader);
 
-		if (reader.failed || more_slots >= WINDOW_SLOTS_MAX)
+		if (reader.failed || more_slots >= MINUTE_SLOTS_MAX)
 			return -EBADMSG;
 		scratch->slots[kept] = slot;
 		scratch->nodes[kept] = (uint32_t)node;

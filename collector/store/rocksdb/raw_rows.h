@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of one batch in one window, encoded for the write-ahead log: quick to write, series
-// found without reading the others. They live until their window is closed and becomes chunks.
+// Encodes and decodes a run: the rows of one batch in one minute. Quick to write; a series is found
+// without reading the others. A run lives until its minute is closed.
 #pragma once
 
 #include "base/buffer.h"
@@ -12,11 +12,11 @@
 struct raw_section {
 	uint32_t series;
 	uint32_t count;
-	uint32_t offset; // of its rows, from the first row's byte
+	uint32_t offset; // of its rows in raw_rows.rows
 	bool has_intervals;
 };
 
-/** An encoded run as read: its bytes (owned) and where each series is. */
+/** An encoded run, and where each series is in it. */
 struct raw_rows {
 	struct bytes rows;
 	uint64_t slot_ns;
@@ -26,17 +26,17 @@ struct raw_rows {
 	uint32_t row_count;
 };
 
-/** Append @count rows, sorted by (series, slot), none twice the same series and slot and node. */
+/** Append a run of @rows, which are sorted by (series, slot) and distinct. Returns 0 or -ENOMEM. */
 int raw_rows_encode(const struct row *rows, uint32_t count, uint64_t slot_ns,
 		    struct buffer *record);
 
-/** Read the directory of @record, which must live as long. -EBADMSG if damaged; -ENOMEM. */
+/** Read the directory of @record, which must outlive @ret_rows. 0, -EBADMSG (damaged), -ENOMEM. */
 int raw_rows_open(struct bytes record, struct raw_rows *ret_rows);
 void raw_rows_deinit(struct raw_rows *rows);
 
-/** Append the rows of section number @section to @to, which has room. -EBADMSG if damaged. */
+/** Copy the rows of section number @section to @to, which has room. 0 or -EBADMSG (damaged). */
 int raw_rows_read(const struct raw_rows *rows, uint32_t section, struct row *to);
 
-/** The rows that @query wants. Returns 0, -ENOMEM, -EBADMSG or what the receiver returned. */
+/** Read the rows that @query wants. Returns 0, -ENOMEM, -EBADMSG or what the receiver returned. */
 int raw_rows_scan(const struct raw_rows *rows, const struct row_query *query,
 		  struct row_columns *scratch);

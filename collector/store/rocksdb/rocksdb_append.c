@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch to runs of rows: its samples are placed in partitions and windows, its stacks and series
-// become dense ids there, its rows are sorted and encoded, and the lot is committed.
+// Turns a batch into runs of rows: assigns its samples to partitions and minutes, its stacks and
+// series to numbers of the partition, sorts and encodes the rows, and commits them.
 #include "collector/store/rocksdb/rocksdb_store.h"
 
 #include <errno.h>
@@ -12,19 +12,19 @@
 #include "base/array.h"
 
 enum {
-	DONORS_MAX = 8, // partitions searched for a stack that the batch does not define
+	DONORS_MAX = 8, // partitions to search for a stack that the batch does not define
 	TARGET_NONE = 0xff,
 };
 
-#define NODE_NEEDED (HASH_TABLE_NONE - 1) // not yet looked up
+#define NODE_NEEDED (HASH_TABLE_NONE - 1) // not looked up yet
 
-/** A partition that has samples of the batch. */
+/** A partition with samples of the batch. */
 struct target {
 	struct partition *partition; // a reference and a pin
 	uint64_t start_ns;
 	uint32_t sample_count;
 	uint32_t *nodes;  // by stack of the profile
-	uint32_t *series; // by series of the profile; HASH_TABLE_NONE: refused
+	uint32_t *series; // by series of the profile; HASH_TABLE_NONE: dropped at a limit
 };
 
 struct append {
@@ -32,8 +32,8 @@ struct append {
 	const struct profile *profile;
 	struct target targets[BATCH_PARTITIONS_MAX];
 	uint32_t target_count;
-	uint8_t *sample_targets; // by sample, TARGET_NONE: dropped
-	uint64_t late, future, refused;
+	uint8_t *sample_targets;               // by sample, TARGET_NONE: dropped
+	uint64_t late, future, series_dropped; // rows dropped, by reason
 	struct id128 *unknown;
 	uint32_t unknown_count;
 	struct commit_part *parts;
@@ -59,7 +59,7 @@ static void append_deinit(struct append *append)
 	partition_list_deinit(&append->donors);
 }
 
-// ---- where samples go -------------------------------------------------------------------------------
+// ---- partitions of the samples ---------------------------------------------------------------------
 
 static int find_target(struct append *append, uint64_t time_ns, uint32_t *ret_target,
 		       struct error *err)
@@ -75,8 +75,8 @@ static int find_target(struct append *append, uint64_t time_ns, uint32_t *ret_ta
 	if (append->target_count == BATCH_PARTITIONS_MAX)
 		return error_set(
 			err, -EINVAL,
-			"samples: their slots lie in more than %d hours; send one batch for "
-			"each",
+			"samples: their slots lie in more than %d partitions of time; send "
+			"one batch for each",
 			BATCH_PARTITIONS_MAX);
 	append->targets[append->target_count] = (struct target){ .start_ns = start_ns };
 	*ret_target = append->target_count++;
@@ -110,7 +110,7 @@ static int place_samples(struct append *append, struct error *err)
 	return 0;
 }
 
-// ---- stacks and series to dense ids -----------------------------------------------------------------
+// ---- numbers of stacks and series ------------------------------------------------------------------
 
 static int by_age(const void *a, const void *b)
 {
@@ -119,7 +119,7 @@ static int by_age(const void *a, const void *b)
 	return ((*left)->start_ns < (*right)->start_ns) - ((*left)->start_ns > (*right)->start_ns);
 }
 
-/** The partitions that may know a stack that @target's does not: the newest first. */
+/** List all partitions, the newest first: donors of stacks that the batch does not define. */
 static int list_donors(struct append *append, struct error *err)
 {
 	struct time_range all = { 0, UINT64_MAX };
@@ -133,9 +133,8 @@ static int list_donors(struct append *append, struct error *err)
 }
 
 /**
- * Copy the stack from a donor. The partition before is loaded for it, so that agents need not
- * define everything again each hour, nor after the collector's restart; others only lend what they
- * have in memory.
+ * Copy the stack from another partition. Only the partition before the target is loaded for it: so
+ * agents need not define their stacks again each hour, nor after the collector's restart.
  */
 static int borrow_stack(struct append *append, struct target *target, struct id128 id,
 			uint32_t *ret_node)
@@ -152,7 +151,7 @@ static int borrow_stack(struct append *append, struct target *target, struct id1
 		pthread_mutex_lock(&donor->lock);
 		if (donor->start_ns < target->start_ns && is_before && !donor->dropped) {
 			is_before = false;
-			// A damaged past must not stop the present: the agent defines its stacks again.
+			// Ignore damage in the past: the agent defines its stacks again.
 			partition_load_forest(donor, append->store->db, NULL);
 		}
 		uint32_t node =
@@ -195,7 +194,7 @@ static int resolve_stack(struct append *append, struct target *target, uint32_t 
 	if (stack->defined)
 		return forest_add_stack(forest, append->profile, number, node);
 	if (forest_is_full(forest)) {
-		forest->stacks_refused++;
+		forest->stacks_dropped++;
 		return forest_add_lost(forest, node);
 	}
 	if (!append->donors_listed)
@@ -208,13 +207,13 @@ static int resolve_stack(struct append *append, struct target *target, uint32_t 
 static int resolve_stacks(struct append *append, struct target *target, struct error *err)
 {
 	struct forest *forest = target->partition->forest;
-	uint32_t refused = forest->stacks_refused;
-	int rc = forest_take_names(forest, append->profile);
+	uint32_t refused = forest->stacks_dropped;
+	int rc = forest_copy_names(forest, append->profile);
 
 	for (uint32_t i = 0; i < append->profile->stack_count && rc == 0; i++)
 		if (target->nodes[i] == NODE_NEEDED)
 			rc = resolve_stack(append, target, i, err);
-	append->store->counters.stacks_refused += forest->stacks_refused - refused;
+	append->store->counters.stacks_dropped += forest->stacks_dropped - refused;
 	return rc;
 }
 
@@ -240,7 +239,7 @@ static int resolve_series(struct append *append, struct target *target)
 	return 0;
 }
 
-/** Which stacks and series have samples in @target. */
+/** Mark the stacks and series with samples in @target. */
 static int mark_needed(struct append *append, struct target *target)
 {
 	const struct profile *profile = append->profile;
@@ -285,7 +284,8 @@ static int resolve_target(struct append *append, struct target *target, struct e
 	target->partition = rocksdb_pin_partition(append->store, target->start_ns);
 	if (!target->partition)
 		return error_set(err, -ENOSPC,
-				 "store: more than %d partitions; shorten the retention",
+				 "store: no memory for another partition, or the limit of %d is "
+				 "reached; shorten --retention",
 				 PARTITIONS_MAX);
 	pthread_mutex_lock(&append->store->resolve_lock);
 	pthread_mutex_lock(&target->partition->lock);
@@ -297,17 +297,17 @@ static int resolve_target(struct append *append, struct target *target, struct e
 
 // ---- rows -----------------------------------------------------------------------------------------
 
-/** A minute's rows are read without its neighbours: what reaches over its end is cut there. */
-static uint32_t length_in_window(const struct sample *sample, uint64_t end_slot)
+/** Minutes are read independently of each other: cut an interval at the end of its minute. */
+static uint32_t more_slots_in_minute(const struct sample *sample, uint64_t end_slot)
 {
 	uint64_t left = end_slot - sample->slot - 1;
 
 	return sample->more_slots < left ? sample->more_slots : (uint32_t)left;
 }
 
-/** The rows of @target by window: @starts has a position for each window and one at the end. */
+/** Sort the rows of @target by minute. @starts: the first row of each minute, and one more. */
 static void gather_rows(struct append *append, struct target *target, struct row *rows,
-			uint32_t *starts, uint32_t window_count)
+			uint32_t *starts, uint32_t minute_count)
 {
 	const struct profile *profile = append->profile;
 	uint32_t number = (uint32_t)(target - append->targets);
@@ -315,37 +315,37 @@ static void gather_rows(struct append *append, struct target *target, struct row
 	for (uint32_t i = 0; i < profile->sample_count; i++)
 		if (append->sample_targets[i] == number)
 			starts[(profile->samples[i].slot * profile->slot_ns - target->start_ns) /
-				       WINDOW_NS +
+				       MINUTE_NS +
 			       1]++;
-	for (uint32_t i = 0; i < window_count; i++)
+	for (uint32_t i = 0; i < minute_count; i++)
 		starts[i + 1] += starts[i];
 	for (uint32_t i = 0; i < profile->sample_count; i++) {
 		const struct sample *sample = &profile->samples[i];
 
 		if (append->sample_targets[i] != number)
 			continue;
-		uint64_t window = (sample->slot * profile->slot_ns - target->start_ns) / WINDOW_NS;
-		uint64_t start_ns = target->start_ns + window * WINDOW_NS;
+		uint64_t minute = (sample->slot * profile->slot_ns - target->start_ns) / MINUTE_NS;
+		uint64_t start_ns = target->start_ns + minute * MINUTE_NS;
 		uint64_t first = slot_at(start_ns, profile->slot_ns);
-		rows[starts[window]++] = (struct row){
+		rows[starts[minute]++] = (struct row){
 			.series = target->series[sample->series],
 			.slot = (uint32_t)(sample->slot - first),
 			.node = target->nodes[sample->stack],
-			.more_slots = length_in_window(
-				sample, slot_at(start_ns + WINDOW_NS, profile->slot_ns)),
+			.more_slots = more_slots_in_minute(
+				sample, slot_at(start_ns + MINUTE_NS, profile->slot_ns)),
 			.value = sample->value,
 		};
 	}
 }
 
-/** Rows of series that were refused sort last, as HASH_TABLE_NONE is the largest number. */
-static uint32_t drop_refused(struct append *append, const struct row *rows, uint32_t count)
+/** Rows without a series are last: HASH_TABLE_NONE is the largest number. */
+static uint32_t drop_rows(struct append *append, const struct row *rows, uint32_t count)
 {
 	uint32_t kept = count;
 
 	while (kept > 0 && rows[kept - 1].series == HASH_TABLE_NONE)
 		kept--;
-	append->refused += count - kept;
+	append->series_dropped += count - kept;
 	return kept;
 }
 
@@ -363,7 +363,7 @@ static void note_times(const struct profile *profile, const struct row *rows, ui
 	part->newest_ns = (first_slot + newest) * profile->slot_ns;
 }
 
-static int add_part(struct append *append, struct target *target, uint32_t window, struct row *rows,
+static int add_part(struct append *append, struct target *target, uint32_t minute, struct row *rows,
 		    uint32_t count)
 {
 	_cleanup_(buffer_deinit) struct buffer record = { 0 };
@@ -373,17 +373,17 @@ static int add_part(struct append *append, struct target *target, uint32_t windo
 
 	if (rc < 0)
 		return rc;
-	count = drop_refused(append, rows, count);
+	count = drop_rows(append, rows, count);
 	if (!count)
 		return 0;
 	note_times(append->profile, rows, count,
-		   slot_at(target->start_ns + window * WINDOW_NS, slot_ns), &part);
+		   slot_at(target->start_ns + minute * MINUTE_NS, slot_ns), &part);
 	rc = raw_rows_encode(rows, count, slot_ns, &record);
 	if (rc == 0)
 		rc = array_reserve(&append->parts, sizeof(part), &append->part_capacity,
 				   append->part_count, 1, UINT16_MAX * BATCH_PARTITIONS_MAX);
 	if (rc == 0)
-		rc = raw_run_new(window, (struct bytes){ record.bytes, record.size }, &part.run);
+		rc = raw_run_new(minute, (struct bytes){ record.bytes, record.size }, &part.run);
 	if (rc == 0)
 		append->parts[append->part_count++] = part;
 	return rc;
@@ -391,18 +391,18 @@ static int add_part(struct append *append, struct target *target, uint32_t windo
 
 static int encode_target(struct append *append, struct target *target)
 {
-	uint32_t window_count = (uint32_t)(append->store->partition_ns / WINDOW_NS), from = 0;
-	_cleanup_free_ uint32_t *ends = calloc(window_count + 2, sizeof(*ends));
+	uint32_t minute_count = (uint32_t)(append->store->partition_ns / MINUTE_NS), from = 0;
+	_cleanup_free_ uint32_t *ends = calloc(minute_count + 2, sizeof(*ends));
 	_cleanup_free_ struct row *rows = malloc((size_t)target->sample_count * sizeof(*rows));
 	int rc = ends && rows ? 0 : -ENOMEM;
 
 	if (rc == 0)
-		gather_rows(append, target, rows, ends, window_count);
-	// Placing the rows has moved each window's start to its end.
-	for (uint32_t window = 0; window < window_count && rc == 0; window++) {
-		if (ends[window] > from)
-			rc = add_part(append, target, window, rows + from, ends[window] - from);
-		from = ends[window];
+		gather_rows(append, target, rows, ends, minute_count);
+	// gather_rows() has moved each start to the minute's end.
+	for (uint32_t minute = 0; minute < minute_count && rc == 0; minute++) {
+		if (ends[minute] > from)
+			rc = add_part(append, target, minute, rows + from, ends[minute] - from);
+		from = ends[minute];
 	}
 	return rc;
 }
@@ -414,7 +414,7 @@ static int check_batch(const struct store_batch_id *batch, const struct profile 
 {
 	if (!batch->sequence)
 		return error_set(err, -EINVAL, "sequence: must be 1 or more");
-	if (profile->slot_ns < SLOT_NS_MIN || profile->slot_ns > WINDOW_NS)
+	if (profile->slot_ns < SLOT_NS_MIN || profile->slot_ns > MINUTE_NS)
 		return error_set(err, -EINVAL, "slot_ns: %llu is not between 1 ms and 60 s",
 				 (unsigned long long)profile->slot_ns);
 	return 0;
@@ -453,7 +453,7 @@ static int commit_batch(struct append *append, const struct store_batch_id *batc
 	} else {
 		store->counters.rows_late += append->late;
 		store->counters.rows_future += append->future;
-		store->counters.rows_series += append->refused;
+		store->counters.rows_series += append->series_dropped;
 	}
 	return 0;
 }
@@ -479,7 +479,7 @@ int rocksdb_append(struct store *base, const struct store_batch_id *batch,
 
 	if (rc < 0)
 		return rc;
-	result.duplicate = is_duplicate(store, batch); // spares the work; the commit decides
+	result.duplicate = is_duplicate(store, batch); // a shortcut; the commit decides
 	if (!result.duplicate) {
 		rc = prepare(&append, err);
 		if (rc == 0 && append.unknown_count) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An open window becomes chunks: the sections of its runs are put in the order of groups and
-// series, each group's rows are encoded, and chunks take the runs' place in one write.
+// Closes a minute: sorts the sections of its runs by group and series, encodes each group's rows as
+// chunks, and replaces the runs by the chunks in one write.
 #include "collector/store/rocksdb/rocksdb_store.h"
 
 #include <errno.h>
@@ -12,21 +12,21 @@
 #include "collector/store/rocksdb/key.h"
 
 enum {
-	// Totals and sums are for groups where they are far fewer than the rows; elsewhere they would
-	// cost more than they save.
-	ACCELERATOR_ROWS_MIN = 16,
+	// A rollup is written where it has this many times fewer rows than the group; elsewhere it
+	// costs more than it saves.
+	ROLLUP_ROWS_MIN = 16,
 };
 
-/** A window being closed. */
+/** A minute being closed. */
 struct closing {
 	struct rocksdb_store *store;
 	struct partition *partition;
-	uint32_t window;
+	uint32_t minute;
 	struct run_list runs;
 	uint64_t sequence; // of the last run
 	struct db_batch *batch;
 	uint64_t chunk_bytes, chunk_rows;
-	struct section_ref *refs; // all sections of all runs
+	struct section_ref *refs; // the sections of all runs
 	uint32_t ref_count;
 	uint32_t *group_of; // by series
 	uint32_t series_count;
@@ -51,7 +51,7 @@ static void closing_deinit(struct closing *closing)
 static int put_chunk(struct closing *closing, enum chunk_kind kind, uint32_t group,
 		     uint32_t last_series, const struct buffer *chunk)
 {
-	struct chunk_key key = { .window = closing->window,
+	struct chunk_key key = { .minute = closing->minute,
 				 .kind = kind,
 				 .group = group,
 				 .sequence = closing->sequence,
@@ -66,7 +66,7 @@ static int put_chunk(struct closing *closing, enum chunk_kind kind, uint32_t gro
 	return 0;
 }
 
-/** @rows are of one group, sorted by series. *@count: then how many are left, as in the chunk. */
+/** Encode @rows of one group, sorted by series. *count: the rows left, which are the chunk's. */
 static int encode_rows(struct closing *closing, uint32_t group, struct row *rows, uint32_t *count,
 		       uint64_t slot_ns)
 {
@@ -81,7 +81,7 @@ static int encode_rows(struct closing *closing, uint32_t group, struct row *rows
 	return rc;
 }
 
-/** Values added up per slot and per node, for the accelerators. */
+/** A group's rollups: sums per slot and per node. */
 struct group_sums {
 	struct row *totals; // by slot, node 0
 	struct row *sums;   // by node, slot 0
@@ -89,15 +89,15 @@ struct group_sums {
 	uint32_t sum_of_count;
 	uint32_t sum_count, sum_capacity;
 	bool *has_slot;
-	struct slot_step *steps; // what intervals add; NULL: there was none yet
+	struct slot_step *steps; // the intervals' part of totals; NULL: no interval yet
 	bool has_steps;
 	uint64_t row_count;
 };
 
-/** By how much a slot differs from the one before it, so that an interval costs two steps. */
+/** A slot's difference to the one before it: an interval of any length costs two steps. */
 struct slot_step {
 	uint64_t value;
-	uint32_t intervals; // that cover it
+	uint32_t intervals; // that cover the slot
 };
 
 static void group_sums_deinit(struct group_sums *sums)
@@ -111,17 +111,17 @@ static void group_sums_deinit(struct group_sums *sums)
 
 static int group_sums_init(struct group_sums *sums)
 {
-	sums->totals = calloc(WINDOW_SLOTS_MAX, sizeof(*sums->totals));
-	sums->has_slot = calloc(WINDOW_SLOTS_MAX, sizeof(*sums->has_slot));
+	sums->totals = calloc(MINUTE_SLOTS_MAX, sizeof(*sums->totals));
+	sums->has_slot = calloc(MINUTE_SLOTS_MAX, sizeof(*sums->has_slot));
 	return sums->totals && sums->has_slot ? 0 : -ENOMEM;
 }
 
 static void group_sums_clear(struct group_sums *sums)
 {
-	memset(sums->totals, 0, WINDOW_SLOTS_MAX * sizeof(*sums->totals));
-	memset(sums->has_slot, 0, WINDOW_SLOTS_MAX * sizeof(*sums->has_slot));
+	memset(sums->totals, 0, MINUTE_SLOTS_MAX * sizeof(*sums->totals));
+	memset(sums->has_slot, 0, MINUTE_SLOTS_MAX * sizeof(*sums->has_slot));
 	if (sums->has_steps)
-		memset(sums->steps, 0, (WINDOW_SLOTS_MAX + 1) * sizeof(*sums->steps));
+		memset(sums->steps, 0, (MINUTE_SLOTS_MAX + 1) * sizeof(*sums->steps));
 	sums->has_steps = false;
 	for (uint32_t i = 0; i < sums->sum_count; i++)
 		sums->sum_of[sums->sums[i].node] = 0;
@@ -162,20 +162,20 @@ static int add_sum(struct group_sums *sums, const struct row *row)
 	return 0;
 }
 
-/** @value more in each of @count slots from @slot on. */
+/** Add @value to each of @count slots from @slot on. */
 static void add_step(struct group_sums *sums, uint32_t slot, uint32_t count, int64_t value)
 {
 	sums->steps[slot].value += (uint64_t)value;
 	sums->steps[slot + count].value -= (uint64_t)value;
 }
 
-/** Spread as interval_before() says. */
+/** Spread an interval as interval_before() does. */
 static int add_interval(struct group_sums *sums, const struct row *row)
 {
 	int64_t slots = (int64_t)row->more_slots + 1, rest = row->value % slots;
 
 	if (!sums->steps)
-		sums->steps = calloc(WINDOW_SLOTS_MAX + 1, sizeof(*sums->steps));
+		sums->steps = calloc(MINUTE_SLOTS_MAX + 1, sizeof(*sums->steps));
 	if (!sums->steps)
 		return -ENOMEM;
 	sums->has_steps = true;
@@ -210,13 +210,13 @@ static int add_sums(struct group_sums *sums, const struct row *rows, uint32_t co
 	return rc;
 }
 
-/** From steps to what the intervals add to each slot. */
+/** Add the intervals to the totals. */
 static void add_steps(struct group_sums *sums)
 {
 	uint64_t value = 0;
 	uint32_t intervals = 0;
 
-	for (uint32_t slot = 0; slot < WINDOW_SLOTS_MAX; slot++) {
+	for (uint32_t slot = 0; slot < MINUTE_SLOTS_MAX; slot++) {
 		value += sums->steps[slot].value;
 		intervals += sums->steps[slot].intervals;
 		if (intervals)
@@ -224,7 +224,7 @@ static void add_steps(struct group_sums *sums)
 	}
 }
 
-/** Slots with rows only, as rows of node 0. Returns how many. */
+/** Move the slots with rows to the front, as rows of node 0. Returns how many. */
 static uint32_t compact_totals(struct group_sums *sums)
 {
 	uint32_t count = 0;
@@ -232,15 +232,15 @@ static uint32_t compact_totals(struct group_sums *sums)
 	if (sums->has_steps)
 		add_steps(sums);
 
-	for (uint32_t slot = 0; slot < WINDOW_SLOTS_MAX; slot++)
+	for (uint32_t slot = 0; slot < MINUTE_SLOTS_MAX; slot++)
 		if (sums->has_slot[slot])
 			sums->totals[count++] =
 				(struct row){ .slot = slot, .value = sums->totals[slot].value };
 	return count;
 }
 
-static int put_accelerator(struct closing *closing, enum chunk_kind kind, uint32_t group,
-			   struct row *rows, uint32_t count, uint64_t slot_ns)
+static int put_rollup(struct closing *closing, enum chunk_kind kind, uint32_t group,
+		      struct row *rows, uint32_t count, uint64_t slot_ns)
 {
 	_cleanup_(buffer_deinit) struct buffer chunk = { 0 };
 	uint32_t kept;
@@ -249,18 +249,16 @@ static int put_accelerator(struct closing *closing, enum chunk_kind kind, uint32
 	return rc ? rc : put_chunk(closing, kind, group, 0, &chunk);
 }
 
-static int put_accelerators(struct closing *closing, uint32_t group, uint64_t slot_ns,
-			    struct group_sums *sums)
+static int put_rollups(struct closing *closing, uint32_t group, uint64_t slot_ns,
+		       struct group_sums *sums)
 {
 	uint32_t total_count = compact_totals(sums);
 	int rc = 0;
 
-	if (total_count * (uint64_t)ACCELERATOR_ROWS_MIN <= sums->row_count)
-		rc = put_accelerator(closing, CHUNK_TOTALS, group, sums->totals, total_count,
-				     slot_ns);
-	if (rc == 0 && sums->sum_count * (uint64_t)ACCELERATOR_ROWS_MIN <= sums->row_count)
-		rc = put_accelerator(closing, CHUNK_SUMS, group, sums->sums, sums->sum_count,
-				     slot_ns);
+	if (total_count * (uint64_t)ROLLUP_ROWS_MIN <= sums->row_count)
+		rc = put_rollup(closing, CHUNK_TOTALS, group, sums->totals, total_count, slot_ns);
+	if (rc == 0 && sums->sum_count * (uint64_t)ROLLUP_ROWS_MIN <= sums->row_count)
+		rc = put_rollup(closing, CHUNK_SUMS, group, sums->sums, sums->sum_count, slot_ns);
 	return rc;
 }
 
@@ -303,7 +301,7 @@ static int list_sections(struct closing *closing)
 	return 0;
 }
 
-/** Rows of a group as they are collected for its next chunk. */
+/** Rows of a group, collected for its next chunk. */
 struct row_buffer {
 	struct row *rows;
 	uint32_t count, capacity;
@@ -330,13 +328,13 @@ static int flush_rows(struct closing *closing, uint32_t group, uint64_t slot_ns,
 	if (!buffer->count)
 		return 0;
 	int rc = encode_rows(closing, group, buffer->rows, &buffer->count, slot_ns);
-	if (rc == 0) // of rows as they are in the chunk: intervals are spread as there
+	if (rc == 0) // after encoding, which joins rows: both spread the same intervals
 		rc = add_sums(sums, buffer->rows, buffer->count);
 	buffer->count = 0;
 	return rc;
 }
 
-/** Chunks of the group whose sections are refs [from, to). */
+/** Write the chunks of the group with the sections refs [from, to). */
 static int close_group(struct closing *closing, uint32_t from, uint32_t to,
 		       struct row_buffer *buffer, struct group_sums *sums)
 {
@@ -348,7 +346,7 @@ static int close_group(struct closing *closing, uint32_t from, uint32_t to,
 		const struct section_ref *ref = &closing->refs[i];
 		bool new_series = i > from && ref->series != closing->refs[i - 1].series;
 
-		// A series is never split: its rows are sorted and joined within one chunk.
+		// A series stays in one chunk, where its rows are sorted and joined.
 		if (new_series && buffer->count >= CHUNK_ROWS_MAX)
 			rc = flush_rows(closing, group, slot_ns, buffer, sums);
 		if (rc == 0)
@@ -357,7 +355,7 @@ static int close_group(struct closing *closing, uint32_t from, uint32_t to,
 	if (rc == 0)
 		rc = flush_rows(closing, group, slot_ns, buffer, sums);
 	if (rc == 0)
-		rc = put_accelerators(closing, group, slot_ns, sums);
+		rc = put_rollups(closing, group, slot_ns, sums);
 	group_sums_clear(sums);
 	return rc;
 }
@@ -392,7 +390,7 @@ static int put_presence(struct closing *closing)
 	for (uint32_t i = 0; i < closing->series_count; i++)
 		if (is_present[i])
 			series[count++] = i;
-	presence_encode(closing->window, series, count, &record);
+	presence_encode(closing->minute, series, count, &record);
 	if (record.rc)
 		return record.rc;
 	struct key key =
@@ -402,7 +400,7 @@ static int put_presence(struct closing *closing)
 	return 0;
 }
 
-/** Take references to the window's runs and each series' group. */
+/** Take references to the minute's runs, and copy each series' group. */
 static int begin_closing(struct closing *closing, struct error *err)
 {
 	struct partition *partition = closing->partition;
@@ -411,7 +409,7 @@ static int begin_closing(struct closing *closing, struct error *err)
 	pthread_mutex_lock(&partition->lock);
 	rc = partition_load_postings(partition, closing->store->db, err);
 	if (rc == 0)
-		rc = head_list(&partition->head, closing->window, closing->window, &closing->runs);
+		rc = head_list(&partition->head, closing->minute, closing->minute, &closing->runs);
 	if (rc == 0) {
 		const struct postings *postings = partition->postings;
 
@@ -429,22 +427,22 @@ static int begin_closing(struct closing *closing, struct error *err)
 	return rc;
 }
 
-/** Write the chunks and forget the runs at once, for the disk and for queries. */
+/** Replace the runs by the chunks, on disk and in the head, under the partition's lock. */
 static int finish_closing(struct closing *closing, struct error *err)
 {
 	struct partition *partition = closing->partition;
 	struct store_counters *counters = &closing->store->counters;
-	struct key from = key_of_raw(partition->start_ns, closing->window, 0);
-	struct key to = key_of_raw(partition->start_ns, closing->window, closing->sequence + 1);
+	struct key from = key_of_raw(partition->start_ns, closing->minute, 0);
+	struct key to = key_of_raw(partition->start_ns, closing->minute, closing->sequence + 1);
 	int rc = 0;
 
 	db_batch_delete_range(closing->batch, DB_RAW, key_bytes(&from), key_bytes(&to));
 	pthread_mutex_lock(&partition->lock);
 	if (!partition->dropped)
-		// Not synced: should it be lost, the runs are still there.
+		// Not synced: if the write is lost, so is the deletion of the runs.
 		rc = db_write(closing->store->db, closing->batch, false, err);
 	if (rc == 0)
-		head_remove(&partition->head, closing->window, closing->sequence);
+		head_remove(&partition->head, closing->minute, closing->sequence);
 	pthread_mutex_unlock(&partition->lock);
 	if (rc == 0) {
 		counters->chunk_bytes += closing->chunk_bytes;
@@ -453,12 +451,12 @@ static int finish_closing(struct closing *closing, struct error *err)
 	return rc;
 }
 
-int rocksdb_close_window(struct rocksdb_store *store, struct partition *partition, uint32_t window,
+int rocksdb_close_minute(struct rocksdb_store *store, struct partition *partition, uint32_t minute,
 			 struct error *err)
 {
 	_cleanup_(closing_deinit) struct closing closing = { .store = store,
 							     .partition = partition,
-							     .window = window };
+							     .minute = minute };
 	int rc = begin_closing(&closing, err);
 
 	if (rc == 0 && !closing.runs.count)
@@ -471,9 +469,9 @@ int rocksdb_close_window(struct rocksdb_store *store, struct partition *partitio
 		rc = put_presence(&closing);
 	if (rc == 0)
 		return finish_closing(&closing, err);
-	return rc == -ENOMEM    ? error_set(err, rc, "store: out of memory to close a window")
+	return rc == -ENOMEM    ? error_set(err, rc, "store: out of memory for closing a minute")
 	       : rc == -EBADMSG ? error_set(err, rc,
 					    "store: open rows are damaged; restore the store from "
-					    "a backup or move it away")
+					    "a backup, or move it away")
 				: rc;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches that wait at the same time share one write and one sync. Whoever finds nobody writing
-// takes all that wait, writes them and wakes their owners. There is one writer at a time, so each
-// write contains every dictionary entry that its rows, or rows before, refer to.
+// Group commit: batches that wait at the same time share one write and one sync. A thread that finds
+// no writer becomes the leader: it writes all waiting batches and wakes their threads. There is one
+// leader at a time, so a write contains each dictionary entry that its rows refer to.
 #include "collector/store/rocksdb/rocksdb_store.h"
 
 #include <assert.h>
@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "collector/store/rocksdb/key.h"
 
-/** A partition of the group, and what of it is in the write. */
+/** A partition in the write, and how much of its dictionaries the write saves. */
 struct touched {
 	struct partition *partition;
 	struct forest_mark forest;
@@ -19,8 +19,7 @@ struct touched {
 };
 
 enum {
-	// Waiting batches beyond this go into the next write: memory, and the time until the first is
-	// acknowledged, stay bounded.
+	// More batches wait for the next write: this bounds memory, and the time to an acknowledgement.
 	GROUP_COMMITS_MAX = 256,
 	TOUCHED_MAX = GROUP_COMMITS_MAX * BATCH_PARTITIONS_MAX,
 };
@@ -70,12 +69,12 @@ static void cancel_parts(struct commit *commit, uint32_t count)
 
 		pthread_mutex_lock(&partition->lock);
 		if (!partition->dropped)
-			head_cancel(&partition->head, commit->parts[i].run->window);
+			head_cancel(&partition->head, commit->parts[i].run->minute);
 		pthread_mutex_unlock(&partition->lock);
 	}
 }
 
-/** Everything that may fail once the rows are on the disk: room for them in the heads. */
+/** Reserve room in the heads: nothing may fail once the rows are on disk. */
 static int prepare_parts(struct commit *commit)
 {
 	for (uint32_t i = 0; i < commit->part_count; i++) {
@@ -85,7 +84,7 @@ static int prepare_parts(struct commit *commit)
 
 		pthread_mutex_lock(&partition->lock);
 		if (!partition->dropped) {
-			rc = head_prepare(&partition->head, part->run->window);
+			rc = head_prepare(&partition->head, part->run->minute);
 			note_times(partition, part);
 		}
 		pthread_mutex_unlock(&partition->lock);
@@ -103,12 +102,12 @@ static void put_part(struct rocksdb_store *store, struct group *group, struct db
 	struct partition *partition = part->partition;
 	struct raw_run *run = part->run;
 
-	if (partition->dropped) { // by retention, which commits exclude: it cannot change now
+	if (partition->dropped) { // by retention, which does not run during a commit
 		store->counters.rows_late += run->rows.row_count;
 		return;
 	}
 	run->sequence = ++group->sequence;
-	struct key key = key_of_raw(partition->start_ns, run->window, run->sequence);
+	struct key key = key_of_raw(partition->start_ns, run->minute, run->sequence);
 	db_batch_put(batch, DB_RAW, key_bytes(&key), (struct bytes){ run->bytes, run->size });
 	for (uint32_t i = 0; i < group->touched_count; i++)
 		if (group->touched[i].partition == partition)
@@ -116,7 +115,7 @@ static void put_part(struct rocksdb_store *store, struct group *group, struct db
 	group->touched[group->touched_count++] = (struct touched){ .partition = partition };
 }
 
-/** Is there an equal or later batch of the agent among those of the group before @commit? */
+/** Does the group have an equal or later batch of the agent before @commit? */
 static bool is_repeated(const struct group *group, const struct commit *commit)
 {
 	for (const struct commit *other = group->commits; other != commit; other = other->next)
@@ -128,7 +127,7 @@ static bool is_repeated(const struct group *group, const struct commit *commit)
 	return false;
 }
 
-/** Is it new? Then there is an entry for its sequence. Fills rc or duplicate if not. */
+/** Is the batch new? Reserves the agent's entry then; otherwise sets rc or duplicate. */
 static bool check_agent(struct rocksdb_store *store, struct group *group, struct commit *commit)
 {
 	pthread_mutex_lock(&store->commit_lock);
@@ -141,7 +140,8 @@ static bool check_agent(struct rocksdb_store *store, struct group *group, struct
 	if (commit->rc < 0)
 		commit->rc == -E2BIG
 			? error_set(&commit->err, commit->rc,
-				    "store: more than %d agents and restarts of agents in a week",
+				    "store: more than %d starts of agents within a week; check for "
+				    "agents that restart in a loop",
 				    AGENTS_MAX)
 			: error_set(&commit->err, commit->rc, "store: out of memory");
 	return commit->rc == 0 && !commit->duplicate;
@@ -179,7 +179,7 @@ static int save_touched(struct group *group, struct db_batch *batch, struct erro
 	return rc;
 }
 
-/** The rows are on the disk: show them. */
+/** The rows are on disk: make them visible to queries. */
 static void publish_commit(struct rocksdb_store *store, struct commit *commit)
 {
 	uint64_t rows = 0;
@@ -239,7 +239,7 @@ static bool has_writes(const struct group *group)
 	return false;
 }
 
-/** Write the commits of @group; each gets its rc. The caller is the only writer. */
+/** Write the commits of @group and set the rc of each. The caller is the leader. */
 static void write_group(struct rocksdb_store *store, struct group *group)
 {
 	_cleanup_(db_batch_freep) struct db_batch *batch = db_batch_new(store->db);
@@ -266,7 +266,7 @@ static void write_group(struct rocksdb_store *store, struct group *group)
 	finish_group(store, group);
 }
 
-/** Take the oldest that wait, at most GROUP_COMMITS_MAX. commit_lock is held. */
+/** Remove the oldest waiting commits, at most GROUP_COMMITS_MAX. commit_lock is held. */
 static struct commit *take_waiting(struct rocksdb_store *store)
 {
 	struct commit *oldest = NULL, **from = &store->waiting;
@@ -284,7 +284,7 @@ static struct commit *take_waiting(struct rocksdb_store *store)
 	return oldest;
 }
 
-/** Write what waits. commit_lock is held, released while writing, and held again. */
+/** Write the waiting commits. Releases commit_lock while it writes. */
 static void lead(struct rocksdb_store *store)
 {
 	struct group *group = malloc(sizeof(*group));
@@ -304,7 +304,7 @@ static void lead(struct rocksdb_store *store)
 	pthread_mutex_lock(&store->commit_lock);
 	store->commit_busy = false;
 	for (struct commit *commit = commits; commit; commit = next) {
-		next = commit->next; // once it is done, its owner may be gone
+		next = commit->next; // once done, its owner may free it
 		commit->done = true;
 	}
 	pthread_cond_broadcast(&store->commit_done);

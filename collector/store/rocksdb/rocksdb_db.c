@@ -16,12 +16,12 @@
 static const char *const family_names[DB_FAMILY_COUNT] = { "default", "raw", "dictionary",
 							   "chunk" };
 
-// An empty directory becomes a store; one with this file is a store; any other is refused.
+// An empty directory becomes a store. A directory with this file is one. Others are refused.
 static const char marker_name[] = "CAIRN_STORE";
 static const char marker_text[] = "This directory belongs to cairn-collector. Do not edit.\n";
 
 enum {
-	// The descriptors that many services are limited to are 1024; sockets need their share.
+	// The usual limit is 1024 descriptors, and sockets need their share.
 	FILES_OPEN_MAX = 256,
 	BLOCK_BYTES = 32 << 10,
 	LOG_FILES_KEPT = 3,
@@ -50,10 +50,10 @@ struct db_iterator {
 	rocksdb_readoptions_t *options;
 	bool placed;
 	size_t to_size;
-	char to[64]; // RocksDB keeps a pointer to the bound
+	char to[64]; // RocksDB keeps a pointer to it
 };
 
-/** RocksDB tells errors as text; these are the kinds that need different remedies. */
+/** RocksDB reports errors as text. */
 static int code_of_text(const char *text)
 {
 	if (strstr(text, "lock ") && strstr(text, "LOCK"))
@@ -69,19 +69,19 @@ static const char *remedy_of_code(int code)
 {
 	switch (code) {
 	case -EBUSY:
-		return "another process has it open: stop that one or give this one a directory of "
-		       "its own";
+		return "another process has it open; stop that process, or choose another "
+		       "directory with --data";
 	case -ENOSPC:
-		return "free some space or shorten the retention";
+		return "free space, or shorten --retention";
 	case -EBADMSG:
-		return "the store is damaged: restore it from a backup or move the directory away "
-		       "to start anew";
+		return "the store is damaged; restore it from a backup, or move the directory away "
+		       "to start an empty one";
 	default:
 		return "check the disk and the permissions";
 	}
 }
 
-/** Takes RocksDB's @text; 0 if there is none. */
+/** Set @err from RocksDB's @text and free it. 0 if it is NULL. */
 static int set_error(struct error *err, const struct db *db, const char *what, char *text)
 {
 	if (!text)
@@ -101,7 +101,7 @@ static bool directory_is_empty(const char *path)
 	bool empty = true;
 	struct dirent *entry;
 	while (empty && (entry = readdir(directory)))
-		// A fresh ext4 volume is not less empty for its lost+found.
+		// An empty ext4 volume has a lost+found.
 		empty = !strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
 			!strcmp(entry->d_name, "lost+found");
 	closedir(directory);
@@ -121,12 +121,13 @@ static int write_marker(int directory, const char *path, struct error *err)
 	return 0;
 }
 
-/** Make sure that @path is a directory of ours, or an empty one that becomes ours. */
+/** Check that @path is a store's directory, or make an empty one a store's. */
 static int claim_directory(const char *path, struct error *err)
 {
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return error_errno(err, -errno,
-				   "store %s: create the directory (--data names another)", path);
+				   "store %s: create the directory; choose another with --data",
+				   path);
 	_cleanup_close_ int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (directory < 0)
 		return error_errno(err, -errno, "store %s: open the directory", path);
@@ -134,8 +135,8 @@ static int claim_directory(const char *path, struct error *err)
 		return 0;
 	if (!directory_is_empty(path))
 		return error_set(err, -EBADMSG,
-				 "store %s: the directory is not empty and holds no cairn store; "
-				 "choose another directory",
+				 "store %s: the directory is not empty and has no cairn store; "
+				 "choose another directory with --data",
 				 path);
 	return write_marker(directory, path, err);
 }
@@ -145,7 +146,7 @@ static void set_table_options(struct db *db, enum db_family family)
 	rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
 	rocksdb_block_based_options_set_block_cache(table, db->cache);
 	rocksdb_block_based_options_set_block_size(table, BLOCK_BYTES);
-	// Index blocks count against the cache: memory stays bounded however many files there are.
+	// Index blocks count against the cache: memory is bounded whatever the number of files.
 	rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
 	rocksdb_options_set_block_based_table_factory(db->families[family], table);
 	db->tables[family] = table;
@@ -165,7 +166,7 @@ static void set_family_options(struct db *db, enum db_family family, uint64_t me
 	rocksdb_options_set_write_buffer_size(options, memory_bytes / 16);
 	rocksdb_options_set_max_write_buffer_number(options, 3);
 	rocksdb_options_set_target_file_size_base(options, 32 << 20);
-	if (family == DB_RAW) // all of it is deleted within minutes: compaction gives the disk back
+	if (family == DB_RAW) // deleted within minutes: compaction returns the disk space
 		rocksdb_options_set_level0_file_num_compaction_trigger(options, 2);
 	db->families[family] = options;
 	set_table_options(db, family);

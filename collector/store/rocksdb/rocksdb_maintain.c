@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows that are due are closed, old partitions go, memory is given back. One thread at a time (the
-// maintain lock); appends and queries go on meanwhile.
+// Maintenance: closes minutes that are due, drops old partitions, frees memory. One thread at a time
+// (maintain_lock); appends and queries run meanwhile.
 #include "collector/store/rocksdb/rocksdb_store.h"
 
 #include <errno.h>
@@ -12,56 +12,57 @@
 #include "base/array.h"
 #include "collector/store/rocksdb/key.h"
 
-#define WINDOW_CLOSE_NS (90 * NS_PER_SECOND) // after its end: agents send every 5 s, with retries
-#define WINDOW_LATE_NS  (15 * NS_PER_SECOND) // rows of closed windows are gathered for that long
+#define CLOSE_DELAY_NS \
+	(90 * NS_PER_SECOND) // after a minute's end: agents send every 5 s, and retry
+#define LATE_ROWS_DELAY_NS \
+	(15 * NS_PER_SECOND) // rows of a closed minute are collected for this long
 #define AGENT_EXPIRE_NS (7 * 24 * 3600 * NS_PER_SECOND) // longer than any spool
 
 enum {
-	// A window that outgrows this share of the memory is closed in part while it is still open.
+	// Open minutes may use 1/4 of --memory. A minute above half of that is closed early.
 	HEAD_MEMORY_SHARE = 4,
 	PARTITION_MEMORY_SHARE = 2,
 };
 
-// ---- which windows ----------------------------------------------------------------------------------
+// ---- minutes that are due --------------------------------------------------------------------------
 
-/** Numbers of windows to close. */
-struct window_list {
+struct minute_list {
 	uint32_t *numbers;
 	uint32_t count, capacity;
 };
 
-static bool is_due(const struct partition *partition, struct window *window, uint64_t now_ns)
+static bool is_due(const struct partition *partition, struct minute *minute, uint64_t now_ns)
 {
-	uint64_t end_ns = partition->start_ns + (window->number + 1ULL) * WINDOW_NS;
+	uint64_t end_ns = partition->start_ns + (minute->number + 1ULL) * MINUTE_NS;
 
-	if (!window->due_ns)
-		window->due_ns = end_ns + WINDOW_CLOSE_NS > now_ns ? end_ns + WINDOW_CLOSE_NS
-								   : now_ns + WINDOW_LATE_NS;
-	return window->due_ns <= now_ns;
+	if (!minute->due_ns)
+		minute->due_ns = end_ns + CLOSE_DELAY_NS > now_ns ? end_ns + CLOSE_DELAY_NS
+								  : now_ns + LATE_ROWS_DELAY_NS;
+	return minute->due_ns <= now_ns;
 }
 
-static int list_due(struct partition *partition, uint64_t now_ns, uint64_t window_bytes_max,
-		    struct window_list *list)
+static int list_due(struct partition *partition, uint64_t now_ns, uint64_t minute_bytes_max,
+		    struct minute_list *list)
 {
 	int rc = 0;
 
 	pthread_mutex_lock(&partition->lock);
 	for (uint32_t i = 0; i < partition->head.count && rc == 0; i++) {
-		struct window *window = &partition->head.windows[i];
+		struct minute *minute = &partition->head.minutes[i];
 
-		if (!window->runs.count ||
-		    (!is_due(partition, window, now_ns) && window->bytes <= window_bytes_max))
+		if (!minute->runs.count ||
+		    (!is_due(partition, minute, now_ns) && minute->bytes <= minute_bytes_max))
 			continue;
 		rc = array_reserve(&list->numbers, sizeof(*list->numbers), &list->capacity,
 				   list->count, 1, UINT16_MAX + 1);
 		if (rc == 0)
-			list->numbers[list->count++] = window->number;
+			list->numbers[list->count++] = minute->number;
 	}
 	pthread_mutex_unlock(&partition->lock);
 	return rc;
 }
 
-/** Windows of many late batches are small each: together they may still be too much. */
+/** Late batches leave many small open minutes, which may be too much together. */
 static uint64_t head_bytes(struct partition_list *list)
 {
 	uint64_t bytes = 0;
@@ -75,17 +76,17 @@ static uint64_t head_bytes(struct partition_list *list)
 }
 
 static int close_due(struct rocksdb_store *store, struct partition *partition, uint64_t now_ns,
-		     uint64_t window_bytes_max, struct error *err)
+		     uint64_t minute_bytes_max, struct error *err)
 {
-	struct window_list list = { 0 };
-	int rc = list_due(partition, now_ns, window_bytes_max, &list);
+	struct minute_list list = { 0 };
+	int rc = list_due(partition, now_ns, minute_bytes_max, &list);
 
 	if (rc < 0)
 		error_set(err, rc, "store: out of memory");
-	// One that cannot be closed must not keep the others in memory for ever.
+	// A minute that cannot be closed must not keep the others open.
 	for (uint32_t i = 0; i < list.count; i++) {
 		int failed =
-			rocksdb_close_window(store, partition, list.numbers[i], rc ? NULL : err);
+			rocksdb_close_minute(store, partition, list.numbers[i], rc ? NULL : err);
 
 		rc = rc ? rc : failed;
 	}
@@ -97,12 +98,12 @@ static int close_all_due(struct rocksdb_store *store, struct partition_list *lis
 			 struct error *err)
 {
 	uint64_t head_max = store->memory_bytes / HEAD_MEMORY_SHARE;
-	uint64_t window_max = head_bytes(list) > head_max ? 0 : head_max / 2;
+	uint64_t minute_bytes_max = head_bytes(list) > head_max ? 0 : head_max / 2;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < list->count; i++) {
-		int failed =
-			close_due(store, list->partitions[i], now_ns, window_max, rc ? NULL : err);
+		int failed = close_due(store, list->partitions[i], now_ns, minute_bytes_max,
+				       rc ? NULL : err);
 
 		rc = rc ? rc : failed;
 	}
@@ -129,7 +130,7 @@ static int drop_keys(struct rocksdb_store *store, const struct partition *partit
 	return rc;
 }
 
-/** No commit is under way meanwhile: none can write into what is being deleted. */
+/** Stops commits, which could write into the range that is being deleted. */
 static int drop_partition(struct rocksdb_store *store, struct partition *partition,
 			  struct error *err)
 {
@@ -195,7 +196,7 @@ static int by_use(const void *a, const void *b)
 	return ((*left)->used_ns > (*right)->used_ns) - ((*left)->used_ns < (*right)->used_ns);
 }
 
-/** Free what has not been used for longest until the rest fits. */
+/** Evict the dictionaries of the least recently used partitions until the rest fits. */
 static void limit_memory(struct rocksdb_store *store, struct partition_list *list)
 {
 	uint64_t bytes = 0, bytes_max = store->memory_bytes / PARTITION_MEMORY_SHARE;
@@ -229,7 +230,7 @@ static int maintain(struct rocksdb_store *store, uint64_t now_ns, struct error *
 
 	if (rc < 0)
 		return error_set(err, rc, "store: out of memory");
-	for (uint32_t i = 0; i < list.count; i++) // refused batches may have made some
+	for (uint32_t i = 0; i < list.count; i++) // left by refused batches
 		rocksdb_remove_empty_partition(store, list.partitions[i]);
 	rc = drop_old(store, &list, now_ns, err);
 	if (rc == 0)
@@ -262,7 +263,7 @@ int rocksdb_flush(struct store *base, struct error *err)
 	if (rc < 0)
 		error_set(err, rc, "store: out of memory");
 	for (uint32_t i = 0; i < list.count && rc == 0; i++)
-		rc = close_due(store, list.partitions[i], UINT64_MAX - WINDOW_LATE_NS, 0, err);
+		rc = close_due(store, list.partitions[i], UINT64_MAX - LATE_ROWS_DELAY_NS, 0, err);
 	if (rc == 0)
 		db_compact(store->db, DB_RAW);
 	pthread_mutex_unlock(&store->maintain_lock);

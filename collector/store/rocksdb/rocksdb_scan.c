@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows and activity of a selection. What a scan sees of a partition is fixed under its lock — the
-// forest, the open runs, an iterator over the chunks — and then read without: closing a window
-// moves its rows from runs to chunks under the same lock, so no row is seen twice or missed.
+// Reads rows and activity of a selection. A scan takes a snapshot of a partition under its lock (the
+// forest, the open runs, an iterator over the chunks) and reads it without the lock. Closing a minute
+// moves rows from runs to chunks under the same lock, so a scan sees each row once.
 //
-// Activity has no counters per series of its own: a chunk's slots and values are columns apart from
-// its nodes and cost about as much to read as counters would, and counters would add a third to
-// what is stored. Where all series of a group are selected, which is the usual heat map of a
-// service, the group's totals per slot are read instead.
+// Activity per series is not stored: a chunk's slots and values are columns apart from its nodes and
+// cost about as much to read as counters, and counters would take a third more space. A scan of all
+// series of a group, the usual heat map of a service, reads the group's rollup of totals per slot.
 #include "collector/store/rocksdb/rocksdb_store.h"
 
 #include <errno.h>
@@ -22,18 +21,17 @@ struct reading {
 	const struct selected_partition *selected;
 	const struct partition *partition;
 	struct time_range range; // cut to the partition
-	uint32_t first_window, last_window;
-	// By series' number, which of them may be read as one; where join is set and this is NULL, all.
-	const uint32_t *lanes;
-	bool join;
-	bool *joined; // by group of the selection: all its series are selected and in one lane
+	uint32_t first_minute, last_minute;
+	bool join;                    // series may be read as one,
+	const uint32_t *query_groups; // if this is NULL or equal for them; by number of the series
+	bool *joined; // by group of the selection: all its series are selected and may be read as one
 	struct forest_view *view; // NULL if rows are not asked for
 	struct run_list runs;
 	struct db_iterator *chunks;
 	struct chunk_decoder *decoder;
 	struct row_columns scratch;
 	struct row_query query;
-	enum chunk_kind accelerator; // what stands for rows where it can
+	enum chunk_kind rollup; // read instead of rows where possible; CHUNK_ROWS: never
 	struct error *err;
 };
 
@@ -47,12 +45,12 @@ static void reading_deinit(struct reading *reading)
 	row_columns_deinit(&reading->scratch);
 }
 
-// ---- what is fixed under the lock -------------------------------------------------------------------
+// ---- the snapshot ----------------------------------------------------------------------------------
 
 static int open_chunks(struct reading *reading, struct db *db)
 {
-	struct chunk_key from = { .window = reading->first_window };
-	struct chunk_key to = { .window = reading->last_window + 1 };
+	struct chunk_key from = { .minute = reading->first_minute };
+	struct chunk_key to = { .minute = reading->last_minute + 1 };
 	struct key from_key = key_of_chunk(reading->partition->start_ns, &from);
 	struct key to_key = key_of_chunk(reading->partition->start_ns, &to);
 
@@ -61,17 +59,18 @@ static int open_chunks(struct reading *reading, struct db *db)
 	return reading->chunks ? 0 : -ENOMEM;
 }
 
-static bool is_one_lane(const struct reading *reading, const struct selected_group *group)
+static bool is_one_query_group(const struct reading *reading, const struct selected_group *group)
 {
-	const uint32_t *lanes = reading->lanes, *wanted = reading->selected->wanted;
+	const uint32_t *query_groups = reading->query_groups, *wanted = reading->selected->wanted;
 
-	for (uint32_t i = 1; lanes && i < group->selected_count; i++)
-		if (lanes[wanted[group->series[i]]] != lanes[wanted[group->series[0]]])
+	for (uint32_t i = 1; query_groups && i < group->selected_count; i++)
+		if (query_groups[wanted[group->series[i]]] !=
+		    query_groups[wanted[group->series[0]]])
 			return false;
 	return reading->join;
 }
 
-/** A group that has grown since the selection has series that were not asked about. */
+/** A group that has grown since the selection has series that are not selected. */
 static int find_joined_groups(struct reading *reading, struct rocksdb_store *store,
 			      struct partition *partition)
 {
@@ -87,12 +86,13 @@ static int find_joined_groups(struct reading *reading, struct rocksdb_store *sto
 		reading->joined[i] = group->selected_count == group->series_count &&
 				     partition->postings->groups[group->group].series_count ==
 					     group->series_count &&
-				     is_one_lane(reading, group);
+				     is_one_query_group(reading, group);
 	}
 	return rc;
 }
 
-static int fix_partition(struct reading *reading, struct rocksdb_store *store, bool with_forest)
+static int snapshot_partition(struct reading *reading, struct rocksdb_store *store,
+			      bool with_forest)
 {
 	struct partition *partition = reading->selected->partition;
 	int rc = 0;
@@ -105,7 +105,7 @@ static int fix_partition(struct reading *reading, struct rocksdb_store *store, b
 	if (rc == 0 && with_forest)
 		rc = partition_view(partition, store->db, &reading->view, reading->err);
 	if (rc == 0)
-		rc = head_list(&partition->head, reading->first_window, reading->last_window,
+		rc = head_list(&partition->head, reading->first_minute, reading->last_minute,
 			       &reading->runs);
 	if (rc == 0)
 		rc = open_chunks(reading, store->db);
@@ -121,14 +121,14 @@ static int damaged_chunk(const struct reading *reading, int rc)
 {
 	return rc == -EBADMSG ? error_set(reading->err, rc,
 					  "store: a chunk is damaged; restore the store from a "
-					  "backup or move it away")
+					  "backup, or move it away")
 			      : rc;
 }
 
-/** Set the query up for a window of rows with slots of @slot_ns. */
-static void aim_query(struct reading *reading, uint32_t window, uint64_t slot_ns)
+/** Set the query's range in slots of @slot_ns, for rows of @minute. */
+static void set_query_range(struct reading *reading, uint32_t minute, uint64_t slot_ns)
 {
-	uint64_t start_ns = reading->partition->start_ns + window * WINDOW_NS;
+	uint64_t start_ns = reading->partition->start_ns + minute * MINUTE_NS;
 
 	reading->query.first_slot = slot_at(start_ns, slot_ns);
 	reading->query.from_slot = slot_at(reading->range.from_ns, slot_ns);
@@ -141,18 +141,18 @@ static uint64_t chunk_slot_ns(struct bytes chunk)
 
 	reader_varint(&reader); // version
 	uint64_t slot_ns = reader_varint(&reader);
-	return slot_ns ? slot_ns : 1; // the decoder refuses it
+	return slot_ns ? slot_ns : 1; // 0 is damage, which the decoder reports
 }
 
-static int decode_chunk(struct reading *reading, uint32_t window)
+static int decode_chunk(struct reading *reading, uint32_t minute)
 {
 	struct bytes chunk = db_iterator_value(reading->chunks);
 
-	aim_query(reading, window, chunk_slot_ns(chunk));
+	set_query_range(reading, minute, chunk_slot_ns(chunk));
 	return damaged_chunk(reading, chunk_decode(reading->decoder, chunk, &reading->query));
 }
 
-/** Seek the first chunk at or after @wanted that is of the same window, kind and group. */
+/** Seek the first chunk at or after @wanted in the same minute, kind and group. */
 static bool seek_chunk(struct reading *reading, const struct chunk_key *wanted,
 		       struct chunk_key *ret_found)
 {
@@ -164,11 +164,11 @@ static bool seek_chunk(struct reading *reading, const struct chunk_key *wanted,
 	if (found.size != KEY_CHUNK_BYTES)
 		return false;
 	*ret_found = key_read_chunk(found.at);
-	return ret_found->window == wanted->window && ret_found->kind == wanted->kind &&
+	return ret_found->minute == wanted->minute && ret_found->kind == wanted->kind &&
 	       ret_found->group == wanted->group;
 }
 
-/** The first selected series of @group after @series; false if there is none. */
+/** Find the first selected series of @group after @series. False if there is none. */
 static bool next_series(const struct selected_group *group, uint32_t series, uint32_t *ret_next)
 {
 	uint32_t low = 0, high = group->selected_count;
@@ -188,8 +188,8 @@ static bool next_series(const struct selected_group *group, uint32_t series, uin
 }
 
 /**
- * The rows of one run (sequence) of a group's chunks in a window: from chunk to chunk that has a
- * selected series. Chunks end with last_series, so the first at or after (…, series) has it if any.
+ * Read a group's chunks of one sequence in a minute, those with a selected series. Keys end with the
+ * chunk's last series, so the first key at or after (…, series) is the only chunk that can have it.
  */
 static int read_rows(struct reading *reading, const struct selected_group *group,
 		     struct chunk_key at)
@@ -199,16 +199,16 @@ static int read_rows(struct reading *reading, const struct selected_group *group
 
 	wanted.last_series = group->series[0];
 	while (rc == 0 && seek_chunk(reading, &wanted, &found) && found.sequence == at.sequence) {
-		rc = decode_chunk(reading, at.window);
+		rc = decode_chunk(reading, at.minute);
 		if (!next_series(group, found.last_series, &wanted.last_series))
 			break;
 	}
 	return rc;
 }
 
-/** A run's accelerator chunk, which stands for all of its rows: they come as the first series'. */
-static int read_accelerator(struct reading *reading, const struct selected_group *group,
-			    struct chunk_key at)
+/** Read the rollup of the chunks of one sequence. Its rows come as the first series'. -ENOENT: none. */
+static int read_rollup(struct reading *reading, const struct selected_group *group,
+		       struct chunk_key at)
 {
 	const uint32_t *wanted = reading->query.wanted;
 	struct chunk_key found;
@@ -216,36 +216,35 @@ static int read_accelerator(struct reading *reading, const struct selected_group
 
 	reading->query.number = wanted[group->series[0]];
 	reading->query.wanted = NULL;
-	at.kind = reading->accelerator;
+	at.kind = reading->rollup;
 	at.last_series = 0;
 	if (!seek_chunk(reading, &at, &found) || found.sequence != at.sequence)
 		rc = -ENOENT;
 	else
-		rc = decode_chunk(reading, at.window);
+		rc = decode_chunk(reading, at.minute);
 	reading->query.wanted = wanted;
 	return rc;
 }
 
-static bool window_is_whole(const struct reading *reading, uint32_t window)
+static bool minute_is_whole(const struct reading *reading, uint32_t minute)
 {
-	uint64_t start_ns = reading->partition->start_ns + window * WINDOW_NS;
+	uint64_t start_ns = reading->partition->start_ns + minute * MINUTE_NS;
 
-	return reading->range.from_ns <= start_ns && start_ns + WINDOW_NS <= reading->range.to_ns;
+	return reading->range.from_ns <= start_ns && start_ns + MINUTE_NS <= reading->range.to_ns;
 }
 
-/** All runs of a group in a window. */
-static int read_group(struct reading *reading, uint32_t window, uint32_t number)
+/** Read all chunks of a group in a minute. */
+static int read_group(struct reading *reading, uint32_t minute, uint32_t number)
 {
 	const struct selected_group *group = &reading->selected->groups[number];
-	struct chunk_key wanted = { .window = window, .kind = CHUNK_ROWS, .group = group->group };
-	bool accelerate =
-		reading->joined[number] && reading->accelerator != CHUNK_ROWS &&
-		(reading->accelerator == CHUNK_TOTALS || window_is_whole(reading, window));
+	struct chunk_key wanted = { .minute = minute, .kind = CHUNK_ROWS, .group = group->group };
+	bool use_rollup = reading->joined[number] && reading->rollup != CHUNK_ROWS &&
+			  (reading->rollup == CHUNK_TOTALS || minute_is_whole(reading, minute));
 	struct chunk_key found;
 	int rc = 0;
 
 	while (rc == 0 && seek_chunk(reading, &wanted, &found)) {
-		rc = accelerate ? read_accelerator(reading, group, found) : -ENOENT;
+		rc = use_rollup ? read_rollup(reading, group, found) : -ENOENT;
 		if (rc == -ENOENT)
 			rc = read_rows(reading, group, found);
 		wanted.sequence = found.sequence + 1;
@@ -257,10 +256,10 @@ static int read_chunks(struct reading *reading)
 {
 	int rc = 0;
 
-	for (uint32_t window = reading->first_window; window <= reading->last_window && rc == 0;
-	     window++)
+	for (uint32_t minute = reading->first_minute; minute <= reading->last_minute && rc == 0;
+	     minute++)
 		for (uint32_t i = 0; i < reading->selected->group_count && rc == 0; i++)
-			rc = read_group(reading, window, i);
+			rc = read_group(reading, minute, i);
 	return rc ? rc : db_iterator_check(reading->chunks, reading->err);
 }
 
@@ -271,14 +270,14 @@ static int read_runs(struct reading *reading)
 	for (uint32_t i = 0; i < reading->runs.count && rc == 0; i++) {
 		const struct raw_run *run = reading->runs.runs[i];
 
-		aim_query(reading, run->window, run->rows.slot_ns);
+		set_query_range(reading, run->minute, run->rows.slot_ns);
 		rc = raw_rows_scan(&run->rows, &reading->query, &reading->scratch);
 	}
 	return damaged_chunk(reading, rc);
 }
 
 /** @range must overlap the partition. */
-static void aim_reading(struct reading *reading, struct time_range range)
+static void set_reading_range(struct reading *reading, struct time_range range)
 {
 	const struct partition *partition = reading->selected->partition;
 
@@ -288,8 +287,8 @@ static void aim_reading(struct reading *reading, struct time_range range)
 	if (range.to_ns > partition_end_ns(partition))
 		range.to_ns = partition_end_ns(partition);
 	reading->range = range;
-	reading->first_window = (uint32_t)((range.from_ns - partition->start_ns) / WINDOW_NS);
-	reading->last_window = (uint32_t)((range.to_ns - 1 - partition->start_ns) / WINDOW_NS);
+	reading->first_minute = (uint32_t)((range.from_ns - partition->start_ns) / MINUTE_NS);
+	reading->last_minute = (uint32_t)((range.to_ns - 1 - partition->start_ns) / MINUTE_NS);
 	reading->query.wanted = reading->selected->wanted;
 	reading->query.wanted_count = reading->selected->wanted_count;
 }
@@ -308,7 +307,7 @@ struct scanning {
 	struct error *err;
 };
 
-/** Pass rows on once their nodes are known to be in the forest. */
+/** Pass rows on after checking that their nodes are in the forest. */
 static int pass_rows(void *context, const struct store_rows *rows)
 {
 	const struct scanning *scanning = context;
@@ -318,10 +317,9 @@ static int pass_rows(void *context, const struct store_rows *rows)
 	for (uint32_t i = 0; i < rows->count; i++)
 		largest = rows->nodes[i] > largest ? rows->nodes[i] : largest;
 	if (largest >= scanning->node_count)
-		return error_set(
-			scanning->err, -EBADMSG,
-			"store: rows refer to stacks that are not there; restore the store "
-			"from a backup or move it away");
+		return error_set(scanning->err, -EBADMSG,
+				 "store: rows refer to missing stacks; restore the store from a "
+				 "backup, or move it away");
 	if (scanning->scanner->detail == SCAN_SUMS)
 		passed.series = 0;
 	return scanning->scanner->rows(scanning->scanner->context, &passed);
@@ -334,15 +332,15 @@ static int scan_partition(struct rocksdb_store *store, const struct selected_par
 	struct scanning scanning = { .scanner = scanner, .err = err };
 	_cleanup_(reading_deinit) struct reading reading = {
 		.selected = selected,
-		.accelerator = scanner->detail == SCAN_ROWS ? CHUNK_ROWS : CHUNK_SUMS,
-		.lanes = scanner->detail == SCAN_SERIES_SUMS ? scanner->groups : NULL,
+		.rollup = scanner->detail == SCAN_ROWS ? CHUNK_ROWS : CHUNK_SUMS,
+		.query_groups = scanner->detail == SCAN_SERIES_SUMS ? scanner->groups : NULL,
 		.join = scanner->detail == SCAN_SUMS || scanner->groups,
 		.query = { .detail = scanner->detail, .context = &scanning, .rows = pass_rows },
 		.err = err,
 	};
 
-	aim_reading(&reading, range);
-	int rc = fix_partition(&reading, store, true);
+	set_reading_range(&reading, range);
+	int rc = snapshot_partition(&reading, store, true);
 	if (rc < 0)
 		return rc == -ENOENT ? 0 : rc; // retention was faster
 	scanning.node_count = reading.view->forest.node_count;
@@ -395,7 +393,7 @@ static void count_slots(const struct counting *counting, const struct store_rows
 	}
 }
 
-/** Slots [first, end) of one interval, those of a counter at a time. */
+/** Add slots [first, end) of one interval, one count at a time. */
 static void count_interval(const struct counting *counting, const struct store_rows *rows,
 			   uint32_t number, uint64_t first, uint64_t end, int64_t *counts)
 {
@@ -453,8 +451,8 @@ static int count_partition(struct rocksdb_store *store, const struct selected_pa
 {
 	_cleanup_(reading_deinit) struct reading reading = {
 		.selected = selected,
-		.accelerator = CHUNK_TOTALS,
-		.lanes = counting->rows,
+		.rollup = CHUNK_TOTALS,
+		.query_groups = counting->rows,
 		.join = true,
 		.query = { .detail = SCAN_ROWS,
 			   .without_nodes = true,
@@ -463,8 +461,8 @@ static int count_partition(struct rocksdb_store *store, const struct selected_pa
 		.err = err,
 	};
 
-	aim_reading(&reading, range);
-	int rc = fix_partition(&reading, store, false);
+	set_reading_range(&reading, range);
+	int rc = snapshot_partition(&reading, store, false);
 	if (rc == 0)
 		rc = read_chunks(&reading);
 	if (rc == 0)

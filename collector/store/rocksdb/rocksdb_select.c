@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which series match, and which names and values they have: answered from the postings of each
-// partition in the range. One series may be in many partitions; its id joins them.
+// Selects series, and lists label names and values, from the postings of each partition in the range.
+// A series in several partitions has the same id in each.
 #include "collector/store/rocksdb/rocksdb_store.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 // ---- series -----------------------------------------------------------------------------------------
 
-/** A series of the selection while it is being made. Strings are positions in `strings`. */
+/** A series of the selection being made. Strings are numbers in `strings`. */
 struct found_series {
 	struct id128 id;
 	uint32_t type;
@@ -97,7 +97,7 @@ static int add_found(struct selecting *selecting, const struct postings *posting
 	return 0;
 }
 
-/** How many of @set are in each group; then each group's list of them. */
+/** List the series of @set by group. */
 static int list_groups(const struct postings *postings, const struct series_set *set,
 		       struct selected_partition *selected)
 {
@@ -158,7 +158,7 @@ static bool set_is_empty(const struct series_set *set)
 	return true;
 }
 
-/** What a question asks of each partition's postings. */
+/** The arguments of a selection. */
 struct match {
 	struct rocksdb_store *store;
 	const struct selector *selector;
@@ -166,7 +166,7 @@ struct match {
 	struct time_range range;
 };
 
-/** The series of @partition that match. Its lock is held. */
+/** Find the series of @partition that match. Its lock is held. */
 static int match_partition(const struct match *match, struct partition *partition,
 			   struct series_set *ret_set, struct error *err)
 {
@@ -200,7 +200,7 @@ static int select_partition(const struct match *match, struct selecting *selecti
 	return rc;
 }
 
-/** The strings move to the selection, which outlives the tables; labels point into them. */
+/** Move the strings to the selection; its labels point into them. */
 static int finish_selection(struct selecting *selecting, struct store_selection *result)
 {
 	struct rocksdb_selection *selection = selecting->selection;
@@ -247,7 +247,7 @@ void rocksdb_selection_free(struct store_selection *result)
 	free(selection->strings);
 	free(selection->pairs);
 	free(selection);
-	free(result->series); // labels' strings are the selection's
+	free(result->series); // its labels' strings are the selection's
 	free(result);
 }
 
@@ -304,7 +304,7 @@ int rocksdb_select(struct store *base, const struct selector *selector, const ch
 
 // ---- names and values -------------------------------------------------------------------------------
 
-/** Add to @strings the names (@name NULL) or the values of @name of the series in @set. */
+/** Add the label names (@name NULL), or the values of @name, of the series in @set to @strings. */
 static int add_names(const struct postings *postings, const struct series_set *set,
 		     const char *name, struct string_table *strings)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The embedded store's life: it opens its database, finds its partitions and the open windows that
-// the last process left behind, and closes.
+// Opens and closes the store: finds its partitions, and restores the open minutes and acknowledged
+// sequences of the last process.
 #include "collector/store/rocksdb/rocksdb_store.h"
 
 #include <errno.h>
@@ -11,17 +11,13 @@
 #include "base/clock.h"
 #include "base/array.h"
 #include "collector/store/rocksdb/key.h"
+#include "collector/store/rocksdb/rocksdb.h"
 
-enum {
-	// 2: rows may be intervals. A store of format 1 is one without; it becomes 2 when it is opened,
-	// so that a program that does not know intervals says so and does not find damage.
-	STORE_FORMAT = 2,
-	STORE_FORMAT_OLDEST = 1,
-};
+enum { STORE_FORMAT = 2 }; // docs/format.md; a store of another format is refused
 
 // ---- partitions -----------------------------------------------------------------------------------
 
-/** Where the partition that begins at @start_ns is or belongs. partitions_lock is held. */
+/** The index of the partition that begins at @start_ns, or where to insert it. partitions_lock is held. */
 static uint32_t position_of(const struct rocksdb_store *store, uint64_t start_ns)
 {
 	uint32_t low = 0, high = store->partition_count;
@@ -113,7 +109,7 @@ void rocksdb_remove_empty_partition(struct rocksdb_store *store, struct partitio
 {
 	pthread_mutex_lock(&partition->lock);
 	pthread_mutex_lock(&store->partitions_lock);
-	// What was saved has the root at least.
+	// A saved partition has at least the root.
 	if (!partition->summary.nodes && !atomic_load(&partition->pins)) {
 		partition->dropped = true;
 		remove_partition(store, partition);
@@ -153,7 +149,7 @@ void partition_list_deinit(struct partition_list *list)
 
 // ---- opening --------------------------------------------------------------------------------------
 
-/** The number under @name; 0 with *ret_found false if there is none. */
+/** Read the number under @name; *ret_found is false if there is none. */
 static int read_number(struct rocksdb_store *store, const char *name, uint64_t *ret_number,
 		       bool *ret_found, struct error *err)
 {
@@ -191,7 +187,7 @@ static int write_format(struct rocksdb_store *store, struct error *err)
 	return db_write(store->db, batch, true, err);
 }
 
-/** A new store takes the options; an old one must agree with them. */
+/** Write the format of a new store, or check that of an existing one. */
 static int check_format(struct rocksdb_store *store, const char *path, uint64_t asked_ns,
 			struct error *err)
 {
@@ -207,30 +203,30 @@ static int check_format(struct rocksdb_store *store, const char *path, uint64_t 
 		return rc;
 	if (!found)
 		return write_format(store, err);
-	if (format < STORE_FORMAT_OLDEST || format > STORE_FORMAT)
+	if (format != STORE_FORMAT)
 		return error_set(
 			err, -EBADMSG,
-			"store %s: its format is %llu and this program reads formats %d to %d; use "
-			"the program that wrote it or choose another directory",
-			path, (unsigned long long)format, STORE_FORMAT_OLDEST, STORE_FORMAT);
+			"store %s: its format is %llu, %s than this program's %d; use the "
+			"cairn-collector that wrote it, or choose another directory with --data",
+			path, (unsigned long long)format, format > STORE_FORMAT ? "newer" : "older",
+			STORE_FORMAT);
 	if (asked_ns && asked_ns != partition_ns)
-		return error_set(
-			err, -EINVAL,
-			"store %s: it was made with partitions of %llu s; ask for these or "
-			"choose another directory",
-			path, (unsigned long long)(partition_ns / NS_PER_SECOND));
+		return error_set(err, -EINVAL,
+				 "store %s: its partitions are %llu s long; ask for the same, or "
+				 "choose another directory with --data",
+				 path, (unsigned long long)(partition_ns / NS_PER_SECOND));
 	store->partition_ns = partition_ns;
-	return format == STORE_FORMAT ? 0 : write_format(store, err);
+	return 0;
 }
 
 static int damaged(struct error *err, const char *what)
 {
 	return error_set(err, -EBADMSG,
-			 "store: %s is damaged; restore the store from a backup or move it away",
+			 "store: %s is damaged; restore the store from a backup, or move it away",
 			 what);
 }
 
-/** The first record of each partition is its summary; the next partition is one seek away. */
+/** Each partition's first record is its summary: one seek per partition. */
 static int find_partitions(struct rocksdb_store *store, struct error *err)
 {
 	struct key from = key_of_partition(0), to = key_of_partition(UINT64_MAX);
@@ -275,7 +271,7 @@ static int restore_run(struct rocksdb_store *store, struct bytes key, struct byt
 		return damaged(err, "a run of open rows");
 	if (rc == 0) {
 		run->sequence = key_number(at + 10, 8);
-		rc = head_prepare(&partition->head, run->window);
+		rc = head_prepare(&partition->head, run->minute);
 		if (rc == 0)
 			head_add(&partition->head, run);
 		raw_run_unref(run);
@@ -283,7 +279,7 @@ static int restore_run(struct rocksdb_store *store, struct bytes key, struct byt
 	return rc ? error_set(err, rc, "store: out of memory") : 0;
 }
 
-/** What was acknowledged and not yet closed when the last process ended. */
+/** Restore the open minutes: rows that the last process acknowledged and did not close. */
 static int restore_heads(struct rocksdb_store *store, struct error *err)
 {
 	struct key from = key_of_partition(0), to = key_of_partition(UINT64_MAX);
@@ -341,7 +337,7 @@ static void rocksdb_store_close(struct store *base)
 {
 	struct rocksdb_store *store = rocksdb_store_of(base);
 
-	// Open windows are not closed here: they are in the database, and are found at the next start.
+	// Open minutes stay open: they are in the database, and are restored at the next start.
 	for (uint32_t i = 0; i < store->partition_count; i++)
 		partition_unref(store->partitions[i]);
 	free(store->partitions);
@@ -395,7 +391,7 @@ static void rocksdb_read_stats(struct store *base, struct store_stats *ret_stats
 		.rows_late_dropped = counters->rows_late,
 		.rows_future_dropped = counters->rows_future,
 		.rows_series_dropped = counters->rows_series,
-		.stacks_refused = counters->stacks_refused,
+		.stacks_dropped = counters->stacks_dropped,
 		.chunk_bytes = counters->chunk_bytes,
 		.chunk_rows = counters->chunk_rows,
 	};
@@ -443,16 +439,17 @@ static struct rocksdb_store *store_new(const struct store_options *options)
 
 static int check_options(const struct store_options *options, struct error *err)
 {
-	enum { WINDOWS_MAX = 7 * 24 * 60, MEMORY_MIN = 32 << 20 };
+	enum { PARTITION_MINUTES_MAX = 7 * 24 * 60, MEMORY_MIN = 32 << 20 };
 
-	if (options->partition_ns % WINDOW_NS || options->partition_ns > WINDOWS_MAX * WINDOW_NS)
+	if (options->partition_ns % MINUTE_NS ||
+	    options->partition_ns > PARTITION_MINUTES_MAX * MINUTE_NS)
 		return error_set(err, -EINVAL, "partition: must be whole minutes, at most a week");
 	if (options->memory_bytes && options->memory_bytes < MEMORY_MIN)
 		return error_set(err, -EINVAL, "memory: must be 32 MiB or more");
 	return 0;
 }
 
-int store_open_rocksdb(const struct store_options *options, struct store **ret_store,
+int rocksdb_store_open(const struct store_options *options, struct store **ret_store,
 		       struct error *err)
 {
 	int rc = check_options(options, err);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The embedded store: what its files share.
+// What the store's files share.
 //
-//   rocksdb_store.c     open, close, statistics
-//   rocksdb_append.c    a batch to runs of rows in dense ids
-//   rocksdb_commit.c    waiting batches to one synced write
-//   rocksdb_select.c    label matchers to series, names, values
-//   rocksdb_scan.c      chunks and open windows to rows and activity
-//   rocksdb_close.c     an open window to chunks
-//   rocksdb_maintain.c  which windows are due, retention, memory
+//   rocksdb_store.c     opens, closes, reads statistics
+//   rocksdb_append.c    turns a batch into runs of rows
+//   rocksdb_commit.c    writes and syncs the runs of waiting batches together
+//   rocksdb_select.c    selects series; lists label names and values
+//   rocksdb_scan.c      reads rows and activity from chunks and open minutes
+//   rocksdb_close.c     turns an open minute's runs into chunks
+//   rocksdb_maintain.c  closes minutes that are due, drops old partitions, frees memory
 //
-// Locks, in the order in which they may be taken: maintain, resolve, partition->lock (two only by
-// who holds resolve), partitions_lock, commit_lock.
+// Order of locks: maintain_lock, resolve_lock, partition->lock (two of them only under resolve_lock),
+// partitions_lock, commit_lock.
 #pragma once
 
 #include <pthread.h>
@@ -23,23 +23,23 @@
 
 #define STORE_PARTITION_NS_DEFAULT (3600ULL * 1000000000ULL)
 #define STORE_MEMORY_BYTES_DEFAULT (512ULL << 20)
-#define STORE_FUTURE_NS_MAX        (3600ULL * 1000000000ULL) // clocks that far off are wrong
+#define STORE_FUTURE_NS_MAX        (3600ULL * 1000000000ULL) // a clock further ahead is wrong
 
 enum {
-	// Batches cover seconds. One that spreads over more is a mistake or an attack, as each
-	// partition costs a dictionary.
+	// Batches cover seconds, and each partition costs a dictionary: a batch over more partitions is a
+	// mistake or an attack.
 	BATCH_PARTITIONS_MAX = 8,
 	PARTITIONS_MAX = 64 << 10, // seven years of hours
 };
 
-/** What a batch became in one window, to be committed. */
+/** One batch's rows in one minute, to be committed. */
 struct commit_part {
 	struct partition *partition; // a reference and a pin
 	struct raw_run *run;
 	uint64_t oldest_ns, newest_ns;
 };
 
-/** A batch that waits for its commit; lives on the stack of who appends. */
+/** A batch that waits for its commit; on the appending thread's stack. */
 struct commit {
 	const struct store_batch_id *batch;
 	struct commit_part *parts;
@@ -54,7 +54,7 @@ struct commit {
 /** Totals since the store was opened. */
 struct store_counters {
 	atomic_ullong rows_appended, batches_appended, batches_duplicate;
-	atomic_ullong rows_late, rows_future, rows_series, stacks_refused;
+	atomic_ullong rows_late, rows_future, rows_series, stacks_dropped;
 	atomic_ullong chunk_bytes, chunk_rows;
 };
 
@@ -68,17 +68,17 @@ struct rocksdb_store {
 	struct partition **partitions; // by start, each a reference
 	uint32_t partition_count, partition_capacity;
 
-	pthread_mutex_t resolve_lock; // one batch at a time turns names into dense ids
+	pthread_mutex_t resolve_lock; // one batch at a time adds stacks and series
 
 	pthread_mutex_t commit_lock;
 	pthread_cond_t commit_done;
-	bool commit_busy;       // somebody writes, or has the database for himself
+	bool commit_busy;       // a leader writes, or rocksdb_commit_stop() was called
 	struct commit *waiting; // newest first
 	struct agent_table agents;
-	uint64_t sequence; // of the last commit
+	uint64_t sequence; // the last commit's
 
 	pthread_mutex_t maintain_lock;
-	struct chunk_encoder *encoder; // of who holds maintain_lock
+	struct chunk_encoder *encoder; // under maintain_lock
 };
 
 static inline struct rocksdb_store *rocksdb_store_of(struct store *store)
@@ -87,17 +87,17 @@ static inline struct rocksdb_store *rocksdb_store_of(struct store *store)
 }
 
 // rocksdb_store.c
-/** A reference to the partition that begins at @start_ns, or NULL. */
+/** A reference to the partition that begins at @start_ns, or NULL if there is none. */
 struct partition *rocksdb_find_partition(struct rocksdb_store *store, uint64_t start_ns);
 /**
- * As above, made if missing, with a pin: what is added to it stays in memory and it is not removed
- * as empty. NULL when out of memory or at PARTITIONS_MAX.
+ * As above, created if missing, and pinned: its dictionaries stay in memory, and it is not removed as
+ * empty. NULL when out of memory or at PARTITIONS_MAX.
  */
 struct partition *rocksdb_pin_partition(struct rocksdb_store *store, uint64_t start_ns);
-/** Gives up the pin and the reference; NULL is allowed. */
+/** Release the pin and the reference; NULL is allowed. */
 void rocksdb_unpin_partition(struct partition *partition);
 void rocksdb_remove_partition(struct rocksdb_store *store, struct partition *partition);
-/** Remove it if nothing was ever stored in it and nothing is about to be. */
+/** Remove the partition if it is empty and not pinned. */
 void rocksdb_remove_empty_partition(struct rocksdb_store *store, struct partition *partition);
 
 /** References to the partitions that overlap a range, oldest first. */
@@ -115,9 +115,9 @@ int rocksdb_append(struct store *store, const struct store_batch_id *batch,
 		   struct error *err);
 
 // rocksdb_commit.c
-/** Wait until @commit is on the disk, refused or a duplicate; returns its rc. */
+/** Wait until @commit is on disk, refused or a duplicate. Returns its rc. */
 int rocksdb_commit(struct rocksdb_store *store, struct commit *commit);
-/** Keep commits out, so that the caller alone writes; and let them in again. */
+/** Stop commits, so that the caller alone writes; and resume them. */
 void rocksdb_commit_stop(struct rocksdb_store *store);
 void rocksdb_commit_resume(struct rocksdb_store *store);
 
@@ -142,9 +142,9 @@ struct selected_partition {
 
 struct selected_group {
 	uint32_t group;
-	uint32_t series_count; // of the whole group, when it was selected
+	uint32_t series_count; // of the group at the time of the selection
 	uint32_t selected_count;
-	uint32_t *series; // those selected, ascending
+	uint32_t *series; // selected, ascending
 };
 
 struct rocksdb_selection {
@@ -164,10 +164,10 @@ int rocksdb_activity(struct store *store, const struct store_selection *selectio
 
 // rocksdb_close.c
 /**
- * Make chunks of what is in @window now; rows that come meanwhile stay open. maintain_lock is held.
- * Returns 0, also if there is nothing; -EBADMSG if the rows are damaged; -ENOMEM; -EIO; -ENOSPC.
+ * Turn the runs of @minute into chunks; rows that arrive meanwhile stay open. maintain_lock is held.
+ * Returns 0, also without runs; -EBADMSG if the rows are damaged; -ENOMEM; -EIO; -ENOSPC.
  */
-int rocksdb_close_window(struct rocksdb_store *store, struct partition *partition, uint32_t window,
+int rocksdb_close_minute(struct rocksdb_store *store, struct partition *partition, uint32_t minute,
 			 struct error *err);
 
 // rocksdb_maintain.c

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "collector/diagnose/diagnosis.h"
+#include "collector/store/rocksdb/rocksdb.h"
 
 #include "tests/unit/collector/store/store_fixture.h"
 
@@ -19,7 +20,7 @@ static inline void set_up(struct fixture *fixture)
 
 	directory_new(fixture->path);
 	const struct store_options options = { .path = fixture->path };
-	if (store_open_rocksdb(&options, &fixture->store, &err) < 0)
+	if (rocksdb_store_open(&options, &fixture->store, &err) < 0)
 		fail_msg("%s", err.text);
 	fixture->begin_ns = hour_ns(0);
 	fixture->sequence = 0;

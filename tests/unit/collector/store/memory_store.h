@@ -87,13 +87,6 @@ void memory_store_add(struct store *store, const struct memory_sample *sample)
 	store->samples[store->sample_count++] = *sample;
 }
 
-int store_open_rocksdb(const struct store_options *options, struct store **ret_store,
-		       struct error *err)
-{
-	(void)options, (void)ret_store;
-	return error_set(err, -ENOSYS, "this is the test's store");
-}
-
 int store_append(struct store *store, const struct store_batch_id *batch,
 		 const struct profile *profile, struct store_append_result *ret_result,
 		 struct error *err)

@@ -65,7 +65,7 @@ static const char *const model_selectors[] = {
 	"{service!~\"s.*\"}",
 };
 
-/** Ranges whose ends cut windows and partitions, and whole ones. */
+/** Ranges whose ends cut minutes and partitions, and whole ones. */
 static void expect_model_everywhere(struct model *model, struct store *store, uint64_t from_ns,
 				    uint64_t length_ns, const char *what)
 {

@@ -9,6 +9,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "collector/store/rocksdb/rocksdb.h"
+
 enum {
 	ROUNDS = 15,
 	AGENTS = 3,
@@ -63,7 +65,7 @@ static void *send_batches(void *argument)
 	return NULL;
 }
 
-/** Append until killed; windows are closed in between. */
+/** Append until killed; minutes are closed in between. */
 static void run_sender(const char *path, const uint64_t *acknowledged, int ack_pipe)
 {
 	struct store_options options = { .path = path };
@@ -71,7 +73,7 @@ static void run_sender(const char *path, const uint64_t *acknowledged, int ack_p
 	struct store *store;
 	pthread_t thread;
 
-	if (store_open_rocksdb(&options, &store, NULL) < 0)
+	if (rocksdb_store_open(&options, &store, NULL) < 0)
 		_exit(2);
 	for (uint64_t i = 0; i < AGENTS; i++) {
 		senders[i] = (struct sender){ store, i, acknowledged[i] + 1, ack_pipe };
@@ -125,7 +127,7 @@ static void run_checker(const char *path, const uint64_t *acknowledged)
 	struct dump dump;
 	uint64_t batches = 0;
 
-	if (store_open_rocksdb(&options, &store, &err) < 0) {
+	if (rocksdb_store_open(&options, &store, &err) < 0) {
 		fprintf(stderr, "%s\n", err.text);
 		_exit(2);
 	}
@@ -187,7 +189,7 @@ static void run_until_full(const char *path, int pipe)
 	struct error err = { 0 };
 
 	signal(SIGXFSZ, SIG_IGN);
-	if (store_open_rocksdb(&options, &store, NULL) < 0 || setrlimit(RLIMIT_FSIZE, &limit) < 0)
+	if (rocksdb_store_open(&options, &store, NULL) < 0 || setrlimit(RLIMIT_FSIZE, &limit) < 0)
 		_exit(2);
 	for (uint64_t sequence = 1;; sequence++) {
 		struct store_batch_id batch = batch_of(0, sequence);

@@ -96,7 +96,7 @@ static struct rows *random_rows(const struct shape *shape)
 				     .value = random_value(shape) };
 		if (shape->more && row->series % 2)
 			row->more_slots =
-				random_below(shape->more + 1) % (WINDOW_SLOTS_MAX - row->slot);
+				random_below(shape->more + 1) % (MINUTE_SLOTS_MAX - row->slot);
 	}
 	return rows;
 }

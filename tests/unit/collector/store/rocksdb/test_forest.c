@@ -140,9 +140,9 @@ TEST(a_name_that_comes_late_is_a_record_too)
 	assert_int_equal(0, replay(forest, &mark, copy));
 	expect_stack(copy, node, "?");
 	location_of_name(named, "f", true);
-	assert_int_equal(0, forest_take_names(forest, named));
+	assert_int_equal(0, forest_copy_names(forest, named));
 	EXPECT_EQ(1, forest->renamed_count, "renamed");
-	assert_int_equal(0, forest_take_names(forest, named));
+	assert_int_equal(0, forest_copy_names(forest, named));
 	EXPECT_EQ(1, forest->renamed_count, "once");
 	assert_int_equal(0, replay(forest, &mark, copy));
 	expect_stack(copy, node, "f");
@@ -211,7 +211,7 @@ TEST(a_full_forest_counts_stacks_as_lost)
 	assert_int_equal(0, forest_add_stack(forest, profile, stack, &node));
 	assert_int_equal(0, forest_add_lost(forest, &lost));
 	EXPECT_EQ(lost, node, "node");
-	EXPECT_EQ(1, forest->stacks_refused, "counted");
+	EXPECT_EQ(1, forest->stacks_dropped, "counted");
 	profile_free(profile);
 	forest_free(forest);
 }
