@@ -114,7 +114,7 @@ static void take_stack(void *context, const struct stack_record *record)
 
 	// No room: the kernel side is to send it again when it is seen again.
 	if (stack_reader_take(&profiler->reader, record) < 0)
-		loader_forget_stack(profiler->loader, &record->body.hash);
+		loader_drop_stack(profiler->loader, &record->trace.hash);
 }
 
 static void take_process(void *context, const struct process_record *record)
@@ -131,7 +131,7 @@ static void take_wake(void *context, const struct wake_record *record)
 	struct profiler *profiler = context;
 
 	if (stack_reader_take_wake(&profiler->reader, record) < 0)
-		loader_forget_stack(profiler->loader, &record->joined);
+		loader_drop_stack(profiler->loader, &record->joined);
 }
 
 static void take_snapshot(void *context, const struct snapshot_record *record)
@@ -237,7 +237,7 @@ static void forget_stack(void *context, const struct stack_hash *hash)
 {
 	struct profiler *profiler = context;
 
-	loader_forget_stack(profiler->loader, hash);
+	loader_drop_stack(profiler->loader, hash);
 }
 
 static void mark_stack(void *context, const struct known_stack *stack)
@@ -543,7 +543,7 @@ static int open_lanes(struct profiler *profiler, const struct profiler_options *
 		.kallsyms = profiler->kallsyms,
 		.wakers = options->wakers,
 		.slot_ns = options->slot_ns,
-		.only_followed = options->pid != 0,
+		.only_targets = options->pid != 0,
 		.gpu_namer = &profiler->gpu_namer,
 		.labels = &options->labels,
 		.events = options->events,

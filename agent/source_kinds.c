@@ -18,7 +18,7 @@ static int open_switches(const struct source_setup *setup, void **ret_lane, stru
 	const struct switches_options options = {
 		.events = setup->events,
 		.slot_ns = setup->slot_ns,
-		.only_followed = setup->only_followed,
+		.only_targets = setup->only_targets,
 		.kallsyms = setup->kallsyms,
 	};
 	struct switches *switches;
@@ -75,7 +75,7 @@ static int open_wakers(const struct source_setup *setup, void **ret_lane, struct
 		.switches = sources_find(setup->sources, SOURCE_WALL),
 		.processes = setup->processes,
 		.kallsyms = setup->kallsyms,
-		.only_followed = setup->only_followed,
+		.only_targets = setup->only_targets,
 		.services = setup->wakers,
 	};
 	struct wakers *wakers;
@@ -142,7 +142,7 @@ static int open_gpu_calls(const struct source_setup *setup, void **ret_lane, str
 		.processes = setup->processes,
 		.namer = setup->gpu_namer,
 		.slot_ns = setup->slot_ns,
-		.only_followed = setup->only_followed,
+		.only_targets = setup->only_targets,
 		.kernel_period_ns = setup->kernel_period_ns,
 		.gpu_kernel_request = setup->gpu_kernel_request,
 		.labels = setup->labels,
@@ -188,7 +188,7 @@ static int open_page_faults(const struct source_setup *setup, void **ret_lane, s
 	const struct page_faults_options options = {
 		.events = setup->events,
 		.slot_ns = setup->slot_ns,
-		.only_followed = setup->only_followed,
+		.only_targets = setup->only_targets,
 	};
 	struct page_faults *faults;
 	int rc = page_faults_open(setup->loader, &options, &faults, err);

@@ -39,7 +39,7 @@ struct source_setup {
 	uint32_t bits;                   // that are opened: set by sources_open()
 	uint64_t slot_ns;
 	const char *wakers; // services whose wakers are told, with commas between; NULL: none
-	bool only_followed; // `cairn record -p`: only processes that are followed
+	bool only_targets;  // `cairn record -p`: only processes that are followed
 	const struct labels *labels; // --label; copied
 	struct event_log *events;    // of what works less well than it could; may be NULL
 	// For the governor.

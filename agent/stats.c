@@ -20,7 +20,7 @@ static const char *const sentences[] = {
 // Counters that tell of something lost. Times and frames do not.
 static const enum bpf_counter losses[] = {
 	COUNTER_COUNTS_FULL,         COUNTER_COUNTS_BUSY,       COUNTER_RING_FULL,
-	COUNTER_TARGETS_FULL,        COUNTER_SNAPSHOTS_DROPPED, COUNTER_KNOWN_STACKS_FULL,
+	COUNTER_TARGETS_FULL,        COUNTER_SNAPSHOTS_DROPPED, COUNTER_SENT_STACKS_FULL,
 	COUNTER_THREADS_DROPPED,     COUNTER_GPU_CALLS_NESTED,  COUNTER_GPU_MAPS_FULL,
 	COUNTER_GPU_CAPTURES_MISSED,
 };

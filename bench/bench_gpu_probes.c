@@ -198,7 +198,7 @@ static void open_programs(struct bench *bench)
 	};
 	const struct gpu_programs_options options = {
 		.slot_ns = 20 * NS_PER_MS,
-		.only_followed = true,
+		.only_targets = true,
 		.attach_type = probe_way_attach_type(bench->way),
 	};
 	struct error err = { 0 };

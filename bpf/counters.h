@@ -15,8 +15,8 @@
 	X(COUNTS_BUSY, "Counts dropped: counts map locked by the interrupted program. Use a "      \
 		       "lower --frequency.")                                                       \
 	X(STACKS_SENT, "Stack traces sent to the agent.")                                          \
-	X(KNOWN_STACKS_FULL, "Stack traces sent again on each sample: map of known stacks full. "  \
-			     "Use a lower --frequency if the agent's own CPU time rises.")         \
+	X(SENT_STACKS_FULL, "Stack traces sent again on each sample: map of known stacks full. "   \
+			    "Use a lower --frequency if the agent's own CPU time rises.")          \
 	X(RING_FULL, "Records dropped: ring buffer full. Give the agent more CPU or use a lower "  \
 		     "--frequency.")                                                               \
 	X(TARGETS_FULL, "Child processes not sampled: map of --pid's processes full. Profile a "   \

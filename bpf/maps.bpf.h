@@ -7,13 +7,13 @@
 #include "bpf/kernel.h"
 #include "bpf/sample.h"
 #include "bpf/shared_variables.h"
-#include "bpf/unwind/unwind_maps.h"
-#include "bpf/unwind/unwind_process.h"
+#include "bpf/unwind/map_limits.h"
+#include "bpf/unwind/process_layout.h"
 
 /* Set before load. */
-const volatile __u64 slot_ns = 20000000;   // length of a time slot
-const volatile bool only_cycles = false;   // ticks are of cycles: none on an idle CPU
-const volatile bool only_followed = false; // only processes in `followed`
+const volatile __u64 slot_ns = 20000000;  // length of a time slot
+const volatile bool only_cycles = false;  // ticks are of cycles: none on an idle CPU
+const volatile bool only_targets = false; // only processes in `target_pids`
 /* Parts of the unwinder, left out where a verifier refuses them. */
 const volatile bool unwind_by_tables = true; // else by frame pointers alone
 const volatile bool unwind_python = true;    // needs tables
@@ -68,10 +68,10 @@ struct {
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, KNOWN_STACKS_MAX);
+	__uint(max_entries, SENT_STACKS_MAX);
 	__type(key, struct stack_hash);
 	__type(value, __u32);
-} known_stacks SEC(".maps");
+} sent_stacks SEC(".maps");
 
 /* The process that was asked for and its later children, by tgid. Of no use, and small, otherwise. */
 struct {
@@ -79,7 +79,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
-} followed SEC(".maps");
+} target_pids SEC(".maps");
 
 /*
  * Unwind tables by number, each in an array of its own that has just the pages it needs. The agent

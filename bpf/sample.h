@@ -3,7 +3,7 @@
 #pragma once
 
 #include "bpf/unwind/stack.h"
-#include "bpf/unwind/unwind_table.h"
+#include "bpf/unwind/table_layout.h"
 
 #define THREAD_NAME_BYTES 16 // TASK_COMM_LEN
 
@@ -13,8 +13,8 @@ enum sample_kind {
 	SAMPLE_KIND_OFF_CPU = 2,     // nanoseconds blocked, by the stack that blocked
 	SAMPLE_KIND_SCHED_DELAY = 3, // nanoseconds runnable without a CPU, by the same stack
 	// Exact, without stacks: nanoseconds that threads of this name spent ...
-	SAMPLE_KIND_RUNNING = 4, // on a CPU
-	SAMPLE_KIND_WAITING = 5, // runnable without one
+	SAMPLE_KIND_RUNNING = 4,   // on a CPU
+	SAMPLE_KIND_RUN_QUEUE = 5, // runnable without one
 	SAMPLE_KIND_BLOCKED = 6,
 	SAMPLE_KIND_PAGE_FAULT = 7, // bytes that came into memory, by stack
 	// The agent's own: nanoseconds of CPU time that went into waiting for a GPU.
@@ -116,7 +116,7 @@ struct stack_record {
 	__u32 pad;
 	struct raw_frame leaf;                // that it was first seen with; tag 0: none
 	char process_name[THREAD_NAME_BYTES]; // comm of the main thread, should it be gone by then
-	struct stack_body body;
+	struct stack_trace trace;
 };
 
 _Static_assert(sizeof(struct stack_record) == 80, "header of a ring record");

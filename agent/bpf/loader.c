@@ -29,7 +29,7 @@ enum {
 	RING_BYTES_MIN_WAITS = 4 << 20,
 	RING_BYTES_MAX = 16 << 20,
 	RING_FREQUENCY_HZ = 100, // that all this is for
-	FOLLOWED_MAX = 16384,    // processes that `record -p` follows at a time
+	TARGETS_MAX = 16384,     // processes that `record -p` follows at a time
 	DRAIN_BATCH = 1024,      // counts per system call
 	RECORD_HEADER_BYTES = 8, // BPF_RINGBUF_HDR_SZ
 };
@@ -124,19 +124,19 @@ static void set_options(struct loader *loader, const struct loader_options *opti
 	bool raw_tracepoints = attempt->raw_tracepoints;
 
 	set_unwinder(programs, attempt->level);
-	programs->rodata->take_snapshots =
+	programs->rodata->send_snapshots =
 		options->snapshots && attempt->level < LOADER_LEVEL_FRAME_POINTER;
 	programs->rodata->slot_ns = options->slot_ns;
 	programs->rodata->only_cycles = options->cycles;
-	programs->rodata->only_followed = options->pid != 0;
+	programs->rodata->only_targets = options->pid != 0;
 	bpf_map__set_max_entries(programs->maps.tick_periods, loader->cpu_count);
-	programs->rodata->sample_log_room = sample_log_entries(loader->cpu_count);
+	programs->rodata->sample_log_capacity = sample_log_entries(loader->cpu_count);
 	bpf_map__set_max_entries(programs->maps.sample_log, sample_log_size(loader->cpu_count));
 	bpf_map__set_max_entries(programs->maps.records,
 				 options->ring_bytes ? options->ring_bytes
 						     : ring_bytes(loader->cpu_count, options));
 	if (options->pid)
-		bpf_map__set_max_entries(programs->maps.followed, FOLLOWED_MAX);
+		bpf_map__set_max_entries(programs->maps.target_pids, TARGETS_MAX);
 
 	bpf_program__set_autoload(programs->progs.process_exec, !raw_tracepoints);
 	bpf_program__set_autoload(programs->progs.process_fork, !raw_tracepoints);
@@ -281,8 +281,8 @@ static int follow(struct loader *loader, pid_t pid, struct error *err)
 {
 	uint32_t key = pid, yes = 1;
 
-	if (!pid ||
-	    !bpf_map_update_elem(bpf_map__fd(loader->programs->maps.followed), &key, &yes, BPF_ANY))
+	if (!pid || !bpf_map_update_elem(bpf_map__fd(loader->programs->maps.target_pids), &key,
+					 &yes, BPF_ANY))
 		return 0;
 	return error_errno(err, -errno, "process %d cannot be followed", (int)pid);
 }
@@ -298,8 +298,8 @@ static void hand_over(const struct record_handlers *handlers, const void *bytes,
 	if (kind == RECORD_PROCESS && size >= sizeof(struct process_record)) {
 		handlers->process(handlers->context, bytes);
 	} else if (kind == RECORD_STACK && size >= sizeof(*stack) &&
-		   stack->body.frame_count <= STACK_DEPTH_MAX &&
-		   size >= sizeof(*stack) + stack->body.frame_count * sizeof(struct raw_frame)) {
+		   stack->trace.frame_count <= STACK_DEPTH_MAX &&
+		   size >= sizeof(*stack) + stack->trace.frame_count * sizeof(struct raw_frame)) {
 		handlers->stack(handlers->context, stack);
 	} else if (kind == RECORD_WAKE && handlers->wake && size >= sizeof(struct wake_record)) {
 		handlers->wake(handlers->context, bytes);
@@ -391,7 +391,7 @@ void loader_close(struct loader *loader)
 
 // ---- records --------------------------------------------------------------------------------
 
-const char *loader_take_refusal(void)
+const char *loader_take_error(void)
 {
 	static char taken[sizeof(last_warning)];
 
@@ -451,10 +451,10 @@ int loader_read_records(struct loader *loader, const struct record_handlers *han
 					   : 0;
 }
 
-void loader_forget_stack(struct loader *loader, const struct stack_hash *hash)
+void loader_drop_stack(struct loader *loader, const struct stack_hash *hash)
 {
 	// -ENOENT when the kernel's map was full and it never knew it as sent: just as well.
-	bpf_map_delete_elem(bpf_map__fd(loader->programs->maps.known_stacks), hash);
+	bpf_map_delete_elem(bpf_map__fd(loader->programs->maps.sent_stacks), hash);
 }
 
 // ---- counts ---------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ const struct unwind_maps *loader_unwind_maps(const struct loader *loader);
  * Why the kernel refused what was loaded since this was called the last time, as libbpf says; "": it
  * said nothing. Once a loader was opened.
  */
-const char *loader_take_refusal(void);
+const char *loader_take_error(void);
 
 /**
  * Let programs that were opened, but not loaded yet, use the loader's maps for those of theirs that
@@ -96,7 +96,7 @@ int loader_read_records(struct loader *loader, const struct record_handlers *han
 			struct error *err);
 
 /** The agent no longer has this stack's body: the kernel side sends it when it is seen again. */
-void loader_forget_stack(struct loader *loader, const struct stack_hash *hash);
+void loader_drop_stack(struct loader *loader, const struct stack_hash *hash);
 
 /**
  * Let the kernel count in the other map from now on. On return no program counts in the old one

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "bpf/cpu/sample_log.h"
+#include "bpf/cpu/sample_log_layout.h"
 
 /** One of a loader; whose thread reads its counts. */
 struct sample_log {

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "bpf/unwind/unwind_maps.h"
-#include "bpf/unwind/unwind_process.h"
+#include "bpf/unwind/map_limits.h"
+#include "bpf/unwind/process_layout.h"
 
 /** Descriptors of the loader's; they stay its own. Any thread may use them. */
 struct unwind_maps {

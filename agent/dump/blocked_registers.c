@@ -10,7 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "bpf/process/thread_registers.h"
+#include "bpf/process/saved_registers.h"
 #include "thread_registers.skel.h"
 
 enum { READ_BYTES = 64 << 10, LIST_BYTES_MAX = 16 << 20 };

@@ -11,7 +11,7 @@
 #include "agent/publish/mapping_pages.h"
 #include "agent/unwind/unwind_table.h"
 #include "agent/unwind/unwind_table_cache.h"
-#include "bpf/unwind/unwind_table.h"
+#include "bpf/unwind/table_layout.h"
 
 enum live_file_state {
 	LIVE_FILE_UNBUILT,

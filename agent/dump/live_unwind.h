@@ -34,7 +34,7 @@ struct live_unwind_options {
 
 /** One thread's stack. */
 struct live_stack {
-	struct raw_frame *frames; // leaf first; addresses as in struct stack_body
+	struct raw_frame *frames; // leaf first; addresses as in struct stack_trace
 	uint32_t frame_count;
 	uint32_t frame_capacity;
 	enum stack_end end;

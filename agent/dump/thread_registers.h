@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "bpf/process/thread_registers.h"
-#include "bpf/unwind/unwind_table.h"
+#include "bpf/process/saved_registers.h"
+#include "bpf/unwind/table_layout.h"
 
 enum { SYSCALL_ARGUMENTS = 6 };
 

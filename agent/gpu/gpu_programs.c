@@ -55,9 +55,9 @@ static void set_options(struct gpu_bpf *programs, const struct loader *loader,
 
 	programs->rodata->unwind_by_tables = level < LOADER_LEVEL_FRAME_POINTER;
 	programs->rodata->unwind_python = level < LOADER_LEVEL_NO_PYTHON;
-	programs->rodata->take_snapshots = level < LOADER_LEVEL_FRAME_POINTER;
+	programs->rodata->send_snapshots = level < LOADER_LEVEL_FRAME_POINTER;
 	programs->rodata->slot_ns = options->slot_ns;
-	programs->rodata->only_followed = options->only_followed;
+	programs->rodata->only_targets = options->only_targets;
 	programs->rodata->gpu_keep_calls = options->keep_calls;
 	programs->data->gpu_stacks_per_second = GPU_STACKS_PER_SECOND;
 	bpf_object__for_each_program(program, programs->obj)

@@ -24,7 +24,7 @@ struct gpu_programs;
 
 struct gpu_programs_options {
 	uint64_t slot_ns;
-	bool only_followed;   // as the sampler: only processes that are followed
+	bool only_targets;    // as the sampler: only processes that are followed
 	uint32_t attach_type; // probe_way_attach_type(): how they will be attached
 	bool keep_calls;      // for tests: gpu_programs_last_call()
 };

@@ -60,7 +60,7 @@ static int open_programs(struct gpu_source *source, enum probe_way way, struct e
 {
 	const struct gpu_programs_options options = {
 		.slot_ns = source->options.slot_ns,
-		.only_followed = source->options.only_followed,
+		.only_targets = source->options.only_targets,
 		.attach_type = probe_way_attach_type(way),
 	};
 

@@ -27,7 +27,7 @@
 static const char *const run_by_agent[] = {
 	"unwind_snapshot",
 	"sweep_threads",
-	"take_sleepers",
+	"unwind_sleepers",
 	"list_thread_registers",
 };
 

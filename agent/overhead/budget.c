@@ -35,9 +35,9 @@ static const struct {
 } programs_of[] = {
 	{ "sample_on_cpu", offsetof(struct governor_reading, sampling) },
 	{ "switch_", offsetof(struct governor_reading, waits) },
-	{ "begin_child", offsetof(struct governor_reading, waits) },
+	{ "track_child", offsetof(struct governor_reading, waits) },
 	{ "end_thread", offsetof(struct governor_reading, waits) },
-	{ "thread_is_woken", offsetof(struct governor_reading, wakers) },
+	{ "thread_woken", offsetof(struct governor_reading, wakers) },
 	{ "woken_", offsetof(struct governor_reading, wakers) },
 	{ "page_fault", offsetof(struct governor_reading, faults) },
 	{ "fault", offsetof(struct governor_reading, faults) },

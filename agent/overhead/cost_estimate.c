@@ -24,8 +24,8 @@ static const struct {
 	{ "sample_on_cpu", COUNTER_SAMPLES_FILTERED, 500 },
 	{ "switch_threads", COUNTER_SWITCHES, SWITCH_NS },
 	{ "switch_threads", COUNTER_OFF_CPU_UNWOUND, UNWOUND_NS },
-	{ "thread_is_woken", COUNTER_WAKES, 200 },
-	{ "thread_is_woken", COUNTER_WAKES_UNWOUND, UNWOUND_NS },
+	{ "thread_woken", COUNTER_WAKES, 200 },
+	{ "thread_woken", COUNTER_WAKES_UNWOUND, UNWOUND_NS },
 	{ "fault_handled", COUNTER_FAULTS_SAMPLED, 6000 },
 };
 

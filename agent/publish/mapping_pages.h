@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process's executable mappings as the kernel's unwinder searches them (bpf/unwind/unwind_table.h): ranges
+// A process's executable mappings as the kernel's unwinder searches them (bpf/unwind/process_layout.h): ranges
 // with what to do there, collected in order, and then written page by page.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "agent/process/mapping.h"
 #include "agent/unwind/unwind_extent.h"
-#include "bpf/unwind/unwind_table.h"
+#include "bpf/unwind/process_layout.h"
 
 enum {
 	MAPPING_RANGES_MAX = MAPPING_PAGE_ENTRIES * MAPPING_PAGE_ENTRIES, // below one root

@@ -237,11 +237,11 @@ static void add_follow_marks(struct unwind_builder *builder, const struct unwind
 static int find_functions_to_follow(struct unwind_builder *builder, struct unwind_job *job,
 				    const struct elf *elf)
 {
-	int rc = followed_functions_expect(elf, &job->followed);
+	int rc = analyzed_functions_expect(elf, &job->followed);
 
 	if (rc)
 		return error_errno(&job->error, rc, "looking for V8's functions");
-	followed_functions_load(builder->cache, job->id, &job->followed);
+	analyzed_functions_load(builder->cache, job->id, &job->followed);
 	return 0;
 }
 
@@ -267,7 +267,7 @@ static int build(struct unwind_builder *builder, struct unwind_job *job,
 	if (rc)
 		return rc;
 	if (job->renews)
-		followed_functions_store(builder->cache, job->id, &job->followed);
+		analyzed_functions_store(builder->cache, job->id, &job->followed);
 	else
 		rc = find_functions_to_follow(builder, job, &elf);
 	return rc;

@@ -427,7 +427,7 @@ static void take_followed(struct unwind_tables *tables, struct file *file,
 	if (job->followed.count && !file->followed)
 		file->followed = analyzed_file_new(job->name);
 	for (uint32_t i = 0; i < job->followed.count && file->followed; i++)
-		followed_functions_add(&file->followed->all, &job->followed.functions[i]);
+		analyzed_functions_add(&file->followed->all, &job->followed.functions[i]);
 	if (lacks_descriptor(tables, file))
 		analyzed_file_keep_fd(file->followed, fcntl(job->fd, F_DUPFD_CLOEXEC, 3),
 				      &tables->followed);
@@ -502,7 +502,7 @@ void unwind_tables_follow(struct unwind_tables *tables, uint32_t item,
 	if (!file->followed)
 		file->followed = analyzed_file_new(base_name(executable->path));
 	if (file->followed)
-		followed_functions_add(&file->followed->all,
+		analyzed_functions_add(&file->followed->all,
 				       &(struct unwind_function){ offset, size });
 	if (lacks_descriptor(tables, file))
 		analyzed_file_keep_fd(file->followed, executable_open_file(executable),

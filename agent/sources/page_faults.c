@@ -32,7 +32,7 @@ static void set_unwinder(struct page_faults_bpf *programs, enum loader_level lev
 {
 	programs->rodata->unwind_by_tables = level < LOADER_LEVEL_FRAME_POINTER;
 	programs->rodata->unwind_python = level < LOADER_LEVEL_NO_PYTHON;
-	programs->rodata->take_snapshots = level < LOADER_LEVEL_FRAME_POINTER;
+	programs->rodata->send_snapshots = level < LOADER_LEVEL_FRAME_POINTER;
 }
 
 static int load(struct page_faults *faults, const struct loader *loader,
@@ -49,7 +49,7 @@ static int load(struct page_faults *faults, const struct loader *loader,
 		return rc;
 	set_unwinder(programs, loader_level(loader));
 	programs->rodata->slot_ns = options->slot_ns;
-	programs->rodata->only_followed = options->only_followed;
+	programs->rodata->only_targets = options->only_targets;
 	programs->rodata->page_bytes = sysconf(_SC_PAGESIZE);
 	programs->data->stacks_per_second = PAGE_FAULT_STACKS_PER_SECOND;
 	bpf_program__set_autoload(programs->progs.fault_of_user, faults->has_tracepoints);

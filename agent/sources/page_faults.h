@@ -19,7 +19,7 @@ struct page_faults;
 
 struct page_faults_options {
 	uint64_t slot_ns;
-	bool only_followed;       // as the sampler: only processes that are followed
+	bool only_targets;        // as the sampler: only processes that are followed
 	struct event_log *events; // may be NULL
 	bool no_tracepoints;      // for tests: begin with what is tried where there are none
 };

@@ -15,7 +15,7 @@
 struct sleepers {
 	struct sleepers_bpf *programs;
 	struct bpf_link *link;
-	uint64_t cut_stacks; // when the last pass began
+	uint64_t truncated_stacks; // when the last pass began
 	uint32_t pass;
 };
 
@@ -47,16 +47,16 @@ int sleepers_open(const struct loader *loader, const struct sleepers_options *op
 
 	if (!sleepers)
 		return error_set(err, -ENOMEM, "out of memory");
-	loader_take_refusal();
+	loader_take_error();
 	int rc = load(sleepers, loader, options);
 	if (!rc) {
 		sleepers->link =
-			bpf_program__attach_iter(sleepers->programs->progs.take_sleepers, NULL);
+			bpf_program__attach_iter(sleepers->programs->progs.unwind_sleepers, NULL);
 		rc = sleepers->link ? 0 : -errno;
 	}
 	if (rc) {
 		sleepers_close(sleepers);
-		return error_errno(err, rc, "the kernel said \"%.160s\"", loader_take_refusal());
+		return error_errno(err, rc, "the kernel said \"%.160s\"", loader_take_error());
 	}
 	*ret_sleepers = sleepers;
 	return 0;
@@ -71,18 +71,18 @@ void sleepers_close(struct sleepers *sleepers)
 	free(sleepers);
 }
 
-int sleepers_look(struct sleepers *sleepers, uint64_t cut_stacks)
+int sleepers_look(struct sleepers *sleepers, uint64_t truncated_stacks)
 {
 	struct sleepers_bpf *programs = sleepers->programs;
 	uint32_t pass = ++sleepers->pass, due = programs->bss->next_pass;
 	char nothing;
 
-	if (cut_stacks == sleepers->cut_stacks && (!due || pass < due))
+	if (truncated_stacks == sleepers->truncated_stacks && (!due || pass < due))
 		return 0;
 	_cleanup_close_ int fd = bpf_iter_create(bpf_link__fd(sleepers->link));
 	if (fd < 0)
 		return -errno;
-	sleepers->cut_stacks = cut_stacks;
+	sleepers->truncated_stacks = truncated_stacks;
 	programs->bss->pass = pass;
 	programs->bss->next_pass = 0;
 	programs->bss->pass_end_ns = clock_monotonic_ns() + SLEEPERS_PASS_NS;
@@ -96,6 +96,6 @@ int sleepers_look(struct sleepers *sleepers, uint64_t cut_stacks)
 
 void sleepers_read_run_time(const struct sleepers *sleepers, uint64_t *ret_ns, uint64_t *ret_count)
 {
-	loader_read_run_time_of(bpf_program__fd(sleepers->programs->progs.take_sleepers), ret_ns,
+	loader_read_run_time_of(bpf_program__fd(sleepers->programs->progs.unwind_sleepers), ret_ns,
 				ret_count);
 }

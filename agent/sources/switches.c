@@ -86,12 +86,12 @@ static int load(struct switches *switches, const struct loader *loader,
 	if (rc)
 		return rc;
 	programs->rodata->slot_ns = options->slot_ns;
-	programs->rodata->only_followed = options->only_followed;
+	programs->rodata->only_targets = options->only_targets;
 	programs->rodata->unwind_by_tables = switches->level < LOADER_LEVEL_FRAME_POINTER;
 	programs->rodata->unwind_python = switches->level < LOADER_LEVEL_NO_PYTHON;
-	programs->rodata->may_begin_at_switches = kernel_is_at_least(6, 4);
+	programs->rodata->can_track_at_switches = kernel_is_at_least(6, 4);
 	set_scheduler(programs, options->kallsyms);
-	bpf_program__set_autoload(programs->progs.begin_child, !switches->raw_tracepoints);
+	bpf_program__set_autoload(programs->progs.track_child, !switches->raw_tracepoints);
 	bpf_program__set_autoload(programs->progs.end_thread, !switches->raw_tracepoints);
 	bpf_program__set_autoload(programs->progs.switch_threads, !switches->raw_tracepoints);
 	bpf_program__set_autoload(programs->progs.switch_threads_raw, switches->raw_tracepoints);
@@ -119,9 +119,9 @@ static int load_any(struct switches *switches, const struct loader *loader,
 	switches->raw_tracepoints = options->raw_tracepoints;
 	switches->level = options->level > level ? options->level : level;
 	level = switches->level;
-	loader_take_refusal();
+	loader_take_error();
 	while ((rc = load(switches, loader, options)) < 0) {
-		snprintf(switches->refusal, sizeof(switches->refusal), "%s", loader_take_refusal());
+		snprintf(switches->refusal, sizeof(switches->refusal), "%s", loader_take_error());
 		if (!step_down(switches))
 			return rc;
 		switches_bpf__destroy(take(switches->programs));
@@ -142,7 +142,7 @@ static int attach(struct switches *switches)
 	struct bpf_program *attached[] = {
 		switches->raw_tracepoints ? programs->progs.switch_threads_raw
 					  : programs->progs.switch_threads,
-		switches->raw_tracepoints ? NULL : programs->progs.begin_child,
+		switches->raw_tracepoints ? NULL : programs->progs.track_child,
 		switches->raw_tracepoints ? NULL : programs->progs.end_thread,
 	};
 
@@ -168,11 +168,11 @@ static int begin(struct switches *switches, bool anew)
 	struct switches_bpf *programs = switches->programs;
 	int rc = 0;
 
-	programs->bss->begun_ns = clock_monotonic_ns();
+	programs->bss->tracking_since_ns = clock_monotonic_ns();
 	if (anew) {
-		programs->bss->begin_anew = true;
+		programs->bss->restart_tracking = true;
 		rc = switches_sweep(switches);
-		programs->bss->begin_anew = false;
+		programs->bss->restart_tracking = false;
 	}
 	if (!rc)
 		rc = attach(switches);
@@ -220,7 +220,7 @@ int switches_open(const struct loader *loader, const struct switches_options *op
 		switches_close(switches);
 		return rc;
 	}
-	if (!switches->programs->bss->delay_is_known)
+	if (!switches->programs->bss->has_run_delay)
 		event_warn(switches->events, "run queue",
 			   "latency after a wake-up counts as blocked time: the kernel lacks "
 			   "CONFIG_SCHED_INFO");
@@ -276,9 +276,9 @@ static int sweep(struct switches *switches)
 static int look_at_sleepers(struct switches *switches)
 {
 	switches->looked_ns = clock_monotonic_ns();
-	return switches->sleepers
-		       ? sleepers_look(switches->sleepers, switches->programs->bss->cut_stacks)
-		       : 0;
+	return switches->sleepers ? sleepers_look(switches->sleepers,
+						  switches->programs->bss->truncated_stacks)
+				  : 0;
 }
 
 void switches_tick(struct switches *switches, uint64_t now_ns)
@@ -306,7 +306,7 @@ enum loader_level switches_level(const struct switches *switches)
 
 void switches_set_step(struct switches *switches, uint32_t step)
 {
-	__atomic_store_n(&switches->programs->bss->least_shift, 2 * step, __ATOMIC_RELAXED);
+	__atomic_store_n(&switches->programs->bss->min_shift, 2 * step, __ATOMIC_RELAXED);
 }
 
 int switches_set_process(struct switches *switches, uint32_t pid, bool on)

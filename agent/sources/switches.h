@@ -15,7 +15,7 @@ struct switches;
 
 struct switches_options {
 	uint64_t slot_ns;
-	bool only_followed;              // as the sampler: only processes that are followed
+	bool only_targets;               // as the sampler: only processes that are followed
 	const struct kallsyms *kallsyms; // NULL: stacks begin in the scheduler
 	struct event_log *events;        // may be NULL
 	// For tests: begin with what is tried when kernels refuse better.

@@ -127,7 +127,7 @@ static int load(struct wakers *wakers, const struct loader *loader,
 	if (rc)
 		return rc;
 	programs->rodata->slot_ns = options->slot_ns;
-	programs->rodata->only_followed = options->only_followed;
+	programs->rodata->only_targets = options->only_targets;
 	programs->rodata->unwind_by_tables = wakers->level < LOADER_LEVEL_FRAME_POINTER;
 	programs->rodata->unwind_python = wakers->level < LOADER_LEVEL_NO_PYTHON;
 	wakers->no_interrupts = true;
@@ -147,9 +147,9 @@ static int load_any(struct wakers *wakers, const struct loader *loader,
 	int rc;
 
 	wakers->level = first;
-	loader_take_refusal();
+	loader_take_error();
 	while ((rc = load(wakers, loader, options)) < 0) {
-		snprintf(wakers->refusal, sizeof(wakers->refusal), "%s", loader_take_refusal());
+		snprintf(wakers->refusal, sizeof(wakers->refusal), "%s", loader_take_error());
 		if (wakers->level == LOADER_LEVEL_FRAME_POINTER)
 			return rc;
 		wakers->level++;
@@ -169,7 +169,7 @@ static int attach(struct wakers *wakers)
 {
 	const struct wakers_bpf *programs = wakers->programs;
 
-	wakers->links[0] = bpf_program__attach(programs->progs.thread_is_woken);
+	wakers->links[0] = bpf_program__attach(programs->progs.thread_woken);
 	if (wakers->links[0])
 		wakers->links[1] = bpf_program__attach(programs->progs.woken_thread_ends);
 	return wakers->links[1] ? 0 : -errno;
@@ -178,7 +178,7 @@ static int attach(struct wakers *wakers)
 static int open_all(struct wakers *wakers, const struct loader *loader,
 		    const struct wakers_options *options, struct error *err)
 {
-	if (!options->only_followed) {
+	if (!options->only_targets) {
 		wakers->services = strdup(options->services ? options->services : "");
 		if (!wakers->services)
 			return error_set(err, -ENOMEM, "out of memory");
@@ -188,7 +188,7 @@ static int open_all(struct wakers *wakers, const struct loader *loader,
 		return error_errno(err, rc,
 				   "following who wakes threads: the kernel said \"%.160s\"",
 				   wakers->refusal);
-	wakers->followed_max = bpf_map__max_entries(wakers->programs->maps.woken_processes);
+	wakers->followed_max = bpf_map__max_entries(wakers->programs->maps.woken_pids);
 	wakers->followed = calloc(wakers->followed_max, sizeof(*wakers->followed));
 	if (!wakers->followed)
 		return error_set(err, -ENOMEM, "out of memory");
@@ -268,7 +268,7 @@ static struct followed_process *find(struct wakers *wakers, uint32_t pid)
 // NULL: there is no room.
 static struct followed_process *add(struct wakers *wakers, uint32_t pid)
 {
-	int fd = bpf_map__fd(wakers->programs->maps.woken_processes);
+	int fd = bpf_map__fd(wakers->programs->maps.woken_pids);
 	uint32_t yes = 1, at = wakers->followed_count;
 
 	if (at == wakers->followed_max || bpf_map_update_elem(fd, &pid, &yes, BPF_ANY))
@@ -304,7 +304,7 @@ static void follow(void *context, const struct process *process)
 
 static void forget_gone(struct wakers *wakers)
 {
-	int fd = bpf_map__fd(wakers->programs->maps.woken_processes);
+	int fd = bpf_map__fd(wakers->programs->maps.woken_pids);
 	uint32_t kept = 0;
 
 	hash_table_clear(&wakers->by_pid);
@@ -339,7 +339,7 @@ enum loader_level wakers_level(const struct wakers *wakers)
 
 void wakers_read_run_time(const struct wakers *wakers, uint64_t *ret_ns, uint64_t *ret_count)
 {
-	const struct bpf_program *all[] = { wakers->programs->progs.thread_is_woken,
+	const struct bpf_program *all[] = { wakers->programs->progs.thread_woken,
 					    wakers->programs->progs.woken_thread_ends };
 
 	*ret_ns = *ret_count = 0;

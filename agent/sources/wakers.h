@@ -21,7 +21,7 @@ struct wakers_options {
 	const struct switches *switches; // outlives the wakers
 	const struct process_table *processes;
 	const struct kallsyms *kallsyms; // NULL: interrupts cannot be told from whom they interrupt
-	bool only_followed; // all processes that the sampler follows, whatever service they are
+	bool only_targets; // all processes that the sampler follows, whatever service they are
 	const char
 		*services; // else of these services' processes: names with commas between; copied
 	struct event_log *events; // may be NULL

@@ -6,16 +6,16 @@
 #include "base/clock.h"
 
 // Kernel addresses mean the same in every process.
-static bool is_kernel_stack(const struct stack_body *body)
+static bool is_kernel_stack(const struct stack_trace *trace)
 {
-	return !body->process.pid && !body->process.start_ns;
+	return !trace->process.pid && !trace->process.start_ns;
 }
 
 static const struct raw_frame *last_frame(const struct stack_record *record)
 {
-	const struct stack_body *body = &record->body;
+	const struct stack_trace *trace = &record->trace;
 
-	return body->frame_count ? &body->frames[body->frame_count - 1] : &record->leaf;
+	return trace->frame_count ? &trace->frames[trace->frame_count - 1] : &record->leaf;
 }
 
 // Where the unwinder stopped.
@@ -27,7 +27,7 @@ static uint64_t last_address(const struct stack_record *record)
 // Where it knew of no code; 0: that is not why it stopped.
 static uint64_t missing_address(const struct stack_record *record)
 {
-	return record->body.end == STACK_END_NO_MAPPING ? last_address(record) : 0;
+	return record->trace.end == STACK_END_NO_MAPPING ? last_address(record) : 0;
 }
 
 // Some code is written without unwind information: what its instructions say is found out then.
@@ -37,7 +37,7 @@ static void follow_code(struct stack_reader *reader, struct process *process,
 	struct code_address code;
 	struct symbol symbol;
 
-	if (record->body.end != STACK_END_NO_TABLE ||
+	if (record->trace.end != STACK_END_NO_TABLE ||
 	    process_find_code(reader->frames.processes, process, last_address(record), &code))
 		return;
 	int rc = executable_find_symbol(reader->executables, code.executable, code.offset, &symbol);
@@ -56,7 +56,7 @@ static void learn_code(struct stack_reader *reader, struct process *process,
 {
 	const struct raw_frame *last = last_frame(record);
 
-	if (record->body.end == STACK_END_NO_FRAME_POINTER && last->tag == FRAME_TAG_JIT)
+	if (record->trace.end == STACK_END_NO_FRAME_POINTER && last->tag == FRAME_TAG_JIT)
 		process_unwind_learn(reader->unwinds, process, last->address, true);
 	else if (record->leaf.tag == FRAME_TAG_JIT)
 		process_unwind_learn(reader->unwinds, process, record->leaf.address, false);
@@ -65,8 +65,8 @@ static void learn_code(struct stack_reader *reader, struct process *process,
 static struct process *prepare_process(struct stack_reader *reader,
 				       const struct stack_record *record)
 {
-	struct process *process = process_table_get(reader->frames.processes, &record->body.process,
-						    record->process_name);
+	struct process *process = process_table_get(reader->frames.processes,
+						    &record->trace.process, record->process_name);
 
 	if (!process)
 		return NULL;
@@ -109,19 +109,19 @@ static void note_unnamed(struct stack_reader *reader, const struct stack_hash *h
 
 int stack_reader_take(struct stack_reader *reader, const struct stack_record *record)
 {
-	const struct stack_body *body = &record->body;
-	enum stack_end end = (enum stack_end)body->end;
+	const struct stack_trace *trace = &record->trace;
+	enum stack_end end = (enum stack_end)trace->end;
 	struct process *process = NULL;
 	uint32_t count = 0;
 	int rc = 0;
 
-	if (!is_kernel_stack(body)) {
+	if (!is_kernel_stack(trace)) {
 		process = prepare_process(reader, record);
 		if (!process)
 			return -ENOMEM;
 	}
-	while (count < body->frame_count && !rc) {
-		rc = frame_locate_caller(&reader->frames, process, &body->frames[count],
+	while (count < trace->frame_count && !rc) {
+		rc = frame_locate_caller(&reader->frames, process, &trace->frames[count],
 					 &reader->locations[count], &end);
 		if (!rc)
 			count++;
@@ -129,8 +129,8 @@ int stack_reader_take(struct stack_reader *reader, const struct stack_record *re
 	if (rc && rc != -ENOENT)
 		return rc;
 	if (process)
-		note_unnamed(reader, &body->hash, &body->process, reader->locations, count);
-	return stack_table_add(reader->stacks, &body->hash, reader->locations, count, end,
+		note_unnamed(reader, &trace->hash, &trace->process, reader->locations, count);
+	return stack_table_add(reader->stacks, &trace->hash, reader->locations, count, end,
 			       clock_monotonic_ns());
 }
 

@@ -13,7 +13,7 @@
 struct stack_table;
 
 enum {
-	STACKS_MAX = KNOWN_STACKS_MAX,
+	STACKS_MAX = SENT_STACKS_MAX,
 	STACKS_COMFORT = STACKS_MAX / 4 * 3, // more than this, and the least recently used go
 };
 #define STACK_IDLE_NS (10 * 60 * NS_PER_SECOND)

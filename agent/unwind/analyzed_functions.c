@@ -21,7 +21,7 @@ static bool overlap(const struct unwind_function *a, const struct unwind_functio
 								: a->offset - b->offset < b->size);
 }
 
-bool followed_functions_add(struct analyzed_functions *functions,
+bool analyzed_functions_add(struct analyzed_functions *functions,
 			    const struct unwind_function *function)
 {
 	for (uint32_t i = 0; i < functions->count; i++)
@@ -52,7 +52,7 @@ static bool widen(void *context, const char *name, const Elf64_Sym *symbol)
 	return true;
 }
 
-int followed_functions_expect(const struct elf *elf, struct analyzed_functions *functions)
+int analyzed_functions_expect(const struct elf *elf, struct analyzed_functions *functions)
 {
 	_cleanup_(elf_symbols_deinit) struct elf_symbols symbols = { 0 };
 	struct extent extent = { .start = UINT64_MAX };
@@ -70,7 +70,7 @@ int followed_functions_expect(const struct elf *elf, struct analyzed_functions *
 	    extent.limit - extent.start > CODE_ANALYSIS_BYTES_MAX / 2 || !load ||
 	    extent.limit - load->p_vaddr > load->p_filesz)
 		return 0;
-	followed_functions_add(functions, &(struct unwind_function){
+	analyzed_functions_add(functions, &(struct unwind_function){
 						  .offset = elf_file_offset(load, extent.start),
 						  .size = extent.limit - extent.start,
 					  });
@@ -85,7 +85,7 @@ static void free_tablep(struct unwind_table **table)
 	unwind_table_free(*table);
 }
 
-void followed_functions_load(struct unwind_table_cache *cache, const char *id,
+void analyzed_functions_load(struct unwind_table_cache *cache, const char *id,
 			     struct analyzed_functions *functions)
 {
 	_cleanup_(free_tablep) struct unwind_table *kept = NULL;
@@ -96,11 +96,11 @@ void followed_functions_load(struct unwind_table_cache *cache, const char *id,
 		struct unwind_function function;
 
 		memcpy(&function, &kept->rules[i], sizeof(function));
-		followed_functions_add(functions, &function);
+		analyzed_functions_add(functions, &function);
 	}
 }
 
-void followed_functions_store(struct unwind_table_cache *cache, const char *id,
+void analyzed_functions_store(struct unwind_table_cache *cache, const char *id,
 			      const struct analyzed_functions *functions)
 {
 	struct unwind_rule rules[UNWIND_FUNCTIONS_MAX];

@@ -26,18 +26,18 @@ struct analyzed_functions {
 };
 
 /** Add one unless it is there. Returns false if it was, or there is no room. */
-bool followed_functions_add(struct analyzed_functions *functions,
+bool analyzed_functions_add(struct analyzed_functions *functions,
 			    const struct unwind_function *function);
 
 /**
  * Add what every program that runs the file will be in: the functions built into V8, 1.6 MB in Node,
  * if their names are in the file. Returns 0; -ENOMEM.
  */
-int followed_functions_expect(const struct elf *elf, struct analyzed_functions *functions);
+int analyzed_functions_expect(const struct elf *elf, struct analyzed_functions *functions);
 
 /** Add those of executable @id that were kept. @cache may be NULL. */
-void followed_functions_load(struct unwind_table_cache *cache, const char *id,
+void analyzed_functions_load(struct unwind_table_cache *cache, const char *id,
 			     struct analyzed_functions *functions);
 /** Keep them. What fails is learnt again by the next agent. @cache may be NULL. */
-void followed_functions_store(struct unwind_table_cache *cache, const char *id,
+void analyzed_functions_store(struct unwind_table_cache *cache, const char *id,
 			      const struct analyzed_functions *functions);

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "bpf/unwind/unwind_table.h"
+#include "bpf/unwind/table_layout.h"
 #include "agent/elf/byte_cursor.h"
 
 /* DWARF 5, table 7.9. */

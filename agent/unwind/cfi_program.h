@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "bpf/unwind/unwind_table.h"
+#include "bpf/unwind/table_layout.h"
 #include "agent/elf/byte_cursor.h"
 #include "agent/unwind/cfi_expression.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows packed to the words of a table (bpf/unwind/unwind_table.h).
+// Rows packed to the words of a table (bpf/unwind/table_layout.h).
 #pragma once
 
 #include "agent/unwind/unwind_rows.h"

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "bpf/unwind/unwind_table.h"
+#include "bpf/unwind/table_layout.h"
 
 enum {
 	UNWIND_RANGES_MAX = 2 << 20, // Chromium has 700,000

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "bpf/unwind/unwind_table.h"
+#include "bpf/unwind/table_layout.h"
 
 struct unwind_rules;
 

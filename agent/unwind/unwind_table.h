@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // One file's unwind table: what its call frame information says, compiled to the words that
-// bpf/unwind/unwind_table.h describes. The same for all processes that map the file. The file is hostile.
+// bpf/unwind/table_layout.h describes. The same for all processes that map the file. The file is hostile.
 #pragma once
 
 #include <stdint.h>
 
-#include "bpf/unwind/unwind_table.h"
+#include "bpf/unwind/table_layout.h"
 
 enum {
 	UNWIND_TABLE_ROWS_MAX = 8 << 20,                          // Chromium has 3 million

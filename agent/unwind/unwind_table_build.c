@@ -14,6 +14,7 @@
 #include "agent/unwind/unwind_pack.h"
 #include "agent/unwind/unwind_rows.h"
 #include "agent/unwind/unwind_synthesis.h"
+#include "bpf/unwind/process_layout.h"
 
 static void unwind_rows_freep(struct unwind_rows **rows)
 {

@@ -18,7 +18,7 @@ static const char file_magic[8] = "cairnUT";
 struct file_header {
 	char magic[8];
 	uint32_t version;
-	uint32_t layout;   // of words and rules, see bpf/unwind/unwind_table.h
+	uint32_t layout;   // of words and rules, see bpf/unwind/table_layout.h
 	uint64_t checksum; // of the header with 0 here, the rules and the words
 	uint64_t builder;
 	uint64_t marks_hash;

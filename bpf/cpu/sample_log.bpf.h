@@ -3,9 +3,9 @@
 #pragma once
 
 #include "bpf/add_count.bpf.h"
-#include "bpf/cpu/sample_log.h"
+#include "bpf/cpu/sample_log_layout.h"
 
-const volatile __u32 sample_log_room = 0; // of a half; set before load
+const volatile __u32 sample_log_capacity = 0; // of a half; set before load
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -31,9 +31,10 @@ static __always_inline bool write_sample(struct sample_log_end *end, __u32 gener
 		end->generation = generation;
 		end->count = 0;
 	}
-	if (end->count >= sample_log_room)
+	if (end->count >= sample_log_capacity)
 		return false;
-	at = sample_log_place(bpf_get_smp_processor_id(), generation, sample_log_room) + end->count;
+	at = sample_log_place(bpf_get_smp_processor_id(), generation, sample_log_capacity) +
+	     end->count;
 	sample = bpf_map_lookup_elem(&sample_log, &at);
 	if (!sample)
 		return false;

@@ -6,7 +6,7 @@
 #include "bpf/gpu/gpu_idle.bpf.h"
 #include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
-#include "bpf/process/process.bpf.h"
+#include "bpf/process/process_events.bpf.h"
 #include "bpf/cpu/sample_log.bpf.h"
 #include "bpf/stacks/sample_stack.bpf.h"
 #include "bpf/cpu/stolen_time.bpf.h"
@@ -153,7 +153,7 @@ int sample_on_cpu(struct bpf_perf_event_data *ctx)
 		return count(COUNTER_TICKS_IDLE);
 	if (!weight_ns)
 		return count(COUNTER_TICKS_LATE);
-	if (only_followed && !bpf_map_lookup_elem(&followed, &pid))
+	if (only_targets && !bpf_map_lookup_elem(&target_pids, &pid))
 		return count(COUNTER_SAMPLES_FILTERED);
 
 	weight_ns = round_weight(cpu, weight_ns);

@@ -50,7 +50,7 @@ static __always_inline __u32 choose_call(__u32 which)
 {
 	struct pace *pace = bpf_map_lookup_elem(&gpu_paces, &which);
 
-	return pace ? pace_choose(pace, gpu_stacks_per_second, COUNTER_GPU_CALLS_DROPPED) : 0;
+	return pace ? pace_sample(pace, gpu_stacks_per_second, COUNTER_GPU_CALLS_DROPPED) : 0;
 }
 
 /* Likewise of a launch that is captured: that is once, and its stack counts each time that the graph is launched. */
@@ -59,7 +59,7 @@ static __always_inline __u32 choose_captured(void)
 	__u32 which = GPU_PACE_CAPTURED;
 	struct pace *pace = bpf_map_lookup_elem(&gpu_paces, &which);
 
-	return pace ? pace_choose(pace, gpu_stacks_per_second * GPU_CAPTURED_MORE,
+	return pace ? pace_sample(pace, gpu_stacks_per_second * GPU_CAPTURED_MORE,
 				  COUNTER_GPU_CALLS_DROPPED)
 		    : 0;
 }
@@ -68,7 +68,7 @@ static __always_inline bool is_wanted(void)
 {
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
 
-	return !only_followed || bpf_map_lookup_elem(&followed, &pid);
+	return !only_targets || bpf_map_lookup_elem(&target_pids, &pid);
 }
 
 /* How often programs ran for each kind of call, entries and returns: what the probes cost. */

@@ -148,13 +148,13 @@ __attribute__((noinline)) int take_gpu_stack(__u32 number, __u64 now)
 	unwind->thread_pointer = thread_pointer_of(task);
 	note_pending_returns(unwind, task);
 	is_new = !unwind->process.mapping_page_count || unwind->process.tables_pending;
-	is_new = is_new && take_snapshots && work->may_hand_over;
+	is_new = is_new && send_snapshots && work->may_hand_over;
 	if (is_new)
 		snapshot_begin(&work->stack.snapshot, unwind);
 	begin_gpu_stack(work);
 	count(COUNTER_GPU_STACKS);
 	if (is_new && hand_over(&work->stack, now, task, &work->key, work->value))
 		return 1;
-	keep_user_stack(&work->stack.work, now, task->group_leader->comm, &work->key);
+	record_user_stack(&work->stack.work, now, task->group_leader->comm, &work->key);
 	return 0;
 }

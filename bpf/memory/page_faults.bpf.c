@@ -69,14 +69,14 @@ static __always_inline int fault_begins(__u64 address, bool is_copy)
 	if (!task->mm || address >= USER_ADDRESS_LIMIT ||
 	    (bpf_core_field_exists(faulting->pagefault_disabled) && faulting->pagefault_disabled))
 		return 0;
-	if (only_followed && !bpf_map_lookup_elem(&followed, &pid))
+	if (only_targets && !bpf_map_lookup_elem(&target_pids, &pid))
 		return 0;
 	pace = bpf_map_lookup_elem(&paces, &zero);
 	fault = bpf_task_storage_get(&faults, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!pace || !fault)
 		return count(COUNTER_FAULTS_DROPPED);
 	fault->page = address / page_bytes;
-	fault->weight = pace_choose(pace, stacks_per_second, COUNTER_FAULTS_DROPPED);
+	fault->weight = pace_sample(pace, stacks_per_second, COUNTER_FAULTS_DROPPED);
 	fault->is_copy = is_copy;
 	if (fault->weight) {
 		fault->before = read_rss(task);

@@ -3,7 +3,7 @@
 // For a thread that is blocked they are its registers; of one that runs they are some from before.
 
 #include "bpf/kernel.h"
-#include "bpf/process/thread_registers.h"
+#include "bpf/process/saved_registers.h"
 
 #include <bpf/bpf_tracing.h>
 

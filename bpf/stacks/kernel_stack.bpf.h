@@ -34,9 +34,9 @@ static long lay_out_kernel_frame(__u32 index, struct kernel_walk *walk)
 
 	if (at > KERNEL_DEPTH_MAX || index >= KERNEL_DEPTH_MAX)
 		return 1;
-	walk->work->record.body.frames[index].address = walk->addresses->at[at];
-	walk->work->record.body.frames[index].tag = FRAME_TAG_KERNEL;
-	walk->work->record.body.frames[index].detail = 0;
+	walk->work->record.trace.frames[index].address = walk->addresses->at[at];
+	walk->work->record.trace.frames[index].tag = FRAME_TAG_KERNEL;
+	walk->work->record.trace.frames[index].detail = 0;
 	return 0;
 }
 
@@ -44,10 +44,10 @@ static long lay_out_kernel_frame(__u32 index, struct kernel_walk *walk)
  * The stack of @leaf and its callers, of which @frame_count lie in @addresses from @first on: returns
  * its hash. Its body is sent if the agent does not have it.
  */
-static __always_inline struct stack_hash keep_kernel_stack(struct stack_work *work, __u64 now,
-							   struct kernel_addresses *addresses,
-							   __u64 leaf_address, __u32 first,
-							   __u32 frame_count, __u32 end)
+static __always_inline struct stack_hash record_kernel_stack(struct stack_work *work, __u64 now,
+							     struct kernel_addresses *addresses,
+							     __u64 leaf_address, __u32 first,
+							     __u32 frame_count, __u32 end)
 {
 	struct kernel_walk walk = { .addresses = addresses, .work = work, .first = first };
 	struct raw_frame leaf = { .address = leaf_address, .tag = FRAME_TAG_KERNEL };
@@ -57,10 +57,10 @@ static __always_inline struct stack_hash keep_kernel_stack(struct stack_work *wo
 	stack_hash_begin(&walk.hasher, &nobody);
 	bpf_loop(frame_count, hash_kernel_frame, &walk, 0);
 	hash = stack_hash_finish(&walk.hasher, frame_count, end);
-	if (stack_is_known(&hash))
+	if (stack_is_sent(&hash))
 		return hash;
 	bpf_loop(frame_count, lay_out_kernel_frame, &walk, 0);
-	work->record.body.process = nobody;
+	work->record.trace.process = nobody;
 	work->record.process_name[0] = 0;
 	send_stack(work, now, &leaf, frame_count, end, &hash);
 	return hash;

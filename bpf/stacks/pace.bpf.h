@@ -52,7 +52,7 @@ static __always_inline void pace_begin_epoch(struct pace *pace, __u32 stacks, __
 }
 
 /* How many events does this one stand for, itself among them? 0: its stack is not to be taken. */
-static __always_inline __u32 pace_choose(struct pace *pace, __u32 stacks,
+static __always_inline __u32 pace_sample(struct pace *pace, __u32 stacks,
 					 enum bpf_counter uncharged)
 {
 	__u32 weight;

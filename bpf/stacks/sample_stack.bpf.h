@@ -38,11 +38,11 @@ static __always_inline bool hand_over(struct sample_stack *stack, __u64 now,
 
 /*
  * The user's stack, of which the registers are in stack->work.unwind; they are ours to read only if
- * @is_known_code. Returns true if the sample needs no counting any more.
+ * @is_64_bit. Returns true if the sample needs no counting any more.
  */
 static __always_inline bool sample_user_stack(struct sample_stack *stack, __u64 now,
-					      struct task_struct *task, bool is_known_code,
-					      __u64 value, struct count_key *key)
+					      struct task_struct *task, bool is_64_bit, __u64 value,
+					      struct count_key *key)
 {
 	struct unwind *unwind = &stack->work.unwind;
 	bool is_new;
@@ -51,13 +51,13 @@ static __always_inline bool sample_user_stack(struct sample_stack *stack, __u64 
 	unwind->thread_pointer = thread_pointer_of(task);
 	note_pending_returns(unwind, task);
 	is_new = !unwind->process.mapping_page_count || unwind->process.tables_pending;
-	if (take_snapshots && is_new)
+	if (send_snapshots && is_new)
 		snapshot_begin(&stack->snapshot, unwind);
-	unwind_user_stack(&stack->work, is_known_code);
-	if (take_snapshots && is_new && hand_over(stack, now, task, key, value))
+	unwind_user_stack(&stack->work, is_64_bit);
+	if (send_snapshots && is_new && hand_over(stack, now, task, key, value))
 		return true;
 
-	keep_user_stack(&stack->work, now, task->group_leader->comm, key);
+	record_user_stack(&stack->work, now, task->group_leader->comm, key);
 	return false;
 }
 
@@ -71,10 +71,10 @@ static __always_inline void sample_kernel_stack(struct sample_stack *stack, __u6
 
 	count_many(COUNTER_KERNEL_FRAMES, depth);
 	key->kernel_leaf = depth ? addresses[0] : pc;
-	key->kernel =
-		keep_kernel_stack(&stack->work, now, &stack->kernel_addresses, key->kernel_leaf, 1,
-				  depth ? depth - 1 : 0,
-				  depth == KERNEL_DEPTH_MAX ? STACK_END_DEPTH : STACK_END_COMPLETE);
+	key->kernel = record_kernel_stack(&stack->work, now, &stack->kernel_addresses,
+					  key->kernel_leaf, 1, depth ? depth - 1 : 0,
+					  depth == KERNEL_DEPTH_MAX ? STACK_END_DEPTH
+								    : STACK_END_COMPLETE);
 }
 
 /*
@@ -86,15 +86,15 @@ static __always_inline bool sample_stack(struct sample_stack *stack, __u64 now,
 					 __u64 value, struct count_key *key)
 {
 	struct interrupted interrupted = interrupted_by_tick(ctx);
-	bool is_known_code;
+	bool is_64_bit;
 
 	if (!interrupted.user)
 		sample_kernel_stack(stack, now, ctx, interrupted.pc, key);
 	if (!task->mm || (task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)))
 		return false;
-	is_known_code = interrupted.user ? registers_of_tick(&stack->work.unwind, ctx)
-					 : registers_of_user(&stack->work.unwind, task);
-	return sample_user_stack(stack, now, task, is_known_code, value, key);
+	is_64_bit = interrupted.user ? registers_of_tick(&stack->work.unwind, ctx)
+				     : registers_of_user(&stack->work.unwind, task);
+	return sample_user_stack(stack, now, task, is_64_bit, value, key);
 }
 
 /*

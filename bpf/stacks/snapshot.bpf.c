@@ -68,6 +68,6 @@ int unwind_snapshot(void *ctx)
 	find_unwind_process(&snap->work.unwind, &key.process);
 	restore_registers(&snap->work.unwind, &snap->record);
 	unwind_user_stack(&snap->work, true);
-	keep_user_stack(&snap->work, bpf_ktime_get_ns(), snap->record.process_name, &key);
+	record_user_stack(&snap->work, bpf_ktime_get_ns(), snap->record.process_name, &key);
 	return add_count(&key, snap->record.count.value, snap->record.count.samples);
 }

@@ -8,7 +8,7 @@
 #include "bpf/stacks/unwind_memory.bpf.h"
 #include "bpf/wake.bpf.h"
 
-const volatile bool take_snapshots = false; // set before load
+const volatile bool send_snapshots = false; // set before load
 
 /* Per CPU: 17 KiB each, of a ring that holds 64 of them at least. */
 #define SNAPSHOTS_PER_SECOND 50

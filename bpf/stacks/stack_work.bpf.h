@@ -24,7 +24,7 @@ static __always_inline struct raw_frame *unwind_frame(struct unwind *unwind, __u
 	struct stack_work *work = (void *)unwind - offsetof(struct stack_work, unwind);
 
 	// Tells the verifier what the caller has checked already.
-	return at < STACK_DEPTH_MAX ? &work->record.body.frames[at] : NULL;
+	return at < STACK_DEPTH_MAX ? &work->record.trace.frames[at] : NULL;
 }
 
 /* Send the body in work->record if the agent does not have it. */
@@ -39,9 +39,9 @@ static __always_inline void send_stack(struct stack_work *work, __u64 now,
 	record->kind = RECORD_STACK;
 	record->pad = 0;
 	record->leaf = *leaf;
-	record->body.hash = *hash;
-	record->body.end = end;
-	record->body.frame_count = frame_count;
+	record->trace.hash = *hash;
+	record->trace.end = end;
+	record->trace.frame_count = frame_count;
 	// For the verifier: older kernels know no bound of what a bpf_loop() callback has written, nor that
 	// a copy of it on the stack is the same number as the one that is compared. No call may come between.
 	asm volatile("" : "+r"(frame_count));
@@ -54,13 +54,13 @@ static __always_inline void send_stack(struct stack_work *work, __u64 now,
 		return;
 	}
 	count(COUNTER_STACKS_SENT);
-	if (bpf_map_update_elem(&known_stacks, hash, &yes, BPF_ANY))
-		count(COUNTER_KNOWN_STACKS_FULL);
+	if (bpf_map_update_elem(&sent_stacks, hash, &yes, BPF_ANY))
+		count(COUNTER_SENT_STACKS_FULL);
 }
 
-static __always_inline bool stack_is_known(const struct stack_hash *hash)
+static __always_inline bool stack_is_sent(const struct stack_hash *hash)
 {
-	return bpf_map_lookup_elem(&known_stacks, hash) != NULL;
+	return bpf_map_lookup_elem(&sent_stacks, hash) != NULL;
 }
 
 /* bpf_loop() hands on a pointer to the stack, so that is where the pointer to the unwind lies. */
@@ -74,10 +74,10 @@ static long walk_unwind(__u32 index, struct unwind_walk *walk)
 }
 
 /* Is there anything to walk? The registers are set. */
-static __always_inline bool begin_user_stack(struct unwind *unwind, bool is_known_code)
+static __always_inline bool begin_user_stack(struct unwind *unwind, bool is_64_bit)
 {
 	unwind_begin(unwind);
-	if (!is_known_code)
+	if (!is_64_bit)
 		unwind->end = STACK_END_COMPAT;
 	else if (!unwind->pc)
 		unwind->end = STACK_END_NO_REGISTERS;
@@ -95,14 +95,14 @@ static __always_inline void end_user_stack(struct unwind *unwind)
  * Leaves the stack in work->unwind, with the reason why it ended. A global function: it is verified once,
  * not again for each way that leads to it.
  */
-__attribute__((noinline)) int unwind_user_stack(struct stack_work *work, bool is_known_code)
+__attribute__((noinline)) int unwind_user_stack(struct stack_work *work, bool is_64_bit)
 {
 	struct unwind_walk walk = {};
 
 	if (!work)
 		return 0;
 	walk.unwind = &work->unwind;
-	if (begin_user_stack(&work->unwind, is_known_code))
+	if (begin_user_stack(&work->unwind, is_64_bit))
 		bpf_loop(UNWIND_STEPS_MAX, walk_unwind, &walk, 0);
 	end_user_stack(&work->unwind);
 	return 0;
@@ -112,17 +112,17 @@ __attribute__((noinline)) int unwind_user_stack(struct stack_work *work, bool is
  * Make the unwound stack a part of @key, and send its body if the agent does not have it.
  * @process_name is the kernel's comm of the main thread.
  */
-static __always_inline void keep_user_stack(struct stack_work *work, __u64 now,
-					    const char *process_name, struct count_key *key)
+static __always_inline void record_user_stack(struct stack_work *work, __u64 now,
+					      const char *process_name, struct count_key *key)
 {
 	struct unwind *unwind = &work->unwind;
 
 	key->user_leaf = unwind->leaf;
 	key->user = stack_hash_finish_user(&unwind->hasher, &unwind->leaf, unwind->frame_count,
 					   unwind->end);
-	if (stack_is_known(&key->user))
+	if (stack_is_sent(&key->user))
 		return;
-	work->record.body.process = key->process;
+	work->record.trace.process = key->process;
 	bpf_probe_read_kernel_str(work->record.process_name, sizeof(work->record.process_name),
 				  process_name);
 	send_stack(work, now, &unwind->leaf, unwind->frame_count, unwind->end, &key->user);

@@ -3,7 +3,7 @@
 // read_user().
 #pragma once
 
-#include "bpf/process/known_process.bpf.h"
+#include "bpf/process/published_process.bpf.h"
 #include "bpf/maps.bpf.h"
 
 /* What builds of interpreters look like, by number; 0 is none. */
@@ -18,10 +18,10 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, KNOWN_RULES_PAGES);
+	__uint(max_entries, RULE_CACHE_PAGES);
 	__type(key, __u32);
-	__type(value, struct known_rules_page);
-} known_rules SEC(".maps");
+	__type(value, struct rule_cache_page);
+} rule_cache SEC(".maps");
 
 static __always_inline const struct mapping_page *unwind_mapping_page(const struct unwind *unwind,
 								      __u32 page)
@@ -50,13 +50,13 @@ static __always_inline const struct unwind_rule *unwind_rule_at(__u32 rule)
 	return bpf_map_lookup_elem(&unwind_rules, &rule);
 }
 
-static __always_inline struct known_rule *unwind_known_rule(__u64 address)
+static __always_inline struct cached_rule *unwind_cached_rule(__u64 address)
 {
-	__u32 place = known_rule_place(address), page = place % KNOWN_RULES_PAGES;
-	struct known_rules_page *rules = bpf_map_lookup_elem(&known_rules, &page);
+	__u32 place = rule_cache_index(address), page = place % RULE_CACHE_PAGES;
+	struct rule_cache_page *rules = bpf_map_lookup_elem(&rule_cache, &page);
 
-	place >>= 16 - KNOWN_RULES_PAGE_BITS;
-	return rules ? &rules->rules[place & ((1 << KNOWN_RULES_PAGE_BITS) - 1)] : NULL;
+	place >>= 16 - RULE_CACHE_PAGE_BITS;
+	return rules ? &rules->rules[place & ((1 << RULE_CACHE_PAGE_BITS) - 1)] : NULL;
 }
 
 static __always_inline const struct python_offsets *python_offsets_at(__u32 runtime)
@@ -68,7 +68,7 @@ static __always_inline const struct python_offsets *python_offsets_at(__u32 runt
 static __always_inline void find_unwind_process(struct unwind *unwind,
 						const struct process_key *key)
 {
-	const struct process_unwind *process = find_known_process(key);
+	const struct process_unwind *process = find_published_process(key);
 
 	unwind->process.key = *key;
 	unwind->process.mapping_page_count = 0;

@@ -99,7 +99,7 @@ static __always_inline long read_user(void *to, __u32 size, __u64 address)
 static __always_inline bool sleeps_with_cut_stack(struct task_struct *task, struct thread *thread)
 {
 	return thread->wait.weight && thread->time.left_as == THREAD_BLOCKED && !task->on_cpu &&
-	       is_asleep(task) && place_of_wait(&thread->wait)->memo.is_cut;
+	       is_asleep(task) && site_of_wait(&thread->wait)->memo.is_cut;
 }
 
 static __always_inline void is_due_in(__u32 number)
@@ -140,18 +140,18 @@ static __always_inline void key_of_sleeper(struct task_struct *task, struct coun
 static __always_inline bool take_sleepers_stack(struct sleeper *sleeper, struct task_struct *task)
 {
 	struct unwind *unwind = &sleeper->work.unwind;
-	bool is_known_code;
+	bool is_64_bit;
 
 	key_of_sleeper(task, &sleeper->key);
 	find_unwind_process(unwind, &sleeper->key.process);
 	unwind->thread_pointer = thread_pointer_of(task);
 	note_pending_returns(unwind, task);
-	is_known_code = registers_of_user(unwind, task);
+	is_64_bit = registers_of_user(unwind, task);
 	reading_tid = task->pid;
 	read_stack(sleeper, task, unwind->registers[REGISTER_SP]);
-	unwind_user_stack(&sleeper->work, is_known_code);
-	keep_user_stack(&sleeper->work, bpf_ktime_get_ns(), task->group_leader->comm,
-			&sleeper->key);
+	unwind_user_stack(&sleeper->work, is_64_bit);
+	record_user_stack(&sleeper->work, bpf_ktime_get_ns(), task->group_leader->comm,
+			  &sleeper->key);
 	return unwind->end == STACK_END_COMPLETE || unwind->end == STACK_END_DEPTH;
 }
 
@@ -160,13 +160,13 @@ static __always_inline void keep_sleepers_stack(struct task_struct *task, struct
 						const struct count_key *key, __u64 since_ns,
 						bool is_whole)
 {
-	struct wait_place *place;
+	struct wait_site *place;
 
 	if (!wait_lock(&thread->wait))
 		return;
 	if (*(volatile __u64 *)&thread->time.since_ns == since_ns &&
 	    sleeps_with_cut_stack(task, thread)) {
-		place = place_of_wait(&thread->wait);
+		place = site_of_wait(&thread->wait);
 		wait_flush(place);
 		memo_forget(&place->memo);
 		place->memo.is_cut = !is_whole;
@@ -201,7 +201,7 @@ static __always_inline void look_at(struct task_struct *task, struct thread *thr
 }
 
 SEC("iter.s/task")
-int take_sleepers(struct bpf_iter__task *ctx)
+int unwind_sleepers(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct thread *thread;

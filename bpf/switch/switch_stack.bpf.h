@@ -78,8 +78,8 @@ static __always_inline void keep_kernel_part(struct switch_stack *stack, __u64 n
 	}
 	stack->taken.kernel_leaf = stack->kernel.at[first];
 	stack->taken.kernel =
-		keep_kernel_stack(&stack->work, now, &stack->kernel, stack->taken.kernel_leaf,
-				  first + 1, depth - first - 1, end);
+		record_kernel_stack(&stack->work, now, &stack->kernel, stack->taken.kernel_leaf,
+				    first + 1, depth - first - 1, end);
 }
 
 struct {
@@ -160,7 +160,7 @@ static long walk_and_note(__u32 index, struct noted_walk *walk)
 #define MEMO_NS 20000000000ULL
 
 /* How many were taken so far that are cut: for the agent, which has them taken again. */
-__u64 cut_stacks = 0;
+__u64 truncated_stacks = 0;
 
 /* Remember where the stack was taken. With Python frames the same native stack has many. */
 static __always_inline void note_place(struct stack_cache *memo, struct switch_place *place,
@@ -170,7 +170,7 @@ static __always_inline void note_place(struct stack_cache *memo, struct switch_p
 
 	memo->until_ns = 0;
 	memo->is_cut = !is_whole;
-	cut_stacks += memo->is_cut;
+	truncated_stacks += memo->is_cut;
 	if (!place->call || !read_place(place, MEMO_WORDS))
 		return;
 	if (has_python) {
@@ -192,20 +192,20 @@ static __always_inline void take_user_part(struct switch_stack *stack, struct st
 {
 	struct unwind *unwind = &stack->work.unwind;
 	struct noted_walk walk = { .unwind = unwind, .memo = memo, .sp = stack->place.sp };
-	bool is_known_code;
+	bool is_64_bit;
 
 	memo_forget(memo);
 	find_unwind_process(unwind, &stack->taken.process);
 	unwind->thread_pointer = thread_pointer_of(task);
 	note_pending_returns(unwind, task);
-	is_known_code = registers_of_user(unwind, task);
-	if (begin_user_stack(unwind, is_known_code))
+	is_64_bit = registers_of_user(unwind, task);
+	if (begin_user_stack(unwind, is_64_bit))
 		bpf_loop(UNWIND_STEPS_MAX, walk_and_note, &walk, 0);
 	end_user_stack(unwind);
-	keep_user_stack(&stack->work, now, task->group_leader->comm, &stack->taken);
+	record_user_stack(&stack->work, now, task->group_leader->comm, &stack->taken);
 	note_place(memo, &stack->place, unwind, walk.has_python, now);
 	// Bodies that the ring had no room for are sent when the stack is taken again.
-	if (!stack_is_known(&stack->taken.user) || !stack_is_known(&stack->taken.kernel))
+	if (!stack_is_sent(&stack->taken.user) || !stack_is_sent(&stack->taken.kernel))
 		memo->until_ns = 0;
 }
 

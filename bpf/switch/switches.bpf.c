@@ -46,7 +46,7 @@ struct {
 bool any_stackless = false;
 
 /* Set by the agent at any time: of the waits no more than one in 1 << this gets a stack. */
-__u32 least_shift = 0;
+__u32 min_shift = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -56,13 +56,13 @@ struct {
 } switch_cpus SEC(".maps");
 
 /* When the accounting began. Set by the agent. */
-__u64 begun_ns = 0;
+__u64 tracking_since_ns = 0;
 
 /* Set by the agent for a sweep before it attaches the others: nothing is known of what was before. */
-bool begin_anew = false;
+bool restart_tracking = false;
 
 /* Told to the agent by the first sweep. */
-bool delay_is_known = false;
+bool has_run_delay = false;
 
 /* Nanoseconds that the scheduler counted @task to be runnable so far; 0 where it does not count. */
 static __always_inline __u64 run_delay_of(struct task_struct *task)
@@ -74,14 +74,14 @@ static __always_inline bool is_asked_for(struct task_struct *task)
 {
 	__u32 pid = task->tgid;
 
-	return pid && (!only_followed || bpf_map_lookup_elem(&followed, &pid));
+	return pid && (!only_targets || bpf_map_lookup_elem(&target_pids, &pid));
 }
 
 /* ---- totals ----------------------------------------------------------------------------------- */
 
 static const __u32 kind_of_state[THREAD_STATES] = {
 	[THREAD_RUNNING] = SAMPLE_KIND_RUNNING,
-	[THREAD_WAITING] = SAMPLE_KIND_WAITING,
+	[THREAD_RUN_QUEUE] = SAMPLE_KIND_RUN_QUEUE,
 	[THREAD_BLOCKED] = SAMPLE_KIND_BLOCKED,
 };
 
@@ -147,21 +147,21 @@ static __always_inline void begin_thread(struct task_struct *task, __u64 since_n
 /* Threads that are younger than the accounting are accounted from their start on. */
 static __always_inline void begin_late(struct task_struct *task)
 {
-	if (task->start_time > begun_ns)
+	if (task->start_time > tracking_since_ns)
 		begin_thread(task, task->start_time, 0);
 	else
 		begin_thread(task, bpf_ktime_get_ns(), run_delay_of(task));
 }
 
 /* Since Linux 6.4 memory of task storage comes from lists that need no allocator. Set before load. */
-const volatile bool may_begin_at_switches = false;
+const volatile bool can_track_at_switches = false;
 
 /*
  * Where the memory is had: at a switch it may not be, for the allocator may want to wake somebody, and
  * the run queue is locked. Arguments: struct task_struct *parent, struct task_struct *child.
  */
 SEC("tp_btf/sched_process_fork")
-int begin_child(__u64 *ctx)
+int track_child(__u64 *ctx)
 {
 	struct task_struct *child = (void *)ctx[1];
 
@@ -210,7 +210,7 @@ static __always_inline bool is_same_stack(const struct count_key *a, const struc
 
 /* Take the stack anew; what is pending for another one is counted. */
 static __always_inline bool unwind_wait(void *ctx, struct switch_cpu *cpu,
-					struct switch_stack *stack, struct wait_place *place,
+					struct switch_stack *stack, struct wait_site *place,
 					__u64 now)
 {
 	bool is_same;
@@ -264,14 +264,14 @@ static __always_inline bool take_place(void *ctx, struct switch_cpu *cpu,
 				       struct switch_stack *stack, struct thread_wait *wait,
 				       int found, __u64 now)
 {
-	struct wait_place *place;
+	struct wait_site *place;
 	__u32 words;
 
 	if (found >= 0)
 		wait->place = (__u32)found;
 	else
-		wait->place = stack->place.call ? wait_replace(wait) : WAIT_PLACE_OTHER;
-	place = place_of_wait(wait);
+		wait->place = stack->place.call ? wait_replace(wait) : WAIT_SITE_OTHER;
+	place = site_of_wait(wait);
 	if (found >= 0) {
 		count(COUNTER_STACK_CACHE_HITS);
 		place->memo.uses++;
@@ -290,7 +290,7 @@ static __always_inline bool take_place(void *ctx, struct switch_cpu *cpu,
 static __always_inline void flush_waits(struct thread_wait *wait)
 {
 #pragma unroll
-	for (__u32 i = 0; i < WAIT_PLACES; i++)
+	for (__u32 i = 0; i < WAIT_SITES; i++)
 		wait_flush(&wait->places[i]);
 }
 
@@ -331,8 +331,8 @@ static __always_inline int choose_and_recall(void *ctx, struct switch_cpu *cpu,
 	wait->alike = wait_alike(&stack->place, thread->time.left_as);
 	recent_ns = *recent_of_wait(wait);
 	wait->weight = 1;
-	if ((is_looked_at || least_shift) &&
-	    !choose_wait(wait, is_looked_at ? &cpu->budget : NULL, recent_ns, least_shift))
+	if ((is_looked_at || min_shift) &&
+	    !choose_wait(wait, is_looked_at ? &cpu->budget : NULL, recent_ns, min_shift))
 		return -1;
 	found = recall_place(stack, task, wait, now);
 	if (are_many && !is_looked_at && (found < 0 || budget_is_for_all(&cpu->budget)))
@@ -370,7 +370,7 @@ static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct
 static __always_inline void end_wait(struct switch_cpu *cpu, struct thread_wait *wait,
 				     __u64 from_ns, const struct spell *spell, __u32 tid)
 {
-	__u64 ns = spell->ns[THREAD_BLOCKED] + spell->ns[THREAD_WAITING];
+	__u64 ns = spell->ns[THREAD_BLOCKED] + spell->ns[THREAD_RUN_QUEUE];
 	__u64 capped_ns = ns < WAIT_RECENT_NS_MAX ? ns : WAIT_RECENT_NS_MAX;
 	__u32 *recent_ns = recent_of_wait(wait);
 
@@ -378,9 +378,9 @@ static __always_inline void end_wait(struct switch_cpu *cpu, struct thread_wait 
 		return;
 	*recent_ns += (__u32)capped_ns / 4 - *recent_ns / 4;
 	if (wait->weight && from_ns < shared.gpu_idle_until_ns)
-		wait_charge_gpu_idle(place_of_wait(wait), spell, from_ns, wait->weight, tid);
+		wait_charge_gpu_idle(site_of_wait(wait), spell, from_ns, wait->weight, tid);
 	if (wait->weight)
-		budget_count(&cpu->budget, wait_charge(place_of_wait(wait), spell, from_ns,
+		budget_count(&cpu->budget, wait_charge(site_of_wait(wait), spell, from_ns,
 						       wait->weight, cpu->budget.span_shift));
 }
 
@@ -400,7 +400,7 @@ static __always_inline void add_spell(struct thread_time *time, struct spell spe
 	time->exec_ns = exec_ns;
 	time->swept_compared_ns = swept_ns - left_ns;
 	time->switched_ns[THREAD_RUNNING] += spell.ns[THREAD_RUNNING];
-	time->switched_ns[THREAD_WAITING] += spell.ns[THREAD_WAITING];
+	time->switched_ns[THREAD_RUN_QUEUE] += spell.ns[THREAD_RUN_QUEUE];
 	time->switched_ns[THREAD_BLOCKED] += spell.ns[THREAD_BLOCKED];
 }
 
@@ -425,7 +425,7 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 	count(COUNTER_SWITCHES);
 	thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	// At a burst of forks their lists may be empty for a moment.
-	if (!thread && may_begin_at_switches) {
+	if (!thread && can_track_at_switches) {
 		begin_late(task);
 		thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	}
@@ -441,7 +441,7 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 	time->delay_ns = delay_ns;
 	add_spell(time, spell, task->se.sum_exec_runtime);
 	// The tracepoint's own state is that of before a signal was noticed, on older kernels.
-	time->left_as = preempted || !task->__state ? THREAD_WAITING : THREAD_BLOCKED;
+	time->left_as = preempted || !task->__state ? THREAD_RUN_QUEUE : THREAD_BLOCKED;
 	thread->wake.asleep_ns = 0;
 	if (!wait_lock(&thread->wait)) {
 		thread->wait.weight = 0;
@@ -504,14 +504,14 @@ static __always_inline void sweep_time(struct task_struct *task, struct thread *
 		return;
 	time->delay_ns = delay_ns;
 	time->swept_ns[THREAD_RUNNING] += spell.ns[THREAD_RUNNING];
-	time->swept_ns[THREAD_WAITING] += spell.ns[THREAD_WAITING];
+	time->swept_ns[THREAD_RUN_QUEUE] += spell.ns[THREAD_RUN_QUEUE];
 	time->swept_ns[THREAD_BLOCKED] += spell.ns[THREAD_BLOCKED];
 	if (wait->weight) {
 		thread->wake.charged_ns += spell.ns[THREAD_BLOCKED] * wait->weight;
 		if (since_ns < shared.gpu_idle_until_ns)
-			wait_charge_gpu_idle(place_of_wait(wait), &spell, since_ns, wait->weight,
+			wait_charge_gpu_idle(site_of_wait(wait), &spell, since_ns, wait->weight,
 					     (__u32)task->pid | goes_on);
-		wait_charge(place_of_wait(wait), &spell, since_ns, wait->weight, goes_on);
+		wait_charge(site_of_wait(wait), &spell, since_ns, wait->weight, goes_on);
 	}
 }
 
@@ -552,7 +552,7 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 {
 	__u64 since_ns = *(volatile __u64 *)&thread->time.since_ns;
 	struct thread_wait *wait = &thread->wait;
-	struct wait_place *place = &wait->places[WAIT_PLACE_OTHER];
+	struct wait_site *place = &wait->places[WAIT_SITE_OTHER];
 	struct switch_stack *stack;
 	__u32 zero = 0;
 	long size;
@@ -570,14 +570,14 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 	wait_flush(place);
 	memo_forget(&place->memo);
 	place->memo.is_cut = 1;
-	cut_stacks++;
+	truncated_stacks++;
 	key_of_thread(task, &stack->taken);
 	size = bpf_get_task_stack(task, stack->kernel.at,
 				  KERNEL_DEPTH_MAX * sizeof(stack->kernel.at[0]), 0);
 	stack->kernel_depth = size > 0 ? (__u32)size / sizeof(stack->kernel.at[0]) : 0;
 	keep_kernel_part(stack, bpf_ktime_get_ns());
 	place->key = stack->taken;
-	wait->place = WAIT_PLACE_OTHER;
+	wait->place = WAIT_SITE_OTHER;
 	count(COUNTER_OFF_CPU_SWEPT);
 	// It may have switched meanwhile, and gone without the lock.
 	if (*(volatile __u64 *)&thread->time.since_ns == since_ns) {
@@ -614,14 +614,14 @@ int sweep_threads(struct bpf_iter__task *ctx)
 	struct thread *thread;
 	__u32 zero = 0;
 
-	delay_is_known = bpf_core_field_exists(task->sched_info.run_delay);
+	has_run_delay = bpf_core_field_exists(task->sched_info.run_delay);
 
 	if (!task || !is_asked_for(task) || task->exit_state)
 		return 0;
 	thread = bpf_task_storage_get(&threads, task, NULL, 0);
-	if (thread && begin_anew)
+	if (thread && restart_tracking)
 		forget_thread(thread);
-	if (!thread || begin_anew) {
+	if (!thread || restart_tracking) {
 		begin_late(task);
 		thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	}

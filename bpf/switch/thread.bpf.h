@@ -4,7 +4,7 @@
 #pragma once
 
 #include "bpf/switch/thread_time.h"
-#include "bpf/switch/thread_wait.bpf.h"
+#include "bpf/switch/wait_sites.bpf.h"
 
 /* An interval in which a thread was blocked. */
 struct blocked_time {
@@ -52,7 +52,7 @@ static __always_inline bool is_asleep(struct task_struct *task)
 }
 
 /* Volatile, for else the compiler leaves out what the verifier wants to see. */
-static __always_inline struct wait_place *place_of_wait(struct thread_wait *wait)
+static __always_inline struct wait_site *site_of_wait(struct thread_wait *wait)
 {
-	return &wait->places[*(volatile __u32 *)&wait->place & (WAIT_PLACES - 1)];
+	return &wait->places[*(volatile __u32 *)&wait->place & (WAIT_SITES - 1)];
 }

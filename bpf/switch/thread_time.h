@@ -11,7 +11,7 @@
 
 enum thread_state {
 	THREAD_RUNNING,
-	THREAD_WAITING, // runnable without a CPU
+	THREAD_RUN_QUEUE, // runnable without a CPU
 	THREAD_BLOCKED,
 	THREAD_STATES,
 };
@@ -20,7 +20,7 @@ enum thread_state {
 struct thread_time {
 	__u64 since_ns; // accounted up to here: who moves it on accounts what lies between
 	__u64 delay_ns; // of sched_info.run_delay, accounted
-	__u32 left_as;  // THREAD_WAITING or _BLOCKED: how it lost its CPU the last time
+	__u32 left_as;  // THREAD_RUN_QUEUE or _BLOCKED: how it lost its CPU the last time
 	__u32 pad;
 	__u64 exec_ns; // of sched_entity.sum_exec_runtime, accounted
 	// Up to here swept_ns[THREAD_RUNNING] has been compared with that; smaller: more was accounted.
@@ -54,10 +54,10 @@ static inline __attribute__((always_inline)) struct spell spell_of(__u64 since_n
 	elapsed_ns -= running_ns;
 	// Who was preempted waits all the time. Of who blocked, the scheduler's clock may be some
 	// nanoseconds ahead of ours.
-	if (left_as == THREAD_WAITING || delay_ns > elapsed_ns)
+	if (left_as == THREAD_RUN_QUEUE || delay_ns > elapsed_ns)
 		delay_ns = elapsed_ns;
 	spell.ns[THREAD_RUNNING] = running_ns;
-	spell.ns[THREAD_WAITING] = delay_ns;
+	spell.ns[THREAD_RUN_QUEUE] = delay_ns;
 	spell.ns[THREAD_BLOCKED] = elapsed_ns - delay_ns;
 	return spell;
 }
@@ -74,14 +74,14 @@ static inline __attribute__((always_inline)) __u64 spell_settle(struct spell *sp
 	__u64 taken_ns = ns_between(exec_ns, spell->ns[THREAD_RUNNING] + ahead_ns);
 	__u64 more_ns = ns_between(spell->ns[THREAD_RUNNING] + ahead_ns, exec_ns);
 	__u64 left_ns = ns_between(spell->ns[THREAD_RUNNING], taken_ns);
-	__u64 blocked_ns = spell->ns[THREAD_BLOCKED], waiting_ns = spell->ns[THREAD_WAITING];
+	__u64 blocked_ns = spell->ns[THREAD_BLOCKED], waiting_ns = spell->ns[THREAD_RUN_QUEUE];
 
 	taken_ns -= left_ns;
 	blocked_ns = more_ns < blocked_ns ? more_ns : blocked_ns;
 	more_ns -= blocked_ns;
 	waiting_ns = more_ns < waiting_ns ? more_ns : waiting_ns;
 	spell->ns[THREAD_RUNNING] += blocked_ns + waiting_ns - taken_ns;
-	spell->ns[THREAD_WAITING] += taken_ns - waiting_ns;
+	spell->ns[THREAD_RUN_QUEUE] += taken_ns - waiting_ns;
 	spell->ns[THREAD_BLOCKED] -= blocked_ns;
 	return left_ns;
 }

@@ -113,15 +113,15 @@ static __always_inline void send_wake(struct wake_record *record, __u64 now)
 	struct stack_hash joined = record->joined; // older kernels take keys from the stack only
 	__u32 yes = 1;
 
-	if (stack_is_known(&joined))
+	if (stack_is_sent(&joined))
 		return;
 	record->kind = RECORD_WAKE;
 	if (bpf_ringbuf_output(&records, record, sizeof(*record), wake_flags(now))) {
 		count(COUNTER_RING_FULL); // it is sent again when it is seen again
 		return;
 	}
-	if (bpf_map_update_elem(&known_stacks, &joined, &yes, BPF_ANY))
-		count(COUNTER_KNOWN_STACKS_FULL);
+	if (bpf_map_update_elem(&sent_stacks, &joined, &yes, BPF_ANY))
+		count(COUNTER_SENT_STACKS_FULL);
 }
 
 /* The waker is there: join it with the stack of @blocked. */

@@ -23,7 +23,7 @@ struct {
 	__uint(max_entries, WOKEN_PROCESSES_MAX);
 	__type(key, __u32);
 	__type(value, __u32);
-} woken_processes SEC(".maps");
+} woken_pids SEC(".maps");
 
 static __always_inline long read_user(void *to, __u32 size, __u64 address)
 {
@@ -57,8 +57,8 @@ static __always_inline bool is_asked_for(struct task_struct *task)
 {
 	__u32 pid = task->tgid;
 
-	return only_followed ? bpf_map_lookup_elem(&followed, &pid) != NULL
-			     : bpf_map_lookup_elem(&woken_processes, &pid) != NULL;
+	return only_targets ? bpf_map_lookup_elem(&target_pids, &pid) != NULL
+			    : bpf_map_lookup_elem(&woken_pids, &pid) != NULL;
 }
 
 /* ---- waits ------------------------------------------------------------------------------------- */
@@ -189,7 +189,7 @@ static __always_inline void end_of_wait(struct thread *thread, __u64 now, struct
 static __attribute__((noinline)) bool weigh_wake(struct task_struct *task, struct thread *thread,
 						 struct waker_cpu *cpu, __u64 now)
 {
-	struct wait_place *waits = place_of_wait(&thread->wait);
+	struct wait_site *waits = site_of_wait(&thread->wait);
 	struct blocked_time *time = &cpu->time;
 	int shift;
 
@@ -209,7 +209,7 @@ static __attribute__((noinline)) bool weigh_wake(struct task_struct *task, struc
 static __attribute__((noinline)) int tell_wake(struct task_struct *task, struct thread *thread,
 					       struct waker_cpu *cpu)
 {
-	struct wait_place *waits = place_of_wait(&thread->wait);
+	struct wait_site *waits = site_of_wait(&thread->wait);
 	struct wake_record *record = &cpu->record;
 	struct blocked_time *time = &cpu->time;
 
@@ -232,7 +232,7 @@ static __always_inline void end_wait(void *ctx, struct task_struct *task, struct
 		return;
 	take_kernel_addresses(ctx, stack);
 	take_waker(&cpu->record, &cpu->memo, now);
-	join_stacks(&cpu->record, &place_of_wait(&thread->wait)->key, now);
+	join_stacks(&cpu->record, &site_of_wait(&thread->wait)->key, now);
 	budget_spend_ns(&cpu->budget, bpf_ktime_get_ns() - now);
 	count(COUNTER_WAKES_UNWOUND);
 	tell_wake(task, thread, cpu);
@@ -240,7 +240,7 @@ static __always_inline void end_wait(void *ctx, struct task_struct *task, struct
 
 /* In the waker, before the thread is put on a queue: it does not run meanwhile. */
 SEC("tp_btf/sched_waking")
-int thread_is_woken(__u64 *ctx)
+int thread_woken(__u64 *ctx)
 {
 	struct task_struct *task = (void *)ctx[0];
 	struct thread *thread;

@@ -15,7 +15,7 @@
 #define KERNEL_DEPTH_MAX 127 // kernel.perf_event_max_stack's default
 
 /* Stacks whose bodies both sides remember. */
-#define KNOWN_STACKS_MAX 65536
+#define SENT_STACKS_MAX 65536
 
 /* What an entry of a stack's body is. */
 enum frame_tag {
@@ -55,7 +55,7 @@ struct stack_hash {
  * leaf's address is a part of the count's key, so that a hot loop with many addresses has one
  * body. frames[0] is the leaf's caller.
  */
-struct stack_body {
+struct stack_trace {
 	struct stack_hash hash;
 	struct process_key process; // zero for kernel stacks
 	__u32 end;                  // enum stack_end
@@ -66,4 +66,4 @@ struct stack_body {
 _Static_assert(STACK_DEPTH_MAX >= 256, "whole stacks of deep programs");
 _Static_assert(sizeof(struct raw_frame) == 16, "one block of the stack's hash");
 _Static_assert(sizeof(struct process_key) == 16, "no padding: it is a part of a map's key");
-_Static_assert(sizeof(struct stack_body) == 40, "header of a ring record");
+_Static_assert(sizeof(struct stack_trace) == 40, "header of a ring record");

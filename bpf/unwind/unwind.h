@@ -9,7 +9,7 @@
 
 #include "bpf/unwind/stack.h"
 #include "bpf/unwind/stack_hash.h"
-#include "bpf/unwind/unwind_process.h"
+#include "bpf/unwind/process_layout.h"
 
 #define UNWIND_INLINE static inline __attribute__((always_inline))
 /*
@@ -117,7 +117,7 @@ static void *unwind_table(__u32 table);
 static const struct table_page *unwind_table_page(void *table, __u32 page);
 static const struct unwind_rule *unwind_rule_at(__u32 rule);
 /* Where the rule of a code address is remembered once it was found, or NULL. */
-static struct known_rule *unwind_known_rule(__u64 address);
+static struct cached_rule *unwind_cached_rule(__u64 address);
 /* What an interpreter's build looks like, or NULL. */
 static const struct python_offsets *python_offsets_at(__u32 runtime);
 
@@ -164,7 +164,7 @@ UNWIND_INLINE __u64 unwind_code_address(const struct unwind *unwind)
 }
 
 #include "bpf/unwind/unwind_mapping.h"
-#include "bpf/unwind/unwind_known_rules.h"
+#include "bpf/unwind/rule_cache.h"
 #include "bpf/unwind/unwind_native.h"
 #include "bpf/unwind/unwind_frame_pointer.h"
 #include "bpf/unwind/unwind_python.h"
@@ -194,7 +194,7 @@ UNWIND_PART int unwind_look_up(struct unwind *unwind, __u64 address)
 
 	if (!unwind) // for the verifier
 		return MAPPING_CODE_UNKNOWN;
-	if (unwind_recall_rule(unwind, address))
+	if (unwind_find_cached_rule(unwind, address))
 		return MAPPING_CODE_TABLE | CODE_HAS_RULE;
 	code = unwind_find_mapping(unwind, address);
 	if (code == MAPPING_CODE_RULE && unwind->mapping.bias) {
@@ -207,7 +207,7 @@ UNWIND_PART int unwind_look_up(struct unwind *unwind, __u64 address)
 			return code;
 		unwind->rule = *rule;
 	}
-	unwind_remember_rule(unwind, address);
+	unwind_cache_rule(unwind, address);
 	return code | CODE_HAS_RULE;
 }
 
@@ -243,7 +243,7 @@ UNWIND_INLINE long unwind_native_frame(struct unwind *unwind)
 	address = unwind_code_address(unwind);
 	code = unwind_by_tables ? unwind_look_up(unwind, address) : MAPPING_CODE_JIT;
 	flags = code & CODE_HAS_RULE ? unwind->rule.flags : 0;
-	is_generated = flags & RULE_GENERATED || code == MAPPING_CODE_JIT;
+	is_generated = flags & RULE_JIT || code == MAPPING_CODE_JIT;
 	tag = unwind_by_tables && is_generated ? FRAME_TAG_JIT : FRAME_TAG_NATIVE;
 
 	if (unwind_python && flags & RULE_PYTHON_EVAL && python_enter(unwind)) {

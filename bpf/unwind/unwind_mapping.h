@@ -77,7 +77,7 @@ UNWIND_INLINE void unwind_take_range_rule(struct unwind_rule *rule, __u64 bias)
 	rule->cfa = CFA_REGISTER;
 	rule->cfa_register = bias & MAPPING_RULE_BY_FP ? REGISTER_FP : REGISTER_SP;
 	rule->saved = SAVED_AT_CFA << 4 | (fp_offset ? SAVED_AT_CFA : SAVED_SAME);
-	rule->flags = RULE_GENERATED;
+	rule->flags = RULE_JIT;
 	rule->cfa_offset = (__s32)(bias & MAPPING_RULE_CFA_OFFSET);
 	rule->fp_offset = fp_offset;
 	rule->return_offset = -8;

@@ -84,7 +84,7 @@ static const struct unwind_rule *unwind_rule_at(__u32 rule)
 }
 
 /* Nothing is remembered here: a test wants each search done. */
-static struct known_rule *unwind_known_rule(__u64 address)
+static struct cached_rule *unwind_cached_rule(__u64 address)
 {
 	(void)address;
 	return NULL;

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bpf/unwind/unwind_table.h"
+#include "bpf/unwind/table_layout.h"
 
 enum {
 	CODE_ANALYSIS_BYTES_MAX = 4 << 20, // of one piece of code; musl has 0.6 MB

@@ -681,7 +681,7 @@ def take_chains(said):
         CHAINS.update(file.read().decode().splitlines())
 
 
-def begin_child(number, said, run):
+def track_child(number, said, run):
     now = clock()
     child = os.fork()
     if child == 0:
@@ -696,7 +696,7 @@ def begin_child(number, said, run):
 
 def run_processes(end):
     said = shared_file()
-    children = [begin_child(number, said, lambda: run_rounds(PLAIN + CALLBACKS, end))
+    children = [track_child(number, said, lambda: run_rounds(PLAIN + CALLBACKS, end))
                 for number in range(2)]
     for child in children:
         os.waitpid(child, 0)
@@ -709,7 +709,7 @@ def run_forks(end):
     number = 0
     while clock() < end:
         number += 1
-        os.waitpid(begin_child(number, said, lambda: go_on(draw(PLAIN))), 0)
+        os.waitpid(track_child(number, said, lambda: go_on(draw(PLAIN))), 0)
     take_chains(said)
 
 

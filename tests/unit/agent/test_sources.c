@@ -38,7 +38,7 @@ static int set_up(void **state)
 		.loader = fixture->loader,
 		.processes = fixture->tables.processes,
 		.slot_ns = options.slot_ns,
-		.only_followed = true,
+		.only_targets = true,
 	};
 	if (sources_open(SOURCE_WALL | SOURCE_WAKERS | SOURCE_MEMORY, &setup, &fixture->sources,
 			 &err))

@@ -22,7 +22,7 @@ static const struct {
 	  "Stack snapshots dropped: ring buffer full: 7" },
 	{ "snapshots not run", &now.profiler.snapshots_lost,
 	  "Samples of new processes that could not be unwound: 7" },
-	{ "stack traces", &now.profiler.bpf_counters[COUNTER_KNOWN_STACKS_FULL],
+	{ "stack traces", &now.profiler.bpf_counters[COUNTER_SENT_STACKS_FULL],
 	  "Stack traces sent again on each sample: map of known stacks full: 7" },
 	{ "threads", &now.profiler.bpf_counters[COUNTER_THREADS_DROPPED],
 	  "Threads without off-CPU time: no memory for their state: 7" },

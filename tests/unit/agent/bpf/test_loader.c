@@ -68,16 +68,16 @@ static void see_process(void *context, const struct process_record *record)
 
 static struct stack_hash hash_again(const struct stack_record *record)
 {
-	const struct stack_body *body = &record->body;
+	const struct stack_trace *trace = &record->trace;
 	struct stack_hasher hasher;
 
-	stack_hash_begin(&hasher, &body->process);
-	for (uint32_t i = 0; i < body->frame_count; i++)
-		stack_hash_add(&hasher, body->frames[i].address, body->frames[i].tag,
-			       body->frames[i].detail);
-	return body->process.pid ? stack_hash_finish_user(&hasher, &record->leaf, body->frame_count,
-							  body->end)
-				 : stack_hash_finish(&hasher, body->frame_count, body->end);
+	stack_hash_begin(&hasher, &trace->process);
+	for (uint32_t i = 0; i < trace->frame_count; i++)
+		stack_hash_add(&hasher, trace->frames[i].address, trace->frames[i].tag,
+			       trace->frames[i].detail);
+	return trace->process.pid ? stack_hash_finish_user(&hasher, &record->leaf,
+							   trace->frame_count, trace->end)
+				  : stack_hash_finish(&hasher, trace->frame_count, trace->end);
 }
 
 static void see_stack(void *context, const struct stack_record *record)
@@ -86,14 +86,14 @@ static void see_stack(void *context, const struct stack_record *record)
 	struct stack_hash hash = hash_again(record);
 
 	seen->stacks++;
-	seen->frames += record->body.frame_count;
-	if (record->body.process.pid == (uint32_t)getpid() &&
-	    record->body.frame_count > seen->depth_max)
-		seen->depth_max = record->body.frame_count;
-	seen->last = record->body.hash;
-	if (memcmp(&hash, &record->body.hash, sizeof(hash)) != 0)
+	seen->frames += record->trace.frame_count;
+	if (record->trace.process.pid == (uint32_t)getpid() &&
+	    record->trace.frame_count > seen->depth_max)
+		seen->depth_max = record->trace.frame_count;
+	seen->last = record->trace.hash;
+	if (memcmp(&hash, &record->trace.hash, sizeof(hash)) != 0)
 		seen->wrong_hashes++;
-	if (memcmp(&seen->again, &record->body.hash, sizeof(hash)) == 0)
+	if (memcmp(&seen->again, &record->trace.hash, sizeof(hash)) == 0)
 		seen->again_count++;
 }
 
@@ -321,7 +321,7 @@ TEST(a_forgotten_stack_is_sent_again)
 		assert_int_equal(0, loader_drain_counts(loader, count_stack, &stacks, &err));
 		assert_true(stacks.count > 0);
 		seen.again = most_seen(&stacks);
-		loader_forget_stack(loader, &seen.again);
+		loader_drop_stack(loader, &seen.again);
 	}
 	EXPECT_EQ(1, seen.again_count, "the stack that this thread is in most of the time");
 	perf_events_close(events);

@@ -165,15 +165,15 @@ static void see_stack(void *context, const struct stack_record *record)
 {
 	struct agent *agent = context;
 
-	if (record->body.process.pid != (uint32_t)getpid())
+	if (record->trace.process.pid != (uint32_t)getpid())
 		return;
-	agent->key = record->body.process;
-	if (record->body.end == STACK_END_COMPLETE)
+	agent->key = record->trace.process;
+	if (record->trace.end == STACK_END_COMPLETE)
 		agent->complete++;
 	else
 		agent->others++;
-	if (record->body.frame_count > agent->depth_max)
-		agent->depth_max = record->body.frame_count;
+	if (record->trace.frame_count > agent->depth_max)
+		agent->depth_max = record->trace.frame_count;
 }
 
 static void read_records(struct agent *agent)

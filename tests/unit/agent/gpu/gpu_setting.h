@@ -163,13 +163,13 @@ static inline void open_programs(struct setting *setting, bool only_ourselves)
 {
 	const struct gpu_programs_options options = {
 		.slot_ns = 20 * NS_PER_MS,
-		.only_followed = only_ourselves,
+		.only_targets = only_ourselves,
 		.attach_type = probe_way_attach_type(PROBE_WAY_MULTI),
 	};
 	struct error err = { 0 };
 
 	if (gpu_programs_open(setting->loader, &options, &setting->programs, &err))
-		fail_msg("%s: %s", err.text, loader_take_refusal());
+		fail_msg("%s: %s", err.text, loader_take_error());
 	open_probes(setting, PROBE_WAY_MULTI);
 	see_ourselves(setting);
 }
@@ -191,7 +191,7 @@ static inline bool open_setting_at(struct setting *setting, enum loader_level le
 		    PROBE_WAY_MULTI) // each perf event takes 20 ms and more to close
 		return false;
 	if (loader_open(&loader_options, &setting->loader, &err))
-		fail_msg("%s: %s", err.text, loader_take_refusal());
+		fail_msg("%s: %s", err.text, loader_take_error());
 	copy_double("libcuda.so.1", in_folder("libcuda.so.1", path));
 	load_driver(path);
 	open_programs(setting, true);

@@ -43,13 +43,13 @@ static bool open_setting(struct setting *ret_setting)
 	};
 	struct gpu_programs_options options = {
 		.slot_ns = 20 * NS_PER_MS,
-		.only_followed = true,
+		.only_targets = true,
 		.attach_type = probe_way_attach_type(ret_setting->way),
 		.keep_calls = true,
 	};
 	if (loader_open(&loader_options, &ret_setting->loader, &err) ||
 	    gpu_programs_open(ret_setting->loader, &options, &ret_setting->programs, &err))
-		fail_msg("%s: %s", err.text, loader_take_refusal());
+		fail_msg("%s: %s", err.text, loader_take_error());
 	return true;
 }
 

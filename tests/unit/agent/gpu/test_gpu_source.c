@@ -57,7 +57,7 @@ static bool open_fixture(struct fixture *fixture)
 		.loader = fixture->loader,
 		.processes = processes,
 		.slot_ns = SLOT_NS,
-		.only_followed = true,
+		.only_targets = true,
 		.labels = &fixture->labels,
 		.events = fixture->events,
 	};

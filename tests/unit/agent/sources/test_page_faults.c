@@ -48,7 +48,7 @@ static struct setting open_setting(bool no_tracepoints)
 	};
 	struct page_faults_options options = {
 		.slot_ns = 20 * NS_PER_MS,
-		.only_followed = true,
+		.only_targets = true,
 		.no_tracepoints = no_tracepoints,
 	};
 	struct setting setting;

@@ -112,7 +112,7 @@ static uint64_t drain(struct fixture *fixture, struct told *told)
 
 static uint64_t sum(const struct told *told)
 {
-	return told->ns[SAMPLE_KIND_RUNNING] + told->ns[SAMPLE_KIND_WAITING] +
+	return told->ns[SAMPLE_KIND_RUNNING] + told->ns[SAMPLE_KIND_RUN_QUEUE] +
 	       told->ns[SAMPLE_KIND_BLOCKED];
 }
 
@@ -289,7 +289,7 @@ static double sampled_share(struct fixture *fixture, uint32_t pid)
 	drain(fixture, &(struct told){ 0 });
 	sleep_ns(700 * NS_PER_MS);
 	drain(fixture, &told);
-	blocked = told.ns[SAMPLE_KIND_BLOCKED] + told.ns[SAMPLE_KIND_WAITING];
+	blocked = told.ns[SAMPLE_KIND_BLOCKED] + told.ns[SAMPLE_KIND_RUN_QUEUE];
 	sampled = told.ns[SAMPLE_KIND_OFF_CPU] + told.ns[SAMPLE_KIND_SCHED_DELAY];
 	print_message("sampled %.3f of %.1f ms\n", sampled / blocked, blocked / 1e6);
 	return sampled / blocked;

@@ -61,7 +61,7 @@ static int set_up_at(enum loader_level level, void **state)
 		.pid = getpid(),
 	};
 	const struct switches_options switches_options = { .slot_ns = options.slot_ns,
-							   .only_followed = true,
+							   .only_targets = true,
 							   .events = fixture->events,
 							   .level = level };
 	struct error err = { 0 };
@@ -78,7 +78,7 @@ static int set_up_at(enum loader_level level, void **state)
 		.slot_ns = options.slot_ns,
 		.switches = fixture->switches,
 		.kallsyms = fixture->kallsyms,
-		.only_followed = true,
+		.only_targets = true,
 		.events = fixture->events,
 	};
 	if (wakers_open(fixture->loader, &wakers_options, &fixture->wakers, &err))

@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-#include "bpf/unwind/unwind_table.h"
+#include "bpf/unwind/table_layout.h"
 
 enum { RULE_TEXT_BYTES = 64 };
 

@@ -49,9 +49,9 @@ TEST(each_function_is_followed_once)
 	struct analyzed_functions followed = { 0 };
 
 	for EACH (row, functions)
-		EXPECT_EQ(row->added, followed_functions_add(&followed, &row->function), row->what);
+		EXPECT_EQ(row->added, analyzed_functions_add(&followed, &row->function), row->what);
 	for (uint64_t i = 0; i < UNWIND_FUNCTIONS_MAX; i++)
-		followed_functions_add(&followed, &(struct unwind_function){ i, 1 });
+		analyzed_functions_add(&followed, &(struct unwind_function){ i, 1 });
 	EXPECT_EQ(UNWIND_FUNCTIONS_MAX, followed.count, "no more than there is room for");
 }
 
@@ -62,15 +62,15 @@ TEST(what_one_agent_has_followed_the_next_one_knows)
 	struct analyzed_functions loaded = { .functions = { { 0x1008, 8 } }, .count = 1 };
 
 	open_cache();
-	followed_functions_store(cache, "one", &stored);
-	followed_functions_load(cache, "another", &loaded);
+	analyzed_functions_store(cache, "one", &stored);
+	analyzed_functions_load(cache, "another", &loaded);
 	EXPECT_EQ(1, loaded.count, "of another file");
-	followed_functions_load(cache, "one", &loaded);
+	analyzed_functions_load(cache, "one", &loaded);
 	EXPECT_EQ(2, loaded.count, "of this one, but what overlaps");
 	EXPECT_EQ(0x2000, loaded.functions[1].offset, "offset");
 	EXPECT_EQ(32, loaded.functions[1].size, "size");
-	followed_functions_load(NULL, "one", &loaded);
-	followed_functions_store(NULL, "one", &loaded);
+	analyzed_functions_load(NULL, "one", &loaded);
+	analyzed_functions_store(NULL, "one", &loaded);
 	EXPECT_EQ(2, loaded.count, "without a cache");
 	unwind_table_cache_close(cache);
 	assert_int_equal(0, execute("rm -r ", folder));
@@ -88,7 +88,7 @@ TEST(functions_built_into_v8_are_expected)
 		SKIP("Node is not installed");
 	assert_int_equal(0, fstat(fd, &status));
 	assert_int_equal(0, elf_read_headers(fd, &status, &elf, NULL));
-	EXPECT_EQ(0, followed_functions_expect(&elf, &followed), "Node");
+	EXPECT_EQ(0, analyzed_functions_expect(&elf, &followed), "Node");
 	close(fd);
 	if (!followed.count)
 		SKIP("this Node has no names of them");
@@ -99,7 +99,7 @@ TEST(functions_built_into_v8_are_expected)
 	fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	assert_int_equal(0, fstat(fd, &status));
 	assert_int_equal(0, elf_read_headers(fd, &status, &elf, NULL));
-	EXPECT_EQ(0, followed_functions_expect(&elf, &followed), "this program");
+	EXPECT_EQ(0, analyzed_functions_expect(&elf, &followed), "this program");
 	EXPECT_EQ(0, followed.count, "has none");
 	close(fd);
 }

@@ -465,7 +465,7 @@ TEST(no_more_rows_are_held_than_asked_for)
 	close(elf.fd);
 }
 
-/* What the kernel's memory is reckoned by (bpf/unwind/unwind_table.h). */
+/* What the kernel's memory is reckoned by (bpf/unwind/table_layout.h). */
 TEST(a_row_of_a_library_takes_five_bytes_at_most)
 {
 	struct unwind_table *table = NULL;

@@ -7,7 +7,7 @@
 
 static __u64 sum_of(const struct spell *spell)
 {
-	return spell->ns[THREAD_RUNNING] + spell->ns[THREAD_WAITING] + spell->ns[THREAD_BLOCKED];
+	return spell->ns[THREAD_RUNNING] + spell->ns[THREAD_RUN_QUEUE] + spell->ns[THREAD_BLOCKED];
 }
 
 TEST(a_spell_is_cut_into_what_the_thread_did)
@@ -19,7 +19,7 @@ TEST(a_spell_is_cut_into_what_the_thread_did)
 		__u64 running_ns, waiting_ns, blocked_ns;
 	} rows[] = {
 		{ "blocked, woken, ran", 100, 1000, 900, 50, THREAD_BLOCKED, 100, 50, 750 },
-		{ "preempted: it only waits", 100, 1000, 900, 50, THREAD_WAITING, 100, 800, 0 },
+		{ "preempted: it only waits", 100, 1000, 900, 50, THREAD_RUN_QUEUE, 100, 800, 0 },
 		{ "swept while it runs", 950, 1000, 900, 0, THREAD_BLOCKED, 50, 0, 0 },
 		{ "a clock that is ahead", 100, 1000, 900, 801, THREAD_BLOCKED, 100, 800, 0 },
 		{ "nothing yet", 1000, 1000, 900, 0, THREAD_BLOCKED, 0, 0, 0 },
@@ -30,7 +30,7 @@ TEST(a_spell_is_cut_into_what_the_thread_did)
 					      row->delay_ns, row->left_as);
 
 		EXPECT_EQ(row->running_ns, spell.ns[THREAD_RUNNING], row->what);
-		EXPECT_EQ(row->waiting_ns, spell.ns[THREAD_WAITING], row->what);
+		EXPECT_EQ(row->waiting_ns, spell.ns[THREAD_RUN_QUEUE], row->what);
 		EXPECT_EQ(row->blocked_ns, spell.ns[THREAD_BLOCKED], row->what);
 	}
 }
@@ -59,7 +59,7 @@ TEST(a_thread_has_run_what_the_kernel_says)
 
 		EXPECT_EQ(row->left_ns, left_ns, row->what);
 		EXPECT_EQ(row->running_ns, spell.ns[THREAD_RUNNING], row->what);
-		EXPECT_EQ(row->waiting_ns, spell.ns[THREAD_WAITING], row->what);
+		EXPECT_EQ(row->waiting_ns, spell.ns[THREAD_RUN_QUEUE], row->what);
 		EXPECT_EQ(row->blocked_ns, spell.ns[THREAD_BLOCKED], row->what);
 		EXPECT_EQ(sum_of(&row->spell), sum_of(&spell), row->what);
 	}

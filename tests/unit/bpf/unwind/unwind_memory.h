@@ -40,7 +40,7 @@ static struct {
 	uint32_t page_count;
 	struct unwind_rule rules[RULES];
 	bool remembers; // rules that were found before
-	struct known_rule known[KNOWN_RULES];
+	struct cached_rule known[KNOWN_RULES];
 	uint32_t generation; // of the process
 	struct raw_frame frames[STACK_DEPTH_MAX];
 	uint32_t steps;
@@ -93,9 +93,9 @@ static const struct unwind_rule *unwind_rule_at(__u32 rule)
 }
 
 /* Tests want each search done, but for those of what is remembered. */
-static struct known_rule *unwind_known_rule(__u64 address)
+static struct cached_rule *unwind_cached_rule(__u64 address)
 {
-	return recorded.remembers ? &recorded.known[known_rule_place(address) % KNOWN_RULES] : NULL;
+	return recorded.remembers ? &recorded.known[rule_cache_index(address) % KNOWN_RULES] : NULL;
 }
 
 #ifndef RECORDED_PYTHON

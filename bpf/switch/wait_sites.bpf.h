@@ -14,12 +14,12 @@
 /* By how the thread lost its CPU: the lowest bit of enum thread_state, for the verifier. */
 enum wait_kind {
 	WAIT_BLOCKED = THREAD_BLOCKED & 1,
-	WAIT_FOR_CPU = THREAD_WAITING & 1,
+	WAIT_FOR_CPU = THREAD_RUN_QUEUE & 1,
 	WAIT_KINDS,
 };
 
 /* Where a thread waits: its stack there, how to know it again, and what is to be counted for it. */
-struct wait_place {
+struct wait_site {
 	struct count_key key; // slot: the first of what is pending
 	__u64 until_ns;       // what ends before is added to it; 0: nothing is pending
 	__u64 last_ns;        // end of its last wait
@@ -28,9 +28,9 @@ struct wait_place {
 };
 
 /* A thread that goes round a loop waits in a few places in turn. A power of two. */
-#define WAIT_PLACES 4
+#define WAIT_SITES 4
 /* The last is for waits outside of system calls, which have no memo. */
-#define WAIT_PLACE_OTHER (WAIT_PLACES - 1)
+#define WAIT_SITE_OTHER (WAIT_SITES - 1)
 
 /*
  * Waits are alike that are of the same system call, on the same thing: a thread that passes a lock a thousand times
@@ -51,7 +51,7 @@ struct thread_wait {
 	__u32 tries;                  // that have not given a whole stack
 	__u32 due_in_pass;            // the next one
 	__u32 recent_ns[WAITS_ALIKE]; // mean length of the last of each, up to the maximum
-	struct wait_place places[WAIT_PLACES];
+	struct wait_site places[WAIT_SITES];
 };
 
 #define WAIT_EXPECTED_FIRST_NS 100000000ULL // a thread's first waits are likely to be chosen
@@ -91,7 +91,7 @@ __attribute__((noinline)) int wait_find(struct thread_wait *wait, struct switch_
 	if (!wait || !place || !read_place(place, wait->words))
 		return -1;
 #pragma unroll
-	for (__u32 i = 0; i < WAIT_PLACE_OTHER; i++) {
+	for (__u32 i = 0; i < WAIT_SITE_OTHER; i++) {
 		if (memo_fits(&wait->places[i].memo, place, exec_id, now))
 			return i;
 	}
@@ -107,14 +107,14 @@ static __always_inline __u32 wait_replace(struct thread_wait *wait)
 	__u32 least = 0;
 
 #pragma unroll
-	for (__u32 i = 0; i < WAIT_PLACE_OTHER; i++) {
+	for (__u32 i = 0; i < WAIT_SITE_OTHER; i++) {
 		struct stack_cache *memo = &wait->places[i].memo;
 
 		memo->uses -= memo->uses / 4;
-		if (memo->uses < wait->places[least & (WAIT_PLACES - 1)].memo.uses)
+		if (memo->uses < wait->places[least & (WAIT_SITES - 1)].memo.uses)
 			least = i;
 	}
-	wait->places[least & (WAIT_PLACES - 1)].memo.uses = 0;
+	wait->places[least & (WAIT_SITES - 1)].memo.uses = 0;
 	return least;
 }
 
@@ -129,7 +129,7 @@ __attribute__((noinline)) int count_one(const struct count_key *key, __u64 value
 	return add_count(&copy, value, samples);
 }
 
-static __always_inline int count_pending(struct wait_place *place, __u32 at, __u32 kind)
+static __always_inline int count_pending(struct wait_site *place, __u32 at, __u32 kind)
 {
 	struct count *pending = &place->pending[at];
 
@@ -143,7 +143,7 @@ static __always_inline int count_pending(struct wait_place *place, __u32 at, __u
 }
 
 /* Count what is pending. Returns how many counts that were. */
-static __always_inline int flush_place(struct wait_place *place)
+static __always_inline int flush_place(struct wait_site *place)
 {
 	__u64 last = slot_at(place->last_ns);
 	int counts;
@@ -158,13 +158,13 @@ static __always_inline int flush_place(struct wait_place *place)
 	return counts;
 }
 
-__attribute__((noinline)) int wait_flush(struct wait_place *place)
+__attribute__((noinline)) int wait_flush(struct wait_site *place)
 {
 	return place ? flush_place(place) : 0;
 }
 
-static __always_inline int count_interval(struct wait_place *place, __u32 kind, __u64 ns,
-					  __u64 slot, __u64 last_slot, __u32 weight)
+static __always_inline int count_interval(struct wait_site *place, __u32 kind, __u64 ns, __u64 slot,
+					  __u64 last_slot, __u32 weight)
 {
 	if (!ns)
 		return 0;
@@ -195,10 +195,10 @@ static __always_inline __u64 last_slot_of(__u32 goes_on, __u64 end_ns)
  * A wait that does not fit into one span has its own counts, and its two parts where they were. Of one that
  * goes on there is one of the two.
  */
-static __always_inline int count_long_wait(struct wait_place *place, const struct spell *spell,
+static __always_inline int count_long_wait(struct wait_site *place, const struct spell *spell,
 					   __u64 from_ns, __u32 weight, __u32 goes_on)
 {
-	__u64 blocked_ns = spell->ns[THREAD_BLOCKED], waiting_ns = spell->ns[THREAD_WAITING];
+	__u64 blocked_ns = spell->ns[THREAD_BLOCKED], waiting_ns = spell->ns[THREAD_RUN_QUEUE];
 	__u64 woken_ns = from_ns + blocked_ns;
 	int counts = count_interval(place, SAMPLE_KIND_OFF_CPU, blocked_ns, slot_at(from_ns),
 				    last_slot_of(goes_on, woken_ns), weight);
@@ -208,7 +208,7 @@ static __always_inline int count_long_wait(struct wait_place *place, const struc
 				       last_slot_of(goes_on, woken_ns + waiting_ns), weight);
 }
 
-static __always_inline void add_pending(struct wait_place *place, __u32 at, __u64 ns, __u32 weight)
+static __always_inline void add_pending(struct wait_site *place, __u32 at, __u64 ns, __u32 weight)
 {
 	place->pending[at].value += ns * weight;
 	place->pending[at].samples += ns ? weight : 0;
@@ -219,7 +219,7 @@ static __always_inline void add_pending(struct wait_place *place, __u32 at, __u6
  * waits. They are added up over 1 << @span_shift slots, with WAIT_GOES_ON if it is not over. Returns how many
  * counts that took.
  */
-__attribute__((noinline)) int wait_charge(struct wait_place *place, const struct spell *spell,
+__attribute__((noinline)) int wait_charge(struct wait_site *place, const struct spell *spell,
 					  __u64 from_ns, __u32 weight, __u32 span_shift)
 {
 	__u32 goes_on = span_shift & WAIT_GOES_ON;
@@ -228,7 +228,7 @@ __attribute__((noinline)) int wait_charge(struct wait_place *place, const struct
 
 	if (!place || !spell)
 		return 0;
-	end_ns = from_ns + spell->ns[THREAD_BLOCKED] + spell->ns[THREAD_WAITING];
+	end_ns = from_ns + spell->ns[THREAD_BLOCKED] + spell->ns[THREAD_RUN_QUEUE];
 	if (goes_on || end_ns >= place->until_ns) {
 		counts = flush_place(place);
 		slot = slot_at(from_ns);
@@ -241,7 +241,7 @@ __attribute__((noinline)) int wait_charge(struct wait_place *place, const struct
 		return counts + count_long_wait(place, spell, from_ns, weight, goes_on);
 	}
 	add_pending(place, WAIT_BLOCKED, spell->ns[THREAD_BLOCKED], weight);
-	add_pending(place, WAIT_FOR_CPU, spell->ns[THREAD_WAITING], weight);
+	add_pending(place, WAIT_FOR_CPU, spell->ns[THREAD_RUN_QUEUE], weight);
 	place->last_ns = end_ns;
 	return counts;
 }
@@ -250,7 +250,7 @@ __attribute__((noinline)) int wait_charge(struct wait_place *place, const struct
  * A GPU may have waited meanwhile: so much of the time that thread @tid (with WAIT_GOES_ON) was blocked there, and waited
  * for a CPU, is counted for that, too. Before wait_charge(): what is pending is left as it is.
  */
-__attribute__((noinline)) int wait_charge_gpu_idle(struct wait_place *place,
+__attribute__((noinline)) int wait_charge_gpu_idle(struct wait_site *place,
 						   const struct spell *spell, __u64 from_ns,
 						   __u32 weight, __u32 tid)
 {
@@ -260,7 +260,7 @@ __attribute__((noinline)) int wait_charge_gpu_idle(struct wait_place *place,
 	if (!place || !spell)
 		return 0;
 	process = place->key.process;
-	end_ns = from_ns + spell->ns[THREAD_BLOCKED] + spell->ns[THREAD_WAITING];
+	end_ns = from_ns + spell->ns[THREAD_BLOCKED] + spell->ns[THREAD_RUN_QUEUE];
 	ns = gpu_idle_of_wait(&process, tid & ~WAIT_GOES_ON, from_ns, end_ns, weight);
 	slot = place->key.slot;
 	count_interval(place, SAMPLE_KIND_GPU_IDLE, ns, slot_at(from_ns),

@@ -57,7 +57,7 @@ enum saved_rule {
 #define RULE_PYTHON_OPCODE \
 	2 // flag, with that one: one opcode of it, a function that the loop calls
 #define RULE_SWITCHES_STACK 4  // flag: the caller is on another stack, which may lie anywhere
-#define RULE_GENERATED      8  // flag: the code was made at run time and is in no file
+#define RULE_JIT            8  // flag: the code was made at run time and is in no file
 #define RULE_CLONED         16 // flag: clone() comes back here; to the new thread with 0
 
 /* 16 bytes. Registers are numbered as DWARF does on the machine. */
@@ -83,45 +83,3 @@ _Static_assert(sizeof(struct unwind_rule) == 16, "no padding: rules are compared
 #define ARM64_REGISTER_SP  31
 #define REGISTER_RESULT    0  // of a system call: rax, x0
 #define UNWIND_REGISTERS   32 // of the larger of both, a power of two
-
-/*
- * A process's executable mappings, sorted by start, in pages of 128; unused places are at the end
- * and start at MAPPING_START_UNUSED. If they fill more than one page, page 0 is a root: its entry i
- * starts where page i + 1 does, and only starts count there.
- */
-#define MAPPING_UNIT_BITS    TABLE_BLOCK_BITS // of sizes: tables end within pages
-#define MAPPING_PAGE_BITS    7
-#define MAPPING_PAGE_ENTRIES (1U << MAPPING_PAGE_BITS)
-#define MAPPING_START_UNUSED (~0ULL >> 1) // above all addresses, and the search wants bit 63 clear
-
-/* What the unwinder does with code in a mapping. Tables' numbers begin above. */
-enum mapping_code {
-	MAPPING_CODE_UNKNOWN = 0, // its table is not loaded (yet)
-	MAPPING_CODE_NONE = 1,    // a file without unwind information
-	MAPPING_CODE_JIT = 2,     // no file: made at run time, unwound by frame pointer
-	MAPPING_CODE_RULE = 3,    // the same, but `bias` is the rule that holds in all of it
-	MAPPING_CODE_TABLE = 16,  // this and above: table number + 16
-};
-
-struct mapping_code_range {
-	__u64 bias;  // a table's word 0 stands for the block at this address
-	__u32 units; // how long the mapping is, in blocks
-	__u32 code;  // enum mapping_code, or a table
-};
-
-struct mapping_page {
-	__u64 starts[MAPPING_PAGE_ENTRIES];
-	struct mapping_code_range ranges[MAPPING_PAGE_ENTRIES];
-};
-
-/*
- * A rule as the bias of MAPPING_CODE_RULE: the CFA is sp, or fp, + the low 31 bits, and the caller's fp
- * lies at CFA + the high 32 bits, or where they are 0 still in its register. 0: by frame pointer, as
- * MAPPING_CODE_JIT. Such a range ends where the next one begins; its size is rounded up.
- */
-#define MAPPING_RULE_BY_FP      (1ULL << 31)
-#define MAPPING_RULE_CFA_OFFSET (MAPPING_RULE_BY_FP - 1)
-#define MAPPING_RULE(by_fp, cfa_offset, fp_offset) \
-	(((by_fp) ? MAPPING_RULE_BY_FP : 0) | (__u64)(cfa_offset) | (__u64)(__u32)(fp_offset) << 32)
-
-_Static_assert(sizeof(struct mapping_page) == 3072, "must fit an element of a hash map");

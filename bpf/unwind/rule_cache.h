@@ -8,34 +8,34 @@
  * and between two of them no table changes. All words are xored into the first: where two programs
  * were writing at the same time, one within the other, it belongs to no address.
  */
-struct known_rule {
+struct cached_rule {
 	__u64 address_and_all;
 	__u64 generation;
 	__u64 rule[2];
 };
 
 /* A page of them. 64 KiB a CPU hold what PyTorch calls. */
-#define KNOWN_RULES_PAGES     4
-#define KNOWN_RULES_PAGE_BITS 9
+#define RULE_CACHE_PAGES     4
+#define RULE_CACHE_PAGE_BITS 9
 
-struct known_rules_page {
-	struct known_rule rules[1 << KNOWN_RULES_PAGE_BITS];
+struct rule_cache_page {
+	struct cached_rule rules[1 << RULE_CACHE_PAGE_BITS];
 };
 
-_Static_assert(sizeof(struct known_rule) == 32, "two in a cache line");
-_Static_assert(sizeof(struct known_rule) >= sizeof(struct unwind_rule) + 16, "a rule fits");
-_Static_assert(sizeof(struct known_rules_page) <= 32768, "the largest value of a per-CPU map");
+_Static_assert(sizeof(struct cached_rule) == 32, "two in a cache line");
+_Static_assert(sizeof(struct cached_rule) >= sizeof(struct unwind_rule) + 16, "a rule fits");
+_Static_assert(sizeof(struct rule_cache_page) <= 32768, "the largest value of a per-CPU map");
 
 /* Calls lie some bytes apart, functions at multiples of 16: the product's high bits mix all. */
-UNWIND_INLINE __u32 known_rule_place(__u64 address)
+UNWIND_INLINE __u32 rule_cache_index(__u64 address)
 {
 	return (address * 0x9e3779b97f4a7c15ULL) >> 48;
 }
 
 /* Has the address been looked up before? Then unwind->rule is its rule. */
-UNWIND_INLINE bool unwind_recall_rule(struct unwind *unwind, __u64 address)
+UNWIND_INLINE bool unwind_find_cached_rule(struct unwind *unwind, __u64 address)
 {
-	const struct known_rule *known = unwind_known_rule(address);
+	const struct cached_rule *known = unwind_cached_rule(address);
 	__u64 *to = (__u64 *)&unwind->rule;
 	__u64 first, second;
 
@@ -51,9 +51,9 @@ UNWIND_INLINE bool unwind_recall_rule(struct unwind *unwind, __u64 address)
 }
 
 /* Keep unwind->rule for its address. */
-UNWIND_INLINE void unwind_remember_rule(const struct unwind *unwind, __u64 address)
+UNWIND_INLINE void unwind_cache_rule(const struct unwind *unwind, __u64 address)
 {
-	struct known_rule *known = unwind_known_rule(address);
+	struct cached_rule *known = unwind_cached_rule(address);
 	const __u64 *rule = (const __u64 *)&unwind->rule;
 	__u64 generation = unwind->process.generation;
 

@@ -19,7 +19,7 @@ static __always_inline bool is_of_process(const struct process_unwind *process,
 }
 
 /* NULL if nothing is, or what is there is of a former owner of the pid. */
-static __always_inline const struct process_unwind *find_known_process(
+static __always_inline const struct process_unwind *find_published_process(
 	const struct process_key *key)
 {
 	const struct process_unwind *process = bpf_map_lookup_elem(&unwind_processes, &key->pid);

@@ -3,7 +3,7 @@
 // by helpers only, so that the same code serves raw tracepoints where BTF-typed ones are refused.
 #pragma once
 
-#include "bpf/process/known_process.bpf.h"
+#include "bpf/process/published_process.bpf.h"
 #include "bpf/maps.bpf.h"
 
 static __always_inline void read_process_key(struct task_struct *task, struct process_key *key)
@@ -44,15 +44,14 @@ static __always_inline int exec_of(struct task_struct *task)
  * A child has its parent's mappings, its tables and its interpreter's frames at the same addresses. Its
  * first samples come before the agent has published it, and Python's frames are in no snapshot.
  */
-static __always_inline void inherit_known_process(struct task_struct *parent,
-						  struct task_struct *child)
+static __always_inline void inherit_process(struct task_struct *parent, struct task_struct *child)
 {
 	const struct process_unwind *known;
 	struct process_unwind inherited;
 	struct process_key key = {};
 
 	read_process_key(parent, &key);
-	known = find_known_process(&key);
+	known = find_published_process(&key);
 	if (!known)
 		return;
 	inherited = *known;
@@ -69,10 +68,10 @@ static __always_inline int fork_of(struct task_struct *parent, struct task_struc
 
 	if (BPF_CORE_READ(child, pid) != child_pid) // a thread
 		return 0;
-	if (only_followed && bpf_map_lookup_elem(&followed, &parent_pid) &&
-	    bpf_map_update_elem(&followed, &child_pid, &yes, BPF_ANY))
+	if (only_targets && bpf_map_lookup_elem(&target_pids, &parent_pid) &&
+	    bpf_map_update_elem(&target_pids, &child_pid, &yes, BPF_ANY))
 		count(COUNTER_TARGETS_FULL);
-	inherit_known_process(parent, child);
+	inherit_process(parent, child);
 	return send_process(child, PROCESS_FORK, parent_pid);
 }
 
@@ -82,8 +81,8 @@ static __always_inline int exit_of(struct task_struct *task)
 
 	if (BPF_CORE_READ(task, signal, live.counter) > 0) // other threads go on
 		return 0;
-	if (only_followed)
-		bpf_map_delete_elem(&followed, &pid);
+	if (only_targets)
+		bpf_map_delete_elem(&target_pids, &pid);
 	return send_process(task, PROCESS_EXIT, 0);
 }
 
