@@ -398,16 +398,8 @@ $(PY_SPY): | packages-bench
 		echo "py-spy cannot be had from PyPI: it will be left out" >&2
 
 .PHONY: bench
-bench: packages $(PROGRAMS) $(addprefix $(BUILD)/bench/,bench_store bench_unwind_table bench_bpf_stats bench_page_faults bench_gpu_probes bench_switch_cost deep_calls switches) $(BUILD)/tests/gpu/libcuda.so.1 $(BUILD)/tests/gpu/step_client packages-bench $(PY_SPY) ## what it costs, beside other profilers (PEER='start command' PEER_STACKS=file, CONTRIBUTING.md)
-	$(BUILD)/bench/bench_bpf_stats
-	$(BUILD)/bench/bench_switch_cost
-	$(BUILD)/bench/bench_page_faults
-	$(BUILD)/bench/bench_gpu_probes $(BUILD)/tests/gpu/libcuda.so.1
-	python3 bench/bench_gpu_agent.py
-	python3 bench/bench_tables.py
-	PATH="$$PATH:$(abspath $(dir $(PY_SPY)))" python3 bench/bench_agent.py
-	python3 bench/bench_wall.py
-	$(BUILD)/bench/bench_store
+bench: packages $(PROGRAMS) $(addprefix $(BUILD)/bench/,bench_store bench_unwind_table bench_bpf_stats bench_page_faults bench_gpu_probes bench_switch_cost deep_calls switches) $(BUILD)/tests/gpu/libcuda.so.1 $(BUILD)/tests/gpu/step_client packages-bench $(PY_SPY) ## what it costs, beside other profilers; writes bench/RESULTS.md (BENCH=name, PEER='start command' PEER_STACKS=file)
+	BUILD=$(BUILD) PATH="$$PATH:$(abspath $(dir $(PY_SPY)))" bench/run $(BENCH)
 
 # Workloads: no frame pointers.
 $(BUILD)/bench/deep_calls $(BUILD)/bench/switches: $(BUILD)/bench/%: bench/%.c
