@@ -11,7 +11,7 @@ static const uint64_t numbers[] = {
 	0, 1, 127, 128, 16383, 16384, UINT32_MAX, (uint64_t)1 << 62, INT64_MAX, UINT64_MAX,
 };
 
-TEST(varints_come_back_as_they_went)
+TEST(varints_round_trip)
 {
 	_cleanup_(buffer_deinit) struct buffer buffer = { 0 };
 
@@ -30,7 +30,7 @@ TEST(varints_come_back_as_they_went)
 	EXPECT_EQ(false, reader.failed, "no failure");
 }
 
-TEST(small_numbers_of_either_sign_take_one_byte)
+TEST(small_varints_take_one_byte)
 {
 	static const int64_t small[] = { 0, 1, -1, 63, -64 };
 
@@ -100,7 +100,7 @@ TEST(a_read_of_absurd_size_fails)
 	EXPECT_EQ(true, reader.failed, "SIZE_MAX");
 }
 
-TEST(random_bytes_never_lead_a_reader_astray)
+TEST(reader_survives_random_bytes)
 {
 	srandom(1);
 	for (int round = 0; round < 20000; round++) {
@@ -122,7 +122,7 @@ TEST(random_bytes_never_lead_a_reader_astray)
 	}
 }
 
-TEST(the_limit_is_hit_once_and_for_all)
+TEST(limit_is_final)
 {
 	_cleanup_(buffer_deinit) struct buffer buffer = { .size_max = 10 };
 
@@ -173,12 +173,12 @@ TEST(an_empty_buffer_is_an_empty_string)
 	EXPECT_STR("", buffer_string(&buffer), "nothing written");
 }
 
-RUN_TESTS(cmocka_unit_test(varints_come_back_as_they_went),
-	  cmocka_unit_test(small_numbers_of_either_sign_take_one_byte),
+RUN_TESTS(cmocka_unit_test(varints_round_trip),
+	  cmocka_unit_test(small_varints_take_one_byte),
 	  cmocka_unit_test(varints_are_read_or_refused), cmocka_unit_test(a_failed_read_sticks),
 	  cmocka_unit_test(a_read_of_absurd_size_fails),
-	  cmocka_unit_test(random_bytes_never_lead_a_reader_astray),
-	  cmocka_unit_test(the_limit_is_hit_once_and_for_all),
+	  cmocka_unit_test(reader_survives_random_bytes),
+	  cmocka_unit_test(limit_is_final),
 	  cmocka_unit_test(an_absurd_size_does_not_wrap),
 	  cmocka_unit_test(printing_grows_the_buffer),
 	  cmocka_unit_test(an_empty_buffer_is_an_empty_string))

@@ -41,7 +41,7 @@ static void expect_lines(const struct profile *profile, const char *expected, co
 	EXPECT_STR(expected, buffer_string(&text), what);
 }
 
-TEST(the_root_comes_first_and_equal_lines_are_added_up)
+TEST(sums_equal_lines_root_first)
 {
 	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
 	uint32_t stack[] = {
@@ -75,7 +75,7 @@ TEST(one_stack_under_two_processes_is_two_lines)
 	expect_lines(profile, "a;poll 3\nb;poll 30\n", "taking turns");
 }
 
-TEST(a_cut_stack_says_why_after_the_process)
+TEST(truncated_stack_names_reason)
 {
 	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
 	uint32_t stack[] = { frame(profile, FRAME_KIND_NATIVE, "f", "", 0) };
@@ -90,7 +90,7 @@ TEST(a_cut_stack_says_why_after_the_process)
 		     "cut");
 }
 
-TEST(a_stack_known_by_id_alone_counts_as_lost)
+TEST(undefined_stack_counts_as_lost)
 {
 	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
 	uint32_t stack;
@@ -101,7 +101,7 @@ TEST(a_stack_known_by_id_alone_counts_as_lost)
 	expect_lines(profile, "x 1\nx;[truncated: stack lost] 5\n", "id alone");
 }
 
-TEST(inlined_calls_are_frames_with_the_outermost_nearer_the_root)
+TEST(inlined_calls_are_frames_outermost_first)
 {
 	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
 	struct location location = { .id = { 1, 2 }, .kind = FRAME_KIND_NATIVE };
@@ -115,7 +115,7 @@ TEST(inlined_calls_are_frames_with_the_outermost_nearer_the_root)
 	expect_lines(profile, "x;outer;inlined 9\n", "inlined");
 }
 
-TEST(hostile_names_keep_one_frame_a_field_and_one_stack_a_line)
+TEST(hostile_names_break_no_line)
 {
 	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
 	uint32_t stack[] = { frame(profile, FRAME_KIND_NATIVE, "a;b\nc 7", "", 0) };
@@ -193,12 +193,12 @@ TEST(random_stacks_lose_nothing)
 	EXPECT_EQ(total, sum_of_lines(buffer_string(&text)), "sum");
 }
 
-RUN_TESTS(cmocka_unit_test(the_root_comes_first_and_equal_lines_are_added_up),
+RUN_TESTS(cmocka_unit_test(sums_equal_lines_root_first),
 	  cmocka_unit_test(one_stack_under_two_processes_is_two_lines),
-	  cmocka_unit_test(a_cut_stack_says_why_after_the_process),
-	  cmocka_unit_test(a_stack_known_by_id_alone_counts_as_lost),
-	  cmocka_unit_test(inlined_calls_are_frames_with_the_outermost_nearer_the_root),
-	  cmocka_unit_test(hostile_names_keep_one_frame_a_field_and_one_stack_a_line),
+	  cmocka_unit_test(truncated_stack_names_reason),
+	  cmocka_unit_test(undefined_stack_counts_as_lost),
+	  cmocka_unit_test(inlined_calls_are_frames_outermost_first),
+	  cmocka_unit_test(hostile_names_break_no_line),
 	  cmocka_unit_test(an_unlabelled_series_still_has_a_root),
 	  cmocka_unit_test(an_empty_profile_is_an_empty_text),
 	  cmocka_unit_test(the_buffers_limit_is_respected),

@@ -336,7 +336,7 @@ TEST(flags_win_over_environment_over_file_over_default)
 	EXPECT_STR("flag", labels_get(&settings.label, "c"), "label of the flag");
 }
 
-TEST(the_environment_names_the_file_and_its_own_mistakes)
+TEST(environment_errors_name_the_variable)
 {
 	_cleanup_(settings_deinit) struct settings settings = { 0 };
 	struct file file = write_file("count: 9\n", 9);
@@ -362,4 +362,4 @@ RUN_TESTS(cmocka_unit_test(flags_are_read_or_refused_with_a_remedy),
 	  cmocka_unit_test(deep_nesting_ends_at_the_first_level),
 	  cmocka_unit_test(random_files_never_harm),
 	  cmocka_unit_test(flags_win_over_environment_over_file_over_default),
-	  cmocka_unit_test(the_environment_names_the_file_and_its_own_mistakes))
+	  cmocka_unit_test(environment_errors_name_the_variable))

@@ -60,7 +60,7 @@ static const struct {
 	{ "empty", "", "" },
 };
 
-TEST(names_are_written_as_people_wrote_them)
+TEST(demangles_rust_and_cpp)
 {
 	for EACH (row, cases) {
 		char name[DEMANGLED_BYTES_MAX];
@@ -118,7 +118,7 @@ static void check_time(const char *what, const char *mangled)
 	assert_true(strlen(name) < DEMANGLED_BYTES_MAX);
 }
 
-TEST(names_that_expand_without_end_are_given_up)
+TEST(bounds_expanding_names)
 {
 	static char name[1 << 16];
 
@@ -161,6 +161,6 @@ TEST(random_names_are_survived)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(names_are_written_as_people_wrote_them),
-	  cmocka_unit_test(names_that_expand_without_end_are_given_up),
+RUN_TESTS(cmocka_unit_test(demangles_rust_and_cpp),
+	  cmocka_unit_test(bounds_expanding_names),
 	  cmocka_unit_test(random_names_are_survived))

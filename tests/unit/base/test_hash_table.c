@@ -82,7 +82,7 @@ TEST(adds_and_removes_agree_with_a_plain_set)
 
 // All keys with one hash: the table is a list then, and still right; a run that wraps around the
 // end of the slots is closed on removal.
-TEST(colliding_hashes_are_told_apart)
+TEST(separates_colliding_hashes)
 {
 	_cleanup_(hash_table_deinit) struct hash_table table = { 0 };
 	uint32_t keys[12];
@@ -101,7 +101,7 @@ TEST(colliding_hashes_are_told_apart)
 	EXPECT_EQ(-ENOENT, hash_table_remove(&table, 15, 0), "twice");
 }
 
-TEST(clearing_forgets_but_keeps_the_memory)
+TEST(clear_keeps_memory)
 {
 	_cleanup_(hash_table_deinit) struct hash_table table = { 0 };
 	uint32_t keys[] = { 5 };
@@ -118,5 +118,5 @@ TEST(clearing_forgets_but_keeps_the_memory)
 RUN_TESTS(cmocka_unit_test(an_empty_table_finds_nothing),
 	  cmocka_unit_test(a_full_table_still_ends_its_searches),
 	  cmocka_unit_test(adds_and_removes_agree_with_a_plain_set),
-	  cmocka_unit_test(colliding_hashes_are_told_apart),
-	  cmocka_unit_test(clearing_forgets_but_keeps_the_memory))
+	  cmocka_unit_test(separates_colliding_hashes),
+	  cmocka_unit_test(clear_keeps_memory))

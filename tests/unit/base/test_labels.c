@@ -17,7 +17,7 @@ static void show(const struct labels *labels, struct buffer *text)
 			      labels->pairs[i].value);
 }
 
-TEST(labels_are_sorted_and_each_name_stands_once)
+TEST(labels_are_sorted_and_unique)
 {
 	_cleanup_(labels_deinit) struct labels labels = { 0 };
 	_cleanup_(buffer_deinit) struct buffer text = { 0 };
@@ -155,7 +155,7 @@ TEST(a_pair_with_an_endless_name_is_refused)
 	assert_non_null(strstr(err.text, "longer than 128 bytes"));
 }
 
-RUN_TESTS(cmocka_unit_test(labels_are_sorted_and_each_name_stands_once),
+RUN_TESTS(cmocka_unit_test(labels_are_sorted_and_unique),
 	  cmocka_unit_test(names_follow_the_rule),
 	  cmocka_unit_test(the_limit_refuses_and_changes_nothing),
 	  cmocka_unit_test(values_are_cut_and_made_valid_text),

@@ -62,7 +62,7 @@ TEST(lines_above_the_level_are_dropped)
 	assert_non_null(strstr(text, " error kept\n"));
 }
 
-TEST(a_hostile_name_cannot_forge_a_line)
+TEST(hostile_name_forges_no_line)
 {
 	struct capture capture = begin();
 	char text[4096];
@@ -74,7 +74,7 @@ TEST(a_hostile_name_cannot_forge_a_line)
 	assert_null(strchr(text, '\r'));
 }
 
-TEST(a_long_message_is_cut_and_errno_survives)
+TEST(cuts_long_message_and_keeps_errno)
 {
 	struct capture capture = begin();
 	_cleanup_free_ char *words = calloc(1, 10000);
@@ -103,6 +103,6 @@ TEST(levels_have_names)
 
 RUN_TESTS(cmocka_unit_test(a_line_has_time_level_and_message),
 	  cmocka_unit_test(lines_above_the_level_are_dropped),
-	  cmocka_unit_test(a_hostile_name_cannot_forge_a_line),
-	  cmocka_unit_test(a_long_message_is_cut_and_errno_survives),
+	  cmocka_unit_test(hostile_name_forges_no_line),
+	  cmocka_unit_test(cuts_long_message_and_keeps_errno),
 	  cmocka_unit_test(levels_have_names))

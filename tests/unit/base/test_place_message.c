@@ -56,7 +56,7 @@ TEST(names_are_cut)
 	buffer_deinit(&message);
 }
 
-TEST(the_rest_of_a_message_is_waited_for)
+TEST(waits_for_rest_of_message)
 {
 	static struct place_message read;
 	struct buffer message = { 0 };
@@ -94,5 +94,5 @@ TEST(what_is_no_message_is_refused)
 }
 
 RUN_TESTS(cmocka_unit_test(what_is_written_is_read), cmocka_unit_test(names_are_cut),
-	  cmocka_unit_test(the_rest_of_a_message_is_waited_for),
+	  cmocka_unit_test(waits_for_rest_of_message),
 	  cmocka_unit_test(what_is_no_message_is_refused))

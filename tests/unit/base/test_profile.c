@@ -52,7 +52,7 @@ TEST(an_empty_profile_is_valid)
 	profile_free(NULL);
 }
 
-TEST(equal_locations_are_one_and_names_may_come_later)
+TEST(merges_locations_and_later_names)
 {
 	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
 	uint32_t first = native(profile, 0x10), again = native(profile, 0x10);
@@ -99,7 +99,7 @@ TEST(too_many_lines_are_refused)
 		  "64 lines");
 }
 
-TEST(equal_stacks_are_one_and_the_end_is_a_part_of_them)
+TEST(stack_end_is_part_of_identity)
 {
 	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
 	uint32_t locations[] = { native(profile, 1), native(profile, 2) };
@@ -139,7 +139,7 @@ TEST(wrong_stacks_are_refused)
 		  "1024 frames");
 }
 
-TEST(a_stack_known_by_id_is_defined_by_its_own_locations_only)
+TEST(defines_stack_only_by_matching_locations)
 {
 	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
 	uint32_t locations[] = { native(profile, 1), native(profile, 2) };
@@ -351,11 +351,11 @@ TEST(ids_with_one_low_half_do_not_collide)
 RUN_TESTS(cmocka_unit_test(samples_are_kept_by_their_series),
 	  cmocka_unit_test(ids_with_one_low_half_do_not_collide),
 	  cmocka_unit_test(an_empty_profile_is_valid),
-	  cmocka_unit_test(equal_locations_are_one_and_names_may_come_later),
+	  cmocka_unit_test(merges_locations_and_later_names),
 	  cmocka_unit_test(too_many_lines_are_refused),
-	  cmocka_unit_test(equal_stacks_are_one_and_the_end_is_a_part_of_them),
+	  cmocka_unit_test(stack_end_is_part_of_identity),
 	  cmocka_unit_test(wrong_stacks_are_refused),
-	  cmocka_unit_test(a_stack_known_by_id_is_defined_by_its_own_locations_only),
+	  cmocka_unit_test(defines_stack_only_by_matching_locations),
 	  cmocka_unit_test(series_differ_by_labels_and_type),
 	  cmocka_unit_test(sorting_joins_equal_samples_and_keeps_all_values),
 	  cmocka_unit_test(sums_saturate_instead_of_wrapping),

@@ -68,7 +68,7 @@ static struct profile *merge_windows(const struct window *windows, uint32_t coun
 	return into;
 }
 
-TEST(equal_stacks_of_different_windows_become_one_sample)
+TEST(merges_equal_stacks_of_two_profiles)
 {
 	static const struct window windows[] = {
 		{ "app", PROFILE_TYPE_CPU, "parse", 100, 5 },
@@ -128,7 +128,7 @@ TEST(names_travel_with_their_locations)
 	profile_free(merged);
 }
 
-TEST(a_stack_known_by_id_is_defined_by_a_later_window)
+TEST(later_profile_defines_stack)
 {
 	static const struct window window = { "app", PROFILE_TYPE_CPU, "parse", 1, 3 };
 	struct profile *defined = new_window(&window);
@@ -157,7 +157,7 @@ TEST(a_stack_known_by_id_is_defined_by_a_later_window)
 	profile_free(defined);
 }
 
-TEST(an_empty_window_changes_nothing)
+TEST(empty_profile_changes_nothing)
 {
 	static const struct window window = { "app", PROFILE_TYPE_CPU, "parse", 50, 3 };
 	struct profile *into = merge_windows(&window, 1);
@@ -174,8 +174,8 @@ TEST(an_empty_window_changes_nothing)
 	profile_free(into);
 }
 
-RUN_TESTS(cmocka_unit_test(equal_stacks_of_different_windows_become_one_sample),
+RUN_TESTS(cmocka_unit_test(merges_equal_stacks_of_two_profiles),
 	  cmocka_unit_test(what_differs_stays_apart),
 	  cmocka_unit_test(names_travel_with_their_locations),
-	  cmocka_unit_test(a_stack_known_by_id_is_defined_by_a_later_window),
-	  cmocka_unit_test(an_empty_window_changes_nothing))
+	  cmocka_unit_test(later_profile_defines_stack),
+	  cmocka_unit_test(empty_profile_changes_nothing))

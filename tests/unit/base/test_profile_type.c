@@ -52,7 +52,7 @@ TEST(the_parts_stand_in_their_places)
 	EXPECT_STR("e", type.period_unit, "5");
 }
 
-TEST(gauges_are_told_by_their_period)
+TEST(period_makes_a_gauge)
 {
 	static const struct {
 		const char *text;
@@ -117,5 +117,5 @@ TEST(words_are_listed_in_lines)
 RUN_TESTS(cmocka_unit_test(words_mean_types),
 	  cmocka_unit_test(unknown_words_are_refused_with_all_words),
 	  cmocka_unit_test(words_are_listed_in_lines), cmocka_unit_test(types_are_read_or_refused),
-	  cmocka_unit_test(gauges_are_told_by_their_period),
+	  cmocka_unit_test(period_makes_a_gauge),
 	  cmocka_unit_test(the_parts_stand_in_their_places))

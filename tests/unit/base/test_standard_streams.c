@@ -31,7 +31,7 @@ static int try_without(unsigned int closed)
 	return 0;
 }
 
-TEST(no_file_becomes_a_stream_that_was_closed)
+TEST(occupies_closed_streams)
 {
 	for (unsigned int closed = 0; closed < 8; closed++) {
 		int status = 0;
@@ -44,4 +44,4 @@ TEST(no_file_becomes_a_stream_that_was_closed)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(no_file_becomes_a_stream_that_was_closed))
+RUN_TESTS(cmocka_unit_test(occupies_closed_streams))

@@ -63,7 +63,7 @@ TEST(boxes_are_as_wide_as_their_share)
 	expect_piece(svg, ">4.00 s of cpu</text>");
 }
 
-TEST(thin_boxes_are_left_out_but_count_in_their_parents)
+TEST(omits_thin_boxes_but_counts_them)
 {
 	_cleanup_(profile_freep) struct profile *profile = profile_new(20000000);
 	_cleanup_(buffer_deinit) struct buffer text = { 0 };
@@ -210,7 +210,7 @@ TEST(names_are_shortened_by_columns_not_bytes)
 	}
 }
 
-TEST(colours_are_stable_and_tell_the_kinds_apart)
+TEST(colours_are_stable_per_kind)
 {
 	_cleanup_(buffer_deinit) struct buffer first = { 0 }, again = { 0 };
 
@@ -235,7 +235,7 @@ TEST(colours_are_stable_and_tell_the_kinds_apart)
 }
 
 RUN_TESTS(cmocka_unit_test(boxes_are_as_wide_as_their_share),
-	  cmocka_unit_test(thin_boxes_are_left_out_but_count_in_their_parents),
+	  cmocka_unit_test(omits_thin_boxes_but_counts_them),
 	  cmocka_unit_test(hostile_names_stay_text),
 	  cmocka_unit_test(an_empty_profile_is_a_picture_too),
 	  cmocka_unit_test(negative_values_have_no_width),
@@ -244,4 +244,4 @@ RUN_TESTS(cmocka_unit_test(boxes_are_as_wide_as_their_share),
 	  cmocka_unit_test(the_buffers_limit_is_respected),
 	  cmocka_unit_test(amounts_are_for_people),
 	  cmocka_unit_test(names_are_shortened_by_columns_not_bytes),
-	  cmocka_unit_test(colours_are_stable_and_tell_the_kinds_apart))
+	  cmocka_unit_test(colours_are_stable_per_kind))

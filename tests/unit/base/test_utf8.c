@@ -32,7 +32,7 @@ static const struct {
 	  "0123456789?0123456789" },
 };
 
-TEST(text_is_valid_or_repaired_byte_by_byte)
+TEST(repairs_invalid_bytes)
 {
 	for EACH (row, rows) {
 		char text[64];
@@ -82,6 +82,6 @@ TEST(random_bytes_are_valid_after_repair)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(text_is_valid_or_repaired_byte_by_byte),
+RUN_TESTS(cmocka_unit_test(repairs_invalid_bytes),
 	  cmocka_unit_test(a_cut_falls_between_characters),
 	  cmocka_unit_test(random_bytes_are_valid_after_repair))
