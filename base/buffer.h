@@ -20,7 +20,7 @@ struct buffer {
 
 /** A zeroed struct is a valid empty buffer; deinit leaves it so. */
 void buffer_deinit(struct buffer *buffer);
-/** Forget the content and the error, keep the memory. */
+/** Clear the content and the error, keep the memory. */
 void buffer_clear(struct buffer *buffer);
 
 void buffer_append(struct buffer *buffer, const void *bytes, size_t size);
@@ -39,7 +39,7 @@ void *buffer_extend(struct buffer *buffer, size_t size);
 /** The bytes as a C string: a NUL is placed after them, not counted. "" after a failure. */
 const char *buffer_string(struct buffer *buffer);
 
-/** A cursor over bytes one does not trust: a read past the end fails and sticks. */
+/** A cursor over hostile bytes: a read past the end fails and sticks. */
 struct reader {
 	const uint8_t *at;
 	const uint8_t *end;

@@ -48,7 +48,7 @@ static int argument_mode(const struct config_option *option)
 }
 
 // getopt_long()'s view of the table. The letters begin with ':', so that a missing argument is
-// told apart from an unknown flag.
+// distinct from an unknown flag.
 static int build_getopt_tables(const struct config_program *program, struct option **ret_options,
 			       char **ret_letters)
 {

@@ -12,7 +12,7 @@ int duration_parse(const char *text, uint64_t *ret_ns);
 int size_parse(const char *text, uint64_t *ret_bytes);
 /**
  * A moment as users type it: RFC 3339 ("2026-11-21T10:00:00Z", with offset or fraction), Unix
- * seconds, milliseconds or nanoseconds (told apart by magnitude), "now", "now-5m".
+ * seconds, milliseconds or nanoseconds (distinguished by magnitude), "now", "now-5m".
  * Returns 0; -EINVAL with @err showing the accepted forms.
  */
 int time_parse(const char *text, uint64_t now_ns, uint64_t *ret_ns, struct error *err);

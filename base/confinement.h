@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process may still do that was forked to read hostile files: read what it was given, and
-// answer. No other files, no children, no privileges, no core.
+// Confines a process that was forked to read hostile files: it may read its descriptors and answer.
+// No other files, no children, no privileges, no core.
 #pragma once
 
 #include <stdint.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Debug files from servers that speak the debuginfod protocol (elfutils' debuginfod(8)): asked by
 // build id, in a thread of their own, kept on disk within a bound. Nobody waits for them: names
-// come with a later window.
+// come with a later export interval.
 #pragma once
 
 #include <stdint.h>
@@ -14,7 +14,7 @@ enum {
 	DEBUGINFOD_QUEUE_MAX = 256, // files waiting; more are asked for again later
 	DEBUGINFOD_URLS_MAX = 8,
 };
-#define DEBUGINFOD_FILE_BYTES_MAX (2ULL << 30) // larger answers are not taken
+#define DEBUGINFOD_FILE_BYTES_MAX (2ULL << 30) // larger answers are dropped
 
 struct debuginfod_options {
 	const char *urls;     // separated by spaces: http:// or https://

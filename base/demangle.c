@@ -72,7 +72,7 @@ static bool may_expand_silently(const char *mangled)
 
 /*
  * libiberty has no way to stop but its callback, and keeps all its state on the stack while it
- * prints to one: leaving by longjmp() is how a name that expands without end is given up.
+ * prints to one: leaving by longjmp() is how a name that expands without end is cut.
  */
 static bool try_demangle(const char *mangled, char *ret_name)
 {

@@ -308,7 +308,7 @@ static void find_call(Dwarf_Die *unit, Dwarf_Die *inlined, struct dwarf_line *re
 		ret_line->file = dwarf_filesrc(files, file, NULL, NULL);
 }
 
-static bool find_row(Dwarf_Die *unit, uint64_t address, struct dwarf_place *place)
+static bool find_row(Dwarf_Die *unit, uint64_t address, struct dwarf_position *place)
 {
 	Dwarf_Line *row = dwarf_getsrc_die(unit, address);
 	Dwarf_Addr start;
@@ -324,7 +324,7 @@ static bool find_row(Dwarf_Die *unit, uint64_t address, struct dwarf_place *plac
 }
 
 /* An inlined call of which not even the name is known says nothing; the function stays. */
-static void leave_out_nameless(struct dwarf_place *place)
+static void leave_out_nameless(struct dwarf_position *place)
 {
 	uint32_t kept = 0;
 
@@ -334,7 +334,7 @@ static void leave_out_nameless(struct dwarf_place *place)
 	place->count = kept;
 }
 
-int dwarf_lines_find(struct dwarf_lines *lines, uint64_t address, struct dwarf_place *ret_place)
+int dwarf_lines_find(struct dwarf_lines *lines, uint64_t address, struct dwarf_position *ret_place)
 {
 	const struct range *unit_range = find_range(&lines->units, address);
 	struct chain chain;
@@ -343,7 +343,7 @@ int dwarf_lines_find(struct dwarf_lines *lines, uint64_t address, struct dwarf_p
 	if (!unit_range || use_unit(lines, unit_range->die, &unit))
 		return -ENOENT;
 	find_chain(lines, &unit, address, &chain);
-	*ret_place = (struct dwarf_place){ .start = address, .count = 1 };
+	*ret_place = (struct dwarf_position){ .start = address, .count = 1 };
 	bool has_row = find_row(&unit, address, ret_place);
 	if (!has_row && !chain.count)
 		return -ENOENT;

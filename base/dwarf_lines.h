@@ -22,7 +22,7 @@ struct dwarf_line {
 };
 
 /** What is known of an address: innermost first. */
-struct dwarf_place {
+struct dwarf_position {
 	uint64_t start; // the lowest address of the same line
 	uint32_t count; // at least 1
 	struct dwarf_line lines[DWARF_INLINED_MAX + 1];
@@ -40,4 +40,4 @@ void dwarf_lines_close(struct dwarf_lines *lines);
  * What lies at a virtual address in the file. Cheapest by ascending address: one unit is kept.
  * Returns 0 or -ENOENT.
  */
-int dwarf_lines_find(struct dwarf_lines *lines, uint64_t address, struct dwarf_place *ret_place);
+int dwarf_lines_find(struct dwarf_lines *lines, uint64_t address, struct dwarf_position *ret_place);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One failure, told to a person: a negative errno for the program, a sentence for the reader.
+// One failure: a negative errno for the program, a sentence for the reader.
 #pragma once
 
 #include <stddef.h>

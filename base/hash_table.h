@@ -25,7 +25,7 @@ struct hash_table {
 typedef bool (*hash_table_equal_fn)(const void *context, uint32_t item, const void *key);
 
 void hash_table_deinit(struct hash_table *table);
-/** Forget all items, keep the memory. */
+/** Remove all items, keep the memory. */
 void hash_table_clear(struct hash_table *table);
 
 /** The item with @key, or HASH_TABLE_NONE. @hash is of the key, well mixed (XXH3). */

@@ -85,7 +85,7 @@ void log_line(enum log_level level, const char *format, ...)
 
 	size_t size = strlen(line);
 	line[size++] = '\n';
-	// Nobody can be told that standard error is gone.
+	// There is nowhere to report that standard error is gone.
 	ssize_t written = write(STDERR_FILENO, line, size);
 	(void)written;
 	errno = saved_errno;

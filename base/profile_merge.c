@@ -78,7 +78,7 @@ static int merge_defined_stack(struct merge *merge, const struct stack *stack, u
 		if (rc)
 			return rc;
 	}
-	// This also defines a stack of which an earlier window knew only the id.
+	// This also defines a stack of which an earlier profile knew only the id.
 	return profile_add_stack(merge->into, locations, stack->location_count, stack->end,
 				 ret_stack);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several windows' profiles to one: what a recording of many drains becomes before it is exported.
+// Merges profiles: a recording of many export intervals becomes one before it is written.
 #pragma once
 
 #include "base/error.h"
@@ -7,7 +7,7 @@
 
 /**
  * Add the samples of @from to @into. Series are joined by labels and type, locations and stacks by
- * their ids. Time within the range is given up: slots become 0 and equal samples are joined, so
+ * their ids. Time within the range is lost: slots become 0 and equal samples are joined, so
  * that @into grows with distinct stacks, not with time. Its range is widened to cover @from's.
  *
  * Returns 0; -ENOMEM; -E2BIG with @err naming the limit that was hit. After a failure @into is

@@ -18,7 +18,7 @@ struct source_line {
 };
 
 /** All that one address stands for. */
-struct source_place {
+struct source_lines {
 	uint64_t start_offset; // in the file: the lowest that stands for the same
 	uint32_t count;        // at least 1
 	struct source_line lines[SOURCE_LINES_MAX]; // innermost (inlined) first

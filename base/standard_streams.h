@@ -3,7 +3,7 @@
 #pragma once
 
 /**
- * Occupy those that are closed, so that no file, socket or map that is opened later is taken for one of
- * them and written to. To be called first in main(); writing to such a stream fails with EBADF.
+ * Occupy those that are closed, so that no file, socket or map that is opened later becomes one of them
+ * and is written to. To be called first in main(); writing to such a stream fails with EBADF.
  */
 void standard_streams_occupy(void);

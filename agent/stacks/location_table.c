@@ -206,7 +206,7 @@ uint32_t location_table_add_call(struct location_table *table, struct executable
 uint32_t location_table_add_leaf(struct location_table *table, struct executable *executable,
 				 uint64_t offset)
 {
-	struct source_place place;
+	struct source_lines place;
 	struct symbol symbol;
 
 	// Where lines are known a leaf is its line, so that what was inlined is told apart.
@@ -360,7 +360,7 @@ static void look_for_name(struct location_table *table, struct known_location *l
 
 // No memory: the function's name stays all that is known.
 static void take_lines(struct location_table *table, struct known_location *location,
-		       const struct source_place *place)
+		       const struct source_lines *place)
 {
 	struct line lines[SOURCE_LINES_MAX];
 	uint32_t outermost = place->count - 1;
@@ -389,7 +389,7 @@ static void take_lines(struct location_table *table, struct known_location *loca
 
 static void look_for_lines(struct location_table *table, struct known_location *location)
 {
-	struct source_place place;
+	struct source_lines place;
 	int rc = line_reader_find(table->lines, location->executable, location->offset, &place);
 
 	if (rc == 0)

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/confinement.h"
 #include "base/dwarf_lines.h"
-#include "base/place_message.h"
+#include "base/source_line_message.h"
 #include "agent/elf/elf.h"
 #include "agent/elf/go_pclntab.h"
 
@@ -65,7 +65,7 @@ static int serve_one(struct serving *serving, uint32_t index, int out)
 	uint64_t offset = serving->request->offsets[index];
 	const Elf64_Phdr *segment = find_segment(&serving->elf, offset);
 	struct buffer *message = &serving->message;
-	struct dwarf_place place;
+	struct dwarf_position place;
 	char file[GO_FILE_BYTES];
 	uint32_t number;
 
@@ -78,11 +78,11 @@ static int serve_one(struct serving *serving, uint32_t index, int out)
 
 		if (address - place.start <= offset - segment->p_offset)
 			start_offset -= address - place.start;
-		place_message_begin(message, index, start_offset, place.count);
-		place_message_add_dwarf(message, &place);
+		source_line_message_begin(message, index, start_offset, place.count);
+		source_line_message_add_dwarf(message, &place);
 	} else if (serving->go && go_pclntab_find_line(serving->go, address, file, &number) == 0) {
-		place_message_begin(message, index, offset, 1);
-		place_message_add(message, "", file, number);
+		source_line_message_begin(message, index, offset, 1);
+		source_line_message_add(message, "", file, number);
 	}
 	return message->rc ? message->rc : write_all(out, message);
 }
@@ -124,16 +124,16 @@ struct answers {
 	const struct line_request *request;
 	line_place_fn fn;
 	void *context;
-	uint8_t bytes[PLACE_MESSAGE_BYTES_MAX + READ_BYTES]; // read and not yet taken
+	uint8_t bytes[SOURCE_LINE_MESSAGE_BYTES_MAX + READ_BYTES]; // read and not yet taken
 	size_t size;
-	struct place_message message;
+	struct source_line_message message;
 };
 
 /* Returns the bytes of the first place; 0: not all of it is there; -EBADMSG. */
 static ssize_t take_place(struct answers *answers, const uint8_t *from, const uint8_t *end)
 {
-	const struct place_message *message = &answers->message;
-	ssize_t size = place_message_read(from, (size_t)(end - from), &answers->message);
+	const struct source_line_message *message = &answers->message;
+	ssize_t size = source_line_message_read(from, (size_t)(end - from), &answers->message);
 
 	if (size <= 0)
 		return size;
@@ -155,7 +155,7 @@ static int take_places(struct answers *answers)
 	if (size < 0)
 		return (int)size;
 	size_t left = (size_t)(end - at);
-	if (left > PLACE_MESSAGE_BYTES_MAX)
+	if (left > SOURCE_LINE_MESSAGE_BYTES_MAX)
 		return -EBADMSG;
 	memmove(answers->bytes, at, left);
 	answers->size = left;

@@ -25,7 +25,7 @@ struct line_request {
 };
 
 /** Offset number @index of the request. @place and its strings are valid during the call. */
-typedef void (*line_place_fn)(void *context, uint32_t index, const struct source_place *place);
+typedef void (*line_place_fn)(void *context, uint32_t index, const struct source_lines *place);
 
 /**
  * Ask and wait. Offsets without lines are not answered.

@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/place_table.h"
+#include "base/source_line_cache.h"
 #include "base/profile.h"
 #include "base/string_table.h"
 #include "agent/symbols/line_helper.h"
@@ -45,7 +45,7 @@ struct resting {
 struct line_reader {
 	struct executable_table *executables;
 	// the owner's
-	struct place_table places;
+	struct source_line_cache places;
 	struct job *gathering; // asked since the last poll
 	uint32_t job_count;    // gathering, waiting and being read
 	struct resting resting[LINE_JOBS_MAX];
@@ -102,7 +102,7 @@ static int add_job_line(struct job *job, const struct source_line *source)
 	return rc;
 }
 
-static void on_place(void *context, uint32_t index, const struct source_place *place)
+static void on_place(void *context, uint32_t index, const struct source_lines *place)
 {
 	struct job *job = context;
 	uint32_t first = job->line_count;
@@ -199,7 +199,7 @@ void line_reader_free(struct line_reader *reader)
 	free_jobs(reader->gathering);
 	free_jobs(reader->waiting);
 	free_jobs(reader->done);
-	place_table_deinit(&reader->places);
+	source_line_cache_deinit(&reader->places);
 	free(reader);
 }
 
@@ -208,7 +208,7 @@ void line_reader_free(struct line_reader *reader)
 static void take_place(struct line_reader *reader, const struct job *job, uint32_t index)
 {
 	struct id128 id = location_id_of_offset(FRAME_KIND_NATIVE, job->id, job->offsets[index]);
-	struct source_place place = { .start_offset = job->starts[index],
+	struct source_lines place = { .start_offset = job->starts[index],
 				      .count = job->counts[index] };
 
 	for (uint32_t i = 0; i < place.count; i++) {
@@ -220,7 +220,7 @@ static void take_place(struct line_reader *reader, const struct job *job, uint32
 			.number = line->number,
 		};
 	}
-	place_table_answer(&reader->places, id, place.count ? &place : NULL);
+	source_line_cache_answer(&reader->places, id, place.count ? &place : NULL);
 }
 
 static void let_rest(struct line_reader *reader, const struct job *job)
@@ -292,16 +292,16 @@ static int ask(struct line_reader *reader, struct executable *executable, uint64
 
 	if (!job || job->count == LINE_HELPER_OFFSETS_MAX)
 		return -EAGAIN;
-	if (place_table_ask(&reader->places, id, executable->symbols_version) == 0)
+	if (source_line_cache_ask(&reader->places, id, executable->symbols_version) == 0)
 		job->offsets[job->count++] = offset;
 	return -EAGAIN;
 }
 
 int line_reader_find(struct line_reader *reader, struct executable *executable, uint64_t offset,
-		     struct source_place *ret_place)
+		     struct source_lines *ret_place)
 {
 	struct id128 id = location_id_of_offset(FRAME_KIND_NATIVE, executable->id, offset);
-	const struct known_place *place = place_table_find(&reader->places, id);
+	const struct cached_lines *place = source_line_cache_find(&reader->places, id);
 
 	if (place && place->asked)
 		return -EAGAIN;
@@ -310,7 +310,7 @@ int line_reader_find(struct line_reader *reader, struct executable *executable, 
 		return ask(reader, executable, offset, id);
 	if (!place->count)
 		return -ENOENT;
-	place_table_read(&reader->places, place, ret_place);
+	source_line_cache_read(&reader->places, place, ret_place);
 	return 0;
 }
 
@@ -377,5 +377,5 @@ bool line_reader_wait(struct line_reader *reader, uint32_t wait_ms)
 
 uint64_t line_reader_bytes(const struct line_reader *reader)
 {
-	return place_table_bytes(&reader->places);
+	return source_line_cache_bytes(&reader->places);
 }

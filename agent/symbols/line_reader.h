@@ -26,7 +26,7 @@ void line_reader_free(struct line_reader *reader);
  * next call. Returns 0; -EAGAIN: asked for, or to be asked for again; -ENOENT: nothing is known.
  */
 int line_reader_find(struct line_reader *reader, struct executable *executable, uint64_t offset,
-		     struct source_place *ret_place);
+		     struct source_lines *ret_place);
 
 /** Take what was read since, and let the thread begin with what was asked: a few times a window. */
 void line_reader_poll(struct line_reader *reader);

@@ -178,7 +178,7 @@ struct naming {
 };
 
 /** Add the levels of a place that the symbolizer knows. */
-static int add_place(void *context, const struct source_place *place)
+static int add_place(void *context, const struct source_lines *place)
 {
 	struct naming *naming = context;
 	char name[DISPLAY_NAME_BYTES];

@@ -82,7 +82,7 @@ static int copy_lines(struct copying *copying, const struct profile *from,
 _Static_assert((int)SOURCE_LINES_MAX <= (int)LOCATION_LINES_MAX,
 	       "all lines of a place fit a location");
 
-static int copy_place(void *context, const struct source_place *place)
+static int copy_place(void *context, const struct source_lines *place)
 {
 	struct copying *copying = context;
 	int rc = 0;

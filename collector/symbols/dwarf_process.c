@@ -16,29 +16,29 @@
 #include "base/clock.h"
 #include "base/confinement.h"
 #include "base/dwarf_lines.h"
-#include "base/place_message.h"
+#include "base/source_line_message.h"
 
 struct dwarf_process {
 	pid_t pid; // 0: it has ended
 	int socket;
 	bool waits; // for the answer to what was asked last:
 	uint64_t address, asked_ns;
-	uint8_t bytes[PLACE_MESSAGE_BYTES_MAX]; // of it
+	uint8_t bytes[SOURCE_LINE_MESSAGE_BYTES_MAX]; // of it
 	size_t size;
-	struct place_message answer;
+	struct source_line_message answer;
 };
 
 /* ---- the process --------------------------------------------------------------------------- */
 
 static int answer(struct dwarf_lines *lines, uint64_t address, int socket, struct buffer *message)
 {
-	struct dwarf_place place;
+	struct dwarf_position place;
 
 	buffer_clear(message);
 	if (dwarf_lines_find(lines, address, &place))
 		place.count = 0;
-	place_message_begin(message, 0, 0, place.count);
-	place_message_add_dwarf(message, &place);
+	source_line_message_begin(message, 0, 0, place.count);
+	source_line_message_add_dwarf(message, &place);
 	if (message->rc)
 		return message->rc;
 	for (size_t at = 0; at < message->size;) {
@@ -177,7 +177,8 @@ static int wait_for_answer(struct dwarf_process *process, uint64_t until_ns)
 	ssize_t size;
 	int rc = 0;
 
-	while ((size = place_message_read(process->bytes, process->size, &process->answer)) == 0 &&
+	while ((size = source_line_message_read(process->bytes, process->size, &process->answer)) ==
+		       0 &&
 	       !rc)
 		rc = receive(process, until_ns < limit_ns ? until_ns : limit_ns);
 	if (size > 0) {
@@ -201,7 +202,7 @@ static int find(struct dwarf_process *process, uint64_t address, uint64_t until_
 }
 
 int dwarf_process_find(struct dwarf_process *process, uint64_t address, uint64_t budget_ns,
-		       const struct source_place **ret_place)
+		       const struct source_lines **ret_place)
 {
 	if (!process->pid)
 		return -ENOENT;

@@ -29,4 +29,4 @@ void dwarf_process_close(struct dwarf_process *process);
  * Returns 0; -EAGAIN: it was not done within, ask again; -ENOENT: nothing is known, or the process has ended.
  */
 int dwarf_process_find(struct dwarf_process *process, uint64_t address, uint64_t budget_ns,
-		       const struct source_place **ret_place);
+		       const struct source_lines **ret_place);

@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/demangle.h"
-#include "base/place_table.h"
+#include "base/source_line_cache.h"
 #include "collector/symbols/debug_elf.h"
 #include "collector/symbols/dwarf_process.h"
 
@@ -31,7 +31,7 @@ struct symbolizer {
 	pthread_mutex_t lock;
 	struct open_file open[SYMBOLIZER_FILES_OPEN];
 	uint64_t use;
-	struct place_table places;
+	struct source_line_cache places;
 	char name[DEMANGLED_BYTES_MAX]; // of the answer being made
 };
 
@@ -63,7 +63,7 @@ void symbolizer_free(struct symbolizer *symbolizer)
 		return;
 	for (uint32_t i = 0; i < SYMBOLIZER_FILES_OPEN; i++)
 		close_file(&symbolizer->open[i]);
-	place_table_deinit(&symbolizer->places);
+	source_line_cache_deinit(&symbolizer->places);
 	pthread_mutex_destroy(&symbolizer->lock);
 	free(symbolizer);
 }
@@ -148,9 +148,9 @@ static struct open_file *use_file(struct symbolizer *symbolizer, const char *bui
 
 /* Returns 0; -ENOENT; -EAGAIN: not within the budget. */
 static int read_dwarf(const struct open_file *file, uint64_t address, uint64_t budget_ns,
-		      struct source_place *place)
+		      struct source_lines *place)
 {
-	const struct source_place *found;
+	const struct source_lines *found;
 	int rc =
 		file->dwarf ? dwarf_process_find(file->dwarf, address, budget_ns, &found) : -ENOENT;
 
@@ -163,14 +163,14 @@ static int read_dwarf(const struct open_file *file, uint64_t address, uint64_t b
 
 /* The function's own name is the symbol's, where DWARF has another or none. Returns as read_dwarf(). */
 static int read_place(struct symbolizer *symbolizer, const struct open_file *file, uint64_t offset,
-		      uint64_t budget_ns, struct source_place *place)
+		      uint64_t budget_ns, struct source_lines *place)
 {
 	uint64_t address;
 
 	if (debug_elf_address(file->elf, offset, &address))
 		return -ENOENT;
 	const char *name = debug_elf_function(file->elf, address);
-	*place = (struct source_place){ .start_offset = offset };
+	*place = (struct source_lines){ .start_offset = offset };
 	int rc = read_dwarf(file, address, budget_ns, place);
 	if (rc && (rc == -EAGAIN || !name))
 		return rc;
@@ -190,19 +190,19 @@ static void read_location(struct symbolizer *symbolizer, const char *build_id,
 			  const struct location *location, uint32_t version, uint64_t until_ns)
 {
 	struct open_file *file = use_file(symbolizer, build_id);
-	struct source_place place;
+	struct source_lines place;
 	uint64_t now_ns = clock_monotonic_ns();
 	int rc = file ? read_place(symbolizer, file, location->offset, ns_between(now_ns, until_ns),
 				   &place)
 		      : -ENOENT;
 
 	// What was not done in time is asked for again.
-	if (rc == -EAGAIN || place_table_ask(&symbolizer->places, location->id, version))
+	if (rc == -EAGAIN || source_line_cache_ask(&symbolizer->places, location->id, version))
 		return;
-	place_table_answer(&symbolizer->places, location->id, rc ? NULL : &place);
+	source_line_cache_answer(&symbolizer->places, location->id, rc ? NULL : &place);
 }
 
-static bool is_to_be_read(const struct known_place *known, uint32_t version)
+static bool is_to_be_read(const struct cached_lines *known, uint32_t version)
 {
 	return !known || (!known->count && known->version != version);
 }
@@ -213,23 +213,24 @@ int symbolizer_find(struct symbolizer *symbolizer, const struct profile *locatio
 {
 	const char *build_id = profile_string(locations, location->build_id);
 	uint32_t version = current_version(symbolizer);
-	struct source_place place;
+	struct source_lines place;
 	int rc = -ENOENT;
 
 	if (location->kind != FRAME_KIND_NATIVE || !build_id[0])
 		return rc;
 	pthread_mutex_lock(&symbolizer->lock);
-	const struct known_place *known = place_table_find(&symbolizer->places, location->id);
+	const struct cached_lines *known =
+		source_line_cache_find(&symbolizer->places, location->id);
 	if (is_to_be_read(known, version) && *budget_ns) {
 		uint64_t begin_ns = clock_monotonic_ns();
 
 		read_location(symbolizer, build_id, location, version, begin_ns + *budget_ns);
 		uint64_t spent_ns = clock_monotonic_ns() - begin_ns;
 		*budget_ns -= spent_ns < *budget_ns ? spent_ns : *budget_ns;
-		known = place_table_find(&symbolizer->places, location->id);
+		known = source_line_cache_find(&symbolizer->places, location->id);
 	}
 	if (known && known->count) {
-		place_table_read(&symbolizer->places, known, &place);
+		source_line_cache_read(&symbolizer->places, known, &place);
 		rc = fn(context, &place);
 	}
 	pthread_mutex_unlock(&symbolizer->lock);

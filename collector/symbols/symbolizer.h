@@ -22,7 +22,7 @@ struct symbolizer *symbolizer_new(struct debug_files *files, struct debuginfod *
 void symbolizer_free(struct symbolizer *symbolizer);
 
 /** The strings are valid during the call only. */
-typedef int (*symbolizer_place_fn)(void *context, const struct source_place *place);
+typedef int (*symbolizer_place_fn)(void *context, const struct source_lines *place);
 
 /**
  * Tell @fn what the location stands for, a native one without names of its own in @locations.

@@ -11,7 +11,7 @@
 #include "tests/test.h"
 #include "tests/unit/agent/elf/section_file.h"
 
-enum { WAIT_MS = 20000, PLACES_MAX = 4096 };
+enum { WAIT_MS = 20000, CACHED_LINES_MAX = 4096 };
 
 /* Two functions, one inlined into the other, on lines that are known. */
 static const char source[] = "volatile int sink;\n"
@@ -102,7 +102,7 @@ static uint64_t offset_of(struct fixture *fixture, const char *name)
 }
 
 /* As find, but wait for it. */
-static int find(struct fixture *fixture, uint64_t offset, struct source_place *ret_place)
+static int find(struct fixture *fixture, uint64_t offset, struct source_lines *ret_place)
 {
 	int rc = line_reader_find(fixture->reader, fixture->executable, offset, ret_place);
 
@@ -114,7 +114,7 @@ static int find(struct fixture *fixture, uint64_t offset, struct source_place *r
 
 TEST(a_call_that_was_inlined_is_told_with_its_caller)
 {
-	struct source_place place;
+	struct source_lines place;
 	struct fixture fixture;
 	struct program program;
 
@@ -138,7 +138,7 @@ TEST(a_call_that_was_inlined_is_told_with_its_caller)
 
 TEST(a_function_within_a_function_is_found)
 {
-	struct source_place place;
+	struct source_lines place;
 	struct fixture fixture;
 	struct program program;
 
@@ -159,7 +159,7 @@ TEST(a_function_within_a_function_is_found)
 
 TEST(instructions_of_one_line_have_one_start)
 {
-	struct source_place first, second;
+	struct source_lines first, second;
 	struct fixture fixture;
 	struct program program;
 
@@ -175,7 +175,7 @@ TEST(instructions_of_one_line_have_one_start)
 
 TEST(without_lines_the_answer_is_that_there_are_none)
 {
-	struct source_place place;
+	struct source_lines place;
 	struct fixture fixture;
 	struct program program;
 
@@ -189,7 +189,7 @@ TEST(without_lines_the_answer_is_that_there_are_none)
 
 TEST(lines_of_a_stripped_file_come_from_its_debug_file)
 {
-	struct source_place place;
+	struct source_lines place;
 	struct fixture fixture;
 	struct program program;
 
@@ -211,7 +211,7 @@ TEST(lines_of_a_stripped_file_come_from_its_debug_file)
 
 TEST(parts_that_files_share_are_read_too)
 {
-	struct source_place place;
+	struct source_lines place;
 	struct fixture fixture;
 	struct program program;
 
@@ -245,7 +245,7 @@ struct seen {
 	uint32_t count, last;
 };
 
-static void count_place(void *context, uint32_t index, const struct source_place *place)
+static void count_place(void *context, uint32_t index, const struct source_lines *place)
 {
 	struct seen *seen = context;
 
@@ -261,7 +261,7 @@ static void count_place(void *context, uint32_t index, const struct source_place
 /* Every byte of the text at @size places of the file @fd. */
 static int ask_for_all(int fd, struct seen *seen)
 {
-	static uint64_t offsets[PLACES_MAX];
+	static uint64_t offsets[CACHED_LINES_MAX];
 	struct error err = { 0 };
 	const struct line_request request = {
 		.fd = fd, .debug_fd = -1, .alt_fd = -1, .offsets = offsets, .count = 1024

@@ -134,7 +134,7 @@ struct answer {
 	uint32_t numbers[4];
 };
 
-static int keep_place(void *context, const struct source_place *place)
+static int keep_place(void *context, const struct source_lines *place)
 {
 	struct answer *answer = context;
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What source addresses in files came from, remembered by location id: what was read, what is
-// being asked, and that there is nothing to know.
+// Source lines by location id: those that were read, those that are being read, and addresses that have none.
 #pragma once
 
 #include <stdbool.h>
@@ -13,9 +12,9 @@
 #include "base/source_lines.h"
 #include "base/string_table.h"
 
-enum { PLACES_MAX = 1 << 17 }; // when full all are forgotten, and read again if asked for
+enum { CACHED_LINES_MAX = 1 << 17 }; // when full all are evicted, and read again on demand
 
-struct known_place {
+struct cached_lines {
 	struct id128 id;
 	uint64_t start_offset;
 	uint32_t first_line;
@@ -25,8 +24,8 @@ struct known_place {
 };
 
 /** A zeroed struct is valid and empty. */
-struct place_table {
-	struct known_place *places;
+struct source_line_cache {
+	struct cached_lines *places;
 	uint32_t place_count, place_capacity;
 	struct hash_table by_id;
 	struct line *lines;
@@ -34,22 +33,23 @@ struct place_table {
 	struct string_table strings;
 };
 
-void place_table_deinit(struct place_table *table);
+void source_line_cache_deinit(struct source_line_cache *table);
 
 /** What is known of @id, NULL: it was never asked for. Valid until the next change. */
-const struct known_place *place_table_find(const struct place_table *table, struct id128 id);
+const struct cached_lines *source_line_cache_find(const struct source_line_cache *table,
+						  struct id128 id);
 /** The place itself, of one that has lines. Valid until the next change. */
-void place_table_read(const struct place_table *table, const struct known_place *known,
-		      struct source_place *ret_place);
+void source_line_cache_read(const struct source_line_cache *table, const struct cached_lines *known,
+			    struct source_lines *ret_place);
 
 /** Note that @id was asked for, anew if it is known. Returns 0 or -ENOMEM. */
-int place_table_ask(struct place_table *table, struct id128 id, uint32_t version);
+int source_line_cache_ask(struct source_line_cache *table, struct id128 id, uint32_t version);
 /**
- * Answer what was asked; @place NULL: nothing is known. What was forgotten meanwhile stays so.
+ * Answer a request; @place NULL: the address has no lines. An entry that was evicted meanwhile stays out.
  * Without memory nothing is known either.
  */
-void place_table_answer(struct place_table *table, struct id128 id,
-			const struct source_place *place);
+void source_line_cache_answer(struct source_line_cache *table, struct id128 id,
+			      const struct source_lines *place);
 
 /** Memory held, bytes. */
-uint64_t place_table_bytes(const struct place_table *table);
+uint64_t source_line_cache_bytes(const struct source_line_cache *table);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Places as bytes between two processes, one of which is not trusted.
-#include "base/place_message.h"
+#include "base/source_line_message.h"
 
 #include <errno.h>
 
 #include "tests/test.h"
 
-static const struct dwarf_place written = {
+static const struct dwarf_position written = {
 	.count = 3,
 	.lines = { { .name = "_ZN4core3fmt5WriteE", .file = "fmt.rs", .number = 7 },
 		   { .name = "plain", .file = NULL, .number = 0 },
@@ -16,18 +16,19 @@ static const struct dwarf_place written = {
 static void write_message(struct buffer *message)
 {
 	buffer_clear(message);
-	place_message_begin(message, 5, 0x1234, written.count);
-	place_message_add_dwarf(message, &written);
+	source_line_message_begin(message, 5, 0x1234, written.count);
+	source_line_message_add_dwarf(message, &written);
 	assert_int_equal(0, message->rc);
 }
 
 TEST(what_is_written_is_read)
 {
-	static struct place_message read;
+	static struct source_line_message read;
 	struct buffer message = { 0 };
 
 	write_message(&message);
-	assert_int_equal(message.size, place_message_read(message.bytes, message.size, &read));
+	assert_int_equal(message.size,
+			 source_line_message_read(message.bytes, message.size, &read));
 	assert_int_equal(5, read.index);
 	assert_int_equal(0x1234, read.place.start_offset);
 	assert_int_equal(3, read.place.count);
@@ -43,14 +44,15 @@ TEST(what_is_written_is_read)
 
 TEST(names_are_cut)
 {
-	static struct place_message read;
+	static struct source_line_message read;
 	static char name[2 * SOURCE_NAME_BYTES];
 	struct buffer message = { 0 };
 
 	memset(name, 'x', sizeof(name) - 1);
-	place_message_begin(&message, 0, 0, 1);
-	place_message_add(&message, name, name, 1);
-	assert_int_equal(message.size, place_message_read(message.bytes, message.size, &read));
+	source_line_message_begin(&message, 0, 0, 1);
+	source_line_message_add(&message, name, name, 1);
+	assert_int_equal(message.size,
+			 source_line_message_read(message.bytes, message.size, &read));
 	assert_int_equal(SOURCE_NAME_BYTES - 1, strlen(read.place.lines[0].name));
 	assert_int_equal(SOURCE_NAME_BYTES - 1, strlen(read.place.lines[0].file));
 	buffer_deinit(&message);
@@ -58,12 +60,12 @@ TEST(names_are_cut)
 
 TEST(waits_for_rest_of_message)
 {
-	static struct place_message read;
+	static struct source_line_message read;
 	struct buffer message = { 0 };
 
 	write_message(&message);
 	for (size_t size = 0; size < message.size; size++)
-		assert_int_equal(0, place_message_read(message.bytes, size, &read));
+		assert_int_equal(0, source_line_message_read(message.bytes, size, &read));
 	buffer_deinit(&message);
 }
 
@@ -79,17 +81,18 @@ TEST(what_is_no_message_is_refused)
 		{ "a name too long", 1, SOURCE_NAME_BYTES, 1 },
 		{ "a path too long", 1, 1, UINT16_MAX },
 	};
-	static uint8_t bytes[PLACE_MESSAGE_BYTES_MAX];
+	static uint8_t bytes[SOURCE_LINE_MESSAGE_BYTES_MAX];
 
 	for EACH (row, rows) {
-		static struct place_message read;
-		const struct place_message_head head = { .count = row->count };
-		const struct place_message_line line = { .name_size = row->name_size,
-							 .file_size = row->file_size };
+		static struct source_line_message read;
+		const struct source_line_message_head head = { .count = row->count };
+		const struct source_line_message_line line = { .name_size = row->name_size,
+							       .file_size = row->file_size };
 
 		memcpy(bytes, &head, sizeof(head));
 		memcpy(bytes + sizeof(head), &line, sizeof(line));
-		EXPECT_EQ(-EBADMSG, place_message_read(bytes, sizeof(bytes), &read), row->what);
+		EXPECT_EQ(-EBADMSG, source_line_message_read(bytes, sizeof(bytes), &read),
+			  row->what);
 	}
 }
 

@@ -1,40 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/place_table.h"
+#include "base/source_line_cache.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-void place_table_deinit(struct place_table *table)
+void source_line_cache_deinit(struct source_line_cache *table)
 {
 	free(table->places);
 	free(table->lines);
 	hash_table_deinit(&table->by_id);
 	string_table_deinit(&table->strings);
-	*table = (struct place_table){ 0 };
+	*table = (struct source_line_cache){ 0 };
 }
 
-static bool place_has_id(const void *context, uint32_t item, const void *key)
+static bool entry_has_id(const void *context, uint32_t item, const void *key)
 {
-	const struct place_table *table = context;
+	const struct source_line_cache *table = context;
 
 	return id128_equal(table->places[item].id, *(const struct id128 *)key);
 }
 
-static struct known_place *find(const struct place_table *table, struct id128 id)
+static struct cached_lines *find(const struct source_line_cache *table, struct id128 id)
 {
-	uint32_t item = hash_table_find(&table->by_id, id128_hash(id), place_has_id, table, &id);
+	uint32_t item = hash_table_find(&table->by_id, id128_hash(id), entry_has_id, table, &id);
 
 	return item == HASH_TABLE_NONE ? NULL : &table->places[item];
 }
 
-const struct known_place *place_table_find(const struct place_table *table, struct id128 id)
+const struct cached_lines *source_line_cache_find(const struct source_line_cache *table,
+						  struct id128 id)
 {
 	return find(table, id);
 }
 
-void place_table_read(const struct place_table *table, const struct known_place *known,
-		      struct source_place *ret_place)
+void source_line_cache_read(const struct source_line_cache *table, const struct cached_lines *known,
+			    struct source_lines *ret_place)
 {
 	ret_place->start_offset = known->start_offset;
 	ret_place->count = known->count;
@@ -50,7 +51,7 @@ void place_table_read(const struct place_table *table, const struct known_place 
 }
 
 /* Keeps the arrays' memory. */
-static void forget_all(struct place_table *table)
+static void evict_all(struct source_line_cache *table)
 {
 	string_table_deinit(&table->strings);
 	hash_table_clear(&table->by_id);
@@ -72,28 +73,28 @@ static int reserve(void **array, size_t size, uint32_t count, uint32_t *capacity
 	return 0;
 }
 
-int place_table_ask(struct place_table *table, struct id128 id, uint32_t version)
+int source_line_cache_ask(struct source_line_cache *table, struct id128 id, uint32_t version)
 {
-	struct known_place *known = find(table, id);
+	struct cached_lines *known = find(table, id);
 
 	if (known) {
 		known->asked = true;
 		known->version = version;
 		return 0;
 	}
-	if (table->place_count == PLACES_MAX)
-		forget_all(table);
+	if (table->place_count == CACHED_LINES_MAX)
+		evict_all(table);
 	int rc = reserve((void **)&table->places, sizeof(*table->places), table->place_count,
 			 &table->place_capacity);
 	if (!rc)
 		rc = hash_table_add(&table->by_id, id128_hash(id), table->place_count);
 	if (!rc)
 		table->places[table->place_count++] =
-			(struct known_place){ .id = id, .version = version, .asked = true };
+			(struct cached_lines){ .id = id, .version = version, .asked = true };
 	return rc;
 }
 
-static int add_line(struct place_table *table, const struct source_line *source)
+static int add_line(struct source_line_cache *table, const struct source_line *source)
 {
 	int rc = table->strings.count ? 0 : string_table_init(&table->strings);
 
@@ -112,10 +113,10 @@ static int add_line(struct place_table *table, const struct source_line *source)
 	return rc;
 }
 
-void place_table_answer(struct place_table *table, struct id128 id,
-			const struct source_place *place)
+void source_line_cache_answer(struct source_line_cache *table, struct id128 id,
+			      const struct source_lines *place)
 {
-	struct known_place *known = find(table, id);
+	struct cached_lines *known = find(table, id);
 	uint32_t first = table->line_count;
 
 	if (!known || !known->asked)
@@ -134,7 +135,7 @@ void place_table_answer(struct place_table *table, struct id128 id,
 	known->count = (uint8_t)place->count;
 }
 
-uint64_t place_table_bytes(const struct place_table *table)
+uint64_t source_line_cache_bytes(const struct source_line_cache *table)
 {
 	return table->place_capacity * sizeof(*table->places) +
 	       table->line_capacity * sizeof(*table->lines) + table->strings.bytes_capacity +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/place_message.h"
+#include "base/source_line_message.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -7,16 +7,16 @@
 
 #include "base/demangle.h"
 
-_Static_assert(SOURCE_LINES_MAX == DWARF_INLINED_MAX + 1, "all that DWARF gives is taken");
+_Static_assert(SOURCE_LINES_MAX == DWARF_INLINED_MAX + 1, "all that DWARF gives has room");
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-void place_message_begin(struct buffer *message, uint32_t index, uint64_t start_offset,
-			 uint32_t count)
+void source_line_message_begin(struct buffer *message, uint32_t index, uint64_t start_offset,
+			       uint32_t count)
 {
-	const struct place_message_head head = { .start_offset = start_offset,
-						 .index = index,
-						 .count = count };
+	const struct source_line_message_head head = { .start_offset = start_offset,
+						       .index = index,
+						       .count = count };
 
 	buffer_append(message, &head, sizeof(head));
 }
@@ -26,18 +26,19 @@ static size_t cut(size_t size)
 	return size < SOURCE_NAME_BYTES ? size : SOURCE_NAME_BYTES - 1;
 }
 
-void place_message_add(struct buffer *message, const char *name, const char *file, uint32_t number)
+void source_line_message_add(struct buffer *message, const char *name, const char *file,
+			     uint32_t number)
 {
-	const struct place_message_line line = { .number = number,
-						 .name_size = (uint16_t)cut(strlen(name)),
-						 .file_size = (uint16_t)cut(strlen(file)) };
+	const struct source_line_message_line line = { .number = number,
+						       .name_size = (uint16_t)cut(strlen(name)),
+						       .file_size = (uint16_t)cut(strlen(file)) };
 
 	buffer_append(message, &line, sizeof(line));
 	buffer_append(message, name, line.name_size);
 	buffer_append(message, file, line.file_size);
 }
 
-void place_message_add_dwarf(struct buffer *message, const struct dwarf_place *place)
+void source_line_message_add_dwarf(struct buffer *message, const struct dwarf_position *place)
 {
 	char name[DEMANGLED_BYTES_MAX];
 
@@ -47,7 +48,7 @@ void place_message_add_dwarf(struct buffer *message, const struct dwarf_place *p
 		name[0] = '\0';
 		if (line->name)
 			demangle(line->name, name);
-		place_message_add(message, name, line->file ? line->file : "", line->number);
+		source_line_message_add(message, name, line->file ? line->file : "", line->number);
 	}
 }
 
@@ -69,8 +70,8 @@ static bool take_text(struct reader *reader, size_t size, char ret_text[SOURCE_N
 static int read_line(struct reader *reader, char texts[2][SOURCE_NAME_BYTES],
 		     struct source_line *ret_line)
 {
-	const void *bytes = reader_bytes(reader, sizeof(struct place_message_line));
-	struct place_message_line line;
+	const void *bytes = reader_bytes(reader, sizeof(struct source_line_message_line));
+	struct source_line_message_line line;
 
 	if (!bytes)
 		return 0;
@@ -85,12 +86,13 @@ static int read_line(struct reader *reader, char texts[2][SOURCE_NAME_BYTES],
 	return 1;
 }
 
-ssize_t place_message_read(const uint8_t *bytes, size_t size, struct place_message *ret_message)
+ssize_t source_line_message_read(const uint8_t *bytes, size_t size,
+				 struct source_line_message *ret_message)
 {
 	struct reader reader = { .at = bytes, .end = bytes + size };
-	const void *begin = reader_bytes(&reader, sizeof(struct place_message_head));
-	struct source_place *place = &ret_message->place;
-	struct place_message_head head;
+	const void *begin = reader_bytes(&reader, sizeof(struct source_line_message_head));
+	struct source_lines *place = &ret_message->place;
+	struct source_line_message_head head;
 
 	if (!begin)
 		return 0;
