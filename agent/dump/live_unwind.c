@@ -218,10 +218,10 @@ static void walk(struct live_unwind *live, const struct thread_registers *regist
 	begin(live, registers);
 	if (registers->compat)
 		live->unwind.end = STACK_END_COMPAT;
-	for (uint32_t i = 0; live->unwind.end == UNWIND_GOES_ON && i < UNWIND_STEPS_MAX; i++)
+	for (uint32_t i = 0; live->unwind.end == UNWIND_CONTINUES && i < UNWIND_STEPS_MAX; i++)
 		if (unwind_step(&live->unwind))
 			break;
-	if (live->unwind.end == UNWIND_GOES_ON)
+	if (live->unwind.end == UNWIND_CONTINUES)
 		live->unwind.end = STACK_END_DEPTH;
 }
 

@@ -153,7 +153,7 @@ __attribute__((noinline)) int take_gpu_stack(__u32 number, __u64 now)
 		snapshot_begin(&work->stack.snapshot, unwind);
 	begin_gpu_stack(work);
 	count(COUNTER_GPU_STACKS);
-	if (is_new && hand_over(&work->stack, now, task, &work->key, work->value))
+	if (is_new && try_snapshot(&work->stack, now, task, &work->key, work->value))
 		return 1;
 	record_user_stack(&work->stack.work, now, task->group_leader->comm, &work->key);
 	return 0;

@@ -28,7 +28,7 @@ static long hash_kernel_frame(__u32 index, struct kernel_walk *walk)
 	return 0;
 }
 
-static long lay_out_kernel_frame(__u32 index, struct kernel_walk *walk)
+static long write_kernel_frame(__u32 index, struct kernel_walk *walk)
 {
 	__u32 at = walk->first + index;
 
@@ -59,7 +59,7 @@ static __always_inline struct stack_hash record_kernel_stack(struct stack_work *
 	hash = stack_hash_finish(&walk.hasher, frame_count, end);
 	if (stack_is_sent(&hash))
 		return hash;
-	bpf_loop(frame_count, lay_out_kernel_frame, &walk, 0);
+	bpf_loop(frame_count, write_kernel_frame, &walk, 0);
 	work->record.trace.process = nobody;
 	work->record.process_name[0] = 0;
 	send_stack(work, now, &leaf, frame_count, end, &hash);

@@ -37,7 +37,7 @@ static __always_inline void note_pending_returns(struct unwind *unwind, struct t
 		return;
 	instance = probed->utask->return_instances;
 	for (; instance && count < PENDING_RETURNS_MAX; count++) {
-		unwind->pending[count].place = instance->stack;
+		unwind->pending[count].address_at = instance->stack;
 		unwind->pending[count].address = instance->orig_ret_vaddr;
 		instance = instance->next;
 	}

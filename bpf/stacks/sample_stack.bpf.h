@@ -19,9 +19,9 @@ struct sample_stack {
 };
 
 /* Returns true if the agent has been given the sample, to unwind it later. */
-static __always_inline bool hand_over(struct sample_stack *stack, __u64 now,
-				      struct task_struct *task, const struct count_key *key,
-				      __u64 value)
+static __always_inline bool try_snapshot(struct sample_stack *stack, __u64 now,
+					 struct task_struct *task, const struct count_key *key,
+					 __u64 value)
 {
 	struct snapshot_record *snapshot = &stack->snapshot;
 
@@ -54,7 +54,7 @@ static __always_inline bool sample_user_stack(struct sample_stack *stack, __u64 
 	if (send_snapshots && is_new)
 		snapshot_begin(&stack->snapshot, unwind);
 	unwind_user_stack(&stack->work, is_64_bit);
-	if (send_snapshots && is_new && hand_over(stack, now, task, key, value))
+	if (send_snapshots && is_new && try_snapshot(stack, now, task, key, value))
 		return true;
 
 	record_user_stack(&stack->work, now, task->group_leader->comm, key);

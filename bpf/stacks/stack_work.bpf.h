@@ -81,12 +81,12 @@ static __always_inline bool begin_user_stack(struct unwind *unwind, bool is_64_b
 		unwind->end = STACK_END_COMPAT;
 	else if (!unwind->pc)
 		unwind->end = STACK_END_NO_REGISTERS;
-	return unwind->end == UNWIND_GOES_ON;
+	return unwind->end == UNWIND_CONTINUES;
 }
 
 static __always_inline void end_user_stack(struct unwind *unwind)
 {
-	if (unwind->end == UNWIND_GOES_ON)
+	if (unwind->end == UNWIND_CONTINUES)
 		unwind->end = STACK_END_DEPTH;
 	count_many(COUNTER_USER_FRAMES, unwind->frame_count + 1);
 }

@@ -52,11 +52,11 @@ static __always_inline const struct unwind_rule *unwind_rule_at(__u32 rule)
 
 static __always_inline struct cached_rule *unwind_cached_rule(__u64 address)
 {
-	__u32 place = rule_cache_index(address), page = place % RULE_CACHE_PAGES;
+	__u32 index = rule_cache_index(address), page = index % RULE_CACHE_PAGES;
 	struct rule_cache_page *rules = bpf_map_lookup_elem(&rule_cache, &page);
 
-	place >>= 16 - RULE_CACHE_PAGE_BITS;
-	return rules ? &rules->rules[place & ((1 << RULE_CACHE_PAGE_BITS) - 1)] : NULL;
+	index >>= 16 - RULE_CACHE_PAGE_BITS;
+	return rules ? &rules->rules[index & ((1 << RULE_CACHE_PAGE_BITS) - 1)] : NULL;
 }
 
 static __always_inline const struct python_offsets *python_offsets_at(__u32 runtime)

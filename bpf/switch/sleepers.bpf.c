@@ -94,15 +94,16 @@ static __always_inline long read_user(void *to, __u32 size, __u64 address)
 /* ---- whose stack is to be taken ----------------------------------------------------------------- */
 
 /* A stack that stays cut is looked at again after 2, 4 ... passes. */
-#define RETAKE_TRIES_MAX 5
+#define SLEEPER_TRIES_MAX 5
 
-static __always_inline bool sleeps_with_cut_stack(struct task_struct *task, struct thread *thread)
+static __always_inline bool sleeps_with_truncated_stack(struct task_struct *task,
+							struct thread *thread)
 {
 	return thread->wait.weight && thread->time.left_as == THREAD_BLOCKED && !task->on_cpu &&
-	       is_asleep(task) && site_of_wait(&thread->wait)->memo.is_cut;
+	       is_asleep(task) && site_of_wait(&thread->wait)->cache.is_truncated;
 }
 
-static __always_inline void is_due_in(__u32 number)
+static __always_inline void schedule_pass(__u32 number)
 {
 	if (!next_pass || number < next_pass)
 		next_pass = number;
@@ -137,7 +138,7 @@ static __always_inline void key_of_sleeper(struct task_struct *task, struct coun
 }
 
 /* Leaves the stack in sleeper->key. Returns whether it is whole. */
-static __always_inline bool take_sleepers_stack(struct sleeper *sleeper, struct task_struct *task)
+static __always_inline bool capture_sleeper(struct sleeper *sleeper, struct task_struct *task)
 {
 	struct unwind *unwind = &sleeper->work.unwind;
 	bool is_64_bit;
@@ -156,28 +157,28 @@ static __always_inline bool take_sleepers_stack(struct sleeper *sleeper, struct 
 }
 
 /* The thread has the stack from here on, if it has slept all the while. */
-static __always_inline void keep_sleepers_stack(struct task_struct *task, struct thread *thread,
-						const struct count_key *key, __u64 since_ns,
-						bool is_whole)
+static __always_inline void store_sleeper(struct task_struct *task, struct thread *thread,
+					  const struct count_key *key, __u64 since_ns,
+					  bool is_whole)
 {
-	struct wait_site *place;
+	struct wait_site *site;
 
 	if (!wait_lock(&thread->wait))
 		return;
 	if (*(volatile __u64 *)&thread->time.since_ns == since_ns &&
-	    sleeps_with_cut_stack(task, thread)) {
-		place = site_of_wait(&thread->wait);
-		wait_flush(place);
-		memo_forget(&place->memo);
-		place->memo.is_cut = !is_whole;
-		place->key.user = key->user;
-		place->key.user_leaf = key->user_leaf;
+	    sleeps_with_truncated_stack(task, thread)) {
+		site = site_of_wait(&thread->wait);
+		wait_flush(site);
+		stack_cache_clear(&site->cache);
+		site->cache.is_truncated = !is_whole;
+		site->key.user = key->user;
+		site->key.user_leaf = key->user_leaf;
 		count(is_whole ? COUNTER_SLEEPERS_UNWOUND : COUNTER_SLEEPERS_TRUNCATED);
 	}
 	wait_unlock(&thread->wait);
 }
 
-static __always_inline void look_at(struct task_struct *task, struct thread *thread)
+static __always_inline void unwind_sleeper(struct task_struct *task, struct thread *thread)
 {
 	__u64 since_ns = *(volatile __u64 *)&thread->time.since_ns;
 	struct thread_wait *wait = &thread->wait;
@@ -188,16 +189,16 @@ static __always_inline void look_at(struct task_struct *task, struct thread *thr
 	sleeper = bpf_map_lookup_elem(&sleepers, &zero);
 	if (!sleeper)
 		return;
-	is_whole = take_sleepers_stack(sleeper, task);
-	keep_sleepers_stack(task, thread, &sleeper->key, since_ns, is_whole);
+	is_whole = capture_sleeper(sleeper, task);
+	store_sleeper(task, thread, &sleeper->key, since_ns, is_whole);
 	if (is_whole) {
 		wait->tries = 0;
 		return;
 	}
-	if (wait->tries < RETAKE_TRIES_MAX)
+	if (wait->tries < SLEEPER_TRIES_MAX)
 		wait->tries++;
 	wait->due_in_pass = pass + (1U << (wait->tries & 7));
-	is_due_in(wait->due_in_pass);
+	schedule_pass(wait->due_in_pass);
 }
 
 SEC("iter.s/task")
@@ -209,13 +210,13 @@ int unwind_sleepers(struct bpf_iter__task *ctx)
 	if (!task || task->exit_state || task->flags & PF_KTHREAD)
 		return 0;
 	thread = bpf_task_storage_get(&threads, task, NULL, 0);
-	if (!thread || !sleeps_with_cut_stack(task, thread))
+	if (!thread || !sleeps_with_truncated_stack(task, thread))
 		return 0;
 	if (thread->wait.due_in_pass > pass)
-		is_due_in(thread->wait.due_in_pass);
+		schedule_pass(thread->wait.due_in_pass);
 	else if (bpf_ktime_get_ns() > pass_end_ns)
-		is_due_in(pass + 1);
+		schedule_pass(pass + 1);
 	else
-		look_at(task, thread);
+		unwind_sleeper(task, thread);
 	return 0;
 }

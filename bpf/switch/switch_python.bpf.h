@@ -7,7 +7,7 @@
 #include "bpf/stacks/unwind_memory.bpf.h"
 
 /* Of one stack. Deeper ones are not remembered: each frame is looked at. */
-#define PYTHON_MEMO_FRAMES 128
+#define PYTHON_CACHED_FRAMES_MAX 128
 
 /* Which frames, and what they were. */
 struct python_frames {
@@ -127,7 +127,7 @@ __attribute__((noinline)) int hash_python_frames(struct python_hash *hash)
 	if (!walk.offsets)
 		return 0;
 	python_hash_top(hash, walk.offsets);
-	bpf_loop(PYTHON_MEMO_FRAMES, hash_python_frame, &walk, 0);
+	bpf_loop(PYTHON_CACHED_FRAMES_MAX, hash_python_frame, &walk, 0);
 	if (hash->next || !hash->of.count)
 		hash->of.hash = 0;
 	return 0;
@@ -149,8 +149,8 @@ static __always_inline bool find_python_frames(struct python_hash *hash,
 }
 
 /* Are the frames what they were? They are hashed once for all memos of a thread. */
-static __always_inline bool python_frames_fit(const struct python_frames *remembered,
-					      struct python_hash *hash)
+static __always_inline bool python_frames_match(const struct python_frames *remembered,
+						struct python_hash *hash)
 {
 	if (!remembered->state)
 		return true;

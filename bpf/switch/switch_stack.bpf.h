@@ -19,13 +19,13 @@ const volatile __u64 scheduler_bytes[SCHEDULER_FUNCTIONS] = {};
 
 /* A stack in work; each CPU has one: switches do not interrupt each other. */
 struct switch_stack {
-	struct count_key taken; // with nothing but the thread and its stack
-	struct count_key told;  // with nothing but the thread
-	struct switch_place place;
+	struct count_key key;        // with nothing but the thread and its stack
+	struct count_key totals_key; // with nothing but the thread
+	struct switch_context context;
 	struct kernel_addresses kernel;
 	__u32 kernel_depth;
 	__u32 kernel_first; // below the scheduler
-	__u64 kernel_words[MEMO_KERNEL_WORDS];
+	__u64 kernel_words[STACK_CACHE_KERNEL_WORDS];
 	struct stack_work work; // last: a body's frames are its end
 };
 
@@ -50,7 +50,7 @@ static long skip_scheduler_frame(__u32 index, struct kernel_walk *walk)
 }
 
 /* In the program itself, for only there the verifier knows its context. */
-static __always_inline void take_kernel_addresses(void *ctx, struct switch_stack *stack)
+static __always_inline void capture_kernel_addresses(void *ctx, struct switch_stack *stack)
 {
 	long size = bpf_get_stack(ctx, stack->kernel.at,
 				  KERNEL_DEPTH_MAX * sizeof(stack->kernel.at[0]), 0);
@@ -58,7 +58,7 @@ static __always_inline void take_kernel_addresses(void *ctx, struct switch_stack
 	stack->kernel_depth = size > 0 ? (__u32)size / sizeof(stack->kernel.at[0]) : 0;
 }
 
-static __always_inline void keep_kernel_part(struct switch_stack *stack, __u64 now)
+static __always_inline void capture_kernel_stack(struct switch_stack *stack, __u64 now)
 {
 	struct kernel_walk walk = { .addresses = &stack->kernel };
 	__u32 depth = stack->kernel_depth;
@@ -72,13 +72,13 @@ static __always_inline void keep_kernel_part(struct switch_stack *stack, __u64 n
 		 0);
 	stack->kernel_first = first = walk.first;
 	if (first >= depth || first > SCHEDULER_FRAMES) {
-		stack->taken.kernel_leaf = 0;
-		stack->taken.kernel = (struct stack_hash){};
+		stack->key.kernel_leaf = 0;
+		stack->key.kernel = (struct stack_hash){};
 		return;
 	}
-	stack->taken.kernel_leaf = stack->kernel.at[first];
-	stack->taken.kernel =
-		record_kernel_stack(&stack->work, now, &stack->kernel, stack->taken.kernel_leaf,
+	stack->key.kernel_leaf = stack->kernel.at[first];
+	stack->key.kernel =
+		record_kernel_stack(&stack->work, now, &stack->kernel, stack->key.kernel_leaf,
 				    first + 1, depth - first - 1, end);
 }
 
@@ -101,15 +101,15 @@ static __always_inline struct switch_stack *switch_stack_of_cpu(void)
 /* ---- user ------------------------------------------------------------------------------------- */
 
 /* Find frame @frame's return address on the kernel's stack, from word @from on. Returns the next word. */
-static __always_inline __u32 note_kernel_return(struct switch_stack *stack,
-						struct kernel_return *ret_at, __u32 frame,
-						__u32 from)
+static __always_inline __u32 cache_kernel_return(struct switch_stack *stack,
+						 struct kernel_return *ret_at, __u32 frame,
+						 __u32 from)
 {
 	__u64 address = frame < stack->kernel_depth && frame < KERNEL_DEPTH_MAX
 				? stack->kernel.at[frame]
 				: 0;
 
-	for (__u32 i = 0; i < MEMO_KERNEL_WORDS && address; i++) {
+	for (__u32 i = 0; i < STACK_CACHE_KERNEL_WORDS && address; i++) {
 		if (i < from || stack->kernel_words[i] != address)
 			continue;
 		ret_at->address = address;
@@ -123,90 +123,93 @@ static __always_inline __u32 note_kernel_return(struct switch_stack *stack,
  * Of a memo that has just been forgotten. A frame that is not found, for a tracer has taken its return
  * address, is not compared.
  */
-__attribute__((noinline)) int note_kernel_returns(struct stack_cache *memo)
+__attribute__((noinline)) int cache_kernel_returns(struct stack_cache *cache)
 {
 	struct switch_stack *stack = switch_stack_of_cpu();
 	__u32 from = 0;
 
-	if (!memo || !stack ||
+	if (!cache || !stack ||
 	    bpf_probe_read_kernel(stack->kernel_words, sizeof(stack->kernel_words),
-				  (const void *)stack->place.kernel_at))
+				  (const void *)stack->context.kernel_at))
 		return 0;
 #pragma unroll
-	for (__u32 i = 0; i < MEMO_KERNEL_SLOTS; i++)
-		from = note_kernel_return(stack, &memo->kernel[i], stack->kernel_first + i, from);
+	for (__u32 i = 0; i < STACK_CACHE_KERNEL_RETURNS; i++)
+		from = cache_kernel_return(stack, &cache->kernel[i], stack->kernel_first + i, from);
 	return 0;
 }
 
-struct noted_walk {
+struct caching_walk {
 	struct unwind *unwind;
-	struct stack_cache *memo;
+	struct stack_cache *cache;
 	__u64 sp;
 	__u64 has_python;
 };
 
-static long walk_and_note(__u32 index, struct noted_walk *walk)
+static long walk_and_cache(__u32 index, struct caching_walk *walk)
 {
 	long rc = unwind_step(walk->unwind);
 
-	memo_take_step(walk->memo, walk->sp, walk->unwind->registers[REGISTER_SP]);
+	stack_cache_add_return(walk->cache, walk->sp, walk->unwind->registers[REGISTER_SP]);
 	walk->has_python |= walk->unwind->in_python;
 	return rc;
 }
 
 /* What could not be unwound to its end may be as soon as a table is there. */
-#define MEMO_OF_CUT_STACK_NS 200000000ULL
+#define STACK_CACHE_TRUNCATED_NS 200000000ULL
 /* Well before the agent forgets the body of a stack that was not counted: ten minutes, STACK_IDLE_NS. */
-#define MEMO_NS 20000000000ULL
+#define STACK_CACHE_NS 20000000000ULL
 
 /* How many were taken so far that are cut: for the agent, which has them taken again. */
 __u64 truncated_stacks = 0;
 
 /* Remember where the stack was taken. With Python frames the same native stack has many. */
-static __always_inline void note_place(struct stack_cache *memo, struct switch_place *place,
-				       const struct unwind *unwind, bool has_python, __u64 now)
+static __always_inline void fill_stack_cache(struct stack_cache *cache,
+					     struct switch_context *context,
+					     const struct unwind *unwind, bool has_python,
+					     __u64 now)
 {
 	bool is_whole = unwind->end == STACK_END_COMPLETE || unwind->end == STACK_END_DEPTH;
 
-	memo->until_ns = 0;
-	memo->is_cut = !is_whole;
-	truncated_stacks += memo->is_cut;
-	if (!place->call || !read_place(place, MEMO_WORDS))
+	cache->until_ns = 0;
+	cache->is_truncated = !is_whole;
+	truncated_stacks += cache->is_truncated;
+	if (!context->call || !read_stack_words(context, STACK_CACHE_WORDS))
 		return;
 	if (has_python) {
-		if (!find_python_frames(&place->python, unwind))
+		if (!find_python_frames(&context->python, unwind))
 			return;
-		memo->python = place->python.of;
+		cache->python = context->python.of;
 	}
-	memo->pc = place->pc;
-	memo->sp = place->sp;
-	memo->fp = place->fp;
-	memo->call = place->call;
-	memo->exec_id = unwind->process.key.exec_id;
-	memo->returns = hash_returns(memo, place);
-	memo->until_ns = now + (is_whole ? MEMO_NS : MEMO_OF_CUT_STACK_NS);
+	cache->pc = context->pc;
+	cache->sp = context->sp;
+	cache->fp = context->fp;
+	cache->call = context->call;
+	cache->exec_id = unwind->process.key.exec_id;
+	cache->returns = hash_returns(cache, context);
+	cache->until_ns = now + (is_whole ? STACK_CACHE_NS : STACK_CACHE_TRUNCATED_NS);
 }
 
-static __always_inline void take_user_part(struct switch_stack *stack, struct stack_cache *memo,
-					   struct task_struct *task, __u64 now)
+static __always_inline void capture_user_stack(struct switch_stack *stack,
+					       struct stack_cache *cache, struct task_struct *task,
+					       __u64 now)
 {
 	struct unwind *unwind = &stack->work.unwind;
-	struct noted_walk walk = { .unwind = unwind, .memo = memo, .sp = stack->place.sp };
+	struct caching_walk walk = { .unwind = unwind, .cache = cache, .sp = stack->context.sp };
 	bool is_64_bit;
 
-	memo_forget(memo);
-	find_unwind_process(unwind, &stack->taken.process);
+	stack_cache_clear(cache);
+	find_unwind_process(unwind, &stack->key.process);
 	unwind->thread_pointer = thread_pointer_of(task);
 	note_pending_returns(unwind, task);
 	is_64_bit = registers_of_user(unwind, task);
 	if (begin_user_stack(unwind, is_64_bit))
-		bpf_loop(UNWIND_STEPS_MAX, walk_and_note, &walk, 0);
+		bpf_loop(UNWIND_STEPS_MAX, walk_and_cache, &walk, 0);
 	end_user_stack(unwind);
-	record_user_stack(&stack->work, now, task->group_leader->comm, &stack->taken);
-	note_place(memo, &stack->place, unwind, walk.has_python, now);
+	record_user_stack(&stack->work, now, task->group_leader->comm, &stack->key);
+	fill_stack_cache(cache, &stack->context, unwind, walk.has_python, now);
 	// Bodies that the ring had no room for are sent when the stack is taken again.
-	if (!stack_is_sent(&stack->taken.user) || !stack_is_sent(&stack->taken.kernel))
-		memo->until_ns = 0;
+	if (!stack_is_sent(&stack->key.user) || !stack_is_sent(&stack->key.kernel))
+		cache->until_ns = 0;
 }
 
 static __always_inline void key_of_thread(struct task_struct *task, struct count_key *key)
@@ -223,16 +226,16 @@ static __always_inline void key_of_thread(struct task_struct *task, struct count
  * Leaves the stack of the current thread, of which the kernel's addresses are there, in
  * switch_stack_of_cpu()->taken.
  */
-__attribute__((noinline)) int take_stack(struct stack_cache *memo, __u64 now)
+__attribute__((noinline)) int capture_stack(struct stack_cache *cache, __u64 now)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct switch_stack *stack = switch_stack_of_cpu();
 
-	if (!memo || !stack)
+	if (!cache || !stack)
 		return 0;
-	key_of_thread(task, &stack->taken);
-	keep_kernel_part(stack, now);
-	take_user_part(stack, memo, task, now);
-	note_kernel_returns(memo);
+	key_of_thread(task, &stack->key);
+	capture_kernel_stack(stack, now);
+	capture_user_stack(stack, cache, task, now);
+	cache_kernel_returns(cache);
 	return 0;
 }

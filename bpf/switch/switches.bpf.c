@@ -70,7 +70,7 @@ static __always_inline __u64 run_delay_of(struct task_struct *task)
 	return bpf_core_field_exists(task->sched_info.run_delay) ? task->sched_info.run_delay : 0;
 }
 
-static __always_inline bool is_asked_for(struct task_struct *task)
+static __always_inline bool is_profiled(struct task_struct *task)
 {
 	__u32 pid = task->tgid;
 
@@ -89,8 +89,8 @@ static const __u32 kind_of_state[THREAD_STATES] = {
  * Tell the agent what was accounted since the last time, as an interval up to where slot @end begins:
  * the next one begins there, and no slot is in both.
  */
-__attribute__((noinline)) int tell_totals(struct thread_time *time, struct count_key *key,
-					  __u64 end)
+__attribute__((noinline)) int report_totals(struct thread_time *time, struct count_key *key,
+					    __u64 end)
 {
 	__u64 from;
 
@@ -102,7 +102,7 @@ __attribute__((noinline)) int tell_totals(struct thread_time *time, struct count
 	key->more_slots = end - 1 - key->slot;
 #pragma unroll
 	for (__u32 state = 0; state < THREAD_STATES; state++) {
-		__u64 ns = thread_time_take(time, state);
+		__u64 ns = thread_time_report(time, state);
 
 		key->kind = kind_of_state[state];
 		if (ns)
@@ -112,18 +112,18 @@ __attribute__((noinline)) int tell_totals(struct thread_time *time, struct count
 }
 
 /* The key lies in @scratch, for the stack of a program is small. */
-static __always_inline void tell_thread(struct task_struct *task, struct thread *thread, __u64 end,
-					struct switch_stack *scratch)
+static __always_inline void report_thread(struct task_struct *task, struct thread *thread,
+					  __u64 end, struct switch_stack *scratch)
 {
-	struct count_key *key = &scratch->told;
+	struct count_key *key = &scratch->totals_key;
 
 	key_of_thread(task, key);
-	tell_totals(&thread->time, key, end);
+	report_totals(&thread->time, key, end);
 }
 
 /* ---- new threads ------------------------------------------------------------------------------ */
 
-static __always_inline void begin_thread(struct task_struct *task, __u64 since_ns, __u64 delay_ns)
+static __always_inline void track_thread(struct task_struct *task, __u64 since_ns, __u64 delay_ns)
 {
 	struct thread *thread =
 		bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -135,8 +135,8 @@ static __always_inline void begin_thread(struct task_struct *task, __u64 since_n
 	if (thread->time.since_ns)
 		return;
 #pragma unroll
-	for (__u32 i = 0; i < WAITS_ALIKE; i++)
-		thread->wait.recent_ns[i] = WAIT_EXPECTED_FIRST_NS;
+	for (__u32 i = 0; i < WAIT_GROUPS; i++)
+		thread->wait.mean_ns[i] = WAIT_FIRST_MEAN_NS;
 	thread->time.delay_ns = delay_ns;
 	thread->time.exec_ns = since_ns == task->start_time ? 0 : task->se.sum_exec_runtime;
 	thread->time.left_as = THREAD_BLOCKED;
@@ -145,12 +145,12 @@ static __always_inline void begin_thread(struct task_struct *task, __u64 since_n
 }
 
 /* Threads that are younger than the accounting are accounted from their start on. */
-static __always_inline void begin_late(struct task_struct *task)
+static __always_inline void track_late(struct task_struct *task)
 {
 	if (task->start_time > tracking_since_ns)
-		begin_thread(task, task->start_time, 0);
+		track_thread(task, task->start_time, 0);
 	else
-		begin_thread(task, bpf_ktime_get_ns(), run_delay_of(task));
+		track_thread(task, bpf_ktime_get_ns(), run_delay_of(task));
 }
 
 /* Since Linux 6.4 memory of task storage comes from lists that need no allocator. Set before load. */
@@ -165,7 +165,7 @@ int track_child(__u64 *ctx)
 {
 	struct task_struct *child = (void *)ctx[1];
 
-	begin_thread(child, child->start_time, 0);
+	track_thread(child, child->start_time, 0);
 	return 0;
 }
 
@@ -184,7 +184,7 @@ static __always_inline bool has_user_stack(struct task_struct *task)
  * Of waits that are likely to take @expected_ns, so many as are chosen at all, one in some is chosen, and
  * stands for the others. With @budget NULL, one in 1 << @least.
  */
-__attribute__((noinline)) int choose_wait(struct thread_wait *wait,
+__attribute__((noinline)) int sample_wait(struct thread_wait *wait,
 					  const struct unwind_budget *budget, __u64 expected_ns,
 					  __u32 least)
 {
@@ -210,17 +210,17 @@ static __always_inline bool is_same_stack(const struct count_key *a, const struc
 
 /* Take the stack anew; what is pending for another one is counted. */
 static __always_inline bool unwind_wait(void *ctx, struct switch_cpu *cpu,
-					struct switch_stack *stack, struct wait_site *place,
+					struct switch_stack *stack, struct wait_site *site,
 					__u64 now)
 {
 	bool is_same;
 
-	take_kernel_addresses(ctx, stack);
-	take_stack(&place->memo, now);
-	is_same = is_same_stack(&stack->taken, &place->key);
+	capture_kernel_addresses(ctx, stack);
+	capture_stack(&site->cache, now);
+	is_same = is_same_stack(&stack->key, &site->key);
 	if (!is_same) {
-		budget_count(&cpu->budget, wait_flush(place));
-		place->key = stack->taken;
+		budget_count(&cpu->budget, wait_flush(site));
+		site->key = stack->key;
 	}
 	count(COUNTER_OFF_CPU_UNWOUND);
 	return is_same;
@@ -230,28 +230,29 @@ static __always_inline bool unwind_wait(void *ctx, struct switch_cpu *cpu,
  * Of so many hits one is unwound all the same, to know how often the memo is wrong. Which, the clock
  * decides: each 64th wait of a loop may be the same one.
  */
-#define MEMO_HITS_CHECKED 64
+#define STACK_CACHE_CHECK_EVERY 64
 /* But no more often on a CPU than this: it would be most of its budget. */
-#define MEMO_CHECK_NS 5000000ULL
+#define STACK_CACHE_CHECK_NS 5000000ULL
 
 /* Which of the places the thread stands at, or -1: none. */
-static __always_inline int recall_place(struct switch_stack *stack, struct task_struct *task,
-					struct thread_wait *wait, __u64 now)
+static __always_inline int find_site(struct switch_stack *stack, struct task_struct *task,
+				     struct thread_wait *wait, __u64 now)
 {
 	struct task_struct *leader = task->group_leader;
 
-	if (!stack->place.call)
+	if (!stack->context.call)
 		return -1;
-	return wait_find(wait, &stack->place, now, (__u32)leader->self_exec_id);
+	return wait_find_site(wait, &stack->context, now, (__u32)leader->self_exec_id);
 }
 
-static __always_inline bool memo_is_to_be_checked(struct switch_cpu *cpu, struct stack_cache *memo,
-						  __u64 now)
+static __always_inline bool should_check_cache(struct switch_cpu *cpu, struct stack_cache *cache,
+					       __u64 now)
 {
 	// A cut stack may be whole by now, and is taken anew soon.
-	if (memo->is_cut || (now * HASH_C1 >> 40) % MEMO_HITS_CHECKED || now < cpu->check_due_ns)
+	if (cache->is_truncated || (now * HASH_C1 >> 40) % STACK_CACHE_CHECK_EVERY ||
+	    now < cpu->check_due_ns)
 		return false;
-	cpu->check_due_ns = now + MEMO_CHECK_NS;
+	cpu->check_due_ns = now + STACK_CACHE_CHECK_NS;
 	count(COUNTER_STACK_CACHE_CHECKED);
 	return true;
 }
@@ -260,30 +261,30 @@ static __always_inline bool memo_is_to_be_checked(struct switch_cpu *cpu, struct
  * Set the place of the wait that begins, which was @found or not, and take its stack. Returns false if
  * that took no time: it is remembered, and has no Python frames, which were looked at.
  */
-static __always_inline bool take_place(void *ctx, struct switch_cpu *cpu,
-				       struct switch_stack *stack, struct thread_wait *wait,
-				       int found, __u64 now)
+static __always_inline bool capture_site(void *ctx, struct switch_cpu *cpu,
+					 struct switch_stack *stack, struct thread_wait *wait,
+					 int found, __u64 now)
 {
-	struct wait_site *place;
+	struct wait_site *site;
 	__u32 words;
 
 	if (found >= 0)
-		wait->place = (__u32)found;
+		wait->site = (__u32)found;
 	else
-		wait->place = stack->place.call ? wait_replace(wait) : WAIT_SITE_OTHER;
-	place = site_of_wait(wait);
+		wait->site = stack->context.call ? wait_evict_site(wait) : WAIT_SITE_OTHER;
+	site = site_of_wait(wait);
 	if (found >= 0) {
 		count(COUNTER_STACK_CACHE_HITS);
-		place->memo.uses++;
-		if (!memo_is_to_be_checked(cpu, &place->memo, now))
-			return place->memo.python.state != 0;
+		site->cache.uses++;
+		if (!should_check_cache(cpu, &site->cache, now))
+			return site->cache.python.state != 0;
 	}
-	if (!unwind_wait(ctx, cpu, stack, place, now) && found >= 0)
+	if (!unwind_wait(ctx, cpu, stack, site, now) && found >= 0)
 		count(COUNTER_STACK_CACHE_WRONG);
-	words = memo_words(&place->memo);
+	words = stack_cache_words(&site->cache);
 	if (wait->words < words)
 		wait->words = words;
-	wait->has_python |= place->memo.python.state != 0;
+	wait->has_python |= site->cache.python.state != 0;
 	return true;
 }
 
@@ -291,7 +292,7 @@ static __always_inline void flush_waits(struct thread_wait *wait)
 {
 #pragma unroll
 	for (__u32 i = 0; i < WAIT_SITES; i++)
-		wait_flush(&wait->places[i]);
+		wait_flush(&wait->sites[i]);
 }
 
 /* ---- switches --------------------------------------------------------------------------------- */
@@ -300,8 +301,8 @@ static __always_inline void flush_waits(struct thread_wait *wait)
  * What taking a stack took is no part of the wait: a wait that was chosen would be longer than those
  * it stands for. The thread had the CPU.
  */
-static __always_inline void begin_after_stack(struct switch_cpu *cpu, struct thread_time *time,
-					      __u64 now)
+static __always_inline void exclude_capture_time(struct switch_cpu *cpu, struct thread_time *time,
+						 __u64 now)
 {
 	__u64 end = bpf_ktime_get_ns();
 
@@ -313,30 +314,31 @@ static __always_inline void begin_after_stack(struct switch_cpu *cpu, struct thr
 }
 
 /*
- * Choose the wait, or not: its weight tells. Returns as recall_place(). While there are too many, those
+ * Choose the wait, or not: its weight tells. Returns as find_site(). While there are too many, those
  * that are remembered need not be fewer, except where looking for that costs, too.
  */
-static __always_inline int choose_and_recall(void *ctx, struct switch_cpu *cpu,
-					     struct switch_stack *stack, struct task_struct *task,
-					     struct thread *thread, __u64 now)
+static __always_inline int sample_and_find_site(void *ctx, struct switch_cpu *cpu,
+						struct switch_stack *stack,
+						struct task_struct *task, struct thread *thread,
+						__u64 now)
 {
 	struct thread_wait *wait = &thread->wait;
-	__u64 recent_ns;
+	__u64 mean_ns;
 	bool are_many = cpu->budget.quantum_ns;
 	bool is_looked_at = are_many && wait->has_python;
 	int found;
 
-	find_place(&stack->place, task);
-	stack->place.kernel_at = (__u64)ctx;
-	wait->alike = wait_alike(&stack->place, thread->time.left_as);
-	recent_ns = *recent_of_wait(wait);
+	read_switch_context(&stack->context, task);
+	stack->context.kernel_at = (__u64)ctx;
+	wait->group = wait_group(&stack->context, thread->time.left_as);
+	mean_ns = *mean_of_wait(wait);
 	wait->weight = 1;
 	if ((is_looked_at || min_shift) &&
-	    !choose_wait(wait, is_looked_at ? &cpu->budget : NULL, recent_ns, min_shift))
+	    !sample_wait(wait, is_looked_at ? &cpu->budget : NULL, mean_ns, min_shift))
 		return -1;
-	found = recall_place(stack, task, wait, now);
+	found = find_site(stack, task, wait, now);
 	if (are_many && !is_looked_at && (found < 0 || budget_is_for_all(&cpu->budget)))
-		choose_wait(wait, &cpu->budget, recent_ns, 0);
+		sample_wait(wait, &cpu->budget, mean_ns, 0);
 	return found;
 }
 
@@ -353,34 +355,35 @@ static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct
 		return false;
 	if (task->__state == TASK_DEAD) {
 		flush_waits(wait);
-		tell_thread(task, thread, slot_at(now) + 1, stack);
+		report_thread(task, thread, slot_at(now) + 1, stack);
 		return false;
 	}
 	if (!has_user_stack(task))
 		return false;
 	budget_at(&cpu->budget, now);
-	found = choose_and_recall(ctx, cpu, stack, task, thread, now);
+	found = sample_and_find_site(ctx, cpu, stack, task, thread, now);
 	if (!wait->weight)
 		return false;
-	if (take_place(ctx, cpu, stack, wait, found, now))
-		begin_after_stack(cpu, &thread->time, now);
+	if (capture_site(ctx, cpu, stack, wait, found, now))
+		exclude_capture_time(cpu, &thread->time, now);
 	return true;
 }
 
 static __always_inline void end_wait(struct switch_cpu *cpu, struct thread_wait *wait,
-				     __u64 from_ns, const struct spell *spell, __u32 tid)
+				     __u64 from_ns, const struct thread_interval *interval,
+				     __u32 tid)
 {
-	__u64 ns = spell->ns[THREAD_BLOCKED] + spell->ns[THREAD_RUN_QUEUE];
-	__u64 capped_ns = ns < WAIT_RECENT_NS_MAX ? ns : WAIT_RECENT_NS_MAX;
-	__u32 *recent_ns = recent_of_wait(wait);
+	__u64 ns = interval->ns[THREAD_BLOCKED] + interval->ns[THREAD_RUN_QUEUE];
+	__u64 capped_ns = ns < WAIT_MEAN_NS_MAX ? ns : WAIT_MEAN_NS_MAX;
+	__u32 *mean_ns = mean_of_wait(wait);
 
 	if (!ns)
 		return;
-	*recent_ns += (__u32)capped_ns / 4 - *recent_ns / 4;
+	*mean_ns += (__u32)capped_ns / 4 - *mean_ns / 4;
 	if (wait->weight && from_ns < shared.gpu_idle_until_ns)
-		wait_charge_gpu_idle(site_of_wait(wait), spell, from_ns, wait->weight, tid);
+		wait_charge_gpu_idle(site_of_wait(wait), interval, from_ns, wait->weight, tid);
 	if (wait->weight)
-		budget_count(&cpu->budget, wait_charge(site_of_wait(wait), spell, from_ns,
+		budget_count(&cpu->budget, wait_charge(site_of_wait(wait), interval, from_ns,
 						       wait->weight, cpu->budget.span_shift));
 }
 
@@ -391,17 +394,18 @@ static __always_inline void begin_sleep(struct thread *thread, __u64 now)
 	thread->wake.asleep_ns = thread->time.left_as == THREAD_BLOCKED ? now : 0;
 }
 
-static __always_inline void add_spell(struct thread_time *time, struct spell spell, __u64 exec_ns)
+static __always_inline void add_interval(struct thread_time *time, struct thread_interval interval,
+					 __u64 exec_ns)
 {
 	__u64 swept_ns = time->swept_ns[THREAD_RUNNING];
-	__u64 left_ns = spell_settle(&spell, swept_ns - time->swept_compared_ns,
-				     ns_between(time->exec_ns, exec_ns));
+	__u64 left_ns = thread_interval_settle(&interval, swept_ns - time->swept_compared_ns,
+					       ns_between(time->exec_ns, exec_ns));
 
 	time->exec_ns = exec_ns;
 	time->swept_compared_ns = swept_ns - left_ns;
-	time->switched_ns[THREAD_RUNNING] += spell.ns[THREAD_RUNNING];
-	time->switched_ns[THREAD_RUN_QUEUE] += spell.ns[THREAD_RUN_QUEUE];
-	time->switched_ns[THREAD_BLOCKED] += spell.ns[THREAD_BLOCKED];
+	time->switched_ns[THREAD_RUNNING] += interval.ns[THREAD_RUNNING];
+	time->switched_ns[THREAD_RUN_QUEUE] += interval.ns[THREAD_RUN_QUEUE];
+	time->switched_ns[THREAD_BLOCKED] += interval.ns[THREAD_BLOCKED];
 }
 
 /* The thread that loses its CPU is still the current one. */
@@ -412,7 +416,7 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 	struct thread_time *time;
 	struct switch_cpu *cpu;
 	struct thread *thread;
-	struct spell spell;
+	struct thread_interval interval;
 	__u32 zero = 0, left_as;
 
 	cpu = bpf_map_lookup_elem(&switch_cpus, &zero);
@@ -420,13 +424,13 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 		return 0;
 	running_since_ns = cpu->since_ns;
 	cpu->since_ns = now;
-	if (!is_asked_for(task))
+	if (!is_profiled(task))
 		return 0;
 	count(COUNTER_SWITCHES);
 	thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	// At a burst of forks their lists may be empty for a moment.
 	if (!thread && can_track_at_switches) {
-		begin_late(task);
+		track_late(task);
 		thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	}
 	if (!thread || !thread->time.since_ns)
@@ -436,10 +440,10 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 	since_ns = __sync_lock_test_and_set(&time->since_ns, now);
 	delay_ns = run_delay_of(task);
 	left_as = time->left_as;
-	spell = spell_of(since_ns, now, running_since_ns, ns_between(time->delay_ns, delay_ns),
-			 left_as);
+	interval = thread_interval_of(since_ns, now, running_since_ns,
+				      ns_between(time->delay_ns, delay_ns), left_as);
 	time->delay_ns = delay_ns;
-	add_spell(time, spell, task->se.sum_exec_runtime);
+	add_interval(time, interval, task->se.sum_exec_runtime);
 	// The tracepoint's own state is that of before a signal was noticed, on older kernels.
 	time->left_as = preempted || !task->__state ? THREAD_RUN_QUEUE : THREAD_BLOCKED;
 	thread->wake.asleep_ns = 0;
@@ -447,7 +451,7 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 		thread->wait.weight = 0;
 		return count(COUNTER_OFF_CPU_BUSY);
 	}
-	end_wait(cpu, &thread->wait, since_ns, &spell, task->pid);
+	end_wait(cpu, &thread->wait, since_ns, &interval, task->pid);
 	if (begin_wait(ctx, cpu, task, thread, now))
 		begin_sleep(thread, time->since_ns);
 	wait_unlock(&thread->wait);
@@ -481,14 +485,14 @@ static __always_inline void sweep_time(struct task_struct *task, struct thread *
 	struct thread_wait *wait = &thread->wait;
 	struct thread_time *time = &thread->time;
 	__u64 since_ns = *(volatile __u64 *)&time->since_ns, now, running_since_ns, delay_ns;
-	__u32 goes_on = task->on_cpu ? 0 : WAIT_GOES_ON;
+	__u32 unfinished = task->on_cpu ? 0 : WAIT_UNFINISHED;
 	struct switch_cpu *cpu;
-	struct spell spell;
+	struct thread_interval interval;
 	__u32 zero = 0;
 
 	running_since_ns = now = bpf_ktime_get_ns();
 	delay_ns = time->delay_ns;
-	if (!goes_on) {
+	if (!unfinished) {
 		cpu = bpf_map_lookup_percpu_elem(&switch_cpus, &zero, task->thread_info.cpu);
 		if (!cpu)
 			return;
@@ -498,20 +502,20 @@ static __always_inline void sweep_time(struct task_struct *task, struct thread *
 		   (time->left_as == THREAD_BLOCKED && !is_asleep(task))) {
 		return; // of a wait that goes on whole slots are told
 	}
-	spell = spell_of(since_ns, now, running_since_ns, ns_between(time->delay_ns, delay_ns),
-			 time->left_as);
+	interval = thread_interval_of(since_ns, now, running_since_ns,
+				      ns_between(time->delay_ns, delay_ns), time->left_as);
 	if (!__sync_bool_compare_and_swap(&time->since_ns, since_ns, now))
 		return;
 	time->delay_ns = delay_ns;
-	time->swept_ns[THREAD_RUNNING] += spell.ns[THREAD_RUNNING];
-	time->swept_ns[THREAD_RUN_QUEUE] += spell.ns[THREAD_RUN_QUEUE];
-	time->swept_ns[THREAD_BLOCKED] += spell.ns[THREAD_BLOCKED];
+	time->swept_ns[THREAD_RUNNING] += interval.ns[THREAD_RUNNING];
+	time->swept_ns[THREAD_RUN_QUEUE] += interval.ns[THREAD_RUN_QUEUE];
+	time->swept_ns[THREAD_BLOCKED] += interval.ns[THREAD_BLOCKED];
 	if (wait->weight) {
-		thread->wake.charged_ns += spell.ns[THREAD_BLOCKED] * wait->weight;
+		thread->wake.charged_ns += interval.ns[THREAD_BLOCKED] * wait->weight;
 		if (since_ns < shared.gpu_idle_until_ns)
-			wait_charge_gpu_idle(site_of_wait(wait), &spell, since_ns, wait->weight,
-					     (__u32)task->pid | goes_on);
-		wait_charge(site_of_wait(wait), &spell, since_ns, wait->weight, goes_on);
+			wait_charge_gpu_idle(site_of_wait(wait), &interval, since_ns, wait->weight,
+					     (__u32)task->pid | unfinished);
+		wait_charge(site_of_wait(wait), &interval, since_ns, wait->weight, unfinished);
 	}
 }
 
@@ -531,7 +535,7 @@ int end_thread(__u64 *ctx)
 	sweep_time(task, thread);
 	flush_waits(&thread->wait);
 	wait_unlock(&thread->wait);
-	tell_thread(task, thread, slot_at(bpf_ktime_get_ns()) + 1, stack);
+	report_thread(task, thread, slot_at(bpf_ktime_get_ns()) + 1, stack);
 	return 0;
 }
 
@@ -552,7 +556,7 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 {
 	__u64 since_ns = *(volatile __u64 *)&thread->time.since_ns;
 	struct thread_wait *wait = &thread->wait;
-	struct wait_site *place = &wait->places[WAIT_SITE_OTHER];
+	struct wait_site *site = &wait->sites[WAIT_SITE_OTHER];
 	struct switch_stack *stack;
 	__u32 zero = 0;
 	long size;
@@ -567,17 +571,17 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 	stack = bpf_map_lookup_elem(&swept_stack, &zero);
 	if (!stack)
 		return;
-	wait_flush(place);
-	memo_forget(&place->memo);
-	place->memo.is_cut = 1;
+	wait_flush(site);
+	stack_cache_clear(&site->cache);
+	site->cache.is_truncated = 1;
 	truncated_stacks++;
-	key_of_thread(task, &stack->taken);
+	key_of_thread(task, &stack->key);
 	size = bpf_get_task_stack(task, stack->kernel.at,
 				  KERNEL_DEPTH_MAX * sizeof(stack->kernel.at[0]), 0);
 	stack->kernel_depth = size > 0 ? (__u32)size / sizeof(stack->kernel.at[0]) : 0;
-	keep_kernel_part(stack, bpf_ktime_get_ns());
-	place->key = stack->taken;
-	wait->place = WAIT_SITE_OTHER;
+	capture_kernel_stack(stack, bpf_ktime_get_ns());
+	site->key = stack->key;
+	wait->site = WAIT_SITE_OTHER;
 	count(COUNTER_OFF_CPU_SWEPT);
 	// It may have switched meanwhile, and gone without the lock.
 	if (*(volatile __u64 *)&thread->time.since_ns == since_ns) {
@@ -597,7 +601,7 @@ static __always_inline void sweep_thread(struct task_struct *task, struct thread
 	wait_unlock(&thread->wait);
 }
 
-static __always_inline void forget_thread(struct thread *thread)
+static __always_inline void untrack_thread(struct thread *thread)
 {
 	thread->time.since_ns = 0;
 	thread->time.swept_compared_ns = thread->time.swept_ns[THREAD_RUNNING];
@@ -616,13 +620,13 @@ int sweep_threads(struct bpf_iter__task *ctx)
 
 	has_run_delay = bpf_core_field_exists(task->sched_info.run_delay);
 
-	if (!task || !is_asked_for(task) || task->exit_state)
+	if (!task || !is_profiled(task) || task->exit_state)
 		return 0;
 	thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	if (thread && restart_tracking)
-		forget_thread(thread);
+		untrack_thread(thread);
 	if (!thread || restart_tracking) {
-		begin_late(task);
+		track_late(task);
 		thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	}
 	if (!thread)
@@ -630,6 +634,6 @@ int sweep_threads(struct bpf_iter__task *ctx)
 	sweep_thread(task, thread);
 	stack = bpf_map_lookup_elem(&swept_stack, &zero);
 	if (stack)
-		tell_thread(task, thread, sweep_slot, stack);
+		report_thread(task, thread, sweep_slot, stack);
 	return 0;
 }

@@ -25,7 +25,7 @@ struct thread_wake {
 	// Waits of one place that ended by a timer, together: kept until it is known who ends the last of
 	// them. ns 0: there are none.
 	struct blocked_time timed_out;
-	__u64 timed_out_place;          // wake_place() of them
+	__u64 timed_out_site;           // wake_site() of them
 	struct stack_hash timed_out_by; // the joined stack of the last one
 };
 
@@ -54,5 +54,5 @@ static __always_inline bool is_asleep(struct task_struct *task)
 /* Volatile, for else the compiler leaves out what the verifier wants to see. */
 static __always_inline struct wait_site *site_of_wait(struct thread_wait *wait)
 {
-	return &wait->places[*(volatile __u32 *)&wait->place & (WAIT_SITES - 1)];
+	return &wait->sites[*(volatile __u32 *)&wait->site & (WAIT_SITES - 1)];
 }

@@ -29,11 +29,11 @@ struct thread_time {
 	// Of its switches, and of the agent's sweeps: each is written by one CPU at a time.
 	__u64 switched_ns[THREAD_STATES];
 	__u64 swept_ns[THREAD_STATES];
-	__u64 told_ns[THREAD_STATES]; // of the sum of both
+	__u64 reported_ns[THREAD_STATES]; // of the sum of both
 };
 
-/* Of one spell, or a part of it. */
-struct spell {
+/* Of one interval, or a part of it. */
+struct thread_interval {
 	__u64 ns[THREAD_STATES];
 };
 
@@ -41,13 +41,12 @@ struct spell {
  * What a thread did from @since_ns until @now_ns, if it has a CPU since @running_since_ns and had lost
  * it @left_as before that. @delay_ns is what the scheduler counted it to be runnable meanwhile.
  */
-static inline __attribute__((always_inline)) struct spell spell_of(__u64 since_ns, __u64 now_ns,
-								   __u64 running_since_ns,
-								   __u64 delay_ns, __u32 left_as)
+static inline __attribute__((always_inline)) struct thread_interval thread_interval_of(
+	__u64 since_ns, __u64 now_ns, __u64 running_since_ns, __u64 delay_ns, __u32 left_as)
 {
 	__u64 elapsed_ns = ns_between(since_ns, now_ns);
 	__u64 running_ns = ns_between(running_since_ns, now_ns);
-	struct spell spell;
+	struct thread_interval interval;
 
 	if (running_ns > elapsed_ns) // accounted before, in part
 		running_ns = elapsed_ns;
@@ -56,33 +55,34 @@ static inline __attribute__((always_inline)) struct spell spell_of(__u64 since_n
 	// nanoseconds ahead of ours.
 	if (left_as == THREAD_RUN_QUEUE || delay_ns > elapsed_ns)
 		delay_ns = elapsed_ns;
-	spell.ns[THREAD_RUNNING] = running_ns;
-	spell.ns[THREAD_RUN_QUEUE] = delay_ns;
-	spell.ns[THREAD_BLOCKED] = elapsed_ns - delay_ns;
-	return spell;
+	interval.ns[THREAD_RUNNING] = running_ns;
+	interval.ns[THREAD_RUN_QUEUE] = delay_ns;
+	interval.ns[THREAD_BLOCKED] = elapsed_ns - delay_ns;
+	return interval;
 }
 
 /*
  * Make the thread have run what the kernel says, @exec_ns since it was asked the last time; what was
  * accounted as running by sweeps since then is @ahead_ns. A spell's time on a CPU is longer where a
  * hypervisor took the CPU away: the thread waited for it. It is shorter where the kernel's clock began
- * at the wake-up. Returns what is accounted too much and could not be taken from this spell.
+ * at the wake-up. Returns what is accounted too much and could not be taken from this interval.
  */
-static inline __attribute__((always_inline)) __u64 spell_settle(struct spell *spell, __u64 ahead_ns,
-								__u64 exec_ns)
+static inline __attribute__((always_inline)) __u64 thread_interval_settle(
+	struct thread_interval *interval, __u64 ahead_ns, __u64 exec_ns)
 {
-	__u64 taken_ns = ns_between(exec_ns, spell->ns[THREAD_RUNNING] + ahead_ns);
-	__u64 more_ns = ns_between(spell->ns[THREAD_RUNNING] + ahead_ns, exec_ns);
-	__u64 left_ns = ns_between(spell->ns[THREAD_RUNNING], taken_ns);
-	__u64 blocked_ns = spell->ns[THREAD_BLOCKED], waiting_ns = spell->ns[THREAD_RUN_QUEUE];
+	__u64 taken_ns = ns_between(exec_ns, interval->ns[THREAD_RUNNING] + ahead_ns);
+	__u64 more_ns = ns_between(interval->ns[THREAD_RUNNING] + ahead_ns, exec_ns);
+	__u64 left_ns = ns_between(interval->ns[THREAD_RUNNING], taken_ns);
+	__u64 blocked_ns = interval->ns[THREAD_BLOCKED],
+	      waiting_ns = interval->ns[THREAD_RUN_QUEUE];
 
 	taken_ns -= left_ns;
 	blocked_ns = more_ns < blocked_ns ? more_ns : blocked_ns;
 	more_ns -= blocked_ns;
 	waiting_ns = more_ns < waiting_ns ? more_ns : waiting_ns;
-	spell->ns[THREAD_RUNNING] += blocked_ns + waiting_ns - taken_ns;
-	spell->ns[THREAD_RUN_QUEUE] += taken_ns - waiting_ns;
-	spell->ns[THREAD_BLOCKED] -= blocked_ns;
+	interval->ns[THREAD_RUNNING] += blocked_ns + waiting_ns - taken_ns;
+	interval->ns[THREAD_RUN_QUEUE] += taken_ns - waiting_ns;
+	interval->ns[THREAD_BLOCKED] -= blocked_ns;
 	return left_ns;
 }
 
@@ -90,18 +90,18 @@ static inline __attribute__((always_inline)) __u64 spell_settle(struct spell *sp
  * What was accounted in @state and has not been told yet; it is, afterwards. A sweep may meet a thread at its
  * end: who comes first tells, the other one tells what came since.
  */
-static inline __attribute__((always_inline)) __u64 thread_time_take(struct thread_time *time,
-								    __u32 state)
+static inline __attribute__((always_inline)) __u64 thread_time_report(struct thread_time *time,
+								      __u32 state)
 {
 	for (__u32 tries = 0; tries < 2; tries++) {
-		__u64 told_ns = *(volatile __u64 *)&time->told_ns[state];
+		__u64 reported_ns = *(volatile __u64 *)&time->reported_ns[state];
 		__u64 sum_ns = *(volatile __u64 *)&time->switched_ns[state] +
 			       *(volatile __u64 *)&time->swept_ns[state];
 
-		if (sum_ns <= told_ns)
+		if (sum_ns <= reported_ns)
 			return 0;
-		if (__sync_bool_compare_and_swap(&time->told_ns[state], told_ns, sum_ns))
-			return sum_ns - told_ns;
+		if (__sync_bool_compare_and_swap(&time->reported_ns[state], reported_ns, sum_ns))
+			return sum_ns - reported_ns;
 	}
 	return 0;
 }

@@ -107,7 +107,7 @@ static inline __attribute__((always_inline)) void budget_idle(struct unwind_budg
 		budget->span_shift = 0;
 }
 
-static inline __attribute__((always_inline)) void budget_remember(__u32 *recent, __u32 units)
+static inline __attribute__((always_inline)) void budget_add_recent(__u32 *recent, __u32 units)
 {
 	if (units > BUDGET_TICK_UNITS_MAX)
 		units = BUDGET_TICK_UNITS_MAX;
@@ -118,8 +118,8 @@ static inline __attribute__((always_inline)) void budget_at(struct unwind_budget
 {
 	if (now < budget->tick_end_ns)
 		return;
-	budget_remember(&budget->recent_used, budget->used);
-	budget_remember(&budget->recent_counted, budget->counted);
+	budget_add_recent(&budget->recent_used, budget->used);
+	budget_add_recent(&budget->recent_counted, budget->counted);
 	budget_fit_quantum(budget);
 	budget_fit_span(budget);
 	budget_idle(budget, (now - budget->tick_end_ns) / BUDGET_TICK_NS);

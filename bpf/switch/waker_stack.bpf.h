@@ -48,7 +48,7 @@ static long find_interrupt(__u32 index, struct kernel_walk *walk)
 }
 
 /* What lies below an interrupt is cut off. Returns enum waker_kind. */
-static __always_inline __u32 find_waker(struct switch_stack *stack, struct task_struct *task)
+static __always_inline __u32 classify_waker(struct switch_stack *stack, struct task_struct *task)
 {
 	struct kernel_walk walk = { .addresses = &stack->kernel };
 	__u32 depth = stack->kernel_depth;
@@ -72,34 +72,34 @@ static __always_inline void name_waker(struct wake_record *record, struct task_s
 }
 
 /* Leaves the current thread's stack, of which the kernel's addresses are there, in the CPU's record. */
-__attribute__((noinline)) int take_waker(struct wake_record *record, struct stack_cache *memo,
-					 __u64 now)
+__attribute__((noinline)) int capture_waker(struct wake_record *record, struct stack_cache *cache,
+					    __u64 now)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct switch_stack *stack = switch_stack_of_cpu();
-	struct count_key *taken;
+	struct count_key *key;
 
-	if (!record || !memo || !stack)
+	if (!record || !cache || !stack)
 		return 0;
-	taken = &stack->taken;
-	record->waker_kind = find_waker(stack, task);
+	key = &stack->key;
+	record->waker_kind = classify_waker(stack, task);
 	name_waker(record, task);
-	stack->place.call = 0;
-	key_of_thread(task, taken);
-	keep_kernel_part(stack, now);
+	stack->context.call = 0;
+	key_of_thread(task, key);
+	capture_kernel_stack(stack, now);
 	// A thread that ends has no memory any more when it says so.
 	if (record->waker_kind == WAKER_THREAD && task->mm) {
-		take_user_part(stack, memo, task, now);
-		record->waker.process = taken->process;
-		record->waker.user = taken->user;
-		record->waker.user_leaf = taken->user_leaf;
+		capture_user_stack(stack, cache, task, now);
+		record->waker.process = key->process;
+		record->waker.user = key->user;
+		record->waker.user_leaf = key->user_leaf;
 	} else {
 		record->waker.process = (struct process_key){};
 		record->waker.user = (struct stack_hash){};
 		record->waker.user_leaf = (struct raw_frame){};
 	}
-	record->waker.kernel = taken->kernel;
-	record->waker.kernel_leaf = taken->kernel_leaf;
+	record->waker.kernel = key->kernel;
+	record->waker.kernel_leaf = key->kernel_leaf;
 	return 0;
 }
 

@@ -34,8 +34,8 @@ static __always_inline long read_user(void *to, __u32 size, __u64 address)
 struct waker_cpu {
 	struct unwind_budget budget;
 	struct wake_record record;
-	struct stack_cache memo; // nothing is remembered in it
-	struct count_key key;    // of the count in work
+	struct stack_cache cache; // nothing is remembered in it
+	struct count_key key;     // of the count in work
 	struct blocked_time time;
 };
 
@@ -53,7 +53,7 @@ static __always_inline struct waker_cpu *waker_cpu(void)
 	return bpf_map_lookup_elem(&waker_cpus, &zero);
 }
 
-static __always_inline bool is_asked_for(struct task_struct *task)
+static __always_inline bool is_profiled(struct task_struct *task)
 {
 	__u32 pid = task->tgid;
 
@@ -112,12 +112,12 @@ static __always_inline bool waits_for_futex(struct task_struct *task)
 #endif
 
 /* Never 0. */
-static __always_inline __u64 wake_place(const struct count_key *blocked)
+static __always_inline __u64 wake_site(const struct count_key *blocked)
 {
 	return (blocked->user.low ^ hash_rotate(blocked->kernel.low, 17)) | 1;
 }
 
-static __always_inline void tell_timed_out(struct thread_wake *wake, struct count_key *key)
+static __always_inline void count_timed_out(struct thread_wake *wake, struct count_key *key)
 {
 	if (wake->timed_out.ns)
 		count_wake(key, &wake->timed_out_by, &wake->timed_out);
@@ -128,16 +128,16 @@ static __always_inline void tell_timed_out(struct thread_wake *wake, struct coun
  * Take those that this wait goes on with into @time; they are told if the thread has gone on to something
  * else. A short wait on the way, as for the mutex that comes with a condition, is none of that.
  */
-static __always_inline void take_timed_out(struct thread_wake *wake, __u64 place,
-					   struct blocked_time *time, struct count_key *key)
+static __always_inline void resume_timed_out(struct thread_wake *wake, __u64 site,
+					     struct blocked_time *time, struct count_key *key)
 {
 	if (!wake->timed_out.ns)
 		return;
 	if (time->exec_ns - wake->timed_out.exec_ns > TIMED_OUT_RUN_NS) {
-		tell_timed_out(wake, key);
+		count_timed_out(wake, key);
 		return;
 	}
-	if (wake->timed_out_place != place)
+	if (wake->timed_out_site != site)
 		return;
 	time->from_ns = wake->timed_out.from_ns;
 	time->ns += wake->timed_out.ns;
@@ -145,12 +145,12 @@ static __always_inline void take_timed_out(struct thread_wake *wake, __u64 place
 	wake->timed_out.ns = 0;
 }
 
-static __always_inline void keep_timed_out(struct thread_wake *wake, __u64 place,
-					   const struct stack_hash *joined,
-					   const struct blocked_time *time, struct count_key *key)
+static __always_inline void defer_timed_out(struct thread_wake *wake, __u64 site,
+					    const struct stack_hash *joined,
+					    const struct blocked_time *time, struct count_key *key)
 {
-	tell_timed_out(wake, key); // of another place
-	wake->timed_out_place = place;
+	count_timed_out(wake, key); // of another place
+	wake->timed_out_site = site;
 	wake->timed_out_by = *joined;
 	wake->timed_out = *time;
 }
@@ -158,7 +158,7 @@ static __always_inline void keep_timed_out(struct thread_wake *wake, __u64 place
 /* ---- wake-ups ---------------------------------------------------------------------------------- */
 
 /* How many wake-ups that end as long a wait this one stands for, as a power of two; below 0: none. */
-static __always_inline int choose_wake(struct waker_cpu *cpu, __u64 ns, __u64 now)
+static __always_inline int wake_shift(struct waker_cpu *cpu, __u64 ns, __u64 now)
 {
 	__u32 shift = 0;
 
@@ -183,7 +183,7 @@ static __always_inline void end_of_wait(struct thread *thread, __u64 now, struct
 }
 
 /*
- * Not inlined, and neither is tell_wake(): what a function keeps on its stack counts while the waker's is
+ * Not inlined, and neither is count_or_defer_wake(): what a function keeps on its stack counts while the waker's is
  * unwound. Linux 6.1 rounds each function's up to 32 bytes, and allows 512 in all.
  */
 static __attribute__((noinline)) bool weigh_wake(struct task_struct *task, struct thread *thread,
@@ -195,8 +195,8 @@ static __attribute__((noinline)) bool weigh_wake(struct task_struct *task, struc
 
 	key_of_thread(task, &cpu->key);
 	end_of_wait(thread, now, time);
-	take_timed_out(&thread->wake, wake_place(&waits->key), time, &cpu->key);
-	shift = choose_wake(cpu, time->ns, now);
+	resume_timed_out(&thread->wake, wake_site(&waits->key), time, &cpu->key);
+	shift = wake_shift(cpu, time->ns, now);
 	if (shift < 0) {
 		count(COUNTER_WAKES_SAMPLED_OUT);
 		return false;
@@ -206,8 +206,9 @@ static __attribute__((noinline)) bool weigh_wake(struct task_struct *task, struc
 	return true;
 }
 
-static __attribute__((noinline)) int tell_wake(struct task_struct *task, struct thread *thread,
-					       struct waker_cpu *cpu)
+static __attribute__((noinline)) int count_or_defer_wake(struct task_struct *task,
+							 struct thread *thread,
+							 struct waker_cpu *cpu)
 {
 	struct wait_site *waits = site_of_wait(&thread->wait);
 	struct wake_record *record = &cpu->record;
@@ -215,8 +216,8 @@ static __attribute__((noinline)) int tell_wake(struct task_struct *task, struct 
 
 	if (record->waker_kind == WAKER_INTERRUPT && is_of_timer(record->waker.kernel_leaf) &&
 	    waits_for_futex(task) && time->to_ns - time->from_ns < TIMED_OUT_MAX_NS)
-		keep_timed_out(&thread->wake, wake_place(&waits->key), &record->joined, time,
-			       &cpu->key);
+		defer_timed_out(&thread->wake, wake_site(&waits->key), &record->joined, time,
+				&cpu->key);
 	else
 		count_wake(&cpu->key, &record->joined, time);
 	return 0;
@@ -230,12 +231,12 @@ static __always_inline void end_wait(void *ctx, struct task_struct *task, struct
 
 	if (!stack || !cpu || !weigh_wake(task, thread, cpu, now))
 		return;
-	take_kernel_addresses(ctx, stack);
-	take_waker(&cpu->record, &cpu->memo, now);
+	capture_kernel_addresses(ctx, stack);
+	capture_waker(&cpu->record, &cpu->cache, now);
 	join_stacks(&cpu->record, &site_of_wait(&thread->wait)->key, now);
 	budget_spend_ns(&cpu->budget, bpf_ktime_get_ns() - now);
 	count(COUNTER_WAKES_UNWOUND);
-	tell_wake(task, thread, cpu);
+	count_or_defer_wake(task, thread, cpu);
 }
 
 /* In the waker, before the thread is put on a queue: it does not run meanwhile. */
@@ -245,7 +246,7 @@ int thread_woken(__u64 *ctx)
 	struct task_struct *task = (void *)ctx[0];
 	struct thread *thread;
 
-	if (task->flags & PF_KTHREAD || !is_asked_for(task))
+	if (task->flags & PF_KTHREAD || !is_profiled(task))
 		return 0;
 	count(COUNTER_WAKES);
 	thread = bpf_task_storage_get(&threads, task, NULL, 0);
@@ -271,7 +272,7 @@ int woken_thread_ends(__u64 *ctx)
 	if (!thread || !thread->wake.timed_out.ns || !wait_lock(&thread->wait))
 		return 0;
 	key_of_thread(task, &key);
-	tell_timed_out(&thread->wake, &key);
+	count_timed_out(&thread->wake, &key);
 	wait_unlock(&thread->wait);
 	return 0;
 }

@@ -103,16 +103,16 @@ struct python_process {
 
 /* Where the Python side of an unwind stands. */
 struct python_cursor {
-	__u64 frame;        // the next Python frame; 0: none
-	__u64 cframe;       // the next link of a call of the loop to its frames, 3.10 to 3.12
-	__u64 cframe_taken; // the one before it; 0: none
-	__u64 shim_taken;   // its frames were kept for an opcode; 0: none
-	__u64 thread_state; // whose frames they are; 0: none was found
-	__u64 walk_next;    // the next state of the list of threads
-	__u32 state;        // enum python_cursor_state
-	__u32 in_call;      // a call's frames were begun: its link is taken
-	__u32 walked;       // states of that list; 0: it was not begun
-	__u32 is_cut;       // frames that could not be read, or found, are missing
+	__u64 frame;          // the next Python frame; 0: none
+	__u64 cframe;         // the next link of a call of the loop to its frames, 3.10 to 3.12
+	__u64 entered_cframe; // the one before it; 0: none
+	__u64 opcode_shim;    // its frames were kept for an opcode; 0: none
+	__u64 thread_state;   // whose frames they are; 0: none was found
+	__u64 walk_next;      // the next state of the list of threads
+	__u32 state;          // enum python_cursor_state
+	__u32 in_call;        // a call's frames were begun: its link is taken
+	__u32 walked;         // states of that list; 0: it was not begun
+	__u32 is_truncated;   // frames that could not be read, or found, are missing
 	// What to go back to when the frames turn out not to belong to this call of the loop.
 	__u64 run_frame;
 	struct stack_hasher run_hasher;

@@ -31,7 +31,7 @@
 #define USER_ADDRESS_LIMIT (1ULL << 56)
 
 /* Not yet ended. Beyond all of enum stack_end. */
-#define UNWIND_GOES_ON 0xffffffffU
+#define UNWIND_CONTINUES 0xffffffffU
 
 #ifdef __TARGET_ARCH_arm64
 #define REGISTER_SP ARM64_REGISTER_SP
@@ -57,23 +57,23 @@ struct unwind_mapping {
  * A piece of the stack, read at once: with it come the words of the next frames. It begins at a
  * multiple of its size, so it lies in one page, and no byte of the stack is read twice.
  */
-#define STACK_WINDOW_BYTES 256
-#define STACK_WINDOW_WORDS (STACK_WINDOW_BYTES / 8)
-#define STACK_WINDOW_NONE  (~0ULL - STACK_WINDOW_BYTES) // no address is within
+#define STACK_CHUNK_BYTES 256
+#define STACK_CHUNK_WORDS (STACK_CHUNK_BYTES / 8)
+#define STACK_CHUNK_NONE  (~0ULL - STACK_CHUNK_BYTES) // no address is within
 
-struct stack_window {
+struct stack_chunk {
 	__u64 start;
-	__u64 words[STACK_WINDOW_WORDS + 2]; // a signal's registers are read into them, too
+	__u64 words[STACK_CHUNK_WORDS + 2]; // a signal's registers are read into them, too
 };
 
 /*
- * Where a function's return is probed, the kernel has put another return address into its place; this
+ * Where a function's return is probed, the kernel has put another return address into its address_at; this
  * is the place and what belongs there. Calls within calls have several; more than these are not known.
  */
 #define PENDING_RETURNS_MAX 4
 
 struct pending_return {
-	__u64 place;
+	__u64 address_at;
 	__u64 address;
 };
 
@@ -90,14 +90,14 @@ struct unwind {
 	__u32 in_python;     // the next step is the interpreter's
 	__u32 frame_is_kept; // the one at the pc is, or others stand for it: now for its caller
 	__u32 frame_count;   // callers; the leaf is not among them
-	__u32 end;           // enum stack_end, or UNWIND_GOES_ON
+	__u32 end;           // enum stack_end, or UNWIND_CONTINUES
 	struct raw_frame leaf; // tag 0: none yet
 	__u64 pending_count;   // set with the registers; 0 for nearly all threads
 	struct pending_return pending[PENDING_RETURNS_MAX];
 	struct stack_hasher hasher;
 	struct unwind_mapping mapping;
 	struct unwind_rule rule; // at the pc
-	struct stack_window window;
+	struct stack_chunk chunk;
 	struct process_unwind process;
 	struct python_cursor python;
 };
@@ -125,7 +125,7 @@ static const struct python_offsets *python_offsets_at(__u32 runtime);
 
 UNWIND_INLINE long unwind_stop(struct unwind *unwind, __u32 end)
 {
-	if (end == STACK_END_COMPLETE && unwind->python.is_cut)
+	if (end == STACK_END_COMPLETE && unwind->python.is_truncated)
 		end = STACK_END_PYTHON;
 	unwind->end = end;
 	return 1;
@@ -198,7 +198,7 @@ UNWIND_PART int unwind_look_up(struct unwind *unwind, __u64 address)
 		return MAPPING_CODE_TABLE | CODE_HAS_RULE;
 	code = unwind_find_mapping(unwind, address);
 	if (code == MAPPING_CODE_RULE && unwind->mapping.bias) {
-		unwind_take_range_rule(&unwind->rule, unwind->mapping.bias);
+		unwind_load_range_rule(&unwind->rule, unwind->mapping.bias);
 	} else if (code < MAPPING_CODE_TABLE) {
 		return code == MAPPING_CODE_RULE ? MAPPING_CODE_JIT : code;
 	} else {
@@ -214,16 +214,17 @@ UNWIND_PART int unwind_look_up(struct unwind *unwind, __u64 address)
 /* Is the pc what the kernel has put into a return address's place? Then it is the one that belongs there. */
 UNWIND_INLINE void unwind_restore_return(struct unwind *unwind)
 {
-	__u64 place = unwind->registers[REGISTER_SP];
+	__u64 address_at = unwind->registers[REGISTER_SP];
 
 #ifndef __TARGET_ARCH_arm64
-	place -= sizeof(place); // a call has pushed it; on aarch64 it is known by the caller's sp
+	address_at -= sizeof(
+		address_at); // a call has pushed it; on aarch64 it is known by the caller's sp
 #endif
 #ifdef __clang__
 #pragma unroll
 #endif
 	for (__u32 i = 0; i < PENDING_RETURNS_MAX; i++) {
-		if (i < unwind->pending_count && unwind->pending[i].place == place)
+		if (i < unwind->pending_count && unwind->pending[i].address_at == address_at)
 			unwind->pc = unwind->pending[i].address;
 	}
 }
@@ -266,12 +267,12 @@ UNWIND_INLINE void unwind_begin(struct unwind *unwind)
 	unwind->in_python = 0;
 	unwind->frame_is_kept = 0;
 	unwind->frame_count = 0;
-	unwind->end = UNWIND_GOES_ON;
+	unwind->end = UNWIND_CONTINUES;
 	unwind->leaf.tag = 0;
 	unwind->leaf.address = 0;
 	unwind->leaf.detail = 0;
 	unwind->mapping.size = 0;
-	unwind->window.start = STACK_WINDOW_NONE;
+	unwind->chunk.start = STACK_CHUNK_NONE;
 	python_begin(unwind);
 	stack_hash_begin(&unwind->hasher, &unwind->process.key);
 }

@@ -35,7 +35,7 @@ UNWIND_INLINE long unwind_go_to_frame(struct unwind *unwind, struct caller *call
 {
 	if (unwind_go_to(unwind, caller) && unwind->end == STACK_END_BAD_FRAME)
 		return unwind_stop(unwind, STACK_END_NO_FRAME_POINTER);
-	return unwind->end != UNWIND_GOES_ON;
+	return unwind->end != UNWIND_CONTINUES;
 }
 
 /*

@@ -70,7 +70,7 @@ UNWIND_INLINE __u32 unwind_find_mapping(struct unwind *unwind, __u64 address)
 }
 
 /* The rule that a range of MAPPING_CODE_RULE has instead of a bias, which is not 0. */
-UNWIND_INLINE void unwind_take_range_rule(struct unwind_rule *rule, __u64 bias)
+UNWIND_INLINE void unwind_load_range_rule(struct unwind_rule *rule, __u64 bias)
 {
 	__s32 fp_offset = (__s32)(bias >> 32);
 

@@ -99,7 +99,7 @@ struct signal_registers {
 	__u64 pc;
 };
 
-UNWIND_INLINE void unwind_take_signal(struct unwind *unwind, const struct signal_registers *from)
+UNWIND_INLINE void unwind_load_signal(struct unwind *unwind, const struct signal_registers *from)
 {
 #pragma unroll
 	for (__u32 i = 0; i < 32; i++)
@@ -118,7 +118,7 @@ struct signal_registers {
 	__u64 rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip;
 };
 
-UNWIND_INLINE void unwind_take_signal(struct unwind *unwind, const struct signal_registers *from)
+UNWIND_INLINE void unwind_load_signal(struct unwind *unwind, const struct signal_registers *from)
 {
 	__u64 *to = unwind->registers; // DWARF's order: System V ABI for x86-64, figure 3.36
 
@@ -143,7 +143,7 @@ UNWIND_INLINE void unwind_take_signal(struct unwind *unwind, const struct signal
 
 #endif
 
-_Static_assert(sizeof(struct signal_registers) <= sizeof(((struct stack_window *)0)->words),
+_Static_assert(sizeof(struct signal_registers) <= sizeof(((struct stack_chunk *)0)->words),
 	       "they are read into a window");
 
 /*
@@ -154,13 +154,13 @@ _Static_assert(sizeof(struct signal_registers) <= sizeof(((struct stack_window *
 UNWIND_INLINE long unwind_signal(struct unwind *unwind)
 {
 	// Not on the stack, of which programs have 512 bytes with all that they call.
-	struct signal_registers *registers = (struct signal_registers *)unwind->window.words;
+	struct signal_registers *registers = (struct signal_registers *)unwind->chunk.words;
 
-	unwind->window.start = STACK_WINDOW_NONE;
+	unwind->chunk.start = STACK_CHUNK_NONE;
 	if (read_user(registers, sizeof(*registers),
 		      unwind->registers[REGISTER_SP] + SIGNAL_REGISTERS_OFFSET))
 		return unwind_stop(unwind, STACK_END_FAULT);
-	unwind_take_signal(unwind, registers);
+	unwind_load_signal(unwind, registers);
 	unwind->exact_pc = 1;
 	unwind->all_registers = 1;
 	return 0;
@@ -216,22 +216,22 @@ UNWIND_INLINE long unwind_find_cfa(struct unwind *unwind, const struct unwind_ru
 /* A word of the stack. The window moves to where it lies. Returns negative if it is not readable. */
 UNWIND_INLINE long unwind_read_stack(struct unwind *unwind, __u64 address, __u64 *value)
 {
-	struct stack_window *window = &unwind->window;
-	__u64 offset = address - window->start;
+	struct stack_chunk *chunk = &unwind->chunk;
+	__u64 offset = address - chunk->start;
 
-	if (offset >= STACK_WINDOW_BYTES || offset % 8) {
-		window->start = address & ~(__u64)(STACK_WINDOW_BYTES - 1);
-		offset = address - window->start;
-		if (offset % 8 || read_user(window->words, STACK_WINDOW_BYTES, window->start)) {
+	if (offset >= STACK_CHUNK_BYTES || offset % 8) {
+		chunk->start = address & ~(__u64)(STACK_CHUNK_BYTES - 1);
+		offset = address - chunk->start;
+		if (offset % 8 || read_user(chunk->words, STACK_CHUNK_BYTES, chunk->start)) {
 			// By way of the window, too: one way out is half the states for the verifier.
-			window->start = STACK_WINDOW_NONE;
+			chunk->start = STACK_CHUNK_NONE;
 			offset = 0;
-			if (read_user(window->words, sizeof(*value), address))
+			if (read_user(chunk->words, sizeof(*value), address))
 				return -1;
 		}
 	}
 	HIDE_FROM_COMPILER(offset); // or it leaves out the bound
-	*value = window->words[offset / 8 & (STACK_WINDOW_WORDS - 1)];
+	*value = chunk->words[offset / 8 & (STACK_CHUNK_WORDS - 1)];
 	return 0;
 }
 

@@ -7,11 +7,11 @@
 #pragma once
 
 enum python_cursor_state {
-	PYTHON_NOT_SOUGHT = 0,
+	PYTHON_UNSEARCHED = 0,
 	PYTHON_FOUND = 1,
-	PYTHON_NONE = 2,    // this thread has no Python frames
-	PYTHON_REFUSED = 3, // none for this C frame; the next one is asked again
-	PYTHON_WALKING = 4, // looking for another state of this thread
+	PYTHON_NONE = 2,     // this thread has no Python frames
+	PYTHON_REJECTED = 3, // none for this C frame; the next one is asked again
+	PYTHON_WALKING = 4,  // looking for another state of this thread
 };
 
 /* Thread states looked at, one a step, in a stack: a service has some hundred threads. */
@@ -19,13 +19,13 @@ enum python_cursor_state {
 
 UNWIND_INLINE void python_begin(struct unwind *unwind)
 {
-	unwind->python.state = PYTHON_NOT_SOUGHT;
+	unwind->python.state = PYTHON_UNSEARCHED;
 	unwind->python.frame = 0;
 	unwind->python.cframe = 0;
-	unwind->python.shim_taken = 0;
+	unwind->python.opcode_shim = 0;
 	unwind->python.thread_state = 0;
 	unwind->python.walked = 0;
-	unwind->python.is_cut = 0;
+	unwind->python.is_truncated = 0;
 }
 
 /* Masked, so that the verifier sees where it ends; offsets are even and checked by the agent. */
@@ -133,7 +133,7 @@ UNWIND_INLINE void python_use_state(struct python_cursor *cursor,
 
 UNWIND_INLINE bool python_is_exhausted(const struct python_cursor *cursor)
 {
-	return !cursor->frame && !cursor->cframe && !cursor->shim_taken;
+	return !cursor->frame && !cursor->cframe && !cursor->opcode_shim;
 }
 
 /*
@@ -165,7 +165,7 @@ UNWIND_INLINE void python_mark_run(struct unwind *unwind)
 	struct python_cursor *cursor = &unwind->python;
 
 	cursor->in_call = 0;
-	cursor->cframe_taken = 0;
+	cursor->entered_cframe = 0;
 	cursor->run_frame = cursor->frame;
 	cursor->run_hasher = unwind->hasher;
 	cursor->run_frame_count = unwind->frame_count;
@@ -194,9 +194,9 @@ UNWIND_INLINE bool python_is_above(struct unwind *unwind, __u64 address)
 }
 
 /* The native frame is kept after all. */
-UNWIND_INLINE long python_refuse(struct unwind *unwind)
+UNWIND_INLINE long python_reject(struct unwind *unwind)
 {
-	unwind->python.state = PYTHON_REFUSED;
+	unwind->python.state = PYTHON_REJECTED;
 	unwind->in_python = 0;
 	unwind->frame_is_kept = 0;
 	return 0;
@@ -210,10 +210,10 @@ UNWIND_INLINE bool python_run_is_empty(const struct unwind *unwind)
 
 /* What a step has come to. */
 enum python_outcome {
-	PYTHON_GOES_ON = 0,
+	PYTHON_CONTINUES = 0,
 	PYTHON_STOPS = 1,   // the whole stack ends
 	PYTHON_ENDS = 2,    // the frames of this C frame do
-	PYTHON_REFUSES = 3, // there are none for it
+	PYTHON_REJECTS = 3, // there are none for it
 };
 
 /* The run is over: if it gave no frame, another state may have some, or the native one is kept. */
@@ -227,7 +227,7 @@ UNWIND_INLINE long python_end_run(struct unwind *unwind, const struct python_off
 	}
 	if (python_is_exhausted(cursor) && python_begin_walk(unwind, offsets))
 		return 0;
-	return python_refuse(unwind);
+	return python_reject(unwind);
 }
 
 /*
@@ -238,7 +238,7 @@ UNWIND_INLINE enum python_outcome python_end_call(struct unwind *unwind, __u64 m
 {
 	if (mark && mark < unwind->registers[REGISTER_SP]) {
 		unwind->python.in_call = 0;
-		return PYTHON_GOES_ON;
+		return PYTHON_CONTINUES;
 	}
 	return PYTHON_ENDS;
 }
@@ -251,7 +251,7 @@ UNWIND_INLINE enum python_outcome python_end_call(struct unwind *unwind, __u64 m
  * belongs to. If it lies further up, the loop has just been entered or is about to be left.
  * Returns 1 if there is nothing to be had here.
  */
-UNWIND_INLINE long python_take_cframe(struct unwind *unwind, const struct python_offsets *offsets)
+UNWIND_INLINE long python_enter_cframe(struct unwind *unwind, const struct python_offsets *offsets)
 {
 	struct python_cursor *cursor = &unwind->python;
 	__u64 cframe = cursor->cframe;
@@ -263,7 +263,7 @@ UNWIND_INLINE long python_take_cframe(struct unwind *unwind, const struct python
 	}
 	if (!cframe || python_is_above(unwind, cframe))
 		return 1;
-	cursor->cframe_taken = cframe;
+	cursor->entered_cframe = cframe;
 	cursor->cframe = python_read_pointer(cframe + offsets->cframe_previous);
 	if (offsets->cframe_frame != PYTHON_NO_FIELD)
 		cursor->frame = python_read_pointer(cframe + offsets->cframe_frame);
@@ -376,25 +376,25 @@ UNWIND_INLINE enum python_outcome python_end_at_shim(struct unwind *unwind, __u6
 	if (!python_is_above(unwind, shim))
 		return python_end_call(unwind, shim);
 	if (unwind->rule.flags & RULE_PYTHON_OPCODE && !python_run_is_empty(unwind)) {
-		unwind->python.shim_taken = shim;
+		unwind->python.opcode_shim = shim;
 		return PYTHON_ENDS;
 	}
 	// Since 3.14 the last of all frames lies in the thread's state.
 	if (!unwind->python.frame && python_run_is_empty(unwind))
 		return PYTHON_ENDS;
 	python_undo_run(unwind);
-	return PYTHON_REFUSES;
+	return PYTHON_REJECTS;
 }
 
 /* The loop whose frames its opcode has taken: it has no others. Any other C frame is asked again. */
 UNWIND_INLINE enum python_outcome python_pass_loop(struct unwind *unwind)
 {
-	__u64 shim = unwind->python.shim_taken;
+	__u64 shim = unwind->python.opcode_shim;
 
-	unwind->python.shim_taken = 0;
+	unwind->python.opcode_shim = 0;
 	if (shim >= unwind->registers[REGISTER_SP] && !python_is_above(unwind, shim))
 		unwind->in_python = 0;
-	return PYTHON_GOES_ON;
+	return PYTHON_CONTINUES;
 }
 
 /* Look at one thread state of the list. */
@@ -405,20 +405,20 @@ UNWIND_INLINE enum python_outcome python_walk(struct unwind *unwind,
 	__u64 state = cursor->walk_next;
 
 	if (!state)
-		return PYTHON_REFUSES;
+		return PYTHON_REJECTS;
 	if (cursor->walked++ >= PYTHON_WALK_MAX) {
-		cursor->is_cut = 1;
-		return PYTHON_REFUSES;
+		cursor->is_truncated = 1;
+		return PYTHON_REJECTS;
 	}
 	cursor->walk_next = python_read_pointer(state + offsets->state_next);
 	if (state == cursor->thread_state || !python_is_own_state(unwind, offsets, state))
-		return PYTHON_GOES_ON;
+		return PYTHON_CONTINUES;
 	python_use_state(cursor, offsets, state);
 	if (!python_is_exhausted(cursor)) {
 		cursor->state = PYTHON_FOUND;
 		python_mark_run(unwind);
 	}
-	return PYTHON_GOES_ON;
+	return PYTHON_CONTINUES;
 }
 
 /* Keep the next frame of the run. */
@@ -433,7 +433,7 @@ UNWIND_INLINE enum python_outcome python_advance(struct unwind *unwind,
 		return PYTHON_ENDS;
 	if (python_read_frame(unwind, offsets)) {
 		cursor->frame = 0;
-		cursor->is_cut = 1;
+		cursor->is_truncated = 1;
 		return PYTHON_ENDS;
 	}
 	if (offsets->frame_owner != PYTHON_NO_FIELD)
@@ -448,8 +448,8 @@ UNWIND_INLINE enum python_outcome python_advance(struct unwind *unwind,
 	if (python_keep(unwind, offsets, code))
 		return PYTHON_STOPS;
 	if (offsets->entry == PYTHON_ENTRY_EVERY || (offsets->entry == PYTHON_ENTRY_FLAG && owner))
-		return python_end_call(unwind, cursor->cframe_taken);
-	return PYTHON_GOES_ON;
+		return python_end_call(unwind, cursor->entered_cframe);
+	return PYTHON_CONTINUES;
 }
 
 UNWIND_INLINE enum python_outcome python_look(struct unwind *unwind,
@@ -459,10 +459,10 @@ UNWIND_INLINE enum python_outcome python_look(struct unwind *unwind,
 
 	if (cursor->state == PYTHON_WALKING)
 		return python_walk(unwind, offsets);
-	if (cursor->shim_taken)
+	if (cursor->opcode_shim)
 		return python_pass_loop(unwind);
 	if (!cursor->in_call && offsets->state_cframe != PYTHON_NO_FIELD &&
-	    python_take_cframe(unwind, offsets))
+	    python_enter_cframe(unwind, offsets))
 		return PYTHON_ENDS;
 	cursor->in_call = 1;
 	return python_advance(unwind, offsets);
@@ -479,11 +479,11 @@ UNWIND_INLINE int python_enter(struct unwind *unwind)
 
 	if (!runtime || !offsets || cursor->state == PYTHON_NONE)
 		return 0;
-	if (cursor->state == PYTHON_REFUSED) {
+	if (cursor->state == PYTHON_REJECTED) {
 		cursor->state = PYTHON_FOUND;
 		return 0;
 	}
-	if (cursor->state == PYTHON_NOT_SOUGHT) {
+	if (cursor->state == PYTHON_UNSEARCHED) {
 		cursor->state = PYTHON_FOUND;
 		python_use_state(cursor, offsets, python_find_state(unwind, offsets));
 	}
@@ -500,14 +500,14 @@ UNWIND_INLINE long python_step(struct unwind *unwind)
 	const struct python_offsets *offsets = python_offsets_at(unwind->process.python.runtime);
 
 	if (!offsets)
-		return python_refuse(unwind);
+		return python_reject(unwind);
 	switch (python_look(unwind, offsets)) {
-	case PYTHON_GOES_ON:
+	case PYTHON_CONTINUES:
 		return 0;
 	case PYTHON_STOPS:
 		return 1;
-	case PYTHON_REFUSES:
-		return python_refuse(unwind);
+	case PYTHON_REJECTS:
+		return python_reject(unwind);
 	case PYTHON_ENDS:
 		break;
 	}

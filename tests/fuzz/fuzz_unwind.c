@@ -301,7 +301,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 		;
 	if (unwind.frame_count > STACK_DEPTH_MAX - 1)
 		abort();
-	if (steps < UNWIND_STEPS_MAX && unwind.end == UNWIND_GOES_ON)
+	if (steps < UNWIND_STEPS_MAX && unwind.end == UNWIND_CONTINUES)
 		abort();
 	return 0;
 }

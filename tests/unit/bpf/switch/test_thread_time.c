@@ -5,9 +5,10 @@
 
 #include "tests/test.h"
 
-static __u64 sum_of(const struct spell *spell)
+static __u64 sum_of(const struct thread_interval *interval)
 {
-	return spell->ns[THREAD_RUNNING] + spell->ns[THREAD_RUN_QUEUE] + spell->ns[THREAD_BLOCKED];
+	return interval->ns[THREAD_RUNNING] + interval->ns[THREAD_RUN_QUEUE] +
+	       interval->ns[THREAD_BLOCKED];
 }
 
 TEST(a_spell_is_cut_into_what_the_thread_did)
@@ -26,12 +27,13 @@ TEST(a_spell_is_cut_into_what_the_thread_did)
 	};
 
 	for EACH (row, rows) {
-		struct spell spell = spell_of(row->since_ns, row->now_ns, row->running_since_ns,
-					      row->delay_ns, row->left_as);
+		struct thread_interval interval =
+			thread_interval_of(row->since_ns, row->now_ns, row->running_since_ns,
+					   row->delay_ns, row->left_as);
 
-		EXPECT_EQ(row->running_ns, spell.ns[THREAD_RUNNING], row->what);
-		EXPECT_EQ(row->waiting_ns, spell.ns[THREAD_RUN_QUEUE], row->what);
-		EXPECT_EQ(row->blocked_ns, spell.ns[THREAD_BLOCKED], row->what);
+		EXPECT_EQ(row->running_ns, interval.ns[THREAD_RUNNING], row->what);
+		EXPECT_EQ(row->waiting_ns, interval.ns[THREAD_RUN_QUEUE], row->what);
+		EXPECT_EQ(row->blocked_ns, interval.ns[THREAD_BLOCKED], row->what);
 	}
 }
 
@@ -39,7 +41,7 @@ TEST(a_thread_has_run_what_the_kernel_says)
 {
 	static const struct {
 		const char *what;
-		struct spell spell;
+		struct thread_interval interval;
 		__u64 ahead_ns, exec_ns;
 		__u64 running_ns, waiting_ns, blocked_ns, left_ns;
 	} rows[] = {
@@ -54,21 +56,21 @@ TEST(a_thread_has_run_what_the_kernel_says)
 	};
 
 	for EACH (row, rows) {
-		struct spell spell = row->spell;
-		__u64 left_ns = spell_settle(&spell, row->ahead_ns, row->exec_ns);
+		struct thread_interval interval = row->interval;
+		__u64 left_ns = thread_interval_settle(&interval, row->ahead_ns, row->exec_ns);
 
 		EXPECT_EQ(row->left_ns, left_ns, row->what);
-		EXPECT_EQ(row->running_ns, spell.ns[THREAD_RUNNING], row->what);
-		EXPECT_EQ(row->waiting_ns, spell.ns[THREAD_RUN_QUEUE], row->what);
-		EXPECT_EQ(row->blocked_ns, spell.ns[THREAD_BLOCKED], row->what);
-		EXPECT_EQ(sum_of(&row->spell), sum_of(&spell), row->what);
+		EXPECT_EQ(row->running_ns, interval.ns[THREAD_RUNNING], row->what);
+		EXPECT_EQ(row->waiting_ns, interval.ns[THREAD_RUN_QUEUE], row->what);
+		EXPECT_EQ(row->blocked_ns, interval.ns[THREAD_BLOCKED], row->what);
+		EXPECT_EQ(sum_of(&row->interval), sum_of(&interval), row->what);
 	}
 }
 
 /* One of two that account what a thread did, and tell it. */
 struct teller {
 	struct thread_time *time;
-	__u64 told_ns;
+	__u64 reported_ns;
 	_Bool switches;
 };
 
@@ -85,7 +87,7 @@ static void *tell(void *context)
 			teller->time->switched_ns[THREAD_BLOCKED]++;
 		else
 			teller->time->swept_ns[THREAD_BLOCKED]++;
-		teller->told_ns += thread_time_take(teller->time, THREAD_BLOCKED);
+		teller->reported_ns += thread_time_report(teller->time, THREAD_BLOCKED);
 	}
 	return NULL;
 }
@@ -100,9 +102,10 @@ TEST(what_two_tell_at_a_time_is_told_once)
 	assert_int_equal(0, pthread_create(&thread, NULL, tell, &sweeps));
 	tell(&switches);
 	pthread_join(thread, NULL);
-	sweeps.told_ns += thread_time_take(&time, THREAD_BLOCKED); // what the last one could not
-	EXPECT_EQ(2 * TURNS, switches.told_ns + sweeps.told_ns, "by both");
-	EXPECT_EQ(0, thread_time_take(&time, THREAD_BLOCKED), "nothing is left");
+	sweeps.reported_ns +=
+		thread_time_report(&time, THREAD_BLOCKED); // what the last one could not
+	EXPECT_EQ(2 * TURNS, switches.reported_ns + sweeps.reported_ns, "by both");
+	EXPECT_EQ(0, thread_time_report(&time, THREAD_BLOCKED), "nothing is left");
 }
 
 RUN_TESTS(cmocka_unit_test(what_two_tell_at_a_time_is_told_once),

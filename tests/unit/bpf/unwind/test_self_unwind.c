@@ -41,8 +41,8 @@ static struct live_tables tables;
 static const struct live_file *last_file;
 static struct raw_frame found[FRAMES_MAX];
 static uint32_t found_count, found_end;
-static void *told[FRAMES_MAX];
-static int told_count;
+static void *expected[FRAMES_MAX];
+static int expected_count;
 
 /* ---- what unwind.h wants ------------------------------------------------------------------- */
 
@@ -140,7 +140,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
 {
 	(void)number;
 	(void)info;
-	told_count = backtrace(told, FRAMES_MAX);
+	expected_count = backtrace(expected, FRAMES_MAX);
 	unwind_from(context);
 }
 
@@ -307,8 +307,8 @@ static int tear_down(void **state)
 /* What backtrace() says of the handler itself, and of what it returns to, comes before the leaf. */
 static int find_leaf(void)
 {
-	for (int i = 0; i < told_count; i++)
-		if ((uintptr_t)told[i] == found[0].address)
+	for (int i = 0; i < expected_count; i++)
+		if ((uintptr_t)expected[i] == found[0].address)
 			return i;
 	return -1;
 }
@@ -321,9 +321,9 @@ static void expect_told(const char *what)
 	if (leaf < 0)
 		fail_msg("%s: backtrace() does not say where it was interrupted", what);
 	EXPECT_EQ(STACK_END_COMPLETE, found_end, what);
-	EXPECT_EQ(told_count - leaf, found_count, what);
+	EXPECT_EQ(expected_count - leaf, found_count, what);
 	for (uint32_t i = 1; i < found_count; i++) {
-		uint64_t address = (uintptr_t)told[leaf + i];
+		uint64_t address = (uintptr_t)expected[leaf + i];
 
 		if (found[i].address != address && found[i].address != address - 1)
 			fail_msg("%s: frame %u is 0x%llx, not 0x%llx", what, i,
@@ -338,7 +338,7 @@ TEST(this_program_s_own_stacks_are_found)
 			printf("# SKIP %s: no vDSO under this emulator\n", c->what);
 			continue;
 		}
-		told_count = 0;
+		expected_count = 0;
 		c->go();
 		expect_told(c->what);
 	}

@@ -186,7 +186,7 @@ static inline struct unwind unwind_from(uint64_t pc, const uint64_t registers[UN
 	recorded.steps = 0;
 	while (recorded.steps++ < UNWIND_STEPS_MAX && !unwind_step(&unwind))
 		;
-	if (unwind.end == UNWIND_GOES_ON)
+	if (unwind.end == UNWIND_CONTINUES)
 		unwind.end = STACK_END_DEPTH;
 	return unwind;
 }
