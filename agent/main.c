@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "agent/ship/identity.h"
-#include "agent/sources.h"
+#include "agent/sources/source.h"
 #include "agent/options.h"
 #include "agent/profiler.h"
 #include "agent/ship/sender.h"
@@ -121,9 +121,9 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.sources = agent->options.sources | SOURCE_GPU |
 			   (agent->options.governed ? SOURCE_GOVERNOR : 0),
 		.wakers = agent->options.wakers,
-		.budget_percent = agent->options.budget_percent,
-		.governor_interval_ns = agent->options.governor_interval_ns,
-		.kernel_period_ns = agent->options.kernel_period_ns,
+		.overhead_budget_percent = agent->options.overhead_budget_percent,
+		.overhead_interval_ns = agent->options.overhead_interval_ns,
+		.cupti_interval_ns = agent->options.cupti_interval_ns,
 	};
 
 	return profiler_open(&options, &agent->profiler, err);

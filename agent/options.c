@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/sources.h"
+#include "agent/sources/source.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/config.h"
@@ -39,7 +39,7 @@ static int parse_budget(const char *text, struct options *options, struct error 
 				 "--budget: \"%.40s\" is neither a percentage of one core (0.1 or "
 				 "more), nor auto, nor none",
 				 text);
-	options->budget_percent = percent;
+	options->overhead_budget_percent = percent;
 	return 0;
 }
 
@@ -168,10 +168,10 @@ int options_parse(int argc, char **argv, struct options *ret_options, bool *ret_
 		{ "budget", 0, CONFIG_STRING, &budget, "auto", 0, 0, "PERCENT",
 		  "what the agent may cost, of one core; auto is 1 for each 8 cores, at least 2; "
 		  "\"none\" lets it cost what it costs" },
-		{ "governor-interval", 0, CONFIG_DURATION, &o->governor_interval_ns, "10s",
+		{ "governor-interval", 0, CONFIG_DURATION, &o->overhead_interval_ns, "10s",
 		  200 * NS_PER_MS, 600 * NS_PER_SECOND, "TIME",
 		  "compare the cost with the budget this often; for tests" },
-		{ "kernel-windows", 0, CONFIG_DURATION, &o->kernel_period_ns, "5m", NS_PER_SECOND,
+		{ "kernel-windows", 0, CONFIG_DURATION, &o->cupti_interval_ns, "5m", NS_PER_SECOND,
 		  24 * 3600 * NS_PER_SECOND, "TIME",
 		  "in processes that were started with libcairn_cupti.so, measure how long GPUs' "
 		  "kernels "

@@ -24,9 +24,9 @@ struct options {
 	uint32_t sources; // what is measured beside CPU time: enum source_bit of sources.h
 	char *wakers;     // services of whose threads' waits it is told who ends them; NULL: none
 	bool governed;    // else the agent may cost what it costs
-	double budget_percent; // of one core; 0: by the machine's size
-	uint64_t governor_interval_ns;
-	uint64_t kernel_period_ns;
+	double overhead_budget_percent; // of one core; 0: by the machine's size
+	uint64_t overhead_interval_ns;
+	uint64_t cupti_interval_ns;
 	enum log_level log_level;
 };
 

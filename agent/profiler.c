@@ -15,7 +15,9 @@
 #include "agent/symbols/debug_file.h"
 #include "agent/symbols/executable.h"
 #include "agent/symbols/kallsyms.h"
-#include "agent/sources.h"
+#include "agent/overhead/budget.h"
+#include "agent/source_table.h"
+#include "agent/sources/sources.h"
 #include "agent/symbols/line_reader.h"
 #include "agent/bpf/loader.h"
 #include "agent/stacks/location_table.h"
@@ -398,7 +400,7 @@ static int open_tables(struct profiler *profiler, const struct labels *labels)
 		       : -ENOMEM;
 }
 
-static uint64_t lane_counts(uint64_t cpu_count)
+static uint64_t source_counts(uint64_t cpu_count)
 {
 	uint64_t wanted = SOURCE_COUNTS_MIN + cpu_count * SOURCE_COUNTS_PER_CPU;
 
@@ -412,9 +414,9 @@ static uint32_t counts_for(const struct profiler_options *options)
 	uint32_t counts_max = COUNTS_MIN;
 
 	if (options->sources)
-		wanted += lane_counts(cpu_count);
+		wanted += source_counts(cpu_count);
 	if (options->sources & SOURCE_WAKERS) // with a budget of their own
-		wanted += lane_counts(cpu_count);
+		wanted += source_counts(cpu_count);
 
 	while (counts_max < wanted && counts_max < 1U << 24)
 		counts_max *= 2;
@@ -534,8 +536,8 @@ static int set_frequency(void *context, uint32_t frequency_hz)
 	return 0;
 }
 
-static int open_lanes(struct profiler *profiler, const struct profiler_options *options,
-		      struct error *err)
+static int open_sources(struct profiler *profiler, const struct profiler_options *options,
+			struct error *err)
 {
 	const struct source_setup setup = {
 		.loader = profiler->loader,
@@ -547,16 +549,17 @@ static int open_lanes(struct profiler *profiler, const struct profiler_options *
 		.gpu_namer = &profiler->gpu_namer,
 		.labels = &options->labels,
 		.events = options->events,
-		.budget_percent = options->budget_percent,
-		.governor_interval_ns = options->governor_interval_ns,
-		.kernel_period_ns = options->kernel_period_ns,
+		.overhead_budget_percent = options->overhead_budget_percent,
+		.overhead_interval_ns = options->overhead_interval_ns,
+		.cupti_interval_ns = options->cupti_interval_ns,
 		.gpu_kernel_request = options->gpu_kernel_request,
 		.frequency_hz = options->frequency_hz,
 		.set_frequency = set_frequency,
 		.context = profiler,
 	};
 
-	return options->sources ? sources_open(options->sources, &setup, &profiler->sources, err)
+	return options->sources ? sources_open(source_table, options->sources, &setup,
+					       &profiler->sources, err)
 				: 0;
 }
 
@@ -585,7 +588,7 @@ static int open_all(struct profiler *profiler, const struct profiler_options *op
 	if (!rc)
 		rc = process_table_scan(profiler->processes, err);
 	if (!rc)
-		rc = open_lanes(profiler, options, err);
+		rc = open_sources(profiler, options, err);
 	if (!rc)
 		set_timer(profiler);
 	return rc;
@@ -737,7 +740,10 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 		snapshots_read_stats(profiler->snapshots, &snapshots);
 		ret_stats->snapshots_lost = snapshots.lost;
 	}
-	ret_stats->budget_known = sources_read_budget(profiler->sources, &ret_stats->budget);
+	const struct budget *budget = sources_find(profiler->sources, SOURCE_GOVERNOR);
+	ret_stats->budget_known = budget != NULL;
+	if (budget)
+		budget_read_stats(budget, &ret_stats->budget);
 	if (profiler->lines)
 		ret_stats->symbols_bytes += line_reader_bytes(profiler->lines);
 	if (profiler->kallsyms)

@@ -28,11 +28,11 @@ struct profiler_options {
 	bool symbolize_lines;        // source lines and inlined calls of native code, too
 	const char *debuginfod_urls; // servers to ask for symbols of stripped files; NULL: none
 	uint64_t debug_files_bytes;  // of their answers kept in cache_folder, at most
-	uint32_t sources;            // what runs beside the sampler: enum source_bit of sources.h
+	uint32_t sources;            // what runs beside the sampler: enum source_bit of source.h
 	const char *wakers;          // services for SOURCE_WAKERS, with commas between; NULL: none
-	double budget_percent;       // of one core, for the governor; 0: its default
-	uint64_t governor_interval_ns; // 0: its default
-	uint64_t kernel_period_ns;     // between windows of the CUPTI helper; 0: its default
+	double overhead_budget_percent; // of one core; 0: the default
+	uint64_t overhead_interval_ns;  // 0: the default
+	uint64_t cupti_interval_ns;     // between CUPTI sessions of a process; 0: the default
 	struct gpu_kernel_request
 		*gpu_kernel_request; // one window instead, and no other call is seen; or NULL
 };

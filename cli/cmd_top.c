@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "agent/sources.h"
+#include "agent/sources/source.h"
 #include "agent/profiler.h"
 #include "agent/unwind/unwind_table_cache.h"
 #include "base/cleanup.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "agent/gpu/gpu_kernel_request.h"
-#include "agent/sources.h"
+#include "agent/sources/source.h"
 #include "agent/profiler.h"
 #include "agent/unwind/unwind_table_cache.h"
 #include "base/cleanup.h"

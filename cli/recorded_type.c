@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/sources.h"
+#include "agent/sources/source.h"
 #include "base/cleanup.h"
 #include "base/contract/label_names.h"
 #include "base/contract/wait_classes.h"

@@ -219,22 +219,6 @@ void gpu_programs_set_budget(struct gpu_programs *programs, uint32_t stacks_per_
 			 __ATOMIC_RELAXED);
 }
 
-void gpu_programs_read_run_time(const struct gpu_programs *programs, uint64_t *ret_ns,
-				uint64_t *ret_count)
-{
-	struct bpf_program *program;
-
-	*ret_ns = *ret_count = 0;
-	bpf_object__for_each_program(program, programs->programs->obj)
-	{
-		uint64_t ns, count;
-
-		loader_read_run_time_of(bpf_program__fd(program), &ns, &count);
-		*ret_ns += ns;
-		*ret_count += count;
-	}
-}
-
 // ---- reading what is kept -------------------------------------------------------------------
 
 int gpu_programs_last_call(const struct gpu_programs *programs, struct gpu_call_record *ret_call)

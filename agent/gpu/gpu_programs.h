@@ -99,10 +99,6 @@ int gpu_programs_after_drain(struct gpu_programs *programs, struct process_table
 /** The last call that a probe has seen. Returns 0 or a negative errno. */
 int gpu_programs_last_call(const struct gpu_programs *programs, struct gpu_call_record *ret_call);
 
-/** Time in the programs and how often they ran; 0 unless kernel.bpf_stats_enabled. */
-void gpu_programs_read_run_time(const struct gpu_programs *programs, uint64_t *ret_ns,
-				uint64_t *ret_count);
-
 /**
  * The name of a device's function by its hash, demangled by nobody, for a struct gpu_namer. Returns
  * NULL if it is not known; valid until the next call.

@@ -157,8 +157,10 @@ int gpu_source_open(const struct gpu_source_options *options, struct gpu_source 
 	return 0;
 }
 
-void gpu_source_close(struct gpu_source *source)
+void gpu_source_close(void *state)
 {
+	struct gpu_source *source = state;
+
 	if (!source)
 		return;
 	if (source->options.namer)
@@ -201,8 +203,10 @@ static void follow_memory(struct gpu_source *source)
 	change_memory(source);
 }
 
-void gpu_source_tick(struct gpu_source *source, uint64_t now_ns)
+void gpu_source_tick(void *state, uint64_t now_ns)
 {
+	struct gpu_source *source = state;
+
 	gpu_drivers_follow(source->drivers, source->options.processes, now_ns);
 	if (!source->probes)
 		return;
@@ -249,8 +253,8 @@ static int add_change(struct gpu_source *source, struct export_interval *interva
 	uint64_t slot = clock_realtime_ns() / interval->profile->slot_ns;
 
 	source->is_change_told = true;
-	return add_with_change(source, interval, change_of_memory(source), PROFILE_TYPE_SHEDDING_CHANGES,
-			       slot, slot, 1);
+	return add_with_change(source, interval, change_of_memory(source),
+			       PROFILE_TYPE_SHEDDING_CHANGES, slot, slot, 1);
 }
 
 static int add_in_force(const struct gpu_source *source, struct export_interval *interval)
@@ -285,8 +289,9 @@ static int add_probe_cost(struct gpu_source *source, struct export_interval *int
 					 end_slot > slot ? end_slot - 1 : slot, (int64_t)ns);
 }
 
-int gpu_source_after_drain(struct gpu_source *source, struct export_interval *interval)
+int gpu_source_after_drain(void *state, struct export_interval *interval)
 {
+	struct gpu_source *source = state;
 	int rc = 0;
 
 	if (source->programs)
@@ -301,17 +306,44 @@ int gpu_source_after_drain(struct gpu_source *source, struct export_interval *in
 	return rc ? rc : add_in_force(source, interval);
 }
 
-void gpu_source_set_budget(struct gpu_source *source, uint32_t stacks_per_second)
+// ---- the source -----------------------------------------------------------------------------
+
+static int open_source(const struct source_setup *setup, void **ret_state, struct error *err)
 {
-	source->stacks_per_second = stacks_per_second;
-	if (source->programs)
-		gpu_programs_set_budget(source->programs, stacks_per_second);
+	const struct gpu_source_options options = {
+		.loader = setup->loader,
+		.processes = setup->processes,
+		.namer = setup->gpu_namer,
+		.slot_ns = setup->slot_ns,
+		.only_targets = setup->only_targets,
+		.kernel_period_ns = setup->cupti_interval_ns,
+		.gpu_kernel_request = setup->gpu_kernel_request,
+		.labels = setup->labels,
+		.events = setup->events,
+	};
+	struct gpu_source *source;
+	int rc = gpu_source_open(&options, &source, err);
+
+	if (!rc)
+		*ret_state = source;
+	return rc;
 }
 
-void gpu_source_read_run_time(const struct gpu_source *source, uint64_t *ret_ns,
-			      uint64_t *ret_count)
+static void set_step(void *state, uint32_t step)
 {
-	*ret_ns = *ret_count = 0;
+	struct gpu_source *source = state;
+
+	source->stacks_per_second = step < 8 ? GPU_STACKS_PER_SECOND >> (2 * step) : 0;
 	if (source->programs)
-		gpu_programs_read_run_time(source->programs, ret_ns, ret_count);
+		gpu_programs_set_budget(source->programs, source->stacks_per_second);
 }
+
+const struct source gpu_calls_source = {
+	.name = "gpu calls",
+	.bit = SOURCE_GPU_CALLS,
+	.open = open_source,
+	.close = gpu_source_close,
+	.after_drain = gpu_source_after_drain,
+	.tick = gpu_source_tick,
+	.set_step = set_step,
+};

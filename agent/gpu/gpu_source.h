@@ -10,6 +10,7 @@
 #include "agent/gpu/gpu_kernel_request.h"
 #include "agent/bpf/loader.h"
 #include "agent/process/process.h"
+#include "agent/sources/source.h"
 #include "agent/stacks/export_interval.h"
 #include "base/error.h"
 #include "base/event_log.h"
@@ -34,19 +35,14 @@ struct gpu_source_options {
 int gpu_source_open(const struct gpu_source_options *options, struct gpu_source **ret_lane,
 		    struct error *err);
 /** NULL is allowed. */
-void gpu_source_close(struct gpu_source *source);
+void gpu_source_close(void *source);
 
 /** Some 50 times a second: drivers are looked for, windows opened and closed. */
-void gpu_source_tick(struct gpu_source *source, uint64_t now_ns);
+void gpu_source_tick(void *source, uint64_t now_ns);
 /**
  * All counts are in @window: add what the kernel does not count, and as PROFILE_TYPE_OVERHEAD of program
  * PROGRAM_GPU_PROBES what they took from the processes that came by them. Returns 0 or a negative errno.
  */
-int gpu_source_after_drain(struct gpu_source *source, struct export_interval *interval);
+int gpu_source_after_drain(void *source, struct export_interval *interval);
 
-/** How many stacks a second each CPU may take from now on, of launches and of other calls. */
-void gpu_source_set_budget(struct gpu_source *source, uint32_t stacks_per_second);
-
-/** Time in the programs and how often they ran; 0 unless kernel.bpf_stats_enabled. */
-void gpu_source_read_run_time(const struct gpu_source *source, uint64_t *ret_ns,
-			      uint64_t *ret_count);
+extern const struct source gpu_calls_source;

@@ -402,8 +402,10 @@ int gpu_usage_open(const struct gpu_usage_options *options, struct gpu_usage **r
 	return 0;
 }
 
-void gpu_usage_close(struct gpu_usage *usage)
+void gpu_usage_close(void *state)
 {
+	struct gpu_usage *usage = state;
+
 	uint64_t deadline_ns = clock_realtime_ns() + CLOSE_WAIT_NS;
 	const struct timespec deadline = { (time_t)(deadline_ns / NS_PER_SECOND),
 					   (long)(deadline_ns % NS_PER_SECOND) };
@@ -500,8 +502,9 @@ static int add_value(struct gpu_usage *usage, struct export_interval *interval,
 	return export_interval_add_value(interval, &labels, value->type, slot, last, value->value);
 }
 
-int gpu_usage_add(struct gpu_usage *usage, struct export_interval *interval)
+int gpu_usage_add(void *state, struct export_interval *interval)
 {
+	struct gpu_usage *usage = state;
 	struct usage_batch batch;
 	int rc = 0;
 
@@ -524,3 +527,27 @@ int gpu_usage_add(struct gpu_usage *usage, struct export_interval *interval)
 			       &batch.names[batch.values[i].name]);
 	return rc;
 }
+
+static int open_source(const struct source_setup *setup, void **ret_state, struct error *err)
+{
+	const struct gpu_usage_options options = {
+		.slot_ns = setup->slot_ns,
+		.processes = setup->processes,
+		.labels = setup->labels,
+		.events = setup->events,
+	};
+	struct gpu_usage *usage;
+	int rc = gpu_usage_open(&options, &usage, err);
+
+	if (!rc)
+		*ret_state = usage;
+	return rc;
+}
+
+const struct source gpu_usage_source = {
+	.name = "gpu",
+	.bit = SOURCE_GPU,
+	.open = open_source,
+	.close = gpu_usage_close,
+	.after_drain = gpu_usage_add,
+};

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "agent/process/process.h"
+#include "agent/sources/source.h"
 #include "agent/stacks/export_interval.h"
 #include "base/error.h"
 #include "base/event_log.h"
@@ -32,7 +33,9 @@ struct gpu_usage_options {
 int gpu_usage_open(const struct gpu_usage_options *options, struct gpu_usage **ret_usage,
 		   struct error *err);
 /** Waits for the library's answer, but no longer than a second: then the thread is left behind. */
-void gpu_usage_close(struct gpu_usage *usage);
+void gpu_usage_close(void *usage);
 
 /** Add what was read since the last call. Returns 0 or -ENOMEM. */
-int gpu_usage_add(struct gpu_usage *usage, struct export_interval *interval);
+int gpu_usage_add(void *usage, struct export_interval *interval);
+
+extern const struct source gpu_usage_source;

@@ -301,8 +301,10 @@ static void measure(struct budget *budget, uint64_t now_ns)
 		bpf_cost_tick(budget->cost); // what fails now and then is measured the next time
 }
 
-void budget_tick(struct budget *budget, uint64_t now_ns)
+void budget_tick(void *state, uint64_t now_ns)
 {
+	struct budget *budget = state;
+
 	if (now_ns >= budget->cost_due_ns)
 		measure(budget, now_ns);
 	if (now_ns >= budget->decide_due_ns)
@@ -311,16 +313,20 @@ void budget_tick(struct budget *budget, uint64_t now_ns)
 
 // ---- windows --------------------------------------------------------------------------------
 
-void budget_take_count(struct budget *budget, const struct count_key *key,
-		       const struct count *count)
+void budget_take_count(void *state, const struct count_key *key, const struct count *count)
 {
+	struct budget *budget = state;
+
 	if (key->kind == SAMPLE_KIND_OFF_CPU || key->kind == SAMPLE_KIND_SCHED_DELAY)
 		process_tally_add(&budget->tally, key->process.pid, count->samples);
 }
 
-void budget_before_drain(struct budget *budget)
+int budget_before_drain(void *state)
 {
+	struct budget *budget = state;
+
 	budget->interval_end_ns = clock_realtime_ns();
+	return 0;
 }
 
 static int add_value(struct budget *budget, struct export_interval *interval, const char *type,
@@ -363,8 +369,8 @@ static int add_costs(struct budget *budget, struct export_interval *interval, ui
 			own_ns[i] > budget->told_own_ns[i] ? own_ns[i] - budget->told_own_ns[i] : 0;
 
 		budget->told_own_ns[i] = own_ns[i];
-		rc = add_value(budget, interval, PROFILE_TYPE_OVERHEAD, LABEL_PROGRAM, own_cpu_name(i),
-			       slot, last_slot, ns);
+		rc = add_value(budget, interval, PROFILE_TYPE_OVERHEAD, LABEL_PROGRAM,
+			       own_cpu_name(i), slot, last_slot, ns);
 	}
 	return rc;
 }
@@ -391,8 +397,9 @@ static int add_in_force(struct budget *budget, struct export_interval *interval,
 	return rc;
 }
 
-int budget_after_drain(struct budget *budget, struct export_interval *interval)
+int budget_after_drain(void *state, struct export_interval *interval)
 {
+	struct budget *budget = state;
 	uint64_t slot_ns = interval->profile->slot_ns;
 	uint64_t from_ns = budget->told_ns > interval->profile->from_ns
 				   ? budget->told_ns
@@ -407,8 +414,8 @@ int budget_after_drain(struct budget *budget, struct export_interval *interval)
 	for (uint32_t i = 0; i < budget->mark_count && !rc; i++) {
 		const struct mark *mark = &budget->marks[i];
 
-		rc = add_value(budget, interval, PROFILE_TYPE_SHEDDING_CHANGES, LABEL_CHANGE, mark->text,
-			       mark->time_ns / slot_ns, mark->time_ns / slot_ns, 1);
+		rc = add_value(budget, interval, PROFILE_TYPE_SHEDDING_CHANGES, LABEL_CHANGE,
+			       mark->text, mark->time_ns / slot_ns, mark->time_ns / slot_ns, 1);
 	}
 	if (!rc)
 		budget->mark_count = 0;
@@ -487,8 +494,10 @@ int budget_open(const struct budget_options *options, struct budget **ret_budget
 	return 0;
 }
 
-void budget_close(struct budget *budget)
+void budget_close(void *state)
 {
+	struct budget *budget = state;
+
 	if (!budget)
 		return;
 	bpf_cost_free(budget->cost);

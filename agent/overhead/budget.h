@@ -65,17 +65,16 @@ struct budget;
 int budget_open(const struct budget_options *options, struct budget **ret_budget,
 		struct error *err);
 /** The knobs stay as they are. NULL is allowed. */
-void budget_close(struct budget *budget);
+void budget_close(void *budget);
 
 /** Call it ten times a second or more; now and then it takes 10 ms, see bpf_cost_tick(). */
-void budget_tick(struct budget *budget, uint64_t now_ns);
+void budget_tick(void *budget, uint64_t now_ns);
 
 /** A count of the window: who waits how often. */
-void budget_take_count(struct budget *budget, const struct count_key *key,
-		       const struct count *count);
+void budget_take_count(void *budget, const struct count_key *key, const struct count *count);
 /** The window ends now. */
-void budget_before_drain(struct budget *budget);
+int budget_before_drain(void *budget);
 /** What it cost, and what was changed. Returns 0 or a negative errno. */
-int budget_after_drain(struct budget *budget, struct export_interval *interval);
+int budget_after_drain(void *budget, struct export_interval *interval);
 
 void budget_read_stats(const struct budget *budget, struct budget_stats *ret_stats);

@@ -112,9 +112,10 @@ static void detach(struct page_faults *faults)
 		cpu_programs_close(take(faults->handled[i]));
 }
 
-int page_faults_set_running(struct page_faults *faults, bool on, struct error *err)
+int page_faults_set_running(void *state, bool on)
 {
-	int rc = on ? attach(faults, err) : 0;
+	struct page_faults *faults = state;
+	int rc = on ? attach(faults, NULL) : 0;
 
 	if (rc || !on)
 		detach(faults);
@@ -146,8 +147,10 @@ int page_faults_open(const struct loader *loader, const struct page_faults_optio
 	return 0;
 }
 
-void page_faults_close(struct page_faults *faults)
+void page_faults_close(void *state)
 {
+	struct page_faults *faults = state;
+
 	if (!faults)
 		return;
 	detach(faults);
@@ -155,8 +158,10 @@ void page_faults_close(struct page_faults *faults)
 	free(faults);
 }
 
-void page_faults_tick(struct page_faults *faults, uint64_t now_ns)
+void page_faults_tick(void *state, uint64_t now_ns)
 {
+	struct page_faults *faults = state;
+
 	if (now_ns < faults->hotplug_ns)
 		return;
 	faults->hotplug_ns = now_ns + HOTPLUG_INTERVAL_NS;
@@ -193,3 +198,35 @@ void page_faults_read_run_time(const struct page_faults *faults, uint64_t *ret_n
 		*ret_count += count;
 	}
 }
+
+// ---- the source -----------------------------------------------------------------------------
+
+static int open_source(const struct source_setup *setup, void **ret_state, struct error *err)
+{
+	const struct page_faults_options options = {
+		.slot_ns = setup->slot_ns,
+		.only_targets = setup->only_targets,
+		.events = setup->events,
+	};
+	struct page_faults *faults;
+	int rc = page_faults_open(setup->loader, &options, &faults, err);
+
+	if (!rc)
+		*ret_state = faults;
+	return rc;
+}
+
+static void set_step(void *faults, uint32_t step)
+{
+	page_faults_set_budget(faults, step < 8 ? PAGE_FAULT_STACKS_PER_SECOND >> (2 * step) : 0);
+}
+
+const struct source page_faults_source = {
+	.name = "memory",
+	.bit = SOURCE_MEMORY,
+	.open = open_source,
+	.close = page_faults_close,
+	.set_running = page_faults_set_running,
+	.tick = page_faults_tick,
+	.set_step = set_step,
+};

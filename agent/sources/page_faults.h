@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "agent/bpf/loader.h"
+#include "agent/sources/source.h"
 #include "base/error.h"
 #include "base/event_log.h"
 
@@ -31,13 +32,13 @@ struct page_faults_options {
 int page_faults_open(const struct loader *loader, const struct page_faults_options *options,
 		     struct page_faults **ret_faults, struct error *err);
 /** NULL is allowed. */
-void page_faults_close(struct page_faults *faults);
+void page_faults_close(void *faults);
 
 /** Stop, or go on. Returns 0 or a negative errno; then they do not run. */
-int page_faults_set_running(struct page_faults *faults, bool on, struct error *err);
+int page_faults_set_running(void *faults, bool on);
 
 /** Every few seconds CPUs that came or went are looked for; costs nothing otherwise. */
-void page_faults_tick(struct page_faults *faults, uint64_t now_ns);
+void page_faults_tick(void *faults, uint64_t now_ns);
 
 /** How many stacks a second each CPU may take from now on; below 10 is 10. */
 void page_faults_set_budget(struct page_faults *faults, uint32_t stacks_per_second);
@@ -45,3 +46,5 @@ void page_faults_set_budget(struct page_faults *faults, uint32_t stacks_per_seco
 /** Time in the programs and how often they ran; 0 unless kernel.bpf_stats_enabled. */
 void page_faults_read_run_time(const struct page_faults *faults, uint64_t *ret_ns,
 			       uint64_t *ret_count);
+
+extern const struct source page_faults_source;

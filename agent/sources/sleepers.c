@@ -93,9 +93,3 @@ int sleepers_look(struct sleepers *sleepers, uint64_t truncated_stacks)
 	}
 	return 0;
 }
-
-void sleepers_read_run_time(const struct sleepers *sleepers, uint64_t *ret_ns, uint64_t *ret_count)
-{
-	loader_read_run_time_of(bpf_program__fd(sleepers->programs->progs.unwind_sleepers), ret_ns,
-				ret_count);
-}

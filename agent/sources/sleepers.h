@@ -34,6 +34,3 @@ void sleepers_close(struct sleepers *sleepers);
  * taken. @truncated_stacks says how many cut ones were taken so far. Returns 0 or a negative errno.
  */
 int sleepers_look(struct sleepers *sleepers, uint64_t truncated_stacks);
-
-/** As switches_read_run_time(). */
-void sleepers_read_run_time(const struct sleepers *sleepers, uint64_t *ret_ns, uint64_t *ret_count);

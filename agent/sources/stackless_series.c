@@ -40,37 +40,38 @@ static void open_counter(struct stackless_series *series, enum cgroup_counter_ki
 		event_warn(series->events, names[kind], "not measured: %.260s", err.text);
 }
 
-int stackless_series_open(const struct stackless_series_options *options,
-			  struct stackless_series **ret_series, struct error *err)
+static void close_source(void *state)
 {
-	struct stackless_series *series = calloc(1, sizeof(*series));
-	int rc = 0;
+	struct stackless_series *series = state;
 
-	if (!series)
-		return error_set(err, -ENOMEM, "out of memory");
-	series->events = options->events;
-	if (options->throttling)
-		open_counter(series, CGROUP_COUNTER_THROTTLED, options->processes);
-	if (options->memory) {
-		open_counter(series, CGROUP_COUNTER_OOM_KILLS, options->processes);
-		rc = memory_usage_open(options->processes, &series->memory, err);
-	}
-	if (rc) {
-		stackless_series_close(series);
-		return rc;
-	}
-	*ret_series = series;
-	return 0;
-}
-
-void stackless_series_close(struct stackless_series *series)
-{
 	if (!series)
 		return;
 	for (int i = 0; i < COUNTERS; i++)
 		cgroup_counter_close(series->counters[i]);
 	memory_usage_close(series->memory);
 	free(series);
+}
+
+static int open_source(const struct source_setup *setup, void **ret_state, struct error *err)
+{
+	struct stackless_series *series = calloc(1, sizeof(*series));
+	int rc = 0;
+
+	if (!series)
+		return error_set(err, -ENOMEM, "out of memory");
+	series->events = setup->events;
+	if (setup->bits & SOURCE_WALL)
+		open_counter(series, CGROUP_COUNTER_THROTTLED, setup->processes);
+	if (setup->bits & SOURCE_MEMORY) {
+		open_counter(series, CGROUP_COUNTER_OOM_KILLS, setup->processes);
+		rc = memory_usage_open(setup->processes, &series->memory, err);
+	}
+	if (rc) {
+		close_source(series);
+		return rc;
+	}
+	*ret_state = series;
+	return 0;
 }
 
 static void report_losses(struct stackless_series *series, enum cgroup_counter_kind kind)
@@ -120,8 +121,10 @@ static void report_memory_losses(struct stackless_series *series)
 				MEMORY_READS_PER_SECOND);
 }
 
-void stackless_series_tick(struct stackless_series *series, uint64_t now_ns)
+static void tick(void *state, uint64_t now_ns)
 {
+	struct stackless_series *series = state;
+
 	for (int i = 0; i < COUNTERS; i++) {
 		if (series->counters[i])
 			cgroup_counter_tick(series->counters[i], now_ns);
@@ -130,16 +133,20 @@ void stackless_series_tick(struct stackless_series *series, uint64_t now_ns)
 		memory_usage_tick(series->memory, now_ns, clock_realtime_ns());
 }
 
-void stackless_series_before_drain(struct stackless_series *series)
+static int before_drain(void *state)
 {
+	struct stackless_series *series = state;
+
 	for (int i = 0; i < COUNTERS; i++) {
 		if (series->counters[i])
 			cgroup_counter_before_drain(series->counters[i]);
 	}
+	return 0;
 }
 
-int stackless_series_after_drain(struct stackless_series *series, struct export_interval *interval)
+static int after_drain(void *state, struct export_interval *interval)
 {
+	struct stackless_series *series = state;
 	int rc = series->memory ? memory_usage_add(series->memory, interval, clock_realtime_ns())
 				: 0;
 
@@ -155,3 +162,13 @@ int stackless_series_after_drain(struct stackless_series *series, struct export_
 		report_memory_losses(series);
 	return rc;
 }
+
+const struct source stackless_series_source = {
+	.name = "series",
+	.bit = SOURCE_SERIES,
+	.open = open_source,
+	.close = close_source,
+	.before_drain = before_drain,
+	.after_drain = after_drain,
+	.tick = tick,
+};

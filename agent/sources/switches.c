@@ -229,8 +229,10 @@ int switches_open(const struct loader *loader, const struct switches_options *op
 	return 0;
 }
 
-void switches_close(struct switches *switches)
+void switches_close(void *state)
 {
+	struct switches *switches = state;
+
 	if (!switches)
 		return;
 	detach(switches);
@@ -240,8 +242,9 @@ void switches_close(struct switches *switches)
 	free(switches);
 }
 
-int switches_set_running(struct switches *switches, bool on)
+int switches_set_running(void *state, bool on)
 {
+	struct switches *switches = state;
 	int rc = 0;
 
 	if (on) {
@@ -281,14 +284,17 @@ static int look_at_sleepers(struct switches *switches)
 				  : 0;
 }
 
-void switches_tick(struct switches *switches, uint64_t now_ns)
+void switches_tick(void *state, uint64_t now_ns)
 {
+	struct switches *switches = state;
+
 	if (ns_between(switches->looked_ns, now_ns) >= LOOK_INTERVAL_NS)
 		look_at_sleepers(switches); // what fails there is told by the next sweep
 }
 
-int switches_sweep(struct switches *switches)
+int switches_sweep(void *state)
 {
+	struct switches *switches = state;
 	int looked = look_at_sleepers(switches), rc = sweep(switches);
 
 	return rc ? rc : looked;
@@ -304,13 +310,16 @@ enum loader_level switches_level(const struct switches *switches)
 	return switches->level;
 }
 
-void switches_set_step(struct switches *switches, uint32_t step)
+void switches_set_step(void *state, uint32_t step)
 {
+	struct switches *switches = state;
+
 	__atomic_store_n(&switches->programs->bss->min_shift, 2 * step, __ATOMIC_RELAXED);
 }
 
-int switches_set_process(struct switches *switches, uint32_t pid, bool on)
+int switches_set_process(void *state, uint32_t pid, bool on)
 {
+	struct switches *switches = state;
 	int fd = bpf_map__fd(switches->programs->maps.stackless);
 	uint32_t yes = 1;
 	int rc = on ? bpf_map_delete_elem(fd, &pid)
@@ -323,21 +332,30 @@ int switches_set_process(struct switches *switches, uint32_t pid, bool on)
 	return 0;
 }
 
-void switches_read_run_time(const struct switches *switches, uint64_t *ret_ns, uint64_t *ret_count)
+static int open_source(const struct source_setup *setup, void **ret_state, struct error *err)
 {
-	struct bpf_program *program;
+	const struct switches_options options = {
+		.slot_ns = setup->slot_ns,
+		.only_targets = setup->only_targets,
+		.kallsyms = setup->kallsyms,
+		.events = setup->events,
+	};
+	struct switches *switches;
+	int rc = switches_open(setup->loader, &options, &switches, err);
 
-	*ret_ns = *ret_count = 0;
-	if (switches->sleepers)
-		sleepers_read_run_time(switches->sleepers, ret_ns, ret_count);
-	bpf_object__for_each_program(program, switches->programs->obj)
-	{
-		uint64_t ns, count;
-
-		if (!bpf_program__autoload(program))
-			continue;
-		loader_read_run_time_of(bpf_program__fd(program), &ns, &count);
-		*ret_ns += ns;
-		*ret_count += count;
-	}
+	if (!rc)
+		*ret_state = switches;
+	return rc;
 }
+
+const struct source switches_source = {
+	.name = "wall",
+	.bit = SOURCE_WALL,
+	.open = open_source,
+	.close = switches_close,
+	.set_running = switches_set_running,
+	.before_drain = switches_sweep,
+	.tick = switches_tick,
+	.set_step = switches_set_step,
+	.set_process = switches_set_process,
+};

@@ -8,6 +8,7 @@
 
 #include "agent/symbols/kallsyms.h"
 #include "agent/bpf/loader.h"
+#include "agent/sources/source.h"
 #include "base/error.h"
 #include "base/event_log.h"
 
@@ -30,22 +31,22 @@ struct switches_options {
 int switches_open(const struct loader *loader, const struct switches_options *options,
 		  struct switches **ret_switches, struct error *err);
 /** NULL is allowed. */
-void switches_close(struct switches *switches);
+void switches_close(void *switches);
 
 /**
  * Account for all threads up to now and count it. To be called before the count maps are swapped:
  * a window then has all the time up to its end. Returns 0 or a negative errno.
  */
-int switches_sweep(struct switches *switches);
+int switches_sweep(void *switches);
 
 /**
  * Stop accounting, or begin anew: what threads did meanwhile is not told. What was set stays so. Returns
  * 0 or a negative errno; then it does not run.
  */
-int switches_set_running(struct switches *switches, bool on);
+int switches_set_running(void *switches, bool on);
 
 /** Now and then: threads that sleep with a cut stack get a whole one, if it can be had by now. */
-void switches_tick(struct switches *switches, uint64_t now_ns);
+void switches_tick(void *switches, uint64_t now_ns);
 
 /** What is kept of threads (bpf/switch/thread.bpf.h), for programs beside these. Owned by the switches. */
 int switches_threads_fd(const struct switches *switches);
@@ -54,10 +55,9 @@ int switches_threads_fd(const struct switches *switches);
 enum loader_level switches_level(const struct switches *switches);
 
 /** Of the waits one in 4^step gets a stack and stands for the others. Totals stay exact. */
-void switches_set_step(struct switches *switches, uint32_t step);
+void switches_set_step(void *switches, uint32_t step);
 
 /** Waits of this process get no stacks, or do again; its totals stay. Returns 0 or a negative errno. */
-int switches_set_process(struct switches *switches, uint32_t pid, bool on);
+int switches_set_process(void *switches, uint32_t pid, bool on);
 
-/** Time in the programs and how often they ran; 0 unless kernel.bpf_stats_enabled. */
-void switches_read_run_time(const struct switches *switches, uint64_t *ret_ns, uint64_t *ret_count);
+extern const struct source switches_source;

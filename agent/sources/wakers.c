@@ -10,6 +10,7 @@
 #include <bpf/libbpf.h>
 
 #include "agent/process/process_labels.h"
+#include "agent/sources/sources.h"
 #include "base/cleanup.h"
 #include "base/hash_table.h"
 #include "base/id128.h"
@@ -219,8 +220,10 @@ int wakers_open(const struct loader *loader, const struct wakers_options *option
 	return 0;
 }
 
-void wakers_close(struct wakers *wakers)
+void wakers_close(void *state)
 {
+	struct wakers *wakers = state;
+
 	if (!wakers)
 		return;
 	for (uint32_t i = 0; i < ARRAY_SIZE(wakers->links); i++)
@@ -330,24 +333,47 @@ void wakers_follow(struct wakers *wakers)
 	forget_gone(wakers);
 }
 
-// ---- figures --------------------------------------------------------------------------------
-
 enum loader_level wakers_level(const struct wakers *wakers)
 {
 	return wakers->level;
 }
 
-void wakers_read_run_time(const struct wakers *wakers, uint64_t *ret_ns, uint64_t *ret_count)
+// ---- the source -----------------------------------------------------------------------------
+
+static int open_source(const struct source_setup *setup, void **ret_state, struct error *err)
 {
-	const struct bpf_program *all[] = { wakers->programs->progs.thread_woken,
-					    wakers->programs->progs.woken_thread_ends };
+	const struct wakers_options options = {
+		.slot_ns = setup->slot_ns,
+		.switches = sources_find(setup->sources, SOURCE_WALL),
+		.processes = setup->processes,
+		.kallsyms = setup->kallsyms,
+		.only_targets = setup->only_targets,
+		.services = setup->wakers,
+		.events = setup->events,
+	};
+	struct wakers *wakers;
 
-	*ret_ns = *ret_count = 0;
-	for (uint32_t i = 0; i < ARRAY_SIZE(all); i++) {
-		uint64_t ns, count;
-
-		loader_read_run_time_of(bpf_program__fd(all[i]), &ns, &count);
-		*ret_ns += ns;
-		*ret_count += count;
-	}
+	if (!options.switches)
+		return error_set(err, -EOPNOTSUPP, "needs the source wall, which does not run");
+	int rc = wakers_open(setup->loader, &options, &wakers, err);
+	if (!rc)
+		*ret_state = wakers;
+	return rc;
 }
+
+// The services of processes are known when their counts have been drained.
+static int follow_services(void *state, struct export_interval *interval)
+{
+	(void)interval;
+	wakers_follow(state);
+	return 0;
+}
+
+const struct source wakers_source = {
+	.name = "wakers",
+	.bit = SOURCE_WAKERS,
+	.needs = SOURCE_WALL,
+	.open = open_source,
+	.close = wakers_close,
+	.after_drain = follow_services,
+};

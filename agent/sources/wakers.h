@@ -10,6 +10,7 @@
 #include "agent/symbols/kallsyms.h"
 #include "agent/bpf/loader.h"
 #include "agent/process/process.h"
+#include "agent/sources/source.h"
 #include "agent/sources/switches.h"
 #include "base/error.h"
 #include "base/event_log.h"
@@ -31,7 +32,7 @@ struct wakers_options {
 int wakers_open(const struct loader *loader, const struct wakers_options *options,
 		struct wakers **ret_wakers, struct error *err);
 /** NULL is allowed. */
-void wakers_close(struct wakers *wakers);
+void wakers_close(void *wakers);
 
 /** Find the services' processes among those that were sampled: once a window is enough. */
 void wakers_follow(struct wakers *wakers);
@@ -39,8 +40,7 @@ void wakers_follow(struct wakers *wakers);
 /** What was not refused; the switches' level or a higher one. */
 enum loader_level wakers_level(const struct wakers *wakers);
 
-/** Time in the programs and how often they ran; 0 unless kernel.bpf_stats_enabled. */
-void wakers_read_run_time(const struct wakers *wakers, uint64_t *ret_ns, uint64_t *ret_count);
-
 /** Is @service one of the names in @services, which has commas between them? */
 bool wakers_is_listed(const char *services, const char *service);
+
+extern const struct source wakers_source;

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "agent/sources.h"
+#include "agent/sources/source.h"
 #include "agent/stats.h"
 #include "base/clock.h"
 #include "bpf/counters.h"
@@ -38,8 +38,8 @@ TEST(defaults_are_those_of_the_manual)
 	EXPECT_EQ(LOG_LEVEL_INFO, options.log_level, "log level");
 	EXPECT_EQ(SOURCE_WALL | SOURCE_MEMORY | SOURCE_GPU_CALLS, options.sources, "lanes");
 	EXPECT_EQ(true, options.governed, "a budget");
-	EXPECT_EQ(0, (int)options.budget_percent, "by the machine's size");
-	EXPECT_EQ(10 * NS_PER_SECOND, options.governor_interval_ns, "governor's interval");
+	EXPECT_EQ(0, (int)options.overhead_budget_percent, "by the machine's size");
+	EXPECT_EQ(10 * NS_PER_SECOND, options.overhead_interval_ns, "governor's interval");
 	options_deinit(&options);
 }
 
@@ -71,8 +71,8 @@ TEST(a_budget_is_a_percentage_of_one_core)
 				fail_msg("%s: no help: %s", c->word, err.text);
 		} else {
 			EXPECT_EQ(c->governed, options.governed, c->word);
-			EXPECT_EQ(c->thousandths, (int)(1000 * options.budget_percent + 0.5),
-				  c->word);
+			EXPECT_EQ(c->thousandths,
+				  (int)(1000 * options.overhead_budget_percent + 0.5), c->word);
 		}
 		options_deinit(&options);
 	}

@@ -325,13 +325,12 @@ TEST(nothing_is_counted_during_a_pause_and_all_afterwards)
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
 	struct setting setting = open_setting(false);
-	struct error err = { 0 };
 
 	page_faults_set_budget(setting.faults, UINT32_MAX);
-	EXPECT_EQ(0, page_faults_set_running(setting.faults, false, &err), "pause");
+	EXPECT_EQ(0, page_faults_set_running(setting.faults, false), "pause");
 	struct seen seen = drain(&setting, run(touch_small_pages), see_count);
 	EXPECT_EQ(0, seen.faults, "meanwhile");
-	EXPECT_EQ(0, page_faults_set_running(setting.faults, true, &err), "go on");
+	EXPECT_EQ(0, page_faults_set_running(setting.faults, true), "go on");
 	// With the budget that was set: each fault is looked at.
 	seen = drain(&setting, run(touch_small_pages), see_count);
 	expect_bytes(TOUCHED_BYTES, &seen, "afterwards");

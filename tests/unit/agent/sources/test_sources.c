@@ -7,7 +7,8 @@
 
 #include "tests/test.h"
 
-#include "agent/sources.h"
+#include "agent/source_table.h"
+#include "agent/sources/sources.h"
 #include "agent/bpf/machine.h"
 #include "tests/unit/agent/process/process_tables.h"
 
@@ -40,8 +41,8 @@ static int set_up(void **state)
 		.slot_ns = options.slot_ns,
 		.only_targets = true,
 	};
-	if (sources_open(SOURCE_WALL | SOURCE_WAKERS | SOURCE_MEMORY, &setup, &fixture->sources,
-			 &err))
+	if (sources_open(source_table, SOURCE_WALL | SOURCE_WAKERS | SOURCE_MEMORY, &setup,
+			 &fixture->sources, &err))
 		fail_msg("%s", err.text);
 	return 0;
 }
