@@ -10,7 +10,7 @@
 #include "tests/unit/agent/event_texts.h"
 
 #define SLOT_NS      (20 * NS_PER_MS)
-#define WINDOW_NS    (5 * NS_PER_SECOND)
+#define WINDOW_NS    (70 * NS_PER_SECOND) // a minute begins in it: samples end there
 #define HOT_TICK_NS  (11 * NS_PER_SECOND) // more than between two looks at what probes cost
 #define CALM_TICK_NS (500 * NS_PER_MS)    // windows open and close, some minutes long
 #define NOT_TOLD     "GPU memory in use not told"
@@ -109,7 +109,7 @@ static void drain_window(struct fixture *fixture)
 	assert_int_equal(0, gpu_source_after_drain(fixture->source, &draining->interval));
 }
 
-// How much of @type's change @text the window has, and over how many slots; the last sample's.
+// How much of @type's change @text the window has, and over how many slots.
 static int64_t value_of(const struct fixture *fixture, const char *type, const char *text,
 			uint32_t *ret_slots)
 {
@@ -128,7 +128,7 @@ static int64_t value_of(const struct fixture *fixture, const char *type, const c
 		EXPECT_STR("cairn-agent", labels_get(&series->labels, LABEL_SERVICE), "whose");
 		EXPECT_STR("n7", labels_get(&series->labels, LABEL_NODE), "where");
 		value += sample->value;
-		*ret_slots = sample->more_slots + 1;
+		*ret_slots += sample->more_slots + 1;
 	}
 	return value;
 }
