@@ -172,6 +172,16 @@ docs-check: packages $(CONTRACT)
 
 # ---- tests ----------------------------------------------------------------------------------
 
+# TEST=..., as a failed test's line gives it: only that one. Of unit tests a folder or a program, too.
+ifneq ($(origin TEST),command line)
+TEST :=
+endif
+# The command that repeats a test of this target, but for TEST=.
+repeat = "make $(strip $(foreach name,BUILD SANITIZE CC CLANG,$(if $(findstring command,$(origin $(name))),\
+	$(name)='$($(name))')) $@)"
+# Its tests are pytest's: --again with it where they measure what the kernel schedules.
+pytest = tests/run-pytest --make $(repeat) $(if $(TEST),--test "$$TEST")
+
 UNIT_LIBS_base = $(BASE_A)
 UNIT_LIBS_proto = $(PROTO_A) $(BASE_A)
 UNIT_LIBS_agent = $(AGENT_A) $(PROTO_A) $(BASE_A)
@@ -261,18 +271,25 @@ STEADY_WORKERS ?= 2
 PROBING_TESTS := $(call unit_programs,gpu_driver gpu_probes gpu_source gpu_memory gpu_counts gpu_graphs gpu_programs gpu_spin \
 	probe_link probe_site)
 
+# A folder's, a program, or the program of one test.
+unit_chosen = $(filter $(BUILD)/tests/$(TEST)/%,$(UNIT_TESTS)) \
+	      $(foreach program,$(UNIT_TESTS),$(if $(filter $(program) $(program)/%,$(BUILD)/tests/$(TEST)),$(program)))
+
 .PHONY: unit
-unit: packages $(UNIT_TESTS) ## build and run the unit tests
-	tests/run-unit --workers $(TEST_WORKERS) "$(PROBING_TESTS)" $(filter-out $(PROBING_TESTS),$(UNIT_TESTS))
+unit: packages $(if $(TEST),$(unit_chosen),$(UNIT_TESTS)) ## build and run the unit tests; TEST=agent/gpu, TEST=base/test_log: only these
+ifeq ($(TEST),)
+	tests/run-unit --make $(repeat) --workers $(TEST_WORKERS) "$(PROBING_TESTS)" $(filter-out $(PROBING_TESTS),$(UNIT_TESTS))
+else
+	tests/run-unit --make $(repeat) $(or $(filter $(BUILD)/tests/$(TEST)/%,$(UNIT_TESTS)),$(BUILD)/tests/$(TEST))
+endif
 
 .PHONY: unit-%
-unit-%: packages
-	$(MAKE) $(filter $(BUILD)/tests/$*/%,$(UNIT_TESTS))
-	tests/run-unit $(filter $(BUILD)/tests/$*/%,$(UNIT_TESTS))
+unit-%:
+	$(MAKE) unit TEST=$*
 
 .PHONY: e2e
 e2e: packages $(PROGRAMS) workloads $(GPU_DOUBLES) $(CUPTI_DOUBLES) $(BUILD)/tests/gpu/spinning_client ## run the end-to-end tests: real agent, real collector, root
-	tests/run-pytest --workers $(TEST_WORKERS) --together runs tests/e2e
+	$(pytest) --again --workers $(TEST_WORKERS) --together runs tests/e2e
 
 # That launches are counted right takes two minutes of windows, whatever the machine: `make test` leaves it out.
 .PHONY: gpu-verdicts
@@ -281,60 +298,61 @@ gpu-verdicts: packages $(PROGRAMS) $(GPU_DOUBLES) ## what holds a GPU up, and ho
 
 .PHONY: browser
 browser: packages $(PROGRAMS) ## run the page in headless Chromium; pictures go to build/artefacts
-	tests/run-pytest --workers $(STEADY_WORKERS) --claim-tests --together collector_url,real_url tests/browser
+	$(pytest) --workers $(STEADY_WORKERS) --claim-tests --together collector_url,real_url tests/browser
 
 .PHONY: deploy-check
 deploy-check: packages ## check the Kubernetes manifests
-	python3 -m pytest -q tests/deploy
+	$(pytest) tests/deploy
 
 .PHONY: bpf-check
 bpf-check: packages $(PROGRAMS) ## check that the BPF programs fit the stack that 6.1 gives them
-	python3 -m pytest -q tests/bpf/test_stack_bytes.py
+	$(pytest) tests/bpf/test_stack_bytes.py
 
 .PHONY: bench-check
 bench-check: packages ## check how the benchmarks judge stacks
-	python3 -m pytest -q tests/bench
+	$(pytest) tests/bench
 
 .PHONY: layers
 layers: packages ## check which folder includes which (tests/layers/rooms.txt), and for cycles of modules
 	python3 tests/layers/check_layers.py
-	tests/run-pytest tests/layers
+	$(pytest) tests/layers
 
 .PHONY: test
 test: packages $(PROGRAMS) ## everything that CI runs: layout, unit, end-to-end and browser tests, fuzzers for a second each
-	$(MAKE) format-check
-	$(MAKE) docs-check
-	$(MAKE) bpf-check
-	$(MAKE) unit
-	$(MAKE) fuzz-quick
-	$(MAKE) e2e
-	$(MAKE) differential-quick
-	$(MAKE) truth-quick
-	$(MAKE) wall-quick
-	$(MAKE) browser
-	$(MAKE) deploy-check
-	$(MAKE) bench-check
+	tests/run-stages $(MAKE) \
+		format-check \
+		docs-check \
+		bpf-check \
+		unit \
+		fuzz-quick \
+		e2e \
+		differential-quick \
+		truth-quick \
+		wall-quick \
+		browser \
+		deploy-check \
+		bench-check
 
 .PHONY: truth truth-quick
 truth: packages packages-truth $(PROGRAMS) workloads ## stacks against programs that know theirs: all compilers and interpreters
 	python3 -m pytest -q -s --whole tests/truth
 	python3 -m pytest -q tests/e2e/test_jit.py
 truth-quick: packages $(PROGRAMS)
-	tests/run-pytest --workers $(TEST_WORKERS) tests/truth
+	$(pytest) --again --workers $(TEST_WORKERS) tests/truth
 
 .PHONY: wall wall-quick
 wall: packages $(PROGRAMS) ## waits against programs that keep books of theirs, and of all threads of the machine
 	python3 -m pytest -q -s --whole tests/wall
 # What holds on a machine that others use, too; how long waits were is for `make wall`.
 wall-quick: packages $(PROGRAMS)
-	tests/run-pytest -m "not exact" tests/wall
+	$(pytest) --again -m "not exact" tests/wall
 
 .PHONY: differential differential-quick
 differential: packages $(BUILD)/tests/differential/print_table ## unwind tables of all of this machine's files against readelf's reading
 	python3 tests/differential/compare.py $(BUILD)/tests/differential/print_table
 differential-quick: packages $(BUILD)/tests/differential/print_table $(BUILD)/tests/differential/step_stack
 	DIFFERENTIAL=$(abspath $(BUILD))/tests/differential \
-		tests/run-pytest --workers $(STEADY_WORKERS) --claim-tests tests/differential
+		$(pytest) --workers $(STEADY_WORKERS) --claim-tests tests/differential
 $(BUILD)/tests/differential/%: $(BUILD)/obj/tests/differential/%.o $(AGENT_A) $(BASE_A)
 	mkdir -p $(@D)
 	$(call say,LD,$@)
@@ -429,12 +447,10 @@ FUZZED := $(foreach module,foreign_file build_id callee_saved cfi cfi_expression
 FUZZED_A := $(BUILD)/lib/fuzzed.a
 
 .PHONY: fuzz fuzz-quick
-fuzz: packages packages-fuzz ## fuzz the parsers, FUZZ_SECONDS (10) each
+fuzz: packages packages-fuzz ## fuzz the parsers, FUZZ_SECONDS (10) each; TEST=fuzz_elf, with INPUT=file: only that
 	$(MAKE) BUILD=$(BUILD)/fuzz-build fuzzers
-	for fuzzer in $(patsubst $(BUILD)/fuzz/%,$(BUILD)/fuzz-build/fuzz/%,$(FUZZERS)); do \
-		echo "  FUZZ    $$fuzzer"; \
-		$$fuzzer -max_total_time=$(FUZZ_SECONDS) -print_final_stats=0 -verbosity=0 || exit 1; \
-	done
+	tests/run-fuzz --make $(repeat) --seconds $(FUZZ_SECONDS) $(INPUT:%=--input %) --crashes $(BUILD)/fuzz-build/crashes \
+		$(if $(TEST),$(BUILD)/fuzz-build/fuzz/$(TEST),$(FUZZERS:$(BUILD)/%=$(BUILD)/fuzz-build/%))
 fuzz-quick:
 	$(MAKE) FUZZ_SECONDS=1 fuzz
 
