@@ -119,7 +119,7 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.debuginfod_urls = agent->options.debuginfod,
 		.debug_files_bytes = agent->options.debug_files_bytes,
 		.sources = agent->options.sources | SOURCE_GPU |
-			   (agent->options.governed ? SOURCE_GOVERNOR : 0),
+			   (agent->options.has_overhead_budget ? SOURCE_GOVERNOR : 0),
 		.wakers = agent->options.wakers,
 		.overhead_budget_percent = agent->options.overhead_budget_percent,
 		.overhead_interval_ns = agent->options.overhead_interval_ns,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cairn-agent can be told, by file, environment and flags.
+// The agent's settings, from file, environment and flags.
 #pragma once
 
 #include <stdbool.h>
@@ -21,9 +21,9 @@ struct options {
 	bool lines;
 	char *debuginfod; // URLs; NULL: none
 	uint64_t debug_files_bytes;
-	uint32_t sources; // what is measured beside CPU time: enum source_bit of sources.h
-	char *wakers;     // services of whose threads' waits it is told who ends them; NULL: none
-	bool governed;    // else the agent may cost what it costs
+	uint32_t sources; // what is collected beside CPU time: enum source_bit
+	char *wakers;     // services whose threads' wakers are recorded; NULL: none
+	bool has_overhead_budget;
 	double overhead_budget_percent; // of one core; 0: by the machine's size
 	uint64_t overhead_interval_ns;
 	uint64_t cupti_interval_ns;

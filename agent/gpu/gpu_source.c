@@ -88,7 +88,7 @@ static void try_programs(struct gpu_source *source)
 		.drivers = source->drivers,
 		.processes = source->options.processes,
 		.events = source->options.events,
-		.period_ns = source->options.kernel_period_ns,
+		.period_ns = source->options.cupti_interval_ns,
 		.request = source->options.gpu_kernel_request,
 	};
 	source->kernels = gpu_kernel_sessions_new(&kernels);
@@ -316,7 +316,7 @@ static int open_source(const struct source_setup *setup, void **ret_state, struc
 		.namer = setup->gpu_namer,
 		.slot_ns = setup->slot_ns,
 		.only_targets = setup->only_targets,
-		.kernel_period_ns = setup->cupti_interval_ns,
+		.cupti_interval_ns = setup->cupti_interval_ns,
 		.gpu_kernel_request = setup->gpu_kernel_request,
 		.labels = setup->labels,
 		.events = setup->events,

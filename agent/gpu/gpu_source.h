@@ -23,8 +23,8 @@ struct gpu_source_options {
 	struct process_table *processes;
 	struct gpu_namer *namer; // is set while kernels can be named; may be NULL
 	uint64_t slot_ns;
-	bool only_targets;         // as the sampler: only processes that are followed
-	uint64_t kernel_period_ns; // between windows of the CUPTI helper; 0: the default
+	bool only_targets;          // as the sampler: only processes that are followed
+	uint64_t cupti_interval_ns; // between windows of the CUPTI helper; 0: the default
 	struct gpu_kernel_request
 		*gpu_kernel_request; // the only one, and all that is looked at; NULL: none
 	struct event_log *events;    // may be NULL

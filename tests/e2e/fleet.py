@@ -268,7 +268,7 @@ class Agent(Daemon):
         folder.mkdir(parents=True, exist_ok=True)
         # No budget: a loaded machine must not make the agent measure less while a test looks.
         super().__init__([program("cairn-agent"), "--collector", grpc, "--interval", "1s",
-                          "--budget", "none", *flags], folder / "agent.log")
+                          "--overhead-budget", "none", *flags], folder / "agent.log")
         self.start()
         try:
             wait_until("the agent's first sample", START_SECONDS, self.is_sampling)

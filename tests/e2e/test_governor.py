@@ -26,8 +26,8 @@ class GovernedAgent(Agent):
     def __init__(self, collector, folder, pid, budget, prefix):
         self.prefix = prefix
         super().__init__(collector.grpc, folder,
-                         ["--pid", str(pid), "--lanes", "cpu,wall", "--budget", str(budget),
-                          "--governor-interval", "300ms"])
+                         ["--pid", str(pid), "--profiles", "cpu,wall", "--overhead-budget", str(budget),
+                          "--overhead-interval", "300ms"])
 
     def start(self):
         self.argv = [*self.prefix, *self.argv]

@@ -24,7 +24,7 @@ def doubles():
 @pytest.fixture(scope="module")
 def agent(fleet, tmp_path_factory):
     """One more, which opens windows often."""
-    one = Agent(fleet.grpc, tmp_path_factory.mktemp("kernels"), ["--kernel-windows", "1s", "--label", "role=kernels"])
+    one = Agent(fleet.grpc, tmp_path_factory.mktemp("kernels"), ["--cupti-interval", "1s", "--label", "role=kernels"])
     yield one
     one.stop()
 

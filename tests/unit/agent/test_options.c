@@ -23,7 +23,7 @@ static int parse(const char *const *words, struct options *options, struct error
 	return options_parse(argc, argv, options, &exit_now, err);
 }
 
-TEST(defaults_are_those_of_the_manual)
+TEST(defaults_are_as_documented)
 {
 	struct options options;
 	struct error err = { 0 };
@@ -36,10 +36,10 @@ TEST(defaults_are_those_of_the_manual)
 	EXPECT_EQ(0, options.pid, "pid");
 	EXPECT_EQ(64 << 20, options.spool_bytes, "spool");
 	EXPECT_EQ(LOG_LEVEL_INFO, options.log_level, "log level");
-	EXPECT_EQ(SOURCE_WALL | SOURCE_MEMORY | SOURCE_GPU_CALLS, options.sources, "lanes");
-	EXPECT_EQ(true, options.governed, "a budget");
+	EXPECT_EQ(SOURCE_WALL | SOURCE_MEMORY | SOURCE_GPU_CALLS, options.sources, "sources");
+	EXPECT_EQ(true, options.has_overhead_budget, "a budget");
 	EXPECT_EQ(0, (int)options.overhead_budget_percent, "by the machine's size");
-	EXPECT_EQ(10 * NS_PER_SECOND, options.overhead_interval_ns, "governor's interval");
+	EXPECT_EQ(10 * NS_PER_SECOND, options.overhead_interval_ns, "overhead interval");
 	options_deinit(&options);
 }
 
@@ -48,17 +48,25 @@ TEST(a_budget_is_a_percentage_of_one_core)
 	static const struct {
 		const char *word;
 		int rc;
-		bool governed;
+		bool has_budget;
 		int thousandths; // of a percent
 	} cases[] = {
-		{ "--budget=auto", 0, true, 0 },    { "--budget=none", 0, false, 0 },
-		{ "--budget=2", 0, true, 2000 },    { "--budget=0.5", 0, true, 500 },
-		{ "--budget=2.5%", 0, true, 2500 }, { "--budget=150", 0, true, 150000 },
-		{ "--budget=0.1", 0, true, 100 },   { "--budget=0.05", -EINVAL, 0, 0 },
-		{ "--budget=0", -EINVAL, 0, 0 },    { "--budget=-1", -EINVAL, 0, 0 },
-		{ "--budget=nan", -EINVAL, 0, 0 },  { "--budget=inf", -EINVAL, 0, 0 },
-		{ "--budget=1e9", -EINVAL, 0, 0 },  { "--budget=2 percent", -EINVAL, 0, 0 },
-		{ "--budget=%", -EINVAL, 0, 0 },    { "--budget=lots", -EINVAL, 0, 0 },
+		{ "--overhead-budget=auto", 0, true, 0 },
+		{ "--overhead-budget=none", 0, false, 0 },
+		{ "--overhead-budget=2", 0, true, 2000 },
+		{ "--overhead-budget=0.5", 0, true, 500 },
+		{ "--overhead-budget=2.5%", 0, true, 2500 },
+		{ "--overhead-budget=150", 0, true, 150000 },
+		{ "--overhead-budget=0.1", 0, true, 100 },
+		{ "--overhead-budget=0.05", -EINVAL, 0, 0 },
+		{ "--overhead-budget=0", -EINVAL, 0, 0 },
+		{ "--overhead-budget=-1", -EINVAL, 0, 0 },
+		{ "--overhead-budget=nan", -EINVAL, 0, 0 },
+		{ "--overhead-budget=inf", -EINVAL, 0, 0 },
+		{ "--overhead-budget=1e9", -EINVAL, 0, 0 },
+		{ "--overhead-budget=2 percent", -EINVAL, 0, 0 },
+		{ "--overhead-budget=%", -EINVAL, 0, 0 },
+		{ "--overhead-budget=lots", -EINVAL, 0, 0 },
 	};
 
 	for EACH (c, cases) {
@@ -67,10 +75,10 @@ TEST(a_budget_is_a_percentage_of_one_core)
 
 		EXPECT_EQ(c->rc, parse((const char *[]){ c->word, NULL }, &options, &err), c->word);
 		if (c->rc) {
-			if (!strstr(err.text, "--budget") || !strstr(err.text, "auto"))
+			if (!strstr(err.text, "--overhead-budget") || !strstr(err.text, "auto"))
 				fail_msg("%s: no help: %s", c->word, err.text);
 		} else {
-			EXPECT_EQ(c->governed, options.governed, c->word);
+			EXPECT_EQ(c->has_budget, options.has_overhead_budget, c->word);
 			EXPECT_EQ(c->thousandths,
 				  (int)(1000 * options.overhead_budget_percent + 0.5), c->word);
 		}
@@ -78,7 +86,7 @@ TEST(a_budget_is_a_percentage_of_one_core)
 	}
 }
 
-TEST(wakers_are_of_named_services_and_want_the_wall_clock)
+TEST(wakers_need_services_and_the_wall_profile)
 {
 	static const struct {
 		const char *words[3];
@@ -86,7 +94,7 @@ TEST(wakers_are_of_named_services_and_want_the_wall_clock)
 	} cases[] = {
 		{ { "--wakers=checkout" }, 0 },
 		{ { "--wakers=checkout,llm" }, 0 },
-		{ { "--wakers=checkout", "--lanes=cpu,memory" }, -EINVAL },
+		{ { "--wakers=checkout", "--profiles=cpu,memory" }, -EINVAL },
 		{ { "--wakers=" }, -EINVAL },
 		{ { "--wakers=a,,b" }, -EINVAL },
 		{ { "--wakers=a," }, -EINVAL },
@@ -107,23 +115,23 @@ TEST(wakers_are_of_named_services_and_want_the_wall_clock)
 	}
 }
 
-TEST(sources_are_a_list_of_words)
+TEST(profiles_are_a_list_of_words)
 {
 	static const struct {
 		const char *word;
 		int rc;
 		uint32_t sources;
 	} cases[] = {
-		{ "--lanes=cpu", 0, 0 },
-		{ "--lanes=wall", 0, SOURCE_WALL },
-		{ "--lanes=memory,cpu", 0, SOURCE_MEMORY },
-		{ "--lanes=cpu,wall,memory", 0, SOURCE_WALL | SOURCE_MEMORY },
-		{ "--lanes=gpu", 0, SOURCE_GPU_CALLS },
-		{ "--lanes=", -EINVAL, 0 },
-		{ "--lanes=cpu,", -EINVAL, 0 },
-		{ "--lanes=cpu wall", -EINVAL, 0 },
-		{ "--lanes=walls", -EINVAL, 0 },
-		{ "--lanes=wal", -EINVAL, 0 },
+		{ "--profiles=cpu", 0, 0 },
+		{ "--profiles=wall", 0, SOURCE_WALL },
+		{ "--profiles=memory,cpu", 0, SOURCE_MEMORY },
+		{ "--profiles=cpu,wall,memory", 0, SOURCE_WALL | SOURCE_MEMORY },
+		{ "--profiles=gpu", 0, SOURCE_GPU_CALLS },
+		{ "--profiles=", -EINVAL, 0 },
+		{ "--profiles=cpu,", -EINVAL, 0 },
+		{ "--profiles=cpu wall", -EINVAL, 0 },
+		{ "--profiles=walls", -EINVAL, 0 },
+		{ "--profiles=wal", -EINVAL, 0 },
 	};
 
 	for EACH (c, cases) {
@@ -139,7 +147,7 @@ TEST(sources_are_a_list_of_words)
 	}
 }
 
-TEST(flags_set_what_they_say)
+TEST(flags_change_settings)
 {
 	struct options options;
 	struct error err = { 0 };
@@ -227,14 +235,14 @@ TEST(the_report_tells_differences_and_losses)
 	now.profiler.bpf_counters[COUNTER_RING_FULL] = 8;
 	now.sender.samples_dropped = 77;
 	assert_true(stats_format_losses(&before, &now, text));
-	EXPECT_STR("Records dropped because the ring buffer was full: 3; "
+	EXPECT_STR("Records dropped: ring buffer full: 3; "
 		   "Samples dropped because the spool was full: 77",
 		   text, "losses");
 }
 
-RUN_TESTS(cmocka_unit_test(defaults_are_those_of_the_manual),
+RUN_TESTS(cmocka_unit_test(defaults_are_as_documented),
 	  cmocka_unit_test(a_budget_is_a_percentage_of_one_core),
-	  cmocka_unit_test(wakers_are_of_named_services_and_want_the_wall_clock),
-	  cmocka_unit_test(sources_are_a_list_of_words), cmocka_unit_test(flags_set_what_they_say),
+	  cmocka_unit_test(wakers_need_services_and_the_wall_profile),
+	  cmocka_unit_test(profiles_are_a_list_of_words), cmocka_unit_test(flags_change_settings),
 	  cmocka_unit_test(wrong_settings_are_refused_by_name),
 	  cmocka_unit_test(the_report_tells_differences_and_losses))
