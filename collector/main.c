@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cairn-collector: opens the store, then the two servers in front of it, and keeps the store in
-// shape until it is told to stop.
+// cairn-collector: opens the store and the two servers in front of it, and runs the store's
+// maintenance until a signal stops it.
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -22,10 +22,10 @@
 #include "proto/rpc.h"
 
 enum {
-	GRPC_CALLS_MAX = 64, // batches in memory at once, received or being stored
+	GRPC_CALLS_MAX = 64, // batches in memory, received or being stored
 	GRPC_GRACE_MS = 5000,
 	HTTP_GRACE_MS = 2000,
-	COMPLAIN_S = 60, // a maintenance that keeps failing is logged this often
+	MAINTENANCE_LOG_S = 60, // between log lines about failing maintenance
 };
 
 struct collector {
@@ -42,7 +42,7 @@ struct collector {
 	int http_port;
 };
 
-/** Close in reverse: no new work, then finish what runs, then the store. */
+/** Close in reverse order: refuse new work, finish running work, close the store. */
 static void collector_close(struct collector *collector)
 {
 	atomic_store(&collector->api.ready, false);
@@ -73,7 +73,7 @@ static int open_grpc(struct collector *collector, struct error *err)
 
 	int rc = rpc_server_open(&options, &collector->grpc, &port, err);
 	if (!rc && port)
-		log_info("collector: taking batches on %s (port %d)", collector->options.grpc,
+		log_info("collector: receiving batches on %s (port %d)", collector->options.grpc,
 			 port);
 	return rc;
 }
@@ -113,7 +113,6 @@ static int open_debuginfod(struct collector *collector, struct error *err)
 	return debuginfod_open(&options, &collector->debuginfod, err);
 }
 
-/** What names frames that agents could not. */
 static int open_symbolizer(struct collector *collector, struct error *err)
 {
 	int rc = debug_files_open(&collector->debug_files, collector->options.data,
@@ -159,7 +158,7 @@ static int collector_open(struct collector *collector, struct error *err)
 	return rc;
 }
 
-/** The line that people and scripts wait for. "All addresses" is no address to open. */
+/** People and scripts wait for this line. A wildcard address is printed as localhost. */
 static void print_address(const struct collector *collector)
 {
 	const char *address = collector->options.http;
@@ -172,7 +171,7 @@ static void print_address(const struct collector *collector)
 	fflush(stdout);
 }
 
-static void maintain(struct collector *collector, uint64_t *complained_ns)
+static void maintain(struct collector *collector, uint64_t *logged_ns)
 {
 	struct error err = { 0 };
 	uint64_t now_ns = clock_monotonic_ns();
@@ -180,43 +179,42 @@ static void maintain(struct collector *collector, uint64_t *complained_ns)
 	if (!store_maintain(collector->store, clock_realtime_ns(), &err))
 		return;
 	metrics_add(&collector->metrics, METRIC_MAINTENANCE_ERRORS, 1);
-	if (*complained_ns && now_ns - *complained_ns < COMPLAIN_S * NS_PER_SECOND)
+	if (*logged_ns && now_ns - *logged_ns < MAINTENANCE_LOG_S * NS_PER_SECOND)
 		return;
-	log_error("collector: the store's maintenance failed: %s; trying again every second",
-		  err.text);
-	*complained_ns = now_ns;
+	log_error("collector: maintenance failed: %s; retrying every second", err.text);
+	*logged_ns = now_ns;
 }
 
-/** Once a second until one of @signals comes. */
+/** Run maintenance once a second until one of @signals arrives. */
 static void run(struct collector *collector, const sigset_t *signals)
 {
 	const struct timespec second = { .tv_sec = 1 };
-	uint64_t complained_ns = 0;
+	uint64_t logged_ns = 0;
 
 	for (;;) {
 		int number = sigtimedwait(signals, NULL, &second);
 
 		if (number > 0) {
-			log_info("collector: %s, shutting down", strsignal(number));
+			log_info("collector: shutting down: %s", strsignal(number));
 			return;
 		}
-		maintain(collector, &complained_ns);
+		maintain(collector, &logged_ns);
 	}
 }
 
-/** Block the signals before any thread starts, so that only run() takes them. */
+/** Block the signals before any thread starts: only run() receives them. */
 static void block_signals(sigset_t *signals)
 {
 	sigemptyset(signals);
 	sigaddset(signals, SIGINT);
 	sigaddset(signals, SIGTERM);
 	pthread_sigmask(SIG_BLOCK, signals, NULL);
-	signal(SIGPIPE, SIG_IGN); // a client that went away is no reason to die
+	signal(SIGPIPE, SIG_IGN); // raised by writes to closed connections
 }
 
 int main(int argc, char **argv)
 {
-	// Too large for a stack.
+	// Too large for the stack.
 	static struct collector collector = { .debug_files.cache.folder = -1 };
 	enum config_outcome outcome;
 	struct error err = { 0 };

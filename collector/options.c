@@ -16,14 +16,15 @@ static int check(const struct collector_options *options, int argc, char **argv,
 	enum log_level level;
 
 	if (first_word < argc)
-		return error_set(err, -EINVAL, "unexpected word \"%s\"; see cairn-collector --help",
+		return error_set(err, -EINVAL,
+				 "unexpected argument \"%s\"; see cairn-collector --help",
 				 argv[first_word]);
 	if (log_level_parse(options->log_level, &level))
 		return error_set(err, -EINVAL,
 				 "log-level: \"%s\" is not one of error, warn, info and debug",
 				 options->log_level);
 	if (!*options->data)
-		return error_set(err, -EINVAL, "data: name a directory for the profiles");
+		return error_set(err, -EINVAL, "data: expected a directory");
 
 	log_set_level(level);
 	return 0;
@@ -39,20 +40,20 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .value = &options->data,
 		  .default_text = "/var/lib/cairn",
 		  .argument = "DIR",
-		  .help = "Keep the profiles in this directory, created if missing" },
+		  .help = "Store profiles in this directory, created if missing" },
 		{ .name = "grpc",
 		  .kind = CONFIG_STRING,
 		  .value = &options->grpc,
 		  .default_text = "127.0.0.1:7171",
 		  .argument = "ADDR",
-		  .help = "Take agents' batches at this host:port or unix:PATH" },
+		  .help = "Receive agents' batches at this host:port or unix:PATH" },
 		{ .name = "http",
 		  .kind = CONFIG_STRING,
 		  .value = &options->http,
 		  .default_text = "127.0.0.1:7070",
 		  .argument = "ADDR",
-		  .help = "Serve the page and the API at this host:port; anyone who reaches it "
-			  "can read all profiles" },
+		  .help = "Serve the web page and the HTTP API at this host:port. There is no "
+			  "login: whoever reaches it can read all profiles" },
 		{ .name = "retention",
 		  .kind = CONFIG_DURATION,
 		  .value = &options->retention_ns,
@@ -60,7 +61,7 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .min = HOUR_NS,
 		  .max = 3660 * 24 * HOUR_NS,
 		  .argument = "TIME",
-		  .help = "Drop what is older" },
+		  .help = "Delete profiles that are older" },
 		{ .name = "memory",
 		  .kind = CONFIG_SIZE,
 		  .value = &options->memory_bytes,
@@ -68,7 +69,7 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .min = 64ULL << 20,
 		  .max = 1ULL << 42,
 		  .argument = "SIZE",
-		  .help = "Memory for the store's caches and open partitions" },
+		  .help = "Memory limit of the store's caches and open partitions" },
 		{ .name = "debug-files",
 		  .kind = CONFIG_SIZE,
 		  .value = &options->debug_files_bytes,
@@ -76,14 +77,14 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .min = 1ULL << 20,
 		  .max = 1ULL << 42,
 		  .argument = "SIZE",
-		  .help = "Keep at most so much of uploaded debug files, and as much of fetched "
-			  "ones" },
+		  .help = "Disk limit of uploaded debug files, and again of fetched ones" },
 		{ .name = "debuginfod",
 		  .kind = CONFIG_STRING,
 		  .value = &options->debuginfod,
 		  .default_text = NULL,
 		  .argument = "URLS",
-		  .help = "Ask these servers for the symbols of files that agents could not name" },
+		  .help = "Fetch debug files from these debuginfod servers for frames without "
+			  "names" },
 		{ .name = "grpc-threads",
 		  .kind = CONFIG_UINT,
 		  .value = &options->grpc_threads,
@@ -91,7 +92,7 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .min = 1,
 		  .max = 64,
 		  .argument = "N",
-		  .help = "Batches that are taken at once" },
+		  .help = "Batches that are processed at the same time" },
 		{ .name = "http-threads",
 		  .kind = CONFIG_UINT,
 		  .value = &options->http_threads,
@@ -99,7 +100,7 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 		  .min = 1,
 		  .max = 64,
 		  .argument = "N",
-		  .help = "Queries that run at once" },
+		  .help = "Queries that run at the same time" },
 		{ .name = "log-level",
 		  .kind = CONFIG_STRING,
 		  .value = &options->log_level,
@@ -110,8 +111,8 @@ int collector_options_parse(struct collector_options *options, int argc, char **
 	const struct config_program program = {
 		.name = "cairn-collector",
 		.summary =
-			"Takes profiles from agents, keeps them, and answers questions about them "
-			"on a web page and an HTTP API.",
+			"Receives profiles from agents, stores them, and serves them on a web page "
+			"and an HTTP API.",
 		.notes = "Example:\n"
 			 "  cairn-collector --data /var/lib/cairn --grpc 0.0.0.0:7171\n",
 		.options = table,

@@ -10,7 +10,7 @@ struct collector_options {
 	char *data; // directory
 	char *grpc; // address
 	char *http;
-	uint64_t retention_ns; // 0: keep everything
+	uint64_t retention_ns;
 	uint64_t memory_bytes;
 	uint64_t debug_files_bytes;
 	char *debuginfod; // URLs; NULL: none
@@ -19,7 +19,7 @@ struct collector_options {
 	char *log_level;
 };
 
-/** As config_parse(); refuses words that are no settings, and levels that do not exist. */
+/** config_parse(), and checks of the values. */
 int collector_options_parse(struct collector_options *options, int argc, char **argv,
 			    enum config_outcome *ret_outcome, struct error *err);
 void collector_options_deinit(struct collector_options *options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Routes: which path, which parameters, which handler.
+// The routes: paths, their parameters and handlers.
 #include "collector/http/http_api.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "collector/http/http_handlers.h"
 
 struct route {
-	const char *path; // "{name}" stands for a label's name
+	const char *path; // "{name}": a label's name, or a build id
 	unsigned int known;
 	api_handler_fn handle;
 	bool slow; // reads the store: runs on a worker
@@ -38,7 +38,7 @@ static const struct route routes[] = {
 
 #define NAME_PLACE "{name}"
 
-/** Does @path fit the route? The label's name is copied to @label then. */
+/** Does @path match the route? If so, {name} is copied to @label. */
 static bool route_matches(const struct route *route, const char *path,
 			  char label[LABEL_NAME_BYTES_MAX + 1])
 {
@@ -89,11 +89,10 @@ static void respond_unknown_path(struct http_response *response)
 {
 	response->endpoint = "unknown";
 	http_respond_error(response, 404, "not_found", "",
-			   "there is nothing at this path; GET /api/v1/openapi.yaml describes the "
-			   "API");
+			   "no such path; GET /api/v1/openapi.yaml describes the API");
 }
 
-/** What PUT puts there is not given back: it is for naming only. */
+/** Debug files are uploaded to name frames; they cannot be downloaded. */
 static void handle_upload_path(struct http_api *api, const struct http_request *request,
 			       const struct api_request *parsed, struct http_response *response)
 {
@@ -105,7 +104,7 @@ static void handle_upload_path(struct http_api *api, const struct http_request *
 	}
 	http_respond_error(
 		response, 405, "method_not_allowed", "",
-		"debug files are put there, not read; GET /api/v1/debug-files lists them");
+		"only PUT is allowed at this path; GET /api/v1/debug-files lists the files");
 	response->allow = "PUT";
 }
 
@@ -119,7 +118,7 @@ int http_api_begin_upload(void *context, struct http_request *request,
 	response->media_type = "application/json";
 	if (!is_upload_path(request->path, build_id) || !api->debug_files) {
 		http_respond_error(response, 405, "method_not_allowed", "",
-				   "only GET and HEAD are answered there");
+				   "only GET and HEAD are allowed at this path");
 		return -1;
 	}
 	if (!atomic_load(&api->ready)) {

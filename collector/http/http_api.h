@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the HTTP server answers: the API under /api/v1 (collector/openapi.yaml), metrics, health and
-// the web page.
+// Dispatches HTTP requests to handlers: the API under /api/v1 (collector/openapi.yaml), metrics,
+// health probes and the web page.
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The web page's files.
+// Serves the web page's files.
 #include "collector/http/http_handlers.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ static const struct web_asset *find_asset(const char *path)
 
 bool http_handle_asset(const struct http_request *request, struct http_response *response)
 {
-	// The page keeps its state in the query and the fragment: parameters are its own business.
+	// Parameters are ignored: the page keeps its state in the query string and the fragment.
 	const char *path = strcmp(request->path, "/index.html") == 0 ? "/" : request->path;
 	const struct web_asset *asset = find_asset(path);
 

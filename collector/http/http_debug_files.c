@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Debug files: uploads, and the list of what is there.
+// Debug files: uploads, and their list.
 #include "collector/http/http_handlers.h"
 
 #include <errno.h>
@@ -25,13 +25,13 @@ int http_begin_debug_file(struct http_api *api, struct http_request *upload, con
 
 	if (!is_build_id(build_id))
 		http_respond_error(response, 400, "invalid_argument", "build_id",
-				   "a GNU build id in lower-case hexadecimal is wanted");
+				   "expected a GNU build id in lower-case hexadecimal");
 	else if (upload->body_bytes > DEBUG_FILE_BYTES_MAX || upload->body_bytes > cache->bytes_max)
 		http_respond_error(response, 413, "too_large", "",
-				   "the file is larger than --debug-files allows, or than 2 GiB");
+				   "the file is larger than --debug-files, or than 2 GiB");
 	else if (!file || debug_cache_begin(cache, file))
 		http_respond_error(response, 503, "unavailable", "",
-				   "the file cannot be written here");
+				   "the collector cannot write the file; check its disk and log");
 	else
 		upload->upload = take(file);
 	return upload->upload ? ((struct debug_cache_file *)upload->upload)->fd : -1;
@@ -64,7 +64,6 @@ void http_handle_debug_file(struct http_api *api, const struct api_request *requ
 	buffer_append_string(&response->body, "}\n");
 }
 
-/** The list as it is written. */
 struct listing {
 	struct buffer *body;
 	uint64_t bytes;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds a service up: the verdict, the figures behind it and the stacks that show it.
+// Answers with a service's bottleneck: the verdict, its figures, and the stacks that show it.
 #include "collector/http/http_handlers.h"
 
 #include "base/cleanup.h"
 #include "collector/diagnose/diagnosis.h"
 #include "collector/http/json_text.h"
 
-// JSON's numbers: shares are told to a tenth of a percent.
+// Shares have three digits: a tenth of a percent.
 static void append_share(struct buffer *body, const char *key, double share)
 {
 	buffer_printf(body, ",\"%s\":%.3f", key, share);
@@ -109,7 +109,6 @@ static void append_evidence(struct buffer *body, const struct diagnosis *diagnos
 	buffer_append_string(body, "]}");
 }
 
-// What shows the verdict, and what that waits for.
 static void append_all_evidence(struct buffer *body, const struct diagnosis *diagnosis)
 {
 	if (!diagnosis->evidence_count)

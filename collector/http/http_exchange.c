@@ -15,7 +15,7 @@ enum {
 	GZIP_MEMORY_LEVEL = 9,
 	GZIP_LEVEL = 4,
 	GZIP_LEVEL_LARGE = 1,
-	GZIP_LARGE_BYTES = 1 << 20, // from here on speed matters more than the last tenth
+	GZIP_LARGE_BYTES = 1 << 20, // from here on speed matters more than the last 10 %
 };
 
 void http_response_deinit(struct http_response *response)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One HTTP request and the response to it, as handlers see them: no library in sight.
+// An HTTP request and its response, as handlers see them: independent of libmicrohttpd.
 #pragma once
 
 #include <stdbool.h>
@@ -11,8 +11,8 @@
 
 enum {
 	HTTP_PARAMETERS_MAX = 32,
-	HTTP_BODY_BYTES_MAX = 256 << 20, // of an answer, before compression
-	HTTP_COMPRESS_BYTES_MIN = 1024,  // below, gzip saves no packet
+	HTTP_BODY_BYTES_MAX = 256 << 20, // of a response, before compression
+	HTTP_COMPRESS_BYTES_MIN = 1024,  // below this, gzip saves no packet
 };
 
 struct http_parameter {
@@ -22,7 +22,7 @@ struct http_parameter {
 
 enum http_method { HTTP_GET, HTTP_PUT }; // HEAD is a GET whose body is not sent
 
-/** Strings are decoded, end in NUL and live as long as the request. */
+/** Strings are URL-decoded, end in NUL and live as long as the request. */
 struct http_request {
 	enum http_method method;
 	const char *path;
@@ -31,45 +31,45 @@ struct http_request {
 	bool malformed; // too many parameters, or a NUL byte in one
 	bool accepts_gzip;
 	const char *if_none_match; // or NULL
-	int body_fd;               // of a PUT: where the body was written, whole
-	uint64_t body_bytes;       // as announced
-	void *upload;              // of whoever took the body
-	uint64_t deadline_ns;      // clock_monotonic_ns() when nobody waits for the answer any more
+	int body_fd;               // of a PUT: the file with its whole body
+	uint64_t body_bytes;       // Content-Length
+	void *upload;              // the upload handler's
+	uint64_t deadline_ns;      // clock_monotonic_ns() at which the request times out
 };
 
 struct http_response {
 	int status;             // 0: 200
 	const char *media_type; // a string constant
 	struct buffer body;
-	const void *fixed_body; // used instead of body if not NULL: lives for ever
+	const void *fixed_body; // sent instead of body unless NULL; never freed
 	size_t fixed_size;
-	bool is_gzip;            // the body is compressed already
+	bool is_gzip;            // the body is compressed
 	const char *etag;        // a string constant in quotes, or NULL
 	const char *disposition; // a string constant, or NULL
 	bool varies;             // the body depends on Accept-Encoding
 	uint32_t retry_after_s;  // 0: none
-	bool closes;             // the connection is of no more use
+	bool closes;             // the connection is closed after the response
 	const char *allow;       // of a 405: a string constant, or NULL for GET and HEAD
 	const char *endpoint;    // for the metrics: a string constant, or NULL
 };
 
 void http_response_deinit(struct http_response *response);
 
-/** Make it an error: {"error":{"code":..,"field":..,"message":..}}. @field may be "". */
+/** Make it an error response: {"error":{"code":..,"field":..,"message":..}}. @field may be "". */
 void http_respond_error(struct http_response *response, int status, const char *code,
 			const char *field, const char *message);
 
-/** Make it the error that @err stands for: -EINVAL is 400 about @field, and so on. */
+/** Make it the error response of @err's code: -EINVAL is a 400 about @field, and so on. */
 void http_respond_failure(struct http_response *response, const struct error *err,
 			  const char *field);
 
-/** The parameter's value, or "" if it was not given. */
+/** The parameter's value, or "" if it is absent. */
 const char *http_parameter(const struct http_request *request, const char *name);
 
-/** Compress the body if the client takes gzip and it is worth it. Failing leaves it as it is. */
+/** Compress the body if the client accepts gzip and it is worth it. On failure it stays plain. */
 void http_compress(const struct http_request *request, struct http_response *response);
 
-/** Does an If-None-Match header's text name @etag? */
+/** Does an If-None-Match header's value match @etag? */
 bool http_etag_matches(const char *if_none_match, const char *etag);
-/** Does an Accept-Encoding header's text allow gzip? NULL: no. */
+/** Does an Accept-Encoding header's value allow gzip? NULL: no. */
 bool http_accepts_gzip(const char *accept_encoding);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The handlers behind the routes, and the parsed request that they act on.
+// The handlers of the routes, and the parsed request that they act on.
 #pragma once
 
 #include <stdatomic.h>
@@ -15,17 +15,17 @@
 #include "collector/symbols/debug_files.h"
 #include "collector/symbols/symbolizer.h"
 
-/** What handlers answer from. Everything is borrowed and outlives the server. */
+/** What handlers use. Everything is borrowed and outlives the server. */
 struct http_api {
 	struct store *store;
 	struct receiver *receiver;
 	struct metrics *metrics;
-	struct debug_files *debug_files; // NULL: none are taken
-	struct symbolizer *symbolizer;   // NULL: only what agents named has names
+	struct debug_files *debug_files; // NULL: uploads are refused
+	struct symbolizer *symbolizer;   // NULL: only agents name frames
 	atomic_bool ready;               // false: starting or shutting down
 };
 
-/** Parameters of API calls; which of them a route knows is a set of these bits. */
+/** Parameters of API calls, as bits: a route has a set of them. */
 enum api_parameter {
 	API_QUERY = 1 << 0,
 	API_TYPE = 1 << 1,
@@ -47,7 +47,7 @@ enum {
 	API_LIMIT_DEFAULT = 100,
 };
 
-/** A request, wholly parsed: handlers look at nothing else. */
+/** A request, parsed completely before a handler runs. */
 struct api_request {
 	struct selector selector;
 	const char *type;
@@ -61,21 +61,21 @@ struct api_request {
 	uint64_t step_ns;
 	uint64_t slot_ns;
 	uint64_t deadline_ns;
-	char label[LABEL_NAME_BYTES_MAX + 1]; // the {name} of the path, label or build id
+	char label[LABEL_NAME_BYTES_MAX + 1]; // {name} of the path: a label's name, or a build id
 };
 
 /**
- * Parse the parameters of @request, of which the route knows @known. Returns 0; -EINVAL with @err
- * and *ret_field naming the parameter (a string that lives as long as the request).
+ * Parse the parameters of @request; @known: those of the route. Returns 0; -EINVAL with the parameter in
+ * *ret_field (a string that lives as long as the request) and the reason in @err.
  */
 int api_request_parse(const struct http_request *request, unsigned int known,
 		      struct api_request *ret_parsed, const char **ret_field, struct error *err);
 void api_request_deinit(struct api_request *parsed);
 
-/** A step that gives about 300 points for @range_ns and is a time that people count in. */
+/** A round step that gives about 300 points for @range_ns. */
 uint64_t api_default_step(uint64_t range_ns);
 
-/** Handlers fill @response; a failed one is an error response too. */
+/** Handlers fill @response, on failure with an error response. */
 typedef void (*api_handler_fn)(struct http_api *api, const struct api_request *request,
 			       struct http_response *response);
 
@@ -107,21 +107,21 @@ void http_handle_readyz(struct http_api *api, const struct api_request *request,
 void http_handle_debug_files(struct http_api *api, const struct api_request *request,
 			     struct http_response *response);
 
-/** An upload to the path's build id begins: a descriptor for its body, or -1 with an error response. */
+/** Begin an upload. Returns a descriptor for its body, or -1 with an error response. */
 int http_begin_debug_file(struct http_api *api, struct http_request *upload, const char *build_id,
 			  struct http_response *response);
-/** All of it has arrived: keep it if it is what the path says. */
+/** The whole body has arrived: keep the file if it has the path's build id. */
 void http_handle_debug_file(struct http_api *api, const struct api_request *request,
 			    const struct http_request *upload, struct http_response *response);
-/** Drop what was not kept. */
+/** Delete the upload unless it was kept. */
 void http_end_debug_file(struct http_api *api, struct http_request *upload);
 
-/** The embedded file at @request's path. False: there is none. */
+/** Respond with the embedded file at @request's path. False: there is none. */
 bool http_handle_asset(const struct http_request *request, struct http_response *response);
 
-/** The query that @request asks. */
+/** The query of @request. */
 struct query api_query(struct http_api *api, const struct api_request *request);
-/** What a failed merge, table or heat map is about: a gauge's type has none of them. */
+/** The parameter that a failed merge, table or heat map is about: "type" of a gauge, or "query". */
 const char *api_failed_field(const struct api_request *request);
 /** "type":..,"unit":.. */
 void api_append_type(struct buffer *body, const struct api_request *request);

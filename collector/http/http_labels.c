@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What there is: profile types, labels and their values.
+// Lists profile types, labels and their values.
 #include "collector/http/http_handlers.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ static void append_names(struct buffer *body, const char *key, const struct name
 	buffer_append_string(body, "]}\n");
 }
 
-/** The names are only right if the selector was not given up. */
+/** The names are incomplete if the selector exceeded its limits. */
 static bool fail_if(int rc, const struct api_request *request, struct http_response *response,
 		    struct error *err)
 {
@@ -73,7 +73,7 @@ void http_handle_types(struct http_api *api, const struct api_request *request,
 		if (i)
 			buffer_append_byte(body, ',');
 		append_type(body, list.names[i]);
-		if (body->size == before + (i > 0)) // not a five-part type: leave it out
+		if (body->size == before + (i > 0)) // not a five-part type: skip it
 			body->size = before;
 	}
 	buffer_append_string(body, "]}\n");

@@ -19,7 +19,7 @@ static void addrinfo_freep(struct addrinfo **info)
 		freeaddrinfo(*info);
 }
 
-/** "host:port" to its parts; the port is what follows the last colon. */
+/** Split "host:port" at the last colon. */
 static int split_address(const char *address, char host[HOST_BYTES], const char **ret_port)
 {
 	const char *colon = strrchr(address, ':');
@@ -64,7 +64,7 @@ static int listen_on(const struct addrinfo *info, int *ret_fd)
 
 	if (fd < 0)
 		return -errno;
-	// A restarted collector must not wait for the old connections' TIME_WAIT.
+	// A restarted collector must not wait for connections in TIME_WAIT.
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (info->ai_family == AF_INET6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
@@ -80,13 +80,15 @@ static int describe(int rc, const char *address, const char *setting, struct err
 	switch (rc) {
 	case -EADDRINUSE:
 		return error_set(err, rc,
-				 "%s is in use by another program (another cairn-collector?); stop "
+				 "%s is in use by another process (another cairn-collector?); stop "
 				 "it, or choose another address with --%s",
 				 address, setting);
 	case -EACCES:
-		return error_set(err, rc,
-				 "%s: ports below 1024 need privileges; choose another with --%s",
-				 address, setting);
+		return error_set(
+			err, rc,
+			"%s: ports below 1024 need CAP_NET_BIND_SERVICE; choose another with "
+			"--%s",
+			address, setting);
 	case -EADDRNOTAVAIL:
 		return error_set(err, rc,
 				 "%s is not an address of this machine; choose one with --%s",
@@ -104,7 +106,7 @@ int http_listen(const char *address, const char *setting, int *ret_fd, int *ret_
 	char host[HOST_BYTES];
 	const char *port;
 
-	// getaddrinfo() takes a number above 65535 too, and cuts it to another port.
+	// getaddrinfo() accepts a number above 65535 and cuts it to another port.
 	if (split_address(address, host, &port) || strtoul(port, NULL, 10) > UINT16_MAX)
 		return error_set(err, -EINVAL,
 				 "--%s: \"%s\" is not an address; write 127.0.0.1:7070, [::1]:7070 "

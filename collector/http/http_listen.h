@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A listening TCP socket for an address as users write it.
+// Opens a listening TCP socket at an address as users write it.
 #pragma once
 
 #include "base/error.h"
 
 /**
- * Listen on @address: "host:port", ":port" (all addresses), "[::1]:port". Returns 0, *ret_fd is
- * non-blocking and the caller's; -EINVAL for an address that cannot be read; -EADDRINUSE and others
- * with the remedy in @err. @setting: the option's name, for @err.
+ * Listen on @address: "host:port", ":port" (all addresses), "[::1]:port". @setting: the option's name,
+ * for @err. Returns 0 (*ret_fd is non-blocking and the caller's); -EINVAL for an invalid address;
+ * -EADDRINUSE and others, with the remedy in @err.
  */
 int http_listen(const char *address, const char *setting, int *ret_fd, int *ret_port,
 		struct error *err);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One merged profile: as a flame tree in JSON, or as a file.
+// Answers with a merged profile: a flame tree in JSON, or a file.
 #include "collector/http/http_handlers.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ static void append_strings(struct buffer *body, const struct string_table *strin
 	buffer_append_byte(body, ']');
 }
 
-/** One column of the nodes. A kind that a newer agent sent is shown as unknown. */
+/** Append one column of the nodes. */
 #define APPEND_COLUMN(body, tree, title, expression)                        \
 	do {                                                                \
 		buffer_append_string(body, title ":[");                     \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of API calls: all of them are parsed and checked before anything is done.
+// Parses and checks the parameters of API calls, all of them before a handler runs.
 #include "collector/http/http_handlers.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 enum {
 	DEFAULT_POINTS = 300,
-	STEP_NS_MIN = 10 * 1000 * 1000, // the shortest slot an agent can have
+	STEP_NS_MIN = 10 * 1000 * 1000, // an agent's shortest slot
 };
 
 static const struct {
@@ -26,7 +26,7 @@ static const struct {
 	{ "slot", API_SLOT },
 };
 
-/** A parse on its way: the first failure names its field and ends it. */
+/** The state of a parse. The first failure sets field and ends it. */
 struct parsing {
 	const struct http_request *request;
 	unsigned int known;
@@ -47,8 +47,8 @@ static int refuse_unknown(struct parsing *parsing, const char *name)
 		strcat(names, parameters[i].name);
 	}
 	parsing->field = name;
-	return error_set(parsing->err, -EINVAL, "unknown parameter \"%.40s\"; known here: %s", name,
-			 *names ? names : "none");
+	return error_set(parsing->err, -EINVAL, "unknown parameter \"%.40s\"; expected one of: %s",
+			 name, *names ? names : "none");
 }
 
 static int check_known(struct parsing *parsing)
@@ -74,7 +74,7 @@ static int check_known(struct parsing *parsing)
 	return 0;
 }
 
-/** The value of a parameter, "" if absent. Names it as the field of what may fail next. */
+/** The value of a parameter, "" if absent. Sets the field for the next failure. */
 static const char *parameter(struct parsing *parsing, const char *name)
 {
 	parsing->field = name;
@@ -91,7 +91,7 @@ static int parse_uint(struct parsing *parsing, const char *name, uint32_t preset
 		*ret_value = preset;
 		return 0;
 	}
-	// Ten digits fit 64 bits whatever they are.
+	// Ten digits fit 64 bits.
 	unsigned long long value = digits <= 10 ? strtoull(text, NULL, 10) : UINT64_MAX;
 	if (text[digits] || value < min || value > max)
 		return error_set(parsing->err, -EINVAL,

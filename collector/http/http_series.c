@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values over time: series and the heat map.
+// Answers with values over time: series and the heat map.
 #include "collector/http/http_handlers.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "collector/http/json_text.h"
 
-/** What a failed query is about: the step, when that is what must change, or else @field. */
+/** The parameter that a failed query is about: the step if it makes too many points, or @field. */
 static const char *field_of(const struct error *err, const char *step, const char *field)
 {
 	return err->code == -EINVAL && strstr(err->text, " points in this range") ? step : field;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two kinds of threads. libmicrohttpd's few threads move bytes and answer what is quick. A slow
-// request's connection is suspended and the request put into a queue; a worker answers it and
-// resumes the connection. So a long query never holds up a health probe.
+// Two kinds of threads. libmicrohttpd's threads move bytes and answer quick requests. A slow
+// request's connection is suspended and the request queued; a worker answers it and resumes the
+// connection. So a long query never delays a health probe.
 #include "collector/http/http_server.h"
 
 #include <errno.h>
@@ -25,15 +25,15 @@ enum {
 	CLOSE_POLL_US = 5000,
 };
 
-// Scripts, styles and requests only from here; nobody may frame the page or guess media types.
+// Scripts, styles and requests from this origin only; no framing, no sniffing of media types.
 #define CONTENT_SECURITY_POLICY                                                                \
 	"default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; " \
 	"form-action 'none'; frame-ancestors 'none'"
 
-/** Where an exchange is. It belongs to one thread at a time: the connection's, or a worker. */
+/** An exchange belongs to one thread at a time: the connection's, or a worker. */
 enum exchange_state {
-	EXCHANGE_READING, // headers are known, the handler has not been asked; of a PUT: its body
-	EXCHANGE_QUEUED,  // suspended: waiting for, or with, a worker
+	EXCHANGE_READING, // the headers, or a PUT's body, are being received
+	EXCHANGE_QUEUED,  // suspended: in the queue, or with a worker
 	EXCHANGE_ANSWERED,
 };
 
@@ -43,7 +43,7 @@ struct exchange {
 	struct http_request request;
 	struct http_response response;
 	enum exchange_state state;
-	bool is_sent;        // handed to the connection
+	bool is_sent;        // passed to libmicrohttpd
 	uint64_t body_bytes; // received
 	uint64_t start_ns;
 	struct exchange *next; // in the queue
@@ -56,14 +56,14 @@ struct http_server {
 	uint32_t worker_count;
 	_Atomic uint32_t exchange_count; // in flight
 
-	pthread_mutex_t lock; // over what follows
+	pthread_mutex_t lock; // guards the fields below
 	pthread_cond_t filled;
 	struct exchange *first, **last;
 	uint32_t queued_count;
 	bool closing;
 };
 
-// ---- answers --------------------------------------------------------------------------------
+// ---- responses ------------------------------------------------------------------------------
 
 static void add_header(struct MHD_Response *answer, const char *name, const char *value)
 {
@@ -80,14 +80,14 @@ static void add_headers(struct MHD_Response *answer, const struct http_response 
 	add_header(answer, "Content-Disposition", response->disposition);
 	add_header(answer, "Content-Encoding", response->is_gzip ? "gzip" : NULL);
 	add_header(answer, "Vary", response->varies ? "Accept-Encoding" : NULL);
-	// With an ETag, ask each time whether it is still the same; answers about now are never kept.
+	// With an ETag the browser revalidates; other responses are never cached.
 	add_header(answer, "Cache-Control", response->etag ? "no-cache" : "no-store");
 	add_header(answer, "Content-Security-Policy", CONTENT_SECURITY_POLICY);
 	add_header(answer, "X-Content-Type-Options", "nosniff");
 	add_header(answer, "Referrer-Policy", "no-referrer");
 	if (response->status == 405)
 		add_header(answer, "Allow", response->allow ? response->allow : "GET, HEAD");
-	// A body that we do not read must not be taken for the next request.
+	// An unread body must not be parsed as the next request.
 	if (response->closes || response->status == 405 || response->status == 413)
 		add_header(answer, "Connection", "close");
 	if (response->retry_after_s) {
@@ -101,7 +101,7 @@ static struct MHD_Response *make_answer(struct http_response *response)
 	if (response->fixed_body)
 		return MHD_create_response_from_buffer(
 			response->fixed_size, (void *)response->fixed_body, MHD_RESPMEM_PERSISTENT);
-	// The exchange outlives the answer's sending and frees the body.
+	// The exchange owns the body and outlives the response.
 	return MHD_create_response_from_buffer(response->body.size, response->body.bytes,
 					       MHD_RESPMEM_PERSISTENT);
 }
@@ -141,8 +141,8 @@ static void finish_response(struct exchange *exchange)
 		http_respond_error(response, rc == -ENOMEM ? 503 : 413,
 				   rc == -ENOMEM ? "out_of_memory" : "too_large", "",
 				   rc == -ENOMEM
-					   ? "out of memory for the answer"
-					   : "the answer is too large; choose a shorter range "
+					   ? "out of memory for the response"
+					   : "the response is too large; choose a shorter range "
 					     "or fewer series");
 	}
 	http_compress(&exchange->request, response);
@@ -184,7 +184,7 @@ static bool queue_push(struct http_server *server, struct exchange *exchange)
 	return fits;
 }
 
-/** The next exchange, or NULL when the server closes and the queue is empty. */
+/** The next exchange, or NULL when the server is closing and the queue is empty. */
 static struct exchange *queue_pop(struct http_server *server, bool *ret_closing)
 {
 	pthread_mutex_lock(&server->lock);
@@ -218,7 +218,7 @@ static void *work(void *context)
 	return NULL;
 }
 
-/** Suspend first: a worker may be done before this returns. */
+/** Suspend before queueing: a worker may finish before this returns. */
 static void start_slow(struct exchange *exchange)
 {
 	struct MHD_Connection *connection = exchange->connection;
@@ -275,7 +275,7 @@ static bool has_body(struct MHD_Connection *connection)
 	       MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Transfer-Encoding");
 }
 
-/** The size of a PUT's body must be known before: it bounds what is written. */
+/** A PUT needs a Content-Length: it bounds the bytes written. */
 static void begin_put(struct exchange *exchange)
 {
 	const struct http_server_options *options = &exchange->server->options;
@@ -288,7 +288,7 @@ static void begin_put(struct exchange *exchange)
 	request->body_bytes = size ? strtoull(size, &end, 10) : 0;
 	if (!size || !*size || *end)
 		http_respond_error(&exchange->response, 411, "length_required", "",
-				   "the body's size must be told in Content-Length");
+				   "a PUT needs Content-Length");
 	else
 		request->body_fd =
 			options->begin_upload(options->context, request, &exchange->response);
@@ -309,7 +309,7 @@ static bool write_body(struct exchange *exchange, const char *bytes, size_t size
 	return size == 0;
 }
 
-/** The headers have arrived. Refuse what needs no handler. */
+/** The headers have arrived: refuse requests that need no handler. */
 static enum MHD_Result begin(struct exchange *exchange, const char *path, const char *method)
 {
 	struct http_response *response = &exchange->response;
@@ -322,7 +322,7 @@ static enum MHD_Result begin(struct exchange *exchange, const char *path, const 
 			return MHD_YES;
 	} else if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
 		http_respond_error(response, 405, "method_not_allowed", "",
-				   "only GET and HEAD are answered");
+				   "only GET and HEAD are allowed");
 	else if (has_body(exchange->connection))
 		http_respond_error(response, 413, "too_large", "", "a GET request has no body");
 	else if (exchange->request.malformed)
@@ -348,7 +348,7 @@ static struct exchange *exchange_new(struct http_server *server, struct MHD_Conn
 	return exchange;
 }
 
-/** libmicrohttpd asks: once with the headers, once when all has arrived, once after a resume. */
+/** Called with the headers, with parts of the body, when all has arrived, and after a resume. */
 static enum MHD_Result on_request(void *context, struct MHD_Connection *connection, const char *url,
 				  const char *method, const char *version, const char *upload,
 				  size_t *upload_size, void **slot)
@@ -362,7 +362,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
 		*slot = exchange;
 		return exchange ? begin(exchange, url, method) : MHD_NO;
 	}
-	if (*upload_size) { // announced by no header: not HTTP
+	if (*upload_size) {
 		bool written = exchange->request.body_fd >= 0 &&
 			       write_body(exchange, upload, *upload_size);
 
@@ -436,7 +436,7 @@ static int start_daemon(struct http_server *server, int fd, struct error *err)
 		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)HTTP_IDLE_S_MAX,
 		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
 		MHD_OPTION_END);
-	return server->daemon ? 0 : error_set(err, -EIO, "http: the server does not start");
+	return server->daemon ? 0 : error_set(err, -EIO, "http: cannot start libmicrohttpd");
 }
 
 static int start_workers(struct http_server *server, struct error *err)
@@ -488,7 +488,7 @@ int http_server_open(const struct http_server_options *options, struct http_serv
 		return rc;
 	}
 
-	take_fd(fd); // the daemon's now
+	take_fd(fd); // the daemon owns it
 	*ret_port = port;
 	*ret_server = server;
 	return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HTTP server: connections, limits, threads. The only user of libmicrohttpd. What is answered
-// is the handler's business.
+// The HTTP server: connections, limits, threads. The only user of libmicrohttpd. Requests go to the
+// handler in its options.
 #pragma once
 
 #include <stdbool.h>
@@ -24,28 +24,28 @@ struct http_server_options {
 	const char *address; // "host:port", "[::1]:port"; port 0: any
 	uint32_t threads;    // 1..64: how many slow requests run at once
 	void *context;
-	/** Should it run on a thread of its own? Others are answered between other connections' bytes. */
+	/** Must @request run on a worker? Others are answered on libmicrohttpd's threads. */
 	bool (*is_slow)(void *context, const struct http_request *request);
-	/** Fill @response. Called on any of the server's threads, several at once. */
+	/** Fill @response. Called on several threads at once. */
 	void (*handle)(void *context, const struct http_request *request,
 		       struct http_response *response);
 	/**
-	 * A PUT's headers have arrived: is its body wanted? Returns a descriptor that all of it will
-	 * be written to, owned by @request's upload; or -1 with @response an error. NULL: no PUT is.
+	 * A PUT's headers have arrived. Returns a descriptor for its body, owned by @request's upload;
+	 * or -1 with an error in @response. NULL: PUT is refused.
 	 */
 	int (*begin_upload)(void *context, struct http_request *request,
 			    struct http_response *response);
-	/** The exchange is over, however: drop what was not kept of @request's upload. */
+	/** The exchange has ended, also by failure: delete @request's upload unless it was kept. */
 	void (*end_upload)(void *context, struct http_request *request);
-	/** A response has been sent, or its client has gone; may be NULL. */
+	/** The response was sent, or the client closed the connection; may be NULL. */
 	void (*done)(void *context, const struct http_request *request,
 		     const struct http_response *response, uint64_t duration_ns, uint64_t bytes);
 };
 
 struct http_server;
 
-/** Listening and serving on return. */
+/** Open the server; it serves on return. */
 int http_server_open(const struct http_server_options *options, struct http_server **ret_server,
 		     int *ret_port, struct error *err);
-/** Stop listening, finish what runs, wait up to @grace_ms for the answers to leave, free. */
+/** Stop listening, finish running requests, wait @grace_ms for their responses to be sent, free. */
 void http_server_close(struct http_server *server, uint32_t grace_ms);

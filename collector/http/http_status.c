@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the collector is: status, metrics, probes.
+// Answers with the collector's state: status, metrics, probes.
 #include "collector/http/http_handlers.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of functions, of all or per group.
+// Answers with the table of functions, one in all or one per group.
 #include "collector/http/http_handlers.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static void append_row(struct buffer *body, const struct flame_tree *tree,
 	buffer_append_byte(body, '}');
 }
 
-/** "total":..,"function_count":..,"rows":[..] of what is below @root. */
+/** Append "total":..,"function_count":..,"rows":[..] of the functions below @root. */
 static int append_table(struct buffer *body, const struct flame_tree *tree, struct top_table *table,
 			uint32_t root, uint32_t limit, struct error *err)
 {
@@ -51,7 +51,7 @@ static int append_table(struct buffer *body, const struct flame_tree *tree, stru
 	return 0;
 }
 
-/** A group's node, in the order of the answer: largest first. */
+/** A group's node; groups are sorted by falling total. */
 struct group_node {
 	uint32_t node;
 	int64_t total;

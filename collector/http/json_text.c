@@ -17,7 +17,7 @@ static void append_escaped(struct buffer *buffer, unsigned char byte)
 	}
 }
 
-/** The size of the character beyond ASCII at @text, 0 if it is not valid UTF-8. */
+/** The size of the non-ASCII character at @text, 0 if it is not valid UTF-8. */
 static size_t character_size(const char *text)
 {
 	unsigned char lead = (unsigned char)*text;
@@ -30,7 +30,7 @@ void json_append_string(struct buffer *buffer, const char *string)
 {
 	buffer_append_byte(buffer, '"');
 	while (*string) {
-		// A run that needs nothing is copied at once.
+		// Copy a run of plain characters at once.
 		size_t plain = 0;
 		while ((unsigned char)string[plain] >= ' ' && (unsigned char)string[plain] < 0x7f &&
 		       string[plain] != '"' && string[plain] != '\\')

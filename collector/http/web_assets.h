@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The web page's files and the API's description, embedded in the program by collector/embed-web.
+// The web page's files and collector/openapi.yaml, embedded by collector/embed-web.
 #pragma once
 
 #include <stddef.h>
@@ -11,7 +11,7 @@ struct web_asset {
 	const char *etag; // in quotes: a hash of the content
 	const unsigned char *plain;
 	size_t plain_size;
-	const unsigned char *gzip; // the same, compressed
+	const unsigned char *gzip; // compressed
 	size_t gzip_size;
 };
 

@@ -13,16 +13,16 @@
 struct seen_agent {
 	struct id128 machine, boot; // a boot is one start of an agent
 	uint64_t seen_ns;
-	bool replaced; // another started on the machine, and this has not been heard since
+	bool replaced; // another agent started on the machine, and this one has not sent since
 };
 
 struct receiver {
 	struct store *store;
 	struct metrics *metrics;
-	pthread_mutex_t lock; // over what follows
+	pthread_mutex_t lock; // guards the fields below
 	struct seen_agent agents[RECEIVER_AGENTS_MAX];
 	uint32_t agent_count;
-	uint64_t complained_ns; // when a failing store was last logged
+	uint64_t logged_ns; // monotonic time of the last log line about a failing store
 };
 
 struct receiver *receiver_new(struct store *store, struct metrics *metrics)
@@ -46,7 +46,7 @@ void receiver_free(struct receiver *receiver)
 	free(receiver);
 }
 
-/** The agent's entry, or the one to use for it: a new one, or else the one seen longest ago. */
+/** The agent's entry, or a free one for it, or the least recently seen. */
 static struct seen_agent *find_agent(struct receiver *receiver, const struct store_batch_id *batch)
 {
 	struct seen_agent *oldest = &receiver->agents[0];
@@ -66,8 +66,8 @@ static struct seen_agent *find_agent(struct receiver *receiver, const struct sto
 }
 
 /**
- * An agent that is new on its machine has most likely replaced the one before: that one counts again
- * when it sends again, as where two run side by side.
+ * A new agent has most likely replaced the one before on its machine. If both run, the other counts again
+ * once it sends.
  */
 static void replace_agents(struct receiver *receiver, struct id128 machine)
 {
@@ -101,20 +101,19 @@ uint32_t receiver_agents_since(struct receiver *receiver, uint64_t since_ns)
 	return count;
 }
 
-/** A store that fails does so for every agent: say it once a minute. */
-static void complain(struct receiver *receiver, const struct error *err)
+/** A failing store fails for each agent: log it once a minute. */
+static void log_failure(struct receiver *receiver, const struct error *err)
 {
 	uint64_t now_ns = clock_monotonic_ns();
 
 	pthread_mutex_lock(&receiver->lock);
-	bool due = !receiver->complained_ns ||
-		   ns_between(receiver->complained_ns, now_ns) > 60 * NS_PER_SECOND;
+	bool due = !receiver->logged_ns ||
+		   ns_between(receiver->logged_ns, now_ns) > 60 * NS_PER_SECOND;
 	if (due)
-		receiver->complained_ns = now_ns;
+		receiver->logged_ns = now_ns;
 	pthread_mutex_unlock(&receiver->lock);
 	if (due)
-		log_error("receiver: cannot store a batch: %s; agents keep their batches and try "
-			  "again",
+		log_error("receiver: cannot store batches: %s; agents keep theirs and retry",
 			  err->text);
 }
 
@@ -127,11 +126,11 @@ static enum rpc_status fail_append(struct receiver *receiver, int rc, struct err
 	case -ENOMEM:
 	case -ENOSPC:
 		metrics_add(receiver->metrics, METRIC_INGEST_ERRORS, 1);
-		complain(receiver, err);
+		log_failure(receiver, err);
 		return RPC_RESOURCE_EXHAUSTED;
 	default:
 		metrics_add(receiver->metrics, METRIC_INGEST_ERRORS, 1);
-		complain(receiver, err);
+		log_failure(receiver, err);
 		return RPC_UNAVAILABLE;
 	}
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes batches from agents: the handler of cairn.v1.Collector/Export.
+// Receives batches from agents: the handler of cairn.v1.Collector/Export.
 #pragma once
 
 #include <stdint.h>
@@ -10,7 +10,7 @@
 
 #define RECEIVER_METHOD "/cairn.v1.Collector/Export"
 
-enum { RECEIVER_AGENTS_MAX = 4096 }; // remembered for the count of agents; the oldest is forgotten
+enum { RECEIVER_AGENTS_MAX = 4096 }; // entries for counting agents; the least recent is evicted
 
 struct receiver;
 
@@ -23,7 +23,7 @@ enum rpc_status receiver_export(void *context, const void *request, size_t reque
 				struct buffer *response, struct error *err);
 
 /**
- * How many agents sent a batch at or after @since_ns (Unix time). Several on one machine are several;
- * one that has started anew is one. Thread-safe.
+ * The number of agents that sent a batch at or after @since_ns (Unix time). A restarted agent counts
+ * once. Thread-safe.
  */
 uint32_t receiver_agents_since(struct receiver *receiver, uint64_t since_ns);

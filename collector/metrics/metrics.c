@@ -20,7 +20,7 @@ static const struct {
 #undef X
 };
 
-/** The store's figures, by place in struct store_stats. */
+/** The fields of struct store_stats as metrics. */
 static const struct {
 	const char *name;
 	const char *type;
@@ -35,19 +35,29 @@ static const struct {
 	FIGURE("batches_appended_total", "counter", batches_appended,
 	       "Batches stored since start."),
 	FIGURE("batches_duplicate_total", "counter", batches_duplicate,
-	       "Batches that the store had already."),
+	       "Batches acknowledged again without storing them: an acknowledgement was lost."),
 	FIGURE("rows_late_dropped_total", "counter", rows_late_dropped,
-	       "Rows dropped because they were older than the retention."),
+	       "Rows dropped: older than the retention. Raise --retention, or check the agents' "
+	       "clocks."),
 	FIGURE("rows_future_dropped_total", "counter", rows_future_dropped,
-	       "Rows dropped because they were more than an hour ahead of this clock."),
+	       "Rows dropped: more than an hour ahead of the collector's clock. Check the clocks."),
+	FIGURE("rows_series_dropped_total", "counter", rows_series_dropped,
+	       "Rows dropped: their partition has the maximum of series. Look for labels whose "
+	       "values "
+	       "never repeat."),
+	FIGURE("stacks_dropped_total", "counter", stacks_dropped,
+	       "Stacks dropped: their partition has the maximum of stack nodes. Their values count "
+	       "as "
+	       "lost stacks."),
 	FIGURE("chunk_bytes_total", "counter", chunk_bytes, "Compressed bytes of written chunks."),
 	FIGURE("chunk_rows_total", "counter", chunk_rows, "Rows in written chunks."),
-	FIGURE("stored_bytes", "gauge", stored_bytes, "Bytes on disk, about."),
+	FIGURE("stored_bytes", "gauge", stored_bytes, "Bytes on disk, approximate."),
 	FIGURE("memory_bytes", "gauge", memory_bytes,
-	       "Bytes of caches and open partitions, about."),
+	       "Bytes of caches and open partitions, approximate."),
 	FIGURE("series", "gauge", series, "Series in all partitions."),
-	FIGURE("partitions", "gauge", partitions, "Time partitions held."),
+	FIGURE("partitions", "gauge", partitions, "Time partitions."),
 	FIGURE("stack_nodes", "gauge", nodes, "Nodes of the stack forests in all partitions."),
+	FIGURE("agents", "gauge", agents, "Starts of agents whose last sequence is stored."),
 #undef FIGURE
 };
 
@@ -93,7 +103,7 @@ static void encode_figure(struct buffer *buffer, const char *name, const char *t
 static void encode_responses(struct metrics *metrics, struct buffer *buffer)
 {
 	encode_head(buffer, "cairn_http_responses_total", "counter",
-		    "HTTP responses by endpoint and class of status.");
+		    "HTTP responses by endpoint and status class.");
 	for (size_t i = 0; i < METRIC_ENDPOINTS_MAX; i++) {
 		struct metric_endpoint *endpoint = &metrics->endpoints[i];
 
@@ -120,8 +130,9 @@ static uint64_t response_count(const struct metric_endpoint *endpoint)
 
 static void encode_durations(struct metrics *metrics, struct buffer *buffer)
 {
-	encode_head(buffer, "cairn_http_response_seconds", "summary",
-		    "Time from a request's arrival to the end of its response, by endpoint.");
+	encode_head(
+		buffer, "cairn_http_response_seconds", "summary",
+		"Seconds from an HTTP request's arrival to the end of its response, by endpoint.");
 	for (size_t i = 0; i < METRIC_ENDPOINTS_MAX; i++) {
 		struct metric_endpoint *endpoint = &metrics->endpoints[i];
 
@@ -134,7 +145,7 @@ static void encode_durations(struct metrics *metrics, struct buffer *buffer)
 			      endpoint->name, (unsigned long long)response_count(endpoint));
 	}
 	encode_head(buffer, "cairn_http_response_bytes_total", "counter",
-		    "Bytes of HTTP responses' bodies, by endpoint.");
+		    "Bytes of HTTP response bodies by endpoint.");
 	for (size_t i = 0; i < METRIC_ENDPOINTS_MAX && metrics->endpoints[i].name; i++)
 		buffer_printf(buffer, "cairn_http_response_bytes_total{endpoint=\"%s\"} %llu\n",
 			      metrics->endpoints[i].name,
@@ -156,8 +167,7 @@ static void encode_process(struct buffer *buffer)
 {
 	encode_figure(buffer, "process_resident_memory_bytes", "gauge",
 		      "Resident memory of the collector.", (double)resident_bytes());
-	encode_figure(buffer, "process_cpu_seconds_total", "counter",
-		      "CPU time that the collector has used.",
+	encode_figure(buffer, "process_cpu_seconds_total", "counter", "CPU time of the collector.",
 		      (double)clock_process_cpu_ns() / NS_PER_SECOND);
 	encode_head(buffer, "cairn_build_info", "gauge", "The collector's version.");
 	buffer_printf(buffer, "cairn_build_info{version=\"%s\"} 1\n", CAIRN_VERSION);

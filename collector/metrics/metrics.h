@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the collector counts about itself, and the Prometheus text of it. A counter is declared
-// once, here, with its name and sentence.
+// The collector's counters and their Prometheus text. A counter is declared once, here, with its
+// name and sentence.
 #pragma once
 
 #include <stdatomic.h>
@@ -10,25 +10,23 @@
 #include "collector/store/store.h"
 
 /** X(constant, name, sentence) */
-#define METRIC_COUNTERS(X)                                                      \
-	X(METRIC_INGEST_BATCHES, "cairn_ingest_batches_total",                  \
-	  "Batches that agents sent and that were stored.")                     \
-	X(METRIC_INGEST_ROWS, "cairn_ingest_rows_total",                        \
-	  "Samples in the batches that were stored.")                           \
-	X(METRIC_INGEST_BYTES, "cairn_ingest_bytes_total",                      \
-	  "Bytes of all export requests, as received after decompression.")     \
-	X(METRIC_INGEST_DUPLICATES, "cairn_ingest_duplicates_total",            \
-	  "Batches that had been stored before and were acknowledged again.")   \
-	X(METRIC_INGEST_UNKNOWN_STACKS, "cairn_ingest_unknown_stacks_total",    \
-	  "Stacks whose definitions were asked for again.")                     \
-	X(METRIC_INGEST_MALFORMED, "cairn_ingest_malformed_total",              \
-	  "Export requests that could not be decoded.")                         \
-	X(METRIC_INGEST_ERRORS, "cairn_ingest_errors_total",                    \
-	  "Batches that the store failed to keep; the agents send them again.") \
-	X(METRIC_QUERIES_REFUSED, "cairn_queries_refused_total",                \
-	  "Queries that were answered 503 because too many were running.")      \
-	X(METRIC_MAINTENANCE_ERRORS, "cairn_maintenance_errors_total",          \
-	  "Rounds of the store's maintenance that failed.")
+#define METRIC_COUNTERS(X)                                                                       \
+	X(METRIC_INGEST_BATCHES, "cairn_ingest_batches_total", "Batches of agents stored.")      \
+	X(METRIC_INGEST_ROWS, "cairn_ingest_rows_total", "Samples in stored batches.")           \
+	X(METRIC_INGEST_BYTES, "cairn_ingest_bytes_total",                                       \
+	  "Bytes of export requests, after decompression.")                                      \
+	X(METRIC_INGEST_DUPLICATES, "cairn_ingest_duplicates_total",                             \
+	  "Batches acknowledged again without storing them: an acknowledgement was lost.")       \
+	X(METRIC_INGEST_UNKNOWN_STACKS, "cairn_ingest_unknown_stacks_total",                     \
+	  "Stacks whose definition the collector requested from an agent.")                      \
+	X(METRIC_INGEST_MALFORMED, "cairn_ingest_malformed_total",                               \
+	  "Export requests refused as malformed. The agent drops the batch and logs the field.") \
+	X(METRIC_INGEST_ERRORS, "cairn_ingest_errors_total",                                     \
+	  "Batches that the store failed to write; agents retry. See the collector's log.")      \
+	X(METRIC_QUERIES_REFUSED, "cairn_queries_refused_total",                                 \
+	  "Queries answered with 503: too many were running. Raise --http-threads.")             \
+	X(METRIC_MAINTENANCE_ERRORS, "cairn_maintenance_errors_total",                           \
+	  "Runs of the store's maintenance that failed. See the collector's log.")
 
 enum metric_counter {
 #define X(constant, name, sentence) constant,
@@ -50,7 +48,7 @@ struct metric_endpoint {
 	_Atomic uint64_t bytes;
 };
 
-/** Any thread. A zeroed struct is ready. */
+/** Safe for any thread. A zeroed struct is ready. */
 struct metrics {
 	_Atomic uint64_t counters[METRIC_COUNT];
 	struct metric_endpoint endpoints[METRIC_ENDPOINTS_MAX];
@@ -61,10 +59,10 @@ static inline void metrics_add(struct metrics *metrics, enum metric_counter coun
 	atomic_fetch_add_explicit(&metrics->counters[counter], count, memory_order_relaxed);
 }
 
-/** Count a response of @endpoint (a string constant). */
+/** Count a response. @endpoint is a string constant. */
 void metrics_add_response(struct metrics *metrics, const char *endpoint, int status,
 			  uint64_t duration_ns, uint64_t bytes);
 
-/** Everything as Prometheus text; @stats: the store's, NULL to leave them out. */
+/** Append all metrics as Prometheus text. @stats: the store's, or NULL. */
 void metrics_encode(struct metrics *metrics, const struct store_stats *stats, uint32_t agents,
 		    struct buffer *buffer);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cutting a flame tree down to what can be drawn. Totals stay as they are.
+// Truncates a flame tree to a number of nodes that can be drawn. Totals stay exact.
 #include "collector/query/query.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ void flame_tree_deinit(struct flame_tree *tree)
 	*tree = (struct flame_tree){ 0 };
 }
 
-/** The order in which nodes are kept: by total; of equal ones the earlier, so parents go first. */
+/** Nodes are kept by falling total, then by rising number: parents first. */
 struct rank {
 	int64_t total;
 	uint32_t node;
@@ -51,7 +51,7 @@ static void place_pivot(struct rank *ranks, size_t count)
 		swap_ranks(ranks, middle);
 }
 
-/** Bring what goes before the pivot (the first) to the front. Returns where the pivot is then. */
+/** Partition around the pivot, ranks[0]. Returns the pivot's new index. */
 static size_t split_ranks(struct rank *ranks, size_t count)
 {
 	size_t before = 0;
@@ -65,10 +65,10 @@ static size_t split_ranks(struct rank *ranks, size_t count)
 	return before;
 }
 
-/** Bring the @wanted first in order to the front, in any order among themselves (quickselect). */
+/** Move the first @wanted ranks to the front, unsorted (quickselect). */
 static void select_first(struct rank *ranks, size_t count, size_t wanted)
 {
-	// Halving a million takes 20 rounds. Values that make the pivots bad every time end in a sort.
+	// A million takes about 20 rounds. Values that make every pivot bad end in a sort.
 	for (int round = 0; round < 100; round++) {
 		if (wanted == 0 || wanted >= count)
 			return;
@@ -88,8 +88,8 @@ static void select_first(struct rank *ranks, size_t count, size_t wanted)
 }
 
 /**
- * Mark the nodes to keep. Parents are kept by their order alone unless values are negative; the
- * second pass makes sure.
+ * Mark the nodes to keep. A parent ranks before its children unless values are negative; the second
+ * pass marks the others.
  */
 static int mark_kept(const struct flame_tree *tree, uint32_t nodes_max, uint8_t *kept)
 {
@@ -99,7 +99,7 @@ static int mark_kept(const struct flame_tree *tree, uint32_t nodes_max, uint8_t 
 		return -ENOMEM;
 	for (uint32_t node = 0; node < tree->node_count; node++)
 		ranks[node] = (struct rank){ tree->nodes[node].total, node };
-	// The root is kept whatever it holds.
+	// The root is kept in any case.
 	select_first(ranks + 1, tree->node_count - 1, nodes_max - 1);
 
 	for (uint32_t i = 0; i < nodes_max; i++)
@@ -109,7 +109,7 @@ static int mark_kept(const struct flame_tree *tree, uint32_t nodes_max, uint8_t 
 	return 0;
 }
 
-/** Move the kept nodes together; @moved: where each node is now. Returns what was cut. */
+/** Move the kept nodes together; @moved: each node's new number. Returns the value that was cut. */
 static int64_t compact_nodes(struct flame_tree *tree, const uint8_t *kept, uint32_t *moved)
 {
 	uint64_t cut = 0;
@@ -131,7 +131,7 @@ static int64_t compact_nodes(struct flame_tree *tree, const uint8_t *kept, uint3
 	return (int64_t)cut;
 }
 
-/** Number the strings that are still used anew, into an empty table. */
+/** Copy the strings that are still used to an empty table. */
 static int compact_strings(const struct flame_tree *tree, struct string_table *strings,
 			   uint32_t *numbers)
 {
@@ -175,7 +175,7 @@ int flame_tree_truncate(struct flame_tree *tree, uint32_t nodes_max, int64_t *re
 	int64_t cut = compact_nodes(tree, kept, moved);
 	rc = compact_strings(tree, &strings, numbers);
 	if (rc)
-		return rc; // the nodes still fit the old strings
+		return rc; // the nodes still refer to the old table
 
 	for (uint32_t node = 0; node < tree->node_count; node++) {
 		tree->nodes[node].name = numbers[tree->nodes[node].name];

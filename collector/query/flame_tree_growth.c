@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has grown: a tree less an earlier one, stack by stack.
+// Subtracts an earlier tree from a tree, stack by stack.
 #include "collector/query/query.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/profile.h"
 
-/** A node's stack, as a hash, and its value. */
+/** A node's self value under the hash of its stack. */
 struct path {
 	struct id128 id;
 	int64_t self;
@@ -21,7 +21,7 @@ static int compare_paths(const void *a, const void *b)
 		      sizeof(struct id128));
 }
 
-// The stacks of @tree's nodes, in their order: parents come before children.
+// One path per node of @tree, in order. Parents come before children.
 static struct path *paths_of(const struct flame_tree *tree)
 {
 	struct path *paths = calloc((size_t)tree->node_count + 1, sizeof(*paths));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forests of partitions to one tree of names. Each live node of a forest is mapped to a node of the
-// tree, parents first; a location with inlined calls becomes several levels, outermost first.
+// Merges the forests of partitions into one tree of names. Each live node of a forest maps to a
+// node of the tree, parents first. A location with inlined calls becomes several levels, outermost
+// first.
 #include "collector/query/query.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 
 enum { DISPLAY_NAME_BYTES = STRING_BYTES_MAX + 64 };
 
-/** One level of a location, as named in the tree. */
+/** A location is one level of the tree, or one for each inlined call. */
 struct level {
 	uint32_t name;
 	uint32_t module;
@@ -34,12 +35,12 @@ struct tree_builder {
 	const char *group_by;
 	struct error *err;
 	struct symbolizer *symbolizer;
-	uint64_t symbolizer_ns;  // what may still be spent there
+	uint64_t symbolizer_ns;  // the symbolizer's time left
 	struct hash_table index; // (parent, name, kind) to a node of the tree
-	uint32_t *group_nodes;   // tree node of each group, UINT32_MAX: not yet
+	uint32_t *group_nodes;   // by group; UINT32_MAX: not added yet
 	uint8_t *ended;          // by tree node: a stack ends here
 
-	// Of the partition being read.
+	// Of the current partition.
 	uint32_t *tree_of; // forest node to tree node
 	uint32_t tree_of_capacity;
 	struct level_range *ranges; // by location
@@ -86,8 +87,8 @@ static int tree_grow(struct tree_builder *builder)
 	if (tree->node_count == QUERY_TREE_NODES_MAX)
 		return error_set(
 			builder->err, -E2BIG,
-			"more than %d distinct call paths; choose a shorter range or fewer "
-			"series with the selector",
+			"the answer has more than %d distinct call paths; choose a shorter "
+			"range or fewer series",
 			QUERY_TREE_NODES_MAX);
 
 	struct flame_node *nodes = realloc(tree->nodes, capacity * sizeof(*nodes));
@@ -123,7 +124,7 @@ static int add_node(struct tree_builder *builder, uint32_t parent, const struct 
 	return 0;
 }
 
-/** The child of @parent with this name and kind, added if new. */
+/** Find or add the child of @parent with @level's name and kind. */
 static int find_child(struct tree_builder *builder, uint32_t parent, const struct level *level,
 		      uint32_t *ret_node)
 {
@@ -150,8 +151,8 @@ static int add_string(struct tree_builder *builder, const char *string, uint32_t
 	if (rc == -E2BIG)
 		return error_set(
 			builder->err, rc,
-			"too many distinct function names; choose a shorter range or fewer "
-			"series with the selector");
+			"the answer has too many distinct function names; choose a shorter "
+			"range or fewer series");
 	return rc ? out_of_memory(builder) : 0;
 }
 
@@ -170,22 +171,21 @@ static int add_level(struct tree_builder *builder, const struct level *level)
 	return 0;
 }
 
-/** A location whose levels are being named. */
 struct naming {
 	struct tree_builder *builder;
 	struct level level;
-	uint32_t count; // added so far
+	uint32_t count; // of levels added
 };
 
-/** Add the levels of a place that the symbolizer knows. */
-static int add_place(void *context, const struct source_lines *place)
+/** Add the levels of a location that the symbolizer found. */
+static int add_lines(void *context, const struct source_lines *lines)
 {
 	struct naming *naming = context;
 	char name[DISPLAY_NAME_BYTES];
 	int rc = 0;
 
-	for (uint32_t line = place->count; !rc && line-- > 0;) {
-		snprintf(name, sizeof(name), "%s", place->lines[line].name);
+	for (uint32_t line = lines->count; !rc && line-- > 0;) {
+		snprintf(name, sizeof(name), "%s", lines->lines[line].name);
 		if (!name[0])
 			continue;
 		frame_name_clean(name);
@@ -197,7 +197,7 @@ static int add_place(void *context, const struct source_lines *place)
 	return rc;
 }
 
-/** Name a location's levels, once per partition. */
+/** Add a location's levels, once per partition. */
 static int name_location(struct tree_builder *builder, const struct profile *locations,
 			 uint32_t number)
 {
@@ -212,7 +212,7 @@ static int name_location(struct tree_builder *builder, const struct profile *loc
 		struct naming naming = { .builder = builder, .level = level };
 
 		rc = symbolizer_find(builder->symbolizer, locations, location,
-				     &builder->symbolizer_ns, add_place, &naming);
+				     &builder->symbolizer_ns, add_lines, &naming);
 		builder->ranges[number].count = naming.count;
 		if (rc != -ENOENT)
 			return rc;
@@ -247,7 +247,7 @@ static int on_partition(void *context, const struct store_forest *forest)
 	return builder->ranges ? 0 : out_of_memory(builder);
 }
 
-/** The tree's node for a stack that was cut: directly under the root or its group. */
+/** Find or add the node of truncated stacks, directly below the root or the group. */
 static int find_end(struct tree_builder *builder, uint32_t parent, uint32_t end, uint32_t *ret_node)
 {
 	struct level level = { .kind = FRAME_KIND_UNKNOWN };
@@ -264,7 +264,7 @@ static void add_value(int64_t *sum, int64_t value)
 	*sum = (int64_t)((uint64_t)*sum + (uint64_t)value); // wraps instead of being undefined
 }
 
-/** Walk the levels of a forest's node below tree node @at; total goes to each of them. */
+/** Find or add the levels of a forest's node below tree node @at, and add @total to each. */
 static int descend(struct tree_builder *builder, const struct store_forest *forest, uint32_t frame,
 		   int64_t total, uint32_t at, uint32_t *ret_node)
 {
@@ -292,7 +292,7 @@ static int descend(struct tree_builder *builder, const struct store_forest *fore
 	return rc;
 }
 
-/** The node under which a group's stacks go: the root itself if not grouped. */
+/** Find or add a group's node; without group_by, the root. */
 static int find_group(struct tree_builder *builder, uint32_t group, uint32_t *ret_node)
 {
 	if (!builder->group_by) {
@@ -396,7 +396,7 @@ static int build_tree(const struct query *query, const struct store_selection *s
 		       : 0;
 }
 
-/** From sums over @seconds to means: what each stack had by itself is rounded, totals are sums of that. */
+/** Divide by @seconds: self values are rounded, totals are sums of rounded values. */
 static void average_tree(struct flame_tree *tree, int64_t seconds)
 {
 	if (seconds == 1)

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/profile_type.h"
 
-enum { TAIL_SECONDS = 2 }; // of the newest data, of which the gauge may not have come yet
+enum { TAIL_SECONDS = 2 }; // of the newest data: the gauge's values may not have arrived yet
 
 static uint64_t whole_seconds(uint64_t ns)
 {
@@ -21,7 +21,7 @@ void query_widen_gauge(struct query *query)
 	query->range.to_ns = whole_seconds(query->range.to_ns) * NS_PER_SECOND;
 }
 
-/** How many of the last seconds before @end have no value at all; at most TAIL_SECONDS. */
+/** Count the seconds before @end without any value, at most TAIL_SECONDS. */
 static int count_empty_tail(const struct query *query, const struct store_selection *selection,
 			    uint64_t end, uint64_t *ret_empty, struct error *err)
 {
@@ -49,7 +49,7 @@ int query_gauge_seconds(const struct query *query, const struct store_selection 
 	*ret_seconds = 1;
 	if (!query->type || !profile_type_is_gauge(query->type) || !selection->series_count)
 		return 0;
-	// Time before there were any data, or that they have not reached yet, is no time without a level.
+	// Seconds before the first data, or after the last, are not seconds of value 0.
 	store_read_stats(query->store, &stats);
 	if (begin < stats.oldest_ns / NS_PER_SECOND)
 		begin = stats.oldest_ns / NS_PER_SECOND;
@@ -71,7 +71,7 @@ int64_t query_gauge_mean(int64_t sum, int64_t seconds)
 {
 	int64_t half = sum < 0 ? -(seconds / 2) : seconds / 2;
 
-	// Values come from agents: what cannot be rounded is cut.
+	// Values come from agents: one too large to be rounded is truncated.
 	if (__builtin_add_overflow(sum, half, &half))
 		return sum / seconds;
 	return half / seconds;
@@ -82,7 +82,7 @@ int query_refuse_gauge(const struct query *query, const char *what, struct error
 	if (!query->type || !profile_type_is_gauge(query->type))
 		return 0;
 	return error_set(err, -EINVAL,
-			 "%s is a gauge, one value a second: it has no %s; ask for its "
-			 "values over time (/api/v1/series)",
+			 "%s is a gauge, one value a second, and has no %s; ask for "
+			 "/api/v1/series",
 			 query->type, what);
 }

@@ -8,7 +8,7 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 
-/** Values of several labels in one string; the sizes keep ("ab", "c") and ("a", "bc") apart. */
+/** Join the values of several labels. Sizes keep ("ab", "c") and ("a", "bc") apart. */
 static int append_key(struct buffer *key, const struct labels *labels, const char *const *names,
 		      uint32_t name_count)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A query's series in groups by the values of their labels.
+// Groups a query's series by the values of their labels.
 #pragma once
 
 #include <stdint.h>
@@ -7,11 +7,10 @@
 #include "base/string_table.h"
 #include "collector/store/store.h"
 
-/** Which group each series of a selection belongs to. */
 struct query_groups {
-	struct string_table keys; // a group's number is its key's: the values of the labels
+	struct string_table keys; // by group: the values of its labels
 	uint32_t *of_series;
-	uint32_t *first_series; // of each group; UINT32_MAX: no series has this key
+	uint32_t *first_series; // by group; UINT32_MAX: none
 	uint32_t count;
 };
 

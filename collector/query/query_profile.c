@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A query's samples as a profile, for the exporters: one sample per stack and process.
+// Merges a query's samples into a profile for the exporters: one sample per stack and process.
 #include "collector/query/query.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ struct profile_builder {
 	const struct store_selection *selection;
 	const struct query_groups *groups;
 	struct error *err;
-	uint64_t symbolizer_ns; // what may still be spent there
+	uint64_t symbolizer_ns; // the symbolizer's time left
 	uint32_t *
 		location_of; // of the partition: its location to the profile's, UINT32_MAX: not yet
 };
@@ -32,7 +32,7 @@ static int fail(struct profile_builder *builder, int rc)
 	if (rc == -E2BIG)
 		return error_set(builder->err, rc,
 				 "the answer has too many distinct stacks for one file; choose a "
-				 "shorter range or fewer series with the selector");
+				 "shorter range or fewer series");
 	return error_set(builder->err, rc, "out of memory for an exported profile");
 }
 
@@ -55,7 +55,7 @@ static int copy_string(struct profile *into, const struct profile *from, uint32_
 	return profile_add_string(into, profile_string(from, number), ret_number);
 }
 
-/** A location that is being copied, with the lines that are known of it. */
+/** A location being copied, and its lines. */
 struct copying {
 	struct profile *into;
 	struct line lines[LOCATION_LINES_MAX];
@@ -79,23 +79,22 @@ static int copy_lines(struct copying *copying, const struct profile *from,
 	return rc;
 }
 
-_Static_assert((int)SOURCE_LINES_MAX <= (int)LOCATION_LINES_MAX,
-	       "all lines of a place fit a location");
+_Static_assert((int)SOURCE_LINES_MAX <= (int)LOCATION_LINES_MAX, "all source lines fit a location");
 
-static int copy_place(void *context, const struct source_lines *place)
+static int copy_found_lines(void *context, const struct source_lines *lines)
 {
 	struct copying *copying = context;
 	int rc = 0;
 
-	for (uint32_t i = 0; !rc && i < place->count; i++) {
+	for (uint32_t i = 0; !rc && i < lines->count; i++) {
 		struct line *line = &copying->lines[i];
 
-		line->number = place->lines[i].number;
-		rc = profile_add_string(copying->into, place->lines[i].name, &line->name);
+		line->number = lines->lines[i].number;
+		rc = profile_add_string(copying->into, lines->lines[i].name, &line->name);
 		if (!rc)
-			rc = profile_add_string(copying->into, place->lines[i].file, &line->file);
+			rc = profile_add_string(copying->into, lines->lines[i].file, &line->file);
 	}
-	copying->count = place->count;
+	copying->count = lines->count;
 	return rc;
 }
 
@@ -115,7 +114,7 @@ static int copy_location(struct profile_builder *builder, const struct profile *
 		rc = copy_lines(&copying, from, old);
 	if (!rc && !old->line_count && builder->query->symbolizer) {
 		rc = symbolizer_find(builder->query->symbolizer, from, old, &builder->symbolizer_ns,
-				     copy_place, &copying);
+				     copy_found_lines, &copying);
 		rc = rc == -ENOENT ? 0 : rc;
 	}
 	return rc ? rc
@@ -123,7 +122,7 @@ static int copy_location(struct profile_builder *builder, const struct profile *
 					 ret_number);
 }
 
-/** The stack that ends in forest node @node, leaf first. */
+/** Add the stack that ends in forest node @node. */
 static int add_stack(struct profile_builder *builder, const struct store_forest *forest,
 		     uint32_t node, uint32_t *ret_stack)
 {
@@ -152,7 +151,7 @@ static int add_stack(struct profile_builder *builder, const struct store_forest 
 	return rc ? fail(builder, rc) : 0;
 }
 
-/** The series of a group: only the labels that it was grouped by. */
+/** Add a group's series, with the labels it is grouped by. */
 static int add_series(struct profile_builder *builder, uint32_t group, uint32_t *ret_series)
 {
 	const struct store_series *first =
@@ -238,7 +237,7 @@ int query_profile(const struct query *asked, struct profile **ret_profile, struc
 		return rc;
 	rc = query_groups_init(&groups, selection, labels, query->group_by ? 2 : 1);
 	if (rc)
-		return error_set(err, rc, "too many processes' names in one answer");
+		return error_set(err, rc, "the answer has too many distinct process names");
 
 	_cleanup_(builder_deinit) struct profile_builder builder = {
 		.profile = profile,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a query is about, and the series that it selects.
+// A query's arguments, and the series that it selects.
 #pragma once
 
 #include <stdint.h>
@@ -15,12 +15,11 @@ struct query {
 	const char *type;
 	struct time_range range;
 	const char *group_by; // label name, or NULL
-	// clock_monotonic_ns() at which a merge is given up with -ETIMEDOUT; 0: never.
-	uint64_t deadline_ns;
+	uint64_t deadline_ns; // clock_monotonic_ns() at which a merge returns -ETIMEDOUT; 0: never
 	struct symbolizer *symbolizer; // for frames that agents could not name; NULL: none
 };
 
-/** store_select() with the query's type, and the check that its selector was not too dear. */
+/** store_select() with the query's arguments, and selector_check_cost(). */
 int query_select(const struct query *query, struct store_selection **ret_selection,
 		 struct error *err);
 void store_selection_freep(struct store_selection **selection);

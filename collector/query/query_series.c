@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values over time: series per group, and the heat map. Both are read from the store's activity
-// counters, no stack is touched.
+// Values over time: series per group, and the heat map. Both read the store's activity, no stacks.
 #include "collector/query/query.h"
 
 #include <errno.h>
@@ -15,7 +14,7 @@
 
 #define OTHER_GROUP "other"
 
-/** Whole steps of @step_ns around @range. */
+/** Widen @range to whole steps of @step_ns. */
 static struct time_range align_range(struct time_range range, uint64_t step_ns)
 {
 	struct time_range aligned = {
@@ -39,7 +38,7 @@ static int align_steps(const struct query *query, uint64_t step_ns, uint32_t ste
 	range = align_range(range, step_ns);
 	if ((range.to_ns - range.from_ns) / step_ns > steps_max)
 		return error_set(err, -EINVAL,
-				 "%llu ms make %llu points in this range, at most %u are given; "
+				 "%llu ms make %llu points in this range (limit %u); "
 				 "choose at least %llu ms, or a shorter range",
 				 (unsigned long long)step_ns / 1000000,
 				 (unsigned long long)((range.to_ns - range.from_ns) / step_ns),
@@ -51,7 +50,7 @@ static int align_steps(const struct query *query, uint64_t step_ns, uint32_t ste
 	return 0;
 }
 
-/** A group on its way to a row of the answer. */
+/** A group and its total. */
 struct ranked_group {
 	uint32_t group;
 	int64_t total;
@@ -66,7 +65,7 @@ static int compare_groups(const void *a, const void *b)
 	return (x->group > y->group) - (x->group < y->group);
 }
 
-/** What is needed to fill the rows: which row each group goes to. */
+/** The rows of the answer, and which series go to each. */
 struct row_plan {
 	struct query_groups groups;
 	uint32_t *row_of_group;
@@ -85,7 +84,7 @@ static void row_plan_deinit(struct row_plan *plan)
 	free(plan->names);
 }
 
-/** Totals decide which groups get a row of their own when there are more than fit. */
+/** Read the groups' totals: the largest get a row of their own. */
 static int rank_groups(const struct query *query, const struct store_selection *selection,
 		       const struct row_plan *plan, struct time_range range,
 		       struct ranked_group *ranked, uint32_t ranked_count, struct error *err)
@@ -105,7 +104,7 @@ static int rank_groups(const struct query *query, const struct store_selection *
 	return 0;
 }
 
-/** Rows for the groups in order; beyond QUERY_GROUPS_MAX they share the last row. */
+/** Assign rows in order; groups beyond QUERY_GROUPS_MAX share the last row. */
 static int assign_rows(struct row_plan *plan, const struct ranked_group *ranked, uint32_t count,
 		       const struct store_selection *selection)
 {
@@ -186,7 +185,7 @@ static int compare_series(const void *a, const void *b)
 	return strcmp(x->group, y->group);
 }
 
-/** Rows of @values to series that own theirs. */
+/** Copy the rows of @values to the series of @set. */
 static int fill_set(struct query_series_set *set, struct row_plan *plan, const int64_t *values)
 {
 	size_t bytes = set->step_count * sizeof(*values);
@@ -209,7 +208,7 @@ static int fill_set(struct query_series_set *set, struct row_plan *plan, const i
 	return 0;
 }
 
-/** Whole seconds: a gauge has one value in each. */
+/** Round up to whole seconds: a gauge has one value in each. */
 static uint64_t gauge_step(uint64_t step_ns)
 {
 	uint64_t seconds = step_ns / NS_PER_SECOND + (step_ns % NS_PER_SECOND != 0);
@@ -217,7 +216,7 @@ static uint64_t gauge_step(uint64_t step_ns)
 	return step_ns ? seconds * NS_PER_SECOND : 0;
 }
 
-/** From sums to means: over each step's seconds, and over all for the total. */
+/** Divide values by the step's seconds, and totals by all seconds. */
 static void average_set(struct query_series_set *set)
 {
 	int64_t seconds = (int64_t)(set->step_ns / NS_PER_SECOND);

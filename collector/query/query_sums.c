@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows to sums per node. A row costs one addition into an array indexed by the forest's node
-// numbers. A grouped query keeps that array for the group whose rows are being read and moves what
-// was touched into a table of (group, node) when another group's rows follow, so that memory grows
-// with what the groups touch and not with groups times nodes.
+// Sums rows per node: one addition per row, into an array by node. A grouped query uses the array
+// for the group being read; when rows of another group follow, it moves the touched nodes to a
+// table of (group, node). So memory grows with the touched nodes, not with groups times nodes.
 #include "collector/query/query_sums.h"
 
 #include <errno.h>
@@ -13,15 +12,15 @@
 #include "base/clock.h"
 #include "base/hash_table.h"
 
-enum { SPARSE_SORT_DIVISOR = 32 }; // below a 32nd of all nodes, sorting beats looking at all
+enum { SPARSE_SORT_DIVISOR = 32 }; // below 1/32 of all nodes, sorting beats a scan of all
 
-/** What one group holds in one node. */
+/** One group's value in one node. */
 struct group_sum {
 	uint64_t key; // group << 32 | node
 	int64_t value;
 };
 
-/** State of a scan; the arrays are of the partition being read. */
+/** State of a scan. The arrays are the current partition's. */
 struct summing {
 	const struct query_groups *groups;
 	const struct sums_reader *reader;
@@ -30,14 +29,14 @@ struct summing {
 	uint64_t row_count;
 
 	const struct store_forest *forest; // NULL before the first partition
-	uint32_t capacity;                 // nodes that the arrays have room for
+	uint32_t capacity;                 // of the arrays, in nodes
 	int64_t *self;
 	int64_t *total;
 	uint8_t *marked; // while reading a group: touched; while sweeping: live
 	uint32_t *live;
 	uint32_t live_count;
 
-	uint32_t group; // whose rows are in self; only used when grouped
+	uint32_t group; // of the rows in self; only used when grouped
 	struct group_sum *sums;
 	uint32_t sum_count, sum_capacity;
 	struct hash_table index;
@@ -77,7 +76,7 @@ static int summing_reserve(struct summing *summing, uint32_t node_count)
 	summing->self = calloc(node_count, sizeof(*summing->self));
 	summing->total = calloc(node_count, sizeof(*summing->total));
 	summing->marked = calloc(node_count, sizeof(*summing->marked));
-	// One more: add_grouped() writes before it knows whether the node is new.
+	// One more: add_grouped() writes a node before it checks whether the node is new.
 	summing->live = malloc((node_count + 1ULL) * sizeof(*summing->live));
 	if (!summing->self || !summing->total || !summing->marked || !summing->live)
 		return error_set(summing->err, -ENOMEM, "out of memory for %u stack nodes",
@@ -129,7 +128,7 @@ static int sums_add(struct summing *summing, uint32_t node, int64_t value)
 	return 0;
 }
 
-/** Move what the current group touched into the table. */
+/** Move the current group's values to the table. */
 static int flush_group(struct summing *summing)
 {
 	for (uint32_t i = 0; i < summing->live_count; i++) {
@@ -145,7 +144,7 @@ static int flush_group(struct summing *summing)
 	return 0;
 }
 
-/** Put @node and all above it on the list of live nodes. */
+/** Add @node and its ancestors to the live nodes. */
 static void mark_path(struct summing *summing, uint32_t node)
 {
 	while (!summing->marked[node]) {
@@ -176,7 +175,7 @@ static void sort_live(struct summing *summing)
 	}
 }
 
-/** self and the marks are there: compute totals, hand over, and leave the arrays zeroed. */
+/** Compute totals from self and the live nodes, pass them on, and zero the arrays. */
 static int sweep(struct summing *summing, uint32_t group)
 {
 	sort_live(summing);
@@ -258,7 +257,7 @@ static int on_partition_end(void *context)
 	return rc;
 }
 
-/** The sweeps rely on parents coming first: a damaged store must not make them run away. */
+/** The sweeps rely on parents coming first: a damaged store must not make them loop. */
 static bool forest_is_sound(const struct store_forest *forest)
 {
 	if (forest->node_count == 0 || forest->parents[0] != 0)
@@ -275,8 +274,7 @@ static int check_deadline(const struct summing *summing)
 	if (!summing->deadline_ns || clock_monotonic_ns() < summing->deadline_ns)
 		return 0;
 	return error_set(summing->err, -ETIMEDOUT,
-			 "this takes too long; choose a shorter range or fewer series with the "
-			 "selector");
+			 "the query takes too long; choose a shorter range or fewer series");
 }
 
 static int on_partition(void *context, const struct store_forest *forest)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a query's rows add up to, partition by partition and group by group: the part that flame
-// trees and exported profiles share.
+// Sums a query's rows by partition, group and node, for flame trees and exported profiles.
 #pragma once
 
 #include <stdint.h>
@@ -12,7 +11,7 @@
 struct forest_sums {
 	const struct store_forest *forest;
 	uint32_t group;
-	const uint32_t *live; // nodes with a value in or below them: ascending, node 0 first
+	const uint32_t *live; // nodes with a value in or below them, ascending from node 0
 	uint32_t live_count;
 	const int64_t *self; // by node
 	const int64_t *total;
@@ -27,8 +26,8 @@ struct sums_reader {
 };
 
 /**
- * Scan @selection and hand each (partition, group) that has values to @reader, groups ascending.
- * *ret_rows: how many rows were read.
+ * Scan @selection and pass each (partition, group) with values to @reader, groups ascending.
+ * *ret_rows: the number of rows read.
  */
 int query_sum(const struct query *query, const struct store_selection *selection,
 	      const struct query_groups *groups, const struct sums_reader *reader,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of functions: one walk over the tree that knows which functions are on the path, so
-// that a recursive function's total is counted at its outermost call only.
+// The table of functions: one walk over the tree that tracks the functions on the path, so that a
+// recursive function's total counts at its outermost call only.
 #include "collector/query/query.h"
 
 #include <errno.h>
@@ -12,14 +12,14 @@
 
 struct top_table {
 	const struct flame_tree *tree;
-	uint32_t *first_child; // by node, with one more at the end: into children
+	uint32_t *first_child; // by node, and one more: index into children
 	uint32_t *children;
 	uint32_t *row_of; // by node
-	uint32_t *next;   // by node on the path: the next of its children to visit
+	uint32_t *next;   // by node on the path: its next child to visit
 	struct top_row *rows;
 	uint32_t row_count;
 	uint32_t *on_path;       // by row: how often it is on the path
-	int64_t *largest;        // by row: total of the node that its module is from
+	int64_t *largest;        // by row: total of the node with its module
 	struct hash_table index; // (name, kind) to row
 };
 
@@ -62,7 +62,7 @@ static int table_init(struct top_table *table)
 	return 0;
 }
 
-/** Children of each node side by side: counted, then placed. */
+/** Place the children of each node side by side (counting sort). */
 static void list_children(struct top_table *table)
 {
 	const struct flame_tree *tree = table->tree;

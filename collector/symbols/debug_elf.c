@@ -28,7 +28,7 @@ struct debug_elf {
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-/* Where GNU tools packed sections before ELF said how: "ZLIB", how large it becomes, what zlib made of it. */
+/* GNU's compressed sections before SHF_COMPRESSED: "ZLIB", the unpacked size, zlib's data. */
 struct gnu_packed {
 	char magic[4];
 	uint8_t size[8]; // big endian
@@ -46,7 +46,7 @@ static uint64_t gnu_unpacked_bytes(Elf_Scn *section)
 	return be64toh(size);
 }
 
-/* What the section becomes in memory; 0: it is not packed. */
+/* The section's unpacked size; 0: it is not compressed. */
 static uint64_t unpacked_bytes(Elf_Scn *section, const GElf_Shdr *header, const char *name)
 {
 	GElf_Chdr packed;
@@ -101,7 +101,7 @@ static bool is_function(const GElf_Sym *symbol)
 	       symbol->st_value;
 }
 
-/* Of two names for one address the global one goes first; sorting keeps their order. */
+/* At one address, global symbols come first. */
 static int compare_functions(const void *left, const void *right)
 {
 	const struct function *a = left, *b = right;
@@ -183,7 +183,7 @@ void debug_elf_closep(struct debug_elf **elf)
 	debug_elf_close(*elf);
 }
 
-/* ---- asking -------------------------------------------------------------------------------- */
+/* ---- lookups ------------------------------------------------------------------------------- */
 
 static int id_text(const void *bytes, ssize_t size, char ret_id[DEBUG_ELF_ID_BYTES])
 {
@@ -224,8 +224,8 @@ bool debug_elf_has_symbols(const struct debug_elf *elf)
 	return elf->function_count || elf->has_dwarf;
 }
 
-/* The code segments as they were, or in a debug file of objcopy's, which empties them, as linkers
- * lay them out: at the same distance from the first one as in memory. */
+/* objcopy --only-keep-debug empties the code segments. Their offsets in the executable are computed:
+ * linkers keep the distance to the first segment as in memory. */
 int debug_elf_address(const struct debug_elf *elf, uint64_t offset, uint64_t *ret_address)
 {
 	uint64_t base = 0;

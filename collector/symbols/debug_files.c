@@ -43,7 +43,7 @@ int debug_files_check(int fd, const char *build_id, struct error *err)
 	if (rc == -ENOMEM)
 		return error_set(err, rc, "%s", cause.text);
 	if (rc)
-		return error_set(err, -EINVAL, "the file cannot be used: %s", cause.text);
+		return error_set(err, -EINVAL, "the file cannot be read: %s", cause.text);
 	if (debug_elf_build_id(elf, id))
 		return error_set(err, -EINVAL, "the file has no build id");
 	if (strcmp(id, build_id) != 0)

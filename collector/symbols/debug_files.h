@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Debug files that were uploaded, by build id, in a folder of the store's directory, within a bound;
-// those that were not used for longest go first. Safe for several threads.
+// Uploaded debug files by build id, in a folder of the store's directory. Bounded: the least
+// recently used are evicted. Safe for several threads.
 #pragma once
 
 #include <stdatomic.h>
@@ -14,24 +14,25 @@
 
 struct debug_files {
 	struct debug_cache cache;
-	atomic_uint version; // of what is there: changes with each upload
+	atomic_uint version; // changes with each upload
 };
 
-/** Open @data/debug-files, made if it is not there. Returns 0 or -errno. */
+/** Open @data/debug-files, created if missing. Returns 0 or -errno. */
 int debug_files_open(struct debug_files *files, const char *data, uint64_t bytes_max,
 		     struct error *err);
 void debug_files_close(struct debug_files *files);
 
-/** The file of @build_id for reading (the caller's), or -ENOENT. */
+/** Open the file of @build_id for reading. Returns the caller's descriptor, or -ENOENT. */
 int debug_files_find(const struct debug_files *files, const char *build_id);
 
 /**
- * Keep what was received in @file (debug_cache_begin()), if it is an ELF file with symbols and
- * this build id. It is on disk when this returns. On failure it is dropped.
- * Returns 0; -EINVAL (it is not; @err says what it is); -EFBIG; -errno.
+ * Keep the received @file (debug_cache_begin()) if it is an ELF file with symbols and this build id. It
+ * is on disk on return. On failure it is deleted. Returns 0; -EINVAL (@err says why); -EFBIG; -errno.
  */
 int debug_files_keep(struct debug_files *files, struct debug_cache_file *file, const char *build_id,
 		     struct error *err);
 
-/** Whether an open file is an ELF file with symbols of @build_id: 0, or -EINVAL and why. */
+/**
+ * Check that an open file is an ELF file with symbols and this build id. 0, or -EINVAL with @err.
+ */
 int debug_files_check(int fd, const char *build_id, struct error *err);

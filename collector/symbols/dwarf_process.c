@@ -19,11 +19,11 @@
 #include "base/source_line_message.h"
 
 struct dwarf_process {
-	pid_t pid; // 0: it has ended
+	pid_t pid; // 0: it was ended
 	int socket;
-	bool waits; // for the answer to what was asked last:
+	bool is_asked; // an answer is outstanding, of this request:
 	uint64_t address, asked_ns;
-	uint8_t bytes[SOURCE_LINE_MESSAGE_BYTES_MAX]; // of it
+	uint8_t bytes[SOURCE_LINE_MESSAGE_BYTES_MAX]; // of the answer
 	size_t size;
 	struct source_line_message answer;
 };
@@ -32,13 +32,13 @@ struct dwarf_process {
 
 static int answer(struct dwarf_lines *lines, uint64_t address, int socket, struct buffer *message)
 {
-	struct dwarf_position place;
+	struct dwarf_position position;
 
 	buffer_clear(message);
-	if (dwarf_lines_find(lines, address, &place))
-		place.count = 0;
-	source_line_message_begin(message, 0, 0, place.count);
-	source_line_message_add_dwarf(message, &place);
+	if (dwarf_lines_find(lines, address, &position))
+		position.count = 0;
+	source_line_message_begin(message, 0, 0, position.count);
+	source_line_message_add_dwarf(message, &position);
 	if (message->rc)
 		return message->rc;
 	for (size_t at = 0; at < message->size;) {
@@ -64,17 +64,17 @@ static void serve(int fd, int alt_fd, int socket)
 	_exit(rc != 0);
 }
 
-/* When memory is short it is the one to go. */
-static void offer_to_be_killed(void)
+/* The OOM killer should end this process, not the collector. */
+static void raise_oom_score(void)
 {
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0 || write(fd, "1000", 4) != 4)
-		return; // as likely as its parent, then
+		return; // the score stays its parent's
 	close(fd);
 }
 
-/* Memory that counts against the limit on it, and that the process has from its parent. */
+/* Memory inherited from the parent, which counts against the limit. */
 static uint64_t data_bytes(void)
 {
 	_cleanup_fclose_ FILE *file = fopen("/proc/self/statm", "re");
@@ -91,12 +91,12 @@ static void run(int fd, int alt_fd, int socket, uint64_t memory_bytes)
 	const struct confinement limits = { .memory_bytes = memory_bytes };
 	int *const files[] = { &fd, &alt_fd, &socket };
 
-	offer_to_be_killed();
+	raise_oom_score();
 	confine_process(&limits, files, ARRAY_SIZE(files));
 	serve(fd, alt_fd, socket);
 }
 
-/* ---- who asks ------------------------------------------------------------------------------ */
+/* ---- the collector's side ------------------------------------------------------------------ */
 
 int dwarf_process_open(int fd, int alt_fd, struct dwarf_process **ret_process)
 {
@@ -144,14 +144,14 @@ static int ask(struct dwarf_process *process, uint64_t address)
 {
 	if (send(process->socket, &address, sizeof(address), MSG_NOSIGNAL) != sizeof(address))
 		return -EIO;
-	process->waits = true;
+	process->is_asked = true;
 	process->address = address;
 	process->asked_ns = clock_monotonic_ns();
 	process->size = 0;
 	return 0;
 }
 
-/* Some of the answer. Returns 0; -EAGAIN: nothing came until then; -EIO. */
+/* Receive part of the answer. Returns 0; -EAGAIN (nothing until @until_ns); -EIO. */
 static int receive(struct dwarf_process *process, uint64_t until_ns)
 {
 	struct pollfd wait = { .fd = process->socket, .events = POLLIN };
@@ -170,7 +170,7 @@ static int receive(struct dwarf_process *process, uint64_t until_ns)
 	return 0;
 }
 
-/* Returns 0 when the answer is there; -EAGAIN: not until then; -EIO: it will not come. */
+/* Returns 0; -EAGAIN (no answer until @until_ns); -EIO (there will be none). */
 static int wait_for_answer(struct dwarf_process *process, uint64_t until_ns)
 {
 	uint64_t limit_ns = process->asked_ns + DWARF_PROCESS_SECONDS * NS_PER_SECOND;
@@ -182,17 +182,17 @@ static int wait_for_answer(struct dwarf_process *process, uint64_t until_ns)
 	       !rc)
 		rc = receive(process, until_ns < limit_ns ? until_ns : limit_ns);
 	if (size > 0) {
-		process->waits = false;
+		process->is_asked = false;
 		return (size_t)size == process->size ? 0 : -EIO;
 	}
 	return size < 0 || clock_monotonic_ns() >= limit_ns ? -EIO : rc;
 }
 
-/* An answer that came too late for who asked may be to the same question. */
+/* The outstanding answer, too late for an earlier query, may be of the same address. */
 static int find(struct dwarf_process *process, uint64_t address, uint64_t until_ns)
 {
-	bool was_asked = process->waits && process->address == address;
-	int rc = process->waits ? wait_for_answer(process, until_ns) : 0;
+	bool was_asked = process->is_asked && process->address == address;
+	int rc = process->is_asked ? wait_for_answer(process, until_ns) : 0;
 
 	if (!rc && !was_asked)
 		rc = ask(process, address);
@@ -202,7 +202,7 @@ static int find(struct dwarf_process *process, uint64_t address, uint64_t until_
 }
 
 int dwarf_process_find(struct dwarf_process *process, uint64_t address, uint64_t budget_ns,
-		       const struct source_lines **ret_place)
+		       const struct source_lines **ret_lines)
 {
 	if (!process->pid)
 		return -ENOENT;
@@ -213,6 +213,6 @@ int dwarf_process_find(struct dwarf_process *process, uint64_t address, uint64_t
 		return rc;
 	if (rc || !process->answer.place.count)
 		return -ENOENT;
-	*ret_place = &process->answer.place;
+	*ret_lines = &process->answer.place;
 	return 0;
 }

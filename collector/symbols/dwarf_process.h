@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// DWARF of one file, read by a process of its own, which stays while the file is open: the file is
-// hostile, and the library that reads it maps it and trusts it. Whatever it makes of that process (a
-// crash, a loop, gigabytes of memory), who asks waits no longer than it wants to.
+// Reads one file's DWARF in a child process, which lives while the file is open. The file is
+// hostile, and libdw maps it and trusts it: a crash, a loop or gigabytes of memory end the child,
+// and the caller waits no longer than its budget.
 #pragma once
 
 #include <stdint.h>
@@ -11,22 +11,22 @@
 
 struct dwarf_process;
 
-enum { DWARF_PROCESS_SECONDS = 5 }; // for one answer; then the process is ended
-/** Its own, beside mapped files: what is packed, and what libdw makes of it. */
+enum { DWARF_PROCESS_SECONDS = 5 }; // for one answer; then the child is killed
+/** Anonymous memory of the child: unpacked sections, and libdw's own. */
 #define DWARF_PROCESS_MEMORY_BYTES (DEBUG_ELF_UNPACKED_BYTES_MAX + (512ULL << 20))
 
 /**
- * @alt_fd is the file that @fd shares parts of its DWARF with, -1: not at hand. Both are only borrowed
- * for the call. Returns 0; -ENOMEM; -errno where no process can be made.
+ * @alt_fd: the file of @fd's .gnu_debugaltlink, or -1. Both are borrowed for the call. Returns 0; -ENOMEM;
+ * -errno of fork().
  */
 int dwarf_process_open(int fd, int alt_fd, struct dwarf_process **ret_process);
 /** NULL is allowed. */
 void dwarf_process_close(struct dwarf_process *process);
 
 /**
- * What lies at a virtual address in the file; its start_offset means nothing. @ret_place is valid until the
- * next call. Waits @budget_ns at most.
- * Returns 0; -EAGAIN: it was not done within, ask again; -ENOENT: nothing is known, or the process has ended.
+ * Find the source lines at a virtual address of the file. Waits @budget_ns at most. *ret_lines is valid
+ * until the next call; its start_offset is not set. Returns 0; -EAGAIN (not done in time, call again);
+ * -ENOENT (nothing is known, or the child has ended).
  */
 int dwarf_process_find(struct dwarf_process *process, uint64_t address, uint64_t budget_ns,
-		       const struct source_lines **ret_place);
+		       const struct source_lines **ret_lines);

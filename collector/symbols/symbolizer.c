@@ -15,14 +15,13 @@
 #include "collector/symbols/debug_elf.h"
 #include "collector/symbols/dwarf_process.h"
 
-/* A debug file that is open. */
 struct open_file {
-	char id[DEBUG_ELF_ID_BYTES]; // "": the place is free
+	char id[DEBUG_ELF_ID_BYTES]; // "": free
 	int fd;
 	struct debug_elf *elf;
-	struct dwarf_process *dwarf; // NULL: only symbols
-	uint64_t used;               // larger: later
-	uint32_t version;            // of the files when it was opened
+	struct dwarf_process *dwarf; // NULL: symbols only
+	uint64_t used;               // the larger, the later
+	uint32_t version;            // current_version() when it was opened
 };
 
 struct symbolizer {
@@ -31,8 +30,8 @@ struct symbolizer {
 	pthread_mutex_t lock;
 	struct open_file open[SYMBOLIZER_FILES_OPEN];
 	uint64_t use;
-	struct source_line_cache places;
-	char name[DEMANGLED_BYTES_MAX]; // of the answer being made
+	struct source_line_cache cache;
+	char name[DEMANGLED_BYTES_MAX]; // of the current answer
 };
 
 struct symbolizer *symbolizer_new(struct debug_files *files, struct debuginfod *debuginfod)
@@ -63,14 +62,14 @@ void symbolizer_free(struct symbolizer *symbolizer)
 		return;
 	for (uint32_t i = 0; i < SYMBOLIZER_FILES_OPEN; i++)
 		close_file(&symbolizer->open[i]);
-	source_line_cache_deinit(&symbolizer->places);
+	source_line_cache_deinit(&symbolizer->cache);
 	pthread_mutex_destroy(&symbolizer->lock);
 	free(symbolizer);
 }
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-/* Uploaded ones first: somebody meant them. */
+/* An uploaded file wins: somebody chose it. */
 static int find_fd(struct symbolizer *symbolizer, const char *build_id)
 {
 	int fd = debug_files_find(symbolizer->files, build_id);
@@ -80,7 +79,7 @@ static int find_fd(struct symbolizer *symbolizer, const char *build_id)
 	return fd;
 }
 
-/* What answers depend on: it changes when a file may have come. */
+/* Changes when a debug file may have arrived: answers without a name are then looked up again. */
 static uint32_t current_version(const struct symbolizer *symbolizer)
 {
 	uint32_t version = atomic_load(&symbolizer->files->version);
@@ -133,7 +132,7 @@ static struct open_file *use_file(struct symbolizer *symbolizer, const char *bui
 	for (uint32_t i = 0; i < SYMBOLIZER_FILES_OPEN && !file; i++)
 		if (strcmp(symbolizer->open[i].id, build_id) == 0)
 			file = &symbolizer->open[i];
-	if (file && file->version != current_version(symbolizer)) { // there may be a better one
+	if (file && file->version != current_version(symbolizer)) { // there may be a better file
 		close_file(file);
 		file = NULL;
 	}
@@ -144,11 +143,11 @@ static struct open_file *use_file(struct symbolizer *symbolizer, const char *bui
 	return file;
 }
 
-/* ---- places -------------------------------------------------------------------------------- */
+/* ---- source lines -------------------------------------------------------------------------------- */
 
-/* Returns 0; -ENOENT; -EAGAIN: not within the budget. */
+/* Returns 0; -ENOENT; -EAGAIN (not done within the budget). */
 static int read_dwarf(const struct open_file *file, uint64_t address, uint64_t budget_ns,
-		      struct source_lines *place)
+		      struct source_lines *lines)
 {
 	const struct source_lines *found;
 	int rc =
@@ -156,29 +155,29 @@ static int read_dwarf(const struct open_file *file, uint64_t address, uint64_t b
 
 	if (rc)
 		return rc;
-	place->count = found->count;
-	memcpy(place->lines, found->lines, found->count * sizeof(*found->lines));
+	lines->count = found->count;
+	memcpy(lines->lines, found->lines, found->count * sizeof(*found->lines));
 	return 0;
 }
 
-/* The function's own name is the symbol's, where DWARF has another or none. Returns as read_dwarf(). */
-static int read_place(struct symbolizer *symbolizer, const struct open_file *file, uint64_t offset,
-		      uint64_t budget_ns, struct source_lines *place)
+/* The symbol's name replaces DWARF's for the outermost function. Returns as read_dwarf(). */
+static int read_lines(struct symbolizer *symbolizer, const struct open_file *file, uint64_t offset,
+		      uint64_t budget_ns, struct source_lines *lines)
 {
 	uint64_t address;
 
 	if (debug_elf_address(file->elf, offset, &address))
 		return -ENOENT;
 	const char *name = debug_elf_function(file->elf, address);
-	*place = (struct source_lines){ .start_offset = offset };
-	int rc = read_dwarf(file, address, budget_ns, place);
+	*lines = (struct source_lines){ .start_offset = offset };
+	int rc = read_dwarf(file, address, budget_ns, lines);
 	if (rc && (rc == -EAGAIN || !name))
 		return rc;
 	if (rc) {
-		place->count = 1;
-		place->lines[0] = (struct source_line){ .file = "" };
+		lines->count = 1;
+		lines->lines[0] = (struct source_line){ .file = "" };
 	}
-	struct source_line *outermost = &place->lines[place->count - 1];
+	struct source_line *outermost = &lines->lines[lines->count - 1];
 	if (name) {
 		demangle(name, symbolizer->name);
 		outermost->name = symbolizer->name;
@@ -190,16 +189,16 @@ static void read_location(struct symbolizer *symbolizer, const char *build_id,
 			  const struct location *location, uint32_t version, uint64_t until_ns)
 {
 	struct open_file *file = use_file(symbolizer, build_id);
-	struct source_lines place;
+	struct source_lines lines;
 	uint64_t now_ns = clock_monotonic_ns();
-	int rc = file ? read_place(symbolizer, file, location->offset, ns_between(now_ns, until_ns),
-				   &place)
+	int rc = file ? read_lines(symbolizer, file, location->offset, ns_between(now_ns, until_ns),
+				   &lines)
 		      : -ENOENT;
 
-	// What was not done in time is asked for again.
-	if (rc == -EAGAIN || source_line_cache_ask(&symbolizer->places, location->id, version))
+	// Not done in time: a later query asks again.
+	if (rc == -EAGAIN || source_line_cache_ask(&symbolizer->cache, location->id, version))
 		return;
-	source_line_cache_answer(&symbolizer->places, location->id, rc ? NULL : &place);
+	source_line_cache_answer(&symbolizer->cache, location->id, rc ? NULL : &lines);
 }
 
 static bool is_to_be_read(const struct cached_lines *known, uint32_t version)
@@ -208,30 +207,29 @@ static bool is_to_be_read(const struct cached_lines *known, uint32_t version)
 }
 
 int symbolizer_find(struct symbolizer *symbolizer, const struct profile *locations,
-		    const struct location *location, uint64_t *budget_ns, symbolizer_place_fn fn,
+		    const struct location *location, uint64_t *budget_ns, symbolizer_lines_fn fn,
 		    void *context)
 {
 	const char *build_id = profile_string(locations, location->build_id);
 	uint32_t version = current_version(symbolizer);
-	struct source_lines place;
+	struct source_lines lines;
 	int rc = -ENOENT;
 
 	if (location->kind != FRAME_KIND_NATIVE || !build_id[0])
 		return rc;
 	pthread_mutex_lock(&symbolizer->lock);
-	const struct cached_lines *known =
-		source_line_cache_find(&symbolizer->places, location->id);
+	const struct cached_lines *known = source_line_cache_find(&symbolizer->cache, location->id);
 	if (is_to_be_read(known, version) && *budget_ns) {
 		uint64_t begin_ns = clock_monotonic_ns();
 
 		read_location(symbolizer, build_id, location, version, begin_ns + *budget_ns);
 		uint64_t spent_ns = clock_monotonic_ns() - begin_ns;
 		*budget_ns -= spent_ns < *budget_ns ? spent_ns : *budget_ns;
-		known = source_line_cache_find(&symbolizer->places, location->id);
+		known = source_line_cache_find(&symbolizer->cache, location->id);
 	}
 	if (known && known->count) {
-		source_line_cache_read(&symbolizer->places, known, &place);
-		rc = fn(context, &place);
+		source_line_cache_read(&symbolizer->cache, known, &lines);
+		rc = fn(context, &lines);
 	}
 	pthread_mutex_unlock(&symbolizer->lock);
 	return rc;

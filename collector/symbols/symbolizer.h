@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names, at query time, for frames that agents could not name: from debug files that were uploaded
-// or that a debuginfod server has. Answers are remembered; files that were used last stay open.
-// Safe for several threads, which take turns.
+// Names frames at query time that agents could not name, from uploaded debug files and from
+// debuginfod servers. Answers are cached; the most recently used files stay open. Safe for several
+// threads, which take turns.
 #pragma once
 
 #include <stdint.h>
@@ -14,7 +14,7 @@
 struct symbolizer;
 
 enum { SYMBOLIZER_FILES_OPEN = 4 }; // their symbols and DWARF stay in memory
-/** One query may spend so long on it; what is left is named in a later one. */
+/** One query's time for symbols; the remaining frames are named in a later query. */
 #define SYMBOLIZER_NS_MAX (2 * 1000000000ULL)
 
 /** NULL when out of memory. @debuginfod may be NULL. Both are the caller's and outlive it. */
@@ -22,13 +22,12 @@ struct symbolizer *symbolizer_new(struct debug_files *files, struct debuginfod *
 void symbolizer_free(struct symbolizer *symbolizer);
 
 /** The strings are valid during the call only. */
-typedef int (*symbolizer_place_fn)(void *context, const struct source_lines *place);
+typedef int (*symbolizer_lines_fn)(void *context, const struct source_lines *lines);
 
 /**
- * Tell @fn what the location stands for, a native one without names of its own in @locations.
- * *budget_ns is what the query may still spend; it is charged.
- * Returns what @fn returned; -ENOENT: not known, or not now.
+ * Call @fn with the source lines of @location, which has no names in @locations. *budget_ns: the query's
+ * time left; the time spent is subtracted. Returns what @fn returned; -ENOENT (not known, or not yet).
  */
 int symbolizer_find(struct symbolizer *symbolizer, const struct profile *locations,
-		    const struct location *location, uint64_t *budget_ns, symbolizer_place_fn fn,
+		    const struct location *location, uint64_t *budget_ns, symbolizer_lines_fn fn,
 		    void *context);

@@ -66,7 +66,7 @@ static const struct {
 	{ "--log-level=loud", "log-level" },
 	{ "--data=", "data" },
 	{ "--port=80", "port" },
-	{ "now", "unexpected word \"now\"" },
+	{ "now", "unexpected argument \"now\"" },
 };
 
 TEST(wrong_settings_are_named)

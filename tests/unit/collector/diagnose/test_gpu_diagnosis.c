@@ -219,7 +219,7 @@ TEST(gauges_of_the_services_gpus_become_shares)
 	    "", 20);
 	add(&fixture, 5, DEVICE ",reason=hardware", "gpu:throttled:nanoseconds:wall:nanoseconds",
 	    "", 18);
-	add(&fixture, 5, DEVICE ",reason=power cap", "gpu:throttled:nanoseconds:wall:nanoseconds",
+	add(&fixture, 5, DEVICE ",reason=power_cap", "gpu:throttled:nanoseconds:wall:nanoseconds",
 	    "", 60);
 	diagnosis = diagnose(&fixture, "train", 0, 60);
 	EXPECT_STR("gpu_throttled", diagnosis_class_name(&diagnosis), "class");

@@ -163,7 +163,8 @@ TEST(closing_finishes_the_query_that_runs)
 	f.store->scan_sleep_ms = 300;
 	int fd = connect_to(f.port);
 	send_text(fd, request, sizeof(request) - 1);
-	usleep(100000);
+	while (!f.store->scans)
+		usleep(1000);
 	close_fixture(&f);
 	char *answer = receive_all(fd, &size);
 	assert_non_null(answer);
@@ -236,7 +237,7 @@ TEST(a_busy_port_is_told_with_the_remedy)
 	assert_int_equal(0, http_listen("127.0.0.1:0", "http", &first, &port, &err));
 	snprintf(address, sizeof(address), "127.0.0.1:%d", port);
 	assert_int_equal(-EADDRINUSE, http_listen(address, "http", &second, &port, &err));
-	assert_non_null(strstr(err.text, "in use by another program"));
+	assert_non_null(strstr(err.text, "in use by another process"));
 	assert_non_null(strstr(err.text, "--http"));
 	close(first);
 }

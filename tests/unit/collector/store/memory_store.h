@@ -4,6 +4,7 @@
 #pragma once
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +42,7 @@ struct store {
 	struct id128 unknown_stack; // not zero: store_append() does not know it
 	uint32_t appended;
 	uint32_t scan_sleep_ms;
+	atomic_uint scans; // begun
 	bool closed;
 };
 
@@ -276,6 +278,7 @@ int store_scan(struct store *store, const struct store_selection *selection,
 
 	if (rc)
 		return error_set(err, rc, "scan: as the test wants it");
+	store->scans++;
 	if (store->scan_sleep_ms)
 		usleep(store->scan_sleep_ms * 1000);
 	for (uint32_t i = 0; i < store->sample_count; i++) {
