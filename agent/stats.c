@@ -68,8 +68,8 @@ static uint64_t counted(const struct stats *before, const struct stats *now,
 	return now->profiler.bpf_counters[counter] - before->profiler.bpf_counters[counter];
 }
 
-// What the governor last saw, and what it has turned down.
-static void format_cost(const struct profiler_stats *stats, char text[COST_TEXT_BYTES])
+// The overhead that the governor last saw, and what it sheds.
+static void format_overhead(const struct profiler_stats *stats, char text[COST_TEXT_BYTES])
 {
 	const struct budget_stats *budget = &stats->budget;
 
@@ -77,13 +77,14 @@ static void format_cost(const struct profiler_stats *stats, char text[COST_TEXT_
 	if (!stats->budget_known)
 		return;
 	snprintf(text, COST_TEXT_BYTES,
-		 "cost %.2f %% of a core with the kernel programs%s, the budget is %.2f %%, "
-		 "governor's level %u (%u Hz, %u processes without stacks of waits%s%s), %llu "
-		 "changes; ",
-		 100 * budget->cost, budget->estimated ? " (estimated)" : "", 100 * budget->budget,
-		 budget->level, budget->frequency_hz, budget->processes_off,
-		 budget->waits_off ? ", no wall clock" : "",
-		 budget->faults_off ? ", no memory growth" : "",
+		 "overhead %.2f %% of a core%s, budget %.2f %%, %u shedding steps active "
+		 "(CPU sampling at %uHz, off-CPU stacks of %u processes off%s%s), %llu "
+		 "shedding changes; ",
+		 100 * budget->overhead, budget->estimated ? " (estimated)" : "",
+		 100 * budget->budget, budget->level, budget->frequency_hz,
+		 budget->steps[KNOB_PROCESS_OFF_CPU],
+		 budget->steps[KNOB_OFF_CPU] ? ", off-CPU, run queue and wall clock off" : "",
+		 budget->steps[KNOB_PAGE_FAULTS] ? ", page faults off" : "",
 		 (unsigned long long)budget->changes);
 }
 
@@ -98,7 +99,7 @@ void stats_format(const struct stats *before, const struct stats *now, char text
 	if (runs)
 		snprintf(bpf, sizeof(bpf), "%llu ns of BPF each",
 			 (unsigned long long)(run_ns / runs));
-	format_cost(&now->profiler, cost);
+	format_overhead(&now->profiler, cost);
 	snprintf(text, STATS_TEXT_BYTES,
 		 "last %.0f s: %llu samples, %s, agent %.2f %% of a core, RSS %.1f MiB; %s"
 		 "%llu batches sent (%.1f KiB), %llu waiting (%.1f KiB); "
@@ -163,7 +164,7 @@ bool stats_format_losses(const struct stats *before, const struct stats *now,
 	append(text, now->profiler.stacks_lost - before->profiler.stacks_lost,
 	       "Stacks whose frames did not arrive");
 	append(text, now->profiler.budget.changes_lost - before->profiler.budget.changes_lost,
-	       "Changes by the governor that are in no window");
+	       "Load-shedding changes not exported: too many in one interval");
 	append(text, now->sender.samples_dropped - before->sender.samples_dropped,
 	       "Samples dropped because the spool was full");
 	append(text, now->sender.samples_refused - before->sender.samples_refused,

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "agent/overhead/budget.h"
 #include "agent/gpu/gpu_calls.h"
 #include "agent/gpu/gpu_driver.h"
 #include "agent/gpu/gpu_probes.h"
@@ -15,6 +14,7 @@
 #include "agent/probes/probe_cost.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/contract/knobs.h"
 #include "base/contract/label_values.h"
 #include "base/contract/profile_types.h"
 
@@ -220,27 +220,20 @@ void gpu_source_tick(void *state, uint64_t now_ns)
 				"none are told");
 }
 
-#define MEMORY_NOT_TOLD "GPU memory in use not told"
-
-static const char *change_of_memory(const struct gpu_source *source)
+/* Whether GPU memory in use is recorded; beside the data that are missing, as load shedding is. */
+static int add_memory_setting(const struct gpu_source *source, struct export_interval *interval,
+			      const char *type, uint64_t slot, uint64_t last_slot, uint64_t value)
 {
-	return source->memory_unknown
-		       ? MEMORY_NOT_TOLD
-		       : "GPU memory in use told again, of what is allocated from now on";
-}
-
-/* Beside the data that are missing, as the governor's changes are. */
-static int add_with_change(const struct gpu_source *source, struct export_interval *interval,
-			   const char *change, const char *type, uint64_t slot, uint64_t last_slot,
-			   uint64_t value)
-{
+	struct knob_setting setting = { .knob = KNOB_GPU_MEMORY };
 	struct labels labels = { 0 };
 	int rc = labels_copy(&source->labels, &labels);
 
+	snprintf(setting.step, sizeof(setting.step), "%s",
+		 source->memory_unknown ? STEP_OFF : STEP_ON);
 	if (!rc)
 		rc = labels_set(&labels, LABEL_PROGRAM, "");
 	if (!rc)
-		rc = labels_set(&labels, LABEL_CHANGE, change);
+		rc = knob_set_labels(&setting, &labels);
 	if (!rc)
 		rc = export_interval_add_value(interval, &labels, type, slot, last_slot,
 					       (int64_t)value);
@@ -253,11 +246,10 @@ static int add_change(struct gpu_source *source, struct export_interval *interva
 	uint64_t slot = clock_realtime_ns() / interval->profile->slot_ns;
 
 	source->is_change_told = true;
-	return add_with_change(source, interval, change_of_memory(source),
-			       PROFILE_TYPE_SHEDDING_CHANGES, slot, slot, 1);
+	return add_memory_setting(source, interval, PROFILE_TYPE_SHEDDING_CHANGES, slot, slot, 1);
 }
 
-static int add_in_force(const struct gpu_source *source, struct export_interval *interval)
+static int add_shedding(const struct gpu_source *source, struct export_interval *interval)
 {
 	const struct profile *profile = interval->profile;
 	uint64_t slot = profile->from_ns / profile->slot_ns;
@@ -265,8 +257,8 @@ static int add_in_force(const struct gpu_source *source, struct export_interval 
 
 	if (!source->memory_unknown || end_slot <= slot)
 		return 0;
-	return add_with_change(source, interval, MEMORY_NOT_TOLD, PROFILE_TYPE_SHEDDING, slot,
-			       end_slot - 1, (end_slot - slot) * profile->slot_ns);
+	return add_memory_setting(source, interval, PROFILE_TYPE_SHEDDING, slot, end_slot - 1,
+				  (end_slot - slot) * profile->slot_ns);
 }
 
 /* It is known every few seconds, and of the time before: so it is spread over the whole window. */
@@ -303,7 +295,7 @@ int gpu_source_after_drain(void *state, struct export_interval *interval)
 		rc = add_probe_cost(source, interval);
 	if (!rc && source->probes && !source->is_change_told)
 		rc = add_change(source, interval);
-	return rc ? rc : add_in_force(source, interval);
+	return rc ? rc : add_shedding(source, interval);
 }
 
 // ---- the source -----------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 #include "agent/overhead/budget.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +17,11 @@
 #include "base/clock.h"
 #include "base/contract/profile_types.h"
 
-/* Where nothing could be done. */
-#define COST_ABOVE "cost above the budget"
 /* Between ticks of bpf_cost, unless the governor's interval is short: some 50 samples of a CPU. */
-#define COST_TICK_NS (500 * NS_PER_MS)
+#define BPF_COST_TICK_NS (500 * NS_PER_MS)
 
 enum {
-	MARKS_MAX = 64,        // changes in a window; the governor makes a few in an hour
+	MARKS_MAX = 64,        // changes in an interval; the governor makes a few in an hour
 	LINE_BYTES = 900,      // less than EVENT_TEXT_BYTES
 	WARM_UP_INTERVALS = 3, // in which the agent's own work is that of starting
 	SHORT_INTERVAL_ONE_IN = 2,
@@ -34,19 +33,19 @@ static const struct {
 	size_t reading; // its field
 } programs_of[] = {
 	{ "sample_on_cpu", offsetof(struct governor_reading, sampling) },
-	{ "switch_", offsetof(struct governor_reading, waits) },
-	{ "track_child", offsetof(struct governor_reading, waits) },
-	{ "end_thread", offsetof(struct governor_reading, waits) },
+	{ "switch_", offsetof(struct governor_reading, off_cpu) },
+	{ "track_child", offsetof(struct governor_reading, off_cpu) },
+	{ "end_thread", offsetof(struct governor_reading, off_cpu) },
 	{ "thread_woken", offsetof(struct governor_reading, wakers) },
 	{ "woken_", offsetof(struct governor_reading, wakers) },
-	{ "page_fault", offsetof(struct governor_reading, faults) },
-	{ "fault", offsetof(struct governor_reading, faults) },
+	{ "page_fault", offsetof(struct governor_reading, page_faults) },
+	{ "fault", offsetof(struct governor_reading, page_faults) },
 };
 
-/* A change that the next window shows. */
+/* A change, to be exported. */
 struct mark {
 	uint64_t time_ns; // Unix
-	char text[GOVERNOR_TEXT_BYTES];
+	struct knob_setting setting;
 };
 
 struct budget {
@@ -57,12 +56,12 @@ struct budget {
 	uint64_t cost_tick_ns;
 	uint64_t cost_due_ns, decide_due_ns, decided_ns;
 	uint64_t own_from_ns; // before, the agent's own work does not count
-	uint64_t decided_run_ns[BPF_COST_PROGRAMS_MAX], told_run_ns[BPF_COST_PROGRAMS_MAX];
-	uint64_t decided_own_ns, told_own_ns[OWN_CPU_COUNT];
+	uint64_t decided_run_ns[BPF_COST_PROGRAMS_MAX], exported_run_ns[BPF_COST_PROGRAMS_MAX];
+	uint64_t decided_own_ns, exported_own_ns[OWN_CPU_COUNT];
 	uint64_t decided_counters[COUNTER_COUNT];
 	struct process_tally tally;
 	struct labels labels;
-	uint64_t told_ns, interval_end_ns; // Unix time: costs are in windows up to here
+	uint64_t exported_ns, interval_end_ns; // Unix time: costs are in windows up to here
 	struct mark marks[MARKS_MAX];
 	uint32_t mark_count;
 	uint64_t marks_lost;
@@ -74,26 +73,25 @@ struct budget {
 
 // ---- words ----------------------------------------------------------------------------------
 
-static void add_mark(struct budget *budget, const char *text)
+static void add_mark(struct budget *budget, const struct knob_setting *setting)
 {
 	if (budget->mark_count == MARKS_MAX) {
 		budget->marks_lost++;
 		return;
 	}
-	struct mark *mark = &budget->marks[budget->mark_count++];
-	mark->time_ns = clock_realtime_ns();
-	snprintf(mark->text, sizeof(mark->text), "%s", text);
+	budget->marks[budget->mark_count++] =
+		(struct mark){ .time_ns = clock_realtime_ns(), .setting = *setting };
 }
 
-// ---- what it costs --------------------------------------------------------------------------
+// ---- overhead ------------------------------------------------------------------------------
 
-static double *lane_of(struct governor_reading *reading, const char *program)
+static double *field_of(struct governor_reading *reading, const char *program)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(programs_of); i++) {
 		if (strncmp(program, programs_of[i].prefix, strlen(programs_of[i].prefix)) == 0)
 			return (double *)((char *)reading + programs_of[i].reading);
 	}
-	return &reading->rest;
+	return &reading->other;
 }
 
 static const struct program_cost *read_costs(struct budget *budget, uint32_t *ret_count)
@@ -117,20 +115,20 @@ static void read_programs(struct budget *budget, struct governor_reading *readin
 
 		budget->decided_run_ns[i] = programs[i].run_ns;
 		if (!programs[i].in_own_cpu)
-			*lane_of(reading, programs[i].name) +=
+			*field_of(reading, programs[i].name) +=
 				(double)run_ns / (double)reading->elapsed_ns;
 	}
 }
 
-static void read_stacks(struct budget *budget, struct governor_reading *reading)
+static void read_unwind_part(struct budget *budget, struct governor_reading *reading)
 {
 	uint64_t counters[COUNTER_COUNT];
 
-	reading->stacks = 0.5;
+	reading->off_cpu_unwind = 0.5;
 	if (!budget->controls.read_counters)
 		return;
 	budget->controls.read_counters(budget->controls.context, counters);
-	reading->stacks = cost_estimate_stacks(budget->decided_counters, counters);
+	reading->off_cpu_unwind = cost_estimate_stacks(budget->decided_counters, counters);
 	memcpy(budget->decided_counters, counters, sizeof(counters));
 }
 
@@ -139,19 +137,19 @@ static void read_own(struct budget *budget, struct governor_reading *reading, ui
 	uint64_t own_ns = clock_process_cpu_ns();
 
 	if (now_ns >= budget->own_from_ns)
-		reading->own =
+		reading->agent =
 			(double)(own_ns - budget->decided_own_ns) / (double)reading->elapsed_ns;
 	budget->decided_own_ns = own_ns;
 }
 
 // False: it has ended.
-static bool read_process_name(uint32_t pid, char name[GOVERNOR_NAME_BYTES])
+static bool read_process_name(uint32_t pid, char name[KNOB_COMM_BYTES])
 {
 	char path[32];
 
 	snprintf(path, sizeof(path), "/proc/%u/comm", pid);
 	_cleanup_fclose_ FILE *file = fopen(path, "re");
-	if (!file || !fgets(name, GOVERNOR_NAME_BYTES, file))
+	if (!file || !fgets(name, KNOB_COMM_BYTES, file))
 		return false;
 	name[strcspn(name, "\n")] = 0;
 	return true;
@@ -165,7 +163,7 @@ static double share_that_is_on(const struct governor *governor)
 {
 	double share = 1;
 
-	for (uint32_t i = 0; i < governor->steps[GOVERNOR_PROCESSES]; i++)
+	for (uint32_t i = 0; i < governor->steps[KNOB_PROCESS_OFF_CPU]; i++)
 		share -= governor->off[i].share;
 	return share > 0 ? share : 0;
 }
@@ -197,71 +195,78 @@ static int turn(struct budget *budget, const struct governor_change *change)
 	void *context = controls->context;
 
 	switch (change->knob) {
-	case GOVERNOR_WAKERS:
-		return controls->set_lane(context, BUDGET_WAKERS, !change->down);
-	case GOVERNOR_STACKS:
-		return controls->set_step(context, BUDGET_WAITS, change->step);
-	case GOVERNOR_FAULTS:
-		return controls->set_step(context, BUDGET_FAULTS, change->step);
-	case GOVERNOR_SAMPLING:
+	case KNOB_OFF_CPU_UNWIND:
+	case KNOB_PAGE_FAULTS_UNWIND:
+		return controls->set_step(context, change->knob, change->step);
+	case KNOB_CPU_FREQUENCY:
 		return controls->set_frequency(context, governor_frequency_hz(&budget->governor));
-	case GOVERNOR_PROCESSES:
+	case KNOB_PROCESS_OFF_CPU:
 		return controls->set_process(context, change->process.pid, !change->down);
-	case GOVERNOR_FAULTS_OFF:
-		return controls->set_lane(context, BUDGET_FAULTS, !change->down);
 	default:
-		return controls->set_lane(context, BUDGET_WAITS, !change->down);
+		return controls->set_running(context, change->knob, !change->down);
 	}
 }
 
-static void do_change(struct budget *budget, const struct governor_change *change,
-		      char line[LINE_BYTES])
+static void append(char line[LINE_BYTES], const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void append(char line[LINE_BYTES], const char *format, ...)
 {
 	size_t used = strlen(line);
-	char text[GOVERNOR_TEXT_BYTES];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(line + used, LINE_BYTES - used, format, arguments);
+	va_end(arguments);
+}
+
+static void do_change(struct budget *budget, const struct governor_change *change,
+		      const char *separator, char line[LINE_BYTES])
+{
+	char text[KNOB_SENTENCE_BYTES];
+	struct knob_setting setting;
 	int rc = turn(budget, change);
 
-	governor_describe(&budget->governor, change, text);
-	add_mark(budget, text);
-	snprintf(line + used, LINE_BYTES - used, "%s%s", used ? ", " : "", text);
-	used = strlen(line);
+	governor_setting(&budget->governor, change, &setting);
+	add_mark(budget, &setting);
+	append(line, "%s%s", separator, knob_sentence(&setting, text));
 	if (rc)
-		snprintf(line + used, LINE_BYTES - used, " (failed: %s)", strerror(-rc));
+		append(line, " (failed: %s)", strerror(-rc));
 }
 
 static void do_decision(struct budget *budget, const struct governor_decision *decision)
 {
+	struct knob_setting setting = { .knob = KNOB_OVERHEAD_BUDGET, .step = STEP_EXCEEDED };
 	char line[LINE_BYTES] = "";
-	size_t used;
 
 	if (decision->outcome == GOVERNOR_KEEP)
 		return;
+	append(line, "%s", decision->what);
 	for (uint32_t i = 0; i < decision->change_count; i++)
-		do_change(budget, &decision->changes[i], line);
-	if (decision->outcome == GOVERNOR_FLOOR)
-		add_mark(budget, COST_ABOVE);
-	else if (decision->outcome == GOVERNOR_OVER)
-		add_mark(budget, "cost within the budget");
-	used = strlen(line);
-	snprintf(line + used, LINE_BYTES - used, "%s%s", used ? "; " : "", decision->why);
+		do_change(budget, &decision->changes[i], i ? ", " : ": ", line);
+	if (decision->outcome == GOVERNOR_MET)
+		snprintf(setting.step, sizeof(setting.step), STEP_MET);
+	if (decision->outcome != GOVERNOR_CHANGE)
+		add_mark(budget, &setting);
+	append(line, ": %s", decision->why);
 	event_warn(budget->events, "governor", "%s", line);
 }
 
-// Who has ended need not be switched off.
-static void forget_gone_processes(struct budget *budget)
+// A process that has exited need not stay off.
+static void drop_exited_processes(struct budget *budget)
 {
 	const struct governor *governor = &budget->governor;
 
-	for (uint32_t i = governor->steps[GOVERNOR_PROCESSES]; i-- > 0;) {
+	for (uint32_t i = governor->steps[KNOB_PROCESS_OFF_CPU]; i-- > 0;) {
 		struct governor_change change;
-		char line[LINE_BYTES] = "", path[32];
+		char line[LINE_BYTES] = "process has exited", path[32];
 
 		snprintf(path, sizeof(path), "/proc/%u", governor->off[i].pid);
 		if (access(path, F_OK) == 0 ||
 		    !governor_forget_process(&budget->governor, governor->off[i].pid, &change))
 			continue;
-		do_change(budget, &change, line);
-		event_info(budget->events, "governor", "%s; it has ended", line);
+		do_change(budget, &change, ": ", line);
+		event_info(budget->events, "governor", "%s", line);
 	}
 }
 
@@ -273,10 +278,10 @@ static void decide(struct budget *budget, uint64_t now_ns)
 	budget->decided_ns = now_ns;
 	budget->decide_due_ns = now_ns + budget->governor.options.interval_ns;
 	read_programs(budget, &reading);
-	read_stacks(budget, &reading);
+	read_unwind_part(budget, &reading);
 	read_own(budget, &reading, now_ns);
 	read_worst(budget, &reading);
-	forget_gone_processes(budget);
+	drop_exited_processes(budget);
 	governor_decide(&budget->governor, &reading, &decision);
 	do_decision(budget, &decision);
 	if (decision.change_count)
@@ -329,16 +334,18 @@ int budget_before_drain(void *state)
 	return 0;
 }
 
+/* A value of the agent itself: of @program, or of @setting. */
 static int add_value(struct budget *budget, struct export_interval *interval, const char *type,
-		     const char *label, const char *text, uint64_t slot, uint64_t last_slot,
-		     uint64_t value)
+		     const char *program, const struct knob_setting *setting, uint64_t slot,
+		     uint64_t last_slot, uint64_t value)
 {
 	struct labels labels = { 0 };
 	int rc = value ? labels_copy(&budget->labels, &labels) : 0;
 
 	if (!value || rc)
 		return rc;
-	rc = labels_set(&labels, label, text);
+	rc = program ? labels_set(&labels, LABEL_PROGRAM, program)
+		     : knob_set_labels(setting, &labels);
 	if (!rc)
 		rc = export_interval_add_value(interval, &labels, type, slot, last_slot,
 					       (int64_t)value);
@@ -346,8 +353,8 @@ static int add_value(struct budget *budget, struct export_interval *interval, co
 	return rc;
 }
 
-static int add_costs(struct budget *budget, struct export_interval *interval, uint64_t slot,
-		     uint64_t last_slot)
+static int add_overhead(struct budget *budget, struct export_interval *interval, uint64_t slot,
+			uint64_t last_slot)
 {
 	uint32_t count;
 	const struct program_cost *programs = read_costs(budget, &count);
@@ -355,45 +362,48 @@ static int add_costs(struct budget *budget, struct export_interval *interval, ui
 	int rc = 0;
 
 	for (uint32_t i = 0; i < count && !rc; i++) {
-		uint64_t ns = programs[i].run_ns - budget->told_run_ns[i];
+		uint64_t ns = programs[i].run_ns - budget->exported_run_ns[i];
 
-		budget->told_run_ns[i] = programs[i].run_ns;
+		budget->exported_run_ns[i] = programs[i].run_ns;
 		if (!programs[i].in_own_cpu)
-			rc = add_value(budget, interval, PROFILE_TYPE_OVERHEAD, LABEL_PROGRAM,
-				       programs[i].name, slot, last_slot, ns);
+			rc = add_value(budget, interval, PROFILE_TYPE_OVERHEAD, programs[i].name,
+				       NULL, slot, last_slot, ns);
 	}
 	own_cpu_read(own_ns);
 	for (int i = 0; i < OWN_CPU_COUNT && !rc; i++) {
 		// A thread that has ended takes its time along.
-		uint64_t ns =
-			own_ns[i] > budget->told_own_ns[i] ? own_ns[i] - budget->told_own_ns[i] : 0;
+		uint64_t ns = own_ns[i] > budget->exported_own_ns[i]
+				      ? own_ns[i] - budget->exported_own_ns[i]
+				      : 0;
 
-		budget->told_own_ns[i] = own_ns[i];
-		rc = add_value(budget, interval, PROFILE_TYPE_OVERHEAD, LABEL_PROGRAM,
-			       own_cpu_name(i), slot, last_slot, ns);
+		budget->exported_own_ns[i] = own_ns[i];
+		rc = add_value(budget, interval, PROFILE_TYPE_OVERHEAD, own_cpu_name(i), NULL, slot,
+			       last_slot, ns);
 	}
 	return rc;
 }
 
-/* As it is when the window ends, for all of the window: changes are few, and windows short. */
-static int add_in_force(struct budget *budget, struct export_interval *interval, uint64_t slot,
+/* As it is when the interval ends, for all of it: changes are few, and intervals short. */
+static int add_shedding(struct budget *budget, struct export_interval *interval, uint64_t slot,
 			uint64_t end_slot)
 {
+	const struct knob_setting exceeded = { .knob = KNOB_OVERHEAD_BUDGET,
+					       .step = STEP_EXCEEDED };
 	struct governor_change changes[GOVERNOR_CHANGES_MAX];
-	uint32_t count = governor_in_force(&budget->governor, changes);
+	uint32_t count = governor_shedding(&budget->governor, changes);
 	uint64_t ns = (end_slot - slot) * interval->profile->slot_ns;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < count && !rc; i++) {
-		char text[GOVERNOR_TEXT_BYTES];
+		struct knob_setting setting;
 
-		governor_describe(&budget->governor, &changes[i], text);
-		rc = add_value(budget, interval, PROFILE_TYPE_SHEDDING, LABEL_CHANGE, text, slot,
+		governor_setting(&budget->governor, &changes[i], &setting);
+		rc = add_value(budget, interval, PROFILE_TYPE_SHEDDING, NULL, &setting, slot,
 			       end_slot - 1, ns);
 	}
-	if (!rc && budget->governor.floor_told)
-		rc = add_value(budget, interval, PROFILE_TYPE_SHEDDING, LABEL_CHANGE, COST_ABOVE,
-			       slot, end_slot - 1, ns);
+	if (!rc && budget->governor.exceeded)
+		rc = add_value(budget, interval, PROFILE_TYPE_SHEDDING, NULL, &exceeded, slot,
+			       end_slot - 1, ns);
 	return rc;
 }
 
@@ -401,21 +411,21 @@ int budget_after_drain(void *state, struct export_interval *interval)
 {
 	struct budget *budget = state;
 	uint64_t slot_ns = interval->profile->slot_ns;
-	uint64_t from_ns = budget->told_ns > interval->profile->from_ns
-				   ? budget->told_ns
+	uint64_t from_ns = budget->exported_ns > interval->profile->from_ns
+				   ? budget->exported_ns
 				   : interval->profile->from_ns;
 	uint64_t slot = from_ns / slot_ns, end_slot = budget->interval_end_ns / slot_ns;
-	// The slot that the window ends in is the next one's.
-	int rc = add_costs(budget, interval, slot, end_slot > slot ? end_slot - 1 : slot);
+	// The slot that the interval ends in belongs to the next one.
+	int rc = add_overhead(budget, interval, slot, end_slot > slot ? end_slot - 1 : slot);
 
 	if (!rc && end_slot > slot)
-		rc = add_in_force(budget, interval, slot, end_slot);
-	budget->told_ns = budget->interval_end_ns;
+		rc = add_shedding(budget, interval, slot, end_slot);
+	budget->exported_ns = budget->interval_end_ns;
 	for (uint32_t i = 0; i < budget->mark_count && !rc; i++) {
 		const struct mark *mark = &budget->marks[i];
 
-		rc = add_value(budget, interval, PROFILE_TYPE_SHEDDING_CHANGES, LABEL_CHANGE,
-			       mark->text, mark->time_ns / slot_ns, mark->time_ns / slot_ns, 1);
+		rc = add_value(budget, interval, PROFILE_TYPE_SHEDDING_CHANGES, NULL,
+			       &mark->setting, mark->time_ns / slot_ns, mark->time_ns / slot_ns, 1);
 	}
 	if (!rc)
 		budget->mark_count = 0;
@@ -441,11 +451,7 @@ static void init_governor(struct budget *budget, const struct budget_options *op
 		.budget = options->percent > 0 ? options->percent / 100
 					       : governor_default_budget(budget->cores),
 		.frequency_hz = options->frequency_hz,
-		.wakers = options->wakers,
-		.stacks = options->stacks,
-		.faults = options->faults,
-		.processes = options->processes,
-		.waits = options->waits,
+		.knobs = options->knobs,
 		GOVERNOR_DEFAULTS,
 	};
 
@@ -472,10 +478,10 @@ int budget_open(const struct budget_options *options, struct budget **ret_budget
 	budget->cores = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
 	init_governor(budget, options);
 	uint64_t interval_ns = budget->governor.options.interval_ns;
-	bool is_short = interval_ns < 2 * BPF_COST_ONE_IN * COST_TICK_NS;
+	bool is_short = interval_ns < 2 * BPF_COST_ONE_IN * BPF_COST_TICK_NS;
 	// Two measurements in each interval, at least.
 	budget->cost_tick_ns =
-		is_short && interval_ns / 4 < COST_TICK_NS ? interval_ns / 4 : COST_TICK_NS;
+		is_short && interval_ns / 4 < BPF_COST_TICK_NS ? interval_ns / 4 : BPF_COST_TICK_NS;
 	budget->cost = bpf_cost_new(is_short ? SHORT_INTERVAL_ONE_IN : BPF_COST_ONE_IN);
 	if (!budget->cost || set_labels(budget, options->labels)) {
 		budget_close(budget);
@@ -489,7 +495,7 @@ int budget_open(const struct budget_options *options, struct budget **ret_budget
 	budget->decide_due_ns = now_ns + interval_ns;
 	budget->own_from_ns = now_ns + WARM_UP_INTERVALS * interval_ns + interval_ns / 2;
 	budget->decided_own_ns = clock_process_cpu_ns();
-	budget->told_ns = budget->interval_end_ns = clock_realtime_ns();
+	budget->exported_ns = budget->interval_end_ns = clock_realtime_ns();
 	*ret_budget = budget;
 	return 0;
 }
@@ -513,15 +519,13 @@ void budget_read_stats(const struct budget *budget, struct budget_stats *ret_sta
 	*ret_stats = (struct budget_stats){
 		.budget = governor->options.budget,
 		.cores = budget->cores,
-		.cost = governor->cost,
-		.own = budget->last.own,
+		.overhead = governor->overhead,
+		.agent = budget->last.agent,
 		.level = governor_level(governor),
 		.frequency_hz = governor_frequency_hz(governor),
-		.processes_off = governor->steps[GOVERNOR_PROCESSES],
-		.waits_off = governor_is_off(governor, GOVERNOR_WAITS_OFF),
-		.faults_off = governor_is_off(governor, GOVERNOR_FAULTS_OFF),
 		.changes = governor->changes,
 		.changes_lost = budget->marks_lost,
 		.estimated = budget->estimated,
 	};
+	memcpy(ret_stats->steps, governor->steps, sizeof(ret_stats->steps));
 }

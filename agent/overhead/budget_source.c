@@ -6,19 +6,25 @@
 #include "agent/overhead/budget.h"
 #include "agent/sources/sources.h"
 
-static enum source_bit bit_of(enum budget_lane lane)
+static enum source_bit bit_of(enum knob knob)
 {
-	return lane == BUDGET_WAITS    ? SOURCE_WALL
-	       : lane == BUDGET_WAKERS ? SOURCE_WAKERS
-				       : SOURCE_MEMORY;
+	switch (knob) {
+	case KNOB_WAKERS:
+		return SOURCE_WAKERS;
+	case KNOB_PAGE_FAULTS_UNWIND:
+	case KNOB_PAGE_FAULTS:
+		return SOURCE_MEMORY;
+	default:
+		return SOURCE_WALL;
+	}
 }
 
-static int set_step(void *sources, enum budget_lane lane, uint32_t step)
+static int set_step(void *sources, enum knob knob, uint32_t step)
 {
 	// Stacks of GPU driver calls have no knob of their own: they go with those of off-CPU time.
-	if (lane == BUDGET_WAITS)
+	if (knob == KNOB_OFF_CPU_UNWIND)
 		sources_set_step(sources, SOURCE_GPU_CALLS, step);
-	return sources_set_step(sources, bit_of(lane), step);
+	return sources_set_step(sources, bit_of(knob), step);
 }
 
 static int set_process(void *sources, uint32_t pid, bool on)
@@ -26,9 +32,9 @@ static int set_process(void *sources, uint32_t pid, bool on)
 	return sources_set_process(sources, SOURCE_WALL, pid, on);
 }
 
-static int set_lane(void *sources, enum budget_lane lane, bool on)
+static int set_running(void *sources, enum knob knob, bool on)
 {
-	return sources_set_running(sources, bit_of(lane), on);
+	return sources_set_running(sources, bit_of(knob), on);
 }
 
 static int set_frequency(void *sources, uint32_t frequency_hz)
@@ -44,23 +50,36 @@ static void read_counters(void *sources, uint64_t ret_counters[COUNTER_COUNT])
 	loader_read_counters(sources_setup(sources)->loader, ret_counters);
 }
 
+/* KNOB_BIT() of those that can be turned. */
+static uint32_t knobs_of(const struct sources *sources)
+{
+	uint32_t running = sources_running(sources), knobs = 0;
+
+	if (running & SOURCE_WAKERS)
+		knobs |= KNOB_BIT(KNOB_WAKERS);
+	if (running & SOURCE_WALL)
+		knobs |= KNOB_BIT(KNOB_OFF_CPU);
+	if (sources_can_step(sources, SOURCE_WALL))
+		knobs |= KNOB_BIT(KNOB_OFF_CPU_UNWIND);
+	if (sources_can_set_process(sources, SOURCE_WALL))
+		knobs |= KNOB_BIT(KNOB_PROCESS_OFF_CPU);
+	if (sources_can_step(sources, SOURCE_MEMORY))
+		knobs |= KNOB_BIT(KNOB_PAGE_FAULTS_UNWIND) | KNOB_BIT(KNOB_PAGE_FAULTS);
+	return knobs;
+}
+
 static int open_source(const struct source_setup *setup, void **ret_state, struct error *err)
 {
-	const struct sources *sources = setup->sources;
 	const struct budget_options options = {
 		.events = setup->events,
 		.percent = setup->overhead_budget_percent,
 		.frequency_hz = setup->frequency_hz,
-		.wakers = sources_running(sources) & SOURCE_WAKERS,
-		.stacks = sources_can_step(sources, SOURCE_WALL),
-		.faults = sources_can_step(sources, SOURCE_MEMORY),
-		.processes = sources_can_set_process(sources, SOURCE_WALL),
-		.waits = sources_running(sources) & SOURCE_WALL,
+		.knobs = knobs_of(setup->sources),
 		.interval_ns = setup->overhead_interval_ns,
 		.labels = setup->labels,
 		.controls = { .set_step = set_step,
 			      .set_process = set_process,
-			      .set_lane = set_lane,
+			      .set_running = set_running,
 			      .set_frequency = set_frequency,
 			      .read_counters = read_counters,
 			      .context = setup->sources },

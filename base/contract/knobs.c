@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/contract/knobs.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/contract/label_names.h"
+#include "base/labels.h"
 #include "base/utf8.h"
 
 #define SWITCH   "`off`, `on`"
@@ -52,17 +53,40 @@ const struct knob_spec *knob_spec(enum knob knob)
 	return (unsigned int)knob < KNOB_COUNT ? &knobs[knob] : NULL;
 }
 
-// A process may call itself nothing, or something that is no text.
-static void name_process(const struct knob_setting *setting, char *text, size_t size)
+// A process may call itself nothing, or something that is no text: then @comm is "".
+static void clean_comm(const struct knob_setting *setting, char comm[KNOB_COMM_BYTES + 1])
 {
-	char comm[KNOB_COMM_BYTES + 1] = "";
-
 	memcpy(comm, setting->comm, KNOB_COMM_BYTES);
+	comm[KNOB_COMM_BYTES] = 0;
 	utf8_clean(comm);
 	if (strspn(comm, " ?") == strlen(comm))
-		snprintf(text, size, "process %u", setting->pid);
-	else
+		comm[0] = 0;
+}
+
+int knob_set_labels(const struct knob_setting *setting, struct labels *labels)
+{
+	char comm[KNOB_COMM_BYTES + 1], pid[12];
+	int rc = labels_set(labels, LABEL_KNOB, knob_spec(setting->knob)->token);
+
+	if (!rc)
+		rc = labels_set(labels, LABEL_STEP, setting->step);
+	if (rc || !setting->pid)
+		return rc;
+	clean_comm(setting, comm);
+	snprintf(pid, sizeof(pid), "%u", setting->pid);
+	rc = labels_set(labels, LABEL_PID, pid);
+	return rc ? rc : labels_set(labels, LABEL_COMM, comm);
+}
+
+static void name_process(const struct knob_setting *setting, char *text, size_t size)
+{
+	char comm[KNOB_COMM_BYTES + 1];
+
+	clean_comm(setting, comm);
+	if (comm[0])
 		snprintf(text, size, "%s (%u)", comm, setting->pid);
+	else
+		snprintf(text, size, "process %u", setting->pid);
 }
 
 const char *knob_sentence(const struct knob_setting *setting, char text[KNOB_SENTENCE_BYTES])

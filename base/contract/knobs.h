@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct labels;
+
 /* In the order in which the governor turns them; the last resorts are its last two. */
 enum knob {
 	KNOB_WAKERS,
@@ -21,6 +23,9 @@ enum knob {
 	KNOB_OVERHEAD_BUDGET,
 	KNOB_COUNT,
 };
+
+/* In sets of knobs. */
+#define KNOB_BIT(knob) (1U << (knob))
 
 #define STEP_ON       "on"
 #define STEP_OFF      "off"
@@ -45,12 +50,15 @@ struct knob_spec {
 struct knob_setting {
 	enum knob knob;
 	char step[KNOB_STEP_BYTES]; // "1/16", "19Hz", STEP_OFF ...
-	uint32_t pid;          // 0: the knob is no process's
+	uint32_t pid;               // 0: the knob is no process's
 	char comm[KNOB_COMM_BYTES];
 };
 
 /** NULL if there is no such knob. */
 const struct knob_spec *knob_spec(enum knob knob);
+
+/** Set the labels "knob", "step" and, of one process, "pid" and "comm". Returns 0 or -ENOMEM, -E2BIG. */
+int knob_set_labels(const struct knob_setting *setting, struct labels *labels);
 
 /** "off-CPU stacks at 1/16", "off-CPU stacks of nginx (4711) off". Returns @text. */
 const char *knob_sentence(const struct knob_setting *setting, char text[KNOB_SENTENCE_BYTES]);

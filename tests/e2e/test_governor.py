@@ -12,9 +12,9 @@ import pytest
 
 from fleet import Agent, program, wait_until
 
-COST = "cairn:overhead:nanoseconds:wall:nanoseconds"
-CHANGES = "cairn:shedding_changes:count:change:count"
-IN_FORCE = "cairn:shedding:nanoseconds:wall:nanoseconds"
+OVERHEAD = "cairn:overhead:nanoseconds:wall:nanoseconds"
+SHEDDING_CHANGES = "cairn:shedding_changes:count:change:count"
+SHEDDING = "cairn:shedding:nanoseconds:wall:nanoseconds"
 AGENT = '{service="cairn-agent"}'
 BUDGET = 5  # % of a core: less than a storm costs, and more than this small agent
 
@@ -38,21 +38,21 @@ class GovernedAgent(Agent):
 
     def answers_to_switches(self):
         """What it said when it cost too much, and the program for switches was to blame."""
-        figures = (re.search(r"([\d.]+) % of a core in [\d.]+ s \(waits ([\d.]+), .*budget is", line)
+        figures = (re.search(r"([\d.]+) % of a core in [\d.]+ s \(off-CPU ([\d.]+), .*overhead budget", line)
                    for line in self.governor_said())
         return [figure[0] for figure in figures
                 if figure and float(figure[1]) > 5 and float(figure[2]) > 1]
 
     def cost_percent(self):
         """Of a core, as SIGUSR1 tells it. It answers within seconds, whatever happens on the machine."""
-        before = self.log().count("governor's level")
+        before = self.log().count("shedding steps active")
         self.process.send_signal(signal.SIGUSR1)
         wait_until("the agent's report", 15,
-                   lambda: self.log().count("governor's level") > before)
-        return float(re.findall(r"cost ([\d.]+) % of a core", self.log())[-1])
+                   lambda: self.log().count("shedding steps active") > before)
+        return float(re.findall(r"overhead ([\d.]+) % of a core", self.log())[-1])
 
     def has_stepped_back(self):
-        return any("less than half the budget" in line or "tried again" in line or "has ended" in line
+        return any("restoring" in line or "retrying" in line or "has exited" in line
                    for line in self.governor_said())
 
 
@@ -98,21 +98,21 @@ def test_sheds_load_in_storm_and_recovers(collector, tmp_path, storm, prefix):
         # 20 s of the agent's usual times are less than one; a loaded machine may storm late.
         wait_until("an answer to the storm", 40, agent.answers_to_switches)
         wait_until("a step down", 60, lambda: any(
-            "1/" in line or " off" in line or " Hz" in line for line in agent.governor_said()))
+            "shedding load" in line for line in agent.governor_said()))
         wait_until("a cost within its budget, or that it cannot be had", 60, lambda:
-                   agent.cost_percent() <= BUDGET or any("nothing is left" in line
+                   agent.cost_percent() <= BUDGET or any("no load left to shed" in line
                                                          for line in agent.governor_said()))
-        # What is in force when a window ends is told for all of it.
-        wait_until("how long it was in force", 30, lambda: collector.api.total(AGENT, type=IN_FORCE) > 0)
+        # What is active when an interval ends is exported for all of it.
+        wait_until("how long it was active", 30, lambda: collector.api.total(AGENT, type=SHEDDING) > 0)
         storm.send_signal(signal.SIGUSR2)
 
-        changes = wait_until("the change as a series", 30, lambda: collector.api.get(
-            "labels/change/values", query=AGENT)["values"])
-        assert any("waits" in change for change in changes), changes
-        assert collector.api.total(AGENT, type=CHANGES) >= 1
+        knobs = wait_until("the change as a series", 30, lambda: collector.api.get(
+            "labels/knob/values", query=AGENT)["values"])
+        assert any("off_cpu" in knob for knob in knobs), knobs
+        assert collector.api.total(AGENT, type=SHEDDING_CHANGES) >= 1
         programs = collector.api.get("labels/program/values", query=AGENT)["values"]
         assert {"agent", "sample_on_cpu", "switch_threads"} <= set(programs), programs
-        assert collector.api.total('{service="cairn-agent",program="switch_threads"}', type=COST) > 0
+        assert collector.api.total('{service="cairn-agent",program="switch_threads"}', type=OVERHEAD) > 0
 
         wait_for_a_step_back(agent)
         assert agent.cost_percent() > 0

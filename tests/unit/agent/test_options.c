@@ -224,12 +224,12 @@ TEST(the_report_tells_differences_and_losses)
 	assert_null(strstr(text, "budget"));
 	now.profiler.budget_known = true;
 	now.profiler.budget = (struct budget_stats){
-		.budget = 0.02, .cost = 0.0132, .level = 2, .frequency_hz = 25
+		.budget = 0.02, .overhead = 0.0132, .level = 2, .frequency_hz = 25
 	};
 	stats_format(&before, &now, text);
 	assert_non_null(strstr(
-		text, "cost 1.32 % of a core with the kernel programs, the budget is "
-		      "2.00 %, governor's level 2 (25 Hz, 0 processes without stacks of waits)"));
+		text, "overhead 1.32 % of a core, budget 2.00 %, 2 shedding steps active (CPU "
+		      "sampling at 25Hz, off-CPU stacks of 0 processes off), 0 shedding changes"));
 
 	before.profiler.bpf_counters[COUNTER_RING_FULL] = 5;
 	now.profiler.bpf_counters[COUNTER_RING_FULL] = 8;

@@ -13,8 +13,6 @@
 #define WINDOW_NS    (70 * NS_PER_SECOND) // a minute begins in it: samples end there
 #define HOT_TICK_NS  (11 * NS_PER_SECOND) // more than between two looks at what probes cost
 #define CALM_TICK_NS (500 * NS_PER_MS)    // windows open and close, some minutes long
-#define NOT_TOLD     "GPU memory in use not told"
-#define TOLD_AGAIN   "GPU memory in use told again, of what is allocated from now on"
 
 enum {
 	CALLS_OF_TICK = 100000, // some 80 ms of probes: more than half a percent of 11 s
@@ -109,8 +107,8 @@ static void drain_window(struct fixture *fixture)
 	assert_int_equal(0, gpu_source_after_drain(fixture->source, &draining->interval));
 }
 
-// How much of @type's change @text the window has, and over how many slots.
-static int64_t value_of(const struct fixture *fixture, const char *type, const char *text,
+// How much of @type the interval has of GPU memory at @step, and over how many slots.
+static int64_t value_of(const struct fixture *fixture, const char *type, const char *step,
 			uint32_t *ret_slots)
 {
 	const struct profile *profile = fixture->draining.interval.profile;
@@ -120,11 +118,11 @@ static int64_t value_of(const struct fixture *fixture, const char *type, const c
 	for (uint32_t i = 0; i < profile->sample_count; i++) {
 		const struct sample *sample = &profile->samples[i];
 		const struct series *series = &profile->series[sample->series];
-		const char *change = labels_get(&series->labels, LABEL_CHANGE);
 
-		if (strcmp(profile_string(profile, series->type), type) != 0 || !change ||
-		    strcmp(change, text) != 0)
+		if (strcmp(profile_string(profile, series->type), type) != 0 ||
+		    strcmp(labels_get(&series->labels, LABEL_STEP), step) != 0)
 			continue;
+		EXPECT_STR("gpu_memory", labels_get(&series->labels, LABEL_KNOB), "what");
 		EXPECT_STR("cairn-agent", labels_get(&series->labels, LABEL_SERVICE), "whose");
 		EXPECT_STR("n7", labels_get(&series->labels, LABEL_NODE), "where");
 		value += sample->value;
@@ -133,7 +131,7 @@ static int64_t value_of(const struct fixture *fixture, const char *type, const c
 	return value;
 }
 
-TEST(that_memory_in_use_is_not_told_is_in_force_for_as_long_as_it_is_so)
+TEST(unknown_memory_is_shown_while_it_lasts)
 {
 	struct fixture fixture;
 	uint32_t slots;
@@ -142,31 +140,31 @@ TEST(that_memory_in_use_is_not_told_is_in_force_for_as_long_as_it_is_so)
 		SKIP("needs root, BTF and a link of many uprobes");
 	gpu_source_tick(fixture.source, fixture.now_ns); // the driver is found, and probed
 	drain_window(&fixture);
-	EXPECT_EQ(0, value_of(&fixture, PROFILE_TYPE_SHEDDING, NOT_TOLD, &slots), "all is seen");
+	EXPECT_EQ(0, value_of(&fixture, PROFILE_TYPE_SHEDDING, STEP_OFF, &slots), "all is seen");
 
 	tick_until(&fixture, true, "is not told from now on");
 	for (int interval = 0; interval < 2; interval++) {
 		drain_window(&fixture);
-		EXPECT_EQ(!interval, value_of(&fixture, PROFILE_TYPE_SHEDDING_CHANGES, NOT_TOLD, &slots),
-			  "the change is told once");
-		int64_t ns = value_of(&fixture, PROFILE_TYPE_SHEDDING, NOT_TOLD, &slots);
+		EXPECT_EQ(!interval,
+			  value_of(&fixture, PROFILE_TYPE_SHEDDING_CHANGES, STEP_OFF, &slots),
+			  "the change is exported once");
+		int64_t ns = value_of(&fixture, PROFILE_TYPE_SHEDDING, STEP_OFF, &slots);
 		assert_true(ns >= (int64_t)(WINDOW_NS - SLOT_NS)); // all of the window
 		EXPECT_EQ(ns, slots * SLOT_NS, "where it was so");
 	}
 
 	tick_until(&fixture, false, "is told again");
 	drain_window(&fixture);
-	EXPECT_EQ(1, value_of(&fixture, PROFILE_TYPE_SHEDDING_CHANGES, TOLD_AGAIN, &slots),
-		  "told again");
-	EXPECT_EQ(0, value_of(&fixture, PROFILE_TYPE_SHEDDING, NOT_TOLD, &slots), "it is over");
+	EXPECT_EQ(1, value_of(&fixture, PROFILE_TYPE_SHEDDING_CHANGES, STEP_ON, &slots),
+		  "known again");
+	EXPECT_EQ(0, value_of(&fixture, PROFILE_TYPE_SHEDDING, STEP_OFF, &slots), "it is over");
 	close_fixture(&fixture);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			that_memory_in_use_is_not_told_is_in_force_for_as_long_as_it_is_so),
+		cmocka_unit_test(unknown_memory_is_shown_while_it_lasts),
 	};
 
 	return cmocka_run_group_tests(tests, folder_make, folder_remove);

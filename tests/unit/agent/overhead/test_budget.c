@@ -23,20 +23,20 @@
 
 /* What was turned. */
 struct machine {
-	uint32_t steps[2];
+	uint32_t steps[KNOB_GOVERNED];
 	uint32_t pid_off;
 	uint32_t process_changes;
 	uint32_t frequency_hz;
-	bool waits_off, waits_were_off;
+	bool off_cpu_off, off_cpu_was_off;
 	uint32_t turned_anew; // with the value that it had
 };
 
-static int set_step(void *context, enum budget_lane lane, uint32_t step)
+static int set_step(void *context, enum knob knob, uint32_t step)
 {
 	struct machine *machine = context;
 
-	machine->turned_anew += machine->steps[lane] == step;
-	machine->steps[lane] = step;
+	machine->turned_anew += machine->steps[knob] == step;
+	machine->steps[knob] = step;
 	return 0;
 }
 
@@ -56,14 +56,14 @@ static int set_frequency(void *context, uint32_t frequency_hz)
 	return 0;
 }
 
-static int set_lane(void *context, enum budget_lane lane, bool on)
+static int set_running(void *context, enum knob knob, bool on)
 {
 	struct machine *machine = context;
 
-	if (lane != BUDGET_WAITS)
+	if (knob != KNOB_OFF_CPU)
 		fail_msg("page faults do not matter");
-	machine->waits_off = !on;
-	machine->waits_were_off |= !on;
+	machine->off_cpu_off = !on;
+	machine->off_cpu_was_off |= !on;
 	return 0;
 }
 
@@ -106,11 +106,10 @@ struct run {
 	uint64_t drain_ns;
 	uint64_t window_ns; // Unix time at which the window began
 	char log[16384];
-	char shown[16384]; // values of the label of changes
-	char held[256];    // of those in force, in the last window
-	uint64_t held_ns;  // that one of them was
-	uint64_t cost_ns;  // of the program, in windows
-	uint64_t own_ns;
+	char changes[16384]; // exported: "knob step" lines
+	char shedding[256];  // steps that were active in the last interval
+	uint64_t shedding_ns;
+	uint64_t program_ns, agent_ns; // exported overhead
 };
 
 static void log_events(struct run *run)
@@ -123,34 +122,39 @@ static void log_events(struct run *run)
 	}
 }
 
+static void append_setting(char *text, size_t size, const struct labels *labels)
+{
+	const char *pid = labels_get(labels, LABEL_PID);
+	size_t used = strlen(text);
+
+	snprintf(text + used, size - used, "%s %s%s%s\n", labels_get(labels, LABEL_KNOB),
+		 labels_get(labels, LABEL_STEP), pid ? " " : "", pid ? pid : "");
+}
+
 static void read_sample(struct run *run, const struct profile *profile, const struct sample *sample)
 {
 	const struct series *series = &profile->series[sample->series];
-	const char *change = labels_get(&series->labels, LABEL_CHANGE);
+	const char *type = profile_string(profile, series->type);
 	const char *program = labels_get(&series->labels, LABEL_PROGRAM);
 
 	EXPECT_STR("cairn-agent", labels_get(&series->labels, LABEL_SERVICE), "service");
 	EXPECT_STR("test", labels_get(&series->labels, "env"), "--label");
-	if (change && strcmp(PROFILE_TYPE_SHEDDING, profile_string(profile, series->type)) == 0) {
-		strncat(run->held, change, sizeof(run->held) - strlen(run->held) - 1);
-		strncat(run->held, "\n", sizeof(run->held) - strlen(run->held) - 1);
-		run->held_ns = (uint64_t)sample->value;
+	if (strcmp(PROFILE_TYPE_SHEDDING, type) == 0) {
+		append_setting(run->shedding, sizeof(run->shedding), &series->labels);
+		run->shedding_ns = (uint64_t)sample->value;
 		return;
 	}
-	if (change) {
-		EXPECT_STR(PROFILE_TYPE_SHEDDING_CHANGES, profile_string(profile, series->type),
-			   "type");
-		strncat(run->shown, change, sizeof(run->shown) - strlen(run->shown) - 1);
-		strncat(run->shown, "\n", sizeof(run->shown) - strlen(run->shown) - 1);
+	if (strcmp(PROFILE_TYPE_SHEDDING_CHANGES, type) == 0) {
+		append_setting(run->changes, sizeof(run->changes), &series->labels);
 		return;
 	}
-	EXPECT_STR(PROFILE_TYPE_OVERHEAD, profile_string(profile, series->type), "type");
+	EXPECT_STR(PROFILE_TYPE_OVERHEAD, type, "type");
 	if (strcmp(program, "switch_threads") == 0)
-		run->cost_ns += sample->value;
+		run->program_ns += sample->value;
 	else if (strncmp(program, "agent", 5) == 0)
-		run->own_ns += sample->value;
+		run->agent_ns += sample->value;
 	if ((sample->slot + sample->more_slots) * SLOT_NS > profile->to_ns)
-		fail_msg("a sample after the window's end");
+		fail_msg("a sample after the interval's end");
 }
 
 static void end_window(struct run *run)
@@ -163,7 +167,7 @@ static void end_window(struct run *run)
 	budget_before_drain(run->budget);
 	assert_int_equal(0, budget_after_drain(run->budget, &interval));
 	interval.profile->to_ns = run->window_ns;
-	run->held[0] = 0;
+	run->shedding[0] = 0;
 	for (uint32_t i = 0; i < interval.profile->sample_count; i++)
 		read_sample(run, interval.profile, &interval.profile->samples[i]);
 	export_interval_deinit(&interval);
@@ -198,15 +202,15 @@ static bool passes_until(struct run *run, const bool *condition, bool wanted, ui
 	return *condition == wanted;
 }
 
-/* What the next window has in force: it is longer than a slot, and nothing is decided meanwhile. */
-static const char *in_force(struct run *run)
+/* What is active in the next interval: longer than a slot, and without a decision. */
+static const char *active_shedding(struct run *run)
 {
 	usleep(3 * SLOT_NS / 1000);
 	end_window(run);
-	return run->held;
+	return run->shedding;
 }
 
-TEST(what_costs_too_much_is_turned_down_told_and_given_up)
+TEST(sheds_load_and_restores_it)
 {
 	_cleanup_close_ int fd = load_program(), stats = bpf_enable_stats(BPF_STATS_RUN_TIME);
 	struct run *run = calloc(1, sizeof(*run));
@@ -222,59 +226,61 @@ TEST(what_costs_too_much_is_turned_down_told_and_given_up)
 	const struct budget_options options = {
 		.percent = 0.1,
 		.frequency_hz = 99,
-		.stacks = true,
-		.faults = true,
-		.processes = true,
-		.waits = true,
+		.knobs = KNOB_BIT(KNOB_OFF_CPU_UNWIND) | KNOB_BIT(KNOB_PAGE_FAULTS_UNWIND) |
+			 KNOB_BIT(KNOB_PROCESS_OFF_CPU) | KNOB_BIT(KNOB_PAGE_FAULTS) |
+			 KNOB_BIT(KNOB_OFF_CPU),
 		.interval_ns = INTERVAL_NS,
 		.labels = &labels,
 		.events = run->events,
-		.controls = { set_step, set_process, set_lane, set_frequency, NULL, &run->machine },
+		.controls = { set_step, set_process, set_running, set_frequency, NULL,
+			      &run->machine },
 	};
 	load_is_on = true;
 	assert_int_equal(0, pthread_create(&thread, NULL, run_program, &fd));
 	assert_int_equal(0, budget_open(&options, &run->budget, &err));
 	run->window_ns = clock_realtime_ns();
 
-	if (!passes_until(run, &run->machine.waits_off, true, 15))
-		fail_msg("the waits were not given up; log:\n%s", run->log);
-	EXPECT_EQ(3, run->machine.steps[BUDGET_WAITS], "stacks");
-	EXPECT_EQ(0, run->machine.steps[BUDGET_FAULTS], "page faults do not matter");
+	if (!passes_until(run, &run->machine.off_cpu_off, true, 15))
+		fail_msg("off-CPU was not stopped; log:\n%s", run->log);
+	EXPECT_EQ(3, run->machine.steps[KNOB_OFF_CPU_UNWIND], "stacks");
+	EXPECT_EQ(0, run->machine.steps[KNOB_PAGE_FAULTS_UNWIND], "page faults do not matter");
 	EXPECT_EQ(WAITER_PID, run->machine.pid_off, "the worst process");
 	EXPECT_EQ(0, run->machine.frequency_hz, "nor does sampling");
 	for (const char *const *word =
-		     (const char *const[]){ "governor: stacks of waits at 1/4", "% of a core",
-					    "budget is 0.10 %", "nothing is left", NULL };
+		     (const char *const[]){ "governor: shedding load: off-CPU stacks at 1/4",
+					    "% of a core", "overhead budget 0.10 %",
+					    "no load left to shed", NULL };
 	     *word; word++) {
 		if (!strstr(run->log, *word))
 			fail_msg("\"%s\" is not in the log:\n%s", *word, run->log);
 	}
-	if (!strstr(run->shown, "stacks of waits at 1/64\n") ||
-	    !strstr(run->shown, "cost above the budget\n") ||
-	    !strstr(run->shown, "wall clock and waits off\n"))
-		fail_msg("the windows have only: %s", run->shown);
-	if (!strstr(in_force(run), "stacks of waits at 1/64\n") ||
-	    !strstr(run->held, " (1) off\n") || !strstr(run->held, "wall clock and waits off\n") ||
-	    strstr(run->held, "1/4\n"))
-		fail_msg("the last window has in force: %s", run->held);
-	if (!run->held_ns || run->held_ns % SLOT_NS || run->held_ns > NS_PER_SECOND)
-		fail_msg("for %llu ns", (unsigned long long)run->held_ns);
-	if (run->cost_ns < NS_PER_MS || run->own_ns < NS_PER_MS)
-		fail_msg("%llu ns of the program, %llu of the agent are in windows",
-			 (unsigned long long)run->cost_ns, (unsigned long long)run->own_ns);
+	if (!strstr(run->changes, "off_cpu_unwind 1/64\n") ||
+	    !strstr(run->changes, "overhead_budget exceeded\n") ||
+	    !strstr(run->changes, "\noff_cpu off\n"))
+		fail_msg("exported changes: %s", run->changes);
+	if (!strstr(active_shedding(run), "off_cpu_unwind 1/64\n") ||
+	    !strstr(run->shedding, "process_off_cpu off 1\n") ||
+	    !strstr(run->shedding, "\noff_cpu off\n") || strstr(run->shedding, "1/4\n"))
+		fail_msg("active in the last interval: %s", run->shedding);
+	if (!run->shedding_ns || run->shedding_ns % SLOT_NS || run->shedding_ns > NS_PER_SECOND)
+		fail_msg("for %llu ns", (unsigned long long)run->shedding_ns);
+	if (run->program_ns < NS_PER_MS || run->agent_ns < NS_PER_MS)
+		fail_msg("exported: %llu ns of the program, %llu of the agent",
+			 (unsigned long long)run->program_ns, (unsigned long long)run->agent_ns);
 	budget_read_stats(run->budget, &now);
-	EXPECT_EQ(true, now.waits_off, "stats");
-	EXPECT_EQ(1, now.processes_off, "stats");
+	EXPECT_EQ(1, now.steps[KNOB_OFF_CPU], "stats");
+	EXPECT_EQ(1, now.steps[KNOB_PROCESS_OFF_CPU], "stats");
 
 	// 300 s in the agent, 6 s here.
 	load_is_on = false;
-	if (!passes_until(run, &run->machine.waits_off, false, 20))
-		fail_msg("the waits did not come again; log:\n%s", run->log);
+	if (!passes_until(run, &run->machine.off_cpu_off, false, 20))
+		fail_msg("off-CPU did not start again; log:\n%s", run->log);
 	EXPECT_EQ(WAITER_PID, run->machine.pid_off, "what was off stays off");
-	EXPECT_EQ(3, run->machine.steps[BUDGET_WAITS], "what was set stays so");
-	EXPECT_EQ(0, run->machine.turned_anew, "the lane has kept all that");
-	if (strstr(in_force(run), "wall clock") || !strstr(run->held, "stacks of waits at 1/64\n"))
-		fail_msg("then it has in force: %s", run->held);
+	EXPECT_EQ(3, run->machine.steps[KNOB_OFF_CPU_UNWIND], "what was set stays so");
+	EXPECT_EQ(0, run->machine.turned_anew, "the source has kept all that");
+	if (strstr(active_shedding(run), "\noff_cpu off") ||
+	    !strstr(run->shedding, "off_cpu_unwind 1/64\n"))
+		fail_msg("then active: %s", run->shedding);
 	load_ends = true;
 	pthread_join(thread, NULL);
 	budget_close(run->budget);
@@ -283,7 +289,7 @@ TEST(what_costs_too_much_is_turned_down_told_and_given_up)
 	free(run);
 }
 
-TEST(windows_have_all_of_the_agents_own_time)
+TEST(exports_all_of_the_agents_cpu_time)
 {
 	struct run *run = calloc(1, sizeof(*run));
 	struct error err;
@@ -295,7 +301,8 @@ TEST(windows_have_all_of_the_agents_own_time)
 		.frequency_hz = 99,
 		.labels = &labels,
 		.events = run->events,
-		.controls = { set_step, set_process, set_lane, set_frequency, NULL, &run->machine },
+		.controls = { set_step, set_process, set_running, set_frequency, NULL,
+			      &run->machine },
 	};
 	assert_int_equal(0, budget_open(&options, &run->budget, &err));
 	run->window_ns = clock_realtime_ns();
@@ -303,15 +310,15 @@ TEST(windows_have_all_of_the_agents_own_time)
 	pass(run, 300 * NS_PER_MS);
 	pass(run, 300 * NS_PER_MS);
 	uint64_t cpu_ns = clock_process_cpu_ns();
-	if (run->own_ns > cpu_ns * 11 / 10 || run->own_ns < cpu_ns * 8 / 10)
-		fail_msg("%llu of %llu ns", (unsigned long long)run->own_ns,
+	if (run->agent_ns > cpu_ns * 11 / 10 || run->agent_ns < cpu_ns * 8 / 10)
+		fail_msg("%llu of %llu ns", (unsigned long long)run->agent_ns,
 			 (unsigned long long)cpu_ns);
-	EXPECT_STR("", run->shown, "no changes");
+	EXPECT_STR("", run->changes, "no changes");
 	budget_close(run->budget);
 	event_log_free(run->events);
 	labels_deinit(&labels);
 	free(run);
 }
 
-RUN_TESTS(cmocka_unit_test(what_costs_too_much_is_turned_down_told_and_given_up),
-	  cmocka_unit_test(windows_have_all_of_the_agents_own_time))
+RUN_TESTS(cmocka_unit_test(sheds_load_and_restores_it),
+	  cmocka_unit_test(exports_all_of_the_agents_cpu_time))

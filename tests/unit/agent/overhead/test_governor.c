@@ -11,30 +11,30 @@
 #include "base/cleanup.h"
 
 #define BUDGET    0.02
+#define ALL_KNOBS (KNOB_BIT(KNOB_GOVERNED) - 1)
 #define HOUR_ROWS 360 // readings
 
 /* What the programs would cost of a core if everything was on. */
 struct load {
-	double sampling, waits, faults, wakers, own;
+	double sampling, off_cpu, page_faults, wakers, agent;
 	double share[2]; // of the switches, of processes 100 and 101
 };
 
 static const struct load calm = {
-	.sampling = 0.001, .waits = 0.002, .faults = 0.0005, .own = 0.004
+	.sampling = 0.001, .off_cpu = 0.002, .page_faults = 0.0005, .agent = 0.004
 };
-static const struct load storm = {
-	.sampling = 0.001, .waits = 0.6, .faults = 0.0005, .own = 0.01, .share = { 0.5, 0.49 }
-};
+static const struct load storm = { .sampling = 0.001,
+				   .off_cpu = 0.6,
+				   .page_faults = 0.0005,
+				   .agent = 0.01,
+				   .share = { 0.5, 0.49 } };
 
 static struct governor new_governor(void)
 {
 	const struct governor_options options = {
 		.budget = BUDGET,
 		.frequency_hz = 99,
-		.stacks = true,
-		.faults = true,
-		.processes = true,
-		.waits = true,
+		.knobs = ALL_KNOBS & ~KNOB_BIT(KNOB_WAKERS),
 		GOVERNOR_DEFAULTS,
 	};
 	struct governor governor;
@@ -45,7 +45,7 @@ static struct governor new_governor(void)
 
 static bool is_off(const struct governor *governor, uint32_t pid)
 {
-	for (uint32_t i = 0; i < governor->steps[GOVERNOR_PROCESSES]; i++) {
+	for (uint32_t i = 0; i < governor->steps[KNOB_PROCESS_OFF_CPU]; i++) {
 		if (governor->off[i].pid == pid)
 			return true;
 	}
@@ -62,13 +62,14 @@ static double left_after(uint32_t steps)
 static struct governor_reading read_machine(const struct governor *governor,
 					    const struct load *load)
 {
-	double stacks = left_after(governor->steps[GOVERNOR_STACKS]);
+	double stacks = left_after(governor->steps[KNOB_OFF_CPU_UNWIND]);
 	struct governor_reading reading = {
 		.elapsed_ns = 10 * NS_PER_SECOND,
 		.sampling = load->sampling * governor_frequency_hz(governor) / 99,
-		.faults = load->faults * left_after(governor->steps[GOVERNOR_FAULTS]),
-		.wakers = governor->steps[GOVERNOR_WAKERS] ? 0 : load->wakers,
-		.own = load->own,
+		.page_faults =
+			load->page_faults * left_after(governor->steps[KNOB_PAGE_FAULTS_UNWIND]),
+		.wakers = governor->steps[KNOB_WAKERS] ? 0 : load->wakers,
+		.agent = load->agent,
 	};
 	double on = 1;
 
@@ -80,11 +81,11 @@ static struct governor_reading read_machine(const struct governor *governor,
 				.pid = 100 + i, .name = "pingpong", .share = load->share[i]
 			};
 	}
-	reading.stacks = 0.3 * stacks / (0.7 + 0.3 * stacks);
-	if (governor_is_off(governor, GOVERNOR_FAULTS_OFF))
-		reading.faults = 0;
-	if (!governor_is_off(governor, GOVERNOR_WAITS_OFF))
-		reading.waits = load->waits * on * (0.7 + 0.3 * stacks);
+	reading.off_cpu_unwind = 0.3 * stacks / (0.7 + 0.3 * stacks);
+	if (governor_is_off(governor, KNOB_PAGE_FAULTS))
+		reading.page_faults = 0;
+	if (!governor_is_off(governor, KNOB_OFF_CPU))
+		reading.off_cpu = load->off_cpu * on * (0.7 + 0.3 * stacks);
 	return reading;
 }
 
@@ -101,7 +102,7 @@ static double cost_under(const struct governor *governor, const struct load *loa
 {
 	struct governor_reading r = read_machine(governor, load);
 
-	return r.sampling + r.waits + r.faults + r.wakers + r.rest + r.own;
+	return r.sampling + r.off_cpu + r.page_faults + r.wakers + r.other + r.agent;
 }
 
 TEST(nothing_is_changed_within_the_budget)
@@ -129,20 +130,21 @@ TEST(the_budget_grows_with_the_machine)
 TEST(a_storm_is_within_the_budget_after_two_readings)
 {
 	const struct load load = {
-		.sampling = 0.001, .waits = 0.038, .own = 0.004, .share = { 0.65, 0.3 }
+		.sampling = 0.001, .off_cpu = 0.038, .agent = 0.004, .share = { 0.65, 0.3 }
 	};
 	struct governor governor = new_governor();
 	struct governor_decision decision = pass(&governor, &load);
 
 	EXPECT_EQ(GOVERNOR_CHANGE, decision.outcome, "the first reading");
-	EXPECT_EQ(GOVERNOR_STACKS, decision.changes[0].knob, "the ladder begins with the stacks");
-	if (!strstr(decision.why, "4.30 % of a core in 10 s (waits 3.80,"))
+	EXPECT_EQ(KNOB_OFF_CPU_UNWIND, decision.changes[0].knob,
+		  "the ladder begins with the stacks");
+	if (!strstr(decision.why, "4.30 % of a core in 10 s (off-CPU 3.80,"))
 		fail_msg("no figures: %s", decision.why);
 	pass(&governor, &load);
 	if (cost_under(&governor, &load) > BUDGET)
 		fail_msg("still %.4f", cost_under(&governor, &load));
 	EXPECT_EQ(true, is_off(&governor, 100), "the worst");
-	EXPECT_EQ(0, governor.steps[GOVERNOR_FAULTS], "page faults are not what costs");
+	EXPECT_EQ(0, governor.steps[KNOB_PAGE_FAULTS_UNWIND], "page faults are not what costs");
 }
 
 TEST(what_costs_is_what_is_turned)
@@ -150,11 +152,11 @@ TEST(what_costs_is_what_is_turned)
 	static const struct {
 		const char *what;
 		struct load load;
-		enum governor_knob knob;
+		enum knob knob;
 	} cases[] = {
-		{ "samples", { .sampling = 0.05, .own = 0.005 }, GOVERNOR_SAMPLING },
-		{ "page faults", { .faults = 0.05, .own = 0.005 }, GOVERNOR_FAULTS },
-		{ "stacks", { .waits = 0.023, .own = 0.001 }, GOVERNOR_STACKS },
+		{ "samples", { .sampling = 0.05, .agent = 0.005 }, KNOB_CPU_FREQUENCY },
+		{ "page faults", { .page_faults = 0.05, .agent = 0.005 }, KNOB_PAGE_FAULTS_UNWIND },
+		{ "stacks", { .off_cpu = 0.023, .agent = 0.001 }, KNOB_OFF_CPU_UNWIND },
 	};
 
 	for EACH (c, cases) {
@@ -162,7 +164,7 @@ TEST(what_costs_is_what_is_turned)
 
 		for (int i = 0; i < 4; i++)
 			pass(&governor, &c->load);
-		for (int knob = 0; knob < GOVERNOR_KNOBS; knob++)
+		for (int knob = 0; knob < KNOB_GOVERNED; knob++)
 			EXPECT_EQ(knob == (int)c->knob, governor.steps[knob] > 0, c->what);
 		if (cost_under(&governor, &c->load) > BUDGET)
 			fail_msg("%s: still %.4f", c->what, cost_under(&governor, &c->load));
@@ -180,9 +182,9 @@ TEST(a_storm_that_cannot_be_paid_is_told_given_up_and_tried_again)
 		struct governor_decision decision = pass(&governor, &storm);
 
 		seen[i] = decision.outcome;
-		if (seen[i] == GOVERNOR_FLOOR && told < 0)
+		if (seen[i] == GOVERNOR_EXCEEDED && told < 0)
 			told = i;
-		if (governor_is_off(&governor, GOVERNOR_WAITS_OFF) && detached < 0)
+		if (governor_is_off(&governor, KNOB_OFF_CPU) && detached < 0)
 			detached = i;
 	}
 	EXPECT_EQ(GOVERNOR_CHANGE, seen[0], "at once");
@@ -195,12 +197,12 @@ TEST(a_storm_that_cannot_be_paid_is_told_given_up_and_tried_again)
 
 	EXPECT_EQ(99, governor_frequency_hz(&governor), "sampling is not what costs");
 
-	uint64_t given_up_ns = governor.off_ns[GOVERNOR_WAITS_OFF];
+	uint64_t given_up_ns = governor.off_ns[KNOB_OFF_CPU];
 	for (int i = 0; i < 2 * HOUR_ROWS; i++) {
-		bool before = governor_is_off(&governor, GOVERNOR_WAITS_OFF);
+		bool before = governor_is_off(&governor, KNOB_OFF_CPU);
 
 		pass(&governor, &storm);
-		if (before && !governor_is_off(&governor, GOVERNOR_WAITS_OFF) && !tried_again_ns)
+		if (before && !governor_is_off(&governor, KNOB_OFF_CPU) && !tried_again_ns)
 			tried_again_ns = governor.now_ns;
 	}
 	EXPECT_EQ(300, (tried_again_ns - given_up_ns) / NS_PER_SECOND, "tried again after, in s");
@@ -218,7 +220,7 @@ TEST(what_was_given_up_is_tried_again_once_an_hour_at_least)
 
 	for (int i = 0; i < 8 * HOUR_ROWS; i++) {
 		pass(&governor, &storm);
-		if (!governor_is_off(&governor, GOVERNOR_WAITS_OFF))
+		if (!governor_is_off(&governor, KNOB_OFF_CPU))
 			off_ns = 0;
 		else if (!off_ns)
 			off_ns = governor.now_ns;
@@ -232,27 +234,26 @@ TEST(what_was_given_up_is_tried_again_once_an_hour_at_least)
 TEST(a_storm_of_page_faults_is_given_up_too)
 {
 	struct governor governor = new_governor();
-	struct governor_reading reading = { .elapsed_ns = 10 * NS_PER_SECOND, .waits = 0.002 };
+	struct governor_reading reading = { .elapsed_ns = 10 * NS_PER_SECOND, .off_cpu = 0.002 };
 	struct governor_decision decision;
 
-	for (int i = 0; i < 8 && !governor_is_off(&governor, GOVERNOR_FAULTS_OFF); i++) {
-		reading.faults = 0.1;
+	for (int i = 0; i < 8 && !governor_is_off(&governor, KNOB_PAGE_FAULTS); i++) {
+		reading.page_faults = 0.1;
 		governor_decide(&governor, &reading, &decision);
 	}
-	EXPECT_EQ(GOVERNOR_FAULTS_OFF, decision.changes[0].knob, "given up");
-	EXPECT_EQ(false, governor_is_off(&governor, GOVERNOR_WAITS_OFF),
-		  "waits are not what costs");
-	reading.faults = 0;
+	EXPECT_EQ(KNOB_PAGE_FAULTS, decision.changes[0].knob, "given up");
+	EXPECT_EQ(false, governor_is_off(&governor, KNOB_OFF_CPU), "waits are not what costs");
+	reading.page_faults = 0;
 	for (int i = 0; i < 30; i++)
 		governor_decide(&governor, &reading, &decision);
-	EXPECT_EQ(GOVERNOR_FAULTS_OFF, decision.changes[0].knob, "tried again after 5 minutes");
+	EXPECT_EQ(KNOB_PAGE_FAULTS, decision.changes[0].knob, "tried again after 5 minutes");
 	EXPECT_EQ(false, decision.changes[0].down, "on");
 }
 
 TEST(steps_up_are_slow_and_lead_back)
 {
 	struct governor governor = new_governor();
-	const struct load load = { .sampling = 0.03, .faults = 0.03, .own = 0.002 };
+	const struct load load = { .sampling = 0.03, .page_faults = 0.03, .agent = 0.002 };
 	uint64_t last_ns = 0;
 
 	for (int i = 0; i < 6; i++)
@@ -278,38 +279,39 @@ TEST(a_process_that_ends_is_forgotten)
 {
 	struct governor governor = new_governor();
 	struct governor_change change;
-	char text[GOVERNOR_TEXT_BYTES];
+	struct knob_setting setting;
 
 	for (int i = 0; i < 2; i++)
 		pass(&governor, &storm);
 	assert_true(is_off(&governor, 100) && is_off(&governor, 101));
 	assert_true(governor_forget_process(&governor, 100, &change));
-	governor_describe(&governor, &change, text);
-	EXPECT_STR("stacks of waits of pingpong (100) on", text, "words");
+	governor_setting(&governor, &change, &setting);
+	EXPECT_EQ(100, setting.pid, "process");
+	EXPECT_STR(STEP_ON, setting.step, "step");
 	assert_false(governor_forget_process(&governor, 100, &change));
 	assert_true(is_off(&governor, 101));
-	EXPECT_EQ(1, governor.steps[GOVERNOR_PROCESSES], "one is left");
+	EXPECT_EQ(1, governor.steps[KNOB_PROCESS_OFF_CPU], "one is left");
 }
 
 TEST(the_agents_own_work_is_not_paid_by_the_lanes)
 {
-	const struct load busy = { .sampling = 0.001, .waits = 0.001, .own = 0.0001 };
+	const struct load busy = { .sampling = 0.001, .off_cpu = 0.001, .agent = 0.0001 };
 	struct governor governor = new_governor();
 	struct governor_reading reading = read_machine(&governor, &busy);
 	struct governor_decision decision;
 	int told = 0;
 
 	// That of a machine on which processes come and go.
-	reading.own = 0.5;
+	reading.agent = 0.5;
 	for (int i = 0; i < 30; i++) {
 		governor_decide(&governor, &reading, &decision);
-		told += decision.outcome == GOVERNOR_FLOOR;
+		told += decision.outcome == GOVERNOR_EXCEEDED;
 	}
 	EXPECT_EQ(0, governor_level(&governor), "nothing would help");
 	EXPECT_EQ(1, told, "said once");
-	reading.own = 0.001;
+	reading.agent = 0.001;
 	governor_decide(&governor, &reading, &decision);
-	EXPECT_EQ(GOVERNOR_OVER, decision.outcome, "that it is over, too");
+	EXPECT_EQ(GOVERNOR_MET, decision.outcome, "that it is over, too");
 }
 
 // ---- adversaries ------------------------------------------------------------------------------
@@ -319,9 +321,9 @@ static struct load scaled(double factor)
 	struct load load = storm;
 
 	load.sampling *= factor;
-	load.waits *= factor;
-	load.faults *= factor;
-	load.own *= factor;
+	load.off_cpu *= factor;
+	load.page_faults *= factor;
+	load.agent *= factor;
 	return load;
 }
 
@@ -403,9 +405,8 @@ static struct governor new_governor_with_wakers(void)
 	const struct governor_options options = {
 		.budget = BUDGET,
 		.frequency_hz = 99,
-		.wakers = true,
-		.stacks = true,
-		.waits = true,
+		.knobs = KNOB_BIT(KNOB_WAKERS) | KNOB_BIT(KNOB_OFF_CPU_UNWIND) |
+			 KNOB_BIT(KNOB_OFF_CPU),
 		GOVERNOR_DEFAULTS,
 	};
 	struct governor governor;
@@ -416,14 +417,14 @@ static struct governor new_governor_with_wakers(void)
 
 TEST(wakers_are_the_first_to_go)
 {
-	const struct load busy = { .sampling = 0.001, .waits = 0.01, .wakers = 0.03 };
+	const struct load busy = { .sampling = 0.001, .off_cpu = 0.01, .wakers = 0.03 };
 	struct governor governor = new_governor_with_wakers();
 	struct governor_decision decision = pass(&governor, &busy);
 
 	for (int i = 0; i < 2 && !decision.change_count; i++)
 		decision = pass(&governor, &busy);
 	EXPECT_EQ(1, decision.change_count, "they suffice");
-	EXPECT_EQ(GOVERNOR_WAKERS, decision.changes[0].knob, "wakers");
+	EXPECT_EQ(KNOB_WAKERS, decision.changes[0].knob, "wakers");
 	EXPECT_EQ(true, decision.changes[0].down, "off");
 	for (int i = 0; i < HOUR_ROWS / 12; i++)
 		pass(&governor, &busy);
@@ -432,12 +433,12 @@ TEST(wakers_are_the_first_to_go)
 
 TEST(wakers_come_back_when_the_load_is_gone)
 {
-	const struct load busy = { .sampling = 0.001, .waits = 0.015, .wakers = 0.2 };
-	const struct load calm_again = { .sampling = 0.001, .waits = 0.001, .wakers = 0.001 };
+	const struct load busy = { .sampling = 0.001, .off_cpu = 0.015, .wakers = 0.2 };
+	const struct load calm_again = { .sampling = 0.001, .off_cpu = 0.001, .wakers = 0.001 };
 	struct governor governor = new_governor_with_wakers();
 	int readings = 0;
 
-	while (!governor.steps[GOVERNOR_WAKERS])
+	while (!governor.steps[KNOB_WAKERS])
 		pass(&governor, &busy);
 	for (; governor_level(&governor) && readings < HOUR_ROWS; readings++)
 		pass(&governor, &calm_again);
@@ -445,72 +446,74 @@ TEST(wakers_come_back_when_the_load_is_gone)
 		fail_msg("after %d readings", readings);
 }
 
-TEST(changes_are_told_in_words)
+TEST(changes_are_settings)
 {
 	struct governor governor = new_governor();
 	static const struct {
 		struct governor_change change;
-		const char *text;
+		const char *step;
+		uint32_t pid;
 	} cases[] = {
-		{ { .knob = GOVERNOR_STACKS, .step = 1, .down = true }, "stacks of waits at 1/4" },
-		{ { .knob = GOVERNOR_STACKS, .step = 0 }, "stacks of waits all" },
-		{ { .knob = GOVERNOR_FAULTS, .step = 3, .down = true }, "page faults at 1/64" },
-		{ { .knob = GOVERNOR_SAMPLING, .step = 1, .down = true }, "sampling at 49 Hz" },
-		{ { .knob = GOVERNOR_SAMPLING, .step = 0 }, "sampling at 99 Hz" },
-		{ { .knob = GOVERNOR_PROCESSES, .down = true, .process = { 7, "a", 0 } },
-		  "stacks of waits of a (7) off" },
-		{ { .knob = GOVERNOR_PROCESSES, .down = true, .process = { 7, "", 0 } },
-		  "stacks of waits of process 7 off" },
-		{ { .knob = GOVERNOR_PROCESSES, .process = { 7, "\xff\n", 0 } },
-		  "stacks of waits of process 7 on" },
-		{ { .knob = GOVERNOR_PROCESSES, .process = { 7, "a\nb", 0 } },
-		  "stacks of waits of a?b (7) on" },
-		{ { .knob = GOVERNOR_WAITS_OFF, .down = true }, "wall clock and waits off" },
-		{ { .knob = GOVERNOR_WAITS_OFF }, "wall clock and waits on" },
-		{ { .knob = GOVERNOR_FAULTS_OFF, .down = true }, "memory growth off" },
-		{ { .knob = GOVERNOR_WAKERS, .down = true }, "wakers off" },
-		{ { .knob = GOVERNOR_WAKERS }, "wakers on" },
+		{ { .knob = KNOB_OFF_CPU_UNWIND, .step = 1, .down = true }, "1/4", 0 },
+		{ { .knob = KNOB_OFF_CPU_UNWIND, .step = 0 }, "1/1", 0 },
+		{ { .knob = KNOB_PAGE_FAULTS_UNWIND, .step = 3, .down = true }, "1/64", 0 },
+		{ { .knob = KNOB_CPU_FREQUENCY, .step = 1, .down = true }, "49Hz", 0 },
+		{ { .knob = KNOB_CPU_FREQUENCY, .step = 0 }, "99Hz", 0 },
+		{ { .knob = KNOB_PROCESS_OFF_CPU, .down = true, .process = { 7, "a", 0 } },
+		  "off",
+		  7 },
+		{ { .knob = KNOB_PROCESS_OFF_CPU, .process = { 7, "a", 0 } }, "on", 7 },
+		{ { .knob = KNOB_OFF_CPU, .down = true }, "off", 0 },
+		{ { .knob = KNOB_OFF_CPU }, "on", 0 },
+		{ { .knob = KNOB_PAGE_FAULTS, .down = true }, "off", 0 },
+		{ { .knob = KNOB_WAKERS }, "on", 0 },
 	};
 
 	for EACH (c, cases) {
-		char text[GOVERNOR_TEXT_BYTES];
+		struct knob_setting setting;
 
-		governor_describe(&governor, &c->change, text);
-		EXPECT_STR(c->text, text, c->text);
+		governor_setting(&governor, &c->change, &setting);
+		EXPECT_EQ(c->change.knob, setting.knob, c->step);
+		EXPECT_STR(c->step, setting.step, c->step);
+		EXPECT_EQ(c->pid, setting.pid, c->step);
+		EXPECT_STR(c->pid ? "a" : "", setting.comm, c->step);
 	}
 }
 
-static void describe_in_force(const struct governor *governor, char text[1024])
+static void describe_shedding(const struct governor *governor, char text[1024])
 {
 	struct governor_change changes[GOVERNOR_CHANGES_MAX];
-	uint32_t count = governor_in_force(governor, changes);
+	uint32_t count = governor_shedding(governor, changes);
+	char sentence[KNOB_SENTENCE_BYTES];
 
 	text[0] = 0;
 	for (uint32_t i = 0; i < count; i++) {
-		governor_describe(governor, &changes[i], text + strlen(text));
-		strcat(text, "; ");
+		struct knob_setting setting;
+
+		governor_setting(governor, &changes[i], &setting);
+		strcat(strcat(text, knob_sentence(&setting, sentence)), "; ");
 	}
 }
 
-TEST(what_is_in_force_is_told_in_the_same_words)
+TEST(active_steps_are_listed_once)
 {
 	struct governor governor = new_governor();
 	struct load busy = storm;
 	char text[1024];
 
-	describe_in_force(&governor, text);
+	describe_shedding(&governor, text);
 	EXPECT_STR("", text, "nothing at first");
 	busy.sampling = 0.1;
 	for (int i = 0; i < 8; i++)
 		pass(&governor, &busy);
-	describe_in_force(&governor, text);
-	EXPECT_STR("stacks of waits at 1/64; sampling at 19 Hz; stacks of waits of pingpong (100) "
-		   "off; "
-		   "stacks of waits of pingpong (101) off; wall clock and waits off; ",
-		   text, "one of each thing, and each process");
+	describe_shedding(&governor, text);
+	EXPECT_STR("off-CPU stacks at 1/64; CPU sampling at 19Hz; "
+		   "off-CPU stacks of pingpong (100) off; off-CPU stacks of pingpong (101) off; "
+		   "off-CPU, run queue and wall clock off; ",
+		   text, "one of each knob, and each process");
 	for (int i = 0; i < 4 * HOUR_ROWS; i++)
 		pass(&governor, &calm);
-	describe_in_force(&governor, text);
+	describe_shedding(&governor, text);
 	EXPECT_STR("", text, "nothing in the end");
 }
 
@@ -526,5 +529,5 @@ RUN_TESTS(cmocka_unit_test(nothing_is_changed_within_the_budget),
 	  cmocka_unit_test(the_agents_own_work_is_not_paid_by_the_lanes),
 	  cmocka_unit_test(wakers_are_the_first_to_go),
 	  cmocka_unit_test(wakers_come_back_when_the_load_is_gone),
-	  cmocka_unit_test(no_load_makes_it_flap), cmocka_unit_test(changes_are_told_in_words),
-	  cmocka_unit_test(what_is_in_force_is_told_in_the_same_words))
+	  cmocka_unit_test(no_load_makes_it_flap), cmocka_unit_test(changes_are_settings),
+	  cmocka_unit_test(active_steps_are_listed_once))
