@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// The stacks of threads that sleep for long and whose stack is not whole: it was taken before the
-// process's unwind tables were there, or the thread has slept since before there was an agent, or its
-// wait was not chosen. The agent runs this now and then, and the rest of the wait has a stack.
+// Stacks of long sleepers whose stack is truncated or missing: captured before the process's unwind
+// tables were loaded, asleep since before the agent started, or sampled out. The agent runs a pass now
+// and then; the rest of the sleep has the stack.
 
 #include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
@@ -20,31 +20,31 @@ struct bpf_iter__task {
 
 #pragma clang attribute pop
 
-/* Since Linux 6.2; without them only the stack itself is readable, and there are no Python frames. */
+/* Since Linux 6.2. Without them only the copied stack is readable: no Python frames. */
 extern struct task_struct *bpf_task_from_pid(__s32 pid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *task) __ksym __weak;
 const volatile bool can_find_tasks = false; // set before load
 
-/* Set by the agent before each pass: its number, and when it ends whoever is left. */
+/* Set by the agent before each pass: its number and its deadline. */
 __u32 pass = 0;
 __u64 pass_end_ns = 0;
 
-/* The first pass in which somebody is due of those that this one has left; 0: nobody is left. */
+/* The earliest pass that a thread left over is due in; 0: none is left. */
 __u32 next_pass = 0;
 
-/* Whose memory is being read. */
+/* The thread whose memory read_user() reads. */
 static __u32 reading_tid = 0;
 
-/* As many bytes of the stack as a snapshot has: most are not deeper. */
+/* As many bytes of the stack as a snapshot has: few stacks are deeper. */
 #define SLEEPER_PAGES 4
 #define PAGE_BYTES    4096
 
 struct sleeper {
-	struct count_key key; // with nothing but the thread and its stack
+	struct count_key key; // only the thread and its stack
 	__u64 stack_start;
 	__u64 stack_bytes;
 	__u8 stack[SLEEPER_PAGES * PAGE_BYTES];
-	struct stack_work work; // last: a body's frames are its end
+	struct stack_work work; // last: it ends in the stack's frames
 };
 
 /* One pass runs at a time. */
@@ -72,8 +72,8 @@ static __always_inline long read_elsewhere(void *to, __u32 size, __u64 address)
 
 static __always_inline long read_user(void *to, __u32 size, __u64 address)
 {
-	// Older kernels compare with constants only. The one size that is none is that of Python's frames,
-	// which are not read where they reach into the last bytes of a stack.
+	// Older kernels accept constant bounds only. Python frames alone have a size known at run time;
+	// frames that reach into the last bytes of a stack are not read.
 	const __u32 size_max = __builtin_constant_p(size) ? size : PYTHON_FRAME_BYTES_MAX;
 	__u32 zero = 0;
 	const struct sleeper *sleeper = bpf_map_lookup_elem(&sleepers, &zero);
@@ -85,15 +85,15 @@ static __always_inline long read_user(void *to, __u32 size, __u64 address)
 	bytes = sleeper->stack_bytes;
 	if (bytes > sizeof(sleeper->stack) || size > bytes || offset > bytes - size)
 		return read_elsewhere(to, size, address);
-	HIDE_FROM_COMPILER(offset); // or it leaves out the bound that older kernels want to see
+	HIDE_FROM_COMPILER(offset); // keep the bound: older verifiers need it
 	if (offset > sizeof(sleeper->stack) - size_max)
 		return -EFAULT;
 	return bpf_probe_read_kernel(to, size, sleeper->stack + offset);
 }
 
-/* ---- whose stack is to be taken ----------------------------------------------------------------- */
+/* ---- which threads ------------------------------------------------------------------------------ */
 
-/* A stack that stays cut is looked at again after 2, 4 ... passes. */
+/* A stack that stays truncated is tried again after 2, 4, ... passes. */
 #define SLEEPER_TRIES_MAX 5
 
 static __always_inline bool sleeps_with_truncated_stack(struct task_struct *task,
@@ -109,9 +109,9 @@ static __always_inline void schedule_pass(__u32 number)
 		next_pass = number;
 }
 
-/* ---- taking it ---------------------------------------------------------------------------------- */
+/* ---- capturing ---------------------------------------------------------------------------------- */
 
-/* Of the task itself, for which no function has to be asked. */
+/* From the iterator's own task: needs no kfunc. */
 static __always_inline void read_stack(struct sleeper *sleeper, struct task_struct *task, __u64 sp)
 {
 	__u64 page = sp & ~(__u64)(PAGE_BYTES - 1);
@@ -137,7 +137,7 @@ static __always_inline void key_of_sleeper(struct task_struct *task, struct coun
 	key->process.start_ns = leader->start_boottime;
 }
 
-/* Leaves the stack in sleeper->key. Returns whether it is whole. */
+/* Leaves the stack in sleeper->key. Returns whether it is complete. */
 static __always_inline bool capture_sleeper(struct sleeper *sleeper, struct task_struct *task)
 {
 	struct unwind *unwind = &sleeper->work.unwind;
@@ -156,7 +156,7 @@ static __always_inline bool capture_sleeper(struct sleeper *sleeper, struct task
 	return unwind->end == STACK_END_COMPLETE || unwind->end == STACK_END_DEPTH;
 }
 
-/* The thread has the stack from here on, if it has slept all the while. */
+/* Gives the thread's wait site the stack, if the thread has slept all the while. */
 static __always_inline void store_sleeper(struct task_struct *task, struct thread *thread,
 					  const struct count_key *key, __u64 since_ns,
 					  bool is_whole)

@@ -1,58 +1,57 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Whether a thread waits where it waited the last time: then its stack need not be unwound. It does if
-// it is in the same system call with the same sp, the return addresses of its nearest callers, whose
-// places on the stack the unwinder has found, are still there, those of the kernel, too, and so are its
-// Python frames.
+// A cache of one stack per wait site, so that a thread that blocks where it blocked before is not unwound
+// again. A hit needs the same system call and sp, the same return addresses in the words where the
+// unwinder found them, in user space and in the kernel, and the same Python frames.
 #pragma once
 
 #include "bpf/stacks/registers.h"
 #include "bpf/stacks/stack_work.bpf.h"
 #include "bpf/switch/switch_python.bpf.h"
 
-/* The stack's words that are looked at, from sp on: some ten frames of most threads. */
+/* Words of the stack that are compared, from sp up: some ten frames of most threads. */
 #define STACK_CACHE_WORDS 64
-/* Return addresses among them that are compared; a power of two. */
+/* User return addresses that are compared; a power of two. */
 #define STACK_CACHE_RETURNS 16
 
 /*
- * One call waits here or there in the kernel. Its nearest return addresses lie at a distance from the
- * tracepoint's arguments, which are on the kernel's stack, too; where that begins is random in each
- * call.
+ * One system call blocks at several places in the kernel: compare the nearest kernel return addresses,
+ * too. They are found by their distance from the tracepoint's arguments, which lie on the same stack; the
+ * stack's own start is randomized on each system call.
  */
 #define STACK_CACHE_KERNEL_WORDS   128
 #define STACK_CACHE_KERNEL_RETURNS 2
 
 struct kernel_return {
 	__u64 address; // 0: none
-	__u64 word;    // from the arguments on
+	__u64 word;    // offset from the arguments, in words
 };
 
-/* What a place is known by. */
+/* One cached stack: where its thread stood. */
 struct stack_cache {
 	__u64 pc;
 	__u64 sp;
 	__u64 fp;
-	__u64 call;     // which system call, on what, and how it waits
-	__u64 until_ns; // 0: nothing is remembered
+	__u64 call;     // hash of system call, arguments and task state
+	__u64 until_ns; // 0: empty
 	__u32 exec_id;
 	__u32 return_count;
-	__u8 return_words[STACK_CACHE_RETURNS]; // word numbers from sp on
-	__u32 uses;         // hits, the older the less: the place with the fewest is given up
-	__u32 is_truncated; // the user's stack did not reach the thread's first function
-	__u64 returns;      // hash of what is in them
+	__u8 return_words[STACK_CACHE_RETURNS]; // offsets from sp, in words
+	__u32 uses;         // hits, decayed: the site with the fewest is evicted
+	__u32 is_truncated; // the user stack did not reach the thread's first function
+	__u64 returns;      // hash of those words
 	struct kernel_return kernel[STACK_CACHE_KERNEL_RETURNS];
 	struct python_frames python;
 };
 
-/* Where a thread stands at a switch; words only if they were asked for. */
+/* Where a thread stands at a switch; words are read on demand only. */
 struct switch_context {
 	__u64 pc;
 	__u64 sp;
 	__u64 fp;
-	__u64 call;      // 0: in no system call
-	__u64 kernel_at; // the tracepoint's arguments, on the kernel's stack
+	__u64 call;      // 0: not in a system call
+	__u64 kernel_at; // address of the tracepoint's arguments, on the kernel stack
 	__u64 words[STACK_CACHE_WORDS];
-	struct python_hash python; // of.state 0: not looked at yet
+	struct python_hash python; // of.state 0: not read yet
 };
 
 #if defined(__TARGET_ARCH_x86)
@@ -66,7 +65,7 @@ static __always_inline void read_switch_context(struct switch_context *context,
 	context->pc = regs->ip;
 	context->sp = regs->sp;
 	context->fp = regs->bp;
-	// The same call goes other ways in the kernel by what it is called with: descriptor, operation.
+	// Descriptor and operation decide which way the call takes through the kernel.
 	context->call = number < 0 ? 0
 				   : ((__u64)number + 1) ^ (regs->di << 12) ^ (regs->si << 40) ^
 					     ((__u64)task->__state << 56);
@@ -81,14 +80,14 @@ static __always_inline void read_switch_context(struct switch_context *context,
 	context->pc = regs->pc;
 	context->sp = regs->sp;
 	context->fp = regs->regs[29];
-	// x0 is the result's place: it has the first argument no more.
+	// x0 holds the result by now, no longer the first argument.
 	context->call = regs->syscallno < 0 ? 0
 					    : ((__u64)regs->syscallno + 1) ^ (regs->regs[1] << 40) ^
 						      ((__u64)task->__state << 56);
 }
 #endif
 
-/* Read @count words, or all. */
+/* Reads @count words, or all. */
 static __always_inline bool read_stack_words(struct switch_context *context, __u32 count)
 {
 	__u32 size = sizeof(context->words);
@@ -98,7 +97,7 @@ static __always_inline bool read_stack_words(struct switch_context *context, __u
 	return !bpf_probe_read_user(context->words, size, (const void *)context->sp);
 }
 
-/* How many words the memo compares. */
+/* How many words the cache compares. */
 static __always_inline __u32 stack_cache_words(const struct stack_cache *cache)
 {
 	__u32 last = cache->return_count - 1;
@@ -138,7 +137,7 @@ static __always_inline bool kernel_returns_match(const struct stack_cache *cache
 	return true;
 }
 
-/* Does the thread stand where it did? The words have been read. */
+/* The words have been read. */
 static __always_inline bool stack_cache_matches(const struct stack_cache *cache,
 						struct switch_context *context, __u32 exec_id,
 						__u64 now)
@@ -150,7 +149,7 @@ static __always_inline bool stack_cache_matches(const struct stack_cache *cache,
 	       python_frames_match(&cache->python, &context->python);
 }
 
-/* ---- remembering ------------------------------------------------------------------------------ */
+/* ---- filling ---------------------------------------------------------------------------------- */
 
 static __always_inline void stack_cache_clear(struct stack_cache *cache)
 {
@@ -163,8 +162,8 @@ static __always_inline void stack_cache_clear(struct stack_cache *cache)
 }
 
 /*
- * After a step of the unwinder: the return address it took lies below the caller's sp, on x86-64. On
- * aarch64 it lies where the rule said; comparing the word below sp is then merely a weaker check.
+ * Called after each unwind step. On x86-64 the return address lies right below the caller's sp. On aarch64
+ * it lies where the rule says; comparing the word below sp is just a weaker check there.
  */
 static __always_inline void stack_cache_add_return(struct stack_cache *cache, __u64 sp,
 						   __u64 caller_sp)

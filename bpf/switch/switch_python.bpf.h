@@ -1,30 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Whether a thread's Python frames are those it had: all that the unwinder takes from them, where they
-// lie, which code they run and the instruction they stand at, is read again and hashed. That is a
-// tenth of unwinding, for the native frames between them need not be found.
+// Compares a thread's Python frames with cached ones. It hashes what the unwinder reads of each frame:
+// its address, its code object and its instruction. That takes a tenth of unwinding, as the native
+// frames between them are skipped.
 #pragma once
 
 #include "bpf/stacks/unwind_memory.bpf.h"
 
-/* Of one stack. Deeper ones are not remembered: each frame is looked at. */
+/* Deeper Python stacks are never cached. */
 #define PYTHON_CACHED_FRAMES_MAX 128
 
-/* Which frames, and what they were. */
+/* A thread's Python frames, hashed. */
 struct python_frames {
-	__u64 state; // whose they are: a thread state of the interpreter's; 0: there are none
-	__u64 hash;  // 0: they could not be read, or are too many
+	__u64 state; // the interpreter's thread state; 0: no Python
+	__u64 hash;  // 0: unreadable or too deep
 	__u32 runtime;
 	__u32 count;
 };
 
-/* Frames on the way into a hash. */
+/* State of a running hash. */
 struct python_hash {
 	struct python_frames of;
 	__u64 next;
 	__u64 frame_words[PYTHON_FRAME_BYTES_MAX / 8 + 2];
 };
 
-/* bpf_loop() hands on a pointer to the stack. */
 struct python_hash_walk {
 	struct python_hash *hash;
 	const struct python_offsets *offsets;
@@ -61,7 +60,7 @@ static __always_inline __u64 python_hash_owner(const struct python_hash *hash,
 		      (offsets->frame_owner & 7) * 8);
 }
 
-/* Of a code object its place, and what tells it from another one there. */
+/* The code object's address, and a field that differs if another one reuses the address. */
 static __always_inline void python_hash_code(struct python_hash *hash,
 					     const struct python_offsets *offsets)
 {
@@ -93,14 +92,14 @@ static long hash_python_frame(__u32 index, struct python_hash_walk *walk)
 	return 0;
 }
 
-/* The state's top frame, and through what it is found. */
+/* The thread state's top frame, and the link to it. */
 static __always_inline void python_hash_top(struct python_hash *hash,
 					    const struct python_offsets *offsets)
 {
 	__u64 state = hash->of.state, owner = 0, link = 0;
 
 	hash->next = 0;
-	// A state may have come to another thread.
+	// The thread state may belong to another thread by now.
 	if (read_user(&owner, sizeof(owner), state + offsets->state_thread))
 		return;
 	python_hash_add(hash, owner);
@@ -113,7 +112,7 @@ static __always_inline void python_hash_top(struct python_hash *hash,
 		read_user(&hash->next, sizeof(hash->next), link + offsets->cframe_frame);
 }
 
-/* Hash the frames of the state in hash->of, now. */
+/* Hashes the frames of hash->of.state. */
 __attribute__((noinline)) int hash_python_frames(struct python_hash *hash)
 {
 	struct python_hash_walk walk = {};
@@ -134,8 +133,8 @@ __attribute__((noinline)) int hash_python_frames(struct python_hash *hash)
 }
 
 /*
- * Which frames the unwinder has just found: false if it found none, or needs not find the same
- * again. It goes through the list of states where a thread has more than one.
+ * Hashes the frames that @unwind has just found. False if there are none, or if the unwinder had to
+ * search the list of thread states: the next unwind may find others.
  */
 static __always_inline bool find_python_frames(struct python_hash *hash,
 					       const struct unwind *unwind)
@@ -148,7 +147,7 @@ static __always_inline bool find_python_frames(struct python_hash *hash,
 	return hash->of.hash != 0;
 }
 
-/* Are the frames what they were? They are hashed once for all memos of a thread. */
+/* Each state is hashed once for all cached stacks of a thread. */
 static __always_inline bool python_frames_match(const struct python_frames *remembered,
 						struct python_hash *hash)
 {

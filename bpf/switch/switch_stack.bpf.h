@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// The stack of a thread that loses its CPU: kernel and user part, taken while it is still the current
-// thread. The kernel's begins below the scheduler, and below this program.
+// Captures the stack of a thread that loses its CPU while it is still current. The kernel part starts
+// below this program and the scheduler.
 #pragma once
 
 #include "bpf/stacks/kernel_stack.bpf.h"
@@ -8,25 +8,25 @@
 #include "bpf/stacks/registers.h"
 #include "bpf/switch/stack_cache.bpf.h"
 
-/* Functions of the scheduler, whose frames say nothing. Set before load. */
+/* The scheduler's functions: their frames are skipped. Set before load. */
 #define SCHEDULER_FUNCTIONS 12
 
 const volatile __u64 scheduler_start[SCHEDULER_FUNCTIONS] = {};
 const volatile __u64 scheduler_bytes[SCHEDULER_FUNCTIONS] = {};
 
-/* Frames of the tracepoint and the scheduler that are looked for them, from the leaf on. */
+/* Leaf frames among which the tracepoint's and the scheduler's are looked for. */
 #define SCHEDULER_FRAMES 16
 
-/* A stack in work; each CPU has one: switches do not interrupt each other. */
+/* One per CPU: switches do not nest. */
 struct switch_stack {
-	struct count_key key;        // with nothing but the thread and its stack
-	struct count_key totals_key; // with nothing but the thread
+	struct count_key key;        // only the thread and its stack
+	struct count_key totals_key; // only the thread
 	struct switch_context context;
 	struct kernel_addresses kernel;
 	__u32 kernel_depth;
-	__u32 kernel_first; // below the scheduler
+	__u32 kernel_first; // first frame below the scheduler
 	__u64 kernel_words[STACK_CACHE_KERNEL_WORDS];
-	struct stack_work work; // last: a body's frames are its end
+	struct stack_work work; // last: it ends in the stack's frames
 };
 
 static __always_inline bool is_scheduler(__u64 address)
@@ -39,7 +39,7 @@ static __always_inline bool is_scheduler(__u64 address)
 	return found;
 }
 
-/* Leaves in walk->first the place behind the last frame of the scheduler. */
+/* Leaves in walk->first the frame after the scheduler's last one. */
 static long skip_scheduler_frame(__u32 index, struct kernel_walk *walk)
 {
 	if (index >= SCHEDULER_FRAMES)
@@ -49,7 +49,7 @@ static long skip_scheduler_frame(__u32 index, struct kernel_walk *walk)
 	return 0;
 }
 
-/* In the program itself, for only there the verifier knows its context. */
+/* Inlined: the verifier knows the context in the program itself only. */
 static __always_inline void capture_kernel_addresses(void *ctx, struct switch_stack *stack)
 {
 	long size = bpf_get_stack(ctx, stack->kernel.at,
@@ -100,7 +100,7 @@ static __always_inline struct switch_stack *switch_stack_of_cpu(void)
 
 /* ---- user ------------------------------------------------------------------------------------- */
 
-/* Find frame @frame's return address on the kernel's stack, from word @from on. Returns the next word. */
+/* Finds frame @frame's return address on the kernel stack, from word @from up. Returns the next word. */
 static __always_inline __u32 cache_kernel_return(struct switch_stack *stack,
 						 struct kernel_return *ret_at, __u32 frame,
 						 __u32 from)
@@ -119,10 +119,7 @@ static __always_inline __u32 cache_kernel_return(struct switch_stack *stack,
 	return from;
 }
 
-/*
- * Of a memo that has just been forgotten. A frame that is not found, for a tracer has taken its return
- * address, is not compared.
- */
+/* The cache is empty. A return address that a tracer has replaced is not found and not compared. */
 __attribute__((noinline)) int cache_kernel_returns(struct stack_cache *cache)
 {
 	struct switch_stack *stack = switch_stack_of_cpu();
@@ -154,15 +151,15 @@ static long walk_and_cache(__u32 index, struct caching_walk *walk)
 	return rc;
 }
 
-/* What could not be unwound to its end may be as soon as a table is there. */
+/* Short: a truncated stack may be complete as soon as a table is loaded. */
 #define STACK_CACHE_TRUNCATED_NS 200000000ULL
-/* Well before the agent forgets the body of a stack that was not counted: ten minutes, STACK_IDLE_NS. */
+/* Well below STACK_IDLE_NS, after which the agent evicts a stack that is not counted. */
 #define STACK_CACHE_NS 20000000000ULL
 
-/* How many were taken so far that are cut: for the agent, which has them taken again. */
+/* Truncated stacks captured so far: the agent starts a sleepers' pass when it grows. */
 __u64 truncated_stacks = 0;
 
-/* Remember where the stack was taken. With Python frames the same native stack has many. */
+/* With Python, one native stack has many Python stacks: those are compared, too. */
 static __always_inline void fill_stack_cache(struct stack_cache *cache,
 					     struct switch_context *context,
 					     const struct unwind *unwind, bool has_python,
@@ -207,7 +204,7 @@ static __always_inline void capture_user_stack(struct switch_stack *stack,
 	end_user_stack(unwind);
 	record_user_stack(&stack->work, now, task->group_leader->comm, &stack->key);
 	fill_stack_cache(cache, &stack->context, unwind, walk.has_python, now);
-	// Bodies that the ring had no room for are sent when the stack is taken again.
+	// The ring was full: the next capture sends the stack again.
 	if (!stack_is_sent(&stack->key.user) || !stack_is_sent(&stack->key.kernel))
 		cache->until_ns = 0;
 }
@@ -222,10 +219,7 @@ static __always_inline void key_of_thread(struct task_struct *task, struct count
 	bpf_probe_read_kernel(key->thread_name, sizeof(key->thread_name), task->comm);
 }
 
-/*
- * Leaves the stack of the current thread, of which the kernel's addresses are there, in
- * switch_stack_of_cpu()->taken.
- */
+/* Leaves the current thread's stack in switch_stack_of_cpu()->key. Kernel addresses are captured. */
 __attribute__((noinline)) int capture_stack(struct stack_cache *cache, __u64 now)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

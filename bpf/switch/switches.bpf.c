@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// The wall clock of threads. At each context switch the thread that loses its CPU is accounted for
-// what it did since it lost it the last time; a sweep by the agent accounts for threads that do not
-// switch. Nothing is done for the thread that comes next.
+// Wall-clock time of threads. At each context switch the previous thread is charged for all it did since
+// its last switch; the agent's sweep charges threads that do not switch. The next thread costs nothing.
 
 #include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
@@ -26,12 +25,12 @@ struct bpf_iter__task {
 #pragma clang attribute pop
 
 struct switch_cpu {
-	__u64 since_ns;     // when it got its thread: the last switch, whoever came
-	__u64 check_due_ns; // when a memo may be checked again
+	__u64 since_ns;     // the last switch on this CPU
+	__u64 check_due_ns; // when a cache hit may be checked again
 	struct unwind_budget budget;
 };
 
-/* Processes, by tgid, whose waits get no stacks: the agent's governor puts the dearest there. */
+/* Processes, by tgid, that get no off-CPU stacks: the agent sheds load here. */
 #define STACKLESS_MAX 1024
 
 struct {
@@ -42,10 +41,10 @@ struct {
 	__type(value, __u32);
 } stackless SEC(".maps");
 
-/* Whether there are any: most of the time there are none. */
+/* Spares a lookup at each switch. */
 bool any_stackless = false;
 
-/* Set by the agent at any time: of the waits no more than one in 1 << this gets a stack. */
+/* Set by the agent at any time: at most one off-CPU interval in 1 << this gets a stack. */
 __u32 min_shift = 0;
 
 struct {
@@ -55,16 +54,16 @@ struct {
 	__type(value, struct switch_cpu);
 } switch_cpus SEC(".maps");
 
-/* When the accounting began. Set by the agent. */
+/* When tracking began. Set by the agent. */
 __u64 tracking_since_ns = 0;
 
-/* Set by the agent for a sweep before it attaches the others: nothing is known of what was before. */
+/* Set for a sweep before the other programs are attached: nothing is known of the time before. */
 bool restart_tracking = false;
 
-/* Told to the agent by the first sweep. */
+/* Result of the first sweep. */
 bool has_run_delay = false;
 
-/* Nanoseconds that the scheduler counted @task to be runnable so far; 0 where it does not count. */
+/* Run-queue time of @task so far, in ns; 0 where the scheduler keeps no such count. */
 static __always_inline __u64 run_delay_of(struct task_struct *task)
 {
 	return bpf_core_field_exists(task->sched_info.run_delay) ? task->sched_info.run_delay : 0;
@@ -86,8 +85,8 @@ static const __u32 kind_of_state[THREAD_STATES] = {
 };
 
 /*
- * Tell the agent what was accounted since the last time, as an interval up to where slot @end begins:
- * the next one begins there, and no slot is in both.
+ * Reports what was charged since the last report, as an interval up to the start of slot @end. The next
+ * interval starts there, so no slot is in both.
  */
 __attribute__((noinline)) int report_totals(struct thread_time *time, struct count_key *key,
 					    __u64 end)
@@ -111,7 +110,7 @@ __attribute__((noinline)) int report_totals(struct thread_time *time, struct cou
 	return 0;
 }
 
-/* The key lies in @scratch, for the stack of a program is small. */
+/* The key lies in @scratch: it does not fit the program's stack. */
 static __always_inline void report_thread(struct task_struct *task, struct thread *thread,
 					  __u64 end, struct switch_stack *scratch)
 {
@@ -121,7 +120,7 @@ static __always_inline void report_thread(struct task_struct *task, struct threa
 	report_totals(&thread->time, key, end);
 }
 
-/* ---- new threads ------------------------------------------------------------------------------ */
+/* ---- tracking threads -------------------------------------------------------------------------- */
 
 static __always_inline void track_thread(struct task_struct *task, __u64 since_ns, __u64 delay_ns)
 {
@@ -144,7 +143,7 @@ static __always_inline void track_thread(struct task_struct *task, __u64 since_n
 	thread->time.since_ns = since_ns;
 }
 
-/* Threads that are younger than the accounting are accounted from their start on. */
+/* Threads that started after tracking began are charged from their start. */
 static __always_inline void track_late(struct task_struct *task)
 {
 	if (task->start_time > tracking_since_ns)
@@ -153,12 +152,12 @@ static __always_inline void track_late(struct task_struct *task)
 		track_thread(task, bpf_ktime_get_ns(), run_delay_of(task));
 }
 
-/* Since Linux 6.4 memory of task storage comes from lists that need no allocator. Set before load. */
+/* Since Linux 6.4 task storage comes from per-CPU free lists, not an allocator. Set before load. */
 const volatile bool can_track_at_switches = false;
 
 /*
- * Where the memory is had: at a switch it may not be, for the allocator may want to wake somebody, and
- * the run queue is locked. Arguments: struct task_struct *parent, struct task_struct *child.
+ * Allocates the thread's state. A switch must not: the run queue is locked and the allocator may wake a
+ * thread. Arguments: struct task_struct *parent, struct task_struct *child.
  */
 SEC("tp_btf/sched_process_fork")
 int track_child(__u64 *ctx)
@@ -169,7 +168,7 @@ int track_child(__u64 *ctx)
 	return 0;
 }
 
-/* ---- waits ------------------------------------------------------------------------------------- */
+/* ---- off-CPU intervals -------------------------------------------------------------------------- */
 
 static __always_inline bool has_user_stack(struct task_struct *task)
 {
@@ -181,8 +180,8 @@ static __always_inline bool has_user_stack(struct task_struct *task)
 }
 
 /*
- * Of waits that are likely to take @expected_ns, so many as are chosen at all, one in some is chosen, and
- * stands for the others. With @budget NULL, one in 1 << @least.
+ * Keeps one off-CPU interval of expected length @expected_ns in 1 << shift; its weight stands for those
+ * sampled out. Without @budget the shift is @least. Returns 0 if sampled out.
  */
 __attribute__((noinline)) int sample_wait(struct thread_wait *wait,
 					  const struct unwind_budget *budget, __u64 expected_ns,
@@ -208,7 +207,7 @@ static __always_inline bool is_same_stack(const struct count_key *a, const struc
 	       a->user_leaf.address == b->user_leaf.address && a->kernel_leaf == b->kernel_leaf;
 }
 
-/* Take the stack anew; what is pending for another one is counted. */
+/* Unwinds the stack. If the site held another one, its pending counts are flushed. */
 static __always_inline bool unwind_wait(void *ctx, struct switch_cpu *cpu,
 					struct switch_stack *stack, struct wait_site *site,
 					__u64 now)
@@ -227,14 +226,14 @@ static __always_inline bool unwind_wait(void *ctx, struct switch_cpu *cpu,
 }
 
 /*
- * Of so many hits one is unwound all the same, to know how often the memo is wrong. Which, the clock
- * decides: each 64th wait of a loop may be the same one.
+ * One hit in so many is unwound all the same, to count wrong hits. The clock picks it: in a loop each
+ * 64th interval may be at the same site.
  */
 #define STACK_CACHE_CHECK_EVERY 64
-/* But no more often on a CPU than this: it would be most of its budget. */
+/* Checks are also limited by time per CPU: they would use most of the budget. */
 #define STACK_CACHE_CHECK_NS 5000000ULL
 
-/* Which of the places the thread stands at, or -1: none. */
+/* The site whose cache matches, or -1. */
 static __always_inline int find_site(struct switch_stack *stack, struct task_struct *task,
 				     struct thread_wait *wait, __u64 now)
 {
@@ -248,7 +247,7 @@ static __always_inline int find_site(struct switch_stack *stack, struct task_str
 static __always_inline bool should_check_cache(struct switch_cpu *cpu, struct stack_cache *cache,
 					       __u64 now)
 {
-	// A cut stack may be whole by now, and is taken anew soon.
+	// A truncated stack may be complete by now, and its cache expires soon.
 	if (cache->is_truncated || (now * HASH_C1 >> 40) % STACK_CACHE_CHECK_EVERY ||
 	    now < cpu->check_due_ns)
 		return false;
@@ -258,8 +257,8 @@ static __always_inline bool should_check_cache(struct switch_cpu *cpu, struct st
 }
 
 /*
- * Set the place of the wait that begins, which was @found or not, and take its stack. Returns false if
- * that took no time: it is remembered, and has no Python frames, which were looked at.
+ * Sets the wait site and captures its stack unless the cache hit (@found). Returns false if that took no
+ * time worth charging: a hit without Python frames to compare.
  */
 static __always_inline bool capture_site(void *ctx, struct switch_cpu *cpu,
 					 struct switch_stack *stack, struct thread_wait *wait,
@@ -298,8 +297,8 @@ static __always_inline void flush_waits(struct thread_wait *wait)
 /* ---- switches --------------------------------------------------------------------------------- */
 
 /*
- * What taking a stack took is no part of the wait: a wait that was chosen would be longer than those
- * it stands for. The thread had the CPU.
+ * The time of the capture is not part of the interval: a kept interval would be longer than those that it
+ * stands for. It counts as running, as the thread had the CPU.
  */
 static __always_inline void exclude_capture_time(struct switch_cpu *cpu, struct thread_time *time,
 						 __u64 now)
@@ -308,14 +307,14 @@ static __always_inline void exclude_capture_time(struct switch_cpu *cpu, struct 
 
 	budget_spend_ns(&cpu->budget, end - now);
 	cpu->since_ns = end;
-	time->since_ns = end; // nobody else does: the lock is ours
+	time->since_ns = end; // nobody else does: we hold the lock
 	time->switched_ns[THREAD_RUNNING] += end - now;
 	time->swept_compared_ns -= end - now;
 }
 
 /*
- * Choose the wait, or not: its weight tells. Returns as find_site(). While there are too many, those
- * that are remembered need not be fewer, except where looking for that costs, too.
+ * Decides whether to keep the interval (wait->weight). Returns as find_site(). Over budget, cache hits are
+ * kept without sampling, unless comparing costs too: with Python frames, or when counts alone are too many.
  */
 static __always_inline int sample_and_find_site(void *ctx, struct switch_cpu *cpu,
 						struct switch_stack *stack,
@@ -342,7 +341,7 @@ static __always_inline int sample_and_find_site(void *ctx, struct switch_cpu *cp
 	return found;
 }
 
-/* The wait that begins now: returns false if nothing is to be done for it. */
+/* Returns false if the interval needs no stack. */
 static __always_inline bool begin_wait(void *ctx, struct switch_cpu *cpu, struct task_struct *task,
 				       struct thread *thread, __u64 now)
 {
@@ -387,7 +386,7 @@ static __always_inline void end_wait(struct switch_cpu *cpu, struct thread_wait 
 						       wait->weight, cpu->budget.span_shift));
 }
 
-/* From here on somebody may wake it, and the stack of its wait is known. */
+/* The stack is known now; the thread may be woken. */
 static __always_inline void begin_sleep(struct thread *thread, __u64 now)
 {
 	thread->wake.charged_ns = 0;
@@ -408,7 +407,7 @@ static __always_inline void add_interval(struct thread_time *time, struct thread
 	time->switched_ns[THREAD_BLOCKED] += interval.ns[THREAD_BLOCKED];
 }
 
-/* The thread that loses its CPU is still the current one. */
+/* Runs while the previous thread is still current. */
 static __always_inline int switch_out(void *ctx, bool preempted)
 {
 	__u64 now = bpf_ktime_get_ns(), running_since_ns, since_ns, delay_ns;
@@ -428,7 +427,7 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 		return 0;
 	count(COUNTER_SWITCHES);
 	thread = bpf_task_storage_get(&threads, task, NULL, 0);
-	// At a burst of forks their lists may be empty for a moment.
+	// In a burst of forks the free lists may be empty for a moment.
 	if (!thread && can_track_at_switches) {
 		track_late(task);
 		thread = bpf_task_storage_get(&threads, task, NULL, 0);
@@ -444,7 +443,7 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 				      ns_between(time->delay_ns, delay_ns), left_as);
 	time->delay_ns = delay_ns;
 	add_interval(time, interval, task->se.sum_exec_runtime);
-	// The tracepoint's own state is that of before a signal was noticed, on older kernels.
+	// On older kernels the tracepoint's prev_state is read before a pending signal clears it.
 	time->left_as = preempted || !task->__state ? THREAD_RUN_QUEUE : THREAD_BLOCKED;
 	thread->wake.asleep_ns = 0;
 	if (!wait_lock(&thread->wait)) {
@@ -459,8 +458,8 @@ static __always_inline int switch_out(void *ctx, bool preempted)
 }
 
 /*
- * Arguments, of which only the first is read: bool preempt, struct task_struct *prev,
- * struct task_struct *next, unsigned int prev_state
+ * Arguments: bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state.
+ * Only the first is read.
  */
 SEC("tp_btf/sched_switch")
 int switch_threads(__u64 *ctx)
@@ -476,10 +475,10 @@ int switch_threads_raw(__u64 *ctx)
 
 /* ---- the sweep -------------------------------------------------------------------------------- */
 
-/* Set by the agent before each sweep: totals are told up to where this slot begins. */
+/* Set by the agent before each sweep: totals are reported up to the start of this slot. */
 __u64 sweep_slot = 0;
 
-/* Account what the thread has done up to now. If it switches meanwhile, it has done so itself. */
+/* Charges the thread up to now. If it switches meanwhile, its switch has charged it. */
 static __always_inline void sweep_time(struct task_struct *task, struct thread *thread)
 {
 	struct thread_wait *wait = &thread->wait;
@@ -500,7 +499,7 @@ static __always_inline void sweep_time(struct task_struct *task, struct thread *
 		delay_ns = run_delay_of(task);
 	} else if (slot_at(since_ns) == slot_at(now) ||
 		   (time->left_as == THREAD_BLOCKED && !is_asleep(task))) {
-		return; // of a wait that goes on whole slots are told
+		return; // unfinished intervals are charged in whole slots
 	}
 	interval = thread_interval_of(since_ns, now, running_since_ns,
 				      ns_between(time->delay_ns, delay_ns), time->left_as);
@@ -520,8 +519,8 @@ static __always_inline void sweep_time(struct task_struct *task, struct thread *
 }
 
 /*
- * A thread ends. Who waits for its process hears of that before the thread's last switch, and may ask
- * for the counts at once; nor is the process followed any more by then. Arguments: struct task_struct *p
+ * A parent may learn of the exit before the thread's last switch and ask for counts at once, and the
+ * process is no target any more by then: so charge here. Arguments: struct task_struct *p
  */
 SEC("tp_btf/sched_process_exit")
 int end_thread(__u64 *ctx)
@@ -539,7 +538,7 @@ int end_thread(__u64 *ctx)
 	return 0;
 }
 
-/* One sweep runs at a time; it may be interrupted by switches, which have their own. */
+/* One sweep runs at a time; switches that interrupt it have their own. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -548,9 +547,8 @@ struct {
 } swept_stack SEC(".maps");
 
 /*
- * A wait that has lasted until a sweep stands for itself from then on, chosen or not. Of one that was
- * not, or began before us, only the kernel's part of the stack is taken here: the user's is left to
- * sleepers.bpf.c.
+ * An off-CPU interval that lasts until a sweep is kept from then on, with weight 1. If it was sampled out
+ * or began before tracking, only the kernel stack is captured here; sleepers.bpf.c adds the user stack.
  */
 static __always_inline void sweep_stack(struct task_struct *task, struct thread *thread)
 {
@@ -583,14 +581,14 @@ static __always_inline void sweep_stack(struct task_struct *task, struct thread 
 	site->key = stack->key;
 	wait->site = WAIT_SITE_OTHER;
 	count(COUNTER_OFF_CPU_SWEPT);
-	// It may have switched meanwhile, and gone without the lock.
+	// The thread may have switched meanwhile, without the lock.
 	if (*(volatile __u64 *)&thread->time.since_ns == since_ns) {
 		wait->weight = 1;
 		begin_sleep(thread, since_ns);
 	}
 }
 
-/* A switch that finds the lock taken goes on without it, and a sweep leaves the thread to its switch. */
+/* Nobody waits for the lock: a switch goes on without it, a sweep leaves the thread to its switch. */
 static __always_inline void sweep_thread(struct task_struct *task, struct thread *thread)
 {
 	if (!wait_lock(&thread->wait))
@@ -609,7 +607,7 @@ static __always_inline void untrack_thread(struct thread *thread)
 	thread->wake.asleep_ns = 0;
 }
 
-/* Sleepable, so that there is memory for all threads at once. */
+/* Sleepable: task storage for all threads may be allocated. */
 SEC("iter.s/task")
 int sweep_threads(struct bpf_iter__task *ctx)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Where a thread's time goes, exactly. A thread's life is cut into spells: it loses its CPU, is
-// blocked, waits for a CPU, runs, and loses it again. A spell is accounted when it is over, so all of
-// it is known; what is left when two of its parts are measured is the third. So the three are
-// elapsed time, whatever happened.
+// Exact times of a thread. Its life is a chain of intervals: it loses its CPU, is blocked, waits in a run
+// queue, runs, and loses the CPU again. An interval is charged when it is over; two parts are measured and
+// the third is the rest, so the three always add up to elapsed time.
 #pragma once
 
 #include <linux/types.h>
@@ -16,30 +15,30 @@ enum thread_state {
 	THREAD_STATES,
 };
 
-/* Kept for each thread. Times are of the monotonic clock. */
+/* Monotonic times. */
 struct thread_time {
-	__u64 since_ns; // accounted up to here: who moves it on accounts what lies between
-	__u64 delay_ns; // of sched_info.run_delay, accounted
-	__u32 left_as;  // THREAD_RUN_QUEUE or _BLOCKED: how it lost its CPU the last time
+	__u64 since_ns; // charged up to here: whoever moves it on charges what lies between
+	__u64 delay_ns; // sched_info.run_delay charged so far
+	__u32 left_as;  // how it lost its CPU last: THREAD_RUN_QUEUE or THREAD_BLOCKED
 	__u32 pad;
-	__u64 exec_ns; // of sched_entity.sum_exec_runtime, accounted
-	// Up to here swept_ns[THREAD_RUNNING] has been compared with that; smaller: more was accounted.
+	__u64 exec_ns; // sched_entity.sum_exec_runtime charged so far
+	// Part of swept_ns[THREAD_RUNNING] compared with that; smaller: more was charged.
 	__u64 swept_compared_ns;
-	__u64 slot; // the totals below are told up to where it begins
-	// Of its switches, and of the agent's sweeps: each is written by one CPU at a time.
+	__u64 slot; // totals are reported up to its start
+	// By switches and by sweeps apart: each is written by one CPU at a time.
 	__u64 switched_ns[THREAD_STATES];
 	__u64 swept_ns[THREAD_STATES];
 	__u64 reported_ns[THREAD_STATES]; // of the sum of both
 };
 
-/* Of one interval, or a part of it. */
+/* An interval, or part of one. */
 struct thread_interval {
 	__u64 ns[THREAD_STATES];
 };
 
 /*
- * What a thread did from @since_ns until @now_ns, if it has a CPU since @running_since_ns and had lost
- * it @left_as before that. @delay_ns is what the scheduler counted it to be runnable meanwhile.
+ * Splits the time from @since_ns to @now_ns of a thread that runs since @running_since_ns (now, if it does
+ * not) and lost its CPU as @left_as before. @delay_ns: its run-queue time by the scheduler.
  */
 static inline __attribute__((always_inline)) struct thread_interval thread_interval_of(
 	__u64 since_ns, __u64 now_ns, __u64 running_since_ns, __u64 delay_ns, __u32 left_as)
@@ -48,10 +47,10 @@ static inline __attribute__((always_inline)) struct thread_interval thread_inter
 	__u64 running_ns = ns_between(running_since_ns, now_ns);
 	struct thread_interval interval;
 
-	if (running_ns > elapsed_ns) // accounted before, in part
+	if (running_ns > elapsed_ns) // charged in part
 		running_ns = elapsed_ns;
 	elapsed_ns -= running_ns;
-	// Who was preempted waits all the time. Of who blocked, the scheduler's clock may be some
+	// A preempted thread is runnable all the time. For a blocked one the scheduler's clock may be some
 	// nanoseconds ahead of ours.
 	if (left_as == THREAD_RUN_QUEUE || delay_ns > elapsed_ns)
 		delay_ns = elapsed_ns;
@@ -62,10 +61,10 @@ static inline __attribute__((always_inline)) struct thread_interval thread_inter
 }
 
 /*
- * Make the thread have run what the kernel says, @exec_ns since it was asked the last time; what was
- * accounted as running by sweeps since then is @ahead_ns. A spell's time on a CPU is longer where a
- * hypervisor took the CPU away: the thread waited for it. It is shorter where the kernel's clock began
- * at the wake-up. Returns what is accounted too much and could not be taken from this interval.
+ * Corrects running time to the kernel's own count, @exec_ns since the last correction; sweeps have charged
+ * @ahead_ns of it. A hypervisor that takes the CPU makes our time longer: the thread was waiting for a CPU.
+ * A kernel clock that starts at the wake-up makes it shorter. Returns the excess that this interval could
+ * not absorb.
  */
 static inline __attribute__((always_inline)) __u64 thread_interval_settle(
 	struct thread_interval *interval, __u64 ahead_ns, __u64 exec_ns)
@@ -87,8 +86,8 @@ static inline __attribute__((always_inline)) __u64 thread_interval_settle(
 }
 
 /*
- * What was accounted in @state and has not been told yet; it is, afterwards. A sweep may meet a thread at its
- * end: who comes first tells, the other one tells what came since.
+ * Returns what was charged in @state and not reported yet, and marks it reported. At a thread's exit a sweep
+ * may come, too: each reports what the other has not.
  */
 static inline __attribute__((always_inline)) __u64 thread_time_report(struct thread_time *time,
 								      __u32 state)

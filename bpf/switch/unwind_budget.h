@@ -1,54 +1,54 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Which waits get a stack when there are more than can be afforded: the longer one is likely to be,
-// the likelier. How likely is fixed before the wait is known, and a wait that is chosen stands for
-// one over its probability: sums are right on average, whatever the waits are.
+// Which off-CPU intervals get a stack when there are too many to unwind all. The probability grows with
+// the expected length and is fixed before the interval begins; a kept one has weight 1 / probability, so
+// sums are unbiased.
 //
-// Before that, time is told less finely: waits of one place are added up over more slots. That loses
-// no wait, and counts are most of what waits cost whose stack is remembered.
+// Before intervals are sampled out, time gets coarser: counts of one wait site are added up over more
+// slots. That drops nothing, and counts are most of the cost of cached stacks.
 #pragma once
 
 #include <linux/types.h>
 
-/* How often the means are looked at. */
+/* How often usage is averaged. */
 #define BUDGET_TICK_NS 10000000ULL
 /*
- * Units a CPU has for each tick: 0.5 % of the CPU at most. To unwind takes as many as the time it took. A
- * count takes two: no more than 16384 in 5 s, and they are drained before the count maps are full.
+ * Budget of a CPU for each tick, in units: at most 0.5 % of the CPU. Unwinding uses its time, a count two
+ * units: at most 16384 counts in 5 s, and the agent drains counts before their map is full.
  */
 #define BUDGET_UNITS     64
 #define BUDGET_UNIT_NS   750
 #define BUDGET_COUNT     2
 #define BUDGET_SPENT_MAX 60
 
-/* Beyond that not even the end of the tick is waited for. */
+/* More than that: react before the end of the tick. */
 #define BUDGET_STORM_UNITS (4 * BUDGET_UNITS)
-/* More than that in a tick is a storm's beginning, and says nothing of the next ticks. */
+/* More than that is the start of a storm, and no estimate of the next ticks. */
 #define BUDGET_TICK_UNITS_MAX (8 * BUDGET_UNITS)
 
-/* Sums are of so many of the last ticks: waits come in bursts. */
+/* Averages are over so many ticks: off-CPU intervals come in bursts. */
 #define BUDGET_MEAN_SHIFT 2
 #define BUDGET_MEAN_UNITS (BUDGET_UNITS << BUDGET_MEAN_SHIFT)
 
-/* The least likely wait is chosen once in so many times, as a power of two. */
+/* The lowest probability, as a power of two. */
 #define BUDGET_SHIFT_MAX   14
 #define BUDGET_QUANTUM_MIN 1024         // ns: half of a fast switch
-#define BUDGET_QUANTUM_MAX (1ULL << 33) // ns: all waits are chosen as seldom as can be
+#define BUDGET_QUANTUM_MAX (1ULL << 33) // ns: all intervals have the lowest probability
 
-/* Slots that the waits of a place are added up over, as a power of two: 8 of 20 ms. */
+/* Slots that a wait site's counts are added up over, as a power of two: 8 of 20 ms. */
 #define BUDGET_SPAN_SHIFT_MAX 3
-/* Ticks between two changes of it: counts show an effect when the longest span is over. */
+/* Ticks between two changes of the span: it has an effect on counts once the longest span is over. */
 #define BUDGET_SPAN_TICKS 16
 
 struct unwind_budget {
 	__u64 tick_end_ns;
-	__u64 quantum_ns;  // a wait that is likely to be as long is chosen for certain; 0: all are
-	__u32 used;        // units of this tick
-	__u32 counted;     // of which were counts
-	__u32 recent_used; // of the last ticks, the older the less
+	__u64 quantum_ns;  // intervals expected to last this long are all kept; 0: every one is
+	__u32 used;        // units used in this tick
+	__u32 counted;     // of them for counts
+	__u32 recent_used; // decayed sum over the last ticks
 	__u32 recent_counted;
-	__u32 grown; // how often the quantum was doubled in this tick
+	__u32 grown; // times that the quantum was doubled in this tick
 	__u32 span_shift;
-	__u32 span_ticks; // since it was looked at
+	__u32 span_ticks; // ticks since the span was last looked at
 	__u32 pad;
 };
 
@@ -93,7 +93,7 @@ static inline __attribute__((always_inline)) void budget_fit_span(struct unwind_
 	}
 }
 
-/* Ticks in which nobody asked have used nothing. */
+/* Ticks without a switch have used nothing. */
 static inline __attribute__((always_inline)) void budget_idle(struct unwind_budget *budget,
 							      __u64 ticks)
 {
@@ -133,7 +133,7 @@ static inline __attribute__((always_inline)) void budget_use(struct unwind_budge
 							     __u32 units)
 {
 	budget->used += units;
-	// In a storm at once, at four, eight, sixteen times what a tick has.
+	// In a storm, at once: at 4, 8, 16 times the budget of a tick.
 	if (budget->used >> budget->grown < BUDGET_STORM_UNITS || budget->grown > BUDGET_SHIFT_MAX)
 		return;
 	budget->grown++;
@@ -141,8 +141,8 @@ static inline __attribute__((always_inline)) void budget_use(struct unwind_budge
 }
 
 /*
- * To take a stack, or to see that it is the same, took so long: of Python's frames up to 45 us, where a
- * request has emptied the caches. More is somebody else's: a hypervisor's, or of an interrupt.
+ * Time of a capture or of comparing with the cache: up to 45 us for Python frames with cold caches. More is
+ * a hypervisor's or an interrupt's.
  */
 static inline __attribute__((always_inline)) void budget_spend_ns(struct unwind_budget *budget,
 								  __u64 ns)
@@ -152,7 +152,6 @@ static inline __attribute__((always_inline)) void budget_spend_ns(struct unwind_
 	budget_use(budget, units < BUDGET_SPENT_MAX ? units : BUDGET_SPENT_MAX);
 }
 
-/* So many counts were made. */
 static inline __attribute__((always_inline)) void budget_count(struct unwind_budget *budget,
 							       __u32 counts)
 {
@@ -161,8 +160,8 @@ static inline __attribute__((always_inline)) void budget_count(struct unwind_bud
 }
 
 /*
- * Are even the counts of remembered stacks too many, told as coarsely as can be? Else waits that need
- * no unwinding are all chosen.
+ * True if counts of cached stacks alone are too many, even at the longest span. Else all cache hits are
+ * kept.
  */
 static inline __attribute__((always_inline)) _Bool budget_is_for_all(
 	const struct unwind_budget *budget)
@@ -171,7 +170,7 @@ static inline __attribute__((always_inline)) _Bool budget_is_for_all(
 	       budget->recent_counted > BUDGET_MEAN_UNITS * 3 / 4;
 }
 
-/* A wait that is likely to take @expected_ns is chosen once in 1 << this many times. */
+/* An interval expected to last @expected_ns is kept once in 1 << this. */
 static inline __attribute__((always_inline)) __u32 budget_shift(const struct unwind_budget *budget,
 								__u64 expected_ns, __u32 least)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// A thread's waits by the stack that waits: those with the same stack in the same span of time, a slot
-// or some more, are added up beside the thread, and counted when one of the two is another.
+// A thread's off-CPU intervals by wait site. Intervals of one site within a span of slots are added up
+// beside the thread, and counted when site or span changes.
 //
-// Functions that are not inlined are verified once, not for each path that leads to them. They get
-// memory only, which the verifier wants to see checked for NULL.
+// Functions that are not inlined are verified once, not for each path that leads to them. They take
+// pointers only, which the verifier wants to see checked for NULL.
 #pragma once
 
 #include "bpf/add_count.bpf.h"
@@ -11,50 +11,49 @@
 #include "bpf/switch/stack_cache.bpf.h"
 #include "bpf/switch/thread_time.h"
 
-/* By how the thread lost its CPU: the lowest bit of enum thread_state, for the verifier. */
+/* How the thread lost its CPU: the lowest bit of enum thread_state, a bound for the verifier. */
 enum wait_kind {
 	WAIT_BLOCKED = THREAD_BLOCKED & 1,
 	WAIT_FOR_CPU = THREAD_RUN_QUEUE & 1,
 	WAIT_KINDS,
 };
 
-/* Where a thread waits: its stack there, how to know it again, and what is to be counted for it. */
+/* A stack that a thread blocks at, the cache that recognizes it, and its pending counts. */
 struct wait_site {
-	struct count_key key; // slot: the first of what is pending
-	__u64 until_ns;       // what ends before is added to it; 0: nothing is pending
-	__u64 last_ns;        // end of its last wait
+	struct count_key key; // slot: the first one pending
+	__u64 until_ns;       // end of the span; 0: nothing is pending
+	__u64 last_ns;        // end of its last interval
 	struct count pending[WAIT_KINDS];
 	struct stack_cache cache;
 };
 
-/* A thread that goes round a loop waits in a few places in turn. A power of two. */
+/* A thread in a loop blocks at a few sites in turn. A power of two. */
 #define WAIT_SITES 4
-/* The last is for waits outside of system calls, which have no cache. */
+/* The last one is for switches outside of system calls, which are not cached. */
 #define WAIT_SITE_OTHER (WAIT_SITES - 1)
 
 /*
- * Waits are alike that are of the same system call, on the same thing: a thread that passes a lock a thousand times
- * and then sleeps is not likely to sleep as shortly. The first are those for a CPU.
+ * Expected lengths are kept by group: same system call, same arguments. A thread that takes a lock a thousand
+ * times and then sleeps will not sleep as briefly. Group 0 is preemption.
  */
-#define WAIT_GROUPS      32 // two kinds fall together with a chance of 1/31
+#define WAIT_GROUPS      32 // two calls share a group with a chance of 1/31
 #define WAIT_MEAN_NS_MAX 4000000000ULL
 
-/* Kept for each thread. Who has the lock may touch it; nobody waits for the lock. */
+/* For the holder of the lock; nobody waits for it. */
 struct thread_wait {
 	__u32 lock;
-	__u32 weight;     // of the wait that began with the last switch; 0: it was not chosen
-	__u32 site;       // of that wait, if it was chosen
-	__u32 words;      // of the stack that the memos compare at most
-	__u32 has_python; // stacks of this thread that were remembered had Python frames
-	__u32 group;      // which waits the one that began with the last switch is like
-	// Of sleepers.bpf.c, whose passes have numbers.
-	__u32 tries;                // that have not given a whole stack
-	__u32 due_in_pass;          // the next one
-	__u32 mean_ns[WAIT_GROUPS]; // mean length of the last of each, up to the maximum
+	__u32 weight;               // of the present off-CPU interval; 0: sampled out
+	__u32 site;                 // of the present one, if it is kept
+	__u32 words;                // of the stack: the most that a cache compares
+	__u32 has_python;           // a cached stack of this thread has Python frames
+	__u32 group;                // of the present off-CPU interval
+	__u32 tries;                // of sleepers.bpf.c that gave no complete stack
+	__u32 due_in_pass;          // number of the next pass that tries
+	__u32 mean_ns[WAIT_GROUPS]; // moving average of each group's length, capped
 	struct wait_site sites[WAIT_SITES];
 };
 
-#define WAIT_FIRST_MEAN_NS 100000000ULL // a thread's first waits are likely to be chosen
+#define WAIT_FIRST_MEAN_NS 100000000ULL // a thread's first intervals are likely to be kept
 
 static __always_inline bool wait_lock(struct thread_wait *wait)
 {
@@ -63,10 +62,10 @@ static __always_inline bool wait_lock(struct thread_wait *wait)
 
 static __always_inline void wait_unlock(struct thread_wait *wait)
 {
-	__sync_lock_test_and_set(&wait->lock, 0); // in this order, on every processor
+	__sync_lock_test_and_set(&wait->lock, 0); // a full barrier on every architecture
 }
 
-/* Which of the thread's waits the one that begins there is like: enum thread_state says how it begins. */
+/* The group of an interval that begins with @context, @left_as. */
 static __always_inline __u32 wait_group(const struct switch_context *context, __u32 left_as)
 {
 	__u64 hash = context->call * HASH_C1;
@@ -84,7 +83,7 @@ static __always_inline __u64 slot_at(__u64 monotonic_ns)
 	return (monotonic_ns + shared.realtime_offset_ns) / slot_ns;
 }
 
-/* The place where the current thread stands, or -1: none of its memos fits. */
+/* The site whose cache matches the current thread, or -1. */
 __attribute__((noinline)) int wait_find_site(struct thread_wait *wait,
 					     struct switch_context *context, __u64 now,
 					     __u32 exec_id)
@@ -100,8 +99,8 @@ __attribute__((noinline)) int wait_find_site(struct thread_wait *wait,
 }
 
 /*
- * The place to give up for one that is not remembered. Where a thread was preempted it will not be
- * again: that must not drive out where it waits each time.
+ * The site to evict for a new one. Preemption hits random places: it must not evict the sites of a
+ * thread's loop, so uses decay slowly.
  */
 static __always_inline __u32 wait_evict_site(struct thread_wait *wait)
 {
@@ -119,7 +118,7 @@ static __always_inline __u32 wait_evict_site(struct thread_wait *wait)
 	return least;
 }
 
-/* As add_count(). The key is copied: older kernels take it from the stack only. */
+/* As add_count(). Copies the key: older kernels accept map keys on the stack only. */
 __attribute__((noinline)) int count_one(const struct count_key *key, __u64 value, __u64 samples)
 {
 	struct count_key copy;
@@ -143,7 +142,7 @@ static __always_inline int count_pending(struct wait_site *site, __u32 at, __u32
 	return 1;
 }
 
-/* Count what is pending. Returns how many counts that were. */
+/* Returns how many counts were added. */
 static __always_inline int flush_site(struct wait_site *site)
 {
 	__u64 last = slot_at(site->last_ns);
@@ -178,24 +177,21 @@ static __always_inline int count_interval(struct wait_site *site, __u32 kind, __
 }
 
 /*
- * What the spell ends with, blocked or waiting, is not over: a bit of the last argument, for a word more
- * in a spell is one on the stack, of which 6.1 has 512 bytes for all that call each other.
+ * The interval's last part is unfinished. A bit of the last argument: one more word in the struct would be
+ * one more on the BPF stack, and 6.1 allows 512 bytes for all functions that call each other.
  */
 #define WAIT_UNFINISHED (1U << 31)
 
 /*
- * The last slot of a wait that is so far known up to @end_ns. One that goes on is told up to where that
- * slot begins, for its next part begins there: no slot is in two parts.
+ * The last slot of an interval known up to @end_ns. An unfinished one ends before that slot: its next part
+ * starts there, so no slot is in two parts.
  */
 static __always_inline __u64 last_slot_of(__u32 unfinished, __u64 end_ns)
 {
 	return slot_at(end_ns) - (unfinished ? 1 : 0);
 }
 
-/*
- * A wait that does not fit into one span has its own counts, and its two parts where they were. Of one that
- * goes on there is one of the two.
- */
+/* An interval longer than the span gets its own counts: first blocked, then in the run queue. */
 static __always_inline int count_long_wait(struct wait_site *site,
 					   const struct thread_interval *interval, __u64 from_ns,
 					   __u32 weight, __u32 unfinished)
@@ -217,9 +213,8 @@ static __always_inline void add_pending(struct wait_site *site, __u32 at, __u64 
 }
 
 /*
- * The thread was blocked there and then waited for a CPU, from @from_ns on; it stands for @weight
- * waits. They are added up over 1 << @span_shift slots, with WAIT_UNFINISHED if it is not over. Returns how many
- * counts that took.
+ * Charges an interval from @from_ns on: blocked, then in the run queue, with @weight. It is added up over
+ * 1 << @span_shift slots, with WAIT_UNFINISHED if it goes on. Returns how many counts were added.
  */
 __attribute__((noinline)) int wait_charge(struct wait_site *site,
 					  const struct thread_interval *interval, __u64 from_ns,
@@ -250,8 +245,8 @@ __attribute__((noinline)) int wait_charge(struct wait_site *site,
 }
 
 /*
- * A GPU may have waited meanwhile: so much of the time that thread @tid (with WAIT_UNFINISHED) was blocked there, and waited
- * for a CPU, is counted for that, too. Before wait_charge(): what is pending is left as it is.
+ * If a GPU was idle meanwhile, charges that part of the interval of thread @tid (with WAIT_UNFINISHED) to GPU
+ * idle time, too. Call it before wait_charge(): it leaves pending counts as they are.
  */
 __attribute__((noinline)) int wait_charge_gpu_idle(struct wait_site *site,
 						   const struct thread_interval *interval,

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Who wakes a thread: the stack of the current one, if it is the one who does, and that stack joined
-// with the one that was blocked. Here the functions of the scheduler (switch_stack.bpf.h) are those
-// that wake.
+// The stack of a waker, joined with the stack of the blocked thread. switch_stack.bpf.h does the capture;
+// the functions it skips are those that wake a thread.
 #pragma once
 
 #include "bpf/switch/switch_stack.bpf.h"
 
 /*
- * Where interrupts enter the kernel: who is interrupted has woken nobody. A softirq that a thread runs
- * itself, as when it sends to a socket of this machine, is the thread's. Set before load.
+ * Where interrupts enter the kernel: the interrupted thread is no waker. A softirq that a thread runs
+ * itself, as on a send over loopback, belongs to the thread. Set before load.
  */
 const volatile __u64 interrupt_start = 0;
 const volatile __u64 interrupt_bytes = 0;
 
-/* Functions that wake a thread when the time is up that it gave itself. Set before load. */
+/* Functions that wake a thread when its own timer expires. Set before load. */
 #define TIMER_FUNCTIONS 2
 
 const volatile __u64 timer_start[TIMER_FUNCTIONS] = {};
@@ -36,7 +35,7 @@ static __always_inline bool is_of_timer(__u64 address)
 	return found;
 }
 
-/* Leaves in walk->first the place behind the interrupt's first frame, if there is one. */
+/* Leaves in walk->first the frame after the interrupt's entry; 0: none. */
 static long find_interrupt(__u32 index, struct kernel_walk *walk)
 {
 	if (index >= KERNEL_DEPTH_MAX)
@@ -47,7 +46,7 @@ static long find_interrupt(__u32 index, struct kernel_walk *walk)
 	return 1;
 }
 
-/* What lies below an interrupt is cut off. Returns enum waker_kind. */
+/* Drops the frames of the interrupted thread. Returns enum waker_kind. */
 static __always_inline __u32 classify_waker(struct switch_stack *stack, struct task_struct *task)
 {
 	struct kernel_walk walk = { .addresses = &stack->kernel };
@@ -71,7 +70,7 @@ static __always_inline void name_waker(struct wake_record *record, struct task_s
 		bpf_probe_read_kernel(record->waker_name, sizeof(record->waker_name), task->comm);
 }
 
-/* Leaves the current thread's stack, of which the kernel's addresses are there, in the CPU's record. */
+/* Captures the current thread's stack into @record. Its kernel addresses are captured. */
 __attribute__((noinline)) int capture_waker(struct wake_record *record, struct stack_cache *cache,
 					    __u64 now)
 {
@@ -87,7 +86,7 @@ __attribute__((noinline)) int capture_waker(struct wake_record *record, struct s
 	stack->context.call = 0;
 	key_of_thread(task, key);
 	capture_kernel_stack(stack, now);
-	// A thread that ends has no memory any more when it says so.
+	// A thread that exits wakes others after it has dropped its memory.
 	if (record->waker_kind == WAKER_THREAD && task->mm) {
 		capture_user_stack(stack, cache, task, now);
 		record->waker.process = key->process;
@@ -110,21 +109,22 @@ __attribute__((noinline)) int capture_waker(struct wake_record *record, struct s
 
 static __always_inline void send_wake(struct wake_record *record, __u64 now)
 {
-	struct stack_hash joined = record->joined; // older kernels take keys from the stack only
+	struct stack_hash joined =
+		record->joined; // older kernels accept map keys on the stack only
 	__u32 yes = 1;
 
 	if (stack_is_sent(&joined))
 		return;
 	record->kind = RECORD_WAKE;
 	if (bpf_ringbuf_output(&records, record, sizeof(*record), wake_flags(now))) {
-		count(COUNTER_RING_FULL); // it is sent again when it is seen again
+		count(COUNTER_RING_FULL); // it is sent again with the next wake-up
 		return;
 	}
 	if (bpf_map_update_elem(&sent_stacks, &joined, &yes, BPF_ANY))
 		count(COUNTER_SENT_STACKS_FULL);
 }
 
-/* The waker is there: join it with the stack of @blocked. */
+/* @record has the waker: joins it with the stack of @blocked. */
 __attribute__((noinline)) int join_stacks(struct wake_record *record,
 					  const struct count_key *blocked, __u64 now)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Who ended a wait: when a blocked thread of a service that was asked for is woken, the stack of who
-// wakes it is joined with the one it is blocked at, and the wait is counted under both. The program
-// runs in the waker; the blocked thread's stack was taken when it lost its CPU (switches.bpf.c).
+// Off-wake time: when a blocked thread of a --wakers service is woken, the waker's stack is joined with
+// the blocked one, and the time is counted under both. The program runs in the waker; the blocked stack
+// was captured when the thread lost its CPU (switches.bpf.c).
 
 #include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
@@ -12,9 +12,8 @@
 char LICENSE[] SEC("license") = "GPL";
 
 /*
- * Processes, by tgid, of the services that were asked for: the agent puts them there. All that are
- * followed, if only these are. A service with more has workers of a few threads each: the rest is
- * left out, and the agent says so.
+ * Processes of the --wakers services, by tgid, added by the agent. With --pid all targets are covered
+ * instead. A service with more processes has small ones; the agent logs that the rest is left out.
  */
 #define WOKEN_PROCESSES_MAX 4096
 
@@ -30,12 +29,12 @@ static __always_inline long read_user(void *to, __u32 size, __u64 address)
 	return bpf_probe_read_user(to, size, (const void *)address);
 }
 
-/* Of each CPU: wake-ups do not interrupt each other, for a lock of the thread's is held. */
+/* One per CPU: wake-ups do not nest, as a lock of the woken thread is held. */
 struct waker_cpu {
 	struct unwind_budget budget;
 	struct wake_record record;
-	struct stack_cache cache; // nothing is remembered in it
-	struct count_key key;     // of the count in work
+	struct stack_cache cache; // always empty
+	struct count_key key;     // of the count being made
 	struct blocked_time time;
 };
 
@@ -61,9 +60,9 @@ static __always_inline bool is_profiled(struct task_struct *task)
 			    : bpf_map_lookup_elem(&woken_pids, &pid) != NULL;
 }
 
-/* ---- waits ------------------------------------------------------------------------------------- */
+/* ---- counting ---------------------------------------------------------------------------------- */
 
-/* @key has the thread. */
+/* @key has the woken thread. */
 __attribute__((noinline)) int count_wake(struct count_key *key, const struct stack_hash *joined,
 					 const struct blocked_time *time)
 {
@@ -82,15 +81,15 @@ __attribute__((noinline)) int count_wake(struct count_key *key, const struct sta
 }
 
 /*
- * Who takes a lock with a time limit waits again and again until it is given away, as Python's threads
- * do for the GIL: what it has waited is due to who gives it away. So waits that end by a timer are
- * kept, if the next one is at the same place and the thread has hardly run in between. After half a
- * minute they are told as what they are.
+ * A timed lock wait is repeated until the lock is released, as Python threads do for the GIL: all of it is
+ * due to the waker that releases it. So sleeps that end by a timer are deferred, and join the next sleep if
+ * that is at the same site and the thread has hardly run in between. After half a minute they are counted as
+ * they are.
  */
 #define TIMED_OUT_RUN_NS 5000000ULL
 #define TIMED_OUT_MAX_NS 30000000000ULL
 
-/* Only of futexes: who sleeps or polls with a time limit wants it to end. */
+/* Futexes only: threads that sleep or poll with a timeout mean to be woken by it. */
 #if defined(__TARGET_ARCH_x86)
 #define SYSCALL_FUTEX 202
 
@@ -125,8 +124,8 @@ static __always_inline void count_timed_out(struct thread_wake *wake, struct cou
 }
 
 /*
- * Take those that this wait goes on with into @time; they are told if the thread has gone on to something
- * else. A short wait on the way, as for the mutex that comes with a condition, is none of that.
+ * Adds deferred sleeps that this one continues to @time. If the thread has done something else since, they
+ * are counted. A short sleep in between, as for a condition variable's mutex, changes nothing.
  */
 static __always_inline void resume_timed_out(struct thread_wake *wake, __u64 site,
 					     struct blocked_time *time, struct count_key *key)
@@ -149,7 +148,7 @@ static __always_inline void defer_timed_out(struct thread_wake *wake, __u64 site
 					    const struct stack_hash *joined,
 					    const struct blocked_time *time, struct count_key *key)
 {
-	count_timed_out(wake, key); // of another place
+	count_timed_out(wake, key); // of another site
 	wake->timed_out_site = site;
 	wake->timed_out_by = *joined;
 	wake->timed_out = *time;
@@ -157,7 +156,7 @@ static __always_inline void defer_timed_out(struct thread_wake *wake, __u64 site
 
 /* ---- wake-ups ---------------------------------------------------------------------------------- */
 
-/* How many wake-ups that end as long a wait this one stands for, as a power of two; below 0: none. */
+/* Log2 of the wake-ups that this one stands for, given the length of its sleep; below 0: sampled out. */
 static __always_inline int wake_shift(struct waker_cpu *cpu, __u64 ns, __u64 now)
 {
 	__u32 shift = 0;
@@ -183,8 +182,8 @@ static __always_inline void end_of_wait(struct thread *thread, __u64 now, struct
 }
 
 /*
- * Not inlined, and neither is count_or_defer_wake(): what a function keeps on its stack counts while the waker's is
- * unwound. Linux 6.1 rounds each function's up to 32 bytes, and allows 512 in all.
+ * Not inlined, nor is count_or_defer_wake(): their stack frames would count while the waker is unwound.
+ * Linux 6.1 rounds each function's stack up to 32 bytes, and allows 512 in all.
  */
 static __attribute__((noinline)) bool weigh_wake(struct task_struct *task, struct thread *thread,
 						 struct waker_cpu *cpu, __u64 now)
@@ -239,7 +238,7 @@ static __always_inline void end_wait(void *ctx, struct task_struct *task, struct
 	count_or_defer_wake(task, thread, cpu);
 }
 
-/* In the waker, before the thread is put on a queue: it does not run meanwhile. */
+/* In the waker's context, before the thread is queued: it does not run meanwhile. */
 SEC("tp_btf/sched_waking")
 int thread_woken(__u64 *ctx)
 {
@@ -250,7 +249,7 @@ int thread_woken(__u64 *ctx)
 		return 0;
 	count(COUNTER_WAKES);
 	thread = bpf_task_storage_get(&threads, task, NULL, 0);
-	// One that is on its way to sleep has waited for no time yet.
+	// A thread on its way to sleep has lost no time yet.
 	if (!thread || task->on_cpu || !is_asleep(task))
 		return 0;
 	if (!wait_lock(&thread->wait))
@@ -261,7 +260,7 @@ int thread_woken(__u64 *ctx)
 	return 0;
 }
 
-/* Its last waits may be kept; the process is not followed any more by now. */
+/* Counts deferred sleeps: the process is no target any more after this. */
 SEC("tp_btf/sched_process_exit")
 int woken_thread_ends(__u64 *ctx)
 {
