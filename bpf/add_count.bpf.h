@@ -4,7 +4,7 @@
 
 #include "bpf/maps.bpf.h"
 
-/* By an instruction that orders memory on all machines: that is one whose result is used. */
+/* An atomic whose result is used orders memory on every architecture. */
 static __always_inline void add_in_order(__u64 *value, __u64 amount)
 {
 	__u64 before = __sync_fetch_and_add(value, amount);
@@ -12,13 +12,13 @@ static __always_inline void add_in_order(__u64 *value, __u64 amount)
 	asm volatile("" ::"r"(before));
 }
 
-/* Times that a program may find the maps swapped while it enters one: the agent swaps them rarely. */
+/* Swaps are rare: two in a row mean that this count is dropped as COUNTS_BUSY. */
 #define ENTER_TRIES 2
 
 /*
- * Enter the map that is counted in. When the agent has swapped the maps it asks who is in the old one:
- * it may have asked before this program was seen there, so that one looks again. Returns its number, or
- * -1; leave_counts() comes afterwards. A program stays on its CPU.
+ * Enters the active counts map; leave_counts() comes afterwards. Returns its number or -1. The agent swaps
+ * the maps and then looks who is in the old one. It may look before this program shows up there, so the
+ * program checks again after it has. BPF programs stay on their CPU.
  */
 static __always_inline int enter_counts(struct counts_users *users)
 {
@@ -44,7 +44,7 @@ static __always_inline void leave_counts(struct counts_users *users, __u32 which
 static __always_inline int add_to_map(void *counts, const struct count_key *key, __u64 value,
 				      __u64 samples)
 {
-	// Other kinds of counts have counters of their own.
+	// Other kinds have counters of their own.
 	__u64 on_cpu = key->kind == SAMPLE_KIND_ON_CPU;
 	struct count first = { .value = value, .samples = samples };
 	struct count *counts_of_key;
@@ -55,7 +55,7 @@ static __always_inline int add_to_map(void *counts, const struct count_key *key,
 		rc = bpf_map_update_elem(counts, key, &first, BPF_NOEXIST);
 		if (!rc)
 			return count(COUNTER_COUNTS_NEW) + count_many(COUNTER_SAMPLES, on_cpu);
-		// -EEXIST: another CPU was a moment faster.
+		// -EEXIST: another CPU was faster.
 		counts_of_key = bpf_map_lookup_elem(counts, key);
 	}
 	if (!counts_of_key)
@@ -74,7 +74,7 @@ static __always_inline int add_count(const struct count_key *key, __u64 value, _
 
 	users = bpf_map_lookup_elem(&counts_users, &zero);
 	if (!users)
-		return 0; // it has one element
+		return 0; // cannot happen
 	entered = enter_counts(users);
 	if (entered < 0)
 		return count(COUNTER_COUNTS_BUSY);

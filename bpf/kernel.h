@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// The kernel's structures as far as we read them. libbpf moves each access to where the running
-// kernel has the field (CO-RE), so names and types count here, order does not.
+// The kernel's structures, only the fields that cairn reads. libbpf relocates each access to the running
+// kernel (CO-RE): names and types matter, order does not.
 #pragma once
 
 #include <linux/bpf.h>
@@ -13,10 +13,10 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
-/* include/linux/sched.h: in __state, and nothing else, of a task that runs for the last time. */
+/* include/linux/sched.h: __state of a task that runs for the last time. */
 #define TASK_DEAD 0x00000080
 
-/* include/linux/sched.h: flags of a task that has no user registers of its own. */
+/* include/linux/sched.h: flags of tasks without user registers. */
 #define PF_IO_WORKER   0x00000010
 #define PF_USER_WORKER 0x00004000 // since 6.4; unused before
 #define PF_KTHREAD     0x00200000
@@ -36,18 +36,18 @@ struct signal_struct {
 
 struct sched_entity {
 	__u64 sum_exec_runtime;      // CPU time so far
-	__u64 prev_sum_exec_runtime; // the same when the task was last given a CPU
+	__u64 prev_sum_exec_runtime; // the same when the task last got a CPU
 	struct cfs_rq *cfs_rq;       // of its CPU
-	unsigned char sched_delayed; // since 6.12: sleeps, though it is still on its queue
+	unsigned char sched_delayed; // since 6.12: sleeps, though still queued
 };
 
-/* Nanoseconds of the scheduler's own clock, which begins elsewhere than the monotonic one. */
+/* Nanoseconds of the scheduler's clock, whose zero is not the monotonic clock's. */
 struct sched_info {
-	__u64 run_delay; // runnable without a CPU so far; settled when the task gets one
+	__u64 run_delay; // run-queue time so far; updated when the task gets a CPU
 };
 
 struct thread_info {
-	__u32 cpu; // that the task is on, or was on last
+	__u32 cpu; // the present or last CPU
 };
 
 #if defined(__TARGET_ARCH_x86)
@@ -67,7 +67,7 @@ struct task_struct {
 	unsigned int __state; // 0: runnable
 	struct thread_struct thread;
 	unsigned int flags;
-	int on_cpu; // it has a CPU, or is just getting or leaving it
+	int on_cpu; // set from before it gets a CPU until after it has left
 	int on_rq;
 	struct sched_entity se;
 	struct sched_info sched_info;
@@ -84,15 +84,15 @@ struct task_struct {
 };
 
 /*
- * User registers saved at kernel entry, as the kernel names them. "___saved" is for the compiler
- * only, which knows pt_regs by the user space header too; libbpf drops it.
+ * User registers saved at kernel entry, by the kernel's names. The compiler knows another pt_regs from the
+ * user-space headers; libbpf ignores the suffix "___saved".
  */
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs___saved {
 	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
-	unsigned long orig_ax; // of a system call its number, else -1
+	unsigned long orig_ax; // system call number, else -1
 	unsigned long ip;
-	unsigned long cs; // a shorter field since 6.9: libbpf fits the load
+	unsigned long cs; // shorter since 6.9: libbpf adapts the load
 	unsigned long sp;
 };
 #elif defined(__TARGET_ARCH_arm64)

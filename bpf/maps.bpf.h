@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// The maps that the kernel programs share with the agent, what the agent sets before and while they
-// run, and the counters.
+// Maps and variables that BPF programs share with the agent.
 #pragma once
 
 #include "bpf/counters.h"
@@ -12,34 +11,34 @@
 
 /* Set before load. */
 const volatile __u64 slot_ns = 20000000;  // length of a time slot
-const volatile bool only_cycles = false;  // ticks are of cycles: none on an idle CPU
-const volatile bool only_targets = false; // only processes in `target_pids`
-/* Parts of the unwinder, left out where a verifier refuses them. */
-const volatile bool unwind_by_tables = true; // else by frame pointers alone
+const volatile bool only_cycles = false;  // ticks count cycles: none on an idle CPU
+const volatile bool only_targets = false; // --pid: only processes in target_pids
+/* Parts of the unwinder that older verifiers refuse. */
+const volatile bool unwind_by_tables = true; // else frame pointers only
 const volatile bool unwind_python = true;    // needs tables
 
-/* In a section of its own, which the agent makes one for all objects. */
+/* Its own section: the agent makes all objects share one map for it. */
 struct shared_variables shared SEC(".data.shared") = {};
 
-/* The period of each CPU's ticks, and since when: the agent writes it after each change. */
+/* By CPU. The agent updates it with each change of frequency. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); // as many as there are possible CPUs
+	__uint(max_entries, 1); // the agent sets the number of possible CPUs
 	__type(key, __u32);
 	__type(value, struct tick_period);
 } tick_periods SEC(".maps");
 
-/* Stack bodies and process events. The agent sets the size by the number of CPUs. */
+/* Stack traces, snapshots and process events. The agent sets the size by the number of CPUs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } records SEC(".maps");
 
-/* The two maps that take turns are made by the agent, which knows how many samples fit a window. */
+/* The agent creates both maps and swaps them; it knows how many counts an export interval needs. */
 struct counts_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
-	__uint(key_size, sizeof(struct count_key)); // clang 14 leaves out an inner map's types
+	__uint(key_size, sizeof(struct count_key)); // clang 14 drops an inner map's types
 	__uint(value_size, sizeof(struct count));
 };
 
@@ -51,9 +50,8 @@ struct {
 } counts_maps SEC(".maps");
 
 /*
- * How many programs are in each just now. The kernel would wait for them, too, when an element of
- * counts_maps is changed, but for an RCU grace period: in a storm of context switches the thread that
- * ends these may get no CPU for a minute, and neither does who waits for it.
+ * Programs inside each counts map. The kernel would wait for them when a counts_maps element changes, but
+ * with an RCU grace period: in a storm of context switches the RCU thread may get no CPU for a minute.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -63,8 +61,8 @@ struct {
 } counts_users SEC(".maps");
 
 /*
- * Stacks whose body the agent has. 65536 is some ten times what a busy node shows between two
- * sweeps of the agent's stack table, and 6 MB of kernel memory.
+ * Stack traces that the agent has. 65536 is some ten times what a busy node has between two sweeps of the
+ * agent's stack table, and 6 MB of kernel memory.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -73,7 +71,7 @@ struct {
 	__type(value, __u32);
 } sent_stacks SEC(".maps");
 
-/* The process that was asked for and its later children, by tgid. Of no use, and small, otherwise. */
+/* The process of --pid and its later children, by tgid. One entry without --pid. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -82,8 +80,8 @@ struct {
 } target_pids SEC(".maps");
 
 /*
- * Unwind tables by number, each in an array of its own that has just the pages it needs. The agent
- * makes them: an array that can be mapped is filled without a system call per page.
+ * Unwind tables by number, each an array with the pages it needs. The agent creates them mmapable, to fill
+ * them without a system call per page.
  */
 struct unwind_table_map {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -100,7 +98,7 @@ struct {
 	__array(values, struct unwind_table_map);
 } unwind_tables SEC(".maps");
 
-/* The rules that all tables' words refer to. Number 0 is for code without unwind information. */
+/* The rules that table rows refer to. Number 0: no unwind information. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, UNWIND_RULES_MAX);
@@ -109,7 +107,7 @@ struct {
 	__type(value, struct unwind_rule);
 } unwind_rules SEC(".maps");
 
-/* What the agent has published of processes, by tgid. */
+/* Published by the agent, by tgid. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, UNWIND_PROCESSES_MAX);
@@ -119,8 +117,8 @@ struct {
 } unwind_processes SEC(".maps");
 
 /*
- * What a forked process has of who forked it, by tgid, until the agent publishes its own. The least
- * recently used go first; the rest is left to that, for the key tells what is nobody's any more.
+ * A forked child uses its parent's entry, by tgid, until the agent publishes its own. Old entries are left to
+ * LRU eviction: the key inside shows whether an entry is stale.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -149,8 +147,8 @@ static __always_inline int count_many(enum bpf_counter counter, __u64 amount)
 	__u32 key = counter;
 	__u64 *value = bpf_map_lookup_elem(&counters, &key);
 
-	// A tick may interrupt a process event between load and store: one of the two is lost then,
-	// which a counter can bear and an atomic instruction for every sample need not prevent.
+	// Not atomic: a tick may interrupt a process event here, and one increment is lost. That is cheaper
+	// than an atomic for every sample.
 	if (value)
 		*value += amount;
 	return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Samples as they are counted in the kernel, and the events of the process table.
+// Counts and ring-buffer records, as BPF programs and agent exchange them.
 #pragma once
 
 #include "bpf/unwind/stack.h"
@@ -9,28 +9,26 @@
 
 /* What was measured: selects the profile type. */
 enum sample_kind {
-	SAMPLE_KIND_ON_CPU = 1,      // value: nanoseconds of CPU time
-	SAMPLE_KIND_OFF_CPU = 2,     // nanoseconds blocked, by the stack that blocked
-	SAMPLE_KIND_SCHED_DELAY = 3, // nanoseconds runnable without a CPU, by the same stack
-	// Exact, without stacks: nanoseconds that threads of this name spent ...
+	SAMPLE_KIND_ON_CPU = 1,      // value: ns of CPU time
+	SAMPLE_KIND_OFF_CPU = 2,     // ns blocked, by the blocked stack
+	SAMPLE_KIND_SCHED_DELAY = 3, // ns in a run queue, by the same stack
+	// Exact totals by thread name, without stacks: ns ...
 	SAMPLE_KIND_RUNNING = 4,   // on a CPU
-	SAMPLE_KIND_RUN_QUEUE = 5, // runnable without one
+	SAMPLE_KIND_RUN_QUEUE = 5, // in a run queue
 	SAMPLE_KIND_BLOCKED = 6,
-	SAMPLE_KIND_PAGE_FAULT = 7, // bytes that came into memory, by stack
-	// The agent's own: nanoseconds of CPU time that went into waiting for a GPU.
+	SAMPLE_KIND_PAGE_FAULT = 7, // bytes of memory growth, by the faulting stack
+	// Made by the agent: ns of CPU time in GPU busy-waits.
 	SAMPLE_KIND_GPU_SPIN = 8,
-	// Nanoseconds blocked as in OFF_CPU, when somebody has ended the wait; `user` is the hash of a
-	// struct wake_record, and there is no other stack.
+	// ns blocked, by blocked and waker stack: `user` is wake_record.joined, and there is no other stack.
 	SAMPLE_KIND_OFF_WAKE = 9,
-	// Calls of a GPU's driver (gpu_call.h), by the stack that made them.
-	SAMPLE_KIND_GPU_LAUNCH =
-		16, // kernels launched; kernel_leaf: 1 + log2 of the number of blocks
+	// GPU driver calls (gpu_call.h), by the calling stack.
+	SAMPLE_KIND_GPU_LAUNCH = 16, // kernels; kernel_leaf: 1 + log2 of the number of blocks
 	SAMPLE_KIND_GPU_GRAPH = 17,  // graphs launched, by the stack that captured them
-	SAMPLE_KIND_GPU_WAIT = 18,   // nanoseconds in calls that wait for the device
-	SAMPLE_KIND_GPU_LOAD = 19,   // nanoseconds in calls that load code
+	SAMPLE_KIND_GPU_WAIT = 18,   // ns in calls that wait for the device
+	SAMPLE_KIND_GPU_LOAD = 19,   // ns in calls that load code
 	SAMPLE_KIND_GPU_ALLOC = 20,  // bytes allocated
-	SAMPLE_KIND_GPU_MEMORY = 21, // the agent's own: bytes that are allocated, by second
-	// Bytes copied, by direction and by what is known of the host's memory.
+	SAMPLE_KIND_GPU_MEMORY = 21, // made by the agent: bytes allocated, by second
+	// Bytes copied, by direction and kind of host memory.
 	SAMPLE_KIND_GPU_COPY_HTOD = 24,
 	SAMPLE_KIND_GPU_COPY_HTOD_PINNED = 25,
 	SAMPLE_KIND_GPU_COPY_HTOD_PAGEABLE = 26,
@@ -39,8 +37,8 @@ enum sample_kind {
 	SAMPLE_KIND_GPU_COPY_DTOH_PAGEABLE = 29,
 	SAMPLE_KIND_GPU_COPY_DTOD = 30,
 	SAMPLE_KIND_GPU_COPY_UNKNOWN = 31,
-	SAMPLE_KIND_GPU_SET = 32, // not copied: set to a value
-	// The agent's own: how many of these there were.
+	SAMPLE_KIND_GPU_SET = 32, // memset
+	// Made by the agent: how many of each.
 	SAMPLE_KIND_GPU_ALLOCATIONS = 33,
 	SAMPLE_KIND_GPU_COPIES_HTOD = 34,
 	SAMPLE_KIND_GPU_COPIES_HTOD_PINNED = 35,
@@ -51,27 +49,27 @@ enum sample_kind {
 	SAMPLE_KIND_GPU_COPIES_DTOD = 40,
 	SAMPLE_KIND_GPU_COPIES_UNKNOWN = 41,
 	SAMPLE_KIND_GPU_SETS = 42,
-	// Calls of NCCL. Where other counts have the kernel's part of the stack theirs say of whom: kernel.high
-	// is the communicator's identity, which is the same in all ranks (0: it was made before anybody looked),
-	// kernel.low the rank, and above its 32 bits how many there are, kernel_leaf an enum nccl_collective.
-	SAMPLE_KIND_NCCL_ENQUEUE = 43, // nanoseconds in calls
+	// NCCL calls have no kernel stack. Its fields hold: kernel.high the communicator's id, the same in all
+	// ranks (0: created before the probes came); kernel.low the rank and, above 32 bits, the number of
+	// ranks; kernel_leaf an enum nccl_collective.
+	SAMPLE_KIND_NCCL_ENQUEUE = 43, // ns in calls
 	SAMPLE_KIND_NCCL_BYTES = 44,
-	SAMPLE_KIND_NCCL_SKEW = 45,  // nanoseconds after the first rank's call
-	SAMPLE_KIND_NCCL_CALLS = 46, // the agent's own: how many there were
-	// Nanoseconds in which the process's GPU had certainly nothing to do.
-	SAMPLE_KIND_GPU_IDLE = 47, // by the stack of the thread that should have given it something
-	SAMPLE_KIND_GPU_IDLE_TIME = 48, // the agent's own: all of it, without stacks
-	// The agent's own: nanoseconds that kernels took on the device, and how many there were.
+	SAMPLE_KIND_NCCL_SKEW = 45,  // ns after the first rank's call
+	SAMPLE_KIND_NCCL_CALLS = 46, // made by the agent: how many
+	// ns in which the process's GPU had no work queued.
+	SAMPLE_KIND_GPU_IDLE = 47,      // by the stack of the thread that should have queued some
+	SAMPLE_KIND_GPU_IDLE_TIME = 48, // made by the agent: all of it, without stacks
+	// Made by the agent: ns of GPU kernels on the device, and how many.
 	SAMPLE_KIND_GPU_KERNEL = 51,
 	SAMPLE_KIND_GPU_KERNELS = 52,
-	// The agent's own: kernels launched by graphs, by the stacks that launched them when the graph was captured.
+	// Made by the agent: kernels launched by graphs, by the stacks that captured them.
 	SAMPLE_KIND_GPU_GRAPH_KERNELS = 53,
 	SAMPLE_KIND_LIMIT
 };
 
 /*
- * What counts are kept by. Hashed and compared as bytes: no padding. The leaf's address is kept
- * beside the hash of its callers; 0 where there is no such stack.
+ * Key of a count. Hashed and compared as bytes: no padding. Leaf addresses stand beside the hash of their
+ * callers; 0: no such stack.
  */
 struct count_key {
 	struct process_key process;
@@ -82,28 +80,27 @@ struct count_key {
 	__u64 kernel_leaf;
 	__u64 slot;       // Unix time / slot length
 	__u32 kind;       // enum sample_kind
-	__u32 more_slots; // that an interval covers after its first; the value is spread evenly
+	__u32 more_slots; // slots after the first that the interval covers; the value is spread evenly
 };
 
 struct count {
 	__u64 value;   // in the kind's unit
-	__u64 samples; // how many samples make it up
+	__u64 samples; // samples behind the value
 };
 
-/* Programs that are in each of the two maps of counts just now, on one CPU. */
+/* Programs inside each counts map, by CPU. */
 struct counts_users {
 	__u64 in[2];
 };
 
 _Static_assert(sizeof(struct count_key) == 104, "no padding: it is a map's key");
 
-/* How a CPU ticks. */
 struct tick_period {
-	__u64 period_ns; // nominal, if the unit is cycles
-	__u64 since_ns;  // monotonic time at which its timer was started with it
+	__u64 period_ns; // nominal, if ticks count cycles
+	__u64 since_ns;  // monotonic time since when the timer has this period
 };
 
-/* Records in the ring buffer begin with this word. */
+/* First word of each ring-buffer record. */
 enum record_kind {
 	RECORD_STACK = 1,
 	RECORD_PROCESS = 2,
@@ -114,24 +111,24 @@ enum record_kind {
 struct stack_record {
 	__u32 kind; // RECORD_STACK
 	__u32 pad;
-	struct raw_frame leaf;                // that it was first seen with; tag 0: none
-	char process_name[THREAD_NAME_BYTES]; // comm of the main thread, should it be gone by then
+	struct raw_frame leaf;                // of the first sample; tag 0: none
+	char process_name[THREAD_NAME_BYTES]; // comm of the main thread, in case it exits
 	struct stack_trace trace;
 };
 
 _Static_assert(sizeof(struct stack_record) == 80, "header of a ring record");
 
 /*
- * A sample of a thread whose code the unwinder did not know yet: its registers and the memory of its
- * stack, for the agent to unwind when it does. It is in no count.
+ * A sample that the unwinder has no table for yet: registers and stack memory, for the agent to unwind
+ * later. It is in no count.
  */
-#define SNAPSHOT_PAGES      4 // whole pages from the one that sp lies in; most stacks are shallower
+#define SNAPSHOT_PAGES      4 // whole pages from sp's up; most stacks are shallower
 #define SNAPSHOT_PAGE_BYTES 4096
 
 struct snapshot_record {
 	__u32 kind;           // RECORD_SNAPSHOT
 	__u32 page_count;     // that were readable
-	struct count_key key; // without the user's stack
+	struct count_key key; // without the user stack
 	struct count count;
 	char process_name[THREAD_NAME_BYTES];
 	__u64 pc;
@@ -144,22 +141,21 @@ struct snapshot_record {
 _Static_assert(sizeof(struct snapshot_record) == 424 + SNAPSHOT_PAGES * SNAPSHOT_PAGE_BYTES,
 	       "no padding: it is a ring record");
 
-/* Bytes of a snapshot that count. */
+/* Bytes of a snapshot that are in use. */
 static inline __u32 snapshot_record_size(const struct snapshot_record *record)
 {
 	return sizeof(*record) - (SNAPSHOT_PAGES - record->page_count) * SNAPSHOT_PAGE_BYTES;
 }
 
-/* Who ended a wait. */
 enum waker_kind {
 	WAKER_THREAD = 1,
 	WAKER_KERNEL_THREAD = 2,
-	WAKER_INTERRUPT = 3, // whoever it interrupted has nothing to do with it
+	WAKER_INTERRUPT = 3, // the interrupted thread is not the waker
 };
 
-/* A stack as it is in a count's key. */
+/* A stack as in a count_key. */
 struct wake_stack {
-	struct process_key process; // zero if it has no user part
+	struct process_key process; // zero without a user part
 	struct stack_hash user;
 	struct stack_hash kernel;
 	struct raw_frame user_leaf;
@@ -167,24 +163,24 @@ struct wake_stack {
 };
 
 /*
- * Two stacks that met: of a thread that was blocked, and of who woke it. Sent when the two first do;
- * the bodies of their parts have been sent before.
+ * A blocked stack and a waker's stack, sent when the pair is first seen. Their stack traces have been sent
+ * before.
  */
 struct wake_record {
 	__u32 kind;               // RECORD_WAKE
 	__u32 waker_kind;         // enum waker_kind
-	struct stack_hash joined; // of all that follows: what is counted by
+	struct stack_hash joined; // hash of all below: key of the counts
 	struct wake_stack blocked;
 	struct wake_stack waker;
-	char waker_name[THREAD_NAME_BYTES]; // comm of the thread; zero for interrupts
+	char waker_name[THREAD_NAME_BYTES]; // comm; zero for interrupts
 };
 
 _Static_assert(sizeof(struct wake_record) == 184, "no padding: it is hashed");
 
 enum process_event {
-	PROCESS_EXEC = 1, // a process was replaced: its mappings and name are new
-	PROCESS_FORK = 2, // a new process, a copy of its parent (threads are not reported)
-	PROCESS_EXIT = 3, // the last thread of a process has gone
+	PROCESS_EXEC = 1, // a process has new mappings and a new name
+	PROCESS_FORK = 2, // a new process; threads are not reported
+	PROCESS_EXIT = 3, // the last thread has exited
 };
 
 struct process_record {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Writes samples down for the agent to count.
+// Appends samples to a per-CPU log that the agent reads.
 #pragma once
 
 #include "bpf/add_count.bpf.h"
 #include "bpf/cpu/sample_log_layout.h"
 
-const volatile __u32 sample_log_capacity = 0; // of a half; set before load
+const volatile __u32 sample_log_capacity = 0; // entries per half; set before load
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -15,7 +15,7 @@ struct {
 	__type(value, struct logged_sample);
 } sample_log SEC(".maps");
 
-/* How far a CPU is. */
+/* Where a CPU appends next. */
 struct sample_log_end {
 	__u64 generation;
 	__u64 count;
@@ -46,7 +46,7 @@ static __always_inline bool write_sample(struct sample_log_end *end, __u32 gener
 	return true;
 }
 
-/* Returns false if there is no room, or the maps were just being swapped. */
+/* Returns false if the half is full or the maps are just being swapped. */
 static __always_inline bool log_sample(struct sample_log_end *end, const struct count_key *key,
 				       __u64 value)
 {
@@ -60,7 +60,7 @@ static __always_inline bool log_sample(struct sample_log_end *end, const struct 
 	which = enter_counts(users);
 	if (which < 0)
 		return false;
-	// They are not swapped twice while this program is in one of them.
+	// Maps are not swapped twice while this program is in one.
 	generation = *(volatile __u32 *)active;
 	if ((generation & 1) == (__u32)which)
 		written = write_sample(end, generation, key, value);

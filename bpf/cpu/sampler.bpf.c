@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// On-CPU sampler: a perf event per CPU ticks about every 10 ms and runs sample_on_cpu(), which
-// unwinds the current thread, sends a stack's body the first time it is seen, and counts.
+// On-CPU sampler: a perf event per CPU ticks about every 10 ms. sample_on_cpu() unwinds the current thread,
+// sends a new stack trace once, and counts.
 
 #include "base/time_span.h"
 #include "bpf/gpu/gpu_idle.bpf.h"
@@ -19,14 +19,14 @@ static __always_inline long read_user(void *to, __u32 size, __u64 address)
 	return bpf_probe_read_user(to, size, (const void *)address);
 }
 
-/* A CPU's ticks never overlap (perf's recursion guard), and no other program uses this. */
+/* Ticks of a CPU never overlap (perf's recursion guard). */
 struct cpu {
-	__u64 tick_ns;      // when the last tick was
-	__u64 stolen_ns;    // of stolen_ns(), left out of weights
-	__u64 late;         // it came late
-	__u64 remainder_ns; // of its weight, below WEIGHT_UNIT_NS
+	__u64 tick_ns;      // time of the last tick
+	__u64 stolen_ns;    // part of stolen_ns() left out of weights so far
+	__u64 late;         // the last tick was late
+	__u64 remainder_ns; // part of the weight below WEIGHT_UNIT_NS
 	struct sample_log_end log_end;
-	struct sample_stack stack; // last: a body's frames are its end
+	struct sample_stack stack; // last: it ends in the stack's frames
 };
 
 _Static_assert(sizeof(struct cpu) <= 32768, "the largest value of a per-CPU map");
@@ -39,14 +39,14 @@ struct {
 } cpus SEC(".maps");
 
 #define WEIGHT_UNIT_NS \
-	100000 // a hundredth of a period at 99 Hz: noise below it would be most of what is stored
+	100000 // 1 % of a period at 99 Hz: finer weights would be mostly noise, and noise takes space
 #define LATE_SHARE         8           // a tick is late by more than this part of its period
-#define CHARGE_PERIODS_MAX 4           // no more than this is charged at once,
-#define CHARGE_NS_MAX      40000000ULL // or than this, at high frequencies
+#define CHARGE_PERIODS_MAX 4           // the most that one tick charges ...
+#define CHARGE_NS_MAX      40000000ULL // ... also at high frequencies
 
-#define STOLEN_AHEAD_NS_MAX 1000000000LL // more is no race of clocks: begin anew
+#define STOLEN_AHEAD_NS_MAX 1000000000LL // more is no race of clocks: start over
 
-/* For how long the task has had its CPU, as of the scheduler's last look (at most a jiffy ago). */
+/* How long the task has had its CPU, as of the scheduler's last update (at most a jiffy ago). */
 static __always_inline __u64 running_ns(struct task_struct *task)
 {
 	if (!bpf_core_field_exists(task->se.prev_sum_exec_runtime))
@@ -55,8 +55,8 @@ static __always_inline __u64 running_ns(struct task_struct *task)
 }
 
 /*
- * @ns without what was stolen from the CPU meanwhile. What came to light too late is left out later, and
- * so is what was left out too early: another CPU may be about to move this one's clocks on.
+ * @ns without stolen time. Time found too late is left out of a later tick; so is the rest of time left out
+ * too early, when another CPU is about to update this run queue's clocks.
  */
 static __always_inline __u64 without_stolen(struct cpu *cpu, struct task_struct *task, __u64 ns)
 {
@@ -75,14 +75,14 @@ static __always_inline __u64 without_stolen(struct cpu *cpu, struct task_struct 
 }
 
 /*
- * What this tick stands for. With cycles, which stand still on an idle CPU, the period. With a CPU
- * clock the time since the last one, which stays right when the period changes, but what was stolen.
+ * The weight of this tick. In cycles, which stop on an idle CPU: the period. By a CPU clock: the time since
+ * the last tick without stolen time, so changes of the period cost nothing.
  *
- * A late tick stands for nothing if the task has just begun: some hypervisors hold the timer of an
- * idle CPU back until it works again, and that tick always hits who comes first. The grid of ticks
- * is kept meanwhile, so the one after it comes at a random moment again and stands for its period.
- * A task that had the CPU before was merely stopped together with the machine. Where the kernel is not
- * told of that, the task is charged as the kernel charges it, unless that was for very long.
+ * A late tick that hits a task that just began has no weight. Some hypervisors delay the timer of an idle CPU
+ * until it works again, and such a tick always hits the first task. Ticks stay on their grid, so the next one
+ * hits at a random moment again and has one period of weight. A late tick that hits an older task means that
+ * the whole machine was stopped: if the kernel does not know, it charges the task, and so do we, up to a
+ * limit.
  */
 static __always_inline __u64 tick_weight(struct cpu *cpu, struct task_struct *task, __u64 now)
 {
@@ -111,7 +111,7 @@ static __always_inline __u64 tick_weight(struct cpu *cpu, struct task_struct *ta
 	return ns;
 }
 
-/* Whole units of @ns; the rest is added to this CPU's next sample, so that sums stay exact. */
+/* Rounds to whole units; the rest goes to this CPU's next sample, so sums stay exact. */
 static __always_inline __u64 round_weight(struct cpu *cpu, __u64 ns)
 {
 	ns += cpu->remainder_ns;
@@ -119,7 +119,7 @@ static __always_inline __u64 round_weight(struct cpu *cpu, __u64 ns)
 	return ns - cpu->remainder_ns;
 }
 
-/* The same once more, if a GPU waits for this thread. */
+/* Counts the sample as GPU idle time, too, if the GPU waits for this thread. */
 static __always_inline int count_gpu_idle(struct count_key *key, __u64 weight_ns, __u64 now)
 {
 	__u64 ns = gpu_idle_of_tick(&key->process, weight_ns, now);

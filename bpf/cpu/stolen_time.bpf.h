@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Time in which a hypervisor let somebody else have this CPU. It looks like time of whichever thread
-// was running; the scheduler leaves it out of what threads have run, and so out of what top shows.
+// Steal time: a hypervisor ran somebody else on this CPU. A timer sees it as time of the running thread; the
+// scheduler leaves it out of a thread's CPU time, and so does top.
 #pragma once
 
 #include "bpf/kernel.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-/* A CPU's queue, kernel/sched/sched.h. update_rq_clock_task() in core.c moves the three on, together. */
+/* kernel/sched/sched.h. update_rq_clock_task() updates the three clocks together. */
 struct rq {
 	__u64 clock;
-	__u64 clock_task;    // the same without interrupts, where they are counted, and stolen time
-	__u64 prev_irq_time; // what was left out for interrupts, with CONFIG_IRQ_TIME_ACCOUNTING
+	__u64 clock_task;    // without steal time, and without interrupts where these are counted
+	__u64 prev_irq_time; // the part left out for interrupts, with CONFIG_IRQ_TIME_ACCOUNTING
 };
 
-/* With CONFIG_FAIR_GROUP_SCHED. Every task has one, whatever class it is of. */
+/* With CONFIG_FAIR_GROUP_SCHED. Every task has one, whatever its class. */
 struct cfs_rq {
 	struct rq *rq;
 };
@@ -22,8 +22,8 @@ struct cfs_rq {
 #pragma clang attribute pop
 
 /*
- * What was stolen so far from the CPU that @task, the current one, runs on, in ns, as of the scheduler's
- * last look: some ms ago at most. Only differences mean something. 0 where the kernel does not say.
+ * Steal time of the CPU of @task (the current one) so far, in ns, as of the scheduler's last update some ms
+ * ago. Only differences mean something. 0 where the kernel does not count it.
  */
 static __always_inline __u64 stolen_ns(struct task_struct *task)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Memory growth by stack: what each page fault brought into memory, told by the kernel's own count of
-// the process's pages before and after it. While faults are few, each is sampled. In a storm every
-// n-th is, and stands for those before it; huge pages always are, and stand for themselves.
+// Memory growth by stack: what each page fault adds, as the change of the kernel's own RSS counters. While
+// faults are few, each is sampled. In a storm one in n is, and stands for those before it. Huge pages are
+// always sampled, with weight 1.
 
 #include "bpf/memory/rss.bpf.h"
 #include "bpf/maps.bpf.h"
@@ -13,7 +13,7 @@ char LICENSE[] SEC("license") = "GPL";
 /* Set before load. */
 const volatile __u32 page_bytes = 4096;
 
-/* Set at any time: no more stacks than about so many a second on each CPU. */
+/* Set at any time: about so many stacks a second on each CPU. */
 __u32 stacks_per_second = 500;
 
 static __always_inline long read_user(void *to, __u32 size, __u64 address)
@@ -24,7 +24,7 @@ static __always_inline long read_user(void *to, __u32 size, __u64 address)
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct task_struct___faults {
-	int pagefault_disabled; // a fault is an error now, as in bpf_probe_read_user()
+	int pagefault_disabled; // faults are errors now, as in bpf_probe_read_user()
 };
 
 #pragma clang attribute pop
@@ -36,12 +36,12 @@ struct {
 	__type(value, struct pace);
 } paces SEC(".maps");
 
-/* A fault that is being handled. With the thread, which may be preempted or sleep meanwhile. */
+/* A fault being handled. In task storage: the thread may be preempted or sleep meanwhile. */
 struct fault {
-	__u64 page;        // its address, in pages; 0: none
-	__u64 weight;      // faults that it stands for; 0: it was not chosen
-	struct rss before; // of one that was not, only the shared part and the CPU
-	__u64 is_copy;     // should nothing have come into memory: the page was replaced by a copy
+	__u64 page;        // page number; 0: none
+	__u64 weight;      // faults that it stands for; 0: sampled out
+	struct rss before; // if sampled out, only shared and cpu
+	__u64 is_copy;     // copy on write: counts one page even if RSS does not grow
 };
 
 struct {
@@ -87,8 +87,8 @@ static __always_inline int fault_begins(__u64 address, bool is_copy)
 	return 0;
 }
 
-/* x86's error code of a page fault. */
-#define X86_PF_PROT  1 // the page is there
+/* x86 page-fault error code. */
+#define X86_PF_PROT  1 // the page is present
 #define X86_PF_WRITE 2
 
 /* Arguments of both: unsigned long address, struct pt_regs *regs, unsigned long error_code. */
@@ -105,14 +105,14 @@ int fault_of_user(__u64 *ctx)
 	return x86_fault_begins(ctx[0], ctx[2]);
 }
 
-/* The kernel touches a process's memory for it, as read(2) does. */
+/* The kernel touches the process's memory, as in read(2). */
 SEC("tp_btf/page_fault_kernel")
 int fault_of_kernel(__u64 *ctx)
 {
 	return x86_fault_begins(ctx[0], ctx[2]);
 }
 
-/* Where there are no such tracepoints. What kind of fault it is cannot be seen here. */
+/* Fallback without these tracepoints, on other architectures. The kind of fault is unknown here. */
 SEC("perf_event")
 int fault_counted(struct bpf_perf_event_data *ctx)
 {
@@ -134,17 +134,17 @@ static __always_inline __u64 pages_of(struct task_struct *task, const struct fau
 	return pages || !fault->is_copy ? pages : 1;
 }
 
-/* A fault that was not chosen, but brought a huge page: without its stack 512 pages would be missing. */
+/* Sampled out, but it added a huge page: without its stack 512 pages would be missing. */
 static __always_inline bool was_huge(struct task_struct *task, const struct fault *fault)
 {
-	// The CPU's own part goes with it, and may be below zero.
+	// The CPU-local part is flushed with it, and may be below zero.
 	if (read_shared_rss(task) - fault->before.shared < HUGE_PAGES / 2)
 		return false;
 	return fault->before.cpu != bpf_get_smp_processor_id() ||
 	       is_own_huge_page(task, is_alone(task));
 }
 
-/* What the fault that was just handled brought, times the faults that it stands for; 0: nothing. */
+/* What the fault added, times its weight; 0: nothing. */
 static __always_inline __u64 bytes_of(struct task_struct *task, struct pace *pace, __u64 address,
 				      __u64 *ret_weight)
 {
@@ -159,13 +159,13 @@ static __always_inline __u64 bytes_of(struct task_struct *task, struct pace *pac
 		return was_huge(task, fault) ? (__u64)HUGE_PAGES * page_bytes : 0;
 	pages = pages_of(task, fault);
 	if (pages >= HUGE_PAGES)
-		pace->since += fault->weight - 1; // the next one stands for them
+		pace->since += fault->weight - 1; // the next sample stands for them
 	else
 		*ret_weight = fault->weight;
 	return pages * page_bytes * *ret_weight;
 }
 
-/* Of minor and major faults, when they were handled. */
+/* Software event after each minor or major fault. */
 SEC("perf_event")
 int fault_handled(struct bpf_perf_event_data *ctx)
 {

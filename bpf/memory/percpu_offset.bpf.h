@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Where this CPU's variables lie, for what the kernel keeps by CPU and hands out as an address in the
-// area of no CPU. The kernel's own table of offsets is no symbol that a program may use on every
-// kernel; a per-CPU map of ours shows both sides of the sum.
+// This CPU's per-CPU offset, to read the kernel's per-CPU counters. The kernel's own table of offsets is
+// not a symbol that BPF programs may use on every kernel. A per-CPU map of ours shows the same offset: the
+// kernel holds its base pointer, and a lookup returns this CPU's address.
 #pragma once
 
 #include "bpf/kernel.h"
@@ -23,14 +23,14 @@ struct {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-/* Behind every map of this kind (include/linux/bpf.h). */
+/* What every per-CPU array map is inside (include/linux/bpf.h). */
 struct bpf_array {
-	void *pptrs[1]; // of each element, the address in the area of no CPU
+	void *pptrs[1]; // per-CPU base pointer of each element
 };
 
 #pragma clang attribute pop
 
-/* To be added to such an address; 0 if it cannot be had. */
+/* Added to a per-CPU base pointer it gives this CPU's address; 0: unknown. */
 static __always_inline __u64 percpu_offset(void)
 {
 	const __u32 at = bpf_core_field_offset(struct bpf_array, pptrs);
@@ -46,7 +46,7 @@ static __always_inline __u64 percpu_offset(void)
 	    bpf_probe_read_kernel(offset->array, at + sizeof(of_no_cpu), &percpu_offsets))
 		return 0;
 	bpf_probe_read_kernel(&of_no_cpu, sizeof(of_no_cpu), offset->array + at);
-	// By way of memory: what is read from there is a number, which may be calculated with.
+	// Through memory: the verifier lets a number be subtracted, not a pointer.
 	*(volatile __u64 *)&offset->own_place = (__u64)offset;
 	if (of_no_cpu)
 		offset->value = *(volatile __u64 *)&offset->own_place - of_no_cpu;

@@ -1,35 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// How many pages a process has in memory, as the kernel keeps it, read twice around something that
-// one of its threads does: the difference is that thread's, as far as the kernel keeps it apart.
+// RSS of a process by the kernel's own counters. Read before and after a page fault, the difference is the
+// fault's, as far as the kernel counts threads apart.
 #pragma once
 
 #include "bpf/kernel.h"
 #include "bpf/memory/percpu_offset.bpf.h"
 
-/* include/linux/mm_types_task.h: pages of files, anonymous ones, swapped-out ones, shared memory. */
+/* include/linux/mm_types_task.h */
 #define MM_FILEPAGES  0
 #define MM_ANONPAGES  1
 #define MM_SHMEMPAGES 3
 #define MM_COUNTERS   4
 
-/* The smallest amount that a counter's CPU hands on to all (percpu_counter_batch's minimum). */
+/* Minimum of percpu_counter_batch: the least that a CPU adds to the shared count. */
 #define PERCPU_BATCH_MIN 32
-/* Base pages of a huge page (x86-64, and aarch64 with pages of 4 KiB). */
+/* Base pages of a huge page (x86-64, and aarch64 with 4 KiB pages). */
 #define HUGE_PAGES 512
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-/* Since 6.2: what a CPU added lies on that CPU until it is a batch. */
+/* Since 6.2: a CPU keeps what it adds until it is a batch. */
 struct percpu_counter {
 	__s64 count;
-	__s32 *counters; // see percpu_offset()
+	__s32 *counters; // base pointer, see percpu_offset()
 };
 
 struct mm_struct___percpu {
 	struct percpu_counter rss_stat[MM_COUNTERS];
 };
 
-/* Before: what a thread added lies with that thread until it has had 64 faults; huge pages do not. */
+/* Before 6.2: a thread keeps what it adds for 64 faults; huge pages are added at once. */
 struct mm_rss_stat {
 	struct {
 		__s64 counter;
@@ -48,7 +48,7 @@ struct task_struct___rss {
 	struct task_rss_stat rss_stat;
 };
 
-/* Pages of hugetlbfs are in none of these; in base pages. */
+/* hugetlbfs pages are in none of these. In base pages. */
 struct mm_struct___hugetlb {
 	struct {
 		__s64 counter;
@@ -57,13 +57,13 @@ struct mm_struct___hugetlb {
 
 #pragma clang attribute pop
 
-/* In pages. The process has shared + the local parts of all its CPUs or threads. */
+/* In pages. RSS is shared + the local parts of all CPUs or threads. */
 struct rss {
 	__s64 shared;
-	__s64 local; // of this CPU; before 6.2 of this thread
+	__s64 local; // of this CPU; before 6.2, of this thread
 	__s64 hugetlb;
 	__u32 cpu;
-	__u32 is_known; // false: this kernel keeps it in a way that we do not know
+	__u32 is_known; // false: unknown kind of counters
 };
 
 static __always_inline __s64 read_local(__s32 *const *counters, __u64 offset)
@@ -89,7 +89,7 @@ static __always_inline bool is_atomic_rss(struct task_struct *task)
 	return bpf_core_field_exists(mm->rss_stat.count);
 }
 
-/* Pages that the process has for sure: what huge pages add is here at once. Takes no time. */
+/* The shared part: huge pages show up here at once. Cheap. */
 static __always_inline __s64 read_shared_rss(struct task_struct *task)
 {
 	const struct mm_struct___percpu *percpu = (void *)task->mm;
@@ -98,7 +98,7 @@ static __always_inline __s64 read_shared_rss(struct task_struct *task)
 	if (is_percpu_rss(task))
 		return percpu->rss_stat[MM_FILEPAGES].count + percpu->rss_stat[MM_ANONPAGES].count +
 		       percpu->rss_stat[MM_SHMEMPAGES].count;
-	// By the helper: 6.1's verifier does not look through the name of an array's elements.
+	// By helper: 6.1's verifier does not see through the array's element type.
 	if (is_atomic_rss(task))
 		return BPF_CORE_READ(atomic, rss_stat.count[MM_FILEPAGES].counter) +
 		       BPF_CORE_READ(atomic, rss_stat.count[MM_ANONPAGES].counter) +
@@ -106,14 +106,14 @@ static __always_inline __s64 read_shared_rss(struct task_struct *task)
 	return 0;
 }
 
-/* Pages that lie with this CPU, or before 6.2 with this thread. */
+/* The local part of this CPU, or before 6.2 of this thread. */
 static __always_inline __s64 read_local_rss(struct task_struct *task)
 {
 	const struct mm_struct___percpu *mm = (void *)task->mm;
 	const struct task_struct___rss *own = (void *)task;
 	__u64 offset;
 
-	// Each place is spelled out: only a constant index is moved to where the kernel has it.
+	// Written out: CO-RE relocates constant indices only.
 	if (is_percpu_rss(task)) {
 		offset = percpu_offset();
 		if (!offset)
@@ -145,8 +145,8 @@ static __always_inline struct rss read_rss(struct task_struct *task)
 }
 
 /*
- * Was it this thread that made the shared part grow by a huge page, or another one of the process?
- * What this CPU had for itself was handed on together with it.
+ * Did this thread add the huge page to the shared part, or another thread of the process? This CPU's local
+ * part is flushed together with it.
  */
 static __always_inline bool is_own_huge_page(struct task_struct *task, bool is_alone)
 {
@@ -160,9 +160,8 @@ static __always_inline bool is_own_huge_page(struct task_struct *task, bool is_a
 }
 
 /*
- * Pages that came into memory between the two, by one page fault of the current thread; 0 if it only
- * changed what was there. Other threads add to the shared part meanwhile, but in batches: an amount
- * that no fault can have is theirs.
+ * Pages that one fault of the current thread added; 0 if it only replaced some. Other threads add to the
+ * shared part in batches meanwhile: an amount that no fault can add is theirs.
  */
 static __always_inline __s64 rss_growth(const struct rss *before, const struct rss *after,
 					bool is_alone)
@@ -173,7 +172,7 @@ static __always_inline __s64 rss_growth(const struct rss *before, const struct r
 	if (after->hugetlb > before->hugetlb)
 		return after->hugetlb - before->hugetlb;
 	if (before->cpu != after->cpu)
-		// What lies on the other CPU is out of reach.
+		// The other CPU's local part is out of reach.
 		return shared >= HUGE_PAGES / 2 ? HUGE_PAGES : 1;
 	if (is_alone)
 		return sum > 0 ? sum : 0;
@@ -183,6 +182,6 @@ static __always_inline __s64 rss_growth(const struct rss *before, const struct r
 		return HUGE_PAGES;
 	if (!local)
 		return 0;
-	// This CPU's part was handed on just now, and others' may have been, too.
+	// This CPU's local part was flushed just now; others' may have been, too.
 	return sum > 0 && sum < PERCPU_BATCH_MIN ? sum : 1;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// The life of processes: exec, fork and exit, told to the agent's process table. The programs read
-// by helpers only, so that the same code serves raw tracepoints where BTF-typed ones are refused.
+// Exec, fork and exit, reported to the agent's process table. Fields are read by helpers only, so that the
+// same code runs on raw tracepoints where BTF-typed ones are refused.
 #pragma once
 
 #include "bpf/process/published_process.bpf.h"
@@ -15,7 +15,7 @@ static __always_inline void read_process_key(struct task_struct *task, struct pr
 	key->start_ns = BPF_CORE_READ(leader, start_boottime);
 }
 
-/* Nobody waits for these: the agent reads them when it wakes for a stack, or at its next tick. */
+/* No wake-up: the agent reads these when a stack wakes it, or at its next poll. */
 static __always_inline int send_process(struct task_struct *task, enum process_event event,
 					__u32 parent_pid)
 {
@@ -41,8 +41,8 @@ static __always_inline int exec_of(struct task_struct *task)
 }
 
 /*
- * A child has its parent's mappings, its tables and its interpreter's frames at the same addresses. Its
- * first samples come before the agent has published it, and Python's frames are in no snapshot.
+ * A child has its parent's mappings, tables and interpreter at the same addresses. Its first samples come
+ * before the agent has published it, and snapshots hold no Python frames.
  */
 static __always_inline void inherit_process(struct task_struct *parent, struct task_struct *child)
 {
@@ -56,7 +56,8 @@ static __always_inline void inherit_process(struct task_struct *parent, struct t
 		return;
 	inherited = *known;
 	read_process_key(child, &inherited.key);
-	inherited.tables_pending++; // when its parent maps something, the pages are taken away
+	// Counts as incomplete: the parent's next mmap frees the shared pages.
+	inherited.tables_pending++;
 	bpf_map_update_elem(&inherited_processes, &inherited.key.pid, &inherited, BPF_ANY);
 }
 
@@ -87,7 +88,7 @@ static __always_inline int exit_of(struct task_struct *task)
 }
 
 /*
- * The agent loads one set or the other. Arguments, by TP_PROTO of include/trace/events/sched.h:
+ * The agent loads one set or the other. Arguments, from include/trace/events/sched.h:
  *	exec: struct task_struct *p, pid_t old_pid, struct linux_binprm *bprm
  *	fork: struct task_struct *parent, struct task_struct *child
  *	exit: struct task_struct *p, and since 6.16 bool group_dead

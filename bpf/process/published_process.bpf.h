@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// What is known of a process: what the agent has published of it, or else of the one that forked it.
+// What the agent has published about a process, or else about its parent.
 #pragma once
 
 #include "base/time_span.h"
 #include "bpf/maps.bpf.h"
 
 /*
- * For so long after a fork. Who runs is published by then; who slept may have mapped other code since, of
- * which nobody told the kernel's side.
+ * An inherited entry expires. A child that runs is published by then; one that slept may have mapped other
+ * code since, which nothing reports to BPF.
  */
 #define INHERITED_NS 10000000000ULL
 
@@ -18,7 +18,7 @@ static __always_inline bool is_of_process(const struct process_unwind *process,
 	       process->key.exec_id == key->exec_id;
 }
 
-/* NULL if nothing is, or what is there is of a former owner of the pid. */
+/* NULL if nothing is published, or the entry belongs to an earlier process with this pid. */
 static __always_inline const struct process_unwind *find_published_process(
 	const struct process_key *key)
 {

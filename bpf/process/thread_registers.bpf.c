@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Lists the registers with which the threads of a process entered the kernel, without stopping them.
-// For a thread that is blocked they are its registers; of one that runs they are some from before.
+// Lists the registers that each thread of a process entered the kernel with, without stopping it. Those of a
+// blocked thread are current; those of a running one are from its last kernel entry.
 
 #include "bpf/kernel.h"
 #include "bpf/process/saved_registers.h"

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// The kernel's part of a stack: return addresses, hashed, and sent as a body the first time.
+// The kernel part of a stack: hashed, and sent the first time it is seen.
 #pragma once
 
 #include "bpf/stacks/stack_work.bpf.h"
 
-/* Addresses as the kernel's unwinder gives them, the leaf first; a place more than it fills. */
+/* From the kernel's unwinder, leaf first; one entry more than it fills. */
 struct kernel_addresses {
 	__u64 at[KERNEL_DEPTH_MAX + 1];
 };
 
-/* bpf_loop() hands on a pointer to the stack. */
+/* bpf_loop() passes a pointer to the BPF stack only. */
 struct kernel_walk {
 	struct kernel_addresses *addresses;
 	struct stack_work *work;
 	struct stack_hasher hasher;
-	__u32 first; // caller, in the addresses
+	__u32 first; // index of the first caller
 	__u32 pad;
 };
 
@@ -41,8 +41,8 @@ static long write_kernel_frame(__u32 index, struct kernel_walk *walk)
 }
 
 /*
- * The stack of @leaf and its callers, of which @frame_count lie in @addresses from @first on: returns
- * its hash. Its body is sent if the agent does not have it.
+ * Returns the hash of @leaf_address and its @frame_count callers, in @addresses from @first on. Sends the
+ * stack trace if it is new.
  */
 static __always_inline struct stack_hash record_kernel_stack(struct stack_work *work, __u64 now,
 							     struct kernel_addresses *addresses,

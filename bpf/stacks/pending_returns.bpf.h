@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// The return addresses that uretprobes have replaced on a thread's stack: the kernel keeps what was there
-// beside the thread, and the unwinder goes on with that.
+// Return addresses that uretprobes have replaced on the stack. The kernel keeps the original ones, and the
+// unwinder uses those.
 #pragma once
 
 #include "bpf/kernel.h"
@@ -8,9 +8,9 @@
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-/* kernel/events/uprobes.c: a function that has yet to return, the innermost one first. */
+/* kernel/events/uprobes.c: a probed function that has yet to return, innermost first. */
 struct return_instance {
-	unsigned long stack; // where the return address lies; on aarch64 sp at the function's entry
+	unsigned long stack; // address of the return address; on aarch64 sp at the function's entry
 	unsigned long orig_ret_vaddr;
 	struct return_instance *next;
 };
@@ -20,12 +20,12 @@ struct uprobe_task {
 };
 
 struct task_struct___probed {
-	struct uprobe_task *utask; // NULL: this thread was never probed
+	struct uprobe_task *utask; // NULL: never probed
 };
 
 #pragma clang attribute pop
 
-/* Of the current thread, which alone changes the list. */
+/* Of the current thread, the only one that changes the list. */
 static __always_inline void note_pending_returns(struct unwind *unwind, struct task_struct *task)
 {
 	const struct task_struct___probed *probed = (void *)task;

@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Where a thread stands: the registers that unwinding begins with, by processor.
+// The registers that unwinding starts from, by architecture.
 #pragma once
 
 #include "bpf/kernel.h"
 #include "bpf/unwind/unwind.h"
 
-/* What a tick has interrupted. */
 struct interrupted {
 	__u64 pc;
 	bool user; // user mode, not the kernel
 };
 
 /*
- * Registers are copied one by one into the unwind's, by DWARF number. @regs is volatile where the
- * verifier wants each load to be context + constant: clang would join the two kinds of loads.
+ * Registers are copied one by one, by DWARF number. @ctx is volatile: the verifier wants each load to be
+ * context + constant, and clang would merge loads.
  */
 
 #if defined(__TARGET_ARCH_x86)
 
-#define X86_CS_RPL_MASK 3    // privilege level of the interrupted code, 0: kernel
+#define X86_CS_RPL_MASK 3    // privilege level of the interrupted code; 0: kernel
 #define X86_CS_USER32   0x23 // __USER32_CS
 
 static __always_inline struct interrupted interrupted_by_tick(
@@ -30,7 +29,7 @@ static __always_inline struct interrupted interrupted_by_tick(
 	};
 }
 
-/* Returns false for 32-bit code, which has other registers. */
+/* Returns false for 32-bit code. */
 static __always_inline bool registers_of_tick(struct unwind *unwind,
 					      const volatile struct bpf_perf_event_data *ctx)
 {
@@ -57,7 +56,7 @@ static __always_inline bool registers_of_tick(struct unwind *unwind,
 	return (ctx->regs.cs & 0xffff) != X86_CS_USER32;
 }
 
-/* The registers that @task entered the kernel with. */
+/* The registers at kernel entry. Returns false for 32-bit code. */
 static __always_inline bool registers_of_user(struct unwind *unwind, struct task_struct *task)
 {
 	const struct pt_regs___saved *regs = (void *)bpf_task_pt_regs(task);
@@ -80,7 +79,7 @@ static __always_inline bool registers_of_user(struct unwind *unwind, struct task
 	to[14] = regs->r14;
 	to[15] = regs->r15;
 	unwind->pc = regs->ip;
-	// A system call that does not return may be the last instruction of its function.
+	// A system call that never returns may be its function's last instruction.
 	unwind->exact_pc = (__s64)regs->orig_ax < 0;
 	return (regs->cs & 0xffff) != X86_CS_USER32;
 }
@@ -104,7 +103,7 @@ static __always_inline struct interrupted interrupted_by_tick(
 	};
 }
 
-/* Returns false for 32-bit code, which has other registers. */
+/* Returns false for 32-bit code. */
 static __always_inline bool registers_of_tick(struct unwind *unwind,
 					      const volatile struct bpf_perf_event_data *ctx)
 {
@@ -117,7 +116,7 @@ static __always_inline bool registers_of_tick(struct unwind *unwind,
 	return !(ctx->regs.pstate & ARM64_PSTATE_COMPAT);
 }
 
-/* The registers that @task entered the kernel with. */
+/* The registers at kernel entry. Returns false for 32-bit code. */
 static __always_inline bool registers_of_user(struct unwind *unwind, struct task_struct *task)
 {
 	const struct pt_regs___saved *regs = (void *)bpf_task_pt_regs(task);
@@ -127,7 +126,7 @@ static __always_inline bool registers_of_user(struct unwind *unwind, struct task
 		unwind->registers[i] = regs->regs[i];
 	unwind->registers[ARM64_REGISTER_SP] = regs->sp;
 	unwind->pc = regs->pc;
-	// A system call that does not return may be the last instruction of its function.
+	// A system call that never returns may be its function's last instruction.
 	unwind->exact_pc = regs->syscallno < 0;
 	return !(regs->pstate & ARM64_PSTATE_COMPAT);
 }

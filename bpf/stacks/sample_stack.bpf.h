@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// The stack of a thread that a perf event has interrupted: the kernel's part by its unwinder, the
-// user's by ours, or later, from a snapshot, if the process is new. Who includes it has defined
-// read_user().
+// The stack of the thread that a perf event interrupts: the kernel part by the kernel's unwinder, the user
+// part by ours. New processes are unwound later, from a snapshot. The program defines read_user().
 #pragma once
 
 #include "bpf/stacks/kernel_stack.bpf.h"
@@ -10,15 +9,15 @@
 #include "bpf/stacks/snapshot.bpf.h"
 #include "bpf/stacks/stack_work.bpf.h"
 
-/* Each program has its own on each CPU: its runs there do not overlap (perf's recursion guard). */
+/* Per program and CPU: runs do not overlap there (perf's recursion guard). */
 struct sample_stack {
 	struct snapshot_record snapshot;
 	struct snapshot_budget snapshot_budget;
 	struct kernel_addresses kernel_addresses;
-	struct stack_work work; // last: a body's frames are its end
+	struct stack_work work; // last: it ends in the stack's frames
 };
 
-/* Returns true if the agent has been given the sample, to unwind it later. */
+/* Returns true if the agent has the sample now and unwinds it later. */
 static __always_inline bool try_snapshot(struct sample_stack *stack, __u64 now,
 					 struct task_struct *task, const struct count_key *key,
 					 __u64 value)
@@ -37,8 +36,8 @@ static __always_inline bool try_snapshot(struct sample_stack *stack, __u64 now,
 }
 
 /*
- * The user's stack, of which the registers are in stack->work.unwind; they are ours to read only if
- * @is_64_bit. Returns true if the sample needs no counting any more.
+ * Registers are in stack->work.unwind, unless the code is not @is_64_bit. Returns true if the agent has the
+ * sample: it is not counted here.
  */
 static __always_inline bool sample_user_stack(struct sample_stack *stack, __u64 now,
 					      struct task_struct *task, bool is_64_bit, __u64 value,
@@ -77,10 +76,7 @@ static __always_inline void sample_kernel_stack(struct sample_stack *stack, __u6
 								    : STACK_END_COMPLETE);
 }
 
-/*
- * Fill in both parts of @key's stack, of which the rest is there. Returns true if the sample needs no
- * counting any more.
- */
+/* Fills in the stack of @key. Returns true if the agent has the sample: it is not counted here. */
 static __always_inline bool sample_stack(struct sample_stack *stack, __u64 now,
 					 struct bpf_perf_event_data *ctx, struct task_struct *task,
 					 __u64 value, struct count_key *key)
@@ -98,8 +94,8 @@ static __always_inline bool sample_stack(struct sample_stack *stack, __u64 now,
 }
 
 /*
- * The current thread, now, in @key, which is empty; the kind and the stack are left to the caller. Not by
- * value: the copy would take what older kernels have of stack for a program.
+ * Fills in process, thread and slot of @key, which is zero. Not returned by value: the copy does not fit
+ * older kernels' BPF stack.
  */
 static __always_inline void key_of_current(struct task_struct *task, __u64 now,
 					   struct count_key *key)

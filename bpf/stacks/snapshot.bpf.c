@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Unwinds what the sampler handed to the agent for want of a table. The agent puts it here when the
-// table is there, and runs the program: the same unwinder reads the stack as it was.
+// Unwinds a snapshot. The agent runs it when the process's tables are loaded: the same unwinder then reads
+// the stack as it was.
 
 #include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
@@ -21,10 +21,7 @@ struct {
 	__type(value, struct snapshot);
 } snapshot SEC(".maps");
 
-/*
- * Only the stack is as it was. Everything else has changed since, and an interpreter's frames with
- * it, so nothing else is readable.
- */
+/* Only stack memory was copied. Everything else has changed since, interpreter frames included. */
 static __always_inline long read_user(void *to, __u32 size, __u64 address)
 {
 	__u32 zero = 0;
@@ -39,7 +36,7 @@ static __always_inline long read_user(void *to, __u32 size, __u64 address)
 	if (stack_bytes > sizeof(from->record.stack) || size > stack_bytes ||
 	    offset > stack_bytes - size)
 		return -EFAULT;
-	HIDE_FROM_COMPILER(offset); // or it leaves out the bound that older kernels want to see
+	HIDE_FROM_COMPILER(offset); // keep the bound: older verifiers need it
 	if (offset > sizeof(from->record.stack) - size)
 		return -EFAULT;
 	return bpf_probe_read_kernel(to, size, from->record.stack + offset);
@@ -51,7 +48,7 @@ static __always_inline void restore_registers(struct unwind *unwind,
 	unwind->pc = record->pc;
 	unwind->exact_pc = record->exact_pc != 0;
 	unwind->thread_pointer = record->thread_pointer;
-	unwind->pending_count = 0; // as it was then, a replaced return address ends the stack
+	unwind->pending_count = 0; // unknown by now: a uretprobe's return address ends the stack
 	__builtin_memcpy(unwind->registers, record->registers, sizeof(unwind->registers));
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Samples of processes whose unwind tables are not loaded yet: what unwinding needs of them is sent to
-// the agent, which unwinds it when the tables are there. So the first moments of a process, which for
-// many are all there is, have whole stacks too.
+// Snapshots: samples of processes whose unwind tables are not loaded yet are sent to the agent with registers
+// and stack memory, and unwound later. So short-lived processes have complete stacks, too.
 #pragma once
 
 #include "base/time_span.h"
@@ -10,15 +9,14 @@
 
 const volatile bool send_snapshots = false; // set before load
 
-/* Per CPU: 17 KiB each, of a ring that holds 64 of them at least. */
+/* Per CPU: 17 KiB each; the ring holds at least 64. */
 #define SNAPSHOTS_PER_SECOND 50
 #define SNAPSHOT_BURST       20
 
 struct snapshot_budget {
-	__u64 since_ns; // when the budget was last full, moved on by what was spent
+	__u64 since_ns; // token bucket: when it was last full, moved on by what was spent
 };
 
-/* A token bucket that holds its level as a time. */
 static __always_inline bool snapshot_is_affordable(struct snapshot_budget *budget, __u64 now)
 {
 	const __u64 price_ns = 1000000000ULL / SNAPSHOTS_PER_SECOND;
@@ -45,7 +43,7 @@ static __always_inline __u32 read_stack_pages(struct snapshot_record *record, __
 	return count;
 }
 
-/* Registers at the time of the sample: unwinding changes them, so this comes before it. */
+/* Call it before unwinding, which changes the registers. */
 static __always_inline void snapshot_begin(struct snapshot_record *record,
 					   const struct unwind *unwind)
 {
@@ -55,7 +53,7 @@ static __always_inline void snapshot_begin(struct snapshot_record *record,
 	__builtin_memcpy(record->registers, unwind->registers, sizeof(record->registers));
 }
 
-/* Returns true if the agent has the sample now; else it must be counted as it is. */
+/* Returns true if the agent has the sample; else count it as it is. */
 static __always_inline bool snapshot_send(struct snapshot_record *record, __u64 now)
 {
 	__u32 pages = read_stack_pages(record, record->registers[REGISTER_SP]);

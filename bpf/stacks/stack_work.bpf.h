@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// What becomes of a stack: the user's part is unwound and hashed, its body sent the first time it is
-// seen, and the sample counted. For the sampler and for samples that are unwound later. Who includes
-// it has defined read_user().
+// Unwinds a user stack, hashes it, and sends it the first time it is seen. The program defines read_user().
 #pragma once
 
 #include "bpf/add_count.bpf.h"
@@ -9,7 +7,7 @@
 #include "bpf/stacks/unwind_memory.bpf.h"
 #include "bpf/wake.bpf.h"
 
-/* A stack in work. Each program has its own, on each CPU where its runs overlap otherwise. */
+/* A stack being unwound. One per program, and per CPU where runs may overlap. */
 struct stack_work {
 	struct unwind unwind;
 	union {
@@ -23,11 +21,11 @@ static __always_inline struct raw_frame *unwind_frame(struct unwind *unwind, __u
 {
 	struct stack_work *work = (void *)unwind - offsetof(struct stack_work, unwind);
 
-	// Tells the verifier what the caller has checked already.
+	// The caller has checked it; the verifier has not seen that.
 	return at < STACK_DEPTH_MAX ? &work->record.trace.frames[at] : NULL;
 }
 
-/* Send the body in work->record if the agent does not have it. */
+/* Sends work->record. */
 static __always_inline void send_stack(struct stack_work *work, __u64 now,
 				       const struct raw_frame *leaf, __u32 frame_count, __u32 end,
 				       const struct stack_hash *hash)
@@ -42,14 +40,14 @@ static __always_inline void send_stack(struct stack_work *work, __u64 now,
 	record->trace.hash = *hash;
 	record->trace.end = end;
 	record->trace.frame_count = frame_count;
-	// For the verifier: older kernels know no bound of what a bpf_loop() callback has written, nor that
-	// a copy of it on the stack is the same number as the one that is compared. No call may come between.
+	// For older verifiers: the count comes from a bpf_loop() callback and has no known bound. Check the very
+	// register that is passed below; no call may come between.
 	asm volatile("" : "+r"(frame_count));
 	if (frame_count > STACK_DEPTH_MAX)
 		return;
 	if (bpf_ringbuf_output(&records, record,
 			       sizeof(*record) + frame_count * sizeof(struct raw_frame), flags)) {
-		// Not marked as known: it is sent again when it is seen again.
+		// Not marked as sent: the next sample sends it again.
 		count(COUNTER_RING_FULL);
 		return;
 	}
@@ -63,7 +61,7 @@ static __always_inline bool stack_is_sent(const struct stack_hash *hash)
 	return bpf_map_lookup_elem(&sent_stacks, hash) != NULL;
 }
 
-/* bpf_loop() hands on a pointer to the stack, so that is where the pointer to the unwind lies. */
+/* bpf_loop() passes a pointer to the BPF stack only. */
 struct unwind_walk {
 	struct unwind *unwind;
 };
@@ -73,7 +71,7 @@ static long walk_unwind(__u32 index, struct unwind_walk *walk)
 	return unwind_step(walk->unwind);
 }
 
-/* Is there anything to walk? The registers are set. */
+/* Returns whether there is anything to unwind. Registers are set. */
 static __always_inline bool begin_user_stack(struct unwind *unwind, bool is_64_bit)
 {
 	unwind_begin(unwind);
@@ -91,10 +89,7 @@ static __always_inline void end_user_stack(struct unwind *unwind)
 	count_many(COUNTER_USER_FRAMES, unwind->frame_count + 1);
 }
 
-/*
- * Leaves the stack in work->unwind, with the reason why it ended. A global function: it is verified once,
- * not again for each way that leads to it.
- */
+/* Leaves the stack in work->unwind. A global function: verified once, not for each caller. */
 __attribute__((noinline)) int unwind_user_stack(struct stack_work *work, bool is_64_bit)
 {
 	struct unwind_walk walk = {};
@@ -108,10 +103,7 @@ __attribute__((noinline)) int unwind_user_stack(struct stack_work *work, bool is
 	return 0;
 }
 
-/*
- * Make the unwound stack a part of @key, and send its body if the agent does not have it.
- * @process_name is the kernel's comm of the main thread.
- */
+/* Sets the user stack of @key; sends it if it is new. @process_name: comm of the main thread. */
 static __always_inline void record_user_stack(struct stack_work *work, __u64 now,
 					      const char *process_name, struct count_key *key)
 {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// What unwind.h reads, in the kernel: the maps that the agent fills. Who includes it also defines
-// read_user().
+// What the unwinder reads, from BPF maps that the agent fills. The program defines read_user().
 #pragma once
 
 #include "bpf/process/published_process.bpf.h"
 #include "bpf/maps.bpf.h"
 
-/* What builds of interpreters look like, by number; 0 is none. */
+/* Field offsets of interpreter builds, by number; 0: none. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, PYTHON_RUNTIMES_MAX);
@@ -64,7 +63,6 @@ static __always_inline const struct python_offsets *python_offsets_at(__u32 runt
 	return bpf_map_lookup_elem(&python_runtimes, &runtime);
 }
 
-/* Puts what is known of the process into @unwind. */
 static __always_inline void find_unwind_process(struct unwind *unwind,
 						const struct process_key *key)
 {

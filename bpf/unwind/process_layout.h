@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// What the unwinder must know of a process: where its code is mapped, and where its interpreter is.
-// The agent publishes it when the process has been sampled.
+// What the agent publishes about a process for the unwinder: its code mappings and its Python interpreter.
 #pragma once
 
 #include "bpf/unwind/python.h"
@@ -8,28 +7,27 @@
 #include "bpf/unwind/table_layout.h"
 
 /*
- * A process's executable mappings, sorted by start, in pages of 128; unused places are at the end
- * and start at MAPPING_START_UNUSED. If they fill more than one page, page 0 is a root: its entry i
- * starts where page i + 1 does, and only starts count there.
+ * Executable mappings, sorted by start, in pages of 128; unused entries come last, with
+ * MAPPING_START_UNUSED. With more than one page, page 0 is a root: its entry i starts where page i + 1 does.
  */
-#define MAPPING_UNIT_BITS    TABLE_BLOCK_BITS // of sizes: tables end within pages
+#define MAPPING_UNIT_BITS    TABLE_BLOCK_BITS // unit of sizes: tables end within pages
 #define MAPPING_PAGE_BITS    7
 #define MAPPING_PAGE_ENTRIES (1U << MAPPING_PAGE_BITS)
-#define MAPPING_START_UNUSED (~0ULL >> 1) // above all addresses, and the search wants bit 63 clear
+#define MAPPING_START_UNUSED (~0ULL >> 1) // above all addresses; the search needs bit 63 clear
 
-/* What the unwinder does with code in a mapping. Tables' numbers begin above. */
+/* How code in a mapping is unwound. */
 enum mapping_code {
-	MAPPING_CODE_UNKNOWN = 0, // its table is not loaded (yet)
+	MAPPING_CODE_UNKNOWN = 0, // table not loaded (yet)
 	MAPPING_CODE_NONE = 1,    // a file without unwind information
-	MAPPING_CODE_JIT = 2,     // no file: made at run time, unwound by frame pointer
-	MAPPING_CODE_RULE = 3,    // the same, but `bias` is the rule that holds in all of it
+	MAPPING_CODE_JIT = 2,     // JIT code: in no file, unwound by frame pointer
+	MAPPING_CODE_RULE = 3,    // JIT code with one rule for the whole range, in `bias`
 	MAPPING_CODE_TABLE = 16,  // this and above: table number + 16
 };
 
 struct mapping_code_range {
-	__u64 bias;  // a table's word 0 stands for the block at this address
-	__u32 units; // how long the mapping is, in blocks
-	__u32 code;  // enum mapping_code, or a table
+	__u64 bias;  // address of the block that the table's word 0 stands for
+	__u32 units; // length, in blocks
+	__u32 code;  // enum mapping_code, or table number + MAPPING_CODE_TABLE
 };
 
 struct mapping_page {
@@ -38,9 +36,9 @@ struct mapping_page {
 };
 
 /*
- * A rule as the bias of MAPPING_CODE_RULE: the CFA is sp, or fp, + the low 31 bits, and the caller's fp
- * lies at CFA + the high 32 bits, or where they are 0 still in its register. 0: by frame pointer, as
- * MAPPING_CODE_JIT. Such a range ends where the next one begins; its size is rounded up.
+ * The rule in `bias` of MAPPING_CODE_RULE. Low 31 bits: CFA offset from sp or fp; high 32 bits: offset of the
+ * caller's fp from the CFA, 0: still in its register. All 0: by frame pointer, as MAPPING_CODE_JIT. Such a
+ * range ends where the next one begins, as its size is rounded up.
  */
 #define MAPPING_RULE_BY_FP      (1ULL << 31)
 #define MAPPING_RULE_CFA_OFFSET (MAPPING_RULE_BY_FP - 1)
@@ -49,21 +47,20 @@ struct mapping_page {
 
 _Static_assert(sizeof(struct mapping_page) == 3072, "must fit an element of a hash map");
 
-/* One process's: a root and what it can lead to, 16,384 mappings. */
+/* Per process: a root and the pages below it, 16,384 mappings. */
 #define MAPPING_PAGES_MAX (1 + MAPPING_PAGE_ENTRIES)
 
-/* Value of the map of processes; its key is the kernel's tgid. */
+/* Value of unwind_processes; the key is the kernel's tgid. */
 struct process_unwind {
-	struct process_key
-		key;      // whose: an entry left behind by a former owner of the pid is not used
-	__u32 generation; // part of the key of its mapping pages
+	struct process_key key; // stale entries of a reused pid do not match
+	__u32 generation;       // part of the key of its mapping pages
 	__u32 mapping_page_count;
-	__u32 tables_pending; // mappings of code MAPPING_CODE_UNKNOWN whose tables are being built
-	__u32 pages_pid;      // part of that key, too: its own pid, or its parent's after a fork
+	__u32 tables_pending; // mappings of MAPPING_CODE_UNKNOWN whose tables are being built
+	__u32 pages_pid;      // part of that key: its own pid, or its parent's after a fork
 	struct python_process python;
 };
 
-/* Pages are written under a new generation, then the process's entry is switched: nobody sees a mix. */
+/* Pages get a new generation, then the process's entry is switched: no program sees a mix. */
 struct mapping_page_key {
 	__u32 pid;
 	__u32 generation;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// The rules that were found last. Most samples of a process pass through the calls that others did
-// before: one cache line then says what would take a search through four. Included by unwind.h.
+// A cache of rules by code address. Most samples of a process pass through the same calls: one cache line
+// replaces a search through four. Included by unwind.h.
 #pragma once
 
 /*
- * An address of a process as it was published last: every publication has a generation of its own,
- * and between two of them no table changes. All words are xored into the first: where two programs
- * were writing at the same time, one within the other, it belongs to no address.
+ * Each publication of a process has a generation of its own, and no table changes in between. All words are
+ * xored into the first: if one program interrupts another while it writes, the entry matches no address.
  */
 struct cached_rule {
 	__u64 address_and_all;
@@ -14,7 +13,7 @@ struct cached_rule {
 	__u64 rule[2];
 };
 
-/* A page of them. 64 KiB a CPU hold what PyTorch calls. */
+/* 64 KiB per CPU hold PyTorch's calls. */
 #define RULE_CACHE_PAGES     4
 #define RULE_CACHE_PAGE_BITS 9
 
@@ -26,13 +25,13 @@ _Static_assert(sizeof(struct cached_rule) == 32, "two in a cache line");
 _Static_assert(sizeof(struct cached_rule) >= sizeof(struct unwind_rule) + 16, "a rule fits");
 _Static_assert(sizeof(struct rule_cache_page) <= 32768, "the largest value of a per-CPU map");
 
-/* Calls lie some bytes apart, functions at multiples of 16: the product's high bits mix all. */
+/* Calls are some bytes apart, functions at multiples of 16: the product's high bits mix both. */
 UNWIND_INLINE __u32 rule_cache_index(__u64 address)
 {
 	return (address * 0x9e3779b97f4a7c15ULL) >> 48;
 }
 
-/* Has the address been looked up before? Then unwind->rule is its rule. */
+/* On a hit unwind->rule is the rule of @address. */
 UNWIND_INLINE bool unwind_find_cached_rule(struct unwind *unwind, __u64 address)
 {
 	const struct cached_rule *known = unwind_cached_rule(address);
@@ -50,7 +49,6 @@ UNWIND_INLINE bool unwind_find_cached_rule(struct unwind *unwind, __u64 address)
 	return true;
 }
 
-/* Keep unwind->rule for its address. */
 UNWIND_INLINE void unwind_cache_rule(const struct unwind *unwind, __u64 address)
 {
 	struct cached_rule *known = unwind_cached_rule(address);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Stacks as they cross the border between the kernel programs and the agent.
+// Stack traces, as BPF programs and agent exchange them.
 #pragma once
 
 #include <linux/types.h>
@@ -8,37 +8,29 @@
 #include "base/contract/stack_ends.h"
 
 /*
- * Frames of one stack, leaf included. 256 is what the unwinder must reach at least; 512 costs
- * 8 KiB of per-CPU scratch and covers Python over C++ recursion.
+ * Frames of a stack, leaf included. 512 takes 8 KiB of per-CPU memory and covers Python over C++ recursion.
  */
 #define STACK_DEPTH_MAX  512
-#define KERNEL_DEPTH_MAX 127 // kernel.perf_event_max_stack's default
+#define KERNEL_DEPTH_MAX 127 // default of kernel.perf_event_max_stack
 
-/* Stacks whose bodies both sides remember. */
+/* Stacks that both sides keep at a time. */
 #define SENT_STACKS_MAX 65536
 
-/* What an entry of a stack's body is. */
 enum frame_tag {
-	FRAME_TAG_NATIVE =
-		FRAME_KIND_NATIVE, // address: in the process; of a caller: of the call's last byte
+	FRAME_TAG_NATIVE = FRAME_KIND_NATIVE, // address; of a caller: the call's last byte
 	FRAME_TAG_KERNEL = FRAME_KIND_KERNEL, // address: kernel text
-	FRAME_TAG_PYTHON =
-		FRAME_KIND_PYTHON,      // address: code object; detail: PYTHON_DETAIL() of python.h
-	FRAME_TAG_JIT = FRAME_KIND_JIT, // as native, in code that is in no file
+	FRAME_TAG_PYTHON = FRAME_KIND_PYTHON, // address: code object; detail: PYTHON_DETAIL()
+	FRAME_TAG_JIT = FRAME_KIND_JIT,       // as native, in JIT code
 	FRAME_TAG_GPU = FRAME_KIND_COUNT, // address: hash of its name; if detail is 1, its handle
 };
 
-/* One frame as unwound, unnamed. */
 struct raw_frame {
 	__u64 address;
 	__u32 tag;    // enum frame_tag
 	__u32 detail; // by tag; 0 for native and kernel
 };
 
-/*
- * Which process, safe against reuse of pids and against exec: the kernel's tgid and start time of
- * the thread group leader, and its exec count.
- */
+/* Identifies a process, safe against pid reuse and exec. */
 struct process_key {
 	__u32 pid;      // the kernel's tgid, in the root pid namespace
 	__u32 exec_id;  // low 32 bits of the leader's self_exec_id
@@ -51,9 +43,8 @@ struct stack_hash {
 };
 
 /*
- * A stack's body, sent through the ring buffer when its hash is first seen. Callers only: the
- * leaf's address is a part of the count's key, so that a hot loop with many addresses has one
- * body. frames[0] is the leaf's caller.
+ * The callers of a stack, sent when their hash is new. frames[0] is the leaf's caller. The leaf is part of the
+ * count's key instead: a hot loop with many leaf addresses has one stack trace.
  */
 struct stack_trace {
 	struct stack_hash hash;

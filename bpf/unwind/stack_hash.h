@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// The 128-bit hash of a stack, fed frame by frame while it is unwound. The mixing is MurmurHash3's
-// for x64 (Austin Appleby, public domain): one 16-byte block per frame. Not proof against somebody
-// who makes up addresses: all he reaches is a wrong picture of his own process, whose key is the seed.
+// The 128-bit hash of a stack, fed frame by frame. It mixes as MurmurHash3 for x64 does (Austin Appleby,
+// public domain), a 16-byte block per frame. It does not resist forged addresses: the process's key is the
+// seed, so a process spoils its own profile only.
 #pragma once
 
 #include "bpf/unwind/stack.h"
@@ -35,7 +35,7 @@ static inline __attribute__((always_inline)) __u64 hash_finish_word(__u64 word)
 	return word ^ (word >> 33);
 }
 
-/* Addresses mean something only within a process: its key comes first. Zero for kernel stacks. */
+/* Addresses are a process's own: its key is the seed. Zero for kernel stacks. */
 static inline __attribute__((always_inline)) void stack_hash_begin(
 	struct stack_hasher *hasher, const struct process_key *process)
 {
@@ -71,8 +71,8 @@ static inline __attribute__((always_inline)) struct stack_hash stack_hash_finish
 #define LEAF_PAGE_BITS 12
 
 /*
- * Of a user stack. One that was cut at its leaf has no callers to tell it from others: it is told by the
- * leaf's page, so that the agent sees where each was cut. It may find out how to go on from there.
+ * A user stack truncated at its leaf has no callers: hash the leaf's page instead, so that the agent sees
+ * each place where unwinding stopped, and can analyze the code there.
  */
 static inline __attribute__((always_inline)) struct stack_hash stack_hash_finish_user(
 	struct stack_hasher *hasher, const struct raw_frame *leaf, __u32 frame_count, __u32 end)

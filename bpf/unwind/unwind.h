@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// The unwinder: one loop that takes a thread from its leaf to its first function. At each pc it
-// looks up what code lies there; a step keeps one frame and finds its caller: native code by table,
-// the interpreter's loop by its own frames, code made at run time by frame pointer.
+// The unwinder: from a thread's leaf to its first function. At each pc it looks up the code, stores one frame
+// and finds the caller: native code by table, the interpreter loop by its Python frames, JIT code by frame
+// pointer.
 //
-// The same source runs in the kernel and in user space. Who includes it defines the functions below
-// and calls unwind_begin(), then unwind_step() until it returns 1, UNWIND_STEPS_MAX times at most.
+// The same source runs in BPF programs and in user space. The including file defines the functions below, and
+// calls unwind_begin(), then unwind_step() until it returns 1, at most UNWIND_STEPS_MAX times.
 #pragma once
 
 #include "bpf/unwind/stack.h"
@@ -12,31 +12,28 @@
 #include "bpf/unwind/process_layout.h"
 
 #define UNWIND_INLINE static inline __attribute__((always_inline))
-/*
- * The two halves of a native step. The verifier looks at a global function once, and at an inlined one
- * again for each way that leads to it.
- */
+/* The verifier checks a global function once, an inlined one again on each path to it. */
 #ifdef __bpf__
 #define UNWIND_PART __attribute__((noinline))
 #else
 #define UNWIND_PART static inline
 #endif
 
-/* A Python frame and the native one it stands for are two steps. */
+/* A Python frame and the native frame that it replaces are two steps. */
 #define UNWIND_STEPS_MAX (2 * STACK_DEPTH_MAX)
 
-/* The first page is never mapped (vm.mmap_min_addr), so nothing below is code. */
+/* Nothing is mapped below (vm.mmap_min_addr). */
 #define CODE_ADDRESS_MIN 0x1000ULL
-/* User space ends here at the latest (x86-64 with five-level page tables); the kernel is above. */
+/* User space ends here at the latest: x86-64 with five-level page tables. */
 #define USER_ADDRESS_LIMIT (1ULL << 56)
 
-/* Not yet ended. Beyond all of enum stack_end. */
+/* Beyond all of enum stack_end. */
 #define UNWIND_CONTINUES 0xffffffffU
 
 #ifdef __TARGET_ARCH_arm64
 #define REGISTER_SP ARM64_REGISTER_SP
 #define REGISTER_FP ARM64_REGISTER_FP
-/* Signed return addresses carry their signature above the 48 bits of an address. */
+/* A signed return address (PAC) has its signature above the 48 address bits. */
 #define RETURN_ADDRESS_MASK ((1ULL << 48) - 1)
 #else
 #define REGISTER_SP         X86_REGISTER_SP
@@ -44,7 +41,7 @@
 #define RETURN_ADDRESS_MASK (~0ULL)
 #endif
 
-/* The mapping that the pc was last found in: most callers are in the same one. */
+/* The mapping found last: most callers are in the same one. */
 struct unwind_mapping {
 	__u64 start;
 	__u64 size;
@@ -54,21 +51,21 @@ struct unwind_mapping {
 };
 
 /*
- * A piece of the stack, read at once: with it come the words of the next frames. It begins at a
- * multiple of its size, so it lies in one page, and no byte of the stack is read twice.
+ * An aligned piece of the stack, read at once: it has the next frames' words, too. Aligned to its size, it lies
+ * in one page.
  */
 #define STACK_CHUNK_BYTES 256
 #define STACK_CHUNK_WORDS (STACK_CHUNK_BYTES / 8)
-#define STACK_CHUNK_NONE  (~0ULL - STACK_CHUNK_BYTES) // no address is within
+#define STACK_CHUNK_NONE  (~0ULL - STACK_CHUNK_BYTES) // contains no address
 
 struct stack_chunk {
 	__u64 start;
-	__u64 words[STACK_CHUNK_WORDS + 2]; // a signal's registers are read into them, too
+	__u64 words[STACK_CHUNK_WORDS + 2]; // a signal's registers are read into these words, too
 };
 
 /*
- * Where a function's return is probed, the kernel has put another return address into its address_at; this
- * is the place and what belongs there. Calls within calls have several; more than these are not known.
+ * A return address that a uretprobe has replaced: where it was and what it was. Nested calls have several; more
+ * than these are ignored.
  */
 #define PENDING_RETURNS_MAX 4
 
@@ -78,21 +75,21 @@ struct pending_return {
 };
 
 /*
- * A thread on its way. All of it lies in memory, not in registers: so the verifier knows nothing
- * of its values, sees one state for every step, and each use must bound what it reads.
+ * State of an unwind. It lies in memory, not in registers: the verifier knows none of its values and sees one
+ * state for all steps, so each use must check bounds.
  */
 struct unwind {
 	__u64 pc;
-	__u64 registers[UNWIND_REGISTERS]; // by DWARF number; of all frames only sp and fp
+	__u64 registers[UNWIND_REGISTERS]; // by DWARF number; in callers only sp and fp are valid
 	__u64 thread_pointer;
-	__u32 exact_pc;      // the pc was interrupted, it is not a return address
-	__u32 all_registers; // every register is this frame's: the leaf, or interrupted by a signal
-	__u32 in_python;     // the next step is the interpreter's
-	__u32 frame_is_kept; // the one at the pc is, or others stand for it: now for its caller
-	__u32 frame_count;   // callers; the leaf is not among them
-	__u32 end;           // enum stack_end, or UNWIND_CONTINUES
+	__u32 exact_pc;        // the pc was interrupted: not a return address
+	__u32 all_registers;   // all registers are known: the leaf, or interrupted by a signal
+	__u32 in_python;       // the next step is a Python frame
+	__u32 frame_is_kept;   // the frame at the pc is stored, or replaced: go to its caller
+	__u32 frame_count;     // without the leaf
+	__u32 end;             // enum stack_end, or UNWIND_CONTINUES
 	struct raw_frame leaf; // tag 0: none yet
-	__u64 pending_count;   // set with the registers; 0 for nearly all threads
+	__u64 pending_count;   // set with the registers; nearly always 0
 	struct pending_return pending[PENDING_RETURNS_MAX];
 	struct stack_hasher hasher;
 	struct unwind_mapping mapping;
@@ -102,26 +99,26 @@ struct unwind {
 	struct python_cursor python;
 };
 
-/* ---- what the surroundings provide ----------------------------------------------------------- */
+/* ---- provided by the including file ----------------------------------------------------------- */
 
-/* And two switches, unwind_by_tables and unwind_python: without them there are no such steps. */
+/* And two switches, unwind_by_tables and unwind_python. */
 
-/* Copy @size bytes from @address in the unwound process: 0, or negative if it is not readable. */
+/* Copies @size bytes from @address of the unwound process. Returns 0 or negative. */
 static long read_user(void *to, __u32 size, __u64 address);
-/* Where caller number @at (below STACK_DEPTH_MAX) is to be kept, or NULL. */
+/* Where to store caller number @at (below STACK_DEPTH_MAX), or NULL. */
 static struct raw_frame *unwind_frame(struct unwind *unwind, __u32 at);
 /* Page @page of the process's mappings, or NULL. */
 static const struct mapping_page *unwind_mapping_page(const struct unwind *unwind, __u32 page);
-/* The table with this number, and a page of its words; or NULL. */
+/* Table @table and a page of its words, or NULL. */
 static void *unwind_table(__u32 table);
 static const struct table_page *unwind_table_page(void *table, __u32 page);
 static const struct unwind_rule *unwind_rule_at(__u32 rule);
-/* Where the rule of a code address is remembered once it was found, or NULL. */
+/* The rule cache's entry for a code address, or NULL. */
 static struct cached_rule *unwind_cached_rule(__u64 address);
-/* What an interpreter's build looks like, or NULL. */
+/* Field offsets of an interpreter build, or NULL. */
 static const struct python_offsets *python_offsets_at(__u32 runtime);
 
-/* ---- keeping frames -------------------------------------------------------------------------- */
+/* ---- storing frames -------------------------------------------------------------------------- */
 
 UNWIND_INLINE long unwind_stop(struct unwind *unwind, __u32 end)
 {
@@ -131,7 +128,7 @@ UNWIND_INLINE long unwind_stop(struct unwind *unwind, __u32 end)
 	return 1;
 }
 
-/* Keep one frame: the leaf, then its callers. Returns 0, or 1 (and the end) when there is no room. */
+/* Stores a frame: the leaf, then its callers. Returns 0, or 1 and the end when the stack is full. */
 UNWIND_INLINE long unwind_add(struct unwind *unwind, __u64 address, __u32 tag, __u32 detail)
 {
 	__u32 at = unwind->frame_count;
@@ -143,7 +140,7 @@ UNWIND_INLINE long unwind_add(struct unwind *unwind, __u64 address, __u32 tag, _
 		unwind->leaf.detail = detail;
 		return 0;
 	}
-	// One place stays free: with the leaf it is STACK_DEPTH_MAX frames.
+	// STACK_DEPTH_MAX includes the leaf.
 	if (at >= STACK_DEPTH_MAX - 1)
 		return unwind_stop(unwind, STACK_END_DEPTH);
 	frame = unwind_frame(unwind, at);
@@ -157,7 +154,7 @@ UNWIND_INLINE long unwind_add(struct unwind *unwind, __u64 address, __u32 tag, _
 	return 0;
 }
 
-/* The address to look a pc up by: a return address belongs to the call before it. */
+/* For lookups: a return address belongs to the call before it. */
 UNWIND_INLINE __u64 unwind_code_address(const struct unwind *unwind)
 {
 	return unwind->pc - !unwind->exact_pc;
@@ -171,7 +168,7 @@ UNWIND_INLINE __u64 unwind_code_address(const struct unwind *unwind)
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-/* What to do where no table can say it. */
+/* Code without a rule. */
 UNWIND_INLINE long unwind_without_table(struct unwind *unwind, __u32 code)
 {
 	switch (code) {
@@ -183,10 +180,10 @@ UNWIND_INLINE long unwind_without_table(struct unwind *unwind, __u32 code)
 	return unwind_stop(unwind, STACK_END_NO_TABLE);
 }
 
-/* unwind->rule is the rule that holds there. */
+/* Flag of unwind_look_up(): unwind->rule holds there. */
 #define CODE_HAS_RULE 0x40000000
 
-/* What code is at an address, by enum mapping_code, and CODE_HAS_RULE. */
+/* Returns enum mapping_code of the code at @address, with CODE_HAS_RULE. */
 UNWIND_PART int unwind_look_up(struct unwind *unwind, __u64 address)
 {
 	const struct unwind_rule *rule;
@@ -211,14 +208,13 @@ UNWIND_PART int unwind_look_up(struct unwind *unwind, __u64 address)
 	return code | CODE_HAS_RULE;
 }
 
-/* Is the pc what the kernel has put into a return address's place? Then it is the one that belongs there. */
+/* If a uretprobe has replaced the return address, takes the original one. */
 UNWIND_INLINE void unwind_restore_return(struct unwind *unwind)
 {
 	__u64 address_at = unwind->registers[REGISTER_SP];
 
 #ifndef __TARGET_ARCH_arm64
-	address_at -= sizeof(
-		address_at); // a call has pushed it; on aarch64 it is known by the caller's sp
+	address_at -= sizeof(address_at); // pushed by the call; aarch64 has the caller's sp
 #endif
 #ifdef __clang__
 #pragma unroll
@@ -230,8 +226,8 @@ UNWIND_INLINE void unwind_restore_return(struct unwind *unwind)
 }
 
 /*
- * Keep the frame at the pc, unless Python frames are to stand for it, and find the rule to leave it
- * by. Returns 1 when that is done or impossible.
+ * Stores the frame at the pc, unless Python frames replace it, and looks up its rule. Returns 1 when the unwind
+ * ends.
  */
 UNWIND_INLINE long unwind_native_frame(struct unwind *unwind)
 {
@@ -260,7 +256,7 @@ UNWIND_INLINE long unwind_native_frame(struct unwind *unwind)
 	return 0;
 }
 
-/* Who calls has set pc, exact_pc, registers, thread_pointer and process. */
+/* pc, exact_pc, registers, thread_pointer and process are set. */
 UNWIND_INLINE void unwind_begin(struct unwind *unwind)
 {
 	unwind->all_registers = 1;
@@ -289,7 +285,7 @@ static long unwind_step(struct unwind *unwind)
 		return 0;
 	unwind->frame_is_kept = 0;
 	stops = unwind_by_rule(unwind);
-	HIDE_FROM_COMPILER(
-		stops); // of a global function the verifier does not know that it is 0 or 1
+	// The verifier does not know that a global function returns 0 or 1.
+	HIDE_FROM_COMPILER(stops);
 	return stops != 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Steps over code that has no table but keeps frame pointers, as code made at run time does: at fp
-// lie the caller's fp and the return address, on x86-64 and aarch64 alike. Included by unwind.h.
+// Unwinds code that has no table but keeps frame pointers, as JIT code does: at fp lie the caller's fp and the
+// return address, on x86-64 and aarch64. Included by unwind.h.
 #pragma once
 
 /* What a prologue with a frame pointer leaves in memory. */
@@ -10,8 +10,8 @@ struct frame_link {
 };
 
 /*
- * Code that CPython generates for -X perf (Python/asm_trampoline.S) has no frame on x86-64: callees
- * return to its "add $8,%rsp; ret", so what it returns to lies above one word. True if this is it.
+ * The trampoline of CPython's -X perf (Python/asm_trampoline.S) has no frame pointer on x86-64: callees return
+ * to its "add $8,%rsp; ret", and its own return address lies one word above sp.
  */
 #define TRAMPOLINE_END      0xc308c48348ULL
 #define TRAMPOLINE_END_MASK 0xffffffffffULL
@@ -39,8 +39,8 @@ UNWIND_INLINE long unwind_go_to_frame(struct unwind *unwind, struct caller *call
 }
 
 /*
- * A chain ends properly where the ABI says that the first function's fp is 0. Everything else that
- * does not look like a frame means that some function on the way used the register otherwise.
+ * By the ABI the first function's fp is 0. Anything else that is no frame means that a function on the way used
+ * the register for something else.
  */
 UNWIND_INLINE long unwind_frame_pointer(struct unwind *unwind)
 {
@@ -52,7 +52,7 @@ UNWIND_INLINE long unwind_frame_pointer(struct unwind *unwind)
 		return unwind_go_to_frame(unwind, &caller);
 	if (!fp)
 		return unwind_stop(unwind, STACK_END_COMPLETE);
-	// The stack grows down, so callers lie higher: this also ends every cycle.
+	// Callers lie higher on the stack. This also ends each cycle.
 	if (fp % 8 || fp < sp || fp - sp > FRAME_BYTES_MAX || fp >= USER_ADDRESS_LIMIT)
 		return unwind_stop(unwind, STACK_END_NO_FRAME_POINTER);
 	if (read_user(&link, sizeof(link), fp))

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// What code lies at an address of the unwound process. Included by unwind.h.
+// Looks up the code at an address of the unwound process. Included by unwind.h.
 #pragma once
 
 /*
- * The compiler must not turn arithmetic back into branches: the verifier follows each side of a
- * branch on its own, which for the ten steps of a search would be a thousand paths.
+ * Keeps the compiler from turning arithmetic into branches: the verifier would follow both sides of each, a
+ * thousand paths for the ten steps of a search.
  */
 #define HIDE_FROM_COMPILER(variable) asm volatile("" : "+r"(variable))
 
@@ -13,14 +13,14 @@ UNWIND_INLINE __u64 mask_if_not_above(__u64 first, __u64 second)
 {
 	__u64 difference = second - first, mask;
 
-	// Or it sees that a sign is a comparison, and branches on that.
+	// Else the compiler sees a comparison and branches on it.
 	HIDE_FROM_COMPILER(difference);
 	mask = (difference >> 63) - 1;
 	HIDE_FROM_COMPILER(mask);
 	return mask;
 }
 
-/* The last entry of @page that starts at or below @address; entry 0 if there is none. */
+/* The last entry of @page that starts at or below @address, else entry 0. */
 UNWIND_INLINE __u32 mapping_page_search(const struct mapping_page *page, __u64 address)
 {
 	__u64 at = 0;
@@ -29,7 +29,7 @@ UNWIND_INLINE __u32 mapping_page_search(const struct mapping_page *page, __u64 a
 	for (__u32 step = MAPPING_PAGE_ENTRIES / 2; step; step /= 2) {
 		__u64 next = at + step;
 
-		HIDE_FROM_COMPILER(next); // or it leaves out the bound
+		HIDE_FROM_COMPILER(next); // keep the bound
 		next &= MAPPING_PAGE_ENTRIES - 1;
 		at += step & mask_if_not_above(page->starts[next], address);
 	}
@@ -37,7 +37,7 @@ UNWIND_INLINE __u32 mapping_page_search(const struct mapping_page *page, __u64 a
 	return at & (MAPPING_PAGE_ENTRIES - 1);
 }
 
-/* The code at @address by enum mapping_code; unwind->mapping.bias is then the mapping's. */
+/* Returns enum mapping_code or a table; sets unwind->mapping. */
 UNWIND_INLINE __u32 unwind_find_mapping(struct unwind *unwind, __u64 address)
 {
 	struct unwind_mapping *mapping = &unwind->mapping;
@@ -63,13 +63,13 @@ UNWIND_INLINE __u32 unwind_find_mapping(struct unwind *unwind, __u64 address)
 	mapping->bias = page->ranges[at].bias;
 	mapping->code = page->ranges[at].code;
 	code = address - mapping->start < mapping->size ? mapping->code : MAPPING_CODE_UNKNOWN;
-	// Not to be found here again: the end of the one is not exact, of the other not known.
+	// Not cached: an unknown mapping's end is unknown, a rule's range has a rounded size.
 	if (code == MAPPING_CODE_UNKNOWN || code == MAPPING_CODE_RULE)
 		mapping->size = 0;
 	return code;
 }
 
-/* The rule that a range of MAPPING_CODE_RULE has instead of a bias, which is not 0. */
+/* The rule encoded in @bias, which is not 0. */
 UNWIND_INLINE void unwind_load_range_rule(struct unwind_rule *rule, __u64 bias)
 {
 	__s32 fp_offset = (__s32)(bias >> 32);

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Steps over compiled code by the rules of its file's unwind table. Included by unwind.h.
+// Unwinds compiled code by its file's unwind table. Included by unwind.h.
 #pragma once
 
-/* A frame larger than a main thread's default stack (8 MiB) is no frame. */
+/* Larger than a main thread's default stack (8 MiB): not a frame. */
 #define FRAME_BYTES_MAX (8ULL << 20)
 
-#define TABLE_BLOCK_ROWS_USUAL 64 // compilers write 20
+#define TABLE_BLOCK_ROWS_USUAL 64 // compilers make 20
 
 /* ---- finding the rule ------------------------------------------------------------------------ */
 
 /*
- * The last of the rows [at, limit) of @page that is not above @key; row @at if there is none. There
- * are no more than @rows_max, a constant. Rows are compared as whole words: the place in the block is
- * in the high bits.
+ * The last of the rows [at, limit) of @page that is not above @key, else row @at. There are at most @rows_max
+ * rows, a constant. Rows compare as whole words: the high bits are the offset in the block.
  */
 UNWIND_INLINE __u32 table_page_search(const struct table_page *page, __u64 at, __u64 limit,
 				      __u64 key, __u32 rows_max)
@@ -21,7 +20,7 @@ UNWIND_INLINE __u32 table_page_search(const struct table_page *page, __u64 at, _
 	for (__u32 step = rows_max / 2; step; step /= 2) {
 		__u64 next = at + step, row;
 
-		HIDE_FROM_COMPILER(next); // or it leaves out the bound
+		HIDE_FROM_COMPILER(next); // keep the bound
 		row = page->words[next & (TABLE_PAGE_WORDS - 1)];
 		at += step & mask_if_not_above(row, key) & mask_if_not_above(next + 1, limit);
 	}
@@ -30,8 +29,8 @@ UNWIND_INLINE __u32 table_page_search(const struct table_page *page, __u64 at, _
 }
 
 /*
- * The rule in force for @key among the rows [first, limit) of a table's words. They may lie in two
- * pages: then the row that begins the second page says which.
+ * The rule for @key among the rows [first, limit) of a table. If they lie in two pages, the second page's first
+ * row tells which one to search.
  */
 UNWIND_INLINE const struct unwind_rule *unwind_find_row(void *table, __u32 first, __u32 limit,
 							__u32 key)
@@ -59,7 +58,7 @@ UNWIND_INLINE const struct unwind_rule *unwind_find_row(void *table, __u32 first
 	return unwind_rule_at(row & TABLE_RULE_MASK);
 }
 
-/* The rule at @offset from the table's first block; NULL outside of the table. */
+/* The rule at @offset from the table's first block; NULL outside. */
 UNWIND_INLINE const struct unwind_rule *unwind_find_rule(__u32 number, __u64 offset)
 {
 	__u32 block = offset >> TABLE_BLOCK_BITS, first, limit;
@@ -90,10 +89,10 @@ UNWIND_INLINE const struct unwind_rule *unwind_find_rule(__u32 number, __u64 off
 
 #ifdef __TARGET_ARCH_arm64
 
-/* arch/arm64/kernel/signal.c, struct rt_sigframe: siginfo, then ucontext; regs of its sigcontext. */
+/* arch/arm64/kernel/signal.c, struct rt_sigframe: siginfo, ucontext, then regs of its sigcontext. */
 #define SIGNAL_REGISTERS_OFFSET (128 + 176 + 8)
 
-/* arch/arm64/include/uapi/asm/sigcontext.h: x0..x30, sp, pc: in DWARF's order. */
+/* arch/arm64/include/uapi/asm/sigcontext.h: x0..x30, sp, pc in DWARF order. */
 struct signal_registers {
 	__u64 x[32];
 	__u64 pc;
@@ -109,7 +108,7 @@ UNWIND_INLINE void unwind_load_signal(struct unwind *unwind, const struct signal
 
 #else
 
-/* arch/x86/include/uapi/asm/ucontext.h: flags, link and stack lie before sigcontext. */
+/* arch/x86/include/uapi/asm/ucontext.h: flags, link and stack come before sigcontext. */
 #define SIGNAL_REGISTERS_OFFSET 40
 
 /* arch/x86/include/uapi/asm/sigcontext.h: struct sigcontext_64 */
@@ -120,7 +119,7 @@ struct signal_registers {
 
 UNWIND_INLINE void unwind_load_signal(struct unwind *unwind, const struct signal_registers *from)
 {
-	__u64 *to = unwind->registers; // DWARF's order: System V ABI for x86-64, figure 3.36
+	__u64 *to = unwind->registers; // DWARF order: System V ABI for x86-64, figure 3.36
 
 	to[0] = from->rax;
 	to[1] = from->rdx;
@@ -147,13 +146,12 @@ _Static_assert(sizeof(struct signal_registers) <= sizeof(((struct stack_chunk *)
 	       "they are read into a window");
 
 /*
- * At the code that a handler returns to, sp points to what the kernel saved. The interrupted frame
- * may lie on another stack, so nothing is known of its sp; that a chain of signal frames ends is
- * seen to by the number of steps.
+ * In the code that a handler returns to, sp points to the kernel's signal frame. The interrupted frame may be on
+ * another stack, so its sp cannot be checked; the number of steps ends a cycle of signal frames.
  */
 UNWIND_INLINE long unwind_signal(struct unwind *unwind)
 {
-	// Not on the stack, of which programs have 512 bytes with all that they call.
+	// Not on the BPF stack: 512 bytes for a program and all that it calls.
 	struct signal_registers *registers = (struct signal_registers *)unwind->chunk.words;
 
 	unwind->chunk.start = STACK_CHUNK_NONE;
@@ -168,7 +166,6 @@ UNWIND_INLINE long unwind_signal(struct unwind *unwind)
 
 /* ---- one frame ------------------------------------------------------------------------------- */
 
-/* What the caller has in the registers that are followed. */
 struct caller {
 	__u64 pc;
 	__u64 sp;
@@ -180,7 +177,7 @@ UNWIND_INLINE bool unwind_register_is_known(const struct unwind *unwind, __u32 n
 	return unwind->all_registers || number == REGISTER_SP || number == REGISTER_FP;
 }
 
-/* The caller's sp. Returns 0, or 1 when it cannot be known. */
+/* Returns 0, or 1 and the end. */
 UNWIND_INLINE long unwind_find_cfa(struct unwind *unwind, const struct unwind_rule *rule,
 				   __u64 *ret_cfa)
 {
@@ -213,7 +210,7 @@ UNWIND_INLINE long unwind_find_cfa(struct unwind *unwind, const struct unwind_ru
 	return unwind_stop(unwind, STACK_END_UNSUPPORTED);
 }
 
-/* A word of the stack. The window moves to where it lies. Returns negative if it is not readable. */
+/* Reads a word of the stack through unwind->chunk. Returns negative if it is unreadable. */
 UNWIND_INLINE long unwind_read_stack(struct unwind *unwind, __u64 address, __u64 *value)
 {
 	struct stack_chunk *chunk = &unwind->chunk;
@@ -223,19 +220,19 @@ UNWIND_INLINE long unwind_read_stack(struct unwind *unwind, __u64 address, __u64
 		chunk->start = address & ~(__u64)(STACK_CHUNK_BYTES - 1);
 		offset = address - chunk->start;
 		if (offset % 8 || read_user(chunk->words, STACK_CHUNK_BYTES, chunk->start)) {
-			// By way of the window, too: one way out is half the states for the verifier.
+			// Into the chunk, too: a single way out halves the verifier's states.
 			chunk->start = STACK_CHUNK_NONE;
 			offset = 0;
 			if (read_user(chunk->words, sizeof(*value), address))
 				return -1;
 		}
 	}
-	HIDE_FROM_COMPILER(offset); // or it leaves out the bound
+	HIDE_FROM_COMPILER(offset); // keep the bound
 	*value = chunk->words[offset / 8 & (STACK_CHUNK_WORDS - 1)];
 	return 0;
 }
 
-/* A register's value in the caller. */
+/* A register's value in the caller. Returns 0, or 1 and the end. */
 UNWIND_INLINE long unwind_find_saved(struct unwind *unwind, __u32 rule, __u64 cfa, __s64 offset,
 				     __u64 *value)
 {
@@ -265,8 +262,8 @@ UNWIND_INLINE long unwind_find_saved(struct unwind *unwind, __u32 rule, __u64 cf
 }
 
 /*
- * Go on in the caller. The stack grows down, so it must lie higher: this also ends every cycle. Only
- * a leaf on aarch64 may have no frame at all.
+ * Continues in the caller. The stack grows down, so the caller must lie higher: this ends each cycle, too. Only
+ * a leaf on aarch64 may have no frame.
  */
 UNWIND_INLINE long unwind_go_to(struct unwind *unwind, const struct caller *caller)
 {
@@ -276,7 +273,7 @@ UNWIND_INLINE long unwind_go_to(struct unwind *unwind, const struct caller *call
 	if (frame_bytes > FRAME_BYTES_MAX || (!frame_bytes && !unwind->all_registers) ||
 	    caller->sp % 8)
 		return unwind_stop(unwind, STACK_END_BAD_FRAME);
-	// Who begins a thread by hand leaves no return address and no frame pointer.
+	// A thread started by hand has neither return address nor frame pointer.
 	if (!pc && !caller->fp)
 		return unwind_stop(unwind, STACK_END_COMPLETE);
 	if (pc < CODE_ADDRESS_MIN || pc >= USER_ADDRESS_LIMIT)
@@ -290,8 +287,8 @@ UNWIND_INLINE long unwind_go_to(struct unwind *unwind, const struct caller *call
 }
 
 /*
- * All bits, but none in a thread that clone() has just made: what its stack begins with is no return
- * address. Without a branch, which the verifier would follow twice for all that comes then.
+ * 0 in a thread that clone() has just made, whose stack begins with no return address; else all bits. Without a
+ * branch: the verifier would follow both sides through all that comes after.
  */
 UNWIND_INLINE __u64 unwind_has_caller(const struct unwind *unwind)
 {
@@ -302,7 +299,7 @@ UNWIND_INLINE __u64 unwind_has_caller(const struct unwind *unwind)
 	       mask_if_not_above(unwind->all_registers, 0) | mask_if_not_above(1, result);
 }
 
-/* Leave the frame by unwind->rule. Returns 0, or 1 and the end. */
+/* Goes to the caller by unwind->rule. Returns 0, or 1 and the end. */
 UNWIND_PART int unwind_by_rule(struct unwind *unwind)
 {
 	const struct unwind_rule *rule = &unwind->rule;
@@ -326,14 +323,14 @@ UNWIND_PART int unwind_by_rule(struct unwind *unwind)
 		return unwind_stop(unwind, STACK_END_UNSUPPORTED);
 	caller.pc = unwind->registers[ARM64_REGISTER_LR];
 #endif
-	// The lower word first: the window only ever moves up.
+	// Lower address first: the chunk only moves up.
 	if (unwind_find_saved(unwind, fp_rule, caller.sp, rule->fp_offset, &caller.fp) ||
 	    unwind_find_saved(unwind, return_rule, caller.sp, rule->return_offset, &caller.pc))
 		return 1;
 	kept = unwind_has_caller(unwind);
 	caller.pc &= kept;
 	caller.fp &= kept;
-	// Nothing to compare with; a cycle ends at the deepest frame that is kept.
+	// The stack switch makes sp comparisons void: the depth limit ends a cycle.
 	if (rule->flags & RULE_SWITCHES_STACK)
 		unwind->registers[REGISTER_SP] = caller.sp - 16;
 	return unwind_go_to(unwind, &caller);

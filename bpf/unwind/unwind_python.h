@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Steps through the interpreter's own frames where the native stack is in its loop. One C frame of the
-// loop stands for one Python frame up to 3.10, for a run of them since. Included by unwind.h.
+// Unwinds Python frames where the native stack is in the interpreter loop. A C frame of the loop stands for one
+// Python frame up to 3.10, for a run of them since. Included by unwind.h.
 //
-// What does not fit together costs Python frames, never the stack: the native frame is kept then. Where
-// frames are there that cannot be read, that is how the stack ends.
+// Frames that do not fit cost Python frames, never the stack: the native frame is stored instead. Unreadable
+// frames end the stack as STACK_END_PYTHON.
 #pragma once
 
 enum python_cursor_state {
 	PYTHON_UNSEARCHED = 0,
 	PYTHON_FOUND = 1,
 	PYTHON_NONE = 2,     // this thread has no Python frames
-	PYTHON_REJECTED = 3, // none for this C frame; the next one is asked again
-	PYTHON_WALKING = 4,  // looking for another state of this thread
+	PYTHON_REJECTED = 3, // none for this C frame; try the next C frame
+	PYTHON_WALKING = 4,  // searching another state of this thread
 };
 
-/* Thread states looked at, one a step, in a stack: a service has some hundred threads. */
+/* Thread states searched per stack, one a step: a service has some hundred threads. */
 #define PYTHON_WALK_MAX 256
 
 UNWIND_INLINE void python_begin(struct unwind *unwind)
@@ -28,7 +28,7 @@ UNWIND_INLINE void python_begin(struct unwind *unwind)
 	unwind->python.is_truncated = 0;
 }
 
-/* Masked, so that the verifier sees where it ends; offsets are even and checked by the agent. */
+/* Masked for the verifier. Offsets are even, and checked by the agent. */
 UNWIND_INLINE __u64 python_frame_word(const struct python_cursor *cursor, __u32 offset)
 {
 	return *(const __u64 *)((const char *)cursor->frame_words + (offset & 0x78));
@@ -51,7 +51,7 @@ UNWIND_INLINE __u64 python_read_pointer(__u64 address)
 	return pointer;
 }
 
-/* pthread_getspecific(autoTSSkey): stays set while the thread has released the GIL. */
+/* pthread_getspecific(autoTSSkey): valid also while the thread does not hold the GIL. */
 UNWIND_INLINE __u64 python_state_by_key(const struct unwind *unwind,
 					const struct python_process *process)
 {
@@ -63,8 +63,8 @@ UNWIND_INLINE __u64 python_state_by_key(const struct unwind *unwind,
 }
 
 /*
- * _Py_tss_tstate is 0 while the GIL is released; what 3.15 has instead of the key is not. Nothing but the
- * thread state in them tells one from the other.
+ * _Py_tss_tstate is 0 while the thread does not hold the GIL; 3.15's replacement of the key is not. Only the
+ * value tells which of the two it is.
  */
 UNWIND_INLINE __u64 python_state_by_tls(const struct unwind *unwind,
 					const struct python_process *process)
@@ -84,7 +84,7 @@ UNWIND_INLINE __u64 python_state_by_tls(const struct unwind *unwind,
 	return state;
 }
 
-/* Does a thread state name the thread that is unwound? */
+/* Does @state belong to the unwound thread? */
 UNWIND_INLINE bool python_is_own_state(const struct unwind *unwind,
 				       const struct python_offsets *offsets, __u64 state)
 {
@@ -93,8 +93,8 @@ UNWIND_INLINE bool python_is_own_state(const struct unwind *unwind,
 }
 
 /*
- * Up to 3.11 a thread that runs a subinterpreter has a second state, which no key knows. It holds
- * the GIL then.
+ * Up to 3.11 a thread inside a subinterpreter has a second state, which no key holds. The thread holds the GIL
+ * then.
  */
 UNWIND_INLINE __u64 python_state_by_holder(const struct unwind *unwind,
 					   const struct python_process *process,
@@ -120,7 +120,7 @@ UNWIND_INLINE __u64 python_find_state(const struct unwind *unwind,
 	return state;
 }
 
-/* Go on with the frames of this thread state: its top frame, or what leads to it. */
+/* Continues with the frames of this thread state. */
 UNWIND_INLINE void python_use_state(struct python_cursor *cursor,
 				    const struct python_offsets *offsets, __u64 state)
 {
@@ -137,9 +137,9 @@ UNWIND_INLINE bool python_is_exhausted(const struct python_cursor *cursor)
 }
 
 /*
- * A thread that runs a subinterpreter has a state in each of the two, and what is found by the key is the
- * inner one's. When its frames are used up, and where there is no other way to a state at all, the list of
- * the main interpreter's threads tells. Returns false if that was done already, or cannot be.
+ * A thread inside a subinterpreter has two states, and the key holds the inner one. When its frames are used up,
+ * or there is no other way to a state, search the main interpreter's list of threads. Returns false if that is
+ * done or impossible.
  */
 UNWIND_INLINE bool python_begin_walk(struct unwind *unwind, const struct python_offsets *offsets)
 {
@@ -159,7 +159,6 @@ UNWIND_INLINE bool python_begin_walk(struct unwind *unwind, const struct python_
 
 /* ---- runs of frames ------------------------------------------------------------------------------ */
 
-/* Remember where this run begins. */
 UNWIND_INLINE void python_mark_run(struct unwind *unwind)
 {
 	struct python_cursor *cursor = &unwind->python;
@@ -172,7 +171,7 @@ UNWIND_INLINE void python_mark_run(struct unwind *unwind)
 	cursor->run_leaf_tag = unwind->leaf.tag;
 }
 
-/* These frames belong to another C frame: as if they had not been looked at. */
+/* These frames belong to another C frame: forget the run. */
 UNWIND_INLINE void python_undo_run(struct unwind *unwind)
 {
 	struct python_cursor *cursor = &unwind->python;
@@ -183,7 +182,7 @@ UNWIND_INLINE void python_undo_run(struct unwind *unwind)
 	unwind->leaf.tag = cursor->run_leaf_tag;
 }
 
-/* Does @address lie beyond the loop's C frame? If nobody knows its end, leaving it will fail too. */
+/* Does @address lie beyond the loop's C frame? If its end is unknown, leaving it will fail, too. */
 UNWIND_INLINE bool python_is_above(struct unwind *unwind, __u64 address)
 {
 	__u64 cfa;
@@ -193,7 +192,7 @@ UNWIND_INLINE bool python_is_above(struct unwind *unwind, __u64 address)
 	return address >= cfa;
 }
 
-/* The native frame is kept after all. */
+/* Stores the native frame after all. */
 UNWIND_INLINE long python_reject(struct unwind *unwind)
 {
 	unwind->python.state = PYTHON_REJECTED;
@@ -208,15 +207,14 @@ UNWIND_INLINE bool python_run_is_empty(const struct unwind *unwind)
 	       unwind->leaf.tag == unwind->python.run_leaf_tag;
 }
 
-/* What a step has come to. */
 enum python_outcome {
 	PYTHON_CONTINUES = 0,
-	PYTHON_STOPS = 1,   // the whole stack ends
-	PYTHON_ENDS = 2,    // the frames of this C frame do
-	PYTHON_REJECTS = 3, // there are none for it
+	PYTHON_STOPS = 1,   // the stack ends
+	PYTHON_ENDS = 2,    // this C frame has no more frames
+	PYTHON_REJECTS = 3, // this C frame has no frames
 };
 
-/* The run is over: if it gave no frame, another state may have some, or the native one is kept. */
+/* If the run gave no frame, try another thread state, or store the native frame. */
 UNWIND_INLINE long python_end_run(struct unwind *unwind, const struct python_offsets *offsets)
 {
 	struct python_cursor *cursor = &unwind->python;
@@ -231,8 +229,8 @@ UNWIND_INLINE long python_end_run(struct unwind *unwind, const struct python_off
 }
 
 /*
- * A call of the loop whose mark on the C stack is at @mark ends here. A mark below this C frame is that of
- * a call further in, whose C frame was not recognized: its frames are kept here, before our own.
+ * A call of the loop ends, whose frame is at @mark on the C stack. If that is below this C frame, an inner call's
+ * C frame was not recognized, and its Python frames come before our own.
  */
 UNWIND_INLINE enum python_outcome python_end_call(struct unwind *unwind, __u64 mark)
 {
@@ -243,13 +241,12 @@ UNWIND_INLINE enum python_outcome python_end_call(struct unwind *unwind, __u64 m
 	return PYTHON_ENDS;
 }
 
-/* The last link lies in the thread's state, which is smaller than this up to 3.12. */
+/* The last link lies in the thread state, which is smaller than this up to 3.12. */
 #define PYTHON_STATE_BYTES 1024
 
 /*
- * The C frame's own link to its Python frames, 3.10 to 3.12: it lies on the C stack, in the C frame it
- * belongs to. If it lies further up, the loop has just been entered or is about to be left.
- * Returns 1 if there is nothing to be had here.
+ * Follows the C frame's link to its Python frames, 3.10 to 3.12. It lies in the C frame that it belongs to; if it
+ * lies higher, the loop is just being entered or left. Returns 1 if there are no frames here.
  */
 UNWIND_INLINE long python_enter_cframe(struct unwind *unwind, const struct python_offsets *offsets)
 {
@@ -272,7 +269,7 @@ UNWIND_INLINE long python_enter_cframe(struct unwind *unwind, const struct pytho
 
 /* ---- one frame ----------------------------------------------------------------------------------- */
 
-/* Where the code that a frame runs begins: threads without a GIL have copies of their own. */
+/* The start of a frame's bytecode: without the GIL, threads have copies of their own. */
 UNWIND_INLINE __u64 python_code_begin(const struct python_cursor *cursor,
 				      const struct python_offsets *offsets, __u64 code)
 {
@@ -303,15 +300,15 @@ UNWIND_INLINE __u32 python_index(const struct python_cursor *cursor,
 		if (offsets->position == PYTHON_POSITION_BYTES)
 			index >>= 1;
 	}
-	// One before the first: the function has not begun.
+	// -1: the function has not begun.
 	if (index == -1)
 		return 0;
 	return index < 0 || index > PYTHON_INDEX_MAX ? PYTHON_INDEX_MAX : index;
 }
 
 /*
- * Include/cpython/code.h. Functions' code has both flags, other code none. With the first one alone it is
- * code of the interpreter's own (_Py_InitCleanup, 3.12 and newer), which calls __init__() for a class.
+ * Include/cpython/code.h. Python functions have both flags, other code none. OPTIMIZED alone marks the
+ * interpreter's own trampoline (_Py_InitCleanup, since 3.12), which calls __init__().
  */
 #define PYTHON_CO_OPTIMIZED 1
 #define PYTHON_CO_NEWLOCALS 2
@@ -322,7 +319,7 @@ UNWIND_INLINE bool python_is_trampoline(__u32 flags, __u32 firstlineno)
 	       (flags & (PYTHON_CO_OPTIMIZED | PYTHON_CO_NEWLOCALS)) == PYTHON_CO_OPTIMIZED;
 }
 
-/* Is what lies in the cursor a code object? With no address to compare, all are. */
+/* Is the cursor's object a code object? True if its type's address is unknown. */
 UNWIND_INLINE bool python_is_code(const struct unwind *unwind, const struct python_offsets *offsets)
 {
 	const struct python_cursor *cursor = &unwind->python;
@@ -333,7 +330,7 @@ UNWIND_INLINE bool python_is_code(const struct unwind *unwind, const struct pyth
 	return !wanted || type == wanted;
 }
 
-/* Keep the frame that lies in the cursor. Returns as unwind_add(). */
+/* Stores the cursor's frame. Returns as unwind_add(). */
 UNWIND_INLINE long python_keep(struct unwind *unwind, const struct python_offsets *offsets,
 			       __u64 code)
 {
@@ -344,7 +341,7 @@ UNWIND_INLINE long python_keep(struct unwind *unwind, const struct python_offset
 		flags = python_code_int(cursor, offsets->code_flags);
 		firstlineno = python_code_int(cursor, offsets->code_firstlineno);
 		if (!python_is_code(unwind, offsets) || python_is_trampoline(flags, firstlineno))
-			return 0; // no function's frame
+			return 0; // not a function's frame
 		checksum = python_checksum(python_code_int(cursor, offsets->code_argcount),
 					   python_code_int(cursor, offsets->code_kwonlyargcount),
 					   flags, firstlineno,
@@ -355,7 +352,6 @@ UNWIND_INLINE long python_keep(struct unwind *unwind, const struct python_offset
 			  PYTHON_DETAIL(python_index(cursor, offsets, code), checksum));
 }
 
-/* Read the frame that is next into the cursor. */
 UNWIND_INLINE long python_read_frame(struct unwind *unwind, const struct python_offsets *offsets)
 {
 	struct python_cursor *cursor = &unwind->python;
@@ -367,9 +363,8 @@ UNWIND_INLINE long python_read_frame(struct unwind *unwind, const struct python_
 }
 
 /*
- * A shim ends the run, and lies in the C frame that it belongs to. If it is further up, the frames are
- * an outer call's and this one has just been entered. But an opcode that is a function of its own has the
- * frames of the loop that called it, which is the next C frame.
+ * A shim ends the run and lies in its own C frame. If it lies higher, the frames belong to an outer call and this
+ * one has just begun. An opcode function has the frames of the loop that called it, the next C frame.
  */
 UNWIND_INLINE enum python_outcome python_end_at_shim(struct unwind *unwind, __u64 shim)
 {
@@ -379,14 +374,14 @@ UNWIND_INLINE enum python_outcome python_end_at_shim(struct unwind *unwind, __u6
 		unwind->python.opcode_shim = shim;
 		return PYTHON_ENDS;
 	}
-	// Since 3.14 the last of all frames lies in the thread's state.
+	// Since 3.14 the very last frame lies in the thread state.
 	if (!unwind->python.frame && python_run_is_empty(unwind))
 		return PYTHON_ENDS;
 	python_undo_run(unwind);
 	return PYTHON_REJECTS;
 }
 
-/* The loop whose frames its opcode has taken: it has no others. Any other C frame is asked again. */
+/* The loop's frames were given to its opcode function: it has no others. */
 UNWIND_INLINE enum python_outcome python_pass_loop(struct unwind *unwind)
 {
 	__u64 shim = unwind->python.opcode_shim;
@@ -397,7 +392,6 @@ UNWIND_INLINE enum python_outcome python_pass_loop(struct unwind *unwind)
 	return PYTHON_CONTINUES;
 }
 
-/* Look at one thread state of the list. */
 UNWIND_INLINE enum python_outcome python_walk(struct unwind *unwind,
 					      const struct python_offsets *offsets)
 {
@@ -421,7 +415,7 @@ UNWIND_INLINE enum python_outcome python_walk(struct unwind *unwind,
 	return PYTHON_CONTINUES;
 }
 
-/* Keep the next frame of the run. */
+/* Stores the next frame of the run. */
 UNWIND_INLINE enum python_outcome python_advance(struct unwind *unwind,
 						 const struct python_offsets *offsets)
 {
@@ -470,7 +464,7 @@ UNWIND_INLINE enum python_outcome python_look(struct unwind *unwind,
 
 /* ---- what the loop calls ------------------------------------------------------------------------- */
 
-/* Are there Python frames for the C frame at the pc, which is the interpreter's loop? */
+/* At the interpreter loop's C frame: does it have Python frames? */
 UNWIND_INLINE int python_enter(struct unwind *unwind)
 {
 	__u32 runtime = unwind->process.python.runtime;
@@ -494,7 +488,7 @@ UNWIND_INLINE int python_enter(struct unwind *unwind)
 	return 0;
 }
 
-/* Keep one Python frame of this C frame, or find that there are no more. */
+/* Stores one Python frame of this C frame, or ends the run. */
 UNWIND_INLINE long python_step(struct unwind *unwind)
 {
 	const struct python_offsets *offsets = python_offsets_at(unwind->process.python.runtime);
