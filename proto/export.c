@@ -35,8 +35,8 @@ int export_format_of_path(const char *path, enum export_format *ret_format, stru
 		}
 	}
 	return error_set(err, -EINVAL,
-			 "the format of \"%s\" is not known: its name must end in %s, %s or %s",
-			 path, formats[0].suffix, formats[1].suffix, formats[2].suffix);
+			 "\"%s\": unknown format; the file name must end in %s, %s or %s", path,
+			 formats[0].suffix, formats[1].suffix, formats[2].suffix);
 }
 
 const char *export_media_type(enum export_format format)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profile as a file for other tools. Values of equal stacks are added up over slots and series
-// of one type; the process name (label "process") is the root frame where the format has no other
-// place for it. pprof has: its samples keep their series' labels, and are added up per series.
+// Exports a profile as a file for other tools. Values of equal stacks are summed over slots and
+// series of one type, and the process name (label "process") becomes the root frame. pprof files
+// keep the series and their labels instead.
 #pragma once
 
 #include "base/buffer.h"
@@ -15,16 +15,18 @@ enum export_format {
 };
 
 /**
- * The format that a file name's suffix says: .collapsed .svg .pb.gz. Returns 0; -EINVAL and @err
- * listing the suffixes.
+ * The format of a file name's suffix: .collapsed .svg .pb.gz. Returns 0; -EINVAL with the suffixes in @err.
  */
 int export_format_of_path(const char *path, enum export_format *ret_format, struct error *err);
-/** The media type for HTTP: "text/plain; charset=utf-8", "image/svg+xml", "application/octet-stream". */
+/**
+ * The media type for HTTP: "text/plain; charset=utf-8", "image/svg+xml",
+ * "application/octet-stream".
+ */
 const char *export_media_type(enum export_format format);
 
 /**
- * Write the samples of @type to @buffer. A stack whose end is not complete begins, after the
- * process name, with "[truncated: reason]". @title is shown in the SVG.
+ * Append the samples of @type to @buffer. A truncated stack begins, after the process name, with
+ * "[truncated: reason]". @title: the SVG's.
  * Returns 0; -ENOMEM; -EFBIG when the buffer's limit is hit.
  */
 int export_profile(const struct profile *profile, const char *type, enum export_format format,

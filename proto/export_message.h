@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profile to an ExportRequest and back (proto/cairn/v1/collector.proto). Bytes from the wire are hostile: every length, number and position is checked, and
-// an error names the field.
+// Encodes a profile as an ExportRequest (proto/cairn/v1/collector.proto), and decodes it. Bytes
+// from the wire are hostile: each length, number and position is checked, and an error names the
+// field.
 #pragma once
 
 #include "base/buffer.h"
@@ -8,37 +9,40 @@
 #include "base/id128.h"
 #include "base/profile.h"
 
-/** Where a batch comes from: makes it idempotent. */
+/** Identifies a batch: makes its export idempotent. */
 struct batch_id {
 	struct id128 agent;
 	struct id128 boot;
 	uint64_t sequence; // 1, 2, 3 ...
 };
 
-enum { EXPORT_MESSAGE_BYTES_MAX = 64 << 20 }; // OTLP's recommended limit
+enum {
+	EXPORT_CONTRACT_VERSION = 1,         // docs/format.md
+	EXPORT_MESSAGE_BYTES_MAX = 64 << 20, // OTLP's recommended limit
+};
 
-/** No sample's value is larger, either way: exact as a double, and a thousand of them add up. */
+/** Limit of a sample's magnitude: exact as a double, and a thousand of them add up. */
 #define EXPORT_VALUE_MAX ((int64_t)1 << 53)
 
-/** Should this stack's definition travel? */
+/** Must the message define this stack? */
 typedef bool (*export_define_fn)(void *context, const struct profile *profile,
 				 const struct stack *stack);
 
 /**
- * Encode @profile; definitions of the stacks for which @define says yes. Samples need not be
- * sorted; series without samples and stacks that no sample has do not travel. Returns 0; -ENOMEM;
- * -EFBIG above EXPORT_MESSAGE_BYTES_MAX; -ERANGE for slots too far apart.
+ * Encode @profile, with definitions of the stacks that @define chooses. Samples need not be sorted.
+ * Series and stacks without samples are left out. Returns 0; -ENOMEM; -EFBIG above
+ * EXPORT_MESSAGE_BYTES_MAX; -ERANGE for slots too far apart.
  */
 int export_request_encode(const struct batch_id *batch, const struct profile *profile,
 			  export_define_fn define, void *context, struct buffer *buffer,
 			  struct error *err);
 
 /**
- * Decode and check. Stacks without a definition in the message are `defined == false` in the
- * profile. Its samples are sorted by (series, slot, stack, more_slots), each once; its strings are
- * UTF-8; its slots lie within a minute of its range, and those of an interval in one minute of Unix
- * time (each slot is in the minute that it begins in). Memory is bounded by a multiple of @size.
- * Returns 0; -EBADMSG with @err naming the field; -ENOMEM; -E2BIG.
+ * Decode and check a message. Stacks that it does not define are `defined == false` in the profile. The
+ * samples are distinct and sorted by (series, slot, stack, more_slots); strings are UTF-8; slots lie within
+ * a minute of the range, and those of an interval in one minute of Unix time. Memory is bounded by a
+ * multiple of @size. Returns 0; -EBADMSG with the field in @err; -EPROTONOSUPPORT for a newer contract
+ * version; -ENOMEM; -E2BIG.
  */
 int export_request_decode(const void *bytes, size_t size, struct batch_id *ret_batch,
 			  struct profile **ret_profile, struct error *err);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of an ExportRequest to a profile. Everything here is hostile until checked.
+// Decodes an ExportRequest. Everything in it is hostile until it is checked.
 #include "proto/export_message.h"
 
 #include <assert.h>
@@ -17,13 +17,14 @@
 
 enum {
 	VERSION_BYTES_MAX = 64,
-	// A slot may lie this far outside the batch's range: clocks are adjusted while one samples.
+	// A slot may lie this far outside the batch's range: clocks are adjusted during an
+	// interval.
 	SLOT_SLACK_SECONDS = 60,
 	SECONDS_PER_MINUTE = 60,
 	SECONDS_PER_HOUR = 3600,
 };
 
-// Wire numbers to positions in the profile; each array is as long as the message's.
+// Maps the message's positions to the profile's; each array is as long as the message's.
 struct decoder {
 	const Cairn__V1__ExportRequest *message;
 	struct profile *profile;
@@ -43,11 +44,11 @@ static void decoder_deinit(struct decoder *decoder)
 	free(decoder->locations);
 }
 
-// The profile refused an item: say which, and why.
+// Report the item that the profile refused.
 static int refused(struct decoder *decoder, int rc, const char *what, size_t at)
 {
 	if (rc == -E2BIG)
-		return error_set(decoder->err, rc, "%s[%zu]: more than a profile may hold", what,
+		return error_set(decoder->err, rc, "%s[%zu]: exceeds the profile's limit", what,
 				 at);
 	return error_errno(decoder->err, rc, "%s[%zu]", what, at);
 }
@@ -61,6 +62,18 @@ static int decode_id(const ProtobufCBinaryData *bytes, struct id128 *ret_id)
 }
 
 // ---- the head -------------------------------------------------------------------------------
+
+static int check_version(const Cairn__V1__ExportRequest *message, struct error *err)
+{
+	if (!message->contract_version)
+		return error_set(err, -EBADMSG, "contract_version: missing");
+	if (message->contract_version > EXPORT_CONTRACT_VERSION)
+		return error_set(err, -EPROTONOSUPPORT,
+				 "contract_version: %u, newer than this collector's %d; update "
+				 "collectors before agents",
+				 message->contract_version, EXPORT_CONTRACT_VERSION);
+	return 0;
+}
 
 static int decode_batch(const Cairn__V1__ExportRequest *message, struct batch_id *ret_batch,
 			struct error *err)
@@ -137,7 +150,7 @@ static int decode_strings(struct decoder *decoder)
 	return 0;
 }
 
-// Turn a wire number of a string into the profile's. @what is the item, @at its position.
+// Map a string's number in the message to the profile's. @what: the item, @at: its position.
 static int decode_string(struct decoder *decoder, uint32_t number, const char *what, size_t at,
 			 const char *field, uint32_t *ret_string)
 {
@@ -197,7 +210,7 @@ static int decode_location(struct decoder *decoder, size_t at)
 				  &decoder->locations[at]);
 	if (rc)
 		return refused(decoder, rc, "locations", at);
-	// Positions ascend as long as every location is new.
+	// A position that does not ascend is that of an equal location.
 	if (decoder->locations[at] != at)
 		return error_set(decoder->err, -EBADMSG,
 				 "locations[%zu].id: the same as locations[%u]'s", at,
@@ -280,7 +293,7 @@ static int decode_stacks(struct decoder *decoder)
 
 		if (rc)
 			return rc;
-		// The message's positions of locations and stacks are the profile's.
+		// Positions of locations and stacks are the same in the message and the profile.
 		rc = profile_define_stack(decoder->profile, message->stack, message->locations,
 					  (uint32_t)message->n_locations,
 					  (enum stack_end)message->end);
@@ -382,7 +395,7 @@ static uint32_t more_slots_of(const Cairn__V1__Series *message, size_t i)
 	return message->n_more_slots ? message->more_slots[i] : 0;
 }
 
-// @slot is at most slot_max, so that neither sum nor product wraps.
+// @slot is at most slot_max: neither sum nor product wraps.
 static int check_interval(struct decoder *decoder, size_t at, size_t i, uint64_t slot)
 {
 	const uint64_t minute_ns = SECONDS_PER_MINUTE * NS_PER_SECOND;
@@ -401,7 +414,7 @@ static int check_interval(struct decoder *decoder, size_t at, size_t i, uint64_t
 	return 0;
 }
 
-// Are the samples @i and the one before, of the same slot, in order?
+// Does sample @i follow the one before, which is of the same slot?
 static bool is_above(const Cairn__V1__Series *message, size_t i)
 {
 	if (message->stacks[i] != message->stacks[i - 1])
@@ -434,7 +447,7 @@ static int decode_samples(struct decoder *decoder, size_t at, uint32_t series)
 {
 	const Cairn__V1__Series *message = decoder->message->series[at];
 	int64_t scale = message->value_scale ? (int64_t)message->value_scale : 1;
-	uint64_t slot = message->first_slot; // at most slot_max: 32-bit deltas cannot wrap it
+	uint64_t slot = message->first_slot; // at most slot_max: a 32-bit delta cannot wrap it
 
 	for (size_t i = 0; i < message->n_values; i++) {
 		int64_t value;
@@ -476,7 +489,7 @@ static int decode_series(struct decoder *decoder, size_t at)
 	const char *type_text = profile_string(decoder->profile, type_string);
 	if (profile_type_parse(type_text, &type, &cause))
 		return error_set(decoder->err, -EBADMSG, "series[%zu].type: %s", at, cause.text);
-	// profile_add_series() adds to the string table, where type_text lies.
+	// profile_add_series() may move the string table, where type_text lies.
 	_cleanup_free_ char *type_copy = strdup(type_text);
 	if (!type_copy)
 		return refused(decoder, -ENOMEM, "series", at);
@@ -532,7 +545,9 @@ int export_request_decode(const void *bytes, size_t size, struct batch_id *ret_b
 					      EXPORT_MESSAGE_BYTES_MAX, err);
 
 	_cleanup_(decoder_deinit) struct decoder decoder = { .message = message, .err = err };
-	int rc = decode_batch(message, &batch, err);
+	int rc = check_version(message, err);
+	if (!rc)
+		rc = decode_batch(message, &batch, err);
 	if (!rc)
 		rc = decode_message(&decoder);
 	cairn__v1__export_request__free_unpacked(message, &memory.allocator);

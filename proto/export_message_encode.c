@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profile to the bytes of an ExportRequest. The message's arrays are laid out first, a few large
-// allocations whatever the number of samples, and protobuf-c packs them from there.
+// Encodes a profile as an ExportRequest. The message's arrays are laid out first, in a few large
+// allocations whatever the number of samples; protobuf-c packs them from there.
 #include "proto/export_message.h"
 
 #include <errno.h>
@@ -13,13 +13,14 @@
 #include "base/string_table.h"
 #include "base/version.h"
 
-// Wire numbers of the profile's items; zero: the item does not travel (yet).
+// Numbers of the profile's items in the message; 0: the item is left out.
 struct encoder {
 	const struct profile *profile;
-	struct string_table strings; // as on the wire
-	uint32_t *string_numbers;    // by the profile's string, wire number (0 is "" in both)
-	uint32_t *stack_numbers;     // by the profile's stack, wire number + 1
-	uint32_t *location_numbers;  // by the profile's location, wire number + 1
+	struct string_table strings; // the message's
+	uint32_t
+		*string_numbers; // by the profile's string: number in the message (0 is "" in both)
+	uint32_t *stack_numbers; // by the profile's stack: number in the message + 1
+	uint32_t *location_numbers; // by the profile's location: number in the message + 1
 
 	uint32_t *stacks; // the profile's positions of the stacks that travel, in wire order
 	uint32_t stack_count;
@@ -32,7 +33,7 @@ struct encoder {
 	struct sample *samples;      // with wire numbers of stacks, sorted, equal ones joined
 	uint32_t sample_count;
 
-	// What the message points at.
+	// The message points at these.
 	uint8_t agent_id[ID128_BYTES], boot_id[ID128_BYTES];
 	uint8_t *stack_ids, *location_ids;
 	char **string_pointers;
@@ -41,7 +42,7 @@ struct encoder {
 	Cairn__V1__Line *line_messages, **line_pointers;
 	Cairn__V1__Stack *stack_messages, **stack_pointers;
 	Cairn__V1__Series *series_messages, **series_pointers;
-	uint32_t *labels; // names, then values, of one series after the other
+	uint32_t *labels; // per series: names, then values
 	uint32_t *slot_deltas, *sample_stacks, *more_slots;
 	int64_t *values;
 };
@@ -68,7 +69,7 @@ static void encoder_deinit(struct encoder *encoder)
 	string_table_deinit(&encoder->strings);
 }
 
-// calloc() that succeeds for nothing, too, and sets *@array.
+// calloc() to *@array; not NULL for a count of 0.
 static int allocate(void *array, size_t count, size_t size)
 {
 	void **pointer = array;
@@ -77,7 +78,7 @@ static int allocate(void *array, size_t count, size_t size)
 	return *pointer ? 0 : -ENOMEM;
 }
 
-// ---- what travels ---------------------------------------------------------------------------
+// ---- stacks and samples of the message ------------------------------------------------------
 
 static int by_falling_count(const void *a, const void *b, void *counts)
 {
@@ -88,7 +89,7 @@ static int by_falling_count(const void *a, const void *b, void *counts)
 	return *left < *right ? -1 : 1;
 }
 
-// Number the stacks that samples refer to, the frequent ones first: their numbers take one byte.
+// Number the stacks of samples, the frequent ones first: small numbers take one byte.
 static int number_stacks(struct encoder *encoder)
 {
 	const struct profile *profile = encoder->profile;
@@ -152,7 +153,7 @@ static int choose_definitions(struct encoder *encoder, export_define_fn define, 
 	return 0;
 }
 
-// The samples in wire order. The profile itself stays as it is.
+// Sort a copy of the samples in the order of the message.
 static int sort_samples(struct encoder *encoder)
 {
 	const struct profile *profile = encoder->profile;
@@ -330,7 +331,7 @@ static uint64_t magnitude(int64_t value)
 	return value < 0 ? -(uint64_t)value : (uint64_t)value;
 }
 
-// The greatest common divisor of all values: periods are often multiples of some microseconds.
+// The greatest common divisor of all values: sampling periods are often whole microseconds.
 static uint64_t scale_of(const struct sample *samples, size_t count)
 {
 	uint64_t scale = 0;
@@ -345,11 +346,11 @@ static uint64_t scale_of(const struct sample *samples, size_t count)
 			value = rest;
 		}
 	}
-	// Dividing INT64_MIN by its own magnitude would need a sign the scale has not.
+	// INT64_MIN's magnitude does not fit int64_t.
 	return scale > INT64_MAX ? 1 : scale ? scale : 1;
 }
 
-// The column of intervals, where there are any.
+// Lay out more_slots if a sample is an interval.
 static void lay_out_more_slots(struct encoder *encoder, size_t first, size_t count,
 			       Cairn__V1__Series *message)
 {
@@ -427,7 +428,7 @@ static int allocate_series(struct encoder *encoder)
 	return rc;
 }
 
-// Series without samples do not travel.
+// Series without samples are left out.
 static int lay_out_series(struct encoder *encoder, size_t *ret_count)
 {
 	uint32_t *labels;
@@ -485,6 +486,7 @@ static void fill_message(struct encoder *encoder, const struct batch_id *batch,
 {
 	id128_encode(batch->agent, encoder->agent_id);
 	id128_encode(batch->boot, encoder->boot_id);
+	message->contract_version = EXPORT_CONTRACT_VERSION;
 	message->agent_id = (ProtobufCBinaryData){ ID128_BYTES, encoder->agent_id };
 	message->boot_id = (ProtobufCBinaryData){ ID128_BYTES, encoder->boot_id };
 	message->sequence = batch->sequence;
@@ -508,7 +510,7 @@ static int pack(const Cairn__V1__ExportRequest *message, struct buffer *buffer, 
 	size_t size = cairn__v1__export_request__get_packed_size(message);
 
 	if (size > EXPORT_MESSAGE_BYTES_MAX)
-		return error_set(err, -EFBIG, "a batch of %zu bytes is above the limit of %d", size,
+		return error_set(err, -EFBIG, "the batch is too large (%zu bytes, limit %d)", size,
 				 EXPORT_MESSAGE_BYTES_MAX);
 	uint8_t *bytes = buffer_extend(buffer, size);
 	if (!bytes)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ExportResponse to bytes and back.
+// Encodes and decodes an ExportResponse.
 #include "proto/export_message.h"
 
 #include <errno.h>

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 enum {
-	// Bytes of memory per byte of message, and some to begin with. Real batches take 2 to 4 with
-	// malloc()'s own overhead, a dictionary of short names 6; a hostile message could ask for 80.
+	// Per byte of message, above a base. Real batches take 2 to 4 with malloc()'s overhead, a
+	// dictionary of short names takes 6; a hostile message could take 80.
 	MEMORY_PER_BYTE = 10,
 	MEMORY_BYTES_MIN = 1 << 20,
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for messages that protobuf-c unpacks, bounded by the message's size: a byte on the wire
-// can ask for far more than a byte of memory.
+// Bounds the memory of unpacking a message by a multiple of its size: a byte on the wire can ask
+// for far more than a byte of memory.
 #pragma once
 
 #include <stdbool.h>
@@ -10,12 +10,12 @@
 
 #include "base/error.h"
 
-/** Good for one message; `allocator.allocator_data` points back here, so it must not move. */
+/** For one message. Must not move: `allocator.allocator_data` points to it. */
 struct message_memory {
 	ProtobufCAllocator allocator;
-	size_t size_max;  // what the message was granted
-	size_t size_left; // what is left of it
-	bool refused;     // it asked for more
+	size_t size_max;  // the message's limit
+	size_t size_left; // of the limit
+	bool refused;     // the limit was exceeded
 };
 
 void message_memory_init(struct message_memory *memory, size_t message_size);

@@ -29,24 +29,24 @@ enum {
 	GZIP_STEP_BYTES = 64 * 1024,
 };
 
-// Locations that a profile does not have: one for each reason why a stack was cut.
+// Locations of the message that the profile does not have: one per reason of a truncated stack.
 #define CUT_LOCATION(encoder, end) ((encoder)->profile->location_count + (uint32_t)(end))
 
 struct encoder {
 	const struct profile *profile;
 	struct string_table strings;
-	struct sample *samples; // of the wanted type, slots joined
+	struct sample *samples; // of the type, summed over slots
 	uint32_t sample_count;
 
-	// What is needed, by position; location_used has STACK_END_COUNT items more than locations.
+	// By position; location_used has STACK_END_COUNT more items, for CUT_LOCATION().
 	bool *stack_used, *location_used;
-	size_t frame_count; // of the used stacks, with the reasons
+	size_t frame_count; // of the used stacks, with their reasons
 	size_t line_count;  // of the used locations, at least one each
 	size_t location_count;
 	size_t label_count;
 
 	struct hash_table function_index, mapping_index;
-	uint64_t *frames;     // location ids of one used stack after the other
+	uint64_t *frames;     // location ids of all used stacks
 	size_t *stack_frames; // by the profile's stack: its place in frames
 	SampleMessage *samples_out, **sample_pointers;
 	int64_t *values;
@@ -93,7 +93,7 @@ static void encoder_deinit(struct encoder *encoder)
 	string_table_deinit(&encoder->strings);
 }
 
-// calloc() that succeeds for nothing, too, and sets *@array.
+// calloc() to *@array; not NULL for a count of 0.
 static int allocate(void *array, size_t count, size_t size)
 {
 	void **pointer = array;
@@ -112,7 +112,7 @@ static int add_string(struct encoder *encoder, const char *string, int64_t *ret_
 	return rc;
 }
 
-// ---- what is needed -------------------------------------------------------------------------
+// ---- used stacks and locations --------------------------------------------------------------
 
 static int choose_samples(struct encoder *encoder, const char *type)
 {
@@ -289,7 +289,7 @@ static int find_mapping(struct encoder *encoder, int64_t file, int64_t build_id,
 		mapping->id = at + 1;
 		mapping->filename = file;
 		mapping->build_id = build_id;
-		mapping->has_functions = true; // every frame has a name, if only its offset
+		mapping->has_functions = true; // a frame without a name is shown with its offset
 	}
 	*ret_mapping = &encoder->mappings[at];
 	return 0;
@@ -385,7 +385,7 @@ static int lay_out_location(struct encoder *encoder, uint32_t position, Location
 	return rc ? rc : lay_out_lines(encoder, location, line_at);
 }
 
-// A location's id is its position in the profile + 1, so that frames need no look-up.
+// A location's id is its position in the profile + 1: frames need no lookup.
 static int lay_out_locations(struct encoder *encoder)
 {
 	size_t at = 0, line_at = 0;

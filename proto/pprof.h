@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profile as a pprof file: a gzipped profile.proto, for `go tool pprof`, Grafana and others.
+// Encodes a profile as a pprof file: a gzipped profile.proto, for `go tool pprof`, Grafana and
+// others.
 #pragma once
 
 #include "base/buffer.h"
@@ -7,13 +8,12 @@
 #include "base/profile.h"
 
 /**
- * Append the samples of @type. One pprof sample stands for a series and a stack, over all slots;
- * the series' labels are its labels. A stack that was cut has "[truncated: reason]" as its
- * outermost frame; a frame without a name is called "module+0xoffset". Addresses are offsets in
- * the module's file.
+ * Append the samples of @type. There is one pprof sample per series and stack, summed over slots, with
+ * the series' labels. The outermost frame of a truncated stack is "[truncated: reason]"; a frame without
+ * a name is "module+0xoffset". Addresses are offsets in the module's file.
  *
- * Returns 0; -EINVAL if @type has not five parts; -ENOMEM; -E2BIG for more distinct functions than
- * there are numbers; -EFBIG when the buffer's limit is hit.
+ * Returns 0; -EINVAL if @type does not have five parts; -ENOMEM; -E2BIG (too many distinct functions);
+ * -EFBIG (the buffer's limit is reached).
  */
 int pprof_encode(const struct profile *profile, const char *type, struct buffer *buffer,
 		 struct error *err);

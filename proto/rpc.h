@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unary RPC over gRPC's C core, client and server, on completion queues. No other file touches
-// grpc_* calls. Messages are bytes here; what they mean is their owners' business.
+// Unary RPC on gRPC's C core, client and server. Only proto/rpc_*.c call grpc_*. Messages are
+// bytes; the callers encode and decode them.
 #pragma once
 
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-/** Status codes as gRPC numbers them; the ones that callers tell apart. */
+/** gRPC's status codes that callers distinguish. */
 enum rpc_status {
 	RPC_OK = 0,
 	RPC_CANCELLED = 1,
@@ -17,6 +17,7 @@ enum rpc_status {
 	RPC_INVALID_ARGUMENT = 3,
 	RPC_DEADLINE_EXCEEDED = 4,
 	RPC_RESOURCE_EXHAUSTED = 8,
+	RPC_FAILED_PRECONDITION = 9,
 	RPC_UNIMPLEMENTED = 12,
 	RPC_INTERNAL = 13,
 	RPC_UNAVAILABLE = 14,
@@ -25,36 +26,36 @@ enum rpc_status {
 const char *rpc_status_name(enum rpc_status status);
 
 /**
- * Is @address "HOST:PORT", "[IPV6]:PORT" or "unix:PATH", with a port from @port_min? Both opens
- * check it. Returns 0; -EINVAL with @err showing the accepted forms.
+ * Check that @address is "HOST:PORT", "[IPV6]:PORT" or "unix:PATH", with a port from @port_min. Both open
+ * functions check it. Returns 0; -EINVAL with the accepted forms in @err.
  */
 int rpc_address_check(const char *address, unsigned port_min, struct error *err);
 
 struct rpc_client;
 
 /**
- * A channel to @address ("host:port", "unix:PATH"); connects when first used, keeps itself alive,
- * reconnects with backoff. Messages above @message_bytes_max are refused. Never blocks.
+ * Make a client of @address ("host:port", "unix:PATH"); does not block. The first call connects, and each
+ * call after a failure reconnects. Responses above @message_bytes_max are refused.
  */
 int rpc_client_open(const char *address, size_t message_bytes_max, struct rpc_client **ret_client,
 		    struct error *err);
 void rpc_client_close(struct rpc_client *client);
 
 /**
- * One call, one at a time per client; blocks for at most @deadline_ms. RPC_OK fills @response; any
- * other status fills @err with the server's words.
+ * Call @method; blocks for at most @deadline_ms. One call at a time per client. RPC_OK fills @response;
+ * another status fills @err with the server's text.
  */
 enum rpc_status rpc_client_call(struct rpc_client *client, const char *method,
 				const struct buffer *request, uint32_t deadline_ms,
 				struct buffer *response, struct error *err);
-/** End the call in flight from another thread; it returns RPC_CANCELLED. */
+/** Cancel the call in flight from another thread; it returns RPC_CANCELLED. */
 void rpc_client_cancel(struct rpc_client *client);
 
 struct rpc_server;
 
 /**
- * Handle one request: fill @response and return RPC_OK, or fill @err and return another status
- * (its text goes to the client). Called on any of the server's threads, several at once.
+ * Handle one request: fill @response and return RPC_OK, or fill @err, whose text is sent, and return
+ * another status. Called on several threads at once.
  */
 typedef enum rpc_status (*rpc_handler_fn)(void *context, const void *request, size_t request_size,
 					  struct buffer *response, struct error *err);
@@ -75,8 +76,8 @@ struct rpc_server_options {
 	uint32_t method_count;
 };
 
-/** Listening and serving on return. *ret_port: the port bound (0 for a unix socket). */
+/** Open the server; it serves on return. *ret_port: the bound port (0 for a unix socket). */
 int rpc_server_open(const struct rpc_server_options *options, struct rpc_server **ret_server,
 		    int *ret_port, struct error *err);
-/** Finish calls in flight (for at most @grace_ms, then cancel them), stop, free. */
+/** Finish calls in flight, cancel them after @grace_ms, stop, free. */
 void rpc_server_close(struct rpc_server *server, uint32_t grace_ms);

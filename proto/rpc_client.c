@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calling side: one channel, one call at a time, blocking.
+// The client: one channel, one blocking call at a time.
 //
-// A channel that failed is thrown away and the next call makes a new one: it resolves the name
-// again and connects at once, so the caller's backoff is the only one. (gRPC's own would answer
-// later calls from memory, with an old reason.)
+// A failed channel is destroyed, and the next call makes a new one: it resolves the name again and
+// connects at once, so the caller's backoff is the only one. A channel with gRPC's backoff would
+// fail later calls at once, with an old reason.
 #include "proto/rpc.h"
 
 #include <errno.h>
@@ -27,15 +27,15 @@ struct rpc_client {
 	char *address;
 	size_t message_bytes_max;
 	grpc_completion_queue *queue;
-	grpc_channel *channel; // NULL: to be made by the next call. Of the calling thread
-	pthread_mutex_t mutex; // over what follows: rpc_client_cancel() comes from another thread
+	grpc_channel *channel; // the calling thread's; NULL: the next call makes it
+	pthread_mutex_t mutex; // guards the fields below, which rpc_client_cancel() uses
 	grpc_call *call;       // in flight, or NULL
 };
 
 enum client_call_state {
 	CLIENT_CALL_NEW,
-	CLIENT_CALL_STARTED,  // the batch is with gRPC
-	CLIENT_CALL_FINISHED, // everything below is ours to read and release
+	CLIENT_CALL_STARTED,  // gRPC writes the fields below
+	CLIENT_CALL_FINISHED, // they are ours to read and release
 };
 
 struct client_call {
@@ -67,8 +67,8 @@ static grpc_channel *channel_new(const char *address, size_t message_bytes_max)
 		int_arg(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 1000),
 		int_arg(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, CONNECT_MS_MAX),
 		int_arg(GRPC_ARG_ENABLE_RETRIES, 0),    // the caller retries
-		int_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0), // profiles do not leave by a web proxy
-		int_arg(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1), // no memory of earlier channels
+		int_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0), // profiles do not pass through a web proxy
+		int_arg(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1), // no backoff of earlier channels
 		int_arg(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1),
 		int_arg(GRPC_ARG_ENABLE_CHANNELZ, 0),
 		{ .type = GRPC_ARG_STRING,
@@ -163,7 +163,7 @@ static int client_call_start(struct client_call *call)
 	return 0;
 }
 
-// Make the call known to rpc_client_cancel(), or unknown with NULL.
+// Set the call that rpc_client_cancel() cancels; NULL: none.
 static void publish_call(struct rpc_client *client, grpc_call *call)
 {
 	pthread_mutex_lock(&client->mutex);
@@ -184,7 +184,7 @@ static int client_call_run(struct client_call *call, struct rpc_client *client, 
 	int rc = client_call_start(call);
 	if (!rc) {
 		publish_call(client, call->call);
-		// The deadline and cancellation both end the batch, so waiting needs no limit.
+		// The deadline and cancellation end the call: waiting needs no limit.
 		grpc_completion_queue_next(client->queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
 		publish_call(client, NULL);
 		call->state = CLIENT_CALL_FINISHED;

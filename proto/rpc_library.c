@@ -16,7 +16,7 @@
 enum {
 	INFLATE_STEP_BYTES = 64 * 1024,
 	INFLATE_WINDOW_BITS =
-		15 + 32, // the largest window; 32: gzip or zlib, told apart by the header
+		15 + 32, // zlib's largest window; 32: detect gzip or zlib by the header
 };
 
 static void log_library_line(gpr_log_func_args *line)
@@ -26,8 +26,8 @@ static void log_library_line(gpr_log_func_args *line)
 
 void rpc_library_open(void)
 {
-	// The system's resolver knows what the machine's administrator set up (nsswitch, search
-	// domains); the built-in one keeps threads and sockets of its own. The user's choice wins.
+	// The system's resolver uses nsswitch and search domains; the built-in one does not, and
+	// keeps threads and sockets. A value in the environment wins.
 	setenv("GRPC_DNS_RESOLVER", "native", 0);
 	gpr_set_log_function(log_library_line);
 	grpc_init();
@@ -61,7 +61,7 @@ static int read_plain(grpc_byte_buffer_reader *reader, size_t size_max, struct b
 	return buffer->rc;
 }
 
-// Inflate what the stream holds as input. Returns 1 at the end of the compressed data.
+// Inflate the stream's input. Returns 1 at the end of the compressed data.
 static int inflate_slice(z_stream *stream, size_t size_max, struct buffer *buffer)
 {
 	uint8_t step[INFLATE_STEP_BYTES];
@@ -99,7 +99,7 @@ static int read_compressed(grpc_byte_buffer_reader *reader, size_t size_max, str
 		stream.avail_in = GRPC_SLICE_LENGTH(*slice);
 		rc = inflate_slice(&stream, size_max, buffer);
 	}
-	// Bytes after the end of the compressed data are nobody's: the sender is broken.
+	// Bytes after the end of the compressed data are an error.
 	bool whole = rc == 1 && !stream.avail_in && !grpc_byte_buffer_reader_peek(reader, &slice);
 	inflateEnd(&stream);
 	if (rc < 0)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The serving side: a fixed number of calls, each a struct whose address is the completion queue's
-// tag, and a few threads that carry whichever call comes next one step further.
+// The server: a fixed number of calls, each a struct whose address is its tag in the completion
+// queue, and a few threads that take events off the queue.
 //
-// One call's way: WAITING (asked gRPC for one) - RECEIVING (its message) - handled, in the thread
-// that took the message - ANSWERING (status and response) - WAITING again, or IDLE when closing.
+// States of a call: WAITING (requested from gRPC), RECEIVING (its message; then the thread handles
+// it), ANSWERING (status and response), and WAITING again, or IDLE when the server closes.
 #include "proto/rpc.h"
 
 #include <assert.h>
@@ -27,9 +27,9 @@
 enum {
 	THREADS_MAX = 64,
 	CALLS_MAX = 1024,
-	STREAMS_PER_CONNECTION_MAX = 32,  // an agent has one call at a time; proxies have a few
-	PING_INTERVAL_MS_MIN = 10 * 1000, // who pings more often is disconnected
-	// An agent calls at least once a minute; who never speaks must not keep a descriptor.
+	STREAMS_PER_CONNECTION_MAX = 32,  // an agent has one call at a time; a proxy joins a few
+	PING_INTERVAL_MS_MIN = 10 * 1000, // a client that pings more often is disconnected
+	// An agent calls at least once a minute; an idle client must not keep a descriptor.
 	CONNECTION_IDLE_MS_MAX = 5 * 60 * 1000,
 	HANDSHAKE_MS_MAX = 10 * 1000,
 	QUOTA_BYTES_MIN = 64 << 20,
@@ -65,11 +65,11 @@ struct rpc_server {
 	pthread_t *threads;
 	uint32_t thread_count;
 
-	pthread_mutex_t mutex; // over what follows
+	pthread_mutex_t mutex; // guards the fields below
 	pthread_cond_t changed;
 	uint32_t busy_count; // calls that are not IDLE
-	bool closing;        // no call is asked for any more
-	bool shut_down;      // gRPC has said so
+	bool closing;        // no more calls are requested
+	bool shut_down;      // gRPC has shut down
 };
 
 static grpc_arg int_arg(const char *key, int value)
@@ -77,18 +77,19 @@ static grpc_arg int_arg(const char *key, int value)
 	return (grpc_arg){ .type = GRPC_ARG_INTEGER, .key = (char *)key, .value.integer = value };
 }
 
-// Ask gRPC for the next call, unless the server is closing.
+// Request the next call from gRPC, unless the server is closing.
 static void call_wait(struct server_call *call)
 {
 	struct rpc_server *server = call->server;
 
 	grpc_call_details_init(&call->details);
 	grpc_metadata_array_init(&call->metadata);
-	// Under the mutex, because after `closing` the queue may be shut down at any moment.
+	// Under the mutex: once `closing` is set, the queue may be shut down at any moment.
 	pthread_mutex_lock(&server->mutex);
 	if (call->state == SERVER_CALL_IDLE)
 		server->busy_count++;
-	call->state = SERVER_CALL_WAITING; // another thread may have the event before we are back
+	call->state =
+		SERVER_CALL_WAITING; // another thread may get the event before the request returns
 	if (server->closing ||
 	    grpc_server_request_call(server->server, &call->call, &call->details, &call->metadata,
 				     server->queue, server->queue, call) != GRPC_CALL_OK) {
@@ -178,7 +179,7 @@ static enum rpc_status read_request(struct server_call *call, struct buffer *req
 		error_set(err, rc, "out of memory for the message");
 		return RPC_RESOURCE_EXHAUSTED;
 	default:
-		error_set(err, rc, "the message's compression is broken");
+		error_set(err, rc, "the message's compressed data are damaged");
 		return RPC_INVALID_ARGUMENT;
 	}
 }
@@ -197,7 +198,7 @@ static enum rpc_status handle(struct server_call *call, struct buffer *response,
 	if (status != RPC_OK)
 		return status;
 	if (gpr_time_cmp(gpr_now(call->details.deadline.clock_type), call->details.deadline) > 0) {
-		error_set(err, -ETIME, "the deadline passed before the call's turn came");
+		error_set(err, -ETIME, "the deadline passed before the call was handled");
 		return RPC_DEADLINE_EXCEEDED;
 	}
 
@@ -209,7 +210,7 @@ static enum rpc_status handle(struct server_call *call, struct buffer *response,
 	return status;
 }
 
-// A message has arrived, or never will: do the work and answer.
+// The message has arrived, or failed to: handle the call and answer.
 static void call_handle(struct server_call *call)
 {
 	_cleanup_(buffer_deinit) struct buffer response = { 0 };
@@ -304,7 +305,7 @@ static grpc_server *grpc_server_new(const struct rpc_server_options *options)
 	return server;
 }
 
-// gRPC does not say why it cannot listen; ask the system the same thing.
+// gRPC does not report why it cannot listen: try the same system calls.
 static int explain_listen(const char *address, struct error *err)
 {
 	const char *colon = strrchr(address, ':');
@@ -338,7 +339,7 @@ static int explain_listen(const char *address, struct error *err)
 	freeaddrinfo(found);
 	if (rc == -EADDRINUSE)
 		return error_set(err, rc,
-				 "cannot listen on %s: another program has this port; stop it or "
+				 "cannot listen on %s: another process has this port; stop it, or "
 				 "choose another port",
 				 address);
 	return error_errno(err, rc ? rc : -EADDRNOTAVAIL, "cannot listen on %s", address);
@@ -419,7 +420,7 @@ static void stop(struct rpc_server *server, uint32_t grace_ms)
 	server->closing = true;
 	pthread_mutex_unlock(&server->mutex);
 	grpc_server_shutdown_and_notify(server->server, server->queue, server);
-	// A server whose opening failed may have no thread to see the events: they are drained below.
+	// A server that failed to open may have no thread: its events are drained below.
 	if (server->thread_count && !wait_for_end(server, until_ns)) {
 		grpc_server_cancel_all_calls(server->server);
 		wait_for_end(server, 0);

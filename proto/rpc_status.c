@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of gRPC's status codes, and what an address looks like.
+// Names of gRPC's status codes, and the check of addresses.
 #include "proto/rpc.h"
 
 #include <errno.h>
@@ -37,10 +37,11 @@ const char *rpc_status_name(enum rpc_status status)
 int rpc_address_check(const char *address, unsigned port_min, struct error *err)
 {
 	if (!strncmp(address, "unix:", 5)) {
-		// sun_path's size; gRPC would cut silently.
+		// sun_path's size: gRPC cuts a longer path silently.
 		if (address[5] && strlen(address + 5) < 108)
 			return 0;
-		return error_set(err, -EINVAL, "address \"%s\": a socket's path has 1 to 107 bytes",
+		return error_set(err, -EINVAL,
+				 "address \"%s\": expected a socket path of 1 to 107 bytes",
 				 address);
 	}
 
@@ -54,8 +55,7 @@ int rpc_address_check(const char *address, unsigned port_min, struct error *err)
 	char *end;
 	unsigned long port = strtoul(colon + 1, &end, 10);
 	if (colon[1] < '0' || colon[1] > '9' || *end || port < port_min || port > 65535)
-		return error_set(err, -EINVAL,
-				 "address \"%s\": the port must be a number from %u to 65535",
+		return error_set(err, -EINVAL, "address \"%s\": expected a port from %u to 65535",
 				 address, port_min);
 	return 0;
 }

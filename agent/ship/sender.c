@@ -144,7 +144,8 @@ static enum outcome read_failure(struct sender *sender, struct delivery *deliver
 	case RPC_CANCELLED:
 	case RPC_UNAVAILABLE:
 	case RPC_DEADLINE_EXCEEDED:
-	case RPC_UNIMPLEMENTED: // not a collector; somebody may put the right one there
+	case RPC_FAILED_PRECONDITION: // a collector of an older contract: it may be updated
+	case RPC_UNIMPLEMENTED:       // not a collector; somebody may put the right one there
 		return OUTCOME_LATER;
 	case RPC_RESOURCE_EXHAUSTED:
 		// It has too much to do, or the batch is larger than it takes at all.

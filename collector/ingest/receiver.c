@@ -117,6 +117,17 @@ static void log_failure(struct receiver *receiver, const struct error *err)
 			  err->text);
 }
 
+static enum rpc_status fail_decode(struct receiver *receiver, int rc)
+{
+	bool newer = rc == -EPROTONOSUPPORT;
+
+	metrics_add(receiver->metrics, newer ? METRIC_INGEST_UNSUPPORTED : METRIC_INGEST_MALFORMED,
+		    1);
+	return newer           ? RPC_FAILED_PRECONDITION
+	       : rc == -ENOMEM ? RPC_RESOURCE_EXHAUSTED
+			       : RPC_INVALID_ARGUMENT;
+}
+
 static enum rpc_status fail_append(struct receiver *receiver, int rc, struct error *err)
 {
 	switch (rc) {
@@ -158,10 +169,8 @@ enum rpc_status receiver_export(void *context, const void *request, size_t reque
 
 	metrics_add(receiver->metrics, METRIC_INGEST_BYTES, request_size);
 	int rc = export_request_decode(request, request_size, &batch, &profile, err);
-	if (rc) {
-		metrics_add(receiver->metrics, METRIC_INGEST_MALFORMED, 1);
-		return rc == -ENOMEM ? RPC_RESOURCE_EXHAUSTED : RPC_INVALID_ARGUMENT;
-	}
+	if (rc)
+		return fail_decode(receiver, rc);
 
 	const struct store_batch_id id = { batch.agent, batch.boot, batch.sequence };
 	note_agent(receiver, &id);

@@ -21,6 +21,9 @@
 	  "Stacks whose definition the collector requested from an agent.")                      \
 	X(METRIC_INGEST_MALFORMED, "cairn_ingest_malformed_total",                               \
 	  "Export requests refused as malformed. The agent drops the batch and logs the field.") \
+	X(METRIC_INGEST_UNSUPPORTED, "cairn_ingest_unsupported_total",                           \
+	  "Export requests of a newer contract version refused. Update the collector; agents "   \
+	  "retry.")                                                                              \
 	X(METRIC_INGEST_ERRORS, "cairn_ingest_errors_total",                                     \
 	  "Batches that the store failed to write; agents retry. See the collector's log.")      \
 	X(METRIC_QUERIES_REFUSED, "cairn_queries_refused_total",                                 \

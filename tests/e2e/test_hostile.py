@@ -163,14 +163,16 @@ def text(number, content):
     return field(number, 2, bytes([len(content)]) + content)
 
 
-VALID_IDS = text(1, b"a" * 16) + text(2, b"b" * 16) + field(3, 0, b"\x01")
+VERSION = field(13, 0, b"\x01")
+VALID_IDS = VERSION + text(1, b"a" * 16) + text(2, b"b" * 16) + field(3, 0, b"\x01")
 
 
 @pytest.mark.parametrize("what,message", [
     ("not protobuf", b"\xff\xff\xff\xff"),
     ("a length beyond the end", b"\x0a\xff\xff\xff\xff\x0f"),
-    ("an agent id that is too short", text(1, b"short") + text(2, b"b" * 16)),
-    ("no agent id", text(2, b"b" * 16)),
+    ("no contract version", VALID_IDS[len(VERSION):]),
+    ("an agent id that is too short", VERSION + text(1, b"short") + text(2, b"b" * 16)),
+    ("no agent id", VERSION + text(2, b"b" * 16)),
     ("stack ids cut in the middle", VALID_IDS + text(9, b"x" * 17)),
     ("a slot of no length", VALID_IDS + field(4, 0, b"\x00") + text(12, field(3, 0, b"\x05"))),
     ("a string beyond the table", VALID_IDS + field(4, 0, b"\x80\xda\xc4\x09")
@@ -180,6 +182,12 @@ def test_refuses_malformed_batch_by_field(fleet, what, message):
     trailers = grpc_call(fleet, message)
     assert "grpc-status: 3" in trailers, f"{what}: {trailers}"  # INVALID_ARGUMENT
     assert "grpc-message:" in trailers, trailers
+
+
+def test_refuses_newer_contract_version(fleet):
+    trailers = grpc_call(fleet, field(13, 0, b"\x02") + VALID_IDS[len(VERSION):])
+    assert "grpc-status: 9" in trailers, trailers  # FAILED_PRECONDITION
+    assert "contract_version: 2" in trailers, trailers
 
 
 def test_refuses_unknown_methods_and_framing(fleet):

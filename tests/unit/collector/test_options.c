@@ -38,7 +38,7 @@ TEST(defaults_listen_on_loopback_only)
 	collector_options_deinit(&options);
 }
 
-TEST(settings_are_taken)
+TEST(settings_are_parsed)
 {
 	const char *const words[WORDS_MAX] = { "--data=/tmp/d", "--retention=2h", "--memory=1GiB",
 					       "--http-threads=8" };
@@ -69,7 +69,7 @@ static const struct {
 	{ "now", "unexpected argument \"now\"" },
 };
 
-TEST(wrong_settings_are_named)
+TEST(wrong_settings_are_refused_by_name)
 {
 	for EACH (row, refused) {
 		const char *const words[WORDS_MAX] = { row->word };
@@ -83,5 +83,5 @@ TEST(wrong_settings_are_named)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(defaults_listen_on_loopback_only), cmocka_unit_test(settings_are_taken),
-	  cmocka_unit_test(wrong_settings_are_named))
+RUN_TESTS(cmocka_unit_test(defaults_listen_on_loopback_only), cmocka_unit_test(settings_are_parsed),
+	  cmocka_unit_test(wrong_settings_are_refused_by_name))

@@ -169,7 +169,7 @@ static int64_t value_of(const Pprof *pprof, const char *path)
 	return value;
 }
 
-TEST(pprof_has_each_stack_once_with_its_sum_over_time)
+TEST(pprof_sums_each_stack_over_time)
 {
 	struct profile *profile = profile_of_two_stacks();
 	Pprof *pprof = pprof_of(profile, PROFILE_TYPE_CPU);
@@ -186,7 +186,7 @@ TEST(pprof_has_each_stack_once_with_its_sum_over_time)
 	profile_free(profile);
 }
 
-TEST(pprof_says_what_was_measured_and_when)
+TEST(pprof_has_type_period_and_time)
 {
 	struct profile *profile = profile_of_two_stacks();
 	Pprof *pprof = pprof_of(profile, PROFILE_TYPE_CPU);
@@ -235,7 +235,7 @@ TEST(pprof_locations_have_their_mapping_line_and_address)
 	profile_free(profile);
 }
 
-TEST(a_stack_known_by_id_alone_counts_as_lost)
+TEST(a_stack_without_definition_is_lost)
 {
 	struct profile *profile = profile_new(20 * NS_PER_MS);
 	uint32_t stack = 0;
@@ -248,7 +248,7 @@ TEST(a_stack_known_by_id_alone_counts_as_lost)
 	profile_free(profile);
 }
 
-TEST(an_empty_profile_is_an_empty_file_of_each_format)
+TEST(an_empty_profile_makes_empty_files)
 {
 	struct profile *profile = profile_new(20 * NS_PER_MS);
 	_cleanup_(buffer_deinit) struct buffer text = { 0 };
@@ -263,7 +263,7 @@ TEST(an_empty_profile_is_an_empty_file_of_each_format)
 	profile_free(profile);
 }
 
-TEST(collapsed_and_svg_come_by_the_same_door)
+TEST(exports_collapsed_and_svg)
 {
 	struct profile *profile = profile_of_two_stacks();
 	_cleanup_(buffer_deinit) struct buffer text = { 0 };
@@ -279,7 +279,7 @@ TEST(collapsed_and_svg_come_by_the_same_door)
 	profile_free(profile);
 }
 
-TEST(failures_name_their_cause)
+TEST(errors_name_their_cause)
 {
 	struct profile *profile = profile_of_two_stacks();
 	_cleanup_(buffer_deinit) struct buffer small = { .size_max = 50 };
@@ -308,7 +308,7 @@ static const struct {
 	{ "", -EINVAL, 0 },
 };
 
-TEST(the_suffix_says_the_format)
+TEST(the_suffix_selects_the_format)
 {
 	for EACH (row, paths) {
 		enum export_format format = 0;
@@ -323,7 +323,7 @@ TEST(the_suffix_says_the_format)
 }
 
 // For checking by other tools: CAIRN_TEST_PPROF=FILE keeps the file.
-TEST(the_file_can_be_kept)
+TEST(writes_the_file_for_other_tools)
 {
 	const char *path = getenv("CAIRN_TEST_PPROF");
 	struct profile *profile = profile_of_two_stacks();
@@ -340,11 +340,10 @@ TEST(the_file_can_be_kept)
 	profile_free(profile);
 }
 
-RUN_TESTS(cmocka_unit_test(pprof_has_each_stack_once_with_its_sum_over_time),
-	  cmocka_unit_test(pprof_says_what_was_measured_and_when),
+RUN_TESTS(cmocka_unit_test(pprof_sums_each_stack_over_time),
+	  cmocka_unit_test(pprof_has_type_period_and_time),
 	  cmocka_unit_test(pprof_locations_have_their_mapping_line_and_address),
-	  cmocka_unit_test(a_stack_known_by_id_alone_counts_as_lost),
-	  cmocka_unit_test(an_empty_profile_is_an_empty_file_of_each_format),
-	  cmocka_unit_test(collapsed_and_svg_come_by_the_same_door),
-	  cmocka_unit_test(failures_name_their_cause), cmocka_unit_test(the_suffix_says_the_format),
-	  cmocka_unit_test(the_file_can_be_kept))
+	  cmocka_unit_test(a_stack_without_definition_is_lost),
+	  cmocka_unit_test(an_empty_profile_makes_empty_files),
+	  cmocka_unit_test(exports_collapsed_and_svg), cmocka_unit_test(errors_name_their_cause),
+	  cmocka_unit_test(the_suffix_selects_the_format), cmocka_unit_test(writes_the_file_for_other_tools))

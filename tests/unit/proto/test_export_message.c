@@ -39,7 +39,7 @@ static const struct sample *find_sample(const struct profile *profile, const cha
 	return found;
 }
 
-TEST(samples_come_back_with_their_series_and_stacks)
+TEST(round_trips_samples)
 {
 	struct profile *profile = small_profile();
 	struct profile *decoded = through_the_wire(profile, define_all);
@@ -60,7 +60,7 @@ TEST(samples_come_back_with_their_series_and_stacks)
 	profile_free(decoded);
 }
 
-TEST(intervals_come_back_as_long_as_they_were)
+TEST(round_trips_intervals)
 {
 	struct profile *profile = small_profile();
 
@@ -81,7 +81,7 @@ TEST(intervals_come_back_as_long_as_they_were)
 	profile_free(decoded);
 }
 
-TEST(locations_come_back_with_their_lines)
+TEST(round_trips_locations_with_lines)
 {
 	struct profile *profile = small_profile();
 	struct profile *decoded = through_the_wire(profile, define_all);
@@ -118,7 +118,7 @@ TEST(locations_come_back_with_their_lines)
 	profile_free(decoded);
 }
 
-TEST(stacks_already_known_travel_by_id_alone)
+TEST(sends_known_stacks_by_id)
 {
 	struct profile *profile = small_profile();
 	struct profile *decoded = through_the_wire(profile, define_none);
@@ -135,7 +135,7 @@ TEST(stacks_already_known_travel_by_id_alone)
 	profile_free(decoded);
 }
 
-TEST(a_profile_without_samples_is_a_batch_too)
+TEST(encodes_a_profile_without_samples)
 {
 	struct profile *profile = profile_new(SLOT_NS);
 
@@ -161,7 +161,7 @@ static const struct {
 	{ "the smallest", -EXPORT_VALUE_MAX, -EXPORT_VALUE_MAX },
 };
 
-TEST(values_survive_their_scale)
+TEST(round_trips_scaled_values)
 {
 	for EACH (row, value_pairs) {
 		struct profile *profile = small_profile();
@@ -178,7 +178,7 @@ TEST(values_survive_their_scale)
 	}
 }
 
-TEST(what_cannot_travel_is_an_error_not_a_wrong_number)
+TEST(refuses_profiles_that_do_not_fit)
 {
 	struct profile *profile = small_profile();
 	_cleanup_(buffer_deinit) struct buffer buffer = { 0 };
@@ -195,7 +195,7 @@ TEST(what_cannot_travel_is_an_error_not_a_wrong_number)
 	profile_free(profile);
 }
 
-TEST(responses_come_back)
+TEST(round_trips_responses)
 {
 	struct id128 ids[3] = { { 1, 2 }, { 0, 0 }, { UINT64_MAX, 5 } };
 
@@ -214,7 +214,7 @@ TEST(responses_come_back)
 	}
 }
 
-TEST(a_response_that_is_cut_is_refused)
+TEST(refuses_cut_responses)
 {
 	struct export_response response;
 	struct error err = { 0 };
@@ -224,12 +224,10 @@ TEST(a_response_that_is_cut_is_refused)
 	EXPECT_EQ(-EBADMSG, export_response_decode("\x0a\x05hell", 6, &response, &err), "cut");
 }
 
-RUN_TESTS(cmocka_unit_test(samples_come_back_with_their_series_and_stacks),
-	  cmocka_unit_test(intervals_come_back_as_long_as_they_were),
-	  cmocka_unit_test(locations_come_back_with_their_lines),
-	  cmocka_unit_test(stacks_already_known_travel_by_id_alone),
-	  cmocka_unit_test(a_profile_without_samples_is_a_batch_too),
-	  cmocka_unit_test(values_survive_their_scale),
-	  cmocka_unit_test(what_cannot_travel_is_an_error_not_a_wrong_number),
-	  cmocka_unit_test(responses_come_back),
-	  cmocka_unit_test(a_response_that_is_cut_is_refused))
+RUN_TESTS(cmocka_unit_test(round_trips_samples), cmocka_unit_test(round_trips_intervals),
+	  cmocka_unit_test(round_trips_locations_with_lines),
+	  cmocka_unit_test(sends_known_stacks_by_id),
+	  cmocka_unit_test(encodes_a_profile_without_samples),
+	  cmocka_unit_test(round_trips_scaled_values),
+	  cmocka_unit_test(refuses_profiles_that_do_not_fit),
+	  cmocka_unit_test(round_trips_responses), cmocka_unit_test(refuses_cut_responses))

@@ -39,6 +39,10 @@ static void long_string(Request *m, size_t at, size_t size)
 	m->strings[at][size] = 0;
 }
 
+static void no_contract(Request *m)
+{
+	m->contract_version = 0;
+}
 static void short_agent(Request *m)
 {
 	set_bytes(&m->agent_id, 15, 1);
@@ -373,6 +377,7 @@ static const struct {
 } bent[] = {
 	BENT(nothing, NULL),
 	BENT(scale_zero, NULL),
+	BENT(no_contract, "contract_version: missing"),
 	BENT(short_agent, "agent_id: 15 bytes"),
 	BENT(no_boot, "boot_id: 0 bytes"),
 	BENT(no_sequence, "sequence: 0"),
@@ -454,7 +459,7 @@ static struct buffer packed(const Request *message)
 	return buffer;
 }
 
-TEST(a_bent_message_is_refused_with_the_fields_name)
+TEST(refuses_malformed_messages_by_field)
 {
 	struct profile *profile = small_profile();
 	_cleanup_(buffer_deinit) struct buffer good = { 0 };
@@ -499,7 +504,7 @@ static const struct {
 	{ "text", "GET / HTTP/1.1\r\n\r\n", 18, -EBADMSG },
 };
 
-TEST(bytes_that_are_no_message_are_refused)
+TEST(refuses_bytes_that_are_no_message)
 {
 	for EACH (row, rubbish) {
 		struct profile *profile = NULL;
@@ -514,7 +519,7 @@ TEST(bytes_that_are_no_message_are_refused)
 	}
 }
 
-TEST(unknown_fields_are_ignored)
+TEST(ignores_unknown_fields)
 {
 	struct profile *profile = small_profile(), *decoded = NULL;
 	_cleanup_(buffer_deinit) struct buffer buffer = { 0 };
@@ -533,7 +538,7 @@ TEST(unknown_fields_are_ignored)
 }
 
 // Two bytes each that ask for a string, a message or an unknown field: some 80 times their size.
-TEST(a_message_cannot_ask_for_memory_without_end)
+TEST(bounds_memory_by_message_size)
 {
 	static const char *const crumbs[] = { "\x42", "\x52", "\x5a", "\x62", "\xa2\x06" };
 
@@ -554,7 +559,7 @@ TEST(a_message_cannot_ask_for_memory_without_end)
 	}
 }
 
-TEST(a_message_above_the_limit_is_refused_unread)
+TEST(refuses_oversized_messages_unread)
 {
 	struct profile *profile = NULL;
 	struct batch_id id;
@@ -566,7 +571,7 @@ TEST(a_message_above_the_limit_is_refused_unread)
 }
 
 // Whatever happens to a good message, decoding it ends and its result is sound. The seed is fixed.
-TEST(mutated_messages_do_no_harm)
+TEST(survives_mutated_messages)
 {
 	struct profile *profile = small_profile();
 	_cleanup_(buffer_deinit) struct buffer good = { 0 };
@@ -594,7 +599,7 @@ TEST(mutated_messages_do_no_harm)
 		int rc = export_request_decode(bytes, size, &id, &decoded, &err);
 		if (rc) {
 			assert_null(decoded);
-			assert_true(rc == -EBADMSG || rc == -E2BIG);
+			assert_true(rc == -EBADMSG || rc == -E2BIG || rc == -EPROTONOSUPPORT);
 			continue;
 		}
 		decoded_count++;
@@ -607,9 +612,8 @@ TEST(mutated_messages_do_no_harm)
 	profile_free(profile);
 }
 
-RUN_TESTS(cmocka_unit_test(a_bent_message_is_refused_with_the_fields_name),
-	  cmocka_unit_test(bytes_that_are_no_message_are_refused),
-	  cmocka_unit_test(unknown_fields_are_ignored),
-	  cmocka_unit_test(a_message_cannot_ask_for_memory_without_end),
-	  cmocka_unit_test(a_message_above_the_limit_is_refused_unread),
-	  cmocka_unit_test(mutated_messages_do_no_harm))
+RUN_TESTS(cmocka_unit_test(refuses_malformed_messages_by_field),
+	  cmocka_unit_test(refuses_bytes_that_are_no_message),
+	  cmocka_unit_test(ignores_unknown_fields), cmocka_unit_test(bounds_memory_by_message_size),
+	  cmocka_unit_test(refuses_oversized_messages_unread),
+	  cmocka_unit_test(survives_mutated_messages))

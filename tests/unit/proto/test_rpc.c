@@ -135,7 +135,7 @@ static const struct {
 	{ "exactly the limit, random", MESSAGE_MAX, true },
 };
 
-TEST(a_message_comes_back_as_it_was_sent)
+TEST(returns_messages_as_sent)
 {
 	int port;
 	struct rpc_server *server = server_at(0, &port);
@@ -175,7 +175,7 @@ static const struct {
 	  RPC_RESOURCE_EXHAUSTED, "inflates to more than 1048576 bytes" },
 };
 
-TEST(a_refusal_says_which_and_why)
+TEST(errors_carry_status_and_text)
 {
 	int port;
 	struct rpc_server *server = server_at(0, &port);
@@ -204,7 +204,7 @@ TEST(a_refusal_says_which_and_why)
 	rpc_server_close(server, 1000);
 }
 
-TEST(a_response_above_the_clients_limit_is_refused)
+TEST(refuses_responses_above_the_limit)
 {
 	int port;
 	struct rpc_server *server = server_at(0, &port);
@@ -266,7 +266,7 @@ static void *cancel_once_running(void *argument)
 	return NULL;
 }
 
-TEST(a_call_is_cancelled_from_another_thread)
+TEST(cancels_a_call_from_another_thread)
 {
 	int port;
 	struct rpc_server *server = server_at(0, &port);
@@ -305,7 +305,7 @@ TEST(a_busy_port_is_an_error_with_a_remedy)
 	snprintf(address, sizeof(address), "127.0.0.1:%d", port);
 	EXPECT_EQ(-EADDRINUSE, rpc_server_open(&options, &second, &port, &err), "rc");
 	assert_non_null(
-		strstr(err.text, "another program has this port; stop it or choose another"));
+		strstr(err.text, "another process has this port; stop it, or choose another"));
 	assert_null(second);
 	rpc_server_close(server, 1000);
 }
@@ -337,7 +337,7 @@ static const struct {
 	  1, -EINVAL },
 };
 
-TEST(addresses_are_checked)
+TEST(checks_addresses)
 {
 	for EACH (row, addresses) {
 		struct error err = { 0 };
@@ -348,7 +348,7 @@ TEST(addresses_are_checked)
 	}
 }
 
-TEST(a_server_that_is_away_is_unavailable_and_found_again_at_once)
+TEST(reconnects_at_once_when_the_server_returns)
 {
 	int port, same_port;
 	struct rpc_server *server = server_at(0, &port);
@@ -443,7 +443,7 @@ TEST(closing_lets_calls_in_flight_finish)
 	EXPECT_EQ(RPC_OK, callers[1].status, "second");
 }
 
-TEST(closing_cancels_calls_that_outlast_the_grace)
+TEST(closing_cancels_calls_after_the_grace)
 {
 	struct caller callers[2];
 
@@ -470,7 +470,7 @@ static void *call_echo(void *argument)
 	return NULL;
 }
 
-TEST(more_clients_than_calls_are_all_served)
+TEST(serves_more_clients_than_calls)
 {
 	struct caller callers[12] = { 0 };
 	int port;
@@ -498,7 +498,7 @@ static int connect_to(int port)
 	return fd;
 }
 
-TEST(bytes_that_are_not_http2_do_no_harm)
+TEST(survives_bytes_that_are_not_http2)
 {
 	static const char *const rubbish[] = {
 		"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -586,7 +586,7 @@ static int raw_call(int port, const char *encoding, const void *bytes, size_t si
 	return status;
 }
 
-TEST(broken_compression_and_missing_messages_are_refused)
+TEST(refuses_damaged_compression_and_missing_messages)
 {
 	static const uint8_t empty_gzip[] = { 0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3,
 					      3,    0,    0, 0, 0, 0, 0, 0, 0, 0 };
@@ -606,7 +606,7 @@ TEST(broken_compression_and_missing_messages_are_refused)
 	rpc_server_close(server, 1000);
 }
 
-TEST(a_unix_socket_serves_too)
+TEST(serves_a_unix_socket)
 {
 	char address[64];
 	const struct rpc_server_options options = { .address = address,
@@ -634,17 +634,17 @@ TEST(a_unix_socket_serves_too)
 	unlink(address + 5);
 }
 
-RUN_TESTS(cmocka_unit_test(a_message_comes_back_as_it_was_sent),
-	  cmocka_unit_test(a_refusal_says_which_and_why),
-	  cmocka_unit_test(a_response_above_the_clients_limit_is_refused),
+RUN_TESTS(cmocka_unit_test(returns_messages_as_sent),
+	  cmocka_unit_test(errors_carry_status_and_text),
+	  cmocka_unit_test(refuses_responses_above_the_limit),
 	  cmocka_unit_test(a_deadline_ends_a_call),
-	  cmocka_unit_test(a_call_is_cancelled_from_another_thread),
+	  cmocka_unit_test(cancels_a_call_from_another_thread),
 	  cmocka_unit_test(a_busy_port_is_an_error_with_a_remedy),
-	  cmocka_unit_test(addresses_are_checked),
-	  cmocka_unit_test(a_server_that_is_away_is_unavailable_and_found_again_at_once),
+	  cmocka_unit_test(checks_addresses),
+	  cmocka_unit_test(reconnects_at_once_when_the_server_returns),
 	  cmocka_unit_test(closing_lets_calls_in_flight_finish),
-	  cmocka_unit_test(closing_cancels_calls_that_outlast_the_grace),
-	  cmocka_unit_test(more_clients_than_calls_are_all_served),
-	  cmocka_unit_test(bytes_that_are_not_http2_do_no_harm),
-	  cmocka_unit_test(broken_compression_and_missing_messages_are_refused),
-	  cmocka_unit_test(a_unix_socket_serves_too))
+	  cmocka_unit_test(closing_cancels_calls_after_the_grace),
+	  cmocka_unit_test(serves_more_clients_than_calls),
+	  cmocka_unit_test(survives_bytes_that_are_not_http2),
+	  cmocka_unit_test(refuses_damaged_compression_and_missing_messages),
+	  cmocka_unit_test(serves_a_unix_socket))

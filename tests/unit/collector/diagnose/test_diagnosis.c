@@ -19,7 +19,7 @@ static void add_contended_service(struct fixture *fixture)
 	add(fixture, 10, "service=web,node=n1,wait=lock", PROFILE_TYPE_OFF_CPU, "main;lock", 800);
 }
 
-TEST(the_verdict_comes_with_the_stacks_that_show_it)
+TEST(shows_the_stacks_of_the_verdict)
 {
 	struct fixture fixture;
 
@@ -61,7 +61,7 @@ TEST(another_range_has_another_verdict)
 	tear_down(&fixture);
 }
 
-TEST(without_waits_the_samples_of_the_cpu_speak)
+TEST(falls_back_to_cpu_samples)
 {
 	struct fixture fixture;
 
@@ -76,7 +76,7 @@ TEST(without_waits_the_samples_of_the_cpu_speak)
 	tear_down(&fixture);
 }
 
-TEST(the_node_that_was_throttled_most_counts)
+TEST(judges_the_most_throttled_node)
 {
 	const char *type = "cpu_throttled:time:nanoseconds:wall:nanoseconds";
 	struct fixture fixture;
@@ -95,7 +95,8 @@ TEST(the_node_that_was_throttled_most_counts)
 		   "a twelfth of the time");
 	diagnosis_deinit(&diagnosis);
 
-	// Twenty CPUs' threads were held back for an eighth of a second each, and ran for the rest of it.
+	// Twenty CPUs' threads were held back for an eighth of a second each, and ran for the rest
+	// of it.
 	add(&fixture, 3, "service=wide,node=n1,state=running", PROFILE_TYPE_WALL, "", 400);
 	add(&fixture, 3, "service=wide,node=n1,state=waiting", PROFILE_TYPE_WALL, "", 10);
 	add(&fixture, 3, "service=wide,node=n1", PROFILE_TYPE_CPU, "main;work", 400);
@@ -118,7 +119,7 @@ static uint32_t location_of_kind(struct profile *profile, enum frame_kind kind, 
 	return number;
 }
 
-TEST(the_python_line_below_a_librarys_calls_is_shown)
+TEST(shows_python_callers_of_deep_library_stacks)
 {
 	enum { KERNEL_FRAMES = 6, LIBRARY_FRAMES = 30 };
 	struct profile *profile = test_profile();
@@ -159,7 +160,7 @@ TEST(the_python_line_below_a_librarys_calls_is_shown)
 	tear_down(&fixture);
 }
 
-TEST(who_has_the_cpus_that_a_service_waits_for_is_told)
+TEST(names_the_services_that_use_the_cpus)
 {
 	struct fixture fixture;
 
@@ -194,7 +195,7 @@ static bool is_advised(const struct diagnosis *diagnosis, const char *sentence)
 	return found;
 }
 
-TEST(of_two_causes_each_has_its_stacks_and_its_advice)
+TEST(shows_both_of_two_causes)
 {
 	struct fixture fixture;
 
@@ -216,7 +217,7 @@ TEST(of_two_causes_each_has_its_stacks_and_its_advice)
 	tear_down(&fixture);
 }
 
-TEST(where_nothing_stands_out_the_largest_part_is_shown)
+TEST(shows_the_largest_share_without_a_bottleneck)
 {
 	struct fixture fixture;
 
@@ -235,11 +236,11 @@ TEST(where_nothing_stands_out_the_largest_part_is_shown)
 	tear_down(&fixture);
 }
 
-RUN_TESTS(cmocka_unit_test(the_verdict_comes_with_the_stacks_that_show_it),
+RUN_TESTS(cmocka_unit_test(shows_the_stacks_of_the_verdict),
 	  cmocka_unit_test(another_range_has_another_verdict),
-	  cmocka_unit_test(without_waits_the_samples_of_the_cpu_speak),
-	  cmocka_unit_test(the_node_that_was_throttled_most_counts),
-	  cmocka_unit_test(the_python_line_below_a_librarys_calls_is_shown),
-	  cmocka_unit_test(who_has_the_cpus_that_a_service_waits_for_is_told),
-	  cmocka_unit_test(of_two_causes_each_has_its_stacks_and_its_advice),
-	  cmocka_unit_test(where_nothing_stands_out_the_largest_part_is_shown))
+	  cmocka_unit_test(falls_back_to_cpu_samples),
+	  cmocka_unit_test(judges_the_most_throttled_node),
+	  cmocka_unit_test(shows_python_callers_of_deep_library_stacks),
+	  cmocka_unit_test(names_the_services_that_use_the_cpus),
+	  cmocka_unit_test(shows_both_of_two_causes),
+	  cmocka_unit_test(shows_the_largest_share_without_a_bottleneck))

@@ -86,7 +86,7 @@ TEST(each_cause_has_its_verdict)
 	}
 }
 
-TEST(a_verdict_does_not_depend_on_how_many_pods_there_are)
+TEST(verdicts_are_independent_of_pod_count)
 {
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct verdict_figures figures = figures_of(i);
@@ -105,7 +105,7 @@ TEST(a_verdict_does_not_depend_on_how_many_pods_there_are)
 	}
 }
 
-TEST(shares_that_reach_their_threshold_come_first_and_largest_first)
+TEST(sorts_shares_by_threshold_then_size)
 {
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct verdict_figures figures = figures_of(i);
@@ -137,7 +137,7 @@ TEST(confidence_needs_time_and_distance)
 	EXPECT_EQ(CONFIDENCE_LOW, verdict_of(&figures).confidence, "CPU time only");
 }
 
-TEST(classes_have_words_and_those_that_show_stacks_a_profile)
+TEST(each_class_has_title_advice_and_profile)
 {
 	for (int i = 0; i < VERDICT_CLASS_COUNT; i++) {
 		enum verdict_class class = (enum verdict_class)i;
@@ -155,7 +155,7 @@ TEST(classes_have_words_and_those_that_show_stacks_a_profile)
 }
 
 RUN_TESTS(cmocka_unit_test(each_cause_has_its_verdict),
-	  cmocka_unit_test(a_verdict_does_not_depend_on_how_many_pods_there_are),
-	  cmocka_unit_test(shares_that_reach_their_threshold_come_first_and_largest_first),
+	  cmocka_unit_test(verdicts_are_independent_of_pod_count),
+	  cmocka_unit_test(sorts_shares_by_threshold_then_size),
 	  cmocka_unit_test(confidence_needs_time_and_distance),
-	  cmocka_unit_test(classes_have_words_and_those_that_show_stacks_a_profile))
+	  cmocka_unit_test(each_class_has_title_advice_and_profile))

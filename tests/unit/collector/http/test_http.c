@@ -2,7 +2,7 @@
 // The HTTP API: what each call answers, and how a wrong one is refused.
 #include "tests/unit/collector/http/http_fixture.h"
 
-TEST(merge_answers_columns_of_a_flame_tree)
+TEST(merge_returns_flame_tree_columns)
 {
 	struct fixture f;
 
@@ -45,7 +45,7 @@ TEST(merge_answers_columns_of_a_flame_tree)
 	close_fixture(&f);
 }
 
-TEST(merge_answers_files)
+TEST(merge_returns_files)
 {
 	struct fixture f;
 
@@ -122,7 +122,7 @@ TEST(series_and_heat_map_sum_over_time)
 	close_fixture(&f);
 }
 
-TEST(names_and_status_are_answered)
+TEST(returns_names_and_status)
 {
 	struct fixture f;
 
@@ -210,7 +210,7 @@ static const char *text_at(json_t *json, const char *key)
 	return json_string_value(json_object_get(json, key));
 }
 
-TEST(wrong_requests_name_the_field)
+TEST(errors_name_the_field)
 {
 	struct fixture f;
 
@@ -234,7 +234,7 @@ TEST(wrong_requests_name_the_field)
 	close_fixture(&f);
 }
 
-TEST(a_failing_store_is_an_error_not_an_empty_answer)
+TEST(a_failing_store_is_an_error)
 {
 	struct fixture f;
 
@@ -266,7 +266,7 @@ static void gunzip(const struct answer *answer, char *plain, size_t size)
 	inflateEnd(&stream);
 }
 
-TEST(gzip_is_sent_to_those_who_accept_it)
+TEST(sends_gzip_to_clients_that_accept_it)
 {
 	struct fixture f;
 	char plain[65536];
@@ -300,7 +300,7 @@ TEST(gzip_is_sent_to_those_who_accept_it)
 	close_fixture(&f);
 }
 
-TEST(head_has_the_headers_and_no_body)
+TEST(head_returns_headers_without_body)
 {
 	static const char *const targets[] = { "/", "/api/v1/merge?" RANGE, "/metrics",
 					       "/api/v1/nothing" };
@@ -323,7 +323,7 @@ TEST(head_has_the_headers_and_no_body)
 	close_fixture(&f);
 }
 
-TEST(the_page_is_kept_by_its_etag)
+TEST(browsers_revalidate_the_page_by_etag)
 {
 	struct fixture f;
 	char etag[64], header[128];
@@ -347,7 +347,7 @@ TEST(the_page_is_kept_by_its_etag)
 	close_fixture(&f);
 }
 
-TEST(answers_tell_browsers_to_trust_nothing_else)
+TEST(responses_restrict_browsers_to_this_origin)
 {
 	struct fixture f;
 
@@ -379,7 +379,7 @@ static const struct {
 	{ "get with a huge body", "GET", "Content-Length: 99999999999\r\n", 413 },
 };
 
-TEST(only_get_and_head_without_a_body_are_answered)
+TEST(allows_only_get_and_head_without_body)
 {
 	struct fixture f;
 
@@ -446,15 +446,14 @@ TEST(metrics_are_prometheus_text)
 	close_fixture(&f);
 }
 
-RUN_TESTS(cmocka_unit_test(merge_answers_columns_of_a_flame_tree),
-	  cmocka_unit_test(merge_answers_files), cmocka_unit_test(top_counts_recursion_once),
+RUN_TESTS(cmocka_unit_test(merge_returns_flame_tree_columns), cmocka_unit_test(merge_returns_files),
+	  cmocka_unit_test(top_counts_recursion_once),
 	  cmocka_unit_test(series_and_heat_map_sum_over_time),
-	  cmocka_unit_test(names_and_status_are_answered),
-	  cmocka_unit_test(wrong_requests_name_the_field),
-	  cmocka_unit_test(a_failing_store_is_an_error_not_an_empty_answer),
-	  cmocka_unit_test(gzip_is_sent_to_those_who_accept_it),
-	  cmocka_unit_test(head_has_the_headers_and_no_body),
-	  cmocka_unit_test(the_page_is_kept_by_its_etag),
-	  cmocka_unit_test(answers_tell_browsers_to_trust_nothing_else),
-	  cmocka_unit_test(only_get_and_head_without_a_body_are_answered),
+	  cmocka_unit_test(returns_names_and_status), cmocka_unit_test(errors_name_the_field),
+	  cmocka_unit_test(a_failing_store_is_an_error),
+	  cmocka_unit_test(sends_gzip_to_clients_that_accept_it),
+	  cmocka_unit_test(head_returns_headers_without_body),
+	  cmocka_unit_test(browsers_revalidate_the_page_by_etag),
+	  cmocka_unit_test(responses_restrict_browsers_to_this_origin),
+	  cmocka_unit_test(allows_only_get_and_head_without_body),
 	  cmocka_unit_test(metrics_are_prometheus_text))

@@ -32,7 +32,7 @@ static const struct {
 	{ "gzip;q=", true },
 };
 
-TEST(accepted_encodings_are_read)
+TEST(parses_accept_encoding)
 {
 	for EACH (row, encodings)
 		EXPECT_EQ(row->accepts, http_accepts_gzip(row->header),
@@ -56,7 +56,7 @@ static const struct {
 	{ ",", false },
 };
 
-TEST(etags_are_compared_whole)
+TEST(compares_whole_etags)
 {
 	for EACH (row, etags)
 		EXPECT_EQ(row->matches, http_etag_matches(row->header, "\"abc\""), row->header);
@@ -75,7 +75,7 @@ static const struct {
 	{ "31 days", 31 * 86400, 10800000 },
 };
 
-TEST(default_steps_are_times_that_people_count_in)
+TEST(default_steps_are_round)
 {
 	for EACH (row, steps) {
 		uint64_t step_ns = api_default_step(row->range_s * NS_PER_SECOND);
@@ -100,7 +100,7 @@ static const struct {
 	{ -EPERM, 500, "\"internal\"", 0 },
 };
 
-TEST(failures_become_statuses)
+TEST(maps_errors_to_http_statuses)
 {
 	for EACH (row, failures) {
 		struct http_response response = { .etag = "\"x\"", .disposition = "attachment" };
@@ -120,6 +120,5 @@ TEST(failures_become_statuses)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(accepted_encodings_are_read), cmocka_unit_test(etags_are_compared_whole),
-	  cmocka_unit_test(default_steps_are_times_that_people_count_in),
-	  cmocka_unit_test(failures_become_statuses))
+RUN_TESTS(cmocka_unit_test(parses_accept_encoding), cmocka_unit_test(compares_whole_etags),
+	  cmocka_unit_test(default_steps_are_round), cmocka_unit_test(maps_errors_to_http_statuses))

@@ -2,7 +2,7 @@
 // The HTTP server: hostile, slow and many clients, addresses, its end.
 #include "tests/unit/collector/http/http_fixture.h"
 
-TEST(an_oversized_request_line_is_refused)
+TEST(refuses_an_oversized_request_line)
 {
 	struct fixture f;
 	size_t size = 100000;
@@ -40,7 +40,7 @@ static const struct {
 	{ "only a body", "\xff\xff\xff\xff\xff\xff\xff\xff" },
 };
 
-TEST(garbage_does_not_stop_the_server)
+TEST(survives_garbage)
 {
 	static const struct timeval patience = { .tv_sec = 1 };
 	struct fixture f;
@@ -73,7 +73,7 @@ static size_t count_words(const char *text, const char *word)
 	return count;
 }
 
-TEST(pipelined_requests_are_answered_in_order)
+TEST(answers_pipelined_requests_in_order)
 {
 	static const char requests[] = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 				       "GET /api/v1/merge?" RANGE " HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -92,7 +92,7 @@ TEST(pipelined_requests_are_answered_in_order)
 	close_fixture(&f);
 }
 
-TEST(a_slow_client_holds_up_nobody)
+TEST(a_slow_client_delays_no_other)
 {
 	struct fixture f;
 	int slow[40];
@@ -110,7 +110,7 @@ TEST(a_slow_client_holds_up_nobody)
 	close_fixture(&f);
 }
 
-TEST(more_queries_than_fit_are_refused_and_probes_still_answered)
+TEST(answers_probes_while_it_refuses_queries)
 {
 	enum { CLIENTS = 12 };
 	static const char request[] =
@@ -152,7 +152,7 @@ TEST(more_queries_than_fit_are_refused_and_probes_still_answered)
 	close_fixture(&f);
 }
 
-TEST(closing_finishes_the_query_that_runs)
+TEST(closing_finishes_running_queries)
 {
 	static const char request[] =
 		"GET /api/v1/merge?" RANGE " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
@@ -174,7 +174,7 @@ TEST(closing_finishes_the_query_that_runs)
 	close(fd);
 }
 
-TEST(readiness_is_told_apart_from_life)
+TEST(readiness_differs_from_liveness)
 {
 	struct fixture f;
 
@@ -212,7 +212,7 @@ static const struct {
 	{ "not ours", "192.0.2.1:0", -EADDRNOTAVAIL, "--http" },
 };
 
-TEST(addresses_are_listened_on_or_refused)
+TEST(listens_on_valid_addresses_only)
 {
 	for EACH (row, addresses) {
 		struct error err = { 0 };
@@ -228,7 +228,7 @@ TEST(addresses_are_listened_on_or_refused)
 	}
 }
 
-TEST(a_busy_port_is_told_with_the_remedy)
+TEST(a_busy_port_is_an_error_with_remedy)
 {
 	char address[32];
 	struct error err;
@@ -242,12 +242,11 @@ TEST(a_busy_port_is_told_with_the_remedy)
 	close(first);
 }
 
-RUN_TESTS(cmocka_unit_test(an_oversized_request_line_is_refused),
-	  cmocka_unit_test(garbage_does_not_stop_the_server),
-	  cmocka_unit_test(pipelined_requests_are_answered_in_order),
-	  cmocka_unit_test(a_slow_client_holds_up_nobody),
-	  cmocka_unit_test(more_queries_than_fit_are_refused_and_probes_still_answered),
-	  cmocka_unit_test(closing_finishes_the_query_that_runs),
-	  cmocka_unit_test(readiness_is_told_apart_from_life),
-	  cmocka_unit_test(addresses_are_listened_on_or_refused),
-	  cmocka_unit_test(a_busy_port_is_told_with_the_remedy))
+RUN_TESTS(cmocka_unit_test(refuses_an_oversized_request_line), cmocka_unit_test(survives_garbage),
+	  cmocka_unit_test(answers_pipelined_requests_in_order),
+	  cmocka_unit_test(a_slow_client_delays_no_other),
+	  cmocka_unit_test(answers_probes_while_it_refuses_queries),
+	  cmocka_unit_test(closing_finishes_running_queries),
+	  cmocka_unit_test(readiness_differs_from_liveness),
+	  cmocka_unit_test(listens_on_valid_addresses_only),
+	  cmocka_unit_test(a_busy_port_is_an_error_with_remedy))

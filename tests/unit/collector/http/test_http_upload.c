@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uploads of debug files over real sockets: what is kept, what is refused, and what is left of those
-// that were cut off.
+// Uploads of debug files over real sockets: what is kept, what is refused, and what is left of
+// those that were cut off.
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -173,7 +173,7 @@ static uint32_t count_files(const struct fixture *fixture)
 	return count;
 }
 
-TEST(an_upload_is_kept_and_listed)
+TEST(keeps_and_lists_uploads)
 {
 	struct fixture f;
 
@@ -196,7 +196,7 @@ TEST(an_upload_is_kept_and_listed)
 	close_fixture(&f);
 }
 
-TEST(what_is_not_as_the_path_says_is_refused)
+TEST(refuses_files_of_another_build_id)
 {
 	struct fixture f;
 
@@ -213,7 +213,7 @@ TEST(what_is_not_as_the_path_says_is_refused)
 	close_fixture(&f);
 }
 
-TEST(bodies_of_other_sizes_are_refused)
+TEST(refuses_bodies_of_wrong_size)
 {
 	static const struct {
 		const char *what;
@@ -236,7 +236,7 @@ TEST(bodies_of_other_sizes_are_refused)
 	close_fixture(&f);
 }
 
-TEST(an_upload_that_is_cut_off_leaves_nothing)
+TEST(an_aborted_upload_leaves_nothing)
 {
 	struct fixture f;
 	char head[256];
@@ -258,7 +258,7 @@ TEST(an_upload_that_is_cut_off_leaves_nothing)
 	close_fixture(&f);
 }
 
-TEST(put_is_for_debug_files_only)
+TEST(allows_put_for_debug_files_only)
 {
 	struct fixture f;
 
@@ -275,8 +275,8 @@ TEST(put_is_for_debug_files_only)
 	close_fixture(&f);
 }
 
-RUN_TESTS(cmocka_unit_test(an_upload_is_kept_and_listed),
-	  cmocka_unit_test(what_is_not_as_the_path_says_is_refused),
-	  cmocka_unit_test(bodies_of_other_sizes_are_refused),
-	  cmocka_unit_test(an_upload_that_is_cut_off_leaves_nothing),
-	  cmocka_unit_test(put_is_for_debug_files_only))
+RUN_TESTS(cmocka_unit_test(keeps_and_lists_uploads),
+	  cmocka_unit_test(refuses_files_of_another_build_id),
+	  cmocka_unit_test(refuses_bodies_of_wrong_size),
+	  cmocka_unit_test(an_aborted_upload_leaves_nothing),
+	  cmocka_unit_test(allows_put_for_debug_files_only))

@@ -31,7 +31,7 @@ static const struct {
 	{ "markup", "</script>", "\"</script>\"" },
 };
 
-TEST(strings_become_valid_json)
+TEST(writes_strings_as_valid_json)
 {
 	for EACH (row, strings) {
 		struct buffer buffer = { 0 };
@@ -64,4 +64,5 @@ TEST(numbers_keep_every_digit)
 	buffer_deinit(&buffer);
 }
 
-RUN_TESTS(cmocka_unit_test(strings_become_valid_json), cmocka_unit_test(numbers_keep_every_digit))
+RUN_TESTS(cmocka_unit_test(writes_strings_as_valid_json),
+	  cmocka_unit_test(numbers_keep_every_digit))

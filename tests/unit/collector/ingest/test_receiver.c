@@ -82,7 +82,7 @@ static struct export_response decode(struct fixture *f)
 	return response;
 }
 
-TEST(a_batch_is_stored_once_and_counted_once)
+TEST(stores_and_counts_a_batch_once)
 {
 	struct fixture f;
 
@@ -104,7 +104,7 @@ TEST(a_batch_is_stored_once_and_counted_once)
 	close_fixture(&f);
 }
 
-TEST(unknown_stacks_are_asked_for)
+TEST(requests_unknown_stacks)
 {
 	struct fixture f;
 
@@ -134,7 +134,7 @@ static const struct {
 	{ "disk broken", -EIO, RPC_UNAVAILABLE, METRIC_INGEST_ERRORS },
 };
 
-TEST(a_failing_store_makes_agents_keep_their_batch)
+TEST(agents_retry_when_the_store_fails)
 {
 	for EACH (row, failures) {
 		struct fixture f;
@@ -150,13 +150,13 @@ TEST(a_failing_store_makes_agents_keep_their_batch)
 	}
 }
 
-TEST(what_is_no_batch_is_refused)
+TEST(refuses_malformed_batches)
 {
 	struct fixture f;
 
 	open_fixture(&f);
 	encode(&f, 1, 1);
-	// Every cut of a good message, and each of its bytes flipped: refused or taken, never a crash.
+	// Cut a good message everywhere, and flip each of its bytes: never a crash.
 	for (size_t size = 0; size < f.request.size; size++)
 		receiver_export(f.receiver, f.request.bytes, size, &f.response, &f.err);
 	for (size_t at = 0; at < f.request.size; at++) {
@@ -170,7 +170,21 @@ TEST(what_is_no_batch_is_refused)
 	close_fixture(&f);
 }
 
-TEST(agents_of_one_machine_are_told_from_one_that_starts_anew)
+TEST(refuses_a_newer_contract_version)
+{
+	struct fixture f;
+
+	open_fixture(&f);
+	encode(&f, 1, 1);
+	buffer_append(&f.request, "\x68\x02", 2); // the last value of a field wins
+	assert_int_equal(RPC_FAILED_PRECONDITION, export_it(&f));
+	assert_non_null(strstr(f.err.text, "contract_version: 2, newer than this collector's 1"));
+	assert_int_equal(1, f.metrics.counters[METRIC_INGEST_UNSUPPORTED]);
+	assert_int_equal(0, f.metrics.counters[METRIC_INGEST_MALFORMED]);
+	close_fixture(&f);
+}
+
+TEST(counts_a_restarted_agent_once)
 {
 	static const struct {
 		uint64_t boot;
@@ -193,7 +207,7 @@ TEST(agents_of_one_machine_are_told_from_one_that_starts_anew)
 	close_fixture(&f);
 }
 
-TEST(agents_are_remembered_within_a_bound)
+TEST(the_table_of_agents_is_bounded)
 {
 	struct fixture f;
 
@@ -214,9 +228,10 @@ TEST(agents_are_remembered_within_a_bound)
 	close_fixture(&f);
 }
 
-RUN_TESTS(cmocka_unit_test(a_batch_is_stored_once_and_counted_once),
-	  cmocka_unit_test(unknown_stacks_are_asked_for),
-	  cmocka_unit_test(a_failing_store_makes_agents_keep_their_batch),
-	  cmocka_unit_test(what_is_no_batch_is_refused),
-	  cmocka_unit_test(agents_of_one_machine_are_told_from_one_that_starts_anew),
-	  cmocka_unit_test(agents_are_remembered_within_a_bound))
+RUN_TESTS(cmocka_unit_test(stores_and_counts_a_batch_once),
+	  cmocka_unit_test(requests_unknown_stacks),
+	  cmocka_unit_test(agents_retry_when_the_store_fails),
+	  cmocka_unit_test(refuses_malformed_batches),
+	  cmocka_unit_test(refuses_a_newer_contract_version),
+	  cmocka_unit_test(counts_a_restarted_agent_once),
+	  cmocka_unit_test(the_table_of_agents_is_bounded))

@@ -110,7 +110,7 @@ static void expect_equal_trees(struct naive_node *root, const struct flame_tree 
 	free(naive);
 }
 
-TEST(flame_trees_equal_those_of_a_naive_walk)
+TEST(flame_trees_equal_a_naive_walk)
 {
 	for (int round = 0; round < ROUNDS; round++) {
 		struct store *store = random_store();
@@ -131,7 +131,7 @@ TEST(flame_trees_equal_those_of_a_naive_walk)
 }
 
 // Rows of the same group and stack come apart here, with those of other groups between.
-TEST(trees_of_many_groups_equal_those_of_a_naive_walk)
+TEST(grouped_trees_equal_a_naive_walk)
 {
 	enum { PODS = 1500 };
 	struct store *store = memory_store_new(PARTITION_NS);
@@ -217,7 +217,7 @@ static void naive_top(const struct query *query, const char *name, enum frame_ki
 	}
 }
 
-TEST(the_table_counts_recursion_once_and_nothing_twice)
+TEST(the_table_counts_each_value_once)
 {
 	for (int round = 0; round < ROUNDS; round++) {
 		struct store *store = random_store();
@@ -251,7 +251,7 @@ TEST(the_table_counts_recursion_once_and_nothing_twice)
 	}
 }
 
-TEST(tables_of_groups_add_up_to_the_whole)
+TEST(group_tables_add_up_to_the_whole)
 {
 	struct store *store = random_store();
 	struct selector selector = { 0 };
@@ -287,7 +287,7 @@ TEST(tables_of_groups_add_up_to_the_whole)
 	store_close(store);
 }
 
-TEST(truncation_keeps_the_largest_and_says_what_it_cut)
+TEST(truncation_keeps_the_largest_nodes)
 {
 	for (int round = 0; round < ROUNDS; round++) {
 		struct store *store = random_store();
@@ -333,7 +333,7 @@ TEST(truncation_keeps_the_largest_and_says_what_it_cut)
 	}
 }
 
-TEST(a_tree_that_fits_is_not_cut)
+TEST(truncation_keeps_a_tree_that_fits)
 {
 	struct store *store = random_store();
 	struct selector selector = { 0 };
@@ -434,7 +434,7 @@ TEST(an_exported_profile_has_each_stack_once)
 	}
 }
 
-TEST(an_empty_selection_is_an_empty_answer)
+TEST(an_empty_selection_gives_an_empty_answer)
 {
 	struct store *store = memory_store_new(PARTITION_NS);
 	struct selector selector = { 0 };
@@ -492,7 +492,7 @@ TEST(a_failing_store_fails_the_query)
 	store_close(store);
 }
 
-TEST(a_merge_is_given_up_at_its_deadline)
+TEST(a_merge_ends_at_its_deadline)
 {
 	struct store *store = random_store();
 	struct selector selector = { 0 };
@@ -512,7 +512,7 @@ TEST(a_merge_is_given_up_at_its_deadline)
 	store_close(store);
 }
 
-TEST(values_that_overflow_do_not_end_the_process)
+TEST(overflowing_values_wrap)
 {
 	struct store *store = random_store();
 	struct selector selector = { 0 };
@@ -538,7 +538,7 @@ TEST(values_that_overflow_do_not_end_the_process)
 	store_close(store);
 }
 
-TEST(expensive_patterns_are_refused_not_answered)
+TEST(refuses_expensive_patterns)
 {
 	struct store *store = memory_store_new(PARTITION_NS);
 	struct labels labels = { 0 };
@@ -567,15 +567,14 @@ TEST(expensive_patterns_are_refused_not_answered)
 	store_close(store);
 }
 
-RUN_TESTS(cmocka_unit_test(flame_trees_equal_those_of_a_naive_walk),
-	  cmocka_unit_test(trees_of_many_groups_equal_those_of_a_naive_walk),
-	  cmocka_unit_test(the_table_counts_recursion_once_and_nothing_twice),
-	  cmocka_unit_test(tables_of_groups_add_up_to_the_whole),
-	  cmocka_unit_test(truncation_keeps_the_largest_and_says_what_it_cut),
-	  cmocka_unit_test(a_tree_that_fits_is_not_cut),
+RUN_TESTS(cmocka_unit_test(flame_trees_equal_a_naive_walk),
+	  cmocka_unit_test(grouped_trees_equal_a_naive_walk),
+	  cmocka_unit_test(the_table_counts_each_value_once),
+	  cmocka_unit_test(group_tables_add_up_to_the_whole),
+	  cmocka_unit_test(truncation_keeps_the_largest_nodes),
+	  cmocka_unit_test(truncation_keeps_a_tree_that_fits),
 	  cmocka_unit_test(an_exported_profile_has_each_stack_once),
-	  cmocka_unit_test(an_empty_selection_is_an_empty_answer),
+	  cmocka_unit_test(an_empty_selection_gives_an_empty_answer),
 	  cmocka_unit_test(a_failing_store_fails_the_query),
-	  cmocka_unit_test(a_merge_is_given_up_at_its_deadline),
-	  cmocka_unit_test(values_that_overflow_do_not_end_the_process),
-	  cmocka_unit_test(expensive_patterns_are_refused_not_answered))
+	  cmocka_unit_test(a_merge_ends_at_its_deadline), cmocka_unit_test(overflowing_values_wrap),
+	  cmocka_unit_test(refuses_expensive_patterns))

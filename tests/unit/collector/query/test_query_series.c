@@ -57,7 +57,7 @@ TEST(series_have_whole_steps_and_exact_sums)
 	}
 }
 
-TEST(groups_beyond_the_limit_are_summed_as_other)
+TEST(sums_groups_beyond_the_limit_as_other)
 {
 	struct store *store = memory_store_new(PARTITION_NS);
 	struct selector selector = { 0 };
@@ -122,7 +122,7 @@ TEST(a_heat_map_counts_each_slot)
 	store_close(store);
 }
 
-TEST(too_many_points_are_refused_with_the_step_that_fits)
+TEST(refuses_too_many_points_with_a_remedy)
 {
 	struct store *store = random_store();
 	struct selector selector = { 0 };
@@ -168,7 +168,7 @@ static void add_gauge(struct store *store, const char *service, uint32_t seconds
 	labels_deinit(&labels);
 }
 
-TEST(a_gauge_is_its_mean)
+TEST(averages_a_gauge_per_step)
 {
 	static const struct {
 		const char *what;
@@ -239,7 +239,7 @@ static int64_t level_of(const struct flame_tree *tree, uint32_t number)
 	return 0;
 }
 
-TEST(stacks_of_a_gauge_are_means_over_the_seconds_with_data)
+TEST(averages_gauge_stacks_over_seconds_with_data)
 {
 	enum { KEPT = 12, FREED = 0 }; // native locations without names
 	static const struct {
@@ -340,9 +340,9 @@ TEST(a_gauge_has_no_heat_map)
 }
 
 RUN_TESTS(cmocka_unit_test(series_have_whole_steps_and_exact_sums),
-	  cmocka_unit_test(groups_beyond_the_limit_are_summed_as_other),
+	  cmocka_unit_test(sums_groups_beyond_the_limit_as_other),
 	  cmocka_unit_test(a_heat_map_counts_each_slot),
-	  cmocka_unit_test(too_many_points_are_refused_with_the_step_that_fits),
-	  cmocka_unit_test(a_gauge_is_its_mean),
-	  cmocka_unit_test(stacks_of_a_gauge_are_means_over_the_seconds_with_data),
+	  cmocka_unit_test(refuses_too_many_points_with_a_remedy),
+	  cmocka_unit_test(averages_a_gauge_per_step),
+	  cmocka_unit_test(averages_gauge_stacks_over_seconds_with_data),
 	  cmocka_unit_test(a_tree_of_means_adds_up), cmocka_unit_test(a_gauge_has_no_heat_map))

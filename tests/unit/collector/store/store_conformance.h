@@ -88,7 +88,7 @@ static void expect_model_everywhere(struct model *model, struct store *store, ui
 	}
 }
 
-TEST(rows_come_back_as_they_were_appended)
+TEST(returns_rows_as_appended)
 {
 	struct scene scene;
 	struct model model = { .random = 1 };
@@ -151,7 +151,7 @@ TEST(a_truncated_stack_begins_with_its_reason)
 	scene_end(&scene);
 }
 
-TEST(extreme_values_come_back)
+TEST(returns_extreme_values)
 {
 	static const int64_t values[] = { INT64_MIN, INT64_MAX, 0, -1, 1, INT64_MIN + 1 };
 	struct scene scene;
@@ -177,7 +177,7 @@ TEST(extreme_values_come_back)
 	scene_end(&scene);
 }
 
-TEST(slots_of_several_lengths_live_together)
+TEST(stores_slots_of_several_lengths)
 {
 	static const uint64_t lengths_ns[] = { NS_PER_MS, 7 * NS_PER_MS, NS_PER_SECOND,
 					       60 * NS_PER_SECOND };
@@ -237,7 +237,7 @@ TEST(a_batch_counts_once)
 	scene_end(&scene);
 }
 
-TEST(unknown_stacks_are_named_and_nothing_is_stored)
+TEST(a_batch_with_unknown_stacks_stores_nothing)
 {
 	struct scene scene;
 	struct profile *profile = test_profile();
@@ -265,7 +265,7 @@ TEST(unknown_stacks_are_named_and_nothing_is_stored)
 	scene_end(&scene);
 }
 
-TEST(a_stack_defined_an_hour_ago_is_still_known)
+TEST(knows_stacks_of_the_partition_before)
 {
 	struct scene scene;
 	struct dump dump;
@@ -290,7 +290,7 @@ TEST(a_stack_defined_an_hour_ago_is_still_known)
 }
 
 // Exact totals are measured without stacks.
-TEST(a_stack_of_no_locations_is_the_root)
+TEST(an_empty_stack_is_the_root)
 {
 	struct scene scene;
 	struct dump dump;
@@ -323,7 +323,7 @@ TEST(a_stack_of_no_locations_is_the_root)
 	scene_end(&scene);
 }
 
-TEST(names_may_come_after_their_locations)
+TEST(names_may_arrive_after_their_locations)
 {
 	struct scene scene;
 	struct profile *profile = test_profile();
@@ -350,7 +350,7 @@ TEST(names_may_come_after_their_locations)
 	scene_end(&scene);
 }
 
-TEST(rows_too_old_or_from_the_future_are_dropped_and_counted)
+TEST(drops_and_counts_late_and_future_rows)
 {
 	struct scene scene;
 	struct profile *profile = test_profile();
@@ -378,7 +378,7 @@ TEST(rows_too_old_or_from_the_future_are_dropped_and_counted)
 	scene_end(&scene);
 }
 
-TEST(absurd_batches_are_refused_by_field)
+TEST(refuses_absurd_batches_by_field)
 {
 	static const struct {
 		const char *what;
@@ -462,7 +462,7 @@ static void append_labelled(struct store *store, uint64_t sequence)
 	append_profile(store, 1, sequence, profile);
 }
 
-TEST(selectors_choose_series)
+TEST(selectors_select_series)
 {
 	static const struct {
 		const char *selector;
@@ -507,7 +507,7 @@ TEST(selectors_choose_series)
 	scene_end(&scene);
 }
 
-TEST(types_are_selected_apart)
+TEST(selects_series_by_type)
 {
 	struct scene scene;
 	struct selector selector = selector_of("{service=\"llm\"}");
@@ -528,7 +528,7 @@ TEST(types_are_selected_apart)
 	scene_end(&scene);
 }
 
-TEST(names_and_values_come_from_matching_series_in_the_range)
+TEST(lists_names_and_values_of_matching_series)
 {
 	struct scene scene;
 	struct time_range first = { hour_ns(0), hour_ns(1) }, second = { hour_ns(1), hour_ns(2) };
@@ -558,7 +558,7 @@ TEST(names_and_values_come_from_matching_series_in_the_range)
 	scene_end(&scene);
 }
 
-TEST(an_empty_store_answers)
+TEST(an_empty_store_answers_queries)
 {
 	struct scene scene;
 	struct dump dump;
@@ -618,7 +618,7 @@ static int64_t sum_now(struct store *store)
 	return sum;
 }
 
-TEST(appends_queries_and_maintenance_run_at_the_same_time)
+TEST(appends_queries_and_maintenance_run_concurrently)
 {
 	struct scene scene;
 	pthread_t threads[WRITERS];
@@ -646,21 +646,20 @@ TEST(appends_queries_and_maintenance_run_at_the_same_time)
 	scene_end(&scene);
 }
 
-#define CONFORMANCE_TESTS                                                                  \
-	cmocka_unit_test(rows_come_back_as_they_were_appended),                            \
-		cmocka_unit_test(dense_rows_add_up),                                       \
-		cmocka_unit_test(a_truncated_stack_begins_with_its_reason),                \
-		cmocka_unit_test(extreme_values_come_back),                                \
-		cmocka_unit_test(slots_of_several_lengths_live_together),                  \
-		cmocka_unit_test(a_batch_counts_once),                                     \
-		cmocka_unit_test(unknown_stacks_are_named_and_nothing_is_stored),          \
-		cmocka_unit_test(a_stack_defined_an_hour_ago_is_still_known),              \
-		cmocka_unit_test(a_stack_of_no_locations_is_the_root),                     \
-		cmocka_unit_test(names_may_come_after_their_locations),                    \
-		cmocka_unit_test(rows_too_old_or_from_the_future_are_dropped_and_counted), \
-		cmocka_unit_test(absurd_batches_are_refused_by_field),                     \
-		cmocka_unit_test(selectors_choose_series),                                 \
-		cmocka_unit_test(types_are_selected_apart),                                \
-		cmocka_unit_test(names_and_values_come_from_matching_series_in_the_range), \
-		cmocka_unit_test(an_empty_store_answers),                                  \
-		cmocka_unit_test(appends_queries_and_maintenance_run_at_the_same_time)
+#define CONFORMANCE_TESTS                                                                \
+	cmocka_unit_test(returns_rows_as_appended), cmocka_unit_test(dense_rows_add_up), \
+		cmocka_unit_test(a_truncated_stack_begins_with_its_reason),              \
+		cmocka_unit_test(returns_extreme_values),                                \
+		cmocka_unit_test(stores_slots_of_several_lengths),                       \
+		cmocka_unit_test(a_batch_counts_once),                                   \
+		cmocka_unit_test(a_batch_with_unknown_stacks_stores_nothing),            \
+		cmocka_unit_test(knows_stacks_of_the_partition_before),                  \
+		cmocka_unit_test(an_empty_stack_is_the_root),                            \
+		cmocka_unit_test(names_may_arrive_after_their_locations),                \
+		cmocka_unit_test(drops_and_counts_late_and_future_rows),                 \
+		cmocka_unit_test(refuses_absurd_batches_by_field),                       \
+		cmocka_unit_test(selectors_select_series),                               \
+		cmocka_unit_test(selects_series_by_type),                                \
+		cmocka_unit_test(lists_names_and_values_of_matching_series),             \
+		cmocka_unit_test(an_empty_store_answers_queries),                        \
+		cmocka_unit_test(appends_queries_and_maintenance_run_concurrently)

@@ -42,7 +42,7 @@ static void expect_spread(struct model *model, struct store *store, const char *
 	expect_model_everywhere(model, store, intervals_from_ns(), 240 * NS_PER_SECOND, what);
 }
 
-TEST(an_interval_is_spread_over_its_slots)
+TEST(spreads_an_interval_over_its_slots)
 {
 	struct model model = { .random = 5, .length_max = 3000 };
 
@@ -204,7 +204,7 @@ TEST(dense_intervals_add_up)
 	scene_end(&scene);
 }
 
-TEST(the_parts_of_a_range_add_up_to_it)
+TEST(parts_of_a_range_add_up)
 {
 	struct model model = { .random = 7, .length_max = 3000, .uneven = true };
 
@@ -214,7 +214,7 @@ TEST(the_parts_of_a_range_add_up_to_it)
 
 // ---- borders --------------------------------------------------------------------------------------
 
-TEST(an_interval_ends_with_its_minute)
+TEST(cuts_intervals_at_their_minute)
 {
 	struct scene scene;
 	struct profile *profile = test_profile();
@@ -275,9 +275,9 @@ TEST(extreme_intervals_add_up)
 	}
 }
 
-#define INTERVAL_TESTS                                               \
-	cmocka_unit_test(an_interval_is_spread_over_its_slots),      \
-		cmocka_unit_test(dense_intervals_add_up),            \
-		cmocka_unit_test(the_parts_of_a_range_add_up_to_it), \
-		cmocka_unit_test(an_interval_ends_with_its_minute),  \
+#define INTERVAL_TESTS                                            \
+	cmocka_unit_test(spreads_an_interval_over_its_slots),     \
+		cmocka_unit_test(dense_intervals_add_up),         \
+		cmocka_unit_test(parts_of_a_range_add_up),        \
+		cmocka_unit_test(cuts_intervals_at_their_minute), \
 		cmocka_unit_test(extreme_intervals_add_up)

@@ -40,7 +40,7 @@ static const struct {
 	{ "braces in a value", "{node=\"},{\"}", 1, "node", "},{", MATCH_EQUAL },
 };
 
-TEST(selectors_are_read)
+TEST(parses_selectors)
 {
 	for EACH (row, good) {
 		struct selector selector = { 0 };
@@ -97,7 +97,7 @@ static const struct {
 	{ "regex invalid UTF-8", "{node=~\"\xff\"}", "column 8: regular expression: " },
 };
 
-TEST(wrong_selectors_are_refused_with_their_column)
+TEST(refuses_wrong_selectors_with_the_column)
 {
 	for EACH (row, bad) {
 		struct selector selector = { .count = 77 };
@@ -210,7 +210,7 @@ static void fill_hostile(char value[LABEL_VALUE_BYTES_MAX + 1])
 	memcpy(value + LABEL_VALUE_BYTES_MAX - 3, "bx.", 4);
 }
 
-TEST(hostile_patterns_are_given_up_soon)
+TEST(stops_hostile_patterns_early)
 {
 	char value[LABEL_VALUE_BYTES_MAX + 1];
 
@@ -230,7 +230,7 @@ TEST(hostile_patterns_are_given_up_soon)
 	}
 }
 
-TEST(a_pattern_that_was_given_up_is_told)
+TEST(reports_a_pattern_that_was_stopped)
 {
 	struct selector selector;
 	struct error err = { 0 };
@@ -245,8 +245,8 @@ TEST(a_pattern_that_was_given_up_is_told)
 	selector_deinit(&selector);
 }
 
-RUN_TESTS(cmocka_unit_test(selectors_are_read),
-	  cmocka_unit_test(wrong_selectors_are_refused_with_their_column),
+RUN_TESTS(cmocka_unit_test(parses_selectors),
+	  cmocka_unit_test(refuses_wrong_selectors_with_the_column),
 	  cmocka_unit_test(selectors_have_limits), cmocka_unit_test(labels_match_as_in_promql),
-	  cmocka_unit_test(hostile_patterns_are_given_up_soon),
-	  cmocka_unit_test(a_pattern_that_was_given_up_is_told))
+	  cmocka_unit_test(stops_hostile_patterns_early),
+	  cmocka_unit_test(reports_a_pattern_that_was_stopped))

@@ -34,7 +34,7 @@ static void write_file(const char *directory, const char *name, const char *text
 	assert_int_equal(strlen(text), write(fd, text, strlen(text)));
 }
 
-TEST(a_foreign_directory_is_left_alone)
+TEST(leaves_foreign_directories_alone)
 {
 	struct store_options options = { 0 };
 	char path[64];
@@ -48,7 +48,7 @@ TEST(a_foreign_directory_is_left_alone)
 	expect_refused(&options, -ENOENT, "parent");
 }
 
-TEST(a_second_opener_is_told_of_the_lock)
+TEST(refuses_a_second_process)
 {
 	struct scene scene;
 
@@ -57,7 +57,7 @@ TEST(a_second_opener_is_told_of_the_lock)
 	scene_end(&scene);
 }
 
-TEST(a_damaged_store_says_so)
+TEST(reports_a_damaged_store)
 {
 	struct scene scene;
 	char path[64];
@@ -71,7 +71,7 @@ TEST(a_damaged_store_says_so)
 	directory_remove(path);
 }
 
-TEST(options_must_fit_the_store)
+TEST(refuses_options_that_contradict_the_store)
 {
 	struct scene scene;
 	struct store_options other;
@@ -227,7 +227,7 @@ TEST(a_selection_outlives_its_partition)
 	scene_end(&scene);
 }
 
-TEST(little_memory_only_makes_it_slower)
+TEST(works_with_little_memory)
 {
 	struct scene scene;
 	struct model model = { .random = 3 };
@@ -261,7 +261,7 @@ TEST(little_memory_only_makes_it_slower)
 	scene_end(&scene);
 }
 
-TEST(sums_and_totals_are_kept_where_they_are_few)
+TEST(writes_rollups_where_they_save_rows)
 {
 	struct scene scene;
 	struct model model = { .random = 4 };
@@ -287,12 +287,12 @@ TEST(sums_and_totals_are_kept_where_they_are_few)
 }
 
 RUN_TESTS(CONFORMANCE_TESTS, INTERVAL_TESTS, cmocka_unit_test(refuses_a_store_of_another_format),
-	  cmocka_unit_test(a_foreign_directory_is_left_alone),
-	  cmocka_unit_test(a_second_opener_is_told_of_the_lock),
-	  cmocka_unit_test(a_damaged_store_says_so), cmocka_unit_test(options_must_fit_the_store),
+	  cmocka_unit_test(leaves_foreign_directories_alone),
+	  cmocka_unit_test(refuses_a_second_process), cmocka_unit_test(reports_a_damaged_store),
+	  cmocka_unit_test(refuses_options_that_contradict_the_store),
 	  cmocka_unit_test(closes_a_minute_90_seconds_after_its_end),
 	  cmocka_unit_test(retention_drops_whole_partitions),
 	  cmocka_unit_test(a_refused_batch_leaves_no_partition),
 	  cmocka_unit_test(a_selection_outlives_its_partition),
-	  cmocka_unit_test(little_memory_only_makes_it_slower),
-	  cmocka_unit_test(sums_and_totals_are_kept_where_they_are_few))
+	  cmocka_unit_test(works_with_little_memory),
+	  cmocka_unit_test(writes_rollups_where_they_save_rows))

@@ -87,7 +87,9 @@ static void run_sender(const char *path, const uint64_t *acknowledged, int ack_p
 	}
 }
 
-/** How many whole batches of @agent are there, from the first on; -1 if any is not as it was sent. */
+/**
+ * How many whole batches of @agent are there, from the first on; -1 if any is not as it was sent.
+ */
 static int64_t count_batches(const struct dump *dump, uint64_t agent)
 {
 	for (uint64_t sequence = 1;; sequence++) {
@@ -206,7 +208,7 @@ static void run_until_full(const char *path, int pipe)
 	_exit(strstr(err.text, "store") ? 0 : 4); // the error says where
 }
 
-TEST(a_disk_that_refuses_loses_nothing_acknowledged)
+TEST(failing_writes_lose_nothing_acknowledged)
 {
 	uint64_t acknowledged[AGENTS] = { 0 };
 	char path[64];
@@ -242,7 +244,7 @@ static bool too_few(const uint64_t *acknowledged)
 	return false;
 }
 
-TEST(kill_9_loses_nothing_acknowledged_and_counts_nothing_twice)
+TEST(kill_9_keeps_each_acknowledged_batch_once)
 {
 	uint64_t acknowledged[AGENTS] = { 0 };
 	char path[64];
@@ -263,5 +265,5 @@ TEST(kill_9_loses_nothing_acknowledged_and_counts_nothing_twice)
 	directory_remove(path);
 }
 
-RUN_TESTS(cmocka_unit_test(a_disk_that_refuses_loses_nothing_acknowledged),
-	  cmocka_unit_test(kill_9_loses_nothing_acknowledged_and_counts_nothing_twice))
+RUN_TESTS(cmocka_unit_test(failing_writes_lose_nothing_acknowledged),
+	  cmocka_unit_test(kill_9_keeps_each_acknowledged_batch_once))

@@ -165,7 +165,7 @@ static int find(struct fixture *fixture, uint64_t offset, uint64_t budget_ns,
 	return rc;
 }
 
-TEST(whatever_file_has_the_symbols_names_the_function)
+TEST(names_functions_from_each_kind_of_file)
 {
 	static const struct {
 		const char *what;
@@ -208,7 +208,7 @@ TEST(whatever_file_has_the_symbols_names_the_function)
 	}
 }
 
-TEST(a_query_without_time_left_is_not_held_up)
+TEST(a_query_without_time_left_returns_at_once)
 {
 	struct fixture fixture;
 	struct answer answer;
@@ -241,7 +241,7 @@ static const char endless[] = ".section .debug_abbrev,\"\",@progbits\n"
 			      "unit_end:\n"
 			      ".section .note.GNU-stack,\"\",@progbits\n";
 
-TEST(a_file_that_never_ends_holds_up_no_query)
+TEST(an_endless_file_delays_no_query)
 {
 	struct fixture fixture;
 	struct answer answer;
@@ -260,7 +260,8 @@ TEST(a_file_that_never_ends_holds_up_no_query)
 	assert_int_equal(0, debug_elf_open(fd, &elf, NULL));
 	assert_int_equal(0, debug_elf_build_id(elf, fixture.build_id));
 	assert_int_equal(0, upload(&fixture, "f", fixture.build_id, NULL));
-	// A query that has no time for it goes without; in the end its symbols are all that is read.
+	// A query that has no time for it goes without; in the end its symbols are all that is
+	// read.
 	assert_int_equal(-ENOENT, find(&fixture, fixture.offset, NS_PER_MS, &answer));
 	for (int query = 0; rc && query < QUERIES_MAX; query++)
 		rc = find(&fixture, fixture.offset, SYMBOLIZER_NS_MAX, &answer);
@@ -270,7 +271,7 @@ TEST(a_file_that_never_ends_holds_up_no_query)
 	fixture_close(&fixture);
 }
 
-TEST(a_better_file_is_used_when_it_comes)
+TEST(uses_a_better_file_once_uploaded)
 {
 	struct fixture fixture;
 	struct answer answer;
@@ -318,7 +319,7 @@ static void wait_for_answer(const struct debuginfod *client)
 	}
 }
 
-TEST(a_server_has_what_nobody_uploaded)
+TEST(fetches_missing_files_from_debuginfod)
 {
 	static uint8_t bytes[256 << 10];
 	struct debuginfod_double server;
@@ -349,7 +350,7 @@ TEST(a_server_has_what_nobody_uploaded)
 	fixture_close(&fixture);
 }
 
-TEST(files_that_name_nothing_are_refused_with_the_reason)
+TEST(refuses_files_without_symbols_with_the_reason)
 {
 	static const struct {
 		const char *what;
@@ -398,7 +399,7 @@ TEST(files_that_name_nothing_are_refused_with_the_reason)
 	}
 }
 
-TEST(damaged_files_are_survived)
+TEST(survives_damaged_files)
 {
 	struct fixture fixture;
 	struct answer answer;
@@ -429,10 +430,10 @@ TEST(damaged_files_are_survived)
 	fixture_close(&fixture);
 }
 
-RUN_TESTS(cmocka_unit_test(whatever_file_has_the_symbols_names_the_function),
-	  cmocka_unit_test(a_query_without_time_left_is_not_held_up),
-	  cmocka_unit_test(a_file_that_never_ends_holds_up_no_query),
-	  cmocka_unit_test(a_better_file_is_used_when_it_comes),
-	  cmocka_unit_test(a_server_has_what_nobody_uploaded),
-	  cmocka_unit_test(files_that_name_nothing_are_refused_with_the_reason),
-	  cmocka_unit_test(damaged_files_are_survived))
+RUN_TESTS(cmocka_unit_test(names_functions_from_each_kind_of_file),
+	  cmocka_unit_test(a_query_without_time_left_returns_at_once),
+	  cmocka_unit_test(an_endless_file_delays_no_query),
+	  cmocka_unit_test(uses_a_better_file_once_uploaded),
+	  cmocka_unit_test(fetches_missing_files_from_debuginfod),
+	  cmocka_unit_test(refuses_files_without_symbols_with_the_reason),
+	  cmocka_unit_test(survives_damaged_files))

@@ -276,7 +276,7 @@ static struct buffer encode_raw(struct rows *rows)
 	return record;
 }
 
-TEST(a_chunk_gives_back_its_rows)
+TEST(decodes_the_rows_of_a_chunk)
 {
 	for EACH (shape, shapes) {
 		struct rows *rows = random_rows(shape);
@@ -289,7 +289,7 @@ TEST(a_chunk_gives_back_its_rows)
 	}
 }
 
-TEST(a_raw_run_gives_back_its_rows)
+TEST(decodes_the_rows_of_a_run)
 {
 	for EACH (shape, shapes) {
 		struct rows *rows = random_rows(shape);
@@ -301,7 +301,7 @@ TEST(a_raw_run_gives_back_its_rows)
 	}
 }
 
-TEST(an_encoder_and_a_decoder_serve_many_chunks)
+TEST(encoder_and_decoder_are_reusable)
 {
 	struct chunk_encoder *encoder = chunk_encoder_new();
 	struct chunk_decoder *decoder = chunk_decoder_new();
@@ -341,7 +341,7 @@ static int refuse(void *context, const struct store_rows *found)
 	return -ETIMEDOUT;
 }
 
-TEST(a_receiver_can_end_the_reading)
+TEST(a_receiver_can_stop_the_scan)
 {
 	struct rows *rows = random_rows(&shapes[3]);
 	struct buffer chunk = encode_chunk(rows);
@@ -400,7 +400,7 @@ static void damage(const struct buffer *good, scan_fn scan)
 	}
 }
 
-TEST(a_damaged_chunk_does_no_harm)
+TEST(refuses_damaged_chunks)
 {
 	for EACH (shape, shapes) {
 		struct rows *rows = random_rows(shape);
@@ -417,7 +417,7 @@ TEST(a_damaged_chunk_does_no_harm)
 	}
 }
 
-TEST(a_damaged_raw_run_does_no_harm)
+TEST(refuses_damaged_runs)
 {
 	for EACH (shape, shapes) {
 		struct rows *rows = random_rows(shape);
@@ -434,7 +434,7 @@ TEST(a_damaged_raw_run_does_no_harm)
 	}
 }
 
-TEST(rows_are_sorted_as_by_comparing)
+TEST(radix_sort_equals_a_comparison_sort)
 {
 	for EACH (shape, shapes) {
 		struct rows *rows = random_rows(shape);
@@ -460,10 +460,9 @@ TEST(rows_are_sorted_as_by_comparing)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(a_chunk_gives_back_its_rows),
-	  cmocka_unit_test(a_raw_run_gives_back_its_rows),
-	  cmocka_unit_test(an_encoder_and_a_decoder_serve_many_chunks),
-	  cmocka_unit_test(a_receiver_can_end_the_reading),
-	  cmocka_unit_test(a_damaged_chunk_does_no_harm),
-	  cmocka_unit_test(a_damaged_raw_run_does_no_harm),
-	  cmocka_unit_test(rows_are_sorted_as_by_comparing))
+RUN_TESTS(cmocka_unit_test(decodes_the_rows_of_a_chunk),
+	  cmocka_unit_test(decodes_the_rows_of_a_run),
+	  cmocka_unit_test(encoder_and_decoder_are_reusable),
+	  cmocka_unit_test(a_receiver_can_stop_the_scan), cmocka_unit_test(refuses_damaged_chunks),
+	  cmocka_unit_test(refuses_damaged_runs),
+	  cmocka_unit_test(radix_sort_equals_a_comparison_sort))

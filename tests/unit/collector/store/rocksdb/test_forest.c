@@ -46,7 +46,7 @@ TEST(stacks_share_their_callers)
 	forest_free(forest);
 }
 
-TEST(how_a_stack_ended_is_its_first_node)
+TEST(the_end_is_a_stacks_outermost_node)
 {
 	struct forest *forest = forest_new();
 	uint32_t cut = add(forest, "run;a", STACK_END_FAULT);
@@ -62,7 +62,7 @@ TEST(how_a_stack_ended_is_its_first_node)
 	forest_free(forest);
 }
 
-TEST(a_stack_is_copied_with_its_locations)
+TEST(copies_a_stack_with_its_locations)
 {
 	struct forest *from = forest_new(), *to = forest_new();
 	uint32_t node, copy;
@@ -101,7 +101,7 @@ static int replay(struct forest *forest, struct forest_mark *mark, struct forest
 	return rc;
 }
 
-TEST(a_forest_comes_back_from_its_records)
+TEST(restores_a_forest_from_its_records)
 {
 	struct forest *forest = forest_new(), *copy = forest_new();
 	struct forest_mark mark = forest_mark_of(forest);
@@ -128,7 +128,7 @@ TEST(a_forest_comes_back_from_its_records)
 	forest_free(copy);
 }
 
-TEST(a_name_that_comes_late_is_a_record_too)
+TEST(saves_late_names_as_records)
 {
 	struct forest *forest = forest_new(), *copy = forest_new();
 	struct forest_mark mark = forest_mark_of(forest);
@@ -154,7 +154,7 @@ TEST(a_name_that_comes_late_is_a_record_too)
 }
 
 /** Records in order, each damaged in turn: refused or accepted, never harmful. */
-TEST(damaged_records_do_no_harm)
+TEST(refuses_damaged_records)
 {
 	struct forest *forest = forest_new();
 	struct forest_mark mark = forest_mark_of(forest);
@@ -218,7 +218,7 @@ TEST(a_full_forest_counts_stacks_as_lost)
 
 // ---- views ----------------------------------------------------------------------------------------------
 
-TEST(a_view_stays_as_it_was)
+TEST(a_view_is_immutable)
 {
 	struct forest *forest = forest_new();
 	uint32_t node = add(forest, "main;f", STACK_END_COMPLETE);
@@ -246,10 +246,9 @@ TEST(a_view_stays_as_it_was)
 }
 
 RUN_TESTS(cmocka_unit_test(stacks_share_their_callers),
-	  cmocka_unit_test(how_a_stack_ended_is_its_first_node),
-	  cmocka_unit_test(a_stack_is_copied_with_its_locations),
-	  cmocka_unit_test(a_forest_comes_back_from_its_records),
-	  cmocka_unit_test(a_name_that_comes_late_is_a_record_too),
-	  cmocka_unit_test(damaged_records_do_no_harm),
+	  cmocka_unit_test(the_end_is_a_stacks_outermost_node),
+	  cmocka_unit_test(copies_a_stack_with_its_locations),
+	  cmocka_unit_test(restores_a_forest_from_its_records),
+	  cmocka_unit_test(saves_late_names_as_records), cmocka_unit_test(refuses_damaged_records),
 	  cmocka_unit_test(a_full_forest_counts_stacks_as_lost),
-	  cmocka_unit_test(a_view_stays_as_it_was))
+	  cmocka_unit_test(a_view_is_immutable))

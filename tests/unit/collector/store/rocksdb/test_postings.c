@@ -32,7 +32,7 @@ static uint32_t count_matches(struct postings *postings, const char *selector_te
 	return count;
 }
 
-TEST(series_of_one_service_type_and_slot_are_a_group)
+TEST(groups_series_by_service_type_and_slot)
 {
 	static const struct {
 		const char *labels, *type;
@@ -76,7 +76,7 @@ static void fill(struct postings *postings, uint32_t from, uint32_t to)
 	}
 }
 
-TEST(matchers_run_on_values_of_many_series)
+TEST(matches_values_of_many_series)
 {
 	struct postings *postings = postings_new();
 
@@ -92,7 +92,7 @@ TEST(matchers_run_on_values_of_many_series)
 	postings_free(postings);
 }
 
-TEST(postings_come_back_from_their_records)
+TEST(restores_postings_from_their_records)
 {
 	struct postings *postings = postings_new(), *copy = postings_new();
 
@@ -118,7 +118,7 @@ TEST(postings_come_back_from_their_records)
 	postings_free(copy);
 }
 
-TEST(damaged_records_of_series_do_no_harm)
+TEST(refuses_damaged_records)
 {
 	struct postings *postings = postings_new();
 	struct buffer record = { 0 };
@@ -142,7 +142,7 @@ TEST(damaged_records_of_series_do_no_harm)
 	postings_free(postings);
 }
 
-TEST(series_beyond_the_limit_are_refused)
+TEST(refuses_series_beyond_the_limit)
 {
 	struct postings *postings = postings_new();
 	struct labels labels = { 0 };
@@ -164,7 +164,7 @@ static void count_removed(void *context, const struct agent_entry *entry)
 	(*(uint32_t *)context)++;
 }
 
-TEST(agents_are_remembered_until_they_expire)
+TEST(agents_expire)
 {
 	struct agent_table table = { 0 };
 	uint32_t removed = 0;
@@ -191,7 +191,7 @@ TEST(agents_are_remembered_until_they_expire)
 	agent_table_deinit(&table);
 }
 
-TEST(presence_is_kept_by_64ths)
+TEST(records_presence_per_64th)
 {
 	static const struct {
 		const char *what;
@@ -217,10 +217,9 @@ TEST(presence_is_kept_by_64ths)
 	partition_unref(partition);
 }
 
-RUN_TESTS(cmocka_unit_test(series_of_one_service_type_and_slot_are_a_group),
-	  cmocka_unit_test(matchers_run_on_values_of_many_series),
-	  cmocka_unit_test(postings_come_back_from_their_records),
-	  cmocka_unit_test(damaged_records_of_series_do_no_harm),
-	  cmocka_unit_test(series_beyond_the_limit_are_refused),
-	  cmocka_unit_test(agents_are_remembered_until_they_expire),
-	  cmocka_unit_test(presence_is_kept_by_64ths))
+RUN_TESTS(cmocka_unit_test(groups_series_by_service_type_and_slot),
+	  cmocka_unit_test(matches_values_of_many_series),
+	  cmocka_unit_test(restores_postings_from_their_records),
+	  cmocka_unit_test(refuses_damaged_records),
+	  cmocka_unit_test(refuses_series_beyond_the_limit), cmocka_unit_test(agents_expire),
+	  cmocka_unit_test(records_presence_per_64th))
