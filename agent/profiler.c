@@ -24,7 +24,7 @@
 #include "agent/bpf/machine.h"
 #include "agent/bpf/mmap_events.h"
 #include "agent/bpf/perf_events.h"
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 #include "agent/publish/process_unwind.h"
 #include "agent/python/python_code_table.h"
 #include "agent/python/python_runtime.h"

@@ -8,7 +8,7 @@
 
 #include "agent/overhead/budget.h"
 #include "agent/gpu/gpu_kernel_request.h"
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 #include "agent/publish/process_unwind.h"
 #include "agent/python/python_code_table.h"
 #include "base/error.h"

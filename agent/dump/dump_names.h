@@ -8,7 +8,7 @@
 #include "agent/stacks/frame_locator.h"
 #include "agent/symbols/line_reader.h"
 #include "agent/stacks/location_table.h"
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 #include "agent/dump/process_look.h"
 
 struct dump_names {

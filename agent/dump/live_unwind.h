@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 #include "agent/python/python_code_table.h"
 #include "agent/dump/thread_registers.h"
 #include "base/error.h"

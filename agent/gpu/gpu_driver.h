@@ -11,7 +11,7 @@
 #include "agent/elf/build_id.h"
 #include "agent/gpu/gpu_calls.h"
 #include "agent/process/mapping.h"
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 
 enum {
 	GPU_DRIVERS_MAX =

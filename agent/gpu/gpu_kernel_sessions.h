@@ -9,7 +9,7 @@
 #include "agent/gpu/gpu_driver.h"
 #include "agent/gpu/gpu_programs.h"
 #include "agent/gpu/gpu_kernel_request.h"
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 #include "agent/stacks/export_interval.h"
 #include "base/event_log.h"
 

@@ -10,7 +10,7 @@
 #include "agent/gpu/gpu_calls.h"
 #include "agent/gpu/gpu_probes.h"
 #include "agent/bpf/loader.h"
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 #include "agent/stacks/stack_table.h"
 #include "agent/stacks/export_interval.h"
 #include "base/error.h"

@@ -9,7 +9,7 @@
 #include "agent/stacks/frame_locator.h"
 #include "agent/gpu/gpu_kernel_request.h"
 #include "agent/bpf/loader.h"
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 #include "agent/sources/source.h"
 #include "agent/stacks/export_interval.h"
 #include "base/error.h"

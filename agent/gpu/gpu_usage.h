@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 #include "agent/sources/source.h"
 #include "agent/stacks/export_interval.h"
 #include "base/error.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process as its table keeps it, and what is read of it from /proc. Private to process.c and
-// process_entry.c.
+// A process as its table keeps it, and what is read of it from /proc. Private to process_table.c
+// and process_entry.c.
 #pragma once
 
 #include "agent/process/mapping.h"

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 #include "agent/python/python_runtime.h"
 #include "agent/bpf/unwind_maps.h"
 #include "base/error.h"

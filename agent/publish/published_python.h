@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "agent/process/mapping.h"
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 #include "agent/publish/published_processes.h"
 #include "agent/python/python_runtime.h"
 #include "agent/bpf/unwind_maps.h"

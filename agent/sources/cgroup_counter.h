@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 #include "agent/stacks/export_interval.h"
 #include "base/error.h"
 

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "agent/bpf/loader.h"
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 #include "agent/stacks/export_interval.h"
 #include "agent/symbols/kallsyms.h"
 #include "base/error.h"

@@ -9,7 +9,7 @@
 
 #include "agent/symbols/kallsyms.h"
 #include "agent/bpf/loader.h"
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 #include "agent/sources/source.h"
 #include "agent/sources/switches.h"
 #include "base/error.h"

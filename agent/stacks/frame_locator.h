@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "agent/stacks/location_table.h"
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 #include "agent/python/python_code_table.h"
 #include "bpf/unwind/stack.h"
 

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 #include "agent/publish/process_unwind.h"
 #include "agent/bpf/snapshot_program.h"
 

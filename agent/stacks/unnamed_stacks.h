@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 #include "bpf/unwind/stack.h"
 
 enum {

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "agent/process/proc.h"
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 #include "tests/test.h"
 
 struct tables {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is known of processes' mappings while they change, and of processes that make it hard.
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 
 #include <errno.h>
 #include <malloc.h>

@@ -11,7 +11,7 @@
 
 #include "agent/dump/live_unwind.h"
 #include "agent/process/proc.h"
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 #include "agent/dump/process_pause.h"
 #include "base/cleanup.h"
 #include "base/clock.h"

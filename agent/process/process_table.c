@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 
 #include <ctype.h>
 #include <dirent.h>

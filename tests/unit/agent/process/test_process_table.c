@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/process/process.h"
+#include "agent/process/process_table.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -7,6 +7,10 @@
 
 #include "base/clock.h"
 #include "tests/unit/agent/process/process_tables.h"
+
+/* This program, and its name as the kernel keeps it. */
+#define PROGRAM "test_process_table"
+#define COMM    "test_process_ta"
 
 int function_of_this_program(int number);
 
@@ -31,7 +35,7 @@ TEST(a_scanned_process_adopts_the_kernels_key)
 	assert_true(count > 1);
 	struct process_key key = key_of(getpid(), 3);
 	struct process *process = process_table_get(tables.processes, &key, "other");
-	assert_string_equal("test_process", process->name);
+	assert_string_equal(COMM, process->name);
 	assert_memory_equal(&key, &process->key, sizeof(key));
 	assert_ptr_equal(process, process_table_get(tables.processes, &key, "other"));
 	assert_int_equal(count, process_table_count(tables.processes)); // none was added
@@ -118,13 +122,13 @@ TEST(a_child_that_has_gone_is_read_as_its_parent)
 
 	process_table_scan(tables.processes, NULL);
 	process_table_get(tables.processes, &parent, "x");
-	apply(&tables, PROCESS_FORK, key, getpid(), "test_process");
+	apply(&tables, PROCESS_FORK, key, getpid(), COMM);
 	end(child);
-	apply(&tables, PROCESS_EXIT, key, 0, "test_process");
+	apply(&tables, PROCESS_EXIT, key, 0, COMM);
 	struct process *process = process_table_get(tables.processes, &key, "x");
 	assert_true(process->exited);
-	check_label(process, "process", "test_process");
-	check_label(process, "service", "test_process");
+	check_label(process, "process", COMM);
+	check_label(process, "service", PROGRAM);
 	check_code(&tables, process, function_of_this_program, "function_of_this_program");
 	tables_free(&tables);
 }
@@ -158,10 +162,10 @@ TEST(a_child_is_its_parent_until_it_calls_exec)
 	struct process_key key = key_of(child, 5), after = key_of(child, 6);
 
 	process_table_scan(tables.processes, NULL);
-	apply(&tables, PROCESS_FORK, key, getpid(), "test_process");
+	apply(&tables, PROCESS_FORK, key, getpid(), COMM);
 	struct process *process = process_table_get(tables.processes, &key, "x");
-	assert_string_equal("test_process", process->name);
-	check_label(process, "service", "test_process");
+	assert_string_equal(COMM, process->name);
+	check_label(process, "service", PROGRAM);
 	check_code(&tables, process, function_of_this_program, "function_of_this_program");
 
 	apply(&tables, PROCESS_EXEC, after, 0, "sh");
@@ -181,9 +185,9 @@ TEST(a_child_that_lives_on_is_looked_at_itself)
 	struct process_key key = key_of(child, 5);
 
 	process_table_scan(tables.processes, NULL);
-	apply(&tables, PROCESS_FORK, key, getpid(), "test_process");
+	apply(&tables, PROCESS_FORK, key, getpid(), COMM);
 	struct process *process = process_table_get(tables.processes, &key, "x");
-	check_label(process, "service", "test_process");
+	check_label(process, "service", PROGRAM);
 	usleep(1100000);
 	assert_ptr_equal(process, process_table_get(tables.processes, &key, "x"));
 	check_label(process, "service", "llm");
@@ -204,7 +208,7 @@ TEST(a_child_outlives_its_parent)
 	apply(&tables, PROCESS_EXIT, parent_key, 0, "x");
 	struct process *process = process_table_get(tables.processes, &key, "x");
 	check_code(&tables, process, function_of_this_program, "function_of_this_program");
-	check_label(process, "service", "test_process");
+	check_label(process, "service", PROGRAM);
 	tables_free(&tables);
 }
 
@@ -253,7 +257,7 @@ TEST(a_pid_given_to_another_process_is_told_apart)
 	check_label(gone, "service", "gone");
 	struct process *process = process_table_get(tables.processes, &now, "x");
 	assert_true(gone->exited);
-	assert_string_equal("test_process", process->name);
+	assert_string_equal(COMM, process->name);
 	check_code(&tables, process, function_of_this_program, "function_of_this_program");
 	tables_free(&tables);
 }
