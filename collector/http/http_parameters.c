@@ -154,16 +154,35 @@ static int parse_type(struct parsing *parsing)
 	return 0;
 }
 
-static int parse_group_by(struct parsing *parsing)
+static bool is_label_name(const char *text, size_t size)
 {
 	static const char letters[] =
 		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
-	const char *text = parameter(parsing, "group_by");
 
-	if (text[strspn(text, letters)] || strchr("0123456789", *text ? *text : 'x') ||
-	    strlen(text) > LABEL_NAME_BYTES_MAX)
-		return error_set(parsing->err, -EINVAL,
-				 "\"%.40s\" is not a label's name ([a-zA-Z_][a-zA-Z0-9_]*)", text);
+	return size > 0 && size <= LABEL_NAME_BYTES_MAX && strspn(text, letters) >= size &&
+	       !strchr("0123456789", *text);
+}
+
+/* A label's name; of /api/v1/series also several with commas between. */
+static int parse_group_by(struct parsing *parsing)
+{
+	const char *text = parameter(parsing, "group_by");
+	uint32_t count = 0;
+
+	for (const char *name = text; *text && name; count++) {
+		size_t size = strcspn(name, ",");
+
+		if (!is_label_name(name, size))
+			return error_set(parsing->err, -EINVAL,
+					 "\"%.40s\" is not a label's name ([a-zA-Z_][a-zA-Z0-9_]*)",
+					 name);
+		name = name[size] ? name + size + 1 : NULL;
+	}
+	if (count > (parsing->known & API_STEP ? QUERY_GROUP_LABELS_MAX : 1))
+		return error_set(parsing->err, -EINVAL, "\"%.40s\": %s", text,
+				 parsing->known & API_STEP
+					 ? "too many labels"
+					 : "one label only; /api/v1/series takes several");
 	parsing->parsed->group_by = *text ? text : NULL;
 	return 0;
 }

@@ -22,11 +22,27 @@ static void append_key(struct buffer *body, const char *key, uint64_t value)
 	json_append_uint(body, value);
 }
 
+/* Of several labels each by itself: values may have any characters in them. */
+static void append_labels(struct buffer *body, const struct labels *labels)
+{
+	buffer_append_string(body, ",\"labels\":{");
+	for (uint32_t i = 0; i < labels->count; i++) {
+		if (i)
+			buffer_append_byte(body, ',');
+		json_append_string(body, labels->pairs[i].name);
+		buffer_append_byte(body, ':');
+		json_append_string(body, labels->pairs[i].value);
+	}
+	buffer_append_byte(body, '}');
+}
+
 static void append_series(struct buffer *body, const struct query_series *series,
-			  uint32_t step_count)
+			  uint32_t step_count, bool has_labels)
 {
 	buffer_append_string(body, "{\"group\":");
 	json_append_string(body, series->group);
+	if (has_labels)
+		append_labels(body, &series->labels);
 	buffer_append_string(body, ",\"total\":");
 	json_append_int(body, series->total);
 	buffer_append_string(body, ",\"values\":");
@@ -54,7 +70,8 @@ void http_handle_series(struct http_api *api, const struct api_request *request,
 	for (uint32_t i = 0; i < set.count; i++) {
 		if (i)
 			buffer_append_byte(body, ',');
-		append_series(body, &set.series[i], set.step_count);
+		append_series(body, &set.series[i], set.step_count,
+			      request->group_by && strchr(request->group_by, ','));
 	}
 	buffer_append_string(body, "]}\n");
 }

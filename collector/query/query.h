@@ -13,6 +13,7 @@
 
 enum {
 	QUERY_GROUPS_MAX = 100,          // groups of an answer; the rest are summed as "other"
+	QUERY_GROUP_LABELS_MAX = 8,      // that a time series is grouped by
 	QUERY_POINTS_MAX = 11000,        // per time series
 	QUERY_SLOTS_MAX = 3600 * 50 * 6, // heat map: 6 h of 20 ms
 	QUERY_NODES_DEFAULT = 16384,
@@ -102,9 +103,10 @@ int top_table_read(struct top_table *table, uint32_t root, const struct top_row 
 int query_profile(const struct query *query, struct profile **ret_profile, struct error *err);
 
 struct query_series {
-	char *group;     // label value; "" without group_by
-	int64_t total;   // of the values
-	int64_t *values; // one per step
+	char *group;          // label value; "" without group_by; of several labels "value, value"
+	struct labels labels; // of several labels: those that the group has
+	int64_t total;        // of the values
+	int64_t *values;      // one per step
 };
 
 struct query_series_set {

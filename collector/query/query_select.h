@@ -14,7 +14,7 @@ struct query {
 	const struct selector *selector;
 	const char *type;
 	struct time_range range;
-	const char *group_by; // label name, or NULL
+	const char *group_by; // label name, or NULL; for query_series() several, "knob,step"
 	uint64_t deadline_ns; // clock_monotonic_ns() at which a merge returns -ETIMEDOUT; 0: never
 	struct symbolizer *symbolizer; // for frames that agents could not name; NULL: none
 };

@@ -3,9 +3,11 @@
 #include "collector/query/query.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/profile_type.h"
@@ -13,6 +15,8 @@
 #include "collector/query/query_groups.h"
 
 #define OTHER_GROUP "other"
+
+enum { GROUP_BY_BYTES = QUERY_GROUP_LABELS_MAX * (LABEL_NAME_BYTES_MAX + 1) };
 
 /** Widen @range to whole steps of @step_ns. */
 static struct time_range align_range(struct time_range range, uint64_t step_ns)
@@ -65,13 +69,27 @@ static int compare_groups(const void *a, const void *b)
 	return (x->group > y->group) - (x->group < y->group);
 }
 
+static void query_series_deinit(struct query_series *series)
+{
+	free(series->group);
+	free(series->values);
+	labels_deinit(&series->labels);
+}
+
 /** The rows of the answer, and which series go to each. */
 struct row_plan {
 	struct query_groups groups;
 	uint32_t *row_of_group;
 	uint32_t *row_of_series;
 	uint32_t row_count;
-	char **names; // by row
+	struct query_series *rows; // without values
+};
+
+/** The labels to group by. */
+struct group_labels {
+	char text[GROUP_BY_BYTES];
+	const char *names[QUERY_GROUP_LABELS_MAX];
+	uint32_t count;
 };
 
 static void row_plan_deinit(struct row_plan *plan)
@@ -79,9 +97,45 @@ static void row_plan_deinit(struct row_plan *plan)
 	query_groups_deinit(&plan->groups);
 	free(plan->row_of_group);
 	free(plan->row_of_series);
-	for (uint32_t i = 0; plan->names && i < plan->row_count; i++)
-		free(plan->names[i]);
-	free(plan->names);
+	for (uint32_t i = 0; plan->rows && i < plan->row_count; i++)
+		query_series_deinit(&plan->rows[i]);
+	free(plan->rows);
+}
+
+/** Split @group_by, "knob,step"; NULL: none. Returns 0 or -EINVAL. */
+static int split_labels(const char *group_by, struct group_labels *ret_labels)
+{
+	char *rest = ret_labels->text, *name;
+
+	ret_labels->count = 0;
+	if ((size_t)snprintf(ret_labels->text, sizeof(ret_labels->text), "%s",
+			     group_by ? group_by : "") >= sizeof(ret_labels->text))
+		return -EINVAL;
+	while ((name = strsep(&rest, ",")) && group_by) {
+		if (ret_labels->count == QUERY_GROUP_LABELS_MAX)
+			return -EINVAL;
+		ret_labels->names[ret_labels->count++] = name;
+	}
+	return 0;
+}
+
+/** Name a row by the values that @series has of several labels. */
+static int name_row(const struct store_series *series, const struct group_labels *labels,
+		    struct query_series *row)
+{
+	_cleanup_(buffer_deinit) struct buffer group = { 0 };
+
+	for (uint32_t i = 0; i < labels->count; i++) {
+		const char *value = labels_get(&series->labels, labels->names[i]);
+		int rc = value ? labels_set(&row->labels, labels->names[i], value) : 0;
+
+		if (rc)
+			return rc;
+		if (value)
+			buffer_printf(&group, "%s%s", group.size ? ", " : "", value);
+	}
+	row->group = strdup(group.rc ? "" : buffer_string(&group));
+	return row->group ? group.rc : -ENOMEM;
 }
 
 /** Read the groups' totals: the largest get a row of their own. */
@@ -106,24 +160,34 @@ static int rank_groups(const struct query *query, const struct store_selection *
 
 /** Assign rows in order; groups beyond QUERY_GROUPS_MAX share the last row. */
 static int assign_rows(struct row_plan *plan, const struct ranked_group *ranked, uint32_t count,
-		       const struct store_selection *selection)
+		       const struct store_selection *selection, const struct group_labels *labels)
 {
 	uint32_t named = count < QUERY_GROUPS_MAX ? count : QUERY_GROUPS_MAX;
 
 	plan->row_count = named + (count > named);
-	plan->names = calloc(plan->row_count + 1ULL, sizeof(*plan->names));
+	plan->rows = calloc(plan->row_count + 1ULL, sizeof(*plan->rows));
 	plan->row_of_group = calloc(plan->groups.count, sizeof(*plan->row_of_group));
 	plan->row_of_series = calloc(selection->series_count + 1ULL, sizeof(*plan->row_of_series));
-	if (!plan->names || !plan->row_of_group || !plan->row_of_series)
+	if (!plan->rows || !plan->row_of_group || !plan->row_of_series)
 		return -ENOMEM;
 
 	for (uint32_t i = 0; i < count; i++)
 		plan->row_of_group[ranked[i].group] = i < named ? i : named;
 	for (uint32_t i = 0; i < plan->row_count; i++) {
-		plan->names[i] =
+		struct query_series *row = &plan->rows[i];
+
+		if (i < named && labels->count > 1) {
+			uint32_t first = plan->groups.first_series[ranked[i].group];
+			int rc = name_row(&selection->series[first], labels, row);
+
+			if (rc)
+				return rc;
+			continue;
+		}
+		row->group =
 			strdup(i < named ? string_table_get(&plan->groups.keys, ranked[i].group)
 					 : OTHER_GROUP);
-		if (!plan->names[i])
+		if (!row->group)
 			return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < selection->series_count; i++)
@@ -134,8 +198,12 @@ static int assign_rows(struct row_plan *plan, const struct ranked_group *ranked,
 static int plan_rows(const struct query *query, const struct store_selection *selection,
 		     struct time_range range, struct row_plan *plan, struct error *err)
 {
-	int rc = query_groups_init(&plan->groups, selection, &query->group_by,
-				   query->group_by ? 1 : 0);
+	struct group_labels labels;
+
+	if (split_labels(query->group_by, &labels))
+		return error_set(err, -EINVAL, "group_by: more than %d labels, or too long",
+				 QUERY_GROUP_LABELS_MAX);
+	int rc = query_groups_init(&plan->groups, selection, labels.names, labels.count);
 	if (rc)
 		return error_set(err, rc, "too many values of %s to group by", query->group_by);
 
@@ -153,16 +221,14 @@ static int plan_rows(const struct query *query, const struct store_selection *se
 		if (rc)
 			return rc;
 	}
-	rc = assign_rows(plan, ranked, count, selection);
+	rc = assign_rows(plan, ranked, count, selection, &labels);
 	return rc ? error_set(err, rc, "out of memory for %u groups", count) : 0;
 }
 
 void query_series_set_deinit(struct query_series_set *set)
 {
-	for (uint32_t i = 0; i < set->count; i++) {
-		free(set->series[i].group);
-		free(set->series[i].values);
-	}
+	for (uint32_t i = 0; i < set->count; i++)
+		query_series_deinit(&set->series[i]);
 	free(set->series);
 	*set = (struct query_series_set){ 0 };
 }
@@ -201,7 +267,9 @@ static int fill_set(struct query_series_set *set, struct row_plan *plan, const i
 			return -ENOMEM;
 		memcpy(series->values, values + (size_t)i * set->step_count, bytes);
 		series->total = sum_values(series->values, set->step_count);
-		series->group = take(plan->names[i]);
+		series->group = take(plan->rows[i].group);
+		series->labels = plan->rows[i].labels;
+		plan->rows[i].labels = (struct labels){ 0 };
 		set->count++;
 	}
 	qsort(set->series, set->count, sizeof(*set->series), compare_series);

@@ -122,6 +122,25 @@ TEST(series_and_heat_map_sum_over_time)
 	close_fixture(&f);
 }
 
+TEST(series_are_grouped_by_several_labels)
+{
+	struct fixture f;
+
+	open_fixture(&f, 2);
+	json_t *json = ask_json(&f, "/api/v1/series?step=1s&group_by=node,rack,service&" RANGE);
+	json_t *first = json_array_get(json_object_get(json, "series"), 0);
+	json_t *labels = json_object_get(first, "labels");
+
+	assert_int_equal(2, json_array_size(json_object_get(json, "series")));
+	assert_int_equal(2, json_object_size(labels)); // no series has a rack
+	assert_non_null(json_object_get(labels, "node"));
+	assert_non_null(json_object_get(labels, "service"));
+	assert_non_null(strstr(json_string_value(json_object_get(first, "group")), ", "));
+	assert_int_equal(750000000, number_at(first, "total"));
+	json_decref(json);
+	close_fixture(&f);
+}
+
 TEST(returns_names_and_status)
 {
 	struct fixture f;
@@ -197,6 +216,12 @@ static const struct {
 	{ "label's name", "/api/v1/top?group_by=a-b", 400, "invalid_argument", "group_by", "a-b" },
 	{ "label's first letter", "/api/v1/top?group_by=1b", 400, "invalid_argument", "group_by",
 	  "" },
+	{ "several labels where one is taken", "/api/v1/top?group_by=a,b", 400, "invalid_argument",
+	  "group_by", "one label only" },
+	{ "a label without a name", "/api/v1/series?group_by=a,,b", 400, "invalid_argument",
+	  "group_by", "is not a label's name" },
+	{ "nine labels", "/api/v1/series?group_by=a,b,c,d,e,f,g,h,i", 400, "invalid_argument",
+	  "group_by", "too many labels" },
 	{ "markup in a parameter", "/api/v1/merge?%3Cscript%3E=1", 400, "invalid_argument",
 	  "<script>", "unknown parameter \"<script>\"" },
 	{ "NUL in a parameter", "/api/v1/merge?query=a%00b", 400, "invalid_argument", "", "NUL" },
@@ -449,6 +474,7 @@ TEST(metrics_are_prometheus_text)
 RUN_TESTS(cmocka_unit_test(merge_returns_flame_tree_columns), cmocka_unit_test(merge_returns_files),
 	  cmocka_unit_test(top_counts_recursion_once),
 	  cmocka_unit_test(series_and_heat_map_sum_over_time),
+	  cmocka_unit_test(series_are_grouped_by_several_labels),
 	  cmocka_unit_test(returns_names_and_status), cmocka_unit_test(errors_name_the_field),
 	  cmocka_unit_test(a_failing_store_is_an_error),
 	  cmocka_unit_test(sends_gzip_to_clients_that_accept_it),
