@@ -2,7 +2,7 @@
 """A collector's HTTP side with made-up but believable data, for testing the page alone.
 
 Serves collector/web and the API of version 1 on loopback: six services, Python, native and kernel
-frames, a tree of tens of thousands of nodes, a latency spike, and the lanes of fake_lanes.py. The same
+frames, a tree of tens of thousands of nodes, a latency spike, and the profile types of fake_profiles.py. The same
 seed gives the same data.
 Run as a program it serves until interrupted and prints its address.
 """
@@ -21,10 +21,12 @@ import time
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import fake_lanes as lanes
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+import contract  # noqa: E402
+import fake_profiles as profiles  # noqa: E402
 
 WEB = pathlib.Path(__file__).resolve().parents[2] / "collector" / "web"
-KINDS = ["unknown", "native", "kernel", "python", "jit"]
+KINDS = contract.CONTRACT["frameKinds"]
 UNKNOWN, NATIVE, KERNEL, PYTHON, JIT = range(5)
 CONTENT_TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
                  ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
@@ -141,9 +143,9 @@ class Data:
         self.trees = {} if empty else {
             name: make_tree(name, s[3], max(40, node_count * s[0] / cores * 1.6), seed) for name, s in self.services.items()}
         self.hit = {name: make_tree(name + "-spike", s[3], 400, seed) for name, s in self.services.items() if s[4]}
-        self.has_gpus = bool(lanes.TRAINER.keys() & self.services.keys())
-        self.changes = [] if empty else [(self.started_s - age, node, text) for age, node, text in lanes.CHANGES]
-        self.in_force = None  # [(node, text, since, until)]; else each change is, from when it was made
+        self.has_gpus = bool(profiles.TRAINER.keys() & self.services.keys())
+        self.changes = [] if empty else [(self.started_s - age, node, setting) for age, node, setting in profiles.CHANGES]
+        self.shedding = None  # [(node, setting, since, until)]; else each change is active from when it was made
         self.waits = {}
 
     def trees_of(self, service, wait):
@@ -152,7 +154,7 @@ class Data:
             return self.trees[service], self.hit.get(service)
         if (service, wait) not in self.waits:
             self.waits[service, wait] = Tree()
-            lanes.add_waits(self.waits[service, wait], self.services[service][3], service, wait, (NATIVE, KERNEL, PYTHON))
+            profiles.add_waits(self.waits[service, wait], self.services[service][3], service, wait, (NATIVE, KERNEL, PYTHON))
         return self.waits[service, wait], self.waits[service, wait]
 
     def cores(self, name, at_s):
@@ -232,6 +234,16 @@ def parse_time(text, now_s, field):
     raise BadRequest(field, f"'{text}' is not a time")
 
 
+def group_of(labels, group_by):
+    """The value of the label @group_by, or of several the ((name, value), ...) that there are."""
+    names = group_by.split(",")
+    return labels.get(group_by, "") if len(names) == 1 else tuple((name, labels[name]) for name in names if name in labels)
+
+
+def group_names(group):
+    return {"group": group} if isinstance(group, str) else {"group": ", ".join(value for _, value in group), "labels": dict(group)}
+
+
 class Api:
     """Answers, without HTTP around them."""
 
@@ -248,54 +260,53 @@ class Api:
             raise BadRequest("from", "from must be before to")
         return matchers, from_s, to_s
 
-    def series(self, lane):
+    def series(self, profile_type):
         """(labels, value of a range: a function of from_s and to_s, or a share of the usual load and one of the spike) of every series."""
-        of_gpus = lane in lanes.OF_GPUS
+        of_gpus = profile_type in profiles.OF_GPUS
         for name, (mean, nodes, processes, style, _) in self.data.services.items():
-            if of_gpus and name not in lanes.TRAINER:
+            if of_gpus and name not in profiles.TRAINER:
                 continue
             threads = ["worker-0", "worker-1", "io-loop"] if style == "python" else ["main", "background"]
             for node in nodes:
                 owner, share = {"service": name, "node": node}, 1 / len(nodes) / len(threads)
                 for thread in threads:
-                    for more, usual, spike in lanes.label_splits(lane, style):
+                    for more, usual, spike in profiles.label_splits(profile_type, style):
                         yield {**owner, "process": processes[0], "thread": thread, **more}, (usual * share, spike * share)
-                if lane == lanes.THROTTLED and name == lanes.THROTTLED_SERVICE and node == nodes[0]:
-                    yield {**owner, "container": f"{name}-0"}, functools.partial(lanes.throttled_ns, self.data.started_s, name)
-                if lane == lanes.RESIDENT:
-                    yield owner, lambda from_s, to_s, level=mean / len(nodes): lanes.resident_bytes(level, self.data.started_s, from_s)
-                if lane == lanes.GPU_MEMORY:
-                    yield owner, lambda from_s, to_s: lanes.GPU_BYTES
-        for gpu in range(2) if lane in lanes.GPU_LEVELS and self.data.has_gpus else []:
+                if profile_type == profiles.THROTTLED and name == profiles.THROTTLED_SERVICE and node == nodes[0]:
+                    yield {**owner, "container": f"{name}-0"}, functools.partial(profiles.throttled_ns, self.data.started_s, name)
+                if profile_type == profiles.RESIDENT:
+                    yield owner, lambda from_s, to_s, level=mean / len(nodes): profiles.resident_bytes(level, self.data.started_s, from_s)
+                if profile_type == profiles.GPU_MEMORY:
+                    yield owner, lambda from_s, to_s: profiles.GPU_BYTES
+        for gpu in range(2) if profile_type in profiles.GPU_LEVELS and self.data.has_gpus else []:
             yield ({"service": "gpu", "node": "gpu-b7", "gpu": str(gpu), "gpu_uuid": f"GPU-{gpu}b1c7f02", "gpu_model": "NVIDIA H100 80GB HBM3"},
-                   functools.partial(lanes.gpu_level, lane, gpu))
-        if lane == lanes.COST:
-            for program, cores in lanes.PROGRAMS.items():
-                yield {"service": lanes.AGENT, "node": "gpu-a1", "program": program}, lambda from_s, to_s, cores=cores: int((to_s - from_s) * cores * 1e9)
-        if lane == lanes.CHANGE:
-            for at_s, node, text in self.data.changes:
-                yield {"service": lanes.AGENT, "node": node, "change": text}, lambda from_s, to_s, at_s=at_s: int(from_s <= at_s < to_s)
+                   functools.partial(profiles.gpu_level, profile_type, gpu))
+        if profile_type == profiles.OVERHEAD:
+            for program, cores in profiles.PROGRAMS.items():
+                yield {"service": profiles.AGENT, "node": "gpu-a1", "program": program}, lambda from_s, to_s, cores=cores: int((to_s - from_s) * cores * 1e9)
+        if profile_type == profiles.SHEDDING_CHANGES:
+            for at_s, node, setting in self.data.changes:
+                yield {"service": profiles.AGENT, "node": node, **setting}, lambda from_s, to_s, at_s=at_s: int(from_s <= at_s < to_s)
+        if profile_type == profiles.SHEDDING:
+            derived = [(node, setting, at_s, math.inf) for at_s, node, setting in self.data.changes]
+            for node, setting, since_s, until_s in derived if self.data.shedding is None else self.data.shedding:
+                yield {"service": profiles.AGENT, "node": node, **setting}, functools.partial(profiles.shedding_ns, since_s, until_s)
 
-        if lane == lanes.IN_FORCE:
-            derived = [(node, text, at_s, math.inf) for at_s, node, text in self.data.changes]
-            for node, text, since_s, until_s in derived if self.data.in_force is None else self.data.in_force:
-                yield {"service": lanes.AGENT, "node": node, "change": text}, functools.partial(lanes.in_force_ns, since_s, until_s)
-
-    def selected(self, matchers, lane=lanes.CPU):
-        return [] if self.data.empty else [(l, s) for l, s in self.series(lane) if matches(matchers, l)]
+    def selected(self, matchers, profile_type=profiles.CPU):
+        return [] if self.data.empty else [(l, s) for l, s in self.series(profile_type) if matches(matchers, l)]
 
     def types(self, params):
         matchers, _, _ = self.common(params)
-        found = [lane.split(":") for lane in lanes.TYPES if self.selected(matchers, lane)]
+        found = [profile_type.split(":") for profile_type in profiles.TYPES if self.selected(matchers, profile_type)]
         return {"types": [{"type": ":".join(f), "name": f[0], "sample_type": f[1], "unit": f[2]} for f in found]}
 
     def all_labels(self, params):
         matchers, _, _ = self.common(params)
-        return [l for lane in lanes.TYPES for l, _ in self.selected(matchers, lane)]
+        return [l for profile_type in profiles.TYPES for l, _ in self.selected(matchers, profile_type)]
 
     def told_type(self, params):
-        lane = params.get("type", lanes.CPU)
-        return {"type": lane, "unit": lanes.unit_of(lane)}
+        profile_type = params.get("type", profiles.CPU)
+        return {"type": profile_type, "unit": profiles.unit_of(profile_type)}
 
     def labels(self, params):
         return {"names": sorted({n for l in self.all_labels(params) for n in l})}
@@ -314,8 +325,8 @@ class Api:
         """{(group, service, what it waited for): [share of usual, share of spike, functions of a range]} of what is selected."""
         matchers, _, _ = self.common(params)
         shares = {}
-        for labels, share in self.selected(matchers, params.get("type", lanes.CPU)):
-            key = (labels.get(group_by, "") if group_by else "", labels["service"], labels.get("wait", ""))
+        for labels, share in self.selected(matchers, params.get("type", profiles.CPU)):
+            key = (group_of(labels, group_by), labels["service"], labels.get("wait", ""))
             have = shares.setdefault(key, [0, 0, []])
             if callable(share):
                 have[2].append(share)
@@ -325,7 +336,7 @@ class Api:
 
     def totals(self, shares, from_s, to_s):
         """{key of shares(): (usual, spike)} in the type's unit."""
-        asks = functools.partial(lanes.remembered, self.data) if to_s < time.time() - 3 else self.data.usage
+        asks = functools.partial(profiles.remembered, self.data) if to_s < time.time() - 3 else self.data.usage
         sums = {}
         for key, (usual, spike, functions) in shares.items():
             use = asks(key[1], from_s, to_s) if usual or spike else (0, 0)
@@ -376,7 +387,7 @@ class Api:
                    "self": [tree.self_weight[n] for n in keep], "total": [total[n] for n in keep]}
         return {**self.told_type(params), "from_ns": int(from_s * 1e9), "to_ns": int(to_s * 1e9),
                 "total": total[0], "rows": node_count * 3, "stacks": sum(1 for w in tree.self_weight if w), "node_count": node_count,
-                "series": len(self.selected(parse_selector(params.get("query", "")), params.get("type", lanes.CPU))),
+                "series": len(self.selected(parse_selector(params.get("query", "")), params.get("type", profiles.CPU))),
                 "cut": cut, "kinds": KINDS, "names": names, "nodes": columns}
 
     def top(self, params):
@@ -416,7 +427,7 @@ class Api:
             sums = self.totals(shares, left, right)
             for (group, _, _), values in sums.items():
                 groups.setdefault(group, [0] * count)[at] += sum(values)
-        series = [{"group": g, "total": sum(v), "values": v} for g, v in groups.items() if any(v)]
+        series = [{**group_names(g), "total": sum(v), "values": v} for g, v in groups.items() if any(v)]
         series.sort(key=lambda s: -s["total"])
         return {**self.told_type(params), "first_step_ns": int(first_s * 1e9), "step_ns": int(step_s * 1e9),
                 "series": series}
@@ -435,7 +446,7 @@ class Api:
                        {"class": "disk", "title": "Threads wait for storage", "share": 0, "threshold": 0.2,
                         "reached": False}],
             "figures": {"range_ns": 60 * 10**9, "has_waits": True},
-            "evidence": {"type": lanes.BLOCKED, "wait": "gil",
+            "evidence": {"type": profiles.BLOCKED, "wait": "gil",
                          "stacks": [{"value": 10**9, "share": 0.6, "cut": True,
                                      "frames": ["futex_wait_[k]", "take_gil", "<b>tokenize</b> (llm.py:40)"]}]},
             "advice": ["Processes instead of threads."],
@@ -467,10 +478,10 @@ class Api:
                 "unknown": [{"name": "dram_active", "title": "the GPU's memory transferred", "unit": "share",
                              "source": "the management library's performance monitoring"}],
                 "advice": ["More workers."]},
-            "evidence": {"type": lanes.BLOCKED,
+            "evidence": {"type": profiles.BLOCKED,
                          "stacks": [{"value": 10**9, "share": 0.9, "cut": False,
                                      "frames": ["pipe_read_[k]", "next_batch (train.py:7)"]}]},
-            "more_evidence": [{"what": "What the service's other threads did on a CPU", "type": lanes.CPU,
+            "more_evidence": [{"what": "What the service's other threads did on a CPU", "type": profiles.CPU,
                                "stacks": [{"value": 10**9, "share": 0.8, "cut": False,
                                            "frames": ["decode (images.py:12)"]}]}],
             "advice": ["More workers."],
@@ -532,8 +543,9 @@ class Handler(BaseHTTPRequestHandler):
         self.send(200, json.dumps(answer).encode(), "application/json")
 
     def answer_file(self, path):
-        file = WEB / ("index.html" if path == "/" else path.lstrip("/"))
-        if file.parent != WEB or not file.is_file():
+        name = "index.html" if path == "/" else path.lstrip("/")
+        file = next((folder / name for folder in (WEB, contract.WEB) if (folder / name).is_file()), WEB / name)
+        if file.parent not in (WEB, contract.WEB) or not file.is_file():
             self.send(404, b"not found\n", "text/plain")
             return
         self.send(200, file.read_bytes(), CONTENT_TYPES.get(file.suffix, "application/octet-stream"))

@@ -2,8 +2,8 @@
 """The card that says what holds a service up."""
 import urllib.parse
 
-import fake_lanes as lanes
-from test_lanes import address, asked, shown, view
+import fake_profiles as profiles
+from test_profile_types import address, asked, shown, view
 
 SERVICE = "llm-gateway"
 
@@ -47,13 +47,13 @@ def test_its_evidence_is_one_click_away(fake, open_page):
     open_card(page)
     page.click("#diagnosis-popover .link")
     page.settle()
-    assert view(page, "type") == lanes.BLOCKED
+    assert view(page, "type") == profiles.BLOCKED
     assert view(page, "query") == f'{{wait="gil", service="{SERVICE}"}}'
     assert page.evaluate("document.querySelector('#diagnosis-popover').hidden")
 
 
-def test_what_only_one_lane_knows_is_not_asked_for(fake, open_page):
-    page = open_page(address(fake.url, lanes.BLOCKED, query=f'{{service="{SERVICE}", wait="disk"}}'))
+def test_labels_of_one_type_are_not_asked_for(fake, open_page):
+    page = open_page(address(fake.url, profiles.BLOCKED, query=f'{{service="{SERVICE}", wait="disk"}}'))
     open_card(page)
     assert "wait" not in urllib.parse.unquote(asked(fake, "diagnose")[-1]["query"])
 

@@ -2,12 +2,11 @@
 """The page's pure functions, run by the browser itself: tables of what goes in and what comes out."""
 
 import json
-import re
 
 import pytest
 
 from browser import BrowserError
-from conftest import REPOSITORY
+from contract import CONTRACT, KNOBS, SPECS, TYPE, knob_sentence
 
 NOW_MS = 1_893_495_600_000
 
@@ -73,7 +72,7 @@ def test_a_service_replaces_the_one_before(call, text, value, result):
 @pytest.mark.parametrize("query, field, value", [
     ("from=now-1h", "from", "now-1h"), ("from=junk", "from", "now-15m"), ("sort=-total", "sort", "-total"), ("sort=drop", "sort", "self"),
     ("layout=evil", "layout", "both"), ("zoom=XYZ", "zoom", ""), ("nodes=999999", "nodes", "32768"), ("nodes=0", "nodes", "32768"),
-    ("type=a:b", "type", "process_cpu:cpu:nanoseconds:cpu:nanoseconds"), ("search=" + "x" * 500, "search", ""), ("group=", "group", ""),
+    ("type=a:b", "type", TYPE.CPU), ("search=" + "x" * 500, "search", ""), ("group=", "group", ""),
     ("group=a%20b", "group", "auto"), ("type=off-cpu", "type", "off_cpu:blocked:nanoseconds:wall:nanoseconds"),
     ("type=constructor", "type", "process_cpu:cpu:nanoseconds:cpu:nanoseconds"), ("type=x:y:z:a:b", "type", "x:y:z:a:b"), ("idle=in", "idle", "in"), ("idle=maybe", "idle", "out"),
 ])
@@ -100,53 +99,50 @@ def test_axes_of_bytes_are_round_in_binary_units(call, peak, top):
     assert ticks["max"] >= peak and ticks["max"] == pytest.approx(top)
 
 
-BLOCKED = "off_cpu:blocked:nanoseconds:wall:nanoseconds"
-WALL = "wall:time:nanoseconds:wall:nanoseconds"
-CPU = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
+BLOCKED, WALL, CPU = TYPE.OFF_CPU, TYPE.WALL, TYPE.CPU
 
 
-@pytest.mark.parametrize("lane, query, group, label", [
+@pytest.mark.parametrize("profile_type, query, group, label", [
     (CPU, "", "auto", "service"), (CPU, "llm", "auto", ""), (CPU, "llm", "node", "node"), (BLOCKED, "", "auto", "wait"), (BLOCKED, "llm", "auto", "wait"),
     (BLOCKED, '{wait="lock"}', "auto", "service"), (BLOCKED, '{wait="lock", service="llm"}', "auto", "wait"), (WALL, "llm", "auto", "state"),
     (BLOCKED, "", "", ""), ("new:thing:count:event:count", "", "auto", "service"),
 ])
-def test_a_lane_is_grouped_by_what_it_tells_apart(call, lane, query, group, label):
-    assert call("questions", "groupOf", {"type": lane, "query": query, "group": group}) == label
+def test_types_have_a_default_group(call, profile_type, query, group, label):
+    assert call("questions", "groupOf", {"type": profile_type, "query": query, "group": group}) == label
 
 
-@pytest.mark.parametrize("lane, query, idle, left_out", [
+@pytest.mark.parametrize("profile_type, query, idle, left_out", [
     (BLOCKED, "", "out", True), (BLOCKED, "llm", "out", True), (BLOCKED, "llm", "in", False), (BLOCKED, '{wait=~"lock|idle"}', "out", False),
     (BLOCKED, '{wait!="sleep"}', "out", False), (BLOCKED, "{broken", "out", False), (CPU, "", "out", False), (WALL, "", "out", False),
 ])
-def test_idle_is_left_out_unless_somebody_says_otherwise(call, lane, query, idle, left_out):
-    assert call("questions", "leavesIdleOut", {"type": lane, "query": query, "idle": idle}) == left_out
+def test_idle_is_left_out_unless_somebody_says_otherwise(call, profile_type, query, idle, left_out):
+    assert call("questions", "leavesIdleOut", {"type": profile_type, "query": query, "idle": idle}) == left_out
 
 
-@pytest.mark.parametrize("before, lane, query, group", [
+@pytest.mark.parametrize("before, profile_type, query, group", [
     (('{service="a", wait="lock"}', "wait"), CPU, '{service="a"}', "auto"), (('{service="a", wait="lock"}', "node"), BLOCKED, '{service="a", wait="lock"}', "node"),
     (("a", "service"), WALL, "a", "service"), (('{state="running"}', "state"), BLOCKED, "", "auto"), (("{broken", "wait"), CPU, "{broken", "auto"),
 ])
-def test_another_lane_keeps_what_it_understands(call, before, lane, query, group):
-    change = call("questions", "showType", {"type": "x", "query": before[0], "group": before[1]}, lane)
-    assert (change["query"], change["group"], change["type"], change["zoom"]) == (query, group, lane, "")
+def test_another_type_keeps_labels_it_has(call, before, profile_type, query, group):
+    change = call("questions", "showType", {"type": "x", "query": before[0], "group": before[1]}, profile_type)
+    assert (change["query"], change["group"], change["type"], change["zoom"]) == (query, group, profile_type, "")
 
 
-COPY = "gpu_copy:bytes:bytes:copy:bytes"
-BUSY = "gpu:busy:percent:gauge:second"
+COPY, BUSY = TYPE.GPU_COPY, TYPE.GPU_BUSY
 
 
-@pytest.mark.parametrize("label, lane, foreign", [
-    ("direction", COPY, False), ("direction", CPU, True), ("memory", "gpu_copy:copies:count:copy:count", False), ("rank", "nccl:skew:nanoseconds:wall:nanoseconds", False),
-    ("rank", BLOCKED, True), ("gpu_uuid", BUSY, False), ("gpu", CPU, True), ("change", "cairn:shedding:nanoseconds:wall:nanoseconds", False), ("service", CPU, False),
+@pytest.mark.parametrize("label, profile_type, foreign", [
+    ("direction", COPY, False), ("direction", CPU, True), ("memory", TYPE.GPU_COPIES, False), ("rank", TYPE.NCCL_SKEW, False),
+    ("rank", BLOCKED, True), ("gpu_uuid", BUSY, False), ("gpu", CPU, True), ("knob", TYPE.SHEDDING, False), ("knob", CPU, True), ("service", CPU, False), ("wait", "new:thing:count:event:count", False),
 ])
-def test_labels_belong_to_types(call, label, lane, foreign):
-    assert call("profile_type", "isForeign", label, lane) == foreign
-    assert (label in call("questions", "labelsOfType", [label], lane)) != foreign
+def test_labels_belong_to_types(call, label, profile_type, foreign):
+    assert call("profile_type", "isForeign", label, profile_type) == foreign
+    assert (label in call("questions", "labelsOfType", [label], profile_type)) != foreign
 
 
 @pytest.mark.parametrize("label, value, title", [
     ("direction", "host_to_device", "host to GPU"), ("direction", "toString", "toString"), ("gpu", "0", "GPU 0"), ("gpu", "x", "x"), ("rank", "12", "rank 12"),
-    ("rank", "", "(none)"), ("wait", "gil", "GIL"), ("node", "0", "0"),
+    ("rank", "", "(none)"), ("wait", "gil", "GIL"), ("node", "0", "0"), ("knob", "off_cpu_unwind", "Off-CPU stacks"), ("reason", "power_cap", "power cap"),
 ])
 def test_values_are_shown_in_words(call, label, value, title):
     assert call("label_value", "valueTitle", label, value) == title
@@ -166,43 +162,43 @@ def test_temperatures_are_lines_of_their_own_and_have_a_mean(call):
     assert chart["facts"]["peak"] == 58 and chart["facts"]["mean"] == pytest.approx(54.5) and not chart["isStacked"]
 
 
-@pytest.mark.parametrize("lane, unit, scale, word", [
+@pytest.mark.parametrize("profile_type, unit, scale, word", [
     (CPU, "nanoseconds", 1 / 5e9, "cores"), (BLOCKED, "nanoseconds", 1 / 5e9, "threads"), ("memory:rss:bytes:gauge:second", "bytes", 1, ""),
     ("memory:page_fault:bytes:page_fault:bytes", "bytes", 0.2, "per second"), ("memory:oom_kills:count:event:count", "count", 0.2, "per second"),
     ("gpu_process:busy:percent:gauge:second", "percent", 1, "%"), ("gpu:power:milliwatts:gauge:second", "milliwatts", 0.001, "W"),
     ("gpu:sm_clock:hertz:gauge:second", "hertz", 1e-6, "MHz"), ("gpu:temperature:celsius:gauge:second", "celsius", 1, "°C"),
     ("gpu:pcie_sent:bytes:gauge:second", "bytes", 1, "per second"), ("new_thing:some_level:bytes:gauge:second", "bytes", 1, ""),
 ])
-def test_a_lane_has_the_rate_that_people_count_it_in(call, lane, unit, scale, word):
-    rate = call("format", "rateOf", lane, unit, 5e9)
+def test_types_have_their_rates(call, profile_type, unit, scale, word):
+    rate = call("format", "rateOf", profile_type, unit, 5e9)
     assert rate["scale"] == pytest.approx(scale) and rate["unit"] == word
     assert rate["axis"] == ("" if word in ("%", "W", "°C") else word), "short units stand beside each number"
 
 
-@pytest.mark.parametrize("lane, title, has_stacks", [
+@pytest.mark.parametrize("profile_type, title, has_stacks", [
     (CPU, "CPU time", True), (WALL, "Wall clock", False), ("new_thing:some_time:nanoseconds:wall:nanoseconds", "new thing some time", True),
     ("new_thing:some_level:bytes:gauge:second", "new thing some level", False),
     ("gpu_memory:inuse:bytes:gauge:second", "GPU memory in use", True),
 ])
-def test_a_lane_that_the_page_does_not_know_is_shown_all_the_same(call, lane, title, has_stacks):
-    told = call("profile_type", "laneOf", lane)
-    assert told["title"] == title and ("stackless" not in told) == has_stacks
+def test_unknown_types_are_shown(call, profile_type, title, has_stacks):
+    spec = call("profile_type", "specOf", profile_type)
+    assert spec["title"] == title and ("noStacks" not in spec) == has_stacks
 
 
-def test_every_gauge_of_a_gpu_has_a_title_in_the_gpus_section(call):
-    """Those that agents send, by the agent's own source."""
-    text = (REPOSITORY / "agent/gpu/nvml.c").read_text() + (REPOSITORY / "agent/gpu/gpu_usage.h").read_text()
-    types = sorted(set(re.findall(r'"(gpu(?:_process)?:\w+:\w+:\w+:\w+)"', text)))
-    assert len(types) > 15
-    sections = call("profile_type", "lanesOf", types)
-    assert [(section["section"], len(section["lanes"])) for section in sections] == [("What GPUs do", len(types))]
-    for lane in sections[0]["lanes"]:
-        assert lane["about"] and lane["stackless"] and lane["see"] and lane["title"][0].isupper(), lane
+def test_types_are_offered_in_the_contracts_order(call):
+    sections = call("profile_type", "sectionsOf", ["new:thing:count:event:count", *reversed(list(SPECS))])
+    assert [section["section"] for section in sections] == [*CONTRACT["sections"], "Others"]
+    offered = [spec["type"] for section in sections for spec in section["specs"]]
+    assert offered == [*SPECS, "new:thing:count:event:count"]
 
 
 def answer_of(*series):
     return {"type": "t:t:nanoseconds:wall:nanoseconds", "unit": "nanoseconds", "first_step_ns": 0, "step_ns": 1e9,
-            "series": [{"group": group, "total": sum(values), "values": values} for group, values in series]}
+            "series": [{"group": str(group), "labels": group, "total": sum(values), "values": values} if isinstance(group, dict) else
+                       {"group": group, "total": sum(values), "values": values} for group, values in series]}
+
+
+LESS, MORE = {"knob": "off_cpu_unwind", "step": "1/4"}, {"knob": "off_cpu_unwind", "step": "1/1"}
 
 
 def test_groups_without_a_value_are_not_shown(call):
@@ -212,12 +208,12 @@ def test_groups_without_a_value_are_not_shown(call):
 
 
 def test_marks_are_where_things_happened(call):
-    told = {"throttled": answer_of(("a", [0, 5e8, 0]), ("b", [0, 1e8, 2e9])), "changes": answer_of(("less", [0, 0, 1]), ("more", [1, 0, 0])),
-            "inForce": answer_of()}
-    marks = call("chart_marks", "marksOf", told, {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 1000, "newest_ms": 0})
+    answers = {"throttled": answer_of(("a", [0, 5e8, 0]), ("b", [0, 1e8, 2e9])), "changes": answer_of((LESS, [0, 0, 1]), (MORE, [1, 0, 0])),
+               "shedding": answer_of()}
+    marks = call("chart_marks", "marksOf", answers, {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 1000, "newest_ms": 0})
     assert [(s["from_ms"], s["to_ms"], s["share"]) for s in marks["throttled"]["steps"]] == [(1000, 2000, 0.5), (2000, 3000, 2)]
     assert marks["throttled"]["span_ms"] == 2000 and marks["throttled"]["total"] == 2.6e9
-    assert [(c["time_ms"], c["text"]) for c in marks["changes"]] == [(500, "more"), (2500, "less")]
+    assert [(c["time_ms"], c["text"]) for c in marks["changes"]] == [(500, "off-CPU stacks at 1/1"), (2500, "off-CPU stacks at 1/4")]
 
 
 @pytest.mark.parametrize("what, values, spans, is_whole, to_end, agents", [
@@ -227,69 +223,45 @@ def test_marks_are_where_things_happened(call):
     ("of two agents", [2e9] * 20 + [1e9] * 10, [(500, 29500)], True, True, 2),
     ("twice", [1e9] + [0] * 20 + [1e9] * 9, [(500, 1000), (21000, 29500)], False, True, 1),
 ])
-def test_what_is_in_force_has_its_time(call, what, values, spans, is_whole, to_end, agents):
-    told = {"throttled": answer_of(), "changes": answer_of(), "inForce": answer_of(("less", values), ("nothing", [0] * 30))}
-    [one] = call("chart_marks", "marksOf", told, {"from_ms": 500, "to_ms": 29500}, {"oldest_ms": 0, "newest_ms": 29000})["inForce"]
-    assert one == {"text": "less", "spans": [{"from_ms": a, "to_ms": b} for a, b in spans], "is_whole": is_whole, "to_end": to_end, "agents": agents}, what
+def test_a_shedding_step_has_its_time(call, what, values, spans, is_whole, to_end, agents):
+    answers = {"throttled": answer_of(), "changes": answer_of(), "shedding": answer_of((LESS, values), (MORE, [0] * 30))}
+    [one] = call("chart_marks", "marksOf", answers, {"from_ms": 500, "to_ms": 29500}, {"oldest_ms": 0, "newest_ms": 29000})["shedding"]
+    assert one == {"knob": "off_cpu_unwind", "text": "off-CPU stacks at 1/4", "spans": [{"from_ms": a, "to_ms": b} for a, b in spans], "is_whole": is_whole, "to_end": to_end, "agents": agents}, what
 
 
-def source(path):
-    return (REPOSITORY / path).read_text()
+@pytest.mark.parametrize("setting, sentence", [
+    (LESS, "off-CPU stacks at 1/4"), ({"knob": "process_off_cpu", "step": "off", "pid": "7", "comm": "{step}"}, "off-CPU stacks of {step} (7) off"),
+    ({"knob": "process_off_cpu", "step": "on", "pid": "7"}, "off-CPU stacks of process 7 on"), ({"knob": "from a newer agent", "step": "off"}, "from a newer agent off"),
+    ({"knob": "constructor", "step": "off"}, "constructor off"),
+])
+def test_steps_have_sentences(call, setting, sentence):
+    assert call("knob", "knobSentence", setting) == sentence
 
 
-def agents_words():
-    """What agents say of each change that makes something less, as their sources and their own tests have it."""
-    table = source("tests/unit/agent/overhead/test_governor.c").split("TEST(changes_are_told_in_words)")[1].split("for EACH")[0]
-    rows = re.findall(r'\{ \{ \.knob.*?" \},', table, re.S)
-    return [re.search(r'"([^"]*)" \},$', row)[1] for row in rows if ".down = true" in row] + [
-        re.search(r'#define COST_ABOVE "(.*)"', source("agent/overhead/budget.c"))[1],
-        re.search(r'#define MEMORY_NOT_TOLD "(.*)"', source("agent/gpu/gpu_source.c"))[1]]
+def test_every_knob_has_a_sentence_and_a_meaning(call):
+    for knob in KNOBS:
+        assert call("knob", "knobSentence", {"knob": knob, "step": "off", "pid": "7", "comm": "a"}) == knob_sentence(knob, "off", "7", "a")
+        assert call("knob", "knobMeaning", knob), knob
 
 
-def types_with_words():
-    """The short names of types, as the command line has them."""
-    return re.findall(r'\{ "([a-z-]+)",\s+(?:"[a-z]|PROFILE_TYPE_)', source("base/profile_type.c"))
+def test_types_name_the_steps_that_reduce_them(call):
+    steps = [{"knob": knob} for knob in KNOBS]
+    for profile_type, spec in SPECS.items():
+        assert [one["knob"] for one in call("chart_marks", "reducedIn", steps, profile_type)] == spec["reducedBy"], profile_type
+    assert {knob for spec in SPECS.values() for knob in spec["reducedBy"]} == set(KNOBS)
+    assert SPECS[TYPE.OFF_WAKE]["reducedBy"][0] == "wakers", "what takes most stands first"
 
 
-REDUCED = {  # beginning of a text: lanes that there is less of
-    "wakers": ["off-wake"], "page faults": ["memory"], "memory growth": ["memory"], "GPU memory in use": ["gpu-memory"], "cost": ["cost"],
-    "sampling": ["cpu", "gpu-spin", "gpu-idle"], "wall clock and waits": ["off-cpu", "off-wake", "run-queue", "wall", "gpu-idle"],
-    "stacks of waits of": ["off-cpu", "off-wake", "run-queue", "gpu-idle"],
-    "stacks of waits at": ["off-cpu", "off-wake", "run-queue", "gpu-wait", "gpu-launch", "gpu-graph", "gpu-copy", "gpu-alloc", "gpu-memory", "gpu-idle",
-                           "nccl-enqueue", "nccl-skew", "nccl-bytes"],
-}
-
-
-def test_every_change_of_the_agents_is_told_by_the_lanes_that_have_less(call):
-    words, shorts = agents_words(), types_with_words()
-    assert len(words) == 10 and len(shorts) >= 24, (words, shorts)
-    assert all(any(text.startswith(beginning + " ") for text in words) for beginning in REDUCED), words
-    for text in words:
-        [beginning] = [beginning for beginning in REDUCED if text.startswith(beginning + " ")]
-        told = {short for short in shorts if call("chart_marks", "reducedIn", [{"text": text}], call("profile_type", "typeOfWord", short))}
-        assert told == set(REDUCED[beginning]), text
-
-
-def test_what_takes_most_of_a_lane_is_told_first(call):
-    texts = ["stacks of waits at 1/4", "sampling at 49 Hz", "wall clock and waits off", "wakers off"]
-    told = call("chart_marks", "reducedIn", [{"text": text} for text in texts], call("profile_type", "typeOfWord", "off-wake"))
-    assert [one["text"] for one in told] == ["wakers off", "wall clock and waits off", "stacks of waits at 1/4"]
-
-
-def test_every_type_of_the_agents_has_a_title(call):
-    defined = [text for path in ("base/profile.h", "base/profile_type.c", "agent/overhead/budget.h", "agent/sources/cgroup_counter.h", "agent/sources/memory_usage.h")
-               for text in re.findall(r'"(\w+:\w+:\w+:\w+:\w+)"', source(path))]
-    assert len(defined) > 30
-    assert [text for text in defined if call("profile_type", "laneOf", text)["section"] == "Others"] == []
-    for short in types_with_words():
-        text = call("profile_type", "typeOfWord", short)
-        assert text in defined and call("profile_type", "wordOfType", text) == short, short
+def test_words_and_types_name_each_other(call):
+    for profile_type, spec in SPECS.items():
+        word = spec.get("word", profile_type)
+        assert call("profile_type", "typeOfWord", word) == profile_type and call("profile_type", "wordOfType", profile_type) == word
 
 
 def test_nothing_happened(call):
-    nothing = {"throttled": answer_of(), "changes": answer_of(), "inForce": answer_of()}
+    nothing = {"throttled": answer_of(), "changes": answer_of(), "shedding": answer_of()}
     between, stored = {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 0, "newest_ms": 0}
-    assert call("chart_marks", "marksOf", nothing, between, stored) == {"throttled": None, "changes": [], "inForce": []}
+    assert call("chart_marks", "marksOf", nothing, between, stored) == {"throttled": None, "changes": [], "shedding": []}
     free = {**nothing, "throttled": answer_of(("a", [0, 0, 0]))}
     assert call("chart_marks", "marksOf", free, between, stored)["throttled"] is None
 

@@ -8,34 +8,17 @@ import functools
 import math
 import random
 
-CPU = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
-BLOCKED = "off_cpu:blocked:nanoseconds:wall:nanoseconds"
-WAITING = "sched_delay:wait:nanoseconds:wall:nanoseconds"
-WALL = "wall:time:nanoseconds:wall:nanoseconds"
-THROTTLED = "cpu_throttled:time:nanoseconds:wall:nanoseconds"
-GROWTH = "memory:page_fault:bytes:page_fault:bytes"
-RESIDENT = "memory:rss:bytes:gauge:second"
-FAULTS = "memory:major_faults:count:event:count"
-OOM_KILLS = "memory:oom_kills:count:event:count"
-COST = "cairn:overhead:nanoseconds:wall:nanoseconds"
-CHANGE = "cairn:shedding_changes:count:change:count"
-IN_FORCE = "cairn:shedding:nanoseconds:wall:nanoseconds"
-GPU_SPIN = "gpu_wait:spin:nanoseconds:cpu:nanoseconds"
-GPU_WAIT = "gpu_wait:wait:nanoseconds:wall:nanoseconds"
-GPU_LAUNCH = "gpu_launch:launches:count:launch:count"
-GPU_KERNEL = "gpu_kernel:device_time:nanoseconds:gpu:nanoseconds"
-GPU_COPY = "gpu_copy:bytes:bytes:copy:bytes"
-GPU_MEMORY = "gpu_memory:inuse:bytes:gauge:second"
-GPU_IDLE = "gpu_idle:idle:nanoseconds:wall:nanoseconds"
-GPU_IDLE_TIME = "gpu_idle:time:nanoseconds:wall:nanoseconds"
-NCCL_SKEW = "nccl:skew:nanoseconds:wall:nanoseconds"
-GPU_BUSY = "gpu:busy:percent:gauge:second"
-GPU_POWER = "gpu:power:milliwatts:gauge:second"
-GPU_TEMPERATURE = "gpu:temperature:celsius:gauge:second"
-GPU_CLOCK = "gpu:sm_clock:hertz:gauge:second"
+from contract import TYPE
+
+CPU, BLOCKED, WAITING, WALL, THROTTLED = TYPE.CPU, TYPE.OFF_CPU, TYPE.SCHED_DELAY, TYPE.WALL, TYPE.THROTTLED
+GROWTH, RESIDENT, FAULTS, OOM_KILLS = TYPE.PAGE_FAULT, TYPE.RSS, TYPE.MAJOR_FAULTS, TYPE.OOM_KILLS
+OVERHEAD, SHEDDING_CHANGES, SHEDDING = TYPE.OVERHEAD, TYPE.SHEDDING_CHANGES, TYPE.SHEDDING
+GPU_SPIN, GPU_WAIT, GPU_LAUNCH, GPU_KERNEL, GPU_COPY = TYPE.GPU_SPIN, TYPE.GPU_WAIT, TYPE.GPU_LAUNCH, TYPE.GPU_KERNEL, TYPE.GPU_COPY
+GPU_MEMORY, GPU_IDLE, GPU_IDLE_TIME, NCCL_SKEW = TYPE.GPU_MEMORY, TYPE.GPU_IDLE, TYPE.GPU_IDLE_TIME, TYPE.NCCL_SKEW
+GPU_BUSY, GPU_POWER, GPU_TEMPERATURE, GPU_CLOCK = TYPE.GPU_BUSY, TYPE.GPU_POWER, TYPE.GPU_TEMPERATURE, TYPE.GPU_SM_CLOCK
 OF_GPUS = [GPU_SPIN, GPU_WAIT, GPU_LAUNCH, GPU_KERNEL, GPU_COPY, GPU_MEMORY, GPU_IDLE, GPU_IDLE_TIME, NCCL_SKEW, GPU_BUSY, GPU_POWER, GPU_TEMPERATURE,
            GPU_CLOCK]
-TYPES = [CPU, BLOCKED, WAITING, WALL, THROTTLED, GROWTH, RESIDENT, FAULTS, OOM_KILLS, COST, CHANGE, IN_FORCE, *OF_GPUS]
+TYPES = [CPU, BLOCKED, WAITING, WALL, THROTTLED, GROWTH, RESIDENT, FAULTS, OOM_KILLS, OVERHEAD, SHEDDING_CHANGES, SHEDDING, *OF_GPUS]
 
 # Threads that wait, for each core in use. The spike is one of waiting for a lock.
 WAITS = {"python": {"idle": 6.0, "gil": 0.7, "network": 0.42, "lock": 0.25, "poll": 0.16, "page_fault": 0.03, "gpu": 0.3, "other": 0.02},
@@ -45,9 +28,10 @@ QUEUE = 0.11      # threads that wait for a CPU, for each core in use
 THROTTLED_SERVICE, THROTTLED_AGE_S, THROTTLED_S, THROTTLED_SHARE = "embedding-worker", 560, 75, 0.62
 RESIDENT_BYTES = 620 << 20  # for each core in use
 AGENT = "cairn-agent"
-# Seconds before the collector's start, and as the agents say it; each is in force from then on.
-CHANGES = [(400, "gpu-a1", "stacks of waits at 1/4"), (210, "gpu-a1", "stacks of waits of llm-gateway (4211) off"),
-           (150, "db-1", "sampling at 49 Hz")]
+# Seconds before the collector's start; each step is active from then on.
+CHANGES = [(400, "gpu-a1", {"knob": "off_cpu_unwind", "step": "1/4"}),
+           (210, "gpu-a1", {"knob": "process_off_cpu", "step": "off", "pid": "4211", "comm": "llm-gateway"}),
+           (150, "db-1", {"knob": "cpu_frequency", "step": "49Hz"})]
 PROGRAMS = {"switches": 0.006, "sampler": 0.0022, "agent": 0.0041}
 
 # A service that trains on two GPUs of a node, for collectors that have GPUs. For each core in use: threads, kernels, bytes ...
@@ -91,31 +75,31 @@ def add_waits(tree, style, name, wait, kinds):
         tree.self_weight[node] += part / sum(parts)
 
 
-def unit_of(lane):
-    return lane.split(":")[2]
+def unit_of(profile_type):
+    return profile_type.split(":")[2]
 
 
-def label_splits(lane, style):
-    """[(labels that a series of @lane has more, factor of the usual load, factor of the spike)]."""
-    if lane == CPU:
+def label_splits(profile_type, style):
+    """[(labels that a series of @profile_type has more, factor of the usual load, factor of the spike)]."""
+    if profile_type == CPU:
         return [({}, 1, 1)]
-    if lane == BLOCKED:
+    if profile_type == BLOCKED:
         return [({"wait": wait}, factor, SPIKE_LOCK if wait == "lock" else 0) for wait, factor in WAITS[style].items()]
-    if lane == WAITING:
+    if profile_type == WAITING:
         return [({}, QUEUE, 4 * QUEUE)]
-    if lane == WALL:
+    if profile_type == WALL:
         blocked = sum(WAITS[style].values())
         return [({"state": "running"}, 1, 1), ({"state": "waiting"}, QUEUE, 4 * QUEUE), ({"state": "blocked"}, blocked, SPIKE_LOCK)]
-    if lane == GROWTH:
+    if profile_type == GROWTH:
         return [({}, (3 << 20) / 1e9, (40 << 20) / 1e9)]
-    if lane == FAULTS:
+    if profile_type == FAULTS:
         return [({}, 2e-9, 60e-9)]
-    return [(labels, factor, 0) for labels, factor in GPU_RATES.get(lane, [])]
+    return [(labels, factor, 0) for labels, factor in GPU_RATES.get(profile_type, [])]
 
 
-def gpu_level(lane, gpu, from_s, to_s):
+def gpu_level(profile_type, gpu, from_s, to_s):
     """A level of GPU number @gpu: a wave of some percent."""
-    return round(GPU_LEVELS[lane][gpu] * (1 + 0.04 * math.sin(from_s / 23 + gpu)))
+    return round(GPU_LEVELS[profile_type][gpu] * (1 + 0.04 * math.sin(from_s / 23 + gpu)))
 
 
 def throttled_ns(started_s, service, from_s, to_s):
@@ -124,7 +108,7 @@ def throttled_ns(started_s, service, from_s, to_s):
     return int(inside_s * 1e9 * THROTTLED_SHARE) if service == THROTTLED_SERVICE else 0
 
 
-def in_force_ns(since_s, until_s, from_s, to_s):
+def shedding_ns(since_s, until_s, from_s, to_s):
     return int(max(0, min(to_s, until_s) - max(from_s, since_s)) * 1e9)
 
 
