@@ -18,7 +18,7 @@
 #include "agent/overhead/budget.h"
 #include "agent/source_table.h"
 #include "agent/sources/sources.h"
-#include "agent/symbols/line_reader.h"
+#include "agent/symbols/source_line_reader.h"
 #include "agent/bpf/loader.h"
 #include "agent/stacks/location_table.h"
 #include "agent/bpf/machine.h"
@@ -26,13 +26,13 @@
 #include "agent/bpf/perf_events.h"
 #include "agent/process/process_table.h"
 #include "agent/publish/process_unwind.h"
-#include "agent/python/python_code_table.h"
+#include "agent/python/python_code_cache.h"
 #include "agent/python/python_runtime.h"
-#include "agent/stacks/snapshots.h"
+#include "agent/stacks/snapshot_queue.h"
 #include "agent/stacks/stack_reader.h"
 #include "agent/stacks/stack_table.h"
 #include "agent/bpf/thread_priority.h"
-#include "agent/stacks/wait_class.h"
+#include "agent/stacks/wait_class_cache.h"
 #include "agent/stacks/export_interval.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -80,10 +80,10 @@ struct profiler {
 	struct mmap_events *mmaps; // NULL: mappings are read when stacks want them
 	struct process_table *processes;
 	struct python_runtimes *pythons;
-	struct python_code_table *python_codes;
-	struct kallsyms *kallsyms;     // NULL: kernel functions stay unnamed
-	struct debuginfod *debuginfod; // NULL: no server is asked
-	struct line_reader *lines;     // NULL: functions only
+	struct python_code_cache *python_codes;
+	struct kallsyms *kallsyms;        // NULL: kernel functions stay unnamed
+	struct debuginfod *debuginfod;    // NULL: no server is asked
+	struct source_line_reader *lines; // NULL: functions only
 	struct location_table *locations;
 	struct gpu_namer gpu_namer; // set by the lane that knows names
 	struct stack_table *stacks;
@@ -92,7 +92,7 @@ struct profiler {
 	struct loader *loader;
 	struct process_unwinds *unwinds;
 	struct snapshot_program *snapshot_program;
-	struct snapshots *snapshots; // NULL: none are taken
+	struct snapshot_queue *snapshots; // NULL: none are taken
 	struct perf_events *events;
 	struct sources *sources;
 	struct export_interval interval; // of which part was drained early, if its map filled up
@@ -140,7 +140,7 @@ static void take_snapshot(void *context, const struct snapshot_record *record)
 {
 	struct profiler *profiler = context;
 
-	snapshots_take(profiler->snapshots, record);
+	snapshot_queue_take(profiler->snapshots, record);
 }
 
 static void read_mmaps(struct profiler *profiler)
@@ -257,9 +257,9 @@ static void expire(struct profiler *profiler)
 		stack_table_each(profiler->stacks, mark_stack, profiler->locations);
 		location_table_sweep(profiler->locations);
 	}
-	unnamed_stacks_settle(&profiler->reader.unnamed, profiler->processes, forget_stack,
-			      profiler);
-	python_code_table_expire(profiler->python_codes);
+	unsymbolized_stacks_settle(&profiler->reader.unsymbolized, profiler->processes,
+				   forget_stack, profiler);
+	python_code_cache_expire(profiler->python_codes);
 	process_unwind_expire(profiler->unwinds);
 	process_table_expire(profiler->processes, EXITED_KEPT_NS);
 	executable_table_trim(profiler->executables);
@@ -350,7 +350,7 @@ static int open_symbols(struct profiler *profiler, const struct profiler_options
 	char folder[PATH_MAX];
 
 	if (options->symbolize_lines) {
-		profiler->lines = line_reader_new(profiler->executables);
+		profiler->lines = source_line_reader_new(profiler->executables);
 		if (!profiler->lines)
 			return error_set(err, -ENOMEM, "out of memory");
 		location_table_use_lines(profiler->locations, profiler->lines);
@@ -381,12 +381,12 @@ static int open_tables(struct profiler *profiler, const struct labels *labels)
 	if (!profiler->executables)
 		return -ENOMEM;
 	profiler->pythons = python_runtimes_new();
-	profiler->python_codes = python_code_table_new(find_interpreter, profiler);
+	profiler->python_codes = python_code_cache_new(find_interpreter, profiler);
 	profiler->processes = process_table_new(profiler->executables, labels);
 	profiler->locations = location_table_new(profiler->executables, profiler->kallsyms);
 	profiler->stacks = stack_table_new();
 	profiler->wait_classes = wait_class_cache_new();
-	profiler->reader.frames = (struct frame_locator){
+	profiler->reader.frames = (struct frame_resolver){
 		.processes = profiler->processes,
 		.locations = profiler->locations,
 		.python_codes = profiler->python_codes,
@@ -478,8 +478,8 @@ static int open_unwinding(struct profiler *profiler, const char *cache_folder, s
 	profiler->reader.unwinds = profiler->unwinds;
 	if (!profiler->snapshot_program)
 		return 0;
-	profiler->snapshots =
-		snapshots_new(profiler->snapshot_program, profiler->processes, profiler->unwinds);
+	profiler->snapshots = snapshot_queue_new(profiler->snapshot_program, profiler->processes,
+						 profiler->unwinds);
 	return profiler->snapshots ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
@@ -628,19 +628,19 @@ void profiler_close(struct profiler *profiler)
 		return;
 	sources_close(profiler->sources);
 	perf_events_close(profiler->events);
-	snapshots_free(profiler->snapshots);
+	snapshot_queue_free(profiler->snapshots);
 	snapshot_program_close(profiler->snapshot_program);
 	process_unwind_close(profiler->unwinds);
 	loader_close(profiler->loader);
 	export_interval_deinit(&profiler->interval);
-	unnamed_stacks_deinit(&profiler->reader.unnamed);
+	unsymbolized_stacks_deinit(&profiler->reader.unsymbolized);
 	stack_table_free(profiler->stacks);
 	wait_class_cache_free(profiler->wait_classes);
 	location_table_free(profiler->locations);
-	line_reader_free(profiler->lines);
+	source_line_reader_free(profiler->lines);
 	process_table_free(profiler->processes);
 	mmap_events_close(profiler->mmaps);
-	python_code_table_free(profiler->python_codes);
+	python_code_cache_free(profiler->python_codes);
 	python_runtimes_free(profiler->pythons);
 	executable_table_free(profiler->executables);
 	debuginfod_close(profiler->debuginfod);
@@ -668,7 +668,7 @@ int profiler_read(struct profiler *profiler, struct error *err)
 		read_mmaps(profiler);
 	process_unwind_read(profiler->unwinds);
 	if (profiler->snapshots)
-		snapshots_settle(profiler->snapshots);
+		snapshot_queue_settle(profiler->snapshots);
 	return read_records(profiler, err);
 }
 
@@ -679,13 +679,13 @@ void profiler_tick(struct profiler *profiler)
 	if (!profiler->events)
 		return;
 	if (profiler->snapshots)
-		snapshots_settle(profiler->snapshots);
+		snapshot_queue_settle(profiler->snapshots);
 	if (now_ns >= perf_events_due_ns(profiler->events)) {
 		perf_events_vary(profiler->events, now_ns);
 	}
 	if (profiler->lines && now_ns >= profiler->lines_due_ns) {
 		profiler->lines_due_ns = now_ns + LINES_INTERVAL_NS;
-		line_reader_poll(profiler->lines);
+		source_line_reader_poll(profiler->lines);
 	}
 	sources_tick(profiler->sources, now_ns);
 	if (now_ns >= profiler->clock_due_ns) {
@@ -708,16 +708,16 @@ void profiler_stop(struct profiler *profiler)
 	read_records(profiler, NULL);
 	if (!profiler->snapshots)
 		return;
-	while (snapshots_count(profiler->snapshots)) {
+	while (snapshot_queue_count(profiler->snapshots)) {
 		uint64_t now = clock_monotonic_ns();
 
 		if (now >= deadline_ns ||
 		    poll(&tables, 1, (int)((deadline_ns - now) / NS_PER_MS) + 1) < 0)
 			break;
 		process_unwind_read(profiler->unwinds);
-		snapshots_settle(profiler->snapshots);
+		snapshot_queue_settle(profiler->snapshots);
 	}
-	snapshots_flush(profiler->snapshots);
+	snapshot_queue_flush(profiler->snapshots);
 }
 
 void profiler_read_stats(const struct profiler *profiler, struct profiler_stats *ret_stats)
@@ -735,9 +735,9 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 		.sources = sources_running(profiler->sources),
 	};
 	if (profiler->snapshots) {
-		struct snapshots_stats snapshots;
+		struct snapshot_queue_stats snapshots;
 
-		snapshots_read_stats(profiler->snapshots, &snapshots);
+		snapshot_queue_read_stats(profiler->snapshots, &snapshots);
 		ret_stats->snapshots_lost = snapshots.lost;
 	}
 	const struct budget *budget = sources_find(profiler->sources, SOURCE_GOVERNOR);
@@ -745,12 +745,12 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 	if (budget)
 		budget_read_stats(budget, &ret_stats->budget);
 	if (profiler->lines)
-		ret_stats->symbols_bytes += line_reader_bytes(profiler->lines);
+		ret_stats->symbols_bytes += source_line_reader_bytes(profiler->lines);
 	if (profiler->kallsyms)
 		ret_stats->symbols_bytes += kallsyms_bytes(profiler->kallsyms);
 	process_table_read_jit_losses(profiler->processes, &ret_stats->jit);
 	process_unwind_read_stats(profiler->unwinds, &ret_stats->unwind);
-	python_code_table_read_stats(profiler->python_codes, &ret_stats->python);
+	python_code_cache_read_stats(profiler->python_codes, &ret_stats->python);
 	loader_read_counters(profiler->loader, ret_stats->bpf_counters);
 	loader_read_run_time(profiler->loader, &ret_stats->bpf_run_ns, &ret_stats->bpf_run_count);
 }

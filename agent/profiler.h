@@ -10,7 +10,7 @@
 #include "agent/gpu/gpu_kernel_request.h"
 #include "agent/process/process_table.h"
 #include "agent/publish/process_unwind.h"
-#include "agent/python/python_code_table.h"
+#include "agent/python/python_code_cache.h"
 #include "base/error.h"
 #include "base/event_log.h"
 #include "base/labels.h"
@@ -55,7 +55,7 @@ struct profiler_stats {
 	bool budget_known;      // else nobody measures what the agent costs
 	struct budget_stats budget;
 	struct process_unwind_stats unwind;
-	struct python_code_table_stats python;
+	struct python_code_cache_stats python;
 };
 
 /**

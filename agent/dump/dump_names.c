@@ -34,7 +34,7 @@ static int open_lines(struct dump_names *names)
 {
 	if (!names->look->options.lines)
 		return 0;
-	names->lines = line_reader_new(names->executables);
+	names->lines = source_line_reader_new(names->executables);
 	if (!names->lines)
 		return -ENOMEM;
 	location_table_use_lines(names->locations, names->lines);
@@ -56,10 +56,10 @@ int dump_names_open(struct dump_names *names, struct process_look *look)
 		return -ENOMEM;
 	names->processes = process_table_new(names->executables, &no_labels);
 	names->locations = location_table_new(names->executables, NULL);
-	names->python_codes = python_code_table_new(find_interpreter, names);
+	names->python_codes = python_code_cache_new(find_interpreter, names);
 	if (!names->processes || !names->locations || !names->python_codes)
 		return -ENOMEM;
-	names->locator = (struct frame_locator){
+	names->locator = (struct frame_resolver){
 		.processes = names->processes,
 		.locations = names->locations,
 		.python_codes = names->python_codes,
@@ -79,8 +79,8 @@ static int locate_stack(struct dump_names *names, struct thread_look *seen)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < stack->frame_count; i++) {
 		enum stack_end end;
-		int rc = frame_locate_caller(&names->locator, names->process, &stack->frames[i],
-					     &seen->locations[i], &end);
+		int rc = frame_resolve_caller(&names->locator, names->process, &stack->frames[i],
+					      &seen->locations[i], &end);
 
 		if (rc == -ENOENT) {
 			stack->end = end;
@@ -120,7 +120,7 @@ static int read_lines(struct dump_names *names)
 	_cleanup_(profile_freep) struct profile *unused = profile_new(NS_PER_SECOND);
 	int rc = unused ? put_names(names, unused, false) : -ENOMEM;
 
-	line_reader_wait(names->lines, LINES_WAIT_MS);
+	source_line_reader_wait(names->lines, LINES_WAIT_MS);
 	return rc;
 }
 
@@ -277,9 +277,9 @@ void dump_names_deinit(struct dump_names *names)
 		free(names->threads[i].frames);
 	free(names->threads);
 	profile_free(names->profile);
-	python_code_table_free(names->python_codes);
+	python_code_cache_free(names->python_codes);
 	location_table_free(names->locations);
-	line_reader_free(names->lines);
+	source_line_reader_free(names->lines);
 	process_table_free(names->processes);
 	executable_table_free(names->executables);
 }

@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-#include "agent/stacks/frame_locator.h"
-#include "agent/symbols/line_reader.h"
+#include "agent/stacks/frame_resolver.h"
+#include "agent/symbols/source_line_reader.h"
 #include "agent/stacks/location_table.h"
 #include "agent/process/process_table.h"
 #include "agent/dump/process_look.h"
@@ -16,9 +16,9 @@ struct dump_names {
 	struct executable_table *executables;
 	struct process_table *processes;
 	struct location_table *locations;
-	struct line_reader *lines; // NULL: of functions only
-	struct python_code_table *python_codes;
-	struct frame_locator locator;
+	struct source_line_reader *lines; // NULL: of functions only
+	struct python_code_cache *python_codes;
+	struct frame_resolver locator;
 	struct process *process;
 	struct profile *profile; // holds the strings
 	struct dump_thread *threads;

@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "agent/python/python_eval.h"
+#include "agent/python/python_eval_loop.h"
 #include "agent/unwind/unwind_table_build.h"
 
 enum { CACHED_ROWS_MIN = 20000 }; // smaller tables are built as fast as read
@@ -171,7 +171,7 @@ static int build_from(const struct live_tables *tables, struct live_file *file,
 
 	if (!marks)
 		return -ENOMEM;
-	if (python_eval_marks(elf, marks, &mark_count))
+	if (python_eval_loop_marks(elf, marks, &mark_count))
 		mark_count = 0; // Python frames are missing then, native ones are not
 	int rc = find_or_build(tables, file, elf, marks, mark_count);
 	if (!rc && !file->table->block_count)

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "agent/process/process_table.h"
-#include "agent/python/python_code_table.h"
+#include "agent/python/python_code_cache.h"
 #include "agent/dump/thread_registers.h"
 #include "base/error.h"
 #include "base/profile.h"

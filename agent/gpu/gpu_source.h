@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/stacks/frame_locator.h"
+#include "agent/stacks/frame_resolver.h"
 #include "agent/gpu/gpu_kernel_request.h"
 #include "agent/bpf/loader.h"
 #include "agent/process/process_table.h"

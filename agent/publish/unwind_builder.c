@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "agent/elf/elf.h"
-#include "agent/python/python_eval.h"
+#include "agent/python/python_eval_loop.h"
 #include "agent/unwind/unwind_rules.h"
 #include "agent/unwind/unwind_splice.h"
 #include "agent/unwind/unwind_table_build.h"
@@ -258,7 +258,7 @@ static int build(struct unwind_builder *builder, struct unwind_job *job,
 	if (rc)
 		return rc;
 	job->extent.segment_count = unwind_segments_of(&elf, job->extent.segments);
-	rc = python_eval_marks(&elf, builder->marks, &mark_count);
+	rc = python_eval_loop_marks(&elf, builder->marks, &mark_count);
 	if (rc)
 		return error_errno(&job->error, rc, "looking for Python's loop");
 	if (job->renews)

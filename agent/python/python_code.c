@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "agent/process/process_memory.h"
-#include "agent/python/python_text.h"
+#include "agent/python/python_string.h"
 #include "base/cleanup.h"
 
 enum {
@@ -33,7 +33,7 @@ struct object {
 	uint64_t content_address;
 	uint32_t content_size;
 	uint8_t *content; // NULL: it lies in the chunk
-	struct python_text text;
+	struct python_string text;
 };
 
 struct code_reader {
@@ -138,7 +138,7 @@ static uint32_t head_bytes_of(const struct code_reader *reader, enum part part)
 {
 	if (part == PART_LINES)
 		return python_object_head_bytes(reader->offsets) + BYTES_HEAD_REST;
-	return python_text_head_bytes(reader->offsets);
+	return python_string_head_bytes(reader->offsets);
 }
 
 static int read_chunks(struct code_reader *reader)
@@ -174,7 +174,8 @@ static int find_text(struct code_reader *reader, enum part part, uint32_t size_m
 {
 	struct object *object = &reader->parts[part];
 	uint32_t offset;
-	int rc = python_text_find(reader->offsets, object->chunk, size_max, &object->text, &offset);
+	int rc = python_string_find(reader->offsets, object->chunk, size_max, &object->text,
+				    &offset);
 
 	if (rc)
 		return rc;
@@ -253,7 +254,7 @@ static int read_parts(struct code_reader *reader)
 
 static char *text_of(const struct object *object, uint32_t size_max)
 {
-	return python_text_decode(&object->text, content_of(object), size_max);
+	return python_string_decode(&object->text, content_of(object), size_max);
 }
 
 static int build_code(const struct code_reader *reader, struct python_code *ret_code)
@@ -262,13 +263,13 @@ static int build_code(const struct code_reader *reader, struct python_code *ret_
 	const struct python_offsets *offsets = reader->offsets;
 	_cleanup_free_ char *name = text_of(&reader->parts[PART_NAME], PYTHON_NAME_BYTES_MAX);
 	_cleanup_free_ char *file = text_of(&reader->parts[PART_FILE], PYTHON_FILE_BYTES_MAX);
-	struct python_lines lines;
+	struct python_line_table lines;
 
 	if (!name || !file)
 		return -ENOMEM;
-	int rc = python_lines_read(python_line_format_of(offsets->minor),
-				   (int32_t)head_int(reader, offsets->code_firstlineno),
-				   content_of(table), table->content_size, &lines);
+	int rc = python_line_table_read(python_line_format_of(offsets->minor),
+					(int32_t)head_int(reader, offsets->code_firstlineno),
+					content_of(table), table->content_size, &lines);
 	if (rc)
 		return rc;
 	*ret_code = (struct python_code){ .name = take(name),
@@ -308,6 +309,6 @@ void python_code_deinit(struct python_code *code)
 {
 	free(code->name);
 	free(code->file);
-	python_lines_deinit(&code->lines);
+	python_line_table_deinit(&code->lines);
 	*code = (struct python_code){ 0 };
 }

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "agent/python/python_lines.h"
+#include "agent/python/python_line_table.h"
 #include "bpf/unwind/python.h"
 
 enum {
@@ -17,7 +17,7 @@ enum {
 struct python_code {
 	char *name; // qualified since 3.11; UTF-8, as all text here
 	char *file; // as the compiler was told: absolute or not, or "<string>"
-	struct python_lines lines;
+	struct python_line_table lines;
 	uint32_t checksum; // python_checksum() of its head
 };
 

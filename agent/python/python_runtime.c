@@ -9,7 +9,7 @@
 #include "agent/process/process_memory.h"
 #include "agent/python/python_build.h"
 #include "agent/python/python_layout.h"
-#include "agent/python/python_threads.h"
+#include "agent/python/python_thread_state.h"
 #include "agent/unwind/unwind_extent.h"
 #include "base/cleanup.h"
 #include "base/hash_table.h"
@@ -299,7 +299,8 @@ static int find_process(struct runtime *runtime, uint32_t number, pid_t pid, uin
 		if (rc)
 			return rc;
 	}
-	rc = python_threads_locate(pid, &runtime->layout, interpreters_of(runtime, bias), &process);
+	rc = python_thread_state_locate(pid, &runtime->layout, interpreters_of(runtime, bias),
+					&process);
 	if (rc == -ENOTSUP) {
 		// It may have been caught between two steps of its start, or be stopped there.
 		runtime->failures += pid != runtime->failed_pid;

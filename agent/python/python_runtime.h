@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "bpf/unwind/python.h"
 #include "agent/process/mapping.h"
-#include "agent/python/python_eval.h"
+#include "agent/python/python_eval_loop.h"
 
 /** The builds of CPython seen on this node. One thread. */
 struct python_runtimes;

@@ -11,7 +11,7 @@
 #include "agent/stacks/sample_kind.h"
 #include "agent/stacks/gpu_spin.h"
 #include "agent/stacks/wait_class.h"
-#include "agent/stacks/wake_stack.h"
+#include "agent/stacks/off_wake_stack.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/contract/label_values.h"
@@ -208,7 +208,7 @@ static int append_kernel_part(struct export_interval *interval, const struct cou
 	int rc = 0;
 
 	if (key->kernel_leaf)
-		rc = append(interval, frame_locate_leaf(&interval->sources.frames, NULL, &leaf));
+		rc = append(interval, frame_resolve_leaf(&interval->sources.frames, NULL, &leaf));
 	return rc ? rc : append_callers(interval, &key->kernel, now_ns, ret_end);
 }
 
@@ -218,8 +218,8 @@ static int append_user_part(struct export_interval *interval, struct process *pr
 	int rc = 0;
 
 	if (key->user_leaf.tag)
-		rc = append(interval,
-			    frame_locate_leaf(&interval->sources.frames, process, &key->user_leaf));
+		rc = append(interval, frame_resolve_leaf(&interval->sources.frames, process,
+							 &key->user_leaf));
 	return rc ? rc : append_callers(interval, &key->user, now_ns, ret_end);
 }
 
@@ -302,13 +302,13 @@ static enum wait_class class_of(const struct export_interval *interval, uint32_t
 				uint32_t kind)
 {
 	const struct profile *profile = interval->profile;
-	struct wait_class_cache *memo = interval->sources.wait_classes;
+	struct wait_class_cache *cache = interval->sources.wait_classes;
 	struct stack blocked = profile->stacks[stack];
 
 	if (kind == SAMPLE_KIND_OFF_WAKE)
-		blocked = wake_stack_blocked_part(profile, &blocked);
-	return memo ? wait_class_cache_find(memo, profile, &blocked)
-		    : wait_class_of_stack(profile, &blocked);
+		blocked = off_wake_stack_blocked_part(profile, &blocked);
+	return cache ? wait_class_cache_find(cache, profile, &blocked)
+		     : wait_class_of_stack(profile, &blocked);
 }
 
 static int find_wait(struct export_interval *interval, const struct count_key *key, uint32_t stack,

@@ -5,17 +5,17 @@
 
 #include <stdint.h>
 
-#include "agent/stacks/frame_locator.h"
+#include "agent/stacks/frame_resolver.h"
 #include "agent/stacks/nccl_labels.h"
 #include "agent/stacks/stack_table.h"
-#include "agent/stacks/wait_class.h"
+#include "agent/stacks/wait_class_cache.h"
 #include "base/hash_table.h"
 #include "base/profile.h"
 #include "bpf/sample.h"
 
 /** What a window reads; the profiler's, which outlive it. */
 struct export_interval_sources {
-	struct frame_locator frames;
+	struct frame_resolver frames;
 	struct stack_table *stacks;
 	struct wait_class_cache *wait_classes; // NULL: stacks are classed anew in each window
 };

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-#include "agent/symbols/line_reader.h"
+#include "agent/symbols/source_line_reader.h"
 #include "base/cleanup.h"
 #include "base/demangle.h"
 #include "base/hash_table.h"
@@ -53,7 +53,7 @@ struct known_location {
 struct location_table {
 	struct executable_table *executables;
 	struct kallsyms *kallsyms;
-	struct line_reader *lines; // NULL: functions only
+	struct source_line_reader *lines; // NULL: functions only
 	struct known_location *locations;
 	uint32_t count, capacity; // of places in `locations`, used or not
 	uint32_t *unused;         // numbers to use again
@@ -101,7 +101,7 @@ void location_table_free(struct location_table *table)
 	free(table);
 }
 
-void location_table_use_lines(struct location_table *table, struct line_reader *lines)
+void location_table_use_lines(struct location_table *table, struct source_line_reader *lines)
 {
 	table->lines = lines;
 }
@@ -210,7 +210,7 @@ uint32_t location_table_add_leaf(struct location_table *table, struct executable
 	struct symbol symbol;
 
 	// Where lines are known a leaf is its line, so that what was inlined is told apart.
-	if (table->lines && line_reader_find(table->lines, executable, offset, &place) == 0)
+	if (table->lines && source_line_reader_find(table->lines, executable, offset, &place) == 0)
 		return add_native(table, executable, place.start_offset, executable, "");
 	if (executable_find_symbol(table->executables, executable, offset, &symbol) < 0)
 		return add_native(table, executable, offset, executable, "");
@@ -390,7 +390,8 @@ static void take_lines(struct location_table *table, struct known_location *loca
 static void look_for_lines(struct location_table *table, struct known_location *location)
 {
 	struct source_lines place;
-	int rc = line_reader_find(table->lines, location->executable, location->offset, &place);
+	int rc = source_line_reader_find(table->lines, location->executable, location->offset,
+					 &place);
 
 	if (rc == 0)
 		take_lines(table, location, &place);
@@ -443,7 +444,7 @@ void location_table_begin_profile(struct location_table *table)
 	table->profile++;
 	executable_table_poll(table->executables);
 	if (table->lines)
-		line_reader_poll(table->lines);
+		source_line_reader_poll(table->lines);
 }
 
 int location_table_put(struct location_table *table, uint32_t number, struct profile *profile,

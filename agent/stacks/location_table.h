@@ -25,13 +25,13 @@ struct location_table *location_table_new(struct executable_table *executables,
 					  struct kallsyms *kallsyms);
 void location_table_free(struct location_table *table);
 
-struct line_reader;
+struct source_line_reader;
 
 /**
  * Give native locations their source lines and inlined calls, too, once @lines has read them. It
  * is the caller's and outlives the table.
  */
-void location_table_use_lines(struct location_table *table, struct line_reader *lines);
+void location_table_use_lines(struct location_table *table, struct source_line_reader *lines);
 
 /**
  * Each finds or makes a location and returns its number, HASH_TABLE_NONE when out of memory or at

@@ -70,7 +70,7 @@ static struct process *prepare_process(struct stack_reader *reader,
 
 	if (!process)
 		return NULL;
-	frame_prepare_leaf(&reader->frames, process, &record->leaf);
+	frame_resolver_read_leaf(&reader->frames, process, &record->leaf);
 	if (reader->unwinds) {
 		process_unwind_touch(reader->unwinds, process, missing_address(record));
 		follow_code(reader, process, record);
@@ -102,9 +102,10 @@ static void note_unnamed(struct stack_reader *reader, const struct stack_hash *h
 			 uint32_t count)
 {
 	if (has_unnamed(reader, locations, count))
-		unnamed_stacks_add(&reader->unnamed, reader->frames.processes, hash, process);
+		unsymbolized_stacks_add(&reader->unsymbolized, reader->frames.processes, hash,
+					process);
 	else if (has_unread(reader, locations, count))
-		unnamed_stacks_add_unread(&reader->unnamed, hash, process);
+		unsymbolized_stacks_add_unread(&reader->unsymbolized, hash, process);
 }
 
 int stack_reader_take(struct stack_reader *reader, const struct stack_record *record)
@@ -121,8 +122,8 @@ int stack_reader_take(struct stack_reader *reader, const struct stack_record *re
 			return -ENOMEM;
 	}
 	while (count < trace->frame_count && !rc) {
-		rc = frame_locate_caller(&reader->frames, process, &trace->frames[count],
-					 &reader->locations[count], &end);
+		rc = frame_resolve_caller(&reader->frames, process, &trace->frames[count],
+					  &reader->locations[count], &end);
 		if (!rc)
 			count++;
 	}
@@ -136,9 +137,9 @@ int stack_reader_take(struct stack_reader *reader, const struct stack_record *re
 
 int stack_reader_take_wake(struct stack_reader *reader, const struct wake_record *record)
 {
-	struct wake_stack_frames *joined = &reader->joined;
+	struct off_wake_stack_frames *joined = &reader->joined;
 	uint64_t now_ns = clock_monotonic_ns();
-	int rc = wake_stack_join(&reader->frames, reader->stacks, record, now_ns, joined);
+	int rc = off_wake_stack_join(&reader->frames, reader->stacks, record, now_ns, joined);
 
 	if (rc)
 		return rc;

@@ -5,22 +5,22 @@
 
 #include <stdint.h>
 
-#include "agent/stacks/frame_locator.h"
+#include "agent/stacks/frame_resolver.h"
 #include "agent/publish/process_unwind.h"
 #include "agent/stacks/stack_table.h"
-#include "agent/stacks/unnamed_stacks.h"
-#include "agent/stacks/wake_stack.h"
+#include "agent/stacks/unsymbolized_stacks.h"
+#include "agent/stacks/off_wake_stack.h"
 #include "bpf/sample.h"
 
 /** The profiler's, which outlive it. */
 struct stack_reader {
-	struct frame_locator frames;
+	struct frame_resolver frames;
 	struct executable_table *executables;
 	struct stack_table *stacks;
-	struct process_unwinds *unwinds;     // NULL: nothing is asked for
-	struct unnamed_stacks unnamed;       // its own: unnamed_stacks_deinit() it
-	uint32_t locations[STACK_DEPTH_MAX]; // of the body in work
-	struct wake_stack_frames joined;     // likewise, of two stacks
+	struct process_unwinds *unwinds;         // NULL: nothing is asked for
+	struct unsymbolized_stacks unsymbolized; // its own: unsymbolized_stacks_deinit() it
+	uint32_t locations[STACK_DEPTH_MAX];     // of the body in work
+	struct off_wake_stack_frames joined;     // likewise, of two stacks
 };
 
 /**

@@ -7,16 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/stacks/wait_rules.h"
 #include "base/contract/wait_classes.h"
 #include "base/profile.h"
-
-/** One function on a stack. */
-struct wait_frame {
-	enum frame_kind kind;
-	const char *name;   // demangled; "": not known
-	const char *file;   // of source; "": not known
-	const char *module; // path of the executable or library, "[kernel]", "[nvidia]"
-};
 
 /** The class of a stack of @count functions, the leaf first. */
 enum wait_class wait_class_of(const struct wait_frame *frames, uint32_t count);
@@ -29,16 +22,3 @@ enum wait_class wait_class_of_stack(const struct profile *profile, const struct 
  * for the GIL then. @name without the underscores that it may begin with; "": not known.
  */
 bool wait_takes_gil(const char *name, const char *module);
-
-/** Classes of stacks, kept over windows. One thread. */
-struct wait_class_cache;
-
-enum {
-	WAIT_CLASSES_MAX = 1 << 16, // 24 bytes each; the whole memo is forgotten when it is full
-};
-
-struct wait_class_cache *wait_class_cache_new(void);
-void wait_class_cache_free(struct wait_class_cache *memo);
-/** As wait_class_of_stack(), but looked up, unless the stack has more names than it had then. */
-enum wait_class wait_class_cache_find(struct wait_class_cache *memo, const struct profile *profile,
-				      const struct stack *stack);

@@ -1,52 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classes of stacks by the stacks' identities. A stack is classed again when functions on it have got
-// names since.
-#include "agent/stacks/wait_class.h"
+#include "agent/stacks/wait_class_cache.h"
 
 #include <stdlib.h>
 
 #include "base/hash_table.h"
 
-struct memo_item {
+struct cached_class {
 	struct id128 id;
-	uint16_t unnamed; // locations without a name when it was classed
+	uint16_t unnamed; // locations without a name when it was classified
 	uint8_t class;
 };
 
 struct wait_class_cache {
-	struct memo_item *items;
+	struct cached_class *items;
 	uint32_t count;
 	struct hash_table index;
 };
 
 struct wait_class_cache *wait_class_cache_new(void)
 {
-	struct wait_class_cache *memo = calloc(1, sizeof(*memo));
+	struct wait_class_cache *cache = calloc(1, sizeof(*cache));
 
-	if (!memo)
+	if (!cache)
 		return NULL;
-	memo->items = calloc(WAIT_CLASSES_MAX, sizeof(*memo->items)); // touched as it fills
-	if (!memo->items) {
-		free(memo);
+	cache->items = calloc(WAIT_CLASSES_MAX, sizeof(*cache->items)); // touched as it fills
+	if (!cache->items) {
+		free(cache);
 		return NULL;
 	}
-	return memo;
+	return cache;
 }
 
-void wait_class_cache_free(struct wait_class_cache *memo)
+void wait_class_cache_free(struct wait_class_cache *cache)
 {
-	if (!memo)
+	if (!cache)
 		return;
-	free(memo->items);
-	hash_table_deinit(&memo->index);
-	free(memo);
+	free(cache->items);
+	hash_table_deinit(&cache->index);
+	free(cache);
 }
 
 static bool item_equals(const void *context, uint32_t item, const void *key)
 {
-	const struct wait_class_cache *memo = context;
+	const struct wait_class_cache *cache = context;
 
-	return id128_equal(memo->items[item].id, *(const struct id128 *)key);
+	return id128_equal(cache->items[item].id, *(const struct id128 *)key);
 }
 
 static uint16_t count_unnamed(const struct profile *profile, const struct stack *stack)
@@ -61,30 +59,31 @@ static uint16_t count_unnamed(const struct profile *profile, const struct stack 
 	return count;
 }
 
-// What cannot be remembered is classed again next time.
-static void remember(struct wait_class_cache *memo, const struct memo_item *item)
+// Without memory the stack is classified again next time.
+static void add(struct wait_class_cache *cache, const struct cached_class *item)
 {
-	if (memo->count == WAIT_CLASSES_MAX) {
-		hash_table_clear(&memo->index);
-		memo->count = 0;
+	if (cache->count == WAIT_CLASSES_MAX) {
+		hash_table_clear(&cache->index);
+		cache->count = 0;
 	}
-	if (hash_table_add(&memo->index, hash64_of(&item->id, sizeof(item->id)), memo->count) == 0)
-		memo->items[memo->count++] = *item;
+	if (hash_table_add(&cache->index, hash64_of(&item->id, sizeof(item->id)), cache->count) ==
+	    0)
+		cache->items[cache->count++] = *item;
 }
 
-enum wait_class wait_class_cache_find(struct wait_class_cache *memo, const struct profile *profile,
+enum wait_class wait_class_cache_find(struct wait_class_cache *cache, const struct profile *profile,
 				      const struct stack *stack)
 {
-	struct memo_item item = { .id = stack->id, .unnamed = count_unnamed(profile, stack) };
-	uint32_t at = hash_table_find(&memo->index, hash64_of(&item.id, sizeof(item.id)),
-				      item_equals, memo, &item.id);
+	struct cached_class item = { .id = stack->id, .unnamed = count_unnamed(profile, stack) };
+	uint32_t at = hash_table_find(&cache->index, hash64_of(&item.id, sizeof(item.id)),
+				      item_equals, cache, &item.id);
 
-	if (at != HASH_TABLE_NONE && memo->items[at].unnamed == item.unnamed)
-		return memo->items[at].class;
+	if (at != HASH_TABLE_NONE && cache->items[at].unnamed == item.unnamed)
+		return cache->items[at].class;
 	item.class = wait_class_of_stack(profile, stack);
 	if (at != HASH_TABLE_NONE)
-		memo->items[at] = item;
+		cache->items[at] = item;
 	else
-		remember(memo, &item);
+		add(cache, &item);
 	return item.class;
 }

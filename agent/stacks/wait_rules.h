@@ -6,7 +6,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/stacks/wait_class.h"
+#include "base/contract/frame_kinds.h"
+
+/** One function on a stack. */
+struct wait_frame {
+	enum frame_kind kind;
+	const char *name;   // demangled; "": not known
+	const char *file;   // of source; "": not known
+	const char *module; // path of the executable or library, "[kernel]", "[nvidia]"
+};
 
 /** Where a thread lies in the kernel. */
 enum wait_cause {

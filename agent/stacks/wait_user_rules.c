@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/contract/wait_classes.h"
 
 #define BIT(cause) (1U << (cause))
 #define LOCKS      (BIT(CAUSE_LOCK) | BIT(CAUSE_UNKNOWN))

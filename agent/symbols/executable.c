@@ -19,7 +19,7 @@
 #include "agent/elf/build_id.h"
 #include "agent/elf/elf.h"
 #include "agent/symbols/file_symbols.h"
-#include "agent/symbols/symbol_names.h"
+#include "agent/symbols/symbol_name_cache.h"
 #include "base/utf8.h"
 
 // Symbols that nobody asked for in this time are read again if somebody does.
@@ -66,7 +66,7 @@ struct executable_table {
 	struct file *files;
 	uint32_t file_count, file_capacity;
 	struct hash_table by_file;
-	struct symbol_names names;
+	struct symbol_name_cache names;
 	uint64_t next_serial;
 	uint64_t symbol_bytes;
 	uint32_t open_count; // of files and debug files
@@ -133,7 +133,7 @@ void executable_table_free(struct executable_table *table)
 	free(table->files);
 	hash_table_deinit(&table->by_id);
 	hash_table_deinit(&table->by_file);
-	symbol_names_deinit(&table->names);
+	symbol_name_cache_deinit(&table->names);
 	free(table);
 }
 
@@ -527,7 +527,7 @@ static int read_symbols(struct executable_table *table, struct entry *entry)
 /* The name of one of the entry's symbols, remembered or read; NULL if it cannot be had. */
 static const char *name_of(struct executable_table *table, struct entry *entry, uint32_t symbol)
 {
-	const char *known = symbol_names_find(&table->names, entry->serial, symbol);
+	const char *known = symbol_name_cache_find(&table->names, entry->serial, symbol);
 	char mangled[SYMBOL_NAME_BYTES];
 	char name[DEMANGLED_BYTES_MAX];
 
@@ -536,7 +536,7 @@ static const char *name_of(struct executable_table *table, struct entry *entry, 
 	if (file_symbols_read_name(&entry->symbols, entry->fd, symbol, mangled))
 		return NULL;
 	demangle(mangled, name);
-	return symbol_names_add(&table->names, entry->serial, symbol, name);
+	return symbol_name_cache_add(&table->names, entry->serial, symbol, name);
 }
 
 int executable_find_symbol(struct executable_table *table, struct executable *executable,
@@ -702,5 +702,5 @@ uint64_t executable_table_count(const struct executable_table *table)
 
 uint64_t executable_table_symbol_bytes(const struct executable_table *table)
 {
-	return table->symbol_bytes + symbol_names_bytes(&table->names);
+	return table->symbol_bytes + symbol_name_cache_bytes(&table->names);
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the line table of every code object of this interpreter's standard library, and which line
-this interpreter says each instruction is on. For tests/unit/agent/python/test_python_lines.c, which reads
+this interpreter says each instruction is on. For tests/unit/agent/python/test_python_line_table.c, which reads
 the tables itself and compares. Runs on CPython 3.6 and newer.
 
 usage: dump_lines.py quick|full > tables

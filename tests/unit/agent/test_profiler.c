@@ -16,7 +16,7 @@
 
 #include "agent/bpf/machine.h"
 #include "agent/profiler.h"
-#include "agent/stacks/snapshots.h"
+#include "agent/stacks/snapshot_queue.h"
 #include "base/clock.h"
 #include "bpf/counters.h"
 

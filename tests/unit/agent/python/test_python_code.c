@@ -407,14 +407,15 @@ static void stop(struct live *live)
 }
 
 /* Every instruction of "units:line,units:line". Returns how many. */
-static uint32_t check_lines(const struct python_lines *lines, const char *runs, const char *what)
+static uint32_t check_lines(const struct python_line_table *lines, const char *runs,
+			    const char *what)
 {
 	uint32_t at = 0, units, line;
 	int used;
 
 	for (; sscanf(runs, "%u:%u%n", &units, &line, &used) == 2; runs += used) {
 		for (uint32_t limit = at + units; at < limit; at++)
-			EXPECT_EQ(line, python_lines_find(lines, at), what);
+			EXPECT_EQ(line, python_line_table_find(lines, at), what);
 		if (runs[used] == ',')
 			used++;
 	}

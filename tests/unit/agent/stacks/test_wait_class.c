@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stacks as kernels and programs have them, and what was waited for; look-alikes beside them.
-#include "agent/stacks/wait_class.h"
+#include "agent/stacks/wait_class_cache.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -626,7 +626,7 @@ static uint32_t add_location(struct profile *profile, enum frame_kind kind, cons
 
 TEST(a_class_heals_when_names_come)
 {
-	struct wait_class_cache *memo = wait_class_cache_new();
+	struct wait_class_cache *cache = wait_class_cache_new();
 	struct profile *profile = profile_new(1);
 	uint32_t locations[3], stack;
 
@@ -636,19 +636,20 @@ TEST(a_class_heals_when_names_come)
 	assert_int_equal(0, profile_add_stack(profile, locations, 3, STACK_END_COMPLETE, &stack));
 	for (int i = 0; i < 2; i++)
 		EXPECT_EQ(WAIT_CLASS_LOCK,
-			  wait_class_cache_find(memo, profile, &profile->stacks[stack]), "unnamed");
+			  wait_class_cache_find(cache, profile, &profile->stacks[stack]),
+			  "unnamed");
 	add_location(profile, FRAME_KIND_NATIVE, "c10::ThreadPool::main_loop(unsigned long)",
 		     "/x/libc10.so");
 	for (int i = 0; i < 2; i++)
 		EXPECT_EQ(WAIT_CLASS_IDLE,
-			  wait_class_cache_find(memo, profile, &profile->stacks[stack]), "named");
+			  wait_class_cache_find(cache, profile, &profile->stacks[stack]), "named");
 	profile_free(profile);
-	wait_class_cache_free(memo);
+	wait_class_cache_free(cache);
 }
 
 TEST(a_full_memo_begins_anew)
 {
-	struct wait_class_cache *memo = wait_class_cache_new();
+	struct wait_class_cache *cache = wait_class_cache_new();
 	struct profile *profile = profile_new(1);
 	uint32_t location = add_location(profile, FRAME_KIND_KERNEL, "anon_pipe_read", "[kernel]");
 	uint32_t locations[2] = { location, 0 }, stack;
@@ -660,10 +661,10 @@ TEST(a_full_memo_begins_anew)
 		assert_int_equal(
 			0, profile_add_stack(profile, locations, 2, STACK_END_COMPLETE, &stack));
 		assert_int_equal(WAIT_CLASS_PIPE,
-				 wait_class_cache_find(memo, profile, &profile->stacks[stack]));
+				 wait_class_cache_find(cache, profile, &profile->stacks[stack]));
 	}
 	profile_free(profile);
-	wait_class_cache_free(memo);
+	wait_class_cache_free(cache);
 }
 
 RUN_TESTS(cmocka_unit_test(each_stack_has_its_class),

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/python/python_thread_state.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "agent/process/process_memory.h"
+
+enum {
+	INTERPRETERS_TRIED_MAX = 4,
+	THREADS_TRIED_MAX = 16, // thread states looked at, of all of them
+	// The first way tried is nearly always the one; a thread state is found in a few places by chance. Memory
+	// may also be full of them: a way costs up to 64 system calls.
+	WAYS_TRIED_MAX = 256,
+
+	/*
+	 * A thread's control block: glibc's struct pthread has 2304 bytes (2.36), of which the first
+	 * 0x520 are up to the table of keys; musl's 200. pthread_self() points to its start.
+	 */
+	CONTROL_BYTES = 0x600,
+	CONTROL_WORDS = CONTROL_BYTES / 8,
+	SMALL_CONTROL_BYTES = 0x100,
+	KEY_WORDS = 2,     // glibc's struct pthread_key_data: a sequence number, then the value
+	TABLE_WORDS = 128, // of a table of keys: musl's has 128, glibc's second ones 32 pairs
+	MODULES_MAX = 64,  // with thread-local variables, in the order they were loaded
+	MODULE_WORDS = 64, // of a module's variables: libpython has four or so
+	TLS_FIRST_BYTES_MAX = 0x1000, // from the thread pointer to the first module's variables
+	MUSL_CONTROL_BYTES = 200,     // on aarch64; the vector of modules is its last word
+	DTV_AT = 8, // pointer to the vector of modules: tcbhead_t, and musl's struct pthread
+	MINOR_WITH_VARIABLE = 12,
+	ADDRESS_MIN = 0x1000,
+};
+
+/* A thread and what it must point to. */
+struct thread {
+	uint64_t state;
+	uint64_t control; // pthread_self(): the control block, and on x86-64 the thread pointer
+};
+
+#ifdef __aarch64__
+static const bool pointer_is_above = true;
+#else
+static const bool pointer_is_above = false;
+#endif
+
+/* Ways are tried with all threads: one that leads each to its state is not there by chance. */
+struct search {
+	pid_t pid;
+	struct thread threads[THREADS_TRIED_MAX];
+	uint32_t count;
+	uint32_t ways_tried;
+	int64_t dtv_at; // of the vector of modules, from pthread_self()
+	struct python_process best;
+	uint32_t best_count; // threads that it leads to their states
+};
+
+static int read_word(pid_t pid, uint64_t address, uint64_t *ret_word)
+{
+	if (address < ADDRESS_MIN)
+		return -EFAULT;
+	return process_memory_read(pid, address, ret_word, sizeof(*ret_word));
+}
+
+/* ---- trying a way ------------------------------------------------------------------------------- */
+
+static bool follow_key(pid_t pid, const struct python_process *way, uint64_t control,
+		       uint64_t *ret_word)
+{
+	if (read_word(pid, control + (uint64_t)(int64_t)way->key_at, ret_word))
+		return false;
+	return !(way->ways & PYTHON_WAY_KEY_INSIDE) ||
+	       !read_word(pid, *ret_word + way->key_inside, ret_word);
+}
+
+static bool follow_variable(pid_t pid, const struct python_process *way, uint64_t control,
+			    uint64_t *ret_word)
+{
+	uint64_t block;
+
+	if (read_word(pid, control + (uint64_t)(int64_t)way->dtv_at, &block) ||
+	    read_word(pid, block + way->dtv_inside, &block) ||
+	    read_word(pid, block + (uint64_t)way->tls_at, ret_word))
+		return false;
+	return *ret_word || !read_word(pid, block + (uint64_t)way->tls_also_at, ret_word);
+}
+
+static bool is_direct(const struct python_process *way)
+{
+	return way->ways == PYTHON_WAY_KEY;
+}
+
+/* Go @way from each thread, if the search may. Returns true once it is a way for all of them. */
+static bool try_way(struct search *search, const struct python_process *way)
+{
+	uint32_t count = 0;
+	uint64_t word;
+
+	if (search->ways_tried == WAYS_TRIED_MAX)
+		return false;
+	search->ways_tried++;
+	for (uint32_t i = 0; i < search->count; i++) {
+		const struct thread *thread = &search->threads[i];
+		bool is_there = way->ways & PYTHON_WAY_KEY
+					? follow_key(search->pid, way, thread->control, &word)
+					: follow_variable(search->pid, way, thread->control, &word);
+
+		count += is_there && word == thread->state;
+	}
+	// glibc's pairs are unmistakable; in tables of anything one hit among many threads is chance.
+	if (!is_direct(way) && 2 * count < search->count)
+		return false;
+	if (count > search->best_count) {
+		search->best = *way;
+		search->best_count = count;
+	}
+	return count == search->count;
+}
+
+/* ---- finding ways ------------------------------------------------------------------------------- */
+
+/* glibc keeps the first 32 keys in the control block: a used pair's sequence number is odd. */
+static bool find_key(struct search *search, const struct thread *thread)
+{
+	struct python_process way = { .ways = PYTHON_WAY_KEY };
+	uint64_t words[CONTROL_WORDS];
+
+	if (process_memory_read(search->pid, thread->control, words, sizeof(words)))
+		return false;
+	for (uint32_t i = 1; i < CONTROL_WORDS; i++) {
+		if (words[i] != thread->state || i % KEY_WORDS == 0 || words[i - 1] % 2 == 0 ||
+		    words[i - 1] > UINT32_MAX)
+			continue;
+		way.key_at = (int32_t)(i * 8);
+		if (try_way(search, &way))
+			return true;
+	}
+	return false;
+}
+
+/* musl keeps all keys, and glibc those beyond the first 32, in tables that the block points to. */
+static bool find_key_in_table(struct search *search, const struct thread *thread)
+{
+	struct python_process way = { .ways = PYTHON_WAY_KEY | PYTHON_WAY_KEY_INSIDE };
+	uint64_t words[CONTROL_WORDS], table[TABLE_WORDS];
+
+	// musl's block is small, and little need lie behind it.
+	memset(words, 0, sizeof(words));
+	if (process_memory_read(search->pid, thread->control, words, sizeof(words)) &&
+	    process_memory_read(search->pid, thread->control, words, SMALL_CONTROL_BYTES))
+		return false;
+	for (uint32_t i = 1; i < CONTROL_WORDS; i++) {
+		if (words[i] < ADDRESS_MIN || words[i] % 8 ||
+		    process_memory_read(search->pid, words[i], table, sizeof(table)))
+			continue;
+		way.key_at = (int32_t)(i * 8);
+		for (uint32_t k = 0; k < TABLE_WORDS; k++) {
+			way.key_inside = k * 8;
+			if (table[k] == thread->state && try_way(search, &way))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* All places of a module's block that hold the state: one, or two if the thread has the GIL. */
+static bool find_in_block(struct search *search, const struct thread *thread,
+			  const uint64_t words[MODULE_WORDS], struct python_process *way)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < MODULE_WORDS && count < 2; i++) {
+		if (words[i] != thread->state)
+			continue;
+		way->tls_also_at = i * 8;
+		if (!count++)
+			way->tls_at = i * 8;
+	}
+	return count && try_way(search, way);
+}
+
+/*
+ * _Py_tss_tstate, or what 3.15 has instead of the key, by the vector of modules' thread-local variables,
+ * @stride bytes each. Modules loaded at start are in it as well as later ones.
+ */
+static bool find_variable(struct search *search, const struct thread *thread, uint32_t stride)
+{
+	struct python_process way = { .ways = PYTHON_WAY_TLS | PYTHON_WAY_TLS_DYNAMIC,
+				      .dtv_at = (int32_t)search->dtv_at };
+	uint64_t vector, block, words[MODULE_WORDS];
+
+	if (read_word(search->pid, thread->control + (uint64_t)search->dtv_at, &vector))
+		return false;
+	for (uint32_t module = 1; module < MODULES_MAX; module++) {
+		if (read_word(search->pid, vector + module * stride, &block))
+			return false;
+		if (block < ADDRESS_MIN || block % 8 ||
+		    process_memory_read(search->pid, block, words, sizeof(words)))
+			continue;
+		way.dtv_inside = module * stride;
+		if (find_in_block(search, thread, words, &way))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The key first: it stays set while a thread has released the GIL, and the variable of 3.12 to 3.14 does
+ * not. glibc's dtv_t has 16 bytes, musl's 8. Returns false when not even one thread is led to its state.
+ */
+static bool find_way(struct search *search, bool has_variable)
+{
+	for (uint32_t i = 0; i < search->count; i++) {
+		if (find_key(search, &search->threads[i]))
+			return true;
+	}
+	for (uint32_t i = 0; !search->best_count && i < search->count; i++) {
+		if (find_key_in_table(search, &search->threads[i]))
+			return true;
+	}
+	for (uint32_t i = 0; has_variable && !search->best_count && i < search->count; i++) {
+		if (find_variable(search, &search->threads[i], 16) ||
+		    find_variable(search, &search->threads[i], 8))
+			return true;
+	}
+	return search->best_count > 0;
+}
+
+/* ---- the threads -------------------------------------------------------------------------------- */
+
+/* The thread state at @address, if it looks like one of @interpreter. */
+static bool read_thread(pid_t pid, const struct python_layout *layout, uint64_t address,
+			uint64_t interpreter, struct thread *ret_thread)
+{
+	struct thread thread = { .state = address };
+	uint64_t owner;
+
+	if (address % 8 || read_word(pid, address + layout->state_interpreter, &owner) ||
+	    owner != interpreter ||
+	    read_word(pid, address + layout->offsets.state_thread, &thread.control))
+		return false;
+	*ret_thread = thread;
+	return true;
+}
+
+/* The list changes while it is read: what is found until then is good. */
+static void collect_threads(struct search *search, const struct python_layout *layout,
+			    uint64_t interpreter)
+{
+	struct thread thread;
+	uint64_t state;
+
+	if (read_word(search->pid, interpreter + layout->offsets.interpreter_threads, &state))
+		return;
+	while (state && search->count < THREADS_TRIED_MAX &&
+	       read_thread(search->pid, layout, state, interpreter, &thread)) {
+		// A thread that is about to start has its state already, but does not run yet.
+		if (thread.control >= ADDRESS_MIN && thread.control % 8 == 0)
+			search->threads[search->count++] = thread;
+		if (read_word(search->pid, state + layout->offsets.state_next, &state))
+			return;
+	}
+}
+
+/* ---- the thread pointer ------------------------------------------------------------------------- */
+
+/*
+ * glibc on aarch64: the thread pointer leads to tcbhead_t, whose first word is the vector of modules; its
+ * first module's variables lie right behind tcbhead_t.
+ */
+static bool is_thread_pointer(pid_t pid, uint64_t pointer, uint64_t vector)
+{
+	uint64_t block;
+
+	return vector % 8 == 0 && !read_word(pid, vector + 16, &block) && block > pointer &&
+	       block - pointer < TLS_FIRST_BYTES_MAX;
+}
+
+int python_thread_state_find_pointer(pid_t pid, uint64_t self, bool is_above, uint64_t *ret_pointer)
+{
+	uint64_t words[CONTROL_WORDS];
+
+	if (!is_above) {
+		*ret_pointer = self;
+		return 0;
+	}
+	// struct pthread is aligned to 64 bytes, and ends where the thread pointer points to.
+	for (uint64_t at = 0x400; at < 0x1000; at += 64) {
+		uint64_t vector;
+
+		if (!read_word(pid, self + at, &vector) &&
+		    is_thread_pointer(pid, self + at, vector)) {
+			*ret_pointer = self + at;
+			return 0;
+		}
+	}
+	// musl's block is its own size exactly, and begins with a pointer to itself.
+	if (process_memory_read(pid, self, words, MUSL_CONTROL_BYTES) || words[0] != self)
+		return -ENOTSUP;
+	*ret_pointer = self + MUSL_CONTROL_BYTES;
+	return 0;
+}
+
+/* Ways were found from pthread_self() on; the unwinder begins at the thread pointer. */
+static int take_way(const struct search *search, struct python_process *process)
+{
+	const struct python_process *best = &search->best;
+	uint64_t self = search->threads[0].control, pointer;
+	int rc = python_thread_state_find_pointer(search->pid, self, pointer_is_above, &pointer);
+
+	if (rc)
+		return rc;
+	process->ways |= best->ways;
+	process->self_at = (int64_t)(self - pointer);
+	process->key_at = best->key_at + (int32_t)process->self_at;
+	process->key_inside = best->key_inside;
+	process->tls_at = best->tls_at;
+	process->tls_also_at = best->tls_also_at;
+	process->dtv_at = best->dtv_at + (int32_t)process->self_at;
+	process->dtv_inside = best->dtv_inside;
+	return 0;
+}
+
+/* The vector of modules is at the thread pointer on aarch64, behind pthread_self() on x86-64. */
+static int64_t find_vector(const struct search *search)
+{
+	uint64_t self = search->threads[0].control, pointer;
+
+	if (!pointer_is_above)
+		return DTV_AT;
+	if (python_thread_state_find_pointer(search->pid, self, true, &pointer))
+		return 0;
+	if (pointer - self == MUSL_CONTROL_BYTES)
+		return MUSL_CONTROL_BYTES - 8;
+	return (int64_t)(pointer - self);
+}
+
+int python_thread_state_locate(pid_t pid, const struct python_layout *layout, uint64_t interpreters,
+			       struct python_process *process)
+{
+	struct search search = { .pid = pid };
+	uint64_t interpreter;
+	int rc = read_word(pid, interpreters, &interpreter);
+
+	if (rc)
+		return rc == -EFAULT ? -ENOTSUP : rc;
+	for (uint32_t i = 0; interpreter && i < INTERPRETERS_TRIED_MAX; i++) {
+		collect_threads(&search, layout, interpreter);
+		if (read_word(pid, interpreter + layout->interpreter_next, &interpreter))
+			break;
+	}
+	if (!search.count)
+		return -EAGAIN;
+	search.dtv_at = find_vector(&search);
+	if (!find_way(&search, layout->offsets.minor >= MINOR_WITH_VARIABLE))
+		return -ENOTSUP;
+	return take_way(&search, process);
+}

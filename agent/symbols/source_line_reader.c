@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/symbols/source_line_reader.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/source_line_cache.h"
+#include "base/profile.h"
+#include "base/string_table.h"
+#include "agent/symbols/source_line_worker.h"
+
+/* A file that costs the helper long is asked about less often: that many times its cost apart. */
+enum { REST_FACTOR = 20 };
+
+/* What was asked in one file, then what was answered. */
+struct job {
+	struct job *next;
+	char *id; // the executable's
+	struct line_files files;
+	uint32_t count;
+	uint64_t offsets[LINE_WORKER_OFFSETS_MAX];
+	uint64_t starts[LINE_WORKER_OFFSETS_MAX];
+	uint32_t first[LINE_WORKER_OFFSETS_MAX]; // of an offset's lines
+	uint8_t counts[LINE_WORKER_OFFSETS_MAX]; // 0: no lines
+	struct line *lines;                      // strings of the table below
+	uint32_t line_count, line_capacity;
+	struct string_table strings;
+	uint64_t cost_ns;
+	bool failed; // out of memory: asked again
+};
+
+/* A file that is let rest. */
+struct resting {
+	struct id128 id;
+	uint64_t until_ns;
+};
+
+struct source_line_reader {
+	struct executable_table *executables;
+	// the owner's
+	struct source_line_cache places;
+	struct job *gathering; // asked since the last poll
+	uint32_t job_count;    // gathering, waiting and being read
+	struct resting resting[LINE_JOBS_MAX];
+	uint32_t resting_at; // the one to replace next
+	// the thread's and the owner's, under the lock
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct job *waiting, *done;
+	bool busy, stopping;
+	pthread_t thread;
+};
+
+/* ---- jobs ---------------------------------------------------------------------------------- */
+
+static void free_job(struct job *job)
+{
+	if (!job)
+		return;
+	line_files_close(&job->files);
+	string_table_deinit(&job->strings);
+	free(job->lines);
+	free(job->id);
+	free(job);
+}
+
+static void free_jobs(struct job *job)
+{
+	while (job) {
+		struct job *next = job->next;
+
+		free_job(job);
+		job = next;
+	}
+}
+
+static int add_job_line(struct job *job, const struct source_line *source)
+{
+	if (job->line_count == job->line_capacity) {
+		uint32_t capacity = job->line_capacity ? 2 * job->line_capacity : 256;
+		struct line *lines = reallocarray(job->lines, capacity, sizeof(*lines));
+
+		if (!lines)
+			return -ENOMEM;
+		job->lines = lines;
+		job->line_capacity = capacity;
+	}
+	struct line *line = &job->lines[job->line_count];
+	line->number = source->number;
+	int rc = string_table_add(&job->strings, source->name, strlen(source->name), &line->name);
+	if (!rc)
+		rc = string_table_add(&job->strings, source->file, strlen(source->file),
+				      &line->file);
+	job->line_count += rc == 0;
+	return rc;
+}
+
+static void on_place(void *context, uint32_t index, const struct source_lines *place)
+{
+	struct job *job = context;
+	uint32_t first = job->line_count;
+
+	for (uint32_t i = 0; i < place->count; i++)
+		if (add_job_line(job, &place->lines[i])) {
+			job->failed = true;
+			return;
+		}
+	job->starts[index] = place->start_offset;
+	job->first[index] = first;
+	job->counts[index] = (uint8_t)place->count;
+}
+
+static int compare_offsets(const void *left, const void *right)
+{
+	const uint64_t *a = left, *b = right;
+
+	return (*a > *b) - (*a < *b);
+}
+
+static void serve(struct job *job)
+{
+	struct error err = { 0 };
+	uint64_t begin_ns = clock_monotonic_ns();
+
+	qsort(job->offsets, job->count, sizeof(job->offsets[0]), compare_offsets);
+	const struct line_request request = {
+		.fd = job->files.fd,
+		.debug_fd = job->files.debug_fd,
+		.alt_fd = job->files.alt_fd,
+		.offsets = job->offsets,
+		.count = job->count,
+	};
+	if (source_line_worker_ask(&request, on_place, job, &err))
+		log_debug("lines: %s: %s; its functions' names are used", job->id, err.text);
+	job->cost_ns = clock_monotonic_ns() - begin_ns;
+	line_files_close(&job->files);
+}
+
+static void *run(void *context)
+{
+	struct source_line_reader *reader = context;
+
+	pthread_mutex_lock(&reader->lock);
+	while (!reader->stopping) {
+		struct job *job = reader->waiting;
+
+		if (!job) {
+			pthread_cond_wait(&reader->changed, &reader->lock);
+			continue;
+		}
+		reader->waiting = job->next;
+		reader->busy = true;
+		pthread_mutex_unlock(&reader->lock);
+		serve(job);
+		pthread_mutex_lock(&reader->lock);
+		reader->busy = false;
+		job->next = reader->done;
+		reader->done = job;
+		pthread_cond_broadcast(&reader->changed);
+	}
+	pthread_mutex_unlock(&reader->lock);
+	return NULL;
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+struct source_line_reader *source_line_reader_new(struct executable_table *executables)
+{
+	struct source_line_reader *reader = calloc(1, sizeof(*reader));
+
+	if (!reader)
+		return NULL;
+	reader->executables = executables;
+	pthread_mutex_init(&reader->lock, NULL);
+	pthread_cond_init(&reader->changed, NULL);
+	if (pthread_create(&reader->thread, NULL, run, reader)) {
+		free(reader);
+		return NULL;
+	}
+	return reader;
+}
+
+void source_line_reader_free(struct source_line_reader *reader)
+{
+	if (!reader)
+		return;
+	pthread_mutex_lock(&reader->lock);
+	reader->stopping = true;
+	pthread_cond_broadcast(&reader->changed);
+	pthread_mutex_unlock(&reader->lock);
+	pthread_join(reader->thread, NULL); // at most LINE_WORKER_SECONDS
+	free_jobs(reader->gathering);
+	free_jobs(reader->waiting);
+	free_jobs(reader->done);
+	source_line_cache_deinit(&reader->places);
+	free(reader);
+}
+
+/* ---- what was read ------------------------------------------------------------------------- */
+
+static void take_place(struct source_line_reader *reader, const struct job *job, uint32_t index)
+{
+	struct id128 id = location_id_of_offset(FRAME_KIND_NATIVE, job->id, job->offsets[index]);
+	struct source_lines place = { .start_offset = job->starts[index],
+				      .count = job->counts[index] };
+
+	for (uint32_t i = 0; i < place.count; i++) {
+		const struct line *line = &job->lines[job->first[index] + i];
+
+		place.lines[i] = (struct source_line){
+			.name = string_table_get(&job->strings, line->name),
+			.file = string_table_get(&job->strings, line->file),
+			.number = line->number,
+		};
+	}
+	source_line_cache_answer(&reader->places, id, place.count ? &place : NULL);
+}
+
+static void let_rest(struct source_line_reader *reader, const struct job *job)
+{
+	struct resting *resting = &reader->resting[reader->resting_at++ % LINE_JOBS_MAX];
+
+	resting->id = id128_of(job->id, strlen(job->id));
+	resting->until_ns = clock_monotonic_ns() + REST_FACTOR * job->cost_ns;
+}
+
+static bool is_resting(const struct source_line_reader *reader, const char *id)
+{
+	struct id128 hash = id128_of(id, strlen(id));
+	uint64_t now_ns = clock_monotonic_ns();
+
+	for (uint32_t i = 0; i < LINE_JOBS_MAX; i++)
+		if (reader->resting[i].until_ns > now_ns &&
+		    id128_equal(reader->resting[i].id, hash))
+			return true;
+	return false;
+}
+
+/* ---- asking -------------------------------------------------------------------------------- */
+
+static bool is_small_enough(int fd)
+{
+	struct stat status;
+
+	return fstat(fd, &status) == 0 && status.st_size <= LINE_FILE_BYTES_MAX;
+}
+
+static struct job *begin_job(struct source_line_reader *reader, struct executable *executable)
+{
+	struct job *job = NULL;
+	struct line_files files;
+
+	if (reader->job_count == LINE_JOBS_MAX ||
+	    executable_open_lines(reader->executables, executable, &files))
+		return NULL;
+	if (is_small_enough(files.debug_fd >= 0 ? files.debug_fd : files.fd))
+		job = calloc(1, sizeof(*job));
+	if (job)
+		job->id = strdup(executable->id);
+	if (!job || !job->id || string_table_init(&job->strings)) {
+		line_files_close(&files);
+		free(job ? job->id : NULL);
+		free(job);
+		return NULL;
+	}
+	job->files = files;
+	job->next = reader->gathering;
+	reader->gathering = job;
+	reader->job_count++;
+	return job;
+}
+
+static struct job *find_job(struct source_line_reader *reader, struct executable *executable)
+{
+	for (struct job *job = reader->gathering; job; job = job->next)
+		if (strcmp(job->id, executable->id) == 0)
+			return job;
+	return is_resting(reader, executable->id) ? NULL : begin_job(reader, executable);
+}
+
+static int ask(struct source_line_reader *reader, struct executable *executable, uint64_t offset,
+	       struct id128 id)
+{
+	struct job *job = find_job(reader, executable);
+
+	if (!job || job->count == LINE_WORKER_OFFSETS_MAX)
+		return -EAGAIN;
+	if (source_line_cache_ask(&reader->places, id, executable->symbols_version) == 0)
+		job->offsets[job->count++] = offset;
+	return -EAGAIN;
+}
+
+int source_line_reader_find(struct source_line_reader *reader, struct executable *executable,
+			    uint64_t offset, struct source_lines *ret_place)
+{
+	struct id128 id = location_id_of_offset(FRAME_KIND_NATIVE, executable->id, offset);
+	const struct cached_lines *place = source_line_cache_find(&reader->places, id);
+
+	if (place && place->asked)
+		return -EAGAIN;
+	// A debug file that came since may say more.
+	if (!place || (!place->count && place->version != executable->symbols_version))
+		return ask(reader, executable, offset, id);
+	if (!place->count)
+		return -ENOENT;
+	source_line_cache_read(&reader->places, place, ret_place);
+	return 0;
+}
+
+/* ---- answers ------------------------------------------------------------------------------- */
+
+static void hand_over(struct source_line_reader *reader)
+{
+	struct job *last = reader->gathering;
+
+	if (!last)
+		return;
+	while (last->next)
+		last = last->next;
+	pthread_mutex_lock(&reader->lock);
+	last->next = reader->waiting;
+	reader->waiting = reader->gathering;
+	pthread_cond_broadcast(&reader->changed);
+	pthread_mutex_unlock(&reader->lock);
+	reader->gathering = NULL;
+}
+
+/* Who waits wants the next answers, too: nothing is let rest then. */
+static void take_answers(struct source_line_reader *reader, bool rest)
+{
+	pthread_mutex_lock(&reader->lock);
+	struct job *job = take(reader->done);
+	pthread_mutex_unlock(&reader->lock);
+	while (job) {
+		struct job *next = job->next;
+
+		for (uint32_t i = 0; i < job->count; i++)
+			take_place(reader, job, i);
+		if (rest)
+			let_rest(reader, job);
+		free_job(job);
+		reader->job_count--;
+		job = next;
+	}
+}
+
+void source_line_reader_poll(struct source_line_reader *reader)
+{
+	take_answers(reader, true);
+	hand_over(reader);
+}
+
+bool source_line_reader_wait(struct source_line_reader *reader, uint32_t wait_ms)
+{
+	uint64_t until_ns = clock_monotonic_ns() + wait_ms * NS_PER_MS;
+	const struct timespec until = { .tv_sec = (time_t)(until_ns / NS_PER_SECOND),
+					.tv_nsec = (long)(until_ns % NS_PER_SECOND) };
+	int rc = 0;
+
+	hand_over(reader);
+	pthread_mutex_lock(&reader->lock);
+	while ((reader->waiting || reader->busy) && !rc)
+		rc = pthread_cond_clockwait(&reader->changed, &reader->lock, CLOCK_MONOTONIC,
+					    &until);
+	bool idle = !reader->waiting && !reader->busy;
+	pthread_mutex_unlock(&reader->lock);
+	take_answers(reader, false);
+	return idle;
+}
+
+uint64_t source_line_reader_bytes(const struct source_line_reader *reader)
+{
+	return source_line_cache_bytes(&reader->places);
+}

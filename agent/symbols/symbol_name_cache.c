@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/symbols/symbol_name_cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/id128.h"
+
+static uint64_t hash_of(uint64_t executable, uint32_t symbol)
+{
+	uint64_t key[2] = { executable, symbol };
+
+	return hash64_of(key, sizeof(key));
+}
+
+static bool name_equals(const void *context, uint32_t item, const void *key)
+{
+	const struct symbol_name_cache *names = context;
+	const struct symbol_name *wanted = key;
+	const struct symbol_name *name = &names->names[item];
+
+	return name->executable == wanted->executable && name->symbol == wanted->symbol;
+}
+
+void symbol_name_cache_deinit(struct symbol_name_cache *names)
+{
+	hash_table_deinit(&names->index);
+	free(names->names);
+	free(names->bytes);
+	memset(names, 0, sizeof(*names));
+}
+
+const char *symbol_name_cache_find(const struct symbol_name_cache *names, uint64_t executable,
+				   uint32_t symbol)
+{
+	struct symbol_name wanted = { .executable = executable, .symbol = symbol };
+	uint32_t item = hash_table_find(&names->index, hash_of(executable, symbol), name_equals,
+					names, &wanted);
+
+	return item == HASH_TABLE_NONE ? NULL : names->bytes + names->names[item].place;
+}
+
+static int make_room(struct symbol_name_cache *names, size_t size)
+{
+	if (names->count == names->capacity) {
+		uint32_t capacity = names->capacity ? names->capacity * 2 : 256;
+		void *grown = reallocarray(names->names, capacity, sizeof(*names->names));
+		if (!grown)
+			return -1;
+		names->names = grown;
+		names->capacity = capacity;
+	}
+	if (size > names->bytes_capacity - names->bytes_size) {
+		uint32_t capacity = names->bytes_capacity ? names->bytes_capacity * 2 : 16 << 10;
+		char *grown = realloc(names->bytes, capacity);
+		if (!grown)
+			return -1;
+		names->bytes = grown;
+		names->bytes_capacity = capacity;
+	}
+	return 0;
+}
+
+const char *symbol_name_cache_add(struct symbol_name_cache *names, uint64_t executable,
+				  uint32_t symbol, const char *name)
+{
+	size_t size = strlen(name) + 1; // at most DEMANGLED_BYTES_MAX, less than one step of growth
+
+	if (names->bytes_size + size > SYMBOL_NAMES_BYTES_MAX) {
+		hash_table_clear(&names->index);
+		names->count = 0;
+		names->bytes_size = 0;
+	}
+	if (make_room(names, size))
+		return NULL;
+	if (hash_table_add(&names->index, hash_of(executable, symbol), names->count))
+		return NULL;
+	names->names[names->count++] = (struct symbol_name){
+		.executable = executable,
+		.symbol = symbol,
+		.place = names->bytes_size,
+	};
+
+	char *copy = names->bytes + names->bytes_size;
+	memcpy(copy, name, size);
+	names->bytes_size += (uint32_t)size;
+	return copy;
+}
+
+size_t symbol_name_cache_bytes(const struct symbol_name_cache *names)
+{
+	return names->bytes_capacity + names->capacity * sizeof(*names->names) +
+	       names->index.slot_count * sizeof(*names->index.slots);
+}
