@@ -4,14 +4,17 @@
 import json
 import os
 import pathlib
+import subprocess
 import types
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BUILD = ROOT / os.environ.get("BUILD", "build")
 WEB = BUILD / "gen" / "web"  # the page's generated files
 
-with open(BUILD / "gen" / "contract.json", encoding="utf-8") as file:
-    CONTRACT = json.load(file)
+PATH = BUILD / "gen" / "contract.json"
+if not PATH.exists():
+    subprocess.run(["make", f"BUILD={BUILD.relative_to(ROOT)}", str(PATH.relative_to(ROOT))], cwd=ROOT, check=True)
+CONTRACT = json.loads(PATH.read_text())
 
 # TYPE.OFF_CPU is "off_cpu:blocked:nanoseconds:wall:nanoseconds".
 TYPE = types.SimpleNamespace(**{spec["id"]: spec["type"] for spec in CONTRACT["profileTypes"]})

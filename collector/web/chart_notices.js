@@ -120,14 +120,14 @@ export class ChartNotices {
 		const { changes = [], shedding = [] } = this.#marks ?? {};
 		const overhead = this.#overhead === null ? [] :
 			[element("p", "", `Profiler overhead: ${formatNumber(this.#overhead)} cores on average.`)];
-		const meanings = [...new Set(shedding.map(({ knob }) => knobMeaning(knob)))].filter((meaning) => meaning);
+		const knobs = [...new Set(shedding.map(({ knob }) => knob))].filter((knob) => knobMeaning(knob));
 		const rows = changes.slice(-CHANGES_LISTED).map(({ time_ms, text }) => changeRow(formatMoment(time_ms, Date.now()), text));
 
 		byId("changes-popover").replaceChildren(
 			element("p", "", "The agent sheds load to stay within its overhead budget."), ...overhead,
 			...changeList("Active load shedding", shedding.map((one) =>
 				changeRow(spanWords(one), one.agents > 1 ? `${one.text}, in ${one.agents} agents` : one.text))),
-			...meanings.map((meaning) => element("p", "muted", meaning)),
+			...knobs.map((knob) => element("p", "", element("b", "", `${valueTitle("knob", knob)}: `), knobMeaning(knob))),
 			...changeList("Load-shedding changes", rows));
 	}
 }

@@ -73,8 +73,8 @@ def test_a_service_replaces_the_one_before(call, text, value, result):
     ("from=now-1h", "from", "now-1h"), ("from=junk", "from", "now-15m"), ("sort=-total", "sort", "-total"), ("sort=drop", "sort", "self"),
     ("layout=evil", "layout", "both"), ("zoom=XYZ", "zoom", ""), ("nodes=999999", "nodes", "32768"), ("nodes=0", "nodes", "32768"),
     ("type=a:b", "type", TYPE.CPU), ("search=" + "x" * 500, "search", ""), ("group=", "group", ""),
-    ("group=a%20b", "group", "auto"), ("type=off-cpu", "type", "off_cpu:blocked:nanoseconds:wall:nanoseconds"),
-    ("type=constructor", "type", "process_cpu:cpu:nanoseconds:cpu:nanoseconds"), ("type=x:y:z:a:b", "type", "x:y:z:a:b"), ("idle=in", "idle", "in"), ("idle=maybe", "idle", "out"),
+    ("group=a%20b", "group", "auto"), ("type=off-cpu", "type", TYPE.OFF_CPU),
+    ("type=constructor", "type", TYPE.CPU), ("type=x:y:z:a:b", "type", "x:y:z:a:b"), ("idle=in", "idle", "in"), ("idle=maybe", "idle", "out"),
 ])
 def test_links_are_checked_when_read(call, query, field, value):
     assert call("state", "readView", "?" + query)[field] == value
@@ -82,7 +82,7 @@ def test_links_are_checked_when_read(call, query, field, value):
 
 def test_a_link_says_only_what_is_not_the_default(call):
     assert call("state", "writeView", call("state", "readView", "")) == ""
-    assert call("state", "writeView", {**call("state", "readView", ""), "type": "wall:time:nanoseconds:wall:nanoseconds"}) == "?type=wall"
+    assert call("state", "writeView", {**call("state", "readView", ""), "type": TYPE.WALL}) == "?type=wall"
     view = {**call("state", "readView", ""), "type": "x:y:z:a:b", "query": '{a="b&c=d#"}', "from": "2030-01-01T11:00:00.000Z", "search": "100 %+x"}
     assert call("state", "readView", call("state", "writeView", view)) == view
 
@@ -155,7 +155,7 @@ def test_values_for_a_column(call, value, unit, text):
 
 
 def test_temperatures_are_lines_of_their_own_and_have_a_mean(call):
-    answer = {"type": "gpu:temperature:celsius:gauge:second", "unit": "celsius", "first_step_ns": 0, "step_ns": 1e9,
+    answer = {"type": TYPE.GPU_TEMPERATURE, "unit": "celsius", "first_step_ns": 0, "step_ns": 1e9,
               "series": [{"group": f"g{i}", "total": 50 + i, "values": [50 + i, 50 + i]} for i in range(10)]}
     chart = call("series_stack", "stackSeries", answer, {"from_ms": 0, "to_ms": 2000}, {"oldest_ms": 0, "newest_ms": 0})
     assert [list(s["tops"].values())[0] for s in chart["series"]] == [50, 51, 52, 53, 54, 55, 56, 58], "the last one is the mean of the rest"
@@ -163,11 +163,11 @@ def test_temperatures_are_lines_of_their_own_and_have_a_mean(call):
 
 
 @pytest.mark.parametrize("profile_type, unit, scale, word", [
-    (CPU, "nanoseconds", 1 / 5e9, "cores"), (BLOCKED, "nanoseconds", 1 / 5e9, "threads"), ("memory:rss:bytes:gauge:second", "bytes", 1, ""),
-    ("memory:page_fault:bytes:page_fault:bytes", "bytes", 0.2, "per second"), ("memory:oom_kills:count:event:count", "count", 0.2, "per second"),
-    ("gpu_process:busy:percent:gauge:second", "percent", 1, "%"), ("gpu:power:milliwatts:gauge:second", "milliwatts", 0.001, "W"),
-    ("gpu:sm_clock:hertz:gauge:second", "hertz", 1e-6, "MHz"), ("gpu:temperature:celsius:gauge:second", "celsius", 1, "°C"),
-    ("gpu:pcie_sent:bytes:gauge:second", "bytes", 1, "per second"), ("new_thing:some_level:bytes:gauge:second", "bytes", 1, ""),
+    (CPU, "nanoseconds", 1 / 5e9, "cores"), (BLOCKED, "nanoseconds", 1 / 5e9, "threads"), (TYPE.RSS, "bytes", 1, ""),
+    (TYPE.PAGE_FAULT, "bytes", 0.2, "per second"), (TYPE.OOM_KILLS, "count", 0.2, "per second"),
+    (TYPE.GPU_PROCESS_BUSY, "percent", 1, "%"), (TYPE.GPU_POWER, "milliwatts", 0.001, "W"),
+    (TYPE.GPU_SM_CLOCK, "hertz", 1e-6, "MHz"), (TYPE.GPU_TEMPERATURE, "celsius", 1, "°C"),
+    (TYPE.GPU_PCIE_SENT, "bytes", 1, "per second"), ("new_thing:some_level:bytes:gauge:second", "bytes", 1, ""),
 ])
 def test_types_have_their_rates(call, profile_type, unit, scale, word):
     rate = call("format", "rateOf", profile_type, unit, 5e9)
@@ -178,7 +178,7 @@ def test_types_have_their_rates(call, profile_type, unit, scale, word):
 @pytest.mark.parametrize("profile_type, title, has_stacks", [
     (CPU, "CPU time", True), (WALL, "Wall clock", False), ("new_thing:some_time:nanoseconds:wall:nanoseconds", "new thing some time", True),
     ("new_thing:some_level:bytes:gauge:second", "new thing some level", False),
-    ("gpu_memory:inuse:bytes:gauge:second", "GPU memory in use", True),
+    (TYPE.GPU_MEMORY, "GPU memory in use", True),
 ])
 def test_unknown_types_are_shown(call, profile_type, title, has_stacks):
     spec = call("profile_type", "specOf", profile_type)

@@ -8,15 +8,19 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests"))
+from contract import TYPE  # noqa: E402 pylint: disable=wrong-import-position
+
 START_SECONDS = 20
 STOP_SECONDS = 15
-CPU = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
+CPU = TYPE.CPU
 
 _numbers = itertools.count(1)
 

@@ -10,11 +10,12 @@ import time
 
 import pytest
 
+from contract import TYPE
 from fleet import Agent, program, wait_until
 
-OVERHEAD = "cairn:overhead:nanoseconds:wall:nanoseconds"
-SHEDDING_CHANGES = "cairn:shedding_changes:count:change:count"
-SHEDDING = "cairn:shedding:nanoseconds:wall:nanoseconds"
+OVERHEAD = TYPE.OVERHEAD
+SHEDDING_CHANGES = TYPE.SHEDDING_CHANGES
+SHEDDING = TYPE.SHEDDING
 AGENT = '{service="cairn-agent"}'
 BUDGET = 5  # % of a core: less than a storm costs, and more than this small agent
 

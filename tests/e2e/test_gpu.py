@@ -2,10 +2,11 @@
 """GPUs, with doubles of the driver's libraries: no device is needed."""
 import pytest
 
+from contract import TYPE
 from fleet import CPU, Workload, unique, wait_until
 from gpu_double import DOUBLES, make_doubles
 
-SPIN = "gpu_wait:spin:nanoseconds:cpu:nanoseconds"
+SPIN = TYPE.GPU_SPIN
 CPU_SECONDS = 3
 
 
@@ -35,7 +36,7 @@ def test_gpus_are_gauges_with_their_labels(collector, start_agent, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", str(DOUBLES))
     monkeypatch.setenv("NVML_DOUBLE_GPUS", "2")
     agent = start_agent(collector)
-    busy = "gpu:busy:percent:gauge:second"
+    busy = TYPE.GPU_BUSY
 
     def series():
         return collector.api.get("series", query="gpu", type=busy, from_="now-1m", step="1s",
@@ -46,5 +47,5 @@ def test_gpus_are_gauges_with_their_labels(collector, start_agent, monkeypatch):
         assert set(one["values"]) <= {0, 64} and 64 in one["values"], one
     assert "GPU" not in agent.log(), "a GPU that works is no news"
     used = collector.api.get("series", query='{gpu="1"}', from_="now-1m", step="1s",
-                             type="gpu:memory_used:bytes:gauge:second")["series"]
+                             type=TYPE.GPU_MEMORY_USED)["series"]
     assert max(used[0]["values"]) == 5 << 30

@@ -7,19 +7,20 @@ import time
 
 import pytest
 
+from contract import TYPE
 from fleet import program, unique, wait_until
 from gpu_double import make_doubles, start_script
 
-WAIT = "gpu_wait:wait:nanoseconds:wall:nanoseconds"
-SPIN = "gpu_wait:spin:nanoseconds:cpu:nanoseconds"
-LAUNCH = "gpu_launch:launches:count:launch:count"
-GRAPH = "gpu_graph:launches:count:launch:count"
-GRAPH_KERNELS = "gpu_graph:kernels:count:launch:count"
-COPY = "gpu_copy:bytes:bytes:copy:bytes"
-COPIES = "gpu_copy:copies:count:copy:count"
-ALLOC = "gpu_memory:alloc:bytes:allocation:bytes"
-ALLOCATIONS = "gpu_memory:allocations:count:allocation:count"
-MEMORY = "gpu_memory:inuse:bytes:gauge:second"
+WAIT = TYPE.GPU_WAIT
+SPIN = TYPE.GPU_SPIN
+LAUNCH = TYPE.GPU_LAUNCH
+GRAPH = TYPE.GPU_GRAPH
+GRAPH_KERNELS = TYPE.GPU_GRAPH_KERNELS
+COPY = TYPE.GPU_COPY
+COPIES = TYPE.GPU_COPIES
+ALLOC = TYPE.GPU_ALLOC
+ALLOCATIONS = TYPE.GPU_ALLOCATIONS
+MEMORY = TYPE.GPU_MEMORY
 ATTACH_SECONDS = 60  # the process must be sampled, its mappings read, a window shipped
 ARRIVE_SECONDS = 60
 

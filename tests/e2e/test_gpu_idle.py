@@ -5,12 +5,13 @@ import json
 
 import pytest
 
+from contract import TYPE
 from fleet import unique, wait_until
 from gpu_double import make_doubles, start_script
 
-LAUNCH = "gpu_launch:launches:count:launch:count"
-IDLE_TIME = "gpu_idle:time:nanoseconds:wall:nanoseconds"
-IDLE = "gpu_idle:idle:nanoseconds:wall:nanoseconds"
+LAUNCH = TYPE.GPU_LAUNCH
+IDLE_TIME = TYPE.GPU_IDLE_TIME
+IDLE = TYPE.GPU_IDLE
 SECONDS = 90  # some windows of a second each, 5 to 10 s apart, after the first short ones
 
 

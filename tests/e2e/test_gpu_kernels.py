@@ -7,11 +7,12 @@ import sys
 
 import pytest
 
+from contract import TYPE
 from fleet import ROOT, Agent, program, unique, wait_until
 from gpu_double import DOUBLES, make_doubles
 
-KERNEL = "gpu_kernel:device_time:nanoseconds:gpu:nanoseconds"
-KERNELS = "gpu_kernel:kernels:count:kernel:count"
+KERNEL = TYPE.GPU_KERNEL
+KERNELS = TYPE.GPU_KERNELS
 ARRIVE_SECONDS = 90
 CLIENT_SECONDS = 300  # it is ended by the test
 

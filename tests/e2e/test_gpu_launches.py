@@ -5,10 +5,11 @@ import os
 
 import pytest
 
+from contract import TYPE
 from fleet import unique, wait_until
 from gpu_double import make_doubles, start_script
 
-LAUNCH = "gpu_launch:launches:count:launch:count"
+LAUNCH = TYPE.GPU_LAUNCH
 pytestmark = pytest.mark.skipif("GPU_VERDICTS" not in os.environ, reason="# SKIP only `make gpu-verdicts` runs these")
 RATE, SECONDS = 2000, 120
 SETTLED, LEFT_OUT = 30, 15  # before, windows are for learning how hot launches are; after, some have not arrived

@@ -6,13 +6,14 @@ import time
 
 import pytest
 
+from contract import TYPE
 from fleet import unique, wait_until
 from gpu_double import make_doubles, start_script
 
-ENQUEUE = "nccl:enqueue:nanoseconds:wall:nanoseconds"
-CALLS = "nccl:calls:count:call:count"
-BYTES = "nccl:bytes:bytes:call:bytes"
-LAG = "nccl:skew:nanoseconds:wall:nanoseconds"
+ENQUEUE = TYPE.NCCL_ENQUEUE
+CALLS = TYPE.NCCL_CALLS
+BYTES = TYPE.NCCL_BYTES
+SKEW = TYPE.NCCL_SKEW
 SECONDS = 60  # the processes must be sampled, their mappings read, a window shipped
 LATE_NS = 30_000_000  # tests/gpu/nccl_client.py
 
@@ -88,11 +89,11 @@ def test_both_ranks_call_their_communicator_the_same(fleet, ranks):
 
 
 def test_the_late_rank_is_told_with_its_stack(fleet, ranks):
-    late, early = (total_of(fleet, ranks, LAG, rank=rank) for rank in (1, 0))
+    late, early = (total_of(fleet, ranks, SKEW, rank=rank) for rank in (1, 0))
     # By its own 30 ms in each step, however many calls that makes late; both may be held up by the machine.
     assert 0.7 * ranks.steps * LATE_NS < late < 2 * ranks.steps * LATE_NS, (late, early)
     assert early < 0.3 * late, (late, early)
-    tree = fleet.api.merge(f'{{service="{ranks.service}",rank="1"}}', type_=LAG)
+    tree = fleet.api.merge(f'{{service="{ranks.service}",rank="1"}}', type_=SKEW)
     assert tree.total_of_any_line("reduce_gradients") > 0.8 * tree.total, tree.names
     assert tree.total_of_any_line("main") > 0.9 * tree.total, tree.names
 

@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
+from contract import TYPE
 from fleet import Agent, Collector, unique, wait_until
 
-OFF_CPU = "off_cpu:blocked:nanoseconds:wall:nanoseconds"
+OFF_CPU = TYPE.OFF_CPU
 SLOT_NS = 20_000_000
 SLEEPS = """
 import time

@@ -11,13 +11,14 @@ import time
 
 import pytest
 
+from contract import TYPE
 from fleet import Agent, Collector, build_folder, unique, wait_until, workload
 
-PAGE_FAULT = "memory:page_fault:bytes:page_fault:bytes"
-RSS = "memory:rss:bytes:gauge:second"
-MAJOR_FAULTS = "memory:major_faults:count:event:count"
-OOM_KILLS = "memory:oom_kills:count:event:count"
-THROTTLED = "cpu_throttled:time:nanoseconds:wall:nanoseconds"
+PAGE_FAULT = TYPE.PAGE_FAULT
+RSS = TYPE.RSS
+MAJOR_FAULTS = TYPE.MAJOR_FAULTS
+OOM_KILLS = TYPE.OOM_KILLS
+THROTTLED = TYPE.THROTTLED
 SHARE = 0.12  # generous: on a loaded machine samples of a storm are few. tests/unit is exact.
 
 GROWS_IN_A_LINE = """

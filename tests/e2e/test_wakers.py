@@ -3,10 +3,11 @@
 and for no others."""
 import pytest
 
+from contract import TYPE
 from fleet import unique, wait_until, workload
 
-OFF_WAKE = "off_wake:blocked:nanoseconds:wall:nanoseconds"
-OFF_CPU = "off_cpu:blocked:nanoseconds:wall:nanoseconds"
+OFF_WAKE = TYPE.OFF_WAKE
+OFF_CPU = TYPE.OFF_CPU
 
 # Who waits in a function is woken by whom: a function of the waker, or what its marker says.
 PAIRS = {

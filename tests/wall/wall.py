@@ -9,15 +9,16 @@ import sys
 import time
 
 from fleet import ROOT, FlameGraph, build_folder, wait_until
+from contract import TYPE
 
 sys.path.append(str(ROOT / "bench"))
 import switch_costs  # noqa: E402 pylint: disable=wrong-import-position
 
 SOURCE = pathlib.Path(__file__).resolve().parent / "programs"
-OFF_CPU = "off_cpu:blocked:nanoseconds:wall:nanoseconds"
-SCHED_DELAY = "sched_delay:wait:nanoseconds:wall:nanoseconds"
-WALL = "wall:time:nanoseconds:wall:nanoseconds"
-THROTTLED = "cpu_throttled:time:nanoseconds:wall:nanoseconds"
+OFF_CPU = TYPE.OFF_CPU
+SCHED_DELAY = TYPE.SCHED_DELAY
+WALL = TYPE.WALL
+THROTTLED = TYPE.THROTTLED
 STATES = ("running", "waiting", "blocked")
 MS = 1_000_000
 FILE_BYTES = 64 << 20

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/contract/label_values.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "tests/gpu/load_double.h"
@@ -133,8 +134,7 @@ static void wait_for_figures(struct fixture *fixture)
 {
 	for (int waited = 0; waited < WAIT_MS; waited += POLL_MS) {
 		EXPECT_EQ(0, gpu_usage_add(fixture->usage, &fixture->interval), "add");
-		if (series_with(fixture->interval.profile, "gpu:busy:percent:gauge:second", "gpu",
-				"1"))
+		if (series_with(fixture->interval.profile, PROFILE_TYPE_GPU_BUSY, "gpu", "1"))
 			return;
 		usleep(POLL_MS * 1000);
 	}
@@ -163,8 +163,7 @@ TEST(gauges_of_gpus_and_processes_have_their_labels)
 	_cleanup_(profile_freep) struct profile *profile =
 		export_interval_finish(&fixture->interval, clock_realtime_ns());
 
-	const struct series *busy =
-		series_with(profile, "gpu:busy:percent:gauge:second", "gpu", "0");
+	const struct series *busy = series_with(profile, PROFILE_TYPE_GPU_BUSY, "gpu", "0");
 	assert_non_null(busy);
 	EXPECT_EQ(75, sample_of(profile, busy)->value, "busy");
 	EXPECT_STR("gpu", labels_get(&busy->labels, LABEL_SERVICE), "of the machine");
@@ -181,7 +180,7 @@ TEST(gauges_of_gpus_and_processes_have_their_labels)
 				    "test_gpu_usage"));
 
 	const struct series *throttled =
-		series_with(profile, PROFILE_TYPE_GPU_THROTTLED, "reason", "temperature");
+		series_with(profile, PROFILE_TYPE_GPU_THROTTLED, LABEL_REASON, REASON_THERMAL);
 	assert_non_null(throttled);
 	EXPECT_EQ(0, sample_of(profile, throttled)->value % (NS_PER_SECOND / 100), "of a second");
 }
@@ -197,7 +196,7 @@ TEST(figures_of_instances_and_of_who_runs_on_them_have_their_labels)
 	open_usage(fixture, library);
 	for (int waited = 0; waited < WAIT_MS && !series; waited += POLL_MS) {
 		EXPECT_EQ(0, gpu_usage_add(fixture->usage, &fixture->interval), "add");
-		series = series_with(fixture->interval.profile, "gpu:busy:percent:gauge:second",
+		series = series_with(fixture->interval.profile, PROFILE_TYPE_GPU_BUSY,
 				     "gpu_instance", "3");
 		usleep(POLL_MS * 1000);
 	}
@@ -208,12 +207,12 @@ TEST(figures_of_instances_and_of_who_runs_on_them_have_their_labels)
 	EXPECT_STR("Double of a GPU MIG 1g.2", labels_get(&series->labels, "gpu_model"), "model");
 	EXPECT_EQ(90, sample_of(fixture->interval.profile, series)->value, "busy");
 
-	series = series_with(fixture->interval.profile, "gpu:memory_used:bytes:gauge:second",
+	series = series_with(fixture->interval.profile, PROFILE_TYPE_GPU_MEMORY_USED,
 			     "gpu_instance", "3");
 	assert_non_null(series);
 	EXPECT_EQ(4LL << 30, sample_of(fixture->interval.profile, series)->value, "memory");
-	assert_null(series_with(fixture->interval.profile, "gpu:memory_used:bytes:gauge:second",
-				"gpu_uuid", "GPU-00000000-0000-0000-0000-000000000000"));
+	assert_null(series_with(fixture->interval.profile, PROFILE_TYPE_GPU_MEMORY_USED, "gpu_uuid",
+				"GPU-00000000-0000-0000-0000-000000000000"));
 	series = series_with(fixture->interval.profile, PROFILE_TYPE_GPU_PROCESS_MEMORY,
 			     LABEL_PROCESS, "test_gpu_usage");
 	assert_non_null(series);

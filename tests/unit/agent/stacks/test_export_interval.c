@@ -255,7 +255,8 @@ TEST(series_are_told_apart_by_process_and_thread_name)
 	EXPECT_EQ(3, profile->sample_count, "three samples");
 	EXPECT_STR("worker", labels_get(&profile->series[0].labels, LABEL_THREAD), "first");
 	EXPECT_STR("other??", labels_get(&profile->series[1].labels, LABEL_THREAD), "made UTF-8");
-	EXPECT_STR("test_export_int", labels_get(&profile->series[0].labels, LABEL_PROCESS), "process");
+	EXPECT_STR("test_export_int", labels_get(&profile->series[0].labels, LABEL_PROCESS),
+		   "process");
 	profile_free(profile);
 }
 
@@ -498,10 +499,9 @@ TEST(what_is_no_threads_is_spread_over_its_time)
 
 	labels_set(&labels, LABEL_SERVICE, "cairn-agent");
 	for (int i = 0; i < 2; i++)
-		assert_int_equal(
-			0, export_interval_add_value(&fixture->interval, &labels,
-						     "cairn:overhead:nanoseconds:wall:nanoseconds",
-						     MINUTE_SLOTS - 10, MINUTE_SLOTS + 9, 500));
+		assert_int_equal(0, export_interval_add_value(
+					    &fixture->interval, &labels, PROFILE_TYPE_OVERHEAD,
+					    MINUTE_SLOTS - 10, MINUTE_SLOTS + 9, 500));
 	labels_deinit(&labels);
 
 	struct profile *profile = export_interval_finish(&fixture->interval, 1);

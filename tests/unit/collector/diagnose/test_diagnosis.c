@@ -78,7 +78,7 @@ TEST(falls_back_to_cpu_samples)
 
 TEST(judges_the_most_throttled_node)
 {
-	const char *type = "cpu_throttled:time:nanoseconds:wall:nanoseconds";
+	const char *type = PROFILE_TYPE_THROTTLED;
 	struct fixture fixture;
 
 	set_up(&fixture);

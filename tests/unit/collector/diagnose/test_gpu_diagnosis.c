@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verdicts about GPUs out of a store: each class of those that stored rows can show, with the stacks that
 // show it.
+#include "base/contract/label_values.h"
 #include "collector/diagnose/diagnosis.h"
 
 #include "tests/unit/collector/diagnose/diagnosis_fixture.h"
@@ -29,15 +30,14 @@ static void add_level(struct fixture *fixture, const char *labels, const char *t
 /** A process on a GPU that was busy for @busy percent. */
 static void add_device(struct fixture *fixture, int64_t busy)
 {
-	add_level(fixture, "service=train,node=n1,gpu_uuid=GPU-1",
-		  "gpu_process:memory_used:bytes:gauge:second", 1 << 30);
-	add_level(fixture, DEVICE, "gpu:memory_used:bytes:gauge:second", 2 << 28);
-	add_level(fixture, DEVICE, "gpu:busy:percent:gauge:second", busy);
+	add_level(fixture, "service=train,node=n1,gpu_uuid=GPU-1", PROFILE_TYPE_GPU_PROCESS_MEMORY,
+		  1 << 30);
+	add_level(fixture, DEVICE, PROFILE_TYPE_GPU_MEMORY_USED, 2 << 28);
+	add_level(fixture, DEVICE, PROFILE_TYPE_GPU_BUSY, busy);
 	// Somebody else's: must not be looked at.
-	add_level(fixture, "service=gpu,node=n2,gpu=0,gpu_uuid=GPU-2",
-		  "gpu:busy:percent:gauge:second", 100);
-	add_level(fixture, "service=gpu,node=n2,gpu=0,gpu_uuid=GPU-2",
-		  "gpu:memory_used:bytes:gauge:second", 1);
+	add_level(fixture, "service=gpu,node=n2,gpu=0,gpu_uuid=GPU-2", PROFILE_TYPE_GPU_BUSY, 100);
+	add_level(fixture, "service=gpu,node=n2,gpu=0,gpu_uuid=GPU-2", PROFILE_TYPE_GPU_MEMORY_USED,
+		  1);
 }
 
 /** One second in each of: on a CPU, in the driver's loop, blocked for input. */
@@ -109,13 +109,13 @@ TEST(lanes_that_count_calls_are_taken_before_samples)
 
 	set_up(&fixture);
 	add_trainer(&fixture, 50, 2, 1);
-	add(&fixture, 6, TRAINER, "gpu_launch:launches:count:launch:count",
-	    "main;step;small_kernel", 1.2e-3); // 1.2 million
+	add(&fixture, 6, TRAINER, PROFILE_TYPE_GPU_LAUNCH, "main;step;small_kernel",
+	    1.2e-3); // 1.2 million
 	add_device(&fixture, 80);
 	struct diagnosis diagnosis = diagnose(&fixture, "train", 0, 60);
 
 	EXPECT_STR("gpu_launch_bound", diagnosis_class_name(&diagnosis), "class");
-	EXPECT_STR("gpu_launch:launches:count:launch:count", diagnosis.evidence[0].type, "profile");
+	EXPECT_STR(PROFILE_TYPE_GPU_LAUNCH, diagnosis.evidence[0].type, "profile");
 	EXPECT_STR("small_kernel", frame(&diagnosis, 0, 0), "who launches");
 	diagnosis_deinit(&diagnosis);
 	tear_down(&fixture);
@@ -203,11 +203,11 @@ TEST(gauges_of_the_services_gpus_become_shares)
 	set_up(&fixture);
 	add_trainer(&fixture, 4, 50, 1);
 	add_device(&fixture, 99);
-	add_level(&fixture, DEVICE, "gpu:sm_active:percent:gauge:second", 90);
-	add_level(&fixture, DEVICE, "gpu:tensor_active:percent:gauge:second", 70);
-	add_level(&fixture, DEVICE, "gpu:fp32_active:percent:gauge:second", 5);
-	add_level(&fixture, DEVICE, "gpu:fp16_active:percent:gauge:second", 15);
-	add_level(&fixture, DEVICE, "gpu:dram_active:percent:gauge:second", 30);
+	add_level(&fixture, DEVICE, PROFILE_TYPE_GPU_SM_ACTIVE, 90);
+	add_level(&fixture, DEVICE, PROFILE_TYPE_GPU_TENSOR_ACTIVE, 70);
+	add_level(&fixture, DEVICE, PROFILE_TYPE_GPU_FP32_ACTIVE, 5);
+	add_level(&fixture, DEVICE, PROFILE_TYPE_GPU_FP16_ACTIVE, 15);
+	add_level(&fixture, DEVICE, PROFILE_TYPE_GPU_DRAM_ACTIVE, 30);
 	struct diagnosis diagnosis = diagnose(&fixture, "train", 0, 60);
 
 	EXPECT_STR("gpu_compute_bound", diagnosis_class_name(&diagnosis), "class");
@@ -215,12 +215,9 @@ TEST(gauges_of_the_services_gpus_become_shares)
 	diagnosis_deinit(&diagnosis);
 
 	// Clocks held down for a third of the time, for two reasons at once; at the power cap for all of it.
-	add(&fixture, 5, DEVICE ",reason=temperature", "gpu:throttled:nanoseconds:wall:nanoseconds",
-	    "", 20);
-	add(&fixture, 5, DEVICE ",reason=hardware", "gpu:throttled:nanoseconds:wall:nanoseconds",
-	    "", 18);
-	add(&fixture, 5, DEVICE ",reason=power_cap", "gpu:throttled:nanoseconds:wall:nanoseconds",
-	    "", 60);
+	add(&fixture, 5, DEVICE ",reason=" REASON_THERMAL, PROFILE_TYPE_GPU_THROTTLED, "", 20);
+	add(&fixture, 5, DEVICE ",reason=" REASON_HARDWARE, PROFILE_TYPE_GPU_THROTTLED, "", 18);
+	add(&fixture, 5, DEVICE ",reason=" REASON_POWER_CAP, PROFILE_TYPE_GPU_THROTTLED, "", 60);
 	diagnosis = diagnose(&fixture, "train", 0, 60);
 	EXPECT_STR("gpu_throttled", diagnosis_class_name(&diagnosis), "class");
 	EXPECT_EQ(33, figure_of(&diagnosis, GPU_FIGURE_THROTTLED) * 100, "the larger reason");
@@ -238,13 +235,12 @@ TEST(an_instance_is_a_gpu_of_its_own)
 	set_up(&fixture);
 	add_trainer(&fixture, 4, 50, 1);
 	add_level(&fixture, "service=train,node=n1,gpu=0,gpu_instance=3,gpu_uuid=MIG-1",
-		  "gpu_process:memory_used:bytes:gauge:second", 1 << 30);
-	add_level(&fixture, instance, "gpu:memory_used:bytes:gauge:second", 1 << 30);
-	add_level(&fixture, instance, "gpu:busy:percent:gauge:second", 98);
+		  PROFILE_TYPE_GPU_PROCESS_MEMORY, 1 << 30);
+	add_level(&fixture, instance, PROFILE_TYPE_GPU_MEMORY_USED, 1 << 30);
+	add_level(&fixture, instance, PROFILE_TYPE_GPU_BUSY, 98);
 	add_level(&fixture, "service=gpu,node=n1,gpu=0,gpu_instance=4,gpu_uuid=MIG-2",
-		  "gpu:busy:percent:gauge:second", 10);
-	add(&fixture, 5, DEVICE ",reason=temperature", "gpu:throttled:nanoseconds:wall:nanoseconds",
-	    "", 20);
+		  PROFILE_TYPE_GPU_BUSY, 10);
+	add(&fixture, 5, DEVICE ",reason=" REASON_THERMAL, PROFILE_TYPE_GPU_THROTTLED, "", 20);
 	struct diagnosis diagnosis = diagnose(&fixture, "train", 0, 60);
 
 	EXPECT_STR("gpu_busy", diagnosis_class_name(&diagnosis), "class");
@@ -257,7 +253,7 @@ TEST(an_instance_is_a_gpu_of_its_own)
 TEST(a_neighbour_on_the_same_gpu_is_told_from_oneself)
 {
 	struct fixture fixture;
-	const char *type = "gpu_process:busy:percent:gauge:second";
+	const char *type = PROFILE_TYPE_GPU_PROCESS_BUSY;
 
 	set_up(&fixture);
 	add_trainer(&fixture, 4, 50, 1);
@@ -277,13 +273,13 @@ TEST(a_neighbour_on_the_same_gpu_is_told_from_oneself)
 TEST(memory_that_only_grows_is_told_and_a_cache_is_not)
 {
 	struct fixture fixture;
-	const char *type = "gpu_process:memory_used:bytes:gauge:second";
+	const char *type = PROFILE_TYPE_GPU_PROCESS_MEMORY;
 
 	set_up(&fixture);
 	add_slope(&fixture, "service=leak,node=n1,pod=a,gpu_uuid=GPU-1", type, 1 << 30, 5 << 28);
 	add_slope(&fixture, "service=leak,node=n1,pod=b,gpu_uuid=GPU-1", type, 1 << 30, 1 << 30);
 	add_slope(&fixture, "service=shrink,node=n1,pod=c,gpu_uuid=GPU-1", type, 5 << 28, 1 << 30);
-	add_slope(&fixture, DEVICE, "gpu:memory_used:bytes:gauge:second", 1 << 30, 1 << 30);
+	add_slope(&fixture, DEVICE, PROFILE_TYPE_GPU_MEMORY_USED, 1 << 30, 1 << 30);
 	struct diagnosis diagnosis = diagnose(&fixture, "leak", 0, 900);
 
 	// A quarter in a quarter of an hour.
@@ -359,8 +355,8 @@ TEST(code_between_the_steps_is_what_a_gpu_waits_for)
 static void add_copies(struct fixture *fixture, const char *labels, const char *stack, double count,
 		       double size)
 {
-	add_both(fixture, labels, "gpu_copy:bytes:bytes:copy:bytes", stack, count * size / 1e9);
-	add_both(fixture, labels, "gpu_copy:copies:count:copy:count", stack, count / 1e9);
+	add_both(fixture, labels, PROFILE_TYPE_GPU_COPY, stack, count * size / 1e9);
+	add_both(fixture, labels, PROFILE_TYPE_GPU_COPIES, stack, count / 1e9);
 }
 
 TEST(copies_are_told_with_their_size_and_whether_memory_is_pinned)
@@ -380,7 +376,7 @@ TEST(copies_are_told_with_their_size_and_whether_memory_is_pinned)
 		   4);
 	add_device(&fixture, 60);
 	struct diagnosis diagnosis =
-		expect_class(&fixture, "gpu_copy_bound", "gpu_copy:bytes:bytes:copy:bytes");
+		expect_class(&fixture, "gpu_copy_bound", PROFILE_TYPE_GPU_COPY);
 	EXPECT_EQ(75, figure_of(&diagnosis, GPU_FIGURE_PAGEABLE) * 100, "pageable");
 	EXPECT_EQ(1000000, figure_of(&diagnosis, GPU_FIGURE_COPY_IN_BYTES), "a copy in");
 	EXPECT_EQ(4, figure_of(&diagnosis, GPU_FIGURE_COPY_OUT_BYTES), "a copy out");
@@ -389,7 +385,7 @@ TEST(copies_are_told_with_their_size_and_whether_memory_is_pinned)
 	diagnosis_deinit(&diagnosis);
 
 	// A GPU that always has a kernel is held up by nothing that is done meanwhile.
-	add_level(&fixture, DEVICE, "gpu:busy:percent:gauge:second", 40);
+	add_level(&fixture, DEVICE, PROFILE_TYPE_GPU_BUSY, 40);
 	diagnosis = expect_class(&fixture, "gpu_busy", SPIN);
 	diagnosis_deinit(&diagnosis);
 	tear_down(&fixture);
@@ -404,19 +400,19 @@ TEST(a_full_link_is_told_by_what_the_link_carries)
 	add_both(&fixture, TRAINER, PROFILE_TYPE_CPU, "main;step", 40);
 	add_both(&fixture, TRAINER, SPIN, BUSY_LOOP, 20);
 	add_device(&fixture, 85);
-	add_level(&fixture, DEVICE, "gpu:pcie_received:bytes:gauge:second", 20000000000);
+	add_level(&fixture, DEVICE, PROFILE_TYPE_GPU_PCIE_RECEIVED, 20000000000);
 	struct diagnosis diagnosis = expect_class(&fixture, "gpu_none", PROFILE_TYPE_CPU);
 	assert_false(gpu_figures_know(&diagnosis.gpu.figures, GPU_FIGURE_PCIE_USE));
 	diagnosis_deinit(&diagnosis);
 
 	// 16 lanes of PCIe 5, which were slower while they had nothing to carry.
-	add(&fixture, 7, DEVICE, "gpu:pcie_link:bytes:gauge:second", "", 63.008);
-	add(&fixture, 40, DEVICE, "gpu:pcie_link:bytes:gauge:second", "", 63.008);
+	add(&fixture, 7, DEVICE, PROFILE_TYPE_GPU_PCIE_LINK, "", 63.008);
+	add(&fixture, 40, DEVICE, PROFILE_TYPE_GPU_PCIE_LINK, "", 63.008);
 	diagnosis = expect_class(&fixture, "gpu_none", PROFILE_TYPE_CPU);
 	EXPECT_EQ(31, figure_of(&diagnosis, GPU_FIGURE_PCIE_USE) * 100, "of the link");
 	diagnosis_deinit(&diagnosis);
 
-	add_level(&fixture, DEVICE, "gpu:pcie_received:bytes:gauge:second", 20000000000);
+	add_level(&fixture, DEVICE, PROFILE_TYPE_GPU_PCIE_RECEIVED, 20000000000);
 	diagnosis = expect_class(&fixture, "gpu_copy_bound", PROFILE_TYPE_CPU);
 	diagnosis_deinit(&diagnosis);
 	tear_down(&fixture);
@@ -444,7 +440,7 @@ TEST(implicit_waits_are_told_by_how_often_and_how_long)
 TEST(launches_are_told_by_their_cost_and_how_often_one_stack_repeats_them)
 {
 	struct fixture fixture;
-	const char *type = "gpu_launch:launches:count:launch:count";
+	const char *type = PROFILE_TYPE_GPU_LAUNCH;
 
 	set_up(&fixture);
 	add_thread(&fixture, TRAINER, 60, 0);
@@ -472,8 +468,7 @@ TEST(a_launch_that_spins_for_room_in_the_queue_is_a_wait)
 	add_both(&fixture, TRAINER, PROFILE_TYPE_CPU, "main;step;cudaLaunchKernel;cuLaunchKernel",
 		 42);
 	add_both(&fixture, TRAINER, SPIN, BUSY_LOOP, 2);
-	add_both(&fixture, TRAINER, "gpu_launch:launches:count:launch:count",
-		 "main;step;large_kernel", 6e4 / 1e9);
+	add_both(&fixture, TRAINER, PROFILE_TYPE_GPU_LAUNCH, "main;step;large_kernel", 6e4 / 1e9);
 	struct diagnosis diagnosis = expect_class(&fixture, "gpu_busy", PROFILE_TYPE_CPU);
 	EXPECT_EQ(700, figure_of(&diagnosis, GPU_FIGURE_LAUNCH_COST), "us each");
 	EXPECT_STR("cuLaunchKernel", frame(&diagnosis, 0, 0), "where it waits");
@@ -482,8 +477,7 @@ TEST(a_launch_that_spins_for_room_in_the_queue_is_a_wait)
 
 	// A GPU that is idle has room: then launches have not all been counted.
 	add_device(&fixture, 50);
-	diagnosis = expect_class(&fixture, "gpu_launch_bound",
-				 "gpu_launch:launches:count:launch:count");
+	diagnosis = expect_class(&fixture, "gpu_launch_bound", PROFILE_TYPE_GPU_LAUNCH);
 	diagnosis_deinit(&diagnosis);
 	tear_down(&fixture);
 }
@@ -500,10 +494,9 @@ TEST(a_graphs_launch_may_take_its_time)
 	add_both(&fixture, TRAINER, PROFILE_TYPE_CPU, "main;step;cudaLaunchKernel;cuLaunchKernel",
 		 0.1);
 	add_both(&fixture, TRAINER, SPIN, BUSY_LOOP, 2);
-	add_both(&fixture, TRAINER, "gpu_launch:launches:count:launch:count", "main;step;sample",
-		 1e4 / 1e9);
-	struct diagnosis diagnosis = expect_class(&fixture, "gpu_launch_bound",
-						  "gpu_launch:launches:count:launch:count");
+	add_both(&fixture, TRAINER, PROFILE_TYPE_GPU_LAUNCH, "main;step;sample", 1e4 / 1e9);
+	struct diagnosis diagnosis =
+		expect_class(&fixture, "gpu_launch_bound", PROFILE_TYPE_GPU_LAUNCH);
 	EXPECT_EQ(10, figure_of(&diagnosis, GPU_FIGURE_LAUNCH_COST), "us, a kernel's");
 	diagnosis_deinit(&diagnosis);
 	tear_down(&fixture);
@@ -521,9 +514,9 @@ TEST(what_part_of_a_gpu_is_full_is_told_by_its_gauges)
 	struct diagnosis diagnosis = expect_class(&fixture, "gpu_busy", SPIN);
 	diagnosis_deinit(&diagnosis);
 
-	add_level(&fixture, DEVICE, "gpu:sm_active:percent:gauge:second", 85);
-	add_level(&fixture, DEVICE, "gpu:tensor_active:percent:gauge:second", 12);
-	add_level(&fixture, DEVICE, "gpu:dram_active:percent:gauge:second", 78);
+	add_level(&fixture, DEVICE, PROFILE_TYPE_GPU_SM_ACTIVE, 85);
+	add_level(&fixture, DEVICE, PROFILE_TYPE_GPU_TENSOR_ACTIVE, 12);
+	add_level(&fixture, DEVICE, PROFILE_TYPE_GPU_DRAM_ACTIVE, 78);
 	diagnosis = expect_class(&fixture, "gpu_memory_bound", SPIN);
 	diagnosis_deinit(&diagnosis);
 	tear_down(&fixture);
@@ -546,9 +539,8 @@ TEST(allocations_count_by_their_time_and_by_their_number)
 	add_both(&fixture, "service=churn,node=n1,thread=trainer,state=running", PROFILE_TYPE_WALL,
 		 "", 60);
 	add_both(&fixture, "service=churn,node=n1,thread=trainer", SPIN, BUSY_LOOP, 20);
-	add_both(&fixture, "service=churn,node=n1,thread=trainer",
-		 "gpu_memory:allocations:count:allocation:count", "main;step;cuMemAlloc_v2",
-		 900e-9);
+	add_both(&fixture, "service=churn,node=n1,thread=trainer", PROFILE_TYPE_GPU_ALLOCATIONS,
+		 "main;step;cuMemAlloc_v2", 900e-9);
 	diagnosis = diagnose(&fixture, "churn", 0, 60);
 	EXPECT_STR("gpu_allocator", gpu_class_name(diagnosis.gpu.verdict.class), "15 a second");
 	diagnosis_deinit(&diagnosis);
@@ -566,8 +558,7 @@ static void add_locked(struct fixture *fixture, const char *wait, const char *le
 	add_both(fixture, TRAINER, PROFILE_TYPE_CPU, "main;step", 6);
 	add_both(fixture, TRAINER, SPIN, BUSY_LOOP, 24);
 	add_both(fixture, labels, PROFILE_TYPE_OFF_CPU, stack, 30);
-	add_both(fixture, labels, "off_wake:blocked:nanoseconds:wall:nanoseconds",
-		 "main;step;take;release;tokenize", 30);
+	add_both(fixture, labels, PROFILE_TYPE_OFF_WAKE, "main;step;take;release;tokenize", 30);
 	add_thread(fixture, LOADER, 30, 30);
 	add_both(fixture, LOADER, PROFILE_TYPE_CPU, "main;tokenize", 30);
 	add_device(fixture, 70);
@@ -605,7 +596,7 @@ TEST(locks_are_told_with_who_ends_the_waits_and_who_runs_meanwhile)
 TEST(the_late_rank_of_the_communicator_that_waits_most_is_named)
 {
 	struct fixture fixture;
-	const char *type = "nccl:skew:nanoseconds:wall:nanoseconds";
+	const char *type = PROFILE_TYPE_NCCL_SKEW;
 	const char *stack = "main;step;load;ncclAllReduce";
 
 	set_up(&fixture);
@@ -644,16 +635,14 @@ TEST(a_bound_of_idleness_speaks_where_no_gauge_does_and_it_is_large)
 	add_thread(&fixture, TRAINER, 60, 0);
 	add_both(&fixture, TRAINER, PROFILE_TYPE_CPU, "main;step;augment", 50);
 	add_both(&fixture, TRAINER, SPIN, BUSY_LOOP, 10);
-	add_both(&fixture, TRAINER, "gpu_idle:time:nanoseconds:wall:nanoseconds", "", 10);
+	add_both(&fixture, TRAINER, PROFILE_TYPE_GPU_IDLE_TIME, "", 10);
 	struct diagnosis diagnosis = diagnose(&fixture, "train", 0, 60);
 	assert_false(gpu_figures_know(&diagnosis.gpu.figures, GPU_FIGURE_IDLE));
 	diagnosis_deinit(&diagnosis);
 
-	add_both(&fixture, TRAINER, "gpu_idle:time:nanoseconds:wall:nanoseconds", "", 20);
-	add_both(&fixture, TRAINER, "gpu_idle:idle:nanoseconds:wall:nanoseconds",
-		 "main;step;augment", 28);
-	diagnosis = expect_class(&fixture, "gpu_cpu_bound",
-				 "gpu_idle:idle:nanoseconds:wall:nanoseconds");
+	add_both(&fixture, TRAINER, PROFILE_TYPE_GPU_IDLE_TIME, "", 20);
+	add_both(&fixture, TRAINER, PROFILE_TYPE_GPU_IDLE, "main;step;augment", 28);
+	diagnosis = expect_class(&fixture, "gpu_cpu_bound", PROFILE_TYPE_GPU_IDLE);
 	EXPECT_EQ(50, figure_of(&diagnosis, GPU_FIGURE_IDLE) * 100, "of the launching thread");
 	diagnosis_deinit(&diagnosis);
 
@@ -724,8 +713,8 @@ TEST(what_was_so_in_one_half_only_comes_and_goes)
 TEST(memory_growth_is_shown_by_what_was_not_freed)
 {
 	struct fixture fixture;
-	const char *type = "gpu_memory:inuse:bytes:gauge:second";
-	const char *used = "gpu_process:memory_used:bytes:gauge:second";
+	const char *type = PROFILE_TYPE_GPU_MEMORY;
+	const char *used = PROFILE_TYPE_GPU_PROCESS_MEMORY;
 	const struct {
 		const char *stack;
 		int64_t from, to;
@@ -737,10 +726,10 @@ TEST(memory_growth_is_shown_by_what_was_not_freed)
 
 	set_up(&fixture);
 	add_slope(&fixture, "service=train,node=n1,pod=a,gpu_uuid=GPU-1", used, 1 << 30, 5 << 28);
-	add_slope(&fixture, DEVICE, "gpu:memory_used:bytes:gauge:second", 1 << 30, 1 << 30);
+	add_slope(&fixture, DEVICE, PROFILE_TYPE_GPU_MEMORY_USED, 1 << 30, 1 << 30);
 	for EACH (s, stacks)
 		add_stack_slope(&fixture, TRAINER, type, s->stack, s->from, s->to);
-	add(&fixture, 10, TRAINER, "gpu_memory:alloc:bytes:allocation:bytes", "main;scratch", 900);
+	add(&fixture, 10, TRAINER, PROFILE_TYPE_GPU_ALLOC, "main;scratch", 900);
 	struct diagnosis diagnosis = diagnose(&fixture, "train", 0, 900);
 	EXPECT_STR("gpu_memory_growth", gpu_class_name(diagnosis.gpu.verdict.class), "class");
 	EXPECT_STR(type, diagnosis.evidence[0].type, "profile");

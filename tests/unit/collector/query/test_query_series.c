@@ -148,7 +148,7 @@ TEST(refuses_too_many_points_with_a_remedy)
 
 // ---- gauges ---------------------------------------------------------------------------------------
 
-#define RSS "memory:rss:bytes:gauge:second"
+#define RSS PROFILE_TYPE_RSS
 
 static void add_gauge(struct store *store, const char *service, uint32_t seconds, int64_t value)
 {
