@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HTTP API: what each call answers, and how a wrong one is refused.
+// Subject: collector/http/http_api.h
+// Each call of the HTTP API: its response, and its errors.
 #include "tests/unit/collector/http/http_fixture.h"
 
 TEST(merge_returns_flame_tree_columns)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uploads of debug files over real sockets: what is kept, what is refused, and what is left of
-// those that were cut off.
+// Subject: collector/http/http_debug_files.c
+// Uploads of debug files over real sockets: kept, refused, or aborted.
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
