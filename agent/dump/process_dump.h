@@ -4,68 +4,13 @@
 // files are read before, and names afterwards.
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "agent/dump/thread_list.h"
-#include "agent/dump/thread_wait.h"
+#include "agent/dump/dump.h"
 #include "base/error.h"
-#include "base/profile.h"
 
 struct process_dump;
-
-struct dump_options {
-	pid_t tid;     // only this thread; 0: all
-	bool no_pause; // read while it runs: only blocked threads have stacks, and these may be torn
-	bool no_python; // the interpreter's own C frames instead of Python's
-	bool no_kernel;
-	const char *cache_folder; // where large unwind tables are kept; NULL: nowhere
-	bool lines; // source lines and inlined functions of native code, from debug information
-};
-
-/** One line of a stack. Strings live as long as the dump. */
-struct dump_frame {
-	enum frame_kind kind;
-	bool inlined;       // into the frame that follows
-	uint64_t address;   // in the process; 0 for Python and kernel frames
-	uint64_t offset;    // in the module's file; of kernel frames: in the function
-	const char *name;   // of the function; "": not known
-	const char *module; // path of the file, "": none
-	const char *build_id;
-	const char *file; // of source, "": not known
-	uint32_t line;    // 0: not known
-};
-
-struct dump_thread {
-	const struct thread *thread;
-	struct thread_wait wait;
-	struct dump_frame *frames; // leaf first
-	uint32_t frame_count;
-	enum stack_end end; // why the user's part of the stack ends
-	bool has_stack;     // false: it ran and was not stopped, or has exited
-	bool holds_gil;     // of its interpreter; false also if that is not known
-	bool stood_still;   // while its stack was walked; false: the stack may be torn
-};
-
-struct dump_summary {
-	pid_t pid;
-	pid_t namespace_pid;
-	char name[PROC_NAME_BYTES];
-	char executable[1024]; // path as the process sees it, "": not known
-	bool paused;
-	char why_not_paused[ERROR_TEXT_BYTES]; // "": it was not to be
-	char python_notice[ERROR_TEXT_BYTES];  // why there are no Python frames, "": nothing amiss
-	uint32_t rounds;   // pauses: one more where a stack went through a file nobody expected
-	uint64_t pause_ns; // all of them
-	uint64_t longest_pause_ns;
-	bool expired; // a pause ended by itself before all stacks were walked
-	uint64_t total_ns;
-	uint64_t tables_ns; // building unwind tables, of the total
-	uint32_t tables;
-	uint32_t mappings;
-	uint32_t threads_left_out;
-};
 
 /**
  * Look at process @pid. Returns 0; -ESRCH; -EINVAL (a thread's id, a kernel thread, or no such

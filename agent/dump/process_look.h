@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "agent/dump/dump.h"
 #include "agent/dump/live_unwind.h"
-#include "agent/dump/process_dump.h"
 #include "agent/dump/thread_list.h"
 #include "agent/dump/thread_wait.h"
 
