@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the kernel programs count of the driver's calls: names of kernels, kinds of copies.
+// Subject: bpf/gpu/gpu.bpf.c
 #include "tests/unit/agent/gpu/gpu_counts.h"
 
 // ---- names ------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is allocated on GPUs, as the kernel programs keep it: this process calls a copy of the double, with the
 // agent's probes in it. Needs root, BTF and uprobes.
+// Subject: bpf/gpu/gpu_memory.bpf.h
 #include "agent/gpu/gpu_programs.h"
 
 #include <pthread.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The unwinder over live interpreters, every one that this machine has: what CPython says of its own
 // threads' frames is what the unwinder must find, address by address and instruction by instruction.
+// Subject: bpf/unwind/unwind_python.h
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ways from a thread to its states in the interpreter, and what of Python is shown without one.
+// Subject: bpf/unwind/unwind_python.h
 
 #include "tests/unit/agent/python/python_stack.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Python frames among native ones: who stands for which C frame of the loop, and what a hostile or
 // half-written process may have there.
+// Subject: bpf/unwind/unwind_python.h
 
 #include "tests/unit/agent/python/python_stack.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Symbols that a server has, from the first question until names are there.
+// Subject: base/debuginfod.h
 #include "base/debuginfod.h"
 
 #include <errno.h>

@@ -2,6 +2,7 @@
 // The kernel's unwinder over this program itself: real code of this machine's compiler and C library,
 // by tables made of their own unwind information, against what backtrace() says. The same for every
 // processor; `make test-aarch64` runs it for another one.
+// Subject: bpf/unwind/unwind.h
 
 #include <errno.h>
 #include <execinfo.h>
