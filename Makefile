@@ -137,9 +137,9 @@ $(BUILD)/gen/%.skel.h: $(BUILD)/bpf/%.bpf.o | $(BUILD)/packages.stamp
 	bpftool gen skeleton $< name $*_bpf > $@
 $(call objects,$(shell grep -rl --include='*.c' 'skel\.h"' agent)): | $(BPF_SKELETONS)
 
-# What base/contract/ declares, as JSON: the page's module, the API's description and the docs are made of it.
+# What base/contract/ and the counters declare, as JSON: the page's module, the API's description and the docs are made of it.
 CONTRACT := $(BUILD)/gen/contract.json
-$(BUILD)/generate/contract: $(BUILD)/obj/generate/contract.o $(BASE_A)
+$(BUILD)/generate/contract: $(BUILD)/obj/generate/contract.o $(BUILD)/obj/collector/metrics/metrics.o $(BASE_A)
 	mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(CC) $(LDFLAGS) $^ $(BASE_LIBS) -o $@

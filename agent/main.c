@@ -13,14 +13,17 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "agent/ship/identity.h"
-#include "agent/sources/source.h"
 #include "agent/options.h"
 #include "agent/profiler.h"
+#include "agent/ship/identity.h"
 #include "agent/ship/sender.h"
+#include "agent/sources/own_labels.h"
+#include "agent/sources/source.h"
 #include "agent/stats.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/contract/profile_types.h"
+#include "base/event_log.h"
 #include "base/log.h"
 #include "base/standard_streams.h"
 #include "base/version.h"
@@ -54,7 +57,9 @@ struct agent {
 	uint32_t drain_failures; // in a row
 	bool read_failing;       // said already
 	uint64_t next_stats_ns;
-	struct stats stats_before;
+	struct stats stats_before;   // of the last line in the log
+	struct stats stats_exported; // of the last export interval
+	struct labels own_labels;    // of the agent's own series
 };
 
 static void agent_deinit(struct agent *agent)
@@ -66,6 +71,7 @@ static void agent_deinit(struct agent *agent)
 	profiler_close(agent->profiler);
 	sender_close(agent->sender, 0);
 	event_log_free(agent->events);
+	labels_deinit(&agent->own_labels);
 	options_deinit(&agent->options);
 }
 
@@ -106,6 +112,17 @@ static int open_sender(struct agent *agent, struct error *err)
 	return rc ? rc : sender_open(&options, &agent->sender, err);
 }
 
+static int add_series(void *context, struct export_interval *interval)
+{
+	struct agent *agent = context;
+	struct stats now;
+
+	stats_read(&now, agent->profiler, agent->sender);
+	int rc = stats_add_series(&agent->stats_exported, &now, &agent->own_labels, interval);
+	agent->stats_exported = now;
+	return rc;
+}
+
 static int open_profiler(struct agent *agent, struct error *err)
 {
 	const struct profiler_options options = {
@@ -113,6 +130,8 @@ static int open_profiler(struct agent *agent, struct error *err)
 		.slot_ns = agent->options.slot_ns,
 		.pid = (pid_t)agent->options.pid,
 		.events = agent->events,
+		.add_series = add_series,
+		.context = agent,
 		.labels = agent->options.labels, // the options outlive the profiler
 		.cache_folder = agent->options.cache_folder,
 		.symbolize_lines = agent->options.lines,
@@ -176,7 +195,8 @@ static int start(struct agent *agent, struct error *err)
 	int rc = open_signals(agent, err);
 
 	agent->events = event_log_new();
-	if (!rc && !agent->events)
+	if (!rc && (!agent->events ||
+		    own_labels(&agent->options.labels, SERVICE_AGENT, &agent->own_labels)))
 		rc = error_set(err, -ENOMEM, "out of memory");
 	// The profiler first: its failure is the one that a user meets, and it comes at once.
 	if (!rc)
@@ -266,9 +286,8 @@ static void report(struct agent *agent, enum log_level level)
 	stats_read(&now, agent->profiler, agent->sender);
 	stats_format(&agent->stats_before, &now, text);
 	log_line(level, "agent: %s", text);
-	if (stats_format_losses(&agent->stats_before, &now, text))
-		log_warn("agent: lost in the last %.0f s: %s",
-			 (now.time_ns - agent->stats_before.time_ns) / 1e9, text);
+	stats_post_losses(&agent->stats_before, &now, agent->events);
+	log_events(agent);
 	agent->stats_before = now;
 	agent->next_stats_ns = now.time_ns + STATS_NS;
 }

@@ -105,7 +105,9 @@ struct profiler {
 	uint64_t drain_ns;
 	int epoll_fd; // records and timer
 	int timer_fd;
-	struct event_log *event_log; // may be NULL
+	struct event_log *event_log;                                        // may be NULL
+	int (*add_series)(void *context, struct export_interval *interval); // NULL: none
+	void *context;
 };
 
 // ---- records --------------------------------------------------------------------------------
@@ -284,6 +286,8 @@ int profiler_drain(struct profiler *profiler, struct profile **ret_profile, stru
 	if (rc)
 		return rc;
 	rc = sources_after_drain(profiler->sources, &profiler->interval);
+	if (!rc && profiler->add_series)
+		rc = profiler->add_series(profiler->context, &profiler->interval);
 	if (rc)
 		return error_errno(err, rc, "samples are dropped");
 	if (export_interval_init(&next, &sources, profiler->slot_ns, to_ns) < 0)
@@ -611,6 +615,8 @@ int profiler_open(const struct profiler_options *options, struct profiler **ret_
 	profiler->epoll_fd = profiler->timer_fd = -1;
 	profiler->slot_ns = options->slot_ns;
 	profiler->event_log = options->events;
+	profiler->add_series = options->add_series;
+	profiler->context = options->context;
 	profiler->counts_max = counts_for(options);
 
 	rc = open_all(profiler, options, err);
@@ -722,9 +728,6 @@ void profiler_stop(struct profiler *profiler)
 
 void profiler_read_stats(const struct profiler *profiler, struct profiler_stats *ret_stats)
 {
-	_Static_assert(COUNTER_COUNT <= ARRAY_SIZE(ret_stats->bpf_counters),
-		       "room for all counters");
-
 	*ret_stats = (struct profiler_stats){
 		.processes = process_table_count(profiler->processes),
 		.files = executable_table_count(profiler->executables),
@@ -734,12 +737,12 @@ void profiler_read_stats(const struct profiler *profiler, struct profiler_stats 
 		.drain_ns = profiler->drain_ns,
 		.sources = sources_running(profiler->sources),
 	};
-	if (profiler->snapshots) {
-		struct snapshot_queue_stats snapshots;
-
-		snapshot_queue_read_stats(profiler->snapshots, &snapshots);
-		ret_stats->snapshots_lost = snapshots.lost;
-	}
+	if (profiler->event_log)
+		ret_stats->events_dropped = event_log_dropped(profiler->event_log);
+	if (profiler->mmaps)
+		ret_stats->mapping_events_lost = mmap_events_lost(profiler->mmaps);
+	if (profiler->snapshots)
+		snapshot_queue_read_stats(profiler->snapshots, &ret_stats->snapshots);
 	const struct budget *budget = sources_find(profiler->sources, SOURCE_GOVERNOR);
 	ret_stats->budget_known = budget != NULL;
 	if (budget)

@@ -6,15 +6,18 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "agent/overhead/budget.h"
 #include "agent/gpu/gpu_kernel_request.h"
+#include "agent/overhead/budget.h"
 #include "agent/process/process_table.h"
 #include "agent/publish/process_unwind.h"
 #include "agent/python/python_code_cache.h"
+#include "agent/stacks/export_interval.h"
+#include "agent/stacks/snapshot_queue.h"
 #include "base/error.h"
 #include "base/event_log.h"
 #include "base/labels.h"
 #include "base/profile.h"
+#include "bpf/counters.h"
 
 struct profiler;
 
@@ -34,20 +37,24 @@ struct profiler_options {
 	uint64_t overhead_interval_ns;  // 0: the default
 	uint64_t cupti_interval_ns;     // between CUPTI sessions of a process; 0: the default
 	struct gpu_kernel_request
-		*gpu_kernel_request; // one window instead, and no other call is seen; or NULL
+		*gpu_kernel_request; // one session instead, and no other call is seen; or NULL
+	/** Add the caller's own series to each export interval; NULL: none. */
+	int (*add_series)(void *context, struct export_interval *interval);
+	void *context;
 };
 
 /** What the profiler did since it was opened. Counts, unless a unit is named. */
 struct profiler_stats {
-	uint64_t bpf_counters[64]; // by enum bpf_counter of bpf/counters.h
+	uint64_t bpf_counters[COUNTER_COUNT];
 	uint64_t bpf_run_ns; // time in the sampling program; 0 unless kernel.bpf_stats_enabled
 	uint64_t bpf_run_count;
 	uint64_t processes;   // known now
 	uint64_t files;       // executables and libraries known now
 	uint64_t stacks;      // stack bodies known now
 	uint64_t stacks_lost; // counts whose body never came
-	// samples of new processes that were not unwound
-	uint64_t snapshots_lost;
+	uint64_t mapping_events_lost;
+	uint64_t events_dropped; // of the event log
+	struct snapshot_queue_stats snapshots;
 	struct process_jit_losses jit;
 	uint64_t symbols_bytes; // memory of symbol tables, bytes
 	uint64_t drain_ns;      // time of the last drain

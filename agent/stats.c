@@ -1,45 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/stats.h"
 
+#include <ctype.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "bpf/counters.h"
+#include "base/contract/label_names.h"
+#include "base/contract/profile_types.h"
 
-enum { COST_TEXT_BYTES = 280 };
+/* Of the counters of losses that rise on any busy machine, a log line is worth more than one in so many. */
+enum { ORDINARY_LOSSES = 20, OVERHEAD_TEXT_BYTES = 280 };
 
-static const char *const sentences[] = {
-#define X(id, sentence) [COUNTER_##id] = sentence,
+static const struct {
+	const char *name; // in upper case
+	const char *sentence;
+	size_t figure; // its place in struct stats
+} counters[STATS_COUNTERS] = {
+#define X(name, sentence)                     \
+	[COUNTER_##name] = { #name, sentence, \
+			     offsetof(struct stats, profiler.bpf_counters[COUNTER_##name]) },
 	BPF_COUNTERS(X)
+#undef X
+#define X(name, figure, sentence)         \
+	[COUNTER_COUNT + AGENT_COUNTER_## \
+		name] = { #name, sentence, offsetof(struct stats, figure) },
+		AGENT_COUNTERS(X)
 #undef X
 };
 
-// Counters that tell of something lost. Times and frames do not.
-static const enum bpf_counter losses[] = {
-	COUNTER_COUNTS_FULL,         COUNTER_COUNTS_BUSY,       COUNTER_RING_FULL,
-	COUNTER_TARGETS_FULL,        COUNTER_SNAPSHOTS_DROPPED, COUNTER_SENT_STACKS_FULL,
-	COUNTER_THREADS_DROPPED,     COUNTER_GPU_CALLS_NESTED,  COUNTER_GPU_MAPS_FULL,
-	COUNTER_GPU_CAPTURES_MISSED,
-};
+#define OWN(name) (COUNTER_COUNT + AGENT_COUNTER_##name)
 
-/* Of these some are lost on any busy machine: worth a line if it is more than one in so many. */
-#define LOSSES_ORDINARY 20
-
+/* Counters of losses; those with `of` are compared with that one. */
 static const struct {
-	enum bpf_counter lost, of;
-} ordinary_losses[] = {
-	{ COUNTER_OFF_CPU_BUSY, COUNTER_SWITCHES },
-	{ COUNTER_WAKES_BUSY, COUNTER_WAKES },
-	{ COUNTER_FAULTS_DROPPED, COUNTER_FAULTS_SAMPLED },
-	{ COUNTER_GPU_CALLS_DROPPED, COUNTER_GPU_CALLS },
-	{ COUNTER_GPU_CALLS_BUSY, COUNTER_GPU_CALLS },
+	uint32_t counter;
+	bool is_ordinary;
+	uint32_t of;
+} losses[] = {
+	{ .counter = COUNTER_COUNTS_FULL },
+	{ .counter = COUNTER_COUNTS_BUSY },
+	{ .counter = COUNTER_RING_FULL },
+	{ .counter = COUNTER_TARGETS_FULL },
+	{ .counter = COUNTER_SNAPSHOTS_DROPPED },
+	{ .counter = COUNTER_SENT_STACKS_FULL },
+	{ .counter = COUNTER_THREADS_DROPPED },
+	{ .counter = COUNTER_GPU_CALLS_NESTED },
+	{ .counter = COUNTER_GPU_MAPS_FULL },
+	{ .counter = COUNTER_GPU_CAPTURES_MISSED },
+	{ COUNTER_OFF_CPU_BUSY, true, COUNTER_SWITCHES },
+	{ COUNTER_WAKES_BUSY, true, COUNTER_WAKES },
+	{ COUNTER_FAULTS_DROPPED, true, COUNTER_FAULTS_SAMPLED },
+	{ COUNTER_GPU_CALLS_DROPPED, true, COUNTER_GPU_CALLS },
+	{ COUNTER_GPU_CALLS_BUSY, true, COUNTER_GPU_CALLS },
+	{ .counter = OWN(SNAPSHOTS_FAILED) },
+	{ .counter = OWN(UNWIND_TABLES_DROPPED) },
+	{ .counter = OWN(MAPPINGS_DROPPED) },
+	{ OWN(PYTHON_FUNCTIONS_FAILED), true, OWN(PYTHON_FUNCTIONS_READ) },
+	{ OWN(PYTHON_FUNCTIONS_REPLACED), true, OWN(PYTHON_FUNCTIONS_READ) },
+	{ .counter = OWN(PYTHON_FUNCTIONS_DROPPED) },
+	{ .counter = OWN(JIT_SYMBOLS_DROPPED) },
+	{ .counter = OWN(JIT_READS_DROPPED) },
+	{ .counter = OWN(STACKS_LOST) },
+	{ .counter = OWN(SHEDDING_CHANGES_DROPPED) },
+	{ .counter = OWN(SPOOL_FULL) },
+	{ .counter = OWN(SAMPLES_REFUSED) },
 };
-
-_Static_assert(COUNTER_COUNT <= ARRAY_SIZE(((struct profiler_stats *)0)->bpf_counters),
-	       "the profiler's stats have room for all counters");
 
 static uint64_t read_rss(void)
 {
@@ -62,21 +90,103 @@ void stats_read(struct stats *ret_stats, const struct profiler *profiler, struct
 	sender_read_stats(sender, &ret_stats->sender);
 }
 
-static uint64_t counted(const struct stats *before, const struct stats *now,
-			enum bpf_counter counter)
+// ---- counters -------------------------------------------------------------------------------
+
+static uint64_t value_of(const struct stats *stats, uint32_t counter)
 {
-	return now->profiler.bpf_counters[counter] - before->profiler.bpf_counters[counter];
+	return *(const uint64_t *)((const char *)stats + counters[counter].figure);
 }
 
-// The overhead that the governor last saw, and what it sheds.
-static void format_overhead(const struct profiler_stats *stats, char text[COST_TEXT_BYTES])
+uint64_t stats_counted(const struct stats *before, const struct stats *now, uint32_t counter)
+{
+	return value_of(now, counter) - value_of(before, counter);
+}
+
+const char *stats_counter_token(uint32_t counter, char token[STATS_TOKEN_BYTES])
+{
+	const char *name = counters[counter].name;
+	size_t at = 0;
+
+	for (; name[at] && at < STATS_TOKEN_BYTES - 1; at++)
+		token[at] = (char)tolower((unsigned char)name[at]);
+	token[at] = '\0';
+	return token;
+}
+
+// "Records dropped" within a line: "records dropped"; but "GPU calls", "On-CPU" as they are.
+static char first_letter(const char *text)
+{
+	return (char)(islower((unsigned char)text[1]) && text[2] != '-'
+			      ? tolower((unsigned char)text[0])
+			      : text[0]);
+}
+
+// "What happened: cause. What to do." with the count between.
+static void post_loss(struct event_log *events, uint32_t counter, uint64_t count, double seconds)
+{
+	const char *sentence = counters[counter].sentence;
+	int length = (int)strcspn(sentence, ".");
+	const char *advice = sentence + length + strspn(sentence + length, ". ");
+
+	if (*advice)
+		event_warn(events, "agent", "%c%.*s (%llu in the last %.0f s); %c%.*s",
+			   first_letter(sentence), length - 1, sentence + 1,
+			   (unsigned long long)count, seconds, first_letter(advice),
+			   (int)strlen(advice) - 2, advice + 1);
+	else
+		event_warn(events, "agent", "%c%.*s (%llu in the last %.0f s)",
+			   first_letter(sentence), length - 1, sentence + 1,
+			   (unsigned long long)count, seconds);
+}
+
+void stats_post_losses(const struct stats *before, const struct stats *now,
+		       struct event_log *events)
+{
+	double seconds = (double)(now->time_ns - before->time_ns) / NS_PER_SECOND;
+
+	for (size_t i = 0; i < ARRAY_SIZE(losses); i++) {
+		uint64_t count = stats_counted(before, now, losses[i].counter);
+		uint64_t of = losses[i].is_ordinary ? stats_counted(before, now, losses[i].of) : 0;
+
+		if (count > of / ORDINARY_LOSSES)
+			post_loss(events, losses[i].counter, count, seconds);
+	}
+}
+
+int stats_add_series(const struct stats *before, const struct stats *now,
+		     const struct labels *labels, struct export_interval *interval)
+{
+	const struct profile *profile = interval->profile;
+	uint64_t slot = profile->from_ns / profile->slot_ns;
+	uint64_t end_slot = clock_realtime_ns() / profile->slot_ns;
+	uint64_t last_slot = end_slot > slot ? end_slot - 1 : slot;
+	_cleanup_(labels_deinit) struct labels own = { 0 };
+	int rc = labels_copy(labels, &own);
+
+	for (uint32_t i = 0; i < STATS_COUNTERS && !rc; i++) {
+		uint64_t count = stats_counted(before, now, i);
+		char token[STATS_TOKEN_BYTES];
+
+		if (!count)
+			continue;
+		rc = labels_set(&own, LABEL_COUNTER, stats_counter_token(i, token));
+		if (!rc)
+			rc = export_interval_add_value(interval, &own, PROFILE_TYPE_EVENTS, slot,
+						       last_slot, (int64_t)count);
+	}
+	return rc;
+}
+
+// ---- the log --------------------------------------------------------------------------------
+
+static void format_overhead(const struct profiler_stats *stats, char text[OVERHEAD_TEXT_BYTES])
 {
 	const struct budget_stats *budget = &stats->budget;
 
 	text[0] = 0;
 	if (!stats->budget_known)
 		return;
-	snprintf(text, COST_TEXT_BYTES,
+	snprintf(text, OVERHEAD_TEXT_BYTES,
 		 "overhead %.2f %% of a core%s, budget %.2f %%, %u shedding steps active "
 		 "(CPU sampling at %uHz, off-CPU stacks of %u processes off%s%s), %llu "
 		 "shedding changes; ",
@@ -90,84 +200,33 @@ static void format_overhead(const struct profiler_stats *stats, char text[COST_T
 
 void stats_format(const struct stats *before, const struct stats *now, char text[STATS_TEXT_BYTES])
 {
-	char cost[COST_TEXT_BYTES];
+	const struct profiler_stats *profiler = &now->profiler;
 	uint64_t time_ns = now->time_ns - before->time_ns;
-	uint64_t runs = now->profiler.bpf_run_count - before->profiler.bpf_run_count;
-	uint64_t run_ns = now->profiler.bpf_run_ns - before->profiler.bpf_run_ns;
+	uint64_t runs = profiler->bpf_run_count - before->profiler.bpf_run_count;
+	uint64_t run_ns = profiler->bpf_run_ns - before->profiler.bpf_run_ns;
+	char overhead[OVERHEAD_TEXT_BYTES];
 	char bpf[64] = "BPF time unknown (sysctl kernel.bpf_stats_enabled=1 shows it)";
 
 	if (runs)
 		snprintf(bpf, sizeof(bpf), "%llu ns of BPF each",
 			 (unsigned long long)(run_ns / runs));
-	format_overhead(&now->profiler, cost);
+	format_overhead(profiler, overhead);
 	snprintf(text, STATS_TEXT_BYTES,
 		 "last %.0f s: %llu samples, %s, agent %.2f %% of a core, RSS %.1f MiB; %s"
-		 "%llu batches sent (%.1f KiB), %llu waiting (%.1f KiB); "
+		 "%llu batches sent (%.1f KiB), %llu spooled (%.1f KiB); "
 		 "%llu processes, %llu files, %llu stacks, %.1f MiB of symbols, drain %.1f ms; "
-		 "%llu processes unwound by %llu tables (%.1f MiB in the kernel, %llu to come), "
+		 "unwinder: %llu processes, %llu tables (%.1f MiB in the kernel, %llu pending), "
 		 "%llu Python functions (%.1f MiB)",
-		 time_ns / 1e9, (unsigned long long)counted(before, now, COUNTER_SAMPLES), bpf,
-		 time_ns ? 100.0 * (now->cpu_ns - before->cpu_ns) / time_ns : 0,
-		 now->rss_bytes / 1048576.0, cost,
+		 time_ns / 1e9, (unsigned long long)stats_counted(before, now, COUNTER_SAMPLES),
+		 bpf, time_ns ? 100.0 * (now->cpu_ns - before->cpu_ns) / time_ns : 0,
+		 now->rss_bytes / 1048576.0, overhead,
 		 (unsigned long long)(now->sender.batches_sent - before->sender.batches_sent),
 		 (now->sender.bytes_sent - before->sender.bytes_sent) / 1024.0,
 		 (unsigned long long)now->sender.spool_batches, now->sender.spool_bytes / 1024.0,
-		 (unsigned long long)now->profiler.processes,
-		 (unsigned long long)now->profiler.files, (unsigned long long)now->profiler.stacks,
-		 now->profiler.symbols_bytes / 1048576.0, now->profiler.drain_ns / 1e6,
-		 (unsigned long long)now->profiler.unwind.processes,
-		 (unsigned long long)now->profiler.unwind.tables,
-		 now->profiler.unwind.bytes / 1048576.0,
-		 (unsigned long long)now->profiler.unwind.tables_pending,
-		 (unsigned long long)now->profiler.python.codes,
-		 now->profiler.python.bytes / 1048576.0);
-}
-
-// "What was lost: 3", without the full stop that a counter's sentence ends in.
-static void append(char text[STATS_TEXT_BYTES], uint64_t count, const char *what)
-{
-	size_t used = strlen(text);
-
-	if (count)
-		snprintf(text + used, STATS_TEXT_BYTES - used, "%s%.*s: %llu", used ? "; " : "",
-			 (int)strcspn(what, "."), what, (unsigned long long)count);
-}
-
-bool stats_format_losses(const struct stats *before, const struct stats *now,
-			 char text[STATS_TEXT_BYTES])
-{
-	text[0] = 0;
-	for (size_t i = 0; i < ARRAY_SIZE(losses); i++)
-		append(text, counted(before, now, losses[i]), sentences[losses[i]]);
-	for (size_t i = 0; i < ARRAY_SIZE(ordinary_losses); i++) {
-		enum bpf_counter lost = ordinary_losses[i].lost, of = ordinary_losses[i].of;
-
-		if (counted(before, now, lost) > counted(before, now, of) / LOSSES_ORDINARY)
-			append(text, counted(before, now, lost), sentences[lost]);
-	}
-	append(text, now->profiler.snapshots_lost - before->profiler.snapshots_lost,
-	       "Samples of new processes that could not be unwound");
-	append(text, now->profiler.unwind.tables_refused - before->profiler.unwind.tables_refused,
-	       "Unwind tables that had no room in the kernel");
-	append(text, now->profiler.unwind.mappings_cut - before->profiler.unwind.mappings_cut,
-	       "Mappings of processes that have too many");
-	append(text, now->profiler.python.failures - before->profiler.python.failures,
-	       "Python functions that could not be read");
-	append(text, now->profiler.python.reused - before->profiler.python.reused,
-	       "Python functions that were replaced before they were read");
-	append(text, now->profiler.python.refused - before->profiler.python.refused,
-	       "Python frames left unnamed because too many functions were new");
-	append(text, now->profiler.jit.cut - before->profiler.jit.cut,
-	       "Processes with more functions made at run time than are named");
-	append(text, now->profiler.jit.refused - before->profiler.jit.refused,
-	       "Looks for such functions' names left out because all take too much memory");
-	append(text, now->profiler.stacks_lost - before->profiler.stacks_lost,
-	       "Stacks whose frames did not arrive");
-	append(text, now->profiler.budget.changes_lost - before->profiler.budget.changes_lost,
-	       "Load-shedding changes not exported: too many in one interval");
-	append(text, now->sender.samples_dropped - before->sender.samples_dropped,
-	       "Samples dropped because the spool was full");
-	append(text, now->sender.samples_refused - before->sender.samples_refused,
-	       "Samples that the collector refused");
-	return *text;
+		 (unsigned long long)profiler->processes, (unsigned long long)profiler->files,
+		 (unsigned long long)profiler->stacks, profiler->symbols_bytes / 1048576.0,
+		 profiler->drain_ns / 1e6, (unsigned long long)profiler->unwind.processes,
+		 (unsigned long long)profiler->unwind.tables, profiler->unwind.bytes / 1048576.0,
+		 (unsigned long long)profiler->unwind.tables_pending,
+		 (unsigned long long)profiler->python.codes, profiler->python.bytes / 1048576.0);
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent did and what it cost, since the last time one asked.
+// What the agent did, dropped and used: as lines of the log, and as series of PROFILE_TYPE_EVENTS.
 #pragma once
 
 #include <stdint.h>
 
+#include "agent/counters.h"
 #include "agent/profiler.h"
 #include "agent/ship/sender.h"
+#include "base/event_log.h"
+#include "bpf/counters.h"
 
 /** Cumulative figures at one moment. */
 struct stats {
@@ -16,13 +19,30 @@ struct stats {
 	struct sender_stats sender;
 };
 
-enum { STATS_TEXT_BYTES = 1900 }; // with a head a line of the log
+enum {
+	STATS_TEXT_BYTES = 1900, // with a head a line of the log
+	// All counters by one number: those of enum bpf_counter, then those of enum agent_counter.
+	STATS_COUNTERS = COUNTER_COUNT + AGENT_COUNTER_COUNT,
+	STATS_TOKEN_BYTES = 32,
+};
 
 void stats_read(struct stats *ret_stats, const struct profiler *profiler, struct sender *sender);
 
-/** What happened between two moments, in a line for people. */
+/** What happened between two moments. */
 void stats_format(const struct stats *before, const struct stats *now, char text[STATS_TEXT_BYTES]);
 
-/** What was lost between two moments; returns false, and no text, if nothing was. */
-bool stats_format_losses(const struct stats *before, const struct stats *now,
-			 char text[STATS_TEXT_BYTES]);
+/** Post an event for each counter of losses that rose between two moments. */
+void stats_post_losses(const struct stats *before, const struct stats *now,
+		       struct event_log *events);
+
+/** The counter's token: the value of LABEL_COUNTER. Returns @token. */
+const char *stats_counter_token(uint32_t counter, char token[STATS_TOKEN_BYTES]);
+/** How often it was counted between two moments. */
+uint64_t stats_counted(const struct stats *before, const struct stats *now, uint32_t counter);
+
+/**
+ * Add each counter that rose between two moments to @interval, with @labels and LABEL_COUNTER. Returns 0 or
+ * a negative errno.
+ */
+int stats_add_series(const struct stats *before, const struct stats *now,
+		     const struct labels *labels, struct export_interval *interval);

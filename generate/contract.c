@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the declarations of base/contract/ as JSON: what the page, the API's description, the docs and the
-// tests are made of (generate/render).
+// Prints the declarations of base/contract/, and of all counters, as JSON: what the page, the API's
+// description, the docs and the tests are made of (generate/render).
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/counters.h"
+#include "base/buffer.h"
 #include "base/contract/frame_kinds.h"
 #include "base/contract/knobs.h"
 #include "base/contract/label_names.h"
@@ -14,6 +17,8 @@
 #include "base/contract/stack_ends.h"
 #include "base/contract/thread_states.h"
 #include "base/contract/wait_classes.h"
+#include "bpf/counters.h"
+#include "collector/metrics/metrics.h"
 
 static bool is_first; // of the object or array that is open
 
@@ -117,6 +122,30 @@ static void put_value(const char *value, const char *title, const char *meaning)
 	close_with('}');
 }
 
+static void put_counter(const char *name, const char *sentence)
+{
+	char token[64] = "", title[128];
+
+	for (size_t i = 0; name[i] && i < sizeof(token) - 1; i++)
+		token[i] = (char)tolower((unsigned char)name[i]);
+	snprintf(title, sizeof(title), "%.*s", (int)strcspn(sentence, "."), sentence);
+	put_value(token, title, sentence);
+}
+
+static void put_kernel_counters(void)
+{
+#define X(name, sentence) put_counter(#name, sentence);
+	BPF_COUNTERS(X)
+#undef X
+}
+
+static void put_agent_counters(void)
+{
+#define X(name, figure, sentence) put_counter(#name, sentence);
+	AGENT_COUNTERS(X)
+#undef X
+}
+
 static void put_label_values(void)
 {
 	uint32_t count;
@@ -140,6 +169,10 @@ static void put_label_values(void)
 
 		put_value(knob->token, knob->title, knob->meaning);
 	}
+	close_with('}');
+	open_with(LABEL_COUNTER, '{');
+	put_kernel_counters();
+	put_agent_counters();
 	close_with('}');
 	// The rows of a label are next to each other.
 	for (uint32_t i = 0; i < count; i++) {
@@ -192,6 +225,51 @@ static void put_stacks(void)
 	close_with('}');
 }
 
+/* What /metrics describes: "# HELP NAME SENTENCE" and "# TYPE NAME TYPE". */
+static void put_collector_metrics(char *text)
+{
+	const char *sentence = "";
+
+	open_with("collectorMetrics", '[');
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+		char *name = strlen(line) > 7 ? line + 7 : "", *rest = strchr(name, ' ');
+
+		if (!rest || strncmp(line, "# ", 2) != 0)
+			continue;
+		*rest++ = '\0';
+		if (!strncmp(line, "# HELP ", 7)) {
+			sentence = rest;
+			continue;
+		}
+		open_with(NULL, '{');
+		put("name", name);
+		put("type", rest);
+		put("meaning", sentence);
+		close_with('}');
+	}
+	close_with(']');
+}
+
+static void put_counters(void)
+{
+	static struct metrics metrics; // zeroed: ready
+	const struct store_stats stats = { 0 };
+	struct buffer text = { 0 };
+
+	open_with("counters", '{');
+	open_with("kernel", '{');
+	put_kernel_counters();
+	close_with('}');
+	open_with("agent", '{');
+	put_agent_counters();
+	close_with('}');
+	close_with('}');
+	metrics_encode(&metrics, &stats, 0, &text);
+	buffer_append(&text, "", 1);
+	put_collector_metrics((char *)text.bytes);
+	buffer_deinit(&text);
+}
+
 int main(void)
 {
 	is_first = true;
@@ -201,6 +279,7 @@ int main(void)
 	put_label_values();
 	put_knobs();
 	put_stacks();
+	put_counters();
 	close_with('}');
 	putchar('\n');
 	return fflush(stdout) == 0 ? 0 : 1;

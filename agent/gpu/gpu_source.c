@@ -12,6 +12,7 @@
 #include "agent/gpu/gpu_programs.h"
 #include "agent/gpu/gpu_kernel_sessions.h"
 #include "agent/probes/probe_cost.h"
+#include "agent/sources/own_labels.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/contract/knobs.h"
@@ -125,14 +126,8 @@ static void remove_driver(void *context, const struct gpu_driver *driver)
 
 static int set_labels(struct gpu_source *source)
 {
-	char node[256] = "";
-	int rc = source->options.labels ? labels_copy(source->options.labels, &source->labels) : 0;
+	int rc = own_labels(source->options.labels, SERVICE_AGENT, &source->labels);
 
-	if (!rc && gethostname(node, sizeof(node) - 1) == 0 &&
-	    !labels_get(&source->labels, LABEL_NODE))
-		rc = labels_set(&source->labels, LABEL_NODE, node);
-	if (!rc)
-		rc = labels_set(&source->labels, LABEL_SERVICE, SERVICE_AGENT);
 	return rc ? rc : labels_set(&source->labels, LABEL_PROGRAM, PROGRAM_GPU_PROBES);
 }
 

@@ -13,6 +13,7 @@
 #include "agent/overhead/governor.h"
 #include "agent/overhead/own_cpu.h"
 #include "agent/overhead/process_tally.h"
+#include "agent/sources/own_labels.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/contract/profile_types.h"
@@ -434,17 +435,6 @@ int budget_after_drain(void *state, struct export_interval *interval)
 
 // ---- life -----------------------------------------------------------------------------------
 
-static int set_labels(struct budget *budget, const struct labels *extra)
-{
-	char node[256] = "";
-	int rc = extra ? labels_copy(extra, &budget->labels) : 0;
-
-	if (!rc && gethostname(node, sizeof(node) - 1) == 0 &&
-	    !labels_get(&budget->labels, LABEL_NODE))
-		rc = labels_set(&budget->labels, LABEL_NODE, node);
-	return rc ? rc : labels_set(&budget->labels, LABEL_SERVICE, SERVICE_AGENT);
-}
-
 static void init_governor(struct budget *budget, const struct budget_options *options)
 {
 	struct governor_options governor = {
@@ -483,7 +473,7 @@ int budget_open(const struct budget_options *options, struct budget **ret_budget
 	budget->cost_tick_ns =
 		is_short && interval_ns / 4 < BPF_COST_TICK_NS ? interval_ns / 4 : BPF_COST_TICK_NS;
 	budget->cost = bpf_cost_new(is_short ? SHORT_INTERVAL_ONE_IN : BPF_COST_ONE_IN);
-	if (!budget->cost || set_labels(budget, options->labels)) {
+	if (!budget->cost || own_labels(options->labels, SERVICE_AGENT, &budget->labels)) {
 		budget_close(budget);
 		return error_set(err, -ENOMEM, "out of memory");
 	}

@@ -29,6 +29,7 @@ static const struct label_spec labels[] = {
 	{ LABEL_GPU_INSTANCE, "the MIG instance's id" },
 	{ LABEL_REASON, "why a GPU's clocks are throttled" },
 	{ LABEL_PROGRAM, "a kernel program by name, or a part of the agent" },
+	{ LABEL_COUNTER, "a counter of the agent or its kernel programs" },
 	{ LABEL_KNOB, "what load shedding turns down" },
 	{ LABEL_STEP, "how far: 1/16, 19Hz, off ..." },
 	{ LABEL_PID, "the process that a knob is about" },

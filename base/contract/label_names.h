@@ -33,6 +33,7 @@
 #define LABEL_REASON       "reason"
 // The profiler itself.
 #define LABEL_PROGRAM "program"
+#define LABEL_COUNTER "counter"
 #define LABEL_KNOB    "knob"
 #define LABEL_STEP    "step"
 #define LABEL_PID     "pid"

@@ -214,6 +214,12 @@ static const struct profile_type_spec specs[] = {
 	  .meaning = "Time with a shedding step active, and in how many agents",
 	  .no_stacks = "A shedding step has no stack. When each was taken, and the overhead:",
 	  .see = { PROFILE_TYPE_SHEDDING_CHANGES, PROFILE_TYPE_OVERHEAD } },
+	{ TYPE(EVENTS), IN(PROFILER), .word = "counters", .title = "Profiler counters",
+	  .group_by = LABEL_COUNTER, .labels = { LABEL_COUNTER },
+	  .meaning = "What the agent and its kernel programs counted: samples, unwound frames, "
+		     "losses; docs/counters.md explains each",
+	  .no_stacks = "A counter has no stack. What the agent shed, and its overhead:",
+	  .see = { PROFILE_TYPE_SHEDDING, PROFILE_TYPE_OVERHEAD } },
 };
 
 const struct profile_type_spec *profile_type_specs(uint32_t *ret_count)

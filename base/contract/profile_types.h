@@ -62,6 +62,7 @@
 #define PROFILE_TYPE_GPU_PROCESS_BUSY   "gpu_process:busy:percent:gauge:second"
 #define PROFILE_TYPE_GPU_PROCESS_MEMORY "gpu_process:memory_used:bytes:gauge:second"
 // The profiler itself: service="cairn-agent".
+#define PROFILE_TYPE_EVENTS           "cairn:events:count:event:count"
 #define PROFILE_TYPE_OVERHEAD         "cairn:overhead:nanoseconds:wall:nanoseconds"
 #define PROFILE_TYPE_SHEDDING_CHANGES "cairn:shedding_changes:count:change:count"
 #define PROFILE_TYPE_SHEDDING         "cairn:shedding:nanoseconds:wall:nanoseconds"

@@ -5,9 +5,7 @@
 #include <stdlib.h>
 
 #include "agent/sources/source.h"
-#include "agent/stats.h"
 #include "base/clock.h"
-#include "bpf/counters.h"
 #include "tests/test.h"
 
 enum { WORDS_MAX = 8 };
@@ -206,43 +204,8 @@ TEST(wrong_settings_are_refused_by_name)
 	}
 }
 
-TEST(the_report_tells_differences_and_losses)
-{
-	struct stats before = { .time_ns = 10 * NS_PER_SECOND, .cpu_ns = NS_PER_SECOND };
-	struct stats now = { .time_ns = 70 * NS_PER_SECOND,
-			     .cpu_ns = NS_PER_SECOND + 600 * NS_PER_MS };
-	char text[STATS_TEXT_BYTES];
-
-	before.profiler.bpf_counters[COUNTER_SAMPLES] = 1000;
-	now.profiler.bpf_counters[COUNTER_SAMPLES] = 12880;
-	now.profiler.bpf_run_count = 10;
-	now.profiler.bpf_run_ns = 25000;
-	stats_format(&before, &now, text);
-	assert_non_null(strstr(
-		text, "last 60 s: 11880 samples, 2500 ns of BPF each, agent 1.00 % of a core"));
-	assert_false(stats_format_losses(&before, &now, text));
-	assert_null(strstr(text, "budget"));
-	now.profiler.budget_known = true;
-	now.profiler.budget = (struct budget_stats){
-		.budget = 0.02, .overhead = 0.0132, .level = 2, .frequency_hz = 25
-	};
-	stats_format(&before, &now, text);
-	assert_non_null(strstr(
-		text, "overhead 1.32 % of a core, budget 2.00 %, 2 shedding steps active (CPU "
-		      "sampling at 25Hz, off-CPU stacks of 0 processes off), 0 shedding changes"));
-
-	before.profiler.bpf_counters[COUNTER_RING_FULL] = 5;
-	now.profiler.bpf_counters[COUNTER_RING_FULL] = 8;
-	now.sender.samples_dropped = 77;
-	assert_true(stats_format_losses(&before, &now, text));
-	EXPECT_STR("Records dropped: ring buffer full: 3; "
-		   "Samples dropped because the spool was full: 77",
-		   text, "losses");
-}
-
 RUN_TESTS(cmocka_unit_test(defaults_are_as_documented),
 	  cmocka_unit_test(a_budget_is_a_percentage_of_one_core),
 	  cmocka_unit_test(wakers_need_services_and_the_wall_profile),
 	  cmocka_unit_test(profiles_are_a_list_of_words), cmocka_unit_test(flags_change_settings),
-	  cmocka_unit_test(wrong_settings_are_refused_by_name),
-	  cmocka_unit_test(the_report_tells_differences_and_losses))
+	  cmocka_unit_test(wrong_settings_are_refused_by_name))

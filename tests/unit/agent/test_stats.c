@@ -1,85 +1,174 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the log says was lost.
-
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/test.h"
 
+#include "agent/stacks/location_table.h"
 #include "agent/stats.h"
-#include "bpf/counters.h"
+#include "agent/symbols/executable.h"
+#include "base/clock.h"
+#include "base/contract/label_names.h"
+#include "base/contract/profile_types.h"
+#include "tests/unit/agent/event_texts.h"
 
 static struct stats before, now;
+static struct event_log *events;
+
+static int set_up(void **state)
+{
+	(void)state;
+	before = (struct stats){ .time_ns = 10 * NS_PER_SECOND, .cpu_ns = NS_PER_SECOND };
+	now = (struct stats){ .time_ns = 70 * NS_PER_SECOND,
+			      .cpu_ns = NS_PER_SECOND + 600 * NS_PER_MS };
+	events = event_log_new();
+	return events ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	event_log_free(events);
+	return 0;
+}
 
 static const struct {
-	const char *what;
 	uint64_t *figure;
 	const char *text;
 } losses[] = {
-	{ "samples", &now.profiler.bpf_counters[COUNTER_COUNTS_FULL],
-	  "Counts dropped: counts map full: 7" },
-	{ "snapshots", &now.profiler.bpf_counters[COUNTER_SNAPSHOTS_DROPPED],
-	  "Stack snapshots dropped: ring buffer full: 7" },
-	{ "snapshots not run", &now.profiler.snapshots_lost,
-	  "Samples of new processes that could not be unwound: 7" },
-	{ "stack traces", &now.profiler.bpf_counters[COUNTER_SENT_STACKS_FULL],
-	  "Stack traces sent again on each sample: map of known stacks full: 7" },
-	{ "threads", &now.profiler.bpf_counters[COUNTER_THREADS_DROPPED],
-	  "Threads without off-CPU time: no memory for their state: 7" },
-	{ "waits", &now.profiler.bpf_counters[COUNTER_OFF_CPU_BUSY],
-	  "Off-CPU intervals dropped: thread locked by a sweep or a waker: 7" },
-	{ "wake-ups", &now.profiler.bpf_counters[COUNTER_WAKES_BUSY],
-	  "Wake-ups dropped: thread locked by a sweep or its own switch: 7" },
-	{ "page faults", &now.profiler.bpf_counters[COUNTER_FAULTS_DROPPED],
-	  "Page faults dropped: the last of a burst, or no memory: 7" },
-	{ "calls of the GPU's driver", &now.profiler.bpf_counters[COUNTER_GPU_CALLS_BUSY],
-	  "GPU driver calls dropped: two others were being counted on the same CPU: 7" },
-	{ "memory of the GPU", &now.profiler.bpf_counters[COUNTER_GPU_MAPS_FULL],
-	  "GPU allocations, functions or graphs dropped: map full: 7" },
-	{ "names", &now.profiler.jit.cut,
-	  "Processes with more functions made at run time than are named: 7" },
-	{ "names that nobody looked for", &now.profiler.jit.refused,
-	  "Looks for such functions' names left out because all take too much memory: 7" },
-	{ "tables", &now.profiler.unwind.tables_refused,
-	  "Unwind tables that had no room in the kernel: 7" },
+	{ &now.profiler.bpf_counters[COUNTER_RING_FULL],
+	  "agent: records dropped: ring buffer full (7 in the last 60 s); give the agent more CPU "
+	  "or use a lower --frequency" },
+	{ &now.profiler.bpf_counters[COUNTER_OFF_CPU_BUSY],
+	  "agent: off-CPU intervals dropped: thread locked by a sweep or a waker (7 in the last "
+	  "60 s); nothing to do below 5 % of switches" },
+	{ &now.profiler.bpf_counters[COUNTER_GPU_CALLS_BUSY],
+	  "agent: GPU driver calls dropped: two others were being counted on the same CPU (7 in "
+	  "the "
+	  "last 60 s); nothing to do below 5 % of calls" },
+	{ &now.profiler.snapshots.lost,
+	  "agent: stack snapshots not unwound: the kernel did not run the unwinder (7 in the last "
+	  "60 s); their samples count with a truncated stack" },
+	{ &now.profiler.jit.refused,
+	  "agent: JIT symbol lists not read: memory for JIT symbols full (7 in the last 60 s); "
+	  "profile fewer processes with --pid" },
+	{ &now.sender.samples_dropped,
+	  "agent: samples dropped: spool full (7 in the last 60 s); check the collector, or raise "
+	  "--spool" },
 };
 
-TEST(what_was_lost_is_said)
+TEST(a_loss_is_logged_with_cause_and_advice)
 {
-	char text[STATS_TEXT_BYTES];
-
 	for EACH (row, losses) {
-		memset(&now, 0, sizeof(now));
 		*row->figure = 7;
-		assert_true(stats_format_losses(&before, &now, text));
-		EXPECT_STR(row->text, text, row->what);
+		stats_post_losses(&before, &now, events);
+		const char *text = next_event_text(events);
+		EXPECT_STR(row->text, text ? text : "", row->text);
+		fail_on_event(events);
+		*row->figure = 0;
 	}
 }
 
-TEST(what_was_lost_before_is_not_said_again)
+TEST(old_losses_are_not_logged_again)
 {
-	char text[STATS_TEXT_BYTES];
-
-	memset(&now, 0, sizeof(now));
-	now.profiler.bpf_counters[COUNTER_SAMPLES] = 1000;
 	for EACH (row, losses)
 		*row->figure = 7;
-	assert_false(stats_format_losses(&now, &now, text));
-	assert_string_equal("", text);
+	now.profiler.bpf_counters[COUNTER_SAMPLES] = 1000;
+	stats_post_losses(&now, &now, events);
+	fail_on_event(events);
 }
 
-TEST(what_any_busy_machine_loses_is_not_said)
+TEST(ordinary_losses_are_not_logged)
+{
+	now.profiler.bpf_counters[COUNTER_SWITCHES] = 1000;
+	now.profiler.bpf_counters[COUNTER_OFF_CPU_BUSY] = 50;
+	stats_post_losses(&before, &now, events);
+	fail_on_event(events);
+	now.profiler.bpf_counters[COUNTER_OFF_CPU_BUSY] = 51;
+	stats_post_losses(&before, &now, events);
+	assert_true(any_event_has(events, "51 in the last 60 s"));
+}
+
+TEST(the_report_shows_differences)
 {
 	char text[STATS_TEXT_BYTES];
 
-	before = now = (struct stats){ 0 };
-	now.profiler.bpf_counters[COUNTER_SWITCHES] = 1000;
-	now.profiler.bpf_counters[COUNTER_OFF_CPU_BUSY] = 50;
-	assert_false(stats_format_losses(&before, &now, text));
-	now.profiler.bpf_counters[COUNTER_OFF_CPU_BUSY] = 51;
-	assert_true(stats_format_losses(&before, &now, text));
+	before.profiler.bpf_counters[COUNTER_SAMPLES] = 1000;
+	now.profiler.bpf_counters[COUNTER_SAMPLES] = 12880;
+	now.profiler.bpf_run_count = 10;
+	now.profiler.bpf_run_ns = 25000;
+	stats_format(&before, &now, text);
+	assert_non_null(strstr(
+		text, "last 60 s: 11880 samples, 2500 ns of BPF each, agent 1.00 % of a core"));
+	assert_null(strstr(text, "budget"));
+	now.profiler.budget_known = true;
+	now.profiler.budget = (struct budget_stats){
+		.budget = 0.02, .overhead = 0.0132, .level = 2, .frequency_hz = 25
+	};
+	stats_format(&before, &now, text);
+	assert_non_null(strstr(
+		text, "overhead 1.32 % of a core, budget 2.00 %, 2 shedding steps active (CPU "
+		      "sampling at 25Hz, off-CPU stacks of 0 processes off), 0 shedding changes"));
 }
 
-RUN_TESTS(cmocka_unit_test(what_any_busy_machine_loses_is_not_said),
-	  cmocka_unit_test(what_was_lost_is_said),
-	  cmocka_unit_test(what_was_lost_before_is_not_said_again))
+TEST(each_counter_has_a_token_of_its_own)
+{
+	char token[STATS_TOKEN_BYTES], other[STATS_TOKEN_BYTES];
+
+	for (uint32_t i = 0; i < STATS_COUNTERS; i++) {
+		stats_counter_token(i, token);
+		EXPECT_EQ(strlen(token), strspn(token, "abcdefghijklmnopqrstuvwxyz_"), token);
+		assert_true(strlen(token) > 3 && strlen(token) < STATS_TOKEN_BYTES - 1);
+		for (uint32_t j = 0; j < i; j++) {
+			if (!strcmp(token, stats_counter_token(j, other)))
+				fail_msg("%s twice", token);
+		}
+	}
+	EXPECT_STR("ring_full", stats_counter_token(COUNTER_RING_FULL, token), "of the kernel");
+	EXPECT_STR("spool_full",
+		   stats_counter_token(COUNTER_COUNT + AGENT_COUNTER_SPOOL_FULL, token),
+		   "of the agent");
+}
+
+TEST(counters_that_rose_are_exported)
+{
+	struct executable_table *executables = executable_table_new();
+	const struct export_interval_sources sources = {
+		.frames.locations = location_table_new(executables, NULL),
+	};
+	struct export_interval interval;
+	struct labels labels = { 0 };
+
+	labels_set(&labels, LABEL_SERVICE, SERVICE_AGENT);
+	assert_int_equal(0, export_interval_init(&interval, &sources, 20 * NS_PER_MS,
+						 clock_realtime_ns() - NS_PER_SECOND));
+	before.profiler.bpf_counters[COUNTER_SAMPLES] = 100;
+	now.profiler.bpf_counters[COUNTER_SAMPLES] = 350;
+	now.sender.samples_dropped = 7;
+	assert_int_equal(0, stats_add_series(&before, &now, &labels, &interval));
+	const struct profile *profile = interval.profile;
+	EXPECT_EQ(2, profile->series_count, "series");
+	const struct series *first = &profile->series[0];
+	EXPECT_STR(PROFILE_TYPE_EVENTS, profile_string(profile, first->type), "type");
+	EXPECT_STR("samples", labels_get(&first->labels, LABEL_COUNTER), "of the kernel");
+	EXPECT_STR("spool_full", labels_get(&profile->series[1].labels, LABEL_COUNTER), "own");
+	EXPECT_STR(SERVICE_AGENT, labels_get(&first->labels, LABEL_SERVICE), "service");
+	int64_t sums[2] = { 0 };
+	for (uint32_t i = 0; i < profile->sample_count; i++)
+		sums[profile->samples[i].series] += profile->samples[i].value;
+	EXPECT_EQ(250, sums[0], "samples");
+	EXPECT_EQ(7, sums[1], "dropped");
+	export_interval_deinit(&interval);
+	location_table_free(sources.frames.locations);
+	executable_table_free(executables);
+	labels_deinit(&labels);
+}
+
+#define WITH_EVENTS(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+RUN_TESTS(WITH_EVENTS(a_loss_is_logged_with_cause_and_advice),
+	  WITH_EVENTS(old_losses_are_not_logged_again), WITH_EVENTS(ordinary_losses_are_not_logged),
+	  WITH_EVENTS(the_report_shows_differences),
+	  WITH_EVENTS(each_counter_has_a_token_of_its_own),
+	  WITH_EVENTS(counters_that_rose_are_exported))

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent's own counters, beside those of the kernel programs (bpf/counters.h): declared here only.
+// A sentence says what one increment means; a second one, what to do about a loss.
+#pragma once
+
+/** X(NAME, figure, sentence): @figure is a field of struct stats (agent/stats.h). */
+#define AGENT_COUNTERS(X)                                                                          \
+	X(BATCHES_SENT, sender.batches_sent, "Export batches acknowledged by the collector.")      \
+	X(EXPORT_RETRIES, sender.retries,                                                          \
+	  "Exports that failed and were tried again. See the log for the collector's answer.")     \
+	X(EXPORT_RESENDS, sender.resends,                                                          \
+	  "Batches sent again with stack definitions that the collector had evicted.")             \
+	X(EXPORT_DUPLICATES, sender.duplicates,                                                    \
+	  "Batches that the collector had stored already: an acknowledgement was lost.")           \
+	X(SPOOL_FULL, sender.samples_dropped,                                                      \
+	  "Samples dropped: spool full. Check the collector, or raise --spool.")                   \
+	X(SAMPLES_REFUSED, sender.samples_refused,                                                 \
+	  "Samples dropped: the collector refused the batch. See the log for the reason.")         \
+	X(STACKS_LOST, profiler.stacks_lost,                                                       \
+	  "Counts without a stack: its frames never arrived. Give the agent more CPU.")            \
+	X(MAPPING_EVENTS_LOST, profiler.mapping_events_lost,                                       \
+	  "Mapping events lost: perf ring full. The agent reads those processes' maps again.")     \
+	X(SNAPSHOTS_TRUNCATED, profiler.snapshots.early,                                           \
+	  "Stack snapshots unwound before their unwind tables were loaded. Their stacks may be "   \
+	  "truncated; --cache keeps tables over restarts.")                                        \
+	X(SNAPSHOTS_FAILED, profiler.snapshots.lost,                                               \
+	  "Stack snapshots not unwound: the kernel did not run the unwinder. Their samples count " \
+	  "with a truncated stack.")                                                               \
+	X(PROCESSES_PUBLISHED, profiler.unwind.published,                                          \
+	  "Times that a process's mappings were made known to the kernel's unwinder.")             \
+	X(PROCESSES_EVICTED, profiler.unwind.dropped,                                              \
+	  "Processes evicted from the kernel's unwinder: memory for mappings full. Their stacks "  \
+	  "are truncated until they are sampled again.")                                           \
+	X(PUBLISH_FAILED, profiler.unwind.publish_failed,                                          \
+	  "Processes not made known to the kernel's unwinder: map full or no memory. The agent "   \
+	  "tries again.")                                                                          \
+	X(MAPPINGS_DROPPED, profiler.unwind.mappings_cut,                                          \
+	  "Mappings dropped: process has too many. Stacks through them are truncated.")            \
+	X(UNWIND_TABLES_CACHED, profiler.unwind.tables_from_disk,                                  \
+	  "Unwind tables loaded from --cache instead of built.")                                   \
+	X(UNWIND_TABLES_EVICTED, profiler.unwind.tables_evicted,                                   \
+	  "Unwind tables evicted to make room for others.")                                        \
+	X(UNWIND_TABLES_DROPPED, profiler.unwind.tables_refused,                                   \
+	  "Unwind tables dropped: kernel memory for tables full. Stacks through those files are "  \
+	  "truncated; profile fewer processes with --pid.")                                        \
+	X(PYTHON_FUNCTIONS_READ, profiler.python.reads, "Python functions read.")                  \
+	X(PYTHON_FUNCTIONS_FAILED, profiler.python.failures,                                       \
+	  "Nameless Python frames: process gone or memory changed. Nothing to do below 5 % of "    \
+	  "functions read.")                                                                       \
+	X(PYTHON_FUNCTIONS_REPLACED, profiler.python.reused,                                       \
+	  "Nameless Python frames: function replaced before it was read. Nothing to do below 5 % " \
+	  "of functions read.")                                                                    \
+	X(PYTHON_FUNCTIONS_DROPPED, profiler.python.refused,                                       \
+	  "Nameless Python frames: too many new functions at once. Names come with later "         \
+	  "samples.")                                                                              \
+	X(PYTHON_FUNCTIONS_EVICTED, profiler.python.evicted,                                       \
+	  "Python functions evicted to make room for others.")                                     \
+	X(JIT_SYMBOLS_DROPPED, profiler.jit.cut,                                                   \
+	  "JIT symbol lists truncated: process has too many functions. The last ones have no "     \
+	  "name.")                                                                                 \
+	X(JIT_READS_DROPPED, profiler.jit.refused,                                                 \
+	  "JIT symbol lists not read: memory for JIT symbols full. Profile fewer processes with "  \
+	  "--pid.")                                                                                \
+	X(SHEDDING_CHANGES_DROPPED, profiler.budget.changes_lost,                                  \
+	  "Load-shedding changes missing in their series: too many in one export interval. The "   \
+	  "log has them.")                                                                         \
+	X(EVENTS_DROPPED, profiler.events_dropped,                                                 \
+	  "Log lines dropped: event queue full. Those logged just before say why.")
+
+enum agent_counter {
+#define X(name, figure, sentence) AGENT_COUNTER_##name,
+	AGENT_COUNTERS(X)
+#undef X
+		AGENT_COUNTER_COUNT,
+};
