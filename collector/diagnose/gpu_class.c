@@ -109,14 +109,14 @@ static const struct {
 		.title = "Ranks wait for each other",
 		.advice = { "A late rank that is named above has the others of its node wait: the stacks "
 			    "say what it does.",
-			    "Between nodes no lag is told: there the rank that waits least is the late "
+			    "Skew between nodes is not measured: there the rank that waits least is the late "
 			    "one; see its own verdict.",
 			    "A GPU looks fully busy while it waits for another one." },
 	},
 	[GPU_CLASS_THROTTLED] = {
 		.name = "gpu_throttled",
 		.title = "The GPU's clocks are held down",
-		.advice = { "Cooling, power supply or a fault: the label `reason` of the lane says which." },
+		.advice = { "Cooling, power supply or a fault: the label `reason` says which." },
 	},
 	[GPU_CLASS_CONTENTION] = {
 		.name = "gpu_contention",

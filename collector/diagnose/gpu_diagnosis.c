@@ -102,9 +102,9 @@ static void set_rates(struct gpu_diagnosis *diagnosis)
 
 // ---- figures of copies ----------------------------------------------------------------------
 
-// The sum of @lane's values, of those series that have @value of @label; -1: no such lane.
+// The sum of @type's values, of those series that have @value of @label; -1: no such type.
 static int read_sum(const struct query *query, const struct gpu_diagnosis *diagnosis,
-		    const char *lane, const char *direction, const char *memory, int64_t *ret_sum,
+		    const char *type, const char *direction, const char *memory, int64_t *ret_sum,
 		    struct error *err)
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
@@ -113,7 +113,7 @@ static int read_sum(const struct query *query, const struct gpu_diagnosis *diagn
 	struct query sums = *query;
 
 	*ret_sum = -1;
-	sums.type = gpu_type_find(&diagnosis->types, lane);
+	sums.type = gpu_type_find(&diagnosis->types, type);
 	if (!sums.type)
 		return 0;
 	if (selector.count)
@@ -238,31 +238,31 @@ static int read_largest(const struct query *query, const char *label, char value
 }
 
 // Of the communicator that is held up most, on whatever nodes: the rank that has others wait longest, and where
-// that is. Lag is told of one node's ranks by one clock; of several nodes the worst counts.
-static int read_lag(const struct query *query, struct gpu_diagnosis *diagnosis, struct error *err)
+// that is. Skew is measured among one node's ranks, by one clock; of several nodes the worst counts.
+static int read_skew(const struct query *query, struct gpu_diagnosis *diagnosis, struct error *err)
 {
 	struct matcher matchers[SELECTOR_MATCHERS_MAX + 2];
 	struct selector selector = { .matchers = matchers, .count = query->selector->count };
-	struct query lag = *query;
+	struct query skew = *query;
 	int64_t ns = 0;
 
-	lag.type = gpu_type_find(&diagnosis->types, PROFILE_TYPE_NCCL_SKEW);
-	if (!lag.type)
+	skew.type = gpu_type_find(&diagnosis->types, PROFILE_TYPE_NCCL_SKEW);
+	if (!skew.type)
 		return 0;
 	if (selector.count)
 		memcpy(matchers, query->selector->matchers, selector.count * sizeof(matchers[0]));
-	lag.selector = &selector;
-	int rc = read_largest(&lag, LABEL_COMMUNICATOR, diagnosis->late_communicator, &ns, err);
+	skew.selector = &selector;
+	int rc = read_largest(&skew, LABEL_COMMUNICATOR, diagnosis->late_communicator, &ns, err);
 	matchers[selector.count++] = (struct matcher){ (char *)LABEL_COMMUNICATOR, MATCH_EQUAL,
 						       diagnosis->late_communicator, NULL };
 	if (!rc)
-		rc = read_largest(&lag, LABEL_RANK, diagnosis->late_rank, &ns, err);
+		rc = read_largest(&skew, LABEL_RANK, diagnosis->late_rank, &ns, err);
 	if (!rc)
-		set_share(&diagnosis->figures, GPU_FIGURE_LAG, ns,
+		set_share(&diagnosis->figures, GPU_FIGURE_SKEW, ns,
 			  (int64_t)diagnosis->figures.range_ns);
 	matchers[selector.count++] =
 		(struct matcher){ (char *)LABEL_RANK, MATCH_EQUAL, diagnosis->late_rank, NULL };
-	return rc ? rc : read_largest(&lag, LABEL_NODE, diagnosis->late_node, &ns, err);
+	return rc ? rc : read_largest(&skew, LABEL_NODE, diagnosis->late_node, &ns, err);
 }
 
 // ---- the diagnosis --------------------------------------------------------------------------
@@ -280,7 +280,7 @@ static int read_figures(const struct query *query, struct gpu_diagnosis *diagnos
 	if (!rc)
 		rc = read_copies(query, diagnosis, err);
 	if (!rc)
-		rc = read_lag(query, diagnosis, err);
+		rc = read_skew(query, diagnosis, err);
 	set_launches(diagnosis);
 	set_wall_shares(diagnosis);
 	set_rates(diagnosis);

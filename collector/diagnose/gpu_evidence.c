@@ -3,21 +3,21 @@
 
 #include "collector/diagnose/gpu_frame.h"
 
-static const char *lane_of(const struct gpu_diagnosis *diagnosis, const char *prefix)
+static const char *type_of(const struct gpu_diagnosis *diagnosis, const char *type)
 {
-	return gpu_type_find(&diagnosis->types, prefix);
+	return gpu_type_find(&diagnosis->types, type);
 }
 
 // Waits for the GPU: as they are counted, or as most of them were done; for room in its queue most of all.
 static struct gpu_evidence waits(const struct gpu_diagnosis *diagnosis, unsigned int with)
 {
 	const int64_t *sums = diagnosis->threads.launching;
-	const char *lane = lane_of(diagnosis, PROFILE_TYPE_GPU_WAIT);
+	const char *stored = type_of(diagnosis, PROFILE_TYPE_GPU_WAIT);
 
 	if (!with && diagnosis->queued_ns > sums[THREAD_SUM_WAIT])
 		return (struct gpu_evidence){ .type = PROFILE_TYPE_CPU, .with = GPU_MARK_LAUNCH };
-	if (lane && diagnosis->threads.has_counted)
-		return (struct gpu_evidence){ .type = lane, .with = with };
+	if (stored && diagnosis->threads.has_counted)
+		return (struct gpu_evidence){ .type = stored, .with = with };
 	if (sums[THREAD_SUM_SPIN] >= sums[THREAD_SUM_BLOCKED])
 		return (struct gpu_evidence){ .type = PROFILE_TYPE_GPU_SPIN, .with = with };
 	return (struct gpu_evidence){ .type = PROFILE_TYPE_OFF_CPU,
@@ -25,14 +25,14 @@ static struct gpu_evidence waits(const struct gpu_diagnosis *diagnosis, unsigned
 				      .with = with };
 }
 
-// The lane that counts calls, if there is one; else samples of the CPU or waits, whichever took longer.
+// The type that counts calls, if it is stored; else samples of the CPU or waits, whichever took longer.
 static struct gpu_evidence calls(const struct gpu_diagnosis *diagnosis, const char *prefix,
 				 enum gpu_mark mark, int64_t cpu_ns, int64_t wait_ns)
 {
-	const char *lane = prefix ? lane_of(diagnosis, prefix) : NULL;
+	const char *stored = prefix ? type_of(diagnosis, prefix) : NULL;
 
-	if (lane)
-		return (struct gpu_evidence){ .type = lane };
+	if (stored)
+		return (struct gpu_evidence){ .type = stored };
 	if (wait_ns > cpu_ns)
 		return waits(diagnosis, mark);
 	return (struct gpu_evidence){ .type = PROFILE_TYPE_CPU, .with = mark };
@@ -47,29 +47,29 @@ static struct gpu_evidence blocked(enum wait_class what)
 static struct gpu_evidence while_idle(const struct gpu_diagnosis *diagnosis, const char *type,
 				      unsigned int without)
 {
-	const char *lane = lane_of(diagnosis, PROFILE_TYPE_GPU_IDLE);
+	const char *stored = type_of(diagnosis, PROFILE_TYPE_GPU_IDLE);
 
-	return (struct gpu_evidence){ .type = lane ? lane : type, .without = without };
+	return (struct gpu_evidence){ .type = stored ? stored : type, .without = without };
 }
 
 // Where a rank is late its stacks are the cause, and the others' waits what follows from it.
 static struct gpu_evidence late_or_waiting(const struct gpu_diagnosis *diagnosis)
 {
-	const char *lane = lane_of(diagnosis, PROFILE_TYPE_NCCL_SKEW);
+	const char *stored = type_of(diagnosis, PROFILE_TYPE_NCCL_SKEW);
 
-	if (lane && gpu_figures_know(&diagnosis->figures, GPU_FIGURE_LAG) &&
-	    diagnosis->figures.values[GPU_FIGURE_LAG] > 0)
-		return (struct gpu_evidence){ .type = lane };
+	if (stored && gpu_figures_know(&diagnosis->figures, GPU_FIGURE_SKEW) &&
+	    diagnosis->figures.values[GPU_FIGURE_SKEW] > 0)
+		return (struct gpu_evidence){ .type = stored };
 	return waits(diagnosis, GPU_MARK_COLLECTIVE);
 }
 
 // What of it was freed since is no growth. Whoever allocates it need not be who launches.
 static struct gpu_evidence growing(const struct gpu_diagnosis *diagnosis)
 {
-	const char *level = lane_of(diagnosis, PROFILE_TYPE_GPU_MEMORY);
+	const char *level = type_of(diagnosis, PROFILE_TYPE_GPU_MEMORY);
 
 	return (struct gpu_evidence){ .type = level ? level
-						    : lane_of(diagnosis, PROFILE_TYPE_GPU_ALLOC),
+						    : type_of(diagnosis, PROFILE_TYPE_GPU_ALLOC),
 				      .threads = GPU_EVIDENCE_ALL,
 				      .growth = level != NULL };
 }
@@ -115,12 +115,12 @@ static struct gpu_evidence first_of(const struct gpu_diagnosis *diagnosis, enum 
 static uint32_t add_others(const struct gpu_diagnosis *diagnosis, const char *wait,
 			   struct gpu_evidence *evidence)
 {
-	const char *lane = lane_of(diagnosis, PROFILE_TYPE_OFF_WAKE);
+	const char *stored = type_of(diagnosis, PROFILE_TYPE_OFF_WAKE);
 	uint32_t count = 0;
 
-	if (lane)
+	if (stored)
 		evidence[count++] = (struct gpu_evidence){ .what = "Who ended these waits",
-							   .type = lane,
+							   .type = stored,
 							   .wait = wait };
 	evidence[count++] = (struct gpu_evidence){
 		.what = "What the service's other threads did on a CPU",

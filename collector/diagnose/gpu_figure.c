@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collector/diagnose/gpu_figure.h"
 
-#define LANE    "the agent's lane of GPU calls"
+#define CALLS   "the agent's records of GPU driver calls"
 #define SAMPLES "samples of threads that call the driver"
 #define WALL    "the agent's wall clock"
 #define NVML    "the driver's management library"
@@ -12,7 +12,7 @@ static const struct {
 	enum gpu_unit unit;
 } figures_known[GPU_FIGURE_COUNT] = {
 	[GPU_FIGURE_IDLE] = { "idle", "the GPU had nothing to do",
-			      NVML ", or the agent's lane of idle time", GPU_UNIT_SHARE },
+			      NVML ", or the agent's records of GPU idle time", GPU_UNIT_SHARE },
 	[GPU_FIGURE_WAIT] = { "wait", "launching threads waited for the GPU", SAMPLES,
 			      GPU_UNIT_SHARE },
 	[GPU_FIGURE_OWN_CPU] = { "own_cpu", "launching threads ran code outside the driver", WALL,
@@ -23,23 +23,23 @@ static const struct {
 				 GPU_UNIT_CORES },
 	[GPU_FIGURE_LAUNCH_CALLS] = { "launch_calls", "of their CPU time, launching took", SAMPLES,
 				      GPU_UNIT_SHARE },
-	[GPU_FIGURE_LAUNCH_RATE] = { "launch_rate", "launches, of each thread", LANE,
+	[GPU_FIGURE_LAUNCH_RATE] = { "launch_rate", "launches, of each thread", CALLS,
 				     GPU_UNIT_PER_SECOND },
 	[GPU_FIGURE_COPY_IN] = { "copy_in", "launching threads copied to the GPU", SAMPLES,
 				 GPU_UNIT_SHARE },
 	[GPU_FIGURE_PCIE_RECEIVED] = { "pcie_received", "a GPU received over PCIe", NVML,
 				       GPU_UNIT_BYTES_PER_SECOND },
 	[GPU_FIGURE_PAGEABLE] = { "pageable",
-				  "of the bytes copied to the GPU came from pageable memory", LANE,
+				  "of the bytes copied to the GPU came from pageable memory", CALLS,
 				  GPU_UNIT_SHARE },
 	[GPU_FIGURE_IMPLICIT] = { "implicit",
 				  "launching threads waited where no code asked to wait", SAMPLES,
 				  GPU_UNIT_SHARE },
-	[GPU_FIGURE_COPY_OUT_BYTES] = { "copy_out_bytes", "a copy from the GPU had", LANE,
+	[GPU_FIGURE_COPY_OUT_BYTES] = { "copy_out_bytes", "a copy from the GPU had", CALLS,
 					GPU_UNIT_BYTES },
 	[GPU_FIGURE_ALLOCATION] = { "allocation", "launching threads allocated and freed", SAMPLES,
 				    GPU_UNIT_SHARE },
-	[GPU_FIGURE_ALLOCATION_RATE] = { "allocation_rate", "calls that allocate or free", LANE,
+	[GPU_FIGURE_ALLOCATION_RATE] = { "allocation_rate", "calls that allocate or free", CALLS,
 					 GPU_UNIT_PER_SECOND },
 	[GPU_FIGURE_MEMORY_GROWTH] = { "memory_growth", "the GPU's memory grew by, an hour", NVML,
 				       GPU_UNIT_SHARE },
@@ -58,19 +58,20 @@ static const struct {
 				       GPU_UNIT_SHARE },
 	[GPU_FIGURE_FP_ACTIVE] = { "fp_active", "the busiest floating point pipe worked", GPM,
 				   GPU_UNIT_SHARE },
-	[GPU_FIGURE_LAG] = { "lag", "the latest rank had others wait", LANE, GPU_UNIT_SHARE },
-	[GPU_FIGURE_LAUNCH_COST] = { "launch_cost", "of CPU time, for each launch", LANE,
+	[GPU_FIGURE_SKEW] = { "nccl_skew", "the latest rank had others wait", CALLS,
+			      GPU_UNIT_SHARE },
+	[GPU_FIGURE_LAUNCH_COST] = { "launch_cost", "of CPU time, for each launch", CALLS,
 				     GPU_UNIT_MICROSECONDS },
 	[GPU_FIGURE_LAUNCH_REPEAT] = { "launch_repeat", "launches, by the stack that launches most",
-				       LANE, GPU_UNIT_PER_SECOND },
+				       CALLS, GPU_UNIT_PER_SECOND },
 	[GPU_FIGURE_PCIE_USE] = { "pcie_use", "of what its PCIe link carries a GPU received", NVML,
 				  GPU_UNIT_SHARE },
-	[GPU_FIGURE_COPY_IN_BYTES] = { "copy_in_bytes", "a copy to the GPU had", LANE,
+	[GPU_FIGURE_COPY_IN_BYTES] = { "copy_in_bytes", "a copy to the GPU had", CALLS,
 				       GPU_UNIT_BYTES },
-	[GPU_FIGURE_READ_RATE] = { "read_rate", "copies from the GPU, by each thread", LANE,
+	[GPU_FIGURE_READ_RATE] = { "read_rate", "copies from the GPU, by each thread", CALLS,
 				   GPU_UNIT_PER_SECOND },
 	[GPU_FIGURE_READ_WAIT] = { "read_wait", "waits where no code asked to, for each such copy",
-				   LANE, GPU_UNIT_MICROSECONDS },
+				   CALLS, GPU_UNIT_MICROSECONDS },
 	[GPU_FIGURE_DRAM_ACTIVE] = { "dram_active", "the GPU's memory transferred", GPM,
 				     GPU_UNIT_SHARE },
 };

@@ -36,7 +36,7 @@ enum gpu_figure {
 	GPU_FIGURE_TENSOR_ACTIVE,
 	GPU_FIGURE_FP_ACTIVE, // the busiest of the floating point pipes
 	GPU_FIGURE_DRAM_ACTIVE,
-	GPU_FIGURE_LAG, // share of the range in which the latest rank had others of its node wait
+	GPU_FIGURE_SKEW, // share of the range in which the latest rank had others of its node wait
 	GPU_FIGURE_LAUNCH_COST,   // CPU time of a launch, mean
 	GPU_FIGURE_LAUNCH_REPEAT, // launches a second by the stack that launches most, of each thread
 	GPU_FIGURE_PCIE_USE,      // received over PCIe, share of what the link carries

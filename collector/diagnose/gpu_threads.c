@@ -231,14 +231,14 @@ static int read_waits(const struct query *query, struct gpu_threads *threads, st
 static int read_gpu_waits(const struct query *query, const struct name_list *types,
 			  struct gpu_threads *threads, struct error *err)
 {
-	const char *lane = gpu_type_find(types, PROFILE_TYPE_GPU_WAIT);
+	const char *stored = gpu_type_find(types, PROFILE_TYPE_GPU_WAIT);
 	int rc = read_tree(query, PROFILE_TYPE_GPU_SPIN, NULL, NULL, threads, add_spin, err);
 
 	if (!rc)
 		rc = read_tree(query, PROFILE_TYPE_OFF_CPU, LABEL_WAIT,
 			       wait_class_name(WAIT_CLASS_GPU), threads, add_blocked, err);
-	if (!rc && lane)
-		rc = read_tree(query, lane, NULL, NULL, threads, add_counted, err);
+	if (!rc && stored)
+		rc = read_tree(query, stored, NULL, NULL, threads, add_counted, err);
 	return rc;
 }
 

@@ -200,10 +200,10 @@ static void judge_gil(const struct gpu_figures *figures, struct gpu_share *share
 
 static void judge_collective(const struct gpu_figures *figures, struct gpu_share *share)
 {
-	double wait = of(figures, GPU_FIGURE_COLLECTIVE), lag = of(figures, GPU_FIGURE_LAG);
+	double wait = of(figures, GPU_FIGURE_COLLECTIVE), skew = of(figures, GPU_FIGURE_SKEW);
 
-	share->share = larger(wait, lag);
-	share->reached = wait >= COLLECTIVE_MIN || lag >= LAG_MIN;
+	share->share = larger(wait, skew);
+	share->reached = wait >= COLLECTIVE_MIN || skew >= LAG_MIN;
 }
 
 static void judge_throttled(const struct gpu_figures *figures, struct gpu_share *share)
@@ -288,7 +288,7 @@ static const struct {
 	},
 	[GPU_CLASS_COLLECTIVE] = {
 		.threshold = COLLECTIVE_MIN,
-		.either = NEEDS(COLLECTIVE) | NEEDS(LAG),
+		.either = NEEDS(COLLECTIVE) | NEEDS(SKEW),
 		.judge = judge_collective,
 	},
 	[GPU_CLASS_THROTTLED] = {

@@ -84,8 +84,8 @@ static const struct {
 		WAIT(GIL),
 		.advice = { "The Python functions with the most CPU time hold it: make those faster first.",
 			    "Processes instead of threads, or native code that releases the lock.",
-			    "`cairn dump PID` shows who holds it now; an agent with --wakers records who "
-			    "gave it away at last: the lane Woken by." },
+			    "`cairn dump PID` shows the holder; an agent with --wakers records who released "
+			    "it: the profile type Off-wake (wakers)." },
 	},
 	[VERDICT_LOCK] = {
 		.name = "lock",
@@ -94,8 +94,8 @@ static const struct {
 		.type = PROFILE_TYPE_OFF_CPU,
 		WAIT(LOCK),
 		.advice = { "The stacks say which lock: hold it for less, or split it.",
-			    "`cairn dump PID` shows who holds it now; an agent with --wakers records who "
-			    "gave it away at last: the lane Woken by." },
+			    "`cairn dump PID` shows the holder; an agent with --wakers records who released "
+			    "it: the profile type Off-wake (wakers)." },
 	},
 	[VERDICT_DISK] = {
 		.name = "disk",
@@ -122,7 +122,7 @@ static const struct {
 		.type = PROFILE_TYPE_OFF_CPU,
 		WAIT(PIPE),
 		.advice = { "The process at the other end of the pipe is the one to look at.",
-			    "An agent with --wakers records its stacks, too: the lane Woken by." },
+			    "An agent with --wakers records its stacks: the profile type Off-wake (wakers)." },
 	},
 	[VERDICT_CPU_PYTHON] = {
 		.name = "cpu_python",

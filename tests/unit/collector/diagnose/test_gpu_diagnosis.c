@@ -610,7 +610,7 @@ TEST(the_late_rank_of_the_communicator_that_waits_most_is_named)
 		 stack, 15);
 	add_both(&fixture, TRAINER ",communicator=c2,rank=0", type, stack, 20);
 	struct diagnosis diagnosis = expect_class(&fixture, "gpu_collective", type);
-	EXPECT_EQ(25, figure_of(&diagnosis, GPU_FIGURE_LAG) * 100, "of the range");
+	EXPECT_EQ(25, figure_of(&diagnosis, GPU_FIGURE_SKEW) * 100, "of the range");
 	EXPECT_STR("c1", diagnosis.gpu.late_communicator, "communicator");
 	EXPECT_STR("5", diagnosis.gpu.late_rank, "rank");
 	EXPECT_STR("n2", diagnosis.gpu.late_node, "node");
@@ -620,7 +620,7 @@ TEST(the_late_rank_of_the_communicator_that_waits_most_is_named)
 	// A rank that nobody told.
 	add_both(&fixture, TRAINER ",communicator=c3", type, stack, 50);
 	diagnosis = diagnose(&fixture, "train", 0, 60);
-	EXPECT_EQ(83, figure_of(&diagnosis, GPU_FIGURE_LAG) * 100, "of the range");
+	EXPECT_EQ(83, figure_of(&diagnosis, GPU_FIGURE_SKEW) * 100, "of the range");
 	EXPECT_STR("", diagnosis.gpu.late_rank, "rank");
 	EXPECT_STR("n1", diagnosis.gpu.late_node, "node");
 	diagnosis_deinit(&diagnosis);
