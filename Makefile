@@ -375,7 +375,7 @@ test-libcuda: packages $(call unit_programs,probe_site gpu_probes) ## sites and 
 # Tests that need nothing of the kernel: an emulated program has this machine's.
 AARCH64 := $(BUILD)/aarch64
 AARCH64_ROOT := $(AARCH64)/libraries/root
-AARCH64_TESTS := unwind unwind_search stack_hash unwind_arm64 self_unwind unwind_table cfi unwind_synthesis unwind_rules cfi_program elf build_id symbol_table
+AARCH64_TESTS := unwind unwind_search stack_hash unwind_arm64 self_unwind unwind_table_build cfi unwind_synthesis unwind_rules cfi_program elf build_id symbol_table
 .PHONY: test-aarch64
 test-aarch64: packages packages-kernels ## cross-compile, and run the unwinder's unit tests under qemu
 	tests/aarch64/fetch-libraries $(AARCH64)/libraries

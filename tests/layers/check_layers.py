@@ -340,12 +340,14 @@ def check_readmes(tree):
 
 
 def list_untested(tree):
-    for path, source in tree.sources.items():
-        folder, name = os.path.split(path[:-2])
-        test = f"tests/unit/{folder}/test_{name}.c"
-        if (path.endswith(".c") and not path.endswith(".bpf.c") and name != "main" and tree.holds(f"tests/unit/{folder}") and
-                source.text.count("\n") > UNTESTED_LINES_MIN and test not in tree.sources):
-            yield f"{path}:1: no test of its name: {test}"
+    for module, sources in sorted(tree.modules.items()):
+        folder, name = os.path.split(module)
+        code = [source for source in sources if source.path.endswith(".c") and not source.path.endswith(("/main.c", ".bpf.c"))]
+        if not tree.holds(f"tests/unit/{folder}") or sum(source.text.count("\n") for source in code) <= UNTESTED_LINES_MIN:
+            continue
+        names = {name} | {os.path.basename(source.path)[:-2] for source in code}
+        if not any(f"tests/unit/{folder}/test_{name}.c" in tree.sources for name in names):
+            yield f"{code[0].path}:1: no test of its name: tests/unit/{folder}/test_{name}.c"
 
 
 # ---- cycles -------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/unwind/unwind_table.h"
+#include "agent/unwind/unwind_table_build.h"
 
 #include <errno.h>
 
