@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "agent/bpf/perf_events.h"
+#include "agent/bpf/per_cpu.h"
 #include "base/cleanup.h"
 
 struct cpu_program {
@@ -17,20 +17,20 @@ struct cpu_program {
 };
 
 struct cpu_programs {
-	struct cpu_program *cpus;
-	uint32_t count;
+	struct per_cpu cpus; // of struct cpu_program
 	uint64_t software_event;
 	int program_fd;
 };
 
-static int open_cpu(const struct cpu_programs *programs, uint32_t cpu, int *ret_fd)
+static int open_cpu(void *context, uint32_t cpu, void *item)
 {
+	const struct cpu_programs *programs = context;
 	struct perf_event_attr attr = {
 		.type = PERF_TYPE_SOFTWARE,
 		.size = sizeof(attr),
 		.config = programs->software_event,
 		.sample_period = 1,
-		.sample_type = PERF_SAMPLE_ADDR, // the program wants it
+		.sample_type = PERF_SAMPLE_ADDR, // the program reads it
 		.disabled = 1,
 	};
 	_cleanup_close_ int fd =
@@ -41,91 +41,36 @@ static int open_cpu(const struct cpu_programs *programs, uint32_t cpu, int *ret_
 	if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, programs->program_fd) < 0 ||
 	    ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) < 0)
 		return -errno;
-	*ret_fd = take_fd(fd);
+	*(struct cpu_program *)item = (struct cpu_program){ cpu, take_fd(fd) };
 	return 0;
 }
 
-// The descriptor of @cpu leaves its place; -1: it has none.
-static int take_cpu(struct cpu_programs *programs, uint32_t cpu)
+static void close_cpu(void *context, void *item)
 {
-	for (uint32_t i = 0; i < programs->count; i++) {
-		if (programs->cpus[i].cpu == cpu)
-			return take_fd(programs->cpus[i].fd);
-	}
-	return -1;
-}
-
-static void close_cpus(struct cpu_programs *programs)
-{
-	for (uint32_t i = 0; i < programs->count; i++) {
-		if (programs->cpus[i].fd >= 0)
-			close(programs->cpus[i].fd);
-	}
-	free(programs->cpus);
-	programs->cpus = NULL;
-	programs->count = 0;
-}
-
-static int set_cpus(struct cpu_programs *programs, const uint32_t *cpus, uint32_t count)
-{
-	struct cpu_program *wanted = calloc(count, sizeof(*wanted));
-	uint32_t opened = 0;
-	int rc = 0;
-
-	if (!wanted)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < count; i++) {
-		int fd = take_cpu(programs, cpus[i]);
-		int open_rc = fd < 0 ? open_cpu(programs, cpus[i], &fd) : 0;
-
-		// A CPU may go offline between the list and here; the next look finds it again.
-		if (!open_rc)
-			wanted[opened++] = (struct cpu_program){ cpus[i], fd };
-		else if (open_rc != -ENODEV && !rc)
-			rc = open_rc;
-	}
-	close_cpus(programs);
-	programs->cpus = wanted;
-	programs->count = opened;
-	return rc;
-}
-
-static bool same_cpus(const struct cpu_programs *programs, const uint32_t *cpus, uint32_t count)
-{
-	if (count != programs->count)
-		return false;
-	for (uint32_t i = 0; i < count; i++) {
-		if (programs->cpus[i].cpu != cpus[i])
-			return false;
-	}
-	return true;
-}
-
-static int follow(struct cpu_programs *programs)
-{
-	_cleanup_free_ uint32_t *cpus = malloc(PERF_CPUS_MAX * sizeof(*cpus));
-	int count = cpus ? cpu_list_read_online(cpus) : -ENOMEM;
-
-	if (count < 0)
-		return count;
-	return same_cpus(programs, cpus, count) ? 0 : set_cpus(programs, cpus, count);
+	(void)context;
+	close(((struct cpu_program *)item)->fd);
 }
 
 int cpu_programs_open(uint64_t software_event, int program_fd, struct cpu_programs **ret_programs,
 		      struct error *err)
 {
 	struct cpu_programs *programs = calloc(1, sizeof(*programs));
+	bool changed;
 
 	if (!programs)
 		return error_set(err, -ENOMEM, "out of memory");
 	programs->software_event = software_event;
 	programs->program_fd = program_fd;
+	programs->cpus = (struct per_cpu){ .item_size = sizeof(struct cpu_program),
+					   .open = open_cpu,
+					   .close = close_cpu,
+					   .context = programs };
 
-	int rc = follow(programs);
-	if (rc || !programs->count) {
+	int rc = per_cpu_update(&programs->cpus, &changed);
+	if (rc || !programs->cpus.count) {
 		cpu_programs_close(programs);
 		return error_errno(err, rc ? rc : -ENODEV,
-				   "a software event cannot be opened on all CPUs");
+				   "software events cannot be opened on all CPUs");
 	}
 	*ret_programs = programs;
 	return 0;
@@ -135,11 +80,13 @@ void cpu_programs_close(struct cpu_programs *programs)
 {
 	if (!programs)
 		return;
-	close_cpus(programs);
+	per_cpu_close(&programs->cpus);
 	free(programs);
 }
 
-void cpu_programs_follow(struct cpu_programs *programs)
+void cpu_programs_update(struct cpu_programs *programs)
 {
-	follow(programs); // what fails is tried again the next time
+	bool changed;
+
+	per_cpu_update(&programs->cpus, &changed);
 }

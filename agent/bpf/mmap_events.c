@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <linux/perf_event.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -13,11 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/bpf/perf_events.h"
+#include "agent/bpf/per_cpu.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-
-#define ONLINE_CPUS_PATH "/sys/devices/system/cpu/online"
 
 enum {
 	// A power of two. kernel.perf_event_mlock_kb lets everybody have 128 pages of rings a CPU.
@@ -41,9 +38,9 @@ struct ring {
 };
 
 struct mmap_events {
-	struct ring *rings; // by CPU
-	uint32_t ring_count;
-	uint32_t *filled; // numbers of rings with something in them, room for all
+	struct per_cpu cpus;
+	struct ring *rings;           // its items
+	uint32_t filled[PER_CPU_MAX]; // rings with something to read
 	int epoll_fd;
 	bool with_build_ids;
 	bool overran; // something went unseen: a CPU came or went, or a ring is broken
@@ -187,16 +184,6 @@ static uint8_t *data_of(const struct mmap_events *events, const struct ring *rin
 	return (uint8_t *)ring->page + events->page_bytes;
 }
 
-static void close_ring(struct mmap_events *events, struct ring *ring)
-{
-	if (ring->page)
-		munmap(ring->page, events->page_bytes + ring_bytes(events));
-	if (ring->fd >= 0)
-		close(ring->fd); // leaves the epoll set too
-	ring->page = NULL;
-	ring->fd = -1;
-}
-
 static int open_event(const struct mmap_events *events, uint32_t cpu)
 {
 	struct perf_event_attr attr = {
@@ -220,8 +207,9 @@ static int open_event(const struct mmap_events *events, uint32_t cpu)
 	return fd < 0 ? -errno : fd;
 }
 
-static int open_ring(struct mmap_events *events, uint32_t cpu, struct ring *ret_ring)
+static int open_ring(void *context, uint32_t cpu, void *item)
 {
+	struct mmap_events *events = context;
 	struct epoll_event wanted = { .events = EPOLLIN | EPOLLET };
 	_cleanup_close_ int fd = open_event(events, cpu);
 
@@ -242,99 +230,28 @@ static int open_ring(struct mmap_events *events, uint32_t cpu, struct ring *ret_
 		munmap(page, events->page_bytes + ring_bytes(events));
 		return rc;
 	}
-	*ret_ring = (struct ring){ .cpu = cpu, .fd = take_fd(fd), .page = page };
+	*(struct ring *)item = (struct ring){ .cpu = cpu, .fd = take_fd(fd), .page = page };
 	return 0;
 }
 
-// ---- CPUs -----------------------------------------------------------------------------------
-
-static int read_online_cpus(uint32_t *ret_cpus)
+static void close_ring(void *context, void *item)
 {
-	_cleanup_fclose_ FILE *file = fopen(ONLINE_CPUS_PATH, "re");
-	char text[4096];
+	struct mmap_events *events = context;
+	struct ring *ring = item;
 
-	if (!file)
-		return -errno;
-	if (!fgets(text, sizeof(text), file))
-		return -EBADMSG;
-	return cpu_list_parse(text, ret_cpus, PERF_CPUS_MAX);
+	munmap(ring->page, events->page_bytes + ring_bytes(events));
+	close(ring->fd); // leaves the epoll set, too
 }
 
-static bool same_cpus(const struct mmap_events *events, const uint32_t *cpus, uint32_t count)
+static int update_rings(struct mmap_events *events, uint64_t now_ns)
 {
-	if (count != events->ring_count)
-		return false;
-	for (uint32_t i = 0; i < count; i++)
-		if (events->rings[i].cpu != cpus[i])
-			return false;
-	return true;
-}
-
-/* The ring of @cpu leaves its place in the old array. */
-static bool take_ring(struct mmap_events *events, uint32_t cpu, struct ring *ret_ring)
-{
-	for (uint32_t i = 0; i < events->ring_count; i++) {
-		if (events->rings[i].cpu != cpu || events->rings[i].fd < 0)
-			continue;
-		*ret_ring = events->rings[i];
-		events->rings[i] = (struct ring){ .fd = -1 };
-		return true;
-	}
-	return false;
-}
-
-static void close_rings(struct mmap_events *events)
-{
-	for (uint32_t i = 0; i < events->ring_count; i++)
-		close_ring(events, &events->rings[i]);
-	free(events->rings);
-	free(events->filled);
-	events->rings = NULL;
-	events->filled = NULL;
-	events->ring_count = 0;
-}
-
-static int set_cpus(struct mmap_events *events, const uint32_t *cpus, uint32_t count)
-{
-	_cleanup_free_ struct ring *rings = calloc(count, sizeof(*rings));
-	_cleanup_free_ uint32_t *filled = calloc(count, sizeof(*filled));
-	uint32_t opened = 0;
-	int rc = 0;
-
-	if (!rings || !filled)
-		return -ENOMEM;
-	events->overran = true;
-	for (uint32_t i = 0; i < count; i++) {
-		if (take_ring(events, cpus[i], &rings[opened])) {
-			opened++;
-			continue;
-		}
-		int open_rc = open_ring(events, cpus[i], &rings[opened]);
-		// A CPU may go offline between the list and here; the next look finds it again.
-		if (!open_rc)
-			opened++;
-		else if (open_rc != -ENODEV && !rc)
-			rc = open_rc;
-	}
-	close_rings(events);
-	events->rings = take(rings);
-	events->filled = take(filled);
-	events->ring_count = opened;
-	return rc;
-}
-
-static int follow_hotplug(struct mmap_events *events, uint64_t now_ns)
-{
-	_cleanup_free_ uint32_t *cpus = malloc(PERF_CPUS_MAX * sizeof(*cpus));
+	bool changed;
+	int rc = per_cpu_update(&events->cpus, &changed);
 
 	events->hotplug_ns = now_ns + HOTPLUG_INTERVAL_NS;
-	if (!cpus)
-		return -ENOMEM;
-	int count = read_online_cpus(cpus);
-	if (count < 0)
-		return count;
-	return same_cpus(events, cpus, (uint32_t)count) ? 0
-							: set_cpus(events, cpus, (uint32_t)count);
+	events->rings = events->cpus.items;
+	events->overran |= changed;
+	return rc;
 }
 
 // ---- life -----------------------------------------------------------------------------------
@@ -346,10 +263,14 @@ int mmap_events_open(struct mmap_events **ret_events, struct error *err)
 	if (!events)
 		return error_set(err, -ENOMEM, "mmap events: out of memory");
 	events->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+	events->cpus = (struct per_cpu){ .item_size = sizeof(struct ring),
+					 .open = open_ring,
+					 .close = close_ring,
+					 .context = events };
 	events->with_build_ids = true;
 	events->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	int rc = events->epoll_fd < 0 ? -errno : follow_hotplug(events, clock_monotonic_ns());
-	if (rc || !events->ring_count) {
+	int rc = events->epoll_fd < 0 ? -errno : update_rings(events, clock_monotonic_ns());
+	if (rc || !events->cpus.count) {
 		mmap_events_close(events);
 		return error_errno(err, rc ? rc : -ENODEV,
 				   "mmap events cannot be opened (kernel.perf_event_mlock_kb "
@@ -364,7 +285,7 @@ void mmap_events_close(struct mmap_events *events)
 {
 	if (!events)
 		return;
-	close_rings(events);
+	per_cpu_close(&events->cpus);
 	cleanup_closep(&events->epoll_fd);
 	free(events);
 }
@@ -450,7 +371,7 @@ static uint32_t find_filled(struct mmap_events *events)
 {
 	uint32_t count = 0;
 
-	for (uint32_t i = 0; i < events->ring_count; i++) {
+	for (uint32_t i = 0; i < events->cpus.count; i++) {
 		struct ring *ring = &events->rings[i];
 
 		ring->head = __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
@@ -492,7 +413,7 @@ void mmap_events_read(struct mmap_events *events, mmap_event_fn fn, void *contex
 	uint64_t now_ns = clock_monotonic_ns();
 
 	if (now_ns >= events->hotplug_ns)
-		follow_hotplug(events, now_ns);
+		update_rings(events, now_ns);
 
 	// Few CPUs have anything at a time: the earliest of them is looked for each time.
 	for (uint32_t count = find_filled(events); count;) {

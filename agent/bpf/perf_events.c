@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/bpf/perf_events.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
@@ -12,10 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/bpf/per_cpu.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-
-#define ONLINE_CPUS_PATH "/sys/devices/system/cpu/online"
 
 /*
  * Each CPU keeps a period for a random time between these two: some 100 ticks at 99 Hz. To change it is an
@@ -40,8 +38,7 @@ struct cpu_event {
 };
 
 struct perf_events {
-	struct cpu_event *cpus; // by number
-	uint32_t cpu_count;
+	struct per_cpu cpus; // of struct cpu_event
 	uint32_t periods_us[PERF_PERIODS];
 	uint64_t ns_per_1024_cycles;
 	uint64_t hotplug_ns; // when to look for other CPUs
@@ -152,52 +149,9 @@ uint64_t perf_events_cycle_ns(void)
 
 // ---- CPUs -----------------------------------------------------------------------------------
 
-int cpu_list_parse(const char *text, uint32_t *ret_cpus, uint32_t cpus_max)
+static int open_cpu(void *context, uint32_t cpu, void *item)
 {
-	uint32_t count = 0;
-
-	while (*text && *text != '\n') {
-		char *end;
-
-		if (!isdigit((unsigned char)*text))
-			return -EBADMSG;
-		unsigned long first = strtoul(text, &end, 10), last = first;
-		if (*end == '-') {
-			if (!isdigit((unsigned char)end[1]))
-				return -EBADMSG;
-			last = strtoul(end + 1, &end, 10);
-		}
-		if (last < first || last >= PERF_CPUS_MAX)
-			return -EBADMSG;
-		for (unsigned long cpu = first; cpu <= last; cpu++) {
-			if (count == cpus_max)
-				return -E2BIG;
-			ret_cpus[count++] = cpu;
-		}
-		if (*end == ',' && isdigit((unsigned char)end[1]))
-			end++;
-		else if (*end && *end != '\n')
-			return -EBADMSG;
-		text = end;
-	}
-	return count ? (int)count : -EBADMSG;
-}
-
-int cpu_list_read_online(uint32_t *ret_cpus)
-{
-	_cleanup_fclose_ FILE *file = fopen(ONLINE_CPUS_PATH, "re");
-	char text[4096];
-
-	if (!file)
-		return -errno;
-	if (!fgets(text, sizeof(text), file))
-		return -EBADMSG;
-	return cpu_list_parse(text, ret_cpus, PERF_CPUS_MAX);
-}
-
-static int open_cpu(struct perf_events *events, struct cpu_event *event, uint32_t cpu,
-		    uint64_t now_ns)
-{
+	struct perf_events *events = context;
 	bool cycles = events->ns_per_1024_cycles != 0;
 	uint64_t period_ns = choose_period_ns(events);
 	struct perf_event_attr attr = {
@@ -207,15 +161,16 @@ static int open_cpu(struct perf_events *events, struct cpu_event *event, uint32_
 		.sample_period = in_event_unit(events, period_ns),
 		.disabled = 1,
 	};
-	_cleanup_close_ int fd = perf_event_open(&attr, -1, cpu);
+	_cleanup_close_ int fd = perf_event_open(&attr, -1, (int)cpu);
 
 	if (fd < 0)
 		return fd;
 	if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, events->program_fd) < 0 ||
 	    ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) < 0)
 		return -errno;
-	events->listener.fn(events->listener.context, cpu, period_ns, clock_monotonic_ns());
-	*event = (struct cpu_event){
+	uint64_t now_ns = clock_monotonic_ns();
+	events->listener.fn(events->listener.context, cpu, period_ns, now_ns);
+	*(struct cpu_event *)item = (struct cpu_event){
 		.cpu = cpu,
 		.fd = take_fd(fd),
 		.change_ns = choose_change(events, now_ns),
@@ -223,79 +178,23 @@ static int open_cpu(struct perf_events *events, struct cpu_event *event, uint32_
 	return 0;
 }
 
-static struct cpu_event *find_cpu(struct perf_events *events, uint32_t cpu)
+static void close_cpu(void *context, void *item)
 {
-	for (uint32_t i = 0; i < events->cpu_count; i++) {
-		if (events->cpus[i].cpu == cpu)
-			return &events->cpus[i];
-	}
-	return NULL;
+	(void)context;
+	close(((struct cpu_event *)item)->fd);
 }
 
-static void close_cpus(struct perf_events *events)
+static int update_cpus(struct perf_events *events, uint64_t now_ns)
 {
-	for (uint32_t i = 0; i < events->cpu_count; i++) {
-		if (events->cpus[i].fd >= 0)
-			close(events->cpus[i].fd);
-	}
-	free(events->cpus);
-	events->cpus = NULL;
-	events->cpu_count = 0;
-}
+	bool changed;
 
-// Make the events those of @cpus: keep the ones that tick, open new ones, close the rest.
-static int set_cpus(struct perf_events *events, const uint32_t *cpus, uint32_t count,
-		    uint64_t now_ns)
-{
-	struct cpu_event *wanted = calloc(count, sizeof(*wanted));
-	uint32_t opened = 0;
-	int rc = 0;
-
-	if (!wanted)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < count; i++) {
-		struct cpu_event *present = find_cpu(events, cpus[i]);
-
-		if (present) {
-			wanted[opened++] = *present;
-			present->fd = -1;
-			continue;
-		}
-		int open_rc = open_cpu(events, &wanted[opened], cpus[i], now_ns);
-		// A CPU may go offline between the list and here; the next look finds it again.
-		if (!open_rc)
-			opened++;
-		else if (open_rc != -ENODEV && !rc)
-			rc = open_rc;
-	}
-	close_cpus(events);
-	events->cpus = wanted;
-	events->cpu_count = opened;
-	return rc;
-}
-
-static bool same_cpus(const struct perf_events *events, const uint32_t *cpus, uint32_t count)
-{
-	if (count != events->cpu_count)
-		return false;
-	for (uint32_t i = 0; i < count; i++) {
-		if (events->cpus[i].cpu != cpus[i])
-			return false;
-	}
-	return true;
-}
-
-static int follow_hotplug(struct perf_events *events, uint64_t now_ns)
-{
-	_cleanup_free_ uint32_t *cpus = malloc(PERF_CPUS_MAX * sizeof(*cpus));
-
-	if (!cpus)
-		return -ENOMEM;
 	events->hotplug_ns = now_ns + HOTPLUG_INTERVAL_NS;
-	int count = cpu_list_read_online(cpus);
-	if (count < 0)
-		return count;
-	return same_cpus(events, cpus, count) ? 0 : set_cpus(events, cpus, count, now_ns);
+	return per_cpu_update(&events->cpus, &changed);
+}
+
+static struct cpu_event *cpu_events(const struct perf_events *events)
+{
+	return events->cpus.items;
 }
 
 // ---- life -----------------------------------------------------------------------------------
@@ -308,6 +207,10 @@ int perf_events_open(uint32_t frequency_hz, uint64_t ns_per_1024_cycles, int pro
 
 	if (!events)
 		return error_set(err, -ENOMEM, "out of memory");
+	events->cpus = (struct per_cpu){ .item_size = sizeof(struct cpu_event),
+					 .open = open_cpu,
+					 .close = close_cpu,
+					 .context = events };
 	events->program_fd = program_fd;
 	events->listener = *listener;
 	events->ns_per_1024_cycles = ns_per_1024_cycles;
@@ -315,13 +218,14 @@ int perf_events_open(uint32_t frequency_hz, uint64_t ns_per_1024_cycles, int pro
 	if (getrandom(&events->random, sizeof(events->random), 0) < 0 || !events->random)
 		events->random = clock_realtime_ns();
 
-	int rc = follow_hotplug(events, clock_monotonic_ns());
-	if (rc < 0 || !events->cpu_count) {
+	int rc = update_cpus(events, clock_monotonic_ns());
+	if (rc < 0 || !events->cpus.count) {
 		perf_events_close(events);
-		return error_errno(err, rc < 0 ? rc : -ENODEV,
-				   "perf events cannot be opened on the CPUs of " ONLINE_CPUS_PATH
-				   " (a seccomp profile or kernel.perf_event_paranoid may refuse "
-				   "perf_event_open; CAP_PERFMON allows it)");
+		return error_errno(
+			err, rc < 0 ? rc : -ENODEV,
+			"perf events cannot be opened on all online "
+			"CPUs (a seccomp profile or kernel.perf_event_paranoid may refuse "
+			"perf_event_open; CAP_PERFMON allows it)");
 	}
 	*ret_events = events;
 	return 0;
@@ -331,17 +235,17 @@ void perf_events_close(struct perf_events *events)
 {
 	if (!events)
 		return;
-	close_cpus(events);
+	per_cpu_close(&events->cpus);
 	free(events);
 }
 
 void perf_events_vary(struct perf_events *events, uint64_t now_ns)
 {
 	if (now_ns >= events->hotplug_ns)
-		follow_hotplug(events, now_ns);
+		update_cpus(events, now_ns);
 
-	for (uint32_t i = 0; i < events->cpu_count; i++) {
-		struct cpu_event *event = &events->cpus[i];
+	for (uint32_t i = 0; i < events->cpus.count; i++) {
+		struct cpu_event *event = &cpu_events(events)[i];
 		uint64_t period_ns, period;
 
 		if (now_ns < event->change_ns)
@@ -365,9 +269,9 @@ uint64_t perf_events_due_ns(const struct perf_events *events)
 {
 	uint64_t due_ns = events->hotplug_ns;
 
-	for (uint32_t i = 0; i < events->cpu_count; i++) {
-		if (events->cpus[i].change_ns < due_ns)
-			due_ns = events->cpus[i].change_ns;
+	for (uint32_t i = 0; i < events->cpus.count; i++) {
+		if (cpu_events(events)[i].change_ns < due_ns)
+			due_ns = cpu_events(events)[i].change_ns;
 	}
 	return due_ns;
 }

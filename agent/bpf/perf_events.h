@@ -8,10 +8,7 @@
 
 #include "base/error.h"
 
-enum {
-	PERF_PERIODS = 16,    // to choose from
-	PERF_CPUS_MAX = 8192, // Linux' own limit on x86-64
-};
+enum { PERF_PERIODS = 16 }; // to choose from
 
 struct perf_events;
 
@@ -51,12 +48,3 @@ uint64_t perf_events_due_ns(const struct perf_events *events);
  * evenly over 35 % on both sides of 1 / @frequency_hz, whose mean is that within 1 %.
  */
 void perf_periods_of(uint32_t frequency_hz, uint32_t ret_periods_us[PERF_PERIODS]);
-
-/**
- * Read a list of CPUs as /sys/devices/system/cpu/online has it ("0-3,8") into @ret_cpus.
- * Returns their number, -EBADMSG, or -E2BIG when there are more than @cpus_max.
- */
-int cpu_list_parse(const char *text, uint32_t *ret_cpus, uint32_t cpus_max);
-
-/** The CPUs that are online. Has room for PERF_CPUS_MAX. Returns their number or a negative errno. */
-int cpu_list_read_online(uint32_t *ret_cpus);

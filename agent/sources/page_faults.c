@@ -166,9 +166,9 @@ void page_faults_tick(void *state, uint64_t now_ns)
 		return;
 	faults->hotplug_ns = now_ns + HOTPLUG_INTERVAL_NS;
 	if (faults->counted)
-		cpu_programs_follow(faults->counted);
+		cpu_programs_update(faults->counted);
 	for (uint32_t i = 0; i < ARRAY_SIZE(faults->handled); i++)
-		cpu_programs_follow(faults->handled[i]);
+		cpu_programs_update(faults->handled[i]);
 }
 
 void page_faults_set_budget(struct page_faults *faults, uint32_t stacks_per_second)

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 
@@ -41,37 +40,4 @@ TEST(periods_share_no_factor_and_keep_the_frequency)
 	}
 }
 
-TEST(lists_of_cpus_are_read_or_refused)
-{
-	static const struct {
-		const char *text;
-		int rc;
-		uint32_t last;
-	} cases[] = {
-		{ "0\n", 1, 0 },
-		{ "0-3\n", 4, 3 },
-		{ "0-1,4,6-7", 5, 7 },
-		{ "", -EBADMSG, 0 },
-		{ "\n", -EBADMSG, 0 },
-		{ "3-1", -EBADMSG, 0 },
-		{ "0-", -EBADMSG, 0 },
-		{ "0,", -EBADMSG, 0 },
-		{ "-1", -EBADMSG, 0 },
-		{ "a", -EBADMSG, 0 },
-		{ "0-15", -E2BIG, 0 },
-		{ "0 1", -EBADMSG, 0 },
-		{ "0-99999999999999999999", -EBADMSG, 0 },
-	};
-
-	for EACH (c, cases) {
-		uint32_t cpus[8] = { 0 };
-		int rc = cpu_list_parse(c->text, cpus, 8);
-
-		EXPECT_EQ(c->rc, rc, c->text);
-		if (rc > 0)
-			EXPECT_EQ(c->last, cpus[rc - 1], c->text);
-	}
-}
-
-RUN_TESTS(cmocka_unit_test(periods_share_no_factor_and_keep_the_frequency),
-	  cmocka_unit_test(lists_of_cpus_are_read_or_refused))
+RUN_TESTS(cmocka_unit_test(periods_share_no_factor_and_keep_the_frequency))
