@@ -22,29 +22,29 @@
 #include "sampler.skel.h"
 
 enum {
-	// Each new stack is some 300 bytes; at start every sample is one: 2.5 s of that per CPU.
+	// A new stack takes some 300 bytes. At start every sample is one: room for 2.5 s of them.
 	RING_BYTES_PER_CPU = 64 << 10,
 	RING_BYTES_MIN = 1 << 20,
-	// Waits have two stacks for each thread of the machine, whatever its CPUs: at start 5,000 threads.
+	// At start each thread has two off-CPU stacks, however few CPUs there are: room for 5,000 threads.
 	RING_BYTES_MIN_WAITS = 4 << 20,
 	RING_BYTES_MAX = 16 << 20,
-	RING_FREQUENCY_HZ = 100, // that all this is for
-	TARGETS_MAX = 16384,     // processes that `record -p` follows at a time
+	RING_FREQUENCY_HZ = 100, // that the sizes above are for
+	TARGETS_MAX = 16384,     // processes that --pid covers at a time
 	DRAIN_BATCH = 1024,      // counts per system call
 	RECORD_HEADER_BYTES = 8, // BPF_RINGBUF_HDR_SZ
 };
 
 /*
- * A program is in a map for less than a microsecond, unless it was preempted or a hypervisor took its
- * CPU away: then the map is drained the next time.
+ * A program is in a counts map for less than a microsecond, unless it is preempted or a hypervisor takes
+ * its CPU: then the map is drained the next time.
  */
 #define SWAP_WAIT_NS  (500 * NS_PER_MS)
 #define SWAP_PAUSE_NS 50000
 
-/* Where bpf/maps.bpf.h has its shared_variables. */
+/* Section of shared_variables in bpf/maps.bpf.h. */
 #define SHARED_SECTION ".data.shared"
 
-/* What handle_record() stops the reading by. */
+/* Ends the reading from handle_record(). */
 #define READ_ENOUGH (-E2BIG)
 
 struct loader {
@@ -52,25 +52,25 @@ struct loader {
 	struct bpf_link *process_links[3];
 	struct record_ring *ring;
 	const struct record_handlers *handlers; // while records are read
-	uint64_t bytes_to_read;                 // before it is enough
+	uint64_t bytes_to_read;                 // then reading stops
 	enum loader_level level;
 	struct unwind_maps unwind_maps;
 	int counts_fd[2];
 	struct sample_log log;
-	bool swapping; // programs are in the map that was swapped out, or nobody has asked yet
-	struct counts_users *users; // of each possible CPU
+	bool swapping;              // programs may still be in the map that was swapped out
+	struct counts_users *users; // by possible CPU
 	struct count_key *batch_keys;
 	struct count *batch_counts;
-	uint64_t *counter_values; // COUNTER_COUNT's row, a value for each possible CPU
+	uint64_t *counter_values; // one counter, by possible CPU
 	int cpu_count;            // possible CPUs
 };
 
-// ---- what libbpf says -----------------------------------------------------------------------
+// ---- libbpf's warnings ----------------------------------------------------------------------
 
-/* The last warning of libbpf: the best explanation of a refused load. One loader opens at a time. */
+/* libbpf's first warning: the best explanation of a refused load. One loader opens at a time. */
 static char last_warning[200];
 
-static int keep_warning(enum libbpf_print_level level, const char *format, va_list arguments)
+static int record_warning(enum libbpf_print_level level, const char *format, va_list arguments)
 {
 	char line[sizeof(last_warning)];
 
@@ -79,7 +79,7 @@ static int keep_warning(enum libbpf_print_level level, const char *format, va_li
 	vsnprintf(line, sizeof(line), format, arguments);
 	line[strcspn(line, "\n")] = 0;
 	log_debug("loader: %s", line);
-	// "failed to load object" and the like only repeat what the first warning said.
+	// Later ones ("failed to load object") only repeat the first.
 	if (!last_warning[0])
 		memcpy(last_warning, line, sizeof(line));
 	return 0;
@@ -87,16 +87,16 @@ static int keep_warning(enum libbpf_print_level level, const char *format, va_li
 
 static int refused(struct error *err, int rc, const char *what)
 {
-	return error_errno(err, rc, "%s was refused by the kernel (%s)%s", what,
+	return error_errno(err, rc, "%s: refused by the kernel (%s)%s", what,
 			   last_warning[0] ? last_warning : "no reason given",
-			   rc == -EPERM ? "; a container's seccomp profile or "
-					  "kernel.lockdown may forbid bpf()"
+			   rc == -EPERM ? "; allow bpf() in the container's seccomp profile "
+					  "and in kernel lockdown"
 					: "");
 }
 
 // ---- open, set, load, attach ------------------------------------------------------------------
 
-// Who samples more often has more records by the time the agent looks.
+// A higher frequency makes more records between two polls.
 static uint32_t ring_bytes(int cpu_count, const struct loader_options *options)
 {
 	uint32_t bytes = options->waits ? RING_BYTES_MIN_WAITS : RING_BYTES_MIN;
@@ -165,18 +165,17 @@ static int open_and_load(struct loader *loader, const struct loader_options *opt
 	return rc;
 }
 
-static const char *const left_out[] = {
-	[LOADER_LEVEL_NO_PYTHON] = "Python functions are not shown",
-	[LOADER_LEVEL_FRAME_POINTER] =
-		"stacks end at code without frame pointers and Python functions are not shown",
+static const char *const degraded[] = {
+	[LOADER_LEVEL_NO_PYTHON] = "no Python frames",
+	[LOADER_LEVEL_FRAME_POINTER] = "frame pointers only, no Python frames",
 };
 
-// What to try after @attempt was refused; false: nothing is left. libbpf names who was refused.
-static bool step_down(struct loader_attempt *attempt)
+// What to try after @attempt was refused; false: nothing. libbpf's warning names the refused program.
+static bool fall_back(struct loader_attempt *attempt)
 {
 	bool sampler = strstr(last_warning, "sample_on_cpu") != NULL;
 
-	// Typed tracepoints first, for they are checked; plain ones where those are refused.
+	// Typed tracepoints are verified, so try them first.
 	if (!attempt->raw_tracepoints && (!sampler || attempt->level == LOADER_LEVEL_FRAME_POINTER))
 		attempt->raw_tracepoints = true;
 	else if (attempt->level < LOADER_LEVEL_FRAME_POINTER)
@@ -196,19 +195,21 @@ static int load(struct loader *loader, const struct loader_options *options, boo
 	while (rc < 0) {
 		enum loader_level before = attempt.level;
 
-		if (!step_down(&attempt))
+		if (!fall_back(&attempt))
 			break;
 		if (attempt.level != before)
 			memcpy(refusal, last_warning, sizeof(refusal));
 		rc = open_and_load(loader, options, &attempt);
 	}
 	if (!rc && attempt.level != options->level)
-		event_warn(options->events, "unwinder",
-			   "%s: the kernel refused a larger unwinder (%.160s)",
-			   left_out[attempt.level], refusal);
+		event_warn(
+			options->events, "unwinder",
+			"degraded: %s: the kernel refused the full unwinder (%.160s); use a newer "
+			"kernel",
+			degraded[attempt.level], refusal);
 	*ret_raw = attempt.raw_tracepoints;
 	loader->level = attempt.level;
-	return rc < 0 ? refused(err, rc, "loading the sampling programs") : 0;
+	return rc < 0 ? refused(err, rc, "load the sampling programs") : 0;
 }
 
 static void find_unwind_maps(struct loader *loader)
@@ -237,7 +238,7 @@ static int attach_process_programs(struct loader *loader, bool raw, struct error
 	for (uint32_t i = 0; i < ARRAY_SIZE(process_programs); i++) {
 		loader->process_links[i] = bpf_program__attach(process_programs[i]);
 		if (!loader->process_links[i])
-			return refused(err, -errno, "attaching to the life of processes");
+			return refused(err, -errno, "attach the process programs");
 	}
 	return 0;
 }
@@ -251,14 +252,14 @@ static int create_counts(struct loader *loader, uint32_t counts_max, struct erro
 		if (loader->counts_fd[i] < 0)
 			return error_errno(
 				err, -errno,
-				"a map of %u counts cannot be made; is the memory limit of "
-				"this control group too low?",
+				"counts map cannot be created (%u entries); raise the memory limit "
+				"of this control group",
 				counts_max);
 	}
 	for (uint32_t i = 0; i < 2; i++) {
 		if (bpf_map_update_elem(bpf_map__fd(loader->programs->maps.counts_maps), &i,
 					&loader->counts_fd[i], BPF_ANY))
-			return error_errno(err, -errno, "the count maps cannot be set");
+			return error_errno(err, -errno, "counts maps cannot be set");
 	}
 	loader->users = calloc(loader->cpu_count, sizeof(*loader->users));
 	loader->batch_keys = calloc(DRAIN_BATCH, sizeof(*loader->batch_keys));
@@ -274,20 +275,20 @@ static int open_log(struct loader *loader, struct error *err)
 	int rc = sample_log_open(&loader->log, bpf_map__fd(loader->programs->maps.sample_log),
 				 loader->cpu_count);
 
-	return rc ? error_errno(err, rc, "the log of samples cannot be mapped") : 0;
+	return rc ? error_errno(err, rc, "sample log cannot be mapped") : 0;
 }
 
-static int follow(struct loader *loader, pid_t pid, struct error *err)
+static int add_target(struct loader *loader, pid_t pid, struct error *err)
 {
 	uint32_t key = pid, yes = 1;
 
 	if (!pid || !bpf_map_update_elem(bpf_map__fd(loader->programs->maps.target_pids), &key,
 					 &yes, BPF_ANY))
 		return 0;
-	return error_errno(err, -errno, "process %d cannot be followed", (int)pid);
+	return error_errno(err, -errno, "process %d cannot be added to target_pids", (int)pid);
 }
 
-static void hand_over(const struct record_handlers *handlers, const void *bytes, size_t size)
+static void dispatch(const struct record_handlers *handlers, const void *bytes, size_t size)
 {
 	const struct stack_record *stack = bytes;
 	const struct snapshot_record *snapshot = bytes;
@@ -317,7 +318,7 @@ static int handle_record(void *context, const void *bytes, size_t size)
 	struct loader *loader = context;
 	uint64_t used = size + RECORD_HEADER_BYTES;
 
-	hand_over(loader->handlers, bytes, size);
+	dispatch(loader->handlers, bytes, size);
 	if (used >= loader->bytes_to_read)
 		return READ_ENOUGH;
 	loader->bytes_to_read -= used;
@@ -336,14 +337,14 @@ static int open_all(struct loader *loader, const struct loader_options *options,
 	if (!rc)
 		rc = create_counts(loader, options->counts_max, err);
 	if (!rc)
-		rc = follow(loader, options->pid, err);
+		rc = add_target(loader, options->pid, err);
 	if (rc)
 		return rc;
 
 	rc = record_ring_open(bpf_map__fd(loader->programs->maps.records),
 			      bpf_map__max_entries(loader->programs->maps.records), &loader->ring);
 	if (rc)
-		return error_errno(err, rc, "the ring buffer cannot be mapped");
+		return error_errno(err, rc, "ring buffer cannot be mapped");
 	return attach_process_programs(loader, raw, err);
 }
 
@@ -354,8 +355,8 @@ int loader_open(const struct loader_options *options, struct loader **ret_loader
 	if (!loader)
 		return error_set(err, -ENOMEM, "out of memory");
 	loader->counts_fd[0] = loader->counts_fd[1] = -1;
-	libbpf_set_print(keep_warning);
-	// RLIMIT_MEMLOCK plays no part: BPF memory is charged to the control group since 5.11.
+	libbpf_set_print(record_warning);
+	// No RLIMIT_MEMLOCK: BPF memory is charged to the control group since 5.11.
 	loader->cpu_count = libbpf_num_possible_cpus();
 	if (loader->cpu_count < 1)
 		loader->cpu_count = 1;
@@ -393,11 +394,11 @@ void loader_close(struct loader *loader)
 
 const char *loader_take_error(void)
 {
-	static char taken[sizeof(last_warning)];
+	static char warning[sizeof(last_warning)];
 
-	memcpy(taken, last_warning, sizeof(taken));
+	memcpy(warning, last_warning, sizeof(warning));
 	last_warning[0] = 0;
-	return taken;
+	return warning;
 }
 
 int loader_share_maps(const struct loader *loader, struct bpf_object *programs)
@@ -407,7 +408,7 @@ int loader_share_maps(const struct loader *loader, struct bpf_object *programs)
 	bpf_object__for_each_map(map, programs)
 	{
 		const char *name = bpf_map__name(map);
-		// Of sections, whose variables are a program's own, all but one.
+		// Sections hold a program's own variables, except the shared one.
 		bool ours = !bpf_map__is_internal(map) || !strcmp(name, SHARED_SECTION);
 		int fd = ours ? bpf_object__find_map_fd_by_name(loader->programs->obj, name)
 			      : -ENOENT;
@@ -443,23 +444,22 @@ int loader_read_records(struct loader *loader, const struct record_handlers *han
 			struct error *err)
 {
 	loader->handlers = handlers;
-	// While records arrive as fast as they are taken the reading would have no end.
+	// Records may arrive as fast as they are read: stop after a whole ring.
 	loader->bytes_to_read = bpf_map__max_entries(loader->programs->maps.records);
 	int rc = record_ring_read(loader->ring, handle_record, loader);
 	loader->handlers = NULL;
-	return rc < 0 && rc != READ_ENOUGH ? error_errno(err, rc, "the ring buffer cannot be read")
-					   : 0;
+	return rc < 0 && rc != READ_ENOUGH ? error_errno(err, rc, "ring buffer cannot be read") : 0;
 }
 
 void loader_drop_stack(struct loader *loader, const struct stack_hash *hash)
 {
-	// -ENOENT when the kernel's map was full and it never knew it as sent: just as well.
+	// -ENOENT: the kernel's map was full and never had it. Just as well.
 	bpf_map_delete_elem(bpf_map__fd(loader->programs->maps.sent_stacks), hash);
 }
 
 // ---- counts ---------------------------------------------------------------------------------
 
-// Is any program in the map? One that enters after it was swapped out leaves again without a count.
+// A program that enters the map after the swap leaves again without a count.
 static int is_used(struct loader *loader, uint32_t which, bool *ret_used)
 {
 	uint32_t zero = 0;
@@ -490,13 +490,13 @@ int loader_swap_counts(struct loader *loader, struct error *err)
 	uint32_t *active = &loader->programs->data_shared->shared.active_counts;
 	bool used;
 
-	// In order on all CPUs: who is in the old map is asked after this is seen.
+	// Ordered: programs inside the old map are looked for after they can see the swap.
 	if (!loader->swapping)
 		__atomic_store_n(active, *active + 1, __ATOMIC_SEQ_CST);
 	loader->swapping = true;
 	int rc = wait_until_unused(loader, !(*active & 1), &used);
 	if (rc)
-		return error_errno(err, rc, "who uses the count maps cannot be told");
+		return error_errno(err, rc, "users of the counts maps cannot be read");
 	loader->swapping = used;
 	return 0;
 }
@@ -525,11 +525,11 @@ int loader_drain_counts(struct loader *loader, count_fn fn, void *context, struc
 		rc = bpf_map_lookup_and_delete_batch(fd, from, &position, loader->batch_keys,
 						     loader->batch_counts, &count, NULL);
 		if (rc < 0 && rc != -ENOENT) // -ENOENT: that was the last batch
-			return error_errno(err, rc, "a count map cannot be drained");
+			return error_errno(err, rc, "counts map cannot be drained");
 		failed = drain_batch(loader, count, fn, context);
 		from = &position;
 	}
-	return failed ? error_errno(err, failed, "samples are dropped") : 0;
+	return failed ? error_errno(err, failed, "samples dropped") : 0;
 }
 
 // ---- settings and counters ------------------------------------------------------------------
@@ -545,7 +545,7 @@ void loader_set_period(void *context, uint32_t cpu, uint64_t period_ns, uint64_t
 	struct loader *loader = context;
 	struct tick_period period = { .period_ns = period_ns, .since_ns = since_ns };
 
-	// Fails for a CPU that was not possible when we began; there are none.
+	// Fails for CPUs that were not possible at start; there are none.
 	bpf_map_update_elem(bpf_map__fd(loader->programs->maps.tick_periods), &cpu, &period,
 			    BPF_ANY);
 }

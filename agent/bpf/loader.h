@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel programs: opened, set, loaded, attached; their maps and records. One thread.
+// The BPF programs: opened, configured, loaded and attached; their maps and records. One thread.
 #pragma once
 
 #include <stdbool.h>
@@ -14,16 +14,16 @@
 
 struct loader;
 
-/** How much of the unwinder is loaded: each is smaller than the one before. */
+/** Parts of the unwinder that are loaded; a lower level for kernels that refuse the one above. */
 enum loader_level {
 	LOADER_LEVEL_FULL,
-	LOADER_LEVEL_NO_PYTHON,     // interpreters are code like any other
-	LOADER_LEVEL_FRAME_POINTER, // no tables
+	LOADER_LEVEL_NO_PYTHON,     // no Python frames: interpreters unwind as any code
+	LOADER_LEVEL_FRAME_POINTER, // no tables either
 };
 
-/** What the kernel is asked to take. */
+/** One attempt to load. */
 struct loader_attempt {
-	bool raw_tracepoints; // the process programs without types
+	bool raw_tracepoints; // process programs on raw tracepoints
 	enum loader_level level;
 };
 
@@ -31,24 +31,24 @@ struct bpf_object;
 
 struct loader_options {
 	uint64_t slot_ns;
-	uint32_t frequency_hz;    // of ticks; 0: the usual
-	pid_t pid;                // only this process and its later children; 0: all
-	bool cycles;              // ticks are of hardware cycles, not of the CPU clock
-	uint32_t counts_max;      // distinct samples between two loader_swap_counts()
-	bool snapshots;           // samples that need a table not there yet come as snapshots
-	bool waits;               // stacks of waits come through the ring, too
-	struct event_log *events; // of what the kernel refuses; may be NULL
-	// For tests: begin with what is tried when kernels refuse better.
-	bool raw_tracepoints;    // the process programs without types
-	enum loader_level level; // the first to be tried
-	uint32_t ring_bytes;     // of records; 0: by CPUs and frequency
-	// Likewise: called before each attempt, makes of the programs what this kernel refuses.
+	uint32_t frequency_hz;    // 0: the default
+	pid_t pid;                // this process and its later children; 0: all
+	bool cycles;              // ticks count hardware cycles instead of CPU-clock time
+	uint32_t counts_max;      // distinct counts between two loader_swap_counts()
+	bool snapshots;           // send snapshots of processes without tables
+	bool waits;               // off-CPU stacks come through the ring, too
+	struct event_log *events; // for what the kernel refuses; may be NULL
+	// For tests: start with a fallback.
+	bool raw_tracepoints;    // process programs on raw tracepoints
+	enum loader_level level; // the first to try
+	uint32_t ring_bytes;     // size of the ring; 0: by CPUs and frequency
+	// For tests: called before each attempt, breaks the programs that this kernel shall refuse.
 	void (*spoil)(const struct loader_attempt *attempt, struct bpf_object *programs);
 };
 
 /**
- * Load everything and attach the process programs. The sampler waits for perf events. What a kernel
- * refuses is left out, if the rest can do without it: an event says so.
+ * Load everything and attach the process programs. The sampler needs perf events to run. Falls back
+ * where the kernel refuses a part, and posts an event about it.
  */
 int loader_open(const struct loader_options *options, struct loader **ret_loader,
 		struct error *err);
@@ -59,70 +59,67 @@ enum loader_level loader_level(const struct loader *loader);
 /** The unwinder's maps. Owned by the loader. */
 const struct unwind_maps *loader_unwind_maps(const struct loader *loader);
 
-/**
- * Why the kernel refused what was loaded since this was called the last time, as libbpf says; "": it
- * said nothing. Once a loader was opened.
- */
+/** libbpf's reason for what the kernel refused since the last call; "": none. */
 const char *loader_take_error(void);
 
 /**
- * Let programs that were opened, but not loaded yet, use the loader's maps for those of theirs that
- * have the same name, and its shared variables. Returns 0 or a negative errno.
+ * Let opened, unloaded programs share the loader's maps of the same names and its shared variables.
+ * Returns 0 or a negative errno.
  */
 int loader_share_maps(const struct loader *loader, struct bpf_object *programs);
 
-/** The sampling program, to be run by perf events. Owned by the loader. */
+/** The sampler, for perf events. Owned by the loader. */
 int loader_sampler_fd(const struct loader *loader);
-/** Readable when records wait and the kernel side asks for attention. Owned by the loader. */
+/** Readable when BPF programs wake the agent. Owned by the loader. */
 int loader_records_fd(const struct loader *loader);
 
-/** What loader_read_records() calls for each record; the record is gone when it returns. */
+/** Handlers of loader_read_records(). A record is valid during the call. */
 struct record_handlers {
-	/** The body's frame_count was checked against its size and STACK_DEPTH_MAX. */
+	/** frame_count is checked against the record's size and STACK_DEPTH_MAX. */
 	void (*stack)(void *context, const struct stack_record *record);
 	void (*process)(void *context, const struct process_record *record);
-	/** NULL: not taken. */
+	/** May be NULL. */
 	void (*wake)(void *context, const struct wake_record *record);
-	/** Has page_count pages of stack, which was checked against its size. NULL: not taken. */
+	/** page_count is checked against the record's size. May be NULL. */
 	void (*snapshot)(void *context, const struct snapshot_record *record);
 	void *context;
 };
 
 /**
- * The records that wait now, in order, and those that come meanwhile, but no more than the ring holds:
- * the rest waits for the next call. Does not block. Returns 0 or a negative errno.
+ * Read the records that are there, in order, and those that arrive meanwhile, up to a ring's size. Does not
+ * block. Returns 0 or a negative errno.
  */
 int loader_read_records(struct loader *loader, const struct record_handlers *handlers,
 			struct error *err);
 
-/** The agent no longer has this stack's body: the kernel side sends it when it is seen again. */
+/** The agent has evicted this stack: BPF programs send it again with its next sample. */
 void loader_drop_stack(struct loader *loader, const struct stack_hash *hash);
 
 /**
- * Let the kernel count in the other map from now on. On return no program counts in the old one
- * any more; it is read with loader_drain_counts(). If a program is still in it after 500 ms, there is
- * nothing to drain this time, and the next call waits for it again.
+ * Let BPF programs count in the other map. On return none is in the old one: read it with
+ * loader_drain_counts(). If one still is after 500 ms, nothing is drained this time and the next call waits
+ * for it again.
  */
 int loader_swap_counts(struct loader *loader, struct error *err);
 
 typedef int (*count_fn)(void *context, const struct count_key *key, const struct count *count);
 
 /**
- * Hand each count of the map swapped out to @fn and empty it. Stops when @fn fails: the batch in
- * hand (at most 1024) is lost then, the rest comes with the next window but one.
+ * Pass each count of the swapped-out map to @fn and empty the map. If @fn fails, the batch in hand (at most
+ * DRAIN_BATCH) is dropped; the rest comes with the next export interval but one.
  */
 int loader_drain_counts(struct loader *loader, count_fn fn, void *context, struct error *err);
 
-/** Unix time = the kernel's monotonic time + this, for the slots of samples. */
+/** Unix time = monotonic time + @offset_ns, for time slots. */
 void loader_set_clock_offset(struct loader *loader, uint64_t offset_ns);
 
-/** From @since_ns (monotonic) on, @cpu ticks each @period_ns. For a struct period_listener. */
+/** @cpu ticks every @period_ns since @since_ns (monotonic). For a struct period_listener. */
 void loader_set_period(void *loader, uint32_t cpu, uint64_t period_ns, uint64_t since_ns);
 
-/** Sums over all CPUs; an unreadable map leaves zeros. */
+/** Sums over all CPUs; 0 for what cannot be read. */
 void loader_read_counters(const struct loader *loader, uint64_t ret_counters[COUNTER_COUNT]);
 
-/** Time that a program spent so far, and how often it ran; 0 unless kernel.bpf_stats_enabled. */
+/** A program's time and runs so far; 0 unless kernel.bpf_stats_enabled. */
 void loader_read_run_time_of(int program_fd, uint64_t *ret_ns, uint64_t *ret_count);
-/** Time in the sampling program, and how often it ran; 0 unless kernel.bpf_stats_enabled. */
+/** The same of the sampler. */
 void loader_read_run_time(const struct loader *loader, uint64_t *ret_ns, uint64_t *ret_count);

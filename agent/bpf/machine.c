@@ -11,10 +11,10 @@
 
 #include "base/cleanup.h"
 
-/* bpf_loop() in all we use and the helpers we call are in 6.1, the oldest kernel we test on. */
+/* 6.1 has bpf_loop() in all program types used here; it is the oldest kernel that is tested. */
 enum { KERNEL_MAJOR_MIN = 6, KERNEL_MINOR_MIN = 1 };
 
-/* PROC_PID_INIT_INO of the kernel's proc_ns.h: the inode of the first pid namespace. */
+/* PROC_PID_INIT_INO of the kernel's proc_ns.h: the root pid namespace. */
 #define ROOT_PID_NAMESPACE "pid:[4026531836]"
 #define BTF_PATH           "/sys/kernel/btf/vmlinux"
 
@@ -23,8 +23,7 @@ int machine_check_release(const char *release, struct error *err)
 	unsigned int major, minor;
 
 	if (sscanf(release, "%u.%u", &major, &minor) != 2)
-		return error_set(err, -ENOSYS, "the kernel's release \"%s\" cannot be read",
-				 release);
+		return error_set(err, -ENOSYS, "kernel release \"%s\" cannot be parsed", release);
 	if (major > KERNEL_MAJOR_MIN || (major == KERNEL_MAJOR_MIN && minor >= KERNEL_MINOR_MIN))
 		return 0;
 	return error_set(err, -ENOSYS,
@@ -40,7 +39,7 @@ static bool has(uint64_t effective, int capability)
 
 int machine_check_capabilities(uint64_t effective, struct error *err)
 {
-	// CAP_SYS_ADMIN includes the first two, not the third.
+	// CAP_SYS_ADMIN includes CAP_BPF and CAP_PERFMON, not CAP_SYS_PTRACE.
 	bool admin = has(effective, CAP_SYS_ADMIN);
 	bool bpf = admin || has(effective, CAP_BPF);
 	bool perfmon = admin || has(effective, CAP_PERFMON);
@@ -64,7 +63,7 @@ int machine_check_btf(const char *path, struct error *err)
 	if (access(path, F_OK) == 0)
 		return 0;
 	return error_set(err, -ENOENT,
-			 "%s is not there: the kernel was built without CONFIG_DEBUG_INFO_BTF, or "
+			 "%s is missing: the kernel was built without CONFIG_DEBUG_INFO_BTF, or "
 			 "/sys is not mounted; run a distribution's kernel, or mount sysfs on /sys",
 			 path);
 }
@@ -75,9 +74,9 @@ int machine_check_pid_namespace(const char *link, struct error *err)
 		return 0;
 	return error_set(
 		err, -EXDEV,
-		"cairn runs in a pid namespace of its own and cannot see the processes that "
-		"it samples; start the container with hostPID: true (Kubernetes) or "
-		"--pid=host (docker, podman)");
+		"not in the root pid namespace: cairn cannot see the processes that it samples; "
+		"start the container with hostPID: true (Kubernetes) or --pid=host (docker, "
+		"podman)");
 }
 
 static int read_effective_capabilities(uint64_t *ret_effective, struct error *err)

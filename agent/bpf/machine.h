@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cairn needs of the machine, checked before anything is loaded, so that the user reads what is
-// missing and how to get it instead of a refusal by the kernel.
+// What cairn needs of the machine. Checked first, so that the user reads what is missing and how to get it,
+// not a refusal by the kernel.
 #pragma once
 
 #include <stdbool.h>
@@ -8,26 +8,25 @@
 
 #include "base/error.h"
 
-/** All of the checks below, on this machine. Returns 0, or a negative errno and @err with the remedy. */
+/** All checks below. Returns 0, or a negative errno and @err with the remedy. */
 int machine_check(struct error *err);
 
-/** Is @release (as uname -r prints it) new enough? 0, or -ENOSYS. */
+/** @release: as uname -r prints it. Returns 0 or -ENOSYS. */
 int machine_check_release(const char *release, struct error *err);
 
 /**
- * Are the capabilities there without which nothing works? @effective is the CapEff mask of
- * /proc/self/status. 0, or -EPERM naming those that are missing.
+ * @effective: the CapEff mask of /proc/self/status. Returns 0, or -EPERM and the names of those missing.
  */
 int machine_check_capabilities(uint64_t effective, struct error *err);
 
-/** Does this process have the capability, of linux/capability.h, in effect? */
+/** @capability: of linux/capability.h. */
 bool machine_has_capability(int capability);
 
-/** Does the kernel describe its types? @path NULL: /sys/kernel/btf/vmlinux. 0, or -ENOENT. */
+/** Is there BTF? @path NULL: /sys/kernel/btf/vmlinux. Returns 0 or -ENOENT. */
 int machine_check_btf(const char *path, struct error *err);
 
 /**
- * Do the kernel's pids mean the same to us? @link is what /proc/self/ns/pid points to.
- * 0, or -EXDEV in a pid namespace of a container.
+ * Is this the root pid namespace, whose pids BPF programs see? @link: target of /proc/self/ns/pid. Returns 0
+ * or -EXDEV.
  */
 int machine_check_pid_namespace(const char *link, struct error *err);

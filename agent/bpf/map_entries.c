@@ -8,9 +8,11 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "base/array.h"
+
 enum {
 	BATCH = 256,             // entries per system call,
-	BATCH_BYTES = 128 << 10, // and no more than so many bytes of their values
+	BATCH_BYTES = 128 << 10, // limited also by the bytes of their values
 };
 
 int map_entries_init(struct map_entries *entries, uint32_t key_bytes_max)
@@ -65,27 +67,22 @@ struct removing {
 	uint32_t count, capacity;
 };
 
-static int note(void *context, const void *key, const void *value)
+static int collect(void *context, const void *key, const void *value)
 {
 	struct removing *removing = context;
 
 	if (!removing->is(removing->context, key, value))
 		return 0;
-	if (removing->count == removing->capacity) {
-		uint32_t capacity = removing->capacity ? removing->capacity * 2 : 256;
-		void *keys = reallocarray(removing->keys, capacity, removing->key_size);
-
-		if (!keys)
-			return -ENOMEM;
-		removing->keys = keys;
-		removing->capacity = capacity;
-	}
+	int rc = array_reserve(&removing->keys, removing->key_size, &removing->capacity,
+			       removing->count, 1, UINT32_MAX);
+	if (rc)
+		return rc;
 	memcpy(removing->keys + (size_t)removing->count++ * removing->key_size, key,
 	       removing->key_size);
 	return 0;
 }
 
-// Not while they are read: what a key comes after would be gone.
+// Keys are collected first: an iteration needs the key that it stands at.
 int map_entries_remove(struct map_entries *entries, const struct bpf_map *map, map_entry_is_fn is,
 		       void *context)
 {
@@ -94,7 +91,7 @@ int map_entries_remove(struct map_entries *entries, const struct bpf_map *map, m
 		.context = context,
 		.key_size = bpf_map__key_size(map),
 	};
-	int rc = map_entries_each(entries, map, note, &removing);
+	int rc = map_entries_each(entries, map, collect, &removing);
 
 	for (uint32_t i = 0; i < removing.count; i++)
 		bpf_map_delete_elem(bpf_map__fd(map),

@@ -17,23 +17,22 @@
 #include "base/clock.h"
 
 enum {
-	// A power of two. kernel.perf_event_mlock_kb lets everybody have 128 pages of rings a CPU.
+	// A power of two. kernel.perf_event_mlock_kb allows every user 128 pages of rings per CPU.
 	RING_PAGES = 16,
-	RECORD_BYTES_MAX = 65536,          // its size is 16 bits wide
-	LARGEST_RECORD_BYTES = 4096 + 128, // of those that we ask for: with a path of PATH_MAX
+	RECORD_BYTES_MAX = 65536,          // a record's size has 16 bits
+	LARGEST_RECORD_BYTES = 4096 + 128, // of the kinds asked for: with a path of PATH_MAX
 };
 
-/* How often we look for CPUs that came or went. */
 #define HOTPLUG_INTERVAL_NS (5 * NS_PER_SECOND)
-/* A ring that fills faster than this is read at this rate: 64 KiB take some 50 us. */
+/* A ring that fills faster is read at this rate only: 64 KiB take some 50 us. */
 #define WAKE_INTERVAL_NS (20 * NS_PER_MS)
 
 struct ring {
 	uint32_t cpu;
 	int fd;
 	struct perf_event_mmap_page *page; // followed by the data
-	uint64_t head;                     // what the kernel had written when we looked
-	uint64_t tail;                     // what we have read
+	uint64_t head;                     // end of what the kernel has written
+	uint64_t tail;                     // end of what has been read
 	uint64_t next_ns;                  // time of the record at tail
 };
 
@@ -43,18 +42,17 @@ struct mmap_events {
 	uint32_t filled[PER_CPU_MAX]; // rings with something to read
 	int epoll_fd;
 	bool with_build_ids;
-	bool overran; // something went unseen: a CPU came or went, or a ring is broken
+	bool overran; // events were missed: CPUs came or went, or a ring is broken
 	uint64_t hotplug_ns;
 	uint64_t woken_ns;
 	uint64_t lost;
 	size_t page_bytes;
-	uint64_t
-		record[RECORD_BYTES_MAX / sizeof(uint64_t)]; // one that wraps around its ring's end
+	uint64_t record[RECORD_BYTES_MAX / sizeof(uint64_t)]; // a copy of one that wraps around
 };
 
 // ---- records --------------------------------------------------------------------------------
 
-/* All of a record in a row; kernel: include/uapi/linux/perf_event.h, enum perf_event_type. */
+/* Kernel: include/uapi/linux/perf_event.h, enum perf_event_type. */
 struct comm_record {
 	struct perf_event_header header;
 	uint32_t pid, tid;
@@ -75,7 +73,7 @@ struct mmap2_record {
 		} build_id;
 	};
 	uint32_t protection, flags;
-	char path[]; // with its NUL, then up to the next multiple of 8 bytes
+	char path[]; // NUL-terminated, padded to 8 bytes
 };
 
 struct lost_record {
@@ -91,7 +89,7 @@ static int parse_comm(const struct perf_event_header *header, size_t size,
 
 	if (size < sizeof(comm))
 		return -EBADMSG;
-	if (!(header->misc & PERF_RECORD_MISC_COMM_EXEC)) // a thread's new name
+	if (!(header->misc & PERF_RECORD_MISC_COMM_EXEC)) // a thread renamed itself
 		return 0;
 	memcpy(&comm, header, sizeof(comm));
 	*ret_event = (struct mmap_event){ .kind = MMAP_EVENT_EXEC, .pid = comm.pid, .path = "" };
@@ -114,7 +112,7 @@ static int parse_lost(const struct perf_event_header *header, size_t size,
 	return 1;
 }
 
-static void take_identity(const struct mmap2_record *record, struct mmap_event *event)
+static void read_file_identity(const struct mmap2_record *record, struct mmap_event *event)
 {
 	if (!(record->header.misc & PERF_RECORD_MISC_MMAP_BUILD_ID)) {
 		event->device_major = record->file.major;
@@ -144,10 +142,10 @@ static int parse_mmap(const struct perf_event_header *header, size_t size,
 		.start = record->start,
 		.limit = record->start + record->length,
 		.file_offset = record->page_offset,
-		// What the kernel writes for memory without a file.
+		// The kernel's name of anonymous memory.
 		.path = strcmp(record->path, "//anon") == 0 ? "" : record->path,
 	};
-	take_identity(record, &event);
+	read_file_identity(record, &event);
 	if (event.build_id_size > MMAP_EVENT_BUILD_ID_BYTES)
 		return -EBADMSG;
 	*ret_event = event;
@@ -198,7 +196,7 @@ static int open_event(const struct mmap_events *events, uint32_t cpu)
 		.comm_exec = 1,
 		.build_id = events->with_build_ids,
 		.use_clockid = 1,
-		.clockid = CLOCK_MONOTONIC, // one for all CPUs, which sched_clock() need not be
+		.clockid = CLOCK_MONOTONIC, // sched_clock() may differ between CPUs
 		.watermark = 1,
 		.wakeup_watermark = (uint32_t)ring_bytes(events) / 2,
 	};
@@ -213,7 +211,7 @@ static int open_ring(void *context, uint32_t cpu, void *item)
 	struct epoll_event wanted = { .events = EPOLLIN | EPOLLET };
 	_cleanup_close_ int fd = open_event(events, cpu);
 
-	// Before Linux 5.12 the kernel does not read build ids.
+	// Build ids need Linux 5.12.
 	if (fd == -EINVAL && events->with_build_ids) {
 		events->with_build_ids = false;
 		fd = open_event(events, cpu);
@@ -273,10 +271,10 @@ int mmap_events_open(struct mmap_events **ret_events, struct error *err)
 	if (rc || !events->cpus.count) {
 		mmap_events_close(events);
 		return error_errno(err, rc ? rc : -ENODEV,
-				   "mmap events cannot be opened (kernel.perf_event_mlock_kb "
-				   "limits their memory; CAP_IPC_LOCK lifts it)");
+				   "mmap events cannot be opened; raise kernel.perf_event_mlock_kb "
+				   "or give the agent CAP_IPC_LOCK");
 	}
-	events->overran = false; // nothing was known before
+	events->overran = false; // the first list of CPUs is no change
 	*ret_events = events;
 	return 0;
 }
@@ -304,7 +302,7 @@ bool mmap_events_woken(struct mmap_events *events, uint64_t now_ns)
 {
 	struct epoll_event woken[16];
 
-	// Edge-triggered: a ring that is not read wakes us again only when still more comes.
+	// Edge-triggered: an unread ring wakes again only when more arrives.
 	while (epoll_wait(events->epoll_fd, woken, ARRAY_SIZE(woken), 0) == ARRAY_SIZE(woken))
 		;
 	if (now_ns - events->woken_ns < WAKE_INTERVAL_NS)
@@ -315,7 +313,7 @@ bool mmap_events_woken(struct mmap_events *events, uint64_t now_ns)
 
 // ---- reading --------------------------------------------------------------------------------
 
-/* Records begin at multiples of 8 bytes: neither their header nor their time wraps around. */
+/* Records are aligned to 8 bytes: neither header nor time wraps around. */
 static uint64_t word_at(const struct mmap_events *events, const struct ring *ring, uint64_t at)
 {
 	uint64_t word;
@@ -346,7 +344,7 @@ static const void *record_of(struct mmap_events *events, const struct ring *ring
 	return events->record;
 }
 
-/* Look at the time of the ring's next record. False when there is none; then it is done with. */
+/* Reads the time of the ring's next record. Returns false if there is none. */
 static bool find_next(struct mmap_events *events, struct ring *ring)
 {
 	uint64_t left = ring->head - ring->tail;
@@ -354,7 +352,7 @@ static bool find_next(struct mmap_events *events, struct ring *ring)
 
 	if (left && (left > ring_bytes(events) || size < 2 * sizeof(uint64_t) ||
 		     size % sizeof(uint64_t) || size > left)) {
-		ring->tail = ring->head; // no record where one should begin
+		ring->tail = ring->head; // broken: skip all of it
 		events->overran = true;
 		left = 0;
 	}
@@ -366,7 +364,7 @@ static bool find_next(struct mmap_events *events, struct ring *ring)
 	return true;
 }
 
-/* Which rings have something to read, and how much. */
+/* Finds the rings with something to read. */
 static uint32_t find_filled(struct mmap_events *events)
 {
 	uint32_t count = 0;
@@ -375,7 +373,7 @@ static uint32_t find_filled(struct mmap_events *events)
 		struct ring *ring = &events->rings[i];
 
 		ring->head = __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
-		// The kernel tells a loss only with the next event that it has room for.
+		// The kernel reports a loss only with the next event that fits.
 		if (ring->head - ring->tail > ring_bytes(events) - LARGEST_RECORD_BYTES)
 			events->overran = true;
 		if (ring->head != ring->tail && find_next(events, ring))
@@ -384,7 +382,6 @@ static uint32_t find_filled(struct mmap_events *events)
 	return count;
 }
 
-/* Hand over the first record of the ring. */
 static void read_record(struct mmap_events *events, struct ring *ring, mmap_event_fn fn,
 			void *context)
 {
@@ -399,7 +396,7 @@ static void read_record(struct mmap_events *events, struct ring *ring, mmap_even
 	ring->tail += size;
 }
 
-static void tell_overrun(struct mmap_events *events, mmap_event_fn fn, void *context)
+static void report_overrun(struct mmap_events *events, mmap_event_fn fn, void *context)
 {
 	struct mmap_event event = { .kind = MMAP_EVENT_LOST, .path = "" };
 
@@ -415,7 +412,7 @@ void mmap_events_read(struct mmap_events *events, mmap_event_fn fn, void *contex
 	if (now_ns >= events->hotplug_ns)
 		update_rings(events, now_ns);
 
-	// Few CPUs have anything at a time: the earliest of them is looked for each time.
+	// Few rings have records at a time: look for the earliest among them each time.
 	for (uint32_t count = find_filled(events); count;) {
 		uint32_t earliest = 0;
 
@@ -428,5 +425,5 @@ void mmap_events_read(struct mmap_events *events, mmap_event_fn fn, void *contex
 		if (!find_next(events, ring))
 			events->filled[earliest] = events->filled[--count];
 	}
-	tell_overrun(events, fn, context);
+	report_overrun(events, fn, context);
 }

@@ -16,18 +16,17 @@
 #include "base/clock.h"
 
 /*
- * Each CPU keeps a period for a random time between these two: some 100 ticks at 99 Hz. To change it is an
- * interrupt there, which takes an idle virtual CPU half a millisecond to answer, and us to wait for.
+ * How long a CPU keeps a period: a random time in between, some 100 ticks at 99 Hz. A change interrupts the CPU;
+ * an idle virtual CPU takes half a millisecond to answer, and the agent waits for it.
  */
-#define CHANGE_MIN_NS (600 * NS_PER_MS)
-#define CHANGE_MAX_NS (1400 * NS_PER_MS)
-/* How often we look for CPUs that came or went. */
+#define CHANGE_MIN_NS       (600 * NS_PER_MS)
+#define CHANGE_MAX_NS       (1400 * NS_PER_MS)
 #define HOTPLUG_INTERVAL_NS (5 * NS_PER_SECOND)
-/* Long enough to measure a clock of GHz to a thousandth, too short to be felt. */
+/* Measures a clock of GHz to 0.1 %. */
 #define CYCLES_MEASURED_NS (5 * NS_PER_MS)
 /*
- * Of a loop in step with the mean period, n samples see a share with a standard error of about
- * 0.5 / sqrt(2 * spread * n): with 0.35 it is 0.42 points at 20,000 samples, with 0.15 it was 0.65.
+ * For a loop in step with the mean period, the standard error of n samples is about
+ * 0.5 / sqrt(2 * spread * n): 0.42 points for 20,000 samples with 0.35; 0.65 with 0.15.
  */
 #define PERIOD_SPREAD 0.35
 
@@ -41,7 +40,7 @@ struct perf_events {
 	struct per_cpu cpus; // of struct cpu_event
 	uint32_t periods_us[PERF_PERIODS];
 	uint64_t ns_per_1024_cycles;
-	uint64_t hotplug_ns; // when to look for other CPUs
+	uint64_t hotplug_ns; // next check of online CPUs
 	uint64_t random;
 	int program_fd;
 	struct period_listener listener;
@@ -55,7 +54,7 @@ static int perf_event_open(struct perf_event_attr *attr, pid_t pid, int cpu)
 	return fd < 0 ? -errno : fd;
 }
 
-// xorshift64*: the choice of periods wants no more.
+// xorshift64*: good enough to choose periods.
 static uint32_t next_random(struct perf_events *events, uint32_t limit)
 {
 	uint64_t x = events->random;
@@ -80,7 +79,7 @@ static bool is_prime(uint32_t number)
 	return number > 1;
 }
 
-// Gaps between primes of this size are below 100, so this ends soon.
+// Terminates soon: gaps between primes of this size are below 100.
 static uint32_t nearest_prime(uint32_t number)
 {
 	for (uint32_t distance = 0;; distance++) {
@@ -107,7 +106,7 @@ static uint64_t choose_period_ns(struct perf_events *events)
 	return events->periods_us[next_random(events, PERF_PERIODS)] * NS_PER_US;
 }
 
-// In the unit of the event: nanoseconds, or cycles.
+// The event counts nanoseconds or cycles.
 static uint64_t in_event_unit(const struct perf_events *events, uint64_t period_ns)
 {
 	return events->ns_per_1024_cycles ? period_ns * 1024 / events->ns_per_1024_cycles
@@ -141,7 +140,7 @@ uint64_t perf_events_cycle_ns(void)
 	for (uint64_t end_ns = clock_monotonic_ns() + CYCLES_MEASURED_NS;
 	     clock_monotonic_ns() < end_ns;)
 		;
-	// Some hypervisors offer a counter that stands still.
+	// Some hypervisors have a counter that does not count.
 	if (read(fd, &counted, sizeof(counted)) != sizeof(counted) || counted.cycles < 1024)
 		return 0;
 	return counted.running_ns * 1024 / counted.cycles;
@@ -223,9 +222,8 @@ int perf_events_open(uint32_t frequency_hz, uint64_t ns_per_1024_cycles, int pro
 		perf_events_close(events);
 		return error_errno(
 			err, rc < 0 ? rc : -ENODEV,
-			"perf events cannot be opened on all online "
-			"CPUs (a seccomp profile or kernel.perf_event_paranoid may refuse "
-			"perf_event_open; CAP_PERFMON allows it)");
+			"perf events cannot be opened on the online CPUs; give the agent "
+			"CAP_PERFMON and allow perf_event_open() in its seccomp profile");
 	}
 	*ret_events = events;
 	return 0;
@@ -252,7 +250,7 @@ void perf_events_vary(struct perf_events *events, uint64_t now_ns)
 			continue;
 		period_ns = choose_period_ns(events);
 		period = in_event_unit(events, period_ns);
-		// Fails on a CPU that went offline: it is closed at the next look for them.
+		// Fails on a CPU that went offline: the next update closes it.
 		if (ioctl(event->fd, PERF_EVENT_IOC_PERIOD, &period) == 0)
 			events->listener.fn(events->listener.context, event->cpu, period_ns,
 					    clock_monotonic_ns());

@@ -11,9 +11,8 @@
 #include "base/cleanup.h"
 
 /*
- * The layout is the kernel's interface (kernel/bpf/ringbuf.c): a page that we write, with the position up
- * to which we have read; one that the kernel writes, with the position up to which records are reserved;
- * the data. A record has its length and two bits before it, then an offset that is the kernel's own.
+ * The layout is kernel ABI (kernel/bpf/ringbuf.c): a page for the reader's position, a page for the writers'
+ * position, the data. A record's header has its length with two flag bits, and an offset of the kernel's own.
  */
 enum { ALIGNMENT = 8 };
 
@@ -24,8 +23,8 @@ struct record_ring {
 	uint64_t *consumed;
 	const uint64_t *produced; // followed by the data, in the next page
 	const uint8_t *data;
-	uint8_t *cut; // the last record that went around the end
-	size_t cut_bytes;
+	uint8_t *wrapped; // a copy of the record that wraps around
+	size_t wrapped_bytes;
 };
 
 int record_ring_open(int map_fd, uint32_t bytes, struct record_ring **ret_ring)
@@ -68,7 +67,7 @@ void record_ring_close(struct record_ring *ring)
 		munmap((void *)ring->produced, ring->page_bytes + ring->bytes);
 	if (ring->consumed)
 		munmap(ring->consumed, ring->page_bytes);
-	free(ring->cut);
+	free(ring->wrapped);
 	free(ring);
 }
 
@@ -77,24 +76,24 @@ int record_ring_fd(const struct record_ring *ring)
 	return ring->fd;
 }
 
-// In one piece, which a record at the ring's end is not.
-static const void *whole(struct record_ring *ring, uint64_t at, size_t size)
+// The record in one piece: copied if it wraps around.
+static const void *unwrap(struct record_ring *ring, uint64_t at, size_t size)
 {
 	size_t offset = at & (ring->bytes - 1), before_end = ring->bytes - offset;
 
 	if (size <= before_end)
 		return ring->data + offset;
-	if (size > ring->cut_bytes) {
-		uint8_t *cut = realloc(ring->cut, size);
+	if (size > ring->wrapped_bytes) {
+		uint8_t *wrapped = realloc(ring->wrapped, size);
 
-		if (!cut)
+		if (!wrapped)
 			return NULL;
-		ring->cut = cut;
-		ring->cut_bytes = size;
+		ring->wrapped = wrapped;
+		ring->wrapped_bytes = size;
 	}
-	memcpy(ring->cut, ring->data + offset, before_end);
-	memcpy(ring->cut + before_end, ring->data, size - before_end);
-	return ring->cut;
+	memcpy(ring->wrapped, ring->data + offset, before_end);
+	memcpy(ring->wrapped + before_end, ring->data, size - before_end);
+	return ring->wrapped;
 }
 
 int record_ring_read(struct record_ring *ring, record_ring_visit *visit, void *context)
@@ -103,17 +102,17 @@ int record_ring_read(struct record_ring *ring, record_ring_visit *visit, void *c
 	int rc = 0;
 
 	while (!rc && at < __atomic_load_n(ring->produced, __ATOMIC_ACQUIRE)) {
-		// A header lies at a multiple of 8 bytes, so its own 8 are never cut.
+		// Headers are aligned to 8 bytes and never wrap around.
 		const uint32_t *header = (const uint32_t *)(ring->data + (at & (ring->bytes - 1)));
 		uint32_t word = __atomic_load_n(header, __ATOMIC_ACQUIRE);
 		uint32_t size = word & ~(BPF_RINGBUF_BUSY_BIT | BPF_RINGBUF_DISCARD_BIT);
 
-		if (word & BPF_RINGBUF_BUSY_BIT) // still being written; what follows waits, too
+		if (word & BPF_RINGBUF_BUSY_BIT) // still being written; so may be those after it
 			break;
 		if (size > ring->bytes - BPF_RINGBUF_HDR_SZ)
 			return -EBADMSG;
 		if (!(word & BPF_RINGBUF_DISCARD_BIT)) {
-			const void *bytes = whole(ring, at + BPF_RINGBUF_HDR_SZ, size);
+			const void *bytes = unwrap(ring, at + BPF_RINGBUF_HDR_SZ, size);
 
 			if (!bytes)
 				return -ENOMEM;

@@ -13,7 +13,7 @@
 
 struct snapshot_program {
 	struct snapshot_bpf *programs;
-	void *value; // of the map that the snapshot is put into; it begins with the record
+	void *value; // map value: starts with the record
 };
 
 int snapshot_program_open(const struct loader *loader, struct snapshot_program **ret_program,
@@ -29,7 +29,7 @@ int snapshot_program_open(const struct loader *loader, struct snapshot_program *
 	if (!rc)
 		rc = loader_share_maps(loader, program->programs->obj);
 	if (!rc) {
-		program->programs->rodata->unwind_python = false; // its frames have gone by then
+		program->programs->rodata->unwind_python = false; // Python frames are gone by then
 		rc = snapshot_bpf__load(program->programs);
 	}
 	if (!rc) {
@@ -38,7 +38,7 @@ int snapshot_program_open(const struct loader *loader, struct snapshot_program *
 	}
 	if (rc) {
 		snapshot_program_close(program);
-		return error_errno(err, rc, "the program that unwinds snapshots");
+		return error_errno(err, rc, "load the snapshot program");
 	}
 	*ret_program = program;
 	return 0;

@@ -8,10 +8,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Nine times an ordinary thread's share. The thread that builds tables (unwind_builder.c) comes after. */
+/* Nine times a normal thread's share. */
 #define RAISED_NICE (-10)
 
-/* linux/sched/types.h, which contradicts glibc's sched.h: struct sched_attr. */
+/* linux/sched/types.h conflicts with glibc's sched.h. */
 struct attributes {
 	__u32 size;
 	__u32 policy;

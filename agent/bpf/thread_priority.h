@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Being scheduled in time on a machine that has more to do than CPUs.
+// The main loop's priority on a busy machine.
 #pragma once
 
 /**
- * Put this thread before ordinary ones. The loop needs little time, but on a busy node it needs it at
- * once: processes that it comes to late have stacks that are cut, and a full ring loses them. Threads
- * and processes that it starts are ordinary again. Whoever has set another priority is obeyed.
+ * Run this thread before normal ones. The loop needs little CPU, but on time: late, it unwinds new processes with
+ * truncated stacks and loses records of full rings. Its threads and children have normal priority. A priority set
+ * by the operator is kept.
  *
- * Returns 0; 1 if somebody had set one; -EPERM without CAP_SYS_NICE.
+ * Returns 0; 1 if one was set; -EPERM without CAP_SYS_NICE.
  */
 int thread_priority_raise(void);

@@ -10,10 +10,10 @@
 
 #include <bpf/bpf.h>
 
-// An element comes from a small per-CPU reserve that an interrupt fills up again at once.
+// Elements come from a small per-CPU reserve that is refilled at once: -ENOMEM is worth another try.
 enum { PUT_TRIES_MAX = 4 };
 
-/* Threads that install tables where each has to wait. */
+/* Threads that install tables where the kernel waits for each. */
 enum { WAITERS_MAX = 16 };
 
 // ---- tables ---------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ uint64_t unwind_maps_table_bytes(uint32_t page_count)
 	return ((uint64_t)page_count + 1) * sizeof(struct table_page); // array_map_alloc()
 }
 
-// A part of the tables to install: every step-th from the first on.
+// A thread's part of the tables: every step-th from the first on.
 struct share {
 	const struct unwind_maps *maps;
 	const uint32_t *numbers;
@@ -70,7 +70,7 @@ static void *install_share(void *context)
 	return NULL;
 }
 
-// Threads that wait for a grace period at the same time wait for the same one.
+// Threads that wait for a grace period at the same time share it.
 static int install_side_by_side(const struct unwind_maps *maps, const uint32_t *numbers,
 				const int *fds, uint32_t count)
 {
@@ -94,8 +94,8 @@ static int install_side_by_side(const struct unwind_maps *maps, const uint32_t *
 	return rc;
 }
 
-// Linux waits once for a whole batch of maps since 6.8, before that for each: its commit "bpf: Call
-// maybe_wait_bpf_programs() only once for generic_map_update_batch()".
+// Since 6.8 the kernel waits once per batch, before that per map: commit "bpf: Call maybe_wait_bpf_programs()
+// only once for generic_map_update_batch()".
 static bool waits_once(void)
 {
 	struct utsname kernel;
@@ -119,7 +119,7 @@ int unwind_maps_install_tables(const struct unwind_maps *maps, const uint32_t *n
 
 int unwind_maps_remove_table(const struct unwind_maps *maps, uint32_t number)
 {
-	// The kernel waits for running programs afterwards (maybe_wait_bpf_programs()).
+	// The kernel waits for running programs (maybe_wait_bpf_programs()).
 	if (bpf_map_delete_elem(maps->tables_fd, &number) && errno != ENOENT)
 		return -errno;
 	return 0;

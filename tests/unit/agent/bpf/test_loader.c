@@ -153,14 +153,14 @@ static void expect_the_life_of_a_child(bool raw_tracepoints)
 	loader_close(loader);
 }
 
-TEST(the_life_of_a_process_is_told)
+TEST(reports_exec_fork_and_exit)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
 	expect_the_life_of_a_child(false);
 }
 
-TEST(raw_tracepoints_tell_the_same)
+TEST(raw_tracepoints_report_the_same)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -196,7 +196,7 @@ static uint64_t drain(struct loader *loader)
 	return sum;
 }
 
-TEST(stacks_are_hashed_as_in_user_space_and_sent_once)
+TEST(sends_each_stack_once_by_its_hash)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -233,7 +233,7 @@ static int add_samples(void *context, const struct count_key *key, const struct 
 	return 0;
 }
 
-TEST(every_sample_is_drained_once_however_often_the_maps_are_swapped)
+TEST(drains_each_sample_once_over_many_swaps)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -297,7 +297,7 @@ static struct stack_hash most_seen(const struct stacks_seen *stacks)
 	return stacks->hash[most];
 }
 
-TEST(a_forgotten_stack_is_sent_again)
+TEST(sends_a_dropped_stack_again)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -338,7 +338,7 @@ static const struct {
 	{ "by frame pointer", LOADER_LEVEL_FRAME_POINTER, 2 },
 };
 
-TEST(each_level_of_the_unwinder_loads_and_samples)
+TEST(each_unwinder_level_loads_and_samples)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -408,17 +408,16 @@ static const struct {
 } refusals[] = {
 	{ "nothing", LOADER_LEVEL_FULL, false, " 0", LOADER_LEVEL_FULL, NULL },
 	{ "Python's part", LOADER_LEVEL_NO_PYTHON, false, " 0 1", LOADER_LEVEL_NO_PYTHON,
-	  "unwinder: Python functions are not shown: the kernel refused a larger unwinder (" },
+	  "unwinder: degraded: no Python frames: the kernel refused the full unwinder (" },
 	{ "tables", LOADER_LEVEL_FRAME_POINTER, false, " 0 1 2", LOADER_LEVEL_FRAME_POINTER,
-	  "unwinder: stacks end at code without frame pointers and Python functions are not shown: "
-	  "the "
-	  "kernel refused a larger unwinder (" },
+	  "unwinder: degraded: frame pointers only, no Python frames: the kernel refused the full "
+	  "unwinder (" },
 	{ "typed tracepoints", LOADER_LEVEL_FULL, true, " 0 0r", LOADER_LEVEL_FULL, NULL },
 	{ "both", LOADER_LEVEL_NO_PYTHON, true, " 0 0r 1r", LOADER_LEVEL_NO_PYTHON,
-	  "unwinder: Python functions are not shown" },
+	  "unwinder: degraded: no Python frames" },
 };
 
-TEST(what_a_kernel_refuses_is_left_out_and_told)
+TEST(falls_back_where_the_kernel_refuses)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -443,7 +442,7 @@ TEST(what_a_kernel_refuses_is_left_out_and_told)
 	event_log = NULL;
 }
 
-TEST(a_kernel_that_refuses_all_is_named_with_its_reason)
+TEST(reports_why_the_kernel_refused_everything)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -457,7 +456,7 @@ TEST(a_kernel_that_refuses_all_is_named_with_its_reason)
 	refusing.tried[0] = '\0';
 	assert_true(loader_open(&options, &loader, &err) < 0);
 	assert_string_equal(" 0 1 2 2r", refusing.tried);
-	assert_non_null(strstr(err.text, "loading the sampling programs was refused"));
+	assert_non_null(strstr(err.text, "load the sampling programs: refused by the kernel"));
 	assert_non_null(strstr(err.text, "sample_on_cpu"));
 }
 
@@ -483,7 +482,7 @@ static void ignore_stack(void *context, const struct stack_record *record)
 	(void)record;
 }
 
-TEST(reading_ends_though_records_go_on_coming)
+TEST(stops_reading_while_records_keep_arriving)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -507,12 +506,12 @@ TEST(reading_ends_though_records_go_on_coming)
 	loader_close(loader);
 }
 
-RUN_TESTS(cmocka_unit_test(the_life_of_a_process_is_told),
-	  cmocka_unit_test(raw_tracepoints_tell_the_same),
-	  cmocka_unit_test(stacks_are_hashed_as_in_user_space_and_sent_once),
-	  cmocka_unit_test(every_sample_is_drained_once_however_often_the_maps_are_swapped),
-	  cmocka_unit_test(a_forgotten_stack_is_sent_again),
-	  cmocka_unit_test(each_level_of_the_unwinder_loads_and_samples),
-	  cmocka_unit_test(what_a_kernel_refuses_is_left_out_and_told),
-	  cmocka_unit_test(a_kernel_that_refuses_all_is_named_with_its_reason),
-	  cmocka_unit_test(reading_ends_though_records_go_on_coming))
+RUN_TESTS(cmocka_unit_test(reports_exec_fork_and_exit),
+	  cmocka_unit_test(raw_tracepoints_report_the_same),
+	  cmocka_unit_test(sends_each_stack_once_by_its_hash),
+	  cmocka_unit_test(drains_each_sample_once_over_many_swaps),
+	  cmocka_unit_test(sends_a_dropped_stack_again),
+	  cmocka_unit_test(each_unwinder_level_loads_and_samples),
+	  cmocka_unit_test(falls_back_where_the_kernel_refuses),
+	  cmocka_unit_test(reports_why_the_kernel_refused_everything),
+	  cmocka_unit_test(stops_reading_while_records_keep_arriving))

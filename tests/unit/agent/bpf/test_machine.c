@@ -8,7 +8,7 @@
 
 #define CAP(name) (1ULL << CAP_##name)
 
-TEST(old_kernels_are_refused_by_name)
+TEST(refuses_old_kernels_by_name)
 {
 	static const struct {
 		const char *release;
@@ -33,7 +33,7 @@ TEST(old_kernels_are_refused_by_name)
 	}
 }
 
-TEST(missing_capabilities_are_named)
+TEST(names_missing_capabilities)
 {
 	static const struct {
 		const char *what;
@@ -60,7 +60,7 @@ TEST(missing_capabilities_are_named)
 	}
 }
 
-TEST(a_kernel_without_types_is_refused)
+TEST(refuses_a_kernel_without_btf)
 {
 	struct error err = { 0 };
 
@@ -69,7 +69,7 @@ TEST(a_kernel_without_types_is_refused)
 	assert_non_null(strstr(err.text, "CONFIG_DEBUG_INFO_BTF"));
 }
 
-TEST(a_pid_namespace_is_refused_with_the_remedy)
+TEST(refuses_a_pid_namespace_with_the_remedy)
 {
 	struct error err = { 0 };
 
@@ -78,7 +78,7 @@ TEST(a_pid_namespace_is_refused_with_the_remedy)
 	assert_non_null(strstr(err.text, "hostPID"));
 }
 
-RUN_TESTS(cmocka_unit_test(old_kernels_are_refused_by_name),
-	  cmocka_unit_test(missing_capabilities_are_named),
-	  cmocka_unit_test(a_kernel_without_types_is_refused),
-	  cmocka_unit_test(a_pid_namespace_is_refused_with_the_remedy))
+RUN_TESTS(cmocka_unit_test(refuses_old_kernels_by_name),
+	  cmocka_unit_test(names_missing_capabilities),
+	  cmocka_unit_test(refuses_a_kernel_without_btf),
+	  cmocka_unit_test(refuses_a_pid_namespace_with_the_remedy))

@@ -89,7 +89,7 @@ static int parse(const struct record *record, struct mmap_event *ret_event, char
 	return rc;
 }
 
-TEST(a_mapping_is_told_with_its_file)
+TEST(reports_a_mapping_with_its_file)
 {
 	struct record record = mmap2(0x400000, 0x2000, 0, 0, "/bin/x\0", 8);
 	struct mmap_event event;
@@ -108,7 +108,7 @@ TEST(a_mapping_is_told_with_its_file)
 	assert_string_equal("/bin/x", path);
 }
 
-TEST(a_mapping_is_told_with_its_build_id)
+TEST(reports_a_mapping_with_its_build_id)
 {
 	struct record record =
 		mmap2(0x400000, 0x2000, PERF_RECORD_MISC_MMAP_BUILD_ID, 20, "//anon\0", 8);
@@ -123,7 +123,7 @@ TEST(a_mapping_is_told_with_its_build_id)
 	assert_string_equal("", path);
 }
 
-TEST(records_that_are_broken_or_not_ours_are_no_events)
+TEST(ignores_broken_and_foreign_records)
 {
 	const uint16_t with_id = PERF_RECORD_MISC_MMAP_BUILD_ID;
 	struct {
@@ -164,7 +164,7 @@ TEST(records_that_are_broken_or_not_ours_are_no_events)
 	}
 }
 
-TEST(exec_and_loss_are_told)
+TEST(reports_execs_and_losses)
 {
 	struct record record = begin(PERF_RECORD_COMM, PERF_RECORD_MISC_COMM_EXEC);
 	struct mmap_event event;
@@ -226,7 +226,7 @@ static struct mmap_events *open_events(void)
 	return events;
 }
 
-TEST(what_this_process_maps_is_seen_at_once)
+TEST(reports_own_mappings_at_once)
 {
 	struct mmap_events *events = open_events();
 	struct seen seen = { .pid = (uint32_t)getpid() };
@@ -254,7 +254,7 @@ TEST(what_this_process_maps_is_seen_at_once)
 	mmap_events_close(events);
 }
 
-TEST(a_process_of_a_millisecond_is_seen_whole)
+TEST(reports_all_mappings_of_a_short_lived_process)
 {
 	struct mmap_events *events = open_events();
 
@@ -285,7 +285,7 @@ static void stay_on_this_cpu(cpu_set_t *ret_before)
 	assert_int_equal(0, sched_setaffinity(0, sizeof(one), &one));
 }
 
-TEST(more_than_the_rings_hold_is_lost_and_said)
+TEST(counts_events_lost_when_rings_are_full)
 {
 	struct mmap_events *events = open_events();
 	struct seen seen = { .pid = (uint32_t)getpid() };
@@ -317,10 +317,10 @@ TEST(more_than_the_rings_hold_is_lost_and_said)
 	mmap_events_close(events);
 }
 
-RUN_TESTS(cmocka_unit_test(a_mapping_is_told_with_its_file),
-	  cmocka_unit_test(a_mapping_is_told_with_its_build_id),
-	  cmocka_unit_test(records_that_are_broken_or_not_ours_are_no_events),
-	  cmocka_unit_test(exec_and_loss_are_told),
-	  cmocka_unit_test(what_this_process_maps_is_seen_at_once),
-	  cmocka_unit_test(a_process_of_a_millisecond_is_seen_whole),
-	  cmocka_unit_test(more_than_the_rings_hold_is_lost_and_said))
+RUN_TESTS(cmocka_unit_test(reports_a_mapping_with_its_file),
+	  cmocka_unit_test(reports_a_mapping_with_its_build_id),
+	  cmocka_unit_test(ignores_broken_and_foreign_records),
+	  cmocka_unit_test(reports_execs_and_losses),
+	  cmocka_unit_test(reports_own_mappings_at_once),
+	  cmocka_unit_test(reports_all_mappings_of_a_short_lived_process),
+	  cmocka_unit_test(counts_events_lost_when_rings_are_full))

@@ -87,7 +87,7 @@ static int see(void *context, const void *bytes, size_t size)
 	return seen->stop_after && seen->count == seen->stop_after ? -E2BIG : 0;
 }
 
-TEST(records_come_in_order_and_whole_wherever_the_ring_ends)
+TEST(reads_whole_records_in_order_across_the_end)
 {
 	// Positions only grow, beyond 32 bits too.
 	for (uint64_t from = 0; from < RING_BYTES; from += 8) {
@@ -115,7 +115,7 @@ TEST(records_come_in_order_and_whole_wherever_the_ring_ends)
 	}
 }
 
-TEST(what_is_still_written_waits_and_what_was_discarded_is_left_out)
+TEST(waits_for_busy_records_and_skips_discarded_ones)
 {
 	struct seen seen = { 0 };
 	struct record_ring *ring;
@@ -140,7 +140,7 @@ TEST(what_is_still_written_waits_and_what_was_discarded_is_left_out)
 	writer_close(&writer);
 }
 
-TEST(reading_ends_when_it_is_asked_to_and_goes_on_behind)
+TEST(stops_on_request_and_continues_after_it)
 {
 	struct seen seen = { .stop_after = 2 };
 	struct record_ring *ring;
@@ -159,7 +159,7 @@ TEST(reading_ends_when_it_is_asked_to_and_goes_on_behind)
 	writer_close(&writer);
 }
 
-TEST(a_record_longer_than_the_ring_is_refused)
+TEST(refuses_a_record_longer_than_the_ring)
 {
 	struct seen seen = { 0 };
 	struct record_ring *ring;
@@ -176,15 +176,15 @@ TEST(a_record_longer_than_the_ring_is_refused)
 	writer_close(&writer);
 }
 
-TEST(what_is_no_ring_is_refused)
+TEST(refuses_a_map_that_is_no_ring)
 {
 	struct record_ring *ring;
 
 	assert_int_not_equal(0, record_ring_open(-1, RING_BYTES, &ring));
 }
 
-RUN_TESTS(cmocka_unit_test(records_come_in_order_and_whole_wherever_the_ring_ends),
-	  cmocka_unit_test(what_is_still_written_waits_and_what_was_discarded_is_left_out),
-	  cmocka_unit_test(reading_ends_when_it_is_asked_to_and_goes_on_behind),
-	  cmocka_unit_test(a_record_longer_than_the_ring_is_refused),
-	  cmocka_unit_test(what_is_no_ring_is_refused))
+RUN_TESTS(cmocka_unit_test(reads_whole_records_in_order_across_the_end),
+	  cmocka_unit_test(waits_for_busy_records_and_skips_discarded_ones),
+	  cmocka_unit_test(stops_on_request_and_continues_after_it),
+	  cmocka_unit_test(refuses_a_record_longer_than_the_ring),
+	  cmocka_unit_test(refuses_a_map_that_is_no_ring))

@@ -55,7 +55,7 @@ static int new_log(struct sample_log *log)
 	return fd;
 }
 
-TEST(samples_of_a_generation_are_told_of_all_cpus_and_no_others)
+TEST(reads_one_generation_of_all_cpus)
 {
 	struct sample_log log;
 	struct told told = { 0 };
@@ -74,7 +74,7 @@ TEST(samples_of_a_generation_are_told_of_all_cpus_and_no_others)
 	sample_log_close(&log);
 }
 
-TEST(what_a_longer_generation_left_behind_is_not_told_again)
+TEST(ignores_entries_of_an_older_generation)
 {
 	struct sample_log log;
 	struct told told = { 0 };
@@ -88,7 +88,7 @@ TEST(what_a_longer_generation_left_behind_is_not_told_again)
 	sample_log_close(&log);
 }
 
-TEST(a_full_log_is_told_whole_and_an_error_ends_it)
+TEST(reads_a_full_log_until_an_error)
 {
 	struct sample_log log;
 	struct told told = { .stop_after = 2 };
@@ -106,7 +106,7 @@ TEST(a_full_log_is_told_whole_and_an_error_ends_it)
 	sample_log_close(&log);
 }
 
-TEST(the_log_is_bounded_however_many_cpus_there_may_be)
+TEST(bounds_the_log_for_many_possible_cpus)
 {
 	static const uint32_t cpu_counts[] = { 1, 2, 51, 52, 64, 512, 8192 };
 
@@ -120,7 +120,7 @@ TEST(the_log_is_bounded_however_many_cpus_there_may_be)
 	EXPECT_EQ(2 * 512 * 64, sample_log_size(512), "of 512 CPUs");
 }
 
-RUN_TESTS(cmocka_unit_test(samples_of_a_generation_are_told_of_all_cpus_and_no_others),
-	  cmocka_unit_test(what_a_longer_generation_left_behind_is_not_told_again),
-	  cmocka_unit_test(a_full_log_is_told_whole_and_an_error_ends_it),
-	  cmocka_unit_test(the_log_is_bounded_however_many_cpus_there_may_be))
+RUN_TESTS(cmocka_unit_test(reads_one_generation_of_all_cpus),
+	  cmocka_unit_test(ignores_entries_of_an_older_generation),
+	  cmocka_unit_test(reads_a_full_log_until_an_error),
+	  cmocka_unit_test(bounds_the_log_for_many_possible_cpus))

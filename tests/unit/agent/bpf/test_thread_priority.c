@@ -58,7 +58,7 @@ static void run(void *(*fn)(void *), int *found)
 	pthread_join(thread, NULL);
 }
 
-TEST(the_thread_is_raised_and_those_it_starts_are_not)
+TEST(raises_this_thread_but_not_its_children)
 {
 	int found[3] = { 0 };
 
@@ -73,7 +73,7 @@ TEST(the_thread_is_raised_and_those_it_starts_are_not)
 	EXPECT_EQ(0, nice_of_this_thread(), "others are left alone");
 }
 
-TEST(a_nice_value_that_was_set_is_obeyed)
+TEST(keeps_a_nice_value_that_was_set)
 {
 	int found[3] = { 0 };
 
@@ -82,5 +82,5 @@ TEST(a_nice_value_that_was_set_is_obeyed)
 	EXPECT_EQ(15, found[1], "its nice value");
 }
 
-RUN_TESTS(cmocka_unit_test(the_thread_is_raised_and_those_it_starts_are_not),
-	  cmocka_unit_test(a_nice_value_that_was_set_is_obeyed))
+RUN_TESTS(cmocka_unit_test(raises_this_thread_but_not_its_children),
+	  cmocka_unit_test(keeps_a_nice_value_that_was_set))

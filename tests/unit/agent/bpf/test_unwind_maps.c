@@ -57,7 +57,7 @@ static bool has_table(const struct unwind_maps *maps, uint32_t number)
 	return bpf_map_lookup_elem(maps->tables_fd, &number, &id) == 0;
 }
 
-TEST(tables_are_installed_in_batches_and_removed)
+TEST(installs_tables_in_batches_and_removes_them)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -86,7 +86,7 @@ TEST(tables_are_installed_in_batches_and_removed)
 	loader_close(loader);
 }
 
-TEST(rules_are_written_through_a_mapping)
+TEST(writes_rules_through_a_mapping)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -225,7 +225,7 @@ static void settle(struct agent *agent)
 	fail_msg("%s", "tables do not get ready");
 }
 
-TEST(a_published_process_is_unwound_to_its_end)
+TEST(unwinds_a_published_process_completely)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -267,6 +267,6 @@ TEST(a_published_process_is_unwound_to_its_end)
 	close_agent(&agent);
 }
 
-RUN_TESTS(cmocka_unit_test(tables_are_installed_in_batches_and_removed),
-	  cmocka_unit_test(rules_are_written_through_a_mapping),
-	  cmocka_unit_test(a_published_process_is_unwound_to_its_end))
+RUN_TESTS(cmocka_unit_test(installs_tables_in_batches_and_removes_them),
+	  cmocka_unit_test(writes_rules_through_a_mapping),
+	  cmocka_unit_test(unwinds_a_published_process_completely))

@@ -57,7 +57,7 @@ static const struct {
 	{ "empty notes only", { 0 }, 48, 4, -ENOENT, NULL },
 };
 
-TEST(build_id_is_found_or_refused)
+TEST(finds_or_refuses_build_ids)
 {
 	for EACH (row, cases) {
 		// in memory of exactly its size, so that a sanitizer sees any step too far
@@ -81,7 +81,7 @@ static void open_elf(const struct elf_image *image, struct elf *ret_elf)
 	assert_int_equal(0, elf_read_headers(fd, &status, ret_elf, NULL));
 }
 
-TEST(a_build_id_is_found_by_segment_else_by_section)
+TEST(finds_build_id_by_segment_then_section)
 {
 	static const char expected[] = "000b16212c37424d58636e79848f9aa5b0bbc6d1";
 	struct elf_image image;
@@ -106,7 +106,7 @@ TEST(a_build_id_is_found_by_segment_else_by_section)
 	close(elf.fd);
 }
 
-TEST(notes_are_padded_as_their_segment_says)
+TEST(pads_notes_as_their_segment_says)
 {
 	static const uint8_t notes[] = { NOTE(4, 4, 5), GNU, 1, 1, 1, 1, 0, 0, 0, 0,
 					 NOTE(4, 8, 3), GNU, ID };
@@ -124,7 +124,7 @@ TEST(notes_are_padded_as_their_segment_says)
 	close(elf.fd);
 }
 
-TEST(notes_with_absurd_places_are_passed_over)
+TEST(skips_notes_at_impossible_offsets)
 {
 	static const struct {
 		const char *what;
@@ -156,7 +156,7 @@ TEST(notes_with_absurd_places_are_passed_over)
 	}
 }
 
-TEST(file_hashes_differ_with_ends_and_size)
+TEST(file_hash_covers_ends_and_size)
 {
 	struct elf_image image;
 	char first[BUILD_ID_TEXT_BYTES], again[BUILD_ID_TEXT_BYTES], other[BUILD_ID_TEXT_BYTES];
@@ -181,8 +181,8 @@ TEST(file_hashes_differ_with_ends_and_size)
 	close(elf.fd);
 }
 
-RUN_TESTS(cmocka_unit_test(build_id_is_found_or_refused),
-	  cmocka_unit_test(a_build_id_is_found_by_segment_else_by_section),
-	  cmocka_unit_test(notes_are_padded_as_their_segment_says),
-	  cmocka_unit_test(notes_with_absurd_places_are_passed_over),
-	  cmocka_unit_test(file_hashes_differ_with_ends_and_size))
+RUN_TESTS(cmocka_unit_test(finds_or_refuses_build_ids),
+	  cmocka_unit_test(finds_build_id_by_segment_then_section),
+	  cmocka_unit_test(pads_notes_as_their_segment_says),
+	  cmocka_unit_test(skips_notes_at_impossible_offsets),
+	  cmocka_unit_test(file_hash_covers_ends_and_size))

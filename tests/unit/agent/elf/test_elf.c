@@ -39,7 +39,7 @@ static const struct {
 	{ "more program headers than fit", offsetof(Elf64_Ehdr, e_phnum) + 1, 0xf0, -ENOEXEC },
 };
 
-TEST(only_sound_files_of_this_machine_are_read)
+TEST(reads_only_valid_files_of_this_machine)
 {
 	struct elf_image image;
 
@@ -57,7 +57,7 @@ TEST(only_sound_files_of_this_machine_are_read)
 	}
 }
 
-TEST(segments_that_lie_outside_the_file_are_left_out)
+TEST(skips_segments_outside_the_file)
 {
 	static const struct {
 		const char *what;
@@ -86,7 +86,7 @@ TEST(segments_that_lie_outside_the_file_are_left_out)
 	}
 }
 
-TEST(section_headers_are_bounded)
+TEST(bounds_section_headers)
 {
 	static const struct {
 		const char *what;
@@ -133,7 +133,7 @@ TEST(section_headers_are_bounded)
 	}
 }
 
-TEST(a_file_cut_at_any_length_is_refused_or_read)
+TEST(survives_files_truncated_anywhere)
 {
 	struct elf_image image;
 
@@ -148,7 +148,7 @@ TEST(a_file_cut_at_any_length_is_refused_or_read)
 	}
 }
 
-TEST(a_file_cut_while_it_is_read_is_an_error)
+TEST(fails_when_a_file_shrinks_while_read)
 {
 	struct elf_image image;
 	struct elf elf;
@@ -162,7 +162,7 @@ TEST(a_file_cut_while_it_is_read_is_an_error)
 	close(fd);
 }
 
-TEST(what_is_no_file_is_not_read)
+TEST(refuses_what_is_no_regular_file)
 {
 	struct error err = { 0 };
 	struct elf elf;
@@ -180,7 +180,7 @@ TEST(what_is_no_file_is_not_read)
 	close(huge);
 }
 
-TEST(addresses_and_file_offsets_agree_for_this_program)
+TEST(maps_addresses_to_file_offsets_and_back)
 {
 	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	struct elf elf;
@@ -198,10 +198,10 @@ TEST(addresses_and_file_offsets_agree_for_this_program)
 	close(fd);
 }
 
-RUN_TESTS(cmocka_unit_test(only_sound_files_of_this_machine_are_read),
-	  cmocka_unit_test(segments_that_lie_outside_the_file_are_left_out),
-	  cmocka_unit_test(section_headers_are_bounded),
-	  cmocka_unit_test(a_file_cut_at_any_length_is_refused_or_read),
-	  cmocka_unit_test(a_file_cut_while_it_is_read_is_an_error),
-	  cmocka_unit_test(what_is_no_file_is_not_read),
-	  cmocka_unit_test(addresses_and_file_offsets_agree_for_this_program))
+RUN_TESTS(cmocka_unit_test(reads_only_valid_files_of_this_machine),
+	  cmocka_unit_test(skips_segments_outside_the_file),
+	  cmocka_unit_test(bounds_section_headers),
+	  cmocka_unit_test(survives_files_truncated_anywhere),
+	  cmocka_unit_test(fails_when_a_file_shrinks_while_read),
+	  cmocka_unit_test(refuses_what_is_no_regular_file),
+	  cmocka_unit_test(maps_addresses_to_file_offsets_and_back))

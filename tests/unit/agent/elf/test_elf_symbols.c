@@ -51,7 +51,7 @@ static const char *library_of(void *function, uint64_t *ret_base)
 static const char *const library_names[] = { "_cmocka_run_group_tests", "_assert_int_equal",
 					     "_fail", "_skip", "mock_assert" };
 
-TEST(exported_symbols_are_where_the_linker_finds_them)
+TEST(finds_exported_symbols_as_the_linker_does)
 {
 	uint64_t base;
 	const char *path = library_of((void *)_cmocka_run_group_tests, &base);
@@ -67,7 +67,7 @@ TEST(exported_symbols_are_where_the_linker_finds_them)
 	close_symbols(&file);
 }
 
-TEST(names_that_are_not_exported_are_not_found)
+TEST(does_not_find_names_not_exported)
 {
 	static const char *const names[] = { "", "_", "_fail_", "_fai", "no_such_function" };
 	char long_name[2 * ELF_SYMBOL_NAME_BYTES_MAX];
@@ -104,7 +104,7 @@ static bool find_again(void *context, const char *name, const Elf64_Sym *symbol)
 	return true;
 }
 
-TEST(every_exported_function_is_found_by_its_name)
+TEST(finds_each_exported_function_by_name)
 {
 	uint64_t base;
 	const char *path = library_of((void *)_cmocka_run_group_tests, &base);
@@ -126,7 +126,7 @@ static bool count_symbol(void *context, const char *name, const Elf64_Sym *symbo
 	return true;
 }
 
-TEST(a_file_without_a_hash_table_is_searched)
+TEST(searches_files_without_a_hash_table)
 {
 	struct elf_image image;
 	struct file file;
@@ -162,7 +162,7 @@ static bool ask_for_name(void *context, const char *name, const Elf64_Sym *symbo
 	return true;
 }
 
-TEST(names_are_read_of_those_only_that_are_asked_for)
+TEST(reads_names_of_wanted_symbols_only)
 {
 	struct elf_image image;
 	struct file file;
@@ -203,7 +203,7 @@ static void use(int fd)
 	close_symbols(&file);
 }
 
-TEST(damaged_files_are_survived)
+TEST(survives_damaged_files)
 {
 	uint64_t base;
 	const char *path = library_of((void *)_cmocka_run_group_tests, &base);
@@ -234,9 +234,9 @@ TEST(damaged_files_are_survived)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(exported_symbols_are_where_the_linker_finds_them),
-	  cmocka_unit_test(names_that_are_not_exported_are_not_found),
-	  cmocka_unit_test(every_exported_function_is_found_by_its_name),
-	  cmocka_unit_test(a_file_without_a_hash_table_is_searched),
-	  cmocka_unit_test(names_are_read_of_those_only_that_are_asked_for),
-	  cmocka_unit_test(damaged_files_are_survived))
+RUN_TESTS(cmocka_unit_test(finds_exported_symbols_as_the_linker_does),
+	  cmocka_unit_test(does_not_find_names_not_exported),
+	  cmocka_unit_test(finds_each_exported_function_by_name),
+	  cmocka_unit_test(searches_files_without_a_hash_table),
+	  cmocka_unit_test(reads_names_of_wanted_symbols_only),
+	  cmocka_unit_test(survives_damaged_files))

@@ -192,7 +192,7 @@ static const struct {
 	{ "1.20", MAGIC_1_20 },
 };
 
-TEST(functions_of_each_version_are_named)
+TEST(names_functions_of_each_go_version)
 {
 	for EACH (version, versions) {
 		struct go_pclntab *go = NULL;
@@ -220,7 +220,7 @@ TEST(functions_of_each_version_are_named)
 	}
 }
 
-TEST(lines_are_those_of_the_instruction)
+TEST(finds_the_line_of_an_instruction)
 {
 	for EACH (version, versions) {
 		struct go_pclntab *go = NULL;
@@ -247,7 +247,7 @@ TEST(lines_are_those_of_the_instruction)
 	}
 }
 
-TEST(rows_say_where_the_stack_pointer_is)
+TEST(rows_hold_the_stack_pointer_delta)
 {
 	static const struct {
 		uint32_t at;
@@ -293,7 +293,7 @@ TEST(rows_say_where_the_stack_pointer_is)
 	}
 }
 
-TEST(a_walk_ends_when_its_user_says_so)
+TEST(stops_a_walk_on_request)
 {
 	struct rows rows = { .wanted = 2 };
 	struct table table;
@@ -352,7 +352,7 @@ static void steps_past_the_end(struct table *table)
 	put32(table->bytes + FUNCTIONS_AT + 0x100 + 16, UINT32_MAX);
 }
 
-TEST(broken_tables_are_refused_or_cut)
+TEST(refuses_or_truncates_broken_tables)
 {
 	static const struct {
 		const char *what;
@@ -387,7 +387,7 @@ TEST(broken_tables_are_refused_or_cut)
 	}
 }
 
-TEST(a_table_cut_at_any_length_gives_an_answer)
+TEST(survives_tables_truncated_anywhere)
 {
 	struct table table;
 
@@ -403,7 +403,7 @@ TEST(a_table_cut_at_any_length_gives_an_answer)
 	}
 }
 
-TEST(random_damage_is_survived)
+TEST(survives_random_damage)
 {
 	srandom(5);
 	for (int round = 0; round < 2000; round++) {
@@ -462,7 +462,7 @@ static bool has_main_and_method(const char *path)
 	return found == 2;
 }
 
-TEST(what_go_builds_today_is_read)
+TEST(reads_what_the_installed_go_builds)
 {
 	static const struct {
 		const char *what;
@@ -497,11 +497,11 @@ TEST(what_go_builds_today_is_read)
 	assert_int_equal(0, system(command));
 }
 
-RUN_TESTS(cmocka_unit_test(functions_of_each_version_are_named),
-	  cmocka_unit_test(lines_are_those_of_the_instruction),
-	  cmocka_unit_test(rows_say_where_the_stack_pointer_is),
-	  cmocka_unit_test(a_walk_ends_when_its_user_says_so),
-	  cmocka_unit_test(broken_tables_are_refused_or_cut),
-	  cmocka_unit_test(a_table_cut_at_any_length_gives_an_answer),
-	  cmocka_unit_test(random_damage_is_survived),
-	  cmocka_unit_test(what_go_builds_today_is_read))
+RUN_TESTS(cmocka_unit_test(names_functions_of_each_go_version),
+	  cmocka_unit_test(finds_the_line_of_an_instruction),
+	  cmocka_unit_test(rows_hold_the_stack_pointer_delta),
+	  cmocka_unit_test(stops_a_walk_on_request),
+	  cmocka_unit_test(refuses_or_truncates_broken_tables),
+	  cmocka_unit_test(survives_tables_truncated_anywhere),
+	  cmocka_unit_test(survives_random_damage),
+	  cmocka_unit_test(reads_what_the_installed_go_builds))

@@ -34,7 +34,7 @@ static uint32_t descriptor_count(void)
 	return count;
 }
 
-TEST(what_is_opened_in_time_is_handed_over)
+TEST(returns_files_opened_in_time)
 {
 	int folder = open("/dev", O_PATH | O_DIRECTORY);
 	uint32_t before = descriptor_count();
@@ -49,7 +49,7 @@ TEST(what_is_opened_in_time_is_handed_over)
 	close(folder);
 }
 
-TEST(what_takes_too_long_is_left_behind_and_bounded)
+TEST(abandons_slow_opens_up_to_a_limit)
 {
 	int folder = open("/dev", O_PATH | O_DIRECTORY);
 	uint32_t before = descriptor_count();
@@ -76,7 +76,7 @@ static int mount_dead(const char *place)
 	return fd;
 }
 
-TEST(a_server_that_is_gone_holds_up_nobody)
+TEST(an_unreachable_server_does_not_block_others)
 {
 	char place[] = "/tmp/cairn-dead-XXXXXX", path[64];
 	int self = open("/proc/self", O_PATH | O_DIRECTORY);
@@ -106,6 +106,6 @@ TEST(a_server_that_is_gone_holds_up_nobody)
 	rmdir(place);
 }
 
-RUN_TESTS(cmocka_unit_test(what_is_opened_in_time_is_handed_over),
-	  cmocka_unit_test(what_takes_too_long_is_left_behind_and_bounded),
-	  cmocka_unit_test(a_server_that_is_gone_holds_up_nobody))
+RUN_TESTS(cmocka_unit_test(returns_files_opened_in_time),
+	  cmocka_unit_test(abandons_slow_opens_up_to_a_limit),
+	  cmocka_unit_test(an_unreachable_server_does_not_block_others))

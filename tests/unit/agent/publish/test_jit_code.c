@@ -95,7 +95,7 @@ static bool learn(struct jit_code *code, uint64_t pc)
 // rbp, rbx, r12, 256 bytes and the return address.
 #define BODY_RULE MAPPING_RULE(false, 8 + 3 * 8 + 256, -16)
 
-TEST(a_function_that_was_seen_has_rules_and_what_is_around_it_has_none)
+TEST(a_sampled_function_alone_gets_rules)
 {
 	struct jit_code *code = jit_code_new();
 
@@ -109,7 +109,7 @@ TEST(a_function_that_was_seen_has_rules_and_what_is_around_it_has_none)
 	jit_code_free(code);
 }
 
-TEST(others_of_its_kind_are_found_before_they_are_seen)
+TEST(finds_similar_functions_before_they_are_sampled)
 {
 	struct jit_code *code = jit_code_new();
 
@@ -124,7 +124,7 @@ TEST(others_of_its_kind_are_found_before_they_are_seen)
 	jit_code_free(code);
 }
 
-TEST(a_function_that_was_written_over_is_learnt_again)
+TEST(analyzes_an_overwritten_function_again)
 {
 	struct jit_code *code = jit_code_new();
 
@@ -139,7 +139,7 @@ TEST(a_function_that_was_written_over_is_learnt_again)
 	jit_code_free(code);
 }
 
-TEST(what_is_no_such_function_is_not_learnt)
+TEST(refuses_code_that_is_no_function)
 {
 	struct jit_code *code = jit_code_new();
 
@@ -162,14 +162,13 @@ int main(void)
 	return 0;
 #endif
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(
-			a_function_that_was_seen_has_rules_and_what_is_around_it_has_none, map_code,
-			unmap_code),
-		cmocka_unit_test_setup_teardown(others_of_its_kind_are_found_before_they_are_seen,
+		cmocka_unit_test_setup_teardown(a_sampled_function_alone_gets_rules, map_code,
+						unmap_code),
+		cmocka_unit_test_setup_teardown(finds_similar_functions_before_they_are_sampled,
 						map_code, unmap_code),
-		cmocka_unit_test_setup_teardown(a_function_that_was_written_over_is_learnt_again,
-						map_code, unmap_code),
-		cmocka_unit_test_setup_teardown(what_is_no_such_function_is_not_learnt, map_code,
+		cmocka_unit_test_setup_teardown(analyzes_an_overwritten_function_again, map_code,
+						unmap_code),
+		cmocka_unit_test_setup_teardown(refuses_code_that_is_no_function, map_code,
 						unmap_code),
 	};
 

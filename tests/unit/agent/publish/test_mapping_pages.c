@@ -78,7 +78,7 @@ static const struct {
 	{ "a hostile address that wraps", 0x2000, 0x8000000000402000, 0xffffffff, "NNNNNNNN", 0 },
 };
 
-TEST(a_table_holds_where_it_says_and_nowhere_else)
+TEST(a_table_holds_within_its_range_only)
 {
 	for EACH (row, tables) {
 		struct mapping_pages pages = { 0 };
@@ -123,7 +123,7 @@ TEST(a_table_may_end_within_a_page)
 	mapping_pages_deinit(&pages);
 }
 
-TEST(neighbours_of_equal_code_become_one)
+TEST(merges_neighbours_of_equal_code)
 {
 	struct mapping_pages pages = { 0 };
 	struct unwind_extent extent = extent_of(0x402000, 8);
@@ -145,7 +145,7 @@ TEST(neighbours_of_equal_code_become_one)
 static const uint32_t counts[] = { 0,    1,    127,  128,   129,   255,   256,  257,
 				   5000, 6399, 6400, 16383, 16384, 16385, 20000 };
 
-TEST(every_range_is_found_whatever_their_number)
+TEST(finds_each_range_whatever_their_number)
 {
 	for EACH (count, counts) {
 		struct mapping_pages pages = { 0 };
@@ -171,7 +171,7 @@ TEST(every_range_is_found_whatever_their_number)
 	}
 }
 
-TEST(what_is_above_all_user_space_is_left_out)
+TEST(leaves_out_addresses_above_user_space)
 {
 	struct mapping_pages pages = { 0 };
 
@@ -187,7 +187,7 @@ TEST(what_is_above_all_user_space_is_left_out)
 	mapping_pages_deinit(&pages);
 }
 
-TEST(too_much_code_made_at_run_time_is_told_coarsely)
+TEST(merges_jit_ranges_beyond_the_limit)
 {
 	struct mapping_pages pages = { 0 };
 
@@ -209,7 +209,7 @@ TEST(too_much_code_made_at_run_time_is_told_coarsely)
 	mapping_pages_deinit(&pages);
 }
 
-TEST(the_hash_tells_whether_to_write_again)
+TEST(equal_pages_have_equal_hashes)
 {
 	struct mapping_pages pages = { 0 };
 
@@ -224,10 +224,10 @@ TEST(the_hash_tells_whether_to_write_again)
 	mapping_pages_deinit(&pages);
 }
 
-RUN_TESTS(cmocka_unit_test(a_table_holds_where_it_says_and_nowhere_else),
+RUN_TESTS(cmocka_unit_test(a_table_holds_within_its_range_only),
 	  cmocka_unit_test(a_table_may_end_within_a_page),
-	  cmocka_unit_test(neighbours_of_equal_code_become_one),
-	  cmocka_unit_test(every_range_is_found_whatever_their_number),
-	  cmocka_unit_test(what_is_above_all_user_space_is_left_out),
-	  cmocka_unit_test(too_much_code_made_at_run_time_is_told_coarsely),
-	  cmocka_unit_test(the_hash_tells_whether_to_write_again))
+	  cmocka_unit_test(merges_neighbours_of_equal_code),
+	  cmocka_unit_test(finds_each_range_whatever_their_number),
+	  cmocka_unit_test(leaves_out_addresses_above_user_space),
+	  cmocka_unit_test(merges_jit_ranges_beyond_the_limit),
+	  cmocka_unit_test(equal_pages_have_equal_hashes))

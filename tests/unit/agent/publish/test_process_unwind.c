@@ -186,7 +186,7 @@ static const struct {
 
 /* ---- tests --------------------------------------------------------------------------------- */
 
-TEST(each_address_gets_the_rule_that_its_file_says)
+TEST(each_address_gets_its_file_rule)
 {
 	open_world();
 	struct process *self = process_of(getpid());
@@ -214,7 +214,7 @@ TEST(each_address_gets_the_rule_that_its_file_says)
 	close_world();
 }
 
-TEST(code_without_a_file_is_made_at_run_time)
+TEST(code_without_a_file_is_jit_code)
 {
 	void *code = mmap(NULL, 8192, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -234,7 +234,7 @@ TEST(code_without_a_file_is_made_at_run_time)
 	close_world();
 }
 
-TEST(nothing_is_written_when_nothing_changed)
+TEST(writes_nothing_when_nothing_changed)
 {
 	open_world();
 	struct process *self = process_of(getpid());
@@ -259,7 +259,7 @@ static uint8_t *map_much(void)
 	return code;
 }
 
-TEST(a_change_is_published_in_new_pages)
+TEST(publishes_a_change_in_new_pages)
 {
 	struct code_address found;
 
@@ -291,7 +291,7 @@ TEST(a_change_is_published_in_new_pages)
 	close_world();
 }
 
-TEST(a_mapping_found_too_late_is_published_without_another_stack)
+TEST(publishes_a_late_mapping_without_another_sample)
 {
 	open_world();
 	struct process *self = process_of(getpid());
@@ -311,7 +311,7 @@ TEST(a_mapping_found_too_late_is_published_without_another_stack)
 	close_world();
 }
 
-TEST(who_maps_without_end_is_published_now_and_then)
+TEST(limits_publications_of_a_process_mapping_endlessly)
 {
 	struct mmap_event event = { .kind = MMAP_EVENT_MAP, .pid = (uint32_t)getpid(), .path = "" };
 	uint8_t *code = map_much();
@@ -338,7 +338,7 @@ TEST(who_maps_without_end_is_published_now_and_then)
 	close_world();
 }
 
-TEST(libraries_are_found_above_more_code_than_has_room)
+TEST(finds_libraries_above_too_much_jit_code)
 {
 	enum { COUNT = 20000 };
 	uint8_t *code = mmap(NULL, COUNT * 8192UL, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -357,7 +357,7 @@ TEST(libraries_are_found_above_more_code_than_has_room)
 	close_world();
 }
 
-TEST(what_the_kernel_has_no_memory_for_is_published_later)
+TEST(publishes_later_when_the_kernel_lacks_memory)
 {
 	struct code_address found;
 
@@ -435,7 +435,7 @@ static const struct {
 	{ "a new owner of the pid", PROCESS_FORK, 1000, 0, false },
 };
 
-TEST(events_take_back_what_was_published)
+TEST(events_withdraw_what_was_published)
 {
 	pid_t child = start_child();
 
@@ -461,7 +461,7 @@ TEST(events_take_back_what_was_published)
 	end_child(child);
 }
 
-TEST(a_process_whose_end_nobody_told_is_taken_back)
+TEST(withdraws_a_process_whose_exit_was_lost)
 {
 	pid_t child = start_child();
 
@@ -475,7 +475,7 @@ TEST(a_process_whose_end_nobody_told_is_taken_back)
 	close_world();
 }
 
-TEST(the_least_recently_sampled_make_room_for_pages)
+TEST(evicts_pages_of_least_recently_sampled_processes)
 {
 	pid_t children[6];
 
@@ -512,7 +512,7 @@ TEST(an_unused_unwinder_gets_nothing)
 	close_world();
 }
 
-TEST(large_tables_come_from_the_disk_the_second_time)
+TEST(loads_large_tables_from_disk_next_time)
 {
 	char folder[] = "/tmp/cairn-unwind-XXXXXX";
 	struct process_unwind_options options = { .cache_folder = mkdtemp(folder) };
@@ -535,7 +535,7 @@ TEST(large_tables_come_from_the_disk_the_second_time)
 	assert_int_equal(0, system(command));
 }
 
-TEST(a_cache_that_cannot_be_had_is_told_once_and_missed_little)
+TEST(reports_an_unusable_cache_once)
 {
 	open_with(&(struct process_unwind_options){ .cache_folder = "/proc/none" });
 	const char *event = next_event_text(event_log);
@@ -564,7 +564,7 @@ static void *load_stranger(const char *folder, const char *name)
 	return library;
 }
 
-TEST(all_that_is_amiss_is_told)
+TEST(reports_each_problem)
 {
 	char folder[] = "/tmp/cairn-unwind-XXXXXX";
 	struct python_runtimes *python = python_runtimes_new();
@@ -630,7 +630,7 @@ static void expect_tables_of(const struct process_unwind *process)
 				maps_double.tables[page->ranges[i].code - MAPPING_CODE_TABLE]);
 }
 
-TEST(what_is_needed_takes_the_room_of_what_is_not)
+TEST(evicts_unneeded_tables_for_needed_ones)
 {
 	const uint64_t bytes_max = 56 * 4096;
 	pid_t sleeper = start_program("/bin/sleep", "60");
@@ -681,7 +681,7 @@ static const struct {
 	{ "some had no room: they are waited for", 56 * 4096 },
 };
 
-TEST(nothing_refers_to_a_table_that_was_replaced)
+TEST(nothing_refers_to_a_replaced_table)
 {
 	const void *function = (const void *)_cmocka_run_group_tests;
 
@@ -726,7 +726,7 @@ static void read_mappings_again(struct process *process)
 	assert_true(process_mappings_generation(process) != before);
 }
 
-TEST(what_the_kernel_still_has_of_a_process_is_held)
+TEST(holds_tables_while_the_kernel_uses_them)
 {
 	struct code_address code;
 	pid_t pid = getpid();
@@ -752,21 +752,20 @@ TEST(what_the_kernel_still_has_of_a_process_is_held)
 	close_world();
 }
 
-RUN_TESTS(cmocka_unit_test(each_address_gets_the_rule_that_its_file_says),
-	  cmocka_unit_test(code_without_a_file_is_made_at_run_time),
-	  cmocka_unit_test(nothing_is_written_when_nothing_changed),
-	  cmocka_unit_test(a_change_is_published_in_new_pages),
-	  cmocka_unit_test(a_mapping_found_too_late_is_published_without_another_stack),
-	  cmocka_unit_test(who_maps_without_end_is_published_now_and_then),
-	  cmocka_unit_test(libraries_are_found_above_more_code_than_has_room),
-	  cmocka_unit_test(what_the_kernel_has_no_memory_for_is_published_later),
-	  cmocka_unit_test(events_take_back_what_was_published),
-	  cmocka_unit_test(a_process_whose_end_nobody_told_is_taken_back),
-	  cmocka_unit_test(the_least_recently_sampled_make_room_for_pages),
+RUN_TESTS(cmocka_unit_test(each_address_gets_its_file_rule),
+	  cmocka_unit_test(code_without_a_file_is_jit_code),
+	  cmocka_unit_test(writes_nothing_when_nothing_changed),
+	  cmocka_unit_test(publishes_a_change_in_new_pages),
+	  cmocka_unit_test(publishes_a_late_mapping_without_another_sample),
+	  cmocka_unit_test(limits_publications_of_a_process_mapping_endlessly),
+	  cmocka_unit_test(finds_libraries_above_too_much_jit_code),
+	  cmocka_unit_test(publishes_later_when_the_kernel_lacks_memory),
+	  cmocka_unit_test(events_withdraw_what_was_published),
+	  cmocka_unit_test(withdraws_a_process_whose_exit_was_lost),
+	  cmocka_unit_test(evicts_pages_of_least_recently_sampled_processes),
 	  cmocka_unit_test(an_unused_unwinder_gets_nothing),
-	  cmocka_unit_test(large_tables_come_from_the_disk_the_second_time),
-	  cmocka_unit_test(a_cache_that_cannot_be_had_is_told_once_and_missed_little),
-	  cmocka_unit_test(all_that_is_amiss_is_told),
-	  cmocka_unit_test(what_is_needed_takes_the_room_of_what_is_not),
-	  cmocka_unit_test(nothing_refers_to_a_table_that_was_replaced),
-	  cmocka_unit_test(what_the_kernel_still_has_of_a_process_is_held))
+	  cmocka_unit_test(loads_large_tables_from_disk_next_time),
+	  cmocka_unit_test(reports_an_unusable_cache_once), cmocka_unit_test(reports_each_problem),
+	  cmocka_unit_test(evicts_unneeded_tables_for_needed_ones),
+	  cmocka_unit_test(nothing_refers_to_a_replaced_table),
+	  cmocka_unit_test(holds_tables_while_the_kernel_uses_them))

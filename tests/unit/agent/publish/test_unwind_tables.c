@@ -166,7 +166,7 @@ static uint32_t settle(void)
 
 /* ---- tests --------------------------------------------------------------------------------- */
 
-TEST(a_file_is_built_once_and_installed)
+TEST(builds_and_installs_a_file_once)
 {
 	open_world(1 << 20);
 	struct executable *a = make_file(1, (struct order){ .pages = 3, .rules = 5 });
@@ -188,7 +188,7 @@ TEST(a_file_is_built_once_and_installed)
 	close_world();
 }
 
-TEST(rules_get_the_numbers_of_the_node)
+TEST(rules_get_the_shared_numbers)
 {
 	open_world(1 << 20);
 	uint32_t first = want(make_file(1, (struct order){ .pages = 1, .rules = 3 }));
@@ -230,7 +230,7 @@ static const struct {
 	  "a.so: a table that contradicts itself" },
 };
 
-TEST(what_cannot_be_used_is_remembered_with_the_reason)
+TEST(remembers_unusable_files_with_the_reason)
 {
 	for EACH (row, failures) {
 		struct unwind_tables_stats stats;
@@ -253,7 +253,7 @@ TEST(what_cannot_be_used_is_remembered_with_the_reason)
 	}
 }
 
-TEST(what_would_not_fit_is_not_held_whole_either)
+TEST(does_not_build_what_cannot_fit)
 {
 	open_world(1 << 20);
 	want(make_file(1, (struct order){ .pages = 3, .rules = 5 }));
@@ -267,7 +267,7 @@ TEST(what_would_not_fit_is_not_held_whole_either)
 	close_world();
 }
 
-TEST(a_kernel_that_refuses_is_survived)
+TEST(survives_a_kernel_that_refuses)
 {
 	struct unwind_tables_stats stats;
 
@@ -291,7 +291,7 @@ TEST(a_kernel_that_refuses_is_survived)
 	close_world();
 }
 
-TEST(what_is_missed_most_is_built_first_and_then_the_smallest)
+TEST(builds_most_missed_then_smallest_first)
 {
 	open_world(1 << 20);
 	sem_init(&asked, 0, 0);
@@ -314,7 +314,7 @@ TEST(what_is_missed_most_is_built_first_and_then_the_smallest)
 	close_world();
 }
 
-TEST(guesses_take_half_of_the_room)
+TEST(prefetches_fill_half_the_budget)
 {
 	struct unwind_tables_stats stats;
 	struct executable *large;
@@ -358,7 +358,7 @@ static uint32_t load(uint8_t id, uint32_t pages, uint32_t rules, bool is_spare)
 	return file;
 }
 
-TEST(what_nobody_needs_goes_first_and_then_the_least_recently_used)
+TEST(evicts_unneeded_then_least_recently_used)
 {
 	uint64_t now = clock_monotonic_ns(), later = now + MINUTE_NS;
 	uint32_t files[4];
@@ -397,7 +397,7 @@ static uint32_t load_missed(uint8_t id, uint32_t pages, uint32_t misses)
 	return file;
 }
 
-TEST(what_few_need_goes_for_what_many_do_if_it_is_in_use_too)
+TEST(evicts_tables_of_few_for_many)
 {
 	uint64_t now = clock_monotonic_ns();
 
@@ -419,7 +419,7 @@ TEST(what_few_need_goes_for_what_many_do_if_it_is_in_use_too)
 	close_world();
 }
 
-TEST(what_nobody_maps_any_more_goes_for_what_somebody_does)
+TEST(evicts_unmapped_tables_first)
 {
 	open_world(100 * 4096);
 	uint32_t left = load_missed(1, 40, 9), mapped = load_missed(2, 30, 9);
@@ -445,7 +445,7 @@ TEST(what_nobody_maps_any_more_goes_for_what_somebody_does)
 	close_world();
 }
 
-TEST(what_nobody_maps_any_more_goes_when_half_is_taken)
+TEST(evicts_unmapped_tables_at_half_the_budget)
 {
 	uint32_t files[3];
 
@@ -488,7 +488,7 @@ static void take_built(void)
 	unwind_tables_read(tables, &wanting);
 }
 
-TEST(what_is_being_built_again_is_not_given_up)
+TEST(keeps_tables_being_rebuilt)
 {
 	struct unwind_tables_stats stats;
 
@@ -539,7 +539,7 @@ static uint64_t ready(void)
 	return stats.ready;
 }
 
-TEST(a_number_is_made_free_for_what_finds_none)
+TEST(evicts_a_table_for_a_free_number)
 {
 	const struct order order = { .pages = 1, .rules = 1 };
 	uint32_t wanting, nobody;
@@ -570,7 +570,7 @@ TEST(a_number_is_made_free_for_what_finds_none)
 	close_world();
 }
 
-TEST(what_nobody_maps_any_more_goes_when_half_of_the_numbers_are_taken)
+TEST(evicts_unmapped_tables_at_half_the_numbers)
 {
 	open_world(1 << 30);
 	take_all_numbers();
@@ -592,7 +592,7 @@ static uint32_t open_descriptors(void)
 	return count;
 }
 
-TEST(followed_files_are_open_while_there_is_something_to_build)
+TEST(keeps_analyzed_files_open_while_needed)
 {
 	enum { FILES = 100, OPEN_MAX = 64 };
 	struct executable *files[FILES];
@@ -622,7 +622,7 @@ TEST(followed_files_are_open_while_there_is_something_to_build)
 	close_world();
 }
 
-TEST(the_budget_holds_and_room_can_be_made)
+TEST(keeps_the_budget_by_evicting)
 {
 	struct unwind_tables_stats stats;
 
@@ -655,7 +655,7 @@ TEST(the_budget_holds_and_room_can_be_made)
 	close_world();
 }
 
-TEST(a_guess_that_has_no_room_waits_for_somebody_to_miss_it)
+TEST(a_prefetch_without_room_waits_for_demand)
 {
 	open_world(10 * 4096);
 	// Its size promises less than its table turns out to be.
@@ -666,7 +666,7 @@ TEST(a_guess_that_has_no_room_waits_for_somebody_to_miss_it)
 	close_world();
 }
 
-TEST(what_was_given_up_is_built_again_when_missed)
+TEST(rebuilds_evicted_tables_on_demand)
 {
 	open_world(1 << 20);
 	struct executable *a = make_file(1, (struct order){ .pages = 1, .rules = 1 });
@@ -681,7 +681,7 @@ TEST(what_was_given_up_is_built_again_when_missed)
 	close_world();
 }
 
-TEST(rules_are_a_budget_too)
+TEST(limits_rules_as_well)
 {
 	open_world(64 << 20);
 	for (uint32_t i = 1; i <= 4; i++)
@@ -695,7 +695,7 @@ TEST(rules_are_a_budget_too)
 	close_world();
 }
 
-TEST(a_file_that_is_not_open_is_wanted_again_later)
+TEST(retries_a_file_that_is_not_open)
 {
 	open_world(1 << 20);
 	struct executable *a = make_file(1, (struct order){ .pages = 1, .rules = 1 });
@@ -711,7 +711,7 @@ TEST(a_file_that_is_not_open_is_wanted_again_later)
 	close_world();
 }
 
-TEST(closing_does_not_wait_for_what_is_queued)
+TEST(closing_does_not_wait_for_queued_builds)
 {
 	open_world(1 << 20);
 	for (int i = 0; i < 100; i++)
@@ -719,24 +719,23 @@ TEST(closing_does_not_wait_for_what_is_queued)
 	close_world(); // no leak, no crash: for the sanitizers
 }
 
-RUN_TESTS(cmocka_unit_test(a_file_is_built_once_and_installed),
-	  cmocka_unit_test(rules_get_the_numbers_of_the_node),
-	  cmocka_unit_test(what_cannot_be_used_is_remembered_with_the_reason),
-	  cmocka_unit_test(what_would_not_fit_is_not_held_whole_either),
-	  cmocka_unit_test(a_kernel_that_refuses_is_survived),
-	  cmocka_unit_test(what_is_missed_most_is_built_first_and_then_the_smallest),
-	  cmocka_unit_test(guesses_take_half_of_the_room),
-	  cmocka_unit_test(what_nobody_needs_goes_first_and_then_the_least_recently_used),
-	  cmocka_unit_test(what_few_need_goes_for_what_many_do_if_it_is_in_use_too),
-	  cmocka_unit_test(what_nobody_maps_any_more_goes_for_what_somebody_does),
-	  cmocka_unit_test(what_nobody_maps_any_more_goes_when_half_is_taken),
-	  cmocka_unit_test(what_is_being_built_again_is_not_given_up),
-	  cmocka_unit_test(followed_files_are_open_while_there_is_something_to_build),
-	  cmocka_unit_test(a_number_is_made_free_for_what_finds_none),
-	  cmocka_unit_test(what_nobody_maps_any_more_goes_when_half_of_the_numbers_are_taken),
-	  cmocka_unit_test(the_budget_holds_and_room_can_be_made),
-	  cmocka_unit_test(a_guess_that_has_no_room_waits_for_somebody_to_miss_it),
-	  cmocka_unit_test(what_was_given_up_is_built_again_when_missed),
-	  cmocka_unit_test(rules_are_a_budget_too),
-	  cmocka_unit_test(a_file_that_is_not_open_is_wanted_again_later),
-	  cmocka_unit_test(closing_does_not_wait_for_what_is_queued))
+RUN_TESTS(cmocka_unit_test(builds_and_installs_a_file_once),
+	  cmocka_unit_test(rules_get_the_shared_numbers),
+	  cmocka_unit_test(remembers_unusable_files_with_the_reason),
+	  cmocka_unit_test(does_not_build_what_cannot_fit),
+	  cmocka_unit_test(survives_a_kernel_that_refuses),
+	  cmocka_unit_test(builds_most_missed_then_smallest_first),
+	  cmocka_unit_test(prefetches_fill_half_the_budget),
+	  cmocka_unit_test(evicts_unneeded_then_least_recently_used),
+	  cmocka_unit_test(evicts_tables_of_few_for_many),
+	  cmocka_unit_test(evicts_unmapped_tables_first),
+	  cmocka_unit_test(evicts_unmapped_tables_at_half_the_budget),
+	  cmocka_unit_test(keeps_tables_being_rebuilt),
+	  cmocka_unit_test(keeps_analyzed_files_open_while_needed),
+	  cmocka_unit_test(evicts_a_table_for_a_free_number),
+	  cmocka_unit_test(evicts_unmapped_tables_at_half_the_numbers),
+	  cmocka_unit_test(keeps_the_budget_by_evicting),
+	  cmocka_unit_test(a_prefetch_without_room_waits_for_demand),
+	  cmocka_unit_test(rebuilds_evicted_tables_on_demand),
+	  cmocka_unit_test(limits_rules_as_well), cmocka_unit_test(retries_a_file_that_is_not_open),
+	  cmocka_unit_test(closing_does_not_wait_for_queued_builds))

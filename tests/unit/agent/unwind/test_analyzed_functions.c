@@ -44,7 +44,7 @@ static const struct {
 	{ "to the end of all addresses", { 0x3000, UINT64_MAX }, true },
 };
 
-TEST(each_function_is_followed_once)
+TEST(adds_each_function_once)
 {
 	struct analyzed_functions followed = { 0 };
 
@@ -55,7 +55,7 @@ TEST(each_function_is_followed_once)
 	EXPECT_EQ(UNWIND_FUNCTIONS_MAX, followed.count, "no more than there is room for");
 }
 
-TEST(what_one_agent_has_followed_the_next_one_knows)
+TEST(the_next_agent_knows_analyzed_functions)
 {
 	struct analyzed_functions stored = { .functions = { { 0x1000, 16 }, { 0x2000, 32 } },
 					     .count = 2 };
@@ -77,7 +77,7 @@ TEST(what_one_agent_has_followed_the_next_one_knows)
 }
 
 // Debian's and nodesource's: it has all names, or none.
-TEST(functions_built_into_v8_are_expected)
+TEST(expects_functions_built_into_v8)
 {
 	struct analyzed_functions followed = { 0 };
 	struct stat status;
@@ -104,6 +104,6 @@ TEST(functions_built_into_v8_are_expected)
 	close(fd);
 }
 
-RUN_TESTS(cmocka_unit_test(each_function_is_followed_once),
-	  cmocka_unit_test(what_one_agent_has_followed_the_next_one_knows),
-	  cmocka_unit_test(functions_built_into_v8_are_expected))
+RUN_TESTS(cmocka_unit_test(adds_each_function_once),
+	  cmocka_unit_test(the_next_agent_knows_analyzed_functions),
+	  cmocka_unit_test(expects_functions_built_into_v8))

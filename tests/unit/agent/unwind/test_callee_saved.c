@@ -46,7 +46,7 @@ static const struct {
 	  WITHOUT " | 40 none" },
 };
 
-TEST(rbx_is_read_where_the_callee_has_saved_it)
+TEST(reads_rbx_where_the_callee_saved_it)
 {
 	for EACH (c, cases) {
 		int32_t distance = CALLEE_AT + c->into - CALL_AT - 5;
@@ -62,7 +62,7 @@ TEST(rbx_is_read_where_the_callee_has_saved_it)
 	}
 }
 
-TEST(rows_behind_a_call_stay)
+TEST(keeps_rows_after_a_call)
 {
 	static const uint8_t ends[] = {
 		0x41, 0x0e, 16, 0x80 | 3, 2, 0x43, 0x0d, 3, 0x51, 0x0c, 7, 8
@@ -82,7 +82,7 @@ TEST(rows_behind_a_call_stay)
 		    "a row that begins behind the call");
 }
 
-TEST(callers_that_overlap_have_their_own_calls)
+TEST(overlapping_callers_keep_their_own_calls)
 {
 	static const uint8_t saves[] = { 0x42, 0x0e, 16, 0x80 | 3, 2 };
 	const int32_t distance = CALLEE_AT - CALL_AT - 5;
@@ -99,6 +99,6 @@ TEST(callers_that_overlap_have_their_own_calls)
 		    "the second reaches beyond the first");
 }
 
-RUN_TESTS(cmocka_unit_test(rbx_is_read_where_the_callee_has_saved_it),
-	  cmocka_unit_test(rows_behind_a_call_stay),
-	  cmocka_unit_test(callers_that_overlap_have_their_own_calls))
+RUN_TESTS(cmocka_unit_test(reads_rbx_where_the_callee_saved_it),
+	  cmocka_unit_test(keeps_rows_after_a_call),
+	  cmocka_unit_test(overlapping_callers_keep_their_own_calls))

@@ -14,7 +14,7 @@
 
 /* ---- where call frame information lies ------------------------------------------------------- */
 
-TEST(a_file_without_any_gives_an_empty_table)
+TEST(a_file_without_cfi_has_no_rows)
 {
 	struct cfi_image image;
 
@@ -26,7 +26,7 @@ TEST(a_file_without_any_gives_an_empty_table)
 	unwind_table_free(table);
 }
 
-TEST(without_section_headers_it_is_found_by_its_segment)
+TEST(finds_eh_frame_by_segment_without_section_headers)
 {
 	struct cfi_image image;
 	const uint8_t header[] = { 1, 0x1b, 3, 0x3b };
@@ -48,7 +48,7 @@ TEST(without_section_headers_it_is_found_by_its_segment)
 	expect_rows("0 none | 10 7+8 = c-8 | 20 none", &image, 0x100, "by segment");
 }
 
-TEST(a_file_for_debuggers_has_no_table)
+TEST(a_separate_debug_file_has_no_table)
 {
 	struct cfi_image image;
 
@@ -60,7 +60,7 @@ TEST(a_file_for_debuggers_has_no_table)
 	expect_rows("0 none", &image, 0x100, "no bits");
 }
 
-TEST(an_end_in_the_middle_of_a_section_is_passed)
+TEST(reads_past_a_terminator_inside_the_section)
 {
 	struct cfi_image image;
 
@@ -83,7 +83,7 @@ static void put_debug_frame(struct cfi_image *image, uint8_t version)
 	cfi_image_put_absolute_function(image, UINT64_MAX - 1, 0x40, NULL, 0);
 }
 
-TEST(debug_frame_is_read_where_it_is_all_there_is)
+TEST(reads_debug_frame_without_eh_frame)
 {
 	for (uint8_t version = 0; version <= 5; version++) {
 		bool is_known = version == 1 || version == 3 || version == 4;
@@ -111,7 +111,7 @@ static void compress_frame(struct cfi_image *image, uint32_t type, uint64_t clai
 	image->sections[CFI_SECTION_FRAME].sh_flags |= SHF_COMPRESSED;
 }
 
-TEST(a_compressed_section_is_inflated)
+TEST(inflates_a_compressed_section)
 {
 	const char *rows = "0 none | 10 7+8 = c-8 | 14 7+16 = c-8 | 20 none";
 	struct cfi_image image;
@@ -142,7 +142,7 @@ static const struct {
 	{ "is cut in the header", ELFCOMPRESS_ZLIB, 0, 1000, -ENOEXEC, 0 },
 };
 
-TEST(hostile_compressed_sections_do_no_harm)
+TEST(survives_hostile_compressed_sections)
 {
 	for EACH (c, compressions) {
 		struct unwind_table *table = NULL;
@@ -209,7 +209,7 @@ static const struct {
 	{ "relative to the data", "zR", { 0x34 }, 1, NULL },
 };
 
-TEST(a_broken_debug_frame_leaves_eh_frame_alone)
+TEST(keeps_eh_frame_despite_broken_debug_frame)
 {
 	struct cfi_image image;
 
@@ -227,7 +227,7 @@ TEST(a_broken_debug_frame_leaves_eh_frame_alone)
 	unwind_table_free(table);
 }
 
-TEST(augmentations_are_read_or_refused)
+TEST(reads_or_refuses_augmentations)
 {
 	static const uint8_t program[] = { 0x0c, 7, 8, 0x80 | 16, 1 };
 
@@ -247,7 +247,7 @@ TEST(augmentations_are_read_or_refused)
 	}
 }
 
-TEST(versions_of_debug_frame_are_not_those_of_eh_frame)
+TEST(checks_versions_of_both_frame_sections)
 {
 	static const uint8_t program[] = { 0x0c, 7, 8, 0x80 | 16, 1 };
 	struct cfi_image image;
@@ -258,7 +258,7 @@ TEST(versions_of_debug_frame_are_not_those_of_eh_frame)
 	expect_rows("0 none | 10 unsupported | 20 none", &image, 0x100, "version 4");
 }
 
-TEST(code_at_address_0_was_dropped_by_the_linker)
+TEST(ignores_code_that_the_linker_dropped)
 {
 	static const uint8_t program[] = { 0x0c, 7, 8, 0x80 | 16, 1 };
 	struct unwind_table *table;
@@ -275,7 +275,7 @@ TEST(code_at_address_0_was_dropped_by_the_linker)
 	unwind_table_free(table);
 }
 
-TEST(the_old_gnu_augmentation_is_refused)
+TEST(refuses_the_old_gnu_augmentation)
 {
 	struct cfi_image image;
 
@@ -285,7 +285,7 @@ TEST(the_old_gnu_augmentation_is_refused)
 	expect_rows("0 none | 10 unsupported | 20 none", &image, 0x100, "eh");
 }
 
-TEST(lengths_of_64_bits_are_read)
+TEST(reads_64_bit_lengths)
 {
 	static const uint8_t common[] = {
 		1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x04, 0x0c, 7, 8, 0x90, 1
@@ -353,7 +353,7 @@ static const struct {
 	  18 },
 };
 
-TEST(broken_entries_leave_the_others_alone)
+TEST(skips_broken_entries_only)
 {
 	for EACH (e, entries) {
 		struct cfi_image image;
@@ -387,7 +387,7 @@ static const struct {
 	{ "at the end of memory", UINT64_MAX, 1, "0 none" },
 };
 
-TEST(only_code_that_can_run_counts)
+TEST(ignores_code_outside_executable_segments)
 {
 	static const uint8_t program[] = { 0x0c, 7, 8, 0x80 | 16, 1 };
 
@@ -401,7 +401,7 @@ TEST(only_code_that_can_run_counts)
 	}
 }
 
-TEST(more_rules_than_there_are_numbers_are_unsupported)
+TEST(marks_rules_beyond_the_limit_unsupported)
 {
 	uint8_t program[4 * 4000 + 8];
 	struct cfi_image image;
@@ -423,7 +423,7 @@ TEST(more_rules_than_there_are_numbers_are_unsupported)
 	unwind_table_free(table);
 }
 
-TEST(a_section_of_half_a_gigabyte_is_refused)
+TEST(refuses_a_section_of_half_a_gigabyte)
 {
 	struct unwind_table *table;
 	struct cfi_image image;
@@ -443,7 +443,7 @@ TEST(a_section_of_half_a_gigabyte_is_refused)
 	close(elf.fd);
 }
 
-TEST(no_more_rows_are_held_than_asked_for)
+TEST(holds_at_most_the_requested_rows)
 {
 	struct unwind_table *table = NULL;
 	struct cfi_image image;
@@ -466,7 +466,7 @@ TEST(no_more_rows_are_held_than_asked_for)
 }
 
 /* What the kernel's memory is reckoned by (bpf/unwind/table_layout.h). */
-TEST(a_row_of_a_library_takes_five_bytes_at_most)
+TEST(a_library_row_takes_five_bytes)
 {
 	struct unwind_table *table = NULL;
 	struct stat status;
@@ -487,7 +487,7 @@ TEST(a_row_of_a_library_takes_five_bytes_at_most)
 	close(fd);
 }
 
-TEST(code_at_both_ends_of_memory_is_refused)
+TEST(refuses_code_at_both_ends_of_memory)
 {
 	static const uint8_t program[] = { 0x0c, 7, 8, 0x80 | 16, 1 };
 	struct unwind_table *table;
@@ -507,7 +507,7 @@ TEST(code_at_both_ends_of_memory_is_refused)
 	close(elf.fd);
 }
 
-TEST(every_cut_file_is_read_or_refused)
+TEST(survives_truncated_files)
 {
 	struct cfi_image image;
 
@@ -529,7 +529,7 @@ TEST(every_cut_file_is_read_or_refused)
 	}
 }
 
-TEST(aarch64_files_are_compiled_on_any_machine)
+TEST(compiles_aarch64_files_on_any_machine)
 {
 	static const uint8_t program[] = { 0x41, 0x0e, 32, 0x9d, 4, 0x9e, 3, 0x42, 0x0d, 29 };
 	struct cfi_image image;
@@ -541,25 +541,24 @@ TEST(aarch64_files_are_compiled_on_any_machine)
 		    &image, 0x100, "aarch64");
 }
 
-RUN_TESTS(cmocka_unit_test(a_file_without_any_gives_an_empty_table),
-	  cmocka_unit_test(without_section_headers_it_is_found_by_its_segment),
-	  cmocka_unit_test(a_file_for_debuggers_has_no_table),
-	  cmocka_unit_test(an_end_in_the_middle_of_a_section_is_passed),
-	  cmocka_unit_test(debug_frame_is_read_where_it_is_all_there_is),
-	  cmocka_unit_test(a_compressed_section_is_inflated),
-	  cmocka_unit_test(hostile_compressed_sections_do_no_harm),
-	  cmocka_unit_test(a_broken_debug_frame_leaves_eh_frame_alone),
-	  cmocka_unit_test(augmentations_are_read_or_refused),
-	  cmocka_unit_test(versions_of_debug_frame_are_not_those_of_eh_frame),
-	  cmocka_unit_test(code_at_address_0_was_dropped_by_the_linker),
-	  cmocka_unit_test(the_old_gnu_augmentation_is_refused),
-	  cmocka_unit_test(lengths_of_64_bits_are_read),
-	  cmocka_unit_test(broken_entries_leave_the_others_alone),
-	  cmocka_unit_test(only_code_that_can_run_counts),
-	  cmocka_unit_test(more_rules_than_there_are_numbers_are_unsupported),
-	  cmocka_unit_test(a_section_of_half_a_gigabyte_is_refused),
-	  cmocka_unit_test(no_more_rows_are_held_than_asked_for),
-	  cmocka_unit_test(a_row_of_a_library_takes_five_bytes_at_most),
-	  cmocka_unit_test(code_at_both_ends_of_memory_is_refused),
-	  cmocka_unit_test(every_cut_file_is_read_or_refused),
-	  cmocka_unit_test(aarch64_files_are_compiled_on_any_machine))
+RUN_TESTS(cmocka_unit_test(a_file_without_cfi_has_no_rows),
+	  cmocka_unit_test(finds_eh_frame_by_segment_without_section_headers),
+	  cmocka_unit_test(a_separate_debug_file_has_no_table),
+	  cmocka_unit_test(reads_past_a_terminator_inside_the_section),
+	  cmocka_unit_test(reads_debug_frame_without_eh_frame),
+	  cmocka_unit_test(inflates_a_compressed_section),
+	  cmocka_unit_test(survives_hostile_compressed_sections),
+	  cmocka_unit_test(keeps_eh_frame_despite_broken_debug_frame),
+	  cmocka_unit_test(reads_or_refuses_augmentations),
+	  cmocka_unit_test(checks_versions_of_both_frame_sections),
+	  cmocka_unit_test(ignores_code_that_the_linker_dropped),
+	  cmocka_unit_test(refuses_the_old_gnu_augmentation),
+	  cmocka_unit_test(reads_64_bit_lengths), cmocka_unit_test(skips_broken_entries_only),
+	  cmocka_unit_test(ignores_code_outside_executable_segments),
+	  cmocka_unit_test(marks_rules_beyond_the_limit_unsupported),
+	  cmocka_unit_test(refuses_a_section_of_half_a_gigabyte),
+	  cmocka_unit_test(holds_at_most_the_requested_rows),
+	  cmocka_unit_test(a_library_row_takes_five_bytes),
+	  cmocka_unit_test(refuses_code_at_both_ends_of_memory),
+	  cmocka_unit_test(survives_truncated_files),
+	  cmocka_unit_test(compiles_aarch64_files_on_any_machine))

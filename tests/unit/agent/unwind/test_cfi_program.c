@@ -259,7 +259,7 @@ static const struct {
 	  "0 7+8 = c-8 | 1 unsupported" },
 };
 
-TEST(programs_come_to_rules)
+TEST(runs_programs_to_their_rules)
 {
 	for EACH (p, programs) {
 		bool is_x86 = p->machine == EM_X86_64;
@@ -274,7 +274,7 @@ TEST(programs_come_to_rules)
 	}
 }
 
-TEST(every_cut_program_still_ends)
+TEST(truncated_programs_still_end)
 {
 	struct cfi_common common = common_of(EM_X86_64, x86_common, sizeof(x86_common));
 
@@ -304,7 +304,7 @@ static const struct {
 	{ "cut short", BYTES(0x0c, 7), false },
 };
 
-TEST(common_instructions_have_no_code)
+TEST(common_instructions_cover_no_code)
 {
 	for EACH (c, commons) {
 		struct cfi_common common = common_of(EM_X86_64, c->bytes, c->size);
@@ -313,7 +313,7 @@ TEST(common_instructions_have_no_code)
 	}
 }
 
-TEST(without_common_information_nothing_is_known)
+TEST(knows_no_rule_without_a_cie)
 {
 	struct cfi_common common = common_of(EM_X86_64, x86_common, sizeof(x86_common));
 	const uint8_t bytes[] = { ADVANCE(1), DEF_CFA_OFF(16) };
@@ -324,7 +324,7 @@ TEST(without_common_information_nothing_is_known)
 	assert_string_equal("0 unsupported", writer.text);
 }
 
-TEST(signal_frames_are_those_that_the_kernel_lays_down)
+TEST(recognizes_the_kernels_signal_frames)
 {
 	// glibc's: rip at sp + 168, and the CFA in memory at sp + 160.
 	const uint8_t kernels[] = {
@@ -345,7 +345,7 @@ TEST(signal_frames_are_those_that_the_kernel_lays_down)
 	assert_string_equal("0 signal", writer.text);
 }
 
-TEST(a_return_register_other_than_lr_is_used)
+TEST(uses_a_return_register_other_than_lr)
 {
 	struct cfi_common common = common_of(EM_AARCH64, arm_common, sizeof(arm_common));
 	const uint8_t bytes[] = { ADVANCE(1), OFFSET(15, 1) };
@@ -356,7 +356,7 @@ TEST(a_return_register_other_than_lr_is_used)
 	assert_string_equal("0 31+0 = r15 | 4 31+0 = c-8", writer.text);
 }
 
-TEST(the_code_factor_cannot_wrap_the_place)
+TEST(code_alignment_cannot_wrap_the_address)
 {
 	struct cfi_common common = common_of(EM_X86_64, x86_common, sizeof(x86_common));
 	const uint8_t bytes[] = { ADVANCE(2), DEF_CFA_OFF(16), ADVANCE(1), DEF_CFA_OFF(24) };
@@ -370,9 +370,10 @@ TEST(the_code_factor_cannot_wrap_the_place)
 	assert_string_equal("0 7+24 = c-8", writer.text);
 }
 
-RUN_TESTS(cmocka_unit_test(programs_come_to_rules), cmocka_unit_test(every_cut_program_still_ends),
-	  cmocka_unit_test(common_instructions_have_no_code),
-	  cmocka_unit_test(without_common_information_nothing_is_known),
-	  cmocka_unit_test(signal_frames_are_those_that_the_kernel_lays_down),
-	  cmocka_unit_test(a_return_register_other_than_lr_is_used),
-	  cmocka_unit_test(the_code_factor_cannot_wrap_the_place))
+RUN_TESTS(cmocka_unit_test(runs_programs_to_their_rules),
+	  cmocka_unit_test(truncated_programs_still_end),
+	  cmocka_unit_test(common_instructions_cover_no_code),
+	  cmocka_unit_test(knows_no_rule_without_a_cie),
+	  cmocka_unit_test(recognizes_the_kernels_signal_frames),
+	  cmocka_unit_test(uses_a_return_register_other_than_lr),
+	  cmocka_unit_test(code_alignment_cannot_wrap_the_address))

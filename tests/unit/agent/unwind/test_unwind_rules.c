@@ -23,7 +23,7 @@ static struct unwind_rule rule_of(int32_t offset)
 	return (struct unwind_rule){ .cfa = CFA_REGISTER, .cfa_offset = offset };
 }
 
-TEST(equal_rules_have_one_number)
+TEST(equal_rules_share_a_number)
 {
 	struct unwind_rules *rules = new_rules();
 	struct unwind_rule wanted[] = { rule_of(8), rule_of(16), rule_of(8) };
@@ -39,7 +39,7 @@ TEST(equal_rules_have_one_number)
 	unwind_rules_free(rules);
 }
 
-TEST(number_0_is_no_table_and_stays_so)
+TEST(number_0_stays_no_table)
 {
 	struct unwind_rules *rules = new_rules();
 	struct unwind_rule none = { 0 };
@@ -56,7 +56,7 @@ TEST(number_0_is_no_table_and_stays_so)
 	unwind_rules_free(rules);
 }
 
-TEST(a_number_is_reused_only_when_nobody_refers_to_it)
+TEST(reuses_only_unreferenced_numbers)
 {
 	struct unwind_rules *rules = new_rules();
 	struct unwind_rule a = rule_of(8), b = rule_of(16), c = rule_of(24);
@@ -77,7 +77,7 @@ TEST(a_number_is_reused_only_when_nobody_refers_to_it)
 	unwind_rules_free(rules);
 }
 
-TEST(too_many_rules_are_refused_as_a_whole)
+TEST(refuses_too_many_rules_as_a_whole)
 {
 	struct unwind_rules *rules = new_rules();
 	struct unwind_rule *wanted = calloc(UNWIND_RULES_MAX, sizeof(*wanted));
@@ -98,7 +98,6 @@ TEST(too_many_rules_are_refused_as_a_whole)
 	free(numbers);
 }
 
-RUN_TESTS(cmocka_unit_test(equal_rules_have_one_number),
-	  cmocka_unit_test(number_0_is_no_table_and_stays_so),
-	  cmocka_unit_test(a_number_is_reused_only_when_nobody_refers_to_it),
-	  cmocka_unit_test(too_many_rules_are_refused_as_a_whole))
+RUN_TESTS(cmocka_unit_test(equal_rules_share_a_number), cmocka_unit_test(number_0_stays_no_table),
+	  cmocka_unit_test(reuses_only_unreferenced_numbers),
+	  cmocka_unit_test(refuses_too_many_rules_as_a_whole))

@@ -3,7 +3,7 @@
 
 #include "tests/unit/agent/unwind/table_text.h"
 
-TEST(the_programs_entry_ends_stacks)
+TEST(the_program_entry_ends_stacks)
 {
 	struct cfi_image image;
 
@@ -33,7 +33,7 @@ TEST(the_programs_entry_ends_stacks)
 		    &image, 0x100, "in data");
 }
 
-TEST(a_librarys_entry_ends_stacks_only_if_it_looks_it)
+TEST(a_library_entry_needs_the_right_bytes)
 {
 	static const uint8_t start[] = { 0xf3, 0x0f, 0x1e, 0xfa, 0x31, 0xed };
 	struct cfi_image image;
@@ -50,7 +50,7 @@ TEST(a_librarys_entry_ends_stacks_only_if_it_looks_it)
 	expect_rows("0 none | 10 end | 20 none", &image, 0x100, "a program that is a library");
 }
 
-TEST(signal_returns_are_known_by_their_bytes)
+TEST(recognizes_signal_returns_by_their_bytes)
 {
 	static const uint8_t x86[] = { 0x90, 0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05, 0x90 };
 	static const uint8_t arm[] = { 0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4 };
@@ -68,7 +68,7 @@ TEST(signal_returns_are_known_by_their_bytes)
 	expect_rows("0 none | 3f signal | 48 none", &image, 0x100, "aarch64");
 }
 
-TEST(where_clone_comes_back_is_known_by_its_bytes)
+TEST(recognizes_clone_returns_by_their_bytes)
 {
 	static const uint8_t first[] = { 0x07, 16 }; // DW_CFA_undefined: rip
 	static const uint8_t glibc[] = {
@@ -105,7 +105,7 @@ TEST(where_clone_comes_back_is_known_by_its_bytes)
 	expect_rows("0 none | 40 31+0 = =! | 4c end | 5c none", &image, 0x100, "aarch64's");
 }
 
-TEST(a_thread_that_gives_its_stack_back_ends_there)
+TEST(ends_where_a_thread_unmaps_its_stack)
 {
 	static const uint8_t x86[] = { 0xb8, 11,   0,  0, 0, 0x0f, 0x05, 0x48, 0x31,
 				       0xff, 0xb8, 60, 0, 0, 0,    0x0f, 0x05 };
@@ -123,7 +123,7 @@ TEST(a_thread_that_gives_its_stack_back_ends_there)
 }
 
 /* Code that is mostly described is not taken for one piece, however its parts follow each other. */
-TEST(gaps_that_are_far_apart_stay_so)
+TEST(keeps_distant_gaps_apart)
 {
 	struct cfi_image image;
 	uint32_t at = 0x40;
@@ -191,7 +191,7 @@ static const struct {
 	  "0 none | 40 31+0 = = | 48 31+16 = c-8 | 60 31+0 = = | 80 none" },
 };
 
-TEST(plts_are_known_by_their_bytes)
+TEST(recognizes_plts_by_their_bytes)
 {
 	for EACH (p, plts) {
 		struct cfi_image image;
@@ -208,7 +208,7 @@ TEST(plts_are_known_by_their_bytes)
 	}
 }
 
-TEST(a_plt_that_is_described_is_left_alone)
+TEST(leaves_a_described_plt_alone)
 {
 	struct cfi_image image;
 
@@ -223,11 +223,11 @@ TEST(a_plt_that_is_described_is_left_alone)
 	expect_rows("0 none | 70 7+8 = c-8 | a0 none", &image, 0x100, "described");
 }
 
-RUN_TESTS(cmocka_unit_test(the_programs_entry_ends_stacks),
-	  cmocka_unit_test(a_librarys_entry_ends_stacks_only_if_it_looks_it),
-	  cmocka_unit_test(signal_returns_are_known_by_their_bytes),
-	  cmocka_unit_test(where_clone_comes_back_is_known_by_its_bytes),
-	  cmocka_unit_test(a_thread_that_gives_its_stack_back_ends_there),
-	  cmocka_unit_test(gaps_that_are_far_apart_stay_so),
-	  cmocka_unit_test(plts_are_known_by_their_bytes),
-	  cmocka_unit_test(a_plt_that_is_described_is_left_alone))
+RUN_TESTS(cmocka_unit_test(the_program_entry_ends_stacks),
+	  cmocka_unit_test(a_library_entry_needs_the_right_bytes),
+	  cmocka_unit_test(recognizes_signal_returns_by_their_bytes),
+	  cmocka_unit_test(recognizes_clone_returns_by_their_bytes),
+	  cmocka_unit_test(ends_where_a_thread_unmaps_its_stack),
+	  cmocka_unit_test(keeps_distant_gaps_apart),
+	  cmocka_unit_test(recognizes_plts_by_their_bytes),
+	  cmocka_unit_test(leaves_a_described_plt_alone))

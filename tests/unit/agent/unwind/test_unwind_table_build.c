@@ -18,7 +18,7 @@ TEST(functions_become_rows_with_ends)
 		    &image, CFI_TEXT_BYTES, "two functions");
 }
 
-TEST(functions_are_sorted)
+TEST(sorts_functions)
 {
 	struct cfi_image image;
 
@@ -35,7 +35,7 @@ TEST(functions_are_sorted)
 	unwind_table_free(table);
 }
 
-TEST(alignment_takes_no_rows_but_real_gaps_do)
+TEST(gaps_need_rows_but_alignment_does_not)
 {
 	struct cfi_image image;
 
@@ -50,7 +50,7 @@ TEST(alignment_takes_no_rows_but_real_gaps_do)
 		    &image, 0x100, "gaps");
 }
 
-TEST(equal_neighbours_are_one_row)
+TEST(merges_equal_neighbours)
 {
 	struct cfi_image image;
 
@@ -66,7 +66,7 @@ TEST(equal_neighbours_are_one_row)
 	unwind_table_free(table);
 }
 
-TEST(of_functions_that_overlap_the_first_keeps_its_code)
+TEST(the_first_of_overlapping_functions_wins)
 {
 	struct cfi_image image;
 
@@ -83,7 +83,7 @@ TEST(of_functions_that_overlap_the_first_keeps_its_code)
 		    &image, 0x100, "overlaps");
 }
 
-TEST(every_block_begins_with_a_row)
+TEST(each_block_begins_with_a_row)
 {
 	struct cfi_image image;
 
@@ -129,7 +129,7 @@ TEST(marks_split_rows)
 	unwind_table_free(table);
 }
 
-TEST(marks_that_overlap_or_are_empty_do_no_harm)
+TEST(survives_empty_and_overlapping_marks)
 {
 	struct unwind_mark marks[] = { { CFI_TEXT, CFI_TEXT + 0x20, 1 },
 				       { CFI_TEXT + 0x10, CFI_TEXT + 0x14, 1 },
@@ -162,7 +162,7 @@ TEST(marks_do_not_reach_over_padding)
 	unwind_table_free(table);
 }
 
-TEST(too_many_marks_are_refused)
+TEST(refuses_too_many_marks)
 {
 	static struct unwind_mark marks[UNWIND_MARKS_MAX + 1];
 	struct unwind_table *table;
@@ -176,11 +176,11 @@ TEST(too_many_marks_are_refused)
 	close(elf.fd);
 }
 
-RUN_TESTS(cmocka_unit_test(functions_become_rows_with_ends), cmocka_unit_test(functions_are_sorted),
-	  cmocka_unit_test(alignment_takes_no_rows_but_real_gaps_do),
-	  cmocka_unit_test(equal_neighbours_are_one_row),
-	  cmocka_unit_test(of_functions_that_overlap_the_first_keeps_its_code),
-	  cmocka_unit_test(every_block_begins_with_a_row), cmocka_unit_test(marks_split_rows),
-	  cmocka_unit_test(marks_that_overlap_or_are_empty_do_no_harm),
+RUN_TESTS(cmocka_unit_test(functions_become_rows_with_ends), cmocka_unit_test(sorts_functions),
+	  cmocka_unit_test(gaps_need_rows_but_alignment_does_not),
+	  cmocka_unit_test(merges_equal_neighbours),
+	  cmocka_unit_test(the_first_of_overlapping_functions_wins),
+	  cmocka_unit_test(each_block_begins_with_a_row), cmocka_unit_test(marks_split_rows),
+	  cmocka_unit_test(survives_empty_and_overlapping_marks),
 	  cmocka_unit_test(marks_do_not_reach_over_padding),
-	  cmocka_unit_test(too_many_marks_are_refused))
+	  cmocka_unit_test(refuses_too_many_marks))

@@ -140,7 +140,7 @@ static int find(struct folder *folder, const char *id, uint64_t marks)
 	return rc;
 }
 
-TEST(a_table_is_found_by_its_id_and_marks)
+TEST(finds_a_table_by_id_and_marks)
 {
 	struct folder folder;
 
@@ -157,7 +157,7 @@ TEST(a_table_is_found_by_its_id_and_marks)
 	folder_close(&folder);
 }
 
-TEST(a_table_of_nothing_is_kept_too)
+TEST(keeps_an_empty_table)
 {
 	struct unwind_table empty = { 0 }, *found = NULL;
 	struct folder folder;
@@ -170,7 +170,7 @@ TEST(a_table_of_nothing_is_kept_too)
 	folder_close(&folder);
 }
 
-TEST(ids_that_are_no_ids_are_refused)
+TEST(refuses_invalid_ids)
 {
 	struct folder folder;
 	char long_id[UNWIND_TABLE_ID_MAX + 2];
@@ -186,7 +186,7 @@ TEST(ids_that_are_no_ids_are_refused)
 	folder_close(&folder);
 }
 
-TEST(tables_of_another_build_are_not_taken)
+TEST(ignores_tables_of_another_build)
 {
 	struct unwind_table_key key = { .id = "abc", .builder = 1 }, other = key;
 	struct unwind_table *table = new_table(1), *found = NULL;
@@ -218,7 +218,7 @@ TEST(a_table_outlives_the_agent)
 	folder_close(&folder);
 }
 
-TEST(every_altered_byte_is_noticed)
+TEST(notices_each_altered_byte)
 {
 	struct folder folder;
 	struct stat status;
@@ -243,7 +243,7 @@ TEST(every_altered_byte_is_noticed)
 	folder_close(&folder);
 }
 
-TEST(every_cut_and_every_addition_is_noticed)
+TEST(notices_each_truncation_and_addition)
 {
 	struct folder folder;
 	struct stat status;
@@ -265,7 +265,7 @@ TEST(every_cut_and_every_addition_is_noticed)
 	folder_close(&folder);
 }
 
-TEST(a_file_under_anothers_name_is_not_taken_for_it)
+TEST(refuses_a_file_under_another_name)
 {
 	char names[2][64], one[160], other[160];
 	struct folder folder;
@@ -284,7 +284,7 @@ TEST(a_file_under_anothers_name_is_not_taken_for_it)
 	folder_close(&folder);
 }
 
-TEST(links_are_not_followed)
+TEST(does_not_follow_links)
 {
 	char names[2][64], one[160], other[160];
 	struct folder folder;
@@ -313,7 +313,7 @@ TEST(links_are_not_followed)
 	folder_close(&folder);
 }
 
-TEST(nobody_else_may_look_in)
+TEST(gives_permissions_to_nobody_else)
 {
 	struct folder folder;
 	struct stat status;
@@ -334,7 +334,7 @@ TEST(nobody_else_may_look_in)
 	folder_close(&folder);
 }
 
-TEST(a_folder_of_somebody_else_is_refused)
+TEST(refuses_a_folder_of_another_user)
 {
 	char path[] = "/tmp/cairn-test-XXXXXX";
 	struct unwind_table_cache *cache;
@@ -348,7 +348,7 @@ TEST(a_folder_of_somebody_else_is_refused)
 	assert_int_equal(0, rmdir(path));
 }
 
-TEST(missing_folders_are_made)
+TEST(creates_missing_folders)
 {
 	char path[] = "/tmp/cairn-test-XXXXXX", inner[64];
 	struct unwind_table_cache *cache;
@@ -385,7 +385,7 @@ static void make_older(const struct folder *folder, int seconds)
 	}
 }
 
-TEST(the_least_recently_used_make_room)
+TEST(evicts_least_recently_used_files)
 {
 	struct unwind_table *table = new_table(0);
 	uint64_t bytes = 72 + UNWIND_TABLE_ID_MAX + 3 * 16 + table->word_count * 4;
@@ -414,7 +414,7 @@ TEST(the_least_recently_used_make_room)
 	folder_close(&folder);
 }
 
-TEST(what_a_dead_agent_left_is_removed)
+TEST(removes_leftovers_of_a_dead_agent)
 {
 	struct folder folder;
 	struct error err;
@@ -433,7 +433,7 @@ TEST(what_a_dead_agent_left_is_removed)
 	folder_close(&folder);
 }
 
-TEST(marks_have_a_hash_of_their_own)
+TEST(hashes_marks_and_their_order)
 {
 	struct unwind_mark one[] = { { 0x1000, 0x2000, 1 }, { 0x3000, 0x4000, 1 } };
 	struct unwind_mark other[] = { { 0x1000, 0x2000, 1 }, { 0x3000, 0x4001, 1 } };
@@ -444,17 +444,15 @@ TEST(marks_have_a_hash_of_their_own)
 	assert_true(unwind_marks_hash(one, 0) == unwind_marks_hash(NULL, 0));
 }
 
-RUN_TESTS(cmocka_unit_test(a_table_is_found_by_its_id_and_marks),
-	  cmocka_unit_test(a_table_of_nothing_is_kept_too),
-	  cmocka_unit_test(ids_that_are_no_ids_are_refused),
-	  cmocka_unit_test(tables_of_another_build_are_not_taken),
-	  cmocka_unit_test(a_table_outlives_the_agent),
-	  cmocka_unit_test(every_altered_byte_is_noticed),
-	  cmocka_unit_test(every_cut_and_every_addition_is_noticed),
-	  cmocka_unit_test(a_file_under_anothers_name_is_not_taken_for_it),
-	  cmocka_unit_test(links_are_not_followed), cmocka_unit_test(nobody_else_may_look_in),
-	  cmocka_unit_test(a_folder_of_somebody_else_is_refused),
-	  cmocka_unit_test(missing_folders_are_made),
-	  cmocka_unit_test(the_least_recently_used_make_room),
-	  cmocka_unit_test(what_a_dead_agent_left_is_removed),
-	  cmocka_unit_test(marks_have_a_hash_of_their_own))
+RUN_TESTS(cmocka_unit_test(finds_a_table_by_id_and_marks), cmocka_unit_test(keeps_an_empty_table),
+	  cmocka_unit_test(refuses_invalid_ids), cmocka_unit_test(ignores_tables_of_another_build),
+	  cmocka_unit_test(a_table_outlives_the_agent), cmocka_unit_test(notices_each_altered_byte),
+	  cmocka_unit_test(notices_each_truncation_and_addition),
+	  cmocka_unit_test(refuses_a_file_under_another_name),
+	  cmocka_unit_test(does_not_follow_links),
+	  cmocka_unit_test(gives_permissions_to_nobody_else),
+	  cmocka_unit_test(refuses_a_folder_of_another_user),
+	  cmocka_unit_test(creates_missing_folders),
+	  cmocka_unit_test(evicts_least_recently_used_files),
+	  cmocka_unit_test(removes_leftovers_of_a_dead_agent),
+	  cmocka_unit_test(hashes_marks_and_their_order))

@@ -11,7 +11,7 @@ static __u64 sum_of(const struct thread_interval *interval)
 	       interval->ns[THREAD_BLOCKED];
 }
 
-TEST(a_spell_is_cut_into_what_the_thread_did)
+TEST(splits_an_interval_by_thread_state)
 {
 	static const struct {
 		const char *what;
@@ -37,7 +37,7 @@ TEST(a_spell_is_cut_into_what_the_thread_did)
 	}
 }
 
-TEST(a_thread_has_run_what_the_kernel_says)
+TEST(running_time_equals_the_kernels_count)
 {
 	static const struct {
 		const char *what;
@@ -92,7 +92,7 @@ static void *tell(void *context)
 	return NULL;
 }
 
-TEST(what_two_tell_at_a_time_is_told_once)
+TEST(concurrent_reports_count_time_once)
 {
 	struct thread_time time = { 0 };
 	struct teller switches = { &time, 0, 1 }, sweeps = { &time, 0, 0 };
@@ -108,6 +108,6 @@ TEST(what_two_tell_at_a_time_is_told_once)
 	EXPECT_EQ(0, thread_time_report(&time, THREAD_BLOCKED), "nothing is left");
 }
 
-RUN_TESTS(cmocka_unit_test(what_two_tell_at_a_time_is_told_once),
-	  cmocka_unit_test(a_spell_is_cut_into_what_the_thread_did),
-	  cmocka_unit_test(a_thread_has_run_what_the_kernel_says))
+RUN_TESTS(cmocka_unit_test(concurrent_reports_count_time_once),
+	  cmocka_unit_test(splits_an_interval_by_thread_state),
+	  cmocka_unit_test(running_time_equals_the_kernels_count))

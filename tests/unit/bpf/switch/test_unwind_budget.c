@@ -68,7 +68,7 @@ static struct outcome simulate(struct sim_thread *threads, uint32_t count, uint6
 	}
 }
 
-TEST(all_waits_get_a_stack_while_they_are_few)
+TEST(keeps_all_intervals_while_few)
 {
 	struct sim_thread threads[] = { { .usual_ns = 10 * MS }, { .usual_ns = 3 * MS } };
 	struct outcome outcome = simulate(threads, 2, 5000 * MS);
@@ -77,7 +77,7 @@ TEST(all_waits_get_a_stack_while_they_are_few)
 	assert_true(threads[0].charged_ns == threads[0].waited_ns);
 }
 
-TEST(the_chosen_stand_for_all_and_their_number_has_a_bound)
+TEST(kept_intervals_are_bounded_and_stand_for_all)
 {
 	struct sim_thread threads[] = {
 		{ .usual_ns = 2000 },     { .usual_ns = 2000 },    { .usual_ns = 30000 },
@@ -106,7 +106,7 @@ TEST(the_chosen_stand_for_all_and_their_number_has_a_bound)
 	}
 }
 
-TEST(the_budget_recovers_when_the_storm_is_over)
+TEST(the_budget_recovers_after_a_storm)
 {
 	struct sim_thread storm = { .usual_ns = 1500 }, calm = { .usual_ns = 5 * MS };
 	struct unwind_budget budget = { 0 };
@@ -121,7 +121,7 @@ TEST(the_budget_recovers_when_the_storm_is_over)
 	EXPECT_EQ(0, budget.quantum_ns, "all waits are chosen again");
 }
 
-TEST(the_budget_recovers_while_nobody_waits_too)
+TEST(the_budget_recovers_while_idle)
 {
 	struct sim_thread storm = { .usual_ns = 1500 };
 	struct unwind_budget budget = { 0 };
@@ -152,7 +152,7 @@ static void count_for(struct unwind_budget *budget, uint64_t *now, uint32_t coun
 	}
 }
 
-TEST(time_is_told_less_finely_before_waits_are_left_out)
+TEST(coarsens_time_before_sampling_out)
 {
 	struct unwind_budget budget = { 0 };
 	uint64_t now = 1;
@@ -167,7 +167,7 @@ TEST(time_is_told_less_finely_before_waits_are_left_out)
 	EXPECT_EQ(0, budget.span_shift, "each slot is told again");
 }
 
-TEST(remembered_stacks_are_not_without_bound)
+TEST(bounds_counts_of_cached_stacks)
 {
 	struct unwind_budget budget = { 0 };
 	uint64_t now = 1;
@@ -179,7 +179,7 @@ TEST(remembered_stacks_are_not_without_bound)
 }
 
 // Python's stacks take five times as long as others.
-TEST(what_takes_long_is_chosen_less_often)
+TEST(samples_out_more_when_unwinding_is_slow)
 {
 	const uint64_t taken_ns[] = { 3000, 15000 };
 	uint64_t chosen[2] = { 0 }, ns = 10 * 1000, end_ns = 4000 * MS;
@@ -203,7 +203,7 @@ TEST(what_takes_long_is_chosen_less_often)
 	assert_true(chosen[0] > 3 * chosen[1]);
 }
 
-TEST(what_a_hypervisor_took_is_not_charged)
+TEST(does_not_charge_stolen_time)
 {
 	struct unwind_budget budget = { 0 };
 
@@ -212,11 +212,11 @@ TEST(what_a_hypervisor_took_is_not_charged)
 	assert_true(budget.used < BUDGET_UNITS);
 }
 
-RUN_TESTS(cmocka_unit_test(what_takes_long_is_chosen_less_often),
-	  cmocka_unit_test(what_a_hypervisor_took_is_not_charged),
-	  cmocka_unit_test(time_is_told_less_finely_before_waits_are_left_out),
-	  cmocka_unit_test(remembered_stacks_are_not_without_bound),
-	  cmocka_unit_test(all_waits_get_a_stack_while_they_are_few),
-	  cmocka_unit_test(the_chosen_stand_for_all_and_their_number_has_a_bound),
-	  cmocka_unit_test(the_budget_recovers_when_the_storm_is_over),
-	  cmocka_unit_test(the_budget_recovers_while_nobody_waits_too))
+RUN_TESTS(cmocka_unit_test(samples_out_more_when_unwinding_is_slow),
+	  cmocka_unit_test(does_not_charge_stolen_time),
+	  cmocka_unit_test(coarsens_time_before_sampling_out),
+	  cmocka_unit_test(bounds_counts_of_cached_stacks),
+	  cmocka_unit_test(keeps_all_intervals_while_few),
+	  cmocka_unit_test(kept_intervals_are_bounded_and_stand_for_all),
+	  cmocka_unit_test(the_budget_recovers_after_a_storm),
+	  cmocka_unit_test(the_budget_recovers_while_idle))

@@ -332,7 +332,7 @@ static void expect_told(const char *what)
 	}
 }
 
-TEST(this_program_s_own_stacks_are_found)
+TEST(unwinds_its_own_stacks)
 {
 	for EACH (c, ways) {
 		if (c->by_signal && HANDLERS_RETURN_BY_VDSO && !has_vdso) {
@@ -345,4 +345,4 @@ TEST(this_program_s_own_stacks_are_found)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test_setup_teardown(this_program_s_own_stacks_are_found, set_up, tear_down))
+RUN_TESTS(cmocka_unit_test_setup_teardown(unwinds_its_own_stacks, set_up, tear_down))

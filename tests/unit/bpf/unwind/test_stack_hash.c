@@ -19,7 +19,7 @@ static bool same(struct stack_hash a, struct stack_hash b)
 	return a.high == b.high && a.low == b.low;
 }
 
-TEST(a_hash_tells_stacks_apart)
+TEST(different_stacks_have_different_hashes)
 {
 	const struct process_key a = { .pid = 1, .start_ns = 1 }, b = { .pid = 2, .start_ns = 1 };
 	const struct process_key c = { .pid = 1, .exec_id = 1, .start_ns = 1 };
@@ -33,7 +33,7 @@ TEST(a_hash_tells_stacks_apart)
 	assert_false(same(hash, hash_of(&c, 0x401000, 3, STACK_END_COMPLETE)));
 }
 
-TEST(a_hash_is_never_the_one_of_no_stack)
+TEST(a_stack_hash_is_never_zero)
 {
 	const struct process_key nobody = { 0 };
 	struct stack_hash hash = hash_of(&nobody, 0, 0, STACK_END_COMPLETE);
@@ -41,5 +41,5 @@ TEST(a_hash_is_never_the_one_of_no_stack)
 	assert_true(hash.high || hash.low);
 }
 
-RUN_TESTS(cmocka_unit_test(a_hash_tells_stacks_apart),
-	  cmocka_unit_test(a_hash_is_never_the_one_of_no_stack))
+RUN_TESTS(cmocka_unit_test(different_stacks_have_different_hashes),
+	  cmocka_unit_test(a_stack_hash_is_never_zero))

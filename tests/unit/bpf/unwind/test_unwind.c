@@ -404,7 +404,7 @@ static void expect_callers(const struct unwind *unwind, const uint64_t *callers,
 		EXPECT_EQ(callers[i] - 1, recorded.frames[i].address, what);
 }
 
-TEST(each_kind_of_rule_finds_the_caller_or_says_why_not)
+TEST(each_rule_finds_the_caller_or_ends)
 {
 	for EACH (c, cases) {
 		uint64_t registers[UNWIND_REGISTERS] = {
@@ -424,7 +424,7 @@ TEST(each_kind_of_rule_finds_the_caller_or_says_why_not)
 	}
 }
 
-TEST(where_clone_comes_back_to_who_called_it_there_is_a_caller)
+TEST(only_the_caller_of_clone_has_a_caller)
 {
 	static const struct unwind_rule rules[] = {
 		{ BY(SAVED_AT_CFA << 4), .return_offset = -8, .flags = RULE_CLONED },
@@ -443,7 +443,7 @@ TEST(where_clone_comes_back_to_who_called_it_there_is_a_caller)
 	EXPECT_EQ(STACK_END_COMPLETE, unwind.end, "and who called that");
 }
 
-TEST(code_made_at_run_time_is_marked_so)
+TEST(marks_jit_code)
 {
 	static const struct unwind_rule call = CALL(8);
 	static const uint64_t words[] = { JIT + 8 };
@@ -461,7 +461,7 @@ TEST(code_made_at_run_time_is_marked_so)
 /* ---- which address counts ------------------------------------------------------------------ */
 
 /* A call may be a function's last instruction: it returns to where the next function begins. */
-TEST(a_return_address_belongs_to_the_call_before_it)
+TEST(looks_return_addresses_up_at_the_call)
 {
 	const struct unwind_rule rules[] = { CALL(8), CALL(24), { .cfa = CFA_UNSUPPORTED } };
 	const uint64_t words[] = { FUNCTION(2), 0, 0, TO_START };
@@ -476,7 +476,7 @@ TEST(a_return_address_belongs_to_the_call_before_it)
 }
 
 /* As a probe at a function's return does it: the address on the stack leads to nowhere. */
-TEST(a_replaced_return_address_is_followed_to_where_it_led)
+TEST(uses_return_addresses_that_uretprobes_replaced)
 {
 	const struct unwind_rule rules[] = { CALL(8), CALL(24), CALL(16) };
 	const uint64_t words[] = { RETURN_TO(1), 0, 0, UNKNOWN, 0, UNKNOWN };
@@ -499,7 +499,7 @@ TEST(a_replaced_return_address_is_followed_to_where_it_led)
 	EXPECT_EQ(STACK_END_NO_MAPPING, unwind.end, "one is known");
 }
 
-TEST(a_leaf_stands_where_it_stands)
+TEST(looks_the_leaf_up_at_its_pc)
 {
 	const struct unwind_rule rules[] = { { .cfa = CFA_UNSUPPORTED }, CALL(8) };
 	const uint64_t words[] = { TO_START };
@@ -513,7 +513,7 @@ TEST(a_leaf_stands_where_it_stands)
 }
 
 /* The linker's code pushes a number in the second half of an entry (System V ABI, figure 5.2). */
-TEST(an_entry_of_the_plt_has_pushed_a_word_from_the_middle_on)
+TEST(a_plt_entry_pushes_a_word_midway)
 {
 	const struct unwind_rule rules[] = { { .cfa = CFA_PLT, .cfa_offset = 11, RETURN } };
 	const uint64_t words[] = { RETURN_TO(1), TO_START };
@@ -566,7 +566,7 @@ static struct unwind unwind_signal_at(const struct signal_registers *interrupted
 	return unwind_from(PC(0), registers);
 }
 
-TEST(a_signal_s_frame_gives_every_register_and_an_exact_pc)
+TEST(a_signal_frame_restores_all_registers)
 {
 	const uint64_t words[] = { 0, TO_START };
 	// On the first byte of function 3: one less would be another function.
@@ -629,7 +629,7 @@ TEST(a_cycle_of_signal_frames_ends)
 	EXPECT_EQ(STACK_DEPTH_MAX - 1, unwind.frame_count, "as many as there is room for");
 }
 
-TEST(a_signal_frame_that_is_cut_is_a_fault)
+TEST(an_unreadable_signal_frame_is_a_fault)
 {
 	const uint64_t words[] = { RETURN_TO(1), 0, 0, 0 };
 	const uint64_t registers[UNWIND_REGISTERS] = { [RSP] = STACK_BASE };
@@ -657,7 +657,7 @@ static struct unwind unwind_deep(uint32_t callers)
 	return unwind_from(PC(0), registers);
 }
 
-TEST(a_stack_is_complete_up_to_the_depth_limit_and_no_further)
+TEST(stacks_are_complete_up_to_the_depth_limit)
 {
 	struct unwind unwind = unwind_deep(STACK_DEPTH_MAX - 1);
 
@@ -669,7 +669,7 @@ TEST(a_stack_is_complete_up_to_the_depth_limit_and_no_further)
 	EXPECT_EQ(STACK_END_DEPTH, unwind.end, "one too deep");
 }
 
-TEST(a_rule_that_was_found_is_used_again_without_its_table)
+TEST(uses_cached_rules_without_their_table)
 {
 	static const struct unwind_rule rules[] = { CALL(8), CALL(16) };
 	static const uint64_t words[12] = { RETURN_TO(1), 0, TO_START };
@@ -701,7 +701,7 @@ TEST(a_rule_that_was_found_is_used_again_without_its_table)
 	EXPECT_EQ(STACK_END_NO_TABLE, unwind.end, "of two rules one half each");
 }
 
-TEST(without_mappings_only_the_leaf_is_kept)
+TEST(stores_only_the_leaf_without_mappings)
 {
 	const uint64_t registers[UNWIND_REGISTERS] = { [RSP] = STACK_BASE };
 
@@ -726,24 +726,23 @@ static struct stack_hash hash_of_deep(uint32_t callers)
 	return stack_hash_finish(&unwind.hasher, unwind.frame_count, unwind.end);
 }
 
-TEST(the_walk_hashes_what_it_keeps)
+TEST(hashes_the_frames_that_it_stores)
 {
 	assert_true(same(hash_of_deep(20), hash_of_deep(20)));
 	assert_false(same(hash_of_deep(20), hash_of_deep(21)));
 }
 
-RUN_TESTS(cmocka_unit_test(each_kind_of_rule_finds_the_caller_or_says_why_not),
-	  cmocka_unit_test(where_clone_comes_back_to_who_called_it_there_is_a_caller),
-	  cmocka_unit_test(code_made_at_run_time_is_marked_so),
-	  cmocka_unit_test(a_return_address_belongs_to_the_call_before_it),
-	  cmocka_unit_test(a_replaced_return_address_is_followed_to_where_it_led),
-	  cmocka_unit_test(a_leaf_stands_where_it_stands),
-	  cmocka_unit_test(an_entry_of_the_plt_has_pushed_a_word_from_the_middle_on),
-	  cmocka_unit_test(a_signal_s_frame_gives_every_register_and_an_exact_pc),
+RUN_TESTS(cmocka_unit_test(each_rule_finds_the_caller_or_ends),
+	  cmocka_unit_test(only_the_caller_of_clone_has_a_caller), cmocka_unit_test(marks_jit_code),
+	  cmocka_unit_test(looks_return_addresses_up_at_the_call),
+	  cmocka_unit_test(uses_return_addresses_that_uretprobes_replaced),
+	  cmocka_unit_test(looks_the_leaf_up_at_its_pc),
+	  cmocka_unit_test(a_plt_entry_pushes_a_word_midway),
+	  cmocka_unit_test(a_signal_frame_restores_all_registers),
 	  cmocka_unit_test(hostile_signal_frames_end_the_stack),
 	  cmocka_unit_test(a_cycle_of_signal_frames_ends),
-	  cmocka_unit_test(a_signal_frame_that_is_cut_is_a_fault),
-	  cmocka_unit_test(a_stack_is_complete_up_to_the_depth_limit_and_no_further),
-	  cmocka_unit_test(a_rule_that_was_found_is_used_again_without_its_table),
-	  cmocka_unit_test(without_mappings_only_the_leaf_is_kept),
-	  cmocka_unit_test(the_walk_hashes_what_it_keeps))
+	  cmocka_unit_test(an_unreadable_signal_frame_is_a_fault),
+	  cmocka_unit_test(stacks_are_complete_up_to_the_depth_limit),
+	  cmocka_unit_test(uses_cached_rules_without_their_table),
+	  cmocka_unit_test(stores_only_the_leaf_without_mappings),
+	  cmocka_unit_test(hashes_the_frames_that_it_stores))

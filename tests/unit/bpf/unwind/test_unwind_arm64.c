@@ -180,7 +180,7 @@ static void record_stack(const uint64_t *words, uint32_t count)
 							 (WORDS_BELOW + count) * sizeof(*words) };
 }
 
-TEST(each_kind_of_rule_finds_the_caller_or_says_why_not)
+TEST(each_rule_finds_the_caller_or_ends)
 {
 	for EACH (c, cases) {
 		const uint64_t registers[UNWIND_REGISTERS] = {
@@ -213,7 +213,7 @@ struct signal_frame {
 	struct signal_registers registers;
 };
 
-TEST(a_signal_s_frame_gives_every_register_and_an_exact_pc)
+TEST(a_signal_frame_restores_all_registers)
 {
 	static const struct unwind_rule rules[] = {
 		LEAF,                       // the handler
@@ -242,7 +242,7 @@ TEST(a_signal_s_frame_gives_every_register_and_an_exact_pc)
 }
 
 /* Without a frame of its own a function can have been called once only, as the leaf. */
-TEST(two_frames_of_no_size_are_no_stack)
+TEST(two_empty_frames_end_the_stack)
 {
 	static const struct unwind_rule rules[] = {
 		LEAF,
@@ -262,6 +262,6 @@ TEST(two_frames_of_no_size_are_no_stack)
 	EXPECT_EQ(1, unwind.frame_count, "the leaf's caller");
 }
 
-RUN_TESTS(cmocka_unit_test(each_kind_of_rule_finds_the_caller_or_says_why_not),
-	  cmocka_unit_test(a_signal_s_frame_gives_every_register_and_an_exact_pc),
-	  cmocka_unit_test(two_frames_of_no_size_are_no_stack))
+RUN_TESTS(cmocka_unit_test(each_rule_finds_the_caller_or_ends),
+	  cmocka_unit_test(a_signal_frame_restores_all_registers),
+	  cmocka_unit_test(two_empty_frames_end_the_stack))

@@ -58,7 +58,7 @@ static const struct {
 	{ "one block", 1, 20 },
 };
 
-TEST(every_byte_of_a_table_has_the_rule_of_the_row_before_it)
+TEST(each_byte_has_the_rule_of_its_row)
 {
 	for EACH (c, densities)
 		for (int turn = 0; turn < 5; turn++) {
@@ -72,7 +72,7 @@ TEST(every_byte_of_a_table_has_the_rule_of_the_row_before_it)
 }
 
 /* The index itself fills more than a page; an index word is the first of one, or the last. */
-TEST(an_index_of_several_pages_is_read_over_their_borders)
+TEST(reads_an_index_across_pages)
 {
 	static const uint32_t blocks[] = { TABLE_PAGE_WORDS - 2, TABLE_PAGE_WORDS - 1,
 					   TABLE_PAGE_WORDS, TABLE_PAGE_WORDS + 1,
@@ -89,7 +89,7 @@ TEST(an_index_of_several_pages_is_read_over_their_borders)
 	}
 }
 
-TEST(outside_of_a_table_there_is_no_rule)
+TEST(there_is_no_rule_outside_a_table)
 {
 	const struct recorded_row row = { 0, 1 };
 
@@ -162,7 +162,7 @@ static uint32_t code_at(uint64_t address)
 
 static const uint32_t mapping_counts[] = { 1, 2, 127, 128, 129, 256, 257, 5000, 16384 };
 
-TEST(each_of_5000_mappings_is_found_and_no_hole)
+TEST(finds_each_of_5000_mappings_and_no_hole)
 {
 	for EACH (count, mapping_counts) {
 		record_mappings(*count);
@@ -181,7 +181,7 @@ TEST(each_of_5000_mappings_is_found_and_no_hole)
 	}
 }
 
-TEST(a_mapping_is_remembered_only_while_it_holds)
+TEST(caches_a_mapping_only_within_its_range)
 {
 	struct unwind unwind = { 0 };
 
@@ -198,7 +198,7 @@ TEST(a_mapping_is_remembered_only_while_it_holds)
 }
 
 /* A process of which the root is there, and a page below it is not. */
-TEST(a_page_that_is_missing_ends_the_stack)
+TEST(a_missing_page_ends_the_stack)
 {
 	record_mappings(300);
 	recorded.page_count = 3;
@@ -206,10 +206,10 @@ TEST(a_page_that_is_missing_ends_the_stack)
 	EXPECT_EQ(MAPPING_CODE_UNKNOWN, code_at(MAPPING_AT(299)), "in the missing page");
 }
 
-RUN_TESTS(cmocka_unit_test(every_byte_of_a_table_has_the_rule_of_the_row_before_it),
-	  cmocka_unit_test(an_index_of_several_pages_is_read_over_their_borders),
-	  cmocka_unit_test(outside_of_a_table_there_is_no_rule),
+RUN_TESTS(cmocka_unit_test(each_byte_has_the_rule_of_its_row),
+	  cmocka_unit_test(reads_an_index_across_pages),
+	  cmocka_unit_test(there_is_no_rule_outside_a_table),
 	  cmocka_unit_test(broken_tables_give_no_rule),
-	  cmocka_unit_test(each_of_5000_mappings_is_found_and_no_hole),
-	  cmocka_unit_test(a_mapping_is_remembered_only_while_it_holds),
-	  cmocka_unit_test(a_page_that_is_missing_ends_the_stack))
+	  cmocka_unit_test(finds_each_of_5000_mappings_and_no_hole),
+	  cmocka_unit_test(caches_a_mapping_only_within_its_range),
+	  cmocka_unit_test(a_missing_page_ends_the_stack))

@@ -164,7 +164,7 @@ static const struct {
 	{ "a jump out of the code", { 0xe9, 0xff, 0xff, 0xff, 0x7f }, 5, " 0:none 0:sp+8" },
 };
 
-TEST(code_is_followed_and_what_cannot_be_known_has_no_rule)
+TEST(recovers_rules_or_none_where_unknown)
 {
 	for EACH (c, cases) {
 		struct rows rows;
@@ -174,7 +174,7 @@ TEST(code_is_followed_and_what_cannot_be_known_has_no_rule)
 	}
 }
 
-TEST(any_bytes_can_be_followed)
+TEST(survives_any_bytes)
 {
 	uint8_t code[4096];
 	struct rows rows;
@@ -187,7 +187,7 @@ TEST(any_bytes_can_be_followed)
 	}
 }
 
-TEST(too_much_code_is_refused)
+TEST(refuses_too_much_code)
 {
 	struct code_analysis *flow = NULL;
 
@@ -231,7 +231,7 @@ static void compare(void *context, uint64_t offset, const struct unwind_rule *ru
 	comparison->rule = *rule;
 }
 
-TEST(a_library_is_followed_as_its_compiler_says)
+TEST(agrees_with_the_compiler_on_a_library)
 {
 	_cleanup_close_ int fd = open(LIBRARY, O_RDONLY | O_CLOEXEC);
 	struct comparison comparison = { 0 };
@@ -269,6 +269,6 @@ TEST(a_library_is_followed_as_its_compiler_says)
 	unwind_table_free(table);
 }
 
-RUN_TESTS(cmocka_unit_test(code_is_followed_and_what_cannot_be_known_has_no_rule),
-	  cmocka_unit_test(any_bytes_can_be_followed), cmocka_unit_test(too_much_code_is_refused),
-	  cmocka_unit_test(a_library_is_followed_as_its_compiler_says))
+RUN_TESTS(cmocka_unit_test(recovers_rules_or_none_where_unknown),
+	  cmocka_unit_test(survives_any_bytes), cmocka_unit_test(refuses_too_much_code),
+	  cmocka_unit_test(agrees_with_the_compiler_on_a_library))

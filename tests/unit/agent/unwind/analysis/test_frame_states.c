@@ -17,7 +17,7 @@ static uint16_t number_of(struct frame_states *states, int32_t depth)
 	return frame_states_number(states, &state);
 }
 
-TEST(equal_states_have_one_number)
+TEST(equal_states_share_a_number)
 {
 	struct frame_states states;
 
@@ -30,7 +30,7 @@ TEST(equal_states_have_one_number)
 }
 
 /* A file of such code held up all other tables for minutes. */
-TEST(too_many_are_lost_and_looking_costs_no_more)
+TEST(states_beyond_the_limit_are_lost_cheaply)
 {
 	enum { MORE = 100000 };
 	struct frame_states states;
@@ -47,5 +47,5 @@ TEST(too_many_are_lost_and_looking_costs_no_more)
 	frame_states_deinit(&states);
 }
 
-RUN_TESTS(cmocka_unit_test(equal_states_have_one_number),
-	  cmocka_unit_test(too_many_are_lost_and_looking_costs_no_more))
+RUN_TESTS(cmocka_unit_test(equal_states_share_a_number),
+	  cmocka_unit_test(states_beyond_the_limit_are_lost_cheaply))
