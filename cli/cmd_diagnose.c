@@ -284,7 +284,7 @@ static int print_verdict(const struct api_request *request, const struct http_re
 	printf(" (confidence: ");
 	print_text(json_text_of(root, "confidence"));
 	printf(")\n");
-	if (!json_is_true(json_object_get(json_object_get(root, "figures"), "has_waits")) &&
+	if (!json_is_true(json_object_get(json_object_get(root, "figures"), "has_wall_clock")) &&
 	    strcmp(json_text_of(root, "class"), "no_data") != 0)
 		printf("The agents recorded CPU time only: off-CPU time is unknown.\n");
 	print_gpu(root);

@@ -47,7 +47,7 @@ static uint32_t add_advice(const char *advice[DIAGNOSIS_ADVICE_MAX + 1], uint32_
 	return count;
 }
 
-/* The classes that hold it up: two where none of them is picked. */
+/* The bottlenecks: two of an ambiguous verdict. */
 static uint32_t causes_of(const struct diagnosis *diagnosis, int ret_causes[2])
 {
 	const struct gpu_verdict *gpu = &diagnosis->gpu.verdict;
@@ -91,10 +91,11 @@ enum verdict_confidence diagnosis_confidence(const struct diagnosis *diagnosis)
 
 // ---- figures --------------------------------------------------------------------------------
 
-/** Told each value of a label, and the sum of its series. */
+/** Called with each value of a label, and the sum of its series. */
 typedef void (*sum_fn)(struct verdict_figures *figures, const char *value, int64_t sum);
 
-// A tree's sums are those of the range, to the slot; a series' steps may reach beyond it.
+// Sums come from a tree: they are exact to the slot, where the steps of a series may exceed the
+// range.
 static int read_sums(const struct query *query, const char *type, const char *label, sum_fn fn,
 		     struct verdict_figures *figures, struct error *err)
 {
@@ -114,7 +115,7 @@ static int read_sums(const struct query *query, const char *type, const char *la
 
 static void add_state(struct verdict_figures *figures, const char *state, int64_t sum)
 {
-	figures->has_waits = true;
+	figures->has_wall_clock = true;
 	if (strcmp(state, THREAD_STATE_RUNNING) == 0)
 		figures->running_ns = sum;
 	else if (strcmp(state, THREAD_STATE_WAITING) == 0)
@@ -126,19 +127,19 @@ static void add_wait(struct verdict_figures *figures, const char *wait, int64_t 
 	figures->wait_ns[wait_class_find(wait)] += sum;
 }
 
-// The kernel's books say running of a thread that waits in the driver's loop.
+// A thread that polls the GPU in the driver is running for the kernel: count that time as blocked.
 static void add_spin(struct verdict_figures *figures, const char *node, int64_t sum)
 {
 	(void)node;
-	if (!figures->has_waits)
-		return; // running time is the samples', and these are not among them
+	if (!figures->has_wall_clock)
+		return; // running time comes from samples, which do not include it
 	if (sum > figures->running_ns)
 		sum = figures->running_ns;
 	figures->running_ns -= sum;
 	figures->wait_ns[WAIT_CLASS_GPU] += sum;
 }
 
-// The matchers of the query and one more (NULL: none): the copy is shallow, and never deinitialized.
+// The query's selector with one more matcher (@value NULL: none). A shallow copy: do not deinit it.
 static struct selector with_label(const struct selector *selector, const char *name,
 				  const char *value,
 				  struct matcher matchers[SELECTOR_MATCHERS_MAX + 1])
@@ -156,7 +157,7 @@ static struct selector with_label(const struct selector *selector, const char *n
 	return narrowed;
 }
 
-/* Time of threads in one state, by node. */
+/* Read the time of threads in one state, by node. */
 static int read_state(const struct query *query, const char *state, struct flame_tree *ret_tree,
 		      struct error *err)
 {
@@ -170,7 +171,7 @@ static int read_state(const struct query *query, const char *state, struct flame
 	return query_flame_tree(&by_node, ret_tree, err);
 }
 
-// The sum of a group of @tree; 0: it has none of that name.
+// The total of the group @name; 0 if there is none.
 static int64_t sum_of_group(const struct flame_tree *tree, const char *name)
 {
 	for (uint32_t i = 1; i < tree->node_count; i++) {
@@ -181,8 +182,9 @@ static int64_t sum_of_group(const struct flame_tree *tree, const char *name)
 	return 0;
 }
 
-// Of the node where quotas held back the largest part: sums over a fleet would tell its size, and the kernel adds
-// up the CPUs of a node, so that of the range it would tell how many there are.
+// Read the node with the largest quotient of throttled to running and runnable time. A sum over the
+// fleet would grow with the fleet; compared with the range it would grow with the CPUs, over which
+// the kernel sums.
 static int read_throttled(const struct query *query, struct verdict_figures *figures,
 			  struct error *err)
 {
@@ -246,7 +248,7 @@ static int read_cpu(const struct query *query, struct verdict_figures *figures, 
 		figures->cpu_ns[use_of(&tree, &tree.nodes[node])] += tree.nodes[node].self;
 		sum += tree.nodes[node].self;
 	}
-	if (!figures->has_waits)
+	if (!figures->has_wall_clock)
 		figures->running_ns = sum;
 	return rc;
 }
@@ -275,8 +277,8 @@ static bool is_of_threads(const struct gpu_threads *threads, const char *name,
 }
 
 /**
- * Which of a tree's nodes show a GPU's verdict: with threads as its first level, those of the threads that
- * @evidence names, whose stacks have the marks. Parents come before children.
+ * Choose the nodes that show a GPU's verdict in a tree grouped by thread: those of @evidence's threads with its
+ * marks in their stacks.
  */
 static int find_shown(const struct flame_tree *tree, const struct gpu_threads *threads,
 		      const struct gpu_evidence *evidence, bool **ret_shown)
@@ -293,7 +295,7 @@ static int find_shown(const struct flame_tree *tree, const struct gpu_threads *t
 
 		if (node->parent == 0) {
 			counts[i] = is_of_threads(threads, name, evidence->threads);
-			continue; // a thread's name, no frame
+			continue; // a thread, not a frame
 		}
 		counts[i] = counts[node->parent];
 		marks[i] = marks[node->parent] |
@@ -305,8 +307,8 @@ static int find_shown(const struct flame_tree *tree, const struct gpu_threads *t
 	return 0;
 }
 
-// The nodes with the largest self values, largest first, of those that are shown (NULL: all), and the
-// sum of these.
+// Find the shown nodes (NULL: all) with the largest self values, largest first. *ret_sum: of all
+// shown nodes.
 static uint32_t largest_nodes(const struct flame_tree *tree, const bool *shown,
 			      uint32_t nodes[DIAGNOSIS_STACKS_MAX], int64_t *ret_sum)
 {
@@ -331,7 +333,7 @@ static uint32_t largest_nodes(const struct flame_tree *tree, const bool *shown,
 	return count;
 }
 
-// A grouped tree's first level has no frames.
+// A grouped tree's first level are groups, not frames.
 static bool is_frame(const struct flame_tree *tree, uint32_t node)
 {
 	return node && !(tree->grouped && tree->nodes[node].parent == 0);
@@ -343,7 +345,7 @@ static int add_frame(struct diagnosis *diagnosis, struct diagnosis_stack *stack,
 				&stack->frames[stack->frame_count++]);
 }
 
-// How many frames below the innermost Python function lie @leaf; 0: there is none, or it is the leaf.
+// The number of frames below the innermost Python function; 0 if there is none.
 static uint32_t depth_of_python(const struct flame_tree *tree, uint32_t leaf)
 {
 	uint32_t depth = 0;
@@ -356,8 +358,8 @@ static uint32_t depth_of_python(const struct flame_tree *tree, uint32_t leaf)
 	return 0;
 }
 
-// How many frames there are up to the outermost Python function: what lies outside of it is how the interpreter was
-// started. All, where there is no Python.
+// The number of frames up to the outermost Python function: the rest is the interpreter's start.
+// All frames if there is none.
 static uint32_t depth_shown(const struct flame_tree *tree, uint32_t leaf)
 {
 	uint32_t depth = 0, shown = 0;
@@ -370,7 +372,7 @@ static uint32_t depth_shown(const struct flame_tree *tree, uint32_t leaf)
 	return shown ? shown : depth;
 }
 
-// Frames of a stack, counted from its leaf, of which only the number is told.
+// Frames of a stack, counted from the leaf, of which only the number is shown.
 struct left_out {
 	uint32_t from, to;
 	const char *where;
@@ -387,8 +389,8 @@ static uint32_t depth_of_kernel(const struct flame_tree *tree, uint32_t leaf)
 	return depth;
 }
 
-// Dozens of frames of the kernel and of libraries would hide the Python line that called them, which is what can be
-// changed: of those only the innermost are kept, which say what it waits for, and by which call.
+// Dozens of frames of the kernel and of libraries would hide their Python caller, which is what a
+// user can change. Keep the innermost ones of each: they show the reason and the call.
 static void leave_out(const struct flame_tree *tree, uint32_t leaf, struct left_out ret_left[2])
 {
 	uint32_t python = depth_of_python(tree, leaf), kernel = depth_of_kernel(tree, leaf);
@@ -443,10 +445,10 @@ static int keep_stack(struct diagnosis *diagnosis, struct diagnosis_evidence *sh
 	return rc;
 }
 
-/* Growth is what there is in the last one of so many parts of the range, less what was in the first. */
+/* Growth: the last of so many parts of the range, less the first. */
 enum { GROWTH_PARTS = 10 };
 
-// The part of a level's tree that has come since the range began.
+// Read the growth of a gauge's stacks.
 static int read_growth(const struct query *query, struct flame_tree *tree, struct error *err)
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree before = { 0 };
@@ -462,14 +464,14 @@ static int read_growth(const struct query *query, struct flame_tree *tree, struc
 	if (rc)
 		return rc;
 	rc = flame_tree_subtract(tree, &before);
-	return rc ? error_set(err, rc, "out of memory for what has grown") : 0;
+	return rc ? error_set(err, rc, "out of memory for growth") : 0;
 }
 
 static int read_stacks(const struct query *query, const struct gpu_evidence *evidence,
 		       struct diagnosis *diagnosis, struct error *err)
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree tree = { 0 };
-	struct diagnosis_evidence *told = &diagnosis->evidence[diagnosis->evidence_count];
+	struct diagnosis_evidence *added = &diagnosis->evidence[diagnosis->evidence_count];
 	struct matcher matchers[SELECTOR_MATCHERS_MAX + 1];
 	struct selector selector =
 		with_label(query->selector, LABEL_WAIT, evidence->wait, matchers);
@@ -487,20 +489,20 @@ static int read_stacks(const struct query *query, const struct gpu_evidence *evi
 		return rc;
 
 	diagnosis->evidence_count++;
-	*told = (struct diagnosis_evidence){ .what = evidence->what,
-					     .type = evidence->type,
-					     .wait = evidence->wait };
+	*added = (struct diagnosis_evidence){ .what = evidence->what,
+					      .type = evidence->type,
+					      .wait = evidence->wait };
 	if (diagnosis->is_of_gpu)
 		rc = find_shown(&tree, &diagnosis->gpu.threads, evidence, &shown);
 	uint32_t count = rc ? 0 : largest_nodes(&tree, shown, nodes, &sum);
 	for (uint32_t i = 0; !rc && i < count; i++)
-		rc = keep_stack(diagnosis, told, &tree, nodes[i], sum);
+		rc = keep_stack(diagnosis, added, &tree, nodes[i], sum);
 	return rc ? error_set(err, rc, "out of memory for the stacks") : 0;
 }
 
-// ---- who else ran -----------------------------------------------------------------------------
+// ---- services that use the CPUs ---------------------------------------------------------------
 
-// The name of the group of @tree with the largest sum, of those that are smaller than @below; NULL: none.
+// The group with the largest total below @below; NULL: none.
 static const struct flame_node *largest_group(const struct flame_tree *tree, int64_t below)
 {
 	const struct flame_node *largest = NULL;
@@ -517,25 +519,27 @@ static const struct flame_node *largest_group(const struct flame_tree *tree, int
 
 static int add_services(struct diagnosis *diagnosis, const struct flame_tree *tree)
 {
-	struct diagnosis_evidence *told = &diagnosis->evidence[diagnosis->evidence_count++];
+	struct diagnosis_evidence *added = &diagnosis->evidence[diagnosis->evidence_count++];
 	const struct flame_node *service = largest_group(tree, INT64_MAX);
 	int rc = 0;
 
-	*told = (struct diagnosis_evidence){ .what = "Who used the CPUs of the node where it "
-						     "waited most: services",
-					     .type = PROFILE_TYPE_CPU };
-	for (; service && told->stack_count < DIAGNOSIS_STACKS_MAX && !rc;
+	*added = (struct diagnosis_evidence){
+		.what = "Services that used the CPUs, on the node with "
+			"the longest run queue",
+		.type = PROFILE_TYPE_CPU
+	};
+	for (; service && added->stack_count < DIAGNOSIS_STACKS_MAX && !rc;
 	     service = largest_group(tree, service->total)) {
-		struct diagnosis_stack *shown = &told->stacks[told->stack_count++];
+		struct diagnosis_stack *stack = &added->stacks[added->stack_count++];
 
-		shown->value = service->total;
-		shown->share = (double)service->total / (double)tree->nodes[0].total;
-		rc = add_frame(diagnosis, shown, string_table_get(&tree->strings, service->name));
+		stack->value = service->total;
+		stack->share = (double)service->total / (double)tree->nodes[0].total;
+		rc = add_frame(diagnosis, stack, string_table_get(&tree->strings, service->name));
 	}
 	return rc;
 }
 
-// Who waits for a CPU is no culprit: whoever has them is looked for.
+// Waiting threads are not the cause: find the services that used the CPUs.
 static int read_services(const struct query *query, struct diagnosis *diagnosis, struct error *err)
 {
 	_cleanup_(flame_tree_deinit) struct flame_tree nodes = { 0 }, services = { 0 };
@@ -562,7 +566,7 @@ static int read_services(const struct query *query, struct diagnosis *diagnosis,
 
 // ---- the diagnosis ----------------------------------------------------------------------------
 
-// A certain cause on the CPU's side comes first, and memory that grows last: it holds nothing up yet.
+// CPU throttling, which is certain, comes first; memory growth last: it is no bottleneck yet.
 static bool gpu_comes_first(const struct diagnosis *diagnosis)
 {
 	enum verdict_class class = diagnosis->verdict.class;
@@ -573,8 +577,9 @@ static bool gpu_comes_first(const struct diagnosis *diagnosis)
 	       class == VERDICT_NO_DEMAND || class == VERDICT_NO_DATA;
 }
 
-// What shows a class of the threads'; said by name where that is not the verdict itself.
-static bool shows(enum verdict_class class, bool by_name, struct gpu_evidence *ret_evidence)
+// Set the evidence of a class; @by_name: its heading is the class's title.
+static bool find_class_evidence(enum verdict_class class, bool by_name,
+				struct gpu_evidence *ret_evidence)
 {
 	*ret_evidence =
 		(struct gpu_evidence){ .what = by_name ? verdict_class_title(class) : NULL };
@@ -582,7 +587,7 @@ static bool shows(enum verdict_class class, bool by_name, struct gpu_evidence *r
 	return ret_evidence->type != NULL;
 }
 
-// Where nothing stands out there is still a largest part.
+// Without a bottleneck, show the largest share.
 static uint32_t find_threads_evidence(const struct verdict *verdict,
 				      struct gpu_evidence evidence[GPU_EVIDENCE_MAX])
 {
@@ -591,17 +596,18 @@ static uint32_t find_threads_evidence(const struct verdict *verdict,
 	switch (verdict->class) {
 	case VERDICT_AMBIGUOUS:
 		for (uint32_t i = 0; i < 2; i++)
-			count += shows(verdict->shares[i].class, true, &evidence[count]);
+			count += find_class_evidence(verdict->shares[i].class, true,
+						     &evidence[count]);
 		return count;
 	case VERDICT_NONE:
 		return verdict->shares[0].share > 0 &&
-		       shows(verdict->shares[0].class, true, &evidence[0]);
+		       find_class_evidence(verdict->shares[0].class, true, &evidence[0]);
 	default:
-		return shows(verdict->class, false, &evidence[0]);
+		return find_class_evidence(verdict->class, false, &evidence[0]);
 	}
 }
 
-// Of two causes the first ones' stacks each.
+// The first evidence of each of two causes.
 static uint32_t find_both(const struct diagnosis *diagnosis,
 			  struct gpu_evidence evidence[GPU_EVIDENCE_MAX])
 {

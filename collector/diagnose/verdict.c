@@ -8,175 +8,176 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-/* Below these nobody waits for the service: a health check now and then. */
+/* Below these there is no demand, only a health check now and then. */
 #define DEMAND_RUNNING 0.02 // of one core
 #define DEMAND_ACTIVE  0.10 // of one thread's time
 
-/* Two classes nearer to each other than this are both named, never one of them picked silently. */
+/* If the second share is at least this part of the largest, both classes are named. */
 #define AMBIGUOUS_SHARE 0.8
 
-#define SURE_RANGE_NS (30 * NS_PER_SECOND) // shorter ranges show moments
-#define SURE_TIMES    2.0                  // a share this many times its threshold is no accident
-#define SURE_SHARE    0.75                 // nor is this one, where there cannot be twice as much
+#define SURE_RANGE_NS (30 * NS_PER_SECOND) // a shorter range gives low confidence
+#define SURE_TIMES    2.0  // high confidence: the share is so many times its threshold,
+#define SURE_SHARE    0.75 // or at least this
 
-/* The profile shows it where LABEL_WAIT is this. */
+#define HOLDER_ADVICE                                                                              \
+	"`cairn dump PID` shows the current holder. Agents with --wakers record the threads that " \
+	"released it: the profile type Off-wake (wakers)."
+
+/* The stacks with this LABEL_WAIT show the class. */
 #define WAIT(class) .has_wait = true, .wait = WAIT_CLASS_##class
 
 /*
- * Starting thresholds. A lock's is above the GIL's because condition variables of worker pools look
- * like locks where their idle loops are not known; a network's above both because waiting for an answer
- * is what a service's thread does while its work is done elsewhere.
+ * Thresholds are from experience. That of locks is above the GIL's: an unknown idle loop of a worker pool
+ * looks like a lock. That of the network is above both: a thread waits for replies while another service
+ * does the work.
  */
 static const struct {
 	const char *name;
 	const char *title;
 	double threshold;
-	const char *type; // of the profile that shows where
-	bool has_wait;    // only a part of it:
+	const char *type; // of the profile that shows the stacks
+	bool has_wait;    // only those with:
 	enum wait_class wait;
 	const char *advice[4];
 } classes[VERDICT_CLASS_COUNT] = {
 	[VERDICT_NO_DATA] = {
 		.name = "no_data",
-		.title = "Nothing was recorded",
+		.title = "No data",
 		.advice = { "Check the selector and the range.",
-			    "/api/v1/status lists the agents that report." },
+			    "/api/v1/status shows how many agents report." },
 	},
 	[VERDICT_NO_DEMAND] = {
 		.name = "no_demand",
-		.title = "Nothing to do",
-		.advice = { "The threads wait for work: look at who should send it." },
+		.title = "No demand: threads are idle",
+		.advice = { "The threads wait for work: look at the callers." },
 	},
 	[VERDICT_NONE] = {
 		.name = "none",
-		.title = "Nothing stands out",
-		.advice = { "Compare with a time when it was faster.",
-			    "Select the moment of the spike only: a minute's mean hides it." },
+		.title = "No bottleneck stands out",
+		.advice = { "Compare with a time when the service was faster.",
+			    "For a spike, select its seconds only: a minute averages it away." },
 	},
 	[VERDICT_AMBIGUOUS] = {
 		.name = "ambiguous",
-		.title = "More than one thing holds it up",
-		.advice = { "Look at each: they are too near to each other to name one." },
+		.title = "More than one bottleneck",
+		.advice = { "Look at each: their shares are too close to name one." },
 	},
 	[VERDICT_THROTTLED] = {
 		.name = "throttled",
-		.title = "Throttled by its CPU quota",
+		.title = "CPU throttling: the quota is used up",
 		.threshold = 0.05,
 		.type = PROFILE_TYPE_SCHED_DELAY,
-		.advice = { "Raise or remove the container's CPU limit; requests alone guarantee a share.",
-			    "Or run fewer threads at a time: a burst of many threads uses up a period's "
-			    "quota at once." },
+		.advice = { "Raise or remove the container's CPU limit; a CPU request alone guarantees a "
+			    "share.",
+			    "Or run fewer threads at a time: a burst uses up the quota of a period at "
+			    "once." },
 	},
 	[VERDICT_RUN_QUEUE] = {
 		.name = "run_queue",
-		.title = "Threads wait for a CPU",
+		.title = "Run queue: threads wait for a CPU",
 		.threshold = 0.25,
 		.type = PROFILE_TYPE_SCHED_DELAY,
-		.advice = { "Services that used the CPUs meanwhile: give them less, or another node.",
-			    "Fewer runnable threads than CPUs, a CPU request that is larger, or nodes with "
-			    "more CPUs." },
+		.advice = { "Limit the services that use the CPUs, or move them to another node.",
+			    "Run fewer threads than CPUs, request more CPU, or use nodes with more CPUs." },
 	},
 	[VERDICT_GIL] = {
 		.name = "gil",
-		.title = "Threads wait for Python's global interpreter lock",
+		.title = "GIL: threads wait for Python's global interpreter lock",
 		.threshold = 0.10,
 		.type = PROFILE_TYPE_OFF_CPU,
 		WAIT(GIL),
-		.advice = { "The Python functions with the most CPU time hold it: make those faster first.",
-			    "Processes instead of threads, or native code that releases the lock.",
-			    "`cairn dump PID` shows the holder; an agent with --wakers records who released "
-			    "it: the profile type Off-wake (wakers)." },
+		.advice = { "The Python functions with the most CPU time hold the GIL: optimize those first.",
+			    "Use processes instead of threads, or native code that releases the GIL.",
+			    HOLDER_ADVICE },
 	},
 	[VERDICT_LOCK] = {
 		.name = "lock",
-		.title = "Threads wait for locks",
+		.title = "Lock contention: threads wait for locks",
 		.threshold = 0.20,
 		.type = PROFILE_TYPE_OFF_CPU,
 		WAIT(LOCK),
-		.advice = { "The stacks say which lock: hold it for less, or split it.",
-			    "`cairn dump PID` shows the holder; an agent with --wakers records who released "
-			    "it: the profile type Off-wake (wakers)." },
+		.advice = { "The stacks show the lock: hold it for less time, or split it.",
+			    HOLDER_ADVICE },
 	},
 	[VERDICT_DISK] = {
 		.name = "disk",
-		.title = "Threads wait for storage",
+		.title = "Storage: threads wait for I/O",
 		.threshold = 0.20,
 		.type = PROFILE_TYPE_OFF_CPU,
 		WAIT(DISK),
-		.advice = { "Read ahead, or keep what is read again in memory.",
-			    "Writes that wait for fsync: batch them." },
+		.advice = { "Read ahead, or cache in memory what is read again.",
+			    "Batch writes that wait for fsync." },
 	},
 	[VERDICT_NETWORK] = {
 		.name = "network",
-		.title = "Threads wait for answers from the network",
+		.title = "Network: threads wait for replies",
 		.threshold = 0.40,
 		.type = PROFILE_TYPE_OFF_CPU,
 		WAIT(NETWORK),
-		.advice = { "Look at the service that is asked: its own verdict for the same time.",
-			    "Ask in parallel, or ask for more at once." },
+		.advice = { "Diagnose the called service for the same time.",
+			    "Send requests in parallel, or request more at once." },
 	},
 	[VERDICT_OTHER_PROCESS] = {
 		.name = "other_process",
-		.title = "Threads wait for another process",
+		.title = "Other process: threads wait on pipes",
 		.threshold = 0.30,
 		.type = PROFILE_TYPE_OFF_CPU,
 		WAIT(PIPE),
-		.advice = { "The process at the other end of the pipe is the one to look at.",
-			    "An agent with --wakers records its stacks: the profile type Off-wake (wakers)." },
+		.advice = { "Look at the process at the other end of the pipe.",
+			    "Agents with --wakers record its stacks: the profile type Off-wake (wakers)." },
 	},
 	[VERDICT_CPU_PYTHON] = {
 		.name = "cpu_python",
-		.title = "Python code uses the CPU",
+		.title = "CPU: Python code",
 		.threshold = 0.50,
 		.type = PROFILE_TYPE_CPU,
-		.advice = { "The functions shown are where the time goes.",
-			    "Move inner loops to native code, or do them once." },
+		.advice = { "Optimize the functions shown.",
+			    "Move inner loops to native code, or cache their results." },
 	},
 	[VERDICT_CPU_NATIVE] = {
 		.name = "cpu_native",
-		.title = "Native code uses the CPU",
+		.title = "CPU: native code",
 		.threshold = 0.50,
 		.type = PROFILE_TYPE_CPU,
-		.advice = { "The functions shown are where the time goes." },
+		.advice = { "Optimize the functions shown." },
 	},
 	[VERDICT_CPU_KERNEL] = {
 		.name = "cpu_kernel",
-		.title = "The kernel uses the CPU on the service's behalf",
+		.title = "CPU: kernel code",
 		.threshold = 0.50,
 		.type = PROFILE_TYPE_CPU,
-		.advice = { "The stacks say which system calls: fewer and larger ones.",
-			    "Page faults: memory that is given back and asked for again." },
+		.advice = { "The stacks show the system calls: make fewer and larger ones.",
+			    "For page faults, reuse memory instead of freeing and allocating it again." },
 	},
 	[VERDICT_OTHER_WAIT] = {
 		.name = "other_wait",
-		.title = "Threads wait for something that has no name here",
+		.title = "Other blocked time",
 		.threshold = 0.50,
 		.type = PROFILE_TYPE_OFF_CPU,
 		WAIT(OTHER),
-		.advice = { "The innermost calls of the stacks say for what: a device, a driver, "
-			    "another process.",
-			    "Where that is a place to wait for work, nothing is wrong." },
+		.advice = { "The innermost frames show the reason: a device, a driver, another process.",
+			    "If the threads wait for work there, nothing is wrong." },
 	},
 };
 
 // ---- shares ---------------------------------------------------------------------------------
 
 /*
- * What is no sign of work: a thread that polls waits for it is unknown what, and one that waits for a child
- * or a thread to end is most often a pool's parent, for as long as the pool is there.
+ * Blocked time without work to do. What a polling thread waits for is unknown; a thread that waits for
+ * children or threads is most often the parent of a worker pool.
  */
-static const bool is_rest[WAIT_CLASS_COUNT] = {
+static const bool is_idle[WAIT_CLASS_COUNT] = {
 	[WAIT_CLASS_IDLE] = true, [WAIT_CLASS_STOPPED] = true, [WAIT_CLASS_SLEEP] = true,
 	[WAIT_CLASS_POLL] = true, [WAIT_CLASS_CHILD] = true,
 };
 
-// Time with something to do.
+// Time in which threads had work to do.
 static int64_t active_of(const struct verdict_figures *figures)
 {
 	int64_t active_ns = figures->running_ns + figures->queued_ns;
 
 	for (int i = 0; i < WAIT_CLASS_COUNT; i++) {
-		if (!is_rest[i])
+		if (!is_idle[i])
 			active_ns += figures->wait_ns[i];
 	}
 	return active_ns;
@@ -201,8 +202,9 @@ static int64_t sampled_cpu_of(const struct verdict_figures *figures)
 	return sum;
 }
 
-// The exact running time, divided as the samples divide.
-static void add_cpu_shares(struct verdict *verdict, const struct verdict_figures *figures)
+// All running time is one share, of the largest user by samples: a Python service that calls native
+// code has one bottleneck, not two.
+static void add_cpu_share(struct verdict *verdict, const struct verdict_figures *figures)
 {
 	static const enum verdict_class class_of_use[CPU_USE_COUNT] = {
 		[CPU_USE_PYTHON] = VERDICT_CPU_PYTHON,
@@ -216,8 +218,6 @@ static void add_cpu_shares(struct verdict *verdict, const struct verdict_figures
 		if (figures->cpu_ns[i] > figures->cpu_ns[largest])
 			largest = i;
 	}
-	// All of the CPU's time is the largest user's verdict: that Python calls native code does not make
-	// two bottlenecks of one.
 	if (sampled_ns)
 		add_share(verdict, class_of_use[largest], figures->running_ns, verdict->active_ns);
 }
@@ -237,7 +237,7 @@ static void add_shares(struct verdict *verdict, const struct verdict_figures *fi
 	add_share(verdict, VERDICT_NETWORK, wait_ns[WAIT_CLASS_NETWORK], active_ns);
 	add_share(verdict, VERDICT_OTHER_PROCESS, wait_ns[WAIT_CLASS_PIPE], active_ns);
 	add_share(verdict, VERDICT_OTHER_WAIT, wait_ns[WAIT_CLASS_OTHER], active_ns);
-	add_cpu_shares(verdict, figures);
+	add_cpu_share(verdict, figures);
 }
 
 static bool passes(const struct verdict_share *share)
@@ -280,13 +280,13 @@ static void leave_out(struct verdict *verdict, enum verdict_class class)
 	}
 }
 
-// One cause shows in more than one figure: only the cause is named.
+// A cause shows in several figures: drop its effects.
 static void leave_out_effects(struct verdict *verdict)
 {
-	// A throttled thread is runnable all the while.
+	// A throttled thread is runnable.
 	if (has_passed(verdict, VERDICT_THROTTLED))
 		leave_out(verdict, VERDICT_RUN_QUEUE);
-	// Whoever holds the GIL runs Python code.
+	// The holder of the GIL runs Python code.
 	if (has_passed(verdict, VERDICT_GIL))
 		leave_out(verdict, VERDICT_CPU_PYTHON);
 }
@@ -304,11 +304,11 @@ static enum verdict_confidence confidence_of(const struct verdict *verdict,
 {
 	const struct verdict_share *share = share_of(verdict, verdict->class);
 
-	if (!figures->has_waits || figures->range_ns < SURE_RANGE_NS)
+	if (!figures->has_wall_clock || figures->range_ns < SURE_RANGE_NS)
 		return CONFIDENCE_LOW;
 	if (verdict->class == VERDICT_NO_DEMAND)
 		return CONFIDENCE_HIGH;
-	if (!share) // ambiguous, or nothing stands out
+	if (!share) // ambiguous, or none
 		return CONFIDENCE_LOW;
 	double sure = share->threshold * SURE_TIMES;
 	return share->share >= (sure < SURE_SHARE ? sure : SURE_SHARE) ? CONFIDENCE_HIGH
@@ -321,7 +321,7 @@ static enum verdict_class class_of(const struct verdict *verdict,
 	if (verdict->active_ns <= 0 && !figures->wait_ns[WAIT_CLASS_IDLE])
 		return VERDICT_NO_DATA;
 	if (has_passed(verdict, VERDICT_THROTTLED))
-		return VERDICT_THROTTLED; // a certain cause, whatever else there is
+		return VERDICT_THROTTLED; // certain, whatever the other shares
 	if (!has_demand(verdict, figures))
 		return VERDICT_NO_DEMAND;
 	if (!verdict->passed_count)
@@ -347,7 +347,7 @@ struct verdict verdict_of(const struct verdict_figures *figures)
 	return verdict;
 }
 
-// ---- words ----------------------------------------------------------------------------------
+// ---- names and texts ------------------------------------------------------------------------
 
 const char *verdict_class_name(enum verdict_class class)
 {

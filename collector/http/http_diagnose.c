@@ -63,8 +63,8 @@ static void append_figures(struct buffer *body, const struct diagnosis *diagnosi
 
 	buffer_printf(body, ",\"figures\":{\"range_ns\":%llu",
 		      (unsigned long long)figures->range_ns);
-	buffer_append_string(body,
-			     figures->has_waits ? ",\"has_waits\":true" : ",\"has_waits\":false");
+	buffer_append_string(body, figures->has_wall_clock ? ",\"has_wall_clock\":true"
+							   : ",\"has_wall_clock\":false");
 	append_count(body, "active_ns", diagnosis->verdict.active_ns);
 	append_count(body, "running_ns", figures->running_ns);
 	append_count(body, "queued_ns", figures->queued_ns);

@@ -38,7 +38,7 @@ export class DiagnosisCard {
 	#card(answer) {
 		const { figures = {} } = answer;
 		const evidence = [answer.evidence, ...(answer.more_evidence ?? [])].filter((shown) => shown?.stacks?.length);
-		const waits = figures.has_waits || answer.class === "no_data" ? [] :
+		const waits = figures.has_wall_clock || answer.class === "no_data" ? [] :
 			[element("p", "muted", "The agents recorded CPU time only: waits are not judged.")];
 
 		return [element("h3", "", String(answer.title)),

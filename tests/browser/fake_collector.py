@@ -445,7 +445,7 @@ class Api:
                         "reached": False},
                        {"class": "disk", "title": "Threads wait for storage", "share": 0, "threshold": 0.2,
                         "reached": False}],
-            "figures": {"range_ns": 60 * 10**9, "has_waits": True},
+            "figures": {"range_ns": 60 * 10**9, "has_wall_clock": True},
             "evidence": {"type": profiles.BLOCKED, "wait": "gil",
                          "stacks": [{"value": 10**9, "share": 0.6, "cut": True,
                                      "frames": ["futex_wait_[k]", "take_gil", "<b>tokenize</b> (llm.py:40)"]}]},
@@ -458,7 +458,7 @@ class Api:
             "class": "gpu_starved", "title": title, "confidence": "high",
             "shares": [{"class": "other_process", "title": "Threads wait for another process", "share": 0.32,
                         "threshold": 0.3, "reached": True}],
-            "figures": {"range_ns": 60 * 10**9, "has_waits": True},
+            "figures": {"range_ns": 60 * 10**9, "has_wall_clock": True},
             "gpu": {
                 "class": "gpu_starved", "title": title, "confidence": "high", "passing": True,
                 "late": {"communicator": "c0ffee", "rank": "3", "node": "<i>n2</i>"},

@@ -50,7 +50,7 @@ TEST(another_range_has_another_verdict)
 	add_contended_service(&fixture);
 	struct diagnosis diagnosis = diagnose(&fixture, "llm", 60, 120);
 	EXPECT_STR("disk", verdict_class_name(diagnosis.verdict.class), "class");
-	assert_false(diagnosis.figures.has_waits); // no totals in this range
+	assert_false(diagnosis.figures.has_wall_clock); // no totals in this range
 	EXPECT_EQ(CONFIDENCE_LOW, diagnosis.verdict.confidence, "confidence");
 	diagnosis_deinit(&diagnosis);
 

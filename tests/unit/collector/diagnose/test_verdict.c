@@ -55,7 +55,7 @@ static struct verdict_figures figures_of(size_t i)
 {
 	return (struct verdict_figures){
 		.range_ns = RANGE_S * NS_PER_SECOND,
-		.has_waits = true,
+		.has_wall_clock = true,
 		.running_ns = SECONDS(cases[i].running),
 		.cpu_ns = { SECONDS(cases[i].python), SECONDS(cases[i].native),
 			    SECONDS(cases[i].kernel) },
@@ -133,7 +133,7 @@ TEST(confidence_needs_time_and_distance)
 	figures.range_ns = 10 * NS_PER_SECOND;
 	EXPECT_EQ(CONFIDENCE_LOW, verdict_of(&figures).confidence, "a short range");
 	figures.range_ns = RANGE_S * NS_PER_SECOND;
-	figures.has_waits = false;
+	figures.has_wall_clock = false;
 	EXPECT_EQ(CONFIDENCE_LOW, verdict_of(&figures).confidence, "CPU time only");
 }
 
