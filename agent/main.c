@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cairn-agent: samples this machine and ships what it saw. One loop over a few descriptors; the
-// sender has a thread of its own.
+// cairn-agent: profiles this machine and sends the profiles to a collector. One loop over a few
+// descriptors; the sender has a thread of its own.
 
 #include <errno.h>
 #include <malloc.h>
@@ -28,22 +28,22 @@
 #include "base/standard_streams.h"
 #include "base/version.h"
 
-#define FIRST_WINDOW_NS (1 * NS_PER_SECOND) // so that there is soon something to look at
-#define TICK_NS         (500 * NS_PER_MS)   // profiler_tick() wants at least one a second
+#define FIRST_EXPORT_NS (1 * NS_PER_SECOND) // so that there is soon something to look at
+#define TICK_NS         (500 * NS_PER_MS)   // profiler_tick() needs at least one a second
 #define STATS_NS        (60 * NS_PER_SECOND)
 
 enum {
 	EXIT_USAGE = 2,
 	FLUSH_MS = 5 * 1000,
 	INTERVAL_JITTER_PERCENT = 10, // either way, so that a fleet's batches do not come at once
-	DRAIN_FAILURES_MAX = 10,      // in a row: then something is broken for good
-	// What is larger goes back to the system when it is freed; by itself the limit would grow with the
+	EXPORT_FAILURES_MAX = 10,     // in a row: then something is broken for good
+	// Larger blocks return to the system when freed. Without this, glibc raises its limit with the
 	// first large table.
 	MALLOC_MMAP_BYTES = 256 << 10,
 	MALLOC_ARENAS = 2, // gRPC's threads hardly allocate; each arena costs memory
 };
 
-enum event_kind { EVENT_PROFILER, EVENT_DRAIN, EVENT_TICK, EVENT_SIGNAL, EVENT_COUNT };
+enum wakeup { WAKEUP_PROFILER, WAKEUP_EXPORT, WAKEUP_TICK, WAKEUP_SIGNAL, WAKEUP_COUNT };
 
 struct agent {
 	struct options options;
@@ -51,11 +51,11 @@ struct agent {
 	struct profiler *profiler;
 	struct sender *sender;
 	int epoll_fd;
-	int drain_fd; // timers
+	int export_fd; // timers
 	int tick_fd;
 	int signal_fd;
-	uint32_t drain_failures; // in a row
-	bool read_failing;       // said already
+	uint32_t export_failures; // in a row
+	bool read_failing;        // and logged
 	uint64_t next_stats_ns;
 	struct stats stats_before;   // of the last line in the log
 	struct stats stats_exported; // of the last export interval
@@ -65,7 +65,7 @@ struct agent {
 static void agent_deinit(struct agent *agent)
 {
 	cleanup_closep(&agent->epoll_fd);
-	cleanup_closep(&agent->drain_fd);
+	cleanup_closep(&agent->export_fd);
 	cleanup_closep(&agent->tick_fd);
 	cleanup_closep(&agent->signal_fd);
 	profiler_close(agent->profiler);
@@ -77,7 +77,7 @@ static void agent_deinit(struct agent *agent)
 
 // ---- starting -------------------------------------------------------------------------------
 
-static void signals_of_ours(sigset_t *ret_set)
+static void fill_signal_set(sigset_t *ret_set)
 {
 	sigemptyset(ret_set);
 	sigaddset(ret_set, SIGINT);
@@ -90,7 +90,7 @@ static int open_signals(struct agent *agent, struct error *err)
 {
 	sigset_t set;
 
-	signals_of_ours(&set);
+	fill_signal_set(&set);
 	signal(SIGPIPE, SIG_IGN);
 	if (sigprocmask(SIG_BLOCK, &set, NULL))
 		return error_errno(err, -errno, "signals");
@@ -148,9 +148,9 @@ static int open_profiler(struct agent *agent, struct error *err)
 	return profiler_open(&options, &agent->profiler, err);
 }
 
-static int watch(struct agent *agent, int fd, enum event_kind source)
+static int watch(struct agent *agent, int fd, enum wakeup wakeup)
 {
-	struct epoll_event event = { .events = EPOLLIN, .data.u32 = source };
+	struct epoll_event event = { .events = EPOLLIN, .data.u32 = wakeup };
 
 	return epoll_ctl(agent->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
@@ -170,21 +170,21 @@ static int open_loop(struct agent *agent, struct error *err)
 	uint64_t interval_ns = agent->options.interval_ns;
 
 	agent->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	agent->drain_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	agent->export_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	agent->tick_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (agent->epoll_fd < 0 || agent->drain_fd < 0 || agent->tick_fd < 0)
+	if (agent->epoll_fd < 0 || agent->export_fd < 0 || agent->tick_fd < 0)
 		return error_errno(err, -errno, "loop");
 
-	int rc = watch(agent, profiler_fd(agent->profiler), EVENT_PROFILER);
+	int rc = watch(agent, profiler_fd(agent->profiler), WAKEUP_PROFILER);
 	if (!rc)
-		rc = watch(agent, agent->drain_fd, EVENT_DRAIN);
+		rc = watch(agent, agent->export_fd, WAKEUP_EXPORT);
 	if (!rc)
-		rc = watch(agent, agent->tick_fd, EVENT_TICK);
+		rc = watch(agent, agent->tick_fd, WAKEUP_TICK);
 	if (!rc)
-		rc = watch(agent, agent->signal_fd, EVENT_SIGNAL);
+		rc = watch(agent, agent->signal_fd, WAKEUP_SIGNAL);
 	if (!rc)
-		rc = set_timer(agent->drain_fd,
-			       interval_ns < FIRST_WINDOW_NS ? interval_ns : FIRST_WINDOW_NS, 0);
+		rc = set_timer(agent->export_fd,
+			       interval_ns < FIRST_EXPORT_NS ? interval_ns : FIRST_EXPORT_NS, 0);
 	if (!rc)
 		rc = set_timer(agent->tick_fd, TICK_NS, TICK_NS);
 	return rc ? error_errno(err, rc, "loop") : 0;
@@ -198,7 +198,7 @@ static int start(struct agent *agent, struct error *err)
 	if (!rc && (!agent->events ||
 		    own_labels(&agent->options.labels, SERVICE_AGENT, &agent->own_labels)))
 		rc = error_set(err, -ENOMEM, "out of memory");
-	// The profiler first: its failure is the one that a user meets, and it comes at once.
+	// The profiler first: it is what fails for most users, and it fails at once.
 	if (!rc)
 		rc = open_profiler(agent, err);
 	if (!rc)
@@ -208,29 +208,24 @@ static int start(struct agent *agent, struct error *err)
 	return rc;
 }
 
-static void say_hello(const struct agent *agent)
+static void log_start(const struct agent *agent)
 {
 	const struct options *options = &agent->options;
-	char what[48] = "";
+	const struct budget_stats *budget = &agent->stats_before.profiler.budget;
+	char process[48] = "";
 
 	if (options->pid)
-		snprintf(what, sizeof(what), " in process %llu", (unsigned long long)options->pid);
-	log_info("cairn-agent " CAIRN_VERSION
-		 ": sampling %d CPUs at %llu Hz%s, shipping to %s every "
-		 "%.3g s",
-		 get_nprocs(), (unsigned long long)options->frequency_hz, what, options->collector,
-		 options->interval_ns / 1e9);
-}
-
-static void say_budget(const struct agent *agent)
-{
-	const struct budget_stats *budget = &agent->stats_before.profiler.budget;
-
+		snprintf(process, sizeof(process), " in process %llu",
+			 (unsigned long long)options->pid);
+	log_info("agent: started cairn-agent " CAIRN_VERSION
+		 ": sampling %d CPUs at %llu Hz%s, exporting to %s every %.3g s",
+		 get_nprocs(), (unsigned long long)options->frequency_hz, process,
+		 options->collector, options->interval_ns / 1e9);
 	if (agent->stats_before.profiler.budget_known)
-		log_info("cairn-agent: the budget is %.2f %% of a core, %.2f %% of this machine",
+		log_info("agent: overhead budget %.2f %% of a core, %.2f %% of this machine",
 			 100 * budget->budget, 100 * budget->budget / budget->cores);
 	else
-		log_info("cairn-agent: no budget; it may cost what it costs");
+		log_info("agent: no overhead budget");
 }
 
 static void log_events(struct agent *agent)
@@ -243,19 +238,19 @@ static void log_events(struct agent *agent)
 
 // ---- running --------------------------------------------------------------------------------
 
-static int drain(struct agent *agent, struct error *err)
+static int export(struct agent *agent, struct error *err)
 {
 	struct profile *profile = NULL;
 	int rc = profiler_drain(agent->profiler, &profile, err);
 
 	if (!rc) {
-		agent->drain_failures = 0;
+		agent->export_failures = 0;
 		sender_push(agent->sender, profile);
 		return 0;
 	}
-	if (++agent->drain_failures >= DRAIN_FAILURES_MAX)
+	if (++agent->export_failures >= EXPORT_FAILURES_MAX)
 		return rc;
-	log_error("profiler: a window was lost (%s); going on with the next", err->text);
+	log_error("profiler: dropped an export interval: %s", err->text);
 	return 0;
 }
 
@@ -266,15 +261,15 @@ static uint64_t jittered(uint64_t interval_ns)
 	return interval_ns - span_ns / 2 + (uint64_t)random() % (span_ns + 1);
 }
 
-static int on_drain(struct agent *agent, struct error *err)
+static int on_export(struct agent *agent, struct error *err)
 {
 	uint64_t expirations;
 
-	(void)!read(agent->drain_fd, &expirations, sizeof(expirations));
-	int rc = drain(agent, err);
+	(void)!read(agent->export_fd, &expirations, sizeof(expirations));
+	int rc = export(agent, err);
 	if (rc)
 		return rc;
-	rc = set_timer(agent->drain_fd, jittered(agent->options.interval_ns), 0);
+	rc = set_timer(agent->export_fd, jittered(agent->options.interval_ns), 0);
 	return rc ? error_errno(err, rc, "loop") : 0;
 }
 
@@ -309,7 +304,8 @@ static void on_profiler(struct agent *agent)
 	int rc = profiler_read(agent->profiler, &err);
 
 	if (rc && !agent->read_failing)
-		log_error("profiler: %s; stacks may be missing until it passes", err.text);
+		log_error("profiler: reading stacks failed: %s; samples lack stacks meanwhile",
+			  err.text);
 	agent->read_failing = rc != 0;
 }
 
@@ -328,27 +324,27 @@ static bool on_signal(struct agent *agent)
 
 static int run(struct agent *agent, struct error *err)
 {
-	struct epoll_event events[EVENT_COUNT];
+	struct epoll_event events[WAKEUP_COUNT];
 	bool stop = false;
 	int rc = 0;
 
 	while (!rc && !stop) {
-		int count = epoll_wait(agent->epoll_fd, events, EVENT_COUNT, -1);
+		int count = epoll_wait(agent->epoll_fd, events, WAKEUP_COUNT, -1);
 
 		if (count < 0 && errno != EINTR)
 			return error_errno(err, -errno, "loop");
 		for (int i = 0; i < count && !rc; i++) {
 			switch (events[i].data.u32) {
-			case EVENT_PROFILER:
+			case WAKEUP_PROFILER:
 				on_profiler(agent);
 				break;
-			case EVENT_DRAIN:
-				rc = on_drain(agent, err);
+			case WAKEUP_EXPORT:
+				rc = on_export(agent, err);
 				break;
-			case EVENT_TICK:
+			case WAKEUP_TICK:
 				on_tick(agent);
 				break;
-			case EVENT_SIGNAL:
+			case WAKEUP_SIGNAL:
 				stop |= on_signal(agent);
 				break;
 			}
@@ -359,31 +355,30 @@ static int run(struct agent *agent, struct error *err)
 
 // ---- stopping -------------------------------------------------------------------------------
 
-// Ship the last, short window, too. A second signal ends the agent at once.
+// Export the last, short interval, too. A second signal ends the agent at once.
 static void stop(struct agent *agent)
 {
 	struct error err = { 0 };
 	sigset_t set;
 
 	profiler_stop(agent->profiler);
-	if (drain(agent, &err))
-		log_error("profiler: the last window was lost (%s)", err.text);
+	if (export(agent, &err))
+		log_error("profiler: dropped the last export interval: %s", err.text);
 	profiler_close(take(agent->profiler));
-	signals_of_ours(&set);
+	fill_signal_set(&set);
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
 	uint64_t lost = sender_close(take(agent->sender), FLUSH_MS);
 	if (lost)
-		log_warn("cairn-agent: stopped; %llu batches could not be delivered to %s and are "
-			 "lost",
+		log_warn("agent: stopped: dropped %llu batches: collector %s unreachable",
 			 (unsigned long long)lost, agent->options.collector);
 	else
-		log_info("cairn-agent: stopped, everything was delivered");
+		log_info("agent: stopped: all batches sent");
 }
 
 int main(int argc, char **argv)
 {
 	_cleanup_(agent_deinit) struct agent agent = {
-		.epoll_fd = -1, .drain_fd = -1, .tick_fd = -1, .signal_fd = -1
+		.epoll_fd = -1, .export_fd = -1, .tick_fd = -1, .signal_fd = -1
 	};
 	struct error err = { 0 };
 	bool exit_now = false;
@@ -404,15 +399,14 @@ int main(int argc, char **argv)
 		fprintf(stderr, "cairn-agent: %s\n", err.text);
 		return EXIT_FAILURE;
 	}
-	say_hello(&agent);
-	log_events(&agent);
 	stats_read(&agent.stats_before, agent.profiler, agent.sender);
-	say_budget(&agent);
+	log_start(&agent);
+	log_events(&agent);
 	agent.next_stats_ns = agent.stats_before.time_ns + STATS_NS;
 
 	int rc = run(&agent, &err);
 	if (rc)
-		log_error("cairn-agent: %s; giving up", err.text);
+		log_error("agent: stopping: %s", err.text);
 	stop(&agent);
 	return rc ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -20,17 +20,17 @@
 #define EXPORT_METHOD "/cairn.v1.Collector/Export"
 
 enum {
-	SPOOL_BATCHES_MAX = 1 << 16,  // three days of windows of 5 s
+	SPOOL_BATCHES_MAX = 1 << 16,  // three days of export intervals of 5 s
 	ACKNOWLEDGED_MAX = 1 << 16,   // 2 MiB of ids and their table; a busy node has some 20,000
-	MESSAGE_KEPT_BYTES = 1 << 20, // a larger buffer is given back after its batch
-	CANCEL_AGAIN_MS = 20,         // a cancellation may come just before the call begins
+	MESSAGE_KEPT_BYTES = 1 << 20, // a larger buffer is freed after its batch
+	CANCEL_AGAIN_MS = 20,         // a call may begin just after it is cancelled
 	JITTER_PERCENT = 20,          // of each wait, so that a fleet does not come back at once
-	// A batch that the collector does not take so many times is dropped, so that it does not
-	// stand in the way for ever: some minutes at the longest wait.
+	// A batch that fails so often is dropped, so that it does not block the others for ever: some
+	// minutes at the longest wait.
 	UNEXPECTED_TRIES_MAX = 20,
 	TOO_LARGE_TRIES_MAX = 8,
 	DEFINITION_TRIES_MAX = 3,
-	ORDINARY_MESSAGE_BYTES = 4 << 20, // what every gRPC server takes unless told otherwise
+	ORDINARY_MESSAGE_BYTES = 4 << 20, // gRPC's default limit of a message
 };
 
 struct sender {
@@ -57,11 +57,10 @@ struct sender {
 	uint64_t lost_batches;
 };
 
-// What became of a try to deliver a batch.
 enum outcome {
 	OUTCOME_DELIVERED,
-	OUTCOME_REFUSED, // it will never be taken
-	OUTCOME_DEFINE,  // the collector wants definitions
+	OUTCOME_REFUSED, // for good
+	OUTCOME_DEFINE,  // the collector requests definitions
 	OUTCOME_LATER,
 };
 
@@ -76,8 +75,7 @@ struct delivery {
 
 // ---- one try --------------------------------------------------------------------------------
 
-// A definition: the stack, and how much is known of its locations. Names that came late make
-// another one of it, so that it travels once more.
+// Changes when more is known of the stack's locations, so that names that came late are sent, too.
 static struct id128 definition_id(const struct profile *profile, const struct stack *stack)
 {
 	struct {
@@ -121,9 +119,9 @@ static enum outcome read_response(struct sender *sender, struct delivery *delive
 		return ++delivery->unexpected_tries < UNEXPECTED_TRIES_MAX ? OUTCOME_LATER
 									   : OUTCOME_REFUSED;
 	if (response.unknown_stack_count) {
-		// Whatever made the collector forget some may have made it forget all.
+		// It may have lost all of them.
 		stack_set_clear(&sender->acknowledged);
-		error_set(err, -EBADMSG, "it asks for stacks that were defined, %u of them",
+		error_set(err, -EBADMSG, "the collector requested %u stack definitions again",
 			  response.unknown_stack_count);
 		return ++delivery->definition_tries < DEFINITION_TRIES_MAX ? OUTCOME_DEFINE
 									   : OUTCOME_REFUSED;
@@ -148,7 +146,7 @@ static enum outcome read_failure(struct sender *sender, struct delivery *deliver
 	case RPC_UNIMPLEMENTED:       // not a collector; somebody may put the right one there
 		return OUTCOME_LATER;
 	case RPC_RESOURCE_EXHAUSTED:
-		// It has too much to do, or the batch is larger than it takes at all.
+		// The collector is overloaded, or the batch is above its limit.
 		if (sender->message.size > ORDINARY_MESSAGE_BYTES &&
 		    ++delivery->too_large_tries >= TOO_LARGE_TRIES_MAX)
 			return OUTCOME_REFUSED;
@@ -159,7 +157,7 @@ static enum outcome read_failure(struct sender *sender, struct delivery *deliver
 	}
 }
 
-// How long may a call last? Less than usual once the sender is to stop.
+// Shorter than usual once the sender is to stop.
 static uint32_t call_deadline_ms(struct sender *sender)
 {
 	uint64_t now_ns = clock_monotonic_ns();
@@ -208,7 +206,7 @@ static uint32_t next_wait_ms(const struct sender *sender, const struct delivery 
 {
 	uint32_t wait_ms = delivery->wait_ms ? 2 * delivery->wait_ms : sender->backoff_ms_min;
 
-	// Too much to do is not cured by asking again soon.
+	// An overloaded collector needs more time.
 	if (status == RPC_RESOURCE_EXHAUSTED && !delivery->wait_ms)
 		wait_ms = 4 * sender->backoff_ms_min;
 	return wait_ms < sender->backoff_ms_max ? wait_ms : sender->backoff_ms_max;
@@ -249,8 +247,9 @@ static void note_away(struct sender *sender, const struct error *err)
 	if (sender->away_since_ns)
 		return;
 	sender->away_since_ns = clock_monotonic_ns();
-	log_warn("sender: the collector at %s did not take a batch (%s); keeping up to %zu MiB of "
-		 "batches in memory and trying again",
+	log_warn("sender: export to collector %s failed: %s; spooling batches in memory (limit %zu "
+		 "MiB) "
+		 "until it answers",
 		 sender->address, err->text, bytes_max >> 20);
 }
 
@@ -266,8 +265,9 @@ static void note_answer(struct sender *sender)
 	uint32_t waiting = sender->spool.count;
 	uint64_t dropped = sender->spool.dropped_batches;
 	pthread_mutex_unlock(&sender->mutex);
-	log_info("sender: the collector is back after %llu.%llu s; sending %u batches that waited; "
-		 "%llu batches were dropped since the start",
+	log_info("sender: collector answers again after %llu.%llu s: sending %u spooled batches, "
+		 "%llu "
+		 "batches dropped since start",
 		 (unsigned long long)(away_ms / 1000), (unsigned long long)(away_ms % 1000 / 100),
 		 waiting, (unsigned long long)dropped);
 }
@@ -290,9 +290,9 @@ static void count_refused(struct sender *sender, const struct batch *batch, cons
 	sender->stats.batches_refused++;
 	sender->stats.samples_refused += batch->sample_count;
 	pthread_mutex_unlock(&sender->mutex);
-	log_error("sender: batch %llu cannot be delivered (%s); its %llu samples are lost",
-		  (unsigned long long)batch->id.sequence, err->text,
-		  (unsigned long long)batch->sample_count);
+	log_error("sender: dropped batch %llu (%llu samples): %s",
+		  (unsigned long long)batch->id.sequence, (unsigned long long)batch->sample_count,
+		  err->text);
 }
 
 static void count_resend(struct sender *sender)
@@ -309,7 +309,7 @@ static void count_lost(struct sender *sender)
 	pthread_mutex_unlock(&sender->mutex);
 }
 
-// Try until it is delivered or refused. A sender that is to stop gives a batch one whole try more.
+// Try until the batch is delivered or refused; once more, in full, when the sender is to stop.
 static void deliver(struct sender *sender, struct batch *batch)
 {
 	struct delivery delivery = { .batch = batch };
@@ -354,7 +354,7 @@ static struct batch *next_batch(struct sender *sender)
 	pthread_mutex_lock(&sender->mutex);
 	while (!sender->stopping && !sender->spool.count)
 		pthread_cond_wait(&sender->changed, &sender->mutex);
-	// One batch was lost: the others would be, too, and the user waits.
+	// After one lost batch the others would be lost, too, and the user waits.
 	if (!sender->stopping || (!sender->lost_batches && clock_monotonic_ns() < sender->stop_ns))
 		batch = spool_take(&sender->spool);
 	pthread_mutex_unlock(&sender->mutex);
@@ -444,8 +444,8 @@ void sender_push(struct sender *sender, struct profile *profile)
 	pthread_mutex_lock(&sender->mutex);
 	bool waits = sender->spool.count || sender->stats.away;
 	pthread_mutex_unlock(&sender->mutex);
-	// Without the mutex: the sender's thread has no business with this batch yet. A batch that
-	// cannot be packed stays as it is, and counts for what it is.
+	// Without the mutex: the sender's thread does not know this batch yet. One that cannot be
+	// packed is spooled as it is.
 	if (waits)
 		batch_pack(batch, NULL);
 
@@ -466,7 +466,7 @@ void sender_read_stats(struct sender *sender, struct sender_stats *ret_stats)
 	pthread_mutex_unlock(&sender->mutex);
 }
 
-// Wait for the thread to have stopped; past the time for flushing, end the call it is in.
+// Past the time for flushing, the thread's call is cancelled.
 static void wait_for_thread(struct sender *sender)
 {
 	pthread_mutex_lock(&sender->mutex);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ships profiles to a collector from a thread of its own: one batch at a time, oldest first, again
-// and again until the collector has acknowledged it. While the collector is away, batches wait in
-// a bounded spool in memory. A retry has the same batch id, so that it counts once; definitions of
-// stacks travel until a collector has acknowledged them, and again when it asks for them.
+// Sends profiles to a collector from a thread of its own: one batch at a time, oldest first, until the
+// collector acknowledges it. While the collector is unreachable, batches wait in a bounded spool in memory.
+// A retry has the same batch id, so that it counts once. Stack definitions are sent until the collector
+// acknowledges them, and again when it requests them.
 #pragma once
 
 #include <stdbool.h>
@@ -18,7 +18,7 @@ struct sender_options {
 	const char *address;     // of the collector, "host:port"
 	struct id128 agent;      // identity_of_node()
 	struct id128 boot;       // identity_of_start()
-	uint64_t spool_bytes;    // what may wait; the oldest is dropped when it is full
+	uint64_t spool_bytes;    // limit of the spool; when full, the oldest batch is dropped
 	uint32_t call_ms;        // deadline of one try
 	uint32_t backoff_ms_min; // wait after the first failure, doubled after each one
 	uint32_t backoff_ms_max;
@@ -32,14 +32,14 @@ struct sender_stats {
 	uint64_t batches_sent; // acknowledged
 	uint64_t samples_sent;
 	uint64_t bytes_sent;      // of acknowledged batches, before compression
-	uint64_t batches_dropped; // to make room in the spool
+	uint64_t batches_dropped; // spool full
 	uint64_t samples_dropped;
-	uint64_t batches_refused; // that the collector will never take
+	uint64_t batches_refused; // by the collector, for good
 	uint64_t samples_refused;
 	uint64_t retries;       // tries that failed and were repeated
-	uint64_t resends;       // batches that had to be sent again with definitions
-	uint64_t duplicates;    // acknowledged batches that the collector had already
-	uint64_t spool_batches; // waiting now, the one under way aside
+	uint64_t resends;       // batches sent again with definitions
+	uint64_t duplicates;    // acknowledged batches that the collector had stored already
+	uint64_t spool_batches; // now, without the one that is being sent
 	uint64_t spool_bytes;
 	bool away; // the last try failed
 };
@@ -48,13 +48,13 @@ struct sender_stats {
 int sender_open(const struct sender_options *options, struct sender **ret_sender,
 		struct error *err);
 
-/** Hand over the profile of a window, from the one thread that samples. Never waits for the network. */
+/** Takes the profile of an export interval, from the one thread that samples. Never waits for the network. */
 void sender_push(struct sender *sender, struct profile *profile);
 
 void sender_read_stats(struct sender *sender, struct sender_stats *ret_stats);
 
 /**
- * Deliver what waits, for at most @flush_ms; a collector that is away gets one more try. Then stop
- * and free. Returns the number of batches that were lost.
+ * Send the spool, for at most @flush_ms, with one more try if the collector is unreachable. Then stop and
+ * free. Returns the number of lost batches.
  */
 uint64_t sender_close(struct sender *sender, uint32_t flush_ms);

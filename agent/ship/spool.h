@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches on their way to the collector, oldest first, within a bound. What must wait is packed:
-// the message with all its definitions, compressed, a twentieth of the profile's memory.
+// Batches for the collector, oldest first, within a limit. Those that wait are packed: the message with all
+// its definitions, compressed to a twentieth of the profile's memory.
 #pragma once
 
 #include <stdint.h>
@@ -9,24 +9,24 @@
 #include "base/profile.h"
 #include "proto/export_message.h"
 
-/** One window's profile; either `profile` or, once packed, `packed`. */
+/** One export interval's profile; either `profile` or, once packed, `packed`. */
 struct batch {
 	struct batch_id id;
 	struct profile *profile;
 	uint8_t *packed;
 	size_t packed_size;
 	size_t message_size; // of the message when unpacked
-	size_t bytes;        // what it counts for in the spool
+	size_t bytes;        // in the spool
 	uint64_t sample_count;
 	struct batch *next;
 };
 
-/** Owns @profile from now on, also when it returns NULL (out of memory). */
+/** Takes @profile, also when it returns NULL (out of memory). */
 struct batch *batch_new(const struct batch_id *id, struct profile *profile);
 void batch_free(struct batch *batch);
 /** Returns 0; -ENOMEM, -EFBIG and @err, and the batch is as before. */
 int batch_pack(struct batch *batch, struct error *err);
-/** Make `profile` of what is packed, if it is. Returns as batch_pack(). */
+/** Make `profile` again. Returns as batch_pack(). */
 int batch_unpack(struct batch *batch, struct error *err);
 
 /** A zeroed struct with limits is a valid empty spool. One thread at a time. */

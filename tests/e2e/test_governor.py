@@ -91,7 +91,7 @@ def test_sheds_load_in_storm_and_recovers(collector, tmp_path, storm, prefix):
     agent = GovernedAgent(collector, tmp_path / "agent", storm.pid, BUDGET, prefix)
     try:
         wait_until("its budget in the log", 20,
-                   lambda: f"the budget is {BUDGET:.2f} % of a core" in agent.log())
+                   lambda: f"overhead budget {BUDGET:.2f} % of a core" in agent.log())
         collector.wait_for_agent()
         time.sleep(2)  # it is not held responsible for what starting costs
         storm.send_signal(signal.SIGUSR1)
@@ -123,7 +123,7 @@ def test_sheds_load_in_storm_and_recovers(collector, tmp_path, storm, prefix):
 
 def test_no_budget_disables_governor(collector, start_agent):
     agent = start_agent(collector)
-    wait_until("that it has none", 20, lambda: "no budget" in agent.log())
+    wait_until("that it has none", 20, lambda: "no overhead budget" in agent.log())
     os.kill(agent.process.pid, signal.SIGUSR1)
     wait_until("the report", 30, lambda: "samples," in agent.log())
     assert "governor" not in agent.log()

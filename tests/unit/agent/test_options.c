@@ -41,7 +41,7 @@ TEST(defaults_are_as_documented)
 	options_deinit(&options);
 }
 
-TEST(a_budget_is_a_percentage_of_one_core)
+TEST(budget_is_percent_of_one_core)
 {
 	static const struct {
 		const char *word;
@@ -190,7 +190,7 @@ static const struct {
 	{ "word", "word" },
 };
 
-TEST(wrong_settings_are_refused_by_name)
+TEST(names_the_wrong_setting)
 {
 	for EACH (row, wrong) {
 		struct options options;
@@ -205,7 +205,7 @@ TEST(wrong_settings_are_refused_by_name)
 }
 
 RUN_TESTS(cmocka_unit_test(defaults_are_as_documented),
-	  cmocka_unit_test(a_budget_is_a_percentage_of_one_core),
+	  cmocka_unit_test(budget_is_percent_of_one_core),
 	  cmocka_unit_test(wakers_need_services_and_the_wall_profile),
 	  cmocka_unit_test(profiles_are_a_list_of_words), cmocka_unit_test(flags_change_settings),
-	  cmocka_unit_test(wrong_settings_are_refused_by_name))
+	  cmocka_unit_test(names_the_wrong_setting))

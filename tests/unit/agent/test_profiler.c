@@ -212,7 +212,7 @@ static void expect_near(uint64_t expected, uint64_t actual, double share, const 
 		fail_msg("%s: %.3f s, expected %.3f s", what, actual / 1e9, expected / 1e9);
 }
 
-TEST(cpu_time_of_a_process_adds_up_and_is_found_in_its_functions)
+TEST(finds_cpu_time_in_functions)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -238,7 +238,7 @@ TEST(cpu_time_of_a_process_adds_up_and_is_found_in_its_functions)
 }
 
 /* Its tables are built meanwhile: what was sampled before that is unwound later. */
-TEST(the_first_moments_of_a_process_have_whole_stacks)
+TEST(new_processes_have_complete_stacks)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -262,7 +262,7 @@ TEST(the_first_moments_of_a_process_have_whole_stacks)
 	profiler_close(profiler);
 }
 
-TEST(a_filter_by_process_takes_its_later_children_and_nobody_else)
+TEST(pid_selects_a_process_and_its_children)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -299,7 +299,7 @@ static uint64_t own_cpu_ns(void)
 	return (uint64_t)time.tv_sec * NS_PER_SECOND + (uint64_t)time.tv_nsec;
 }
 
-TEST(windows_share_nothing_and_lose_nothing)
+TEST(export_intervals_neither_overlap_nor_lose)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -340,7 +340,7 @@ TEST(windows_share_nothing_and_lose_nothing)
 	profiler_close(profiler);
 }
 
-TEST(a_window_left_alone_grows_in_memory_and_not_out_of_the_maps)
+TEST(a_late_drain_loses_nothing)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -361,7 +361,7 @@ TEST(a_window_left_alone_grows_in_memory_and_not_out_of_the_maps)
 	profiler_close(profiler);
 }
 
-TEST(settings_out_of_range_are_refused_by_name)
+TEST(names_the_setting_out_of_range)
 {
 	static const struct {
 		struct profiler_options options;
@@ -384,9 +384,9 @@ TEST(settings_out_of_range_are_refused_by_name)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(cpu_time_of_a_process_adds_up_and_is_found_in_its_functions),
-	  cmocka_unit_test(the_first_moments_of_a_process_have_whole_stacks),
-	  cmocka_unit_test(a_filter_by_process_takes_its_later_children_and_nobody_else),
-	  cmocka_unit_test(windows_share_nothing_and_lose_nothing),
-	  cmocka_unit_test(a_window_left_alone_grows_in_memory_and_not_out_of_the_maps),
-	  cmocka_unit_test(settings_out_of_range_are_refused_by_name))
+RUN_TESTS(cmocka_unit_test(finds_cpu_time_in_functions),
+	  cmocka_unit_test(new_processes_have_complete_stacks),
+	  cmocka_unit_test(pid_selects_a_process_and_its_children),
+	  cmocka_unit_test(export_intervals_neither_overlap_nor_lose),
+	  cmocka_unit_test(a_late_drain_loses_nothing),
+	  cmocka_unit_test(names_the_setting_out_of_range))

@@ -71,7 +71,7 @@ static struct process_pause *pause_all(pid_t pid)
 	return NULL;
 }
 
-TEST(saved_registers_are_those_of_the_blocked_threads)
+TEST(reads_registers_of_blocked_threads)
 {
 	struct blocked_registers saved;
 	pid_t pid = start();
@@ -98,7 +98,7 @@ TEST(saved_registers_are_those_of_the_blocked_threads)
 	waitpid(pid, NULL, 0);
 }
 
-TEST(a_process_that_is_not_there_has_none)
+TEST(refuses_a_missing_process)
 {
 	struct blocked_registers saved = { 0 };
 
@@ -106,5 +106,5 @@ TEST(a_process_that_is_not_there_has_none)
 	blocked_registers_deinit(&saved);
 }
 
-RUN_TESTS(cmocka_unit_test(saved_registers_are_those_of_the_blocked_threads),
-	  cmocka_unit_test(a_process_that_is_not_there_has_none))
+RUN_TESTS(cmocka_unit_test(reads_registers_of_blocked_threads),
+	  cmocka_unit_test(refuses_a_missing_process))

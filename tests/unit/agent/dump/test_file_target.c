@@ -68,7 +68,7 @@ static const struct {
 	{ "empty", SOCKET_TCP, false, "", -EBADMSG, 0, NULL },
 };
 
-TEST(lines_of_sockets_are_read_or_refused)
+TEST(parses_socket_lines)
 {
 	for EACH (c, cases) {
 		struct socket_entry socket = { 0 };
@@ -83,7 +83,7 @@ TEST(lines_of_sockets_are_read_or_refused)
 	}
 }
 
-TEST(a_unix_socket_with_a_long_path_is_cut)
+TEST(truncates_a_long_socket_path)
 {
 	struct socket_entry socket;
 	char line[2000];
@@ -125,7 +125,7 @@ static void expect_target(int fd, const char *expected)
 	close(fd);
 }
 
-TEST(descriptors_are_told_by_what_they_lead_to)
+TEST(names_what_descriptors_refer_to)
 {
 	int ends[2], pair[2];
 
@@ -145,7 +145,7 @@ TEST(descriptors_are_told_by_what_they_lead_to)
 	expect_target(pidfd, expected);
 }
 
-TEST(a_descriptor_that_is_not_there_is_refused)
+TEST(refuses_a_missing_descriptor)
 {
 	char text[FILE_TARGET_BYTES];
 
@@ -155,7 +155,7 @@ TEST(a_descriptor_that_is_not_there_is_refused)
 	EXPECT_EQ(0, file_target_epoll(&targets, 100000, fds, 4), "too high");
 }
 
-TEST(an_epoll_descriptor_tells_what_it_watches)
+TEST(lists_what_an_epoll_watches)
 {
 	struct epoll_event event = { .events = EPOLLIN };
 	int epoll = epoll_create1(0), fds[4];
@@ -172,8 +172,6 @@ TEST(an_epoll_descriptor_tells_what_it_watches)
 
 #define CASE(test) cmocka_unit_test_setup_teardown(test, open_self, close_self)
 
-RUN_TESTS(cmocka_unit_test(lines_of_sockets_are_read_or_refused),
-	  cmocka_unit_test(a_unix_socket_with_a_long_path_is_cut),
-	  CASE(descriptors_are_told_by_what_they_lead_to),
-	  CASE(a_descriptor_that_is_not_there_is_refused),
-	  CASE(an_epoll_descriptor_tells_what_it_watches))
+RUN_TESTS(cmocka_unit_test(parses_socket_lines), cmocka_unit_test(truncates_a_long_socket_path),
+	  CASE(names_what_descriptors_refer_to), CASE(refuses_a_missing_descriptor),
+	  CASE(lists_what_an_epoll_watches))

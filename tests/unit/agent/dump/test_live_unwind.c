@@ -138,7 +138,7 @@ static void expect_told(const struct live_stack *stack, const char *what)
 		EXPECT_EQ((uintptr_t)told->frames[i] - 1, frames[i].address, what);
 }
 
-TEST(a_stack_is_walked_with_tables_built_on_the_way)
+TEST(unwinds_with_tables_built_on_demand)
 {
 	const struct live_unwind_options options = { .build_at_once = true };
 	struct live_stack stack = { 0 };
@@ -162,7 +162,7 @@ TEST(a_stack_is_walked_with_tables_built_on_the_way)
 	stop(pid);
 }
 
-TEST(a_pause_does_not_wait_for_tables)
+TEST(builds_no_tables_during_a_pause)
 {
 	const struct live_unwind_options options = { .no_python = true };
 	struct live_stack stack = { 0 };
@@ -191,7 +191,7 @@ TEST(a_pause_does_not_wait_for_tables)
 	stop(pid);
 }
 
-TEST(stacks_may_be_deeper_than_in_the_kernel)
+TEST(unwinds_deeper_than_the_kernel)
 {
 	const struct live_unwind_options options = { .build_at_once = true };
 	struct live_stack stack = { 0 };
@@ -221,7 +221,7 @@ static const struct {
 	{ "32-bit code", { .compat = true }, STACK_END_COMPAT },
 };
 
-TEST(registers_that_lead_nowhere_give_a_short_stack)
+TEST(bad_registers_give_a_short_stack)
 {
 	const struct live_unwind_options options = { .build_at_once = true };
 	struct live_stack stack = { 0 };
@@ -239,7 +239,7 @@ TEST(registers_that_lead_nowhere_give_a_short_stack)
 	stop(pid);
 }
 
-TEST(a_process_that_has_gone_gives_no_stack)
+TEST(an_exited_process_gives_no_stack)
 {
 	const struct live_unwind_options options = { .build_at_once = true };
 	struct live_stack stack = { 0 };
@@ -260,7 +260,7 @@ TEST(a_process_that_has_gone_gives_no_stack)
 
 enum { PAGE = LIVE_PAGE_BYTES };
 
-TEST(memory_is_read_over_pages_up_to_where_it_ends)
+TEST(reads_memory_across_pages)
 {
 	uint8_t *pages =
 		mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -285,7 +285,7 @@ TEST(memory_is_read_over_pages_up_to_where_it_ends)
 	munmap(pages, 4 * PAGE);
 }
 
-TEST(memory_is_remembered_until_it_is_forgotten)
+TEST(caches_memory_until_cleared)
 {
 	uint8_t *pages =
 		mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -311,9 +311,7 @@ TEST(memory_is_remembered_until_it_is_forgotten)
 
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
-RUN_TESTS(CASE(a_stack_is_walked_with_tables_built_on_the_way),
-	  CASE(a_pause_does_not_wait_for_tables), CASE(stacks_may_be_deeper_than_in_the_kernel),
-	  CASE(registers_that_lead_nowhere_give_a_short_stack),
-	  CASE(a_process_that_has_gone_gives_no_stack),
-	  cmocka_unit_test(memory_is_read_over_pages_up_to_where_it_ends),
-	  cmocka_unit_test(memory_is_remembered_until_it_is_forgotten))
+RUN_TESTS(CASE(unwinds_with_tables_built_on_demand), CASE(builds_no_tables_during_a_pause),
+	  CASE(unwinds_deeper_than_the_kernel), CASE(bad_registers_give_a_short_stack),
+	  CASE(an_exited_process_gives_no_stack), cmocka_unit_test(reads_memory_across_pages),
+	  cmocka_unit_test(caches_memory_until_cleared))

@@ -149,7 +149,7 @@ static int set_up(void **state)
 	return shared == MAP_FAILED;
 }
 
-TEST(all_threads_stand_still_and_go_on)
+TEST(stops_and_resumes_all_threads)
 {
 	pid_t pid = start(block, THREADS, false);
 	struct process_pause *pause;
@@ -180,7 +180,7 @@ TEST(all_threads_stand_still_and_go_on)
 	stop(pid);
 }
 
-TEST(threads_that_start_meanwhile_are_stopped_too)
+TEST(stops_threads_started_meanwhile)
 {
 	pid_t pid = start(start_others, 1, false);
 
@@ -229,7 +229,7 @@ static void *send_signals(void *pid)
 	return (void *)sent;
 }
 
-TEST(signals_that_come_during_pauses_are_not_lost)
+TEST(keeps_signals_sent_during_a_pause)
 {
 	pid_t pid = start(block, MANY_THREADS, false);
 	pthread_t sender;
@@ -253,7 +253,7 @@ TEST(signals_that_come_during_pauses_are_not_lost)
 	stop(pid);
 }
 
-TEST(a_process_whose_main_thread_has_exited_is_paused)
+TEST(pauses_without_a_main_thread)
 {
 	pid_t pid = start(run, 2, true);
 	struct process_pause *pause;
@@ -269,7 +269,7 @@ TEST(a_process_whose_main_thread_has_exited_is_paused)
 	stop(pid);
 }
 
-TEST(a_caller_who_takes_too_long_does_not_hold_the_process)
+TEST(resumes_after_the_time_limit)
 {
 	pid_t pid = start(block, 2, false);
 	struct process_pause *pause;
@@ -296,7 +296,7 @@ static void hold_and_die(pid_t pid)
 	kill(getpid(), SIGKILL);
 }
 
-TEST(a_tracer_that_is_killed_leaves_nothing_stopped)
+TEST(resumes_when_the_tracer_is_killed)
 {
 	pid_t pid = start(block, 2, false);
 	int status;
@@ -310,7 +310,7 @@ TEST(a_tracer_that_is_killed_leaves_nothing_stopped)
 	stop(pid);
 }
 
-TEST(a_thread_that_cannot_stop_does_not_hold_up_the_pause)
+TEST(skips_a_thread_that_cannot_stop)
 {
 	struct process_pause *pause;
 	struct error err;
@@ -337,7 +337,7 @@ TEST(a_thread_that_cannot_stop_does_not_hold_up_the_pause)
 	stop(pid);
 }
 
-TEST(who_cannot_be_paused_is_told_why)
+TEST(says_why_it_cannot_pause)
 {
 	pid_t pid = start(block, 1, false);
 	struct process_pause *pause;
@@ -361,7 +361,7 @@ TEST(who_cannot_be_paused_is_told_why)
 	stop(pid);
 }
 
-TEST(a_process_that_ends_while_it_is_paused_is_no_trouble)
+TEST(survives_an_exit_during_the_pause)
 {
 	for (int i = 0; i < 20; i++) {
 		pid_t pid = start(block, 3, false);
@@ -379,12 +379,8 @@ TEST(a_process_that_ends_while_it_is_paused_is_no_trouble)
 
 #define CASE(test) cmocka_unit_test_setup(test, set_up)
 
-RUN_TESTS(CASE(all_threads_stand_still_and_go_on),
-	  CASE(threads_that_start_meanwhile_are_stopped_too), CASE(a_stopped_process_stays_stopped),
-	  CASE(signals_that_come_during_pauses_are_not_lost),
-	  CASE(a_process_whose_main_thread_has_exited_is_paused),
-	  CASE(a_caller_who_takes_too_long_does_not_hold_the_process),
-	  CASE(a_tracer_that_is_killed_leaves_nothing_stopped),
-	  CASE(a_thread_that_cannot_stop_does_not_hold_up_the_pause),
-	  CASE(who_cannot_be_paused_is_told_why),
-	  CASE(a_process_that_ends_while_it_is_paused_is_no_trouble))
+RUN_TESTS(CASE(stops_and_resumes_all_threads), CASE(stops_threads_started_meanwhile),
+	  CASE(a_stopped_process_stays_stopped), CASE(keeps_signals_sent_during_a_pause),
+	  CASE(pauses_without_a_main_thread), CASE(resumes_after_the_time_limit),
+	  CASE(resumes_when_the_tracer_is_killed), CASE(skips_a_thread_that_cannot_stop),
+	  CASE(says_why_it_cannot_pause), CASE(survives_an_exit_during_the_pause))

@@ -30,7 +30,7 @@ static const struct {
 	{ "nothing", "", 0, 0 },
 };
 
-TEST(the_id_inside_a_namespace_is_read)
+TEST(reads_the_pid_inside_a_namespace)
 {
 	for EACH (c, statuses) {
 		uint32_t levels;
@@ -53,7 +53,7 @@ static const struct {
 	{ "no number", "x\nvoluntary_ctxt_switches:\tmany\n", 0 },
 };
 
-TEST(context_switches_are_added_up)
+TEST(adds_up_context_switches)
 {
 	for EACH (c, counts)
 		EXPECT_EQ(c->switches, thread_status_switches(c->text), c->what);
@@ -73,7 +73,7 @@ static const struct {
 	{ "nothing", "", "" },
 };
 
-TEST(kernel_stacks_are_cleaned)
+TEST(cleans_kernel_stacks)
 {
 	for EACH (c, stacks) {
 		char text[256];
@@ -112,7 +112,7 @@ static bool is_settled(const struct thread_list *list)
 	       list->threads[1].has_registers;
 }
 
-TEST(threads_are_listed_with_what_they_do)
+TEST(lists_threads_with_their_state)
 {
 	struct thread_list list = { 0 };
 	struct proc proc;
@@ -158,7 +158,6 @@ TEST(threads_are_listed_with_what_they_do)
 	proc_close(&proc);
 }
 
-RUN_TESTS(cmocka_unit_test(the_id_inside_a_namespace_is_read),
-	  cmocka_unit_test(context_switches_are_added_up),
-	  cmocka_unit_test(kernel_stacks_are_cleaned),
-	  cmocka_unit_test(threads_are_listed_with_what_they_do))
+RUN_TESTS(cmocka_unit_test(reads_the_pid_inside_a_namespace),
+	  cmocka_unit_test(adds_up_context_switches), cmocka_unit_test(cleans_kernel_stacks),
+	  cmocka_unit_test(lists_threads_with_their_state))

@@ -27,7 +27,7 @@ static const struct {
 	{ "a number with something behind it", "-1 0x1z 0x8\n", -EBADMSG, 0, 0, 0, 0, 0 },
 };
 
-TEST(what_proc_says_of_a_blocked_thread_is_read_or_refused)
+TEST(parses_proc_syscall_lines)
 {
 	for EACH (c, cases) {
 		struct thread_registers registers = { .syscall = 77 };
@@ -43,7 +43,7 @@ TEST(what_proc_says_of_a_blocked_thread_is_read_or_refused)
 	}
 }
 
-TEST(text_longer_than_any_kernel_writes_is_refused)
+TEST(refuses_overlong_text)
 {
 	struct thread_registers registers;
 	char text[4096];
@@ -52,5 +52,4 @@ TEST(text_longer_than_any_kernel_writes_is_refused)
 	EXPECT_EQ(-EBADMSG, thread_registers_parse(text, sizeof(text), &registers), "4096 digits");
 }
 
-RUN_TESTS(cmocka_unit_test(what_proc_says_of_a_blocked_thread_is_read_or_refused),
-	  cmocka_unit_test(text_longer_than_any_kernel_writes_is_refused))
+RUN_TESTS(cmocka_unit_test(parses_proc_syscall_lines), cmocka_unit_test(refuses_overlong_text))

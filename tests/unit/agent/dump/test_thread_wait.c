@@ -361,7 +361,7 @@ static void expect_words(const char *text, const char *const *words, size_t coun
 	}
 }
 
-TEST(what_a_thread_waits_for_is_said)
+TEST(names_what_a_thread_waits_for)
 {
 	for EACH (c, cases) {
 		struct looked_at looked;
@@ -383,7 +383,7 @@ TEST(what_a_thread_waits_for_is_said)
 }
 
 /* A stop and its end make the kernel go on with the sleep by another call. */
-TEST(a_call_that_was_restarted_is_still_known)
+TEST(recognizes_a_restarted_system_call)
 {
 	static const struct {
 		const char *what;
@@ -485,7 +485,7 @@ static const struct {
 	  "/opt/lib/libtorch_python.so" },
 };
 
-TEST(locks_are_told_by_the_functions_that_wait_for_them)
+TEST(recognizes_locks_by_function_name)
 {
 	for EACH (c, stacks) {
 		struct wait_function functions[ARRAY_SIZE(c->functions)];
@@ -504,7 +504,7 @@ TEST(locks_are_told_by_the_functions_that_wait_for_them)
 
 /* ---- hostile ------------------------------------------------------------------------------- */
 
-TEST(any_registers_give_some_sentence)
+TEST(any_registers_give_a_text)
 {
 	static const uint64_t words[] = { 0, 1, 2, 1024, 0xffffffff, UINT64_MAX, 1ULL << 63 };
 	const struct thread_list nobody = { 0 };
@@ -529,7 +529,7 @@ TEST(any_registers_give_some_sentence)
 		}
 }
 
-RUN_TESTS(cmocka_unit_test(what_a_thread_waits_for_is_said),
-	  cmocka_unit_test(a_call_that_was_restarted_is_still_known),
-	  cmocka_unit_test(locks_are_told_by_the_functions_that_wait_for_them),
-	  cmocka_unit_test(any_registers_give_some_sentence))
+RUN_TESTS(cmocka_unit_test(names_what_a_thread_waits_for),
+	  cmocka_unit_test(recognizes_a_restarted_system_call),
+	  cmocka_unit_test(recognizes_locks_by_function_name),
+	  cmocka_unit_test(any_registers_give_a_text))

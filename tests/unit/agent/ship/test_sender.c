@@ -90,7 +90,7 @@ static void expect_sequences(const struct collector_double *c, uint64_t first, u
 		EXPECT_EQ(i, c->sequences[i - first], "sequence, in order, each once");
 }
 
-TEST(batches_arrive_in_order_with_their_samples)
+TEST(sends_batches_in_order)
 {
 	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 	double_start(&c, 0);
@@ -109,7 +109,7 @@ TEST(batches_arrive_in_order_with_their_samples)
 	double_stop(&c);
 }
 
-TEST(definitions_travel_until_they_are_acknowledged)
+TEST(sends_definitions_until_acknowledged)
 {
 	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 	double_start(&c, 0);
@@ -125,7 +125,7 @@ TEST(definitions_travel_until_they_are_acknowledged)
 	double_stop(&c);
 }
 
-TEST(a_definition_travels_once_more_when_names_have_come)
+TEST(sends_a_definition_again_with_new_names)
 {
 	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 	double_start(&c, 0);
@@ -147,7 +147,7 @@ TEST(a_definition_travels_once_more_when_names_have_come)
 	double_stop(&c);
 }
 
-TEST(a_collector_that_lost_its_dictionary_gets_the_definitions_again)
+TEST(resends_requested_definitions)
 {
 	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 	double_start(&c, 0);
@@ -168,7 +168,7 @@ TEST(a_collector_that_lost_its_dictionary_gets_the_definitions_again)
 	double_stop(&c);
 }
 
-TEST(a_collector_that_is_never_content_does_not_hold_up_the_rest)
+TEST(drops_a_batch_refused_for_ever)
 {
 	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER, .ask_always = true };
 	double_start(&c, 0);
@@ -185,7 +185,7 @@ TEST(a_collector_that_is_never_content_does_not_hold_up_the_rest)
 	double_stop(&c);
 }
 
-TEST(nothing_is_lost_or_counted_twice_while_the_collector_is_away)
+TEST(delivers_once_after_an_outage)
 {
 	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 	double_start(&c, 0);
@@ -210,7 +210,7 @@ TEST(nothing_is_lost_or_counted_twice_while_the_collector_is_away)
 	double_stop(&c);
 }
 
-TEST(an_acknowledgement_that_got_lost_does_not_count_a_batch_twice)
+TEST(a_lost_acknowledgement_counts_once)
 {
 	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER, .store_then_fail = 2 };
 	double_start(&c, 0);
@@ -240,7 +240,7 @@ static const struct {
 	{ "a bug that stays with a batch", RPC_UNKNOWN, 20, 2, 1 },
 };
 
-TEST(a_failure_is_retried_or_given_up_by_its_status)
+TEST(retries_or_drops_by_status)
 {
 	for EACH (row, failures) {
 		struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER,
@@ -260,7 +260,7 @@ TEST(a_failure_is_retried_or_given_up_by_its_status)
 	}
 }
 
-TEST(rubbish_for_an_answer_is_a_failure_like_another)
+TEST(retries_after_a_malformed_answer)
 {
 	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER, .rubbish = 3 };
 	double_start(&c, 0);
@@ -273,7 +273,7 @@ TEST(rubbish_for_an_answer_is_a_failure_like_another)
 	double_stop(&c);
 }
 
-TEST(a_full_spool_drops_the_oldest_and_counts_them)
+TEST(a_full_spool_drops_the_oldest)
 {
 	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 	double_start(&c, 0);
@@ -302,7 +302,7 @@ TEST(a_full_spool_drops_the_oldest_and_counts_them)
 	double_stop(&c);
 }
 
-TEST(closing_delivers_what_waits)
+TEST(closing_sends_the_spool)
 {
 	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER, .delay_ms = 20 };
 	double_start(&c, 0);
@@ -315,7 +315,7 @@ TEST(closing_delivers_what_waits)
 	double_stop(&c);
 }
 
-TEST(closing_tries_once_more_and_says_how_many_are_lost)
+TEST(closing_returns_the_lost_batches)
 {
 	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 	double_start(&c, 0);
@@ -340,7 +340,7 @@ TEST(closing_tries_once_more_and_says_how_many_are_lost)
 	double_stop(&c);
 }
 
-TEST(closing_does_not_wait_for_a_collector_that_hangs)
+TEST(closing_cancels_a_hanging_call)
 {
 	struct collector_double c = { .mutex = PTHREAD_MUTEX_INITIALIZER, .delay_ms = 1500 };
 	double_start(&c, 0);
@@ -364,7 +364,7 @@ TEST(closing_an_idle_sender_is_immediate)
 	EXPECT_EQ(0, sender_close(NULL, 5000), "none");
 }
 
-TEST(a_wrong_address_is_refused)
+TEST(refuses_a_wrong_address)
 {
 	const struct sender_options options = { .address = "nowhere", SENDER_DEFAULTS };
 	struct sender *sender = NULL;
@@ -375,7 +375,7 @@ TEST(a_wrong_address_is_refused)
 	assert_null(sender);
 }
 
-TEST(a_node_keeps_its_id_and_each_start_has_its_own)
+TEST(node_id_stays_start_id_changes)
 {
 	struct id128 a, b, boot_a, boot_b;
 
@@ -389,22 +389,22 @@ TEST(a_node_keeps_its_id_and_each_start_has_its_own)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(batches_arrive_in_order_with_their_samples),
-		cmocka_unit_test(definitions_travel_until_they_are_acknowledged),
-		cmocka_unit_test(a_definition_travels_once_more_when_names_have_come),
-		cmocka_unit_test(a_collector_that_lost_its_dictionary_gets_the_definitions_again),
-		cmocka_unit_test(a_collector_that_is_never_content_does_not_hold_up_the_rest),
-		cmocka_unit_test(nothing_is_lost_or_counted_twice_while_the_collector_is_away),
-		cmocka_unit_test(an_acknowledgement_that_got_lost_does_not_count_a_batch_twice),
-		cmocka_unit_test(a_failure_is_retried_or_given_up_by_its_status),
-		cmocka_unit_test(rubbish_for_an_answer_is_a_failure_like_another),
-		cmocka_unit_test(a_full_spool_drops_the_oldest_and_counts_them),
-		cmocka_unit_test(closing_delivers_what_waits),
-		cmocka_unit_test(closing_tries_once_more_and_says_how_many_are_lost),
-		cmocka_unit_test(closing_does_not_wait_for_a_collector_that_hangs),
+		cmocka_unit_test(sends_batches_in_order),
+		cmocka_unit_test(sends_definitions_until_acknowledged),
+		cmocka_unit_test(sends_a_definition_again_with_new_names),
+		cmocka_unit_test(resends_requested_definitions),
+		cmocka_unit_test(drops_a_batch_refused_for_ever),
+		cmocka_unit_test(delivers_once_after_an_outage),
+		cmocka_unit_test(a_lost_acknowledgement_counts_once),
+		cmocka_unit_test(retries_or_drops_by_status),
+		cmocka_unit_test(retries_after_a_malformed_answer),
+		cmocka_unit_test(a_full_spool_drops_the_oldest),
+		cmocka_unit_test(closing_sends_the_spool),
+		cmocka_unit_test(closing_returns_the_lost_batches),
+		cmocka_unit_test(closing_cancels_a_hanging_call),
 		cmocka_unit_test(closing_an_idle_sender_is_immediate),
-		cmocka_unit_test(a_wrong_address_is_refused),
-		cmocka_unit_test(a_node_keeps_its_id_and_each_start_has_its_own),
+		cmocka_unit_test(refuses_a_wrong_address),
+		cmocka_unit_test(node_id_stays_start_id_changes),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);

@@ -40,7 +40,7 @@ static struct batch *batch_of(uint64_t sequence, uint32_t sample_count)
 	return batch;
 }
 
-TEST(a_packed_batch_is_small_and_comes_back_whole)
+TEST(packing_is_lossless_and_small)
 {
 	struct batch *batch = batch_of(9, 2000);
 	size_t before_bytes = batch->bytes;
@@ -62,7 +62,7 @@ TEST(a_packed_batch_is_small_and_comes_back_whole)
 	batch_free(batch);
 }
 
-TEST(a_damaged_batch_is_an_error_and_not_more)
+TEST(a_damaged_batch_is_an_error)
 {
 	struct batch *batch = batch_of(1, 2000);
 	struct error err = { 0 };
@@ -74,7 +74,7 @@ TEST(a_damaged_batch_is_an_error_and_not_more)
 	batch_free(batch);
 }
 
-TEST(batches_leave_in_the_order_they_came)
+TEST(takes_batches_in_order)
 {
 	struct spool spool = { .bytes_max = 1 << 20, .count_max = 100 };
 
@@ -105,7 +105,7 @@ static const struct {
 	{ "nothing fits", 0, 10, 3, 0 },
 };
 
-TEST(the_oldest_goes_first_and_is_counted)
+TEST(drops_and_counts_the_oldest)
 {
 	struct batch *one = batch_of(0, 5);
 	size_t batch_bytes = one->bytes;
@@ -127,7 +127,7 @@ TEST(the_oldest_goes_first_and_is_counted)
 	}
 }
 
-TEST(a_stack_set_knows_what_was_added_and_starts_again_when_full)
+TEST(a_full_stack_set_starts_again)
 {
 	struct stack_set set = { .count_max = 1000 };
 
@@ -148,8 +148,7 @@ TEST(a_stack_set_knows_what_was_added_and_starts_again_when_full)
 	stack_set_deinit(&set);
 }
 
-RUN_TESTS(cmocka_unit_test(a_packed_batch_is_small_and_comes_back_whole),
-	  cmocka_unit_test(a_damaged_batch_is_an_error_and_not_more),
-	  cmocka_unit_test(batches_leave_in_the_order_they_came),
-	  cmocka_unit_test(the_oldest_goes_first_and_is_counted),
-	  cmocka_unit_test(a_stack_set_knows_what_was_added_and_starts_again_when_full))
+RUN_TESTS(cmocka_unit_test(packing_is_lossless_and_small),
+	  cmocka_unit_test(a_damaged_batch_is_an_error), cmocka_unit_test(takes_batches_in_order),
+	  cmocka_unit_test(drops_and_counts_the_oldest),
+	  cmocka_unit_test(a_full_stack_set_starts_again))

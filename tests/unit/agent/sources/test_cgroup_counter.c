@@ -170,7 +170,7 @@ static void remove_folder(const struct fixture *fixture)
 	assert_int_equal(0, nftw(fixture->folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS));
 }
 
-TEST(an_old_group_counts_from_now_and_a_new_one_from_its_beginning)
+TEST(new_cgroups_count_from_their_start)
 {
 	for (int is_new = 0; is_new < 2; is_new++) {
 		struct fixture fixture;
@@ -220,7 +220,7 @@ static void forget_own_process(struct fixture *fixture, struct process_key key)
 	tick_a_second(fixture);
 }
 
-TEST(groups_that_are_gone_make_room_for_others_to_be_remembered)
+TEST(evicts_removed_cgroups_first)
 {
 	struct cgroup_counter_stats stats;
 	struct fixture fixture;
@@ -319,7 +319,7 @@ static pid_t burn_in(const struct quota_group *group)
 	return pid;
 }
 
-TEST(time_that_a_quota_took_is_seen_up_to_the_last_process)
+TEST(counts_throttling_until_the_cgroup_ends)
 {
 	struct quota_group group;
 	struct fixture fixture;
@@ -445,7 +445,7 @@ static void leave_namespace(const struct quota_group *group, const char *own, in
 }
 
 /* The agent's pod, and others beside it and elsewhere. */
-TEST(groups_of_others_are_seen_from_a_namespace_with_the_hosts_mount)
+TEST(reads_host_cgroups_from_a_namespace)
 {
 	struct quota_group group;
 	struct fixture fixture;
@@ -506,7 +506,7 @@ static pid_t grow_in(const struct quota_group *group, int pipe_fds[2])
 	_exit(0);
 }
 
-TEST(a_kill_for_want_of_memory_is_counted_once)
+TEST(counts_an_oom_kill_once)
 {
 	struct quota_group group;
 	struct fixture fixture;
@@ -543,8 +543,8 @@ TEST(a_kill_for_want_of_memory_is_counted_once)
 	finish(&fixture);
 }
 
-RUN_TESTS(cmocka_unit_test(a_kill_for_want_of_memory_is_counted_once),
-	  cmocka_unit_test(an_old_group_counts_from_now_and_a_new_one_from_its_beginning),
-	  cmocka_unit_test(groups_that_are_gone_make_room_for_others_to_be_remembered),
-	  cmocka_unit_test(groups_of_others_are_seen_from_a_namespace_with_the_hosts_mount),
-	  cmocka_unit_test(time_that_a_quota_took_is_seen_up_to_the_last_process))
+RUN_TESTS(cmocka_unit_test(counts_an_oom_kill_once),
+	  cmocka_unit_test(new_cgroups_count_from_their_start),
+	  cmocka_unit_test(evicts_removed_cgroups_first),
+	  cmocka_unit_test(reads_host_cgroups_from_a_namespace),
+	  cmocka_unit_test(counts_throttling_until_the_cgroup_ends))

@@ -32,7 +32,7 @@ static const struct {
 	{ "no root", "1 1 0:1 x /a rw - cgroup2 cgroup2 rw\n", -ENOENT, NULL, false },
 };
 
-TEST(a_controllers_groups_are_found)
+TEST(finds_a_controllers_mount)
 {
 	for EACH (c, hierarchies) {
 		struct cgroup_hierarchy found = { 0 };
@@ -67,7 +67,7 @@ static const struct {
 	{ "another branch", "1 1 0:1 /../../x /a rw - cgroup2 cgroup2 rw\n", "/a", "/../../x", 0 },
 };
 
-TEST(of_several_mounts_the_highest_is_taken)
+TEST(prefers_the_highest_mount)
 {
 	for EACH (c, roots) {
 		struct cgroup_hierarchy found = { 0 };
@@ -99,7 +99,7 @@ static const struct {
 	{ "nothing", "", NULL, -ENOENT, NULL },
 };
 
-TEST(a_process_group_is_found)
+TEST(finds_the_cgroup_of_a_process)
 {
 	for EACH (c, paths) {
 		char path[CGROUP_PATH_BYTES] = "";
@@ -110,7 +110,7 @@ TEST(a_process_group_is_found)
 	}
 }
 
-TEST(a_path_that_is_too_long_is_refused)
+TEST(refuses_a_long_path)
 {
 	char text[CGROUP_PATH_BYTES + 8], path[CGROUP_PATH_BYTES];
 
@@ -148,7 +148,7 @@ static const struct {
 	{ "up and down", "/", "", "/a/../../b", -EBADMSG, NULL },
 };
 
-TEST(a_group_is_found_below_what_is_mounted)
+TEST(finds_a_cgroup_below_its_mount)
 {
 	for EACH (c, mounted) {
 		struct cgroup_hierarchy hierarchy = { .unified = true };
@@ -161,7 +161,7 @@ TEST(a_group_is_found_below_what_is_mounted)
 	}
 }
 
-TEST(two_paths_that_are_too_long_together_are_refused)
+TEST(refuses_a_long_joined_path)
 {
 	struct cgroup_hierarchy hierarchy = { .root = "/..", .home = "/home" };
 	char seen[CGROUP_PATH_BYTES], path[CGROUP_PATH_BYTES] = "";
@@ -189,7 +189,7 @@ static const struct {
 	{ "nothing", "", -ENOENT, 0 },
 };
 
-TEST(numbers_are_found_by_key)
+TEST(finds_numbers_by_key)
 {
 	for EACH (c, numbers) {
 		uint64_t number = 0;
@@ -201,10 +201,7 @@ TEST(numbers_are_found_by_key)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(a_controllers_groups_are_found),
-	  cmocka_unit_test(of_several_mounts_the_highest_is_taken),
-	  cmocka_unit_test(a_process_group_is_found),
-	  cmocka_unit_test(a_path_that_is_too_long_is_refused),
-	  cmocka_unit_test(a_group_is_found_below_what_is_mounted),
-	  cmocka_unit_test(two_paths_that_are_too_long_together_are_refused),
-	  cmocka_unit_test(numbers_are_found_by_key))
+RUN_TESTS(cmocka_unit_test(finds_a_controllers_mount), cmocka_unit_test(prefers_the_highest_mount),
+	  cmocka_unit_test(finds_the_cgroup_of_a_process), cmocka_unit_test(refuses_a_long_path),
+	  cmocka_unit_test(finds_a_cgroup_below_its_mount),
+	  cmocka_unit_test(refuses_a_long_joined_path), cmocka_unit_test(finds_numbers_by_key))

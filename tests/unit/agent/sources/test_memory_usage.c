@@ -43,7 +43,7 @@ static const struct {
 	  { 0 } },
 };
 
-TEST(the_line_of_a_process_is_read_or_refused)
+TEST(parses_statm_lines)
 {
 	for EACH (c, stats) {
 		struct memory_stat stat = { 0 };
@@ -116,7 +116,7 @@ static void tick(struct fixture *fixture)
 
 enum { GROWN_BYTES = 256 << 20 };
 
-TEST(a_process_has_its_size_in_every_second)
+TEST(samples_each_second)
 {
 	struct fixture fixture;
 	struct process_key key = key_of(getpid(), 0);
@@ -154,7 +154,7 @@ TEST(a_process_has_its_size_in_every_second)
 	finish(&fixture);
 }
 
-TEST(a_process_that_has_gone_has_no_size)
+TEST(an_exited_process_has_no_sample)
 {
 	struct fixture fixture;
 	struct memory_usage_stats usage;
@@ -233,7 +233,7 @@ static uint32_t largest_sizes(const struct profile *profile)
 	return count;
 }
 
-TEST(a_process_that_grows_is_read_each_second_beside_many_that_do_not)
+TEST(reads_growing_processes_each_second)
 {
 	enum { QUIET = 400, SETTLE_SECONDS = 10, SECONDS = 10 };
 	struct fixture fixture;
@@ -306,7 +306,7 @@ static void end_threads(struct threads *threads)
 	free(threads->ids);
 }
 
-TEST(readings_that_take_long_are_fewer)
+TEST(slow_reads_are_fewer)
 {
 	enum { SECONDS = 15 };
 	struct fixture fixture;
@@ -323,7 +323,7 @@ TEST(readings_that_take_long_are_fewer)
 	finish(&fixture);
 }
 
-TEST(more_that_grow_than_are_read_each_second_are_late)
+TEST(counts_late_reads_of_growing_processes)
 {
 	struct fixture fixture;
 	struct threads threads = { .fixture = &fixture, .count = 700, .followed_max = 700 };
@@ -336,9 +336,8 @@ TEST(more_that_grow_than_are_read_each_second_are_late)
 	finish(&fixture);
 }
 
-RUN_TESTS(cmocka_unit_test(the_line_of_a_process_is_read_or_refused),
-	  cmocka_unit_test(a_process_has_its_size_in_every_second),
-	  cmocka_unit_test(a_process_that_grows_is_read_each_second_beside_many_that_do_not),
-	  cmocka_unit_test(readings_that_take_long_are_fewer),
-	  cmocka_unit_test(more_that_grow_than_are_read_each_second_are_late),
-	  cmocka_unit_test(a_process_that_has_gone_has_no_size))
+RUN_TESTS(cmocka_unit_test(parses_statm_lines), cmocka_unit_test(samples_each_second),
+	  cmocka_unit_test(reads_growing_processes_each_second),
+	  cmocka_unit_test(slow_reads_are_fewer),
+	  cmocka_unit_test(counts_late_reads_of_growing_processes),
+	  cmocka_unit_test(an_exited_process_has_no_sample))

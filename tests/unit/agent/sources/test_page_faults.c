@@ -279,14 +279,14 @@ static void expect_all_amounts(bool no_tracepoints)
 	close_setting(&setting);
 }
 
-TEST(bytes_are_those_that_came_into_memory)
+TEST(counts_bytes_faulted_in)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
 	expect_all_amounts(false);
 }
 
-TEST(bytes_are_right_without_tracepoints_too)
+TEST(counts_bytes_without_tracepoints)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -307,7 +307,7 @@ static int see_copier(void *context, const struct count_key *key, const struct c
 	return 0;
 }
 
-TEST(pages_copied_after_a_fork_count_for_who_writes)
+TEST(copied_pages_belong_to_the_writer)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -320,7 +320,7 @@ TEST(pages_copied_after_a_fork_count_for_who_writes)
 	close_setting(&setting);
 }
 
-TEST(nothing_is_counted_during_a_pause_and_all_afterwards)
+TEST(counts_nothing_while_stopped)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -337,7 +337,7 @@ TEST(nothing_is_counted_during_a_pause_and_all_afterwards)
 	close_setting(&setting);
 }
 
-TEST(a_storm_takes_few_stacks)
+TEST(unwinds_few_stacks_in_a_storm)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -361,8 +361,8 @@ TEST(a_storm_takes_few_stacks)
 	close_setting(&setting);
 }
 
-RUN_TESTS(cmocka_unit_test(bytes_are_those_that_came_into_memory),
-	  cmocka_unit_test(bytes_are_right_without_tracepoints_too),
-	  cmocka_unit_test(pages_copied_after_a_fork_count_for_who_writes),
-	  cmocka_unit_test(nothing_is_counted_during_a_pause_and_all_afterwards),
-	  cmocka_unit_test(a_storm_takes_few_stacks))
+RUN_TESTS(cmocka_unit_test(counts_bytes_faulted_in),
+	  cmocka_unit_test(counts_bytes_without_tracepoints),
+	  cmocka_unit_test(copied_pages_belong_to_the_writer),
+	  cmocka_unit_test(counts_nothing_while_stopped),
+	  cmocka_unit_test(unwinds_few_stacks_in_a_storm))

@@ -83,7 +83,7 @@ static const struct {
 	{ "until they may", SOURCE_WAKERS, true, ALL },
 };
 
-TEST(sources_stop_with_what_they_need_and_go_on_when_nobody_stops_them)
+TEST(sources_stop_with_what_they_need)
 {
 	struct fixture *fixture = *state;
 
@@ -98,7 +98,7 @@ TEST(sources_stop_with_what_they_need_and_go_on_when_nobody_stops_them)
 	}
 }
 
-TEST(a_lane_that_stands_still_can_be_turned)
+TEST(a_stopped_source_keeps_new_settings)
 {
 	struct fixture *fixture = *state;
 	uint32_t self = getpid();
@@ -119,5 +119,5 @@ TEST(a_lane_that_stands_still_can_be_turned)
 
 #define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
-RUN_TESTS(WITH_FIXTURE(sources_stop_with_what_they_need_and_go_on_when_nobody_stops_them),
-	  WITH_FIXTURE(a_lane_that_stands_still_can_be_turned))
+RUN_TESTS(WITH_FIXTURE(sources_stop_with_what_they_need),
+	  WITH_FIXTURE(a_stopped_source_keeps_new_settings))

@@ -167,21 +167,21 @@ static void expect_all_time_is_told(bool raw_tracepoints)
 	close_switches(&fixture);
 }
 
-TEST(all_the_time_of_a_thread_is_told)
+TEST(accounts_for_all_thread_time)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
 	expect_all_time_is_told(false);
 }
 
-TEST(raw_tracepoints_tell_all_the_time_too)
+TEST(raw_tracepoints_account_for_all_time)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
 	expect_all_time_is_told(true);
 }
 
-TEST(the_time_of_threads_that_have_gone_is_told_from_their_start_to_their_end)
+TEST(accounts_for_exited_threads)
 {
 	enum { THREADS = 4 };
 	const double seconds = 0.3;
@@ -204,7 +204,7 @@ TEST(the_time_of_threads_that_have_gone_is_told_from_their_start_to_their_end)
 	close_switches(&fixture);
 }
 
-TEST(a_wait_is_told_while_it_lasts)
+TEST(reports_off_cpu_time_while_blocked)
 {
 	struct told told = { 0 };
 	pid_t child;
@@ -300,7 +300,7 @@ static double sampled_share(struct fixture *fixture, uint32_t pid)
  * loaded machine a few long waits for a CPU are much of the time, so one window in some must do; what is
  * wrong by itself is wrong in each.
  */
-TEST(waits_that_were_sampled_add_up_to_the_totals)
+TEST(sampled_off_cpu_time_matches_totals)
 {
 	enum { ATTEMPTS = 10 };
 	double share = 0;
@@ -352,7 +352,7 @@ static void expect_windows(struct fixture *fixture, pid_t pid, bool has_stacks, 
 	fail_msg("%s: in none of %d windows", what, ATTEMPTS);
 }
 
-TEST(a_process_that_is_left_out_keeps_its_totals)
+TEST(a_process_without_stacks_keeps_totals)
 {
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -373,7 +373,7 @@ TEST(a_process_that_is_left_out_keeps_its_totals)
 	close_switches(&fixture);
 }
 
-TEST(no_slot_is_in_two_intervals_of_totals)
+TEST(totals_cover_no_slot_twice)
 {
 	struct told first = { .pid = getpid(), .slots_of = SAMPLE_KIND_RUNNING }, second = first;
 
@@ -389,7 +389,7 @@ TEST(no_slot_is_in_two_intervals_of_totals)
 	close_switches(&fixture);
 }
 
-TEST(no_slot_is_in_two_intervals_of_a_wait)
+TEST(off_cpu_time_covers_no_slot_twice)
 {
 	enum { WINDOWS = 4 };
 	pid_t child;
@@ -420,7 +420,7 @@ TEST(no_slot_is_in_two_intervals_of_a_wait)
 	close_switches(&fixture);
 }
 
-TEST(what_threads_do_during_a_pause_is_not_told_and_all_is_afterwards)
+TEST(accounts_for_nothing_while_stopped)
 {
 	struct told told = { .pid = getpid() };
 	uint64_t begin_ns, end_ns;
@@ -444,13 +444,12 @@ TEST(what_threads_do_during_a_pause_is_not_told_and_all_is_afterwards)
 	close_switches(&fixture);
 }
 
-RUN_TESTS(
-	cmocka_unit_test(what_threads_do_during_a_pause_is_not_told_and_all_is_afterwards),
-	cmocka_unit_test(no_slot_is_in_two_intervals_of_totals),
-	cmocka_unit_test(no_slot_is_in_two_intervals_of_a_wait),
-	cmocka_unit_test(waits_that_were_sampled_add_up_to_the_totals),
-	cmocka_unit_test(a_process_that_is_left_out_keeps_its_totals),
-	cmocka_unit_test(all_the_time_of_a_thread_is_told),
-	cmocka_unit_test(raw_tracepoints_tell_all_the_time_too),
-	cmocka_unit_test(the_time_of_threads_that_have_gone_is_told_from_their_start_to_their_end),
-	cmocka_unit_test(a_wait_is_told_while_it_lasts))
+RUN_TESTS(cmocka_unit_test(accounts_for_nothing_while_stopped),
+	  cmocka_unit_test(totals_cover_no_slot_twice),
+	  cmocka_unit_test(off_cpu_time_covers_no_slot_twice),
+	  cmocka_unit_test(sampled_off_cpu_time_matches_totals),
+	  cmocka_unit_test(a_process_without_stacks_keeps_totals),
+	  cmocka_unit_test(accounts_for_all_thread_time),
+	  cmocka_unit_test(raw_tracepoints_account_for_all_time),
+	  cmocka_unit_test(accounts_for_exited_threads),
+	  cmocka_unit_test(reports_off_cpu_time_while_blocked))

@@ -235,7 +235,7 @@ static void *writes(void *nothing)
 	return nothing;
 }
 
-TEST(who_reads_a_pipe_is_woken_by_who_writes)
+TEST(a_pipes_writer_wakes_its_reader)
 {
 	struct fixture *fixture = *state;
 	pthread_t reader, writer;
@@ -303,7 +303,7 @@ static uint64_t by_signaller(struct fixture *fixture, uint64_t *ret_by_timer)
 	return told_of(&fixture->told, "asks again", WAKER_THREAD, "signals", NULL);
 }
 
-TEST(waits_that_a_timer_ends_are_due_to_who_ends_the_last_one)
+TEST(timer_wake_ups_belong_to_the_last_waker)
 {
 	struct fixture *fixture = *state;
 
@@ -323,19 +323,19 @@ TEST(waits_that_a_timer_ends_are_due_to_who_ends_the_last_one)
 }
 
 /* What the switches' program could not be is not asked of this one, which is larger. */
-TEST(the_level_is_that_of_the_switches)
+TEST(starts_at_the_level_of_switches)
 {
 	struct fixture *fixture = *state;
 
 	if (!machine_is_fit())
 		SKIP("needs root and BTF");
 	EXPECT_EQ(LOADER_LEVEL_FRAME_POINTER, wakers_level(fixture->wakers), "level");
-	who_reads_a_pipe_is_woken_by_who_writes(state);
+	a_pipes_writer_wakes_its_reader(state);
 }
 
 #define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
-RUN_TESTS(cmocka_unit_test_setup_teardown(the_level_is_that_of_the_switches,
+RUN_TESTS(cmocka_unit_test_setup_teardown(starts_at_the_level_of_switches,
 					  set_up_where_switches_stepped_down, tear_down),
-	  WITH_FIXTURE(who_reads_a_pipe_is_woken_by_who_writes),
-	  WITH_FIXTURE(waits_that_a_timer_ends_are_due_to_who_ends_the_last_one))
+	  WITH_FIXTURE(a_pipes_writer_wakes_its_reader),
+	  WITH_FIXTURE(timer_wake_ups_belong_to_the_last_waker))
