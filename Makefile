@@ -206,8 +206,11 @@ $(filter $(BUILD)/tests/$(1)/%,$(UNIT_TESTS)): $(BUILD)/tests/%: $(BUILD)/obj/te
 endef
 $(foreach folder,base bpf proto agent collector cli,$(eval $(call unit_rule,$(folder))))
 
+UNIT_OBJECTS := $(UNIT_TESTS:$(BUILD)/tests/%=$(BUILD)/obj/tests/unit/%.o)
+$(UNIT_OBJECTS): | $(PROTO_GEN) $(BPF_SKELETONS)
+
 .PHONY: unit-objects
-unit-objects: packages $(patsubst $(BUILD)/tests/%,$(BUILD)/obj/tests/unit/%.o,$(UNIT_TESTS)) ## compile the unit tests
+unit-objects: packages $(UNIT_OBJECTS) ## compile the unit tests
 
 # The doubles of the GPU's libraries, under the names of the real ones. Test equipment.
 GPU_DOUBLES := $(BUILD)/tests/gpu/libnvidia-ml.so.1 $(BUILD)/tests/gpu/libcuda.so.1 $(BUILD)/tests/gpu/libnccl.so.2
