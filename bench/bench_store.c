@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// What storing and asking costs: a made-up fleet (fleet.h) is ingested through store_append(), then
-// merged and drawn. Prints rows per CPU second, bytes per sample, times and memory, each with its
-// repetitions and their median. Generating is not counted.
+// Measures ingest and queries: a synthetic fleet (fleet.h) is stored with store_append() and
+// queried. Prints rows per CPU second, bytes per sample, times and memory, each with its
+// repetitions and their median. The time of generating the fleet is subtracted.
 #include <dirent.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "bench/fleet_waits.h"
+#include "bench/fleet_off_cpu.h"
 #include "collector/query/query.h"
 #include "collector/store/selector.h"
 #include "collector/store/rocksdb/rocksdb.h"
 
 enum {
-	STEP_SECONDS = 5,  // how often an agent sends
-	SEGMENTS_MAX = 64, // of ingest, each a repetition
+	STEP_SECONDS = 5,  // the export interval
+	SEGMENTS_MAX = 64, // of ingest; each is a repetition
 	REPETITIONS_MAX = 101,
 };
 
 struct bench {
 	uint32_t hosts, minutes, repetitions;
-	uint32_t waits;   // a minute and host
-	const char *type; // that is asked for
+	uint32_t off_cpu; // intervals a minute and host
+	const char *type; // of the queries
 	uint64_t unit_ns, memory_bytes;
 	const char *path;
 	bool keep;
@@ -120,11 +120,11 @@ static void append_interval(struct bench *bench, struct fleet_host *host, uint64
 	uint64_t cpu_ns = clock_of(CLOCK_THREAD_CPUTIME_ID), samples;
 	struct profile *profile = fleet_profile(&bench->fleet, host, from_ns,
 						from_ns + STEP_SECONDS * NS_PER_SECOND, &samples);
-	uint32_t waits = bench->waits / (60 / STEP_SECONDS);
+	uint32_t off_cpu = bench->off_cpu / (60 / STEP_SECONDS);
 
-	fleet_add_waits(&bench->fleet, host, profile, from_ns,
-			from_ns + STEP_SECONDS * NS_PER_SECOND, waits);
-	samples += waits;
+	fleet_add_off_cpu(&bench->fleet, host, profile, from_ns,
+			  from_ns + STEP_SECONDS * NS_PER_SECOND, off_cpu);
+	samples += off_cpu;
 	batch.sequence = ++host->sequence;
 	bench->samples += samples;
 	bench->rows += profile->sample_count;
@@ -175,7 +175,7 @@ static void print_sizes(struct bench *bench)
 	if (store_flush(bench->store, &err) < 0)
 		die("flush: %s", err.text);
 	store_close(bench->store);
-	open_store(bench); // its log is in the tables now
+	open_store(bench); // opening moves its write-ahead log to tables
 	store_read_stats(bench->store, &stats);
 	printf("  %-46s %llu samples, %llu rows, %llu series, %llu nodes\n", "stored",
 	       (unsigned long long)bench->samples, (unsigned long long)bench->rows,
@@ -192,12 +192,12 @@ static void print_chunk_size(struct bench *bench)
 
 	store_read_stats(bench->store, &stats);
 	if (stats.chunk_rows)
-		printf("  %-46s %.3f B/row (%llu bytes, %llu rows)\n", "chunks, sums and totals",
+		printf("  %-46s %.3f B/row (%llu bytes, %llu rows)\n", "chunks with rollups",
 		       (double)stats.chunk_bytes / (double)stats.chunk_rows,
 		       (unsigned long long)stats.chunk_bytes, (unsigned long long)stats.chunk_rows);
 }
 
-// ---- questions --------------------------------------------------------------------------------------
+// ---- queries ----------------------------------------------------------------------------------------
 
 static struct query query_of(struct bench *bench, const struct selector *selector,
 			     uint64_t length_ns)
@@ -247,7 +247,7 @@ static int add_sums(void *context, const struct store_rows *rows)
 	return 0;
 }
 
-/** Scan and sum: what a merge costs before names are looked at. */
+/** Scan and sum: a merge without names. */
 static void bench_scan(struct bench *bench, const char *name, const char *selector_text,
 		       uint64_t length_ns, enum scan_detail detail)
 {
@@ -322,7 +322,7 @@ static void bench_heat_map(struct bench *bench, const char *name, const char *se
 	selector_deinit(&selector);
 }
 
-static void ask(struct bench *bench)
+static void query_cpu(struct bench *bench)
 {
 	static const char twenty[] = "{node=~\"node-0[01].\"}";
 	uint64_t hour_ns = 3600 * NS_PER_SECOND, ten_ns = 600 * NS_PER_SECOND;
@@ -341,19 +341,20 @@ static void ask(struct bench *bench)
 	bench_heat_map(bench, "heat map, one host, 1 h at 20 ms", "{node=\"node-007\"}");
 }
 
-/** Ranges that cut minutes, too: stored sums do not help there, and intervals are cut. */
-static void ask_of_waits(struct bench *bench)
+/** Also of ranges that cut minutes: rollups do not help there, and intervals are cut. */
+static void query_off_cpu(struct bench *bench)
 {
 	uint64_t hour_ns = 3600 * NS_PER_SECOND;
 
 	bench->type = PROFILE_TYPE_OFF_CPU;
-	bench_merge(bench, "waits: merge, all hosts, 1 h", "{}", hour_ns, NULL);
-	bench_merge(bench, "waits: merge, all hosts, 50 s", "{}", 50 * NS_PER_SECOND, NULL);
-	bench_merge(bench, "waits: merge by wait, all hosts, 1 h", "{}", hour_ns, "wait");
-	bench_merge(bench, "waits: merge, one host, 1 h", "{node=\"node-007\"}", hour_ns, NULL);
-	bench_heat_map(bench, "waits: heat map, all hosts, 1 h at 20 ms", "{}");
-	bench_heat_map(bench, "waits: heat map, locks, 1 h at 20 ms", "{wait=\"lock\"}");
-	bench_heat_map(bench, "waits: heat map, one host, 1 h at 20 ms", "{node=\"node-007\"}");
+	bench_merge(bench, "off-CPU: merge, all hosts, 1 h", "{}", hour_ns, NULL);
+	bench_merge(bench, "off-CPU: merge, all hosts, 50 s", "{}", 50 * NS_PER_SECOND, NULL);
+	bench_merge(bench, "off-CPU: merge by wait class, all hosts, 1 h", "{}", hour_ns,
+		    LABEL_WAIT);
+	bench_merge(bench, "off-CPU: merge, one host, 1 h", "{node=\"node-007\"}", hour_ns, NULL);
+	bench_heat_map(bench, "off-CPU: heat map, all hosts, 1 h at 20 ms", "{}");
+	bench_heat_map(bench, "off-CPU: heat map, locks, 1 h at 20 ms", "{wait=\"lock\"}");
+	bench_heat_map(bench, "off-CPU: heat map, one host, 1 h at 20 ms", "{node=\"node-007\"}");
 }
 
 // ---- the run ----------------------------------------------------------------------------------------
@@ -377,7 +378,7 @@ static void parse_options(struct bench *bench, int argc, char **argv)
 		{ "repetitions", required_argument, NULL, 'r' },
 		{ "unit-us", required_argument, NULL, 'u' },
 		{ "memory-mb", required_argument, NULL, 'b' },
-		{ "waits", required_argument, NULL, 'w' },
+		{ "off-cpu", required_argument, NULL, 'w' },
 		{ "keep", required_argument, NULL, 'k' },
 		{ 0 },
 	};
@@ -395,12 +396,12 @@ static void parse_options(struct bench *bench, int argc, char **argv)
 		else if (option == 'b')
 			bench->memory_bytes = number_of(optarg, 1 << 20) << 20;
 		else if (option == 'w')
-			bench->waits = (uint32_t)number_of(optarg, 1000000);
+			bench->off_cpu = (uint32_t)number_of(optarg, 1000000);
 		else if (option == 'k')
 			bench->path = optarg, bench->keep = true;
 		else
 			die("usage: bench_store [--hosts N] [--minutes N] [--repetitions N] "
-			    "[--unit-us N] [--memory-mb N] [--waits N] [--keep DIRECTORY]");
+			    "[--unit-us N] [--memory-mb N] [--off-cpu N] [--keep DIRECTORY]");
 	}
 }
 
@@ -420,12 +421,13 @@ int main(int argc, char **argv)
 	parse_options(&bench, argc, argv);
 	if (!bench.keep && !mkdtemp(path))
 		die("bench_store: cannot make a directory in /tmp");
-	// Whole hours in the past: nothing is from the future, and partitions are whole.
+	// Whole hours in the past: no row is in the future, and partitions are whole.
 	bench.from_ns = (clock_realtime_ns() / hour_ns - (bench.minutes + 59) / 60) * hour_ns;
 	bench.to_ns = bench.from_ns + bench.minutes * 60 * NS_PER_SECOND;
 
-	printf("store: %u hosts, %u min, 20 ms slots, 99 Hz, %u waits a minute and host\n",
-	       bench.hosts, bench.minutes, bench.waits);
+	printf("store: %u hosts, %u min, 20 ms slots, 99 Hz, %u off-CPU intervals a minute and "
+	       "host\n",
+	       bench.hosts, bench.minutes, bench.off_cpu);
 	fleet_init(&bench.fleet, bench.hosts, bench.unit_ns);
 	printf("  %-46s %llu MB\n", "RSS of the generator alone",
 	       (unsigned long long)memory_kib("VmRSS:") / 1024);
@@ -436,9 +438,9 @@ int main(int argc, char **argv)
 	store_flush(bench.store, NULL);
 	print_chunk_size(&bench);
 	print_sizes(&bench);
-	ask(&bench);
-	if (bench.waits)
-		ask_of_waits(&bench);
+	query_cpu(&bench);
+	if (bench.off_cpu)
+		query_off_cpu(&bench);
 	printf("  %-46s %llu MB\n", "RSS at the end, peak",
 	       (unsigned long long)memory_kib("VmHWM:") / 1024);
 	store_close(bench.store);

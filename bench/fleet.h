@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A made-up fleet: hosts that run a few services each, whose threads wander over Zipf-distributed
-// stacks. It yields what agents would send: a profile per host and window.
+// A synthetic fleet: each host runs a few services, whose threads have Zipf-distributed stacks. It
+// makes what agents would send: a profile per host and export interval.
 //
-// What it assumes, as the sizes depend on it: 5 services of 4,000 stacks each, depth 12 to 60, in a
-// forest of shared callers; each thread name has its own popularity over its service's stacks,
-// Zipf with exponent 1.05; consecutive samples are independent, which is harder to compress than
-// real programs; 2 to 8 busy CPUs per host at 99 Hz, each running one thread for 50 ms on average;
-// a sample weighs its CPU's period, one of 16 primes that changes every 0.3 to 0.7 s, with
-// microseconds of jitter, as the agent measures it with a CPU clock.
+// The stored size depends on its assumptions. 5 services have 4,000 stacks each, 12 to 60 frames
+// deep, in a forest of shared callers. Each thread name has its own popularity of its service's
+// stacks, Zipf with exponent 1.05. Consecutive samples are independent, which is harder to compress
+// than real programs. A host has 2 to 8 busy CPUs at 99 Hz, each running one thread for 50 ms on
+// average. A sample's weight is its CPU's period, one of 16 primes that changes each 0.3 to 0.7 s,
+// with microseconds of jitter, as an agent measures it with a CPU clock.
 #pragma once
 
 #include <math.h>
@@ -32,11 +32,11 @@ enum {
 #define FLEET_SLOT_NS (20 * NS_PER_MS)
 
 struct fleet_cpu {
-	uint64_t tick_ns;   // when its last sample was
-	uint64_t switch_ns; // when it changes threads
-	uint64_t change_ns; // when its period changes
+	uint64_t tick_ns;   // time of its last sample
+	uint64_t switch_ns; // time of its next thread switch
+	uint64_t change_ns; // time of its next period
 	uint64_t period_ns;
-	uint64_t jitter_ns; // by which the last tick was late
+	uint64_t jitter_ns; // delay of the last tick
 	uint64_t remainder_ns;
 	uint32_t series;
 };
@@ -221,7 +221,7 @@ static inline void fleet_init(struct fleet *fleet, uint32_t host_count, uint64_t
 
 // ---- samples --------------------------------------------------------------------------------------
 
-/** Which thread runs next: the first names of a service are the busiest. */
+/** Choose the next thread: the first names of a service are the busiest. */
 static inline uint32_t fleet_choose_series(struct fleet *fleet)
 {
 	double at = fleet_uniform(fleet);
@@ -326,7 +326,7 @@ static inline uint32_t fleet_add_series(struct profile *profile, const struct fl
 	return series;
 }
 
-/** The stack in @profile; defined until the collector has acknowledged it. */
+/** Add the stack to @profile, defined until the collector has acknowledged it. */
 static inline uint32_t fleet_copy_stack(struct profile *profile, const struct profile *from,
 					uint32_t number, bool define)
 {
@@ -353,7 +353,10 @@ static inline uint32_t fleet_copy_stack(struct profile *profile, const struct pr
 	return copy;
 }
 
-/** What @host's agent sends for [from, to). *ret_raw: samples before equal ones were joined. */
+/**
+ * The profile that @host's agent sends for [from, to). *ret_raw: samples before equal ones were
+ * joined.
+ */
 static inline struct profile *fleet_profile(struct fleet *fleet, struct fleet_host *host,
 					    uint64_t from_ns, uint64_t to_ns, uint64_t *ret_raw)
 {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Subject: collector/http/http_diagnose.c
 // The API's description against what the collector answers.
 #include "tests/test.h"
 

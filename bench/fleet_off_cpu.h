@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the hosts of a made-up fleet waited for: intervals by stack, as the wall clock's lanes send
-// them. Half of the waits are shorter than a slot; the others last 0.4 s on average and end with the
-// window at the latest, where the agent cuts them. Durations are nanoseconds, so no two are equal.
+// Off-CPU time of the synthetic fleet: intervals by stack, as agents send them. Half of the
+// intervals are shorter than a slot. The others last 0.4 s on average and are cut at the end of the
+// export interval, as agents do. Durations are in nanoseconds, so that no two are equal.
 #pragma once
 
 #include "base/cleanup.h"
 #include "bench/fleet.h"
 
-static inline uint32_t fleet_add_wait_series(struct profile *profile, const struct fleet_host *host,
-					     uint32_t number)
+static inline uint32_t fleet_add_off_cpu_series(struct profile *profile,
+						const struct fleet_host *host, uint32_t number)
 {
-	static const char *const waits[] = { "lock", "network", "poll", "sleep" };
+	static const char *const classes[] = { "lock", "network", "poll", "sleep" };
 	uint32_t cpu = fleet_add_series(profile, host, number), series;
 	struct labels labels = { 0 };
 
 	labels_copy(&profile->series[cpu].labels, &labels);
-	labels_set(&labels, "wait", waits[number % ARRAY_SIZE(waits)]);
+	labels_set(&labels, LABEL_WAIT, classes[number % ARRAY_SIZE(classes)]);
 	profile_add_series(profile, &labels, PROFILE_TYPE_OFF_CPU, &series);
 	labels_deinit(&labels);
 	return series;
 }
 
-/** Add @count waits of @host in [from, to) to its @profile. */
-static inline void fleet_add_waits(struct fleet *fleet, struct fleet_host *host,
-				   struct profile *profile, uint64_t from_ns, uint64_t to_ns,
-				   uint32_t count)
+/** Add @count off-CPU intervals of @host in [from, to) to its @profile. */
+static inline void fleet_add_off_cpu(struct fleet *fleet, struct fleet_host *host,
+				     struct profile *profile, uint64_t from_ns, uint64_t to_ns,
+				     uint32_t count)
 {
 	uint32_t series_of[FLEET_HOST_SERIES];
 
@@ -43,7 +43,7 @@ static inline void fleet_add_waits(struct fleet *fleet, struct fleet_host *host,
 		if (length_ns > to_ns - start_ns)
 			length_ns = to_ns - start_ns;
 		if (series_of[number] == UINT32_MAX)
-			series_of[number] = fleet_add_wait_series(profile, host, number);
+			series_of[number] = fleet_add_off_cpu_series(profile, host, number);
 		uint32_t stack =
 			fleet_copy_stack(profile, fleet->stacks[service], rank, !*acknowledged);
 		*acknowledged = 1;
