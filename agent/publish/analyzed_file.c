@@ -13,7 +13,7 @@
 #define RENEW_WAIT_MAX_NS (600 * NS_PER_SECOND)
 
 /* Of files that are to be built again. The next time that one is wanted it is opened. */
-enum { FOLLOWED_OPEN_MAX = 64 };
+enum { ANALYZED_OPEN_MAX = 64 };
 
 struct analyzed_file *analyzed_file_new(const char *name)
 {
@@ -27,13 +27,13 @@ struct analyzed_file *analyzed_file_new(const char *name)
 	return file;
 }
 
-void analyzed_file_free(struct analyzed_file *file, struct followed_descriptors *descriptors)
+void analyzed_file_free(struct analyzed_file *file, struct analyzed_fds *descriptors)
 {
 	analyzed_file_close(file, descriptors);
 	free(file);
 }
 
-void analyzed_file_close(struct analyzed_file *file, struct followed_descriptors *descriptors)
+void analyzed_file_close(struct analyzed_file *file, struct analyzed_fds *descriptors)
 {
 	if (file && file->fd >= 0)
 		close(analyzed_file_take_fd(file, descriptors));
@@ -45,19 +45,18 @@ bool analyzed_file_has_more(const struct analyzed_file *file)
 }
 
 bool analyzed_file_lacks_fd(const struct analyzed_file *file,
-			    const struct followed_descriptors *descriptors)
+			    const struct analyzed_fds *descriptors)
 {
-	return file->fd < 0 && descriptors->open < FOLLOWED_OPEN_MAX;
+	return file->fd < 0 && descriptors->open < ANALYZED_OPEN_MAX;
 }
 
-void analyzed_file_keep_fd(struct analyzed_file *file, int fd,
-			   struct followed_descriptors *descriptors)
+void analyzed_file_keep_fd(struct analyzed_file *file, int fd, struct analyzed_fds *descriptors)
 {
 	descriptors->open += fd >= 0;
 	file->fd = fd;
 }
 
-int analyzed_file_take_fd(struct analyzed_file *file, struct followed_descriptors *descriptors)
+int analyzed_file_take_fd(struct analyzed_file *file, struct analyzed_fds *descriptors)
 {
 	descriptors->open -= file->fd >= 0;
 	return take_fd(file->fd);

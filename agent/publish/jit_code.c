@@ -35,7 +35,7 @@ struct generated_range {
 	uint64_t rule; // MAPPING_RULE(), or 0
 };
 
-struct generated_function {
+struct jit_function {
 	uint64_t start;
 	uint64_t limit;
 	uint64_t hash; // of the code
@@ -44,7 +44,7 @@ struct generated_function {
 };
 
 struct jit_code {
-	struct generated_function functions[GENERATED_FUNCTIONS_MAX]; // sorted
+	struct jit_function functions[JIT_FUNCTIONS_MAX]; // sorted
 	uint32_t count;
 	uint32_t range_count;
 	uint32_t failures; // in a row
@@ -61,7 +61,7 @@ struct jit_code *jit_code_new(void)
 
 static void drop(struct jit_code *code, uint32_t at)
 {
-	struct generated_function *function = &code->functions[at];
+	struct jit_function *function = &code->functions[at];
 
 	code->range_count -= function->range_count;
 	free(function->ranges);
@@ -106,7 +106,7 @@ static bool is_known(const struct jit_code *code, uint64_t address)
 	return at < code->count && code->functions[at].start <= address;
 }
 
-static void put(struct jit_code *code, const struct generated_function *function)
+static void put(struct jit_code *code, const struct jit_function *function)
 {
 	uint32_t at = find(code, function->start);
 
@@ -122,7 +122,7 @@ static void put(struct jit_code *code, const struct generated_function *function
 
 // ---- one function ---------------------------------------------------------------------------
 
-struct following {
+struct analysis {
 	uint64_t start;
 	uint64_t pc; // offset of what must be reached
 	bool reached;
@@ -142,54 +142,54 @@ static uint64_t pack(const struct unwind_rule *rule)
 			    (rule->saved & 15) == SAVED_AT_CFA ? rule->fp_offset : 0);
 }
 
-static void close_row(struct following *following, uint64_t limit)
+static void close_row(struct analysis *analysis, uint64_t limit)
 {
-	uint64_t since = following->since, rule = pack(&following->rule);
-	uint32_t count = following->count;
+	uint64_t since = analysis->since, rule = pack(&analysis->rule);
+	uint32_t count = analysis->count;
 
 	if (limit == since)
 		return;
-	if (following->rule.cfa != CFA_NO_TABLE) {
-		following->end = (uint32_t)limit;
-		if (rule && following->pc >= since && following->pc < limit)
-			following->reached = true;
+	if (analysis->rule.cfa != CFA_NO_TABLE) {
+		analysis->end = (uint32_t)limit;
+		if (rule && analysis->pc >= since && analysis->pc < limit)
+			analysis->reached = true;
 	}
 	if (limit - since < ROW_BYTES_MIN)
 		rule = 0;
-	if (count && following->ranges[count - 1].rule == rule)
+	if (count && analysis->ranges[count - 1].rule == rule)
 		return;
 	if (count == FUNCTION_RANGES_MAX) {
-		following->too_many = true;
+		analysis->too_many = true;
 		return;
 	}
-	following->ranges[following->count++] =
-		(struct generated_range){ following->start + since, rule };
+	analysis->ranges[analysis->count++] =
+		(struct generated_range){ analysis->start + since, rule };
 }
 
-static void take_row(void *context, uint64_t offset, const struct unwind_rule *rule)
+static void add_row(void *context, uint64_t offset, const struct unwind_rule *rule)
 {
-	struct following *following = context;
+	struct analysis *analysis = context;
 
-	close_row(following, offset);
-	following->since = offset;
-	following->rule = *rule;
+	close_row(analysis, offset);
+	analysis->since = offset;
+	analysis->rule = *rule;
 }
 
 // Returns false if the code cannot be followed from its first byte to the pc.
-static bool follow(const uint8_t *bytes, size_t size, uint64_t start, uint64_t pc,
-		   struct following *following)
+static bool analyze(const uint8_t *bytes, size_t size, uint64_t start, uint64_t pc,
+		    struct analysis *analysis)
 {
 	struct code_analysis *flow = NULL;
 
-	*following = (struct following){ .start = start, .pc = pc - start };
+	*analysis = (struct analysis){ .start = start, .pc = pc - start };
 	if (code_analysis_open(bytes, size, start, &flow))
 		return false;
 	code_analysis_enter(flow, start);
 	code_analysis_run(flow);
-	code_analysis_each(flow, take_row, following);
-	close_row(following, size);
+	code_analysis_each(flow, add_row, analysis);
+	close_row(analysis, size);
 	code_analysis_close(flow);
-	return following->reached && !following->too_many;
+	return analysis->reached && !analysis->too_many;
 }
 
 static bool is_padding(const uint8_t *bytes, size_t size)
@@ -215,24 +215,25 @@ static size_t read_code(pid_t pid, uint64_t start, uint64_t limit, uint8_t *byte
 	}
 }
 
-static bool learn_at(struct jit_code *code, pid_t pid, uint64_t start, uint64_t limit, uint64_t pc)
+static bool analyze_at(struct jit_code *code, pid_t pid, uint64_t start, uint64_t limit,
+		       uint64_t pc)
 {
 	_cleanup_free_ uint8_t *bytes = malloc(SLOT_BYTES);
-	_cleanup_free_ struct following *following = malloc(sizeof(*following));
-	struct generated_function function = { .start = start };
-	size_t size = bytes && following ? read_code(pid, start, limit, bytes) : 0;
+	_cleanup_free_ struct analysis *analysis = malloc(sizeof(*analysis));
+	struct jit_function function = { .start = start };
+	size_t size = bytes && analysis ? read_code(pid, start, limit, bytes) : 0;
 
-	if (!size || is_padding(bytes, HEAD_BYTES) || !follow(bytes, size, start, pc, following) ||
-	    code->count == GENERATED_FUNCTIONS_MAX ||
-	    code->range_count + following->count > GENERATED_RANGES_MAX)
+	if (!size || is_padding(bytes, HEAD_BYTES) || !analyze(bytes, size, start, pc, analysis) ||
+	    code->count == JIT_FUNCTIONS_MAX ||
+	    code->range_count + analysis->count > JIT_RANGES_MAX)
 		return false;
-	function.limit = start + following->end;
-	function.hash = hash64_of(bytes, following->end);
-	function.range_count = following->count;
-	function.ranges = malloc((following->count + 1) * sizeof(*function.ranges));
+	function.limit = start + analysis->end;
+	function.hash = hash64_of(bytes, analysis->end);
+	function.range_count = analysis->count;
+	function.ranges = malloc((analysis->count + 1) * sizeof(*function.ranges));
 	if (!function.ranges)
 		return false;
-	memcpy(function.ranges, following->ranges, following->count * sizeof(*function.ranges));
+	memcpy(function.ranges, analysis->ranges, analysis->count * sizeof(*function.ranges));
 	put(code, &function);
 	return true;
 }
@@ -247,7 +248,7 @@ static bool may_begin(pid_t pid, const struct mapping *mapping, uint64_t page)
 		is_padding(before, sizeof(before)));
 }
 
-bool jit_code_learn(struct jit_code *code, pid_t pid, const struct mapping *mapping, uint64_t pc)
+bool jit_code_analyze(struct jit_code *code, pid_t pid, const struct mapping *mapping, uint64_t pc)
 {
 	uint64_t page = pc & ~(uint64_t)(PAGE_BYTES - 1);
 	uint64_t lowest = pc - mapping->start < SLOT_BYTES ? mapping->start : pc - SLOT_BYTES;
@@ -262,7 +263,7 @@ bool jit_code_learn(struct jit_code *code, pid_t pid, const struct mapping *mapp
 	for (; page >= lowest; page -= PAGE_BYTES) {
 		if (!may_begin(pid, mapping, page))
 			continue;
-		if (learn_at(code, pid, page, mapping->limit, pc)) {
+		if (analyze_at(code, pid, page, mapping->limit, pc)) {
 			code->failures = 0;
 			return true;
 		}
@@ -275,7 +276,7 @@ bool jit_code_learn(struct jit_code *code, pid_t pid, const struct mapping *mapp
 
 // ---- the others -----------------------------------------------------------------------------
 
-static bool has_changed(const struct generated_function *function, pid_t pid)
+static bool has_changed(const struct jit_function *function, pid_t pid)
 {
 	size_t size = function->limit - function->start;
 	_cleanup_free_ uint8_t *bytes = malloc(size);
@@ -327,7 +328,7 @@ static void scan_mapping(struct jit_code *code, pid_t pid, const struct mapping 
 			continue;
 		scan->tried++;
 		// The first instruction is reached if anything is.
-		scan->news = learn_at(code, pid, slot, mapping->limit, slot) || scan->news;
+		scan->news = analyze_at(code, pid, slot, mapping->limit, slot) || scan->news;
 	}
 }
 
@@ -351,7 +352,7 @@ bool jit_code_scan(struct jit_code *code, pid_t pid, const struct mapping_list *
 
 // ---- for the unwinder -----------------------------------------------------------------------
 
-static int add_function(const struct generated_function *function, uint64_t limit,
+static int add_function(const struct jit_function *function, uint64_t limit,
 			struct mapping_pages *pages)
 {
 	int rc = 0;
@@ -376,7 +377,7 @@ int jit_code_add(const struct jit_code *code, const struct mapping *mapping,
 	if (code && !pages->coarse)
 		for (uint32_t i = find(code, mapping->start);
 		     i < code->count && code->functions[i].limit <= mapping->limit && !rc; i++) {
-			const struct generated_function *function = &code->functions[i];
+			const struct jit_function *function = &code->functions[i];
 
 			if (function->start < at)
 				continue;
@@ -412,7 +413,7 @@ uint32_t jit_code_count(const struct jit_code *code)
 	return 0;
 }
 
-bool jit_code_learn(struct jit_code *code, pid_t pid, const struct mapping *mapping, uint64_t pc)
+bool jit_code_analyze(struct jit_code *code, pid_t pid, const struct mapping *mapping, uint64_t pc)
 {
 	(void)code;
 	(void)pid;

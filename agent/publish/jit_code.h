@@ -12,9 +12,8 @@
 #include "agent/publish/mapping_pages.h"
 
 enum {
-	GENERATED_FUNCTIONS_MAX =
-		512, // of one process; oneDNN keeps 1,024 kernels, most of them idle
-	GENERATED_RANGES_MAX = 4096, // of one process: 32 mapping pages
+	JIT_FUNCTIONS_MAX = 512, // of one process; oneDNN keeps 1,024 kernels, most of them idle
+	JIT_RANGES_MAX = 4096,   // of one process: 32 mapping pages
 };
 
 struct jit_code;
@@ -30,7 +29,7 @@ uint32_t jit_code_count(const struct jit_code *code);
  * A stack was seen at @pc in @mapping of process @pid, which is code made at run time. Reads the
  * function around it, some milliseconds for a new one. Returns true if something was learnt.
  */
-bool jit_code_learn(struct jit_code *code, pid_t pid, const struct mapping *mapping, uint64_t pc);
+bool jit_code_analyze(struct jit_code *code, pid_t pid, const struct mapping *mapping, uint64_t pc);
 
 /**
  * Look at the other places where such functions would lie, and whether those that are known have

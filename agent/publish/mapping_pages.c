@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/id128.h"
 
 _Static_assert(MAPPING_UNIT_BITS <= TABLE_BLOCK_BITS, "a table's end is told exactly");
@@ -50,15 +51,10 @@ static int append(struct mapping_pages *pages, const struct mapping_range *range
 		pages->cut++;
 		return 0;
 	}
-	if (pages->count == pages->capacity) {
-		uint32_t capacity = pages->capacity ? pages->capacity * 2 : MAPPING_PAGE_ENTRIES;
-		struct mapping_range *ranges =
-			reallocarray(pages->ranges, capacity, sizeof(*ranges));
-		if (!ranges)
-			return -ENOMEM;
-		pages->ranges = ranges;
-		pages->capacity = capacity;
-	}
+	int rc = array_reserve(&pages->ranges, sizeof(*pages->ranges), &pages->capacity,
+			       pages->count, 1, MAPPING_RANGES_MAX);
+	if (rc)
+		return rc;
 	pages->ranges[pages->count++] = *range;
 	return 0;
 }

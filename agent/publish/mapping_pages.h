@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "agent/process/mapping.h"
-#include "agent/unwind/unwind_extent.h"
+#include "agent/unwind/unwind_table.h"
 #include "bpf/unwind/process_layout.h"
 
 enum {

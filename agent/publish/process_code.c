@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/hash_table.h"
 
 void process_code_deinit(struct process_code *code)
@@ -18,14 +19,10 @@ static int add_file(struct process_code *code, uint32_t file)
 {
 	if (code->file_count && code->files[code->file_count - 1] == file)
 		return 0;
-	if (code->file_count == code->file_capacity) {
-		uint32_t capacity = code->file_capacity ? code->file_capacity * 2 : 64;
-		uint32_t *files = reallocarray(code->files, capacity, sizeof(*files));
-		if (!files)
-			return -ENOMEM;
-		code->files = files;
-		code->file_capacity = capacity;
-	}
+	int rc = array_reserve(&code->files, sizeof(*code->files), &code->file_capacity,
+			       code->file_count, 1, UINT32_MAX);
+	if (rc)
+		return rc;
 	code->files[code->file_count++] = file;
 	return 0;
 }
@@ -53,14 +50,14 @@ static int collect_executable(struct process_code *code, struct unwind_tables *t
 
 static int collect_mapping(struct process_code *code, struct unwind_tables *tables,
 			   const struct mapping_list *list, const struct mapping *mapping,
-			   const struct jit_code *generated)
+			   const struct jit_code *jit)
 {
 	uint32_t what = MAPPING_CODE_NONE;
 
 	if (mapping->executable)
 		return collect_executable(code, tables, mapping);
 	if (mapping_is_jit(list, mapping))
-		return jit_code_add(generated, mapping, &code->pages);
+		return jit_code_add(jit, mapping, &code->pages);
 	if (mapping->file == MAPPING_FILE_UNKNOWN)
 		what = MAPPING_CODE_UNKNOWN;
 	return mapping_pages_add(&code->pages, mapping->start, mapping->limit, what);
@@ -85,12 +82,12 @@ static void sort_files(struct process_code *code)
 }
 
 static int collect(struct process_code *code, struct unwind_tables *tables,
-		   const struct mapping_list *list, const struct jit_code *generated)
+		   const struct mapping_list *list, const struct jit_code *jit)
 {
 	memset(code->states, 0, sizeof(code->states));
 	code->file_count = 0;
 	for (uint32_t i = 0; i < list->count; i++) {
-		int rc = collect_mapping(code, tables, list, &list->mappings[i], generated);
+		int rc = collect_mapping(code, tables, list, &list->mappings[i], jit);
 		if (rc)
 			return rc;
 	}
@@ -98,15 +95,15 @@ static int collect(struct process_code *code, struct unwind_tables *tables,
 }
 
 int process_code_collect(struct process_code *code, struct unwind_tables *tables,
-			 const struct mapping_list *list, const struct jit_code *generated)
+			 const struct mapping_list *list, const struct jit_code *jit)
 {
 	mapping_pages_clear(&code->pages);
-	int rc = collect(code, tables, list, generated);
+	int rc = collect(code, tables, list, jit);
 
 	// Libraries lie above what a program maps itself, and are what would be left out.
 	if (!rc && code->pages.cut) {
 		mapping_pages_clear_coarse(&code->pages);
-		rc = collect(code, tables, list, generated);
+		rc = collect(code, tables, list, jit);
 	}
 	if (!rc)
 		sort_files(code);

@@ -25,4 +25,4 @@ void process_code_deinit(struct process_code *code);
  * (NULL: nothing). Returns 0 or -ENOMEM.
  */
 int process_code_collect(struct process_code *code, struct unwind_tables *tables,
-			 const struct mapping_list *list, const struct jit_code *generated);
+			 const struct mapping_list *list, const struct jit_code *jit);

@@ -12,7 +12,7 @@
 #include "agent/publish/process_code.h"
 #include "agent/publish/published_processes.h"
 #include "agent/publish/published_python.h"
-#include "agent/publish/unwind_room.h"
+#include "agent/publish/unwind_eviction.h"
 #include "agent/publish/unwind_tables.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -75,7 +75,7 @@ static void release_files(struct process_unwinds *unwinds, uint32_t *files, uint
 }
 
 // Tables may take what pages leave of the budget.
-static void share_room(struct process_unwinds *unwinds)
+static void share_budget(struct process_unwinds *unwinds)
 {
 	unwind_tables_limit(unwinds->tables,
 			    unwinds->bytes_max - (uint64_t)unwinds->published.page_count *
@@ -87,9 +87,9 @@ static void drop(struct process_unwinds *unwinds, struct published *record)
 	unwinds->exited_count -= record->exited_ns != 0;
 	release_files(unwinds, record->files, record->file_count);
 	mapping_list_release(record->list);
-	jit_code_free(record->generated);
+	jit_code_free(record->jit);
 	published_processes_remove(&unwinds->published, record);
-	share_room(unwinds);
+	share_budget(unwinds);
 }
 
 // Samples of it may still wait to be unwound: it is dropped in a moment.
@@ -102,7 +102,7 @@ static void mark_exited(struct process_unwinds *unwinds, struct published *recor
 		unwinds->exited_due_ns = record->exited_ns + EXITED_KEPT_NS;
 }
 
-static bool can_go(const struct published *record, uint64_t now)
+static bool may_drop(const struct published *record, uint64_t now)
 {
 	return record->exited_ns &&
 	       now - record->exited_ns >= (record->pending ? EXITED_KEPT_MAX_NS : EXITED_KEPT_NS);
@@ -116,13 +116,13 @@ static void drop_exited(struct process_unwinds *unwinds)
 		return;
 	unwinds->exited_due_ns = now + EXITED_KEPT_NS;
 	for (uint32_t i = 0; i < unwinds->published.slot_count; i++)
-		if (can_go(&unwinds->published.records[i], now))
+		if (may_drop(&unwinds->published.records[i], now))
 			drop(unwinds, &unwinds->published.records[i]);
 }
 
 // ---- room -----------------------------------------------------------------------------------
 
-static void take_back(void *context, struct published *record)
+static void withdraw(void *context, struct published *record)
 {
 	struct process_unwinds *unwinds = context;
 
@@ -131,20 +131,20 @@ static void take_back(void *context, struct published *record)
 }
 
 // The processes that were sampled least recently, but never @kept.
-static void drop_least_recently_used(struct process_unwinds *unwinds, const struct published *kept)
+static void evict_least_recently_used(struct process_unwinds *unwinds, const struct published *kept)
 {
-	unwind_room_drop(&unwinds->published, kept, take_back, unwinds);
+	unwind_evict_processes(&unwinds->published, kept, withdraw, unwinds);
 }
 
-static void make_page_room(struct process_unwinds *unwinds, const struct published *kept,
-			   uint32_t wanted)
+static void evict_for_pages(struct process_unwinds *unwinds, const struct published *kept,
+			    uint32_t wanted)
 {
 	uint32_t before = UINT32_MAX;
 
 	while (unwinds->published.page_count + wanted > unwinds->page_count_max &&
 	       unwinds->published.page_count < before) {
 		before = unwinds->published.page_count;
-		drop_least_recently_used(unwinds, kept);
+		evict_least_recently_used(unwinds, kept);
 	}
 }
 
@@ -155,12 +155,12 @@ static int write_process(struct process_unwinds *unwinds, struct published *reco
 	uint32_t count = mapping_pages_count(&unwinds->code.pages);
 
 	if (!published_has(record, &unwinds->code.pages)) {
-		make_page_room(unwinds, record, count);
+		evict_for_pages(unwinds, record, count);
 		if (unwinds->published.page_count + count > unwinds->page_count_max)
 			return -ENOSPC;
 	}
 	int rc = published_processes_write(&unwinds->published, record, &unwinds->code.pages);
-	share_room(unwinds);
+	share_budget(unwinds);
 	return rc;
 }
 
@@ -210,7 +210,7 @@ static void wait_for_tables(struct process_unwinds *unwinds, struct published *r
 			    const struct mapping_list *list)
 {
 	const uint32_t *states = unwinds->code.states;
-	bool is_complete = !states[UNWIND_FILE_PENDING] && !states[UNWIND_FILE_NO_ROOM] &&
+	bool is_complete = !states[UNWIND_FILE_PENDING] && !states[UNWIND_FILE_NO_SPACE] &&
 			   !states[UNWIND_FILE_UNOPENED] && !states[UNWIND_FILE_IDLE];
 	struct mapping_list *held =
 		is_complete ? NULL : mapping_list_hold((struct mapping_list *)list);
@@ -221,30 +221,30 @@ static void wait_for_tables(struct process_unwinds *unwinds, struct published *r
 	record->again_ns = 0;
 	if (states[UNWIND_FILE_UNOPENED])
 		publish_at(unwinds, record, clock_monotonic_ns() + AGAIN_NS);
-	else if (states[UNWIND_FILE_NO_ROOM])
+	else if (states[UNWIND_FILE_NO_SPACE])
 		publish_at(unwinds, record, clock_monotonic_ns() + NO_ROOM_AGAIN_NS);
 	if (record->python_again_ns)
 		publish_at(unwinds, record, record->python_again_ns);
-	if (take_flag(&record->generated_again))
+	if (take_flag(&record->jit_again))
 		publish_at(unwinds, record, clock_monotonic_ns() + GENERATED_AGAIN_NS);
 }
 
 // Samples that want one of these are handed over, to be unwound when it is there.
-static uint32_t tables_to_come(const uint32_t *states)
+static uint32_t pending_tables(const uint32_t *states)
 {
 	return states[UNWIND_FILE_PENDING] + states[UNWIND_FILE_UNOPENED] +
 	       states[UNWIND_FILE_IDLE];
 }
 
 // A function is written just after there is memory for it, and more may be there than one look finds.
-static void scan_generated(struct published *record, const struct mapping_list *list)
+static void scan_jit(struct published *record, const struct mapping_list *list)
 {
 	bool is_new = record->scanned_generation != list->generation;
 
-	if (!jit_code_count(record->generated))
+	if (!jit_code_count(record->jit))
 		return;
-	if (jit_code_scan(record->generated, (pid_t)record->key.pid, list) || is_new)
-		record->generated_again = true;
+	if (jit_code_scan(record->jit, (pid_t)record->key.pid, list) || is_new)
+		record->jit_again = true;
 	record->scanned_generation = list->generation;
 }
 
@@ -254,13 +254,13 @@ static int publish(struct process_unwinds *unwinds, struct published *record,
 	uint64_t began_ns = clock_monotonic_ns();
 	int rc;
 
-	scan_generated(record, list);
-	rc = process_code_collect(&unwinds->code, unwinds->tables, list, record->generated);
-	record->tables_pending = tables_to_come(unwinds->code.states);
+	scan_jit(record, list);
+	rc = process_code_collect(&unwinds->code, unwinds->tables, list, record->jit);
+	record->tables_pending = pending_tables(unwinds->code.states);
 	if (!rc)
 		rc = write_and_hold(unwinds, record);
 	wait_for_tables(unwinds, record, list);
-	unwinds->stats.mappings_cut += unwinds->code.pages.cut;
+	unwinds->stats.mappings_dropped += unwinds->code.pages.cut;
 	record->published_ns = clock_monotonic_ns();
 	record->took_ns = record->published_ns - began_ns;
 	if (rc) {
@@ -314,12 +314,12 @@ static struct published *renew(struct process_unwinds *unwinds, struct published
 	if (record)
 		drop(unwinds, record);
 	if (published_processes_count(&unwinds->published) >= UNWIND_PROCESSES_MAX)
-		drop_least_recently_used(unwinds, NULL);
+		evict_least_recently_used(unwinds, NULL);
 	return published_processes_add(&unwinds->published, key);
 }
 
 // Stacks that are known are not sent again: a mapping that is not known yet is looked for later.
-static void remember_missing(struct published *record, uint64_t address)
+static void record_missing(struct published *record, uint64_t address)
 {
 	if (record->missing != address)
 		record->missing_tries = MISSING_TRIES;
@@ -332,7 +332,7 @@ static void miss(struct process_unwinds *unwinds, struct published *record,
 	const struct mapping *mapping = mapping_list_find((struct mapping_list *)list, address);
 
 	if (!mapping || mapping->file == MAPPING_FILE_UNKNOWN)
-		remember_missing(record, address);
+		record_missing(record, address);
 	if (!mapping || !mapping->executable)
 		return;
 	uint32_t file = unwind_tables_want(unwinds->tables, mapping->executable, 0);
@@ -379,24 +379,23 @@ void process_unwind_touch(struct process_unwinds *unwinds, struct process *proce
 		miss(unwinds, record, list, missing);
 }
 
-void process_unwind_learn(struct process_unwinds *unwinds, struct process *process, uint64_t pc,
-			  bool is_cut)
+void process_unwind_analyze_jit(struct process_unwinds *unwinds, struct process *process,
+				uint64_t pc, bool is_truncated)
 {
 	struct published *record = find(unwinds, process->key.pid);
 	uint64_t now = clock_monotonic_ns();
 
 	if (!record || !published_is_of(record, &process->key) || process->exited ||
-	    (!is_cut && !jit_code_count(record->generated)))
+	    (!is_truncated && !jit_code_count(record->jit)))
 		return;
 	const struct mapping_list *list = process_mappings(unwinds->processes, process);
 	const struct mapping *mapping =
 		list ? mapping_list_find((struct mapping_list *)list, pc) : NULL;
 	if (!mapping || mapping->executable || !mapping_is_jit(list, mapping))
 		return;
-	if (!record->generated)
-		record->generated = jit_code_new();
-	if (!record->generated ||
-	    !jit_code_learn(record->generated, (pid_t)record->key.pid, mapping, pc))
+	if (!record->jit)
+		record->jit = jit_code_new();
+	if (!record->jit || !jit_code_analyze(record->jit, (pid_t)record->key.pid, mapping, pc))
 		return;
 	if (now - record->published_ns >= rest_of(record, true))
 		publish(unwinds, record, list);
@@ -479,7 +478,7 @@ void process_unwind_apply(struct process_unwinds *unwinds, const struct process_
 // ---- public: what happens to tables -------------------------------------------------------------
 
 // Without its table, or not at all.
-static void publish_again(void *context, struct published *record)
+static void republish(void *context, struct published *record)
 {
 	struct process_unwinds *unwinds = context;
 	const struct mapping_list *list = record->list;
@@ -551,8 +550,8 @@ void process_unwind_read(struct process_unwinds *unwinds)
 
 	drop_exited(unwinds);
 	if (wanting != HASH_TABLE_NONE &&
-	    unwind_room_make(unwinds->tables, &unwinds->published, wanting, unwinds->kept_ns,
-			     publish_again, unwinds))
+	    unwind_evict_tables(unwinds->tables, &unwinds->published, wanting, unwinds->kept_ns,
+				republish, unwinds))
 		unwind_tables_retry(unwinds->tables, wanting);
 	for (uint32_t i = 0; read && i < unwinds->published.slot_count; i++) {
 		struct published *record = &unwinds->published.records[i];
@@ -563,7 +562,7 @@ void process_unwind_read(struct process_unwinds *unwinds)
 		if (record->list && !replaced)
 			publish(unwinds, record, record->list);
 		else // what it was published with must go
-			publish_again(unwinds, record);
+			republish(unwinds, record);
 	}
 	unwind_tables_retire(unwinds->tables);
 	unwind_tables_renew(unwinds->tables);
@@ -571,7 +570,7 @@ void process_unwind_read(struct process_unwinds *unwinds)
 }
 
 // Where a stack ended for want of a mapping, there may be one by now.
-static void look_for_missing(struct process_unwinds *unwinds, struct published *record)
+static void find_missing(struct process_unwinds *unwinds, struct published *record)
 {
 	struct process *process = record->missing_tries ? process_of(unwinds, record) : NULL;
 	uint64_t missing = record->missing;
@@ -598,21 +597,21 @@ void process_unwind_expire(struct process_unwinds *unwinds)
 	for (uint32_t i = 0; i < unwinds->published.slot_count; i++) {
 		struct published *record = &unwinds->published.records[i];
 
-		look_for_missing(unwinds, record);
-		if (record->key.pid && jit_code_count(record->generated))
+		find_missing(unwinds, record);
+		if (record->key.pid && jit_code_count(record->jit))
 			publish_at(unwinds, record, clock_monotonic_ns());
 	}
 	unwind_tables_trim(unwinds->tables, clock_monotonic_ns(), unwinds->kept_ns);
 	publish_due(unwinds);
 }
 
-void process_unwind_follow(struct process_unwinds *unwinds, const struct executable *executable,
-			   uint64_t offset, uint64_t size)
+void process_unwind_analyze(struct process_unwinds *unwinds, const struct executable *executable,
+			    uint64_t offset, uint64_t size)
 {
 	uint32_t file = unwind_tables_want(unwinds->tables, executable, 0);
 
 	if (file != HASH_TABLE_NONE)
-		unwind_tables_follow(unwinds->tables, file, executable, offset, size);
+		unwind_tables_analyze(unwinds->tables, file, executable, offset, size);
 }
 
 // ---- life and stats -------------------------------------------------------------------------
@@ -677,7 +676,7 @@ void process_unwind_close(struct process_unwinds *unwinds)
 	for (uint32_t i = 0; i < unwinds->published.slot_count; i++) {
 		free(unwinds->published.records[i].files);
 		mapping_list_release(unwinds->published.records[i].list);
-		jit_code_free(unwinds->published.records[i].generated);
+		jit_code_free(unwinds->published.records[i].jit);
 	}
 	unwind_tables_close(unwinds->tables);
 	published_processes_deinit(&unwinds->published);

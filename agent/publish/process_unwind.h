@@ -50,7 +50,7 @@ struct process_unwind_stats {
 	uint64_t published;      // times that a process was, or was again
 	uint64_t dropped;        // taken back for want of room
 	uint64_t publish_failed; // a map was full, or the kernel without memory: tried again later
-	uint64_t mappings_cut;   // left out of processes that have too many
+	uint64_t mappings_dropped; // left out of processes that have too many
 	struct error last_failure; // of a file; code 0: none
 };
 
@@ -81,18 +81,18 @@ void process_unwind_refresh(struct process_unwinds *unwinds);
 
 /**
  * A stack ended in a function of @executable, @size bytes at @offset in the file, that its unwind
- * information says nothing of. Its code will be followed, soon.
+ * information says nothing of. Its code will be analyzed, soon.
  */
-void process_unwind_follow(struct process_unwinds *unwinds, const struct executable *executable,
-			   uint64_t offset, uint64_t size);
+void process_unwind_analyze(struct process_unwinds *unwinds, const struct executable *executable,
+			    uint64_t offset, uint64_t size);
 
 /**
  * A stack of the process went through @pc, in code made at run time. Where such code keeps no frame
- * pointer (@is_cut: that is how the stack ended), what it does to the stack is found out, and published.
+ * pointer (@is_truncated: that is how the stack ended), what it does to the stack is found out, and published.
  * The process was touched.
  */
-void process_unwind_learn(struct process_unwinds *unwinds, struct process *process, uint64_t pc,
-			  bool is_cut);
+void process_unwind_analyze_jit(struct process_unwinds *unwinds, struct process *process,
+				uint64_t pc, bool is_truncated);
 
 /** The process was counted in a window: what it needs is evicted last. Costs a look-up. */
 void process_unwind_use(struct process_unwinds *unwinds, const struct process_key *key);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/id128.h"
 
 // ---- records --------------------------------------------------------------------------------
@@ -43,18 +44,13 @@ struct published *published_processes_find(const struct published_processes *pro
 
 static int grow(struct published_processes *processes)
 {
-	uint32_t capacity = processes->capacity ? processes->capacity * 2 : 64;
-	struct published *records = reallocarray(processes->records, capacity, sizeof(*records));
+	uint32_t holes_capacity = processes->capacity; // the same
+	int rc = array_reserve(&processes->holes, sizeof(*processes->holes), &holes_capacity,
+			       processes->slot_count, 1, UINT32_MAX);
 
-	if (records)
-		processes->records = records;
-	uint32_t *holes = reallocarray(processes->holes, capacity, sizeof(*holes));
-	if (holes)
-		processes->holes = holes;
-	if (!records || !holes)
-		return -ENOMEM;
-	processes->capacity = capacity;
-	return 0;
+	return rc ? rc
+		  : array_reserve(&processes->records, sizeof(*processes->records),
+				  &processes->capacity, processes->slot_count, 1, UINT32_MAX);
 }
 
 struct published *published_processes_add(struct published_processes *processes,

@@ -27,8 +27,8 @@ struct published {
 	uint64_t mappings_generation;
 	uint32_t *files; // those it maps, sorted, each held
 	uint32_t file_count;
-	struct jit_code *generated;  // functions made at run time; NULL: none were looked at
-	bool generated_again;        // there may be more of them soon
+	struct jit_code *jit;        // functions made at run time; NULL: none were looked at
+	bool jit_again;              // there may be more of them soon
 	uint64_t scanned_generation; // of the mappings in which they were looked for
 	bool pending;                // a table of its files is being built
 	struct mapping_list *list; // held while a file has no table, for whatever reason; else NULL

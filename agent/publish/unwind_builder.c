@@ -133,8 +133,8 @@ static uint64_t thread_cpu_ns(void)
 }
 
 // All at once, so that the main loop takes them at once.
-static void give_back(struct unwind_builder *builder, struct unwind_job *const *jobs,
-		      uint32_t count)
+static void return_jobs(struct unwind_builder *builder, struct unwind_job *const *jobs,
+			uint32_t count)
 {
 	uint64_t one = 1;
 
@@ -158,8 +158,8 @@ static void free_tablep(struct unwind_table **table)
 	unwind_table_free(*table);
 }
 
-static int find_kept(struct unwind_builder *builder, const struct unwind_job *job,
-		     uint32_t mark_count, struct unwind_table **ret_table)
+static int find_cached(struct unwind_builder *builder, const struct unwind_job *job,
+		       uint32_t mark_count, struct unwind_table **ret_table)
 {
 	if (!builder->cache)
 		return -ENOENT;
@@ -167,7 +167,7 @@ static int find_kept(struct unwind_builder *builder, const struct unwind_job *jo
 				       unwind_marks_hash(builder->marks, mark_count), ret_table);
 }
 
-// What has more is refused in the end (check_room()): it is not worth the memory either.
+// What has more is refused in the end (check_space()): it is not worth the memory either.
 static uint32_t rows_max(const struct unwind_builder *builder)
 {
 	uint64_t words = builder->bytes_all / BYTES_SHARE / sizeof(uint32_t);
@@ -183,7 +183,7 @@ static int build_table(struct unwind_builder *builder, struct unwind_job *job,
 	_cleanup_(free_tablep) struct unwind_table *before = NULL;
 	int rc = -ERANGE;
 
-	if (job->renews && find_kept(builder, job, marks_before, &before) == 0)
+	if (job->renews && find_cached(builder, job, marks_before, &before) == 0)
 		rc = unwind_table_splice(elf, before, builder->marks + marks_before,
 					 mark_count - marks_before, ret_table, &job->error);
 	if (rc == -ERANGE)
@@ -197,7 +197,7 @@ static int find_or_build(struct unwind_builder *builder, struct unwind_job *job,
 			 const struct elf *elf, uint32_t marks_before, uint32_t mark_count,
 			 struct unwind_table **ret_table)
 {
-	if (find_kept(builder, job, mark_count, ret_table) == 0) {
+	if (find_cached(builder, job, mark_count, ret_table) == 0) {
 		job->from_disk = true;
 		return 0;
 	}
@@ -208,13 +208,13 @@ static int find_or_build(struct unwind_builder *builder, struct unwind_job *job,
 	return rc;
 }
 
-static void add_follow_marks(struct unwind_builder *builder, const struct unwind_job *job,
-			     const struct elf *elf, uint32_t *ret_before, uint32_t *mark_count)
+static void add_analyze_marks(struct unwind_builder *builder, const struct unwind_job *job,
+			      const struct elf *elf, uint32_t *ret_before, uint32_t *mark_count)
 {
-	for (uint32_t i = 0; i < job->followed.count && *mark_count < UNWIND_MARKS_MAX; i++) {
-		if (i == job->followed_before)
+	for (uint32_t i = 0; i < job->analyzed.count && *mark_count < UNWIND_MARKS_MAX; i++) {
+		if (i == job->analyzed_before)
 			*ret_before = *mark_count;
-		const struct unwind_function *function = &job->followed.functions[i];
+		const struct unwind_function *function = &job->analyzed.functions[i];
 
 		for (uint32_t j = 0; j < elf->load_count; j++) {
 			const Elf64_Phdr *load = &elf->loads[j];
@@ -226,7 +226,7 @@ static void add_follow_marks(struct unwind_builder *builder, const struct unwind
 			builder->marks[(*mark_count)++] = (struct unwind_mark){
 				.start = load->p_vaddr + within,
 				.limit = load->p_vaddr + within + function->size,
-				.flags = MARK_FOLLOW,
+				.flags = MARK_ANALYZE,
 			};
 			break;
 		}
@@ -234,14 +234,14 @@ static void add_follow_marks(struct unwind_builder *builder, const struct unwind
 }
 
 // Not at once: most of the file's rules are there sooner without them.
-static int find_functions_to_follow(struct unwind_builder *builder, struct unwind_job *job,
-				    const struct elf *elf)
+static int expect_functions(struct unwind_builder *builder, struct unwind_job *job,
+			    const struct elf *elf)
 {
-	int rc = analyzed_functions_expect(elf, &job->followed);
+	int rc = analyzed_functions_expect(elf, &job->analyzed);
 
 	if (rc)
 		return error_errno(&job->error, rc, "looking for V8's functions");
-	analyzed_functions_load(builder->cache, job->id, &job->followed);
+	analyzed_functions_load(builder->cache, job->id, &job->analyzed);
 	return 0;
 }
 
@@ -262,14 +262,14 @@ static int build(struct unwind_builder *builder, struct unwind_job *job,
 	if (rc)
 		return error_errno(&job->error, rc, "looking for Python's loop");
 	if (job->renews)
-		add_follow_marks(builder, job, &elf, &marks_before, &mark_count);
+		add_analyze_marks(builder, job, &elf, &marks_before, &mark_count);
 	rc = find_or_build(builder, job, &elf, marks_before, mark_count, ret_table);
 	if (rc)
 		return rc;
 	if (job->renews)
-		analyzed_functions_store(builder->cache, job->id, &job->followed);
+		analyzed_functions_store(builder->cache, job->id, &job->analyzed);
 	else
-		rc = find_functions_to_follow(builder, job, &elf);
+		rc = expect_functions(builder, job, &elf);
 	return rc;
 }
 
@@ -322,7 +322,7 @@ static int fill_map(const struct unwind_table *table, const uint16_t *numbers)
 }
 
 // -EFBIG is for ever, -ENOSPC until something else goes.
-static int check_room(struct unwind_builder *builder, uint64_t bytes, uint64_t given_back)
+static int check_space(struct unwind_builder *builder, uint64_t bytes, uint64_t given_back)
 {
 	pthread_mutex_lock(&builder->lock);
 	uint64_t bytes_max = builder->bytes_max;
@@ -347,7 +347,7 @@ static int load(struct unwind_builder *builder, struct unwind_job *job,
 	struct installed *installed = &builder->installed[job->number];
 
 	job->bytes = unwind_maps_table_bytes(page_count_of(table));
-	int rc = check_room(builder, job->bytes, job->renewed_bytes);
+	int rc = check_space(builder, job->bytes, job->renewed_bytes);
 	if (rc)
 		return error_set(&job->error, rc, "no room for a table of %llu KiB",
 				 (unsigned long long)job->bytes >> 10);
@@ -377,7 +377,7 @@ static int load(struct unwind_builder *builder, struct unwind_job *job,
 	return 0;
 }
 
-static void forget(struct unwind_builder *builder, uint32_t number)
+static void drop_installed(struct unwind_builder *builder, uint32_t number)
 {
 	struct installed *installed = &builder->installed[number];
 
@@ -420,10 +420,10 @@ static void flush(struct unwind_builder *builder)
 			continue;
 		job->rc = error_errno(&job->error, rc, "the kernel takes no table");
 		unwind_maps_remove_table(builder->maps, job->number);
-		forget(builder, job->number);
+		drop_installed(builder, job->number);
 	}
 	if (builder->batch_count)
-		give_back(builder, builder->batch, builder->batch_count);
+		return_jobs(builder, builder->batch, builder->batch_count);
 	builder->batch_count = 0;
 }
 
@@ -434,10 +434,10 @@ static void work(struct unwind_builder *builder, struct unwind_job *job)
 	if (job->kind == UNWIND_JOB_REMOVE) {
 		job->rc = unwind_maps_remove_table(builder->maps, job->number);
 		if (!job->rc)
-			forget(builder, job->number);
+			drop_installed(builder, job->number);
 	}
 	if (job->kind == UNWIND_JOB_REMOVE || build_and_load(builder, job))
-		give_back(builder, &job, 1);
+		return_jobs(builder, &job, 1);
 }
 
 static bool batch_is_due(const struct unwind_builder *builder)

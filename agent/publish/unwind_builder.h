@@ -8,7 +8,7 @@
 
 #include "agent/elf/build_id.h"
 #include "agent/unwind/analyzed_functions.h"
-#include "agent/unwind/unwind_extent.h"
+#include "agent/unwind/unwind_table.h"
 #include "agent/bpf/unwind_maps.h"
 #include "agent/unwind/unwind_table_cache.h"
 #include "base/error.h"
@@ -31,10 +31,10 @@ struct unwind_job {
 	uint64_t weight;        // the heaviest is built first
 	bool renews;            // the file has a table already, which stays until this one is there
 	uint64_t renewed_bytes; // kernel memory of that, which is given back then
-	// To be followed (MARK_FOLLOW) by the job that renews a table. The first job gives back those that
+	// To be followed (MARK_ANALYZE) by the job that renews a table. The first job gives back those that
 	// are known already, for another one.
-	struct analyzed_functions followed;
-	uint32_t followed_before; // of them: what the table has already that the last job made
+	struct analyzed_functions analyzed;
+	uint32_t analyzed_before; // of them: what the table has already that the last job made
 
 	int rc;         // 0; -ENOSPC: no room for `bytes` or for its rules; or the error's
 	uint64_t bytes; // kernel memory that the table takes, or wanted

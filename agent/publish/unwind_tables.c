@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/publish/analyzed_file.h"
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash_table.h"
@@ -17,8 +18,8 @@
 #define RENEW_LOOK_NS (100 * NS_PER_MS)
 
 /* What had no room may have it by then; each time twice as long, for trying means building. */
-#define NO_ROOM_WAIT_MIN_NS (30 * NS_PER_SECOND)
-#define NO_ROOM_WAIT_MAX_NS (3600 * NS_PER_SECOND)
+#define NO_SPACE_WAIT_MIN_NS (30 * NS_PER_SECOND)
+#define NO_SPACE_WAIT_MAX_NS (3600 * NS_PER_SECOND)
 
 /* Stacks that ended for want of a table count more than any mapping's size. */
 #define MISS_WEIGHT_BITS 40
@@ -44,14 +45,14 @@ struct file {
 	char id[BUILD_ID_TEXT_BYTES]; // "": a hole
 	uint32_t holders;
 	uint32_t misses;
-	uint64_t size;    // bytes of it that a process maps: the most seen
-	uint64_t guessed; // PENDING: bytes that its table may take
+	uint64_t size;           // bytes of it that a process maps: the most seen
+	uint64_t expected_bytes; // PENDING: bytes that its table may take
 	uint64_t used_ns;
 	uint64_t unmapped_ns;           // since when nobody holds it
 	uint64_t again_ns;              // NO_ROOM: when to try again
 	uint64_t wait_ns;               // until then, at the last try
 	struct unwind_job *job;         // with the builder; IDLE: between withdraw() and remove()
-	struct analyzed_file *followed; // NULL: nothing is
+	struct analyzed_file *analyzed; // NULL: nothing is
 };
 
 struct unwind_tables {
@@ -65,14 +66,14 @@ struct unwind_tables {
 	uint32_t free_number_count;
 	uint16_t retired[UNWIND_TABLES_MAX]; // numbers of tables that were replaced
 	uint32_t retired_count;
-	struct followed_descriptors followed;
+	struct analyzed_fds analyzed;
 	uint32_t removing;     // jobs that give numbers back
 	uint32_t numberless;   // the file that last found no number free, or HASH_TABLE_NONE
 	bool number_is_wanted; // by it, and nobody was told
 	uint64_t renew_ns;     // when to look for tables to renew
 	uint64_t reads;
 	uint64_t bytes_max;
-	uint64_t bytes_guessed; // that pending tables will take
+	uint64_t pending_bytes; // that pending tables will take
 	struct unwind_tables_stats stats;
 };
 
@@ -93,51 +94,46 @@ static uint64_t hash_of(const char *id)
 }
 
 // Files without a table go when nobody holds them; those with one only by eviction.
-static bool may_be_forgotten(const struct file *file)
+static bool is_droppable(const struct file *file)
 {
 	return file->id[0] && !file->holders && !file->job &&
 	       file->public.state != UNWIND_FILE_READY && file->public.state != UNWIND_FILE_PENDING;
 }
 
-static void forget(struct unwind_tables *tables, uint32_t item)
+static void drop_file(struct unwind_tables *tables, uint32_t item)
 {
 	struct file *file = &tables->files[item];
 
 	hash_table_remove(&tables->by_id, hash_of(file->id), item);
 	if (tables->numberless == item)
 		tables->numberless = HASH_TABLE_NONE;
-	analyzed_file_free(take(file->followed), &tables->followed);
+	analyzed_file_free(take(file->analyzed), &tables->analyzed);
 	file->id[0] = '\0';
 	tables->holes[tables->hole_count++] = item;
 }
 
-static void forget_unused(struct unwind_tables *tables)
+static void drop_unused(struct unwind_tables *tables)
 {
 	for (uint32_t i = 0; i < tables->slot_count; i++)
-		if (may_be_forgotten(&tables->files[i]))
-			forget(tables, i);
+		if (is_droppable(&tables->files[i]))
+			drop_file(tables, i);
 }
 
 static int grow(struct unwind_tables *tables)
 {
-	uint32_t capacity = tables->capacity ? tables->capacity * 2 : 64;
-	struct file *files = reallocarray(tables->files, capacity, sizeof(*files));
+	uint32_t holes_capacity = tables->capacity; // the same
+	int rc = array_reserve(&tables->holes, sizeof(*tables->holes), &holes_capacity,
+			       tables->slot_count, 1, UINT32_MAX);
 
-	if (files)
-		tables->files = files;
-	uint32_t *holes = reallocarray(tables->holes, capacity, sizeof(*holes));
-	if (holes)
-		tables->holes = holes;
-	if (!files || !holes)
-		return -ENOMEM;
-	tables->capacity = capacity;
-	return 0;
+	return rc ? rc
+		  : array_reserve(&tables->files, sizeof(*tables->files), &tables->capacity,
+				  tables->slot_count, 1, UINT32_MAX);
 }
 
 static int find_slot(struct unwind_tables *tables, uint32_t *ret_item)
 {
 	if (!tables->hole_count && tables->slot_count == UNWIND_FILES_MAX)
-		forget_unused(tables);
+		drop_unused(tables);
 	if (tables->hole_count) {
 		*ret_item = tables->holes[--tables->hole_count];
 		return 0;
@@ -185,7 +181,7 @@ static uint64_t weight_of(const struct file *file)
 }
 
 // What the table will take: a row for 60 to 120 bytes of code, and an array's own page.
-static uint64_t guess_bytes(const struct file *file)
+static uint64_t estimate_bytes(const struct file *file)
 {
 	return file->size / 12 + 2 * sizeof(struct table_page);
 }
@@ -202,9 +198,9 @@ static void set_state(struct unwind_tables *tables, struct file *file, enum unwi
 
 static void refuse(struct unwind_tables *tables, struct file *file)
 {
-	set_state(tables, file, UNWIND_FILE_NO_ROOM);
-	file->wait_ns = file->wait_ns ? smaller(file->wait_ns * 2, NO_ROOM_WAIT_MAX_NS)
-				      : NO_ROOM_WAIT_MIN_NS;
+	set_state(tables, file, UNWIND_FILE_NO_SPACE);
+	file->wait_ns = file->wait_ns ? smaller(file->wait_ns * 2, NO_SPACE_WAIT_MAX_NS)
+				      : NO_SPACE_WAIT_MIN_NS;
 	file->again_ns = clock_monotonic_ns() + file->wait_ns;
 	tables->stats.refused++;
 }
@@ -231,7 +227,7 @@ static void prepare(struct unwind_tables *tables, uint32_t item, struct unwind_j
 }
 
 // When removals are on their way it stays as it was: one of the numbers may be its own.
-static void refuse_number(struct unwind_tables *tables, uint32_t item)
+static void refuse_for_number(struct unwind_tables *tables, uint32_t item)
 {
 	tables->numberless = item;
 	if (tables->removing)
@@ -248,7 +244,7 @@ static void begin(struct unwind_tables *tables, uint32_t item, const struct exec
 	if (tables->stats.pending == PENDING_MAX)
 		return;
 	if (!tables->free_number_count) {
-		refuse_number(tables, item);
+		refuse_for_number(tables, item);
 		return;
 	}
 	int fd = executable_open_file(executable);
@@ -260,15 +256,15 @@ static void begin(struct unwind_tables *tables, uint32_t item, const struct exec
 		return;
 	}
 	prepare(tables, item, job, fd, base_name(executable->path));
-	file->guessed = guess_bytes(file);
-	tables->bytes_guessed += file->guessed;
+	file->expected_bytes = estimate_bytes(file);
+	tables->pending_bytes += file->expected_bytes;
 	set_state(tables, file, UNWIND_FILE_PENDING);
 	unwind_builder_add(tables->builder, job);
 }
 
-static bool may_guess(const struct unwind_tables *tables, const struct file *file)
+static bool may_prefetch(const struct unwind_tables *tables, const struct file *file)
 {
-	return tables->stats.bytes + tables->bytes_guessed + guess_bytes(file) <=
+	return tables->stats.bytes + tables->pending_bytes + estimate_bytes(file) <=
 		       tables->bytes_max / 2 &&
 	       tables->stats.ready + tables->stats.pending < UNWIND_TABLES_MAX / 2;
 }
@@ -283,12 +279,12 @@ static void begin_if_due(struct unwind_tables *tables, uint32_t item,
 	switch (file->public.state) {
 	case UNWIND_FILE_UNOPENED:
 	case UNWIND_FILE_IDLE:
-		if (file->misses || may_guess(tables, file))
+		if (file->misses || may_prefetch(tables, file))
 			begin(tables, item, executable);
 		else
 			set_state(tables, file, UNWIND_FILE_IDLE);
 		break;
-	case UNWIND_FILE_NO_ROOM:
+	case UNWIND_FILE_NO_SPACE:
 		if (clock_monotonic_ns() >= file->again_ns)
 			begin(tables, item, executable);
 		break;
@@ -301,13 +297,13 @@ static void begin_if_due(struct unwind_tables *tables, uint32_t item,
 
 static bool may_be_renewed(const struct file *file)
 {
-	return analyzed_file_has_more(file->followed) && !file->job &&
+	return analyzed_file_has_more(file->analyzed) && !file->job &&
 	       (file->public.state == UNWIND_FILE_READY || file->public.state == UNWIND_FILE_NONE);
 }
 
 static bool lacks_descriptor(const struct unwind_tables *tables, const struct file *file)
 {
-	return may_be_renewed(file) && analyzed_file_lacks_fd(file->followed, &tables->followed);
+	return may_be_renewed(file) && analyzed_file_lacks_fd(file->analyzed, &tables->analyzed);
 }
 
 uint32_t unwind_tables_want(struct unwind_tables *tables, const struct executable *executable,
@@ -326,8 +322,8 @@ uint32_t unwind_tables_want(struct unwind_tables *tables, const struct executabl
 		file->size = size;
 	begin_if_due(tables, item, executable);
 	if (lacks_descriptor(tables, file))
-		analyzed_file_keep_fd(file->followed, executable_open_file(executable),
-				      &tables->followed);
+		analyzed_file_keep_fd(file->analyzed, executable_open_file(executable),
+				      &tables->analyzed);
 	return item;
 }
 
@@ -372,8 +368,8 @@ static void free_number(struct unwind_tables *tables, uint32_t number)
 	tables->free_numbers[tables->free_number_count++] = (uint16_t)number;
 }
 
-static void take_built(struct unwind_tables *tables, struct file *file,
-		       const struct unwind_job *job)
+static void accept_built(struct unwind_tables *tables, struct file *file,
+			 const struct unwind_job *job)
 {
 	tables->stats.from_disk += job->from_disk;
 	file->public.bytes = job->bytes;
@@ -404,8 +400,8 @@ static void take_built(struct unwind_tables *tables, struct file *file,
 }
 
 // The former table serves on if there is no better one.
-static void take_renewed(struct unwind_tables *tables, struct file *file,
-			 const struct unwind_job *job)
+static void accept_renewed(struct unwind_tables *tables, struct file *file,
+			   const struct unwind_job *job)
 {
 	if (job->rc || !job->extent.block_count) {
 		free_number(tables, job->number);
@@ -417,24 +413,24 @@ static void take_renewed(struct unwind_tables *tables, struct file *file,
 		file->public.replaced = tables->reads;
 	}
 	file->public.changed = tables->reads;
-	take_built(tables, file, job);
+	accept_built(tables, file, job);
 }
 
 // What the builder knows to be worth following is, as soon as the table is there.
-static void take_followed(struct unwind_tables *tables, struct file *file,
-			  const struct unwind_job *job)
+static void accept_analyzed(struct unwind_tables *tables, struct file *file,
+			    const struct unwind_job *job)
 {
-	if (job->followed.count && !file->followed)
-		file->followed = analyzed_file_new(job->name);
-	for (uint32_t i = 0; i < job->followed.count && file->followed; i++)
-		analyzed_functions_add(&file->followed->all, &job->followed.functions[i]);
+	if (job->analyzed.count && !file->analyzed)
+		file->analyzed = analyzed_file_new(job->name);
+	for (uint32_t i = 0; i < job->analyzed.count && file->analyzed; i++)
+		analyzed_functions_add(&file->analyzed->all, &job->analyzed.functions[i]);
 	if (lacks_descriptor(tables, file))
-		analyzed_file_keep_fd(file->followed, fcntl(job->fd, F_DUPFD_CLOEXEC, 3),
-				      &tables->followed);
+		analyzed_file_keep_fd(file->analyzed, fcntl(job->fd, F_DUPFD_CLOEXEC, 3),
+				      &tables->analyzed);
 }
 
 // The file that had no number is told to have changed, so that it is wanted again.
-static void take_removed(struct unwind_tables *tables, const struct unwind_job *job)
+static void accept_removed(struct unwind_tables *tables, const struct unwind_job *job)
 {
 	uint32_t item = tables->numberless;
 
@@ -449,26 +445,26 @@ static void take_removed(struct unwind_tables *tables, const struct unwind_job *
 	tables->numberless = HASH_TABLE_NONE;
 }
 
-static void take_job(struct unwind_tables *tables, const struct unwind_job *job,
-		     uint32_t *ret_wanting)
+static void accept_job(struct unwind_tables *tables, const struct unwind_job *job,
+		       uint32_t *ret_wanting)
 {
 	struct file *file = &tables->files[job->file];
 
 	if (job->kind == UNWIND_JOB_REMOVE) {
-		take_removed(tables, job);
+		accept_removed(tables, job);
 		return;
 	}
 	file->job = NULL;
 	if (job->renews) {
-		take_renewed(tables, file, job);
+		accept_renewed(tables, file, job);
 		return;
 	}
-	tables->bytes_guessed -= file->guessed;
+	tables->pending_bytes -= file->expected_bytes;
 	file->public.changed = tables->reads;
-	take_built(tables, file, job);
+	accept_built(tables, file, job);
 	if (!job->rc)
-		take_followed(tables, file, job);
-	if (file->public.state == UNWIND_FILE_NO_ROOM)
+		accept_analyzed(tables, file, job);
+	if (file->public.state == UNWIND_FILE_NO_SPACE)
 		*ret_wanting = job->file;
 }
 
@@ -485,7 +481,7 @@ uint64_t unwind_tables_read(struct unwind_tables *tables, uint32_t *ret_wanting)
 
 		changed = changed || job->kind == UNWIND_JOB_BUILD ||
 			  tables->numberless != HASH_TABLE_NONE;
-		take_job(tables, job, ret_wanting);
+		accept_job(tables, job, ret_wanting);
 		unwind_job_free(job);
 		job = next;
 	}
@@ -494,35 +490,35 @@ uint64_t unwind_tables_read(struct unwind_tables *tables, uint32_t *ret_wanting)
 
 // ---- functions without rules ------------------------------------------------------------------
 
-void unwind_tables_follow(struct unwind_tables *tables, uint32_t item,
-			  const struct executable *executable, uint64_t offset, uint64_t size)
+void unwind_tables_analyze(struct unwind_tables *tables, uint32_t item,
+			   const struct executable *executable, uint64_t offset, uint64_t size)
 {
 	struct file *file = &tables->files[item];
 
-	if (!file->followed)
-		file->followed = analyzed_file_new(base_name(executable->path));
-	if (file->followed)
-		analyzed_functions_add(&file->followed->all,
+	if (!file->analyzed)
+		file->analyzed = analyzed_file_new(base_name(executable->path));
+	if (file->analyzed)
+		analyzed_functions_add(&file->analyzed->all,
 				       &(struct unwind_function){ offset, size });
 	if (lacks_descriptor(tables, file))
-		analyzed_file_keep_fd(file->followed, executable_open_file(executable),
-				      &tables->followed);
+		analyzed_file_keep_fd(file->analyzed, executable_open_file(executable),
+				      &tables->analyzed);
 }
 
 static void renew(struct unwind_tables *tables, uint32_t item, uint64_t now)
 {
-	struct analyzed_file *followed = tables->files[item].followed;
+	struct analyzed_file *analyzed = tables->files[item].analyzed;
 	struct unwind_job *job = unwind_job_new(UNWIND_JOB_BUILD, 0);
 
-	analyzed_file_postpone(followed, now);
+	analyzed_file_postpone(analyzed, now);
 	if (!job)
 		return;
-	prepare(tables, item, job, analyzed_file_take_fd(followed, &tables->followed),
-		followed->name);
+	prepare(tables, item, job, analyzed_file_take_fd(analyzed, &tables->analyzed),
+		analyzed->name);
 	job->renews = true;
-	job->followed = followed->all;
-	job->followed_before = followed->built;
-	followed->built = followed->all.count;
+	job->analyzed = analyzed->all;
+	job->analyzed_before = analyzed->built;
+	analyzed->built = analyzed->all.count;
 	if (tables->files[item].public.state == UNWIND_FILE_READY)
 		job->renewed_bytes = tables->files[item].public.bytes;
 	unwind_builder_add(tables->builder, job);
@@ -539,7 +535,7 @@ void unwind_tables_renew(struct unwind_tables *tables)
 		const struct file *file = &tables->files[i];
 
 		if (file->id[0] && may_be_renewed(file) &&
-		    analyzed_file_is_due(file->followed, now) && tables->free_number_count)
+		    analyzed_file_is_due(file->analyzed, now) && tables->free_number_count)
 			renew(tables, i, now);
 	}
 }
@@ -567,7 +563,7 @@ void unwind_tables_retire(struct unwind_tables *tables)
 // ---- eviction -------------------------------------------------------------------------------
 
 // While it is built again it stays: who builds it says which table there is then.
-static bool may_go(const struct file *file)
+static bool is_evictable(const struct file *file)
 {
 	return file->id[0] && file->public.state == UNWIND_FILE_READY && !file->job;
 }
@@ -582,7 +578,7 @@ enum spare {
 };
 
 // Programs that are run again and again, compilers say, find their tables.
-static bool is_left(const struct file *file, uint64_t now_ns, uint64_t kept_ns)
+static bool is_unmapped(const struct file *file, uint64_t now_ns, uint64_t kept_ns)
 {
 	return !file->holders && file->unmapped_ns &&
 	       ns_between(file->unmapped_ns, now_ns) > kept_ns / UNMAPPED_SHARE;
@@ -591,19 +587,19 @@ static bool is_left(const struct file *file, uint64_t now_ns, uint64_t kept_ns)
 static enum spare spare_of(const struct file *file, uint64_t now_ns, uint64_t kept_ns,
 			   const struct file *wanting)
 {
-	if (!may_go(file))
+	if (!is_evictable(file))
 		return SPARE_NOT;
 	if (!file->misses)
 		return SPARE_UNNEEDED;
 	if (ns_between(file->used_ns, now_ns) > kept_ns)
 		return SPARE_UNUSED;
-	if (is_left(file, now_ns, kept_ns))
+	if (is_unmapped(file, now_ns, kept_ns))
 		return SPARE_UNMAPPED;
 	return file->misses < wanting->misses / RARE_SHARE ? SPARE_RARE : SPARE_NOT;
 }
 
 // Is @file to go before @other, which is as spare?
-static bool goes_before(const struct file *file, const struct file *other, enum spare spare)
+static bool evicts_before(const struct file *file, const struct file *other, enum spare spare)
 {
 	switch (spare) {
 	case SPARE_UNNEEDED:
@@ -627,7 +623,7 @@ uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t now_n
 		enum spare spare = spare_of(file, now_ns, kept_ns, &tables->files[wanting]);
 
 		if (spare < most || (spare == most && spare != SPARE_NOT &&
-				     goes_before(file, &tables->files[victim], spare))) {
+				     evicts_before(file, &tables->files[victim], spare))) {
 			most = spare;
 			victim = i;
 		}
@@ -670,7 +666,7 @@ int unwind_tables_withdraw(struct unwind_tables *tables, uint32_t item)
 	tables->stats.bytes -= file->public.bytes;
 	tables->stats.evicted++;
 	file->misses = 0;
-	analyzed_file_close(file->followed, &tables->followed);
+	analyzed_file_close(file->analyzed, &tables->analyzed);
 	set_state(tables, file, UNWIND_FILE_IDLE);
 	return 0;
 }
@@ -682,7 +678,7 @@ void unwind_tables_remove(struct unwind_tables *tables, uint32_t item)
 	begin_removal(tables, take(file->job));
 }
 
-static bool takes_half(const struct unwind_tables *tables)
+static bool is_half_full(const struct unwind_tables *tables)
 {
 	return tables->stats.bytes > tables->bytes_max / 2 ||
 	       tables->stats.ready > UNWIND_TABLES_MAX / 2;
@@ -692,11 +688,11 @@ void unwind_tables_trim(struct unwind_tables *tables, uint64_t now_ns, uint64_t 
 {
 	uint32_t removed = 0;
 
-	for (uint32_t i = 0; i < tables->slot_count && removed < TRIM_MAX && takes_half(tables);
+	for (uint32_t i = 0; i < tables->slot_count && removed < TRIM_MAX && is_half_full(tables);
 	     i++) {
 		const struct file *file = &tables->files[i];
 
-		if (!may_go(file) || file->holders ||
+		if (!is_evictable(file) || file->holders ||
 		    ns_between(file->unmapped_ns, now_ns) <= kept_ns ||
 		    unwind_tables_withdraw(tables, i))
 			continue;
@@ -741,7 +737,7 @@ void unwind_tables_close(struct unwind_tables *tables)
 		return;
 	unwind_builder_close(tables->builder);
 	for (uint32_t i = 0; i < tables->slot_count; i++)
-		analyzed_file_free(tables->files[i].followed, &tables->followed);
+		analyzed_file_free(tables->files[i].analyzed, &tables->analyzed);
 	hash_table_deinit(&tables->by_id);
 	free(tables->files);
 	free(tables->holes);

@@ -20,7 +20,7 @@ enum unwind_file_state {
 	UNWIND_FILE_PENDING,  // its table is being built, or waits for that
 	UNWIND_FILE_READY,    // its table is in the kernel
 	UNWIND_FILE_NONE,     // it has no unwind information, or none that can be used
-	UNWIND_FILE_NO_ROOM,  // its table does not fit, or no number is left: wanted again later
+	UNWIND_FILE_NO_SPACE, // its table does not fit, or no number is left: wanted again later
 	UNWIND_FILE_UNOPENED, // its file was not open when it was wanted: wanted again later
 	UNWIND_FILE_IDLE,     // there is no room for what no stack is known to need
 };
@@ -78,8 +78,8 @@ void unwind_tables_miss(struct unwind_tables *tables, uint32_t file,
  * A stack ended in a function of the file, @size bytes at @offset, of which its table knows nothing.
  * Its code is to be followed: unwind_tables_renew() builds the table again with what that gives.
  */
-void unwind_tables_follow(struct unwind_tables *tables, uint32_t file,
-			  const struct executable *executable, uint64_t offset, uint64_t size);
+void unwind_tables_analyze(struct unwind_tables *tables, uint32_t file,
+			   const struct executable *executable, uint64_t offset, uint64_t size);
 
 /** Begin with the tables that are to be built again, each less and less often. Costs nothing mostly. */
 void unwind_tables_renew(struct unwind_tables *tables);

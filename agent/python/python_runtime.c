@@ -10,7 +10,7 @@
 #include "agent/python/python_build.h"
 #include "agent/python/python_layout.h"
 #include "agent/python/python_thread_state.h"
-#include "agent/unwind/unwind_extent.h"
+#include "agent/unwind/unwind_table.h"
 #include "base/cleanup.h"
 #include "base/hash_table.h"
 #include "base/id128.h"

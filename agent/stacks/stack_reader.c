@@ -45,7 +45,7 @@ static void follow_code(struct stack_reader *reader, struct process *process,
 	if (rc == -EAGAIN)
 		symbol = (struct symbol){ .start_offset = code.offset, .size = 1 };
 	if ((rc == 0 || rc == -EAGAIN) && symbol.size)
-		process_unwind_follow(reader->unwinds, code.executable, symbol.start_offset,
+		process_unwind_analyze(reader->unwinds, code.executable, symbol.start_offset,
 				      symbol.size);
 }
 
@@ -57,9 +57,9 @@ static void learn_code(struct stack_reader *reader, struct process *process,
 	const struct raw_frame *last = last_frame(record);
 
 	if (record->trace.end == STACK_END_NO_FRAME_POINTER && last->tag == FRAME_TAG_JIT)
-		process_unwind_learn(reader->unwinds, process, last->address, true);
+		process_unwind_analyze_jit(reader->unwinds, process, last->address, true);
 	else if (record->leaf.tag == FRAME_TAG_JIT)
-		process_unwind_learn(reader->unwinds, process, record->leaf.address, false);
+		process_unwind_analyze_jit(reader->unwinds, process, record->leaf.address, false);
 }
 
 static struct process *prepare_process(struct stack_reader *reader,

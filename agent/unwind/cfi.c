@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "agent/unwind/cfi_pointer.h"
 #include "agent/unwind/cfi_program.h"
@@ -77,17 +78,10 @@ static struct cfi_common *add_common(struct cfi_section *section, uint64_t posit
 {
 	if (section->common_count == CFI_COMMONS_MAX)
 		return NULL;
-	if (section->common_count == section->common_capacity) {
-		uint32_t capacity = section->common_capacity ? 2 * section->common_capacity : 16;
-		struct common_at *grown =
-			realloc(section->commons, capacity * sizeof(*section->commons));
-
-		if (!grown) {
-			section->rows->rc = -ENOMEM;
-			return NULL;
-		}
-		section->commons = grown;
-		section->common_capacity = capacity;
+	if (array_reserve(&section->commons, sizeof(*section->commons), &section->common_capacity,
+			  section->common_count, 1, CFI_COMMONS_MAX)) {
+		section->rows->rc = -ENOMEM;
+		return NULL;
 	}
 
 	struct common_at *common = &section->commons[section->common_count++];

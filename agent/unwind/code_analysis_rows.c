@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "agent/unwind/analysis/code_analysis.h"
 
@@ -48,17 +49,10 @@ static bool add_start(void *context, const char *name, const Elf64_Sym *symbol)
 	(void)name;
 	if ((type != STT_FUNC && type != STT_GNU_IFUNC) || !is_within(reading, symbol->st_value))
 		return true;
-	if (starts->count == starts->capacity) {
-		uint32_t capacity = starts->capacity ? starts->capacity * 2 : 256;
-		void *more = reallocarray(starts->starts, capacity, sizeof(*starts->starts));
-
-		if (!more) {
-			reading->rc = -ENOMEM;
-			return false;
-		}
-		starts->starts = more;
-		starts->capacity = capacity;
-	}
+	reading->rc = array_reserve(&starts->starts, sizeof(*starts->starts), &starts->capacity,
+				    starts->count, 1, UINT32_MAX);
+	if (reading->rc)
+		return false;
 	starts->starts[starts->count++] = (struct function_start){
 		.address = symbol->st_value,
 		.never_returns = elf_symbols_is_named(reading->symbols, symbol, never_return,
@@ -102,7 +96,7 @@ void function_starts_deinit(struct function_starts *starts)
 
 // Returns whether any of them begins in the code.
 static bool enter_all(const struct function_starts *starts, uint64_t address, size_t size,
-		      struct code_analysis *flow)
+		      struct code_analysis *analysis)
 {
 	uint32_t at = 0, limit = starts->count;
 	bool any = false;
@@ -119,11 +113,11 @@ static bool enter_all(const struct function_starts *starts, uint64_t address, si
 		const struct function_start *start = &starts->starts[at];
 
 		any = true;
-		if (!flow)
+		if (!analysis)
 			break;
-		code_analysis_enter(flow, start->address);
+		code_analysis_enter(analysis, start->address);
 		if (start->never_returns)
-			code_analysis_never_returns(flow, start->address);
+			code_analysis_never_returns(analysis, start->address);
 	}
 	return any;
 }
@@ -212,12 +206,12 @@ static void take_rule(void *context, uint64_t offset, const struct unwind_rule *
 }
 
 // Both kinds: @flow knows where functions begin.
-static void write_rows(struct code_analysis *flow, struct writer *writer)
+static void write_rows(struct code_analysis *analysis, struct writer *writer)
 {
-	code_analysis_run(flow);
-	code_analysis_each(flow, take_rule, writer);
+	code_analysis_run(analysis);
+	code_analysis_each(analysis, take_rule, writer);
 	put(writer, writer->size);
-	code_analysis_close(flow);
+	code_analysis_close(analysis);
 }
 
 int code_analysis_rows_add(const struct function_starts *starts, uint64_t address,
@@ -225,17 +219,17 @@ int code_analysis_rows_add(const struct function_starts *starts, uint64_t addres
 			   uint32_t taken_limit, struct unwind_rows *rows)
 {
 	struct writer writer = { .rows = rows, .address = address, .size = size };
-	struct code_analysis *flow = NULL;
+	struct code_analysis *analysis = NULL;
 	int rc;
 
 	if (!enter_all(starts, address, size, NULL))
 		return 0;
-	rc = code_analysis_open(code, size, address, &flow);
+	rc = code_analysis_open(code, size, address, &analysis);
 	if (rc)
 		return rc == -E2BIG ? 0 : rc;
-	enter_all(starts, address, size, flow);
+	enter_all(starts, address, size, analysis);
 	find_taken(rows, address, address + size, first_taken, taken_limit, &writer.taken);
-	write_rows(flow, &writer);
+	write_rows(analysis, &writer);
 	return 0;
 }
 
@@ -331,7 +325,7 @@ static int read_starts(const struct elf *elf, const struct unwind_mark *marks, u
 	if (!extents)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < count; i++)
-		if (marks[i].flags & MARK_FOLLOW &&
+		if (marks[i].flags & MARK_ANALYZE &&
 		    find_gap(elf, rows, &marks[i], &extents[found].start, &extents[found].limit) &&
 		    extents[found].start < extents[found].limit)
 			found++;
@@ -355,7 +349,7 @@ int code_analysis_rows_follow(const struct elf *elf, const struct unwind_mark *m
 	for (uint32_t i = 0; i < count && !rc; i++) {
 		uint64_t start, limit;
 
-		if (!(marks[i].flags & MARK_FOLLOW) || is_followed(rows, first, marks[i].start) ||
+		if (!(marks[i].flags & MARK_ANALYZE) || is_followed(rows, first, marks[i].start) ||
 		    !find_gap(elf, rows, &marks[i], &start, &limit))
 			continue;
 		rc = follow(elf, &starts, start, limit, rows);

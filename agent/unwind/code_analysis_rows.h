@@ -55,7 +55,7 @@ int code_analysis_rows_add(const struct function_starts *starts, uint64_t addres
 			   uint32_t taken_limit, struct unwind_rows *rows);
 
 /**
- * Add ranges to @rows, which are sorted, for the functions that are marked with MARK_FOLLOW, unless they
+ * Add ranges to @rows, which are sorted, for the functions that are marked with MARK_ANALYZE, unless they
  * are covered; and for all others around such a function that have no rules either, if that is little
  * code. Returns 0, also if they cannot be followed; -ENOMEM; -errno when reading fails.
  */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 /*
  * Three million rows are held while a large library is sorted, so they are kept small: the rule of
  * the first, then for each further one its distance from the one before and its rule; all as numbers
@@ -12,9 +14,6 @@
  */
 enum {
 	ROW_BYTES_MAX = 10,
-	RANGES_AT_FIRST = 256,
-	ROWS_AT_FIRST = 4096,
-	RULES_AT_FIRST = 64,
 	INSERTED_RANGES_MAX = 256,
 };
 
@@ -34,29 +33,27 @@ static uint32_t find_slot(const struct unwind_rows *rows, const struct unwind_ru
 	return slot;
 }
 
-/* Make room for @count items. The capacity doubles: large blocks move without being copied. */
-static void *grow(struct unwind_rows *rows, void *items, size_t item_bytes, uint32_t count,
-		  uint32_t *capacity, uint32_t at_first)
+/* Failures are kept in rows->rc. Capacities double: large blocks move without being copied. */
+static void reserve(struct unwind_rows *rows, void *items, size_t item_bytes, uint32_t *capacity,
+		    uint32_t count, uint32_t more)
 {
-	if (count <= *capacity)
-		return items;
+	int rc = array_reserve(items, item_bytes, capacity, count, more, UINT32_MAX);
 
-	uint32_t wanted = *capacity ? *capacity * 2 : at_first;
-	void *grown = realloc(items, wanted * item_bytes);
-	if (!grown) {
-		rows->rc = -ENOMEM;
-		return items;
-	}
-	*capacity = wanted;
-	return grown;
+	if (rc)
+		rows->rc = rc;
+}
+
+static void reserve_row(struct unwind_rows *rows)
+{
+	reserve(rows, &rows->rows, 1, &rows->rows_capacity, rows->rows_size, ROW_BYTES_MAX);
 }
 
 static uint32_t add_rule(struct unwind_rows *rows, const struct unwind_rule *rule)
 {
 	if (rows->rule_count == UNWIND_RULES_MAX)
 		return RULE_UNSUPPORTED;
-	rows->rules = grow(rows, rows->rules, sizeof(*rows->rules), rows->rule_count + 1,
-			   &rows->rule_capacity, RULES_AT_FIRST);
+	reserve(rows, &rows->rules, sizeof(*rows->rules), &rows->rule_capacity, rows->rule_count,
+		1);
 	if (rows->rule_count == rows->rule_capacity)
 		return RULE_UNSUPPORTED;
 	rows->rules[rows->rule_count] = *rule;
@@ -116,8 +113,8 @@ void unwind_rows_begin(struct unwind_rows *rows, uint64_t start, uint64_t size)
 		rows->rc = -E2BIG;
 		return;
 	}
-	rows->ranges = grow(rows, rows->ranges, sizeof(*rows->ranges), rows->range_count + 1,
-			    &rows->range_capacity, RANGES_AT_FIRST);
+	reserve(rows, &rows->ranges, sizeof(*rows->ranges), &rows->range_capacity,
+		rows->range_count, 1);
 	if (rows->rc)
 		return;
 	if (rows->sorted_count == rows->range_count &&
@@ -169,8 +166,7 @@ void unwind_rows_add_number(struct unwind_rows *rows, uint64_t offset, uint32_t 
 		rows->rc = -E2BIG;
 		return;
 	}
-	rows->rows = grow(rows, rows->rows, 1, rows->rows_size + ROW_BYTES_MAX,
-			  &rows->rows_capacity, ROWS_AT_FIRST);
+	reserve_row(rows);
 	if (rows->rc)
 		return;
 	if (number == RULE_UNSUPPORTED)
@@ -194,8 +190,7 @@ void unwind_rows_end(struct unwind_rows *rows)
 {
 	if (rows->rc)
 		return;
-	rows->rows = grow(rows, rows->rows, 1, rows->rows_size + ROW_BYTES_MAX,
-			  &rows->rows_capacity, ROWS_AT_FIRST);
+	reserve_row(rows);
 	if (!rows->rc)
 		put_number(rows, 0);
 }
@@ -252,8 +247,7 @@ void unwind_rows_replace(struct unwind_rows *rows, uint32_t index, const struct 
 {
 	uint32_t number = unwind_rows_rule(rows, rule);
 
-	rows->rows = grow(rows, rows->rows, 1, rows->rows_size + ROW_BYTES_MAX,
-			  &rows->rows_capacity, ROWS_AT_FIRST);
+	reserve_row(rows);
 	if (rows->rc)
 		return;
 	rows->ranges[index].first_row = rows->rows_size;

@@ -9,7 +9,7 @@
 
 /**
  * Another table with what @before has, which is of the same file, and the rules of the functions in
- * @marks, which all say MARK_FOLLOW. As if it had been built with them, but that functions that were
+ * @marks, which all say MARK_ANALYZE. As if it had been built with them, but that functions that were
  * followed before are not looked at again.
  * Returns as unwind_table_build(); -ERANGE if code to follow lies at the table's ends or beyond, or
  * rows are not as that writes them: then it is to be built.

@@ -76,7 +76,7 @@ static int follow_marked(const struct elf *elf, struct unwind_mark *marks, uint3
 	int rc = code_analysis_rows_follow(elf, marks, *count, rows);
 
 	for (uint32_t i = 0; i < *count; i++)
-		if (!(marks[i].flags & MARK_FOLLOW))
+		if (!(marks[i].flags & MARK_ANALYZE))
 			marks[kept++] = marks[i];
 	*count = kept;
 	return rc;

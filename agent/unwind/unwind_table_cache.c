@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "agent/elf/build_id.h"
 #include "agent/unwind/unwind_table_file.h"
@@ -124,15 +125,10 @@ static bool has_suffix(const char *name, const char *suffix)
 
 static int add_kept(struct kept_list *list, const char *name, const struct stat *status)
 {
-	if (list->count == list->capacity) {
-		uint32_t capacity = list->capacity ? 2 * list->capacity : 64;
-		struct kept_file *grown = realloc(list->files, capacity * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		list->files = grown;
-		list->capacity = capacity;
-	}
+	int rc = array_reserve(&list->files, sizeof(*list->files), &list->capacity, list->count, 1,
+			       UINT32_MAX);
+	if (rc)
+		return rc;
 
 	struct kept_file *file = &list->files[list->count++];
 	memcpy(file->name, name, strlen(name) + 1); // its length was checked

@@ -8,6 +8,8 @@
 
 #include <capstone/capstone.h>
 
+#include "base/array.h"
+
 #include "agent/unwind/analysis/frame_states.h"
 #include "agent/unwind/analysis/vector_size.h"
 
@@ -43,60 +45,60 @@ struct code_analysis {
 
 // ---- life -----------------------------------------------------------------------------------
 
-static int open_decoder(struct code_analysis *flow)
+static int open_decoder(struct code_analysis *analysis)
 {
-	if (cs_open(CS_ARCH_X86, CS_MODE_64, &flow->decoder) != CS_ERR_OK)
+	if (cs_open(CS_ARCH_X86, CS_MODE_64, &analysis->decoder) != CS_ERR_OK)
 		return -ENOMEM;
-	cs_option(flow->decoder, CS_OPT_DETAIL, CS_OPT_ON);
-	flow->instruction = cs_malloc(flow->decoder);
-	return flow->instruction ? 0 : -ENOMEM;
+	cs_option(analysis->decoder, CS_OPT_DETAIL, CS_OPT_ON);
+	analysis->instruction = cs_malloc(analysis->decoder);
+	return analysis->instruction ? 0 : -ENOMEM;
 }
 
 int code_analysis_open(const uint8_t *code, size_t size, uint64_t address,
-		       struct code_analysis **ret_flow)
+		       struct code_analysis **ret_analysis)
 {
 	if (size > CODE_ANALYSIS_BYTES_MAX)
 		return -E2BIG;
 
-	struct code_analysis *flow = calloc(1, sizeof(*flow));
-	if (!flow)
+	struct code_analysis *analysis = calloc(1, sizeof(*analysis));
+	if (!analysis)
 		return -ENOMEM;
-	flow->code = code;
-	flow->size = (uint32_t)size;
-	flow->address = address;
-	flow->states = calloc(size + 1, sizeof(*flow->states));
-	flow->is_table_jump = calloc(size / 8 + 1, 1);
-	flow->jump_states = calloc(size + 1, sizeof(*flow->jump_states));
-	flow->is_entry = calloc(size / 8 + 1, 1);
-	flow->is_pointed_to = calloc(size / 8 + 1, 1);
-	flow->is_end = calloc(size / 8 + 1, 1);
-	if (!flow->states || !flow->is_table_jump || !flow->jump_states || !flow->is_entry ||
-	    !flow->is_pointed_to || !flow->is_end || frame_states_init(&flow->known) ||
-	    open_decoder(flow)) {
-		code_analysis_close(flow);
+	analysis->code = code;
+	analysis->size = (uint32_t)size;
+	analysis->address = address;
+	analysis->states = calloc(size + 1, sizeof(*analysis->states));
+	analysis->is_table_jump = calloc(size / 8 + 1, 1);
+	analysis->jump_states = calloc(size + 1, sizeof(*analysis->jump_states));
+	analysis->is_entry = calloc(size / 8 + 1, 1);
+	analysis->is_pointed_to = calloc(size / 8 + 1, 1);
+	analysis->is_end = calloc(size / 8 + 1, 1);
+	if (!analysis->states || !analysis->is_table_jump || !analysis->jump_states ||
+	    !analysis->is_entry || !analysis->is_pointed_to || !analysis->is_end ||
+	    frame_states_init(&analysis->known) || open_decoder(analysis)) {
+		code_analysis_close(analysis);
 		return -ENOMEM;
 	}
-	*ret_flow = flow;
+	*ret_analysis = analysis;
 	return 0;
 }
 
-void code_analysis_close(struct code_analysis *flow)
+void code_analysis_close(struct code_analysis *analysis)
 {
-	if (!flow)
+	if (!analysis)
 		return;
-	if (flow->instruction)
-		cs_free(flow->instruction, 1);
-	if (flow->decoder)
-		cs_close(&flow->decoder);
-	free(flow->states);
-	free(flow->is_table_jump);
-	free(flow->jump_states);
-	free(flow->is_entry);
-	free(flow->is_pointed_to);
-	free(flow->is_end);
-	frame_states_deinit(&flow->known);
-	free(flow->pending);
-	free(flow);
+	if (analysis->instruction)
+		cs_free(analysis->instruction, 1);
+	if (analysis->decoder)
+		cs_close(&analysis->decoder);
+	free(analysis->states);
+	free(analysis->is_table_jump);
+	free(analysis->jump_states);
+	free(analysis->is_entry);
+	free(analysis->is_pointed_to);
+	free(analysis->is_end);
+	frame_states_deinit(&analysis->known);
+	free(analysis->pending);
+	free(analysis);
 }
 
 // ---- states ---------------------------------------------------------------------------------
@@ -368,61 +370,56 @@ static void set_bit(uint8_t *bits, uint32_t at)
 	bits[at / 8] |= (uint8_t)(1U << at % 8);
 }
 
-static void add_pending(struct code_analysis *flow, uint32_t offset, uint16_t state)
+static void add_pending(struct code_analysis *analysis, uint32_t offset, uint16_t state)
 {
-	if (flow->states[offset] != STATE_UNREACHED || flow->pending_count == PENDING_MAX)
+	if (analysis->states[offset] != STATE_UNREACHED)
 		return;
-	if (flow->pending_count == flow->pending_capacity) {
-		uint32_t capacity = flow->pending_capacity ? flow->pending_capacity * 2 : 256;
-		struct pending *pending = reallocarray(flow->pending, capacity, sizeof(*pending));
-
-		if (!pending)
-			return; // what is not followed has no rule
-		flow->pending = pending;
-		flow->pending_capacity = capacity;
-	}
-	flow->pending[flow->pending_count++] = (struct pending){ offset, state };
+	// On failure the code there gets no rule.
+	if (array_reserve(&analysis->pending, sizeof(*analysis->pending),
+			  &analysis->pending_capacity, analysis->pending_count, 1, PENDING_MAX))
+		return;
+	analysis->pending[analysis->pending_count++] = (struct pending){ offset, state };
 }
 
-static void add_entry(struct code_analysis *flow, uint32_t offset)
+static void add_entry(struct code_analysis *analysis, uint32_t offset)
 {
-	if (bit(flow->is_entry, offset))
+	if (bit(analysis->is_entry, offset))
 		return;
-	set_bit(flow->is_entry, offset);
-	flow->is_news = true;
+	set_bit(analysis->is_entry, offset);
+	analysis->is_news = true;
 }
 
-static void add_jump(struct code_analysis *flow, uint32_t to, uint16_t state)
+static void add_jump(struct code_analysis *analysis, uint32_t to, uint16_t state)
 {
-	if (flow->jump_states[to] == STATE_UNREACHED) {
-		flow->jump_states[to] = state;
-		flow->is_news = true;
+	if (analysis->jump_states[to] == STATE_UNREACHED) {
+		analysis->jump_states[to] = state;
+		analysis->is_news = true;
 	}
-	add_pending(flow, to, state);
+	add_pending(analysis, to, state);
 }
 
 // lea target(%rip), register
-static void note_pointer(struct code_analysis *flow, const cs_insn *instruction)
+static void note_pointer(struct code_analysis *analysis, const cs_insn *instruction)
 {
 	const cs_x86_op *from = &instruction->detail->x86.operands[1];
-	uint64_t to =
-		instruction->address + instruction->size + (uint64_t)from->mem.disp - flow->address;
+	uint64_t to = instruction->address + instruction->size + (uint64_t)from->mem.disp -
+		      analysis->address;
 
-	if (instruction->id == X86_INS_LEA && from->mem.base == X86_REG_RIP && to < flow->size)
-		set_bit(flow->is_pointed_to, (uint32_t)to);
+	if (instruction->id == X86_INS_LEA && from->mem.base == X86_REG_RIP && to < analysis->size)
+		set_bit(analysis->is_pointed_to, (uint32_t)to);
 }
 
 // Decode the instruction at @offset. Returns its size; 0: there is none.
-static uint32_t decode(struct code_analysis *flow, uint32_t offset)
+static uint32_t decode(struct code_analysis *analysis, uint32_t offset)
 {
-	const uint8_t *at = flow->code + offset;
-	size_t left = flow->size - offset;
-	uint64_t address = flow->address + offset;
+	const uint8_t *at = analysis->code + offset;
+	size_t left = analysis->size - offset;
+	uint64_t address = analysis->address + offset;
 	uint32_t size = vector_size(at, left);
 
-	flow->is_decoded =
-		!size && cs_disasm_iter(flow->decoder, &at, &left, &address, flow->instruction);
-	return flow->is_decoded ? flow->instruction->size : size;
+	analysis->is_decoded = !size && cs_disasm_iter(analysis->decoder, &at, &left, &address,
+						       analysis->instruction);
+	return analysis->is_decoded ? analysis->instruction->size : size;
 }
 
 static bool ends_flow(csh decoder, const cs_insn *instruction)
@@ -433,147 +430,150 @@ static bool ends_flow(csh decoder, const cs_insn *instruction)
 }
 
 // Where else the flow goes from here, and what is entered.
-static void branch(struct code_analysis *flow, const cs_insn *instruction, uint32_t offset)
+static void branch(struct code_analysis *analysis, const cs_insn *instruction, uint32_t offset)
 {
 	const cs_x86_op *target = &instruction->detail->x86.operands[0];
 	bool is_call = instruction->id == X86_INS_CALL;
-	uint64_t to = (uint64_t)target->imm - flow->address;
+	uint64_t to = (uint64_t)target->imm - analysis->address;
 
-	note_pointer(flow, instruction);
-	if (!is_call && !cs_insn_group(flow->decoder, instruction, X86_GRP_JUMP))
+	note_pointer(analysis, instruction);
+	if (!is_call && !cs_insn_group(analysis->decoder, instruction, X86_GRP_JUMP))
 		return;
 	if (target->type != X86_OP_IMM) {
 		if (!is_call)
-			set_bit(flow->is_table_jump, offset);
-	} else if (to < flow->size) {
+			set_bit(analysis->is_table_jump, offset);
+	} else if (to < analysis->size) {
 		if (is_call)
-			add_entry(flow, (uint32_t)to);
-		else if (!bit(flow->is_entry,
+			add_entry(analysis, (uint32_t)to);
+		else if (!bit(analysis->is_entry,
 			      (uint32_t)to)) // else a tail call: the entry's state holds
-			add_jump(flow, (uint32_t)to, flow->states[offset]);
+			add_jump(analysis, (uint32_t)to, analysis->states[offset]);
 	}
 }
 
-static uint16_t state_after(struct code_analysis *flow, uint16_t number)
+static uint16_t state_after(struct code_analysis *analysis, uint16_t number)
 {
-	struct frame_state state = flow->known.known[number];
+	struct frame_state state = analysis->known.known[number];
 
 	if (number == STATE_LOST)
 		return STATE_LOST;
-	if (!apply(flow->decoder, flow->instruction, &state))
+	if (!apply(analysis->decoder, analysis->instruction, &state))
 		return STATE_LOST;
-	return frame_states_number(&flow->known, &state);
+	return frame_states_number(&analysis->known, &state);
 }
 
 /*
  * Does a call not return? Then behind it lies another function, or a part of one that was put out of
  * the way, which the jumps to it say.
  */
-static bool is_no_return(const struct code_analysis *flow, uint32_t next, uint16_t state)
+static bool is_no_return(const struct code_analysis *analysis, uint32_t next, uint16_t state)
 {
-	const cs_x86_op *target = &flow->instruction->detail->x86.operands[0];
-	uint64_t to = (uint64_t)target->imm - flow->address;
-	uint16_t jumped = flow->jump_states[next];
+	const cs_x86_op *target = &analysis->instruction->detail->x86.operands[0];
+	uint64_t to = (uint64_t)target->imm - analysis->address;
+	uint16_t jumped = analysis->jump_states[next];
 
-	if (target->type == X86_OP_IMM && to < flow->size && bit(flow->is_end, (uint32_t)to))
+	if (target->type == X86_OP_IMM && to < analysis->size &&
+	    bit(analysis->is_end, (uint32_t)to))
 		return true;
-	return bit(flow->is_pointed_to, next) || (jumped != STATE_UNREACHED && jumped != state);
+	return bit(analysis->is_pointed_to, next) || (jumped != STATE_UNREACHED && jumped != state);
 }
 
 // From one place on, until the flow ends, meets what has been followed, or runs into another function.
-static void follow(struct code_analysis *flow, struct pending from)
+static void follow(struct code_analysis *analysis, struct pending from)
 {
 	uint32_t offset = from.offset;
 	uint16_t state = from.state;
 
-	while (offset < flow->size && flow->states[offset] == STATE_UNREACHED &&
-	       (offset == from.offset || !bit(flow->is_entry, offset))) {
-		uint32_t size = decode(flow, offset), next = offset + size;
+	while (offset < analysis->size && analysis->states[offset] == STATE_UNREACHED &&
+	       (offset == from.offset || !bit(analysis->is_entry, offset))) {
+		uint32_t size = decode(analysis, offset), next = offset + size;
 
 		if (!size)
 			return;
-		flow->states[offset] = state;
+		analysis->states[offset] = state;
 		for (uint32_t inside = offset + 1; inside < next; inside++)
-			flow->states[inside] = STATE_INSIDE;
+			analysis->states[inside] = STATE_INSIDE;
 		offset = next;
-		if (!flow->is_decoded)
+		if (!analysis->is_decoded)
 			continue;
-		branch(flow, flow->instruction, next - size);
-		if (ends_flow(flow->decoder, flow->instruction))
+		branch(analysis, analysis->instruction, next - size);
+		if (ends_flow(analysis->decoder, analysis->instruction))
 			return;
-		state = state_after(flow, state);
-		if (flow->instruction->id == X86_INS_CALL && next < flow->size &&
-		    is_no_return(flow, next, state))
+		state = state_after(analysis, state);
+		if (analysis->instruction->id == X86_INS_CALL && next < analysis->size &&
+		    is_no_return(analysis, next, state))
 			return;
 	}
 }
 
-static void follow_pending(struct code_analysis *flow)
+static void follow_pending(struct code_analysis *analysis)
 {
-	while (flow->pending_count)
-		follow(flow, flow->pending[--flow->pending_count]);
+	while (analysis->pending_count)
+		follow(analysis, analysis->pending[--analysis->pending_count]);
 }
 
-static void follow_entries(struct code_analysis *flow)
+static void follow_entries(struct code_analysis *analysis)
 {
-	memset(flow->states, 0, flow->size * sizeof(*flow->states));
-	memset(flow->is_table_jump, 0, flow->size / 8 + 1);
-	flow->is_news = false;
-	for (uint32_t offset = 0; offset < flow->size; offset++) {
-		if (!bit(flow->is_entry, offset))
+	memset(analysis->states, 0, analysis->size * sizeof(*analysis->states));
+	memset(analysis->is_table_jump, 0, analysis->size / 8 + 1);
+	analysis->is_news = false;
+	for (uint32_t offset = 0; offset < analysis->size; offset++) {
+		if (!bit(analysis->is_entry, offset))
 			continue;
-		add_pending(flow, offset, STATE_ENTRY);
-		follow_pending(flow);
+		add_pending(analysis, offset, STATE_ENTRY);
+		follow_pending(analysis);
 	}
 }
 
-void code_analysis_enter(struct code_analysis *flow, uint64_t address)
+void code_analysis_enter(struct code_analysis *analysis, uint64_t address)
 {
-	uint64_t offset = address - flow->address;
+	uint64_t offset = address - analysis->address;
 
-	if (offset < flow->size)
-		add_entry(flow, (uint32_t)offset);
+	if (offset < analysis->size)
+		add_entry(analysis, (uint32_t)offset);
 }
 
-void code_analysis_never_returns(struct code_analysis *flow, uint64_t address)
+void code_analysis_never_returns(struct code_analysis *analysis, uint64_t address)
 {
-	uint64_t offset = address - flow->address;
+	uint64_t offset = address - analysis->address;
 
-	if (offset < flow->size)
-		set_bit(flow->is_end, (uint32_t)offset);
+	if (offset < analysis->size)
+		set_bit(analysis->is_end, (uint32_t)offset);
 }
 
 // What nothing was seen to call, but something points to: a function that is handed on.
-static void enter_pointed_to(struct code_analysis *flow)
+static void enter_pointed_to(struct code_analysis *analysis)
 {
-	for (uint32_t offset = 0; offset < flow->size; offset++)
-		if (bit(flow->is_pointed_to, offset) && flow->states[offset] == STATE_UNREACHED)
-			add_entry(flow, offset);
+	for (uint32_t offset = 0; offset < analysis->size; offset++)
+		if (bit(analysis->is_pointed_to, offset) &&
+		    analysis->states[offset] == STATE_UNREACHED)
+			add_entry(analysis, offset);
 }
 
 // Once more while something is learnt that would have stopped what ran too far.
-static void follow_all(struct code_analysis *flow)
+static void follow_all(struct code_analysis *analysis)
 {
-	for (uint32_t pass = 0; pass < PASSES_MAX && flow->is_news; pass++)
-		follow_entries(flow);
+	for (uint32_t pass = 0; pass < PASSES_MAX && analysis->is_news; pass++)
+		follow_entries(analysis);
 }
 
-void code_analysis_run(struct code_analysis *flow)
+void code_analysis_run(struct code_analysis *analysis)
 {
 	uint16_t guess = STATE_LOST;
 
-	follow_all(flow);
-	enter_pointed_to(flow);
-	follow_all(flow);
-	for (uint32_t offset = 0; offset < flow->size; offset++) {
-		if (bit(flow->is_entry, offset))
+	follow_all(analysis);
+	enter_pointed_to(analysis);
+	follow_all(analysis);
+	for (uint32_t offset = 0; offset < analysis->size; offset++) {
+		if (bit(analysis->is_entry, offset))
 			guess = STATE_LOST;
-		if (bit(flow->is_table_jump, offset) && flow->states[offset] != STATE_INSIDE)
-			guess = flow->states[offset];
-		if (flow->states[offset] != STATE_UNREACHED || guess == STATE_LOST)
+		if (bit(analysis->is_table_jump, offset) &&
+		    analysis->states[offset] != STATE_INSIDE)
+			guess = analysis->states[offset];
+		if (analysis->states[offset] != STATE_UNREACHED || guess == STATE_LOST)
 			continue;
-		add_pending(flow, offset, guess);
-		follow_pending(flow);
+		add_pending(analysis, offset, guess);
+		follow_pending(analysis);
 	}
 }
 
@@ -589,9 +589,9 @@ static bool is_by_slot(const struct frame_state *state)
 					    !state->sp_depth && state->cfa_offset <= INT16_MAX);
 }
 
-static struct unwind_rule rule_of(const struct code_analysis *flow, uint16_t number)
+static struct unwind_rule rule_of(const struct code_analysis *analysis, uint16_t number)
 {
-	const struct frame_state *state = &flow->known.known[number];
+	const struct frame_state *state = &analysis->known.known[number];
 	struct unwind_rule rule = { .cfa = CFA_NO_TABLE };
 
 	if (number < STATE_ENTRY)
@@ -612,16 +612,16 @@ static struct unwind_rule rule_of(const struct code_analysis *flow, uint16_t num
 	return rule;
 }
 
-void code_analysis_each(const struct code_analysis *flow, code_analysis_fn fn, void *context)
+void code_analysis_each(const struct code_analysis *analysis, code_analysis_fn fn, void *context)
 {
 	struct unwind_rule last = { .cfa = CFA_NO_TABLE };
 
 	fn(context, 0, &last);
-	for (uint32_t offset = 0; offset < flow->size; offset++) {
-		if (flow->states[offset] == STATE_INSIDE)
+	for (uint32_t offset = 0; offset < analysis->size; offset++) {
+		if (analysis->states[offset] == STATE_INSIDE)
 			continue;
 
-		struct unwind_rule rule = rule_of(flow, flow->states[offset]);
+		struct unwind_rule rule = rule_of(analysis, analysis->states[offset]);
 		if (memcmp(&rule, &last, sizeof(rule)))
 			fn(context, offset, &rule);
 		last = rule;

@@ -20,23 +20,23 @@ struct code_analysis;
  * Returns 0; -E2BIG; -ENOMEM.
  */
 int code_analysis_open(const uint8_t *code, size_t size, uint64_t address,
-		       struct code_analysis **ret_flow);
-void code_analysis_close(struct code_analysis *flow);
+		       struct code_analysis **ret_analysis);
+void code_analysis_close(struct code_analysis *analysis);
 
 /** A function begins at @address. */
-void code_analysis_enter(struct code_analysis *flow, uint64_t address);
+void code_analysis_enter(struct code_analysis *analysis, uint64_t address);
 
 /** The function that begins at @address does not return: behind a call of it lies something else. */
-void code_analysis_never_returns(struct code_analysis *flow, uint64_t address);
+void code_analysis_never_returns(struct code_analysis *analysis, uint64_t address);
 
 /**
  * Follow all functions, and those that they call. What only jumps through tables reach is taken to
  * come after the last such jump before it in the same function.
  */
-void code_analysis_run(struct code_analysis *flow);
+void code_analysis_run(struct code_analysis *analysis);
 
 /** Called for each place where another rule begins to hold, in order; the first is at offset 0. */
 typedef void (*code_analysis_fn)(void *context, uint64_t offset, const struct unwind_rule *rule);
 
 /** Code that was not reached, or that does to the stack what cannot be followed, is CFA_NO_TABLE. */
-void code_analysis_each(const struct code_analysis *flow, code_analysis_fn fn, void *context);
+void code_analysis_each(const struct code_analysis *analysis, code_analysis_fn fn, void *context);

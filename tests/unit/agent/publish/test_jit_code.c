@@ -89,7 +89,7 @@ static uint64_t rule_at(const struct jit_code *code, uint64_t address)
 
 static bool learn(struct jit_code *code, uint64_t pc)
 {
-	return jit_code_learn(code, getpid(), &list->mappings[0], pc);
+	return jit_code_analyze(code, getpid(), &list->mappings[0], pc);
 }
 
 // rbp, rbx, r12, 256 bytes and the return address.

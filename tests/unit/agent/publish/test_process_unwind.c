@@ -660,7 +660,7 @@ static void follow_code_at(struct process *process, const void *function)
 	struct code_address code;
 
 	assert_int_equal(0, process_find_code(processes, process, (uintptr_t)function, &code));
-	process_unwind_follow(unwinds, code.executable, code.offset, 64);
+	process_unwind_analyze(unwinds, code.executable, code.offset, 64);
 }
 
 /* Until the process is no longer published; returns whether that is so. */
@@ -746,7 +746,7 @@ TEST(holds_tables_while_the_kernel_uses_them)
 		poll(NULL, 0, 10);
 	}
 	EXPECT_EQ(1, stats_now().publish_failed, "it is published with the program still");
-	process_unwind_follow(unwinds, executable, 4096, 64);
+	process_unwind_analyze(unwinds, executable, 4096, 64);
 	assert_true(read_until_gone(pid));
 	executable_release(executable);
 	close_world();

@@ -83,15 +83,6 @@ int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, u
 	return 0;
 }
 
-void unwind_table_free(struct unwind_table *table)
-{
-	if (!table)
-		return;
-	free(table->words);
-	free(table->rules);
-	free(table);
-}
-
 /* ---- the world ----------------------------------------------------------------------------- */
 
 static struct unwind_maps maps;
@@ -404,7 +395,7 @@ TEST(evicts_tables_of_few_for_many)
 	open_world(100 * 4096);
 	uint32_t few = load_missed(1, 30, 3), some = load_missed(2, 40, 9);
 	uint32_t file = load_missed(3, 45, 13);
-	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "too large");
+	EXPECT_EQ(UNWIND_FILE_NO_SPACE, state_of(file), "too large");
 	// 15 pages and a 64th of 100.
 	EXPECT_EQ(15 * 4096 + 6400, unwind_tables_shortage(tables, file), "what it lacks");
 	EXPECT_EQ(HASH_TABLE_NONE, unwind_tables_victim(tables, now, MINUTE_NS, file),
@@ -426,7 +417,7 @@ TEST(evicts_unmapped_tables_first)
 	uint32_t file = load_missed(3, 45, 1);
 	uint64_t now;
 
-	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "too large");
+	EXPECT_EQ(UNWIND_FILE_NO_SPACE, state_of(file), "too large");
 	for (uint32_t each = left; each != HASH_TABLE_NONE;
 	     each = each == left ? mapped : HASH_TABLE_NONE) {
 		unwind_tables_hold(tables, each);
@@ -474,7 +465,7 @@ static uint64_t changed_of(uint32_t file)
 /* A stack ended in code that the table knows nothing of. Returns when the renewal is with the builder. */
 static void begin_renewal(uint32_t file, struct executable *executable, uint64_t offset)
 {
-	unwind_tables_follow(tables, file, executable, IMAGE_TEXT + offset, 16);
+	unwind_tables_analyze(tables, file, executable, IMAGE_TEXT + offset, 16);
 	usleep(110000); // one looks for them only so often
 	unwind_tables_renew(tables);
 }
@@ -551,7 +542,7 @@ TEST(evicts_a_table_for_a_free_number)
 	struct executable *missed = make_file(6000, order);
 	uint32_t file = want(missed);
 	unwind_tables_miss(tables, file, missed);
-	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "no number is left");
+	EXPECT_EQ(UNWIND_FILE_NO_SPACE, state_of(file), "no number is left");
 	unwind_tables_read(tables, &wanting);
 	EXPECT_EQ(file, wanting, "it wants one");
 	unwind_tables_read(tables, &nobody);
@@ -606,7 +597,7 @@ TEST(keeps_analyzed_files_open_while_needed)
 	settle();
 	uint32_t before = open_descriptors(), built = builds;
 	for (int i = 0; i < FILES; i++)
-		unwind_tables_follow(tables, numbers[i], files[i], IMAGE_TEXT, 16);
+		unwind_tables_analyze(tables, numbers[i], files[i], IMAGE_TEXT, 16);
 	EXPECT_EQ(before + OPEN_MAX, open_descriptors(), "so many are kept open");
 	give_up(numbers[0]);
 	EXPECT_EQ(before + OPEN_MAX - 1, open_descriptors(), "not for what was given up");
@@ -633,10 +624,10 @@ TEST(keeps_the_budget_by_evicting)
 	uint32_t file = want(third);
 	unwind_tables_miss(tables, file, third);
 	EXPECT_EQ(file, settle(), "wants room");
-	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "has none");
+	EXPECT_EQ(UNWIND_FILE_NO_SPACE, state_of(file), "has none");
 	EXPECT_EQ(4 * 4096, unwind_tables_file(tables, file)->bytes, "so much");
 	want(third);
-	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "is not built again at once");
+	EXPECT_EQ(UNWIND_FILE_NO_SPACE, state_of(file), "is not built again at once");
 	unwind_tables_read_stats(tables, &stats);
 	EXPECT_EQ(8 * 4096, stats.bytes, "within the budget");
 	EXPECT_EQ(1, stats.refused, "counted");
@@ -690,7 +681,7 @@ TEST(limits_rules_as_well)
 	uint32_t file = want(last);
 	unwind_tables_miss(tables, file, last);
 	settle();
-	EXPECT_EQ(UNWIND_FILE_NO_ROOM, state_of(file), "20,000 are too many");
+	EXPECT_EQ(UNWIND_FILE_NO_SPACE, state_of(file), "20,000 are too many");
 	EXPECT_EQ(UNWIND_FILE_READY, state_of(load(10, 10, 300, true)), "fewer fit");
 	close_world();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which functions of a file are followed, and that the next agent knows them.
+// Which functions of a file are functions, and that the next agent knows them.
 #include "agent/unwind/analyzed_functions.h"
 
 #include <fcntl.h>
@@ -46,13 +46,13 @@ static const struct {
 
 TEST(adds_each_function_once)
 {
-	struct analyzed_functions followed = { 0 };
+	struct analyzed_functions found = { 0 };
 
 	for EACH (row, functions)
-		EXPECT_EQ(row->added, analyzed_functions_add(&followed, &row->function), row->what);
+		EXPECT_EQ(row->added, analyzed_functions_add(&found, &row->function), row->what);
 	for (uint64_t i = 0; i < UNWIND_FUNCTIONS_MAX; i++)
-		analyzed_functions_add(&followed, &(struct unwind_function){ i, 1 });
-	EXPECT_EQ(UNWIND_FUNCTIONS_MAX, followed.count, "no more than there is room for");
+		analyzed_functions_add(&found, &(struct unwind_function){ i, 1 });
+	EXPECT_EQ(UNWIND_FUNCTIONS_MAX, found.count, "no more than there is room for");
 }
 
 TEST(the_next_agent_knows_analyzed_functions)
@@ -79,7 +79,7 @@ TEST(the_next_agent_knows_analyzed_functions)
 // Debian's and nodesource's: it has all names, or none.
 TEST(expects_functions_built_into_v8)
 {
-	struct analyzed_functions followed = { 0 };
+	struct analyzed_functions found = { 0 };
 	struct stat status;
 	struct elf elf;
 	int fd = open("/usr/bin/node", O_RDONLY | O_CLOEXEC);
@@ -88,19 +88,19 @@ TEST(expects_functions_built_into_v8)
 		SKIP("Node is not installed");
 	assert_int_equal(0, fstat(fd, &status));
 	assert_int_equal(0, elf_read_headers(fd, &status, &elf, NULL));
-	EXPECT_EQ(0, analyzed_functions_expect(&elf, &followed), "Node");
+	EXPECT_EQ(0, analyzed_functions_expect(&elf, &found), "Node");
 	close(fd);
-	if (!followed.count)
+	if (!found.count)
 		SKIP("this Node has no names of them");
-	EXPECT_EQ(1, followed.count, "one piece of code");
-	assert_true(followed.functions[0].size > 1 << 20);
+	EXPECT_EQ(1, found.count, "one piece of code");
+	assert_true(found.functions[0].size > 1 << 20);
 
-	followed.count = 0;
+	found.count = 0;
 	fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	assert_int_equal(0, fstat(fd, &status));
 	assert_int_equal(0, elf_read_headers(fd, &status, &elf, NULL));
-	EXPECT_EQ(0, analyzed_functions_expect(&elf, &followed), "this program");
-	EXPECT_EQ(0, followed.count, "has none");
+	EXPECT_EQ(0, analyzed_functions_expect(&elf, &found), "this program");
+	EXPECT_EQ(0, found.count, "has none");
 	close(fd);
 }
 

@@ -61,7 +61,7 @@ static struct unwind_mark mark_of(const char *name)
 	return (struct unwind_mark){
 		.start = symbol->st_value,
 		.limit = symbol->st_value + symbol->st_size,
-		.flags = MARK_FOLLOW,
+		.flags = MARK_ANALYZE,
 	};
 }
 
@@ -182,18 +182,18 @@ static void test_code_that_the_table_does_not_reach_is_refused(void **state)
 	uint64_t start = whole->first_address;
 	uint64_t limit = start + (uint64_t)whole->block_count * TABLE_BLOCK_BYTES;
 	const struct unwind_mark cases[] = {
-		{ start, start + 16, MARK_FOLLOW },
-		{ start - 64, start + 16, MARK_FOLLOW },
-		{ limit - 16, limit, MARK_FOLLOW },
-		{ limit + 16, limit + 32, MARK_FOLLOW },
-		{ start + (limit - start) / 2, UINT64_MAX, MARK_FOLLOW },
-		{ start + (limit - start) / 2, start, MARK_FOLLOW },
-		{ UINT64_MAX - 16, UINT64_MAX, MARK_FOLLOW },
+		{ start, start + 16, MARK_ANALYZE },
+		{ start - 64, start + 16, MARK_ANALYZE },
+		{ limit - 16, limit, MARK_ANALYZE },
+		{ limit + 16, limit + 32, MARK_ANALYZE },
+		{ start + (limit - start) / 2, UINT64_MAX, MARK_ANALYZE },
+		{ start + (limit - start) / 2, start, MARK_ANALYZE },
+		{ UINT64_MAX - 16, UINT64_MAX, MARK_ANALYZE },
 	};
 	struct unwind_table nothing = { 0 }, wrapped = *whole, *table = NULL;
 	uint64_t last = UINT64_MAX - (TABLE_BLOCK_BYTES - 1) - (limit - start) / 2;
 	const struct unwind_mark inside = { last + (limit - start) / 2,
-					    last + (limit - start) / 2 + 16, MARK_FOLLOW };
+					    last + (limit - start) / 2 + 16, MARK_ANALYZE };
 
 	wrapped.first_address = last & ~(uint64_t)(TABLE_BLOCK_BYTES - 1);
 	assert_int_equal(-ERANGE,

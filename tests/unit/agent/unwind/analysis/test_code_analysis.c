@@ -46,14 +46,14 @@ static void write_row(void *context, uint64_t offset, const struct unwind_rule *
 
 static void follow(const uint8_t *code, size_t size, struct rows *rows)
 {
-	struct code_analysis *flow;
+	struct code_analysis *analysis;
 
 	rows->text[0] = '\0';
-	assert_int_equal(0, code_analysis_open(code, size, CODE_ADDRESS, &flow));
-	code_analysis_enter(flow, CODE_ADDRESS);
-	code_analysis_run(flow);
-	code_analysis_each(flow, write_row, rows);
-	code_analysis_close(flow);
+	assert_int_equal(0, code_analysis_open(code, size, CODE_ADDRESS, &analysis));
+	code_analysis_enter(analysis, CODE_ADDRESS);
+	code_analysis_run(analysis);
+	code_analysis_each(analysis, write_row, rows);
+	code_analysis_close(analysis);
 }
 
 static const struct {
@@ -189,10 +189,10 @@ TEST(survives_any_bytes)
 
 TEST(refuses_too_much_code)
 {
-	struct code_analysis *flow = NULL;
+	struct code_analysis *analysis = NULL;
 
 	assert_int_equal(-E2BIG,
-			 code_analysis_open(NULL, CODE_ANALYSIS_BYTES_MAX + 1ULL, 0, &flow));
+			 code_analysis_open(NULL, CODE_ANALYSIS_BYTES_MAX + 1ULL, 0, &analysis));
 }
 
 // ---- against a compiler -------------------------------------------------------------------------
@@ -237,7 +237,7 @@ TEST(agrees_with_the_compiler_on_a_library)
 	struct comparison comparison = { 0 };
 	struct unwind_table *table = NULL;
 	struct elf_symbols symbols;
-	struct code_analysis *flow;
+	struct code_analysis *analysis;
 	struct error err = { 0 };
 	struct stat status;
 	struct elf elf;
@@ -252,13 +252,13 @@ TEST(agrees_with_the_compiler_on_a_library)
 	uint8_t *code = malloc(text->sh_size);
 	assert_int_equal(0, elf_read(&elf, text->sh_offset, code, text->sh_size));
 
-	assert_int_equal(0, code_analysis_open(code, text->sh_size, text->sh_addr, &flow));
-	elf_symbols_each(&symbols, enter, flow);
-	code_analysis_run(flow);
+	assert_int_equal(0, code_analysis_open(code, text->sh_size, text->sh_addr, &analysis));
+	elf_symbols_each(&symbols, enter, analysis);
+	code_analysis_run(analysis);
 	comparison.table = table;
 	comparison.address = text->sh_addr;
-	code_analysis_each(flow, compare, &comparison);
-	code_analysis_close(flow);
+	code_analysis_each(analysis, compare, &comparison);
+	code_analysis_close(analysis);
 
 	print_message("%llu of %llu bytes as the compiler says\n",
 		      (unsigned long long)comparison.equal, (unsigned long long)comparison.both);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/publish/unwind_room.h"
+#include "agent/publish/unwind_eviction.h"
 
 #include <stdlib.h>
 
@@ -12,8 +12,8 @@ enum { DROPPED_SHARE = 16 }; // when there is no room, the least recently used 1
 
 // ---- processes ------------------------------------------------------------------------------
 
-void unwind_room_drop(struct published_processes *published, const struct published *kept,
-		      unwind_room_fn take_back, void *context)
+void unwind_evict_processes(struct published_processes *published, const struct published *kept,
+			    unwind_evict_fn withdraw, void *context)
 {
 	_cleanup_free_ struct last_use *candidates =
 		calloc(published->slot_count + 1, sizeof(*candidates));
@@ -26,7 +26,7 @@ void unwind_room_drop(struct published_processes *published, const struct publis
 			candidates[count++] = (struct last_use){ published->records[i].used_ns, i };
 	qsort(candidates, count, sizeof(*candidates), last_use_compare);
 	for (uint32_t i = 0; i < count && i <= count / DROPPED_SHARE; i++)
-		take_back(context, &published->records[candidates[i].item]);
+		withdraw(context, &published->records[candidates[i].item]);
 }
 
 // ---- tables ---------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ static bool maps_file(const struct published *record, uint32_t file)
 					     sizeof(*record->files), compare_files);
 }
 
-static void tell_uses(struct unwind_tables *tables, const struct published_processes *published)
+static void report_uses(struct unwind_tables *tables, const struct published_processes *published)
 {
 	for (uint32_t i = 0; i < published->slot_count; i++) {
 		const struct published *record = &published->records[i];
@@ -55,25 +55,25 @@ static void tell_uses(struct unwind_tables *tables, const struct published_proce
 }
 
 static bool evict(struct unwind_tables *tables, struct published_processes *published,
-		  uint32_t file, unwind_room_fn publish_again, void *context)
+		  uint32_t file, unwind_evict_fn republish, void *context)
 {
 	if (unwind_tables_withdraw(tables, file))
 		return false;
 	for (uint32_t i = 0; i < published->slot_count; i++)
 		if (maps_file(&published->records[i], file))
-			publish_again(context, &published->records[i]);
+			republish(context, &published->records[i]);
 	unwind_tables_remove(tables, file);
 	return true;
 }
 
-bool unwind_room_make(struct unwind_tables *tables, struct published_processes *published,
-		      uint32_t wanting, uint64_t kept_ns, unwind_room_fn publish_again,
-		      void *context)
+bool unwind_evict_tables(struct unwind_tables *tables, struct published_processes *published,
+			 uint32_t wanting, uint64_t kept_ns, unwind_evict_fn republish,
+			 void *context)
 {
 	uint64_t wanted = unwind_tables_shortage(tables, wanting), freed = 0;
 	uint64_t now_ns = clock_monotonic_ns();
 
-	tell_uses(tables, published);
+	report_uses(tables, published);
 	// Nothing is given up for what would not fit all the same.
 	if (unwind_tables_spare_bytes(tables, now_ns, kept_ns, wanting) < wanted)
 		return false;
@@ -82,7 +82,7 @@ bool unwind_room_make(struct unwind_tables *tables, struct published_processes *
 		uint64_t bytes =
 			file == HASH_TABLE_NONE ? 0 : unwind_tables_file(tables, file)->bytes;
 
-		if (!bytes || !evict(tables, published, file, publish_again, context))
+		if (!bytes || !evict(tables, published, file, republish, context))
 			break;
 		freed += bytes;
 	} while (freed < wanted);
