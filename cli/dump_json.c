@@ -97,7 +97,7 @@ static json_t *thread_json(const struct dump_thread *thread, bool python_only)
 	json_object_set_new(object, "wait", wait_json(thread));
 	json_object_set_new(object, "holds_gil", json_boolean(thread->holds_gil));
 	json_object_set_new(object, "stood_still", json_boolean(thread->stood_still));
-	set_text(object, "end", thread->has_stack ? stack_end_name(thread->end) : "no stack");
+	set_text(object, "end", thread->has_stack ? stack_end_spec(thread->end)->token : "no_stack");
 	for (uint32_t i = 0; i < thread->frame_count; i++)
 		if (!python_only || thread->frames[i].kind == FRAME_KIND_PYTHON)
 			json_array_append_new(frames, frame_json(&thread->frames[i]));

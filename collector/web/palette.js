@@ -2,9 +2,10 @@
 // Colours for canvases, taken from style.css so that each colour is written once. A kind of frame
 // has one colour in a few shades, so that neighbours tell apart while the kind stays plain.
 
+import { FRAME_KINDS } from "./contract.js";
 import { COLORED } from "./label_value.js";
 
-export const KINDS = ["root", "group", "python", "native", "kernel", "jit", "unknown", "truncated"];
+export const KINDS = ["root", "group", ...FRAME_KINDS, "truncated"];
 export const SHADES = 5;
 export const SERIES_COLORS = 8;
 

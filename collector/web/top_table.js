@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions by self and total. Only the rows in sight are in the document, however many there are.
 
+import { FRAME_KINDS } from "./contract.js";
 import { byId, element, setOptionalText } from "./element.js";
 import { formatCount, formatShare, formatShort } from "./format.js";
 import { frameMatcher } from "./frame_search.js";
@@ -164,11 +165,9 @@ export class TopTable extends EventTarget {
 	}
 }
 
-const KINDS = new Set(["native", "kernel", "python", "jit"]);
-
 /** A class name that style.css has, whatever the collector says. */
 function safeKind(kind) {
-	return KINDS.has(kind) ? kind : "unknown";
+	return FRAME_KINDS.includes(kind) ? kind : "unknown";
 }
 
 function shareCell(value, whole, unit) {

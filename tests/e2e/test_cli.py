@@ -332,7 +332,7 @@ def test_top_handles_keys():
     assert "burn_alpha" in terminal.read_for(6, until="burn_alpha")
     # The screen is redrawn only where it changes: a word that was there is not sent again.
     for keys, word in (("t", "total"), ("p", "merged"), ("/burn_ga", "filter: burn_ga"),
-                       ("\n", ""), (" ", "PAUSED"), ("h", "pause, go on"), ("hs", "self")):
+                       ("\n", ""), (" ", "PAUSED"), ("h", "pause or resume"), ("hs", "self")):
         terminal.output = ""
         terminal.press(keys)
         assert word in terminal.read_for(3, until=word or "\x00"), keys

@@ -131,7 +131,7 @@ def test_reads_blocked_threads_without_pause(name, tmp_path):
         for story in truth["threads"]:
             thread = threads[story["tid"]]
             if story["name"] == "runs":
-                assert thread["end"] == "no stack" and not thread["frames"]
+                assert thread["end"] == "no_stack" and not thread["frames"]
                 continue
             assert thread["stood_still"], "it slept all the time"
             expect_own_stack(story, thread)
