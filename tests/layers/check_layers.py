@@ -320,7 +320,7 @@ def check_subjects(tree):
             continue
         elif subject is None:
             yield f"{path}:1: {room} has no module {name}: rename or move the test, or add the line '// Subject: path'"
-        elif subject[1] not in tree.sources and not tree.holds(subject[1].rstrip("/")):
+        elif subject[1] not in tree.paths and not tree.holds(subject[1].rstrip("/")):
             line = source.text.count("\n", 0, subject.start()) + 1
             yield f"{path}:{line}: its subject {subject[1]} does not exist: correct the path"
 

@@ -281,6 +281,7 @@ UNIT = ROOMS + "tests/unit/agent/*: agent\n"
     ("test_elf_hostile.c", ""),
     ("test_chain.c", "// Tests of two rooms.\n// Subject: agent/symbols/executable.h.\n"),
     ("test_chain.c", "/*\n * Subject: agent/symbols, with files of this machine\n */\n"),
+    ("test_table.c", "// Subject: tests/layers/rooms.txt\n"),
 ])
 def test_a_unit_test_has_a_subject(check, name, text):
     assert check({f"tests/unit/agent/elf/{name}": text}, rooms=UNIT) == (0, [])

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Subject: collector/http/http_diagnose.c
 // The API's description against what the collector answers.
+// Subject: collector/openapi.yaml
 #include "tests/test.h"
 
 #include "collector/diagnose/gpu_class.h"
