@@ -9,9 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/process/proc.h"
 #include "agent/sources/cgroup_files.h"
 #include "agent/sources/cpu_allowance.h"
-#include "agent/process/proc.h"
+#include "base/array.h"
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -21,85 +22,85 @@
 enum {
 	MOUNTINFO_BYTES_MAX = 1 << 20,
 	PROC_CGROUP_BYTES_MAX = 64 << 10,
-	DEPTH_MAX = 16,        // of groups in groups; the kubelet's are five deep
-	SERVICES_MAX = 32,     // that are told apart in one group
-	PASSES_PER_SECOND = 5, // of looking for processes that came or went
+	DEPTH_MAX = 16,        // of nested cgroups; the kubelet's are five deep
+	SERVICES_MAX = 32,     // of one cgroup
+	PASSES_PER_SECOND = 5, // that look for new and exited processes
 };
 
 #define PASS_INTERVAL_NS (NS_PER_SECOND / PASSES_PER_SECOND)
-/* Who is gone is looked for no more often: to go through 10,000 groups takes 0.1 s. */
+/* Between two searches for removed cgroups: walking 10,000 of them takes 0.1 s. */
 #define PRUNE_INTERVAL_NS (600 * NS_PER_SECOND)
 
-/* What is read, in both versions. */
-static const struct source {
+/* Where the counts are, in cgroup v1 and v2. */
+static const struct stat_file {
 	const char *controller, *type;
 	const char *file, *key; // version 1
 	uint64_t unit;
 	const char *unified_file, *unified_key;
 	uint64_t unified_unit;
-	const char *active_key; // while its number is 0 nothing can be counted; NULL: it always can
-} sources[] = {
-	// cpu.stat, Documentation/scheduler/sched-bwc.rst: a group's own quota only.
+	const char *active_key; // while its number is 0, nothing is counted; NULL: always counted
+} stat_files[] = {
+	// Documentation/scheduler/sched-bwc.rst: a cgroup's own quota only.
 	[CGROUP_COUNTER_THROTTLED] = { "cpu", PROFILE_TYPE_THROTTLED, "cpu.stat", "throttled_time",
 				       1, "cpu.stat", "throttled_usec", NS_PER_US, "nr_periods" },
-	// Documentation/admin-guide/cgroup-v1/memory.rst, cgroup-v2.rst: the group's own processes.
+	// Documentation/admin-guide/cgroup-v1/memory.rst, cgroup-v2.rst: the cgroup's own processes.
 	[CGROUP_COUNTER_OOM_KILLS] = { "memory", PROFILE_TYPE_OOM_KILLS, "memory.oom_control",
 				       "oom_kill", 1, "memory.events.local", "oom_kill", 1, NULL },
 };
 
-/* How long between two readings of a group that may count, and of one that does not. */
+/* Between two reads of a cgroup that may count, and of one that does not. */
 #define READ_INTERVAL_NS NS_PER_SECOND
 #define IDLE_INTERVAL_NS (10 * NS_PER_SECOND)
 
 struct group {
-	char *path; // NULL: a hole
+	char *path; // NULL: free
 	uint64_t value;
 	uint64_t read_ns;  // Unix time of the last reading
 	uint64_t again_ns; // monotonic
-	uint32_t members;  // processes in it or below
+	uint32_t members;  // processes in it and below
 };
 
 struct member {
 	struct process_key key;
-	uint32_t groups[DEPTH_MAX]; // its own one first
+	uint32_t groups[DEPTH_MAX]; // its own first
 	uint32_t depth;
 };
 
-/* An amount that waits for a window. */
+/* An increase, for the next export interval. */
 struct value {
 	struct labels labels;
 	uint64_t from_ns, to_ns; // Unix time
 	uint64_t amount;
 };
 
-/* A group that was there when we began, or that we followed. */
-struct former {
+/* The count from which a cgroup's increase is measured: of one older than the agent, or tracked before. */
+struct baseline {
 	uint64_t hash; // of its path
 	uint64_t value;
-	bool exists; // while those that do not are looked for
+	bool exists; // while removed ones are searched
 };
 
 struct cgroup_counter {
-	const struct source *source;
+	const struct stat_file *file;
 	struct process_table *processes;
 	struct cgroup_hierarchy hierarchy;
-	char own_path[CGROUP_PATH_BYTES]; // while our namespace's root is looked for
+	char own_path[CGROUP_PATH_BYTES]; // while our namespace's root is searched
 	int mount_fd;
 	struct group *groups;
-	uint32_t group_count, group_capacity; // with holes
+	uint32_t group_count, group_capacity; // with free ones
 	struct hash_table group_index;        // by path
 	struct member *members;
 	uint32_t member_count, member_capacity;
 	struct hash_table member_index; // by process
 	struct value *values;
 	uint32_t value_count, value_capacity;
-	struct former *formers; // sorted
-	uint32_t former_count, former_capacity;
-	bool formers_cut; // there are groups that are not among them
+	struct baseline *baselines; // sorted
+	uint32_t baseline_count, baseline_capacity;
+	bool baselines_truncated; // not all cgroups have one
 	uint64_t pruned_ns;
 	uint64_t pass_ns;
-	uint64_t version;    // of the table's sampled processes that were taken
-	uint32_t next_group; // where the readings go on
+	uint64_t version;    // of the process table's sampled processes, when last read
+	uint32_t next_group; // to be read
 	struct cpu_allowance allowance;
 	struct buffer text;
 	struct cgroup_counter_stats stats;
@@ -110,54 +111,41 @@ static uint64_t hash_of_path(const char *path)
 	return hash64_of(path, strlen(path));
 }
 
-static int grow(void *array, uint32_t *capacity, size_t size)
-{
-	uint32_t wanted = *capacity ? *capacity * 2 : 64;
-	void *grown = reallocarray(*(void **)array, wanted, size);
-
-	if (!grown)
-		return -ENOMEM;
-	*(void **)array = grown;
-	*capacity = wanted;
-	return 0;
-}
-
 // ---- reading --------------------------------------------------------------------------------
 
-// @path is relative to the mount. *ret_active: this group may count at all.
+// @path is relative to the mount. *ret_active: this cgroup may count at all.
 static int read_number(const struct cgroup_counter *counter, const char *path, uint64_t *ret_value,
 		       bool *ret_active)
 {
-	const struct source *source = counter->source;
+	const struct stat_file *file = counter->file;
 	bool unified = counter->hierarchy.unified;
 	char name[CGROUP_PATH_BYTES + 32], text[CGROUP_STAT_BYTES];
 	uint64_t active = 1, number;
 
 	snprintf(name, sizeof(name), "%s/%s", path[0] ? path : ".",
-		 unified ? source->unified_file : source->file);
+		 unified ? file->unified_file : file->file);
 	_cleanup_close_ int fd = openat(counter->mount_fd, name, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	ssize_t size = read(fd, text, sizeof(text));
 	if (size < 0)
 		return -errno;
-	int rc = cgroup_find_number(text, size, unified ? source->unified_key : source->key,
-				    &number);
+	int rc = cgroup_find_number(text, size, unified ? file->unified_key : file->key, &number);
 	if (rc)
 		return rc;
-	if (source->active_key)
-		cgroup_find_number(text, size, source->active_key, &active);
-	*ret_value = number * (unified ? source->unified_unit : source->unit);
+	if (file->active_key)
+		cgroup_find_number(text, size, file->active_key, &active);
+	*ret_value = number * (unified ? file->unified_unit : file->unit);
 	*ret_active = active || number;
 	return 0;
 }
 
-// ---- looking through all groups ---------------------------------------------------------------
+// ---- walking all cgroups ---------------------------------------------------------------
 
-/* Of a group at @depth, from 1 on. Returns 0; above 0: what is below is passed by; below 0: the end. */
+/* Of a cgroup at @depth, from 1 on. Returns 0; above 0 to skip its children; below 0 to end the walk. */
 typedef int visit_fn(struct cgroup_counter *counter, const char *path, uint32_t depth);
 
-// Children's paths are put together in @path, which holds CGROUP_PATH_BYTES.
+// @path holds CGROUP_PATH_BYTES and is the same on return.
 static int walk(struct cgroup_counter *counter, char *path, uint32_t depth, visit_fn *visit)
 {
 	size_t size = strlen(path);
@@ -170,13 +158,13 @@ static int walk(struct cgroup_counter *counter, char *path, uint32_t depth, visi
 	if (!folder) {
 		if (fd >= 0)
 			close(fd);
-		return 0; // it has just gone
+		return 0; // just removed
 	}
 	while (rc >= 0 && (entry = readdir(folder))) {
 		if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
 			continue;
 		if (depth == DEPTH_MAX || size + 1 + strlen(entry->d_name) >= CGROUP_PATH_BYTES) {
-			counter->formers_cut = true;
+			counter->baselines_truncated = true;
 			continue;
 		}
 		sprintf(path + size, "%s%s", size ? "/" : "", entry->d_name);
@@ -189,9 +177,9 @@ static int walk(struct cgroup_counter *counter, char *path, uint32_t depth, visi
 	return rc < 0 ? rc : 0;
 }
 
-// ---- our own group ----------------------------------------------------------------------------
+// ---- our own cgroup ----------------------------------------------------------------------------
 
-// As our namespace sees it.
+// As seen in our namespace.
 static int read_path(struct cgroup_counter *counter, uint32_t pid, char path[CGROUP_PATH_BYTES])
 {
 	char name[32];
@@ -202,11 +190,11 @@ static int read_path(struct cgroup_counter *counter, uint32_t pid, char path[CGR
 	if (rc)
 		return rc;
 	return cgroup_find_path((const char *)counter->text.bytes, counter->text.size,
-				counter->hierarchy.unified ? NULL : counter->source->controller,
+				counter->hierarchy.unified ? NULL : counter->file->controller,
 				path);
 }
 
-// Is this process in the group? Its pid is what our pid namespace has.
+// Is this process in the cgroup? Its pid is that of our pid namespace.
 static bool is_our_group(struct cgroup_counter *counter, const char *path)
 {
 	char name[2 * CGROUP_PATH_BYTES + 32];
@@ -239,8 +227,8 @@ static int visit_for_home(struct cgroup_counter *counter, const char *path, uint
 }
 
 /*
- * A container's view of groups begins at its own, and tells of others' only how far up they are. Where the
- * host's groups are mounted that one is found by this process, which is in it.
+ * In a container, paths of cgroups begin at its own; those of others have "/.." in front. Where the host's
+ * hierarchy is mounted, ours is the cgroup in it that has this process.
  */
 static void find_home(struct cgroup_counter *counter)
 {
@@ -253,71 +241,74 @@ static void find_home(struct cgroup_counter *counter)
 	walk(counter, path, 1, visit_for_home);
 }
 
-// ---- groups that were there before ------------------------------------------------------------
+// ---- baselines ------------------------------------------------------------
 
-static int add_former(struct cgroup_counter *counter, const char *path)
+static int add_baseline(struct cgroup_counter *counter, const char *path)
 {
 	uint64_t value = 0;
 	bool active;
 
-	if (counter->former_count == CGROUP_FORMERS_MAX) {
-		counter->formers_cut = true;
-		counter->stats.unremembered++;
+	if (counter->baseline_count == CGROUP_BASELINES_MAX) {
+		counter->baselines_truncated = true;
+		counter->stats.baselines_dropped++;
 		return -E2BIG;
 	}
-	if (counter->former_count == counter->former_capacity &&
-	    grow(&counter->formers, &counter->former_capacity, sizeof(*counter->formers)))
+	if (array_reserve(&counter->baselines, sizeof(*counter->baselines),
+			  &counter->baseline_capacity, counter->baseline_count, 1,
+			  CGROUP_BASELINES_MAX))
 		return -ENOMEM;
-	read_number(counter, path, &value, &active); // without the file it has counted nothing
-	counter->formers[counter->former_count++] =
-		(struct former){ .hash = hash_of_path(path), .value = value };
+	read_number(counter, path, &value, &active); // without the file it counted nothing
+	counter->baselines[counter->baseline_count++] =
+		(struct baseline){ .hash = hash_of_path(path), .value = value };
 	return 0;
 }
 
-static int visit_former(struct cgroup_counter *counter, const char *path, uint32_t depth)
+static int visit_for_baseline(struct cgroup_counter *counter, const char *path, uint32_t depth)
 {
 	(void)depth;
-	return add_former(counter, path);
+	return add_baseline(counter, path);
 }
 
-static int compare_formers(const void *a, const void *b)
+static int compare_baselines(const void *a, const void *b)
 {
-	const struct former *first = a, *second = b;
+	const struct baseline *first = a, *second = b;
 
 	return first->hash < second->hash ? -1 : first->hash > second->hash;
 }
 
-static struct former *find_former(const struct cgroup_counter *counter, const char *path)
+static struct baseline *find_baseline(const struct cgroup_counter *counter, const char *path)
 {
-	struct former key = { .hash = hash_of_path(path) };
+	struct baseline key = { .hash = hash_of_path(path) };
 
-	if (!counter->former_count)
+	if (!counter->baseline_count)
 		return NULL;
-	return bsearch(&key, counter->formers, counter->former_count, sizeof(key), compare_formers);
+	return bsearch(&key, counter->baselines, counter->baseline_count, sizeof(key),
+		       compare_baselines);
 }
 
-// Where the count of a group that we see for the first time begins. @value is what it is now.
+// From where the count of a cgroup is taken that is read for the first time; @value: its count now.
 static uint64_t beginning_of(const struct cgroup_counter *counter, const char *path, uint64_t value)
 {
-	const struct former *former = find_former(counter, path);
+	const struct baseline *baseline = find_baseline(counter, path);
 
-	if (former)
-		return former->value <= value ? former->value : 0; // else another one of that name
-	return counter->formers_cut ? value : 0;
+	if (baseline)
+		return baseline->value <= value ? baseline->value
+						: 0; // else a new one of that name
+	return counter->baselines_truncated ? value : 0;
 }
 
 static int visit_existing(struct cgroup_counter *counter, const char *path, uint32_t depth)
 {
-	struct former *former = find_former(counter, path);
+	struct baseline *baseline = find_baseline(counter, path);
 
 	(void)depth;
-	if (former)
-		former->exists = true;
+	if (baseline)
+		baseline->exists = true;
 	return 0;
 }
 
-// Groups come and go for months: a path that is gone need not be remembered.
-static void prune_formers(struct cgroup_counter *counter)
+// cgroups come and go for months: removed ones need no baseline.
+static void prune_baselines(struct cgroup_counter *counter)
 {
 	uint64_t now_ns = clock_monotonic_ns();
 	char path[CGROUP_PATH_BYTES] = "";
@@ -326,17 +317,17 @@ static void prune_formers(struct cgroup_counter *counter)
 	if (counter->pruned_ns && now_ns - counter->pruned_ns < PRUNE_INTERVAL_NS)
 		return;
 	counter->pruned_ns = now_ns;
-	for (uint32_t i = 0; i < counter->former_count; i++)
-		counter->formers[i].exists = false;
+	for (uint32_t i = 0; i < counter->baseline_count; i++)
+		counter->baselines[i].exists = false;
 	walk(counter, path, 1, visit_existing);
-	for (uint32_t i = 0; i < counter->former_count; i++) {
-		if (counter->formers[i].exists)
-			counter->formers[kept++] = counter->formers[i];
+	for (uint32_t i = 0; i < counter->baseline_count; i++) {
+		if (counter->baselines[i].exists)
+			counter->baselines[kept++] = counter->baselines[i];
 	}
-	counter->former_count = kept;
+	counter->baseline_count = kept;
 }
 
-// ---- whose ----------------------------------------------------------------------------------
+// ---- owners ----------------------------------------------------------------------------------
 
 struct votes {
 	const struct process *process[SERVICES_MAX];
@@ -376,7 +367,7 @@ static bool is_in(const struct member *member, uint32_t group)
 	return false;
 }
 
-// A process of the service that has the most of them in @group and below; NULL: none is known.
+// A process of the service with the most processes in @group and below; NULL: none is known.
 static const struct process *find_owner(const struct cgroup_counter *counter, uint32_t group)
 {
 	struct votes votes = { .services = 0 };
@@ -406,13 +397,11 @@ static int keep_value(struct cgroup_counter *counter, uint32_t group, uint64_t f
 
 	if (!owner)
 		return -ESRCH;
-	if (counter->value_count == CGROUP_VALUES_MAX)
-		return -E2BIG;
-	if (counter->value_count == counter->value_capacity &&
-	    grow(&counter->values, &counter->value_capacity, sizeof(*counter->values)))
-		return -ENOMEM;
-	int rc = labels_copy(&owner->labels, &value.labels);
-	// The group's, not one program's of it.
+	int rc = array_reserve(&counter->values, sizeof(*counter->values), &counter->value_capacity,
+			       counter->value_count, 1, CGROUP_VALUES_MAX);
+	if (!rc)
+		rc = labels_copy(&owner->labels, &value.labels);
+	// The whole cgroup's, not one program's.
 	if (!rc && labels_set(&value.labels, LABEL_PROCESS, "") == -ENOMEM)
 		rc = -ENOMEM;
 	if (rc) {
@@ -441,18 +430,18 @@ static void read_group(struct cgroup_counter *counter, uint32_t at, uint64_t now
 	counter->stats.reads++;
 	group->again_ns = now_ns + IDLE_INTERVAL_NS;
 	if (read_number(counter, group->path, &value, &active))
-		return; // it has gone, or has no such controller
+		return; // removed, or without this controller
 	if (active)
 		group->again_ns = now_ns + READ_INTERVAL_NS;
 	if (!from_ns) {
 		group->value = beginning_of(counter, group->path, value);
 		from_ns = realtime_ns;
 	} else if (value < group->value) {
-		group->value = 0; // it was made anew
+		group->value = 0; // a new one of that name
 	}
 	if (value > group->value &&
 	    keep_value(counter, at, from_ns, realtime_ns, value - group->value))
-		counter->stats.values_lost++;
+		counter->stats.values_dropped++;
 	group->value = value;
 	group->read_ns = realtime_ns;
 }
@@ -471,8 +460,9 @@ static int get_group(struct cgroup_counter *counter, const char *path, uint32_t 
 		return -E2BIG;
 	for (at = 0; at < counter->group_count && counter->groups[at].path; at++)
 		;
-	if (at == counter->group_capacity &&
-	    grow(&counter->groups, &counter->group_capacity, sizeof(*counter->groups)))
+	if (at == counter->group_count &&
+	    array_reserve(&counter->groups, sizeof(*counter->groups), &counter->group_capacity, at,
+			  1, CGROUPS_MAX))
 		return -ENOMEM;
 	char *copy = strdup(path);
 	if (!copy || hash_table_add(&counter->group_index, hash, at)) {
@@ -487,18 +477,18 @@ static int get_group(struct cgroup_counter *counter, const char *path, uint32_t 
 	return 0;
 }
 
-static void remember_former(struct cgroup_counter *counter, const struct group *group)
+static void keep_baseline(struct cgroup_counter *counter, const struct group *group)
 {
-	struct former *former = find_former(counter, group->path);
+	struct baseline *baseline = find_baseline(counter, group->path);
 
-	if (!former && counter->former_count == CGROUP_FORMERS_MAX)
-		prune_formers(counter);
-	if (former) {
-		former->value = group->value;
-	} else if (!add_former(counter, group->path)) {
-		counter->formers[counter->former_count - 1].value = group->value;
-		qsort(counter->formers, counter->former_count, sizeof(*counter->formers),
-		      compare_formers);
+	if (!baseline && counter->baseline_count == CGROUP_BASELINES_MAX)
+		prune_baselines(counter);
+	if (baseline) {
+		baseline->value = group->value;
+	} else if (!add_baseline(counter, group->path)) {
+		counter->baselines[counter->baseline_count - 1].value = group->value;
+		qsort(counter->baselines, counter->baseline_count, sizeof(*counter->baselines),
+		      compare_baselines);
 	}
 }
 
@@ -509,9 +499,9 @@ static void leave_group(struct cgroup_counter *counter, uint32_t at)
 	if (--group->members)
 		return;
 	hash_table_remove(&counter->group_index, hash_of_path(group->path), at);
-	// Should it be seen again, only what is new is to be counted.
+	// When it is tracked again, only the increase counts.
 	if (group->value)
-		remember_former(counter, group);
+		keep_baseline(counter, group);
 	free(take(group->path));
 	counter->stats.groups--;
 }
@@ -530,7 +520,7 @@ static uint64_t hash_of_key(const struct process_key *key)
 	return hash64_of(key, sizeof(*key));
 }
 
-// The group of @path, and those above it up to the root, which has no limits.
+// The cgroup of @path, and those above it up to the root, which has no limits.
 static int join_groups(struct cgroup_counter *counter, struct member *member, char *path)
 {
 	int rc = 0;
@@ -564,20 +554,19 @@ static void add_member(void *context, const struct process *process)
 	if (hash_table_find(&counter->member_index, hash, member_equals, counter, &process->key) !=
 	    HASH_TABLE_NONE)
 		return;
-	if (counter->member_count == CGROUP_MEMBERS_MAX ||
-	    (counter->member_count == counter->member_capacity &&
-	     grow(&counter->members, &counter->member_capacity, sizeof(*counter->members)))) {
-		counter->stats.refused++;
+	if (array_reserve(&counter->members, sizeof(*counter->members), &counter->member_capacity,
+			  counter->member_count, 1, CGROUP_MEMBERS_MAX)) {
+		counter->stats.dropped++;
 		return;
 	}
 	int rc = read_path(counter, process->key.pid, seen);
 	if (rc == -ESRCH)
-		return; // it has just gone
+		return; // just exited
 	if (rc || cgroup_path_below_mount(&counter->hierarchy, seen, path))
 		counter->stats.unreachable++;
 	else if (join_groups(counter, &member, path + 1))
-		counter->stats.refused++;
-	// Kept without groups, too, so as not to be tried five times a second.
+		counter->stats.dropped++;
+	// Kept without cgroups, too, so that it is not tried five times a second.
 	if (hash_table_add(&counter->member_index, hash, counter->member_count)) {
 		leave_groups(counter, &member);
 		return;
@@ -585,7 +574,7 @@ static void add_member(void *context, const struct process *process)
 	counter->members[counter->member_count++] = member;
 }
 
-// A group may be gone a moment after its last process: what it counted is read at once.
+// A cgroup may be removed right after its last process exits: its count is read now.
 static void remove_member(struct cgroup_counter *counter, uint32_t at, uint64_t now_ns)
 {
 	struct member *member = &counter->members[at];
@@ -626,7 +615,7 @@ static int find_hierarchy(struct cgroup_counter *counter, const char *mountinfo)
 
 	if (!rc)
 		rc = cgroup_find_hierarchy((const char *)text.bytes, text.size,
-					   counter->source->controller, &counter->hierarchy);
+					   counter->file->controller, &counter->hierarchy);
 	buffer_deinit(&text);
 	if (rc)
 		return rc;
@@ -642,22 +631,22 @@ int cgroup_counter_open(const struct cgroup_counter_options *options,
 
 	if (!counter)
 		return error_set(err, -ENOMEM, "out of memory");
-	counter->source = &sources[options->kind];
+	counter->file = &stat_files[options->kind];
 	counter->processes = options->processes;
 	counter->allowance.ns_per_second = CGROUP_NS_PER_SECOND;
 	counter->mount_fd = -1;
 	int rc = find_hierarchy(counter, options->mountinfo);
 	if (rc) {
-		error_errno(err, rc, "no control groups with the controller \"%s\" are mounted",
-			    counter->source->controller);
+		error_errno(err, rc, "no cgroup mount with the controller %s",
+			    counter->file->controller);
 		cgroup_counter_close(counter);
 		return rc;
 	}
 	find_home(counter);
-	walk(counter, path, 1, visit_former);
-	if (counter->former_count)
-		qsort(counter->formers, counter->former_count, sizeof(*counter->formers),
-		      compare_formers);
+	walk(counter, path, 1, visit_for_baseline);
+	if (counter->baseline_count)
+		qsort(counter->baselines, counter->baseline_count, sizeof(*counter->baselines),
+		      compare_baselines);
 	*ret_counter = counter;
 	return 0;
 }
@@ -679,7 +668,7 @@ void cgroup_counter_close(struct cgroup_counter *counter)
 	free(counter->groups);
 	free(counter->members);
 	free(counter->values);
-	free(counter->formers);
+	free(counter->baselines);
 	hash_table_deinit(&counter->group_index);
 	hash_table_deinit(&counter->member_index);
 	buffer_deinit(&counter->text);
@@ -698,13 +687,13 @@ static void read_due(struct cgroup_counter *counter, uint64_t now_ns)
 		if (!counter->groups[at].path || now_ns < counter->groups[at].again_ns)
 			continue;
 		if (!cpu_allowance_is_left(&counter->allowance)) {
-			counter->stats.put_off++;
+			counter->stats.passes_cut_short++;
 			break;
 		}
 		read_group(counter, at, now_ns);
 		reads--;
 	}
-	cpu_allowance_is_left(&counter->allowance); // what the last one took
+	cpu_allowance_is_left(&counter->allowance); // charges the last read
 }
 
 void cgroup_counter_tick(struct cgroup_counter *counter, uint64_t now_ns)
@@ -737,10 +726,9 @@ int cgroup_counter_after_drain(struct cgroup_counter *counter, struct export_int
 		const struct value *value = &counter->values[i];
 		uint64_t slot = value->from_ns / slot_ns, end = value->to_ns / slot_ns;
 
-		// The slot that the window ends in is the next one's.
-		rc = export_interval_add_value(interval, &value->labels, counter->source->type,
-					       slot, end > slot ? end - 1 : slot,
-					       (int64_t)value->amount);
+		// The slot in which the interval ends belongs to the next one.
+		rc = export_interval_add_value(interval, &value->labels, counter->file->type, slot,
+					       end > slot ? end - 1 : slot, (int64_t)value->amount);
 	}
 	clear_values(counter);
 	return rc;

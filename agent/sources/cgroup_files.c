@@ -29,7 +29,7 @@ static bool equals(struct part part, const char *text)
 	return part.size == strlen(text) && memcmp(part.at, text, part.size) == 0;
 }
 
-// Is @word one of a list with commas?
+// Is @word in a list separated by commas?
 static bool has_word(struct part list, const char *word)
 {
 	while (list.size) {
@@ -45,7 +45,7 @@ struct mount {
 	bool unified;
 };
 
-// The kernel writes spaces and the like as \040: nobody mounts control groups at such a path.
+// The kernel writes spaces and the like as \040: no cgroup mount has such a path.
 static bool is_plain_path(struct part path)
 {
 	return path.size && path.at[0] == '/' && path.size < CGROUP_PATH_BYTES &&
@@ -70,7 +70,7 @@ static bool parse_mount(struct part line, struct mount *ret_mount)
 	return is_plain_path(mount.root) && is_plain_path(mount.mount);
 }
 
-// How far above the root of our namespace it is; below 0: below.
+// Levels above the root of our namespace; negative: below.
 static int height_of(struct part path)
 {
 	int height = 0;
@@ -90,8 +90,8 @@ static bool is_same(struct part a, struct part b)
 }
 
 /*
- * Version 1, as a controller is in one of the two only. Of several mounts the one from which most can be
- * seen: a container may have the host's beside its own. A later one at the same place hides the other.
+ * v1 first, as a controller is in one of the two only. Of several mounts the one with the most below it: a
+ * container may have the host's beside its own. A later one at the same place hides the earlier one.
  */
 static bool is_better(const struct mount *mount, const struct mount *best)
 {

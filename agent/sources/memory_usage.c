@@ -9,8 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/sources/cpu_allowance.h"
 #include "agent/process/proc.h"
+#include "agent/sources/cpu_allowance.h"
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash_table.h"
@@ -23,7 +24,7 @@ enum {
 	FIELD_MAJOR_FAULTS = 12,
 	FIELD_START_TIME = 22,
 	FIELD_RSS = 24,
-	// A process is looked for and read in so many turns a second.
+	// Processes are found and read in so many turns a second.
 	TURNS_PER_SECOND = 4,
 };
 
@@ -34,12 +35,12 @@ enum {
 struct process_memory_use {
 	struct process_key key;
 	uint64_t major_faults;                  // at the last reading
-	uint64_t new_major_faults;              // that no window has yet
+	uint64_t new_major_faults;              // not exported yet
 	uint64_t read_ns;                       // monotonic; 0: not read yet
 	uint64_t first_second;                  // of Unix time; each has a value from here on
 	uint64_t second;                        // up to this one
 	uint32_t rss_pages[MEMORY_SECONDS_MAX]; // by second, in turn
-	bool is_lively;                         // new, or its size had changed at the last reading
+	bool is_changing;                       // new, or its size changed at the last read
 	bool gone;
 };
 
@@ -48,15 +49,15 @@ struct memory_usage {
 	struct process_memory_use *uses;
 	uint32_t count, capacity;
 	struct hash_table index; // by key
-	uint32_t next[2];        // where the readings go on: of all, of lively ones
+	uint32_t next[2];        // to be read: of all, of changing ones
 	uint32_t turn;
 	uint64_t turn_ns;
 	struct cpu_allowance allowance;
-	bool is_short;           // not all were read that were due in the last turn
-	uint64_t version;        // of the table's sampled processes that were taken
-	uint64_t told_second;    // the last one that a window has, of Unix time
-	uint64_t told_ns;        // Unix time up to which major faults were told
-	uint64_t opened_boot_ns; // CLOCK_BOOTTIME
+	bool is_short;            // not all were read that were due in the last turn
+	uint64_t version;         // of the process table's sampled processes, when last read
+	uint64_t exported_second; // the last one, of Unix time
+	uint64_t exported_ns;     // Unix time up to which major faults were exported
+	uint64_t opened_boot_ns;  // CLOCK_BOOTTIME
 	uint64_t page_bytes;
 	struct memory_usage_stats stats;
 };
@@ -127,7 +128,7 @@ static uint32_t *pages_in(struct process_memory_use *use, uint64_t second)
 	return &use->rss_pages[second % MEMORY_SECONDS_MAX];
 }
 
-// Where it was not read in time the value before holds.
+// Seconds without a read keep the value before.
 static void fill_up_to(struct process_memory_use *use, uint64_t second)
 {
 	uint32_t pages = *pages_in(use, use->second);
@@ -146,23 +147,23 @@ static void read_use(struct memory_usage *usage, struct process_memory_use *use,
 	struct memory_stat stat;
 
 	usage->stats.reads++;
-	usage->stats.late += use->is_lively && usage->is_short && now_ns - use->read_ns > LATE_NS;
+	usage->stats.late += use->is_changing && usage->is_short && now_ns - use->read_ns > LATE_NS;
 	use->read_ns = now_ns;
-	// Its pid may be another's by now.
+	// The pid may have been reused.
 	if (read_stat(use->key.pid, &stat) || stat.start_ticks != start_ticks) {
 		use->gone = true;
 		return;
 	}
 	if (is_first) {
 		use->first_second = use->second = second;
-		// Of one that is older than we are, only what comes is ours to tell.
+		// A process older than the agent counts from now on.
 		if (use->key.start_ns < usage->opened_boot_ns)
 			use->major_faults = stat.major_faults;
 	}
 	if (stat.rss_pages > UINT32_MAX)
 		stat.rss_pages = UINT32_MAX;
-	use->is_lively = is_first ? use->key.start_ns >= usage->opened_boot_ns
-				  : stat.rss_pages != *pages_in(use, use->second);
+	use->is_changing = is_first ? use->key.start_ns >= usage->opened_boot_ns
+				    : stat.rss_pages != *pages_in(use, use->second);
 	fill_up_to(use, second);
 	*pages_in(use, second) = (uint32_t)stat.rss_pages;
 	if (stat.major_faults > use->major_faults)
@@ -184,18 +185,6 @@ static uint64_t hash_of_key(const struct process_key *key)
 	return hash64_of(key, sizeof(*key));
 }
 
-static int grow(struct memory_usage *usage)
-{
-	uint32_t capacity = usage->capacity ? usage->capacity * 2 : 256;
-	void *uses = reallocarray(usage->uses, capacity, sizeof(*usage->uses));
-
-	if (!uses)
-		return -ENOMEM;
-	usage->uses = uses;
-	usage->capacity = capacity;
-	return 0;
-}
-
 static void add_process(void *context, const struct process *process)
 {
 	struct memory_usage *usage = context;
@@ -204,10 +193,10 @@ static void add_process(void *context, const struct process *process)
 	if (hash_table_find(&usage->index, hash, use_equals, usage, &process->key) !=
 	    HASH_TABLE_NONE)
 		return;
-	if (usage->count == MEMORY_PROCESSES_MAX ||
-	    (usage->count == usage->capacity && grow(usage)) ||
+	if (array_reserve(&usage->uses, sizeof(*usage->uses), &usage->capacity, usage->count, 1,
+			  MEMORY_PROCESSES_MAX) ||
 	    hash_table_add(&usage->index, hash, usage->count)) {
-		usage->stats.refused++;
+		usage->stats.dropped++;
 		return;
 	}
 	usage->uses[usage->count++] = (struct process_memory_use){ .key = process->key };
@@ -247,9 +236,9 @@ int memory_usage_open(struct process_table *processes, struct memory_usage **ret
 	usage->processes = processes;
 	usage->page_bytes = sysconf(_SC_PAGESIZE);
 	usage->allowance.ns_per_second = MEMORY_NS_PER_SECOND;
-	usage->told_ns = clock_realtime_ns();
+	usage->exported_ns = clock_realtime_ns();
 	usage->opened_boot_ns = clock_boot_ns();
-	usage->told_second = usage->told_ns / NS_PER_SECOND;
+	usage->exported_second = usage->exported_ns / NS_PER_SECOND;
 	*ret_usage = usage;
 	return 0;
 }
@@ -263,7 +252,7 @@ void memory_usage_close(struct memory_usage *usage)
 	free(usage);
 }
 
-// Those whose size does not change share half of the readings, if there are many.
+// If there are many, those whose size does not change share half of the reads.
 static uint64_t quiet_interval_ns(const struct memory_usage *usage)
 {
 	uint64_t interval_ns = usage->count * NS_PER_SECOND / (MEMORY_READS_PER_SECOND / 2);
@@ -274,22 +263,22 @@ static uint64_t quiet_interval_ns(const struct memory_usage *usage)
 static bool is_due(const struct memory_usage *usage, const struct process_memory_use *use,
 		   uint64_t now_ns)
 {
-	uint64_t interval_ns = use->is_lively ? NS_PER_SECOND : quiet_interval_ns(usage);
+	uint64_t interval_ns = use->is_changing ? NS_PER_SECOND : quiet_interval_ns(usage);
 
-	// A little early is in time: turns do not come by the nanosecond.
+	// A little early is in time: ticks jitter.
 	return !use->gone && (!use->read_ns || now_ns - use->read_ns >= interval_ns - TURN_NS / 2);
 }
 
-// Returns how many readings are left of @reads; 0, too, when they have taken too long.
-static uint32_t read_due(struct memory_usage *usage, bool lively_only, uint32_t reads,
+// Returns how many of @reads are left; 0, too, when the CPU time is used up.
+static uint32_t read_due(struct memory_usage *usage, bool changing_only, uint32_t reads,
 			 uint64_t now_ns, uint64_t second)
 {
-	uint32_t *next = &usage->next[lively_only];
+	uint32_t *next = &usage->next[changing_only];
 
 	for (uint32_t i = 0; i < usage->count && reads; i++, ++*next) {
 		struct process_memory_use *use = &usage->uses[*next % usage->count];
 
-		if ((lively_only && !use->is_lively) || !is_due(usage, use, now_ns))
+		if ((changing_only && !use->is_changing) || !is_due(usage, use, now_ns))
 			continue;
 		if (!cpu_allowance_is_left(&usage->allowance))
 			return 0;
@@ -299,7 +288,7 @@ static uint32_t read_due(struct memory_usage *usage, bool lively_only, uint32_t 
 	return reads;
 }
 
-// Those whose size changes come first, but not in each turn, so that the others have theirs.
+// Changing ones come first, but not in each turn, so that the others are read, too.
 static void read_turn(struct memory_usage *usage, uint64_t now_ns, uint64_t second)
 {
 	uint32_t reads = MEMORY_READS_PER_SECOND / TURNS_PER_SECOND;
@@ -308,7 +297,7 @@ static void read_turn(struct memory_usage *usage, uint64_t now_ns, uint64_t seco
 	if (usage->turn++ % TURNS_PER_SECOND)
 		reads = read_due(usage, true, reads, now_ns, second);
 	usage->is_short = !read_due(usage, false, reads, now_ns, second);
-	cpu_allowance_is_left(&usage->allowance); // what the last one took
+	cpu_allowance_is_left(&usage->allowance); // charges the last read
 }
 
 void memory_usage_tick(struct memory_usage *usage, uint64_t now_ns, uint64_t realtime_ns)
@@ -323,7 +312,7 @@ void memory_usage_tick(struct memory_usage *usage, uint64_t now_ns, uint64_t rea
 	read_turn(usage, now_ns, realtime_ns / NS_PER_SECOND);
 }
 
-// ---- into a window --------------------------------------------------------------------------
+// ---- export --------------------------------------------------------------------------
 
 // One value in each second from @second on, before @end.
 static int add_rss(struct export_interval *interval, const struct labels *labels,
@@ -352,7 +341,7 @@ static int add_major_faults(struct export_interval *interval, const struct label
 
 	if (!use->new_major_faults)
 		return 0;
-	// The slot that the window ends in is the next one's.
+	// The slot in which the interval ends belongs to the next one.
 	int rc = export_interval_add_value(interval, labels, PROFILE_TYPE_MAJOR_FAULTS, slot,
 					   end > slot ? end - 1 : slot,
 					   (int64_t)use->new_major_faults);
@@ -364,18 +353,19 @@ static int add_use(struct memory_usage *usage, struct process_memory_use *use,
 		   struct export_interval *interval, uint64_t now_ns)
 {
 	const struct process *process = process_table_find(usage->processes, &use->key);
-	uint64_t second = usage->told_second + 1, end = now_ns / NS_PER_SECOND;
+	uint64_t second = usage->exported_second + 1, end = now_ns / NS_PER_SECOND;
 
 	if (!process || !use->first_second)
 		return 0;
 	if (use->gone && end > use->second + 1)
-		end = use->second + 1; // up to when it was last there
+		end = use->second + 1; // its last read
 	if (end > use->second + 1)
 		fill_up_to(use, end - 1);
 	if (second < use->first_second)
 		second = use->first_second;
 	int rc = add_rss(interval, &process->labels, use, second, end, usage->page_bytes);
-	return rc ? rc : add_major_faults(interval, &process->labels, use, usage->told_ns, now_ns);
+	return rc ? rc
+		  : add_major_faults(interval, &process->labels, use, usage->exported_ns, now_ns);
 }
 
 int memory_usage_add(struct memory_usage *usage, struct export_interval *interval,
@@ -385,8 +375,8 @@ int memory_usage_add(struct memory_usage *usage, struct export_interval *interva
 	int rc = 0;
 
 	// The current second is one of them.
-	if (end >= usage->told_second + MEMORY_SECONDS_MAX)
-		usage->told_second = end - MEMORY_SECONDS_MAX;
+	if (end >= usage->exported_second + MEMORY_SECONDS_MAX)
+		usage->exported_second = end - MEMORY_SECONDS_MAX;
 	for (uint32_t i = usage->count; i-- > 0;) {
 		if (!rc)
 			rc = add_use(usage, &usage->uses[i], interval, realtime_ns);
@@ -394,8 +384,8 @@ int memory_usage_add(struct memory_usage *usage, struct export_interval *interva
 			remove_use(usage, i);
 	}
 	if (end)
-		usage->told_second = end - 1;
-	usage->told_ns = realtime_ns;
+		usage->exported_second = end - 1;
+	usage->exported_ns = realtime_ns;
 	return rc;
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of sampled processes, once a second: how much of it is resident, and how often they waited for
-// it to be read from a disk. One thread.
+// Resident memory and major faults of sampled processes, once a second. One thread.
 //
-// Resident memory is /proc/PID/stat's: what processes share is in each of them. The proportional set
-// size would be right, but it takes the kernel a walk over all pages: milliseconds for each process.
+// Resident memory (RSS) is that of /proc/PID/stat: shared pages count in each process. PSS would be right, but
+// the kernel walks all pages for it: milliseconds for each process.
 #pragma once
 
 #include <stdint.h>
@@ -14,20 +13,21 @@
 
 enum {
 	MEMORY_PROCESSES_MAX = 16384,
-	// Where there are more, those whose size changes are read each second, and the others every few
-	// seconds, in turn; each has its last value in between.
+	// With more processes, those whose size changes are read each second, the others every few seconds in
+	// turn; in between they keep their last value.
 	MEMORY_READS_PER_SECOND = 256,
-	// 0.5 % of a CPU. A reading takes 5 us, and more than 1 ms of a process with 10,000 threads.
+	// 0.5 % of a CPU. A read takes 5 us, and over 1 ms for a process with 10,000 threads.
 	MEMORY_NS_PER_SECOND = 5000000,
-	MEMORY_SECONDS_MAX = 64, // between two windows; of a longer one only the last are told
+	MEMORY_SECONDS_MAX =
+		64, // of an export interval; of a longer one only the last are exported
 };
 
 /** Counts, since it was opened. */
 struct memory_usage_stats {
-	uint64_t processes; // followed now
-	uint64_t refused;   // that there was no room for
+	uint64_t processes; // tracked now
+	uint64_t dropped;   // processes: table full
 	uint64_t reads;
-	uint64_t late; // readings of processes whose size changes, for want of those two
+	uint64_t late; // reads of processes whose size changes, because of those two limits
 };
 
 struct memory_usage;
@@ -48,7 +48,7 @@ int memory_usage_add(struct memory_usage *usage, struct export_interval *interva
 void memory_usage_read_stats(const struct memory_usage *usage,
 			     struct memory_usage_stats *ret_stats);
 
-/** What /proc/PID/stat tells about memory. */
+/** What /proc/PID/stat says about memory. */
 struct memory_stat {
 	uint64_t major_faults;
 	uint64_t rss_pages;

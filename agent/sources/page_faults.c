@@ -16,13 +16,13 @@
 #include "bpf/shared_variables.h"
 #include "page_faults.skel.h"
 
-/* How often we look for CPUs that came or went. */
+/* Between two looks at CPU hotplug. */
 #define HOTPLUG_INTERVAL_NS (5 * NS_PER_SECOND)
 
 struct page_faults {
 	struct page_faults_bpf *programs;
 	struct bpf_link *links[2];       // tracepoints where faults begin
-	struct cpu_programs *counted;    // in their stead where there are none
+	struct cpu_programs *counted;    // instead, where there are none
 	struct cpu_programs *handled[2]; // minor and major ones
 	bool has_tracepoints;
 	uint64_t hotplug_ns; // when to look for CPUs
@@ -131,7 +131,7 @@ int page_faults_open(const struct loader *loader, const struct page_faults_optio
 		return error_set(err, -ENOMEM, "out of memory");
 	int rc = load_any(faults, loader, options);
 	if (rc)
-		error_errno(err, rc, "the programs of page faults were refused by the kernel");
+		error_errno(err, rc, "loading the programs of page faults");
 	else
 		rc = attach(faults, err);
 	if (rc) {

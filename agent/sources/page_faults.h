@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel programs of memory growth (bpf/memory/page_faults.bpf.c): what page faults brought into memory,
-// by stack, counted into the sampler's maps. Uses libbpf, as loader.c does. One thread.
+// The kernel programs of page faults (bpf/memory/page_faults.bpf.c): memory growth by stack, counted into the
+// sampler's maps. Uses libbpf, as loader.c does. One thread.
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 #include "base/event_log.h"
 
 enum {
-	// Each CPU, at most: 0.2 % of it at some 4 us each. It is reached in storms of faults only.
+	// On each CPU, at most: 0.2 % of it at some 4 us each. Only bursts of faults reach it.
 	PAGE_FAULT_STACKS_PER_SECOND = 500,
 };
 
@@ -37,10 +37,10 @@ void page_faults_close(void *faults);
 /** Stop, or go on. Returns 0 or a negative errno; then they do not run. */
 int page_faults_set_running(void *faults, bool on);
 
-/** Every few seconds CPUs that came or went are looked for; costs nothing otherwise. */
+/** Follows CPU hotplug every few seconds; costs nothing otherwise. */
 void page_faults_tick(void *faults, uint64_t now_ns);
 
-/** How many stacks a second each CPU may take from now on; below 10 is 10. */
+/** Unwind at most so many stacks per second and CPU; below 10 is 10. */
 void page_faults_set_budget(struct page_faults *faults, uint32_t stacks_per_second);
 
 /** Time in the programs and how often they ran; 0 unless kernel.bpf_stats_enabled. */

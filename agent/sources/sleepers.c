@@ -86,7 +86,7 @@ int sleepers_look(struct sleepers *sleepers, uint64_t truncated_stacks)
 	programs->bss->pass = pass;
 	programs->bss->next_pass = 0;
 	programs->bss->pass_end_ns = clock_monotonic_ns() + SLEEPERS_PASS_NS;
-	// The program writes nothing: it has met all threads when the first read returns.
+	// The program writes nothing: it has visited all threads when the first read returns.
 	while (read(fd, &nothing, sizeof(nothing)) < 0) {
 		if (errno != EAGAIN && errno != EINTR)
 			return -errno;

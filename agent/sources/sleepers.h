@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacks of threads that sleep for long, taken again where they are cut or not there
-// (bpf/switch/sleepers.bpf.c): of pools that blocked before the agent began, and of threads that blocked before
-// their process's unwind tables were there. Uses libbpf, as switches.c does. One thread.
+// Stacks of long sleeping threads, captured again where they are truncated or missing
+// (bpf/switch/sleepers.bpf.c): those of threads that blocked before the agent started, or before their process's
+// unwind tables were loaded. Uses libbpf, as switches.c does. One thread.
 #pragma once
 
 #include <stdbool.h>
@@ -11,16 +11,16 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/** What a pass may take: some 50 stacks. The rest is left to the next one. */
+/** Of a pass, at most: some 50 stacks. The next one does the rest. */
 #define SLEEPERS_PASS_NS (3 * NS_PER_MS)
 
 struct sleepers;
 
 struct sleepers_options {
 	uint64_t slot_ns;
-	enum loader_level level; // what of the unwinder the kernel has taken elsewhere
-	int threads_fd;          // of the map that has what is known of threads
-	bool can_find_tasks;     // Linux 6.2: without, there are no Python frames
+	enum loader_level level; // of the other programs' unwinder
+	int threads_fd;          // switches_threads_fd()
+	bool can_find_tasks;     // Linux 6.2; before, there are no Python frames
 };
 
 /** Load the program. @loader outlives it. Returns 0 or a negative errno. */
@@ -30,7 +30,7 @@ int sleepers_open(const struct loader *loader, const struct sleepers_options *op
 void sleepers_close(struct sleepers *sleepers);
 
 /**
- * A pass over all threads, if somebody is due: the rest of their waits is told with the stacks that are
- * taken. @truncated_stacks says how many cut ones were taken so far. Returns 0 or a negative errno.
+ * A pass over all threads, if any is due: the rest of their off-CPU time gets the stack captured now.
+ * @truncated_stacks: captured so far. Returns 0 or a negative errno.
  */
 int sleepers_look(struct sleepers *sleepers, uint64_t truncated_stacks);

@@ -14,7 +14,7 @@ enum { COUNTERS = 2 };
 
 /* Events of one of the counters, once each. */
 struct reported {
-	bool unreachable, full, unremembered, lost;
+	bool unreachable, full, baselines, lost;
 };
 
 struct stackless_series {
@@ -87,17 +87,17 @@ static void report_losses(struct stackless_series *series, enum cgroup_counter_k
 		event_warn_once(events, &reported->unreachable, names[kind],
 				"some processes are left out: their cgroups are not below what is "
 				"mounted here; mount the host's /sys/fs/cgroup, read-only");
-	if (stats.refused)
+	if (stats.dropped)
 		event_warn_once(events, &reported->full, names[kind],
 				"some processes are left out: table full (limits %d cgroups, %d "
 				"processes)",
 				CGROUPS_MAX, CGROUP_MEMBERS_MAX);
-	if (stats.unremembered)
-		event_warn_once(events, &reported->unremembered, names[kind],
+	if (stats.baselines_dropped)
+		event_warn_once(events, &reported->baselines, names[kind],
 				"counts from before a cgroup's first sample are left out: table "
 				"full (limit %d cgroups)",
-				CGROUP_FORMERS_MAX);
-	if (stats.values_lost)
+				CGROUP_BASELINES_MAX);
+	if (stats.values_dropped)
 		event_warn_once(events, &reported->lost, names[kind],
 				"dropped some counts: no process of the cgroup is known any more, "
 				"or too many cgroups in one export interval (limit %d)",
@@ -109,7 +109,7 @@ static void report_memory_losses(struct stackless_series *series)
 	struct memory_usage_stats stats;
 
 	memory_usage_read_stats(series->memory, &stats);
-	if (stats.refused)
+	if (stats.dropped)
 		event_warn_once(series->events, &series->is_memory_full_reported, "memory usage",
 				"some processes are left out: table full (limit %d)",
 				MEMORY_PROCESSES_MAX);

@@ -16,12 +16,12 @@
 #include "bpf/shared_variables.h"
 #include "switches.skel.h"
 
-/* How often those are looked for whose stack may be had by now. */
+/* How often sleepers are unwound again. */
 #define LOOK_INTERVAL_NS NS_PER_SECOND
 
 struct switches {
 	struct switches_bpf *programs;
-	struct bpf_link *links[3]; // of the programs that run by themselves
+	struct bpf_link *links[3];
 	struct bpf_link *sweep_link;
 	struct sleepers *sleepers; // NULL: the kernel refused them
 	uint64_t looked_ns;
@@ -33,7 +33,7 @@ struct switches {
 	char refusal[ERROR_TEXT_BYTES]; // of the last attempt that failed
 };
 
-/* Frames of these say only that the thread lost its CPU. io_schedule() says more. */
+/* Left out of stacks: they only say that the thread lost its CPU. io_schedule() says more. */
 static const char *const scheduler_functions[] = {
 	"__schedule",
 	"schedule",
@@ -98,8 +98,8 @@ static int load(struct switches *switches, const struct loader *loader,
 	return switches_bpf__load(programs);
 }
 
-// What to try after this was refused; false: nothing is left. As the loader does.
-static bool step_down(struct switches *switches)
+// The next fallback; false: none is left. As the loader does.
+static bool fall_back(struct switches *switches)
 {
 	if (switches->level < LOADER_LEVEL_FRAME_POINTER)
 		switches->level++;
@@ -122,7 +122,7 @@ static int load_any(struct switches *switches, const struct loader *loader,
 	loader_take_error();
 	while ((rc = load(switches, loader, options)) < 0) {
 		snprintf(switches->refusal, sizeof(switches->refusal), "%s", loader_take_error());
-		if (!step_down(switches))
+		if (!fall_back(switches))
 			return rc;
 		switches_bpf__destroy(take(switches->programs));
 	}
@@ -162,7 +162,7 @@ static void detach(struct switches *switches)
 		bpf_link__destroy(take(switches->links[i]));
 }
 
-/* @anew: whatever threads did before now is not told. While nothing is attached. */
+/* @anew: the time of threads before now is not accounted for. While nothing is attached. */
 static int begin(struct switches *switches, bool anew)
 {
 	struct switches_bpf *programs = switches->programs;
@@ -179,7 +179,7 @@ static int begin(struct switches *switches, bool anew)
 	return rc ? rc : switches_sweep(switches);
 }
 
-// Without, cut stacks stay as they are.
+// Without them, truncated stacks stay so.
 static void open_sleepers(struct switches *switches, const struct loader *loader)
 {
 	const struct sleepers_options options = {
@@ -215,7 +215,7 @@ int switches_open(const struct loader *loader, const struct switches_options *op
 	}
 	if (rc) {
 		error_errno(err, rc,
-			    "following threads over the wall clock: the kernel said \"%.160s\"",
+			    "loading the programs of context switches: the kernel said \"%.160s\"",
 			    switches->refusal);
 		switches_close(switches);
 		return rc;
@@ -250,7 +250,7 @@ int switches_set_running(void *state, bool on)
 	if (on) {
 		rc = begin(switches, true);
 	} else {
-		// What they have done so far is told; it is in the counts of the window that comes.
+		// The time so far counts in the next export interval.
 		switches_sweep(switches);
 	}
 	if (rc || !on)
@@ -268,7 +268,7 @@ static int sweep(struct switches *switches)
 		return -errno;
 	switches->programs->bss->sweep_slot =
 		(clock_monotonic_ns() + offset_ns) / switches->slot_ns;
-	// The program writes nothing: it has met all threads when the first read returns.
+	// The program writes nothing: it has visited all threads when the first read returns.
 	while (read(fd, &nothing, sizeof(nothing)) < 0) {
 		if (errno != EAGAIN && errno != EINTR)
 			return -errno;
@@ -289,7 +289,7 @@ void switches_tick(void *state, uint64_t now_ns)
 	struct switches *switches = state;
 
 	if (ns_between(switches->looked_ns, now_ns) >= LOOK_INTERVAL_NS)
-		look_at_sleepers(switches); // what fails there is told by the next sweep
+		look_at_sleepers(switches); // a failure is returned by the next sweep
 }
 
 int switches_sweep(void *state)

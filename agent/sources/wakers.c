@@ -17,7 +17,7 @@
 #include "bpf/shared_variables.h"
 #include "wakers.skel.h"
 
-/* Interrupts are entered within so much code: 64 KiB is some ten times what there is. */
+/* Of the interrupt entry code: some ten times what there is. */
 #define INTERRUPT_BYTES_MAX 65536
 
 struct followed_process {
@@ -40,7 +40,7 @@ struct wakers {
 	char refusal[ERROR_TEXT_BYTES]; // of the last attempt that failed
 };
 
-/* Functions that wake: what they were called by says more. */
+/* Left out of waker stacks: their callers say more. */
 static const char *const waking_functions[] = {
 	"try_to_wake_up", "wake_up_process",       "wake_up_q",
 	"wake_up_state",  "default_wake_function", "autoremove_wake_function",
@@ -50,7 +50,7 @@ static const char *const waking_functions[] = {
 
 static const char *const timer_functions[] = { "hrtimer_wakeup", "process_timeout" };
 
-/* Where interrupts enter the kernel. On x86-64 all lie one after the other. */
+/* Interrupt entry points. On x86-64 they lie one after the other. */
 static const char *const interrupt_functions[] = {
 #if defined(__x86_64__)
 	"asm_common_interrupt",
@@ -92,7 +92,7 @@ static void set_timers(struct wakers_bpf *programs, const struct kallsyms *kalls
 				   (uint64_t *)&programs->rodata->timer_bytes[i]);
 }
 
-// From the first of the functions to the last one's end. False: that is not a place for interrupts.
+// From the first function to the end of the last one. False: they do not lie together.
 static bool set_interrupts(struct wakers_bpf *programs, const struct kallsyms *kallsyms)
 {
 	uint64_t first = UINT64_MAX, end = 0;
@@ -140,7 +140,7 @@ static int load(struct wakers *wakers, const struct loader *loader,
 	return wakers_bpf__load(programs);
 }
 
-// Steps down where a kernel refuses, as the switches do; what they had to do without is not tried.
+// Falls back where the kernel refuses, from the switches' level on.
 static int load_any(struct wakers *wakers, const struct loader *loader,
 		    const struct wakers_options *options)
 {
@@ -187,7 +187,7 @@ static int open_all(struct wakers *wakers, const struct loader *loader,
 	int rc = load_any(wakers, loader, options);
 	if (rc)
 		return error_errno(err, rc,
-				   "following who wakes threads: the kernel said \"%.160s\"",
+				   "loading the programs of wake-ups: the kernel said \"%.160s\"",
 				   wakers->refusal);
 	wakers->followed_max = bpf_map__max_entries(wakers->programs->maps.woken_pids);
 	wakers->followed = calloc(wakers->followed_max, sizeof(*wakers->followed));
@@ -235,7 +235,7 @@ void wakers_close(void *state)
 	free(wakers);
 }
 
-// ---- whose ----------------------------------------------------------------------------------
+// ---- processes ----------------------------------------------------------------------------------
 
 bool wakers_is_listed(const char *services, const char *service)
 {
@@ -268,7 +268,7 @@ static struct followed_process *find(struct wakers *wakers, uint32_t pid)
 	return at == HASH_TABLE_NONE ? NULL : &wakers->followed[at];
 }
 
-// NULL: there is no room.
+// NULL: table full.
 static struct followed_process *add(struct wakers *wakers, uint32_t pid)
 {
 	int fd = bpf_map__fd(wakers->programs->maps.woken_pids);
@@ -305,7 +305,7 @@ static void follow(void *context, const struct process *process)
 				wakers->followed_max);
 }
 
-static void forget_gone(struct wakers *wakers)
+static void remove_exited(struct wakers *wakers)
 {
 	int fd = bpf_map__fd(wakers->programs->maps.woken_pids);
 	uint32_t kept = 0;
@@ -330,7 +330,7 @@ void wakers_follow(struct wakers *wakers)
 	if (!wakers->services)
 		return;
 	process_table_each_sampled(wakers->processes, follow, wakers);
-	forget_gone(wakers);
+	remove_exited(wakers);
 }
 
 enum loader_level wakers_level(const struct wakers *wakers)

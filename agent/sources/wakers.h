@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel program that tells who ends the waits of some services' threads (bpf/switch/wakers.bpf.c). It
-// goes by what the programs of context switches keep of threads. Uses libbpf, as loader.c does. One
-// thread.
+// The kernel programs of wake-ups (bpf/switch/wakers.bpf.c): waker stacks of some services' threads. They need
+// the thread states of the programs of context switches. Uses libbpf, as loader.c does. One thread.
 #pragma once
 
 #include <stdbool.h>
@@ -21,10 +20,9 @@ struct wakers_options {
 	uint64_t slot_ns;
 	const struct switches *switches; // outlives the wakers
 	const struct process_table *processes;
-	const struct kallsyms *kallsyms; // NULL: interrupts cannot be told from whom they interrupt
-	bool only_targets; // all processes that the sampler follows, whatever service they are
-	const char
-		*services; // else of these services' processes: names with commas between; copied
+	const struct kallsyms *kallsyms; // NULL: interrupts are taken for the interrupted thread
+	bool only_targets;               // all target processes of the sampler, of any service
+	const char *services;     // else processes of these services, separated by commas; copied
 	struct event_log *events; // may be NULL
 };
 
@@ -34,13 +32,13 @@ int wakers_open(const struct loader *loader, const struct wakers_options *option
 /** NULL is allowed. */
 void wakers_close(void *wakers);
 
-/** Find the services' processes among those that were sampled: once a window is enough. */
+/** Find the services' processes among the sampled ones: once an export interval. */
 void wakers_follow(struct wakers *wakers);
 
-/** What was not refused; the switches' level or a higher one. */
+/** What the kernel accepted; the switches' level or a higher one. */
 enum loader_level wakers_level(const struct wakers *wakers);
 
-/** Is @service one of the names in @services, which has commas between them? */
+/** Is @service in @services, a list separated by commas? */
 bool wakers_is_listed(const char *services, const char *service);
 
 extern const struct source wakers_source;

@@ -208,7 +208,7 @@ static void fill_formers(const struct fixture *fixture, bool make)
 
 	for (const char *at = fixture->own_group + strlen(fixture->folder); *at; at++)
 		above += *at == '/';
-	for (uint32_t i = above - 1; i < CGROUP_FORMERS_MAX; i++) {
+	for (uint32_t i = above - 1; i < CGROUP_BASELINES_MAX; i++) {
 		snprintf(path, sizeof(path), "%s/former%u", fixture->folder, i);
 		assert_int_equal(0, make ? mkdir(path, 0700) : rmdir(path));
 	}
@@ -246,7 +246,7 @@ TEST(evicts_removed_cgroups_first)
 	tick_a_second(&fixture);
 	EXPECT_EQ(2, drain(&fixture, NULL), "what it did while nobody of it was known");
 	cgroup_counter_read_stats(fixture.counter, &stats);
-	EXPECT_EQ(0, stats.unremembered, "there was room");
+	EXPECT_EQ(0, stats.baselines_dropped, "there was room");
 	remove_folder(&fixture);
 	finish(&fixture);
 }
@@ -374,7 +374,7 @@ TEST(counts_throttling_until_the_cgroup_ends)
 	assert_true(kernel_ns - throttled <= 200 * (int64_t)NS_PER_MS);
 	EXPECT_EQ(1, series, "one service, though they are two");
 	EXPECT_EQ(0, stats.groups, "nobody is left");
-	EXPECT_EQ(0, stats.values_lost, "nothing is lost");
+	EXPECT_EQ(0, stats.values_dropped, "nothing is lost");
 	// On all CPUs together.
 	assert_true(throttled >= 500 * (int64_t)NS_PER_MS);
 	assert_true((uint64_t)throttled < elapsed_ns * sysconf(_SC_NPROCESSORS_ONLN));
