@@ -56,7 +56,7 @@ static int check_header(const Elf64_Ehdr *header, uint16_t machine, struct error
 	if (header->e_ident[EI_DATA] != ELFDATA2LSB)
 		return error_set(err, -ENOEXEC, "not a little-endian ELF file");
 	if (header->e_machine != machine)
-		return error_set(err, -ENOEXEC, "made for another architecture (e_machine %u)",
+		return error_set(err, -ENOEXEC, "built for another architecture (e_machine %u)",
 				 header->e_machine);
 	if (header->e_type != ET_EXEC && header->e_type != ET_DYN)
 		return error_set(err, -ENOEXEC,
@@ -122,7 +122,7 @@ static int read_loads(struct elf *elf, struct error *err)
 		elf->loads[elf->load_count++] = segment;
 	}
 	if (rc && rc != -ENOENT)
-		return error_set(err, rc, "program headers are not in the file");
+		return error_set(err, rc, "program headers lie outside of the file");
 	return 0;
 }
 
@@ -132,7 +132,7 @@ int elf_read_headers_of(int fd, const struct stat *status, uint16_t machine, str
 	if (!S_ISREG(status->st_mode))
 		return error_set(err, -ENOEXEC, "not a regular file");
 	if ((uint64_t)status->st_size > ELF_BYTES_MAX)
-		return error_set(err, -EFBIG, "%lld bytes, more than the %llu that are read",
+		return error_set(err, -EFBIG, "too large (%lld bytes, limit %llu)",
 				 (long long)status->st_size, ELF_BYTES_MAX);
 
 	memset(ret_elf, 0, sizeof(*ret_elf));

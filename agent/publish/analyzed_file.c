@@ -8,11 +8,11 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-/* A table is built again for functions that were found to have no rules, and then less and less often. */
+/* A table is built again for functions that turned out to have no rules, less and less often. */
 #define RENEW_WAIT_MIN_NS (500 * NS_PER_MS)
 #define RENEW_WAIT_MAX_NS (600 * NS_PER_SECOND)
 
-/* Of files that are to be built again. The next time that one is wanted it is opened. */
+/* Files beyond this are opened the next time that their table is requested. */
 enum { ANALYZED_OPEN_MAX = 64 };
 
 struct analyzed_file *analyzed_file_new(const char *name)

@@ -15,24 +15,24 @@
 
 enum {
 	PAGE_BYTES = 4096,
-	// A generator takes so much for each of its functions and uses a few KiB of it
-	// (oneDNN's src/cpu/x64/jit_generator.hpp, MAX_CODE_SIZE).
+	// A generator reserves so much for each function and uses a few KiB of it (oneDNN's
+	// src/cpu/x64/jit_generator.hpp, MAX_CODE_SIZE).
 	SLOT_BYTES = 256 << 10,
-	PADDING_BYTES = 16,        // before a function that does not begin its mapping, at least
-	CODE_BYTES_MIN = 16 << 10, // read at first; then four times as much, up to a slot
+	PADDING_BYTES = 16,        // at least, before a function inside a mapping
+	CODE_BYTES_MIN = 16 << 10, // first read; then four times as much, up to a slot
 	HEAD_BYTES = 16,
-	ROW_BYTES_MIN = 4, // what is shorter is part of a prologue, where hardly any stack is seen
+	ROW_BYTES_MIN = 4, // shorter rows are part of a prologue, which samples hardly ever hit
 	FUNCTION_RANGES_MAX = 64,
-	FAILURES_MAX = 32,  // in a row: code of another kind
-	TRIED_AT_ONCE = 16, // functions in one scan: a millisecond each
+	FAILURES_MAX = 32,  // in a row: this is other code
+	TRIED_AT_ONCE = 16, // functions per scan: a millisecond each
 };
 
-/* After so many failures the process is left alone for a while. */
+/* Then the process is left alone for a while. */
 #define FAILED_WAIT_NS (10 * NS_PER_SECOND)
 
 struct generated_range {
 	uint64_t start;
-	uint64_t rule; // MAPPING_RULE(), or 0
+	uint64_t rule; // MAPPING_RULE(), or 0: none
 };
 
 struct jit_function {
@@ -49,7 +49,7 @@ struct jit_code {
 	uint32_t range_count;
 	uint32_t failures; // in a row
 	uint64_t failed_ns;
-	uint64_t scanned; // the address that the next scan begins at
+	uint64_t scanned; // where the next scan begins
 };
 
 // ---- life -----------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ static void put(struct jit_code *code, const struct jit_function *function)
 {
 	uint32_t at = find(code, function->start);
 
-	// What is there now overlaps: it was written over.
+	// Functions that overlap have been overwritten.
 	while (at < code->count && code->functions[at].start < function->limit)
 		drop(code, at);
 	memmove(&code->functions[at + 1], &code->functions[at],
@@ -124,13 +124,13 @@ static void put(struct jit_code *code, const struct jit_function *function)
 
 struct analysis {
 	uint64_t start;
-	uint64_t pc; // offset of what must be reached
+	uint64_t pc; // offset that must be reached
 	bool reached;
-	uint32_t end; // behind the last code that was reached
+	uint32_t end; // end of the code reached
 	struct generated_range ranges[FUNCTION_RANGES_MAX];
 	uint32_t count;
 	bool too_many;
-	uint64_t since; // offset from which `rule` is in force
+	uint64_t since; // offset where `rule` begins
 	struct unwind_rule rule;
 };
 
@@ -175,7 +175,7 @@ static void add_row(void *context, uint64_t offset, const struct unwind_rule *ru
 	analysis->rule = *rule;
 }
 
-// Returns false if the code cannot be followed from its first byte to the pc.
+// Returns false if the analysis does not reach the pc.
 static bool analyze(const uint8_t *bytes, size_t size, uint64_t start, uint64_t pc,
 		    struct analysis *analysis)
 {
@@ -200,7 +200,7 @@ static bool is_padding(const uint8_t *bytes, size_t size)
 	return true;
 }
 
-// Code from @start on, with some padding behind it. Returns its size; 0: it cannot be read.
+// Reads code from @start on, with some padding after it. Returns its size; 0: unreadable.
 static size_t read_code(pid_t pid, uint64_t start, uint64_t limit, uint8_t *bytes)
 {
 	uint64_t room = limit - start < SLOT_BYTES ? limit - start : SLOT_BYTES;
@@ -238,7 +238,7 @@ static bool analyze_at(struct jit_code *code, pid_t pid, uint64_t start, uint64_
 	return true;
 }
 
-// A page that a function may begin in: the mapping's first, or one behind padding.
+// Pages where a function may begin: the mapping's first, and those after padding.
 static bool may_begin(pid_t pid, const struct mapping *mapping, uint64_t page)
 {
 	uint8_t before[PADDING_BYTES];
@@ -298,7 +298,7 @@ static bool drop_changed(struct jit_code *code, pid_t pid)
 	return any;
 }
 
-// Does a function of the kind that is known lie at the beginning of a slot?
+// Does a slot begin with a function of the known kind?
 static bool has_slots(const struct jit_code *code, const struct mapping *mapping)
 {
 	for (uint32_t i = find(code, mapping->start);
@@ -327,7 +327,7 @@ static void scan_mapping(struct jit_code *code, pid_t pid, const struct mapping 
 		    is_padding(head, sizeof(head)))
 			continue;
 		scan->tried++;
-		// The first instruction is reached if anything is.
+		// If anything is reached, the first instruction is.
 		scan->news = analyze_at(code, pid, slot, mapping->limit, slot) || scan->news;
 	}
 }
@@ -346,7 +346,7 @@ bool jit_code_scan(struct jit_code *code, pid_t pid, const struct mapping_list *
 			scan_mapping(code, pid, mapping, &scan);
 	}
 	if (scan.tried < TRIED_AT_ONCE)
-		code->scanned = 0; // from the beginning, next time
+		code->scanned = 0; // next time from the start
 	return scan.news;
 }
 

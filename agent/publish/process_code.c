@@ -77,7 +77,7 @@ static void sort_files(struct process_code *code)
 	if (count)
 		qsort(code->files, count, sizeof(*code->files), compare_files);
 	code->file_count = 0;
-	for (uint32_t i = 0; i < count; i++) // each once; there is room
+	for (uint32_t i = 0; i < count; i++) // distinct; there is space
 		add_file(code, code->files[i]);
 }
 
@@ -100,7 +100,7 @@ int process_code_collect(struct process_code *code, struct unwind_tables *tables
 	mapping_pages_clear(&code->pages);
 	int rc = collect(code, tables, list, jit);
 
-	// Libraries lie above what a program maps itself, and are what would be left out.
+	// Keep libraries: they lie above a program's own mappings and would be dropped.
 	if (!rc && code->pages.cut) {
 		mapping_pages_clear_coarse(&code->pages);
 		rc = collect(code, tables, list, jit);

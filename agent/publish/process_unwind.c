@@ -19,25 +19,25 @@
 #include "base/hash_table.h"
 
 enum {
-	LIVENESS_CHECKS = 256, // processes looked at in one expire()
-	MISSING_TRIES = 3,     // expire()s in which an address without a mapping is looked up again
+	LIVENESS_CHECKS = 256, // processes checked per expire()
+	MISSING_TRIES = 3,     // lookups of an address without a mapping, one per expire()
 };
 
-/* What failed for want of memory or a descriptor is tried again after this. */
+/* Before a retry after lack of memory or descriptors. */
 #define AGAIN_NS NS_PER_SECOND
-/* Functions made at run time come one after the other. */
+/* JIT functions come one after the other. */
 #define GENERATED_AGAIN_NS (50 * NS_PER_MS)
-/* A file whose table had no room. */
+/* Before a retry of a file whose table had no space. */
 #define NO_ROOM_AGAIN_NS (30 * NS_PER_SECOND)
 /*
- * Between two publications passes so many times what one takes, for a process may map without end;
- * less if a stack could not be unwound for what has not been published yet.
+ * A process may map without end: wait so many times the duration of a publication before the next one, less if a
+ * stack could not be unwound for want of it.
  */
 #define REST_TIMES         50
 #define REST_TIMES_MISSING 10
 #define REST_MAX_NS        NS_PER_SECOND
 #define KEPT_DEFAULT_NS    (60 * NS_PER_SECOND)
-/* What a process that has exited left behind to be unwound is, by then; or it waits for tables. */
+/* Snapshots of an exited process are unwound by then, or wait for tables. */
 #define EXITED_KEPT_NS     (200 * NS_PER_MS)
 #define EXITED_KEPT_MAX_NS (3 * NS_PER_SECOND)
 
@@ -45,19 +45,19 @@ struct process_unwinds {
 	const struct unwind_maps *maps;
 	struct process_table *processes;
 	struct published_python python;
-	uint64_t remapped; // process_table_remapped() when it was last looked at
+	uint64_t remapped; // process_table_remapped() at the last refresh
 	struct unwind_tables *tables;
 	struct published_processes published;
 	uint32_t exited_count;
-	uint64_t again_due_ns;  // when to look for those to be published again; 0: none are
-	uint64_t exited_due_ns; // when to look for those that can go
-	uint32_t checked;       // the next record to be looked at for liveness
+	uint64_t again_due_ns;  // when some process is to be published again; 0: none
+	uint64_t exited_due_ns; // when some exited process may be dropped
+	uint32_t checked;       // next record to check for liveness
 	uint32_t page_count_max;
 	uint64_t bytes_max;
 	uint64_t kept_ns;
 	struct event_log *events;
 	struct process_unwind_stats stats;
-	struct process_code code; // of the publication in hand
+	struct process_code code; // reused by each publication
 };
 
 // ---- records --------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ static void release_files(struct process_unwinds *unwinds, uint32_t *files, uint
 	free(files);
 }
 
-// Tables may take what pages leave of the budget.
+// Tables may use what pages leave.
 static void share_budget(struct process_unwinds *unwinds)
 {
 	unwind_tables_limit(unwinds->tables,
@@ -92,7 +92,7 @@ static void drop(struct process_unwinds *unwinds, struct published *record)
 	share_budget(unwinds);
 }
 
-// Samples of it may still wait to be unwound: it is dropped in a moment.
+// Dropped in a moment: snapshots of it may still wait.
 static void mark_exited(struct process_unwinds *unwinds, struct published *record)
 {
 	if (record->exited_ns)
@@ -120,7 +120,7 @@ static void drop_exited(struct process_unwinds *unwinds)
 			drop(unwinds, &unwinds->published.records[i]);
 }
 
-// ---- room -----------------------------------------------------------------------------------
+// ---- eviction -------------------------------------------------------------------------------
 
 static void withdraw(void *context, struct published *record)
 {
@@ -130,7 +130,7 @@ static void withdraw(void *context, struct published *record)
 	unwinds->stats.dropped++;
 }
 
-// The processes that were sampled least recently, but never @kept.
+// But never @kept.
 static void evict_least_recently_used(struct process_unwinds *unwinds, const struct published *kept)
 {
 	unwind_evict_processes(&unwinds->published, kept, withdraw, unwinds);
@@ -164,8 +164,7 @@ static int write_process(struct process_unwinds *unwinds, struct published *reco
 	return rc;
 }
 
-// Held before they are published: nobody evicts what is in use. What was published stays held if the
-// kernel does not take this.
+// Holds the files first: nobody evicts what is in use. If writing fails, what was published stays held.
 static int write_and_hold(struct process_unwinds *unwinds, struct published *record)
 {
 	const struct process_code *code = &unwinds->code;
@@ -205,7 +204,7 @@ static bool take_flag(bool *flag)
 	return was_set;
 }
 
-// While a table is missing the list is kept, to make pages of it again.
+// Keeps the list while a table is missing, to write pages again.
 static void wait_for_tables(struct process_unwinds *unwinds, struct published *record,
 			    const struct mapping_list *list)
 {
@@ -229,14 +228,14 @@ static void wait_for_tables(struct process_unwinds *unwinds, struct published *r
 		publish_at(unwinds, record, clock_monotonic_ns() + GENERATED_AGAIN_NS);
 }
 
-// Samples that want one of these are handed over, to be unwound when it is there.
+// Samples that need one of these come as snapshots and are unwound later.
 static uint32_t pending_tables(const uint32_t *states)
 {
 	return states[UNWIND_FILE_PENDING] + states[UNWIND_FILE_UNOPENED] +
 	       states[UNWIND_FILE_IDLE];
 }
 
-// A function is written just after there is memory for it, and more may be there than one look finds.
+// A JIT compiler writes functions after it has mapped memory, and one scan may not find all.
 static void scan_jit(struct published *record, const struct mapping_list *list)
 {
 	bool is_new = record->scanned_generation != list->generation;
@@ -281,7 +280,7 @@ static uint64_t rest_of(const struct published *record, bool is_missing)
 	return record->took_ns < REST_MAX_NS / times ? record->took_ns * times : REST_MAX_NS;
 }
 
-// Is there something to publish, and is it time? For what changed too soon, the time is set.
+// Is there something to publish, and is it time? If it is too early, sets the time.
 static bool is_due(struct process_unwinds *unwinds, struct published *record, uint64_t generation,
 		   bool is_missing, uint64_t now)
 {
@@ -318,7 +317,7 @@ static struct published *renew(struct process_unwinds *unwinds, struct published
 	return published_processes_add(&unwinds->published, key);
 }
 
-// Stacks that are known are not sent again: a mapping that is not known yet is looked for later.
+// Known stacks are not sent again: look up an unknown mapping later.
 static void record_missing(struct published *record, uint64_t address)
 {
 	if (record->missing != address)
@@ -403,7 +402,7 @@ void process_unwind_analyze_jit(struct process_unwinds *unwinds, struct process 
 		publish_at(unwinds, record, record->published_ns + rest_of(record, true));
 }
 
-// Touch it though nobody sampled it.
+// As if the process had been sampled.
 static void touch_again(struct process_unwinds *unwinds, struct process *process, uint64_t missing)
 {
 	struct process_key key = process->key;
@@ -464,9 +463,9 @@ void process_unwind_apply(struct process_unwinds *unwinds, const struct process_
 	struct published *record = find(unwinds, event->process.pid);
 
 	drop_exited(unwinds);
-	if (!record || !record->key.pid) // the second: it was dropped just now
+	if (!record || !record->key.pid) // pid 0: just dropped
 		return;
-	// A late event of a former owner of the pid says nothing of this one.
+	// Ignore a late event of an earlier process with this pid.
 	bool same_start = record->key.start_ns == event->process.start_ns;
 	bool same_program = same_start && record->key.exec_id == event->process.exec_id;
 	if (event->event != PROCESS_EXIT && !same_program)
@@ -477,7 +476,7 @@ void process_unwind_apply(struct process_unwinds *unwinds, const struct process_
 
 // ---- public: what happens to tables -------------------------------------------------------------
 
-// Without its table, or not at all.
+// Publishes without the file's table, or withdraws.
 static void republish(void *context, struct published *record)
 {
 	struct process_unwinds *unwinds = context;
@@ -522,7 +521,7 @@ static struct process *process_of(struct process_unwinds *unwinds, const struct 
 	return process_table_get(unwinds->processes, &record->key, "");
 }
 
-// What could not be published at the time, or not yet.
+// What failed or was too early.
 static void publish_due(struct process_unwinds *unwinds)
 {
 	uint64_t now = unwinds->again_due_ns ? clock_monotonic_ns() : 0;
@@ -561,7 +560,7 @@ void process_unwind_read(struct process_unwinds *unwinds)
 			continue;
 		if (record->list && !replaced)
 			publish(unwinds, record, record->list);
-		else // what it was published with must go
+		else // what was published is wrong now
 			republish(unwinds, record);
 	}
 	unwind_tables_retire(unwinds->tables);
@@ -569,7 +568,7 @@ void process_unwind_read(struct process_unwinds *unwinds)
 	publish_due(unwinds);
 }
 
-// Where a stack ended for want of a mapping, there may be one by now.
+// An address without a mapping may have one by now.
 static void find_missing(struct process_unwinds *unwinds, struct published *record)
 {
 	struct process *process = record->missing_tries ? process_of(unwinds, record) : NULL;
@@ -616,7 +615,7 @@ void process_unwind_analyze(struct process_unwinds *unwinds, const struct execut
 
 // ---- life and stats -------------------------------------------------------------------------
 
-// Without a cache everything works, but for the time to the first whole stacks.
+// Without a cache only the first complete stacks come later.
 static struct unwind_table_cache *open_cache(struct process_unwinds *unwinds,
 					     const struct process_unwind_options *options)
 {
@@ -627,7 +626,8 @@ static struct unwind_table_cache *open_cache(struct process_unwinds *unwinds,
 	    !unwind_table_cache_open(options->cache_folder, UNWIND_TABLE_CACHE_BYTES_DEFAULT,
 				     &cache, &cause))
 		return cache;
-	event_warn(unwinds->events, "unwind tables", "not kept on disk: %s", cause.text);
+	event_warn(unwinds->events, "unwind tables", "no cache on disk: %s; check --cache",
+		   cause.text);
 	return NULL;
 }
 

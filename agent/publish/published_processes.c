@@ -84,7 +84,7 @@ static void remove_pages(struct published_processes *processes, const struct pub
 	processes->page_count -= count;
 }
 
-// The process's entry first: nobody looks for pages then that are not there.
+// The process's entry first: then nobody looks up pages that are gone.
 void published_processes_remove(struct published_processes *processes, struct published *record)
 {
 	uint32_t item = (uint32_t)(record - processes->records), pid = record->key.pid;
@@ -130,7 +130,7 @@ static int switch_to(struct published_processes *processes, const struct publish
 
 static uint32_t next_generation(struct published_processes *processes)
 {
-	if (!++processes->generation) // 0 is nobody's
+	if (!++processes->generation) // 0 is reserved
 		processes->generation = 1;
 	return processes->generation;
 }
@@ -147,7 +147,7 @@ bool published_has(const struct published *record, const struct mapping_pages *p
 	       record->pages_hash == mapping_pages_hash(pages);
 }
 
-// New pages, then the switch, then away with the old ones.
+// New pages, then the switch, then removal of the old pages.
 int published_processes_write(struct published_processes *processes, struct published *record,
 			      const struct mapping_pages *pages)
 {

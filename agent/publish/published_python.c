@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-/* An interpreter that was only just started: found late by no more than this part of what it took. */
+/* Retry interval for an interpreter that is starting: this part of the time since the first search. */
 #define PYTHON_LATE_SHARE   8
 #define PYTHON_AGAIN_MIN_NS (20 * NS_PER_MS)
 #define PYTHON_AGAIN_MAX_NS (60 * NS_PER_SECOND)
@@ -23,7 +23,7 @@ static int write_runtime(struct published_python *python, uint32_t runtime)
 	return rc;
 }
 
-// On a loaded machine an interpreter may take seconds to start.
+// On a busy machine an interpreter may take seconds to start.
 static void seek_again(struct published *record)
 {
 	uint64_t now = clock_monotonic_ns(), wait_ns;
@@ -50,7 +50,7 @@ void published_python_find(struct published_python *python, struct published *re
 				      notice);
 	if (!rc)
 		rc = write_runtime(python, found.runtime);
-	// For the moment: its memory is as it was when its interpreter was found.
+	// Unreadable for the moment: use what was found before.
 	bool is_kept = (rc == -EAGAIN || rc == -ESRCH) && record->python.runtime;
 	if (rc == -EAGAIN)
 		seek_again(record);

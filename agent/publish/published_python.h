@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Python interpreters of published processes: where each has its own, and what its build looks like,
-// which the kernel is told once for all processes. Private to process_unwind.c.
+// Python interpreters of published processes: where each process has its own, and each build's field offsets, which
+// are written once. Private to process_unwind.c.
 #pragma once
 
 #include <stdbool.h>
@@ -14,21 +14,21 @@
 
 struct published_python {
 	const struct unwind_maps *maps;
-	struct python_runtimes *runtimes; // NULL: no interpreters are looked for
+	struct python_runtimes *runtimes; // NULL: no Python frames
 	bool written[PYTHON_RUNTIMES_MAX];
 };
 
 /**
- * Look for the interpreter of @record's process among its mappings. What fails for the moment is to be
- * tried again at record->python_again_ns; what fails for good leaves the native stack. @notice says what is
- * amiss with a build, the first time that it is met: its code is 0 otherwise.
+ * Find the interpreter among the mappings of @record's process. Retries at record->python_again_ns what may succeed
+ * later; a lasting failure leaves the native stack. Sets @notice the first time that a build has a problem, else its
+ * code is 0.
  */
 void published_python_find(struct published_python *python, struct published *record,
 			   const struct mapping_list *list, struct error *notice);
 
 /**
- * Who was forked has its parent's interpreter at the same place, whether or not it can be read just now.
- * Returns false if no interpreter of a parent is known.
+ * A forked process has its parent's interpreter at the same address, readable or not. Returns false if the parent's
+ * is unknown.
  */
 bool published_python_inherit(const struct published_processes *processes,
 			      struct process_table *table, struct published *record,

@@ -21,19 +21,19 @@
 #include "base/clock.h"
 
 enum {
-	// Ahead of ordinary threads, where we may: on a busy node it got 60 ms in 0.8 s, and PyTorch's
-	// tables came ten seconds late. They take half a second, once.
+	// Before normal threads if permitted: on a busy node it got 60 ms in 0.8 s, and PyTorch's tables, half a second
+	// of work, came ten seconds late.
 	BUILDER_NICE = -5,
-	BATCH_MAX = 64,          // tables installed with one call
-	RULES_SHARE = 4,         // no file may take more than this part of all rules,
-	BYTES_SHARE = 2,         // or of the room: libtorch takes a tenth and a third
+	BATCH_MAX = 64,          // tables installed by one call
+	RULES_SHARE = 4,         // the most of all rules that a file may use,
+	BYTES_SHARE = 2,         // and of the space: libtorch uses a tenth and a third
 	CACHED_ROWS_MIN = 20000, // smaller tables are built in a millisecond
 };
 
-/* A batch waits so long for more tables, so that the kernel's 10 ms are shared by what comes in them. */
+/* A batch waits so long for more tables to share the kernel's 10 ms. */
 #define BATCH_NS (20 * NS_PER_MS)
 
-/* What the rules of an installed table are, to give them back. */
+/* To free the rules of an installed table. */
 struct installed {
 	uint16_t *rules;
 	uint32_t rule_count;
@@ -42,12 +42,12 @@ struct installed {
 
 struct unwind_builder {
 	const struct unwind_maps *maps;
-	uint64_t bytes_all; // the limit at first, before pages take of it
+	uint64_t bytes_all; // initial limit, pages included
 	pthread_t thread;
 	bool started;
 	int done_fd;
 
-	pthread_mutex_t lock; // of what follows
+	pthread_mutex_t lock; // protects what follows
 	pthread_cond_t changed;
 	struct unwind_job *waiting;
 	struct unwind_job *done;
@@ -55,12 +55,12 @@ struct unwind_builder {
 	uint64_t bytes_max;
 	bool stopping;
 
-	// The thread's own.
+	// The thread's own:
 	struct unwind_rule *shared_rules;
 	struct unwind_rules *rules;
-	struct unwind_table_cache *cache; // NULL: tables are not kept
+	struct unwind_table_cache *cache; // NULL: none
 	struct installed installed[UNWIND_TABLES_MAX];
-	uint64_t bytes; // of all installed, and of the batch
+	uint64_t bytes; // of installed tables and of the batch
 	struct unwind_job *batch[BATCH_MAX];
 	uint32_t numbers[BATCH_MAX];
 	int fds[BATCH_MAX]; // of the batch's arrays
@@ -101,7 +101,7 @@ static void free_jobs(struct unwind_job *job)
 	}
 }
 
-// What is to be removed makes room: it goes first. Needs the lock.
+// Removals free space: they come first. Needs the lock.
 static bool is_before(const struct unwind_job *job, const struct unwind_job *other)
 {
 	if (job->kind != other->kind)
@@ -132,7 +132,7 @@ static uint64_t thread_cpu_ns(void)
 	return (uint64_t)time.tv_sec * NS_PER_SECOND + (uint64_t)time.tv_nsec;
 }
 
-// All at once, so that the main loop takes them at once.
+// All at once: the main loop reads them in one call.
 static void return_jobs(struct unwind_builder *builder, struct unwind_job *const *jobs,
 			uint32_t count)
 {
@@ -146,7 +146,7 @@ static void return_jobs(struct unwind_builder *builder, struct unwind_job *const
 	builder->stats.rules = unwind_rules_count(builder->rules);
 	builder->stats.build_ns = thread_cpu_ns();
 	pthread_mutex_unlock(&builder->lock);
-	// Fails only when the counter is full: then it is readable all the same.
+	// Fails only if the counter is full: the descriptor is readable anyway.
 	if (write(builder->done_fd, &one, sizeof(one)) < 0)
 		return;
 }
@@ -167,7 +167,7 @@ static int find_cached(struct unwind_builder *builder, const struct unwind_job *
 				       unwind_marks_hash(builder->marks, mark_count), ret_table);
 }
 
-// What has more is refused in the end (check_space()): it is not worth the memory either.
+// Larger tables are refused by check_space() anyway: spare the memory.
 static uint32_t rows_max(const struct unwind_builder *builder)
 {
 	uint64_t words = builder->bytes_all / BYTES_SHARE / sizeof(uint32_t);
@@ -175,7 +175,7 @@ static uint32_t rows_max(const struct unwind_builder *builder)
 	return words < UNWIND_TABLE_ROWS_MAX ? (uint32_t)words : UNWIND_TABLE_ROWS_MAX;
 }
 
-// From what the last job kept, if it did: @marks_before of the marks are in that.
+// From the cached table of the last job if there is one; it includes @marks_before of the marks.
 static int build_table(struct unwind_builder *builder, struct unwind_job *job,
 		       const struct elf *elf, uint32_t marks_before, uint32_t mark_count,
 		       struct unwind_table **ret_table)
@@ -192,7 +192,7 @@ static int build_table(struct unwind_builder *builder, struct unwind_job *job,
 	return rc;
 }
 
-// What cannot be kept on disk is built again by the next agent.
+// A failure to cache is ignored: the next agent builds the table again.
 static int find_or_build(struct unwind_builder *builder, struct unwind_job *job,
 			 const struct elf *elf, uint32_t marks_before, uint32_t mark_count,
 			 struct unwind_table **ret_table)
@@ -233,14 +233,14 @@ static void add_analyze_marks(struct unwind_builder *builder, const struct unwin
 	}
 }
 
-// Not at once: most of the file's rules are there sooner without them.
+// Not with the first build: most of the file's rules are ready sooner without.
 static int expect_functions(struct unwind_builder *builder, struct unwind_job *job,
 			    const struct elf *elf)
 {
 	int rc = analyzed_functions_expect(elf, &job->analyzed);
 
 	if (rc)
-		return error_errno(&job->error, rc, "looking for V8's functions");
+		return error_errno(&job->error, rc, "find V8's functions");
 	analyzed_functions_load(builder->cache, job->id, &job->analyzed);
 	return 0;
 }
@@ -260,7 +260,7 @@ static int build(struct unwind_builder *builder, struct unwind_job *job,
 	job->extent.segment_count = unwind_segments_of(&elf, job->extent.segments);
 	rc = python_eval_loop_marks(&elf, builder->marks, &mark_count);
 	if (rc)
-		return error_errno(&job->error, rc, "looking for Python's loop");
+		return error_errno(&job->error, rc, "find the Python interpreter loop");
 	if (job->renews)
 		add_analyze_marks(builder, job, &elf, &marks_before, &mark_count);
 	rc = find_or_build(builder, job, &elf, marks_before, mark_count, ret_table);
@@ -273,7 +273,7 @@ static int build(struct unwind_builder *builder, struct unwind_job *job,
 	return rc;
 }
 
-// Tables come from a cache on disk too: what the kernel's search relies on is checked.
+// Tables also come from disk: check all that the BPF search relies on.
 static bool is_sound(const struct unwind_table *table)
 {
 	uint32_t before = table->block_count + 1;
@@ -296,7 +296,7 @@ static uint32_t page_count_of(const struct unwind_table *table)
 	return (uint32_t)(((uint64_t)table->word_count + TABLE_PAGE_WORDS - 1) >> TABLE_PAGE_BITS);
 }
 
-// The words with the node's rule numbers in place of the table's own.
+// Replaces the table's rule numbers by the shared ones.
 static void write_words(const struct unwind_table *table, const uint16_t *numbers,
 			struct table_page *pages)
 {
@@ -321,7 +321,7 @@ static int fill_map(const struct unwind_table *table, const uint16_t *numbers)
 	return fd;
 }
 
-// -EFBIG is for ever, -ENOSPC until something else goes.
+// -EFBIG is final, -ENOSPC lasts until something is evicted.
 static int check_space(struct unwind_builder *builder, uint64_t bytes, uint64_t given_back)
 {
 	pthread_mutex_lock(&builder->lock);
@@ -340,7 +340,7 @@ static void count_rows(struct unwind_builder *builder, const struct unwind_table
 	pthread_mutex_unlock(&builder->lock);
 }
 
-// Give the table its rules and a map of the kernel's, which the batch then installs.
+// Adds the table's rules and fills its map; the batch installs it.
 static int load(struct unwind_builder *builder, struct unwind_job *job,
 		const struct unwind_table *table)
 {
@@ -349,23 +349,24 @@ static int load(struct unwind_builder *builder, struct unwind_job *job,
 	job->bytes = unwind_maps_table_bytes(page_count_of(table));
 	int rc = check_space(builder, job->bytes, job->renewed_bytes);
 	if (rc)
-		return error_set(&job->error, rc, "no room for a table of %llu KiB",
+		return error_set(&job->error, rc, "table dropped: no space (%llu KiB)",
 				 (unsigned long long)job->bytes >> 10);
 
 	if (table->rule_count > UNWIND_RULES_MAX / RULES_SHARE)
-		return error_set(&job->error, -E2BIG, "%u different rules", table->rule_count);
+		return error_set(&job->error, -E2BIG, "too many rules (%u, limit %u)",
+				 table->rule_count, UNWIND_RULES_MAX / RULES_SHARE);
 
 	_cleanup_free_ uint16_t *numbers = calloc(table->rule_count + 1, sizeof(*numbers));
 	if (!numbers)
 		return error_set(&job->error, -ENOMEM, "out of memory");
 	rc = unwind_rules_add(builder->rules, table->rules, table->rule_count, numbers);
 	if (rc)
-		return error_set(&job->error, rc, "%u rules more than there is room for",
+		return error_set(&job->error, rc, "table dropped: no space for its %u rules",
 				 table->rule_count);
 	int fd = fill_map(table, numbers);
 	if (fd < 0) {
 		unwind_rules_remove(builder->rules, numbers, table->rule_count);
-		return error_errno(&job->error, fd, "the kernel makes no map for its table");
+		return error_errno(&job->error, fd, "table map cannot be created");
 	}
 	*installed = (struct installed){ take(numbers), table->rule_count, job->bytes };
 	builder->bytes += job->bytes;
@@ -403,7 +404,7 @@ static bool build_and_load(struct unwind_builder *builder, struct unwind_job *jo
 	if (is_sound(table))
 		job->rc = load(builder, job, table);
 	else
-		job->rc = error_set(&job->error, -EBADMSG, "a table that contradicts itself");
+		job->rc = error_set(&job->error, -EBADMSG, "table is inconsistent");
 	return job->rc != 0;
 }
 
@@ -415,10 +416,10 @@ static void flush(struct unwind_builder *builder)
 	for (uint32_t i = 0; i < builder->batch_count; i++) {
 		struct unwind_job *job = builder->batch[i];
 
-		close(builder->fds[i]); // the kernel's map of tables holds it now
+		close(builder->fds[i]); // the table map holds it now
 		if (!rc)
 			continue;
-		job->rc = error_errno(&job->error, rc, "the kernel takes no table");
+		job->rc = error_errno(&job->error, rc, "table cannot be installed");
 		unwind_maps_remove_table(builder->maps, job->number);
 		drop_installed(builder, job->number);
 	}
@@ -446,7 +447,7 @@ static bool batch_is_due(const struct unwind_builder *builder)
 	       (builder->batch_count && clock_monotonic_ns() - builder->batch_began_ns > BATCH_NS);
 }
 
-// The next job; NULL when there is none, or when the batch is to be flushed or the thread to end.
+// NULL: no job, or flush the batch, or stop.
 static struct unwind_job *next_job(struct unwind_builder *builder, bool *ret_stop)
 {
 	struct unwind_job *job = NULL;
@@ -468,7 +469,7 @@ static void *run(void *context)
 	struct unwind_builder *builder = context;
 	bool stop = false;
 
-	// Of this thread only: Linux keeps the nice value by thread.
+	// Linux has a nice value per thread.
 	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), BUILDER_NICE);
 	while (!stop) {
 		struct unwind_job *job = next_job(builder, &stop);
@@ -487,7 +488,7 @@ static int start(struct unwind_builder *builder, struct error *err)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all,
-			&before); // the thread inherits: signals are the main one's
+			&before); // inherited: signals are for the main thread
 	int rc = -pthread_create(&builder->thread, NULL, run, builder);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	builder->started = !rc;
@@ -517,7 +518,7 @@ int unwind_builder_open(const struct unwind_maps *maps, struct unwind_table_cach
 	if (builder->done_fd < 0)
 		rc = error_errno(err, -errno, "eventfd");
 	if (!rc && !(builder->shared_rules = unwind_maps_map_rules(maps)))
-		rc = error_errno(err, -errno, "the map of unwind rules cannot be mapped");
+		rc = error_errno(err, -errno, "unwind_rules cannot be mapped");
 	if (!rc && !(builder->rules = unwind_rules_new(builder->shared_rules)))
 		rc = error_set(err, -ENOMEM, "out of memory");
 	if (!rc)
@@ -592,7 +593,7 @@ struct unwind_job *unwind_builder_take(struct unwind_builder *builder)
 	uint64_t count;
 
 	if (read(builder->done_fd, &count, sizeof(count)) < 0)
-		return NULL; // nothing was done since
+		return NULL; // nothing is done
 	pthread_mutex_lock(&builder->lock);
 	struct unwind_job *done = builder->done;
 	builder->done = NULL;

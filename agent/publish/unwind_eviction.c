@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/hash_table.h"
 
-enum { DROPPED_SHARE = 16 }; // when there is no room, the least recently used 1/16 goes
+enum { EVICTED_SHARE = 16 }; // the least recently sampled, when there is no space
 
 // ---- processes ------------------------------------------------------------------------------
 
@@ -25,7 +25,7 @@ void unwind_evict_processes(struct published_processes *published, const struct 
 		if (published->records[i].key.pid && &published->records[i] != kept)
 			candidates[count++] = (struct last_use){ published->records[i].used_ns, i };
 	qsort(candidates, count, sizeof(*candidates), last_use_compare);
-	for (uint32_t i = 0; i < count && i <= count / DROPPED_SHARE; i++)
+	for (uint32_t i = 0; i < count && i <= count / EVICTED_SHARE; i++)
 		withdraw(context, &published->records[candidates[i].item]);
 }
 
@@ -74,7 +74,7 @@ bool unwind_evict_tables(struct unwind_tables *tables, struct published_processe
 	uint64_t now_ns = clock_monotonic_ns();
 
 	report_uses(tables, published);
-	// Nothing is given up for what would not fit all the same.
+	// Evict nothing if that would not be enough.
 	if (unwind_tables_spare_bytes(tables, now_ns, kept_ns, wanting) < wanted)
 		return false;
 	do {

@@ -14,45 +14,45 @@
 #include "base/hash_table.h"
 #include "base/id128.h"
 
-/* Between two looks for tables that are to be built again. */
+/* Between two checks for tables to be built again. */
 #define RENEW_LOOK_NS (100 * NS_PER_MS)
 
-/* What had no room may have it by then; each time twice as long, for trying means building. */
+/* Before a file with NO_SPACE is retried; doubles each time, as a try means building. */
 #define NO_SPACE_WAIT_MIN_NS (30 * NS_PER_SECOND)
 #define NO_SPACE_WAIT_MAX_NS (3600 * NS_PER_SECOND)
 
-/* Stacks that ended for want of a table count more than any mapping's size. */
+/* A missed table outweighs any size of mapping. */
 #define MISS_WEIGHT_BITS 40
-#define COST_BYTES       65536 // of code: what any file costs
+#define COST_BYTES       65536 // of code: the fixed cost of a file
 #define MISSES_MAX       (1U << 20)
 
-/* A table may go for one that more than so many times as many stacks need. */
+/* A table is evicted for one that more than so many times as many samples need. */
 enum { RARE_SHARE = 4 };
-/* What is made room for comes some time later, when small tables have come meanwhile. */
+/* Extra space: small tables arrive before the one that it is freed for. */
 enum { SLACK_SHARE = 64 };
 
-/* Each that waits has a descriptor; the usual RLIMIT_NOFILE of 1024 must do for the whole agent. */
+/* Each has a descriptor, and RLIMIT_NOFILE is 1024 by default for the whole agent. */
 enum { PENDING_MAX = 256 };
 
-/* Tables removed in one trim(): each takes a grace period of the builder's time. */
+/* Tables evicted by one trim(): each takes a grace period of the builder's time. */
 enum { TRIM_MAX = 64 };
 
-/* What no process maps any more is kept for this part of the time that other tables are. */
+/* Unmapped tables are kept for this part of kept_ns. */
 #define UNMAPPED_SHARE 12
 
 struct file {
 	struct unwind_file public;    // first
-	char id[BUILD_ID_TEXT_BYTES]; // "": a hole
+	char id[BUILD_ID_TEXT_BYTES]; // "": free slot
 	uint32_t holders;
 	uint32_t misses;
-	uint64_t size;           // bytes of it that a process maps: the most seen
-	uint64_t expected_bytes; // PENDING: bytes that its table may take
+	uint64_t size;           // most bytes that a process maps
+	uint64_t expected_bytes; // PENDING: estimate of the table
 	uint64_t used_ns;
-	uint64_t unmapped_ns;           // since when nobody holds it
-	uint64_t again_ns;              // NO_ROOM: when to try again
-	uint64_t wait_ns;               // until then, at the last try
-	struct unwind_job *job;         // with the builder; IDLE: between withdraw() and remove()
-	struct analyzed_file *analyzed; // NULL: nothing is
+	uint64_t unmapped_ns;           // since when no process holds it
+	uint64_t again_ns;              // NO_SPACE: when to retry
+	uint64_t wait_ns;               // NO_SPACE: the last interval
+	struct unwind_job *job;         // queued or running; IDLE: between withdraw() and remove()
+	struct analyzed_file *analyzed; // NULL: none
 };
 
 struct unwind_tables {
@@ -64,16 +64,16 @@ struct unwind_tables {
 	struct hash_table by_id;
 	uint16_t free_numbers[UNWIND_TABLES_MAX];
 	uint32_t free_number_count;
-	uint16_t retired[UNWIND_TABLES_MAX]; // numbers of tables that were replaced
+	uint16_t retired[UNWIND_TABLES_MAX]; // numbers of replaced tables
 	uint32_t retired_count;
 	struct analyzed_fds analyzed;
-	uint32_t removing;     // jobs that give numbers back
-	uint32_t numberless;   // the file that last found no number free, or HASH_TABLE_NONE
-	bool number_is_wanted; // by it, and nobody was told
-	uint64_t renew_ns;     // when to look for tables to renew
+	uint32_t removing;     // jobs that free numbers
+	uint32_t numberless;   // the file that last found no free number, or HASH_TABLE_NONE
+	bool number_is_wanted; // and that was not reported yet
+	uint64_t renew_ns;     // next check for tables to renew
 	uint64_t reads;
 	uint64_t bytes_max;
-	uint64_t pending_bytes; // that pending tables will take
+	uint64_t pending_bytes; // estimate of all pending tables
 	struct unwind_tables_stats stats;
 };
 
@@ -93,7 +93,7 @@ static uint64_t hash_of(const char *id)
 	return hash64_of(id, strlen(id));
 }
 
-// Files without a table go when nobody holds them; those with one only by eviction.
+// Files with a table are dropped by eviction only.
 static bool is_droppable(const struct file *file)
 {
 	return file->id[0] && !file->holders && !file->job &&
@@ -169,8 +169,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-// Those known to be needed first: of them what helps most stacks for the time it takes to build. Of
-// the others the smallest.
+// Tables that samples need come first, by samples per cost of building; then the smallest.
 static uint64_t weight_of(const struct file *file)
 {
 	uint64_t size_max = (1ULL << MISS_WEIGHT_BITS) - 1;
@@ -180,7 +179,7 @@ static uint64_t weight_of(const struct file *file)
 	return size_max + ((uint64_t)file->misses << MISS_WEIGHT_BITS) / (file->size + COST_BYTES);
 }
 
-// What the table will take: a row for 60 to 120 bytes of code, and an array's own page.
+// A row per 60 to 120 bytes of code, and the array's own page.
 static uint64_t estimate_bytes(const struct file *file)
 {
 	return file->size / 12 + 2 * sizeof(struct table_page);
@@ -226,7 +225,7 @@ static void prepare(struct unwind_tables *tables, uint32_t item, struct unwind_j
 	file->job = job;
 }
 
-// When removals are on their way it stays as it was: one of the numbers may be its own.
+// If removals are running its state stays: one of their numbers may be for it.
 static void refuse_for_number(struct unwind_tables *tables, uint32_t item)
 {
 	tables->numberless = item;
@@ -236,7 +235,7 @@ static void refuse_for_number(struct unwind_tables *tables, uint32_t item)
 	tables->number_is_wanted = true;
 }
 
-// With too many before it, or without a descriptor to spare, it stays as it was: wanted again later.
+// With too many pending, or without a descriptor, its state stays: it is requested again later.
 static void begin(struct unwind_tables *tables, uint32_t item, const struct executable *executable)
 {
 	struct file *file = &tables->files[item];
@@ -274,7 +273,7 @@ static void begin_if_due(struct unwind_tables *tables, uint32_t item,
 {
 	struct file *file = &tables->files[item];
 
-	if (file->job) // with the builder, or about to be removed
+	if (file->job) // queued, or about to be removed
 		return;
 	switch (file->public.state) {
 	case UNWIND_FILE_UNOPENED:
@@ -383,7 +382,7 @@ static void accept_built(struct unwind_tables *tables, struct file *file,
 		return;
 	}
 	free_number(tables, job->number);
-	if (job->rc == -ENOSPC && !file->misses) { // it was a guess
+	if (job->rc == -ENOSPC && !file->misses) { // it was a prefetch
 		set_state(tables, file, UNWIND_FILE_IDLE);
 		return;
 	}
@@ -399,7 +398,7 @@ static void accept_built(struct unwind_tables *tables, struct file *file,
 	}
 }
 
-// The former table serves on if there is no better one.
+// The old table stays if there is no better one.
 static void accept_renewed(struct unwind_tables *tables, struct file *file,
 			   const struct unwind_job *job)
 {
@@ -416,7 +415,7 @@ static void accept_renewed(struct unwind_tables *tables, struct file *file,
 	accept_built(tables, file, job);
 }
 
-// What the builder knows to be worth following is, as soon as the table is there.
+// Functions known to need analysis are analyzed once the table is there.
 static void accept_analyzed(struct unwind_tables *tables, struct file *file,
 			    const struct unwind_job *job)
 {
@@ -429,13 +428,13 @@ static void accept_analyzed(struct unwind_tables *tables, struct file *file,
 				      &tables->analyzed);
 }
 
-// The file that had no number is told to have changed, so that it is wanted again.
+// Reports the file without a number as changed: it is requested again.
 static void accept_removed(struct unwind_tables *tables, const struct unwind_job *job)
 {
 	uint32_t item = tables->numberless;
 
 	tables->removing--;
-	if (job->rc) // it is still there: the number stays taken
+	if (job->rc) // still there: the number stays in use
 		return;
 	free_number(tables, job->number);
 	if (item == HASH_TABLE_NONE)
@@ -546,7 +545,7 @@ static void begin_removal(struct unwind_tables *tables, struct unwind_job *job)
 	unwind_builder_add(tables->builder, job);
 }
 
-// Without memory the number stays taken until the next time.
+// Out of memory: retried with the next call.
 void unwind_tables_retire(struct unwind_tables *tables)
 {
 	while (tables->retired_count) {
@@ -562,22 +561,22 @@ void unwind_tables_retire(struct unwind_tables *tables)
 
 // ---- eviction -------------------------------------------------------------------------------
 
-// While it is built again it stays: who builds it says which table there is then.
+// Not while it is rebuilt: the result decides which table there is.
 static bool is_evictable(const struct file *file)
 {
 	return file->id[0] && file->public.state == UNWIND_FILE_READY && !file->job;
 }
 
-/* In which order tables are given up. */
+/* Eviction order. */
 enum spare {
-	SPARE_UNNEEDED, // no stack was seen to need it
-	SPARE_UNUSED,   // no process that maps it was seen for long
-	SPARE_UNMAPPED, // no process maps it, and what needs room is mapped
-	SPARE_RARE,     // far fewer stacks need it than the one that wants room
+	SPARE_UNNEEDED, // no sample needed it
+	SPARE_UNUSED,   // no process that maps it was sampled for long
+	SPARE_UNMAPPED, // no process maps it
+	SPARE_RARE,     // needed by far fewer samples than the file that wants space
 	SPARE_NOT,
 };
 
-// Programs that are run again and again, compilers say, find their tables.
+// Processes that run again and again, such as compilers, still find their tables for a while.
 static bool is_unmapped(const struct file *file, uint64_t now_ns, uint64_t kept_ns)
 {
 	return !file->holders && file->unmapped_ns &&
@@ -598,7 +597,7 @@ static enum spare spare_of(const struct file *file, uint64_t now_ns, uint64_t ke
 	return file->misses < wanting->misses / RARE_SHARE ? SPARE_RARE : SPARE_NOT;
 }
 
-// Is @file to go before @other, which is as spare?
+// Order within one kind.
 static bool evicts_before(const struct file *file, const struct file *other, enum spare spare)
 {
 	switch (spare) {
@@ -648,7 +647,7 @@ uint64_t unwind_tables_shortage(const struct unwind_tables *tables, uint32_t wan
 	uint64_t bytes = tables->files[wanting].public.bytes;
 	uint64_t all = tables->stats.bytes + bytes;
 
-	// There is room in bytes: it was numbers or rules that it lacked, which go with any table.
+	// Bytes are free: numbers or rules are used up, and any table frees some.
 	if (all <= tables->bytes_max)
 		return bytes;
 	return all - tables->bytes_max + tables->bytes_max / SLACK_SHARE;
@@ -724,7 +723,7 @@ int unwind_tables_open(const struct unwind_maps *maps, struct unwind_table_cache
 	}
 	tables->bytes_max = bytes_max;
 	tables->numberless = HASH_TABLE_NONE;
-	// The lowest numbers first.
+	// Lowest numbers first.
 	for (uint32_t i = UNWIND_TABLES_MAX; i; i--)
 		free_number(tables, i - 1);
 	*ret_tables = tables;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The unwind tables in the kernel: which file's table has which number, what is still to be built,
-// and what was used least recently when there is no room. One thread; another builds.
+// The unwind tables in the kernel, one per file: which is built next, which is evicted when there is no space. One
+// thread; unwind_builder.c builds in another one.
 #pragma once
 
 #include <stdbool.h>
@@ -11,124 +11,122 @@
 #include "base/error.h"
 
 enum {
-	UNWIND_FILES_MAX = EXECUTABLES_MAX, // files remembered, with a table or without
+	UNWIND_FILES_MAX = EXECUTABLES_MAX, // files known, with a table or without
 };
 
 struct unwind_tables;
 
 enum unwind_file_state {
-	UNWIND_FILE_PENDING,  // its table is being built, or waits for that
-	UNWIND_FILE_READY,    // its table is in the kernel
-	UNWIND_FILE_NONE,     // it has no unwind information, or none that can be used
-	UNWIND_FILE_NO_SPACE, // its table does not fit, or no number is left: wanted again later
-	UNWIND_FILE_UNOPENED, // its file was not open when it was wanted: wanted again later
-	UNWIND_FILE_IDLE,     // there is no room for what no stack is known to need
+	UNWIND_FILE_PENDING,  // queued, or being built
+	UNWIND_FILE_READY,    // in the kernel
+	UNWIND_FILE_NONE,     // no unwind information, or unusable
+	UNWIND_FILE_NO_SPACE, // dropped: too large, or no number left; retried later
+	UNWIND_FILE_UNOPENED, // could not be opened; retried later
+	UNWIND_FILE_IDLE,     // not needed by any sample, and no space for a prefetch
 };
 
 enum { UNWIND_FILE_STATES = UNWIND_FILE_IDLE + 1 };
 
-/** A file whose table was wanted. Valid until the next call on the tables. */
+/** A file whose table was requested. Valid until the next call. */
 struct unwind_file {
 	enum unwind_file_state state;
-	uint32_t number; // READY: of its table
+	uint32_t number; // READY: the table's
 	struct unwind_extent extent;
-	uint64_t bytes;    // kernel memory of the table, or what it would be for NO_ROOM
-	uint64_t changed;  // unwind_tables_read() number so many changed the state last
-	uint64_t replaced; // and this one took another table into use
+	uint64_t bytes;    // kernel memory of the table; NO_SPACE: needed
+	uint64_t changed;  // unwind_tables_read() call of the last change of state
+	uint64_t replaced; // and of the last replacement of the table
 };
 
 struct unwind_tables_stats {
 	uint64_t ready;
 	uint64_t pending;
-	uint64_t failed; // since the opening; the last one's reason:
+	uint64_t failed; // since the opening; the last one's error:
 	struct error last_failure;
-	uint64_t from_disk; // were not built
+	uint64_t from_disk; // loaded from the cache
 	uint64_t evicted;
-	uint64_t refused; // had no room
+	uint64_t refused; // dropped: no space
 	uint64_t bytes;   // kernel memory of tables now
 	uint64_t rules;
 	uint64_t rows; // built since the opening
 	uint64_t build_ns;
 };
 
-/** @cache is the tables' from now on, on failure too; NULL: built tables are not kept. */
+/** Takes over @cache, also on failure; NULL: none. */
 int unwind_tables_open(const struct unwind_maps *maps, struct unwind_table_cache *cache,
 		       uint64_t bytes_max, struct unwind_tables **ret_tables, struct error *err);
 void unwind_tables_close(struct unwind_tables *tables);
 
 /**
- * The number of @executable among the files, for the other calls. Its table is built if that was not
- * begun yet, unless it would be too large for a guess: by half of the room at most are tables that no
- * stack is known to need, CUDA's libraries alone could fill it. @size is how many bytes of it are
- * mapped; of what waits the smallest comes first, for it makes most files ready soonest.
- * HASH_TABLE_NONE: out of memory, or too many files are in use.
+ * Returns a number for @executable's file, for the other calls; HASH_TABLE_NONE if out of memory or files. Queues
+ * its table unless it is too large for a prefetch: tables that no sample needed yet fill half of the space at most,
+ * as CUDA's libraries alone could fill all. @size: mapped bytes of the file; the smallest is built first, as that
+ * makes most files ready soonest.
  */
 uint32_t unwind_tables_want(struct unwind_tables *tables, const struct executable *executable,
 			    uint64_t size);
 const struct unwind_file *unwind_tables_file(const struct unwind_tables *tables, uint32_t file);
 
 /**
- * A stack ended for want of this table: it goes before all of which fewer stacks did, and is built if
- * it was not because of its size.
+ * A stack ended for want of this table: build it before those that fewer stacks needed, and also if it was too large
+ * for a prefetch.
  */
 void unwind_tables_miss(struct unwind_tables *tables, uint32_t file,
 			const struct executable *executable);
 
 /**
- * A stack ended in a function of the file, @size bytes at @offset, of which its table knows nothing.
- * Its code is to be followed: unwind_tables_renew() builds the table again with what that gives.
+ * A stack ended in a function, @size bytes at @offset of the file, that the table does not describe.
+ * unwind_tables_renew() builds the table again with what analyzing its code gives.
  */
 void unwind_tables_analyze(struct unwind_tables *tables, uint32_t file,
 			   const struct executable *executable, uint64_t offset, uint64_t size);
 
-/** Begin with the tables that are to be built again, each less and less often. Costs nothing mostly. */
+/** Queue tables to be built again, each less and less often. Mostly costs nothing. */
 void unwind_tables_renew(struct unwind_tables *tables);
 
-/** Take out the tables that others have replaced. All who held their files are published again. */
+/** Remove replaced tables. Processes that held their files have been published again. */
 void unwind_tables_retire(struct unwind_tables *tables);
 
-/** Each process that is published with the file holds it. */
+/** Each process published with the file holds it. */
 void unwind_tables_hold(struct unwind_tables *tables, uint32_t file);
 void unwind_tables_release(struct unwind_tables *tables, uint32_t file);
-/** It was of use at @time_ns, if not later. */
+/** It was used at @time_ns, unless later. */
 void unwind_tables_use(struct unwind_tables *tables, uint32_t file, uint64_t time_ns);
 
-/** Readable when tables are ready, or have failed. */
+/** Readable when builds are done. */
 int unwind_tables_fd(const struct unwind_tables *tables);
 /**
- * Take over what was built. Returns the number of this call if any file changed, else 0. *ret_wanting
- * is a file with NO_ROOM that could be made room for, else HASH_TABLE_NONE.
+ * Accept what was built. Returns this call's number if any file changed, else 0. *ret_wanting: a NO_SPACE file to
+ * evict others for, else HASH_TABLE_NONE.
  */
 uint64_t unwind_tables_read(struct unwind_tables *tables, uint32_t *ret_wanting);
 
 /**
- * The table to give up first so that @wanting has room: of those that no stack was seen to need the
- * largest, then the one whose use (unwind_tables_use()) is longest ago, more than @kept_ns; of those
- * that no process maps any more, for a twelfth of that time, the same; then the one that fewest stacks
- * were seen to need, if that are far fewer than need @wanting. HASH_TABLE_NONE: none.
+ * The table to evict first for @wanting, or HASH_TABLE_NONE. First tables that no sample needed, the largest first;
+ * then those unused for @kept_ns, the oldest use first; then those that no process has mapped for a twelfth of that;
+ * last those needed by far fewer samples than @wanting.
  */
 uint32_t unwind_tables_victim(const struct unwind_tables *tables, uint64_t now_ns, uint64_t kept_ns,
 			      uint32_t wanting);
-/** Kernel memory of all that could be given up so. */
+/** Kernel memory of all that could be evicted for it. */
 uint64_t unwind_tables_spare_bytes(const struct unwind_tables *tables, uint64_t now_ns,
 				   uint64_t kept_ns, uint32_t wanting);
-/** How much must be given up for a file with NO_ROOM. */
+/** Kernel memory to free for a file with NO_SPACE. */
 uint64_t unwind_tables_shortage(const struct unwind_tables *tables, uint32_t wanting);
 /**
- * Give up a table, in two steps: from the first on the file is IDLE; at the second no process may refer
- * to the table's number any more. Returns 0, or -ENOMEM and nothing has changed.
+ * Evict a table in two steps. After the first the file is IDLE; before the second no process may refer to the table's
+ * number any more. Returns 0, or -ENOMEM and nothing changed.
  */
 int unwind_tables_withdraw(struct unwind_tables *tables, uint32_t file);
 void unwind_tables_remove(struct unwind_tables *tables, uint32_t file);
 /**
- * Give up tables that no process has mapped for more than @kept_ns, while all take more than half of the
- * room or of the numbers, so that they are there for what new processes map. Some in one call.
+ * While more than half of the space or of the numbers is used, evict tables that no process has mapped for more than
+ * @kept_ns: new processes then find space. Some per call.
  */
 void unwind_tables_trim(struct unwind_tables *tables, uint64_t now_ns, uint64_t kept_ns);
-/** Build again what had no room. */
+/** Retry a file with NO_SPACE at once. */
 void unwind_tables_retry(struct unwind_tables *tables, uint32_t file);
 
-/** Kernel memory that tables may take from now on. */
+/** Limit the kernel memory of tables. */
 void unwind_tables_limit(struct unwind_tables *tables, uint64_t bytes_max);
 
 void unwind_tables_read_stats(const struct unwind_tables *tables,

@@ -230,5 +230,5 @@ int callee_saved_add(const struct elf *elf, struct unwind_rows *rows, struct err
 	unwind_rows_sort(callees);
 	for (uint32_t i = 0; i < list->caller_count; i++)
 		add_caller(list, i, callees, rows);
-	return rows->rc ? error_set(err, rows->rc, "unwind table: more rows than are kept") : 0;
+	return rows->rc ? error_set(err, rows->rc, "unwind table: too many rows") : 0;
 }

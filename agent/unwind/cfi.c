@@ -391,8 +391,7 @@ static int read_entries(struct cfi_section *section, const char *name, struct er
 	} while (rc == 0 && section->rows->rc == 0);
 	if (section->rows->rc)
 		return error_set(err, section->rows->rc, "%s: %s", name,
-				 section->rows->rc == -E2BIG ? "more rows than are kept"
-							     : "out of memory");
+				 section->rows->rc == -E2BIG ? "too many rows" : "out of memory");
 	if (rc == -EBADMSG) {
 		count_unsupported(section);
 		return 0;
@@ -420,7 +419,7 @@ static int read_section(const struct elf *elf, const Elf64_Shdr *header, const c
 		return 0;
 	}
 	if (rc)
-		return error_set(err, rc, "%s does not lie in the file", name);
+		return error_set(err, rc, "%s lies outside of the file", name);
 	return read_entries(&section, name, err);
 }
 
@@ -463,8 +462,9 @@ static int read_by_segment(const struct elf *elf, const struct wanted_functions 
 
 	int rc = find_header_segment(elf, &segment);
 	if (rc)
-		return rc == -ENOENT ? 0
-				     : error_set(err, rc, "program headers are not in the file");
+		return rc == -ENOENT
+			       ? 0
+			       : error_set(err, rc, "program headers lie outside of the file");
 	rc = elf_read(elf, segment.p_offset, header, sizeof(header));
 	if (rc)
 		return error_set(err, rc, ".eh_frame_hdr does not lie in the file");

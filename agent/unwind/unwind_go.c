@@ -122,5 +122,5 @@ int unwind_go_add(const struct elf *elf, struct unwind_rows *rows, struct error 
 	end_function(&ranges);
 	if (rc == -ENOENT || rc == -ENOEXEC || rc == -E2BIG)
 		rc = 0;
-	return rc ? error_errno(err, rc, "Go's table of functions") : 0;
+	return rc ? error_errno(err, rc, "read Go's function table") : 0;
 }

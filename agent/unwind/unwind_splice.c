@@ -279,7 +279,7 @@ int unwind_table_splice(const struct elf *elf, const struct unwind_table *before
 	if (!rc)
 		rc = put_together(&splice, table);
 	if (rc)
-		return error_errno(err, rc, "more rules for a table");
+		return error_errno(err, rc, "splice unwind table");
 	*ret_table = take(table);
 	return 0;
 }

@@ -523,6 +523,6 @@ int unwind_synthesis_add(const struct elf *elf, struct unwind_rows *rows, struct
 	if (rc)
 		return rc;
 	return rows->rc ? error_set(err, rows->rc, "unwind table: %s",
-				    rows->rc == -E2BIG ? "more code than is kept" : "out of memory")
+				    rows->rc == -E2BIG ? "too many rows" : "out of memory")
 			: 0;
 }

@@ -92,7 +92,7 @@ static int extend_over(const struct unwind_rows *rows, struct unwind_table *tabl
 	uint64_t bytes = ranges_limit(rows) - table->first_address;
 	uint64_t blocks = ((bytes + unit_mask) & ~unit_mask) >> TABLE_BLOCK_BITS;
 	if (blocks > UNWIND_TABLE_BLOCKS_MAX)
-		return error_set(err, -E2BIG, "code lies over %" PRIu64 " bytes", bytes);
+		return error_set(err, -E2BIG, "code spans %" PRIu64 " bytes", bytes);
 	table->block_count = (uint32_t)blocks;
 	return 0;
 }
@@ -108,7 +108,7 @@ static int pack(struct unwind_rows *rows, const struct unwind_mark *marks, uint3
 	rc = unwind_pack(rows, marks, mark_count, table);
 	if (rc)
 		return error_set(err, rc, "unwind table: %s",
-				 rc == -E2BIG ? "more rows than are kept" : "out of memory");
+				 rc == -E2BIG ? "too many rows" : "out of memory");
 	return 0;
 }
 
@@ -138,7 +138,7 @@ int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, u
 	unwind_rows_sort(rows);
 	rc = follow_marked(elf, sorted, &mark_count, rows);
 	if (rc)
-		return error_errno(err, rc, "code that is to be followed");
+		return error_errno(err, rc, "analyze code");
 	unwind_rows_sort(rows);
 	rc = pack(rows, sorted, mark_count, table, err);
 	if (rc)

@@ -539,7 +539,7 @@ TEST(reports_an_unusable_cache_once)
 {
 	open_with(&(struct process_unwind_options){ .cache_folder = "/proc/none" });
 	const char *event = next_event_text(event_log);
-	assert_true(event && strstr(event, "not kept on disk"));
+	assert_true(event && strstr(event, "no cache on disk"));
 	fail_on_event(event_log);
 	process_unwind_touch(unwinds, process_of(getpid()), 0);
 	settle();
@@ -578,7 +578,7 @@ TEST(reports_each_problem)
 		&(struct process_unwind_options){ .cache_folder = "/proc/none", .python = python });
 	process_unwind_touch(unwinds, process_of(getpid()), 0);
 	const char *event = next_event_text(event_log);
-	assert_true(event && strstr(event, "not kept on disk"));
+	assert_true(event && strstr(event, "no cache on disk"));
 	event = next_event_text(event_log);
 	assert_true(event && strstr(event, "3.9"));
 	fail_on_event(event_log);

@@ -212,13 +212,13 @@ static const struct {
 	{ "it cannot be compiled", { .rc = -ENOEXEC }, "a.so: as told" },
 	{ "larger than all the room",
 	  { .pages = 300, .rules = 1 },
-	  "a.so: no room for a table of 1200 KiB" },
+	  "a.so: table dropped: no space (1200 KiB)" },
 	{ "an index that leads out",
 	  { .pages = 1, .rules = 1, .broken = 1 },
-	  "a.so: a table that contradicts itself" },
+	  "a.so: table is inconsistent" },
 	{ "a rule that is not there",
 	  { .pages = 1, .rules = 1, .broken = 2 },
-	  "a.so: a table that contradicts itself" },
+	  "a.so: table is inconsistent" },
 };
 
 TEST(remembers_unusable_files_with_the_reason)

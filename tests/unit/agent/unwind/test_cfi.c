@@ -456,10 +456,10 @@ TEST(holds_at_most_the_requested_rows)
 		cfi_image_put_function(&image, i * 16, 16, CFI_PUSH_AFTER(4), 3);
 	assert_int_equal(0, cfi_image_open_cut(&image, CFI_IMAGE_BYTES, &elf));
 	assert_int_equal(-E2BIG, unwind_table_build(&elf, NULL, 0, 19, &table, &err));
-	assert_string_equal(".eh_frame: more rows than are kept", err.text);
+	assert_string_equal(".eh_frame: too many rows", err.text);
 	// As words they are more: the index is among them, and what lies between.
 	assert_int_equal(-E2BIG, unwind_table_build(&elf, NULL, 0, 20, &table, &err));
-	assert_string_equal("unwind table: more rows than are kept", err.text);
+	assert_string_equal("unwind table: too many rows", err.text);
 	assert_int_equal(0, unwind_table_build(&elf, NULL, 0, 30, &table, &err));
 	unwind_table_free(table);
 	close(elf.fd);
