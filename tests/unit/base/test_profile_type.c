@@ -97,7 +97,7 @@ TEST(unknown_words_are_refused_with_all_words)
 	EXPECT_EQ(-EINVAL, profile_type_of_text("off_cpu", &type, &err), "a word");
 	EXPECT_STR("untouched", type, "no type");
 	assert_non_null(strstr(err.text, "\"off_cpu\"; known: cpu, off-cpu, "));
-	assert_non_null(strstr(err.text, "shedding, or a type in five parts"));
+	assert_non_null(strstr(err.text, ", or a type in five parts"));
 	EXPECT_EQ(-EINVAL, profile_type_of_text("a:b:c:d", &type, &err), "four parts");
 	assert_non_null(strstr(err.text, "expected five parts"));
 }
