@@ -185,7 +185,7 @@ def test_folds_equal_threads():
         assert mutex.group(1).index("wait_for_mutex") < mutex.group(1).index("play")
         assert text.count('"alike" S:') == 1
         assert re.search(r'and so \d+ "alike", \d+ "alike", \d+ "alike": 4 threads with this stack', text)
-        assert re.search(r"paused 1 time for \d+\.\d+ ms", text)
+        assert re.search(r"paused 1 time: \d+\.\d+ ms", text)
         assert dump(process.pid, "--all").stdout.count('"alike" S:') == 4
 
 
@@ -432,7 +432,7 @@ def test_errors_name_the_remedy():
             (["x12"], 2, "is not the id of a process"),
             (["-5"], 2, "there is no flag -5"),
             (["0"], 2, "is not the id of a process"),
-            (["1", "2"], 2, "one too many"),
+            (["1", "2"], 2, "more than one PID"),
             (["1", "--no-native", "--no-python"], 2, "leave nothing to show"),
             ([1 << 21], 1, "there is no process"),
             ([2], 1, "kernel"),
