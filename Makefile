@@ -156,7 +156,7 @@ $(BUILD)/gen/web/openapi.yaml: collector/openapi.yaml $(CONTRACT) generate/rende
 	$(call say,RENDER,$@)
 	generate/render $(CONTRACT) fill $< > $@
 
-WEB_FILES := $(wildcard collector/web/*) $(BUILD)/gen/web/contract.js $(BUILD)/gen/web/openapi.yaml
+WEB_FILES := $(filter-out %.md,$(wildcard collector/web/*)) $(BUILD)/gen/web/contract.js $(BUILD)/gen/web/openapi.yaml
 $(BUILD)/gen/web_assets.c: collector/embed-web $(WEB_FILES)
 	mkdir -p $(@D)
 	$(call say,EMBED,collector/web)
