@@ -21,7 +21,7 @@
 enum {
 	THREADS = 20,
 	MANY_THREADS = 300, // to seize them all takes a while, in which much may happen
-	WAIT_MS = 5000,
+	WAIT_MS = 60000,
 };
 
 /* Shared with the child. */
@@ -187,11 +187,15 @@ TEST(stops_threads_started_meanwhile)
 	for (int i = 0; i < 100; i++) {
 		struct process_pause *pause;
 		struct error err;
+		bool expired;
 
 		EXPECT_EQ(0, process_pause_begin(pid, &pause, &err), "begin");
 		unsigned before = shared->ready;
 		sleep_ms(1);
-		EXPECT_EQ(before, shared->ready, "no thread has got further");
+		unsigned after = shared->ready;
+		process_pause_end(pause, &expired);
+		if (!expired) // as it does on a busy machine
+			EXPECT_EQ(before, after, "no thread has got further");
 		process_pause_free(pause);
 	}
 	stop(pid);

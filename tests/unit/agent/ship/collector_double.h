@@ -33,6 +33,7 @@ struct collector_double {
 	atomic_bool ask_always;      // always claim not to know a stack
 	atomic_uint rubbish;         // calls to answer with bytes that are no response
 	atomic_uint delay_ms;
+	atomic_bool hangs; // a call lasts until it does not
 };
 
 static inline bool double_knows(const struct collector_double *c, struct id128 id)
@@ -110,6 +111,8 @@ static enum rpc_status double_export(void *context, const void *request, size_t 
 	c->calls++;
 	if (c->delay_ms)
 		usleep(c->delay_ms * 1000);
+	while (c->hangs)
+		usleep(1000);
 	if (take_one(&c->fail_next)) {
 		error_set(err, -EIO, "told to fail");
 		return c->fail_status;

@@ -42,7 +42,8 @@ struct store {
 	struct id128 unknown_stack; // not zero: store_append() does not know it
 	uint32_t appended;
 	uint32_t scan_sleep_ms;
-	atomic_uint scans; // begun
+	atomic_bool scans_held; // none ends
+	atomic_uint scans;      // begun
 	bool closed;
 };
 
@@ -281,6 +282,8 @@ int store_scan(struct store *store, const struct store_selection *selection,
 	store->scans++;
 	if (store->scan_sleep_ms)
 		usleep(store->scan_sleep_ms * 1000);
+	while (store->scans_held)
+		usleep(1000);
 	for (uint32_t i = 0; i < store->sample_count; i++) {
 		if (store->samples[i].time_ns / store->partition_ns > partition_max)
 			partition_max = store->samples[i].time_ns / store->partition_ns;
