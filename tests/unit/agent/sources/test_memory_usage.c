@@ -9,10 +9,11 @@
 
 #include "agent/sources/memory_usage.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "tests/unit/agent/process/process_tables.h"
+#include "tests/unit/base/clock_double.h"
 
-#define SLOT_NS (20 * NS_PER_MS)
+#define SLOT_NS    (20 * NS_PER_MS)
+#define READING_NS (5 * NS_PER_US) // of CPU time
 
 #define UP_TO_11 "1 (a) S 1 1 1 0 -1 4194560 11 12 "
 #define FROM_13  " 13 14 15 16 17 18 19 20 21 "
@@ -61,7 +62,6 @@ struct fixture {
 	struct memory_usage *usage;
 	uint64_t begin_ns, begin_realtime_ns; // monotonic, and Unix time
 	uint64_t passed_ns;                   // since then, as the test has it
-	uint64_t tick_ns;                     // CPU time of all ticks
 	char *grown[256];                     // what this process has grown by
 	uint32_t grown_count;
 };
@@ -77,6 +77,7 @@ static void begin(struct fixture *fixture)
 	};
 	fixture->locations = location_table_new(fixture->tables.executables, NULL);
 	assert_int_equal(0, memory_usage_open(fixture->tables.processes, &fixture->usage, &err));
+	thread_cpu_step_ns = READING_NS;
 }
 
 static void finish(struct fixture *fixture)
@@ -107,11 +108,8 @@ static struct profile *drain(struct fixture *fixture)
 
 static void tick(struct fixture *fixture)
 {
-	uint64_t begin_ns = clock_thread_cpu_ns();
-
 	memory_usage_tick(fixture->usage, fixture->begin_ns + fixture->passed_ns,
 			  fixture->begin_realtime_ns + fixture->passed_ns);
-	fixture->tick_ns += clock_thread_cpu_ns() - begin_ns;
 }
 
 enum { GROWN_BYTES = 256 << 20 };
@@ -187,7 +185,7 @@ static void follow(struct fixture *fixture, pid_t pid)
 
 struct threads {
 	struct fixture *fixture;
-	uint32_t count, followed_max, followed;
+	uint32_t count;
 	pthread_mutex_t mutex;
 	pthread_barrier_t all, end;
 	pthread_t *ids;
@@ -261,17 +259,13 @@ TEST(reads_growing_processes_each_second)
 	finish(&fixture);
 }
 
-/*
- * A thread's id is good for reading its process, which takes the kernel a look at each of its threads: so these
- * are as many processes with as many threads each.
- */
+/* A thread's id is good for reading its process: so these are as many processes, which grow alike. */
 static void *follow_thread(void *context)
 {
 	struct threads *threads = context;
 
 	pthread_mutex_lock(&threads->mutex);
-	if (threads->followed++ < threads->followed_max)
-		follow(threads->fixture, gettid());
+	follow(threads->fixture, gettid());
 	pthread_mutex_unlock(&threads->mutex);
 	pthread_barrier_wait(&threads->all);
 	pthread_barrier_wait(&threads->end);
@@ -308,25 +302,29 @@ static void end_threads(struct threads *threads)
 
 TEST(slow_reads_are_fewer)
 {
-	enum { SECONDS = 15 };
+	enum { PROCESSES = 100, SECONDS = 15, SLOW_NS = 100000 };
 	struct fixture fixture;
-	struct threads threads = { .fixture = &fixture, .count = 3000, .followed_max = 128 };
+	pid_t children[PROCESSES];
 
 	begin(&fixture);
-	begin_threads(&threads);
+	thread_cpu_step_ns = SLOW_NS;
+	for EACH (child, children) {
+		*child = fork_and_wait();
+		follow(&fixture, *child);
+	}
 	let_pass(&fixture, SECONDS);
-	end_threads(&threads);
-	assert_true(stats_of(&fixture).reads > 0);
-	// As much again is for going round, and for readings that are dearer than what is left for them.
-	if (fixture.tick_ns > 2 * SECONDS * (uint64_t)MEMORY_NS_PER_SECOND)
-		fail_msg("%.1f ms in %d s", fixture.tick_ns / 1e6, SECONDS);
+	for EACH (child, children)
+		end(*child);
+	// All are due each second; half of them may be read, less what looking at the clock takes.
+	assert_in_range(stats_of(&fixture).reads, SECONDS * (MEMORY_NS_PER_SECOND / SLOW_NS / 2),
+			SECONDS * (MEMORY_NS_PER_SECOND / SLOW_NS));
 	finish(&fixture);
 }
 
 TEST(counts_late_reads_of_growing_processes)
 {
 	struct fixture fixture;
-	struct threads threads = { .fixture = &fixture, .count = 700, .followed_max = 700 };
+	struct threads threads = { .fixture = &fixture, .count = 700 };
 
 	begin(&fixture);
 	begin_threads(&threads);
