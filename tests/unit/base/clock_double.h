@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A double of base/clock.c: the calling thread's CPU time moves by as much as the test wants each time that it is read, however
-// fast the machine is. The other clocks are the real ones.
+// A double of base/clock.c. The calling thread's CPU time grows by thread_cpu_step_ns each time that it is read, however fast
+// the machine is. Unix time is realtime_ns, if that is not 0. The other clocks are the real ones.
 #pragma once
 
 #include <time.h>
 
 #include "base/clock.h"
 
-static uint64_t thread_cpu_ns, thread_cpu_step_ns;
+static uint64_t thread_cpu_ns, thread_cpu_step_ns, realtime_ns;
 
 static uint64_t read_real_clock(clockid_t clock)
 {
@@ -19,7 +19,7 @@ static uint64_t read_real_clock(clockid_t clock)
 
 uint64_t clock_realtime_ns(void)
 {
-	return read_real_clock(CLOCK_REALTIME);
+	return realtime_ns ? realtime_ns : read_real_clock(CLOCK_REALTIME);
 }
 
 uint64_t clock_monotonic_ns(void)

@@ -19,7 +19,7 @@
 
 #define SLOT_NS (20 * NS_PER_MS)
 
-enum { STRANGE_PID = 0x7fffff99, WAIT_MS = 10000, POLL_MS = 50 };
+enum { STRANGE_PID = 0x7fffff99, WAIT_MS = 60000, POLL_MS = 50 };
 
 static char library[PATH_MAX];
 static struct nvml_double *double_;
@@ -129,16 +129,26 @@ static const struct sample *sample_of(const struct profile *profile, const struc
 	return NULL;
 }
 
-/** Take figures into the window until the second GPU's have come, too. */
-static void wait_for_figures(struct fixture *fixture)
+/** Take figures into the export interval until there is such a series, too. */
+static const struct series *wait_for_series(struct fixture *fixture, const char *type,
+					    const char *label, const char *value)
 {
 	for (int waited = 0; waited < WAIT_MS; waited += POLL_MS) {
 		EXPECT_EQ(0, gpu_usage_add(fixture->usage, &fixture->interval), "add");
-		if (series_with(fixture->interval.profile, PROFILE_TYPE_GPU_BUSY, "gpu", "1"))
-			return;
+		const struct series *series =
+			series_with(fixture->interval.profile, type, label, value);
+		if (series)
+			return series;
 		usleep(POLL_MS * 1000);
 	}
-	fail_msg("no figures within %d ms", WAIT_MS);
+	fail_msg("no %s of %s within %d ms", type, value, WAIT_MS);
+	return NULL;
+}
+
+/** Of the second GPU, which is the last. */
+static void wait_for_figures(struct fixture *fixture)
+{
+	wait_for_series(fixture, PROFILE_TYPE_GPU_BUSY, "gpu", "1");
 }
 
 static const char *wait_for_event(struct fixture *fixture)
@@ -159,7 +169,9 @@ TEST(gauges_of_gpus_and_processes_have_their_labels)
 
 	open_usage(fixture, library);
 	wait_for_figures(fixture);
-	EXPECT_EQ(0, gpu_usage_add(fixture->usage, &fixture->interval), "the rest of the second");
+	wait_for_series(fixture, PROFILE_TYPE_GPU_THROTTLED, LABEL_REASON, REASON_THERMAL);
+	wait_for_series(fixture, PROFILE_TYPE_GPU_PROCESS_MEMORY, LABEL_SERVICE, "gpu");
+	wait_for_series(fixture, PROFILE_TYPE_GPU_PROCESS_BUSY, LABEL_PROCESS, "test_gpu_usage");
 	_cleanup_(profile_freep) struct profile *profile =
 		export_interval_finish(&fixture->interval, clock_realtime_ns());
 
@@ -188,19 +200,15 @@ TEST(gauges_of_gpus_and_processes_have_their_labels)
 TEST(figures_of_instances_and_of_who_runs_on_them_have_their_labels)
 {
 	struct fixture *fixture = *state;
-	const struct series *series = NULL;
 
 	double_->is_mig = true;
 	double_->instances[1] = (struct nvml_double_instance){ true, 3, 2, 4ULL << 30, 90 };
 	double_->processes[0].instance = 3;
 	open_usage(fixture, library);
-	for (int waited = 0; waited < WAIT_MS && !series; waited += POLL_MS) {
-		EXPECT_EQ(0, gpu_usage_add(fixture->usage, &fixture->interval), "add");
-		series = series_with(fixture->interval.profile, PROFILE_TYPE_GPU_BUSY,
-				     "gpu_instance", "3");
-		usleep(POLL_MS * 1000);
-	}
-	assert_non_null(series);
+	wait_for_series(fixture, PROFILE_TYPE_GPU_MEMORY_USED, "gpu_instance", "3");
+	wait_for_series(fixture, PROFILE_TYPE_GPU_PROCESS_MEMORY, LABEL_PROCESS, "test_gpu_usage");
+	const struct series *series =
+		wait_for_series(fixture, PROFILE_TYPE_GPU_BUSY, "gpu_instance", "3");
 	EXPECT_STR("0", labels_get(&series->labels, "gpu"), "of the first GPU");
 	EXPECT_STR("MIG-00000000-0000-0000-0000-000000000002",
 		   labels_get(&series->labels, "gpu_uuid"), "name");

@@ -70,10 +70,11 @@ static void begin(struct fixture *fixture)
 {
 	struct error err = { 0 };
 
+	realtime_ns = 1700000000 * NS_PER_SECOND; // a second begins
 	*fixture = (struct fixture){
 		.tables = tables_new(NULL),
 		.begin_ns = clock_monotonic_ns(),
-		.begin_realtime_ns = clock_realtime_ns(),
+		.begin_realtime_ns = realtime_ns,
 	};
 	fixture->locations = location_table_new(fixture->tables.executables, NULL);
 	assert_int_equal(0, memory_usage_open(fixture->tables.processes, &fixture->usage, &err));
