@@ -117,7 +117,7 @@ static void take_stack(void *context, const struct stack_record *record)
 	struct profiler *profiler = context;
 
 	// No room: the kernel side is to send it again when it is seen again.
-	if (stack_reader_take(&profiler->reader, record) < 0)
+	if (stack_reader_add(&profiler->reader, record) < 0)
 		loader_drop_stack(profiler->loader, &record->trace.hash);
 }
 
@@ -134,7 +134,7 @@ static void take_wake(void *context, const struct wake_record *record)
 {
 	struct profiler *profiler = context;
 
-	if (stack_reader_take_wake(&profiler->reader, record) < 0)
+	if (stack_reader_add_off_wake(&profiler->reader, record) < 0)
 		loader_drop_stack(profiler->loader, &record->joined);
 }
 
@@ -142,7 +142,7 @@ static void take_snapshot(void *context, const struct snapshot_record *record)
 {
 	struct profiler *profiler = context;
 
-	snapshot_queue_take(profiler->snapshots, record);
+	snapshot_queue_add(profiler->snapshots, record);
 }
 
 static void read_mmaps(struct profiler *profiler)
@@ -259,8 +259,8 @@ static void expire(struct profiler *profiler)
 		stack_table_each(profiler->stacks, mark_stack, profiler->locations);
 		location_table_sweep(profiler->locations);
 	}
-	unsymbolized_stacks_settle(&profiler->reader.unsymbolized, profiler->processes,
-				   forget_stack, profiler);
+	unsymbolized_stacks_retry(&profiler->reader.unsymbolized, profiler->processes, forget_stack,
+				  profiler);
 	python_code_cache_expire(profiler->python_codes);
 	process_unwind_expire(profiler->unwinds);
 	process_table_expire(profiler->processes, EXITED_KEPT_NS);
@@ -674,7 +674,7 @@ int profiler_read(struct profiler *profiler, struct error *err)
 		read_mmaps(profiler);
 	process_unwind_read(profiler->unwinds);
 	if (profiler->snapshots)
-		snapshot_queue_settle(profiler->snapshots);
+		snapshot_queue_unwind_ready(profiler->snapshots);
 	return read_records(profiler, err);
 }
 
@@ -685,7 +685,7 @@ void profiler_tick(struct profiler *profiler)
 	if (!profiler->events)
 		return;
 	if (profiler->snapshots)
-		snapshot_queue_settle(profiler->snapshots);
+		snapshot_queue_unwind_ready(profiler->snapshots);
 	if (now_ns >= perf_events_due_ns(profiler->events)) {
 		perf_events_vary(profiler->events, now_ns);
 	}
@@ -721,7 +721,7 @@ void profiler_stop(struct profiler *profiler)
 		    poll(&tables, 1, (int)((deadline_ns - now) / NS_PER_MS) + 1) < 0)
 			break;
 		process_unwind_read(profiler->unwinds);
-		snapshot_queue_settle(profiler->snapshots);
+		snapshot_queue_unwind_ready(profiler->snapshots);
 	}
 	snapshot_queue_flush(profiler->snapshots);
 }

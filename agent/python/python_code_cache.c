@@ -379,7 +379,7 @@ static const struct python_code *find_code(struct python_code_cache *table,
 }
 
 bool python_code_cache_find(struct python_code_cache *table, const struct process_key *process,
-			    const struct raw_frame *frame, struct python_place *ret_place)
+			    const struct raw_frame *frame, struct python_line *ret_place)
 {
 	const struct entry wanted = {
 		.process = *process,
@@ -391,7 +391,7 @@ bool python_code_cache_find(struct python_code_cache *table, const struct proces
 
 	if (!code)
 		return false;
-	*ret_place = (struct python_place){
+	*ret_place = (struct python_line){
 		.name = *code->name ? code->name : EMPTY_NAME,
 		.file = code->file,
 		// At the last index a frame has not begun: its instruction was -1.

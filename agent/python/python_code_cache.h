@@ -6,7 +6,7 @@
 // agent/stacks/frame_resolver.c asks for each frame with FRAME_TAG_PYTHON, callers as they arrive and leaves
 // when they are counted:
 //
-//	struct python_place place;
+//	struct python_line place;
 //	if (python_code_cache_find(codes, &process->key, frame, &place))
 //		location = location_table_add_python(locations, place.name, place.file, place.line);
 #pragma once
@@ -43,7 +43,7 @@ typedef int (*python_interpreter_fn)(void *context, const struct process_key *pr
 				     struct python_interpreter *ret_interpreter);
 
 /** A line of Python. Strings are valid until the next call. */
-struct python_place {
+struct python_line {
 	const char *name; // qualified since 3.11
 	const char *file; // "": unknown
 	uint32_t line;    // 0: the instruction has none, or unknown
@@ -71,7 +71,7 @@ void python_code_cache_free(struct python_code_cache *table);
  * it could not be read; it may be in the next window.
  */
 bool python_code_cache_find(struct python_code_cache *table, const struct process_key *process,
-			    const struct raw_frame *frame, struct python_place *ret_place);
+			    const struct raw_frame *frame, struct python_line *ret_place);
 
 /** Once a window: forget what was not asked for in PYTHON_CODE_IDLE_WINDOWS. */
 void python_code_cache_expire(struct python_code_cache *table);

@@ -12,21 +12,21 @@
 #include "agent/stacks/gpu_spin.h"
 #include "agent/stacks/wait_class.h"
 #include "agent/stacks/off_wake_stack.h"
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/contract/label_values.h"
+#include "base/text.h"
 #include "base/utf8.h"
 
 #define MINUTE_NS (60 * NS_PER_SECOND)
 /*
- * A wait that began earlier is told as one that began then, its value kept. A window may be an hour
- * long on the wire; waits are told while they last, so that longer ones are those of a clock that
- * was set, or of a machine that slept.
+ * A blocked time that began longer ago is shown as beginning then, its value kept. The wire allows profiles
+ * of an hour. Blocked times are drained while they last, so longer ones come from a clock that was set or a
+ * machine that slept.
  */
-#define WAIT_SHOWN_NS   (30 * MINUTE_NS)
-#define INTERVAL_NS_MAX (2 * WAIT_SHOWN_NS) // of one interval, whatever its count's key says
-
-_Static_assert(STACK_DEPTH_MAX + KERNEL_DEPTH_MAX <= STACK_FRAMES_MAX, "both parts fit a stack");
+#define BACKDATED_NS_MAX (30 * MINUTE_NS)
+#define SAMPLE_NS_MAX    (2 * BACKDATED_NS_MAX) // of one sample, whatever its count's key says
 
 int export_interval_init(struct export_interval *interval,
 			 const struct export_interval_sources *sources, uint64_t slot_ns,
@@ -37,7 +37,7 @@ int export_interval_init(struct export_interval *interval,
 	if (!interval->profile)
 		return -ENOMEM;
 	interval->profile->from_ns = from_ns;
-	interval->slot_min = ns_before(from_ns, WAIT_SHOWN_NS) / slot_ns;
+	interval->slot_min = ns_before(from_ns, BACKDATED_NS_MAX) / slot_ns;
 	interval->slot_first = UINT64_MAX;
 	location_table_begin_profile(sources->frames.locations);
 	return 0;
@@ -64,7 +64,7 @@ struct profile *export_interval_finish(struct export_interval *interval, uint64_
 	return take(interval->profile);
 }
 
-// ---- whose ----------------------------------------------------------------------------------
+// ---- series ---------------------------------------------------------------------------------
 
 static bool series_equals(const void *context, uint32_t item, const void *key)
 {
@@ -74,7 +74,7 @@ static bool series_equals(const void *context, uint32_t item, const void *key)
 	return !memcmp(series, key, offsetof(struct export_interval_series, number));
 }
 
-// -E2BIG: a process with so many labels does without this one.
+// -E2BIG is no failure: a process with that many labels does without this one.
 static int set_label(struct labels *labels, const char *name, const char *value)
 {
 	return labels_set(labels, name, value) == -ENOMEM ? -ENOMEM : 0;
@@ -125,20 +125,7 @@ static int add_series(struct export_interval *interval, const struct process *pr
 	return rc;
 }
 
-static int grow_series(struct export_interval *interval)
-{
-	uint32_t capacity = interval->series_capacity ? interval->series_capacity * 2 : 256;
-	struct export_interval_series *series =
-		reallocarray(interval->series, capacity, sizeof(*series));
-
-	if (!series)
-		return -ENOMEM;
-	interval->series = series;
-	interval->series_capacity = capacity;
-	return 0;
-}
-
-// The labels of a series are built once a window, however many samples it has.
+// The labels of a series are built once per interval, however many samples it has.
 static int find_series(struct export_interval *interval, const struct process *process,
 		       const struct count_key *key, uint32_t kind, enum wait_class wait,
 		       uint32_t *ret_series)
@@ -150,7 +137,7 @@ static int find_series(struct export_interval *interval, const struct process *p
 	if (sample_kind_find(kind)->has_grid)
 		series.grid = key->kernel_leaf;
 	if (sample_kind_find(kind)->is_of_communicator)
-		nccl_of_count(key, interval->communicators < NCCL_SERIES_MAX, &series.nccl);
+		nccl_call_of_count(key, interval->communicators < NCCL_SERIES_MAX, &series.nccl);
 	memcpy(series.thread_name, key->thread_name, sizeof(series.thread_name));
 	uint64_t hash = hash64_of(&series, offsetof(struct export_interval_series, number));
 	uint32_t at =
@@ -161,8 +148,10 @@ static int find_series(struct export_interval *interval, const struct process *p
 		return 0;
 	}
 	int rc = add_series(interval, process, &series);
-	if (!rc && interval->series_count == interval->series_capacity)
-		rc = grow_series(interval);
+	if (!rc)
+		rc = array_reserve(&interval->series, sizeof(*interval->series),
+				   &interval->series_capacity, interval->series_count, 1,
+				   UINT32_MAX);
 	if (!rc)
 		rc = hash_table_add(&interval->series_index, hash, interval->series_count);
 	if (rc)
@@ -173,72 +162,23 @@ static int find_series(struct export_interval *interval, const struct process *p
 	return 0;
 }
 
-// ---- where ----------------------------------------------------------------------------------
+// ---- stack ----------------------------------------------------------------------------------
 
-static int append(struct export_interval *interval, uint32_t location)
-{
-	if (location == HASH_TABLE_NONE)
-		return -ENOMEM;
-	return location_table_put(interval->sources.frames.locations, location, interval->profile,
-				  &interval->positions[interval->position_count++]);
-}
-
-// The callers of one part of the stack, and why it ended.
-static int append_callers(struct export_interval *interval, const struct stack_hash *hash,
-			  uint64_t now_ns, enum stack_end *ret_end)
-{
-	const struct known_stack *stack = stack_table_find(interval->sources.stacks, hash, now_ns);
-	int rc = 0;
-
-	if (!stack) {
-		*ret_end = STACK_END_LOST;
-		interval->stacks_lost++;
-		return 0;
-	}
-	*ret_end = stack->end;
-	for (uint32_t i = 0; i < stack->count && !rc; i++)
-		rc = append(interval, stack->locations[i]);
-	return rc;
-}
-
-static int append_kernel_part(struct export_interval *interval, const struct count_key *key,
-			      uint64_t now_ns, enum stack_end *ret_end)
-{
-	struct raw_frame leaf = { .address = key->kernel_leaf, .tag = FRAME_TAG_KERNEL };
-	int rc = 0;
-
-	if (key->kernel_leaf)
-		rc = append(interval, frame_resolve_leaf(&interval->sources.frames, NULL, &leaf));
-	return rc ? rc : append_callers(interval, &key->kernel, now_ns, ret_end);
-}
-
-static int append_user_part(struct export_interval *interval, struct process *process,
-			    const struct count_key *key, uint64_t now_ns, enum stack_end *ret_end)
-{
-	int rc = 0;
-
-	if (key->user_leaf.tag)
-		rc = append(interval, frame_resolve_leaf(&interval->sources.frames, process,
-							 &key->user_leaf));
-	return rc ? rc : append_callers(interval, &key->user, now_ns, ret_end);
-}
-
-static bool is_tool(const struct export_interval *interval, uint32_t position)
+static bool is_cupti(const struct export_interval *interval, uint32_t position)
 {
 	const struct location *location =
 		&interval->profile->locations[interval->positions[position]];
-	const char *path = profile_string(interval->profile, location->module);
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	const char *name = path_base_name(profile_string(interval->profile, location->module));
 
-	return strncmp(name, "libcairn_cupti.so", 17) == 0 || strncmp(name, "libcupti.so", 11) == 0;
+	return text_begins_with(name, "libcairn_cupti.so") || text_begins_with(name, "libcupti.so");
 }
 
-// The helper's and CUPTI's functions, by which the launch was told.
-static void drop_tools(struct export_interval *interval)
+// CUPTI and our helper in it lie between the GPU kernel and the code that launched it.
+static void drop_cupti(struct export_interval *interval)
 {
 	uint32_t count = 1;
 
-	while (count < interval->position_count && is_tool(interval, count))
+	while (count < interval->position_count && is_cupti(interval, count))
 		count++;
 	if (interval->position_count < 2)
 		return;
@@ -247,57 +187,57 @@ static void drop_tools(struct export_interval *interval)
 	interval->position_count -= count - 1;
 }
 
-static bool is_there(const struct stack_hash *hash)
+static int add_stack(struct export_interval *interval, struct process *process,
+		     const struct count_key *key, uint64_t now_ns, uint32_t *ret_stack)
 {
-	return hash->high || hash->low;
-}
+	const struct sample_kind_type *kind = sample_kind_find(key->kind);
+	struct stack_parts parts = { .process = process };
+	struct joined_stack *joined = &interval->joined;
 
-// Leaf first: what the kernel did for the thread, then who in the thread asked for it.
-static int build_stack(struct export_interval *interval, struct process *process,
-		       const struct count_key *key, uint64_t now_ns, uint32_t *ret_stack)
-{
-	enum stack_end kernel_end = STACK_END_COMPLETE, end = STACK_END_COMPLETE;
-	int rc = 0;
-
-	bool has_stack = sample_kind_find(key->kind)->has_stack;
-	bool has_kernel = has_stack && !sample_kind_find(key->kind)->is_of_communicator;
-
-	interval->position_count = 0;
-	if (has_kernel && is_there(&key->kernel))
-		rc = append_kernel_part(interval, key, now_ns, &kernel_end);
-	if (!rc && has_stack && is_there(&key->user))
-		rc = append_user_part(interval, process, key, now_ns, &end);
+	if (kind->has_stack) {
+		parts.user_leaf = key->user_leaf;
+		parts.user = key->user;
+	}
+	// A communicator is in the place of the kernel part.
+	if (kind->has_stack && !kind->is_of_communicator) {
+		parts.kernel_leaf = key->kernel_leaf;
+		parts.kernel = key->kernel;
+	}
+	int rc = stack_parts_join(&parts, &interval->sources.frames, interval->sources.stacks,
+				  now_ns, joined);
+	interval->stacks_lost += joined->lost_parts;
+	for (uint32_t i = 0; i < joined->count && !rc; i++)
+		rc = location_table_put(interval->sources.frames.locations, joined->locations[i],
+					interval->profile, &interval->positions[i]);
 	if (rc)
 		return rc;
-	if (sample_kind_find(key->kind)->has_tools)
-		drop_tools(interval);
-	// The root is the user part's; a hole in the middle is told if the root is whole.
-	if (end == STACK_END_COMPLETE)
-		end = kernel_end;
+	interval->position_count = joined->count;
+	if (kind->has_cupti)
+		drop_cupti(interval);
 	return profile_add_stack(interval->profile, interval->positions, interval->position_count,
-				 end, ret_stack);
+				 joined->end, ret_stack);
 }
 
-// ---- what it waited for ---------------------------------------------------------------------
+// ---- wait class, GPU busy-wait --------------------------------------------------------------
 
-// Its place in the memo, or NULL when out of memory.
-static uint8_t *remembered(struct export_interval *interval, struct export_interval_cache *memo,
-			   uint32_t stack)
+// The stack's value in the cache, NULL when out of memory.
+static uint8_t *cached_value(const struct export_interval *interval,
+			     struct export_interval_cache *cache, uint32_t stack)
 {
-	if (stack >= memo->capacity) {
+	if (stack >= cache->capacity) {
 		uint32_t capacity = interval->profile->stack_capacity;
-		uint8_t *values = realloc(memo->values, capacity);
+		uint8_t *values = realloc(cache->values, capacity);
 
 		if (!values)
 			return NULL;
-		memset(values + memo->capacity, 0, capacity - memo->capacity);
-		memo->values = values;
-		memo->capacity = capacity;
+		memset(values + cache->capacity, 0, capacity - cache->capacity);
+		cache->values = values;
+		cache->capacity = capacity;
 	}
-	return &memo->values[stack];
+	return &cache->values[stack];
 }
 
-// What a thread waited for has nothing to do with who woke it.
+// The waker's functions say nothing about what the thread waited for.
 static enum wait_class class_of(const struct export_interval *interval, uint32_t stack,
 				uint32_t kind)
 {
@@ -318,7 +258,7 @@ static int find_wait(struct export_interval *interval, const struct count_key *k
 		*ret_wait = WAIT_CLASS_OTHER;
 		return 0;
 	}
-	uint8_t *wait = remembered(interval, &interval->waits, stack);
+	uint8_t *wait = cached_value(interval, &interval->waits, stack);
 	if (!wait)
 		return -ENOMEM;
 	if (!*wait)
@@ -327,14 +267,14 @@ static int find_wait(struct export_interval *interval, const struct count_key *k
 	return 0;
 }
 
-// CPU time in a loop that waits for a GPU is a kind of its own.
+// A GPU busy-wait is sampled as CPU time, and shown as a kind of its own.
 static int find_kind(struct export_interval *interval, uint32_t stack, uint32_t *kind)
 {
 	const struct profile *profile = interval->profile;
 
 	if (*kind != SAMPLE_KIND_ON_CPU)
 		return 0;
-	uint8_t *spin = remembered(interval, &interval->spins, stack);
+	uint8_t *spin = cached_value(interval, &interval->spins, stack);
 	if (!spin)
 		return -ENOMEM;
 	if (!*spin)
@@ -344,7 +284,7 @@ static int find_kind(struct export_interval *interval, uint32_t stack, uint32_t 
 	return 0;
 }
 
-// ---- when -----------------------------------------------------------------------------------
+// ---- time slots -----------------------------------------------------------------------------
 
 // The first slot after @slot that begins in a later minute.
 static uint64_t next_minute(uint64_t slot, uint64_t slot_ns)
@@ -354,15 +294,15 @@ static uint64_t next_minute(uint64_t slot, uint64_t slot_ns)
 	return (minute_ns + slot_ns - 1) / slot_ns;
 }
 
-// So much of @value as is due to @part of @whole slots, rounded down.
+// The share of @value in @part of @whole slots, rounded down.
 static int64_t share_of(int64_t value, uint64_t part, uint64_t whole)
 {
 	return (int64_t)((__int128)value * part / whole);
 }
 
-// Cut at minutes; what rounding leaves belongs to the first piece.
-static int add_interval(struct export_interval *interval, uint32_t series, uint32_t stack,
-			uint64_t slot, uint64_t last, int64_t value)
+// Split at minutes; the first piece gets what rounding leaves.
+static int add_pieces(struct export_interval *interval, uint32_t series, uint32_t stack,
+		      uint64_t slot, uint64_t last, int64_t value)
 {
 	struct profile *profile = interval->profile;
 	uint64_t slots = last - slot + 1, first_end = next_minute(slot, profile->slot_ns);
@@ -386,7 +326,7 @@ static int add_interval(struct export_interval *interval, uint32_t series, uint3
 static int add_slots(struct export_interval *interval, uint32_t series, uint32_t stack,
 		     uint64_t slot, uint64_t last, int64_t value)
 {
-	uint64_t slots_max = INTERVAL_NS_MAX / interval->profile->slot_ns;
+	uint64_t slots_max = SAMPLE_NS_MAX / interval->profile->slot_ns;
 
 	if (slot < interval->slot_min)
 		slot = interval->slot_min;
@@ -396,10 +336,10 @@ static int add_slots(struct export_interval *interval, uint32_t series, uint32_t
 		last = slot + slots_max;
 	if (slot < interval->slot_first)
 		interval->slot_first = slot;
-	return add_interval(interval, series, stack, slot, last, value);
+	return add_pieces(interval, series, stack, slot, last, value);
 }
 
-// Of some kinds it is also told how many there were.
+// Kinds measured in time or bytes may have a type that counts the events, too.
 static int add_number(struct export_interval *interval, const struct process *process,
 		      const struct count_key *key, const struct count *count, uint32_t stack)
 {
@@ -425,7 +365,7 @@ int export_interval_add(struct export_interval *interval, const struct count_key
 		return -EINVAL;
 	process = process_table_get(interval->sources.frames.processes, &key->process,
 				    key->thread_name);
-	rc = process ? build_stack(interval, process, key, now_ns, &stack) : -ENOMEM;
+	rc = process ? add_stack(interval, process, key, now_ns, &stack) : -ENOMEM;
 	if (!rc)
 		rc = find_wait(interval, key, stack, &wait);
 	if (!rc)

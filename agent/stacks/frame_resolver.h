@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a frame is, as unwound in the kernel, in terms that outlive its process: a location's number.
-// Everything that makes code is asked here: files, interpreters, compilers at run time. One thread.
+// Turns a frame as the kernel programs unwound it (an address, or a Python code object) into a location,
+// which outlives the process. Here native code, JIT code, Python and GPU kernels meet. One thread.
 #pragma once
 
 #include <stdint.h>
@@ -10,26 +10,26 @@
 #include "agent/python/python_code_cache.h"
 #include "bpf/unwind/stack.h"
 
-/** Who knows the names of functions that run on GPUs. */
+/** Names of GPU kernels. */
 struct gpu_namer {
 	/** The name by its hash (bpf/gpu/gpu_call.h), NULL: unknown. Valid until the next call. */
 	const char *(*name)(void *context, uint64_t hash);
 	void *context;
 };
 
-/** Whom to ask; the profiler's, which outlive it. */
+/** What it resolves frames with; outlives it. */
 struct frame_resolver {
 	struct process_table *processes;
 	struct location_table *locations;
 	struct python_code_cache *python_codes; // NULL: Python frames stay unnamed
-	const struct gpu_namer *gpu_namer;      // its name() may be NULL; NULL: nobody
+	const struct gpu_namer *gpu_namer;      // NULL, or without name(): GPU kernels stay unnamed
 };
 
 /**
- * The location of a caller in a body of @process (NULL: a kernel stack's). Call it while the process
- * lives: what it has mapped there is read now.
- * Returns 0; -ENOENT: the stack ends before this frame, for the reason in *ret_end; -ENOMEM (also
- * at LOCATIONS_MAX).
+ * The location of a caller in a stack trace of @process (NULL: a kernel stack). Call it while the process
+ * lives: its mappings and code objects are read now.
+ * Returns 0; -ENOENT: the stack ends before this frame, for the reason in *ret_end; -ENOMEM, also at
+ * LOCATIONS_MAX.
  */
 int frame_resolve_caller(const struct frame_resolver *locator, struct process *process,
 			 const struct raw_frame *frame, uint32_t *ret_location,
@@ -42,6 +42,6 @@ int frame_resolve_caller(const struct frame_resolver *locator, struct process *p
 uint32_t frame_resolve_leaf(const struct frame_resolver *locator, struct process *process,
 			    const struct raw_frame *leaf);
 
-/** Read now, while @process lives, what frame_resolve_leaf() will want of it. */
-void frame_resolver_read_leaf(const struct frame_resolver *locator, struct process *process,
-			      const struct raw_frame *leaf);
+/** Read now, while @process lives, what frame_resolve_leaf() needs of it. */
+void frame_resolver_prefetch_leaf(const struct frame_resolver *locator, struct process *process,
+				  const struct raw_frame *leaf);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU time that is a wait for a GPU: by default the CUDA driver waits in a loop, so that a thread
-// that waits for the device looks busy. A sample whose stack has one of the driver's waiting functions
-// is such a wait; their names come from the driver's file alone (agent/symbols/cuda_symbols.h).
+// GPU busy-wait: by default the CUDA driver polls the device in a loop, so a thread that waits for the GPU
+// looks busy. A CPU sample is a busy-wait if its stack has one of the driver's blocking calls, named by
+// agent/symbols/cuda_symbols.h.
 #pragma once
 
 #include <stdbool.h>
 
 #include "base/profile.h"
 
-/** Did the CPU time of this stack go into waiting for a GPU? */
+/** Is the CPU time of this stack a busy-wait for a GPU? */
 bool gpu_spin_is(const struct profile *profile, const struct stack *stack);

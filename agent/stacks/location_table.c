@@ -8,6 +8,7 @@
 #include <sys/utsname.h>
 
 #include "agent/symbols/source_line_reader.h"
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/demangle.h"
 #include "base/hash_table.h"
@@ -20,33 +21,33 @@
 #define EXITED_NAME        "[exited]"
 #define UNREAD_PYTHON_NAME "<unknown> (python)"
 
-/* Generated code has no functions that we know: its leaves are told apart by page. */
+/* JIT code without a name has no known functions: its leaves are kept apart by page. */
 #define ANONYMOUS_LEAF_BYTES 4096ULL
 
 /* The release and the longest of the kernel's names (KSYM_NAME_LEN is 512). */
 enum { KERNEL_ID_BYTES = 640 };
 
-/* A location nobody marks stays for so many profiles: leaves are in no stack's body. */
+/* An unmarked location stays for so many profiles: leaves are in no stack trace. */
 enum { IDLE_PROFILES_MAX = 12 };
 
-/* Slack before strings that no location uses any more are let go. */
+/* Unused strings that are kept before the table of strings is rebuilt. */
 enum { IDLE_STRINGS_MAX = 65536 };
 
 struct known_location {
 	struct id128 id;
 	uint64_t offset;
-	struct executable *executable; // held while more may become known of it
+	struct executable *executable; // held while names or lines may still come
 	struct line line;              // of the function itself; strings of the table, 0: none
 	struct line *inlined;          // calls inlined into it, innermost first
 	uint32_t module, build_id;     // strings
-	uint32_t symbols_version;      // of the executable, when the name was looked for
+	uint32_t symbols_version;      // of the executable, when the name was looked up
 	uint32_t profile;              // number of the profile that `position` is in
 	uint32_t position;
 	uint8_t inlined_count;
 	uint8_t kind; // enum frame_kind
 	bool used;
 	bool marked;
-	bool looked;      // for its name
+	bool looked_up;   // its name
 	bool wants_lines; // they are not known yet
 };
 
@@ -55,12 +56,12 @@ struct location_table {
 	struct kallsyms *kallsyms;
 	struct source_line_reader *lines; // NULL: functions only
 	struct known_location *locations;
-	uint32_t count, capacity; // of places in `locations`, used or not
+	uint32_t count, capacity; // of `locations`, used or not
 	uint32_t *unused;         // numbers to use again
-	uint32_t unused_count;
+	uint32_t unused_count, unused_capacity;
 	struct hash_table index; // of used ones, by id
 	struct string_table strings;
-	uint32_t profile; // number of the profile in the making
+	uint32_t profile; // number of the profile being filled
 	char kernel_release[sizeof(((struct utsname *)0)->release)];
 };
 
@@ -130,30 +131,15 @@ static int add_string(struct location_table *table, const char *string, uint32_t
 	return string_table_add(&table->strings, string, strlen(string), ret_number);
 }
 
-// `unused` has room for every number, so that dropping a location cannot fail.
-static int grow(struct location_table *table)
-{
-	uint32_t capacity = table->capacity ? table->capacity * 2 : 1024;
-	struct known_location *locations =
-		reallocarray(table->locations, capacity, sizeof(*locations));
-
-	if (!locations)
-		return -ENOMEM;
-	table->locations = locations;
-
-	uint32_t *unused = reallocarray(table->unused, capacity, sizeof(*unused));
-	if (!unused)
-		return -ENOMEM;
-	table->unused = unused;
-	table->capacity = capacity;
-	return 0;
-}
-
+// `unused` has room for every number, so that freeing a location cannot fail.
 static uint32_t next_number(struct location_table *table)
 {
 	if (table->unused_count)
 		return table->unused[--table->unused_count];
-	if (table->count == LOCATIONS_MAX || (table->count == table->capacity && grow(table) < 0))
+	if (array_reserve(&table->locations, sizeof(*table->locations), &table->capacity,
+			  table->count, 1, LOCATIONS_MAX) ||
+	    array_reserve(&table->unused, sizeof(*table->unused), &table->unused_capacity,
+			  table->count, 1, LOCATIONS_MAX))
 		return HASH_TABLE_NONE;
 	return table->count++;
 }
@@ -175,7 +161,7 @@ static uint32_t add(struct location_table *table, const struct known_location *l
 	return number;
 }
 
-// @executable is held until all is known that may be, NULL: @name is all there will be.
+// @symbols_of is held until name and lines are known. NULL: there will be no more than @name.
 static uint32_t add_native(struct location_table *table, const struct executable *executable,
 			   uint64_t offset, struct executable *symbols_of, const char *name)
 {
@@ -279,7 +265,7 @@ bool location_table_is_unread_python(const struct location_table *table, uint32_
 {
 	const struct known_location *location = &table->locations[number];
 
-	// Code that was read has a file; Python itself gives it "<string>" if it has none.
+	// Code that was read has a file: CPython's own "<string>" if it has none.
 	return location->kind == FRAME_KIND_PYTHON && !location->line.file &&
 	       !location->line.number;
 }
@@ -291,7 +277,6 @@ bool location_table_is_anonymous(const struct location_table *table, uint32_t nu
 	return location->kind == FRAME_KIND_JIT && !location->line.name;
 }
 
-// Code in no file, by its name.
 static uint32_t add_named(struct location_table *table, const char *module, const char *name)
 {
 	struct known_location location = { .kind = FRAME_KIND_JIT };
@@ -344,23 +329,23 @@ uint32_t location_table_add_exited(struct location_table *table)
 
 // ---- into a profile -------------------------------------------------------------------------
 
-static void look_for_name(struct location_table *table, struct known_location *location)
+static void look_up_name(struct location_table *table, struct known_location *location)
 {
 	const struct executable *executable = location->executable;
 	struct symbol symbol;
 
-	if (location->looked && location->symbols_version == executable->symbols_version)
+	if (location->looked_up && location->symbols_version == executable->symbols_version)
 		return;
-	location->looked = true;
+	location->looked_up = true;
 	location->symbols_version = executable->symbols_version;
 	if (executable_find_symbol(table->executables, location->executable, location->offset,
 				   &symbol) == 0)
 		add_string(table, symbol.name, &location->line.name); // no memory: stays unnamed
 }
 
-// No memory: the function's name stays all that is known.
-static void take_lines(struct location_table *table, struct known_location *location,
-		       const struct source_lines *place)
+// Without memory the location keeps the function's name only.
+static void set_lines(struct location_table *table, struct known_location *location,
+		      const struct source_lines *place)
 {
 	struct line lines[SOURCE_LINES_MAX];
 	uint32_t outermost = place->count - 1;
@@ -381,30 +366,30 @@ static void take_lines(struct location_table *table, struct known_location *loca
 	free(location->inlined);
 	location->inlined = inlined;
 	location->inlined_count = (uint8_t)outermost;
-	// One name for one function, with lines and without: the symbol's, if it has one.
+	// One name per function, with lines and without: its symbol's, if it has one.
 	if (location->line.name)
 		lines[outermost].name = location->line.name;
 	location->line = lines[outermost];
 }
 
-static void look_for_lines(struct location_table *table, struct known_location *location)
+static void look_up_lines(struct location_table *table, struct known_location *location)
 {
 	struct source_lines place;
 	int rc = source_line_reader_find(table->lines, location->executable, location->offset,
 					 &place);
 
 	if (rc == 0)
-		take_lines(table, location, &place);
+		set_lines(table, location, &place);
 	location->wants_lines = rc == -EAGAIN;
 }
 
-// Learn what can be learnt now, and let go of the file once no more can come.
+// Look up name and lines, and release the file once no more can come.
 static void look_up(struct location_table *table, struct known_location *location)
 {
 	if (!location->line.name)
-		look_for_name(table, location);
+		look_up_name(table, location);
 	if (location->wants_lines)
-		look_for_lines(table, location);
+		look_up_lines(table, location);
 	if (location->wants_lines ||
 	    (executable_may_learn_names(location->executable) &&
 	     (!location->line.name || (table->lines && !location->line.file))))
@@ -419,7 +404,6 @@ static int copy_string(struct location_table *table, uint32_t number, struct pro
 	return profile_add_string(profile, string_table_get(&table->strings, number), ret_number);
 }
 
-// Its lines with the numbers that their strings have in @profile.
 static int copy_lines(struct location_table *table, const struct known_location *known,
 		      struct profile *profile, struct line *ret_lines, uint32_t *ret_count)
 {
@@ -485,7 +469,7 @@ void location_table_mark(struct location_table *table, uint32_t number)
 	table->locations[number].marked = true;
 }
 
-// Intern a string again. @numbers: what became of each.
+// @numbers: the new number of each string.
 static int renew_string(const struct location_table *table, uint32_t number,
 			struct string_table *renewed, uint32_t *numbers)
 {
@@ -532,7 +516,7 @@ static void renumber(struct known_location *location, const uint32_t *numbers)
 		renumber_line(&location->inlined[i], numbers);
 }
 
-// Intern again what is still in use. Out of memory: the old strings stay until the next sweep.
+// Intern the strings in use again. Without memory the old ones stay until the next sweep.
 static void renew_strings(struct location_table *table)
 {
 	_cleanup_free_ uint32_t *numbers = calloc(table->strings.count, sizeof(*numbers));
@@ -554,7 +538,7 @@ static void renew_strings(struct location_table *table)
 	table->strings = renewed;
 }
 
-static void drop(struct location_table *table, uint32_t number)
+static void free_location(struct location_table *table, uint32_t number)
 {
 	struct known_location *location = &table->locations[number];
 
@@ -572,7 +556,7 @@ void location_table_sweep(struct location_table *table)
 
 		if (location->used && !location->marked &&
 		    table->profile - location->profile > IDLE_PROFILES_MAX)
-			drop(table, i);
+			free_location(table, i);
 		location->marked = false;
 	}
 	if (table->strings.count > 2 * location_table_count(table) + IDLE_STRINGS_MAX)

@@ -27,13 +27,13 @@ static const char *const collectives[] = {
 	[NCCL_DESTROY] = "destroy",
 };
 
-_Static_assert(ARRAY_SIZE(collectives) == NCCL_COLLECTIVE_COUNT, "each has a word");
-_Static_assert(sizeof(struct nccl_of) == 24, "no padding: it is hashed");
+_Static_assert(ARRAY_SIZE(collectives) == NCCL_COLLECTIVE_COUNT, "each has a token");
+_Static_assert(sizeof(struct nccl_call) == 24, "no padding: it is hashed");
 
-void nccl_of_count(const struct count_key *key, bool may_be_known, struct nccl_of *ret_of)
+void nccl_call_of_count(const struct count_key *key, bool has_identity, struct nccl_call *ret_call)
 {
-	*ret_of = (struct nccl_of){
-		.identity = may_be_known ? key->kernel.high : 0,
+	*ret_call = (struct nccl_call){
+		.identity = has_identity ? key->kernel.high : 0,
 		.rank = (uint32_t)key->kernel.low,
 		.ranks = (uint32_t)(key->kernel.low >> 32),
 		.collective =
@@ -55,20 +55,20 @@ static int set_number(struct labels *labels, const char *name, uint32_t number, 
 	return set(labels, name, text);
 }
 
-int nccl_labels_set(const struct nccl_of *of, struct labels *labels)
+int nccl_labels_set(const struct nccl_call *call, struct labels *labels)
 {
 	char identity[20] = VALUE_UNKNOWN;
 	int rc;
 
-	if (of->identity)
-		snprintf(identity, sizeof(identity), "%016" PRIx64, of->identity);
-	// A group's end is of all communicators that were called in it.
-	if (of->collective == NCCL_GROUP)
-		return set(labels, LABEL_COLLECTIVE, collectives[of->collective]);
+	if (call->identity)
+		snprintf(identity, sizeof(identity), "%016" PRIx64, call->identity);
+	// ncclGroupEnd() starts the calls of all communicators in the group.
+	if (call->collective == NCCL_GROUP)
+		return set(labels, LABEL_COLLECTIVE, collectives[call->collective]);
 	rc = set(labels, LABEL_COMMUNICATOR, identity);
 	if (!rc)
-		rc = set_number(labels, LABEL_RANK, of->rank, of->rank != NCCL_RANK_UNKNOWN);
+		rc = set_number(labels, LABEL_RANK, call->rank, call->rank != NCCL_RANK_UNKNOWN);
 	if (!rc)
-		rc = set_number(labels, LABEL_RANKS, of->ranks, of->ranks != 0);
-	return rc ? rc : set(labels, LABEL_COLLECTIVE, collectives[of->collective]);
+		rc = set_number(labels, LABEL_RANKS, call->ranks, call->ranks != 0);
+	return rc ? rc : set(labels, LABEL_COLLECTIVE, collectives[call->collective]);
 }

@@ -6,114 +6,33 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/cleanup.h"
+#include "base/text.h"
 #include "base/utf8.h"
 
-#define WOKEN_BY "[woken by "
+#define WAKER_PREFIX "[waker: "
 
-enum {
-	// Leaf and callers of both parts.
-	PART_FRAMES_MAX = STACK_DEPTH_MAX + KERNEL_DEPTH_MAX + 2,
-	MARKER_BYTES = 64,
-};
-_Static_assert((int)PART_FRAMES_MAX < (int)STACK_FRAMES_MAX,
-	       "the blocked part and the marker always fit");
+enum { MARKER_BYTES = 64 };
 
-static bool is_there(const struct stack_hash *hash)
+static int join_parts(const struct frame_resolver *resolver, struct stack_table *stacks,
+		      const struct wake_stack *stack, const char name[THREAD_NAME_BYTES],
+		      uint64_t now_ns, struct joined_stack *ret_stack)
 {
-	return hash->high || hash->low;
+	struct stack_parts parts = { .kernel_leaf = stack->kernel_leaf,
+				     .kernel = stack->kernel,
+				     .user_leaf = stack->user_leaf,
+				     .user = stack->user };
+
+	if (stack_hash_is_set(&stack->user)) {
+		parts.process = process_table_get(resolver->processes, &stack->process, name);
+		if (!parts.process)
+			return -ENOMEM;
+	}
+	int rc = stack_parts_join(&parts, resolver, stacks, now_ns, ret_stack);
+	return !rc && ret_stack->lost_parts ? -ENOENT : rc;
 }
 
-// ---- one of the two stacks ------------------------------------------------------------------
-
-struct part {
-	uint32_t locations[PART_FRAMES_MAX]; // the leaf first
-	uint32_t count;
-	enum stack_end end;
-};
-
-static int add(struct part *part, uint32_t location)
-{
-	if (location == HASH_TABLE_NONE || part->count == PART_FRAMES_MAX)
-		return -ENOMEM;
-	part->locations[part->count++] = location;
-	return 0;
-}
-
-static int add_callers(struct part *part, struct stack_table *stacks, const struct stack_hash *hash,
-		       uint64_t now_ns)
-{
-	const struct known_stack *stack = stack_table_find(stacks, hash, now_ns);
-	int rc = 0;
-
-	if (!stack)
-		return -ENOENT;
-	for (uint32_t i = 0; i < stack->count && !rc; i++)
-		rc = add(part, stack->locations[i]);
-	part->end = stack->end;
-	return rc;
-}
-
-static int add_kernel(struct part *part, const struct frame_resolver *locator,
-		      struct stack_table *stacks, const struct wake_stack *stack, uint64_t now_ns)
-{
-	const struct raw_frame leaf = { .address = stack->kernel_leaf, .tag = FRAME_TAG_KERNEL };
-	int rc = 0;
-
-	if (!is_there(&stack->kernel))
-		return 0;
-	if (stack->kernel_leaf)
-		rc = add(part, frame_resolve_leaf(locator, NULL, &leaf));
-	return rc ? rc : add_callers(part, stacks, &stack->kernel, now_ns);
-}
-
-static int add_user(struct part *part, const struct frame_resolver *locator,
-		    struct stack_table *stacks, const struct wake_stack *stack,
-		    const char name[THREAD_NAME_BYTES], uint64_t now_ns)
-{
-	struct process *process;
-	int rc = 0;
-
-	if (!is_there(&stack->user))
-		return 0;
-	process = process_table_get(locator->processes, &stack->process, name);
-	if (!process)
-		return -ENOMEM;
-	if (stack->user_leaf.tag)
-		rc = add(part, frame_resolve_leaf(locator, process, &stack->user_leaf));
-	return rc ? rc : add_callers(part, stacks, &stack->user, now_ns);
-}
-
-static int build(struct part *part, const struct frame_resolver *locator,
-		 struct stack_table *stacks, const struct wake_stack *stack,
-		 const char name[THREAD_NAME_BYTES], uint64_t now_ns)
-{
-	enum stack_end kernel_end;
-	int rc;
-
-	part->count = 0;
-	part->end = STACK_END_COMPLETE;
-	rc = add_kernel(part, locator, stacks, stack, now_ns);
-	kernel_end = part->end;
-	part->end = STACK_END_COMPLETE;
-	if (!rc)
-		rc = add_user(part, locator, stacks, stack, name, now_ns);
-	// As in window.c: a hole in the middle is told if the root is whole.
-	if (part->end == STACK_END_COMPLETE)
-		part->end = kernel_end;
-	return rc;
-}
-
-// ---- both -----------------------------------------------------------------------------------
-
-// Of a kernel's thread without its number or CPU: "kworker/3:1" is as good as any other of them.
-static void cut_number(char *name)
-{
-	name[strcspn(name, "/")] = 0;
-}
-
-static uint32_t locate_marker(const struct frame_resolver *locator,
-			      const struct wake_record *record)
+static uint32_t find_waker_frame(const struct frame_resolver *resolver,
+				 const struct wake_record *record)
 {
 	char name[THREAD_NAME_BYTES + 1] = { 0 }, text[MARKER_BYTES];
 
@@ -121,50 +40,51 @@ static uint32_t locate_marker(const struct frame_resolver *locator,
 	utf8_clean(name);
 	switch (record->waker_kind) {
 	case WAKER_INTERRUPT:
-		snprintf(text, sizeof(text), WOKEN_BY "an interrupt]");
+		snprintf(text, sizeof(text), WAKER_PREFIX "interrupt]");
 		break;
 	case WAKER_KERNEL_THREAD:
-		cut_number(name);
-		snprintf(text, sizeof(text), WOKEN_BY "the kernel's %s]", name);
+		// One frame for all workers of a kind: "kworker/3:1" without its CPU and number.
+		name[strcspn(name, "/")] = 0;
+		snprintf(text, sizeof(text), WAKER_PREFIX "kernel thread %s]", name);
 		break;
 	default:
-		snprintf(text, sizeof(text), WOKEN_BY "%s]", name);
+		snprintf(text, sizeof(text), WAKER_PREFIX "%s]", name);
 	}
-	return location_table_add_marker(locator->locations, text);
+	return location_table_add_marker(resolver->locations, text);
 }
 
-static bool is_marker(const struct profile *profile, const struct location *location)
+static bool is_waker_frame(const struct profile *profile, const struct location *location)
 {
 	const struct line *line = &profile->lines[location->first_line];
 
 	return location->kind == FRAME_KIND_UNKNOWN && location->line_count == 1 &&
-	       !strncmp(profile_string(profile, line->name), WOKEN_BY, strlen(WOKEN_BY));
+	       text_begins_with(profile_string(profile, line->name), WAKER_PREFIX);
 }
 
-int off_wake_stack_join(const struct frame_resolver *locator, struct stack_table *stacks,
+int off_wake_stack_join(const struct frame_resolver *resolver, struct stack_table *stacks,
 			const struct wake_record *record, uint64_t now_ns,
-			struct off_wake_stack_frames *ret_frames)
+			struct joined_stack *ret_stack)
 {
 	static const char unnamed[THREAD_NAME_BYTES];
-	struct part waker, blocked;
-	uint32_t marker, room, count = 0;
-	int rc = build(&waker, locator, stacks, &record->waker, record->waker_name, now_ns);
+	struct joined_stack waker, blocked;
+	int rc = join_parts(resolver, stacks, &record->waker, record->waker_name, now_ns, &waker);
 
 	if (!rc)
-		rc = build(&blocked, locator, stacks, &record->blocked, unnamed, now_ns);
+		rc = join_parts(resolver, stacks, &record->blocked, unnamed, now_ns, &blocked);
 	if (rc)
 		return rc;
-	marker = locate_marker(locator, record);
-	if (marker == HASH_TABLE_NONE)
+	uint32_t waker_frame = find_waker_frame(resolver, record);
+	if (waker_frame == HASH_TABLE_NONE || blocked.count == STACK_FRAMES_MAX)
 		return -ENOMEM;
-	room = STACK_FRAMES_MAX - 1 - blocked.count;
+	uint32_t room = STACK_FRAMES_MAX - 1 - blocked.count, count = 0;
 	for (uint32_t i = waker.count < room ? waker.count : room; i-- > 0;)
-		ret_frames->locations[count++] = waker.locations[i];
-	ret_frames->locations[count++] = marker;
-	memcpy(ret_frames->locations + count, blocked.locations,
+		ret_stack->locations[count++] = waker.locations[i];
+	ret_stack->locations[count++] = waker_frame;
+	memcpy(ret_stack->locations + count, blocked.locations,
 	       blocked.count * sizeof(*blocked.locations));
-	ret_frames->count = count + blocked.count;
-	ret_frames->end = blocked.end;
+	ret_stack->count = count + blocked.count;
+	ret_stack->end = blocked.end; // the root is the blocked thread's
+	ret_stack->lost_parts = 0;
 	return 0;
 }
 
@@ -175,7 +95,7 @@ struct stack off_wake_stack_blocked_part(const struct profile *profile, const st
 	for (uint32_t i = 0; i < stack->location_count; i++) {
 		uint32_t at = profile->stack_locations[stack->first_location + i];
 
-		if (!is_marker(profile, &profile->locations[at]))
+		if (!is_waker_frame(profile, &profile->locations[at]))
 			continue;
 		part.first_location += i + 1;
 		part.location_count -= i + 1;

@@ -1,34 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// A blocked stack with its waker's on top: from the thread's first function to where it was blocked,
-// then a frame that says who woke it, then the waker's functions from the one that woke up to the
-// waker's first. So the two meet in the middle. One thread.
+// Off-wake stacks, as bcc's offwaketime draws them: a blocked stack with its waker's stack on top. From the
+// root: the blocked thread's functions down to its wait site, a waker frame, then the waker's functions
+// upside down, from the one that woke the thread to the waker's first. One thread.
 #pragma once
 
 #include <stdint.h>
 
-#include "agent/stacks/frame_resolver.h"
-#include "agent/stacks/stack_table.h"
+#include "agent/stacks/stack_parts.h"
 #include "base/profile.h"
 #include "bpf/sample.h"
 
-/** The locations of both, the leaf first: that is the waker's first function. */
-struct off_wake_stack_frames {
-	uint32_t locations[STACK_FRAMES_MAX];
-	uint32_t count;
-	enum stack_end end; // of the blocked part: that is where the root is
-};
-
 /**
- * Join the two stacks of @record, whose bodies are in @stacks as of @now_ns. What does not fit is left
- * out at the waker's first functions. Call it while the processes live. Returns 0; -ENOENT: a body
- * is not there; -ENOMEM.
+ * Join the two stacks of @record, whose stack traces are in @stacks as of @now_ns. Too many frames: the
+ * waker's first functions are left out. Call it while the processes live: their code is resolved now.
+ * Returns 0; -ENOENT: a stack trace has not come; -ENOMEM.
  */
-int off_wake_stack_join(const struct frame_resolver *locator, struct stack_table *stacks,
+int off_wake_stack_join(const struct frame_resolver *resolver, struct stack_table *stacks,
 			const struct wake_record *record, uint64_t now_ns,
-			struct off_wake_stack_frames *ret_frames);
+			struct joined_stack *ret_stack);
 
-/**
- * The blocked part of a stack of @profile that was joined: all that lies below the frame that says who
- * woke it. A stack without one is returned as it is.
- */
+/** The part of an off-wake stack of @profile below its waker frame. A stack without one comes back whole. */
 struct stack off_wake_stack_blocked_part(const struct profile *profile, const struct stack *stack);

@@ -9,7 +9,7 @@
 #include "base/contract/thread_states.h"
 #include "bpf/sample.h"
 
-/* Copies, as bytes and by number. */
+/* Copies: bytes, and how many. */
 #define COPY(kind, numbers, to, host_memory)                                     \
 	[SAMPLE_KIND_GPU_##kind] = { .type = PROFILE_TYPE_GPU_COPY,              \
 				     .direction = (to),                          \
@@ -55,7 +55,7 @@ static const struct sample_kind_type kinds[] = {
 	[SAMPLE_KIND_GPU_ALLOCATIONS] = { .type = PROFILE_TYPE_GPU_ALLOCATIONS, .has_stack = true },
 	[SAMPLE_KIND_GPU_KERNEL] = { .type = PROFILE_TYPE_GPU_KERNEL,
 				     .has_stack = true,
-				     .has_tools = true,
+				     .has_cupti = true,
 				     .number_kind = SAMPLE_KIND_GPU_KERNELS },
 	[SAMPLE_KIND_GPU_KERNELS] = { .type = PROFILE_TYPE_GPU_KERNELS, .has_stack = true },
 	[SAMPLE_KIND_GPU_MEMORY] = { .type = PROFILE_TYPE_GPU_MEMORY, .has_stack = true },

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel side counted, in the terms of profiles: each kind of count has its profile type.
+// The profile type and labels of each kind of count that the kernel programs keep.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct sample_kind_type {
-	const char *type;      // five parts (base/contract/profile_types.h)
-	const char *state;     // value of LABEL_STATE; NULL: none
-	const char *direction; // of LABEL_DIRECTION
-	const char *memory;    // of LABEL_MEMORY
-	uint32_t
-		number_kind; // its counts are also counted by number, as of this kind; 0: they are not
-	bool has_stack;      // false: a total, whose stack has no locations
-	bool has_wait;       // its series have LABEL_WAIT
-	bool has_tools; // between leaf and callers are functions of CUPTI, which nobody asked for
-	bool has_grid;  // they have LABEL_GRID
-	bool is_of_communicator; // they have the labels of NCCL's calls
+	const char *type;        // five parts (base/contract/profile_types.h)
+	const char *state;       // value of LABEL_STATE; NULL: none
+	const char *direction;   // of LABEL_DIRECTION
+	const char *memory;      // of LABEL_MEMORY
+	uint32_t number_kind;    // the kind that counts the same events by number; 0: none
+	bool has_stack;          // false: a total without a stack
+	bool has_wait;           // its series have LABEL_WAIT
+	bool has_cupti;          // CUPTI's frames lie between leaf and callers: left out
+	bool has_grid;           // its series have LABEL_GRID
+	bool is_of_communicator; // its series have the labels of NCCL calls
 };
 
 /** The type of counts of @kind (enum sample_kind), or NULL if there is no such kind. */

@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 
-struct waiting {
-	struct waiting *next;
+struct queued {
+	struct queued *next;
 	uint64_t since_ns;
 	struct snapshot_record record; // cut to its size
 };
@@ -17,7 +17,7 @@ struct snapshot_queue {
 	struct snapshot_program *program;
 	struct process_table *processes;
 	struct process_unwinds *unwinds;
-	struct waiting *first, **last;
+	struct queued *first, **last;
 	uint32_t count;
 	struct snapshot_queue_stats stats;
 };
@@ -26,129 +26,122 @@ struct snapshot_queue *snapshot_queue_new(struct snapshot_program *program,
 					  struct process_table *processes,
 					  struct process_unwinds *unwinds)
 {
-	struct snapshot_queue *snapshots = calloc(1, sizeof(*snapshots));
+	struct snapshot_queue *queue = calloc(1, sizeof(*queue));
 
-	if (!snapshots)
+	if (!queue)
 		return NULL;
-	snapshots->program = program;
-	snapshots->processes = processes;
-	snapshots->unwinds = unwinds;
-	snapshots->last = &snapshots->first;
-	return snapshots;
+	queue->program = program;
+	queue->processes = processes;
+	queue->unwinds = unwinds;
+	queue->last = &queue->first;
+	return queue;
 }
 
-void snapshot_queue_free(struct snapshot_queue *snapshots)
+void snapshot_queue_free(struct snapshot_queue *queue)
 {
-	if (!snapshots)
+	if (!queue)
 		return;
-	while (snapshots->first) {
-		struct waiting *next = snapshots->first->next;
+	while (queue->first) {
+		struct queued *next = queue->first->next;
 
-		free(snapshots->first);
-		snapshots->first = next;
+		free(queue->first);
+		queue->first = next;
 	}
-	free(snapshots);
+	free(queue);
 }
 
-static void run(struct snapshot_queue *snapshots, const struct snapshot_record *record)
+static void unwind(struct snapshot_queue *queue, const struct snapshot_record *record)
 {
-	if (snapshot_program_run(snapshots->program, record))
-		snapshots->stats.lost++;
+	if (snapshot_program_run(queue->program, record))
+		queue->stats.lost++;
 }
 
-// The process is published, with what is known of it.
-static void publish(struct snapshot_queue *snapshots, const struct snapshot_record *record)
+static void publish(struct snapshot_queue *queue, const struct snapshot_record *record)
 {
 	struct process *process =
-		process_table_get(snapshots->processes, &record->key.process, record->process_name);
+		process_table_get(queue->processes, &record->key.process, record->process_name);
 	struct code_address code;
 
 	if (!process)
 		return;
-	process_find_code(snapshots->processes, process, record->pc, &code);
-	process_unwind_touch(snapshots->unwinds, process, record->pc);
+	process_find_code(queue->processes, process, record->pc, &code); // reads its mappings
+	process_unwind_touch(queue->unwinds, process, record->pc);
 }
 
-static bool keep(struct snapshot_queue *snapshots, const struct snapshot_record *record)
+static bool append(struct snapshot_queue *queue, const struct snapshot_record *record)
 {
 	uint32_t size = snapshot_record_size(record);
-	struct waiting *waiting = malloc(offsetof(struct waiting, record) + size);
+	struct queued *queued = malloc(offsetof(struct queued, record) + size);
 
-	if (!waiting)
+	if (!queued)
 		return false;
-	waiting->next = NULL;
-	waiting->since_ns = clock_monotonic_ns();
-	memcpy(&waiting->record, record, size);
-	*snapshots->last = waiting;
-	snapshots->last = &waiting->next;
-	snapshots->count++;
+	queued->next = NULL;
+	queued->since_ns = clock_monotonic_ns();
+	memcpy(&queued->record, record, size);
+	*queue->last = queued;
+	queue->last = &queued->next;
+	queue->count++;
 	return true;
 }
 
-// Run and forget the one at @place.
-static void settle(struct snapshot_queue *snapshots, struct waiting **place)
+static bool is_ready(const struct snapshot_queue *queue, const struct queued *queued)
 {
-	struct waiting *waiting = *place;
-
-	run(snapshots, &waiting->record);
-	*place = waiting->next;
-	if (snapshots->last == &waiting->next)
-		snapshots->last = place;
-	free(waiting);
-	snapshots->count--;
+	return !process_unwind_waits(queue->unwinds, &queued->record.key.process);
 }
 
-void snapshot_queue_take(struct snapshot_queue *snapshots, const struct snapshot_record *record)
+static void unwind_queued(struct snapshot_queue *queue, struct queued **place)
 {
-	snapshots->stats.taken++;
-	publish(snapshots, record);
-	if (process_unwind_waits(snapshots->unwinds, &record->key.process)) {
-		if (snapshots->count == SNAPSHOTS_MAX) {
-			snapshots->stats.early++;
-			settle(snapshots, &snapshots->first);
-		}
-		if (keep(snapshots, record))
+	struct queued *queued = *place;
+
+	queue->stats.early += !is_ready(queue, queued);
+	unwind(queue, &queued->record);
+	*place = queued->next;
+	if (queue->last == &queued->next)
+		queue->last = place;
+	free(queued);
+	queue->count--;
+}
+
+void snapshot_queue_add(struct snapshot_queue *queue, const struct snapshot_record *record)
+{
+	publish(queue, record);
+	if (process_unwind_waits(queue->unwinds, &record->key.process)) {
+		if (queue->count == SNAPSHOTS_MAX)
+			unwind_queued(queue, &queue->first);
+		if (append(queue, record))
 			return;
 	}
-	run(snapshots, record);
+	unwind(queue, record);
 }
 
-void snapshot_queue_settle(struct snapshot_queue *snapshots)
+void snapshot_queue_unwind_ready(struct snapshot_queue *queue)
 {
-	uint64_t now = snapshots->first ? clock_monotonic_ns() : 0;
-	struct waiting **place = &snapshots->first;
+	uint64_t now = queue->first ? clock_monotonic_ns() : 0;
+	struct queued **place = &queue->first;
 
 	while (*place) {
-		struct waiting *waiting = *place;
-		bool is_ready =
-			!process_unwind_waits(snapshots->unwinds, &waiting->record.key.process);
-		bool is_late = now - waiting->since_ns > SNAPSHOT_WAIT_NS;
+		const struct queued *queued = *place;
 
-		if (!is_ready && !is_late) {
-			place = &waiting->next;
-			continue;
-		}
-		snapshots->stats.early += !is_ready;
-		settle(snapshots, place);
+		if (now - queued->since_ns <= SNAPSHOT_WAIT_NS && !is_ready(queue, queued))
+			place = &(*place)->next;
+		else
+			unwind_queued(queue, place);
 	}
 }
 
-uint32_t snapshot_queue_count(const struct snapshot_queue *snapshots)
+uint32_t snapshot_queue_count(const struct snapshot_queue *queue)
 {
-	return snapshots->count;
+	return queue->count;
 }
 
-void snapshot_queue_flush(struct snapshot_queue *snapshots)
+void snapshot_queue_flush(struct snapshot_queue *queue)
 {
-	while (snapshots->first) {
-		snapshots->stats.early += process_unwind_waits(
-			snapshots->unwinds, &snapshots->first->record.key.process);
-		settle(snapshots, &snapshots->first);
-	}
+	while (queue->first)
+		unwind_queued(queue, &queue->first);
 }
 
-void snapshot_queue_read_stats(const struct snapshot_queue *snapshots,
+void snapshot_queue_read_stats(const struct snapshot_queue *queue,
 			       struct snapshot_queue_stats *ret_stats)
 {
-	*ret_stats = snapshots->stats;
+	*ret_stats = queue->stats;
 }

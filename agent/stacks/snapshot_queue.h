@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples that wait to be unwound: those of processes that the unwinder did not know when they came.
-// Each is unwound when its process's tables are ready, and counted then. One thread.
+// Samples to be unwound later: registers and stack memory (a snapshot) of processes that the unwinder did
+// not know when they were sampled. Each is unwound and counted once its process's unwind tables are ready.
+// One thread.
 #pragma once
 
 #include <stdint.h>
@@ -10,42 +11,40 @@
 #include "agent/bpf/snapshot_program.h"
 
 enum {
-	SNAPSHOTS_MAX = 512, // waiting: 8.6 MB; a build of many jobs makes 100 a second
+	SNAPSHOTS_MAX = 512, // queued: 8.6 MB; a parallel build makes 100 a second
 };
 
-/** A table of PyTorch's size takes a third of it. */
+/** A snapshot waits no longer for tables. Those of PyTorch's size take a third of it. */
 #define SNAPSHOT_WAIT_NS (1000 * NS_PER_MS)
 
 struct snapshot_queue;
 
-/** All outlive this. NULL when out of memory. */
+/** All arguments outlive the queue. NULL when out of memory. */
 struct snapshot_queue *snapshot_queue_new(struct snapshot_program *program,
 					  struct process_table *processes,
 					  struct process_unwinds *unwinds);
-/** What waits is lost. NULL is allowed. */
-void snapshot_queue_free(struct snapshot_queue *snapshots);
+/** Drops what is queued. NULL is allowed. */
+void snapshot_queue_free(struct snapshot_queue *queue);
 
 /**
- * A snapshot has come: its process is published, and it is unwound at once if that can be done. When
- * too many wait, the oldest is unwound as far as it can be.
+ * Publish the snapshot's process to the unwinder and unwind the snapshot: at once if the tables are ready,
+ * else later. When the queue is full, its oldest is unwound as far as the tables go.
  */
-void snapshot_queue_take(struct snapshot_queue *snapshots, const struct snapshot_record *record);
+void snapshot_queue_add(struct snapshot_queue *queue, const struct snapshot_record *record);
 
-/** Unwind those that are ready now, or have waited long enough. To be called when tables have come. */
-void snapshot_queue_settle(struct snapshot_queue *snapshots);
+/** Unwind those that are ready or have waited long enough. Call it when unwind tables have come. */
+void snapshot_queue_unwind_ready(struct snapshot_queue *queue);
 
-/** How many wait. */
-uint32_t snapshot_queue_count(const struct snapshot_queue *snapshots);
+uint32_t snapshot_queue_count(const struct snapshot_queue *queue);
 
-/** Unwind all, as far as possible: the last window ends. */
-void snapshot_queue_flush(struct snapshot_queue *snapshots);
+/** Unwind all, as far as the tables go: the last export interval ends. */
+void snapshot_queue_flush(struct snapshot_queue *queue);
 
 struct snapshot_queue_stats {
-	uint64_t taken;
 	uint64_t
-		early; // unwound before their tables were ready: waited too long, or too many waited
-	uint64_t lost; // the program did not run
+		early; // unwound before their tables were ready: they waited too long, or the queue was full
+	uint64_t lost; // the kernel program that unwinds them did not run
 };
 
-void snapshot_queue_read_stats(const struct snapshot_queue *snapshots,
+void snapshot_queue_read_stats(const struct snapshot_queue *queue,
 			       struct snapshot_queue_stats *ret_stats);

@@ -18,30 +18,20 @@ static const struct raw_frame *last_frame(const struct stack_record *record)
 	return trace->frame_count ? &trace->frames[trace->frame_count - 1] : &record->leaf;
 }
 
-// Where the unwinder stopped.
-static uint64_t last_address(const struct stack_record *record)
-{
-	return last_frame(record)->address;
-}
-
-// Where it knew of no code; 0: that is not why it stopped.
-static uint64_t missing_address(const struct stack_record *record)
-{
-	return record->trace.end == STACK_END_NO_MAPPING ? last_address(record) : 0;
-}
-
-// Some code is written without unwind information: what its instructions say is found out then.
-static void follow_code(struct stack_reader *reader, struct process *process,
-			const struct stack_record *record)
+// Hand-written assembly may have no unwind information: rules for its function are recovered from its
+// instructions.
+static void analyze_function(struct stack_reader *reader, struct process *process,
+			     const struct stack_record *record)
 {
 	struct code_address code;
 	struct symbol symbol;
 
 	if (record->trace.end != STACK_END_NO_TABLE ||
-	    process_find_code(reader->frames.processes, process, last_address(record), &code))
+	    process_find_code(reader->frames.processes, process, last_frame(record)->address,
+			      &code))
 		return;
 	int rc = executable_find_symbol(reader->executables, code.executable, code.offset, &symbol);
-	// The stack is not sent again: what is there is found when the code is followed.
+	// Symbols are not read yet, and the stack is not sent again: the analysis finds the function then.
 	if (rc == -EAGAIN)
 		symbol = (struct symbol){ .start_offset = code.offset, .size = 1 };
 	if ((rc == 0 || rc == -EAGAIN) && symbol.size)
@@ -49,10 +39,10 @@ static void follow_code(struct stack_reader *reader, struct process *process,
 				      symbol.size);
 }
 
-// Code made at run time may keep no frame pointer; a leaf may hide that, for its chain goes on with its
+// JIT code may keep no frame pointer. At a leaf the stack does not show it: the chain goes on with the
 // caller's caller.
-static void learn_code(struct stack_reader *reader, struct process *process,
-		       const struct stack_record *record)
+static void analyze_jit_code(struct stack_reader *reader, struct process *process,
+			     const struct stack_record *record)
 {
 	const struct raw_frame *last = last_frame(record);
 
@@ -70,45 +60,40 @@ static struct process *prepare_process(struct stack_reader *reader,
 
 	if (!process)
 		return NULL;
-	frame_resolver_read_leaf(&reader->frames, process, &record->leaf);
+	frame_resolver_prefetch_leaf(&reader->frames, process, &record->leaf);
 	if (reader->unwinds) {
-		process_unwind_touch(reader->unwinds, process, missing_address(record));
-		follow_code(reader, process, record);
-		learn_code(reader, process, record);
+		bool is_missing = record->trace.end == STACK_END_NO_MAPPING;
+
+		process_unwind_touch(reader->unwinds, process,
+				     is_missing ? last_frame(record)->address : 0);
+		analyze_function(reader, process, record);
+		analyze_jit_code(reader, process, record);
 	}
 	return process;
 }
 
-static bool has_unnamed(const struct stack_reader *reader, const uint32_t *locations,
-			uint32_t count)
+static bool any_location(const struct stack_reader *reader, const uint32_t *locations,
+			 uint32_t count,
+			 bool (*is_it)(const struct location_table *table, uint32_t location))
 {
 	for (uint32_t i = 0; i < count; i++)
-		if (location_table_is_anonymous(reader->frames.locations, locations[i]))
+		if (is_it(reader->frames.locations, locations[i]))
 			return true;
 	return false;
 }
 
-static bool has_unread(const struct stack_reader *reader, const uint32_t *locations, uint32_t count)
+static void note_unsymbolized(struct stack_reader *reader, const struct stack_hash *hash,
+			      const struct process_key *process, const uint32_t *locations,
+			      uint32_t count)
 {
-	for (uint32_t i = 0; i < count; i++)
-		if (location_table_is_unread_python(reader->frames.locations, locations[i]))
-			return true;
-	return false;
+	if (any_location(reader, locations, count, location_table_is_anonymous))
+		unsymbolized_stacks_add_jit(&reader->unsymbolized, reader->frames.processes, hash,
+					    process);
+	else if (any_location(reader, locations, count, location_table_is_unread_python))
+		unsymbolized_stacks_add_python(&reader->unsymbolized, hash, process);
 }
 
-// It may have names later.
-static void note_unnamed(struct stack_reader *reader, const struct stack_hash *hash,
-			 const struct process_key *process, const uint32_t *locations,
-			 uint32_t count)
-{
-	if (has_unnamed(reader, locations, count))
-		unsymbolized_stacks_add(&reader->unsymbolized, reader->frames.processes, hash,
-					process);
-	else if (has_unread(reader, locations, count))
-		unsymbolized_stacks_add_unread(&reader->unsymbolized, hash, process);
-}
-
-int stack_reader_take(struct stack_reader *reader, const struct stack_record *record)
+int stack_reader_add(struct stack_reader *reader, const struct stack_record *record)
 {
 	const struct stack_trace *trace = &record->trace;
 	enum stack_end end = (enum stack_end)trace->end;
@@ -130,22 +115,22 @@ int stack_reader_take(struct stack_reader *reader, const struct stack_record *re
 	if (rc && rc != -ENOENT)
 		return rc;
 	if (process)
-		note_unnamed(reader, &trace->hash, &trace->process, reader->locations, count);
+		note_unsymbolized(reader, &trace->hash, &trace->process, reader->locations, count);
 	return stack_table_add(reader->stacks, &trace->hash, reader->locations, count, end,
 			       clock_monotonic_ns());
 }
 
-int stack_reader_take_wake(struct stack_reader *reader, const struct wake_record *record)
+int stack_reader_add_off_wake(struct stack_reader *reader, const struct wake_record *record)
 {
-	struct off_wake_stack_frames *joined = &reader->joined;
+	struct joined_stack *joined = &reader->joined;
 	uint64_t now_ns = clock_monotonic_ns();
 	int rc = off_wake_stack_join(&reader->frames, reader->stacks, record, now_ns, joined);
 
 	if (rc)
 		return rc;
-	// Its own names, or its waker's: who lists code that it makes is one process in most cases.
-	note_unnamed(reader, &record->joined, &record->blocked.process, joined->locations,
-		     joined->count);
+	// The unnamed frame may be the waker's instead: mostly both are of one process.
+	note_unsymbolized(reader, &record->joined, &record->blocked.process, joined->locations,
+			  joined->count);
 	return stack_table_add(reader->stacks, &record->joined, joined->locations, joined->count,
 			       joined->end, now_ns);
 }

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacks as they arrive: each frame of a body is found its location while its process lives, and what
-// the unwinder was missing there is asked for. One thread.
+// Stack traces as they arrive from the kernel programs: each frame gets its location while its process
+// lives, and what the unwinder lacked (a table, rules for a function) is requested. One thread.
 #pragma once
 
 #include <stdint.h>
 
 #include "agent/stacks/frame_resolver.h"
 #include "agent/publish/process_unwind.h"
+#include "agent/stacks/off_wake_stack.h"
 #include "agent/stacks/stack_table.h"
 #include "agent/stacks/unsymbolized_stacks.h"
-#include "agent/stacks/off_wake_stack.h"
 #include "bpf/sample.h"
 
-/** The profiler's, which outlive it. */
+/** What it uses is the caller's and outlives it. */
 struct stack_reader {
 	struct frame_resolver frames;
 	struct executable_table *executables;
 	struct stack_table *stacks;
-	struct process_unwinds *unwinds;         // NULL: nothing is asked for
+	struct process_unwinds *unwinds;         // NULL: the unwinder gets nothing new
 	struct unsymbolized_stacks unsymbolized; // its own: unsymbolized_stacks_deinit() it
-	uint32_t locations[STACK_DEPTH_MAX];     // of the body in work
-	struct off_wake_stack_frames joined;     // likewise, of two stacks
+	uint32_t locations[STACK_DEPTH_MAX];     // of the stack trace being read
+	struct joined_stack joined;              // the off-wake stack being joined
 };
 
 /**
- * Put a body into the table of stacks. Returns 0; -ENOMEM; -ENOSPC at STACKS_MAX: then the kernel
- * side is to forget it, and sends it again when it is seen again.
+ * Add a stack trace to the stack table. Returns 0; -ENOMEM; -ENOSPC at STACKS_MAX: evict it from the kernel
+ * programs' map then, so that they send it again when it is captured again.
  */
-int stack_reader_take(struct stack_reader *reader, const struct stack_record *record);
+int stack_reader_add(struct stack_reader *reader, const struct stack_record *record);
 
-/** Likewise a stack of two whose bodies came before it; -ENOENT: one of them has not. */
-int stack_reader_take_wake(struct stack_reader *reader, const struct wake_record *record);
+/** The same for an off-wake stack. -ENOENT: one of its stack traces has not come. */
+int stack_reader_add_off_wake(struct stack_reader *reader, const struct wake_record *record);

@@ -12,14 +12,14 @@ struct stack_entry {
 	struct known_stack stack;
 	struct stack_hash hash;
 	uint64_t used_ns;
-	bool used;    // the place is taken
-	bool leaving; // the kernel side was told to forget it
+	bool used;
+	bool leaving; // evicted from the kernel programs' map
 };
 
 struct stack_table {
-	struct stack_entry *entries; // STACKS_MAX places; untouched ones cost no memory
-	uint32_t place_count;        // places ever taken
-	uint32_t *unused;            // places to take again
+	struct stack_entry *entries; // STACKS_MAX; those never touched cost no memory
+	uint32_t entry_count;        // ever used
+	uint32_t *unused;            // entries to use again
 	uint32_t unused_count;
 	struct hash_table index;
 };
@@ -43,7 +43,7 @@ void stack_table_free(struct stack_table *table)
 {
 	if (!table)
 		return;
-	for (uint32_t i = 0; i < table->place_count; i++)
+	for (uint32_t i = 0; i < table->entry_count; i++)
 		free(table->entries[i].stack.locations);
 	free(table->entries);
 	free(table->unused);
@@ -70,15 +70,15 @@ static struct stack_entry *find(const struct stack_table *table, const struct st
 	return at == HASH_TABLE_NONE ? NULL : &table->entries[at];
 }
 
-static int take_place(struct stack_table *table, const struct stack_hash *hash,
-		      struct stack_entry **ret_entry)
+static int add_entry(struct stack_table *table, const struct stack_hash *hash,
+		     struct stack_entry **ret_entry)
 {
 	uint32_t at;
 
 	if (table->unused_count)
 		at = table->unused[table->unused_count - 1];
-	else if (table->place_count < STACKS_MAX)
-		at = table->place_count;
+	else if (table->entry_count < STACKS_MAX)
+		at = table->entry_count;
 	else
 		return -ENOSPC;
 
@@ -88,13 +88,13 @@ static int take_place(struct stack_table *table, const struct stack_hash *hash,
 	if (table->unused_count)
 		table->unused_count--;
 	else
-		table->place_count++;
+		table->entry_count++;
 	table->entries[at] = (struct stack_entry){ .hash = *hash, .used = true };
 	*ret_entry = &table->entries[at];
 	return 0;
 }
 
-static void leave_place(struct stack_table *table, uint32_t at)
+static void free_entry(struct stack_table *table, uint32_t at)
 {
 	struct stack_entry *entry = &table->entries[at];
 
@@ -115,7 +115,7 @@ int stack_table_add(struct stack_table *table, const struct stack_hash *hash,
 	if (count)
 		memcpy(copy, locations, count * sizeof(*copy));
 	if (!entry) {
-		int rc = take_place(table, hash, &entry);
+		int rc = add_entry(table, hash, &entry);
 		if (rc < 0)
 			return rc;
 	}
@@ -146,18 +146,18 @@ static int compare_ns(const void *a, const void *b)
 	return (first > second) - (first < second);
 }
 
-// Older than this is to go: what is idle, and a quarter of the table when it is uncomfortably full.
+// Stacks last used before this are evicted: idle ones, and a quarter of a table that is nearly full.
 static uint64_t oldest_to_keep(const struct stack_table *table, uint64_t now_ns)
 {
 	uint64_t oldest_ns = ns_before(now_ns, STACK_IDLE_NS);
 	uint32_t count = 0;
 
-	if (stack_table_count(table) <= STACKS_COMFORT)
+	if (stack_table_count(table) <= STACKS_KEPT)
 		return oldest_ns;
-	_cleanup_free_ uint64_t *times = malloc(table->place_count * sizeof(*times));
+	_cleanup_free_ uint64_t *times = malloc(table->entry_count * sizeof(*times));
 	if (!times)
 		return oldest_ns;
-	for (uint32_t i = 0; i < table->place_count; i++) {
+	for (uint32_t i = 0; i < table->entry_count; i++) {
 		if (table->entries[i].used)
 			times[count++] = table->entries[i].used_ns;
 	}
@@ -166,19 +166,19 @@ static uint64_t oldest_to_keep(const struct stack_table *table, uint64_t now_ns)
 }
 
 void stack_table_expire(struct stack_table *table, uint64_t now_ns,
-			void (*forget)(void *context, const struct stack_hash *hash), void *context)
+			void (*evict)(void *context, const struct stack_hash *hash), void *context)
 {
 	uint64_t oldest_ns = oldest_to_keep(table, now_ns);
 
-	for (uint32_t i = 0; i < table->place_count; i++) {
+	for (uint32_t i = 0; i < table->entry_count; i++) {
 		struct stack_entry *entry = &table->entries[i];
 
 		if (!entry->used)
 			continue;
 		if (entry->leaving) {
-			leave_place(table, i);
+			free_entry(table, i);
 		} else if (entry->used_ns < oldest_ns) {
-			forget(context, &entry->hash);
+			evict(context, &entry->hash);
 			entry->leaving = true;
 		}
 	}
@@ -187,7 +187,7 @@ void stack_table_expire(struct stack_table *table, uint64_t now_ns,
 void stack_table_each(const struct stack_table *table,
 		      void (*fn)(void *context, const struct known_stack *stack), void *context)
 {
-	for (uint32_t i = 0; i < table->place_count; i++) {
+	for (uint32_t i = 0; i < table->entry_count; i++) {
 		if (table->entries[i].used)
 			fn(context, &table->entries[i].stack);
 	}

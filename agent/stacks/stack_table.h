@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stacks whose bodies arrived, by the kernel side's hash: the mirror of its map of known stacks.
-// A stack leaves both sides when it was not used for long, or when the table fills up. One thread.
+// The stack traces that arrived, by hash: the agent's mirror of the kernel programs' map of sent stacks. A
+// stack is evicted from both when it is idle, or when the table fills up. One thread.
 #pragma once
 
 #include <stdint.h>
@@ -14,11 +14,11 @@ struct stack_table;
 
 enum {
 	STACKS_MAX = SENT_STACKS_MAX,
-	STACKS_COMFORT = STACKS_MAX / 4 * 3, // more than this, and the least recently used go
+	STACKS_KEPT = STACKS_MAX / 4 * 3, // past it the least recently used are evicted
 };
 #define STACK_IDLE_NS (10 * 60 * NS_PER_SECOND)
 
-/** The callers of one stack, named by location numbers. */
+/** The callers of one stack. */
 struct known_stack {
 	uint32_t *locations; // numbers of the location table, the leaf's caller first
 	uint32_t count;
@@ -29,8 +29,7 @@ struct stack_table *stack_table_new(void);
 void stack_table_free(struct stack_table *table);
 
 /**
- * Remember a body; one that is there already is replaced. @locations are copied.
- * Returns 0; -ENOMEM; -ENOSPC at STACKS_MAX.
+ * Add a stack, or replace it. @locations are copied. Returns 0; -ENOMEM; -ENOSPC at STACKS_MAX.
  */
 int stack_table_add(struct stack_table *table, const struct stack_hash *hash,
 		    const uint32_t *locations, uint32_t count, enum stack_end end, uint64_t now_ns);
@@ -40,15 +39,13 @@ const struct known_stack *stack_table_find(struct stack_table *table, const stru
 					   uint64_t now_ns);
 
 /**
- * Once a window, after its counts were looked up: let go of what is idle. @forget is called for a
- * stack when it is to leave the kernel side, which may have counted with it until then; the stack
- * itself goes one window later, unless its body comes again.
+ * Once per export interval, after its counts were looked up: evict idle stacks. @evict removes a stack from
+ * the kernel programs' map, which may have counted with it until then. So the stack itself goes one interval
+ * later, unless its stack trace comes again.
  */
 void stack_table_expire(struct stack_table *table, uint64_t now_ns,
-			void (*forget)(void *context, const struct stack_hash *hash),
-			void *context);
+			void (*evict)(void *context, const struct stack_hash *hash), void *context);
 
-/** Call @fn for each stack. */
 void stack_table_each(const struct stack_table *table,
 		      void (*fn)(void *context, const struct known_stack *stack), void *context);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacks through code that had no name when they came: a process may list its generated code a moment
-// later, and Python code that could not be read may be readable. The kernel side sends a body once only, so it is asked to send these again then. One thread.
+// Stacks that came with a frame without a name: JIT code that its process may list a moment later, or
+// Python code that could not be read. The kernel programs send a stack trace once only, so such a stack is
+// evicted there when its names may have come: then it is captured and sent again. One thread.
 #pragma once
 
 #include <stdbool.h>
@@ -10,14 +11,14 @@
 #include "bpf/unwind/stack.h"
 
 enum {
-	UNSYMBOLIZED_STACKS_MAX = 4096, // the oldest is given up: it stays without names
+	UNSYMBOLIZED_STACKS_MAX = 4096, // past it the oldest is dropped: it stays without names
 };
 
 struct unsymbolized_stack {
 	struct stack_hash hash;
 	struct process_key process;
-	uint64_t names_version; // process_table_jit_version() when it came
-	bool is_unread;         // through Python code that could not be read
+	uint64_t jit_version; // process_table_jit_version() when it came
+	bool is_python;
 };
 
 /** A zeroed struct is valid and empty. */
@@ -27,22 +28,22 @@ struct unsymbolized_stacks {
 	uint32_t count;
 };
 
-void unsymbolized_stacks_deinit(struct unsymbolized_stacks *unnamed);
+void unsymbolized_stacks_deinit(struct unsymbolized_stacks *stacks);
 
-/** A stack has come in which generated code has no name. Out of memory it stays so. */
-void unsymbolized_stacks_add(struct unsymbolized_stacks *unnamed, struct process_table *processes,
-			     const struct stack_hash *hash, const struct process_key *process);
+/** A stack with JIT code that has no name. Out of memory it stays so. */
+void unsymbolized_stacks_add_jit(struct unsymbolized_stacks *stacks,
+				 struct process_table *processes, const struct stack_hash *hash,
+				 const struct process_key *process);
 
-/** A stack has come with Python code in it that could not be read: to be tried once more. */
-void unsymbolized_stacks_add_unread(struct unsymbolized_stacks *unnamed,
+/** A stack with Python code that could not be read. */
+void unsymbolized_stacks_add_python(struct unsymbolized_stacks *stacks,
 				    const struct stack_hash *hash,
 				    const struct process_key *process);
 
 /**
- * To be called once a window: hands those with unread code to @forget, and those whose process has listed more since to @forget, as they
- * may have names now, and lets go of those whose process is no longer known.
+ * Once per export interval: call @evict for stacks with Python code, and for those whose process has listed
+ * more JIT code since. Stacks of unknown processes are dropped.
  */
-void unsymbolized_stacks_settle(struct unsymbolized_stacks *unnamed,
-				struct process_table *processes,
-				void (*forget)(void *context, const struct stack_hash *hash),
-				void *context);
+void unsymbolized_stacks_retry(struct unsymbolized_stacks *stacks, struct process_table *processes,
+			       void (*evict)(void *context, const struct stack_hash *hash),
+			       void *context);

@@ -5,12 +5,13 @@
 
 #include "agent/stacks/wait_rules.h"
 #include "base/cleanup.h"
+#include "base/text.h"
 
 enum {
-	FRAMES_MAX = 512, // of one stack that are looked at; deeper ones end nowhere that matters
+	FRAMES_MAX = 512, // of one stack that are read, from the leaf: rules match near it
 };
 
-/* If the program's own functions tell nothing. */
+/* Where no rule for the program's functions matches. */
 static const enum wait_class classes[CAUSE_COUNT] = {
 	[CAUSE_UNKNOWN] = WAIT_CLASS_OTHER,
 	[CAUSE_LOCK] = WAIT_CLASS_LOCK,
@@ -31,23 +32,9 @@ static const enum wait_class classes[CAUSE_COUNT] = {
 
 // ---- the GIL --------------------------------------------------------------------------------
 
-static bool begins_with(const char *text, const char *beginning)
-{
-	return strncmp(text, beginning, strlen(beginning)) == 0;
-}
-
-/* The interpreter itself, or its library: all that waits in it for a condition waits for the GIL. */
-static bool is_interpreter(const char *module)
-{
-	const char *slash = strrchr(module, '/');
-	const char *name = slash ? slash + 1 : module;
-
-	return begins_with(name, "libpython3") || begins_with(name, "python3");
-}
-
 /*
- * CPython takes the GIL in take_gil(), which compilers put into its callers (Python/ceval_gil.h,
- * ceval_gil.c). Where the interpreter has no names, its file must do.
+ * CPython takes the GIL in take_gil(), which compilers inline into its callers (Python/ceval_gil.h,
+ * ceval_gil.c). In an interpreter without symbols every condition wait is taken for one for the GIL.
  */
 bool wait_takes_gil(const char *name, const char *module)
 {
@@ -66,13 +53,14 @@ bool wait_takes_gil(const char *name, const char *module)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(takers); i++)
-		if (begins_with(name, takers[i]))
+		if (text_begins_with(name, takers[i]))
 			return true;
-	return !*name && is_interpreter(module);
+	return !*name &&
+	       (wait_module_begins(module, "libpython3") || wait_module_begins(module, "python3"));
 }
 
-// Does @frame wait for the GIL, if a function that it calls waits for a condition? Python code waits
-// for one only in the interpreter's loop, in whose place it stands on the stack.
+// If a callee of @frame waits for a condition: is that the GIL? A Python frame stands for the interpreter
+// loop, which waits for no other condition.
 static bool is_for_gil(const struct wait_frame *frame)
 {
 	return frame->kind == FRAME_KIND_PYTHON ||
@@ -107,7 +95,7 @@ static enum wait_cause cause_in_kernel(const struct wait_frame *frames, uint32_t
 	return cause;
 }
 
-// Without the kernel's part, the first functions of the C library tell.
+// Without kernel frames, by the first functions of the C library.
 static enum wait_cause cause_of_calls(const struct wait_frame *frames, uint32_t count)
 {
 	for (uint32_t i = 0; i < count && frames[i].kind == FRAME_KIND_NATIVE; i++) {
@@ -121,7 +109,7 @@ static enum wait_cause cause_of_calls(const struct wait_frame *frames, uint32_t 
 
 // ---- in the program -------------------------------------------------------------------------
 
-// Can the program's functions change what the cause says?
+// Can the program's functions refine the cause?
 static bool is_open(enum wait_cause cause)
 {
 	switch (cause) {
@@ -139,7 +127,7 @@ static bool is_open(enum wait_cause cause)
 	}
 }
 
-// A thread that a library has made for itself, and that runs nobody else's code.
+// A thread that a library started for itself, with no other code on its stack.
 static bool is_library_thread(const struct wait_frame *frames, uint32_t count)
 {
 	bool is_pool = false;
@@ -162,8 +150,7 @@ static const struct wait_frame *next_python(const struct wait_frame *frames, uin
 	return *at < count ? &frames[(*at)++] : NULL;
 }
 
-// Is the Python function that calls frame @at the first one of its thread? Then a loop in it is
-// what the thread is for.
+// Is the Python function that calls frame @at its thread's target? Then a loop in it is the thread's work loop.
 static bool is_thread_target(const struct wait_frame *frames, uint32_t count, uint32_t at)
 {
 	static const char *const starters[] = { "run", "_bootstrap_inner" };
@@ -175,10 +162,9 @@ static bool is_thread_target(const struct wait_frame *frames, uint32_t count, ui
 	starter = next_python(frames, count, &at);
 	if (!starter)
 		return false;
-	const char *slash = strrchr(starter->file, '/');
 	const char *dot = strrchr(starter->name, '.');
 
-	if (strcmp(slash ? slash + 1 : starter->file, "threading.py"))
+	if (strcmp(path_base_name(starter->file), "threading.py"))
 		return false;
 	for (size_t i = 0; i < ARRAY_SIZE(starters); i++)
 		if (!strcmp(dot ? dot + 1 : starter->name, starters[i]))
@@ -186,8 +172,8 @@ static bool is_thread_target(const struct wait_frame *frames, uint32_t count, ui
 	return false;
 }
 
-// Is what calls frame @at the C library's start of a thread?
-static bool is_start(const struct wait_frame *frames, uint32_t count, uint32_t at)
+// Is the caller of frame @at the C library's thread start?
+static bool is_called_by_start(const struct wait_frame *frames, uint32_t count, uint32_t at)
 {
 	static const char *const starts[] = { "start_thread", "clone3", "clone", "start" };
 
@@ -202,13 +188,13 @@ static bool is_start(const struct wait_frame *frames, uint32_t count, uint32_t a
 
 struct walk {
 	enum wait_cause cause;
-	const char *unnamed; // the file of a function without a name that was passed
-	bool condition;      // the function before waits for a condition
-	bool conditional;    // one before did
-	enum wait_class ret_class;
+	const char *unnamed; // the file of an unnamed function that was passed
+	bool is_condition;   // the callee waits for a condition
+	bool has_condition;  // a function nearer to the leaf did
+	enum wait_class class;
 };
 
-// A function without a name that is not a system library's: whose loop it may be is told by its file.
+// An unnamed function may be part of its file's own loop: only functions of one file are passed.
 static bool pass_unnamed(struct walk *walk, const struct wait_frame *frame)
 {
 	if (*frame->name || (walk->unnamed && strcmp(walk->unnamed, frame->module)))
@@ -217,18 +203,18 @@ static bool pass_unnamed(struct walk *walk, const struct wait_frame *frame)
 	return true;
 }
 
-// One function further from the leaf. False: the walk ends here.
+// Match one function, walking from the leaf to the root. False: the walk ends here.
 static bool step(struct walk *walk, const struct wait_frame *frames, uint32_t count, uint32_t at)
 {
 	const struct wait_frame *frame = &frames[at];
 	const struct user_rule *rule;
 
-	if (walk->condition && is_for_gil(frame)) {
-		walk->ret_class = WAIT_CLASS_GIL;
+	if (walk->is_condition && is_for_gil(frame)) {
+		walk->class = WAIT_CLASS_GIL;
 		return false;
 	}
-	walk->condition = begins_with(wait_plain_name(frame->name), "pthread_cond_");
-	walk->conditional |= walk->condition;
+	walk->is_condition = text_begins_with(wait_plain_name(frame->name), "pthread_cond_");
+	walk->has_condition |= walk->is_condition;
 	rule = user_rule_find(frame, walk->cause);
 	switch (rule ? rule->role : ROLE_UNKNOWN) {
 	case ROLE_THROUGH:
@@ -236,33 +222,33 @@ static bool step(struct walk *walk, const struct wait_frame *frames, uint32_t co
 	case ROLE_TARGET:
 		if (!is_thread_target(frames, count, at))
 			return true;
-		walk->ret_class = WAIT_CLASS_IDLE;
+		walk->class = WAIT_CLASS_IDLE;
 		return false;
 	case ROLE_LIKELY:
-		walk->ret_class = WAIT_CLASS_IDLE;
+		walk->class = WAIT_CLASS_IDLE;
 		return true;
 	case ROLE_LOOP:
 		if (!walk->unnamed || !strcmp(walk->unnamed, frame->module))
-			walk->ret_class = WAIT_CLASS_IDLE;
+			walk->class = WAIT_CLASS_IDLE;
 		return false;
 	case ROLE_CLASS:
-		walk->ret_class = rule->class;
+		walk->class = rule->class;
 		return false;
 	case ROLE_RUNS:
 		return false;
 	}
 	if (frame->kind == FRAME_KIND_PYTHON)
 		return false;
-	// A thread whose first function itself waits for a condition is a worker without work.
-	if (walk->conditional && is_start(frames, count, at))
-		walk->ret_class = WAIT_CLASS_IDLE;
+	// A thread's first function that waits for a condition itself is a worker without work.
+	if (walk->has_condition && is_called_by_start(frames, count, at))
+		walk->class = WAIT_CLASS_IDLE;
 	return wait_is_system_library(frame->module) || pass_unnamed(walk, frame);
 }
 
 static enum wait_class class_in_program(enum wait_cause cause, const struct wait_frame *frames,
 					uint32_t count)
 {
-	struct walk walk = { .cause = cause, .ret_class = classes[cause] };
+	struct walk walk = { .cause = cause, .class = classes[cause] };
 
 	if (!is_open(cause))
 		return classes[cause];
@@ -270,10 +256,10 @@ static enum wait_class class_in_program(enum wait_cause cause, const struct wait
 		return WAIT_CLASS_IDLE;
 	for (uint32_t i = 0; i < count && step(&walk, frames, count, i); i++)
 		;
-	return walk.ret_class;
+	return walk.class;
 }
 
-// ---- the whole ------------------------------------------------------------------------------
+// ---- whole stacks ---------------------------------------------------------------------------
 
 enum wait_class wait_class_of(const struct wait_frame *frames, uint32_t count)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a blocked thread waited for, as far as the functions on its stack tell: where the kernel put
-// it to sleep, and who in the thread asked for that. Names come from processes and may lie; a class
-// is a label for people, never a decision.
+// The wait class of a blocked thread, from the functions on its stack: the kernel's say how it sleeps, the
+// program's say why. Names come from processes and may lie: a class is a label for people, and nothing is
+// decided by it. The rules are in agent/stacks/wait_rules.h.
 #pragma once
 
 #include <stdbool.h>
@@ -14,11 +14,11 @@
 /** The class of a stack of @count functions, the leaf first. */
 enum wait_class wait_class_of(const struct wait_frame *frames, uint32_t count);
 
-/** The class of a stack of @profile, by the names that its locations have there. */
+/** The class of a stack of @profile. */
 enum wait_class wait_class_of_stack(const struct profile *profile, const struct stack *stack);
 
 /**
- * Does CPython take the GIL in this native function? A wait for a condition right below it is one
- * for the GIL then. @name without the underscores that it may begin with; "": not known.
+ * Does CPython take the GIL in this native function? Then a condition wait that it calls waits for the GIL.
+ * @name without leading underscores; "": unknown.
  */
 bool wait_takes_gil(const char *name, const char *module);

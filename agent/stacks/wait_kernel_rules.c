@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules for the kernel's functions, and what both sides' names are matched by.
+// Rules for the kernel's functions and for libraries, and how names match both tables' rules.
 #include "agent/stacks/wait_rules.h"
 
 #include <stddef.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/text.h"
 
 /*
- * The kernel's functions, by the names they have in 6.1 to 6.18. The first that has a rule decides,
- * from the leaf: the scheduler's own are not on the stack.
+ * By the names in Linux 6.1 to 6.18. From the leaf, the first function with a rule decides: the scheduler's
+ * own are not on the stack.
  */
 static const struct kernel_rule kernel_rules[] = {
 	// kernel/futex/: futex_wait_queue() until 6.15, futex_do_wait() since.
@@ -22,7 +23,7 @@ static const struct kernel_rule kernel_rules[] = {
 	{ "locks_lock_inode_wait", CAUSE_LOCK, false },
 	{ "fcntl_setlk", CAUSE_LOCK, false },
 	{ "do_lock_file_wait", CAUSE_LOCK, false },
-	// kernel/locking/: whoever takes it says more.
+	// kernel/locking/: the caller says more.
 	{ "__mutex_lock*", CAUSE_KERNEL_LOCK, false },
 	{ "mutex_lock*", CAUSE_KERNEL_LOCK, false },
 	{ "rwsem_down_*", CAUSE_KERNEL_LOCK, false },
@@ -32,9 +33,9 @@ static const struct kernel_rule kernel_rules[] = {
 	{ "percpu_rwsem_wait", CAUSE_KERNEL_LOCK, false },
 	{ "rt_mutex_*", CAUSE_KERNEL_LOCK, false },
 	{ "__rt_mutex_*", CAUSE_KERNEL_LOCK, false },
-	// A clone() that waits for a lock, or for memory, waits for no child.
+	// A clone() that waits for a lock or for memory waits for no child.
 	{ "copy_process", CAUSE_LOCK, false },
-	// mm/vmscan.c, mm/memcontrol.c: for room, also below a page fault's limit
+	// mm/vmscan.c, mm/memcontrol.c: reclaim, also at a cgroup's limit
 	{ "reclaim_throttle", CAUSE_PAGE_FAULT, true },
 	{ "throttle_direct_reclaim", CAUSE_PAGE_FAULT, true },
 	{ "try_to_free_pages", CAUSE_PAGE_FAULT, true },
@@ -42,7 +43,7 @@ static const struct kernel_rule kernel_rules[] = {
 	{ "mem_cgroup_handle_over_high", CAUSE_PAGE_FAULT, true },
 	{ "__mem_cgroup_handle_over_high", CAUSE_PAGE_FAULT, true },
 	{ "mem_cgroup_oom_synchronize", CAUSE_PAGE_FAULT, true },
-	// arch/x86/mm/fault.c, arch/arm64/mm/fault.c: also one that a system call makes.
+	// arch/x86/mm/fault.c, arch/arm64/mm/fault.c: a system call faults, too.
 	{ "exc_page_fault", CAUSE_PAGE_FAULT, true },
 	{ "asm_exc_page_fault", CAUSE_PAGE_FAULT, true },
 	{ "do_user_addr_fault", CAUSE_PAGE_FAULT, true },
@@ -59,11 +60,11 @@ static const struct kernel_rule kernel_rules[] = {
 	{ "do_sys_poll", CAUSE_POLL, false },
 	{ "do_select", CAUSE_POLL, false },
 	{ "core_sys_select", CAUSE_POLL, false },
-	// io_uring/: also of sockets, but who waits for files has no other way to
+	// io_uring/: of files mostly; sockets have other ways to be waited for.
 	{ "io_cqring_wait*", CAUSE_RING, false },
 	{ "io_uring_*", CAUSE_RING, false },
 	{ "__do_sys_io_uring_enter", CAUSE_RING, false },
-	// Waits for a connection are waits for work: net/ipv4/inet_connection_sock.c, net/unix/.
+	// Waiting for a connection is waiting for work: net/ipv4/inet_connection_sock.c, net/unix/.
 	{ "inet_csk_accept", CAUSE_WORK, true },
 	{ "do_accept", CAUSE_WORK, true },
 	{ "__sys_accept4", CAUSE_WORK, true },
@@ -110,9 +111,9 @@ static const struct kernel_rule kernel_rules[] = {
 	{ "do_msgrcv", CAUSE_PIPE, false },
 	{ "do_msgsnd", CAUSE_PIPE, false },
 	{ "do_mq_timed*", CAUSE_PIPE, false },
-	{ "n_tty_write", CAUSE_PIPE, false }, // the reader of a terminal is behind
+	{ "n_tty_write", CAUSE_PIPE, false }, // the terminal's reader is slow
 	// kernel/time/hrtimer.c, fs/timerfd.c
-	{ "hrtimer_nanosleep*", CAUSE_SLEEP, false }, // and when it goes on after a signal
+	{ "hrtimer_nanosleep*", CAUSE_SLEEP, false }, // also restarted after a signal
 	{ "alarm_timer_nsleep*", CAUSE_SLEEP, false },
 	{ "alarmtimer_do_nsleep", CAUSE_SLEEP, false },
 	{ "do_nanosleep", CAUSE_SLEEP, false },
@@ -127,12 +128,12 @@ static const struct kernel_rule kernel_rules[] = {
 	{ "signalfd_read*", CAUSE_WORK, false },
 	{ "inotify_read", CAUSE_WORK, false },
 	{ "fanotify_read", CAUSE_WORK, false },
-	// A person, a log, a file system's requests: drivers/tty/, kernel/printk/, fs/fuse/dev.c
+	// Input of a person, log lines, a file system's requests: drivers/tty/, kernel/printk/, fs/fuse/dev.c
 	{ "n_tty_read", CAUSE_WORK, false },
 	{ "do_syslog", CAUSE_WORK, false },
 	{ "devkmsg_read", CAUSE_WORK, false },
 	{ "fuse_dev_do_read", CAUSE_WORK, false },
-	// Who handles others' page faults, a guest that has nothing to do, a trace: fs/userfaultfd.c, virt/kvm/
+	// Handlers of page faults, idle guests, readers of traces: fs/userfaultfd.c, virt/kvm/, kernel/trace/
 	{ "userfaultfd_read*", CAUSE_WORK, false },
 	{ "userfaultfd_ctx_read", CAUSE_WORK, false },
 	{ "kvm_vcpu_*", CAUSE_WORK, false },
@@ -141,13 +142,13 @@ static const struct kernel_rule kernel_rules[] = {
 	{ "do_signal_stop", CAUSE_STOPPED, false },
 	{ "ptrace_stop", CAUSE_STOPPED, false },
 	{ "do_freezer_trap", CAUSE_STOPPED, false },
-	{ "get_signal", CAUSE_STOPPED, false }, // has that one in it, where compilers put it there
+	{ "get_signal", CAUSE_STOPPED, false }, // do_signal_stop() may be inlined into it
 	{ "__refrigerator", CAUSE_STOPPED, false },
 	{ "do_jobctl_trap", CAUSE_STOPPED, false },
 	// kernel/exit.c, kernel/fork.c: vfork() waits in kernel_clone() itself.
-	{ "de_thread", CAUSE_CHILD, false }, // exec(), for its other threads
+	{ "de_thread", CAUSE_CHILD, false }, // exec() ends the other threads
 	{ "coredump_*", CAUSE_STOPPED, false },
-	{ "do_exit", CAUSE_LOCK, false }, // what it waits for is no signal's
+	{ "do_exit", CAUSE_LOCK, false }, // below get_signal(), but not stopped
 	{ "do_wait", CAUSE_CHILD, false },
 	{ "__do_wait", CAUSE_CHILD, false },
 	{ "kernel_wait4", CAUSE_CHILD, false },
@@ -180,7 +181,7 @@ static const struct kernel_rule kernel_rules[] = {
 	{ "do_fsync", CAUSE_DISK, false },
 	{ "iomap_*", CAUSE_DISK, false },
 	{ "__iomap_*", CAUSE_DISK, false },
-	{ "read_events", CAUSE_RING, false }, // fs/aio.c: event loops wait there, too
+	{ "read_events", CAUSE_RING, false }, // fs/aio.c, also in event loops
 	{ "jbd2_*", CAUSE_DISK, false },
 	{ "ext4_*", CAUSE_DISK, false },
 	{ "xfs_*", CAUSE_DISK, false },
@@ -194,10 +195,10 @@ static const struct kernel_rule kernel_rules[] = {
 	{ "swap_readpage*", CAUSE_DISK, false },
 	{ "d_alloc_parallel", CAUSE_DISK, false },
 	{ "autofs_wait", CAUSE_DISK, false },
-	{ "fanotify_handle_event", CAUSE_DISK, false }, // a watcher is to allow it
+	{ "fanotify_handle_event", CAUSE_DISK, false }, // a watcher must allow the access
 };
 
-/* By what the thread called: where the kernel's part of the stack is not known. */
+/* The C library's functions: for stacks without kernel frames. */
 static const struct {
 	const char *name;
 	enum wait_cause cause;
@@ -233,7 +234,7 @@ static const struct {
 	{ "sigsuspend", CAUSE_WORK },
 };
 
-/* Modules of kernels whose functions wait for a GPU. */
+/* Kernel modules whose functions wait for a GPU. */
 static const char *const gpu_modules[] = { "nvidia", "amdgpu", "amdkfd", "i915", "xe", "nouveau" };
 
 static const char *const pool_libraries[] = {
@@ -250,16 +251,9 @@ static const char *const system_libraries[] = {
 
 // ---- matching -------------------------------------------------------------------------------
 
-static bool begins_with(const char *text, const char *beginning)
+bool wait_module_begins(const char *module, const char *prefix)
 {
-	return strncmp(text, beginning, strlen(beginning)) == 0;
-}
-
-bool wait_module_begins(const char *module, const char *beginning)
-{
-	const char *slash = strrchr(module, '/');
-
-	return begins_with(slash ? slash + 1 : module, beginning);
+	return text_begins_with(path_base_name(module), prefix);
 }
 
 const char *wait_plain_name(const char *name)
@@ -275,7 +269,7 @@ bool wait_name_matches(const char *pattern, const char *name)
 		return true;
 	if (*pattern == '~')
 		return strstr(name, pattern + 1) != NULL;
-	if (*pattern != *name) // nearly all of a table
+	if (*pattern != *name) // nearly always, without a call
 		return false;
 	length = strlen(pattern);
 	if (pattern[length - 1] == '*')
@@ -289,7 +283,7 @@ static bool is_gpu_module(const char *module)
 	for (size_t i = 0; i < ARRAY_SIZE(gpu_modules); i++) {
 		const char *after = module + strlen(gpu_modules[i]);
 
-		if (begins_with(module, gpu_modules[i]) && strchr("]_-", *after))
+		if (text_begins_with(module, gpu_modules[i]) && strchr("]_-", *after))
 			return true;
 	}
 	return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What functions on a blocked stack tell of the wait: one table for the kernel's, one for those of
-// programs. agent/stacks/wait_class.c reads stacks by them.
+// What a function on a blocked stack says about the wait: one table of rules for the kernel's functions
+// (wait_kernel_rules.c), one for programs and their libraries (wait_user_rules.c). wait_class.c walks stacks
+// by them.
 #pragma once
 
 #include <stdbool.h>
@@ -11,16 +12,16 @@
 /** One function on a stack. */
 struct wait_frame {
 	enum frame_kind kind;
-	const char *name;   // demangled; "": not known
-	const char *file;   // of source; "": not known
+	const char *name;   // demangled; "": unknown
+	const char *file;   // of source; "": unknown
 	const char *module; // path of the executable or library, "[kernel]", "[nvidia]"
 };
 
-/** Where a thread lies in the kernel. */
+/** How the kernel put a thread to sleep. */
 enum wait_cause {
 	CAUSE_UNKNOWN,
-	CAUSE_LOCK,        // of the program: futex, semaphore, lock on a file
-	CAUSE_KERNEL_LOCK, // told by who takes it, further down the stack, if by anything
+	CAUSE_LOCK,        // of the program: futex, semaphore, file lock
+	CAUSE_KERNEL_LOCK, // a function further from the leaf may know what the lock is for
 	CAUSE_EPOLL,
 	CAUSE_POLL,
 	CAUSE_RING, // io_uring
@@ -37,51 +38,51 @@ enum wait_cause {
 };
 
 struct kernel_rule {
-	const char *name; // a trailing '*': any that begins so
+	const char *name; // "a*": any that begins so
 	uint8_t cause;
-	bool decides; // wherever it is on the stack, even if a rule fits nearer to the leaf
+	bool decides; // anywhere on the stack, over rules nearer to the leaf
 };
 
-/** The rule for the kernel's function @name of @module, or NULL. Suffixes of compilers are ignored. */
+/** The rule for the kernel's function @name of @module, or NULL. Compilers' suffixes are ignored. */
 const struct kernel_rule *kernel_rule_find(const char *name, const char *module);
 
-/** What a function of a program means for a wait somewhere above it on the stack. */
+/** What a program's function means for a wait in its callees. */
 enum wait_role {
-	ROLE_UNKNOWN, // someone's own code
-	ROLE_THROUGH, // waits on behalf of its caller: look further
-	ROLE_TARGET,  // the same, but a thread's target function that calls it is a worker's loop
-	ROLE_LIKELY,  // a loop, unless a caller is known to wait for one answer
-	ROLE_LOOP,    // the place where a worker or an event loop waits for work
-	ROLE_RUNS,    // hands work to someone's code: whose loop it is does not matter above it
-	ROLE_CLASS,   // what was waited for is sure
+	ROLE_UNKNOWN, // the program's own code
+	ROLE_THROUGH, // waits on behalf of its caller: walk on
+	ROLE_TARGET,  // the same; called by a thread's target function, it is a worker's loop
+	ROLE_LIKELY,  // a work loop, unless a caller waits for one answer
+	ROLE_LOOP,    // a worker or an event loop, waiting for work
+	ROLE_RUNS,    // runs work given to it: loops below it have no part in the wait
+	ROLE_CLASS,   // sets the wait class
 };
 
 struct user_rule {
-	const char *name;  // "a*": begins so, "~a": contains it, "": any
-	const char *place; // native: the file's name begins so; Python: the path ends so; NULL: any
+	const char *name; // "a*": begins so, "~a": contains it, "": any
+	const char *file; // native: its name begins so; Python: its path ends so; NULL: any
 	bool is_python;
 	uint8_t role;
 	uint8_t class;   // of ROLE_CLASS
 	uint32_t causes; // bits of enum wait_cause; 0: all
 };
 
-/** The first rule that fits @frame in a wait for @cause, or NULL. */
+/** The first rule that matches @frame in a wait for @cause, or NULL. */
 const struct user_rule *user_rule_find(const struct wait_frame *frame, enum wait_cause cause);
 
-/** Where the thread would lie in the kernel by what it called: for stacks without kernel frames. */
+/** The cause by the C library's function that was called: for stacks without kernel frames. */
 enum wait_cause wait_cause_of_call(const char *name);
 
-/** Is @module a library whose threads wait for work as long as nobody else's code is on their stacks? */
+/** Is @module a library with threads of its own, which wait for work if no other code is on their stacks? */
 bool wait_is_pool_library(const char *module);
-/** Is @module the C or C++ library, or Python's: what waits in it waits for its caller? */
+/** Is @module the C, C++ or Python library? It waits on behalf of its caller. */
 bool wait_is_system_library(const char *module);
 /**
- * Is @name what @pattern says: the same, or "a*" for those that begin so, "~a" for those that have it,
- * "" for any? A name may go on with arguments, template parameters, a version, or what the compiler
- * added: "(", "<", "@", ".constprop.0", "[abi:cxx11]".
+ * Does @name match @pattern: equal, "a*" begins so, "~a" contains it, "" any? Behind an equal name there may
+ * be arguments, template parameters, a version or a compiler's suffix: "(", "<", "@", ".constprop.0",
+ * "[abi:cxx11]".
  */
 bool wait_name_matches(const char *pattern, const char *name);
-/** Does the file's name of @module begin so? */
-bool wait_module_begins(const char *module, const char *beginning);
-/** @name without the underscores that C libraries begin its aliases with. */
+/** Does the file name of @module begin so? */
+bool wait_module_begins(const char *module, const char *prefix);
+/** @name without leading underscores, which C libraries' aliases have. */
 const char *wait_plain_name(const char *name);

@@ -1,68 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules for the functions of programs: pools, event loops, runtimes and libraries that wait.
+// Rules for programs' functions: thread pools, event loops, runtimes and libraries that wait.
 #include "agent/stacks/wait_rules.h"
 
 #include <stddef.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "base/contract/wait_classes.h"
 
 #define BIT(cause) (1U << (cause))
 #define LOCKS      (BIT(CAUSE_LOCK) | BIT(CAUSE_UNKNOWN))
 #define EVENTS     (BIT(CAUSE_EPOLL) | BIT(CAUSE_POLL) | BIT(CAUSE_RING))
 
-#define THROUGH(name)                                 \
+#define NATIVE(name, file, role, class, causes)        \
+	{                                              \
+		name, file, false, role, class, causes \
+	}
+#define PYTHON(file, name, role, class, causes)       \
 	{                                             \
-		name, NULL, false, ROLE_THROUGH, 0, 0 \
-	}
-#define RUNS(name)                                 \
-	{                                          \
-		name, NULL, false, ROLE_RUNS, 0, 0 \
-	}
-#define LIKELY(name)                                 \
-	{                                            \
-		name, NULL, false, ROLE_LIKELY, 0, 0 \
-	}
-#define LOOP(name)                                 \
-	{                                          \
-		name, NULL, false, ROLE_LOOP, 0, 0 \
-	}
-#define LOOP_IN(place, name)                        \
-	{                                           \
-		name, place, false, ROLE_LOOP, 0, 0 \
-	}
-#define IS(name, class, causes)                              \
-	{                                                    \
-		name, NULL, false, ROLE_CLASS, class, causes \
-	}
-#define PY_THROUGH(place, name)                       \
-	{                                             \
-		name, place, true, ROLE_THROUGH, 0, 0 \
-	}
-#define PY_TARGET(place, name)                       \
-	{                                            \
-		name, place, true, ROLE_TARGET, 0, 0 \
-	}
-#define PY_RUNS(place, name)                       \
-	{                                          \
-		name, place, true, ROLE_RUNS, 0, 0 \
-	}
-#define PY_LOOP(place, name)                       \
-	{                                          \
-		name, place, true, ROLE_LOOP, 0, 0 \
-	}
-#define PY_IS(place, name, class, causes)                    \
-	{                                                    \
-		name, place, true, ROLE_CLASS, class, causes \
+		name, file, true, role, class, causes \
 	}
 
+#define THROUGH(name)                    NATIVE(name, NULL, ROLE_THROUGH, 0, 0)
+#define RUNS(name)                       NATIVE(name, NULL, ROLE_RUNS, 0, 0)
+#define LIKELY(name)                     NATIVE(name, NULL, ROLE_LIKELY, 0, 0)
+#define LOOP(name)                       NATIVE(name, NULL, ROLE_LOOP, 0, 0)
+#define LOOP_IN(file, name)              NATIVE(name, file, ROLE_LOOP, 0, 0)
+#define IS(name, class, causes)          NATIVE(name, NULL, ROLE_CLASS, class, causes)
+#define PY_THROUGH(file, name)           PYTHON(file, name, ROLE_THROUGH, 0, 0)
+#define PY_TARGET(file, name)            PYTHON(file, name, ROLE_TARGET, 0, 0)
+#define PY_RUNS(file, name)              PYTHON(file, name, ROLE_RUNS, 0, 0)
+#define PY_LOOP(file, name)              PYTHON(file, name, ROLE_LOOP, 0, 0)
+#define PY_IS(file, name, class, causes) PYTHON(file, name, ROLE_CLASS, class, causes)
+
 /*
- * Functions of programs, as demangled, without their arguments; underscores that they begin with are
- * ignored. The first rule that fits a function is taken.
+ * Demangled names without arguments and leading underscores. The first rule that matches a function is used:
+ * put special ones before general ones.
  */
 static const struct user_rule user_rules[] = {
-	// Threads that wait for another's end, in C libraries and in Rust's and C++'s over them.
+	// Joins of threads, in C libraries and in Rust's and C++'s over them
 	IS("pthread_join", WAIT_CLASS_CHILD, LOCKS),
 	IS("pthread_clockjoin_ex", WAIT_CLASS_CHILD, LOCKS),
 	IS("pthread_timedjoin*", WAIT_CLASS_CHILD, LOCKS),
@@ -81,7 +58,7 @@ static const struct user_rule user_rules[] = {
 	THROUGH("select"),
 	THROUGH("pselect"),
 	THROUGH("read"),
-	// C++: a function object that a pool calls is someone's work.
+	// C++: a function object that a pool calls is work
 	RUNS("~std::_Function_handler"),
 	RUNS("~std::function"),
 	RUNS("~std::__invoke"),
@@ -94,15 +71,15 @@ static const struct user_rule user_rules[] = {
 	THROUGH("AbslInternalPerThreadSem*"),
 	THROUGH("boost::condition_variable*"),
 	THROUGH("boost::posix::*"),
-	// CUDA: threads of the driver's own have been told from others before.
-	{ "", "libcuda.so", false, ROLE_CLASS, WAIT_CLASS_GPU, 0 },
+	// CUDA: the driver's own threads were found as a pool library's.
+	NATIVE("", "libcuda.so", ROLE_CLASS, WAIT_CLASS_GPU, 0),
 	IS("cuStreamSynchronize*", WAIT_CLASS_GPU, 0),
 	IS("cuCtxSynchronize*", WAIT_CLASS_GPU, 0),
 	IS("cuEventSynchronize*", WAIT_CLASS_GPU, 0),
 	IS("cudaStreamSynchronize*", WAIT_CLASS_GPU, 0),
 	IS("cudaDeviceSynchronize*", WAIT_CLASS_GPU, 0),
 	IS("cudaEventSynchronize*", WAIT_CLASS_GPU, 0),
-	// gRPC C core: a call that waits for its own answer, and queues that serve all.
+	// gRPC C core: a call waits for its own answer, a queue serves all.
 	IS("grpc_completion_queue_pluck", WAIT_CLASS_NETWORK, 0),
 	IS("cq_pluck", WAIT_CLASS_NETWORK, 0),
 	LOOP("cq_next"),
@@ -151,7 +128,7 @@ static const struct user_rule user_rules[] = {
 	THROUGH("WaitLatch*"),
 	// Pools in C and C++: PyTorch, Eigen, TBB, OpenMP, BLAS, Folly, RocksDB, V8, Arrow
 	LOOP("c10::ThreadPool::main_loop"),
-	// Who calls backward() waits there, too, for the threads of its devices.
+	// The caller of backward() waits there, too, for its devices' threads.
 	LIKELY("torch::autograd::ReadyQueue::pop"),
 	LIKELY("torch::autograd::Engine::thread_main"),
 	IS("torch::autograd::Engine::execute*", WAIT_CLASS_LOCK, 0),
@@ -277,10 +254,10 @@ static const struct user_rule user_rules[] = {
 	THROUGH("~BlockingQueue"),
 	THROUGH("~SynchronousQueue"),
 	THROUGH("~DelayedWorkQueue"),
-	// CPython's own, where its symbols are there
+	// CPython with symbols
 	THROUGH("Py*"),
 	THROUGH("acquire_timed"),
-	// Clients that wait for their answer by a library's event loop
+	// Clients that wait for an answer in a library's event loop
 	THROUGH("curl_multi_*"),
 	IS("curl_easy_perform", WAIT_CLASS_NETWORK, EVENTS),
 	IS("PQexec*", WAIT_CLASS_NETWORK, EVENTS),
@@ -324,7 +301,7 @@ static const struct user_rule user_rules[] = {
 	PY_LOOP("vllm/v1/engine/core.py", "_process_input_queue"),
 	PY_THROUGH("vllm/distributed/device_communicators/shm_broadcast.py", ""),
 	PY_LOOP("vllm/v1/executor/multiproc_executor.py", "worker_busy_loop"),
-	// gRPC: what serves, and what waits for one answer
+	// gRPC: servers, and calls that wait for one answer
 	PY_THROUGH("grpc/_common.py", ""),
 	PY_LOOP("grpc/_server.py", "_serve"),
 	PY_LOOP("grpc/_server.py", "wait_for_termination"),
@@ -337,7 +314,7 @@ static const struct user_rule user_rules[] = {
 	PY_LOOP("torch/_inductor/compile_worker/subproc_pool.py", "_read_thread"),
 	PY_LOOP("kombu/asynchronous/hub.py", "create_loop"),
 	PY_LOOP("gevent/hub.py", "run"),
-	// ... and what waits for others
+	// Python's library: waits for processes, threads and connections
 	PY_IS("subprocess.py", "", WAIT_CLASS_CHILD, EVENTS | LOCKS),
 	PY_IS("multiprocessing/popen_fork.py", "wait", WAIT_CLASS_CHILD, EVENTS | LOCKS),
 	PY_IS("threading.py", "join", WAIT_CLASS_CHILD, LOCKS),
@@ -363,20 +340,19 @@ static const struct user_rule user_rules[] = {
 
 // ---- matching -------------------------------------------------------------------------------
 
-static bool is_in_file(const char *file, const char *ending)
+static bool is_in_file(const char *path, const char *file)
 {
-	size_t length = strlen(file), wanted = strlen(ending);
+	size_t size = strlen(path), file_size = strlen(file);
 
-	if (length < wanted || strcmp(file + length - wanted, ending))
-		return false;
-	return length == wanted || file[length - wanted - 1] == '/';
+	return text_ends_with(path, file) &&
+	       (size == file_size || path[size - file_size - 1] == '/');
 }
 
-/* What a rule is held against, worked out once for all rules. */
+/* What rules are matched with, computed once for all rules. */
 struct subject {
 	const struct wait_frame *frame;
-	const char *name; // without what no rule has
-	bool has_scope; // "a::b", "a.b", "La/b;::c": only these contain what rules look for within
+	const char *name; // as rules have it
+	bool has_scope;   // "a::b", "a.b", "La/b;::c": only these can match "~"
 };
 
 // Qualified names where the interpreter knows them ("Queue.get"), plain ones before 3.11.
@@ -393,19 +369,19 @@ static struct subject subject_of(const struct wait_frame *frame)
 	};
 }
 
-static bool fits(const struct user_rule *rule, const struct subject *subject)
+static bool matches(const struct user_rule *rule, const struct subject *subject)
 {
 	if (rule->is_python != (subject->frame->kind == FRAME_KIND_PYTHON))
 		return false;
 	if (rule->is_python)
 		return (!*rule->name || !strcmp(subject->name, rule->name)) &&
-		       is_in_file(subject->frame->file, rule->place);
+		       is_in_file(subject->frame->file, rule->file);
 	if (*rule->name == '~' && !subject->has_scope)
 		return false;
 	if (!*subject->name && *rule->name)
 		return false;
 	return wait_name_matches(rule->name, subject->name) &&
-	       (!rule->place || wait_module_begins(subject->frame->module, rule->place));
+	       (!rule->file || wait_module_begins(subject->frame->module, rule->file));
 }
 
 const struct user_rule *user_rule_find(const struct wait_frame *frame, enum wait_cause cause)
@@ -415,7 +391,7 @@ const struct user_rule *user_rule_find(const struct wait_frame *frame, enum wait
 	for (size_t i = 0; i < ARRAY_SIZE(user_rules); i++) {
 		const struct user_rule *rule = &user_rules[i];
 
-		if ((!rule->causes || rule->causes & BIT(cause)) && fits(rule, &subject))
+		if ((!rule->causes || rule->causes & BIT(cause)) && matches(rule, &subject))
 			return rule;
 	}
 	return NULL;

@@ -14,7 +14,7 @@ PAIRS = {
     "wait_for_mutex": "holder",
     "wait_for_pipe": "writer",
     "wait_for_condition": "signaller",
-    "sleeper": "[woken by an interrupt]",
+    "sleeper": "[waker: interrupt]",
 }
 PYTHON_PAIRS = {"first_counts": "second_counts", "second_counts": "first_counts"}
 
@@ -36,7 +36,7 @@ def shares(paths, pairs):
     for blocked, waker in pairs.items():
         whole = by_waker = 0
         for path, value in paths:
-            at = next((i for i, name in enumerate(path) if name.startswith("[woken by ")), None)
+            at = next((i for i, name in enumerate(path) if name.startswith("[waker: ")), None)
             names = [without_place(name) for name in path]
             if at is None or blocked not in names[:at]:
                 continue

@@ -62,13 +62,13 @@ static struct python_code_cache_stats stats_of(const struct fixture *fixture)
 }
 
 /* The name is UNREAD if there is no place. */
-static struct python_place find_at(struct fixture *fixture, uint32_t at, uint32_t index,
-				   uint32_t checksum)
+static struct python_line find_at(struct fixture *fixture, uint32_t at, uint32_t index,
+				  uint32_t checksum)
 {
 	struct raw_frame frame = { .address = address_of(&fixture->heap, at),
 				   .tag = FRAME_TAG_PYTHON,
 				   .detail = PYTHON_DETAIL(index, checksum) };
-	struct python_place place = { .name = UNREAD };
+	struct python_line place = { .name = UNREAD };
 
 	if (!python_code_cache_find(fixture->codes, &fixture->process, &frame, &place))
 		EXPECT_STR(UNREAD, place.name, "untouched");
@@ -85,7 +85,7 @@ TEST(a_frame_is_name_file_and_line)
 	struct fixture fixture;
 
 	set_up(&fixture, 0);
-	struct python_place place = find_at(&fixture, CODE_AT, 3, checksum_of(10));
+	struct python_line place = find_at(&fixture, CODE_AT, 3, checksum_of(10));
 
 	EXPECT_STR("f", place.name, "name");
 	EXPECT_STR("f.py", place.file, "file");
@@ -141,7 +141,7 @@ TEST(a_frame_of_code_that_was_replaced_unseen_is_unknown)
 	struct fixture fixture;
 
 	set_up(&fixture, 0);
-	struct python_place place = find_at(&fixture, CODE_AT, 3, checksum_of(10) ^ 1);
+	struct python_line place = find_at(&fixture, CODE_AT, 3, checksum_of(10) ^ 1);
 
 	EXPECT_STR(UNREAD, place.name, "name");
 	EXPECT_EQ(1, stats_of(&fixture).reused, "counted");
@@ -251,7 +251,7 @@ TEST(an_empty_name_is_said)
 
 	set_up(&fixture, 0);
 	put_text(&fixture.heap, NAME_AT, ASCII, "", 0);
-	struct python_place place = find_at(&fixture, CODE_AT, 0, checksum_of(10));
+	struct python_line place = find_at(&fixture, CODE_AT, 0, checksum_of(10));
 
 	EXPECT_STR("<unnamed>", place.name, "name");
 	EXPECT_STR("f.py", place.file, "file");

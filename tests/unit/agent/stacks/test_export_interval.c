@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts as the kernel side makes them, of this very process, become samples with named stacks.
+// Counts of this very process, as the kernel programs make them, become samples with named stacks.
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ static const char kernel_symbols[] = "ffffffff81000000 T _text\n"
 #define KERNEL_LEAF 0xffffffff81002040ULL
 #define PIPE_READ   0xffffffff81003040ULL
 
-/* All that a window reads. */
+/* All that an interval reads. */
 struct fixture {
 	struct executable_table *executables;
 	struct kallsyms *kallsyms;
@@ -204,7 +204,7 @@ TEST(pcs_of_one_function_become_one_stack)
 	profile_free(profile);
 }
 
-TEST(a_stack_without_its_body_is_a_leaf_marked_lost)
+TEST(a_lost_stack_trace_leaves_its_leaf)
 {
 	struct fixture *fixture = *state;
 	struct count_key key = fixture->key;
@@ -221,7 +221,7 @@ TEST(a_stack_without_its_body_is_a_leaf_marked_lost)
 	profile_free(profile);
 }
 
-TEST(a_lost_kernel_part_is_told_if_the_root_is_whole)
+TEST(a_lost_kernel_part_ends_a_whole_root)
 {
 	struct fixture *fixture = *state;
 	struct count_key key = fixture->key;
@@ -237,7 +237,7 @@ TEST(a_lost_kernel_part_is_told_if_the_root_is_whole)
 	profile_free(profile);
 }
 
-TEST(series_are_told_apart_by_process_and_thread_name)
+TEST(series_differ_by_process_and_thread_name)
 {
 	struct fixture *fixture = *state;
 	struct count_key key = fixture->key;
@@ -260,7 +260,7 @@ TEST(series_are_told_apart_by_process_and_thread_name)
 	profile_free(profile);
 }
 
-TEST(code_in_no_file_is_anonymous)
+TEST(jit_code_without_a_name_is_anonymous)
 {
 	struct fixture *fixture = *state;
 	struct count_key key = fixture->key;
@@ -275,7 +275,7 @@ TEST(code_in_no_file_is_anonymous)
 	profile_free(profile);
 }
 
-TEST(code_of_a_process_that_nobody_saw_is_one_place)
+TEST(an_exited_process_has_one_location)
 {
 	struct fixture *fixture = *state;
 	struct count_key key = fixture->key;
@@ -310,7 +310,7 @@ static int64_t sum_of(const struct profile *profile, const char *type, const cha
 	return sum;
 }
 
-TEST(each_kind_of_count_is_a_series_of_its_own_type)
+TEST(each_kind_has_its_profile_type)
 {
 	struct fixture *fixture = *state;
 	struct count_key key = fixture->key;
@@ -342,7 +342,7 @@ TEST(each_kind_of_count_is_a_series_of_its_own_type)
 	profile_free(profile);
 }
 
-TEST(a_kind_that_nobody_knows_is_refused)
+TEST(refuses_unknown_kinds)
 {
 	struct fixture *fixture = *state;
 	struct count_key key = fixture->key;
@@ -354,7 +354,7 @@ TEST(a_kind_that_nobody_knows_is_refused)
 	EXPECT_EQ(-EINVAL, export_interval_add(&fixture->interval, &key, &count, 1), "none");
 }
 
-TEST(waits_are_told_apart_by_what_for)
+TEST(blocked_time_has_its_wait_class)
 {
 	struct fixture *fixture = *state;
 	struct count_key key = fixture->key;
@@ -377,7 +377,7 @@ TEST(waits_are_told_apart_by_what_for)
 	profile_free(profile);
 }
 
-TEST(who_woke_a_thread_has_nothing_to_do_with_what_it_waited_for)
+TEST(wakers_do_not_change_the_wait_class)
 {
 	struct location_table *locations;
 	struct fixture *fixture = *state;
@@ -386,7 +386,7 @@ TEST(who_woke_a_thread_has_nothing_to_do_with_what_it_waited_for)
 	locations = fixture->sources.frames.locations;
 	const uint32_t joined[] = {
 		location_table_add_kernel(locations, KERNEL_LEAF, false), // the waker's
-		location_table_add_marker(locations, "[woken by writer]"),
+		location_table_add_marker(locations, "[waker: writer]"),
 		location_table_add_kernel(locations, PIPE_READ, true),
 	};
 
@@ -420,7 +420,7 @@ static const struct {
 	{ "a large value", MINUTE_SLOTS - 10, 19, INT64_MAX, 2, INT64_MAX / 2 + 1, INT64_MAX / 2 },
 };
 
-TEST(an_interval_is_cut_at_minutes_and_keeps_its_sum)
+TEST(splits_at_minutes_and_keeps_the_sum)
 {
 	for EACH (row, intervals) {
 		struct fixture *fixture;
@@ -452,7 +452,7 @@ TEST(an_interval_is_cut_at_minutes_and_keeps_its_sum)
 	}
 }
 
-TEST(a_window_begins_when_its_first_wait_did)
+TEST(a_profile_begins_with_its_first_wait)
 {
 	const uint64_t hour_ns = 3600 * NS_PER_SECOND, from_ns = 100 * hour_ns;
 	struct fixture *fixture = *state;
@@ -492,7 +492,7 @@ TEST(a_window_begins_when_its_first_wait_did)
 	profile_free(profile);
 }
 
-TEST(what_is_no_threads_is_spread_over_its_time)
+TEST(spreads_values_without_a_thread_over_time)
 {
 	struct fixture *fixture = *state;
 	struct labels labels = { 0 };
@@ -525,18 +525,18 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		WITH_FIXTURE(kernel_frames_lie_on_top_of_user_frames),
 		WITH_FIXTURE(pcs_of_one_function_become_one_stack),
-		WITH_FIXTURE(a_stack_without_its_body_is_a_leaf_marked_lost),
-		WITH_FIXTURE(a_lost_kernel_part_is_told_if_the_root_is_whole),
-		WITH_FIXTURE(series_are_told_apart_by_process_and_thread_name),
-		WITH_FIXTURE(code_in_no_file_is_anonymous),
-		WITH_FIXTURE(code_of_a_process_that_nobody_saw_is_one_place),
-		WITH_FIXTURE(each_kind_of_count_is_a_series_of_its_own_type),
-		WITH_FIXTURE(a_kind_that_nobody_knows_is_refused),
-		WITH_FIXTURE(waits_are_told_apart_by_what_for),
-		WITH_FIXTURE(who_woke_a_thread_has_nothing_to_do_with_what_it_waited_for),
-		cmocka_unit_test(an_interval_is_cut_at_minutes_and_keeps_its_sum),
-		WITH_FIXTURE(a_window_begins_when_its_first_wait_did),
-		WITH_FIXTURE(what_is_no_threads_is_spread_over_its_time),
+		WITH_FIXTURE(a_lost_stack_trace_leaves_its_leaf),
+		WITH_FIXTURE(a_lost_kernel_part_ends_a_whole_root),
+		WITH_FIXTURE(series_differ_by_process_and_thread_name),
+		WITH_FIXTURE(jit_code_without_a_name_is_anonymous),
+		WITH_FIXTURE(an_exited_process_has_one_location),
+		WITH_FIXTURE(each_kind_has_its_profile_type),
+		WITH_FIXTURE(refuses_unknown_kinds),
+		WITH_FIXTURE(blocked_time_has_its_wait_class),
+		WITH_FIXTURE(wakers_do_not_change_the_wait_class),
+		cmocka_unit_test(splits_at_minutes_and_keeps_the_sum),
+		WITH_FIXTURE(a_profile_begins_with_its_first_wait),
+		WITH_FIXTURE(spreads_values_without_a_thread_over_time),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

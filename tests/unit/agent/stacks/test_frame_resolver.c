@@ -72,7 +72,7 @@ static const char *shown(const struct fixture *fixture, uint32_t location)
 	return name;
 }
 
-TEST(a_python_leaf_and_caller_on_one_line_are_one_location)
+TEST(python_leaf_and_caller_share_a_line_location)
 {
 	struct fixture fixture;
 	struct raw_frame first, last, behind;
@@ -99,7 +99,7 @@ TEST(a_python_leaf_and_caller_on_one_line_are_one_location)
 	tear_down(&fixture);
 }
 
-TEST(a_python_leaf_that_was_prepared_outlives_its_memory)
+TEST(a_prefetched_python_leaf_outlives_its_process)
 {
 	struct fixture fixture;
 	struct raw_frame leaf, other;
@@ -108,7 +108,7 @@ TEST(a_python_leaf_that_was_prepared_outlives_its_memory)
 	leaf = frame_at(&fixture, 0);
 	other = frame_at(&fixture, 0);
 	other.address += 16;
-	frame_resolver_read_leaf(&fixture.locator, fixture.process, &leaf);
+	frame_resolver_prefetch_leaf(&fixture.locator, fixture.process, &leaf);
 	memset(fixture.heap.bytes, 0, fixture.heap.size);
 	EXPECT_STR("f (f.py:11)",
 		   shown(&fixture, frame_resolve_leaf(&fixture.locator, fixture.process, &leaf)),
@@ -119,7 +119,7 @@ TEST(a_python_leaf_that_was_prepared_outlives_its_memory)
 	tear_down(&fixture);
 }
 
-TEST(a_python_frame_that_cannot_be_read_is_kept)
+TEST(keeps_unreadable_python_frames)
 {
 	struct fixture fixture;
 	enum stack_end end = STACK_END_COMPLETE;
@@ -143,6 +143,6 @@ TEST(a_python_frame_that_cannot_be_read_is_kept)
 	tear_down(&fixture);
 }
 
-RUN_TESTS(cmocka_unit_test(a_python_leaf_and_caller_on_one_line_are_one_location),
-	  cmocka_unit_test(a_python_leaf_that_was_prepared_outlives_its_memory),
-	  cmocka_unit_test(a_python_frame_that_cannot_be_read_is_kept))
+RUN_TESTS(cmocka_unit_test(python_leaf_and_caller_share_a_line_location),
+	  cmocka_unit_test(a_prefetched_python_leaf_outlives_its_process),
+	  cmocka_unit_test(keeps_unreadable_python_frames))

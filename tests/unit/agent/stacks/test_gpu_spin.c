@@ -63,7 +63,7 @@ static struct stack *add_stack(struct profile *profile, const char *text)
 	return &profile->stacks[stack];
 }
 
-TEST(only_the_drivers_waiting_calls_are_waits)
+TEST(only_blocking_driver_calls_are_busy_waits)
 {
 	for EACH (c, cases) {
 		struct profile *profile = profile_new(20000000);
@@ -73,4 +73,4 @@ TEST(only_the_drivers_waiting_calls_are_waits)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(only_the_drivers_waiting_calls_are_waits))
+RUN_TESTS(cmocka_unit_test(only_blocking_driver_calls_are_busy_waits))

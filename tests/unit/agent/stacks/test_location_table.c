@@ -94,7 +94,7 @@ static const char *shown(struct location_table *table, uint32_t number,
 	return name;
 }
 
-TEST(a_leaf_is_its_function)
+TEST(a_leaf_is_reduced_to_its_function)
 {
 	struct location_table *table = location_table_new(executables, kallsyms);
 	uint64_t offset = (uint64_t)a_known_function - self_base;
@@ -108,7 +108,7 @@ TEST(a_leaf_is_its_function)
 	location_table_free(table);
 }
 
-TEST(a_call_keeps_its_place_and_has_the_functions_name)
+TEST(a_call_keeps_its_offset_and_gets_a_name)
 {
 	struct location_table *table = location_table_new(executables, kallsyms);
 	uint64_t offset = (uint64_t)a_known_function - self_base;
@@ -123,7 +123,7 @@ TEST(a_call_keeps_its_place_and_has_the_functions_name)
 	location_table_free(table);
 }
 
-TEST(kernel_code_is_known_by_symbol_not_by_address)
+TEST(kernel_code_is_identified_by_symbol)
 {
 	struct location_table *table = location_table_new(executables, kallsyms);
 	uint32_t leaf = location_table_add_kernel(table, 0xffffffff81001010, true);
@@ -140,7 +140,7 @@ TEST(kernel_code_is_known_by_symbol_not_by_address)
 	location_table_free(table);
 }
 
-TEST(without_kernel_symbols_kernel_code_stays_unnamed)
+TEST(kernel_code_needs_symbols_for_names)
 {
 	struct location_table *table = location_table_new(executables, NULL);
 	uint32_t leaf = location_table_add_kernel(table, 0xffffffff81001010, true);
@@ -150,7 +150,7 @@ TEST(without_kernel_symbols_kernel_code_stays_unnamed)
 	location_table_free(table);
 }
 
-TEST(jit_code_is_told_apart_by_page_at_the_leaf)
+TEST(unnamed_jit_leaves_differ_by_page)
 {
 	struct location_table *table = location_table_new(executables, kallsyms);
 	uint32_t leaf = location_table_add_anonymous(table, 0x7f0000001234, true);
@@ -164,7 +164,7 @@ TEST(jit_code_is_told_apart_by_page_at_the_leaf)
 	location_table_free(table);
 }
 
-TEST(jit_code_is_its_name_wherever_it_lies)
+TEST(jit_code_is_identified_by_name)
 {
 	struct location_table *table = location_table_new(executables, kallsyms);
 	uint32_t function = location_table_add_jit(table, "JS:f /a.js:1:1");
@@ -177,7 +177,7 @@ TEST(jit_code_is_its_name_wherever_it_lies)
 	location_table_free(table);
 }
 
-TEST(python_is_known_by_function_file_and_line)
+TEST(python_is_identified_by_function_file_and_line)
 {
 	struct location_table *table = location_table_new(executables, kallsyms);
 	uint32_t first = location_table_add_python(table, "Model.forward", "/srv/model.py", 42);
@@ -203,12 +203,12 @@ TEST(python_is_known_by_function_file_and_line)
 	location_table_free(table);
 }
 
-TEST(a_location_is_put_once_into_each_profile)
+TEST(puts_a_location_once_into_each_profile)
 {
 	struct location_table *table = location_table_new(executables, kallsyms);
 	uint32_t number = location_table_add_kernel(table, 0xffffffff81002000, true);
 
-	for (int window = 0; window < 2; window++) {
+	for (int interval = 0; interval < 2; interval++) {
 		struct profile *profile = profile_new(20000000);
 		uint32_t first = 7, second = 8;
 
@@ -223,7 +223,7 @@ TEST(a_location_is_put_once_into_each_profile)
 	location_table_free(table);
 }
 
-TEST(a_sweep_keeps_what_is_marked_or_was_used_lately)
+TEST(a_sweep_keeps_marked_and_recent_locations)
 {
 	struct location_table *table = location_table_new(executables, kallsyms);
 	struct location location;
@@ -231,7 +231,7 @@ TEST(a_sweep_keeps_what_is_marked_or_was_used_lately)
 	uint32_t dropped = location_table_add_call(table, self, 200);
 	uint32_t lately = location_table_add_kernel(table, 0xffffffff81002000, true);
 
-	for (int window = 0; window < 20; window++)
+	for (int interval = 0; interval < 20; interval++)
 		location_table_begin_profile(table);
 	shown(table, lately, &location);
 	location_table_mark(table, kept);
@@ -243,7 +243,7 @@ TEST(a_sweep_keeps_what_is_marked_or_was_used_lately)
 	location_table_free(table);
 }
 
-TEST(names_survive_when_the_strings_of_others_are_let_go)
+TEST(names_survive_a_rebuild_of_the_strings)
 {
 	struct location_table *table = location_table_new(executables, kallsyms);
 	uint32_t kept =
@@ -255,7 +255,7 @@ TEST(names_survive_when_the_strings_of_others_are_let_go)
 	for (uint32_t i = 0; i < MANY_SYMBOLS; i++)
 		location_table_add_kernel(table, MANY_AT + 16 * i, true);
 	EXPECT_EQ(MANY_SYMBOLS + 2, location_table_count(table), "all of them");
-	for (int window = 0; window < 20; window++)
+	for (int interval = 0; interval < 20; interval++)
 		location_table_begin_profile(table);
 	location_table_mark(table, kept);
 	location_table_mark(table, python);
@@ -273,16 +273,16 @@ TEST(names_survive_when_the_strings_of_others_are_let_go)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_leaf_is_its_function),
-		cmocka_unit_test(a_call_keeps_its_place_and_has_the_functions_name),
-		cmocka_unit_test(kernel_code_is_known_by_symbol_not_by_address),
-		cmocka_unit_test(without_kernel_symbols_kernel_code_stays_unnamed),
-		cmocka_unit_test(jit_code_is_its_name_wherever_it_lies),
-		cmocka_unit_test(jit_code_is_told_apart_by_page_at_the_leaf),
-		cmocka_unit_test(python_is_known_by_function_file_and_line),
-		cmocka_unit_test(a_location_is_put_once_into_each_profile),
-		cmocka_unit_test(a_sweep_keeps_what_is_marked_or_was_used_lately),
-		cmocka_unit_test(names_survive_when_the_strings_of_others_are_let_go),
+		cmocka_unit_test(a_leaf_is_reduced_to_its_function),
+		cmocka_unit_test(a_call_keeps_its_offset_and_gets_a_name),
+		cmocka_unit_test(kernel_code_is_identified_by_symbol),
+		cmocka_unit_test(kernel_code_needs_symbols_for_names),
+		cmocka_unit_test(jit_code_is_identified_by_name),
+		cmocka_unit_test(unnamed_jit_leaves_differ_by_page),
+		cmocka_unit_test(python_is_identified_by_function_file_and_line),
+		cmocka_unit_test(puts_a_location_once_into_each_profile),
+		cmocka_unit_test(a_sweep_keeps_marked_and_recent_locations),
+		cmocka_unit_test(names_survive_a_rebuild_of_the_strings),
 	};
 
 	return a_known_function(cmocka_run_group_tests(tests, set_up, tear_down)) - 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A blocked stack and its waker's become one, and the blocked part is found again in it.
+// A blocked stack and its waker's are joined, and the blocked part is found again.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,24 +14,24 @@
 
 #define SLOT_NS (20 * NS_PER_MS)
 
-/* The bodies of stacks, by the low words of their hashes. */
+/* Stack traces, by the low words of their hashes. */
 enum { BLOCKED_USER = 1, BLOCKED_KERNEL, WAKER_USER, WAKER_KERNEL, JOINED, DEEP, NOWHERE };
 
 struct fixture {
 	struct executable_table *executables;
 	struct export_interval_sources sources;
 	struct wake_record record;
-	struct off_wake_stack_frames joined;
+	struct joined_stack joined;
 };
 
 static uint32_t locate(struct fixture *fixture, const char *name)
 {
-	// A function's name tells the class of a wait, whatever kind of code it is.
+	// A wait class comes from names, whatever kind of code they are of.
 	return location_table_add_python(fixture->sources.frames.locations, name, "a.py", 1);
 }
 
-static void add_body(struct fixture *fixture, uint64_t low, const char *leaf, const char *root,
-		     enum stack_end end)
+static void add_stack(struct fixture *fixture, uint64_t low, const char *leaf, const char *root,
+		      enum stack_end end)
 {
 	const struct stack_hash hash = { .low = low };
 	uint32_t locations[] = { locate(fixture, leaf), locate(fixture, root) };
@@ -50,10 +50,10 @@ static int set_up(void **state)
 		.frames.locations = location_table_new(fixture->executables, NULL),
 		.stacks = stack_table_new(),
 	};
-	add_body(fixture, BLOCKED_USER, "get", "handle", STACK_END_COMPLETE);
-	add_body(fixture, BLOCKED_KERNEL, "futex_wait", "do_futex", STACK_END_COMPLETE);
-	add_body(fixture, WAKER_USER, "unlock", "rebuild", STACK_END_DEPTH);
-	add_body(fixture, WAKER_KERNEL, "futex_wake", "wake_syscall", STACK_END_COMPLETE);
+	add_stack(fixture, BLOCKED_USER, "get", "handle", STACK_END_COMPLETE);
+	add_stack(fixture, BLOCKED_KERNEL, "futex_wait", "do_futex", STACK_END_COMPLETE);
+	add_stack(fixture, WAKER_USER, "unlock", "rebuild", STACK_END_DEPTH);
+	add_stack(fixture, WAKER_KERNEL, "futex_wake", "wake_syscall", STACK_END_COMPLETE);
 	fixture->record = (struct wake_record){
 		.kind = RECORD_WAKE,
 		.waker_kind = WAKER_THREAD,
@@ -125,7 +125,7 @@ static struct profile *profile_of_joined(struct fixture *fixture)
 	return profile;
 }
 
-TEST(the_two_meet_at_the_frame_between_them)
+TEST(both_stacks_meet_at_the_waker_frame)
 {
 	struct fixture *fixture = *state;
 
@@ -135,7 +135,7 @@ TEST(the_two_meet_at_the_frame_between_them)
 	struct stack blocked = off_wake_stack_blocked_part(profile, &profile->stacks[0]);
 
 	// The leaf first, as in profiles.
-	EXPECT_STR("rebuild unlock wake_syscall futex_wake [woken by a name of 16 byt] futex_wait "
+	EXPECT_STR("rebuild unlock wake_syscall futex_wake [waker: a name of 16 byt] futex_wait "
 		   "do_futex get handle",
 		   text_of(profile, &profile->stacks[0]), "joined");
 	EXPECT_STR("futex_wait do_futex get handle", text_of(profile, &blocked), "blocked");
@@ -143,7 +143,7 @@ TEST(the_two_meet_at_the_frame_between_them)
 	profile_free(profile);
 }
 
-TEST(a_stack_without_a_waker_is_all_blocked)
+TEST(a_stack_without_waker_frame_is_all_blocked)
 {
 	struct fixture *fixture = *state;
 
@@ -156,7 +156,7 @@ TEST(a_stack_without_a_waker_is_all_blocked)
 	profile_free(profile);
 }
 
-TEST(who_woke_is_told_by_what_it_is)
+TEST(the_waker_frame_names_the_waker)
 {
 	static const struct {
 		const char *what;
@@ -164,10 +164,10 @@ TEST(who_woke_is_told_by_what_it_is)
 		const char name[THREAD_NAME_BYTES];
 		const char *marker;
 	} cases[] = {
-		{ "a thread", WAKER_THREAD, "nginx", "[woken by nginx]" },
-		{ "an interrupt", WAKER_INTERRUPT, "", "[woken by an interrupt]" },
+		{ "a thread", WAKER_THREAD, "nginx", "[waker: nginx]" },
+		{ "an interrupt", WAKER_INTERRUPT, "", "[waker: interrupt]" },
 		{ "a kernel thread", WAKER_KERNEL_THREAD, "ksoftirqd/3",
-		  "[woken by the kernel's ksoftirqd]" },
+		  "[waker: kernel thread ksoftirqd]" },
 		{ "hostile", WAKER_THREAD, "\xff\n\x1b[0m", NULL },
 	};
 	struct fixture *fixture = *state;
@@ -187,7 +187,7 @@ TEST(who_woke_is_told_by_what_it_is)
 	}
 }
 
-TEST(a_pair_whose_body_is_missing_is_refused)
+TEST(refuses_a_pair_without_its_stack_traces)
 {
 	struct fixture *fixture = *state;
 
@@ -198,7 +198,7 @@ TEST(a_pair_whose_body_is_missing_is_refused)
 	EXPECT_EQ(-ENOENT, join(fixture), "the blocked one's");
 }
 
-TEST(what_does_not_fit_is_the_wakers_end)
+TEST(leaves_out_the_wakers_first_functions)
 {
 	struct fixture *fixture = *state;
 	const struct stack_hash deep = { .low = DEEP };
@@ -235,9 +235,9 @@ TEST(services_are_a_list_of_names)
 
 #define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
-RUN_TESTS(WITH_FIXTURE(the_two_meet_at_the_frame_between_them),
-	  WITH_FIXTURE(a_stack_without_a_waker_is_all_blocked),
-	  WITH_FIXTURE(who_woke_is_told_by_what_it_is),
-	  WITH_FIXTURE(a_pair_whose_body_is_missing_is_refused),
-	  WITH_FIXTURE(what_does_not_fit_is_the_wakers_end),
+RUN_TESTS(WITH_FIXTURE(both_stacks_meet_at_the_waker_frame),
+	  WITH_FIXTURE(a_stack_without_waker_frame_is_all_blocked),
+	  WITH_FIXTURE(the_waker_frame_names_the_waker),
+	  WITH_FIXTURE(refuses_a_pair_without_its_stack_traces),
+	  WITH_FIXTURE(leaves_out_the_wakers_first_functions),
 	  cmocka_unit_test(services_are_a_list_of_names))

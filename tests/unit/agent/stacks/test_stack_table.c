@@ -10,14 +10,14 @@ static struct stack_hash hash_of(uint64_t number)
 	return (struct stack_hash){ .high = number, .low = number * 0x9e3779b97f4a7c15ULL };
 }
 
-static struct stack_hash forgotten;
-static uint32_t forgotten_count;
+static struct stack_hash evicted;
+static uint32_t evicted_count;
 
-static void forget(void *context, const struct stack_hash *hash)
+static void evict(void *context, const struct stack_hash *hash)
 {
 	assert_null(context);
-	forgotten = *hash;
-	forgotten_count++;
+	evicted = *hash;
+	evicted_count++;
 }
 
 static void add(struct stack_table *table, uint64_t number, uint64_t now_ns)
@@ -35,7 +35,7 @@ static bool is_there(struct stack_table *table, uint64_t number, uint64_t now_ns
 	return stack_table_find(table, &hash, now_ns) != NULL;
 }
 
-TEST(a_body_is_found_by_its_hash)
+TEST(finds_a_stack_by_its_hash)
 {
 	struct stack_table *table = stack_table_new();
 	struct stack_hash one = hash_of(1);
@@ -53,7 +53,7 @@ TEST(a_body_is_found_by_its_hash)
 	stack_table_free(table);
 }
 
-TEST(a_body_that_comes_twice_is_kept_once)
+TEST(keeps_a_repeated_stack_once)
 {
 	struct stack_table *table = stack_table_new();
 
@@ -63,7 +63,7 @@ TEST(a_body_that_comes_twice_is_kept_once)
 	stack_table_free(table);
 }
 
-TEST(an_idle_stack_leaves_the_kernel_first_and_the_table_a_window_later)
+TEST(evicts_idle_stacks_from_the_kernel_first)
 {
 	struct stack_table *table = stack_table_new();
 	uint64_t later_ns = STACK_IDLE_NS + 2;
@@ -72,33 +72,33 @@ TEST(an_idle_stack_leaves_the_kernel_first_and_the_table_a_window_later)
 	add(table, 2, 1);
 	assert_true(is_there(table, 2, later_ns));
 
-	forgotten_count = 0;
-	stack_table_expire(table, later_ns, forget, NULL);
-	EXPECT_EQ(1, forgotten_count, "only the idle one");
-	EXPECT_EQ(1, forgotten.high, "only the idle one");
-	EXPECT_EQ(2, stack_table_count(table), "counts of this window may refer to it");
+	evicted_count = 0;
+	stack_table_expire(table, later_ns, evict, NULL);
+	EXPECT_EQ(1, evicted_count, "only the idle one");
+	EXPECT_EQ(1, evicted.high, "only the idle one");
+	EXPECT_EQ(2, stack_table_count(table), "counts of this interval may refer to it");
 
-	stack_table_expire(table, later_ns, forget, NULL);
-	EXPECT_EQ(1, forgotten_count, "told once");
+	stack_table_expire(table, later_ns, evict, NULL);
+	EXPECT_EQ(1, evicted_count, "reported once");
 	assert_false(is_there(table, 1, later_ns));
 	assert_true(is_there(table, 2, later_ns));
 	stack_table_free(table);
 }
 
-TEST(a_leaving_stack_stays_when_its_body_comes_again)
+TEST(an_evicted_stack_stays_if_sent_again)
 {
 	struct stack_table *table = stack_table_new();
 	uint64_t later_ns = STACK_IDLE_NS + 2;
 
 	add(table, 1, 1);
-	stack_table_expire(table, later_ns, forget, NULL);
+	stack_table_expire(table, later_ns, evict, NULL);
 	add(table, 1, later_ns);
-	stack_table_expire(table, later_ns, forget, NULL);
+	stack_table_expire(table, later_ns, evict, NULL);
 	assert_true(is_there(table, 1, later_ns));
 	stack_table_free(table);
 }
 
-TEST(a_full_table_refuses_and_then_drops_the_least_recently_used)
+TEST(a_full_table_evicts_least_recently_used)
 {
 	struct stack_table *table = stack_table_new();
 	struct stack_hash one_more = hash_of(STACKS_MAX + 1);
@@ -108,10 +108,10 @@ TEST(a_full_table_refuses_and_then_drops_the_least_recently_used)
 	EXPECT_EQ(-ENOSPC, stack_table_add(table, &one_more, NULL, 0, STACK_END_COMPLETE, 0),
 		  "one more");
 
-	forgotten_count = 0;
-	stack_table_expire(table, STACKS_MAX, forget, NULL);
-	EXPECT_EQ(STACKS_MAX / 4, forgotten_count, "a quarter goes");
-	stack_table_expire(table, STACKS_MAX, forget, NULL);
+	evicted_count = 0;
+	stack_table_expire(table, STACKS_MAX, evict, NULL);
+	EXPECT_EQ(STACKS_MAX / 4, evicted_count, "a quarter goes");
+	stack_table_expire(table, STACKS_MAX, evict, NULL);
 	EXPECT_EQ(STACKS_MAX / 4 * 3, stack_table_count(table), "a quarter is gone");
 	assert_false(is_there(table, 1, STACKS_MAX));
 	assert_true(is_there(table, STACKS_MAX, STACKS_MAX));
@@ -120,8 +120,8 @@ TEST(a_full_table_refuses_and_then_drops_the_least_recently_used)
 	stack_table_free(table);
 }
 
-RUN_TESTS(cmocka_unit_test(a_body_is_found_by_its_hash),
-	  cmocka_unit_test(a_body_that_comes_twice_is_kept_once),
-	  cmocka_unit_test(an_idle_stack_leaves_the_kernel_first_and_the_table_a_window_later),
-	  cmocka_unit_test(a_leaving_stack_stays_when_its_body_comes_again),
-	  cmocka_unit_test(a_full_table_refuses_and_then_drops_the_least_recently_used))
+RUN_TESTS(cmocka_unit_test(finds_a_stack_by_its_hash),
+	  cmocka_unit_test(keeps_a_repeated_stack_once),
+	  cmocka_unit_test(evicts_idle_stacks_from_the_kernel_first),
+	  cmocka_unit_test(an_evicted_stack_stays_if_sent_again),
+	  cmocka_unit_test(a_full_table_evicts_least_recently_used))

@@ -8,20 +8,20 @@
 static struct {
 	uint32_t count;
 	struct stack_hash last;
-} forgotten;
+} evicted;
 
-static void forget(void *context, const struct stack_hash *hash)
+static void evict(void *context, const struct stack_hash *hash)
 {
-	assert_ptr_equal(&forgotten, context);
-	forgotten.count++;
-	forgotten.last = *hash;
+	assert_ptr_equal(&evicted, context);
+	evicted.count++;
+	evicted.last = *hash;
 }
 
-static uint32_t settle(struct unsymbolized_stacks *unnamed, struct tables *tables)
+static uint32_t retry(struct unsymbolized_stacks *unnamed, struct tables *tables)
 {
-	forgotten.count = 0;
-	unsymbolized_stacks_settle(unnamed, tables->processes, forget, &forgotten);
-	return forgotten.count;
+	evicted.count = 0;
+	unsymbolized_stacks_retry(unnamed, tables->processes, evict, &evicted);
+	return evicted.count;
 }
 
 static void list_function(uint64_t address)
@@ -32,7 +32,7 @@ static void list_function(uint64_t address)
 	FILE *file = fopen(path, "a");
 	fprintf(file, "%lx 10 f\n", (unsigned long)address);
 	fclose(file);
-	usleep(100000); // looked for at a bounded rate
+	usleep(100000); // files are read at a bounded rate
 }
 
 static void look_up(struct tables *tables, const struct process_key *key, uint64_t address)
@@ -44,7 +44,7 @@ static void look_up(struct tables *tables, const struct process_key *key, uint64
 	assert_true(code.is_jit);
 }
 
-TEST(stacks_are_asked_for_again_when_their_process_has_listed_more)
+TEST(retries_stacks_when_jit_names_come)
 {
 	struct tables tables = tables_new(NULL);
 	struct unsymbolized_stacks unnamed = { 0 };
@@ -52,18 +52,18 @@ TEST(stacks_are_asked_for_again_when_their_process_has_listed_more)
 	uint64_t code = (uintptr_t)map_code();
 
 	look_up(&tables, &key, code);
-	unsymbolized_stacks_add(&unnamed, tables.processes, &(struct stack_hash){ 1, 2 }, &key);
-	assert_int_equal(0, settle(&unnamed, &tables));
+	unsymbolized_stacks_add_jit(&unnamed, tables.processes, &(struct stack_hash){ 1, 2 }, &key);
+	assert_int_equal(0, retry(&unnamed, &tables));
 	list_function(code);
-	assert_int_equal(1, settle(&unnamed, &tables)); // which looks for names itself
-	assert_int_equal(2, forgotten.last.low);
-	assert_int_equal(0, settle(&unnamed, &tables)); // once
+	assert_int_equal(1, retry(&unnamed, &tables)); // reads the names itself
+	assert_int_equal(2, evicted.last.low);
+	assert_int_equal(0, retry(&unnamed, &tables)); // once
 
-	unsymbolized_stacks_add(&unnamed, tables.processes, &(struct stack_hash){ 3, 4 }, &key);
-	assert_int_equal(0, settle(&unnamed, &tables));
+	unsymbolized_stacks_add_jit(&unnamed, tables.processes, &(struct stack_hash){ 3, 4 }, &key);
+	assert_int_equal(0, retry(&unnamed, &tables));
 	list_function(code + 16);
-	assert_int_equal(1, settle(&unnamed, &tables));
-	assert_int_equal(4, forgotten.last.low);
+	assert_int_equal(1, retry(&unnamed, &tables));
+	assert_int_equal(4, evicted.last.low);
 
 	char path[64];
 	snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
@@ -73,21 +73,21 @@ TEST(stacks_are_asked_for_again_when_their_process_has_listed_more)
 	tables_free(&tables);
 }
 
-TEST(stacks_through_unread_python_are_asked_for_once_more)
+TEST(retries_unread_python_stacks_once)
 {
 	struct tables tables = tables_new(NULL);
 	struct unsymbolized_stacks unnamed = { 0 };
 	struct process_key key = key_of(getpid(), 0);
 
-	unsymbolized_stacks_add_unread(&unnamed, &(struct stack_hash){ 1, 2 }, &key);
-	assert_int_equal(1, settle(&unnamed, &tables));
-	assert_int_equal(2, forgotten.last.low);
-	assert_int_equal(0, settle(&unnamed, &tables)); // once
+	unsymbolized_stacks_add_python(&unnamed, &(struct stack_hash){ 1, 2 }, &key);
+	assert_int_equal(1, retry(&unnamed, &tables));
+	assert_int_equal(2, evicted.last.low);
+	assert_int_equal(0, retry(&unnamed, &tables)); // once
 	unsymbolized_stacks_deinit(&unnamed);
 	tables_free(&tables);
 }
 
-TEST(stacks_of_nobody_and_too_many_are_let_go)
+TEST(drops_stacks_of_unknown_processes)
 {
 	struct tables tables = tables_new(NULL);
 	struct unsymbolized_stacks unnamed = { 0 };
@@ -95,15 +95,15 @@ TEST(stacks_of_nobody_and_too_many_are_let_go)
 
 	process_table_get(tables.processes, &key, "x");
 	for (uint64_t i = 0; i < 2 * UNSYMBOLIZED_STACKS_MAX; i++)
-		unsymbolized_stacks_add(&unnamed, tables.processes, &(struct stack_hash){ 1, i },
-					i % 2 ? &nobody : &key);
+		unsymbolized_stacks_add_jit(&unnamed, tables.processes,
+					    &(struct stack_hash){ 1, i }, i % 2 ? &nobody : &key);
 	assert_int_equal(UNSYMBOLIZED_STACKS_MAX, unnamed.count);
-	assert_int_equal(0, settle(&unnamed, &tables));
+	assert_int_equal(0, retry(&unnamed, &tables));
 	assert_int_equal(UNSYMBOLIZED_STACKS_MAX / 2, unnamed.count);
 	unsymbolized_stacks_deinit(&unnamed);
 	tables_free(&tables);
 }
 
-RUN_TESTS(cmocka_unit_test(stacks_are_asked_for_again_when_their_process_has_listed_more),
-	  cmocka_unit_test(stacks_through_unread_python_are_asked_for_once_more),
-	  cmocka_unit_test(stacks_of_nobody_and_too_many_are_let_go))
+RUN_TESTS(cmocka_unit_test(retries_stacks_when_jit_names_come),
+	  cmocka_unit_test(retries_unread_python_stacks_once),
+	  cmocka_unit_test(drops_stacks_of_unknown_processes))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacks as kernels and programs have them, and what was waited for; look-alikes beside them.
+// Stacks of real kernels and programs with their wait classes, and look-alikes beside them.
 #include "agent/stacks/wait_class_cache.h"
 
 #include <errno.h>
@@ -24,8 +24,8 @@
 enum { FRAMES = 32 };
 
 /*
- * "k:name|module:name|file.py:name": the leaf first. "k" is the kernel, ".py" Python, "jit" code made
- * at run time; a native function's name may be empty.
+ * "k:name|module:name|file.py:name": the leaf first. "k" is the kernel, ".py" Python, "jit" JIT
+ * code; a native function's name may be empty.
  */
 static enum wait_class class_of(const char *text)
 {
@@ -74,7 +74,7 @@ static const struct {
 	const char *stack;
 	enum wait_class class;
 } rows[] = {
-	// The kernel alone, by the names of 6.18 and of 6.1 or 6.12.
+	// Kernel frames only, with the names of 6.18, 6.12 and 6.1
 	{ "no names at all", "k:|k:|app:", WAIT_CLASS_OTHER },
 	{ "a mutex", FUTEX "libc.so.6:__lll_lock_wait|libc.so.6:pthread_mutex_lock|app:f",
 	  WAIT_CLASS_LOCK },
@@ -188,7 +188,7 @@ static const struct {
 	{ "select", SELECT "app:f", WAIT_CLASS_POLL },
 	{ "poll", POLL "app:f", WAIT_CLASS_POLL },
 	{ "epoll", EPOLL "app:main_loop", WAIT_CLASS_IDLE },
-	// Without the kernel's part
+	// Without kernel frames
 	{ "a call's name: a lock", "libc.so.6:__pthread_mutex_lock|app:f", WAIT_CLASS_LOCK },
 	{ "a call's name below the leaf", "libc.so.6:|libc.so.6:__poll|app:f", WAIT_CLASS_POLL },
 	{ "a program's function called poll", "app:run|app:poll|app:main", WAIT_CLASS_OTHER },
@@ -255,7 +255,7 @@ static const struct {
 	  WAIT_CLASS_NETWORK },
 	{ "subprocess.communicate",
 	  SELECT "selectors.py:select|subprocess.py:Popen._communicate|a.py:f", WAIT_CLASS_CHILD },
-	// Pools and loops of others
+	// Other pools and loops
 	{ "PyTorch's pool",
 	  COND "libstdc++.so.6:std::condition_variable::wait(std::unique_lock&)|"
 	       "libc10.so:c10::ThreadPool::main_loop(unsigned long)|libstdc++.so.6:" START,
@@ -556,7 +556,7 @@ static uint32_t read_kernel_stack(pid_t pid, char text[4096], struct wait_frame 
 	return count;
 }
 
-// Until it waits where it shall; a loaded machine may take its time to get there.
+// Until the child blocks at its wait site, which takes a while on a loaded machine.
 static enum wait_class class_of_process(pid_t pid, enum wait_class expected)
 {
 	struct wait_frame frames[FRAMES];
@@ -574,7 +574,7 @@ static enum wait_class class_of_process(pid_t pid, enum wait_class expected)
 	return class;
 }
 
-TEST(this_kernels_stacks_have_their_classes)
+TEST(classifies_stacks_of_this_kernel)
 {
 	char path[] = "/tmp/cairn-wait-XXXXXX";
 
@@ -624,7 +624,7 @@ static uint32_t add_location(struct profile *profile, enum frame_kind kind, cons
 	return at;
 }
 
-TEST(a_class_heals_when_names_come)
+TEST(classifies_again_when_names_come)
 {
 	struct wait_class_cache *cache = wait_class_cache_new();
 	struct profile *profile = profile_new(1);
@@ -647,7 +647,7 @@ TEST(a_class_heals_when_names_come)
 	wait_class_cache_free(cache);
 }
 
-TEST(a_full_memo_begins_anew)
+TEST(a_full_cache_is_emptied)
 {
 	struct wait_class_cache *cache = wait_class_cache_new();
 	struct profile *profile = profile_new(1);
@@ -668,6 +668,6 @@ TEST(a_full_memo_begins_anew)
 }
 
 RUN_TESTS(cmocka_unit_test(each_stack_has_its_class),
-	  cmocka_unit_test(this_kernels_stacks_have_their_classes),
-	  cmocka_unit_test(a_class_heals_when_names_come),
-	  cmocka_unit_test(a_full_memo_begins_anew))
+	  cmocka_unit_test(classifies_stacks_of_this_kernel),
+	  cmocka_unit_test(classifies_again_when_names_come),
+	  cmocka_unit_test(a_full_cache_is_emptied))

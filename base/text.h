@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Beginnings and ends of strings.
+#pragma once
+
+#include <stdbool.h>
+#include <string.h>
+
+static inline bool text_begins_with(const char *text, const char *prefix)
+{
+	return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+static inline bool text_ends_with(const char *text, const char *suffix)
+{
+	size_t size = strlen(text), suffix_size = strlen(suffix);
+
+	return size >= suffix_size && memcmp(text + size - suffix_size, suffix, suffix_size) == 0;
+}
+
+/** What is after the last slash of @path: all of it where there is none. */
+static inline const char *path_base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
