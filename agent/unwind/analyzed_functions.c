@@ -8,10 +8,10 @@
 #include "agent/elf/elf_symbols.h"
 #include "base/cleanup.h"
 
-/* In the place of marks' hash: what is kept there is no table. */
+/* In place of the marks' hash: this entry of the cache is no table. */
 #define KEPT_AS 0x666f6c6c6f776564ULL
 
-/* v8::V8::GetVersion(), which Node exports to its modules: only then all names are looked through. */
+/* v8::V8::GetVersion(), exported to Node's modules: only with it all names are searched. */
 static const char v8_exports[] = "_ZN2v82V810GetVersionEv";
 static const char v8_prefix[] = "Builtins_";
 
@@ -65,7 +65,7 @@ int analyzed_functions_expect(const struct elf *elf, struct analyzed_functions *
 		return 0;
 	elf_symbols_each(&symbols, widen, &extent);
 	const Elf64_Phdr *load = elf_find_code(elf, extent.start);
-	// Half of what can be followed at once: the rest is for what lies around it.
+	// Half of the list: the rest is for functions around it.
 	if (extent.limit <= extent.start ||
 	    extent.limit - extent.start > CODE_ANALYSIS_BYTES_MAX / 2 || !load ||
 	    extent.limit - load->p_vaddr > load->p_filesz)
@@ -77,7 +77,7 @@ int analyzed_functions_expect(const struct elf *elf, struct analyzed_functions *
 	return 0;
 }
 
-// They are kept as the rules of a table without code, which have their size.
+// Cached as the rules of a table without code, which have the same size.
 _Static_assert(sizeof(struct unwind_function) == sizeof(struct unwind_rule), "one for the other");
 
 static void free_tablep(struct unwind_table **table)

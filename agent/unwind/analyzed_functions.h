@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of files that no unwind information describes and that are followed for it: which of a
-// file's were, kept on disk for the next agent, and those that are known to need it before a stack is
-// seen there.
+// Functions that no unwind information describes and whose code is analyzed: a file's list of them, kept on disk for
+// the next agent, and those known to need it before a sample ends there.
 #pragma once
 
 #include <stdbool.h>
@@ -10,11 +9,9 @@
 #include "agent/elf/elf.h"
 #include "agent/unwind/unwind_table_cache.h"
 
-enum {
-	UNWIND_FUNCTIONS_MAX = 64
-}; // of a file: what a stack ended in is followed with its neighbours
+enum { UNWIND_FUNCTIONS_MAX = 64 }; // per file: they are analyzed with their neighbours
 
-/** A function by where it lies in its file. */
+/** A function by file offset. */
 struct unwind_function {
 	uint64_t offset;
 	uint64_t size;
@@ -25,19 +22,16 @@ struct analyzed_functions {
 	uint32_t count;
 };
 
-/** Add one unless it is there. Returns false if it was, or there is no room. */
+/** Returns false if it overlaps one that is there, or the list is full. */
 bool analyzed_functions_add(struct analyzed_functions *functions,
 			    const struct unwind_function *function);
 
-/**
- * Add what every program that runs the file will be in: the functions built into V8, 1.6 MB in Node,
- * if their names are in the file. Returns 0; -ENOMEM.
- */
+/** Add the functions built into V8 (1.6 MB in Node), if @elf has their names. Returns 0 or -ENOMEM. */
 int analyzed_functions_expect(const struct elf *elf, struct analyzed_functions *functions);
 
-/** Add those of executable @id that were kept. @cache may be NULL. */
+/** Add those cached for executable @id. @cache may be NULL. */
 void analyzed_functions_load(struct unwind_table_cache *cache, const char *id,
 			     struct analyzed_functions *functions);
-/** Keep them. What fails is learnt again by the next agent. @cache may be NULL. */
+/** Cache them. A failure is ignored: the next agent finds them again. @cache may be NULL. */
 void analyzed_functions_store(struct unwind_table_cache *cache, const char *id,
 			      const struct analyzed_functions *functions);

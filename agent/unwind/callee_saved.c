@@ -10,16 +10,16 @@
 
 enum {
 	REGISTER_RBX = 3,
-	RANGES_MAX = 20000,        // of a file: glibc's libc has 6,000, ld.so 600, libtorch 700,000
+	RANGES_MAX = 20000,        // per file: glibc's libc has 6,000, ld.so 600, libtorch 700,000
 	CALLERS_MAX = 256,         // ld.so has six
-	CALLS_MAX = 4096,          // and eleven calls in them
+	CALLS_MAX = 4096,          // ld.so has eleven in them
 	FUNCTION_BYTES_MAX = 4096, // the largest has 1003
 	CALL_BYTES = 5,            // e8, and the distance
-	SAVED_WITHIN_BYTES = 32,   // of a function: it saves its registers first of all
+	SAVED_WITHIN_BYTES = 32,   // of a function: registers are saved first
 	CALLEE_ROWS_MAX = 1 << 18,
 };
 
-/* A call in one of these functions. */
+/* A call in such a function. */
 struct call {
 	uint64_t address;
 	uint64_t callee;
@@ -27,12 +27,13 @@ struct call {
 
 struct call_list {
 	const struct elf *elf;
-	uint32_t callers[CALLERS_MAX];     // their numbers among the ranges
-	uint32_t call_limits[CALLERS_MAX]; // where in `calls` those of each end: code may overlap
+	uint32_t callers[CALLERS_MAX]; // indices of their ranges
+	uint32_t
+		call_limits[CALLERS_MAX]; // end of each caller's calls in `calls`: code may overlap
 	uint32_t caller_count;
-	struct call calls[CALLS_MAX]; // sorted, as their callers are
+	struct call calls[CALLS_MAX]; // sorted, as their callers
 	uint32_t count;
-	uint64_t callees[CALLS_MAX]; // sorted, each once
+	uint64_t callees[CALLS_MAX]; // sorted, distinct
 	uint32_t callee_count;
 };
 
@@ -68,7 +69,7 @@ static bool is_such(const struct unwind_rows *rows, const struct unwind_range *r
 	return false;
 }
 
-/* The function that the bytes at @at call. 0: they are no call, or of none that is described. */
+/* The function that the call at @at goes to; 0: no call, or of a function without rows. */
 static uint64_t callee_at(const struct unwind_rows *rows, const uint8_t *at, uint64_t address)
 {
 	int32_t distance;
@@ -82,7 +83,7 @@ static uint64_t callee_at(const struct unwind_rows *rows, const uint8_t *at, uin
 	return index < rows->sorted_count && rows->ranges[index].start == target ? target : 0;
 }
 
-/* What cannot be read, or is too much, keeps its rules. */
+/* Unreadable code and too many calls keep their rules. */
 static void find_calls_of(const struct unwind_rows *rows, uint32_t index, struct call_list *list)
 {
 	const struct unwind_range *range = &rows->ranges[index];
@@ -132,8 +133,7 @@ static void find_calls(const struct unwind_rows *rows, struct call_list *list)
 /* ---- the callees ----------------------------------------------------------------------------- */
 
 /*
- * Does it save the register at once and for good? Rules in @callees tell that register's place instead of
- * the frame pointer's.
+ * Does it save the register at once and for good? In @callees that register has the frame pointer's place.
  */
 static bool find_place(const struct unwind_rows *callees, uint64_t callee, int32_t *ret_offset)
 {
@@ -159,7 +159,7 @@ static bool find_place(const struct unwind_rows *callees, uint64_t callee, int32
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* The rows of calls in the code up to @limit, where @number's rule holds. Returns the first call behind. */
+/* The rows of calls in the code up to @limit, where rule @number holds. Returns the first call after it. */
 static uint32_t add_calls(const struct call_list *list, uint32_t call, uint32_t call_limit,
 			  uint64_t start, uint64_t limit, uint32_t number,
 			  const struct unwind_rows *callees, struct unwind_rows *rows)
@@ -172,11 +172,11 @@ static uint32_t add_calls(const struct call_list *list, uint32_t call, uint32_t 
 		if (!hangs_on_register(&rule) || behind > limit ||
 		    !find_place(callees, list->calls[call].callee, &offset))
 			continue;
-		rule.cfa = CFA_DEREF; // of the callee's CFA, which sp is when it has returned
+		rule.cfa = CFA_DEREF; // of the callee's CFA: sp after its return
 		rule.cfa_register = X86_REGISTER_SP;
 		rule.deref_offset = (int16_t)rule.cfa_offset;
 		rule.cfa_offset = offset;
-		// A return address is looked up by the byte before.
+		// Return addresses are looked up by the byte before.
 		unwind_rows_add(rows, behind - 1 - start, &rule);
 		if (behind < limit)
 			unwind_rows_add_number(rows, behind - start, number);
@@ -184,7 +184,7 @@ static uint32_t add_calls(const struct call_list *list, uint32_t call, uint32_t 
 	return call;
 }
 
-/* All rows of caller number @caller again, with those of its calls. */
+/* Writes all rows of caller @caller again, with those of its calls. */
 static void add_caller(const struct call_list *list, uint32_t caller,
 		       const struct unwind_rows *callees, struct unwind_rows *rows)
 {
@@ -199,7 +199,7 @@ static void add_caller(const struct call_list *list, uint32_t caller,
 
 		has_next = unwind_rows_next(&cursor);
 		uint32_t limit = has_next ? cursor.offset : range.size;
-		size_t read = (size_t)(cursor.at - rows->rows); // adding may move them all
+		size_t read = (size_t)(cursor.at - rows->rows); // adding may move all rows
 		unwind_rows_add_number(rows, at, number);
 		call = add_calls(list, call, list->call_limits[caller], range.start,
 				 range.start + limit, number, callees, rows);

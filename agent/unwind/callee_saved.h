@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions whose CFA hangs on rbx, which is followed no further than the leaf: the dynamic linker's
-// trampolines for lazy binding align the stack and keep its former place there. Those whom they call have
-// saved it at a place that their own unwind information tells: while one of them runs, it is found there.
+// Functions whose CFA is in rbx, which the unwinder knows in the leaf only: the dynamic linker's trampolines for lazy
+// binding align the stack and keep the old sp there. Their callees have saved rbx, and unwind information says where.
 #pragma once
 
 #include "base/error.h"
@@ -9,9 +8,8 @@
 #include "agent/unwind/unwind_rows.h"
 
 /**
- * Give the calls in such functions, of the sorted @rows, rules that read rbx where the callee has saved it.
- * In a callee's first instructions, before it has done so, that leads to a wrong or to no caller. Large files
- * are left alone: reading them again takes longer than the few such functions of theirs are worth.
- * Returns 0; -ENOMEM; otherwise as cfi_read().
+ * Give calls in such functions of the sorted @rows rules that read rbx where the callee saved it. Before the callee has
+ * saved it, in its first instructions, such a rule finds a wrong caller or none. Large files are skipped: reading them
+ * twice costs more than these few functions are worth. Returns 0; -ENOMEM; else as cfi_read().
  */
 int callee_saved_add(const struct elf *elf, struct unwind_rows *rows, struct error *err);

@@ -13,45 +13,45 @@
 
 enum {
 	CFI_COMMONS_MAX = 1 << 16,         // .debug_frame has one per compiled file
-	CFI_SECTION_BYTES_MAX = 128 << 20, // inflated, too; Chromium's is 30 MiB
-	ENTRY_LENGTH_64 = 0xffffffff,      // the length follows in 64 bits
+	CFI_SECTION_BYTES_MAX = 128 << 20, // also inflated; Chromium's has 30 MiB
+	ENTRY_LENGTH_64 = 0xffffffff,      // a 64-bit length follows
 	EH_FRAME_HEADER_VERSION = 1,
 };
 
-/* What entries refer to, by where it lies in the section. */
+/* A CIE by its position in the section. */
 struct common_at {
 	uint64_t position;
 	struct cfi_common common;
 };
 
-/* The only ones that count. */
+/* The functions to read; others are skipped. */
 struct wanted_functions {
 	const uint64_t *addresses; // sorted
 	uint32_t count;
 	uint8_t instead_of_fp; // as in struct cfi_common
 };
 
-/* A section that is being read. */
+/* A section being read. */
 struct cfi_section {
 	const struct elf *elf;
 	struct unwind_rows *rows;
 	struct section_reader *reader;
 	uint64_t address; // virtual, 0 for .debug_frame
-	uint64_t size;    // as far as it is known
+	uint64_t size;    // if known
 	bool is_eh_frame;
-	const struct wanted_functions *wanted; // NULL: all of them
-	bool ends_at_zero;         // its size is not known, but that an entry of length 0 ends it
-	struct common_at *commons; // sorted: in the order that they were read
+	const struct wanted_functions *wanted; // NULL: all
+	bool ends_at_zero;                     // of unknown size: an entry of length 0 ends it
+	struct common_at *commons;             // sorted by position, as they are read
 	uint32_t common_count, common_capacity;
 	uint32_t last_common;
 };
 
-/* One entry, as it lies in the section. */
+/* An entry of the section. */
 struct cfi_entry {
 	uint64_t position;    // of its first byte
 	uint64_t id_position; // of the field that says what it is
 	bool is_64;
-	struct byte_cursor cursor; // behind the length
+	struct byte_cursor cursor; // after the length
 	const uint8_t *bytes;
 };
 
@@ -66,7 +66,7 @@ static void count_unsupported(struct cfi_section *section)
 	section->rows->unsupported_count++;
 }
 
-/* The virtual address of what the entry's cursor is at. */
+/* Virtual address of the cursor. */
 static uint64_t entry_address(const struct cfi_section *section, const struct cfi_entry *entry)
 {
 	return section->address + entry->position + (uint64_t)(entry->cursor.at - entry->bytes);
@@ -110,7 +110,7 @@ static const struct cfi_common *find_common(struct cfi_section *section, uint64_
 	return &section->commons[first].common;
 }
 
-/* What the letters of an augmentation "z..." announce. Returns false if one is unknown. */
+/* Reads the letters of an augmentation "z...". Returns false if one is unknown. */
 static bool read_augmentation(struct cfi_section *section, struct cfi_entry *entry,
 			      const char *letters, struct cfi_common *common)
 {
@@ -122,19 +122,19 @@ static bool read_augmentation(struct cfi_section *section, struct cfi_entry *ent
 		case 'R':
 			common->pointer_encoding = byte_cursor_byte(cursor);
 			break;
-		case 'P': // the personality routine
+		case 'P': // personality routine
 			encoding = byte_cursor_byte(cursor);
 			if (!cfi_pointer_skip(cursor, encoding, entry_address(section, entry)))
 				return false;
 			break;
-		case 'L': // how pointers to the exception tables are encoded
+		case 'L': // encoding of pointers to exception tables
 			byte_cursor_byte(cursor);
 			break;
 		case 'S':
 			common->is_signal_frame = true;
 			break;
-		case 'B': // return addresses are signed with the B key
-		case 'G': // the stack is tagged
+		case 'B': // return addresses are signed with key B
+		case 'G': // memory tagging of the stack
 			break;
 		default:
 			return false;
@@ -160,15 +160,14 @@ static bool is_known_version(const struct cfi_section *section, uint8_t version)
 }
 
 /*
- * The register that stands for the return address. On aarch64 it is a real one, and some code of
- * glibc's loader has it elsewhere than in lr.
+ * The register of the return address. On aarch64 it is a real one, and some code of glibc's loader uses another than lr.
  */
 static bool is_known_return_register(uint16_t machine, uint64_t number)
 {
 	return machine == EM_X86_64 ? number == X86_REGISTER_PC : number <= ARM64_REGISTER_LR;
 }
 
-/* The fixed part. Returns false if what follows cannot be read; the mark on the cursor counts too. */
+/* The fixed part. Returns false if the rest is unreadable; the cursor's mark counts, too. */
 static bool read_common_header(struct cfi_section *section, struct cfi_entry *entry,
 			       const char **ret_letters, struct cfi_common *common)
 {
@@ -194,7 +193,7 @@ static bool read_common_header(struct cfi_section *section, struct cfi_entry *en
 	return true;
 }
 
-/* What the letters ask for, and to where the instructions begin. Returns as read_common_header(). */
+/* The augmentation's data, up to the instructions. Returns as read_common_header(). */
 static bool read_common_augmentation(struct cfi_section *section, struct cfi_entry *entry,
 				     const char *letters, struct cfi_common *common)
 {
@@ -217,8 +216,7 @@ static bool read_common_augmentation(struct cfi_section *section, struct cfi_ent
 }
 
 /*
- * Of common information that is not understood the encoding of addresses is kept as far as it was
- * read: the code of its entries is then at least known not to be supported.
+ * Of an unsupported CIE keep the encoding of addresses if possible: its entries' code is then known to be unsupported.
  */
 static void read_common(struct cfi_section *section, struct cfi_entry *entry)
 {
@@ -245,7 +243,7 @@ static void add_row(void *context, uint64_t offset, const struct unwind_rule *ru
 	unwind_rows_add(context, offset, rule);
 }
 
-/* Where the entry's code lies. Returns false if that cannot be told. */
+/* Finds the entry's code. Returns false if it cannot be known. */
 static bool read_code(struct cfi_section *section, struct cfi_entry *entry,
 		      struct cfi_program *program)
 {
@@ -285,7 +283,7 @@ static void read_function(struct cfi_section *section, struct cfi_entry *entry,
 		count_unsupported(section);
 		return;
 	}
-	// Linkers leave entries of functions that they dropped, with the address 0 or an absurd one.
+	// Linkers leave entries of dropped functions, with address 0 or an impossible one.
 	const Elf64_Phdr *load = elf_find_code(section->elf, program.start);
 	if (!program.start || !load || !is_wanted(section, program.start))
 		return;
@@ -307,7 +305,7 @@ static void read_function(struct cfi_section *section, struct cfi_entry *entry,
 static void read_entry(struct cfi_section *section, struct cfi_entry *entry)
 {
 	bool is_eh_frame = section->is_eh_frame;
-	// LSB: in .eh_frame the field has 4 bytes even where the length has 8.
+	// LSB: in .eh_frame this field has 4 bytes even if the length has 8.
 	size_t id_bytes = entry->is_64 && !is_eh_frame ? 8 : 4;
 	uint64_t id = byte_cursor_number(&entry->cursor, id_bytes);
 	uint64_t common_id = is_eh_frame ? 0 : id_bytes == 8 ? UINT64_MAX : UINT32_MAX;
@@ -321,8 +319,8 @@ static void read_entry(struct cfi_section *section, struct cfi_entry *entry)
 }
 
 /*
- * How long the entry at the reader is, and how much of that the length itself. Returns 0; -ENODATA
- * at the section's end; -EBADMSG if it reaches past it; otherwise as section_reader_look().
+ * Reads the next entry's length and the length's own size. Returns 0; -ENODATA at the section's end; -EBADMSG if the entry
+ * reaches past it; else as section_reader_look().
  */
 static int read_length(struct cfi_section *section, uint64_t *ret_length,
 		       uint32_t *ret_length_bytes)
@@ -347,7 +345,7 @@ static int read_length(struct cfi_section *section, uint64_t *ret_length,
 	return *ret_length > CFI_SECTION_BYTES_MAX ? -EBADMSG : 0;
 }
 
-/* The next entry. Returns as read_length(). */
+/* Reads the next entry. Returns as read_length(). */
 static int read_next(struct cfi_section *section)
 {
 	uint32_t length_bytes;
@@ -357,7 +355,7 @@ static int read_next(struct cfi_section *section)
 
 	if (rc)
 		return rc;
-	if (!length) // an end in the middle: object files without entries after it were linked in
+	if (!length) // a terminator inside the section: from an object file linked in
 		return section->ends_at_zero ? -ENODATA
 					     : section_reader_skip(section->reader, length_bytes);
 
@@ -381,7 +379,7 @@ static int read_next(struct cfi_section *section)
 	return section_reader_skip(section->reader, length_bytes + length);
 }
 
-/* All entries. A section that breaks off has told what it could. */
+/* Reads all entries. A truncated section is used as far as it is valid. */
 static int read_entries(struct cfi_section *section, const char *name, struct error *err)
 {
 	int rc;
@@ -448,8 +446,8 @@ static const Elf64_Phdr *find_load(const struct elf *elf, uint64_t address)
 }
 
 /*
- * .eh_frame by the pointer in .eh_frame_hdr, which a segment of its own leads to. The search table
- * there is not needed: the entries are read in order, to the one of length 0.
+ * Finds .eh_frame by .eh_frame_hdr, which a segment points to. Its search table is not used: entries are read in order, to
+ * the terminator.
  */
 static int read_by_segment(const struct elf *elf, const struct wanted_functions *wanted,
 			   struct unwind_rows *rows, struct error *err)
@@ -491,8 +489,8 @@ static int read_by_segment(const struct elf *elf, const struct wanted_functions 
 }
 
 /*
- * Returns 0; -ENOENT without the section, or if headers are broken; -ENODATA if its bytes are in
- * another file: this one holds only what debuggers need.
+ * Returns 0; -ENOENT without the section, or with broken headers; -ENODATA if the section's bytes are in another file (this
+ * one is a separate debug file).
  */
 static int find_section(const struct elf *elf, const char *name, Elf64_Shdr *ret_header)
 {
@@ -534,7 +532,7 @@ int cfi_read(const struct elf *elf, struct unwind_rows *rows, struct error *err)
 	if (rc && rc != -ENODATA)
 		return rc;
 
-	// Go's own code is only here, beside the C code that .eh_frame describes.
+	// Go's own code is only here, next to the C code of .eh_frame.
 	rc = find_section(elf, ".debug_frame", &header);
 	if (rc == -ENOENT || rc == -ENODATA)
 		return 0;
@@ -544,7 +542,7 @@ int cfi_read(const struct elf *elf, struct unwind_rows *rows, struct error *err)
 	uint32_t range_count = rows->range_count;
 	rc = read_section(elf, &header, ".debug_frame", NULL, rows, err);
 	if (rc && !rows->rc && range_count && (rc == -ENOEXEC || rc == -E2BIG)) {
-		rows->unsupported_count++; // what .eh_frame says is worth keeping
+		rows->unsupported_count++; // keep what .eh_frame has
 		return 0;
 	}
 	return rc;

@@ -36,12 +36,12 @@ enum {
 	OP_NOP = 0x96,
 };
 
-enum { STACK_MAX = 8 }; // values at a time; compilers need three
+enum { STACK_MAX = 8 }; // values; compilers need three
 
 struct stack {
 	struct cfi_value values[STACK_MAX];
 	uint32_t count;
-	bool is_broken; // too deep, or too few values for an operation
+	bool is_broken; // stack overflow or underflow
 };
 
 static void push(struct stack *stack, struct cfi_value value)
@@ -77,7 +77,7 @@ static void push_register(struct stack *stack, uint64_t number, int64_t offset)
 	push(stack, value);
 }
 
-/* @value + @number, wherever the sum is kept. Wraps as addresses do. */
+/* Adds @number to @value. Wraps as addresses do. */
 static struct cfi_value add_constant(struct cfi_value value, int64_t number)
 {
 	int64_t *sum = value.kind == CFI_VALUE_DEREF ? &value.deref_offset : &value.offset;
@@ -130,7 +130,7 @@ static void apply_constant(struct stack *stack, struct byte_cursor *cursor, uint
 			      (int64_t)byte_cursor_number(cursor, 1U << (op - OP_CONST1U) / 2));
 }
 
-/* Returns false at an operation that is not known. */
+/* Returns false for an unknown operation. */
 static bool apply(struct stack *stack, struct byte_cursor *cursor)
 {
 	uint8_t op = byte_cursor_byte(cursor);
@@ -175,8 +175,7 @@ static bool apply(struct stack *stack, struct byte_cursor *cursor)
 }
 
 /*
- * What linkers write for the entries of a PLT, which push a word half-way:
- * sp + 8 + ((pc & 15) >= threshold) << 3. The threshold is where the push ends.
+ * PLT entries, which push a word midway: sp + 8 + ((pc & 15) >= threshold) << 3. The threshold is the end of the push.
  */
 static bool is_plt(const uint8_t *bytes, size_t size, int64_t *ret_threshold)
 {

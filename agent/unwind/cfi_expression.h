@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DWARF expressions in call frame information, as far as compilers and linkers write them: a register
-// plus an offset, what lies in memory there, and the staircase of PLT entries. DWARF 5, section 2.5.
+// DWARF expressions in call frame information, in the shapes that compilers and linkers write: register plus offset,
+// memory there, and the staircase of PLT entries. DWARF 5, section 2.5.
 #pragma once
 
 #include <stddef.h>
@@ -23,8 +23,8 @@ struct cfi_value {
 };
 
 /**
- * What the @size bytes of an expression compute for @machine (EM_...), with the CFA on the stack
- * at the start or not. What is not recognised is CFI_VALUE_UNSUPPORTED, never a guess.
+ * Evaluate an expression for @machine (EM_...), with or without the CFA on the stack at the start. Unknown shapes are
+ * CFI_VALUE_UNSUPPORTED.
  */
 struct cfi_value cfi_expression_evaluate(uint16_t machine, const uint8_t *bytes, size_t size,
 					 int starts_with_cfa);

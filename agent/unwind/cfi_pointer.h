@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses as .eh_frame writes them: an encoding byte says how wide they are and what they are
-// relative to (Linux Standard Base, "DWARF Exception Header Encoding").
+// Encoded addresses of .eh_frame: an encoding byte says how wide they are and what they are relative to (Linux Standard
+// Base, "DWARF Exception Header Encoding").
 #pragma once
 
 #include <stdbool.h>
@@ -19,21 +19,20 @@ enum {
 	CFI_POINTER_S32 = 0x0b,
 	CFI_POINTER_S64 = 0x0c,
 	CFI_POINTER_FORMAT = 0x0f, // mask of the above
-	CFI_POINTER_TO_PC = 0x10,  // relative to where the pointer itself lies
+	CFI_POINTER_TO_PC = 0x10,  // relative to the pointer's own address
 	CFI_POINTER_TO_DATA = 0x30,
 	CFI_POINTER_ALIGNED = 0x50,
-	CFI_POINTER_BASE = 0x70, // mask of what it is relative to
+	CFI_POINTER_BASE = 0x70, // mask of the base
 	CFI_POINTER_INDIRECT = 0x80,
 	CFI_POINTER_OMITTED = 0xff,
 };
 
 /**
- * Read a pointer that lies at the virtual address @address. @data_base is what data-relative ones
- * are relative to, or 0 where these have no meaning. Returns false if the encoding needs what only a
- * running program has, or is none; a cut pointer leaves its mark on the cursor.
+ * Read a pointer at virtual address @address. @data_base: base of data-relative ones, or 0. Returns false if the
+ * encoding is invalid or needs a running program; a truncated pointer marks the cursor.
  */
 bool cfi_pointer_read(struct byte_cursor *cursor, uint8_t encoding, uint64_t address,
 		      uint64_t data_base, uint64_t *ret_value);
 
-/** Pass over a pointer that is of no interest. The same, but what it is relative to does not matter. */
+/** Skip a pointer. As above, but its base does not matter. */
 bool cfi_pointer_skip(struct byte_cursor *cursor, uint8_t encoding, uint64_t address);

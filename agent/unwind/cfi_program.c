@@ -8,7 +8,7 @@
 
 /* DWARF 5, table 7.29; GNU's and Arm's extensions ("DWARF for the Arm 64-bit Architecture"). */
 enum {
-	OP_ADVANCE_LOC = 0x40, // these three: operand in the low six bits
+	OP_ADVANCE_LOC = 0x40, // these three have an operand in the low six bits
 	OP_OFFSET = 0x80,
 	OP_RESTORE = 0xc0,
 	OP_OPERAND = 0x3f,
@@ -42,7 +42,7 @@ enum {
 };
 
 enum {
-	STATES_MAX = 16, // remembered at a time; gcc and clang nest one deep
+	STATES_MAX = 16, // nested; gcc and clang use one
 	/* Where the kernel's signal frame holds the interrupted pc, seen from the handler's return:
 	 * struct ucontext (arch/x86/include/uapi/asm/ucontext.h). */
 	X86_SIGNAL_PC_OFFSET = 168,
@@ -50,11 +50,11 @@ enum {
 
 struct run {
 	const struct cfi_common *common;
-	const struct cfi_program *program; // NULL: the common instructions
+	const struct cfi_program *program; // NULL: initial instructions
 	struct byte_cursor cursor;
 	struct cfi_state state;
 	bool is_changed; // since the last row
-	uint64_t offset; // of the code that the state is about
+	uint64_t offset; // of the code that the state describes
 	uint32_t remembered_count;
 	struct unwind_rule last_rule;
 	bool has_row;
@@ -83,13 +83,13 @@ static uint8_t stack_pointer_of(uint16_t machine)
 	return machine == EM_X86_64 ? X86_REGISTER_SP : ARM64_REGISTER_SP;
 }
 
-/* Can the unwinder have the value of register @number? */
+/* Does the unwinder know register @number? */
 static bool is_register(uint16_t machine, uint8_t number)
 {
 	return number < (machine == EM_X86_64 ? X86_REGISTER_COUNT : UNWIND_REGISTERS);
 }
 
-/* On x86-64 others use the mark too, for code that merely was not called. */
+/* On x86-64 some also mark code this way that is just never called. */
 static bool is_signal_return(const struct cfi_common *common, const struct cfi_state *state)
 {
 	if (!common->is_signal_frame)
@@ -125,8 +125,7 @@ static bool set_cfa(uint16_t machine, const struct cfi_value *cfa, struct unwind
 }
 
 /*
- * A saved register as a rule knows it: relative to the CFA if that is possible, else to the frame
- * pointer. Returns SAVED_UNDEFINED and false if it is neither.
+ * A saved register for a rule: by the CFA, else by the frame pointer. Returns SAVED_UNDEFINED and false if neither works.
  */
 static bool find_saved(uint16_t machine, const struct cfi_saved *saved, const struct cfi_value *cfa,
 		       enum saved_rule *ret_rule, int64_t *ret_offset)
@@ -164,7 +163,7 @@ static bool find_saved(uint16_t machine, const struct cfi_saved *saved, const st
 	return false;
 }
 
-/* Large frames on aarch64 have the return address far from the CFA, but next to the frame pointer. */
+/* On aarch64 a large frame has the return address far from the CFA, but close to the frame pointer. */
 static bool move_to_frame_pointer(uint16_t machine, const struct cfi_value *cfa,
 				  enum saved_rule *rule, int64_t *offset)
 {
@@ -185,7 +184,7 @@ static bool set_return(const struct cfi_common *common, const struct cfi_state *
 
 	if (!find_saved(machine, &state->return_address, cfa, &saved, &offset))
 		return false;
-	if (saved == SAVED_SAME && machine == EM_X86_64) // the caller's rip is in no register
+	if (saved == SAVED_SAME && machine == EM_X86_64) // no register holds the caller's rip
 		return false;
 	if (saved == SAVED_SAME && common->return_register != ARM64_REGISTER_LR) {
 		saved = SAVED_IN_REGISTER;
@@ -198,7 +197,7 @@ static bool set_return(const struct cfi_common *common, const struct cfi_state *
 	return true;
 }
 
-/* A frame pointer that cannot be followed is lost, no reason to lose the caller. */
+/* Losing the frame pointer is no reason to lose the caller. */
 static void set_frame_pointer(uint16_t machine, const struct cfi_state *state,
 			      const struct cfi_value *cfa, struct unwind_rule *rule)
 {
@@ -222,7 +221,7 @@ static struct unwind_rule rule_of(const struct cfi_common *common, const struct 
 		return (struct unwind_rule){ .cfa = CFA_SIGNAL };
 	if (state->return_address.kind == CFI_SAVED_UNDEFINED)
 		return (struct unwind_rule){ .cfa = CFA_END };
-	// The caller's sp is taken to be the CFA; where it is said to be another, we know nothing.
+	// The unwinder takes the CFA as the caller's sp: any other rule for sp is unsupported.
 	if ((state->sp.kind != CFI_SAVED_UNSPECIFIED && state->sp.kind != CFI_SAVED_SAME) ||
 	    !set_cfa(common->machine, cfa, &rule) || !set_return(common, state, cfa, &rule))
 		return (struct unwind_rule){ .cfa = CFA_UNSUPPORTED };
@@ -232,7 +231,7 @@ static struct unwind_rule rule_of(const struct cfi_common *common, const struct 
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
-/* Where the state keeps register @number; NULL for those that nobody follows. */
+/* State of register @number; NULL if unwinding does not need it. */
 static struct cfi_saved *saved_of(const struct run *run, struct cfi_state *state, uint64_t number)
 {
 	uint16_t machine = run->common->machine;
@@ -282,7 +281,7 @@ static void define_cfa(struct run *run, uint64_t number, int64_t offset)
 	run->is_changed = true;
 }
 
-/* After an expression it keeps its meaning, as in libgcc and readelf: only the offset is noted. */
+/* After an expression the CFA keeps its meaning, as in libgcc and readelf: only the offset changes. */
 static void define_cfa_offset(struct run *run, int64_t offset)
 {
 	run->state.cfa.offset = offset;
@@ -299,7 +298,7 @@ static struct cfi_value evaluate(struct run *run, int starts_with_cfa)
 	return cfi_expression_evaluate(run->common->machine, bytes, size, starts_with_cfa);
 }
 
-/* The register lies where the expression says. */
+/* The register is saved where the expression points. */
 static void save_at_expression(struct run *run)
 {
 	uint64_t number = byte_cursor_uleb(&run->cursor);
@@ -313,7 +312,7 @@ static void save_at_expression(struct run *run)
 	save(run, number, kind, value.base, value.offset);
 }
 
-/* The register's value is what the expression says: known only if that is another register. */
+/* The register's value is the expression's: usable only if that is another register. */
 static void save_as_expression(struct run *run)
 {
 	uint64_t number = byte_cursor_uleb(&run->cursor);
@@ -325,7 +324,7 @@ static void save_as_expression(struct run *run)
 	save(run, number, kind, value.base, value.offset);
 }
 
-/* The caller's sp is the CFA anyway, so that it may be said; other values are not followed. */
+/* The caller's sp is the CFA anyway; other values are not tracked. */
 static void save_as_offset(struct run *run, uint64_t number, int64_t offset)
 {
 	bool is_cfa = offset == 0 && number == stack_pointer_of(run->common->machine);
@@ -361,11 +360,11 @@ static bool restore_state(struct run *run)
 	return true;
 }
 
-/* Instructions that change the state by a number or two. Returns false if it is not one of them. */
+/* Instructions with one or two numbers. Returns false for others. */
 static bool apply_rule(struct run *run, uint8_t op)
 {
 	struct byte_cursor *cursor = &run->cursor;
-	uint64_t number = byte_cursor_uleb(cursor); // they all begin with one
+	uint64_t number = byte_cursor_uleb(cursor); // all begin with one
 
 	switch (op) {
 	case OP_OFFSET_EXTENDED:
@@ -411,7 +410,7 @@ static bool apply_rule(struct run *run, uint8_t op)
 	return false;
 }
 
-/* All that do not move to other code. Returns false if one is unknown or does not fit. */
+/* All instructions that do not advance. Returns false if unknown or invalid. */
 static bool apply(struct run *run, uint8_t op)
 {
 	switch (op) {
@@ -440,7 +439,7 @@ static bool apply(struct run *run, uint8_t op)
 		return true;
 	case OP_AARCH64_NEGATE_RA_STATE:
 	case OP_AARCH64_NEGATE_RA_STATE_WITH_PC:
-		// The unwinder strips signatures from all return addresses.
+		// The unwinder strips signatures of all return addresses.
 		return run->common->machine == EM_AARCH64;
 	}
 	return apply_rule(run, op);
@@ -448,7 +447,7 @@ static bool apply(struct run *run, uint8_t op)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* How far @op moves on in the code. Returns false if it is no such instruction, or cannot be read. */
+/* How far @op advances. Returns false if it does not, or is unreadable. */
 static bool find_advance(struct run *run, uint8_t op, uint64_t *ret_bytes)
 {
 	uint64_t factor = run->common->code_factor, address;
@@ -469,7 +468,7 @@ static bool find_advance(struct run *run, uint8_t op, uint64_t *ret_bytes)
 		if (!cfi_pointer_read(&run->cursor, run->common->pointer_encoding,
 				      run->program->address + position, 0, &address))
 			return false;
-		// Code has been checked not to wrap.
+		// The code's end is known not to wrap.
 		if (address < run->program->start + run->offset)
 			return false;
 		*ret_bytes = address - run->program->start - run->offset;
@@ -503,7 +502,7 @@ static void add_unsupported(struct run *run, cfi_row_fn add, void *context)
 	add_row(run, &rule, add, context);
 }
 
-/* Move on. Returns false at the code's end. */
+/* Advances. Returns false at the code's end. */
 static bool advance(struct run *run, uint64_t bytes, cfi_row_fn add, void *context)
 {
 	if (!bytes)
@@ -520,7 +519,7 @@ static bool is_advance(uint8_t op)
 	return op >= OP_SET_LOC && op <= OP_ADVANCE_LOC4;
 }
 
-/* One instruction of the kinds whose operand lies in the same byte, the commonest. */
+/* The commonest instructions: their operand is in the same byte. */
 static void apply_short(struct run *run, uint8_t op)
 {
 	uint64_t number = op & OP_OPERAND;
@@ -533,7 +532,7 @@ static void apply_short(struct run *run, uint8_t op)
 
 void cfi_program_run(const struct cfi_program *program, cfi_row_fn add, void *context)
 {
-	struct run run; // not zeroed as a whole: the remembered states are a kilobyte
+	struct run run; // not zeroed: the saved states take a kilobyte
 	uint64_t bytes = 0;
 
 	if (!program->size)
@@ -585,7 +584,7 @@ void cfi_common_run(struct cfi_common *common, struct byte_cursor instructions)
 		uint8_t op = byte_cursor_byte(&run.cursor);
 
 		if ((op & ~OP_OPERAND) == OP_ADVANCE_LOC || is_advance(op))
-			common->is_supported = false; // they have no code of their own
+			common->is_supported = false; // initial instructions cover no code
 		else if (op & ~OP_OPERAND)
 			apply_short(&run, op);
 		else

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Call frame programs: the instructions of a function's entry in .eh_frame or .debug_frame, run to
-// the rules that hold from one code address to the next. Only what unwinding follows is kept: the
-// CFA, the frame pointer, the stack pointer and the return address. DWARF 5, section 6.4.
+// Runs call frame programs, the instructions of an entry of .eh_frame or .debug_frame, to rules by code address. Only
+// what unwinding needs is kept: CFA, frame pointer, stack pointer and return address. DWARF 5, section 6.4.
 #pragma once
 
 #include <stdbool.h>
@@ -11,11 +10,11 @@
 #include "agent/elf/byte_cursor.h"
 #include "agent/unwind/cfi_expression.h"
 
-enum { X86_REGISTER_PC = 16 }; // no register of its own: what stands for the return address
+enum { X86_REGISTER_PC = 16 }; // DWARF's number for the return address
 
 /** How a register of the caller is found. */
 enum cfi_saved_kind {
-	CFI_SAVED_UNSPECIFIED, // nothing was said: the ABI's default
+	CFI_SAVED_UNSPECIFIED, // the ABI's default
 	CFI_SAVED_SAME,
 	CFI_SAVED_UNDEFINED,
 	CFI_SAVED_AT_CFA,      // in memory at CFA + offset
@@ -30,31 +29,31 @@ struct cfi_saved {
 	int64_t offset;
 };
 
-/** One row of the table that DWARF describes, as far as it is of interest. */
+/** A row of the table that DWARF describes. */
 struct cfi_state {
 	struct cfi_value cfa;
-	struct cfi_value expressed_cfa; // `cfa` where an expression defines it
+	struct cfi_value expressed_cfa; // if an expression defines `cfa`
 	bool is_expressed;
 	struct cfi_saved fp;
 	struct cfi_saved sp;
 	struct cfi_saved return_address;
 };
 
-/** What the entries of a kind have in common (DWARF: CIE). */
+/** A CIE: what entries have in common. */
 struct cfi_common {
 	uint16_t machine; // EM_X86_64 or EM_AARCH64
 	uint64_t code_factor;
 	int64_t data_factor;
 	uint8_t pointer_encoding;
-	uint8_t return_register; // stands for the return address
-	uint8_t instead_of_fp; // the register whose place rules tell in the frame pointer's; 0: none
+	uint8_t return_register; // of the return address
+	uint8_t instead_of_fp;   // register to treat as the frame pointer; 0: none
 	bool has_augmentation_size;
 	bool is_signal_frame;
-	bool is_supported; // else nothing is known of the entries' code, but where it lies
+	bool is_supported; // false: of the entries only their code ranges are known
 	struct cfi_state initial;
 };
 
-/** The code of one entry, and its instructions as they lie in the section. */
+/** An entry: its code, and its instructions in the section. */
 struct cfi_program {
 	const struct cfi_common *common;
 	uint64_t start; // virtual address of the code
@@ -63,14 +62,14 @@ struct cfi_program {
 	uint64_t address; // virtual address of the instructions
 };
 
-/** From @offset after the code's start on, @rule holds. Offsets ascend and lie in the code. */
+/** @rule holds from @offset of the code on. Offsets ascend. */
 typedef void (*cfi_row_fn)(void *context, uint64_t offset, const struct unwind_rule *rule);
 
-/** Run the common instructions of @common: sets its `initial` and `is_supported`. */
+/** Run the initial instructions of @common: sets its `initial` and `is_supported`. */
 void cfi_common_run(struct cfi_common *common, struct byte_cursor instructions);
 
 /**
- * Run a program. @add_row is called at least once if the code's size is not 0, first with offset 0.
- * From an instruction on that is broken or unknown, the rule is CFA_UNSUPPORTED.
+ * Run a program. If the code is not empty, @add_row is called with offset 0 first. From a broken or unknown instruction
+ * on the rule is CFA_UNSUPPORTED.
  */
 void cfi_program_run(const struct cfi_program *program, cfi_row_fn add_row, void *context);

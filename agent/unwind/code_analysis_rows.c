@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "agent/unwind/analysis/code_analysis.h"
 
-/* C libraries call these, of their own, at the end of a function. */
+/* noreturn functions of C libraries, called at the end of functions. */
 static const char *const never_return[] = {
 	"abort",          "exit",       "_exit",         "_Exit",
 	"quick_exit",     "longjmp",    "_longjmp",      "siglongjmp",
@@ -94,7 +94,7 @@ void function_starts_deinit(struct function_starts *starts)
 	*starts = (struct function_starts){ 0 };
 }
 
-// Returns whether any of them begins in the code.
+// Does any of them begin in the code?
 static bool enter_all(const struct function_starts *starts, uint64_t address, size_t size,
 		      struct code_analysis *analysis)
 {
@@ -122,11 +122,11 @@ static bool enter_all(const struct function_starts *starts, uint64_t address, si
 	return any;
 }
 
-/* Places that have rows already, in order. */
-struct taken {
-	struct unwind_range ranges[CODE_ANALYSIS_TAKEN_MAX];
+/* Covered ranges, in order. */
+struct covered {
+	struct unwind_range ranges[CODE_ANALYSIS_COVERED_MAX];
 	uint32_t count;
-	uint32_t at; // the first that does not lie behind us
+	uint32_t at; // the first that ends after the present place
 };
 
 static int compare_ranges(const void *left, const void *right)
@@ -136,49 +136,49 @@ static int compare_ranges(const void *left, const void *right)
 	return (a->start > b->start) - (a->start < b->start);
 }
 
-static void add_taken(struct taken *taken, const struct unwind_range *range)
+static void add_covered(struct covered *covered, const struct unwind_range *range)
 {
-	if (taken->count < CODE_ANALYSIS_TAKEN_MAX)
-		taken->ranges[taken->count++] = *range;
+	if (covered->count < CODE_ANALYSIS_COVERED_MAX)
+		covered->ranges[covered->count++] = *range;
 }
 
-// What is sorted and lies before @code_limit, from @code_start on, and the ranges from @first to @limit.
-static void find_taken(const struct unwind_rows *rows, uint64_t code_start, uint64_t code_limit,
-		       uint32_t first, uint32_t limit, struct taken *ret_taken)
+// Sorted ranges within [@code_start, @code_limit), and those from @first to @limit.
+static void find_covered(const struct unwind_rows *rows, uint64_t code_start, uint64_t code_limit,
+			 uint32_t first, uint32_t limit, struct covered *ret_covered)
 {
 	for (uint32_t i = unwind_rows_find(rows, code_start);
 	     i < rows->sorted_count && rows->ranges[i].start < code_limit; i++)
-		add_taken(ret_taken, &rows->ranges[i]);
+		add_covered(ret_covered, &rows->ranges[i]);
 	for (uint32_t i = first; i < limit; i++)
-		add_taken(ret_taken, &rows->ranges[i]);
-	qsort(ret_taken->ranges, ret_taken->count, sizeof(*ret_taken->ranges), compare_ranges);
+		add_covered(ret_covered, &rows->ranges[i]);
+	qsort(ret_covered->ranges, ret_covered->count, sizeof(*ret_covered->ranges),
+	      compare_ranges);
 }
 
 struct writer {
 	struct unwind_rows *rows;
-	struct taken taken;
+	struct covered covered;
 	uint64_t address; // of the code
 	uint64_t size;
-	struct unwind_rule rule; // in force
-	uint64_t since;          // from this offset on
+	struct unwind_rule rule; // the present rule
+	uint64_t since;          // where it begins
 };
 
-// The rule in force holds until @limit: a range for each part of that that is not taken. Those without
-// a rule are left out.
+// The present rule ends at @limit: adds a range for each part that is not covered. Code without a rule gets none.
 static void put(struct writer *writer, uint64_t limit)
 {
-	struct taken *taken = &writer->taken;
+	struct covered *covered = &writer->covered;
 	uint64_t at = writer->since;
 
 	while (at < limit) {
 		uint64_t until = limit;
 
-		while (taken->at < taken->count &&
-		       taken->ranges[taken->at].start + taken->ranges[taken->at].size <=
+		while (covered->at < covered->count &&
+		       covered->ranges[covered->at].start + covered->ranges[covered->at].size <=
 			       writer->address + at)
-			taken->at++;
-		if (taken->at < taken->count) {
-			const struct unwind_range *next = &taken->ranges[taken->at];
+			covered->at++;
+		if (covered->at < covered->count) {
+			const struct unwind_range *next = &covered->ranges[covered->at];
 
 			if (next->start <= writer->address + at) {
 				at = next->start + next->size - writer->address;
@@ -205,7 +205,7 @@ static void take_rule(void *context, uint64_t offset, const struct unwind_rule *
 	writer->since = offset;
 }
 
-// Both kinds: @flow knows where functions begin.
+// Tells @analysis where functions begin, of both kinds.
 static void write_rows(struct code_analysis *analysis, struct writer *writer)
 {
 	code_analysis_run(analysis);
@@ -215,8 +215,8 @@ static void write_rows(struct code_analysis *analysis, struct writer *writer)
 }
 
 int code_analysis_rows_add(const struct function_starts *starts, uint64_t address,
-			   const uint8_t *code, size_t size, uint32_t first_taken,
-			   uint32_t taken_limit, struct unwind_rows *rows)
+			   const uint8_t *code, size_t size, uint32_t first_covered,
+			   uint32_t covered_limit, struct unwind_rows *rows)
 {
 	struct writer writer = { .rows = rows, .address = address, .size = size };
 	struct code_analysis *analysis = NULL;
@@ -228,7 +228,7 @@ int code_analysis_rows_add(const struct function_starts *starts, uint64_t addres
 	if (rc)
 		return rc == -E2BIG ? 0 : rc;
 	enter_all(starts, address, size, analysis);
-	find_taken(rows, address, address + size, first_taken, taken_limit, &writer.taken);
+	find_covered(rows, address, address + size, first_covered, covered_limit, &writer.covered);
 	write_rows(analysis, &writer);
 	return 0;
 }
@@ -243,7 +243,7 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* The code around @mark that no range covers. Returns false if one covers its beginning. */
+/* The uncovered code around @mark. Returns false if the mark's start is covered. */
 static bool find_gap(const struct elf *elf, const struct unwind_rows *rows,
 		     const struct unwind_mark *mark, uint64_t *ret_start, uint64_t *ret_limit)
 {
@@ -268,8 +268,8 @@ static bool find_gap(const struct elf *elf, const struct unwind_rows *rows,
 	return true;
 }
 
-static int follow(const struct elf *elf, const struct function_starts *starts, uint64_t start,
-		  uint64_t limit, struct unwind_rows *rows)
+static int analyze(const struct elf *elf, const struct function_starts *starts, uint64_t start,
+		   uint64_t limit, struct unwind_rows *rows)
 {
 	const Elf64_Phdr *load = elf_find_code(elf, start);
 	_cleanup_free_ uint8_t *code = NULL;
@@ -314,7 +314,7 @@ uint32_t code_extents_join(struct code_extent *extents, uint32_t count)
 	return kept;
 }
 
-/* The functions in all gaps that marks lie in: the symbols of a large file are read only once. */
+/* Functions in all gaps with marks: symbols of a large file are read once. */
 static int read_starts(const struct elf *elf, const struct unwind_mark *marks, uint32_t count,
 		       const struct unwind_rows *rows, struct function_starts *ret_starts)
 {
@@ -329,15 +329,15 @@ static int read_starts(const struct elf *elf, const struct unwind_mark *marks, u
 		    find_gap(elf, rows, &marks[i], &extents[found].start, &extents[found].limit) &&
 		    extents[found].start < extents[found].limit)
 			found++;
-	found = code_extents_join(extents, found); // one piece may lie around many functions
+	found = code_extents_join(extents, found); // a gap may have many marks
 	int rc = found ? elf_symbols_init(&symbols, elf) : -ENOENT;
 	if (rc)
 		return rc == -ENOMEM ? rc : 0;
 	return function_starts_read(&symbols, extents, found, ret_starts);
 }
 
-int code_analysis_rows_follow(const struct elf *elf, const struct unwind_mark *marks,
-			      uint32_t count, struct unwind_rows *rows)
+int code_analysis_rows_analyze(const struct elf *elf, const struct unwind_mark *marks,
+			       uint32_t count, struct unwind_rows *rows)
 {
 	_cleanup_(function_starts_deinit) struct function_starts starts = { 0 };
 	uint32_t first = rows->range_count;
@@ -352,7 +352,7 @@ int code_analysis_rows_follow(const struct elf *elf, const struct unwind_mark *m
 		if (!(marks[i].flags & MARK_ANALYZE) || is_followed(rows, first, marks[i].start) ||
 		    !find_gap(elf, rows, &marks[i], &start, &limit))
 			continue;
-		rc = follow(elf, &starts, start, limit, rows);
+		rc = analyze(elf, &starts, start, limit, rows);
 	}
 	return rc;
 }

@@ -9,12 +9,12 @@
 enum {
 	PLT_LOOK_BYTES = 48, // the head and an entry
 	PLT_ENTRY_BYTES = 16,
-	ANY = -1, // a byte of an address or a number
+	ANY = -1, // matches any byte: part of an address or a number
 };
 
 /*
- * From @offset on; @threshold is that of CFA_PLT, else the CFA is sp + cfa_offset. On aarch64 the
- * return address is in lr until something is pushed.
+ * From @offset on: CFA_PLT with @threshold, else CFA = sp + cfa_offset. On aarch64 the return address is in lr until
+ * something is pushed.
  */
 struct plt_row {
 	uint16_t offset;
@@ -24,10 +24,10 @@ struct plt_row {
 
 enum { PLT_ROWS_MAX = 4, PLT_SHAPE_BYTES = 32 };
 
-/* How a section begins, and the rows that follow from it. */
+/* A section's first bytes and the rows of its shape. */
 struct plt_shape {
 	uint16_t machine;
-	uint8_t size; // of `bytes` that count
+	uint8_t size; // of `bytes` in use
 	int16_t bytes[PLT_SHAPE_BYTES];
 	uint8_t row_count;
 	struct plt_row rows[PLT_ROWS_MAX];
@@ -61,11 +61,11 @@ static const struct plt_shape shapes[] = {
 	  { 0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0x53, 0xff, 0x35 },
 	  4,
 	  { { 0, 0, 8 }, { 6, 0, 16 }, { 12, 0, 24 }, { 32, 0, 8 } } },
-	// lld's .iplt: the lazy entries, without a head.
+	// lld's .iplt: lazy entries without a head.
 	{ EM_X86_64, 12, { 0xff, 0x25, ANY4, 0x68, ANY4, 0xe9 }, 1, { { 0, 11, 0 } } },
-	// .plt.got: jmp *GOT, and nothing but padding.
+	// .plt.got: jmp *GOT and padding.
 	{ EM_X86_64, 8, { 0xff, 0x25, ANY4, 0x66, 0x90 }, 1, { { 0, 0, 8 } } },
-	// .plt.sec: endbr64; jmp *GOT, with the prefix bnd or not.
+	// .plt.sec: endbr64; jmp *GOT, with or without bnd.
 	{ EM_X86_64, 6, { 0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25 }, 1, { { 0, 0, 8 } } },
 	{ EM_X86_64, 7, { 0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25 }, 1, { { 0, 0, 8 } } },
 	{ EM_X86_64, 3, { 0xf2, 0xff, 0x25 }, 1, { { 0, 0, 8 } } },
@@ -75,7 +75,7 @@ static const struct plt_shape shapes[] = {
 	  { 0xf0, 0x7b, 0xbf, 0xa9 },
 	  3,
 	  { { 0, 0, 0 }, { 4, 0, 16 }, { 32, 0, 0 } } },
-	// The same behind bti c.
+	// The same after bti c.
 	{ EM_AARCH64,
 	  8,
 	  { 0x5f, 0x24, 0x03, 0xd5, 0xf0, 0x7b, 0xbf, 0xa9 },
@@ -124,7 +124,7 @@ static struct unwind_rule rule_of(uint16_t machine, const struct plt_row *row)
 	};
 }
 
-/* Does no range reach into the section? */
+/* Is the section uncovered? */
 static bool is_free(const struct unwind_rows *rows, const Elf64_Shdr *section)
 {
 	uint32_t index = unwind_rows_find(rows, section->sh_addr);

@@ -7,16 +7,16 @@
 
 #include "agent/elf/go_pclntab.h"
 
-/* The function at hand. */
+/* The present function. */
 struct go_ranges {
 	struct unwind_rows *rows;
 	uint64_t function;
-	bool open; // a range was begun for it
+	bool open; // its range has begun
 };
 
 #if defined(__x86_64__)
 
-/* Go keeps the frame pointer's old value below the return address wherever it has a frame. */
+/* Go saves the frame pointer below the return address in each frame. */
 static struct unwind_rule rule_of_frame(int32_t sp_delta)
 {
 	bool has_frame = sp_delta > 0;
@@ -46,7 +46,7 @@ static struct unwind_rule rule_of_frame_pointer(void)
 
 #elif defined(__aarch64__)
 
-/* The return address lies at the frame's lower end, the frame pointer's old value below it. */
+/* The return address is at the frame's lower end, the frame pointer below it. */
 static struct unwind_rule rule_of_frame(int32_t sp_delta)
 {
 	struct unwind_rule rule = {
@@ -96,7 +96,7 @@ static void end_function(struct go_ranges *ranges)
 	ranges->open = false;
 }
 
-/* A function of which Go's table says nothing at its beginning is left to others. */
+/* Functions without a row at their start are left to call frame information. */
 static int add_row(void *context, const struct go_row *row)
 {
 	struct go_ranges *ranges = context;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules for Go code from Go's own table, which is there in stripped programs, too, and knows where
-// the runtime switches stacks.
+// Rules of Go code from Go's own function table: stripped programs have it, too, and it knows where the runtime switches
+// stacks.
 #pragma once
 
 #include "base/error.h"
@@ -8,8 +8,8 @@
 #include "agent/unwind/unwind_rows.h"
 
 /**
- * Add a range for each Go function. Of ranges that begin alike the first added counts: this comes
- * before the call frame information. Returns 0, also for what is no Go program or has a broken
- * table (what was read is kept); -ENOMEM; -errno when reading fails. Limits are left in @rows' rc.
+ * Add a range for each Go function. Call it before cfi_read(): of ranges that start alike the first added wins. Returns
+ * 0, also for other programs and broken tables, of which the valid part is used; -ENOMEM; -errno. Limits show in
+ * @rows->rc.
  */
 int unwind_go_add(const struct elf *elf, struct unwind_rows *rows, struct error *err);

@@ -10,21 +10,21 @@ enum {
 	WORDS_AT_FIRST = 1024,
 };
 
-/* The words that have been written so far, and the row that is being written. */
+/* The words written so far, and the present row. */
 struct packer {
 	struct unwind_rows *rows;
 	struct unwind_table *table;
 	uint32_t word_capacity;
-	const struct unwind_mark *marks; // sorted, apart from each other
+	const struct unwind_mark *marks; // sorted, disjoint
 	uint32_t mark_count;
 	uint32_t mark_at;     // the first that ends after `address`
 	uint64_t address;     // all below is written
-	uint32_t block;       // the block that the last word is of
+	uint32_t block;       // of the last word
 	uint32_t last_rule;   // its rule
 	uint32_t range_rule;  // the same without flags
-	uint32_t flag_source; // the rule that was given flags last,
+	uint32_t flag_source; // cache of the last rule that got flags,
 	uint8_t flags;        // which,
-	uint32_t flag_rule;   // and the rule that came of it
+	uint32_t flag_rule;   // and the result
 	int rc;
 };
 
@@ -56,7 +56,7 @@ static void put_word(struct packer *packer, uint32_t word)
 
 _Static_assert(TABLE_BLOCK_ROWS_MAX >= TABLE_BLOCK_BYTES, "a block can have a row for each byte");
 
-/* A row at @offset in the current block. */
+/* Adds a row at @offset of the present block. */
 static void put_row(struct packer *packer, uint32_t offset, uint32_t rule)
 {
 	if (rule == packer->last_rule)
@@ -66,7 +66,7 @@ static void put_row(struct packer *packer, uint32_t offset, uint32_t rule)
 	put_word(packer, offset << TABLE_RULE_BITS | rule);
 }
 
-/* Begin the next block: the rule in force is repeated. */
+/* Begins the next block: its first row repeats the present rule. */
 static void begin_block(struct packer *packer, uint32_t rule)
 {
 	struct unwind_table *table = packer->table;
@@ -78,7 +78,7 @@ static void begin_block(struct packer *packer, uint32_t rule)
 	put_word(packer, rule);
 }
 
-/* @rule holds from where the last left off to @limit. */
+/* @rule holds from the last end to @limit. */
 static void put_range(struct packer *packer, uint64_t limit, uint32_t rule)
 {
 	uint64_t first = packer->table->first_address;
@@ -112,7 +112,7 @@ static uint32_t add_flags(struct packer *packer, uint32_t rule, uint8_t flags)
 	return packer->flag_rule;
 }
 
-/* As put_range(), with the flags of the marks that lie in between. */
+/* As put_range(), with the flags of the marks in between. */
 static void put_marked(struct packer *packer, uint64_t limit, uint32_t rule)
 {
 	if (packer->address < limit)
@@ -136,16 +136,13 @@ static void put_marked(struct packer *packer, uint64_t limit, uint32_t rule)
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
-/*
- * Is what lies between two functions only there to align the second? Then the first's last rule may
- * as well reach over it: nobody is ever there.
- */
+/* Alignment between two functions gets the first one's last rule: no pc is ever there. */
 static bool is_padding(uint64_t start, uint64_t limit)
 {
 	return limit - start < PADDING_BYTES_MAX && limit % PADDING_BYTES_MAX == 0;
 }
 
-/* Of ranges that overlap, the first keeps its code. */
+/* Of overlapping ranges the first keeps its code. */
 static void put_rows_of(struct packer *packer, const struct unwind_range *range)
 {
 	struct unwind_row_cursor row = unwind_rows_first(packer->rows, range);
@@ -158,7 +155,7 @@ static void put_rows_of(struct packer *packer, const struct unwind_range *range)
 	put_marked(packer, range->start + range->size, rule);
 }
 
-/* The first range that does not begin below @address. */
+/* The first range that starts at or above @address. */
 static uint32_t find_range(const struct unwind_rows *rows, uint64_t address)
 {
 	uint32_t first = 0, limit = rows->range_count;
@@ -205,7 +202,7 @@ int unwind_pack(struct unwind_rows *rows, const struct unwind_mark *marks, uint3
 		.marks = marks,
 		.mark_count = mark_count,
 		.address = table->first_address,
-		.block = UINT32_MAX, // so that the first is 0
+		.block = UINT32_MAX, // before block 0
 		.last_rule = UINT32_MAX,
 		.range_rule = RULE_NO_TABLE,
 		.flag_source = UINT32_MAX,
@@ -220,7 +217,7 @@ int unwind_pack(struct unwind_rows *rows, const struct unwind_mark *marks, uint3
 	if (packer.rc)
 		return packer.rc;
 	table->words[table->block_count] = table->word_count;
-	// Give back what was too much.
+	// Free what is not needed.
 	uint32_t *words = realloc(table->words, table->word_count * sizeof(*words));
 	if (words)
 		table->words = words;

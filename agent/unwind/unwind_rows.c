@@ -8,9 +8,8 @@
 #include "base/array.h"
 
 /*
- * Three million rows are held while a large library is sorted, so they are kept small: the rule of
- * the first, then for each further one its distance from the one before and its rule; all as numbers
- * of seven bits a byte, least first. A distance of 0 ends the range.
+ * A large library has three million rows while it is sorted, so they are encoded: the first rule, then for each row its
+ * distance from the one before and its rule; all as LEB128 numbers. Distance 0 ends the range.
  */
 enum {
 	ROW_BYTES_MAX = 10,
@@ -22,11 +21,11 @@ static uint32_t find_slot(const struct unwind_rows *rows, const struct unwind_ru
 	uint64_t halves[2];
 
 	memcpy(halves, rule, sizeof(halves));
-	// Multiplying by odd constants carries every bit to the top, where the slot is taken from.
+	// Odd multipliers carry each bit to the top, which selects the slot.
 	uint64_t hash = (halves[0] * 0x9e3779b97f4a7c15ULL ^ halves[1]) * 0xc2b2ae3d27d4eb4fULL;
 	uint32_t slot = (uint32_t)(hash >> 32) % RULE_SLOTS;
 
-	// At most half of the slots are taken, so that an empty one is found.
+	// At most half of the slots are in use, so there is an empty one.
 	while (rows->slots[slot] != RULE_NO_TABLE &&
 	       memcmp(&rows->rules[rows->slots[slot]], rule, sizeof(*rule)) != 0)
 		slot = (slot + 1) % RULE_SLOTS;
@@ -99,7 +98,7 @@ uint32_t unwind_rows_rule(struct unwind_rows *rows, const struct unwind_rule *ru
 		uint32_t number = add_rule(rows, rule);
 
 		if (number == RULE_UNSUPPORTED && rule->cfa != CFA_UNSUPPORTED)
-			return number; // no room: the slot stays empty
+			return number; // full: the slot stays empty
 		rows->slots[slot] = (uint16_t)number;
 	}
 	return rows->slots[slot];
@@ -224,7 +223,7 @@ static int compare_ranges(const void *left, const void *right)
 	return a->first_row < b->first_row ? -1 : a->first_row > b->first_row;
 }
 
-/* Move the range at @at, which is the first out of order, to its place. */
+/* Moves the range at @at, the first out of order, to its place. */
 static void insert_range(struct unwind_rows *rows, uint32_t at)
 {
 	struct unwind_range range = rows->ranges[at];
@@ -266,7 +265,7 @@ void unwind_rows_move_last(struct unwind_rows *rows, uint32_t index)
 
 void unwind_rows_sort(struct unwind_rows *rows)
 {
-	// A few that came late are put in their places: sorting anew would take longer.
+	// Insert a few late ranges: sorting all again would take longer.
 	if (rows->range_count - rows->sorted_count > INSERTED_RANGES_MAX)
 		qsort(rows->ranges, rows->range_count, sizeof(*rows->ranges), compare_ranges);
 	else for (uint32_t at = rows->sorted_count; at < rows->range_count; at++)

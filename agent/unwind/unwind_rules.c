@@ -14,9 +14,9 @@ struct unwind_rules {
 	struct unwind_rule *shared;
 	struct hash_table by_content;
 	uint32_t users[UNWIND_RULES_MAX];    // tables that refer to it
-	uint16_t released[UNWIND_RULES_MAX]; // numbers below `used` that nobody refers to
+	uint16_t released[UNWIND_RULES_MAX]; // free numbers below `used`
 	uint32_t released_count;
-	uint32_t used; // numbers ever given out, and 0
+	uint32_t used; // numbers ever used, and 0
 };
 
 struct unwind_rules *unwind_rules_new(struct unwind_rule *shared)
@@ -69,7 +69,7 @@ static int add_new(struct unwind_rules *rules, const struct unwind_rule *rule, u
 	return 0;
 }
 
-// Rule 0 is everybody's and never counted.
+// Rule 0 is shared by all and has no count.
 static int add_one(struct unwind_rules *rules, const struct unwind_rule *rule, uint16_t *ret_number)
 {
 	if (rule_equals(rules, 0, rule)) {

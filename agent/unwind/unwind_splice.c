@@ -13,19 +13,19 @@
 
 struct splice {
 	const struct unwind_table *before;
-	struct unwind_rows *rows; // of all windows
-	// Whole blocks that are taken apart, sorted, apart from each other; and what comes in their place.
-	struct code_extent *windows;
+	struct unwind_rows *rows; // of all spans
+	// Whole blocks that are rewritten, sorted and disjoint, and their new content.
+	struct code_extent *spans;
 	struct unwind_table **pieces;
-	uint32_t window_count;
+	uint32_t span_count;
 };
 
 static void splice_deinit(struct splice *splice)
 {
-	for (uint32_t i = 0; i < splice->window_count; i++)
+	for (uint32_t i = 0; i < splice->span_count; i++)
 		unwind_table_free(splice->pieces[i]);
 	unwind_rows_free(splice->rows);
-	free(splice->windows);
+	free(splice->spans);
 	free(splice->pieces);
 }
 
@@ -44,21 +44,21 @@ static uint32_t block_of(const struct unwind_table *table, uint64_t address)
 	return (uint32_t)((address - table->first_address) >> TABLE_BLOCK_BITS);
 }
 
-/* ---- windows --------------------------------------------------------------------------------- */
+/* ---- spans --------------------------------------------------------------------------------- */
 
-/* All code that can get rules when the function at @mark is followed. Returns false if some is outside. */
-static bool find_window(const struct unwind_table *table, const struct unwind_mark *mark,
-			struct code_extent *ret_window)
+/* All code that can get rules when the function at @mark is analyzed. Returns false if some is outside. */
+static bool find_span(const struct unwind_table *table, const struct unwind_mark *mark,
+		      struct code_extent *ret_span)
 {
 	uint64_t size = (uint64_t)table->block_count << TABLE_BLOCK_BITS;
 	uint64_t at = mark->start - table->first_address, length = mark->limit - mark->start;
 
-	// Windows are compared by address: a table that wraps around has none.
+	// Spans compare by address: a table that wraps around has none.
 	if (table->first_address + size < table->first_address || at < CODE_ANALYSIS_AROUND_BYTES ||
 	    at > size || length > size - at || size - at - length < CODE_ANALYSIS_AROUND_BYTES)
 		return false;
 	uint64_t end = at + length + CODE_ANALYSIS_AROUND_BYTES + TABLE_BLOCK_BYTES - 1;
-	*ret_window = (struct code_extent){
+	*ret_span = (struct code_extent){
 		.start = address_of(
 			table, (uint32_t)((at - CODE_ANALYSIS_AROUND_BYTES) >> TABLE_BLOCK_BITS)),
 		.limit = address_of(table, (uint32_t)(end >> TABLE_BLOCK_BITS)),
@@ -66,22 +66,22 @@ static bool find_window(const struct unwind_table *table, const struct unwind_ma
 	return true;
 }
 
-static int find_windows(struct splice *splice, const struct unwind_mark *marks, uint32_t count)
+static int find_spans(struct splice *splice, const struct unwind_mark *marks, uint32_t count)
 {
-	splice->windows = calloc(count + 1, sizeof(*splice->windows));
+	splice->spans = calloc(count + 1, sizeof(*splice->spans));
 	splice->pieces = calloc(count + 1, sizeof(struct unwind_table *));
-	if (!splice->windows || !splice->pieces)
+	if (!splice->spans || !splice->pieces)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < count; i++)
-		if (!find_window(splice->before, &marks[i], &splice->windows[i]))
+		if (!find_span(splice->before, &marks[i], &splice->spans[i]))
 			return -ERANGE;
-	splice->window_count = code_extents_join(splice->windows, count);
+	splice->span_count = code_extents_join(splice->spans, count);
 	return 0;
 }
 
-/* ---- taking apart ---------------------------------------------------------------------------- */
+/* ---- unpacking --------------------------------------------------------------------------------- */
 
-/* Rows keep their rules' numbers, so that those outside of the windows stay as they are. */
+/* Rows keep their rule numbers, so that those outside of the spans stay valid. */
 static int copy_rules(struct splice *splice)
 {
 	const struct unwind_table *before = splice->before;
@@ -94,9 +94,9 @@ static int copy_rules(struct splice *splice)
 
 struct unpacking {
 	struct unwind_rows *rows;
-	bool open;      // a range was begun,
-	uint64_t start; // here,
-	uint32_t rule;  // and this is its last rule
+	bool open;      // a range has begun
+	uint64_t start; // its start
+	uint32_t rule;  // its last rule
 };
 
 static void end_range(struct unpacking *unpacking, uint64_t limit)
@@ -118,26 +118,26 @@ static void unpack_row(struct unpacking *unpacking, uint64_t address, uint32_t r
 		unwind_rows_begin(unpacking->rows, address, UINT32_MAX);
 		unpacking->start = address;
 	} else if (rule == unpacking->rule) {
-		return; // a block repeats the rule in force
+		return; // a block's first row repeats the rule
 	}
 	unwind_rows_add_number(unpacking->rows, address - unpacking->start, rule);
 	unpacking->open = true;
 	unpacking->rule = rule;
 }
 
-/* A range for each piece of code that has rules. */
-static void unpack_window(const struct unwind_table *table, const struct code_extent *window,
-			  struct unwind_rows *rows)
+/* Adds a range for each piece of code with rules. */
+static void unpack_span(const struct unwind_table *table, const struct code_extent *span,
+			struct unwind_rows *rows)
 {
 	struct unpacking unpacking = { .rows = rows };
 
-	for (uint32_t block = block_of(table, window->start);
-	     block < block_of(table, window->limit); block++)
+	for (uint32_t block = block_of(table, span->start); block < block_of(table, span->limit);
+	     block++)
 		for (uint32_t i = table->words[block]; i < table->words[block + 1]; i++)
 			unpack_row(&unpacking,
 				   address_of(table, block) + (table->words[i] >> TABLE_RULE_BITS),
 				   table->words[i] & TABLE_RULE_MASK);
-	end_range(&unpacking, window->limit);
+	end_range(&unpacking, span->limit);
 }
 
 static int take_apart(struct splice *splice)
@@ -145,25 +145,25 @@ static int take_apart(struct splice *splice)
 	splice->rows = unwind_rows_new(UNWIND_TABLE_ROWS_MAX);
 	int rc = splice->rows ? copy_rules(splice) : -ENOMEM;
 
-	for (uint32_t i = 0; i < splice->window_count && !rc; i++) {
-		unpack_window(splice->before, &splice->windows[i], splice->rows);
+	for (uint32_t i = 0; i < splice->span_count && !rc; i++) {
+		unpack_span(splice->before, &splice->spans[i], splice->rows);
 		rc = splice->rows->rc;
 	}
 	return rc;
 }
 
-/* ---- putting together ------------------------------------------------------------------------ */
+/* ---- packing ------------------------------------------------------------------------------------ */
 
 static int pack_piece(struct splice *splice, uint32_t number)
 {
-	const struct code_extent *window = &splice->windows[number];
+	const struct code_extent *span = &splice->spans[number];
 	struct unwind_table *piece = calloc(1, sizeof(*piece));
 
 	if (!piece)
 		return -ENOMEM;
 	splice->pieces[number] = piece;
-	piece->first_address = window->start;
-	piece->block_count = (uint32_t)((window->limit - window->start) >> TABLE_BLOCK_BITS);
+	piece->first_address = span->start;
+	piece->block_count = (uint32_t)((span->limit - span->start) >> TABLE_BLOCK_BITS);
 	return unwind_pack(splice->rows, NULL, 0, piece);
 }
 
@@ -171,7 +171,7 @@ static int pack_pieces(struct splice *splice)
 {
 	int rc = 0;
 
-	for (uint32_t i = 0; i < splice->window_count && !rc; i++)
+	for (uint32_t i = 0; i < splice->span_count && !rc; i++)
 		rc = pack_piece(splice, i);
 	return rc;
 }
@@ -186,18 +186,18 @@ static uint64_t word_count_of(const struct splice *splice)
 	const struct unwind_table *before = splice->before;
 	uint64_t count = before->word_count;
 
-	for (uint32_t i = 0; i < splice->window_count; i++) {
-		const struct code_extent *window = &splice->windows[i];
+	for (uint32_t i = 0; i < splice->span_count; i++) {
+		const struct code_extent *span = &splice->spans[i];
 		const struct unwind_table *piece = splice->pieces[i];
 
-		count -= word_count_between(before, block_of(before, window->start),
-					    block_of(before, window->limit));
+		count -= word_count_between(before, block_of(before, span->start),
+					    block_of(before, span->limit));
 		count += word_count_between(piece, 0, piece->block_count);
 	}
 	return count;
 }
 
-/* Index and rows of the blocks from @first up to @limit of @from, behind what @to has. */
+/* Appends index and rows of blocks @first to @limit of @from to @to. */
 static void append_blocks(const struct unwind_table *from, uint32_t first, uint32_t limit,
 			  struct unwind_table *to)
 {
@@ -233,12 +233,12 @@ static int put_together(struct splice *splice, struct unwind_table *table)
 		return -ENOMEM;
 	table->first_address = before->first_address;
 	table->word_count = before->block_count + 1;
-	for (uint32_t i = 0; i < splice->window_count; i++) {
+	for (uint32_t i = 0; i < splice->span_count; i++) {
 		const struct unwind_table *piece = splice->pieces[i];
 
-		append_blocks(before, at, block_of(before, splice->windows[i].start), table);
+		append_blocks(before, at, block_of(before, splice->spans[i].start), table);
 		append_blocks(piece, 0, piece->block_count, table);
-		at = block_of(before, splice->windows[i].limit);
+		at = block_of(before, splice->spans[i].limit);
 	}
 	append_blocks(before, at, before->block_count, table);
 	table->words[table->block_count] = table->word_count;
@@ -249,10 +249,10 @@ static int put_together(struct splice *splice, struct unwind_table *table)
 	return 0;
 }
 
-static int follow(const struct elf *elf, const struct unwind_mark *marks, uint32_t count,
-		  struct unwind_rows *rows)
+static int analyze(const struct elf *elf, const struct unwind_mark *marks, uint32_t count,
+		   struct unwind_rows *rows)
 {
-	int rc = code_analysis_rows_follow(elf, marks, count, rows); // those of windows are sorted
+	int rc = code_analysis_rows_analyze(elf, marks, count, rows); // those of spans are sorted
 
 	unwind_rows_sort(rows);
 	return rc ? rc : rows->rc;
@@ -269,11 +269,11 @@ int unwind_table_splice(const struct elf *elf, const struct unwind_table *before
 	if (!before->block_count)
 		rc = -ERANGE;
 	if (!rc)
-		rc = find_windows(&splice, marks, mark_count);
+		rc = find_spans(&splice, marks, mark_count);
 	if (!rc)
 		rc = take_apart(&splice);
 	if (!rc)
-		rc = follow(elf, marks, mark_count, splice.rows);
+		rc = analyze(elf, marks, mark_count, splice.rows);
 	if (!rc)
 		rc = pack_pieces(&splice);
 	if (!rc)

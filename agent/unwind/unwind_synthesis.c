@@ -11,20 +11,20 @@
 #include "agent/unwind/plt.h"
 
 enum {
-	ENTRY_BYTES_MAX = 64,         // of a program's first instructions; glibc has 38
-	SCANNED_GAPS_MAX = 4096,      // as many as a libc without any information has
-	SCANNED_GAP_BYTES_MIN = 16,   // less is padding, but before a thread's first code
-	SCANNED_BYTES_MAX = 2 << 20,  // musl has 0.6 MB of code; larger files are no libc
-	FOLLOWED_BYTES_MAX = 4 << 20, // of code in a file, for its gaps to be followed
+	ENTRY_BYTES_MAX = 64,         // first instructions of a program; glibc has 38
+	SCANNED_GAPS_MAX = 4096,      // a libc without unwind information has fewer
+	SCANNED_GAP_BYTES_MIN = 16,   // less is padding, except before a thread's first code
+	SCANNED_BYTES_MAX = 2 << 20,  // musl has 0.6 MB of code; a larger file is no libc
+	ANALYZED_BYTES_MAX = 4 << 20, // of code in a file, to analyze its gaps
 	PATTERN_BYTES_MAX = 16,
 	MAKECONTEXT_BYTES_MAX = 1024, // glibc's has 400
 	LEA_BYTES = 7,
-	MATCHES_MAX = 64, // in a file; a libc has three
+	MATCHES_MAX = 64, // per file; a libc has three
 };
 
 /* ---- where threads begin, and signal handlers return ------------------------------------------- */
 
-/* Code that nothing else looks like. */
+/* Code that is known by its bytes. */
 struct pattern {
 	uint16_t machine;
 	uint8_t size;    // of the bytes that are compared
@@ -47,11 +47,11 @@ struct pattern {
 	}
 
 /*
- * Returning from a signal handler is one system call, rt_sigreturn: 15 on x86-64, 139 on aarch64.
- * clone() comes back twice: to its caller, and on the new thread's stack. glibc describes nothing from
- * that system call on until what the new thread does (sysdeps/unix/sysv/linux/x86_64/clone.S, clone3.S),
- * musl nothing at all: there the code behind calls the thread's function and ends in an exit call. A
- * detached thread of musl's gives back the stack it is on, and ends (src/thread/x86_64/__unmapself.s).
+ * A signal handler returns by one system call, rt_sigreturn: 15 on x86-64, 139 on aarch64.
+ * clone() returns twice: to its caller, and on the new thread's stack. glibc describes nothing between that system call and
+ * the new thread's function (sysdeps/unix/sysv/linux/x86_64/clone.S, clone3.S), musl nothing at all: there the code calls
+ * the thread's function and then exits. A detached musl thread unmaps its own stack and exits
+ * (src/thread/x86_64/__unmapself.s).
  */
 static const struct pattern patterns[] = {
 	// mov $15, %rax; syscall
@@ -111,10 +111,7 @@ static void gap_list_deinit(struct gap_list *list)
 	free(list->gaps);
 }
 
-/*
- * Bytes of at least @bytes_min. Returns false when there are more, or larger ones, than are worth a
- * look.
- */
+/* Finds gaps of at least @bytes_min. Returns false if there are too many, or they are too large. */
 static bool add_gap(struct gap_list *list, uint64_t start, uint64_t limit, uint32_t bytes_min)
 {
 	if (limit <= start || limit - start < bytes_min)
@@ -165,13 +162,13 @@ static int find_gaps(const struct elf *elf, const struct unwind_rows *rows,
 	return 0;
 }
 
-/* The pattern was found @at bytes into a gap. */
+/* The pattern is @at bytes into a gap. */
 static void put_pattern(struct unwind_rows *rows, const struct pattern *pattern, uint64_t address,
 			uint64_t at, uint64_t size)
 {
 	uint64_t covered = pattern->covered < size - at ? pattern->covered : size - at;
 
-	// A handler returns to the first byte of it: the byte before is looked up.
+	// A handler returns to its first byte, and the byte before is looked up.
 	uint32_t before = pattern->rule.cfa == CFA_SIGNAL && at > 0;
 
 	unwind_rows_begin(rows, address + at - before, covered + before);
@@ -206,7 +203,7 @@ static int read_gap(const struct elf *elf, const struct code_extent *gap, uint8_
 		    : -ENOEXEC;
 }
 
-/* Of large files too many symbols would be read for what little code they leave undescribed. */
+/* Large files have many symbols and little code without rules: skip them. */
 static int read_starts(const struct elf *elf, const struct gap_list *list,
 		       struct function_starts *ret_starts)
 {
@@ -216,7 +213,7 @@ static int read_starts(const struct elf *elf, const struct gap_list *list,
 	for (uint32_t i = 0; i < elf->load_count; i++)
 		if (elf->loads[i].p_flags & PF_X)
 			code_bytes += elf->loads[i].p_filesz;
-	if (code_bytes > FOLLOWED_BYTES_MAX)
+	if (code_bytes > ANALYZED_BYTES_MAX)
 		return 0;
 	int rc = elf_symbols_init(&symbols, elf);
 	if (rc)
@@ -224,14 +221,14 @@ static int read_starts(const struct elf *elf, const struct gap_list *list,
 	return function_starts_read(&symbols, list->gaps, list->count, ret_starts);
 }
 
-/* A piece of code to follow: gaps, and what lies between them. */
+/* A piece of code to analyze: gaps and what lies between them. */
 struct piece {
 	struct code_extent *extent;
-	uint64_t described; // bytes of it,
+	uint64_t described; // bytes with rules,
 	uint32_t ranges;    // in so many ranges
 };
 
-/* The gap becomes a part of the piece before it, if there is little between them. */
+/* Joins the gap to the piece before it if little lies between them. */
 static bool join_gap(const struct elf *elf, const struct unwind_rows *rows, struct piece *piece,
 		     const struct code_extent *gap)
 {
@@ -243,7 +240,7 @@ static bool join_gap(const struct elf *elf, const struct unwind_rows *rows, stru
 	    described > limit - start - piece->described)
 		return false;
 	while (index < rows->sorted_count && rows->ranges[index++].start < gap->start)
-		if (++ranges > CODE_ANALYSIS_TAKEN_MAX - MATCHES_MAX)
+		if (++ranges > CODE_ANALYSIS_COVERED_MAX - MATCHES_MAX)
 			return false;
 	piece->extent->limit = gap->limit;
 	piece->described = described;
@@ -252,9 +249,8 @@ static bool join_gap(const struct elf *elf, const struct unwind_rows *rows, stru
 }
 
 /*
- * A few functions that are described, as libgcc's in musl, part code that calls from one side to the
- * other: it is followed as one. No more than half of a piece is described, so none is longer than twice
- * all gaps.
+ * A few functions with rules, as libgcc's in musl, split code that calls across them: analyze it as one piece. At most half
+ * of a piece has rules, so none is longer than twice all gaps.
  */
 static void join_gaps(const struct elf *elf, const struct unwind_rows *rows, struct gap_list *list)
 {
@@ -272,7 +268,7 @@ static void join_gaps(const struct elf *elf, const struct unwind_rows *rows, str
 	list->count = kept;
 }
 
-/* First what looks like nothing else; then all other code is followed. */
+/* Known bytes first; then all other code is analyzed. */
 static int describe_gaps(const struct elf *elf, struct gap_list *list, uint8_t *bytes,
 			 struct unwind_rows *rows)
 {
@@ -335,8 +331,8 @@ static bool has_segment(const struct elf *elf, uint32_t type)
 }
 
 /*
- * Code that nobody called looks it: it ends the chain of frame pointers, or takes its arguments from
- * the stack as the kernel laid it out. Libraries are linked with entries that are ordinary functions.
+ * An entry called by nobody shows it: it ends the chain of frame pointers, or reads its arguments from the stack as the
+ * kernel left it. A library's entry is often an ordinary function.
  */
 static bool looks_like_start(uint16_t machine, const uint8_t bytes[8])
 {
@@ -361,7 +357,7 @@ static bool looks_like_start(uint16_t machine, const uint8_t bytes[8])
 	       !memcmp(bytes, arm_take_stack, 4);
 }
 
-/* Is the header's entry where the kernel or the loader begins? */
+/* Is the header's entry where the kernel or the loader starts? */
 static bool is_start(const struct elf *elf, const Elf64_Phdr *load)
 {
 	uint8_t bytes[8];
@@ -373,7 +369,7 @@ static bool is_start(const struct elf *elf, const Elf64_Phdr *load)
 	       looks_like_start(elf->header.e_machine, bytes);
 }
 
-/* Bytes of the call or jump at @bytes, or 0 if they are something else. */
+/* Length of the call or jump at @bytes; 0: something else. */
 static uint32_t x86_call_bytes(const struct elf *elf, uint64_t address, const uint8_t *bytes)
 {
 	int32_t distance;
@@ -398,8 +394,7 @@ static uint32_t arm_call_bytes(uint64_t address, const uint8_t *bytes)
 }
 
 /*
- * Where the code ends that begins at the entry: it does one call or jump, of what never returns. What
- * looks like a call and is none only makes it end early.
+ * The end of the entry code: one call or jump to what never returns. Bytes that only look like a call end it early.
  */
 static uint64_t limit_of_start(const struct elf *elf, const Elf64_Phdr *load)
 {
@@ -447,8 +442,8 @@ static void end_at_entry(const struct elf *elf, struct unwind_rows *rows)
 /* ---- where coroutines begin -------------------------------------------------------------------- */
 
 /*
- * glibc's makecontext() has a coroutine's function return to the beginning of __start_context(), which nobody
- * calls: mov %rbx, %rsp. A return address is looked up by the byte before.
+ * glibc's makecontext() makes a coroutine's function return to __start_context(), which nobody calls: mov %rbx, %rsp. Return
+ * addresses are looked up by the byte before.
  */
 static bool begins_coroutines(const struct elf *elf, const struct unwind_rows *rows,
 			      uint64_t address, uint32_t *ret_index)
@@ -482,7 +477,7 @@ static int read_makecontext(const struct elf *elf, uint64_t *ret_address, uint8_
 	return elf_read(elf, elf_file_offset(load, symbol.st_value), bytes, *size);
 }
 
-/* It puts the address on the coroutine's stack: lea distance(%rip), %register. */
+/* makecontext() stores the address: lea distance(%rip), %register. */
 static void end_coroutines(const struct elf *elf, struct unwind_rows *rows)
 {
 	static const struct unwind_rule end = { .cfa = CFA_END };
@@ -518,7 +513,7 @@ int unwind_synthesis_add(const struct elf *elf, struct unwind_rows *rows, struct
 	int rc = plt_add(elf, rows, err);
 	if (rc)
 		return rc;
-	unwind_rows_sort(rows); // so that these are no gaps
+	unwind_rows_sort(rows); // sorted again: these are no gaps any more
 	rc = scan_gaps(elf, rows, err);
 	if (rc)
 		return rc;

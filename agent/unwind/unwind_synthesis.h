@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules for code that no call frame information describes, but whose shape is known: where threads
-// begin, entries of a PLT, returns from signal handlers. Only code that looks as expected, byte for
-// byte, gets a rule.
+// Rules for code without call frame information that is known by its bytes: thread entries, PLT entries, returns from
+// signal handlers.
 #pragma once
 
 #include "base/error.h"
@@ -9,7 +8,7 @@
 #include "agent/unwind/unwind_rows.h"
 
 /**
- * Add ranges to the sorted @rows for code that they do not cover, and make the program's entry the
- * end of the stack. Returns 0; -ENOMEM; -E2BIG; -errno when reading fails.
+ * Add ranges to the sorted @rows for such code that they do not cover, and end the stack at the program's entry. Returns
+ * 0; -ENOMEM; -E2BIG; -errno.
  */
 int unwind_synthesis_add(const struct elf *elf, struct unwind_rows *rows, struct error *err);

@@ -24,7 +24,7 @@ const struct unwind_rule *unwind_table_find(const struct unwind_table *table, ui
 	uint32_t key = (uint32_t)(offset % TABLE_BLOCK_BYTES) << TABLE_RULE_BITS | TABLE_RULE_MASK;
 	uint32_t first = table->words[block], limit = table->words[block + 1];
 
-	// The last row that is not above the key. A block's first row is at its beginning.
+	// The last row not above the key; a block's first row has offset 0.
 	while (limit - first > 1) {
 		uint32_t middle = first + (limit - first) / 2;
 

@@ -33,7 +33,7 @@ static int compare_marks(const void *left, const void *right)
 	return a->start < b->start ? -1 : a->start > b->start;
 }
 
-/* A sorted copy in which no mark reaches into the next. */
+/* A sorted copy without overlaps. */
 static int copy_marks(const struct unwind_mark *marks, uint32_t count,
 		      struct unwind_mark **ret_marks)
 {
@@ -55,7 +55,7 @@ static int copy_marks(const struct unwind_mark *marks, uint32_t count,
 	return 0;
 }
 
-/* Where the code ends that any range is about. */
+/* The end of the code of all ranges. */
 static uint64_t ranges_limit(const struct unwind_rows *rows)
 {
 	uint64_t limit = 0;
@@ -68,12 +68,12 @@ static uint64_t ranges_limit(const struct unwind_rows *rows)
 	return limit;
 }
 
-/* Marks that ask for rules are done with then; the others stay, in order. */
+/* Uses up MARK_ANALYZE marks; the others stay, in order. */
 static int follow_marked(const struct elf *elf, struct unwind_mark *marks, uint32_t *count,
 			 struct unwind_rows *rows)
 {
 	uint32_t kept = 0;
-	int rc = code_analysis_rows_follow(elf, marks, *count, rows);
+	int rc = code_analysis_rows_analyze(elf, marks, *count, rows);
 
 	for (uint32_t i = 0; i < *count; i++)
 		if (!(marks[i].flags & MARK_ANALYZE))
@@ -82,7 +82,7 @@ static int follow_marked(const struct elf *elf, struct unwind_mark *marks, uint3
 	return rc;
 }
 
-/* Whole units of a mapping, so that no mapping reaches beyond the table's last block. */
+/* Rounds to whole units of a mapping: no mapping reaches beyond the table's last block. */
 static int extend_over(const struct unwind_rows *rows, struct unwind_table *table,
 		       struct error *err)
 {

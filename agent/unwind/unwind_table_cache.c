@@ -21,8 +21,8 @@
 
 enum {
 	NAME_BYTES = 64,
-	FILES_MAX = 65536,             // looked at when room is made
-	UNFINISHED_SECONDS_MAX = 3600, // then whoever wrote it is gone
+	FILES_MAX = 65536,             // looked at when evicting
+	UNFINISHED_SECONDS_MAX = 3600, // then its writer is gone
 };
 
 #define FINISHED   ".table"
@@ -30,26 +30,26 @@ enum {
 
 struct unwind_table_cache {
 	int folder;
-	uint64_t builder; // a hash of this program's build id
+	uint64_t builder; // hash of this program's build id
 	uint64_t bytes_max;
-	uint64_t bytes; // of all files, as far as this agent knows
+	uint64_t bytes; // of all files, as far as known
 	uint32_t unfinished_count;
 };
 
-/* A file that could be removed. */
-struct kept_file {
+/* A file that may be evicted. */
+struct cached_file {
 	char name[NAME_BYTES];
 	uint64_t bytes;
 	int64_t used_ns;
 };
 
-struct kept_list {
-	struct kept_file *files;
+struct file_list {
+	struct cached_file *files;
 	uint32_t count, capacity;
 	uint64_t bytes;
 };
 
-static void kept_list_deinit(struct kept_list *list)
+static void kept_list_deinit(struct file_list *list)
 {
 	free(list->files);
 }
@@ -69,7 +69,7 @@ int unwind_table_cache_folder(char *ret_folder, size_t size)
 
 	if (geteuid() == 0)
 		length = snprintf(ret_folder, size, "/var/cache/cairn");
-	else if (cache && cache[0] == '/') // others are to be ignored (XDG Base Directory)
+	else if (cache && cache[0] == '/') // others are ignored (XDG Base Directory)
 		length = snprintf(ret_folder, size, "%s/cairn", cache);
 	else if (home && home[0] == '/')
 		length = snprintf(ret_folder, size, "%s/.cache/cairn", home);
@@ -78,7 +78,7 @@ int unwind_table_cache_folder(char *ret_folder, size_t size)
 	return length < 0 || (size_t)length >= size ? -ENAMETOOLONG : 0;
 }
 
-/* Make the folders on the way, as far as they are missing; the last is for us alone. */
+/* Creates missing folders; the last one for this user only. */
 static int make_folders(const char *folder)
 {
 	_cleanup_free_ char *path = strdup(folder);
@@ -114,7 +114,7 @@ static int open_folder(const char *folder, struct error *err)
 	return take_fd(fd);
 }
 
-/* ---- what is kept ---------------------------------------------------------------------------- */
+/* ---- eviction -------------------------------------------------------------------------------- */
 
 static bool has_suffix(const char *name, const char *suffix)
 {
@@ -123,15 +123,15 @@ static bool has_suffix(const char *name, const char *suffix)
 	return length > suffix_length && strcmp(name + length - suffix_length, suffix) == 0;
 }
 
-static int add_kept(struct kept_list *list, const char *name, const struct stat *status)
+static int add_file(struct file_list *list, const char *name, const struct stat *status)
 {
 	int rc = array_reserve(&list->files, sizeof(*list->files), &list->capacity, list->count, 1,
 			       UINT32_MAX);
 	if (rc)
 		return rc;
 
-	struct kept_file *file = &list->files[list->count++];
-	memcpy(file->name, name, strlen(name) + 1); // its length was checked
+	struct cached_file *file = &list->files[list->count++];
+	memcpy(file->name, name, strlen(name) + 1); // its length is checked
 	file->bytes = (uint64_t)status->st_size;
 	file->used_ns = status->st_mtim.tv_sec * 1000000000LL + status->st_mtim.tv_nsec;
 	list->bytes += file->bytes;
@@ -144,8 +144,8 @@ static void remove_unfinished(int folder, const char *name, const struct stat *s
 		unlinkat(folder, name, 0);
 }
 
-/* Files of other names are not ours: they are left alone. */
-static int list_kept(int folder_fd, struct kept_list *list)
+/* Files with other names are not ours. */
+static int list_files(int folder_fd, struct file_list *list)
 {
 	_cleanup_close_ int fd = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
@@ -166,7 +166,7 @@ static int list_kept(int folder_fd, struct kept_list *list)
 		if (has_suffix(entry->d_name, UNFINISHED))
 			remove_unfinished(folder_fd, entry->d_name, &status);
 		else if (has_suffix(entry->d_name, FINISHED) &&
-			 add_kept(list, entry->d_name, &status))
+			 add_file(list, entry->d_name, &status))
 			return -ENOMEM;
 	}
 	return 0;
@@ -174,19 +174,19 @@ static int list_kept(int folder_fd, struct kept_list *list)
 
 static int compare_by_use(const void *left, const void *right)
 {
-	const struct kept_file *a = left, *b = right;
+	const struct cached_file *a = left, *b = right;
 
 	return a->used_ns < b->used_ns ? -1 : a->used_ns > b->used_ns;
 }
 
-/* Remove those used least recently until @bytes fit, and an eighth more, so that it is seldom done. */
+/* Evicts the least recently used until @bytes fit, and an eighth more, to do it seldom. */
 static int make_room(struct unwind_table_cache *cache, uint64_t bytes)
 {
-	_cleanup_(kept_list_deinit) struct kept_list list = { 0 };
+	_cleanup_(kept_list_deinit) struct file_list list = { 0 };
 
 	if (bytes <= cache->bytes_max && cache->bytes <= cache->bytes_max - bytes)
 		return 0;
-	int rc = list_kept(cache->folder, &list); // others may have added or removed some
+	int rc = list_files(cache->folder, &list); // other agents may have changed it
 	if (rc)
 		return rc;
 
@@ -204,7 +204,7 @@ static int make_room(struct unwind_table_cache *cache, uint64_t bytes)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Ids are not file names: they may have any characters. */
+/* Ids may have any characters: they are not file names. */
 static int file_name(const struct unwind_table_key *key, char ret_name[NAME_BYTES])
 {
 	uint64_t seed = key->marks_hash ^ key->builder * 0x9e3779b97f4a7c15ULL;
@@ -227,7 +227,7 @@ static struct unwind_table_key key_of(const struct unwind_table_cache *cache, co
 					  .marks_hash = marks_hash };
 }
 
-/* Which build of which program this is; 0 if it has no build id, as if all such were alike. */
+/* Identifies this build of the program; 0 without a build id. */
 static uint64_t hash_of_builder(void)
 {
 	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -241,7 +241,7 @@ static uint64_t hash_of_builder(void)
 	return XXH3_64bits(text, strlen(text));
 }
 
-/* Only a file that we alone could have written. */
+/* A file that only this user could have written. */
 static bool is_ours(const struct stat *status)
 {
 	return S_ISREG(status->st_mode) && status->st_uid == geteuid() && status->st_nlink == 1 &&
@@ -251,12 +251,12 @@ static bool is_ours(const struct stat *status)
 int unwind_table_cache_open(const char *folder, uint64_t bytes_max,
 			    struct unwind_table_cache **ret_cache, struct error *err)
 {
-	_cleanup_(kept_list_deinit) struct kept_list list = { 0 };
+	_cleanup_(kept_list_deinit) struct file_list list = { 0 };
 	_cleanup_close_ int fd = open_folder(folder, err);
 
 	if (fd < 0)
 		return fd;
-	int rc = list_kept(fd, &list);
+	int rc = list_files(fd, &list);
 	if (rc)
 		return error_errno(err, rc, "unwind table cache: list %s", folder);
 
@@ -287,7 +287,7 @@ uint64_t unwind_marks_hash(const struct unwind_mark *marks, uint32_t count)
 	if (!state)
 		return 0;
 	XXH3_64bits_reset(state);
-	for (uint32_t i = 0; i < count; i++) { // field by field: padding has any value
+	for (uint32_t i = 0; i < count; i++) { // field by field: padding is undefined
 		XXH3_64bits_update(state, &marks[i].start, sizeof(marks[i].start));
 		XXH3_64bits_update(state, &marks[i].limit, sizeof(marks[i].limit));
 		XXH3_64bits_update(state, &marks[i].flags, sizeof(marks[i].flags));
@@ -323,7 +323,7 @@ int unwind_table_cache_find(struct unwind_table_cache *cache, const char *id, ui
 						: (uint64_t)status.st_size;
 		return -ENOENT;
 	}
-	// Its time says when it was used last. Where that cannot be set it goes a little early.
+	// The file's time is its last use. If it cannot be set, the file is evicted early.
 	if (rc == 0)
 		(void)futimens(fd, NULL);
 	return rc;
@@ -346,7 +346,7 @@ int unwind_table_cache_add(struct unwind_table_cache *cache, const char *id, uin
 		return rc;
 	snprintf(unfinished, sizeof(unfinished), "%d-%u" UNFINISHED, getpid(),
 		 cache->unfinished_count++);
-	unlinkat(cache->folder, unfinished, 0); // of an agent with our pid, before a restart
+	unlinkat(cache->folder, unfinished, 0); // left by an agent with our pid
 	_cleanup_close_ int fd = openat(cache->folder, unfinished,
 					O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)

@@ -10,7 +10,7 @@
 
 #include "base/cleanup.h"
 
-/* Raised when the header changes. Other rows are told by the builder. */
+/* Raise it when the header changes. Other rows show in `builder`. */
 enum { UNWIND_TABLE_FILE_VERSION = 5 };
 
 static const char file_magic[8] = "cairnUT";
@@ -129,7 +129,7 @@ int unwind_table_file_write(int fd, const struct unwind_table_key *key,
 	return rc;
 }
 
-/* Returns 0; -EBADMSG if the file ends before; -errno. */
+/* Returns 0; -EBADMSG if the file is too short; -errno. */
 static int read_all(int fd, void *bytes, size_t size)
 {
 	char *at = bytes;
@@ -149,7 +149,7 @@ static int read_all(int fd, void *bytes, size_t size)
 	return 0;
 }
 
-/* Everything but the checksum, which is of what is still to be read. */
+/* Checks all but the checksum, which covers what is read later. */
 static bool header_is_sound(const struct file_header *header, uint64_t size,
 			    const struct unwind_table_key *key)
 {
@@ -170,7 +170,7 @@ static bool header_is_sound(const struct file_header *header, uint64_t size,
 	       header->rule_count <= UNWIND_RULES_MAX && size == unwind_table_file_bytes(&claimed);
 }
 
-/* Every block has a row, the first at its beginning, and every row a rule. */
+/* Each block has a row at its start, and each row has a rule. */
 static bool words_are_sound(const struct unwind_table *table)
 {
 	const uint32_t *words = table->words;

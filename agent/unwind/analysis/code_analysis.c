@@ -15,8 +15,8 @@
 
 enum {
 	STACK_BYTES_MAX = 1 << 24, // of a frame
-	PENDING_MAX = 1 << 20,     // places to follow; one for each jump
-	PASSES_MAX = 3,            // over the code, until all functions are known
+	PENDING_MAX = 1 << 20,     // places to analyze, one per jump
+	PASSES_MAX = 3,            // until all functions are known
 };
 
 struct pending {
@@ -30,14 +30,14 @@ struct code_analysis {
 	const uint8_t *code;
 	uint32_t size;
 	uint64_t address;
-	uint16_t *states;       // by offset: before the instruction there
+	uint16_t *states;       // by offset: state before the instruction
 	uint8_t *is_table_jump; // by offset, a bit each
-	uint16_t *jump_states;  // by offset: at the jumps to there, in the pass before
+	uint16_t *jump_states;  // by offset: state at the jumps there, of the last pass
 	uint8_t *is_entry;      // by offset, a bit each: where functions begin
-	uint8_t *is_pointed_to; // likewise: what code takes the address of
+	uint8_t *is_pointed_to; // likewise: address taken
 	uint8_t *is_end;        // likewise: functions that do not return
-	bool is_decoded;        // the instruction in work, by capstone
-	bool is_news;           // a pass has learnt what the one before did not know
+	bool is_decoded;        // the present instruction is decoded by capstone
+	bool found_new;         // this pass found something new
 	struct frame_states known;
 	struct pending *pending;
 	uint32_t pending_count, pending_capacity;
@@ -103,13 +103,13 @@ void code_analysis_close(struct code_analysis *analysis)
 
 // ---- states ---------------------------------------------------------------------------------
 
-// How far below the CFA sp is; 0: not known.
+// CFA - sp; 0: unknown.
 static int32_t depth_of(const struct frame_state *state)
 {
 	return state->base == BASE_SP ? state->cfa_offset : state->sp_depth;
 }
 
-// sp is @depth below the CFA now. Returns false if that makes no sense.
+// sp is at CFA - @depth. Returns false if that is impossible.
 static bool set_depth(struct frame_state *state, int64_t depth)
 {
 	if (depth < 8 || depth > STACK_BYTES_MAX)
@@ -121,7 +121,7 @@ static bool set_depth(struct frame_state *state, int64_t depth)
 	return true;
 }
 
-// sp goes down by @bytes, or up.
+// sp moves down by @bytes, or up.
 static bool grow(struct frame_state *state, int64_t bytes)
 {
 	int32_t depth = depth_of(state);
@@ -136,7 +136,7 @@ static bool grow(struct frame_state *state, int64_t bytes)
 	return depth ? set_depth(state, depth + bytes) : state->base != BASE_SP;
 }
 
-// The frame is by sp again, and fp the caller's.
+// The frame is by sp again; fp has the caller's value.
 static struct frame_state frame_by_sp(int32_t depth)
 {
 	return (struct frame_state){ .base = BASE_SP, .cfa_offset = depth, .slot = -1 };
@@ -147,10 +147,10 @@ static bool lose_fp(struct frame_state *state)
 {
 	switch (state->base) {
 	case BASE_SP:
-		return state->fp_saved; // else the caller's is in no place any more
+		return state->fp_saved; // else the caller's value is lost
 	case BASE_FP:
 		if (state->slot < 0 && state->sp_depth) {
-			// fp was the frame's, and is a number from now on.
+			// fp was the frame pointer and is used otherwise from here on.
 			state->base = BASE_SP;
 			state->cfa_offset = state->sp_depth;
 			state->sp_depth = 0;
@@ -193,7 +193,7 @@ static bool pop(struct frame_state *state, const cs_x86_op *operand, int64_t byt
 	return grow(state, -bytes);
 }
 
-// mov %rsp, %rbp: the frame is by fp from now on, if the caller's is kept.
+// mov %rsp, %rbp: the frame is by fp from here on, if the caller's fp is saved.
 static bool fix_frame(struct frame_state *state)
 {
 	int32_t depth = depth_of(state);
@@ -284,19 +284,19 @@ static bool writes(csh decoder, const cs_insn *instruction, x86_reg number)
 	return false;
 }
 
-// Something else is done to sp or fp.
+// Any other change of sp or fp.
 static bool other(csh decoder, const cs_insn *instruction, struct frame_state *state)
 {
 	if (writes(decoder, instruction, X86_REG_RBP) && !lose_fp(state))
 		return false;
 	if (!writes(decoder, instruction, X86_REG_RSP))
 		return true;
-	state->sp_depth = 0; // aligned, or made room by a variable amount
+	state->sp_depth = 0; // aligned, or moved by an unknown amount
 	state->slot = -1;
 	return state->base == BASE_FP;
 }
 
-// A word of the stack by sp alone.
+// A word of the stack addressed by sp alone.
 static bool is_stack_word(const cs_x86_op *operand)
 {
 	return operand->type == X86_OP_MEM && operand->size == 8 &&
@@ -322,7 +322,7 @@ static bool move(csh decoder, const cs_insn *instruction, struct frame_state *st
 	return other(decoder, instruction, state);
 }
 
-// What the instruction does to the frame. Returns false if nobody can tell.
+// What the instruction does to the frame. Returns false if that is unknown.
 static bool apply(csh decoder, const cs_insn *instruction, struct frame_state *state)
 {
 	const cs_x86 *x86 = &instruction->detail->x86;
@@ -340,7 +340,7 @@ static bool apply(csh decoder, const cs_insn *instruction, struct frame_state *s
 		return grow(state, -8);
 	case X86_INS_LEAVE:
 		return leave(state);
-	case X86_INS_CALL: // returns, or is the last thing that happens
+	case X86_INS_CALL: // returns, or ends the function
 		return true;
 	case X86_INS_SUB:
 	case X86_INS_ADD:
@@ -358,7 +358,7 @@ static bool apply(csh decoder, const cs_insn *instruction, struct frame_state *s
 	return other(decoder, instruction, state);
 }
 
-// ---- following ------------------------------------------------------------------------------
+// ---- control flow ---------------------------------------------------------------------------
 
 static bool bit(const uint8_t *bits, uint32_t at)
 {
@@ -386,14 +386,14 @@ static void add_entry(struct code_analysis *analysis, uint32_t offset)
 	if (bit(analysis->is_entry, offset))
 		return;
 	set_bit(analysis->is_entry, offset);
-	analysis->is_news = true;
+	analysis->found_new = true;
 }
 
 static void add_jump(struct code_analysis *analysis, uint32_t to, uint16_t state)
 {
 	if (analysis->jump_states[to] == STATE_UNREACHED) {
 		analysis->jump_states[to] = state;
-		analysis->is_news = true;
+		analysis->found_new = true;
 	}
 	add_pending(analysis, to, state);
 }
@@ -409,7 +409,7 @@ static void note_pointer(struct code_analysis *analysis, const cs_insn *instruct
 		set_bit(analysis->is_pointed_to, (uint32_t)to);
 }
 
-// Decode the instruction at @offset. Returns its size; 0: there is none.
+// Decodes the instruction at @offset. Returns its size; 0: invalid.
 static uint32_t decode(struct code_analysis *analysis, uint32_t offset)
 {
 	const uint8_t *at = analysis->code + offset;
@@ -429,7 +429,7 @@ static bool ends_flow(csh decoder, const cs_insn *instruction)
 	       cs_insn_group(decoder, instruction, X86_GRP_RET);
 }
 
-// Where else the flow goes from here, and what is entered.
+// Where the control flow goes from here, and what it enters.
 static void branch(struct code_analysis *analysis, const cs_insn *instruction, uint32_t offset)
 {
 	const cs_x86_op *target = &instruction->detail->x86.operands[0];
@@ -463,8 +463,7 @@ static uint16_t state_after(struct code_analysis *analysis, uint16_t number)
 }
 
 /*
- * Does a call not return? Then behind it lies another function, or a part of one that was put out of
- * the way, which the jumps to it say.
+ * Does a call not return? Then another function follows, or a cold part of one, as the jumps to it show.
  */
 static bool is_no_return(const struct code_analysis *analysis, uint32_t next, uint16_t state)
 {
@@ -478,8 +477,8 @@ static bool is_no_return(const struct code_analysis *analysis, uint32_t next, ui
 	return bit(analysis->is_pointed_to, next) || (jumped != STATE_UNREACHED && jumped != state);
 }
 
-// From one place on, until the flow ends, meets what has been followed, or runs into another function.
-static void follow(struct code_analysis *analysis, struct pending from)
+// From one place on, until control flow ends, meets analyzed code, or enters another function.
+static void analyze(struct code_analysis *analysis, struct pending from)
 {
 	uint32_t offset = from.offset;
 	uint16_t state = from.state;
@@ -509,14 +508,14 @@ static void follow(struct code_analysis *analysis, struct pending from)
 static void follow_pending(struct code_analysis *analysis)
 {
 	while (analysis->pending_count)
-		follow(analysis, analysis->pending[--analysis->pending_count]);
+		analyze(analysis, analysis->pending[--analysis->pending_count]);
 }
 
 static void follow_entries(struct code_analysis *analysis)
 {
 	memset(analysis->states, 0, analysis->size * sizeof(*analysis->states));
 	memset(analysis->is_table_jump, 0, analysis->size / 8 + 1);
-	analysis->is_news = false;
+	analysis->found_new = false;
 	for (uint32_t offset = 0; offset < analysis->size; offset++) {
 		if (!bit(analysis->is_entry, offset))
 			continue;
@@ -541,7 +540,7 @@ void code_analysis_never_returns(struct code_analysis *analysis, uint64_t addres
 		set_bit(analysis->is_end, (uint32_t)offset);
 }
 
-// What nothing was seen to call, but something points to: a function that is handed on.
+// Functions that are not called, but whose address is taken.
 static void enter_pointed_to(struct code_analysis *analysis)
 {
 	for (uint32_t offset = 0; offset < analysis->size; offset++)
@@ -550,10 +549,10 @@ static void enter_pointed_to(struct code_analysis *analysis)
 			add_entry(analysis, offset);
 }
 
-// Once more while something is learnt that would have stopped what ran too far.
+// Repeats while a pass finds something that would have ended an earlier one sooner.
 static void follow_all(struct code_analysis *analysis)
 {
-	for (uint32_t pass = 0; pass < PASSES_MAX && analysis->is_news; pass++)
+	for (uint32_t pass = 0; pass < PASSES_MAX && analysis->found_new; pass++)
 		follow_entries(analysis);
 }
 
@@ -580,8 +579,8 @@ void code_analysis_run(struct code_analysis *analysis)
 // ---- rules ----------------------------------------------------------------------------------
 
 /*
- * By what lies in memory also while fp is still the same, where sp is not known otherwise: at the head of a
- * loop that uses fp for something else, only that holds in every round.
+ * By the saved word in memory even while fp still has the caller's value, where sp is unknown: at the head of a loop that
+ * uses fp otherwise, only that holds in each iteration.
  */
 static bool is_by_slot(const struct frame_state *state)
 {

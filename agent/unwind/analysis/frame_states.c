@@ -8,7 +8,7 @@
 
 #include "base/id128.h"
 
-/* A state that is looked for, and who counts. */
+/* A lookup, which counts comparisons. */
 struct wanted {
 	const struct frame_state *state;
 	uint64_t compared;

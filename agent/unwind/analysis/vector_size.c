@@ -4,16 +4,16 @@
 #include <stdbool.h>
 
 /*
- * Intel SDM volume 2, 2.3 (VEX: two or three bytes) and 2.7 (EVEX: four): behind the prefix come opcode,
- * ModRM, SIB, displacement and immediate, as without one.
+ * Intel SDM volume 2, 2.3 (VEX: two or three bytes) and 2.7 (EVEX: four): after the prefix come opcode, ModRM, SIB,
+ * displacement and immediate, as usual.
  */
 struct encoding {
 	uint32_t prefix_bytes;
-	uint8_t map;   // of opcodes: 1 is 0F, 2 is 0F38, 3 is 0F3A; 5 and 6 are FP16's
+	uint8_t map;   // opcode map: 1 is 0F, 2 is 0F38, 3 is 0F3A; 5 and 6 are FP16's
 	bool high_reg; // ModRM.reg is one of r8 to r15
 };
 
-// Returns false if the instruction has neither prefix. Opcode and ModRM are there.
+// Returns false without such a prefix. Opcode and ModRM are present.
 static bool read_prefix(const uint8_t *code, size_t left, struct encoding *ret_encoding)
 {
 	if (left < 2)
@@ -50,7 +50,7 @@ static bool is_between(uint8_t opcode, uint8_t first, uint8_t last)
 	return opcode >= first && opcode <= last;
 }
 
-// Does it write to the general register that ModRM.reg names? Conversions, MOVMSK, PEXTRW, KMOV.
+// Does it write to the general register of ModRM.reg? Conversions, MOVMSK, PEXTRW, KMOV.
 static bool writes_reg(uint8_t map, uint8_t opcode)
 {
 	if (map == 5)
@@ -60,14 +60,14 @@ static bool writes_reg(uint8_t map, uint8_t opcode)
 			    opcode == 0x79 || opcode == 0x93 || opcode == 0xc5 || opcode == 0xd7);
 }
 
-// To the one that ModRM.rm names, if it is no memory? MOVD, PEXTR, EXTRACTPS.
+// To that of ModRM.rm, if it is no memory? MOVD, PEXTR, EXTRACTPS.
 static bool writes_rm(uint8_t map, uint8_t opcode)
 {
 	return ((map == 1 || map == 5) && opcode == 0x7e) ||
 	       (map == 3 && is_between(opcode, 0x14, 0x17));
 }
 
-// sp is number 4 and fp 5.
+// sp is register 4, fp 5.
 static bool is_stack_register(uint8_t number)
 {
 	return (number & 6) == 4;
@@ -82,7 +82,7 @@ static bool may_write_stack_register(const struct encoding *encoding, uint8_t op
 	return writes_rm(map, opcode) && modrm >> 6 == 3 && is_stack_register(modrm & 7);
 }
 
-// The length of an instruction whose ModRM byte is at @size, with @immediate bytes behind it; 0: cut short.
+// Length of an instruction whose ModRM byte is at @size, with @immediate bytes after it; 0: truncated.
 static uint32_t size_from_modrm(const uint8_t *code, size_t left, uint32_t size, uint32_t immediate)
 {
 	uint8_t mode = code[size] >> 6, memory = code[size] & 7;
