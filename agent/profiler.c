@@ -12,28 +12,28 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/symbols/debug_file.h"
-#include "agent/symbols/executable.h"
-#include "agent/symbols/kallsyms.h"
-#include "agent/overhead/budget.h"
-#include "agent/source_table.h"
-#include "agent/sources/sources.h"
-#include "agent/symbols/source_line_reader.h"
 #include "agent/bpf/loader.h"
-#include "agent/stacks/location_table.h"
 #include "agent/bpf/machine.h"
 #include "agent/bpf/mmap_events.h"
 #include "agent/bpf/perf_events.h"
+#include "agent/bpf/thread_priority.h"
+#include "agent/overhead/budget.h"
 #include "agent/process/process_table.h"
 #include "agent/publish/process_unwind.h"
 #include "agent/python/python_code_cache.h"
 #include "agent/python/python_runtime.h"
+#include "agent/source_table.h"
+#include "agent/sources/sources.h"
+#include "agent/stacks/export_interval.h"
+#include "agent/stacks/location_table.h"
 #include "agent/stacks/snapshot_queue.h"
 #include "agent/stacks/stack_reader.h"
 #include "agent/stacks/stack_table.h"
-#include "agent/bpf/thread_priority.h"
 #include "agent/stacks/wait_class_cache.h"
-#include "agent/stacks/export_interval.h"
+#include "agent/symbols/debug_file.h"
+#include "agent/symbols/executable.h"
+#include "agent/symbols/kallsyms.h"
+#include "agent/symbols/source_line_reader.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/debuginfod.h"
@@ -41,43 +41,43 @@
 enum {
 	FREQUENCY_MAX_HZ = 1000,
 	COUNTS_MIN = 4096,
-	// The count maps hold so many seconds of samples that are all different; they are drained
-	// when half full, and that is looked at four times a second.
+	// The count maps hold so many seconds of samples, all distinct. They are drained when half full,
+	// which is checked four times a second.
 	COUNTS_SECONDS = 4,
-	// Lanes count waits and threads, of which each CPU can have as many as the kernel side lets it
+	// Sources count off-CPU intervals, as many per CPU as its unwind budget allows
 	// (bpf/switch/unwind_budget.h), and totals of each thread name of each process.
 	SOURCE_COUNTS_PER_CPU = 8192,
 	SOURCE_COUNTS_MIN = 8192,
-	// With two maps of 176 bytes a count, 23 MB of kernel memory; on more than 8 CPUs they are
-	// drained more often if all of them are busy.
+	// With two maps of 176 bytes a count, 23 MB of kernel memory. More than 8 busy CPUs drain them
+	// more often.
 	SOURCE_COUNTS_MAX = 65536,
-	SWEEP_WINDOWS = 12, // locations that no stack uses are let go once a minute
+	SWEEP_INTERVALS = 12, // export intervals between two sweeps of unused locations: a minute
 };
 
 #define SLOT_MIN_NS (10 * NS_PER_MS)
 #define SLOT_MAX_NS NS_PER_SECOND
 
-/* How often the wall clock is compared with the kernel's monotonic one. */
+/* Between two comparisons of the wall clock with the monotonic one. */
 #define CLOCK_INTERVAL_NS NS_PER_SECOND
-/* How often the counts are watched: a tick of a loaded machine may be late, too. */
+/* Between two checks of the count maps: ticks of a loaded machine come late, too. */
 #define COUNTS_INTERVAL_NS (250 * NS_PER_MS)
 /*
- * How long a process may be unwound by the tables of what it has unmapped since: its new mappings wake
- * nobody. A look at them takes some microseconds.
+ * Between two reads of mapping events, which wake nobody: so long a process may be unwound by the tables of
+ * old mappings. A read takes some microseconds.
  */
 #define TIMER_NS (20 * NS_PER_MS)
-/* Lines that a window asks for are there for the next one. */
+/* Lines requested in an export interval are there in the next one. */
 #define LINES_INTERVAL_NS (250 * NS_PER_MS)
-/* Samples of new processes are given so long for their unwind tables when sampling ends. */
+/* When sampling stops, snapshots wait so long for their unwind tables. */
 #define STOP_WAIT_NS (500 * NS_PER_MS)
-/* A process that is gone may still be in counts of this window and of the one before. */
+/* Counts of this export interval and the one before may still be of an exited process. */
 #define EXITED_KEPT_NS (30 * NS_PER_SECOND)
 
 struct profiler {
 	uint64_t slot_ns;
 	uint32_t counts_max;
 	struct executable_table *executables;
-	struct mmap_events *mmaps; // NULL: mappings are read when stacks want them
+	struct mmap_events *mmaps; // NULL: mappings are read when stacks need them
 	struct process_table *processes;
 	struct python_runtimes *pythons;
 	struct python_code_cache *python_codes;
@@ -85,20 +85,20 @@ struct profiler {
 	struct debuginfod *debuginfod;    // NULL: no server is asked
 	struct source_line_reader *lines; // NULL: functions only
 	struct location_table *locations;
-	struct gpu_namer gpu_namer; // set by the lane that knows names
+	struct gpu_namer gpu_namer; // set by the source that names GPU kernels
 	struct stack_table *stacks;
 	struct wait_class_cache *wait_classes;
 	struct stack_reader reader;
 	struct loader *loader;
 	struct process_unwinds *unwinds;
 	struct snapshot_program *snapshot_program;
-	struct snapshot_queue *snapshots; // NULL: none are taken
+	struct snapshot_queue *snapshots; // NULL: the kernel refused them
 	struct perf_events *events;
 	struct sources *sources;
-	struct export_interval interval; // of which part was drained early, if its map filled up
-	uint32_t windows;                // finished
-	uint64_t lines_due_ns;           // when to look for lines that were read
-	uint64_t clock_due_ns;           // when to look at the clock again
+	struct export_interval interval; // may have counts already: full maps are drained early
+	uint32_t intervals;              // finished
+	uint64_t lines_due_ns;           // when to collect lines
+	uint64_t clock_due_ns;           // when to set the clock
 	uint64_t counts_due_ns;
 	uint64_t counts_before; // counter when the count maps were swapped
 	uint64_t stacks_lost;
@@ -112,16 +112,16 @@ struct profiler {
 
 // ---- records --------------------------------------------------------------------------------
 
-static void take_stack(void *context, const struct stack_record *record)
+static void on_stack(void *context, const struct stack_record *record)
 {
 	struct profiler *profiler = context;
 
-	// No room: the kernel side is to send it again when it is seen again.
+	// Table full: the kernel programs send it again with the next sample.
 	if (stack_reader_add(&profiler->reader, record) < 0)
 		loader_drop_stack(profiler->loader, &record->trace.hash);
 }
 
-static void take_process(void *context, const struct process_record *record)
+static void on_process(void *context, const struct process_record *record)
 {
 	struct profiler *profiler = context;
 
@@ -129,8 +129,8 @@ static void take_process(void *context, const struct process_record *record)
 	process_unwind_apply(profiler->unwinds, record);
 }
 
-// A pair whose bodies did not come is to be sent again, too: they will be.
-static void take_wake(void *context, const struct wake_record *record)
+// A pair whose stacks did not arrive is sent again, too.
+static void on_wake(void *context, const struct wake_record *record)
 {
 	struct profiler *profiler = context;
 
@@ -138,7 +138,7 @@ static void take_wake(void *context, const struct wake_record *record)
 		loader_drop_stack(profiler->loader, &record->joined);
 }
 
-static void take_snapshot(void *context, const struct snapshot_record *record)
+static void on_snapshot(void *context, const struct snapshot_record *record)
 {
 	struct profiler *profiler = context;
 
@@ -154,14 +154,14 @@ static void read_mmaps(struct profiler *profiler)
 static int read_records(struct profiler *profiler, struct error *err)
 {
 	struct record_handlers handlers = {
-		.stack = take_stack,
-		.process = take_process,
-		.wake = take_wake,
-		.snapshot = profiler->snapshots ? take_snapshot : NULL,
+		.stack = on_stack,
+		.process = on_process,
+		.wake = on_wake,
+		.snapshot = profiler->snapshots ? on_snapshot : NULL,
 		.context = profiler,
 	};
 
-	// What a stack goes through was mapped before it was taken.
+	// The mappings of a stack are older than the stack.
 	read_mmaps(profiler);
 	return loader_read_records(profiler->loader, &handlers, err);
 }
@@ -170,7 +170,7 @@ static int read_records(struct profiler *profiler, struct error *err)
 
 static void set_clock(struct profiler *profiler)
 {
-	// Monotonic on both sides of the other: a preemption between the two halves its error.
+	// Monotonic before and after: that halves the error of a preemption between.
 	uint64_t before_ns = clock_monotonic_ns();
 	uint64_t realtime_ns = clock_realtime_ns();
 	uint64_t after_ns = clock_monotonic_ns();
@@ -196,7 +196,7 @@ struct count_drain {
 	uint64_t now_ns;
 };
 
-static int take_count(void *context, const struct count_key *key, const struct count *count)
+static int on_count(void *context, const struct count_key *key, const struct count *count)
 {
 	struct count_drain *drain = context;
 
@@ -213,7 +213,7 @@ static uint64_t read_new_counts(const struct profiler *profiler)
 	return counters[COUNTER_COUNTS_NEW];
 }
 
-// Bodies are read after the swap: those of everything in the old map were written before it.
+// Stacks are read after the swap: those of all counts in the old map were sent before it.
 static int drain_counts(struct profiler *profiler, struct error *err)
 {
 	struct count_drain drain = { .interval = &profiler->interval,
@@ -221,23 +221,23 @@ static int drain_counts(struct profiler *profiler, struct error *err)
 				     .sources = profiler->sources };
 	int rc;
 
-	sources_before_drain(profiler->sources); // what fails there is told in the next window
+	sources_before_drain(profiler->sources); // what fails is counted in the next interval
 	profiler->counts_before = read_new_counts(profiler);
 	rc = loader_swap_counts(profiler->loader, err);
 	if (!rc)
 		rc = read_records(profiler, err);
 	drain.now_ns = clock_monotonic_ns();
-	return rc ? rc : loader_drain_counts(profiler->loader, take_count, &drain, err);
+	return rc ? rc : loader_drain_counts(profiler->loader, on_count, &drain, err);
 }
 
-// A caller who drains rarely does not lose samples: the window grows in our memory instead.
+// A caller who drains late loses no samples: the interval grows in our memory instead.
 static void watch_counts(struct profiler *profiler)
 {
 	if (read_new_counts(profiler) - profiler->counts_before >= profiler->counts_max / 2)
-		drain_counts(profiler, NULL); // what failed is tried again in the next drain
+		drain_counts(profiler, NULL); // after a failure the next drain tries again
 }
 
-static void forget_stack(void *context, const struct stack_hash *hash)
+static void drop_stack(void *context, const struct stack_hash *hash)
 {
 	struct profiler *profiler = context;
 
@@ -250,16 +250,16 @@ static void mark_stack(void *context, const struct known_stack *stack)
 		location_table_mark(context, stack->locations[i]);
 }
 
-// What every table does once a window to stay within its bounds.
+// Each table's work of an export interval to stay within its limits.
 static void expire(struct profiler *profiler)
 {
-	stack_table_expire(profiler->stacks, clock_monotonic_ns(), forget_stack, profiler);
-	if (++profiler->windows % SWEEP_WINDOWS == 0 ||
+	stack_table_expire(profiler->stacks, clock_monotonic_ns(), drop_stack, profiler);
+	if (++profiler->intervals % SWEEP_INTERVALS == 0 ||
 	    location_table_count(profiler->locations) > LOCATIONS_MAX / 2) {
 		stack_table_each(profiler->stacks, mark_stack, profiler->locations);
 		location_table_sweep(profiler->locations);
 	}
-	unsymbolized_stacks_retry(&profiler->reader.unsymbolized, profiler->processes, forget_stack,
+	unsymbolized_stacks_retry(&profiler->reader.unsymbolized, profiler->processes, drop_stack,
 				  profiler);
 	python_code_cache_expire(profiler->python_codes);
 	process_unwind_expire(profiler->unwinds);
@@ -316,7 +316,7 @@ static int check_options(const struct profiler_options *options, struct error *e
 	return 0;
 }
 
-// The nearest process that runs and of which @key's is a copy; 0: none is known.
+// The nearest running process from which @key's was forked; 0: none is known.
 static pid_t living_parent(const struct profiler *profiler, const struct process_key *key)
 {
 	const struct process *process = process_table_find(profiler->processes, key);
@@ -347,7 +347,7 @@ static int find_interpreter(void *context, const struct process_key *process,
 	return 0;
 }
 
-/* What is asked for beside the names that files have themselves. */
+/* Source lines, and symbols of stripped files. */
 static int open_symbols(struct profiler *profiler, const struct profiler_options *options,
 			struct error *err)
 {
@@ -419,7 +419,7 @@ static uint32_t counts_for(const struct profiler_options *options)
 
 	if (options->sources)
 		wanted += source_counts(cpu_count);
-	if (options->sources & SOURCE_WAKERS) // with a budget of their own
+	if (options->sources & SOURCE_WAKERS) // with an unwind budget of their own
 		wanted += source_counts(cpu_count);
 
 	while (counts_max < wanted && counts_max < 1U << 24)
@@ -449,8 +449,7 @@ static int open_descriptors(struct profiler *profiler, struct error *err)
 	return rc ? error_errno(err, rc, "epoll") : 0;
 }
 
-// The loader, and the program that unwinds what its programs hand over: where a kernel refuses that
-// one, nothing is handed over.
+// The sampler, and the program that unwinds its snapshots: without the one, the other makes none.
 static int open_programs(struct profiler *profiler, struct loader_options *options,
 			 struct error *err)
 {
@@ -515,7 +514,7 @@ static int open_kernel_side(struct profiler *profiler, const struct profiler_opt
 				err);
 }
 
-// Without these events mappings are read when a stack wants them, which is too late for some.
+// Without these events mappings are read when a stack needs them: too late for short-lived processes.
 static int follow_mmaps(struct profiler *profiler, struct error *err)
 {
 	struct error cause = { 0 };
@@ -530,7 +529,7 @@ static int follow_mmaps(struct profiler *profiler, struct error *err)
 	return rc ? error_errno(err, rc, "epoll") : 0;
 }
 
-// For the governor, until sampling is stopped.
+// For the governor, until sampling stops.
 static int set_frequency(void *context, uint32_t frequency_hz)
 {
 	struct profiler *profiler = context;
@@ -567,7 +566,7 @@ static int open_sources(struct profiler *profiler, const struct profiler_options
 				: 0;
 }
 
-// Events of processes flow before the scan begins, so none falls between the two.
+// Process events arrive before the scan begins, so none falls between the two.
 static int open_all(struct profiler *profiler, const struct profiler_options *options,
 		    struct error *err)
 {
@@ -611,7 +610,7 @@ int profiler_open(const struct profiler_options *options, struct profiler **ret_
 	struct profiler *profiler = calloc(1, sizeof(*profiler));
 	if (!profiler)
 		return error_set(err, -ENOMEM, "out of memory");
-	thread_priority_raise(); // as far as we may; loading the programs takes its time, too
+	thread_priority_raise(); // before the slow loading of the programs
 	profiler->epoll_fd = profiler->timer_fd = -1;
 	profiler->slot_ns = options->slot_ns;
 	profiler->event_log = options->events;
@@ -667,7 +666,7 @@ int profiler_read(struct profiler *profiler, struct error *err)
 {
 	uint64_t expirations;
 
-	// Those that were missed come as one.
+	// Missed expirations come as one.
 	if (read(profiler->timer_fd, &expirations, sizeof(expirations)) > 0)
 		profiler_tick(profiler);
 	if (profiler->mmaps && mmap_events_woken(profiler->mmaps, clock_monotonic_ns()))

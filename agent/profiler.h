@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profiler: kernel programs, process table and symbols behind four calls. The agent's main loop
-// runs it for ever, `cairn record` and `cairn top` run it in-process for a while. One thread.
+// The profiler: kernel programs, tables of processes and symbols, and sources. The agent's main loop runs it
+// for ever; `cairn record` and `cairn top` run it in-process. One thread.
 #pragma once
 
 #include <stdint.h>
@@ -24,42 +24,42 @@ struct profiler;
 struct profiler_options {
 	uint32_t frequency_hz;       // samples per second and CPU, 1..1000; 99 by default
 	uint64_t slot_ns;            // 10 ms .. 1 s; 20 ms by default
-	pid_t pid;                   // only this process and its later children; 0: all
-	struct labels labels;        // added to every series (--label), over what is detected
-	struct event_log *events;    // of what works less well than it could; may be NULL
-	const char *cache_folder;    // where unwind tables are kept over restarts; NULL: nowhere
+	pid_t pid;                   // this process and its later children only; 0: all
+	struct labels labels;        // --label; they override what is detected
+	struct event_log *events;    // may be NULL
+	const char *cache_folder;    // for unwind tables and fetched symbols; NULL: none
 	bool symbolize_lines;        // source lines and inlined calls of native code, too
-	const char *debuginfod_urls; // servers to ask for symbols of stripped files; NULL: none
-	uint64_t debug_files_bytes;  // of their answers kept in cache_folder, at most
-	uint32_t sources;            // what runs beside the sampler: enum source_bit of source.h
-	const char *wakers;          // services for SOURCE_WAKERS, with commas between; NULL: none
+	const char *debuginfod_urls; // servers with symbols of stripped files; NULL: none
+	uint64_t debug_files_bytes;  // limit of fetched symbols in cache_folder
+	uint32_t sources;            // beside the sampler: a set of enum source_bit
+	const char *wakers;          // services for SOURCE_WAKERS, separated by commas; NULL: none
 	double overhead_budget_percent; // of one core; 0: the default
 	uint64_t overhead_interval_ns;  // 0: the default
 	uint64_t cupti_interval_ns;     // between CUPTI sessions of a process; 0: the default
 	struct gpu_kernel_request
-		*gpu_kernel_request; // one session instead, and no other call is seen; or NULL
+		*gpu_kernel_request; // the only CUPTI session, and no driver calls; NULL: none
 	/** Add the caller's own series to each export interval; NULL: none. */
 	int (*add_series)(void *context, struct export_interval *interval);
 	void *context;
 };
 
-/** What the profiler did since it was opened. Counts, unless a unit is named. */
+/** Since the profiler was opened; counts, unless a unit is named. */
 struct profiler_stats {
 	uint64_t bpf_counters[COUNTER_COUNT];
 	uint64_t bpf_run_ns; // time in the sampling program; 0 unless kernel.bpf_stats_enabled
 	uint64_t bpf_run_count;
 	uint64_t processes;   // known now
 	uint64_t files;       // executables and libraries known now
-	uint64_t stacks;      // stack bodies known now
-	uint64_t stacks_lost; // counts whose body never came
+	uint64_t stacks;      // known now
+	uint64_t stacks_lost; // counts whose stack never arrived
 	uint64_t mapping_events_lost;
 	uint64_t events_dropped; // of the event log
 	struct snapshot_queue_stats snapshots;
 	struct process_jit_losses jit;
 	uint64_t symbols_bytes; // memory of symbol tables, bytes
 	uint64_t drain_ns;      // time of the last drain
-	uint32_t sources;       // enum source_bit of those that run
-	bool budget_known;      // else nobody measures what the agent costs
+	uint32_t sources;       // that run: a set of enum source_bit
+	bool budget_known;      // false: no overhead budget
 	struct budget_stats budget;
 	struct process_unwind_stats unwind;
 	struct python_code_cache_stats python;
@@ -67,8 +67,7 @@ struct profiler_stats {
 
 /**
  * Check the machine (root or capabilities, BTF, kernel version), load and attach everything, scan
- * the processes. Sampling has begun on return. A failure says in @err what is missing and how to
- * get it.
+ * the processes. Sampling runs on return. On failure @err says what is missing and how to get it.
  */
 int profiler_open(const struct profiler_options *options, struct profiler **ret_profiler,
 		  struct error *err);
@@ -76,24 +75,24 @@ void profiler_close(struct profiler *profiler);
 
 /** Readable when profiler_read() has something to do; for an epoll loop. Owned by the profiler. */
 int profiler_fd(const struct profiler *profiler);
-/** Take what waits in the ring buffer; does not block. Call it soon after the descriptor is readable. */
+/** Read the ring buffer; does not block. Call it soon after the descriptor is readable. */
 int profiler_read(struct profiler *profiler, struct error *err);
 
 /**
- * End the window: swap the count maps, drain the old one, name everything, and return the window's
- * profile (owned by the caller). Nothing sampled is lost or in two windows.
+ * End the export interval: swap the count maps, drain the old one, symbolize, and return the interval's
+ * profile (owned by the caller). No sample is lost or in two intervals.
  */
 int profiler_drain(struct profiler *profiler, struct profile **ret_profile, struct error *err);
 
 /**
- * Stop sampling: the drain after this is the last one. Samples of processes that are just being made
- * known to the unwinder wait for that, half a second at most.
+ * Stop sampling: the drain after this is the last one. Snapshots wait for their unwind tables, half a second
+ * at most.
  */
 void profiler_stop(struct profiler *profiler);
 
 /**
- * Change the sampling period of each CPU when due, follow the wall clock, and drain early when the
- * count maps fill up; call it at least once a second. It costs next to nothing when nothing is due.
+ * Vary the sampling period of each CPU, follow the wall clock, and drain early when the count maps fill up.
+ * Call it at least once a second; cheap when nothing is due.
  */
 void profiler_tick(struct profiler *profiler);
 
