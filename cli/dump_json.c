@@ -96,8 +96,9 @@ static json_t *thread_json(const struct dump_thread *thread, bool python_only)
 	set_text(object, "state", state);
 	json_object_set_new(object, "wait", wait_json(thread));
 	json_object_set_new(object, "holds_gil", json_boolean(thread->holds_gil));
-	json_object_set_new(object, "stood_still", json_boolean(thread->stood_still));
-	set_text(object, "end", thread->has_stack ? stack_end_spec(thread->end)->token : "no_stack");
+	json_object_set_new(object, "consistent", json_boolean(thread->consistent));
+	set_text(object, "end",
+		 thread->has_stack ? stack_end_spec(thread->end)->token : "no_stack");
 	for (uint32_t i = 0; i < thread->frame_count; i++)
 		if (!python_only || thread->frames[i].kind == FRAME_KIND_PYTHON)
 			json_array_append_new(frames, frame_json(&thread->frames[i]));
@@ -115,8 +116,8 @@ static json_t *summary_json(const struct dump_summary *summary)
 	json_object_set_new(object, "name", string(summary->name));
 	set_text(object, "executable", summary->executable);
 	json_object_set_new(object, "paused", json_boolean(summary->paused));
-	set_text(object, "why_not_paused", summary->why_not_paused);
-	set_text(object, "python_notice", summary->python_notice);
+	set_text(object, "pause_error", summary->pause_error);
+	set_text(object, "python_error", summary->python_error);
 	set_number(object, "pauses", summary->rounds);
 	set_number(object, "pause_ns", summary->pause_ns);
 	set_number(object, "longest_pause_ns", summary->longest_pause_ns);

@@ -161,7 +161,7 @@ static void write_frames(const struct writer *writer, const struct dump_thread *
 		write_remark(writer, "  ", "[no stack: the thread ran and was not paused]", "");
 	else if (thread->end != STACK_END_COMPLETE)
 		write_remark(writer, "  [truncated: ", stack_end_name(thread->end), "]");
-	else if (!thread->stood_still)
+	else if (!thread->consistent)
 		write_remark(writer, "  ",
 			     "[the thread ran meanwhile: the stack may be inconsistent]", "");
 	else if (python_only && !shown)
@@ -306,17 +306,17 @@ void dump_text_write(const struct process_dump *dump, const struct dump_text_opt
 	if (summary->executable[0])
 		buffer_printf(text, ", %s", summary->executable);
 	buffer_printf(text, ", %u thread%s\n", count, count == 1 ? "" : "s");
-	if (summary->why_not_paused[0])
+	if (summary->pause_error[0])
 		write_remark(&writer,
-			     "not paused, running threads have no stack: ", summary->why_not_paused,
+			     "not paused, running threads have no stack: ", summary->pause_error,
 			     "");
 	if (summary->expired)
 		write_remark(
 			&writer, "",
 			"the pause timed out before all stacks were read: some may be inconsistent",
 			"");
-	if (summary->python_notice[0])
-		write_remark(&writer, "", summary->python_notice, "");
+	if (summary->python_error[0])
+		write_remark(&writer, "", summary->python_error, "");
 	write_threads(&writer, dump);
 	write_remedy(&writer, process_dump_threads(dump, &count), count);
 	if (options->verbose)

@@ -25,7 +25,7 @@ static void detach(struct bpf_link **link)
 	bpf_link__destroy(*link);
 }
 
-/* The kernel writes one record after the other into what is read of @fd. */
+/* Reads of @fd return one record after the other. */
 static int read_list(int fd, struct buffer *list)
 {
 	list->size_max = LIST_BYTES_MAX;
@@ -55,7 +55,7 @@ static int list_threads(const struct thread_registers_bpf *programs, pid_t pid, 
 	return fd < 0 ? fd : read_list(fd, list);
 }
 
-/* What libbpf would say on standard error is no news: the caller has another way. */
+/* Silences libbpf on standard error: the caller has a fallback. */
 static int load_and_list(pid_t pid, struct buffer *list)
 {
 	libbpf_print_fn_t print = libbpf_set_print(NULL);

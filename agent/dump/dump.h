@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a dump of a process is asked for, and what it shows.
+// Options and result of a dump.
 #pragma once
 
 #include <stdbool.h>
@@ -13,10 +13,10 @@
 
 struct dump_options {
 	pid_t tid;     // only this thread; 0: all
-	bool no_pause; // read while it runs: only blocked threads have stacks, and these may be torn
-	bool no_python; // the interpreter's own C frames instead of Python's
+	bool no_pause; // do not stop it: only blocked threads have stacks, which may be inconsistent
+	bool no_python; // the interpreter's C frames instead of Python frames
 	bool no_kernel;
-	const char *cache_folder; // where large unwind tables are kept; NULL: nowhere
+	const char *cache_folder; // for large unwind tables; NULL: none
 	bool lines; // source lines and inlined functions of native code, from debug information
 };
 
@@ -38,24 +38,24 @@ struct dump_thread {
 	struct thread_wait wait;
 	struct dump_frame *frames; // leaf first
 	uint32_t frame_count;
-	enum stack_end end; // why the user's part of the stack ends
+	enum stack_end end; // of the user stack
 	bool has_stack;     // false: it ran and was not stopped, or has exited
-	bool holds_gil;     // of its interpreter; false also if that is not known
-	bool stood_still;   // while its stack was walked; false: the stack may be torn
+	bool holds_gil;     // of its interpreter; false also if unknown
+	bool consistent;    // it did not run while its stack was read
 };
 
 struct dump_summary {
 	pid_t pid;
 	pid_t namespace_pid;
 	char name[PROC_NAME_BYTES];
-	char executable[1024]; // path as the process sees it, "": not known
+	char executable[1024]; // path in the process's mount namespace; "": unknown
 	bool paused;
-	char why_not_paused[ERROR_TEXT_BYTES]; // "": it was not to be
-	char python_notice[ERROR_TEXT_BYTES];  // why there are no Python frames, "": nothing amiss
-	uint32_t rounds;   // pauses: one more where a stack went through a file nobody expected
-	uint64_t pause_ns; // all of them
+	char pause_error[ERROR_TEXT_BYTES];  // "": it was paused, or not to be
+	char python_error[ERROR_TEXT_BYTES]; // why there are no Python frames; "": no error
+	uint32_t rounds;   // pauses; another one when a stack needs one more unwind table
+	uint64_t pause_ns; // sum
 	uint64_t longest_pause_ns;
-	bool expired; // a pause ended by itself before all stacks were walked
+	bool expired; // a pause reached its time limit before all stacks were unwound
 	uint64_t total_ns;
 	uint64_t tables_ns; // building unwind tables, of the total
 	uint32_t tables;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/utf8.h"
@@ -143,20 +144,12 @@ void socket_entry_describe(const struct socket_entry *socket, char ret_text[FILE
 
 static int add_socket(struct socket_list *list, const struct socket_entry *socket)
 {
-	if (list->count == SOCKETS_MAX)
-		return -E2BIG;
-	if (list->count == list->capacity) {
-		uint32_t capacity = list->capacity ? list->capacity * 2 : 256;
-		struct socket_entry *sockets =
-			reallocarray(list->sockets, capacity, sizeof(*sockets));
+	int rc = array_reserve(&list->sockets, sizeof(*socket), &list->capacity, list->count, 1,
+			       SOCKETS_MAX);
 
-		if (!sockets)
-			return -ENOMEM;
-		list->sockets = sockets;
-		list->capacity = capacity;
-	}
-	list->sockets[list->count++] = *socket;
-	return 0;
+	if (!rc)
+		list->sockets[list->count++] = *socket;
+	return rc;
 }
 
 static void read_sockets(const struct proc *proc, const char *name, enum socket_kind kind,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the file descriptors of another process lead to: a path, a pipe, the two ends of a socket.
+// What file descriptors of another process refer to: a path, a pipe, both ends of a socket.
 // Layouts are those of /proc/PID/fd, fdinfo and net (proc(5), the kernel's
 // Documentation/networking/proc_net_tcp.rst).
 #pragma once
@@ -12,12 +12,12 @@
 
 enum {
 	FILE_TARGET_BYTES = 256,
-	SOCKETS_MAX = 1 << 18, // of one network namespace; the rest stay without addresses
-	EPOLL_FILES_MAX = 64,  // looked at of one epoll descriptor
+	SOCKETS_MAX = 1 << 18, // of one network namespace; others have no addresses
+	EPOLL_FILES_MAX = 64,  // read of one epoll descriptor
 	NET_FILE_BYTES_MAX = 64 << 20,
 };
 
-/** The sockets of the process's network namespace are read when first needed. */
+/** Sockets of the process's network namespace are read when first needed. */
 struct file_targets {
 	const struct proc *proc; // the caller's
 	struct socket_list *sockets;

@@ -25,7 +25,7 @@ struct live_memory *live_memory_new(pid_t pid)
 		return NULL;
 	memory->pid = pid;
 	memory->reads = 0;
-	live_memory_forget(memory);
+	live_memory_clear(memory);
 	return memory;
 }
 
@@ -34,7 +34,7 @@ void live_memory_free(struct live_memory *memory)
 	free(memory);
 }
 
-void live_memory_forget(struct live_memory *memory)
+void live_memory_clear(struct live_memory *memory)
 {
 	for (uint32_t i = 0; i < LIVE_PAGES; i++)
 		memory->pages[i] = NO_PAGE;

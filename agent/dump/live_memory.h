@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of another process, read by pages and remembered for a moment, such as a pause.
+// A cache of another process's memory, by pages; valid during a pause.
 #pragma once
 
 #include <stdint.h>
@@ -7,7 +7,7 @@
 
 enum {
 	LIVE_PAGE_BYTES = 4096,
-	LIVE_PAGES = 512, // remembered: 2 MiB
+	LIVE_PAGES = 512, // cached: 2 MiB
 };
 
 struct live_memory;
@@ -15,10 +15,10 @@ struct live_memory;
 struct live_memory *live_memory_new(pid_t pid);
 void live_memory_free(struct live_memory *memory);
 
-/** What is remembered may be different by now. */
-void live_memory_forget(struct live_memory *memory);
+/** The process ran: the cache is stale. */
+void live_memory_clear(struct live_memory *memory);
 
-/** Read the pages from that of @address on at once, as far as they are there. */
+/** Read pages from that of @address on in one call, up to the first unmapped one. */
 void live_memory_prefetch(struct live_memory *memory, uint64_t address, uint32_t pages);
 
 /** All or nothing. Returns 0 or -EFAULT (or -ESRCH, -EPERM). */

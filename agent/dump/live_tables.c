@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "agent/python/python_eval_loop.h"
@@ -55,7 +56,7 @@ static int lay_out_pages(struct live_tables *tables)
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-/* Files of one process are few hundreds: the last one looked at is most often the one. */
+/* A process has some hundred files, and the last one is mostly the one. */
 static int number_of(struct live_tables *tables, struct executable *executable, uint32_t *ret_file)
 {
 	for (uint32_t i = tables->file_count; i-- > 0;)
@@ -63,15 +64,9 @@ static int number_of(struct live_tables *tables, struct executable *executable, 
 			*ret_file = i;
 			return 0;
 		}
-	if (tables->file_count == tables->file_capacity) {
-		uint32_t capacity = tables->file_capacity ? tables->file_capacity * 2 : 16;
-		struct live_file *files = reallocarray(tables->files, capacity, sizeof(*files));
-
-		if (!files)
-			return -ENOMEM;
-		tables->files = files;
-		tables->file_capacity = capacity;
-	}
+	if (array_reserve(&tables->files, sizeof(*tables->files), &tables->file_capacity,
+			  tables->file_count, 1, UINT32_MAX))
+		return -ENOMEM;
 	*ret_file = tables->file_count++;
 	tables->files[*ret_file] = (struct live_file){ .executable = executable_hold(executable) };
 	return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The unwind tables and mapping pages of one process in ordinary memory, laid out as the kernel's
-// unwinder reads them. Private to live_unwind.c.
+// Unwind tables and mapping pages of one process in user memory, laid out as the kernel's unwinder reads
+// them. Private to live_unwind.c.
 #pragma once
 
 #include <stdbool.h>
@@ -17,10 +17,10 @@ enum live_file_state {
 	LIVE_FILE_UNBUILT,
 	LIVE_FILE_WANTED, // a stack goes through it
 	LIVE_FILE_BUILT,
-	LIVE_FILE_NONE, // it has no unwind information that can be used
+	LIVE_FILE_NONE, // without usable unwind information
 };
 
-/** One executable of the process. Its number is its table's. */
+/** One executable of the process; its number is its table's. */
 struct live_file {
 	struct executable *executable; // held
 	enum live_file_state state;
@@ -53,15 +53,15 @@ struct live_tables {
 #define LIVE_NO_FILE UINT32_MAX
 
 /**
- * Take over what @mappings say. Large tables are kept in @cache (NULL: nowhere), which outlives this.
+ * Large tables are kept in @cache (NULL: none), which outlives this.
  * Returns 0 or -ENOMEM.
  */
 int live_tables_init(struct live_tables *tables, const struct mapping_list *mappings,
 		     struct unwind_table_cache *cache);
 void live_tables_deinit(struct live_tables *tables);
 
-/** The file at @address is wanted, if it has no table yet. Returns true if that is new. */
+/** Request the table of the file at @address. Returns whether that is new. */
 bool live_tables_want(struct live_tables *tables, uint64_t address);
 
-/** Build what is wanted, and lay out the pages anew. Returns how many tables are new. */
+/** Build requested tables and lay out the pages again. Returns how many tables are new. */
 uint32_t live_tables_build(struct live_tables *tables);

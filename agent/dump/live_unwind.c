@@ -9,13 +9,14 @@
 #include "agent/dump/live_tables.h"
 #include "agent/process/process_memory.h"
 #include "agent/python/python_runtime.h"
+#include "base/array.h"
 #include "base/cleanup.h"
 
 #ifdef __aarch64__
 #define __TARGET_ARCH_arm64 // as the kernel programs are told
 #endif
 
-// The kernel's limit is what a CPU's scratch memory holds; here there is no such need.
+// The kernel's limit is the size of a CPU's scratch memory; it does not apply here.
 #include "bpf/unwind/stack.h"
 #undef STACK_DEPTH_MAX
 #define STACK_DEPTH_MAX LIVE_STACK_DEPTH_MAX
@@ -32,8 +33,7 @@ static const bool unwind_python = true;
 enum {
 	PREFETCH_PAGES = 4, // of a stack: most are not deeper
 	SCAN_STEP_BYTES = 16384,
-	FRAMES_FIRST = 64,
-	STATUS_MINOR_MAX = 14, // of 3.minor: the newest whose thread states are known
+	STATUS_MINOR_MAX = 14, // of 3.minor: the newest with known thread states
 };
 
 struct live_unwind {
@@ -49,14 +49,14 @@ struct live_unwind {
 
 	// Of the stack in work.
 	struct live_stack *stack;
-	const struct live_file *file; // whose table was asked for last
+	const struct live_file *file; // of the last table
 	bool out_of_memory;
 };
 
-/* unwind.h's functions are not told for whom they work: of each thread there is one at a time. */
+/* unwind.h's functions have no argument for it: each thread has one at a time. */
 static _Thread_local struct live_unwind *working;
 
-/* ---- what unwind.h wants ------------------------------------------------------------------- */
+/* ---- what unwind.h needs ------------------------------------------------------------------- */
 
 static long read_user(void *to, __u32 size, __u64 address)
 {
@@ -68,17 +68,11 @@ static struct raw_frame *unwind_frame(struct unwind *unwind, __u32 at)
 	struct live_stack *stack = working->stack;
 
 	(void)unwind;
-	if (at + 1 >= stack->frame_capacity) { // the leaf comes first
-		uint32_t capacity =
-			stack->frame_capacity ? stack->frame_capacity * 2 : FRAMES_FIRST;
-		struct raw_frame *frames = reallocarray(stack->frames, capacity, sizeof(*frames));
-
-		if (!frames) {
-			working->out_of_memory = true;
-			return NULL;
-		}
-		stack->frames = frames;
-		stack->frame_capacity = capacity;
+	// The leaf comes first.
+	if (array_reserve(&stack->frames, sizeof(*stack->frames), &stack->frame_capacity, at + 1, 1,
+			  UINT32_MAX)) {
+		working->out_of_memory = true;
+		return NULL;
 	}
 	return &stack->frames[at + 1];
 }
@@ -104,7 +98,7 @@ static const struct table_page *unwind_table_page(void *table, __u32 page)
 	return page < file->page_count ? &file->pages[page] : NULL;
 }
 
-/* In the kernel all tables share their rules, here each has its own. */
+/* In the kernel all tables share their rules; here each has its own. */
 static const struct unwind_rule *unwind_rule_at(__u32 rule)
 {
 	const struct unwind_table *table = working->file->table;
@@ -127,7 +121,7 @@ static const struct python_offsets *python_offsets_at(__u32 runtime)
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-/* Without an interpreter, or with one that is not understood, the native stack is all there is. */
+/* Without a known interpreter, stacks are native. */
 static int find_python(struct live_unwind *live, const struct mapping_list *mappings,
 		       struct error *notice)
 {
@@ -166,7 +160,7 @@ int live_unwind_open(struct process_table *processes, struct process *process, p
 	if (options->cache_folder &&
 	    unwind_table_cache_open(options->cache_folder, UNWIND_TABLE_CACHE_BYTES_DEFAULT,
 				    &live->cache, NULL))
-		live->cache = NULL; // then all are built
+		live->cache = NULL; // tables are built
 	mappings = process_mappings(processes, process);
 	if (!mappings)
 		return error_set(err, -ESRCH, "the mappings of process %u cannot be read",
@@ -191,9 +185,9 @@ void live_unwind_close(struct live_unwind *live)
 	free(live);
 }
 
-void live_unwind_forget_memory(struct live_unwind *live)
+void live_unwind_clear_memory(struct live_unwind *live)
 {
-	live_memory_forget(live->memory);
+	live_memory_clear(live->memory);
 }
 
 /* ---- one stack ----------------------------------------------------------------------------- */
@@ -252,7 +246,7 @@ int live_unwind_thread(struct live_unwind *live, const struct thread_registers *
 	live->stack = stack;
 	live->out_of_memory = false;
 	live_memory_prefetch(live->memory, thread_registers_sp(registers), PREFETCH_PAGES);
-	// Each turn builds the table that the last one ended for want of, so the turns end.
+	// Each turn builds the table that the last one lacked, so the turns end.
 	for (;;) {
 		walk(live, registers);
 		if (live->unwind.end != STACK_END_NO_MAPPING ||
@@ -289,8 +283,8 @@ static bool state_holds_gil(struct live_unwind *live, uint64_t state, uint32_t m
 }
 
 /*
- * Up to 3.11 the interpreter says who holds it. Without a GIL, to be active means that a thread may run
- * Python code, which is another thing.
+ * Up to 3.11 the interpreter has the holder. Without a GIL, active only means that a thread may run Python
+ * code.
  */
 bool live_unwind_holds_gil(struct live_unwind *live, const struct thread_registers *registers)
 {
@@ -312,7 +306,7 @@ bool live_unwind_holds_gil(struct live_unwind *live, const struct thread_registe
 	return holds;
 }
 
-/* ---- before -------------------------------------------------------------------------------- */
+/* ---- scan -------------------------------------------------------------------------------- */
 
 void live_unwind_scan(struct live_unwind *live, uint64_t pc, uint64_t sp)
 {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's unwinder (bpf/unwind/unwind.h), compiled for user space: stacks of the threads of a process
-// that lives, from their registers and the process's memory. Tables are those that the kernel would
-// search, made of the files that the stacks go through.
+// The kernel's unwinder (bpf/unwind/unwind.h), compiled for user space: unwinds threads of a running process from
+// their registers and the process's memory, by the same tables as in the kernel, built when a stack needs them.
 #pragma once
 
 #include <stdbool.h>
@@ -15,21 +14,20 @@
 #include "bpf/unwind/stack.h"
 
 enum {
-	LIVE_STACK_DEPTH_MAX = 16384, // Python programs raise their limit of recursion
-	LIVE_STACK_SCAN_BYTES =
-		1 << 20, // of each stack, when looking for the files it goes through
+	LIVE_STACK_DEPTH_MAX = 16384,    // Python programs raise their recursion limit
+	LIVE_STACK_SCAN_BYTES = 1 << 20, // of each stack, in a scan for return addresses
 };
 
 struct live_unwind;
 
 struct live_unwind_options {
 	/**
-	 * Build a table when a stack goes through its file. Otherwise such a stack ends there, and
-	 * live_unwind_build_missing() builds it: a process that is paused is not to wait for that.
+	 * Build a table when a stack needs it. Otherwise the stack ends there, and
+	 * live_unwind_build_missing() builds the table after the pause.
 	 */
 	bool build_at_once;
 	bool no_python;
-	const char *cache_folder; // where large tables are kept; NULL: nowhere
+	const char *cache_folder; // for large tables; NULL: none
 };
 
 /** One thread's stack. */
@@ -41,10 +39,9 @@ struct live_stack {
 };
 
 /**
- * Read the mappings of @process, which @processes knows, and see what interpreter it has.
- * @memory_tid is a living thread of it: its memory cannot be had by the main thread's id when that
- * has exited. @processes outlives this. Returns 0; -ESRCH; -ENOMEM; -errno. After 0 @err, if it has a
- * text, says why there are no Python frames.
+ * Read the mappings of @process, which is in @processes, and find its interpreter. @memory_tid is a living
+ * thread: memory cannot be read by the main thread's id after that has exited. @processes outlives this. Returns
+ * 0; -ESRCH; -ENOMEM; -errno. After 0, @err may say why there are no Python frames.
  */
 int live_unwind_open(struct process_table *processes, struct process *process, pid_t memory_tid,
 		     const struct live_unwind_options *options, struct live_unwind **ret_unwind,
@@ -52,30 +49,29 @@ int live_unwind_open(struct process_table *processes, struct process *process, p
 /** NULL is allowed. */
 void live_unwind_close(struct live_unwind *unwind);
 
-/** Memory is about to be looked at anew: the process ran meanwhile. */
-void live_unwind_forget_memory(struct live_unwind *unwind);
+/** The process ran: read its memory again. */
+void live_unwind_clear_memory(struct live_unwind *unwind);
 
 /**
- * The stack of a thread with these registers. A zeroed @stack is filled; one from before is used
- * again. Returns 0, whatever the stack's end; -ENOMEM.
+ * Unwind a thread with these registers into @stack, zeroed or used before. Returns 0, whatever the stack's end;
+ * -ENOMEM.
  */
 int live_unwind_thread(struct live_unwind *unwind, const struct thread_registers *registers,
 		       struct live_stack *stack);
 void live_stack_deinit(struct live_stack *stack);
 
 /**
- * Note which files the stack above @sp may go through, by what looks like return addresses on it;
- * the thread may run meanwhile.
+ * Request the tables of files to which words above @sp may be return addresses. The thread may run.
  */
 void live_unwind_scan(struct live_unwind *unwind, uint64_t pc, uint64_t sp);
 
-/** Build the tables of the files that were missing. Returns how many are ready now that were not. */
+/** Build requested tables. Returns how many are new. */
 uint32_t live_unwind_build_missing(struct live_unwind *unwind);
 
-/** Does the thread hold the interpreter's lock? False if that cannot be known. */
+/** Does the thread hold the GIL? False if unknown. */
 bool live_unwind_holds_gil(struct live_unwind *unwind, const struct thread_registers *registers);
 
-/** What it takes to read the names of Python frames, or NULL: no interpreter is known. */
+/** For names of Python frames; NULL: no interpreter. */
 const struct python_interpreter *live_unwind_interpreter(const struct live_unwind *unwind);
 
 struct live_unwind_stats {

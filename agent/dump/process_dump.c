@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/dump/dump_names.h"
+#include "agent/dump/dump_symbols.h"
 #include "agent/bpf/machine.h"
-#include "agent/dump/process_look.h"
+#include "agent/dump/process_capture.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/utf8.h"
@@ -19,8 +19,8 @@ enum {
 };
 
 struct process_dump {
-	struct process_look look;
-	struct dump_names names;
+	struct process_capture capture;
+	struct dump_symbols names;
 };
 
 /* ---- which process ------------------------------------------------------------------------- */
@@ -59,21 +59,21 @@ static int refuse(pid_t pid, const struct proc *proc, struct error *err)
 
 static int open_process(struct process_dump *dump, pid_t pid, struct error *err)
 {
-	int rc = proc_open(pid, &dump->look.proc);
+	int rc = proc_open(pid, &dump->capture.proc);
 
 	if (rc == -ESRCH)
 		return error_set(err, rc, "there is no process %d", pid);
 	if (rc)
 		return error_errno(err, rc, "process %d", pid);
-	rc = refuse(pid, &dump->look.proc, err);
+	rc = refuse(pid, &dump->capture.proc, err);
 	if (rc)
 		return rc;
 
-	struct dump_summary *summary = &dump->look.summary;
+	struct dump_summary *summary = &dump->capture.summary;
 	summary->pid = pid;
-	memcpy(summary->name, dump->look.proc.stat.name, sizeof(summary->name));
+	memcpy(summary->name, dump->capture.proc.stat.name, sizeof(summary->name));
 	utf8_clean(summary->name);
-	if (proc_read_link(dump->look.proc.files, "exe", summary->executable,
+	if (proc_read_link(dump->capture.proc.files, "exe", summary->executable,
 			   sizeof(summary->executable)))
 		summary->executable[0] = '\0';
 	utf8_clean(summary->executable);
@@ -82,23 +82,23 @@ static int open_process(struct process_dump *dump, pid_t pid, struct error *err)
 
 static int read_threads(struct process_dump *dump, struct error *err)
 {
-	pid_t pid = dump->look.summary.pid, tid = dump->look.options.tid;
-	int rc =
-		thread_list_read(&dump->look.proc, !dump->look.options.no_kernel, &dump->look.list);
+	pid_t pid = dump->capture.summary.pid, tid = dump->capture.options.tid;
+	int rc = thread_list_read(&dump->capture.proc, !dump->capture.options.no_kernel,
+				  &dump->capture.list);
 
 	if (rc == -ESRCH)
 		return error_set(err, rc, "process %d has exited", pid);
 	if (rc)
 		return error_errno(err, rc, "threads of process %d", pid);
-	if (tid && !thread_list_find(&dump->look.list, tid))
+	if (tid && !thread_list_find(&dump->capture.list, tid))
 		return error_set(err, -EINVAL, "--thread: process %d has no thread %d", pid, tid);
-	const struct thread *main_thread = thread_list_find(&dump->look.list, pid);
-	dump->look.summary.namespace_pid = main_thread ? main_thread->namespace_tid : pid;
-	dump->look.summary.threads_left_out = dump->look.list.left_out;
-	dump->look.threads = calloc(dump->look.list.count, sizeof(*dump->look.threads));
-	for (uint32_t i = 0; dump->look.threads && i < dump->look.list.count; i++)
-		dump->look.threads[i].memory.syscall = SYSCALL_NONE; // unless it is found in one
-	return dump->look.threads ? 0 : -ENOMEM;
+	const struct thread *main_thread = thread_list_find(&dump->capture.list, pid);
+	dump->capture.summary.namespace_pid = main_thread ? main_thread->namespace_tid : pid;
+	dump->capture.summary.threads_left_out = dump->capture.list.left_out;
+	dump->capture.threads = calloc(dump->capture.list.count, sizeof(*dump->capture.threads));
+	for (uint32_t i = 0; dump->capture.threads && i < dump->capture.list.count; i++)
+		dump->capture.threads[i].memory.syscall = SYSCALL_NONE; // unless it is found in one
+	return dump->capture.threads ? 0 : -ENOMEM;
 }
 
 /* ---- before the pause ---------------------------------------------------------------------- */
@@ -108,11 +108,11 @@ static int explain_no_mappings(pid_t pid, struct error *err)
 	if (kill(pid, 0) && errno == ESRCH)
 		return error_set(err, -ESRCH, "process %d has exited", pid);
 	if (machine_has_capability(CAP_SYS_PTRACE))
-		return error_set(
-			err, -EACCES,
-			"may not read the mappings of process %d, though cairn has "
-			"CAP_SYS_PTRACE: a security module or another user namespace guards it",
-			pid);
+		return error_set(err, -EACCES,
+				 "may not read the mappings of process %d despite CAP_SYS_PTRACE: "
+				 "a security "
+				 "module or another user namespace protects it",
+				 pid);
 	return error_set(err, -EACCES,
 			 "may not read the mappings of process %d: run as root, or with "
 			 "CAP_SYS_PTRACE, or as its user",
@@ -122,22 +122,22 @@ static int explain_no_mappings(pid_t pid, struct error *err)
 static int open_unwind(struct process_dump *dump, struct error *err)
 {
 	const struct live_unwind_options options = {
-		.no_python = dump->look.options.no_python,
-		.cache_folder = dump->look.options.cache_folder,
+		.no_python = dump->capture.options.no_python,
+		.cache_folder = dump->capture.options.cache_folder,
 	};
-	struct error notice = { 0 };
-	int rc = dump_names_open(&dump->names, &dump->look);
+	struct error python_error = { 0 };
+	int rc = dump_symbols_open(&dump->names, &dump->capture);
 
 	if (rc)
 		return error_set(err, rc, "out of memory");
 	rc = live_unwind_open(dump->names.processes, dump->names.process,
-			      process_look_living_thread(&dump->look), &options, &dump->look.unwind,
-			      &notice);
+			      process_capture_living_thread(&dump->capture), &options,
+			      &dump->capture.unwind, &python_error);
 	if (rc == -ESRCH)
-		return explain_no_mappings(dump->look.summary.pid, err);
+		return explain_no_mappings(dump->capture.summary.pid, err);
 	if (rc)
-		return error_set(err, rc, "%s", notice.text);
-	memcpy(dump->look.summary.python_notice, notice.text, sizeof(notice.text));
+		return error_set(err, rc, "%s", python_error.text);
+	memcpy(dump->capture.summary.python_error, python_error.text, sizeof(python_error.text));
 	return 0;
 }
 
@@ -152,11 +152,11 @@ static void sum_up(struct process_dump *dump, uint64_t began_ns)
 {
 	struct live_unwind_stats stats;
 
-	live_unwind_read_stats(dump->look.unwind, &stats);
-	dump->look.summary.tables = stats.tables;
-	dump->look.summary.tables_ns = stats.build_ns;
-	dump->look.summary.mappings = stats.mappings;
-	dump->look.summary.total_ns = clock_monotonic_ns() - began_ns;
+	live_unwind_read_stats(dump->capture.unwind, &stats);
+	dump->capture.summary.tables = stats.tables;
+	dump->capture.summary.tables_ns = stats.build_ns;
+	dump->capture.summary.mappings = stats.mappings;
+	dump->capture.summary.total_ns = clock_monotonic_ns() - began_ns;
 }
 
 int process_dump_take(pid_t pid, const struct dump_options *options, struct process_dump **ret_dump,
@@ -167,19 +167,19 @@ int process_dump_take(pid_t pid, const struct dump_options *options, struct proc
 
 	if (!dump)
 		return error_set(err, -ENOMEM, "out of memory");
-	dump->look.options = *options;
-	dump->look.proc.fd = dump->look.proc.files = -1;
+	dump->capture.options = *options;
+	dump->capture.proc.fd = dump->capture.proc.files = -1;
 	int rc = open_process(dump, pid, err);
 	if (!rc)
 		rc = read_threads(dump, err);
 	if (!rc)
 		rc = open_unwind(dump, err);
 	if (!rc) {
-		process_look_prepare(&dump->look);
-		rc = process_look_take(&dump->look, err);
+		process_capture_prepare(&dump->capture);
+		rc = process_capture_run(&dump->capture, err);
 	}
 	if (!rc)
-		rc = dump_names_give(&dump->names);
+		rc = dump_symbols_resolve(&dump->names);
 	if (rc)
 		return err->code == rc ? rc : error_set(err, rc, "out of memory");
 	sum_up(dump, began_ns);
@@ -191,14 +191,14 @@ void process_dump_free(struct process_dump *dump)
 {
 	if (!dump)
 		return;
-	process_look_deinit(&dump->look); // its unwinder uses the names' executables
-	dump_names_deinit(&dump->names);
+	process_capture_deinit(&dump->capture); // its unwinder uses the names' executables
+	dump_symbols_deinit(&dump->names);
 	free(dump);
 }
 
 const struct dump_summary *process_dump_summary(const struct process_dump *dump)
 {
-	return &dump->look.summary;
+	return &dump->capture.summary;
 }
 
 const struct dump_thread *process_dump_threads(const struct process_dump *dump, uint32_t *ret_count)

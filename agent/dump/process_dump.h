@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One look at a process: the stack of every thread, Python and native and kernel frames together, and
-// what the thread waits for. The process is paused for the moment that it takes to walk the stacks;
-// files are read before, and names afterwards.
+// A dump of a process: each thread's stack, with Python, native and kernel frames, and what the thread waits
+// for. The process is paused while its stacks are unwound; files are read before, names afterwards.
 #pragma once
 
 #include <stdint.h>
@@ -13,8 +12,8 @@
 struct process_dump;
 
 /**
- * Look at process @pid. Returns 0; -ESRCH; -EINVAL (a thread's id, a kernel thread, or no such
- * thread); -EPERM; -ENOMEM; -errno: @err says what and what to do.
+ * Returns 0; -ESRCH; -EINVAL (a thread's id, a kernel thread, or no such thread); -EPERM; -ENOMEM; -errno: @err
+ * says why and what to do.
  */
 int process_dump_take(pid_t pid, const struct dump_options *options, struct process_dump **ret_dump,
 		      struct error *err);

@@ -18,6 +18,7 @@
 
 #include <xxhash.h>
 
+#include "base/array.h"
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/hash_table.h"
@@ -25,7 +26,7 @@
 #include "agent/process/proc.h"
 
 enum {
-	PASSES_MAX = 16, // over the folder of threads, until it holds no new one
+	PASSES_MAX = 16, // over /proc/PID/task, until it has no new thread
 	POLL_NS = 20000, // a thread needs about that to stop
 };
 
@@ -33,7 +34,7 @@ enum {
 
 struct held_thread {
 	struct paused_thread thread;
-	int signal; // that it was about to take when it stopped: it gets it when it is let go
+	int signal; // pending when it stopped: delivered when it resumes
 	bool gone;
 };
 
@@ -53,7 +54,7 @@ struct process_pause {
 	pthread_cond_t changed;
 	bool begun, ending, ended; // under the lock
 	bool expired;
-	bool hurries; // the caller; then what it did before:
+	bool hurries; // the caller has real-time priority; its own before:
 	struct schedule before;
 	int rc; // of the beginning
 	struct error err;
@@ -65,7 +66,7 @@ struct process_pause {
 	struct hash_table index; // of held, by tid
 };
 
-/* ---- why not ------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------- */
 
 /* The number behind "@name:" in a status file, or -1. */
 static long status_number(pid_t tid, const char *name)
@@ -104,12 +105,12 @@ static int explain_refusal(pid_t pid, pid_t tid, int rc, struct error *err)
 		return error_set(err, rc, "process %d is cairn itself", pid);
 	if (rc == -EPERM && scope == 3)
 		return error_set(err, rc,
-				 "kernel.yama.ptrace_scope is 3: nobody may trace until "
-				 "the machine is started anew");
+				 "kernel.yama.ptrace_scope is 3: no tracing until the machine "
+				 "restarts");
 	if (rc == -EPERM && machine_has_capability(CAP_SYS_PTRACE))
 		return error_set(err, rc,
-				 "may not trace process %d, though cairn has CAP_SYS_PTRACE: a "
-				 "security module or another user namespace guards it",
+				 "may not trace process %d despite CAP_SYS_PTRACE: a security "
+				 "module or another user namespace protects it",
 				 pid);
 	if (rc == -EPERM)
 		return error_set(err, rc,
@@ -143,15 +144,9 @@ static bool is_held(const struct process_pause *pause, pid_t tid)
 
 static int add_held(struct process_pause *pause, pid_t tid)
 {
-	if (pause->held_count == pause->held_capacity) {
-		uint32_t capacity = pause->held_capacity ? pause->held_capacity * 2 : 64;
-		struct held_thread *held = reallocarray(pause->held, capacity, sizeof(*held));
-
-		if (!held)
-			return -ENOMEM;
-		pause->held = held;
-		pause->held_capacity = capacity;
-	}
+	if (array_reserve(&pause->held, sizeof(*pause->held), &pause->held_capacity,
+			  pause->held_count, 1, UINT32_MAX))
+		return -ENOMEM;
 	pause->held[pause->held_count] = (struct held_thread){ .thread.tid = tid };
 	return hash_table_add(&pause->index, hash_of(tid), pause->held_count++);
 }
@@ -171,7 +166,7 @@ static char thread_state(pid_t tid)
 	return stat.state;
 }
 
-/* A thread that has exited, as the main thread may have, is none of ours. */
+/* Exited threads, as the main one may be, are skipped. */
 static bool has_exited(pid_t tid)
 {
 	char state = thread_state(tid);
@@ -179,7 +174,7 @@ static bool has_exited(pid_t tid)
 	return state == 'Z' || state == 'X';
 }
 
-/* Seizing does not stop: that is done last, for all at once. */
+/* Seizing does not stop: all threads are stopped at once afterwards. */
 static int seize_thread(struct process_pause *pause, const char *name)
 {
 	pid_t tid = (pid_t)strtol(name, NULL, 10);
@@ -214,7 +209,7 @@ static void interrupt_threads(struct process_pause *pause, uint32_t first)
 		ptrace(PTRACE_INTERRUPT, pause->held[i].thread.tid, NULL, NULL);
 }
 
-/* Has it stopped? A thread may be about to take a signal instead of the stop that was asked for. */
+/* Has it stopped? It may stop for a signal first. */
 static bool take_stop(struct held_thread *held)
 {
 	pid_t tid = held->thread.tid;
@@ -233,7 +228,7 @@ static bool take_stop(struct held_thread *held)
 	return true;
 }
 
-/* A thread that sleeps uninterruptibly will not stop, and does not move either. */
+/* A thread in uninterruptible sleep does not stop, and does not run either. */
 static void wait_for_stop(struct held_thread *held, uint64_t asked_ns)
 {
 	const struct timespec moment = { .tv_nsec = POLL_NS };
@@ -256,15 +251,15 @@ static void wait_for_stops(struct process_pause *pause, uint32_t first)
 		wait_for_stop(&pause->held[i], asked_ns);
 }
 
-/* Stopping is a part of the pause, which is over in time. */
+/* Stopping counts in the pause's time limit. */
 static bool has_time_for_a_pass(const struct process_pause *pause)
 {
 	return clock_monotonic_ns() - pause->began_ns < PAUSE_HELD_NS - PAUSE_STOP_NS;
 }
 
 /*
- * Threads that run start others: the folder is read again until all of those in it are held. Those
- * of the first pass are all seized before any is stopped, so that the pause begins late.
+ * Running threads start others: /proc/PID/task is read until all in it are held. Those of the first pass are
+ * all seized before any is stopped, so that the pause begins late.
  */
 static int stop_all(struct process_pause *pause, DIR *tasks)
 {
@@ -287,9 +282,9 @@ static int stop_all(struct process_pause *pause, DIR *tasks)
 	return rc;
 }
 
-/* ---- let go -------------------------------------------------------------------------------- */
+/* ---- resume -------------------------------------------------------------------------------- */
 
-/* One that did not stop yet is let go when the tracer's thread ends. */
+/* One that has not stopped yet resumes when the tracer's thread ends. */
 static void release_all(struct process_pause *pause)
 {
 	for (uint32_t i = 0; i < pause->held_count; i++) {
@@ -304,7 +299,7 @@ static void release_all(struct process_pause *pause)
 
 /* ---- priority ------------------------------------------------------------------------------ */
 
-/* While others stand still because of us we wait for no CPU, if we may. */
+/* During the pause we should not wait for a CPU. */
 static bool hurry(struct schedule *ret_before)
 {
 	const struct sched_param first = { .sched_priority = 1 };
@@ -354,7 +349,7 @@ static int begin(struct process_pause *pause)
 	return rc ? rc : publish_threads(pause);
 }
 
-/* Until the caller has done, or has taken too long. */
+/* Until the caller ends the pause, or the time limit. */
 static void wait_for_end(struct process_pause *pause)
 {
 	uint64_t until_ns = pause->began_ns + PAUSE_HELD_NS;
@@ -384,7 +379,7 @@ static void *trace(void *context)
 	return NULL;
 }
 
-/* The tracer takes no signal of ours: somebody else shall. */
+/* The tracer blocks signals: other threads of ours take them. */
 static int start_tracer(struct process_pause *pause)
 {
 	sigset_t all, before;

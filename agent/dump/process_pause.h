@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stops all threads of another process for a moment, by ptrace(2), and lets them go again. A tracer
-// is a thread, not a process, so a pause has a thread of its own: when that ends, for whatever
-// reason, and be it that this program is killed, the kernel lets everything go that it held.
+// Stops all threads of another process by ptrace(2), and resumes them. A tracer is a thread, so a pause has a
+// thread of its own: when that ends for whatever reason, and even if this program is killed, the kernel resumes
+// all threads.
 #pragma once
 
 #include <stdbool.h>
@@ -12,29 +12,28 @@
 #include "base/error.h"
 
 /**
- * How long a thread may take to stop: it needs a CPU for that, and on a busy machine waits for one. One
- * that sleeps uninterruptibly is not waited for.
+ * How long a thread may take to stop: on a busy machine it waits for a CPU. Threads in uninterruptible sleep
+ * are not waited for.
  */
 #define PAUSE_STOP_NS (100 * NS_PER_MS)
-/** However long stopping and the caller take: no pause is longer. */
+/** Limit of a pause, whatever the caller does. */
 #define PAUSE_HELD_NS (NS_PER_SECOND)
 
 enum { PAUSE_THREADS_MAX = 32768 };
 
 struct process_pause;
 
-/** What is known of one thread of the pause. */
 struct paused_thread {
 	pid_t tid;
-	bool stopped; // registers are set, and neither they nor its stack change until the end
+	bool stopped; // registers are set; they and the stack do not change until the end
 	struct thread_registers registers;
 };
 
 /**
  * Stop every thread of @pid. Threads that start meanwhile are stopped too. A process that was stopped
  * by a signal stays so afterwards.
- * Returns 0, also if some threads do not stop; -ESRCH if there is no such process; -EPERM, -EBUSY
- * (it is being traced already): @err says why and what to do; -ENOMEM; -errno.
+ * Returns 0, also if some threads do not stop; -ESRCH if there is no such process; -EPERM; -EBUSY (already
+ * traced): @err says why and what to do; -ENOMEM; -errno.
  */
 int process_pause_begin(pid_t pid, struct process_pause **ret_pause, struct error *err);
 
@@ -44,9 +43,9 @@ const struct paused_thread *process_pause_threads(const struct process_pause *pa
 const struct paused_thread *process_pause_find(const struct process_pause *pause, pid_t tid);
 
 /**
- * By the thread that began it, which had real-time priority meanwhile, if that was to be had.
- * Let everything go and return how long the pause was, from the first thread's stop on.
- * *ret_expired: it was over before, after PAUSE_HELD_NS.
+ * Resume all threads. Call it from the thread that began the pause: that had real-time priority meanwhile, if
+ * permitted. Returns the pause's length, from the first thread's stop on. *ret_expired: it ended before, after
+ * PAUSE_HELD_NS.
  */
 uint64_t process_pause_end(struct process_pause *pause, bool *ret_expired);
 

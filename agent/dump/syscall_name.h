@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system calls that a thread may be found blocked in: their names, and what is to be made of
-// their arguments.
+// System calls that block: their names, and what their arguments mean.
 #pragma once
 
 #include <stdint.h>
 
-/** Which arguments say what is waited for. */
+/** Which arguments name the wait's object. */
 enum syscall_shape {
 	SYSCALL_OTHER,
 	SYSCALL_FD, // descriptor first
@@ -35,5 +34,5 @@ struct syscall_name {
 	enum syscall_shape shape;
 };
 
-/** NULL for one that is not known to block. */
+/** NULL: not in the table. */
 const struct syscall_name *syscall_name_find(int64_t number);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/utf8.h"
 
@@ -20,7 +21,7 @@ enum {
 
 /* ---- one thread ---------------------------------------------------------------------------- */
 
-/* What a small file of @folder holds, as a string; "" if it cannot be read. */
+/* A small file of @folder as a string; "" if it cannot be read. */
 static size_t read_text(int folder, const char *name, char *ret_text, size_t size)
 {
 	_cleanup_close_ int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
@@ -114,7 +115,7 @@ static int open_thread(int tasks, pid_t tid)
 	return openat(tasks, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* Returns false if it has gone. */
+/* Returns false if it has exited. */
 static bool read_thread(int tasks, pid_t tid, bool want_kernel_stack, struct thread *ret_thread,
 			uint32_t *ret_levels)
 {
@@ -187,20 +188,6 @@ static int by_tid(const void *a, const void *b)
 	return (left->tid > right->tid) - (left->tid < right->tid);
 }
 
-static int grow(struct thread_list *list, uint32_t *capacity)
-{
-	if (list->count < *capacity)
-		return 0;
-	uint32_t wanted = *capacity ? *capacity * 2 : 16;
-	struct thread *threads = reallocarray(list->threads, wanted, sizeof(*threads));
-
-	if (!threads)
-		return -ENOMEM;
-	list->threads = threads;
-	*capacity = wanted;
-	return 0;
-}
-
 static int read_all(DIR *tasks, bool want_kernel_stacks, struct thread_list *list)
 {
 	uint32_t capacity = 0, levels;
@@ -216,7 +203,8 @@ static int read_all(DIR *tasks, bool want_kernel_stacks, struct thread_list *lis
 			list->left_out++;
 			continue;
 		}
-		rc = grow(list, &capacity);
+		rc = array_reserve(&list->threads, sizeof(*list->threads), &capacity, list->count,
+				   1, UINT32_MAX);
 		if (!rc && read_thread(dirfd(tasks), (pid_t)tid, want_kernel_stacks,
 				       &list->threads[list->count], &levels)) {
 			list->in_namespace |= levels > 1;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of one process as /proc shows them: who they are and what they do there. Layouts are
-// proc(5)'s.
+// The threads of one process as /proc shows them: ids, names, states. Layouts are proc(5)'s.
 #pragma once
 
 #include <stdint.h>
@@ -10,20 +9,20 @@
 #include "base/error.h"
 
 enum {
-	THREADS_MAX = 32768,       // of one process; the rest are left out, and counted
+	THREADS_MAX = 32768,       // of one process; others are left out, and counted
 	WAIT_CHANNEL_BYTES = 64,   // KSYM_NAME_LEN is 512, but what threads sleep in is short
 	KERNEL_STACK_BYTES = 4096, // some 60 frames
 };
 
 struct thread {
 	pid_t tid;
-	pid_t namespace_tid; // as the process itself knows it
+	pid_t namespace_tid; // in the process's pid namespace
 	char name[PROC_NAME_BYTES];
-	char state;                        // 'R', 'S', 'D', 'T', 't', 'Z', 'X', 'I'; 0: gone
-	bool has_registers;                // it was blocked
-	struct thread_registers registers; // partial
-	uint64_t switches;                 // how often it has gone to sleep or was preempted so far
-	char wait_channel[WAIT_CHANNEL_BYTES]; // the kernel's function that it sleeps in, or ""
+	char state;                            // 'R', 'S', 'D', 'T', 't', 'Z', 'X', 'I'; 0: gone
+	bool has_registers;                    // it was blocked
+	struct thread_registers registers;     // partial
+	uint64_t switches;                     // context switches so far
+	char wait_channel[WAIT_CHANNEL_BYTES]; // the kernel function in which it sleeps, or ""
 	char *kernel_stack; // a function a line, the innermost first; NULL: not readable
 };
 
@@ -37,17 +36,17 @@ struct thread_list {
 /** Read the threads of @proc. Returns 0; -ESRCH if there are none any more; -ENOMEM; -errno. */
 int thread_list_read(const struct proc *proc, bool want_kernel_stacks,
 		     struct thread_list *ret_list);
-/** Look again at the same threads. One that has gone has state 'X' then. */
+/** Read the same threads again. An exited one has state 'X' then. */
 void thread_list_refresh(const struct proc *proc, bool want_kernel_stacks,
 			 struct thread_list *list);
-/** Has @thread slept all the time since it was read, so that its stack was not changed by it? */
+/** Has @thread not run since it was read? Then its stack is unchanged. */
 bool thread_has_slept(const struct proc *proc, const struct thread *thread);
 /** A zeroed list is valid and empty. */
 void thread_list_deinit(struct thread_list *list);
 
 /** NULL if there is none. */
 struct thread *thread_list_find(const struct thread_list *list, pid_t tid);
-/** The one that the process itself knows as @namespace_tid, or NULL. */
+/** By its id in the process's pid namespace; NULL if there is none. */
 struct thread *thread_list_find_in_namespace(const struct thread_list *list, pid_t namespace_tid);
 
 /** The sum of both kinds of context switches in a status file. */

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a thread of another process stands: its registers, numbered as DWARF does, and the system
-// call that it is in.
+// Registers of a thread of another process, by DWARF number, and its system call.
 #pragma once
 
 #include <stdbool.h>
@@ -13,35 +12,34 @@
 
 enum { SYSCALL_ARGUMENTS = 6 };
 
-#define SYSCALL_NONE (-1) // as the kernel says it: the thread is in no system call
+#define SYSCALL_NONE (-1) // the kernel's value of a thread in no system call
 
 struct thread_registers {
-	uint64_t dwarf[UNWIND_REGISTERS]; // sp among them; what is not known is 0
+	uint64_t dwarf[UNWIND_REGISTERS]; // with sp; unknown ones are 0
 	uint64_t pc;
-	uint64_t thread_pointer; // fs base, tpidr_el0; 0: not known
+	uint64_t thread_pointer; // fs base, tpidr_el0; 0: unknown
 	int64_t syscall;         // number, or SYSCALL_NONE
 	uint64_t arguments[SYSCALL_ARGUMENTS];
 	bool partial; // only pc, sp and the system call are known
-	bool compat;  // 32-bit code, whose stack nobody here unwinds
+	bool compat;  // 32-bit code, which is not unwound
 };
 
 /** Of a thread that the calling thread has stopped by ptrace. Returns 0; -ESRCH; -errno. */
 int thread_registers_read(pid_t tid, struct thread_registers *ret_registers);
 
 /**
- * What /proc/PID/task/TID/syscall says (proc(5)) of a thread that is blocked: pc, sp and the call.
- * Returns 0; -EBUSY for one that is running; -EBADMSG.
+ * Parse /proc/PID/task/TID/syscall (proc(5)) of a blocked thread: pc, sp and the call. Returns 0; -EBUSY if it
+ * runs; -EBADMSG.
  */
 int thread_registers_parse(const char *text, size_t size, struct thread_registers *ret_registers);
 
-/** From what the kernel has saved of a thread. */
+/** From the kernel's saved registers. */
 void thread_registers_restore(const struct saved_registers *saved,
 			      struct thread_registers *ret_registers);
 
 /**
- * Where the C library keeps what it knows of a thread, which its fs base points to, found without
- * stopping it: by the list of robust mutexes, which lies in the same structure. 0: not found, or not
- * to be found on this processor.
+ * The C library's thread structure, to which fs base points, found without stopping the thread: the list of robust
+ * mutexes lies in it. 0: not found, or not possible on this processor.
  */
 uint64_t thread_pointer_find(pid_t tid);
 

@@ -60,8 +60,8 @@ static bool sleeps_in(const struct thread *thread, const char *function)
 }
 
 /*
- * A call that was interrupted, by us for instance, goes on as restart_syscall() with its arguments
- * still in their registers. Which it was its code tells, or what sleeps in the kernel: only these do so.
+ * An interrupted call, by us for instance, goes on as restart_syscall() with its arguments still in their
+ * registers. The code before it shows which it was, or the kernel function that sleeps: only these restart.
  */
 static int64_t restarted_call(pid_t pid, const struct thread *thread,
 			      const struct thread_registers *registers)
@@ -92,7 +92,7 @@ static void read_bytes(pid_t pid, uint64_t address, uint64_t size, struct wait_m
 		memory->size = (uint32_t)size;
 }
 
-/* At most to the end of the page: the next one need not be there. */
+/* At most to the end of the page: the next one may be unmapped. */
 static void read_within_page(pid_t pid, uint64_t address, uint64_t size, struct wait_memory *memory)
 {
 	uint64_t left = PAGE_BYTES - address % PAGE_BYTES;
@@ -167,14 +167,13 @@ void wait_memory_read(pid_t pid, const struct thread *thread,
 	}
 }
 
-/* ---- words --------------------------------------------------------------------------------- */
+/* ---- text --------------------------------------------------------------------------------- */
 
-/* What is being described. */
 struct description {
 	const struct thread *thread;
 	const struct thread_registers *registers;
 	const struct wait_memory *memory;
-	const struct wait_circumstances *circumstances;
+	const struct wait_context *context;
 	const struct syscall_name *call;
 	struct thread_wait *wait;
 	size_t length; // of wait->text
@@ -200,8 +199,7 @@ static void say_file(struct description *is, int fd)
 	char target[FILE_TARGET_BYTES];
 
 	say(is, "fd %d", fd);
-	if (is->circumstances->files &&
-	    file_target_describe(is->circumstances->files, fd, target) == 0)
+	if (is->context->files && file_target_describe(is->context->files, fd, target) == 0)
 		say(is, " (%s)", target);
 }
 
@@ -249,13 +247,13 @@ static bool begins_with(const char *text, const char *beginning)
 	return strncmp(text, beginning, strlen(beginning)) == 0;
 }
 
-/* Is one of the first functions on the stack called so, or does it begin so? */
+/* Has one of the first functions on the stack this name, or this prefix? */
 static bool is_inside(const struct description *is, const char *beginning)
 {
-	const struct wait_circumstances *circumstances = is->circumstances;
+	const struct wait_context *context = is->context;
 
-	for (uint32_t i = 0; i < circumstances->function_count && i < LOCK_FUNCTIONS; i++)
-		if (begins_with(wait_plain_name(circumstances->functions[i].name), beginning))
+	for (uint32_t i = 0; i < context->function_count && i < LOCK_FUNCTIONS; i++)
+		if (begins_with(wait_plain_name(context->functions[i].name), beginning))
 			return true;
 	return false;
 }
@@ -263,11 +261,11 @@ static bool is_inside(const struct description *is, const char *beginning)
 /* A timed wait for a condition right below what takes the GIL. */
 static bool is_gil(const struct description *is)
 {
-	const struct wait_circumstances *circumstances = is->circumstances;
+	const struct wait_context *context = is->context;
 	bool waits = false;
 
-	for (uint32_t i = 0; i < circumstances->function_count && i < LOCK_FUNCTIONS; i++) {
-		const struct wait_function *function = &circumstances->functions[i];
+	for (uint32_t i = 0; i < context->function_count && i < LOCK_FUNCTIONS; i++) {
+		const struct wait_function *function = &context->functions[i];
 
 		if (waits && wait_takes_gil(wait_plain_name(function->name), function->module))
 			return true;
@@ -290,8 +288,7 @@ static const struct thread *thread_at(const struct description *is, uint32_t off
 
 	if (!word_at(is->memory, offset, &tid) || !tid)
 		return NULL;
-	return thread_list_find_in_namespace(is->circumstances->threads,
-					     (pid_t)(tid & FUTEX_TID_MASK));
+	return thread_list_find_in_namespace(is->context->threads, (pid_t)(tid & FUTEX_TID_MASK));
 }
 
 static void say_lock(struct description *is, enum wait_kind kind, const char *what,
@@ -322,7 +319,7 @@ static const struct thread *rwlock_writer(const struct description *is)
 
 static void describe_gil(struct description *is)
 {
-	const struct thread *holder = is->circumstances->gil_holder;
+	const struct thread *holder = is->context->gil_holder;
 
 	is->wait->kind = WAIT_GIL;
 	say(is, "waits for the GIL");
@@ -407,8 +404,8 @@ static void describe_epoll(struct description *is)
 	int fds[EPOLL_FILES_MAX], epoll = (int)is->registers->arguments[0];
 	uint32_t count = 0;
 
-	if (is->circumstances->files)
-		count = file_target_epoll(is->circumstances->files, epoll, fds, EPOLL_FILES_MAX);
+	if (is->context->files)
+		count = file_target_epoll(is->context->files, epoll, fds, EPOLL_FILES_MAX);
 	is->wait->kind = WAIT_FILES;
 	is->wait->fd = epoll;
 	say(is, "in %s of fd %d%s", is->call->name, epoll, count ? ":" : "");
@@ -574,7 +571,7 @@ static void describe_call(struct description *is)
 	say(is, "in %s", is->call->name);
 }
 
-/* Blocked in the kernel, in a call that is not in our list, or in none: a page fault most likely. */
+/* Blocked in a call that is not in the table, or in none: a page fault most likely. */
 static void describe_other(struct description *is)
 {
 	const char *channel = is->thread->wait_channel;
@@ -593,10 +590,10 @@ static void describe_other(struct description *is)
 static bool is_blocked(const struct description *is)
 {
 	return strchr("SDTtI", is->thread->state) && is->thread->has_registers &&
-	       !is->circumstances->moved;
+	       !is->context->moved;
 }
 
-/* A thread that runs may be in the kernel. */
+/* A running thread may be in the kernel. */
 static void describe_running(struct description *is)
 {
 	is->wait->kind = WAIT_NOTHING;
@@ -606,8 +603,7 @@ static void describe_running(struct description *is)
 }
 
 void thread_wait_describe(const struct thread *thread, const struct thread_registers *registers,
-			  const struct wait_memory *memory,
-			  const struct wait_circumstances *circumstances,
+			  const struct wait_memory *memory, const struct wait_context *context,
 			  struct thread_wait *ret_wait)
 {
 	struct thread_wait wait = { .fd = -1, .syscall = memory->syscall };
@@ -615,7 +611,7 @@ void thread_wait_describe(const struct thread *thread, const struct thread_regis
 		.thread = thread,
 		.registers = registers,
 		.memory = memory,
-		.circumstances = circumstances,
+		.context = context,
 		.call = syscall_name_find(memory->syscall),
 		.wait = &wait,
 	};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a blocked thread waits for: the system call that it is in, what its arguments mean, and who
-// holds the lock, as far as memory and the functions on its stack tell. Everything that is read may
-// lie; the answer is a sentence for people, never a decision.
+// What a blocked thread waits for: its system call, what the arguments mean, and the holder of a lock, as far
+// as memory and the functions on its stack show. All of it may be wrong: it is a text for people, never a
+// decision.
 #pragma once
 
 #include <stdbool.h>
@@ -16,17 +16,17 @@
 enum {
 	WAIT_MEMORY_BYTES = 384, // three sets of 1,024 descriptors for select()
 	WAIT_TEXT_BYTES = 512,
-	WAIT_FILES_SHOWN = 4, // of those that poll() and its like watch
+	WAIT_FILES_SHOWN = 4, // of those that poll() and the like watch
 };
 
 enum wait_kind {
-	WAIT_NOTHING,   // it runs, or could
-	WAIT_FUTEX,     // a lock of a kind that cannot be told
-	WAIT_MUTEX,     // address, and owner where known
-	WAIT_GIL,       // the interpreter's lock
+	WAIT_NOTHING, // running or runnable
+	WAIT_FUTEX,   // a lock of unknown kind
+	WAIT_MUTEX,   // address, and owner where known
+	WAIT_GIL,
 	WAIT_CONDITION, // of the address
 	WAIT_SEMAPHORE,
-	WAIT_THREAD, // owner: whose end is waited for
+	WAIT_THREAD, // owner: the thread that is joined
 	WAIT_FILE,   // fd
 	WAIT_FILES,  // any of several; fd of the epoll descriptor, or -1
 	WAIT_TIME,
@@ -36,7 +36,7 @@ enum wait_kind {
 	WAIT_OTHER,
 };
 
-/** The call, and what its arguments point to, copied while the thread stood still. */
+/** The call, and what its arguments point to, copied while the thread was stopped. */
 struct wait_memory {
 	int64_t syscall; // number, or SYSCALL_NONE
 	uint8_t bytes[WAIT_MEMORY_BYTES];
@@ -48,41 +48,39 @@ struct wait_memory {
 struct thread_wait {
 	enum wait_kind kind;
 	int64_t syscall;            // number, or SYSCALL_NONE
-	const char *call;           // its name; NULL: none of those that block, or none at all
+	const char *call;           // its name; NULL: unknown or none
 	uint64_t address;           // of a lock, else 0
 	int fd;                     // -1: none
-	pid_t owner;                // tid; 0: not known
+	pid_t owner;                // tid; 0: unknown
 	char text[WAIT_TEXT_BYTES]; // "waits for the GIL", "in read of fd 3 (pipe 4711)", "runs"
 };
 
 /**
- * Copy from process @pid (or a living thread of it) what the call's arguments point to. Cheap: it is
- * done while the process is paused. What cannot be read is left out.
+ * Copy from process @pid (or a living thread of it) what the call's arguments point to; what cannot be read is
+ * left out. Cheap: the process is paused.
  */
 void wait_memory_read(pid_t pid, const struct thread *thread,
 		      const struct thread_registers *registers, struct wait_memory *ret_memory);
 
-/** One on the stack, by name and file; "": not known. */
+/** A function on the stack; "": unknown. */
 struct wait_function {
 	const char *name;
 	const char *module;
 };
 
-/** What is known of the thread besides. */
-struct wait_circumstances {
+struct wait_context {
 	const struct thread_list *threads;
 	struct file_targets *files;
-	const struct wait_function *functions; // on its stack, the leaf first
+	const struct wait_function *functions; // on its stack, leaf first
 	uint32_t function_count;
-	const struct thread *gil_holder; // NULL: nobody, or not known
-	bool moved;                      // since its state was read: it was not blocked
+	const struct thread *gil_holder; // NULL: none, or unknown
+	bool moved;                      // it ran since its state was read
 };
 
 /** @thread's state and wait channel were read before it was stopped, @registers and @memory after. */
 void thread_wait_describe(const struct thread *thread, const struct thread_registers *registers,
-			  const struct wait_memory *memory,
-			  const struct wait_circumstances *circumstances,
+			  const struct wait_memory *memory, const struct wait_context *context,
 			  struct thread_wait *ret_wait);
 
-/** "mutex", "gil": as JSON shows it. */
+/** "mutex", "gil": the token in JSON. */
 const char *wait_kind_name(enum wait_kind kind);

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum { STACK_SET_COUNT_MIN = 256 };
+#include "base/array.h"
 
 void stack_set_deinit(struct stack_set *set)
 {
@@ -30,27 +30,15 @@ bool stack_set_has(const struct stack_set *set, struct id128 id)
 	return hash_table_find(&set->index, id128_hash(id), id_equal, set, &id) != HASH_TABLE_NONE;
 }
 
-static bool reserve(struct stack_set *set)
-{
-	if (set->count < set->capacity)
-		return true;
-
-	uint32_t capacity = set->capacity ? 2 * set->capacity : STACK_SET_COUNT_MIN;
-	struct id128 *ids = reallocarray(set->ids, capacity, sizeof(*ids));
-	if (!ids)
-		return false;
-	set->ids = ids;
-	set->capacity = capacity;
-	return true;
-}
-
 void stack_set_add(struct stack_set *set, struct id128 id)
 {
 	if (stack_set_has(set, id))
 		return;
 	if (set->count >= set->count_max)
 		stack_set_clear(set);
-	if (!reserve(set) || hash_table_add(&set->index, id128_hash(id), set->count))
+	if (array_reserve(&set->ids, sizeof(*set->ids), &set->capacity, set->count, 1,
+			  set->count_max) ||
+	    hash_table_add(&set->index, id128_hash(id), set->count))
 		return;
 	set->ids[set->count++] = id;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bounded set of ids: which definitions of stacks the collector has acknowledged. Forgetting is always
-// safe, the definitions just travel once more; so a full set starts again from empty.
+// The stack definitions that the collector has acknowledged, within a limit. A full set is emptied: then
+// definitions are sent once more.
 #pragma once
 
 #include <stdbool.h>
@@ -20,6 +20,6 @@ struct stack_set {
 
 void stack_set_deinit(struct stack_set *set);
 void stack_set_clear(struct stack_set *set);
-/** What there is no memory for is not remembered. */
+/** Without memory, the id is not added. */
 void stack_set_add(struct stack_set *set, struct id128 id);
 bool stack_set_has(const struct stack_set *set, struct id128 id);

@@ -115,7 +115,7 @@ def test_dumps_exact_native_stacks(name, tmp_path):
     with running(built(name, tmp_path)) as (process, truth):
         dumped = dump_json(process.pid)
         expect_own_stacks(truth, dumped)
-        assert all(thread["stood_still"] for thread in dumped["threads"])
+        assert all(thread["consistent"] for thread in dumped["threads"])
         assert dumped["paused"] and not dumped["pause_expired"]
         deep = thread_named(dumped, "deep")
         assert len(deep["frames"]) > 300
@@ -133,7 +133,7 @@ def test_reads_blocked_threads_without_pause(name, tmp_path):
             if story["name"] == "runs":
                 assert thread["end"] == "no_stack" and not thread["frames"]
                 continue
-            assert thread["stood_still"], "it slept all the time"
+            assert thread["consistent"], "it slept all the time"
             expect_own_stack(story, thread)
 
 
@@ -322,7 +322,7 @@ def test_dumps_traced_process_without_pause():
                        open(f"/proc/{process.pid}/status", encoding="utf-8").read())
             dumped = dump_json(process.pid)
             assert not dumped["paused"]
-            assert f"is being traced by process {tracer}" in dumped["why_not_paused"]
+            assert f"is being traced by process {tracer}" in dumped["pause_error"]
             pipe = thread_named(dumped, "pipe")
             expect_own_stack(next(s for s in truth["threads"] if s["name"] == "pipe"), pipe)
             assert "not paused, running threads have no stack: " in dump(process.pid).stdout

@@ -64,7 +64,7 @@ static struct dump_thread *add_thread(pid_t tid, const char *name, struct dump_f
 		.frames = frames,
 		.frame_count = count,
 		.has_stack = true,
-		.stood_still = true,
+		.consistent = true,
 		.wait = { .kind = WAIT_FILE, .fd = -1, .syscall = SYSCALL_NONE },
 	};
 	strcpy(thread->wait.text, "waits");
@@ -154,7 +154,7 @@ TEST(shows_stack_ends_and_states)
 	thread = add_thread(8, "runs", NULL, 0);
 	thread->has_stack = false;
 	thread = add_thread(9, "torn", &native_frame, 1);
-	thread->stood_still = false;
+	thread->consistent = false;
 	thread = add_thread(10, "gone", NULL, 0);
 	thread->has_stack = false;
 	people[3].state = 'Z';
@@ -178,8 +178,8 @@ TEST(shows_notices_first)
 {
 	add_thread(7, "x", &native_frame, 1);
 	summary.paused = false;
-	strcpy(summary.why_not_paused, "a debugger has it");
-	strcpy(summary.python_notice, "Python 3.99 is not known");
+	strcpy(summary.pause_error, "a debugger has it");
+	strcpy(summary.python_error, "Python 3.99 is not known");
 	strcpy(summary.executable, "/srv/x");
 	summary.namespace_pid = 1;
 	people[0].namespace_tid = 1;
@@ -336,7 +336,7 @@ TEST(json_has_documented_fields)
 	expect_member(object, "version", "1");
 	expect_member(object, "pid", "7");
 	expect_member(object, "paused", "true");
-	expect_member(object, "why_not_paused", "nothing");
+	expect_member(object, "pause_error", "nothing");
 	expect_member(first, "tid", "8");
 	expect_member(first, "state", "\"S\"");
 	expect_member(first, "end", "\"complete\"");

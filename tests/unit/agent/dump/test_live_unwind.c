@@ -150,7 +150,7 @@ TEST(unwinds_with_tables_built_on_demand)
 
 	EXPECT_EQ(0, live_unwind_thread(unwind, &registers, &stack), "walk");
 	expect_told(&stack, "the first time");
-	live_unwind_forget_memory(unwind);
+	live_unwind_clear_memory(unwind);
 	EXPECT_EQ(0, live_unwind_thread(unwind, &registers, &stack), "walk");
 	expect_told(&stack, "again, into the same stack");
 	live_unwind_read_stats(unwind, &stats);
@@ -302,7 +302,7 @@ TEST(caches_memory_until_cleared)
 	EXPECT_EQ(1, byte, "as it was");
 	EXPECT_EQ(0, live_memory_read(memory, base + 2 * PAGE - 1, &byte, 1), "read");
 	EXPECT_EQ(reads, live_memory_reads(memory), "no system call");
-	live_memory_forget(memory);
+	live_memory_clear(memory);
 	EXPECT_EQ(0, live_memory_read(memory, base, &byte, 1), "read");
 	EXPECT_EQ(2, byte, "as it is");
 	live_memory_free(memory);

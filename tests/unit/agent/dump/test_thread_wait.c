@@ -270,15 +270,14 @@ static void describe(pid_t pid, uint32_t threads, const char *what, struct looke
 	if (!read_blocked(pid, threads, ret_looked))
 		fail_msg("%s: the child does not block", what);
 	const struct thread *thread = thread_list_find(&ret_looked->list, pid);
-	const struct wait_circumstances circumstances = {
+	const struct wait_context context = {
 		.threads = &ret_looked->list,
 		.files = &files,
 	};
 	assert_non_null(thread);
 	file_targets_init(&files, &ret_looked->proc);
 	wait_memory_read(pid, thread, &thread->registers, &memory);
-	thread_wait_describe(thread, &thread->registers, &memory, &circumstances,
-			     &ret_looked->wait);
+	thread_wait_describe(thread, &thread->registers, &memory, &context, &ret_looked->wait);
 	file_targets_deinit(&files);
 }
 
@@ -428,13 +427,13 @@ static void describe_futex(const struct wait_function *functions, uint32_t count
 		.syscall = SYS_futex,
 		.arguments = { 0x7f0012345678, FUTEX_WAIT_BITSET_PRIVATE | FUTEX_CLOCK_REALTIME },
 	};
-	const struct wait_circumstances circumstances = {
+	const struct wait_context context = {
 		.threads = &nobody,
 		.functions = functions,
 		.function_count = count,
 	};
 
-	thread_wait_describe(&thread, &registers, &memory, &circumstances, wait);
+	thread_wait_describe(&thread, &registers, &memory, &context, wait);
 }
 
 static const struct {
@@ -513,7 +512,7 @@ TEST(any_registers_give_a_text)
 	for (int64_t call = -3; call < 470; call++)
 		for EACH (word, words) {
 			struct thread_registers registers = { .syscall = call };
-			const struct wait_circumstances circumstances = { .threads = &nobody };
+			const struct wait_context context = { .threads = &nobody };
 			struct wait_memory memory;
 			struct thread_wait wait;
 
@@ -523,7 +522,7 @@ TEST(any_registers_give_a_text)
 			memset(memory.bytes, (int)*word, sizeof(memory.bytes));
 			memory.size = sizeof(memory.bytes);
 			memory.has_time = true;
-			thread_wait_describe(&thread, &registers, &memory, &circumstances, &wait);
+			thread_wait_describe(&thread, &registers, &memory, &context, &wait);
 			assert_true(wait.text[0] && strlen(wait.text) < WAIT_TEXT_BYTES);
 			assert_non_null(wait_kind_name(wait.kind));
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a look at a process has found, in words: the functions and lines of each thread's stack, and what it
-// waits for. Private to process_dump.c.
+// Symbolizes what process_capture.h captured: functions and lines of each thread's stack, and what it waits for.
+// Private to process_dump.c.
 #pragma once
 
 #include <stdint.h>
@@ -9,10 +9,10 @@
 #include "agent/symbols/source_line_reader.h"
 #include "agent/stacks/location_table.h"
 #include "agent/process/process_table.h"
-#include "agent/dump/process_look.h"
+#include "agent/dump/process_capture.h"
 
-struct dump_names {
-	struct process_look *look;
+struct dump_symbols {
+	struct process_capture *capture;
 	struct executable_table *executables;
 	struct process_table *processes;
 	struct location_table *locations;
@@ -25,10 +25,10 @@ struct dump_names {
 	uint32_t thread_count;
 };
 
-/** Open what names come from. @look has its threads, and its unwinder by dump_names_give(). Returns 0; -ENOMEM. */
-int dump_names_open(struct dump_names *names, struct process_look *look);
+/** @capture has its threads now, its unwinder by dump_symbols_resolve(). Returns 0; -ENOMEM. */
+int dump_symbols_open(struct dump_symbols *names, struct process_capture *capture);
 /** A zeroed one is allowed. */
-void dump_names_deinit(struct dump_names *names);
+void dump_symbols_deinit(struct dump_symbols *names);
 
-/** Name all that was seen, once: `threads` are filled in. Returns 0; -ENOMEM; -errno. */
-int dump_names_give(struct dump_names *names);
+/** Symbolize once; fills `threads`. Returns 0; -ENOMEM; -errno. */
+int dump_symbols_resolve(struct dump_symbols *names);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/dump/dump_names.h"
+#include "agent/dump/dump_symbols.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,27 +12,28 @@
 
 enum {
 	LINES_WAIT_MS = 30000, // debug information may be gigabytes
-	LEAF_FUNCTIONS = 8,    // enough to tell a lock by
+	LEAF_FUNCTIONS = 8,    // enough to recognize a lock
 };
 
-/* ---- what names come from -------------------------------------------------------------------- */
+/* ---- tables -------------------------------------------------------------------- */
 
 static int find_interpreter(void *context, const struct process_key *process,
 			    struct python_interpreter *ret_interpreter)
 {
-	const struct dump_names *names = context;
-	const struct python_interpreter *interpreter = live_unwind_interpreter(names->look->unwind);
+	const struct dump_symbols *names = context;
+	const struct python_interpreter *interpreter =
+		live_unwind_interpreter(names->capture->unwind);
 
-	(void)process; // there is but one
+	(void)process; // there is only one
 	if (!interpreter)
 		return -ENOENT;
 	*ret_interpreter = *interpreter;
 	return 0;
 }
 
-static int open_lines(struct dump_names *names)
+static int open_lines(struct dump_symbols *names)
 {
-	if (!names->look->options.lines)
+	if (!names->capture->options.lines)
 		return 0;
 	names->lines = source_line_reader_new(names->executables);
 	if (!names->lines)
@@ -41,16 +42,17 @@ static int open_lines(struct dump_names *names)
 	return 0;
 }
 
-int dump_names_open(struct dump_names *names, struct process_look *look)
+int dump_symbols_open(struct dump_symbols *names, struct process_capture *capture)
 {
 	const struct labels no_labels = { 0 };
 	const struct process_key key = {
-		.pid = (uint32_t)look->summary.pid,
-		.start_ns = look->proc.stat.start_ticks * (NS_PER_SECOND / PROC_TICKS_PER_SECOND),
+		.pid = (uint32_t)capture->summary.pid,
+		.start_ns =
+			capture->proc.stat.start_ticks * (NS_PER_SECOND / PROC_TICKS_PER_SECOND),
 	};
 
-	names->look = look;
-	names->threads = calloc(look->list.count, sizeof(*names->threads));
+	names->capture = capture;
+	names->threads = calloc(capture->list.count, sizeof(*names->threads));
 	names->executables = executable_table_new();
 	if (!names->threads || !names->executables)
 		return -ENOMEM;
@@ -64,13 +66,13 @@ int dump_names_open(struct dump_names *names, struct process_look *look)
 		.locations = names->locations,
 		.python_codes = names->python_codes,
 	};
-	names->process = process_table_get(names->processes, &key, look->summary.name);
+	names->process = process_table_get(names->processes, &key, capture->summary.name);
 	return names->process ? open_lines(names) : -ENOMEM;
 }
 
-/* ---- what was seen --------------------------------------------------------------------------- */
+/* ---- stacks --------------------------------------------------------------------------- */
 
-static int locate_stack(struct dump_names *names, struct thread_look *seen)
+static int locate_stack(struct dump_symbols *names, struct thread_capture *seen)
 {
 	struct live_stack *stack = &seen->stack;
 
@@ -94,11 +96,11 @@ static int locate_stack(struct dump_names *names, struct thread_look *seen)
 }
 
 /* Give each location its place in @profile. */
-static int put_names(struct dump_names *names, struct profile *profile, bool keep)
+static int put_names(struct dump_symbols *names, struct profile *profile, bool keep)
 {
 	location_table_begin_profile(names->locations);
-	for (uint32_t i = 0; i < names->look->list.count; i++) {
-		struct thread_look *seen = &names->look->threads[i];
+	for (uint32_t i = 0; i < names->capture->list.count; i++) {
+		struct thread_capture *seen = &names->capture->threads[i];
 
 		for (uint32_t at = 0; at < seen->location_count; at++) {
 			uint32_t position;
@@ -114,8 +116,8 @@ static int put_names(struct dump_names *names, struct profile *profile, bool kee
 	return 0;
 }
 
-/* Lines are read by another thread: they are asked for, waited for, and there the next time. */
-static int read_lines(struct dump_names *names)
+/* Another thread reads lines: request them, wait, ask again. */
+static int read_lines(struct dump_symbols *names)
 {
 	_cleanup_(profile_freep) struct profile *unused = profile_new(NS_PER_SECOND);
 	int rc = unused ? put_names(names, unused, false) : -ENOMEM;
@@ -156,7 +158,7 @@ static void add_kernel_frames(struct dump_thread *thread, char *text)
 }
 
 /* One frame for each function that is inlined at the location, innermost first. */
-static void add_frames(const struct dump_names *names, struct dump_thread *thread,
+static void add_frames(const struct dump_symbols *names, struct dump_thread *thread,
 		       const struct location *location, const struct raw_frame *raw)
 {
 	const struct profile *profile = names->profile;
@@ -181,24 +183,24 @@ static void add_frames(const struct dump_names *names, struct dump_thread *threa
 	}
 }
 
-/* Strings of names stay where they are once all locations are there. */
-static int name_thread(struct dump_names *names, uint32_t index)
+/* Strings of names do not move once all locations are added. */
+static int name_thread(struct dump_symbols *names, uint32_t index)
 {
-	const struct thread_look *seen = &names->look->threads[index];
+	const struct thread_capture *seen = &names->capture->threads[index];
 	struct dump_thread *thread = &names->threads[names->thread_count];
-	char *kernel_stack = names->look->options.no_kernel
+	char *kernel_stack = names->capture->options.no_kernel
 				     ? NULL
-				     : names->look->list.threads[index].kernel_stack;
+				     : names->capture->list.threads[index].kernel_stack;
 	uint32_t count = count_lines(kernel_stack);
 
 	for (uint32_t i = 0; i < seen->location_count; i++)
 		count += 1 + names->profile->locations[seen->locations[i]].line_count;
 	*thread = (struct dump_thread){
-		.thread = &names->look->list.threads[index],
+		.thread = &names->capture->list.threads[index],
 		.frames = calloc(count + 1, sizeof(*thread->frames)),
 		.end = seen->stack.end,
 		.has_stack = seen->has_stack,
-		.stood_still = seen->stood_still,
+		.consistent = seen->consistent,
 		.holds_gil = seen->holds_gil,
 	};
 	if (!thread->frames)
@@ -212,22 +214,22 @@ static int name_thread(struct dump_names *names, uint32_t index)
 	return 0;
 }
 
-static const struct thread *gil_holder(const struct dump_names *names)
+static const struct thread *gil_holder(const struct dump_symbols *names)
 {
-	for (uint32_t i = 0; i < names->look->list.count; i++)
-		if (names->look->threads[i].holds_gil)
-			return &names->look->list.threads[i];
+	for (uint32_t i = 0; i < names->capture->list.count; i++)
+		if (names->capture->threads[i].holds_gil)
+			return &names->capture->list.threads[i];
 	return NULL;
 }
 
-static void describe_wait(struct dump_names *names, struct dump_thread *thread,
+static void describe_wait(struct dump_symbols *names, struct dump_thread *thread,
 			  const struct thread *holder, struct file_targets *files)
 {
-	const struct thread_look *seen =
-		&names->look->threads[thread->thread - names->look->list.threads];
+	const struct thread_capture *seen =
+		&names->capture->threads[thread->thread - names->capture->list.threads];
 	struct wait_function functions[LEAF_FUNCTIONS];
-	struct wait_circumstances circumstances = {
-		.threads = &names->look->list,
+	struct wait_context context = {
+		.threads = &names->capture->list,
 		.files = files,
 		.functions = functions,
 		.gil_holder = holder,
@@ -236,42 +238,42 @@ static void describe_wait(struct dump_names *names, struct dump_thread *thread,
 
 	for (uint32_t i = 0; i < thread->frame_count; i++)
 		if (thread->frames[i].kind != FRAME_KIND_KERNEL &&
-		    circumstances.function_count < LEAF_FUNCTIONS)
-			functions[circumstances.function_count++] = (struct wait_function){
+		    context.function_count < LEAF_FUNCTIONS)
+			functions[context.function_count++] = (struct wait_function){
 				.name = thread->frames[i].name,
 				.module = thread->frames[i].module,
 			};
 	thread_wait_describe(thread->thread,
 			     seen->moved ? &seen->registers : &thread->thread->registers,
-			     &seen->memory, &circumstances, &thread->wait);
+			     &seen->memory, &context, &thread->wait);
 }
 
-int dump_names_give(struct dump_names *names)
+int dump_symbols_resolve(struct dump_symbols *names)
 {
 	const struct thread *holder = gil_holder(names);
 	struct file_targets files;
 	int rc = 0;
 
-	for (uint32_t i = 0; i < names->look->list.count && !rc; i++)
-		rc = locate_stack(names, &names->look->threads[i]);
+	for (uint32_t i = 0; i < names->capture->list.count && !rc; i++)
+		rc = locate_stack(names, &names->capture->threads[i]);
 	if (!rc && names->lines)
 		rc = read_lines(names);
 	names->profile = profile_new(NS_PER_SECOND);
 	if (!rc)
 		rc = names->profile ? put_names(names, names->profile, true) : -ENOMEM;
-	for (uint32_t i = 0; i < names->look->list.count && !rc; i++)
-		if (process_look_wants(names->look, &names->look->list.threads[i]))
+	for (uint32_t i = 0; i < names->capture->list.count && !rc; i++)
+		if (process_capture_wants(names->capture, &names->capture->list.threads[i]))
 			rc = name_thread(names, i);
 	if (rc)
 		return rc;
-	file_targets_init(&files, &names->look->proc);
+	file_targets_init(&files, &names->capture->proc);
 	for (uint32_t i = 0; i < names->thread_count; i++)
 		describe_wait(names, &names->threads[i], holder, &files);
 	file_targets_deinit(&files);
 	return 0;
 }
 
-void dump_names_deinit(struct dump_names *names)
+void dump_symbols_deinit(struct dump_symbols *names)
 {
 	for (uint32_t i = 0; i < names->thread_count; i++)
 		free(names->threads[i].frames);
