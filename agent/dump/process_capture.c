@@ -52,7 +52,7 @@ static bool has_moved(const struct thread *thread, const struct thread_registers
 	       thread_registers_sp(&thread->registers) != thread_registers_sp(registers);
 }
 
-static int look_at_thread(struct process_capture *capture, uint32_t index,
+static int capture_thread(struct process_capture *capture, uint32_t index,
 			  const struct thread_registers *registers)
 {
 	const struct thread *thread = &capture->list.threads[index];
@@ -69,7 +69,7 @@ static int look_at_thread(struct process_capture *capture, uint32_t index,
 }
 
 /* Unknown registers are 0: that the stack ends there says nothing. */
-static void blame_registers(struct live_stack *stack)
+static void mark_unknown_registers(struct live_stack *stack)
 {
 	if (stack->end == STACK_END_FAULT || stack->end == STACK_END_BAD_FRAME ||
 	    stack->end == STACK_END_NO_FRAME_POINTER || stack->end == STACK_END_UNSUPPORTED)
@@ -80,7 +80,7 @@ static void blame_registers(struct live_stack *stack)
  * A blocked thread that we did not stop. Only the registers saved by the kernel have its frame pointer. If it
  * has not run meanwhile, its stack is as good as a stopped thread's.
  */
-static int look_at_sleeper(struct process_capture *capture, uint32_t index,
+static int capture_sleeper(struct process_capture *capture, uint32_t index,
 			   const struct blocked_registers *saved)
 {
 	const struct thread *thread = &capture->list.threads[index];
@@ -90,14 +90,14 @@ static int look_at_sleeper(struct process_capture *capture, uint32_t index,
 	if (!registers.thread_pointer)
 		registers.thread_pointer = thread_pointer_find(thread->tid);
 	live_unwind_clear_memory(capture->unwind);
-	int rc = look_at_thread(capture, index, &registers);
+	int rc = capture_thread(capture, index, &registers);
 	capture->threads[index].consistent = !rc && thread_has_slept(&capture->proc, thread);
 	if (registers.partial)
-		blame_registers(&capture->threads[index].stack);
+		mark_unknown_registers(&capture->threads[index].stack);
 	return rc;
 }
 
-static int look_at_sleepers(struct process_capture *capture)
+static int capture_sleepers(struct process_capture *capture)
 {
 	struct blocked_registers saved = { 0 };
 	bool has_asked = false;
@@ -113,13 +113,13 @@ static int look_at_sleepers(struct process_capture *capture)
 			blocked_registers_read(capture->summary.pid,
 					       &saved); // may fail: then there are none
 		has_asked = true;
-		rc = look_at_sleeper(capture, i, &saved);
+		rc = capture_sleeper(capture, i, &saved);
 	}
 	blocked_registers_deinit(&saved);
 	return rc;
 }
 
-static int look_at_stopped(struct process_capture *capture, const struct process_pause *pause)
+static int capture_stopped(struct process_capture *capture, const struct process_pause *pause)
 {
 	int rc = 0;
 
@@ -130,13 +130,13 @@ static int look_at_stopped(struct process_capture *capture, const struct process
 
 		if (!process_capture_wants(capture, thread) || !paused || !paused->stopped)
 			continue;
-		rc = look_at_thread(capture, i, &paused->registers);
+		rc = capture_thread(capture, i, &paused->registers);
 		capture->threads[i].consistent = true;
 	}
 	return rc;
 }
 
-static int look_paused(struct process_capture *capture, struct error *err)
+static int capture_paused(struct process_capture *capture, struct error *err)
 {
 	struct dump_summary *summary = &capture->summary;
 	struct process_pause *pause;
@@ -145,7 +145,7 @@ static int look_paused(struct process_capture *capture, struct error *err)
 
 	if (rc)
 		return rc;
-	rc = look_at_stopped(capture, pause);
+	rc = capture_stopped(capture, pause);
 	uint64_t pause_ns = process_pause_end(pause, &expired);
 	process_pause_free(pause);
 	summary->paused = true;
@@ -190,9 +190,9 @@ static void refresh(struct process_capture *capture)
 }
 
 /* Without a pause, the error is kept and the process captured as it runs. */
-static int look_once(struct process_capture *capture, struct error *err)
+static int capture_once(struct process_capture *capture, struct error *err)
 {
-	int rc = capture->options.no_pause ? 0 : look_paused(capture, err);
+	int rc = capture->options.no_pause ? 0 : capture_paused(capture, err);
 
 	if (rc == -ENOMEM || rc == -ESRCH)
 		return rc;
@@ -200,14 +200,14 @@ static int look_once(struct process_capture *capture, struct error *err)
 		memcpy(capture->summary.pause_error, err->text, sizeof(err->text));
 		capture->options.no_pause = true;
 	}
-	return look_at_sleepers(capture);
+	return capture_sleepers(capture);
 }
 
 int process_capture_run(struct process_capture *capture, struct error *err)
 {
 	for (int round = 0; round < ROUNDS_MAX; round++) {
 		refresh(capture);
-		int rc = look_once(capture, err);
+		int rc = capture_once(capture, err);
 		if (rc)
 			return rc;
 		if (!is_missing_a_table(capture) || !build_missing_tables(capture))

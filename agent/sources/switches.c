@@ -276,7 +276,7 @@ static int sweep(struct switches *switches)
 	return 0;
 }
 
-static int look_at_sleepers(struct switches *switches)
+static int unwind_sleepers(struct switches *switches)
 {
 	switches->looked_ns = clock_monotonic_ns();
 	return switches->sleepers ? sleepers_look(switches->sleepers,
@@ -289,13 +289,13 @@ void switches_tick(void *state, uint64_t now_ns)
 	struct switches *switches = state;
 
 	if (ns_between(switches->looked_ns, now_ns) >= LOOK_INTERVAL_NS)
-		look_at_sleepers(switches); // a failure is returned by the next sweep
+		unwind_sleepers(switches); // a failure is returned by the next sweep
 }
 
 int switches_sweep(void *state)
 {
 	struct switches *switches = state;
-	int looked = look_at_sleepers(switches), rc = sweep(switches);
+	int looked = unwind_sleepers(switches), rc = sweep(switches);
 
 	return rc ? rc : looked;
 }
