@@ -17,14 +17,14 @@ enum {
 	FRAMES_MAX = 1 << 20, // of .eh_frame_hdr; 535 has 13,000
 };
 
-/* cmpl $imm32, disp32(%rip); je +12; jmp *disp32(%rip): what an export of the driver begins with. */
+/* An export of the driver begins with cmpl $imm32, disp32(%rip); je +12; jmp *disp32(%rip). */
 enum { STUB_JUMP_AT = 12, STUB_SLOT_AT = 14 };
 
-/* An export, first with its slot, then also with what lies in it. */
+/* An export with its slot. */
 struct slot {
 	uint64_t address;
 	uint64_t name_offset;
-	uint64_t target; // 0: not relocated
+	uint64_t target; // what the slot points to; 0: not relocated
 };
 
 struct slots {
@@ -32,7 +32,7 @@ struct slots {
 	uint32_t count;
 };
 
-/* Where the linker sorted functions by address: .eh_frame_hdr (LSB, "Exception Frames"). */
+/* .eh_frame_hdr sorts functions by address (LSB, "Exception Frames"). */
 struct frame_entry {
 	int32_t function; // from the section's address
 	int32_t frame;
@@ -66,7 +66,7 @@ static bool is_stub(const uint8_t *code)
 	       code[STUB_JUMP_AT] == 0xff && code[STUB_JUMP_AT + 1] == 0x25;
 }
 
-/* The slot that the export at @address jumps through. False: it is no stub. */
+/* The slot that the export at @address jumps through. False: not a stub. */
 static bool find_slot(const struct elf *elf, uint64_t address, uint64_t *ret_slot)
 {
 	uint8_t code[STUB_BYTES];
@@ -122,7 +122,7 @@ static int compare_slots(const void *left, const void *right)
 	return (a->name_offset > b->name_offset) - (a->name_offset < b->name_offset);
 }
 
-/* ---- what lies in the slots ------------------------------------------------------------------ */
+/* ---- targets of slots ------------------------------------------------------------------------ */
 
 static void fill_slot(const struct slots *slots, const Elf64_Rela *relocation)
 {
@@ -171,7 +171,7 @@ static int read_relocations(const struct elf *elf, const struct slots *slots)
 	return 0;
 }
 
-/* ---- where functions end --------------------------------------------------------------------- */
+/* ---- sizes of functions ---------------------------------------------------------------------- */
 
 static int read_frames(const struct elf *elf, struct frames *frames)
 {
@@ -202,7 +202,7 @@ static int read_frames(const struct elf *elf, struct frames *frames)
 	return elf_read(elf, section.sh_offset + sizeof(header), frames->entries, size);
 }
 
-/* How long the function is that begins at @address, by its frame description; 0: none does. */
+/* The size of the function that begins at @address, from its frame description; 0: none begins there. */
 static uint64_t find_size(const struct elf *elf, const struct frames *frames, uint64_t address)
 {
 	uint32_t low = 0, high = frames->count;
@@ -235,8 +235,8 @@ static uint64_t find_size(const struct elf *elf, const struct frames *frames, ui
 	return frame.size;
 }
 
-static int give(const struct elf *elf, const struct slots *slots, const struct frames *frames,
-		cuda_symbol_fn fn, void *context)
+static int visit_symbols(const struct elf *elf, const struct slots *slots,
+			 const struct frames *frames, cuda_symbol_fn fn, void *context)
 {
 	for (uint32_t i = 0; i < slots->count; i++) {
 		const struct slot *slot = &slots->slots[i];
@@ -265,7 +265,7 @@ int cuda_symbols_read(const struct elf *elf, cuda_symbol_fn fn, void *context)
 		if (!rc)
 			rc = read_frames(elf, &frames);
 		if (!rc)
-			rc = give(elf, &slots, &frames, fn, context);
+			rc = visit_symbols(elf, &slots, &frames, fn, context);
 	}
 	free(slots.slots);
 	free(frames.entries);
@@ -277,7 +277,7 @@ int cuda_symbols_read(const struct elf *elf, cuda_symbol_fn fn, void *context)
 int cuda_symbols_read(const struct elf *elf, cuda_symbol_fn fn, void *context)
 {
 	(void)elf, (void)fn, (void)context;
-	return -ENOENT; // the driver for this architecture was not looked at yet
+	return -ENOENT; // this architecture's driver is not supported yet
 }
 
 #endif

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names inside NVIDIA's driver library. Its exports are stubs that jump through slots of data, so
-// that no export is ever on a stack; what a slot points to once loaded is where the export's code
-// really begins, and bears its name. Seen in the x86-64 drivers of the 535 series.
+// Symbols inside NVIDIA's driver library. Its exports are stubs that jump through slots in its data, so no
+// export is ever on a stack. The code that a slot points to after relocation gets the export's name. As in
+// the x86-64 drivers of the 535 series.
 #pragma once
 
 #include <stdint.h>
 
 #include "agent/elf/elf.h"
 
-enum { CUDA_SYMBOLS_MAX = 4096 }; // exports looked at; 535 has 620
+enum { CUDA_SYMBOLS_MAX = 4096 }; // exports that are read; 535 has 620
 
-/** An export's code: addresses are virtual ones in the file. */
+/** An export's code. Addresses are virtual ones of the file. */
 struct cuda_symbol {
 	uint64_t address;
-	uint64_t size;        // bytes, as the file's unwind information has it
+	uint64_t size;        // bytes, from the unwind information
 	uint64_t name_offset; // of the export's name in the file (.dynstr)
 };
 
@@ -21,7 +21,7 @@ struct cuda_symbol {
 typedef int (*cuda_symbol_fn)(void *context, const struct cuda_symbol *symbol);
 
 /**
- * Give the code of each export to @fn. A file whose exports have another shape gives none.
+ * Call @fn for the code of each export. Exports of another shape have none.
  * Returns 0; -ENOENT (no dynamic symbols, relocations or .eh_frame_hdr); -ENOEXEC (broken);
  * -ENOMEM; -errno; or what @fn returned.
  */

@@ -22,7 +22,7 @@ enum {
 	PATH_BYTES = 4096,
 };
 
-/* Of the decoder: xz -9 needs 65 MiB to unpack, what packages are made with far less. */
+/* Memory of the decoder: xz -9 needs 65 MiB to unpack; packages use far less. */
 #define DECODER_BYTES_MAX (80ULL << 20)
 
 /* ---- mini debug info ----------------------------------------------------------------------- */
@@ -180,7 +180,7 @@ static int checksum_of(int fd, uint32_t *ret_checksum)
 	return -EFBIG;
 }
 
-/* What .gnu_debuglink says: a file's name, and its checksum behind, aligned to four bytes. */
+/* .gnu_debuglink: a file name, then, aligned to four bytes, the file's checksum. */
 struct debug_link {
 	char name[DEBUG_LINK_BYTES_MAX];
 	uint32_t checksum;
@@ -201,7 +201,7 @@ static int read_link(const struct elf *elf, struct debug_link *ret_link)
 		return rc;
 	size_t size = strnlen(bytes, section.sh_size);
 	size_t checksum_at = (size + 4) & ~(size_t)3;
-	// Only a name: a link that leads elsewhere is none that a tool writes.
+	// Only a name: no tool writes a path.
 	if (!size || size >= DEBUG_LINK_BYTES_MAX || strchr(bytes, '/') ||
 	    strcmp(bytes, "..") == 0 || checksum_at + 4 > section.sh_size)
 		return -ENOENT;
@@ -210,91 +210,90 @@ static int read_link(const struct elf *elf, struct debug_link *ret_link)
 	return 0;
 }
 
-/* One search: the link is read when first needed. */
-struct looking {
+struct search {
 	const struct elf *elf;
-	const struct debug_file_search *search;
+	const struct debug_file_search *where;
 	struct debug_link link;
 	bool has_link;
 };
 
-static bool is_the_one(const struct looking *looking, int fd)
+static bool is_debug_file(const struct search *search, int fd)
 {
 	struct stat status, own;
 	uint32_t checksum = 0;
 
-	// A link in the executable's own folder may well lead to the executable.
-	if (fstat(fd, &status) || fstat(looking->elf->fd, &own) ||
+	// A link in the executable's own folder may name the executable.
+	if (fstat(fd, &status) || fstat(search->elf->fd, &own) ||
 	    (status.st_ino == own.st_ino && status.st_dev == own.st_dev))
 		return false;
-	if (looking->search->build_id)
-		return debug_file_check_build_id(fd, looking->search->build_id) == 0;
-	return looking->has_link && checksum_of(fd, &checksum) == 0 &&
-	       checksum == looking->link.checksum;
+	if (search->where->build_id)
+		return debug_file_check_build_id(fd, search->where->build_id) == 0;
+	return search->has_link && checksum_of(fd, &checksum) == 0 &&
+	       checksum == search->link.checksum;
 }
 
-static int try_path(const struct looking *looking, int folder, const char *path)
+static int try_path(const struct search *search, int folder, const char *path)
 {
 	_cleanup_close_ int fd = foreign_file_open(folder, path, 0);
 
-	return fd >= 0 && is_the_one(looking, fd) ? take_fd(fd) : -ENOENT;
+	return fd >= 0 && is_debug_file(search, fd) ? take_fd(fd) : -ENOENT;
 }
 
-static int try_build_id(const struct looking *looking, int folder)
+static int try_build_id(const struct search *search, int folder)
 {
-	const char *id = looking->search->build_id;
+	const char *id = search->where->build_id;
 	char path[PATH_BYTES];
 
 	if (!id || strlen(id) < 3)
 		return -ENOENT;
 	snprintf(path, sizeof(path), DEBUG_FOLDER "/.build-id/%.2s/%s.debug", id, id + 2);
-	return try_path(looking, folder, path);
+	return try_path(search, folder, path);
 }
 
-static int try_link(const struct looking *looking, int folder)
+static int try_link(const struct search *search, int folder)
 {
 	static const char *const patterns[][2] = {
 		{ "", "" },
 		{ "", ".debug/" },
 		{ DEBUG_FOLDER, "" },
 	};
-	const char *executable = looking->search->path;
+	const char *executable = search->where->path;
 	const char *slash = strrchr(executable, '/');
 	char path[PATH_BYTES];
 	int fd = -ENOENT;
 
-	if (!looking->has_link || executable[0] != '/')
+	if (!search->has_link || executable[0] != '/')
 		return -ENOENT;
 	for (size_t i = 0; i < ARRAY_SIZE(patterns) && fd < 0; i++) {
 		int size = snprintf(path, sizeof(path), "%s%.*s%s%s", patterns[i][0],
 				    (int)(slash - executable) + 1, executable, patterns[i][1],
-				    looking->link.name);
+				    search->link.name);
 
 		if (size < (int)sizeof(path))
-			fd = try_path(looking, folder, path);
+			fd = try_path(search, folder, path);
 	}
 	return fd;
 }
 
-int debug_file_open(const struct elf *elf, const struct debug_file_search *search)
+int debug_file_open(const struct elf *elf, const struct debug_file_search *where)
 {
-	struct looking looking = { .elf = elf, .search = search };
+	struct search search = { .elf = elf, .where = where };
 	int fd = -ENOENT;
 
-	looking.has_link = read_link(elf, &looking.link) == 0;
-	for (size_t i = 0; i < ARRAY_SIZE(search->folders) && fd < 0; i++) {
-		if (search->folders[i] < 0)
+	search.has_link = read_link(elf, &search.link) == 0;
+	for (size_t i = 0; i < ARRAY_SIZE(where->folders) && fd < 0; i++) {
+		if (where->folders[i] < 0)
 			continue;
-		fd = try_build_id(&looking, search->folders[i]);
+		fd = try_build_id(&search, where->folders[i]);
 		if (fd < 0)
-			fd = try_link(&looking, search->folders[i]);
+			fd = try_link(&search, where->folders[i]);
 	}
 	return fd;
 }
 
-/* ---- shared parts -------------------------------------------------------------------------- */
+/* ---- shared DWARF -------------------------------------------------------------------------- */
 
-/* What .gnu_debugaltlink says: a path, and behind its NUL a build id. */
+/* .gnu_debugaltlink: a path, and behind its NUL a build id. */
 struct alt_link {
 	char name[DEBUG_LINK_BYTES_MAX];
 	char id[BUILD_ID_TEXT_BYTES];
@@ -333,7 +332,7 @@ static int try_alt(const struct alt_link *link, int folder, const char *path)
 	return fd >= 0 && debug_file_check_build_id(fd, link->id) == 0 ? take_fd(fd) : -1;
 }
 
-/* The path is relative to where the debug file lies, which is not always where it was made for. */
+/* The path is relative to the debug file, which may have been moved. */
 static int open_alt_below(const struct alt_link *link, int folder)
 {
 	const char *shared = strstr(link->name, ".dwz/");

@@ -9,43 +9,46 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/last_use.h"
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/debuginfod.h"
 #include "base/demangle.h"
 #include "base/hash_table.h"
 #include "base/id128.h"
+#include "base/last_use.h"
 #include "agent/elf/build_id.h"
 #include "agent/elf/elf.h"
 #include "agent/symbols/file_symbols.h"
 #include "agent/symbols/symbol_name_cache.h"
 #include "base/utf8.h"
 
-// Symbols that nobody asked for in this time are read again if somebody does.
+// Symbols that were not looked up for so long are freed, and read again if need be.
 #define SYMBOLS_IDLE_NS (10 * 60 * NS_PER_SECOND)
 
-// Above this many, trim() forgets those that no process maps.
+// Past this many, executable_table_trim() evicts executables that no process maps.
 enum { EXECUTABLES_KEPT = EXECUTABLES_MAX - EXECUTABLES_MAX / 8 };
 
-enum { FOLDER_BYTES = 64 };
+enum {
+	FILES_MAX = 2 * EXECUTABLES_MAX, // images hold copies of an executable
+	FOLDER_BYTES = 64,
+};
 
-/* An executable as the table knows it. */
 struct entry {
 	struct executable executable; // first: the public pointer is also the entry's
-	uint64_t serial;              // never used twice
+	uint64_t serial;              // never used twice: key of cached names
 	uint64_t used_ns;
 	uint32_t holders;
 	int fd;                      // -1: closed
-	char folder[FOLDER_BYTES];   // in /proc of a process that maps it, "": not told
+	char folder[FOLDER_BYTES];   // in /proc of a process that maps it; "": unknown
 	struct file_symbols symbols; // without a table: not read
-	int debug_fd;                // a debug file that came late, -1: none
-	bool awaits_debug;           // one was asked for
-	bool deferred;               // reading them was put off
-	bool unreadable;             // reading them failed: not tried again
+	int debug_fd;                // from debuginfod, not read yet; -1: none
+	bool awaits_debug;           // requested from debuginfod
+	bool deferred;               // symbols: no CPU time left in this interval
+	bool unreadable;             // symbols: reading failed, not tried again
 };
 
-/* Which file on which disk: what saves reading the identity for every process that maps it. */
+/* A file on a disk: saves reading the identity again for each process that maps it. */
 struct file_key {
 	uint64_t device;
 	uint64_t inode;
@@ -60,7 +63,7 @@ struct file {
 };
 
 struct executable_table {
-	struct entry **entries; // with holes (NULL) where forgotten
+	struct entry **entries; // NULL where evicted
 	uint32_t slot_count, capacity, count;
 	struct hash_table by_id;
 	struct file *files;
@@ -72,7 +75,7 @@ struct executable_table {
 	uint32_t open_count; // of files and debug files
 	struct debuginfod *debuginfod;
 	uint64_t debuginfod_answers; // seen so far
-	uint64_t reading_ns;         // spent in this window
+	uint64_t reading_ns;         // CPU time spent in this export interval
 };
 
 static struct entry *entry_of(struct executable *executable)
@@ -91,21 +94,21 @@ static void close_file(struct executable_table *table, struct entry *entry)
 	table->open_count--;
 }
 
-static void drop_symbols(struct executable_table *table, struct entry *entry)
+static void free_symbols(struct executable_table *table, struct entry *entry)
 {
 	if (!entry->symbols.table)
 		return;
 	table->symbol_bytes -= file_symbols_bytes(&entry->symbols);
 	table->open_count -= entry->symbols.debug_fd >= 0;
 	file_symbols_deinit(&entry->symbols);
-	entry->serial = table->next_serial++; // what is read next may number them otherwise
+	entry->serial = table->next_serial++; // the next table may number symbols otherwise
 }
 
 static void free_entry(struct executable_table *table, struct entry *entry)
 {
 	if (!entry)
 		return;
-	drop_symbols(table, entry);
+	free_symbols(table, entry);
 	close_file(table, entry);
 	cleanup_closep(&entry->debug_fd);
 	free(entry->executable.id);
@@ -150,7 +153,7 @@ void executable_release(struct executable *executable)
 		entry_of(executable)->holders--;
 }
 
-/* By name, because an open folder would outlive its process for a long time. */
+/* By name: an open folder would keep its process's entry in /proc. */
 void executable_note_folder(struct executable *executable, int folder)
 {
 	struct entry *entry = entry_of(executable);
@@ -158,7 +161,7 @@ void executable_note_folder(struct executable *executable, int folder)
 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", folder);
 	ssize_t size = readlink(link, entry->folder, sizeof(entry->folder));
-	// A name that is cut leads nowhere.
+	// A cut name is no name.
 	entry->folder[size > 0 && size < (ssize_t)sizeof(entry->folder) ? size : 0] = '\0';
 }
 
@@ -243,29 +246,23 @@ struct executable *executable_table_find_file(const struct executable_table *tab
 	return entry ? &entry->executable : NULL;
 }
 
-static void forget_files(struct executable_table *table)
+static void clear_files(struct executable_table *table)
 {
 	hash_table_clear(&table->by_file);
 	table->file_count = 0;
 }
 
-/* A file that cannot be remembered is identified again next time: no error. */
-static void remember_file(struct executable_table *table, const struct file_key *key,
-			  struct entry *entry)
+/* Without memory the file is identified again next time. */
+static void add_file(struct executable_table *table, const struct file_key *key,
+		     struct entry *entry)
 {
 	if (find_file(table, key))
 		return;
-	if (table->file_count == 2 * EXECUTABLES_MAX) // copies of one executable in many images
-		forget_files(table);
-	if (table->file_count == table->file_capacity) {
-		uint32_t capacity = table->file_capacity ? table->file_capacity * 2 : 64;
-		struct file *files = reallocarray(table->files, capacity, sizeof(*files));
-		if (!files)
-			return;
-		table->files = files;
-		table->file_capacity = capacity;
-	}
-	if (hash_table_add(&table->by_file, hash64_of(key, sizeof(*key)), table->file_count))
+	if (table->file_count == FILES_MAX)
+		clear_files(table);
+	if (array_reserve(&table->files, sizeof(*table->files), &table->file_capacity,
+			  table->file_count, 1, FILES_MAX) ||
+	    hash_table_add(&table->by_file, hash64_of(key, sizeof(*key)), table->file_count))
 		return;
 	table->files[table->file_count++] = (struct file){ *key, entry };
 }
@@ -287,10 +284,10 @@ static void close_least_recently_used(struct executable_table *table)
 		return;
 	close_file(table, oldest);
 	if (oldest->symbols.debug_fd >= 0)
-		drop_symbols(table, oldest);
+		free_symbols(table, oldest);
 }
 
-/* Without a descriptor to spare the executable still has its identity. */
+/* Without a descriptor to spare the executable only has its identity. */
 static void keep_file(struct executable_table *table, struct entry *entry, int fd)
 {
 	close_file(table, entry);
@@ -305,19 +302,14 @@ static int add_slot(struct executable_table *table, struct entry *entry, uint32_
 {
 	uint32_t item = table->slot_count;
 
-	if (table->count < table->slot_count) // there are holes
+	if (table->count < table->slot_count) // some were evicted
 		for (item = 0; table->entries[item]; item++)
 			;
-	if (item == table->capacity) {
-		uint32_t capacity = table->capacity ? table->capacity * 2 : 64;
-		struct entry **entries = reallocarray(table->entries, capacity, sizeof(*entries));
-		if (!entries)
-			return -ENOMEM;
-		table->entries = entries;
-		table->capacity = capacity;
-	}
 	const char *id = entry->executable.id;
-	int rc = hash_table_add(&table->by_id, hash64_of(id, strlen(id)), item);
+	int rc = array_reserve(&table->entries, sizeof(struct entry *), &table->capacity, item, 1,
+			       EXECUTABLES_MAX);
+	if (!rc)
+		rc = hash_table_add(&table->by_id, hash64_of(id, strlen(id)), item);
 	if (rc)
 		return rc;
 	if (item == table->slot_count)
@@ -332,7 +324,7 @@ static int add_entry(struct executable_table *table, const char *id, const char 
 		     struct entry **ret_entry, struct error *err)
 {
 	if (table->count >= EXECUTABLES_MAX)
-		return error_set(err, -ENOSPC, "%s: %u executables are known, no more are read",
+		return error_set(err, -ENOSPC, "%s: executable not read: table full (limit %u)",
 				 path, table->count);
 
 	struct entry *entry = calloc(1, sizeof(*entry));
@@ -377,7 +369,7 @@ static int read_identity(int fd, const struct stat *status, const char *path,
 	if (build_id_of_elf(&elf, ret_id) == 0)
 		return 0;
 	rc = file_hash_of_elf(&elf, ret_id);
-	return rc ? error_errno(err, rc, "%s: cannot be read to identify it", path) : 0;
+	return rc ? error_errno(err, rc, "%s: read to hash it", path) : 0;
 }
 
 int executable_table_open(struct executable_table *table, int fd, const char *path,
@@ -396,10 +388,10 @@ int executable_table_open(struct executable_table *table, int fd, const char *pa
 		if (rc)
 			return rc;
 		entry = find_id(table, id);
-		// The same program with its symbols left in says more than the stripped one did.
+		// The stripped copy came first, this one may have symbols.
 		if (entry && entry->symbols.table &&
 		    symbol_table_count(entry->symbols.table) == 0) {
-			drop_symbols(table, entry);
+			free_symbols(table, entry);
 			close_file(table, entry);
 		}
 		if (entry && entry->unreadable) {
@@ -411,7 +403,7 @@ int executable_table_open(struct executable_table *table, int fd, const char *pa
 			if (rc)
 				return rc;
 		}
-		remember_file(table, &key, entry);
+		add_file(table, &key, entry);
 	}
 	entry->used_ns = clock_monotonic_ns();
 	if (entry->fd < 0)
@@ -422,7 +414,7 @@ int executable_table_open(struct executable_table *table, int fd, const char *pa
 
 /* ---- symbols ------------------------------------------------------------------------------- */
 
-static void drop_least_recently_used(struct executable_table *table, const struct entry *but)
+static void free_least_recently_used(struct executable_table *table, const struct entry *but)
 {
 	struct entry *oldest = NULL;
 
@@ -434,10 +426,10 @@ static void drop_least_recently_used(struct executable_table *table, const struc
 			oldest = entry;
 	}
 	if (oldest)
-		drop_symbols(table, oldest);
+		free_symbols(table, oldest);
 }
 
-/* Ask for what the file, stripped, does not say. Returns a descriptor, or -1: not to be had now. */
+/* Request a stripped file's debug file. Returns its descriptor, or -1: not there now. */
 static int fetch_debug(struct executable_table *table, struct entry *entry)
 {
 	if (!table->debuginfod || !entry->executable.has_build_id)
@@ -452,39 +444,28 @@ static int open_folder(const char *path)
 	return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* In a container debug files may lie in its image, on the host, or in the agent's image. */
-struct debug_places {
-	struct debug_file_search search;
-	int process, host, own;
-};
-
-static void close_places(struct debug_places *places)
+static void close_search(struct debug_file_search *search)
 {
-	cleanup_closep(&places->process);
-	cleanup_closep(&places->host);
-	cleanup_closep(&places->own);
+	for (size_t i = 0; i < ARRAY_SIZE(search->folders); i++)
+		cleanup_closep(&search->folders[i]);
 }
 
-static struct debug_places open_places(const struct entry *entry)
+/* A container's debug files may lie in its image, on the host, or in the agent's image. */
+static struct debug_file_search open_search(const struct entry *entry)
 {
-	struct debug_places places = {
-		.process = entry->folder[0] ? open_folder(entry->folder) : -1,
-		.host = open_folder("/proc/1"),
-		.own = open_folder("/proc/self"),
-	};
-	places.search = (struct debug_file_search){
+	return (struct debug_file_search){
 		.build_id = entry->executable.has_build_id ? entry->executable.id : NULL,
 		.path = entry->executable.path,
-		.folders = { places.process, places.host, places.own },
+		.folders = { entry->folder[0] ? open_folder(entry->folder) : -1,
+			     open_folder("/proc/1"), open_folder("/proc/self") },
 	};
-	return places;
 }
 
 static int read_with(struct entry *entry, int debug_fd)
 {
-	_cleanup_(close_places) struct debug_places places = open_places(entry);
+	_cleanup_(close_search) struct debug_file_search search = open_search(entry);
 
-	return file_symbols_read(entry->fd, &places.search, debug_fd, &entry->symbols);
+	return file_symbols_read(entry->fd, &search, debug_fd, &entry->symbols);
 }
 
 static uint64_t thread_cpu_ns(void)
@@ -519,20 +500,20 @@ static int read_symbols(struct executable_table *table, struct entry *entry)
 	uint64_t before = UINT64_MAX;
 	while (table->symbol_bytes > EXECUTABLE_SYMBOL_MEMORY_MAX && table->symbol_bytes < before) {
 		before = table->symbol_bytes;
-		drop_least_recently_used(table, entry);
+		free_least_recently_used(table, entry);
 	}
 	return 0;
 }
 
-/* The name of one of the entry's symbols, remembered or read; NULL if it cannot be had. */
+/* A symbol's demangled name, cached or read; NULL if it cannot be read. */
 static const char *name_of(struct executable_table *table, struct entry *entry, uint32_t symbol)
 {
-	const char *known = symbol_name_cache_find(&table->names, entry->serial, symbol);
+	const char *cached = symbol_name_cache_find(&table->names, entry->serial, symbol);
 	char mangled[SYMBOL_NAME_BYTES];
 	char name[DEMANGLED_BYTES_MAX];
 
-	if (known || entry->fd < 0)
-		return known;
+	if (cached || entry->fd < 0)
+		return cached;
 	if (file_symbols_read_name(&entry->symbols, entry->fd, symbol, mangled))
 		return NULL;
 	demangle(mangled, name);
@@ -587,18 +568,18 @@ int executable_open_lines(struct executable_table *table, struct executable *exe
 	struct line_files files = { .debug_fd = -1 };
 	struct symbol symbol;
 
-	// Reading the symbols first finds the debug file, or asks a server for it.
+	// Reading symbols finds the debug file, or requests it from a server.
 	executable_find_symbol(table, executable, 0, &symbol);
 	files.fd = executable_open_file(executable);
 	if (files.fd < 0)
 		return files.fd;
-	_cleanup_(close_places) struct debug_places places = open_places(entry);
+	_cleanup_(close_search) struct debug_file_search search = open_search(entry);
 	if (file_symbols_have_debug_file(&entry->symbols))
 		files.debug_fd = fcntl(entry->symbols.debug_fd, F_DUPFD_CLOEXEC, 3);
 	else if (!file_has_lines(files.fd))
-		files.debug_fd = open_debug(entry, &places.search);
-	files.alt_fd = debug_file_open_alt(files.debug_fd >= 0 ? files.debug_fd : files.fd,
-					   &places.search);
+		files.debug_fd = open_debug(entry, &search);
+	files.alt_fd =
+		debug_file_open_alt(files.debug_fd >= 0 ? files.debug_fd : files.fd, &search);
 	*ret_files = files;
 	return 0;
 }
@@ -611,7 +592,7 @@ void line_files_close(struct line_files *files)
 	*files = (struct line_files){ -1, -1, -1 };
 }
 
-static void end_deferring(struct executable_table *table)
+static void allow_deferred(struct executable_table *table)
 {
 	bool any = table->reading_ns >= EXECUTABLE_SYMBOLS_NS_MAX;
 
@@ -628,7 +609,7 @@ static void end_deferring(struct executable_table *table)
 
 void executable_table_poll(struct executable_table *table)
 {
-	end_deferring(table);
+	allow_deferred(table);
 	if (!table->debuginfod ||
 	    debuginfod_answers(table->debuginfod) == table->debuginfod_answers)
 		return;
@@ -643,14 +624,14 @@ void executable_table_poll(struct executable_table *table)
 			continue;
 		cleanup_closep(&entry->debug_fd);
 		entry->debug_fd = fd;
-		drop_symbols(table, entry);
+		free_symbols(table, entry);
 		entry->executable.symbols_version++;
 	}
 }
 
 /* ---- trimming ------------------------------------------------------------------------------ */
 
-static void forget_entry(struct executable_table *table, uint32_t item)
+static void evict_entry(struct executable_table *table, uint32_t item)
 {
 	const char *id = table->entries[item]->executable.id;
 
@@ -660,21 +641,21 @@ static void forget_entry(struct executable_table *table, uint32_t item)
 	table->count--;
 }
 
-static void forget_least_recently_used(struct executable_table *table, uint32_t excess)
+static void evict_least_recently_used(struct executable_table *table, uint32_t excess)
 {
 	_cleanup_free_ struct last_use *candidates = calloc(table->slot_count, sizeof(*candidates));
 	uint32_t count = 0;
 
 	if (!candidates)
-		return; // next time
+		return; // in the next interval
 	for (uint32_t i = 0; i < table->slot_count; i++)
 		if (table->entries[i] && !table->entries[i]->holders)
 			candidates[count++] = (struct last_use){ table->entries[i]->used_ns, i };
 	qsort(candidates, count, sizeof(*candidates), last_use_compare);
 	for (uint32_t i = 0; i < count && i < excess; i++)
-		forget_entry(table, candidates[i].item);
-	if (count) // they may point to what is gone; learnt again from the processes
-		forget_files(table);
+		evict_entry(table, candidates[i].item);
+	if (count) // files may point to evicted entries; processes bring them back
+		clear_files(table);
 }
 
 void executable_table_trim(struct executable_table *table)
@@ -689,10 +670,10 @@ void executable_table_trim(struct executable_table *table)
 		if (!entry->holders)
 			close_file(table, entry);
 		if (entry->symbols.table && now - entry->used_ns > SYMBOLS_IDLE_NS)
-			drop_symbols(table, entry);
+			free_symbols(table, entry);
 	}
 	if (table->count > EXECUTABLES_KEPT)
-		forget_least_recently_used(table, table->count - EXECUTABLES_KEPT);
+		evict_least_recently_used(table, table->count - EXECUTABLES_KEPT);
 }
 
 uint64_t executable_table_count(const struct executable_table *table)

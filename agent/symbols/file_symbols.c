@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/text.h"
 
 static bool has_symtab(const struct elf *elf)
 {
@@ -21,23 +22,14 @@ static bool has_symtab(const struct elf *elf)
 	return false;
 }
 
-static bool is_cuda_driver(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	const char *name = slash ? slash + 1 : path;
-
-	return strncmp(name, "libcuda.so", 10) == 0;
-}
-
-/* A debug file that cannot be read is as none. */
-static int read_debug_headers(int fd, struct elf *ret_elf)
+static int read_headers(int fd, struct elf *ret_elf)
 {
 	struct stat status;
 
 	return fstat(fd, &status) ? -errno : elf_read_headers(fd, &status, ret_elf, NULL);
 }
 
-/* The separate file first: the packed symbols are a part of those there. */
+/* The separate file first: it has all of the packed symbols. */
 static int find_debug(const struct elf *elf, const struct debug_file_search *search,
 		      uint64_t *ret_bytes)
 {
@@ -55,21 +47,18 @@ int file_symbols_read(int fd, const struct debug_file_search *search, int debug_
 	struct symbol_table *table;
 	struct elf elf, debug_elf;
 	uint64_t debug_bytes = 0;
-	struct stat status;
 
-	if (fstat(fd, &status))
-		return -errno;
-	int rc = elf_read_headers(fd, &status, &elf, NULL);
+	int rc = read_headers(fd, &elf);
 	if (rc)
 		return rc;
 	struct symbol_sources sources = {
 		.elf = &elf,
-		.is_cuda_driver = is_cuda_driver(search->path),
+		.is_cuda_driver = text_begins_with(path_base_name(search->path), "libcuda.so"),
 	};
 	if (debug < 0 && !has_symtab(&elf))
 		debug = find_debug(&elf, search, &debug_bytes);
-	if (debug >= 0 && read_debug_headers(debug, &debug_elf) == 0)
-		sources.debug = &debug_elf;
+	if (debug >= 0 && read_headers(debug, &debug_elf) == 0)
+		sources.debug = &debug_elf; // a broken one counts as none
 	rc = symbol_table_read(&sources, &table);
 	if (rc)
 		return rc;
@@ -97,7 +86,7 @@ int file_symbols_read_name(const struct file_symbols *symbols, int fd, uint32_t 
 
 bool file_symbols_want_more(const struct file_symbols *symbols)
 {
-	// What is packed into a file leaves out what a debug file has, but names its functions.
+	// Mini debug info completes the functions, too.
 	return !symbol_table_is_complete(symbols->table);
 }
 
@@ -112,7 +101,7 @@ bool file_has_lines(int fd)
 	Elf64_Shdr section;
 	struct elf elf;
 
-	if (read_debug_headers(fd, &elf))
+	if (read_headers(fd, &elf))
 		return false;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (elf_find_section(&elf, names[i], &section) == 0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of one file from wherever they can be had: the file itself, what was packed into
-// it or split off from it when it was stripped, and its language's own tables.
+// The symbols of one file, from all sources: its own symbol tables, mini debug info packed into it, a
+// separate debug file, and its language runtime's tables.
 #pragma once
 
 #include <stdbool.h>
@@ -12,26 +12,26 @@
 /** Zeroed, with debug_fd -1: none read. */
 struct file_symbols {
 	struct symbol_table *table;
-	int debug_fd;         // its names' other file; -1: none
-	uint64_t debug_bytes; // of memory behind debug_fd; 0: a file on disk
+	int debug_fd;         // a second file with names; -1: none
+	uint64_t debug_bytes; // memory behind debug_fd; 0: a file on disk
 };
 
 /**
- * Read the symbols of @fd. If it is stripped, @debug_fd is its debug file, taken over in any case;
- * if that is -1, one is looked for as @search says.
+ * Read the symbols of @fd. @debug_fd is its debug file, which becomes the callee's in any case; -1: a
+ * stripped file's is searched for by @search.
  * Returns 0, also where there are none; -ENOEXEC (not an ELF file of this machine); -ENOMEM; -errno.
  */
 int file_symbols_read(int fd, const struct debug_file_search *search, int debug_fd,
 		      struct file_symbols *ret_symbols);
 void file_symbols_deinit(struct file_symbols *symbols);
 
-/** The linker's name of symbol @index; @fd is the file itself. As symbol_table_read_name(). */
+/** The mangled name of symbol @index; @fd is the file itself. As symbol_table_read_name(). */
 int file_symbols_read_name(const struct file_symbols *symbols, int fd, uint32_t index,
 			   char ret_name[SYMBOL_NAME_BYTES]);
 
-/** Whether nothing better than exported functions was found: a debug file would say more. */
+/** Whether only exported functions were found: a debug file would have more. */
 bool file_symbols_want_more(const struct file_symbols *symbols);
-/** Whether there is a whole debug file, with more than symbols. */
+/** Whether there is a debug file on disk: it has more than symbols. */
 bool file_symbols_have_debug_file(const struct file_symbols *symbols);
 /** Whether an ELF file itself has DWARF lines. */
 bool file_has_lines(int fd);

@@ -6,13 +6,13 @@
 
 #include "base/cleanup.h"
 
-/* Kinds of code that V8 puts a mark behind (src/logging/log.cc). */
+/* Prefixes behind which V8 puts a mark (src/logging/log.cc). */
 static const char *const v8_kinds[] = { "LazyCompile:", "Function:", "JS:", "Script:", "Eval:" };
 
-/* Its marks (src/objects/code-kind.cc): interpreted, baseline, Maglev, TurboFan. */
+/* V8's marks (src/objects/code-kind.cc): interpreted, baseline, Maglev, TurboFan. */
 static const char v8_marks[] = "~^+*";
 
-/* What .NET appends (src/coreclr/vm/perfmap.cpp). */
+/* .NET's suffixes (src/coreclr/vm/perfmap.cpp). */
 static const char *const dotnet_tiers[] = {
 	"[MinOptJitted]",      "[Optimized]",
 	"[QuickJitted]",       "[Tier0]",
@@ -40,7 +40,7 @@ static size_t clean_v8(char *name, size_t size)
 
 		if (!begins_with(name, size, v8_kinds[i]) || at == size || !is_v8_mark(name[at]))
 			continue;
-		marks = at + 1 < size && name[at + 1] == '\'' ? 2 : 1; // ': for its context only
+		marks = at + 1 < size && name[at + 1] == '\'' ? 2 : 1; // "'": context-specialized
 		memmove(name + at, name + at + marks, size - at - marks);
 		return size - marks;
 	}
@@ -54,7 +54,7 @@ static size_t clean_dotnet(const char *name, size_t size)
 	for (size_t i = 0; i < ARRAY_SIZE(dotnet_tiers); i++) {
 		size_t length = strlen(dotnet_tiers[i]);
 
-		// A name is not taken away whole.
+		// A name that is only a suffix stays.
 		if (size > length && memcmp(name + size - length, dotnet_tiers[i], length) == 0)
 			return size - length;
 	}

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of functions as compilers at run time write them, without what says how well they were
-// compiled: one function is to be one frame, whichever version of it ran.
+// JIT compilers' names of functions without the marks of compilation tiers: all versions of a function are one
+// frame.
 #pragma once
 
 #include <stddef.h>
 
 /**
- * Take the marks of tiers out of @name (@size bytes, no NUL needed), in place: V8's one character
- * ("LazyCompile:*f /a.js:1" is "LazyCompile:f /a.js:1"), .NET's last words ("[OptimizedTier1]").
- * Returns the size that is left.
+ * Remove tier marks from @name (@size bytes, no NUL needed) in place: V8's character ("LazyCompile:*f /a.js:1"
+ * becomes "LazyCompile:f /a.js:1") and .NET's suffix ("[OptimizedTier1]"). Returns the new size.
  */
 size_t jit_name_clean(char *name, size_t size);

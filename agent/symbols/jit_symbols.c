@@ -7,28 +7,28 @@
 #include <string.h>
 
 #include "agent/symbols/jit_name.h"
+#include "base/array.h"
 #include "base/cleanup.h"
 
 enum {
 	ADDRESS_BITS = 56,             // nothing of user space lies above
-	NAMES_SWEEP_BYTES = 256 << 10, // fewer are not swept
+	NAMES_SWEEP_BYTES = 256 << 10, // less is not swept
 };
 
 struct jit_symbol {
 	uint64_t start;
 	uint32_t size;
-	uint32_t name; // its place in names
+	uint32_t name; // offset in names
 };
 
-/* An array in the making. */
 struct symbol_run {
 	struct jit_symbol *symbols;
 	uint32_t count, capacity;
 };
 
 struct jit_symbols {
-	struct symbol_run sorted; // apart from each other
-	struct symbol_run added;  // later ones, in the order in which they came
+	struct symbol_run sorted; // without overlaps
+	struct symbol_run added;  // newer ones, in the order in which they came
 	char *names;              // each with its NUL
 	uint32_t names_size, names_capacity;
 	uint32_t names_swept; // size after the last sweep
@@ -77,8 +77,8 @@ static struct jit_symbol part_of(const struct jit_symbol *symbol, uint64_t start
 }
 
 /*
- * Put @newer over @older: both sorted and without overlaps, as is the result, for which there is
- * room for older_count + 2 * newer_count.
+ * Lay @newer over @older. Both and the result are sorted, without overlaps. @ret_symbols has room for
+ * older_count + 2 * newer_count.
  */
 static uint32_t overlay(const struct jit_symbol *older, uint32_t older_count,
 			const struct jit_symbol *newer, uint32_t newer_count,
@@ -110,11 +110,11 @@ static uint32_t overlay(const struct jit_symbol *older, uint32_t older_count,
 }
 
 /*
- * Sort @count symbols that came in this order, the later ones over the earlier: as a merge sort
- * does, but of time. @ret_symbols and @scratch have room for twice as many.
+ * Sort @count symbols by address, the later over the earlier: a merge sort in which overlay() merges.
+ * @ret_symbols and @scratch have room for twice as many.
  */
-static uint32_t put_in_order(const struct jit_symbol *symbols, uint32_t count,
-			     struct jit_symbol *ret_symbols, struct jit_symbol *scratch)
+static uint32_t overlay_all(const struct jit_symbol *symbols, uint32_t count,
+			    struct jit_symbol *ret_symbols, struct jit_symbol *scratch)
 {
 	uint32_t half = count / 2;
 
@@ -122,9 +122,9 @@ static uint32_t put_in_order(const struct jit_symbol *symbols, uint32_t count,
 		ret_symbols[0] = symbols[0];
 		return 1;
 	}
-	uint32_t older = put_in_order(symbols, half, scratch, ret_symbols);
-	uint32_t newer = put_in_order(symbols + half, count - half, scratch + 2 * half,
-				      ret_symbols + 2 * half);
+	uint32_t older = overlay_all(symbols, half, scratch, ret_symbols);
+	uint32_t newer = overlay_all(symbols + half, count - half, scratch + 2 * half,
+				     ret_symbols + 2 * half);
 	return overlay(scratch, older, scratch + 2 * half, newer, ret_symbols);
 }
 
@@ -140,7 +140,7 @@ static int merge_added(struct jit_symbols *symbols)
 	_cleanup_free_ struct jit_symbol *merged = reallocarray(NULL, room, sizeof(*merged));
 	if (!ordered || !merged)
 		return -ENOMEM;
-	uint32_t newer = put_in_order(added->symbols, added->count, ordered, merged);
+	uint32_t newer = overlay_all(added->symbols, added->count, ordered, merged);
 	uint32_t count = overlay(sorted->symbols, sorted->count, ordered, newer, merged);
 
 	struct jit_symbol *shrunk = reallocarray(merged, count, sizeof(*merged));
@@ -155,44 +155,44 @@ static int merge_added(struct jit_symbols *symbols)
 
 // ---- names ----------------------------------------------------------------------------------
 
-static int compare_places(const void *left, const void *right)
+static int compare_offsets(const void *left, const void *right)
 {
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
 
 	return (a > b) - (a < b);
 }
 
-/* Where each name in use is, sorted, once: parts of one function share theirs. */
-static uint32_t list_names(const struct symbol_run *sorted, uint32_t *ret_places)
+/* The offsets of names in use, sorted, each once: parts of a function share a name. */
+static uint32_t list_names(const struct symbol_run *sorted, uint32_t *ret_offsets)
 {
 	uint32_t count = 0;
 
 	for (uint32_t i = 0; i < sorted->count; i++)
-		ret_places[i] = sorted->symbols[i].name;
-	qsort(ret_places, sorted->count, sizeof(*ret_places), compare_places);
+		ret_offsets[i] = sorted->symbols[i].name;
+	qsort(ret_offsets, sorted->count, sizeof(*ret_offsets), compare_offsets);
 	for (uint32_t i = 0; i < sorted->count; i++)
-		if (!count || ret_places[count - 1] != ret_places[i])
-			ret_places[count++] = ret_places[i];
+		if (!count || ret_offsets[count - 1] != ret_offsets[i])
+			ret_offsets[count++] = ret_offsets[i];
 	return count;
 }
 
-/* Move the names in use to the front. @places become where they were, @moved where they are. */
-static void move_names(struct jit_symbols *symbols, const uint32_t *places, uint32_t *moved,
+/* Move the names at @offsets to the front; @moved are their new offsets. */
+static void move_names(struct jit_symbols *symbols, const uint32_t *offsets, uint32_t *moved,
 		       uint32_t count)
 {
 	uint32_t size = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
-		size_t length = strlen(symbols->names + places[i]) + 1;
+		size_t length = strlen(symbols->names + offsets[i]) + 1;
 
-		memmove(symbols->names + size, symbols->names + places[i], length);
+		memmove(symbols->names + size, symbols->names + offsets[i], length);
 		moved[i] = size;
 		size += (uint32_t)length;
 	}
 	symbols->names_size = size;
 }
 
-/* Let go of the names of functions that have gone. */
+/* Free the names of replaced functions. */
 static int sweep_names(struct jit_symbols *symbols)
 {
 	struct symbol_run *sorted = &symbols->sorted;
@@ -200,23 +200,23 @@ static int sweep_names(struct jit_symbols *symbols)
 
 	if (rc)
 		return rc;
-	_cleanup_free_ uint32_t *places = calloc(sorted->count + 1, sizeof(*places));
+	_cleanup_free_ uint32_t *offsets = calloc(sorted->count + 1, sizeof(*offsets));
 	_cleanup_free_ uint32_t *moved = calloc(sorted->count + 1, sizeof(*moved));
-	if (!places || !moved)
+	if (!offsets || !moved)
 		return -ENOMEM;
-	uint32_t count = list_names(sorted, places);
-	move_names(symbols, places, moved, count);
+	uint32_t count = list_names(sorted, offsets);
+	move_names(symbols, offsets, moved, count);
 	for (uint32_t i = 0; i < sorted->count; i++) {
-		const uint32_t *place = bsearch(&sorted->symbols[i].name, places, count,
-						sizeof(*places), compare_places);
+		const uint32_t *offset = bsearch(&sorted->symbols[i].name, offsets, count,
+						 sizeof(*offsets), compare_offsets);
 
-		sorted->symbols[i].name = moved[place - places];
+		sorted->symbols[i].name = moved[offset - offsets];
 	}
 	symbols->names_swept = symbols->names_size;
 	return 0;
 }
 
-/* Sweeping costs as much as what is left: only when that was half at most, or there is no room. */
+/* A sweep costs time for the names it keeps: only when they are half at most, or names are full. */
 static bool is_worth_sweeping(const struct jit_symbols *symbols, size_t needed)
 {
 	uint32_t size = symbols->names_size, swept = symbols->names_swept;
@@ -225,41 +225,31 @@ static bool is_worth_sweeping(const struct jit_symbols *symbols, size_t needed)
 	       (needed > JIT_NAMES_BYTES_MAX && size > swept + swept / 8);
 }
 
-static int make_room_for_name(struct jit_symbols *symbols, size_t size)
+static int reserve_name(struct jit_symbols *symbols, size_t size)
 {
 	if (is_worth_sweeping(symbols, symbols->names_size + size)) {
 		int rc = sweep_names(symbols);
 		if (rc)
 			return rc;
 	}
-	size_t needed = symbols->names_size + size;
-	if (needed > JIT_NAMES_BYTES_MAX)
-		return -E2BIG;
-	if (needed <= symbols->names_capacity)
-		return 0;
-	size_t capacity = needed + needed / 2 + 1024;
-	char *names = realloc(symbols->names, capacity);
-	if (!names)
-		return -ENOMEM;
-	symbols->names = names;
-	symbols->names_capacity = (uint32_t)capacity;
-	return 0;
+	return array_reserve(&symbols->names, 1, &symbols->names_capacity, symbols->names_size,
+			     (uint32_t)size, JIT_NAMES_BYTES_MAX);
 }
 
 static uint32_t append_name(struct jit_symbols *symbols, const char *name, size_t size)
 {
-	uint32_t place = symbols->names_size;
+	uint32_t offset = symbols->names_size;
 
-	memcpy(symbols->names + place, name, size);
-	size = jit_name_clean(symbols->names + place, size);
-	symbols->names[place + size] = '\0';
+	memcpy(symbols->names + offset, name, size);
+	size = jit_name_clean(symbols->names + offset, size);
+	symbols->names[offset + size] = '\0';
 	symbols->names_size += (uint32_t)size + 1;
-	return place;
+	return offset;
 }
 
 // ---- public ---------------------------------------------------------------------------------
 
-static int make_room_for_symbol(struct jit_symbols *symbols)
+static int reserve_symbol(struct jit_symbols *symbols)
 {
 	struct symbol_run *added = &symbols->added;
 
@@ -270,15 +260,8 @@ static int make_room_for_symbol(struct jit_symbols *symbols)
 		if (symbols->sorted.count >= JIT_SYMBOLS_MAX)
 			return -E2BIG;
 	}
-	if (added->count < added->capacity)
-		return 0;
-	uint32_t capacity = added->capacity ? added->capacity * 2 : 64;
-	struct jit_symbol *grown = reallocarray(added->symbols, capacity, sizeof(*grown));
-	if (!grown)
-		return -ENOMEM;
-	added->symbols = grown;
-	added->capacity = capacity;
-	return 0;
+	return array_reserve(&added->symbols, sizeof(*added->symbols), &added->capacity,
+			     added->count, 1, JIT_SYMBOLS_MAX);
 }
 
 int jit_symbols_add(struct jit_symbols *symbols, uint64_t start, uint64_t size, const char *name,
@@ -287,9 +270,9 @@ int jit_symbols_add(struct jit_symbols *symbols, uint64_t start, uint64_t size, 
 	name_size = strnlen(name, name_size < JIT_NAME_BYTES_MAX ? name_size : JIT_NAME_BYTES_MAX);
 	if (!size || size > UINT32_MAX || start >> ADDRESS_BITS || !name_size)
 		return 0;
-	int rc = make_room_for_name(symbols, name_size + 1);
+	int rc = reserve_name(symbols, name_size + 1);
 	if (!rc)
-		rc = make_room_for_symbol(symbols);
+		rc = reserve_symbol(symbols);
 	if (rc)
 		return rc;
 	symbols->added.symbols[symbols->added.count++] = (struct jit_symbol){

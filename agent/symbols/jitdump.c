@@ -14,16 +14,15 @@
 
 enum {
 	READ_BYTES = 64 << 10,
-	RECORD_BYTES_MAX = 8 << 10, // of a record as far as we look at it: with its name
+	RECORD_BYTES_MAX = 8 << 10, // of a record that are read: up to the end of its name
 	HEADER_BYTES_MAX = 64 << 10,
 };
 
-#define JITDUMP_MAGIC 0x4a695444 // "JiTD" in the order of the machine that wrote it
+#define JITDUMP_MAGIC 0x4a695444 // "JiTD" in the byte order of the machine that wrote it
 
-/* What the first word of a record says. */
 enum record_id {
-	RECORD_LOAD = 0, // code is there from now on
-	RECORD_MOVE = 1, // it is elsewhere now
+	RECORD_LOAD = 0, // code was compiled
+	RECORD_MOVE = 1, // code was moved
 };
 
 struct file_header {
@@ -53,13 +52,13 @@ struct jitdump {
 	struct jit_symbols *symbols;
 	dev_t device;
 	ino_t inode;
-	uint64_t offset; // of the first record not read; 0: the file's header was not read
-	bool swapped;    // its numbers are in the other byte order
+	uint64_t offset; // of the first record not read; 0: not even the file's header
+	bool swapped;    // the other byte order
 	bool broken;
 	bool full;
-	uint8_t *window; // READ_BYTES of the file, while it is read
-	uint64_t window_offset;
-	size_t window_size;
+	uint8_t *buffer; // READ_BYTES of the file, during a read
+	uint64_t buffer_offset;
+	size_t buffer_size;
 };
 
 // ---- life -----------------------------------------------------------------------------------
@@ -113,25 +112,22 @@ static uint64_t to_host64(const struct jitdump *dump, uint64_t number)
 	return dump->swapped ? bswap_64(number) : number;
 }
 
-/*
- * What the file has at @offset, up to @size bytes, through the window; *ret_size says how much there
- * is. Valid until the next call.
- */
+/* Up to @size bytes at @offset of the file; *ret_size are there. Valid until the next call. */
 static int look_at(struct jitdump *dump, int fd, uint64_t offset, size_t size,
 		   const uint8_t **ret_bytes, size_t *ret_size)
 {
-	uint64_t skipped = offset - dump->window_offset;
+	uint64_t skipped = offset - dump->buffer_offset;
 
-	if (offset < dump->window_offset || skipped + size > dump->window_size) {
-		ssize_t got = pread(fd, dump->window, READ_BYTES, (off_t)offset);
+	if (offset < dump->buffer_offset || skipped + size > dump->buffer_size) {
+		ssize_t got = pread(fd, dump->buffer, READ_BYTES, (off_t)offset);
 		if (got < 0)
 			return -errno;
-		dump->window_offset = offset;
-		dump->window_size = (size_t)got;
+		dump->buffer_offset = offset;
+		dump->buffer_size = (size_t)got;
 		skipped = 0;
 	}
-	*ret_bytes = dump->window + skipped;
-	*ret_size = dump->window_size - skipped;
+	*ret_bytes = dump->buffer + skipped;
+	*ret_size = dump->buffer_size - skipped;
 	if (*ret_size > size)
 		*ret_size = size;
 	return 0;
@@ -139,7 +135,7 @@ static int look_at(struct jitdump *dump, int fd, uint64_t offset, size_t size,
 
 // ---- records --------------------------------------------------------------------------------
 
-/* Returns 0 once the header was read, or is not there whole yet. */
+/* Returns 0 if the header was read, or is not complete yet. */
 static int read_header(struct jitdump *dump, int fd)
 {
 	struct file_header header;
@@ -160,7 +156,7 @@ static int read_header(struct jitdump *dump, int fd)
 	return 0;
 }
 
-static int take_load(struct jitdump *dump, const uint8_t *bytes, size_t size)
+static int add_load(struct jitdump *dump, const uint8_t *bytes, size_t size)
 {
 	struct load_record load;
 
@@ -173,7 +169,7 @@ static int take_load(struct jitdump *dump, const uint8_t *bytes, size_t size)
 			       strnlen(name, size - sizeof(load)));
 }
 
-static int take_move(struct jitdump *dump, const uint8_t *bytes, size_t size)
+static int add_move(struct jitdump *dump, const uint8_t *bytes, size_t size)
 {
 	char name[JIT_NAME_BYTES_MAX + 1];
 	struct move_record move;
@@ -185,12 +181,12 @@ static int take_move(struct jitdump *dump, const uint8_t *bytes, size_t size)
 	if (!old)
 		return 0;
 	size_t name_size = strlen(old);
-	memcpy(name, old, name_size); // adding may move what was found
+	memcpy(name, old, name_size); // adding may move the names
 	return jit_symbols_add(dump->symbols, to_host64(dump, move.new_address),
 			       to_host64(dump, move.code_size), name, name_size);
 }
 
-/* Returns 1 for a record that was read, 0 if it is not there whole yet. */
+/* Returns 1 for a record that was read, 0 if it is not complete yet. */
 static int read_record(struct jitdump *dump, int fd, uint64_t file_size)
 {
 	struct record_header header;
@@ -208,14 +204,14 @@ static int read_record(struct jitdump *dump, int fd, uint64_t file_size)
 		return 0;
 	size_t wanted = record_size < RECORD_BYTES_MAX ? record_size : RECORD_BYTES_MAX;
 	rc = look_at(dump, fd, dump->offset, wanted, &bytes, &size);
-	if (rc || size < wanted) // cut meanwhile
+	if (rc || size < wanted) // truncated meanwhile
 		return rc;
 	switch (to_host32(dump, header.id)) {
 	case RECORD_LOAD:
-		rc = take_load(dump, bytes, size);
+		rc = add_load(dump, bytes, size);
 		break;
 	case RECORD_MOVE:
-		rc = take_move(dump, bytes, size);
+		rc = add_move(dump, bytes, size);
 		break;
 	}
 	if (rc)
@@ -240,7 +236,7 @@ static int read_records(struct jitdump *dump, int fd, uint64_t file_size)
 	return rc < 0 ? rc : count > 0;
 }
 
-static void follow_file(struct jitdump *dump, const struct stat *status)
+static void begin_if_replaced(struct jitdump *dump, const struct stat *status)
 {
 	bool same = dump->device == status->st_dev && dump->inode == status->st_ino &&
 		    dump->offset <= (uint64_t)status->st_size;
@@ -256,20 +252,20 @@ static void follow_file(struct jitdump *dump, const struct stat *status)
 
 int jitdump_read(struct jitdump *dump, int fd)
 {
-	_cleanup_free_ uint8_t *window = malloc(READ_BYTES);
+	_cleanup_free_ uint8_t *buffer = malloc(READ_BYTES);
 	struct stat status;
 
-	if (!window)
+	if (!buffer)
 		return -ENOMEM;
 	if (fstat(fd, &status))
 		return -errno;
-	follow_file(dump, &status);
+	begin_if_replaced(dump, &status);
 	if (dump->broken || dump->full)
 		return 0;
-	dump->window = window;
-	dump->window_offset = dump->window_size = 0;
+	dump->buffer = buffer;
+	dump->buffer_offset = dump->buffer_size = 0;
 	int rc = read_records(dump, fd, (uint64_t)status.st_size);
-	dump->window = NULL;
+	dump->buffer = NULL;
 	dump->broken = rc == -EBADMSG;
 	dump->full = rc == -E2BIG || dump->offset > JITDUMP_BYTES_MAX;
 	return rc == -E2BIG ? 0 : rc;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/string_table.h"
@@ -19,21 +20,21 @@ enum {
 	KALLSYMS_LINE_BYTES_MAX = 1024, // KSYM_NAME_LEN is 512, a module's name 56
 };
 
-// A reload costs about 50 ms of CPU: one that did not help doubles the time to the next.
+// A reload costs about 50 ms of CPU time: one that found nothing doubles the time to the next.
 #define KALLSYMS_RELOAD_MIN_NS (10 * NS_PER_SECOND)
 #define KALLSYMS_RELOAD_MAX_NS (640 * NS_PER_SECOND)
-// BPF programs take each other's place without leaving a gap that would show it.
+// A BPF program may replace another at the same address, which no gap shows.
 #define KALLSYMS_BPF_STALE_NS (300 * NS_PER_SECOND)
 
 struct kernel_text {
 	uint64_t address;
-	uint32_t name;   // into names
+	uint32_t name;   // offset in names
 	uint32_t module; // string
 };
 
 struct kallsyms {
 	char *path;
-	struct kernel_text *symbols; // sorted by address, one an address
+	struct kernel_text *symbols; // sorted by address, one for each
 	uint32_t count;
 	uint32_t capacity;
 	char *names; // with their NULs
@@ -45,7 +46,7 @@ struct kallsyms {
 	uint64_t wait_ns; // from loaded_ns to the next reload
 };
 
-/** One line of the file, in words. */
+/** One line of the file. */
 struct kallsyms_line {
 	uint64_t address;
 	char type;
@@ -53,7 +54,7 @@ struct kallsyms_line {
 	const char *module; // without brackets, or NULL
 };
 
-static void forget(struct kallsyms *kallsyms)
+static void clear(struct kallsyms *kallsyms)
 {
 	free(kallsyms->symbols);
 	free(kallsyms->names);
@@ -89,40 +90,18 @@ static bool parse_line(char *line, struct kallsyms_line *ret_line)
 	return ret_line->name[0] != '\0';
 }
 
-/** Make room for one more symbol and @name_size bytes of name. */
-static int reserve(struct kallsyms *kallsyms, size_t name_size)
-{
-	if (kallsyms->count == KALLSYMS_SYMBOLS_MAX)
-		return -E2BIG;
-	if (kallsyms->count == kallsyms->capacity) {
-		uint32_t capacity = kallsyms->capacity ? kallsyms->capacity * 2 : 65536;
-		void *grown = realloc(kallsyms->symbols, capacity * sizeof(*kallsyms->symbols));
-		if (!grown)
-			return -ENOMEM;
-		kallsyms->symbols = grown;
-		kallsyms->capacity = capacity;
-	}
-	if (kallsyms->names_size + name_size > kallsyms->names_capacity) {
-		uint32_t capacity =
-			kallsyms->names_capacity ? kallsyms->names_capacity * 2 : 1 << 20;
-		void *grown = realloc(kallsyms->names, capacity);
-		if (!grown)
-			return -ENOMEM;
-		kallsyms->names = grown;
-		kallsyms->names_capacity = capacity;
-	}
-	return 0;
-}
-
 static int add_symbol(struct kallsyms *kallsyms, const struct kallsyms_line *line)
 {
 	const char *module = line->module ? line->module : "[kernel]";
-	size_t name_size = strlen(line->name) + 1;
-	uint32_t module_number;
+	uint32_t name_size = (uint32_t)strlen(line->name) + 1, module_number;
 
 	int rc = string_table_add(&kallsyms->modules, module, strlen(module), &module_number);
 	if (!rc)
-		rc = reserve(kallsyms, name_size);
+		rc = array_reserve(&kallsyms->symbols, sizeof(*kallsyms->symbols),
+				   &kallsyms->capacity, kallsyms->count, 1, KALLSYMS_SYMBOLS_MAX);
+	if (!rc)
+		rc = array_reserve(&kallsyms->names, 1, &kallsyms->names_capacity,
+				   kallsyms->names_size, name_size, UINT32_MAX);
 	if (rc)
 		return rc;
 
@@ -136,25 +115,20 @@ static int add_symbol(struct kallsyms *kallsyms, const struct kallsyms_line *lin
 	return 0;
 }
 
-/** Functions only: t and w of nm(1), in either case; not data, not absolute per-CPU offsets. */
-static bool is_text(const struct kallsyms_line *line)
-{
-	return line->address && strchr("tTwW", line->type);
-}
-
-/** Take what one line says; *ret_hidden grows with functions whose address the kernel hides. */
-static int take_line(struct kallsyms *kallsyms, char *text, uint64_t *ret_hidden)
+/** Adds functions only: t and w of nm(1). *hidden counts those whose address the kernel hides. */
+static int add_line(struct kallsyms *kallsyms, char *text, uint64_t *hidden)
 {
 	struct kallsyms_line line;
 
-	if (!parse_line(text, &line))
+	if (!parse_line(text, &line) || !strchr("tTwW", line.type))
 		return 0;
-	if (!line.address && strchr("tTwW", line.type))
-		(*ret_hidden)++;
-	return is_text(&line) ? add_symbol(kallsyms, &line) : 0;
+	if (line.address)
+		return add_symbol(kallsyms, &line);
+	++*hidden;
+	return 0;
 }
 
-static int read_lines(struct kallsyms *kallsyms, int fd, uint64_t *ret_hidden)
+static int read_lines(struct kallsyms *kallsyms, int fd, uint64_t *hidden)
 {
 	_cleanup_free_ char *chunk = malloc(KALLSYMS_CHUNK_BYTES + 1);
 	size_t held = 0;
@@ -169,13 +143,13 @@ static int read_lines(struct kallsyms *kallsyms, int fd, uint64_t *ret_hidden)
 		char *line = chunk, *end;
 		for (; (end = memchr(line, '\n', chunk + held - line)); line = end + 1) {
 			*end = '\0';
-			int rc = take_line(kallsyms, line, ret_hidden);
+			int rc = add_line(kallsyms, line, hidden);
 			if (rc)
 				return rc == -E2BIG ? 0 : rc;
 		}
 		held = chunk + held - line;
 		if (held > KALLSYMS_LINE_BYTES_MAX)
-			held = 0; // no such line exists; do not let one stop the reading
+			held = 0; // not a line of the kernel's: skipped
 		memmove(chunk, line, held);
 	}
 	return size < 0 ? -errno : 0;
@@ -190,8 +164,8 @@ static int compare_addresses(const void *a, const void *b)
 	return left->name < right->name ? -1 : left->name > right->name;
 }
 
-/** Sort, keep one name an address (the first in the file: the linker's order), give back what is spare. */
-static void settle(struct kallsyms *kallsyms)
+/** Sort, keep one name per address (the file's first, in the linker's order), free spare memory. */
+static void finish(struct kallsyms *kallsyms)
 {
 	uint32_t kept = 0;
 
@@ -230,19 +204,18 @@ static int read_file(struct kallsyms *kallsyms, const char *path, struct error *
 		rc = read_lines(kallsyms, fd, &hidden);
 	if (rc)
 		return error_errno(err, rc, "kernel symbols: read %s", path);
-	settle(kallsyms);
+	finish(kallsyms);
 	if (!kallsyms->count && hidden)
-		return error_set(
-			err, -EPERM,
-			"kernel symbols: the kernel hides all addresses in %s: give CAP_SYSLOG, "
-			"or set kernel.kptr_restrict to 0",
-			path);
+		return error_set(err, -EPERM,
+				 "kernel symbols: all addresses in %s are hidden: give the agent "
+				 "CAP_SYSLOG, or set kernel.kptr_restrict to 0",
+				 path);
 	if (!kallsyms->count)
-		return error_set(err, -ENOENT, "kernel symbols: no function in %s", path);
+		return error_set(err, -ENOENT, "kernel symbols: no functions in %s", path);
 	return 0;
 }
 
-/** Replace what is known; a failure leaves it as it is. */
+/** Replace the symbols; a failure keeps the old ones. */
 static int load(struct kallsyms *kallsyms, struct error *err)
 {
 	struct kallsyms fresh = { .path = kallsyms->path, .wait_ns = kallsyms->wait_ns };
@@ -250,10 +223,10 @@ static int load(struct kallsyms *kallsyms, struct error *err)
 	fresh.loaded_ns = kallsyms->loaded_ns = clock_monotonic_ns();
 	int rc = read_file(&fresh, kallsyms->path, err);
 	if (rc) {
-		forget(&fresh);
+		clear(&fresh);
 		return rc;
 	}
-	forget(kallsyms);
+	clear(kallsyms);
 	*kallsyms = fresh;
 	return 0;
 }
@@ -282,12 +255,12 @@ void kallsyms_close(struct kallsyms *kallsyms)
 {
 	if (!kallsyms)
 		return;
-	forget(kallsyms);
+	clear(kallsyms);
 	free(kallsyms->path);
 	free(kallsyms);
 }
 
-/** Position of the last symbol at or before @address; count when there is none. */
+/** Index of the last symbol at or before @address; count when there is none. */
 static uint32_t find_before(const struct kallsyms *kallsyms, uint64_t address)
 {
 	uint32_t low = 0, high = kallsyms->count;
@@ -302,15 +275,15 @@ static uint32_t find_before(const struct kallsyms *kallsyms, uint64_t address)
 	return low ? low - 1 : kallsyms->count;
 }
 
-/** The marks that the linker sets behind code: what follows them has no name here. */
+/** The linker's marks at the end of code: no symbol covers what follows. */
 static bool is_end_of_text(const char *name)
 {
 	return !strcmp(name, "_etext") || !strcmp(name, "_einittext");
 }
 
 /**
- * Beyond the first or last symbol lies code that came after we read: BPF programs, modules.
- * Between the kernel and its modules too: 16 MiB is more than any one function has.
+ * Code before the first symbol, or far behind the last one, was loaded since: BPF programs, modules. 16 MiB is
+ * more than any function has.
  */
 static bool is_unknown(const struct kallsyms *kallsyms, uint32_t position, uint64_t address)
 {
@@ -325,7 +298,6 @@ static bool is_stale(const struct kallsyms *kallsyms, uint32_t position)
 	       clock_monotonic_ns() - kallsyms->loaded_ns > KALLSYMS_BPF_STALE_NS;
 }
 
-/** find_before(), with what came since the last reading. */
 static uint32_t find_after_reload(struct kallsyms *kallsyms, uint64_t address)
 {
 	uint64_t wait = kallsyms->wait_ns;

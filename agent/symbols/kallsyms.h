@@ -15,25 +15,22 @@ struct kernel_symbol {
 };
 
 /**
- * Read the symbols at @path (NULL: /proc/kallsyms). -EPERM with the remedy in @err when the kernel
- * hides the addresses (kptr_restrict, CAP_SYSLOG).
+ * Read the symbols at @path (NULL: /proc/kallsyms). Returns 0; -EPERM when the kernel hides the addresses
+ * (kptr_restrict, CAP_SYSLOG): @err has the remedy; -ENOENT without functions; -ENOMEM; -errno.
  */
 int kallsyms_open(const char *path, struct kallsyms **ret_kallsyms, struct error *err);
 void kallsyms_close(struct kallsyms *kallsyms);
 
 /**
- * The symbol at or before @address. Read again (rate-limited) when the address is beyond what is
- * known: modules and BPF programs come and go. Returns 0 or -ENOENT.
+ * The symbol at or before @address. An unknown address reads the file again (rate-limited): modules and BPF
+ * programs come and go. Returns 0 or -ENOENT.
  */
 int kallsyms_find(struct kallsyms *kallsyms, uint64_t address, struct kernel_symbol *ret_symbol);
 
-/**
- * Where the kernel's own function of this name lies, and how long it is at most. Looks at all names.
- * Returns 0 or -ENOENT.
- */
+/** Start and size of the kernel's function @name, by a search through all names. Returns 0 or -ENOENT. */
 int kallsyms_find_name(const struct kallsyms *kallsyms, const char *name, uint64_t *ret_start,
 		       uint64_t *ret_size);
-/** Let the next address that is not known read the file again, however short ago that was. For tests. */
+/** For tests: the next unknown address reads the file again at once. */
 void kallsyms_reload_at_next_miss(struct kallsyms *kallsyms);
-/** Bytes held. */
+/** Memory in use. */
 uint64_t kallsyms_bytes(const struct kallsyms *kallsyms);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -16,10 +17,10 @@
 #include "base/string_table.h"
 #include "agent/symbols/source_line_worker.h"
 
-/* A file that costs the helper long is asked about less often: that many times its cost apart. */
+/* A slow file is read rarely: requests are apart by this many times their cost. */
 enum { REST_FACTOR = 20 };
 
-/* What was asked in one file, then what was answered. */
+/* The requests in one file, then their answers. */
 struct job {
 	struct job *next;
 	char *id; // the executable's
@@ -29,14 +30,13 @@ struct job {
 	uint64_t starts[LINE_WORKER_OFFSETS_MAX];
 	uint32_t first[LINE_WORKER_OFFSETS_MAX]; // of an offset's lines
 	uint8_t counts[LINE_WORKER_OFFSETS_MAX]; // 0: no lines
-	struct line *lines;                      // strings of the table below
+	struct line *lines;                      // with strings of `strings`
 	uint32_t line_count, line_capacity;
 	struct string_table strings;
 	uint64_t cost_ns;
-	bool failed; // out of memory: asked again
 };
 
-/* A file that is let rest. */
+/* A file that is not read for a while. */
 struct resting {
 	struct id128 id;
 	uint64_t until_ns;
@@ -44,13 +44,13 @@ struct resting {
 
 struct source_line_reader {
 	struct executable_table *executables;
-	// the owner's
-	struct source_line_cache places;
-	struct job *gathering; // asked since the last poll
+	// the caller's thread only
+	struct source_line_cache cache;
+	struct job *gathering; // requested since the last poll
 	uint32_t job_count;    // gathering, waiting and being read
 	struct resting resting[LINE_JOBS_MAX];
 	uint32_t resting_at; // the one to replace next
-	// the thread's and the owner's, under the lock
+	// both threads, under the lock
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct job *waiting, *done;
@@ -83,15 +83,9 @@ static void free_jobs(struct job *job)
 
 static int add_job_line(struct job *job, const struct source_line *source)
 {
-	if (job->line_count == job->line_capacity) {
-		uint32_t capacity = job->line_capacity ? 2 * job->line_capacity : 256;
-		struct line *lines = reallocarray(job->lines, capacity, sizeof(*lines));
-
-		if (!lines)
-			return -ENOMEM;
-		job->lines = lines;
-		job->line_capacity = capacity;
-	}
+	if (array_reserve(&job->lines, sizeof(*job->lines), &job->line_capacity, job->line_count, 1,
+			  UINT32_MAX))
+		return -ENOMEM;
 	struct line *line = &job->lines[job->line_count];
 	line->number = source->number;
 	int rc = string_table_add(&job->strings, source->name, strlen(source->name), &line->name);
@@ -102,19 +96,17 @@ static int add_job_line(struct job *job, const struct source_line *source)
 	return rc;
 }
 
-static void on_place(void *context, uint32_t index, const struct source_lines *place)
+static void add_answer(void *context, uint32_t index, const struct source_lines *lines)
 {
 	struct job *job = context;
 	uint32_t first = job->line_count;
 
-	for (uint32_t i = 0; i < place->count; i++)
-		if (add_job_line(job, &place->lines[i])) {
-			job->failed = true;
+	for (uint32_t i = 0; i < lines->count; i++)
+		if (add_job_line(job, &lines->lines[i]))
 			return;
-		}
-	job->starts[index] = place->start_offset;
+	job->starts[index] = lines->start_offset;
 	job->first[index] = first;
-	job->counts[index] = (uint8_t)place->count;
+	job->counts[index] = (uint8_t)lines->count;
 }
 
 static int compare_offsets(const void *left, const void *right)
@@ -137,8 +129,8 @@ static void serve(struct job *job)
 		.offsets = job->offsets,
 		.count = job->count,
 	};
-	if (source_line_worker_ask(&request, on_place, job, &err))
-		log_debug("lines: %s: %s; its functions' names are used", job->id, err.text);
+	if (source_line_worker_run(&request, add_answer, job, &err))
+		log_debug("source lines: %s: %s; frames show functions only", job->id, err.text);
 	job->cost_ns = clock_monotonic_ns() - begin_ns;
 	line_files_close(&job->files);
 }
@@ -199,28 +191,28 @@ void source_line_reader_free(struct source_line_reader *reader)
 	free_jobs(reader->gathering);
 	free_jobs(reader->waiting);
 	free_jobs(reader->done);
-	source_line_cache_deinit(&reader->places);
+	source_line_cache_deinit(&reader->cache);
 	free(reader);
 }
 
-/* ---- what was read ------------------------------------------------------------------------- */
+/* ---- answers ------------------------------------------------------------------------------- */
 
-static void take_place(struct source_line_reader *reader, const struct job *job, uint32_t index)
+static void cache_answer(struct source_line_reader *reader, const struct job *job, uint32_t index)
 {
 	struct id128 id = location_id_of_offset(FRAME_KIND_NATIVE, job->id, job->offsets[index]);
-	struct source_lines place = { .start_offset = job->starts[index],
+	struct source_lines lines = { .start_offset = job->starts[index],
 				      .count = job->counts[index] };
 
-	for (uint32_t i = 0; i < place.count; i++) {
+	for (uint32_t i = 0; i < lines.count; i++) {
 		const struct line *line = &job->lines[job->first[index] + i];
 
-		place.lines[i] = (struct source_line){
+		lines.lines[i] = (struct source_line){
 			.name = string_table_get(&job->strings, line->name),
 			.file = string_table_get(&job->strings, line->file),
 			.number = line->number,
 		};
 	}
-	source_line_cache_answer(&reader->places, id, place.count ? &place : NULL);
+	source_line_cache_answer(&reader->cache, id, lines.count ? &lines : NULL);
 }
 
 static void let_rest(struct source_line_reader *reader, const struct job *job)
@@ -243,7 +235,7 @@ static bool is_resting(const struct source_line_reader *reader, const char *id)
 	return false;
 }
 
-/* ---- asking -------------------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------ */
 
 static bool is_small_enough(int fd)
 {
@@ -285,36 +277,36 @@ static struct job *find_job(struct source_line_reader *reader, struct executable
 	return is_resting(reader, executable->id) ? NULL : begin_job(reader, executable);
 }
 
-static int ask(struct source_line_reader *reader, struct executable *executable, uint64_t offset,
-	       struct id128 id)
+static int request(struct source_line_reader *reader, struct executable *executable,
+		   uint64_t offset, struct id128 id)
 {
 	struct job *job = find_job(reader, executable);
 
 	if (!job || job->count == LINE_WORKER_OFFSETS_MAX)
 		return -EAGAIN;
-	if (source_line_cache_ask(&reader->places, id, executable->symbols_version) == 0)
+	if (source_line_cache_ask(&reader->cache, id, executable->symbols_version) == 0)
 		job->offsets[job->count++] = offset;
 	return -EAGAIN;
 }
 
 int source_line_reader_find(struct source_line_reader *reader, struct executable *executable,
-			    uint64_t offset, struct source_lines *ret_place)
+			    uint64_t offset, struct source_lines *ret_lines)
 {
 	struct id128 id = location_id_of_offset(FRAME_KIND_NATIVE, executable->id, offset);
-	const struct cached_lines *place = source_line_cache_find(&reader->places, id);
+	const struct cached_lines *cached = source_line_cache_find(&reader->cache, id);
 
-	if (place && place->asked)
+	if (cached && cached->asked)
 		return -EAGAIN;
-	// A debug file that came since may say more.
-	if (!place || (!place->count && place->version != executable->symbols_version))
-		return ask(reader, executable, offset, id);
-	if (!place->count)
+	// A debug file that came since may have lines.
+	if (!cached || (!cached->count && cached->version != executable->symbols_version))
+		return request(reader, executable, offset, id);
+	if (!cached->count)
 		return -ENOENT;
-	source_line_cache_read(&reader->places, place, ret_place);
+	source_line_cache_read(&reader->cache, cached, ret_lines);
 	return 0;
 }
 
-/* ---- answers ------------------------------------------------------------------------------- */
+/* ---- polling ------------------------------------------------------------------------------- */
 
 static void hand_over(struct source_line_reader *reader)
 {
@@ -332,8 +324,8 @@ static void hand_over(struct source_line_reader *reader)
 	reader->gathering = NULL;
 }
 
-/* Who waits wants the next answers, too: nothing is let rest then. */
-static void take_answers(struct source_line_reader *reader, bool rest)
+/* @rest: let slow files rest. Who waits for answers wants the next ones soon, too. */
+static void cache_answers(struct source_line_reader *reader, bool rest)
 {
 	pthread_mutex_lock(&reader->lock);
 	struct job *job = take(reader->done);
@@ -342,7 +334,7 @@ static void take_answers(struct source_line_reader *reader, bool rest)
 		struct job *next = job->next;
 
 		for (uint32_t i = 0; i < job->count; i++)
-			take_place(reader, job, i);
+			cache_answer(reader, job, i);
 		if (rest)
 			let_rest(reader, job);
 		free_job(job);
@@ -353,7 +345,7 @@ static void take_answers(struct source_line_reader *reader, bool rest)
 
 void source_line_reader_poll(struct source_line_reader *reader)
 {
-	take_answers(reader, true);
+	cache_answers(reader, true);
 	hand_over(reader);
 }
 
@@ -371,11 +363,11 @@ bool source_line_reader_wait(struct source_line_reader *reader, uint32_t wait_ms
 					    &until);
 	bool idle = !reader->waiting && !reader->busy;
 	pthread_mutex_unlock(&reader->lock);
-	take_answers(reader, false);
+	cache_answers(reader, false);
 	return idle;
 }
 
 uint64_t source_line_reader_bytes(const struct source_line_reader *reader)
 {
-	return source_line_cache_bytes(&reader->places);
+	return source_line_cache_bytes(&reader->cache);
 }

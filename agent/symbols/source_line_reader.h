@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Source lines and inlined calls of addresses in files, read by a thread of its own through
-// source_line_worker.h. Nobody waits for them: until a place is known its function's name is used. All
-// calls by one thread.
+// Source lines and inlined calls of offsets in executables. A thread of its own runs source_line_worker.h for
+// them, and they are cached. Nobody waits: until lines are known a location has its function's name only. All
+// calls from one thread.
 #pragma once
 
 #include <stdbool.h>
@@ -13,24 +13,24 @@
 struct source_line_reader;
 
 enum {
-	LINE_JOBS_MAX = 64,            // files that places are asked for in at once
-	LINE_FILE_BYTES_MAX = 1 << 30, // with larger debug files only functions are named
+	LINE_JOBS_MAX = 64,            // files with requests at a time
+	LINE_FILE_BYTES_MAX = 1 << 30, // larger debug files are not read: functions only
 };
 
-/** NULL when out of memory or without a thread. */
+/** NULL when out of memory, or when no thread can be started. */
 struct source_line_reader *source_line_reader_new(struct executable_table *executables);
 void source_line_reader_free(struct source_line_reader *reader);
 
 /**
- * What is at @offset in the file of @executable. *ret_place and its strings are valid until the
- * next call. Returns 0; -EAGAIN: asked for, or to be asked for again; -ENOENT: nothing is known.
+ * The lines at @offset in the file of @executable. They and their strings are valid until the next call.
+ * Returns 0; -EAGAIN: requested, try again later; -ENOENT: it has none.
  */
 int source_line_reader_find(struct source_line_reader *reader, struct executable *executable,
-			    uint64_t offset, struct source_lines *ret_place);
+			    uint64_t offset, struct source_lines *ret_lines);
 
-/** Take what was read since, and let the thread begin with what was asked: a few times a window. */
+/** Cache the answers, and start the requests made since: call it a few times per export interval. */
 void source_line_reader_poll(struct source_line_reader *reader);
-/** The same, after waiting at most so long for all that was asked. True: all of it is known. */
+/** The same, after waiting for the answers for at most @wait_ms. True: all are there. */
 bool source_line_reader_wait(struct source_line_reader *reader, uint32_t wait_ms);
 
 /** Memory held, bytes. */

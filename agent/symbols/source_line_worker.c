@@ -24,7 +24,7 @@
 
 enum { READ_BYTES = 64 << 10 };
 
-/* ---- in the helper ------------------------------------------------------------------------- */
+/* ---- in the worker ------------------------------------------------------------------------- */
 
 static int write_all(int fd, const struct buffer *message)
 {
@@ -38,7 +38,6 @@ static int write_all(int fd, const struct buffer *message)
 	return 0;
 }
 
-/* One request as it is served. */
 struct serving {
 	const struct line_request *request;
 	struct elf elf;
@@ -47,7 +46,7 @@ struct serving {
 	struct buffer message;
 };
 
-/* Where the code at @offset is in memory. NULL: it is no code. */
+/* The segment of the code at @offset; NULL: not code. */
 static const Elf64_Phdr *find_segment(const struct elf *elf, uint64_t offset)
 {
 	for (uint32_t i = 0; i < elf->load_count; i++) {
@@ -106,7 +105,7 @@ static int serve(const struct line_request *request, int out)
 	return 0;
 }
 
-static void run_helper(const struct line_request *request, int out)
+static void run_worker(const struct line_request *request, int out)
 {
 	const struct confinement limits = { .memory_bytes = LINE_WORKER_MEMORY_BYTES,
 					    .cpu_seconds = LINE_WORKER_SECONDS };
@@ -115,7 +114,7 @@ static void run_helper(const struct line_request *request, int out)
 
 	setpriority(PRIO_PROCESS, 0, 10);
 	confine_process(&limits, files, ARRAY_SIZE(files));
-	_exit(serve(&own, out)); // memory goes with the process
+	_exit(serve(&own, out)); // frees its memory, too
 }
 
 /* ---- in the agent -------------------------------------------------------------------------- */
@@ -124,20 +123,20 @@ struct answers {
 	const struct line_request *request;
 	source_lines_fn fn;
 	void *context;
-	uint8_t bytes[SOURCE_LINE_MESSAGE_BYTES_MAX + READ_BYTES]; // read and not yet taken
+	uint8_t bytes[SOURCE_LINE_MESSAGE_BYTES_MAX + READ_BYTES]; // read and not yet parsed
 	size_t size;
 	struct source_line_message message;
 };
 
-/* Returns the bytes of the first place; 0: not all of it is there; -EBADMSG. */
-static ssize_t take_place(struct answers *answers, const uint8_t *from, const uint8_t *end)
+/* Parse the first message. Returns its size; 0: not complete yet; -EBADMSG. */
+static ssize_t parse_message(struct answers *answers, const uint8_t *from, const uint8_t *end)
 {
 	const struct source_line_message *message = &answers->message;
 	ssize_t size = source_line_message_read(from, (size_t)(end - from), &answers->message);
 
 	if (size <= 0)
 		return size;
-	// The helper's word is as good as the file's that it read.
+	// Answers are as hostile as the file that the worker read.
 	if (message->index >= answers->request->count || !message->place.count ||
 	    message->place.start_offset > answers->request->offsets[message->index])
 		return -EBADMSG;
@@ -145,12 +144,12 @@ static ssize_t take_place(struct answers *answers, const uint8_t *from, const ui
 	return size;
 }
 
-static int take_places(struct answers *answers)
+static int parse_messages(struct answers *answers)
 {
 	const uint8_t *at = answers->bytes, *end = at + answers->size;
 	ssize_t size = 0;
 
-	while (at < end && (size = take_place(answers, at, end)) > 0)
+	while (at < end && (size = parse_message(answers, at, end)) > 0)
 		at += size;
 	if (size < 0)
 		return (int)size;
@@ -162,7 +161,7 @@ static int take_places(struct answers *answers)
 	return 0;
 }
 
-/* Returns 0 when the helper has closed its end; -ETIME; -EBADMSG; -errno. */
+/* Returns 0 when the worker has closed its end; -ETIME; -EBADMSG; -errno. */
 static int read_answers(int fd, struct answers *answers)
 {
 	uint64_t until_ns = clock_monotonic_ns() + LINE_WORKER_SECONDS * NS_PER_SECOND;
@@ -184,13 +183,13 @@ static int read_answers(int fd, struct answers *answers)
 		if (count == 0)
 			return 0;
 		answers->size += count < 0 ? 0 : (size_t)count;
-		rc = take_places(answers);
+		rc = parse_messages(answers);
 		if (rc)
 			return rc;
 	}
 }
 
-static int end_helper(pid_t pid, int rc, struct error *err)
+static int end_worker(pid_t pid, int rc, struct error *err)
 {
 	int status = 0;
 
@@ -199,18 +198,19 @@ static int end_helper(pid_t pid, int rc, struct error *err)
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	if (rc == -ETIME)
-		return error_set(err, -EIO, "it took longer than %d s", LINE_WORKER_SECONDS);
+		return error_set(err, -EIO, "worker killed: time limit (%d s)",
+				 LINE_WORKER_SECONDS);
 	if (rc)
-		return error_errno(err, rc == -EBADMSG ? -EIO : rc, "its answers");
+		return error_errno(err, rc == -EBADMSG ? -EIO : rc, "worker's answers");
 	if (WIFSIGNALED(status))
-		return error_set(err, -EIO, "it ended by signal %d (%s)", WTERMSIG(status),
+		return error_set(err, -EIO, "worker ended by signal %d (%s)", WTERMSIG(status),
 				 strsignal(WTERMSIG(status)));
 	if (WEXITSTATUS(status))
-		return error_set(err, -EIO, "it could not read the file");
+		return error_set(err, -EIO, "worker failed to read the file");
 	return 0;
 }
 
-int source_line_worker_ask(const struct line_request *request, source_lines_fn fn, void *context,
+int source_line_worker_run(const struct line_request *request, source_lines_fn fn, void *context,
 			   struct error *err)
 {
 	_cleanup_free_ struct answers *answers = calloc(1, sizeof(*answers));
@@ -227,10 +227,10 @@ int source_line_worker_ask(const struct line_request *request, source_lines_fn f
 		return error_errno(err, -errno, "pipe");
 	pid_t pid = fork();
 	if (pid == 0)
-		run_helper(request, ends[1]);
+		run_worker(request, ends[1]);
 	close(ends[1]);
 	int rc = pid < 0 ? error_errno(err, -errno, "fork")
-			 : end_helper(pid, read_answers(ends[0], answers), err);
+			 : end_worker(pid, read_answers(ends[0], answers), err);
 	close(ends[0]);
 	return rc;
 }

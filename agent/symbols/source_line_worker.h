@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads source lines in a process of its own, forked for each request: the files are hostile, and
-// the library that reads them maps them and trusts them. Whatever they make of that process (a
-// crash, a loop, a gigabyte of memory), the agent sees answers that end early.
+// Reads source lines in a confined worker process, forked for each request. The files are hostile, and the
+// library that reads them (libdw) trusts them. If they make the worker crash, loop or use up its memory, the
+// agent only sees its answers end early.
 #pragma once
 
 #include <stdint.h>
@@ -11,26 +11,26 @@
 
 enum {
 	LINE_WORKER_OFFSETS_MAX = 4096,
-	LINE_WORKER_SECONDS = 10, // of the processor, and by the clock
+	LINE_WORKER_SECONDS = 10, // of CPU time, and of wall clock time
 };
-#define LINE_WORKER_MEMORY_BYTES (512ULL << 20) // its own, beside mapped files
+#define LINE_WORKER_MEMORY_BYTES (512ULL << 20) // without mapped files
 
-/** Places asked for in one file. */
+/** Offsets in one file whose source lines are wanted. */
 struct line_request {
 	int fd;
-	int debug_fd;            // where its DWARF is, -1: in the file itself
-	int alt_fd;              // where that has parts that it shares with others, -1: not at hand
+	int debug_fd;            // has its DWARF; -1: the file itself
+	int alt_fd;              // has DWARF shared with other files; -1: none
 	const uint64_t *offsets; // in the file, ascending
 	uint32_t count;
 };
 
-/** Offset number @index of the request. @place and its strings are valid during the call. */
-typedef void (*source_lines_fn)(void *context, uint32_t index, const struct source_lines *place);
+/** The lines of offset @index of the request. They and their strings are valid during the call. */
+typedef void (*source_lines_fn)(void *context, uint32_t index, const struct source_lines *lines);
 
 /**
- * Ask and wait. Offsets without lines are not answered.
- * Returns 0; -EIO (the helper ended early: what was answered is good; @err says how); -E2BIG;
- * -ENOMEM; -errno where no process can be made.
+ * Run a worker and wait for it. Offsets without lines are not answered.
+ * Returns 0; -EIO (the worker ended early: its answers until then are good; @err says how); -E2BIG; -ENOMEM;
+ * -errno when no process can be forked.
  */
-int source_line_worker_ask(const struct line_request *request, source_lines_fn fn, void *context,
+int source_line_worker_run(const struct line_request *request, source_lines_fn fn, void *context,
 			   struct error *err);

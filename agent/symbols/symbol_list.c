@@ -5,16 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "agent/symbols/cuda_symbols.h"
 #include "agent/elf/go_pclntab.h"
 
 enum { READ_SYMBOLS = 2048 }; // per pread(): 48 KiB
 
-/* Names that are worse than any of a symbol table. */
+/* Worse than any rank of a symbol table. */
 enum { RANK_GO = 8, RANK_CUDA = 9 };
 
-/* One file's sections while they are read. Code is always where the executable's segments say. */
+/* One file while it is read. Its code is where the executable's segments are. */
 struct reading {
 	struct symbol_list *list;
 	const struct elf *code;
@@ -41,17 +42,11 @@ static uint64_t lowest_code_offset(const struct elf *elf)
 
 static int append(struct symbol_list *list, const struct listed_symbol *symbol)
 {
-	if (list->count == LISTED_SYMBOLS_MAX)
-		return 0;
-	if (list->count == list->capacity) {
-		uint32_t capacity = list->capacity ? list->capacity * 2 : 512;
-		struct listed_symbol *symbols =
-			reallocarray(list->symbols, capacity, sizeof(*symbols));
-		if (!symbols)
-			return -ENOMEM;
-		list->symbols = symbols;
-		list->capacity = capacity;
-	}
+	int rc = array_reserve(&list->symbols, sizeof(*list->symbols), &list->capacity, list->count,
+			       1, LISTED_SYMBOLS_MAX);
+
+	if (rc)
+		return rc == -E2BIG ? 0 : rc; // the rest is left out
 	list->symbols[list->count++] = *symbol;
 	return 0;
 }
@@ -64,14 +59,14 @@ static bool is_function(const Elf64_Sym *symbol)
 	case STT_FUNC:
 	case STT_GNU_IFUNC:
 		return true;
-	case STT_NOTYPE: // assembly; without a size they are labels within functions
+	case STT_NOTYPE: // assembly; without a size it is a label in a function
 		return symbol->st_size != 0;
 	default:
 		return false;
 	}
 }
 
-/* Where code at @address must end: with its section if that is known, else with its segment. */
+/* The end of the symbol's section if that is known, else of its segment. */
 static uint64_t code_limit(const struct reading *reading, const Elf64_Phdr *segment,
 			   const Elf64_Sym *symbol)
 {
@@ -101,7 +96,7 @@ static uint8_t rank_of(const Elf64_Sym *symbol)
 	default:
 		rank = 2;
 	}
-	// A name without size, or of no type, says less about what is there.
+	// A symbol without a size or type may be a label.
 	if (!symbol->st_size || ELF64_ST_TYPE(symbol->st_info) == STT_NOTYPE)
 		rank += 4;
 	return rank;
@@ -127,14 +122,14 @@ static int add_symbol(const struct reading *reading, const Elf64_Sym *symbol, en
 	const struct listed_symbol listed = {
 		.offset = (uint32_t)offset,
 		.size = size < UINT32_MAX ? (uint32_t)size : UINT32_MAX,
-		.name = symbol->st_name | (uint32_t)pool << NAME_PLACE_BITS,
+		.name = symbol->st_name | (uint32_t)pool << NAME_OFFSET_BITS,
 		.rank = rank_of(symbol),
 		.sized = symbol->st_size != 0,
 	};
 	return append(list, &listed);
 }
 
-/* Where the names of @section's symbols are. False: nowhere. */
+/* The string table of @section's symbols. False: none. */
 static bool find_names(const struct reading *reading, const Elf64_Shdr *section,
 		       struct name_pool_range *ret_range)
 {
@@ -148,8 +143,8 @@ static bool find_names(const struct reading *reading, const Elf64_Shdr *section,
 	uint64_t size = file_size - strings->sh_offset;
 	if (strings->sh_size < size)
 		size = strings->sh_size;
-	if (size > NAME_PLACE_MAX)
-		size = NAME_PLACE_MAX;
+	if (size > NAME_OFFSET_MAX)
+		size = NAME_OFFSET_MAX;
 	*ret_range = (struct name_pool_range){ strings->sh_offset, size };
 	return true;
 }
@@ -173,7 +168,7 @@ static int add_section(const struct reading *reading, const Elf64_Shdr *section,
 		uint64_t count = left < READ_SYMBOLS ? left : READ_SYMBOLS;
 		int rc = elf_read(reading->elf, offset, symbols, count * sizeof(*symbols));
 
-		if (rc) // cut short: what was read so far is still good
+		if (rc) // truncated: what was read so far is good
 			return rc == -ENOEXEC ? 0 : rc;
 		for (uint64_t i = 0; i < count; i++) {
 			rc = add_symbol(reading, &symbols[i], pool);
@@ -186,7 +181,7 @@ static int add_section(const struct reading *reading, const Elf64_Shdr *section,
 	return 0;
 }
 
-/* The first section of a type: a file has at most one, and repeats could make us read for ever. */
+/* Only the first section of a type: a hostile file could repeat it endlessly. */
 static int add_first(const struct reading *reading, uint32_t type, enum name_pool pool)
 {
 	for (uint32_t i = 0; i < reading->section_count; i++)
@@ -197,7 +192,7 @@ static int add_first(const struct reading *reading, uint32_t type, enum name_poo
 
 static int read_sections(struct reading *reading)
 {
-	// Without section headers, or with broken ones, there are no symbols: that is no failure.
+	// A file without section headers, or with broken ones, has no symbols.
 	int rc = elf_read_sections(reading->elf, &reading->sections, &reading->section_count);
 
 	return rc == -ENOENT || rc == -ENOEXEC || rc == -E2BIG ? 0 : rc;
@@ -257,19 +252,19 @@ static int add_go(struct symbol_list *list, const struct elf *elf)
 		struct go_function function;
 
 		if (go_pclntab_function(table, i, &function))
-			break; // what was read so far is still good
+			break; // what was read so far is good
 		if (names == UINT64_MAX) {
 			names = go_pclntab_names_offset(table);
 			list->pools[NAME_POOL_GO] =
-				(struct name_pool_range){ names, elf->size - names < NAME_PLACE_MAX
+				(struct name_pool_range){ names, elf->size - names < NAME_OFFSET_MAX
 									 ? elf->size - names
-									 : NAME_PLACE_MAX };
+									 : NAME_OFFSET_MAX };
 		}
 		if (function.name_offset - names >= list->pools[NAME_POOL_GO].size)
 			continue;
 		rc = add_address(list, elf, function.address, function.limit - function.address,
 				 (uint32_t)(function.name_offset - names) |
-					 (uint32_t)NAME_POOL_GO << NAME_PLACE_BITS,
+					 (uint32_t)NAME_POOL_GO << NAME_OFFSET_BITS,
 				 RANK_GO);
 		if (rc)
 			return rc;
@@ -286,12 +281,12 @@ static int add_cuda_symbol(void *context, const struct cuda_symbol *symbol)
 {
 	const struct cuda_context *cuda = context;
 	const struct name_pool_range *names = &cuda->list->pools[NAME_POOL_DYNSYM];
-	uint64_t place = symbol->name_offset - names->offset;
+	uint64_t offset = symbol->name_offset - names->offset;
 
-	if (symbol->name_offset < names->offset || place >= names->size)
+	if (symbol->name_offset < names->offset || offset >= names->size)
 		return 0;
 	return add_address(cuda->list, cuda->elf, symbol->address, symbol->size,
-			   (uint32_t)place | (uint32_t)NAME_POOL_DYNSYM << NAME_PLACE_BITS,
+			   (uint32_t)offset | (uint32_t)NAME_POOL_DYNSYM << NAME_OFFSET_BITS,
 			   RANK_CUDA);
 }
 
@@ -311,7 +306,7 @@ int symbol_list_read(const struct symbol_sources *sources, struct symbol_list *r
 
 		rc = cuda_symbols_read(elf, add_cuda_symbol, &cuda);
 		if (rc != -ENOMEM)
-			rc = 0; // another shape than the drivers we know
+			rc = 0; // an unknown driver version
 	}
 	return rc;
 }

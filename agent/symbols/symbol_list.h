@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All names that a file, its debug file and its runtime's tables have for its functions, as they
-// come: what a symbol table is made of.
+// All symbols of a file, its debug file and its language runtime's table, as they are read. A symbol table is
+// built from them.
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +12,7 @@ enum {
 	LISTED_SYMBOLS_MAX = 2 << 20, // per file; Chromium, unstripped, has 1.5 million
 };
 
-/* Which list of names one is in: in the order of preference for one address. */
+/* Where a name lies. For one address the first pool is preferred. */
 enum name_pool {
 	NAME_POOL_SYMTAB,
 	NAME_POOL_DEBUG, // in the debug file
@@ -21,20 +21,20 @@ enum name_pool {
 	NAME_POOL_COUNT,
 };
 
-#define NAME_PLACE_BITS 30 // of a symbol's name; the pool is in the bits above
-#define NAME_PLACE_MAX  (1U << NAME_PLACE_BITS)
+#define NAME_OFFSET_BITS 30 // of a symbol's name; the pool is in the bits above
+#define NAME_OFFSET_MAX  (1U << NAME_OFFSET_BITS)
 
-/* Where a pool lies in its file. */
+/* A pool in its file. */
 struct name_pool_range {
 	uint64_t offset;
-	uint64_t size; // at most NAME_PLACE_MAX
+	uint64_t size; // at most NAME_OFFSET_MAX
 };
 
-/** A function. Without a size of its own, size is the space up to its section's end. */
+/** A function. If the symbol has no size, it is the space up to its section's end. */
 struct listed_symbol {
 	uint32_t offset; // from the list's base
 	uint32_t size;
-	uint32_t name; // place in its pool | pool << NAME_PLACE_BITS
+	uint32_t name; // offset in its pool | pool << NAME_OFFSET_BITS
 	uint8_t rank;  // lower is the better name for one address
 	bool sized;
 };
@@ -56,8 +56,8 @@ struct symbol_sources {
 };
 
 /**
- * Read what @sources have. @ret_list is to be deinitialized in any case.
- * Returns 0, also where there is nothing or it is broken; -ENOMEM; -errno.
+ * Read all symbols of @sources. *ret_list must be deinited in any case.
+ * Returns 0, also for files without symbols or with broken tables; -ENOMEM; -errno.
  */
 int symbol_list_read(const struct symbol_sources *sources, struct symbol_list *ret_list);
 void symbol_list_deinit(struct symbol_list *list);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/id128.h"
 
 static uint64_t hash_of(uint64_t executable, uint32_t symbol)
@@ -37,53 +38,33 @@ const char *symbol_name_cache_find(const struct symbol_name_cache *names, uint64
 	uint32_t item = hash_table_find(&names->index, hash_of(executable, symbol), name_equals,
 					names, &wanted);
 
-	return item == HASH_TABLE_NONE ? NULL : names->bytes + names->names[item].place;
-}
-
-static int make_room(struct symbol_name_cache *names, size_t size)
-{
-	if (names->count == names->capacity) {
-		uint32_t capacity = names->capacity ? names->capacity * 2 : 256;
-		void *grown = reallocarray(names->names, capacity, sizeof(*names->names));
-		if (!grown)
-			return -1;
-		names->names = grown;
-		names->capacity = capacity;
-	}
-	if (size > names->bytes_capacity - names->bytes_size) {
-		uint32_t capacity = names->bytes_capacity ? names->bytes_capacity * 2 : 16 << 10;
-		char *grown = realloc(names->bytes, capacity);
-		if (!grown)
-			return -1;
-		names->bytes = grown;
-		names->bytes_capacity = capacity;
-	}
-	return 0;
+	return item == HASH_TABLE_NONE ? NULL : names->bytes + names->names[item].offset;
 }
 
 const char *symbol_name_cache_add(struct symbol_name_cache *names, uint64_t executable,
 				  uint32_t symbol, const char *name)
 {
-	size_t size = strlen(name) + 1; // at most DEMANGLED_BYTES_MAX, less than one step of growth
+	uint32_t size = (uint32_t)strlen(name) + 1; // at most DEMANGLED_BYTES_MAX
 
-	if (names->bytes_size + size > SYMBOL_NAMES_BYTES_MAX) {
+	if (names->size + size > SYMBOL_NAMES_BYTES_MAX) {
 		hash_table_clear(&names->index);
-		names->count = 0;
-		names->bytes_size = 0;
+		names->count = names->size = 0;
 	}
-	if (make_room(names, size))
-		return NULL;
-	if (hash_table_add(&names->index, hash_of(executable, symbol), names->count))
+	if (array_reserve(&names->names, sizeof(*names->names), &names->capacity, names->count, 1,
+			  SYMBOL_NAMES_BYTES_MAX) ||
+	    array_reserve(&names->bytes, 1, &names->bytes_capacity, names->size, size,
+			  SYMBOL_NAMES_BYTES_MAX) ||
+	    hash_table_add(&names->index, hash_of(executable, symbol), names->count))
 		return NULL;
 	names->names[names->count++] = (struct symbol_name){
 		.executable = executable,
 		.symbol = symbol,
-		.place = names->bytes_size,
+		.offset = names->size,
 	};
 
-	char *copy = names->bytes + names->bytes_size;
+	char *copy = names->bytes + names->size;
 	memcpy(copy, name, size);
-	names->bytes_size += (uint32_t)size;
+	names->size += size;
 	return copy;
 }
 

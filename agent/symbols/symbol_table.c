@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 
-/* How many earlier symbols may lie between an address and the one around it. */
+/* How many symbols may begin between an address and the start of the function around it. */
 enum { ENCLOSING_LOOKS = 32 };
 
 /* Three of them make an offset. */
@@ -17,7 +17,7 @@ enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 struct entry {
 	uint32_t offset; // from table->base
 	uint32_t size;
-	uint32_t name; // place in its pool | pool << NAME_PLACE_BITS
+	uint32_t name; // offset in its pool | pool << NAME_OFFSET_BITS
 };
 
 struct symbol_table {
@@ -39,7 +39,7 @@ static bool is_better(const struct listed_symbol *a, const struct listed_symbol 
 	return a->rank != b->rank ? a->rank < b->rank : a->name < b->name; // the better pool first
 }
 
-/* By @shift's digit of the offset; what is equal keeps its order. */
+/* One pass of a radix sort, by the offset's digit at @shift. */
 static void sort_by_digit(const struct listed_symbol *from, struct listed_symbol *to,
 			  uint32_t count, uint32_t shift)
 {
@@ -58,8 +58,8 @@ static void sort_by_digit(const struct listed_symbol *from, struct listed_symbol
 }
 
 /*
- * libtorch has 350,000 functions, and comparing them took most of the 130 ms that the main loop was busy
- * reading them. Now it is 54 ms, with as much memory beside them as qsort() takes.
+ * libtorch has 350,000 functions: reading them blocks the main loop for 54 ms, with qsort() it was 130 ms. The
+ * memory is the same.
  */
 static int sort_symbols(struct symbol_list *list)
 {
@@ -76,7 +76,7 @@ static int sort_symbols(struct symbol_list *list)
 	return 0;
 }
 
-/* One entry per address, the best; entries without size reach to the next one. */
+/* One entry per address, the best; without a size it ends at the next one. */
 static struct symbol_table *build(struct symbol_list *list)
 {
 	uint32_t kept = 0;
@@ -166,22 +166,22 @@ int symbol_table_read_name(const struct symbol_table *table, int fd, int debug_f
 			   char ret_name[SYMBOL_NAME_BYTES])
 {
 	const struct entry *entry = &table->entries[index];
-	uint32_t pool = entry->name >> NAME_PLACE_BITS;
+	uint32_t pool = entry->name >> NAME_OFFSET_BITS;
 	const struct name_pool_range *names = &table->pools[pool];
-	uint32_t place = entry->name & (NAME_PLACE_MAX - 1);
-	uint64_t space = names->size - place; // place is within: checked when it was listed
+	uint32_t offset = entry->name & (NAME_OFFSET_MAX - 1);
+	uint64_t space = names->size - offset; // offset is within: checked when it was listed
 	size_t size = space < SYMBOL_NAME_BYTES - 1 ? space : SYMBOL_NAME_BYTES - 1;
 	ssize_t count;
 
 	if (pool == NAME_POOL_DEBUG)
 		fd = debug_fd;
-	// Most names are short: a second read for the few long ones is cheaper than 4 KiB for each.
+	// Most names are short: a second read for the few long ones is cheaper than reading 4 KiB for each.
 	size_t first = size < 256 ? size : 256;
 	do
-		count = pread(fd, ret_name, first, (off_t)(names->offset + place));
+		count = pread(fd, ret_name, first, (off_t)(names->offset + offset));
 	while (count < 0 && errno == EINTR);
 	if (count == (ssize_t)first && first < size && !memchr(ret_name, 0, first))
-		count = pread(fd, ret_name, size, (off_t)(names->offset + place));
+		count = pread(fd, ret_name, size, (off_t)(names->offset + offset));
 	if (count < 0)
 		return -errno;
 	ret_name[count] = '\0';

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A debuginfod server that gives the answer it is told to, on a port of its own.
+// A debuginfod server with a chosen answer, on a port of its own.
 #pragma once
 
 #include <arpa/inet.h>
@@ -16,8 +16,8 @@
 enum double_answer {
 	ANSWER_FILE,
 	ANSWER_NOT_FOUND,
-	ANSWER_TROUBLE, // 503
-	ANSWER_SILENCE, // it takes the request and says nothing
+	ANSWER_ERROR,   // 503
+	ANSWER_SILENCE, // it reads the request and never answers
 	ANSWER_HALF,    // of the file, then it hangs up
 };
 
@@ -41,7 +41,7 @@ static inline void double_reply(struct debuginfod_double *server, int peer)
 	case ANSWER_NOT_FOUND:
 		(void)!write(peer, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 45);
 		return;
-	case ANSWER_TROUBLE:
+	case ANSWER_ERROR:
 		(void)!write(peer, "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", 40);
 		return;
 	case ANSWER_SILENCE: // until the other side hangs up

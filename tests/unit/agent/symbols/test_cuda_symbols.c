@@ -93,7 +93,7 @@ static int keep(void *context, const struct cuda_symbol *symbol)
 	return 0;
 }
 
-TEST(the_code_behind_a_slot_bears_the_exports_name)
+TEST(a_slots_target_gets_the_exports_name)
 {
 	struct found found = { 0 };
 	struct driver driver;
@@ -111,7 +111,7 @@ TEST(the_code_behind_a_slot_bears_the_exports_name)
 	close(fd);
 }
 
-TEST(only_the_driver_is_read_so)
+TEST(reads_slots_of_the_driver_only)
 {
 	static const struct {
 		const char *path;
@@ -137,7 +137,7 @@ TEST(only_the_driver_is_read_so)
 				      &range) == 0)
 			file_symbols_read_name(&symbols, fd, range.index, name);
 		EXPECT_STR(row->named ? "cuStreamSynchronize" : "(none)", name, row->path);
-		// What follows the code is somebody else's.
+		// What follows is another function's.
 		EXPECT_EQ(-ENOENT,
 			  symbol_table_find(symbols.table, SECTION_FILE_TEXT + CODE_AT + CODE_BYTES,
 					    &range),
@@ -188,7 +188,7 @@ static void stub_nowhere(struct driver *driver)
 	driver->symbols[1].st_value = UINT64_MAX - 3;
 }
 
-TEST(what_has_another_shape_gets_no_name)
+TEST(exports_of_other_shapes_stay_unnamed)
 {
 	static const struct {
 		const char *what;
@@ -220,7 +220,7 @@ TEST(what_has_another_shape_gets_no_name)
 	}
 }
 
-TEST(random_damage_is_survived)
+TEST(survives_random_damage)
 {
 	srandom(3);
 	for (int round = 0; round < 3000; round++) {
@@ -237,18 +237,18 @@ TEST(random_damage_is_survived)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(the_code_behind_a_slot_bears_the_exports_name),
-	  cmocka_unit_test(only_the_driver_is_read_so),
-	  cmocka_unit_test(what_has_another_shape_gets_no_name),
-	  cmocka_unit_test(random_damage_is_survived))
+RUN_TESTS(cmocka_unit_test(a_slots_target_gets_the_exports_name),
+	  cmocka_unit_test(reads_slots_of_the_driver_only),
+	  cmocka_unit_test(exports_of_other_shapes_stay_unnamed),
+	  cmocka_unit_test(survives_random_damage))
 
 #else
 
-TEST(the_driver_for_this_machine_is_not_read)
+TEST(skips_drivers_of_other_architectures)
 {
 	SKIP("only the x86-64 driver's shape is known");
 }
 
-RUN_TESTS(cmocka_unit_test(the_driver_for_this_machine_is_not_read))
+RUN_TESTS(cmocka_unit_test(skips_drivers_of_other_architectures))
 
 #endif

@@ -19,7 +19,7 @@ enum { ID_BYTE = 0xab, PACKED_MAX = 256 << 10 };
 
 #define ID_TEXT "abababababababababababababababababababab"
 
-/* A process's folder with a root that we fill; removed at the end. */
+/* A process's folder with a root of our own; removed at the end. */
 struct world {
 	char folder[32];
 	int fd;
@@ -106,7 +106,7 @@ static int look(int fd, const char *build_id, const char *path, int folder)
 	return debug_file_open(&elf, &search);
 }
 
-TEST(a_debug_file_is_found_wherever_distributions_put_it)
+TEST(finds_debug_files_where_distributions_put_them)
 {
 	static const struct {
 		const char *what;
@@ -146,7 +146,7 @@ TEST(a_debug_file_is_found_wherever_distributions_put_it)
 	}
 }
 
-TEST(without_a_build_id_the_checksum_counts)
+TEST(checks_the_checksum_without_a_build_id)
 {
 	struct world world;
 	int debug = make_debug(ID_BYTE);
@@ -165,7 +165,7 @@ TEST(without_a_build_id_the_checksum_counts)
 	world_end(&world);
 }
 
-TEST(links_stay_below_the_root_and_devices_are_not_opened)
+TEST(stays_below_the_root_and_off_devices)
 {
 	struct world world;
 	int debug = make_debug(ID_BYTE);
@@ -193,7 +193,7 @@ TEST(links_stay_below_the_root_and_devices_are_not_opened)
 	world_end(&world);
 }
 
-TEST(links_that_no_tool_writes_are_refused)
+TEST(refuses_links_that_no_tool_writes)
 {
 	static const struct {
 		const char *what;
@@ -259,7 +259,7 @@ static int unpack(int fd, uint64_t *ret_bytes)
 	return rc ? rc : out;
 }
 
-TEST(packed_symbols_join_the_exported_ones)
+TEST(packed_symbols_add_to_exported_ones)
 {
 	static uint8_t packed[PACKED_MAX];
 	static const struct debug_file_search nowhere = { .path = "/x", .folders = { -1, -1, -1 } };
@@ -272,7 +272,7 @@ TEST(packed_symbols_join_the_exported_ones)
 	image_add_symbol(&image, "packed_function", 0x100, 16, STB_LOCAL, STT_FUNC);
 	size_t size = pack((const uint8_t *)&image, IMAGE_BYTES, packed);
 
-	// The same without .symtab, with another function exported, and the packed file within.
+	// The same without .symtab, with another function exported and the packed file in it.
 	image_init(&image);
 	image_add_dynamic(&image, "exported", 0x200, 16);
 	image.sections[SECTION_STRTAB].sh_type = SHT_NULL;
@@ -299,7 +299,7 @@ TEST(packed_symbols_join_the_exported_ones)
 	close(fd);
 }
 
-TEST(packed_bytes_come_out_as_they_were)
+TEST(unpacks_the_original_bytes)
 {
 	static uint8_t plain[300000], packed[PACKED_MAX], out[300001];
 	uint64_t bytes = 0;
@@ -317,7 +317,7 @@ TEST(packed_bytes_come_out_as_they_were)
 	close(fd);
 }
 
-TEST(what_cannot_be_unpacked_is_refused)
+TEST(refuses_broken_packed_symbols)
 {
 	static uint8_t plain[1 << 20], packed[PACKED_MAX];
 	uint64_t bytes;
@@ -342,7 +342,7 @@ TEST(what_cannot_be_unpacked_is_refused)
 	close(fd);
 }
 
-TEST(a_bomb_is_given_up_at_the_limit)
+TEST(stops_a_decompression_bomb_at_the_limit)
 {
 	static const size_t plain_bytes = (size_t)MINI_DEBUG_BYTES_MAX + 1;
 	static uint8_t packed[PACKED_MAX];
@@ -357,11 +357,11 @@ TEST(a_bomb_is_given_up_at_the_limit)
 	close(fd);
 }
 
-RUN_TESTS(cmocka_unit_test(a_debug_file_is_found_wherever_distributions_put_it),
-	  cmocka_unit_test(without_a_build_id_the_checksum_counts),
-	  cmocka_unit_test(links_stay_below_the_root_and_devices_are_not_opened),
-	  cmocka_unit_test(links_that_no_tool_writes_are_refused),
-	  cmocka_unit_test(packed_symbols_join_the_exported_ones),
-	  cmocka_unit_test(packed_bytes_come_out_as_they_were),
-	  cmocka_unit_test(what_cannot_be_unpacked_is_refused),
-	  cmocka_unit_test(a_bomb_is_given_up_at_the_limit))
+RUN_TESTS(cmocka_unit_test(finds_debug_files_where_distributions_put_them),
+	  cmocka_unit_test(checks_the_checksum_without_a_build_id),
+	  cmocka_unit_test(stays_below_the_root_and_off_devices),
+	  cmocka_unit_test(refuses_links_that_no_tool_writes),
+	  cmocka_unit_test(packed_symbols_add_to_exported_ones),
+	  cmocka_unit_test(unpacks_the_original_bytes),
+	  cmocka_unit_test(refuses_broken_packed_symbols),
+	  cmocka_unit_test(stops_a_decompression_bomb_at_the_limit))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Symbols that a server has, from the first question until names are there.
+// Symbols from a server, from the first request until names are there.
 // Subject: base/debuginfod.h
 #include "base/debuginfod.h"
 
@@ -23,7 +23,7 @@
 
 enum { CACHE_BYTES = 1 << 20, WAIT_MS = 60000, LONG_S = 600 };
 
-static struct elf_image debug_image; // has what the stripped one has not
+static struct elf_image debug_image; // with the symbols that the other lacks
 
 static int set_up(void **state)
 {
@@ -76,7 +76,7 @@ static void wait_for_answers(const struct debuginfod *client, uint64_t count)
 	}
 }
 
-TEST(a_file_comes_later_and_stays)
+TEST(a_fetched_file_comes_later_and_stays)
 {
 	struct debuginfod_double server;
 	const char *folder = make_folder();
@@ -101,7 +101,7 @@ TEST(a_file_comes_later_and_stays)
 	remove_folder(folder);
 }
 
-TEST(names_come_with_a_later_window)
+TEST(names_come_in_a_later_interval)
 {
 	struct executable_table *table = executable_table_new();
 	struct executable *executable;
@@ -139,7 +139,7 @@ TEST(names_come_with_a_later_window)
 	remove_folder(folder);
 }
 
-TEST(a_no_is_remembered)
+TEST(caches_that_a_file_is_missing)
 {
 	static const struct {
 		const char *what;
@@ -170,13 +170,13 @@ TEST(a_no_is_remembered)
 	}
 }
 
-TEST(trouble_is_no_answer_and_nobody_waits_for_it)
+TEST(server_errors_are_no_answer_and_block_nobody)
 {
 	static const struct {
 		const char *what;
 		enum double_answer answer;
 	} rows[] = {
-		{ "busy", ANSWER_TROUBLE },
+		{ "busy", ANSWER_ERROR },
 		{ "silent", ANSWER_SILENCE },
 		{ "hangs up", ANSWER_HALF },
 	};
@@ -190,7 +190,7 @@ TEST(trouble_is_no_answer_and_nobody_waits_for_it)
 		for (int i = 0; i < 100; i++)
 			EXPECT_EQ(-EAGAIN, debuginfod_find(client, IMAGE_ID), row->what);
 		wait_for_answers(client, 1);
-		// Not asked again at once, and not taken for a no.
+		// Not requested again at once, and not cached as missing.
 		EXPECT_EQ(-EAGAIN, debuginfod_find(client, IMAGE_ID), row->what);
 		EXPECT_EQ(1, server.requests, row->what);
 		debuginfod_close(client);
@@ -199,7 +199,7 @@ TEST(trouble_is_no_answer_and_nobody_waits_for_it)
 	}
 }
 
-TEST(the_next_server_is_asked_too)
+TEST(asks_the_next_server)
 {
 	struct debuginfod_double first, second;
 	const char *folder = make_folder();
@@ -221,7 +221,7 @@ TEST(the_next_server_is_asked_too)
 	remove_folder(folder);
 }
 
-TEST(a_client_ends_while_its_server_is_silent)
+TEST(a_silent_server_does_not_delay_exit)
 {
 	struct debuginfod_double server;
 	const char *folder = make_folder();
@@ -246,7 +246,7 @@ TEST(a_client_ends_while_its_server_is_silent)
 	remove_folder(folder);
 }
 
-TEST(what_is_no_server_is_refused_by_name)
+TEST(refuses_invalid_server_urls)
 {
 	static const char *const rows[] = {
 		"", "   ", "ftp://x", "ima:enforcing", "x", "http://a b"
@@ -305,7 +305,7 @@ static bool is_kept(const struct debug_cache *cache, const char *build_id)
 	return fd >= 0;
 }
 
-TEST(the_least_recently_used_make_room)
+TEST(evicts_the_least_recently_used_file)
 {
 	const char *folder = make_folder();
 	struct debug_cache cache;
@@ -327,13 +327,14 @@ TEST(the_least_recently_used_make_room)
 	assert_int_equal(200 << 10, write(file.fd, big, 200 << 10));
 	fsync(file.fd);
 	free(big);
-	assert_int_equal(-EFBIG, debug_cache_keep(&cache, &file, "dd")); // nothing is lost for it
+	assert_int_equal(-EFBIG,
+			 debug_cache_keep(&cache, &file, "dd")); // nothing is evicted for it
 	assert_true(is_kept(&cache, "bb"));
 	debug_cache_close(&cache);
 	remove_folder(folder);
 }
 
-TEST(a_no_is_forgotten_after_an_hour)
+TEST(a_cached_miss_expires_after_an_hour)
 {
 	const char *folder = make_folder();
 	struct debug_cache cache;
@@ -347,7 +348,7 @@ TEST(a_no_is_forgotten_after_an_hour)
 	remove_folder(folder);
 }
 
-TEST(names_that_are_no_build_id_and_links_are_refused)
+TEST(refuses_names_without_build_id_and_links)
 {
 	static const char *const rows[] = { "", "../x", "AB", "a/b", "h12" };
 	const char *folder = make_folder();
@@ -377,7 +378,7 @@ static int count_file(void *context, const char *build_id, uint64_t bytes, uint6
 	return 0;
 }
 
-TEST(what_is_kept_is_listed)
+TEST(lists_cached_files)
 {
 	const char *folder = make_folder();
 	struct debug_cache cache;
@@ -392,7 +393,7 @@ TEST(what_is_kept_is_listed)
 	remove_folder(folder);
 }
 
-TEST(leftovers_are_removed_at_the_start)
+TEST(removes_leftovers_at_start)
 {
 	const char *folder = make_folder();
 	struct debug_cache cache;
@@ -414,18 +415,18 @@ TEST(leftovers_are_removed_at_the_start)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_file_comes_later_and_stays),
-		cmocka_unit_test(names_come_with_a_later_window),
-		cmocka_unit_test(a_no_is_remembered),
-		cmocka_unit_test(trouble_is_no_answer_and_nobody_waits_for_it),
-		cmocka_unit_test(the_next_server_is_asked_too),
-		cmocka_unit_test(a_client_ends_while_its_server_is_silent),
-		cmocka_unit_test(what_is_no_server_is_refused_by_name),
-		cmocka_unit_test(the_least_recently_used_make_room),
-		cmocka_unit_test(a_no_is_forgotten_after_an_hour),
-		cmocka_unit_test(names_that_are_no_build_id_and_links_are_refused),
-		cmocka_unit_test(what_is_kept_is_listed),
-		cmocka_unit_test(leftovers_are_removed_at_the_start),
+		cmocka_unit_test(a_fetched_file_comes_later_and_stays),
+		cmocka_unit_test(names_come_in_a_later_interval),
+		cmocka_unit_test(caches_that_a_file_is_missing),
+		cmocka_unit_test(server_errors_are_no_answer_and_block_nobody),
+		cmocka_unit_test(asks_the_next_server),
+		cmocka_unit_test(a_silent_server_does_not_delay_exit),
+		cmocka_unit_test(refuses_invalid_server_urls),
+		cmocka_unit_test(evicts_the_least_recently_used_file),
+		cmocka_unit_test(a_cached_miss_expires_after_an_hour),
+		cmocka_unit_test(refuses_names_without_build_id_and_links),
+		cmocka_unit_test(lists_cached_files),
+		cmocka_unit_test(removes_leftovers_at_start),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, NULL);

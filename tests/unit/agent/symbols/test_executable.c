@@ -38,7 +38,7 @@ static void check_name(struct executable_table *table, struct executable *execut
 	assert_string_equal(name, symbol.name);
 }
 
-TEST(names_are_demangled_and_versions_cut_off)
+TEST(demangles_names_and_cuts_versions)
 {
 	struct executable_table *table = executable_table_new();
 	struct elf_image image;
@@ -51,7 +51,7 @@ TEST(names_are_demangled_and_versions_cut_off)
 	assert_string_equal("000b16212c37424d58636e79848f9aa5b0bbc6d1", executable->id);
 	assert_true(executable->has_build_id);
 	assert_string_equal("/lib/image.so", executable->path);
-	for (int again = 0; again < 2; again++) { // read, then remembered
+	for (int again = 0; again < 2; again++) { // read, then cached
 		check_name(table, executable, IMAGE_TEXT + 0x100, "llvm::Value::getName");
 		check_name(table, executable, IMAGE_TEXT + 0x200, "memcpy");
 		check_name(table, executable, IMAGE_TEXT + 0x300, "plain");
@@ -61,7 +61,7 @@ TEST(names_are_demangled_and_versions_cut_off)
 	executable_table_free(table);
 }
 
-TEST(equal_identities_are_one_executable)
+TEST(equal_build_ids_are_one_executable)
 {
 	struct executable_table *table = executable_table_new();
 	struct elf_image image;
@@ -81,7 +81,7 @@ TEST(equal_identities_are_one_executable)
 	executable_table_free(table);
 }
 
-TEST(a_file_with_symbols_replaces_its_stripped_twin)
+TEST(a_file_with_symbols_replaces_its_stripped_copy)
 {
 	struct executable_table *table = executable_table_new();
 	struct elf_image image;
@@ -95,7 +95,7 @@ TEST(a_file_with_symbols_replaces_its_stripped_twin)
 	executable_table_free(table);
 }
 
-TEST(a_known_file_is_found_by_its_stat)
+TEST(finds_a_known_file_by_stat)
 {
 	struct executable_table *table = executable_table_new();
 	struct executable *executable;
@@ -114,7 +114,7 @@ TEST(a_known_file_is_found_by_its_stat)
 	executable_table_free(table);
 }
 
-TEST(trimming_closes_files_that_nobody_holds)
+TEST(trimming_closes_files_without_holders)
 {
 	struct executable_table *table = executable_table_new();
 	struct elf_image image;
@@ -130,7 +130,7 @@ TEST(trimming_closes_files_that_nobody_holds)
 	executable_release(executable);
 	executable_table_trim(table);
 	assert_true(executable_wants_file(executable));
-	check_name(table, executable, IMAGE_TEXT + 0x100, "one"); // remembered
+	check_name(table, executable, IMAGE_TEXT + 0x100, "one"); // cached
 	check_name(table, executable, IMAGE_TEXT + 0x200, "(none)");
 
 	assert_ptr_equal(executable, open_image(table, &image));
@@ -148,7 +148,7 @@ static uint32_t count_descriptors(void)
 	return count;
 }
 
-TEST(few_files_are_kept_open_and_each_can_be_opened_again)
+TEST(bounds_open_files_and_reopens_them)
 {
 	struct executable_table *table = executable_table_new();
 	struct executable *first = NULL, *executable;
@@ -171,7 +171,7 @@ TEST(few_files_are_kept_open_and_each_can_be_opened_again)
 	assert_int_equal(before, count_descriptors());
 }
 
-TEST(too_many_executables_forget_those_that_nobody_holds)
+TEST(evicts_executables_without_holders)
 {
 	struct executable_table *table = executable_table_new();
 	struct executable *held = NULL, *executable;
@@ -229,12 +229,12 @@ TEST(symbol_tables_stay_within_their_memory)
 			    EXECUTABLE_SYMBOL_MEMORY_MAX + (1 << 20));
 	}
 	executable_table_poll(table);
-	check_name(table, executables[0], IMAGE_TEXT + 78, "it"); // dropped, read again
+	check_name(table, executables[0], IMAGE_TEXT + 78, "it"); // evicted, read again
 	free(symbols);
 	executable_table_free(table);
 }
 
-TEST(files_that_are_no_executables_are_refused_with_their_path)
+TEST(refuses_other_files_with_their_path)
 {
 	struct executable_table *table = executable_table_new();
 	struct executable *executable = NULL;
@@ -272,7 +272,7 @@ static void check_loaded(struct executable_table *table, const void *function, c
 	close(fd);
 }
 
-TEST(this_program_and_its_libraries_are_read)
+TEST(reads_this_program_and_its_libraries)
 {
 	struct executable_table *table = executable_table_new();
 
@@ -284,13 +284,13 @@ TEST(this_program_and_its_libraries_are_read)
 	executable_table_free(table);
 }
 
-RUN_TESTS(cmocka_unit_test(names_are_demangled_and_versions_cut_off),
-	  cmocka_unit_test(equal_identities_are_one_executable),
-	  cmocka_unit_test(a_file_with_symbols_replaces_its_stripped_twin),
-	  cmocka_unit_test(a_known_file_is_found_by_its_stat),
-	  cmocka_unit_test(trimming_closes_files_that_nobody_holds),
-	  cmocka_unit_test(few_files_are_kept_open_and_each_can_be_opened_again),
-	  cmocka_unit_test(too_many_executables_forget_those_that_nobody_holds),
+RUN_TESTS(cmocka_unit_test(demangles_names_and_cuts_versions),
+	  cmocka_unit_test(equal_build_ids_are_one_executable),
+	  cmocka_unit_test(a_file_with_symbols_replaces_its_stripped_copy),
+	  cmocka_unit_test(finds_a_known_file_by_stat),
+	  cmocka_unit_test(trimming_closes_files_without_holders),
+	  cmocka_unit_test(bounds_open_files_and_reopens_them),
+	  cmocka_unit_test(evicts_executables_without_holders),
 	  cmocka_unit_test(symbol_tables_stay_within_their_memory),
-	  cmocka_unit_test(files_that_are_no_executables_are_refused_with_their_path),
-	  cmocka_unit_test(this_program_and_its_libraries_are_read))
+	  cmocka_unit_test(refuses_other_files_with_their_path),
+	  cmocka_unit_test(reads_this_program_and_its_libraries))

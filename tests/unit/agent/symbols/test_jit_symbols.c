@@ -19,7 +19,7 @@ static const char *find(struct jit_symbols *symbols, uint64_t address)
 	return name ? name : "";
 }
 
-TEST(a_function_is_found_from_its_start_to_its_end)
+TEST(finds_a_function_from_start_to_end)
 {
 	struct jit_symbols *symbols = jit_symbols_new();
 
@@ -34,7 +34,7 @@ TEST(a_function_is_found_from_its_start_to_its_end)
 	jit_symbols_free(symbols);
 }
 
-TEST(a_later_function_is_over_an_older_one)
+TEST(newer_functions_cover_older_ones)
 {
 	struct jit_symbols *symbols = jit_symbols_new();
 
@@ -67,7 +67,7 @@ static const struct {
 	{ "largest", 0x1000, UINT32_MAX, "a", 0x1000ULL + UINT32_MAX - 1, "a" },
 };
 
-TEST(what_makes_no_sense_is_left_out)
+TEST(leaves_out_senseless_functions)
 {
 	for EACH (row, rows) {
 		struct jit_symbols *symbols = jit_symbols_new();
@@ -78,8 +78,8 @@ TEST(what_makes_no_sense_is_left_out)
 	}
 }
 
-/* Every address has who came last. */
-TEST(any_order_of_functions_gives_the_last_one)
+/* Every address has the function that came last. */
+TEST(the_last_function_counts_in_any_order)
 {
 	enum { ADDRESSES = 256, ROUNDS = 100000 };
 	struct jit_symbols *symbols = jit_symbols_new();
@@ -103,11 +103,11 @@ TEST(any_order_of_functions_gives_the_last_one)
 			assert_string_equal(last[i] ? name : "", find(symbols, i));
 		}
 	}
-	assert_true(jit_symbols_bytes(symbols) < 2 << 20); // names of old functions were let go
+	assert_true(jit_symbols_bytes(symbols) < 2 << 20); // names of replaced functions were freed
 	jit_symbols_free(symbols);
 }
 
-TEST(functions_and_names_are_bounded)
+TEST(bounds_functions_and_names)
 {
 	struct jit_symbols *symbols = jit_symbols_new();
 	char name[2 * JIT_NAME_BYTES_MAX];
@@ -129,13 +129,13 @@ TEST(functions_and_names_are_bounded)
 		rc = jit_symbols_add(symbols, 32 * i, 16, name, sizeof(name));
 	assert_int_equal(-E2BIG, rc);
 	assert_true(jit_symbols_bytes(symbols) <= 2 * JIT_NAMES_BYTES_MAX);
-	for (uint64_t i = 0; i < 1000; i++) // stays full, and says so at once
+	for (uint64_t i = 0; i < 1000; i++) // stays full, and reports it at once
 		assert_int_equal(-E2BIG, jit_symbols_add(symbols, 32 * i, 16, name, sizeof(name)));
 	jit_symbols_free(symbols);
 }
 
 /* One large function with a long name, cut into very many parts. */
-TEST(parts_share_their_name)
+TEST(parts_of_a_function_share_its_name)
 {
 	struct jit_symbols *symbols = jit_symbols_new();
 	char name[JIT_NAME_BYTES_MAX];
@@ -151,9 +151,9 @@ TEST(parts_share_their_name)
 	jit_symbols_free(symbols);
 }
 
-RUN_TESTS(cmocka_unit_test(a_function_is_found_from_its_start_to_its_end),
-	  cmocka_unit_test(a_later_function_is_over_an_older_one),
-	  cmocka_unit_test(what_makes_no_sense_is_left_out),
-	  cmocka_unit_test(any_order_of_functions_gives_the_last_one),
-	  cmocka_unit_test(functions_and_names_are_bounded),
-	  cmocka_unit_test(parts_share_their_name))
+RUN_TESTS(cmocka_unit_test(finds_a_function_from_start_to_end),
+	  cmocka_unit_test(newer_functions_cover_older_ones),
+	  cmocka_unit_test(leaves_out_senseless_functions),
+	  cmocka_unit_test(the_last_function_counts_in_any_order),
+	  cmocka_unit_test(bounds_functions_and_names),
+	  cmocka_unit_test(parts_of_a_function_share_its_name))

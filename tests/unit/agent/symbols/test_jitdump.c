@@ -14,7 +14,7 @@
 
 enum { LOAD = 0, MOVE = 1, DEBUG = 2, CLOSE = 3 };
 
-/* A file in the making. */
+/* A file being written. */
 struct dump {
 	int fd;
 	bool swapped;
@@ -109,17 +109,17 @@ static void check_loads_and_moves(bool swapped)
 	jitdump_free(jitdump);
 }
 
-TEST(code_is_known_from_its_load_on)
+TEST(finds_code_after_its_load_record)
 {
 	check_loads_and_moves(false);
 }
 
-TEST(a_file_in_the_other_byte_order_is_read)
+TEST(reads_the_other_byte_order)
 {
 	check_loads_and_moves(true);
 }
 
-TEST(a_record_is_read_when_it_is_whole)
+TEST(reads_a_record_once_complete)
 {
 	struct dump dump = new_dump(false);
 	struct jitdump *jitdump = jitdump_new();
@@ -139,14 +139,14 @@ TEST(a_record_is_read_when_it_is_whole)
 	assert_int_equal(2, news);
 	assert_string_equal("first", find(jitdump, 0x1000));
 	assert_string_equal("second", find(jitdump, 0x2000));
-	assert_int_equal(0, ftruncate(dump.fd, 0)); // begun anew
+	assert_int_equal(0, ftruncate(dump.fd, 0)); // written anew
 	assert_int_equal(0, jitdump_read(jitdump, dump.fd));
 	assert_string_equal("", find(jitdump, 0x1000));
 	close(dump.fd);
 	jitdump_free(jitdump);
 }
 
-TEST(what_is_no_jitdump_is_not_read_on)
+TEST(stops_at_bytes_that_are_no_jitdump)
 {
 	const struct {
 		const char *what;
@@ -173,7 +173,7 @@ TEST(what_is_no_jitdump_is_not_read_on)
 	}
 }
 
-TEST(loads_that_make_no_sense_are_left_out)
+TEST(leaves_out_senseless_loads)
 {
 	struct dump dump = new_dump(false);
 	struct jitdump *jitdump = jitdump_new();
@@ -190,7 +190,7 @@ TEST(loads_that_make_no_sense_are_left_out)
 	jitdump_free(jitdump);
 }
 
-TEST(a_file_without_end_is_bounded)
+TEST(bounds_an_endless_file)
 {
 	struct dump dump = new_dump(false);
 	struct jitdump *jitdump = jitdump_new();
@@ -207,7 +207,7 @@ TEST(a_file_without_end_is_bounded)
 	jitdump_free(jitdump);
 }
 
-TEST(names_that_are_too_many_are_told)
+TEST(reports_that_names_are_full)
 {
 	struct dump dump = new_dump(false);
 	struct jitdump *jitdump = jitdump_new();
@@ -230,10 +230,9 @@ TEST(names_that_are_too_many_are_told)
 	jitdump_free(jitdump);
 }
 
-RUN_TESTS(cmocka_unit_test(code_is_known_from_its_load_on),
-	  cmocka_unit_test(a_file_in_the_other_byte_order_is_read),
-	  cmocka_unit_test(a_record_is_read_when_it_is_whole),
-	  cmocka_unit_test(what_is_no_jitdump_is_not_read_on),
-	  cmocka_unit_test(loads_that_make_no_sense_are_left_out),
-	  cmocka_unit_test(a_file_without_end_is_bounded),
-	  cmocka_unit_test(names_that_are_too_many_are_told))
+RUN_TESTS(cmocka_unit_test(finds_code_after_its_load_record),
+	  cmocka_unit_test(reads_the_other_byte_order),
+	  cmocka_unit_test(reads_a_record_once_complete),
+	  cmocka_unit_test(stops_at_bytes_that_are_no_jitdump),
+	  cmocka_unit_test(leaves_out_senseless_loads), cmocka_unit_test(bounds_an_endless_file),
+	  cmocka_unit_test(reports_that_names_are_full))

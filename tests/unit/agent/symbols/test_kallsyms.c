@@ -50,7 +50,7 @@ static const struct {
 	{ "zero", 0, -ENOENT, NULL, NULL },
 };
 
-TEST(an_address_is_named_by_the_function_before_it)
+TEST(names_an_address_by_the_function_before)
 {
 	struct kallsyms *kallsyms;
 	struct kernel_symbol symbol;
@@ -79,7 +79,7 @@ static const struct {
 	{ "only data", "ffffffff81000000 D d\n", -ENOENT },
 };
 
-TEST(a_list_without_functions_is_refused_with_a_remedy)
+TEST(refuses_hidden_addresses_with_a_remedy)
 {
 	for EACH (row, refusals) {
 		struct kallsyms *kallsyms = NULL;
@@ -93,7 +93,7 @@ TEST(a_list_without_functions_is_refused_with_a_remedy)
 	}
 }
 
-TEST(a_line_longer_than_the_buffer_does_not_stop_the_reading)
+TEST(reads_on_after_an_endless_line)
 {
 	size_t size = 200000;
 	_cleanup_free_ char *text = malloc(size + 100);
@@ -108,7 +108,7 @@ TEST(a_line_longer_than_the_buffer_does_not_stop_the_reading)
 	kallsyms_close(kallsyms);
 }
 
-TEST(a_reload_that_fails_keeps_what_was_known)
+TEST(a_failed_reload_keeps_the_symbols)
 {
 	struct kallsyms *kallsyms;
 	struct kernel_symbol symbol;
@@ -121,7 +121,7 @@ TEST(a_reload_that_fails_keeps_what_was_known)
 	kallsyms_close(kallsyms);
 }
 
-TEST(what_came_later_is_read_when_it_is_missed)
+TEST(an_unknown_address_reloads_symbols)
 {
 	char file[] = "/tmp/cairn-kallsyms-later-XXXXXX";
 	_cleanup_close_ int fd = mkstemp(file);
@@ -133,7 +133,7 @@ TEST(what_came_later_is_read_when_it_is_missed)
 	assert_int_equal(0, kallsyms_open(file, &kallsyms, NULL));
 	assert_int_equal(strlen(later), write(fd, later, strlen(later)));
 	assert_int_equal(0, kallsyms_find(kallsyms, 0xffffffffc0100010, &symbol));
-	assert_string_equal("bpf_prog_abc", symbol.name); // within reach of the last one known
+	assert_string_equal("bpf_prog_abc", symbol.name); // near the last known one
 	assert_int_equal(-ENOENT, kallsyms_find(kallsyms, 0xfffffffff0000000, &symbol));
 	kallsyms_reload_at_next_miss(kallsyms);
 	assert_int_equal(-ENOENT, kallsyms_find(kallsyms, 0xfffffffff0000000, &symbol));
@@ -143,7 +143,7 @@ TEST(what_came_later_is_read_when_it_is_missed)
 	kallsyms_close(kallsyms);
 }
 
-TEST(the_running_kernel_has_names)
+TEST(reads_the_running_kernel)
 {
 	struct kallsyms *kallsyms;
 	struct error err;
@@ -154,9 +154,9 @@ TEST(the_running_kernel_has_names)
 	kallsyms_close(kallsyms);
 }
 
-RUN_TESTS(cmocka_unit_test(an_address_is_named_by_the_function_before_it),
-	  cmocka_unit_test(a_list_without_functions_is_refused_with_a_remedy),
-	  cmocka_unit_test(a_line_longer_than_the_buffer_does_not_stop_the_reading),
-	  cmocka_unit_test(a_reload_that_fails_keeps_what_was_known),
-	  cmocka_unit_test(what_came_later_is_read_when_it_is_missed),
-	  cmocka_unit_test(the_running_kernel_has_names))
+RUN_TESTS(cmocka_unit_test(names_an_address_by_the_function_before),
+	  cmocka_unit_test(refuses_hidden_addresses_with_a_remedy),
+	  cmocka_unit_test(reads_on_after_an_endless_line),
+	  cmocka_unit_test(a_failed_reload_keeps_the_symbols),
+	  cmocka_unit_test(an_unknown_address_reloads_symbols),
+	  cmocka_unit_test(reads_the_running_kernel))

@@ -112,7 +112,7 @@ static int find(struct fixture *fixture, uint64_t offset, struct source_lines *r
 	return source_line_reader_find(fixture->reader, fixture->executable, offset, ret_place);
 }
 
-TEST(a_call_that_was_inlined_is_told_with_its_caller)
+TEST(finds_an_inlined_call_with_its_caller)
 {
 	struct source_lines place;
 	struct fixture fixture;
@@ -136,7 +136,7 @@ TEST(a_call_that_was_inlined_is_told_with_its_caller)
 	program_end(&program);
 }
 
-TEST(a_function_within_a_function_is_found)
+TEST(finds_a_nested_function)
 {
 	struct source_lines place;
 	struct fixture fixture;
@@ -157,7 +157,7 @@ TEST(a_function_within_a_function_is_found)
 	program_end(&program);
 }
 
-TEST(instructions_of_one_line_have_one_start)
+TEST(instructions_of_one_line_share_a_start)
 {
 	struct source_lines first, second;
 	struct fixture fixture;
@@ -173,7 +173,7 @@ TEST(instructions_of_one_line_have_one_start)
 	program_end(&program);
 }
 
-TEST(without_lines_the_answer_is_that_there_are_none)
+TEST(answers_that_there_are_no_lines)
 {
 	struct source_lines place;
 	struct fixture fixture;
@@ -187,7 +187,7 @@ TEST(without_lines_the_answer_is_that_there_are_none)
 	program_end(&program);
 }
 
-TEST(lines_of_a_stripped_file_come_from_its_debug_file)
+TEST(reads_lines_from_the_debug_file)
 {
 	struct source_lines place;
 	struct fixture fixture;
@@ -209,7 +209,7 @@ TEST(lines_of_a_stripped_file_come_from_its_debug_file)
 	program_end(&program);
 }
 
-TEST(parts_that_files_share_are_read_too)
+TEST(reads_shared_dwarf)
 {
 	struct source_lines place;
 	struct fixture fixture;
@@ -239,7 +239,7 @@ TEST(parts_that_files_share_are_read_too)
 	program_end(&program);
 }
 
-/* ---- the helper ---------------------------------------------------------------------------- */
+/* ---- the worker ---------------------------------------------------------------------------- */
 
 struct seen {
 	uint32_t count, last;
@@ -270,10 +270,10 @@ static int ask_for_all(int fd, struct seen *seen)
 	for (uint32_t i = 0; i < request.count; i++)
 		offsets[i] = 0x1000 + i;
 	*seen = (struct seen){ 0 };
-	return source_line_worker_ask(&request, count_place, seen, &err);
+	return source_line_worker_run(&request, count_place, seen, &err);
 }
 
-TEST(damaged_dwarf_harms_nobody_but_the_helper)
+TEST(damaged_dwarf_only_harms_the_worker)
 {
 	enum { BYTES = 64 << 10 };
 	static uint8_t good[BYTES], bad[BYTES];
@@ -307,7 +307,7 @@ TEST(damaged_dwarf_harms_nobody_but_the_helper)
 	program_end(&program);
 }
 
-TEST(a_file_that_is_cut_while_it_is_read_harms_nobody_but_the_helper)
+TEST(truncation_during_reading_only_harms_the_worker)
 {
 	struct program program;
 	struct seen seen;
@@ -325,7 +325,7 @@ TEST(a_file_that_is_cut_while_it_is_read_harms_nobody_but_the_helper)
 	program_end(&program);
 }
 
-TEST(what_is_no_file_of_this_machine_is_refused)
+TEST(refuses_files_of_other_machines)
 {
 	struct seen seen;
 	int fd = memfd_create("text", MFD_CLOEXEC);
@@ -336,21 +336,20 @@ TEST(what_is_no_file_of_this_machine_is_refused)
 	close(fd);
 }
 
-TEST(too_much_at_once_is_refused)
+TEST(refuses_too_many_offsets)
 {
 	const struct line_request request = { .count = LINE_WORKER_OFFSETS_MAX + 1 };
 	struct error err = { 0 };
 
-	assert_int_equal(-E2BIG, source_line_worker_ask(&request, count_place, NULL, &err));
+	assert_int_equal(-E2BIG, source_line_worker_run(&request, count_place, NULL, &err));
 }
 
-RUN_TESTS(cmocka_unit_test(a_call_that_was_inlined_is_told_with_its_caller),
-	  cmocka_unit_test(a_function_within_a_function_is_found),
-	  cmocka_unit_test(instructions_of_one_line_have_one_start),
-	  cmocka_unit_test(without_lines_the_answer_is_that_there_are_none),
-	  cmocka_unit_test(lines_of_a_stripped_file_come_from_its_debug_file),
-	  cmocka_unit_test(parts_that_files_share_are_read_too),
-	  cmocka_unit_test(damaged_dwarf_harms_nobody_but_the_helper),
-	  cmocka_unit_test(a_file_that_is_cut_while_it_is_read_harms_nobody_but_the_helper),
-	  cmocka_unit_test(what_is_no_file_of_this_machine_is_refused),
-	  cmocka_unit_test(too_much_at_once_is_refused))
+RUN_TESTS(cmocka_unit_test(finds_an_inlined_call_with_its_caller),
+	  cmocka_unit_test(finds_a_nested_function),
+	  cmocka_unit_test(instructions_of_one_line_share_a_start),
+	  cmocka_unit_test(answers_that_there_are_no_lines),
+	  cmocka_unit_test(reads_lines_from_the_debug_file), cmocka_unit_test(reads_shared_dwarf),
+	  cmocka_unit_test(damaged_dwarf_only_harms_the_worker),
+	  cmocka_unit_test(truncation_during_reading_only_harms_the_worker),
+	  cmocka_unit_test(refuses_files_of_other_machines),
+	  cmocka_unit_test(refuses_too_many_offsets))

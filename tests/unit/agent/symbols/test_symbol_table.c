@@ -31,7 +31,7 @@ static void check_symbol(const char *what, const struct symbol_table *table, int
 	EXPECT_STR(name, found, what);
 }
 
-TEST(a_symbol_covers_its_own_bytes_and_no_others)
+TEST(a_symbol_covers_its_own_bytes_only)
 {
 	struct elf_image image;
 	struct symbol_table *table;
@@ -73,7 +73,7 @@ TEST(a_symbol_covers_its_own_bytes_and_no_others)
 	close(fd);
 }
 
-TEST(the_best_name_of_an_address_is_kept)
+TEST(keeps_the_best_name_of_an_address)
 {
 	struct elf_image image;
 	struct symbol_table *table;
@@ -102,7 +102,7 @@ TEST(the_best_name_of_an_address_is_kept)
 	close(fd);
 }
 
-TEST(symbols_of_large_code_are_found_in_whatever_order_they_stand)
+TEST(finds_symbols_of_large_code_in_any_order)
 {
 	static const struct {
 		const char *name;
@@ -140,7 +140,7 @@ TEST(symbols_of_large_code_are_found_in_whatever_order_they_stand)
 	close(fd);
 }
 
-TEST(a_symbol_around_another_covers_what_follows_it)
+TEST(an_enclosing_symbol_covers_what_follows)
 {
 	struct elf_image image;
 	struct symbol_table *table;
@@ -158,7 +158,7 @@ TEST(a_symbol_around_another_covers_what_follows_it)
 	close(fd);
 }
 
-TEST(what_is_no_function_is_left_out)
+TEST(leaves_out_what_is_no_function)
 {
 	struct elf_image image;
 	struct symbol_table *table;
@@ -223,7 +223,7 @@ static void break_text_section(struct elf_image *image)
 	image->sections[SECTION_TEXT].sh_addr = UINT64_MAX;
 }
 
-TEST(absurd_sections_give_what_can_be_had_and_no_more)
+TEST(absurd_sections_give_their_valid_symbols)
 {
 	static const struct {
 		const char *what;
@@ -258,7 +258,7 @@ TEST(absurd_sections_give_what_can_be_had_and_no_more)
 	}
 }
 
-TEST(a_name_without_end_is_cut)
+TEST(cuts_a_name_without_end)
 {
 	struct elf_image image;
 	struct symbol_table *table;
@@ -284,7 +284,7 @@ TEST(a_name_without_end_is_cut)
 	close(fd);
 }
 
-TEST(a_file_cut_at_any_length_gives_an_answer)
+TEST(survives_truncation_at_any_length)
 {
 	struct elf_image image;
 
@@ -310,7 +310,7 @@ TEST(a_file_cut_at_any_length_gives_an_answer)
 	}
 }
 
-TEST(random_damage_is_survived)
+TEST(survives_random_damage)
 {
 	struct elf_image image;
 
@@ -340,12 +340,12 @@ TEST(random_damage_is_survived)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(a_symbol_covers_its_own_bytes_and_no_others),
-	  cmocka_unit_test(the_best_name_of_an_address_is_kept),
-	  cmocka_unit_test(symbols_of_large_code_are_found_in_whatever_order_they_stand),
-	  cmocka_unit_test(a_symbol_around_another_covers_what_follows_it),
-	  cmocka_unit_test(what_is_no_function_is_left_out),
-	  cmocka_unit_test(absurd_sections_give_what_can_be_had_and_no_more),
-	  cmocka_unit_test(a_name_without_end_is_cut),
-	  cmocka_unit_test(a_file_cut_at_any_length_gives_an_answer),
-	  cmocka_unit_test(random_damage_is_survived))
+RUN_TESTS(cmocka_unit_test(a_symbol_covers_its_own_bytes_only),
+	  cmocka_unit_test(keeps_the_best_name_of_an_address),
+	  cmocka_unit_test(finds_symbols_of_large_code_in_any_order),
+	  cmocka_unit_test(an_enclosing_symbol_covers_what_follows),
+	  cmocka_unit_test(leaves_out_what_is_no_function),
+	  cmocka_unit_test(absurd_sections_give_their_valid_symbols),
+	  cmocka_unit_test(cuts_a_name_without_end),
+	  cmocka_unit_test(survives_truncation_at_any_length),
+	  cmocka_unit_test(survives_random_damage))
