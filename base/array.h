@@ -7,6 +7,18 @@
 #include <stdlib.h>
 
 /**
+ * calloc() to *array (a pointer to an array's pointer), also of a @count of 0. Returns 0 or
+ * -ENOMEM.
+ */
+static inline int array_allocate(void *array, size_t count, size_t item_size)
+{
+	void **items = array;
+
+	*items = calloc(count ? count : 1, item_size);
+	return *items ? 0 : -ENOMEM;
+}
+
+/**
  * Make room for @more items after @count in *array (a pointer to an array's pointer). Returns 0;
  * -ENOMEM; -E2BIG if that is more than @count_max.
  */

@@ -9,6 +9,7 @@
 
 #include "cairn/v1/collector.pb-c.h"
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/string_table.h"
 #include "base/version.h"
@@ -69,15 +70,6 @@ static void encoder_deinit(struct encoder *encoder)
 	string_table_deinit(&encoder->strings);
 }
 
-// calloc() to *@array; not NULL for a count of 0.
-static int allocate(void *array, size_t count, size_t size)
-{
-	void **pointer = array;
-
-	*pointer = calloc(count ? count : 1, size);
-	return *pointer ? 0 : -ENOMEM;
-}
-
 // ---- stacks and samples of the message ------------------------------------------------------
 
 static int by_falling_count(const void *a, const void *b, void *counts)
@@ -94,13 +86,14 @@ static int number_stacks(struct encoder *encoder)
 {
 	const struct profile *profile = encoder->profile;
 	_cleanup_free_ uint32_t *counts = NULL;
-	int rc = allocate(&counts, profile->stack_count, sizeof(*counts));
+	int rc = array_allocate(&counts, profile->stack_count, sizeof(*counts));
 
 	if (!rc)
-		rc = allocate(&encoder->stacks, profile->stack_count, sizeof(*encoder->stacks));
+		rc = array_allocate(&encoder->stacks, profile->stack_count,
+				    sizeof(*encoder->stacks));
 	if (!rc)
-		rc = allocate(&encoder->stack_numbers, profile->stack_count,
-			      sizeof(*encoder->stack_numbers));
+		rc = array_allocate(&encoder->stack_numbers, profile->stack_count,
+				    sizeof(*encoder->stack_numbers));
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < profile->sample_count; i++)
@@ -132,14 +125,14 @@ static void number_locations_of(struct encoder *encoder, const struct stack *sta
 static int choose_definitions(struct encoder *encoder, export_define_fn define, void *context)
 {
 	const struct profile *profile = encoder->profile;
-	int rc = allocate(&encoder->defined, encoder->stack_count, sizeof(*encoder->defined));
+	int rc = array_allocate(&encoder->defined, encoder->stack_count, sizeof(*encoder->defined));
 
 	if (!rc)
-		rc = allocate(&encoder->locations, profile->location_count,
-			      sizeof(*encoder->locations));
+		rc = array_allocate(&encoder->locations, profile->location_count,
+				    sizeof(*encoder->locations));
 	if (!rc)
-		rc = allocate(&encoder->location_numbers, profile->location_count,
-			      sizeof(*encoder->location_numbers));
+		rc = array_allocate(&encoder->location_numbers, profile->location_count,
+				    sizeof(*encoder->location_numbers));
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < encoder->stack_count; i++) {
@@ -157,7 +150,8 @@ static int choose_definitions(struct encoder *encoder, export_define_fn define, 
 static int sort_samples(struct encoder *encoder)
 {
 	const struct profile *profile = encoder->profile;
-	int rc = allocate(&encoder->samples, profile->sample_count, sizeof(*encoder->samples));
+	int rc =
+		array_allocate(&encoder->samples, profile->sample_count, sizeof(*encoder->samples));
 	struct profile sorted = { .sample_count = profile->sample_count };
 
 	if (rc)
@@ -190,8 +184,8 @@ static int number_string(struct encoder *encoder, uint32_t string, uint32_t *ret
 
 static int point_at_strings(struct encoder *encoder)
 {
-	int rc = allocate(&encoder->string_pointers, encoder->strings.count,
-			  sizeof(*encoder->string_pointers));
+	int rc = array_allocate(&encoder->string_pointers, encoder->strings.count,
+				sizeof(*encoder->string_pointers));
 
 	for (uint32_t i = 0; !rc && i < encoder->strings.count; i++)
 		encoder->string_pointers[i] = (char *)string_table_get(&encoder->strings, i);
@@ -239,20 +233,20 @@ static int lay_out_locations(struct encoder *encoder)
 {
 	uint32_t count = encoder->location_count;
 	size_t line_at = 0;
-	int rc = allocate(&encoder->location_ids, count, ID128_BYTES);
+	int rc = array_allocate(&encoder->location_ids, count, ID128_BYTES);
 
 	if (!rc)
-		rc = allocate(&encoder->location_messages, count,
-			      sizeof(*encoder->location_messages));
+		rc = array_allocate(&encoder->location_messages, count,
+				    sizeof(*encoder->location_messages));
 	if (!rc)
-		rc = allocate(&encoder->location_pointers, count,
-			      sizeof(*encoder->location_pointers));
+		rc = array_allocate(&encoder->location_pointers, count,
+				    sizeof(*encoder->location_pointers));
 	if (!rc)
-		rc = allocate(&encoder->line_messages, encoder->line_count,
-			      sizeof(*encoder->line_messages));
+		rc = array_allocate(&encoder->line_messages, encoder->line_count,
+				    sizeof(*encoder->line_messages));
 	if (!rc)
-		rc = allocate(&encoder->line_pointers, encoder->line_count,
-			      sizeof(*encoder->line_pointers));
+		rc = array_allocate(&encoder->line_pointers, encoder->line_count,
+				    sizeof(*encoder->line_pointers));
 	for (uint32_t i = 0; !rc && i < count; i++)
 		rc = lay_out_location(encoder, i, &line_at);
 	return rc;
@@ -281,17 +275,17 @@ static void lay_out_stack(struct encoder *encoder, uint32_t at, size_t *location
 static int lay_out_stacks(struct encoder *encoder)
 {
 	size_t location_at = 0;
-	int rc = allocate(&encoder->stack_ids, encoder->stack_count, ID128_BYTES);
+	int rc = array_allocate(&encoder->stack_ids, encoder->stack_count, ID128_BYTES);
 
 	if (!rc)
-		rc = allocate(&encoder->stack_messages, encoder->defined_count,
-			      sizeof(*encoder->stack_messages));
+		rc = array_allocate(&encoder->stack_messages, encoder->defined_count,
+				    sizeof(*encoder->stack_messages));
 	if (!rc)
-		rc = allocate(&encoder->stack_pointers, encoder->defined_count,
-			      sizeof(*encoder->stack_pointers));
+		rc = array_allocate(&encoder->stack_pointers, encoder->defined_count,
+				    sizeof(*encoder->stack_pointers));
 	if (!rc)
-		rc = allocate(&encoder->stack_locations, encoder->stack_location_count,
-			      sizeof(*encoder->stack_locations));
+		rc = array_allocate(&encoder->stack_locations, encoder->stack_location_count,
+				    sizeof(*encoder->stack_locations));
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < encoder->stack_count; i++)
@@ -407,24 +401,25 @@ static int allocate_series(struct encoder *encoder)
 
 	for (uint32_t i = 0; i < profile->series_count; i++)
 		label_count += profile->series[i].labels.count;
-	int rc = allocate(&encoder->labels, 2 * label_count, sizeof(*encoder->labels));
+	int rc = array_allocate(&encoder->labels, 2 * label_count, sizeof(*encoder->labels));
 	if (!rc)
-		rc = allocate(&encoder->series_messages, profile->series_count,
-			      sizeof(*encoder->series_messages));
+		rc = array_allocate(&encoder->series_messages, profile->series_count,
+				    sizeof(*encoder->series_messages));
 	if (!rc)
-		rc = allocate(&encoder->series_pointers, profile->series_count,
-			      sizeof(*encoder->series_pointers));
+		rc = array_allocate(&encoder->series_pointers, profile->series_count,
+				    sizeof(*encoder->series_pointers));
 	if (!rc)
-		rc = allocate(&encoder->slot_deltas, encoder->sample_count,
-			      sizeof(*encoder->slot_deltas));
+		rc = array_allocate(&encoder->slot_deltas, encoder->sample_count,
+				    sizeof(*encoder->slot_deltas));
 	if (!rc)
-		rc = allocate(&encoder->sample_stacks, encoder->sample_count,
-			      sizeof(*encoder->sample_stacks));
+		rc = array_allocate(&encoder->sample_stacks, encoder->sample_count,
+				    sizeof(*encoder->sample_stacks));
 	if (!rc)
-		rc = allocate(&encoder->more_slots, encoder->sample_count,
-			      sizeof(*encoder->more_slots));
+		rc = array_allocate(&encoder->more_slots, encoder->sample_count,
+				    sizeof(*encoder->more_slots));
 	if (!rc)
-		rc = allocate(&encoder->values, encoder->sample_count, sizeof(*encoder->values));
+		rc = array_allocate(&encoder->values, encoder->sample_count,
+				    sizeof(*encoder->values));
 	return rc;
 }
 
@@ -462,8 +457,8 @@ static int lay_out(struct encoder *encoder, export_define_fn define, void *conte
 	int rc = string_table_init(&encoder->strings);
 
 	if (!rc)
-		rc = allocate(&encoder->string_numbers, encoder->profile->strings.count,
-			      sizeof(*encoder->string_numbers));
+		rc = array_allocate(&encoder->string_numbers, encoder->profile->strings.count,
+				    sizeof(*encoder->string_numbers));
 	if (!rc)
 		rc = number_stacks(encoder);
 	if (!rc)

@@ -9,6 +9,7 @@
 
 #include "pprof/profile.pb-c.h"
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/hash_table.h"
 #include "base/profile_type.h"
@@ -93,15 +94,6 @@ static void encoder_deinit(struct encoder *encoder)
 	string_table_deinit(&encoder->strings);
 }
 
-// calloc() to *@array; not NULL for a count of 0.
-static int allocate(void *array, size_t count, size_t size)
-{
-	void **pointer = array;
-
-	*pointer = calloc(count ? count : 1, size);
-	return *pointer ? 0 : -ENOMEM;
-}
-
 static int add_string(struct encoder *encoder, const char *string, int64_t *ret_number)
 {
 	uint32_t number;
@@ -118,7 +110,8 @@ static int choose_samples(struct encoder *encoder, const char *type)
 {
 	const struct profile *profile = encoder->profile;
 	struct profile joined = { 0 };
-	int rc = allocate(&encoder->samples, profile->sample_count, sizeof(*encoder->samples));
+	int rc =
+		array_allocate(&encoder->samples, profile->sample_count, sizeof(*encoder->samples));
 
 	if (rc)
 		return rc;
@@ -169,11 +162,11 @@ static void use_stack(struct encoder *encoder, const struct stack *stack)
 static int choose_stacks(struct encoder *encoder)
 {
 	const struct profile *profile = encoder->profile;
-	int rc = allocate(&encoder->stack_used, profile->stack_count, sizeof(bool));
+	int rc = array_allocate(&encoder->stack_used, profile->stack_count, sizeof(bool));
 
 	if (!rc)
-		rc = allocate(&encoder->location_used, CUT_LOCATION(encoder, STACK_END_COUNT),
-			      sizeof(bool));
+		rc = array_allocate(&encoder->location_used, CUT_LOCATION(encoder, STACK_END_COUNT),
+				    sizeof(bool));
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < encoder->sample_count; i++) {
@@ -215,7 +208,7 @@ static int allocate_messages(struct encoder *encoder)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
-		int rc = allocate(wanted[i].array, wanted[i].count, wanted[i].size);
+		int rc = array_allocate(wanted[i].array, wanted[i].count, wanted[i].size);
 		if (rc)
 			return rc;
 	}
@@ -516,7 +509,7 @@ static int lay_out_types(struct encoder *encoder, const struct profile_type *typ
 
 static int point_at_strings(struct encoder *encoder)
 {
-	int rc = allocate(&encoder->string_pointers, encoder->strings.count, sizeof(char *));
+	int rc = array_allocate(&encoder->string_pointers, encoder->strings.count, sizeof(char *));
 
 	for (uint32_t i = 0; !rc && i < encoder->strings.count; i++)
 		encoder->string_pointers[i] = (char *)string_table_get(&encoder->strings, i);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "collector/query/query_gauge.h"
 #include "collector/query/query_sums.h"
@@ -39,6 +40,7 @@ struct tree_builder {
 	struct hash_table index; // (parent, name, kind) to a node of the tree
 	uint32_t *group_nodes;   // by group; UINT32_MAX: not added yet
 	uint8_t *ended;          // by tree node: a stack ends here
+	uint32_t ended_capacity;
 
 	// Of the current partition.
 	uint32_t *tree_of; // forest node to tree node
@@ -79,29 +81,23 @@ static bool node_has_key(const void *context, uint32_t item, const void *key)
 	       (uint32_t)node->kind == wanted->kind;
 }
 
-static int tree_grow(struct tree_builder *builder)
+static int reserve_node(struct tree_builder *builder)
 {
 	struct flame_tree *tree = builder->tree;
-	uint32_t capacity = tree->node_capacity ? tree->node_capacity * 2 : 1024;
+	int rc = array_reserve(&tree->nodes, sizeof(*tree->nodes), &tree->node_capacity,
+			       tree->node_count, 1, QUERY_TREE_NODES_MAX);
 
-	if (tree->node_count == QUERY_TREE_NODES_MAX)
+	if (!rc)
+		rc = array_reserve(&builder->ended, sizeof(*builder->ended),
+				   &builder->ended_capacity, tree->node_count, 1,
+				   QUERY_TREE_NODES_MAX);
+	if (rc == -E2BIG)
 		return error_set(
-			builder->err, -E2BIG,
+			builder->err, rc,
 			"the answer has more than %d distinct call paths; choose a shorter "
 			"range or fewer series",
 			QUERY_TREE_NODES_MAX);
-
-	struct flame_node *nodes = realloc(tree->nodes, capacity * sizeof(*nodes));
-	if (!nodes)
-		return out_of_memory(builder);
-	tree->nodes = nodes;
-	uint8_t *ended = realloc(builder->ended, capacity);
-	if (!ended)
-		return out_of_memory(builder);
-	memset(ended + tree->node_capacity, 0, capacity - tree->node_capacity);
-	builder->ended = ended;
-	tree->node_capacity = capacity;
-	return 0;
+	return rc ? out_of_memory(builder) : 0;
 }
 
 static int add_node(struct tree_builder *builder, uint32_t parent, const struct level *level,
@@ -109,11 +105,11 @@ static int add_node(struct tree_builder *builder, uint32_t parent, const struct 
 {
 	struct flame_tree *tree = builder->tree;
 
-	if (tree->node_count == tree->node_capacity) {
-		int rc = tree_grow(builder);
-		if (rc)
-			return rc;
-	}
+	int rc = reserve_node(builder);
+
+	if (rc)
+		return rc;
+	builder->ended[tree->node_count] = 0;
 	tree->nodes[tree->node_count] = (struct flame_node){
 		.parent = parent,
 		.name = level->name,
@@ -158,15 +154,9 @@ static int add_string(struct tree_builder *builder, const char *string, uint32_t
 
 static int add_level(struct tree_builder *builder, const struct level *level)
 {
-	if (builder->level_count == builder->level_capacity) {
-		uint32_t capacity = builder->level_capacity ? builder->level_capacity * 2 : 1024;
-		struct level *levels = realloc(builder->levels, capacity * sizeof(*levels));
-
-		if (!levels)
-			return out_of_memory(builder);
-		builder->levels = levels;
-		builder->level_capacity = capacity;
-	}
+	if (array_reserve(&builder->levels, sizeof(*level), &builder->level_capacity,
+			  builder->level_count, 1, UINT32_MAX / 2))
+		return out_of_memory(builder);
 	builder->levels[builder->level_count++] = *level;
 	return 0;
 }

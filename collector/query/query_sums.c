@@ -8,11 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash_table.h"
 
-enum { SPARSE_SORT_DIVISOR = 32 }; // below 1/32 of all nodes, sorting beats a scan of all
+enum {
+	SPARSE_SORT_DIVISOR = 32, // below 1/32 of all nodes, sorting beats a scan of all
+	GROUP_SUMS_MAX = 1 << 28, // 4 GiB
+};
 
 /** One group's value in one node. */
 struct group_sum {
@@ -93,21 +97,6 @@ static bool sum_has_key(const void *context, uint32_t item, const void *key)
 	return sums[item].key == *(const uint64_t *)key;
 }
 
-static int sums_grow(struct summing *summing)
-{
-	uint32_t capacity = summing->sum_capacity ? summing->sum_capacity * 2 : 4096;
-	struct group_sum *grown = NULL;
-
-	if (capacity <= 1U << 28)
-		grown = realloc(summing->sums, capacity * sizeof(*grown));
-	if (!grown)
-		return error_set(summing->err, -ENOMEM, "out of memory for the groups' sums");
-
-	summing->sums = grown;
-	summing->sum_capacity = capacity;
-	return 0;
-}
-
 static int sums_add(struct summing *summing, uint32_t node, int64_t value)
 {
 	uint64_t key = (uint64_t)summing->group << 32 | node;
@@ -118,10 +107,9 @@ static int sums_add(struct summing *summing, uint32_t node, int64_t value)
 		summing->sums[item].value = add(summing->sums[item].value, value);
 		return 0;
 	}
-	int rc = summing->sum_count == summing->sum_capacity ? sums_grow(summing) : 0;
-	if (rc)
-		return rc;
-	if (hash_table_add(&summing->index, hash, summing->sum_count))
+	if (array_reserve(&summing->sums, sizeof(*summing->sums), &summing->sum_capacity,
+			  summing->sum_count, 1, GROUP_SUMS_MAX) ||
+	    hash_table_add(&summing->index, hash, summing->sum_count))
 		return error_set(summing->err, -ENOMEM, "out of memory for the groups' sums");
 
 	summing->sums[summing->sum_count++] = (struct group_sum){ .key = key, .value = value };

@@ -106,6 +106,42 @@ int rows_sort_by_node(struct row *rows, uint32_t count)
 	return sort_rows(rows, count, key_by_node);
 }
 
+static uint64_t greatest_common_divisor(uint64_t a, uint64_t b)
+{
+	while (b) {
+		uint64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+uint64_t rows_scale(const struct row *rows, uint32_t count)
+{
+	uint64_t scale = 0;
+
+	for (uint32_t i = 0; i < count && scale != 1; i++) {
+		int64_t value = rows[i].value;
+
+		if (i && value == rows[i - 1].value)
+			continue;
+		scale = greatest_common_divisor(value < 0 ? 0 - (uint64_t)value : (uint64_t)value,
+						scale);
+	}
+	// INT64_MIN's magnitude does not fit int64_t: such a scale could not be multiplied back.
+	return scale && scale <= INT64_MAX ? scale : 1;
+}
+
+bool rows_have_intervals(const struct row *rows, uint32_t count)
+{
+	uint32_t any = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		any |= rows[i].more_slots;
+	return any;
+}
+
 void row_columns_deinit(struct row_columns *columns)
 {
 	free(columns->slots);

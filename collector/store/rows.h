@@ -28,6 +28,10 @@ struct row {
 int rows_sort_by_slot(struct row *rows, uint32_t count);
 int rows_sort_by_node(struct row *rows, uint32_t count);
 
+/** The greatest common divisor of the values, or 1 if there is none below 2^63. */
+uint64_t rows_scale(const struct row *rows, uint32_t count);
+bool rows_have_intervals(const struct row *rows, uint32_t count);
+
 /** The number of the first slot that begins at or after @time_ns. */
 static inline uint64_t slot_at(uint64_t time_ns, uint64_t slot_ns)
 {

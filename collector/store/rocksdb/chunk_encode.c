@@ -85,21 +85,8 @@ static struct counted_value *find_value(const struct chunk_encoder *encoder, int
 	}
 }
 
-static uint64_t greatest_common_divisor(uint64_t a, uint64_t b)
-{
-	while (b) {
-		uint64_t rest = a % b;
-
-		a = b;
-		b = rest;
-	}
-	return a;
-}
-
 static void count_values(struct chunk_encoder *encoder, const struct row *rows, uint32_t count)
 {
-	uint64_t scale = 0;
-
 	memset(encoder->values, 0, VALUE_BUCKETS * sizeof(*encoder->values));
 	encoder->value_count = 0;
 	for (uint32_t i = 0; i < count; i++) {
@@ -110,16 +97,13 @@ static void count_values(struct chunk_encoder *encoder, const struct row *rows, 
 			bucket->count++;
 			continue;
 		}
-		if (scale != 1)
-			scale = greatest_common_divisor(
-				value < 0 ? 0 - (uint64_t)value : (uint64_t)value, scale);
 		if (encoder->value_count == VALUES_COUNTED_MAX)
 			continue;
 		*bucket =
 			(struct counted_value){ .value = value, .count = 1, .code = VALUE_ESCAPE };
 		encoder->value_count++;
 	}
-	encoder->scale = scale && scale <= INT64_MAX ? (int64_t)scale : 1;
+	encoder->scale = (int64_t)rows_scale(rows, count);
 }
 
 static int by_count(const void *a, const void *b)
@@ -391,15 +375,6 @@ static int write_chunk(struct chunk_encoder *encoder, uint64_t slot_ns, uint32_t
 	return chunk->rc;
 }
 
-static bool has_intervals(const struct row *rows, uint32_t count)
-{
-	uint32_t any = 0;
-
-	for (uint32_t i = 0; i < count; i++)
-		any |= rows[i].more_slots;
-	return any;
-}
-
 int chunk_encode(struct chunk_encoder *encoder, struct row *rows, uint32_t count, uint64_t slot_ns,
 		 struct buffer *chunk, uint32_t *ret_count)
 {
@@ -412,7 +387,7 @@ int chunk_encode(struct chunk_encoder *encoder, struct row *rows, uint32_t count
 		return rc;
 	for (int i = 0; i < COLUMN_COUNT; i++)
 		buffer_clear(&encoder->columns[i]);
-	encoder->with_lengths = has_intervals(rows, count);
+	encoder->with_lengths = rows_have_intervals(rows, count);
 	count_values(encoder, rows, count);
 	choose_palette(encoder);
 	for (uint32_t i = 0; i < count; i++)

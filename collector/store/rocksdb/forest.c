@@ -104,6 +104,11 @@ static int init_root(struct forest *forest)
 	return append_node(forest, root, &node);
 }
 
+static void forest_freep(struct forest **forest)
+{
+	forest_free(*forest);
+}
+
 struct forest *forest_new(void)
 {
 	_cleanup_(forest_freep) struct forest *forest = calloc(1, sizeof(*forest));
@@ -125,11 +130,6 @@ void forest_free(struct forest *forest)
 	hash_table_deinit(&forest->node_index);
 	hash_table_deinit(&forest->stack_index);
 	free(forest);
-}
-
-void forest_freep(struct forest **forest)
-{
-	forest_free(*forest);
 }
 
 static uint64_t table_memory(const struct hash_table *table)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stacks of one partition as a forest of frames. A node is (parent, frame), and its number is
-// larger than its parent's. So a stack is one integer, common callers are stored once, and totals take
-// one sweep from the highest number down.
+// larger than its parent's. So a stack is one integer, common callers are stored once, and totals
+// take one sweep from the highest number down.
 //
 // A forest only grows. Its growth since the last save becomes records; reading the records in the
 // order of their kinds (key.h) restores it. One thread at a time.
@@ -18,8 +18,8 @@
 #include "collector/store/rocksdb/rocksdb_db.h"
 
 enum {
-	// 4 Mi nodes take 64 MB with their index. A service of 20,000 distinct stacks has about 100,000
-	// nodes: 4 Mi in one hour are generated or hostile.
+	// 4 Mi nodes take 64 MB with their index. A service of 20,000 distinct stacks has about
+	// 100,000 nodes: 4 Mi in one hour are generated or hostile.
 	FOREST_NODES_MAX = 4 << 20,
 	FOREST_STACKS_MAX = 2 << 20,
 };
@@ -51,7 +51,6 @@ struct forest {
 /** NULL when out of memory. */
 struct forest *forest_new(void);
 void forest_free(struct forest *forest);
-void forest_freep(struct forest **forest);
 uint64_t forest_memory(const struct forest *forest);
 
 /** The node of the stack @id, or HASH_TABLE_NONE. */

@@ -109,11 +109,6 @@ void forest_view_unref(struct forest_view *view)
 		free_view(view);
 }
 
-void forest_view_unrefp(struct forest_view **view)
-{
-	forest_view_unref(*view);
-}
-
 bool forest_view_is_stale(const struct forest_view *view, const struct forest *forest)
 {
 	const struct profile *now = forest->locations;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An immutable snapshot of a forest: queries read it without a lock while the forest grows. Reference
-// counted; safe for several threads.
+// An immutable snapshot of a forest: queries read it without a lock while the forest grows.
+// Reference counted; safe for several threads.
 #pragma once
 
 #include <stdatomic.h>
@@ -23,7 +23,6 @@ struct forest_view *forest_view_take(struct forest *forest);
 
 struct forest_view *forest_view_ref(struct forest_view *view);
 void forest_view_unref(struct forest_view *view);
-void forest_view_unrefp(struct forest_view **view);
 
 /** Has @forest grown since @view was copied? */
 bool forest_view_is_stale(const struct forest_view *view, const struct forest *forest);

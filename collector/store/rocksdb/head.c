@@ -28,7 +28,7 @@ int raw_run_new(uint32_t minute, struct bytes record, struct raw_run **ret_run)
 	return 0;
 }
 
-struct raw_run *raw_run_ref(struct raw_run *run)
+static struct raw_run *raw_run_ref(struct raw_run *run)
 {
 	atomic_fetch_add(&run->refs, 1);
 	return run;
@@ -50,7 +50,7 @@ void run_list_deinit(struct run_list *list)
 	*list = (struct run_list){ 0 };
 }
 
-int run_list_add(struct run_list *list, struct raw_run *run)
+static int run_list_add(struct run_list *list, struct raw_run *run)
 {
 	int rc = array_reserve(&list->runs, sizeof(*list->runs), &list->capacity, list->count, 1,
 			       UINT32_MAX / 2);
@@ -97,7 +97,7 @@ static int add_minute(struct head *head, uint32_t at, uint32_t number)
 	return 0;
 }
 
-struct minute *head_find(struct head *head, uint32_t number)
+static struct minute *find_minute(struct head *head, uint32_t number)
 {
 	uint32_t at = position_of(head, number);
 
@@ -134,7 +134,7 @@ int head_prepare(struct head *head, uint32_t number)
 
 void head_add(struct head *head, struct raw_run *run)
 {
-	struct minute *minute = head_find(head, run->minute);
+	struct minute *minute = find_minute(head, run->minute);
 
 	assert(minute && minute->prepared);
 	minute->prepared--;
@@ -145,7 +145,7 @@ void head_add(struct head *head, struct raw_run *run)
 
 void head_cancel(struct head *head, uint32_t number)
 {
-	struct minute *minute = head_find(head, number);
+	struct minute *minute = find_minute(head, number);
 
 	assert(minute && minute->prepared);
 	minute->prepared--;
@@ -155,7 +155,7 @@ void head_cancel(struct head *head, uint32_t number)
 
 void head_remove(struct head *head, uint32_t number, uint64_t sequence)
 {
-	struct minute *minute = head_find(head, number);
+	struct minute *minute = find_minute(head, number);
 	struct run_list *list;
 	uint32_t removed = 0;
 

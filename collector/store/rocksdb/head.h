@@ -21,7 +21,6 @@ struct raw_run {
 
 /** Make a run of a copy of @record. Returns 0; -ENOMEM; -EBADMSG if it is damaged. */
 int raw_run_new(uint32_t minute, struct bytes record, struct raw_run **ret_run);
-struct raw_run *raw_run_ref(struct raw_run *run);
 void raw_run_unref(struct raw_run *run);
 
 /** Runs, ascending by sequence. */
@@ -30,8 +29,6 @@ struct run_list {
 	uint32_t count, capacity;
 };
 void run_list_deinit(struct run_list *list);
-/** Takes a reference of its own. Returns 0 or -ENOMEM. */
-int run_list_add(struct run_list *list, struct raw_run *run);
 
 struct minute {
 	uint32_t number; // in the partition
@@ -55,8 +52,6 @@ int head_prepare(struct head *head, uint32_t minute);
 void head_add(struct head *head, struct raw_run *run);
 /** Undo one head_prepare(). */
 void head_cancel(struct head *head, uint32_t minute);
-/** The minute with @number, or NULL. Valid until the next add or remove. */
-struct minute *head_find(struct head *head, uint32_t number);
 /** Remove the runs of minute @number up to @sequence. */
 void head_remove(struct head *head, uint32_t number, uint64_t sequence);
 /** Add references to the runs of minutes [from, to] to @list. Returns 0 or -ENOMEM. */

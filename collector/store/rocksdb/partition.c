@@ -248,6 +248,15 @@ static int save_dictionaries(struct partition *partition, struct db_batch *batch
 	return rc;
 }
 
+static void encode_summary(const struct partition_summary *summary, struct buffer *record)
+{
+	buffer_append_varint(record, PARTITION_FORMAT);
+	buffer_append_varint(record, summary->nodes);
+	buffer_append_varint(record, summary->series);
+	buffer_append_varint(record, summary->oldest_ns);
+	buffer_append_varint(record, summary->newest_ns);
+}
+
 int partition_save(struct partition *partition, struct db_batch *batch, uint64_t sequence,
 		   struct error *err)
 {
@@ -258,7 +267,7 @@ int partition_save(struct partition *partition, struct db_batch *batch, uint64_t
 		partition->summary.nodes = partition->forest->node_count;
 	if (partition->postings)
 		partition->summary.series = partition->postings->series_count;
-	partition_summary_encode(&partition->summary, &record);
+	encode_summary(&partition->summary, &record);
 	if (rc == 0)
 		rc = put_record(partition, batch, RECORD_PARTITION, 0, &record);
 	return rc ? error_set(err, rc, "store: out of memory for a record") : 0;
@@ -301,15 +310,6 @@ void partition_evict(struct partition *partition)
 	forest_free(take(partition->forest));
 	postings_free(take(partition->postings));
 	forest_view_unref(take(partition->view));
-}
-
-void partition_summary_encode(const struct partition_summary *summary, struct buffer *record)
-{
-	buffer_append_varint(record, PARTITION_FORMAT);
-	buffer_append_varint(record, summary->nodes);
-	buffer_append_varint(record, summary->series);
-	buffer_append_varint(record, summary->oldest_ns);
-	buffer_append_varint(record, summary->newest_ns);
 }
 
 int partition_summary_decode(struct bytes record, struct partition_summary *ret_summary)

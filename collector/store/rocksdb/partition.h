@@ -77,7 +77,6 @@ uint64_t partition_memory(const struct partition *partition);
 /** Free the dictionaries unless an append is in flight. */
 void partition_evict(struct partition *partition);
 
-void partition_summary_encode(const struct partition_summary *summary, struct buffer *record);
 int partition_summary_decode(struct bytes record, struct partition_summary *ret_summary);
 
 /** Append a record of the series that have rows in @minute. @series ascend. */

@@ -75,11 +75,6 @@ void postings_free(struct postings *postings)
 	free(postings);
 }
 
-void postings_freep(struct postings **postings)
-{
-	postings_free(*postings);
-}
-
 static uint64_t table_memory(const struct hash_table *table)
 {
 	return (uint64_t)table->slot_count * sizeof(*table->slots);

@@ -16,7 +16,8 @@
 #include "collector/store/selector.h"
 
 enum {
-	// A host has a few hundred series an hour: 256 Ki are a thousand hosts and take about 100 MB.
+	// A host has a few hundred series an hour: 256 Ki are a thousand hosts and take about 100
+	// MB.
 	POSTINGS_SERIES_MAX = 256 << 10,
 	// Labels whose values never repeat (request ids) reach this limit first.
 	POSTINGS_PAIRS_MAX = 1 << 20,
@@ -66,7 +67,6 @@ struct postings {
 /** NULL when out of memory. */
 struct postings *postings_new(void);
 void postings_free(struct postings *postings);
-void postings_freep(struct postings **postings);
 uint64_t postings_memory(const struct postings *postings);
 
 /** The series with @id and @slot_ns, or HASH_TABLE_NONE. */

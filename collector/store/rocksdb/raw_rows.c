@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layout of a run (docs/format.md), in varints: slot_ns, scale, section count; for each section
-// series delta, row count and size in bytes; then the sections' rows: slot delta, node, value / scale.
-// A run with intervals begins with RUN_INTERVALS, which is shorter than any slot. Its row counts are
-// doubled, plus 1 for a section whose rows have a fourth number: more_slots.
+// series delta, row count and size in bytes; then the sections' rows: slot delta, node, value /
+// scale. A run with intervals begins with RUN_INTERVALS, which is shorter than any slot. Its row
+// counts are doubled, plus 1 for a section whose rows have a fourth number: more_slots.
 #include "collector/store/rocksdb/raw_rows.h"
 
 #include <errno.h>
@@ -29,42 +29,6 @@ static uint8_t *put_varint(uint8_t *at, uint64_t value)
 static uint64_t zigzag(int64_t value)
 {
 	return ((uint64_t)value << 1) ^ (value < 0 ? UINT64_MAX : 0);
-}
-
-static uint64_t greatest_common_divisor(uint64_t a, uint64_t b)
-{
-	while (b) {
-		uint64_t rest = a % b;
-
-		a = b;
-		b = rest;
-	}
-	return a;
-}
-
-static uint64_t scale_of(const struct row *rows, uint32_t count)
-{
-	uint64_t scale = 0;
-
-	for (uint32_t i = 0; i < count && scale != 1; i++) {
-		int64_t value = rows[i].value;
-
-		if (i && value == rows[i - 1].value)
-			continue;
-		scale = greatest_common_divisor(value < 0 ? 0 - (uint64_t)value : (uint64_t)value,
-						scale);
-	}
-	// INT64_MIN's magnitude does not fit int64_t: such a scale could not be multiplied back.
-	return scale && scale <= INT64_MAX ? scale : 1;
-}
-
-static bool has_intervals(const struct row *rows, uint32_t count)
-{
-	uint32_t any = 0;
-
-	for (uint32_t i = 0; i < count; i++)
-		any |= rows[i].more_slots;
-	return any;
 }
 
 static uint8_t *encode_section(const struct row *rows, uint32_t count, int64_t scale,
@@ -103,8 +67,8 @@ static uint32_t count_sections(const struct row *rows, uint32_t count)
 
 int raw_rows_encode(const struct row *rows, uint32_t count, uint64_t slot_ns, struct buffer *record)
 {
-	uint64_t scale = scale_of(rows, count);
-	bool any_interval = has_intervals(rows, count);
+	uint64_t scale = rows_scale(rows, count);
+	bool any_interval = rows_have_intervals(rows, count);
 	uint32_t series = 0;
 	_cleanup_free_ uint8_t *body = malloc((size_t)count * ROW_BYTES_MAX + 1);
 
@@ -120,7 +84,7 @@ int raw_rows_encode(const struct row *rows, uint32_t count, uint64_t slot_ns, st
 		uint8_t *start = at;
 
 		end = section_end(rows, count, i);
-		bool with_lengths = any_interval && has_intervals(rows + i, end - i);
+		bool with_lengths = any_interval && rows_have_intervals(rows + i, end - i);
 		at = encode_section(rows + i, end - i, (int64_t)scale, with_lengths, at);
 		buffer_append_varint(record, rows[i].series - series);
 		buffer_append_varint(record,

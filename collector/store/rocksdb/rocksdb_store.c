@@ -17,7 +17,10 @@ enum { STORE_FORMAT = 2 }; // docs/format.md; a store of another format is refus
 
 // ---- partitions -----------------------------------------------------------------------------------
 
-/** The index of the partition that begins at @start_ns, or where to insert it. partitions_lock is held. */
+/**
+ * The index of the partition that begins at @start_ns, or where to insert it. partitions_lock is
+ * held.
+ */
 static uint32_t position_of(const struct rocksdb_store *store, uint64_t start_ns)
 {
 	uint32_t low = 0, high = store->partition_count;
@@ -56,7 +59,8 @@ static struct partition *insert_at(struct rocksdb_store *store, uint32_t at, uin
 	return partition_ref(partition);
 }
 
-struct partition *rocksdb_find_partition(struct rocksdb_store *store, uint64_t start_ns)
+/** A reference to the partition that begins at @start_ns, or NULL if there is none. */
+static struct partition *find_partition(struct rocksdb_store *store, uint64_t start_ns)
 {
 	pthread_mutex_lock(&store->partitions_lock);
 	struct partition *partition = find_at(store, position_of(store, start_ns), start_ns);
@@ -263,7 +267,7 @@ static int restore_run(struct rocksdb_store *store, struct bytes key, struct byt
 	if (key.size != KEY_RAW_BYTES)
 		return damaged(err, "a key of open rows");
 	_cleanup_(partition_unrefp) struct partition *partition =
-		rocksdb_find_partition(store, key_number(at, 8));
+		find_partition(store, key_number(at, 8));
 	if (!partition)
 		return damaged(err, "the dictionary of open rows");
 	int rc = raw_run_new((uint32_t)key_number(at + 8, 2), value, &run);

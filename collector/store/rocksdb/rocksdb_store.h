@@ -9,8 +9,8 @@
 //   rocksdb_close.c     turns an open minute's runs into chunks
 //   rocksdb_maintain.c  closes minutes that are due, drops old partitions, frees memory
 //
-// Order of locks: maintain_lock, resolve_lock, partition->lock (two of them only under resolve_lock),
-// partitions_lock, commit_lock.
+// Order of locks: maintain_lock, resolve_lock, partition->lock (two of them only under
+// resolve_lock), partitions_lock, commit_lock.
 #pragma once
 
 #include <pthread.h>
@@ -26,8 +26,8 @@
 #define STORE_FUTURE_NS_MAX        (3600ULL * 1000000000ULL) // a clock further ahead is wrong
 
 enum {
-	// Batches cover seconds, and each partition costs a dictionary: a batch over more partitions is a
-	// mistake or an attack.
+	// Batches cover seconds, and each partition costs a dictionary: a batch over more
+	// partitions is a mistake or an attack.
 	BATCH_PARTITIONS_MAX = 8,
 	PARTITIONS_MAX = 64 << 10, // seven years of hours
 };
@@ -87,10 +87,8 @@ static inline struct rocksdb_store *rocksdb_store_of(struct store *store)
 }
 
 // rocksdb_store.c
-/** A reference to the partition that begins at @start_ns, or NULL if there is none. */
-struct partition *rocksdb_find_partition(struct rocksdb_store *store, uint64_t start_ns);
 /**
- * As above, created if missing, and pinned: its dictionaries stay in memory, and it is not removed as
+ * A reference to the partition that begins at @start_ns, created if missing, and pinned: its dictionaries stay in memory, and it is not removed as
  * empty. NULL when out of memory or at PARTITIONS_MAX.
  */
 struct partition *rocksdb_pin_partition(struct rocksdb_store *store, uint64_t start_ns);
