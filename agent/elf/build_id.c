@@ -11,7 +11,7 @@
 #include "base/id128.h"
 
 enum {
-	NOTE_BLOCKS_MAX = 16, // segments or sections of notes looked at; linkers write two or three
+	NOTE_BLOCKS_MAX = 16, // segments or sections of notes; linkers write two or three
 	FILE_HASH_END_BYTES =
 		16 << 10, // covers ELF and program headers; section headers and string tables
 };
@@ -54,7 +54,7 @@ int build_id_from_notes(const void *notes, size_t size, size_t alignment,
 		}
 
 		uint64_t next = (end + mask) & ~mask;
-		if (next >= size) // the last one need not be padded
+		if (next >= size) // the last note need not be padded
 			return -ENOENT;
 		at += next;
 		size -= next;
@@ -77,7 +77,7 @@ static int find_in_block(const struct elf *elf, uint64_t offset, uint64_t size, 
 	return build_id_from_notes(notes, size, alignment == 8 ? 8 : 4, ret_text);
 }
 
-// A broken block of notes does not hide the next one.
+// A broken block of notes does not hide others.
 static int find_in_segments(const struct elf *elf, char ret_text[BUILD_ID_TEXT_BYTES])
 {
 	Elf64_Phdr segment;
@@ -133,7 +133,8 @@ int file_hash_of_elf(const struct elf *elf, char ret_text[BUILD_ID_TEXT_BYTES])
 		rc = elf_read(elf, elf->size - end, bytes + end, end);
 	if (rc)
 		return rc;
-	for (size_t i = 0; i < sizeof(size_bytes); i++) // little-endian everywhere: ids cross hosts
+	for (size_t i = 0; i < sizeof(size_bytes);
+	     i++) // little-endian: ids must agree between hosts
 		bytes[2 * end + i] = (uint8_t)(elf->size >> (8 * i));
 
 	struct id128 hash = id128_of(bytes, 2 * end + sizeof(size_bytes));

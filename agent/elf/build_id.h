@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an executable is, whatever it is called: its GNU build id, or a hash of the file's ends and
-// size where the linker left none.
+// The identity of an executable, whatever its name: its GNU build id, or a hash of the file's ends and size.
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +9,7 @@
 #include "agent/elf/elf.h"
 
 enum {
-	BUILD_ID_BYTES_MIN = 8,  // lld's fast ids; anything shorter is no identity
+	BUILD_ID_BYTES_MIN = 8,  // lld's fast ids; shorter ones identify nothing
 	BUILD_ID_BYTES_MAX = 32, // SHA-256; GNU ld's SHA-1 has 20
 	BUILD_ID_TEXT_BYTES = 2 * BUILD_ID_BYTES_MAX + 1,
 	NOTES_BYTES_MAX = 64 << 10, // per segment or section

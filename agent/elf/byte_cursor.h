@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A walk over bytes that nobody vouches for: what would lie past the end reads as zero and leaves a
-// mark, so that a parser checks once, at the end of a step. Little-endian, as all machines we run on.
+// Reads hostile bytes: past the end it reads zero and marks itself broken, so that a parser checks once per step.
+// Little-endian, as all supported machines.
 #pragma once
 
 #include <stdbool.h>
@@ -8,11 +8,11 @@
 #include <stdint.h>
 #include <string.h>
 
-/** A zeroed cursor is an empty one. */
+/** Zero-initialized it is empty. */
 struct byte_cursor {
 	const uint8_t *at;
 	const uint8_t *limit;
-	bool is_broken; // something was asked for that is not there
+	bool is_broken; // something past the end was read
 };
 
 static inline struct byte_cursor byte_cursor_over(const void *bytes, size_t size)
@@ -25,7 +25,7 @@ static inline size_t byte_cursor_left(const struct byte_cursor *cursor)
 	return (size_t)(cursor->limit - cursor->at);
 }
 
-/** The next @size bytes, or NULL if they are not there. */
+/** The next @size bytes, or NULL. */
 static inline const uint8_t *byte_cursor_take(struct byte_cursor *cursor, uint64_t size)
 {
 	const uint8_t *bytes = cursor->at;
@@ -67,7 +67,7 @@ static inline uint8_t byte_cursor_byte(struct byte_cursor *cursor)
 	return *cursor->at++;
 }
 
-/** ULEB128. Bits past the 64th are lost, and the mark is left. */
+/** ULEB128. More than 64 bits break the cursor. */
 static inline uint64_t byte_cursor_uleb(struct byte_cursor *cursor)
 {
 	uint64_t number = 0;
@@ -85,7 +85,7 @@ static inline uint64_t byte_cursor_uleb(struct byte_cursor *cursor)
 	return number;
 }
 
-/** SLEB128. Bits past the 64th are lost. */
+/** SLEB128. Bits beyond 64 are dropped. */
 static inline int64_t byte_cursor_sleb(struct byte_cursor *cursor)
 {
 	uint64_t number = 0;

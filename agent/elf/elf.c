@@ -17,7 +17,7 @@
 #error "add this architecture's EM_ number"
 #endif
 
-enum { SECTION_NAME_BYTES = 64 }; // longer than any name that is looked for
+enum { SECTION_NAME_BYTES = 64 }; // longer than any name looked up
 
 static bool range_is_within(uint64_t size, uint64_t offset, uint64_t length)
 {
@@ -37,7 +37,7 @@ int elf_read(const struct elf *elf, uint64_t offset, void *bytes, size_t size)
 			continue;
 		if (count < 0)
 			return -errno;
-		if (count == 0) // cut short since its size was taken
+		if (count == 0) // truncated meanwhile
 			return -ENOEXEC;
 		at += count;
 		offset += (uint64_t)count;
@@ -114,7 +114,7 @@ static int read_loads(struct elf *elf, struct error *err)
 	while ((rc = elf_read_segment(elf, index++, &segment)) == 0) {
 		if (segment.p_type != PT_LOAD)
 			continue;
-		// One that reaches past the end (a file cut short) still leaves the others usable.
+		// Ignore a segment past the end (of a truncated file): the others are usable.
 		if (!load_is_sound(elf, &segment))
 			continue;
 		if (elf->load_count == ELF_LOADS_MAX)
@@ -187,7 +187,7 @@ int elf_read_sections(const struct elf *elf, Elf64_Shdr **ret_sections, uint32_t
 	if (count > ELF_SECTIONS_MAX)
 		return -E2BIG;
 
-	// Checked before the memory is asked for: a small file cannot make us allocate much.
+	// Check before allocating: a small file must not make us allocate much.
 	size_t size = (size_t)count * sizeof(Elf64_Shdr);
 	if (!range_is_within(elf->size, elf->header.e_shoff, size))
 		return -ENOEXEC;

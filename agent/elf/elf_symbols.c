@@ -12,7 +12,7 @@ enum { SYMBOLS_PER_READ = 4096 };
 /* The head of .gnu.hash; the layout is described by "GNU Hash ELF Sections" (Ali Bahrami, 2010). */
 struct gnu_hash {
 	uint32_t bucket_count;
-	uint32_t first_symbol; // the symbols before it are not in the table
+	uint32_t first_symbol; // symbols before it are not hashed
 	uint32_t bloom_count;  // words of 64 bits
 	uint32_t bloom_shift;
 };
@@ -57,7 +57,7 @@ static int read_item(const struct elf_symbols *symbols, const Elf64_Shdr *sectio
 	return elf_read(symbols->elf, section->sh_offset + offset, item, size);
 }
 
-/* Is @name what the string table holds at @offset? */
+/* Is @name at @offset of the string table? */
 static int compare_name(const struct elf_symbols *symbols, const Elf64_Shdr *strings,
 			uint64_t offset, const char *name)
 {
@@ -83,7 +83,7 @@ static uint32_t gnu_hash_of(const char *name)
 	return hash;
 }
 
-/* Most files do not have most names: says so after one word. */
+/* The Bloom filter: most lookups end after one word. */
 static int check_bloom(const struct elf_symbols *symbols, const Elf64_Shdr *section,
 		       const struct gnu_hash *head, uint32_t hash)
 {
@@ -118,7 +118,7 @@ static int match_symbol(const struct elf_symbols *symbols, const Elf64_Shdr *tab
 	return rc;
 }
 
-/* The symbols of one bucket follow each other, from @at on; the last one's hash is odd. */
+/* Symbols of a bucket are consecutive, from @at on; the last one's hash is odd. */
 static int search_chain(const struct elf_symbols *symbols, const Elf64_Shdr *section,
 			const struct gnu_hash *head, uint32_t at, const char *name,
 			Elf64_Sym *ret_symbol)
@@ -181,7 +181,7 @@ bool elf_symbols_has_exported(const struct elf_symbols *symbols)
 {
 	const Elf64_Shdr *table = find_type(symbols, SHT_DYNSYM);
 
-	return table && table->sh_size > sizeof(Elf64_Sym); // the first one is none
+	return table && table->sh_size > sizeof(Elf64_Sym); // symbol 0 is reserved
 }
 
 int elf_symbols_find_exported(const struct elf_symbols *symbols, const char *name,
@@ -194,7 +194,7 @@ int elf_symbols_find_exported(const struct elf_symbols *symbols, const char *nam
 	if (strlen(name) >= ELF_SYMBOL_NAME_BYTES_MAX)
 		return -ENOENT;
 	if (!section) {
-		// Only the old hash table, or none: every name is looked at.
+		// Without .gnu.hash: compare all names.
 		const Elf64_Shdr *table = find_type(symbols, SHT_DYNSYM);
 		struct search search = { .name = name, .symbol = ret_symbol };
 
@@ -249,7 +249,7 @@ static int read_strings(const struct elf_symbols *symbols, const Elf64_Shdr *tab
 	return 0;
 }
 
-/* @strings may be NULL: then there are no names. */
+/* @strings NULL: no names. */
 static int visit_symbols(const struct elf_symbols *symbols, const Elf64_Shdr *table,
 			 const char *strings, uint64_t strings_size, elf_symbol_visit *visit,
 			 void *context)

@@ -31,8 +31,8 @@ int foreign_file_stat(int folder, const char *path, int flags, struct stat *ret_
 }
 
 /*
- * Turn a descriptor that only names a file (O_PATH) into one to read it by. A hostile FUSE file
- * cannot keep us waiting: without allow_other those mounts refuse all users but their own.
+ * Open an O_PATH descriptor for reading. A hostile FUSE server cannot block us: without allow_other its mounts refuse
+ * other users.
  */
 static int reopen_regular(int path_fd, uint64_t inode)
 {
@@ -52,7 +52,7 @@ static int reopen_regular(int path_fd, uint64_t inode)
 	return fd < 0 ? -errno : fd;
 }
 
-/* In another thread: see to it that the file's server answers, too. */
+/* In another thread: the file's server must answer, too. */
 static int reopen_slowly(int path_fd, const char *path, uint64_t flags, uint64_t inode)
 {
 	_cleanup_close_ int fd = reopen_regular(path_fd, inode);
@@ -65,7 +65,7 @@ static int reopen_slowly(int path_fd, const char *path, uint64_t flags, uint64_t
 	return pread(fd, &byte, 1, 0) < 0 ? -errno : take_fd(fd);
 }
 
-/* Network file systems, like all that have no block device of their own, have major number 0. */
+/* Network file systems have no block device: major number 0. */
 int foreign_file_reopen(int path_fd)
 {
 	struct stat status;
@@ -77,7 +77,7 @@ int foreign_file_reopen(int path_fd)
 				    : slow_open(reopen_slowly, path_fd, "", 0, 0);
 }
 
-/* In another thread: each part of the path may have to be asked for. */
+/* In another thread: each part of the path may ask the server. */
 static int open_in_root(int folder, const char *path, uint64_t flags, uint64_t inode)
 {
 	struct open_how how = {

@@ -1,27 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of other processes, opened by paths below a process's root. A file may lie on a server that
-// does not answer: it is opened by slow_open(), which returns -ETIMEDOUT and -EBUSY then.
+// Opens files of other processes by paths below a process's root. The file server may not answer: slow_open() opens
+// them and returns -ETIMEDOUT or -EBUSY then.
 #pragma once
 
 #include <stdint.h>
 #include <sys/stat.h>
 
-/**
- * What the kernel knows of a file (device, inode, mode, size, time of change) without asking a
- * server. @flags are statx()'s. Returns 0 or -errno.
- */
+/** What the kernel has of a file (device, inode, mode, size, ctime), without asking a server. Returns 0 or -errno. */
 int foreign_file_stat(int folder, const char *path, int flags, struct stat *ret_status);
 
 /**
- * Open @path below the root of the process whose folder in /proc @folder is, for reading; symbolic
- * links stay inside that root. Only regular files are opened: opening a device or a pipe could act
- * on it, or block. Returns the descriptor (the caller's); -ENOEXEC if it is no regular file; -ESTALE
- * if its inode is another one than @inode (0: any); -errno.
+ * Open @path for reading, below the root of the process with /proc folder @folder; symbolic links stay inside. Regular
+ * files only: opening a device or a pipe could act on it, or block. Returns a descriptor owned by the caller; -ENOEXEC
+ * for other files; -ESTALE if the inode is not @inode (0: any); -errno.
  */
 int foreign_file_open(int folder, const char *path, uint64_t inode);
 
-/** The same of any file, unless the path's last part is a symbolic link: -ENOEXEC. */
+/** The same for any file; -ENOEXEC if the last part is a symbolic link. */
 int foreign_file_open_no_link(int folder, const char *path);
 
-/** Open the file that the descriptor @path_fd (O_PATH) names. Returns the descriptor or -errno. */
+/** Open the file of the O_PATH descriptor @path_fd. Returns a descriptor or -errno. */
 int foreign_file_reopen(int path_fd);

@@ -18,15 +18,15 @@
 enum {
 	PAGE_BITS = 14,
 	PAGE_BYTES = 1 << PAGE_BITS,
-	PAGES = 64, // 1 MiB; tables of one function lie close together
+	PAGES = 64, // 1 MiB; a function's tables lie close together
 	HEADER_BYTES = 8,
-	NAME_BYTES = 64, // enough for the runtime's names that we look for
+	NAME_BYTES = 64, // enough for the runtime's names below
 };
 
 /* Of _func.flag: which bits, and since which version they are there. */
 enum { FLAG_TOP_FRAME = 1, FLAG_SP_WRITE = 2 };
 
-/* A part of the file, read in pages that are kept. */
+/* A cached page of the file. */
 struct page {
 	uint64_t number; // UINT64_MAX: empty
 	uint32_t size;
@@ -39,14 +39,14 @@ struct go_pclntab {
 	uint64_t size;
 	uint32_t magic;
 	uint32_t quantum; // bytes per unit of pc
-	uint64_t text;    // what functions' offsets are counted from, from 1.18 on
+	uint64_t text;    // base of function offsets since 1.18
 	uint32_t count;
 	uint32_t functab_field;                                   // bytes
-	uint64_t functab, funcdata, names, pctab, cutab, filetab; // places in the table
+	uint64_t functab, funcdata, names, pctab, cutab, filetab; // offsets in the table
 	struct page pages[PAGES];
 };
 
-/* _func (src/runtime/runtime2.go), as far as it is used. */
+/* _func (src/runtime/runtime2.go), the fields in use. */
 struct function_record {
 	uint64_t entry;
 	uint32_t name;
@@ -104,7 +104,7 @@ static int read_word(struct go_pclntab *table, uint64_t at, uint64_t *ret_word)
 	return read_at(table, at, ret_word, sizeof(*ret_word));
 }
 
-/* Seven bits a byte, the lowest first; at most 32 of them (Go's varint of pc-value tables). */
+/* Go's varint: 7 bits per byte, lowest first, at most 32 bits. */
 static int read_varint(struct go_pclntab *table, uint64_t *at, uint32_t *ret_value)
 {
 	uint64_t value = 0;
@@ -123,7 +123,7 @@ static int read_varint(struct go_pclntab *table, uint64_t *at, uint32_t *ret_val
 	return -ENOEXEC;
 }
 
-/* A text of the table, cut to @size. */
+/* A string of the table, truncated to @size. */
 static int read_text(struct go_pclntab *table, uint64_t at, char *ret_text, size_t size)
 {
 	if (at >= table->size)
@@ -165,7 +165,7 @@ static int find_section(const struct elf *elf, uint64_t *ret_offset, uint64_t *r
 	return 0;
 }
 
-/* Words after the first two: where the parts of the table are. 1.2 knew no parts. */
+/* After the first two words: offsets of the table's parts. 1.2 has none. */
 static int read_places(struct go_pclntab *table, uint32_t first_word)
 {
 	uint64_t *const places[] = { &table->names, &table->cutab, &table->filetab, &table->pctab,
@@ -187,7 +187,7 @@ static int place_1_2(struct go_pclntab *table)
 	uint32_t files;
 
 	table->functab = HEADER_BYTES + 8;
-	// Behind the functions lies their end, and behind that where the names of files are.
+	// After the functions: their end, then the offset of file names.
 	int rc = read_at(table, table->functab + 16 * (uint64_t)table->count + 8, &files,
 			 sizeof(files));
 	if (!rc)
@@ -263,7 +263,7 @@ uint64_t go_pclntab_names_offset(const struct go_pclntab *table)
 
 /* ---- functions ----------------------------------------------------------------------------- */
 
-/* Entry @index of the table of functions; entry `count` is where the last one ends. */
+/* Entry @index of the function table; entry `count` is the end of the last one. */
 static int read_entry(struct go_pclntab *table, uint32_t index, uint64_t *ret_address,
 		      uint64_t *ret_record)
 {
@@ -288,7 +288,7 @@ static uint32_t field32(const uint8_t *record, uint32_t at)
 	return value;
 }
 
-/* The entry's address was once a full one, which moves the fields behind it. */
+/* Older entries have full addresses, which moves the other fields. */
 static int read_record(struct go_pclntab *table, uint64_t place, struct function_record *ret_record)
 {
 	uint32_t entry_bytes = table->functab_field;
@@ -344,9 +344,9 @@ int go_pclntab_function(struct go_pclntab *table, uint32_t index, struct go_func
 
 /* ---- tables of values by pc ------------------------------------------------------------------ */
 
-/* A walk over one: each step is a value and the address where it ends. */
+/* Iterates over a pc-value table: each step is a value and the address where it ends. */
 struct value_walk {
-	uint64_t at; // place in the table
+	uint64_t at; // offset in the table
 	uint64_t limit;
 	int64_t value;
 	bool begun;
@@ -418,7 +418,7 @@ static int find_value(struct go_pclntab *table, uint32_t place, uint64_t entry, 
 	return -ENOEXEC;
 }
 
-/* Until 1.15 files are numbered in the whole program, later in their compilation unit. */
+/* Until 1.15 files are numbered per program, later per compilation unit. */
 static int find_file(struct go_pclntab *table, const struct function_record *record, int64_t number,
 		     char ret_file[GO_FILE_BYTES])
 {
@@ -430,7 +430,7 @@ static int find_file(struct go_pclntab *table, const struct function_record *rec
 
 	if (rc)
 		return rc;
-	if (place == UINT32_MAX) // the linker dropped it
+	if (place == UINT32_MAX) // dropped by the linker
 		return -ENOENT;
 	return read_text(table, (table->magic == MAGIC_1_2 ? 0 : table->filetab) + place, ret_file,
 			 GO_FILE_BYTES);
@@ -468,11 +468,11 @@ int go_pclntab_find_line(struct go_pclntab *table, uint64_t address, char ret_fi
 
 /* ---- rows --------------------------------------------------------------------------------------- */
 
-/* What is known of a function beside its table of stack pointers. */
+/* Known about a function beside its stack-pointer table. */
 enum function_kind {
 	FUNCTION_PLAIN,
 	FUNCTION_SWITCHES,  // writes the stack pointer; its frame pointer stays its own
-	FUNCTION_FIRST,     // nothing called it
+	FUNCTION_FIRST,     // has no caller
 	FUNCTION_SIGRETURN, // where a signal handler returns to
 };
 
@@ -480,11 +480,11 @@ struct row_walk {
 	go_row_fn fn;
 	void *context;
 	struct go_row last;
-	uint64_t function, limit; // the one at hand
+	uint64_t function, limit; // the present function
 	uint32_t steps;
 };
 
-/* What the unwinder must know of the runtime's assembly (src/runtime/asm_amd64.s, asm_arm64.s). */
+/* The runtime's assembly that needs special rules (src/runtime/asm_amd64.s, asm_arm64.s). */
 static const struct {
 	const char *name;
 	enum function_kind kind;
@@ -509,7 +509,7 @@ static const struct {
 	{ "runtime.sigreturn__sigaction", FUNCTION_SIGRETURN },
 };
 
-/* The names before flags were there (1.16), and what flags do not say. */
+/* By name: before 1.16 there are no flags, and flags do not say all. */
 static bool find_kind(const char *name, enum function_kind *ret_kind)
 {
 	size_t size = strcspn(name, "<"); // assembly may have "<ABIInternal>" added, or ".abi0"
@@ -533,7 +533,7 @@ static int kind_of(struct go_pclntab *table, const struct function_record *recor
 	char name[NAME_BYTES] = "";
 	int rc = read_text(table, table->names + record->name, name, sizeof(name));
 
-	if (rc && rc != -ENOEXEC) // without a name it is like any other
+	if (rc && rc != -ENOEXEC) // without a name it is an ordinary function
 		return rc;
 	if (find_kind(name, ret_kind))
 		return 0;
@@ -557,8 +557,8 @@ static int give_row(struct row_walk *walk, uint64_t address, int64_t sp_delta,
 	};
 
 	if (kind == GO_ROW_SP) {
-		// Go's stacks end at 1 GB; what is below zero is a function that cleans up
-		// for its caller, which Go does not have.
+		// Go's stacks end at 1 GB. Below zero a function would pop its caller's arguments, which Go's do
+		// not.
 		if (sp_delta < 0 || sp_delta > 1 << 30)
 			row.kind = GO_ROW_NONE;
 		else
@@ -574,8 +574,8 @@ static int give_row(struct row_walk *walk, uint64_t address, int64_t sp_delta,
 static enum go_row_kind kind_of_switching(bool frame, int64_t sp_delta)
 {
 #if defined(__x86_64__)
-	// Until it has a frame of its own, all is as at its entry. The oldest versions give it
-	// none: then its caller's is all there is, and that one is left out.
+	// Until it has a frame, all is as at its entry. The oldest versions give it none: then only its caller's
+	// frame is known, and it is left out.
 	return frame && sp_delta == 0 ? GO_ROW_SP : GO_ROW_FP;
 #else
 	// Frames there are linked by their lower ends, which do not tell the stack pointer.
@@ -585,7 +585,7 @@ static enum go_row_kind kind_of_switching(bool frame, int64_t sp_delta)
 #endif
 }
 
-/* Does the function move the stack pointer at all? */
+/* Does the function move the stack pointer? */
 static int has_frame(struct go_pclntab *table, struct row_walk *walk, uint32_t pcsp, uint64_t entry,
 		     bool *ret_frame)
 {
@@ -614,7 +614,7 @@ static int give_values(struct go_pclntab *table, struct row_walk *walk, uint32_t
 		rc = walk->steps++ < GO_ROWS_MAX ? walk_next(table, &values) : -E2BIG;
 		if (rc <= 0)
 			break;
-		if (values.limit > address) // else two values for one address: the next counts
+		if (values.limit > address) // else two values for one address: the second wins
 			rc = give_row(walk, address, values.value,
 				      kind == FUNCTION_SWITCHES
 					      ? kind_of_switching(frame, values.value)
@@ -650,7 +650,7 @@ static int give_function(struct go_pclntab *table, struct row_walk *walk, uint32
 		return give_row(walk, entry, 0, GO_ROW_END);
 	if (kind == FUNCTION_SIGRETURN)
 		return give_row(walk, entry, 0, GO_ROW_SIGNAL);
-	if (!record.pcsp) // assembly whose writer said nothing
+	if (!record.pcsp) // assembly without annotations
 		return give_row(walk, entry, 0, GO_ROW_NONE);
 	return give_values(table, walk, record.pcsp, entry, limit, kind);
 }

@@ -15,7 +15,7 @@
 #endif
 
 enum {
-	TEXT_START_AT = 24,         // in the header: behind magic, nfunc and nfiles
+	TEXT_START_AT = 24,         // in the header: after magic, nfunc and nfiles
 	MODULE_TEXT_AT = 22 * 8,    // moduledata.text, 1.16 to 1.26 (src/runtime/symtab.go)
 	MODULE_FUNCTAB_AT = 16 * 8, // moduledata.ftab, a part of the table too
 	READ_BYTES = 64 << 10,
@@ -28,9 +28,9 @@ static bool is_code(const struct elf *elf, uint64_t address)
 	return address && elf_find_code(elf, address) != NULL;
 }
 
-/* ---- programs that are moved when loaded: the words are in their relocations ------------------- */
+/* ---- position-independent programs: the words are in relocations -------------------------------- */
 
-/* Words that the dynamic linker will write, searched for by place or by what is written. */
+/* Words that the dynamic linker writes, found by address or by value. */
 struct relocation_search {
 	bool by_value;
 	uint64_t key;
@@ -110,9 +110,9 @@ static int find_by_relocations(const struct elf *elf, uint64_t table_address, ui
 				  ret_text);
 }
 
-/* ---- programs that are not: moduledata lies in the file as it will be --------------------------- */
+/* ---- programs at fixed addresses: moduledata is in the file --------------------------------------- */
 
-/* Moduledata begins with the table's address, and its other pointers into it lie behind that. */
+/* Moduledata starts with the table's address; its other pointers into the table are higher. */
 static bool is_module(const uint8_t *bytes, uint64_t table_address)
 {
 	uint64_t first, functab;

@@ -10,8 +10,8 @@
 #include "base/cleanup.h"
 
 enum {
-	PIECE_SPARE_BYTES = 256 << 10, // read ahead of what is asked for
-	DEFLATED_BYTES = 64 << 10,     // compressed bytes that are held at a time
+	PIECE_SPARE_BYTES = 256 << 10, // read ahead
+	DEFLATED_BYTES = 64 << 10,     // compressed bytes held at a time
 };
 
 struct section_reader {
@@ -19,10 +19,10 @@ struct section_reader {
 	uint64_t file_at;      // the next byte to read from the file
 	uint64_t file_limit;   // and where the section ends there
 	uint64_t position;     // of the next byte, in the section
-	uint32_t start, limit; // where in `piece` the bytes lie that are read and not consumed
+	uint32_t start, limit; // bytes in `piece` that are not consumed
 	bool is_compressed;
-	bool is_inflated;       // to the end
-	uint64_t inflated_left; // of what the header promises
+	bool is_inflated;       // completely
+	uint64_t inflated_left; // by the section's header
 	z_stream stream;
 	uint8_t *deflated;
 	uint8_t *piece;
@@ -50,13 +50,13 @@ static int begin(const struct elf *elf, uint64_t offset, uint64_t size,
 	return 0;
 }
 
-/* Room for all of a small section of @size bytes, or for a piece of a large one. */
+/* Memory for a small section, or for a piece of a large one. */
 static int make_piece(struct section_reader *reader, uint64_t size)
 {
 	const size_t most = SECTION_PIECE_BYTES + PIECE_SPARE_BYTES;
 
 	reader->piece_size = size < most ? size : most;
-	reader->piece = malloc(reader->piece_size + 1); // so that none is not NULL
+	reader->piece = malloc(reader->piece_size + 1); // not NULL for size 0
 	return reader->piece ? 0 : -ENOMEM;
 }
 
@@ -159,7 +159,7 @@ static int64_t read_inflated(struct section_reader *reader, uint8_t *bytes, size
 			stream->next_in = reader->deflated;
 			stream->avail_in = (uInt)count;
 		}
-		// Without input and output it makes no progress: Z_BUF_ERROR, a stream cut short.
+		// No progress without input and output: Z_BUF_ERROR, a truncated stream.
 		int rc = inflate(stream, Z_NO_FLUSH);
 		if (rc == Z_STREAM_END)
 			reader->is_inflated = true;
@@ -170,7 +170,7 @@ static int64_t read_inflated(struct section_reader *reader, uint8_t *bytes, size
 	return (int64_t)(size - stream->avail_out);
 }
 
-/* Move what is left to the front and read behind it. Returns 0; -ENODATA at the section's end; -errno. */
+/* Moves the rest to the front and reads behind it. Returns 0; -ENODATA at the section's end; -errno. */
 static int fill(struct section_reader *reader)
 {
 	uint32_t kept = reader->limit - reader->start;

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 
-/* Freed by whoever is the last of the two threads to let go of it. */
+/* Freed by the last of the two threads. */
 struct request {
 	slow_open_fn fn;
 	int folder;
@@ -78,7 +78,7 @@ static struct request *new_request(slow_open_fn fn, int folder, const char *path
 	return request;
 }
 
-/* Without signals: those are for the main thread. */
+/* Signals are for the main thread. */
 static int start(struct request *request)
 {
 	pthread_attr_t attributes;
@@ -95,7 +95,7 @@ static int start(struct request *request)
 	return -rc;
 }
 
-/* True when @request has its result; otherwise it is the other thread's from now on. */
+/* True when @request has its result; else the other thread owns it. */
 static bool wait_for(struct request *request)
 {
 	uint64_t until_ns = clock_monotonic_ns() + SLOW_OPEN_WAIT_MS * NS_PER_MS;
