@@ -6,7 +6,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "agent/gpu/gpu_kernel_request.h"
 #include "agent/overhead/budget.h"
 #include "agent/process/process_table.h"
 #include "agent/publish/process_unwind.h"
@@ -19,6 +18,7 @@
 #include "base/profile.h"
 #include "bpf/counters.h"
 
+struct gpu_kernel_request;
 struct profiler;
 
 struct profiler_options {
@@ -36,8 +36,7 @@ struct profiler_options {
 	double overhead_budget_percent; // of one core; 0: the default
 	uint64_t overhead_interval_ns;  // 0: the default
 	uint64_t cupti_interval_ns;     // between CUPTI sessions of a process; 0: the default
-	struct gpu_kernel_request
-		*gpu_kernel_request; // the only CUPTI session, and no driver calls; NULL: none
+	struct gpu_kernel_request *gpu_kernel_request; // one CUPTI session, no other GPU calls; or NULL
 	/** Add the caller's own series to each export interval; NULL: none. */
 	int (*add_series)(void *context, struct export_interval *interval);
 	void *context;

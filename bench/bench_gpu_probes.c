@@ -235,18 +235,18 @@ static void drain(const struct bench *bench)
 static struct gpu_probes *open_probes(const struct bench *bench)
 {
 	struct gpu_probes_options options = {
-		.way = bench->way,
+		.files.way = bench->way,
 		.read_hits = gpu_programs_read_hits,
-		.set_window = gpu_programs_set_window,
+		.set_on_phase = gpu_programs_set_on_phase,
 		.set_generation = gpu_programs_set_generation,
 		.context = bench->programs,
 	};
 	struct gpu_probes *probes;
 	struct error err;
 
-	options.calls = gpu_calls(&options.call_count);
-	gpu_programs_by_kind(bench->programs, &options.programs);
-	probe_cost_measure(bench->way, &options.cost);
+	options.files.calls = gpu_calls(&options.files.call_count);
+	gpu_programs_by_kind(bench->programs, &options.files.programs);
+	probe_cost_measure(bench->way, &options.files.cost);
 	int rc = gpu_probes_open(&options, &probes, &err);
 	if (rc)
 		fail("opening probes", rc);
@@ -270,7 +270,7 @@ static const char *const tier_names[TIERS] = {
 /* One probe at the launch that is there all the time. */
 static struct probe_link *attach_always(const struct bench *bench, enum tier tier)
 {
-	static const struct gpu_window always = { .end_ns = UINT64_MAX, .weight = 1 };
+	static const struct gpu_on_phase always = { .end_ns = UINT64_MAX, .weight = 1 };
 	struct probe_place place = {
 		.offset = bench->site.offset - (tier == TIER_FIRST ? bench->site.skip : 0),
 	};
@@ -281,8 +281,8 @@ static struct probe_link *attach_always(const struct bench *bench, enum tier tie
 		const struct gpu_call_symbol *symbol = gpu_calls_find("cuLaunchKernel");
 
 		program_fd = gpu_programs_entry_fd(bench->programs, symbol);
-		place.cookie = symbol->cookie | (uint64_t)GPU_CALL_WINDOWED << 16;
-		gpu_programs_set_window(bench->programs, &always);
+		place.cookie = symbol->cookie | (uint64_t)GPU_CALL_DUTY_CYCLED << 16;
+		gpu_programs_set_on_phase(bench->programs, &always);
 	}
 	int rc = probe_link_attach(bench->way, program_fd, bench->fd, &place, 1, false, &link);
 	if (rc)
@@ -344,7 +344,7 @@ static void print_windows(struct gpu_probes *probes)
 
 	gpu_probes_read_stats(probes, &stats);
 	printf("  (windows: %llu, 1 in %u of the time; by its own account %.2f %% of a core)\n",
-	       (unsigned long long)stats.windows, stats.weight, 100 * stats.cost);
+	       (unsigned long long)stats.on_phases, stats.weight, 100 * stats.cost);
 }
 
 static void bench_tiers(const struct bench *bench)

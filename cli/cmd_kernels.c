@@ -30,7 +30,7 @@ enum {
 };
 
 struct kernels_arguments {
-	uint64_t pid, window_ms, one_in;
+	uint64_t pid, session_ms, one_in;
 	bool stacks;
 };
 
@@ -60,7 +60,7 @@ static int parse(int argc, char **argv, struct kernels_arguments *arguments,
 		 enum config_outcome *ret_outcome, struct error *err)
 {
 	const struct config_option table[] = {
-		{ "window", 'w', CONFIG_UINT, &arguments->window_ms, NULL, 2, CUPTI_SESSION_MS_MAX,
+		{ "window", 'w', CONFIG_UINT, &arguments->session_ms, NULL, 2, CUPTI_SESSION_MS_MAX,
 		  "MS", "how long the window is (default 1000)" },
 		{ "one-in", 'n', CONFIG_UINT, &arguments->one_in, NULL, 1, 1 << 20, "N",
 		  "record the kernels of one launch in so many (default 1)" },
@@ -87,12 +87,12 @@ static int parse(int argc, char **argv, struct kernels_arguments *arguments,
 
 // ---- the window -----------------------------------------------------------------------------
 
-static int wait_for_result(struct cupti_session *window, uint64_t window_ms,
+static int wait_for_result(struct cupti_session *window, uint64_t session_ms,
 			   struct cupti_result *ret_result, struct error *err)
 {
 	int rc = -EAGAIN;
 
-	for (uint64_t ms = 0; rc == -EAGAIN && ms < window_ms + GRACE_MS; ms += POLL_MS) {
+	for (uint64_t ms = 0; rc == -EAGAIN && ms < session_ms + GRACE_MS; ms += POLL_MS) {
 		nanosleep(&(struct timespec){ .tv_nsec = POLL_MS * 1000000L }, NULL);
 		rc = cupti_session_read(window, ret_result);
 	}
@@ -104,14 +104,14 @@ static int check_state(const struct cupti_result *result, struct error *err)
 	switch (result->state) {
 	case CUPTI_STATE_IDLE:
 	case CUPTI_STATE_OPEN:
-	case CUPTI_STATE_DEAR: // what there is is shown
+	case CUPTI_STATE_OVER_BUDGET: // what there is is shown
 		return 0;
-	case CUPTI_STATE_ASIDE:
+	case CUPTI_STATE_IN_USE:
 		return error_set(
 			err, -EBUSY,
 			"the process uses CUPTI itself (torch.profiler, Nsight): the helper "
 			"stepped aside");
-	case CUPTI_STATE_ABSENT:
+	case CUPTI_STATE_NO_LIBRARY:
 		return error_set(err, -ENOENT,
 				 "the process finds no libcupti.so.12 or 13: put it "
 				 "on its LD_LIBRARY_PATH");
@@ -166,12 +166,12 @@ static void print_cost(const struct cupti_result *result, const struct kernels_a
 		printf(", those of one launch in %" PRIu64, arguments->one_in);
 	printf(", %" PRIu64 " left out.\n", result->records_dropped);
 	printf("The helper took %.2f %% of a CPU; CUPTI began in %.1f ms and ended in %.1f ms.\n",
-	       100 * cupti_result_own_share(result), (double)result->enable_ns / 1e6,
+	       100 * cupti_result_overhead(result), (double)result->enable_ns / 1e6,
 	       (double)result->disable_ns / 1e6);
-	if (result->state == CUPTI_STATE_DEAR)
+	if (result->state == CUPTI_STATE_OVER_BUDGET)
 		printf("The window was ended early: the helper took more than %d %% of a CPU. Try "
 		       "--one-in.\n",
-		       CUPTI_OWN_PERCENT_MAX);
+		       CUPTI_OVERHEAD_PERCENT_MAX);
 	if (slowdown >= SLOWDOWN_TOLD)
 		printf("While kernels were measured there were %.0f %% fewer launches than just "
 		       "before.\n",
@@ -231,7 +231,7 @@ static int measure(const struct kernels_arguments *arguments, struct kernels_ans
 		   struct error *err)
 {
 	const struct cupti_session_options options = {
-		.window_ms = (uint32_t)arguments->window_ms,
+		.session_ms = (uint32_t)arguments->session_ms,
 		.records_max = CUPTI_RECORDS,
 		.one_in = (uint32_t)arguments->one_in,
 	};
@@ -243,9 +243,9 @@ static int measure(const struct kernels_arguments *arguments, struct kernels_ans
 	if (arguments->stacks)
 		return kernel_stacks_measure((pid_t)arguments->pid, &options, &answer->result,
 					     &answer->launches, err);
-	if (cupti_session_ask(window, &options))
+	if (cupti_session_begin(window, &options))
 		return error_set(err, -EBUSY, "somebody else has a window open there");
-	return wait_for_result(window, arguments->window_ms, &answer->result, err);
+	return wait_for_result(window, arguments->session_ms, &answer->result, err);
 }
 
 static int run(const struct kernels_arguments *arguments, struct error *err)
@@ -260,7 +260,7 @@ static int run(const struct kernels_arguments *arguments, struct error *err)
 
 int cmd_kernels(int argc, char **argv)
 {
-	struct kernels_arguments arguments = { .window_ms = WINDOW_MS, .one_in = 1 };
+	struct kernels_arguments arguments = { .session_ms = WINDOW_MS, .one_in = 1 };
 	enum config_outcome outcome = CONFIG_RUN;
 	struct error err = { 0 };
 	int rc = parse(argc, argv, &arguments, &outcome, &err);

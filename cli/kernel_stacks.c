@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/gpu/gpu_kernel_request.h"
+#include "agent/gpu/gpu_kernel_sessions.h"
 #include "agent/sources/source.h"
 #include "agent/profiler.h"
 #include "agent/unwind/unwind_table_cache.h"
@@ -63,9 +63,9 @@ static int wait_for_window(struct profiler *profiler, struct event_log *events,
 	while (!rc && !request->is_over) {
 		uint64_t elapsed_ns = clock_monotonic_ns() - begin_ns;
 
-		if (!request->is_open && elapsed_ns > OPEN_NS_MAX)
+		if (!request->has_begun && elapsed_ns > OPEN_NS_MAX)
 			return refuse_late(events, request, err);
-		request->may_open = request->may_open || is_ready(profiler, elapsed_ns);
+		request->may_begin = request->may_begin || is_ready(profiler, elapsed_ns);
 		rc = profiler_wait(profiler, begin_ns + elapsed_ns + POLL_NS, NULL, 0, err);
 	}
 	if (rc)
@@ -77,7 +77,7 @@ int kernel_stacks_measure(pid_t pid, const struct cupti_session_options *options
 			  struct cupti_result *ret_result, struct profile **ret_profile,
 			  struct error *err)
 {
-	struct gpu_kernel_request request = { .pid = pid, .window = *options };
+	struct gpu_kernel_request request = { .pid = pid, .session = *options };
 	_cleanup_(event_log_freep) struct event_log *events = event_log_new();
 	struct profiler *profiler = NULL;
 	char folder[PATH_MAX];

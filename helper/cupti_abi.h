@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where fields lie in CUPTI's structures, by 12.9's headers: the stand-in that tests compile with must have
-// them where the real ones do, and a header of another version too, or records would be misread.
+// Offsets of fields in CUPTI's structures, from the headers of 12.9. The stand-in headers of the tests (tests/gpu/cupti)
+// and headers of other versions must agree, or the helper would misread records.
 #pragma once
 
 #include <cupti.h>

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcairn_cupti.so: how long kernels took on the GPU, of a process that asks for it with
-// CUDA_INJECTION64_PATH. The driver loads this library at cuInit(). Then nothing is subscribed and
-// libcupti is not even loaded: a thread sleeps until the agent opens a window. In a window each launch is
-// seen at its call, one in so many is told to the agent's probe, which takes the stack, and CUPTI's
-// activity records say how long its kernels ran. When it is over nothing is subscribed or enabled any more.
-// libcupti stays loaded, and what it has set up in the process with it: cuptiFinalize() would take that down, but
-// beginning anew after it crashes processes with CUDA graphs (before CUDA 12.6; PyTorch's own profiler
-// forgoes it for that reason), and servers are full of these.
+// libcairn_cupti.so: measures how long GPU kernels run, in a process that is started with CUDA_INJECTION64_PATH. The driver
+// loads this library at cuInit(). Until the agent requests a CUPTI session a thread sleeps; nothing is subscribed and
+// libcupti is not even loaded. In a session each launch has a callback, one launch in N calls an empty function that the
+// agent probes to capture the stack, and CUPTI's activity records have the run times. Afterwards nothing is subscribed or
+// enabled any more. libcupti stays loaded with its state: cuptiFinalize() would remove that, but a second start after it
+// crashes processes with CUDA graphs (before CUDA 12.6; PyTorch's profiler avoids it for that reason).
 //
-// The application's own use of CUPTI comes first: where somebody has subscribed, the helper steps aside. It
-// subscribes alone (cuptiSubscribe(), not the _v2 of CUDA 13.2 that shares), so that it is never one of several.
+// The application's own use of CUPTI comes first: the helper subscribes only if nobody else has, and alone
+// (cuptiSubscribe(), not the sharing cuptiSubscribe_v2() of CUDA 13.2).
 #include <cupti.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -31,24 +29,24 @@
 enum {
 	BUFFER_BYTES = 256 << 10, // some 1500 records
 	BUFFER_ALIGN = 8,
-	BUFFERS_MAX = 16, // in CUPTI's hands at a time: 4 MiB; without one CUPTI drops, and counts
+	BUFFERS_MAX = 16, // that CUPTI holds: 4 MiB; beyond that it drops and counts records
 };
 
 #define NS_PER_SECOND 1000000000ULL
 #define NS_PER_MS     1000000ULL
 
-/* Of one callback, in own_ns; a longer one has lost its CPU meanwhile. */
-#define OWN_NS_MAX (50 * 1000ULL)
-/* A window counts as at least so long: what little the first launches cost is no share of anything. */
-#define JUDGED_NS_MIN (500 * NS_PER_MS)
+/* What one callback adds to overhead_ns at most: a longer one was preempted. */
+#define CALLBACK_NS_MAX (50 * 1000ULL)
+/* The overhead is judged as a share of at least this time: the first launches would exceed it at once. */
+#define BUDGET_NS_MIN (500 * NS_PER_MS)
 
-/* The process's. The helper's thread writes all but what is atomic. */
+/* Of this process. Only the helper's thread writes what is not atomic. */
 static struct cupti_shared *shared;
-static _Atomic uint64_t launches, kernels, kernel_ns, own_ns;
+static _Atomic uint64_t launches, kernels, kernel_ns, overhead_ns;
 static _Atomic uint32_t record_count, dropped, buffers;
 static _Atomic bool is_measuring;
-static uint32_t one_in = 1, records_max; // of the window that is open
-static uint64_t window_began_ns;         // likewise
+static uint32_t one_in = 1, records_max; // of the running session
+static uint64_t session_began_ns;        // likewise
 static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint64_t now_ns(void)
@@ -59,22 +57,22 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
 }
 
-static void add_own(uint64_t ns)
+static void add_overhead(uint64_t ns)
 {
-	atomic_fetch_add_explicit(&own_ns, ns, memory_order_relaxed);
+	atomic_fetch_add_explicit(&overhead_ns, ns, memory_order_relaxed);
 }
 
 static uint64_t cpu_ns(void)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now); // a system call: not for each launch
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now); // a system call: too slow for each launch
 	return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
 }
 
 // ---- libcupti -------------------------------------------------------------------------------
 
-/* Functions of libcupti, which is loaded for the first window: most processes never have one. */
+/* Functions of libcupti, which the first session loads: most processes never have one. */
 static struct {
 	__typeof__(&cuptiSubscribe) subscribe;
 	__typeof__(&cuptiUnsubscribe) unsubscribe;
@@ -88,7 +86,7 @@ static struct {
 	bool is_loaded;
 } cupti;
 
-// The copy that the application has loaded already (PyTorch's wheel brings one), or the system's.
+// The copy that the application has loaded (PyTorch's wheel brings one), else the system's.
 static void *open_cupti(void)
 {
 	static const char *const names[] = { "libcupti.so.13", "libcupti.so.12", "libcupti.so" };
@@ -133,30 +131,29 @@ static bool load_cupti(void)
 		}
 		memcpy(functions[i].place, &function, sizeof(function));
 	}
-	cupti.is_loaded = true; // never unloaded: CUPTI's threads would run in what is gone
+	cupti.is_loaded = true; // never unloaded: CUPTI's threads run in it
 	return true;
 }
 
 // ---- launches -------------------------------------------------------------------------------
 
-// Which launches are told is a function of their number, so that nothing need be remembered of them until
-// their records come; spread, so that a loop of so many launches is not always told at one of them.
-static bool is_told(uint32_t correlation)
+// A function of the correlation id, so that launches and records are sampled alike without any state. Hashed, so that a
+// loop of N launches is not always sampled at the same one.
+static bool is_sampled(uint32_t correlation)
 {
 	return (uint32_t)(((uint64_t)(correlation * 2654435761U) * one_in) >> 32) == 0;
 }
 
 /**
- * Nothing. The agent's probe sits on its first instruction, in the thread that launches and with its stack
- * below: @correlation is what the record of each of its kernels will have, @weight how many launches it
- * stands for, @name the kernel's, NULL for a graph.
+ * Does nothing. The agent probes its first instruction, in the launching thread and with its stack. @correlation: that of
+ * the launch's records. @weight: launches that it stands for. @name: of the GPU kernel; NULL for a CUDA graph.
  */
 void cairn_cupti_launched(uint32_t correlation, uint32_t weight, const char *name);
 __attribute__((noinline, visibility("default"))) void cairn_cupti_launched(uint32_t correlation,
 									   uint32_t weight,
 									   const char *name)
 {
-	// The kernel emulates a nop under a probe; a ret it would have to single-step.
+	// A nop under a probe is emulated; the ret would be single-stepped.
 	__asm__ volatile("nop" : : "r"(correlation), "r"(weight), "r"(name) : "memory");
 }
 
@@ -173,10 +170,10 @@ static void on_launch(void *context, CUpti_CallbackDomain domain, CUpti_Callback
 		return;
 	atomic_fetch_add_explicit(&launches, 1, memory_order_relaxed);
 	if (atomic_load_explicit(&is_measuring, memory_order_relaxed) &&
-	    is_told(call->correlationId))
+	    is_sampled(call->correlationId))
 		cairn_cupti_launched(call->correlationId, one_in, call->symbolName);
 	uint64_t ns = now_ns() - begin_ns;
-	add_own(ns < OWN_NS_MAX ? ns : OWN_NS_MAX);
+	add_overhead(ns < CALLBACK_NS_MAX ? ns : CALLBACK_NS_MAX);
 }
 
 static const CUpti_CallbackId launch_calls[] = {
@@ -190,9 +187,9 @@ static const CUpti_CallbackId launch_calls[] = {
 	CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz,
 };
 
-// ---- kernels --------------------------------------------------------------------------------
+// ---- GPU kernels ----------------------------------------------------------------------------
 
-// Names are few and come again and again: a search through them is short. Called by CUPTI's thread.
+// A linear search: names are few. Called by CUPTI's thread.
 static bool find_name(const char *name, uint32_t *ret_name)
 {
 	uint32_t count = shared->name_count, at = 0;
@@ -231,11 +228,11 @@ static void keep_record(const CUpti_ActivityKernel9 *kernel)
 
 static void on_kernel(const CUpti_ActivityKernel9 *kernel)
 {
-	if (kernel->end <= kernel->start) // timestamps that CUPTI could not collect are 0
+	if (kernel->end <= kernel->start) // CUPTI sets timestamps to 0 that it could not collect
 		return;
 	atomic_fetch_add_explicit(&kernels, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&kernel_ns, kernel->end - kernel->start, memory_order_relaxed);
-	if (is_told(kernel->correlationId))
+	if (is_sampled(kernel->correlationId))
 		keep_record(kernel);
 }
 
@@ -272,60 +269,62 @@ static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *bu
 		free(buffer);
 		atomic_fetch_sub(&buffers, 1);
 	}
-	add_own(cpu_ns() - begin_ns);
+	add_overhead(cpu_ns() - begin_ns);
 }
 
-// ---- windows --------------------------------------------------------------------------------
+// ---- sessions -------------------------------------------------------------------------------
 
-// Until the agent asks for another window than @window, or for @ns; 0: for as long as it takes.
-static void sleep_in(uint32_t window, uint64_t ns)
+// Until the agent requests a session other than @session, or for @ns; 0: without a limit.
+static void sleep_in(uint32_t session, uint64_t ns)
 {
 	const struct timespec time = { (time_t)(ns / NS_PER_SECOND), (long)(ns % NS_PER_SECOND) };
 
-	syscall(SYS_futex, &shared->window_asked, FUTEX_WAIT, window, ns ? &time : NULL, NULL, 0);
+	syscall(SYS_futex, &shared->session_requested, FUTEX_WAIT, session, ns ? &time : NULL, NULL,
+		0);
 }
 
-static uint32_t window_asked(void)
+static uint32_t session_requested(void)
 {
-	return __atomic_load_n(&shared->window_asked, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&shared->session_requested, __ATOMIC_ACQUIRE);
 }
 
-static bool is_dear(uint64_t now)
+static bool is_over_budget(uint64_t now)
 {
-	uint64_t elapsed_ns = now - window_began_ns;
+	uint64_t elapsed_ns = now - session_began_ns;
 
-	if (elapsed_ns < JUDGED_NS_MIN)
-		elapsed_ns = JUDGED_NS_MIN;
-	return atomic_load(&own_ns) * 100 > elapsed_ns * CUPTI_OWN_PERCENT_MAX;
+	if (elapsed_ns < BUDGET_NS_MIN)
+		elapsed_ns = BUDGET_NS_MIN;
+	return atomic_load(&overhead_ns) * 100 > elapsed_ns * CUPTI_OVERHEAD_PERCENT_MAX;
 }
 
-// Half a window: it ends early if the agent takes it back, when there are enough records, or if it costs too
-// much.
-static void pass(uint32_t window, uint64_t ns)
+// Half a session. It ends early if the agent cancels it, with the last record, or over budget.
+static void pass(uint32_t session, uint64_t ns)
 {
 	uint64_t end_ns = now_ns() + ns;
 
-	for (uint64_t now = now_ns(); now < end_ns && window_asked() == window; now = now_ns()) {
+	for (uint64_t now = now_ns(); now < end_ns && session_requested() == session;
+	     now = now_ns()) {
 		uint64_t slice_ns = end_ns - now < 10 * NS_PER_MS ? end_ns - now : 10 * NS_PER_MS;
 
-		if (is_dear(now))
-			shared->state = CUPTI_STATE_DEAR;
-		if (atomic_load(&record_count) >= records_max || shared->state == CUPTI_STATE_DEAR)
+		if (is_over_budget(now))
+			shared->state = CUPTI_STATE_OVER_BUDGET;
+		if (atomic_load(&record_count) >= records_max ||
+		    shared->state == CUPTI_STATE_OVER_BUDGET)
 			return;
-		sleep_in(window, slice_ns);
+		sleep_in(session, slice_ns);
 	}
 }
 
-static void measure(uint32_t window, uint64_t half_ns)
+static void measure(uint32_t session, uint64_t half_ns)
 {
 	uint64_t begin_ns = now_ns();
 	uint64_t compared = atomic_load(&launches);
 
-	// What the launches' callbacks cost is in both halves: the difference is what measuring costs.
-	pass(window, half_ns);
-	shared->compared_ns = now_ns() - begin_ns;
-	shared->compared_launches = atomic_load(&launches) - compared;
-	if (shared->state == CUPTI_STATE_DEAR)
+	// Both halves have the callbacks of launches: the difference is the cost of measuring.
+	pass(session, half_ns);
+	shared->baseline_ns = now_ns() - begin_ns;
+	shared->baseline_launches = atomic_load(&launches) - compared;
+	if (shared->state == CUPTI_STATE_OVER_BUDGET)
 		return;
 
 	begin_ns = now_ns();
@@ -338,16 +337,15 @@ static void measure(uint32_t window, uint64_t half_ns)
 	begin_ns = now_ns();
 	uint64_t measured = atomic_load(&launches);
 	atomic_store(&is_measuring, true);
-	pass(window, half_ns);
+	pass(session, half_ns);
 	atomic_store(&is_measuring, false);
 	shared->measured_ns = now_ns() - begin_ns;
 	shared->measured_launches = atomic_load(&launches) - measured;
 
 	begin_ns = now_ns();
-	cupti.flush_all(0); // complete records only; what runs yet is left out
+	cupti.flush_all(0); // complete records only: GPU kernels that still run are left out
 	cupti.disable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
-	cupti.flush_all(
-		CUPTI_ACTIVITY_FLAG_FLUSH_FORCED); // or its buffers come back in another window
+	cupti.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED); // or the next session gets these buffers
 	shared->disable_ns = now_ns() - begin_ns;
 }
 
@@ -361,7 +359,7 @@ static CUptiResult enable_calls(CUpti_SubscriberHandle subscriber, uint32_t enab
 	return result;
 }
 
-static void subscribe_and_measure(uint32_t window, uint64_t half_ns)
+static void subscribe_and_measure(uint32_t session, uint64_t half_ns)
 {
 	CUpti_SubscriberHandle subscriber;
 	CUptiResult result =
@@ -370,19 +368,19 @@ static void subscribe_and_measure(uint32_t window, uint64_t half_ns)
 	shared->result = (int32_t)result;
 	if (result != CUPTI_SUCCESS) {
 		shared->state = result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
-					? CUPTI_STATE_ASIDE
+					? CUPTI_STATE_IN_USE
 					: CUPTI_STATE_FAILED;
 		return;
 	}
-	// Only whoever has subscribed may say who gets the records: they are the application's otherwise.
+	// Only after subscribing: without a subscription these callbacks are the application's.
 	result = cupti.register_callbacks(give_buffer, take_buffer);
 	if (result == CUPTI_SUCCESS)
 		result = enable_calls(subscriber, 1);
 	shared->result = (int32_t)result;
 	shared->state = result == CUPTI_SUCCESS ? CUPTI_STATE_OPEN : CUPTI_STATE_FAILED;
-	window_began_ns = now_ns();
+	session_began_ns = now_ns();
 	if (result == CUPTI_SUCCESS)
-		measure(window, half_ns);
+		measure(session, half_ns);
 	enable_calls(subscriber, 0);
 	cupti.unsubscribe(subscriber);
 	if (shared->state == CUPTI_STATE_OPEN)
@@ -394,7 +392,7 @@ static uint32_t at_most(uint32_t value, uint32_t max)
 	return value < max ? value : max;
 }
 
-static void begin_window(void)
+static void begin_session(void)
 {
 	uint32_t wanted = shared->one_in;
 
@@ -403,24 +401,24 @@ static void begin_window(void)
 	atomic_store(&launches, 0);
 	atomic_store(&kernels, 0);
 	atomic_store(&kernel_ns, 0);
-	atomic_store(&own_ns, 0);
+	atomic_store(&overhead_ns, 0);
 	atomic_store(&record_count, 0);
 	atomic_store(&dropped, 0);
-	shared->compared_ns = shared->compared_launches = 0;
+	shared->baseline_ns = shared->baseline_launches = 0;
 	shared->measured_ns = shared->measured_launches = 0;
 	shared->enable_ns = shared->disable_ns = 0;
 	shared->record_count = shared->name_count = 0;
 	memset(shared->names, 0, sizeof(shared->names));
 }
 
-static void end_window(uint32_t window)
+static void end_session(uint32_t session)
 {
 	shared->kernels = atomic_load(&kernels);
 	shared->kernel_ns = atomic_load(&kernel_ns);
-	shared->own_ns = atomic_load(&own_ns);
+	shared->overhead_ns = atomic_load(&overhead_ns);
 	shared->records_dropped = atomic_load(&dropped);
 	shared->record_count = at_most(atomic_load(&record_count), records_max);
-	__atomic_store_n(&shared->window_done, window, __ATOMIC_RELEASE);
+	__atomic_store_n(&shared->session_done, session, __ATOMIC_RELEASE);
 }
 
 static void *run(void *context)
@@ -429,31 +427,31 @@ static void *run(void *context)
 
 	(void)context;
 	for (;;) {
-		uint32_t window = window_asked();
+		uint32_t session = session_requested();
 
-		if (window == done) {
-			sleep_in(window, 0);
+		if (session == done) {
+			sleep_in(session, 0);
 			continue;
 		}
-		begin_window();
+		begin_session();
 		shared->state = CUPTI_STATE_IDLE;
-		if (!shared->window_ms)
-			; // the agent has taken the last one back
+		if (!shared->session_ms)
+			; // the agent has cancelled the last one
 		else if (load_cupti())
-			subscribe_and_measure(window,
-					      at_most(shared->window_ms, CUPTI_SESSION_MS_MAX) *
+			subscribe_and_measure(session,
+					      at_most(shared->session_ms, CUPTI_SESSION_MS_MAX) *
 						      NS_PER_MS / 2);
 		else
-			shared->state = CUPTI_STATE_ABSENT;
-		end_window(window);
-		done = window;
+			shared->state = CUPTI_STATE_NO_LIBRARY;
+		end_session(session);
+		done = session;
 	}
 	return NULL;
 }
 
 // ---- loading --------------------------------------------------------------------------------
 
-// Pages that are never touched take no memory.
+// Untouched pages take no memory.
 static struct cupti_shared *make_shared(void)
 {
 	int fd = memfd_create(CUPTI_SHARED_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -461,7 +459,7 @@ static struct cupti_shared *make_shared(void)
 
 	if (fd < 0)
 		return NULL;
-	// Sealed, or the agent would die by what is cut off under its feet.
+	// Sealed: truncating it would kill the agent, which maps it, by SIGBUS.
 	if (ftruncate(fd, sizeof(struct cupti_shared)) == 0 &&
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
 		memory = mmap(NULL, sizeof(struct cupti_shared), PROT_READ | PROT_WRITE, MAP_SHARED,
@@ -473,7 +471,7 @@ static struct cupti_shared *make_shared(void)
 	return memory;
 }
 
-// The application's signals are for its own threads.
+// With all signals blocked: the application's signals are for its own threads.
 static int start_thread(void)
 {
 	sigset_t all, before;
@@ -507,12 +505,12 @@ static int begin(void)
 	return 0;
 }
 
-/** The driver calls this at cuInit(). 1 is success; whatever fails here, the application runs on. */
+/** The driver calls this at cuInit(). Always 1, success: whatever fails here, the application runs on. */
 int InitializeInjection(void);
 __attribute__((visibility("default"))) int InitializeInjection(void)
 {
 	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
-	static pid_t process; // a fork's child has neither the thread nor the memory
+	static pid_t process; // a forked child has neither the thread nor the memory
 
 	pthread_mutex_lock(&once);
 	if (process != getpid()) {

@@ -20,17 +20,17 @@
 #define SEALS        (F_SEAL_SHRINK | F_SEAL_GROW)
 
 enum {
-	LAUNCHES_COMPARED_MIN = 100, // fewer tell nothing of a rate
+	BASELINE_LAUNCHES_MIN = 100, // fewer are no rate to compare with
 };
 
 struct cupti_session {
-	struct cupti_shared *shared; // the process writes to it as well
-	uint32_t asked;              // 0: none of ours
+	struct cupti_shared *shared; // the process can write to it
+	uint32_t requested;          // number of our session; 0: none
 };
 
 // ---- finding the helper ---------------------------------------------------------------------
 
-// The mapping's file by its address: the memory has no path, and its descriptor is closed.
+// By the mapping's address: a memfd has no path, and the helper has closed its descriptor.
 static int open_mapping(pid_t pid, const char *line)
 {
 	unsigned long long from, to;
@@ -61,7 +61,7 @@ static int find_mapping(pid_t pid)
 	return -ENOENT;
 }
 
-// Whatever a process calls so: only sealed memory of the right size is mapped.
+// Any process can use that name: map only sealed memory of the right size.
 static int map_shared(int fd, struct cupti_shared **ret_shared)
 {
 	struct stat status;
@@ -84,12 +84,12 @@ static int map_shared(int fd, struct cupti_shared **ret_shared)
 	return 0;
 }
 
-int cupti_session_find(pid_t pid, struct cupti_session **ret_window, struct error *err)
+int cupti_session_find(pid_t pid, struct cupti_session **ret_session, struct error *err)
 {
-	_cleanup_free_ struct cupti_session *window = calloc(1, sizeof(*window));
+	_cleanup_free_ struct cupti_session *session = calloc(1, sizeof(*session));
 	_cleanup_close_ int fd = find_mapping(pid);
 
-	if (!window)
+	if (!session)
 		return error_set(err, -ENOMEM, "out of memory");
 	if (fd == -ENOENT)
 		return error_set(err, -ENOENT,
@@ -100,66 +100,70 @@ int cupti_session_find(pid_t pid, struct cupti_session **ret_window, struct erro
 		return error_set(err, fd, "there is no process %d", (int)pid);
 	if (fd == -EACCES || fd == -EPERM)
 		return error_set(err, fd,
-				 "may not open the memory of process %d's helper: run as root, or "
+				 "cannot open the helper's memory of process %d: permission "
+				 "denied; run as root, or "
 				 "with CAP_SYS_PTRACE and CAP_CHECKPOINT_RESTORE",
 				 (int)pid);
 	if (fd < 0)
-		return error_errno(err, fd, "the memory of process %d's helper", (int)pid);
-	int rc = map_shared(fd, &window->shared);
+		return error_errno(err, fd, "cannot open the helper's memory of process %d",
+				   (int)pid);
+	int rc = map_shared(fd, &session->shared);
 	if (rc)
-		return error_set(err, rc,
-				 "what process %d calls the helper's memory is none of ours",
-				 (int)pid);
-	*ret_window = take(window);
+		return error_set(
+			err, rc,
+			"cannot use the helper's memory of process %d: not made by this version of "
+			"libcairn_cupti.so",
+			(int)pid);
+	*ret_session = take(session);
 	return 0;
 }
 
-static void wake(struct cupti_session *window)
+static void wake(struct cupti_session *session)
 {
-	syscall(SYS_futex, &window->shared->window_asked, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	syscall(SYS_futex, &session->shared->session_requested, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-static bool is_open(const struct cupti_session *window)
+static bool is_open(const struct cupti_session *session)
 {
-	return window->asked &&
-	       __atomic_load_n(&window->shared->window_done, __ATOMIC_ACQUIRE) != window->asked;
+	return session->requested && __atomic_load_n(&session->shared->session_done,
+						     __ATOMIC_ACQUIRE) != session->requested;
 }
 
-void cupti_session_free(struct cupti_session *window)
+void cupti_session_free(struct cupti_session *session)
 {
-	if (!window)
+	if (!session)
 		return;
-	// The helper ends a window when another one is asked for; this one is of no length.
-	if (is_open(window)) {
-		window->shared->window_ms = 0;
-		__atomic_store_n(&window->shared->window_asked, window->asked + 1,
+	// A new request ends the running session; one of 0 ms begins no other.
+	if (is_open(session)) {
+		session->shared->session_ms = 0;
+		__atomic_store_n(&session->shared->session_requested, session->requested + 1,
 				 __ATOMIC_RELEASE);
-		wake(window);
+		wake(session);
 	}
-	munmap(window->shared, sizeof(*window->shared));
-	free(window);
+	munmap(session->shared, sizeof(*session->shared));
+	free(session);
 }
 
-void cupti_session_freep(struct cupti_session **window)
+void cupti_session_freep(struct cupti_session **session)
 {
-	cupti_session_free(*window);
+	cupti_session_free(*session);
 }
 
-// ---- windows --------------------------------------------------------------------------------
+// ---- the session ----------------------------------------------------------------------------
 
-int cupti_session_ask(struct cupti_session *window, const struct cupti_session_options *options)
+int cupti_session_begin(struct cupti_session *session, const struct cupti_session_options *options)
 {
-	struct cupti_shared *shared = window->shared;
-	uint32_t last = __atomic_load_n(&shared->window_asked, __ATOMIC_ACQUIRE);
+	struct cupti_shared *shared = session->shared;
+	uint32_t last = __atomic_load_n(&shared->session_requested, __ATOMIC_ACQUIRE);
 
-	if (last != __atomic_load_n(&shared->window_done, __ATOMIC_ACQUIRE))
+	if (last != __atomic_load_n(&shared->session_done, __ATOMIC_ACQUIRE))
 		return -EBUSY;
-	shared->window_ms = options->window_ms;
+	shared->session_ms = options->session_ms;
 	shared->records_max = options->records_max;
 	shared->one_in = options->one_in;
-	window->asked = last + 1 ? last + 1 : 1;
-	__atomic_store_n(&shared->window_asked, window->asked, __ATOMIC_RELEASE);
-	wake(window);
+	session->requested = last + 1 ? last + 1 : 1;
+	__atomic_store_n(&shared->session_requested, session->requested, __ATOMIC_RELEASE);
+	wake(session);
 	return 0;
 }
 
@@ -168,7 +172,7 @@ static uint32_t at_most(uint32_t value, uint32_t max)
 	return value < max ? value : max;
 }
 
-// Copied before it is looked at: it may change at any time.
+// Copied before it is checked: the process may change it at any time.
 static int copy_records(const struct cupti_shared *shared, struct cupti_result *result)
 {
 	uint32_t count = at_most(shared->record_count, CUPTI_RECORDS);
@@ -192,25 +196,25 @@ static int copy_records(const struct cupti_shared *shared, struct cupti_result *
 	return 0;
 }
 
-int cupti_session_read(struct cupti_session *window, struct cupti_result *ret_result)
+int cupti_session_read(struct cupti_session *session, struct cupti_result *ret_result)
 {
-	const struct cupti_shared *shared = window->shared;
+	const struct cupti_shared *shared = session->shared;
 	struct cupti_result result = { 0 };
 
-	if (!window->asked)
+	if (!session->requested)
 		return -ENOENT;
-	if (is_open(window))
+	if (is_open(session))
 		return -EAGAIN;
-	result.state = (enum cupti_state)at_most(shared->state, CUPTI_STATE_DEAR);
+	result.state = (enum cupti_state)at_most(shared->state, CUPTI_STATE_OVER_BUDGET);
 	result.code = shared->result;
-	result.compared_ns = shared->compared_ns;
-	result.compared_launches = shared->compared_launches;
+	result.baseline_ns = shared->baseline_ns;
+	result.baseline_launches = shared->baseline_launches;
 	result.measured_ns = shared->measured_ns;
 	result.measured_launches = shared->measured_launches;
 	result.kernels = shared->kernels;
 	result.kernel_ns = shared->kernel_ns;
 	result.records_dropped = shared->records_dropped;
-	result.own_ns = shared->own_ns;
+	result.overhead_ns = shared->overhead_ns;
 	result.enable_ns = shared->enable_ns;
 	result.disable_ns = shared->disable_ns;
 	int rc = copy_records(shared, &result);
@@ -218,7 +222,7 @@ int cupti_session_read(struct cupti_session *window, struct cupti_result *ret_re
 		cupti_result_deinit(&result);
 		return rc;
 	}
-	window->asked = 0;
+	session->requested = 0;
 	*ret_result = result;
 	return 0;
 }
@@ -232,19 +236,19 @@ void cupti_result_deinit(struct cupti_result *result)
 	*result = (struct cupti_result){ 0 };
 }
 
-double cupti_result_own_share(const struct cupti_result *result)
+double cupti_result_overhead(const struct cupti_result *result)
 {
-	double window_ns = (double)result->compared_ns + (double)result->measured_ns;
+	double session_ns = (double)result->baseline_ns + (double)result->measured_ns;
 
-	return window_ns > 0 ? (double)result->own_ns / window_ns : 0;
+	return session_ns > 0 ? (double)result->overhead_ns / session_ns : 0;
 }
 
 double cupti_result_slowdown(const struct cupti_result *result)
 {
-	if (!result->compared_ns || !result->measured_ns ||
-	    result->compared_launches < LAUNCHES_COMPARED_MIN)
+	if (!result->baseline_ns || !result->measured_ns ||
+	    result->baseline_launches < BASELINE_LAUNCHES_MIN)
 		return 0;
-	double before = (double)result->compared_launches / (double)result->compared_ns;
+	double before = (double)result->baseline_launches / (double)result->baseline_ns;
 	double during = (double)result->measured_launches / (double)result->measured_ns;
 	return during < before ? 1 - during / before : 0;
 }

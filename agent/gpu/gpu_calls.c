@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "helper/cupti_shared.h"
 
-/* Registers that pass arguments, in their order. */
+/* Where an argument is passed, by its position. */
 enum { RDI, RSI, RDX, RCX, R8, R9, STACK = GPU_ARGUMENT_STACK, NONE = GPU_ARGUMENT_NONE };
 
 enum {
@@ -23,7 +23,7 @@ enum {
 		.wants_exit = exit                                                               \
 	}
 
-/* A function of the driver, alone or with its variant for streams of threads. */
+/* A function of the driver: alone, or with its variant for per-thread default streams. */
 #define ONE(name, tier, exit, call, flags, size_at, stream_at) \
 	ROW(name, CUDA, tier, exit, call, flags, size_at, stream_at)
 #define PTSZ(name, tier, exit, call, flags, size_at, stream_at)       \
@@ -33,7 +33,7 @@ enum {
 	ROW(name, CUDA, tier, exit, call, flags, size_at, stream_at), \
 		ROW(name "_ptds", CUDA, tier, exit, call, (flags) | OWN, size_at, stream_at)
 
-/* A function of NCCL, whose call is seen to return. */
+/* A function of NCCL, probed at its return, too. */
 #define NCCL_ROW(name, call, collective, count_at, type_at, communicator_at)                 \
 	{                                                                                    \
 		.symbol = name, .library = GPU_LIBRARY_NCCL, .tier = GPU_TIER_RARE,          \
@@ -43,14 +43,14 @@ enum {
 	}
 #define MOVES(name, collective, count_at, type_at, communicator_at) \
 	NCCL_ROW(name, NCCL_COLLECTIVE, collective, count_at, type_at, communicator_at)
-/* With its variant of NCCL 2.32, which has one argument more. */
+/* With its variant of NCCL 2.32, which has one more argument. */
 #define COLLECTIVE(name, collective, count_at, type_at, communicator_at) \
 	MOVES(name, collective, count_at, type_at, communicator_at),     \
 		MOVES(name "Config", collective, count_at, type_at, communicator_at)
 #define NCCL(name, call, collective) NCCL_ROW(name, call, collective, NONE, NONE, NONE)
 
 static const struct gpu_call_symbol symbols[] = {
-	// Launches. A call's cost is seen by sampling: no exit probes.
+	// Launches. CPU samples show how long the calls take: no return probes.
 	PTSZ("cuLaunchKernel", LAUNCHES, false, LAUNCH, ASYNC, NONE, NONE),
 	PTSZ("cuLaunchCooperativeKernel", LAUNCHES, false, LAUNCH, ASYNC, NONE, NONE),
 	PTSZ("cuLaunchKernelEx", LAUNCHES, false, LAUNCH_EX, ASYNC, NONE, NONE),
@@ -58,7 +58,7 @@ static const struct gpu_call_symbol symbols[] = {
 	PTSZ("cuLaunchHostFunc_v2", RARE, false, LAUNCH_HOST_FUNC, ASYNC, NONE, RDI),
 	PTSZ("cuGraphLaunch", RARE, false, GRAPH_LAUNCH, ASYNC, NONE, RSI),
 
-	// Copies. cuMemcpyHtoD and the like without "_v2" have 32-bit addresses, and no users.
+	// Copies. cuMemcpyHtoD and the like without "_v2" take 32-bit addresses: nobody calls them.
 	PTDS("cuMemcpyHtoD_v2", WAITS, true, COPY_HTOD, 0, RDX, NONE),
 	PTDS("cuMemcpyDtoH_v2", WAITS, true, COPY_DTOH, 0, RDX, NONE),
 	PTDS("cuMemcpyDtoD_v2", RARE, false, COPY_DTOD, ASYNC, RDX, NONE),
@@ -68,7 +68,7 @@ static const struct gpu_call_symbol symbols[] = {
 	PTDS("cuMemcpy2DUnaligned_v2", WAITS, true, COPY_2D, 0, NONE, NONE),
 	PTDS("cuMemcpy3D_v2", WAITS, true, COPY_3D, 0, NONE, NONE),
 	PTDS("cuMemcpy3DPeer", WAITS, true, COPY_3D, 0, NONE, NONE),
-	// Those of memory that is not pinned may wait, "Async" or not (NVIDIA's "API synchronization behavior").
+	// With pageable memory "Async" copies may block, too (NVIDIA's "API synchronization behavior").
 	PTSZ("cuMemcpyHtoDAsync_v2", RARE, true, COPY_HTOD, ASYNC, RDX, RCX),
 	PTSZ("cuMemcpyDtoHAsync_v2", RARE, true, COPY_DTOH, ASYNC, RDX, RCX),
 	PTSZ("cuMemcpyDtoDAsync_v2", RARE, false, COPY_DTOD, ASYNC, RDX, RCX),
@@ -87,7 +87,7 @@ static const struct gpu_call_symbol symbols[] = {
 	PTSZ("cuMemsetD16Async", RARE, false, MEMSET, ASYNC | UNIT_2, RDX, RCX),
 	PTSZ("cuMemsetD32Async", RARE, false, MEMSET, ASYNC | UNIT_4, RDX, RCX),
 
-	// Waits. cuStreamWaitEvent makes no thread wait.
+	// Waits. cuStreamWaitEvent makes a stream wait, not a thread.
 	PTSZ("cuStreamSynchronize", WAITS, true, SYNC_STREAM, 0, NONE, RDI),
 	ONE("cuEventSynchronize", WAITS, true, SYNC_EVENT, 0, NONE, NONE),
 	ONE("cuCtxSynchronize", WAITS, true, SYNC_CONTEXT, 0, NONE, NONE),
@@ -105,7 +105,7 @@ static const struct gpu_call_symbol symbols[] = {
 	ONE("cuMemAllocPitch_v2", RARE, true, ALLOC_PITCH, 0, RDX, NONE),
 	PTSZ("cuMemAllocAsync", RARE, true, ALLOC, ASYNC, RSI, RDX),
 	PTSZ("cuMemAllocFromPoolAsync", RARE, true, ALLOC, ASYNC, RSI, RCX),
-	ONE("cuMemFree_v2", RARE, true, FREE, 0, NONE, NONE), // waits for all that the device does
+	ONE("cuMemFree_v2", RARE, true, FREE, 0, NONE, NONE), // waits for the whole device
 	PTSZ("cuMemFreeAsync", RARE, false, FREE, ASYNC, NONE, RSI),
 	ONE("cuMemHostAlloc", RARE, true, HOST_ALLOC, 0, RSI, NONE),
 	ONE("cuMemAllocHost_v2", RARE, true, HOST_ALLOC, 0, RSI, NONE),
@@ -117,7 +117,7 @@ static const struct gpu_call_symbol symbols[] = {
 	ONE("cuMemMap", RARE, true, MEM_MAP, 0, RSI, NONE),
 	ONE("cuMemUnmap", RARE, false, MEM_UNMAP, 0, RSI, NONE),
 
-	// Code.
+	// Modules and GPU kernels.
 	ONE("cuModuleLoad", RARE, true, MODULE_LOAD, 0, NONE, NONE),
 	ONE("cuModuleLoadData", RARE, true, MODULE_LOAD, 0, NONE, NONE),
 	ONE("cuModuleLoadDataEx", RARE, true, MODULE_LOAD, 0, NONE, NONE),
@@ -130,7 +130,7 @@ static const struct gpu_call_symbol symbols[] = {
 	ONE("cuModuleUnload", RARE, false, MODULE_UNLOAD, 0, NONE, NONE),
 	ONE("cuLibraryUnload", RARE, false, MODULE_UNLOAD, 0, NONE, NONE),
 
-	// Graphs. The first version of cuStreamBeginCapture has no mode; the stream is the same.
+	// CUDA graphs. The first version of cuStreamBeginCapture has no mode; the stream is the same.
 	PTSZ("cuStreamBeginCapture", RARE, true, CAPTURE_BEGIN, 0, NONE, RDI),
 	PTSZ("cuStreamBeginCapture_v2", RARE, true, CAPTURE_BEGIN, 0, NONE, RDI),
 	PTSZ("cuStreamBeginCaptureToGraph", RARE, true, CAPTURE_TO_GRAPH, 0, NONE, RDI),
@@ -139,7 +139,7 @@ static const struct gpu_call_symbol symbols[] = {
 	ONE("cuStreamDestroy_v2", RARE, false, STREAM_DESTROY, 0, NONE, NONE),
 	ONE("cuGraphCreate", RARE, true, GRAPH_CREATE, 0, NONE, NONE),
 	ONE("cuGraphClone", RARE, true, GRAPH_CLONE, 0, NONE, NONE),
-	// What is added stands in the place of a size; cuGraphAddNode_v2 has one argument more before it.
+	// The size's place has what is added; cuGraphAddNode_v2 has one more argument before it.
 	ONE("cuGraphAddChildGraphNode", RARE, true, GRAPH_ADD_CHILD, 0, R8, NONE),
 	ONE("cuGraphAddKernelNode", RARE, true, GRAPH_ADD_KERNEL, 0, R8, NONE),
 	ONE("cuGraphAddKernelNode_v2", RARE, true, GRAPH_ADD_KERNEL, 0, R8, NONE),
@@ -154,8 +154,8 @@ static const struct gpu_call_symbol symbols[] = {
 	ONE("cuGraphDestroy", RARE, false, GRAPH_DESTROY, 0, NONE, NONE),
 	ONE("cuGraphExecDestroy", RARE, false, GRAPH_EXEC_DESTROY, 0, NONE, NONE),
 
-	// What puts something on a stream, and is counted nowhere: when a GPU is idle must not be missed. Whose
-	// stream is not said here may be on any.
+	// Calls that enqueue work and are counted nowhere: a GPU with such work is not idle. NONE as stream:
+	// the work may be on any.
 	PTSZ("cuMemsetD2D8Async", RARE, false, ENQUEUE, ASYNC, NONE, R9),
 	PTSZ("cuMemsetD2D16Async", RARE, false, ENQUEUE, ASYNC, NONE, R9),
 	PTSZ("cuMemsetD2D32Async", RARE, false, ENQUEUE, ASYNC, NONE, R9),
@@ -195,15 +195,15 @@ static const struct gpu_call_symbol symbols[] = {
 	ONE("cuLaunchGrid", RARE, false, ENQUEUE, 0, NONE, NONE),
 	ONE("cuLaunchGridAsync", RARE, false, ENQUEUE, ASYNC, NONE, RCX),
 	ONE("cuLaunchCooperativeKernelMultiDevice", RARE, false, ENQUEUE, ASYNC, NONE, NONE),
-	// In which context: one that waits for all streams waits for those of its own.
+	// Contexts: cuCtxSynchronize waits for the streams of the current context only.
 	ONE("cuCtxSetCurrent", RARE, false, CONTEXT, 0, NONE, NONE),
 	ONE("cuCtxPushCurrent_v2", RARE, false, CONTEXT, 0, NONE, NONE),
 	ONE("cuCtxCreate_v2", RARE, true, CONTEXT_MADE, 0, NONE, NONE),
 	ONE("cuCtxCreate_v3", RARE, true, CONTEXT_MADE, 0, NONE, NONE),
 	ONE("cuCtxCreate_v4", RARE, true, CONTEXT_MADE, 0, NONE, NONE),
 
-	// NCCL: what moves data, with the places of its count, type and communicator. pncclAllReduce and the like
-	// are other names for the same code, and ncclBcast calls ncclBroadcast.
+	// NCCL: calls that move data, with the places of count, type and communicator. pncclAllReduce and the
+	// like are other names of the same code; ncclBcast calls ncclBroadcast.
 	COLLECTIVE("ncclAllReduce", ALL_REDUCE, RDX, RCX, R9),
 	COLLECTIVE("ncclBroadcast", BROADCAST, RDX, RCX, R9),
 	COLLECTIVE("ncclReduce", REDUCE, RDX, RCX, STACK),
@@ -215,7 +215,7 @@ static const struct gpu_call_symbol symbols[] = {
 	MOVES("ncclSend", SEND, RSI, RDX, R8),
 	MOVES("ncclRecv", RECEIVE, RSI, RDX, R8),
 	NCCL("ncclGroupEnd", NCCL_GROUP, GROUP),
-	// Communicators. ncclGroupStart only counts, and is not probed.
+	// Communicators. ncclGroupStart does nothing but count: not probed.
 	NCCL("ncclCommInitRank", NCCL_INIT, INIT),
 	NCCL("ncclCommInitRankConfig", NCCL_INIT, INIT),
 	NCCL("ncclCommInitRankScalable", NCCL_INIT_SCALABLE, INIT),
@@ -228,8 +228,8 @@ static const struct gpu_call_symbol symbols[] = {
 	NCCL("ncclCommDestroy", NCCL_END, DESTROY),
 	NCCL("ncclCommAbort", NCCL_END, DESTROY),
 
-	// Launches of which the CUPTI helper tells, in its windows.
-	ROW(CUPTI_PROBE_NAME, HELPER, RARE, false, TOLD_LAUNCH, 0, NONE, NONE),
+	// Launches that the CUPTI helper samples in a session.
+	ROW(CUPTI_PROBE_NAME, HELPER, RARE, false, SAMPLED_LAUNCH, 0, NONE, NONE),
 };
 
 const struct gpu_call_symbol *gpu_calls(size_t *ret_count)

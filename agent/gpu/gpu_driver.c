@@ -12,26 +12,27 @@
 #include "agent/elf/elf_symbols.h"
 #include "agent/process/mapped_file.h"
 #include "agent/process/proc.h"
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash_table.h"
 #include "base/id128.h"
 
-/* Between two looks at all processes: a new file's first calls are not probed for so long. */
-#define FOLLOW_INTERVAL_NS NS_PER_SECOND
+/* Between two updates: for so long a new file's first calls go unseen. */
+#define UPDATE_INTERVAL_NS NS_PER_SECOND
 
 enum {
-	REFUSED_MAX = 64,   // files that only bear such a name; the oldest is looked at again
-	TRIES_MAX = 3,      // to open a process's file, which may lie on a server that is slow
-	DYNAMIC_MAX = 1024, // entries looked through for the soname; linkers write some 30
+	REFUSED_MAX = 64,   // remembered files with such a name and another soname
+	TRIES_MAX = 3,      // to open a process's file, which may be on a slow file server
+	DYNAMIC_MAX = 1024, // entries searched for the soname; linkers write some 30
 	SONAME_BYTES = 32,
 };
 
-/* What files are called, and what they say that they are. */
+/* Libraries by file name; the soname decides. */
 static const struct library {
-	const char *prefix; // of the path's last part
+	const char *prefix; // of the file name
 	const char *soname;
-	const char *symbol; // which it must have, too; NULL: none
+	const char *symbol; // that it must export, too; NULL: none
 	enum gpu_library library;
 } libraries[] = {
 	{ "libcuda.so", "libcuda.so.1", NULL, GPU_LIBRARY_CUDA },
@@ -40,7 +41,7 @@ static const struct library {
 	{ "libtorch_cuda.so", "libtorch_cuda.so", "ncclAllReduce", GPU_LIBRARY_NCCL },
 };
 
-/* Of a file that is held open, device and inode are enough; the rest says that it was written to. */
+/* Device and inode identify a file that is held open; the rest changes when it is written to. */
 struct file_key {
 	uint64_t device, inode, size, changed_s, changed_ns;
 };
@@ -48,16 +49,16 @@ struct file_key {
 struct file {
 	struct gpu_driver driver; // first: the public pointer is also the file's
 	struct file_key key;
-	uint64_t gone_ns; // since when no process maps it; 0: some do
-	bool is_told;     // the listener knows it
+	uint64_t gone_ns; // no process has mapped it since then; 0: some do
+	bool is_reported; // to the listener
 };
 
-/* Of each process that was seen: most map no such file. */
+/* One for each process; most map none of the files. */
 struct record {
 	struct process_key key;
 	uint64_t generation;
-	uint64_t files; // a bit for each position
-	uint32_t round; // when it was last named
+	uint64_t files; // bits, by position in gpu_drivers.files
+	uint32_t round; // the last one that named it
 	uint32_t tries;
 };
 
@@ -74,7 +75,7 @@ struct gpu_drivers {
 	uint32_t round;
 	uint32_t last_number;
 	uint32_t process_count;
-	uint64_t followed_ns;
+	uint64_t updated_ns;
 	struct gpu_driver_losses losses;
 };
 
@@ -154,7 +155,7 @@ static bool has_soname(const struct elf_symbols *symbols, const char *soname)
 	return false;
 }
 
-/* Is the file what it is called? @ret_id is "" if it has no build id. */
+/* Does the file have the soname and the symbol? @ret_id is "" if it has no build id. */
 static bool is_library(int fd, const struct stat *status, const struct library *library,
 		       char ret_id[BUILD_ID_TEXT_BYTES])
 {
@@ -184,7 +185,7 @@ static int find_hole(const struct gpu_drivers *drivers)
 	return -ENOSPC;
 }
 
-/* Takes over @fd. Returns the file's position; -ENOEXEC: it is another kind of file; -errno. */
+/* Takes over @fd. Returns the file's position; -ENOEXEC if it is another library; -errno. */
 static int add_file(struct gpu_drivers *drivers, int fd, const struct library *library,
 		    const char *path)
 {
@@ -195,7 +196,7 @@ static int add_file(struct gpu_drivers *drivers, int fd, const struct library *l
 		return -errno;
 	struct file_key key = key_of(&status);
 	int at = find_file(drivers, &key);
-	if (at >= 0) // by another path
+	if (at >= 0) // known by another path
 		return at;
 	_cleanup_free_ struct file *file = calloc(1, sizeof(*file));
 	if (!file)
@@ -222,12 +223,12 @@ static void drop_file(struct gpu_drivers *drivers, int at)
 {
 	struct file *file = take(drivers->files[at]);
 
-	if (file->is_told)
+	if (file->is_reported)
 		drivers->listener.gone(drivers->listener.context, &file->driver);
 	close(file->driver.fd);
 	free(file);
 	for (uint32_t i = 0; i < drivers->record_count; i++) {
-		// Who still maps it is to be looked at again.
+		// Processes that still map it are looked through again.
 		if (drivers->records[i].files & 1ULL << at)
 			drivers->records[i].generation = 0;
 		drivers->records[i].files &= ~(1ULL << at);
@@ -235,14 +236,14 @@ static void drop_file(struct gpu_drivers *drivers, int at)
 }
 
 /*
- * Its code has been replaced by other code under a running probe: new processes would have
- * breakpoints in the midst of instructions. It goes, and is looked at anew.
+ * Was the file overwritten in place? Then the probes would be breakpoints in the midst of new code: remove them, and
+ * find sites anew.
  */
 static bool is_written(const struct file *file)
 {
 	struct statx now;
 
-	// Without asking a server, which may not answer any more.
+	// DONT_SYNC: a file server may hang.
 	if (statx(file->driver.fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &now))
 		return false;
 	return now.stx_size != file->key.size ||
@@ -269,16 +270,11 @@ static struct record *find_record(const struct gpu_drivers *drivers, const struc
 
 static struct record *add_record(struct gpu_drivers *drivers, const struct process_key *key)
 {
-	if (drivers->record_count == drivers->record_capacity) {
-		uint32_t capacity = drivers->record_capacity ? drivers->record_capacity * 2 : 256;
-		void *records = reallocarray(drivers->records, capacity, sizeof(struct record));
-
-		if (!records)
-			return NULL;
-		drivers->records = records;
-		drivers->record_capacity = capacity;
-	}
 	uint32_t item = drivers->record_count;
+
+	if (array_reserve(&drivers->records, sizeof(*drivers->records), &drivers->record_capacity,
+			  item, 1, UINT32_MAX))
+		return NULL;
 	drivers->records[item] = (struct record){ .key = *key, .round = drivers->round };
 	if (hash_table_add(&drivers->by_key, hash64_of(key, sizeof(*key)), item))
 		return NULL;
@@ -296,13 +292,13 @@ static void drop_record(struct gpu_drivers *drivers, uint32_t item)
 		key = &drivers->records[last].key;
 		hash_table_remove(&drivers->by_key, hash64_of(key, sizeof(*key)), last);
 		drivers->records[item] = drivers->records[last];
-		// There was room for it until a line ago.
+		// Cannot fail: it was in the table until a line ago.
 		hash_table_add(&drivers->by_key, hash64_of(key, sizeof(*key)), item);
 	}
 	drivers->record_count--;
 }
 
-/* The position of the mapping's file, added if need be; -ENOEXEC if it is none of ours; -errno. */
+/* The position of the mapping's file, which is added if new; -ENOEXEC if it is another library; -errno. */
 static int file_of_mapping(struct gpu_drivers *drivers, const struct library *library, int folder,
 			   const struct mapping_list *list, const struct mapping *mapping)
 {
@@ -364,7 +360,7 @@ bool gpu_drivers_knows(struct gpu_drivers *drivers, const struct process_key *ke
 
 	if (record)
 		record->round = drivers->round;
-	// What nobody knows now was right when it was known.
+	// An unknown generation: keep what was known.
 	return !generation || (record && record->generation == generation);
 }
 
@@ -435,9 +431,10 @@ void gpu_drivers_end(struct gpu_drivers *drivers, uint64_t now_ns)
 			file->gone_ns = 0;
 		else if (!file->gone_ns)
 			file->gone_ns = now_ns;
-		// PyTorch maps NCCL on nodes without a GPU, too.
-		if (!file->is_told && (is_gpu_used || file->driver.library != GPU_LIBRARY_NCCL)) {
-			file->is_told = true;
+		// PyTorch maps NCCL on nodes without a GPU, too: no probes there.
+		if (!file->is_reported &&
+		    (is_gpu_used || file->driver.library != GPU_LIBRARY_NCCL)) {
+			file->is_reported = true;
 			drivers->listener.come(drivers->listener.context, &file->driver);
 		}
 		if (file->gone_ns && now_ns - file->gone_ns >= GPU_DRIVER_LINGER_NS)
@@ -445,29 +442,22 @@ void gpu_drivers_end(struct gpu_drivers *drivers, uint64_t now_ns)
 	}
 }
 
-/* Who is to be looked at more closely. */
+/* Processes whose mappings changed. */
 struct search {
 	struct gpu_drivers *drivers;
 	struct process_key *keys;
 	uint32_t count, capacity;
 };
 
-static void take_process(void *context, const struct process *process)
+static void collect_process(void *context, const struct process *process)
 {
 	struct search *search = context;
 
 	if (gpu_drivers_knows(search->drivers, &process->key, process_mappings_generation(process)))
 		return;
-	if (search->count == search->capacity) {
-		uint32_t capacity = search->capacity ? search->capacity * 2 : 64;
-		void *keys = reallocarray(search->keys, capacity, sizeof(*search->keys));
-
-		if (!keys)
-			return; // in the next round
-		search->keys = keys;
-		search->capacity = capacity;
-	}
-	search->keys[search->count++] = process->key;
+	if (!array_reserve(&search->keys, sizeof(*search->keys), &search->capacity, search->count,
+			   1, UINT32_MAX)) // out of memory: in the next round
+		search->keys[search->count++] = process->key;
 }
 
 static void note_process(struct gpu_drivers *drivers, struct process_table *table,
@@ -483,15 +473,15 @@ static void note_process(struct gpu_drivers *drivers, struct process_table *tabl
 	proc_close(&proc);
 }
 
-void gpu_drivers_follow(struct gpu_drivers *drivers, struct process_table *table, uint64_t now_ns)
+void gpu_drivers_update(struct gpu_drivers *drivers, struct process_table *table, uint64_t now_ns)
 {
 	struct search search = { .drivers = drivers };
 
-	if (now_ns - drivers->followed_ns < FOLLOW_INTERVAL_NS)
+	if (now_ns - drivers->updated_ns < UPDATE_INTERVAL_NS)
 		return;
-	drivers->followed_ns = now_ns;
+	drivers->updated_ns = now_ns;
 	gpu_drivers_begin(drivers);
-	process_table_each_sampled(table, take_process, &search);
+	process_table_each_sampled(table, collect_process, &search);
 	for (uint32_t i = 0; i < search.count; i++)
 		note_process(drivers, table, &search.keys[i]);
 	free(search.keys);

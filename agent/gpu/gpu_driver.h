@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distinct files of the CUDA driver and of NCCL that processes of the node map: the host's, those
-// that images bring for other versions, and old ones that an upgrade has left to whoever runs. A probe
-// goes to a file and is met by all processes that map it, so what counts is when a file's first process
-// comes and when its last one has gone. One thread.
+// The files of the CUDA driver, NCCL and the CUPTI helper that processes of the node map: the host's, those of
+// container images, and deleted ones that an upgrade left to running processes. A uprobe sits in a file and fires in
+// all processes that map it, so this module reports when a file gets its first process and loses its last. One
+// thread.
 #pragma once
 
 #include <stdbool.h>
@@ -14,27 +14,26 @@
 #include "agent/process/process_table.h"
 
 enum {
-	GPU_DRIVERS_MAX =
-		64, // files; a node has one, and one more for each kind of image that has its own
+	GPU_DRIVERS_MAX = 64, // files: the host's, and one for each image that brings its own
 	GPU_DRIVER_PATH_BYTES = 256,
 };
 
-/** How long a file stays when its last process has gone: servers restart. */
+/** How long a file stays after its last process: servers restart. */
 #define GPU_DRIVER_LINGER_NS (3ULL * 1000000000)
 
 /** One file. */
 struct gpu_driver {
-	uint32_t number; // never given to another one
+	uint32_t number; // never reused
 	enum gpu_library library;
 	int fd;                             // open for reading; owned here
-	char build_id[BUILD_ID_TEXT_BYTES]; // "": it has none
-	char path[GPU_DRIVER_PATH_BYTES];   // as a process saw it; cut if longer
-	uint32_t processes;                 // that are known to map it
+	char build_id[BUILD_ID_TEXT_BYTES]; // "": none
+	char path[GPU_DRIVER_PATH_BYTES];   // in some process's mount namespace; cut if longer
+	uint32_t processes;                 // known to map it
 };
 
 /**
- * Told of files as they come and go; of NCCL's not while no process maps a driver. What it is told of is
- * valid until gone() returns.
+ * Called when files appear and disappear; for NCCL's only while some process maps the CUDA driver. A driver is valid
+ * until gone() returns.
  */
 struct gpu_driver_listener {
 	void (*come)(void *context, const struct gpu_driver *driver);
@@ -42,7 +41,6 @@ struct gpu_driver_listener {
 	void *context;
 };
 
-/** What could not be known. */
 struct gpu_driver_losses {
 	uint64_t too_many; // files beyond GPU_DRIVERS_MAX
 	uint64_t unopened; // mappings whose file could not be opened
@@ -52,33 +50,30 @@ struct gpu_drivers;
 
 /** Returns NULL when out of memory. */
 struct gpu_drivers *gpu_drivers_new(const struct gpu_driver_listener *listener);
-/** All files go, and the listener is told. NULL is allowed. */
+/** Calls gone() for each file. NULL is allowed. */
 void gpu_drivers_free(struct gpu_drivers *drivers);
 
-/**
- * See what the processes of @table map now; to be called often, it does something once a second.
- * Only what is known of them counts: they were sampled, and their mappings are followed.
- */
-void gpu_drivers_follow(struct gpu_drivers *drivers, struct process_table *table, uint64_t now_ns);
+/** Look through the mappings of the sampled processes in @table, once a second however often it is called. */
+void gpu_drivers_update(struct gpu_drivers *drivers, struct process_table *table, uint64_t now_ns);
 
 /**
- * The same for who has no table: a round in which all processes that live are named, those with
- * other mappings than in the round before with what they map. @folder is the process's in /proc.
+ * The same in steps, for tests: a round names all live processes, and passes the mappings of those whose mappings
+ * changed since the last round. @folder is the process's folder in /proc.
  */
 void gpu_drivers_begin(struct gpu_drivers *drivers);
-/** False: its mappings are to be noted. @generation as process_mappings_generation(); 0: not known now. */
+/** False: pass its mappings. @generation: process_mappings_generation(); 0: unknown. */
 bool gpu_drivers_knows(struct gpu_drivers *drivers, const struct process_key *key,
 		       uint64_t generation);
 void gpu_drivers_note(struct gpu_drivers *drivers, const struct process_key *key,
 		      uint64_t generation, int folder, const struct mapping_list *list);
 void gpu_drivers_end(struct gpu_drivers *drivers, uint64_t now_ns);
 
-/** Each process that was seen to map a file of that library. */
+/** Calls @fn for each process known to map a file of @library. */
 void gpu_drivers_each_process(const struct gpu_drivers *drivers, enum gpu_library library,
 			      void (*fn)(void *context, const struct process_key *key),
 			      void *context);
 uint32_t gpu_drivers_count(const struct gpu_drivers *drivers);
-/** How many processes map one of them. */
+/** Processes that map at least one of the files. */
 uint32_t gpu_drivers_process_count(const struct gpu_drivers *drivers);
 void gpu_drivers_read_losses(const struct gpu_drivers *drivers,
 			     struct gpu_driver_losses *ret_losses);

@@ -8,9 +8,10 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 
-static void forget(struct gpu_graphs *graphs, struct gpu_captured_graph *graph)
+static void free_graph(struct gpu_graphs *graphs, struct gpu_captured_graph *graph)
 {
 	graphs->stack_count -= graph->count;
 	free(graph->stacks);
@@ -20,14 +21,14 @@ static void forget(struct gpu_graphs *graphs, struct gpu_captured_graph *graph)
 void gpu_graphs_deinit(struct gpu_graphs *graphs)
 {
 	for (uint32_t i = 0; i < graphs->count; i++)
-		forget(graphs, &graphs->graphs[i]);
+		free_graph(graphs, &graphs->graphs[i]);
 	free(graphs->graphs);
 	*graphs = (struct gpu_graphs){ 0 };
 }
 
 // ---- finding --------------------------------------------------------------------------------
 
-// The first that is not below @number.
+// Of the first graph whose number is not below @number.
 static uint32_t position_of(const struct gpu_graphs *graphs, uint64_t number)
 {
 	uint32_t from = 0, end = graphs->count;
@@ -55,23 +56,18 @@ static struct gpu_captured_graph *add(struct gpu_graphs *graphs, uint64_t number
 {
 	uint32_t at = position_of(graphs, number);
 
-	if (graphs->count == graphs->capacity) {
-		uint32_t capacity = graphs->capacity ? graphs->capacity * 2 : 64;
-		void *grown = reallocarray(graphs->graphs, capacity, sizeof(*graphs->graphs));
-
-		if (!grown)
-			return NULL;
-		graphs->graphs = grown;
-		graphs->capacity = capacity;
-	}
+	if (array_reserve(&graphs->graphs, sizeof(*graphs->graphs), &graphs->capacity,
+			  graphs->count, 1, UINT32_MAX))
+		return NULL;
 	memmove(&graphs->graphs[at + 1], &graphs->graphs[at],
 		(graphs->count - at) * sizeof(*graphs->graphs));
 	graphs->count++;
-	graphs->graphs[at] = (struct gpu_captured_graph){ .number = number, .was_of_use = true };
+	graphs->graphs[at] =
+		(struct gpu_captured_graph){ .number = number, .was_referenced = true };
 	return &graphs->graphs[at];
 }
 
-// ---- taking ---------------------------------------------------------------------------------
+// ---- draining -------------------------------------------------------------------------------
 
 static int take_launches(void *context, const void *key, const void *value)
 {
@@ -84,27 +80,23 @@ static int take_launches(void *context, const void *key, const void *value)
 	if (!graph)
 		return -ENOMEM;
 	graph->launches = *(const uint64_t *)value;
-	graph->is_partial = graph->is_partial || graph->launches == GPU_GRAPH_NOT_KNOWN;
+	graph->is_incomplete =
+		graph->is_incomplete || graph->launches == GPU_GRAPH_LAUNCHES_UNKNOWN;
 	return 0;
 }
 
 static int append(struct gpu_captured_graph *graph, const struct gpu_owner *owner,
 		  uint64_t launches)
 {
-	if (graph->count == graph->capacity) {
-		uint32_t capacity = graph->capacity ? graph->capacity * 2 : 8;
-		void *grown = reallocarray(graph->stacks, capacity, sizeof(*graph->stacks));
+	int rc = array_reserve(&graph->stacks, sizeof(*graph->stacks), &graph->capacity,
+			       graph->count, 1, GPU_GRAPH_KERNELS_MAX);
 
-		if (!grown)
-			return -ENOMEM;
-		graph->stacks = grown;
-		graph->capacity = capacity;
-	}
-	graph->stacks[graph->count++] = (struct gpu_graph_stack){ *owner, launches };
-	return 0;
+	if (!rc)
+		graph->stacks[graph->count++] = (struct gpu_graph_stack){ *owner, launches };
+	return rc;
 }
 
-// What is still captured stays where it is.
+// True: remove it from the map. Stacks of a capture that has not ended stay there.
 static bool take_kernel(void *context, const void *key, const void *value)
 {
 	struct gpu_graphs *graphs = context;
@@ -114,55 +106,55 @@ static bool take_kernel(void *context, const void *key, const void *value)
 
 	if (!graph)
 		return false;
-	if (graph->is_partial)
+	if (graph->is_incomplete)
 		return true;
 	if (graphs->stack_count == GPU_GRAPH_KERNELS_MAX ||
 	    append(graph, &kernel->owner, launches)) {
-		graphs->is_full = graph->is_partial = true;
+		graphs->is_full = graph->is_incomplete = true;
 	} else {
 		graphs->stack_count++;
 	}
 	return true;
 }
 
-// Of a graph that has come since its number was read it stays where it is. None has more than two.
+// Parts of a graph that was captured after the graphs were read stay in the map. No graph has more than two.
 static bool take_part(void *context, const void *key, const void *value)
 {
-	const struct gpu_graph_part *part = key;
+	const struct gpu_graph_part_key *part = key;
 	struct gpu_captured_graph *graph = find(context, part->graph);
 
 	if (!graph)
 		return false;
 	if (part->part >= part->graph)
-		return true; // nobody writes such
-	struct gpu_graph_times *grown =
+		return true; // would make a cycle; the programs never write one
+	struct gpu_graph_part *grown =
 		reallocarray(graph->parts, graph->part_count + 1, sizeof(*grown));
 	if (!grown)
 		return false;
 	graph->parts = grown;
 	graph->parts[graph->part_count++] =
-		(struct gpu_graph_times){ part->part, *(const uint64_t *)value };
+		(struct gpu_graph_part){ part->part, *(const uint64_t *)value };
 	return true;
 }
 
-// ---- telling --------------------------------------------------------------------------------
+// ---- exporting ------------------------------------------------------------------------------
 
-// Parts have lower numbers than what they are in.
-static void note_partial(struct gpu_graphs *graphs)
+// A graph with an incomplete part is incomplete. Parts come first: their numbers are lower.
+static void mark_incomplete(struct gpu_graphs *graphs)
 {
 	for (uint32_t i = 0; i < graphs->count; i++) {
 		struct gpu_captured_graph *graph = &graphs->graphs[i];
 
-		for (uint32_t j = 0; j < graph->part_count && !graph->is_partial; j++) {
+		for (uint32_t j = 0; j < graph->part_count && !graph->is_incomplete; j++) {
 			const struct gpu_captured_graph *part =
 				find(graphs, graph->parts[j].number);
 
-			graph->is_partial = part && part->is_partial;
+			graph->is_incomplete = part && part->is_incomplete;
 		}
 	}
 }
 
-// Of a graph that was launched so often its parts were, too.
+// A launch of a graph launches its parts.
 static void launch_parts(struct gpu_graphs *graphs, const struct gpu_captured_graph *graph,
 			 uint64_t news)
 {
@@ -174,8 +166,8 @@ static void launch_parts(struct gpu_graphs *graphs, const struct gpu_captured_gr
 	}
 }
 
-static int tell(const struct gpu_captured_graph *graph, uint64_t news,
-		struct export_interval *interval, uint64_t now_ns)
+static int export_stacks(const struct gpu_captured_graph *graph, uint64_t news,
+			 struct export_interval *interval, uint64_t now_ns)
 {
 	const struct profile *profile = interval->profile;
 	uint64_t first = profile->from_ns / profile->slot_ns;
@@ -201,7 +193,7 @@ static int tell(const struct gpu_captured_graph *graph, uint64_t news,
 	return rc;
 }
 
-// Its stacks must not be forgotten while the graph may be launched.
+// Keeps the stacks from being evicted while the graph can still be launched.
 static void use_stacks(const struct gpu_captured_graph *graph, struct stack_table *stacks,
 		       uint64_t now_ns)
 {
@@ -209,9 +201,9 @@ static void use_stacks(const struct gpu_captured_graph *graph, struct stack_tabl
 		stack_table_find(stacks, &graph->stacks[i].owner.user, now_ns);
 }
 
-int gpu_graphs_tell(struct gpu_graphs *graphs, struct map_entries *entries,
-		    const struct gpu_graph_maps *maps, struct export_interval *interval,
-		    uint64_t now_ns)
+int gpu_graphs_export(struct gpu_graphs *graphs, struct map_entries *entries,
+		      const struct gpu_graph_maps *maps, struct export_interval *interval,
+		      uint64_t now_ns)
 {
 	int rc = map_entries_each(entries, maps->launches, take_launches, graphs);
 
@@ -219,25 +211,25 @@ int gpu_graphs_tell(struct gpu_graphs *graphs, struct map_entries *entries,
 		rc = map_entries_remove(entries, maps->kernels, take_kernel, graphs);
 	if (rc >= 0)
 		rc = map_entries_remove(entries, maps->parts, take_part, graphs);
-	note_partial(graphs);
+	mark_incomplete(graphs);
 	for (uint32_t i = graphs->count; i > 0 && rc >= 0; i--) {
 		struct gpu_captured_graph *graph = &graphs->graphs[i - 1];
-		uint64_t news = graph->launches - graph->told + graph->within;
+		uint64_t news = graph->launches - graph->exported + graph->within;
 
-		if (graph->is_partial)
+		if (graph->is_incomplete)
 			continue;
-		graph->told = graph->launches;
+		graph->exported = graph->launches;
 		graph->within = 0;
 		launch_parts(graphs, graph, news);
 		if (news)
-			rc = tell(graph, news, interval, now_ns);
+			rc = export_stacks(graph, news, interval, now_ns);
 		else
 			use_stacks(graph, interval->sources.stacks, now_ns);
 	}
 	return rc < 0 ? rc : 0;
 }
 
-// ---- letting go -----------------------------------------------------------------------------
+// ---- sweeping -------------------------------------------------------------------------------
 
 static int note_use(void *context, const void *key, const void *value)
 {
@@ -246,21 +238,21 @@ static int note_use(void *context, const void *key, const void *value)
 
 	(void)key;
 	if (graph)
-		graph->is_of_use = true;
+		graph->is_referenced = true;
 	return 0;
 }
 
-// A part is of use as long as what it is in.
-static void use_parts(struct gpu_graphs *graphs)
+// A part is referenced as long as its container.
+static void reference_parts(struct gpu_graphs *graphs)
 {
 	for (uint32_t i = graphs->count; i > 0; i--) {
 		const struct gpu_captured_graph *graph = &graphs->graphs[i - 1];
 
-		for (uint32_t j = 0; graph->is_of_use && j < graph->part_count; j++) {
+		for (uint32_t j = 0; graph->is_referenced && j < graph->part_count; j++) {
 			struct gpu_captured_graph *part = find(graphs, graph->parts[j].number);
 
 			if (part)
-				part->is_of_use = true;
+				part->is_referenced = true;
 		}
 	}
 }
@@ -273,17 +265,17 @@ int gpu_graphs_sweep(struct gpu_graphs *graphs, struct map_entries *entries,
 
 	if (rc)
 		return rc;
-	use_parts(graphs);
+	reference_parts(graphs);
 	for (uint32_t i = 0; i < graphs->count; i++) {
 		struct gpu_captured_graph *graph = &graphs->graphs[i];
 
-		if (!graph->is_of_use && !graph->was_of_use) {
+		if (!graph->is_referenced && !graph->was_referenced) {
 			bpf_map_delete_elem(bpf_map__fd(maps->launches), &graph->number);
-			forget(graphs, graph);
+			free_graph(graphs, graph);
 			continue;
 		}
-		graph->was_of_use = graph->is_of_use;
-		graph->is_of_use = false;
+		graph->was_referenced = graph->is_referenced;
+		graph->is_referenced = false;
 		graphs->graphs[kept++] = *graph;
 	}
 	graphs->count = kept;

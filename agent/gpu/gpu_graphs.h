@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CUDA graphs launch: the stacks that launched kernels while a graph was captured, which count each time that the
-// graph is launched, or one that it is a part of. The kernel programs (bpf/gpu/gpu_graphs.bpf.h) keep what they saw by the
-// graph's number until it is taken from them here. Uses libbpf. One thread.
+// CUDA graph kernels: the stacks that launched GPU kernels while a graph was captured. Each launch of the graph, or of a
+// graph that contains it, counts them again. The BPF programs (bpf/gpu/gpu_graphs.bpf.h) record captures by the graph's
+// number; this module drains them. Uses libbpf. One thread.
 #pragma once
 
 #include <stdbool.h>
@@ -12,41 +12,42 @@
 #include "bpf/gpu/gpu_call.h"
 
 enum {
-	GPU_GRAPH_KERNELS_MAX = 131072, // stacks of all graphs: 9 MB
+	GPU_GRAPH_KERNELS_MAX = 131072, // stacks in all graphs: 9 MB
 };
 
 struct gpu_graph_stack {
 	struct gpu_owner owner;
-	uint64_t launches; // in the capture
+	uint64_t launches; // of GPU kernels, in one capture
 };
 
-struct gpu_graph_times {
-	uint64_t number; // of a graph, below that of the one that it is in
+/** A graph that another one contains so many times. */
+struct gpu_graph_part {
+	uint64_t number; // lower than the container's
 	uint64_t times;
 };
 
 struct gpu_captured_graph {
 	uint64_t number;
-	uint64_t launches, told; // of the graph
-	uint64_t within;         // of graphs that it is in, since they were told
+	uint64_t launches, exported; // of the graph itself
+	uint64_t within;             // launches of its containers, not exported yet
 	struct gpu_graph_stack *stacks;
 	uint32_t count, capacity;
-	struct gpu_graph_times *parts;
+	struct gpu_graph_part *parts;
 	uint32_t part_count;
-	bool is_partial; // some of its kernels are not known: none are told
-	bool is_of_use,
-		was_of_use; // some graph's handle stands for it: now, when it was looked the last time
+	bool is_incomplete; // some GPU kernels are unknown, so none is exported
+	bool is_referenced,
+		was_referenced; // some handle stands for it: at this sweep, at the last one
 };
 
 /** Zeroed it is empty. */
 struct gpu_graphs {
 	struct gpu_captured_graph *graphs; // by number
 	uint32_t count, capacity;
-	uint32_t stack_count; // of all
-	bool is_full;         // there was no room for some
+	uint32_t stack_count; // in all graphs
+	bool is_full;         // GPU_GRAPH_KERNELS_MAX was reached
 };
 
-/** The maps of the kernel programs. */
+/** Maps of the BPF programs. */
 struct gpu_graph_maps {
 	const struct bpf_map *graphs, *launches, *kernels, *parts;
 };
@@ -54,13 +55,13 @@ struct gpu_graph_maps {
 void gpu_graphs_deinit(struct gpu_graphs *graphs);
 
 /**
- * Take what was captured, and add what graphs launched since the last time to @window, over its whole length.
+ * Drain finished captures, and add the GPU kernels that graphs launched since the last call, spread over @interval.
  * Returns 0 or a negative errno.
  */
-int gpu_graphs_tell(struct gpu_graphs *graphs, struct map_entries *entries,
-		    const struct gpu_graph_maps *maps, struct export_interval *interval,
-		    uint64_t now_ns);
+int gpu_graphs_export(struct gpu_graphs *graphs, struct map_entries *entries,
+		      const struct gpu_graph_maps *maps, struct export_interval *interval,
+		      uint64_t now_ns);
 
-/** Let go of captures of which no graph is there any more, nor was when this was called before. 0 or -errno. */
+/** Free graphs without a handle at this sweep and at the last one. Returns 0 or a negative errno. */
 int gpu_graphs_sweep(struct gpu_graphs *graphs, struct map_entries *entries,
 		     const struct gpu_graph_maps *maps);

@@ -7,64 +7,58 @@
 
 #include <bpf/bpf.h>
 
-#include "base/cleanup.h"
+#include "base/array.h"
 #include "base/clock.h"
 
 void gpu_idle_time_deinit(struct gpu_idle_time *time)
 {
-	free(time->told);
+	free(time->exported);
 	*time = (struct gpu_idle_time){ 0 };
 }
 
-static struct gpu_idle_told *find_told(struct gpu_idle_time *time,
-				       const struct process_key *process)
+static struct gpu_idle_exported *find_exported(struct gpu_idle_time *time,
+					       const struct process_key *process)
 {
 	for (uint32_t i = 0; i < time->count; i++) {
-		if (memcmp(&time->told[i].process, process, sizeof(*process)) == 0)
-			return &time->told[i];
+		if (memcmp(&time->exported[i].process, process, sizeof(*process)) == 0)
+			return &time->exported[i];
 	}
-	if (time->count == time->capacity) {
-		uint32_t capacity = time->capacity ? time->capacity * 2 : 16;
-		void *told = reallocarray(time->told, capacity, sizeof(*time->told));
-
-		if (!told)
-			return NULL;
-		time->told = told;
-		time->capacity = capacity;
-	}
-	time->told[time->count] = (struct gpu_idle_told){ .process = *process };
-	return &time->told[time->count++];
+	if (array_reserve(&time->exported, sizeof(*time->exported), &time->capacity, time->count, 1,
+			  UINT32_MAX))
+		return NULL;
+	time->exported[time->count] = (struct gpu_idle_exported){ .process = *process };
+	return &time->exported[time->count++];
 }
 
-static int tell(struct gpu_idle_time *time, const struct process_key *process,
-		const struct gpu_idle *idle, struct export_interval *interval)
+static int export_process(struct gpu_idle_time *time, const struct process_key *process,
+			  const struct gpu_idle *idle, struct export_interval *interval)
 {
-	struct gpu_idle_told *told = find_told(time, process);
+	struct gpu_idle_exported *exported = find_exported(time, process);
 	const struct profile *profile = interval->profile;
 	uint64_t now_ns = clock_monotonic_ns(), sum = gpu_idle_sum(idle, now_ns);
 	uint64_t last = clock_realtime_ns() / profile->slot_ns;
 	struct count_key key = { .process = *process, .kind = SAMPLE_KIND_GPU_IDLE_TIME };
 	struct count count = { .samples = 1 };
 
-	if (!told)
+	if (!exported)
 		return -ENOMEM;
-	told->round = time->round;
-	// It was read while it changed: what is missing now comes the next time.
-	if (sum <= told->ns)
+	exported->round = time->round;
+	// A sum that was read while a CPU changed it may be too small: the next interval has the rest.
+	if (sum <= exported->ns)
 		return 0;
-	count.value = sum - told->ns;
-	told->ns = sum;
+	count.value = sum - exported->ns;
+	exported->ns = sum;
 	memcpy(key.thread_name, idle->thread_name, sizeof(key.thread_name));
 	key.slot = profile->from_ns / profile->slot_ns;
 	key.more_slots = last > key.slot + 1 ? (uint32_t)(last - key.slot - 1) : 0;
 	return export_interval_add(interval, &key, &count, now_ns);
 }
 
-static void forget_ended(struct gpu_idle_time *time)
+static void remove_ended(struct gpu_idle_time *time)
 {
 	for (uint32_t i = time->count; i-- > 0;) {
-		if (time->told[i].round != time->round)
-			time->told[i] = time->told[--time->count];
+		if (time->exported[i].round != time->round)
+			time->exported[i] = time->exported[--time->count];
 	}
 }
 
@@ -80,9 +74,9 @@ int gpu_idle_time_add(struct gpu_idle_time *time, int fd, struct export_interval
 		process = next;
 		from = &process;
 		if (!bpf_map_lookup_elem(fd, &process, &idle))
-			rc = tell(time, &process, &idle, interval);
+			rc = export_process(time, &process, &idle, interval);
 	}
 	if (!rc)
-		forget_ended(time);
+		remove_ended(time);
 	return rc;
 }

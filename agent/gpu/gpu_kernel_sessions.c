@@ -11,312 +11,323 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-/* Between two looks at which processes there are. */
-#define LOOK_NS NS_PER_SECOND
-/* A process that has just loaded the helper is left to start. */
+/* Between two searches for processes with the helper. */
+#define SEARCH_NS NS_PER_SECOND
+/* A process that has just loaded the helper gets time to start. */
 #define FIRST_NS (5 * NS_PER_SECOND)
-/* CUPTI took more than 5 s to begin on some services. */
+/* CUPTI took more than 5 s to begin in some services. */
 #define GRACE_NS (30 * NS_PER_SECOND)
-/* By so much fewer launches while kernels were measured, in so many windows one after the other: then there are no
- * more. One says little: on a crowded machine halves of a second differ more than that by themselves. */
+/* A process whose launch rate drops by SLOWDOWN_MAX while GPU kernels are measured, in SLOWDOWNS consecutive sessions,
+ * gets no more of them. One drop means little: on a busy machine two halves of a second differ by that much anyway. */
 #define SLOWDOWN_MAX 0.10
 #define SLOWDOWNS    3
-/* To begin and to end, in all: CUPTI instruments code that is loaded already, and launches wait for that. It is in
- * neither half of the window. The helper may have waited for a CPU meanwhile, so it must be so in as many windows one
- * after the other, unless it is very long. */
-#define HALT_NS_MAX (100 * NS_PER_MS)
-#define HALT_NS_FAR NS_PER_SECOND
-#define HALTS       3
+/* Time that CUPTI takes to begin plus to end, outside of both halves of a session: it instruments code that is already
+ * loaded, and launches wait meanwhile. The helper may just have waited for a CPU, so only STALLS consecutive stalls end
+ * the sessions of a process, or a single one beyond STALL_NS_LIMIT. */
+#define STALL_NS_MAX   (100 * NS_PER_MS)
+#define STALL_NS_LIMIT NS_PER_SECOND
+#define STALLS         3
 
-struct watched {
+struct session_process {
 	struct process_key key;
 	uint64_t due_ns;
 	uint32_t one_in;
-	uint32_t slowdowns, halts; // in windows one after the other
-	bool is_off;               // no more windows
-	bool is_aside_told;        // that it uses CUPTI itself
+	uint32_t slowdowns, stalls; // in consecutive sessions
+	bool is_off;                // gets no more sessions
+	bool is_in_use_logged;
 	bool is_there;
 };
 
 struct gpu_kernel_sessions {
 	struct gpu_kernel_sessions_options options;
-	struct watched watched[KERNEL_PROCESSES_MAX];
+	struct session_process processes[GPU_KERNEL_PROCESSES_MAX];
 	uint32_t count;
-	uint64_t looked_ns, random;
-	// The window that is open, or whose answer is not in a profile yet.
-	struct cupti_session *window;
+	uint64_t searched_ns, random;
+	// The session that runs, or whose result is not in a profile yet.
+	struct cupti_session *session;
 	struct process_key of;
-	uint64_t given_up_ns;
+	uint64_t deadline_ns;
 	bool has_result;
 	struct cupti_result result;
 	uint64_t cost_ns;
 };
 
-static void say(struct gpu_kernel_sessions *windows, const struct process_key *key,
-		const char *what)
+static void log_skipped(struct gpu_kernel_sessions *sessions, const struct process_key *key,
+			const char *why)
 {
-	event_warn(windows->options.events, "gpu kernels", "process %u is not measured: %.150s",
-		   key->pid, what);
+	event_warn(sessions->options.events, "gpu kernels", "process %u is not measured: %.150s",
+		   key->pid, why);
 }
 
 // ---- processes --------------------------------------------------------------------------------
 
-static uint64_t some_of(struct gpu_kernel_sessions *windows, uint64_t ns)
+static uint64_t random_below(struct gpu_kernel_sessions *sessions, uint64_t ns)
 {
-	windows->random ^= windows->random << 13;
-	windows->random ^= windows->random >> 7;
-	windows->random ^= windows->random << 17;
-	return windows->random % (ns + 1);
+	sessions->random ^= sessions->random << 13;
+	sessions->random ^= sessions->random >> 7;
+	sessions->random ^= sessions->random << 17;
+	return sessions->random % (ns + 1);
 }
 
-static struct watched *find(struct gpu_kernel_sessions *windows, const struct process_key *key)
+static struct session_process *find(struct gpu_kernel_sessions *sessions,
+				    const struct process_key *key)
 {
-	for (uint32_t i = 0; i < windows->count; i++) {
-		if (memcmp(&windows->watched[i].key, key, sizeof(*key)) == 0)
-			return &windows->watched[i];
+	for (uint32_t i = 0; i < sessions->count; i++) {
+		if (memcmp(&sessions->processes[i].key, key, sizeof(*key)) == 0)
+			return &sessions->processes[i];
 	}
 	return NULL;
 }
 
-static void take_process(void *context, const struct process_key *key)
+static void note_process(void *context, const struct process_key *key)
 {
-	struct gpu_kernel_sessions *windows = context;
-	struct watched *watched = find(windows, key);
+	struct gpu_kernel_sessions *sessions = context;
+	struct session_process *process = find(sessions, key);
 
-	if (!watched && windows->count == KERNEL_PROCESSES_MAX)
+	if (!process && sessions->count == GPU_KERNEL_PROCESSES_MAX)
 		return;
-	if (!watched) {
-		watched = &windows->watched[windows->count++];
-		*watched = (struct watched){ .key = *key, .one_in = KERNEL_ONE_IN_FIRST };
-		watched->due_ns = windows->looked_ns + (windows->options.period_ns < FIRST_NS
-								? windows->options.period_ns
-								: FIRST_NS);
+	if (!process) {
+		process = &sessions->processes[sessions->count++];
+		*process =
+			(struct session_process){ .key = *key, .one_in = GPU_KERNEL_ONE_IN_FIRST };
+		process->due_ns = sessions->searched_ns + (sessions->options.period_ns < FIRST_NS
+								   ? sessions->options.period_ns
+								   : FIRST_NS);
 	}
-	watched->is_there = true;
+	process->is_there = true;
 }
 
-static void look(struct gpu_kernel_sessions *windows, uint64_t now_ns)
+static void search(struct gpu_kernel_sessions *sessions, uint64_t now_ns)
 {
 	uint32_t kept = 0;
 
-	windows->looked_ns = now_ns;
-	for (uint32_t i = 0; i < windows->count; i++)
-		windows->watched[i].is_there = false;
-	gpu_drivers_each_process(windows->options.drivers, GPU_LIBRARY_HELPER, take_process,
-				 windows);
-	for (uint32_t i = 0; i < windows->count; i++) {
-		if (windows->watched[i].is_there)
-			windows->watched[kept++] = windows->watched[i];
+	sessions->searched_ns = now_ns;
+	for (uint32_t i = 0; i < sessions->count; i++)
+		sessions->processes[i].is_there = false;
+	gpu_drivers_each_process(sessions->options.drivers, GPU_LIBRARY_HELPER, note_process,
+				 sessions);
+	for (uint32_t i = 0; i < sessions->count; i++) {
+		if (sessions->processes[i].is_there)
+			sessions->processes[kept++] = sessions->processes[i];
 	}
-	windows->count = kept;
+	sessions->count = kept;
 }
 
-// ---- windows ----------------------------------------------------------------------------------
+// ---- sessions ----------------------------------------------------------------------------------
 
-static void end_window(struct gpu_kernel_sessions *windows)
+static void end_session(struct gpu_kernel_sessions *sessions)
 {
-	cupti_session_free(take(windows->window));
-	cupti_result_deinit(&windows->result);
-	windows->has_result = false;
+	cupti_session_free(take(sessions->session));
+	cupti_result_deinit(&sessions->result);
+	sessions->has_result = false;
 }
 
-/* Launches that nobody will ask for any more. */
-static void forget_told(struct gpu_kernel_sessions *windows)
+/* Of a session that has no result. */
+static void drop_sampled_launches(struct gpu_kernel_sessions *sessions)
 {
-	struct gpu_told *told = NULL;
+	struct gpu_correlated_launch *launches = NULL;
 	uint32_t count;
 
-	if (!gpu_programs_take_told(windows->options.programs, &windows->of, &told, &count))
-		free(told);
+	if (!gpu_programs_take_sampled_launches(sessions->options.programs, &sessions->of,
+						&launches, &count))
+		free(launches);
 }
 
-static int open_window(struct gpu_kernel_sessions *windows, const struct watched *watched,
-		       const struct cupti_session_options *options, uint64_t now_ns,
-		       struct error *err)
+static int begin_session(struct gpu_kernel_sessions *sessions,
+			 const struct session_process *process,
+			 const struct cupti_session_options *options, uint64_t now_ns,
+			 struct error *err)
 {
-	int rc = cupti_session_find((pid_t)watched->key.pid, &windows->window, err);
+	int rc = cupti_session_find((pid_t)process->key.pid, &sessions->session, err);
 
 	if (!rc)
-		rc = cupti_session_ask(windows->window, options);
+		rc = cupti_session_begin(sessions->session, options);
 	if (rc) {
-		cupti_session_free(take(windows->window));
+		cupti_session_free(take(sessions->session));
 		return rc;
 	}
-	windows->of = watched->key;
-	windows->given_up_ns = now_ns + options->window_ms * NS_PER_MS + GRACE_NS;
+	sessions->of = process->key;
+	sessions->deadline_ns = now_ns + options->session_ms * NS_PER_MS + GRACE_NS;
 	return 0;
 }
 
-static void open_due(struct gpu_kernel_sessions *windows, struct watched *watched, uint64_t now_ns)
+static void begin_due(struct gpu_kernel_sessions *sessions, struct session_process *process,
+		      uint64_t now_ns)
 {
-	const struct cupti_session_options options = { .window_ms = KERNEL_WINDOW_MS,
+	const struct cupti_session_options options = { .session_ms = GPU_KERNEL_SESSION_MS,
 						       .records_max = CUPTI_RECORDS,
-						       .one_in = watched->one_in };
+						       .one_in = process->one_in };
 	struct error err = { 0 };
-	int rc = open_window(windows, watched, &options, now_ns, &err);
+	int rc = begin_session(sessions, process, &options, now_ns, &err);
 
-	// Another one's window is open; or the child of a fork, which has none.
+	// -EBUSY: somebody else's session runs; -ENOENT: the child of a fork, which has no helper thread.
 	if (rc && rc != -EBUSY && rc != -ENOENT) {
-		watched->is_off = true;
-		say(windows, &watched->key, err.text);
+		process->is_off = true;
+		log_skipped(sessions, &process->key, err.text);
 	}
 }
 
-static void open_next(struct gpu_kernel_sessions *windows, uint64_t now_ns)
+static void begin_next(struct gpu_kernel_sessions *sessions, uint64_t now_ns)
 {
-	struct watched *next = NULL;
+	struct session_process *next = NULL;
 
-	for (uint32_t i = 0; i < windows->count; i++) {
-		struct watched *watched = &windows->watched[i];
+	for (uint32_t i = 0; i < sessions->count; i++) {
+		struct session_process *process = &sessions->processes[i];
 
-		if (!watched->is_off && (!next || watched->due_ns < next->due_ns))
-			next = watched;
+		if (!process->is_off && (!next || process->due_ns < next->due_ns))
+			next = process;
 	}
 	if (!next || now_ns < next->due_ns)
 		return;
-	open_due(windows, next, now_ns);
-	// Never in step with what the process does.
-	next->due_ns = now_ns + windows->options.period_ns / 2 +
-		       some_of(windows, windows->options.period_ns);
+	begin_due(sessions, next, now_ns);
+	// At random, so as not to lock on to anything periodic.
+	next->due_ns = now_ns + sessions->options.period_ns / 2 +
+		       random_below(sessions, sessions->options.period_ns);
 }
 
-static void open_requested(struct gpu_kernel_sessions *windows, uint64_t now_ns)
+static void begin_requested(struct gpu_kernel_sessions *sessions, uint64_t now_ns)
 {
-	struct gpu_kernel_request *request = windows->options.request;
+	struct gpu_kernel_request *request = sessions->options.request;
 	struct error err = { 0 };
 
-	for (uint32_t i = 0; request->may_open && !request->is_over && i < windows->count; i++) {
-		if ((pid_t)windows->watched[i].key.pid != request->pid)
+	for (uint32_t i = 0; request->may_begin && !request->is_over && i < sessions->count; i++) {
+		if ((pid_t)sessions->processes[i].key.pid != request->pid)
 			continue;
-		request->rc =
-			open_window(windows, &windows->watched[i], &request->window, now_ns, &err);
-		request->is_open = !request->rc;
+		request->rc = begin_session(sessions, &sessions->processes[i], &request->session,
+					    now_ns, &err);
+		request->has_begun = !request->rc;
 		request->is_over = request->rc && request->rc != -EBUSY;
 	}
 }
 
-/* So many launches are told of in the next window as are cheap. */
+/* Sample about GPU_KERNEL_LAUNCHES_SAMPLED launches in the next session. */
 static uint32_t choose_one_in(const struct cupti_result *result)
 {
-	uint64_t one_in = result->measured_launches / KERNEL_LAUNCHES_TOLD + 1;
+	uint64_t one_in = result->measured_launches / GPU_KERNEL_LAUNCHES_SAMPLED + 1;
 
 	return one_in < UINT32_MAX ? (uint32_t)one_in : UINT32_MAX;
 }
 
-// Both are the process's word, and their sum need not fit.
-static uint64_t halt_ns(const struct cupti_result *result)
+// Both come from the process: their sum may overflow.
+static uint64_t stall_ns(const struct cupti_result *result)
 {
 	uint64_t sum_ns = result->enable_ns + result->disable_ns;
 
 	return sum_ns < result->enable_ns ? UINT64_MAX : sum_ns;
 }
 
-static void judge(struct gpu_kernel_sessions *windows, struct watched *watched)
+static void judge(struct gpu_kernel_sessions *sessions, struct session_process *process)
 {
-	const struct cupti_result *result = &windows->result;
+	const struct cupti_result *result = &sessions->result;
 	char text[128];
 
 	switch (result->state) {
-	case CUPTI_STATE_ASIDE:
-		if (!watched->is_aside_told)
-			say(windows, &watched->key, "it uses CUPTI itself just now");
-		watched->is_aside_told = true;
+	case CUPTI_STATE_IN_USE:
+		if (!process->is_in_use_logged)
+			log_skipped(sessions, &process->key,
+				    "it uses CUPTI itself (torch.profiler, Nsight)");
+		process->is_in_use_logged = true;
 		return;
-	case CUPTI_STATE_ABSENT:
-		watched->is_off = true;
-		say(windows, &watched->key, "it finds no libcupti.so.12 or 13");
+	case CUPTI_STATE_NO_LIBRARY:
+		process->is_off = true;
+		log_skipped(sessions, &process->key,
+			    "it finds no libcupti.so.12 or 13; put one on its LD_LIBRARY_PATH");
 		return;
 	case CUPTI_STATE_FAILED:
-		watched->is_off = true;
-		snprintf(text, sizeof(text), "CUPTI refused (CUptiResult %d)", result->code);
-		say(windows, &watched->key, text);
+		process->is_off = true;
+		snprintf(text, sizeof(text), "CUPTI returned an error (CUptiResult %d)",
+			 result->code);
+		log_skipped(sessions, &process->key, text);
 		return;
-	case CUPTI_STATE_DEAR:
-		watched->is_off = true;
-		say(windows, &watched->key, "the helper took more than 1 % of a CPU");
+	case CUPTI_STATE_OVER_BUDGET:
+		process->is_off = true;
+		snprintf(text, sizeof(text),
+			 "the helper exceeded its overhead budget (%d %% of a CPU)",
+			 CUPTI_OVERHEAD_PERCENT_MAX);
+		log_skipped(sessions, &process->key, text);
 		return;
 	default:
 		break;
 	}
-	watched->halts = halt_ns(result) > HALT_NS_MAX ? watched->halts + 1 : 0;
-	if (watched->halts >= HALTS || halt_ns(result) > HALT_NS_FAR) {
-		watched->is_off = true;
-		snprintf(text, sizeof(text), "CUPTI took %.0f ms to begin and to end",
-			 (double)halt_ns(result) / NS_PER_MS);
-		say(windows, &watched->key, text);
+	process->stalls = stall_ns(result) > STALL_NS_MAX ? process->stalls + 1 : 0;
+	if (process->stalls >= STALLS || stall_ns(result) > STALL_NS_LIMIT) {
+		process->is_off = true;
+		snprintf(text, sizeof(text), "CUPTI stalled launches for %.0f ms (limit %llu)",
+			 (double)stall_ns(result) / NS_PER_MS, STALL_NS_MAX / NS_PER_MS);
+		log_skipped(sessions, &process->key, text);
 		return;
 	}
-	watched->one_in = choose_one_in(result);
+	process->one_in = choose_one_in(result);
 	if (cupti_result_slowdown(result) <= SLOWDOWN_MAX)
-		watched->slowdowns = 0;
+		process->slowdowns = 0;
 	else
-		watched->slowdowns++;
-	if (watched->slowdowns < SLOWDOWNS)
+		process->slowdowns++;
+	if (process->slowdowns < SLOWDOWNS)
 		return;
-	watched->is_off = true;
-	snprintf(text, sizeof(text), "it launched %.0f %% less meanwhile",
-		 100 * cupti_result_slowdown(result));
-	say(windows, &watched->key, text);
+	process->is_off = true;
+	snprintf(text, sizeof(text), "CUPTI slowed its launches by %.0f %% (limit %.0f)",
+		 100 * cupti_result_slowdown(result), 100 * SLOWDOWN_MAX);
+	log_skipped(sessions, &process->key, text);
 }
 
-static void end_request(struct gpu_kernel_sessions *windows, int rc)
+static void end_request(struct gpu_kernel_sessions *sessions, int rc)
 {
-	if (!windows->options.request)
+	if (!sessions->options.request)
 		return;
-	windows->options.request->rc = rc;
-	windows->options.request->is_over = true;
+	sessions->options.request->rc = rc;
+	sessions->options.request->is_over = true;
 }
 
-static void take_result(struct gpu_kernel_sessions *windows, uint64_t now_ns)
+static void take_result(struct gpu_kernel_sessions *sessions, uint64_t now_ns)
 {
-	struct watched *watched = find(windows, &windows->of);
-	int rc = cupti_session_read(windows->window, &windows->result);
+	struct session_process *process = find(sessions, &sessions->of);
+	int rc = cupti_session_read(sessions->session, &sessions->result);
 
-	if (rc == -EAGAIN && now_ns < windows->given_up_ns && watched)
+	if (rc == -EAGAIN && now_ns < sessions->deadline_ns && process)
 		return;
-	if (rc) { // it has ended, or does not answer
-		end_request(windows, watched ? -ETIMEDOUT : -ESRCH);
-		if (watched) {
-			watched->is_off = true;
-			say(windows, &watched->key, "the helper does not answer");
+	if (rc) { // the process ended, or its helper does not answer
+		end_request(sessions, process ? -ETIMEDOUT : -ESRCH);
+		if (process) {
+			process->is_off = true;
+			log_skipped(sessions, &process->key, "the helper does not answer");
 		}
-		end_window(windows);
-		forget_told(windows);
+		end_session(sessions);
+		drop_sampled_launches(sessions);
 		return;
 	}
-	windows->cost_ns += windows->result.own_ns;
-	end_request(windows, 0);
-	if (watched)
-		judge(windows, watched);
-	cupti_session_free(take(windows->window));
-	windows->has_result = true;
+	sessions->cost_ns += sessions->result.overhead_ns;
+	end_request(sessions, 0);
+	if (process)
+		judge(sessions, process);
+	cupti_session_free(take(sessions->session));
+	sessions->has_result = true;
 }
 
-void gpu_kernel_sessions_tick(struct gpu_kernel_sessions *windows, uint64_t now_ns)
+void gpu_kernel_sessions_tick(struct gpu_kernel_sessions *sessions, uint64_t now_ns)
 {
-	if (now_ns - windows->looked_ns >= LOOK_NS)
-		look(windows, now_ns);
-	if (windows->window)
-		take_result(windows, now_ns);
-	else if (windows->options.request)
-		open_requested(windows, now_ns);
-	else if (!windows->has_result && windows->count)
-		open_next(windows, now_ns);
+	if (now_ns - sessions->searched_ns >= SEARCH_NS)
+		search(sessions, now_ns);
+	if (sessions->session)
+		take_result(sessions, now_ns);
+	else if (sessions->options.request)
+		begin_requested(sessions, now_ns);
+	else if (!sessions->has_result && sessions->count)
+		begin_next(sessions, now_ns);
 }
 
 // ---- joining ----------------------------------------------------------------------------------
 
-static int compare_number(const void *key, const void *item)
+static int compare_correlation(const void *key, const void *item)
 {
-	uint32_t x = *(const uint32_t *)key, y = ((const struct gpu_told *)item)->number;
+	uint32_t x = *(const uint32_t *)key,
+		 y = ((const struct gpu_correlated_launch *)item)->correlation;
 
 	return (x > y) - (x < y);
 }
 
-static int add_record(struct export_interval *window, const struct cupti_record *record,
-		      const struct gpu_told *told, const struct raw_frame *kernel)
+static int add_record(struct export_interval *interval, const struct cupti_record *record,
+		      const struct gpu_sampled_launch *launch, const struct raw_frame *kernel)
 {
-	const struct gpu_told_launch *launch = &told->launch;
 	struct count_key key = {
 		.process = launch->owner.process,
 		.user = launch->owner.user,
@@ -327,50 +338,52 @@ static int add_record(struct export_interval *window, const struct cupti_record 
 	struct count count = { .value = record->duration_ns * launch->weight,
 			       .samples = launch->weight };
 
-	// Both come from the process: what is longer than its window is none.
+	// Both come from the process: nothing runs longer than its session.
 	if (record->duration_ns > CUPTI_SESSION_MS_MAX * NS_PER_MS || launch->weight > 1U << 20)
 		return 0;
 	memcpy(key.thread_name, launch->owner.thread_name, sizeof(key.thread_name));
-	return export_interval_add(window, &key, &count, clock_monotonic_ns());
+	return export_interval_add(interval, &key, &count, clock_monotonic_ns());
 }
 
-static int join(struct gpu_kernel_sessions *windows, struct export_interval *window,
-		const struct gpu_told *told, uint32_t told_count)
+static int join(struct gpu_kernel_sessions *sessions, struct export_interval *interval,
+		const struct gpu_correlated_launch *launches, uint32_t launch_count)
 {
-	const struct cupti_result *result = &windows->result;
+	const struct cupti_result *result = &sessions->result;
 	_cleanup_free_ struct raw_frame *kernels = calloc(result->name_count + 1, sizeof(*kernels));
 	int rc = kernels ? 0 : -ENOMEM;
 
 	for (uint32_t i = 0; i < result->name_count && !rc; i++)
-		kernels[i] = gpu_programs_frame(windows->options.programs, result->names[i]);
-	for (uint32_t i = 0; i < result->record_count && told_count && !rc; i++) {
+		kernels[i] = gpu_programs_frame(sessions->options.programs, result->names[i]);
+	for (uint32_t i = 0; i < result->record_count && launch_count && !rc; i++) {
 		const struct cupti_record *record = &result->records[i];
-		const struct gpu_told *launch = bsearch(&record->correlation, told, told_count,
-							sizeof(*told), compare_number);
+		const struct gpu_correlated_launch *launch =
+			bsearch(&record->correlation, launches, launch_count, sizeof(*launches),
+				compare_correlation);
 
-		// A launch before the window's, or one that there was no room for.
+		// NULL: launched before the session, or dropped because the map was full.
 		if (launch)
-			rc = add_record(window, record, launch, &kernels[record->name]);
+			rc = add_record(interval, record, &launch->launch, &kernels[record->name]);
 	}
 	return rc;
 }
 
-int gpu_kernel_sessions_after_drain(struct gpu_kernel_sessions *windows,
-				    struct export_interval *window)
+int gpu_kernel_sessions_after_drain(struct gpu_kernel_sessions *sessions,
+				    struct export_interval *interval)
 {
-	_cleanup_free_ struct gpu_told *told = NULL;
+	_cleanup_free_ struct gpu_correlated_launch *launches = NULL;
 	uint32_t count = 0;
 
-	if (!windows->has_result)
+	if (!sessions->has_result)
 		return 0;
-	int rc = gpu_programs_take_told(windows->options.programs, &windows->of, &told, &count);
+	int rc = gpu_programs_take_sampled_launches(sessions->options.programs, &sessions->of,
+						    &launches, &count);
 	if (!rc)
-		rc = join(windows, window, told, count);
-	if (windows->options.request) {
-		windows->options.request->result = windows->result;
-		windows->result = (struct cupti_result){ 0 };
+		rc = join(sessions, interval, launches, count);
+	if (sessions->options.request) {
+		sessions->options.request->result = sessions->result;
+		sessions->result = (struct cupti_result){ 0 };
 	}
-	end_window(windows);
+	end_session(sessions);
 	return rc;
 }
 
@@ -379,26 +392,26 @@ int gpu_kernel_sessions_after_drain(struct gpu_kernel_sessions *windows,
 struct gpu_kernel_sessions *gpu_kernel_sessions_new(
 	const struct gpu_kernel_sessions_options *options)
 {
-	struct gpu_kernel_sessions *windows = calloc(1, sizeof(*windows));
+	struct gpu_kernel_sessions *sessions = calloc(1, sizeof(*sessions));
 
-	if (!windows)
+	if (!sessions)
 		return NULL;
-	windows->options = *options;
-	if (!windows->options.period_ns)
-		windows->options.period_ns = KERNEL_PERIOD_NS;
-	windows->random = clock_monotonic_ns() | 1;
-	return windows;
+	sessions->options = *options;
+	if (!sessions->options.period_ns)
+		sessions->options.period_ns = GPU_KERNEL_PERIOD_NS;
+	sessions->random = clock_monotonic_ns() | 1;
+	return sessions;
 }
 
-void gpu_kernel_sessions_free(struct gpu_kernel_sessions *windows)
+void gpu_kernel_sessions_free(struct gpu_kernel_sessions *sessions)
 {
-	if (!windows)
+	if (!sessions)
 		return;
-	end_window(windows);
-	free(windows);
+	end_session(sessions);
+	free(sessions);
 }
 
-uint64_t gpu_kernel_sessions_cost_ns(const struct gpu_kernel_sessions *windows)
+uint64_t gpu_kernel_sessions_cost_ns(const struct gpu_kernel_sessions *sessions)
 {
-	return windows->cost_ns;
+	return sessions->cost_ns;
 }

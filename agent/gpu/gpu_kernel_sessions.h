@@ -1,28 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time of kernels on GPUs by the stack that launched them: now and then a window of the CUPTI helper
-// (cupti_session.h) in each process that was started with it, one process at a time. The launches that it tells of
-// leave their stacks with the kernel programs, and its records how long each one's kernels took. One thread.
+// GPU kernel time by the stack that launched the kernel. Now and then one process that was started with the
+// CUPTI helper gets a CUPTI session (cupti_session.h), one process at a time. The helper samples launches, whose
+// stacks the BPF programs keep, and records how long their GPU kernels ran; this module joins the two. One thread.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
+#include "agent/gpu/cupti_session.h"
 #include "agent/gpu/gpu_driver.h"
 #include "agent/gpu/gpu_programs.h"
-#include "agent/gpu/gpu_kernel_request.h"
 #include "agent/process/process_table.h"
 #include "agent/stacks/export_interval.h"
 #include "base/event_log.h"
 
 enum {
-	KERNEL_PROCESSES_MAX = 256, // with the helper, on a node
-	KERNEL_WINDOW_MS = 1000,    // half of it measures
-	// Launches told to the probe in a window: 5 us each are a quarter of a percent of it.
-	KERNEL_LAUNCHES_TOLD = 500,
-	KERNEL_ONE_IN_FIRST = 64, // before it is known how many launches there are
+	GPU_KERNEL_PROCESSES_MAX = 256, // with the helper, on a node
+	GPU_KERNEL_SESSION_MS = 1000,   // the second half of it measures
+	// Launches sampled in a session: at 5 us each a quarter of a percent of it.
+	GPU_KERNEL_LAUNCHES_SAMPLED = 500,
+	GPU_KERNEL_ONE_IN_FIRST = 64, // until the launch rate is known
 };
 
-/** Between two windows of a process, unless another time is set. */
-#define KERNEL_PERIOD_NS (300ULL * 1000000000)
+/** Mean time between two sessions of a process, by default. */
+#define GPU_KERNEL_PERIOD_NS (300ULL * 1000000000)
+
+/**
+ * A single session that somebody (`cairn gpu-kernels`) wants of one process, with stacks. The caller owns it, and
+ * keeps it until the profiler that it was opened with is closed.
+ */
+struct gpu_kernel_request {
+	pid_t pid;
+	struct cupti_session_options session;
+	bool may_begin; // set by the caller, when stacks can be captured
+	// The answer.
+	bool has_begun;
+	bool is_over; // the next drain brings the stacks and fills in the result
+	int rc; // why there is no result; -EBUSY before it is over: another session runs, retried
+	struct cupti_result result; // deinitialized by the caller
+};
 
 struct gpu_kernel_sessions;
 
@@ -31,22 +48,22 @@ struct gpu_kernel_sessions_options {
 	const struct gpu_drivers *drivers;
 	struct process_table *processes;
 	struct event_log *events; // may be NULL
-	uint64_t period_ns;       // 0: KERNEL_PERIOD_NS
+	uint64_t period_ns;       // 0: GPU_KERNEL_PERIOD_NS
 	struct gpu_kernel_request
-		*request; // the only window, then; NULL: one now and then in each process
+		*request; // the only session; NULL: periodic ones of all processes
 };
 
 /** NULL when out of memory. */
 struct gpu_kernel_sessions *gpu_kernel_sessions_new(
 	const struct gpu_kernel_sessions_options *options);
-/** Takes an open window back. NULL is allowed. */
-void gpu_kernel_sessions_free(struct gpu_kernel_sessions *windows);
+/** Cancels a running session. NULL is allowed. */
+void gpu_kernel_sessions_free(struct gpu_kernel_sessions *sessions);
 
-/** Some 50 times a second: windows are opened, and their answers taken. */
-void gpu_kernel_sessions_tick(struct gpu_kernel_sessions *windows, uint64_t now_ns);
-/** All stacks have come: add what the last window showed. Returns 0 or a negative errno. */
-int gpu_kernel_sessions_after_drain(struct gpu_kernel_sessions *windows,
-				    struct export_interval *window);
+/** Some 50 times a second: begins sessions and reads their results. */
+void gpu_kernel_sessions_tick(struct gpu_kernel_sessions *sessions, uint64_t now_ns);
+/** All stacks are drained: add the last session's GPU kernel times. Returns 0 or a negative errno. */
+int gpu_kernel_sessions_after_drain(struct gpu_kernel_sessions *sessions,
+				    struct export_interval *interval);
 
-/** What the helpers' own code took of the processes, so far. */
-uint64_t gpu_kernel_sessions_cost_ns(const struct gpu_kernel_sessions *windows);
+/** CPU time that the helpers' own code took from processes so far. */
+uint64_t gpu_kernel_sessions_cost_ns(const struct gpu_kernel_sessions *sessions);

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/cleanup.h"
+#include "base/array.h"
 #include "bpf/gpu/gpu_call.h"
 
 void gpu_names_deinit(struct gpu_names *names)
@@ -16,17 +16,11 @@ void gpu_names_deinit(struct gpu_names *names)
 
 static int append(uint64_t **hashes, uint32_t *count, uint32_t *capacity, uint64_t hash)
 {
-	if (*count == *capacity) {
-		uint32_t more = *capacity ? *capacity * 2 : 256;
-		void *grown = reallocarray(*hashes, more, sizeof(**hashes));
+	int rc = array_reserve(hashes, sizeof(**hashes), capacity, *count, 1, UINT32_MAX);
 
-		if (!grown)
-			return -ENOMEM;
-		*hashes = grown;
-		*capacity = more;
-	}
-	(*hashes)[(*count)++] = hash;
-	return 0;
+	if (!rc)
+		(*hashes)[(*count)++] = hash;
+	return rc;
 }
 
 static int by_hash(const void *a, const void *b)
@@ -56,25 +50,25 @@ static int note_used(void *context, const void *key, const void *value)
 	return append(&names->used, &names->used_count, &names->used_capacity, function->name);
 }
 
-struct looking {
+struct sweep {
 	struct gpu_names *names;
-	uint32_t before; // of those that were unused the last time
+	uint32_t before; // hashes that were unused at the last sweep
 	int rc;
 };
 
 static bool is_unused_again(void *context, const void *key, const void *value)
 {
-	struct looking *looking = context;
-	struct gpu_names *names = looking->names;
+	struct sweep *sweep = context;
+	struct gpu_names *names = sweep->names;
 	uint64_t hash = *(const uint64_t *)key;
 
 	(void)value;
 	if (is_among(names->used, names->used_count, hash))
 		return false;
-	if (is_among(names->unused, looking->before, hash))
+	if (is_among(names->unused, sweep->before, hash))
 		return true;
-	if (!looking->rc)
-		looking->rc =
+	if (!sweep->rc)
+		sweep->rc =
 			append(&names->unused, &names->unused_count, &names->unused_capacity, hash);
 	return false;
 }
@@ -82,18 +76,18 @@ static bool is_unused_again(void *context, const void *key, const void *value)
 int gpu_names_sweep(struct gpu_names *names, struct map_entries *entries,
 		    const struct bpf_map *functions, const struct bpf_map *texts)
 {
-	struct looking looking = { .names = names, .before = names->unused_count };
+	struct sweep sweep = { .names = names, .before = names->unused_count };
 
 	names->used_count = 0;
 	int rc = map_entries_each(entries, functions, note_used, names);
 	if (rc)
 		return rc;
 	sort(names->used, names->used_count);
-	rc = map_entries_remove(entries, texts, is_unused_again, &looking);
-	// What was unused before has gone, or is used again.
-	names->unused_count -= looking.before;
+	rc = map_entries_remove(entries, texts, is_unused_again, &sweep);
+	// Those of the last sweep are removed by now, or in use again.
+	names->unused_count -= sweep.before;
 	for (uint32_t i = 0; i < names->unused_count; i++)
-		names->unused[i] = names->unused[looking.before + i];
+		names->unused[i] = names->unused[sweep.before + i];
 	sort(names->unused, names->unused_count);
-	return rc < 0 ? rc : looking.rc;
+	return rc < 0 ? rc : sweep.rc;
 }

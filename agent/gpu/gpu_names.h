@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of kernels that the kernel's programs keep by their hashes, and that no handle stands for any more: they
-// are let go, or new ones would find no room. Uses libbpf. One thread.
+// GPU kernel names, which the BPF programs keep by hash: removes those that no handle refers to any more, so that the
+// map has room for new ones. Uses libbpf. One thread.
 #pragma once
 
 #include <stdint.h>
@@ -8,16 +8,16 @@
 #include "agent/bpf/map_entries.h"
 
 struct gpu_names {
-	uint64_t *used,
-		*unused; // hashes, in order: by some handle now; by none when it was looked the last time
+	uint64_t *used;   // hashes that some handle has, sorted
+	uint64_t *unused; // hashes that none had at the last sweep, sorted
 	uint32_t used_count, used_capacity, unused_count, unused_capacity;
 };
 
 void gpu_names_deinit(struct gpu_names *names);
 
 /**
- * Remove from the map @texts what none of @functions has now, and had not the last time either: a launch of
- * before may still be about to be named. Returns 0 or a negative errno.
+ * Remove from the map @texts the names that no handle in @functions has, at this sweep and at the last one: launches
+ * of the last export interval may still need their name. Returns 0 or a negative errno.
  */
 int gpu_names_sweep(struct gpu_names *names, struct map_entries *entries,
 		    const struct bpf_map *functions, const struct bpf_map *texts);

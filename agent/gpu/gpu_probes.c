@@ -7,96 +7,95 @@
 #include <string.h>
 
 #include "agent/probes/probe_duty_cycle.h"
-#include "agent/gpu/probed_file.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-/* Between two looks at what the probes cost that are always there. */
-#define LOOK_INTERVAL_NS (10 * NS_PER_SECOND)
+/* Between two measurements of the probes that are always attached. */
+#define MEASURE_INTERVAL_NS (10 * NS_PER_SECOND)
 
 /*
- * Launches that are captured into graphs are seen as long as launches are few: so is the first capture of a server, which
- * launches little before. No launch on the node is free then. Where they are many, captures are seen from when one has begun until
- * so long after the last one that did. On the whole that may take as much of a core as windows may, saved up for some
- * time. Most of that is kept for when there are captures; the rest is for when many launches come all at once, which
- * may be a server that is about to capture.
+ * Launches that are captured into CUDA graphs. While the node launches little, their probes stay attached: then the
+ * first capture of a server is complete, which launches little before it. Each launch pays for that. Where launches
+ * are frequent, the probes are attached once a capture has begun, until CAPTURES_KEPT_NS after the last one that did.
+ * The budget is that of duty-cycled probes again, saved up for CAPTURES_SAVED_NS. Most of it is reserved for captures;
+ * the rest covers a burst of launches, which may be a server about to capture.
  */
 #define CAPTURES_KEPT_NS  (5 * NS_PER_SECOND)
 #define CAPTURES_SAVED_NS (1200 * NS_PER_SECOND)
-#define CAPTURES_KEPT     0.9 // of what may be saved
-#define CAPTURES_CALM     0.5 // of the budget: launches that cost no more are few
+#define CAPTURES_RESERVE  0.9 // of what can be saved
+#define CAPTURES_LOW_RATE 0.5 // of the budget: launches that cost less are few
 
 _Static_assert((int)GPU_CALL_COUNT <= (int)PROBE_KINDS_MAX,
 	       "probe_duty_cycle.h knows kinds of calls by number");
 
 struct gpu_probes {
 	struct gpu_probes_options options;
-	struct probe_duty_cycle windows;
+	struct probe_duty_cycle cycle;
 	struct probed_file *files[GPU_DRIVERS_MAX];
-	uint64_t last_hits[GPU_CALL_COUNT]; // when they were last looked at
-	uint64_t looked_ns;
-	uint64_t opened_ns; // of the window that is open
-	bool is_open;
-	uint32_t generation; // of probes that are always there
+	uint64_t last_hits[GPU_CALL_COUNT]; // at the last measurement
+	uint64_t measured_ns;
+	uint64_t on_since_ns;
+	bool is_on;
+	uint32_t generation; // of PROBE_SET_ALWAYS
 	bool sees_captures;
-	uint64_t captures;          // that have begun so far
-	uint64_t captured_ns;       // when the last was seen to have
-	double captures_left_ns;    // of a core: what seeing captured launches may cost by now,
-	uint64_t captures_saved_ns; // which grows; until then it has
-	uint64_t window_count, refused, hits;
+	uint64_t captures;          // begun so far
+	uint64_t captured_ns;       // when the last one was noticed
+	double captures_left_ns;    // CPU time left for probes of captured launches
+	uint64_t captures_saved_ns; // when captures_left_ns was last topped up
+	uint64_t on_phase_count, refused, hits;
 	double cost_ns;
-	bool is_refusal_told, is_expensive_told;
+	bool is_refusal_logged, is_expensive_logged;
 };
 
 // ---- attaching ------------------------------------------------------------------------------
 
-static void take_refusals(struct gpu_probes *probes, struct probed_file *file)
+static void log_refusals(struct gpu_probes *probes, struct probed_file *file)
 {
 	probes->refused += file->refused;
 	if (file->refused)
-		event_warn_once(probes->options.events, &probes->is_refusal_told, "gpu",
-				"the kernel refused a probe in %.200s: %s", file->driver->path,
-				strerror(-file->refusal));
+		event_warn_once(probes->options.events, &probes->is_refusal_logged, "gpu",
+				"calls are missing: the kernel refused probes in %.200s: %s",
+				file->driver->path, strerror(-file->refusal));
 	file->refused = 0;
 }
 
 static void attach(struct gpu_probes *probes, struct probed_file *file, enum probe_set set)
 {
 	probed_file_attach(file, set);
-	take_refusals(probes, file);
+	log_refusals(probes, file);
 }
 
 static void attach_all(struct gpu_probes *probes, struct probed_file *file)
 {
-	// Before those that see captures begin: of a capture either all is seen or it is known that it was not.
+	// Before the probes that see a capture begin: a capture is seen whole, or known to be incomplete.
 	if (probes->sees_captures)
 		attach(probes, file, PROBE_SET_CAPTURES);
-	attach(probes, file, PROBE_SET_STEADY);
-	attach(probes, file, PROBE_SET_OTHERS);
-	if (probes->is_open)
-		attach(probes, file, PROBE_SET_WINDOWS);
+	attach(probes, file, PROBE_SET_MEMORY);
+	attach(probes, file, PROBE_SET_ALWAYS);
+	if (probes->is_on)
+		attach(probes, file, PROBE_SET_DUTY_CYCLED);
 }
 
 // ---- kinds ----------------------------------------------------------------------------------
 
-/* The dearest of all files: it is not known in which of them a kind is called. */
+/* Of the costliest file: hits are not counted by file. */
 static double cost_of_kind(const struct gpu_probes *probes, uint32_t kind, bool *ret_is_launch)
 {
-	double dearest = 0;
+	double costliest = 0;
 
-	for (size_t row = 0; row < probes->options.call_count; row++) {
-		if (gpu_cookie_call(probes->options.calls[row].cookie) != kind)
+	for (size_t row = 0; row < probes->options.files.call_count; row++) {
+		if (gpu_cookie_call(probes->options.files.calls[row].cookie) != kind)
 			continue;
-		*ret_is_launch |= probes->options.calls[row].tier == GPU_TIER_LAUNCHES;
+		*ret_is_launch |= probes->options.files.calls[row].tier == GPU_TIER_LAUNCHES;
 		for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
 			double cost =
 				probes->files[i] ? probed_file_cost(probes->files[i], row) : 0;
 
-			if (cost > dearest)
-				dearest = cost;
+			if (cost > costliest)
+				costliest = cost;
 		}
 	}
-	return dearest;
+	return costliest;
 }
 
 static bool set_kinds(struct gpu_probes *probes, uint64_t now_ns)
@@ -107,32 +106,31 @@ static bool set_kinds(struct gpu_probes *probes, uint64_t now_ns)
 		bool is_launch = false;
 		double cost = cost_of_kind(probes, kind, &is_launch);
 
-		changed |=
-			probe_duty_cycle_set_kind(&probes->windows, kind, is_launch, cost, now_ns);
+		changed |= probe_duty_cycle_set_kind(&probes->cycle, kind, is_launch, cost, now_ns);
 	}
 	return changed;
 }
 
-/* Of each call: of some kinds only functions that wait are seen to return, and all hits count as calls. */
+/* At each call? Some kinds have return probes in their blocking functions only: there each hit counts as a call. */
 static bool is_return_seen(const struct gpu_probes *probes, uint32_t kind)
 {
-	for (size_t row = 0; row < probes->options.call_count; row++) {
-		if (gpu_cookie_call(probes->options.calls[row].cookie) == kind &&
-		    probed_file_program(&probes->options, row, true) < 0)
+	for (size_t row = 0; row < probes->options.files.call_count; row++) {
+		if (gpu_cookie_call(probes->options.files.calls[row].cookie) == kind &&
+		    probed_file_program(&probes->options.files, row, true) < 0)
 			return false;
 	}
 	return true;
 }
 
-/* Look at the kinds of a mode, which were probed for @elapsed_ns since they were last looked at. */
-static void look(struct gpu_probes *probes, enum probe_mode mode, uint64_t elapsed_ns)
+/* Measure the kinds of a mode, whose probes were attached for @elapsed_ns since the last time. */
+static void measure(struct gpu_probes *probes, enum probe_mode mode, uint64_t elapsed_ns)
 {
 	uint64_t hits[GPU_CALL_COUNT];
 
 	if (!probes->options.read_hits || probes->options.read_hits(probes->options.context, hits))
 		return;
 	for (uint32_t kind = 0; kind < GPU_CALL_COUNT; kind++) {
-		const struct probe_kind *known = &probes->windows.kinds[kind];
+		const struct probe_kind *known = &probes->cycle.kinds[kind];
 		uint64_t news = hits[kind] - probes->last_hits[kind];
 
 		if (known->mode != mode)
@@ -141,82 +139,82 @@ static void look(struct gpu_probes *probes, enum probe_mode mode, uint64_t elaps
 		probes->last_hits[kind] = hits[kind];
 		probes->hits += news;
 		probes->cost_ns += (double)calls * known->cost_ns;
-		probe_duty_cycle_measure(&probes->windows, kind, calls, elapsed_ns);
+		probe_duty_cycle_measure(&probes->cycle, kind, calls, elapsed_ns);
 	}
 	uint64_t captured = hits[GPU_CALL_CAPTURED] - probes->last_hits[GPU_CALL_CAPTURED];
 	probes->last_hits[GPU_CALL_CAPTURED] = hits[GPU_CALL_CAPTURED];
 	probes->hits += captured;
-	double captured_ns = (double)captured * probes->windows.kinds[GPU_CALL_LAUNCH].cost_ns;
+	double captured_ns = (double)captured * probes->cycle.kinds[GPU_CALL_LAUNCH].cost_ns;
 	probes->cost_ns += captured_ns;
 	probes->captures_left_ns -= captured_ns;
 }
 
-// ---- windows --------------------------------------------------------------------------------
+// ---- the duty cycle -------------------------------------------------------------------------
 
-static void open_window(struct gpu_probes *probes)
+static void begin_on_phase(struct gpu_probes *probes)
 {
-	struct gpu_window window;
+	struct gpu_on_phase phase;
 
-	// What was seen before is of the time between windows: of kinds that were probed always.
-	look(probes, PROBE_DUTY_CYCLE, 0);
+	// Hits from before are of kinds that were attached always until now.
+	measure(probes, PROBE_DUTY_CYCLE, 0);
 	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
 		if (probes->files[i])
-			attach(probes, probes->files[i], PROBE_SET_WINDOWS);
+			attach(probes, probes->files[i], PROBE_SET_DUTY_CYCLED);
 	}
-	probes->is_open = true;
-	probes->opened_ns = clock_monotonic_ns();
-	probes->window_count++;
-	probe_duty_cycle_open(&probes->windows, probes->opened_ns, &window);
-	if (probes->options.set_window)
-		probes->options.set_window(probes->options.context, &window);
+	probes->is_on = true;
+	probes->on_since_ns = clock_monotonic_ns();
+	probes->on_phase_count++;
+	probe_duty_cycle_begin_phase(&probes->cycle, probes->on_since_ns, &phase);
+	if (probes->options.set_on_phase)
+		probes->options.set_on_phase(probes->options.context, &phase);
 }
 
-static void close_window(struct gpu_probes *probes)
+static void end_on_phase(struct gpu_probes *probes)
 {
-	look(probes, PROBE_DUTY_CYCLE, clock_monotonic_ns() - probes->opened_ns);
+	measure(probes, PROBE_DUTY_CYCLE, clock_monotonic_ns() - probes->on_since_ns);
 	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
 		if (probes->files[i])
-			probed_file_detach(probes->files[i], PROBE_SET_WINDOWS);
+			probed_file_detach(probes->files[i], PROBE_SET_DUTY_CYCLED);
 	}
-	probes->is_open = false;
+	probes->is_on = false;
 }
 
-static void say_modes(struct gpu_probes *probes, const enum probe_mode before[GPU_CALL_COUNT])
+static void log_modes(struct gpu_probes *probes, const enum probe_mode before[GPU_CALL_COUNT])
 {
 	static const char *const words[] = {
-		[PROBE_ABSENT] = "no longer",
-		[PROBE_ALWAYS] = "always",
-		[PROBE_DUTY_CYCLE] = "in windows only",
-		[PROBE_OFF] = "not at all",
+		[PROBE_ABSENT] = "absent",
+		[PROBE_ALWAYS] = "always attached",
+		[PROBE_DUTY_CYCLE] = "duty-cycled",
+		[PROBE_OFF] = "off",
 	};
 
-	for (size_t row = 0; row < probes->options.call_count; row++) {
-		uint32_t kind = gpu_cookie_call(probes->options.calls[row].cookie);
-		const struct probe_kind *known = &probes->windows.kinds[kind];
+	for (size_t row = 0; row < probes->options.files.call_count; row++) {
+		uint32_t kind = gpu_cookie_call(probes->options.files.calls[row].cookie);
+		const struct probe_kind *known = &probes->cycle.kinds[kind];
 		bool is_first = true;
 
 		for (size_t i = 0; i < row && is_first; i++)
-			is_first = gpu_cookie_call(probes->options.calls[i].cookie) != kind;
+			is_first = gpu_cookie_call(probes->options.files.calls[i].cookie) != kind;
 		if (!is_first || known->mode == before[kind])
 			continue;
 		event_warn(probes->options.events, "gpu",
-			   "calls like %s are seen %s from now on: %.0f a second at %.0f ns "
-			   "each, of a budget of %.2f %% of a core",
-			   probes->options.calls[row].symbol, words[known->mode], known->rate,
-			   known->cost_ns, 100 * probes->windows.budget);
+			   "probes of %s and the like are %s from now on: %.0f calls/s at %.0f ns "
+			   "each (budget %.2f %% of a core)",
+			   probes->options.files.calls[row].symbol, words[known->mode], known->rate,
+			   known->cost_ns, 100 * probes->cycle.budget);
 	}
 }
 
-/* Who is always there has changed. The others should not miss a call meanwhile, nor count it twice. */
+/* Other kinds are always attached now. Those that stay must neither miss a call meanwhile nor count it twice. */
 static void attach_again(struct gpu_probes *probes)
 {
-	probe_link_settle(); // those before the last are of the generation to come
+	probe_link_settle(); // the generation before the last had the same number as the next
 	probes->generation ^= GPU_CALL_GENERATION;
 	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
 		if (!probes->files[i])
 			continue;
 		probed_file_attach_next(probes->files[i], probes->generation);
-		take_refusals(probes, probes->files[i]);
+		log_refusals(probes, probes->files[i]);
 	}
 	if (probes->options.set_generation)
 		probes->options.set_generation(probes->options.context, probes->generation);
@@ -231,10 +229,10 @@ static void decide(struct gpu_probes *probes, uint64_t now_ns)
 	enum probe_mode before[GPU_CALL_COUNT];
 
 	for (uint32_t kind = 0; kind < GPU_CALL_COUNT; kind++)
-		before[kind] = probes->windows.kinds[kind].mode;
-	if (!probe_duty_cycle_decide(&probes->windows, now_ns))
+		before[kind] = probes->cycle.kinds[kind].mode;
+	if (!probe_duty_cycle_decide(&probes->cycle, now_ns))
 		return;
-	say_modes(probes, before);
+	log_modes(probes, before);
 	attach_again(probes);
 }
 
@@ -242,7 +240,7 @@ static void decide(struct gpu_probes *probes, uint64_t now_ns)
 
 static void see_captures(struct gpu_probes *probes, bool sees)
 {
-	// Of a capture either all is seen or it is known that it was not.
+	// A capture is seen whole, or known to be incomplete.
 	if (!sees && probes->options.set_sees_captures)
 		probes->options.set_sees_captures(probes->options.context, false);
 	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
@@ -260,24 +258,24 @@ static void see_captures(struct gpu_probes *probes, bool sees)
 
 static void save_for_captures(struct gpu_probes *probes, uint64_t now_ns)
 {
-	double most_ns = probes->windows.budget * CAPTURES_SAVED_NS;
+	double most_ns = probes->cycle.budget * CAPTURES_SAVED_NS;
 
 	if (now_ns <= probes->captures_saved_ns)
 		return;
 	probes->captures_left_ns +=
-		probes->windows.budget * (double)(now_ns - probes->captures_saved_ns);
+		probes->cycle.budget * (double)(now_ns - probes->captures_saved_ns);
 	probes->captures_saved_ns = now_ns;
 	if (probes->captures_left_ns > most_ns)
 		probes->captures_left_ns = most_ns;
 }
 
-/* By the last window. */
+/* In the last on phase. */
 static bool are_launches_few(const struct gpu_probes *probes)
 {
 	double cost = 0;
 
 	for (uint32_t i = 0; i < GPU_CALL_COUNT; i++) {
-		const struct probe_kind *kind = &probes->windows.kinds[i];
+		const struct probe_kind *kind = &probes->cycle.kinds[i];
 
 		if (!kind->is_launch || kind->mode == PROBE_ABSENT)
 			continue;
@@ -285,19 +283,19 @@ static bool are_launches_few(const struct gpu_probes *probes)
 			return false;
 		cost += kind->rate * kind->cost_ns / NS_PER_SECOND;
 	}
-	return cost <= probes->windows.budget * CAPTURES_CALM;
+	return cost <= probes->cycle.budget * CAPTURES_LOW_RATE;
 }
 
-/* Once they are there they stay until what is left is used up; then they wait for more than a moment's. */
-static bool may_see_captures(const struct gpu_probes *probes, bool asked)
+/* The probes stay attached until the savings are used up, and come back when more than a moment's worth is saved. */
+static bool may_see_captures(const struct gpu_probes *probes, bool is_capturing)
 {
-	double most_ns = probes->windows.budget * CAPTURES_SAVED_NS;
-	double kept_ns = asked ? 0 : most_ns * CAPTURES_KEPT;
+	double most_ns = probes->cycle.budget * CAPTURES_SAVED_NS;
+	double reserve_ns = is_capturing ? 0 : most_ns * CAPTURES_RESERVE;
 
 	if (probes->sees_captures)
-		return probes->captures_left_ns > kept_ns;
-	return probes->captures_left_ns > kept_ns + most_ns / 24 &&
-	       (asked || are_launches_few(probes));
+		return probes->captures_left_ns > reserve_ns;
+	return probes->captures_left_ns > reserve_ns + most_ns / 24 &&
+	       (is_capturing || are_launches_few(probes));
 }
 
 static void follow_captures(struct gpu_probes *probes, uint64_t now_ns)
@@ -312,7 +310,7 @@ static void follow_captures(struct gpu_probes *probes, uint64_t now_ns)
 	save_for_captures(probes, now_ns);
 	bool sees = may_see_captures(probes,
 				     captures && now_ns - probes->captured_ns < CAPTURES_KEPT_NS);
-	// With those of the last time still there launches would count twice.
+	// While the last probes are still being detached, launches would count twice.
 	if (sees != probes->sees_captures && (!sees || probe_link_is_settled()))
 		see_captures(probes, sees);
 }
@@ -320,30 +318,30 @@ static void follow_captures(struct gpu_probes *probes, uint64_t now_ns)
 void gpu_probes_tick(struct gpu_probes *probes, uint64_t now_ns)
 {
 	follow_captures(probes, now_ns);
-	switch (probe_duty_cycle_step(&probes->windows, now_ns)) {
-	case PROBE_STEP_OPEN:
-		// With those of the last window still there calls would count twice.
+	switch (probe_duty_cycle_step(&probes->cycle, now_ns)) {
+	case PROBE_STEP_ATTACH:
+		// While the last on phase's probes are still being detached, calls would count twice.
 		if (probe_link_is_settled())
-			open_window(probes);
+			begin_on_phase(probes);
 		break;
-	case PROBE_STEP_CLOSE:
-		close_window(probes);
+	case PROBE_STEP_DETACH:
+		end_on_phase(probes);
 		decide(probes, now_ns);
 		break;
 	default:
 		break;
 	}
-	// While a window is open its probes are counted there.
-	if (now_ns - probes->looked_ns < LOOK_INTERVAL_NS || probes->is_open)
+	// An on phase measures its probes itself.
+	if (now_ns - probes->measured_ns < MEASURE_INTERVAL_NS || probes->is_on)
 		return;
-	look(probes, PROBE_ALWAYS, now_ns - probes->looked_ns);
-	probes->looked_ns = now_ns;
+	measure(probes, PROBE_ALWAYS, now_ns - probes->measured_ns);
+	probes->measured_ns = now_ns;
 	decide(probes, now_ns);
 }
 
 // ---- files ----------------------------------------------------------------------------------
 
-/* The file of ours whose probes are in this one, too; 0: none. */
+/* Number of the file whose probes fire in this one, too; 0: none. */
 static uint32_t find_sharer(const struct gpu_probes *probes, const struct probed_file *file)
 {
 	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
@@ -355,22 +353,22 @@ static uint32_t find_sharer(const struct gpu_probes *probes, const struct probed
 	return 0;
 }
 
-static void note_expensive(struct gpu_probes *probes, const struct probed_file *file)
+static void log_expensive(struct gpu_probes *probes, const struct probed_file *file)
 {
-	for (size_t row = 0; row < probes->options.call_count; row++) {
+	for (size_t row = 0; row < probes->options.files.call_count; row++) {
 		if (file->has_site[row] && file->sites[row].is_expensive)
-			event_warn_once(probes->options.events, &probes->is_expensive_told, "gpu",
-					"%s of %.160s has no cheap place for a probe: each call of "
-					"it costs %u ns while it is seen",
-					probes->options.calls[row].symbol, file->driver->path,
-					probes->options.cost.stepped_ns);
+			event_warn_once(probes->options.events, &probes->is_expensive_logged, "gpu",
+					"probe of %s in %.160s is expensive: no instruction that "
+					"the kernel emulates (%u ns a call)",
+					probes->options.files.calls[row].symbol, file->driver->path,
+					probes->options.files.cost.stepped_ns);
 	}
 }
 
 static bool has_calls_of(const struct gpu_probes *probes, enum gpu_library library)
 {
-	for (size_t row = 0; row < probes->options.call_count; row++) {
-		if (probes->options.calls[row].library == library)
+	for (size_t row = 0; row < probes->options.files.call_count; row++) {
+		if (probes->options.files.calls[row].library == library)
 			return true;
 	}
 	return false;
@@ -387,24 +385,22 @@ void gpu_probes_add(void *context, const struct gpu_driver *driver)
 	while (at < GPU_DRIVERS_MAX && probes->files[at])
 		at++;
 	int rc = at < GPU_DRIVERS_MAX
-			 ? probed_file_open(driver, &probes->options, &probes->windows, &file)
+			 ? probed_file_open(driver, &probes->options.files, &probes->cycle, &file)
 			 : -ENOSPC;
 	if (rc) {
-		event_warn(probes->options.events, "gpu", "calls of %.200s are not seen: %s",
-			   driver->path,
-			   rc == -ENOENT ? "it has none of the functions that are known"
-					 : strerror(-rc));
+		event_warn(probes->options.events, "gpu", "no calls of %.200s: %s", driver->path,
+			   rc == -ENOENT ? "it exports no known function" : strerror(-rc));
 		return;
 	}
 	file->generation = probes->generation;
 	probes->files[at] = file;
 	set_kinds(probes, clock_monotonic_ns());
-	note_expensive(probes, file);
+	log_expensive(probes, file);
 	file->shares_with = find_sharer(probes, file);
 	attach_all(probes, file);
 }
 
-/* Who shared the probes of a file that has gone has its own. */
+/* Files that shared the probes of one that is gone get their own. */
 static void adopt_sharers(struct gpu_probes *probes, uint32_t number)
 {
 	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
@@ -412,7 +408,7 @@ static void adopt_sharers(struct gpu_probes *probes, uint32_t number)
 
 		if (!file || file->shares_with != number)
 			continue;
-		probe_link_settle(); // what the other had is in this one, too
+		probe_link_settle(); // the former probes fire here until they are detached
 		file->shares_with = find_sharer(probes, file);
 		attach_all(probes, file);
 	}
@@ -436,18 +432,18 @@ void gpu_probes_remove(void *context, const struct gpu_driver *driver)
 int gpu_probes_open(const struct gpu_probes_options *options, struct gpu_probes **ret_probes,
 		    struct error *err)
 {
-	if (options->call_count > GPU_PROBES_NAMES_MAX)
-		return error_set(err, -E2BIG, "gpu: %zu functions to probe, %d are the most",
-				 options->call_count, GPU_PROBES_NAMES_MAX);
+	if (options->files.call_count > PROBED_FILE_CALLS_MAX)
+		return error_set(err, -E2BIG, "gpu: %zu functions to probe (limit %d)",
+				 options->files.call_count, PROBED_FILE_CALLS_MAX);
 	struct gpu_probes *probes = calloc(1, sizeof(*probes));
 	if (!probes)
 		return error_set(err, -ENOMEM, "out of memory");
 	probes->options = *options;
-	probes->looked_ns = probes->captures_saved_ns = clock_monotonic_ns();
-	probe_duty_cycle_init(&probes->windows,
+	probes->measured_ns = probes->captures_saved_ns = clock_monotonic_ns();
+	probe_duty_cycle_init(&probes->cycle,
 			      options->budget > 0 ? options->budget : GPU_PROBES_BUDGET,
-			      probes->looked_ns);
-	probes->captures_left_ns = probes->windows.budget * CAPTURES_SAVED_NS;
+			      probes->measured_ns);
+	probes->captures_left_ns = probes->cycle.budget * CAPTURES_SAVED_NS;
 	if (options->read_hits)
 		options->read_hits(options->context, probes->last_hits);
 	*ret_probes = probes;
@@ -469,7 +465,7 @@ void gpu_probes_close(struct gpu_probes *probes)
 bool gpu_probes_see_all(const struct gpu_probes *probes, enum gpu_call first, enum gpu_call last)
 {
 	for (uint32_t kind = first; kind <= (uint32_t)last; kind++) {
-		enum probe_mode mode = probes->windows.kinds[kind].mode;
+		enum probe_mode mode = probes->cycle.kinds[kind].mode;
 
 		if (mode == PROBE_DUTY_CYCLE || mode == PROBE_OFF)
 			return false;
@@ -485,7 +481,7 @@ static void count_file(const struct gpu_probes *probes, const struct probed_file
 		return;
 	}
 	stats->files++;
-	for (size_t row = 0; row < probes->options.call_count; row++) {
+	for (size_t row = 0; row < probes->options.files.call_count; row++) {
 		if (!file->has_site[row])
 			continue;
 		stats->functions++;
@@ -497,12 +493,12 @@ void gpu_probes_read_stats(const struct gpu_probes *probes, struct gpu_probes_st
 {
 	struct gpu_probes_stats stats = {
 		.refused = probes->refused,
-		.weight = probes->windows.weight,
-		.windows = probes->window_count,
+		.weight = probes->cycle.weight,
+		.on_phases = probes->on_phase_count,
 		.hits = probes->hits,
 		.cost_ns = (uint64_t)probes->cost_ns,
-		.budget = probes->windows.budget,
-		.cost = probes->windows.always + probes->windows.windows,
+		.budget = probes->cycle.budget,
+		.cost = probes->cycle.always + probes->cycle.duty_cycled,
 	};
 
 	for (uint32_t i = 0; i < GPU_DRIVERS_MAX; i++) {
@@ -510,9 +506,9 @@ void gpu_probes_read_stats(const struct gpu_probes *probes, struct gpu_probes_st
 			count_file(probes, probes->files[i], &stats);
 	}
 	for (uint32_t kind = 0; kind < GPU_CALL_COUNT; kind++) {
-		const struct probe_kind *known = &probes->windows.kinds[kind];
+		const struct probe_kind *known = &probes->cycle.kinds[kind];
 
-		stats.windowed += known->mode == PROBE_DUTY_CYCLE && !known->is_launch;
+		stats.duty_cycled += known->mode == PROBE_DUTY_CYCLE && !known->is_launch;
 		stats.off += known->mode == PROBE_OFF;
 	}
 	*ret_stats = stats;

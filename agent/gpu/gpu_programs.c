@@ -14,34 +14,34 @@
 #include "agent/gpu/gpu_idle_time.h"
 #include "agent/gpu/gpu_names.h"
 #include "agent/bpf/map_entries.h"
+#include "base/array.h"
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "bpf/shared_variables.h"
 #include "gpu.skel.h"
 
 enum {
-	SECONDS_TOLD_MAX = 120, // of live memory in one window: no more are told after a long pause
-	// Ended processes are looked for among what is kept once in so many windows.
-	WINDOWS_PER_SWEEP = 6,
-	// Stacks that have allocated memory, in the kernel's map: with more, those that have none left are let go.
-	OWNERS_MANY = 8192,
-	PROCESSES_TAKEN =
-		512, // of which calls were missed, in a window: as many as the kernel keeps
+	SECONDS_MAX =
+		120, // of memory in use in one export interval: after a long pause the rest is left out
+	INTERVALS_PER_SWEEP = 6, // export intervals between two sweeps of the maps
+	OWNERS_MANY = 8192, // in gpu_live: with more, a sweep removes those with no memory in use
+	MISSED_PROCESSES_MAX = 512, // drained per export interval: as many as the map holds
 };
 
 struct gpu_programs {
 	struct gpu_bpf *programs;
-	struct gpu_name name; // that was asked for last
-	uint64_t told_second; // the last one that a window has, of Unix time
-	uint32_t windows;     // since ended processes were looked for
+	struct gpu_name name;     // returned last by gpu_programs_name()
+	uint64_t exported_second; // the last one whose memory in use was exported, Unix time
+	uint32_t intervals;       // since the last sweep
 	struct gpu_idle_time idle_time;
-	bool tells_no_memory; // calls that allocate or free are missed
-	uint64_t missed;      // processes whose memory was forgotten because a call was missed
+	bool is_memory_unknown; // calls that allocate or free are missed
+	uint64_t missed;        // gpu_programs_missed()
 	struct gpu_names names;
 	struct gpu_graphs graphs;
-	uint64_t captures_seen; // times that probes of captured launches were attached
+	uint64_t captures_seen; // how often probes of captured launches were attached
 	struct map_entries entries;
-	uint64_t *hits; // of a kind of call, on each possible CPU
+	uint64_t *hits; // scratch: of one kind of call, by possible CPU
 	int cpu_count;
 };
 
@@ -84,20 +84,19 @@ int gpu_programs_open(const struct loader *loader, const struct gpu_programs_opt
 
 	if (!programs)
 		return error_set(err, -ENOMEM, "out of memory");
-	programs->told_second = clock_realtime_ns() / NS_PER_SECOND;
+	programs->exported_second = clock_realtime_ns() / NS_PER_SECOND;
 	programs->cpu_count = libbpf_num_possible_cpus();
 	if (programs->cpu_count > 0)
 		programs->hits = calloc(programs->cpu_count, sizeof(*programs->hits));
 	int rc = programs->hits
 			 ? map_entries_init(&programs->entries,
-					    sizeof(struct gpu_graph_kernel)) // the longest key
+					    sizeof(struct gpu_graph_kernel)) // the largest key
 			 : -ENOMEM;
 	if (!rc)
 		rc = load(programs, loader, options);
 	if (rc) {
 		gpu_programs_close(programs);
-		return error_errno(err, rc,
-				   "the programs of GPU drivers' calls were refused by the kernel");
+		return error_errno(err, rc, "the kernel refused the BPF programs of GPU calls");
 	}
 	*ret_programs = programs;
 	return 0;
@@ -137,7 +136,7 @@ static int return_fd(const struct gpu_programs *programs, const struct gpu_call_
 }
 
 void gpu_programs_by_kind(const struct gpu_programs *programs,
-			  struct gpu_probe_programs *ret_programs)
+			  struct gpu_call_programs *ret_programs)
 {
 	size_t count;
 	const struct gpu_call_symbol *calls = gpu_calls(&count);
@@ -153,17 +152,17 @@ void gpu_programs_by_kind(const struct gpu_programs *programs,
 	}
 }
 
-void gpu_programs_set_window(void *context, const struct gpu_window *interval)
+void gpu_programs_set_on_phase(void *context, const struct gpu_on_phase *phase)
 {
 	struct gpu_programs *programs = context;
-	struct gpu_window *to = (struct gpu_window *)&programs->programs->bss->gpu_window;
+	struct gpu_on_phase *to = (struct gpu_on_phase *)&programs->programs->bss->gpu_on_phase;
 
-	// Closed while it is written: what comes meanwhile is in none.
+	// Empty while it is written: calls meanwhile are outside of any on phase.
 	__atomic_store_n(&to->end_ns, 0, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&to->begin_ns, interval->begin_ns, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&to->weight, interval->weight, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&to->sees_all, interval->sees_all, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&to->end_ns, interval->end_ns, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&to->begin_ns, phase->begin_ns, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&to->weight, phase->weight, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&to->sees_all, phase->sees_all, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&to->end_ns, phase->end_ns, __ATOMIC_SEQ_CST);
 }
 
 void gpu_programs_set_generation(void *context, uint32_t generation)
@@ -219,7 +218,7 @@ void gpu_programs_set_budget(struct gpu_programs *programs, uint32_t stacks_per_
 			 __ATOMIC_RELAXED);
 }
 
-// ---- reading what is kept -------------------------------------------------------------------
+// ---- reading maps ---------------------------------------------------------------------------
 
 int gpu_programs_last_call(const struct gpu_programs *programs, struct gpu_call_record *ret_call)
 {
@@ -242,34 +241,34 @@ const char *gpu_programs_name(void *context, uint64_t hash)
 	return programs->name.text;
 }
 
-// ---- live memory ----------------------------------------------------------------------------
+// ---- memory in use --------------------------------------------------------------------------
 
-struct telling {
+struct drain {
 	struct gpu_programs *programs;
 	struct process_table *processes;
 	struct export_interval *interval;
 	uint64_t first_second, second_end; // of Unix time
 	uint64_t now_ns;
-	struct process_key asked; // who was asked for last, and the answer: /proc may have to say
-	bool has_asked_ended;
-	uint32_t owners; // of live memory
+	struct process_key last_key; // cached answer of has_ended(), which may read /proc
+	bool has_last_ended;
+	uint32_t owners; // in gpu_live
 };
 
-static bool has_ended(struct telling *telling, const struct process_key *key)
+static bool has_ended(struct drain *drain, const struct process_key *key)
 {
-	if (memcmp(&telling->asked, key, sizeof(*key)) != 0) {
-		telling->asked = *key;
-		telling->has_asked_ended = process_table_has_ended(telling->processes, key);
+	if (memcmp(&drain->last_key, key, sizeof(*key)) != 0) {
+		drain->last_key = *key;
+		drain->has_last_ended = process_table_has_ended(drain->processes, key);
 	}
-	return telling->has_asked_ended;
+	return drain->has_last_ended;
 }
 
-static int tell_owner(void *context, const void *key, const void *value)
+static int export_owner(void *context, const void *key, const void *value)
 {
-	struct telling *telling = context;
+	struct drain *drain = context;
 	const struct gpu_owner *owner = key;
 	const struct gpu_live *live = value;
-	uint64_t slot_ns = telling->interval->profile->slot_ns;
+	uint64_t slot_ns = drain->interval->profile->slot_ns;
 	struct count_key counted = {
 		.process = owner->process,
 		.user = owner->user,
@@ -279,14 +278,13 @@ static int tell_owner(void *context, const void *key, const void *value)
 	struct count count = { .value = live->bytes, .samples = live->allocations };
 	int rc = 0;
 
-	telling->owners++;
-	if ((int64_t)live->bytes <= 0 || has_ended(telling, &owner->process))
+	drain->owners++;
+	if ((int64_t)live->bytes <= 0 || has_ended(drain, &owner->process))
 		return 0;
 	memcpy(counted.thread_name, owner->thread_name, sizeof(counted.thread_name));
-	for (uint64_t second = telling->first_second; second < telling->second_end && !rc;
-	     second++) {
+	for (uint64_t second = drain->first_second; second < drain->second_end && !rc; second++) {
 		counted.slot = second * NS_PER_SECOND / slot_ns;
-		rc = export_interval_add(telling->interval, &counted, &count, telling->now_ns);
+		rc = export_interval_add(drain->interval, &counted, &count, drain->now_ns);
 	}
 	return rc;
 }
@@ -313,66 +311,64 @@ int gpu_programs_read_memory(struct gpu_programs *programs, struct gpu_live *ret
 	return rc;
 }
 
-// ---- launches that were told of ---------------------------------------------------------------
+// ---- sampled launches -------------------------------------------------------------------------
 
-struct taking {
+struct launch_list {
 	const struct process_key *process;
-	struct gpu_told *told;
+	struct gpu_correlated_launch *launches;
 	uint32_t count, capacity;
 };
 
-static int take_told(void *context, const void *key, const void *value)
+static int collect_launch(void *context, const void *key, const void *value)
 {
-	struct taking *taking = context;
+	struct launch_list *list = context;
 	const struct gpu_key *of = key;
 
-	if (memcmp(&of->process, taking->process, sizeof(of->process)) != 0)
+	if (memcmp(&of->process, list->process, sizeof(of->process)) != 0)
 		return 0;
-	if (taking->count == taking->capacity) {
-		uint32_t capacity = taking->capacity ? taking->capacity * 2 : 1024;
-		void *told = reallocarray(taking->told, capacity, sizeof(*taking->told));
-
-		if (!told)
-			return -ENOMEM;
-		taking->told = told;
-		taking->capacity = capacity;
-	}
-	taking->told[taking->count].number = (uint32_t)of->handle;
-	memcpy(&taking->told[taking->count++].launch, value, sizeof(taking->told->launch));
+	int rc = array_reserve(&list->launches, sizeof(*list->launches), &list->capacity,
+			       list->count, 1, UINT32_MAX);
+	if (rc)
+		return rc;
+	struct gpu_correlated_launch *added = &list->launches[list->count++];
+	added->correlation = (uint32_t)of->handle;
+	memcpy(&added->launch, value, sizeof(added->launch));
 	return 0;
 }
 
-static int by_number(const void *a, const void *b)
+static int by_correlation(const void *a, const void *b)
 {
-	uint32_t x = ((const struct gpu_told *)a)->number, y = ((const struct gpu_told *)b)->number;
+	uint32_t x = ((const struct gpu_correlated_launch *)a)->correlation;
+	uint32_t y = ((const struct gpu_correlated_launch *)b)->correlation;
 
 	return (x > y) - (x < y);
 }
 
-int gpu_programs_take_told(struct gpu_programs *programs, const struct process_key *process,
-			   struct gpu_told **ret_told, uint32_t *ret_count)
+int gpu_programs_take_sampled_launches(struct gpu_programs *programs, const struct process_key *process,
+				       struct gpu_correlated_launch **ret_launches, uint32_t *ret_count)
 {
-	const struct bpf_map *map = programs->programs->maps.gpu_told_launches;
-	struct taking taking = { .process = process };
-	int rc = map_entries_each(&programs->entries, map, take_told, &taking);
+	const struct bpf_map *map = programs->programs->maps.gpu_sampled_launches;
+	struct launch_list list = { .process = process };
+	int rc = map_entries_each(&programs->entries, map, collect_launch, &list);
 
-	for (uint32_t i = 0; i < taking.count; i++) {
-		struct gpu_key key = { *process, taking.told[i].number, GPU_HANDLE_TOLD };
+	for (uint32_t i = 0; i < list.count; i++) {
+		struct gpu_key key = { *process, list.launches[i].correlation,
+				       GPU_HANDLE_SAMPLED_LAUNCH };
 
 		bpf_map_delete_elem(bpf_map__fd(map), &key);
 	}
 	if (rc) {
-		free(taking.told);
+		free(list.launches);
 		return rc;
 	}
-	if (taking.count)
-		qsort(taking.told, taking.count, sizeof(*taking.told), by_number);
-	*ret_told = taking.told;
-	*ret_count = taking.count;
+	if (list.count)
+		qsort(list.launches, list.count, sizeof(*list.launches), by_correlation);
+	*ret_launches = list.launches;
+	*ret_count = list.count;
 	return 0;
 }
 
-// As the kernel programs do (bpf/gpu/gpu_handles.bpf.h), so that a kernel is the same to both.
+// The hash of bpf/gpu/gpu_handles.bpf.h: a GPU kernel must be one frame, whichever side names it.
 static uint64_t hash_of_name(const struct gpu_name *name)
 {
 	uint64_t hash = 0xcbf29ce484222325ULL, word;
@@ -393,35 +389,35 @@ struct raw_frame gpu_programs_frame(struct gpu_programs *programs, const char *n
 
 	snprintf(known.text, sizeof(known.text), "%s", *name ? name : "(no name)");
 	uint64_t hash = hash_of_name(&known);
-	// Refused where there is no room: it is shown as a number then.
+	// If the map is full, the frame is shown as a number.
 	bpf_map_update_elem(bpf_map__fd(programs->programs->maps.gpu_names), &hash, &known,
 			    BPF_ANY);
 	return (struct raw_frame){ .address = hash, .tag = FRAME_TAG_GPU };
 }
 
-// ---- stacks that are kept ---------------------------------------------------------------------
+// ---- stacks in use ----------------------------------------------------------------------------
 
-// Its stack must not be forgotten while the graph may be launched.
+// Keeps the stack from being evicted while the graph can still be launched.
 static int use_stack(void *context, const void *key, const void *value)
 {
-	const struct telling *telling = context;
+	const struct drain *drain = context;
 	const struct gpu_graph *graph = value;
 
 	(void)key;
-	stack_table_find(telling->interval->sources.stacks, &graph->owner.user, telling->now_ns);
+	stack_table_find(drain->interval->sources.stacks, &graph->owner.user, drain->now_ns);
 	return 0;
 }
 
-// ---- letting go -----------------------------------------------------------------------------
+// ---- sweeping -------------------------------------------------------------------------------
 
-// All keys begin with the process.
+// For maps whose key begins with the process.
 static bool is_of_ended(void *context, const void *key, const void *value)
 {
 	(void)value;
 	return has_ended(context, key);
 }
 
-// A capture that never ended.
+// A capture may never have ended.
 static bool is_captured_of_ended(void *context, const void *key, const void *value)
 {
 	const struct gpu_graph_kernel *kernel = key;
@@ -436,9 +432,9 @@ static bool is_of_process(void *context, const void *key, const void *value)
 	return memcmp(key, context, sizeof(struct process_key)) == 0;
 }
 
-static void sweep_ended(struct telling *telling)
+static void sweep_ended(struct drain *drain)
 {
-	const struct gpu_bpf *all = telling->programs->programs;
+	const struct gpu_bpf *all = drain->programs->programs;
 	const struct bpf_map *const maps[] = {
 		all->maps.gpu_allocations,    all->maps.gpu_mappings, all->maps.gpu_live,
 		all->maps.gpu_functions,      all->maps.gpu_modules,  all->maps.gpu_graphs,
@@ -447,10 +443,10 @@ static void sweep_ended(struct telling *telling)
 	};
 
 	for (uint32_t i = 0; i < ARRAY_SIZE(maps); i++)
-		map_entries_remove(&telling->programs->entries, maps[i], is_of_ended, telling);
+		map_entries_remove(&drain->programs->entries, maps[i], is_of_ended, drain);
 }
 
-// Of a module that was unloaded since.
+// Was its module unloaded since the handle was got?
 static bool is_unloaded(void *context, const void *key, const void *value)
 {
 	const struct gpu_programs *programs = context;
@@ -464,8 +460,8 @@ static bool is_unloaded(void *context, const void *key, const void *value)
 	       unloads != function->unloads;
 }
 
-// What is known of a process's memory is wrong: it is as if nobody had looked until now.
-static void forget_memory(struct gpu_programs *programs, struct process_key *process)
+// The process's sums are wrong: restart them at zero.
+static void drop_memory(struct gpu_programs *programs, struct process_key *process)
 {
 	const struct gpu_bpf *all = programs->programs;
 	const struct bpf_map *const maps[] = { all->maps.gpu_mappings, all->maps.gpu_allocations,
@@ -476,15 +472,15 @@ static void forget_memory(struct gpu_programs *programs, struct process_key *pro
 	programs->missed++;
 }
 
-static void take_missed(struct gpu_programs *programs)
+static void drain_missed(struct gpu_programs *programs)
 {
-	int fd = bpf_map__fd(programs->programs->maps.gpu_missed);
+	int fd = bpf_map__fd(programs->programs->maps.gpu_missed_memory_calls);
 	struct process_key process;
 
-	for (uint32_t i = 0; i < PROCESSES_TAKEN && !bpf_map_get_next_key(fd, NULL, &process);
+	for (uint32_t i = 0; i < MISSED_PROCESSES_MAX && !bpf_map_get_next_key(fd, NULL, &process);
 	     i++) {
-		bpf_map_delete_elem(fd, &process); // first: it may be missed again
-		forget_memory(programs, &process);
+		bpf_map_delete_elem(fd, &process); // first: the next call may be missed right now
+		drop_memory(programs, &process);
 	}
 }
 
@@ -498,7 +494,7 @@ bool gpu_programs_graphs_full(const struct gpu_programs *programs)
 	return programs->graphs.is_full;
 }
 
-static int take_empty(void *context, const void *key, const void *value)
+static int remove_empty(void *context, const void *key, const void *value)
 {
 	struct gpu_programs *programs = context;
 	const struct gpu_live *live = value;
@@ -508,9 +504,9 @@ static int take_empty(void *context, const void *key, const void *value)
 
 	if (live->bytes || live->allocations || bpf_map_lookup_and_delete_elem(fd, &owner, &now))
 		return 0;
-	// It has allocated something since it was read.
+	// It allocated something since it was read.
 	if ((now.bytes || now.allocations) && bpf_map_update_elem(fd, &owner, &now, BPF_NOEXIST))
-		forget_memory(programs, &owner.process);
+		drop_memory(programs, &owner.process);
 	return 0;
 }
 
@@ -530,7 +526,7 @@ void gpu_programs_set_memory_known(struct gpu_programs *programs, bool is_known)
 {
 	const struct gpu_bpf *all = programs->programs;
 
-	programs->tells_no_memory = !is_known;
+	programs->is_memory_unknown = !is_known;
 	clear(programs, all->maps.gpu_mappings);
 	clear(programs, all->maps.gpu_allocations);
 	clear(programs, all->maps.gpu_live);
@@ -541,27 +537,26 @@ int gpu_programs_after_drain(struct gpu_programs *programs, struct process_table
 			     struct export_interval *interval)
 {
 	const struct gpu_bpf *all = programs->programs;
-	struct telling telling = {
+	struct drain drain = {
 		.programs = programs,
 		.processes = processes,
 		.interval = interval,
-		.first_second = programs->told_second + 1,
+		.first_second = programs->exported_second + 1,
 		.second_end = clock_realtime_ns() / NS_PER_SECOND,
 		.now_ns = clock_monotonic_ns(),
 	};
 
-	if (telling.second_end > telling.first_second + SECONDS_TOLD_MAX)
-		telling.first_second = telling.second_end - SECONDS_TOLD_MAX;
-	take_missed(programs);
-	int rc = programs->tells_no_memory
+	if (drain.second_end > drain.first_second + SECONDS_MAX)
+		drain.first_second = drain.second_end - SECONDS_MAX;
+	drain_missed(programs);
+	int rc = programs->is_memory_unknown
 			 ? 0
-			 : map_entries_each(&programs->entries, all->maps.gpu_live, tell_owner,
-					    &telling);
-	if (telling.second_end)
-		programs->told_second = telling.second_end - 1;
+			 : map_entries_each(&programs->entries, all->maps.gpu_live, export_owner,
+					    &drain);
+	if (drain.second_end)
+		programs->exported_second = drain.second_end - 1;
 	if (!rc)
-		rc = map_entries_each(&programs->entries, all->maps.gpu_graphs, use_stack,
-				      &telling);
+		rc = map_entries_each(&programs->entries, all->maps.gpu_graphs, use_stack, &drain);
 	const struct gpu_graph_maps graphs = {
 		.graphs = all->maps.gpu_graphs,
 		.launches = all->maps.gpu_graph_launches,
@@ -569,19 +564,19 @@ int gpu_programs_after_drain(struct gpu_programs *programs, struct process_table
 		.parts = all->maps.gpu_graph_parts,
 	};
 	if (!rc)
-		rc = gpu_graphs_tell(&programs->graphs, &programs->entries, &graphs, interval,
-				     telling.now_ns);
+		rc = gpu_graphs_export(&programs->graphs, &programs->entries, &graphs, interval,
+				       drain.now_ns);
 	if (!rc)
 		rc = gpu_idle_time_add(&programs->idle_time, bpf_map__fd(all->maps.gpu_idle),
 				       interval);
-	if (++programs->windows < WINDOWS_PER_SWEEP)
+	if (++programs->intervals < INTERVALS_PER_SWEEP)
 		return rc;
-	programs->windows = 0;
-	sweep_ended(&telling);
-	if (telling.owners > OWNERS_MANY)
-		map_entries_each(&programs->entries, all->maps.gpu_live, take_empty, programs);
+	programs->intervals = 0;
+	sweep_ended(&drain);
+	if (drain.owners > OWNERS_MANY)
+		map_entries_each(&programs->entries, all->maps.gpu_live, remove_empty, programs);
 	map_entries_remove(&programs->entries, all->maps.gpu_functions, is_unloaded, programs);
-	map_entries_remove(&programs->entries, graphs.kernels, is_captured_of_ended, &telling);
+	map_entries_remove(&programs->entries, graphs.kernels, is_captured_of_ended, &drain);
 	if (!rc)
 		rc = gpu_graphs_sweep(&programs->graphs, &programs->entries, &graphs);
 	if (!rc)

@@ -8,6 +8,7 @@
 
 #include "agent/gpu/gpu_calls.h"
 #include "agent/gpu/gpu_driver.h"
+#include "agent/gpu/gpu_graphs.h"
 #include "agent/gpu/gpu_probes.h"
 #include "agent/gpu/gpu_programs.h"
 #include "agent/gpu/gpu_kernel_sessions.h"
@@ -22,18 +23,18 @@
 struct gpu_source {
 	struct gpu_source_options options;
 	struct gpu_drivers *drivers;
-	// From the first driver on.
+	// NULL until the first driver library, and where the kernel refuses them.
 	struct gpu_programs *programs;
-	struct gpu_probes *probes; // NULL if they were refused, too
+	struct gpu_probes *probes;
 	struct gpu_kernel_sessions *kernels;
 	bool is_tried;
 	uint32_t stacks_per_second;
-	struct labels labels;  // of the probes' cost
-	uint64_t told_cost_ns; // of it, in windows so far
-	uint64_t missed;       // gpu_programs_missed() that was told
-	bool memory_unknown;   // calls that allocate or free are seen in windows only
-	bool is_change_told;   // of that, in a window
-	bool graphs_full_told;
+	struct labels labels;      // of the probes' overhead
+	uint64_t exported_cost_ns; // of the probes, in export intervals so far
+	uint64_t missed;           // gpu_programs_missed() as last logged
+	bool memory_unknown;       // calls that allocate or free are not all seen
+	bool is_change_exported;   // of memory_unknown
+	bool graphs_full_logged;
 };
 
 // ---- the first driver -----------------------------------------------------------------------
@@ -41,9 +42,9 @@ struct gpu_source {
 static int open_probes(struct gpu_source *source, enum probe_way way, struct error *err)
 {
 	struct gpu_probes_options options = {
-		.way = way,
+		.files.way = way,
 		.read_hits = gpu_programs_read_hits,
-		.set_window = gpu_programs_set_window,
+		.set_on_phase = gpu_programs_set_on_phase,
 		.set_generation = gpu_programs_set_generation,
 		.read_captures = gpu_programs_read_captures,
 		.set_sees_captures = gpu_programs_set_sees_captures,
@@ -51,9 +52,9 @@ static int open_probes(struct gpu_source *source, enum probe_way way, struct err
 		.events = source->options.events,
 	};
 
-	options.calls = gpu_calls(&options.call_count);
-	gpu_programs_by_kind(source->programs, &options.programs);
-	probe_cost_measure(way, &options.cost);
+	options.files.calls = gpu_calls(&options.files.call_count);
+	gpu_programs_by_kind(source->programs, &options.files.programs);
+	probe_cost_measure(way, &options.files.cost);
 	return gpu_probes_open(&options, &source->probes, err);
 }
 
@@ -79,8 +80,8 @@ static void try_programs(struct gpu_source *source)
 	if (!rc)
 		rc = open_probes(source, way, &err);
 	if (rc) {
-		event_warn(source->options.events, "gpu",
-			   "calls of the driver are not seen: %.250s", err.text);
+		event_warn(source->options.events, "gpu", "driver calls are not recorded: %.250s",
+			   err.text);
 		gpu_programs_close(take(source->programs));
 		return;
 	}
@@ -102,7 +103,7 @@ static void add_driver(void *context, const struct gpu_driver *driver)
 {
 	struct gpu_source *source = context;
 
-	// Who wants kernels only need not pay for the driver's calls.
+	// A single CUPTI session needs the helper's probe only.
 	if (source->options.gpu_kernel_request && driver->library != GPU_LIBRARY_HELPER)
 		return;
 	if (!source->is_tried)
@@ -131,7 +132,7 @@ static int set_labels(struct gpu_source *source)
 	return rc ? rc : labels_set(&source->labels, LABEL_PROGRAM, PROGRAM_GPU_PROBES);
 }
 
-int gpu_source_open(const struct gpu_source_options *options, struct gpu_source **ret_lane,
+int gpu_source_open(const struct gpu_source_options *options, struct gpu_source **ret_source,
 		    struct error *err)
 {
 	struct gpu_source *source = calloc(1, sizeof(*source));
@@ -142,13 +143,13 @@ int gpu_source_open(const struct gpu_source_options *options, struct gpu_source 
 
 	source->options = *options;
 	source->stacks_per_second = GPU_STACKS_PER_SECOND;
-	source->is_change_told = true; // there is none yet
+	source->is_change_exported = true; // none yet
 	source->drivers = gpu_drivers_new(&listener);
 	if (!source->drivers || set_labels(source)) {
 		gpu_source_close(source);
 		return error_set(err, -ENOMEM, "out of memory");
 	}
-	*ret_lane = source;
+	*ret_source = source;
 	return 0;
 }
 
@@ -161,7 +162,7 @@ void gpu_source_close(void *state)
 	if (source->options.namer)
 		*source->options.namer = (struct gpu_namer){ 0 };
 	gpu_kernel_sessions_free(source->kernels);
-	gpu_drivers_free(source->drivers); // tells the probes
+	gpu_drivers_free(source->drivers); // removes the probes of each
 	gpu_probes_close(source->probes);
 	gpu_programs_close(source->programs);
 	labels_deinit(&source->labels);
@@ -170,20 +171,19 @@ void gpu_source_close(void *state)
 
 static void change_memory(struct gpu_source *source)
 {
-	source->is_change_told = false;
+	source->is_change_exported = false;
 	if (source->memory_unknown)
 		event_warn(source->options.events, "gpu",
-			   "what memory is in use is not told from now on: calls that allocate or "
-			   "free are too many to see all of them");
+			   "memory in use is not recorded from now on: too many calls that "
+			   "allocate or "
+			   "free to probe all of them");
 	else
-		event_warn(
-			source->options.events, "gpu",
-			"what memory is in use is told again, as far as it is allocated from now "
-			"on");
+		event_warn(source->options.events, "gpu",
+			   "memory in use is recorded again: allocations from now on");
 }
 
-// What is allocated is known only as long as nothing is missed: else what was freed would stay for ever.
-static void follow_memory(struct gpu_source *source)
+// One missed call that frees would leave its memory in use for ever: either all calls are seen, or none counts.
+static void watch_memory(struct gpu_source *source)
 {
 	bool is_known = gpu_probes_see_all(source->probes, GPU_CALL_INIT, GPU_CALL_MEM_UNMAP);
 	uint64_t missed = gpu_programs_missed(source->programs);
@@ -202,20 +202,21 @@ void gpu_source_tick(void *state, uint64_t now_ns)
 {
 	struct gpu_source *source = state;
 
-	gpu_drivers_follow(source->drivers, source->options.processes, now_ns);
+	gpu_drivers_update(source->drivers, source->options.processes, now_ns);
 	if (!source->probes)
 		return;
 	gpu_probes_tick(source->probes, now_ns);
-	follow_memory(source);
+	watch_memory(source);
 	if (source->kernels)
 		gpu_kernel_sessions_tick(source->kernels, now_ns);
 	if (gpu_programs_graphs_full(source->programs))
-		event_warn_once(source->options.events, &source->graphs_full_told, "gpu",
-				"graphs have more kernels than are kept: of those that lack some "
-				"none are told");
+		event_warn_once(
+			source->options.events, &source->graphs_full_logged, "gpu",
+			"dropped incomplete CUDA graphs: kernel table full (limit %d stacks)",
+			GPU_GRAPH_KERNELS_MAX);
 }
 
-/* Whether GPU memory in use is recorded; beside the data that are missing, as load shedding is. */
+/* Whether GPU memory in use is recorded, as a load-shedding setting: that is where a gap in it is looked up. */
 static int add_memory_setting(const struct gpu_source *source, struct export_interval *interval,
 			      const char *type, uint64_t slot, uint64_t last_slot, uint64_t value)
 {
@@ -240,7 +241,7 @@ static int add_change(struct gpu_source *source, struct export_interval *interva
 {
 	uint64_t slot = clock_realtime_ns() / interval->profile->slot_ns;
 
-	source->is_change_told = true;
+	source->is_change_exported = true;
 	return add_memory_setting(source, interval, PROFILE_TYPE_SHEDDING_CHANGES, slot, slot, 1);
 }
 
@@ -256,7 +257,7 @@ static int add_shedding(const struct gpu_source *source, struct export_interval 
 				  (end_slot - slot) * profile->slot_ns);
 }
 
-/* It is known every few seconds, and of the time before: so it is spread over the whole window. */
+/* Measured every few seconds for the time before, so it is spread over the whole export interval. */
 static int add_probe_cost(struct gpu_source *source, struct export_interval *interval)
 {
 	const struct profile *profile = interval->profile;
@@ -268,10 +269,10 @@ static int add_probe_cost(struct gpu_source *source, struct export_interval *int
 	uint64_t all_ns = stats.cost_ns;
 	if (source->kernels)
 		all_ns += gpu_kernel_sessions_cost_ns(source->kernels);
-	uint64_t ns = all_ns - source->told_cost_ns;
+	uint64_t ns = all_ns - source->exported_cost_ns;
 	if (!ns)
 		return 0;
-	source->told_cost_ns = all_ns;
+	source->exported_cost_ns = all_ns;
 	return export_interval_add_value(interval, &source->labels, PROFILE_TYPE_OVERHEAD, slot,
 					 end_slot > slot ? end_slot - 1 : slot, (int64_t)ns);
 }
@@ -288,7 +289,7 @@ int gpu_source_after_drain(void *state, struct export_interval *interval)
 		rc = gpu_kernel_sessions_after_drain(source->kernels, interval);
 	if (!rc && source->probes)
 		rc = add_probe_cost(source, interval);
-	if (!rc && source->probes && !source->is_change_told)
+	if (!rc && source->probes && !source->is_change_exported)
 		rc = add_change(source, interval);
 	return rc ? rc : add_shedding(source, interval);
 }

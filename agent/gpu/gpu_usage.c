@@ -315,7 +315,7 @@ static void free_all(struct gpu_usage *usage)
 
 static void read_gpus(struct gpu_usage *usage, uint64_t now_ns)
 {
-	bool all_answer = !nvml_lacks_gpus(usage->nvml);
+	bool all_answer = !nvml_has_failed_gpus(usage->nvml);
 
 	for (uint32_t i = 0; i < nvml_gpu_count(usage->nvml); i++)
 		all_answer &= read_gpu(usage, i);

@@ -164,7 +164,7 @@ struct nvml {
 	bool started;
 	struct gpu gpus[NVML_GPUS_MAX];
 	uint32_t gpu_count;
-	bool lacks_gpus;
+	bool has_failed_gpus;
 };
 
 // ---- open and close -------------------------------------------------------------------------
@@ -216,7 +216,7 @@ static void open_gpu(struct nvml *nvml, unsigned int index)
 
 	*gpu = (struct gpu){ .index = index };
 	if (call->gpu_by_index(index, &gpu->device) != NVML_SUCCESS) {
-		nvml->lacks_gpus = true;
+		nvml->has_failed_gpus = true;
 		return;
 	}
 	if (call->uuid(gpu->device, gpu->uuid, sizeof(gpu->uuid)) != NVML_SUCCESS)
@@ -291,9 +291,9 @@ uint32_t nvml_gpu_count(const struct nvml *nvml)
 	return nvml->gpu_count;
 }
 
-bool nvml_lacks_gpus(const struct nvml *nvml)
+bool nvml_has_failed_gpus(const struct nvml *nvml)
 {
-	return nvml->lacks_gpus;
+	return nvml->has_failed_gpus;
 }
 
 const char *nvml_gpu_uuid(const struct nvml *nvml, uint32_t gpu)

@@ -80,7 +80,7 @@ void nvml_close(struct nvml *nvml);
 
 uint32_t nvml_gpu_count(const struct nvml *nvml);
 /** Are there GPUs that could not be had? */
-bool nvml_lacks_gpus(const struct nvml *nvml);
+bool nvml_has_failed_gpus(const struct nvml *nvml);
 /** "GPU-2f9c...", stable over restarts; valid until nvml_close(). */
 const char *nvml_gpu_uuid(const struct nvml *nvml, uint32_t gpu);
 /** Its number among the machine's, below NVML_GPUS_MAX; also where one before it cannot be had. */

@@ -13,7 +13,7 @@
 
 enum { BREAKPOINT = 0xcc }; // int3
 
-// ---- places ---------------------------------------------------------------------------------
+// ---- sites ----------------------------------------------------------------------------------
 
 static uint32_t find_sites(struct probed_file *file, const struct elf_symbols *symbols)
 {
@@ -50,7 +50,7 @@ static int read_sites(struct probed_file *file)
 
 // ---- attaching ------------------------------------------------------------------------------
 
-int probed_file_program(const struct gpu_probes_options *options, size_t row, bool at_return)
+int probed_file_program(const struct probed_file_options *options, size_t row, bool at_return)
 {
 	uint32_t call = gpu_cookie_call(options->calls[row].cookie);
 
@@ -61,10 +61,10 @@ int probed_file_program(const struct gpu_probes_options *options, size_t row, bo
 
 static enum probe_mode mode_of(const struct probed_file *file, size_t row)
 {
-	return file->plan->kinds[gpu_cookie_call(file->options->calls[row].cookie)].mode;
+	return file->cycle->kinds[gpu_cookie_call(file->options->calls[row].cookie)].mode;
 }
 
-/* All places by one link; if one of them is refused, the others without it. */
+/* One link for all places; where the kernel refuses it, halves of it, until only the refused place is left out. */
 static void attach_places(struct probed_file *file, struct probe_links *links, int program_fd,
 			  bool at_return, const struct probe_place *places, uint32_t count)
 {
@@ -77,7 +77,7 @@ static void attach_places(struct probed_file *file, struct probe_links *links, i
 		links->count++;
 		return;
 	}
-	// Not what is wrong with one place.
+	// No single place is at fault: halves would fail as well.
 	if (count == 1 || rc == -ENOSPC || rc == -EPERM || rc == -EACCES || rc == -ENOMEM ||
 	    rc == -EMFILE) {
 		file->refused += count;
@@ -88,7 +88,7 @@ static void attach_places(struct probed_file *file, struct probe_links *links, i
 	attach_places(file, links, program_fd, at_return, places + count / 2, count - count / 2);
 }
 
-/* Another row, but the same code: two names for one function. */
+/* Two rows may be names of one function: a second probe at its site would count calls twice. */
 static bool is_there(const struct probe_place *places, uint32_t count, uint64_t offset)
 {
 	for (uint32_t i = 0; i < count; i++) {
@@ -98,26 +98,27 @@ static bool is_there(const struct probe_place *places, uint32_t count, uint64_t 
 	return false;
 }
 
-static bool is_steady(uint32_t call)
+static bool is_memory_call(uint32_t call)
 {
-	return call >= GPU_CALL_STEADY_FIRST && call <= GPU_CALL_STEADY_LAST;
+	return call >= GPU_CALL_MEMORY_FIRST && call <= GPU_CALL_MEMORY_LAST;
 }
 
 static bool is_of_set(const struct probed_file *file, size_t row, enum probe_set set)
 {
 	uint32_t call = gpu_cookie_call(file->options->calls[row].cookie);
 
-	if (set == PROBE_SET_WINDOWS)
+	if (set == PROBE_SET_DUTY_CYCLED)
 		return mode_of(file, row) == PROBE_DUTY_CYCLE;
 	if (set == PROBE_SET_CAPTURES)
 		return file->options->calls[row].tier == GPU_TIER_LAUNCHES;
-	return mode_of(file, row) == PROBE_ALWAYS && is_steady(call) == (set == PROBE_SET_STEADY);
+	return mode_of(file, row) == PROBE_ALWAYS &&
+	       is_memory_call(call) == (set == PROBE_SET_MEMORY);
 }
 
 static void attach_program(struct probed_file *file, enum probe_set set, int program_fd,
 			   bool at_return)
 {
-	struct probe_place places[GPU_PROBES_NAMES_MAX];
+	struct probe_place places[PROBED_FILE_CALLS_MAX];
 	uint32_t count = 0;
 
 	for (size_t row = 0; row < file->options->call_count; row++) {
@@ -127,11 +128,11 @@ static void attach_program(struct probed_file *file, enum probe_set set, int pro
 		    probed_file_program(file->options, row, at_return) != program_fd ||
 		    is_there(places, count, file->sites[row].offset))
 			continue;
-		if (set == PROBE_SET_WINDOWS)
-			cookie |= (uint64_t)GPU_CALL_WINDOWED << 16;
+		if (set == PROBE_SET_DUTY_CYCLED)
+			cookie |= (uint64_t)GPU_CALL_DUTY_CYCLED << 16;
 		else if (set == PROBE_SET_CAPTURES)
 			cookie |= (uint64_t)GPU_CALL_CAPTURES << 16;
-		else if (set == PROBE_SET_OTHERS)
+		else if (set == PROBE_SET_ALWAYS)
 			cookie |= (uint64_t)file->generation << 16;
 		places[count++] = (struct probe_place){ file->sites[row].offset, cookie };
 	}
@@ -139,7 +140,7 @@ static void attach_program(struct probed_file *file, enum probe_set set, int pro
 		attach_places(file, &file->links[set], program_fd, at_return, places, count);
 }
 
-static bool is_earlier(const struct gpu_probes_options *options, size_t row, bool at_return)
+static bool is_earlier(const struct probed_file_options *options, size_t row, bool at_return)
 {
 	for (size_t i = 0; i < row; i++) {
 		if (probed_file_program(options, i, at_return) ==
@@ -159,28 +160,28 @@ static void attach_side(struct probed_file *file, enum probe_set set, bool at_re
 	}
 }
 
-/* Which of the steady kinds are probed always: a bit for each. */
-static uint64_t steady_kinds(const struct probed_file *file)
+/* Memory kinds that are always attached, as bits. */
+static uint64_t memory_kinds(const struct probed_file *file)
 {
 	uint64_t kinds = 0;
 
-	for (uint32_t call = GPU_CALL_STEADY_FIRST; call <= GPU_CALL_STEADY_LAST; call++)
-		kinds |= (uint64_t)(file->plan->kinds[call].mode == PROBE_ALWAYS) << call;
+	for (uint32_t call = GPU_CALL_MEMORY_FIRST; call <= GPU_CALL_MEMORY_LAST; call++)
+		kinds |= (uint64_t)(file->cycle->kinds[call].mode == PROBE_ALWAYS) << call;
 	return kinds;
 }
 
 void probed_file_attach(struct probed_file *file, enum probe_set set)
 {
-	if (set == PROBE_SET_STEADY)
-		file->steady_kinds = steady_kinds(file);
+	if (set == PROBE_SET_MEMORY)
+		file->memory_kinds = memory_kinds(file);
 	if (file->shares_with)
 		return;
-	// Returns first: a call that is seen to begin is seen to end.
+	// Returns first, so that each call whose entry is seen has its return seen.
 	attach_side(file, set, true);
 	attach_side(file, set, false);
 }
 
-/* Entries were attached last: nobody enters any more when returns are no longer seen. */
+/* In reverse order: entries go first, so that no open call misses its return. */
 static void detach_all(struct probe_links *links)
 {
 	while (links->count)
@@ -195,15 +196,15 @@ void probed_file_detach(struct probed_file *file, enum probe_set set)
 void probed_file_attach_next(struct probed_file *file, uint32_t generation)
 {
 	detach_all(&file->former);
-	file->former = file->links[PROBE_SET_OTHERS];
-	file->links[PROBE_SET_OTHERS].count = 0;
+	file->former = file->links[PROBE_SET_ALWAYS];
+	file->links[PROBE_SET_ALWAYS].count = 0;
 	file->generation = generation;
-	probed_file_attach(file, PROBE_SET_OTHERS);
-	if (file->steady_kinds == steady_kinds(file))
+	probed_file_attach(file, PROBE_SET_ALWAYS);
+	if (file->memory_kinds == memory_kinds(file))
 		return;
-	probed_file_detach(file, PROBE_SET_STEADY);
+	probed_file_detach(file, PROBE_SET_MEMORY);
 	probe_link_settle();
-	probed_file_attach(file, PROBE_SET_STEADY);
+	probed_file_attach(file, PROBE_SET_MEMORY);
 }
 
 void probed_file_detach_former(struct probed_file *file)
@@ -213,8 +214,8 @@ void probed_file_detach_former(struct probed_file *file)
 
 // ---- public ---------------------------------------------------------------------------------
 
-int probed_file_open(const struct gpu_driver *driver, const struct gpu_probes_options *options,
-		     const struct probe_duty_cycle *plan, struct probed_file **ret_file)
+int probed_file_open(const struct gpu_driver *driver, const struct probed_file_options *options,
+		     const struct probe_duty_cycle *cycle, struct probed_file **ret_file)
 {
 	struct probed_file *file = calloc(1, sizeof(*file));
 
@@ -222,7 +223,7 @@ int probed_file_open(const struct gpu_driver *driver, const struct gpu_probes_op
 		return -ENOMEM;
 	file->driver = driver;
 	file->options = options;
-	file->plan = plan;
+	file->cycle = cycle;
 	int rc = read_sites(file);
 	if (rc) {
 		free(file);
@@ -254,7 +255,7 @@ double probed_file_cost(const struct probed_file *file, size_t row)
 	return ns;
 }
 
-/* Is there a breakpoint at this place already, for whoever maps the file? We map it to see. */
+/* Is there a breakpoint at this offset, in any mapping of the file? A mapping of our own shows it. */
 static bool has_breakpoint(const struct gpu_driver *driver, uint64_t offset)
 {
 	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE), at = offset % page_bytes;
@@ -272,8 +273,8 @@ static bool has_breakpoint(const struct gpu_driver *driver, uint64_t offset)
 }
 
 /*
- * Another agent's breakpoints look like ours. So we put one where nobody puts any, at the first
- * instruction of a function that has a better place, and see whether it comes up in the file, too.
+ * Another agent's breakpoints look like ours. So put one where nobody else would, at the first instruction
+ * of a function whose site lies further in, and see whether it shows up in this file as well.
  */
 static bool shares_mark(const struct probed_file *file, const struct probed_file *other,
 			const struct probe_site *site)
@@ -285,16 +286,16 @@ static bool shares_mark(const struct probed_file *file, const struct probed_file
 	if (!site->skip || program_fd < 0 || has_breakpoint(file->driver, mark.offset) ||
 	    probe_link_attach(file->options->way, program_fd, other->driver->fd, &mark, 1, false,
 			      &link))
-		return true; // nobody knows: what is counted twice is worse than what is not seen
+		return true; // unknown: counting calls twice would be worse than missing them
 	bool shares = has_breakpoint(file->driver, mark.offset);
 	probe_link_detach(link);
-	probe_link_settle(); // or it would be found in the next file
+	probe_link_settle(); // or the next file would find it
 	return shares;
 }
 
 bool probed_file_is_probed_by(const struct probed_file *file, const struct probed_file *other)
 {
-	if (other->shares_with || !other->links[PROBE_SET_OTHERS].count ||
+	if (other->shares_with || !other->links[PROBE_SET_ALWAYS].count ||
 	    strcmp(other->driver->build_id, file->driver->build_id) != 0)
 		return false;
 	for (size_t row = 0; row < other->options->call_count; row++) {

@@ -1,28 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// One file of the GPU's driver and its probes: where each function of the table has its place, and
-// the links that are attached now. Private to gpu_probes.c. One thread.
+// One library file and its probes: the probe site of each known function, and the links attached now.
+// Private to gpu_probes.c. One thread.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/gpu/gpu_probes.h"
-#include "agent/probes/probe_site.h"
+#include "agent/gpu/gpu_calls.h"
+#include "agent/gpu/gpu_driver.h"
+#include "agent/probes/probe_cost.h"
 #include "agent/probes/probe_duty_cycle.h"
+#include "agent/probes/probe_link.h"
+#include "agent/probes/probe_site.h"
 
 enum {
-	// A program for each tier, for entry and return, and room for pieces of what was refused.
+	PROBED_FILE_CALLS_MAX = 320, // rows of the table of calls
+	// One for each tier, entry and return; the rest is for halves of links that were refused.
 	PROBED_FILE_LINKS_MAX = 32,
 };
 
-/** Probes that come and go together. */
+/** What is the same for all files. */
+struct probed_file_options {
+	enum probe_way way; // probe_link_choose()
+	struct probe_cost cost;
+	const struct gpu_call_symbol *calls; // outlives the files
+	size_t call_count;                   // at most PROBED_FILE_CALLS_MAX
+	struct gpu_call_programs programs;
+};
+
+/** Probes that are attached and detached together. */
 enum probe_set {
-	PROBE_SET_WINDOWS,
-	PROBE_SET_OTHERS, // those that are always there, but for these:
-	// Of memory: each call counts, for what is seen to be allocated and not to be freed stays for ever. So
-	// they stay attached when other kinds come or go.
-	PROBE_SET_STEADY,
-	PROBE_SET_CAPTURES, // launches, while graphs are captured
+	PROBE_SET_DUTY_CYCLED,
+	PROBE_SET_ALWAYS, // but for those of memory
+	// Calls that allocate or free. A missed one makes the sums wrong for good, so these stay attached while
+	// PROBE_SET_ALWAYS is replaced.
+	PROBE_SET_MEMORY,
+	PROBE_SET_CAPTURES, // launches, while streams are captured
 	PROBE_SET_COUNT,
 };
 
@@ -33,46 +46,47 @@ struct probe_links {
 
 struct probed_file {
 	const struct gpu_driver *driver;
-	const struct gpu_probes_options *options;
-	const struct probe_duty_cycle *plan;
-	uint32_t shares_with; // the number of the file that has the probes; 0: itself
-	struct probe_site sites[GPU_PROBES_NAMES_MAX]; // by row of the table
-	bool has_site[GPU_PROBES_NAMES_MAX];
+	const struct probed_file_options *options;
+	const struct probe_duty_cycle *cycle;
+	uint32_t shares_with; // number of the file that has the probes; 0: this one
+	struct probe_site sites[PROBED_FILE_CALLS_MAX]; // by row of the table
+	bool has_site[PROBED_FILE_CALLS_MAX];
 	struct probe_links links[PROBE_SET_COUNT];
-	struct probe_links former; // of PROBE_SET_OTHERS, until those are attached anew
-	uint32_t generation;       // of PROBE_SET_OTHERS: GPU_CALL_GENERATION or 0
-	uint64_t steady_kinds;     // that PROBE_SET_STEADY was attached for
-	uint64_t refused;          // probes, by the kernel
-	int refusal;               // what it said last
+	struct probe_links former; // PROBE_SET_ALWAYS of the last generation, not yet detached
+	uint32_t generation;       // of PROBE_SET_ALWAYS: GPU_CALL_GENERATION or 0
+	uint64_t memory_kinds;     // kinds in PROBE_SET_MEMORY when it was attached
+	uint64_t refused;          // probes
+	int refusal;               // last errno of these
 };
 
 /**
- * Find the functions' places. @options and @plan, which says of each kind of call when it is probed,
- * outlive the file. Returns 0; -ENOENT if it has none of the functions; -ENOEXEC; -ENOMEM; -errno.
+ * Find the functions' sites. @options and @cycle, which has the mode of each kind of call, outlive the
+ * file. Returns 0; -ENOENT if it exports none of the functions; -ENOEXEC; -ENOMEM; -errno.
  */
-int probed_file_open(const struct gpu_driver *driver, const struct gpu_probes_options *options,
-		     const struct probe_duty_cycle *plan, struct probed_file **ret_file);
-/** Detaches what is attached. */
+int probed_file_open(const struct gpu_driver *driver, const struct probed_file_options *options,
+		     const struct probe_duty_cycle *cycle, struct probed_file **ret_file);
+/** Detaches all sets. */
 void probed_file_close(struct probed_file *file);
 
-/** Attach the probes of a set; none if the file shares those of another. */
+/** Attach a set; none if the file shares another one's probes. */
 void probed_file_attach(struct probed_file *file, enum probe_set set);
 void probed_file_detach(struct probed_file *file, enum probe_set set);
 /**
- * It has changed which are always there: attach those anew, with this generation, and when it counts, detach those
- * from before. Steady ones are touched only if some of them are concerned, and may miss calls meanwhile.
+ * Other kinds are always attached from now on: attach PROBE_SET_ALWAYS anew with this generation beside the
+ * former one. Call probed_file_detach_former() when the new one counts. PROBE_SET_MEMORY is replaced only
+ * if its kinds changed, and then misses calls for a moment.
  */
 void probed_file_attach_next(struct probed_file *file, uint32_t generation);
 void probed_file_detach_former(struct probed_file *file);
 
-/** What a call of this row costs in this file, in nanoseconds; 0: it has no such function. */
+/** Nanoseconds that the probes of this row's function take per call in this file; 0: no such function. */
 double probed_file_cost(const struct probed_file *file, size_t row);
 
 /**
- * Are the probes of @other in this file, too? Files of containers have a device and inode of their
- * own in each, and one file below them, which is what the kernel's probes are in.
+ * Do the probes of @other fire in this file, too? On overlayfs each container has a device and inode of
+ * its own for one lower file, which is where the kernel puts uprobes.
  */
 bool probed_file_is_probed_by(const struct probed_file *file, const struct probed_file *other);
 
 /** The program for a row's entry or return; -1: none. */
-int probed_file_program(const struct gpu_probes_options *options, size_t row, bool at_return);
+int probed_file_program(const struct probed_file_options *options, size_t row, bool at_return);

@@ -6,7 +6,7 @@
 #include "agent/probes/probe_page.h"
 
 enum {
-	ROUNDS = 7, // the fastest counts: others were interrupted
+	ROUNDS = 7, // the fastest counts: the others were interrupted
 	CALLS = 100,
 	STEPPED_CALLS = 20,
 };

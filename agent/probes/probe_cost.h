@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a uprobe costs on this machine, whatever program runs at it: between kinds of hosts it differs
-// by a factor of forty, so it is measured when the agent starts.
+// The cost of a uprobe on this machine, without its program. Kinds of hosts differ by a factor of forty, so
+// the agent measures it before it attaches any.
 #pragma once
 
 #include <stdbool.h>
@@ -8,16 +8,16 @@
 
 #include "agent/probes/probe_link.h"
 
-/** Nanoseconds a hit. */
+/** Nanoseconds per hit. */
 struct probe_cost {
 	uint32_t cheap_ns;   // at an instruction that the kernel emulates
-	uint32_t stepped_ns; // at one that it steps through
-	uint32_t return_ns;  // more, for seeing the same function return
-	bool is_measured;    // else they are another machine's
+	uint32_t stepped_ns; // at one that it single-steps
+	uint32_t return_ns;  // in addition, for the return probe of the function
+	bool is_measured;    // false: figures of a slow virtual machine
 };
 
 /**
- * Measure, on a page of our own: some 50 ms, most of them waiting. What cannot be measured is taken
- * from a virtual machine of ours, which errs on the safe side.
+ * Measure on a page of our own (probe_page.h): some 50 ms, most of it sleeping. Where that fails, the figures of a
+ * virtual machine overestimate the cost of most hosts.
  */
 void probe_cost_measure(enum probe_way way, struct probe_cost *ret_cost);

@@ -25,12 +25,12 @@ enum {
 #define PERF_TYPE_FILE "/sys/bus/event_source/devices/uprobe/type"
 
 struct probe_link {
-	struct probe_link *next; // in the list of those that are being detached
+	struct probe_link *next; // in closer.links
 	uint32_t count;
 	int fds[];
 };
 
-/* Closes what is detached, one after the other: the kernel waits for 20 to 100 ms in each. */
+/* The thread that closes detached links: the kernel waits 20 to 100 ms in each close(). */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t idle;
@@ -38,13 +38,13 @@ static struct {
 	bool runs;
 } closer = { .lock = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER };
 
-/* The kernel takes a path, and follows this one to whatever the file is called by now. */
+/* The kernel takes a path; this one reaches the file whatever its name is by now. */
 static void path_of(int fd, char path[FD_PATH_BYTES])
 {
 	snprintf(path, FD_PATH_BYTES, "/proc/self/fd/%d", fd);
 }
 
-// ---- one link for all -------------------------------------------------------------------------
+// ---- one link for all places ------------------------------------------------------------------
 
 /* link_create of union bpf_attr in <linux/bpf.h> 6.6. */
 struct multi_attributes {
@@ -83,7 +83,7 @@ static int attach_multi(int program_fd, int fd, const struct probe_place *places
 	return 0;
 }
 
-// ---- a perf event for each --------------------------------------------------------------------
+// ---- a perf event for each place --------------------------------------------------------------
 
 static int read_perf_type(void)
 {
@@ -104,7 +104,7 @@ static int open_event(int type, const char *path, uint64_t offset, bool at_retur
 		.config1 = (uintptr_t)path,
 		.config2 = offset,
 	};
-	// A program runs on all CPUs, whichever the event is opened for.
+	// CPU 0: the program runs on all CPUs, whichever one the event is opened for.
 	int fd = (int)syscall(SYS_perf_event_open, &attributes, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
 
 	return fd < 0 ? -errno : fd;
@@ -123,8 +123,7 @@ static int attach_perf(int program_fd, int fd, const struct probe_place *places,
 	int type = read_perf_type();
 	char path[FD_PATH_BYTES];
 
-	probe_link_settle(); // else a place could have two for a while
-
+	probe_link_settle(); // else a place could have two probes for a while
 	if (type < 0)
 		return type;
 	path_of(fd, path);
@@ -197,7 +196,7 @@ static void *close_links(void *nothing)
 	return NULL;
 }
 
-/* False: there is no thread for it. */
+/* False: no thread could be started. */
 static bool close_later(struct probe_link *link)
 {
 	pthread_t thread;
@@ -271,7 +270,7 @@ enum probe_way probe_link_choose(struct error *err)
 	int rc = probe_page_open(&page);
 
 	if (rc) {
-		error_errno(err, rc, "uprobes: no page to try them on");
+		error_errno(err, rc, "uprobes: cannot make a page to try them on");
 		return PROBE_WAY_NONE;
 	}
 	int multi_rc = try(PROBE_WAY_MULTI, &page);
@@ -281,10 +280,10 @@ enum probe_way probe_link_choose(struct error *err)
 		return PROBE_WAY_MULTI;
 	if (!perf_rc)
 		return PROBE_WAY_PERF;
-	error_set(
-		err, perf_rc,
-		"uprobes were refused by the kernel: by a link for many (%s; it needs CAP_BPF and "
-		"CAP_PERFMON, and Linux 6.6) and by perf events (%s; they need CAP_SYS_ADMIN)",
-		strerror(-multi_rc), strerror(-perf_rc));
+	error_set(err, perf_rc,
+		  "uprobes: refused by the kernel: uprobe_multi link: %s (needs Linux 6.6, CAP_BPF "
+		  "and "
+		  "CAP_PERFMON); perf events: %s (need CAP_SYS_ADMIN)",
+		  strerror(-multi_rc), strerror(-perf_rc));
 	return PROBE_WAY_NONE;
 }

@@ -11,7 +11,7 @@
 enum { FUNCTION_BYTES = 0x100, FUNCTIONS = 4 };
 
 #if defined(__x86_64__)
-// cmpl $0x321cba00, 0x10(%rip); je +0; ret: what it compares with lies in the function's padding.
+// cmpl $0x321cba00, 0x10(%rip); je +0; ret. The compared word lies in the function's padding.
 static const uint8_t function[] = {
 	0x81, 0x3d, 0x10, 0, 0, 0, 0x00, 0xba, 0x1c, 0x32, 0x74, 0, 0xc3
 };

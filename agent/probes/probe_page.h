@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A page of code of our own, in a file of its own, to try uprobes on: nobody else maps it. Its
-// functions have the shape of the CUDA driver's exports and do nothing.
+// A page of code in a memfd, which only we map, to try and measure uprobes on (probe_link, probe_cost, and tests).
+// Its functions look like the CUDA driver's exports and do nothing.
 #pragma once
 
 #include <stdint.h>
 
 #if defined(__x86_64__)
-/* Offsets in the file of instructions to probe; each lies in another function. */
+/* File offsets of instructions to probe, each in its own function. */
 enum {
-	PROBE_PAGE_CHEAP_AT = 0x00a,   // which the kernel emulates
-	PROBE_PAGE_STEPPED_AT = 0x100, // which it steps through
-	PROBE_PAGE_RETURN_AT = 0x20a,  // cheap, for entry and return
-	PROBE_PAGE_BARE_AT = 0x30a,    // for comparison
+	PROBE_PAGE_CHEAP_AT = 0x00a,   // the kernel emulates it
+	PROBE_PAGE_STEPPED_AT = 0x100, // the kernel single-steps it
+	PROBE_PAGE_RETURN_AT = 0x20a,  // emulated; for a return probe
+	PROBE_PAGE_BARE_AT = 0x30a,    // never probed
 };
 #else
 enum {
@@ -27,9 +27,9 @@ struct probe_page {
 	uint8_t *code; // mapped; a page
 };
 
-/** Returns 0 or -errno: -EACCES or -EPERM where code of one's own is forbidden. */
+/** Returns 0 or -errno: -EACCES or -EPERM where a policy (SELinux) forbids executable memory. */
 int probe_page_open(struct probe_page *ret_page);
 void probe_page_close(struct probe_page *page);
 
-/** Call the function that the place @at lies in. */
+/** Call the function that contains the offset @at. */
 void probe_page_call(const struct probe_page *page, uint32_t at);

@@ -45,7 +45,7 @@ static bool walk_next(struct walk *walk)
 
 /*
  * What arch/x86/kernel/uprobes.c emulates in all kernels since 6.1: branch_setup_xol_ops() and
- * push_setup_xol_ops(). Longer nops and prefixes are emulated by some, and are not counted upon.
+ * push_setup_xol_ops(). Only some kernels emulate longer nops and prefixed instructions.
  */
 static bool is_emulated(const cs_insn *instruction)
 {
@@ -66,10 +66,10 @@ static bool is_emulated(const cs_insn *instruction)
 	}
 }
 
-/* Does a write to it change an argument, or where the arguments on the stack are? */
+/* Does a write to this register change an argument, or hide those on the stack? */
 static bool holds_arguments(uint16_t number)
 {
-	// Each register with the names of its parts; ah has a letter of its own, and is no argument.
+	// Each register with the names of its parts.
 	static const x86_reg registers[] = {
 		X86_REG_RDI, X86_REG_EDI, X86_REG_DI,  X86_REG_DIL, X86_REG_RSI, X86_REG_ESI,
 		X86_REG_SI,  X86_REG_SIL, X86_REG_RDX, X86_REG_EDX, X86_REG_DX,  X86_REG_DL,
@@ -85,7 +85,7 @@ static bool holds_arguments(uint16_t number)
 	return false;
 }
 
-/* Those that compare and load, and nothing else: what is not known here may do anything. */
+/* Instructions that only compare and load. All others may do anything. */
 static bool is_known(const cs_insn *instruction)
 {
 	switch (instruction->id) {
@@ -114,7 +114,7 @@ static bool is_harmless(csh decoder, const cs_insn *instruction)
 
 	if (!is_known(instruction))
 		return false;
-	// A write to memory could be one to the arguments; compares have their first operand there, too.
+	// A write to memory may change arguments on the stack; the first operand of a compare is only read.
 	if (x86->op_count && x86->operands[0].type == X86_OP_MEM &&
 	    instruction->id != X86_INS_CMP && instruction->id != X86_INS_TEST &&
 	    instruction->id != X86_INS_NOP)
@@ -128,7 +128,7 @@ static bool is_harmless(csh decoder, const cs_insn *instruction)
 	return true;
 }
 
-/* The first instruction that is fit. 0: none but the first one, if that is no other way. */
+/* The first fit instruction, else the first one, as expensive. Returns 0; -ENOEXEC; -ENOMEM. */
 static int find_fit(const uint8_t *code, size_t size, struct probe_site *ret_site)
 {
 	struct walk walk;
@@ -152,7 +152,7 @@ static int find_fit(const uint8_t *code, size_t size, struct probe_site *ret_sit
 	return rc;
 }
 
-/* A loop back to between the function's first byte and the site: the site is not met once a call. */
+/* Does a jump lead back to before the site? Then one call may pass the site more than once. */
 static int find_loop(const uint8_t *code, size_t size, uint32_t skip, bool *ret_found)
 {
 	struct walk walk;
@@ -192,7 +192,7 @@ int probe_site_choose(const uint8_t *code, size_t size, struct probe_site *ret_s
 int probe_site_choose(const uint8_t *code, size_t size, struct probe_site *ret_site)
 {
 	(void)code;
-	// The kernel steps through most of arm64's instructions in hardware; none was measured yet.
+	// Not measured on arm64: the kernel single-steps most instructions there.
 	if (size < 4)
 		return -ENOEXEC;
 	*ret_site = (struct probe_site){ .is_expensive = true };
@@ -215,7 +215,7 @@ int probe_site_find(const struct elf_symbols *symbols, const char *name,
 	const Elf64_Phdr *segment = elf_find_code(elf, symbol.st_value);
 	if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || !segment)
 		return -ENOEXEC;
-	// Of a symbol without a size so much that the site is found; what follows is not its own.
+	// A symbol may have no size; beyond the search for a site the bytes would be another function's.
 	uint64_t size = symbol.st_size ? symbol.st_size : PROBE_SITE_BYTES;
 	uint64_t left = segment->p_filesz - (symbol.st_value - segment->p_vaddr);
 	if (size > left)

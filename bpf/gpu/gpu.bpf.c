@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Calls of a GPU's driver, by the stack that makes them: kernels and graphs launched, waits, copies, memory.
-// The programs run at the driver's functions, which the agent finds and probes (agent/gpu/gpu_probes.h); a
-// probe's cookie says which function it is (gpu_call.h). In a storm of calls every n-th is counted for
-// those before it.
+// Counts calls of the CUDA driver and NCCL by the stack that makes them: launches, waits, copies, memory. The programs
+// run at functions that the agent probes (agent/gpu/gpu_probes.h); the probe's cookie has the kind of call
+// (gpu_call.h). When calls are frequent, one in n captures its stack, with weight n.
 
 #include "base/time_span.h"
 #include "bpf/gpu/gpu_calls.bpf.h"
 #include "bpf/gpu/gpu_graph_calls.bpf.h"
 #include "bpf/gpu/gpu_handles.bpf.h"
-#include "bpf/gpu/gpu_kernels.bpf.h"
+#include "bpf/gpu/gpu_sampled_launches.bpf.h"
 #include "bpf/gpu/gpu_memory.bpf.h"
 #include "bpf/gpu/nccl_calls.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
 /* Set before load. */
-const volatile __u64 gpu_wait_ns_min = 10000; // a shorter wait is none: the work was done already
+const volatile __u64 gpu_wait_ns_min = 10000; // in a shorter call the work was already done
 
 /* ---- launches --------------------------------------------------------------------------------- */
 
-/* 1 for one block, 2 for 2 and 3, 3 for 4 to 7, and so on. */
+/* Blocks by powers of two: 1 for one block, 2 for 2 and 3, 3 for 4 to 7 ... */
 static __always_inline __u64 class_of_grid(const struct gpu_call_record *call)
 {
 	__u64 blocks = (__u64)call->grid[0] * call->grid[1] * call->grid[2];
@@ -44,10 +43,10 @@ static __always_inline void begin_launch(struct gpu_work *work, gpu_context *ctx
 	keep_call(&work->call);
 	work->device = frame_of_function(&work->key.process, work->call.handle);
 	work->entry_pc = pc_of(ctx);
-	take_registers(work, ctx, return_address_at_entry(ctx), true);
+	set_registers(work, ctx, return_address_at_entry(ctx), true);
 }
 
-/* Not launched yet: it becomes part of a graph. */
+/* The launch runs nothing yet: it becomes a node of a CUDA graph. */
 static __always_inline void capture_launch(gpu_context *ctx, __u64 cookie, __u64 now, __u64 graph)
 {
 	__u64 weight = choose_captured();
@@ -56,24 +55,24 @@ static __always_inline void capture_launch(gpu_context *ctx, __u64 cookie, __u64
 	if (!work)
 		return;
 	begin_launch(work, ctx, cookie, now);
-	take_gpu_stack(work->number, now);
+	capture_gpu_stack(work->number, now);
 	work->captured.graph = graph;
 	keep_captured(work, weight);
 	release_gpu_work(work);
 }
 
-/* One probe is there for captures, one for windows. */
+/* A launch may have two probes: one for captured launches, one duty-cycled. */
 SEC("uprobe")
 int gpu_launch_begins(struct pt_regs *ctx)
 {
 	__u64 cookie = bpf_get_attach_cookie(ctx), now = bpf_ktime_get_ns(), stream;
 	bool of_captures = gpu_cookie_flags(cookie) & GPU_CALL_CAPTURES;
-	__u32 of_window = of_captures ? 1 : window_weight(cookie, now), weight;
+	__u32 phase_weight = of_captures ? 1 : duty_cycle_weight(cookie, now), weight;
 	struct gpu_work *work;
 	int graph;
 
 	count_hit(of_captures ? GPU_CALL_CAPTURED : cookie);
-	if (!of_window || !is_wanted())
+	if (!phase_weight || !is_wanted())
 		return 0;
 	stream = stream_of_launch((gpu_context *)ctx, cookie);
 	graph = gpu_capture_of(stream, now);
@@ -94,15 +93,15 @@ int gpu_launch_begins(struct pt_regs *ctx)
 		return 0;
 	begin_launch(work, (gpu_context *)ctx, cookie, now);
 	work->key.kernel_leaf = class_of_grid(&work->call);
-	count_with_stack(work, now, SAMPLE_KIND_GPU_LAUNCH, (__u64)weight * of_window,
-			 (__u64)weight * of_window);
+	count_with_stack(work, now, SAMPLE_KIND_GPU_LAUNCH, (__u64)weight * phase_weight,
+			 (__u64)weight * phase_weight);
 	release_gpu_work(work);
 	return 0;
 }
 
 /* ---- entries ---------------------------------------------------------------------------------- */
 
-/* Told at once: nothing of it is known later that is not known now. */
+/* For calls of which the return adds nothing. */
 static __always_inline void count_at_entry(struct gpu_work *work, gpu_context *ctx, __u64 now,
 					   __u32 kind, __u64 value)
 {
@@ -111,11 +110,11 @@ static __always_inline void count_at_entry(struct gpu_work *work, gpu_context *c
 	if (!weight)
 		return;
 	work->entry_pc = pc_of(ctx);
-	take_registers(work, ctx, return_address_at_entry(ctx), true);
+	set_registers(work, ctx, return_address_at_entry(ctx), true);
 	count_with_stack(work, now, kind, value * weight, weight);
 }
 
-/* By the stack that captured the graph: it has launched what is launched again now. */
+/* Counted by the stack that captured the graph; of an unknown one by the stack that launches it. */
 static __always_inline void launch_graph(struct gpu_work *work, gpu_context *ctx, __u64 now)
 {
 	const struct gpu_graph *graph =
@@ -140,7 +139,7 @@ static __always_inline void free_memory(struct gpu_work *work)
 	remove_range(&work->key.process, GPU_RANGE_DEVICE, key.handle);
 }
 
-/* On a stream that is captured nothing is done yet. */
+/* On a captured stream the call only adds a node: it does not count. */
 static __always_inline bool is_captured(const struct gpu_work *work, __u64 cookie, __u64 now)
 {
 	__u32 number = gpu_cookie_call(cookie), flags = gpu_cookie_flags(cookie);
@@ -151,7 +150,7 @@ static __always_inline bool is_captured(const struct gpu_work *work, __u64 cooki
 	return gpu_capture_of(stream_of_call(flags, work->call.stream, true), now);
 }
 
-/* What is freed is freed before the call returns: another thread may be given it by then. */
+/* Memory is removed at the entry of a free: by its return, another thread may have got the same address. */
 static __always_inline void begin_call(struct gpu_work *work, gpu_context *ctx, __u64 cookie,
 				       __u64 now)
 {
@@ -170,14 +169,14 @@ static __always_inline void begin_call(struct gpu_work *work, gpu_context *ctx, 
 	case GPU_CALL_LAUNCH_HOST_FUNC:
 		count_at_entry(work, ctx, now, SAMPLE_KIND_GPU_LAUNCH, 1);
 		return;
-	case GPU_CALL_TOLD_LAUNCH:
-		keep_told_launch(work, ctx, now);
+	case GPU_CALL_SAMPLED_LAUNCH:
+		record_sampled_launch(work, ctx, now);
 		return;
 	case GPU_CALL_GRAPH_DESTROY:
-		forget_graph(process, GPU_HANDLE_GRAPH, work->call.handle);
+		remove_graph(process, GPU_HANDLE_GRAPH, work->call.handle);
 		return;
 	case GPU_CALL_GRAPH_EXEC_DESTROY:
-		forget_graph(process, GPU_HANDLE_GRAPH_EXEC, work->call.handle);
+		remove_graph(process, GPU_HANDLE_GRAPH_EXEC, work->call.handle);
 		return;
 	case GPU_CALL_MODULE_UNLOAD:
 		unload_module(process, work->call.handle);
@@ -194,10 +193,10 @@ static __always_inline void begin_call(struct gpu_work *work, gpu_context *ctx, 
 		join_capture(process, stream, work->arguments.at[1]);
 		return;
 	case GPU_CALL_EVENT_DESTROY:
-		forget_event(process, work->call.handle);
+		remove_event(process, work->call.handle);
 		return;
 	case GPU_CALL_STREAM_DESTROY:
-		forget_stream(process, work->call.handle);
+		remove_stream(process, work->call.handle);
 		return;
 	case GPU_CALL_CAPTURE_END:
 		work->arguments.at[2] = end_capture_of(process, stream, &work->arguments.at[3]);
@@ -216,7 +215,7 @@ static __always_inline void begin_call(struct gpu_work *work, gpu_context *ctx, 
 		free_memory(work);
 		break;
 	}
-	// After its structure was read a copy may be of another kind.
+	// By the cookie: reading the copy's structure may have changed work->call.call to another kind of copy.
 	if (is_copy(gpu_cookie_call(cookie))) {
 		kind = kind_of_copy(process, &work->call);
 		if (work->call.flags & GPU_CALL_ASYNC && !may_wait(kind)) {
@@ -234,7 +233,7 @@ SEC("uprobe")
 int gpu_call_begins(struct pt_regs *ctx)
 {
 	__u64 cookie = bpf_get_attach_cookie(ctx), now = bpf_ktime_get_ns();
-	__u32 weight = window_weight(cookie, now);
+	__u32 weight = duty_cycle_weight(cookie, now);
 	struct gpu_work *work;
 
 	count_hit(cookie);
@@ -242,9 +241,9 @@ int gpu_call_begins(struct pt_regs *ctx)
 		return 0;
 	work = claim_gpu_work();
 	if (!work) {
-		gpu_idle_enqueue(GPU_STREAM_UNKNOWN, now); // it may have been one
+		gpu_idle_enqueue(GPU_STREAM_UNKNOWN, now); // the call may enqueue work
 		gpu_capture_missed(gpu_cookie_call(cookie));
-		note_missed(gpu_cookie_call(cookie));
+		note_missed_memory_call(gpu_cookie_call(cookie));
 		return 0;
 	}
 	count(COUNTER_GPU_CALLS);
@@ -261,7 +260,7 @@ int gpu_call_begins(struct pt_regs *ctx)
 
 /* ---- returns ---------------------------------------------------------------------------------- */
 
-/* An interval, which is told in the slot that it began in. */
+/* An interval: it counts from the slot in which it began. */
 static __always_inline void count_time(struct gpu_work *work, __u64 began_ns, __u64 now, __u32 kind,
 				       __u64 weight)
 {
@@ -284,11 +283,11 @@ static __always_inline void end_allocation(struct gpu_work *work, const struct o
 		return;
 	allocation->bytes = call->bytes;
 	allocation->mappings = allocation->released = 0;
-	take_owner(work, now, &allocation->owner);
+	capture_owner(work, now, &allocation->owner);
 	work->key.kind = SAMPLE_KIND_GPU_ALLOC;
 	add_count(&work->key, call->bytes * call->weight, call->weight);
-	// What is live is known only where nothing is missed.
-	if (!(gpu_cookie_flags(call->cookie) & GPU_CALL_WINDOWED))
+	// Memory in use needs all calls.
+	if (!(gpu_cookie_flags(call->cookie) & GPU_CALL_DUTY_CYCLED))
 		add_allocation(&key, allocation);
 	if (kind == GPU_HANDLE_MEMORY)
 		add_range(&work->key.process, GPU_RANGE_DEVICE, key.handle, call->bytes);
@@ -328,7 +327,7 @@ static __always_inline void end_well(struct gpu_work *work, const struct open_ca
 	const struct process_key *process = &work->key.process;
 
 	switch (gpu_cookie_call(call->cookie)) {
-	case GPU_CALL_INIT: // the first of several: other libraries ask for it, too
+	case GPU_CALL_INIT: // only the first counts: libraries call it again
 		if (is_watched(process) && gpu_idle_from_init())
 			begin_ranges(process);
 		break;
@@ -357,7 +356,7 @@ static __always_inline void end_well(struct gpu_work *work, const struct open_ca
 	}
 }
 
-/* The kind of its time; 0: nobody asks how long it took. */
+/* The sample kind of the call's duration; 0: not counted by time. */
 static __always_inline __u32 kind_of_time(const struct open_call *call)
 {
 	__u32 number = gpu_cookie_call(call->cookie);
@@ -370,7 +369,7 @@ static __always_inline __u32 kind_of_time(const struct open_call *call)
 	return 0;
 }
 
-/* A wait, a copy that waits: one stack serves both, but for the registers that unwinding has used up. */
+/* A wait, or a copy that waits: counts its time and its bytes with one stack. */
 static __always_inline void end_timed(struct gpu_work *work, gpu_context *ctx,
 				      const struct open_call *call, __u64 now, bool is_well)
 {
@@ -393,7 +392,7 @@ static __always_inline void end_timed(struct gpu_work *work, gpu_context *ctx,
 		add_count(&work->key, call->bytes * weight, weight);
 		return;
 	}
-	take_registers(work, ctx, call->return_address, false);
+	set_registers(work, ctx, call->return_address, false);
 	count_with_stack(work, now, call->kind, call->bytes * weight, weight);
 }
 
@@ -411,12 +410,12 @@ int gpu_call_returns(struct pt_regs *ctx)
 		return 0;
 	work = claim_gpu_work();
 	if (!work) {
-		note_missed(gpu_cookie_call(cookie));
+		note_missed_memory_call(gpu_cookie_call(cookie));
 		return 0;
 	}
 	begin_key(work, now);
 	work->entry_pc = call->entry_pc;
-	take_registers(work, (gpu_context *)ctx, call->return_address, false);
+	set_registers(work, (gpu_context *)ctx, call->return_address, false);
 	if (is_well) {
 		note_wait(call->cookie, call->arguments[0], call->began_ns, now);
 		end_well(work, call, now);
@@ -434,7 +433,7 @@ int nccl_call_begins(struct pt_regs *ctx)
 {
 	__u64 cookie = bpf_get_attach_cookie(ctx), now = bpf_ktime_get_ns();
 	__u64 kept[4] = { 0, nccl_cookie_collective(cookie), 0, NCCL_RANK_UNKNOWN };
-	__u32 weight = window_weight(cookie, now);
+	__u32 weight = duty_cycle_weight(cookie, now);
 	struct gpu_work *work;
 
 	count_hit(cookie);
@@ -482,7 +481,7 @@ int nccl_call_returns(struct pt_regs *ctx)
 		return 0;
 	begin_key(work, now);
 	work->entry_pc = call->entry_pc;
-	take_registers(work, (gpu_context *)ctx, call->return_address, false);
+	set_registers(work, (gpu_context *)ctx, call->return_address, false);
 	if (is_well)
 		end_nccl_call(work, call);
 	count_nccl_call(work, call, now, is_well);

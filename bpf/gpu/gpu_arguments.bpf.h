@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// The arguments of a driver's call, at its entry: what a probe reads into a struct gpu_call_record. Offsets
-// of structures are those of the CUDA driver API's headers (12.x), measured.
+// Reads the arguments of a driver call at its entry into a struct gpu_call_record. Offsets in structures were measured
+// with the headers of the CUDA driver API 12.x.
 #pragma once
 
 #include "bpf/gpu/gpu_call.h"
@@ -39,11 +39,11 @@ static __always_inline struct process_key gpu_current_process(void)
 #define GPU_STACK(ctx)      ((ctx)->sp)
 #endif
 
-/* Of a probe's context, each read at an offset that the verifier sees. */
+/* volatile: each field is read at a constant offset, as the verifier demands of a context. */
 typedef const volatile bpf_user_pt_regs_t gpu_context;
 
 struct gpu_arguments {
-	__u64 at[8]; // in order; 6 and 7 are there for launches only
+	__u64 at[8]; // in order; 6 and 7 of launches only
 };
 
 static __always_inline void read_arguments(gpu_context *ctx, struct gpu_arguments *to)
@@ -57,7 +57,7 @@ static __always_inline void read_arguments(gpu_context *ctx, struct gpu_argument
 	to->at[6] = to->at[7] = 0;
 }
 
-/* Words of the arguments that are passed on the stack, the first one first. */
+/* Arguments that are passed on the stack, as words in order. */
 static __always_inline void read_stack_arguments(gpu_context *ctx, __u64 *to, __u32 size)
 {
 #if defined(__TARGET_ARCH_x86)
@@ -94,7 +94,7 @@ static __always_inline void read_launch(gpu_context *ctx, struct gpu_call_record
 #endif
 }
 
-/* CUlaunchConfig, as far as it is read. */
+/* The beginning of CUlaunchConfig. */
 struct launch_config {
 	__u32 grid[3], block[3];
 	__u32 shared_bytes;
@@ -116,7 +116,7 @@ static __always_inline void read_launch_ex(gpu_context *ctx, struct gpu_call_rec
 
 /* ---- copies ----------------------------------------------------------------------------------- */
 
-/* One side of CUDA_MEMCPY2D and CUDA_MEMCPY3D, from its memory type on. */
+/* Source or destination in CUDA_MEMCPY2D and CUDA_MEMCPY3D, from its memory type on. */
 struct copy_side {
 	__u64 type; // enum copy_memory, in the lower half
 	__u64 host;
@@ -136,11 +136,11 @@ static __always_inline __u64 address_of_side(const struct copy_side *side)
 }
 
 struct copy_layout {
-	__u32 from, to, width; // offsets; the height and, where there is one, the depth follow
+	__u32 from, to, width; // offsets; height and depth follow the width
 	bool has_depth;
 };
 
-/* The direction becomes that of a plain copy, as far as the memory types tell it. */
+/* Sets the kind to that of a plain copy, where the memory types have the direction. */
 static __always_inline void read_copy_structure(__u64 address, const struct copy_layout *layout,
 						struct gpu_call_record *record)
 {
@@ -166,7 +166,7 @@ static __always_inline void read_copy_structure(__u64 address, const struct copy
 
 #define COPY_BATCH_MAX 128 // copies of a batch whose sizes are read
 
-/* The sum of a batch's sizes; its first copy says the direction. */
+/* The bytes of a batch; its first copy has the direction. */
 static __always_inline void read_copy_batch(const struct gpu_arguments *arguments,
 					    struct gpu_call_record *record)
 {
@@ -182,7 +182,7 @@ static __always_inline void read_copy_batch(const struct gpu_arguments *argument
 			break;
 		record->bytes += size;
 	}
-	if (count > COPY_BATCH_MAX) // the others are taken to be like these
+	if (count > COPY_BATCH_MAX) // the rest is assumed to be like these
 		record->bytes = record->bytes / COPY_BATCH_MAX * count;
 }
 
@@ -214,9 +214,9 @@ static __always_inline bool is_copy(__u32 call)
 	return call >= GPU_CALL_COPY_HTOD && call <= GPU_CALL_MEMSET;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------ */
+/* ---- all calls -------------------------------------------------------------------------------- */
 
-/* By way of a small switch: a variable index into what lies on the stack is refused. */
+/* Unrolled: the verifier refuses a variable index here. */
 static __always_inline __u64 argument_at(const struct gpu_arguments *arguments, __u32 at)
 {
 	__u64 value = 0;
@@ -244,8 +244,7 @@ static __always_inline void read_call(gpu_context *ctx, __u64 cookie,
 	} else if (record->call == GPU_CALL_LAUNCH_EX) {
 		read_launch_ex(ctx, record);
 	} else if (record->call == GPU_CALL_ALLOC_PITCH) {
-		record->bytes *=
-			arguments->at[3]; // rows, each as wide as it is asked for, or wider
+		record->bytes *= arguments->at[3]; // rows; the driver may make each of them wider
 	} else if (record->call == GPU_CALL_FREE || record->call == GPU_CALL_HOST_FREE ||
 		   record->call == GPU_CALL_HOST_REGISTER ||
 		   record->call == GPU_CALL_HOST_UNREGISTER || record->call == GPU_CALL_MEM_MAP ||

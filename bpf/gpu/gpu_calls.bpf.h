@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Calls of a GPU's libraries: which are counted, for how many each stands, and those that are followed from
-// their beginning to their end.
+// Which GPU calls count and with which weight, and calls that are tracked from entry to return.
 #pragma once
 
 #include "bpf/gpu/gpu_idle_state.bpf.h"
@@ -11,12 +10,12 @@
 const volatile bool gpu_keep_calls = false; // for tests
 
 /*
- * Set at any time, of probes that are always there: GPU_CALL_GENERATION or 0. Before some are taken away all that
- * stay are attached a second time, and hardly a call is missed or counted twice meanwhile.
+ * Set at any time: the generation of always attached probes that counts, GPU_CALL_GENERATION or 0. To replace these
+ * probes the agent attaches the new generation beside the old one, and hardly a call is missed or counted twice.
  */
 __u32 gpu_generation = 0;
 
-/* What the last probe has read of its call. For tests. */
+/* The last call that a probe read. For tests. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -34,7 +33,7 @@ static __always_inline void keep_call(const struct gpu_call_record *record)
 
 /* ---- which calls are counted ------------------------------------------------------------------ */
 
-#define GPU_CAPTURED_MORE 10 // stacks of captured launches for each that others may have
+#define GPU_CAPTURED_MORE 10 // stacks of captured launches for each stack of other calls
 
 enum gpu_pace { GPU_PACE_LAUNCHES, GPU_PACE_OTHERS, GPU_PACE_CAPTURED, GPU_PACE_COUNT };
 
@@ -45,7 +44,7 @@ struct {
 	__type(value, struct pace);
 } gpu_paces SEC(".maps");
 
-/* For how many calls the stack of this one stands; 0: it is not to be taken. */
+/* The weight of this call's stack; 0: sampled out. */
 static __always_inline __u32 choose_call(__u32 which)
 {
 	struct pace *pace = bpf_map_lookup_elem(&gpu_paces, &which);
@@ -53,7 +52,7 @@ static __always_inline __u32 choose_call(__u32 which)
 	return pace ? pace_sample(pace, gpu_stacks_per_second, COUNTER_GPU_CALLS_DROPPED) : 0;
 }
 
-/* Likewise of a launch that is captured: that is once, and its stack counts each time that the graph is launched. */
+/* Likewise of a captured launch. It gets a larger share: each launch of the graph will count with its stack. */
 static __always_inline __u32 choose_captured(void)
 {
 	__u32 which = GPU_PACE_CAPTURED;
@@ -71,7 +70,7 @@ static __always_inline bool is_wanted(void)
 	return !only_targets || bpf_map_lookup_elem(&target_pids, &pid);
 }
 
-/* How often programs ran for each kind of call, entries and returns: what the probes cost. */
+/* Runs of the programs by kind of call, entries plus returns: the probes' cost follows from it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, GPU_CALL_COUNT);
@@ -89,19 +88,19 @@ static __always_inline void count_hit(__u64 cookie)
 }
 
 /*
- * For how many calls one of this probe stands; 0: it came outside of the window, or there is another probe
- * at the same place that counts.
+ * The weight of a call by the probe duty cycle. 0: outside of an on phase, or another probe at this place counts the
+ * call.
  */
-static __always_inline __u32 window_weight(__u64 cookie, __u64 now)
+static __always_inline __u32 duty_cycle_weight(__u64 cookie, __u64 now)
 {
-	const volatile struct gpu_window *window = &gpu_window;
+	const volatile struct gpu_on_phase *phase = &gpu_on_phase;
 	__u32 generation = *(const volatile __u32 *)&gpu_generation;
 	__u32 flags = gpu_cookie_flags(cookie), call = gpu_cookie_call(cookie);
 
-	if (!(flags & GPU_CALL_WINDOWED))
-		return (call >= GPU_CALL_STEADY_FIRST && call <= GPU_CALL_STEADY_LAST) ||
+	if (!(flags & GPU_CALL_DUTY_CYCLED))
+		return (call >= GPU_CALL_MEMORY_FIRST && call <= GPU_CALL_MEMORY_LAST) ||
 		       (flags & GPU_CALL_GENERATION) == generation;
-	return now >= window->begin_ns && now < window->end_ns ? window->weight : 0;
+	return now >= phase->begin_ns && now < phase->end_ns ? phase->weight : 0;
 }
 
 /* ---- counting --------------------------------------------------------------------------------- */
@@ -116,14 +115,14 @@ static __always_inline void begin_key(struct gpu_work *work, __u64 now)
 	work->may_hand_over = 0;
 }
 
-/* With its stack, of which the registers are there. */
+/* The work has the registers to unwind from. */
 static __always_inline void count_with_stack(struct gpu_work *work, __u64 now, __u32 kind,
 					     __u64 value, __u64 samples)
 {
 	work->key.kind = kind;
 	work->value = value;
 	work->may_hand_over = 1;
-	if (!take_gpu_stack(work->number, now))
+	if (!capture_gpu_stack(work->number, now))
 		add_count(&work->key, value, samples);
 }
 
@@ -135,22 +134,22 @@ static __always_inline void own_stack(const struct gpu_work *work, struct gpu_ow
 	owner->leaf = work->key.user_leaf;
 }
 
-/* Its own stack if it is one of those that are taken; else only what it is is counted. */
-static __always_inline void take_owner(struct gpu_work *work, __u64 now, struct gpu_owner *owner)
+/* With its stack, unless that is sampled out. */
+static __always_inline void capture_owner(struct gpu_work *work, __u64 now, struct gpu_owner *owner)
 {
 	work->may_hand_over = 0;
 	if (choose_call(GPU_PACE_OTHERS))
-		take_gpu_stack(work->number, now);
+		capture_gpu_stack(work->number, now);
 	own_stack(work, owner);
 }
 
-/* ---- calls that are followed to their end ----------------------------------------------------- */
+/* ---- calls that are tracked to their return --------------------------------------------------- */
 
 #define GPU_CALLS_WITHIN 4
 
 /* A call that has not returned. */
 struct open_call {
-	__u64 place; // of its return address; on aarch64 sp at its entry
+	__u64 place; // address of its return address; on aarch64 sp at its entry
 	__u64 began_ns;
 	__u64 cookie;
 	__u64 entry_pc;
@@ -158,7 +157,7 @@ struct open_call {
 	__u64 arguments[4];
 	__u64 bytes;
 	__u64 kind;   // of a copy: enum sample_kind
-	__u64 weight; // calls that it stands for
+	__u64 weight; // by the duty cycle
 };
 
 struct open_calls {
@@ -178,7 +177,7 @@ static __always_inline struct open_calls *open_calls_of_thread(__u64 flags)
 	return bpf_task_storage_get(&gpu_open_calls, bpf_get_current_task_btf(), NULL, flags);
 }
 
-/* Those that lie deeper have ended otherwise: an exception, a longjmp(). */
+/* Calls deeper in the stack left without a return: by an exception or a longjmp(). */
 static __always_inline void drop_left_calls(struct open_calls *calls, __u64 place)
 {
 	__u64 left = 0;
@@ -189,7 +188,7 @@ static __always_inline void drop_left_calls(struct open_calls *calls, __u64 plac
 	calls->count = left;
 }
 
-/* A call begins that is not followed to its end, though it has a probe there. */
+/* A call begins that has a return probe but is not tracked. */
 static __always_inline void leave_calls(gpu_context *ctx)
 {
 	struct open_calls *calls = open_calls_of_thread(0);
@@ -206,14 +205,14 @@ static __always_inline void open_call(struct gpu_work *work, gpu_context *ctx, _
 	struct open_call *call;
 
 	if (!calls) {
-		note_missed(gpu_cookie_call(cookie));
+		note_missed_memory_call(gpu_cookie_call(cookie));
 		return;
 	}
 	drop_left_calls(calls, place);
 	at = calls->count;
 	if (at >= GPU_CALLS_WITHIN) {
 		count(COUNTER_GPU_CALLS_NESTED);
-		note_missed(gpu_cookie_call(cookie));
+		note_missed_memory_call(gpu_cookie_call(cookie));
 		return;
 	}
 	call = &calls->at[at];
@@ -229,7 +228,7 @@ static __always_inline void open_call(struct gpu_work *work, gpu_context *ctx, _
 	calls->count = at + 1;
 }
 
-/* The one that returns now; NULL: its beginning was not seen. */
+/* The call that returns now; NULL: its entry was not seen. */
 static __always_inline struct open_call *close_call(gpu_context *ctx)
 {
 	struct open_calls *calls = open_calls_of_thread(0);

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Events of streams, which say what a wait is for, and the streams that are captured into graphs.
+// CUDA events (which work a wait is for), and stream captures (which streams are being captured into a CUDA graph).
 #pragma once
 
 #include "base/time_span.h"
 #include "bpf/gpu/gpu_arguments.bpf.h"
 #include "bpf/maps.bpf.h"
 
-#define GPU_EVENTS_MAX     8192            // recorded lately, of all processes
-#define GPU_CAPTURES_MAX   1024            // streams that are captured just now
-#define GPU_CAPTURE_NS_MAX 600000000000ULL // later nothing is looked up: its end was missed
+#define GPU_EVENTS_MAX     8192            // recorded last, in all processes
+#define GPU_CAPTURES_MAX   1024            // streams being captured now
+#define GPU_CAPTURE_NS_MAX 600000000000ULL // a longer capture has ended unseen
 
 struct gpu_event {
 	__u64 stream;
-	__u64 recorded_ns; // when that was asked for
-	__u64 capture;     // number, if the stream was captured then
+	__u64 recorded_ns; // when cuEventRecord was called
+	__u64 capture;     // number of the capture that the stream was in; 0: none
 };
 
-/* One that was let go is an event of which nothing is known. */
+/* An evicted event is unknown: a wait for it covers nothing. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, GPU_EVENTS_MAX);
@@ -26,10 +26,10 @@ struct {
 
 struct gpu_capture {
 	__u64 number;   // of the graph that it makes
-	__u64 origin;   // the stream that it began on
-	__u64 seen;     // gpu_captures_seen at its beginning
-	__u64 began_ns; // where its end was missed, it is none some time later
-	__u64 is_added; // to a graph that was there before
+	__u64 origin;   // the stream on which it began
+	__u64 seen;     // gpu_captures_seen when it began
+	__u64 began_ns; // it expires after GPU_CAPTURE_NS_MAX: its end may be missed
+	__u64 is_added; // to an existing graph
 };
 
 struct {
@@ -41,10 +41,11 @@ struct {
 } gpu_captures SEC(".maps");
 
 __u64 gpu_captures_begun = 0; // so far; read by the agent
-__u64 gpu_graph_numbers = 0;  // that were given to graphs so far
-__u64 gpu_captured_ns = 0;    // when the last one began
-__u64 gpu_captures_lost = 0; // the end of one was missed: those up to this number are none any more
-/* Set at any time: the number of times that probes of captured launches were attached; 0: they are not there. */
+__u64 gpu_graph_numbers = 0;  // given to graphs so far
+__u64 gpu_captured_ns = 0;    // when the last capture began
+__u64 gpu_captures_lost =
+	0; // captures up to this number count no longer: the end of one was missed
+/* Set at any time: how often the probes of captured launches were attached; 0: they are not attached. */
 __u64 gpu_captures_seen = 0;
 
 static __always_inline bool is_capture_lost(const struct gpu_capture *capture)
@@ -53,8 +54,8 @@ static __always_inline bool is_capture_lost(const struct gpu_capture *capture)
 }
 
 /*
- * The number of the capture that a stream of the current process is in; 0: none. A stream that has joined one by an
- * event is in it as long as the one that it began on.
+ * The number of the capture that a stream of the current process is in; 0: none. A stream that joined a capture by an
+ * event stays in it until the capture ends on its origin.
  */
 __attribute__((noinline)) int gpu_capture_of(__u64 stream, __u64 now)
 {
@@ -74,22 +75,22 @@ __attribute__((noinline)) int gpu_capture_of(__u64 stream, __u64 now)
 	return origin && origin->number == capture->number ? origin->number : 0;
 }
 
-/* The end of a capture was not seen, nobody knows of which: what is launched may be launched, all of it. */
+/* The end of some capture was missed: launches on any captured stream may be real ones from now on. */
 static __always_inline void gpu_capture_missed(__u32 call)
 {
 	if (call == GPU_CALL_CAPTURE_END)
 		gpu_captures_lost = gpu_graph_numbers;
 }
 
-/* A stream has gone, and whoever has its handle next captures nothing yet. */
-static __always_inline void forget_stream(const struct process_key *process, __u64 stream)
+/* A new stream with the same handle is not captured. */
+static __always_inline void remove_stream(const struct process_key *process, __u64 stream)
 {
 	struct gpu_key key = { *process, stream, GPU_HANDLE_CAPTURE };
 
 	bpf_map_delete_elem(&gpu_captures, &key);
 }
 
-/* By number: see take_gpu_stack(). */
+/* Finds the process itself: see capture_gpu_stack(). */
 __attribute__((noinline)) int gpu_event_recorded(__u64 event, __u64 stream, __u64 now)
 {
 	struct gpu_key key = { gpu_current_process(), event, GPU_HANDLE_EVENT };
@@ -100,8 +101,8 @@ __attribute__((noinline)) int gpu_event_recorded(__u64 event, __u64 stream, __u6
 	return 0;
 }
 
-/* A wait for one that has its handle later is no wait for what this one was recorded on. */
-static __always_inline void forget_event(const struct process_key *process, __u64 event)
+/* A new event with the same handle says nothing of this one's stream. */
+static __always_inline void remove_event(const struct process_key *process, __u64 event)
 {
 	struct gpu_key key = { *process, event, GPU_HANDLE_EVENT };
 

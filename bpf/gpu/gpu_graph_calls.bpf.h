@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// What calls on graphs do when they have ended well: captures, graphs that are made of others or put together node by
-// node, and executable ones (gpu_graphs.bpf.h).
+// Returns of successful calls on CUDA graphs: captures, clones, child graphs, nodes added one by one, executable graphs.
+// The state is in gpu_graphs.bpf.h.
 #pragma once
 
 #include "bpf/gpu/gpu_graphs.bpf.h"
@@ -13,13 +13,13 @@ static __always_inline long read_user(void *to, __u32 size, __u64 address)
 
 /* ---- captures ---------------------------------------------------------------------------------- */
 
-/* Where its end may not be seen it is none: all that comes after it would be captured. */
+/* Duty-cycled probes may miss its end, and then all later launches would count as captured: ignore it. */
 static __always_inline void begin_seen_capture(const struct process_key *process,
 					       const struct open_call *call, __u64 now)
 {
 	__u32 flags = gpu_cookie_flags(call->cookie);
 
-	if (!(flags & GPU_CALL_WINDOWED))
+	if (!(flags & GPU_CALL_DUTY_CYCLED))
 		begin_capture(process, stream_of_call(flags, call->arguments[0], true),
 			      gpu_cookie_call(call->cookie) == GPU_CALL_CAPTURE_TO_GRAPH, now);
 }
@@ -31,7 +31,7 @@ static __always_inline void end_capture(struct gpu_work *work, const struct open
 	__u64 handle = 0;
 
 	bpf_probe_read_user(&handle, sizeof(handle), (const void *)call->arguments[1]);
-	take_owner(work, now, &work->graph.owner);
+	capture_owner(work, now, &work->graph.owner);
 	work->graph.number = number_captured(call->arguments[2], call->arguments[3],
 					     find_graph(process, GPU_HANDLE_GRAPH, handle));
 	work->graph.flags = 0;
@@ -58,7 +58,7 @@ static __always_inline void end_clone(struct gpu_work *work, const struct open_c
 
 	bpf_probe_read_user(&handle, sizeof(handle), (const void *)call->arguments[0]);
 	if (!graph) {
-		forget_graph(process, GPU_HANDLE_GRAPH, handle); // whatever it was before
+		remove_graph(process, GPU_HANDLE_GRAPH, handle); // what had this handle before
 		return;
 	}
 	work->graph = *graph;
@@ -67,7 +67,7 @@ static __always_inline void end_clone(struct gpu_work *work, const struct open_c
 
 /* ---- executable graphs ------------------------------------------------------------------------- */
 
-/* An executable graph is what a graph is now. One that nobody has captured belongs to the stack that does that. */
+/* An executable graph has the graph's current number. The owner of one that was not captured is this call's stack. */
 static __always_inline void end_instantiation(struct gpu_work *work, __u64 exec, __u64 handle,
 					      __u64 now)
 {
@@ -77,7 +77,7 @@ static __always_inline void end_instantiation(struct gpu_work *work, __u64 exec,
 	if (graph && graph->owner.process.pid)
 		work->graph.owner = graph->owner;
 	else
-		take_owner(work, now, &work->graph.owner);
+		capture_owner(work, now, &work->graph.owner);
 	work->graph.number = number_of(graph);
 	work->graph.flags = 0;
 	keep_graph(process, GPU_HANDLE_GRAPH_EXEC, exec, &work->graph);
@@ -94,7 +94,7 @@ static __always_inline void end_new_exec(struct gpu_work *work, const struct ope
 
 /* ---- nodes ------------------------------------------------------------------------------------- */
 
-/* A kernel of a graph that is put together node by node counts as one that was launched into a capture. */
+/* A kernel node that is added by a call counts like a captured launch. */
 static __always_inline void end_kernel_node(struct gpu_work *work, const struct open_call *call,
 					    __u64 function, __u64 now)
 {
@@ -105,12 +105,12 @@ static __always_inline void end_kernel_node(struct gpu_work *work, const struct 
 		return;
 	work->device = frame_of_function(&work->key.process, function);
 	work->may_hand_over = 0;
-	take_gpu_stack(work->number, now);
+	capture_gpu_stack(work->number, now);
 	work->captured.graph = number;
 	keep_captured(work, weight);
 }
 
-/* CUDA_KERNEL_NODE_PARAMS: a CUkernel may stand in the place of the CUfunction, from its second version on. */
+/* CUDA_KERNEL_NODE_PARAMS: from its second version on a CUkernel may replace the CUfunction. */
 static __always_inline __u64 function_of_node(__u64 parameters)
 {
 	__u64 function = 0;
@@ -127,7 +127,7 @@ static __always_inline void end_child_node(struct gpu_work *work, const struct o
 	add_child(work, call->arguments[1], number_of(seal_graph(&work->key.process, child)));
 }
 
-/* CUgraphNodeParams: what it is, and from 16 on the parameters of that. */
+/* CUgraphNodeParams: the type, and from offset 16 on its parameters. */
 enum node_type { NODE_KERNEL = 0, NODE_GRAPH = 4, NODE_CONDITIONAL = 13 };
 
 static __always_inline void end_node(struct gpu_work *work, const struct open_call *call, __u64 now)
@@ -142,11 +142,11 @@ static __always_inline void end_node(struct gpu_work *work, const struct open_ca
 		read_user(&child, sizeof(child), parameters + 16);
 		end_child_node(work, call, child);
 	} else if (type == NODE_CONDITIONAL) {
-		add_child(work, call->arguments[1], 0); // how often it runs is known to the device
+		add_child(work, call->arguments[1], 0); // 0: only the GPU knows how often it runs
 	}
 }
 
-/* ---- all of them ------------------------------------------------------------------------------- */
+/* ---- all calls --------------------------------------------------------------------------------- */
 
 static __always_inline void end_graph_call(struct gpu_work *work, const struct open_call *call,
 					   __u64 now)

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Graphs: who captured them, and what they launch. While a stream is captured its launches are none: they are kept with their
-// stacks, by the graph's number, and count each time that the graph is launched, or one that it is a part of. The agent does
-// the sum (agent/gpu/gpu_graphs.h).
+// CUDA graphs: which stack captured them, and which GPU kernels they launch. Launches on a captured stream run nothing: their
+// stacks are recorded by the graph's number. Each launch of the graph, or of a graph that contains it, counts them. The agent
+// adds that up (agent/gpu/gpu_graphs.h).
 #pragma once
 
 #include "bpf/gpu/gpu_calls.bpf.h"
 
-/* An inference server captures hundreds, for each batch size; in pieces, some ten thousand. 20 MB if all are there. */
-#define GPU_GRAPHS_MAX 131072
-#define GPU_KERNELS_MAX \
-	65536 // stacks that have launched a kernel, of captures since the agent looked last
-#define GPU_PARTS_MAX 16384 // graphs in others, since then
+/* An inference server captures hundreds, one per batch size; piecewise, some ten thousand. 20 MB when full. */
+#define GPU_GRAPHS_MAX  131072
+#define GPU_KERNELS_MAX 65536 // stacks of captured launches, until the agent drains them
+#define GPU_PARTS_MAX   16384 // parts of graphs, until the agent drains them
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -20,7 +19,7 @@ struct {
 	__type(value, struct gpu_graph);
 } gpu_graphs SEC(".maps");
 
-/* Launches of finished captures' graphs, by their numbers; GPU_GRAPH_NOT_KNOWN, also of one that is still captured. */
+/* Launches of captured graphs by number; GPU_GRAPH_LAUNCHES_UNKNOWN if a GPU kernel was missed, also while capturing. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, GPU_GRAPHS_MAX);
@@ -41,7 +40,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, GPU_PARTS_MAX);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct gpu_graph_part);
+	__type(key, struct gpu_graph_part_key);
 	__type(value, __u64); // how often
 } gpu_graph_parts SEC(".maps");
 
@@ -52,7 +51,7 @@ static __always_inline __u64 next_graph_number(void)
 	return __sync_fetch_and_add(&gpu_graph_numbers, 1) + 1;
 }
 
-/* Of a graph that launches nothing yet; 0: there is no room. */
+/* The number of an empty graph; 0: the map is full. */
 static __always_inline __u64 number_graph(void)
 {
 	__u64 number = next_graph_number(), launches = 0;
@@ -65,7 +64,7 @@ static __always_inline __u64 number_graph(void)
 
 static __always_inline bool add_part(__u64 number, __u64 part)
 {
-	struct gpu_graph_part key = { number, part };
+	struct gpu_graph_part_key key = { number, part };
 	__u64 once = 1, *times = bpf_map_lookup_elem(&gpu_graph_parts, &key);
 
 	if (times) {
@@ -78,7 +77,7 @@ static __always_inline bool add_part(__u64 number, __u64 part)
 	return false;
 }
 
-/* Of a graph that launches what both do; 0: that is not known. */
+/* The number of a graph with the GPU kernels of both; 0: unknown. */
 static __always_inline __u64 number_both(__u64 one, __u64 other)
 {
 	__u64 number = one && other ? number_graph() : 0;
@@ -86,7 +85,7 @@ static __always_inline __u64 number_both(__u64 one, __u64 other)
 	return number && add_part(number, one) && add_part(number, other) ? number : 0;
 }
 
-/* Of one that launches the same, and more to come. */
+/* The number of a graph that contains @one, and will get more nodes; 0: unknown. */
 static __always_inline __u64 number_anew(__u64 one)
 {
 	__u64 number = one ? number_graph() : 0;
@@ -121,7 +120,7 @@ static __always_inline void begin_capture(const struct process_key *process, __u
 	put_capture(process, stream, &capture);
 }
 
-/* Its number; 0: nobody has seen it begin. @ret_is_added: to a graph that was there before. */
+/* Its number; 0: its begin was not seen, or it is incomplete. @ret_is_added: it went into an existing graph. */
 static __always_inline __u64 end_capture_of(const struct process_key *process, __u64 stream,
 					    __u64 *ret_is_added)
 {
@@ -133,12 +132,13 @@ static __always_inline __u64 end_capture_of(const struct process_key *process, _
 	if (!capture || capture->origin != stream)
 		return 0;
 	number = capture->number;
-	known = bpf_map_lookup_elem(&gpu_graph_launches, &number); // that it is not
+	known = bpf_map_lookup_elem(&gpu_graph_launches,
+				    &number); // there only if a launch was dropped
 	*ret_is_added = capture->is_added;
 	if (known || !capture->seen ||
 	    capture->seen != *(const volatile __u64 *)&gpu_captures_seen ||
 	    is_capture_lost(capture)) {
-		launches = GPU_GRAPH_NOT_KNOWN;
+		launches = GPU_GRAPH_LAUNCHES_UNKNOWN;
 		count(COUNTER_GPU_CAPTURES_MISSED);
 	}
 	bpf_map_delete_elem(&gpu_captures, &key);
@@ -148,8 +148,8 @@ static __always_inline __u64 end_capture_of(const struct process_key *process, _
 }
 
 /*
- * A stream waits for an event that was recorded in a capture: it is part of it from now on. Of its own,
- * for 6.1 has 512 bytes of stack for all that call each other, and a call's begin unwinds.
+ * A stream waits for an event that was recorded in a capture: it joins the capture. Not inlined: Linux 6.1 limits the
+ * stack of a chain of calls to 512 bytes, and the caller unwinds.
  */
 static __attribute__((noinline)) int join_capture(const struct process_key *process, __u64 stream,
 						  __u64 event)
@@ -173,7 +173,7 @@ static __attribute__((noinline)) int join_capture(const struct process_key *proc
 
 /* ---- launches ---------------------------------------------------------------------------------- */
 
-/* The work's key, stack and graph's number are there. Of a graph that lacks one none are told. */
+/* The work has its key, stack and graph number. If the map is full, the graph is marked as incomplete. */
 static __always_inline void keep_captured(struct gpu_work *work, __u64 launches)
 {
 	struct gpu_graph_kernel *kernel = &work->captured;
@@ -191,7 +191,7 @@ static __always_inline void keep_captured(struct gpu_work *work, __u64 launches)
 		return;
 	}
 	count(COUNTER_GPU_MAPS_FULL);
-	work->value = GPU_GRAPH_NOT_KNOWN;
+	work->value = GPU_GRAPH_LAUNCHES_UNKNOWN;
 	bpf_map_update_elem(&gpu_graph_launches, &kernel->graph, &work->value, BPF_ANY);
 }
 
@@ -214,7 +214,7 @@ static __always_inline struct gpu_graph *find_graph(const struct process_key *pr
 	return bpf_map_lookup_elem(&gpu_graphs, &key);
 }
 
-static __always_inline void forget_graph(const struct process_key *process, __u64 kind,
+static __always_inline void remove_graph(const struct process_key *process, __u64 kind,
 					 __u64 handle)
 {
 	struct gpu_key key = { *process, handle, kind };
@@ -222,7 +222,7 @@ static __always_inline void forget_graph(const struct process_key *process, __u6
 	bpf_map_delete_elem(&gpu_graphs, &key);
 }
 
-/* What is known of a graph, and will be when it is added to; NULL: nothing. */
+/* The graph, whose number is immutable from now on; NULL: unknown. */
 static __always_inline struct gpu_graph *seal_graph(const struct process_key *process, __u64 handle)
 {
 	struct gpu_graph *graph = find_graph(process, GPU_HANDLE_GRAPH, handle);
@@ -234,12 +234,12 @@ static __always_inline struct gpu_graph *seal_graph(const struct process_key *pr
 
 static __always_inline __u64 number_of(const struct gpu_graph *graph)
 {
-	return graph && !(graph->flags & GPU_GRAPH_PARTIAL) ? graph->number : 0;
+	return graph && !(graph->flags & GPU_GRAPH_INCOMPLETE) ? graph->number : 0;
 }
 
 /*
- * Of a captured graph, by the capture's number and what is known of its handle: nodes may have been added to it by hand
- * meanwhile, or there were some before.
+ * The number of a captured graph, from the capture's number and what is known of its handle: nodes may have been added to it
+ * by other calls, before the capture or during it.
  */
 static __always_inline __u64 number_captured(__u64 number, bool is_added,
 					     const struct gpu_graph *before)
@@ -248,14 +248,14 @@ static __always_inline __u64 number_captured(__u64 number, bool is_added,
 		return 0;
 	if (is_added)
 		return number_both(number, before->number);
-	// Else the handle was another graph's.
-	if (!before || !(before->flags & GPU_GRAPH_PARTIAL) ||
+	// Otherwise @before was another graph with the same handle.
+	if (!before || !(before->flags & GPU_GRAPH_INCOMPLETE) ||
 	    (before->number && before->number < number))
 		return number;
 	return number_both(number, before->number);
 }
 
-/* Of the work's process: what is known of a graph is copied there. False: that is nothing. */
+/* Copy the graph of the work's process into work->graph. False: unknown, work->graph is an incomplete one. */
 static __always_inline bool read_graph(struct gpu_work *work, __u64 handle)
 {
 	const struct gpu_graph *known = find_graph(&work->key.process, GPU_HANDLE_GRAPH, handle);
@@ -265,21 +265,21 @@ static __always_inline bool read_graph(struct gpu_work *work, __u64 handle)
 		return true;
 	}
 	__builtin_memset(&work->graph, 0, sizeof(work->graph));
-	work->graph.flags = GPU_GRAPH_PARTIAL;
+	work->graph.flags = GPU_GRAPH_INCOMPLETE;
 	return false;
 }
 
-/* A graph has got one more node, which is a graph as it is now; 0: nobody knows what it launches. */
+/* A graph got a child graph as a node. @child: its number; 0: its GPU kernels are unknown. */
 static __always_inline void add_child(struct gpu_work *work, __u64 handle, __u64 child)
 {
 	bool is_known = read_graph(work, handle);
 
 	work->graph.number = is_known ? number_both(work->graph.number, child) : number_anew(child);
-	work->graph.flags |= GPU_GRAPH_SEALED; // what comes next has a number of its own
+	work->graph.flags |= GPU_GRAPH_SEALED; // the next node gets a new number
 	keep_graph(&work->key.process, GPU_HANDLE_GRAPH, handle, &work->graph);
 }
 
-/* The number by which a graph's next kernel is kept; 0: the rest is not known. */
+/* The number under which a graph's next kernel node is recorded; 0: the graph is incomplete. */
 static __always_inline __u64 number_to_add_to(struct gpu_work *work, __u64 handle)
 {
 	bool is_known = read_graph(work, handle);
@@ -297,6 +297,6 @@ static __always_inline void count_graph_launch(const struct gpu_graph *graph, __
 	__u64 number = graph->number, *known;
 
 	known = number ? bpf_map_lookup_elem(&gpu_graph_launches, &number) : NULL;
-	if (known && *known != GPU_GRAPH_NOT_KNOWN)
+	if (known && *known != GPU_GRAPH_LAUNCHES_UNKNOWN)
 		__sync_fetch_and_add(known, launches);
 }

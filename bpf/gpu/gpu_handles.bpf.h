@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// What handles of the driver stand for: functions of the device have names.
+// Names of GPU kernels by their driver handles.
 #pragma once
 
 #include "bpf/gpu/gpu_stack.bpf.h"
 
 #define GPU_FUNCTIONS_MAX 65536 // handles of all processes
-#define GPU_NAMES_MAX     16384 // some 560 bytes each: 9 MB if all are there
-#define GPU_MODULES_MAX   16384 // handles that were unloaded, of all processes
+#define GPU_NAMES_MAX     16384 // some 560 bytes each: 9 MB when full
+#define GPU_MODULES_MAX   16384 // handles of unloaded modules, of all processes
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -24,7 +24,7 @@ struct {
 	__type(value, struct gpu_name);
 } gpu_names SEC(".maps");
 
-/* How often a module's handle was unloaded: functions of before are no longer what it has. */
+/* How often a module handle was unloaded: a function looked up before that is stale. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, GPU_MODULES_MAX);
@@ -42,7 +42,7 @@ struct name_hash {
 	__u64 hash;
 };
 
-/* FNV-1a's way, a word at a time, with the high bits brought down. */
+/* As FNV-1a, but a word at a time, with the high bits folded down. */
 static long hash_name_word(__u32 index, struct name_hash *walk)
 {
 	__u64 word;
@@ -52,7 +52,7 @@ static long hash_name_word(__u32 index, struct name_hash *walk)
 	word = *(__u64 *)&walk->name->text[index * 8];
 	walk->hash = (walk->hash ^ word) * 0x100000001b3ULL;
 	walk->hash ^= walk->hash >> 29;
-	return word >> 56 == 0; // the last word of the string, or one behind it
+	return word >> 56 == 0; // a zero in the last byte: the string ends in this word
 }
 
 static long clear_name_word(__u32 index, struct name_hash *walk)
@@ -80,7 +80,7 @@ static __always_inline void unload_module(const struct process_key *process, __u
 		count(COUNTER_GPU_MAPS_FULL);
 }
 
-/* The function of a module that a handle was got for by its name, which lies at @address in the process. */
+/* A handle of the function of @module whose name is at @address in the process. */
 static __always_inline void name_function(struct gpu_work *work, __u64 handle, __u64 module,
 					  __u64 address)
 {
@@ -100,7 +100,7 @@ static __always_inline void name_function(struct gpu_work *work, __u64 handle, _
 		count(COUNTER_GPU_MAPS_FULL);
 }
 
-/* What a handle stands for, or NULL: it is not known, or it was of a module that is not loaded any more. */
+/* NULL: unknown, or its module was unloaded. */
 static __always_inline const struct gpu_function *find_function(const struct process_key *process,
 								__u64 handle)
 {
@@ -112,7 +112,7 @@ static __always_inline const struct gpu_function *find_function(const struct pro
 		       : NULL;
 }
 
-/* A function's handle that was got for another handle of the same function. */
+/* @handle is another handle of the function of @other. */
 static __always_inline void name_function_as(const struct process_key *process, __u64 handle,
 					     __u64 other)
 {
@@ -121,7 +121,7 @@ static __always_inline void name_function_as(const struct process_key *process, 
 	struct gpu_function copy;
 
 	if (!known) {
-		bpf_map_delete_elem(&gpu_functions, &key); // whatever the handle was before
+		bpf_map_delete_elem(&gpu_functions, &key); // what had this handle before
 		return;
 	}
 	copy = *known;

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// When a process's GPU has certainly nothing to do: from the return of a wait that covers all that the process
-// has put on its streams, until it puts something on one again. All that is put there is seen in windows
-// only (struct gpu_window), so idleness begins and ends within one and counts for those between. What
-// is not known is not idle: the sum is a lower bound.
+// GPU idle (no work queued): a process's GPU is idle from the return of a wait that covers all work enqueued on its streams,
+// until work is enqueued again. All enqueueing calls are seen in on phases of the probe duty cycle only (struct
+// gpu_on_phase), so an idle interval begins and ends within one, with the phase's weight. What is unknown is not idle: the
+// sum is a lower bound.
 #pragma once
 
 #include "base/time_span.h"
 #include "bpf/gpu/gpu_idle.h"
 #include "bpf/maps.bpf.h"
 
-#define GPU_IDLE_PROCESSES_MAX 512 // that use a GPU
-#define GPU_IDLE_FORGET_NS \
-	30000000000ULL // a stream that nothing was put on for so long has nothing to do
-/* Between two threads: the one that puts something on a stream is in the call yet when the other's begins. */
+#define GPU_IDLE_PROCESSES_MAX 512            // that use a GPU
+#define GPU_IDLE_UNUSED_NS     30000000000ULL // a stream without new work for so long is unused
+/* Between threads: a wait may begin while another thread is still inside its enqueueing call, and not cover it. */
 #define GPU_IDLE_MARGIN_NS 1000000ULL
-/* For so long a process must have been seen before its streams are known: first windows are short. */
+/* A process's streams count as known after so much time in on phases: the first of these are short. */
 #define GPU_IDLE_KNOWN_NS 1000000000ULL
 
 struct {
@@ -26,8 +25,8 @@ struct {
 } gpu_idle SEC(".maps");
 
 /*
- * For so long, times weight, the thread that lets the GPU wait was seen to do the same: what of that is not
- * charged yet. So sums of stacks never exceed what is known to be idle.
+ * Charge @ns (times weight) of idle time to a stack of the thread whose wait found the GPU idle. Returns how much of it was
+ * not charged yet: so the stacks' sum never exceeds the idle time.
  */
 static __always_inline __u64 gpu_idle_charge(struct gpu_idle *idle, __u64 ns, __u64 now)
 {
@@ -41,7 +40,7 @@ static __always_inline __u64 gpu_idle_charge(struct gpu_idle *idle, __u64 ns, __
 	return ns;
 }
 
-/* What a tick of the current thread, which stands for @ns, has of it. */
+/* The idle time that a CPU sample of the current thread, which stands for @ns, is charged with. */
 static __always_inline __u64 gpu_idle_of_tick(const struct process_key *process, __u64 ns,
 					      __u64 now)
 {
@@ -65,7 +64,7 @@ static __always_inline __u64 gpu_idle_overlap(__u64 from_ns, __u64 end_ns, __u64
 struct gpu_idle_search {
 	const struct gpu_idle *idle;
 	__u64 from_ns, end_ns;
-	__u64 ns; // that was found
+	__u64 ns; // overlap found
 };
 
 static long add_gpu_idle_overlap(__u32 index, struct gpu_idle_search *search)
@@ -80,7 +79,7 @@ static long add_gpu_idle_overlap(__u32 index, struct gpu_idle_search *search)
 	return 0;
 }
 
-/* What a wait of thread @tid has of it, which stands for @weight waits. */
+/* The idle time that an off-CPU wait of thread @tid, with this weight, is charged with. */
 static __always_inline __u64 gpu_idle_of_wait(const struct process_key *process, __u32 tid,
 					      __u64 from_ns, __u64 end_ns, __u32 weight)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// How a process's GPU becomes idle, and stops being so: by the driver's calls. What for: gpu_idle.bpf.h.
+// Driver calls begin and end GPU idle intervals; gpu_idle.bpf.h has the definition.
 #pragma once
 
 #include "base/time_span.h"
@@ -7,21 +7,21 @@
 #include "bpf/gpu/gpu_events.bpf.h"
 #include "bpf/gpu/gpu_idle.bpf.h"
 
-/* Set at any time, for probes that are there a part of the time: launches, and what is too hot. */
-struct gpu_window gpu_window = {};
+/* Set at any time: the on phase of duty-cycled probes. */
+struct gpu_on_phase gpu_on_phase = {};
 
-/* Handles as they are kept: of default streams, and of what may be any. */
+/* Handles of the default streams, and of a stream that may be any. */
 #define GPU_STREAM_LEGACY     1ULL
 #define GPU_STREAM_PER_THREAD 2ULL
 #define GPU_STREAM_UNKNOWN    (~0ULL)
 
-/* What a process's state begins as: too large for a program's stack. */
+/* The initial state of a process: all zero, and too large for a program's stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct gpu_idle);
-} gpu_not_idle SEC(".maps");
+} gpu_idle_initial SEC(".maps");
 
 static __always_inline struct gpu_idle *find_gpu_idle(void)
 {
@@ -31,14 +31,14 @@ static __always_inline struct gpu_idle *find_gpu_idle(void)
 
 	if (idle)
 		return idle;
-	none = bpf_map_lookup_elem(&gpu_not_idle, &zero);
+	none = bpf_map_lookup_elem(&gpu_idle_initial, &zero);
 	if (!none)
 		return NULL;
 	bpf_map_update_elem(&gpu_idle, &process, none, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&gpu_idle, &process);
 }
 
-/* It is over. Of two that see its end one counts it. */
+/* The exchange lets only one of two threads count the interval. */
 static __always_inline void end_gpu_idle(struct gpu_idle *idle, __u64 now)
 {
 	__u64 from_ns = __sync_lock_test_and_set(&idle->from_ns, 0);
@@ -52,37 +52,37 @@ static __always_inline void end_gpu_idle(struct gpu_idle *idle, __u64 now)
 	idle->recent[at].end_ns = end_ns;
 }
 
-/* A new window begins: what was put on streams between is not known, so each may have work. */
-static __always_inline void begin_gpu_idle_window(struct gpu_idle *idle)
+/* A new on phase: calls in between were not seen, so each stream may have work. */
+static __always_inline void begin_gpu_idle_phase(struct gpu_idle *idle)
 {
-	const volatile struct gpu_window *window = &gpu_window;
-	__u64 begin_ns = window->begin_ns;
+	const volatile struct gpu_on_phase *phase = &gpu_on_phase;
+	__u64 begin_ns = phase->begin_ns;
 
 	if (idle->begin_ns == begin_ns)
 		return;
 	end_gpu_idle(idle, idle->end_ns);
 	idle->seen_ns += idle->end_ns - idle->begin_ns;
 	idle->begin_ns = begin_ns;
-	idle->end_ns = window->end_ns;
-	idle->weight = window->weight;
+	idle->end_ns = phase->end_ns;
+	idle->weight = phase->weight;
 	if (idle->unknown_ns)
 		idle->unknown_ns = begin_ns;
 #pragma unroll
 	for (__u32 i = 0; i < GPU_IDLE_STREAMS; i++) {
 		struct gpu_idle_stream *stream = &idle->streams[i];
 
-		if (stream->handle && ns_between(stream->used_ns, begin_ns) > GPU_IDLE_FORGET_NS)
+		if (stream->handle && ns_between(stream->used_ns, begin_ns) > GPU_IDLE_UNUSED_NS)
 			stream->handle = 0;
 		stream->enqueued_ns = begin_ns;
 	}
 }
 
-/* Is all seen now that is put on streams? */
-static __always_inline bool is_gpu_window(__u64 now)
+/* Are all enqueueing calls seen now? */
+static __always_inline bool is_on_phase(__u64 now)
 {
-	const volatile struct gpu_window *window = &gpu_window;
+	const volatile struct gpu_on_phase *phase = &gpu_on_phase;
 
-	return window->sees_all && now >= window->begin_ns && now < window->end_ns;
+	return phase->sees_all && now >= phase->begin_ns && now < phase->end_ns;
 }
 
 static __always_inline bool put_on_stream(struct gpu_idle_stream *stream, __u64 handle, __u64 now)
@@ -96,17 +96,17 @@ static __always_inline bool put_on_stream(struct gpu_idle_stream *stream, __u64 
 	return true;
 }
 
-/* The current thread puts something on a stream. By number: see take_gpu_stack(). */
+/* The current thread enqueues work. Finds the process itself: see capture_gpu_stack(). */
 __attribute__((noinline)) int gpu_idle_enqueue(__u64 handle, __u64 now)
 {
 	struct gpu_idle *idle;
 
-	if (!is_gpu_window(now))
+	if (!is_on_phase(now))
 		return 0;
 	idle = find_gpu_idle();
 	if (!idle)
 		return 0;
-	begin_gpu_idle_window(idle);
+	begin_gpu_idle_phase(idle);
 	end_gpu_idle(idle, now);
 	if (handle != GPU_STREAM_UNKNOWN) {
 #pragma unroll
@@ -131,7 +131,7 @@ static __always_inline bool is_all_done(const struct gpu_idle *idle)
 {
 	bool done = !idle->unknown_ns || idle->whole_ns > idle->unknown_ns + GPU_IDLE_MARGIN_NS;
 
-	// That a process has no other streams is known from what it does, or from a wait for all of them.
+	// The list has all of its streams if the process was seen for a while, or has waited for all streams.
 	if (idle->seen_ns < GPU_IDLE_KNOWN_NS && idle->whole_ns <= idle->begin_ns)
 		return false;
 #pragma unroll
@@ -140,7 +140,7 @@ static __always_inline bool is_all_done(const struct gpu_idle *idle)
 	return done;
 }
 
-/* What was put there before has been waited for. A wait for all is at least one for the thread's own streams. */
+/* A wait that began at @ns covers the stream. A wait for all streams covers at least those of the thread. */
 static __always_inline void cover_stream(struct gpu_idle_stream *stream, __u64 handle, __u64 ns)
 {
 	bool is_covered = handle == GPU_STREAM_UNKNOWN
@@ -151,21 +151,21 @@ static __always_inline void cover_stream(struct gpu_idle_stream *stream, __u64 h
 		stream->covered_ns = ns;
 }
 
-/* A wait of the current thread for a stream, or for all (GPU_STREAM_UNKNOWN), has ended well. */
+/* The current thread's wait for a stream, or for all of them (GPU_STREAM_UNKNOWN), succeeded. */
 __attribute__((noinline)) int gpu_idle_waited(__u64 handle, __u64 began_ns, __u64 now)
 {
 	struct gpu_idle *idle;
 
-	if (!is_gpu_window(now))
+	if (!is_on_phase(now))
 		return 0;
 	idle = find_gpu_idle();
 	if (!idle)
 		return 0;
-	begin_gpu_idle_window(idle);
+	begin_gpu_idle_phase(idle);
 	if (handle == GPU_STREAM_UNKNOWN) {
 		if (idle->has_contexts)
 			return 0;
-		// Others may use contexts that were there before anybody looked.
+		// A process not seen from its cuInit on may have contexts that are unknown here.
 		if (idle->from_init)
 			idle->whole_ns = began_ns;
 	}
@@ -194,7 +194,7 @@ __attribute__((noinline)) int gpu_idle_context(__u64 context)
 	return 0;
 }
 
-/* The current process begins to use its GPUs, and is watched: all contexts will be seen. Returns 1 the first time. */
+/* The current process calls cuInit and is seen from its beginning: all contexts will be known. Returns 1 the first time. */
 __attribute__((noinline)) int gpu_idle_from_init(void)
 {
 	struct gpu_idle *idle = find_gpu_idle();
@@ -202,13 +202,13 @@ __attribute__((noinline)) int gpu_idle_from_init(void)
 	return idle && !__sync_lock_test_and_set(&idle->from_init, 1);
 }
 
-/* The current thread has waited for an event: for all that was on its stream when it was recorded. */
+/* A wait for an event covers the work that was on its stream when the event was recorded. */
 __attribute__((noinline)) int gpu_idle_event(__u64 event, __u64 began_ns, __u64 now)
 {
 	struct gpu_key key = { gpu_current_process(), event, GPU_HANDLE_EVENT };
 	const struct gpu_event *recorded = bpf_map_lookup_elem(&gpu_events, &key);
 
-	// If it was recorded again since, nobody knows which of the two was waited for.
+	// Recorded again during the wait: it is unknown which of the two the wait was for.
 	if (!recorded || recorded->capture || recorded->recorded_ns >= began_ns)
 		return 0;
 	return gpu_idle_waited(recorded->stream, recorded->recorded_ns, now);
@@ -216,7 +216,7 @@ __attribute__((noinline)) int gpu_idle_event(__u64 event, __u64 began_ns, __u64 
 
 /* ---- which calls ------------------------------------------------------------------------------ */
 
-/* The stream that a call is for; @is_named: it is an argument. */
+/* The stream of a call; @is_named: the call has it as an argument. */
 static __always_inline __u64 stream_of_call(__u32 flags, __u64 stream, bool is_named)
 {
 	if (!is_named && flags & GPU_CALL_ASYNC)
@@ -228,7 +228,7 @@ static __always_inline __u64 stream_of_call(__u32 flags, __u64 stream, bool is_n
 	return stream;
 }
 
-/* Of a launch, which names its stream on the stack, or in memory. */
+/* Of a launch, which passes its stream on the stack or in a structure. */
 static __always_inline __u64 stream_of_launch(gpu_context *ctx, __u64 cookie)
 {
 	__u32 flags = gpu_cookie_flags(cookie);
@@ -249,7 +249,7 @@ static __always_inline __u64 stream_of_launch(gpu_context *ctx, __u64 cookie)
 #endif
 }
 
-/* Does the call put something on a stream? Which one is read from its arguments. */
+/* Record the work that a call enqueues, if it does. */
 __attribute__((noinline)) int note_enqueue(__u64 cookie, __u64 stream, __u64 now)
 {
 	__u32 number = gpu_cookie_call(cookie), flags = gpu_cookie_flags(cookie);
@@ -258,13 +258,13 @@ __attribute__((noinline)) int note_enqueue(__u64 cookie, __u64 stream, __u64 now
 	if (!is_copy(number) && number != GPU_CALL_ENQUEUE && number != GPU_CALL_GRAPH_LAUNCH &&
 	    number != GPU_CALL_LAUNCH_HOST_FUNC)
 		return 0;
-	// Of copies those that have no stream are the default one's; of others it is not known which.
+	// Copies without a stream argument use the default stream; of other calls the stream is unknown.
 	if (is_copy(number) && number != GPU_CALL_COPY_BATCH)
 		is_named = true;
 	return gpu_idle_enqueue(stream_of_call(flags | GPU_CALL_ASYNC, stream, is_named), now);
 }
 
-/* Has the call, which has ended well, waited for all that a stream had to do? */
+/* Record what a successful call has waited for, if it did. */
 __attribute__((noinline)) int note_wait(__u64 cookie, __u64 handle, __u64 began_ns, __u64 now)
 {
 	__u32 number = gpu_cookie_call(cookie), flags = gpu_cookie_flags(cookie);

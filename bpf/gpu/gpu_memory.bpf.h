@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Memory of GPUs: what is allocated and by whom, and which parts of a process's own memory are pinned, so
-// that a copy's direction and kind can be told.
+// GPU memory: what is in use, by the stack that allocated it, and which ranges are pinned host memory or device memory, which
+// gives copies their direction and kind.
 #pragma once
 
 #include "bpf/gpu/gpu_arguments.bpf.h"
 #include "bpf/gpu/gpu_call.h"
 #include "bpf/maps.bpf.h"
 
-/* An allocation holds some 200 bytes: 13 MB if all are there. Caching allocators have some hundreds. */
+/* An allocation takes some 200 bytes: 13 MB when full. Caching allocators have some hundreds. */
 #define GPU_ALLOCATIONS_MAX 65536
-#define GPU_OWNERS_MAX      16384 // stacks with memory
-#define GPU_RANGES          256   // of a process, of one kind; caching allocators have tens
-#define GPU_RANGE_SETS_MAX  512   // processes, twice; 4 KiB each
+#define GPU_OWNERS_MAX      16384 // stacks with memory in use
+#define GPU_RANGES          256   // of a process and kind; caching allocators have tens
+#define GPU_RANGE_SETS_MAX  512   // two per process; 4 KiB each
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -29,30 +29,30 @@ struct {
 	__type(value, struct gpu_live);
 } gpu_live SEC(".maps");
 
-/* ---- what was missed --------------------------------------------------------------------------- */
+/* ---- missed calls ------------------------------------------------------------------------------ */
 
-#define GPU_MISSED_MAX 512 // processes; the agent takes them after each window
+#define GPU_MISSED_MAX 512 // processes; the agent drains them after each export interval
 
-/* Processes of which a call was not kept that allocates or frees: what is known of their memory is wrong. */
+/* Processes with a missed call that allocates or frees: their sums are wrong. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, GPU_MISSED_MAX);
 	__type(key, struct process_key);
 	__type(value, __u64); // calls
-} gpu_missed SEC(".maps");
+} gpu_missed_memory_calls SEC(".maps");
 
-/* The current process's call was not kept. By number: see take_gpu_stack(). */
-__attribute__((noinline)) int note_missed(__u32 call)
+/* A call of the current process was missed. Finds the process itself: see capture_gpu_stack(). */
+__attribute__((noinline)) int note_missed_memory_call(__u32 call)
 {
 	struct process_key process = gpu_current_process();
 	__u64 one = 1;
 
-	if (call >= GPU_CALL_STEADY_FIRST && call <= GPU_CALL_STEADY_LAST)
-		bpf_map_update_elem(&gpu_missed, &process, &one, BPF_ANY);
+	if (call >= GPU_CALL_MEMORY_FIRST && call <= GPU_CALL_MEMORY_LAST)
+		bpf_map_update_elem(&gpu_missed_memory_calls, &process, &one, BPF_ANY);
 	return 0;
 }
 
-/* ---- live bytes ------------------------------------------------------------------------------- */
+/* ---- memory in use ---------------------------------------------------------------------------- */
 
 static __always_inline void add_live(const struct gpu_owner *owner, __s64 bytes, __s64 allocations)
 {
@@ -65,14 +65,14 @@ static __always_inline void add_live(const struct gpu_owner *owner, __s64 bytes,
 	}
 	if (!live) {
 		count(COUNTER_GPU_MAPS_FULL);
-		note_missed(GPU_CALL_ALLOC);
+		note_missed_memory_call(GPU_CALL_ALLOC);
 		return;
 	}
 	__sync_fetch_and_add(&live->bytes, bytes);
 	__sync_fetch_and_add(&live->allocations, allocations);
 }
 
-static __always_inline void forget_allocation(const struct gpu_key *key,
+static __always_inline void remove_allocation(const struct gpu_key *key,
 					      const struct gpu_allocation *allocation)
 {
 	add_live(&allocation->owner, -(__s64)allocation->bytes, -1);
@@ -85,11 +85,11 @@ static __always_inline void add_allocation(const struct gpu_key *key,
 {
 	const struct gpu_allocation *before = bpf_map_lookup_elem(&gpu_allocations, key);
 
-	if (before) // its end was not seen
-		forget_allocation(key, before);
+	if (before) // its free was not seen
+		remove_allocation(key, before);
 	if (bpf_map_update_elem(&gpu_allocations, key, allocation, BPF_ANY)) {
 		count(COUNTER_GPU_MAPS_FULL);
-		note_missed(GPU_CALL_ALLOC);
+		note_missed_memory_call(GPU_CALL_ALLOC);
 	} else {
 		add_live(&allocation->owner, allocation->bytes, 1);
 	}
@@ -100,12 +100,12 @@ static __always_inline void free_allocation(const struct gpu_key *key)
 	const struct gpu_allocation *allocation = bpf_map_lookup_elem(&gpu_allocations, key);
 
 	if (allocation)
-		forget_allocation(key, allocation);
+		remove_allocation(key, allocation);
 	else if (key->handle)
 		count(COUNTER_GPU_UNKNOWN_FREES);
 }
 
-/* ---- physical memory, which is mapped --------------------------------------------------------- */
+/* ---- physical memory and its mappings --------------------------------------------------------- */
 
 struct gpu_mapping {
 	__u64 handle; // of physical memory
@@ -130,7 +130,7 @@ static __always_inline void map_physical(const struct process_key *process, __u6
 
 	if (bpf_map_update_elem(&gpu_mappings, &place, &mapping, BPF_ANY)) {
 		count(COUNTER_GPU_MAPS_FULL);
-		note_missed(GPU_CALL_MEM_MAP);
+		note_missed_memory_call(GPU_CALL_MEM_MAP);
 	} else if (allocation) {
 		__sync_fetch_and_add(&allocation->mappings, 1);
 	}
@@ -147,13 +147,13 @@ static __always_inline void release_physical(const struct process_key *process, 
 	}
 	allocation->released = 1;
 	if (!allocation->mappings)
-		forget_allocation(&key, allocation);
+		remove_allocation(&key, allocation);
 }
 
 /* ---- ranges ----------------------------------------------------------------------------------- */
 
 enum gpu_range_kind {
-	GPU_RANGE_HOST = 1, // pinned memory of the process
+	GPU_RANGE_HOST = 1, // pinned host memory
 	GPU_RANGE_DEVICE = 2,
 };
 
@@ -168,7 +168,7 @@ struct gpu_range {
 };
 
 struct gpu_ranges {
-	__u64 is_complete; // the process was watched from its cuInit() on, and nothing was lost
+	__u64 is_complete; // the process was seen from its cuInit() on, and no range was dropped
 	struct gpu_range at[GPU_RANGES];
 };
 
@@ -180,13 +180,13 @@ struct {
 	__type(value, struct gpu_ranges);
 } gpu_ranges SEC(".maps");
 
-/* What a process's ranges begin as: too large for a program's stack. */
+/* The initial ranges of a process: all zero, and too large for a program's stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct gpu_ranges);
-} gpu_no_ranges SEC(".maps");
+} gpu_ranges_initial SEC(".maps");
 
 static __always_inline struct gpu_ranges *find_ranges(const struct process_key *process, __u64 kind)
 {
@@ -203,7 +203,7 @@ static __always_inline struct gpu_ranges *make_ranges(const struct process_key *
 
 	if (ranges)
 		return ranges;
-	none = bpf_map_lookup_elem(&gpu_no_ranges, &zero);
+	none = bpf_map_lookup_elem(&gpu_ranges_initial, &zero);
 	if (!none)
 		return NULL;
 	bpf_map_update_elem(&gpu_ranges, &key, none, BPF_NOEXIST);
@@ -220,7 +220,7 @@ struct range_search {
 	__u64 is_found;
 };
 
-/* Threads of one process may come at the same time: a place is taken by exchanging its address. */
+/* Threads of one process may run this at the same time: the exchange claims the place. */
 static long put_range(__u32 index, struct range_search *search)
 {
 	struct gpu_range *range;
@@ -235,7 +235,7 @@ static long put_range(__u32 index, struct range_search *search)
 	return 1;
 }
 
-static long take_range(__u32 index, struct range_search *search)
+static long clear_range(__u32 index, struct range_search *search)
 {
 	struct gpu_range *range;
 
@@ -282,20 +282,20 @@ static __always_inline void remove_range(const struct process_key *process, __u6
 
 	search.ranges = find_ranges(process, kind);
 	if (search.ranges && address)
-		bpf_loop(GPU_RANGES, take_range, &search, 0);
+		bpf_loop(GPU_RANGES, clear_range, &search, 0);
 }
 
 /* ---- unmapping --------------------------------------------------------------------------------- */
 
 #define GPU_UNMAPPED_MAX \
-	1024 // mappings by one call; the pieces of a caching allocator have 2 to 20 MiB
+	1024 // mappings in one call; a caching allocator maps 2 to 20 MiB at a time
 
 struct gpu_unmapping {
 	struct process_key process;
-	__u64 address, end; // what is still mapped of the range
+	__u64 address, end; // the rest of the range
 };
 
-/* Returns the bytes that were mapped there; 0: nobody has seen it mapped. */
+/* Returns the bytes that were mapped there; 0: no mapping is known. */
 static __always_inline __u64 drop_mapping(const struct process_key *process, __u64 address)
 {
 	struct gpu_key key = { *process, address, GPU_HANDLE_MAPPING };
@@ -315,7 +315,7 @@ static __always_inline __u64 drop_mapping(const struct process_key *process, __u
 		return bytes;
 	__sync_fetch_and_add(&allocation->mappings, -1);
 	if (allocation->released && !allocation->mappings)
-		forget_allocation(&key, allocation);
+		remove_allocation(&key, allocation);
 	return bytes;
 }
 
@@ -328,7 +328,7 @@ static long unmap_piece(__u32 index, struct gpu_unmapping *unmapping)
 	return !bytes || unmapping->address >= unmapping->end;
 }
 
-/* Of a range there may be several mappings, one after the other. */
+/* One call may unmap several adjacent mappings. */
 static __always_inline void unmap_physical(const struct process_key *process, __u64 address,
 					   __u64 bytes)
 {
@@ -353,10 +353,7 @@ static __always_inline enum range_answer is_in_range(const struct process_key *p
 	return search.ranges->is_complete ? RANGE_NO : RANGE_UNKNOWN;
 }
 
-/*
- * When probes were attached to a file last, in the time that processes' starts are in: one that has started
- * later is watched from its beginning. Set at any time.
- */
+/* When probes were last attached to a file, in CLOCK_BOOTTIME: processes that start later are seen from their beginning. */
 __u64 gpu_attached_ns = ~0ULL;
 
 static __always_inline bool is_watched(const struct process_key *process)
@@ -364,7 +361,7 @@ static __always_inline bool is_watched(const struct process_key *process)
 	return process->start_ns > *(const volatile __u64 *)&gpu_attached_ns;
 }
 
-/* The process begins to use its GPUs: from here on nothing of it is missed. */
+/* The process calls cuInit: from here on all of its allocations are seen. */
 static __always_inline void begin_ranges(const struct process_key *process)
 {
 	struct gpu_ranges *host = make_ranges(process, GPU_RANGE_HOST);
@@ -378,7 +375,7 @@ static __always_inline void begin_ranges(const struct process_key *process)
 
 /* ---- copies ----------------------------------------------------------------------------------- */
 
-/* @plain of the three kinds of a direction; the pinned and the pageable one follow it. */
+/* @plain: the kind of that direction with unknown memory; those of pinned and of pageable memory follow it. */
 static __always_inline __u32 kind_of_host(const struct process_key *process, __u32 plain,
 					  __u64 address)
 {
@@ -387,7 +384,7 @@ static __always_inline __u32 kind_of_host(const struct process_key *process, __u
 	return plain + (answer == RANGE_YES ? 1 : answer == RANGE_NO ? 2 : 0);
 }
 
-/* The direction of a copy that says no more than two addresses. */
+/* The direction of a copy, from its two addresses. */
 static __always_inline __u32 call_of_addresses(const struct process_key *process, __u64 to,
 					       __u64 from)
 {
@@ -403,7 +400,7 @@ static __always_inline __u32 call_of_addresses(const struct process_key *process
 	return GPU_CALL_COPY_ANY;
 }
 
-/* enum sample_kind. */
+/* Returns an enum sample_kind. */
 static __always_inline __u32 kind_of_copy(const struct process_key *process,
 					  const struct gpu_call_record *record)
 {
@@ -420,7 +417,7 @@ static __always_inline __u32 kind_of_copy(const struct process_key *process,
 	return call == GPU_CALL_MEMSET ? SAMPLE_KIND_GPU_SET : SAMPLE_KIND_GPU_COPY_UNKNOWN;
 }
 
-/* A copy that is asynchronous by its name waits nevertheless where the driver has to copy by way of memory of its own. */
+/* An "Async" copy may block, too: the driver stages pageable memory through a buffer of its own. */
 static __always_inline bool may_wait(__u32 kind)
 {
 	return kind == SAMPLE_KIND_GPU_COPY_HTOD || kind == SAMPLE_KIND_GPU_COPY_HTOD_PAGEABLE ||

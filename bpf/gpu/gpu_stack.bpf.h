@@ -1,41 +1,38 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// The stack of a thread in a call of a GPU's driver, at its entry or at its return: the call itself is the
-// leaf, or its caller if a kernel of the device is; the rest is unwound from where the call returns to.
+// The stack of a thread at the entry or the return of a GPU call. The leaf is the driver's function, or the GPU kernel that it
+// launches; the rest is unwound from the call's return address.
 #pragma once
 
 #include "bpf/gpu/gpu_arguments.bpf.h"
 #include "bpf/stacks/pace.bpf.h"
 #include "bpf/stacks/sample_stack.bpf.h"
 
-/* Set at any time: no more stacks than about so many a second on each CPU, of each kind of call. */
+/* Set at any time: about how many stacks per second a CPU captures, of launches and of other calls each. */
 __u32 gpu_stacks_per_second = 500;
 
-/* A call in work. */
+/* Scratch space for one call: too large for a program's stack. */
 struct gpu_work {
 	__u32 busy;
-	__u32 number; // of this place
+	__u32 number; // index in gpu_works
 	struct count_key key;
-	__u64 weight; // calls that this one stands for, by its window
+	__u64 weight; // of the call, by the duty cycle
 	struct gpu_call_record call;
 	struct gpu_arguments arguments;
 	__u64 value;             // in the kind's unit
-	__u64 entry_pc;          // where its function was entered
-	struct raw_frame device; // what it launches; tag 0: nothing
-	__u64 may_hand_over;     // the sample may be unwound later
+	__u64 entry_pc;          // of its function
+	struct raw_frame device; // the GPU kernel that it launches; tag 0: none
+	__u64 may_hand_over;     // the agent may unwind the sample later
 	struct gpu_name name;
-	struct gpu_allocation made; // here, for there is no room on the stack
-	struct gpu_graph graph;     // likewise
+	struct gpu_allocation made;
+	struct gpu_graph graph;
 	struct gpu_graph_kernel captured;
-	struct gpu_told_launch told;
-	struct sample_stack stack; // last: a body's frames are its end
+	struct gpu_sampled_launch sampled_launch;
+	struct sample_stack stack; // last: it ends with the frames
 };
 
 _Static_assert(sizeof(struct gpu_work) <= 32768, "the largest value of a per-CPU map");
 
-/*
- * On kernels that are preemptible a probe's program may be put aside for a thread that comes into one,
- * too: each CPU has two places for them.
- */
+/* Two per CPU: on a preemptible kernel another thread may hit a probe while a program of this CPU is preempted. */
 #define GPU_WORKS 2
 
 struct {
@@ -74,7 +71,7 @@ static __always_inline void release_gpu_work(struct gpu_work *work)
 
 /* ---- registers -------------------------------------------------------------------------------- */
 
-/* Where the call that is being entered returns to. */
+/* The return address of the call that is being entered. */
 static __always_inline __u64 return_address_at_entry(gpu_context *ctx)
 {
 #if defined(__TARGET_ARCH_x86)
@@ -96,13 +93,13 @@ static __always_inline __u64 pc_of(gpu_context *ctx)
 #endif
 }
 
-/* As the caller has them when the call has returned; nothing was changed yet that it keeps. */
-static __always_inline void take_registers(struct gpu_work *work, gpu_context *ctx,
-					   __u64 return_address, bool is_entry)
+/* The caller's registers after the call: at entry and return the callee-saved ones have the caller's values. */
+static __always_inline void set_registers(struct gpu_work *work, gpu_context *ctx,
+					  __u64 return_address, bool is_entry)
 {
 	struct unwind *unwind = &work->stack.work.unwind;
 
-	// A probe's context begins as that of a perf event: with the user's registers.
+	// The context of a uprobe begins like that of a perf event: with the user's registers.
 	registers_of_tick(unwind, (const volatile struct bpf_perf_event_data *)ctx);
 	unwind->pc = return_address;
 	unwind->exact_pc = 0;
@@ -130,11 +127,10 @@ static __always_inline void begin_gpu_stack(struct gpu_work *work)
 }
 
 /*
- * Fill in the user's part of the key of the work in that place, of which the rest is there. Returns 1 if
- * the sample needs no counting any more: the agent unwinds it later. By number, for older kernels
- * take no argument's memory for a map's key.
+ * Capture the stack into the work's key. Returns 1 if the caller must not count the sample: the agent unwinds and counts it
+ * later. Takes the index of the work, not a pointer: old kernels refuse an argument's memory as a map key.
  */
-__attribute__((noinline)) int take_gpu_stack(__u32 number, __u64 now)
+__attribute__((noinline)) int capture_gpu_stack(__u32 number, __u64 now)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct gpu_work *work = gpu_work_of_cpu(number);

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// Calls of NCCL: which communicator and rank they are of, what they move, and how long after the first rank
-// of this node they come. A communicator's identity is a hash of the id that it was made with, which its
-// ranks have in common, on all hosts. Prototypes are those of nccl.h 2.30.
+// NCCL communicators, and the skew of collective calls: how much later than the first rank of this node a rank makes the same
+// call. A communicator's identity is a hash of its unique id, which is the same for all its ranks on all hosts. Prototypes:
+// nccl.h 2.30.
 #pragma once
 
 #include "base/time_span.h"
 #include "bpf/gpu/gpu_stack.bpf.h"
 
 #define NCCL_COMMUNICATORS_MAX 4096 // of all processes; a rank of a large job has tens
-/* Calls that not all ranks have come to yet: some hundreds ahead, in as many communicators as are busy. */
+/* Calls that some rank has yet to make: ranks may be hundreds of calls ahead, in each busy communicator. */
 #define NCCL_ARRIVALS_MAX 8192
-#define NCCL_SKEW_NS_MAX  60000000000ULL // more is no lag, but another communicator's call
+#define NCCL_SKEW_NS_MAX  60000000000ULL // a larger one means that ranks make different calls
 
 struct nccl_communicator {
 	__u64 identity;
 	__u32 rank;
 	__u32 ranks;
-	__u64 calls;   // so far; of collective ones, which all ranks make in the same order
+	__u64 calls;   // collective calls so far: all ranks make them in the same order
 	__u64 splits;  // likewise
-	__u64 epoch;   // nccl_epoch at its beginning
-	__u64 last_ns; // the last of these calls
+	__u64 epoch;   // nccl_epoch when it was made
+	__u64 last_ns; // of the last collective call
 };
 
 struct {
@@ -37,7 +37,7 @@ struct nccl_arrival_key {
 
 struct nccl_arrival {
 	__u64 first_ns;
-	__u64 what; // the call's cookie and count: the others' is the same
+	__u64 what; // hash of collective, type and count: equal in all ranks
 };
 
 struct {
@@ -47,7 +47,7 @@ struct {
 	__type(value, struct nccl_arrival);
 } nccl_arrivals SEC(".maps");
 
-/* Grows when a call was missed: communicators of before count their calls wrong from then on. */
+/* Incremented when a call is missed: call numbers of older communicators are wrong from then on. */
 __u64 nccl_epoch = 0;
 
 static __always_inline void nccl_call_missed(void)
@@ -55,17 +55,17 @@ static __always_inline void nccl_call_missed(void)
 	__sync_fetch_and_add(&nccl_epoch, 1);
 }
 
-/* What is kept of an open call, in its arguments. */
+/* What open_call.arguments has of an NCCL call. */
 enum nccl_kept {
-	NCCL_KEPT_POINTER, // where the result will be; of a collective: its lag
+	NCCL_KEPT_POINTER, // where the result will be; of a collective: its skew
 	NCCL_KEPT_COLLECTIVE,
-	NCCL_KEPT_IDENTITY, // of a question for the rank: the handle
-	NCCL_KEPT_RANKS,    // rank, and the number of ranks above
+	NCCL_KEPT_IDENTITY, // of ncclCommUserRank and ncclCommCount: the handle
+	NCCL_KEPT_RANKS,    // rank, and the number of ranks in the upper half
 };
 
 /* ---- arguments -------------------------------------------------------------------------------- */
 
-/* The first that is on the stack of x86-64; on aarch64 it is the seventh register. */
+/* The seventh argument: the first on the stack of x86-64, a register on aarch64. */
 static __always_inline __u64 nccl_stack_argument(gpu_context *ctx)
 {
 #if defined(__TARGET_ARCH_x86)
@@ -84,10 +84,10 @@ static __always_inline __u64 nccl_argument(gpu_context *ctx, const struct gpu_ar
 	return at == GPU_ARGUMENT_STACK ? nccl_stack_argument(ctx) : argument_at(arguments, at);
 }
 
-/* Of an ncclDataType_t, as a power of two. Types that are newer than this are not known: no bytes. */
+/* Bytes of @count items of an ncclDataType_t; 0 for types newer than this table. */
 static __always_inline __u64 nccl_bytes(__u64 count, __u32 type)
 {
-	// int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, e4m3, e5m2
+	// Powers of two of int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, e4m3, e5m2.
 	const __u64 shifts = 0x001321332200ULL;
 
 	return type < 12 ? count << (shifts >> (type * 4) & 15) : 0;
@@ -95,7 +95,7 @@ static __always_inline __u64 nccl_bytes(__u64 count, __u32 type)
 
 #define NCCL_ID_WORDS 16 // ncclUniqueId: 128 bytes
 
-/* What the id at @address in the process is called here; 0: it cannot be read. */
+/* The identity for the unique id at @address in the process; 0: unreadable. */
 static __always_inline __u64 nccl_identity(struct gpu_work *work, __u64 address)
 {
 	__u64 *words = (__u64 *)work->name.text, hash = 0xcbf29ce484222325ULL;
@@ -116,7 +116,7 @@ static __always_inline __u64 nccl_mix(__u64 hash, __u64 word)
 	return (hash ^ hash >> 32) | 1;
 }
 
-/* ncclCommInitRank()'s id is passed by value: on x86-64 on the stack, on aarch64 by reference. */
+/* ncclCommInitRank() takes the id by value: on the stack of x86-64, by reference on aarch64. */
 static __always_inline void nccl_read_init(struct gpu_work *work, gpu_context *ctx, __u64 kept[4])
 {
 	const struct gpu_arguments *arguments = &work->arguments;
@@ -156,7 +156,7 @@ static __always_inline void nccl_keep_communicator(const struct process_key *pro
 		count(COUNTER_GPU_MAPS_FULL);
 }
 
-static __always_inline void nccl_forget_communicator(const struct process_key *process,
+static __always_inline void nccl_remove_communicator(const struct process_key *process,
 						     __u64 handle)
 {
 	struct gpu_key key = { *process, handle, GPU_HANDLE_COMMUNICATOR };
@@ -182,8 +182,8 @@ static __always_inline void nccl_keep_all(struct gpu_work *work, __u64 pointer, 
 }
 
 /*
- * For how long a rank of this node waits for this one by now: since the first one made the same call. What a
- * call before has counted is left out, so that the sum is time, however many calls are late together.
+ * For how long the first rank of this node to make this call has waited for this rank. Time that an earlier call of this rank
+ * has counted is left out: the sum is elapsed time, however many calls are late together.
  */
 static __always_inline __u64 nccl_skew(struct nccl_communicator *communicator, __u64 what,
 				       __u64 now)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-// What NCCL's calls say when they begin and when they return, by communicator and rank (nccl.bpf.h), and how they count.
+// Entry and return of NCCL calls: updates communicators (nccl.bpf.h) and counts time, bytes and skew.
 #pragma once
 
 #include "base/time_span.h"
@@ -8,7 +8,7 @@
 
 #define NCCL_SHRUNK 0x68736e6bULL // in the place of a split's color
 
-/* What a call that moves data says of itself. */
+/* A call that moves data: its communicator, bytes and skew. */
 static __always_inline void begin_collective(struct gpu_work *work, gpu_context *ctx, __u64 cookie,
 					     __u64 now, __u64 kept[4])
 {
@@ -24,14 +24,14 @@ static __always_inline void begin_collective(struct gpu_work *work, gpu_context 
 		return;
 	kept[NCCL_KEPT_IDENTITY] = communicator->identity;
 	kept[NCCL_KEPT_RANKS] = communicator->rank | (__u64)communicator->ranks << 32;
-	if (gpu_cookie_flags(cookie) & GPU_CALL_WINDOWED)
+	if (gpu_cookie_flags(cookie) & GPU_CALL_DUTY_CYCLED)
 		nccl_call_missed();
 	if (nccl_is_collective(collective))
 		kept[NCCL_KEPT_POINTER] =
 			nccl_skew(communicator, nccl_mix(collective | type << 8, count), now);
 }
 
-/* Of another communicator, which only its ranks' own question tells. */
+/* The new communicator's ranks stay unknown until a rank calls ncclCommUserRank() and ncclCommCount(). */
 static __always_inline void begin_split(struct gpu_work *work, __u64 kept[4])
 {
 	const __u64 *arguments = work->arguments.at;
@@ -46,7 +46,7 @@ static __always_inline void begin_split(struct gpu_work *work, __u64 kept[4])
 		(__u32)arguments[1]);
 }
 
-/* Those that stay are another communicator, with numbers of their own. */
+/* The remaining ranks form a new communicator and are numbered anew. */
 static __always_inline void begin_shrink(struct gpu_work *work, __u64 kept[4])
 {
 	const __u64 *arguments = work->arguments.at;
@@ -66,10 +66,7 @@ static __always_inline void begin_shrink(struct gpu_work *work, __u64 kept[4])
 				 gone << 32 | NCCL_SHRUNK);
 }
 
-/*
- * Who comes has no communicator and a rank, who is there already keeps its own. What all of them have in common, the
- * id, is not given to all of them.
- */
+/* New ranks pass a rank and no communicator, existing ones keep theirs. Not all of them pass the id: no identity. */
 static __always_inline void begin_grow(struct gpu_work *work, __u64 kept[4])
 {
 	const __u64 *arguments = work->arguments.at;
@@ -83,7 +80,7 @@ static __always_inline void begin_grow(struct gpu_work *work, __u64 kept[4])
 	kept[NCCL_KEPT_RANKS] = rank | arguments[1] << 32;
 }
 
-/* Who it was is not known any more when the call returns. */
+/* Removed at the entry: by the return, another communicator may have the same handle. */
 static __always_inline void begin_end(struct gpu_work *work, __u64 kept[4])
 {
 	__u64 handle = work->arguments.at[0];
@@ -93,7 +90,7 @@ static __always_inline void begin_end(struct gpu_work *work, __u64 kept[4])
 		return;
 	kept[NCCL_KEPT_IDENTITY] = communicator->identity;
 	kept[NCCL_KEPT_RANKS] = communicator->rank | (__u64)communicator->ranks << 32;
-	nccl_forget_communicator(&work->key.process, handle);
+	nccl_remove_communicator(&work->key.process, handle);
 }
 
 static __always_inline void begin_nccl_call(struct gpu_work *work, gpu_context *ctx, __u64 cookie,
@@ -137,7 +134,7 @@ static __always_inline void begin_nccl_call(struct gpu_work *work, gpu_context *
 	}
 }
 
-/* A communicator that is made without waiting is there already: ncclInProgress. */
+/* ncclInProgress: a nonblocking communicator has its handle already. */
 #define NCCL_IN_PROGRESS 7
 
 static __always_inline void end_nccl_call(struct gpu_work *work, const struct open_call *call)
@@ -164,7 +161,7 @@ static __always_inline void end_nccl_call(struct gpu_work *work, const struct op
 	case GPU_CALL_NCCL_RANKS:
 		handle = call->arguments[NCCL_KEPT_IDENTITY];
 		communicator = nccl_find_communicator(process, handle);
-		if (!communicator) { // older than us
+		if (!communicator) { // made before the agent came
 			nccl_keep_communicator(process, handle, 0, NCCL_RANK_UNKNOWN);
 			communicator = nccl_find_communicator(process, handle);
 		}
@@ -179,11 +176,11 @@ static __always_inline void end_nccl_call(struct gpu_work *work, const struct op
 	}
 }
 
-/* Its time, what it moved, and how late it was: by one stack. */
+/* Counts time, bytes and skew with one stack. */
 static __always_inline void count_nccl_call(struct gpu_work *work, const struct open_call *call,
 					    __u64 now, bool is_well)
 {
-	__u64 weight, lag = call->arguments[NCCL_KEPT_POINTER], last = work->key.slot;
+	__u64 weight, skew = call->arguments[NCCL_KEPT_POINTER], last = work->key.slot;
 	struct count_key *key = &work->key;
 
 	if (!call->arguments[NCCL_KEPT_COLLECTIVE])
@@ -192,7 +189,7 @@ static __always_inline void count_nccl_call(struct gpu_work *work, const struct 
 	if (!weight)
 		return;
 	work->may_hand_over = 0;
-	take_gpu_stack(work->number, now);
+	capture_gpu_stack(work->number, now);
 	key->kernel.high = call->arguments[NCCL_KEPT_IDENTITY];
 	key->kernel.low = call->arguments[NCCL_KEPT_RANKS];
 	key->kernel_leaf = call->arguments[NCCL_KEPT_COLLECTIVE];
@@ -207,8 +204,8 @@ static __always_inline void count_nccl_call(struct gpu_work *work, const struct 
 		key->kind = SAMPLE_KIND_NCCL_BYTES;
 		add_count(key, call->bytes * weight, weight);
 	}
-	if (lag) {
+	if (skew) {
 		key->kind = SAMPLE_KIND_NCCL_SKEW;
-		add_count(key, lag * weight, weight);
+		add_count(key, skew * weight, weight);
 	}
 }

@@ -199,12 +199,12 @@ uint32_t cupti_double_launch(uint32_t cbid, const char *name, uint32_t kernels,
 {
 	pthread_mutex_lock(&lock);
 	uint32_t number = ++correlation;
-	bool is_told = state.is_subscribed && enabled_calls[cbid];
+	bool is_reported = state.is_subscribed && enabled_calls[cbid];
 	CUpti_CallbackData call = { .callbackSite = CUPTI_API_ENTER,
 				    .symbolName = name,
 				    .correlationId = number };
 
-	for (int site = CUPTI_API_ENTER; is_told && site <= CUPTI_API_EXIT; site++) {
+	for (int site = CUPTI_API_ENTER; is_reported && site <= CUPTI_API_EXIT; site++) {
 		call.callbackSite = (CUpti_ApiCallbackSite)site;
 		subscriber.callback(subscriber.userdata, CUPTI_CB_DOMAIN_DRIVER_API, cbid, &call);
 		state.callbacks++;

@@ -94,14 +94,14 @@ static inline void set_generation(void *context, uint32_t generation)
 }
 
 // What is seen stands for itself only, and windows do not end while a test is slow.
-static inline void open_for_ever(void *context, const struct gpu_window *interval)
+static inline void open_for_ever(void *context, const struct gpu_on_phase *interval)
 {
 	const struct setting *setting = context;
-	const struct gpu_window always = {
+	const struct gpu_on_phase always = {
 		.begin_ns = interval->begin_ns, .end_ns = UINT64_MAX, .weight = 1, .sees_all = 1
 	};
 
-	gpu_programs_set_window(setting->programs, &always);
+	gpu_programs_set_on_phase(setting->programs, &always);
 }
 
 static inline uint64_t read_captures(void *context)
@@ -121,19 +121,19 @@ static inline void set_sees_captures(void *context, bool sees)
 static inline void open_probes(struct setting *setting, enum probe_way way)
 {
 	struct gpu_probes_options options = {
-		.way = way,
-		.cost = { .cheap_ns = 450, .stepped_ns = 15000, .return_ns = 450 },
+		.files.way = way,
+		.files.cost = { .cheap_ns = 450, .stepped_ns = 15000, .return_ns = 450 },
 		.read_hits = read_hits,
 		.set_generation = set_generation,
-		.set_window = open_for_ever,
+		.set_on_phase = open_for_ever,
 		.read_captures = read_captures,
 		.set_sees_captures = set_sees_captures,
 		.context = setting,
 	};
 	struct error err = { 0 };
 
-	options.calls = gpu_calls(&options.call_count);
-	gpu_programs_by_kind(setting->programs, &options.programs);
+	options.files.calls = gpu_calls(&options.files.call_count);
+	gpu_programs_by_kind(setting->programs, &options.files.programs);
 	assert_int_equal(0, gpu_probes_open(&options, &setting->probes, &err));
 }
 
@@ -216,7 +216,7 @@ static inline void open_window(struct setting *setting)
 {
 	struct gpu_probes_stats stats = { 0 };
 
-	while (!stats.windows) {
+	while (!stats.on_phases) {
 		setting->now_ns += 10 * NS_PER_MS;
 		gpu_probes_tick(setting->probes, setting->now_ns);
 		gpu_probes_read_stats(setting->probes, &stats);

@@ -114,7 +114,7 @@ static struct cupti_result measure(struct cupti_session *window, uint32_t record
 	EXPECT_EQ(0, pthread_create(&thread, NULL, launch_kernels, NULL), "thread");
 	for (int i = 0; i < WINDOWS_MAX && result.kernels < kernels_min; i++) {
 		cupti_result_deinit(&result);
-		EXPECT_EQ(0, cupti_session_ask(window, &options), "ask");
+		EXPECT_EQ(0, cupti_session_begin(window, &options), "ask");
 		result = result_of(window);
 	}
 	atomic_store(&stop, true);
@@ -174,8 +174,8 @@ TEST(each_kernel_has_its_name_its_duration_and_its_launch)
 	EXPECT_EQ(result.kernel_ns, sum, "sum");
 	EXPECT_EQ(0, of_graphs % 10, "a graph's kernels have its launch's number");
 	EXPECT_EQ(0, result.records_dropped, "dropped");
-	assert_true(result.own_ns > 0 && result.compared_launches > 0);
-	assert_true(cupti_result_own_share(&result) < 0.5);
+	assert_true(result.overhead_ns > 0 && result.baseline_launches > 0);
+	assert_true(cupti_result_overhead(&result) < 0.5);
 	cupti_result_deinit(&result);
 }
 
@@ -223,16 +223,16 @@ TEST(a_window_that_costs_too_much_is_ended_and_says_so)
 		SKIP("memory of processes may not be opened here");
 	atomic_store(&stop, false);
 	EXPECT_EQ(0, pthread_create(&thread, NULL, launch_without_end, NULL), "thread");
-	for (int i = 0; i < WINDOWS_MAX && result.state != CUPTI_STATE_DEAR; i++) {
+	for (int i = 0; i < WINDOWS_MAX && result.state != CUPTI_STATE_OVER_BUDGET; i++) {
 		cupti_result_deinit(&result);
-		EXPECT_EQ(0, cupti_session_ask(window, &options), "ask");
+		EXPECT_EQ(0, cupti_session_begin(window, &options), "ask");
 		result = result_of(window);
 	}
 	atomic_store(&stop, true);
 	pthread_join(thread, NULL);
-	EXPECT_EQ(CUPTI_STATE_DEAR, result.state, "state");
-	EXPECT_EQ(1, cupti_result_own_share(&result) > CUPTI_OWN_PERCENT_MAX / 100.0, "its share");
-	EXPECT_EQ(1, result.compared_ns + result.measured_ns < CUPTI_SESSION_MS_MAX * 1000000ULL,
+	EXPECT_EQ(CUPTI_STATE_OVER_BUDGET, result.state, "state");
+	EXPECT_EQ(1, cupti_result_overhead(&result) > CUPTI_OVERHEAD_PERCENT_MAX / 100.0, "its share");
+	EXPECT_EQ(1, result.baseline_ns + result.measured_ns < CUPTI_SESSION_MS_MAX * 1000000ULL,
 		  "it was ended early");
 	EXPECT_EQ(0, seen().is_subscribed, "all is given back");
 	cupti_result_deinit(&result);
@@ -247,9 +247,9 @@ TEST(the_applications_own_profiler_comes_first)
 		SKIP("memory of processes may not be opened here");
 	EXPECT_EQ(CUPTI_SUCCESS, subscribe(&profiler, NULL, NULL), "torch.profiler");
 	const struct cupti_session_options options = { WINDOW_MS, 100, 1 };
-	EXPECT_EQ(0, cupti_session_ask(window, &options), "ask");
+	EXPECT_EQ(0, cupti_session_begin(window, &options), "ask");
 	struct cupti_result result = result_of(window);
-	EXPECT_EQ(CUPTI_STATE_ASIDE, result.state, "state");
+	EXPECT_EQ(CUPTI_STATE_IN_USE, result.state, "state");
 	EXPECT_EQ(CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, result.code, "why");
 	EXPECT_EQ(0, result.record_count, "records");
 	assert_true(seen().is_subscribed); // still
@@ -265,8 +265,8 @@ TEST(who_goes_away_takes_the_window_back)
 
 	if (!window)
 		SKIP("memory of processes may not be opened here");
-	EXPECT_EQ(0, cupti_session_ask(window, &options), "ask");
-	EXPECT_EQ(-EBUSY, cupti_session_ask(window, &options), "one at a time");
+	EXPECT_EQ(0, cupti_session_begin(window, &options), "ask");
+	EXPECT_EQ(-EBUSY, cupti_session_begin(window, &options), "one at a time");
 	for (int i = 0; i < 500 && !seen().is_subscribed; i++)
 		sleep_ns(10 * MS);
 	assert_true(seen().is_subscribed);
@@ -277,7 +277,7 @@ TEST(who_goes_away_takes_the_window_back)
 
 	// The next one finds it ready.
 	_cleanup_(cupti_session_freep) struct cupti_session *again = find();
-	for (int i = 0; i < 500 && cupti_session_ask(again, &options) == -EBUSY; i++)
+	for (int i = 0; i < 500 && cupti_session_begin(again, &options) == -EBUSY; i++)
 		sleep_ns(10 * MS);
 }
 

@@ -308,21 +308,21 @@ TEST(a_process_tables_processes_are_followed)
 	copy_double("libcuda.so.1", in_folder("libcuda.so.1", path));
 	pid_t child = start_child(map_path, path, false);
 	const struct process_key key = key_of(child, 1);
-	gpu_drivers_follow(drivers, tables.processes, NS_PER_SECOND);
+	gpu_drivers_update(drivers, tables.processes, NS_PER_SECOND);
 	assert_int_equal(0, told.come);
 	// It was there before us, and is sampled now: attached late.
 	assert_non_null(process_table_get(tables.processes, &key, "server"));
-	gpu_drivers_follow(drivers, tables.processes, NS_PER_SECOND + 1); // too soon
+	gpu_drivers_update(drivers, tables.processes, NS_PER_SECOND + 1); // too soon
 	assert_int_equal(0, told.come);
-	gpu_drivers_follow(drivers, tables.processes, 2 * NS_PER_SECOND);
+	gpu_drivers_update(drivers, tables.processes, 2 * NS_PER_SECOND);
 	assert_int_equal(1, told.come);
 	assert_int_equal(1, told.last_come.processes);
 
 	end_child(child);
 	const struct process_record record = { .process = key, .event = PROCESS_EXIT };
 	process_table_apply(tables.processes, &record);
-	gpu_drivers_follow(drivers, tables.processes, 3 * NS_PER_SECOND);
-	gpu_drivers_follow(drivers, tables.processes, 3 * NS_PER_SECOND + GPU_DRIVER_LINGER_NS);
+	gpu_drivers_update(drivers, tables.processes, 3 * NS_PER_SECOND);
+	gpu_drivers_update(drivers, tables.processes, 3 * NS_PER_SECOND + GPU_DRIVER_LINGER_NS);
 	assert_int_equal(1, told.gone);
 	gpu_drivers_free(drivers);
 	tables_free(&tables);

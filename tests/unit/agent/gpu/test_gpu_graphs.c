@@ -190,7 +190,7 @@ static void pass_windows(struct setting *setting)
 	if (setting->now_ns < clock_monotonic_ns()) // windows begin by the real clock
 		setting->now_ns = clock_monotonic_ns();
 	gpu_probes_read_stats(setting->probes, &stats);
-	for (uint64_t end = stats.windows + 2; stats.windows < end;) {
+	for (uint64_t end = stats.on_phases + 2; stats.on_phases < end;) {
 		probe_link_settle();
 		tick(setting);
 		gpu_probes_read_stats(setting->probes, &stats);
@@ -543,7 +543,7 @@ static void open_another_window(struct setting *setting)
 	struct gpu_probes_stats stats;
 
 	gpu_probes_read_stats(setting->probes, &stats);
-	for (uint64_t before = stats.windows; stats.windows == before;) {
+	for (uint64_t before = stats.on_phases; stats.on_phases == before;) {
 		tick(setting);
 		gpu_probes_read_stats(setting->probes, &stats);
 	}

@@ -56,7 +56,7 @@ struct probing {
 	struct gpu_probes *probes;
 	struct event_log *events;
 	struct gpu_drivers *drivers;
-	struct gpu_window window; // the last one
+	struct gpu_on_phase window; // the last one
 	uint64_t generation;
 };
 
@@ -87,7 +87,7 @@ static int read_hits(void *context, uint64_t ret_hits[GPU_CALL_COUNT])
 	return 0;
 }
 
-static void set_window(void *context, const struct gpu_window *window)
+static void set_on_phase(void *context, const struct gpu_on_phase *window)
 {
 	((struct probing *)context)->window = *window;
 }
@@ -98,10 +98,10 @@ static bool probing_open(struct probing *probing, enum probe_way way, double bud
 	struct gpu_probes_options options = {
 		.budget = budget,
 		.read_hits = read_hits,
-		.set_window = set_window,
+		.set_on_phase = set_on_phase,
 		.context = probing,
 		.events = event_log_new(),
-		.cost = { .cheap_ns = 450, .stepped_ns = 15000, .return_ns = 450 },
+		.files.cost = { .cheap_ns = 450, .stepped_ns = 15000, .return_ns = 450 },
 	};
 	static struct gpu_call_symbol few[2];
 	struct error err = { 0 };
@@ -118,18 +118,18 @@ static bool probing_open(struct probing *probing, enum probe_way way, double bud
 	probing->entry_fd = load_counter(probing->way, probing->map_fd, ENTRIES);
 	probing->return_fd = load_counter(probing->way, probing->map_fd, RETURNS);
 	assert_true(probing->entry_fd >= 0 && probing->return_fd >= 0);
-	options.way = probing->way;
-	options.calls = gpu_calls(&options.call_count);
+	options.files.way = probing->way;
+	options.files.calls = gpu_calls(&options.files.call_count);
 	// Each perf event takes 20 ms and more to close.
 	if (probing->way == PROBE_WAY_PERF) {
 		few[0] = *gpu_calls_find("cuLaunchKernel");
 		few[1] = *gpu_calls_find("cuStreamSynchronize");
-		options.calls = few;
-		options.call_count = ARRAY_SIZE(few);
+		options.files.calls = few;
+		options.files.call_count = ARRAY_SIZE(few);
 	}
 	for (uint32_t call = 0; call < GPU_CALL_COUNT; call++) {
-		options.programs.entry_fds[call] = probing->entry_fd;
-		options.programs.return_fds[call] = probing->return_fd;
+		options.files.programs.entry_fds[call] = probing->entry_fd;
+		options.files.programs.return_fds[call] = probing->return_fd;
 	}
 	assert_int_equal(0, gpu_probes_open(&options, &probing->probes, &err));
 	const struct gpu_driver_listener listener = { gpu_probes_add, gpu_probes_remove,
@@ -364,7 +364,7 @@ TEST(launches_are_seen_in_windows_and_never_twice)
 	// What is always there was seen all the while.
 	assert_int_equal(300, entries(&probing, GPU_CALL_SYNC_STREAM));
 	assert_int_equal(0, read_number(&probing, WINDOWED + GPU_CALL_SYNC_STREAM));
-	assert_int_equal(1, stats_of(&probing).windows);
+	assert_int_equal(1, stats_of(&probing).on_phases);
 	assert_true(stats_of(&probing).cost_ns >= 100 * 450);
 	client_end(&client);
 	probing_close(&probing);
@@ -539,7 +539,7 @@ TEST(a_probe_that_is_hit_too_often_is_seen_in_windows_only)
 	// The time of the look is ours to say; ten seconds later.
 	gpu_probes_tick(probing.probes, clock_monotonic_ns() + 11 * NS_PER_SECOND);
 	gpu_probes_tick(probing.probes, clock_monotonic_ns() + 22 * NS_PER_SECOND);
-	assert_int_equal(1, stats_of(&probing).windowed + stats_of(&probing).off);
+	assert_int_equal(1, stats_of(&probing).duty_cycled + stats_of(&probing).off);
 	probe_link_settle();
 	uint64_t seen = entries(&probing, GPU_CALL_SYNC_STREAM);
 	call(&client, 100);

@@ -10,9 +10,9 @@
 #include "tests/unit/agent/event_texts.h"
 
 #define SLOT_NS      (20 * NS_PER_MS)
-#define WINDOW_NS    (70 * NS_PER_SECOND) // a minute begins in it: samples end there
-#define HOT_TICK_NS  (11 * NS_PER_SECOND) // more than between two looks at what probes cost
-#define CALM_TICK_NS (500 * NS_PER_MS)    // windows open and close, some minutes long
+#define INTERVAL_NS    (70 * NS_PER_SECOND) // a minute begins in it: samples end there
+#define BUSY_TICK_NS  (11 * NS_PER_SECOND) // more than between two looks at what probes cost
+#define IDLE_TICK_NS (500 * NS_PER_MS)    // windows open and close, some minutes long
 
 enum {
 	CALLS_OF_TICK = 100000, // some 80 ms of probes: more than half a percent of 11 s
@@ -87,7 +87,7 @@ static void tick_until(struct fixture *fixture, bool calls, const char *event)
 	for (int i = 0; i < TICKS_MAX; i++) {
 		if (calls)
 			call_often();
-		fixture->now_ns += calls ? HOT_TICK_NS : CALM_TICK_NS;
+		fixture->now_ns += calls ? BUSY_TICK_NS : IDLE_TICK_NS;
 		gpu_source_tick(fixture->source, fixture->now_ns);
 		probe_link_settle();
 		if (any_event_has(fixture->events, event))
@@ -96,14 +96,14 @@ static void tick_until(struct fixture *fixture, bool calls, const char *event)
 	fail_msg("no event has \"%s\"", event);
 }
 
-// A window of the last seconds.
-static void drain_window(struct fixture *fixture)
+// An export interval of the last seconds.
+static void drain_interval(struct fixture *fixture)
 {
 	struct draining *draining = &fixture->draining;
 
 	export_interval_deinit(&draining->interval);
 	assert_int_equal(0, export_interval_init(&draining->interval, &draining->sources, SLOT_NS,
-						 clock_realtime_ns() - WINDOW_NS));
+						 clock_realtime_ns() - INTERVAL_NS));
 	assert_int_equal(0, gpu_source_after_drain(fixture->source, &draining->interval));
 }
 
@@ -131,7 +131,7 @@ static int64_t value_of(const struct fixture *fixture, const char *type, const c
 	return value;
 }
 
-TEST(unknown_memory_is_shown_while_it_lasts)
+TEST(exports_unknown_memory_while_it_lasts)
 {
 	struct fixture fixture;
 	uint32_t slots;
@@ -139,22 +139,22 @@ TEST(unknown_memory_is_shown_while_it_lasts)
 	if (!open_fixture(&fixture))
 		SKIP("needs root, BTF and a link of many uprobes");
 	gpu_source_tick(fixture.source, fixture.now_ns); // the driver is found, and probed
-	drain_window(&fixture);
+	drain_interval(&fixture);
 	EXPECT_EQ(0, value_of(&fixture, PROFILE_TYPE_SHEDDING, STEP_OFF, &slots), "all is seen");
 
-	tick_until(&fixture, true, "is not told from now on");
+	tick_until(&fixture, true, "is not recorded from now on");
 	for (int interval = 0; interval < 2; interval++) {
-		drain_window(&fixture);
+		drain_interval(&fixture);
 		EXPECT_EQ(!interval,
 			  value_of(&fixture, PROFILE_TYPE_SHEDDING_CHANGES, STEP_OFF, &slots),
 			  "the change is exported once");
 		int64_t ns = value_of(&fixture, PROFILE_TYPE_SHEDDING, STEP_OFF, &slots);
-		assert_true(ns >= (int64_t)(WINDOW_NS - SLOT_NS)); // all of the window
+		assert_true(ns >= (int64_t)(INTERVAL_NS - SLOT_NS)); // the whole interval
 		EXPECT_EQ(ns, slots * SLOT_NS, "where it was so");
 	}
 
-	tick_until(&fixture, false, "is told again");
-	drain_window(&fixture);
+	tick_until(&fixture, false, "is recorded again");
+	drain_interval(&fixture);
 	EXPECT_EQ(1, value_of(&fixture, PROFILE_TYPE_SHEDDING_CHANGES, STEP_ON, &slots),
 		  "known again");
 	EXPECT_EQ(0, value_of(&fixture, PROFILE_TYPE_SHEDDING, STEP_OFF, &slots), "it is over");
@@ -164,7 +164,7 @@ TEST(unknown_memory_is_shown_while_it_lasts)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(unknown_memory_is_shown_while_it_lasts),
+		cmocka_unit_test(exports_unknown_memory_while_it_lasts),
 	};
 
 	return cmocka_run_group_tests(tests, folder_make, folder_remove);

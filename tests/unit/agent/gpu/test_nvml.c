@@ -269,14 +269,14 @@ TEST(after_a_reset_handles_are_had_anew)
 	EXPECT_EQ(0, nvml_open(library, &nvml, &(struct error){ 0 }), "again");
 	EXPECT_EQ(0, nvml_read_gpu(nvml, 0, &reading), "the new handle");
 	EXPECT_EQ(1, nvml_gpu_index(nvml, 1), "number");
-	assert_false(nvml_lacks_gpus(nvml));
+	assert_false(nvml_has_failed_gpus(nvml));
 	nvml_close(nvml);
 
 	double_->is_hidden = true;
 	EXPECT_EQ(0, nvml_open(library, &nvml, &(struct error){ 0 }), "one cannot be had");
 	EXPECT_EQ(1, nvml_gpu_count(nvml), "the other one");
 	EXPECT_EQ(1, nvml_gpu_index(nvml, 0), "its number is its own");
-	assert_true(nvml_lacks_gpus(nvml));
+	assert_true(nvml_has_failed_gpus(nvml));
 	nvml_close(nvml);
 }
 

@@ -21,7 +21,7 @@ struct machine {
 	double counted;  // launches, as weighed
 	double launches; // that there were
 	double cost_ns;  // of all probes
-	struct gpu_window window;
+	struct gpu_on_phase window;
 };
 
 static void start(struct machine *machine, uint64_t seed)
@@ -55,8 +55,8 @@ static void run(struct machine *machine, double seconds)
 	for (; machine->now_ns < end_ns; machine->now_ns += TICK_NS) {
 		machine->launches += machine->rates[LAUNCH] * TICK_NS / NS_PER_SECOND;
 		switch (probe_duty_cycle_step(&machine->windows, machine->now_ns)) {
-		case PROBE_STEP_OPEN:
-			probe_duty_cycle_open(&machine->windows, machine->now_ns + 3 * NS_PER_MS,
+		case PROBE_STEP_ATTACH:
+			probe_duty_cycle_begin_phase(&machine->windows, machine->now_ns + 3 * NS_PER_MS,
 					      &machine->window);
 			machine->opened++;
 			machine->open_ns += machine->window.end_ns - machine->window.begin_ns;
@@ -65,7 +65,7 @@ static void run(struct machine *machine, double seconds)
 				(double)(machine->window.end_ns - machine->window.begin_ns) /
 				NS_PER_SECOND;
 			break;
-		case PROBE_STEP_CLOSE:
+		case PROBE_STEP_DETACH:
 			machine->closed++;
 			measure_mode(machine, PROBE_DUTY_CYCLE,
 				     machine->now_ns - machine->window.begin_ns);
@@ -215,7 +215,7 @@ TEST(a_kind_added_after_now_is_young)
 	probe_duty_cycle_measure(&machine.windows, COPY, 20000, NS_PER_SECOND);
 	assert_true(probe_duty_cycle_decide(&machine.windows, machine.now_ns));
 	assert_int_equal(PROBE_DUTY_CYCLE, mode_of(&machine, COPY));
-	assert_int_equal(2, machine.windows.kinds[COPY].calm);
+	assert_int_equal(2, machine.windows.kinds[COPY].cooldown);
 }
 
 TEST(a_rate_is_learnt_in_short_windows_first)
@@ -227,7 +227,7 @@ TEST(a_rate_is_learnt_in_short_windows_first)
 	machine.rates[LAUNCH] = 100e3;
 	run(&machine, 1.1);
 	assert_int_equal(1, machine.closed);
-	assert_int_equal(PROBE_WINDOW_NS_MIN, machine.open_ns);
+	assert_int_equal(PROBE_ON_NS_MIN, machine.open_ns);
 	assert_int_equal(300, machine.windows.weight);
 }
 
@@ -244,7 +244,7 @@ TEST(without_windowed_kinds_there_are_no_windows)
 	while (machine.opened == machine.closed)
 		run(&machine, 0.02);
 	assert_true(probe_duty_cycle_set_kind(&machine.windows, LAUNCH, true, 0, machine.now_ns));
-	assert_int_equal(PROBE_STEP_CLOSE, probe_duty_cycle_step(&machine.windows, machine.now_ns));
+	assert_int_equal(PROBE_STEP_DETACH, probe_duty_cycle_step(&machine.windows, machine.now_ns));
 	assert_int_equal(PROBE_STEP_NONE, probe_duty_cycle_step(&machine.windows, machine.now_ns));
 }
 
