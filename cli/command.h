@@ -22,7 +22,7 @@ struct command {
 int cmd_top(int argc, char **argv);
 int cmd_record(int argc, char **argv);
 int cmd_dump(int argc, char **argv);
-int cmd_kernels(int argc, char **argv);
+int cmd_gpu_kernels(int argc, char **argv);
 int cmd_query(int argc, char **argv);
 int cmd_diagnose(int argc, char **argv);
 int cmd_upload(int argc, char **argv);

@@ -14,7 +14,7 @@ static const struct command commands[] = {
 	{ "top", "show the functions that use CPU or block, live", cmd_top },
 	{ "record", "record processes or a command to a file", cmd_record },
 	{ "dump", "show the stack of every thread of a process now", cmd_dump },
-	{ "kernels", "measure how long a process's kernels run on its GPU", cmd_kernels },
+	{ "gpu-kernels", "measure how long the GPU kernels of a process run", cmd_gpu_kernels },
 	{ "query", "get a merged profile from a collector", cmd_query },
 	{ "diagnose", "get the bottleneck of a service from a collector", cmd_diagnose },
 	{ "upload", "upload debug files, so that stripped code gets names", cmd_upload },
@@ -25,7 +25,7 @@ static void print_help(FILE *stream)
 	fprintf(stream, "cairn profiles every process of this machine or of a fleet.\n\n"
 			"Usage: cairn COMMAND [OPTIONS]\n\nCommands:\n");
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		fprintf(stream, "  %-8s %s\n", commands[i].name, commands[i].summary);
+		fprintf(stream, "  %-11s %s\n", commands[i].name, commands[i].summary);
 	fprintf(stream, "\n`cairn COMMAND --help` explains each command. top, record, dump and\n"
 			"gpu-kernels need no collector, but root (or the agent's "
 			"capabilities).\n\nOptions:\n"

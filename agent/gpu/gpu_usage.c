@@ -16,7 +16,7 @@
 #include "base/contract/label_values.h"
 
 #define READ_NS       NS_PER_SECOND
-#define RETRY_NS      (60 * NS_PER_SECOND) // a driver that is installed later, or comes back
+#define RETRY_NS       (60 * NS_PER_SECOND) // a driver may be installed, or come back
 #define REOPEN_NS     (60 * NS_PER_SECOND)
 #define CLOSE_WAIT_NS NS_PER_SECOND
 #define SERVICE       "gpu"
@@ -40,7 +40,7 @@ struct gpu_name {
 
 enum { NAMES_MAX = NVML_GPUS_MAX * (1 + NVML_INSTANCES_MAX) };
 
-/** What was read for one window. Instances come and go: names are the window's, too. */
+/** The values of one export interval, with their names: MIG instances come and go. */
 struct usage_batch {
 	struct usage_value *values; // GPU_USAGE_VALUES_MAX
 	uint32_t value_count;
@@ -50,21 +50,21 @@ struct usage_batch {
 
 struct gpu_usage {
 	struct gpu_usage_options options;
-	struct labels labels; // of what is no process's
+	struct labels labels; // of GPUs' own series
 	pthread_t thread;
 	// What the two threads share.
 	pthread_mutex_t lock;
-	pthread_cond_t stop_asked;
-	bool stop, left_behind;
+	pthread_cond_t stop_requested;
+	bool stop, is_detached;
 	struct usage_batch batch;
 	uint64_t values_dropped;
 	// The main thread's.
-	struct usage_batch taken;
-	uint64_t dropped_told;
+	struct usage_batch drained;
+	uint64_t dropped_logged;
 	// The reading thread's.
 	struct nvml *nvml;
-	bool lost[NVML_GPUS_MAX], told_missing;
-	uint64_t silent_since_ns; // some GPU has not answered since then; 0: all do
+	bool lost[NVML_GPUS_MAX], is_failure_logged;
+	uint64_t failing_since_ns; // some GPU fails since then; 0: none does
 };
 
 // ---- the reading thread ---------------------------------------------------------------------
@@ -84,7 +84,7 @@ struct reading_of {
 	struct gpu_name name;
 };
 
-// Its number in the batch; NAMES_MAX if there is no room.
+// Its number in the batch; NAMES_MAX if that is full.
 static uint32_t number_of(struct usage_batch *batch, const struct gpu_name *name)
 {
 	uint32_t at = 0;
@@ -175,7 +175,7 @@ static void name_instance(const struct nvml *nvml, uint32_t gpu, uint32_t at,
 	snprintf(ret_name->model, sizeof(ret_name->model), "%s", instance->model);
 }
 
-// An instance may have come since the GPU was read: then its processes are the GPU's for a second.
+// An instance may have been made since the GPU was read: then its processes count as the GPU's for a second.
 static void name_of_process(const struct nvml *nvml, uint32_t gpu,
 			    const struct nvml_process *process, struct gpu_name *ret_name)
 {
@@ -214,7 +214,7 @@ static void keep_instances(struct gpu_usage *usage, uint32_t gpu, uint64_t time_
 		struct reading_of of = { .time_ns = time_ns };
 		struct nvml_reading reading;
 
-		// One that was taken back just now is no failure.
+		// An instance that was destroyed just now is no failure.
 		if (nvml_read_instance(usage->nvml, gpu, i, &reading))
 			continue;
 		name_instance(usage->nvml, gpu, i, &of.name);
@@ -265,15 +265,15 @@ static bool find_gpus(struct gpu_usage *usage)
 
 	if (!rc)
 		return true;
-	// Most machines have none, and no reader of a log wants to be told that.
-	if (rc != -ENOENT && !usage->told_missing) {
-		usage->told_missing = true;
+	// -ENOENT: most machines have no GPU, which is not worth a log line.
+	if (rc != -ENOENT && !usage->is_failure_logged) {
+		usage->is_failure_logged = true;
 		report(usage, err.text);
 	}
 	return false;
 }
 
-// Until @until_ns of Unix time, or until one is to stop: then false.
+// Until @until_ns of Unix time. False: the thread is to stop.
 static bool sleep_until(struct gpu_usage *usage, uint64_t until_ns)
 {
 	const struct timespec until = { (time_t)(until_ns / NS_PER_SECOND),
@@ -282,13 +282,13 @@ static bool sleep_until(struct gpu_usage *usage, uint64_t until_ns)
 
 	pthread_mutex_lock(&usage->lock);
 	while (!usage->stop && rc != ETIMEDOUT)
-		rc = pthread_cond_timedwait(&usage->stop_asked, &usage->lock, &until);
+		rc = pthread_cond_timedwait(&usage->stop_requested, &usage->lock, &until);
 	bool go_on = !usage->stop;
 	pthread_mutex_unlock(&usage->lock);
 	return go_on;
 }
 
-// Touched only as far as they are used.
+// calloc(): pages that are never used take no memory.
 static int batch_init(struct usage_batch *batch)
 {
 	batch->values = calloc(GPU_USAGE_VALUES_MAX, sizeof(*batch->values));
@@ -306,35 +306,34 @@ static void free_all(struct gpu_usage *usage)
 {
 	nvml_close(usage->nvml);
 	pthread_mutex_destroy(&usage->lock);
-	pthread_cond_destroy(&usage->stop_asked);
+	pthread_cond_destroy(&usage->stop_requested);
 	labels_deinit(&usage->labels);
 	batch_deinit(&usage->batch);
-	batch_deinit(&usage->taken);
+	batch_deinit(&usage->drained);
 	free(usage);
 }
 
 static void read_gpus(struct gpu_usage *usage, uint64_t now_ns)
 {
-	bool all_answer = !nvml_has_failed_gpus(usage->nvml);
+	bool all_work = !nvml_has_failed_gpus(usage->nvml);
 
 	for (uint32_t i = 0; i < nvml_gpu_count(usage->nvml); i++)
-		all_answer &= read_gpu(usage, i);
-	if (all_answer)
-		usage->silent_since_ns = 0;
-	else if (!usage->silent_since_ns)
-		usage->silent_since_ns = now_ns;
+		all_work &= read_gpu(usage, i);
+	if (all_work)
+		usage->failing_since_ns = 0;
+	else if (!usage->failing_since_ns)
+		usage->failing_since_ns = now_ns;
 }
 
-// Handles from before a reset of a GPU, and a library from before another driver, never answer again: both
-// are had anew.
+// After a reset of a GPU its handles fail for ever, and so does the library after an update of the driver: load it anew.
 static void reopen(struct gpu_usage *usage, uint64_t now_ns)
 {
 	uint64_t after_ns = usage->options.reopen_ns ? usage->options.reopen_ns : REOPEN_NS;
 
-	if (!usage->silent_since_ns || now_ns - usage->silent_since_ns < after_ns)
+	if (!usage->failing_since_ns || now_ns - usage->failing_since_ns < after_ns)
 		return;
 	nvml_close(take(usage->nvml));
-	usage->silent_since_ns = 0;
+	usage->failing_since_ns = 0;
 }
 
 static void *run(void *context)
@@ -354,9 +353,9 @@ static void *run(void *context)
 				    found ? (now_ns / READ_NS + 1) * READ_NS : now_ns + RETRY_NS);
 	}
 	pthread_mutex_lock(&usage->lock);
-	bool left_behind = usage->left_behind;
+	bool is_detached = usage->is_detached;
 	pthread_mutex_unlock(&usage->lock);
-	if (left_behind)
+	if (is_detached)
 		free_all(usage);
 	return NULL;
 }
@@ -386,10 +385,10 @@ int gpu_usage_open(const struct gpu_usage_options *options, struct gpu_usage **r
 		return error_set(err, -ENOMEM, "out of memory");
 	usage->options = *options;
 	pthread_mutex_init(&usage->lock, NULL);
-	pthread_cond_init(&usage->stop_asked, NULL);
+	pthread_cond_init(&usage->stop_requested, NULL);
 	int rc = batch_init(&usage->batch);
 	if (!rc)
-		rc = batch_init(&usage->taken);
+		rc = batch_init(&usage->drained);
 	if (!rc)
 		rc = make_labels(usage);
 	if (!rc)
@@ -414,21 +413,21 @@ void gpu_usage_close(void *state)
 		return;
 	pthread_mutex_lock(&usage->lock);
 	usage->stop = true;
-	pthread_cond_signal(&usage->stop_asked);
+	pthread_cond_signal(&usage->stop_requested);
 	pthread_mutex_unlock(&usage->lock);
 	if (!pthread_timedjoin_np(usage->thread, NULL, &deadline)) {
 		free_all(usage);
 		return;
 	}
-	// It hangs in the driver, or is about to end: the last to look frees.
+	// The thread blocks in the driver, or is about to end: it frees everything itself.
 	pthread_t thread = usage->thread;
 	pthread_mutex_lock(&usage->lock);
-	usage->left_behind = true;
+	usage->is_detached = true;
 	pthread_mutex_unlock(&usage->lock);
 	pthread_detach(thread);
 }
 
-// ---- into the window ------------------------------------------------------------------------
+// ---- export ---------------------------------------------------------------------------------
 
 static int set_label(struct labels *labels, const char *name, const char *value)
 {
@@ -494,7 +493,7 @@ static int add_value(struct gpu_usage *usage, struct export_interval *interval,
 
 	if (rc)
 		return rc;
-	// A gauge is a moment's; throttling is told of the second before.
+	// A gauge is of its moment; throttling is of the second before.
 	uint64_t first_ns = value->reason ? value->time_ns - READ_NS : value->time_ns;
 	uint64_t slot = first_ns / usage->options.slot_ns;
 	uint64_t last = value->reason ? value->time_ns / usage->options.slot_ns - 1 : slot;
@@ -510,17 +509,17 @@ int gpu_usage_add(void *state, struct export_interval *interval)
 
 	pthread_mutex_lock(&usage->lock);
 	batch = usage->batch;
-	usage->batch = usage->taken;
+	usage->batch = usage->drained;
 	usage->batch.value_count = usage->batch.name_count = 0;
 	uint64_t dropped = usage->values_dropped;
 	pthread_mutex_unlock(&usage->lock);
-	usage->taken = batch;
-	if (dropped != usage->dropped_told)
+	usage->drained = batch;
+	if (dropped != usage->dropped_logged)
 		event_warn(usage->options.events, "gpu",
 			   "dropped %llu readings: too many in one export interval (limit %d)",
-			   (unsigned long long)(dropped - usage->dropped_told),
+			   (unsigned long long)(dropped - usage->dropped_logged),
 			   GPU_USAGE_VALUES_MAX);
-	usage->dropped_told = dropped;
+	usage->dropped_logged = dropped;
 
 	for (uint32_t i = 0; i < batch.value_count && !rc; i++)
 		rc = add_value(usage, interval, &batch.values[i],

@@ -12,7 +12,7 @@
 
 #define LIBRARY "libnvidia-ml.so.1"
 
-/* nvmlReturn_t, as far as the answers differ for us. */
+/* Values of nvmlReturn_t. */
 enum {
 	NVML_SUCCESS = 0,
 	NVML_ERROR_DRIVER_NOT_LOADED = 9,
@@ -70,8 +70,8 @@ struct gpm_metric {
 };
 
 /*
- * Metrics by their numbers; PCIe's are left out, every GPU tells those otherwise. The last one is asked of instances
- * only: GPUs tell it otherwise, too.
+ * GPM metrics by their ids, but for PCIe's: all GPUs have those without GPM. The last one is read of MIG instances only:
+ * GPUs have it without GPM.
  */
 static const struct {
 	enum nvml_figure figure;
@@ -91,7 +91,7 @@ struct gpm_metrics_get {
 	struct gpm_metric metrics[GPM_METRIC_COUNT]; // the library reads no more than count
 };
 
-/* What is called, by the names in the library. Those of the second list may be missing. */
+/* Functions by their names in the library. Those of the second list may be missing. */
 #define REQUIRED_FUNCTIONS(X)                                                           \
 	X(init, "nvmlInit_v2", (void))                                                  \
 	X(shutdown, "nvmlShutdown", (void))                                             \
@@ -135,11 +135,11 @@ struct functions {
 #undef X
 };
 
-/* Performance monitoring, of a GPU or of a part of it. */
+/* GPU performance monitoring, of a GPU or a MIG instance. */
 struct gpm {
-	gpm_sample samples[2]; // NULL where there is none
-	uint32_t next;         // of them
-	bool has_sample;       // the other one was taken
+	gpm_sample samples[2]; // NULL: not supported
+	uint32_t next;         // index of the next sample
+	bool has_sample;       // the other one is valid
 };
 
 struct instance {
@@ -208,7 +208,7 @@ static void close_gpm(const struct functions *call, struct gpm *gpm)
 	*gpm = (struct gpm){ 0 };
 }
 
-// A GPU that cannot be had is left out: the others count.
+// A GPU that fails to open is left out.
 static void open_gpu(struct nvml *nvml, unsigned int index)
 {
 	const struct functions *call = &nvml->functions;
@@ -330,7 +330,7 @@ static struct instance *instance_with_id(struct instance *instances, uint32_t co
 	return NULL;
 }
 
-// A handle may be another instance's the next time: what it is says its UUID.
+// A handle may become another instance's: the UUID identifies an instance.
 static bool read_instance_name(const struct functions *call, nvml_device device,
 			       struct nvml_instance *name)
 {
@@ -343,8 +343,8 @@ static bool read_instance_name(const struct functions *call, nvml_device device,
 	return true;
 }
 
-// Its samples are kept for as long as it is the same.
-static void take_known(struct gpu *gpu, struct instance *instance)
+// Move the GPM samples of the same instance from the last reading.
+static void move_samples(struct gpu *gpu, struct instance *instance)
 {
 	struct instance *known =
 		instance_with_id(gpu->instances, gpu->instance_count, instance->name.id);
@@ -355,7 +355,7 @@ static void take_known(struct gpu *gpu, struct instance *instance)
 	known->gpm = (struct gpm){ 0 };
 }
 
-/* They are made and taken back while the machine runs: looked for each time. */
+/* At each reading: instances are made and destroyed while the machine runs. */
 static void find_instances(const struct functions *call, struct gpu *gpu)
 {
 	struct instance found[NVML_INSTANCES_MAX] = { 0 };
@@ -367,12 +367,12 @@ static void find_instances(const struct functions *call, struct gpu *gpu)
 	for (unsigned int i = 0; i < places && count < NVML_INSTANCES_MAX; i++) {
 		struct instance instance = { 0 };
 
-		// Those that are divided further share their memory, and are one here.
+		// Compute instances of one GPU instance share its memory, and count as one.
 		if (call->mig_device(gpu->device, i, &instance.device) != NVML_SUCCESS ||
 		    !read_instance_name(call, instance.device, &instance.name) ||
 		    instance_with_id(found, count, instance.name.id))
 			continue;
-		take_known(gpu, &instance);
+		move_samples(gpu, &instance);
 		if (!instance.gpm.samples[0] && call->gpm_instance)
 			open_gpm(call, gpu->device, &instance.gpm);
 		found[count++] = instance;
@@ -395,7 +395,7 @@ const struct nvml_instance *nvml_instance(const struct nvml *nvml, uint32_t gpu,
 
 // ---- figures of a GPU -----------------------------------------------------------------------
 
-/* Remembers what kinds of failures there were, while figure after figure is read. */
+/* The outcome of reading all figures. */
 struct outcome {
 	bool lost, any;
 };
@@ -434,8 +434,8 @@ static void read_memory(const struct functions *call, nvml_device device,
 		set(reading, NVML_MEMORY_USED_BYTES, memory.used);
 }
 
-/* What one lane carries one way, by generation: its transfers a second, less 8b/10b's, 128b/130b's or, from 6 on,
- * the flit's share. */
+/* Bytes per second of a PCIe lane in one direction, by generation: transfers less the encoding (8b/10b, 128b/130b, flits
+ * from generation 6 on). */
 static const uint64_t lane_bytes[] = { 0,          250000000,  500000000,  984615000,
 				       1969231000, 3938462000, 7563000000, 15125000000 };
 
@@ -448,7 +448,7 @@ static void read_link(const struct functions *call, const struct gpu *gpu,
 	    !succeeded(outcome, call->link_generation(gpu->device, &generation)) ||
 	    !succeeded(outcome, call->link_width(gpu->device, &width)))
 		return;
-	// A generation that is not known here is faster than those that are.
+	// An unknown generation is a newer one: no capacity rather than a wrong one.
 	if (generation && generation < ARRAY_SIZE(lane_bytes) && width)
 		set(reading, NVML_PCIE_LINK_BYTES, lane_bytes[generation] * width);
 }
@@ -488,14 +488,14 @@ static void read_throttle(const struct functions *call, const struct gpu *gpu,
 	reading->throttle = bits;
 }
 
-static nvml_return take_sample(const struct functions *call, nvml_device gpu, uint32_t instance,
+static nvml_return get_sample(const struct functions *call, nvml_device gpu, uint32_t instance,
 			       gpm_sample sample)
 {
 	return instance == NVML_NO_INSTANCE ? call->gpm_sample(gpu, sample)
 					    : call->gpm_instance(gpu, instance, sample);
 }
 
-// The library computes means between two samples; the first call only takes one.
+// NVML computes means between two samples; the first reading has only one.
 static void read_gpm(const struct functions *call, nvml_device gpu, uint32_t instance,
 		     struct gpm *gpm, struct nvml_reading *reading, struct outcome *outcome)
 {
@@ -507,7 +507,7 @@ static void read_gpm(const struct functions *call, nvml_device gpu, uint32_t ins
 		.now = now,
 	};
 
-	if (!now || !before || !succeeded(outcome, take_sample(call, gpu, instance, now)))
+	if (!now || !before || !succeeded(outcome, get_sample(call, gpu, instance, now)))
 		return;
 	gpm->next = !gpm->next;
 	for (size_t i = 0; i < get.count; i++)
@@ -604,13 +604,13 @@ static void read_memory_use(const struct functions *call, const struct gpu *gpu,
 
 		if (!process || infos[i].memory_bytes == MEMORY_NOT_KNOWN)
 			continue;
-		// Of an instance that is divided further it is named once for each part.
+		// Listed once for each compute instance.
 		process->memory_bytes += infos[i].memory_bytes;
 		process->memory_known = true;
 	}
 }
 
-// One sample for each process that worked since the last call.
+// NVML returns one sample for each process that ran GPU kernels since the last call.
 static void read_busy(const struct functions *call, struct gpu *gpu, struct process_list *list,
 		      struct outcome *outcome)
 {

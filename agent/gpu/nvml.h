@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The NVIDIA Management Library, loaded when it is there: what each GPU of this machine does, and
-// for which processes. Declarations follow the library's documented ABI (NVML API reference, r535
-// and newer); what a driver lacks is unknown, not an error. One thread; calls may block for as long
-// as a driver does.
+// NVML, the NVIDIA Management Library, loaded if present: utilization of each GPU, MIG instance and process. Declarations
+// follow the library's documented ABI (NVML API reference, r535 and newer). A figure that a driver does not have is unknown,
+// not an error. One thread; calls may block for as long as the driver does.
 #pragma once
 
 #include <stdbool.h>
@@ -14,17 +13,17 @@ struct nvml;
 
 enum {
 	NVML_GPUS_MAX = 64,       // of one machine; 16 are the most that are sold in one
-	NVML_PROCESSES_MAX = 256, // with work on one GPU; more are counted as one too many
-	NVML_TEXT_BYTES = 96,     // NVML_DEVICE_NAME_V2_BUFFER_SIZE, and room for any UUID
-	NVML_INSTANCES_MAX = 8,   // of one GPU under MIG; seven are the most there are
+	NVML_PROCESSES_MAX = 256, // of one GPU
+	NVML_TEXT_BYTES = 96,     // NVML_DEVICE_NAME_V2_BUFFER_SIZE, and any UUID
+	NVML_INSTANCES_MAX = 8,   // of one GPU under MIG; hardware has at most seven
 };
 
-/** The instance of what is no part of a GPU; the library's number for it, too. */
+/** No MIG instance; the library has the same number for it. */
 #define NVML_NO_INSTANCE UINT32_MAX
 
-/** What is read of a GPU each time. A figure's unit is in its name. */
+/** A figure of one reading. Its unit is in its name. */
 enum nvml_figure {
-	NVML_BUSY_PERCENT,        // of the time some kernel was resident, however small
+	NVML_BUSY_PERCENT,        // of the time some GPU kernel was resident, however small
 	NVML_MEMORY_BUSY_PERCENT, // of the time its memory was read or written
 	NVML_MEMORY_USED_BYTES,
 	NVML_POWER_MILLIWATTS,
@@ -33,8 +32,8 @@ enum nvml_figure {
 	NVML_MEMORY_CLOCK_HERTZ,
 	NVML_PCIE_SENT_BYTES, // per second
 	NVML_PCIE_RECEIVED_BYTES,
-	NVML_PCIE_LINK_BYTES, // per second and direction, what the link carries as it is trained now
-	// GPU performance monitoring, Hopper and newer: the mean since the reading before.
+	NVML_PCIE_LINK_BYTES, // per second and direction: capacity at the current generation and width
+	// GPU performance monitoring (GPM), Hopper and newer: means since the last reading.
 	NVML_SM_ACTIVE_PERCENT,
 	NVML_SM_OCCUPANCY_PERCENT,
 	NVML_TENSOR_ACTIVE_PERCENT,
@@ -45,7 +44,7 @@ enum nvml_figure {
 	NVML_FIGURE_COUNT,
 };
 
-/** Why clocks are lower than they could be: bits, as nvmlDeviceGetCurrentClocksEventReasons() has them. */
+/** Why clocks are throttled: bits of nvmlDeviceGetCurrentClocksEventReasons(). */
 enum nvml_throttle {
 	NVML_THROTTLE_POWER_CAP = 0x4,
 	NVML_THROTTLE_HARDWARE = 0x8,
@@ -55,13 +54,13 @@ enum nvml_throttle {
 };
 
 struct nvml_reading {
-	uint32_t known; // a bit for each figure that was read
+	uint32_t known; // bits of enum nvml_figure
 	uint64_t figures[NVML_FIGURE_COUNT];
 	bool throttle_known;
-	uint64_t throttle; // enum nvml_throttle, and bits that slow nothing down
+	uint64_t throttle; // enum nvml_throttle, and bits of other reasons
 };
 
-/** One process on one GPU, by its pid in the host's namespace; under MIG on one instance of it. */
+/** A process on a GPU or on a MIG instance, by its pid in the host's namespace. */
 struct nvml_process {
 	uint32_t pid;
 	uint32_t instance; // or NVML_NO_INSTANCE
@@ -71,27 +70,25 @@ struct nvml_process {
 };
 
 /**
- * Load @library (NULL: libnvidia-ml.so.1, as the loader finds it) and start it. Returns 0; -ENOENT
- * if there is no such library or no driver behind it, which is no failure on a machine without a
- * GPU; -ENOSYS if it lacks what every version has; otherwise a negative errno.
+ * Load @library (NULL: libnvidia-ml.so.1 from the loader's path) and initialize it. Returns 0; -ENOENT without the library
+ * or its driver, as on any machine without a GPU; -ENOSYS if a required function is missing; another negative errno.
  */
 int nvml_open(const char *library, struct nvml **ret_nvml, struct error *err);
 void nvml_close(struct nvml *nvml);
 
 uint32_t nvml_gpu_count(const struct nvml *nvml);
-/** Are there GPUs that could not be had? */
+/** Did some GPU fail to open? */
 bool nvml_has_failed_gpus(const struct nvml *nvml);
 /** "GPU-2f9c...", stable over restarts; valid until nvml_close(). */
 const char *nvml_gpu_uuid(const struct nvml *nvml, uint32_t gpu);
-/** Its number among the machine's, below NVML_GPUS_MAX; also where one before it cannot be had. */
+/** NVML's index of the GPU, below NVML_GPUS_MAX; unlike @gpu it counts those that failed to open. */
 uint32_t nvml_gpu_index(const struct nvml *nvml, uint32_t gpu);
 /** "NVIDIA H200"; valid until nvml_close(). */
 const char *nvml_gpu_model(const struct nvml *nvml, uint32_t gpu);
 
 /**
- * What @gpu does now. Returns 0; -ENODEV if the GPU has fallen off the bus or needs a reset, and
- * nothing is known then; -EIO for another failure of all figures. A GPU with instances under MIG leaves to
- * them what they tell: memory, and the means of performance monitoring.
+ * Read the figures of @gpu. Returns 0; -ENODEV if the GPU fell off the bus or needs a reset; -EIO if all figures failed
+ * otherwise. Memory and GPM of a GPU with MIG instances are those of its instances, and not read here.
  */
 int nvml_read_gpu(struct nvml *nvml, uint32_t gpu, struct nvml_reading *ret_reading);
 
@@ -102,20 +99,17 @@ struct nvml_instance {
 		model[NVML_TEXT_BYTES]; // "MIG-1b2c...", "NVIDIA H200 MIG 1g.18gb"
 };
 
-/** How many there were when @gpu was read the last time: they come and go while a machine runs. */
+/** As of the last reading of @gpu: instances come and go while a machine runs. */
 uint32_t nvml_instance_count(const struct nvml *nvml, uint32_t gpu);
 /** One of them; valid until @gpu is read again. */
 const struct nvml_instance *nvml_instance(const struct nvml *nvml, uint32_t gpu, uint32_t instance);
-/** What it does now: its memory, and on Hopper and newer performance monitoring. As nvml_read_gpu(). */
+/** Read an instance's memory and, on Hopper and newer, GPM. Returns as nvml_read_gpu(). */
 int nvml_read_instance(struct nvml *nvml, uint32_t gpu, uint32_t instance,
 		       struct nvml_reading *ret_reading);
 
-/**
- * The processes with work on @gpu, at most NVML_PROCESSES_MAX of them; a GPU in MIG mode tells their
- * memory only. Returns 0, -ENODEV as above or -EIO.
- */
+/** Read the processes of @gpu, at most NVML_PROCESSES_MAX; under MIG their memory only. Returns 0, -ENODEV or -EIO. */
 int nvml_read_processes(struct nvml *nvml, uint32_t gpu,
 			struct nvml_process ret_processes[NVML_PROCESSES_MAX], uint32_t *ret_count);
 
-/** "gpu:busy:percent:gauge:second" ... : the profile type that a figure is kept as. */
+/** The profile type of a figure: "gpu:busy:percent:gauge:second". */
 const char *nvml_figure_type(enum nvml_figure figure);

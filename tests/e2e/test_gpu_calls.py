@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of GPUs, by Python stack, with the double of the driver: no device is needed. The agent
-probes a driver that a process has mapped already, without a restart."""
+"""GPU calls by Python stack, with the double of the CUDA driver: needs no GPU. The agent probes a driver that a running
+process has mapped already."""
 import json
 import subprocess
 import time
@@ -21,7 +21,7 @@ COPIES = TYPE.GPU_COPIES
 ALLOC = TYPE.GPU_ALLOC
 ALLOCATIONS = TYPE.GPU_ALLOCATIONS
 MEMORY = TYPE.GPU_MEMORY
-ATTACH_SECONDS = 60  # the process must be sampled, its mappings read, a window shipped
+ATTACH_SECONDS = 60  # to sample the process, read its mappings and ship an export interval
 ARRIVE_SECONDS = 60
 
 
@@ -31,7 +31,7 @@ def double():
 
 
 class Client:
-    """tests/gpu/client.py: serves from told() on until it is closed."""
+    """tests/gpu/client.py: serves from go() on until it is closed."""
 
     def __init__(self, service):
         self.service = service
@@ -39,7 +39,7 @@ class Client:
         self.truth = None
 
     def go(self):
-        """What it has done then."""
+        """Do all work, and read what it was."""
         self.process.stdin.write("x")
         self.process.stdin.flush()
         self.truth = json.loads(self.process.stdout.readline())
@@ -63,28 +63,28 @@ def paths_with(tree, function):
 
 @pytest.fixture(scope="module")
 def client(fleet):
-    """It was there before its driver was probed."""
+    """It runs before its driver is probed."""
     one = Client(unique("gpu-client"))
     try:
         wait_until("the first wait", ATTACH_SECONDS,
                    lambda: fleet.api.total(one.service, type_=WAIT) > 0)
         one.go()
-        # What comes last has arrived: what was before has, too.
+        # The last work has arrived, and so has all before it.
         tree_of(fleet, one, WAIT, "decode_tokens")
         yield one
     finally:
         one.close()
 
 
-def test_time_that_waits_took_is_their_python_line_s(fleet, client):
+def test_waits_are_charged_to_their_python_line(fleet, client):
     tree = tree_of(fleet, client, WAIT, "wait_for_decode")
-    # The client may lose its CPU between a look at its clock and the call: not by a tenth on an idle machine.
+    # The client may be preempted between reading its clock and the call.
     assert tree.total_of_any_line("wait_for_decode") == pytest.approx(client.truth["wait_ns"], rel=0.3)
     paths = paths_with(tree, "cuStreamSynchronize")
     assert paths and all(any(name.startswith("main (") for name in path) for path in paths), paths
 
 
-def test_an_asynchronous_copy_that_waits_is_a_wait(fleet, client):
+def test_async_copy_that_blocks_is_a_wait(fleet, client):
     tree = tree_of(fleet, client, WAIT, "fetch_pageable")
     assert tree.total_of_any_line("fetch_pageable") == pytest.approx(client.truth["fetch_ns"], rel=0.3)
     assert tree.total_of_any_line("fetch_pinned") == 0, "it returns at once"
@@ -92,13 +92,13 @@ def test_an_asynchronous_copy_that_waits_is_a_wait(fleet, client):
     assert copied.total_of_any_line("fetch_pageable") == client.truth["to_host_pageable"]
 
 
-def test_samples_within_a_wait_have_whole_stacks(fleet, client):
-    """The return address that the wait's probe has replaced is on each of these stacks."""
+def test_samples_inside_a_wait_have_complete_stacks(fleet, client):
+    """The wait's return probe has replaced a return address on each of these stacks."""
     def look():
         tree = fleet.api.merge(client.service, type_=SPIN)
         if tree.total_of_any_line("wait_for_decode"):
             return tree
-        # On a crowded machine half a second of waiting may have no sample that was named in time.
+        # On a busy machine half a second of waiting may have no sample that was named in time.
         client.process.stdin.write("w")
         client.process.stdin.flush()
         time.sleep(2)
@@ -109,7 +109,7 @@ def test_samples_within_a_wait_have_whole_stacks(fleet, client):
     assert whole > 0.8 * tree.total, tree.names
 
 
-def test_copies_are_exact_with_direction_and_kind_of_memory(fleet, client):
+def test_copies_are_exact_by_direction_and_memory(fleet, client):
     tree = tree_of(fleet, client, COPY, "fetch_pinned")
     assert tree.total_of_any_line("load_batch") == client.truth["to_device"]
     assert tree.total_of_any_line("fetch_pinned") == client.truth["to_host"]
@@ -118,7 +118,7 @@ def test_copies_are_exact_with_direction_and_kind_of_memory(fleet, client):
 
     def bytes_of(labels):
         return fleet.api.total(f'{{service="{client.service}",{labels}}}', type_=COPY)
-    # What the process had pinned before anybody looked is not known.
+    # Memory that the process pinned before it was probed is unknown.
     assert bytes_of('direction="host_to_device",memory="unknown"') == client.truth["to_device"]
     assert bytes_of('direction="device_to_host",memory="pinned"') == client.truth["to_host"]
 
@@ -127,26 +127,26 @@ def test_allocations_are_exact_by_stack(fleet, client):
     tree = tree_of(fleet, client, ALLOC, "churn_scratch")
     assert tree.total_of_any_line("keep_weights") == client.truth["kept"]
     assert tree.total_of_any_line("churn_scratch") == client.truth["churned"]
-    assert tree.total_of_any_line("grow_cache") == 2 * client.truth["cached"], "with what was given back"
+    assert tree.total_of_any_line("grow_cache") == 2 * client.truth["cached"], "freed memory included"
     numbers = fleet.api.merge(client.service, type_=ALLOCATIONS)
     assert (numbers.total_of_any_line("keep_weights"), numbers.total_of_any_line("churn_scratch")) == (3, 5)
 
 
-def test_live_memory_is_exact_by_the_stack_that_allocated_it(fleet, client):
-    """A level: the flame graph of a range has what was held in each of its seconds."""
+def test_memory_in_use_is_exact_by_stack(fleet, client):
+    """A gauge: the flame graph of a time range has the mean of its seconds."""
     expected = {"keep_weights": client.truth["kept"], "grow_cache": client.truth["cached"],
                 "map_segments": client.truth["mapped"], "churn_scratch": 0}
     held = sum(expected.values())
 
     def held_seconds():
-        """The last seconds in which all is there."""
+        """The last seconds with all of the memory."""
         answer = fleet.api.get("series", query=client.service, type=MEMORY, from_="now-2m", step="1s")
         values = [value for one in answer["series"] for value in one["values"]]
         first = answer["first_step_ns"] // 10**9
         seconds = [first + at for at, value in enumerate(values) if value == held]
-        assert not values or max(values) <= held, "what was freed is not there"
+        assert not values or max(values) <= held, "freed memory is not in use"
         return seconds[-3:] if len(seconds) >= 5 else None
-    seconds = wait_until("live memory", ARRIVE_SECONDS, held_seconds)
+    seconds = wait_until("memory in use", ARRIVE_SECONDS, held_seconds)
     assert seconds[-1] - seconds[0] == 2, "no second is missing"
     when = {"type_": MEMORY, "from_": seconds[0], "to": seconds[-1] + 1}
     tree = fleet.api.merge(client.service, **when)
@@ -163,31 +163,31 @@ def test_live_memory_is_exact_by_the_stack_that_allocated_it(fleet, client):
     assert f"{held} bytes on average" in answer.stdout
 
 
-def test_a_graph_s_launches_belong_to_the_stack_that_captured_it(fleet, client):
+def test_graph_launches_belong_to_the_capturing_stack(fleet, client):
     tree = tree_of(fleet, client, GRAPH, "capture_step")
     assert tree.total_of_any_line("capture_step") == client.truth["replays"]
     assert tree.total_of_any_line("capture") == client.truth["layered"] == tree.total - client.truth["replays"]
     assert tree.total_of_any_line("replay") == tree.total_of_any_line("replay_layers") - client.truth["layered"] == 0
 
 
-def test_a_graph_s_kernels_belong_to_the_stacks_that_launched_them_into_it(fleet, client):
-    """The process captures once, and nobody on the node has before."""
+def test_graph_kernels_belong_to_the_captured_launches(fleet, client):
+    """The process captures once, and nobody else on the node does."""
     tree = tree_of(fleet, client, GRAPH_KERNELS, "run_attention")
     assert tree.total_of_any_line("run_attention") == 3 * client.truth["replays"]
     assert tree.total_of_any_line("run_mlp") == client.truth["replays"]
     assert tree.total_of_any_line("run_head") == client.truth["layered"]
-    assert tree.total_of_any_line("run_layer") == 3 * 2 * client.truth["layered"], "the child's, each time"
+    assert tree.total_of_any_line("run_layer") == 3 * 2 * client.truth["layered"], "the child graph's, at each launch"
     assert tree.total == 4 * client.truth["replays"] + (1 + 3 * 2) * client.truth["layered"]
     paths = paths_with(tree, "decode")
     assert paths and all(path[-2] == "cuLaunchKernel" for path in paths), tree.names
     assert tree.total_of_any_line("replay") == 0
-    # And they are no launches of their own.
+    # A captured launch is no launch.
     launches = fleet.api.merge(client.service, type_=LAUNCH)
     assert launches.total_of_any_line("run_attention") == launches.total_of_any_line("run_mlp") == 0
 
 
-def test_launches_have_stacks_and_the_kernel_s_name(fleet, client):
-    """Launches are probed in windows: a run of some seconds may have none."""
+def test_launches_have_stacks_and_kernel_names(fleet, client):
+    """Probes of launches have a duty cycle: some seconds may have no on phase."""
     tree = tree_of(fleet, client, LAUNCH, "decode_tokens")
     named = paths_with(tree, "decode")
     assert named and all(path[-2] == "cuLaunchKernel" for path in named), tree.names
@@ -196,7 +196,7 @@ def test_launches_have_stacks_and_the_kernel_s_name(fleet, client):
     assert small > 0 and large == 0, "decode_tokens launches one block each"
 
 
-def test_a_process_that_ends_in_a_wait_takes_its_memory_with_it(fleet, client):
+def test_process_killed_in_a_wait_frees_its_memory(fleet, client):
     third = Client(unique("gpu-killed"))
 
     def levels():
@@ -210,7 +210,7 @@ def test_a_process_that_ends_in_a_wait_takes_its_memory_with_it(fleet, client):
         third.process.stdin.flush()
         waits = fleet.api.total(client.service, type_=WAIT)
         third.process.kill()
-        # The other one is seen as before, and what came after the end has arrived.
+        # The other process is still seen, and data from after the kill has arrived.
         wait_until("the other's waits", ARRIVE_SECONDS, lambda: fleet.api.total(client.service, type_=WAIT) > waits)
         ended = time.time()
 
@@ -224,8 +224,8 @@ def test_a_process_that_ends_in_a_wait_takes_its_memory_with_it(fleet, client):
         third.process.wait(20)
 
 
-def test_a_process_that_is_watched_from_its_start_has_pageable_memory(fleet, client):
-    """Its driver is probed already: for the first client."""
+def test_pageable_memory_is_known_from_the_start(fleet, client):
+    """The driver is already probed, for the first client."""
     second = Client(unique("gpu-early"))
     try:
         second.go()

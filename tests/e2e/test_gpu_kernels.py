@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time of kernels by the Python stack that launched them: an agent that opens windows of the CUPTI helper, with a double
-of libcupti. No device is needed."""
+"""GPU kernel time by the Python stack that launched the kernel: an agent runs CUPTI sessions with a double of libcupti. Needs
+no GPU."""
 import os
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from gpu_double import DOUBLES, make_doubles
 KERNEL = TYPE.GPU_KERNEL
 KERNELS = TYPE.GPU_KERNELS
 ARRIVE_SECONDS = 90
-CLIENT_SECONDS = 300  # it is ended by the test
+CLIENT_SECONDS = 300  # at most: the test kills it
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -24,7 +24,7 @@ def doubles():
 
 @pytest.fixture(scope="module")
 def agent(fleet, tmp_path_factory):
-    """One more, which opens windows often."""
+    """A second agent, with frequent sessions."""
     one = Agent(fleet.grpc, tmp_path_factory.mktemp("kernels"), ["--cupti-interval", "1s", "--label", "role=kernels"])
     yield one
     one.stop()
@@ -47,12 +47,12 @@ def start_client():
         client.wait()
 
 
-def test_who_launched_a_kernel_is_said_without_an_agent(start_client):
+def test_command_prints_launching_stacks_without_an_agent(start_client):
     _, client = start_client()
-    answer = subprocess.run([program("cairn"), "kernels", str(client.pid), "--stacks"], capture_output=True, text=True,
+    answer = subprocess.run([program("cairn"), "gpu-kernels", str(client.pid), "--stacks"], capture_output=True, text=True,
                             timeout=ARRIVE_SECONDS)
     assert answer.returncode == 0, answer.stderr
-    below = {}  # each kernel's lines
+    below = {}  # lines by GPU kernel
     for line in answer.stdout.splitlines():
         words = line.split(maxsplit=6)
         if len(words) == 7 and words[0].endswith("%"):
@@ -66,58 +66,58 @@ def test_who_launched_a_kernel_is_said_without_an_agent(start_client):
         assert lines[0] == "100 % of it launched by (innermost call first):", answer.stdout
         assert lines[-1].startswith("<module> (cupti_client.py:"), answer.stdout
         assert lines[-2].startswith(f"{function} (cupti_client.py:"), answer.stdout
-        assert len(lines) > 3, answer.stdout  # and native code, as far as the helper's probe
+        assert len(lines) > 3, answer.stdout  # and native frames, from the helper's probe on
         assert not [line for line in lines if line.startswith(("cairn_", "on_launch", "cupti_double"))], answer.stdout
 
 
-def test_stacks_of_a_process_that_uses_cupti_itself_are_refused_in_words(start_client):
+def test_command_fails_while_process_uses_cupti(start_client):
     _, client = start_client("profiler")
-    answer = subprocess.run([program("cairn"), "kernels", str(client.pid), "--stacks"], capture_output=True, text=True,
+    answer = subprocess.run([program("cairn"), "gpu-kernels", str(client.pid), "--stacks"], capture_output=True, text=True,
                             timeout=ARRIVE_SECONDS)
     assert answer.returncode != 0 and "uses CUPTI itself" in answer.stderr, answer
 
 
-def test_kernels_time_stands_below_the_python_line_that_launched_them(fleet, agent, start_client):
+def test_kernel_time_is_charged_to_the_launching_line(fleet, agent, start_client):
     service, _ = start_client()
     selector = f'{{service="{service}",role="kernels"}}'
 
     def look():
         tree = fleet.api.merge(selector, type_=KERNEL)
         return all(tree.total_of_any_line(name) for name in ("multiply", "normalize", "replay")) and tree
-    tree = wait_until("time of kernels", ARRIVE_SECONDS, look)
+    tree = wait_until("GPU kernel time", ARRIVE_SECONDS, look)
     tree.check()
     numbers = fleet.api.merge(selector, type_=KERNELS)
-    # Each kernel took exactly so long; how many there were is what was seen.
+    # Each run took exactly so long.
     for name, kernel, took_ns in (("multiply", "gemm", 30000), ("normalize", "softmax", 10000), ("replay", "(no name)", 5000)):
         paths = [tree.path(node) for node in range(1, len(tree.names)) if tree.names[node].split("(")[0] == kernel.split("(")[0]
                  and any(step.startswith(f"{name} (") for step in tree.path(node))]
         assert paths, (name, tree.names)
         tools = [step for path in paths for step in path if step.startswith(("cairn_", "on_launch", "cupti_double"))]
         assert not tools, paths
-        # More may have come between the two questions.
+        # More may have arrived between the two queries.
         assert numbers.total_of_any_line(name) >= tree.total_of_any_line(name) / took_ns > 0, name
         assert tree.total_of_any_line(name) % took_ns == 0, name
     assert tree.total_of_any_line("multiply") == pytest.approx(3 * tree.total_of_any_line("normalize"), rel=0.5)
 
 
-def test_the_applications_own_profiler_comes_first_and_it_is_said(fleet, agent, start_client):
+def test_agent_yields_to_the_applications_own_profiler(fleet, agent, start_client):
     service, client = start_client("profiler")
-    wait_until("a notice", ARRIVE_SECONDS, lambda: f"process {client.pid} is not measured: it uses CUPTI itself" in agent.log())
+    wait_until("a log line", ARRIVE_SECONDS, lambda: f"process {client.pid} is not measured: it uses CUPTI itself" in agent.log())
     assert fleet.api.total(f'{{service="{service}"}}', type_=KERNEL) == 0
 
 
-def test_a_process_that_cupti_halts_for_long_gets_no_more_windows(fleet, agent, start_client):
+def test_stalled_process_gets_no_more_sessions(fleet, agent, start_client):
     _, client = start_client(CUPTI_DOUBLE_ENABLE_MS="1100")
-    wait_until("a notice", ARRIVE_SECONDS,
-               lambda: f"process {client.pid} is not measured: CUPTI took " in agent.log())
+    wait_until("a log line", ARRIVE_SECONDS,
+               lambda: f"process {client.pid} is not measured: CUPTI stalled launches" in agent.log())
 
 
-def test_a_process_that_ends_in_its_window_takes_nothing_with_it(fleet, agent, start_client):
+def test_process_killed_in_its_session_leaves_others_working(fleet, agent, start_client):
     service, client = start_client()
     selector = f'{{service="{service}",role="kernels"}}'
-    wait_until("a first window", ARRIVE_SECONDS, lambda: fleet.api.total(selector, type_=KERNEL) > 0)
+    wait_until("a first session", ARRIVE_SECONDS, lambda: fleet.api.total(selector, type_=KERNEL) > 0)
     client.kill()
     other, _ = start_client()
-    wait_until("another process's window", ARRIVE_SECONDS, lambda: fleet.api.total(
+    wait_until("another process's session", ARRIVE_SECONDS, lambda: fleet.api.total(
         f'{{service="{other}",role="kernels"}}', type_=KERNEL) > 0)
     assert agent.is_running()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts about GPUs, end to end: clients of the test driver that are held up by one thing each, and one that
-is not. There are no gauges of the GPU here, so what takes those is judged by stored figures only: tests/unit."""
+"""GPU verdicts, end to end: clients of the test driver with one bottleneck each, and a healthy one. There is no GPU telemetry
+here: verdicts that need it are tested with stored figures in tests/unit."""
 import time
 
 import pytest
@@ -18,13 +18,13 @@ EXPECTED = {
 }
 HEALTHY = {"gpu_no_demand", "gpu_none"}
 SETTLE_SECONDS = 3  # the clients begin, and the agent sees their driver
-RANGE_SECONDS = 5  # less may be all of one kind
-SECONDS = 90  # until stacks have names: an agent on a crowded machine takes its time for that
+RANGE_SECONDS = 5  # a shorter range may show one phase only
+SECONDS = 90  # until stacks have names, on a busy machine
 
 
 @pytest.fixture(scope="module")
 def services(fleet):
-    """All at a time: they wait asleep, and hardly need the CPU."""
+    """All at the same time: they sleep while they wait, and hardly need the CPU."""
     make_doubles("libcuda.so.1")
     names = {what: unique(what.replace("_", "-")) for what in EXPECTED}
     clients = [start_script("verdict_client.py", name, what, str(2 * SECONDS)) for what, name in names.items()]
@@ -34,7 +34,7 @@ def services(fleet):
         client.wait()
 
 
-def test_what_holds_a_gpu_up_is_told_and_nothing_else(fleet, services):
+def test_each_client_gets_its_own_verdict_only(fleet, services):
     seen = {}
     settled = time.time() + SETTLE_SECONDS
 
@@ -45,22 +45,22 @@ def test_what_holds_a_gpu_up_is_told_and_nothing_else(fleet, services):
         answers = {what: fleet.api.get("diagnose", query=name, from_=str(begin), to=str(end))
                    for what, name in services.items()}
         seen.update({what: (answer.get("gpu", {}).get("class"), answer) for what, answer in answers.items()})
-        for what, (told, answer) in seen.items():
-            # Before their stacks are known they may say little, but nothing that is wrong.
-            assert told in (None, EXPECTED[what], *HEALTHY), (what, answer["gpu"]["figures"])
+        for what, (verdict, answer) in seen.items():
+            # Before the stacks are known there may be no verdict, but never a wrong one.
+            assert verdict in (None, EXPECTED[what], *HEALTHY), (what, answer["gpu"]["figures"])
             reached = [share["class"] for share in answer.get("gpu", {}).get("shares", []) if share["reached"]]
             assert set(reached) <= {EXPECTED[what]}, (what, answer["gpu"]["figures"])
-        return all(told == EXPECTED[what] and (told in HEALTHY or answer["evidence"]["stacks"])
-                   for what, (told, answer) in seen.items())
+        return all(verdict == EXPECTED[what] and (verdict in HEALTHY or answer["evidence"]["stacks"])
+                   for what, (verdict, answer) in seen.items())
     try:
         wait_until("verdicts", SECONDS, diagnose)
     except AssertionError as error:
         figures = {what: answer.get("gpu", {}).get("figures") for what, (_, answer) in seen.items()}
-        raise AssertionError(f"{error}: {[told for told, _ in seen.values()]} {figures}") from error
-    for what, (told, answer) in seen.items():
-        if told in HEALTHY:
+        raise AssertionError(f"{error}: {[verdict for verdict, _ in seen.values()]} {figures}") from error
+    for what, (verdict, answer) in seen.items():
+        if verdict in HEALTHY:
             assert not answer["class"].startswith("gpu_")
             continue
-        assert answer["class"] == told
+        assert answer["class"] == verdict
         frames = answer["evidence"]["stacks"][0]["frames"]
         assert any(frame.startswith("cu") for frame in frames), (what, frames)

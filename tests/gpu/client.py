@@ -199,7 +199,7 @@ def spin(seconds):
         pass
 
 
-def told():
+def has_input():
     return select.select([sys.stdin], [], [], 0)[0]
 
 
@@ -217,7 +217,7 @@ def wait_for_long(function, stream):
 def serve(function, stream):
     """Until standard input ends; an "h" makes it hang, a "w" wait for decoding again."""
     while True:
-        order = sys.stdin.buffer.raw.read(1) if told() else b"x"
+        order = sys.stdin.buffer.raw.read(1) if has_input() else b"x"
         if not order:
             return
         if order == b"h":
@@ -238,7 +238,7 @@ def main():
     cuda.cuStreamCreate(ctypes.byref(stream), 0)
     cuda.cuMemAlloc_v2(ctypes.byref(device), ctypes.c_size_t(MIB))
     function = get_function(module, b"early")
-    while not told():
+    while not has_input():
         spin(0.05)
         warm_up(function, stream)
     function = get_function(module, b"_Z6decodePfi")

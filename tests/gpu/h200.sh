@@ -241,7 +241,7 @@ item_10() {
 		[ -n "$DRY" ] || { wait "$helped"; sed 's/^/    /' "$work/helped"; }
 	done
 	printf '\nMemory over 10 million records: 1000 windows of tiny_kernels, its memory before and after.\n\n'
-	printf '    (by hand: for i in {1..1000}; do cairn kernels PID --window 2000 --one-in 64; done)\n'
+	printf '    (by hand: for i in {1..1000}; do cairn gpu-kernels PID --session 2000 --one-in 64; done)\n'
 }
 item_11() {
 	printf 'The driver'\''s own threads must not be in anybody'\''s waits:\n\n'

@@ -36,7 +36,7 @@ def launch(stream, blocks=BLOCKS):
     truth["launches"] += 1
 
 
-def told():
+def has_input():
     return select.select([sys.stdin], [], [], 0)[0]
 
 
@@ -53,7 +53,7 @@ def wait_for_input():
 def gaps():
     """One stream, which is waited for; then 50 ms without work."""
     idle_from = None
-    while not told():
+    while not has_input():
         if idle_from:
             truth["idle_ns"] += time.monotonic_ns() - idle_from
         launch(first)
@@ -67,7 +67,7 @@ def events():
     """Likewise; an event is what is waited for."""
     idle_from, event = None, ctypes.c_uint64()
     call("cuEventCreate", ctypes.byref(event), 0)
-    while not told():
+    while not has_input():
         if idle_from:
             truth["idle_ns"] += time.monotonic_ns() - idle_from
         launch(first)
@@ -82,7 +82,7 @@ def full():
     """Two streams in turn: while one is waited for the other has work."""
     launch(first, 5000)
     launch(second, 10000)
-    while not told():
+    while not has_input():
         for stream in (first, second):
             call("cuStreamSynchronize", stream)
             prepare_on_cpu()
@@ -100,7 +100,7 @@ def other():
             time.sleep(0.01)
     feeder = threading.Thread(target=feed)
     feeder.start()
-    while not told():
+    while not has_input():
         call("cuStreamSynchronize", first)
         prepare_on_cpu()
     stop.set()
@@ -123,7 +123,7 @@ def contexts():
     feeder = threading.Thread(target=feed)
     feeder.start()
     made.wait()
-    while not told():
+    while not has_input():
         launch(first, 10)
         call("cuCtxSynchronize")
         wait_for_input()
@@ -136,7 +136,7 @@ def reused():
     """An event that has the handle of one that was recorded, and was not recorded itself: who waits for it waits for nothing."""
     event = ctypes.c_uint64()
     call("cuEventCreate", ctypes.byref(event), 0)
-    while not told():
+    while not has_input():
         launch(first, 10000)
         call("cuEventRecord", event, first)
         before = event.value

@@ -16,14 +16,14 @@ assert cuda.cuModuleGetFunction(ctypes.byref(function), module, b"step") == 0
 
 
 def launch_steadily():
-    begin = told = time.monotonic()
+    begin = printed = time.monotonic()
     count = 0
     while time.monotonic() < begin + seconds:
         while count < (time.monotonic() - begin) * rate:
             assert cuda.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, None, None) == 0
             count += 1
-        if time.monotonic() > told + 1:
-            told += 1
+        if time.monotonic() > printed + 1:
+            printed += 1
             print(time.time(), count, flush=True)
         time.sleep(0.002)
 

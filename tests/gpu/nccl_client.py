@@ -104,7 +104,7 @@ def step(communicator, number, begin):
     exchange(communicator)
 
 
-def told():
+def has_input():
     return select.select([sys.stdin], [], [], 0)[0]
 
 
@@ -116,7 +116,7 @@ def spin(seconds):
 
 
 def main():
-    while not told():  # until the library is probed
+    while not has_input():  # until the library is probed
         spin(0.05)
         time.sleep(0.05)
         nccl.ncclGroupEnd()  # refused: there is no group

@@ -123,7 +123,7 @@ static struct cupti_result measure(struct cupti_session *window, uint32_t record
 	return result;
 }
 
-TEST(nothing_is_subscribed_until_a_window_is_opened_and_after_it)
+TEST(subscribes_during_a_session_only)
 {
 	_cleanup_(cupti_session_freep) struct cupti_session *window = find();
 
@@ -145,7 +145,7 @@ TEST(nothing_is_subscribed_until_a_window_is_opened_and_after_it)
 	cupti_result_deinit(&result);
 }
 
-TEST(each_kernel_has_its_name_its_duration_and_its_launch)
+TEST(records_name_duration_and_launch)
 {
 	_cleanup_(cupti_session_freep) struct cupti_session *window = find();
 	uint64_t sum = 0, of_graphs = 0;
@@ -179,7 +179,7 @@ TEST(each_kernel_has_its_name_its_duration_and_its_launch)
 	cupti_result_deinit(&result);
 }
 
-TEST(one_launch_in_so_many_is_recorded_and_all_are_in_the_sums)
+TEST(samples_one_launch_in_n_and_sums_all)
 {
 	_cleanup_(cupti_session_freep) struct cupti_session *window = find();
 
@@ -191,7 +191,7 @@ TEST(one_launch_in_so_many_is_recorded_and_all_are_in_the_sums)
 	cupti_result_deinit(&result);
 }
 
-TEST(a_window_ends_when_there_are_enough_records)
+TEST(session_ends_with_the_last_record)
 {
 	_cleanup_(cupti_session_freep) struct cupti_session *window = find();
 
@@ -212,7 +212,7 @@ static void *launch_without_end(void *context)
 	return NULL;
 }
 
-TEST(a_window_that_costs_too_much_is_ended_and_says_so)
+TEST(session_over_budget_ends_early)
 {
 	_cleanup_(cupti_session_freep) struct cupti_session *window = find();
 	const struct cupti_session_options options = { CUPTI_SESSION_MS_MAX, CUPTI_RECORDS, 1 };
@@ -231,14 +231,15 @@ TEST(a_window_that_costs_too_much_is_ended_and_says_so)
 	atomic_store(&stop, true);
 	pthread_join(thread, NULL);
 	EXPECT_EQ(CUPTI_STATE_OVER_BUDGET, result.state, "state");
-	EXPECT_EQ(1, cupti_result_overhead(&result) > CUPTI_OVERHEAD_PERCENT_MAX / 100.0, "its share");
+	EXPECT_EQ(1, cupti_result_overhead(&result) > CUPTI_OVERHEAD_PERCENT_MAX / 100.0,
+		  "its share");
 	EXPECT_EQ(1, result.baseline_ns + result.measured_ns < CUPTI_SESSION_MS_MAX * 1000000ULL,
 		  "it was ended early");
 	EXPECT_EQ(0, seen().is_subscribed, "all is given back");
 	cupti_result_deinit(&result);
 }
 
-TEST(the_applications_own_profiler_comes_first)
+TEST(yields_to_the_applications_own_profiler)
 {
 	_cleanup_(cupti_session_freep) struct cupti_session *window = find();
 	CUpti_SubscriberHandle profiler;
@@ -258,7 +259,7 @@ TEST(the_applications_own_profiler_comes_first)
 	cupti_result_deinit(&result);
 }
 
-TEST(who_goes_away_takes_the_window_back)
+TEST(freeing_cancels_the_session)
 {
 	struct cupti_session *window = find();
 	const struct cupti_session_options options = { CUPTI_SESSION_MS_MAX, 100, 1 };
@@ -295,7 +296,7 @@ static pid_t start_child(bool pretends)
 	_exit(0);
 }
 
-TEST(memory_that_only_has_the_name_is_refused)
+TEST(refuses_memory_not_made_by_the_helper)
 {
 	pid_t impostor, other;
 	struct cupti_session *window = find();
@@ -319,11 +320,11 @@ TEST(memory_that_only_has_the_name_is_refused)
 	EXPECT_EQ(-ESRCH, cupti_session_find(1 << 22, &window, &err), "no process");
 }
 
-RUN_TESTS(cmocka_unit_test(nothing_is_subscribed_until_a_window_is_opened_and_after_it),
-	  cmocka_unit_test(each_kernel_has_its_name_its_duration_and_its_launch),
-	  cmocka_unit_test(one_launch_in_so_many_is_recorded_and_all_are_in_the_sums),
-	  cmocka_unit_test(a_window_ends_when_there_are_enough_records),
-	  cmocka_unit_test(a_window_that_costs_too_much_is_ended_and_says_so),
-	  cmocka_unit_test(the_applications_own_profiler_comes_first),
-	  cmocka_unit_test(who_goes_away_takes_the_window_back),
-	  cmocka_unit_test(memory_that_only_has_the_name_is_refused))
+RUN_TESTS(cmocka_unit_test(subscribes_during_a_session_only),
+	  cmocka_unit_test(records_name_duration_and_launch),
+	  cmocka_unit_test(samples_one_launch_in_n_and_sums_all),
+	  cmocka_unit_test(session_ends_with_the_last_record),
+	  cmocka_unit_test(session_over_budget_ends_early),
+	  cmocka_unit_test(yields_to_the_applications_own_profiler),
+	  cmocka_unit_test(freeing_cancels_the_session),
+	  cmocka_unit_test(refuses_memory_not_made_by_the_helper))

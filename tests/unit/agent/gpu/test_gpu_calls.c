@@ -5,7 +5,7 @@
 #include "agent/gpu/gpu_calls.h"
 #include "tests/test.h"
 
-TEST(no_symbol_is_there_twice)
+TEST(each_symbol_has_one_row)
 {
 	size_t count;
 	const struct gpu_call_symbol *symbols = gpu_calls(&count);
@@ -15,7 +15,7 @@ TEST(no_symbol_is_there_twice)
 	EXPECT_EQ(1, gpu_calls_find("cuMemcpyHtoD") == NULL, "the 32-bit one");
 }
 
-TEST(what_launches_work_has_no_exit_probe_and_what_waits_has_one)
+TEST(waits_have_return_probes_and_launches_none)
 {
 	size_t count;
 	const struct gpu_call_symbol *symbols = gpu_calls(&count);
@@ -30,7 +30,7 @@ TEST(what_launches_work_has_no_exit_probe_and_what_waits_has_one)
 	}
 }
 
-TEST(a_cookie_says_what_was_put_into_it)
+TEST(cookie_returns_its_fields)
 {
 	__u64 cookie = GPU_COOKIE(GPU_CALL_MEMSET, GPU_CALL_ASYNC | GPU_CALL_SIZE_SHIFT_2, 2, 3);
 
@@ -41,7 +41,7 @@ TEST(a_cookie_says_what_was_put_into_it)
 	EXPECT_EQ(2, gpu_cookie_size_shift(cookie), "cuMemsetD32 counts words of 4 bytes");
 }
 
-TEST(variants_for_streams_of_threads_say_so)
+TEST(per_thread_variants_have_their_flag)
 {
 	size_t count;
 	const struct gpu_call_symbol *symbols = gpu_calls(&count);
@@ -54,7 +54,7 @@ TEST(variants_for_streams_of_threads_say_so)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(no_symbol_is_there_twice),
-	  cmocka_unit_test(what_launches_work_has_no_exit_probe_and_what_waits_has_one),
-	  cmocka_unit_test(a_cookie_says_what_was_put_into_it),
-	  cmocka_unit_test(variants_for_streams_of_threads_say_so))
+RUN_TESTS(cmocka_unit_test(each_symbol_has_one_row),
+	  cmocka_unit_test(waits_have_return_probes_and_launches_none),
+	  cmocka_unit_test(cookie_returns_its_fields),
+	  cmocka_unit_test(per_thread_variants_have_their_flag))

@@ -5,7 +5,7 @@
 
 // ---- names ------------------------------------------------------------------------------------
 
-TEST(a_kernel_is_named_whichever_way_its_handle_came)
+TEST(names_a_kernel_by_any_handle)
 {
 	static const char *const names[] = { "of_library", "of_kernel", "of_module",
 					     "own_stream", "together",  "extended" };
@@ -38,7 +38,7 @@ TEST(a_kernel_is_named_whichever_way_its_handle_came)
 	close_setting(&setting);
 }
 
-TEST(a_launch_has_the_class_of_its_number_of_blocks)
+TEST(launch_has_its_grid_class)
 {
 	static const struct {
 		unsigned int grid[3];
@@ -65,7 +65,7 @@ TEST(a_launch_has_the_class_of_its_number_of_blocks)
 	close_setting(&setting);
 }
 
-TEST(a_handle_of_an_unloaded_module_has_no_name_until_it_is_named_again)
+TEST(unloading_a_module_drops_its_kernels_names)
 {
 	CUmodule module = NULL;
 	CUfunction first = NULL, second = NULL, third = NULL;
@@ -93,7 +93,7 @@ TEST(a_handle_of_an_unloaded_module_has_no_name_until_it_is_named_again)
 	close_setting(&setting);
 }
 
-TEST(names_that_no_handle_has_any_more_are_let_go)
+TEST(sweeps_names_without_a_handle)
 {
 	CUmodule module = NULL;
 	CUfunction short_lived = NULL;
@@ -140,7 +140,7 @@ static void expect_copies(enum sample_kind kind, uint64_t bytes, uint64_t copies
 	EXPECT_EQ(copies, sum.samples, what);
 }
 
-TEST(copies_are_of_the_kind_that_their_memory_is)
+TEST(copy_kind_follows_its_memory)
 {
 	static char pageable[MIB], registered[4096];
 	CUstream stream = NULL;
@@ -190,7 +190,7 @@ TEST(copies_are_of_the_kind_that_their_memory_is)
 	close_setting(&setting);
 }
 
-TEST(what_an_asynchronous_copy_waits_is_told_and_what_it_does_not_is_not)
+TEST(only_blocking_async_copies_count_as_waits)
 {
 	static char pageable[64];
 	CUstream stream = NULL;
@@ -233,7 +233,7 @@ static int pin_many_and_copy(const void *device)
 	       call.copy_in(*(const CUdeviceptr *)device, pinned, PINNED_BYTES, NULL);
 }
 
-TEST(memory_that_was_pinned_without_room_to_keep_it_is_not_called_pageable)
+TEST(dropped_pinned_range_is_not_pageable)
 {
 	struct setting setting;
 
@@ -254,10 +254,8 @@ TEST(memory_that_was_pinned_without_room_to_keep_it_is_not_called_pageable)
 	close_setting(&setting);
 }
 
-RUN_TESTS(IN_FOLDER(a_kernel_is_named_whichever_way_its_handle_came),
-	  IN_FOLDER(a_launch_has_the_class_of_its_number_of_blocks),
-	  IN_FOLDER(a_handle_of_an_unloaded_module_has_no_name_until_it_is_named_again),
-	  IN_FOLDER(names_that_no_handle_has_any_more_are_let_go),
-	  IN_FOLDER(copies_are_of_the_kind_that_their_memory_is),
-	  IN_FOLDER(what_an_asynchronous_copy_waits_is_told_and_what_it_does_not_is_not),
-	  IN_FOLDER(memory_that_was_pinned_without_room_to_keep_it_is_not_called_pageable))
+RUN_TESTS(IN_FOLDER(names_a_kernel_by_any_handle), IN_FOLDER(launch_has_its_grid_class),
+	  IN_FOLDER(unloading_a_module_drops_its_kernels_names),
+	  IN_FOLDER(sweeps_names_without_a_handle), IN_FOLDER(copy_kind_follows_its_memory),
+	  IN_FOLDER(only_blocking_async_copies_count_as_waits),
+	  IN_FOLDER(dropped_pinned_range_is_not_pageable))

@@ -65,7 +65,7 @@ static void go_round(struct gpu_drivers *drivers, const pid_t *pids, uint32_t co
 	gpu_drivers_end(drivers, now_ns);
 }
 
-TEST(files_are_told_apart_by_what_they_are_not_by_name)
+TEST(tells_files_apart_by_inode_not_name)
 {
 	char first[PATH_MAX], second[PATH_MAX], link_path[PATH_MAX];
 	struct told told;
@@ -89,7 +89,7 @@ TEST(files_are_told_apart_by_what_they_are_not_by_name)
 	assert_int_equal(2, told.gone);
 }
 
-TEST(a_file_of_many_processes_comes_once_and_goes_with_the_last)
+TEST(reports_a_shared_file_once)
 {
 	enum { PROCESSES = 64 };
 	pid_t pids[PROCESSES];
@@ -128,7 +128,7 @@ TEST(a_file_of_many_processes_comes_once_and_goes_with_the_last)
 	gpu_drivers_free(drivers);
 }
 
-TEST(deleted_and_replaced_files_are_those_that_are_mapped)
+TEST(finds_deleted_and_replaced_files)
 {
 	char path[PATH_MAX], next[PATH_MAX];
 	struct told told;
@@ -156,7 +156,7 @@ TEST(deleted_and_replaced_files_are_those_that_are_mapped)
 	gpu_drivers_free(drivers);
 }
 
-TEST(a_file_that_is_written_to_goes_and_comes_anew)
+TEST(rewritten_file_is_reported_anew)
 {
 	char path[PATH_MAX];
 	struct told told;
@@ -176,7 +176,7 @@ TEST(a_file_that_is_written_to_goes_and_comes_anew)
 	gpu_drivers_free(drivers);
 }
 
-TEST(what_only_has_the_name_is_no_driver)
+TEST(refuses_files_with_another_soname)
 {
 	static const struct {
 		const char *what, *name;
@@ -208,7 +208,7 @@ TEST(what_only_has_the_name_is_no_driver)
 	}
 }
 
-TEST(nccl_is_known_by_its_soname_and_told_when_there_is_a_driver)
+TEST(reports_nccl_only_beside_a_driver)
 {
 	char path[PATH_MAX], driver_path[PATH_MAX];
 	struct told told;
@@ -250,7 +250,7 @@ static int map_hidden(const void *bytes)
 	return map_path(path);
 }
 
-TEST(a_file_of_another_mount_namespace_is_found)
+TEST(finds_files_in_other_mount_namespaces)
 {
 	char path[PATH_MAX];
 	struct told told;
@@ -282,7 +282,7 @@ static int map_many(const void *count)
 	return 0;
 }
 
-TEST(more_files_than_any_node_has_are_counted)
+TEST(counts_files_beyond_the_limit)
 {
 	static const int count = GPU_DRIVERS_MAX + 3;
 	struct gpu_driver_losses losses;
@@ -298,7 +298,7 @@ TEST(more_files_than_any_node_has_are_counted)
 	gpu_drivers_free(drivers);
 }
 
-TEST(a_process_tables_processes_are_followed)
+TEST(updates_from_the_process_table)
 {
 	struct tables tables = tables_new(NULL);
 	char path[PATH_MAX];
@@ -330,12 +330,9 @@ TEST(a_process_tables_processes_are_followed)
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
 
-RUN_TESTS(IN_FOLDER(files_are_told_apart_by_what_they_are_not_by_name),
-	  IN_FOLDER(a_file_of_many_processes_comes_once_and_goes_with_the_last),
-	  IN_FOLDER(deleted_and_replaced_files_are_those_that_are_mapped),
-	  IN_FOLDER(a_file_that_is_written_to_goes_and_comes_anew),
-	  IN_FOLDER(what_only_has_the_name_is_no_driver),
-	  IN_FOLDER(nccl_is_known_by_its_soname_and_told_when_there_is_a_driver),
-	  IN_FOLDER(a_file_of_another_mount_namespace_is_found),
-	  IN_FOLDER(more_files_than_any_node_has_are_counted),
-	  IN_FOLDER(a_process_tables_processes_are_followed))
+RUN_TESTS(IN_FOLDER(tells_files_apart_by_inode_not_name), IN_FOLDER(reports_a_shared_file_once),
+	  IN_FOLDER(finds_deleted_and_replaced_files), IN_FOLDER(rewritten_file_is_reported_anew),
+	  IN_FOLDER(refuses_files_with_another_soname),
+	  IN_FOLDER(reports_nccl_only_beside_a_driver),
+	  IN_FOLDER(finds_files_in_other_mount_namespaces),
+	  IN_FOLDER(counts_files_beyond_the_limit), IN_FOLDER(updates_from_the_process_table))

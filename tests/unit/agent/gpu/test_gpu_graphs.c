@@ -27,7 +27,7 @@ static uint64_t graphs_of(const struct setting *setting, const char *function)
 	return sum;
 }
 
-TEST(a_graph_s_handle_that_comes_again_is_another_graph_s)
+TEST(reused_graph_handle_is_another_graph)
 {
 	CUstream stream = NULL;
 	CUgraph captured = NULL, made = NULL;
@@ -121,7 +121,7 @@ static CUgraphExec capture(CUfunction function, CUstream stream, uint32_t launch
 	return exec;
 }
 
-TEST(what_is_captured_is_launched_when_its_graph_is)
+TEST(captured_kernels_count_at_graph_launches)
 {
 	CUstream stream = NULL, joined = NULL;
 	CUevent forks = NULL, joins = NULL;
@@ -229,7 +229,7 @@ static void end_making(struct making *making)
 	close_setting(&making->setting);
 }
 
-TEST(where_launches_are_few_the_first_capture_is_seen)
+TEST(first_capture_is_seen_at_low_rates)
 {
 	struct making making;
 
@@ -241,7 +241,7 @@ TEST(where_launches_are_few_the_first_capture_is_seen)
 	end_making(&making);
 }
 
-TEST(where_launches_are_many_captures_are_seen_while_there_are_some)
+TEST(later_captures_are_seen_at_high_rates)
 {
 	struct making making;
 
@@ -323,7 +323,7 @@ static void add_kernel(const struct making *making, CUgraph graph)
 	assert_int_equal(0, call.add_kernel(&node, graph, NULL, 0, &kernel));
 }
 
-TEST(a_child_launches_what_it_did_when_it_was_added)
+TEST(child_graph_keeps_its_kernels_when_added)
 {
 	struct making making;
 
@@ -351,7 +351,7 @@ TEST(a_child_launches_what_it_did_when_it_was_added)
 	end_making(&making);
 }
 
-TEST(a_clone_and_an_updated_graph_are_what_they_were_made_of)
+TEST(clones_and_updates_launch_their_originals_kernels)
 {
 	CUgraphExecUpdateResultInfo info = { 0 };
 	struct making making;
@@ -382,7 +382,7 @@ TEST(a_clone_and_an_updated_graph_are_what_they_were_made_of)
 	end_making(&making);
 }
 
-TEST(graphs_are_followed_whichever_way_they_are_instantiated)
+TEST(tracks_every_way_to_instantiate)
 {
 	CUDA_GRAPH_INSTANTIATE_PARAMS how = { 0 };
 	CUgraphExec execs[4] = { NULL };
@@ -402,7 +402,7 @@ TEST(graphs_are_followed_whichever_way_they_are_instantiated)
 	end_making(&making);
 }
 
-TEST(a_graph_that_is_put_together_by_hand_has_the_kernels_that_were_added)
+TEST(added_kernel_nodes_count)
 {
 	CUgraphNodeParams node = { .type = CU_GRAPH_NODE_TYPE_GRAPH };
 	CUgraphNode made = NULL;
@@ -429,7 +429,7 @@ TEST(a_graph_that_is_put_together_by_hand_has_the_kernels_that_were_added)
 	end_making(&making);
 }
 
-TEST(what_is_captured_into_a_graph_is_added_to_what_it_has)
+TEST(capture_into_a_graph_adds_kernels)
 {
 	struct making making;
 	CUgraph graph = NULL, captured = NULL, child;
@@ -463,7 +463,7 @@ TEST(what_is_captured_into_a_graph_is_added_to_what_it_has)
 	end_making(&making);
 }
 
-TEST(of_a_graph_with_a_part_that_nobody_has_seen_no_kernels_are_told)
+TEST(graph_with_unseen_part_exports_nothing)
 {
 	struct making making;
 
@@ -510,7 +510,7 @@ static void fill_kernels(uint32_t left, bool fill)
 	}
 }
 
-TEST(of_a_graph_with_a_kernel_that_there_was_no_room_for_none_are_told)
+TEST(incomplete_graph_exports_nothing)
 {
 	struct making making;
 	CUgraph captured = NULL, made = NULL;
@@ -549,7 +549,7 @@ static void open_another_window(struct setting *setting)
 	}
 }
 
-TEST(a_stream_that_has_the_handle_of_one_that_was_captured_is_not)
+TEST(reused_stream_handle_is_not_captured)
 {
 	struct making making;
 	CUstream again = NULL;
@@ -569,15 +569,14 @@ TEST(a_stream_that_has_the_handle_of_one_that_was_captured_is_not)
 	end_making(&making);
 }
 
-RUN_TESTS(IN_FOLDER(a_graph_s_handle_that_comes_again_is_another_graph_s),
-	  IN_FOLDER(what_is_captured_is_launched_when_its_graph_is),
-	  IN_FOLDER(where_launches_are_few_the_first_capture_is_seen),
-	  IN_FOLDER(where_launches_are_many_captures_are_seen_while_there_are_some),
-	  IN_FOLDER(a_child_launches_what_it_did_when_it_was_added),
-	  IN_FOLDER(a_clone_and_an_updated_graph_are_what_they_were_made_of),
-	  IN_FOLDER(graphs_are_followed_whichever_way_they_are_instantiated),
-	  IN_FOLDER(a_graph_that_is_put_together_by_hand_has_the_kernels_that_were_added),
-	  IN_FOLDER(what_is_captured_into_a_graph_is_added_to_what_it_has),
-	  IN_FOLDER(of_a_graph_with_a_part_that_nobody_has_seen_no_kernels_are_told),
-	  IN_FOLDER(of_a_graph_with_a_kernel_that_there_was_no_room_for_none_are_told),
-	  IN_FOLDER(a_stream_that_has_the_handle_of_one_that_was_captured_is_not))
+RUN_TESTS(IN_FOLDER(reused_graph_handle_is_another_graph),
+	  IN_FOLDER(captured_kernels_count_at_graph_launches),
+	  IN_FOLDER(first_capture_is_seen_at_low_rates),
+	  IN_FOLDER(later_captures_are_seen_at_high_rates),
+	  IN_FOLDER(child_graph_keeps_its_kernels_when_added),
+	  IN_FOLDER(clones_and_updates_launch_their_originals_kernels),
+	  IN_FOLDER(tracks_every_way_to_instantiate), IN_FOLDER(added_kernel_nodes_count),
+	  IN_FOLDER(capture_into_a_graph_adds_kernels),
+	  IN_FOLDER(graph_with_unseen_part_exports_nothing),
+	  IN_FOLDER(incomplete_graph_exports_nothing),
+	  IN_FOLDER(reused_stream_handle_is_not_captured))

@@ -37,7 +37,7 @@ static CUdeviceptr allocate(size_t bytes)
 
 // ---- claims -----------------------------------------------------------------------------------
 
-TEST(what_is_freed_is_not_allocated)
+TEST(freed_memory_is_not_in_use)
 {
 	struct setting setting;
 
@@ -57,7 +57,7 @@ TEST(what_is_freed_is_not_allocated)
 	close_setting(&setting);
 }
 
-TEST(memory_that_was_there_before_is_no_loss_when_it_is_freed)
+TEST(freeing_unknown_memory_changes_nothing)
 {
 	struct setting setting;
 
@@ -76,7 +76,7 @@ TEST(memory_that_was_there_before_is_no_loss_when_it_is_freed)
 	close_setting(&setting);
 }
 
-TEST(an_address_that_comes_again_is_one_allocation)
+TEST(reused_address_is_one_allocation)
 {
 	struct setting setting;
 
@@ -104,7 +104,7 @@ TEST(an_address_that_comes_again_is_one_allocation)
 	close_setting(&setting);
 }
 
-TEST(physical_memory_lives_as_long_as_it_is_mapped)
+TEST(physical_memory_lives_while_mapped)
 {
 	struct setting setting;
 	CUmemGenericAllocationHandle handle = 0;
@@ -129,7 +129,7 @@ TEST(physical_memory_lives_as_long_as_it_is_mapped)
 	close_setting(&setting);
 }
 
-TEST(mappings_are_unmapped_together)
+TEST(one_call_unmaps_adjacent_mappings)
 {
 	struct setting setting;
 	CUmemGenericAllocationHandle handles[3] = { 0 };
@@ -181,7 +181,7 @@ static void make_hot(struct setting *setting, enum gpu_call call)
 	}
 }
 
-TEST(nothing_is_missed_while_other_probes_go)
+TEST(memory_calls_survive_changes_of_other_probes)
 {
 	static const enum gpu_call hot[] = { GPU_CALL_SYNC_STREAM, GPU_CALL_COPY_HTOD,
 					     GPU_CALL_COPY_DTOH,   GPU_CALL_COPY_DTOD,
@@ -212,7 +212,7 @@ TEST(nothing_is_missed_while_other_probes_go)
 	close_setting(&setting);
 }
 
-TEST(when_frees_are_missed_what_is_allocated_is_unknown)
+TEST(missed_frees_make_memory_unknown)
 {
 	struct setting setting;
 
@@ -232,7 +232,7 @@ TEST(when_frees_are_missed_what_is_allocated_is_unknown)
 	close_setting(&setting);
 }
 
-TEST(what_is_too_much_to_keep_is_counted)
+TEST(counts_allocations_beyond_the_limit)
 {
 	enum { KEPT = 65536, MORE = 100 }; // GPU_ALLOCATIONS_MAX
 	struct setting setting;
@@ -260,7 +260,7 @@ static int allocate_here(const void *nothing)
 	return 0;
 }
 
-TEST(what_a_forgotten_process_has_left_is_let_go_when_it_has_ended)
+TEST(sweeps_maps_of_ended_processes)
 {
 	struct draining draining;
 	struct setting setting;
@@ -286,7 +286,7 @@ TEST(what_a_forgotten_process_has_left_is_let_go_when_it_has_ended)
 	close_setting(&setting);
 }
 
-TEST(memory_is_not_told_of_a_process_whose_calls_were_missed)
+TEST(missed_call_resets_the_process)
 {
 	enum { TOO_MANY = 65536 + 100 }; // GPU_ALLOCATIONS_MAX
 	struct draining draining;
@@ -313,12 +313,10 @@ TEST(memory_is_not_told_of_a_process_whose_calls_were_missed)
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
 
-RUN_TESTS(IN_FOLDER(what_is_freed_is_not_allocated),
-	  IN_FOLDER(memory_that_was_there_before_is_no_loss_when_it_is_freed),
-	  IN_FOLDER(an_address_that_comes_again_is_one_allocation),
-	  IN_FOLDER(physical_memory_lives_as_long_as_it_is_mapped),
-	  IN_FOLDER(nothing_is_missed_while_other_probes_go),
-	  IN_FOLDER(when_frees_are_missed_what_is_allocated_is_unknown),
-	  IN_FOLDER(mappings_are_unmapped_together), IN_FOLDER(what_is_too_much_to_keep_is_counted),
-	  IN_FOLDER(what_a_forgotten_process_has_left_is_let_go_when_it_has_ended),
-	  IN_FOLDER(memory_is_not_told_of_a_process_whose_calls_were_missed))
+RUN_TESTS(IN_FOLDER(freed_memory_is_not_in_use), IN_FOLDER(freeing_unknown_memory_changes_nothing),
+	  IN_FOLDER(reused_address_is_one_allocation),
+	  IN_FOLDER(physical_memory_lives_while_mapped),
+	  IN_FOLDER(memory_calls_survive_changes_of_other_probes),
+	  IN_FOLDER(missed_frees_make_memory_unknown), IN_FOLDER(one_call_unmaps_adjacent_mappings),
+	  IN_FOLDER(counts_allocations_beyond_the_limit), IN_FOLDER(sweeps_maps_of_ended_processes),
+	  IN_FOLDER(missed_call_resets_the_process))

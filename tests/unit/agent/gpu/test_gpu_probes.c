@@ -283,7 +283,7 @@ static void tick_until(struct probing *probing, bool open)
 
 // ---- claims -----------------------------------------------------------------------------------
 
-TEST(each_call_is_seen_once_whatever_the_shape_of_the_export)
+TEST(sees_each_call_once_for_each_shape)
 {
 	static const char *const doubles[] = { "libcuda.so.1", "shape1/libcuda.so.1",
 					       "shape2/libcuda.so.1" };
@@ -317,7 +317,7 @@ TEST(each_call_is_seen_once_whatever_the_shape_of_the_export)
 	}
 }
 
-TEST(each_call_of_the_real_driver_is_seen)
+TEST(sees_each_call_of_the_real_driver)
 {
 	const char *path = getenv("CAIRN_LIBCUDA");
 	struct probing probing;
@@ -342,7 +342,7 @@ TEST(each_call_of_the_real_driver_is_seen)
 	probing_close(&probing);
 }
 
-TEST(launches_are_seen_in_windows_and_never_twice)
+TEST(sees_launches_in_on_phases_once)
 {
 	char path[PATH_MAX];
 	struct probing probing;
@@ -370,7 +370,7 @@ TEST(launches_are_seen_in_windows_and_never_twice)
 	probing_close(&probing);
 }
 
-TEST(processes_that_share_a_file_share_its_probes)
+TEST(probes_fire_in_all_processes_of_a_file)
 {
 	enum { CLIENTS = 64 };
 	struct client clients[CLIENTS];
@@ -415,7 +415,7 @@ static bool has_breakpoints(const char *path)
 	return has;
 }
 
-TEST(when_the_last_process_has_gone_nothing_stays_attached)
+TEST(detaches_all_after_the_last_process)
 {
 	char path[PATH_MAX];
 	struct probing probing;
@@ -444,7 +444,7 @@ TEST(when_the_last_process_has_gone_nothing_stays_attached)
 	probing_close(&probing);
 }
 
-TEST(two_copies_of_a_driver_are_both_seen)
+TEST(probes_both_copies_of_a_driver)
 {
 	char first[PATH_MAX], second[PATH_MAX];
 	struct probing probing, agent;
@@ -493,7 +493,7 @@ static void unmount_overlays(void)
 		print_message("# some mounts are left\n");
 }
 
-TEST(one_file_below_two_containers_is_probed_once)
+TEST(probes_a_shared_overlay_file_once)
 {
 	char path[PATH_MAX], first[PATH_MAX], second[PATH_MAX];
 	struct probing probing;
@@ -524,7 +524,7 @@ TEST(one_file_below_two_containers_is_probed_once)
 	unmount_overlays();
 }
 
-TEST(a_probe_that_is_hit_too_often_is_seen_in_windows_only)
+TEST(duty_cycles_a_frequent_probe)
 {
 	char path[PATH_MAX];
 	struct probing probing;
@@ -549,7 +549,7 @@ TEST(a_probe_that_is_hit_too_often_is_seen_in_windows_only)
 	probing_close(&probing);
 }
 
-TEST(what_cannot_be_probed_is_told)
+TEST(logs_files_that_cannot_be_probed)
 {
 	char path[PATH_MAX];
 	struct probing probing;
@@ -579,12 +579,10 @@ TEST(what_cannot_be_probed_is_told)
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
 
-RUN_TESTS(IN_FOLDER(each_call_is_seen_once_whatever_the_shape_of_the_export),
-	  cmocka_unit_test(each_call_of_the_real_driver_is_seen),
-	  IN_FOLDER(launches_are_seen_in_windows_and_never_twice),
-	  IN_FOLDER(processes_that_share_a_file_share_its_probes),
-	  IN_FOLDER(when_the_last_process_has_gone_nothing_stays_attached),
-	  IN_FOLDER(two_copies_of_a_driver_are_both_seen),
-	  IN_FOLDER(one_file_below_two_containers_is_probed_once),
-	  IN_FOLDER(a_probe_that_is_hit_too_often_is_seen_in_windows_only),
-	  IN_FOLDER(what_cannot_be_probed_is_told))
+RUN_TESTS(IN_FOLDER(sees_each_call_once_for_each_shape),
+	  cmocka_unit_test(sees_each_call_of_the_real_driver),
+	  IN_FOLDER(sees_launches_in_on_phases_once),
+	  IN_FOLDER(probes_fire_in_all_processes_of_a_file),
+	  IN_FOLDER(detaches_all_after_the_last_process), IN_FOLDER(probes_both_copies_of_a_driver),
+	  IN_FOLDER(probes_a_shared_overlay_file_once), IN_FOLDER(duty_cycles_a_frequent_probe),
+	  IN_FOLDER(logs_files_that_cannot_be_probed))

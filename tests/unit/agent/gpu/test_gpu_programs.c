@@ -176,7 +176,7 @@ static bool is_first_of_cookie(const struct gpu_call_symbol *rows, size_t at)
 	return true;
 }
 
-TEST(each_argument_is_read_from_its_place)
+TEST(reads_each_argument_from_its_place)
 {
 	struct setting setting = { 0 };
 	struct probe_page page;
@@ -255,7 +255,7 @@ static struct gpu_call_record call_with(const struct setting *setting, const cha
 	return read_back(setting, symbol);
 }
 
-TEST(structures_are_read_as_the_driver_reads_them)
+TEST(reads_structures_as_the_driver_does)
 {
 	struct setting setting = { 0 };
 
@@ -328,7 +328,7 @@ static void expect_collective(const struct setting *setting, const struct probe_
 		  row->symbol);
 }
 
-TEST(nccl_s_communicator_and_bytes_are_read_from_their_places)
+TEST(reads_nccl_communicator_and_bytes)
 {
 	struct setting setting = { 0 };
 	struct probe_page page;
@@ -404,7 +404,7 @@ static struct gpu_call_record init_with(const struct setting *setting, const cha
 	return record;
 }
 
-TEST(a_communicator_is_known_by_the_id_that_its_ranks_have_in_common)
+TEST(unique_id_identifies_a_communicator)
 {
 	static const char *const symbols[] = { "ncclCommInitRank", "ncclCommInitRankConfig",
 					       "ncclCommInitRankScalable" };
@@ -430,7 +430,7 @@ TEST(a_communicator_is_known_by_the_id_that_its_ranks_have_in_common)
 	close_setting(&setting);
 }
 
-TEST(a_communicator_that_changes_its_size_says_where_the_new_one_will_be)
+TEST(reads_where_resized_communicators_will_be)
 {
 	struct setting setting;
 
@@ -448,8 +448,8 @@ TEST(a_communicator_that_changes_its_size_says_where_the_new_one_will_be)
 	close_setting(&setting);
 }
 
-RUN_TESTS(cmocka_unit_test(each_argument_is_read_from_its_place),
-	  cmocka_unit_test(structures_are_read_as_the_driver_reads_them),
-	  cmocka_unit_test(nccl_s_communicator_and_bytes_are_read_from_their_places),
-	  cmocka_unit_test(a_communicator_is_known_by_the_id_that_its_ranks_have_in_common),
-	  cmocka_unit_test(a_communicator_that_changes_its_size_says_where_the_new_one_will_be))
+RUN_TESTS(cmocka_unit_test(reads_each_argument_from_its_place),
+	  cmocka_unit_test(reads_structures_as_the_driver_does),
+	  cmocka_unit_test(reads_nccl_communicator_and_bytes),
+	  cmocka_unit_test(unique_id_identifies_a_communicator),
+	  cmocka_unit_test(reads_where_resized_communicators_will_be))

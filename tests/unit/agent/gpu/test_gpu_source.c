@@ -10,8 +10,8 @@
 #include "tests/unit/agent/event_texts.h"
 
 #define SLOT_NS      (20 * NS_PER_MS)
-#define INTERVAL_NS    (70 * NS_PER_SECOND) // a minute begins in it: samples end there
-#define BUSY_TICK_NS  (11 * NS_PER_SECOND) // more than between two looks at what probes cost
+#define INTERVAL_NS  (70 * NS_PER_SECOND) // a minute begins in it: samples end there
+#define BUSY_TICK_NS (11 * NS_PER_SECOND) // more than between two looks at what probes cost
 #define IDLE_TICK_NS (500 * NS_PER_MS)    // windows open and close, some minutes long
 
 enum {

@@ -163,7 +163,7 @@ static const char *wait_for_event(struct fixture *fixture)
 	return "(none)";
 }
 
-TEST(gauges_of_gpus_and_processes_have_their_labels)
+TEST(gpu_and_process_gauges_have_labels)
 {
 	struct fixture *fixture = *state;
 
@@ -197,7 +197,7 @@ TEST(gauges_of_gpus_and_processes_have_their_labels)
 	EXPECT_EQ(0, sample_of(profile, throttled)->value % (NS_PER_SECOND / 100), "of a second");
 }
 
-TEST(figures_of_instances_and_of_who_runs_on_them_have_their_labels)
+TEST(mig_instance_gauges_have_labels)
 {
 	struct fixture *fixture = *state;
 
@@ -229,7 +229,7 @@ TEST(figures_of_instances_and_of_who_runs_on_them_have_their_labels)
 		   labels_get(&series->labels, "gpu_uuid"), "name");
 }
 
-TEST(a_gpu_that_is_lost_is_told_once_and_comes_back)
+TEST(logs_a_lost_gpu_once)
 {
 	struct fixture *fixture = *state;
 
@@ -247,7 +247,7 @@ TEST(a_gpu_that_is_lost_is_told_once_and_comes_back)
 	fail_on_event(fixture->events);
 }
 
-TEST(a_gpu_that_was_reset_is_had_again)
+TEST(reopens_a_reset_gpu)
 {
 	struct fixture *fixture = *state;
 
@@ -262,7 +262,7 @@ TEST(a_gpu_that_was_reset_is_had_again)
 	assert_true(double_->shutdowns > 0);
 }
 
-TEST(a_machine_without_gpus_is_quiet)
+TEST(logs_nothing_without_gpus)
 {
 	struct fixture *fixture = *state;
 
@@ -278,11 +278,11 @@ TEST(a_machine_without_gpus_is_quiet)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		WITH_FIXTURE(gauges_of_gpus_and_processes_have_their_labels),
-		WITH_FIXTURE(figures_of_instances_and_of_who_runs_on_them_have_their_labels),
-		WITH_FIXTURE(a_gpu_that_is_lost_is_told_once_and_comes_back),
-		WITH_FIXTURE(a_gpu_that_was_reset_is_had_again),
-		WITH_FIXTURE(a_machine_without_gpus_is_quiet),
+		WITH_FIXTURE(gpu_and_process_gauges_have_labels),
+		WITH_FIXTURE(mig_instance_gauges_have_labels),
+		WITH_FIXTURE(logs_a_lost_gpu_once),
+		WITH_FIXTURE(reopens_a_reset_gpu),
+		WITH_FIXTURE(logs_nothing_without_gpus),
 	};
 
 	return cmocka_run_group_tests(tests, load_double, NULL);

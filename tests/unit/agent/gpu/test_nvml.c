@@ -58,7 +58,7 @@ static uint64_t figure(const struct nvml_reading *reading, enum nvml_figure numb
 	return reading->figures[number];
 }
 
-TEST(figures_come_in_the_units_of_their_names)
+TEST(figures_have_their_names_units)
 {
 	struct nvml *nvml = open_double();
 	struct nvml_reading reading;
@@ -84,7 +84,7 @@ TEST(figures_come_in_the_units_of_their_names)
 	EXPECT_EQ(0, double_->samples_alive, "samples freed");
 }
 
-TEST(performance_monitoring_needs_two_readings_and_says_what_is_missing)
+TEST(gpm_needs_two_readings)
 {
 	struct nvml *nvml = open_double();
 	struct nvml_reading reading;
@@ -107,7 +107,7 @@ TEST(performance_monitoring_needs_two_readings_and_says_what_is_missing)
 	nvml_close(nvml);
 }
 
-TEST(processes_have_memory_and_fresh_work_only)
+TEST(reads_memory_and_fresh_utilization_of_processes)
 {
 	struct nvml *nvml = open_double();
 	struct nvml_process processes[NVML_PROCESSES_MAX];
@@ -140,7 +140,7 @@ static void divide(void)
 	double_->instances[2] = (struct nvml_double_instance){ true, 5, 3, 20ULL << 30, 35 };
 }
 
-TEST(a_gpu_in_mig_mode_without_instances_tells_what_it_knows)
+TEST(reads_a_mig_gpu_without_instances)
 {
 	struct nvml *nvml = open_double();
 	struct nvml_reading reading;
@@ -153,7 +153,7 @@ TEST(a_gpu_in_mig_mode_without_instances_tells_what_it_knows)
 	nvml_close(nvml);
 }
 
-TEST(instances_of_a_gpu_tell_their_memory_and_how_busy_they_were)
+TEST(reads_memory_and_utilization_of_instances)
 {
 	struct nvml *nvml = open_double();
 	struct nvml_reading reading;
@@ -183,7 +183,7 @@ TEST(instances_of_a_gpu_tell_their_memory_and_how_busy_they_were)
 	EXPECT_EQ(0, double_->samples_alive, "samples freed");
 }
 
-TEST(a_gpu_that_is_divided_anew_has_other_instances)
+TEST(finds_instances_after_repartitioning)
 {
 	struct nvml *nvml = open_double();
 	struct nvml_reading reading;
@@ -219,7 +219,7 @@ TEST(a_gpu_that_is_divided_anew_has_other_instances)
 	EXPECT_EQ(0, double_->samples_alive, "samples freed");
 }
 
-TEST(processes_are_told_by_instance_and_their_use_is_unknown)
+TEST(lists_processes_by_mig_instance)
 {
 	struct nvml *nvml = open_double();
 	struct nvml_process processes[NVML_PROCESSES_MAX];
@@ -241,7 +241,7 @@ TEST(processes_are_told_by_instance_and_their_use_is_unknown)
 	nvml_close(nvml);
 }
 
-TEST(a_link_of_an_unknown_generation_is_unknown)
+TEST(unknown_pcie_generation_has_no_capacity)
 {
 	struct nvml *nvml = open_double();
 	struct nvml_reading reading;
@@ -258,7 +258,7 @@ TEST(a_link_of_an_unknown_generation_is_unknown)
 	nvml_close(nvml);
 }
 
-TEST(after_a_reset_handles_are_had_anew)
+TEST(reopening_renews_handles_after_a_reset)
 {
 	struct nvml *nvml = open_double();
 	struct nvml_reading reading;
@@ -280,7 +280,7 @@ TEST(after_a_reset_handles_are_had_anew)
 	nvml_close(nvml);
 }
 
-TEST(a_lost_gpu_is_told_apart_from_one_that_knows_less)
+TEST(tells_lost_gpus_from_limited_ones)
 {
 	struct nvml *nvml = open_double();
 	struct nvml_process processes[NVML_PROCESSES_MAX];
@@ -296,7 +296,7 @@ TEST(a_lost_gpu_is_told_apart_from_one_that_knows_less)
 	nvml_close(nvml);
 }
 
-TEST(a_machine_without_a_driver_is_no_failure)
+TEST(missing_driver_is_no_failure)
 {
 	struct error err = { 0 };
 	struct nvml *nvml;
@@ -309,7 +309,7 @@ TEST(a_machine_without_a_driver_is_no_failure)
 	assert_non_null(strstr(err.text, "nvmlInit_v2"));
 }
 
-TEST(every_figure_has_a_type)
+TEST(each_figure_has_a_profile_type)
 {
 	for (int i = 0; i < NVML_FIGURE_COUNT; i++)
 		assert_non_null(strstr(nvml_figure_type((enum nvml_figure)i), ":gauge:second"));
@@ -318,19 +318,18 @@ TEST(every_figure_has_a_type)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(figures_come_in_the_units_of_their_names),
-		cmocka_unit_test(
-			performance_monitoring_needs_two_readings_and_says_what_is_missing),
-		cmocka_unit_test(processes_have_memory_and_fresh_work_only),
-		cmocka_unit_test(a_gpu_in_mig_mode_without_instances_tells_what_it_knows),
-		cmocka_unit_test(instances_of_a_gpu_tell_their_memory_and_how_busy_they_were),
-		cmocka_unit_test(a_gpu_that_is_divided_anew_has_other_instances),
-		cmocka_unit_test(processes_are_told_by_instance_and_their_use_is_unknown),
-		cmocka_unit_test(a_link_of_an_unknown_generation_is_unknown),
-		cmocka_unit_test(after_a_reset_handles_are_had_anew),
-		cmocka_unit_test(a_lost_gpu_is_told_apart_from_one_that_knows_less),
-		cmocka_unit_test(a_machine_without_a_driver_is_no_failure),
-		cmocka_unit_test(every_figure_has_a_type),
+		cmocka_unit_test(figures_have_their_names_units),
+		cmocka_unit_test(gpm_needs_two_readings),
+		cmocka_unit_test(reads_memory_and_fresh_utilization_of_processes),
+		cmocka_unit_test(reads_a_mig_gpu_without_instances),
+		cmocka_unit_test(reads_memory_and_utilization_of_instances),
+		cmocka_unit_test(finds_instances_after_repartitioning),
+		cmocka_unit_test(lists_processes_by_mig_instance),
+		cmocka_unit_test(unknown_pcie_generation_has_no_capacity),
+		cmocka_unit_test(reopening_renews_handles_after_a_reset),
+		cmocka_unit_test(tells_lost_gpus_from_limited_ones),
+		cmocka_unit_test(missing_driver_is_no_failure),
+		cmocka_unit_test(each_figure_has_a_profile_type),
 	};
 
 	return cmocka_run_group_tests(tests, load_double, NULL);

@@ -56,8 +56,9 @@ static void run(struct machine *machine, double seconds)
 		machine->launches += machine->rates[LAUNCH] * TICK_NS / NS_PER_SECOND;
 		switch (probe_duty_cycle_step(&machine->windows, machine->now_ns)) {
 		case PROBE_STEP_ATTACH:
-			probe_duty_cycle_begin_phase(&machine->windows, machine->now_ns + 3 * NS_PER_MS,
-					      &machine->window);
+			probe_duty_cycle_begin_phase(&machine->windows,
+						     machine->now_ns + 3 * NS_PER_MS,
+						     &machine->window);
 			machine->opened++;
 			machine->open_ns += machine->window.end_ns - machine->window.begin_ns;
 			machine->counted +=
@@ -87,7 +88,7 @@ static enum probe_mode mode_of(const struct machine *machine, uint32_t kind)
 	return machine->windows.kinds[kind].mode;
 }
 
-TEST(launches_are_in_windows_and_rare_calls_always)
+TEST(duty_cycles_launches_but_not_rare_calls)
 {
 	struct machine machine;
 
@@ -108,7 +109,7 @@ TEST(launches_are_in_windows_and_rare_calls_always)
 	assert_in_range(machine.open_ns / NS_PER_MS, 115000, 125000);
 }
 
-TEST(what_is_counted_in_windows_stands_for_all)
+TEST(weighted_calls_match_the_true_count)
 {
 	static const double rates[] = { 200, 5000, 100000, 800000 };
 
@@ -131,7 +132,7 @@ TEST(what_is_counted_in_windows_stands_for_all)
 	}
 }
 
-TEST(the_cost_of_launches_stays_within_the_budget)
+TEST(launches_stay_within_the_budget)
 {
 	static const struct {
 		const char *what;
@@ -164,7 +165,7 @@ TEST(the_cost_of_launches_stays_within_the_budget)
 	}
 }
 
-TEST(the_hottest_probe_is_demoted_first_and_comes_back_later)
+TEST(demotes_the_costliest_probe_and_promotes_it_later)
 {
 	struct machine machine;
 
@@ -188,7 +189,7 @@ TEST(the_hottest_probe_is_demoted_first_and_comes_back_later)
 	assert_int_equal(PROBE_ALWAYS, mode_of(&machine, COPY));
 }
 
-TEST(what_is_hot_now_and_then_does_not_flap)
+TEST(bursts_do_not_make_modes_flap)
 {
 	struct machine machine;
 	uint32_t changes = 0;
@@ -206,7 +207,7 @@ TEST(what_is_hot_now_and_then_does_not_flap)
 }
 
 /* Who adds a kind reads the clock itself, after who decides. */
-TEST(a_kind_added_after_now_is_young)
+TEST(kind_added_after_now_has_no_age)
 {
 	struct machine machine;
 
@@ -218,7 +219,7 @@ TEST(a_kind_added_after_now_is_young)
 	assert_int_equal(2, machine.windows.kinds[COPY].cooldown);
 }
 
-TEST(a_rate_is_learnt_in_short_windows_first)
+TEST(measures_rates_in_short_on_phases_first)
 {
 	struct machine machine;
 
@@ -231,7 +232,7 @@ TEST(a_rate_is_learnt_in_short_windows_first)
 	assert_int_equal(300, machine.windows.weight);
 }
 
-TEST(without_windowed_kinds_there_are_no_windows)
+TEST(no_on_phases_without_duty_cycled_kinds)
 {
 	struct machine machine;
 
@@ -244,11 +245,12 @@ TEST(without_windowed_kinds_there_are_no_windows)
 	while (machine.opened == machine.closed)
 		run(&machine, 0.02);
 	assert_true(probe_duty_cycle_set_kind(&machine.windows, LAUNCH, true, 0, machine.now_ns));
-	assert_int_equal(PROBE_STEP_DETACH, probe_duty_cycle_step(&machine.windows, machine.now_ns));
+	assert_int_equal(PROBE_STEP_DETACH,
+			 probe_duty_cycle_step(&machine.windows, machine.now_ns));
 	assert_int_equal(PROBE_STEP_NONE, probe_duty_cycle_step(&machine.windows, machine.now_ns));
 }
 
-TEST(a_machine_that_slept_begins_a_new_period)
+TEST(suspend_begins_a_new_period)
 {
 	struct machine machine;
 
@@ -262,12 +264,12 @@ TEST(a_machine_that_slept_begins_a_new_period)
 	assert_in_range(machine.opened - opened, 1, 4);
 }
 
-RUN_TESTS(cmocka_unit_test(launches_are_in_windows_and_rare_calls_always),
-	  cmocka_unit_test(what_is_counted_in_windows_stands_for_all),
-	  cmocka_unit_test(the_cost_of_launches_stays_within_the_budget),
-	  cmocka_unit_test(the_hottest_probe_is_demoted_first_and_comes_back_later),
-	  cmocka_unit_test(what_is_hot_now_and_then_does_not_flap),
-	  cmocka_unit_test(a_kind_added_after_now_is_young),
-	  cmocka_unit_test(a_rate_is_learnt_in_short_windows_first),
-	  cmocka_unit_test(without_windowed_kinds_there_are_no_windows),
-	  cmocka_unit_test(a_machine_that_slept_begins_a_new_period))
+RUN_TESTS(cmocka_unit_test(duty_cycles_launches_but_not_rare_calls),
+	  cmocka_unit_test(weighted_calls_match_the_true_count),
+	  cmocka_unit_test(launches_stay_within_the_budget),
+	  cmocka_unit_test(demotes_the_costliest_probe_and_promotes_it_later),
+	  cmocka_unit_test(bursts_do_not_make_modes_flap),
+	  cmocka_unit_test(kind_added_after_now_has_no_age),
+	  cmocka_unit_test(measures_rates_in_short_on_phases_first),
+	  cmocka_unit_test(no_on_phases_without_duty_cycled_kinds),
+	  cmocka_unit_test(suspend_begins_a_new_period))

@@ -54,7 +54,7 @@ static bool works(enum probe_way way)
 	return way == PROBE_WAY_PERF || probe_link_choose(NULL) == PROBE_WAY_MULTI;
 }
 
-TEST(each_way_sees_each_call_with_its_cookie)
+TEST(each_way_passes_the_cookie)
 {
 	struct error err = { 0 };
 
@@ -98,7 +98,7 @@ TEST(each_way_sees_each_call_with_its_cookie)
 	}
 }
 
-TEST(what_the_kernel_refuses_is_told_and_nothing_stays)
+TEST(refusal_is_returned_and_nothing_stays_attached)
 {
 	static struct probe_place places[PROBE_PLACES_MAX + 1];
 	struct probe_link *link = NULL;
@@ -125,7 +125,7 @@ TEST(what_the_kernel_refuses_is_told_and_nothing_stays)
 	probe_page_close(&page);
 }
 
-TEST(an_emulated_instruction_is_cheaper_than_a_stepped_one)
+TEST(emulated_instruction_is_cheaper_than_stepped_one)
 {
 	enum probe_way way = probe_link_choose(NULL);
 	struct probe_cost cost;
@@ -142,7 +142,7 @@ TEST(an_emulated_instruction_is_cheaper_than_a_stepped_one)
 #endif
 }
 
-TEST(where_nothing_can_be_measured_costs_are_assumed)
+TEST(assumes_costs_without_a_measurement)
 {
 	struct probe_cost cost;
 
@@ -151,7 +151,7 @@ TEST(where_nothing_can_be_measured_costs_are_assumed)
 	assert_true(cost.cheap_ns > 0 && cost.stepped_ns > cost.cheap_ns && cost.return_ns > 0);
 }
 
-RUN_TESTS(cmocka_unit_test(each_way_sees_each_call_with_its_cookie),
-	  cmocka_unit_test(what_the_kernel_refuses_is_told_and_nothing_stays),
-	  cmocka_unit_test(an_emulated_instruction_is_cheaper_than_a_stepped_one),
-	  cmocka_unit_test(where_nothing_can_be_measured_costs_are_assumed))
+RUN_TESTS(cmocka_unit_test(each_way_passes_the_cookie),
+	  cmocka_unit_test(refusal_is_returned_and_nothing_stays_attached),
+	  cmocka_unit_test(emulated_instruction_is_cheaper_than_stepped_one),
+	  cmocka_unit_test(assumes_costs_without_a_measurement))

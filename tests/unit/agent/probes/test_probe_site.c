@@ -14,7 +14,7 @@
 
 #define EXPENSIVE (-1) // the first instruction, for want of a better one
 
-TEST(the_first_instruction_is_taken_that_the_kernel_emulates)
+TEST(picks_the_first_emulated_instruction)
 {
 	static const struct {
 		const char *what;
@@ -84,7 +84,7 @@ TEST(the_first_instruction_is_taken_that_the_kernel_emulates)
 	}
 }
 
-TEST(code_without_an_end_is_looked_at_for_a_while_only)
+TEST(searches_a_bounded_part_of_code)
 {
 	static uint8_t code[2 * PROBE_SITE_LOOP_MAX];
 	struct probe_site site;
@@ -119,7 +119,7 @@ static void close_symbols(struct elf_symbols *symbols)
 	elf_symbols_deinit(symbols);
 }
 
-TEST(each_shape_of_the_drivers_exports_has_its_site)
+TEST(finds_sites_in_each_export_shape)
 {
 	static const struct {
 		const char *file;
@@ -150,7 +150,7 @@ TEST(each_shape_of_the_drivers_exports_has_its_site)
 	}
 }
 
-TEST(what_is_no_function_of_the_files_code_has_no_site)
+TEST(refuses_symbols_outside_of_code)
 {
 	struct probe_site site;
 	struct elf elf;
@@ -192,7 +192,7 @@ static int find_in(int fd, struct probe_site *site)
 	return rc;
 }
 
-TEST(a_file_cut_anywhere_is_refused_or_read_to_the_same_end)
+TEST(refuses_truncated_files_or_finds_the_site)
 {
 	static char bytes[1 << 20];
 	struct probe_site whole, site;
@@ -229,7 +229,7 @@ static Elf64_Sym *symbol_in(char *bytes, size_t size)
 	return NULL;
 }
 
-TEST(symbols_that_lie_are_refused)
+TEST(refuses_lying_symbols)
 {
 	static char bytes[1 << 20];
 	static const struct {
@@ -268,7 +268,7 @@ TEST(symbols_that_lie_are_refused)
 
 // ---- the real driver --------------------------------------------------------------------------
 
-TEST(exports_of_the_real_driver_have_cheap_sites)
+TEST(real_driver_exports_have_cheap_sites)
 {
 	static const char *const names[] = { "cuLaunchKernel",      "cuLaunchKernel_ptsz",
 					     "cuLaunchKernelEx",    "cuGraphLaunch",
@@ -293,7 +293,7 @@ TEST(exports_of_the_real_driver_have_cheap_sites)
 	elf_symbols_deinit(&symbols);
 }
 
-TEST(exports_of_the_real_nccl_have_cheap_sites)
+TEST(real_nccl_exports_have_cheap_sites)
 {
 	const char *path = getenv("CAIRN_LIBNCCL");
 	struct elf_symbols symbols;
@@ -320,22 +320,22 @@ TEST(exports_of_the_real_nccl_have_cheap_sites)
 	elf_symbols_deinit(&symbols);
 }
 
-RUN_TESTS(cmocka_unit_test(the_first_instruction_is_taken_that_the_kernel_emulates),
-	  cmocka_unit_test(code_without_an_end_is_looked_at_for_a_while_only),
-	  cmocka_unit_test(each_shape_of_the_drivers_exports_has_its_site),
-	  cmocka_unit_test(what_is_no_function_of_the_files_code_has_no_site),
-	  cmocka_unit_test(a_file_cut_anywhere_is_refused_or_read_to_the_same_end),
-	  cmocka_unit_test(symbols_that_lie_are_refused),
-	  cmocka_unit_test(exports_of_the_real_driver_have_cheap_sites),
-	  cmocka_unit_test(exports_of_the_real_nccl_have_cheap_sites))
+RUN_TESTS(cmocka_unit_test(picks_the_first_emulated_instruction),
+	  cmocka_unit_test(searches_a_bounded_part_of_code),
+	  cmocka_unit_test(finds_sites_in_each_export_shape),
+	  cmocka_unit_test(refuses_symbols_outside_of_code),
+	  cmocka_unit_test(refuses_truncated_files_or_finds_the_site),
+	  cmocka_unit_test(refuses_lying_symbols),
+	  cmocka_unit_test(real_driver_exports_have_cheap_sites),
+	  cmocka_unit_test(real_nccl_exports_have_cheap_sites))
 
 #else
 
-TEST(sites_are_known_of_x86_64_only)
+TEST(only_x86_64_has_cheap_sites)
 {
 	SKIP("another architecture");
 }
 
-RUN_TESTS(cmocka_unit_test(sites_are_known_of_x86_64_only))
+RUN_TESTS(cmocka_unit_test(only_x86_64_has_cheap_sites))
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/kernel_stacks.h"
+#include "cli/gpu_kernel_stacks.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -18,17 +18,17 @@
 
 enum {
 	FREQUENCY_HZ = 99,
-	SHOWN_STACKS_MAX = 3,   // of one kernel: a reader looks at no more
-	LIBRARY_FRAMES_MAX = 8, // one after the other, until there is Python
+	SHOWN_STACKS_MAX = 3,   // of one GPU kernel
+	LIBRARY_FRAMES_MAX = 8, // in a row, between Python frames
 	PYTHON_FRAMES_MAX = 16, // innermost ones
 };
 
 #define POLL_NS   (100 * NS_PER_MS)
-#define SETTLE_NS NS_PER_SECOND // stacks of the first samples say which tables are needed
-/* PyTorch's tables take some seconds where no cache has them. */
+#define SETTLE_NS NS_PER_SECOND // until the first samples have named the unwind tables that are needed
+/* PyTorch's unwind tables take some seconds to compile. */
 #define READY_NS_MAX (20 * NS_PER_SECOND)
-/* The process's next sample, and the window that an agent may have open. */
-#define OPEN_NS_MAX (READY_NS_MAX + 10 * NS_PER_SECOND)
+/* Covers the process's next CPU sample, and a session of an agent that still runs. */
+#define BEGIN_NS_MAX (READY_NS_MAX + 10 * NS_PER_SECOND)
 
 // ---- measuring ------------------------------------------------------------------------------
 
@@ -41,20 +41,21 @@ static bool is_ready(const struct profiler *profiler, uint64_t elapsed_ns)
 	       (elapsed_ns >= SETTLE_NS && stats.unwind.processes && !stats.unwind.tables_pending);
 }
 
-static int refuse_late(struct event_log *events, const struct gpu_kernel_request *request,
+static int fail_late(struct event_log *events, const struct gpu_kernel_request *request,
 		       struct error *err)
 {
-	char reason[ERROR_TEXT_BYTES] = "without --stacks none is needed";
+	char reason[ERROR_TEXT_BYTES] = "try without --stacks";
 
 	if (request->rc == -EBUSY)
-		return error_set(err, -EBUSY, "somebody else has a window open there");
+		return error_set(err, -EBUSY, "another CUPTI session runs in process %d; try again",
+				 (int)request->pid);
 	profiler_events_take_last(events, reason, sizeof(reason));
 	return error_set(err, -ETIMEDOUT,
-			 "process %d was not seen on a CPU, or its launches cannot be: %.150s",
+			 "process %d used no CPU, or its launches cannot be probed: %.150s",
 			 (int)request->pid, reason);
 }
 
-static int wait_for_window(struct profiler *profiler, struct event_log *events,
+static int wait_for_session(struct profiler *profiler, struct event_log *events,
 			   struct gpu_kernel_request *request, struct error *err)
 {
 	uint64_t begin_ns = clock_monotonic_ns();
@@ -63,19 +64,19 @@ static int wait_for_window(struct profiler *profiler, struct event_log *events,
 	while (!rc && !request->is_over) {
 		uint64_t elapsed_ns = clock_monotonic_ns() - begin_ns;
 
-		if (!request->has_begun && elapsed_ns > OPEN_NS_MAX)
-			return refuse_late(events, request, err);
+		if (!request->has_begun && elapsed_ns > BEGIN_NS_MAX)
+			return fail_late(events, request, err);
 		request->may_begin = request->may_begin || is_ready(profiler, elapsed_ns);
 		rc = profiler_wait(profiler, begin_ns + elapsed_ns + POLL_NS, NULL, 0, err);
 	}
 	if (rc)
 		return rc;
-	return request->rc ? error_errno(err, request->rc, "the helper's answer") : 0;
+	return request->rc ? error_errno(err, request->rc, "no result from the CUPTI helper") : 0;
 }
 
-int kernel_stacks_measure(pid_t pid, const struct cupti_session_options *options,
-			  struct cupti_result *ret_result, struct profile **ret_profile,
-			  struct error *err)
+int gpu_kernel_stacks_measure(pid_t pid, const struct cupti_session_options *options,
+			      struct cupti_result *ret_result, struct profile **ret_profile,
+			      struct error *err)
 {
 	struct gpu_kernel_request request = { .pid = pid, .session = *options };
 	_cleanup_(event_log_freep) struct event_log *events = event_log_new();
@@ -95,7 +96,7 @@ int kernel_stacks_measure(pid_t pid, const struct cupti_session_options *options
 			: error_set(err, -ENOMEM, "out of memory");
 
 	if (!rc)
-		rc = wait_for_window(profiler, events, &request, err);
+		rc = wait_for_session(profiler, events, &request, err);
 	if (!rc)
 		rc = profiler_drain(profiler, ret_profile, err);
 	profiler_close(profiler);
@@ -115,7 +116,7 @@ static bool is_of_kernels(const struct profile *profile, const struct sample *sa
 	return strcmp(profile_string(profile, type), PROFILE_TYPE_GPU_KERNEL) == 0;
 }
 
-int64_t kernel_stacks_sum(const struct profile *profile)
+int64_t gpu_kernel_stacks_sum(const struct profile *profile)
 {
 	int64_t sum = 0;
 
@@ -228,7 +229,7 @@ static void print_stack(const struct profile *profile, const struct stack *stack
 		fprintf(stream, "             [truncated: %s]\n", stack_end_name(stack->end));
 }
 
-void kernel_stacks_print(const struct profile *profile, const char *kernel, FILE *stream)
+void gpu_kernel_stacks_print(const struct profile *profile, const char *kernel, FILE *stream)
 {
 	int64_t total = 0;
 	_cleanup_free_ int64_t *sums = sum_stacks(profile, kernel, &total);
@@ -236,7 +237,7 @@ void kernel_stacks_print(const struct profile *profile, const char *kernel, FILE
 	if (!sums)
 		return;
 	if (!total)
-		fprintf(stream, "         no launch of it was seen\n");
+		fprintf(stream, "         no launch seen\n");
 	for (int i = 0; i < SHOWN_STACKS_MAX; i++) {
 		uint32_t stack = largest_of(sums, profile->stack_count);
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows of the CUPTI helper by the command line, with a double of libcupti: no device is needed."""
+"""CUPTI sessions by `cairn gpu-kernels`, with a double of libcupti: needs no GPU."""
 import os
 import re
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from fleet import build_folder
 
-CLIENT_SECONDS = 60  # it is ended by the test
+CLIENT_SECONDS = 60  # at most: the test kills it
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,45 +34,45 @@ def start_client():
         client.wait()
 
 
-def kernels(pid, *words):
-    return subprocess.run([str(build_folder() / "cairn"), "kernels", str(pid), *words],
+def gpu_kernels(pid, *words):
+    return subprocess.run([str(build_folder() / "cairn"), "gpu-kernels", str(pid), *words],
                           capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_window_tells_how_long_each_kernel_ran(start_client):
-    answer = kernels(start_client(), "--window", "1000")
+def test_session_reports_run_times_by_kernel(start_client):
+    answer = gpu_kernels(start_client(), "--session", "1000")
     assert answer.returncode == 0, answer.stderr
     rows = re.findall(r"^ *([\d.]+)% +([\d.]+) ms +(\d+) +([\d.]+) us  (.*)$", answer.stdout, re.M)
     means = {name: float(mean) for _, _, _, mean, name in rows}
     assert means == {"gemm": 30.0, "softmax": 10.0, "(no name)": 5.0}, answer.stdout
-    # 30 of 50 us of each round, of however many there were; the ends of the window cut one.
+    # 30 of 50 us of each round; the ends of the session cut one.
     assert float(rows[0][0]) == pytest.approx(60, abs=6) and rows[0][4] == "gemm"
-    assert ", 0 left out." in answer.stdout and "The helper took" in answer.stdout
+    assert ", 0 dropped." in answer.stdout and "Overhead: helper" in answer.stdout
 
 
-def test_the_applications_own_profiler_comes_first(start_client):
-    answer = kernels(start_client("profiler"), "--window", "100")
-    assert answer.returncode == 1 and "stepped aside" in answer.stderr
+def test_command_yields_to_the_applications_own_profiler(start_client):
+    answer = gpu_kernels(start_client("profiler"), "--session", "100")
+    assert answer.returncode == 1 and "uses CUPTI itself" in answer.stderr
 
 
-def test_a_process_without_the_helper_is_told_how_to_get_it():
-    answer = kernels(1)
+def test_error_names_how_to_get_the_helper():
+    answer = gpu_kernels(1)
     assert answer.returncode == 1 and answer.stderr
     with subprocess.Popen(["sleep", "60"]) as sleeper:
-        answer = kernels(sleeper.pid)
+        answer = gpu_kernels(sleeper.pid)
         sleeper.kill()
     assert answer.returncode == 1 and "CUDA_INJECTION64_PATH" in answer.stderr
-    assert kernels("x").returncode == 2
+    assert gpu_kernels("x").returncode == 2
 
 
-def test_the_check_list_for_a_real_gpu_says_what_it_would_do():
+def test_check_list_for_a_real_gpu_runs_dry():
     answer = subprocess.run(["tests/gpu/h200.sh", "--dry"], capture_output=True, text=True, timeout=60, check=True,
                             env={**os.environ, "PYTHON": sys.executable})
     assert [int(number) for number in re.findall(r"^## (\d+)\.", answer.stdout, re.M)] == list(range(1, 13))
     assert answer.stderr == ""
 
 
-def test_the_test_drivers_exports_have_the_real_ones_shape():
+def test_doubles_exports_have_the_real_drivers_shape():
     library = f"{build_folder()}/tests/gpu/libcuda.so.1"
     subprocess.run(["make", f"BUILD={build_folder()}", library], check=True, stdout=subprocess.DEVNULL)
     answer = subprocess.run([sys.executable, "tests/gpu/driver_shape.py", library], capture_output=True, text=True,
