@@ -321,8 +321,9 @@ layers: packages ## check which folder includes which (tests/layers/rooms.txt), 
 	$(pytest) tests/layers
 
 .PHONY: test
-test: packages $(PROGRAMS) ## everything that CI runs: layout, unit, end-to-end and browser tests, fuzzers for a second each
+test: packages $(PROGRAMS) ## everything that CI runs: includes, layout, unit, end-to-end and browser tests, fuzzers for a second each
 	tests/run-stages $(MAKE) \
+		layers \
 		format-check \
 		docs-check \
 		bpf-check \
