@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asking the collector. One question at a time per topic: a new one aborts the one before.
+// HTTP requests to the collector's API.
 
-/** A question the collector refused or did not answer. away: nobody answered at all. */
+/** A request that failed. away: the collector is unreachable. */
 export class ApiError extends Error {
 	constructor(message, { status = 0, code = "", field = "", away = false } = {}) {
 		super(message);
@@ -10,7 +10,7 @@ export class ApiError extends Error {
 	}
 }
 
-/** The path and query of an API call; parameters that are null or "" are left out. */
+/** The path and query of an API call; skips parameters that are null or "". */
 export function apiPath(path, params = {}) {
 	const query = new URLSearchParams();
 
@@ -24,23 +24,23 @@ export function apiPath(path, params = {}) {
 
 async function errorOf(response) {
 	const away = response.status === 502 || response.status === 503 || response.status === 504;
-	let told = {};
+	let error = {};
 
 	try {
-		told = (await response.json()).error ?? {};
+		error = (await response.json()).error ?? {};
 	} catch {
-		// A proxy in between answers in its own words.
+		// A proxy's answer is not JSON.
 	}
-	return new ApiError(String(told.message ?? `HTTP ${response.status}`), {
+	return new ApiError(String(error.message ?? `HTTP ${response.status}`), {
 		status: response.status,
-		code: String(told.code ?? ""),
-		field: String(told.field ?? ""),
+		code: String(error.code ?? ""),
+		field: String(error.field ?? ""),
 		away,
 	});
 }
 
-/** The JSON answer to a call. Throws ApiError, or AbortError after @signal. */
-export async function ask(path, params, signal) {
+/** The JSON response of @path. Throws ApiError, or AbortError after @signal. */
+export async function request(path, params, signal) {
 	let response;
 
 	try {
@@ -61,20 +61,20 @@ export async function ask(path, params, signal) {
 	}
 }
 
-/** Questions about one topic, of which only the latest matters. */
-export class Topic {
+/** Runs one request at a time: a new one aborts the previous one. */
+export class LatestRequest {
 	#controller = null;
 
 	/**
-	 * Ask through @question(signal). Returns its answer, or undefined when a later question
-	 * overtook this one or it was cancelled. Throws what the question throws.
+	 * Run @send(signal). Returns its answer, or undefined when a later request replaced this one
+	 * or it was cancelled. Throws what @send throws.
 	 */
-	async ask(question) {
+	async run(send) {
 		this.cancel();
 		const controller = new AbortController();
 		this.#controller = controller;
 		try {
-			const answer = await question(controller.signal);
+			const answer = await send(controller.signal);
 			return controller.signal.aborted ? undefined : answer;
 		} catch (error) {
 			if (controller.signal.aborted)

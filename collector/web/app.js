@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page: a view (state.js) decides what is asked (questions.js) and what is shown; what a
-// person does changes the view. Nothing else connects the parts.
+// The page: the view (state.js) decides which queries run (queries.js) and what the panes show.
+// User actions change the view. Nothing else connects the parts.
 
-import { Topic } from "./api.js";
+import { LatestRequest } from "./api.js";
 import { ChartPane } from "./chart_pane.js";
 import { Connection } from "./connection.js";
 import { TYPE } from "./contract.js";
@@ -13,7 +13,7 @@ import { formatTime } from "./format.js";
 import { readPalette } from "./palette.js";
 import { Popover } from "./popover.js";
 import { hasIdle, sectionsOf, specOf } from "./profile_type.js";
-import { askLabels, askServices, askTypes, downloads, showType } from "./questions.js";
+import { fetchLabels, fetchServices, fetchTypes, downloads, showType } from "./queries.js";
 import { RangePicker } from "./range_picker.js";
 import { SelectorInput } from "./selector_input.js";
 import { selectedValue, withValue } from "./selector.js";
@@ -31,15 +31,15 @@ const LIVE_MS = 5000;
 const TOAST_MS = 5000;
 const YOUNG_MS = 12 * 60000; // older data fill the default range well enough
 const GRPC_PORT = 7171; // cairn-collector's default
-const ASKED_AGAIN = ["query", "type", "from", "to", "group", "idle", "nodes"];
+const QUERY_FIELDS = ["query", "type", "from", "to", "group", "idle", "nodes"]; // of a view; a change reloads the panes
 
 class Page {
 	#range = { from_ms: 0, to_ms: 1 };
-	#rangesBefore = [];
+	#previousRanges = [];
 	#pending = 0;
 	#liveTimer = 0;
 	#toastTimer = 0;
-	#types = []; // that have data in the range
+	#types = []; // with data in the range
 	#loadedFor = new Map(); // pane to the view and range it shows
 
 	constructor() {
@@ -57,9 +57,9 @@ class Page {
 		this.stackless = new StacklessPane(this.state);
 		this.states = new StatesPane(this.state);
 		this.diagnosis = new DiagnosisCard(this.state, () => this.#range);
-		this.serviceTopic = new Topic();
-		this.typeTopic = new Topic();
-		this.labelTopic = new Topic();
+		this.serviceRequest = new LatestRequest();
+		this.typeRequest = new LatestRequest();
+		this.labelRequest = new LatestRequest();
 		this.#listen();
 	}
 
@@ -67,7 +67,7 @@ class Page {
 		return this.state.view;
 	}
 
-	/** Is everything that was asked for shown, and nothing moving? */
+	/** Are all requests answered and all animations done? */
 	get settled() {
 		return this.#pending === 0 && this.flame.graph.settled;
 	}
@@ -79,7 +79,7 @@ class Page {
 		this.flame.showRoot(this.view);
 		this.flame.showSearch(this.view);
 		this.table.show(this.view);
-		this.#pending++; // so that the page is not settled before it has begun
+		this.#pending++; // the page is not settled before its first request
 		await this.connection.poll();
 		if (!this.#fitYoungData())
 			await this.refresh({ choices: true });
@@ -87,8 +87,8 @@ class Page {
 	}
 
 	/**
-	 * A collector that has just begun would show a sliver in an empty quarter of an hour: take a
-	 * shorter range, unless the link tells one. Was it taken, and so asked for?
+	 * Default to a shorter range on a new collector, whose data would fill a sliver of 15 minutes.
+	 * A range in the link stays. Returns whether the range changed, which starts a refresh.
 	 */
 	#fitYoungData() {
 		const { oldest_ms } = this.connection;
@@ -100,7 +100,7 @@ class Page {
 		return true;
 	}
 
-	/** Ask for everything in sight again; @choices: also for what can be chosen. */
+	/** Reload all visible panes; @choices: also the profile types and labels to choose from. */
 	async refresh({ choices = false } = {}) {
 		const { view } = this;
 		const range = resolveRange(view.from, view.to, this.connection.now_ms());
@@ -113,10 +113,10 @@ class Page {
 		}
 		this.#range = range;
 		this.#showControls(range);
-		const asked = [this.#loadPanes(), this.#loadServices(), this.#try(() => this.chart.loadMarks(view, range))];
+		const requests = [this.#loadPanes(), this.#loadServices(), this.#try(() => this.chart.loadMarks(view, range))];
 		if (choices)
-			asked.push(this.#loadChoices());
-		await Promise.all(asked);
+			requests.push(this.#loadChoices());
+		await Promise.all(requests);
 		this.#scheduleLive();
 	}
 
@@ -128,11 +128,11 @@ class Page {
 		return [this.chart, ...(layout !== "table" ? [this.flame] : []), ...(layout !== "flame" ? [this.table] : [])];
 	}
 
-	/** Load the panes in sight that do not show this view and range yet. */
+	/** Load the visible panes that do not show this view and range yet. */
 	async #loadPanes() {
 		const { view } = this;
 		const range = this.#range;
-		const wanted = JSON.stringify([range, ...ASKED_AGAIN.map((name) => view[name])]);
+		const wanted = JSON.stringify([range, ...QUERY_FIELDS.map((name) => view[name])]);
 		const stale = this.#panes.filter((pane) => this.#loadedFor.get(pane) !== wanted);
 
 		await Promise.all(stale.map((pane) => this.#try(async () => {
@@ -141,20 +141,20 @@ class Page {
 		}, pane)));
 	}
 
-	/** Await @question; an error is shown where it belongs: banner, selector, @pane. */
-	async #try(question, pane = null) {
+	/** Await @load(); an error is shown where it belongs: banner, selector, @pane. */
+	async #try(load, pane = null) {
 		this.#pending++;
 		try {
-			await question();
+			await load();
 		} catch (error) {
 			this.#loadedFor.delete(pane);
 			if (error.away)
 				this.connection.lost(error.message);
 			else if (error.field === "query")
 				this.selector.showError(error.message);
-			// While the collector is away the last picture stays, and the banner says that it is old.
+			// While the collector is unreachable the last data stays, and the banner marks it stale.
 			if (pane && !error.away)
-				pane.fail(error.field === "query" ? "The selector is not valid." : `The collector refused: ${error.message}`);
+				pane.fail(error.field === "query" ? "Invalid selector." : `Query failed: ${error.message}`);
 		} finally {
 			this.#pending--;
 		}
@@ -168,7 +168,7 @@ class Page {
 
 	#loadServices() {
 		return this.#try(async () => {
-			const answer = await this.serviceTopic.ask((signal) => askServices(this.view, this.#range, signal));
+			const answer = await this.serviceRequest.run((signal) => fetchServices(this.view, this.#range, signal));
 			if (answer)
 				this.services.setServices(answer.services, answer.whole);
 		});
@@ -180,14 +180,14 @@ class Page {
 
 		return Promise.all([
 			this.#try(async () => {
-				const answer = await this.typeTopic.ask((signal) => askTypes(view, range, signal));
+				const answer = await this.typeRequest.run((signal) => fetchTypes(view, range, signal));
 				if (answer) {
 					this.#types = answer.types.map((t) => String(t.type));
 					this.#showTypes();
 				}
 			}),
 			this.#try(async () => {
-				const answer = await this.labelTopic.ask((signal) => askLabels(view, range, signal));
+				const answer = await this.labelRequest.run((signal) => fetchLabels(view, range, signal));
 				if (answer)
 					this.chart.showChoices(view, answer.names.map(String));
 			}),
@@ -221,7 +221,7 @@ class Page {
 		this.ranges.setRange(view, range);
 		if (byId("type").value !== view.type)
 			this.#showTypes();
-		byId("zoom-out").hidden = isRelative(view.from) && this.#rangesBefore.length === 0;
+		byId("zoom-out").hidden = isRelative(view.from) && this.#previousRanges.length === 0;
 		this.#showLive();
 	}
 
@@ -239,7 +239,7 @@ class Page {
 		const past = !isRelative(this.view.to);
 
 		byId("live").ariaPressed = String(this.#isLive);
-		byId("live").title = past ? "Paused: the range lies in the past. Press to go back to now (l)" :
+		byId("live").title = past ? "Paused: the range ends in the past. Click to return to now (l)" :
 			"Refresh every 5 seconds (l)";
 		byId("live-text").textContent = this.#isLive ? "Live" : "Paused";
 	}
@@ -251,12 +251,12 @@ class Page {
 	}
 
 	async #onLiveTick() {
-		// Nobody looks, or somebody is just selecting in what is there.
+		// The tab is hidden, or a drag is in progress.
 		if (document.hidden || this.chart.chart.dragging) {
 			this.#scheduleLive();
 			return;
 		}
-		// First how far the data reach; when the collector is away, "back" will refresh.
+		// Get the newest data's time first. When the collector is unreachable, "back" refreshes.
 		if (await this.connection.poll())
 			this.refresh();
 	}
@@ -273,15 +273,15 @@ class Page {
 			this.state.change({ idle: this.view.idle === "out" ? "in" : "out" });
 	}
 
-	/** A range taken from the chart; the one before is kept for going back. */
+	/** Zoom to a range of the chart; zooming out returns to the previous one. */
 	#zoomRange({ from_ms, to_ms }) {
-		this.#rangesBefore.push({ from: this.view.from, to: this.view.to });
+		this.#previousRanges.push({ from: this.view.from, to: this.view.to });
 		this.state.change({ from: absoluteTime(from_ms), to: absoluteTime(to_ms) });
 	}
 
-	/** Back to the range before; a link has none, so there the range is widened. */
+	/** Back to the previous range; without one, widen the range. */
 	#zoomRangeOut() {
-		const before = this.#rangesBefore.pop();
+		const before = this.#previousRanges.pop();
 
 		if (before) {
 			this.state.change(before);
@@ -295,7 +295,7 @@ class Page {
 
 	#explainEmpty() {
 		const { newest_ms } = this.connection;
-		const told = [element("h3", "", "No samples in this range.")];
+		const parts = [element("h3", "", "No samples in this range.")];
 		const action = (text, patch) => {
 			const button = element("button", "button", text);
 			button.type = "button";
@@ -304,19 +304,19 @@ class Page {
 		};
 
 		if (!newest_ms) {
-			told.push(element("p", "", "Is an agent running? On each machine, as root:"),
+			parts.push(element("p", "", "No agent has sent data. Run on each machine, as root:"),
 				  element("code", "", `cairn-agent --collector ${location.hostname}:${GRPC_PORT}`));
-			return told;
+			return parts;
 		}
-		told.push(element("p", "", `The newest sample is of ${formatTime(Math.floor(newest_ms / 1000) * 1000)}.`));
+		parts.push(element("p", "", `Newest sample: ${formatTime(Math.floor(newest_ms / 1000) * 1000)}.`));
 		const actions = element("p", "actions");
 		if (this.view.query)
 			actions.append(action("Show all services", { query: "" }));
 		if (newest_ms < this.#range.from_ms || newest_ms > this.#range.to_ms)
 			actions.append(action("Go to the newest samples", {
 				from: absoluteTime(newest_ms - 60000), to: absoluteTime(newest_ms + 1000) }));
-		told.push(actions);
-		return told;
+		parts.push(actions);
+		return parts;
 	}
 
 	#listen() {
@@ -326,7 +326,7 @@ class Page {
 			this.state.change({ query: withValue(this.view.query, "service", event.detail), zoom: "" }));
 		this.selector.addEventListener("apply", (event) => this.#applySelector(event.detail));
 		this.ranges.addEventListener("pick", (event) => {
-			this.#rangesBefore = [];
+			this.#previousRanges = [];
 			this.state.change(event.detail);
 		});
 		this.chart.chart.addEventListener("range", (event) => this.#zoomRange(event.detail));
@@ -366,7 +366,7 @@ class Page {
 		if (changed.has("layout"))
 			this.#showLayout();
 		if (changed.has("type")) {
-			this.states.fail(); // what it shows is of another type
+			this.states.fail(); // it shows another type's data
 			this.stackless.show(this.view, null);
 			this.#showTypes();
 			this.chart.showChoices(this.view);
@@ -375,7 +375,7 @@ class Page {
 			this.flame.showRoot(this.view);
 		if (changed.has("sort") || changed.has("filter"))
 			this.table.show(this.view);
-		if (ASKED_AGAIN.some((name) => changed.has(name))) {
+		if (QUERY_FIELDS.some((name) => changed.has(name))) {
 			this.refresh({ choices: ["query", "from", "to", "group"].some((name) => changed.has(name)) });
 		} else if (changed.has("layout")) {
 			this.#loadPanes();
@@ -436,12 +436,12 @@ class Page {
 const page = new Page();
 
 /**
- * For tests and curious people; reading only.
- *   settled()            is everything that was asked for shown, and nothing moving?
+ * Read-only, for tests and the console.
+ *   settled()            are all requests answered and all animations done?
  *   view()               the view, as in the address
- *   flameGraph.boxes()   boxes in sight: { name, kind, self, total, depth, matched, x, y, width, height }, in
+ *   flameGraph.boxes()   visible boxes: { name, kind, self, total, depth, matched, x, y, width, height }, in
  *                        window coordinates; flameGraph.zoomed() is the zoomed frame's name
- *   flameGraph.drawNow() draws once more and tells the milliseconds; drawTimes_ms() of the last draws
+ *   flameGraph.drawNow() draws once more and returns the milliseconds; drawTimes_ms(): of the last draws
  *   seriesChart.plot()   the plot's place in the window and the times at its sides
  */
 window.cairn = Object.freeze({

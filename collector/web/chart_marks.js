@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a chart shows beside its series: when a CPU quota throttled what is looked at, and when an
-// agent changed what it measures. Pure functions, and their drawing.
+// Annotations of a chart: CPU throttling and load shedding. Pure functions, and their drawing.
 
 import { formatDuration, formatShare } from "./format.js";
 import { knobSentence } from "./knob.js";
@@ -9,24 +8,24 @@ import { stepsOf } from "./series_stack.js";
 
 const BAND_HEIGHT = 4;	 // px, of the band at the top of the plot
 const MARK_SIZE = 4;	 // px, half the width of a mark on the time axis
-const REACH = 7;	 // px from a mark at which the pointer means it
+const REACH = 7;	 // px from a mark within which the pointer selects it
 const SHARE_MIN = 0.001; // of a step; less is drawn as none
 const STRIP_HEIGHT = 3;	 // px, of the strip on the time axis
-const ARRIVES_MS = 10000; // agents send every 5 s: what is this old has arrived from all
+const ARRIVES_MS = 10000; // agents send every 5 s: older data is complete
 
 /**
- * The marks of what askMarks() answered for @range (in ms): { throttled, changes, shedding }.
- *   throttled  { total, span_ms, groups: [{ group, total }], steps: [{ from_ms, to_ms, share }] }, null where there was none
- *   changes    [{ time_ms, at, step_ms, text }] in order; time_ms is the middle of the step (the at-th) that it was in
- *   shedding   [{ knob, text, agents, spans: [{ from_ms, to_ms }], is_whole, to_end }], the longest first: each shedding step,
- *              in how many agents at a time, when; whether all the time, and whether still active in the newest data
+ * The marks of fetchMarks()'s answer for @range (in ms): { throttled, changes, shedding }.
+ *   throttled  { total, span_ms, groups: [{ group, total }], steps: [{ from_ms, to_ms, share }] }, null without throttling
+ *   changes    [{ time_ms, at, step_ms, text }] in order; time_ms is the middle of its step, the at-th
+ *   shedding   [{ knob, text, agents, spans: [{ from_ms, to_ms }], is_whole, to_end }], the longest first: when each
+ *              shedding step was active and on how many agents; for the whole range, and in the newest data?
  */
 export function marksOf(answers, range, stored) {
 	return { throttled: throttledOf(answers.throttled, range, stored), changes: changesOf(answers.changes, range),
 		 shedding: sheddingOf(answers.shedding, range, stored) };
 }
 
-/** Of @shedding, the steps that reduce @type: those that take most of it first. */
+/** The steps of @shedding that reduce @type, those that drop most of it first. */
 export function reducedIn(shedding, type) {
 	return specOf(type).reducedBy.flatMap((name) => shedding.filter(({ knob }) => knob === name));
 }
@@ -41,7 +40,7 @@ function throttledOf(answer, range, stored) {
 	if (groups.length === 0)
 		return null;
 	for (let at = 0; at < stepCount; at++) {
-		// The worst of them: the mean of a throttled container and a free one is nobody's.
+		// The maximum: a mean of throttled and unthrottled containers describes neither.
 		const share = Math.max(...answer.series.map((s) => s.values[at])) / answer.step_ns;
 		if (share >= SHARE_MIN)
 			steps.push({ from_ms: Math.max(range.from_ms, first_ms + at * step_ms),
@@ -86,7 +85,7 @@ function spansOf(values, timeOf) {
 	return spans;
 }
 
-/** "12 % of the time"; of several CPUs it can be more than all of it. */
+/** "12 % of the time"; with several CPUs the sum can exceed the range. */
 export function throttledShare(total_ns, span_ms) {
 	const span_ns = span_ms * 1e6;
 
@@ -94,7 +93,7 @@ export function throttledShare(total_ns, span_ms) {
 		`${formatDuration(total_ns)} of CPU time in ${formatDuration(span_ns)}`;
 }
 
-/** Draw @marks, of which `reduced` is what reducedIn() has of the type shown, into @plot: { ctx, palette, xOf(time_ms), top, bottom }. */
+/** Draw @marks, with `reduced` from reducedIn() for the shown type, into @plot: { ctx, palette, xOf(time_ms), top, bottom }. */
 export function drawMarks(marks, plot) {
 	const { ctx, palette, xOf, top, bottom } = plot;
 
@@ -107,18 +106,18 @@ export function drawMarks(marks, plot) {
 		ctx.globalAlpha = 1;
 		ctx.fillRect(left, top - BAND_HEIGHT, right - left, BAND_HEIGHT);
 	}
-	// A strip on the axis while less is recorded: a gap there is the agent's doing.
+	// A strip on the axis while load shedding reduces this type: it explains gaps.
 	ctx.fillStyle = palette["ink-muted"];
 	for (const { from_ms, to_ms } of marks.reduced.flatMap(({ spans }) => spans)) {
 		const left = Math.round(xOf(from_ms));
 		ctx.fillRect(left, bottom - STRIP_HEIGHT, Math.max(1, Math.round(xOf(to_ms)) - left), STRIP_HEIGHT);
 	}
-	// Of many in one place one is seen.
+	// One line per pixel.
 	for (const x of new Set(marks.changes.map(({ time_ms }) => Math.round(xOf(time_ms)))))
 		drawChange(plot, x);
 }
 
-/** A line through the plot that stands on a flag below the axis. */
+/** A dashed line through the plot with a triangle on the axis. */
 function drawChange({ ctx, palette, top, bottom }, x) {
 	ctx.save();
 	ctx.strokeStyle = ctx.fillStyle = palette.ink;
@@ -136,7 +135,7 @@ function drawChange({ ctx, palette, top, bottom }, x) {
 	ctx.restore();
 }
 
-/** The changes that a pointer at @x means. */
+/** The changes near a pointer at @x. */
 export function changesNear(marks, x, xOf) {
 	return marks.changes.filter(({ time_ms, step_ms }) =>
 		Math.abs(xOf(time_ms) - x) <= Math.max(REACH, 1 + (xOf(time_ms + step_ms) - xOf(time_ms)) / 2));

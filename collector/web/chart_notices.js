@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person must know to read the chart and what lies below it: which waits are left out or are
-// the only ones shown, that a quota throttled, that an agent sheds load.
+// Notices above the chart: excluded idle time, active filters on waits and states, throttling, load
+// shedding.
 
 import { reducedIn, throttledShare } from "./chart_marks.js";
 import { TYPE } from "./contract.js";
@@ -9,11 +9,11 @@ import { formatDuration, formatMoment, formatNumber, formatRange, formatShare } 
 import { knobMeaning } from "./knob.js";
 import { hasColors, valueTitle } from "./label_value.js";
 import { Popover } from "./popover.js";
-import { leavesIdleOut, showType, throttledLabel } from "./questions.js";
+import { excludesIdle, showType, throttledLabel } from "./queries.js";
 import { parseSelector, withValue } from "./selector.js";
 
-const GROUPS_NAMED = 2;	   // of what was throttled; the rest are a number
-const CHANGES_LISTED = 200; // the latest; more are not read
+const GROUPS_NAMED = 2;	   // throttled groups; the rest are a number
+const CHANGES_LISTED = 200; // the latest
 
 export class ChartNotices {
 	#state;
@@ -29,7 +29,7 @@ export class ChartNotices {
 		new Popover(byId("changes-button"), byId("changes-popover"), () => this.#fillChanges());
 	}
 
-	/** @idle: nanoseconds of idle waits that are left out, or are a part of all time; null if there are none. @whole: of what is shown. */
+	/** @idle: nanoseconds of idle time that the chart excludes, or that wall-clock time includes; null without any. @whole: of the shown series. */
 	setIdle(idle, whole) {
 		this.#idle = idle;
 		this.#whole = whole;
@@ -47,7 +47,7 @@ export class ChartNotices {
 		const { view } = this.#state;
 		const { changes = [], shedding = [] } = this.#marks ?? {};
 
-		this.list.replaceChildren(...[this.#idleNotice(view), ...this.#chosen(view), this.#throttled(view)].filter((notice) => notice));
+		this.list.replaceChildren(...[this.#idleNotice(view), ...this.#filters(view), this.#throttled(view)].filter((notice) => notice));
 		this.changes.hidden = changes.length + shedding.length === 0;
 		byId("changes-text").textContent = [this.#reduced(view), changes.length === 0 ? "" :
 			`${changes.length} load-shedding ${changes.length === 1 ? "change" : "changes"}`].filter((text) => text).join("; ") ||
@@ -63,32 +63,32 @@ export class ChartNotices {
 		return button;
 	}
 
-	/** How much idle waiting is left out, or that none is. */
+	/** How much idle time is excluded, or that idle time is included. */
 	#idleNotice(view) {
 		if (view.type === TYPE.WALL)
 			return this.#idle > 0 ? this.#idleOfAll() : null;
-		if (leavesIdleOut(view)) {
+		if (excludesIdle(view)) {
 			if (!this.#idle)
 				return null;
-			return element("li", "", element("b", "", formatDuration(this.#idle)), " idle left out ",
-				       this.#button("show", "Show the waits of workers that had no work, too", { idle: "in" }));
+			return element("li", "", element("b", "", formatDuration(this.#idle)), " idle excluded ",
+				       this.#button("include", "Include off-CPU time of workers without work", { idle: "in" }));
 		}
-		return view.idle === "in" && leavesIdleOut({ ...view, idle: "out" }) ? element("li", "", "idle waits are shown ",
-			this.#button("leave out", "Leave out the waits of workers that had no work", { idle: "out" })) : null;
+		return view.idle === "in" && excludesIdle({ ...view, idle: "out" }) ? element("li", "", "idle time included ",
+			this.#button("exclude", "Exclude off-CPU time of workers without work", { idle: "out" })) : null;
 	}
 
 	#idleOfAll() {
-		const notice = element("li", "", element("b", "", formatShare(this.#idle, Math.max(this.#idle, this.#whole))), " of it idle");
+		const notice = element("li", "", element("b", "", formatShare(this.#idle, Math.max(this.#idle, this.#whole))), " idle");
 
-		notice.title = `${formatDuration(this.#idle)} of the blocked time are waits of workers that had no work`;
+		notice.title = `${formatDuration(this.#idle)} of the blocked time is idle: workers without work`;
 		return notice;
 	}
 
-	/** Each matcher on what threads waited for, or on their state: one click takes it away. */
-	#chosen(view) {
+	/** Each matcher on a wait class or a thread state; one click removes it. */
+	#filters(view) {
 		return (parseSelector(view.query) ?? []).filter((m) => hasColors(m.name)).map((m) =>
 			element("li", "", m.op === "=" ? "only " : `${m.name} ${m.op} `, element("b", "", valueTitle(m.name, m.value)), " ",
-				this.#button("show all", `Take ${m.name}${m.op}"${m.value}" out of the selector`,
+				this.#button("show all", `Remove ${m.name}${m.op}"${m.value}" from the selector`,
 					     { query: withValue(view.query, m.name, null), zoom: "" })));
 	}
 
@@ -101,12 +101,12 @@ export class ChartNotices {
 									     showType(view, TYPE.THROTTLED)));
 		notice.append(" ", ...throttledWords(throttled, throttledLabel(view)),
 			      throttledLabel(view) === "service" ? ": CPU quota" : ": the container’s CPU quota");
-		notice.title = "The kernel kept threads that could run from running until the quota’s next period. " +
-			"Time is counted for each CPU that was held back.";
+		notice.title = "The kernel stopped runnable threads until the quota’s next period. " +
+			"The time of each throttled CPU counts.";
 		return notice;
 	}
 
-	/** The shedding step that takes most of this type in the range, "" for none. */
+	/** The shedding step that drops most of this type in the range, "" for none. */
 	#reduced(view) {
 		const [worst, ...more] = reducedIn(this.#marks?.shedding ?? [], view.type);
 
@@ -126,7 +126,7 @@ export class ChartNotices {
 		byId("changes-popover").replaceChildren(
 			element("p", "", "The agent sheds load to stay within its overhead budget."), ...overhead,
 			...changeList("Active load shedding", shedding.map((one) =>
-				changeRow(spanWords(one), one.agents > 1 ? `${one.text}, in ${one.agents} agents` : one.text))),
+				changeRow(spanWords(one), one.agents > 1 ? `${one.text}, on ${one.agents} agents` : one.text))),
 			...knobs.map((knob) => element("p", "", element("b", "", `${valueTitle("knob", knob)}: `), knobMeaning(knob))),
 			...changeList("Load-shedding changes", rows));
 	}
@@ -151,7 +151,7 @@ function spanWords({ spans, is_whole, to_end }) {
 	return spans.length > 1 ? `${words}, ${spans.length} times` : words;
 }
 
-/** "12 % of the time", or which of several and how much. */
+/** "12 % of the time", or the share of each group. */
 function throttledWords({ groups, total, span_ms }, label) {
 	if (groups.length === 1 && label !== "service")
 		return [element("b", "", throttledShare(total, span_ms))];

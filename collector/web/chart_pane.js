@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pane over time: the chart, its figures in words, its legend, and what it is grouped by.
+// The pane over time: the chart, its figures, its legend and its grouping.
 
-import { Topic } from "./api.js";
+import { LatestRequest } from "./api.js";
 import { marksOf, reducedIn } from "./chart_marks.js";
 import { ChartNotices } from "./chart_notices.js";
 import { byId, element } from "./element.js";
@@ -9,7 +9,7 @@ import { formatShare, formatValue } from "./format.js";
 import { valueMeaning, valueTitle } from "./label_value.js";
 import { Panel } from "./panel.js";
 import { isGauge, specOf } from "./profile_type.js";
-import { askMarks, askSeries, groupOf, labelsOfType } from "./questions.js";
+import { fetchMarks, fetchSeries, groupOf, labelsOfType } from "./queries.js";
 import { selectedValue, withValue } from "./selector.js";
 import { SeriesChart } from "./series_chart.js";
 import { stackSeries } from "./series_stack.js";
@@ -21,10 +21,10 @@ const sumOf = (series) => series.reduce((sum, s) => sum + s.total, 0);
 export class ChartPane extends EventTarget {
 	#state;
 	#stored;
-	#marks = new Topic();
+	#marksRequest = new LatestRequest();
 	#names = [];
 
-	/** @stored: { oldest_ms, newest_ms } of the collector's samples, as they are when asked. Event "shown": another answer is. */
+	/** @stored: { oldest_ms, newest_ms } of the collector's samples, read at each use. Event "shown": the chart shows new data. */
 	constructor(state, palette, tooltip, stored) {
 		super();
 		this.#state = state;
@@ -37,13 +37,13 @@ export class ChartPane extends EventTarget {
 		this.group.addEventListener("change", () => state.change({ group: this.group.value }));
 	}
 
-	/** Ask and show. Throws ApiError. */
+	/** Load and show. Throws ApiError. */
 	async load(view, range) {
-		const answer = await this.panel.load((signal) => askSeries(view, range, signal));
+		const answer = await this.panel.load((signal) => fetchSeries(view, range, signal));
 
 		if (answer === undefined)
 			return;
-		this.panel.say();
+		this.panel.setMessage();
 		this.chart.setAnswer(answer, range, this.#stored, groupOf(view));
 		this.notices.setIdle(answer.idle, sumOf(answer.series));
 		this.#showFacts(view);
@@ -51,9 +51,9 @@ export class ChartPane extends EventTarget {
 		this.dispatchEvent(new Event("shown"));
 	}
 
-	/** Ask for and show what is marked in the chart of any type. Throws ApiError. */
+	/** Load and show the marks, which are the same for all types. Throws ApiError. */
 	async loadMarks(view, range) {
-		const answers = await this.#marks.ask((signal) => askMarks(view, range, signal));
+		const answers = await this.#marksRequest.run((signal) => fetchMarks(view, range, signal));
 
 		if (answers === undefined)
 			return;
@@ -62,7 +62,7 @@ export class ChartPane extends EventTarget {
 		this.notices.setMarks(marks, answers.overhead ? stackSeries(answers.overhead, range, this.#stored).facts.mean : null);
 	}
 
-	/** Nothing can be shown; @message says why. */
+	/** Show @message instead of data. */
 	fail(message) {
 		this.chart.setAnswer(null);
 		this.chart.setMarks(null);
@@ -70,11 +70,11 @@ export class ChartPane extends EventTarget {
 		this.notices.setMarks(null, null);
 		byId("chart-facts").replaceChildren();
 		byId("chart-legend").hidden = true;
-		this.panel.say(message);
+		this.panel.setMessage(message);
 		this.dispatchEvent(new Event("shown"));
 	}
 
-	/** Fill the choice of labels to group by; @names are those in the range, if they are known anew. */
+	/** Fill the choice of labels to group by; @names are the labels in the range, if they changed. */
 	showChoices(view, names = this.#names) {
 		const now = groupOf(view);
 		const fit = labelsOfType(names, view.type);
@@ -84,7 +84,7 @@ export class ChartPane extends EventTarget {
 		this.#names = names;
 		if (now)
 			offered.add(now);
-		this.group.replaceChildren(new Option("nothing", ""), ...[...offered].map((name) => new Option(name, name)));
+		this.group.replaceChildren(new Option("none", ""), ...[...offered].map((name) => new Option(name, name)));
 		this.group.value = now;
 	}
 
@@ -101,7 +101,7 @@ export class ChartPane extends EventTarget {
 		const fact = (value, what) => element("span", "", element("b", "", value), ` ${what}`);
 		const facts = [fact(rate.format(mean), `${rate.unit} on average`.trim()), fact(rate.format(peak), "at peak")];
 
-		// Of things that are few a person wants the number, not how many a second.
+		// For rare events a count says more than a rate.
 		if (unit === "count" && !isGauge(view.type))
 			facts.unshift(fact(formatValue(total, unit), "in this range"));
 		byId("chart-title").textContent = title;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is the collector there, what does it say of itself, and what time has it? Shows the banner while
-// it is away and asks again by itself.
+// The collector's status and clock. Shows the banner while the collector is unreachable, and retries.
 
-import { ask } from "./api.js";
+import { request } from "./api.js";
 import { byId, element } from "./element.js";
 import { formatBytes, formatCount, formatTime } from "./format.js";
 
 const POLL_MS = 10000;
 const RETRY_MS = [1000, 2000, 4000, 8000, 15000];
-const SKEW_MIN_MS = 250; // less is the network's doing, not the clock's
+const SKEW_MIN_MS = 250; // less is network delay
 
 export class Connection extends EventTarget {
 	#failures = 0;
@@ -16,7 +15,7 @@ export class Connection extends EventTarget {
 	#skew_ms = 0;
 	#status = null;
 
-	/** Event "back": the collector answers again. */
+	/** Event "back": the collector is reachable again. */
 	constructor() {
 		super();
 		byId("banner-retry").addEventListener("click", () => this.poll());
@@ -38,13 +37,13 @@ export class Connection extends EventTarget {
 		return (this.#status?.oldest_ns ?? 0) / 1e6;
 	}
 
-	/** Ask for the status now, and again from time to time. Did the collector answer? */
+	/** Request the status now, and again every POLL_MS. Returns whether the collector answered. */
 	async poll() {
 		const began = Date.now();
 
 		clearTimeout(this.#timer);
 		try {
-			const status = await ask("status", {});
+			const status = await request("status", {});
 			const skew_ms = status.now_ns / 1e6 - (began + Date.now()) / 2;
 			this.#skew_ms = Math.abs(skew_ms) >= SKEW_MIN_MS ? skew_ms : 0;
 			this.#found(status);
@@ -56,7 +55,7 @@ export class Connection extends EventTarget {
 		}
 	}
 
-	/** A question went unanswered: say so and keep asking. */
+	/** A request failed for @reason: show the banner and retry. */
 	lost(reason) {
 		const wait_ms = RETRY_MS[Math.min(this.#failures, RETRY_MS.length - 1)];
 
@@ -65,7 +64,7 @@ export class Connection extends EventTarget {
 		this.#timer = setTimeout(() => this.poll(), wait_ms);
 		byId("banner").hidden = false;
 		byId("banner-text").textContent =
-			`The collector does not answer (${reason}). What is shown may be old; asking again every few seconds.`;
+			`Collector unreachable (${reason}). Data may be stale; retrying every few seconds.`;
 	}
 
 	#found(status) {

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The card that says what holds the selected threads up: the verdict, what it is based on, and where.
+// The diagnosis card: the bottleneck of the selected threads, with evidence and advice.
 
-import { Topic } from "./api.js";
+import { LatestRequest } from "./api.js";
 import { byId, element } from "./element.js";
 import { formatBytes, formatNumber, formatShare } from "./format.js";
 import { Popover } from "./popover.js";
 import { specOf } from "./profile_type.js";
-import { askDiagnosis, showEvidence } from "./questions.js";
+import { fetchDiagnosis, showEvidence } from "./queries.js";
 
-const SHARES_MIN = 0.0005; // less is not worth a line
+const SHARES_MIN = 0.0005; // smaller ones are not listed
 const FRAMES_SHOWN = 12; // of a stack, innermost first
 
 export class DiagnosisCard {
 	#state;
 	#range;
-	#topic = new Topic();
+	#request = new LatestRequest();
 
-	/** @range() is the range in sight. */
+	/** @range() returns the shown range. */
 	constructor(state, range) {
 		this.#state = state;
 		this.#range = range;
@@ -25,26 +25,26 @@ export class DiagnosisCard {
 	}
 
 	async #load() {
-		this.box.replaceChildren(element("p", "muted", "Asking …"));
+		this.box.replaceChildren(element("p", "muted", "Loading …"));
 		try {
-			const answer = await this.#topic.ask((signal) => askDiagnosis(this.#state.view, this.#range(), signal));
+			const answer = await this.#request.run((signal) => fetchDiagnosis(this.#state.view, this.#range(), signal));
 			if (answer)
 				this.box.replaceChildren(...this.#card(answer));
 		} catch (error) {
-			this.box.replaceChildren(element("p", "form-error", error.away ? "The collector does not answer." : `The collector refused: ${error.message}`));
+			this.box.replaceChildren(element("p", "form-error", error.away ? "Collector unreachable." : `Query failed: ${error.message}`));
 		}
 	}
 
 	#card(answer) {
 		const { figures = {} } = answer;
 		const evidence = [answer.evidence, ...(answer.more_evidence ?? [])].filter((shown) => shown?.stacks?.length);
-		const waits = figures.has_wall_clock || answer.class === "no_data" ? [] :
-			[element("p", "muted", "The agents recorded CPU time only: waits are not judged.")];
+		const cpuOnly = figures.has_wall_clock || answer.class === "no_data" ? [] :
+			[element("p", "muted", "Only CPU time was recorded: off-CPU time is not analyzed.")];
 
 		return [element("h3", "", String(answer.title)),
-			element("p", "muted", `Confidence: ${answer.confidence}. ${spanOf(figures)}`), ...waits,
+			element("p", "muted", `Confidence: ${answer.confidence}. ${spanOf(figures)}`), ...cpuOnly,
 			...gpuOf(answer),
-			...sharesOf(answer.class === "no_demand" ? [] : answer.shares ?? [], "Of the time that threads had something to do"),
+			...sharesOf(answer.class === "no_demand" ? [] : answer.shares ?? [], "Share of active thread time"),
 			...evidence.flatMap((shown) => this.#evidence(shown)),
 			element("h4", "", "What to try next"),
 			element("ul", "advice", ...(answer.advice ?? []).map((sentence) => element("li", "", String(sentence))))];
@@ -71,38 +71,38 @@ export class DiagnosisCard {
 }
 
 function spanOf({ range_ns = 0 }) {
-	return range_ns < 30e9 ? "Half a minute or more would make it surer." : "";
+	return range_ns < 30e9 ? "Select 30 s or more for higher confidence." : "";
 }
 
-/** What is known of the GPU: its own verdict where another one is told, its causes, figures, and what is missing. */
-function gpuOf({ gpu, class: told }) {
+/** The GPU's verdict where it differs from the card's @shown class, its candidates, figures and missing data. */
+function gpuOf({ gpu, class: shown }) {
 	if (!gpu)
 		return [];
-	const verdict = gpu.class === told ? [] :
-		[element("p", "", element("b", "", "The GPU: "), `${gpu.title} `, element("span", "muted", `(confidence: ${gpu.confidence})`))];
+	const verdict = gpu.class === shown ? [] :
+		[element("p", "", element("b", "", "GPU: "), `${gpu.title} `, element("span", "muted", `(confidence: ${gpu.confidence})`))];
 
-	const passing = gpu.passing ? [element("p", "", "So it was in one half of the range only: it comes and goes.")] : [];
+	const passing = gpu.passing ? [element("p", "", "Intermittent: seen in only one half of the range.")] : [];
 
-	return [...verdict, ...passing, ...lateOf(gpu.late), ...sharesOf((gpu.shares ?? []).filter(({ judged }) => judged), "What could hold the GPU up"),
+	return [...verdict, ...passing, ...stragglerOf(gpu.late), ...sharesOf((gpu.shares ?? []).filter(({ judged }) => judged), "GPU bottleneck candidates"),
 		...figuresOf(gpu.figures ?? []), ...unknownOf(gpu.unknown ?? [])];
 }
 
-/** The rank that others of its node wait for. */
-function lateOf(late) {
+/** The rank that the node's other ranks wait for. */
+function stragglerOf(late) {
 	if (!late)
 		return [];
-	return [element("p", "", `Others of its node wait for rank ${late.rank || "?"} of communicator ${late.communicator}${late.node ? `, on ${late.node}` : ""}.`)];
+	return [element("p", "", `Other ranks wait for rank ${late.rank || "?"} of communicator ${late.communicator}${late.node ? `, on ${late.node}` : ""}.`)];
 }
 
 function figuresOf(figures) {
 	if (figures.length === 0)
 		return [];
-	return [element("h4", "", "Of the GPU, and of the threads that launch its work"),
+	return [element("h4", "", "GPU and launching threads"),
 		element("ul", "figures", ...figures.map(({ title, unit, value }) =>
 			element("li", "", element("span", "share", figureText(unit, value)), element("span", "", String(title)))))];
 }
 
-/** @value as its unit says: 0.62 of a share is 62.0 %. */
+/** @value in its unit: a share of 0.62 is 62.0 %. */
 function figureText(unit, value) {
 	switch (unit) {
 	case "share": return formatShare(value, 1);
@@ -119,25 +119,25 @@ function unknownOf(unknown) {
 		return [];
 	const bySource = Map.groupBy?.(unknown, ({ source }) => source) ?? new Map(unknown.map((figure) => [figure.title, [figure]]));
 
-	return [element("h4", "", "Not known, and so not judged by"),
+	return [element("h4", "", "Missing data, not analyzed"),
 		element("ul", "advice muted", ...[...bySource.values()].map((figures) =>
-			element("li", "", `${figures.map(({ title }) => title).join("; ")} (told by ${figures[0].source})`)))];
+			element("li", "", `${figures.map(({ title }) => title).join("; ")} (source: ${figures[0].source})`)))];
 }
 
-/** A bar for each class, with the mark from which it counts. */
+/** A bar for each class, with its threshold. */
 function sharesOf(shares, heading) {
-	const told = shares.filter(({ share }) => share >= SHARES_MIN);
+	const listed = shares.filter(({ share }) => share >= SHARES_MIN);
 
-	if (told.length === 0)
+	if (listed.length === 0)
 		return [];
 	return [element("h4", "", heading),
-		element("ul", "shares", ...told.map(({ title, share, threshold, reached }) => {
+		element("ul", "shares", ...listed.map(({ title, share, threshold, reached }) => {
 			const bar = element("span", reached ? "bar reached" : "bar");
 			const row = element("li", "", element("span", "share", formatShare(share, 1)), bar, element("span", "", String(title)));
 
 			bar.style.setProperty("--share", `${100 * Math.min(share, 1)}%`);
 			bar.style.setProperty("--threshold", `${100 * threshold}%`);
-			row.title = `counts from ${formatShare(threshold, 1)}`;
+			row.title = `threshold ${formatShare(threshold, 1)}`;
 			return row;
 		}))];
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making elements. Text goes in as text, never as markup: names come from profiled processes.
+// Making elements. Text is never parsed as markup: names come from profiled processes.
 
 /** A new <@tag> with class @className and @children (strings become text). */
 export function element(tag, className = "", ...children) {
@@ -11,7 +11,7 @@ export function element(tag, className = "", ...children) {
 	return made;
 }
 
-/** The element with @id, which index.html is known to have. */
+/** The element with @id; throws if index.html lacks it. */
 export function byId(id) {
 	const found = document.getElementById(id);
 

@@ -11,7 +11,7 @@ const STRIP_ALPHA = 0.5;
 const TEXT_MIN = 22;	      // narrower boxes have no text, px
 const TEXT_PAD = 5;
 const ZOOM_MS = 170;
-const ROWS_ABOVE_ZOOM = 2;    // ancestors left in sight when a zoom scrolls
+const ROWS_ABOVE_ZOOM = 2;    // ancestors still visible when a zoom scrolls
 const DRAW_TIMES_KEPT = 240;
 const PAD = 8;		      // below the last row, px
 
@@ -22,7 +22,7 @@ export class FlameGraph extends EventTarget {
 	#zoom = 0;
 	#hover = -1;
 	#focus = -1;
-	#pointer = null; // where it rests on the canvas
+	#pointer = null; // its last position on the canvas
 	#rootAtTop = true;
 	#palette;
 	#frame = 0;
@@ -67,12 +67,12 @@ export class FlameGraph extends EventTarget {
 		this.#zoom = zoom;
 		this.#animation = null;
 		if (tree)
-			[this.#from, this.#to] = this.#windowOf(zoom);
+			[this.#from, this.#to] = this.#spanOf(zoom);
 		this.#setLevels();
 		this.#hoverAgain();
 	}
 
-	/** Mark @node as the one the keyboard is at; -1: none. */
+	/** Set the keyboard's focus to @node; -1: none. */
 	setFocus(node) {
 		this.#setFocus(node);
 	}
@@ -81,12 +81,12 @@ export class FlameGraph extends EventTarget {
 		return this.#focus;
 	}
 
-	/** Zoom to @node, in motion unless the reader prefers none. */
+	/** Zoom to @node, animated unless the user prefers reduced motion. */
 	setZoom(node, animate = true) {
 		if (!this.#tree)
 			return;
 		this.#zoom = node;
-		const [from, to] = this.#windowOf(node);
+		const [from, to] = this.#spanOf(node);
 		const still = !animate || matchMedia("(prefers-reduced-motion: reduce)").matches;
 		this.#animation = still ? null :
 			{ began: performance.now(), from: this.#from, to: this.#to, toFrom: from, toTo: to };
@@ -144,7 +144,7 @@ export class FlameGraph extends EventTarget {
 		return performance.now() - began;
 	}
 
-	/** The boxes in sight as a person sees them, in the window's coordinates, widest first. */
+	/** The visible boxes in window coordinates, widest first. */
 	boxes() {
 		const tree = this.#tree;
 		const corner = this.canvas.getBoundingClientRect();
@@ -162,7 +162,7 @@ export class FlameGraph extends EventTarget {
 		return boxes.sort((a, b) => b.width - a.width || a.depth - b.depth);
 	}
 
-	#windowOf(node) {
+	#spanOf(node) {
 		const tree = this.#tree;
 
 		return [tree.start[node], tree.start[node] + Math.max(tree.total[node], 1e-9)];
@@ -197,7 +197,7 @@ export class FlameGraph extends EventTarget {
 		return Math.floor((this.#rootAtTop ? at : this.#fullHeight - PAD - at) / ROW);
 	}
 
-	/** Scroll so that @level is in sight; @first: at the edge where the root is. */
+	/** Scroll so that @level is visible; @first: at the edge where the root is. */
 	#scrollToLevel(level, first = false) {
 		const top = this.#levelTop(level) + this.scroller.scrollTop;
 		const height = this.scroller.clientHeight;
@@ -268,7 +268,7 @@ export class FlameGraph extends EventTarget {
 	}
 
 	/**
-	 * Call onBox(node, x, width, y) for each box in sight, and onStrip({ from, to, node, matched },
+	 * Call onBox(node, x, width, y) for each visible box, and onStrip({ from, to, node, matched },
 	 * y) for runs of boxes too narrow to be boxes.
 	 */
 	#eachVisible(onBox, onStrip = () => {}) {
@@ -336,7 +336,7 @@ export class FlameGraph extends EventTarget {
 		ctx.fillText(text, left + TEXT_PAD, y + ROW / 2);
 	}
 
-	// In the colour of the widest box, but pale: no single frame is to be read from it.
+	// In the colour of the widest box, but pale: a strip is not one frame.
 	#drawStrip(strip, y) {
 		const { ctx } = this;
 		const palette = this.#palette;
@@ -402,7 +402,7 @@ export class FlameGraph extends EventTarget {
 		this.#hoverAgain();
 	}
 
-	// After a refresh another frame may lie under a pointer that rests.
+	// After a refresh another frame may be under the resting pointer.
 	#hoverAgain() {
 		const at = this.#pointer;
 

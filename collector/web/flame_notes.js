@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said around the flame graph: the tooltip of a frame, the path to the zoomed frame, the
-// share of each kind of code, and honestly what is not shown.
+// Texts around the flame graph: a frame's tooltip, the path to the zoomed frame, the share of each
+// kind of code, and what is truncated or not drawn.
 
 import { element } from "./element.js";
 import { formatCount, formatShare, formatValue } from "./format.js";
@@ -27,7 +27,7 @@ function swatch(kind) {
 export function frameNote(tree, node, span_ms) {
 	const kind = tree.kindOf(node);
 	const rows = element("dl", "tooltip-rows");
-	const row = (what, ...told) => rows.append(element("dt", "", what), element("dd", "", ...told));
+	const row = (what, ...values) => rows.append(element("dt", "", what), element("dd", "", ...values));
 	const whole = tree.value;
 	const parent = tree.total[tree.parent[node]];
 
@@ -43,7 +43,7 @@ export function frameNote(tree, node, span_ms) {
 	return [element("strong", "frame-name", tree.nameOf(node)), where, rows];
 }
 
-/** One sentence on @node for those who do not see the graph. */
+/** One sentence on @node for screen readers. */
 export function frameSentence(tree, node) {
 	return `${tree.nameOf(node)}, ${kindWord(tree.kindOf(node))}, total ` +
 		`${formatValue(tree.total[node], tree.unit)}, ${formatShare(tree.total[node], tree.value)} of all, ` +
@@ -111,10 +111,10 @@ export function showLegend(list, tree) {
 }
 
 /**
- * Fill @paragraph with what the graph does not show: truncated stacks, and nodes that were too small.
- * onMore() asks for more nodes; null where no more are to be had.
+ * Fill @paragraph with what the graph does not show: truncated stacks and nodes too small to draw.
+ * onMore() requests more nodes; null at the limit.
  */
-export function showHonesty(paragraph, tree, onMore) {
+export function showCoverage(paragraph, tree, onMore) {
 	const truncated = tree.truncatedValue();
 	const parts = [`${formatCount(tree.stackCount)} stacks of ${formatCount(tree.seriesCount)} series`];
 
@@ -134,12 +134,12 @@ export function showHonesty(paragraph, tree, onMore) {
 	}
 }
 
-/** What the search line says of @found (FlameTree.find()). */
+/** The search's result line for @found (FlameTree.find()). */
 export function searchSentence(tree, found) {
 	if (found.count === 0)
 		return tree.cut > 0 ? "no match among the frames drawn" : "no match";
 	const frames = `${formatCount(found.count)} ${found.count === 1 ? "frame" : "frames"}`;
-	// Frames that were left out as too small may match as well.
+	// Frames too small to draw may match as well.
 	const least = tree.cut > CUT_NOTABLE * tree.value ? "at least " : "";
 
 	return `matched: ${least}${formatShare(found.value, tree.value)} of total in ${frames}`;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flame graph's pane: asks for the merged tree, keeps zoom and search as the view says, and
-// says what a person should know about the picture.
+// The flame graph's pane: loads the merged tree, follows the view's zoom and search, and shows the
+// notes on the graph.
 
 import { byId, element } from "./element.js";
 import { FlameGraph } from "./flame_graph.js";
-import { frameNote, frameSentence, searchSentence, showBreadcrumb, showHonesty, showLegend } from "./flame_notes.js";
+import { frameNote, frameSentence, searchSentence, showBreadcrumb, showCoverage, showLegend } from "./flame_notes.js";
 import { FlameTree } from "./flame_tree.js";
 import { findFrame, frameKey } from "./frame_key.js";
 import { exactSearch, frameMatcher } from "./frame_search.js";
 import { valueTitle } from "./label_value.js";
 import { Panel } from "./panel.js";
-import { askMerge, groupOf } from "./questions.js";
+import { fetchMerge, groupOf } from "./queries.js";
 import { NODES_MAX } from "./state.js";
 
 export class FlamePane {
@@ -20,7 +20,7 @@ export class FlamePane {
 	#tree = null;
 	#span_ms = 0;
 
-	/** @explainEmpty(): elements to show where there is no sample. */
+	/** @explainEmpty(): elements to show without samples. */
 	constructor(state, palette, tooltip, explainEmpty) {
 		this.#state = state;
 		this.#tooltip = tooltip;
@@ -31,9 +31,9 @@ export class FlamePane {
 		this.#listen();
 	}
 
-	/** Ask and show. Throws ApiError, or Error when the answer does not hold together. */
+	/** Load and show. Throws ApiError, or Error on a malformed answer. */
 	async load(view, range) {
-		const answer = await this.panel.load((signal) => askMerge(view, range, signal));
+		const answer = await this.panel.load((signal) => fetchMerge(view, range, signal));
 
 		if (answer === undefined)
 			return;
@@ -41,7 +41,7 @@ export class FlamePane {
 		const label = groupOf(view);
 		const whole = new FlameTree(answer, label !== "", (value) => valueTitle(label, value));
 		const tree = whole.value > 0 ? whole : null;
-		this.panel.say(...(tree ? [] : this.#explainEmpty()));
+		this.panel.setMessage(...(tree ? [] : this.#explainEmpty()));
 		const focused = this.#focusedKey();
 		this.#tree = tree;
 		this.graph.setTree(tree, this.#zoomOf(view));
@@ -54,13 +54,13 @@ export class FlamePane {
 		return this.#tree && this.graph.focused >= 0 ? frameKey(this.#tree, this.graph.focused) : "";
 	}
 
-	/** Nothing can be shown; @message says why. */
+	/** Show @message instead of data. */
 	fail(message) {
 		this.#tree = null;
 		this.graph.setTree(null);
 		this.#showNotes();
 		this.showSearch(this.#state.view);
-		this.panel.say(element("p", "", message));
+		this.panel.setMessage(element("p", "", message));
 	}
 
 	showZoom(view) {
@@ -113,13 +113,13 @@ export class FlamePane {
 		const more = nodesMax < NODES_MAX ? () => this.#state.change({ nodes: String(NODES_MAX) }) : null;
 
 		byId("legend").replaceChildren();
-		byId("honesty").replaceChildren();
+		byId("coverage").replaceChildren();
 		this.#showPath();
 		byId("flame-foot").hidden = !tree;
 		if (!tree)
 			return;
 		showLegend(byId("legend"), tree);
-		showHonesty(byId("honesty"), tree, more);
+		showCoverage(byId("coverage"), tree, more);
 	}
 
 	#showPath() {
@@ -141,7 +141,7 @@ export class FlamePane {
 		this.graph.addEventListener("search", (event) => change({ search: exactSearch(event.detail) }));
 		this.graph.addEventListener("hover", (event) => this.#showFrame(event.detail));
 		this.graph.addEventListener("focus", (event) => this.#onFocus(event.detail));
-		// Typing changes the link but not the history: Back leaves the search as a whole.
+		// Typing changes the link but not the history: Back undoes the whole search.
 		this.search.addEventListener("input", () => change({ search: this.search.value }, { replace: true }));
 		this.search.addEventListener("keydown", (event) => this.#onSearchKey(event));
 		byId("search-clear").addEventListener("click", () => change({ search: "" }));
@@ -150,7 +150,7 @@ export class FlamePane {
 			change({ root: this.#state.view.root === "top" ? "bottom" : "top" }, { replace: true }));
 	}
 
-	/** Show everything, unmarked. */
+	/** Reset zoom and search. */
 	reset() {
 		this.#state.change({ zoom: "", search: "" });
 	}

@@ -35,7 +35,7 @@ function sortByKey(from, key, keyCount) {
 	return sorted;
 }
 
-/** For each name its place in alphabetical order; cut stacks come last. */
+/** For each name its place in alphabetical order; truncated stacks come last. */
 function rankNames(names) {
 	const order = Array.from(names.keys());
 	const last = names.map((name) => (isTruncated(name) ? 1 : 0));
@@ -53,8 +53,8 @@ function isTruncated(name) {
 
 export class FlameTree {
 	/**
-	 * @answer: what /api/v1/merge says. @grouped: the first level holds label values, not frames;
-	 * groupTitle(value) is how one is shown. Throws when the answer does not hold together.
+	 * @answer: of /api/v1/merge. @grouped: the first level holds label values, not frames;
+	 * groupTitle(value) is how one is shown. Throws on a malformed answer.
 	 */
 	constructor(answer, grouped = false, groupTitle = String) {
 		const nodes = answer.nodes ?? {};
@@ -67,7 +67,7 @@ export class FlameTree {
 		this.type = String(answer.type ?? "");
 		this.grouped = grouped;
 		this.cut = Number(answer.cut ?? 0);
-		this.nodeCount = Number(answer.node_count ?? count); // before the collector cut small ones
+		this.nodeCount = Number(answer.node_count ?? count); // before the collector dropped small ones
 		this.stackCount = Number(answer.stacks ?? 0);
 		this.seriesCount = Number(answer.series ?? 0);
 		this.parent = column(nodes, "parent", count, Uint32Array);
@@ -82,7 +82,7 @@ export class FlameTree {
 		this.#layOut();
 	}
 
-	/** Names of their own for the groups: a frame may have the same one and means something else. */
+	/** Give groups names of their own: a frame of the same name keeps its name. */
 	#nameGroups(groupTitle) {
 		for (let node = 1; node < this.count; node++) {
 			const title = this.parent[node] === 0 ? groupTitle(this.nameOf(node)) : this.nameOf(node);
@@ -107,7 +107,7 @@ export class FlameTree {
 		return this.names[this.module[node]];
 	}
 
-	/** "python", "native", ...; "group" for label values, "root" and "truncated" for what they say. */
+	/** "python", "native", ...; "group" for label values, or "root" or "truncated". */
 	kindOf(node) {
 		if (node === 0)
 			return "root";
@@ -135,7 +135,7 @@ export class FlameTree {
 		const to = from + this.total[node];
 		let level = this.depth[node];
 
-		// A level's nodes are in order, so one look per level tells whether any lie under @node.
+		// A level's nodes are in order, so one lookup per level finds whether any is under @node.
 		while (level + 1 < this.levelCount) {
 			const at = this.levelSearch(level + 1, from);
 			const next = at < this.levelStart[level + 2] ? this.order[at] : NONE;
@@ -195,7 +195,7 @@ export class FlameTree {
 		return new Map([...sums].sort((a, b) => b[1] - a[1]));
 	}
 
-	/** Value of stacks that were cut before their root was reached. */
+	/** Value of truncated stacks. */
 	truncatedValue() {
 		const level = this.grouped ? 2 : 1;
 		let sum = 0;

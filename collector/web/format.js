@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers, shares, values and times as people read them. Pure functions.
+// Formats numbers, shares, values and times. Pure functions.
 
 import { isGauge, specOf } from "./profile_type.js";
 
@@ -23,12 +23,12 @@ export function formatNumber(number) {
 	return size < 0.0005 ? "< 0.001" : number.toFixed(digits);
 }
 
-/** A round number, such as an axis has: no zeros that say nothing. */
+/** A round number for an axis, without trailing zeros. */
 export function formatRound(number) {
 	return Number(number.toPrecision(6)).toLocaleString("en-US", { maximumFractionDigits: 6 });
 }
 
-/** "12.3 %"; "< 0.01 %" rather than a zero that is none; "–" without a whole. */
+/** "12.3 %"; "< 0.01 %" for a share that rounds to zero; "–" without a whole. */
 export function formatShare(part, whole) {
 	if (!(whole > 0))
 		return "–";
@@ -38,7 +38,7 @@ export function formatShare(part, whole) {
 	if (percent < 0.01)
 		return "<" + NARROW_SPACE + "0.01" + NARROW_SPACE + "%";
 	const digits = percent >= 99.95 ? 0 : percent >= 1 ? 1 : 2;
-	// Never round something up to all of it.
+	// Never round a part up to 100 %.
 	const shown = part < whole ? Math.min(percent, 99.9) : percent;
 	return shown.toFixed(shown < percent ? 1 : digits) + NARROW_SPACE + "%";
 }
@@ -88,7 +88,7 @@ export function formatShort(value, unit) {
 	return unit === "count" && letter ? `${formatNumber(value / size)} ${letter}` : formatValue(value, unit);
 }
 
-// What levels are counted in, and as people say it: [unit, how much of it one of the type's is].
+// Display units of gauges: [unit, factor].
 const LEVELS = new Map([["percent", ["%", 1]], ["celsius", ["°C", 1]], ["milliwatts", ["W", 1e-3]], ["hertz", ["MHz", 1e-6]]]);
 
 /** A value in its profile type's unit. */
@@ -102,7 +102,7 @@ export function formatValue(value, unit) {
 	return `${COUNT.format(value)}${unit && unit !== "count" ? " " + unit : ""}`;
 }
 
-/** Bytes as an axis has them: "1.5 GiB", without zeros that say nothing. */
+/** Bytes for an axis: "1.5 GiB", without trailing zeros. */
 function roundBytes(bytes) {
 	const [size, unit] = SIZES.find(([least]) => bytes >= least) ?? [1, "B"];
 
@@ -110,10 +110,9 @@ function roundBytes(bytes) {
 }
 
 /**
- * What the values of profile type @type per step are as a rate: { scale, unit, axis, base, format, tick }
- * where value * scale is the rate, format(rate) says it, tick(rate) labels an axis with it and base
- * is what a round number is a multiple of; axis is the unit if the labels do not have it.
- * Time per time is a number: of cores, of threads that wait. A gauge's value is a level already.
+ * How to show @type's values per step as a rate: { scale, unit, axis, base, format, tick }. The rate is
+ * value * scale, format(rate) formats it, tick(rate) labels an axis, round numbers are multiples of base;
+ * axis is the unit if the labels lack it. Time per time is a number of cores or threads. A gauge is a level already.
  */
 export function rateOf(type, unit, step_ns) {
 	const [level, part] = LEVELS.get(unit) ?? [unit === "bytes" || unit === "count" ? "" : unit, 1];
@@ -133,7 +132,7 @@ function two(number) {
 	return String(number).padStart(2, "0");
 }
 
-/** "14:05", "14:05:30" or "14:05:30.120", whichever tells times @step_ms apart from each other. */
+/** "14:05", "14:05:30" or "14:05:30.120", the shortest that separates times @step_ms apart. */
 export function formatClock(time_ms, step_ms) {
 	const time = new Date(time_ms);
 	let text = `${two(time.getHours())}:${two(time.getMinutes())}`;
@@ -152,7 +151,7 @@ export function formatDate(time_ms) {
 	return `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())}`;
 }
 
-/** Date and clock, local, to the millisecond only where there are any. */
+/** Local date and time; milliseconds only if not zero. */
 export function formatTime(time_ms) {
 	return `${formatDate(time_ms)} ${formatClock(time_ms, time_ms % 1000 ? 1 : 1000)}`;
 }

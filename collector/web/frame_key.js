@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// A short key for a frame's path from the root (16 hex digits), so that a link or the next refresh
-// finds the same frame again: FNV-1a in two lanes over the names on the path.
+// A short key (16 hex digits) for a frame's path from the root, so that a link or the next refresh
+// finds the same frame: two 32-bit FNV-1a hashes, the key's halves, over the names on the path.
 
 const PRIME = 0x01000193;
 const OFFSETS = [0x811c9dc5, 0x9747b28c];
 
-function hashName(name, lane) {
-	let hash = OFFSETS[lane];
+function hashName(name, half) {
+	let hash = OFFSETS[half];
 
 	for (let at = 0; at < name.length; at++)
 		hash = Math.imul(hash ^ name.charCodeAt(at), PRIME);
 	return hash;
 }
 
-// Mixes well enough that a child's key differs from its sibling's and its parent's in both lanes.
+// Mixes well enough that a child's key differs from its sibling's and its parent's in both halves.
 function mix(parent, name) {
 	let hash = Math.imul(parent ^ name, PRIME) + 0x9e3779b9;
 
@@ -30,18 +30,18 @@ export function frameKey(tree, node) {
 	const hash = [...OFFSETS];
 
 	for (const step of tree.pathOf(node)) {
-		for (const lane of [0, 1])
-			hash[lane] = mix(hash[lane], hashName(tree.nameOf(step), lane));
+		for (const half of [0, 1])
+			hash[half] = mix(hash[half], hashName(tree.nameOf(step), half));
 	}
 	return hex(hash[0]) + hex(hash[1]);
 }
 
-function laneOfNodes(tree, lane) {
-	const nameHashes = Int32Array.from(tree.names, (name) => hashName(name, lane));
+function halfKeys(tree, half) {
+	const nameHashes = Int32Array.from(tree.names, (name) => hashName(name, half));
 	const hashes = new Int32Array(tree.count);
 
 	for (let node = 0; node < tree.count; node++) {
-		const above = node === 0 ? OFFSETS[lane] : hashes[tree.parent[node]];
+		const above = node === 0 ? OFFSETS[half] : hashes[tree.parent[node]];
 		hashes[node] = mix(above, nameHashes[tree.name[node]]);
 	}
 	return hashes;
@@ -50,13 +50,13 @@ function laneOfNodes(tree, lane) {
 /** The node of @tree that has @key, or -1. */
 export function findFrame(tree, key) {
 	const wanted = [parseInt(key.slice(0, 8), 16) | 0, parseInt(key.slice(8), 16) | 0];
-	const first = laneOfNodes(tree, 0);
+	const first = halfKeys(tree, 0);
 	let second = null;
 
 	for (let node = 0; node < tree.count; node++) {
 		if (first[node] !== wanted[0])
 			continue;
-		second ??= laneOfNodes(tree, 1);
+		second ??= halfKeys(tree, 1);
 		if (second[node] === wanted[1])
 			return node;
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person types to find frames: text (any case, anywhere in the name), "text" in quotes
+// The frame search's syntax: text (any case, anywhere in the name), "text" in quotes
 // (the whole name), or /pattern/ (a regular expression, any case).
 
 /**

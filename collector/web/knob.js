@@ -3,7 +3,7 @@
 
 import { KNOBS, LABEL_VALUES } from "./contract.js";
 
-/** The labels that say what a step of load shedding is. */
+/** The labels of a shedding step. */
 export const SHEDDING_LABELS = ["knob", "step", "pid", "comm"];
 
 /** A step in words: "off-CPU stacks at 1/16", "off-CPU stacks of nginx (4711) off". */
@@ -15,7 +15,7 @@ export function knobSentence({ knob, step = "", pid = "", comm = "" }) {
 	return KNOBS[knob].sentence.replace(/\{(step|process)\}/g, (unused, field) => (field === "step" ? step : process));
 }
 
-/** What it means that @knob is turned down; "" of one that is not known. */
+/** What shedding by @knob means for the profiles; "" for an unknown knob. */
 export function knobMeaning(knob) {
 	return Object.hasOwn(KNOBS, knob) ? LABEL_VALUES.knob[knob].meaning : "";
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of labels as people read them. What a thread did, its state and what it waited for, has a colour of its
-// own (style.css, --wait-lock and so on).
+// Titles of label values. Thread states and wait classes have colours of their own (style.css, --wait-lock and so on).
 
 import { LABEL_VALUES } from "./contract.js";
 
@@ -14,12 +13,12 @@ function known(label, value) {
 	return Object.hasOwn(LABEL_VALUES, label) && Object.hasOwn(LABEL_VALUES[label], value) ? LABEL_VALUES[label][value] : null;
 }
 
-/** Does @label say what threads did, in values that have colours? */
+/** Do the values of @label have colours of their own? */
 export function hasColors(label) {
 	return COLORED_LABELS.includes(label);
 }
 
-/** @value of @label as shown; a series without the label has none. */
+/** @value of @label as shown; "" is a series without the label. */
 export function valueTitle(label, value) {
 	if (value === "")
 		return "(none)";
@@ -28,14 +27,14 @@ export function valueTitle(label, value) {
 	return known(label, value)?.title ?? value;
 }
 
-/** What @value of @label means; "" where there is nothing to explain. */
+/** What @value of @label means; "" if it needs no explanation. */
 export function valueMeaning(label, value) {
 	const meaning = known(label, value)?.meaning ?? "";
 
 	return label === "wait" && meaning ? `Waiting for ${meaning}` : meaning;
 }
 
-/** The place of a thread's state in a stack of them: running is below. Others keep their order. */
+/** The position of a thread state in stacked series: running is at the bottom. Other labels keep their order. */
 export function placeOf(label, value) {
 	return label === "state" ? Object.keys(LABEL_VALUES.state).indexOf(value) : 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Colours for canvases, taken from style.css so that each colour is written once. A kind of frame
-// has one colour in a few shades, so that neighbours tell apart while the kind stays plain.
+// has one hue in a few shades, so that neighbours are distinct and the kind is visible.
 
 import { FRAME_KINDS } from "./contract.js";
 import { COLORED } from "./label_value.js";
@@ -11,7 +11,7 @@ export const SERIES_COLORS = 8;
 
 const OKLCH = /^oklch\(([\d.]+) ([\d.]+) ([\d.]+|none)/;
 
-// The browser resolves variables, light-dark() and themes; an element must ask for it.
+// The browser resolves variables, light-dark() and themes; which needs an element.
 function resolveColor(probe, name) {
 	probe.style.color = `var(--${name})`;
 	return getComputedStyle(probe).color;
@@ -29,7 +29,7 @@ function shadeOf(color, shade) {
 	return `oklch(${light.toFixed(4)} ${found[2]} ${hue.toFixed(2)})`;
 }
 
-/** The colours of the theme in force now: { kinds, dim, ink, ..., series, values }. */
+/** The colours of the active theme: { kinds, dim, ink, ..., series, values }. */
 export function readPalette() {
 	const probe = document.createElement("span");
 	const plain = (name) => resolveColor(probe, name);
@@ -43,7 +43,7 @@ export function readPalette() {
 			return Array.from({ length: SHADES }, (unused, shade) => shadeOf(color, shade));
 		}),
 		series: Array.from({ length: SERIES_COLORS }, (unused, at) => plain(`series-${at}`)),
-		// What a thread waited for, and its state, have one colour each wherever they are shown.
+		// A wait class or thread state has the same colour everywhere.
 		values: new Map(COLORED.map((value) => [value, plain(value.replace("/", "-").replace("_", "-"))])),
 	};
 	for (const name of ["surface", "ink", "ink-muted", "line", "accent", "match", "match-ink", "dim",

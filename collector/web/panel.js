@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pane that asks the collector: shows that it waits, what went wrong, or nothing of either.
+// A pane that loads from the collector: shows progress, and messages over the pane.
 
-import { Topic } from "./api.js";
+import { LatestRequest } from "./api.js";
 import { element } from "./element.js";
 
-const QUIET_MS = 200;	   // answers quicker than this show no progress
-const SLOW_MS = 2500;	   // after this a person is told how long it has taken, and may cancel
+const QUIET_MS = 200;	   // faster answers show no progress
+const SLOW_MS = 2500;	   // then the elapsed time and a Cancel button show
 const TICK_MS = 500;
 
 export class Panel {
-	#topic = new Topic();
+	#request = new LatestRequest();
 	#timers = [];
 
 	/** @progress and @message are elements over the pane. */
@@ -19,14 +19,14 @@ export class Panel {
 	}
 
 	get busy() {
-		return this.#topic.busy;
+		return this.#request.busy;
 	}
 
 	/**
-	 * Ask through @question(signal); the answer, or undefined when it was overtaken or cancelled.
-	 * Throws what the question throws; then showError() says it.
+	 * The answer of @send(signal), or undefined when a later request replaced it or it was cancelled.
+	 * Throws what @send throws.
 	 */
-	async load(question) {
+	async load(send) {
 		const began = performance.now();
 
 		this.#stopTimers();
@@ -34,16 +34,16 @@ export class Panel {
 				setTimeout(() => this.#watch(began), SLOW_MS)];
 		const timers = this.#timers;
 		try {
-			return await this.#topic.ask(question);
+			return await this.#request.run(send);
 		} finally {
-			// A later question has its own timers.
+			// A later request has its own timers.
 			if (timers === this.#timers)
 				this.#stopTimers();
 		}
 	}
 
-	/** Say @children over the pane; none: show the pane. */
-	say(...children) {
+	/** Show @children over the pane; without any, show the pane. */
+	setMessage(...children) {
 		this.message.replaceChildren(...children);
 		this.message.hidden = children.length === 0;
 	}
@@ -51,7 +51,7 @@ export class Panel {
 	#watch(began) {
 		const cancel = element("button", "link", "Cancel");
 		const text = element("span", "");
-		const tick = () => (text.textContent = `Asking for ${Math.round((performance.now() - began) / 1000)} s `);
+		const tick = () => (text.textContent = `Loading for ${Math.round((performance.now() - began) / 1000)} s `);
 
 		cancel.type = "button";
 		cancel.addEventListener("click", () => this.#cancel());
@@ -61,7 +61,7 @@ export class Panel {
 	}
 
 	#cancel() {
-		this.#topic.cancel();
+		this.#request.cancel();
 		this.#stopTimers();
 	}
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A box that a button opens and that a click elsewhere, Escape or a second press closes.
+// A box that a button opens. A click outside, Escape or the button closes it.
 
 export class Popover {
 	/** @onOpen is called before the box shows, to fill it. */

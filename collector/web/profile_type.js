@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions about profile types. What each type is stands in contract.js.
+// Helpers for profile types, which contract.js declares.
 
 import { PROFILE_TYPES, SECTIONS } from "./contract.js";
 
@@ -10,7 +10,7 @@ const OTHERS = "Others";
 /** Labels that only some types have. */
 export const LABELS_OF_TYPES = [...new Set(PROFILE_TYPES.flatMap(({ labels }) => labels))];
 
-/** What is known of @type. One that the contract does not have is named by its parts, and has stacks unless it is a gauge. */
+/** The contract's spec of @type. A type it lacks is named by its parts and has stacks unless it is a gauge. */
 export function specOf(type) {
 	return BY_TYPE.get(type) ?? unknownSpec(String(type));
 }
@@ -29,32 +29,32 @@ export function typeTitle(type) {
 	return specOf(type).title;
 }
 
-/** What a link says for @type: its word if it has one. */
+/** @type in links: its short word if it has one. */
 export function wordOfType(type) {
 	return BY_TYPE.get(type)?.word ?? type;
 }
 
-/** The type that @word of a link means: a word's, else @word itself. */
+/** The type of @word in a link; @word itself if it is no short word. */
 export function typeOfWord(word) {
 	return PROFILE_TYPES.find((spec) => spec.word === word)?.type ?? word;
 }
 
-/** Is a value of @type a level (of memory in use), not an amount that adds up over time? */
+/** Is a value of @type a level (of memory in use), not an amount that sums over time? */
 export function isGauge(type) {
 	return String(type).split(":")[3] === "gauge";
 }
 
-/** Do values of several series of @type make a sum? Temperatures, clocks and percentages do not: theirs is a mean. */
+/** Do several series of @type sum? Temperatures, clocks and percentages do not: they are averaged. */
 export function addsUp(type) {
 	return !isGauge(type) || !["percent", "celsius", "hertz"].includes(String(type).split(":")[2]);
 }
 
-/** Has @type waits of class "idle", which are left out unless asked for? */
+/** Has @type idle off-CPU time, which is excluded by default? */
 export function hasIdle(type) {
 	return Boolean(BY_TYPE.get(type)?.labels.includes("wait"));
 }
 
-/** Is @label one that only some types have, and @type none of them? A selector on it would find nothing. */
+/** Does @type lack @label, which other types have? A selector on it would match nothing. */
 export function isForeign(label, type) {
 	return LABELS_OF_TYPES.includes(label) && BY_TYPE.has(type) && !BY_TYPE.get(type).labels.includes(label);
 }

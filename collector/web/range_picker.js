@@ -11,7 +11,7 @@ export class RangePicker extends EventTarget {
 	#range = null;
 	#now_ms;
 
-	/** Event "pick": detail is { from, to }, time texts. @now_ms() tells the collector's time. */
+	/** Event "pick": detail is { from, to }, time texts. @now_ms() is the collector's time. */
 	constructor(now_ms) {
 		super();
 		this.#now_ms = now_ms;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Selectors such as {service="llm", node=~"a.*"}: read enough of them to show and replace one
-// matcher. The collector has the last word on what is valid.
+// Parses selectors such as {service="llm", node=~"a.*"} far enough to show and replace one matcher.
+// The collector validates them.
 
 const WORD = /^[A-Za-z0-9_][A-Za-z0-9_.:/@-]*$/;
 const MATCHER = /\s*([A-Za-z_][A-Za-z0-9_.]*)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s*/y;
@@ -13,7 +13,7 @@ function escape(text) {
 	return text.replace(/[\\"]/g, "\\$&").replace(/\n/g, "\\n");
 }
 
-/** The matchers of @text as [{ name, op, value }], or null where this reader does not follow. */
+/** The matchers of @text as [{ name, op, value }], or null if this parser cannot read it. */
 export function parseSelector(text) {
 	const trimmed = text.trim();
 
@@ -47,7 +47,7 @@ export function formatSelector(matchers) {
 	return "{" + matchers.map((m) => `${m.name}${m.op}"${escape(m.value)}"`).join(", ") + "}";
 }
 
-/** The value that @text demands of label @name by "=", or null. */
+/** The value of @text's matcher name="value" on label @name, or null. */
 export function selectedValue(text, name) {
 	const matchers = parseSelector(text) ?? [];
 	const found = matchers.find((m) => m.name === name && m.op === "=");
@@ -57,7 +57,7 @@ export function selectedValue(text, name) {
 
 /**
  * @text with label @name bound to @value alone; null: with no matcher on it. Matchers on other
- * labels stay. Text this reader does not follow is replaced as a whole.
+ * labels stay. Text that does not parse is replaced as a whole.
  */
 export function withValue(text, name, value) {
 	const others = (parseSelector(text) ?? []).filter((m) => m.name !== name);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The selector as text. The collector checks it while it is typed; Enter applies it.
 
-import { Topic } from "./api.js";
+import { LatestRequest } from "./api.js";
 import { byId, setOptionalText } from "./element.js";
-import { checkSelector } from "./questions.js";
+import { checkSelector } from "./queries.js";
 
 const CHECK_AFTER_MS = 300;
 
 export class SelectorInput extends EventTarget {
-	#topic = new Topic();
+	#request = new LatestRequest();
 	#timer = 0;
 	#applied = "";
 
@@ -23,7 +23,7 @@ export class SelectorInput extends EventTarget {
 		this.input.addEventListener("blur", () => this.#onBlur());
 	}
 
-	/** Show the selector in force, unless a person is typing another. */
+	/** Show the active selector, unless the user is typing another. */
 	setText(text) {
 		const typing = document.activeElement === this.input && this.input.value !== this.#applied;
 
@@ -47,11 +47,11 @@ export class SelectorInput extends EventTarget {
 		const text = this.input.value;
 
 		try {
-			const answer = await this.#topic.ask((signal) => checkSelector(text, this.range(), signal));
+			const answer = await this.#request.run((signal) => checkSelector(text, this.range(), signal));
 			if (answer !== undefined)
 				this.showError("");
 		} catch (error) {
-			// That the collector is away is said elsewhere.
+			// The banner shows an unreachable collector.
 			if (error.field === "query")
 				this.showError(error.message);
 		}
@@ -60,7 +60,7 @@ export class SelectorInput extends EventTarget {
 	#onKey(event) {
 		if (event.key === "Enter") {
 			clearTimeout(this.#timer);
-			this.#topic.cancel();
+			this.#request.cancel();
 			this.dispatchEvent(new CustomEvent("apply", { detail: this.input.value.trim() }));
 		} else if (event.key === "Escape") {
 			this.input.value = this.#applied;
@@ -69,7 +69,7 @@ export class SelectorInput extends EventTarget {
 		}
 	}
 
-	// What was typed but not applied stays to be seen, marked as such by its colour.
+	// Unapplied text stays visible, in its own colour.
 	#onBlur() {
 		this.input.classList.toggle("unapplied", this.input.value.trim() !== this.#applied);
 	}

@@ -38,7 +38,7 @@ export class SeriesChart extends EventTarget {
 		return this.#drag !== null;
 	}
 
-	/** Show what /api/v1/series answered for @range, grouped by @label; @stored: { oldest_ms, newest_ms } of all samples. */
+	/** Show the answer of /api/v1/series for @range, grouped by @label; @stored: { oldest_ms, newest_ms } of all samples. */
 	setAnswer(answer, range, stored, label) {
 		this.#chart = answer ? stackSeries(answer, range, stored, label) : null;
 		if (this.#chart)
@@ -46,7 +46,7 @@ export class SeriesChart extends EventTarget {
 		this.#redraw();
 	}
 
-	/** Show marksOf(), and `reduced`: what reducedIn() has of the type shown; or none. */
+	/** Show marksOf(), with `reduced` from reducedIn() for the shown type; null: none. */
 	setMarks(marks) {
 		this.#marks = marks ?? NO_MARKS;
 		this.#redraw();
@@ -67,7 +67,7 @@ export class SeriesChart extends EventTarget {
 		this.#redraw();
 	}
 
-	/** The plot in window coordinates, and the times at its sides. */
+	/** The plot in window coordinates, with the times at its edges. */
 	plot() {
 		const corner = this.canvas.getBoundingClientRect();
 
@@ -183,7 +183,7 @@ export class SeriesChart extends EventTarget {
 		ctx.textAlign = "left";
 		ctx.textBaseline = "top";
 		ctx.fillStyle = this.palette["ink-muted"];
-		ctx.strokeStyle = this.palette.surface; // so that it can be read over the series
+		ctx.strokeStyle = this.palette.surface; // readable over the series
 		ctx.lineWidth = 3;
 		ctx.lineJoin = "round";
 		ctx.strokeText(this.#chart.rate.axis, PLOT.left + 4, this.#yOf(ticks.max) + 4);
@@ -205,7 +205,7 @@ export class SeriesChart extends EventTarget {
 		}
 	}
 
-	// Tops are sums from the bottom, so the highest is painted first and the others over it. What does not add up are lines.
+	// Tops are sums from the bottom, so the highest is painted first and the others over it. Series that do not sum are lines.
 	#drawSeries() {
 		const { ctx } = this;
 		const { series, isStacked } = this.#chart;
@@ -248,7 +248,7 @@ export class SeriesChart extends EventTarget {
 			ctx.lineTo(this.#xOf(edges[edges.length - 1]), this.#yOf(0));
 	}
 
-	// The latest seconds are still on their way from the agents: say so instead of drawing a fall.
+	// Data of the last seconds is still arriving: mark it instead of drawing a drop.
 	#drawUnarrived() {
 		const { ctx } = this;
 		const { arrived_ms, to_ms } = this.#chart;
@@ -344,7 +344,7 @@ export class SeriesChart extends EventTarget {
 	#onKey(event) {
 		if (event.key !== "Escape" || !this.#drag)
 			return;
-		event.stopImmediatePropagation(); // Escape now means this alone
+		event.stopImmediatePropagation(); // Escape cancels the drag only
 		this.#endDrag();
 	}
 
@@ -363,7 +363,7 @@ export class SeriesChart extends EventTarget {
 		const [from_ms, to_ms] = [this.#drag.from, this.#drag.to].map((x) => this.#timeAt(x)).sort((a, b) => a - b);
 
 		return [element("strong", "", formatRange(from_ms, to_ms, Date.now())),
-			element("span", "muted", `${formatDuration((to_ms - from_ms) * 1e6)}, let go to zoom`)];
+			element("span", "muted", `${formatDuration((to_ms - from_ms) * 1e6)}, release to zoom`)];
 	}
 
 	#stepNote(x) {
@@ -378,7 +378,7 @@ export class SeriesChart extends EventTarget {
 		if (series.length > 1)
 			head.push(this.#groupNote(at));
 		head.push(...this.#markNotes(x, time_ms));
-		head.push(element("span", "muted", time_ms > this.#chart.arrived_ms ? "More may still arrive" : "Drag to zoom"));
+		head.push(element("span", "muted", time_ms > this.#chart.arrived_ms ? "Data may still arrive" : "Drag to zoom"));
 		return head;
 	}
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Series as the collector tells them, turned into stacked rates for a chart. Pure functions.
+// Turns the collector's series into stacked rates for a chart. Pure functions.
 
 import { rateOf } from "./format.js";
 import { hasColors, placeOf } from "./label_value.js";
@@ -7,19 +7,19 @@ import { SERIES_COLORS } from "./palette.js";
 import { addsUp } from "./profile_type.js";
 
 const OTHER = "other";	 // name of the sum of series beyond the colours
-const GROUPS_MAX = 100;	 // that the collector tells; it sums the rest under the same name
+const GROUPS_MAX = 100;	 // in the collector's answer; it sums the rest under the same name
 const KNOWN_MAX = 16;	 // series of a label whose values have colours of their own
 
 /**
- * What a chart draws of @answer for @range (both ends in ms), grouped by @label; @stored: { oldest_ms, newest_ms } of
+ * What a chart draws of @answer for @range (in ms), grouped by @label; @stored: { oldest_ms, newest_ms } of
  * all samples, 0 if unknown. edges are the steps' times, rates and tops (sums from the first series on) are per step,
- * arrived_ms is the last edge up to which nothing more is to be expected. Of what does not add up tops are rates, and
- * `whole`, of each step, is a mean.
+ * arrived_ms is the last edge before which data is complete. For series that do not sum, tops are rates and `whole`,
+ * of each step, is a mean.
  */
 export function stackSeries(answer, range, stored, label = "") {
 	const { first_ms, step_ms, stepCount } = stepsOf(answer);
 	const rate = rateOf(answer.type, answer.unit, answer.step_ns);
-	const something = answer.series.filter((s) => s.total !== 0); // a group without a value says nothing
+	const something = answer.series.filter((s) => s.total !== 0); // skip empty groups
 	const ordered = (something.length ? something : answer.series.slice(0, 1)).sort((a, b) => placeOf(label, a.group) - placeOf(label, b.group));
 	const isStacked = addsUp(answer.type);
 	const series = stacked(keepLargest(ordered, hasColors(label) ? KNOWN_MAX : SERIES_COLORS, isStacked), stepCount, rate.scale, isStacked);
@@ -28,7 +28,7 @@ export function stackSeries(answer, range, stored, label = "") {
 	const edges = Array.from({ length: stepCount + 1 }, (unused, at) =>
 		Math.min(Math.max(first_ms + at * step_ms, range.from_ms), range.to_ms));
 	const arrived = wholeSteps(first_ms, step_ms, stepCount, stored.newest_ms || range.to_ms);
-	// The time before there were any data is no time without use.
+	// Time before the first sample does not count as zero usage.
 	const begun = wholeSteps(first_ms, step_ms, stepCount, stored.oldest_ms);
 
 	for (const one of series)
@@ -45,7 +45,7 @@ export function stepsOf(answer) {
 		 stepCount: Math.max(0, ...answer.series.map((s) => s.values.length)) };
 }
 
-/** How many of the first steps end before @until_ms: a step that has arrived in part looks like a fall. */
+/** How many of the first steps end before @until_ms: a partial step looks like a drop. */
 function wholeSteps(first_ms, step_ms, stepCount, until_ms) {
 	return Math.min(stepCount, Math.max(0, Math.floor((until_ms - first_ms) / step_ms)));
 }
@@ -54,7 +54,7 @@ function mean(values) {
 	return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : 0;
 }
 
-/** At most @most series; the smallest are one, their sum, or their mean if they do not add up. */
+/** At most @most series; the smallest are merged into their sum, or their mean if they do not sum. */
 function keepLargest(series, most, doAdd) {
 	if (series.length <= most)
 		return series;
@@ -80,7 +80,7 @@ function stacked(series, stepCount, scale, doAdd) {
 	});
 }
 
-/** What all of @series are in each step: their sum, or their mean. */
+/** The sum of @series in each step, or their mean. */
 function wholeOf(series, stepCount, scale, doAdd) {
 	return Float64Array.from({ length: stepCount }, (unused, at) => {
 		const sum = series.reduce((before, { values }) => before + values[at] * scale, 0);

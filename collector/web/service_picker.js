@@ -35,7 +35,7 @@ export class ServicePicker extends EventTarget {
 	}
 
 	/**
-	 * @services: [{ name, value }], value null where the collector did not tell it; largest first.
+	 * @services: [{ name, value }], value null if the collector returned none; largest first.
 	 * @whole: the value of all of them.
 	 */
 	setServices(services, whole) {
@@ -46,7 +46,7 @@ export class ServicePicker extends EventTarget {
 			this.#render();
 	}
 
-	/** The service the selector names; null: it names none. */
+	/** The selector's service; null: none. */
 	setSelected(name) {
 		this.#selected = name;
 		this.#showSelected();
@@ -73,7 +73,7 @@ export class ServicePicker extends EventTarget {
 
 	#onType() {
 		this.#render();
-		// The first real match, not "All services", is what Enter should take.
+		// Enter takes the first match, not "All services".
 		this.#activate(0);
 	}
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A link to exactly what is shown: relative times are pinned, so that it shows the same tomorrow.
+// A link to the current view. Relative times are pinned, so that it shows the same data later.
 
 import { formatRange } from "./format.js";
 import { writeView } from "./state.js";
@@ -27,7 +27,7 @@ function copyBySelection(text) {
 	return copied;
 }
 
-/** Copy the link; returns what to tell the person. */
+/** Copy the link; returns the message to show. */
 export async function copyLink(view, range, now_ms) {
 	const link = linkTo(view, range);
 	let copied = false;
@@ -38,6 +38,6 @@ export async function copyLink(view, range, now_ms) {
 	} catch {
 		copied = copyBySelection(link);
 	}
-	return copied ? `Link copied. It keeps this range: ${formatRange(range.from_ms, range.to_ms, now_ms)}` :
-		"The browser does not let the page copy; the address bar has the link.";
+	return copied ? `Link copied, range pinned: ${formatRange(range.from_ms, range.to_ms, now_ms)}` :
+		"The browser blocked copying. Copy the link from the address bar.";
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys that work anywhere on the page but where text is typed.
+// Keyboard shortcuts, inactive while typing.
 
 function isTyping(target) {
 	return target.matches?.("input, select, textarea, [contenteditable]");
 }
 
-/** Call the function of @actions (by key, as KeyboardEvent.key tells it) when its key is pressed. */
+/** Call the function of @actions (by KeyboardEvent.key) when its key is pressed. */
 export function listenForShortcuts(actions) {
 	document.addEventListener("keydown", (event) => {
 		if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target))

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What takes the place of the flame graph and the table where a type has no stacks: why it has none, which
-// types have some, and the figures of the chart's series as a table.
+// Replaces the flame graph and the table for a type without stacks: why it has none, related types with
+// stacks, and the chart's figures as a table.
 
 import { byId, element } from "./element.js";
 import { formatShare, formatValue } from "./format.js";
 import { valueMeaning, valueTitle } from "./label_value.js";
 import { isGauge, specOf, typeTitle } from "./profile_type.js";
-import { groupOf, showType } from "./questions.js";
+import { groupOf, showType } from "./queries.js";
 
 const LABELS = { gpu: "GPU", gpu_uuid: "GPU", gpu_model: "Model", gpu_instance: "Instance" };
 const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);

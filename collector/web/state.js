@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is looked at, kept in the address bar: a link restores the view, Back goes to the view
-// before. Links come from anywhere, so each field is checked when read.
+// The view, kept in the address bar: a link restores it, Back returns to the previous view. Links are
+// untrusted, so each field is checked when read.
 
 import { TYPE } from "./contract.js";
 import { typeOfWord, wordOfType } from "./profile_type.js";
@@ -14,16 +14,16 @@ const oneOf = (...words) => (text) => words.includes(text);
 const atMost = (length) => (text) => text.length <= length;
 
 /**
- * Each field of a view: its default, which is left out of links, the check of a link's value, and how it is read and
- * written where links say it otherwise.
- *   query   selector text            type    five-part profile type; in links its short name
+ * Each field of a view: its default, which links omit, the check of a link's value, and how links read and write it
+ * where their text differs.
+ *   query   selector text            type    five-part profile type; in links its short word
  *   from/to time texts               group   label to group by; "auto": the type's own, or services until one is picked
- *   idle    are waits for work left out, or in
+ *   idle    "out": exclude idle time; "in": include it
  *   zoom    key of the zoomed frame  search  text searched for in the flame graph
  *   filter  text filtering the table sort    column, "-" before it: smallest first
  *   layout  which panes are shown    root    where the flame graph's root lies
  *   live    refresh while the range ends now
- *   nodes   boxes asked for
+ *   nodes   maximum number of boxes
  */
 const FIELDS = {
 	query: { fallback: "", check: atMost(8192) },
@@ -42,20 +42,20 @@ const FIELDS = {
 	nodes: { fallback: String(NODES_DEFAULT), check: (text) => /^\d{1,6}$/.test(text) && +text >= 1 && +text <= NODES_MAX },
 };
 
-/** The view a query string tells; what is missing or wrong takes its default. */
+/** The view of a query string; missing or invalid fields take their defaults. */
 export function readView(search) {
 	const params = new URLSearchParams(search);
 	const view = {};
 
 	for (const [name, field] of Object.entries(FIELDS)) {
-		const told = params.get(name);
-		const value = told !== null && field.read ? field.read(told) : told;
+		const text = params.get(name);
+		const value = text !== null && field.read ? field.read(text) : text;
 		view[name] = value !== null && field.check(value) ? value : field.fallback;
 	}
 	return view;
 }
 
-/** The query string that tells @view, "" for the default view. */
+/** The query string of @view, "" for the default view. */
 export function writeView(view) {
 	const parts = [];
 
@@ -83,7 +83,7 @@ export class ViewState extends EventTarget {
 		return this.#view;
 	}
 
-	/** Set the fields of @patch. With @replace, Back does not return to the view before. */
+	/** Set the fields of @patch. With @replace, Back does not return to the previous view. */
 	change(patch, { replace = false } = {}) {
 		const next = { ...this.#view, ...patch };
 		const address = location.pathname + writeView(next);

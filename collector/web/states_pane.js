@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Below the wall clock's chart: for each service, or each thread of one, how much of its time it ran,
-// waited for a CPU, was blocked, or rested.
+// Below the wall clock's chart: the share of time that each service, or each thread of one, was running,
+// runnable, blocked or idle.
 
-import { Topic } from "./api.js";
+import { LatestRequest } from "./api.js";
 import { LABEL_VALUES } from "./contract.js";
 import { byId, element } from "./element.js";
 import { formatCount, formatDuration, formatShare } from "./format.js";
 import { valueTitle } from "./label_value.js";
-import { askStates, statesLabel } from "./questions.js";
+import { fetchStates, statesLabel } from "./queries.js";
 import { withValue } from "./selector.js";
 
-const ROWS_MAX = 60; // the rest is a number; the selector finds them
+const ROWS_MAX = 60; // the caption counts the rest
 const PARTS = [
 	...Object.keys(LABEL_VALUES.state).map((name) => ({ name, title: valueTitle("state", name), color: `--state-${name}` })),
 	{ name: "idle", title: valueTitle("wait", "idle"), color: "--wait-idle" },
@@ -18,16 +18,16 @@ const PARTS = [
 
 export class StatesPane {
 	#state;
-	#topic = new Topic();
+	#request = new LatestRequest();
 
 	constructor(state) {
 		this.#state = state;
 		this.root = byId("states");
 	}
 
-	/** Ask and show. Throws ApiError. */
+	/** Load and show. Throws ApiError. */
 	async load(view, range) {
-		const rows = await this.#topic.ask((signal) => askStates(view, range, signal));
+		const rows = await this.#request.run((signal) => fetchStates(view, range, signal));
 
 		if (rows !== undefined)
 			this.root.replaceChildren(...(rows.length ? [this.#table(view, rows)] : []));
@@ -39,14 +39,14 @@ export class StatesPane {
 
 	#table(view, rows) {
 		const label = statesLabel(view);
-		// Only off-CPU time tells idle threads apart.
+		// Only off-CPU profiles identify idle time.
 		const parts = rows.some((row) => row.idle > 0) ? PARTS : PARTS.filter(({ name }) => name !== "idle");
 		const head = element("tr", "", element("th", "", `By ${label}`), element("th", "bar", ""),
 				     ...parts.map(({ title, color }) => {
 					     const swatch = element("span", "swatch");
 					     swatch.style.backgroundColor = `var(${color})`;
 					     return element("th", "number", swatch, title);
-				     }), element("th", "number", "In all"));
+				     }), element("th", "number", "Total"));
 		const table = element("table", "states-table", element("thead", "", head),
 				      element("tbody", "", ...rows.slice(0, ROWS_MAX).map((row) => this.#row(view, label, row, parts))));
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table's pane: asks for the functions; a click on one searches for it in the flame graph.
+// The table's pane: loads the functions; a click on one searches for it in the flame graph.
 
 import { byId } from "./element.js";
 import { exactSearch } from "./frame_search.js";
 import { Panel } from "./panel.js";
-import { askTop } from "./questions.js";
+import { fetchTop } from "./queries.js";
 import { TopTable } from "./top_table.js";
 
 export class TablePane {
@@ -19,20 +19,20 @@ export class TablePane {
 		this.table.addEventListener("pick", (event) => this.#onPick(event.detail));
 	}
 
-	/** Ask and show. Throws ApiError. */
+	/** Load and show. Throws ApiError. */
 	async load(view, range) {
-		const answer = await this.panel.load((signal) => askTop(view, range, signal));
+		const answer = await this.panel.load((signal) => fetchTop(view, range, signal));
 
 		if (answer === undefined)
 			return;
 		this.table.setAnswer(answer);
-		this.panel.say(...(answer.rows.length ? [] : ["No samples in this range."]));
+		this.panel.setMessage(...(answer.rows.length ? [] : ["No samples in this range."]));
 	}
 
-	/** Nothing can be shown; @message says why. */
+	/** Show @message instead of data. */
 	fail(message) {
 		this.table.setAnswer(null);
-		this.panel.say(message);
+		this.panel.setMessage(message);
 	}
 
 	show(view) {
@@ -47,7 +47,7 @@ export class TablePane {
 		this.table.setSelected(exact ? view.search.slice(1, -1) : "");
 	}
 
-	// A second click on the same function takes the marks off again.
+	// A second click on the same function clears the search.
 	#onPick(name) {
 		const { search, layout } = this.#state.view;
 		const wanted = exactSearch(name);

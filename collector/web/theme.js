@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dark or light. A classic script, run before the first paint, so that a chosen theme never flashes.
-// Without a choice the system's preference holds. Tells the page by a "themechange" event.
+// Without a choice the system's preference applies. A change sends a "themechange" event.
 "use strict";
 
 (() => {

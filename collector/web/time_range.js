@@ -31,7 +31,7 @@ function localToMs(found) {
 	const time = new Date(+year, +month - 1, +day, +hour, +minute, +second,
 			      Math.round(Number(`0.${fraction}`) * 1000));
 
-	// Date rolls 31 February over; a person who typed it should hear of it.
+	// Date rolls 31 February over; reject it instead.
 	return time.getMonth() === month - 1 && time.getHours() === +hour ? time.getTime() : null;
 }
 
@@ -57,7 +57,7 @@ export function isRelative(text) {
 }
 
 /**
- * { from_ms, to_ms } of two texts at @now_ms, or { error, field } in words for a person.
+ * { from_ms, to_ms } of two texts at @now_ms, or { error, field }, a message to show.
  */
 export function resolveRange(from, to, now_ms) {
 	const from_ms = resolveTime(from, now_ms);
@@ -72,7 +72,7 @@ export function resolveRange(from, to, now_ms) {
 	return { from_ms: Math.floor(from_ms), to_ms: Math.ceil(to_ms) };
 }
 
-/** The shortest preset of which data of @age_ms fill a good part; the longest if none is long enough. */
+/** The shortest preset that fits data of @age_ms; the longest if none does. */
 export function presetForAge(age_ms) {
 	return PRESETS.find((preset) => -resolveTime(preset.from, 0) >= 1.25 * age_ms) ?? PRESETS.at(-1);
 }

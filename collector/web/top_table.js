@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions by self and total. Only the rows in sight are in the document, however many there are.
+// Functions by self and total. Only the visible rows are in the document.
 
 import { FRAME_KINDS } from "./contract.js";
 import { byId, element, setOptionalText } from "./element.js";
@@ -41,7 +41,7 @@ export class TopTable extends EventTarget {
 		new ResizeObserver(() => this.#render(true)).observe(this.scroller);
 	}
 
-	/** Show what /api/v1/top answered; null: nothing. */
+	/** Show the answer of /api/v1/top; null: nothing. */
 	setAnswer(answer) {
 		this.#answer = answer;
 		this.#arrange();
@@ -83,18 +83,18 @@ export class TopTable extends EventTarget {
 		}
 		this.#rows = matches ? rows.filter((row) => matches(row.name)) : rows.slice();
 		this.#rows.sort((a, b) => sign * compare(a, b));
-		this.#tell(rows.length);
+		this.#showFacts(rows.length);
 		this.#render(true);
 	}
 
-	#tell(loaded) {
+	#showFacts(loaded) {
 		const functions = this.#answer?.function_count ?? 0;
 		const left = functions - loaded;
 		const shown = this.#rows.length;
 
 		this.facts.textContent = !this.#answer ? "" :
 			`${formatCount(shown)}${shown < functions ? ` of ${formatCount(functions)}` : ""} functions`;
-		this.facts.title = left > 0 ? `The ${formatCount(left)} smallest by self are left out` : "";
+		this.facts.title = left > 0 ? `The ${formatCount(left)} smallest by self time are not listed` : "";
 		setOptionalText(this.message, loaded > 0 && shown === 0 ? "No function matches the filter." : "");
 	}
 
@@ -112,7 +112,7 @@ export class TopTable extends EventTarget {
 
 		this.body.replaceChildren(spacerRow(first * ROW), ...made,
 					  spacerRow((this.#rows.length - first - rows.length) * ROW));
-		// One row is reached by Tab, the others from there by arrows; new rows keep the focus.
+		// Tab reaches one row, arrow keys the others; new rows keep the focus.
 		const reached = made.find((row) => row.dataset.name === focused) ?? made[0];
 		if (reached)
 			reached.tabIndex = 0;
@@ -146,7 +146,7 @@ export class TopTable extends EventTarget {
 	}
 
 	#onClick(event) {
-		// Selecting text to copy it is no click.
+		// Selecting text is not a click.
 		if (String(getSelection()) === "")
 			this.#pickRow(event.target.closest("tr"));
 	}
@@ -165,7 +165,7 @@ export class TopTable extends EventTarget {
 	}
 }
 
-/** A class name that style.css has, whatever the collector says. */
+/** A class name that style.css has, whatever the answer holds. */
 function safeKind(kind) {
 	return FRAME_KINDS.includes(kind) ? kind : "unknown";
 }

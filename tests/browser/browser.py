@@ -15,7 +15,7 @@ import time
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
          "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
          "--disable-default-apps", "--no-default-browser-check", "--mute-audio", "--remote-debugging-pipe"]
-WAIT_S = 60  # an answer takes far less, but not on a machine that does ten other things
+WAIT_S = 60  # generous, for a busy machine
 KEYS = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Backspace": 8, "Tab": 9}
 
 
@@ -103,7 +103,7 @@ class Browser:
 
 
 class Page:
-    """A tab, used as a person would: mouse, keyboard, eyes."""
+    """A tab, driven by mouse and keyboard."""
 
     def __init__(self, browser, target, width, height, scale, dark):
         self.browser, self.target = browser, target
@@ -142,11 +142,11 @@ class Page:
             try:
                 value = self.evaluate(expression)
             except BrowserError:
-                value = None  # a page that is loading has nothing to ask yet
+                value = None  # the page is still loading
             if value:
                 return value
             time.sleep(0.04)
-        raise AssertionError(f"did not come true within {wait_s} s: {what or expression}")
+        raise AssertionError(f"still false after {wait_s} s: {what or expression}")
 
     def open(self, url):
         self.call("Page.navigate", {"url": "about:blank"})
@@ -186,18 +186,18 @@ class Page:
             self.call("Input.dispatchKeyEvent", {"type": "keyUp", "key": char})
 
     def press(self, key):
-        told = {"key": key, "code": key, "windowsVirtualKeyCode": KEYS[key]} if key in KEYS else {"key": key, "text": key}
+        event = {"key": key, "code": key, "windowsVirtualKeyCode": KEYS[key]} if key in KEYS else {"key": key, "text": key}
         if key == "Enter":
-            told["text"] = "\r"
-        self.call("Input.dispatchKeyEvent", {"type": "keyDown", **told})
-        self.call("Input.dispatchKeyEvent", {"type": "keyUp", **{k: v for k, v in told.items() if k != "text"}})
+            event["text"] = "\r"
+        self.call("Input.dispatchKeyEvent", {"type": "keyDown", **event})
+        self.call("Input.dispatchKeyEvent", {"type": "keyUp", **{k: v for k, v in event.items() if k != "text"}})
 
     def rect(self, selector):
         rect = self.evaluate(f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
                              " if (!e) return null; const { x, y, width, height } = e.getBoundingClientRect();"
                              " return { x, y, width, height }; })()")
         if not rect or rect["width"] == 0:
-            raise AssertionError(f"{selector} is not to be seen")
+            raise AssertionError(f"{selector} is not visible")
         return rect
 
     def text(self, selector):
@@ -216,24 +216,24 @@ class Page:
         pathlib.Path(path).write_bytes(base64.b64decode(image))
 
     def complaints(self):
-        """What the console said as error or warning, exceptions, and requests that failed, so far."""
+        """Errors and warnings of the console, exceptions and failed requests so far."""
         self.evaluate("0")  # so that all events before now have arrived
-        told = []
+        complaints = []
         for event in self.browser.events:
             if event.get("sessionId") != self.session:
                 continue
             params, method = event.get("params", {}), event.get("method")
             if method == "Runtime.exceptionThrown":
                 details = params["exceptionDetails"]
-                told.append("exception: " + details.get("exception", {}).get("description", details["text"]))
+                complaints.append("exception: " + details.get("exception", {}).get("description", details["text"]))
             elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
-                told.append("console: " + " ".join(str(a.get("value", a.get("description"))) for a in params["args"]))
+                complaints.append("console: " + " ".join(str(a.get("value", a.get("description"))) for a in params["args"]))
             elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
-                told.append(f"log: {params['entry']['text']} {params['entry'].get('url', '')}")
-        return told
+                complaints.append(f"log: {params['entry']['text']} {params['entry'].get('url', '')}")
+        return complaints
 
     def requested(self):
-        """Addresses the page has asked for."""
+        """Addresses the page has requested."""
         self.evaluate("0")
         return [e["params"]["request"]["url"] for e in self.browser.events
                 if e.get("sessionId") == self.session and e.get("method") == "Network.requestWillBeSent"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the browser tests share: a Chromium, collectors to show, and a folder for screenshots."""
+"""Fixtures of the browser tests: a Chromium, collectors and a folder for screenshots."""
 
 import os
 import pathlib
@@ -36,7 +36,7 @@ def shared_fake():
 
 @pytest.fixture
 def fake(shared_fake):
-    """The test double with its usual data, answering at once."""
+    """The fake collector with its default data, answering without delay."""
     shared_fake.server.away, shared_fake.server.delay_s = False, 0
     shared_fake.server.requests.clear()
     return shared_fake
@@ -72,7 +72,7 @@ def missing_for_real():
 
 @pytest.fixture(scope="session")
 def real_url(tmp_path_factory):
-    """A real collector that a real agent has told of two workloads; or the one at CAIRN_URL."""
+    """A real collector with a real agent's profiles of two workloads; or the one at CAIRN_URL."""
     if os.environ.get("CAIRN_URL"):
         yield os.environ["CAIRN_URL"].rstrip("/")
         return
@@ -96,13 +96,13 @@ def real_url(tmp_path_factory):
 
 @pytest.fixture(params=["fake", "real"])
 def collector_url(request):
-    """A collector with data: the test double, then a real one."""
+    """A collector with data: the fake one, then a real one."""
     return request.getfixturevalue("real_url") if request.param == "real" else request.getfixturevalue("shared_fake").url
 
 
 @pytest.fixture
 def artefact(request):
-    """artefact(name): where a picture of that name is kept, apart for the real collector."""
+    """artefact(name): the path of a screenshot, separate for the real collector."""
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
     real = "real-" if "real_url" in request.fixturenames or "[real]" in request.node.name else ""
     return lambda name: ARTEFACTS / f"{real}{name}.png"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A collector's HTTP side with made-up but believable data, for testing the page alone.
+"""A collector's HTTP API with generated data, for testing the page alone.
 
 Serves collector/web and the API of version 1 on loopback: six services, Python, native and kernel
 frames, a tree of tens of thousands of nodes, a latency spike, and the profile types of fake_profiles.py. The same
@@ -158,7 +158,7 @@ class Data:
         return self.waits[service, wait], self.waits[service, wait]
 
     def cores(self, name, at_s):
-        """Cores in use at @at_s, the spike left out."""
+        """Cores in use at @at_s, without the spike."""
         mean = self.services[name][0]
         wave = 1 + 0.22 * math.sin(at_s / 47 + len(name)) + 0.1 * math.sin(at_s / 9.1 + 2 * len(name))
         noise = random.Random(f"{name}{int(at_s)}").random() * 0.22
@@ -304,7 +304,7 @@ class Api:
         matchers, _, _ = self.common(params)
         return [l for profile_type in profiles.TYPES for l, _ in self.selected(matchers, profile_type)]
 
-    def told_type(self, params):
+    def type_fields(self, params):
         profile_type = params.get("type", profiles.CPU)
         return {"type": profile_type, "unit": profiles.unit_of(profile_type)}
 
@@ -336,7 +336,7 @@ class Api:
 
     def totals(self, shares, from_s, to_s):
         """{key of shares(): (usual, spike)} in the type's unit."""
-        asks = functools.partial(profiles.remembered, self.data) if to_s < time.time() - 3 else self.data.usage
+        asks = functools.partial(profiles.cached_usage, self.data) if to_s < time.time() - 3 else self.data.usage
         sums = {}
         for key, (usual, spike, functions) in shares.items():
             use = asks(key[1], from_s, to_s) if usual or spike else (0, 0)
@@ -385,7 +385,7 @@ class Api:
         columns = {"parent": [place[tree.parent[n]] for n in keep], "name": [position(tree.frame[n][0]) for n in keep],
                    "module": [position(tree.frame[n][1]) for n in keep], "kind": [tree.frame[n][2] for n in keep],
                    "self": [tree.self_weight[n] for n in keep], "total": [total[n] for n in keep]}
-        return {**self.told_type(params), "from_ns": int(from_s * 1e9), "to_ns": int(to_s * 1e9),
+        return {**self.type_fields(params), "from_ns": int(from_s * 1e9), "to_ns": int(to_s * 1e9),
                 "total": total[0], "rows": node_count * 3, "stacks": sum(1 for w in tree.self_weight if w), "node_count": node_count,
                 "series": len(self.selected(parse_selector(params.get("query", "")), params.get("type", profiles.CPU))),
                 "cut": cut, "kinds": KINDS, "names": names, "nodes": columns}
@@ -403,7 +403,7 @@ class Api:
             if at == 0:
                 row[1] += total[node]
         ordered = sorted(((f, s, t) for f, (s, t) in rows.items() if t), key=lambda r: (-r[1], -r[2], r[0]))
-        return {**self.told_type(params), "total": total[0], "function_count": len(ordered),
+        return {**self.type_fields(params), "total": total[0], "function_count": len(ordered),
                 "rows": [{"name": f[0], "module": f[1], "kind": KINDS[f[2]], "self": s, "total": t}
                          for f, s, t in ordered[:int(params.get("limit", 100))]]}
 
@@ -429,11 +429,11 @@ class Api:
                 groups.setdefault(group, [0] * count)[at] += sum(values)
         series = [{**group_names(g), "total": sum(v), "values": v} for g, v in groups.items() if any(v)]
         series.sort(key=lambda s: -s["total"])
-        return {**self.told_type(params), "first_step_ns": int(first_s * 1e9), "step_ns": int(step_s * 1e9),
+        return {**self.type_fields(params), "first_step_ns": int(first_s * 1e9), "step_ns": int(step_s * 1e9),
                 "series": series}
 
     def diagnose(self, params):
-        """A verdict whatever is asked for; what is asked for is checked."""
+        """A fixed verdict; parameters are checked."""
         self.common(params)
         if "trainer" in params.get("query", ""):
             return self.gpu_diagnosis()
@@ -517,7 +517,7 @@ class Handler(BaseHTTPRequestHandler):
             error = {"error": {"code": "invalid_argument", "field": bad.field, "message": str(bad)}}
             self.send(400, json.dumps(error).encode(), "application/json")
         except (BrokenPipeError, ConnectionResetError):
-            pass  # the page aborted a question it no longer needs
+            pass  # the page aborted the request
 
     def answer_api(self, path, params):
         server = self.server

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fake collector has beside CPU time: waits, states, memory, throttling, and the agent's own doings.
+"""The fake collector's other profile types: off-CPU time, states, memory, throttling, load shedding.
 
-All of it follows from a service's use of CPU: whoever computes twice as much also waits twice as much.
+All follow a service's CPU usage: twice the CPU time, twice the off-CPU time.
 """
 
 import functools
@@ -20,11 +20,11 @@ OF_GPUS = [GPU_SPIN, GPU_WAIT, GPU_LAUNCH, GPU_KERNEL, GPU_COPY, GPU_MEMORY, GPU
            GPU_CLOCK]
 TYPES = [CPU, BLOCKED, WAITING, WALL, THROTTLED, GROWTH, RESIDENT, FAULTS, OOM_KILLS, OVERHEAD, SHEDDING_CHANGES, SHEDDING, *OF_GPUS]
 
-# Threads that wait, for each core in use. The spike is one of waiting for a lock.
+# Blocked threads per core in use. The spike is lock contention.
 WAITS = {"python": {"idle": 6.0, "gil": 0.7, "network": 0.42, "lock": 0.25, "poll": 0.16, "page_fault": 0.03, "gpu": 0.3, "other": 0.02},
          "native": {"idle": 4.0, "disk": 0.5, "lock": 0.3, "network": 0.3, "pipe": 0.12, "sleep": 0.2, "child": 0.05, "stopped": 0.01}}
-SPIKE_LOCK = 3.0  # threads that wait for a lock, for each core that the spike uses
-QUEUE = 0.11      # threads that wait for a CPU, for each core in use
+SPIKE_LOCK = 3.0  # threads blocked on a lock per core of the spike
+QUEUE = 0.11      # runnable threads per core in use
 THROTTLED_SERVICE, THROTTLED_AGE_S, THROTTLED_S, THROTTLED_SHARE = "embedding-worker", 560, 75, 0.62
 RESIDENT_BYTES = 620 << 20  # for each core in use
 AGENT = "cairn-agent"
@@ -117,6 +117,6 @@ def resident_bytes(mean_cores, started_s, at_s):
 
 
 @functools.lru_cache(maxsize=1 << 15)
-def remembered(data, name, from_s, to_s):
-    """data.usage() of a range that is over: it does not change any more."""
+def cached_usage(data, name, from_s, to_s):
+    """data.usage() of a range that is over: it no longer changes."""
     return data.usage(name, from_s, to_s)

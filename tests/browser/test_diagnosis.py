@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The card that says what holds a service up."""
+"""The diagnosis card."""
 import urllib.parse
 
 import fake_profiles as profiles
-from test_profile_types import address, asked, shown, view
+from test_profile_types import address, requests_to, shown, view
 
 SERVICE = "llm-gateway"
 
@@ -15,34 +15,34 @@ def open_card(page):
     return shown(page.text("#diagnosis-popover"))
 
 
-def test_the_card_tells_the_verdict_its_shares_and_where(fake, open_page, artefact):
+def test_shows_verdict_shares_and_stacks(fake, open_page, artefact):
     page = open_page(address(fake.url, query=SERVICE))
     text = open_card(page)
     assert text.startswith("Threads wait for Python's global interpreter lock")
     assert "Confidence: high." in text and "71.2 %" in text and "Threads wait for a CPU" in text
-    assert "storage" not in text, "what is nothing has no line"
+    assert "storage" not in text, "skips shares of zero"
     assert "<b>tokenize</b> (llm.py:40)" in text, "names are text"
     assert "Processes instead of threads." in text
     page.screenshot(artefact("diagnosis"))
-    asked_for = asked(fake, "diagnose")[-1]
-    assert asked_for["query"] == f'{{service="{SERVICE}"}}' and "type" not in asked_for
+    params = requests_to(fake, "diagnose")[-1]
+    assert params["query"] == f'{{service="{SERVICE}"}}' and "type" not in params
 
 
-def test_a_gpus_verdict_comes_with_its_figures_and_with_what_is_not_known(fake, open_page, artefact):
+def test_gpu_verdict_lists_figures_and_missing_data(fake, open_page, artefact):
     page = open_page(address(fake.url, query="trainer"))
     text = open_card(page)
     assert text.startswith("The GPU waits for input that is being prepared")
     assert "55.0 %" in text and "Copies to the GPU" in text
     assert "60.0 %" in text and "1.83" in text and "1,234/s" in text
-    assert "memory's bandwidth" not in text, "what was not judged has no bar"
-    assert "the GPU's memory transferred (told by the management library" in text
-    assert "7.31 µs" in text and "comes and goes" in text
+    assert "memory's bandwidth" not in text, "skips classes without data"
+    assert "the GPU's memory transferred (source: the management library" in text
+    assert "7.31 µs" in text and "Intermittent" in text
     assert "wait for rank 3 of communicator c0ffee, on <i>n2</i>." in text, "names are text"
     assert "What the service's other threads did on a CPU" in text and "decode (images.py:12)" in text
     page.screenshot(artefact("diagnosis-gpu"))
 
 
-def test_its_evidence_is_one_click_away(fake, open_page):
+def test_evidence_links_to_its_profile_type(fake, open_page):
     page = open_page(address(fake.url, query=SERVICE))
     open_card(page)
     page.click("#diagnosis-popover .link")
@@ -52,13 +52,13 @@ def test_its_evidence_is_one_click_away(fake, open_page):
     assert page.evaluate("document.querySelector('#diagnosis-popover').hidden")
 
 
-def test_labels_of_one_type_are_not_asked_for(fake, open_page):
+def test_drops_matchers_of_one_profile_type(fake, open_page):
     page = open_page(address(fake.url, profiles.BLOCKED, query=f'{{service="{SERVICE}", wait="disk"}}'))
     open_card(page)
-    assert "wait" not in urllib.parse.unquote(asked(fake, "diagnose")[-1]["query"])
+    assert "wait" not in urllib.parse.unquote(requests_to(fake, "diagnose")[-1]["query"])
 
 
-def test_a_refusal_is_told_in_the_card(fake, open_page):
+def test_card_shows_a_failed_query(fake, open_page):
     page = open_page(address(fake.url, query='{service='))
     page.wait("document.querySelector('#diagnosis-button') !== null", "the page")
     page.evaluate("document.querySelector('#diagnosis-button').click()")

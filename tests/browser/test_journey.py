@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person's way through the page, from opening it to a link that restores what they found.
+"""A session on the page, from opening it to a link that restores the view.
 
-Runs against the test double, and against a real collector that a real agent feeds (or the one at
-CAIRN_URL). What should be seen is taken from the API, so nothing here knows the data.
+Runs against the fake collector and a real one with a real agent (or the one at CAIRN_URL). Expected
+values come from the API, so nothing here knows the data.
 """
 
 import json
@@ -26,13 +26,13 @@ def shown_percent(text):
 
 @pytest.fixture
 def range_ms(collector_url):
-    """A range in the past, so that two looks see the same: at most five minutes that have arrived."""
+    """A range in the past whose data is complete, at most five minutes: two requests get the same answer."""
     status = ask(collector_url, "status")
     newest_ms, oldest_ms = status["newest_ns"] // 1_000_000, status["oldest_ns"] // 1_000_000
     return max(newest_ms - 300_000, oldest_ms), newest_ms - 1_000
 
 
-def test_a_person_finds_where_the_time_goes(collector_url, range_ms, open_page, artefact):
+def test_finds_and_shares_a_hot_function(collector_url, range_ms, open_page, artefact):
     url, (from_ms, to_ms) = collector_url, range_ms
     between = {"from": from_ms, "to": to_ms}
     services = ask(url, "series", group_by="service", **between)["series"]
@@ -69,7 +69,7 @@ def test_a_person_finds_where_the_time_goes(collector_url, range_ms, open_page, 
     row = max(top["rows"], key=lambda r: r["total"] if 0.02 < r["total"] / top["total"] < 0.9 else 0)
     page.press("/")
     page.type(f'"{row["name"]}"')
-    page.wait("document.querySelector('#search-share').textContent.includes('matched')", "the search says its share")
+    page.wait("document.querySelector('#search-share').textContent.includes('matched')", "the search shows its share")
     same_name = [r for r in top["rows"] if r["name"] == row["name"]]
     if len(same_name) == 1:
         assert shown_percent(page.text("#search-share")) == pytest.approx(100 * row["total"] / top["total"], abs=0.3)
@@ -86,7 +86,7 @@ def test_a_person_finds_where_the_time_goes(collector_url, range_ms, open_page, 
     assert after["to_ms"] == pytest.approx(to_ms - third, abs=(to_ms - from_ms) / plot["width"] * 3)
     page.screenshot(artefact("journey-4-range-dragged"))
 
-    # The link restores all of it in a tab that knows nothing.
+    # The link restores all of it in a new tab.
     view, zoomed, share = page.evaluate("cairn.view()"), page.evaluate("cairn.flameGraph.zoomed()"), page.text("#search-share")
     other = open_page(page.address())
     other.screenshot(artefact("journey-5-link-opened"))
@@ -98,7 +98,7 @@ def test_a_person_finds_where_the_time_goes(collector_url, range_ms, open_page, 
     assert page.complaints() == [] and other.complaints() == []
 
 
-def test_the_page_shows_what_happens_now(collector_url, open_page, artefact):
+def test_live_page_refreshes(collector_url, open_page, artefact):
     page = open_page(collector_url)
     page.screenshot(artefact("journey-live"))
     assert page.text("#live-text") == "Live"

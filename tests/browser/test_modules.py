@@ -27,7 +27,7 @@ def call(browser, shared_fake):
     (0, 100, "0 %"), (12.34, 100, "12.3 %"), (100, 100, "100 %"), (99.99, 100, "99.9 %"), (0.5, 100, "0.50 %"),
     (0.001, 100, "< 0.01 %"), (1, 0, "–"), (0, 0, "–"),
 ])
-def test_shares(call, part, whole, text):
+def test_formats_shares(call, part, whole, text):
     assert call("format", "formatShare", part, whole).replace("\u202f", " ") == text
 
 
@@ -35,7 +35,7 @@ def test_shares(call, part, whole, text):
     (0, "0 s"), (850, "850 ns"), (20e6, "20.0 ms"), (1.24e9, "1.24 s"), (59.999e9, "1 m"), (72e9, "1 m 12 s"),
     (3600e9, "1 h"), (7500e9, "2 h 5 m"), (90000e9, "1 d 1 h"), (20000 * 86400e9, "20,000 d"),
 ])
-def test_durations(call, ns, text):
+def test_formats_durations(call, ns, text):
     assert call("format", "formatDuration", ns) == text
 
 
@@ -46,7 +46,7 @@ def test_durations(call, ns, text):
     ("2030-01-01 11:00", NOW_MS), ("", None), ("now-5", None), ("now+5m", None), ("2030-02-31 10:00:00", None), ("5m", None),
     ("2030-01-01T99:00:00Z", None), ("now-99999999999999m", None), ("NaN", None), ("1e9", None),
 ])
-def test_times(call, text, ms):
+def test_parses_times(call, text, ms):
     assert call("time_range", "resolveTime", text, NOW_MS) == ms
 
 
@@ -56,7 +56,7 @@ def test_times(call, text, ms):
     ("{", None), ('{a="b"', None), ('{a="b" c="d"}', None), ('{a=b}', None), ("two words", None), ('{a="b"}x', None),
     ('{a="' + "\\" * 5000 + '"}', [["a", "=", "\\" * 2500]]),
 ])
-def test_selectors(call, text, matchers):
+def test_parses_selectors(call, text, matchers):
     read = call("selector", "parseSelector", text)
     assert (None if read is None else [[m["name"], m["op"], m["value"]] for m in read]) == matchers
 
@@ -65,7 +65,7 @@ def test_selectors(call, text, matchers):
     ("", "a", '{service="a"}'), ("old", "new", '{service="new"}'), ('{node="n", service="old"}', "new", '{service="new", node="n"}'),
     ('{service="a", node="n"}', None, '{node="n"}'), ('{service!="a"}', 'q"\\', r'{service="q\"\\"}'), ("{broken", "new", '{service="new"}'),
 ])
-def test_a_service_replaces_the_one_before(call, text, value, result):
+def test_replaces_the_service_matcher(call, text, value, result):
     assert call("selector", "withValue", text, "service", value) == result
 
 
@@ -76,11 +76,11 @@ def test_a_service_replaces_the_one_before(call, text, value, result):
     ("group=a%20b", "group", "auto"), ("type=off-cpu", "type", TYPE.OFF_CPU),
     ("type=constructor", "type", TYPE.CPU), ("type=x:y:z:a:b", "type", "x:y:z:a:b"), ("idle=in", "idle", "in"), ("idle=maybe", "idle", "out"),
 ])
-def test_links_are_checked_when_read(call, query, field, value):
+def test_reading_a_link_checks_fields(call, query, field, value):
     assert call("state", "readView", "?" + query)[field] == value
 
 
-def test_a_link_says_only_what_is_not_the_default(call):
+def test_links_omit_default_values(call):
     assert call("state", "writeView", call("state", "readView", "")) == ""
     assert call("state", "writeView", {**call("state", "readView", ""), "type": TYPE.WALL}) == "?type=wall"
     view = {**call("state", "readView", ""), "type": "x:y:z:a:b", "query": '{a="b&c=d#"}', "from": "2030-01-01T11:00:00.000Z", "search": "100 %+x"}
@@ -94,7 +94,7 @@ def test_axes_are_round_and_reach_the_peak(call, peak, top):
 
 
 @pytest.mark.parametrize("peak, top", [(1000, 1000), (1.4 * 2**30, 1.5 * 2**30), (200 * 2**20, 200 * 2**20), (1023 * 2**10, 1500 * 2**10)])
-def test_axes_of_bytes_are_round_in_binary_units(call, peak, top):
+def test_byte_axes_use_round_binary_units(call, peak, top):
     ticks = call("axis_ticks", "valueTicks", peak, 1024)
     assert ticks["max"] >= peak and ticks["max"] == pytest.approx(top)
 
@@ -107,24 +107,24 @@ BLOCKED, WALL, CPU = TYPE.OFF_CPU, TYPE.WALL, TYPE.CPU
     (BLOCKED, '{wait="lock"}', "auto", "service"), (BLOCKED, '{wait="lock", service="llm"}', "auto", "wait"), (WALL, "llm", "auto", "state"),
     (BLOCKED, "", "", ""), ("new:thing:count:event:count", "", "auto", "service"),
 ])
-def test_types_have_a_default_group(call, profile_type, query, group, label):
-    assert call("questions", "groupOf", {"type": profile_type, "query": query, "group": group}) == label
+def test_profile_types_have_a_default_group(call, profile_type, query, group, label):
+    assert call("queries", "groupOf", {"type": profile_type, "query": query, "group": group}) == label
 
 
-@pytest.mark.parametrize("profile_type, query, idle, left_out", [
+@pytest.mark.parametrize("profile_type, query, idle, excluded", [
     (BLOCKED, "", "out", True), (BLOCKED, "llm", "out", True), (BLOCKED, "llm", "in", False), (BLOCKED, '{wait=~"lock|idle"}', "out", False),
     (BLOCKED, '{wait!="sleep"}', "out", False), (BLOCKED, "{broken", "out", False), (CPU, "", "out", False), (WALL, "", "out", False),
 ])
-def test_idle_is_left_out_unless_somebody_says_otherwise(call, profile_type, query, idle, left_out):
-    assert call("questions", "leavesIdleOut", {"type": profile_type, "query": query, "idle": idle}) == left_out
+def test_excludes_idle_by_default(call, profile_type, query, idle, excluded):
+    assert call("queries", "excludesIdle", {"type": profile_type, "query": query, "idle": idle}) == excluded
 
 
 @pytest.mark.parametrize("before, profile_type, query, group", [
     (('{service="a", wait="lock"}', "wait"), CPU, '{service="a"}', "auto"), (('{service="a", wait="lock"}', "node"), BLOCKED, '{service="a", wait="lock"}', "node"),
     (("a", "service"), WALL, "a", "service"), (('{state="running"}', "state"), BLOCKED, "", "auto"), (("{broken", "wait"), CPU, "{broken", "auto"),
 ])
-def test_another_type_keeps_labels_it_has(call, before, profile_type, query, group):
-    change = call("questions", "showType", {"type": "x", "query": before[0], "group": before[1]}, profile_type)
+def test_switching_type_keeps_its_own_labels(call, before, profile_type, query, group):
+    change = call("queries", "showType", {"type": "x", "query": before[0], "group": before[1]}, profile_type)
     assert (change["query"], change["group"], change["type"], change["zoom"]) == (query, group, profile_type, "")
 
 
@@ -135,26 +135,26 @@ COPY, BUSY = TYPE.GPU_COPY, TYPE.GPU_BUSY
     ("direction", COPY, False), ("direction", CPU, True), ("memory", TYPE.GPU_COPIES, False), ("rank", TYPE.NCCL_SKEW, False),
     ("rank", BLOCKED, True), ("gpu_uuid", BUSY, False), ("gpu", CPU, True), ("knob", TYPE.SHEDDING, False), ("knob", CPU, True), ("service", CPU, False), ("wait", "new:thing:count:event:count", False),
 ])
-def test_labels_belong_to_types(call, label, profile_type, foreign):
+def test_labels_belong_to_profile_types(call, label, profile_type, foreign):
     assert call("profile_type", "isForeign", label, profile_type) == foreign
-    assert (label in call("questions", "labelsOfType", [label], profile_type)) != foreign
+    assert (label in call("queries", "labelsOfType", [label], profile_type)) != foreign
 
 
 @pytest.mark.parametrize("label, value, title", [
     ("direction", "host_to_device", "host to GPU"), ("direction", "toString", "toString"), ("gpu", "0", "GPU 0"), ("gpu", "x", "x"), ("rank", "12", "rank 12"),
     ("rank", "", "(none)"), ("wait", "gil", "GIL"), ("node", "0", "0"), ("knob", "off_cpu_unwind", "Off-CPU stacks"), ("reason", "power_cap", "power cap"),
 ])
-def test_values_are_shown_in_words(call, label, value, title):
+def test_label_values_have_titles(call, label, value, title):
     assert call("label_value", "valueTitle", label, value) == title
 
 
 @pytest.mark.parametrize("value, unit, text", [(706_478, "count", "706,478"), (12_174_551, "count", "12.2 M"), (9.9999e8, "count", "1,000 M"), (2e9, "count", "2.00 G"),
                                                (5 << 30, "bytes", "5.00 GiB"), (2e9, "nanoseconds", "2.00 s")])
-def test_values_for_a_column(call, value, unit, text):
+def test_formats_short_values(call, value, unit, text):
     assert call("format", "formatShort", value, unit) == text
 
 
-def test_temperatures_are_lines_of_their_own_and_have_a_mean(call):
+def test_temperatures_are_averaged_not_summed(call):
     answer = {"type": TYPE.GPU_TEMPERATURE, "unit": "celsius", "first_step_ns": 0, "step_ns": 1e9,
               "series": [{"group": f"g{i}", "total": 50 + i, "values": [50 + i, 50 + i]} for i in range(10)]}
     chart = call("series_stack", "stackSeries", answer, {"from_ms": 0, "to_ms": 2000}, {"oldest_ms": 0, "newest_ms": 0})
@@ -169,7 +169,7 @@ def test_temperatures_are_lines_of_their_own_and_have_a_mean(call):
     (TYPE.GPU_SM_CLOCK, "hertz", 1e-6, "MHz"), (TYPE.GPU_TEMPERATURE, "celsius", 1, "°C"),
     (TYPE.GPU_PCIE_SENT, "bytes", 1, "per second"), ("new_thing:some_level:bytes:gauge:second", "bytes", 1, ""),
 ])
-def test_types_have_their_rates(call, profile_type, unit, scale, word):
+def test_profile_types_have_rates(call, profile_type, unit, scale, word):
     rate = call("format", "rateOf", profile_type, unit, 5e9)
     assert rate["scale"] == pytest.approx(scale) and rate["unit"] == word
     assert rate["axis"] == ("" if word in ("%", "W", "°C") else word), "short units stand beside each number"
@@ -180,12 +180,12 @@ def test_types_have_their_rates(call, profile_type, unit, scale, word):
     ("new_thing:some_level:bytes:gauge:second", "new thing some level", False),
     (TYPE.GPU_MEMORY, "GPU memory in use", True),
 ])
-def test_unknown_types_are_shown(call, profile_type, title, has_stacks):
+def test_shows_unknown_profile_types(call, profile_type, title, has_stacks):
     spec = call("profile_type", "specOf", profile_type)
     assert spec["title"] == title and ("noStacks" not in spec) == has_stacks
 
 
-def test_types_are_offered_in_the_contracts_order(call):
+def test_lists_types_in_contract_order(call):
     sections = call("profile_type", "sectionsOf", ["new:thing:count:event:count", *reversed(list(SPECS))])
     assert [section["section"] for section in sections] == [*CONTRACT["sections"], "Others"]
     offered = [spec["type"] for section in sections for spec in section["specs"]]
@@ -201,13 +201,13 @@ def answer_of(*series):
 LESS, MORE = {"knob": "off_cpu_unwind", "step": "1/4"}, {"knob": "off_cpu_unwind", "step": "1/1"}
 
 
-def test_groups_without_a_value_are_not_shown(call):
+def test_hides_groups_without_a_value(call):
     stored, between = {"oldest_ms": 0, "newest_ms": 0}, {"from_ms": 0, "to_ms": 1000}
     groups = lambda *series: [s["group"] for s in call("series_stack", "stackSeries", answer_of(*series), between, stored)["series"]]
     assert groups(("a", [1]), ("b", [0])) == ["a"] and groups(("a", [0]), ("b", [0])) == ["a"] and groups() == []
 
 
-def test_marks_are_where_things_happened(call):
+def test_marks_match_event_times(call):
     answers = {"throttled": answer_of(("a", [0, 5e8, 0]), ("b", [0, 1e8, 2e9])), "changes": answer_of((LESS, [0, 0, 1]), (MORE, [1, 0, 0])),
                "shedding": answer_of()}
     marks = call("chart_marks", "marksOf", answers, {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 1000, "newest_ms": 0})
@@ -223,7 +223,7 @@ def test_marks_are_where_things_happened(call):
     ("of two agents", [2e9] * 20 + [1e9] * 10, [(500, 29500)], True, True, 2),
     ("twice", [1e9] + [0] * 20 + [1e9] * 9, [(500, 1000), (21000, 29500)], False, True, 1),
 ])
-def test_a_shedding_step_has_its_time(call, what, values, spans, is_whole, to_end, agents):
+def test_shedding_steps_have_time_spans(call, what, values, spans, is_whole, to_end, agents):
     answers = {"throttled": answer_of(), "changes": answer_of(), "shedding": answer_of((LESS, values), (MORE, [0] * 30))}
     [one] = call("chart_marks", "marksOf", answers, {"from_ms": 500, "to_ms": 29500}, {"oldest_ms": 0, "newest_ms": 29000})["shedding"]
     assert one == {"knob": "off_cpu_unwind", "text": "off-CPU stacks at 1/4", "spans": [{"from_ms": a, "to_ms": b} for a, b in spans], "is_whole": is_whole, "to_end": to_end, "agents": agents}, what
@@ -234,17 +234,17 @@ def test_a_shedding_step_has_its_time(call, what, values, spans, is_whole, to_en
     ({"knob": "process_off_cpu", "step": "on", "pid": "7"}, "off-CPU stacks of process 7 on"), ({"knob": "from a newer agent", "step": "off"}, "from a newer agent off"),
     ({"knob": "constructor", "step": "off"}, "constructor off"),
 ])
-def test_steps_have_sentences(call, setting, sentence):
+def test_shedding_steps_have_sentences(call, setting, sentence):
     assert call("knob", "knobSentence", setting) == sentence
 
 
-def test_every_knob_has_a_sentence_and_a_meaning(call):
+def test_every_knob_has_sentence_and_meaning(call):
     for knob in KNOBS:
         assert call("knob", "knobSentence", {"knob": knob, "step": "off", "pid": "7", "comm": "a"}) == knob_sentence(knob, "off", "7", "a")
         assert call("knob", "knobMeaning", knob), knob
 
 
-def test_types_name_the_steps_that_reduce_them(call):
+def test_types_name_knobs_that_reduce_them(call):
     steps = [{"knob": knob} for knob in KNOBS]
     for profile_type, spec in SPECS.items():
         assert [one["knob"] for one in call("chart_marks", "reducedIn", steps, profile_type)] == spec["reducedBy"], profile_type
@@ -252,13 +252,13 @@ def test_types_name_the_steps_that_reduce_them(call):
     assert SPECS[TYPE.OFF_WAKE]["reducedBy"][0] == "wakers", "what takes most stands first"
 
 
-def test_words_and_types_name_each_other(call):
+def test_short_words_map_to_types_and_back(call):
     for profile_type, spec in SPECS.items():
         word = spec.get("word", profile_type)
         assert call("profile_type", "typeOfWord", word) == profile_type and call("profile_type", "wordOfType", profile_type) == word
 
 
-def test_nothing_happened(call):
+def test_no_events_make_no_marks(call):
     nothing = {"throttled": answer_of(), "changes": answer_of(), "shedding": answer_of()}
     between, stored = {"from_ms": 0, "to_ms": 3000}, {"oldest_ms": 0, "newest_ms": 0}
     assert call("chart_marks", "marksOf", nothing, between, stored) == {"throttled": None, "changes": [], "shedding": []}
@@ -267,11 +267,11 @@ def test_nothing_happened(call):
 
 
 @pytest.mark.parametrize("total_ns, text", [(108e9, "12.0 % of the time"), (1800e9, "30 m of CPU time in 15 m")])
-def test_throttling_in_words(call, total_ns, text):
+def test_formats_throttling(call, total_ns, text):
     assert call("chart_marks", "throttledShare", total_ns, 900_000).replace("\u202f", " ") == text
 
 
-def test_states_are_stacked_in_order_and_all_waits_have_a_place(call):
+def test_stacks_states_in_order_and_all_waits(call):
     states = answer_of(("blocked", [9e8]), ("running", [1e8]), ("waiting", [2e8]))
     stored, between = {"oldest_ms": 0, "newest_ms": 0}, {"from_ms": 0, "to_ms": 1000}
     assert [s["group"] for s in call("series_stack", "stackSeries", states, between, stored, "state")["series"]] == ["running", "waiting", "blocked"]
@@ -283,14 +283,14 @@ def test_states_are_stacked_in_order_and_all_waits_have_a_place(call):
     ("all there", [2e9, 4e9, 6e9], (0, 0), 4, 4000), ("last step on its way", [2e9, 4e9, 1e9], (0, 3500), 3, 3000),
     ("begun in the second step", [0, 4e9, 6e9], (2000, 9000), 5, 4000), ("nothing arrived", [0, 0, 0], (0, 500), 0, 1000),
 ])
-def test_rates_are_over_whole_steps_that_have_data(call, what, values, stored, mean, arrived):
+def test_rates_use_complete_steps_only(call, what, values, stored, mean, arrived):
     answer = {"unit": "nanoseconds", "first_step_ns": 1e9, "step_ns": 1e9, "series": [{"group": "", "total": sum(values), "values": values}]}
     chart = call("series_stack", "stackSeries", answer, {"from_ms": 1000, "to_ms": 4000}, {"oldest_ms": stored[0], "newest_ms": stored[1]})
     assert (chart["facts"]["mean"], chart["arrived_ms"]) == (mean, arrived), what
     assert chart["edges"] == [1000, 2000, 3000, 4000] and list(chart["series"][0]["rates"].values()) == [v / 1e9 for v in values]
 
 
-def test_more_series_than_colours_are_summed(call):
+def test_sums_series_beyond_the_colours(call):
     series = [{"group": f"g{i}", "total": 20 - i, "values": [20 - i]} for i in range(12)]
     answer = {"unit": "count", "first_step_ns": 0, "step_ns": 1e9, "series": series}
     chart = call("series_stack", "stackSeries", answer, {"from_ms": 0, "to_ms": 1000}, {"oldest_ms": 0, "newest_ms": 0})
@@ -319,18 +319,18 @@ def tree(browser, shared_fake):
 SMALL = tree_answer([0, 0, 0, 2], ["total", "zeta", "alpha", "beta"], [100, 30, 60, 20], [10, 30, 40, 20])
 
 
-def test_children_lie_in_order_of_name_within_their_parent(tree):
+def test_children_are_sorted_by_name(tree):
     assert tree(SMALL, "[...t.start]") == [0, 60, 0, 0]
     assert tree(SMALL, "[...t.depth]") == [0, 1, 1, 2]
     assert tree(SMALL, "[t.nodeAt(1, 59), t.nodeAt(1, 60), t.nodeAt(1, 95), t.nodeAt(2, 19), t.nodeAt(2, 21), t.nodeAt(9, 0)]") == [2, 1, -1, 3, -1, -1]
     assert tree(SMALL, "[t.levelsBelow(0), t.levelsBelow(1), t.levelsBelow(2)]") == [3, 1, 2]
 
 
-def test_matches_under_a_match_count_once(tree):
+def test_counts_nested_matches_once(tree):
     assert tree(SMALL, "(({ value, count }) => [value, count])(t.find((name) => name.endsWith('ta') || name === 'alpha'))") == [90, 3]
 
 
-def test_no_tree_is_a_tree(tree):
+def test_accepts_an_empty_tree(tree):
     assert tree(tree_answer([], [], [], []), "[t.value, t.levelCount, t.find(() => true).value]") == [0, 0, 0]
 
 
@@ -338,6 +338,6 @@ def test_no_tree_is_a_tree(tree):
     ({"parent": [0, 2, 0, 2]}, "before its parent"), ({"total": [1]}, "does not have 4 values"), ({"name": [0, 1, 99, 1]}, "has no name"),
     ({"self": None}, "does not have 4 values"), ({"parent": [0, 1, 0, 2]}, "before its parent"),
 ])
-def test_a_tree_that_does_not_hold_together_is_refused(tree, broken, error):
+def test_rejects_a_malformed_tree(tree, broken, error):
     with pytest.raises(BrowserError, match=error):
         tree({**SMALL, "nodes": {**SMALL["nodes"], **broken}}, "t.value")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profile types beside CPU time: how each is shown, what is left out of it, and what is marked in it."""
+"""Profile types beside CPU time: titles, units, excluded idle time and marks."""
 
 import re
 import urllib.parse
@@ -25,8 +25,8 @@ def address(url, profile_type="", **fields):
     return url + "/?live=off&" + urllib.parse.urlencode({**({"type": profile_type} if profile_type else {}), **fields})
 
 
-def asked(fake, path):
-    """The parameters of what was asked of @path so far."""
+def requests_to(fake, path):
+    """The parameters of the requests to @path so far."""
     split = [urllib.parse.urlsplit(request) for request in fake.server.requests]
     return [dict(urllib.parse.parse_qsl(s.query)) for s in split if s.path == "/api/v1/" + path]
 
@@ -48,7 +48,7 @@ def pick_type(page, profile_type):
     page.settle()
 
 
-def choose_class(page, name):
+def pick_group(page, name):
     page.evaluate(f"[...document.querySelectorAll('button.legend-entry')].find((b) => b.innerText.startsWith('{name}')).click()")
     page.settle()
 
@@ -61,7 +61,7 @@ def hovered(page, time_ms, dy=40):
     return shown(page.text("#tooltip"))
 
 
-def test_types_are_offered_by_section(fake, open_page):
+def test_lists_types_by_section(fake, open_page):
     page = open_page(address(fake.url))
     groups = page.evaluate("[...document.querySelectorAll('#type optgroup')].map((g) => [g.label, [...g.children].map((o) => o.text)])")
     assert groups == [["Thread time", ["CPU time", "Blocked (off-CPU)", "Run queue", "Wall clock", "Throttled"]],
@@ -70,7 +70,7 @@ def test_types_are_offered_by_section(fake, open_page):
     assert page.complaints() == []
 
 
-def test_keys_reach_types_and_idle(fake, open_page):
+def test_shortcuts_reach_types_and_idle(fake, open_page):
     page = open_page(address(fake.url, profiles.BLOCKED))
     page.press("i")
     page.settle()
@@ -82,25 +82,25 @@ def test_keys_reach_types_and_idle(fake, open_page):
     assert view(page, "idle") == "out", "CPU time has no idle"
 
 
-def test_only_types_with_data_are_offered(fake, open_page):
+def test_lists_only_types_with_data(fake, open_page):
     page = open_page(address(fake.url, profiles.OOM_KILLS, query="envoy"))
     offered = page.evaluate("[...document.querySelectorAll('#type option')].map((o) => o.text)")
     assert "OOM kills" in offered and "Profiler overhead" not in offered and "Throttled" not in offered
     assert page.evaluate("document.querySelector('#type').selectedOptions[0].text") == "OOM kills"
 
 
-@pytest.mark.parametrize("name, says", [
+@pytest.mark.parametrize("name, text", [
     ("CPU", "cores on average"), ("BLOCKED", "threads on average"), ("WAITING", "threads on average"), ("WALL", "threads on average"),
     ("GROWTH", "iB per second on average"), ("RESIDENT", "GiB on average"), ("FAULTS", "in this range"),
     ("THROTTLED", "CPUs throttled on average"), ("OVERHEAD", "cores on average"), ("SHEDDING_CHANGES", "3 in this range"),
     ("SHEDDING", "agents on average"),
 ])
-def test_each_type_has_its_unit(fake, open_page, artefact, name, says):
+def test_each_profile_type_has_its_unit(fake, open_page, artefact, name, text):
     page = open_page(address(fake.url, getattr(profiles, name)))
     page.screenshot(artefact(f"profile-{name.lower()}-light"))
     page.set_dark(True)
     page.screenshot(artefact(f"profile-{name.lower()}-dark"))
-    assert says in shown(page.text("#chart-facts"))
+    assert text in shown(page.text("#chart-facts"))
     assert page.complaints() == []
 
 
@@ -110,77 +110,77 @@ def gpu_fake():
         yield running
 
 
-@pytest.mark.parametrize("name, says, row", [
+@pytest.mark.parametrize("name, text, row", [
     ("GPU_SPIN", "cores on average", None), ("GPU_WAIT", "threads on average", None), ("GPU_LAUNCH", "per second on average", None),
     ("GPU_KERNEL", "GPU kernels at a time on average", None), ("GPU_COPY", "iB per second on average", "host to GPU"), ("GPU_MEMORY", "GiB on average", None),
     ("GPU_IDLE", "GPUs on average", None), ("GPU_IDLE_TIME", "GPUs on average", None), ("NCCL_SKEW", "ranks on average", "rank 1"),
     ("GPU_BUSY", "% on average", "GPU 1"), ("GPU_POWER", "W on average", "GPU 1"), ("GPU_TEMPERATURE", "°C on average", "GPU 0"),
     ("GPU_CLOCK", "MHz on average", "GPU 0"),
 ])
-def test_each_gpu_type_has_its_unit(gpu_fake, open_page, artefact, name, says, row):
+def test_each_gpu_profile_type_has_its_unit(gpu_fake, open_page, artefact, name, text, row):
     profile_type = getattr(profiles, name)
     page = open_page(address(gpu_fake.url, profile_type, **({"group": "gpu"} if profile_type in profiles.GPU_LEVELS else {})))
     page.screenshot(artefact(f"profile-{name.lower()}"))
-    assert says in shown(page.text("#chart-facts"))
+    assert text in shown(page.text("#chart-facts"))
     assert row is None or row in legend(page)
     if name == "GPU_TEMPERATURE":
         mean = float(re.search(r"([\d.]+) °C", shown(page.text("#chart-facts")))[1])
         assert mean == pytest.approx(sum(profiles.GPU_LEVELS[profile_type]) / 2, rel=0.05), "two GPUs are not twice as hot"
     if name == "GPU_COPY":
-        choose_class(page, "host to GPU")
+        pick_group(page, "host to GPU")
         assert view(page, "query") == '{direction="host_to_device"}'
         pick_type(page, profiles.CPU)
         assert view(page, "query") == "" and page.evaluate("cairn.flameGraph.count()") > 10
     assert page.complaints() == []
 
 
-def test_idle_waits_are_left_out_and_said_so(fake, open_page):
+def test_excludes_idle_time_and_shows_how_much(fake, open_page):
     page = open_page(address(fake.url, profiles.BLOCKED, query=SERVICE))
-    told = shown(page.text("#chart-notices"))
-    left_out_h, left_out_m = map(int, re.search(r"(\d+) h (\d+) m idle left out", told).groups())
+    notice = shown(page.text("#chart-notices"))
+    idle_h, idle_m = map(int, re.search(r"(\d+) h (\d+) m idle excluded", notice).groups())
     answer = fake.server.api.time_series({"type": profiles.BLOCKED, "query": f'{{service="{SERVICE}", wait="idle"}}'})
-    assert left_out_h * 60 + left_out_m == pytest.approx(sum(s["total"] for s in answer["series"]) / 60e9, rel=0.05)
+    assert idle_h * 60 + idle_m == pytest.approx(sum(s["total"] for s in answer["series"]) / 60e9, rel=0.05)
     assert "idle" not in legend(page) and sum(legend(page).values()) == pytest.approx(100, abs=1)
     for path in ("merge", "top"):
-        assert [p["query"] for p in asked(fake, path)] == [f'{{service="{SERVICE}", wait!="idle"}}'], path
+        assert [p["query"] for p in requests_to(fake, path)] == [f'{{service="{SERVICE}", wait!="idle"}}'], path
     fake.server.requests.clear()
     page.evaluate("document.querySelector('#chart-notices button').click()")
     page.settle()
     assert view(page, "idle") == "in" and "idle=in" in page.address()
-    assert "idle waits are shown" in shown(page.text("#chart-notices")) and max(legend(page), key=legend(page).get) == "idle"
-    assert [p["query"] for p in asked(fake, "merge")] == [f'{{service="{SERVICE}"}}']
+    assert "idle time included" in shown(page.text("#chart-notices")) and max(legend(page), key=legend(page).get) == "idle"
+    assert [p["query"] for p in requests_to(fake, "merge")] == [f'{{service="{SERVICE}"}}']
     page.evaluate("history.back()")
-    page.wait("cairn.view().idle === 'out'", "Back leaves them out again")
+    page.wait("cairn.view().idle === 'out'", "Back excludes idle time again")
 
 
-def test_one_question_has_the_waits_and_what_is_left_out(fake, open_page):
+def test_wait_groups_need_one_query_with_idle(fake, open_page):
     open_page(address(fake.url, profiles.BLOCKED))
-    of_blocked = [p for p in asked(fake, "series") if p["type"] == profiles.BLOCKED]
+    of_blocked = [p for p in requests_to(fake, "series") if p["type"] == profiles.BLOCKED]
     assert sorted(p.get("group_by", "") for p in of_blocked) == ["service", "wait"]  # the picker's and the chart's
     fake.server.requests.clear()
     page = open_page(address(fake.url, profiles.BLOCKED, group="node"))
-    assert "idle left out" in page.text("#chart-notices")
-    assert '{wait="idle"}' in [p.get("query") for p in asked(fake, "series")]
+    assert "idle excluded" in page.text("#chart-notices")
+    assert '{wait="idle"}' in [p.get("query") for p in requests_to(fake, "series")]
 
 
-def test_cpu_time_has_no_idle_and_asks_for_none(fake, open_page):
+def test_cpu_time_queries_no_idle(fake, open_page):
     page = open_page(address(fake.url))
     assert "idle" not in page.text("#chart-notices")
-    assert not any("wait" in p.get("query", "") for path in ("series", "merge", "top") for p in asked(fake, path))
+    assert not any("wait" in p.get("query", "") for path in ("series", "merge", "top") for p in requests_to(fake, path))
 
 
-def test_a_selector_that_names_waits_is_taken_literally(fake, open_page):
+def test_wait_selector_overrides_idle_exclusion(fake, open_page):
     page = open_page(address(fake.url, profiles.BLOCKED, query='{wait="idle"}', group="wait"))
-    assert legend(page) == {"idle": 100} and "left out" not in page.text("#chart-notices")
+    assert legend(page) == {"idle": 100} and "excluded" not in page.text("#chart-notices")
 
 
-def test_a_class_of_waits_has_a_name_and_a_colour_of_its_own(fake, open_page):
+def test_wait_classes_have_titles_and_colours(fake, open_page):
     page = open_page(address(fake.url, profiles.BLOCKED, query=SERVICE))
     before = colors(page)
     assert {"lock", "GIL", "page fault", "GPU"} <= set(before) and len(set(before.values())) == len(before)
     groups = page.evaluate("cairn.flameGraph.boxes().filter((b) => b.depth === 1).map((b) => [b.name, b.kind])")
     assert ["GIL", "group"] in groups and ["gil", "group"] not in groups
-    choose_class(page, "GIL")
+    pick_group(page, "GIL")
     assert view(page, "query") == f'{{wait="gil", service="{SERVICE}"}}'
     assert colors(page) == {"GIL": before["GIL"]} and "only GIL" in shown(page.text("#chart-notices"))
     page.evaluate("[...document.querySelectorAll('#chart-notices button')].find((b) => b.innerText === 'show all').click()")
@@ -188,7 +188,7 @@ def test_a_class_of_waits_has_a_name_and_a_colour_of_its_own(fake, open_page):
     assert view(page, "query") == f'{{service="{SERVICE}"}}' and colors(page) == before
 
 
-def test_a_frame_named_as_a_class_keeps_its_name(fake, open_page):
+def test_frame_named_like_a_group_keeps_its_name(fake, open_page):
     page = open_page(address(fake.url, profiles.BLOCKED, query=SERVICE))
     named = page.evaluate("""import('/flame_tree.js').then((m) => {
         const t = new m.FlameTree({ names: ['', 'total', 'gil'], kinds: ['unknown', 'native'], unit: 'nanoseconds', node_count: 3,
@@ -198,16 +198,16 @@ def test_a_frame_named_as_a_class_keeps_its_name(fake, open_page):
     assert named == ["GIL", "gil"]
 
 
-def test_wall_clock_says_where_all_time_went_and_where_stacks_are(fake, open_page):
+def test_wall_clock_shows_states_and_links_stacks(fake, open_page):
     page = open_page(address(fake.url, profiles.WALL, query=SERVICE))
     assert list(legend(page)) == ["running", "run queue", "blocked"]
     assert sum(legend(page).values()) == pytest.approx(100, abs=0.2)
     assert not page.shown("#flame-scroller") and not page.shown("#table") and not page.shown("#search")
     assert "without stacks" in page.text("#stackless")
     idle, busy = profiles.WAITS["python"]["idle"], sum(profiles.WAITS["python"].values()) - profiles.WAITS["python"]["idle"]
-    told = float(re.search(r"([\d.]+) % of it idle", shown(page.text("#chart-notices")))[1])
-    assert told == pytest.approx(100 * idle / (1 + profiles.QUEUE + idle + busy), abs=4)  # the spike adds to the rest
-    assert asked(fake, "merge") == [] and asked(fake, "top") == []
+    percent = float(re.search(r"([\d.]+) % idle", shown(page.text("#chart-notices")))[1])
+    assert percent == pytest.approx(100 * idle / (1 + profiles.QUEUE + idle + busy), abs=4)  # the spike adds to the rest
+    assert requests_to(fake, "merge") == [] and requests_to(fake, "top") == []
     links = page.evaluate("[...document.querySelectorAll('#stackless button')].map((b) => b.innerText)")
     assert links == ["CPU time", "Run queue", "Blocked (off-CPU)"]
     page.evaluate("document.querySelectorAll('#stackless button')[2].click()")
@@ -216,13 +216,13 @@ def test_wall_clock_says_where_all_time_went_and_where_stacks_are(fake, open_pag
     assert page.shown("#flame-scroller") and not page.shown("#stackless") and page.evaluate("cairn.flameGraph.count()") > 10
 
 
-def test_wall_clock_tells_services_and_then_threads_apart(fake, open_page):
+def test_wall_clock_lists_services_then_threads(fake, open_page):
     page = open_page(address(fake.url, profiles.WALL))
     rows = "[...document.querySelectorAll('.states-table tbody tr')].map((r) => [...r.querySelectorAll('td:not(.bar)')].map((c) => c.innerText))"
-    told = {row[0]: [float(shown(cell).split()[0]) for cell in row[1:5]] for row in page.evaluate(rows)}
-    assert set(told) == set(SERVICES) and all(sum(shares) == pytest.approx(100, abs=0.3) for shares in told.values())
+    shares = {row[0]: [float(shown(cell).split()[0]) for cell in row[1:5]] for row in page.evaluate(rows)}
+    assert set(shares) == set(SERVICES) and all(sum(row) == pytest.approx(100, abs=0.3) for row in shares.values())
     waits = profiles.WAITS["native"]
-    assert told["envoy"][3] == pytest.approx(100 * waits["idle"] / (1 + profiles.QUEUE + sum(waits.values())), abs=0.5)
+    assert shares["envoy"][3] == pytest.approx(100 * waits["idle"] / (1 + profiles.QUEUE + sum(waits.values())), abs=0.5)
     page.evaluate("[...document.querySelectorAll('.states-table button')].find((b) => b.innerText === 'envoy').click()")
     page.settle()
     assert view(page, "query") == '{service="envoy"}'
@@ -231,7 +231,7 @@ def test_wall_clock_tells_services_and_then_threads_apart(fake, open_page):
     assert not page.shown(".states-table")
 
 
-def test_labels_of_one_type_are_dropped_for_another(fake, open_page):
+def test_switching_type_drops_foreign_labels(fake, open_page):
     page = open_page(address(fake.url, profiles.BLOCKED, query=f'{{service="{SERVICE}", wait="lock"}}', group="wait"))
     pick_type(page, profiles.CPU)
     assert view(page, "query") == f'{{service="{SERVICE}"}}' and view(page, "group") == "auto"
@@ -239,21 +239,21 @@ def test_labels_of_one_type_are_dropped_for_another(fake, open_page):
     assert "wait" not in page.evaluate("[...document.querySelectorAll('#group option')].map((o) => o.value)")
 
 
-def test_a_level_of_memory_is_no_rate(fake, open_page):
+def test_resident_memory_is_a_level(fake, open_page):
     page = open_page(address(fake.url, profiles.RESIDENT))
     answer = fake.server.api.time_series({"type": profiles.RESIDENT})
     peak = max(map(sum, zip(*[s["values"] for s in answer["series"]])))
-    told = float(re.search(r"([\d.]+) GiB at peak", shown(page.text("#chart-facts")))[1])
-    assert told == pytest.approx(peak / 2**30, rel=0.02)
+    peak_gib = float(re.search(r"([\d.]+) GiB at peak", shown(page.text("#chart-facts")))[1])
+    assert peak_gib == pytest.approx(peak / 2**30, rel=0.02)
     assert re.search(r"llm-gateway [\d.]+ GiB", shown(page.text("#chart-legend")))
 
 
-def test_throttling_is_shown_on_every_type(fake, open_page, artefact):
+def test_every_type_shows_throttling(fake, open_page, artefact):
     page = open_page(address(fake.url, query=profiles.THROTTLED_SERVICE))
     page.screenshot(artefact("profile-throttled-notice"))
-    told = shown(page.text(".notice-throttled"))
+    notice = shown(page.text(".notice-throttled"))
     share = 100 * profiles.THROTTLED_S * profiles.THROTTLED_SHARE / 900
-    assert float(re.search(r"Throttled ([\d.]+) % of the time: the container’s CPU quota", told)[1]) == pytest.approx(share, rel=0.05)
+    assert float(re.search(r"Throttled ([\d.]+) % of the time: the container’s CPU quota", notice)[1]) == pytest.approx(share, rel=0.05)
     begin_ms = (fake.server.api.data.started_s - profiles.THROTTLED_AGE_S) * 1000
     assert "Throttled by the CPU quota: 62.0 % of this time" in hovered(page, begin_ms + profiles.THROTTLED_S * 500)
     assert "Throttled" not in hovered(page, begin_ms - 60000)
@@ -265,12 +265,12 @@ def test_throttling_is_shown_on_every_type(fake, open_page, artefact):
     assert not page.shown(".notice-throttled")
 
 
-def test_throttling_names_the_service_and_spares_the_others(fake, open_page):
+def test_throttling_notice_names_the_service(fake, open_page):
     assert f"{profiles.THROTTLED_SERVICE} " in shown(open_page(address(fake.url)).text(".notice-throttled"))
     assert not open_page(address(fake.url, query="envoy")).shown(".notice-throttled")
 
 
-def test_throttling_outlives_selectors_of_threads(fake, open_page):
+def test_thread_selectors_keep_the_throttling_notice(fake, open_page):
     query = f'{{service="{profiles.THROTTLED_SERVICE}", thread="worker-0", wait="gil"}}'
     assert open_page(address(fake.url, profiles.BLOCKED, query=query)).shown(".notice-throttled")
 
@@ -282,7 +282,7 @@ def sentences(changes=profiles.CHANGES):
     return [knob_sentence(**setting) for _, _, setting in changes]
 
 
-def test_load_shedding_is_marked_where_it_changed(fake, open_page, artefact):
+def test_marks_load_shedding_changes(fake, open_page, artefact):
     page = open_page(address(fake.url, profiles.BLOCKED))
     at_ms = (fake.server.api.data.started_s - profiles.CHANGES[0][0]) * 1000
     first = sentences()[0]
@@ -298,7 +298,7 @@ def test_load_shedding_is_marked_where_it_changed(fake, open_page, artefact):
     assert not page.shown("#changes-popover")
 
 
-def test_a_type_names_what_is_shed_of_it(fake, open_page):
+def test_shows_shedding_that_reduces_the_type(fake, open_page):
     page = open_page(address(fake.url, profiles.BLOCKED))
     assert page.text("#changes-text") == "off-CPU stacks at 1/4 and 1 more; 3 load-shedding changes"
     at_ms = (fake.server.api.data.started_s - profiles.CHANGES[0][0]) * 1000
@@ -324,7 +324,7 @@ def shedding_page(open_page, profile_type, shedding):
 NOT_YET = -3600  # it is active for longer than the test takes
 
 
-def test_steps_of_days_ago_are_shown_while_active(open_page):
+def test_shows_old_shedding_steps_while_active(open_page):
     collector, opened = shedding_page(open_page, profiles.BLOCKED, [
         ("gpu-a1", "off_cpu_unwind", "1/16", 3 * 86400, NOT_YET), ("gpu-a1", "cpu_frequency", "19Hz", 7200, 3600)])
     with collector:
@@ -335,7 +335,7 @@ def test_steps_of_days_ago_are_shown_while_active(open_page):
         assert "Wall clock stays exact" in page.text("#changes-popover")
 
 
-def test_agents_with_the_same_step_are_counted(open_page):
+def test_counts_agents_with_the_same_step(open_page):
     collector, opened = shedding_page(open_page, profiles.BLOCKED, [
         ("gpu-a1", "off_cpu_unwind", "1/4", 9000, NOT_YET), ("db-1", "off_cpu_unwind", "1/4", 9000, 400), ("db-1", "overhead_budget", "exceeded", 700, 600)])
     with collector:
@@ -343,10 +343,10 @@ def test_agents_with_the_same_step_are_counted(open_page):
         assert page.text("#changes-text") == STACKS_AT(step="1/4")
         page.click("#changes-button")
         listed = shown(page.text("#changes-popover .changes"))
-        assert listed.startswith(f"all the time {STACKS_AT(step='1/4')}, in 2 agents ") and listed.endswith("overhead budget exceeded")
+        assert listed.startswith(f"all the time {STACKS_AT(step='1/4')}, on 2 agents ") and listed.endswith("overhead budget exceeded")
 
 
-def test_a_gap_that_is_over_is_explained(open_page):
+def test_explains_a_past_gap(open_page):
     collector, opened = shedding_page(open_page, profiles.WALL, [("gpu-a1", "off_cpu", "off", 500, 200)])
     with collector:
         page = opened()
@@ -356,22 +356,22 @@ def test_a_gap_that_is_over_is_explained(open_page):
         assert "these profiles have a gap" in listed and "exact" not in listed
 
 
-def test_load_shedding_elsewhere_is_not_shown(fake, open_page):
+def test_hides_load_shedding_of_other_nodes(fake, open_page):
     page = open_page(address(fake.url, query="kubelet.service"))  # on gpu-a1 and gpu-b7
     assert page.text("#changes-text") == "2 load-shedding changes", "none is of CPU time"
     assert not open_page(address(fake.url, query='{node="gpu-b7"}')).shown("#changes-button")
 
 
-def test_a_quiet_fleet_has_no_marks(open_page):
+def test_no_events_show_no_notices(open_page):
     data = Data(300, services={"calm": (1.0, ["n"], ["p"], "native", False)})
     data.changes = []
     with FakeCollector(data) as calm:
         page = open_page(address(calm.url, profiles.BLOCKED))
         assert not page.shown(".notice-throttled") and not page.shown("#changes-button")
-        assert not [p for p in asked(calm, "series") if p["type"] == profiles.OVERHEAD], "overhead is asked for only beside load shedding"
+        assert not [p for p in requests_to(calm, "series") if p["type"] == profiles.OVERHEAD], "overhead is queried only with load shedding"
 
 
-def test_hostile_processes_stay_text(open_page):
+def test_hostile_process_names_stay_text(open_page):
     evil = '<img src=x onerror="window.pwned=1">'
     data = Data(300)
     data.changes = [(data.started_s - 60, "gpu-a1", {"knob": "process_off_cpu", "step": "off", "pid": "7", "comm": evil}),
@@ -388,7 +388,7 @@ def test_hostile_processes_stay_text(open_page):
 
 @pytest.mark.parametrize("width, height", [(390, 844), (880, 700), (1024, 720)])
 @pytest.mark.parametrize("profile_type", [profiles.BLOCKED, profiles.WALL], ids=["blocked", "wall"])
-def test_types_fit_small_windows(fake, open_page, artefact, profile_type, width, height):
+def test_profile_types_fit_small_windows(fake, open_page, artefact, profile_type, width, height):
     page = open_page(address(fake.url, profile_type), width=width, height=height)
     page.screenshot(artefact(f"profile-{profile_type.split(':')[0]}-{width}x{height}"))
     assert page.evaluate("document.documentElement.scrollWidth") <= width

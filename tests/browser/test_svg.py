@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flame graph as an SVG file, opened in a browser as a person who was sent it would."""
+"""The SVG flame graph, opened in a browser."""
 
 import json
 import subprocess
@@ -58,7 +58,7 @@ def matched(page):
 
 
 @pytest.mark.parametrize("page", [{"dark": False}, {"dark": True}], ids=["light", "dark"], indirect=True)
-def test_boxes_have_their_share_of_the_windows_width(page, artefact, request):
+def test_box_widths_match_shares(page, artefact, request):
     for name, percent in SHARES.items():
         assert boxes(page, name)[0]["width"] == pytest.approx(percent / 100 * (1020 - MARGINS), abs=1.5), name
     page.screenshot(artefact("svg-" + request.node.callspec.id))
@@ -67,12 +67,12 @@ def test_boxes_have_their_share_of_the_windows_width(page, artefact, request):
     assert boxes(page, "gemm")[0]["width"] == pytest.approx(0.6 * (620 - MARGINS), abs=1.5)
 
 
-def test_the_root_is_at_the_bottom(page):
+def test_root_is_at_the_bottom(page):
     heights = [boxes(page, name)[0]["y"] for name in ("all", "python3", "Loop.run", "gemm")]
     assert heights == sorted(heights, reverse=True)
 
 
-def test_a_click_zooms_and_the_button_goes_back(page):
+def test_click_zooms_and_button_resets(page):
     click(page, "Loop.run")
     assert boxes(page, "gemm")[0]["width"] == pytest.approx(60 / 70 * (1020 - MARGINS), abs=1.5)
     assert boxes(page, "python3")[0]["width"] == pytest.approx(1020 - MARGINS, abs=1.5)
@@ -82,7 +82,7 @@ def test_a_click_zooms_and_the_button_goes_back(page):
     assert not page.shown("#reset")
 
 
-def test_escape_goes_back(page):
+def test_escape_resets_zoom(page):
     click(page, "bash")
     assert boxes(page, "Loop.run") == []
     page.press("Escape")
@@ -97,7 +97,7 @@ def test_escape_goes_back(page):
     ("Loop.run (", "0.00", 0),  # no expression: searched as it is written
     ("_[k", "25.00", 1),
 ])
-def test_search_tells_the_share_of_the_total(page, pattern, share, count):
+def test_search_shows_share_of_total(page, pattern, share, count):
     type_search(page, pattern)
     frames = "frame" if count == 1 else "frames"
     assert matched(page) == f"matched {share} % of total in {count} {frames}"
@@ -105,24 +105,24 @@ def test_search_tells_the_share_of_the_total(page, pattern, share, count):
     assert matched(page) == ""
 
 
-def test_matches_are_marked(page):
+def test_marks_matches(page):
     type_search(page, "memcpy")
     assert boxes(page, "memcpy")[0]["hit"] and not boxes(page, "gemm")[0]["hit"]
 
 
-def test_ctrl_f_goes_to_the_search(page):
+def test_ctrl_f_focuses_search(page):
     page.evaluate("window.dispatchEvent(new KeyboardEvent('keydown', {key: 'f', ctrlKey: true, cancelable: true}))")
     page.type("bash")
     assert matched(page) == "matched 30.00 % of total in 1 frame"
 
 
-def test_hovering_tells_the_details(page):
+def test_hovering_shows_details(page):
     box = boxes(page, "memcpy")[0]
     page.hover(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     assert page.evaluate("document.getElementById('details').textContent") == "memcpy   100 ms (10.00 %), native"
 
 
-def test_a_hostile_name_is_only_a_name(page):
+def test_hostile_names_stay_text(page):
     assert boxes(page, "</title><script>window.harmed=1</script>")[0]["text"].startswith("</title><script>")
     assert page.evaluate("window.harmed === undefined")
     assert [address for address in page.requested() if not address.startswith("file:")] == []
