@@ -111,19 +111,14 @@ static uint32_t ring_bytes(int cpu_count, const struct loader_options *options)
 	return bytes;
 }
 
-static void set_unwinder(struct sampler_bpf *programs, enum loader_level level)
-{
-	programs->rodata->unwind_by_tables = level < LOADER_LEVEL_FRAME_POINTER;
-	programs->rodata->unwind_python = level < LOADER_LEVEL_NO_PYTHON;
-}
-
 static void set_options(struct loader *loader, const struct loader_options *options,
 			const struct loader_attempt *attempt)
 {
 	struct sampler_bpf *programs = loader->programs;
 	bool raw_tracepoints = attempt->raw_tracepoints;
 
-	set_unwinder(programs, attempt->level);
+	programs->rodata->unwind_by_tables = attempt->level < LOADER_LEVEL_FRAME_POINTER;
+	programs->rodata->unwind_python = attempt->level < LOADER_LEVEL_NO_PYTHON;
 	programs->rodata->send_snapshots =
 		options->snapshots && attempt->level < LOADER_LEVEL_FRAME_POINTER;
 	programs->rodata->slot_ns = options->slot_ns;

@@ -69,7 +69,7 @@ static uint64_t ranges_limit(const struct unwind_rows *rows)
 }
 
 /* Uses up MARK_ANALYZE marks; the others stay, in order. */
-static int follow_marked(const struct elf *elf, struct unwind_mark *marks, uint32_t *count,
+static int analyze_marked(const struct elf *elf, struct unwind_mark *marks, uint32_t *count,
 			 struct unwind_rows *rows)
 {
 	uint32_t kept = 0;
@@ -136,7 +136,7 @@ int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, u
 	if (rc)
 		return rc;
 	unwind_rows_sort(rows);
-	rc = follow_marked(elf, sorted, &mark_count, rows);
+	rc = analyze_marked(elf, sorted, &mark_count, rows);
 	if (rc)
 		return error_errno(err, rc, "analyze code");
 	unwind_rows_sort(rows);
