@@ -578,7 +578,7 @@ static enum go_row_kind kind_of_switching(bool frame, int64_t sp_delta)
 	// frame is known, and it is left out.
 	return frame && sp_delta == 0 ? GO_ROW_SP : GO_ROW_FP;
 #else
-	// Frames there are linked by their lower ends, which do not tell the stack pointer.
+	// Frames there are linked by their lower ends, which are not the stack pointer.
 	(void)frame;
 	(void)sp_delta;
 	return GO_ROW_NONE;

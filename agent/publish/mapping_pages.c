@@ -8,7 +8,7 @@
 #include "base/array.h"
 #include "base/id128.h"
 
-_Static_assert(MAPPING_UNIT_BITS <= TABLE_BLOCK_BITS, "a table's end is told exactly");
+_Static_assert(MAPPING_UNIT_BITS <= TABLE_BLOCK_BITS, "a table's end is exact");
 
 void mapping_pages_deinit(struct mapping_pages *pages)
 {

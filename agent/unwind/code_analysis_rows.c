@@ -205,7 +205,7 @@ static void take_rule(void *context, uint64_t offset, const struct unwind_rule *
 	writer->since = offset;
 }
 
-// Tells @analysis where functions begin, of both kinds.
+// Adds the starts of functions to @analysis, of both kinds.
 static void write_rows(struct code_analysis *analysis, struct writer *writer)
 {
 	code_analysis_run(analysis);

@@ -135,8 +135,8 @@ def test_python_stacks(kernel, tmp_path):
     expect_exact(python_chains.judge(f"{release} Python", stacks, lines, ask(PYTHON)))
 
 
-def test_python_waits(kernel, tmp_path):
-    """By the larger program of context switches: whole stacks, and not those of one step down."""
+def test_python_off_cpu(kernel, tmp_path):
+    """By the full program of context switches: complete stacks, not those of a fallback."""
     files, interpreter = python_files()
     script = tmp_path / "waits.py"
     script.write_text(WAITS)

@@ -111,7 +111,7 @@ ENTRY = re.compile(r"^([0-9a-f]+) [0-9a-f]+ [0-9a-f]+ (CIE|FDE)(?: cie=([0-9a-f]
                    r"pc=([0-9a-f]+)\.\.([0-9a-f]+))?")
 NAMES = {EM_X86_64: "rax rdx rcx rbx rsi rdi rbp rsp r8 r9 r10 r11 r12 r13 r14 r15".split(),
          EM_AARCH64: [f"x{number}" for number in range(31)] + ["sp"]}
-FOLLOWED = {EM_X86_64: ("rbp", "rsp"), EM_AARCH64: ("x29", "sp")}
+TRACKED = {EM_X86_64: ("rbp", "rsp"), EM_AARCH64: ("x29", "sp")}
 
 
 def read_readelf(path):
@@ -148,7 +148,7 @@ def read_readelf(path):
     return functions
 
 
-# ---- llvm-dwarfdump: only the expressions, for it forgets CFAs in DW_CFA_restore_state ---------------
+# ---- llvm-dwarfdump: only the expressions, as it loses CFAs in DW_CFA_restore_state ---------------
 
 DWARFDUMP_NAMES = {EM_X86_64: {"CFA": "CFA", "rbp": "RBP", "rsp": "RSP", "ra": "RIP"},
                    EM_AARCH64: {"CFA": "CFA", "x29": "W29", "sp": "WSP", "ra": "W30"}}
@@ -176,7 +176,7 @@ class Expressions:
         self.path, self.machine, self.rows = path, machine, None
 
     def at(self, address, column):
-        """'undefined', '[DW_OP_...]' and the like; None if nothing is said of the register."""
+        """'undefined', '[DW_OP_...]' and the like; None without a rule for the register."""
         if self.rows is None:
             self.rows = read_dwarfdump(self.path)
         at = bisect.bisect_right(self.rows, address, key=lambda row: row[0])
@@ -248,7 +248,7 @@ def is_undefined(expressions, address, column):
 
 
 def fp_of(machine, expressions, address, row, cfa_place):
-    column = FOLLOWED[machine][0]
+    column = TRACKED[machine][0]
     word = row.get(column, "s")
     if word == "u":
         return "lost" if is_undefined(expressions, address, column) else "same"
@@ -293,7 +293,7 @@ def rule_of(machine, expressions, function, address):
         return "signal"
     if row.get("ra") == "u" and is_undefined(expressions, address, "ra"):
         return "end"
-    sp = row.get(FOLLOWED[machine][1], "u")
+    sp = row.get(TRACKED[machine][1], "u")
     if sp not in ("u", "s", "v+0"):
         raise Unsupported(f"sp={sp}")
     if row["CFA"] == "exp":
@@ -431,8 +431,8 @@ def compare_outside(elf, code, address, ours, result):
         result.synthesised[section] += 1
     elif ours in ("end", "signal"):
         result.synthesised[ours] += 1
-    elif elf.machine == EM_X86_64:  # its instructions were followed: step_stack sees to these
-        result.synthesised["followed"] += 1
+    elif elf.machine == EM_X86_64:  # its instructions were analyzed: step_stack sees to these
+        result.synthesised["analyzed"] += 1
     else:
         start, limit = gap_at(elf, code, address)
         result.disagreements.append(

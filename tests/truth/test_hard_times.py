@@ -70,7 +70,7 @@ def test_unwinds_without_main_thread(tmp_path):
 
 
 def test_unwinds_swapped_out_stack_pages(tmp_path):
-    """Either somebody reads the rest, or the stack is cut with the reason; what is shown is true."""
+    """The stack is complete, or truncated with its reason; no frame is wrong."""
     with Recording(tmp_path / "x.pb.gz") as recording:
         program = Program("cold", [str(single("cold")), "--seconds", "3"])
         lines = program.lines()
@@ -164,7 +164,7 @@ def test_unwinds_libraries_remapped_at_one_address(tmp_path):
 
 
 def test_unwinds_code_without_unwind_information(tmp_path):
-    """Each function of it is followed, though stacks that end in their leaf look all the same."""
+    """Each function of it is analyzed, though stacks truncated at their leaf look all the same."""
     with Recording(tmp_path / "x.pb.gz") as recording:
         program = Program("undescribed", [str(single("undescribed")), "--seconds", "2"])
         program.lines()

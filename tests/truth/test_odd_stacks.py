@@ -42,7 +42,7 @@ def test_unwinds_foreign_stacks(tmp_path):
 
 
 BRIEF_PERCENT = 99  # of what threads do that live for microseconds: 43 % was cut in clone() once
-# musl's and where a thread gives its stack back have no symbols: the ones before them are told.
+# musl's and where a thread unmaps its stack have no symbols: the symbols before them are shown.
 CLONES = {"gcc": ["clone"], "musl-gcc": ["clone", "memset", "pthread_exit"]}
 
 
@@ -61,7 +61,7 @@ def has_no_stack(stack):
 
 @pytest.mark.parametrize("compiler, flag", [("gcc", "-pie"), ("gcc", "-static"), ("musl-gcc", "-pie")])
 def test_unwinds_short_lived_threads(tmp_path, compiler, flag):
-    """clone() comes back twice, on two stacks: nothing that the C library has describes either."""
+    """clone() returns twice, on two stacks: the C library describes neither."""
     name = f"spawn-{compiler}{flag}"
     path = single(name, flag, sources=["spawn.c"], compiler=compiler)
     with Recording(tmp_path / "x.pb.gz") as recording:

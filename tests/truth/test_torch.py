@@ -15,7 +15,7 @@ from stacks import Verdict, is_kernel
 PROGRAM = str(pathlib.Path(__file__).resolve().parent / "python/torch_chains.py")
 EXACT_PERCENT = 99.5  # of the complete stacks
 # What is new is cut: PyTorch makes code as it goes, and code without unwind information is
-# followed once it was seen.
+# analyzed once it was sampled.
 COMPLETE_PERCENT = 99
 
 

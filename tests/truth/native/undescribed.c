@@ -28,7 +28,7 @@ void spin_third(long rounds);
 		".size " name ", . - " name "\n")
 
 SPIN("spin_first");
-// More than is followed around a function, and together more than is followed of a file at once.
+// More than is analyzed around a function, and together more than is analyzed of a file at once.
 #define GAP() __asm__(".skip 0x280000, 0x90\n")
 GAP();
 SPIN("spin_second");

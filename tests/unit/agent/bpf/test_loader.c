@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel programs on the running kernel: they load, tell of processes, and hash stacks as user
+// The kernel programs on the running kernel: they load, report processes, and hash stacks as user
 // space does. Needs root and BTF.
 
 #include <pthread.h>
@@ -26,7 +26,7 @@ static bool machine_is_fit(void)
 	return machine_check(&err) == 0;
 }
 
-static struct event_log *event_log; // NULL: nobody reads events
+static struct event_log *event_log; // NULL: not read
 
 static struct loader *open_with(const struct loader_options *special)
 {

@@ -274,7 +274,7 @@ TEST(reports_all_mappings_of_a_short_lived_process)
 	mmap_events_close(events);
 }
 
-/* Each CPU has a ring, and tells what it has lost with its own next record. */
+/* Each CPU has a ring, and reports a loss with its own next record. */
 static void stay_on_this_cpu(cpu_set_t *ret_before)
 {
 	cpu_set_t one;

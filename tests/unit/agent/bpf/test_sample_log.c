@@ -10,7 +10,7 @@
 
 enum { CPUS = 3, SAMPLES_MAX = 16 };
 
-struct told {
+struct seen {
 	uint64_t values[SAMPLES_MAX];
 	uint32_t count;
 	uint32_t stop_after;
@@ -18,13 +18,13 @@ struct told {
 
 static int take_sample(void *context, const struct count_key *key, const struct count *count)
 {
-	struct told *told = context;
+	struct seen *seen = context;
 
 	assert_int_equal(key->slot, count->value + 1);
 	assert_int_equal(count->samples, 1);
-	assert_true(told->count < SAMPLES_MAX);
-	told->values[told->count++] = count->value;
-	return told->count == told->stop_after ? -7 : 0;
+	assert_true(seen->count < SAMPLES_MAX);
+	seen->values[seen->count++] = count->value;
+	return seen->count == seen->stop_after ? -7 : 0;
 }
 
 static void write_samples(int fd, uint32_t cpu, uint32_t generation, uint32_t number,
@@ -58,46 +58,46 @@ static int new_log(struct sample_log *log)
 TEST(reads_one_generation_of_all_cpus)
 {
 	struct sample_log log;
-	struct told told = { 0 };
+	struct seen seen = { 0 };
 	_cleanup_close_ int fd = new_log(&log);
 
-	EXPECT_EQ(0, sample_log_read(&log, 0, take_sample, &told), "an empty log");
-	EXPECT_EQ(0, told.count, "of an empty log");
+	EXPECT_EQ(0, sample_log_read(&log, 0, take_sample, &seen), "an empty log");
+	EXPECT_EQ(0, seen.count, "of an empty log");
 	write_samples(fd, 0, 4, 2, 10);
 	write_samples(fd, 2, 4, 1, 20);
 	write_samples(fd, 1, 5, 3, 30); // the other half
-	EXPECT_EQ(0, sample_log_read(&log, 4, take_sample, &told), "what fn said");
-	EXPECT_EQ(3, told.count, "generation 4");
-	EXPECT_EQ(10, told.values[0], "first of CPU 0");
-	EXPECT_EQ(11, told.values[1], "second of CPU 0");
-	EXPECT_EQ(20, told.values[2], "of CPU 2");
+	EXPECT_EQ(0, sample_log_read(&log, 4, take_sample, &seen), "fn's result");
+	EXPECT_EQ(3, seen.count, "generation 4");
+	EXPECT_EQ(10, seen.values[0], "first of CPU 0");
+	EXPECT_EQ(11, seen.values[1], "second of CPU 0");
+	EXPECT_EQ(20, seen.values[2], "of CPU 2");
 	sample_log_close(&log);
 }
 
 TEST(ignores_entries_of_an_older_generation)
 {
 	struct sample_log log;
-	struct told told = { 0 };
+	struct seen seen = { 0 };
 	_cleanup_close_ int fd = new_log(&log);
 
 	write_samples(fd, 0, 7, 5, 10);
 	write_samples(fd, 0, 9, 2, 50); // over the first of them
-	EXPECT_EQ(0, sample_log_read(&log, 9, take_sample, &told), "what fn said");
-	EXPECT_EQ(2, told.count, "generation 9");
-	EXPECT_EQ(51, told.values[1], "the last of it");
+	EXPECT_EQ(0, sample_log_read(&log, 9, take_sample, &seen), "fn's result");
+	EXPECT_EQ(2, seen.count, "generation 9");
+	EXPECT_EQ(51, seen.values[1], "the last of it");
 	sample_log_close(&log);
 }
 
 TEST(reads_a_full_log_until_an_error)
 {
 	struct sample_log log;
-	struct told told = { .stop_after = 2 };
+	struct seen seen = { .stop_after = 2 };
 	_cleanup_close_ int fd = new_log(&log);
 	uint32_t last = SAMPLE_LOG_ENTRIES_MAX - 1;
 
 	write_samples(fd, 0, 2, SAMPLE_LOG_ENTRIES_MAX, 100);
-	EXPECT_EQ(-7, sample_log_read(&log, 2, take_sample, &told), "what fn said");
-	EXPECT_EQ(2, told.count, "until then");
+	EXPECT_EQ(-7, sample_log_read(&log, 2, take_sample, &seen), "fn's result");
+	EXPECT_EQ(2, seen.count, "until then");
 	EXPECT_EQ(100 + last,
 		  log.samples[sample_log_place(0, 2, SAMPLE_LOG_ENTRIES_MAX) + last].count.value,
 		  "the last of its half");

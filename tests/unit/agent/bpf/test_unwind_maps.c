@@ -129,7 +129,7 @@ struct agent {
 	struct executable_table *executables;
 	struct process_table *processes;
 	struct process_unwinds *unwinds;
-	struct process_key key; // of this process, as the kernel says
+	struct process_key key; // of this process, by the kernel
 	uint32_t complete, others;
 	uint32_t depth_max;
 };
@@ -197,7 +197,7 @@ static volatile uint64_t burnt;
 #define WITHOUT_FRAME_POINTER __attribute__((noinline, optimize("omit-frame-pointer")))
 #endif
 
-/* As deep as told, with frames of different sizes and the frame pointer register used for data. */
+/* Of the wanted depth, with frames of different sizes and the frame pointer register used for data. */
 WITHOUT_FRAME_POINTER static uint64_t burn(uint32_t depth, uint64_t cpu_ns)
 {
 	volatile uint64_t room[3 + 1] = { depth };
@@ -260,7 +260,7 @@ TEST(unwinds_a_published_process_completely)
 	process_unwind_apply(agent.unwinds, &exit);
 	poll(NULL, 0, 220);
 	process_unwind_read(agent.unwinds);
-	EXPECT_EQ(0, count_keys(agent.maps->processes_fd, sizeof(uint32_t)), "taken back");
+	EXPECT_EQ(0, count_keys(agent.maps->processes_fd, sizeof(uint32_t)), "withdrawn");
 	EXPECT_EQ(0, count_keys(agent.maps->pages_fd, sizeof(struct mapping_page_key)),
 		  "with its pages");
 	perf_events_close(events);

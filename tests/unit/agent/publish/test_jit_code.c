@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions made at run time, in this process: what is learnt of one, of others of its kind, and of
+// JIT functions in this process: the rules of a sampled one, of similar ones, and of
 // one that is written over.
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #include "agent/publish/jit_code.h"
 
-enum { SLOT_BYTES = 256 << 10, SLOTS = 3, BODY_BYTES = 64 };
+enum { SLOT_BYTES = 256 << 10, SLOTS = 3, FUNCTION_BYTES = 64 };
 
 /* As oneDNN begins its functions: rbp is saved, and then a number. */
 static const uint8_t prologue[] = {
@@ -37,11 +37,11 @@ static void write_function(uint32_t slot)
 	uint8_t *to = memory + (size_t)slot * SLOT_BYTES;
 
 	memcpy(to, prologue, sizeof(prologue));
-	memset(to + sizeof(prologue), 0x90, BODY_BYTES);
-	memcpy(to + sizeof(prologue) + BODY_BYTES, epilogue, sizeof(epilogue));
+	memset(to + sizeof(prologue), 0x90, FUNCTION_BYTES);
+	memcpy(to + sizeof(prologue) + FUNCTION_BYTES, epilogue, sizeof(epilogue));
 }
 
-static uint64_t body(uint32_t slot)
+static uint64_t function_at(uint32_t slot)
 {
 	return (uint64_t)(uintptr_t)memory + (uint64_t)slot * SLOT_BYTES + sizeof(prologue) + 8;
 }
@@ -87,25 +87,26 @@ static uint64_t rule_at(const struct jit_code *code, uint64_t address)
 	return rule;
 }
 
-static bool learn(struct jit_code *code, uint64_t pc)
+static bool analyze(struct jit_code *code, uint64_t pc)
 {
 	return jit_code_analyze(code, getpid(), &list->mappings[0], pc);
 }
 
 // rbp, rbx, r12, 256 bytes and the return address.
-#define BODY_RULE MAPPING_RULE(false, 8 + 3 * 8 + 256, -16)
+#define FUNCTION_RULE MAPPING_RULE(false, 8 + 3 * 8 + 256, -16)
 
 TEST(a_sampled_function_alone_gets_rules)
 {
 	struct jit_code *code = jit_code_new();
 
 	write_function(0);
-	assert_true(learn(code, body(0)));
-	assert_false(learn(code, body(0) + 1)); // known
+	assert_true(analyze(code, function_at(0)));
+	assert_false(analyze(code, function_at(0) + 1)); // known
 	assert_int_equal(1, jit_code_count(code));
-	EXPECT_EQ(BODY_RULE, rule_at(code, body(0)), "body");
-	EXPECT_EQ(0, rule_at(code, body(0) + SLOT_BYTES), "the next slot");
-	EXPECT_EQ(0, rule_at(code, body(0) + BODY_BYTES + sizeof(epilogue)), "behind it");
+	EXPECT_EQ(FUNCTION_RULE, rule_at(code, function_at(0)), "the function");
+	EXPECT_EQ(0, rule_at(code, function_at(0) + SLOT_BYTES), "the next slot");
+	EXPECT_EQ(0, rule_at(code, function_at(0) + FUNCTION_BYTES + sizeof(epilogue)),
+		  "behind it");
 	jit_code_free(code);
 }
 
@@ -115,11 +116,11 @@ TEST(finds_similar_functions_before_they_are_sampled)
 
 	write_function(0);
 	write_function(2);
-	assert_true(learn(code, body(0)));
+	assert_true(analyze(code, function_at(0)));
 	assert_true(jit_code_scan(code, getpid(), list));
 	assert_int_equal(2, jit_code_count(code));
-	EXPECT_EQ(BODY_RULE, rule_at(code, body(2)), "the third slot");
-	EXPECT_EQ(0, rule_at(code, body(1)), "an empty slot");
+	EXPECT_EQ(FUNCTION_RULE, rule_at(code, function_at(2)), "the third slot");
+	EXPECT_EQ(0, rule_at(code, function_at(1)), "an empty slot");
 	assert_false(jit_code_scan(code, getpid(), list));
 	jit_code_free(code);
 }
@@ -129,13 +130,13 @@ TEST(analyzes_an_overwritten_function_again)
 	struct jit_code *code = jit_code_new();
 
 	write_function(0);
-	assert_true(learn(code, body(0)));
+	assert_true(analyze(code, function_at(0)));
 	// It makes more room now.
-	memory[sizeof(prologue) - 3] = memory[sizeof(prologue) + BODY_BYTES + 4] = 2;
+	memory[sizeof(prologue) - 3] = memory[sizeof(prologue) + FUNCTION_BYTES + 4] = 2;
 	assert_true(jit_code_scan(code, getpid(), list));
-	EXPECT_EQ(0, rule_at(code, body(0)), "not any more");
-	assert_true(learn(code, body(0)));
-	EXPECT_EQ(BODY_RULE + 256, rule_at(code, body(0)), "again");
+	EXPECT_EQ(0, rule_at(code, function_at(0)), "not any more");
+	assert_true(analyze(code, function_at(0)));
+	EXPECT_EQ(FUNCTION_RULE + 256, rule_at(code, function_at(0)), "again");
 	jit_code_free(code);
 }
 
@@ -143,14 +144,14 @@ TEST(refuses_code_that_is_no_function)
 {
 	struct jit_code *code = jit_code_new();
 
-	assert_false(learn(code, body(0))); // nothing there
+	assert_false(analyze(code, function_at(0))); // nothing there
 	write_function(0);
-	assert_false(learn(code, body(0) + SLOT_BYTES)); // nor there
-	memory[0] = 0x06;                                // no instruction
-	assert_false(learn(code, body(0)));
+	assert_false(analyze(code, function_at(0) + SLOT_BYTES)); // nor there
+	memory[0] = 0x06;                                         // no instruction
+	assert_false(analyze(code, function_at(0)));
 	assert_int_equal(0, jit_code_count(code));
 	assert_false(jit_code_scan(code, getpid(), list));
-	EXPECT_EQ(0, rule_at(code, body(0)), "by frame pointer");
+	EXPECT_EQ(0, rule_at(code, function_at(0)), "by frame pointer");
 	jit_code_free(code);
 	assert_int_equal(0, jit_code_count(NULL));
 }
@@ -158,7 +159,7 @@ TEST(refuses_code_that_is_no_function)
 int main(void)
 {
 #ifndef __x86_64__
-	printf("# SKIP code is followed on x86-64 only\n");
+	printf("# SKIP code is analyzed on x86-64 only\n");
 	return 0;
 #endif
 	const struct CMUnitTest tests[] = {

@@ -181,7 +181,7 @@ TEST(leaves_out_addresses_above_user_space)
 	assert_int_equal(0, mapping_pages_add(&pages, 0x2000, 0x2000, MAPPING_CODE_NONE));
 	assert_int_equal(0, mapping_pages_add(&pages, 0x3000, 0x2000, MAPPING_CODE_NONE));
 	EXPECT_EQ(0, pages.count, "nor empty or inverted ranges");
-	// 4 TiB and more of code made at run time, reserved ahead
+	// 4 TiB and more of JIT code, reserved ahead
 	assert_int_equal(0, mapping_pages_add(&pages, PAGE, 1ULL << 56, MAPPING_CODE_JIT));
 	EXPECT_EQ(MAPPING_CODE_JIT, look_up(&pages, 1ULL << 41).code, "as long as it can be");
 	mapping_pages_deinit(&pages);

@@ -150,7 +150,7 @@ static const struct unwind_rule *rule_in_kernel(const struct process_unwind *pro
 	return &maps_double.rules[words[at] & TABLE_RULE_MASK];
 }
 
-/* What the file of a function itself says, by the linker's word of where it is loaded. */
+/* The rule of a function's own file, by the linker's load address. */
 struct expected {
 	struct unwind_table *table;
 	uint64_t load_bias;
@@ -430,8 +430,8 @@ static const struct {
 	{ "its exit after an exec not seen", PROCESS_EXIT, 0, 1, false },
 	{ "exit of a former owner of the pid", PROCESS_EXIT, -1000, 0, true },
 	{ "it executes another program", PROCESS_EXEC, 0, 1, false },
-	{ "its own exec, told late", PROCESS_EXEC, 0, 0, true },
-	{ "its own fork, told late", PROCESS_FORK, 0, 0, true },
+	{ "its own exec, reported late", PROCESS_EXEC, 0, 0, true },
+	{ "its own fork, reported late", PROCESS_FORK, 0, 0, true },
 	{ "a new owner of the pid", PROCESS_FORK, 1000, 0, false },
 };
 
@@ -479,7 +479,7 @@ TEST(evicts_pages_of_least_recently_sampled_processes)
 {
 	pid_t children[6];
 
-	// Two pages for mappings; tables find no room, which does not matter here.
+	// Two pages for mappings and no space for tables, which does not matter here.
 	open_with(&(struct process_unwind_options){ .bytes_max = 4 * 4096 });
 	for (int i = 0; i < 6; i++) {
 		children[i] = start_child();
@@ -654,7 +654,7 @@ TEST(evicts_unneeded_tables_for_needed_ones)
 	close_world();
 }
 
-/* A function of it, whose code is followed: its table is to be built again. */
+/* A function of it is analyzed: its table is built again. */
 static void follow_code_at(struct process *process, const void *function)
 {
 	struct code_address code;
@@ -678,7 +678,7 @@ static const struct {
 	uint64_t bytes_max; // 0: enough
 } rooms[] = {
 	{ "all tables are there", 0 },
-	{ "some had no room: they are waited for", 56 * 4096 },
+	{ "some had no space: they are waited for", 56 * 4096 },
 };
 
 TEST(nothing_refers_to_a_replaced_table)

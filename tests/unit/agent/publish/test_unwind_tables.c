@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unwind tables in the kernel: built once per file, within a budget, given up when long unused. The
-// kernel's maps are a double, and so is the compiler of call frame information: a file says how
+// Unwind tables in the kernel: built once per file, within a budget, evicted when long unused. The
+// kernel's maps are a double, and so is the compiler of call frame information: a file holds how
 // large its table is to be.
 
 #include <dirent.h>
@@ -23,7 +23,7 @@
 #define MINUTE_NS (60 * NS_PER_SECOND)
 #define HOUR_NS   (60 * MINUTE_NS)
 
-/* What a file's text says of the table to be built. */
+/* A file's text: the table to build. */
 struct order {
 	uint32_t pages; // of words
 	uint32_t rules; // of its own
@@ -76,7 +76,7 @@ int unwind_table_build(const struct elf *elf, const struct unwind_mark *marks, u
 	pthread_mutex_unlock(&building);
 	builds++;
 	if (order.rc)
-		return error_set(err, order.rc, "as told");
+		return error_set(err, order.rc, "as ordered");
 	if (order.pages < 64)
 		order_of[order.pages] = builds;
 	*ret_table = table_of(&order);
@@ -209,7 +209,7 @@ static const struct {
 	const char *reason; // NULL: that is no failure
 } failures[] = {
 	{ "no unwind information", { .pages = 0 }, NULL },
-	{ "it cannot be compiled", { .rc = -ENOEXEC }, "a.so: as told" },
+	{ "it cannot be compiled", { .rc = -ENOEXEC }, "a.so: as ordered" },
 	{ "larger than all the room",
 	  { .pages = 300, .rules = 1 },
 	  "a.so: table dropped: no space (1200 KiB)" },
@@ -278,7 +278,7 @@ TEST(survives_a_kernel_that_refuses)
 	maps_double.create_rc = 0;
 	uint32_t c = want(make_file(3, (struct order){ .pages = 3, .rules = 2 }));
 	settle();
-	EXPECT_EQ(UNWIND_FILE_READY, state_of(c), "the next one is taken");
+	EXPECT_EQ(UNWIND_FILE_READY, state_of(c), "the next one is used");
 	close_world();
 }
 
@@ -316,7 +316,7 @@ TEST(prefetches_fill_half_the_budget)
 	settle();
 	large = make_file(2, (struct order){ .pages = 30, .rules = 1 });
 	file = unwind_tables_want(tables, large, 12 * 30 * 4096);
-	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(file), "large, and nobody misses it");
+	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(file), "large, and no sample needs it");
 	EXPECT_EQ(UNWIND_FILE_PENDING,
 		  state_of(want(make_file(3, (struct order){ .pages = 1, .rules = 1 }))),
 		  "small ones are built all the same");
@@ -533,11 +533,11 @@ static uint64_t ready(void)
 TEST(evicts_a_table_for_a_free_number)
 {
 	const struct order order = { .pages = 1, .rules = 1 };
-	uint32_t wanting, nobody;
+	uint32_t wanting, none;
 
 	open_world(1 << 30);
 	take_all_numbers();
-	EXPECT_EQ(UNWIND_TABLES_MAX, ready(), "all are taken");
+	EXPECT_EQ(UNWIND_TABLES_MAX, ready(), "all are in use");
 	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(want(make_file(5000, order))), "a guess");
 	struct executable *missed = make_file(6000, order);
 	uint32_t file = want(missed);
@@ -545,8 +545,8 @@ TEST(evicts_a_table_for_a_free_number)
 	EXPECT_EQ(UNWIND_FILE_NO_SPACE, state_of(file), "no number is left");
 	unwind_tables_read(tables, &wanting);
 	EXPECT_EQ(file, wanting, "it wants one");
-	unwind_tables_read(tables, &nobody);
-	EXPECT_EQ(HASH_TABLE_NONE, nobody, "told once");
+	unwind_tables_read(tables, &none);
+	EXPECT_EQ(HASH_TABLE_NONE, none, "reported once");
 
 	uint32_t victim = unwind_tables_victim(tables, UINT64_MAX, 0, wanting);
 	assert_true(victim != HASH_TABLE_NONE);
@@ -600,7 +600,7 @@ TEST(keeps_analyzed_files_open_while_needed)
 		unwind_tables_analyze(tables, numbers[i], files[i], IMAGE_TEXT, 16);
 	EXPECT_EQ(before + OPEN_MAX, open_descriptors(), "so many are kept open");
 	give_up(numbers[0]);
-	EXPECT_EQ(before + OPEN_MAX - 1, open_descriptors(), "not for what was given up");
+	EXPECT_EQ(before + OPEN_MAX - 1, open_descriptors(), "not for evicted tables");
 	for (int i = 0; i < 2; i++) { // as many as are open, then the others
 		for (int j = 1; j < FILES; j++)
 			want(files[j]);
@@ -653,7 +653,7 @@ TEST(a_prefetch_without_room_waits_for_demand)
 	struct executable *file = make_file(1, (struct order){ .pages = 3, .rules = 1 });
 	load(2, 4, 1, false);
 	load(3, 4, 1, false);
-	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(want(file)), "half is taken");
+	EXPECT_EQ(UNWIND_FILE_IDLE, state_of(want(file)), "half is used");
 	close_world();
 }
 
@@ -692,7 +692,7 @@ TEST(retries_a_file_that_is_not_open)
 	struct executable *a = make_file(1, (struct order){ .pages = 1, .rules = 1 });
 
 	executable_release(a);
-	executable_table_trim(executables); // closes what nobody holds
+	executable_table_trim(executables); // closes what is not held
 	uint32_t file = want(a);
 	EXPECT_EQ(UNWIND_FILE_UNOPENED, state_of(file), "closed");
 	a = make_file(1, (struct order){ .pages = 1, .rules = 1 });

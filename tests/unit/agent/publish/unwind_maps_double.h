@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The unwinder's maps in memory, instead of the kernel's, for tests without root: they remember what
-// was put, and refuse as told. Linking takes these functions and leaves agent/bpf/unwind_maps.c out.
+// was put, and refuse on request. Linking takes these functions and leaves agent/bpf/unwind_maps.c out.
 #pragma once
 
 #include <errno.h>
@@ -36,7 +36,7 @@ static struct {
 	// What to refuse.
 	int install_rc;
 	int create_rc;
-	uint32_t pages_to_put; // so many are taken, if pages_rc is not 0
+	uint32_t pages_to_put; // so many are accepted, if pages_rc is not 0
 	int pages_rc;
 	int process_rc;
 } maps_double = { .lock = PTHREAD_MUTEX_INITIALIZER };

@@ -9,7 +9,7 @@
 
 #include "tests/test.h"
 
-static char folder[] = "/tmp/cairn-followed-XXXXXX";
+static char folder[] = "/tmp/cairn-analyzed-XXXXXX";
 static struct unwind_table_cache *cache;
 
 static void open_cache(void)

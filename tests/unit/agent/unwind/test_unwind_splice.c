@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of libc, which describes all of them: their rules are taken out of its table, then found by
+// Functions of libc, all with rules: the rules are removed from its table, then recovered by
 // following the code and put in again.
 #include "agent/unwind/unwind_splice.h"
 
@@ -113,8 +113,8 @@ static struct unwind_table *without(const struct unwind_table *table,
 }
 
 /*
- * What call frame information says, but for padding, where nobody ever is. How the frame pointer is found
- * may differ: that says for longer than needed that it lies on the stack.
+ * The rules of call frame information, except for padding, where no pc ever is. The frame pointer's may differ: call
+ * frame information has it on the stack for longer than needed.
  */
 static void expect_function(const struct unwind_table *expected, const struct unwind_table *table,
 			    const struct unwind_mark *mark, const char *name)

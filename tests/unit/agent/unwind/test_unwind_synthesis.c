@@ -122,7 +122,7 @@ TEST(ends_where_a_thread_unmaps_its_stack)
 	expect_rows("0 none | 40 end | 50 none", &image, 0x100, "aarch64");
 }
 
-/* Code that is mostly described is not taken for one piece, however its parts follow each other. */
+/* Code that mostly has rules is not analyzed as one piece. */
 TEST(keeps_distant_gaps_apart)
 {
 	struct cfi_image image;

@@ -46,12 +46,12 @@ TEST(running_time_equals_the_kernels_count)
 		__u64 running_ns, waiting_ns, blocked_ns, left_ns;
 	} rows[] = {
 		{ "the same", { .ns = { 100, 10, 50 } }, 0, 100, 100, 10, 50, 0 },
-		{ "the CPU was taken away", { .ns = { 100, 10, 50 } }, 0, 70, 70, 40, 50, 0 },
+		{ "CPU time was stolen", { .ns = { 100, 10, 50 } }, 0, 70, 70, 40, 50, 0 },
 		{ "from the wake-up on", { .ns = { 100, 10, 50 } }, 0, 103, 103, 10, 47, 0 },
 		{ "the wait for a CPU, too", { .ns = { 100, 10, 2 } }, 0, 105, 105, 7, 0, 0 },
 		{ "more than there is", { .ns = { 100, 1, 2 } }, 0, 200, 103, 0, 0, 0 },
 		{ "swept in part", { .ns = { 100, 10, 50 } }, 900, 1000, 100, 10, 50, 0 },
-		{ "swept, and taken away", { .ns = { 100, 10, 50 } }, 900, 950, 50, 60, 50, 0 },
+		{ "swept, and stolen", { .ns = { 100, 10, 50 } }, 900, 950, 50, 60, 50, 0 },
 		{ "swept too much", { .ns = { 100, 10, 50 } }, 900, 850, 0, 110, 50, 50 },
 	};
 
@@ -67,7 +67,7 @@ TEST(running_time_equals_the_kernels_count)
 	}
 }
 
-/* One of two that account what a thread did, and tell it. */
+/* One of two that charge a thread's time and report it. */
 struct teller {
 	struct thread_time *time;
 	__u64 reported_ns;
@@ -77,7 +77,7 @@ struct teller {
 enum { TURNS = 5000000 };
 static pthread_barrier_t both;
 
-static void *tell(void *context)
+static void *report(void *context)
 {
 	struct teller *teller = context;
 
@@ -99,8 +99,8 @@ TEST(concurrent_reports_count_time_once)
 	pthread_t thread;
 
 	pthread_barrier_init(&both, NULL, 2);
-	assert_int_equal(0, pthread_create(&thread, NULL, tell, &sweeps));
-	tell(&switches);
+	assert_int_equal(0, pthread_create(&thread, NULL, report, &sweeps));
+	report(&switches);
 	pthread_join(thread, NULL);
 	sweeps.reported_ns +=
 		thread_time_report(&time, THREAD_BLOCKED); // what the last one could not

@@ -138,7 +138,7 @@ TEST(the_budget_recovers_while_idle)
 	EXPECT_EQ(0, budget.quantum_ns, "all waits are chosen again");
 }
 
-/* Threads whose stacks are remembered make @counts in each 20 ms, while each slot is told. */
+/* Threads with cached stacks make @counts in each 20 ms, at a span of one slot. */
 static void count_for(struct unwind_budget *budget, uint64_t *now, uint32_t counts, uint64_t for_ns)
 {
 	uint64_t end_ns = *now + for_ns;
@@ -164,7 +164,7 @@ TEST(coarsens_time_before_sampling_out)
 	EXPECT_EQ(0, budget.quantum_ns, "all waits are chosen");
 	assert_false(budget_is_for_all(&budget));
 	count_for(&budget, &now, 1, 10000 * MS);
-	EXPECT_EQ(0, budget.span_shift, "each slot is told again");
+	EXPECT_EQ(0, budget.span_shift, "a span of one slot again");
 }
 
 TEST(bounds_counts_of_cached_stacks)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel's unwinder over this program itself: real code of this machine's compiler and C library,
-// by tables made of their own unwind information, against what backtrace() says. The same for every
+// by tables made of their own unwind information, against backtrace(). The same for every
 // processor; `make test-aarch64` runs it for another one.
 // Subject: bpf/unwind/unwind.h
 
@@ -305,7 +305,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* What backtrace() says of the handler itself, and of what it returns to, comes before the leaf. */
+/* backtrace() has the handler and its return before the leaf. */
 static int find_leaf(void)
 {
 	for (int i = 0; i < expected_count; i++)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hashes of stacks: whom they tell apart.
+// Hashes of stacks: which stacks they distinguish.
 
 #include "tests/unit/bpf/unwind/unwind_memory.h"
 
@@ -35,8 +35,8 @@ TEST(different_stacks_have_different_hashes)
 
 TEST(a_stack_hash_is_never_zero)
 {
-	const struct process_key nobody = { 0 };
-	struct stack_hash hash = hash_of(&nobody, 0, 0, STACK_END_COMPLETE);
+	const struct process_key none = { 0 };
+	struct stack_hash hash = hash_of(&none, 0, 0, STACK_END_COMPLETE);
 
 	assert_true(hash.high || hash.low);
 }

@@ -11,7 +11,7 @@
 
 /*
  * The program: functions of 256 bytes, each with one rule all through, from CODE on. Function 15 is
- * the thread's first. Behind it comes a hole, then code made at run time and a file without a table.
+ * the thread's first. Behind it comes a hole, then JIT code and a file without a table.
  */
 #define CODE          0x401000ULL
 #define FUNCTION(n)   (CODE + 0x100 * (n))
@@ -30,7 +30,7 @@
 #define RSP X86_REGISTER_SP
 #define R10 10
 
-/* Return address at CFA - 8; the frame pointer stays, unless one of the words below says otherwise. */
+/* Return address at CFA - 8; the frame pointer stays, unless one of the words below changes it. */
 #define CALL(offset)                                                                     \
 	{                                                                                \
 		.cfa = CFA_REGISTER, .cfa_register = RSP, .cfa_offset = (offset), RETURN \
@@ -127,14 +127,14 @@ static const struct {
 	  AT(2),
 	  { TO_START },
 	  STACK_END_COMPLETE },
-	{ "the CFA on another register, which nobody knows of a caller",
+	{ "the CFA on another register, unknown in a caller",
 	  { CALL(8), { .cfa = CFA_REGISTER, .cfa_register = RBX, .cfa_offset = 8, RETURN } },
 	  { RETURN_TO(1), 0, TO_START },
 	  0,
 	  AT(2),
 	  { RETURN_TO(1) },
 	  STACK_END_UNSUPPORTED },
-	{ "the CFA in memory by a register that nobody knows",
+	{ "the CFA in memory by an unknown register",
 	  { CALL(8), { .cfa = CFA_DEREF, .cfa_register = R10, RETURN } },
 	  { RETURN_TO(1), 0, TO_START },
 	  0,
@@ -162,7 +162,7 @@ static const struct {
 	  0,
 	  { RETURN_TO(1), TO_START },
 	  STACK_END_COMPLETE },
-	{ "the return address in a register that nobody knows of a caller",
+	{ "the return address in a register unknown in a caller",
 	  { CALL(8), { BY(SAVED_IN_REGISTER << 4), .return_offset = RBX } },
 	  { RETURN_TO(1), 0 },
 	  0,
@@ -332,28 +332,28 @@ static const struct {
 	  0,
 	  { 0 },
 	  STACK_END_FAULT },
-	{ "code made at run time, by frame pointer",
+	{ "JIT code, by frame pointer",
 	  { CALL(8), FRAME },
 	  { JIT + 8, 0, AT(4), RETURN_TO(1), 0, TO_START },
 	  AT(2),
 	  0,
 	  { JIT + 8, RETURN_TO(1), TO_START },
 	  STACK_END_COMPLETE },
-	{ "code made at run time without a frame pointer",
+	{ "JIT code without a frame pointer",
 	  { CALL(8) },
 	  { JIT + 8 },
 	  1,
 	  0,
 	  { JIT + 8 },
 	  STACK_END_NO_FRAME_POINTER },
-	{ "code made at run time whose frame is further away than a stack is large",
+	{ "JIT code whose frame is further away than a stack is large",
 	  { CALL(8) },
 	  { JIT + 8 },
 	  AT(0) + FRAME_BYTES_MAX + 16,
 	  0,
 	  { JIT + 8 },
 	  STACK_END_NO_FRAME_POINTER },
-	{ "code made at run time as the first",
+	{ "JIT code as the first",
 	  { CALL(8) },
 	  { JIT + 8 },
 	  0,
@@ -486,7 +486,7 @@ TEST(uses_return_addresses_that_uretprobes_replaced)
 	record_program(rules, 3);
 	record_stack(words, 6);
 	struct unwind unwind = unwind_from(PC(0), registers);
-	EXPECT_EQ(STACK_END_NO_MAPPING, unwind.end, "nobody says what belongs there");
+	EXPECT_EQ(STACK_END_NO_MAPPING, unwind.end, "the original address is unknown");
 	recorded.pending[0] = (struct pending_return){ AT(3), RETURN_TO(2) };
 	recorded.pending[1] = (struct pending_return){ AT(3), RETURN_TO(2) }; // probed twice
 	recorded.pending[2] = (struct pending_return){ AT(5), TO_START };

@@ -144,7 +144,7 @@ static const struct {
 	  0,
 	  { 0 },
 	  STACK_END_BAD_FRAME },
-	{ "code made at run time, by frame pointer",
+	{ "JIT code, by frame pointer",
 	  { LEAF },
 	  { AT(2), RETURN_TO(0), 0, TO_START },
 	  AT(0),
@@ -219,7 +219,7 @@ TEST(a_signal_frame_restores_all_registers)
 		LEAF,                       // the handler
 		{ .cfa = CFA_SIGNAL },      // what it returns to
 		{ .cfa = CFA_UNSUPPORTED }, // before the interrupted one
-		// The interrupted one: a leaf whose lr is live, on a register that is not followed.
+		// The interrupted one: a leaf whose lr is live, on a register that is not tracked.
 		{ .cfa = CFA_REGISTER, .cfa_register = X19, .cfa_offset = 16 },
 	};
 	struct signal_frame signal = { .registers.pc = FUNCTION(3) };

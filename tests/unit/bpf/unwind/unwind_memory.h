@@ -124,7 +124,7 @@ static void record_words(uint32_t table, const uint32_t *words, uint32_t count)
 	memcpy(to->pages, words, count * sizeof(*words));
 }
 
-/* Rows are sorted; the first begins at 0. Lays them out as unwind_table.h says. */
+/* Rows are sorted; the first begins at 0. Lays them out as table_layout.h describes. */
 static inline void record_table(uint32_t table, uint32_t blocks, const struct recorded_row *rows,
 				uint32_t count)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules found by following code: small functions by hand, and a library whose compiler says the same.
+// Rules by static analysis: of small functions by hand, and of a library against its compiler's rules.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@ static void write_row(void *context, uint64_t offset, const struct unwind_rule *
 			 saved);
 }
 
-static void follow(const uint8_t *code, size_t size, struct rows *rows)
+static void analyze(const uint8_t *code, size_t size, struct rows *rows)
 {
 	struct code_analysis *analysis;
 
@@ -107,7 +107,7 @@ static const struct {
 	  { 0xe8, 0x04, 0x00, 0x00, 0x00, 0x6a, 0x00, 0xeb, 0x00, 0x90, 0xc3 },
 	  11,
 	  " 0:none 0:sp+8 7:sp+16 9:sp+8" },
-	{ "a jump by table: what follows comes after it",
+	{ "a jump by table: the code after it has its state",
 	  // push %rax; jmp *%rdx; pop %rax; ret
 	  { 0x50, 0xff, 0xe2, 0x58, 0xc3 },
 	  5,
@@ -130,7 +130,7 @@ static const struct {
 	  42,
 	  " 0:none 0:sp+8 4:sp+24 8:sp+24,fp-24 11:fp+24,fp-24 20:*(sp+8)+24,fp-24"
 	  " 33:fp+24,fp-24 37:sp+24 41:sp+8" },
-	{ "fp is overwritten and nobody keeps it",
+	{ "fp is overwritten and not saved",
 	  // xor %ebp, %ebp; nop; ret
 	  { 0x31, 0xed, 0x90, 0xc3 },
 	  4,
@@ -169,7 +169,7 @@ TEST(recovers_rules_or_none_where_unknown)
 	for EACH (c, cases) {
 		struct rows rows;
 
-		follow(c->code, c->size, &rows);
+		analyze(c->code, c->size, &rows);
 		EXPECT_STR(c->rows, rows.text, c->what);
 	}
 }
@@ -183,7 +183,7 @@ TEST(survives_any_bytes)
 	for (int round = 0; round < 50; round++) {
 		for (size_t i = 0; i < sizeof(code); i++)
 			code[i] = (uint8_t)random();
-		follow(code, sizeof(code), &rows);
+		analyze(code, sizeof(code), &rows);
 	}
 }
 
@@ -218,14 +218,15 @@ static void compare(void *context, uint64_t offset, const struct unwind_rule *ru
 	struct comparison *comparison = context;
 
 	for (uint64_t at = comparison->since; at < offset; at++) {
-		const struct unwind_rule *said =
+		const struct unwind_rule *expected =
 			unwind_table_find(comparison->table, comparison->address + at);
 
-		if (comparison->rule.cfa == CFA_NO_TABLE || !said || said->cfa != CFA_REGISTER)
+		if (comparison->rule.cfa == CFA_NO_TABLE || !expected ||
+		    expected->cfa != CFA_REGISTER)
 			continue;
 		comparison->both++;
-		comparison->equal += said->cfa_register == comparison->rule.cfa_register &&
-				     said->cfa_offset == comparison->rule.cfa_offset;
+		comparison->equal += expected->cfa_register == comparison->rule.cfa_register &&
+				     expected->cfa_offset == comparison->rule.cfa_offset;
 	}
 	comparison->since = offset;
 	comparison->rule = *rule;
@@ -260,7 +261,7 @@ TEST(agrees_with_the_compiler_on_a_library)
 	code_analysis_each(analysis, compare, &comparison);
 	code_analysis_close(analysis);
 
-	print_message("%llu of %llu bytes as the compiler says\n",
+	print_message("%llu of %llu bytes agree with the compiler\n",
 		      (unsigned long long)comparison.equal, (unsigned long long)comparison.both);
 	assert_true(comparison.both > text->sh_size / 2);
 	assert_true(comparison.equal >= comparison.both / 1000 * 999);
