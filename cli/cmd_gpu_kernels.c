@@ -59,7 +59,7 @@ static int parse(int argc, char **argv, struct gpu_kernels_arguments *arguments,
 		 enum config_outcome *ret_outcome, struct error *err)
 {
 	const struct config_option table[] = {
-		{ "session", 'w', CONFIG_UINT, &arguments->session_ms, NULL, 2,
+		{ "session", 'l', CONFIG_UINT, &arguments->session_ms, NULL, 2,
 		  CUPTI_SESSION_MS_MAX, "MS", "length of the CUPTI session (default 1000)" },
 		{ "one-in", 'n', CONFIG_UINT, &arguments->one_in, NULL, 1, 1 << 20, "N",
 		  "record the GPU kernels of one launch in N (default 1)" },
