@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 
-/* A part of a text: not ended by a NUL. */
+/* A part of a text, without a NUL. */
 struct slice {
 	const char *at;
 	size_t size;
@@ -70,9 +70,8 @@ static bool is_container_id(struct slice slice)
 }
 
 /*
- * <id>, docker-<id>.scope, cri-containerd-<id>.scope, crio-<id>.scope, libpod-<id>.scope, and
- * containerd's <slice>:cri-containerd:<id>. A runtime's own helper (crio-conmon-<id>.scope) is not
- * the container.
+ * <id>, docker-<id>.scope, cri-containerd-<id>.scope, crio-<id>.scope, libpod-<id>.scope, and containerd's
+ * <slice>:cri-containerd:<id>. A runtime's monitor (crio-conmon-<id>.scope) is not the container.
  */
 static bool find_container_id(struct slice component, struct slice *ret_id)
 {
@@ -140,8 +139,8 @@ static bool is_unit(struct slice component)
 	return false;
 }
 
-/* The last container of a path is the innermost; a unit after it is one that runs within it. */
-static void take_component(struct slice component, struct cgroup *cgroup)
+/* A path's last container is the innermost one; a unit after it runs in it. */
+static void parse_component(struct slice component, struct cgroup *cgroup)
 {
 	struct slice id;
 
@@ -163,7 +162,7 @@ static void parse_path(struct slice path, struct cgroup *ret_cgroup)
 		const char *slash = memchr(path.at, '/', path.size);
 		size_t size = slash ? (size_t)(slash - path.at) : path.size;
 
-		take_component((struct slice){ path.at, size }, &cgroup);
+		parse_component((struct slice){ path.at, size }, &cgroup);
 		path = without_ends(path, slash ? size + 1 : size, 0);
 	}
 	*ret_cgroup = cgroup;
@@ -175,7 +174,7 @@ static int weight_of(const struct cgroup *cgroup)
 	       (cgroup->unit[0] ? 1 : 0);
 }
 
-/* Version 1 has a line a hierarchy, and not all of them need be in use: the fullest path counts. */
+/* Version 1 has a line per hierarchy, not all of them in use: the path that says most counts. */
 void cgroup_parse(const char *text, size_t size, struct cgroup *ret_cgroup)
 {
 	struct slice rest = { text, size };

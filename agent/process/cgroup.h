@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which container, pod or service a process is in, told from the paths of its control groups. The
-// forms are those of the runtimes and of the kubelet's two drivers; only the last components of a
-// path count, because a container's own view begins anywhere (it may even start with "/../..").
+// The container, pod and systemd unit of a process, from the paths of its control groups, in the forms of the
+// container runtimes and of the kubelet's two cgroup drivers. Only the last components of a path count: a
+// container's own view begins anywhere, even with "/../..".
 #pragma once
 
 #include <stddef.h>
@@ -17,9 +17,8 @@ enum {
 struct cgroup {
 	char container[CONTAINER_ID_BYTES];
 	char pod_uid[POD_UID_BYTES];
-	char unit
-		[CGROUP_UNIT_BYTES]; // systemd's: "nginx.service"; within a container that container's
+	char unit[CGROUP_UNIT_BYTES]; // systemd's: "nginx.service"; in a container the container's
 };
 
-/** Read the content of /proc/PID/cgroup (versions 1, 2 or both), which may be anything. */
+/** Parse /proc/PID/cgroup (version 1, 2 or both), which may hold anything. */
 void cgroup_parse(const char *text, size_t size, struct cgroup *ret_cgroup);

@@ -4,8 +4,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-/* From the first mapping of a program to the end of exec: a slow disk may have to be read. */
-#define BEGUN_MAX_NS (2 * NS_PER_SECOND)
+/* From a program's first mapping to its exec event: a slow disk may have to be read. */
+#define UNCLAIMED_MAX_NS (2 * NS_PER_SECOND)
 
 static struct early_mapping_list *list_at(const struct early_mappings *mappings, uint32_t at)
 {
@@ -30,16 +30,16 @@ void early_mappings_clear(struct early_mappings *mappings)
 		drop_first(mappings);
 }
 
-/* False if it was taken, or nobody takes it any more: exec failed, or the event went unheard. */
-static bool is_wanted(const struct early_mapping_list *list, uint64_t now_ns)
+/* After a while exec has failed, or its event was lost. */
+static bool is_unclaimed(const struct early_mapping_list *list, uint64_t now_ns)
 {
-	return list->pid && now_ns - list->begun_ns < BEGUN_MAX_NS;
+	return list->pid && now_ns - list->begun_ns < UNCLAIMED_MAX_NS;
 }
 
 struct mapping_list *early_mappings_begin(struct early_mappings *mappings, uint32_t pid,
 					  enum early_event event, uint64_t now_ns)
 {
-	while (mappings->count && !is_wanted(list_at(mappings, 0), now_ns))
+	while (mappings->count && !is_unclaimed(list_at(mappings, 0), now_ns))
 		drop_first(mappings);
 	if (mappings->count == EARLY_MAPPINGS_MAX)
 		drop_first(mappings);
@@ -59,19 +59,19 @@ struct mapping_list *early_mappings_find(const struct early_mappings *mappings, 
 	for (uint32_t at = mappings->count; at--;) {
 		const struct early_mapping_list *list = list_at(mappings, at);
 
-		if (list->pid == pid && is_wanted(list, now_ns))
+		if (list->pid == pid && is_unclaimed(list, now_ns))
 			return list->list;
 	}
 	return NULL;
 }
 
-struct mapping_list *early_mappings_take(struct early_mappings *mappings, uint32_t pid,
-					 enum early_event event, uint64_t now_ns)
+struct mapping_list *early_mappings_claim(struct early_mappings *mappings, uint32_t pid,
+					  enum early_event event, uint64_t now_ns)
 {
 	for (uint32_t at = 0; at < mappings->count; at++) {
 		struct early_mapping_list *list = list_at(mappings, at);
 
-		if (list->pid != pid || list->event != event || !is_wanted(list, now_ns))
+		if (list->pid != pid || list->event != event || !is_unclaimed(list, now_ns))
 			continue;
 		list->pid = 0;
 		return take(list->list);

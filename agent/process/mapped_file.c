@@ -29,7 +29,7 @@ int mapped_file_stat(int folder, const struct mapping *mapping, struct stat *ret
 	return foreign_file_stat(folder, name, 0, ret_status);
 }
 
-/* The page or two of code that the kernel gives every process; complete with ELF header and symbols. */
+/* The kernel maps the vDSO, a whole ELF file, into every process. */
 static int open_vdso(void)
 {
 	const uint8_t *vdso = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);

@@ -6,7 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
+#include "base/text.h"
 
 enum { READ_BYTES = 64 << 10 }; // holds the longest line several times over
 
@@ -41,7 +43,7 @@ void mapping_list_release(struct mapping_list *list)
 
 /* ---- one line ------------------------------------------------------------------------------ */
 
-/* A cursor over one line; a field that is not there fails and sticks. */
+/* A cursor over one line. A missing field sets failed for good. */
 struct words {
 	const char *at;
 	const char *end;
@@ -55,7 +57,7 @@ static int digit_of(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : 16;
 }
 
-static uint64_t take_number(struct words *words, int base)
+static uint64_t read_number(struct words *words, int base)
 {
 	const char *first = words->at;
 	uint64_t number = 0;
@@ -68,7 +70,7 @@ static uint64_t take_number(struct words *words, int base)
 	return number;
 }
 
-static void take_character(struct words *words, char wanted)
+static void expect(struct words *words, char wanted)
 {
 	if (words->at < words->end && *words->at == wanted)
 		words->at++;
@@ -85,34 +87,27 @@ static void skip_spaces(struct words *words)
 /* "55d0-55e0 r-xp 00001000 fe:00 325835      /path": all but the path. */
 static bool parse_fields(struct words *words, struct mapping *mapping, bool *ret_executable)
 {
-	mapping->start = take_number(words, 16);
-	take_character(words, '-');
-	mapping->limit = take_number(words, 16);
-	take_character(words, ' ');
+	mapping->start = read_number(words, 16);
+	expect(words, '-');
+	mapping->limit = read_number(words, 16);
+	expect(words, ' ');
 	if (words->failed || words->end - words->at < 5)
 		return false;
 	*ret_executable = words->at[2] == 'x';
 	words->at += 4; // rwxp
-	take_character(words, ' ');
-	mapping->file_offset = take_number(words, 16);
-	take_character(words, ' ');
-	mapping->device_major = (uint32_t)take_number(words, 16);
-	take_character(words, ':');
-	mapping->device_minor = (uint32_t)take_number(words, 16);
-	take_character(words, ' ');
-	mapping->inode = take_number(words, 10);
+	expect(words, ' ');
+	mapping->file_offset = read_number(words, 16);
+	expect(words, ' ');
+	mapping->device_major = (uint32_t)read_number(words, 16);
+	expect(words, ':');
+	mapping->device_minor = (uint32_t)read_number(words, 16);
+	expect(words, ' ');
+	mapping->inode = read_number(words, 10);
 	skip_spaces(words);
 	return !words->failed && mapping->start < mapping->limit;
 }
 
-static bool ends_in(const char *text, size_t size, const char *end)
-{
-	size_t end_size = strlen(end);
-
-	return size >= end_size && memcmp(text + size - end_size, end, end_size) == 0;
-}
-
-/* In maps the kernel writes a newline in a path as \012, and nothing else so (seq_file's mangle_path). */
+/* In maps the kernel escapes only newlines, as \012 (seq_file's mangle_path). */
 static void copy_path(const char *path, size_t size, bool escaped, char *ret_path)
 {
 	size_t length = 0;
@@ -131,9 +126,10 @@ static void copy_path(const char *path, size_t size, bool escaped, char *ret_pat
 static void clean_path(const char *path, size_t size, bool escaped, char *ret_path)
 {
 	static const char deleted[] = " (deleted)", memfd[] = "/memfd:";
+	size_t deleted_size = strlen(deleted);
 
-	if (ends_in(path, size, deleted))
-		size -= strlen(deleted);
+	if (size >= deleted_size && memcmp(path + size - deleted_size, deleted, deleted_size) == 0)
+		size -= deleted_size;
 	if (size > strlen(memfd) && memcmp(path, memfd, strlen(memfd)) == 0) {
 		path++;
 		size--;
@@ -141,34 +137,22 @@ static void clean_path(const char *path, size_t size, bool escaped, char *ret_pa
 	copy_path(path, size, escaped, ret_path);
 }
 
-static int grow_texts(struct mapping_list *list, size_t needed)
-{
-	size_t capacity = needed < 1024 ? 1024 : needed * 2;
-	char *texts = capacity > UINT32_MAX ? NULL : realloc(list->texts, capacity);
-
-	if (!texts)
-		return -ENOMEM;
-	list->texts = texts;
-	list->texts_capacity = (uint32_t)capacity;
-	return 0;
-}
-
-/* Mappings of one file lie side by side: a text is only looked for at the @neighbour's. */
+/* Mappings of one file lie side by side: a text is only compared with the @neighbour's. */
 static int add_text(struct mapping_list *list, const char *text, uint32_t neighbour,
-		    uint32_t *ret_place)
+		    uint32_t *ret_offset)
 {
 	size_t size = strlen(text);
 
 	if (list->texts_size && strcmp(list->texts + neighbour, text) == 0) {
-		*ret_place = neighbour;
+		*ret_offset = neighbour;
 		return 0;
 	}
-	size_t needed = list->texts_size + size + 2; // the first is ""
-	if (needed > list->texts_capacity && grow_texts(list, needed))
+	if (array_reserve(&list->texts, 1, &list->texts_capacity, list->texts_size,
+			  (uint32_t)size + 2, UINT32_MAX))
 		return -ENOMEM;
 	if (!list->texts_size)
-		list->texts[list->texts_size++] = '\0';
-	*ret_place = size ? list->texts_size : 0;
+		list->texts[list->texts_size++] = '\0'; // the first is ""
+	*ret_offset = size ? list->texts_size : 0;
 	if (size) {
 		memcpy(list->texts + list->texts_size, text, size + 1);
 		list->texts_size += (uint32_t)size + 1;
@@ -183,27 +167,10 @@ static enum mapping_file file_of(const struct mapping *mapping, const char *path
 	return has_file ? MAPPING_FILE_UNKNOWN : MAPPING_FILE_NONE;
 }
 
-static int reserve(struct mapping_list *list, uint32_t count)
+static int reserve(struct mapping_list *list, uint32_t more)
 {
-	if (count <= list->capacity)
-		return 0;
-	uint32_t capacity = count < 16 ? 16 : count * 2;
-	struct mapping *mappings = reallocarray(list->mappings, capacity, sizeof(*mappings));
-	if (!mappings)
-		return -ENOMEM;
-	list->mappings = mappings;
-	list->capacity = capacity;
-	return 0;
-}
-
-static int append_mapping(struct mapping_list *list, const struct mapping *mapping)
-{
-	if (list->count == MAPPINGS_MAX)
-		return -E2BIG;
-	int rc = reserve(list, list->count + 1);
-	if (!rc)
-		list->mappings[list->count++] = *mapping;
-	return rc;
+	return array_reserve(&list->mappings, sizeof(*list->mappings), &list->capacity, list->count,
+			     more, MAPPINGS_MAX);
 }
 
 int mapping_list_add_line(struct mapping_list *list, const char *line, size_t size)
@@ -215,7 +182,7 @@ int mapping_list_add_line(struct mapping_list *list, const char *line, size_t si
 
 	if (!parse_fields(&words, &mapping, &executable) || !executable)
 		return 0;
-	// The kernel writes them in order; what is not is no mapping of this process.
+	// The kernel writes mappings in order.
 	if (list->count && mapping.start < list->mappings[list->count - 1].limit)
 		return 0;
 
@@ -224,16 +191,19 @@ int mapping_list_add_line(struct mapping_list *list, const char *line, size_t si
 	clean_path(words.at, path_size, true, path);
 	uint32_t neighbour = list->count ? list->mappings[list->count - 1].path : 0;
 	int rc = add_text(list, path, neighbour, &mapping.path);
+	if (!rc)
+		rc = reserve(list, 1);
 	if (rc)
 		return rc;
 	mapping.file = file_of(&mapping, path);
-	return append_mapping(list, &mapping);
+	list->mappings[list->count++] = mapping;
+	return 0;
 }
 
 /* ---- all lines ----------------------------------------------------------------------------- */
 
-/* Take the whole lines of @chunk; *ret_used is how many bytes they are. */
-static int take_lines(struct mapping_list *list, const char *chunk, size_t size, size_t *ret_used)
+/* Add the complete lines of @chunk; *ret_used is their size. */
+static int add_lines(struct mapping_list *list, const char *chunk, size_t size, size_t *ret_used)
 {
 	const char *line = chunk, *end;
 
@@ -263,18 +233,18 @@ static int read_lines(struct mapping_list *list, int fd, char *chunk)
 			return 0;
 		held += (size_t)size;
 		total += (size_t)size;
-		int rc = take_lines(list, chunk, held, &used);
+		int rc = add_lines(list, chunk, held, &used);
 		if (rc)
 			return rc;
 		held -= used;
-		if (held == READ_BYTES) // no line is so long: forget it
+		if (held == READ_BYTES) // no line of the kernel's is so long: skipped
 			held = 0;
 		memmove(chunk, chunk + used, held);
 	}
 	return 0;
 }
 
-/* Give back what growing left over: lists live as long as their process. */
+/* Free spare memory: a list lives as long as its process. */
 static void shrink(struct mapping_list *list)
 {
 	if (list->count && list->count < list->capacity) {
@@ -361,7 +331,7 @@ struct mapping_list *mapping_list_copy(const struct mapping_list *list)
 	return copy;
 }
 
-/* Leave behind the texts of mappings that were replaced. Out of memory: next time. */
+/* Remove the texts of replaced mappings. Out of memory: next time. */
 static void renew_texts(struct mapping_list *list)
 {
 	struct mapping_list renewed = { 0 };
@@ -408,7 +378,7 @@ static int add_texts(struct mapping_list *list, const char *path, const char *bu
 	return rc;
 }
 
-/* What @mapping leaves of the mappings from @first to before @end: a part on either side. */
+/* The mappings from @first up to @end as @mapping leaves them: it may cut one on either side. */
 static uint32_t split(const struct mapping_list *list, uint32_t first, uint32_t end,
 		      const struct mapping *mapping, struct mapping ret_parts[3])
 {
@@ -429,15 +399,13 @@ static uint32_t split(const struct mapping_list *list, uint32_t first, uint32_t 
 	return count;
 }
 
-/* Put the parts in the place of the mappings from @first to before @end. */
+/* Replace the mappings from @first up to @end by the parts. */
 static int replace(struct mapping_list *list, uint32_t first, uint32_t end,
 		   const struct mapping *parts, uint32_t count)
 {
-	uint32_t needed = list->count - (end - first) + count;
+	uint32_t removed = end - first;
+	int rc = count > removed ? reserve(list, count - removed) : 0;
 
-	if (needed > MAPPINGS_MAX)
-		return -E2BIG;
-	int rc = reserve(list, needed);
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < count; i++)
@@ -447,13 +415,13 @@ static int replace(struct mapping_list *list, uint32_t first, uint32_t end,
 	memmove(list->mappings + first + count, list->mappings + end,
 		(list->count - end) * sizeof(*list->mappings));
 	memcpy(list->mappings + first, parts, count * sizeof(*parts));
-	list->count = needed;
+	list->count += count - removed;
 	return 0;
 }
 
-/* Is @old what the event tells once more? Its file may be known by inode or by build id. */
-static bool is_told_again(const struct mapping_list *list, const struct mapping *old,
-			  const struct mapping *mapping, const char *build_id)
+/* Is @old the event's mapping already? Its file is known by inode or by build id. */
+static bool is_repeated(const struct mapping_list *list, const struct mapping *old,
+			const struct mapping *mapping, const char *build_id)
 {
 	if (old->start != mapping->start || old->limit != mapping->limit ||
 	    old->file_offset != mapping->file_offset)
@@ -475,7 +443,7 @@ int mapping_list_put(struct mapping_list *list, const struct mapping *range, con
 
 	if (mapping.start >= mapping.limit)
 		return 0;
-	if (first < list->count && is_told_again(list, &list->mappings[first], &mapping, build_id))
+	if (first < list->count && is_repeated(list, &list->mappings[first], &mapping, build_id))
 		return 0;
 	int rc = add_texts(list, path, build_id, first, &mapping);
 	if (rc)
@@ -490,7 +458,7 @@ int mapping_list_put(struct mapping_list *list, const struct mapping *range, con
 
 /* ---- comparing ----------------------------------------------------------------------------------- */
 
-/* A file that is known by its build id only may have become another one, for all we know. */
+/* With a build id on one side only, it may be another file by now. */
 static bool is_same_mapping(const struct mapping *a, const struct mapping *b)
 {
 	return !a->build_id == !b->build_id && a->start == b->start && a->limit == b->limit &&
@@ -519,7 +487,7 @@ void mapping_list_inherit(struct mapping_list *list, const struct mapping_list *
 			at++;
 		if (at == old->count)
 			return;
-		// A file that was refused is tried again: it may have been a moment's trouble.
+		// A refused file is tried again: the error may have been temporary.
 		if (old->mappings[at].file != MAPPING_FILE_OPENED ||
 		    !is_same_mapping(mapping, &old->mappings[at]))
 			continue;
@@ -528,23 +496,18 @@ void mapping_list_inherit(struct mapping_list *list, const struct mapping_list *
 	}
 }
 
-static bool begins_with(const char *text, const char *start)
-{
-	return strncmp(text, start, strlen(start)) == 0;
-}
-
-/* The kernel's own code pages: vsyscall's, and where it steps over the instructions of uprobes. */
+/* The kernel's own code pages: vsyscall's, and copies of instructions that uprobes replaced. */
 static bool is_kernels_own(const char *path)
 {
 	return strcmp(path, "[vsyscall]") == 0 || strcmp(path, "[uprobes]") == 0;
 }
 
-/* "jit-1234.dump": its writer maps a page of it executable so that profilers learn of it. */
+/* "/…/jit-1234.dump" */
 static bool is_jitdump(const char *path)
 {
 	const char *name = strrchr(path, '/');
 
-	return name && begins_with(name, "/jit-") && ends_in(name, strlen(name), ".dump");
+	return name && text_begins_with(name, "/jit-") && text_ends_with(name, ".dump");
 }
 
 const struct mapping *mapping_list_find_jitdump(const struct mapping_list *list)
@@ -563,8 +526,8 @@ bool mapping_is_jit(const struct mapping_list *list, const struct mapping *mappi
 		return false;
 	if (mapping->file == MAPPING_FILE_NONE)
 		return !is_kernels_own(path);
-	return begins_with(path, "memfd:") || begins_with(path, "/dev/zero") ||
-	       begins_with(path, "/SYSV") || begins_with(path, "/anon_hugepage") ||
+	return text_begins_with(path, "memfd:") || text_begins_with(path, "/dev/zero") ||
+	       text_begins_with(path, "/SYSV") || text_begins_with(path, "/anon_hugepage") ||
 	       is_jitdump(path);
 }
 

@@ -16,8 +16,8 @@
 
 enum {
 	READ_BYTES = 64 << 10,
-	LINE_BYTES_MAX = 4096,       // longer ones are left out
-	STATUS_BYTES_MAX = 64 << 10, // groups can be many
+	LINE_BYTES_MAX = 4096,       // longer lines are left out
+	STATUS_BYTES_MAX = 64 << 10, // a process may be in many groups
 	PATH_BYTES = 64,
 	END_BYTES = 64,
 };
@@ -27,7 +27,7 @@ struct perf_map {
 	dev_t device;
 	ino_t inode;
 	uint64_t offset;     // of the first line not read
-	char end[END_BYTES]; // what is in front of it, by which a file written anew is known
+	char end[END_BYTES]; // the bytes before it: they differ in a file that was written anew
 	size_t end_size;
 	bool skipping; // in a line that is too long
 	bool full;
@@ -74,7 +74,6 @@ size_t perf_map_bytes(const struct perf_map *map)
 
 // ---- finding and opening --------------------------------------------------------------------
 
-/* A process as it and its users know it. */
 struct owner {
 	unsigned pid;     // in the innermost of its pid namespaces
 	unsigned uids[4]; // real, effective, saved, of files
@@ -130,7 +129,7 @@ int perf_map_open(const struct proc *proc)
 		return fd == -ENOEXEC ? -EPERM : fd;
 	if (fstat(fd, &status))
 		return -errno;
-	// A second name could be one that somebody else gave to a file of root's.
+	// A second hard link may be another user's, to a file of root.
 	if (!is_owned(&status, &owner) || status.st_nlink != 1)
 		return -EPERM;
 	return take_fd(fd);
@@ -146,8 +145,8 @@ static int digit_of(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : 16;
 }
 
-/* A hexadecimal number and the space behind it. The JVM writes 0x in front. */
-static bool take_number(const char **at, const char *end, uint64_t *ret_number)
+/* A hexadecimal number and the space behind it. The JVM writes it with 0x. */
+static bool read_number(const char **at, const char *end, uint64_t *ret_number)
 {
 	const char *digit = *at;
 	uint64_t number = 0;
@@ -164,31 +163,31 @@ static bool take_number(const char **at, const char *end, uint64_t *ret_number)
 	return true;
 }
 
-/* A line that makes no sense is left out. */
-static int take_line(struct jit_symbols *symbols, const char *line, const char *end)
+/* A senseless line is left out. */
+static int add_line(struct jit_symbols *symbols, const char *line, const char *end)
 {
 	const char *at = line;
 	uint64_t start, size;
 
-	if (!take_number(&at, end, &start) || !take_number(&at, end, &size))
+	if (!read_number(&at, end, &start) || !read_number(&at, end, &size))
 		return 0;
 	return jit_symbols_add(symbols, start, size, at, (size_t)(end - at));
 }
 
-/* All whole lines of @chunk; *ret_used is how many bytes they are. */
-static int take_lines(struct perf_map *map, const char *chunk, size_t size, size_t *ret_used)
+/* Add the complete lines of @chunk; *ret_used is their size. */
+static int add_lines(struct perf_map *map, const char *chunk, size_t size, size_t *ret_used)
 {
 	const char *line = chunk, *end;
 	int rc = 0;
 
 	while (!rc && (end = memchr(line, '\n', size - (size_t)(line - chunk)))) {
 		if (!map->skipping && end - line <= LINE_BYTES_MAX)
-			rc = take_line(map->symbols, line, end);
+			rc = add_line(map->symbols, line, end);
 		map->skipping = false;
 		line = end + 1;
 	}
 	*ret_used = (size_t)(line - chunk);
-	// The end of a line of this length is not waited for.
+	// The rest of such a long line is skipped.
 	if (!rc && size - *ret_used > LINE_BYTES_MAX) {
 		map->skipping = true;
 		*ret_used = size;
@@ -196,7 +195,7 @@ static int take_lines(struct perf_map *map, const char *chunk, size_t size, size
 	return rc;
 }
 
-/* The JVM writes its whole list each time that it is asked: other lines are where we were. */
+/* The JVM writes its whole list anew on each request: other bytes lie before the offset then. */
 static bool is_same_file(const struct perf_map *map, int fd, const struct stat *status)
 {
 	char end[END_BYTES];
@@ -246,7 +245,7 @@ int perf_map_read(struct perf_map *map, int fd)
 
 		if (size < 0)
 			return -errno;
-		int rc = take_lines(map, chunk, (size_t)size, &used);
+		int rc = add_lines(map, chunk, (size_t)size, &used);
 		if (rc == -ENOMEM)
 			return rc;
 		advance(map, chunk, used);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that a process compiles at run time, as it lists them in /tmp/perf-PID.map: a line
-// each, "START SIZE NAME" with hexadecimal numbers (Linux: tools/perf/Documentation/jit-interface.txt).
-// Node, the JVM, Python, LuaJIT, .NET and others write it when they are asked to. The file grows and
-// is read on from where it was; who writes it may be hostile. One thread.
+// A process's JIT-compiled functions from its perf map, /tmp/perf-PID.map: a line each, "START SIZE NAME" in hex
+// (Linux: tools/perf/Documentation/jit-interface.txt). Node, the JVM, Python, LuaJIT, .NET and others write it
+// on request. The file grows: each read goes on where the last one ended. Its writer may be hostile. One thread.
 #pragma once
 
 #include <stdbool.h>
@@ -12,10 +11,9 @@
 #include "agent/process/proc.h"
 
 enum {
-	PERF_MAP_STEP_BYTES =
-		4 << 20, // read at a time, some 15 ms; the rest comes with the next call
+	PERF_MAP_STEP_BYTES = 4 << 20, // per perf_map_read(), some 15 ms
 };
-#define PERF_MAP_BYTES_MAX (1ULL << 30) // no more is read of one file
+#define PERF_MAP_BYTES_MAX (1ULL << 30) // of one file
 
 struct perf_map;
 
@@ -23,23 +21,22 @@ struct perf_map *perf_map_new(void);
 void perf_map_free(struct perf_map *map);
 
 /**
- * Open the perf map of a process for reading: in its own root, under the pid that it knows itself
- * by, only a regular file (no link to one) that belongs to the process's user or to root.
- * Returns the descriptor; -ENOENT; -EPERM for a file that is none of these; -errno.
+ * Open a process's perf map: in its own root, under the pid of its innermost pid namespace, only a regular file
+ * (no link) that belongs to the process's user or to root.
+ * Returns the descriptor; -ENOENT; -EPERM for any other file; -errno.
  */
 int perf_map_open(const struct proc *proc);
 
 /**
- * Read on in the open file. Another file than last time, or one that was cut, is read from its
- * beginning and what was known is forgotten.
- * Returns 1 if there was something new; 0; -errno.
+ * Read what was added to the open file. A file other than last time's, or one that was written anew, is read from
+ * its beginning, and its functions replace the known ones. Returns 1 if there was something new; 0; -errno.
  */
 int perf_map_read(struct perf_map *map, int fd);
 
 /** The function at @address, or NULL. Valid until the next call. */
 const char *perf_map_find(struct perf_map *map, uint64_t address);
 
-/** Is there more in the file than is kept? */
+/** Was a limit hit? Then later functions have no names. */
 bool perf_map_is_full(const struct perf_map *map);
 
 /** Memory in use. */

@@ -58,8 +58,8 @@ int proc_stat_parse(const char *text, size_t size, struct proc_stat *ret_stat)
 	return 0;
 }
 
-/* A process that goes while it is read shows as ESRCH or as a missing file. */
-static int errno_of_gone(void)
+/* Reading a process that exits gives ESRCH or a missing file. */
+static int exited_errno(void)
 {
 	return errno == ENOENT ? -ESRCH : -errno;
 }
@@ -70,10 +70,10 @@ static int read_stat(int folder, struct proc_stat *ret_stat)
 	_cleanup_close_ int fd = openat(folder, "stat", O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
-		return errno_of_gone();
+		return exited_errno();
 	ssize_t size = read(fd, text, sizeof(text));
 	if (size < 0)
-		return errno_of_gone();
+		return exited_errno();
 	return proc_stat_parse(text, (size_t)size, ret_stat);
 }
 
@@ -85,7 +85,7 @@ static bool has_memory(int folder)
 	return fd >= 0 && read(fd, &byte, 1) == 1;
 }
 
-/* /proc/TID has what /proc/PID/task/TID lacks: map_files. It is a thread of @proc if task/ has it too. */
+/* /proc/TID has map_files, /proc/PID/task/TID does not. It is a thread of @proc if task/ has it, too. */
 static int open_thread(const struct proc *proc, const char *tid)
 {
 	char path[64];
@@ -100,12 +100,12 @@ static int open_thread(const struct proc *proc, const char *tid)
 	return has_memory(folder) ? take_fd(folder) : -ESRCH;
 }
 
-/* The main thread has exited: its maps are empty, those of the others are not. */
+/* After the main thread's exit its maps are empty, those of other threads are not. */
 static int find_living_thread(const struct proc *proc)
 {
 	int fd = openat(proc->fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		return errno_of_gone();
+		return exited_errno();
 	DIR *threads = fdopendir(fd);
 	if (!threads) {
 		close(fd);
@@ -131,7 +131,7 @@ int proc_open(pid_t pid, struct proc *ret_proc)
 	snprintf(path, sizeof(path), "/proc/%d", pid);
 	proc.fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (proc.fd < 0)
-		return errno_of_gone();
+		return exited_errno();
 	int rc = read_stat(proc.fd, &proc.stat);
 	if (rc) {
 		proc_close(&proc);
@@ -160,7 +160,7 @@ int proc_read(int folder, const char *name, size_t size_max, struct buffer *buff
 	_cleanup_close_ int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
-		return errno_of_gone();
+		return exited_errno();
 	for (size_t total = 0; total < size_max;) {
 		uint8_t step[STEP_BYTES];
 		size_t wanted = size_max - total < STEP_BYTES ? size_max - total : STEP_BYTES;
@@ -169,7 +169,7 @@ int proc_read(int folder, const char *name, size_t size_max, struct buffer *buff
 		if (size < 0 && errno == EINTR)
 			continue;
 		if (size < 0)
-			return errno_of_gone();
+			return exited_errno();
 		if (size == 0)
 			break;
 		buffer_append(buffer, step, (size_t)size);
@@ -183,7 +183,7 @@ int proc_read_link(int folder, const char *name, char *ret_target, size_t size)
 	ssize_t length = readlinkat(folder, name, ret_target, size - 1);
 
 	if (length < 0)
-		return errno_of_gone();
+		return exited_errno();
 	ret_target[length] = '\0';
 	return 0;
 }

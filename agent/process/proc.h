@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process's folder in /proc, held open so that all that is read from it is of one and the same
-// process, even if its pid is given to another one meanwhile. Layouts are proc(5)'s.
+// A process's folder in /proc. It is held open, so that all reads are of the same process even if its pid is
+// reused. Formats are in proc(5).
 #pragma once
 
 #include <stdbool.h>
@@ -11,9 +11,8 @@
 #include "base/buffer.h"
 
 enum {
-	PROC_NAME_BYTES = 64, // of comm: TASK_COMM_LEN is 16, but kernel workers show more
-	// start times are in /proc in ticks of USER_HZ, which is 100 on every architecture we know
-	PROC_TICKS_PER_SECOND = 100,
+	PROC_NAME_BYTES = 64,        // of comm: TASK_COMM_LEN is 16, but kernel workers show more
+	PROC_TICKS_PER_SECOND = 100, // USER_HZ, the unit of start times in /proc
 };
 
 struct proc_stat {
@@ -25,7 +24,7 @@ struct proc_stat {
 
 struct proc {
 	int fd;    // the folder /proc/PID
-	int files; // the folder to read maps, root and map_files from: that of a living thread
+	int files; // the folder of a living thread, for maps, root and map_files
 	struct proc_stat stat;
 };
 
@@ -33,14 +32,14 @@ struct proc {
 int proc_stat_parse(const char *text, size_t size, struct proc_stat *ret_stat);
 
 /**
- * Open the folder of @pid. When the main thread has exited, the others are looked through for one
- * whose memory can still be seen. Returns 0; -ESRCH if there is no such process; -errno.
+ * Open the folder of @pid. If the main thread has exited, `files` is of another one, which still shows the memory.
+ * Returns 0; -ESRCH if there is no such process; -errno.
  */
 int proc_open(pid_t pid, struct proc *ret_proc);
 void proc_close(struct proc *proc);
 
-/** Append the file @name of a folder; no more than @size_max bytes. Returns 0; -ESRCH; -errno. */
+/** Append the file @name of a folder to @buffer, up to @size_max bytes. Returns 0; -ESRCH; -errno. */
 int proc_read(int folder, const char *name, size_t size_max, struct buffer *buffer);
 
-/** Where the link @name of a folder leads. Returns 0 or -errno. */
+/** The target of the link @name of a folder. Returns 0 or -errno. */
 int proc_read_link(int folder, const char *name, char *ret_target, size_t size);

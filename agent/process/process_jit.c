@@ -10,22 +10,22 @@
 #include "agent/process/mapped_file.h"
 #include "agent/process/perf_map.h"
 
-/* Code at a known address may be another function's by now. */
+/* For an address with a name: another function may be there by now. */
 #define KNOWN_READ_NS NS_PER_SECOND
 /*
- * For an unknown address, doubled each time that reading brought nothing new; longer where there is
- * nothing to read. A look costs some 50 us.
+ * For an address without a name: doubled each time that reading brought nothing, up to the longer maximum where
+ * there are no files. A read costs some 50 us.
  */
 #define UNKNOWN_READ_MIN_NS (5 * NS_PER_MS)
 #define UNKNOWN_READ_MAX_NS NS_PER_SECOND
 #define ABSENT_READ_MAX_NS  (30 * NS_PER_SECOND)
 
 struct process_jit {
-	struct perf_map *map; // NULL: none was seen
+	struct perf_map *map; // NULL: none found
 	struct jitdump *dump; // NULL: likewise
 	uint64_t read_ns;
-	uint64_t wait_ns; // until it is read again for an unknown address
-	uint64_t version; // counts news
+	uint64_t wait_ns; // until the next read for an address without a name
+	uint64_t version; // reads that brought names
 };
 
 struct process_jit *process_jit_new(void)
@@ -71,7 +71,7 @@ bool process_jit_wants_read(const struct process_jit *jit, bool known, uint64_t 
 	return !jit->read_ns || now_ns - jit->read_ns >= (known ? KNOWN_READ_NS : jit->wait_ns);
 }
 
-/* Returns whether there was something new. */
+/* Returns whether there were new names. */
 static bool read_map(struct process_jit *jit, const struct proc *proc)
 {
 	_cleanup_close_ int fd = perf_map_open(proc);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of the code that one process makes at run time: from its perf map and its jitdump, where it
-// writes them. They are read when an address asks for it, at a bounded rate. One thread.
+// Names of a process's JIT code, from its perf map and its jitdump. They are read on demand, at a bounded rate. One
+// thread.
 #pragma once
 
 #include <stdbool.h>
@@ -16,23 +16,20 @@ struct process_jit *process_jit_new(void);
 /** NULL is allowed. */
 void process_jit_free(struct process_jit *jit);
 
-/**
- * Should process_jit_read() be called for an address whose name is @known so far? Says no most of the
- * time, not to ask for the same files again and again.
- */
+/** Is it time for process_jit_read()? @known: the address has a name, but its code may have been replaced. */
 bool process_jit_wants_read(const struct process_jit *jit, bool known, uint64_t now_ns);
 
-/** Read what the process has added to its files since. @list is of its mappings. */
+/** Read what was added to the process's files. @list has its mappings. */
 void process_jit_read(struct process_jit *jit, const struct proc *proc,
 		      const struct mapping_list *list, uint64_t now_ns);
 
 /** The name of the function at @address, or NULL. Valid until the next call of any of these. */
 const char *process_jit_find(struct process_jit *jit, uint64_t address);
 
-/** How often process_jit_read() found something new. */
+/** Grows with each process_jit_read() that brought names. */
 uint64_t process_jit_version(const struct process_jit *jit);
 
-/** Are there more names in the process's files than are kept? */
+/** Was a limit hit? Then later functions have no names. */
 bool process_jit_is_full(const struct process_jit *jit);
 
 /** Memory in use. */

@@ -7,11 +7,12 @@
 
 #include "agent/process/cgroup.h"
 #include "agent/process/resource_attributes.h"
+#include "base/text.h"
 #include "base/utf8.h"
 
 enum { VALUE_BYTES = 256 };
 
-/* The first @name of an environment, as getenv() finds it; NULL: not there, or cut (no NUL). */
+/* The first variable @name, as getenv() finds it; NULL: none, or cut (no NUL). */
 static const char *find_variable(const char *block, size_t block_size, const char *name,
 				 size_t *ret_size)
 {
@@ -33,7 +34,7 @@ static const char *find_variable(const char *block, size_t block_size, const cha
 	return NULL;
 }
 
-/* Only running out of memory is a failure: a value that is no label's is left out. */
+/* Only -ENOMEM is a failure: a value that cannot be a label is left out. */
 static int set_label(struct labels *labels, const char *name, const char *value, size_t size)
 {
 	char clean[VALUE_BYTES];
@@ -78,37 +79,30 @@ static int set_cgroup(struct labels *labels, const struct cgroup *cgroup)
 }
 
 /*
- * "nginx.service" and "getty@tty1.service" to the service that they are of: "nginx", "getty".
- * A user's manager (user@1000.service) only holds other things.
+ * The service of a unit: "nginx" of nginx.service, "getty" of getty@tty1.service. A user manager
+ * (user@1000.service) is none.
  */
 static size_t service_of_unit(const char *unit)
 {
 	static const char suffix[] = ".service";
 	size_t size = strlen(unit);
 
-	if (size <= strlen(suffix) || strcmp(unit + size - strlen(suffix), suffix) != 0 ||
-	    strncmp(unit, "user@", strlen("user@")) == 0)
+	if (size <= strlen(suffix) || !text_ends_with(unit, suffix) ||
+	    text_begins_with(unit, "user@"))
 		return 0;
 	size -= strlen(suffix);
 	const char *instance = memchr(unit, '@', size);
 	return instance ? (size_t)(instance - unit) : size;
 }
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 static int set_executable_service(struct labels *labels, const struct process_traits *traits)
 {
 	static const char deleted[] = " (deleted)";
-	const char *name = traits->executable ? base_name(traits->executable) : "";
+	const char *name = traits->executable ? path_base_name(traits->executable) : "";
 	size_t size = strlen(name);
 
-	if (size > strlen(deleted) && strcmp(name + size - strlen(deleted), deleted) == 0)
-		size -= strlen(deleted); // replaced by an upgrade while it runs
+	if (size > strlen(deleted) && text_ends_with(name, deleted))
+		size -= strlen(deleted); // an upgrade replaced it while it runs
 	if (size)
 		return set_label(labels, LABEL_SERVICE, name, size);
 	return set_string(labels, LABEL_SERVICE,
@@ -127,7 +121,7 @@ static int set_service(struct labels *labels, const struct process_traits *trait
 		    : set_executable_service(labels, traits);
 }
 
-/* Workers' names count CPUs and queues (kworker/3:1H): one series for all of a kind. */
+/* One series for all kernel workers of a kind: "kworker/3:1H" without CPU and number. */
 static int set_process(struct labels *labels, const struct process_traits *traits)
 {
 	if (!traits->name)

@@ -21,8 +21,8 @@ static int read_once(pid_t tid, uint64_t address, void *bytes, size_t size)
 	return (size_t)count == size ? 0 : -EFAULT;
 }
 
-// The memory of a process whose main thread has exited is had by the id of another thread. Some that
-// exit as well may be in between. Returns -ESRCH if there is none, or the process has gone.
+// After the main thread's exit the memory is readable by the id of another thread, unless that exits, too. Returns
+// -ESRCH if there is none.
 static int find_living_thread(pid_t pid, pid_t *ret_tid)
 {
 	char path[32], byte;
@@ -39,7 +39,7 @@ static int find_living_thread(pid_t pid, pid_t *ret_tid)
 		if (!tid || tid == pid)
 			continue;
 		tried++;
-		// Nothing is mapped at 0, so -EFAULT tells that there is memory.
+		// Nothing is mapped at 0: -EFAULT shows that the thread has memory.
 		if (read_once(tid, 0, &byte, 1) != -ESRCH) {
 			*ret_tid = tid;
 			rc = 0;
@@ -59,7 +59,7 @@ int process_memory_read(pid_t pid, uint64_t address, void *bytes, size_t size)
 	return rc;
 }
 
-// One system call: reads from the first on until one cannot be done. Returns how many were, or -errno.
+// One system call. It stops at the first read that fails. Returns how many were done, or -errno.
 static int read_some(pid_t tid, struct process_memory_read *reads, uint32_t count)
 {
 	struct iovec to[PROCESS_MEMORY_READS_MAX], from[PROCESS_MEMORY_READS_MAX];

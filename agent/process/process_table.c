@@ -10,40 +10,40 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/last_use.h"
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash_table.h"
 #include "base/id128.h"
+#include "base/last_use.h"
 #include "agent/process/early_mappings.h"
 #include "agent/process/proc.h"
 #include "agent/process/process_entry.h"
 #include "base/utf8.h"
 
-// A process that was not sampled for so long lets go of its mappings; they are read again if needed.
+// The mappings of a process that was not sampled for so long are freed, and read again if need be.
 #define PROCESS_IDLE_NS (10 * 60 * NS_PER_SECOND)
 
 enum {
-	// Above this many, expire() forgets: exited ones first, then the least recently sampled.
+	// Past this many, process_table_expire() evicts: exited ones first, then the least recently sampled.
 	PROCESSES_KEPT = PROCESSES_MAX - PROCESSES_MAX / 8,
-	// Exit events can be lost: so many are looked after in each expire(), in turn.
+	// Exit events can be lost: each process_table_expire() checks the next so many.
 	LIVENESS_CHECKS = 128,
-	// Whose files are looked through for those of a process that has gone: shells of shells.
-	ANCESTORS_MAX = 4,
+	ANCESTORS_MAX = 4, // searched for the files of an exited process: shells of shells
 };
 
 struct process_table {
-	struct process_surroundings surroundings;
-	struct process_entry **entries; // with holes (NULL) where forgotten
-	uint32_t *holes;                // a stack of positions, as large as entries
-	uint32_t slot_count, capacity, hole_count;
+	struct process_context context;
+	struct process_entry **entries; // NULL where evicted
+	uint32_t *holes;                // indexes of evicted entries; has room for all
+	uint32_t slot_count, capacity, hole_count, hole_capacity;
 	struct hash_table by_key;   // exact ones
-	struct hash_table by_pid;   // the one that has the pid now
+	struct hash_table by_pid;   // the process that has the pid now
 	uint32_t checked;           // where the next liveness checks go on
 	uint64_t remapped;          // see process_table_remapped()
-	struct mmap_events *events; // NULL: mappings are not followed
+	struct mmap_events *events; // NULL: mappings are only read from /proc
 	struct early_mappings early;
-	uint64_t indexed; // entries whose whole key became known, so far
+	uint64_t indexed; // entries whose exact key became known, so far
 };
 
 /* ---- indexes ------------------------------------------------------------------------------- */
@@ -87,21 +87,17 @@ static struct process_entry *entry_at(const struct process_table *table, uint32_
 	return item == HASH_TABLE_NONE ? NULL : table->entries[item];
 }
 
-static int make_room(struct process_table *table)
+static int reserve(struct process_table *table)
 {
-	if (table->hole_count || table->slot_count < table->capacity)
-		return 0;
-	uint32_t capacity = table->capacity ? table->capacity * 2 : 256;
-	void *entries = reallocarray(table->entries, capacity, sizeof(*table->entries));
-	if (!entries)
-		return -ENOMEM;
-	table->entries = entries;
-	void *holes = reallocarray(table->holes, capacity, sizeof(*table->holes));
-	if (!holes)
-		return -ENOMEM;
-	table->holes = holes;
-	table->capacity = capacity;
-	return 0;
+	int rc = 0;
+
+	if (!table->hole_count)
+		rc = array_reserve(&table->entries, sizeof(struct process_entry *),
+				   &table->capacity, table->slot_count, 1, UINT32_MAX);
+	if (!rc && !table->hole_count)
+		rc = array_reserve(&table->holes, sizeof(*table->holes), &table->hole_capacity,
+				   table->slot_count, 1, UINT32_MAX);
+	return rc;
 }
 
 static uint64_t count_of(const struct process_table *table)
@@ -115,7 +111,7 @@ static uint64_t count_of(const struct process_table *table)
 static struct process_entry *add_entry(struct process_table *table, const struct process_key *key,
 				       uint32_t *ret_item)
 {
-	struct process_entry *entry = make_room(table) ? NULL : calloc(1, sizeof(*entry));
+	struct process_entry *entry = reserve(table) ? NULL : calloc(1, sizeof(*entry));
 
 	if (!entry)
 		return NULL;
@@ -126,7 +122,7 @@ static struct process_entry *add_entry(struct process_table *table, const struct
 	return entry;
 }
 
-static void forget_entry(struct process_table *table, uint32_t item)
+static void evict_entry(struct process_table *table, uint32_t item)
 {
 	struct process_entry *entry = table->entries[item];
 
@@ -148,7 +144,7 @@ static void set_name(struct process_entry *entry, const char *name)
 	utf8_clean(entry->process.name);
 }
 
-/* The pid is another's now, or nobody's. The entry stays until it expires: samples may refer to it. */
+/* The pid is free, or another process's. The entry stays until it expires: samples may refer to it. */
 static void retire(struct process_table *table, uint32_t item)
 {
 	struct process_entry *entry = table->entries[item];
@@ -184,7 +180,7 @@ static bool is_same_start(const struct process_key *key, const struct process_en
 	       process_start_ticks(entry->process.key.start_ns);
 }
 
-/* A process found in /proc has told its start in ticks only; the kernel's record tells the rest. */
+/* An entry from /proc has its start in ticks only: the key of the kernel's record makes it exact. */
 static bool may_adopt(const struct process_entry *entry, const struct process_key *key)
 {
 	return !entry->exact && is_same_start(key, entry);
@@ -199,10 +195,10 @@ static bool is_later(const struct process_key *key, const struct process_entry *
 		return process_start_ticks(key->start_ns) > process_start_ticks(known->start_ns);
 	if (key->start_ns != known->start_ns)
 		return key->start_ns > known->start_ns;
-	return (int32_t)(key->exec_id - known->exec_id) > 0; // it wraps around
+	return (int32_t)(key->exec_id - known->exec_id) > 0; // wraps around
 }
 
-/* Put a new entry in its place among those that have, or had, its pid. */
+/* Index a new entry: it may replace the process that had its pid, or be older than that. */
 static int index_entry(struct process_table *table, uint32_t item)
 {
 	struct process_entry *entry = table->entries[item];
@@ -212,7 +208,7 @@ static int index_entry(struct process_table *table, uint32_t item)
 	if (rc)
 		return rc;
 	if (current != HASH_TABLE_NONE && !is_later(&entry->process.key, table->entries[current])) {
-		// From before the pid was given on, or before an exec: /proc shows what came after.
+		// The pid was reused, or the process called exec since: /proc shows the later one.
 		entry->process.exited = entry->gone = true;
 		entry->exited_ns = clock_monotonic_ns();
 		return 0;
@@ -225,7 +221,7 @@ static int index_entry(struct process_table *table, uint32_t item)
 	return index_pid(table, item);
 }
 
-/* Find or add; NULL when out of memory, or for @may_add false when it is not known. */
+/* Find or add; NULL when out of memory, or when it is unknown and @may_add is false. */
 static struct process_entry *look_up(struct process_table *table, const struct process_key *key,
 				     bool may_add)
 {
@@ -243,7 +239,7 @@ static struct process_entry *look_up(struct process_table *table, const struct p
 
 	struct process_entry *entry = add_entry(table, key, &item);
 	if (entry && index_entry(table, item)) {
-		forget_entry(table, item);
+		evict_entry(table, item);
 		return NULL;
 	}
 	return entry;
@@ -264,7 +260,7 @@ static struct process_entry *find_parent(const struct process_table *table,
 	struct process_entry *parent = entry_at(table, find_key(table, &key));
 	if (parent)
 		return parent;
-	// When it forked it may have been known from /proc only, or still is.
+	// The parent may be known from /proc only.
 	parent = entry_at(table, find_pid(table, key.pid));
 	return parent && is_same_start(&key, parent) &&
 			       (!parent->exact || parent->process.key.exec_id == key.exec_id)
@@ -272,7 +268,7 @@ static struct process_entry *find_parent(const struct process_table *table,
 		       : NULL;
 }
 
-/* The nearest process that may see the files of @entry, which has gone; it may be another by now. */
+/* The nearest process that may see the files of @entry, which has exited. */
 static struct process_entry *find_ancestor(const struct process_table *table,
 					   const struct process_entry *entry)
 {
@@ -293,10 +289,10 @@ struct process_table *process_table_new(struct executable_table *executables,
 
 	if (!table)
 		return NULL;
-	table->surroundings.executables = executables;
-	if (gethostname(table->surroundings.node, sizeof(table->surroundings.node) - 1))
-		table->surroundings.node[0] = '\0';
-	if (extra_labels && labels_copy(extra_labels, &table->surroundings.extra_labels)) {
+	table->context.executables = executables;
+	if (gethostname(table->context.node, sizeof(table->context.node) - 1))
+		table->context.node[0] = '\0';
+	if (extra_labels && labels_copy(extra_labels, &table->context.extra_labels)) {
 		free(table);
 		return NULL;
 	}
@@ -313,13 +309,13 @@ void process_table_free(struct process_table *table)
 	free(table->holes);
 	hash_table_deinit(&table->by_key);
 	hash_table_deinit(&table->by_pid);
-	labels_deinit(&table->surroundings.extra_labels);
+	labels_deinit(&table->context.extra_labels);
 	early_mappings_clear(&table->early);
-	executable_release(table->surroundings.vdso);
+	executable_release(table->context.vdso);
 	free(table);
 }
 
-/* Only its start: labels and mappings wait for its first sample, which most processes never have. */
+/* Reads the start time only: labels and mappings are read at the first sample, which most processes never have. */
 static int scan_process(struct process_table *table, uint32_t pid)
 {
 	struct proc proc;
@@ -339,7 +335,7 @@ static int scan_process(struct process_table *table, uint32_t pid)
 	set_name(entry, proc.stat.name);
 	entry->kernel_thread = proc.stat.kernel_thread;
 	if (index_pid(table, item)) {
-		forget_entry(table, item);
+		evict_entry(table, item);
 		return -ENOMEM;
 	}
 	return 0;
@@ -367,8 +363,8 @@ static void apply_fork(struct process_table *table, const struct process_record 
 	struct process_entry *parent = entry_at(table, find_pid(table, record->parent_pid));
 	struct process_entry *child =
 		look_up(table, &record->process, count_of(table) < PROCESSES_MAX);
-	struct mapping_list *mappings = early_mappings_take(&table->early, record->process.pid,
-							    EARLY_FORK, clock_monotonic_ns());
+	struct mapping_list *mappings = early_mappings_claim(&table->early, record->process.pid,
+							     EARLY_FORK, clock_monotonic_ns());
 
 	if (child)
 		set_name(child, record->name);
@@ -379,7 +375,7 @@ static void apply_fork(struct process_table *table, const struct process_record 
 		process_entry_inherit(child, parent);
 	}
 	if (child && mappings)
-		process_entry_add_mappings(child, mappings, &table->surroundings);
+		process_entry_add_mappings(child, mappings, &table->context);
 	mapping_list_release(mappings);
 }
 
@@ -388,15 +384,15 @@ static void apply_exec(struct process_table *table, const struct process_record 
 	struct process_entry *entry =
 		look_up(table, &record->process, count_of(table) < PROCESSES_MAX);
 
-	struct mapping_list *mappings = early_mappings_take(&table->early, record->process.pid,
-							    EARLY_EXEC, clock_monotonic_ns());
+	struct mapping_list *mappings = early_mappings_claim(&table->early, record->process.pid,
+							     EARLY_EXEC, clock_monotonic_ns());
 
 	if (!entry) {
 		mapping_list_release(mappings);
 		return;
 	}
 	set_name(entry, record->name);
-	process_entry_set_mappings(entry, mappings, &table->surroundings);
+	process_entry_set_mappings(entry, mappings, &table->context);
 }
 
 static void apply_exit(struct process_table *table, const struct process_record *record)
@@ -426,7 +422,7 @@ void process_table_apply(struct process_table *table, const struct process_recor
 void process_table_follow(struct process_table *table, struct mmap_events *events)
 {
 	table->events = events;
-	table->surroundings.follows_mmaps = events != NULL;
+	table->context.has_events = events != NULL;
 }
 
 static void apply_mmap(void *table, const struct mmap_event *event)
@@ -466,21 +462,21 @@ static void map_range(struct process_table *table, const struct mmap_event *even
 	uint64_t now = clock_monotonic_ns();
 	struct process_entry *entry = entry_at(table, find_pid(table, event->pid));
 
-	if (entry) // its fork went unheard, and it was read since
+	if (entry) // its fork event was lost, and it was read since
 		mapping_list_release(
-			early_mappings_take(&table->early, event->pid, EARLY_FORK, now));
+			early_mappings_claim(&table->early, event->pid, EARLY_FORK, now));
 	struct mapping_list *early = early_mappings_find(&table->early, event->pid, now);
 	if (!early && entry) {
 		uint64_t before = process_mappings_generation(&entry->process);
 
-		process_entry_apply_mmap(entry, event, &table->surroundings);
+		process_entry_apply_mmap(entry, event, &table->context);
 		table->remapped += process_mappings_generation(&entry->process) != before;
 		return;
 	}
 	if (!early)
 		early = early_mappings_begin(&table->early, event->pid, EARLY_FORK, now);
 	if (early)
-		mapping_list_apply(early, event); // without memory for it an address is not found
+		mapping_list_apply(early, event); // without memory an address in it is not found
 }
 
 void process_table_apply_mmap(struct process_table *table, const struct mmap_event *event)
@@ -494,7 +490,7 @@ void process_table_apply_mmap(struct process_table *table, const struct mmap_eve
 		break;
 	case MMAP_EVENT_LOST:
 		early_mappings_clear(&table->early);
-		table->surroundings.lost_ns = clock_monotonic_ns();
+		table->context.lost_ns = clock_monotonic_ns();
 		break;
 	}
 }
@@ -511,36 +507,36 @@ struct process *process_table_get(struct process_table *table, const struct proc
 	if (!entry->process.name[0])
 		set_name(entry, name);
 	entry->used_ns = clock_monotonic_ns();
-	// Without memory for its labels it has none: the next call tries again.
-	process_entry_describe(entry, find_parent(table, entry), &table->surroundings);
+	// Without memory it has no labels: the next call tries again.
+	process_entry_describe(entry, find_parent(table, entry), &table->context);
 	return &entry->process;
 }
 
-/* Open the mapping's file by the process, else by those that it comes from, else by ourselves. */
+/* Open the mapping's file in the process's view, else in an ancestor's, else in the agent's own. */
 static void open_file(struct process_table *table, struct process_entry *entry,
 		      struct mapping *mapping)
 {
 	struct process_entry *other = entry;
 
-	if (process_entry_open_file(entry, mapping, &table->surroundings) != -ESRCH)
+	if (process_entry_open_file(entry, mapping, &table->context) != -ESRCH)
 		return;
 	for (int i = 0; i < ANCESTORS_MAX && (other = find_ancestor(table, other)); i++)
-		if (!process_entry_open_file_of(entry, mapping, other, &table->surroundings))
+		if (!process_entry_open_file_of(entry, mapping, other, &table->context))
 			return;
-	if (process_entry_open_file_of(entry, mapping, NULL, &table->surroundings))
-		process_entry_refuse_file(entry, mapping, &table->surroundings);
+	if (process_entry_open_file_of(entry, mapping, NULL, &table->context))
+		process_entry_refuse_file(entry, mapping, &table->context);
 }
 
-/* A child has its parent's code too, which only the parent's files name. */
+/* A forked child has its parent's JIT code, which only the parent's perf map lists. */
 static const char *find_jit_name(struct process_table *table, struct process_entry *entry,
 				 uint64_t address)
 {
-	const char *name = process_entry_jit_name(entry, address, &table->surroundings);
+	const char *name = process_entry_jit_name(entry, address, &table->context);
 	struct process_entry *parent = name ? NULL : find_parent(table, entry);
 
 	if (!parent || !parent->mappings)
 		return name;
-	return process_entry_jit_name(parent, address, &table->surroundings);
+	return process_entry_jit_name(parent, address, &table->context);
 }
 
 int process_find_code(struct process_table *table, struct process *process, uint64_t address,
@@ -550,7 +546,7 @@ int process_find_code(struct process_table *table, struct process *process, uint
 
 	if (!process_entry_maps(entry, address))
 		process_table_read_mmaps(table);
-	struct mapping *mapping = process_entry_find_mapping(entry, &table->surroundings, address);
+	struct mapping *mapping = process_entry_find_mapping(entry, &table->context, address);
 	if (mapping)
 		open_file(table, entry, mapping);
 	int rc = process_entry_code(entry, mapping, address, ret_code);
@@ -563,10 +559,10 @@ const struct mapping_list *process_mappings(struct process_table *table, struct 
 {
 	struct process_entry *entry = (struct process_entry *)process;
 
-	// Without memory for its labels it may have mappings all the same.
-	process_entry_describe(entry, find_parent(table, entry), &table->surroundings);
-	process_entry_refresh_lost(entry, &table->surroundings);
-	process_entry_open_files(entry, &table->surroundings);
+	// Without memory for labels it may still have mappings.
+	process_entry_describe(entry, find_parent(table, entry), &table->context);
+	process_entry_refresh_lost(entry, &table->context);
+	process_entry_open_files(entry, &table->context);
 	return entry->mappings;
 }
 
@@ -584,8 +580,8 @@ uint64_t process_table_jit_version(struct process_table *table, const struct pro
 
 	if (!entry)
 		return PROCESS_JIT_UNKNOWN;
-	return process_entry_jit_version(entry, &table->surroundings) +
-	       (parent ? process_entry_jit_version(parent, &table->surroundings) : 0);
+	return process_entry_jit_version(entry, &table->context) +
+	       (parent ? process_entry_jit_version(parent, &table->context) : 0);
 }
 
 bool process_table_has_ended(struct process_table *table, const struct process_key *key)
@@ -624,7 +620,7 @@ static void check_liveness(struct process_table *table)
 	}
 }
 
-static void let_go_of_idle(struct process_entry *entry, uint64_t now)
+static void free_idle_mappings(struct process_entry *entry, uint64_t now)
 {
 	entry->moved_count = 0;
 	if (entry->process.exited || !entry->mappings || now - entry->used_ns < PROCESS_IDLE_NS)
@@ -633,10 +629,10 @@ static void let_go_of_idle(struct process_entry *entry, uint64_t now)
 	entry->mappings = NULL;
 }
 
-/* Names of generated code go first where they were not asked for the longest. */
-static void forget_excess_jit(struct process_table *table)
+/* The least recently sampled processes lose their JIT names first. */
+static void evict_excess_jit(struct process_table *table)
 {
-	while (table->surroundings.jit_bytes > JIT_BYTES_MAX / 4 * 3) {
+	while (table->context.jit_bytes > JIT_BYTES_MAX / 4 * 3) {
 		struct process_entry *oldest = NULL;
 
 		for (uint32_t i = 0; i < table->slot_count; i++) {
@@ -647,7 +643,7 @@ static void forget_excess_jit(struct process_table *table)
 		}
 		if (!oldest)
 			return;
-		table->surroundings.jit_bytes -= process_jit_bytes(oldest->jit);
+		table->context.jit_bytes -= process_jit_bytes(oldest->jit);
 		process_jit_free(oldest->jit);
 		oldest->jit = NULL;
 	}
@@ -655,30 +651,30 @@ static void forget_excess_jit(struct process_table *table)
 
 static void count_jit(struct process_table *table)
 {
-	table->surroundings.jit_bytes = 0;
+	table->context.jit_bytes = 0;
 	for (uint32_t i = 0; i < table->slot_count; i++)
 		if (table->entries[i] && table->entries[i]->jit)
-			table->surroundings.jit_bytes += process_jit_bytes(table->entries[i]->jit);
+			table->context.jit_bytes += process_jit_bytes(table->entries[i]->jit);
 }
 
-static void forget_excess(struct process_table *table, uint64_t excess)
+static void evict_excess(struct process_table *table, uint64_t excess)
 {
 	_cleanup_free_ struct last_use *candidates = calloc(table->slot_count, sizeof(*candidates));
 	uint32_t count = 0;
 
 	if (!candidates)
-		return; // next time
+		return; // in the next interval
 	for (uint32_t i = 0; i < table->slot_count; i++) {
 		const struct process_entry *entry = table->entries[i];
 
-		// Who has exited goes first.
+		// Exited ones first.
 		if (entry)
 			candidates[count++] =
 				(struct last_use){ entry->process.exited ? 0 : entry->used_ns, i };
 	}
 	qsort(candidates, count, sizeof(*candidates), last_use_compare);
 	for (uint32_t i = 0; i < count && i < excess; i++)
-		forget_entry(table, candidates[i].item);
+		evict_entry(table, candidates[i].item);
 }
 
 void process_table_expire(struct process_table *table, uint64_t age_ns)
@@ -689,15 +685,15 @@ void process_table_expire(struct process_table *table, uint64_t age_ns)
 		struct process_entry *entry = table->entries[i];
 
 		if (entry && entry->process.exited && now - entry->exited_ns > age_ns)
-			forget_entry(table, i);
+			evict_entry(table, i);
 		else if (entry)
-			let_go_of_idle(entry, now);
+			free_idle_mappings(entry, now);
 	}
 	if (count_of(table) > PROCESSES_KEPT)
-		forget_excess(table, count_of(table) - PROCESSES_KEPT);
+		evict_excess(table, count_of(table) - PROCESSES_KEPT);
 	count_jit(table);
-	forget_excess_jit(table);
-	executable_table_trim(table->surroundings.executables);
+	evict_excess_jit(table);
+	executable_table_trim(table->context.executables);
 }
 
 uint64_t process_table_count(const struct process_table *table)
@@ -709,14 +705,14 @@ void process_table_read_jit_losses(const struct process_table *table,
 				   struct process_jit_losses *ret_losses)
 {
 	*ret_losses = (struct process_jit_losses){
-		.cut = table->surroundings.jit_cut,
-		.refused = table->surroundings.jit_refused,
+		.cut = table->context.jit_cut,
+		.refused = table->context.jit_refused,
 	};
 }
 
 uint64_t process_table_sampled_version(const struct process_table *table)
 {
-	return table->surroundings.described + table->indexed;
+	return table->context.described + table->indexed;
 }
 
 void process_table_each_sampled(const struct process_table *table,

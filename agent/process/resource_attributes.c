@@ -10,7 +10,7 @@
 #include "base/cleanup.h"
 #include "base/utf8.h"
 
-/* Names of OpenTelemetry's semantic conventions and ours. A later row wins over an earlier one. */
+/* OpenTelemetry's semantic conventions. A later row wins over an earlier one with the same label. */
 static const struct {
 	const char *attribute;
 	const char *label;
@@ -40,7 +40,7 @@ static const char *const left_out[] = {
 struct attribute {
 	char name[LABEL_NAME_BYTES_MAX];
 	char value[RESOURCE_ATTRIBUTE_VALUE_MAX];
-	int rank; // row of known + 1; 0: not known
+	int rank; // row of known + 1; 0: not well-known
 };
 
 static int hex_value(char c)
@@ -51,7 +51,7 @@ static int hex_value(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Copy without surrounding blanks and with %XX decoded; what is too long is cut. */
+/* Copy without surrounding blanks, with %XX decoded, cut to @ret_size. */
 static void decode(const char *text, size_t size, char *ret_text, size_t ret_size)
 {
 	size_t length = 0;
@@ -122,7 +122,7 @@ static bool parse_attribute(const char *text, size_t size, struct attribute *ret
 	return !is_left_out(ret_attribute->name);
 }
 
-/* Which row of the table last set each label, so that a better name wins wherever it stands. */
+/* Which row last set each label: the later row wins in any order of attributes. */
 struct setting {
 	struct labels *labels;
 	uint32_t added;

@@ -8,14 +8,13 @@
 #include "base/labels.h"
 
 enum {
-	RESOURCE_ATTRIBUTES_MAX = 8,        // besides the well-known ones: LABELS_MAX is for all
+	RESOURCE_ATTRIBUTES_MAX = 8,        // besides the well-known ones; LABELS_MAX bounds all
 	RESOURCE_ATTRIBUTE_VALUE_MAX = 256, // bytes
 };
 
 /**
- * Set the attributes as labels: the well-known ones under our names (service.name is "service",
- * k8s.pod.name "pod" and so on), others with what a label's name cannot hold replaced by '_'. Names
- * that are the agent's own to set (node, process, thread) and what tells only about the SDK are
- * left out. @text may be anything. Returns 0 or -ENOMEM.
+ * Set the attributes as labels: well-known ones under short names (service.name is "service", k8s.pod.name "pod"),
+ * others with '_' in place of characters that a label name cannot have. Left out: the agent's own labels (node,
+ * process, thread) and attributes of the SDK. @text may hold anything. Returns 0 or -ENOMEM.
  */
 int resource_attributes_add(struct labels *labels, const char *text, size_t size);

@@ -32,7 +32,7 @@ static inline void tables_free(struct tables *tables)
 	executable_table_free(tables->executables);
 }
 
-/* A key as the kernel would tell it: the nanoseconds below a tick are not in /proc. */
+/* A key as the kernel reports it: /proc has no nanoseconds below a tick. */
 static inline struct process_key key_of(pid_t pid, uint32_t exec_id)
 {
 	struct proc proc;

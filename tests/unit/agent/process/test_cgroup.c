@@ -53,7 +53,7 @@ static const struct {
 	{ "no colons", "nonsense\n\n::\n:\n", "", "" },
 };
 
-TEST(containers_and_units_are_told_by_the_last_components)
+TEST(finds_containers_and_units_in_last_components)
 {
 	for EACH (row, cases) {
 		struct cgroup cgroup;
@@ -89,7 +89,7 @@ static const struct {
 	{ "other letters", "0::/kubepods/podg2345678-1234-1234-1234-123456789abc", "" },
 };
 
-TEST(pods_are_told_by_their_uid)
+TEST(finds_pods_by_uid)
 {
 	for EACH (row, pods) {
 		struct cgroup cgroup;
@@ -99,7 +99,7 @@ TEST(pods_are_told_by_their_uid)
 	}
 }
 
-TEST(random_bytes_are_survived)
+TEST(survives_random_bytes)
 {
 	char text[512];
 	struct cgroup cgroup;
@@ -113,5 +113,5 @@ TEST(random_bytes_are_survived)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(containers_and_units_are_told_by_the_last_components),
-	  cmocka_unit_test(pods_are_told_by_their_uid), cmocka_unit_test(random_bytes_are_survived))
+RUN_TESTS(cmocka_unit_test(finds_containers_and_units_in_last_components),
+	  cmocka_unit_test(finds_pods_by_uid), cmocka_unit_test(survives_random_bytes))

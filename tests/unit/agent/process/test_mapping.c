@@ -16,7 +16,7 @@
 static const struct {
 	const char *what;
 	const char *line;
-	uint32_t count; // mappings that come of it
+	uint32_t count; // mappings that are read from it
 	const char *path;
 	enum mapping_file file;
 } lines[] = {
@@ -53,7 +53,7 @@ static const struct {
 	{ "words", "no such process", 0, NULL, 0 },
 };
 
-TEST(a_line_is_a_mapping_or_nothing)
+TEST(reads_a_mapping_or_skips_the_line)
 {
 	for EACH (row, lines) {
 		struct mapping_list *list = mapping_list_new();
@@ -84,7 +84,7 @@ static struct mapping_list *list_of(const char *text)
 	return list;
 }
 
-TEST(an_address_is_in_the_mapping_around_it)
+TEST(finds_the_mapping_around_an_address)
 {
 	struct mapping_list *list = list_of("1000-2000 r-xp 00000000 08:02 1 /a\n"
 					    "2000-3000 rw-p 00000000 08:02 1 /a\n"
@@ -113,7 +113,7 @@ TEST(an_address_is_in_the_mapping_around_it)
 	mapping_list_release(list);
 }
 
-TEST(what_is_out_of_order_is_left_out)
+TEST(leaves_out_unordered_mappings)
 {
 	struct mapping_list *list = list_of("3000-4000 r-xp 00000000 08:02 1 /a\n"
 					    "1000-2000 r-xp 00000000 08:02 1 /a\n"
@@ -125,7 +125,7 @@ TEST(what_is_out_of_order_is_left_out)
 	mapping_list_release(list);
 }
 
-TEST(many_and_long_lines_are_bounded)
+TEST(bounds_many_and_long_lines)
 {
 	enum { LINES = MAPPINGS_MAX + 100 };
 	int fd = memfd_create("maps", MFD_CLOEXEC);
@@ -160,7 +160,7 @@ TEST(many_and_long_lines_are_bounded)
 	fclose(stream);
 }
 
-TEST(a_new_list_inherits_the_files_of_equal_mappings)
+TEST(a_new_list_inherits_opened_files)
 {
 	struct executable_table *table = executable_table_new();
 	struct executable *executable;
@@ -184,13 +184,13 @@ TEST(a_new_list_inherits_the_files_of_equal_mappings)
 	assert_true(mapping_list_equals(old, old));
 	mapping_list_release(old);
 	executable_table_trim(table);
-	assert_false(executable_wants_file(executable)); // the new list holds it
+	assert_false(executable_wants_file(executable)); // held by the new list
 	mapping_list_release(list);
 	close(fd);
 	executable_table_free(table);
 }
 
-TEST(random_bytes_are_survived)
+TEST(survives_random_bytes)
 {
 	srand(4);
 	for (int round = 0; round < 20000; round++) {
@@ -217,7 +217,7 @@ static struct mapping_list *own_mappings(void)
 	return list;
 }
 
-TEST(mapped_files_are_opened_by_mapping_and_by_path)
+TEST(opens_mapped_files_by_mapping_and_path)
 {
 	int folder = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct mapping_list *list = own_mappings();
@@ -244,7 +244,7 @@ TEST(mapped_files_are_opened_by_mapping_and_by_path)
 	close(folder);
 }
 
-TEST(a_deleted_file_is_opened_by_its_mapping)
+TEST(opens_a_deleted_file_by_its_mapping)
 {
 	int folder = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	char path[] = "/tmp/cairn-mapping-XXXXXX";
@@ -302,7 +302,7 @@ TEST(the_vdso_is_a_file_with_symbols)
 	executable_table_free(table);
 }
 
-TEST(links_do_not_lead_out_of_the_root_and_pipes_are_not_opened)
+TEST(stays_below_the_root_and_off_pipes)
 {
 	int folder = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	char path[] = "/tmp/cairn-root-XXXXXX", name[64];
@@ -342,7 +342,7 @@ static const struct {
 	{ "vsyscall", "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]", false },
 };
 
-TEST(code_made_at_run_time_is_told_from_files)
+TEST(tells_jit_code_from_files)
 {
 	for EACH (row, codes) {
 		struct mapping_list *list = mapping_list_new();
@@ -367,7 +367,7 @@ static int put(struct mapping_list *list, uint64_t start, uint64_t limit, uint64
 	return mapping_list_put(list, &mapping, path, "");
 }
 
-TEST(a_new_range_is_put_over_old_ones)
+TEST(a_new_mapping_covers_old_ones)
 {
 	struct mapping_list *list = mapping_list_new();
 
@@ -391,7 +391,7 @@ TEST(a_new_range_is_put_over_old_ones)
 	mapping_list_release(list);
 }
 
-TEST(what_is_told_again_changes_nothing)
+TEST(a_repeated_event_changes_nothing)
 {
 	struct mapping_list *list = mapping_list_new();
 	struct mapping mapping = { .start = 0x1000, .limit = 0x2000 };
@@ -410,8 +410,8 @@ TEST(what_is_told_again_changes_nothing)
 	mapping_list_release(list);
 }
 
-/* Every page has who put it last. */
-TEST(any_order_of_ranges_gives_the_last_one)
+/* Every page has the mapping that was put last. */
+TEST(the_last_mapping_counts_in_any_order)
 {
 	enum { PAGES = 64, ROUNDS = 20000 };
 	struct mapping_list *list = mapping_list_new();
@@ -446,11 +446,11 @@ TEST(any_order_of_ranges_gives_the_last_one)
 			list = copy;
 		}
 	}
-	assert_true(list->texts_capacity < 64 << 10); // those of old files were let go
+	assert_true(list->texts_capacity < 64 << 10); // those of replaced mappings were freed
 	mapping_list_release(list);
 }
 
-TEST(ranges_put_are_bounded)
+TEST(bounds_mappings_from_events)
 {
 	struct mapping_list *list = mapping_list_new();
 
@@ -462,18 +462,18 @@ TEST(ranges_put_are_bounded)
 	mapping_list_release(list);
 }
 
-RUN_TESTS(cmocka_unit_test(a_new_range_is_put_over_old_ones),
-	  cmocka_unit_test(what_is_told_again_changes_nothing),
-	  cmocka_unit_test(any_order_of_ranges_gives_the_last_one),
-	  cmocka_unit_test(ranges_put_are_bounded),
-	  cmocka_unit_test(code_made_at_run_time_is_told_from_files),
-	  cmocka_unit_test(a_line_is_a_mapping_or_nothing),
-	  cmocka_unit_test(an_address_is_in_the_mapping_around_it),
-	  cmocka_unit_test(what_is_out_of_order_is_left_out),
-	  cmocka_unit_test(many_and_long_lines_are_bounded),
-	  cmocka_unit_test(a_new_list_inherits_the_files_of_equal_mappings),
-	  cmocka_unit_test(random_bytes_are_survived),
-	  cmocka_unit_test(mapped_files_are_opened_by_mapping_and_by_path),
-	  cmocka_unit_test(a_deleted_file_is_opened_by_its_mapping),
+RUN_TESTS(cmocka_unit_test(a_new_mapping_covers_old_ones),
+	  cmocka_unit_test(a_repeated_event_changes_nothing),
+	  cmocka_unit_test(the_last_mapping_counts_in_any_order),
+	  cmocka_unit_test(bounds_mappings_from_events),
+	  cmocka_unit_test(tells_jit_code_from_files),
+	  cmocka_unit_test(reads_a_mapping_or_skips_the_line),
+	  cmocka_unit_test(finds_the_mapping_around_an_address),
+	  cmocka_unit_test(leaves_out_unordered_mappings),
+	  cmocka_unit_test(bounds_many_and_long_lines),
+	  cmocka_unit_test(a_new_list_inherits_opened_files),
+	  cmocka_unit_test(survives_random_bytes),
+	  cmocka_unit_test(opens_mapped_files_by_mapping_and_path),
+	  cmocka_unit_test(opens_a_deleted_file_by_its_mapping),
 	  cmocka_unit_test(the_vdso_is_a_file_with_symbols),
-	  cmocka_unit_test(links_do_not_lead_out_of_the_root_and_pipes_are_not_opened))
+	  cmocka_unit_test(stays_below_the_root_and_off_pipes))

@@ -64,7 +64,7 @@ static const struct {
 	{ "nothing", "", "" },
 };
 
-TEST(a_line_is_a_function_or_nothing)
+TEST(reads_a_function_or_skips_the_line)
 {
 	for EACH (row, rows) {
 		struct perf_map *map = perf_map_new();
@@ -97,7 +97,7 @@ static const struct {
 	{ "", "" },
 };
 
-TEST(marks_of_tiers_are_no_part_of_a_name)
+TEST(removes_tier_marks_from_names)
 {
 	for EACH (row, names) {
 		char name[64];
@@ -108,7 +108,7 @@ TEST(marks_of_tiers_are_no_part_of_a_name)
 	}
 }
 
-TEST(a_growing_file_is_read_on)
+TEST(reads_on_in_a_growing_file)
 {
 	struct perf_map *map = perf_map_new();
 	int fd = file_of("1000 10 first\n20");
@@ -123,7 +123,7 @@ TEST(a_growing_file_is_read_on)
 	assert_string_equal("second", find(map, 0x2000));
 	assert_string_equal("third", find(map, 0x1000));
 
-	assert_int_equal(0, ftruncate(fd, 0)); // begun anew
+	assert_int_equal(0, ftruncate(fd, 0)); // written anew
 	lseek(fd, 0, SEEK_SET);
 	append(fd, "3000 10 fourth\n");
 	assert_int_equal(1, perf_map_read(map, fd));
@@ -144,7 +144,7 @@ TEST(a_growing_file_is_read_on)
 	assert_string_equal("seventh", find(map, 0x7000));
 	append(fd, "8000 10 eighth\n");
 	assert_int_equal(1, perf_map_read(map, fd));
-	assert_string_equal("seventh", find(map, 0x7000)); // still known: it was read on only
+	assert_string_equal("seventh", find(map, 0x7000)); // still known: reading went on
 
 	int other = file_of("4000 10 fifth\n4010 10 fifth\n"); // in its place, and longer
 	assert_int_equal(1, perf_map_read(map, other));
@@ -155,7 +155,7 @@ TEST(a_growing_file_is_read_on)
 	perf_map_free(map);
 }
 
-TEST(lines_and_files_without_end_are_bounded)
+TEST(bounds_endless_lines_and_files)
 {
 	struct perf_map *map = perf_map_new();
 	char *line = malloc(200 << 10);
@@ -182,7 +182,7 @@ TEST(lines_and_files_without_end_are_bounded)
 	perf_map_free(map);
 }
 
-TEST(a_list_that_is_too_long_says_so)
+TEST(reports_that_names_are_full)
 {
 	struct perf_map *map = perf_map_new();
 	int fd = file_of("1000 10 first\n");
@@ -205,7 +205,7 @@ TEST(a_list_that_is_too_long_says_so)
 	perf_map_free(map);
 }
 
-TEST(random_bytes_are_survived)
+TEST(survives_random_bytes)
 {
 	static const char letters[] = "01 afx\n\n:*[]\xff\x80";
 	char text[4096];
@@ -225,9 +225,9 @@ TEST(random_bytes_are_survived)
 	}
 }
 
-// ---- whose file it is -----------------------------------------------------------------------
+// ---- owners of the file ---------------------------------------------------------------------
 
-/* The way to this process's perf map, with nothing there. */
+/* The path of this process's perf map, where no file is. */
 static const char *own_path(void)
 {
 	static char path[64];
@@ -256,7 +256,7 @@ static void write_file(const char *path, const char *text)
 	close(fd);
 }
 
-TEST(only_a_regular_file_of_the_processs_user_is_opened)
+TEST(opens_only_regular_files_of_the_user)
 {
 	const char *path = own_path();
 	char other[80];
@@ -275,7 +275,7 @@ TEST(only_a_regular_file_of_the_processs_user_is_opened)
 	assert_int_equal(-EPERM, open_own());
 	unlink(path);
 	unlink(other);
-	assert_int_equal(0, mkfifo(path, 0600)); // nobody will ever write to it
+	assert_int_equal(0, mkfifo(path, 0600)); // without a writer
 	assert_int_equal(-EPERM, open_own());
 	unlink(path);
 	assert_int_equal(0, mkdir(path, 0700));
@@ -295,7 +295,7 @@ TEST(only_a_regular_file_of_the_processs_user_is_opened)
 	unlink(path);
 }
 
-/* In namespaces of its own: pid 1 there, with a /tmp that only it sees. */
+/* In namespaces of its own: pid 1 there, with a /tmp of its own. */
 static pid_t start_container(int *ret_fd)
 {
 	int ready[2];
@@ -335,7 +335,7 @@ static pid_t only_child_of(pid_t pid)
 	return atoi(text);
 }
 
-TEST(a_process_in_a_container_is_found_by_its_own_pid_and_tmp)
+TEST(opens_a_containers_map_by_inner_pid)
 {
 	int ready;
 	pid_t outer = start_container(&ready);
@@ -366,11 +366,10 @@ TEST(a_process_in_a_container_is_found_by_its_own_pid_and_tmp)
 	waitpid(outer, NULL, 0);
 }
 
-RUN_TESTS(cmocka_unit_test(a_line_is_a_function_or_nothing),
-	  cmocka_unit_test(marks_of_tiers_are_no_part_of_a_name),
-	  cmocka_unit_test(a_growing_file_is_read_on),
-	  cmocka_unit_test(lines_and_files_without_end_are_bounded),
-	  cmocka_unit_test(a_list_that_is_too_long_says_so),
-	  cmocka_unit_test(random_bytes_are_survived),
-	  cmocka_unit_test(only_a_regular_file_of_the_processs_user_is_opened),
-	  cmocka_unit_test(a_process_in_a_container_is_found_by_its_own_pid_and_tmp))
+RUN_TESTS(cmocka_unit_test(reads_a_function_or_skips_the_line),
+	  cmocka_unit_test(removes_tier_marks_from_names),
+	  cmocka_unit_test(reads_on_in_a_growing_file),
+	  cmocka_unit_test(bounds_endless_lines_and_files),
+	  cmocka_unit_test(reports_that_names_are_full), cmocka_unit_test(survives_random_bytes),
+	  cmocka_unit_test(opens_only_regular_files_of_the_user),
+	  cmocka_unit_test(opens_a_containers_map_by_inner_pid))

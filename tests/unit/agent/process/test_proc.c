@@ -53,7 +53,7 @@ static const struct {
 	{ "empty", "", -EBADMSG, NOTHING },
 };
 
-TEST(a_stat_line_is_read_or_refused)
+TEST(reads_or_refuses_a_stat_line)
 {
 	for EACH (row, cases) {
 		struct proc_stat stat = { 0 };
@@ -66,7 +66,7 @@ TEST(a_stat_line_is_read_or_refused)
 	}
 }
 
-TEST(a_line_of_any_length_is_survived)
+TEST(survives_lines_of_any_length)
 {
 	static char text[4096];
 
@@ -79,7 +79,7 @@ TEST(a_line_of_any_length_is_survived)
 	}
 }
 
-TEST(this_process_is_opened_and_read)
+TEST(opens_and_reads_this_process)
 {
 	struct buffer maps = { 0 };
 	struct proc proc;
@@ -96,7 +96,7 @@ TEST(this_process_is_opened_and_read)
 	proc_close(&proc);
 }
 
-TEST(a_process_that_is_not_there_is_not_opened)
+TEST(refuses_a_missing_process)
 {
 	struct proc proc;
 	pid_t child = fork();
@@ -131,7 +131,7 @@ static void *outlive(void *forever)
 	return NULL;
 }
 
-TEST(a_process_whose_main_thread_has_exited_is_read_by_another)
+TEST(reads_by_another_thread_after_main_exits)
 {
 	struct buffer maps = { 0 };
 	struct proc proc;
@@ -160,9 +160,9 @@ TEST(a_process_whose_main_thread_has_exited_is_read_by_another)
 	waitpid(child, NULL, 0);
 }
 
-RUN_TESTS(cmocka_unit_test(a_stat_line_is_read_or_refused),
-	  cmocka_unit_test(a_line_of_any_length_is_survived),
-	  cmocka_unit_test(this_process_is_opened_and_read),
-	  cmocka_unit_test(a_process_that_is_not_there_is_not_opened),
+RUN_TESTS(cmocka_unit_test(reads_or_refuses_a_stat_line),
+	  cmocka_unit_test(survives_lines_of_any_length),
+	  cmocka_unit_test(opens_and_reads_this_process),
+	  cmocka_unit_test(refuses_a_missing_process),
 	  cmocka_unit_test(an_open_folder_stays_with_its_process),
-	  cmocka_unit_test(a_process_whose_main_thread_has_exited_is_read_by_another))
+	  cmocka_unit_test(reads_by_another_thread_after_main_exits))

@@ -131,7 +131,7 @@ static const struct {
 	  "yes" },
 };
 
-TEST(labels_come_from_the_first_that_knows)
+TEST(labels_come_from_the_first_source)
 {
 	struct labels extra = { 0 };
 
@@ -150,7 +150,7 @@ TEST(labels_come_from_the_first_that_knows)
 	labels_deinit(&extra);
 }
 
-TEST(a_variable_cut_at_the_limit_is_not_taken)
+TEST(ignores_a_variable_cut_at_the_limit)
 {
 	struct process_traits traits = { .name = "a",
 					 .environ_ = "OTEL_SERVICE_NAME=ll",
@@ -164,7 +164,7 @@ TEST(a_variable_cut_at_the_limit_is_not_taken)
 
 #define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-TEST(a_container_keeps_its_id_beside_its_name)
+TEST(a_named_container_keeps_its_id)
 {
 	static const char cgroup[] = "0::/kubepods/pod12345678-1234-1234-1234-123456789abc/" ID;
 	struct process_traits traits = { .name = "a",
@@ -185,7 +185,7 @@ TEST(a_container_keeps_its_id_beside_its_name)
 	labels_deinit(&labels);
 }
 
-TEST(a_thousand_attributes_leave_room_for_what_matters)
+TEST(many_attributes_leave_room_for_detected_labels)
 {
 	static char environment[64 << 10] = "OTEL_RESOURCE_ATTRIBUTES=";
 	struct process_traits traits = { .name = "a", .node = "n", .environ_ = environment };
@@ -207,7 +207,7 @@ TEST(a_thousand_attributes_leave_room_for_what_matters)
 	labels_deinit(&extra);
 }
 
-TEST(random_environments_are_survived)
+TEST(survives_random_environments)
 {
 	static char environment[600];
 
@@ -226,8 +226,8 @@ TEST(random_environments_are_survived)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(labels_come_from_the_first_that_knows),
-	  cmocka_unit_test(a_variable_cut_at_the_limit_is_not_taken),
-	  cmocka_unit_test(a_container_keeps_its_id_beside_its_name),
-	  cmocka_unit_test(a_thousand_attributes_leave_room_for_what_matters),
-	  cmocka_unit_test(random_environments_are_survived))
+RUN_TESTS(cmocka_unit_test(labels_come_from_the_first_source),
+	  cmocka_unit_test(ignores_a_variable_cut_at_the_limit),
+	  cmocka_unit_test(a_named_container_keeps_its_id),
+	  cmocka_unit_test(many_attributes_leave_room_for_detected_labels),
+	  cmocka_unit_test(survives_random_environments))

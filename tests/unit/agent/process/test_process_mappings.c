@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of processes' mappings while they change, and of processes that make it hard.
+// Mappings of processes while they change, and processes that are hard to read.
 #include "agent/process/process_table.h"
 
 #include <errno.h>
@@ -23,9 +23,9 @@ __attribute__((noinline)) int function_of_this_program(int number)
 	return number * 5;
 }
 
-/* ---- followed by the kernel's events ---- */
+/* ---- mmap events ---- */
 
-static void tell(struct tables *tables, uint32_t pid, enum mmap_event_kind kind, uint64_t start,
+static void send(struct tables *tables, uint32_t pid, enum mmap_event_kind kind, uint64_t start,
 		 uint64_t limit, const char *path)
 {
 	struct mmap_event event = {
@@ -43,7 +43,7 @@ static bool is_code(struct tables *tables, struct process *process, uint64_t add
 	return !code.is_data && !code.is_unknown;
 }
 
-TEST(a_mapping_that_is_told_belongs_to_one_process)
+TEST(a_mapping_event_changes_one_process)
 {
 	struct tables tables = tables_new(NULL);
 	struct process_key key = key_of(getpid(), 0), child = key;
@@ -53,7 +53,7 @@ TEST(a_mapping_that_is_told_belongs_to_one_process)
 	apply(&tables, PROCESS_FORK, child, getpid(), "child");
 	struct process *copy = process_table_get(tables.processes, &child, "x");
 	uint64_t generation = process_mappings_generation(copy);
-	tell(&tables, child.pid, MMAP_EVENT_MAP, 0x1000, 0x2000, "//anon");
+	send(&tables, child.pid, MMAP_EVENT_MAP, 0x1000, 0x2000, "//anon");
 	assert_true(is_code(&tables, copy, 0x1800));
 	assert_false(is_code(&tables, process, 0x1800));
 	assert_int_equal(generation, process_mappings_generation(process));
@@ -61,23 +61,23 @@ TEST(a_mapping_that_is_told_belongs_to_one_process)
 	check_code(&tables, copy, function_of_this_program, "function_of_this_program");
 
 	generation = process_mappings_generation(copy);
-	tell(&tables, child.pid, MMAP_EVENT_MAP, 0x1000, 0x2000, "//anon"); // once more
+	send(&tables, child.pid, MMAP_EVENT_MAP, 0x1000, 0x2000, "//anon"); // once more
 	assert_int_equal(generation, process_mappings_generation(copy));
-	tell(&tables, 4000001, MMAP_EVENT_MAP, 0x1000, 0x2000, "//anon"); // of nobody
+	send(&tables, 4000001, MMAP_EVENT_MAP, 0x1000, 0x2000, "//anon"); // of an unknown process
 	tables_free(&tables);
 }
 
-TEST(what_exec_maps_is_the_next_programs)
+TEST(mappings_during_exec_are_the_new_programs)
 {
 	struct tables tables = tables_new(NULL);
 	struct process_key key = key_of(getpid(), 0);
 	struct process *old = process_table_get(tables.processes, &key, "x");
 
-	tell(&tables, key.pid, MMAP_EVENT_EXEC, 0, 0, "");
-	tell(&tables, key.pid, MMAP_EVENT_MAP, 0x1000, 0x2000, "//anon");
-	assert_false(is_code(&tables, old, 0x1800)); // exec has not come to its end
-	tell(&tables, key.pid, MMAP_EVENT_EXEC, 0, 0, "");
-	tell(&tables, key.pid, MMAP_EVENT_MAP, 0x3000, 0x4000, "//anon");
+	send(&tables, key.pid, MMAP_EVENT_EXEC, 0, 0, "");
+	send(&tables, key.pid, MMAP_EVENT_MAP, 0x1000, 0x2000, "//anon");
+	assert_false(is_code(&tables, old, 0x1800)); // exec has not ended
+	send(&tables, key.pid, MMAP_EVENT_EXEC, 0, 0, "");
+	send(&tables, key.pid, MMAP_EVENT_MAP, 0x3000, 0x4000, "//anon");
 	key.exec_id = 1;
 	apply(&tables, PROCESS_EXEC, key, 0, "first");
 	struct process *first = process_table_get(tables.processes, &key, "x");
@@ -88,27 +88,27 @@ TEST(what_exec_maps_is_the_next_programs)
 	assert_false(is_code(&tables, first, 0x3800));
 	assert_true(is_code(&tables, second, 0x3800));
 	assert_false(is_code(&tables, second, 0x1800));
-	tell(&tables, key.pid, MMAP_EVENT_MAP, 0x5000, 0x6000, "//anon");
+	send(&tables, key.pid, MMAP_EVENT_MAP, 0x5000, 0x6000, "//anon");
 	assert_true(is_code(&tables, second, 0x5800)); // its own, after exec
 	tables_free(&tables);
 }
 
-TEST(execs_without_end_are_bounded)
+TEST(bounds_unfinished_execs)
 {
 	struct tables tables = tables_new(NULL);
 	struct process_key key = { .pid = 4000000, .exec_id = 1, .start_ns = 5 };
 
 	for (uint32_t i = 0; i < 3 * EARLY_MAPPINGS_MAX; i++) {
-		tell(&tables, key.pid + i, MMAP_EVENT_EXEC, 0, 0, "");
-		tell(&tables, key.pid + i, MMAP_EVENT_MAP, 0x1000, 0x2000, "//anon");
+		send(&tables, key.pid + i, MMAP_EVENT_EXEC, 0, 0, "");
+		send(&tables, key.pid + i, MMAP_EVENT_MAP, 0x1000, 0x2000, "//anon");
 	}
-	apply(&tables, PROCESS_EXEC, key, 0, "first"); // long pushed out
+	apply(&tables, PROCESS_EXEC, key, 0, "first"); // its list was dropped long ago
 	assert_false(is_code(&tables, process_table_get(tables.processes, &key, "x"), 0x1800));
 	key.pid += 3 * EARLY_MAPPINGS_MAX - 1;
 	apply(&tables, PROCESS_EXEC, key, 0, "last");
 	assert_true(is_code(&tables, process_table_get(tables.processes, &key, "x"), 0x1800));
-	tell(&tables, 77, MMAP_EVENT_EXEC, 0, 0, "");
-	tell(&tables, 0, MMAP_EVENT_LOST, 0, 0, "");
+	send(&tables, 77, MMAP_EVENT_EXEC, 0, 0, "");
+	send(&tables, 0, MMAP_EVENT_LOST, 0, 0, "");
 	key.pid = 77;
 	apply(&tables, PROCESS_EXEC, key, 0, "of a loss");
 	assert_false(is_code(&tables, process_table_get(tables.processes, &key, "x"), 0x1800));
@@ -126,7 +126,7 @@ static struct mmap_events *follow(struct tables *tables)
 	return events;
 }
 
-/* A program that ends at once, as the kernel's programs tell it. */
+/* Events of a program that ends at once, as the kernel programs send them. */
 static struct process_key run(struct tables *tables, const char *program)
 {
 	struct process_key key = { .exec_id = 5, .start_ns = 1 };
@@ -165,7 +165,7 @@ static const char *code_of(struct tables *tables, struct process *process, const
 	return code.executable ? code.executable->path : "";
 }
 
-TEST(a_process_that_lived_a_millisecond_is_known)
+TEST(knows_a_process_of_one_millisecond)
 {
 	struct tables tables = tables_new(NULL);
 	struct mmap_events *events = follow(&tables);
@@ -186,14 +186,14 @@ TEST(a_process_that_lived_a_millisecond_is_known)
 	assert_string_equal("[vdso]", code_of(&tables, process, "[vdso]"));
 
 	key = run(&tables, program);
-	unlink(program); // known from the run before
+	unlink(program); // known from the first run
 	process = process_table_get(tables.processes, &key, "x");
 	assert_string_equal(program, code_of(&tables, process, program));
 	tables_free(&tables);
 	mmap_events_close(events);
 }
 
-TEST(a_file_that_has_gone_too_is_known_by_its_build_id)
+TEST(knows_a_deleted_file_by_build_id)
 {
 	struct tables tables = tables_new(NULL);
 	struct mmap_events *events = follow(&tables);
@@ -225,7 +225,7 @@ TEST(a_file_that_has_gone_too_is_known_by_its_build_id)
 	mmap_events_close(events);
 }
 
-TEST(what_was_read_and_is_told_again_changes_nothing)
+TEST(events_of_read_mappings_change_nothing)
 {
 	struct tables tables = tables_new(NULL);
 	struct mmap_events *events = follow(&tables);
@@ -236,7 +236,8 @@ TEST(what_was_read_and_is_told_again_changes_nothing)
 	int file = open("/bin/true", O_RDONLY);
 	void *place = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
 	process_table_read_mmaps(tables.processes);
-	struct process *process = process_table_get(tables.processes, &key, "x"); // reads them
+	struct process *process =
+		process_table_get(tables.processes, &key, "x"); // reads the mappings
 	uint64_t generation = process_mappings_generation(process);
 	mprotect(place, 4096, PROT_READ);
 	mprotect(place, 4096, PROT_READ | PROT_EXEC);
@@ -248,7 +249,7 @@ TEST(what_was_read_and_is_told_again_changes_nothing)
 	mmap_events_close(events);
 }
 
-TEST(a_library_put_where_another_one_was_is_noticed)
+TEST(notices_a_replaced_library)
 {
 	struct tables tables = tables_new(NULL);
 	struct mmap_events *events = follow(&tables);
@@ -275,7 +276,7 @@ TEST(a_library_put_where_another_one_was_is_noticed)
 	mmap_events_close(events);
 }
 
-TEST(a_process_that_maps_without_end_is_left_alone)
+TEST(skips_events_of_endless_mapping)
 {
 	struct tables tables = tables_new(NULL);
 	struct process_key key = key_of(getpid(), 0);
@@ -285,7 +286,7 @@ TEST(a_process_that_maps_without_end_is_left_alone)
 	for (uint64_t i = 0; i < 300000; i++) { // each in front of all others
 		uint64_t start = (100000 - i % 50000) * 0x2000;
 
-		tell(&tables, key.pid, MMAP_EVENT_MAP, start, start + 0x1000,
+		send(&tables, key.pid, MMAP_EVENT_MAP, start, start + 0x1000,
 		     i / 50000 % 2 ? "[vdso]" : "//anon");
 	}
 	assert_true(clock_process_cpu_ns() - before < NS_PER_SECOND);
@@ -293,7 +294,7 @@ TEST(a_process_that_maps_without_end_is_left_alone)
 	tables_free(&tables);
 }
 
-/* ---- generated code ---- */
+/* ---- JIT code ---- */
 
 static void append_perf_map(const char *text)
 {
@@ -314,7 +315,7 @@ static const char *jit_name_at(struct tables *tables, struct process *process, u
 	return code.jit_name ? code.jit_name : "";
 }
 
-TEST(jit_code_has_the_names_of_the_processs_perf_map)
+TEST(names_jit_code_by_the_perf_map)
 {
 	struct tables tables = tables_new(NULL);
 	struct process_key key = key_of(getpid(), 0), child = key;
@@ -347,7 +348,7 @@ TEST(jit_code_has_the_names_of_the_processs_perf_map)
 	tables_free(&tables);
 }
 
-/* So many names that a few programs with them fill the room that all have. */
+/* So many names that those of a few programs reach JIT_BYTES_MAX. */
 static void write_large_map(uint64_t code, uint32_t lines)
 {
 	char path[64];
@@ -366,7 +367,7 @@ static size_t bytes_in_use(void)
 	return info.uordblks + info.hblkhd;
 }
 
-TEST(names_of_jit_code_are_bounded)
+TEST(bounds_jit_names)
 {
 	struct tables tables = tables_new(NULL);
 	struct process_key key = key_of(getpid(), 0);
@@ -384,7 +385,7 @@ TEST(names_of_jit_code_are_bounded)
 		assert_true(clock_process_cpu_ns() - before < 200 * NS_PER_MS);
 		for (int step = 0; step < 6; step++) {
 			usleep(51000);
-			jit_name_at(&tables, process, code); // which is not among them
+			jit_name_at(&tables, process, code); // which is in no function
 		}
 	}
 	assert_true(bytes_in_use() - before_bytes < JIT_BYTES_MAX + (16 << 20));
@@ -399,7 +400,7 @@ TEST(names_of_jit_code_are_bounded)
 	tables_free(&tables);
 }
 
-/* ---- processes that make it hard ---- */
+/* ---- processes that are hard to read ---- */
 
 /* A child that runs @fn and says when it is ready; ended by end(). NULL pid where it cannot. */
 static pid_t start(void (*fn)(int ready))
@@ -462,7 +463,7 @@ static void check_many(struct tables *tables, struct process *process)
 	check_code(tables, process, function_of_this_program, "function_of_this_program");
 }
 
-TEST(five_thousand_mappings_are_read_and_followed)
+TEST(reads_and_updates_five_thousand_mappings)
 {
 	struct tables tables = tables_new(NULL), followed = tables_new(NULL);
 	struct mmap_events *events = follow(&followed);
@@ -500,7 +501,7 @@ static void leave_main_thread(int ready)
 	pthread_exit(NULL);
 }
 
-TEST(a_process_without_its_main_thread_is_known)
+TEST(reads_a_process_without_main_thread)
 {
 	struct tables tables = tables_new(NULL);
 	pid_t child = start(leave_main_thread);
@@ -510,7 +511,7 @@ TEST(a_process_without_its_main_thread_is_known)
 	struct process *process = process_table_get(tables.processes, &key, "x");
 	check_code(&tables, process, function_of_this_program, "function_of_this_program");
 
-	// Its generated code too has names.
+	// Its JIT code has names, too.
 	const struct mapping_list *list = process_mappings(tables.processes, process);
 	char path[64], line[64];
 	uint64_t code = 0;
@@ -576,7 +577,7 @@ static void wait_for_program(pid_t pid, const char *program)
 	}
 }
 
-TEST(a_process_in_other_namespaces_is_known)
+TEST(reads_a_process_in_other_namespaces)
 {
 	struct tables tables = tables_new(NULL);
 	pid_t outer = start(enter_container);
@@ -594,7 +595,7 @@ TEST(a_process_in_other_namespaces_is_known)
 	tables_free(&tables);
 }
 
-TEST(a_file_replaced_or_deleted_while_it_runs_is_the_one_that_runs)
+TEST(opens_the_running_file_not_its_replacement)
 {
 	char program[] = "/tmp/cairn-sleep-XXXXXX", command[256];
 	struct tables tables = tables_new(NULL);
@@ -634,17 +635,16 @@ TEST(a_file_replaced_or_deleted_while_it_runs_is_the_one_that_runs)
 	tables_free(&tables);
 }
 
-RUN_TESTS(cmocka_unit_test(a_mapping_that_is_told_belongs_to_one_process),
-	  cmocka_unit_test(what_exec_maps_is_the_next_programs),
-	  cmocka_unit_test(execs_without_end_are_bounded),
-	  cmocka_unit_test(a_process_that_lived_a_millisecond_is_known),
-	  cmocka_unit_test(a_file_that_has_gone_too_is_known_by_its_build_id),
-	  cmocka_unit_test(what_was_read_and_is_told_again_changes_nothing),
-	  cmocka_unit_test(a_library_put_where_another_one_was_is_noticed),
-	  cmocka_unit_test(a_process_that_maps_without_end_is_left_alone),
-	  cmocka_unit_test(jit_code_has_the_names_of_the_processs_perf_map),
-	  cmocka_unit_test(names_of_jit_code_are_bounded),
-	  cmocka_unit_test(five_thousand_mappings_are_read_and_followed),
-	  cmocka_unit_test(a_process_without_its_main_thread_is_known),
-	  cmocka_unit_test(a_process_in_other_namespaces_is_known),
-	  cmocka_unit_test(a_file_replaced_or_deleted_while_it_runs_is_the_one_that_runs))
+RUN_TESTS(cmocka_unit_test(a_mapping_event_changes_one_process),
+	  cmocka_unit_test(mappings_during_exec_are_the_new_programs),
+	  cmocka_unit_test(bounds_unfinished_execs),
+	  cmocka_unit_test(knows_a_process_of_one_millisecond),
+	  cmocka_unit_test(knows_a_deleted_file_by_build_id),
+	  cmocka_unit_test(events_of_read_mappings_change_nothing),
+	  cmocka_unit_test(notices_a_replaced_library),
+	  cmocka_unit_test(skips_events_of_endless_mapping),
+	  cmocka_unit_test(names_jit_code_by_the_perf_map), cmocka_unit_test(bounds_jit_names),
+	  cmocka_unit_test(reads_and_updates_five_thousand_mappings),
+	  cmocka_unit_test(reads_a_process_without_main_thread),
+	  cmocka_unit_test(reads_a_process_in_other_namespaces),
+	  cmocka_unit_test(opens_the_running_file_not_its_replacement))

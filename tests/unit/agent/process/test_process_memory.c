@@ -26,7 +26,7 @@ static uint8_t *map_with_end(void)
 	return bytes;
 }
 
-TEST(memory_is_read_whole_or_not_at_all)
+TEST(reads_memory_whole_or_not_at_all)
 {
 	uint8_t *bytes = map_with_end();
 	char copy[32];
@@ -48,7 +48,7 @@ TEST(memory_is_read_whole_or_not_at_all)
 	munmap(bytes, PAGE);
 }
 
-/* Of the reads, those whose bit is set are of memory that is not there. */
+/* The reads whose bit is set are of unmapped memory. */
 static const struct {
 	const char *what;
 	unsigned holes;
@@ -57,7 +57,7 @@ static const struct {
 	{ "first and last", 9 }, { "all", 15 },
 };
 
-TEST(reads_are_done_each_for_itself)
+TEST(each_read_succeeds_or_fails_alone)
 {
 	uint8_t *bytes = map_with_end();
 
@@ -70,7 +70,7 @@ TEST(reads_are_done_each_for_itself)
 
 			bytes[i * 100] = (uint8_t)(i + 1);
 			copies[i][0] = 0;
-			// A hole begins in what is mapped and ends in what is not.
+			// Such a read begins in mapped memory and ends in unmapped memory.
 			reads[i] = (struct process_memory_read){
 				.address = (uint64_t)bytes + (hole ? PAGE - 4 : i * 100),
 				.bytes = copies[i],
@@ -88,7 +88,7 @@ TEST(reads_are_done_each_for_itself)
 	munmap(bytes, PAGE);
 }
 
-TEST(nothing_is_read_of_a_process_that_is_not_there)
+TEST(reads_nothing_of_a_missing_process)
 {
 	uint8_t copy;
 	struct process_memory_read read = {
@@ -132,7 +132,7 @@ static char state_of(pid_t pid)
 	return state;
 }
 
-TEST(a_process_without_its_main_thread_is_read)
+TEST(reads_a_process_without_main_thread)
 {
 	pid_t pid = start_without_main_thread();
 	char copy[sizeof(text)] = { 0 };
@@ -155,7 +155,7 @@ TEST(a_process_without_its_main_thread_is_read)
 	EXPECT_EQ(-ESRCH, process_memory_read(pid, (uint64_t)text, copy, sizeof(text)), "gone");
 }
 
-RUN_TESTS(cmocka_unit_test(memory_is_read_whole_or_not_at_all),
-	  cmocka_unit_test(reads_are_done_each_for_itself),
-	  cmocka_unit_test(nothing_is_read_of_a_process_that_is_not_there),
-	  cmocka_unit_test(a_process_without_its_main_thread_is_read))
+RUN_TESTS(cmocka_unit_test(reads_memory_whole_or_not_at_all),
+	  cmocka_unit_test(each_read_succeeds_or_fails_alone),
+	  cmocka_unit_test(reads_nothing_of_a_missing_process),
+	  cmocka_unit_test(reads_a_process_without_main_thread))

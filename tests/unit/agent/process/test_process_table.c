@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "tests/unit/agent/process/process_tables.h"
 
-/* This program, and its name as the kernel keeps it. */
+/* This program's function, and its name in the kernel. */
 #define PROGRAM "test_process_table"
 #define COMM    "test_process_ta"
 
@@ -42,7 +42,7 @@ TEST(a_scanned_process_adopts_the_kernels_key)
 	tables_free(&tables);
 }
 
-TEST(addresses_of_a_living_process_are_found)
+TEST(finds_addresses_of_a_running_process)
 {
 	struct tables tables = tables_new(NULL);
 	struct process_key key = key_of(getpid(), 0);
@@ -113,7 +113,7 @@ TEST(extra_labels_win)
 	tables_free(&tables);
 }
 
-TEST(a_child_that_has_gone_is_read_as_its_parent)
+TEST(an_exited_child_has_its_parents_code)
 {
 	struct tables tables = tables_new(NULL);
 	struct process_key parent = key_of(getpid(), 2);
@@ -133,7 +133,7 @@ TEST(a_child_that_has_gone_is_read_as_its_parent)
 	tables_free(&tables);
 }
 
-TEST(a_parent_that_was_never_sampled_is_read_for_its_child)
+TEST(reads_an_unsampled_parent_for_its_child)
 {
 	struct tables tables = tables_new(NULL);
 	struct process_key key = key_of(getpid(), 2);
@@ -154,7 +154,7 @@ TEST(a_parent_that_was_never_sampled_is_read_for_its_child)
 	tables_free(&tables);
 }
 
-TEST(a_child_is_its_parent_until_it_calls_exec)
+TEST(a_child_is_its_parent_until_exec)
 {
 	char *environment[] = { "OTEL_SERVICE_NAME=llm", NULL };
 	struct tables tables = tables_new(NULL);
@@ -177,11 +177,11 @@ TEST(a_child_is_its_parent_until_it_calls_exec)
 	tables_free(&tables);
 }
 
-TEST(a_child_that_lives_on_is_looked_at_itself)
+TEST(a_lasting_child_gets_its_own_labels)
 {
 	char *environment[] = { "OTEL_SERVICE_NAME=llm", NULL };
 	struct tables tables = tables_new(NULL);
-	pid_t child = start_shell(environment); // stands for one that set its own name
+	pid_t child = start_shell(environment); // as a process that set its own name
 	struct process_key key = key_of(child, 5);
 
 	process_table_scan(tables.processes, NULL);
@@ -212,7 +212,7 @@ TEST(a_child_outlives_its_parent)
 	tables_free(&tables);
 }
 
-TEST(exec_makes_another_process_of_the_same_pid)
+TEST(exec_makes_a_new_process)
 {
 	struct tables tables = tables_new(NULL);
 	struct process_key before = key_of(getpid(), 7), after = key_of(getpid(), 8);
@@ -228,7 +228,7 @@ TEST(exec_makes_another_process_of_the_same_pid)
 	tables_free(&tables);
 }
 
-TEST(a_sample_from_before_exec_does_not_undo_it)
+TEST(a_sample_from_before_exec_changes_nothing)
 {
 	struct tables tables = tables_new(NULL);
 	struct process_key before = key_of(getpid(), 0xffffffff), after = key_of(getpid(), 0);
@@ -238,14 +238,15 @@ TEST(a_sample_from_before_exec_does_not_undo_it)
 	struct process *old = process_table_get(tables.processes, &before, "old");
 	assert_true(old->exited);
 	assert_string_equal("old", old->name);
-	check_code(&tables, old, function_of_this_program, "(none)"); // /proc shows another by now
+	check_code(&tables, old, function_of_this_program,
+		   "(none)"); // /proc shows another program by now
 	struct process *process = process_table_get(tables.processes, &after, "x");
 	assert_false(process->exited);
 	check_code(&tables, process, function_of_this_program, "function_of_this_program");
 	tables_free(&tables);
 }
 
-TEST(a_pid_given_to_another_process_is_told_apart)
+TEST(a_reused_pid_is_another_process)
 {
 	struct tables tables = tables_new(NULL);
 	struct process_key now = key_of(getpid(), 0), earlier = now;
@@ -273,7 +274,7 @@ TEST(exec_of_a_scanned_process_adopts_it)
 	tables_free(&tables);
 }
 
-TEST(a_program_that_has_gone_keeps_what_exec_does_not_change)
+TEST(an_exited_program_keeps_labels_over_exec)
 {
 	char *environment[] = { "OTEL_RESOURCE_ATTRIBUTES=k8s.pod.name=p1", NULL };
 	struct tables tables = tables_new(NULL);
@@ -290,7 +291,7 @@ TEST(a_program_that_has_gone_keeps_what_exec_does_not_change)
 	tables_free(&tables);
 }
 
-TEST(exited_processes_are_kept_until_they_expire)
+TEST(keeps_exited_processes_until_they_expire)
 {
 	struct tables tables = tables_new(NULL);
 	pid_t child = fork_and_wait();
@@ -310,7 +311,7 @@ TEST(exited_processes_are_kept_until_they_expire)
 	tables_free(&tables);
 }
 
-TEST(a_lost_exit_is_noticed)
+TEST(notices_a_lost_exit_event)
 {
 	struct tables tables = tables_new(NULL);
 	pid_t child = fork_and_wait();
@@ -325,7 +326,7 @@ TEST(a_lost_exit_is_noticed)
 	tables_free(&tables);
 }
 
-TEST(events_without_number_are_bounded)
+TEST(bounds_processes_from_events)
 {
 	struct tables tables = tables_new(NULL);
 	struct process_key key = { .start_ns = 1 };
@@ -342,7 +343,7 @@ TEST(events_without_number_are_bounded)
 	tables_free(&tables);
 }
 
-TEST(a_library_that_is_loaded_later_is_found)
+TEST(finds_a_library_loaded_later)
 {
 	struct tables tables = tables_new(NULL);
 	struct process_key key = key_of(getpid(), 0);
@@ -357,7 +358,7 @@ TEST(a_library_that_is_loaded_later_is_found)
 	tables_free(&tables);
 }
 
-TEST(another_generation_is_another_list)
+TEST(a_new_generation_is_a_new_list)
 {
 	struct tables tables = tables_new(NULL);
 	struct process_key key = key_of(getpid(), 0), child = key;
@@ -381,7 +382,7 @@ TEST(another_generation_is_another_list)
 	tables_free(&tables);
 }
 
-TEST(addresses_in_no_mapping_do_not_cause_reads_without_end)
+TEST(bounds_reads_for_unmapped_addresses)
 {
 	struct tables tables = tables_new(NULL);
 	struct process_key key = key_of(getpid(), 0);
@@ -396,23 +397,22 @@ TEST(addresses_in_no_mapping_do_not_cause_reads_without_end)
 	tables_free(&tables);
 }
 
-RUN_TESTS(cmocka_unit_test(another_generation_is_another_list),
+RUN_TESTS(cmocka_unit_test(a_new_generation_is_a_new_list),
 	  cmocka_unit_test(a_scanned_process_adopts_the_kernels_key),
-	  cmocka_unit_test(addresses_of_a_living_process_are_found),
+	  cmocka_unit_test(finds_addresses_of_a_running_process),
 	  cmocka_unit_test(a_process_has_the_labels_of_its_environment),
 	  cmocka_unit_test(extra_labels_win),
-	  cmocka_unit_test(a_child_that_has_gone_is_read_as_its_parent),
-	  cmocka_unit_test(a_parent_that_was_never_sampled_is_read_for_its_child),
-	  cmocka_unit_test(a_child_is_its_parent_until_it_calls_exec),
-	  cmocka_unit_test(a_child_that_lives_on_is_looked_at_itself),
-	  cmocka_unit_test(a_child_outlives_its_parent),
-	  cmocka_unit_test(exec_makes_another_process_of_the_same_pid),
-	  cmocka_unit_test(a_sample_from_before_exec_does_not_undo_it),
-	  cmocka_unit_test(a_pid_given_to_another_process_is_told_apart),
+	  cmocka_unit_test(an_exited_child_has_its_parents_code),
+	  cmocka_unit_test(reads_an_unsampled_parent_for_its_child),
+	  cmocka_unit_test(a_child_is_its_parent_until_exec),
+	  cmocka_unit_test(a_lasting_child_gets_its_own_labels),
+	  cmocka_unit_test(a_child_outlives_its_parent), cmocka_unit_test(exec_makes_a_new_process),
+	  cmocka_unit_test(a_sample_from_before_exec_changes_nothing),
+	  cmocka_unit_test(a_reused_pid_is_another_process),
 	  cmocka_unit_test(exec_of_a_scanned_process_adopts_it),
-	  cmocka_unit_test(a_program_that_has_gone_keeps_what_exec_does_not_change),
-	  cmocka_unit_test(exited_processes_are_kept_until_they_expire),
-	  cmocka_unit_test(a_lost_exit_is_noticed),
-	  cmocka_unit_test(events_without_number_are_bounded),
-	  cmocka_unit_test(a_library_that_is_loaded_later_is_found),
-	  cmocka_unit_test(addresses_in_no_mapping_do_not_cause_reads_without_end))
+	  cmocka_unit_test(an_exited_program_keeps_labels_over_exec),
+	  cmocka_unit_test(keeps_exited_processes_until_they_expire),
+	  cmocka_unit_test(notices_a_lost_exit_event),
+	  cmocka_unit_test(bounds_processes_from_events),
+	  cmocka_unit_test(finds_a_library_loaded_later),
+	  cmocka_unit_test(bounds_reads_for_unmapped_addresses))
