@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it costs to see page faults: a storm of them with and without the lane, in turns, and what its
+// What it costs to see page faults: a burst of them with and without the source, in turns, and what its
 // programs take per fault by the kernel's own account. Needs root.
 
 #include <fcntl.h>

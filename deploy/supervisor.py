@@ -2,7 +2,7 @@
 """Starts the parts of cairn beside each other, watches them, and stops them in reverse order.
 
 Each part gets its own process group, so that Ctrl-C reaches only the supervisor, which then lets
-the agent ship its last window before the collector goes. A part dies with the supervisor even if
+the agent export its last interval before the collector stops. A part dies with the supervisor even if
 that is killed.
 """
 import ctypes

@@ -66,7 +66,7 @@ kept = bytearray(b"1") * (4 * {LIMIT_BYTES})
 
 @pytest.fixture(scope="module")
 def fleet_of_lanes(tmp_path_factory):
-    """All lanes are on by default; drained every second."""
+    """All profiles are on by default; exported every second."""
     folder = tmp_path_factory.mktemp("memory")
     with Collector(folder / "data", folder / "collector.log") as collector:
         agent = Agent(collector.grpc, folder / "agent")

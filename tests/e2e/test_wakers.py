@@ -83,7 +83,7 @@ def test_waker_lies_above_blocked_stack(collector, woken):
     asked, other = woken("wake_threads")
     for blocked, (share, whole) in told_of(collector.api, asked, PAIRS, 0.95).items():
         assert share > 0.95 and whole > 1, blocked
-    # What is blocked by who ended it was blocked: the two lanes tell of the same time.
+    # Off-wake and off-CPU profiles cover the same time.
     assert collector.api.total(other, type=OFF_CPU) > 0
     assert collector.api.total(other, type=OFF_WAKE) == 0
     classes = collector.api.get("series", query=asked, type=OFF_WAKE, group_by="wait", step="1m")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole way of a sample on this machine: real kernel programs, real children. Needs root and BTF.
+// A sample from the kernel program to the profile, with real children. Needs root and BTF.
 
 #include <errno.h>
 #include <poll.h>
@@ -54,7 +54,7 @@ struct child {
 
 #define NAME_BYTES 16 // as the kernel keeps them
 
-/* Others may run this test at the same time: a name of this one's own, of @name, in @buffer. */
+/* A name that is unique, as the test may run several times at once: @name and our pid, in @buffer. */
 static const char *own_name(const char *name, char buffer[NAME_BYTES])
 {
 	static pid_t pid;
@@ -111,7 +111,7 @@ static struct profiler *open_profiler(pid_t pid, uint32_t frequency_hz)
 	return profiler;
 }
 
-/* Until the unwind tables of the processes that run are there, on a machine that does other things too. */
+/* Until unwind tables of running processes are loaded, on a busy machine. */
 #define WARM_UP_NS (2 * NS_PER_SECOND)
 
 static uint64_t cpu_time_of(pid_t pid)
@@ -138,7 +138,7 @@ static void run_for(struct profiler *profiler, uint64_t duration_ns)
 	}
 }
 
-/* Run the profiler's loop until the child has ended. Returns its CPU time by the kernel's account. */
+/* Run the profiler's loop until the child has ended. Returns its CPU time by the kernel. */
 static uint64_t run_until_exit(struct profiler *profiler, struct child *child)
 {
 	struct rusage usage;
@@ -237,7 +237,7 @@ TEST(finds_cpu_time_in_functions)
 	profiler_close(profiler);
 }
 
-/* Its tables are built meanwhile: what was sampled before that is unwound later. */
+/* Samples taken while its tables are built are unwound later. */
 TEST(new_processes_have_complete_stacks)
 {
 	if (!machine_is_fit())
@@ -273,7 +273,7 @@ TEST(pid_selects_a_process_and_its_children)
 	waitpid(child.pid, NULL, 0);
 	close(child.go);
 
-	// We are the process that is followed: the child is born after that.
+	// We are the target process; the child starts after that.
 	struct profiler *profiler = open_profiler(getpid(), 499);
 	child = start_child("burner-b", 500 * NS_PER_MS);
 	go(&other);
@@ -319,8 +319,8 @@ TEST(export_intervals_neither_overlap_nor_lose)
 		assert_true(profile->from_ns < profile->to_ns);
 		sum_ns += sum_of(profile, LABEL_THREAD, "burner-s", NULL);
 		for (uint32_t i = 0; i < profile->sample_count; i++) {
-			// A slot may be cut by the border of two windows, and a sample may wait for
-			// its process's unwind tables; else time does not turn back.
+			// Two intervals may share a slot, and a sample may wait for its process's
+			// unwind tables; else time does not go back.
 			assert_true(profile->samples[i].slot + waited >= slot_before);
 			assert_true(profile->samples[i].slot <= profile->to_ns / profile->slot_ns);
 		}
@@ -332,11 +332,11 @@ TEST(export_intervals_neither_overlap_nor_lose)
 	struct profile *last = drain(profiler);
 	sum_ns += sum_of(last, LABEL_THREAD, "burner-s", NULL);
 	profile_free(last);
-	expect_near(cpu_ns, sum_ns, 0.1, "five windows");
+	expect_near(cpu_ns, sum_ns, 0.1, "five intervals");
 	profiler_read_stats(profiler, &stats);
 	EXPECT_EQ(0, stats.bpf_counters[COUNTER_COUNTS_FULL], "dropped");
 	EXPECT_EQ(0, stats.bpf_counters[COUNTER_RING_FULL], "dropped");
-	EXPECT_EQ(0, stats.stacks_lost, "stacks without a body");
+	EXPECT_EQ(0, stats.stacks_lost, "lost stacks");
 	profiler_close(profiler);
 }
 

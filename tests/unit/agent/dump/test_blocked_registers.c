@@ -37,15 +37,16 @@ static pid_t start(void)
 	_exit(1);
 }
 
-static void expect_equal(const struct thread_registers *saved, const struct thread_registers *told)
+static void expect_equal(const struct thread_registers *saved,
+			 const struct thread_registers *expected)
 {
 	assert_non_null(saved);
 	// What the call has returned so far is no register of its caller yet.
 	for (int i = 1; i < UNWIND_REGISTERS; i++)
-		EXPECT_EQ(told->dwarf[i], saved->dwarf[i], "a register");
-	EXPECT_EQ(told->pc, saved->pc, "pc");
-	EXPECT_EQ(told->thread_pointer, saved->thread_pointer, "thread pointer");
-	EXPECT_EQ(told->syscall, saved->syscall, "system call");
+		EXPECT_EQ(expected->dwarf[i], saved->dwarf[i], "a register");
+	EXPECT_EQ(expected->pc, saved->pc, "pc");
+	EXPECT_EQ(expected->thread_pointer, saved->thread_pointer, "thread pointer");
+	EXPECT_EQ(expected->syscall, saved->syscall, "system call");
 	EXPECT_EQ(false, saved->partial, "all are there");
 	EXPECT_EQ(false, saved->compat, "64-bit code");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacks of real children, which tell their own by backtrace().
+// Stacks of real children, which record their own by backtrace().
 #include "agent/dump/live_unwind.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static struct {
 	atomic_int ready;
 	int count;
 	void *frames[FRAMES_MAX];
-} * told;
+} * own;
 
 /* ---- children ------------------------------------------------------------------------------ */
 
@@ -34,10 +34,10 @@ static __attribute__((noinline)) void wait_here(void)
 	void *frames[FRAMES_MAX];
 	int count = backtrace(frames, FRAMES_MAX);
 
-	told->count = count - 1; // above this function
-	memcpy(told->frames, frames + 1, (size_t)told->count * sizeof(*frames));
-	told->ready = 1;
-	while (told->ready)
+	own->count = count - 1; // above this function
+	memcpy(own->frames, frames + 1, (size_t)own->count * sizeof(*frames));
+	own->ready = 1;
+	while (own->ready)
 		pause();
 }
 
@@ -55,14 +55,14 @@ static __attribute__((noinline)) int recurse(int depth)
 /* A child that waits below @depth calls. */
 static pid_t start(int depth)
 {
-	told->ready = 0;
+	own->ready = 0;
 	pid_t pid = fork();
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		recurse(depth);
 		_exit(1);
 	}
-	for (int i = 0; !told->ready && i < WAIT_MS; i++)
+	for (int i = 0; !own->ready && i < WAIT_MS; i++)
 		nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
 	return pid;
 }
@@ -83,10 +83,10 @@ static int set_up(void **state)
 	const struct labels none = { 0 };
 
 	(void)state;
-	told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	own = mmap(NULL, sizeof(*own), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	executables = executable_table_new();
 	processes = process_table_new(executables, &none);
-	return told == MAP_FAILED || !executables || !processes;
+	return own == MAP_FAILED || !executables || !processes;
 }
 
 static int tear_down(void **state)
@@ -94,7 +94,7 @@ static int tear_down(void **state)
 	(void)state;
 	process_table_free(processes);
 	executable_table_free(executables);
-	munmap(told, sizeof(*told));
+	munmap(own, sizeof(*own));
 	return 0;
 }
 
@@ -127,15 +127,15 @@ static struct process_pause *pause_process(pid_t pid, struct thread_registers *r
 	return pause;
 }
 
-/* Above wait_here() the stack is what the child told. */
+/* Above wait_here() the stack is the one that the child recorded. */
 static void expect_told(const struct live_stack *stack, const char *what)
 {
 	EXPECT_EQ(STACK_END_COMPLETE, stack->end, what);
-	if ((int)stack->frame_count <= told->count)
-		fail_msg("%s: %u frames of %d", what, stack->frame_count, told->count);
-	const struct raw_frame *frames = stack->frames + stack->frame_count - told->count;
-	for (int i = 1; i < told->count; i++) // 0 is in wait_here() itself, further on by now
-		EXPECT_EQ((uintptr_t)told->frames[i] - 1, frames[i].address, what);
+	if ((int)stack->frame_count <= own->count)
+		fail_msg("%s: %u frames of %d", what, stack->frame_count, own->count);
+	const struct raw_frame *frames = stack->frames + stack->frame_count - own->count;
+	for (int i = 1; i < own->count; i++) // 0 is in wait_here() itself, further on by now
+		EXPECT_EQ((uintptr_t)own->frames[i] - 1, frames[i].address, what);
 }
 
 TEST(unwinds_with_tables_built_on_demand)

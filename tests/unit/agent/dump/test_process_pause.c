@@ -284,7 +284,7 @@ TEST(resumes_after_the_time_limit)
 	sleep_ms(PAUSE_HELD_NS / NS_PER_MS + 100);
 	assert_true(still_runs());
 	process_pause_end(pause, &expired);
-	EXPECT_EQ(true, expired, "and it is told");
+	EXPECT_EQ(true, expired, "and it says so");
 	process_pause_free(pause);
 	stop(pid);
 }

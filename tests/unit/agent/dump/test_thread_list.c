@@ -152,9 +152,9 @@ TEST(lists_threads_with_their_state)
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	thread_list_refresh(&proc, true, &list);
-	EXPECT_EQ('X', list.threads[1].state, "it has gone");
+	EXPECT_EQ('X', list.threads[1].state, "it has exited");
 	thread_list_deinit(&list);
-	EXPECT_EQ(-ESRCH, thread_list_read(&proc, true, &list), "it has gone");
+	EXPECT_EQ(-ESRCH, thread_list_read(&proc, true, &list), "it has exited");
 	proc_close(&proc);
 }
 

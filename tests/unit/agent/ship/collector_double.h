@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collector for tests: answers over real gRPC, remembers what it stored, and misbehaves as told.
+// A collector for tests: answers over real gRPC, keeps what it stored, and misbehaves on request.
 #pragma once
 
 #include <pthread.h>
@@ -114,7 +114,7 @@ static enum rpc_status double_export(void *context, const void *request, size_t 
 	while (c->hangs)
 		usleep(1000);
 	if (take_one(&c->fail_next)) {
-		error_set(err, -EIO, "told to fail");
+		error_set(err, -EIO, "made to fail");
 		return c->fail_status;
 	}
 	if (take_one(&c->rubbish)) {

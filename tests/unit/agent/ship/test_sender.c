@@ -29,8 +29,8 @@ static void sleep_ms(uint32_t ms)
 			fail_msg("waited %d ms in vain for " #condition, WAIT_MS); \
 	} while (0)
 
-// Twenty samples of 1,000 on two stacks; the second is new in each window.
-static struct profile *window(uint32_t number)
+// Twenty samples of 1,000 on two stacks; the second is new in each export interval.
+static struct profile *profile_of_interval(uint32_t number)
 {
 	struct profile *profile = profile_new(SLOT_NS);
 	struct labels labels = { 0 };
@@ -98,7 +98,7 @@ TEST(sends_batches_in_order)
 	struct sender *sender = sender_to(c.port, 64 << 20);
 
 	for (uint32_t i = 0; i < 10; i++)
-		sender_push(sender, window(i));
+		sender_push(sender, profile_of_interval(i));
 	WAIT_FOR(stats_of(sender).batches_sent == 10);
 	expect_sequences(&c, 1, 10);
 	EXPECT_EQ(10 * SAMPLES, c.samples, "samples");
@@ -117,7 +117,7 @@ TEST(sends_definitions_until_acknowledged)
 	struct sender *sender = sender_to(c.port, 64 << 20);
 
 	for (uint32_t i = 0; i < 5; i++) {
-		sender_push(sender, window(i));
+		sender_push(sender, profile_of_interval(i));
 		WAIT_FOR(stats_of(sender).batches_sent == i + 1);
 	}
 	EXPECT_EQ(6, c.defined, "the common stack once, a new one in each batch");
@@ -133,7 +133,7 @@ TEST(sends_a_definition_again_with_new_names)
 	struct sender *sender = sender_to(c.port, 64 << 20);
 
 	for (uint32_t i = 0; i < 4; i++) {
-		struct profile *profile = window(7); // the same two stacks each time
+		struct profile *profile = profile_of_interval(7); // the same two stacks each time
 		struct line line = { 0 };
 		uint32_t location;
 
@@ -154,12 +154,12 @@ TEST(resends_requested_definitions)
 	double_start(&c, 0);
 	struct sender *sender = sender_to(c.port, 64 << 20);
 
-	sender_push(sender, window(0));
+	sender_push(sender, profile_of_interval(0));
 	WAIT_FOR(stats_of(sender).batches_sent == 1);
 	pthread_mutex_lock(&c.mutex);
 	c.known_count = 0;
 	pthread_mutex_unlock(&c.mutex);
-	sender_push(sender, window(1));
+	sender_push(sender, profile_of_interval(1));
 	WAIT_FOR(stats_of(sender).batches_sent == 2);
 	expect_sequences(&c, 1, 2);
 	EXPECT_EQ(3, c.calls, "the second batch came twice");
@@ -175,11 +175,11 @@ TEST(drops_a_batch_refused_for_ever)
 	double_start(&c, 0);
 	struct sender *sender = sender_to(c.port, 64 << 20);
 
-	sender_push(sender, window(0));
+	sender_push(sender, profile_of_interval(0));
 	WAIT_FOR(stats_of(sender).batches_refused == 1);
 	EXPECT_EQ(3, c.calls, "tries");
 	c.ask_always = false;
-	sender_push(sender, window(1));
+	sender_push(sender, profile_of_interval(1));
 	WAIT_FOR(stats_of(sender).batches_sent == 1);
 	expect_sequences(&c, 2, 2);
 	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
@@ -192,11 +192,11 @@ TEST(delivers_once_after_an_outage)
 	double_start(&c, 0);
 	struct sender *sender = sender_to(c.port, 64 << 20);
 
-	sender_push(sender, window(0));
+	sender_push(sender, profile_of_interval(0));
 	WAIT_FOR(stats_of(sender).batches_sent == 1);
 	double_stop(&c);
 	for (uint32_t i = 1; i < 50; i++)
-		sender_push(sender, window(i));
+		sender_push(sender, profile_of_interval(i));
 	WAIT_FOR(stats_of(sender).away);
 	WAIT_FOR(stats_of(sender).retries > 1);
 	assert_true(stats_of(sender).spool_batches >= 48);
@@ -218,7 +218,7 @@ TEST(a_lost_acknowledgement_counts_once)
 	struct sender *sender = sender_to(c.port, 64 << 20);
 
 	for (uint32_t i = 0; i < 3; i++)
-		sender_push(sender, window(i));
+		sender_push(sender, profile_of_interval(i));
 	WAIT_FOR(stats_of(sender).batches_sent == 3);
 	expect_sequences(&c, 1, 3);
 	EXPECT_EQ(3 * SAMPLES * 1000, c.value, "value");
@@ -251,7 +251,7 @@ TEST(retries_or_drops_by_status)
 		struct sender *sender = sender_to(c.port, 64 << 20);
 
 		for (uint32_t i = 0; i < 3; i++)
-			sender_push(sender, window(i));
+			sender_push(sender, profile_of_interval(i));
 		WAIT_FOR(stats_of(sender).batches_sent == row->sent);
 		EXPECT_EQ(row->refused, stats_of(sender).batches_refused, row->what);
 		EXPECT_EQ(row->times + row->sent, c.calls, row->what);
@@ -267,7 +267,7 @@ TEST(retries_after_a_malformed_answer)
 	double_start(&c, 0);
 	struct sender *sender = sender_to(c.port, 64 << 20);
 
-	sender_push(sender, window(0));
+	sender_push(sender, profile_of_interval(0));
 	WAIT_FOR(stats_of(sender).batches_sent == 1);
 	EXPECT_EQ(3, stats_of(sender).retries, "retries");
 	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
@@ -282,10 +282,10 @@ TEST(a_full_spool_drops_the_oldest)
 	struct sender *sender = sender_to(c.port, 30000);
 	struct sender_stats stats;
 
-	sender_push(sender, window(0)); // under way when the spool overflows
+	sender_push(sender, profile_of_interval(0)); // under way when the spool overflows
 	WAIT_FOR(stats_of(sender).away);
 	for (uint32_t i = 1; i < 300; i++) {
-		sender_push(sender, window(i));
+		sender_push(sender, profile_of_interval(i));
 		assert_true(stats_of(sender).spool_bytes <= 30000);
 	}
 	stats = stats_of(sender);
@@ -297,7 +297,7 @@ TEST(a_full_spool_drops_the_oldest)
 	WAIT_FOR(stats_of(sender).batches_sent == 1 + stats.spool_batches);
 	EXPECT_EQ(1, c.sequences[0], "the one under way");
 	EXPECT_EQ(2 + stats.batches_dropped, c.sequences[1],
-		  "then the oldest left: a gap tells of the rest");
+		  "then the oldest kept: the gap shows the rest");
 	EXPECT_EQ(300, c.sequences[c.stored - 1], "the newest");
 	EXPECT_EQ(0, sender_close(sender, 1000), "lost");
 	double_stop(&c);
@@ -310,7 +310,7 @@ TEST(closing_sends_the_spool)
 	struct sender *sender = sender_to(c.port, 64 << 20);
 
 	for (uint32_t i = 0; i < 10; i++)
-		sender_push(sender, window(i));
+		sender_push(sender, profile_of_interval(i));
 	EXPECT_EQ(0, sender_close(sender, LONG_MS), "lost");
 	expect_sequences(&c, 1, 10);
 	double_stop(&c);
@@ -324,7 +324,7 @@ TEST(closing_returns_the_lost_batches)
 	struct sender *sender = sender_to(c.port, 64 << 20);
 
 	for (uint32_t i = 0; i < 4; i++)
-		sender_push(sender, window(i));
+		sender_push(sender, profile_of_interval(i));
 	WAIT_FOR(stats_of(sender).away);
 	uint64_t before_ns = clock_monotonic_ns();
 	EXPECT_EQ(4, sender_close(sender, LONG_MS), "lost");
@@ -333,7 +333,7 @@ TEST(closing_returns_the_lost_batches)
 	// Back in the meantime: the one try more delivers all.
 	sender = sender_to(c.port, 64 << 20);
 	for (uint32_t i = 0; i < 4; i++)
-		sender_push(sender, window(i));
+		sender_push(sender, profile_of_interval(i));
 	WAIT_FOR(stats_of(sender).away);
 	double_start(&c, c.port);
 	EXPECT_EQ(0, sender_close(sender, LONG_MS), "lost");
@@ -348,7 +348,7 @@ TEST(closing_cancels_a_hanging_call)
 	struct sender *sender = sender_to(c.port, 64 << 20);
 
 	for (uint32_t i = 0; i < 3; i++)
-		sender_push(sender, window(i));
+		sender_push(sender, profile_of_interval(i));
 	WAIT_FOR(c.calls == 1);
 	uint64_t before_ns = clock_monotonic_ns();
 	EXPECT_EQ(3, sender_close(sender, 100), "lost");

@@ -111,7 +111,7 @@ static void tick_a_second(struct fixture *fixture)
 	}
 }
 
-/* What a window takes, all services together. */
+/* The values of an export interval, of all services. */
 static int64_t drain(struct fixture *fixture, uint32_t *ret_series)
 {
 	struct export_interval_sources sources = {

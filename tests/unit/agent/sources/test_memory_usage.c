@@ -123,7 +123,7 @@ TEST(samples_each_second)
 
 	begin(&fixture);
 	assert_non_null(process_table_get(fixture.tables.processes, &key, "test"));
-	fixture.passed_ns = NS_PER_SECOND; // the second in which it was opened is not told
+	fixture.passed_ns = NS_PER_SECOND; // the second in which it was opened is not exported
 	tick(&fixture);
 	char *memory = malloc(GROWN_BYTES);
 	assert_non_null(memory);
@@ -148,7 +148,7 @@ TEST(samples_each_second)
 	assert_true(large > GROWN_BYTES);
 	assert_true(large - small > GROWN_BYTES / 10 * 9);
 	profile = drain(&fixture);
-	EXPECT_EQ(0, profile->sample_count, "each second is told once");
+	EXPECT_EQ(0, profile->sample_count, "each second is exported once");
 	profile_free(profile);
 	finish(&fixture);
 }

@@ -354,7 +354,7 @@ TEST(unwinds_few_stacks_in_a_storm)
 	// What a storm leaves uncharged is less than the gaps between samples of two CPUs.
 	if (seen.bytes < TOUCHED_BYTES / 10 * 9 || seen.bytes > TOUCHED_BYTES / 10 * 11)
 		fail_msg("%.1f MiB", seen.bytes / 1048576.0);
-	// Each epoch begins anew, with a few times as many; so do two CPUs.
+	// Each epoch starts again, with a few times as many; so do two CPUs.
 	if (sampled > 2000 + 2 * PAGE_FAULT_STACKS_PER_SECOND * seconds)
 		fail_msg("%llu stacks of %llu faults in %.2f s", (unsigned long long)sampled,
 			 (unsigned long long)seen.faults, seconds);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes on the running kernel: which of them run when others are stopped and go on. Needs root and BTF.
+// Sources on the running kernel: which run when others are stopped and started. Needs root and BTF.
 
 #include <errno.h>
 #include <stdlib.h>
@@ -69,18 +69,17 @@ static const struct {
 } turns[] = {
 	{ "memory stops alone", SOURCE_MEMORY, false, ALL & ~SOURCE_MEMORY },
 	{ "and stays so", SOURCE_MEMORY, false, ALL & ~SOURCE_MEMORY },
-	{ "memory goes on", SOURCE_MEMORY, true, ALL },
-	{ "and needs not be asked twice", SOURCE_MEMORY, true, ALL },
+	{ "memory starts", SOURCE_MEMORY, true, ALL },
+	{ "starting it twice is harmless", SOURCE_MEMORY, true, ALL },
 	{ "wakers stop alone", SOURCE_WAKERS, false, ALL & ~SOURCE_WAKERS },
 	{ "the wall stops", SOURCE_WALL, false, ALL & ~(SOURCE_WAKERS | SOURCE_WALL) },
-	{ "wakers may go on, but need the wall", SOURCE_WAKERS, true,
-	  ALL & ~(SOURCE_WAKERS | SOURCE_WALL) },
-	{ "the wall goes on, and they with it", SOURCE_WALL, true, ALL },
+	{ "wakers need the wall", SOURCE_WAKERS, true, ALL & ~(SOURCE_WAKERS | SOURCE_WALL) },
+	{ "the wall starts, and they with it", SOURCE_WALL, true, ALL },
 	{ "the wall stops, and they with it", SOURCE_WALL, false,
 	  ALL & ~(SOURCE_WAKERS | SOURCE_WALL) },
-	{ "wakers are not to go on", SOURCE_WAKERS, false, ALL & ~(SOURCE_WAKERS | SOURCE_WALL) },
-	{ "with the wall, either", SOURCE_WALL, true, ALL & ~SOURCE_WAKERS },
-	{ "until they may", SOURCE_WAKERS, true, ALL },
+	{ "wakers stop while stopped", SOURCE_WAKERS, false, ALL & ~(SOURCE_WAKERS | SOURCE_WALL) },
+	{ "they stay stopped", SOURCE_WALL, true, ALL & ~SOURCE_WAKERS },
+	{ "until they start", SOURCE_WAKERS, true, ALL },
 };
 
 TEST(sources_stop_with_what_they_need)
@@ -114,7 +113,7 @@ TEST(a_stopped_source_keeps_new_settings)
 		  "still off");
 	EXPECT_EQ(0, sources_set_process(fixture->sources, SOURCE_WALL, self, true), "process on");
 	EXPECT_EQ(-EOPNOTSUPP, sources_set_process(fixture->sources, SOURCE_MEMORY, self, false),
-		  "no such knob");
+		  "memory has no such setting");
 }
 
 #define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)

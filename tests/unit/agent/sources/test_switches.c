@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wall clock of threads on the running kernel: what they do with their time is told, and adds up
-// to the time that has passed. Needs root and BTF.
+// All time of threads on the running kernel is accounted for: states add up to the time that passed. Needs root
+// and BTF.
 
 #include <errno.h>
 #include <pthread.h>
@@ -21,8 +21,8 @@
 #include "base/clock.h"
 #include "tests/unit/agent/event_texts.h"
 
-/* Of one process, by the kinds of counts. */
-struct told {
+/* Time of one process, by kind of count. */
+struct counted {
 	uint32_t pid;
 	const char *thread_name; // NULL: all
 	uint64_t ns[SAMPLE_KIND_PAGE_FAULT];
@@ -76,28 +76,28 @@ static void close_switches(struct fixture *fixture)
 
 static int add_one(void *context, const struct count_key *key, const struct count *count)
 {
-	struct told *told = context;
+	struct counted *counted = context;
 
-	if (key->process.pid == told->pid && key->kind < SAMPLE_KIND_PAGE_FAULT &&
-	    (!told->thread_name ||
-	     !strncmp(key->thread_name, told->thread_name, THREAD_NAME_BYTES))) {
-		told->ns[key->kind] += count->value;
-		if (key->kind == told->slots_of) {
+	if (key->process.pid == counted->pid && key->kind < SAMPLE_KIND_PAGE_FAULT &&
+	    (!counted->thread_name ||
+	     !strncmp(key->thread_name, counted->thread_name, THREAD_NAME_BYTES))) {
+		counted->ns[key->kind] += count->value;
+		if (key->kind == counted->slots_of) {
 			uint64_t last = key->slot + key->more_slots;
 
-			if (!told->first_slot || key->slot < told->first_slot)
-				told->first_slot = key->slot;
-			if (last > told->last_slot)
-				told->last_slot = last;
+			if (!counted->first_slot || key->slot < counted->first_slot)
+				counted->first_slot = key->slot;
+			if (last > counted->last_slot)
+				counted->last_slot = last;
 		}
 		if (key->kind == SAMPLE_KIND_OFF_CPU && (key->user.high || key->user.low))
-			told->with_user_stack_ns += count->value;
+			counted->with_user_stack_ns += count->value;
 	}
 	return 0;
 }
 
-/* Returns when the window ended. */
-static uint64_t drain(struct fixture *fixture, struct told *told)
+/* Returns when the export interval ended. */
+static uint64_t drain(struct fixture *fixture, struct counted *counted)
 {
 	struct error err = { 0 };
 	uint64_t end_ns;
@@ -105,15 +105,15 @@ static uint64_t drain(struct fixture *fixture, struct told *told)
 	EXPECT_EQ(0, switches_sweep(fixture->switches), "sweep");
 	end_ns = clock_monotonic_ns();
 	if (loader_swap_counts(fixture->loader, &err) ||
-	    loader_drain_counts(fixture->loader, add_one, told, &err))
+	    loader_drain_counts(fixture->loader, add_one, counted, &err))
 		fail_msg("drain: %s", err.text);
 	return end_ns;
 }
 
-static uint64_t sum(const struct told *told)
+static uint64_t sum(const struct counted *counted)
 {
-	return told->ns[SAMPLE_KIND_RUNNING] + told->ns[SAMPLE_KIND_RUN_QUEUE] +
-	       told->ns[SAMPLE_KIND_BLOCKED];
+	return counted->ns[SAMPLE_KIND_RUNNING] + counted->ns[SAMPLE_KIND_RUN_QUEUE] +
+	       counted->ns[SAMPLE_KIND_BLOCKED];
 }
 
 static void sleep_ns(uint64_t ns)
@@ -153,17 +153,17 @@ static void *run_thread(void *seconds)
 static void expect_all_time_is_told(bool raw_tracepoints)
 {
 	struct fixture fixture = open_switches(raw_tracepoints);
-	struct told told = { .pid = getpid() };
+	struct counted counted = { .pid = getpid() };
 	uint64_t begin_ns, end_ns;
 
-	begin_ns = drain(&fixture, &told);
-	memset(told.ns, 0, sizeof(told.ns));
+	begin_ns = drain(&fixture, &counted);
+	memset(counted.ns, 0, sizeof(counted.ns));
 	alternate(300 * NS_PER_MS);
 	sleep_ns(100 * NS_PER_MS);
-	end_ns = drain(&fixture, &told);
-	expect_about(end_ns - begin_ns, sum(&told), 2, "running + waiting + blocked");
-	assert_true(told.ns[SAMPLE_KIND_BLOCKED] > 100 * NS_PER_MS);
-	assert_true(told.ns[SAMPLE_KIND_RUNNING] > NS_PER_MS);
+	end_ns = drain(&fixture, &counted);
+	expect_about(end_ns - begin_ns, sum(&counted), 2, "running + waiting + blocked");
+	assert_true(counted.ns[SAMPLE_KIND_BLOCKED] > 100 * NS_PER_MS);
+	assert_true(counted.ns[SAMPLE_KIND_RUNNING] > NS_PER_MS);
 	close_switches(&fixture);
 }
 
@@ -186,7 +186,7 @@ TEST(accounts_for_exited_threads)
 	enum { THREADS = 4 };
 	const double seconds = 0.3;
 	pthread_t threads[THREADS];
-	struct told told = { .pid = getpid(), .thread_name = "alternates" };
+	struct counted counted = { .pid = getpid(), .thread_name = "alternates" };
 
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -197,54 +197,54 @@ TEST(accounts_for_exited_threads)
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	uint64_t end_ns = clock_monotonic_ns();
-	drain(&fixture, &told);
+	drain(&fixture, &counted);
 	// Each lives a little longer than it works.
-	assert_true(sum(&told) >= THREADS * seconds * NS_PER_SECOND);
-	assert_true(sum(&told) <= THREADS * (end_ns - begin_ns));
+	assert_true(sum(&counted) >= THREADS * seconds * NS_PER_SECOND);
+	assert_true(sum(&counted) <= THREADS * (end_ns - begin_ns));
 	close_switches(&fixture);
 }
 
 TEST(reports_off_cpu_time_while_blocked)
 {
-	struct told told = { 0 };
+	struct counted counted = { 0 };
 	pid_t child;
 
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
-	child = fork(); // blocked before anybody looks
+	child = fork(); // blocks before the programs are attached
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL); // should the test fail
 		pause();
 		_exit(0);
 	}
 	sleep_ns(50 * NS_PER_MS);
-	told.pid = child;
+	counted.pid = child;
 	struct fixture fixture = open_switches(false);
 	fail_on_event(fixture.events);
-	uint64_t begin_ns = drain(&fixture, &told);
-	memset(told.ns, 0, sizeof(told.ns));
-	told.with_user_stack_ns = 0;
+	uint64_t begin_ns = drain(&fixture, &counted);
+	memset(counted.ns, 0, sizeof(counted.ns));
+	counted.with_user_stack_ns = 0;
 	sleep_ns(200 * NS_PER_MS);
-	uint64_t elapsed_ns = drain(&fixture, &told) - begin_ns;
-	expect_about(elapsed_ns, told.ns[SAMPLE_KIND_BLOCKED], 10, "blocked");
-	expect_about(elapsed_ns, told.ns[SAMPLE_KIND_OFF_CPU], 10, "blocked, with a stack");
-	// A pass over sleeping threads may leave the last of them to the next ones.
-	for (int i = 0; i < 100 && !told.with_user_stack_ns; i++) {
+	uint64_t elapsed_ns = drain(&fixture, &counted) - begin_ns;
+	expect_about(elapsed_ns, counted.ns[SAMPLE_KIND_BLOCKED], 10, "blocked");
+	expect_about(elapsed_ns, counted.ns[SAMPLE_KIND_OFF_CPU], 10, "blocked, with a stack");
+	// A pass over sleeping threads may leave some to the next pass.
+	for (int i = 0; i < 100 && !counted.with_user_stack_ns; i++) {
 		sleep_ns(20 * NS_PER_MS);
-		drain(&fixture, &told);
+		drain(&fixture, &counted);
 	}
-	assert_true(told.with_user_stack_ns > 0);
+	assert_true(counted.with_user_stack_ns > 0);
 	// Killed, it runs once more.
 	sleep_ns(100 * NS_PER_MS);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 	elapsed_ns = clock_monotonic_ns() - begin_ns;
-	// Its parent hears of its end before its last switch, after which all is told.
-	for (int i = 0; i < 100 && sum(&told) < 0.9 * elapsed_ns; i++) {
+	// Its parent is notified before its last context switch, after which all is counted.
+	for (int i = 0; i < 100 && sum(&counted) < 0.9 * elapsed_ns; i++) {
 		sleep_ns(10 * NS_PER_MS);
-		drain(&fixture, &told);
+		drain(&fixture, &counted);
 	}
-	expect_about(elapsed_ns, sum(&told), 10, "all of it");
+	expect_about(elapsed_ns, sum(&counted), 10, "all of it");
 	close_switches(&fixture);
 }
 
@@ -283,22 +283,21 @@ static pid_t start_ping_pong(void)
 
 static double sampled_share(struct fixture *fixture, uint32_t pid)
 {
-	struct told told = { .pid = pid };
+	struct counted counted = { .pid = pid };
 	double blocked, sampled;
 
-	drain(fixture, &(struct told){ 0 });
+	drain(fixture, &(struct counted){ 0 });
 	sleep_ns(700 * NS_PER_MS);
-	drain(fixture, &told);
-	blocked = told.ns[SAMPLE_KIND_BLOCKED] + told.ns[SAMPLE_KIND_RUN_QUEUE];
-	sampled = told.ns[SAMPLE_KIND_OFF_CPU] + told.ns[SAMPLE_KIND_SCHED_DELAY];
+	drain(fixture, &counted);
+	blocked = counted.ns[SAMPLE_KIND_BLOCKED] + counted.ns[SAMPLE_KIND_RUN_QUEUE];
+	sampled = counted.ns[SAMPLE_KIND_OFF_CPU] + counted.ns[SAMPLE_KIND_SCHED_DELAY];
 	print_message("sampled %.3f of %.1f ms\n", sampled / blocked, blocked / 1e6);
 	return sampled / blocked;
 }
 
 /*
- * One wait in 16 has a stack, and yet they stand for all: the totals, which are exact, say so. On a
- * loaded machine a few long waits for a CPU are much of the time, so one window in some must do; what is
- * wrong by itself is wrong in each.
+ * One off-CPU interval in 16 is unwound, with its weight: they add up to the totals, which are exact. On a loaded
+ * machine a few long run-queue latencies are much of the time, so one export interval of several must match.
  */
 TEST(sampled_off_cpu_time_matches_totals)
 {
@@ -319,7 +318,7 @@ TEST(sampled_off_cpu_time_matches_totals)
 	close_switches(&fixture);
 }
 
-/* Waits a thousand times a second. */
+/* Blocks a thousand times a second. */
 static pid_t start_napping(void)
 {
 	pid_t child = fork();
@@ -331,22 +330,22 @@ static pid_t start_napping(void)
 		sleep_ns(NS_PER_MS);
 }
 
-static uint64_t with_stacks(const struct told *told)
+static uint64_t with_stacks(const struct counted *counted)
 {
-	return told->ns[SAMPLE_KIND_OFF_CPU] + told->ns[SAMPLE_KIND_SCHED_DELAY];
+	return counted->ns[SAMPLE_KIND_OFF_CPU] + counted->ns[SAMPLE_KIND_SCHED_DELAY];
 }
 
-/* On a busy machine a wait that began before may last for some of the windows. */
-static void expect_windows(struct fixture *fixture, pid_t pid, bool has_stacks, const char *what)
+/* On a busy machine an off-CPU interval may last for some export intervals. */
+static void expect_intervals(struct fixture *fixture, pid_t pid, bool has_stacks, const char *what)
 {
 	enum { ATTEMPTS = 20 };
 
 	for (int i = 0; i < ATTEMPTS; i++) {
-		struct told told = { .pid = pid };
+		struct counted counted = { .pid = pid };
 
 		sleep_ns(100 * NS_PER_MS);
-		drain(fixture, &told);
-		if ((with_stacks(&told) != 0) == has_stacks && sum(&told) > 50 * NS_PER_MS)
+		drain(fixture, &counted);
+		if ((with_stacks(&counted) != 0) == has_stacks && sum(&counted) > 50 * NS_PER_MS)
 			return;
 	}
 	fail_msg("%s: in none of %d windows", what, ATTEMPTS);
@@ -362,10 +361,10 @@ TEST(a_process_without_stacks_keeps_totals)
 	EXPECT_EQ(0, switches_set_process(fixture.switches, child, false), "off");
 	EXPECT_EQ(-EEXIST, switches_set_process(fixture.switches, child, false), "twice");
 	EXPECT_EQ(-ENOENT, switches_set_process(fixture.switches, other, true), "it was not off");
-	expect_windows(&fixture, child, false, "totals without stacks");
-	expect_windows(&fixture, other, true, "another process");
+	expect_intervals(&fixture, child, false, "totals without stacks");
+	expect_intervals(&fixture, other, true, "another process");
 	EXPECT_EQ(0, switches_set_process(fixture.switches, child, true), "on again");
-	expect_windows(&fixture, child, true, "stacks again");
+	expect_intervals(&fixture, child, true, "stacks again");
 	kill(child, SIGKILL);
 	kill(other, SIGKILL);
 	waitpid(child, NULL, 0);
@@ -375,7 +374,7 @@ TEST(a_process_without_stacks_keeps_totals)
 
 TEST(totals_cover_no_slot_twice)
 {
-	struct told first = { .pid = getpid(), .slots_of = SAMPLE_KIND_RUNNING }, second = first;
+	struct counted first = { .pid = getpid(), .slots_of = SAMPLE_KIND_RUNNING }, second = first;
 
 	if (!machine_is_fit())
 		SKIP("needs root, BTF and Linux 6.1");
@@ -405,15 +404,15 @@ TEST(off_cpu_time_covers_no_slot_twice)
 	sleep_ns(50 * NS_PER_MS);
 	struct fixture fixture = open_switches(false);
 	for (uint64_t i = 0, before = 0; i < WINDOWS; i++) {
-		struct told told = { .pid = child, .slots_of = SAMPLE_KIND_OFF_CPU };
+		struct counted counted = { .pid = child, .slots_of = SAMPLE_KIND_OFF_CPU };
 
 		sleep_ns(100 * NS_PER_MS);
-		drain(&fixture, &told);
+		drain(&fixture, &counted);
 		if (before)
-			EXPECT_EQ(before + 1, told.first_slot,
+			EXPECT_EQ(before + 1, counted.first_slot,
 				  "it begins where the one before ended");
-		assert_true(told.last_slot >= told.first_slot + 3);
-		before = told.last_slot;
+		assert_true(counted.last_slot >= counted.first_slot + 3);
+		before = counted.last_slot;
 	}
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
@@ -422,7 +421,7 @@ TEST(off_cpu_time_covers_no_slot_twice)
 
 TEST(accounts_for_nothing_while_stopped)
 {
-	struct told told = { .pid = getpid() };
+	struct counted counted = { .pid = getpid() };
 	uint64_t begin_ns, end_ns;
 
 	if (!machine_is_fit())
@@ -430,17 +429,17 @@ TEST(accounts_for_nothing_while_stopped)
 	struct fixture fixture = open_switches(false);
 	alternate(50 * NS_PER_MS);
 	EXPECT_EQ(0, switches_set_running(fixture.switches, false), "pause");
-	drain(&fixture, &told);
-	assert_true(sum(&told) >= 50 * NS_PER_MS); // up to the pause
+	drain(&fixture, &counted);
+	assert_true(sum(&counted) >= 50 * NS_PER_MS); // up to the pause
 	alternate(400 * NS_PER_MS);
-	memset(told.ns, 0, sizeof(told.ns));
+	memset(counted.ns, 0, sizeof(counted.ns));
 	begin_ns = clock_monotonic_ns();
 	EXPECT_EQ(0, switches_set_running(fixture.switches, true), "go on");
 	alternate(200 * NS_PER_MS);
 	sleep_ns(100 * NS_PER_MS);
-	end_ns = drain(&fixture, &told);
-	assert_true(sum(&told) >= 300 * NS_PER_MS && sum(&told) <= end_ns - begin_ns);
-	assert_true(told.ns[SAMPLE_KIND_OFF_CPU] >= 100 * NS_PER_MS);
+	end_ns = drain(&fixture, &counted);
+	assert_true(sum(&counted) >= 300 * NS_PER_MS && sum(&counted) <= end_ns - begin_ns);
+	assert_true(counted.ns[SAMPLE_KIND_OFF_CPU] >= 100 * NS_PER_MS);
 	close_switches(&fixture);
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who ends waits, on the running kernel: each wait is told once, under who woke the thread. Needs root
-// and BTF.
+// Wakers on the running kernel: each off-CPU interval is counted once, with its waker. Needs root and BTF.
 
 #include <errno.h>
 #include <pthread.h>
@@ -23,8 +22,8 @@
 
 enum { RECORDS_MAX = 256, TURNS = 20 };
 
-/* What was told of a thread: by joined stack, for records of pairs may come later than counts. */
-struct told {
+/* Off-wake time of a thread by joined stack: records of pairs may come later than counts. */
+struct seen {
 	struct wake_record records[RECORDS_MAX];
 	uint32_t record_count;
 	struct {
@@ -41,7 +40,7 @@ struct fixture {
 	struct wakers *wakers;
 	struct kallsyms *kallsyms;
 	struct event_log *events;
-	struct told told;
+	struct seen seen;
 };
 
 static bool machine_is_fit(void)
@@ -83,8 +82,7 @@ static int set_up_at(enum loader_level level, void **state)
 	};
 	if (wakers_open(fixture->loader, &wakers_options, &fixture->wakers, &err))
 		fail_msg("wakers_open: %s", err.text);
-	fail_on_event(
-		fixture->events); // what the kernel refused is no failure, but is to be heard of
+	fail_on_event(fixture->events); // a fallback is no failure of open()
 	return 0;
 }
 
@@ -111,7 +109,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-// ---- what is told ---------------------------------------------------------------------------
+// ---- what is seen ---------------------------------------------------------------------------
 
 static void take_stack(void *context, const struct stack_record *record)
 {
@@ -127,31 +125,31 @@ static void take_process(void *context, const struct process_record *record)
 
 static void take_wake(void *context, const struct wake_record *record)
 {
-	struct told *told = context;
+	struct seen *seen = context;
 
-	assert_true(told->record_count < RECORDS_MAX);
-	told->records[told->record_count++] = *record;
+	assert_true(seen->record_count < RECORDS_MAX);
+	seen->records[seen->record_count++] = *record;
 }
 
 static int take_count(void *context, const struct count_key *key, const struct count *count)
 {
-	struct told *told = context;
+	struct seen *seen = context;
 
 	if (key->kind != SAMPLE_KIND_OFF_WAKE)
 		return 0;
-	for (uint32_t i = 0; i < told->wait_count; i++) {
-		if (memcmp(&told->waits[i].joined, &key->user, sizeof(key->user)) ||
-		    memcmp(told->waits[i].thread_name, key->thread_name, THREAD_NAME_BYTES))
+	for (uint32_t i = 0; i < seen->wait_count; i++) {
+		if (memcmp(&seen->waits[i].joined, &key->user, sizeof(key->user)) ||
+		    memcmp(seen->waits[i].thread_name, key->thread_name, THREAD_NAME_BYTES))
 			continue;
-		told->waits[i].ns += count->value;
-		told->waits[i].count += count->samples;
+		seen->waits[i].ns += count->value;
+		seen->waits[i].count += count->samples;
 		return 0;
 	}
-	assert_true(told->wait_count < RECORDS_MAX);
-	told->waits[told->wait_count].joined = key->user;
-	memcpy(told->waits[told->wait_count].thread_name, key->thread_name, THREAD_NAME_BYTES);
-	told->waits[told->wait_count].ns = count->value;
-	told->waits[told->wait_count++].count = count->samples;
+	assert_true(seen->wait_count < RECORDS_MAX);
+	seen->waits[seen->wait_count].joined = key->user;
+	memcpy(seen->waits[seen->wait_count].thread_name, key->thread_name, THREAD_NAME_BYTES);
+	seen->waits[seen->wait_count].ns = count->value;
+	seen->waits[seen->wait_count++].count = count->samples;
 	return 0;
 }
 
@@ -160,40 +158,40 @@ static void drain(struct fixture *fixture)
 	const struct record_handlers handlers = { .stack = take_stack,
 						  .process = take_process,
 						  .wake = take_wake,
-						  .context = &fixture->told };
+						  .context = &fixture->seen };
 	struct error err = { 0 };
 
 	EXPECT_EQ(0, switches_sweep(fixture->switches), "sweep");
 	if (loader_swap_counts(fixture->loader, &err) ||
 	    loader_read_records(fixture->loader, &handlers, &err) ||
-	    loader_drain_counts(fixture->loader, take_count, &fixture->told, &err))
+	    loader_drain_counts(fixture->loader, take_count, &fixture->seen, &err))
 		fail_msg("drain: %s", err.text);
 }
 
-static const struct wake_record *record_of(const struct told *told, const struct stack_hash *joined)
+static const struct wake_record *record_of(const struct seen *seen, const struct stack_hash *joined)
 {
-	for (uint32_t i = 0; i < told->record_count; i++)
-		if (!memcmp(&told->records[i].joined, joined, sizeof(*joined)))
-			return &told->records[i];
+	for (uint32_t i = 0; i < seen->record_count; i++)
+		if (!memcmp(&seen->records[i].joined, joined, sizeof(*joined)))
+			return &seen->records[i];
 	fail_msg("a wait without a record");
 	return NULL;
 }
 
-/* Waits of the thread of this name that @waker of this kind (NULL: any name) ended. */
-static uint64_t told_of(const struct told *told, const char *thread_name, uint32_t waker_kind,
+/* Off-CPU intervals of the named thread that @waker of this kind (NULL: any name) ended. */
+static uint64_t time_by(const struct seen *seen, const char *thread_name, uint32_t waker_kind,
 			const char *waker, uint64_t *ret_count)
 {
 	uint64_t ns = 0, count = 0;
 
-	for (uint32_t i = 0; i < told->wait_count; i++) {
-		const struct wake_record *record = record_of(told, &told->waits[i].joined);
+	for (uint32_t i = 0; i < seen->wait_count; i++) {
+		const struct wake_record *record = record_of(seen, &seen->waits[i].joined);
 
-		if (strncmp(told->waits[i].thread_name, thread_name, THREAD_NAME_BYTES) ||
+		if (strncmp(seen->waits[i].thread_name, thread_name, THREAD_NAME_BYTES) ||
 		    record->waker_kind != waker_kind ||
 		    (waker && strncmp(record->waker_name, waker, THREAD_NAME_BYTES)))
 			continue;
-		ns += told->waits[i].ns;
-		count += told->waits[i].count;
+		ns += seen->waits[i].ns;
+		count += seen->waits[i].count;
 	}
 	if (ret_count)
 		*ret_count = count;
@@ -251,22 +249,22 @@ TEST(a_pipes_writer_wakes_its_reader)
 	close(pipe_ends[0]);
 	drain(fixture);
 
-	ns = told_of(&fixture->told, "reads", WAKER_THREAD, "writes", &count);
-	// A machine may be so busy that one is on its way to sleep yet when it is woken.
+	ns = time_by(&fixture->seen, "reads", WAKER_THREAD, "writes", &count);
+	// On a busy machine a thread may be woken before it sleeps.
 	assert_in_range(count, TURNS - 5, TURNS + 1);
 	assert_true(ns >= (TURNS - 5) * 10 * NS_PER_MS);
-	EXPECT_EQ(0, told_of(&fixture->told, "reads", WAKER_INTERRUPT, NULL, NULL), "by none");
-	ns = told_of(&fixture->told, "writes", WAKER_INTERRUPT, NULL, &count);
+	EXPECT_EQ(0, time_by(&fixture->seen, "reads", WAKER_INTERRUPT, NULL, NULL), "by none");
+	ns = time_by(&fixture->seen, "writes", WAKER_INTERRUPT, NULL, &count);
 	assert_in_range(count, TURNS - 5, TURNS + 1);
 	assert_true(ns >= (TURNS - 5) * 10 * NS_PER_MS);
-	EXPECT_EQ(0, told_of(&fixture->told, "writes", WAKER_THREAD, NULL, NULL),
+	EXPECT_EQ(0, time_by(&fixture->seen, "writes", WAKER_THREAD, NULL, NULL),
 		  "nobody wakes who sleeps");
 }
 
-/* Waits in times of 3 ms until it is told of a change. */
+/* Waits for a change with a timeout of 3 ms, again and again. */
 static void *asks_again(void *nothing)
 {
-	prctl(PR_SET_NAME, "asks again");
+	prctl(PR_SET_NAME, "polls");
 	pthread_mutex_lock(&mutex);
 	waiting = 1;
 	while (!state_of_waiting) {
@@ -287,7 +285,7 @@ static uint64_t by_signaller(struct fixture *fixture, uint64_t *ret_by_timer)
 	pthread_t thread;
 
 	state_of_waiting = waiting = 0;
-	fixture->told.wait_count = 0; // a record comes once
+	fixture->seen.wait_count = 0; // a record comes once
 	pthread_create(&thread, NULL, asks_again, NULL);
 	while (!waiting)
 		sleep_ms(1);
@@ -299,8 +297,8 @@ static uint64_t by_signaller(struct fixture *fixture, uint64_t *ret_by_timer)
 	pthread_cond_signal(&changed);
 	pthread_join(thread, NULL);
 	drain(fixture);
-	*ret_by_timer = told_of(&fixture->told, "asks again", WAKER_INTERRUPT, NULL, NULL);
-	return told_of(&fixture->told, "asks again", WAKER_THREAD, "signals", NULL);
+	*ret_by_timer = time_by(&fixture->seen, "polls", WAKER_INTERRUPT, NULL, NULL);
+	return time_by(&fixture->seen, "polls", WAKER_THREAD, "signals", NULL);
 }
 
 TEST(timer_wake_ups_belong_to_the_last_waker)
@@ -314,7 +312,7 @@ TEST(timer_wake_ups_belong_to_the_last_waker)
 	for (int i = 0; i < 40; i++) {
 		uint64_t by_timer, by_thread = by_signaller(fixture, &by_timer);
 
-		// Each wait is told, one way or the other, and only once.
+		// Each wait is seen, one way or the other, and only once.
 		assert_true(by_thread + by_timer <= 10 * NS_PER_SECOND);
 		if (by_thread > 20 * NS_PER_MS)
 			return; // each of its waits was of 3
@@ -322,7 +320,7 @@ TEST(timer_wake_ups_belong_to_the_last_waker)
 	fail_msg("in 40 times never");
 }
 
-/* What the switches' program could not be is not asked of this one, which is larger. */
+/* What the kernel refused of the programs of switches is not tried again. */
 TEST(starts_at_the_level_of_switches)
 {
 	struct fixture *fixture = *state;
