@@ -193,7 +193,7 @@ static void print_left_out(uint32_t library, FILE *stream)
 			library - LIBRARY_FRAMES_MAX);
 }
 
-// Outside of the outermost Python function is how the interpreter was started, which nobody asks for.
+// Frames outside of the outermost Python function only start the interpreter: leave them out.
 static uint32_t shown_count(const struct profile *profile, const struct stack *stack)
 {
 	for (uint32_t count = stack->location_count; count > 1; count--) {
@@ -203,7 +203,7 @@ static uint32_t shown_count(const struct profile *profile, const struct stack *s
 	return stack->location_count;
 }
 
-// Between a Python line and the driver lie dozens of a library's frames: the line is what is looked for.
+// A library has dozens of frames between a Python line and the driver; the line is what matters.
 static void print_stack(const struct profile *profile, const struct stack *stack, FILE *stream)
 {
 	uint32_t count = shown_count(profile, stack), library = 0, python = 0;

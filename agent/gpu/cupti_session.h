@@ -41,7 +41,7 @@ int cupti_session_find(pid_t pid, struct cupti_session **ret_session, struct err
 void cupti_session_free(struct cupti_session *session);
 void cupti_session_freep(struct cupti_session **session);
 
-/** Returns 0, or -EBUSY while a session runs, ours or somebody else's. */
+/** Returns 0, or -EBUSY while a session runs, also another program's. */
 int cupti_session_begin(struct cupti_session *session, const struct cupti_session_options *options);
 /** Returns 0; -EAGAIN while the session runs; -ENOENT if none was begun; -ENOMEM. */
 int cupti_session_read(struct cupti_session *session, struct cupti_result *ret_result);

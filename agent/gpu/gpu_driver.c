@@ -74,9 +74,8 @@ struct gpu_drivers {
 	struct hash_table by_key;
 	uint32_t round;
 	uint32_t last_number;
-	uint32_t process_count;
 	uint64_t updated_ns;
-	struct gpu_driver_losses losses;
+	uint64_t dropped; // files beyond GPU_DRIVERS_MAX
 };
 
 // ---- files ----------------------------------------------------------------------------------
@@ -92,20 +91,11 @@ static struct file_key key_of(const struct stat *status)
 	};
 }
 
-static bool is_same_file(const struct file_key *a, const struct file_key *b)
-{
-	return a->device == b->device && a->inode == b->inode;
-}
-
-static bool key_equals(const struct file_key *a, const struct file_key *b)
-{
-	return memcmp(a, b, sizeof(*a)) == 0;
-}
-
 static int find_file(const struct gpu_drivers *drivers, const struct file_key *key)
 {
 	for (int i = 0; i < GPU_DRIVERS_MAX; i++) {
-		if (drivers->files[i] && is_same_file(&drivers->files[i]->key, key))
+		if (drivers->files[i] && drivers->files[i]->key.device == key->device &&
+		    drivers->files[i]->key.inode == key->inode)
 			return i;
 	}
 	return -1;
@@ -114,7 +104,7 @@ static int find_file(const struct gpu_drivers *drivers, const struct file_key *k
 static bool is_refused(const struct gpu_drivers *drivers, const struct file_key *key)
 {
 	for (int i = 0; i < REFUSED_MAX; i++) {
-		if (key_equals(&drivers->refused[i], key))
+		if (memcmp(&drivers->refused[i], key, sizeof(*key)) == 0)
 			return true;
 	}
 	return false;
@@ -208,7 +198,7 @@ static int add_file(struct gpu_drivers *drivers, int fd, const struct library *l
 	}
 	at = find_hole(drivers);
 	if (at < 0) {
-		drivers->losses.too_many++;
+		drivers->dropped++;
 		return at;
 	}
 	file->driver.number = ++drivers->last_number;
@@ -385,8 +375,6 @@ void gpu_drivers_note(struct gpu_drivers *drivers, const struct process_key *key
 
 		if (at >= 0)
 			record->files |= 1ULL << at;
-		else if (at != -ENOEXEC)
-			drivers->losses.unopened++;
 		again |= may_be_opened_later(at);
 	}
 	record->tries = again ? record->tries + 1 : 0;
@@ -395,13 +383,11 @@ void gpu_drivers_note(struct gpu_drivers *drivers, const struct process_key *key
 
 static void count_processes(struct gpu_drivers *drivers, uint32_t counts[GPU_DRIVERS_MAX])
 {
-	drivers->process_count = 0;
 	for (uint32_t i = drivers->record_count; i-- > 0;) {
 		if (drivers->records[i].round != drivers->round) {
 			drop_record(drivers, i);
 			continue;
 		}
-		drivers->process_count += drivers->records[i].files != 0;
 		for (uint64_t left = drivers->records[i].files; left; left &= left - 1)
 			counts[__builtin_ctzll(left)]++;
 	}
@@ -513,13 +499,7 @@ uint32_t gpu_drivers_count(const struct gpu_drivers *drivers)
 	return count;
 }
 
-uint32_t gpu_drivers_process_count(const struct gpu_drivers *drivers)
+uint64_t gpu_drivers_dropped(const struct gpu_drivers *drivers)
 {
-	return drivers->process_count;
-}
-
-void gpu_drivers_read_losses(const struct gpu_drivers *drivers,
-			     struct gpu_driver_losses *ret_losses)
-{
-	*ret_losses = drivers->losses;
+	return drivers->dropped;
 }

@@ -41,11 +41,6 @@ struct gpu_driver_listener {
 	void *context;
 };
 
-struct gpu_driver_losses {
-	uint64_t too_many; // files beyond GPU_DRIVERS_MAX
-	uint64_t unopened; // mappings whose file could not be opened
-};
-
 struct gpu_drivers;
 
 /** Returns NULL when out of memory. */
@@ -73,7 +68,5 @@ void gpu_drivers_each_process(const struct gpu_drivers *drivers, enum gpu_librar
 			      void (*fn)(void *context, const struct process_key *key),
 			      void *context);
 uint32_t gpu_drivers_count(const struct gpu_drivers *drivers);
-/** Processes that map at least one of the files. */
-uint32_t gpu_drivers_process_count(const struct gpu_drivers *drivers);
-void gpu_drivers_read_losses(const struct gpu_drivers *drivers,
-			     struct gpu_driver_losses *ret_losses);
+/** Files that were dropped: beyond GPU_DRIVERS_MAX. */
+uint64_t gpu_drivers_dropped(const struct gpu_drivers *drivers);

@@ -160,7 +160,7 @@ static void begin_due(struct gpu_kernel_sessions *sessions, struct session_proce
 	struct error err = { 0 };
 	int rc = begin_session(sessions, process, &options, now_ns, &err);
 
-	// -EBUSY: somebody else's session runs; -ENOENT: the child of a fork, which has no helper thread.
+	// -EBUSY: another program's session runs; -ENOENT: a forked child, which has no helper thread.
 	if (rc && rc != -EBUSY && rc != -ENOENT) {
 		process->is_off = true;
 		log_skipped(sessions, &process->key, err.text);
@@ -198,14 +198,6 @@ static void begin_requested(struct gpu_kernel_sessions *sessions, uint64_t now_n
 		request->has_begun = !request->rc;
 		request->is_over = request->rc && request->rc != -EBUSY;
 	}
-}
-
-/* Sample about GPU_KERNEL_LAUNCHES_SAMPLED launches in the next session. */
-static uint32_t choose_one_in(const struct cupti_result *result)
-{
-	uint64_t one_in = result->measured_launches / GPU_KERNEL_LAUNCHES_SAMPLED + 1;
-
-	return one_in < UINT32_MAX ? (uint32_t)one_in : UINT32_MAX;
 }
 
 // Both come from the process: their sum may overflow.
@@ -257,7 +249,8 @@ static void judge(struct gpu_kernel_sessions *sessions, struct session_process *
 		log_skipped(sessions, &process->key, text);
 		return;
 	}
-	process->one_in = choose_one_in(result);
+	uint64_t one_in = result->measured_launches / GPU_KERNEL_LAUNCHES_SAMPLED + 1;
+	process->one_in = one_in < UINT32_MAX ? (uint32_t)one_in : UINT32_MAX;
 	if (cupti_result_slowdown(result) <= SLOWDOWN_MAX)
 		process->slowdowns = 0;
 	else

@@ -27,8 +27,8 @@ enum {
 #define GPU_KERNEL_PERIOD_NS (300ULL * 1000000000)
 
 /**
- * A single session that somebody (`cairn gpu-kernels`) wants of one process, with stacks. The caller owns it, and
- * keeps it until the profiler that it was opened with is closed.
+ * A single session with stacks in one process, for `cairn gpu-kernels`. The caller owns it, and keeps it until the
+ * profiler that was opened with it is closed.
  */
 struct gpu_kernel_request {
 	pid_t pid;

@@ -344,8 +344,10 @@ static int by_correlation(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-int gpu_programs_take_sampled_launches(struct gpu_programs *programs, const struct process_key *process,
-				       struct gpu_correlated_launch **ret_launches, uint32_t *ret_count)
+int gpu_programs_take_sampled_launches(struct gpu_programs *programs,
+				       const struct process_key *process,
+				       struct gpu_correlated_launch **ret_launches,
+				       uint32_t *ret_count)
 {
 	const struct bpf_map *map = programs->programs->maps.gpu_sampled_launches;
 	struct launch_list list = { .process = process };

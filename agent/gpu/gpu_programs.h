@@ -71,8 +71,10 @@ struct gpu_correlated_launch {
  * Drain the launches of @process, sorted by correlation; *ret_launches is the caller's to free. Returns 0 or a
  * negative errno.
  */
-int gpu_programs_take_sampled_launches(struct gpu_programs *programs, const struct process_key *process,
-				       struct gpu_correlated_launch **ret_launches, uint32_t *ret_count);
+int gpu_programs_take_sampled_launches(struct gpu_programs *programs,
+				       const struct process_key *process,
+				       struct gpu_correlated_launch **ret_launches,
+				       uint32_t *ret_count);
 /** A frame for the GPU kernel of that name. */
 struct raw_frame gpu_programs_frame(struct gpu_programs *programs, const char *name);
 

@@ -34,7 +34,7 @@ struct gpu_source {
 	uint64_t missed;           // gpu_programs_missed() as last logged
 	bool memory_unknown;       // calls that allocate or free are not all seen
 	bool is_change_exported;   // of memory_unknown
-	bool graphs_full_logged;
+	bool is_drop_logged, graphs_full_logged;
 };
 
 // ---- the first driver -----------------------------------------------------------------------
@@ -203,6 +203,11 @@ void gpu_source_tick(void *state, uint64_t now_ns)
 	struct gpu_source *source = state;
 
 	gpu_drivers_update(source->drivers, source->options.processes, now_ns);
+	if (gpu_drivers_dropped(source->drivers))
+		event_warn_once(source->options.events, &source->is_drop_logged, "gpu",
+				"calls of some processes are not recorded: too many driver files "
+				"(limit %d)",
+				GPU_DRIVERS_MAX);
 	if (!source->probes)
 		return;
 	gpu_probes_tick(source->probes, now_ns);
@@ -216,7 +221,7 @@ void gpu_source_tick(void *state, uint64_t now_ns)
 			GPU_GRAPH_KERNELS_MAX);
 }
 
-/* Whether GPU memory in use is recorded, as a load-shedding setting: that is where a gap in it is looked up. */
+/* Whether GPU memory in use is recorded, as a load-shedding setting: it explains gaps. */
 static int add_memory_setting(const struct gpu_source *source, struct export_interval *interval,
 			      const char *type, uint64_t slot, uint64_t last_slot, uint64_t value)
 {

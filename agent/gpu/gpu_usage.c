@@ -16,7 +16,7 @@
 #include "base/contract/label_values.h"
 
 #define READ_NS       NS_PER_SECOND
-#define RETRY_NS       (60 * NS_PER_SECOND) // a driver may be installed, or come back
+#define RETRY_NS      (60 * NS_PER_SECOND) // a driver may be installed, or come back
 #define REOPEN_NS     (60 * NS_PER_SECOND)
 #define CLOSE_WAIT_NS NS_PER_SECOND
 #define SERVICE       "gpu"

@@ -13,7 +13,8 @@
 #include "base/labels.h"
 
 enum {
-	GPU_USAGE_VALUES_MAX = 65536, // per export interval: 30 s of 64 GPUs at some 30 a second each
+	GPU_USAGE_VALUES_MAX =
+		65536, // per export interval: 30 s of 64 GPUs at some 30 a second each
 };
 
 struct gpu_usage;

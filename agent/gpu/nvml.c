@@ -489,7 +489,7 @@ static void read_throttle(const struct functions *call, const struct gpu *gpu,
 }
 
 static nvml_return get_sample(const struct functions *call, nvml_device gpu, uint32_t instance,
-			       gpm_sample sample)
+			      gpm_sample sample)
 {
 	return instance == NVML_NO_INSTANCE ? call->gpm_sample(gpu, sample)
 					    : call->gpm_instance(gpu, instance, sample);

@@ -19,7 +19,7 @@
 enum {
 	FD_PATH_BYTES = 32,
 	MULTI_RETURN = 1, // BPF_F_UPROBE_MULTI_RETURN
-	PERF_RETURN = 1,  // bit 0 of config, says .../devices/uprobe/format/retprobe
+	PERF_RETURN = 1,  // bit 0 of config: .../devices/uprobe/format/retprobe
 };
 
 #define PERF_TYPE_FILE "/sys/bus/event_source/devices/uprobe/type"

@@ -101,7 +101,7 @@ __attribute__((noinline)) int gpu_event_recorded(__u64 event, __u64 stream, __u6
 	return 0;
 }
 
-/* A new event with the same handle says nothing of this one's stream. */
+/* Else a new event with the same handle would have this one's stream. */
 static __always_inline void remove_event(const struct process_key *process, __u64 event)
 {
 	struct gpu_key key = { *process, event, GPU_HANDLE_EVENT };

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client of the CUDA driver in Python, by way of ctypes: warms up until it is told to go on, then does
-known amounts of everything, each in a function of its own, says what it did as JSON, and serves until
-its standard input ends."""
+"""Test equipment: a Python client of the CUDA driver, by ctypes. Warms up until standard input has a byte, then does known amounts
+of all kinds of calls, each in its own function, prints them as JSON, and serves until standard input ends."""
 import ctypes
 import json
 import select
@@ -9,11 +8,11 @@ import sys
 import time
 
 KIB, MIB = 1 << 10, 1 << 20
-BLOCK_NS = 10_000  # of the double: a kernel takes so long for each block
+BLOCK_NS = 10_000  # of the double, for each block of a GPU kernel
 
 
 class Driver:
-    """Calls that fail are errors."""
+    """Calls raise an error if they fail."""
 
     def __init__(self):
         self.library = ctypes.CDLL("libcuda.so.1")
@@ -77,7 +76,7 @@ def fetch_pinned(device, function, stream, truth):
 
 
 def fetch_pageable(device, function, stream, truth):
-    """As PyTorch's .cpu(): asynchronous by its name only. Waits of 50 ms each."""
+    """As PyTorch's .cpu(): Async by name, but it blocks. Waits of 50 ms each."""
     memory = ctypes.create_string_buffer(5 * KIB)
     for _ in range(4):
         launch(function, stream, 5000)
@@ -106,7 +105,7 @@ def churn_scratch(truth):
 
 
 def grow_cache(truth):
-    """Half of it is given back."""
+    """Frees half of it."""
     cache = []
     for _ in range(4):
         address = pointer()
@@ -119,7 +118,7 @@ def grow_cache(truth):
 
 
 def map_segments(truth):
-    """As caching allocators do: memory that is released lives as long as it is mapped."""
+    """As caching allocators do: released memory lives as long as it is mapped."""
     segments, properties = [], ctypes.create_string_buffer(64)  # CUmemAllocationProp
     for megabytes in (2, 4, 8):
         handle, address = pointer(), pointer()
@@ -144,7 +143,7 @@ def run_mlp(function, stream):
 
 
 def capture_step(function, stream):
-    """The last line is another function's than those that launch: so it is in PyTorch."""
+    """The capture ends in another function than the launches, as in PyTorch."""
     graph, executable = pointer(), pointer()
     cuda.cuStreamBeginCapture_v2(stream, 0)
     run_attention(function, stream)
@@ -173,7 +172,7 @@ def capture(run, function, stream):
 
 
 def replay_layers(function, stream, truth):
-    """A graph with three others in it."""
+    """A graph with three child graphs."""
     model, layer = capture(run_head, function, stream), capture(run_layer, function, stream)
     node, executable = pointer(), pointer()
     for _ in range(3):
@@ -193,7 +192,7 @@ def replay(executable, stream, truth):
 
 
 def spin(seconds):
-    """Something for the sampler to see."""
+    """CPU time for the sampler."""
     end = time.process_time() + seconds
     while time.process_time() < end:
         pass

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test equipment: the driver interface as far as the double of libcuda.so.1 has it, and what tests ask
-// the double itself. Types and values are those of the CUDA driver API reference (12.x). Never installed.
+// Test equipment: the part of the driver API that the double of libcuda.so.1 has, and the double's own functions for tests.
+// Types and values: CUDA driver API reference 12.x. Never installed.
 #pragma once
 
 #include <stddef.h>
@@ -11,13 +11,13 @@ typedef unsigned long long CUdeviceptr;
 typedef struct stream *CUstream;
 typedef struct event *CUevent;
 typedef struct function *CUfunction;
-typedef struct function *CUkernel; // which cuLaunchKernel() takes for a CUfunction, too
+typedef struct function *CUkernel; // cuLaunchKernel() takes it as a CUfunction, too
 typedef struct module *CUmodule;
 typedef struct module *CUlibrary;
 typedef struct context *CUcontext;
 typedef struct graph *CUgraph;
 typedef struct graph_exec *CUgraphExec;
-typedef struct graph_node *CUgraphNode; // never followed
+typedef struct graph_node *CUgraphNode; // opaque
 typedef unsigned long long CUmemGenericAllocationHandle;
 
 enum {
@@ -49,7 +49,7 @@ enum {
 	CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2,
 };
 
-/* Offsets as gpu.md has them measured: the stream at 32, 56 bytes. */
+/* 56 bytes, the stream at 32: measured with NVIDIA's headers. */
 typedef struct {
 	unsigned int grid[3], block[3], shared_bytes;
 	CUstream stream;
@@ -94,7 +94,7 @@ _Static_assert(offsetof(CUDA_MEMCPY2D, to.type) == 72 && offsetof(CUDA_MEMCPY2D,
 _Static_assert(offsetof(CUDA_MEMCPY3D, to.type) == 120 && offsetof(CUDA_MEMCPY3D, depth) == 192,
 	       "CUDA_MEMCPY3D");
 
-/* Of a graph's node; the second version's, with a CUkernel that may stand in the place of the function. */
+/* Of a graph node, second version: a CUkernel may replace the function. */
 typedef struct {
 	CUfunction function;
 	unsigned int grid[3], block[3], shared_bytes;

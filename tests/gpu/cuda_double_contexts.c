@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test equipment: libcuda.so.1 without a device. It refuses what the real driver refuses. Here: the library itself,
-// contexts, and its functions' addresses.
+// Test equipment: a double of libcuda.so.1, without a device. It refuses what the real driver refuses. Here: initialization,
+// contexts, and addresses of functions.
 #include "tests/gpu/cuda_double.h"
 
 #include <string.h>
@@ -98,7 +98,7 @@ EXPORT(cuCtxSetCurrent)(CUcontext context)
 extern void *dlsym(void *handle, const char *name);
 extern void *dlopen(const char *name, int flags);
 
-/* As the real driver: the newest version of a name that @version knows, of the kind that is asked for. */
+/* As the real driver: the newest variant of a name up to @version, of the requested kind. */
 EXPORT(cuGetProcAddress_v2)
 (const char *name, void **address, int version, uint64_t flags, int *status)
 {

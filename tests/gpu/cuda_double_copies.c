@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test equipment: copies of the double of libcuda.so.1. They take their time; nothing is moved.
+// Test equipment: copies of the double of libcuda.so.1. They take time, and move nothing.
 #include "tests/gpu/cuda_double.h"
 
 #include "tests/gpu/cuda_double_export.h"
@@ -10,7 +10,7 @@ static bool is_device(uint64_t address)
 	return address >= DOUBLE_DEVICE_BASE && address < driver.next_address;
 }
 
-/* Memory of the host that the device reaches by itself. */
+/* Pinned host memory. */
 static bool is_pinned(uint64_t address)
 {
 	for (int i = 0; i < ALLOCATIONS_MAX; i++) {
@@ -23,8 +23,8 @@ static bool is_pinned(uint64_t address)
 }
 
 /*
- * Copies of memory that is not pinned wait, whatever they are called. The real driver may let small ones to the device
- * go on earlier.
+ * Copies of pageable memory block, also if they are called Async. The real driver may return earlier from small ones to the
+ * device.
  */
 static CUresult copy(uint64_t to, uint64_t from, uint64_t bytes, CUstream handle, bool waits)
 {
@@ -104,7 +104,7 @@ EXPORT(cuMemcpyBatchAsync)
 {
 	(void)attributes, (void)attribute_at, (void)attribute_count, (void)failed;
 	if (!to || !from || !sizes || !count || (uintptr_t)stream <= 2)
-		return CUDA_ERROR_INVALID_VALUE; // default streams are refused
+		return CUDA_ERROR_INVALID_VALUE; // default streams are invalid here
 	for (size_t i = 0; i < count; i++) {
 		CUresult result = copy(to[i], from[i], sizes[i], stream, false);
 

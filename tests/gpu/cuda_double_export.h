@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test equipment: exports of the shape that the real driver's have (a compare, a branch, a jump through a slot to a
-// function that begins with a push); SHAPE selects two others.
+// Test equipment: exports in the shape of the real driver's: a compare, a branch, a jump through a slot to a function that begins
+// with a push. SHAPE selects two other shapes.
 #pragma once
 
 /* The state word that real stubs compare with; never this value here. */

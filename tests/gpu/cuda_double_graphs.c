@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test equipment: graphs of the double of libcuda.so.1, and capturing streams into them. Of nodes it knows how many there
-// are, of which kinds, and how long all of them take.
+// Test equipment: graphs of the double of libcuda.so.1, and stream capture. A graph has the number, kinds and total time of its
+// nodes.
 #include "tests/gpu/cuda_double.h"
 
 #include "tests/gpu/cuda_double_export.h"
@@ -41,7 +41,7 @@ static bool is_node_of(CUgraphNode node, const struct graph *graph)
 	       (uint32_t)handle <= graph->nodes;
 }
 
-/* Nodes of the same graph, each once. */
+/* Are these different nodes of one graph? */
 static bool are_dependencies(const struct graph *graph, const CUgraphNode *nodes, size_t count)
 {
 	if (count && !nodes)
@@ -67,7 +67,7 @@ static CUresult add(CUgraphNode *node, CUgraph graph, const CUgraphNode *depende
 	return CUDA_SUCCESS;
 }
 
-/* The child as it is now: what becomes of it afterwards is not seen there. */
+/* A copy of the child: later changes do not reach it. */
 static CUresult add_child(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
 			  size_t count, CUgraph child)
 {
@@ -191,7 +191,7 @@ EXPORT(cuStreamBeginCaptureToGraph_ptsz)
 						mode);
 }
 
-/* The graph that is made may be added to by hand. */
+/* Nodes may be added to the graph during capture. */
 EXPORT(cuStreamGetCaptureInfo_v2)
 (CUstream handle, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **dependencies,
  size_t *count)
@@ -251,7 +251,7 @@ EXPORT(cuStreamEndCapture_ptsz)(CUstream handle, CUgraph *graph)
 
 // ---- graphs ---------------------------------------------------------------------------------
 
-/* One that is put together node by node; it has none yet. */
+/* An empty graph. */
 EXPORT(cuGraphCreate)(CUgraph *graph, unsigned int flags)
 {
 	CUresult result = enter();
@@ -345,7 +345,7 @@ static bool is_exec(CUgraphExec exec)
 	return exec >= driver.execs && exec < driver.execs + GRAPHS_MAX && exec->is_open;
 }
 
-/* To a graph with the same nodes, but for what they do. */
+/* Needs a graph with nodes of the same kinds. */
 static CUresult update(CUgraphExec exec, CUgraph graph, int *result)
 {
 	if (!is_exec(exec) || !is_whole_graph(graph))
@@ -388,7 +388,8 @@ EXPORT(cuGraphLaunch)(CUgraphExec exec, CUstream handle)
 	if (!is_exec(exec))
 		return leave(CUDA_ERROR_INVALID_VALUE);
 	if (stream && stream->capture)
-		return leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED); // a child is what it takes
+		return leave(
+			CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED); // a child graph would be needed
 	return leave(put(handle, exec->graph.busy_ns));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test equipment: code of the device in the double of libcuda.so.1: modules, kernels, and their launches.
+// Test equipment: modules, GPU kernels and launches of the double of libcuda.so.1.
 #include "tests/gpu/cuda_double.h"
 
 #include <string.h>
@@ -35,7 +35,7 @@ EXPORT(cuModuleUnload)(CUmodule module)
 	return leave(CUDA_SUCCESS);
 }
 
-/* The name's handle is the first that is free, as after an unload. */
+/* The first free handle: an unload frees handles for reuse. */
 static struct function *find_or_make(struct function *functions, const char *name)
 {
 	for (int i = 0; i < FUNCTIONS_MAX; i++) {

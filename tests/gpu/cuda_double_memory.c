@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test equipment: memory of the double of libcuda.so.1, of the device and of the host, and virtual memory.
+// Test equipment: device, host and virtual memory of the double of libcuda.so.1.
 #include "tests/gpu/cuda_double.h"
 
 #include <stdlib.h>
@@ -72,7 +72,7 @@ EXPORT(cuMemAlloc_v2)(CUdeviceptr *address, size_t bytes)
 	return leave(result);
 }
 
-// Freeing waits for the whole device, which is what makes it an implicit synchronisation.
+// Freeing waits for the whole device: an implicit synchronization.
 EXPORT(cuMemFree_v2)(CUdeviceptr address)
 {
 	CUresult result = enter();
@@ -286,7 +286,7 @@ static void drop_mapping(struct mapping *mapping)
 	forget_unused(physical);
 }
 
-/* Whole mappings, one after the other. */
+/* Adjacent whole mappings. */
 EXPORT(cuMemUnmap)(CUdeviceptr address, size_t bytes)
 {
 	CUresult result = enter();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test equipment: what the double of libcuda.so.1 knows, and what its files ask of each other. A model of time: each
-// stream is busy until a moment, work put on it moves that moment, waiting waits for it.
+// Test equipment: the state of the double of libcuda.so.1, shared by its files. Each stream is busy until some time; enqueued work
+// moves that time, and a wait sleeps until it.
 #pragma once
 
 #include <pthread.h>
@@ -25,11 +25,11 @@ enum {
 struct stream {
 	uint64_t busy_until_ns;
 	struct context *context;
-	struct graph *capture; // what is put on it is recorded, not done
+	struct graph *capture; // enqueued work becomes nodes of it
 	bool is_open;
-	bool is_blocking; // it and the context's legacy default stream wait for each other
+	bool is_blocking; // synchronizes with the legacy default stream
 	bool is_origin;   // of the capture
-	bool is_unjoined; // it has come to the capture by an event, and its own is not waited for yet
+	bool is_unjoined; // joined the capture by an event, and did not join back yet
 };
 
 struct event {
@@ -48,7 +48,7 @@ struct module {
 };
 
 struct graph {
-	uint64_t busy_ns; // of all its nodes, one after the other
+	uint64_t busy_ns; // of all its nodes, in sequence
 	uint32_t nodes;
 	uint64_t shape; // of the nodes' kinds in their order
 	bool is_open;
@@ -63,13 +63,13 @@ struct graph_exec {
 struct allocation {
 	uint64_t address, bytes;
 	bool is_host;
-	bool is_registered; // the caller's, pinned
+	bool is_registered; // pinned memory of the caller
 };
 
 struct physical {
 	uint64_t bytes;
 	uint32_t mappings;
-	bool is_released; // it goes with its last mapping
+	bool is_released; // freed with its last mapping
 };
 
 struct mapping {
@@ -102,28 +102,28 @@ struct driver {
 
 extern struct driver driver;
 
-/* A thread has none until it makes one, or asks for one. */
+/* NULL until the thread makes or sets a context. */
 extern _Thread_local struct context *current;
 extern _Thread_local struct stream *own_stream; // its own default stream
 
-/* Each entry holds the lock but while it waits. */
+/* Each call holds the lock, but not while it waits. */
 CUresult enter(void);
 CUresult leave(CUresult result);
 
 /* NULL and 1 are the context's legacy default stream, 2 is the thread's own. */
 struct stream *find_stream(CUstream handle);
-/* What NULL is in functions of the _ptsz and _ptds kinds. */
+/* The stream that NULL means in _ptsz and _ptds functions. */
 CUstream own(CUstream handle);
-/* A node more. */
+/* Add a node. */
 void add_node(struct graph *graph, uint64_t kind, uint64_t busy_ns);
-/* Work for a stream, or for the graph that it is captured into. */
+/* Enqueue work on a stream, or add it to the graph that the stream is captured into. */
 CUresult put(CUstream handle, uint64_t busy_ns);
 /* Is it a kernel's or a function's handle? */
 bool is_code(CUfunction function);
-/* When the last stream is done; of a context, or of all if it is NULL. */
+/* When the last stream of the context is done; NULL: of all contexts. */
 uint64_t last_ns_of(const struct context *context);
 
-/* These give the lock back. */
+/* These release the lock. */
 CUresult leave_and_wait(uint64_t done_ns);
 CUresult wait_for_stream(CUstream handle);
 

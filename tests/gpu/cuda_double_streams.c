@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test equipment: streams and events of the double of libcuda.so.1, and how threads wait for them.
+// Test equipment: streams and events of the double of libcuda.so.1, and waits for them.
 #include "tests/gpu/cuda_double.h"
 
 #include <errno.h>
@@ -50,7 +50,7 @@ CUstream own(CUstream handle)
 	return handle ? handle : (CUstream)2;
 }
 
-/* The legacy stream begins when all blocking ones are done, and they begin when it is. */
+/* The legacy stream and the blocking streams wait for each other. */
 static uint64_t begin_ns(const struct stream *stream)
 {
 	struct context *context = stream->context;
@@ -85,7 +85,7 @@ CUresult put(CUstream handle, uint64_t busy_ns)
 	return CUDA_SUCCESS;
 }
 
-/* Called without the lock. Spinning is what contexts do by default. */
+/* Called without the lock. Contexts spin by default. */
 static void wait_until(uint64_t done_ns)
 {
 	unsigned int flags = current->flags;
@@ -272,7 +272,7 @@ EXPORT(cuEventQuery)(CUevent event)
 	return leave(event->done_ns > now_ns() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 
-/* A stream comes into the capture that an event was recorded in, or waits for one that has come so. */
+/* A stream joins the capture in which an event was recorded, or waits for a stream that joined. */
 static void join_capture(struct stream *stream, struct event *event)
 {
 	event->from->is_unjoined = false;

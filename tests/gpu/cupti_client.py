@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test equipment: an application with the CUPTI helper and the double of libcupti, in the folder argv[1], that
-launches for argv[2] seconds. It says "ready" when the helper is loaded; argv[3] "profiler" subscribes first."""
+"""Test equipment: an application with the CUPTI helper and the double of libcupti (in the folder argv[1]) that launches for argv[2]
+seconds. Prints "ready" when the helper is loaded; with argv[3] "profiler" it subscribes first."""
 import ctypes
 import sys
 import time

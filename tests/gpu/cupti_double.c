@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test equipment: libcupti.so.12 without a GPU. Applications' launches are made by the test. It refuses
-// what the real one refuses: a second subscriber, handles that are not its own; and it tells nothing that
-// was not enabled: no call whose callback is off, no kernel while the activity is off.
+// Test equipment: a double of libcupti.so.12, without a GPU. The test makes the application's launches. It refuses what the real
+// one refuses (a second subscriber, foreign handles) and reports only what was enabled: no launch without its callback, no GPU
+// kernel without its activity.
 #include "tests/gpu/cupti_double.h"
 
 #include <cupti.h>
@@ -95,7 +95,7 @@ CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc requ
 	return CUPTI_SUCCESS;
 }
 
-/* For programs that cannot be told otherwise: how long it takes to instrument what is loaded. */
+/* From the environment: how long it takes to instrument loaded code. */
 static void instrument(void)
 {
 	const char *ms = getenv("CUPTI_DOUBLE_ENABLE_MS");
@@ -121,7 +121,7 @@ CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind)
 	return CUPTI_SUCCESS;
 }
 
-// As the real one: a buffer comes back when it is full, or when it is flushed.
+// As the real one returns a buffer when it is full or flushed.
 static void return_buffer(void)
 {
 	uint8_t *full = buffer;

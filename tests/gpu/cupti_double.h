@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test equipment: what tests ask the double of libcupti.so.12 to do beside CUPTI's own interface.
+// Test equipment: the interface of the double of libcupti.so.12 for tests, beside CUPTI's.
 #pragma once
 
 #include <stdbool.h>
@@ -15,7 +15,7 @@ struct cupti_double_state {
 	uint32_t subscribed;            // times
 	uint32_t refused;               // calls that the real one would refuse
 	uint32_t callbacks, records;    // made
-	uint32_t buffers;               // handed out and not returned
+	uint32_t buffers;               // that CUPTI holds
 };
 
 typedef struct cupti_double_state (*cupti_double_state_fn)(void);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shape of a libcuda.so.1's exports, read from the file alone: how many begin with the compare, branch and
-jump through a slot that probes and names rely on (docs/gpu.md), and whether slots lead to functions. With
---addresses also whether cuGetProcAddress_v2 gives the exports; that loads the library, but needs no device.
+"""The shape of a libcuda.so.1's exports, read from the file: how many begin with the compare, branch and jump through a slot that
+probe sites and names of exports rely on, and whether the slots lead to functions. With --addresses also whether
+cuGetProcAddress_v2 returns the exports: loads the library, but needs no device.
 
     python3 driver_shape.py /usr/lib/x86_64-linux-gnu/libcuda.so.1 [--addresses] [--bytes]"""
 import ctypes

@@ -6,8 +6,8 @@
 #   make all cupti build/bench/bench_gpu_probes && sudo PYTHON=python3 tests/gpu/h200.sh > docs/gpu-verified.md
 #
 # PYTHON is an interpreter with PyTorch, BUILD the folder with the programs, SECONDS_EACH how long each workload
-# runs (40), ONLY the numbers of items to do ("1 8 10"). With --dry nothing is run: each command is printed, and
-# what is missing here is named. An item that cannot be done says why and the others go on.
+# runs (40), ONLY the numbers of items to do ("1 8 10"). With --dry nothing runs: it prints each command, and names what
+# is missing here. An item that fails prints why, and the others go on.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
@@ -30,12 +30,12 @@ end() {
 }
 trap end EXIT
 
-# ---- saying what is done ----------------------------------------------------------------------
+# ---- output ----------------------------------------------------------------------
 
 item() { printf '\n## %s. %s\n\n' "$1" "$2"; }
 wanted() { case " $ONLY " in *" $1 "*) return 0 ;; esac; return 1; }
 
-# Run a command and show it with what it printed; never the end of the script.
+# Run a command and print it with its output. A failure does not end the script.
 show() {
 	printf '    $ %s\n' "$*"
 	[ -n "$DRY" ] && return 0
@@ -67,7 +67,7 @@ start_agent() {
 }
 stop_agent() { kill "$agent" 2>/dev/null; wait "$agent" 2>/dev/null; }
 
-# workload NAME [SERVICE]: what it counted itself is in $counted.
+# workload NAME [SERVICE]: its own counts are in $counted.
 workload() {
 	printf '    $ OTEL_SERVICE_NAME=%s %s %s %s %s\n' "${2:-$1}" "$PYTHON" "$WORKLOADS" "$1" "$SECONDS_EACH"
 	[ -n "$DRY" ] && { counted='{}'; return 0; }
@@ -92,12 +92,12 @@ item_1() {
 	show sh -c "python3 tests/gpu/driver_shape.py '$(driver)' --bytes |
 		grep -E '  (cuLaunchKernel|cuGraphLaunch|cuMemcpy.*|cuStreamSynchronize|cuMemAlloc.*|cuMemFree.*)(_v2|_ptsz|_ptds)*$'"
 }
-# The sum of a type's values over a service; launches are seen in windows and stand for those between.
+# The sum of a type's values over a service; launches are weighted by the probe duty cycle.
 total() {
 	curl -sf "http://$HTTP/api/v1/series?query=$1&type=$2&from=now-1h&step=60s" |
 		python3 -c 'import json, sys; print(sum(series["total"] for series in json.load(sys.stdin)["series"]))'
 }
-# compare SERVICE TYPE KEY: what cairn counted beside what the workload did ($counted).
+# compare SERVICE TYPE KEY: cairn's count beside the workload's ($counted).
 compare() {
 	printf '    %s of %s, by cairn: ' "$2" "$1"
 	[ -n "$DRY" ] && { printf '(dry)\n'; return; }
@@ -109,7 +109,7 @@ print(f"{seen:.0f}, by itself: {told}" + (f", ratio {seen / told:.3f}" if told e
 LAUNCHES=gpu_launch:launches:count:launch:count
 item_2() {
 	show python3 tests/gpu/driver_shape.py "$(driver)" --addresses
-	printf '\nLaunches that torch.profiler counted, and that cairn did: by PyTorch, cuBLAS, Triton, a static runtime; and NCCL.\n\n'
+	printf '\nLaunches by torch.profiler'\''s count and by cairn'\''s: by PyTorch, cuBLAS, Triton, a static runtime; and NCCL.\n\n'
 	workload profiled
 	stacks profiled gpu-launch
 	compare profiled "$LAUNCHES" launches
@@ -164,7 +164,7 @@ item_5() {
 	query waits gpu-wait
 }
 item_6() {
-	printf 'Cost of probes here, and what attaching takes, in the real library; its calls return an error for want of a context:\n\n'
+	printf 'Cost of probes here, and what attaching takes, in the real library; its calls return an error without a context:\n\n'
 	if need "$BUILD/bench/bench_gpu_probes" || [ -n "$DRY" ]; then
 		show "$BUILD/bench/bench_gpu_probes" "$(driver)"
 	fi
@@ -180,13 +180,13 @@ item_6() {
 	show curl -sf "http://$HTTP/api/v1/series?query=%7B%7D&type=cairn:overhead:nanoseconds:wall:nanoseconds&from=now-10m&group_by=program"
 }
 item_7() {
-	printf 'The lower bound of idleness, beside what is true: the workload has its GPU work between events.\n\n'
+	printf 'GPU idle time (a lower bound) beside the truth: the workload has its GPU work between events.\n\n'
 	workload idle_truth
 	compare_idle
 	query idle_truth gpu-idle
 	diagnose idle_truth
 	need "$HELPER" || [ -n "$DRY" ] || return
-	printf '\nThe same by CUPTI: kernels ran for so long of the time, so it was idle for no more than the rest.\n\n'
+	printf '\nThe same by CUPTI: GPU kernels ran for this share of the time, so idle time is at most the rest.\n\n'
 	if [ -z "$DRY" ]; then
 		OTEL_SERVICE_NAME=idle-cupti CUDA_INJECTION64_PATH=$HELPER "$PYTHON" "$WORKLOADS" idle_truth "$SECONDS_EACH" >"$work/helped" 2>&1 &
 		helped=$!
@@ -198,7 +198,7 @@ item_7() {
 	[ -n "$DRY" ] || { wait "$helped"; counted=$(tail -1 "$work/helped"); sleep 8; }
 	compare_idle idle-cupti
 }
-# Idle by cairn, of the time that the workload took; never more than is true.
+# GPU idle time by cairn, as a share of the workload's time; never more than the truth.
 compare_idle() {
 	[ -n "$DRY" ] && { printf '    idle by cairn: (dry)\n'; return; }
 	python3 -c 'import json, sys
@@ -208,7 +208,7 @@ print(f"    idle by cairn: at least {share:.4f}; in truth: {most}" + ("" if shar
 		"$(total "${1:-idle_truth}" gpu_idle:time:nanoseconds:wall:nanoseconds)" "$counted" "$SECONDS_EACH"
 }
 item_8() {
-	printf 'Gauges of the GPU while it is known what it does, and the verdict:\n'
+	printf 'GPU telemetry and verdict for known workloads:\n'
 	while IFS="$(printf '\t')" read -r name verdict; do
 		[ -n "$verdict" ] || continue
 		printf '\n### %s (expected: %s)\n\n' "$name" "$verdict"
@@ -225,7 +225,7 @@ item_9() {
 }
 item_10() {
 	need "$HELPER" || [ -n "$DRY" ] || return
-	printf 'Windows of the CUPTI helper: what they take to begin and end, and what they cost.\n\n'
+	printf 'CUPTI sessions: time to begin and end, and overhead.\n\n'
 	for name in tiny_kernels graphs profiled; do
 		printf '\n%s:\n\n    $ CUDA_INJECTION64_PATH=%s %s %s %s %s &\n' "$name" "$HELPER" "$PYTHON" "$WORKLOADS" \
 			"$name" "$SECONDS_EACH"
@@ -240,11 +240,11 @@ item_10() {
 		done
 		[ -n "$DRY" ] || { wait "$helped"; sed 's/^/    /' "$work/helped"; }
 	done
-	printf '\nMemory over 10 million records: 1000 windows of tiny_kernels, its memory before and after.\n\n'
+	printf '\nMemory over 10 million records: 1000 sessions of tiny_kernels, its memory before and after.\n\n'
 	printf '    (by hand: for i in {1..1000}; do cairn gpu-kernels PID --session 2000 --one-in 64; done)\n'
 }
 item_11() {
-	printf 'The driver'\''s own threads must not be in anybody'\''s waits:\n\n'
+	printf 'The driver'\''s own threads must not be in off-CPU time:\n\n'
 	workload graphs helpers
 	stacks helpers off-cpu
 }
@@ -254,10 +254,10 @@ item_12() {
 	[ -n "$DRY" ] || show tail -5 "$work/agent.log"
 }
 
-# ---- all of it ----------------------------------------------------------------------------------
+# ---- run ----------------------------------------------------------------------------------
 
 printf '# What was verified on a real GPU\n\nPrinted by tests/gpu/h200.sh on %s' "$(date -u +%F)"
-[ -n "$DRY" ] && printf ' (dry: nothing was run)'
+[ -n "$DRY" ] && printf ' (dry: nothing ran)'
 printf '.\n'
 need "$BUILD/cairn" "$BUILD/cairn-agent" "$BUILD/cairn-collector" nvidia-smi readelf curl
 "$PYTHON" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null ||

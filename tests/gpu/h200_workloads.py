@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests/gpu/h200.sh runs on a real GPU, with PyTorch: workloads of which it is known what holds them up.
+"""Workloads with known bottlenecks that tests/gpu/h200.sh runs on a real GPU, with PyTorch.
 
     python3 h200_workloads.py NAME SECONDS
 
-prints one line of JSON at its end: what it did, counted by itself, for comparison with what cairn counted."""
+prints one line of JSON at its end: its own counts, to compare with cairn's."""
 import json
 import sys
 import threading
@@ -24,7 +24,7 @@ def until(seconds):
 
 
 def gemm(seconds):
-    """Large products, waited for: the tensor cores are the bottleneck."""
+    """Large products with waits: the tensor cores are the bottleneck."""
     a = torch.randn(SIZE, SIZE, device="cuda", dtype=torch.bfloat16)
     launches = 0
     for _ in until(seconds):
@@ -36,7 +36,7 @@ def gemm(seconds):
 
 
 def stream_memory(seconds):
-    """Reads weights once for each token, as decoding does: the memory's bandwidth is the bottleneck."""
+    """Reads the weights for each token, as decoding does: memory bandwidth is the bottleneck."""
     weights = torch.randn(SIZE * 4, SIZE, device="cuda", dtype=torch.bfloat16)
     token = torch.randn(SIZE, device="cuda", dtype=torch.bfloat16)
     launches = 0
@@ -49,7 +49,7 @@ def stream_memory(seconds):
 
 
 def tiny_kernels(seconds):
-    """Kernels of microseconds, launched one by one and hardly ever waited for."""
+    """GPU kernels of microseconds, launched one by one, with few waits."""
     x = torch.ones(64, device="cuda")
     launches = 0
     for _ in until(seconds):
@@ -71,7 +71,7 @@ def copies(seconds, pinned):
 
 
 def item_each_step(seconds):
-    """A scalar is read in each step, and Python works while the GPU waits for the next one."""
+    """Reads a scalar in each step, and runs Python while the GPU is idle."""
     a = torch.randn(2048, 2048, device="cuda")
     waits, spent = 0, 0
     for _ in until(seconds):
@@ -93,7 +93,7 @@ def python_between(seconds):
 
 
 def idle_truth(seconds):
-    """As python_between, with the GPU's own clock: its work lies between two events, and a wait ends each step."""
+    """As python_between, with the GPU's own clock: its work is between two events, and a wait ends each step."""
     a = torch.randn(4096, 4096, device="cuda")
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     steps, busy_s, started = 0, 0.0, time.monotonic()
@@ -110,7 +110,7 @@ def idle_truth(seconds):
 
 
 def triton_kernels(seconds):
-    """Kernels that Inductor has Triton make: by the driver's own launch, no runtime in between."""
+    """Triton kernels by Inductor: launched by the driver API, without the runtime."""
     run = torch.compile(lambda x: torch.relu(x * 2 + 1))
     x = torch.randn(1 << 20, device="cuda")
     run(x)
@@ -123,7 +123,7 @@ def cublas(seconds):
 
 
 def nccl_one(seconds):
-    """A communicator of one rank: calls are counted all the same."""
+    """A communicator of one rank: its calls count as well."""
     import os
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29555")
     torch.distributed.init_process_group("nccl", rank=0, world_size=1)
@@ -169,7 +169,7 @@ class Images(torch.utils.data.Dataset if torch else object):
 
 
 def starved(seconds):
-    """Two workers prepare what the GPU could use a thousand times faster."""
+    """Two workers prepare input that the GPU could consume a thousand times faster."""
     model = torch.nn.Linear(1024, 1024).cuda()
     batches = 0
     end = time.monotonic() + seconds
@@ -199,7 +199,7 @@ def graphs(seconds):
             for _ in range(20):
                 y = torch.relu(y @ x)
     torch.cuda.synchronize()
-    time.sleep(10)  # the agent has had a window: launches are few, so the first capture is seen
+    time.sleep(10)  # the agent has measured few launches, so it sees the first capture
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         y = x
@@ -216,7 +216,7 @@ def graphs(seconds):
 
 
 class DriverGraphs:
-    """The driver's own calls on graphs: PyTorch has none for children and updates."""
+    """CUDA graph calls of the driver API: PyTorch has none for child graphs and updates."""
 
     def __init__(self):
         import ctypes
@@ -253,7 +253,7 @@ class DriverGraphs:
 
 
 def child_graphs(seconds):
-    """A graph of two kernels with two children of three kernels each; a clone; an executable graph that is updated."""
+    """A graph of two GPU kernels with two child graphs of three each; a clone; an updated executable graph."""
     x = torch.zeros(512, device="cuda")
     driver = DriverGraphs()
 
@@ -284,7 +284,7 @@ def child_graphs(seconds):
 
 
 def overlapped(seconds):
-    """Healthy: copies on a stream of their own while the step before runs, results read now and then."""
+    """Healthy: copies on their own stream beside the previous step, results read now and then."""
     host = torch.empty(4 << 20, dtype=torch.uint8, pin_memory=True)
     a = torch.randn(2048, 2048, device="cuda")
     side = torch.cuda.Stream()
@@ -308,7 +308,7 @@ def idle(seconds):
 
 
 def profiled(seconds):
-    """torch.profiler's own counts of launches, and whether it gets any while windows are opened."""
+    """torch.profiler's counts of launches, and whether it gets any beside CUPTI sessions."""
     x = torch.ones(64, device="cuda")
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA,
                                             torch.profiler.ProfilerActivity.CPU]) as profile:

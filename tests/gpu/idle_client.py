@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test equipment: a client of libcuda.so.1 (the double) whose GPU has nothing to do between its steps, or always has
-something (argv[1]: gaps, events, full, other, contexts, reused), until its standard input ends. Says then how often it launched, and for how
-long the GPU had nothing to do, by its own clock."""
+"""Test equipment: a client of the double of libcuda.so.1 whose GPU is idle between its steps (argv[1]: gaps, events), or always has
+work queued (full, other, contexts, reused), until standard input ends. Prints its launches and its GPU's idle time."""
 import ctypes
 import json
 import select
@@ -9,7 +8,7 @@ import sys
 import threading
 import time
 
-BLOCKS = 1000  # of the double: a kernel takes 10 us for each
+BLOCKS = 1000  # of the double: 10 us each
 BLOCKING = 4  # CU_CTX_SCHED_BLOCKING_SYNC: waits leave the CPU to others
 
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -51,7 +50,7 @@ def wait_for_input():
 
 
 def gaps():
-    """One stream, which is waited for; then 50 ms without work."""
+    """A wait for the only stream, then 50 ms without work."""
     idle_from = None
     while not has_input():
         if idle_from:
@@ -64,7 +63,7 @@ def gaps():
 
 
 def events():
-    """Likewise; an event is what is waited for."""
+    """Likewise, with a wait for an event."""
     idle_from, event = None, ctypes.c_uint64()
     call("cuEventCreate", ctypes.byref(event), 0)
     while not has_input():
@@ -79,7 +78,7 @@ def events():
 
 
 def full():
-    """Two streams in turn: while one is waited for the other has work."""
+    """Two streams in turn: during a wait for one the other has work."""
     launch(first, 5000)
     launch(second, 10000)
     while not has_input():
@@ -90,7 +89,7 @@ def full():
 
 
 def other():
-    """A thread waits for all, another has put more on a stream by then."""
+    """One thread waits for all streams, another enqueues more meanwhile."""
     stop = threading.Event()
 
     def feed():
@@ -108,7 +107,7 @@ def other():
 
 
 def contexts():
-    """A thread with a context of its own always has work there. Who waits for all waits for those of its context."""
+    """A thread with its own context always has work there. A wait for all covers the streams of one context only."""
     stop, made = threading.Event(), threading.Event()
 
     def feed():
@@ -133,7 +132,7 @@ def contexts():
 
 
 def reused():
-    """An event that has the handle of one that was recorded, and was not recorded itself: who waits for it waits for nothing."""
+    """An event that was never recorded, with the handle of one that was: a wait for it covers nothing."""
     event = ctypes.c_uint64()
     call("cuEventCreate", ctypes.byref(event), 0)
     while not has_input():

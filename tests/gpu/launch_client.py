@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test equipment: launches so many kernels a second, argv[1], of the test driver for argv[2] seconds, at an even pace. Each
-second it prints the Unix time and how many there were so far."""
+"""Test equipment: launches argv[1] GPU kernels per second on the test driver for argv[2] seconds, at an even pace. Prints the Unix
+time and the launches so far each second."""
 import ctypes
 import sys
 import time

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the doubles that make puts below the folder of the test programs.
+// For tests: finds and loads the doubles below the folder of the test programs.
 #pragma once
 
 #include <dlfcn.h>
@@ -25,7 +25,7 @@ static inline const char *double_path(const char *soname, char path[PATH_MAX])
 	return path;
 }
 
-/** Load the double at @path for as long as the test runs, and give what its function @name does. */
+/** Load the double at @path until the test ends, and return what its function @name returns. */
 static inline void *double_state(const char *path, const char *name)
 {
 	void *library = dlopen(path, RTLD_NOW), *(*find)(void) = NULL;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test equipment: one rank of a client of libnccl.so.2 (the double). argv: rank, ranks, file of the unique id (rank 0
-writes it), 1 if this rank is late. Calls everything in functions of its own, in steps that begin at moments that all
-ranks know; says what it did as JSON, and goes on until its standard input ends."""
+"""Test equipment: one rank of a client of the double of libnccl.so.2. argv: rank, ranks, file of the unique id (rank 0 writes it), 1
+if this rank is late. Makes each kind of call in its own function, in steps that begin at the same times in all ranks. Prints its
+steps as JSON, and serves until standard input ends."""
 import ctypes
 import json
 import os
@@ -14,7 +14,7 @@ STEP_S, LATE_S = 0.1, 0.03
 FLOAT, HALF, INT64 = 7, 6, 4
 SUM = 0
 
-driver = ctypes.CDLL("libcuda.so.1")  # which the real library loads
+driver = ctypes.CDLL("libcuda.so.1")  # as the real library does
 nccl = ctypes.CDLL("libnccl.so.2")
 buffer = ctypes.create_string_buffer(64)
 
@@ -51,7 +51,7 @@ def meet():
 
 
 def prepare_late_batch():
-    """What keeps this rank."""
+    """Makes this rank late."""
     end = time.monotonic() + LATE_S
     while time.monotonic() < end:
         pass
@@ -80,7 +80,7 @@ def spread_and_collect(communicator):
 
 
 def reduce_in_parts(communicator):
-    """Before and after it was asked which rank this is; then one of them goes on alone."""
+    """Before and after ncclCommUserRank; then one rank goes on alone."""
     part, alone, number = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
     call("ncclCommSplit", communicator, 0, RANK, ctypes.byref(part), None)
     call("ncclAllReduce", buffer, buffer, count(17), FLOAT, SUM, part, None)
@@ -109,7 +109,7 @@ def has_input():
 
 
 def spin(seconds):
-    """Something for the sampler to see."""
+    """CPU time for the sampler."""
     end = time.process_time() + seconds
     while time.process_time() < end:
         pass
@@ -119,7 +119,7 @@ def main():
     while not has_input():  # until the library is probed
         spin(0.05)
         time.sleep(0.05)
-        nccl.ncclGroupEnd()  # refused: there is no group
+        nccl.ncclGroupEnd()  # fails without a group
     begin = float(sys.stdin.readline()) + 2
     communicator = meet()
     spread_and_collect(communicator)

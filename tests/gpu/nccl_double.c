@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test equipment: libnccl.so.2 without GPUs. Ranks, in threads or processes, meet in a file of shared memory that
-// is named by the unique id; what moves data only checks its arguments, as if it had put a kernel on a stream.
-// It refuses what the real library refuses, with the real library's results. Never installed.
+// Test equipment: a double of libnccl.so.2, without GPUs. Ranks (threads or processes) meet in a file of shared memory that is
+// named by the unique id. Calls that move data only check their arguments, as if they had enqueued a GPU kernel. It refuses what
+// the real library refuses, with the same results. Never installed.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -31,13 +31,13 @@ typedef struct {
 enum {
 	RANKS_MAX = 64,
 	TYPES = 12,
-	OPERATIONS = 5,       // those that are built in
-	JOIN_SECONDS_MAX = 60 // ranks that never come are a remote error
+	OPERATIONS = 5,       // built-in ones
+	JOIN_SECONDS_MAX = 60 // after that a missing rank is a remote error
 };
 
 #define MAGIC 0x0280028002800280ULL
 
-/* What the ranks of a communicator share. */
+/* Shared by the ranks of a communicator. */
 struct meeting {
 	_Atomic uint64_t came, left; // a bit for each rank
 	_Atomic uint32_t splits;
@@ -53,7 +53,7 @@ struct communicator {
 typedef struct communicator *ncclComm_t;
 
 static _Thread_local int group_depth;
-/* Of all calls in a group of this thread: the last one's result that was not well. */
+/* The last failure among the calls of this thread's group. */
 static _Thread_local ncclResult_t group_result;
 
 #define EXPORT(name) __attribute__((visibility("default"))) ncclResult_t name
@@ -84,13 +84,13 @@ static struct meeting *open_meeting(const char *path)
 	return meeting == MAP_FAILED ? NULL : meeting;
 }
 
-/* All ranks come before anybody goes on. */
+/* A barrier of all ranks. */
 static ncclResult_t join(struct meeting *meeting, int rank, int ranks)
 {
 	uint64_t all = ranks == 64 ? UINT64_MAX : (1ULL << ranks) - 1;
 
 	if (atomic_fetch_or(&meeting->came, 1ULL << rank) >> rank & 1)
-		return ncclInvalidUsage; // there is such a rank already
+		return ncclInvalidUsage; // the rank is taken
 	for (int ms = 0; atomic_load(&meeting->came) != all; ms++) {
 		if (ms == JOIN_SECONDS_MAX * 1000)
 			return ncclRemoteError;
@@ -180,7 +180,7 @@ EXPORT(ncclCommSplit)(ncclComm_t communicator, int color, int key, ncclComm_t *m
 	return make(made, communicator->ranks, name, communicator->rank);
 }
 
-/* Of those that stay; who goes must not call it. */
+/* Called by the remaining ranks only. */
 EXPORT(ncclCommShrink)
 (ncclComm_t communicator, int *gone, int gone_count, ncclComm_t *made, void *config, int flags)
 {
@@ -241,7 +241,7 @@ EXPORT(ncclCommCount)(ncclComm_t communicator, int *ranks)
 	return ncclSuccess;
 }
 
-// ---- what moves data ------------------------------------------------------------------------
+// ---- collective calls ------------------------------------------------------------------------
 
 /* @root: a rank of the communicator. */
 static ncclResult_t enqueue(ncclComm_t communicator, const void *buffer, size_t count, int type,

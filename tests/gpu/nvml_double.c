@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test equipment: libnvidia-ml.so.1 without a driver. See nvml_double.h.
+// Test equipment: a double of libnvidia-ml.so.1, without a driver. See nvml_double.h.
 #include "tests/gpu/nvml_double.h"
 
 #include <stddef.h>
@@ -22,15 +22,15 @@ enum {
 };
 
 static struct nvml_double state;
-/* Those of a beginning of the library, by whether resets were even then. */
+/* Handles by whether the number of resets was even at nvmlInit_v2(). */
 static struct device {
 	unsigned int index;
 } devices[2][2] = { { { 0 }, { 1 } }, { { 0 }, { 1 } } };
-static unsigned int begun_at; // resets then
-/* Handles of instances are those of places: they are another one's when the GPU was divided anew. */
+static unsigned int begun_at; // resets at nvmlInit_v2()
+/* A MIG instance's handle is its place's: after repartitioning it is another instance's. */
 static struct device places[2][NVML_DOUBLE_PLACES];
 
-/* For programs that cannot be told otherwise: how many GPUs there are, and that they are busy. */
+/* From the environment: the number of GPUs, and that they are busy. */
 __attribute__((constructor)) static void read_environment(void)
 {
 	const char *count = getenv("NVML_DOUBLE_GPUS");
@@ -52,7 +52,7 @@ EXPORT struct nvml_double *nvml_double(void)
 	return &state;
 }
 
-// The instance that the handle is of; NULL: it is none's now.
+// The instance of a handle; NULL: none has it now.
 static const struct nvml_double_instance *instance_of(const struct device *device)
 {
 	if (device < places[0] || device >= places[0] + 2 * NVML_DOUBLE_PLACES || !state.is_mig)
@@ -62,7 +62,7 @@ static const struct nvml_double_instance *instance_of(const struct device *devic
 	return instance->is_there ? instance : NULL;
 }
 
-// What every call on a GPU begins with.
+// Checks of each call on a GPU.
 static int check(const struct device *device, const void *result)
 {
 	if (state.inits == state.shutdowns)
@@ -73,7 +73,7 @@ static int check(const struct device *device, const void *result)
 	return state.is_lost || begun_at != state.resets ? GPU_IS_LOST : SUCCESS;
 }
 
-// And every call that may also be on an instance.
+// Checks of each call on a GPU or instance.
 static int check_part(const struct device *device, const void *result)
 {
 	if (!instance_of(device))
@@ -271,7 +271,7 @@ EXPORT int nvmlDeviceGetCurrPcieLinkWidth(struct device *device, unsigned int *w
 	return answer(device, width, state.link_width);
 }
 
-// Only the older of the two names, as drivers before 535 have it.
+// Only the older of two names, as in drivers before 535.
 EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(struct device *device,
 						     unsigned long long *reasons)
 {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client of the CUDA driver that does one second of work of its own for two that it waits for the
-// device, for as many seconds of CPU time as it is told; it says how much went into which, as JSON. It
-// finds the driver as cudart does: dlopen(), cuGetProcAddress().
+// Test equipment: a client of the CUDA driver that busy-waits two seconds for the device for each second of its own work, for
+// argv[1] seconds of CPU time. Prints both as JSON. Finds the driver as cudart does: dlopen(), cuGetProcAddress().
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test equipment: a client of the CUDA driver that makes steps for ever, as a framework does: a hundred kernels on several
-// streams with some work of its own between, a small copy and a wait. It is held up by its CPU, not by the device. The
-// steps are counted in a file, argv[1].
+// Test equipment: a client of the CUDA driver that runs steps like a framework's for ever: a hundred GPU kernels on several streams
+// with some CPU work between, a small copy and a wait. The CPU is its bottleneck. Counts steps in the file argv[1].
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>

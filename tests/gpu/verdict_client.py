@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test equipment: a client of libcuda.so.1 (the double) whose GPU is held up by what argv[1] says, for argv[2]
-seconds. It waits asleep, so that a crowded machine changes little of what it shows."""
+"""Test equipment: a client of the double of libcuda.so.1 with the bottleneck argv[1], for argv[2] seconds. It sleeps in its waits, so
+that a busy machine changes little."""
 import ctypes
 import select
 import sys
 import time
 
-BLOCKS = 4000  # of the double: a kernel takes 10 us for each
+BLOCKS = 4000  # of the double: 10 us each
 MIB = 1 << 20
 BLOCKING = 4  # CU_CTX_SCHED_BLOCKING_SYNC
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test equipment: stands in for NVIDIA's <cupti.h>, which may not be shipped with us: as far as the helper
-// uses it, with the names, numbers and offsets of CUPTI 12.9's ABI (read off a compiler that had the real
-// one). `make cupti` checks that they are the same where the real one is. Never installed.
+// Test equipment: replaces NVIDIA's <cupti.h>, which may not be redistributed. Has what the helper uses, with the names, numbers and
+// offsets of CUPTI 12.9 (read from a compiler with the real header). `make cupti` checks them against the real one. Never
+// installed.
 #pragma once
 
 #include <stddef.h>

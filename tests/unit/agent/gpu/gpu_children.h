@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: processes that map a driver's file, and copies of the double to be mapped.
+// For tests: child processes that map a driver's file, and copies of the double that they map.
 #pragma once
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "tests/gpu/load_double.h"
 #include "tests/test.h"
 
-/* A folder of our own, gone with folder_remove(). */
+/* A temporary folder, until folder_remove(). */
 static char folder[64];
 
 static inline int folder_make(void **state)
@@ -77,7 +77,7 @@ static inline void copy_double(const char *from, const char *path)
 	free(bytes);
 }
 
-/* A child that runs @work, says so, and waits to be ended. Its own mounts if @unshares. */
+/* A child that runs @work, then waits until it is ended. In its own mount namespace if @unshares. */
 static inline pid_t start_child(int (*work)(const void *context), const void *context,
 				bool unshares)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of the test driver, under the real kernel programs, and what these count of them.
+// For tests: calls of the test driver under the real BPF programs, and what they count.
 #pragma once
 
 #include "agent/gpu/gpu_programs.h"
@@ -128,13 +128,13 @@ static inline void load_calls(void)
 	}
 }
 
-// By frame pointers, for nobody tells the kernel's side of our tables.
+// By frame pointers: no unwind tables are published here.
 static inline bool open_calls(struct setting *setting)
 {
 	if (!open_setting_at(setting, LOADER_LEVEL_FRAME_POINTER))
 		return false;
 	load_calls();
-	open_window(setting);
+	begin_on_phase(setting);
 	return true;
 }
 
@@ -160,7 +160,7 @@ static inline int take_count(void *context, const struct count_key *key, const s
 	return 0;
 }
 
-// All that was counted since the last time.
+// All counts since the last call.
 static inline void read_counts(const struct setting *setting)
 {
 	struct error err = { 0 };
@@ -183,7 +183,7 @@ static inline struct count sum_of(enum sample_kind kind)
 	return sum;
 }
 
-// Launches of the kernel of that name; NULL: of kernels without one.
+// Launches of the GPU kernel of that name; NULL: of unnamed ones.
 static inline uint64_t launches_of(const struct setting *setting, const char *name)
 {
 	uint64_t sum = 0;
@@ -193,7 +193,7 @@ static inline uint64_t launches_of(const struct setting *setting, const char *na
 
 		if (key->kind != SAMPLE_KIND_GPU_LAUNCH)
 			continue;
-		EXPECT_EQ(FRAME_TAG_GPU, key->user_leaf.tag, "a kernel is the leaf");
+		EXPECT_EQ(FRAME_TAG_GPU, key->user_leaf.tag, "the GPU kernel is the leaf");
 		const char *known =
 			key->user_leaf.detail
 				? NULL

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: this process calls a copy of the double of the driver, with the agent's probes in it. Needs root, BTF and a
-// link of many uprobes.
+// For tests: this process calls a copy of the double of the driver that the agent's probes are attached to. Needs root, BTF
+// and uprobe_multi links.
 #pragma once
 
 #include <dlfcn.h>
@@ -72,9 +72,9 @@ struct setting {
 	struct gpu_programs *programs;
 	struct gpu_probes *probes;
 	struct gpu_drivers *drivers;
-	uint64_t hits[GPU_CALL_COUNT]; // as the test wants them
+	uint64_t hits[GPU_CALL_COUNT]; // injected by the test
 	uint64_t now_ns;
-	uint32_t generations; // how often probes were attached anew
+	uint32_t generations; // how often always attached probes were replaced
 };
 
 static inline int read_hits(void *context, uint64_t ret_hits[GPU_CALL_COUNT])
@@ -93,7 +93,7 @@ static inline void set_generation(void *context, uint32_t generation)
 	gpu_programs_set_generation(setting->programs, generation);
 }
 
-// What is seen stands for itself only, and windows do not end while a test is slow.
+// Weight 1, and an on phase that does not end while a test is slow.
 static inline void open_for_ever(void *context, const struct gpu_on_phase *interval)
 {
 	const struct setting *setting = context;
@@ -137,7 +137,7 @@ static inline void open_probes(struct setting *setting, enum probe_way way)
 	assert_int_equal(0, gpu_probes_open(&options, &setting->probes, &err));
 }
 
-// This process maps the driver.
+// Reports that this process maps the driver.
 static inline void see_ourselves(struct setting *setting)
 {
 	const struct gpu_driver_listener listener = { gpu_probes_add, gpu_probes_remove,
@@ -158,7 +158,7 @@ static inline void see_ourselves(struct setting *setting)
 	gpu_drivers_end(setting->drivers, 0);
 }
 
-// Of this process only, or of all.
+// Opens for this process only, or for all.
 static inline void open_programs(struct setting *setting, bool only_ourselves)
 {
 	const struct gpu_programs_options options = {
@@ -211,8 +211,8 @@ static inline void close_setting(struct setting *setting)
 	loader_close(setting->loader);
 }
 
-// Launches are seen from now on.
-static inline void open_window(struct setting *setting)
+// Ticks until an on phase begins.
+static inline void begin_on_phase(struct setting *setting)
 {
 	struct gpu_probes_stats stats = { 0 };
 
@@ -225,11 +225,11 @@ static inline void open_window(struct setting *setting)
 
 static inline void stop_looking(struct setting *setting)
 {
-	gpu_drivers_free(take(setting->drivers)); // its probes go
+	gpu_drivers_free(take(setting->drivers)); // detaches its probes
 	probe_link_settle();
 }
 
-// The window that is open is one of this file, too.
+// A running on phase has probes in this file, too.
 static inline void look_again(struct setting *setting)
 {
 	see_ourselves(setting);
@@ -264,7 +264,7 @@ static inline void end_draining(struct draining *draining)
 	executable_table_free(draining->executables);
 }
 
-// Some windows: ended processes are not looked for after each.
+// Several export intervals: not each one has a sweep.
 static inline void drain(const struct setting *setting, struct draining *draining)
 {
 	for (int i = 0; i < 6; i++)

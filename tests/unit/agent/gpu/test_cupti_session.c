@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows of the CUPTI helper, with a double of libcupti that refuses what the real one refuses. The test is
-// the application, too: the helper is loaded into it.
+// CUPTI sessions with a double of libcupti that refuses what the real one refuses. The test is the application, too: it loads
+// the helper.
 #include "agent/gpu/cupti_session.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ static void *symbol(void *library, const char *name)
 	return found;
 }
 
-// Loaded as the driver does: once, at cuInit().
+// As the driver does at cuInit(), once.
 static void load_helper(void)
 {
 	char path[PATH_MAX];
@@ -60,19 +60,19 @@ static void load_helper(void)
 	EXPECT_EQ(1, initialize(), "the helper");
 }
 
-// The helper may not be ready the moment it is loaded.
+// The helper's thread may need a moment after loading.
 static struct cupti_session *find(void)
 {
-	struct cupti_session *window = NULL;
+	struct cupti_session *session = NULL;
 	struct error err = { 0 };
 
 	load_helper();
-	int rc = cupti_session_find(getpid(), &window, &err);
+	int rc = cupti_session_find(getpid(), &session, &err);
 	if (rc == -EPERM || rc == -EACCES)
 		return NULL;
 	if (rc)
 		fail_msg("%s", err.text);
-	return window;
+	return session;
 }
 
 static void *launch_kernels(void *context)
@@ -88,22 +88,22 @@ static void *launch_kernels(void *context)
 	return NULL;
 }
 
-static struct cupti_result result_of(struct cupti_session *window)
+static struct cupti_result result_of(struct cupti_session *session)
 {
 	struct cupti_result result = { 0 };
 	int rc = -EAGAIN;
 
 	for (int i = 0; i < ANSWER_S * 100 && rc == -EAGAIN; i++) {
-		rc = cupti_session_read(window, &result);
+		rc = cupti_session_read(session, &result);
 		if (rc == -EAGAIN)
 			sleep_ns(10 * MS);
 	}
-	EXPECT_EQ(0, rc, "the window's end");
+	EXPECT_EQ(0, rc, "the session's end");
 	return result;
 }
 
-// A loaded machine may let the application launch little in a window: then another one is opened.
-static struct cupti_result measure(struct cupti_session *window, uint32_t records_max,
+// On a busy machine the application may launch too little in a session: then repeat it.
+static struct cupti_result measure(struct cupti_session *session, uint32_t records_max,
 				   uint32_t one_in, uint64_t kernels_min)
 {
 	const struct cupti_session_options options = { WINDOW_MS, records_max, one_in };
@@ -114,8 +114,8 @@ static struct cupti_result measure(struct cupti_session *window, uint32_t record
 	EXPECT_EQ(0, pthread_create(&thread, NULL, launch_kernels, NULL), "thread");
 	for (int i = 0; i < WINDOWS_MAX && result.kernels < kernels_min; i++) {
 		cupti_result_deinit(&result);
-		EXPECT_EQ(0, cupti_session_begin(window, &options), "ask");
-		result = result_of(window);
+		EXPECT_EQ(0, cupti_session_begin(session, &options), "begin");
+		result = result_of(session);
 	}
 	atomic_store(&stop, true);
 	pthread_join(thread, NULL);
@@ -125,34 +125,34 @@ static struct cupti_result measure(struct cupti_session *window, uint32_t record
 
 TEST(subscribes_during_a_session_only)
 {
-	_cleanup_(cupti_session_freep) struct cupti_session *window = find();
+	_cleanup_(cupti_session_freep) struct cupti_session *session = find();
 
-	if (!window)
-		SKIP("memory of processes may not be opened here");
+	if (!session)
+		SKIP("/proc/PID/map_files cannot be opened here");
 	EXPECT_EQ(0, seen().subscribed, "at load");
 	EXPECT_EQ(0, seen().callbacks, "at load");
 
-	struct cupti_result result = measure(window, CUPTI_RECORDS, 1, 1);
+	struct cupti_result result = measure(session, CUPTI_RECORDS, 1, 1);
 	EXPECT_EQ(CUPTI_STATE_IDLE, result.state, "state");
 	assert_false(seen().is_subscribed);
 	assert_false(seen().is_enabled);
 	EXPECT_EQ(0, seen().callbacks_enabled, "callbacks left on");
 	EXPECT_EQ(0, seen().buffers, "buffers left");
-	EXPECT_EQ(0, seen().refused, "calls that the real one would refuse");
+	EXPECT_EQ(0, seen().refused, "calls that the real libcupti would refuse");
 	uint32_t callbacks = seen().callbacks;
 	launch(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, "late", 1, 1);
-	EXPECT_EQ(callbacks, seen().callbacks, "after the window");
+	EXPECT_EQ(callbacks, seen().callbacks, "after the session");
 	cupti_result_deinit(&result);
 }
 
 TEST(records_name_duration_and_launch)
 {
-	_cleanup_(cupti_session_freep) struct cupti_session *window = find();
+	_cleanup_(cupti_session_freep) struct cupti_session *session = find();
 	uint64_t sum = 0, of_graphs = 0;
 
-	if (!window)
-		SKIP("memory of processes may not be opened here");
-	struct cupti_result result = measure(window, CUPTI_RECORDS, 1, 60);
+	if (!session)
+		SKIP("/proc/PID/map_files cannot be opened here");
+	struct cupti_result result = measure(session, CUPTI_RECORDS, 1, 60);
 	EXPECT_EQ(result.kernels, result.record_count, "all are recorded");
 	for (uint32_t i = 0; i < result.record_count; i++) {
 		const struct cupti_record *record = &result.records[i];
@@ -172,7 +172,7 @@ TEST(records_name_duration_and_launch)
 	}
 	EXPECT_EQ(3, result.name_count, "names");
 	EXPECT_EQ(result.kernel_ns, sum, "sum");
-	EXPECT_EQ(0, of_graphs % 10, "a graph's kernels have its launch's number");
+	EXPECT_EQ(0, of_graphs % 10, "kernels of a graph share its launch's correlation");
 	EXPECT_EQ(0, result.records_dropped, "dropped");
 	assert_true(result.overhead_ns > 0 && result.baseline_launches > 0);
 	assert_true(cupti_result_overhead(&result) < 0.5);
@@ -181,11 +181,11 @@ TEST(records_name_duration_and_launch)
 
 TEST(samples_one_launch_in_n_and_sums_all)
 {
-	_cleanup_(cupti_session_freep) struct cupti_session *window = find();
+	_cleanup_(cupti_session_freep) struct cupti_session *session = find();
 
-	if (!window)
-		SKIP("memory of processes may not be opened here");
-	struct cupti_result result = measure(window, CUPTI_RECORDS, 4, 60);
+	if (!session)
+		SKIP("/proc/PID/map_files cannot be opened here");
+	struct cupti_result result = measure(session, CUPTI_RECORDS, 4, 60);
 	assert_true(result.record_count < result.kernels * 3 / 5);
 	assert_true(result.record_count > 0);
 	cupti_result_deinit(&result);
@@ -193,11 +193,11 @@ TEST(samples_one_launch_in_n_and_sums_all)
 
 TEST(session_ends_with_the_last_record)
 {
-	_cleanup_(cupti_session_freep) struct cupti_session *window = find();
+	_cleanup_(cupti_session_freep) struct cupti_session *session = find();
 
-	if (!window)
-		SKIP("memory of processes may not be opened here");
-	struct cupti_result result = measure(window, 5, 1, 5);
+	if (!session)
+		SKIP("/proc/PID/map_files cannot be opened here");
+	struct cupti_result result = measure(session, 5, 1, 5);
 	EXPECT_EQ(5, result.record_count, "records");
 	EXPECT_EQ(CUPTI_STATE_IDLE, result.state, "state");
 	EXPECT_EQ(result.kernels, result.record_count + result.records_dropped, "the rest counted");
@@ -214,19 +214,19 @@ static void *launch_without_end(void *context)
 
 TEST(session_over_budget_ends_early)
 {
-	_cleanup_(cupti_session_freep) struct cupti_session *window = find();
+	_cleanup_(cupti_session_freep) struct cupti_session *session = find();
 	const struct cupti_session_options options = { CUPTI_SESSION_MS_MAX, CUPTI_RECORDS, 1 };
 	struct cupti_result result = { 0 };
 	pthread_t thread;
 
-	if (!window)
-		SKIP("memory of processes may not be opened here");
+	if (!session)
+		SKIP("/proc/PID/map_files cannot be opened here");
 	atomic_store(&stop, false);
 	EXPECT_EQ(0, pthread_create(&thread, NULL, launch_without_end, NULL), "thread");
 	for (int i = 0; i < WINDOWS_MAX && result.state != CUPTI_STATE_OVER_BUDGET; i++) {
 		cupti_result_deinit(&result);
-		EXPECT_EQ(0, cupti_session_begin(window, &options), "ask");
-		result = result_of(window);
+		EXPECT_EQ(0, cupti_session_begin(session, &options), "begin");
+		result = result_of(session);
 	}
 	atomic_store(&stop, true);
 	pthread_join(thread, NULL);
@@ -235,48 +235,48 @@ TEST(session_over_budget_ends_early)
 		  "its share");
 	EXPECT_EQ(1, result.baseline_ns + result.measured_ns < CUPTI_SESSION_MS_MAX * 1000000ULL,
 		  "it was ended early");
-	EXPECT_EQ(0, seen().is_subscribed, "all is given back");
+	EXPECT_EQ(0, seen().is_subscribed, "unsubscribed");
 	cupti_result_deinit(&result);
 }
 
 TEST(yields_to_the_applications_own_profiler)
 {
-	_cleanup_(cupti_session_freep) struct cupti_session *window = find();
+	_cleanup_(cupti_session_freep) struct cupti_session *session = find();
 	CUpti_SubscriberHandle profiler;
 
-	if (!window)
-		SKIP("memory of processes may not be opened here");
+	if (!session)
+		SKIP("/proc/PID/map_files cannot be opened here");
 	EXPECT_EQ(CUPTI_SUCCESS, subscribe(&profiler, NULL, NULL), "torch.profiler");
 	const struct cupti_session_options options = { WINDOW_MS, 100, 1 };
-	EXPECT_EQ(0, cupti_session_begin(window, &options), "ask");
-	struct cupti_result result = result_of(window);
+	EXPECT_EQ(0, cupti_session_begin(session, &options), "begin");
+	struct cupti_result result = result_of(session);
 	EXPECT_EQ(CUPTI_STATE_IN_USE, result.state, "state");
 	EXPECT_EQ(CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, result.code, "why");
 	EXPECT_EQ(0, result.record_count, "records");
 	assert_true(seen().is_subscribed); // still
 	assert_false(seen().is_enabled);
-	EXPECT_EQ(CUPTI_SUCCESS, unsubscribe(profiler), "it goes on undisturbed");
+	EXPECT_EQ(CUPTI_SUCCESS, unsubscribe(profiler), "still subscribed");
 	cupti_result_deinit(&result);
 }
 
 TEST(freeing_cancels_the_session)
 {
-	struct cupti_session *window = find();
+	struct cupti_session *session = find();
 	const struct cupti_session_options options = { CUPTI_SESSION_MS_MAX, 100, 1 };
 
-	if (!window)
-		SKIP("memory of processes may not be opened here");
-	EXPECT_EQ(0, cupti_session_begin(window, &options), "ask");
-	EXPECT_EQ(-EBUSY, cupti_session_begin(window, &options), "one at a time");
+	if (!session)
+		SKIP("/proc/PID/map_files cannot be opened here");
+	EXPECT_EQ(0, cupti_session_begin(session, &options), "begin");
+	EXPECT_EQ(-EBUSY, cupti_session_begin(session, &options), "one at a time");
 	for (int i = 0; i < 500 && !seen().is_subscribed; i++)
 		sleep_ns(10 * MS);
 	assert_true(seen().is_subscribed);
-	cupti_session_free(window);
+	cupti_session_free(session);
 	for (int i = 0; i < 500 && seen().is_subscribed; i++)
 		sleep_ns(10 * MS);
 	assert_false(seen().is_subscribed);
 
-	// The next one finds it ready.
+	// A cancelled session leaves the helper ready.
 	_cleanup_(cupti_session_freep) struct cupti_session *again = find();
 	for (int i = 0; i < 500 && cupti_session_begin(again, &options) == -EBUSY; i++)
 		sleep_ns(10 * MS);
@@ -288,7 +288,7 @@ static pid_t start_child(bool pretends)
 
 	if (child)
 		return child;
-	// No seals: it could be cut off while we read it. The helper's own memory is not inherited.
+	// Without seals it could be truncated while it is mapped. A child does not inherit the helper's memory.
 	int fd = pretends ? memfd_create(CUPTI_SHARED_NAME, 0) : -1;
 	if (fd >= 0 && ftruncate(fd, sizeof(struct cupti_shared)) == 0)
 		mmap(NULL, sizeof(struct cupti_shared), PROT_READ, MAP_SHARED, fd, 0);
@@ -299,25 +299,25 @@ static pid_t start_child(bool pretends)
 TEST(refuses_memory_not_made_by_the_helper)
 {
 	pid_t impostor, other;
-	struct cupti_session *window = find();
+	struct cupti_session *session = find();
 	struct error err = { 0 };
 	int rc = -ENOENT;
 
-	if (!window)
-		SKIP("memory of processes may not be opened here");
-	cupti_session_free(window);
+	if (!session)
+		SKIP("/proc/PID/map_files cannot be opened here");
+	cupti_session_free(session);
 	impostor = start_child(true);
 	other = start_child(false);
 	for (int i = 0; i < 500 && rc == -ENOENT; i++) {
-		rc = cupti_session_find(impostor, &window, &err);
+		rc = cupti_session_find(impostor, &session, &err);
 		sleep_ns(10 * MS);
 	}
-	int other_rc = cupti_session_find(other, &window, &err);
+	int other_rc = cupti_session_find(other, &session, &err);
 	kill(impostor, SIGKILL);
 	kill(other, SIGKILL);
 	EXPECT_EQ(-EPROTO, rc, "not sealed");
 	EXPECT_EQ(-ENOENT, other_rc, "a process without a helper");
-	EXPECT_EQ(-ESRCH, cupti_session_find(1 << 22, &window, &err), "no process");
+	EXPECT_EQ(-ESRCH, cupti_session_find(1 << 22, &session, &err), "no process");
 }
 
 RUN_TESTS(cmocka_unit_test(subscribes_during_a_session_only),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel programs count of the driver's calls: names of kernels, kinds of copies.
+// What the BPF programs count of driver calls: names of GPU kernels, kinds of copies, waits.
 // Subject: bpf/gpu/gpu.bpf.c
 #include "tests/unit/agent/gpu/gpu_counts.h"
 
@@ -16,7 +16,7 @@ TEST(names_a_kernel_by_any_handle)
 	struct setting setting;
 
 	if (!open_calls(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	// As cudart 12 and newer does.
 	assert_int_equal(0, call.load_library(&library, "code", NULL, NULL, 0, NULL, NULL, 0));
 	assert_int_equal(0, call.get_kernel(&kernel, library, "of_library"));
@@ -52,9 +52,9 @@ TEST(launch_has_its_grid_class)
 	struct setting setting;
 
 	if (!open_calls(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	CUfunction function = get_function("grid");
-	read_counts(&setting); // of loading it
+	read_counts(&setting); // drop counts of loading the module
 	for EACH (row, rows) {
 		assert_int_equal(0, call.launch(function, row->grid[0], row->grid[1], row->grid[2],
 						1, 1, 1, 0, NULL, NULL, NULL));
@@ -72,12 +72,12 @@ TEST(unloading_a_module_drops_its_kernels_names)
 	struct setting setting;
 
 	if (!open_calls(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	assert_int_equal(0, call.load(&module, "image"));
 	assert_int_equal(0, call.get(&first, module, "first"));
 	launch(first, NULL);
 	assert_int_equal(0, call.unload(module));
-	stop_looking(&setting); // so that nobody sees the handle being given to another function
+	stop_looking(&setting); // the handle's reuse must go unseen
 	assert_int_equal(0, call.load(&module, "image"));
 	assert_int_equal(0, call.get(&second, module, "second"));
 	assert_ptr_equal(first, second);
@@ -85,7 +85,7 @@ TEST(unloading_a_module_drops_its_kernels_names)
 	launch(second, NULL);
 	read_counts(&setting);
 	EXPECT_EQ(1, launches_of(&setting, "first"), "before");
-	EXPECT_EQ(1, launches_of(&setting, NULL), "nobody knows whose");
+	EXPECT_EQ(1, launches_of(&setting, NULL), "unknown");
 	assert_int_equal(0, call.get(&third, module, "second"));
 	launch(third, NULL);
 	read_counts(&setting);
@@ -101,10 +101,10 @@ TEST(sweeps_names_without_a_handle)
 	struct setting setting;
 
 	if (!open_calls(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	assert_int_equal(0, call.load(&module, "image"));
 	assert_int_equal(0, call.get(&short_lived, module, "short_lived"));
-	read_counts(&setting); // of loading it
+	read_counts(&setting); // drop counts of loading the module
 	launch(short_lived, NULL);
 	read_counts(&setting);
 	assert_int_equal(1, counted.count);
@@ -112,12 +112,13 @@ TEST(sweeps_names_without_a_handle)
 	begin_draining(&draining);
 	for (int i = 0; i < 3; i++)
 		drain(&setting, &draining);
-	EXPECT_STR("short_lived", gpu_programs_name(setting.programs, hash), "it is there");
+	EXPECT_STR("short_lived", gpu_programs_name(setting.programs, hash), "known");
 	assert_int_equal(0, call.unload(module));
 	drain(&setting, &draining);
-	EXPECT_STR("short_lived", gpu_programs_name(setting.programs, hash), "some may be to name");
+	EXPECT_STR("short_lived", gpu_programs_name(setting.programs, hash),
+		   "kept for one more sweep");
 	drain(&setting, &draining);
-	EXPECT_EQ(1, gpu_programs_name(setting.programs, hash) == NULL, "it has gone");
+	EXPECT_EQ(1, gpu_programs_name(setting.programs, hash) == NULL, "swept");
 	end_draining(&draining);
 	close_setting(&setting);
 }
@@ -148,20 +149,20 @@ TEST(copy_kind_follows_its_memory)
 	struct setting setting;
 
 	if (!open_calls(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	CUdeviceptr one = allocate(MIB), two = allocate(MIB);
 	assert_int_equal(0, call.stream(&stream, CU_STREAM_NON_BLOCKING));
 	assert_int_equal(0, call.host_alloc(&pinned, MIB, 0));
 	assert_int_equal(0, call.host_register(registered, sizeof(registered), 0));
 
-	// It was there before anybody looked: what is not pinned may have been, then.
+	// The process runs since before its probes: memory may be pinned unseen.
 	assert_int_equal(0, call.copy_in(one, pageable, 11, stream));
 	assert_int_equal(0, call.copy_in(one, pinned, 101, stream));
 	assert_int_equal(0, call.copy_out(registered, one, 1001, stream));
 	assert_int_equal(0, call.copy_out(pageable, one, 13, stream));
 	assert_int_equal(0, call.copy_within(one, two, 17, stream));
 	assert_int_equal(0, call.copy_peer(one, our_context, two, our_context, 170));
-	assert_int_equal(0, call.copy(one, two, 1700)); // told by its addresses
+	assert_int_equal(0, call.copy(one, two, 1700)); // direction by addresses
 	assert_int_equal(0, call.set(one, 0, 19));
 	assert_int_equal(0, call.set_words(one, 0, 19, stream));
 	CUDA_MEMCPY2D flat = { .from = { .type = 1, .host = pinned },
@@ -198,7 +199,7 @@ TEST(only_blocking_async_copies_count_as_waits)
 	struct setting setting;
 
 	if (!open_calls(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	CUdeviceptr device = allocate(MIB);
 	CUfunction function = get_function("long");
 	assert_int_equal(0, call.stream(&stream, CU_STREAM_NON_BLOCKING));
@@ -207,17 +208,17 @@ TEST(only_blocking_async_copies_count_as_waits)
 			 call.launch(function, 500, 1, 1, 1, 1, 1, 0, stream, NULL, NULL)); // 5 ms
 	assert_int_equal(0, call.copy_out(pinned, device, 64, stream));
 	read_counts(&setting);
-	EXPECT_EQ(0, sum_of(SAMPLE_KIND_GPU_WAIT).value, "to memory that is pinned");
+	EXPECT_EQ(0, sum_of(SAMPLE_KIND_GPU_WAIT).value, "to pinned memory");
 	assert_int_equal(0, call.copy_out(pageable, device, 64, stream));
 	read_counts(&setting);
-	EXPECT_EQ(1, sum_of(SAMPLE_KIND_GPU_WAIT).value > 1000000, "to memory that is not");
+	EXPECT_EQ(1, sum_of(SAMPLE_KIND_GPU_WAIT).value > 1000000, "to pageable memory");
 	EXPECT_EQ(1, sum_of(SAMPLE_KIND_GPU_WAIT).samples, "one wait");
 	close_setting(&setting);
 }
 
-enum { PINNED_MANY = 300, PINNED_BYTES = 4096 }; // more than are kept of a process
+enum { PINNED_MANY = 300, PINNED_BYTES = 4096 }; // more than GPU_RANGES
 
-/* Copies from memory that was pinned when there was no room for that any more. */
+/* Copies from memory whose pinning was dropped: GPU_RANGES were used up. */
 static int pin_many_and_copy(const void *device)
 {
 	void *pinned = NULL;
@@ -228,7 +229,7 @@ static int pin_many_and_copy(const void *device)
 		if (call.host_alloc(&pinned, PINNED_BYTES, 0))
 			return -1;
 	}
-	// Another library begins, which is none of what was lost.
+	// A second cuInit must not make the ranges complete again.
 	return cuda.init(0) ||
 	       call.copy_in(*(const CUdeviceptr *)device, pinned, PINNED_BYTES, NULL);
 }
@@ -238,7 +239,7 @@ TEST(dropped_pinned_range_is_not_pageable)
 	struct setting setting;
 
 	if (!open_calls(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	gpu_drivers_free(setting.drivers);
 	gpu_probes_close(setting.probes);
 	gpu_programs_close(setting.programs);
@@ -246,8 +247,7 @@ TEST(dropped_pinned_range_is_not_pageable)
 	gpu_programs_set_attached(setting.programs);
 	CUdeviceptr device = allocate(MIB);
 	read_counts(&setting);
-	end_child(
-		start_child(pin_many_and_copy, &device, false)); // which is watched from its start
+	end_child(start_child(pin_many_and_copy, &device, false)); // seen from its beginning
 	read_counts(&setting);
 	expect_copies(SAMPLE_KIND_GPU_COPY_HTOD_PAGEABLE, 0, 0, "it is not");
 	expect_copies(SAMPLE_KIND_GPU_COPY_HTOD, PINNED_BYTES, 1, "nobody knows");

@@ -9,7 +9,7 @@
 #include "tests/unit/agent/gpu/gpu_children.h"
 #include "tests/unit/agent/process/process_tables.h"
 
-/* What the listener was told. */
+/* The listener's calls. */
 struct told {
 	uint32_t come, gone;
 	struct gpu_driver first_come, last_come, last_gone;
@@ -43,7 +43,7 @@ static struct gpu_drivers *open_drivers(struct told *told)
 	return drivers;
 }
 
-/* A round of all these processes, as of a table that has read their mappings for the @generation-th time. */
+/* A round with all these processes and their mappings of @generation. */
 static void go_round(struct gpu_drivers *drivers, const pid_t *pids, uint32_t count,
 		     uint64_t generation, uint64_t now_ns)
 {
@@ -65,6 +65,20 @@ static void go_round(struct gpu_drivers *drivers, const pid_t *pids, uint32_t co
 	gpu_drivers_end(drivers, now_ns);
 }
 
+static void count_process(void *context, const struct process_key *key)
+{
+	(void)key;
+	*(int *)context += 1;
+}
+
+static int process_count(const struct gpu_drivers *drivers)
+{
+	int count = 0;
+
+	gpu_drivers_each_process(drivers, GPU_LIBRARY_CUDA, count_process, &count);
+	return count;
+}
+
 TEST(tells_files_apart_by_inode_not_name)
 {
 	char first[PATH_MAX], second[PATH_MAX], link_path[PATH_MAX];
@@ -81,7 +95,7 @@ TEST(tells_files_apart_by_inode_not_name)
 	go_round(drivers, pids, 3, 1, 0);
 	assert_int_equal(2, told.come);
 	assert_int_equal(2, gpu_drivers_count(drivers));
-	assert_int_equal(3, gpu_drivers_process_count(drivers));
+	assert_int_equal(3, process_count(drivers));
 	assert_int_equal(GPU_LIBRARY_CUDA, told.last_come.library);
 	for EACH (pid, pids)
 		end_child(*pid);
@@ -103,23 +117,23 @@ TEST(reports_a_shared_file_once)
 	go_round(drivers, pids, PROCESSES, 1, 0);
 	assert_int_equal(1, told.come);
 	assert_int_equal(64, told.last_come.processes);
-	// One stays, and the file with it.
+	// One process remains, and so does the file.
 	go_round(drivers, pids, 1, 1, 1);
 	go_round(drivers, pids, 1, 1, 1 + GPU_DRIVER_LINGER_NS);
 	assert_int_equal(0, told.gone);
-	assert_int_equal(1, gpu_drivers_process_count(drivers));
-	// The last one goes, another comes soon: a restart.
+	assert_int_equal(1, process_count(drivers));
+	// A restart: the last process ends, another one starts soon.
 	go_round(drivers, pids, 0, 1, 2);
 	go_round(drivers, pids + 1, 1, 1, 1 + GPU_DRIVER_LINGER_NS);
 	assert_int_equal(0, told.gone);
 	assert_int_equal(1, told.come);
-	// And no more.
+	// No more processes.
 	go_round(drivers, pids, 0, 1, 5);
 	assert_int_equal(0, told.gone);
 	go_round(drivers, pids, 0, 1, 5 + GPU_DRIVER_LINGER_NS);
 	assert_int_equal(1, told.gone);
 	assert_int_equal(0, gpu_drivers_count(drivers));
-	// Later it is another file.
+	// A later process: a new number.
 	go_round(drivers, pids, 2, 1, 6 + GPU_DRIVER_LINGER_NS);
 	assert_int_equal(2, told.come);
 	assert_int_equal(2, told.last_come.number);
@@ -144,7 +158,7 @@ TEST(finds_deleted_and_replaced_files)
 	if (!told.come) {
 		end_child(pids[0]), end_child(pids[1]);
 		gpu_drivers_free(drivers);
-		SKIP("/proc/PID/map_files cannot be followed here");
+		SKIP("/proc/PID/map_files cannot be opened here");
 	}
 	char first_id[BUILD_ID_TEXT_BYTES];
 	memcpy(first_id, told.last_come.build_id, sizeof(first_id));
@@ -238,7 +252,7 @@ TEST(reports_nccl_only_beside_a_driver)
 	assert_int_equal(2, told.gone);
 }
 
-/* In a child with mounts of its own. */
+/* In a child with its own mount namespace. */
 static int map_hidden(const void *bytes)
 {
 	char path[PATH_MAX];
@@ -285,15 +299,13 @@ static int map_many(const void *count)
 TEST(counts_files_beyond_the_limit)
 {
 	static const int count = GPU_DRIVERS_MAX + 3;
-	struct gpu_driver_losses losses;
 	struct told told;
 	struct gpu_drivers *drivers = open_drivers(&told);
 	pid_t child = start_child(map_many, &count, false);
 
 	go_round(drivers, &child, 1, 1, 0);
 	assert_int_equal(GPU_DRIVERS_MAX, told.come);
-	gpu_drivers_read_losses(drivers, &losses);
-	assert_int_equal(3, losses.too_many);
+	assert_int_equal(3, gpu_drivers_dropped(drivers));
 	end_child(child);
 	gpu_drivers_free(drivers);
 }
@@ -310,7 +322,7 @@ TEST(updates_from_the_process_table)
 	const struct process_key key = key_of(child, 1);
 	gpu_drivers_update(drivers, tables.processes, NS_PER_SECOND);
 	assert_int_equal(0, told.come);
-	// It was there before us, and is sampled now: attached late.
+	// A process from before the agent, sampled now.
 	assert_non_null(process_table_get(tables.processes, &key, "server"));
 	gpu_drivers_update(drivers, tables.processes, NS_PER_SECOND + 1); // too soon
 	assert_int_equal(0, told.come);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel programs count of graphs: whose their launches are, and which kernels they have, whatever they are
-// made of.
+// CUDA graphs: which stack their launches belong to, and which GPU kernels they launch, however they were made.
 #include <bpf/bpf.h>
 
 #include "tests/unit/agent/gpu/gpu_counts.h"
 
 // ---- graphs -----------------------------------------------------------------------------------
 
-// Whose a graph is is told by the function of the driver that is the leaf.
+// The leaf, a driver function, shows which stack a graph belongs to.
 static uint64_t graphs_of(const struct setting *setting, const char *function)
 {
 	const struct gpu_call_symbol *row = gpu_calls_find(function);
@@ -35,7 +34,7 @@ TEST(reused_graph_handle_is_another_graph)
 	struct setting setting;
 
 	if (!open_calls(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	assert_int_equal(0, call.stream(&stream, 0));
 	CUfunction function = get_function("captured");
 	assert_int_equal(0, call.begin(stream, 0));
@@ -46,19 +45,20 @@ TEST(reused_graph_handle_is_another_graph)
 	assert_int_equal(0, call.replay(first, stream));
 	assert_int_equal(0, call.replay(first, stream));
 	read_counts(&setting);
-	EXPECT_EQ(2, graphs_of(&setting, "cuStreamEndCapture"), "of who captured it");
+	EXPECT_EQ(2, graphs_of(&setting, "cuStreamEndCapture"), "by the capturing stack");
 
-	// One that was put together node by node, where the other's handle was.
+	// A graph made node by node gets the other one's handle.
 	assert_int_equal(0, call.make_graph(&made, 0));
 	assert_ptr_equal(captured, made);
 	assert_int_equal(0, call.instantiate(&second, made, 0));
 	assert_int_equal(0, call.replay(second, stream));
 	assert_int_equal(0, call.replay(first, stream));
 	read_counts(&setting);
-	EXPECT_EQ(1, graphs_of(&setting, "cuGraphInstantiateWithFlags"), "of who instantiated it");
-	EXPECT_EQ(1, graphs_of(&setting, "cuStreamEndCapture"), "the first one's, as before");
+	EXPECT_EQ(1, graphs_of(&setting, "cuGraphInstantiateWithFlags"),
+		  "by the instantiating stack");
+	EXPECT_EQ(1, graphs_of(&setting, "cuStreamEndCapture"), "the first one, unchanged");
 
-	// And of an executable one.
+	// The same with an executable graph.
 	assert_int_equal(0, call.end_exec(first));
 	stop_looking(&setting);
 	assert_int_equal(0, call.instantiate(&second, made, 0));
@@ -66,12 +66,12 @@ TEST(reused_graph_handle_is_another_graph)
 	look_again(&setting);
 	assert_int_equal(0, call.replay(second, stream));
 	read_counts(&setting);
-	EXPECT_EQ(1, graphs_of(&setting, "cuGraphLaunch"), "nobody knows whose");
+	EXPECT_EQ(1, graphs_of(&setting, "cuGraphLaunch"), "unknown: by the launching stack");
 	assert_int_equal(0, call.end_exec(second));
 	close_setting(&setting);
 }
 
-// Kernels that graphs have launched, as the agent tells them: of this window, with @frame as the leaf's.
+// CUDA graph kernels of this export interval, with @frame as the leaf.
 static uint64_t kernels_of(const struct setting *setting, struct draining *draining)
 {
 	uint64_t sum = 0;
@@ -92,12 +92,12 @@ static uint64_t kernels_of(const struct setting *setting, struct draining *drain
 
 static void tick(struct setting *setting)
 {
-	probe_link_settle(); // of probes that have just gone
+	probe_link_settle(); // probes that are being detached
 	setting->now_ns += 20 * NS_PER_MS;
 	gpu_probes_tick(setting->probes, setting->now_ns);
 }
 
-// Nothing but a capture.
+// An empty capture.
 static void begin_and_end(CUstream stream)
 {
 	CUgraph graph = NULL;
@@ -131,7 +131,7 @@ TEST(captured_kernels_count_at_graph_launches)
 	struct setting setting;
 
 	if (!open_calls(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	assert_int_equal(0, call.stream(&stream, 0));
 	assert_int_equal(0, call.stream(&joined, 0));
 	assert_int_equal(0, call.event(&forks, 0));
@@ -139,11 +139,11 @@ TEST(captured_kernels_count_at_graph_launches)
 	CUfunction function = get_function("captured");
 	begin_draining(&draining);
 
-	// The first one says that there are captures: what it launches is not seen.
+	// The first capture makes the agent attach probes: its own launches are missed.
 	CUgraphExec unseen = capture(function, stream, 7);
 	tick(&setting);
 	assert_int_equal(0, call.replay(unseen, stream));
-	EXPECT_EQ(0, kernels_of(&setting, &draining), "not told, for not all was seen");
+	EXPECT_EQ(0, kernels_of(&setting, &draining), "incomplete");
 
 	assert_int_equal(0, call.begin(stream, 0));
 	for (int i = 0; i < 3; i++)
@@ -158,8 +158,8 @@ TEST(captured_kernels_count_at_graph_launches)
 	assert_int_equal(0, call.instantiate(&exec, graph, 0));
 	assert_int_equal(0, call.end_graph(graph));
 	read_counts(&setting);
-	EXPECT_EQ(0, sum_of(SAMPLE_KIND_GPU_LAUNCH).value, "captured is not launched");
-	EXPECT_EQ(0, kernels_of(&setting, &draining), "nor is the graph");
+	EXPECT_EQ(0, sum_of(SAMPLE_KIND_GPU_LAUNCH).value, "a captured launch is none");
+	EXPECT_EQ(0, kernels_of(&setting, &draining), "the graph was not launched");
 
 	launch(function, stream);
 	launch(function, joined);
@@ -172,7 +172,7 @@ TEST(captured_kernels_count_at_graph_launches)
 	assert_int_equal(0, call.replay(exec, stream));
 	EXPECT_EQ(5 * (3 + 2), kernels_of(&setting, &draining), "and once more");
 
-	// As long as there is a graph it is known, and not for longer.
+	// Known as long as the graph exists.
 	drain(&setting, &draining);
 	drain(&setting, &draining);
 	drain(&setting, &draining);
@@ -182,12 +182,12 @@ TEST(captured_kernels_count_at_graph_launches)
 	close_setting(&setting);
 }
 
-// Two windows, which begin at random, and not before the probes of the last one are gone.
-static void pass_windows(struct setting *setting)
+// Two on phases: they begin at random, once the last one's probes are detached.
+static void pass_on_phases(struct setting *setting)
 {
 	struct gpu_probes_stats stats;
 
-	if (setting->now_ns < clock_monotonic_ns()) // windows begin by the real clock
+	if (setting->now_ns < clock_monotonic_ns()) // on phases begin by the real clock
 		setting->now_ns = clock_monotonic_ns();
 	gpu_probes_read_stats(setting->probes, &stats);
 	for (uint64_t end = stats.on_phases + 2; stats.on_phases < end;) {
@@ -219,7 +219,7 @@ static bool begin_making(struct making *making)
 {
 	if (!open_making(making))
 		return false;
-	pass_windows(&making->setting); // launches are few
+	pass_on_phases(&making->setting); // measures that launches are few
 	return true;
 }
 
@@ -234,7 +234,7 @@ TEST(first_capture_is_seen_at_low_rates)
 	struct making making;
 
 	if (!begin_making(&making))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	CUgraphExec first = capture(making.function, making.stream, 5);
 	assert_int_equal(0, call.replay(first, making.stream));
 	EXPECT_EQ(5, kernels_of(&making.setting, &making.draining), "the first of all");
@@ -246,7 +246,7 @@ TEST(later_captures_are_seen_at_high_rates)
 	struct making making;
 
 	if (!open_making(&making))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	struct setting *setting = &making.setting;
 	begin_and_end(making.stream);
 	tick(setting);
@@ -254,15 +254,15 @@ TEST(later_captures_are_seen_at_high_rates)
 	EXPECT_EQ(3, kernels_of(setting, &making.draining), "seen");
 	setting->hits[GPU_CALL_CAPTURED] = 8000000; // 3.6 s of a core, of 6
 	setting->hits[GPU_CALL_LAUNCH] = 1000000;
-	pass_windows(setting);
-	begin_and_end(making.stream); // the last was too long ago by now
+	pass_on_phases(setting);
+	begin_and_end(making.stream); // the last capture was too long ago
 	tick(setting);
 	assert_int_equal(0,
 			 call.replay(capture(making.function, making.stream, 10), making.stream));
-	EXPECT_EQ(3 + 10, kernels_of(setting, &making.draining), "captures are what it is for");
+	EXPECT_EQ(3 + 10, kernels_of(setting, &making.draining), "from the reserve for captures");
 	tick(setting);
-	setting->now_ns += 6 * NS_PER_SECOND; // none in all that time
-	pass_windows(setting);                // what was seen is added up when one begins
+	setting->now_ns += 6 * NS_PER_SECOND; // without a capture
+	pass_on_phases(setting);              // an on phase adds up the hits
 	probe_link_settle();
 	assert_int_equal(0,
 			 call.replay(capture(making.function, making.stream, 100), making.stream));
@@ -270,7 +270,7 @@ TEST(later_captures_are_seen_at_high_rates)
 	tick(setting);
 	assert_int_equal(0,
 			 call.replay(capture(making.function, making.stream, 200), making.stream));
-	EXPECT_EQ(3 + 10 + 200, kernels_of(setting, &making.draining), "there are captures again");
+	EXPECT_EQ(3 + 10 + 200, kernels_of(setting, &making.draining), "seen again");
 	end_making(&making);
 }
 
@@ -295,7 +295,7 @@ static CUgraphExec instantiate(CUgraph graph)
 	return exec;
 }
 
-// The kernels of one launch. Whose the launch is is what graphs_of() asks for then.
+// GPU kernels of one launch; graphs_of() has the launch afterwards.
 static uint64_t kernels_of_launch(struct making *making, CUgraphExec exec)
 {
 	uint64_t before = kernels_of(&making->setting, &making->draining);
@@ -328,7 +328,7 @@ TEST(child_graph_keeps_its_kernels_when_added)
 	struct making making;
 
 	if (!begin_making(&making))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	CUgraph child = capture_graph(&making, 3), inner = capture_graph(&making, 10);
 	CUgraph parent = capture_graph(&making, 100);
 	CUgraphExec before = instantiate(parent);
@@ -339,9 +339,9 @@ TEST(child_graph_keeps_its_kernels_when_added)
 	add_child(child, inner); // too late for the parent
 	EXPECT_EQ(100, kernels_of_launch(&making, before), "as it was then");
 	EXPECT_EQ(100 + 2 * (3 + 10), kernels_of_launch(&making, after), "with both children");
-	EXPECT_EQ(1, graphs_of(&making.setting, "cuStreamEndCapture"), "whose it is");
+	EXPECT_EQ(1, graphs_of(&making.setting, "cuStreamEndCapture"), "by its stack");
 	EXPECT_EQ(3 + 2 * 10, kernels_of_launch(&making, instantiate(child)), "on its own");
-	// As long as there is one of which they are parts they are known.
+	// Parts are known as long as a graph that contains them.
 	assert_int_equal(0, call.end_graph(child));
 	assert_int_equal(0, call.end_graph(inner));
 	assert_int_equal(0, call.end_graph(parent));
@@ -359,26 +359,26 @@ TEST(clones_and_updates_launch_their_originals_kernels)
 	int result = 0;
 
 	if (!begin_making(&making))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	CUgraph graph = capture_graph(&making, 3), other = capture_graph(&making, 3);
 	CUgraph longer = capture_graph(&making, 4);
 	assert_int_equal(0, call.clone(&clone, graph));
-	add_kernel(&making, graph); // the clone has none
+	add_kernel(&making, graph); // not in the clone
 	CUgraphExec exec = instantiate(clone);
 	EXPECT_EQ(3, kernels_of_launch(&making, exec), "the clone");
-	EXPECT_EQ(1, graphs_of(&making.setting, "cuStreamEndCapture"), "whose it is");
+	EXPECT_EQ(1, graphs_of(&making.setting, "cuStreamEndCapture"), "by its stack");
 	EXPECT_EQ(4, kernels_of_launch(&making, instantiate(graph)), "what it was cloned from");
 
-	add_child(other, longer); // it has four nodes now, too
+	add_child(other, longer); // it has four nodes now
 	EXPECT_EQ(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, call.update(exec, longer, &info), "no");
 	EXPECT_EQ(3, kernels_of_launch(&making, exec), "as before");
 	exec = instantiate(longer);
 	EXPECT_EQ(0, call.update(exec, graph, &info), "four kernels each");
 	EXPECT_EQ(4, kernels_of_launch(&making, exec), "updated");
 	add_kernel(&making, clone);
-	EXPECT_EQ(0, call.update_first(exec, clone, NULL, &result), "by the older function");
+	EXPECT_EQ(0, call.update_first(exec, clone, NULL, &result), "by cuGraphExecUpdate");
 	EXPECT_EQ(4, kernels_of_launch(&making, exec), "updated again");
-	EXPECT_EQ(1, graphs_of(&making.setting, "cuStreamEndCapture"), "whose it is");
+	EXPECT_EQ(1, graphs_of(&making.setting, "cuStreamEndCapture"), "by its stack");
 	end_making(&making);
 }
 
@@ -389,7 +389,7 @@ TEST(tracks_every_way_to_instantiate)
 	struct making making;
 
 	if (!begin_making(&making))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	CUgraph graph = capture_graph(&making, 3);
 	assert_int_equal(0, call.instantiate(&execs[0], graph, 0));
 	assert_int_equal(0, call.instantiate_first(&execs[1], graph, NULL, NULL, 0));
@@ -397,7 +397,7 @@ TEST(tracks_every_way_to_instantiate)
 	assert_int_equal(0, call.instantiate_as(&execs[3], graph, &how));
 	for EACH (exec, execs) {
 		EXPECT_EQ(3, kernels_of_launch(&making, *exec), "its kernels");
-		EXPECT_EQ(1, graphs_of(&making.setting, "cuStreamEndCapture"), "whose it is");
+		EXPECT_EQ(1, graphs_of(&making.setting, "cuStreamEndCapture"), "by its stack");
 	}
 	end_making(&making);
 }
@@ -410,7 +410,7 @@ TEST(added_kernel_nodes_count)
 	CUgraph graph = NULL;
 
 	if (!begin_making(&making))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	CUgraph child = capture_graph(&making, 10);
 	assert_int_equal(0, call.make_graph(&graph, 0));
 	add_kernel(&making, graph);
@@ -425,7 +425,7 @@ TEST(added_kernel_nodes_count)
 	assert_int_equal(0, call.add_node(&made, graph, NULL, NULL, 0, &node));
 	EXPECT_EQ(2, kernels_of_launch(&making, before), "as it was then");
 	EXPECT_EQ(2 + 10 + 1, kernels_of_launch(&making, instantiate(graph)), "all of it");
-	EXPECT_EQ(1, graphs_of(&making.setting, "cuGraphInstantiateWithFlags"), "whose it is");
+	EXPECT_EQ(1, graphs_of(&making.setting, "cuGraphInstantiateWithFlags"), "by its stack");
 	end_making(&making);
 }
 
@@ -436,7 +436,7 @@ TEST(capture_into_a_graph_adds_kernels)
 	int status = 0;
 
 	if (!begin_making(&making))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	child = capture_graph(&making, 10);
 	assert_int_equal(0, call.make_graph(&graph, 0));
 	add_kernel(&making, graph);
@@ -448,9 +448,9 @@ TEST(capture_into_a_graph_adds_kernels)
 		assert_ptr_equal(graph, captured);
 	}
 	EXPECT_EQ(1 + 2 * 2, kernels_of_launch(&making, instantiate(graph)), "all of it");
-	EXPECT_EQ(1, graphs_of(&making.setting, "cuStreamEndCapture"), "whose it is");
+	EXPECT_EQ(1, graphs_of(&making.setting, "cuStreamEndCapture"), "by its stack");
 
-	// And what is added by hand while it is captured, for a graph cannot be launched then.
+	// A node added by a call during capture.
 	EXPECT_EQ(0, call.begin(making.stream, 0), "a capture");
 	launch(making.function, making.stream);
 	EXPECT_EQ(0, call.capture_info(making.stream, &status, NULL, &captured, NULL, NULL), "");
@@ -468,19 +468,19 @@ TEST(graph_with_unseen_part_exports_nothing)
 	struct making making;
 
 	if (!begin_making(&making))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	stop_looking(&making.setting);
 	CUgraph older = capture_graph(&making, 3), other = capture_graph(&making, 3);
 	look_again(&making.setting);
 	CUgraph graph = capture_graph(&making, 10);
 	add_child(graph, older);
-	EXPECT_EQ(0, kernels_of_launch(&making, instantiate(graph)), "some of them would be");
+	EXPECT_EQ(0, kernels_of_launch(&making, instantiate(graph)), "a part is unknown");
 	add_kernel(&making, other);
 	EXPECT_EQ(0, kernels_of_launch(&making, instantiate(other)), "likewise");
 	end_making(&making);
 }
 
-// Of this process, by as much of its name as the kernel keeps.
+// A key of this process.
 static int find_map(const char *name)
 {
 	for (int fd = 0; fd < sysconf(_SC_OPEN_MAX); fd++) {
@@ -495,7 +495,7 @@ static int find_map(const char *name)
 	return -1;
 }
 
-// Room for @left kernels of graphs is left, by others' of graphs that are captured for ever.
+// Fill the map but for @left entries, with those of captures that never end.
 static void fill_kernels(uint32_t left, bool fill)
 {
 	enum { KEPT = 65536 }; // GPU_KERNELS_MAX
@@ -516,12 +516,12 @@ TEST(incomplete_graph_exports_nothing)
 	CUgraph captured = NULL, made = NULL;
 
 	if (!begin_making(&making))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	CUfunction other = get_function("other");
 	assert_int_equal(0, call.make_graph(&made, 0));
 	add_kernel(&making, made);
 	CUgraphExec before = instantiate(made);
-	EXPECT_EQ(1, kernels_of_launch(&making, before), "while there is room");
+	EXPECT_EQ(1, kernels_of_launch(&making, before), "while the map has room");
 
 	fill_kernels(1, true);
 	assert_int_equal(0, call.begin(making.stream, 0));
@@ -530,15 +530,16 @@ TEST(incomplete_graph_exports_nothing)
 	assert_int_equal(0, call.end(making.stream, &captured));
 	add_kernel(&making, made);
 	fill_kernels(1, false);
-	EXPECT_EQ(0, kernels_of_launch(&making, instantiate(captured)), "one of two is known");
+	EXPECT_EQ(0, kernels_of_launch(&making, instantiate(captured)),
+		  "one of two GPU kernels is known");
 	EXPECT_EQ(0, kernels_of_launch(&making, instantiate(made)), "likewise");
-	EXPECT_EQ(1, kernels_of_launch(&making, before), "that has none of it");
+	EXPECT_EQ(1, kernels_of_launch(&making, before), "an earlier graph is complete");
 	EXPECT_EQ(3, kernels_of_launch(&making, instantiate(capture_graph(&making, 3))),
 		  "there is room again");
 	end_making(&making);
 }
 
-static void open_another_window(struct setting *setting)
+static void begin_another_phase(struct setting *setting)
 {
 	struct gpu_probes_stats stats;
 
@@ -555,13 +556,13 @@ TEST(reused_stream_handle_is_not_captured)
 	CUstream again = NULL;
 
 	if (!begin_making(&making))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	assert_int_equal(0, call.begin(making.stream, 0));
 	launch(making.function, making.stream);
 	assert_int_equal(0, call.end_stream(making.stream));
 	assert_int_equal(0, call.stream(&again, 0));
 	assert_ptr_equal(making.stream, again);
-	open_another_window(&making.setting);
+	begin_another_phase(&making.setting);
 	read_counts(&making.setting);
 	launch(making.function, again);
 	read_counts(&making.setting);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is allocated on GPUs, as the kernel programs keep it: this process calls a copy of the double, with the
-// agent's probes in it. Needs root, BTF and uprobes.
+// GPU memory in use, as the BPF programs add it up: this process calls a copy of the double that the agent's probes are
+// attached to. Needs root, BTF and uprobe_multi links.
 // Subject: bpf/gpu/gpu_memory.bpf.h
 #include "agent/gpu/gpu_programs.h"
 
@@ -42,7 +42,7 @@ TEST(freed_memory_is_not_in_use)
 	struct setting setting;
 
 	if (!open_setting(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	CUdeviceptr first = allocate(3 * MIB), second = allocate(5 * MIB);
 	expect_live(&setting, 8 * MIB, 2, "two");
 	assert_int_equal(0, cuda.free(first));
@@ -62,8 +62,8 @@ TEST(freeing_unknown_memory_changes_nothing)
 	struct setting setting;
 
 	if (!open_setting(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
-	gpu_drivers_free(take(setting.drivers)); // its probes go
+		SKIP("needs root, BTF and uprobe_multi links");
+	gpu_drivers_free(take(setting.drivers)); // detaches its probes
 	probe_link_settle();
 	CUdeviceptr early = allocate(7 * MIB);
 	see_ourselves(&setting);
@@ -81,14 +81,14 @@ TEST(reused_address_is_one_allocation)
 	struct setting setting;
 
 	if (!open_setting(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	CUdeviceptr address = allocate(2 * MIB);
 	gpu_drivers_free(take(setting.drivers));
 	probe_link_settle();
-	assert_int_equal(0, cuda.free(address)); // nobody sees it
+	assert_int_equal(0, cuda.free(address)); // unseen
 	see_ourselves(&setting);
-	expect_live(&setting, 2 * MIB, 1, "nobody has seen it go");
-	// The double gives each address once: the same handle of physical memory comes again, though.
+	expect_live(&setting, 2 * MIB, 1, "its free was unseen");
+	// The double never reuses an address, but it reuses handles of physical memory.
 	CUmemGenericAllocationHandle handle = 0, again = 0;
 	char properties[64] = { 0 };
 	assert_int_equal(0, cuda.create(&handle, 4 * MIB, properties, 0));
@@ -98,7 +98,7 @@ TEST(reused_address_is_one_allocation)
 	see_ourselves(&setting);
 	assert_int_equal(0, cuda.create(&again, 16 * MIB, properties, 0));
 	assert_int_equal(handle, again);
-	expect_live(&setting, 18 * MIB, 2, "what it was before is forgotten");
+	expect_live(&setting, 18 * MIB, 2, "the handle's former memory is dropped");
 	assert_int_equal(0, cuda.release(again));
 	expect_live(&setting, 2 * MIB, 1, "released");
 	close_setting(&setting);
@@ -112,7 +112,7 @@ TEST(physical_memory_lives_while_mapped)
 	char properties[64] = { 0 };
 
 	if (!open_setting(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	assert_int_equal(0, cuda.reserve(&one, 4 * MIB, 0, 0, 0));
 	assert_int_equal(0, cuda.reserve(&two, 4 * MIB, 0, 0, 0));
 	expect_live(&setting, 0, 0, "addresses are no memory");
@@ -137,7 +137,7 @@ TEST(one_call_unmaps_adjacent_mappings)
 	char properties[64] = { 0 };
 
 	if (!open_setting(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	assert_int_equal(0, cuda.reserve(&range, 12 * MIB, 0, 0, 0));
 	for (size_t i = 0; i < ARRAY_SIZE(handles); i++) {
 		assert_int_equal(0, cuda.create(&handles[i], 4 * MIB, properties, 0));
@@ -171,8 +171,8 @@ static void *churn(void *current)
 	return NULL;
 }
 
-// So many calls of that kind are seen that it is demoted; not while a window is open.
-static void make_hot(struct setting *setting, enum gpu_call call)
+// So many calls of that kind that it is demoted; outside of an on phase.
+static void make_frequent(struct setting *setting, enum gpu_call call)
 {
 	for (int i = 0; i < 1000 && gpu_probes_see_all(setting->probes, call, call); i++) {
 		setting->hits[call] += 1000 * 1000 * 1000;
@@ -183,31 +183,31 @@ static void make_hot(struct setting *setting, enum gpu_call call)
 
 TEST(memory_calls_survive_changes_of_other_probes)
 {
-	static const enum gpu_call hot[] = { GPU_CALL_SYNC_STREAM, GPU_CALL_COPY_HTOD,
-					     GPU_CALL_COPY_DTOH,   GPU_CALL_COPY_DTOD,
-					     GPU_CALL_COPY_ANY,    GPU_CALL_GRAPH_LAUNCH };
+	static const enum gpu_call frequent[] = { GPU_CALL_SYNC_STREAM, GPU_CALL_COPY_HTOD,
+						  GPU_CALL_COPY_DTOH,   GPU_CALL_COPY_DTOD,
+						  GPU_CALL_COPY_ANY,    GPU_CALL_GRAPH_LAUNCH };
 	struct setting setting;
 	pthread_t thread;
 
 	if (!open_setting(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	CUdeviceptr kept = allocate(3 * MIB);
 	assert_int_equal(0, pthread_create(&thread, NULL, churn, our_context));
-	for EACH (call, hot) {
+	for EACH (call, frequent) {
 		uint64_t before = churned;
 
-		make_hot(&setting, *call);
+		make_frequent(&setting, *call);
 		EXPECT_EQ(1, !gpu_probes_see_all(setting.probes, *call, *call), "demoted");
 		while (churned < before + 100)
 			sched_yield();
 	}
 	is_over = true;
 	pthread_join(thread, NULL);
-	EXPECT_EQ(1, setting.generations >= ARRAY_SIZE(hot), "attached anew each time");
+	EXPECT_EQ(1, setting.generations >= ARRAY_SIZE(frequent), "replaced each time");
 	EXPECT_EQ(1, gpu_probes_see_all(setting.probes, GPU_CALL_INIT, GPU_CALL_MEM_UNMAP), "all");
-	expect_live(&setting, 3 * MIB, 1, "what was kept, and nothing of what came and went");
-	EXPECT_EQ(0, read_counter(&setting, COUNTER_GPU_MAPS_FULL), "room");
-	EXPECT_EQ(0, read_counter(&setting, COUNTER_GPU_UNKNOWN_FREES), "no free came twice");
+	expect_live(&setting, 3 * MIB, 1, "kept memory only");
+	EXPECT_EQ(0, read_counter(&setting, COUNTER_GPU_MAPS_FULL), "nothing dropped");
+	EXPECT_EQ(0, read_counter(&setting, COUNTER_GPU_UNKNOWN_FREES), "each free counted once");
 	assert_int_equal(0, cuda.free(kept));
 	close_setting(&setting);
 }
@@ -217,10 +217,10 @@ TEST(missed_frees_make_memory_unknown)
 	struct setting setting;
 
 	if (!open_setting(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	CUdeviceptr kept = allocate(3 * MIB);
 	EXPECT_EQ(1, gpu_probes_see_all(setting.probes, GPU_CALL_INIT, GPU_CALL_MEM_UNMAP), "all");
-	make_hot(&setting, GPU_CALL_FREE);
+	make_frequent(&setting, GPU_CALL_FREE);
 	EXPECT_EQ(0, gpu_probes_see_all(setting.probes, GPU_CALL_INIT, GPU_CALL_MEM_UNMAP), "no");
 	gpu_programs_set_memory_known(setting.programs, false);
 	expect_live(&setting, 0, 0, "forgotten");
@@ -238,16 +238,16 @@ TEST(counts_allocations_beyond_the_limit)
 	struct setting setting;
 
 	if (!open_setting(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
-	// The double has not so much: one is made and freed under the programs' eyes that look away from frees.
-	make_hot(&setting, GPU_CALL_FREE);
+		SKIP("needs root, BTF and uprobe_multi links");
+	// The double has less memory: allocate and free while frees are not probed.
+	make_frequent(&setting, GPU_CALL_FREE);
 	probe_link_settle();
 	uint64_t full = read_counter(&setting, COUNTER_GPU_MAPS_FULL);
 	for (uint32_t i = 0; i < KEPT + MORE; i++)
 		assert_int_equal(0, cuda.free(allocate(4096)));
 	uint64_t refused = read_counter(&setting, COUNTER_GPU_MAPS_FULL) - full;
-	EXPECT_EQ(1, refused >= MORE, "counted"); // its ranges are fewer, and count as well
-	expect_live(&setting, 4096ULL * KEPT, KEPT, "as many as there is room for");
+	EXPECT_EQ(1, refused >= MORE, "counted"); // ranges are fewer, and count as well
+	expect_live(&setting, 4096ULL * KEPT, KEPT, "as many as the map holds");
 	close_setting(&setting);
 }
 
@@ -266,7 +266,7 @@ TEST(sweeps_maps_of_ended_processes)
 	struct setting setting;
 
 	if (!open_setting(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
+		SKIP("needs root, BTF and uprobe_multi links");
 	gpu_drivers_free(setting.drivers);
 	gpu_probes_close(setting.probes);
 	gpu_programs_close(setting.programs);
@@ -275,10 +275,10 @@ TEST(sweeps_maps_of_ended_processes)
 	CUdeviceptr kept = allocate(MIB);
 	pid_t child = start_child(allocate_here, NULL, false);
 	drain(&setting, &draining);
-	expect_live(&setting, 10 * MIB, 2, "of two that run");
+	expect_live(&setting, 10 * MIB, 2, "of two running processes");
 	end_child(child);
 	end_draining(&draining);
-	begin_draining(&draining); // another table, which knows no process
+	begin_draining(&draining); // with a process table that is empty
 	drain(&setting, &draining);
 	expect_live(&setting, MIB, 1, "of the one that runs");
 	assert_int_equal(0, cuda.free(kept));
@@ -293,15 +293,15 @@ TEST(missed_call_resets_the_process)
 	struct setting setting;
 
 	if (!open_setting(&setting))
-		SKIP("needs root, BTF and a link of many uprobes");
-	make_hot(&setting, GPU_CALL_FREE); // nobody looks at what is freed
+		SKIP("needs root, BTF and uprobe_multi links");
+	make_frequent(&setting, GPU_CALL_FREE); // frees are not probed
 	probe_link_settle();
 	for (uint32_t i = 0; i < TOO_MANY; i++)
 		assert_int_equal(0, cuda.free(allocate(4096)));
 	begin_draining(&draining);
 	drain(&setting, &draining);
 	expect_live(&setting, 0, 0, "forgotten, for it is wrong");
-	EXPECT_EQ(1, gpu_programs_missed(setting.programs), "and said so");
+	EXPECT_EQ(1, gpu_programs_missed(setting.programs), "counted");
 	CUdeviceptr late = allocate(MIB);
 	drain(&setting, &draining);
 	expect_live(&setting, MIB, 1, "from then on");

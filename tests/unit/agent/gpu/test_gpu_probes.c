@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real probes in copies of the double, which children of ours map and call.
+// Real probes in copies of the double that child processes map and call.
 #include "agent/gpu/gpu_probes.h"
 
 #include <dlfcn.h>
@@ -17,18 +17,18 @@
 
 // ---- a program that counts --------------------------------------------------------------------
 
-enum { ENTRIES = 0, WINDOWED = 128, RETURNS = 256, NUMBERS = 512 };
+enum { ENTRIES = 0, DUTY_CYCLED = 128, RETURNS = 256, NUMBERS = 512 };
 
-/* By kind of call: entries and returns, whatever they are of. */
+/* Counters by kind of call: entries, returns, and the duty-cycled ones of both. */
 static int load_counter(enum probe_way way, int map_fd, uint32_t first)
 {
 	const struct bpf_insn code[] = {
 		{ BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_get_attach_cookie },
 		{ BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_1, BPF_REG_0, 0, 0 },
-		// A windowed one counts 128 further on.
+		// Duty-cycled probes count 128 further on.
 		{ BPF_ALU64 | BPF_RSH | BPF_K, BPF_REG_1, 0, 0, 20 - 7 },
-		{ BPF_ALU64 | BPF_AND | BPF_K, BPF_REG_1, 0, 0, WINDOWED },
-		{ BPF_ALU64 | BPF_AND | BPF_K, BPF_REG_0, 0, 0, WINDOWED - 1 },
+		{ BPF_ALU64 | BPF_AND | BPF_K, BPF_REG_1, 0, 0, DUTY_CYCLED },
+		{ BPF_ALU64 | BPF_AND | BPF_K, BPF_REG_0, 0, 0, DUTY_CYCLED - 1 },
 		{ BPF_ALU64 | BPF_OR | BPF_X, BPF_REG_0, BPF_REG_1, 0, 0 },
 		{ BPF_ALU64 | BPF_ADD | BPF_K, BPF_REG_0, 0, 0, (int)first },
 		{ BPF_STX | BPF_W | BPF_MEM, BPF_REG_10, BPF_REG_0, -4, 0 },
@@ -56,7 +56,7 @@ struct probing {
 	struct gpu_probes *probes;
 	struct event_log *events;
 	struct gpu_drivers *drivers;
-	struct gpu_on_phase window; // the last one
+	struct gpu_on_phase phase; // the last one
 	uint64_t generation;
 };
 
@@ -75,8 +75,8 @@ static uint64_t entries(const struct probing *probing, enum gpu_call call)
 
 static int read_hits(void *context, uint64_t ret_hits[GPU_CALL_COUNT])
 {
-	static const uint32_t parts[] = { ENTRIES, RETURNS, ENTRIES + WINDOWED,
-					  RETURNS + WINDOWED };
+	static const uint32_t parts[] = { ENTRIES, RETURNS, ENTRIES + DUTY_CYCLED,
+					  RETURNS + DUTY_CYCLED };
 	const struct probing *probing = context;
 
 	memset(ret_hits, 0, GPU_CALL_COUNT * sizeof(*ret_hits));
@@ -87,12 +87,12 @@ static int read_hits(void *context, uint64_t ret_hits[GPU_CALL_COUNT])
 	return 0;
 }
 
-static void set_on_phase(void *context, const struct gpu_on_phase *window)
+static void set_on_phase(void *context, const struct gpu_on_phase *phase)
 {
-	((struct probing *)context)->window = *window;
+	((struct probing *)context)->phase = *phase;
 }
 
-/* False: said why. */
+/* False: the reason was printed. */
 static bool probing_open(struct probing *probing, enum probe_way way, double budget)
 {
 	struct gpu_probes_options options = {
@@ -149,7 +149,7 @@ static void probing_close(struct probing *probing)
 	close(probing->map_fd);
 }
 
-/* The drivers of these processes, and no others. */
+/* Drivers of these processes only. */
 static void see(struct probing *probing, const pid_t *pids, uint32_t count, uint64_t now_ns)
 {
 	gpu_drivers_begin(probing->drivers);
@@ -180,7 +180,7 @@ static struct gpu_probes_stats stats_of(const struct probing *probing)
 
 // ---- who calls --------------------------------------------------------------------------------
 
-/* A child that has loaded the driver, and calls each function so often when it is told to. */
+/* A child that maps the driver, and calls each function as often as call() says. */
 struct client {
 	pid_t pid;
 	int orders, answers;
@@ -213,7 +213,7 @@ static void serve(const char *path, int orders, int answers)
 	if (load_functions(path, &functions) || write(answers, "x", 1) != 1)
 		_exit(1);
 	while (read(orders, &count, sizeof(count)) == sizeof(count)) {
-		// Refused, for there is no context; but called.
+		// Fails without a context, but is called.
 		for (uint32_t i = 0; i < count; i++) {
 			functions.launch(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
 			functions.synchronize(NULL);
@@ -260,25 +260,25 @@ static void client_end(struct client *client)
 {
 	close(client->orders);
 	close(client->answers);
-	end_child(client->pid); // its brothers hold its pipes open
+	end_child(client->pid); // its siblings hold its pipes open
 }
 
-/* Ticks until a window opens or closes. */
+/* Tick until an on phase begins or ends. */
 static void tick_until(struct probing *probing, bool open)
 {
 	uint64_t end_ns = clock_monotonic_ns() + 60 * NS_PER_SECOND;
-	uint64_t begin_ns = probing->window.begin_ns;
+	uint64_t begin_ns = probing->phase.begin_ns;
 
 	while (clock_monotonic_ns() < end_ns) {
 		gpu_probes_tick(probing->probes, clock_monotonic_ns());
-		if (open ? probing->window.begin_ns != begin_ns
-			 : clock_monotonic_ns() > probing->window.end_ns)
+		if (open ? probing->phase.begin_ns != begin_ns
+			 : clock_monotonic_ns() > probing->phase.end_ns)
 			break;
 		poll(NULL, 0, 2);
 	}
 	gpu_probes_tick(probing->probes, clock_monotonic_ns());
 	if (!open)
-		probe_link_settle(); // the kernel's programs look at the window, those of this test do not
+		probe_link_settle(); // unlike the real programs, those of this test ignore the on phase
 }
 
 // ---- claims -----------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ TEST(sees_each_call_once_for_each_shape)
 				SKIP("uprobes are refused here");
 			copy_double(*name, in_folder("libcuda.so.1", path));
 			struct client client = client_start(path);
-			call(&client, 10); // nobody sees these
+			call(&client, 10); // not probed yet
 			see(&probing, &client.pid, 1, 0);
 			call(&client, 1000);
 			EXPECT_EQ(1000, entries(&probing, GPU_CALL_SYNC_STREAM), *name);
@@ -337,7 +337,7 @@ TEST(sees_each_call_of_the_real_driver)
 	assert_int_equal(0, stats.refused);
 	tick_until(&probing, true);
 	call(&client, 1000);
-	assert_int_equal(1000, read_number(&probing, WINDOWED + GPU_CALL_LAUNCH));
+	assert_int_equal(1000, read_number(&probing, DUTY_CYCLED + GPU_CALL_LAUNCH));
 	client_end(&client);
 	probing_close(&probing);
 }
@@ -353,17 +353,17 @@ TEST(sees_launches_in_on_phases_once)
 	struct client client = client_start(path);
 	see(&probing, &client.pid, 1, 0);
 	call(&client, 100);
-	assert_int_equal(0, read_number(&probing, WINDOWED + GPU_CALL_LAUNCH));
+	assert_int_equal(0, read_number(&probing, DUTY_CYCLED + GPU_CALL_LAUNCH));
 	tick_until(&probing, true);
-	assert_int_equal(20, probing.window.weight);
+	assert_int_equal(20, probing.phase.weight);
 	call(&client, 100);
-	assert_int_equal(100, read_number(&probing, WINDOWED + GPU_CALL_LAUNCH));
+	assert_int_equal(100, read_number(&probing, DUTY_CYCLED + GPU_CALL_LAUNCH));
 	tick_until(&probing, false);
 	call(&client, 100);
-	assert_int_equal(100, read_number(&probing, WINDOWED + GPU_CALL_LAUNCH));
-	// What is always there was seen all the while.
+	assert_int_equal(100, read_number(&probing, DUTY_CYCLED + GPU_CALL_LAUNCH));
+	// Always attached probes saw all calls.
 	assert_int_equal(300, entries(&probing, GPU_CALL_SYNC_STREAM));
-	assert_int_equal(0, read_number(&probing, WINDOWED + GPU_CALL_SYNC_STREAM));
+	assert_int_equal(0, read_number(&probing, DUTY_CYCLED + GPU_CALL_SYNC_STREAM));
 	assert_int_equal(1, stats_of(&probing).on_phases);
 	assert_true(stats_of(&probing).cost_ns >= 100 * 450);
 	client_end(&client);
@@ -386,7 +386,7 @@ TEST(probes_fire_in_all_processes_of_a_file)
 	for (int i = 0; i < CLIENTS / 2; i++)
 		pids[i] = clients[i].pid;
 	see(&probing, pids, CLIENTS / 2, 0);
-	for (int i = CLIENTS / 2; i < CLIENTS; i++) // those that come later
+	for (int i = CLIENTS / 2; i < CLIENTS; i++) // processes that start later
 		clients[i] = client_start(path);
 	for (int i = 0; i < CLIENTS; i++)
 		call(&clients[i], 10);
@@ -397,7 +397,7 @@ TEST(probes_fire_in_all_processes_of_a_file)
 	probing_close(&probing);
 }
 
-/* Would whoever maps the file now find another code in it? */
+/* Does a new mapping of the file have breakpoints? */
 static bool has_breakpoints(const char *path)
 {
 	size_t size = 0;
@@ -431,7 +431,7 @@ TEST(detaches_all_after_the_last_process)
 	see(&probing, NULL, 0, 1);
 	see(&probing, NULL, 0, 1 + GPU_DRIVER_LINGER_NS);
 	assert_int_equal(0, stats_of(&probing).files);
-	// Another agent on this machine lets go of the file some seconds later.
+	// Another agent on this machine detaches some seconds later.
 	probe_link_settle();
 	for (int tries = 0; has_breakpoints(path) && tries < 600; tries++)
 		poll(NULL, 0, 100);
@@ -455,7 +455,7 @@ TEST(probes_both_copies_of_a_driver)
 	copy_double("libcuda.so.1", in_folder("libcuda.so.535", second));
 	struct client clients[] = { client_start(first), client_start(second) };
 	const pid_t pids[] = { clients[0].pid, clients[1].pid };
-	// An agent of somebody else's has probes in one of them.
+	// Another agent has probes in one of them.
 	assert_true(probing_open(&agent, 0, 0));
 	see(&agent, pids + 1, 1, 0);
 	see(&probing, pids, 2, 0);
@@ -469,7 +469,7 @@ TEST(probes_both_copies_of_a_driver)
 	probing_close(&agent);
 }
 
-/* Two overlays over one folder, as two containers of one image are. */
+/* Two overlays over one folder, like two containers of one image. */
 static bool mount_overlays(void)
 {
 	char command[1024];
@@ -490,7 +490,7 @@ static void unmount_overlays(void)
 	snprintf(command, sizeof(command), "cd %s && umount -l space/m1 space/m2 space 2>/dev/null",
 		 folder);
 	if (system(command))
-		print_message("# some mounts are left\n");
+		print_message("# some mounts remain\n");
 }
 
 TEST(probes_a_shared_overlay_file_once)
@@ -513,7 +513,7 @@ TEST(probes_a_shared_overlay_file_once)
 	call(&clients[0], 3);
 	call(&clients[1], 4);
 	assert_int_equal(7, entries(&probing, GPU_CALL_SYNC_STREAM));
-	// The one that was attached goes; the other is seen all the same.
+	// The probed file disappears; the other one gets the probes.
 	client_end(&clients[0]);
 	see(&probing, pids + 1, 1, 1);
 	see(&probing, pids + 1, 1, 1 + GPU_DRIVER_LINGER_NS);
@@ -529,14 +529,14 @@ TEST(duty_cycles_a_frequent_probe)
 	char path[PATH_MAX];
 	struct probing probing;
 
-	// A budget that the calls below exceed within any machine's ten seconds.
+	// A budget that the calls below exceed on any machine.
 	if (!probing_open(&probing, 0, 1e-7))
 		SKIP("uprobes are refused here");
 	copy_double("libcuda.so.1", in_folder("libcuda.so.1", path));
 	struct client client = client_start(path);
 	see(&probing, &client.pid, 1, 0);
 	call(&client, 10000);
-	// The time of the look is ours to say; ten seconds later.
+	// Measurements are due every ten seconds of the time that is passed in.
 	gpu_probes_tick(probing.probes, clock_monotonic_ns() + 11 * NS_PER_SECOND);
 	gpu_probes_tick(probing.probes, clock_monotonic_ns() + 22 * NS_PER_SECOND);
 	assert_int_equal(1, stats_of(&probing).duty_cycled + stats_of(&probing).off);
@@ -556,7 +556,7 @@ TEST(logs_files_that_cannot_be_probed)
 
 	if (!probing_open(&probing, 0, 0))
 		SKIP("uprobes are refused here");
-	// An ELF file that exports nothing that we know: this test itself.
+	// An ELF file that exports no known function: this test itself.
 	in_folder("libcuda.so.1", path);
 	const struct gpu_driver driver = { .number = 1,
 					   .fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC),
@@ -566,7 +566,7 @@ TEST(logs_files_that_cannot_be_probed)
 	assert_non_null(next_event_text(probing.events));
 	fail_on_event(probing.events);
 	gpu_probes_remove(probing.probes, &driver);
-	// Nor any function of NCCL's.
+	// No function of NCCL either.
 	const struct gpu_driver nccl = { .number = 2,
 					 .library = GPU_LIBRARY_NCCL,
 					 .fd = driver.fd };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs of GPU drivers' calls on the running kernel: what they read of each call, and what they
-// make of the calls of a client of the double. Needs root and BTF.
+// The BPF programs of GPU calls on the running kernel: the arguments that they read. Needs root and BTF.
 #include "agent/gpu/gpu_programs.h"
 
 #include <dlfcn.h>
@@ -39,7 +38,7 @@ static bool open_setting(struct setting *ret_setting)
 	struct loader_options loader_options = {
 		.slot_ns = 20 * NS_PER_MS,
 		.counts_max = 65536,
-		.pid = getpid(), // no other process may disturb
+		.pid = getpid(), // calls of other processes must not count
 	};
 	struct gpu_programs_options options = {
 		.slot_ns = 20 * NS_PER_MS,
@@ -72,7 +71,7 @@ static struct gpu_call_record read_back(const struct setting *setting, const cha
 	return record;
 }
 
-/* What of a call's arguments 1 to 11 belongs where; 0: nothing. */
+/* Which of a call's arguments 1 to 11 each field has; 0: none. */
 struct golden {
 	enum gpu_call call;
 	uint64_t handle, to, from;
@@ -109,7 +108,7 @@ static const struct golden *golden_of(enum gpu_call call)
 	return &plain;
 }
 
-/* Argument @at of those that are passed, counted from 0. */
+/* The value passed as argument @at, from 0. */
 static uint64_t passed(uint32_t at)
 {
 	return at == GPU_ARGUMENT_NONE ? 0 : 0x101ULL * (at + 1);
@@ -159,14 +158,14 @@ static call_fn function_on(const struct probe_page *page)
 	return function;
 }
 
-/* Calls whose arguments are structures have tests of their own. */
+/* Calls with structures as arguments have their own tests. */
 static bool has_structure(enum gpu_call call)
 {
 	return call == GPU_CALL_LAUNCH_EX || call == GPU_CALL_COPY_2D || call == GPU_CALL_COPY_3D ||
 	       call == GPU_CALL_COPY_BATCH;
 }
 
-/* Functions with the same cookie differ for nobody. */
+/* Functions with equal cookies need one test. */
 static bool is_first_of_cookie(const struct gpu_call_symbol *rows, size_t at)
 {
 	for (size_t i = 0; i < at; i++) {
@@ -307,7 +306,7 @@ TEST(reads_structures_as_the_driver_does)
 
 // ---- NCCL -----------------------------------------------------------------------------------
 
-/* All types of nccl.h 2.30 by number, and one that is newer. */
+/* Bytes of all types of nccl.h 2.30 by number, and of an unknown one. */
 static const uint64_t bytes_of_types[] = { 1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1, 0 };
 
 static void expect_collective(const struct setting *setting, const struct probe_page *page,
@@ -420,7 +419,7 @@ TEST(unique_id_identifies_a_communicator)
 		EXPECT_EQ(identity_of(&id), record.to, *symbol);
 		EXPECT_EQ(17, record.grid[1], *symbol);
 		EXPECT_EQ(24, record.grid[2], *symbol);
-		// Each word counts.
+		// Each word matters.
 		for (uint32_t i = 0; i < 16; i++) {
 			id.words[i]++;
 			record = init_with(&setting, *symbol, &id, 3);
@@ -438,13 +437,13 @@ TEST(reads_where_resized_communicators_will_be)
 		SKIP("needs root, BTF and uprobes");
 	struct gpu_call_record record =
 		call_with(&setting, "ncclCommGrow", NULL, 8, (void *)0x3333, 5);
-	EXPECT_EQ(5, record.grid[1], "rank of who comes");
+	EXPECT_EQ(5, record.grid[1], "rank of a new one");
 	EXPECT_EQ(8, record.grid[2], "ranks");
-	EXPECT_EQ(0, record.to, "its name is not known");
+	EXPECT_EQ(0, record.to, "no identity");
 	record = call_with(&setting, "ncclCommShrink", (void *)0x1111, 0x2222, (void *)3, 0x4444);
-	EXPECT_EQ(0x4444, record.from, "where the new one will be");
-	EXPECT_EQ(NCCL_RANK_UNKNOWN, record.grid[1], "rank of who stays");
-	EXPECT_EQ(0, record.to, "a communicator that nobody has seen made");
+	EXPECT_EQ(0x4444, record.from, "place of the new handle");
+	EXPECT_EQ(NCCL_RANK_UNKNOWN, record.grid[1], "rank of an existing one");
+	EXPECT_EQ(0, record.to, "an unknown communicator");
 	close_setting(&setting);
 }
 

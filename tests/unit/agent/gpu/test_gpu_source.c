@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the lane of GPUs' calls says of itself: that memory in use is not told while calls that allocate are too many
-// to see each. This process calls a copy of the double. Needs root, BTF and uprobes.
+// The source of GPU calls: memory in use is not recorded while calls that allocate are too frequent to probe all of them. This
+// process calls a copy of the double. Needs root, BTF and uprobes.
 #include "agent/gpu/gpu_source.h"
 
 #include "agent/overhead/budget.h"
@@ -11,8 +11,8 @@
 
 #define SLOT_NS      (20 * NS_PER_MS)
 #define INTERVAL_NS  (70 * NS_PER_SECOND) // a minute begins in it: samples end there
-#define BUSY_TICK_NS (11 * NS_PER_SECOND) // more than between two looks at what probes cost
-#define IDLE_TICK_NS (500 * NS_PER_MS)    // windows open and close, some minutes long
+#define BUSY_TICK_NS (11 * NS_PER_SECOND) // more than the interval of measurements
+#define IDLE_TICK_NS (500 * NS_PER_MS)    // for some minutes, with on phases
 
 enum {
 	CALLS_OF_TICK = 100000, // some 80 ms of probes: more than half a percent of 11 s
@@ -107,7 +107,7 @@ static void drain_interval(struct fixture *fixture)
 	assert_int_equal(0, gpu_source_after_drain(fixture->source, &draining->interval));
 }
 
-// How much of @type the interval has of GPU memory at @step, and over how many slots.
+// The interval's value of @type for GPU memory at @step, and its slots.
 static int64_t value_of(const struct fixture *fixture, const char *type, const char *step,
 			uint32_t *ret_slots)
 {
@@ -122,9 +122,9 @@ static int64_t value_of(const struct fixture *fixture, const char *type, const c
 		if (strcmp(profile_string(profile, series->type), type) != 0 ||
 		    strcmp(labels_get(&series->labels, LABEL_STEP), step) != 0)
 			continue;
-		EXPECT_STR("gpu_memory", labels_get(&series->labels, LABEL_KNOB), "what");
-		EXPECT_STR("cairn-agent", labels_get(&series->labels, LABEL_SERVICE), "whose");
-		EXPECT_STR("n7", labels_get(&series->labels, LABEL_NODE), "where");
+		EXPECT_STR("gpu_memory", labels_get(&series->labels, LABEL_KNOB), "knob");
+		EXPECT_STR("cairn-agent", labels_get(&series->labels, LABEL_SERVICE), "service");
+		EXPECT_STR("n7", labels_get(&series->labels, LABEL_NODE), "node");
 		value += sample->value;
 		*ret_slots += sample->more_slots + 1;
 	}
@@ -137,10 +137,11 @@ TEST(exports_unknown_memory_while_it_lasts)
 	uint32_t slots;
 
 	if (!open_fixture(&fixture))
-		SKIP("needs root, BTF and a link of many uprobes");
-	gpu_source_tick(fixture.source, fixture.now_ns); // the driver is found, and probed
+		SKIP("needs root, BTF and uprobe_multi links");
+	gpu_source_tick(fixture.source, fixture.now_ns); // finds and probes the driver
 	drain_interval(&fixture);
-	EXPECT_EQ(0, value_of(&fixture, PROFILE_TYPE_SHEDDING, STEP_OFF, &slots), "all is seen");
+	EXPECT_EQ(0, value_of(&fixture, PROFILE_TYPE_SHEDDING, STEP_OFF, &slots),
+		  "all calls are seen");
 
 	tick_until(&fixture, true, "is not recorded from now on");
 	for (int interval = 0; interval < 2; interval++) {
@@ -150,14 +151,14 @@ TEST(exports_unknown_memory_while_it_lasts)
 			  "the change is exported once");
 		int64_t ns = value_of(&fixture, PROFILE_TYPE_SHEDDING, STEP_OFF, &slots);
 		assert_true(ns >= (int64_t)(INTERVAL_NS - SLOT_NS)); // the whole interval
-		EXPECT_EQ(ns, slots * SLOT_NS, "where it was so");
+		EXPECT_EQ(ns, slots * SLOT_NS, "over the whole interval");
 	}
 
 	tick_until(&fixture, false, "is recorded again");
 	drain_interval(&fixture);
 	EXPECT_EQ(1, value_of(&fixture, PROFILE_TYPE_SHEDDING_CHANGES, STEP_ON, &slots),
 		  "known again");
-	EXPECT_EQ(0, value_of(&fixture, PROFILE_TYPE_SHEDDING, STEP_OFF, &slots), "it is over");
+	EXPECT_EQ(0, value_of(&fixture, PROFILE_TYPE_SHEDDING, STEP_OFF, &slots), "no longer");
 	close_fixture(&fixture);
 }
 

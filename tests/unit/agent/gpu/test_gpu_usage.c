@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures of a double's GPUs on their way into a window.
+// GPU telemetry from a double of NVML, in an export interval.
 #include "agent/gpu/gpu_usage.h"
 
 #include <limits.h>
@@ -63,7 +63,7 @@ static int set_up(void **state)
 	EXPECT_EQ(0,
 		  export_interval_init(&fixture->interval, &fixture->sources, SLOT_NS,
 				       clock_realtime_ns() - 10 * NS_PER_SECOND),
-		  "window");
+		  "interval");
 	labels_set(&fixture->labels, LABEL_NODE, "n7");
 	const struct process_key own = key_of(getpid(), 0);
 	assert_non_null(process_table_get(fixture->sources.frames.processes, &own, "test"));
@@ -129,7 +129,7 @@ static const struct sample *sample_of(const struct profile *profile, const struc
 	return NULL;
 }
 
-/** Take figures into the export interval until there is such a series, too. */
+/** Add values to the export interval until it has such a series. */
 static const struct series *wait_for_series(struct fixture *fixture, const char *type,
 					    const char *label, const char *value)
 {
@@ -145,7 +145,7 @@ static const struct series *wait_for_series(struct fixture *fixture, const char 
 	return NULL;
 }
 
-/** Of the second GPU, which is the last. */
+/** Of the last GPU. */
 static void wait_for_figures(struct fixture *fixture)
 {
 	wait_for_series(fixture, PROFILE_TYPE_GPU_BUSY, "gpu", "1");
@@ -243,7 +243,7 @@ TEST(logs_a_lost_gpu_once)
 		event = wait_for_event(fixture);
 	assert_non_null(strstr(event, "answers again"));
 	sleep(1);
-	next_event_text(fixture->events); // both may have been posted by now
+	next_event_text(fixture->events); // the other event may have been posted by now
 	fail_on_event(fixture->events);
 }
 

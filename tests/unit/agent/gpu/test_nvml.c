@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of GPU figures against a double of the library.
+// The NVML reader with a double of the library.
 #include "agent/gpu/nvml.h"
 
 #include <errno.h>
@@ -94,7 +94,7 @@ TEST(gpm_needs_two_readings)
 	EXPECT_EQ(0, nvml_read_gpu(nvml, 0, &reading), "second");
 	EXPECT_EQ(82, figure(&reading, NVML_SM_ACTIVE_PERCENT), "rounded");
 	EXPECT_EQ(0, figure(&reading, NVML_TENSOR_ACTIVE_PERCENT), "0 is a figure");
-	EXPECT_EQ(0, reading.known & 1U << NVML_DRAM_ACTIVE_PERCENT, "refused by the GPU");
+	EXPECT_EQ(0, reading.known & 1U << NVML_DRAM_ACTIVE_PERCENT, "not supported by the GPU");
 	nvml_close(nvml);
 
 	set_up();
@@ -102,8 +102,8 @@ TEST(gpm_needs_two_readings)
 	EXPECT_EQ(0, nvml_open(library, &nvml, &(struct error){ 0 }), "an older GPU");
 	EXPECT_EQ(0, nvml_read_gpu(nvml, 0, &reading), "first");
 	EXPECT_EQ(0, nvml_read_gpu(nvml, 0, &reading), "second");
-	EXPECT_EQ(0, reading.known & 1U << NVML_SM_ACTIVE_PERCENT, "has none");
-	EXPECT_EQ(93, figure(&reading, NVML_BUSY_PERCENT), "has the rest");
+	EXPECT_EQ(0, reading.known & 1U << NVML_SM_ACTIVE_PERCENT, "has no GPM");
+	EXPECT_EQ(93, figure(&reading, NVML_BUSY_PERCENT), "has all else");
 	nvml_close(nvml);
 }
 
@@ -131,7 +131,7 @@ TEST(reads_memory_and_fresh_utilization_of_processes)
 	nvml_close(nvml);
 }
 
-/** Two instances: number 3 in the second place, and number 5, which is divided further, in both others. */
+/** Two instances: number 3 in the second place, and number 5 with two compute instances in both others. */
 static void divide(void)
 {
 	double_->is_mig = true;
@@ -161,9 +161,9 @@ TEST(reads_memory_and_utilization_of_instances)
 	divide();
 	for (int i = 0; i < 2; i++)
 		EXPECT_EQ(0, nvml_read_gpu(nvml, 1, &reading), "the GPU");
-	EXPECT_EQ(512345, figure(&reading, NVML_POWER_MILLIWATTS), "is one board");
-	EXPECT_EQ(0, reading.known & 1U << NVML_MEMORY_USED_BYTES, "memory is told once");
-	EXPECT_EQ(0, reading.known & 1U << NVML_SM_ACTIVE_PERCENT, "as is activity");
+	EXPECT_EQ(512345, figure(&reading, NVML_POWER_MILLIWATTS), "of the whole board");
+	EXPECT_EQ(0, reading.known & 1U << NVML_MEMORY_USED_BYTES, "memory is its instances'");
+	EXPECT_EQ(0, reading.known & 1U << NVML_SM_ACTIVE_PERCENT, "so is activity");
 
 	EXPECT_EQ(2, nvml_instance_count(nvml, 1), "instances");
 	EXPECT_EQ(5, nvml_instance(nvml, 1, 0)->id, "number");
@@ -191,7 +191,7 @@ TEST(finds_instances_after_repartitioning)
 	divide();
 	EXPECT_EQ(0, nvml_read_gpu(nvml, 0, &reading), "before");
 	EXPECT_EQ(0, nvml_read_instance(nvml, 0, 1, &reading), "before");
-	// Another one of the same number in the same place: its handle is the old one's.
+	// Another instance with the same number, place and handle.
 	double_->instances[1].uuid = 7;
 	EXPECT_EQ(0, nvml_read_gpu(nvml, 0, &reading), "after");
 	assert_non_null(strstr(nvml_instance(nvml, 0, 1)->uuid, "MIG-"));
@@ -200,7 +200,7 @@ TEST(finds_instances_after_repartitioning)
 	EXPECT_EQ(0, nvml_read_instance(nvml, 0, 1, &reading), "after");
 	EXPECT_EQ(0, reading.known & 1U << NVML_BUSY_PERCENT, "no mean over both");
 
-	// Taken back between the two calls.
+	// Destroyed between the two calls.
 	double_->instances[1].is_there = false;
 	assert_true(nvml_read_instance(nvml, 0, 1, &reading) < 0);
 	EXPECT_EQ(0, nvml_read_gpu(nvml, 0, &reading), "one less");
@@ -208,7 +208,7 @@ TEST(finds_instances_after_repartitioning)
 
 	double_->is_lost = true;
 	EXPECT_EQ(-ENODEV, nvml_read_gpu(nvml, 0, &reading), "lost");
-	EXPECT_EQ(0, nvml_instance_count(nvml, 0), "and what it had");
+	EXPECT_EQ(0, nvml_instance_count(nvml, 0), "its instances, too");
 	double_->is_lost = false;
 
 	double_->is_mig = false;
@@ -234,7 +234,7 @@ TEST(lists_processes_by_mig_instance)
 	EXPECT_EQ(0, nvml_read_processes(nvml, 0, processes, &count), "processes");
 	EXPECT_EQ(2, count, "one process on two instances");
 	EXPECT_EQ(5, processes[0].instance, "first");
-	EXPECT_EQ(6ULL << 30, processes[0].memory_bytes, "both parts of it");
+	EXPECT_EQ(6ULL << 30, processes[0].memory_bytes, "of both compute instances");
 	assert_false(processes[0].busy_known);
 	EXPECT_EQ(3, processes[1].instance, "second");
 	EXPECT_EQ(2ULL << 30, processes[1].memory_bytes, "memory");
@@ -273,9 +273,9 @@ TEST(reopening_renews_handles_after_a_reset)
 	nvml_close(nvml);
 
 	double_->is_hidden = true;
-	EXPECT_EQ(0, nvml_open(library, &nvml, &(struct error){ 0 }), "one cannot be had");
+	EXPECT_EQ(0, nvml_open(library, &nvml, &(struct error){ 0 }), "one fails to open");
 	EXPECT_EQ(1, nvml_gpu_count(nvml), "the other one");
-	EXPECT_EQ(1, nvml_gpu_index(nvml, 0), "its number is its own");
+	EXPECT_EQ(1, nvml_gpu_index(nvml, 0), "NVML's index");
 	assert_true(nvml_has_failed_gpus(nvml));
 	nvml_close(nvml);
 }
