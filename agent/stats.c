@@ -97,7 +97,7 @@ static uint64_t value_of(const struct stats *stats, uint32_t counter)
 	return *(const uint64_t *)((const char *)stats + counters[counter].figure);
 }
 
-uint64_t stats_counted(const struct stats *before, const struct stats *now, uint32_t counter)
+static uint64_t counted(const struct stats *before, const struct stats *now, uint32_t counter)
 {
 	return value_of(now, counter) - value_of(before, counter);
 }
@@ -145,8 +145,8 @@ void stats_post_losses(const struct stats *before, const struct stats *now,
 	double seconds = (double)(now->time_ns - before->time_ns) / NS_PER_SECOND;
 
 	for (size_t i = 0; i < ARRAY_SIZE(losses); i++) {
-		uint64_t count = stats_counted(before, now, losses[i].counter);
-		uint64_t of = losses[i].is_ordinary ? stats_counted(before, now, losses[i].of) : 0;
+		uint64_t count = counted(before, now, losses[i].counter);
+		uint64_t of = losses[i].is_ordinary ? counted(before, now, losses[i].of) : 0;
 
 		if (count > of / ORDINARY_LOSSES)
 			post_loss(events, losses[i].counter, count, seconds);
@@ -164,7 +164,7 @@ int stats_add_series(const struct stats *before, const struct stats *now,
 	int rc = labels_copy(labels, &own);
 
 	for (uint32_t i = 0; i < STATS_COUNTERS && !rc; i++) {
-		uint64_t count = stats_counted(before, now, i);
+		uint64_t count = counted(before, now, i);
 		char token[STATS_TOKEN_BYTES];
 
 		if (!count)
@@ -217,8 +217,8 @@ void stats_format(const struct stats *before, const struct stats *now, char text
 		 "%llu processes, %llu files, %llu stacks, %.1f MiB of symbols, drain %.1f ms; "
 		 "unwinder: %llu processes, %llu tables (%.1f MiB in the kernel, %llu pending), "
 		 "%llu Python functions (%.1f MiB)",
-		 time_ns / 1e9, (unsigned long long)stats_counted(before, now, COUNTER_SAMPLES),
-		 bpf, time_ns ? 100.0 * (now->cpu_ns - before->cpu_ns) / time_ns : 0,
+		 time_ns / 1e9, (unsigned long long)counted(before, now, COUNTER_SAMPLES), bpf,
+		 time_ns ? 100.0 * (now->cpu_ns - before->cpu_ns) / time_ns : 0,
 		 now->rss_bytes / 1048576.0, overhead,
 		 (unsigned long long)(now->sender.batches_sent - before->sender.batches_sent),
 		 (now->sender.bytes_sent - before->sender.bytes_sent) / 1024.0,

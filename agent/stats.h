@@ -37,8 +37,6 @@ void stats_post_losses(const struct stats *before, const struct stats *now,
 
 /** The counter's token: the value of LABEL_COUNTER. Returns @token. */
 const char *stats_counter_token(uint32_t counter, char token[STATS_TOKEN_BYTES]);
-/** How often it was counted between two moments. */
-uint64_t stats_counted(const struct stats *before, const struct stats *now, uint32_t counter);
 
 /**
  * Add each counter that rose between two moments to @interval, with @labels and LABEL_COUNTER. Returns 0 or

@@ -158,7 +158,7 @@ void page_faults_close(void *state)
 	free(faults);
 }
 
-void page_faults_tick(void *state, uint64_t now_ns)
+static void tick(void *state, uint64_t now_ns)
 {
 	struct page_faults *faults = state;
 
@@ -227,6 +227,6 @@ const struct source page_faults_source = {
 	.open = open_source,
 	.close = page_faults_close,
 	.set_running = page_faults_set_running,
-	.tick = page_faults_tick,
+	.tick = tick,
 	.set_step = set_step,
 };

@@ -37,9 +37,6 @@ void page_faults_close(void *faults);
 /** Stop, or go on. Returns 0 or a negative errno; then they do not run. */
 int page_faults_set_running(void *faults, bool on);
 
-/** Follows CPU hotplug every few seconds; costs nothing otherwise. */
-void page_faults_tick(void *faults, uint64_t now_ns);
-
 /** Unwind at most so many stacks per second and CPU; below 10 is 10. */
 void page_faults_set_budget(struct page_faults *faults, uint32_t stacks_per_second);
 

@@ -284,7 +284,7 @@ static int unwind_sleepers(struct switches *switches)
 				  : 0;
 }
 
-void switches_tick(void *state, uint64_t now_ns)
+static void tick(void *state, uint64_t now_ns)
 {
 	struct switches *switches = state;
 
@@ -355,7 +355,7 @@ const struct source switches_source = {
 	.close = switches_close,
 	.set_running = switches_set_running,
 	.before_drain = switches_sweep,
-	.tick = switches_tick,
+	.tick = tick,
 	.set_step = switches_set_step,
 	.set_process = switches_set_process,
 };

@@ -45,9 +45,6 @@ int switches_sweep(void *switches);
  */
 int switches_set_running(void *switches, bool on);
 
-/** Now and then: unwind long sleeping threads with a truncated stack again. */
-void switches_tick(void *switches, uint64_t now_ns);
-
 /** The map of thread states (bpf/switch/thread.bpf.h), for other programs. Owned by the switches. */
 int switches_threads_fd(const struct switches *switches);
 

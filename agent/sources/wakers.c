@@ -69,6 +69,104 @@ static const char *const interrupt_functions[] = {
 #endif
 };
 
+// ---- processes ----------------------------------------------------------------------------------
+
+bool wakers_is_listed(const char *services, const char *service)
+{
+	size_t size = strlen(service);
+
+	for (const char *name = services; size;) {
+		size_t name_size = strcspn(name, ",");
+
+		if (name_size == size && !strncmp(name, service, size))
+			return true;
+		if (!name[name_size])
+			return false;
+		name += name_size + 1;
+	}
+	return false;
+}
+
+static bool pid_equals(const void *context, uint32_t item, const void *pid)
+{
+	const struct wakers *wakers = context;
+
+	return wakers->followed[item].pid == *(const uint32_t *)pid;
+}
+
+static struct followed_process *find(struct wakers *wakers, uint32_t pid)
+{
+	uint32_t at = hash_table_find(&wakers->by_pid, hash64_of(&pid, sizeof(pid)), pid_equals,
+				      wakers, &pid);
+
+	return at == HASH_TABLE_NONE ? NULL : &wakers->followed[at];
+}
+
+// NULL: table full.
+static struct followed_process *add(struct wakers *wakers, uint32_t pid)
+{
+	int fd = bpf_map__fd(wakers->programs->maps.woken_pids);
+	uint32_t yes = 1, at = wakers->followed_count;
+
+	if (at == wakers->followed_max || bpf_map_update_elem(fd, &pid, &yes, BPF_ANY))
+		return NULL;
+	if (hash_table_add(&wakers->by_pid, hash64_of(&pid, sizeof(pid)), at)) {
+		bpf_map_delete_elem(fd, &pid);
+		return NULL;
+	}
+	wakers->followed[at] = (struct followed_process){ .pid = pid };
+	wakers->followed_count++;
+	return &wakers->followed[at];
+}
+
+static void follow(void *context, const struct process *process)
+{
+	const char *service = labels_get(&process->labels, LABEL_SERVICE);
+	struct wakers *wakers = context;
+	struct followed_process *followed;
+
+	if (!service || !wakers_is_listed(wakers->services, service))
+		return;
+	followed = find(wakers, process->key.pid);
+	if (!followed)
+		followed = add(wakers, process->key.pid);
+	if (followed)
+		followed->seen = true;
+	else
+		event_warn_once(wakers->events, &wakers->is_full_reported, "wakers",
+				"dropped processes of the services in --wakers: table full "
+				"(limit %u); name fewer services",
+				wakers->followed_max);
+}
+
+static void remove_exited(struct wakers *wakers)
+{
+	int fd = bpf_map__fd(wakers->programs->maps.woken_pids);
+	uint32_t kept = 0;
+
+	hash_table_clear(&wakers->by_pid);
+	for (uint32_t i = 0; i < wakers->followed_count; i++) {
+		uint32_t pid = wakers->followed[i].pid;
+
+		if (!wakers->followed[i].seen) {
+			bpf_map_delete_elem(fd, &pid);
+			continue;
+		}
+		// There is room: they were in it.
+		hash_table_add(&wakers->by_pid, hash64_of(&pid, sizeof(pid)), kept);
+		wakers->followed[kept++] = (struct followed_process){ .pid = pid };
+	}
+	wakers->followed_count = kept;
+}
+
+static void follow_services(struct wakers *wakers)
+{
+	if (!wakers->services)
+		return;
+	process_table_each_sampled(wakers->processes, follow, wakers);
+	remove_exited(wakers);
+}
+
 // ---- loading --------------------------------------------------------------------------------
 
 static void set_waking(struct wakers_bpf *programs, const struct kallsyms *kallsyms)
@@ -215,7 +313,7 @@ int wakers_open(const struct loader *loader, const struct wakers_options *option
 		event_warn(wakers->events, "wakers",
 			   "wake-ups by interrupts show the interrupted thread as the waker: the "
 			   "kernel's interrupt entry points are unknown");
-	wakers_follow(wakers);
+	follow_services(wakers);
 	*ret_wakers = wakers;
 	return 0;
 }
@@ -233,104 +331,6 @@ void wakers_close(void *state)
 	free(wakers->followed);
 	hash_table_deinit(&wakers->by_pid);
 	free(wakers);
-}
-
-// ---- processes ----------------------------------------------------------------------------------
-
-bool wakers_is_listed(const char *services, const char *service)
-{
-	size_t size = strlen(service);
-
-	for (const char *name = services; size;) {
-		size_t name_size = strcspn(name, ",");
-
-		if (name_size == size && !strncmp(name, service, size))
-			return true;
-		if (!name[name_size])
-			return false;
-		name += name_size + 1;
-	}
-	return false;
-}
-
-static bool pid_equals(const void *context, uint32_t item, const void *pid)
-{
-	const struct wakers *wakers = context;
-
-	return wakers->followed[item].pid == *(const uint32_t *)pid;
-}
-
-static struct followed_process *find(struct wakers *wakers, uint32_t pid)
-{
-	uint32_t at = hash_table_find(&wakers->by_pid, hash64_of(&pid, sizeof(pid)), pid_equals,
-				      wakers, &pid);
-
-	return at == HASH_TABLE_NONE ? NULL : &wakers->followed[at];
-}
-
-// NULL: table full.
-static struct followed_process *add(struct wakers *wakers, uint32_t pid)
-{
-	int fd = bpf_map__fd(wakers->programs->maps.woken_pids);
-	uint32_t yes = 1, at = wakers->followed_count;
-
-	if (at == wakers->followed_max || bpf_map_update_elem(fd, &pid, &yes, BPF_ANY))
-		return NULL;
-	if (hash_table_add(&wakers->by_pid, hash64_of(&pid, sizeof(pid)), at)) {
-		bpf_map_delete_elem(fd, &pid);
-		return NULL;
-	}
-	wakers->followed[at] = (struct followed_process){ .pid = pid };
-	wakers->followed_count++;
-	return &wakers->followed[at];
-}
-
-static void follow(void *context, const struct process *process)
-{
-	const char *service = labels_get(&process->labels, LABEL_SERVICE);
-	struct wakers *wakers = context;
-	struct followed_process *followed;
-
-	if (!service || !wakers_is_listed(wakers->services, service))
-		return;
-	followed = find(wakers, process->key.pid);
-	if (!followed)
-		followed = add(wakers, process->key.pid);
-	if (followed)
-		followed->seen = true;
-	else
-		event_warn_once(wakers->events, &wakers->is_full_reported, "wakers",
-				"dropped processes of the services in --wakers: table full "
-				"(limit %u); name fewer services",
-				wakers->followed_max);
-}
-
-static void remove_exited(struct wakers *wakers)
-{
-	int fd = bpf_map__fd(wakers->programs->maps.woken_pids);
-	uint32_t kept = 0;
-
-	hash_table_clear(&wakers->by_pid);
-	for (uint32_t i = 0; i < wakers->followed_count; i++) {
-		uint32_t pid = wakers->followed[i].pid;
-
-		if (!wakers->followed[i].seen) {
-			bpf_map_delete_elem(fd, &pid);
-			continue;
-		}
-		// There is room: they were in it.
-		hash_table_add(&wakers->by_pid, hash64_of(&pid, sizeof(pid)), kept);
-		wakers->followed[kept++] = (struct followed_process){ .pid = pid };
-	}
-	wakers->followed_count = kept;
-}
-
-void wakers_follow(struct wakers *wakers)
-{
-	if (!wakers->services)
-		return;
-	process_table_each_sampled(wakers->processes, follow, wakers);
-	remove_exited(wakers);
 }
 
 enum loader_level wakers_level(const struct wakers *wakers)
@@ -362,10 +362,10 @@ static int open_source(const struct source_setup *setup, void **ret_state, struc
 }
 
 // The services of processes are known when their counts have been drained.
-static int follow_services(void *state, struct export_interval *interval)
+static int after_drain(void *state, struct export_interval *interval)
 {
 	(void)interval;
-	wakers_follow(state);
+	follow_services(state);
 	return 0;
 }
 
@@ -375,5 +375,5 @@ const struct source wakers_source = {
 	.needs = SOURCE_WALL,
 	.open = open_source,
 	.close = wakers_close,
-	.after_drain = follow_services,
+	.after_drain = after_drain,
 };

@@ -32,9 +32,6 @@ int wakers_open(const struct loader *loader, const struct wakers_options *option
 /** NULL is allowed. */
 void wakers_close(void *wakers);
 
-/** Find the services' processes among the sampled ones: once an export interval. */
-void wakers_follow(struct wakers *wakers);
-
 /** What the kernel accepted; the switches' level or a higher one. */
 enum loader_level wakers_level(const struct wakers *wakers);
 
