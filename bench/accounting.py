@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs cost, as the kernel accounts it: CPU of a process tree, time in BPF programs, memory."""
+"""The kernel's accounting of programs: CPU of a process tree, time in BPF programs, memory."""
 import functools
 import json
 import os
@@ -11,8 +11,8 @@ import time
 BPF_STATS = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
 BPF_COST = pathlib.Path(__file__).resolve().parents[1] / "agent/overhead/bpf_cost.c"
 NAME_BYTES = 15  # the kernel cuts programs' names there
-BPFTOOL_TRIES = 5  # it gives up if something goes while it lists
-SETTLE_SECONDS = 1.5  # a profiler has done with a program that has ended
+BPFTOOL_TRIES = 5  # it fails if a program disappears while it lists
+SETTLE_SECONDS = 1.5  # a profiler has processed an ended program
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 SAMPLING_TYPES = ("perf_event",)
 FAULTS = "fault"  # in the name of a program that has a perf event, too, but samples page faults
@@ -30,7 +30,7 @@ class BpfStatistics:
 
 
 def descriptors(pid, *fields):
-    """What the kernel tells of the process's descriptors (proc(5), fdinfo) that have the fields."""
+    """The fdinfo fields (proc(5)) of the process's descriptors that have them."""
     for path in pathlib.Path(f"/proc/{pid}/fdinfo").glob("*"):
         try:
             lines = path.read_text().splitlines()
@@ -58,7 +58,7 @@ def bpftool(*arguments):
 
 
 def held(pid, field):
-    """What the descriptors of the process and its descendants say of @field, without doubles."""
+    """The distinct values of @field in the descriptors of the process and its descendants."""
     return {int(found[field]) for process in tree(pid) for found in descriptors(process, field)}
 
 
@@ -83,14 +83,14 @@ class BpfPrograms:
 
     def read(self):
         """{id: (kind, runs, nanoseconds)}."""
-        told = {int(found["prog_id"]): (int(found["run_cnt"]), int(found["run_time_ns"]))
+        found = {int(found["prog_id"]): (int(found["run_cnt"]), int(found["run_time_ns"]))
                 for process in tree(self.pid)
                 for found in descriptors(process, "prog_id", "run_cnt", "run_time_ns")}
-        if not self.kinds.keys() <= told.keys():  # a link's descriptor does not tell
-            told |= {program["id"]: (program.get("run_cnt", 0), program.get("run_time_ns", 0))
+        if not self.kinds.keys() <= found.keys():  # a link's descriptor lacks the counts
+            found |= {program["id"]: (program.get("run_cnt", 0), program.get("run_time_ns", 0))
                      for program in bpftool("prog", "show")}
-        return {number: (kind, *told[number]) for number, kind in self.kinds.items()
-                if number in told}
+        return {number: (kind, *found[number]) for number, kind in self.kinds.items()
+                if number in found}
 
     def since(self, before):
         """[(kind, runs, nanoseconds)] since @before was read."""

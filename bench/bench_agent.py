@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What sampling costs, side by side with other profilers.
+"""Overhead of sampling, next to other profilers.
 
 Workloads: native stacks of 34 frames without frame pointers on every CPU; PyTorch under Python,
 where an interpreter has it (BENCH_PYTHON names one). Peers: perf by frame pointers and by DWARF,
@@ -31,8 +31,8 @@ from recorded_stacks import Unreadable
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MIB = 1 << 20
 BUILD_SECONDS = 6   # an agent that has just started builds tables
-SETTLE_SECONDS = 6  # and names what it sees for the first time when it ships the next window
-STEADY_SECONDS = 10 # two windows: what is done once in each is in it twice, whenever it begins
+SETTLE_SECONDS = 6  # and symbolizes new code at the next export
+STEADY_SECONDS = 10 # two export intervals: includes once-per-interval work twice
 
 # What the design asks for, by workload.
 BUDGETS = {
@@ -121,7 +121,7 @@ def print_pairs(windows, workload_name):
                           for theirs, ours in zip(mine, cairn)])
 
 
-# ---- what the stacks are worth --------------------------------------------------------------
+# ---- quality of the stacks --------------------------------------------------------------
 
 def print_stacks(workload, cairn, windows, peers, options):
     """Of cairn those of the measured windows, of the others those of their last recording."""

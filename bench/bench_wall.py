@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the wall clock costs: programs that switch a lot, and a service under a fixed load, with and
+"""Overhead of wall-clock profiling: programs that switch a lot, and a service under a fixed load, with and
 without a profiler of their waits.
 
 Each profiler's window lies between two windows without any, and is compared with these; "nothing"
@@ -87,7 +87,7 @@ def profilers_for(options, folder, cairn):
 # ---- rounds ---------------------------------------------------------------------------------
 
 class Row:
-    """What a window beside its neighbours without a profiler said."""
+    """A window compared with its neighbours without a profiler."""
 
     def __init__(self, measured, before, after):
         self.measured = measured

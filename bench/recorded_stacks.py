@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a profiler's stacks are worth: which are complete, and of which every frame has a name.
+"""Quality of a profiler's stacks: the share that is complete, and with every frame named.
 
 One rule for all: a stack is complete if its outermost frame is the function that a process or a thread
-begins with, because nothing calls it; a frame has a name if it is told by more than an address, an
+begins with, because nothing calls it; a frame has a name if it shows more than an address, an
 offset in a file, or a word for what is not known.
 """
 import pathlib
@@ -27,7 +27,7 @@ PID_LABELS = ("pid", "tgid", "process_id", "process.pid", "process-id")
 
 
 class Unreadable(Exception):
-    """There are no stacks to judge; the text says why."""
+    """There are no stacks; the message says why."""
 
 
 class Stacks:

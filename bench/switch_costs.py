@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a profiler of waits costs: CPU of its processes, time in its BPF programs, and what the agent's
-own counters say of stacks remembered and taken."""
+"""Overhead of off-CPU profilers: CPU of processes, time in BPF programs, and the agent's counters of
+stack cache hits and captured stacks."""
 import pathlib
 import re
 import time

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the profilers look at: programs that run for ever, in random rounds, and count their work."""
+"""Profiled workloads: programs that run forever, in random rounds, and count their work."""
 import os
 import pathlib
 import signal

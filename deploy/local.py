@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A collector and an agent on this machine: what `make run` and `make demo` have in common."""
+"""A collector and an agent on this machine: shared by `make run` and `make demo`."""
 import argparse
 import os
 import subprocess

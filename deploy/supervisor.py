@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the parts of cairn beside each other, watches them, and stops them in reverse order.
+"""Starts the parts of cairn, watches them, and stops them in reverse order.
 
 Each part gets its own process group, so that Ctrl-C reaches only the supervisor, which then lets
 the agent export its last interval before the collector stops. A part dies with the supervisor even if
@@ -41,7 +41,7 @@ def _fetch(url, timeout=2):
 
 
 def _load_text():
-    """What may be to blame, if it is."""
+    """The likely cause, if known."""
     load, cpus = os.getloadavg()[0], os.cpu_count()
     if load < LOAD_A_CPU_HIGH * cpus:
         return ""
@@ -133,7 +133,7 @@ class Supervisor:
             time.sleep(1)
 
     def stop(self):
-        """Stop all parts, the youngest first; none is left behind."""
+        """Stop all parts, the youngest first."""
         for part in reversed(self.parts):
             self._stop_part(part)
         self.parts.clear()
@@ -165,7 +165,7 @@ def is_answering(url):
 
 
 def agents_seen(http_address):
-    """How many agents the collector heard of in the last minute."""
+    """How many agents sent data in the last minute."""
     try:
         return json.loads(_fetch(f"http://{http_address}/api/v1/status"))["agents"]
     except (OSError, urllib.error.HTTPError, ValueError, KeyError):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colours for canvases, taken from style.css so that each colour is written once. A kind of frame
+// Colours for canvases, read from style.css so that each is written once. A kind of frame
 // has one hue in a few shades, so that neighbours are distinct and the kind is visible.
 
 import { FRAME_KINDS } from "./contract.js";

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs load on Debian's kernels, at every size that the loader steps down to, and give right
+"""The programs load on Debian's kernels, at every fallback size of the loader, and give right
 stacks of a native program without frame pointers and of a Python program."""
 import base64
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What 6.1 refuses and newer kernels may not look at: programs whose chains of calls take more stack than there is."""
+"""BPF call chains fit the stack limit, which Linux 6.1 enforces and newer kernels may not check."""
 import pytest
 
 from recording import build_folder
@@ -17,6 +17,6 @@ def test_finds_bpf_objects():
 def test_call_chains_fit_512_bytes(path):
     functions = read_functions(path)
     chains = [deepest_chain(functions, key) for key in functions]
-    for taken, chain in sorted(chains, key=lambda found: -found[0])[:3]:
-        print(taken, " > ".join(f"{function.name} {function.stack_bytes}" for function in chain))
-    assert max(taken for taken, _ in chains) <= STACK_BYTES
+    for size, chain in sorted(chains, key=lambda found: -found[0])[:3]:
+        print(size, " > ".join(f"{function.name} {function.stack_bytes}" for function in chain))
+    assert max(size for size, _ in chains) <= STACK_BYTES

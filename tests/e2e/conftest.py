@@ -81,7 +81,7 @@ def fleet(tmp_path_factory):
 
 
 class Run:
-    """A workload that has run: the label it went by, and what it said that it did."""
+    """A workload that has run: its label and its own measurements."""
 
     def __init__(self, service, truth):
         self.service = service

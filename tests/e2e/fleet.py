@@ -34,7 +34,7 @@ def program(name):
 
 
 def unique(name):
-    """A label value that no other test uses."""
+    """A unique label value."""
     return f"e2e-{name}-{os.getpid()}-{next(_numbers)}"
 
 
@@ -102,7 +102,7 @@ class Api:
         return FlameGraph(self.get("merge", query=selector, **parameters))
 
     def wait_for_totals(self, expected, seconds=25):
-        """Wait until what was burned ({selector: CPU ns}) has arrived and no more comes; returns
+        """Wait until the burned CPU time ({selector: CPU ns}) has arrived and no more comes; returns
         the totals."""
         seen = [None]
 
@@ -132,7 +132,7 @@ class Api:
 
 
 class FlameGraph:
-    """An answer of /api/v1/merge, as a person reads it."""
+    """An answer of /api/v1/merge, with names resolved."""
 
     def __init__(self, answer):
         nodes = answer["nodes"]
@@ -176,7 +176,7 @@ class FlameGraph:
 
 
 def thread_states(pid):
-    """What each thread waits for: for the report of a process that hangs."""
+    """What each thread of a hanging process waits for."""
     if shutil.which("gdb"):
         return subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt"],
                               capture_output=True, text=True, check=False).stdout
@@ -228,7 +228,7 @@ class Daemon:
         assert code == 0, f"{self.argv[0]} exited with {code}; its log:\n{self.log()}"
 
     def kill(self):
-        """As a crash would: no warning."""
+        """SIGKILL, like a crash."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
         self.process = None
@@ -270,7 +270,7 @@ class Agent(Daemon):
     def __init__(self, grpc, folder, flags=()):
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        # No budget: a loaded machine must not make the agent measure less while a test looks.
+        # No overhead budget: the agent must not shed load during a test.
         super().__init__([program("cairn-agent"), "--collector", grpc, "--interval", "1s",
                           "--overhead-budget", "none", *flags], folder / "agent.log")
         self.start()
@@ -291,7 +291,7 @@ class Workload:
                                         env={**os.environ, **env})
 
     def cpu_ns(self):
-        """What all its threads have used so far."""
+        """CPU time of all its threads so far."""
         tasks = pathlib.Path(f"/proc/{self.process.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
 

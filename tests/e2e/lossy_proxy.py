@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A TCP proxy that can lose what the server answers: the request arrives, the acknowledgement does
+"""A TCP proxy that can drop the server's answers: the request arrives, the acknowledgement does
 not, as when a network fails at the worst moment."""
 import socket
 import threading

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cairn top, record and query, as a person at a terminal and as a script use them."""
+"""cairn top, record and query, on a terminal and in scripts."""
 import json
 import os
 import re
@@ -70,7 +70,7 @@ def test_records_command_as_collapsed_stacks(tmp_path):
     assert all(frames[0] == "burn_c" for frames in burned), "the process is the root"
     whole = [frames for frames in burned if not any("[truncated" in frame for frame in frames)]
     assert all(frames.index("run_rounds") < frames.index("burn_alpha") for frames in whole)
-    # The first samples of a process may come before its unwind tables.
+    # The first samples of a process may precede its unwind tables.
     in_whole = sum(value for frames, value in stacks if frames in whole)
     assert in_whole > 0.97 * total_of(stacks, "burn_alpha")
     keys = [";".join(frames) for frames, _ in stacks]
@@ -99,7 +99,7 @@ def test_records_command_as_pprof(tmp_path):
     whole = [(names, ns) for names, ns in burned if not any("[truncated" in name for name in names)]
     assert all(names.index("burn_alpha") < names.index("run_rounds") for names, _ in whole), \
         "leaf first"
-    # The first samples of a process may come before its unwind tables.
+    # The first samples of a process may precede its unwind tables.
     assert sum(ns for _, ns in whole) > 0.97 * sum(ns for _, ns in burned)
     assert any(mapping.endswith("burn_c") for mapping in profile.mappings)
     assert profile.duration_ns > 4e9
@@ -122,7 +122,7 @@ def total_of_process(stacks, name):
 
 def test_records_all_processes(tmp_path):
     path = tmp_path / "all.collapsed"
-    # Under names of their own: others may burn on this machine, too.
+    # Under unique names: other processes may burn CPU too.
     names = [f"rec-{os.getpid()}-c", f"rec-{os.getpid()}-cpp"]
     for name, source in zip(names, ("burn_c", "burn_cpp")):
         shutil.copy(program(f"workloads/{source}"), tmp_path / name)
@@ -330,7 +330,7 @@ def test_top_handles_keys():
     burning = workload("burn_c", "--seconds", "12")
     terminal = Terminal(CAIRN, "top", "-d", "1", "-F", "499")
     assert "burn_alpha" in terminal.read_for(6, until="burn_alpha")
-    # The screen is redrawn only where it changes: a word that was there is not sent again.
+    # Only changed parts of the screen are redrawn.
     for keys, word in (("t", "total"), ("p", "merged"), ("/burn_ga", "filter: burn_ga"),
                        ("\n", ""), (" ", "PAUSED"), ("h", "pause or resume"), ("hs", "self")):
         terminal.output = ""
@@ -384,7 +384,7 @@ def test_query_prints_a_table(fleet, runs):
     assert done.returncode == 0, done
     assert re.match(r"\d+\.\d+ s in total", done.stdout)
     first = done.stdout.splitlines()[2].split()
-    # They burn as much each, but for chance.
+    # Both burn the same on average.
     assert first[4] in ("burn_alpha", "burn_beta_callee") and float(first[0]) > 30, done.stdout
     answer = json.loads(query(fleet, runs["c"].service, "--from", "now-1h", "--json").stdout)
     assert answer["rows"][0]["name"] == first[4]

@@ -46,7 +46,7 @@ def state_of(pid):
 
 @contextlib.contextmanager
 def running(*argv, settle=0.1, **options):
-    """A program that prints what is true of it as its first line, until the end of the block."""
+    """Runs a program for the block; its first line reports its true stacks."""
     with subprocess.Popen([*map(str, argv)], stdout=subprocess.PIPE, text=True, **options) as process:
         try:
             truth = json.loads(process.stdout.readline())
@@ -69,17 +69,17 @@ def thread_named(dumped, name):
 # ---- native stacks
 
 def expect_own_stack(story, thread):
-    """The return addresses that backtrace() told, above the function that waits. A frame's address is
+    """The return addresses from backtrace(), above the blocking function. A frame's address is
     that of the call, a byte before, but for one that a signal interrupted."""
     addresses = [int(frame["address"], 16) for frame in thread["frames"]
                  if frame["kind"] == "native" and "inlined" not in frame]
-    told = story["stack"]
+    expected = story["stack"]
     assert thread["end"] == "complete", (story["name"], thread)
-    assert len(addresses) > len(told), (story["name"], thread["frames"])
-    differ = [at for at, (mine, its) in enumerate(zip(addresses[-len(told):], told))
+    assert len(addresses) > len(expected), (story["name"], thread["frames"])
+    differ = [at for at, (mine, its) in enumerate(zip(addresses[-len(expected):], expected))
               if mine != its - 1]
     if story["name"] == "signal":
-        assert addresses[-len(told) + differ.pop(0)] == told[1], "where it was interrupted"
+        assert addresses[-len(expected) + differ.pop(0)] == expected[1], "where it was interrupted"
     assert not differ, (story["name"], thread["frames"])
 
 
@@ -225,9 +225,9 @@ def python_frames(thread):
             for frame in thread["frames"] if frame["kind"] == "python"]
 
 
-def innermost_equal(frames, told):
+def innermost_equal(frames, expected):
     """All equal, but for the leaf's line of a thread that runs."""
-    return [frame[:2] for frame in frames] == [frame[:2] for frame in told] and frames[1:] == told[1:]
+    return [frame[:2] for frame in frames] == [frame[:2] for frame in expected] and frames[1:] == expected[1:]
 
 
 @pytest.mark.parametrize("interpreter", interpreters(), ids=lambda one: one.name)
@@ -235,11 +235,11 @@ def test_dumps_exact_python_stacks(interpreter):
     with running(interpreter.path, PYTHON) as (process, truth):
         dumped = dump_json(process.pid)
         stacks = [python_frames(thread) for thread in dumped["threads"]]
-        for told in truth["threads"]:
-            if told["body"] == "spin":
-                assert any(innermost_equal(stack, told["stack"]) for stack in stacks), told
+        for expected in truth["threads"]:
+            if expected["body"] == "spin":
+                assert any(innermost_equal(stack, expected["stack"]) for stack in stacks), expected
             else:
-                assert told["stack"] in stacks, (told, stacks)
+                assert expected["stack"] in stacks, (expected, stacks)
         assert not any(thread["end"] != "complete" for thread in dumped["threads"]), dumped
 
 
@@ -290,8 +290,8 @@ def test_reads_python_without_pause():
     with running(newest()[0].path, PYTHON) as (process, truth):
         stacks = [python_frames(thread)
                   for thread in dump_json(process.pid, "--no-pause")["threads"]]
-        for told in truth["threads"]:
-            assert told["body"] == "spin" or told["stack"] in stacks, (told, stacks)
+        for expected in truth["threads"]:
+            assert expected["body"] == "spin" or expected["stack"] in stacks, (expected, stacks)
 
 
 # ---- processes in all states
@@ -412,7 +412,7 @@ def test_killed_dump_leaves_process_running():
 
 
 def test_concurrent_dumps_of_one_process():
-    """One pauses it, the others are told that it is being traced; nobody is left behind."""
+    """One pauses it, the others report that it is being traced; none hangs."""
     with running(NATIVE) as (process, truth):
         together = [subprocess.Popen([CAIRN, "dump", str(process.pid), "--json"],
                                      stdout=subprocess.PIPE, text=True) for _ in range(6)]

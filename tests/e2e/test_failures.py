@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collector restarts, crashes or is away: what was burned is there once, neither lost nor twice."""
+"""The collector restarts, crashes or is unreachable: CPU time arrives once, neither lost nor doubled."""
 import os
 import random
 import shutil
@@ -64,7 +64,7 @@ def test_lost_acknowledgement_duplicates_nothing(collector, tmp_path):
             time.sleep(0.7)
             proxy.losing.set()
             lost = proxy.lost_bytes
-            # An answer is lost for sure; then the connection breaks.
+            # One answer is lost, then the connection breaks.
             wait_until("an answer to lose", 10, lambda: proxy.lost_bytes > lost)
             time.sleep(0.3)
             proxy.break_connections()
@@ -106,7 +106,7 @@ def test_ships_last_interval_at_stop(collector, start_agent):
 
 
 def as_nobody(tmp_path, name):
-    """The program where anybody may run it."""
+    """A copy of the program that every user may run."""
     copy = tmp_path / name
     shutil.copy(program(name), copy)
     os.chmod(tmp_path, 0o755)

@@ -45,7 +45,7 @@ class GovernedAgent(Agent):
                 if figure and float(figure[1]) > 5 and float(figure[2]) > 1]
 
     def cost_percent(self):
-        """Of a core, as SIGUSR1 tells it. It answers within seconds, whatever happens on the machine."""
+        """The overhead in cores from SIGUSR1's report, which comes within seconds even under load."""
         before = self.log().count("shedding steps active")
         self.process.send_signal(signal.SIGUSR1)
         wait_until("the agent's report", 15,
@@ -77,7 +77,7 @@ def storm():
     process.wait()
 
 
-# As in a container: without CAP_SYS_ADMIN the kernel does not tell what programs cost.
+# As in a container: without CAP_SYS_ADMIN the kernel hides the run time of BPF programs.
 CONTAINED = ["setpriv", "--inh-caps=-all", "--bounding-set=-all,+bpf,+perfmon,+sys_ptrace,+syslog,"
              "+checkpoint_restore,+dac_read_search"]
 

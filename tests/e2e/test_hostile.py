@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Malformed input from the network: a clear error that names the field, and the process lives."""
+"""Malformed input from the network: an error that names the field; the process survives."""
 import os
 import random
 import socket

@@ -26,7 +26,7 @@ the_one_wait()
 
 @pytest.fixture(scope="module")
 def collector(tmp_path_factory):
-    """Windows are longer than a range that is asked for: what is drained is not cut at its ends."""
+    """The export interval is longer than the queried range: drained values span its edges."""
     folder = tmp_path_factory.mktemp("intervals")
     with Collector(folder / "data", folder / "collector.log") as started:
         agent = Agent(started.grpc, folder / "agent", ["--interval", "3s"])
@@ -50,13 +50,13 @@ def test_range_within_long_wait_has_its_share(collector):
     api = collector.api
     wait_until("the whole wait", 40, lambda: api.total(selector, type=OFF_CPU, from_=began + int(10.4e9),
                                                        to=began + int(10.8e9)))
-    # On a busy machine a wait may not be chosen: then it counts from the first sweep on.
+    # On a busy machine a wait may be sampled out: then it counts from the first sweep on.
     for from_s, seconds in ((3.5, 7), (4.3, 0.14), (5.72, 1.5), (8, 0.02)):
         when = {"from_": began + int(from_s * 1e9), "to": began + int((from_s + seconds) * 1e9)}
         graph = api.merge(selector, type=OFF_CPU, **when)
         print(from_s, seconds, graph.total)
         graph.check()
-        # Where a window ended, two parts of the wait have the slot.
+        # Where an export interval ends, two parts of the wait share the slot.
         assert graph.total == pytest.approx(seconds * 1e9, rel=0.01, abs=1.1 * SLOT_NS)
         assert graph.total_of("the_one_wait (<string>:4)") > 0.5 * graph.total
         cells = api.get("heatmap", query=selector, type=OFF_CPU, slot="20ms", **when)

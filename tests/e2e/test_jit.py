@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code that processes make at run time: named by what they list, in containers too, with its
+"""JIT code: named by the process's perf map, in containers too, with its
 callers; and programs that live too short to be looked at."""
 import collections
 import os
@@ -14,7 +14,7 @@ from fleet import unique, workload_argv, Workload
 
 POINTS = 0.02  # share of the service's CPU time
 
-# With a pid of its own and a /tmp that nobody else sees; the program lies there too.
+# With its own pid namespace and its own /tmp, which also holds the program.
 IN_A_CONTAINER = ["unshare", "--pid", "--fork", "--mount", "--kill-child", "sh", "-ec",
                   'root=$(mktemp -d); mount -t tmpfs none $root; cp "$1" $root/program; shift; '
                   'mount --bind $root /tmp; exec /tmp/program "$@"', "sh"]
@@ -134,7 +134,7 @@ def test_names_java_by_perf_map(fleet, tmp_path):
                             stdout=subprocess.DEVNULL,
                             env={**os.environ, "OTEL_SERVICE_NAME": service})
     try:
-        for _ in range(4):  # what is compiled later is listed later
+        for _ in range(4):  # code compiled later is listed later
             time.sleep(1.5)
             listed = subprocess.run(["jcmd", str(java.pid), "Compiler.perfmap"],
                                     capture_output=True)
@@ -148,7 +148,7 @@ def test_names_java_by_perf_map(fleet, tmp_path):
         remove_lists(tmp_path)
     graph = graph_of(fleet, service, (usage.ru_utime + usage.ru_stime) * 1e9)
     fib, outer, main = "int Fib.fib(int)", "int Fib.outer()", "void Fib.main(java.lang.String[])"
-    # From when it was listed on; before that all of it is [anon], the interpreter, too.
+    # Once listed; before, all of it is [anon], the interpreter included.
     assert graph.total_of(fib) > 0.3 * graph.total
     assert graph.total_of(fib) > 0.95 * graph.total_of("Interpreter")
     callers = callers_of(graph, fib)
@@ -181,7 +181,7 @@ def python_with_perf_support():
 
 
 def test_python_stacks_complete_with_perf_trampoline(fleet, tmp_path):
-    """Each call goes through generated code without a frame; Python's own frames stay in their
+    """Each call goes through JIT code without a frame; Python's own frames stay in their
     places."""
     python = python_with_perf_support()
     if not python:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose time it was: labels from a process's environment, from its agent, and merging by them."""
+"""Labels from a process's environment and from its agent, and grouping by them."""
 import pytest
 
 from fleet import unique, wait_until, workload
@@ -50,14 +50,14 @@ def test_merges_agents_and_groups_by_node(collector, start_agent):
     for node in ("left", "right"):
         start_agent(collector, "--frequency", "499", "--label", "fleet=blue",
                     "--label", f"node={node}")
-    # Two agents on one machine have one identity: they are told apart by what they label.
+    # Two agents on one machine have one identity: their labels distinguish them.
     wait_until("data of both agents", 20,
                lambda: collector.api.get("labels/node/values")["values"] == ["left", "right"])
     service = unique("merged")
     cpu_ns = workload("burn_c", "--seconds", "6",
                       env={"OTEL_SERVICE_NAME": service}).truth()["process_cpu_ns"]
     tag = f'{{service="{service}",fleet="blue"}}'
-    # Both see the same machine: the same process once from each.
+    # Both profile the same process.
     assert collector.api.wait_for_total(tag, 2 * cpu_ns) == pytest.approx(2 * cpu_ns, rel=0.03)
     for node in ("left", "right"):
         one = collector.api.total(f'{{service="{service}",fleet="blue",node="{node}"}}')

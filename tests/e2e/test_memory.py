@@ -65,7 +65,7 @@ kept = bytearray(b"1") * (4 * {LIMIT_BYTES})
 
 
 @pytest.fixture(scope="module")
-def fleet_of_lanes(tmp_path_factory):
+def fleet_of_all_profiles(tmp_path_factory):
     """All profiles are on by default; exported every second."""
     folder = tmp_path_factory.mktemp("memory")
     with Collector(folder / "data", folder / "collector.log") as collector:
@@ -78,7 +78,7 @@ def fleet_of_lanes(tmp_path_factory):
 
 
 def settled_graph(api, selector, expected):
-    """The flame graph of page faults when nothing more comes."""
+    """The flame graph of page faults, once all data has arrived."""
     def total():
         return api.total(selector, type=PAGE_FAULT)
     wait_until("page faults", 30, lambda: total() > 0.7 * expected)
@@ -94,28 +94,28 @@ def largest_size(api, selector):
     return max((value for series in answer["series"] for value in series["values"]), default=0)
 
 
-def test_charges_bytes_to_touching_function(fleet_of_lanes):
+def test_charges_bytes_to_touching_function(fleet_of_all_profiles):
     service = unique("grow")
     selector = f'{{service="{service}"}}'
     truth = workload("grow_memory", "1", "2", env={"OTEL_SERVICE_NAME": service}).truth()
-    graph = settled_graph(fleet_of_lanes.api, selector, sum(truth.values()))
+    graph = settled_graph(fleet_of_all_profiles.api, selector, sum(truth.values()))
     graph.check()
     measured = {name: graph.total_of(name) for name in truth}
     print(measured, truth)
     for name, expected in truth.items():
         assert measured[name] == pytest.approx(expected, rel=SHARE, abs=4 << 20), name
-    # Its child shares memory with it, and counts for itself.
+    # Its child shares memory and counts separately.
     resident = truth["grow_by_small_pages"] + truth["grow_by_huge_pages"]
     wait_until("its size in a second", 20,
-               lambda: largest_size(fleet_of_lanes.api, selector) > 0.9 * resident)
-    assert largest_size(fleet_of_lanes.api, selector) < 2.2 * resident
+               lambda: largest_size(fleet_of_all_profiles.api, selector) > 0.9 * resident)
+    assert largest_size(fleet_of_all_profiles.api, selector) < 2.2 * resident
 
 
-def test_finds_growing_python_line(fleet_of_lanes):
+def test_finds_growing_python_line(fleet_of_all_profiles):
     service = unique("grow-python")
     subprocess.run([sys.executable, "-c", GROWS_IN_A_LINE], check=True,
                    env={**os.environ, "OTEL_SERVICE_NAME": service})
-    graph = settled_graph(fleet_of_lanes.api, f'{{service="{service}"}}', 64 << 20)
+    graph = settled_graph(fleet_of_all_profiles.api, f'{{service="{service}"}}', 64 << 20)
     line = "the_line_that_grows (<string>:6)"  # bytearray() writes zeros
     assert graph.total_of(line) == pytest.approx(64 << 20, rel=SHARE), graph.names
 
@@ -159,7 +159,7 @@ def limit():
 
 
 def enter(group):
-    """For a child before it begins."""
+    """Runs in the child before exec."""
     def join():
         signal.alarm(60)  # it ends, whatever becomes of us
         (group / "cgroup.procs").write_text(str(os.getpid()))
@@ -174,7 +174,7 @@ def throttled_ns(group):
     return 0
 
 
-def test_records_cgroup_throttling(fleet_of_lanes, quota):
+def test_records_cgroup_throttling(fleet_of_all_profiles, quota):
     service = unique("throttled")
     selector = f'{{service="{service}"}}'
     burner = subprocess.Popen(["sh", "-c", "while :; do :; done"], preexec_fn=enter(quota),
@@ -186,13 +186,13 @@ def test_records_cgroup_throttling(fleet_of_lanes, quota):
         burner.wait()
     time.sleep(0.3)
     truth = throttled_ns(quota)
-    # What the last process was held back when it was killed may be counted after the last reading.
-    wait_until("all of it", 20, lambda: fleet_of_lanes.api.total(selector, type=THROTTLED) >
+    # Throttled time of the killed process may be counted after the last reading.
+    wait_until("all of it", 20, lambda: fleet_of_all_profiles.api.total(selector, type=THROTTLED) >
                0.75 * truth)
-    assert fleet_of_lanes.api.total(selector, type=THROTTLED) <= truth
+    assert fleet_of_all_profiles.api.total(selector, type=THROTTLED) <= truth
 
 
-def test_counts_oom_kill_once(fleet_of_lanes, limit):
+def test_counts_oom_kill_once(fleet_of_all_profiles, limit):
     service = unique("killed")
     ended = subprocess.run([sys.executable, "-c", GROWS_BEYOND], preexec_fn=enter(limit), check=False,
                            env={**os.environ, "OTEL_SERVICE_NAME": service})
@@ -200,12 +200,12 @@ def test_counts_oom_kill_once(fleet_of_lanes, limit):
         pytest.skip("the limit is not kept here")
     assert ended.returncode == -signal.SIGKILL
     selector = f'{{service="{service}"}}'
-    wait_until("the kill", 20, lambda: fleet_of_lanes.api.total(selector, type=OOM_KILLS))
+    wait_until("the kill", 20, lambda: fleet_of_all_profiles.api.total(selector, type=OOM_KILLS))
     time.sleep(2.5)
-    assert fleet_of_lanes.api.total(selector, type=OOM_KILLS) == 1
+    assert fleet_of_all_profiles.api.total(selector, type=OOM_KILLS) == 1
 
 
-def test_counts_major_faults(fleet_of_lanes):
+def test_counts_major_faults(fleet_of_all_profiles):
     file = build_folder() / f"cairn-e2e-{os.getpid()}.file"
     file.write_bytes(os.urandom(FILE_BYTES))
     service = unique("major")
@@ -221,7 +221,7 @@ def test_counts_major_faults(fleet_of_lanes):
     if truth < 100:
         pytest.skip(f"{truth} major faults: this file system keeps all in memory")
     selector = f'{{service="{service}"}}'
-    # Beside it, what the program took to begin.
+    # The rest is the program's startup.
     wait_until("the faults", 20,
-               lambda: fleet_of_lanes.api.total(selector, type=MAJOR_FAULTS) >= truth)
-    assert fleet_of_lanes.api.total(selector, type=MAJOR_FAULTS) <= 1.2 * truth + 200
+               lambda: fleet_of_all_profiles.api.total(selector, type=MAJOR_FAULTS) >= truth)
+    assert fleet_of_all_profiles.api.total(selector, type=MAJOR_FAULTS) <= 1.2 * truth + 200

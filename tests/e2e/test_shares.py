@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What functions really burned is what the flame graph and the top table say, per service."""
+"""The flame graph and the top table match the functions' true CPU time, per service."""
 import pytest
 
 POINTS = 0.02  # share of the service's CPU time

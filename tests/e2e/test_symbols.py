@@ -33,7 +33,7 @@ int main(void)
 }
 """
 SECONDS = 4  # of CPU time
-WAIT_SECONDS = 120  # for it, on a busy machine
+WAIT_SECONDS = 120  # timeout, for a busy machine
 UNRESOLVED = re.compile(r"^[^;]+\+0x[0-9a-f]+$")
 
 
@@ -60,7 +60,7 @@ class Split:
         return subprocess.Popen([self.path])
 
     def run(self, collector):
-        """Run it to its end; what is known of it then."""
+        """Run it to its end; returns its symbols then."""
         assert self.start().wait(timeout=WAIT_SECONDS) == 0
         collector.api.wait_for_total(self.name, SECONDS * 1e9)
         return collector.api.merge(self.name)
@@ -124,7 +124,7 @@ def test_agent_with_lines_reports_inlined_calls(collector, start_agent, split):
     wait_until("inlined calls", WAIT_SECONDS, is_named)
     process.wait()
     graph = collector.api.merge(split.name)
-    # Lines come with a later window than the first samples: most have them.
+    # Lines arrive an export interval after the first samples: most have them.
     assert graph.total_of("hot_inlined") > 0.4 * graph.total
     assert graph.total_of("worker") > 0.9 * graph.total
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who ends waits: the waker's stack stands on top of the blocked one, for services that are asked for
+"""Off-wake profiles: the waker's stack is on top of the blocked one, for services with wakers enabled
 and for no others."""
 import pytest
 
@@ -9,7 +9,7 @@ from fleet import unique, wait_until, workload
 OFF_WAKE = TYPE.OFF_WAKE
 OFF_CPU = TYPE.OFF_CPU
 
-# Who waits in a function is woken by whom: a function of the waker, or what its marker says.
+# Blocked function: the waker's function, or its marker.
 PAIRS = {
     "wait_for_mutex": "holder",
     "wait_for_pipe": "writer",
@@ -20,7 +20,7 @@ PYTHON_PAIRS = {"first_counts": "second_counts", "second_counts": "first_counts"
 
 
 def leaves(api, selector):
-    """[(names from the root to a leaf, its value)] of the time blocked by who ended it."""
+    """[(names from the root to a leaf, its value)] of off-wake time."""
     graph = api.merge(selector, type=OFF_WAKE, max_nodes=20000)
     return [(graph.path(node), value) for node, value in enumerate(graph.self_values) if value]
 
@@ -31,8 +31,8 @@ def without_place(name):
 
 
 def shares(paths, pairs):
-    """Of the time that ended while blocked in each function, the part that ended by its waker."""
-    told = {}
+    """For each blocked function, the share of off-wake time with its expected waker."""
+    result = {}
     for blocked, waker in pairs.items():
         whole = by_waker = 0
         for path, value in paths:
@@ -42,29 +42,29 @@ def shares(paths, pairs):
                 continue
             whole += value
             by_waker += value if waker in names[at:] else 0
-        told[blocked] = (by_waker / whole if whole else 0, whole / 1e9)
-    return told
+        result[blocked] = (by_waker / whole if whole else 0, whole / 1e9)
+    return result
 
 
-def told_of(api, selector, pairs, least_share):
-    """The shares, once a second of each is told and they are large enough; or the last after a while."""
-    told = {}
+def wait_for_shares(api, selector, pairs, least_share):
+    """The shares, once each has 1 s and is large enough; or the last ones at the timeout."""
+    found = {}
 
     def is_enough():
-        nonlocal told
-        told = shares(leaves(api, selector), pairs)
-        return all(share > least_share and whole > 1 for share, whole in told.values())
+        nonlocal found
+        found = shares(leaves(api, selector), pairs)
+        return all(share > least_share and whole > 1 for share, whole in found.values())
     try:
         wait_until("waits that ended", 120, is_enough)
     except AssertionError:
         pass
-    print(told)
-    return told
+    print(found)
+    return found
 
 
 @pytest.fixture
 def woken(collector, start_agent):
-    """Starts a workload as a service that is asked for, beside one that is not."""
+    """Starts a workload as two services, one of them with wakers enabled."""
     started = []
 
     def start(name):
@@ -81,7 +81,7 @@ def woken(collector, start_agent):
 
 def test_waker_lies_above_blocked_stack(collector, woken):
     asked, other = woken("wake_threads")
-    for blocked, (share, whole) in told_of(collector.api, asked, PAIRS, 0.95).items():
+    for blocked, (share, whole) in wait_for_shares(collector.api, asked, PAIRS, 0.95).items():
         assert share > 0.95 and whole > 1, blocked
     # Off-wake and off-CPU profiles cover the same time.
     assert collector.api.total(other, type=OFF_CPU) > 0
@@ -92,7 +92,7 @@ def test_waker_lies_above_blocked_stack(collector, woken):
 
 def test_gil_waiter_is_woken_by_owner(collector, woken):
     asked, _ = woken("wake_python.py")
-    # 0.99 on an idle machine. On a loaded one a thread that asks again may get its CPU when the other
-    # has let go of the GIL already: then nobody wakes it. All but the last of its waits end by a timer.
-    for blocked, (share, whole) in told_of(collector.api, asked, PYTHON_PAIRS, 0.5).items():
+    # 0.99 on an idle machine. On a loaded one a thread that retries may get a CPU after the other
+    # released the GIL: then no waker exists. All its waits but the last end by a timer.
+    for blocked, (share, whole) in wait_for_shares(collector.api, asked, PYTHON_PAIRS, 0.5).items():
         assert share > 0.5 and whole > 1, blocked

@@ -195,7 +195,7 @@ class Patterns:
         return nodes
 
     def fit(self, names):
-        """"full"; "beginning": a sample may be taken on the way down or up; or None."""
+        """"full"; "beginning": a sample may hit entry or return; or None."""
         nodes = self._run({self.root}, names)
         if any(node.ends for node in nodes):
             return "full"

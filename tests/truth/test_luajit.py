@@ -11,7 +11,7 @@ import pytest
 from recording import Program, Recording
 from stacks import is_kernel
 
-# What its unwind information is wrong about, floor() and the like, is left out.
+# Skips functions with wrong unwind information, such as floor().
 LUA = """
 local function name_thread(name)
   local file = io.open("/proc/thread-self/comm", "w")

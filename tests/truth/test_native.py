@@ -79,7 +79,7 @@ def expect_exact(results):
     wrong = []
     for program, lines, verdict in results:
         assert verdict.samples, f"{program.name}: no samples"
-        # Of a few hundred stacks, one that was taken at an odd moment is more than that.
+        # One bad stack of a few hundred exceeds that.
         few = 100 - 200 / verdict.samples
         if verdict.percent(verdict.exact) < min(EXACT_PERCENT, few):
             seed = next((line for line in lines if line.startswith("seed")), "")

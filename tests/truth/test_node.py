@@ -10,7 +10,7 @@ from recording import Program, Recording
 from stacks import Verdict, is_kernel
 
 PROGRAM = str(pathlib.Path(__file__).resolve().parent / "node/json.js")
-# V8 pushes arguments in loops, some instructions long, in which nobody knows where the frame is.
+# V8 pushes arguments in loops, some instructions long, in which the frame's location is unknown.
 EXACT_PERCENT = 98.5
 UNDER = {"v8::internal::Builtin_JsonParse": ("serveAll", "parseAll"),
          "v8::internal::Builtin_JsonStringify": ("serveAll", "writeAll")}

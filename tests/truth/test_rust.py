@@ -86,7 +86,7 @@ def test_every_stack_is_a_known_chain(tmp_path):
         pytest.skip(reason)
     recording, results = run(FEW, tmp_path)
     expect_exact(results)
-    # What legacy mangling cannot tell apart the other one does.
+    # Names that are equal in legacy mangling differ in v0.
     assert "chains::generic" in names_of(recording, results[0][0])
     assert {"chains::generic::<u64>", "chains::generic::<alloc::string::String>",
             "<chains::kitchen::Pot<f64>>::simmer"} <= names_of(recording, results[1][0])

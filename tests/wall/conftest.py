@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wall clock against programs that keep books about themselves, under the real agent and
-collector. A short run by default; `--whole` (make wall) runs longer and asks for more."""
+"""Wall-clock profiles against programs that measure themselves, with the real agent and collector.
+Short by default; `--whole` (make wall) runs longer with tighter bounds."""
 import os
 import pathlib
 import sys
@@ -21,7 +21,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "whole: only with --whole")
-    config.addinivalue_line("markers", "exact: how long waits were, for a machine that nobody else uses")
+    config.addinivalue_line("markers", "exact: how long waits were, for an idle machine")
 
 
 def missing_requirement():
@@ -30,7 +30,7 @@ def missing_requirement():
     if not os.path.exists("/sys/kernel/btf/vmlinux"):
         return "this kernel has no BTF (/sys/kernel/btf/vmlinux)"
     if not os.path.exists("/proc/thread-self/schedstat"):
-        return "this kernel keeps no books of threads (CONFIG_SCHED_INFO)"
+        return "this kernel has no scheduler statistics (CONFIG_SCHED_INFO)"
     return None
 
 

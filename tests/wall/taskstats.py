@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's last word on threads that end: how long they lived and waited for a CPU (taskstats by
-generic netlink, linux/taskstats.h)."""
+"""Lifetime and run-queue time of ended threads, from taskstats (generic netlink, linux/taskstats.h)."""
 import array
 import collections
 import os
@@ -14,12 +13,12 @@ NLM_F_REQUEST, NLMSG_ERROR = 1, 2
 CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME = 3, 1, 2
 TASKSTATS_CMD_GET, REGISTER_CPUMASK = 1, 3
 TYPE_PID, TYPE_STATS, TYPE_AGGR_PID = 1, 3, 4
-# struct taskstats; the last since version 12 (5.16), the others have never moved. What a thread ran is
-# not taken: the kernel reads it without bringing it up to date.
+# struct taskstats; the last since version 12 (5.16), the others have never moved. CPU time is
+# not read: the kernel reports a stale value.
 CPU_DELAY_TOTAL, COMM, COMM_BYTES, PID, ETIME, TGID = 24, 80, 32, 128, 144, 368
-BUFFER_BYTES = 128 << 20  # messages of 500 bytes that wait to be read, two for a thread, while others have the CPUs
+BUFFER_BYTES = 128 << 20  # unread messages: 500 bytes each, two for a thread
 
-# A thread that has ended: nanoseconds it lived and waited for a CPU, and CLOCK_MONOTONIC when it was told.
+# A thread that has ended: nanoseconds it lived and waited for a CPU, and CLOCK_MONOTONIC of the report.
 Ended = collections.namedtuple("Ended", "tid pid thread elapsed waiting told_ns")
 
 
@@ -46,8 +45,8 @@ def _ended(stats):
 
 
 class Exits:
-    """Collects the threads of the machine that end while the block runs; @lost says that the kernel
-    dropped some. In numbers, for an hour has millions of them."""
+    """Collects the machine's threads that end while the block runs; @lost: the kernel dropped some.
+    Stored as numbers: an hour has millions."""
 
     def __init__(self):
         self.numbers = array.array("Q")

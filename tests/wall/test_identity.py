@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""running + waiting + blocked = elapsed, for all threads of the machine, while programs run that wait
-in every way and threads come and go by the thousand."""
+"""running + waiting + blocked = elapsed for all threads of the machine, under workloads with all wait
+classes and thousands of short-lived threads."""
 import collections
 import os
 import pathlib
@@ -13,9 +13,9 @@ from taskstats import Exits
 from wall import MS, STATES, WALL, Program
 
 COMM_BYTES = 15
-EXIT_NS = 100_000  # from when the kernel tells of an end until the thread leaves its CPU
+EXIT_NS = 100_000  # from the kernel's exit report until the thread leaves its CPU
 SLOT_NS = 20 * MS
-QUERY_NS = 200 * 1000 * MS  # as many slots as are answered at once
+QUERY_NS = 200 * 1000 * MS  # the API's limit of slots per answer
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 # Names of the programs' threads.
 OURS = ("holder lock condition sleep ping pong poll epoll network accept peer disk page child short-child "
@@ -26,17 +26,17 @@ SHORT = ("short-child", "churn", "forked", "doomed")
 Thread = collections.namedtuple("Thread", "name started clock running waiting")
 
 
-class Books:
+class Truth:
     """What threads of one name did between two moments."""
 
     def __init__(self):
         self.elapsed = self.running = self.waiting = 0
         self.threads = self.ended = 0
-        self.room = 0  # what is not known exactly
+        self.room = 0  # uncertainty
 
 
 def name_of(path):
-    """As the scheduler has it: /proc tells more of kernel threads, and of what workers work at."""
+    """The scheduler's name: /proc adds more to kernel threads' names."""
     name = (path / "comm").read_text().rstrip("\n")
     return re.sub(r"^(kworker/[u0-9][^-]*)-.*", r"\1", name)[:COMM_BYTES]
 
@@ -49,13 +49,13 @@ def read_thread(path):
 
 
 def is_hidden(process):
-    """A process that even root may not look into has no service that time could be counted for."""
+    """A process that root may not inspect has no service."""
     try:
         (process / "environ").open("rb").close()
     except PermissionError:
         return True
     except ProcessLookupError:
-        pass  # a kernel thread has none, and recent kernels say so
+        pass  # a kernel thread has none
     return False
 
 
@@ -80,18 +80,18 @@ def all_threads():
 
 
 def moment_of(threads):
-    """When they were read, in the middle; to a slot of Unix time, which is what can be asked for."""
+    """The middle of the readings, rounded to a slot of Unix time for queries."""
     unix = time.time_ns() - time.monotonic_ns()
     middle = sum(thread.clock for thread in threads.values()) // len(threads)
     return (middle + unix + SLOT_NS // 2) // SLOT_NS * SLOT_NS - unix
 
 
-def books_between(before, after, begin, end, ended):
-    """{thread name: Books}."""
-    books = collections.defaultdict(Books)
+def truth_between(before, after, begin, end, ended):
+    """{thread name: Truth}."""
+    truth = collections.defaultdict(Truth)
     boot = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
     for tid, thread in after.items():
-        mine = books[thread.name]
+        mine = truth[thread.name]
         mine.threads += 1
         old = before.get(tid)
         if old and old.started == thread.started:
@@ -104,7 +104,7 @@ def books_between(before, after, begin, end, ended):
             mine.waiting += thread.waiting
             mine.room += TICK_NS
     for thread in ended:
-        mine = books[thread.thread]
+        mine = truth[thread.thread]
         mine.ended += 1
         mine.room += EXIT_NS * max(1, os.getloadavg()[0] / os.cpu_count())
         old = before.get(thread.tid)
@@ -117,11 +117,11 @@ def books_between(before, after, begin, end, ended):
         else:
             mine.elapsed += min(thread.elapsed, thread.told_ns - begin)
             mine.waiting += thread.waiting
-    return books
+    return truth
 
 
 class Minute:
-    """The workloads, and what the kernel says of all threads meanwhile."""
+    """The workloads, and the kernel's accounting of all threads meanwhile."""
 
     def __init__(self, fleet, bounds):
         self.fleet = fleet
@@ -137,7 +137,7 @@ class Minute:
             end = moment_of(after)
             time.sleep(0.5)
         self.lost = exits.lost
-        self.books = books_between(before, after, begin, end, exits.ended)
+        self.truth = truth_between(before, after, begin, end, exits.ended)
         unix = time.time_ns() - time.monotonic_ns()
         self.from_ns, self.to_ns = (round((moment + unix) / SLOT_NS) * SLOT_NS
                                     for moment in (begin, end))
@@ -145,7 +145,7 @@ class Minute:
         for program in self.programs.values():
             program.finish()
         fleet.wait_for(list(self.programs.values()))
-        self.said = self._said()
+        self.measured = self._measured()
 
     def _start(self, seconds):
         file = self.fleet.file()
@@ -159,19 +159,19 @@ class Minute:
             programs[part] = Program("lives", "--part", part, "--seconds", seconds)
         return programs
 
-    def _said(self):
+    def _measured(self):
         """{thread name: {state: ns}}."""
-        api, said = self.fleet.api, {}
-        for name in self.books:
+        api, measured = self.fleet.api, {}
+        for name in self.truth:
             quoted = name.replace("\\", "\\\\").replace('"', '\\"')
-            said[name] = collections.Counter()
+            measured[name] = collections.Counter()
             for from_ns in range(self.from_ns, self.to_ns, QUERY_NS):
                 answer = api.get("series", query=f'{{thread="{quoted}"}}', type=WALL,
                                  group_by="state", step="20ms", from_=from_ns,
                                  to=min(self.to_ns, from_ns + QUERY_NS))
-                said[name].update({series["group"]: series["total"]
+                measured[name].update({series["group"]: series["total"]
                                    for series in answer["series"]})
-        return said
+        return measured
 
 
 @pytest.fixture(scope="module")
@@ -179,77 +179,77 @@ def minute(fleet, bounds):
     return Minute(fleet, bounds)
 
 
-def print_row(name, books, said, error):
-    print(f"  {name:<16} {books.threads:6} {books.ended:7} {books.elapsed / MS:12.1f} "
-          f"{sum(said.values()) / MS:12.1f} {error:+8.2f} % {books.running / MS:10.1f} "
-          f"{said.get('running', 0) / MS:10.1f} {books.waiting / MS:9.1f} "
-          f"{said.get('waiting', 0) / MS:9.1f}")
+def print_row(name, truth, measured, error):
+    print(f"  {name:<16} {truth.threads:6} {truth.ended:7} {truth.elapsed / MS:12.1f} "
+          f"{sum(measured.values()) / MS:12.1f} {error:+8.2f} % {truth.running / MS:10.1f} "
+          f"{measured.get('running', 0) / MS:10.1f} {truth.waiting / MS:9.1f} "
+          f"{measured.get('waiting', 0) / MS:9.1f}")
 
 
 def test_states_sum_to_elapsed_time_by_name(minute, bounds):
-    """Within 1 % of it, threads that came and went included."""
-    assert not minute.lost, "the kernel did not tell of all threads that ended"
+    """Within 1 %, short-lived threads included."""
+    assert not minute.lost, "the kernel dropped exit reports"
     share = 0.01 if bounds.whole else 0.03
     wrong = []
     print("\n  thread          living   ended   elapsed, ms    cairn, ms    error    ran, ms "
           "     cairn    waited     cairn")
-    for name, books in sorted(minute.books.items(), key=lambda item: -item[1].elapsed):
-        if books.elapsed < 0.05 * minute.seconds * 1000 * MS:
+    for name, truth in sorted(minute.truth.items(), key=lambda item: -item[1].elapsed):
+        if truth.elapsed < 0.05 * minute.seconds * 1000 * MS:
             continue
-        said = minute.said[name]
-        error = sum(said.values()) - books.elapsed
-        percent = 100 * error / books.elapsed
+        measured = minute.measured[name]
+        error = sum(measured.values()) - truth.elapsed
+        percent = 100 * error / truth.elapsed
         if name in OURS or abs(percent) > 100 * share:
-            print_row(name, books, said, percent)
+            print_row(name, truth, measured, percent)
         # Programs of others rename themselves by exec, and may take long to give their memory back
-        # after the kernel told of their end: they count for the machine.
-        # How long the kernel takes to end one is not told: on a busy machine, longer than it lived.
+        # after the kernel's exit report: they count for the machine only.
+        # The kernel does not report how long an exit takes: on a busy machine, longer than the thread lived.
         checked = (name in OURS and name not in SHORT) or (bounds.whole and name in SHORT) or \
-            (bounds.whole and not books.ended)
-        if checked and abs(error) > share * books.elapsed + books.room:
+            (bounds.whole and not truth.ended)
+        if checked and abs(error) > share * truth.elapsed + truth.room:
             wrong.append(f"{name}: {percent:+.2f} %")
     assert not wrong, wrong
 
 
 def test_states_sum_for_machine(minute, bounds):
-    elapsed = sum(books.elapsed for books in minute.books.values())
-    said = sum(sum(states.values()) for states in minute.said.values())
-    print(f"\n  all threads: elapsed {elapsed / 1e9:.1f} s, cairn {said / 1e9:.1f} s, "
-          f"{100 * (said - elapsed) / elapsed:+.3f} %")
-    assert abs(said - elapsed) <= (0.01 if bounds.whole else 0.03) * elapsed
+    elapsed = sum(truth.elapsed for truth in minute.truth.values())
+    measured = sum(sum(states.values()) for states in minute.measured.values())
+    print(f"\n  all threads: elapsed {elapsed / 1e9:.1f} s, cairn {measured / 1e9:.1f} s, "
+          f"{100 * (measured - elapsed) / elapsed:+.3f} %")
+    assert abs(measured - elapsed) <= (0.01 if bounds.whole else 0.03) * elapsed
 
 
 def test_running_time_matches_schedstat(minute, bounds):
-    """Of the programs' threads, and of others that all live on; within 1 % and a window's ends. Not so
-    its waiting: since Linux 6.12 sleepers that are moved to another CPU are counted as runnable there."""
+    """For the workloads' threads and names without ended threads, within 1 %. Not for run-queue time: since
+    Linux 6.12 sleepers that migrate to another CPU count as runnable there."""
     share = 0.01 if bounds.whole else 0.05
     wrong = []
-    for name, books in minute.books.items():
-        # What ended within is not told of with all that it ran.
-        if name in SHORT or not (name in OURS or bounds.whole and not books.ended):
+    for name, truth in minute.truth.items():
+        # Exit reports lack the last CPU time of ended threads.
+        if name in SHORT or not (name in OURS or bounds.whole and not truth.ended):
             continue
-        true, said = books.running, minute.said[name].get("running", 0)
-        room = share * true + 0.005 * books.elapsed + books.room + 10 * MS * books.threads
-        if abs(said - true) > room:
-            wrong.append(f"{name}: {true / MS:.1f} ms, cairn {said / MS:.1f} ms")
+        true, measured = truth.running, minute.measured[name].get("running", 0)
+        room = share * true + 0.005 * truth.elapsed + truth.room + 10 * MS * truth.threads
+        if abs(measured - true) > room:
+            wrong.append(f"{name}: {true / MS:.1f} ms, cairn {measured / MS:.1f} ms")
     assert not wrong, wrong
 
 
 def test_counts_short_threads(minute, bounds):
-    """All of a program's, from its first to its last, against the kernel's sum for the process."""
+    """All threads of a program against the kernel's sum for the process."""
     program = minute.churn
-    churn, fleet = program.books["churn"], minute.fleet
-    said = fleet.states(program.service)
-    cpu = program.books["process_cpu"]
-    print(f"\n  {churn['count']} threads: ran {cpu / MS:.1f} ms, cairn {said['running'] / MS:.1f} ms")
-    assert abs(said["running"] - cpu) <= (0.02 if bounds.whole else 0.05) * cpu + 10 * MS
+    churn, fleet = program.truth["churn"], minute.fleet
+    measured = fleet.states(program.service)
+    cpu = program.truth["process_cpu"]
+    print(f"\n  {churn['count']} threads: ran {cpu / MS:.1f} ms, cairn {measured['running'] / MS:.1f} ms")
+    assert abs(measured["running"] - cpu) <= (0.02 if bounds.whole else 0.05) * cpu + 10 * MS
     mine = fleet.states(program.service, "churn")
     lived = sum(mine.values())
-    # Until a thread has a name of its own it goes by its creator's.
+    # A new thread has its creator's name until it sets its own.
     print(f"  they lived {churn['least'] / MS:.1f} to {churn['most'] / MS:.1f} ms, cairn {lived / MS:.1f} ms")
     assert 0.98 * churn["least"] <= lived <= 1.02 * churn["most"]
 
 
 def test_there_are_no_other_states(minute):
-    for name, said in minute.said.items():
-        assert set(said) <= set(STATES), (name, said)
+    for name, measured in minute.measured.items():
+        assert set(measured) <= set(STATES), (name, measured)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A remembered stack is taken for another wait only if that has the same Python frames, too, and waits
-at the same place in the kernel."""
+"""The stack cache reuses a stack only for the same Python frames and the same kernel stack."""
 import pytest
 
 from test_waits import share_below
@@ -19,18 +18,18 @@ def program(fleet, bounds, before):  # pylint: disable=unused-argument
     seconds = SECONDS_WHOLE if bounds.whole else SECONDS
     in_kernel = Program("echo_timer", seconds)
     started = Program("places.py", seconds).finish()
-    assert in_kernel.finish().books["waits"] > 100
+    assert in_kernel.finish().truth["waits"] > 100
     fleet.wait_for([started])
     return started
 
 
 @pytest.mark.exact
 def test_wait_sites_have_python_frames(fleet, program):
-    """Where not all waits are chosen, shares are right on average only."""
+    """With sampled waits, shares are right on average only."""
     comparison = Comparison()
-    middle = (program.from_ns + program.to_ns) // 2  # its first waits may come before its tables
+    middle = (program.from_ns + program.to_ns) // 2  # its first waits may precede its unwind tables
     graph = fleet.graph(program.service, "places", from_=middle, to=program.to_ns)
-    ways = program.books["ways"][0]
+    ways = program.truth["ways"][0]
     whole = share_below(graph, "nap")
     for way, true in ways.items():
         share = true / sum(ways.values())
@@ -40,7 +39,7 @@ def test_wait_sites_have_python_frames(fleet, program):
 
 
 def test_stack_cache_is_right(fleet, program, before):  # pylint: disable=unused-argument
-    """Of all threads of the machine. Other ways in the kernel for one call are wrong, too."""
+    """For all threads of the machine. A different kernel path of the same call counts as wrong, too."""
     counted = {name: count - before[name] for name, count in fleet.counters().items()}
     hits, checked, wrong = (counted[f"memo_{name}"] for name in ("hits", "checked", "wrong"))
     print(f"  stack cache: {hits} hits, {counted['off_cpu_unwound']} unwound; "

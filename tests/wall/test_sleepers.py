@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads that blocked before there was an agent have their whole stack soon."""
+"""Threads that blocked before the agent started soon have complete stacks."""
 import os
 import subprocess
 import sys
@@ -36,7 +36,7 @@ def started(argv, service):
 
 
 def share_of(collector, service, functions):
-    """Of the last seconds' blocked time, what has one of the functions on its stack and no cut."""
+    """The part of the last seconds' blocked time with one of the functions on an untruncated stack."""
     graph = FlameGraph(collector.api.get("merge", query=f'{{service="{service}"}}', type=OFF_CPU,
                                          max_nodes=100000, from_="now-4s", to="now-2s"))
     whole = sum(value for node, value in enumerate(graph.self_values) if node and
@@ -51,7 +51,7 @@ def share_of(collector, service, functions):
 def programs():
     build_programs()
     services = {unique("native"): (program_argv("sleepers"), "wait_for_ever"),
-                # Whether the interpreter is known is another question.
+                # An unknown interpreter is another test's case.
                 unique("python"): ([sys.executable, "-B", "-c", WORKERS],
                                    "wait_for_the_lock|PyThread_acquire_lock_timed")}
     processes = {service: started(argv, service) for service, (argv, _) in services.items()}

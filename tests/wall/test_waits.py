@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Durations, classes and functions of waits that the programs know."""
+"""Durations, classes and functions of off-CPU time against the programs' own measurements."""
 import itertools
 import os
 import pathlib
@@ -15,13 +15,13 @@ QUOTA_US, PERIOD_US = 5000, 50000
 COUNTERS = ("switches", "off_cpu_unwound", "off_cpu_sampled_out", "off_cpu_busy", "stack_cache_hits", "stack_cache_checked",
             "stack_cache_wrong", "counts_new")
 WAIT_NS = 3000
-ENOUGH_NS = 300 * MS  # to judge by, where some waits stand for others
-# Where two names for a wait are right.
+ENOUGH_NS = 300 * MS  # minimum to compare where waits are sampled
+# Waits with two correct classes.
 ALSO = {"idle": ("poll", "network"), "poll": ("idle",)}
 
 
 class Cgroup:
-    """A group with a quota of CPU, in whichever hierarchy has the controller; removed at the end."""
+    """A control group with a CPU quota, in the hierarchy with the controller; removed at the end."""
 
     def __init__(self):
         self.folder = None
@@ -36,9 +36,9 @@ class Cgroup:
             (self.folder / "cpu.max").write_text(f"{QUOTA_US} {PERIOD_US}")
 
     def throttled_ns(self):
-        said = dict(line.split() for line in _text(self.folder / "cpu.stat").splitlines())
-        return int(said["throttled_time"]) if "throttled_time" in said else \
-            1000 * int(said["throttled_usec"])
+        fields = dict(line.split() for line in _text(self.folder / "cpu.stat").splitlines())
+        return int(fields["throttled_time"]) if "throttled_time" in fields else \
+            1000 * int(fields["throttled_usec"])
 
     def close(self):
         if self.folder:
@@ -52,21 +52,20 @@ def _text(path):
         return ""
 
 
-# Which run at the same time where it is measured strictly: as many waits as the agent has time to look
-# at, each of them, on a machine that does nothing else.
+# Run together in strict mode: few enough waits for the agent to sample each, on an idle machine.
 GROUPS = (("waits",), ("pipes", "contend"), ("disk",), ("gil", "migrants"),
           ("pools", "doomed", "forks", "stopped", "throttled"))
 
 
 class Runs:
-    """The programs, and what they said."""
+    """The programs and their own measurements."""
 
     def __init__(self, fleet, bounds):
         self.file = fleet.file()
         self.cgroup = Cgroup()
         self.throttled_ns = 0
         self.programs = {}
-        self.sampled = {}  # by program: the share of waits that others stood for
+        self.sampled = {}  # by program: the share of waits sampled out
         try:
             for group in GROUPS if bounds.whole else [sum(GROUPS, ())]:
                 self._run(fleet, group, bounds.seconds)
@@ -98,7 +97,7 @@ class Runs:
             f"{name} {counted[name]}" for name in COUNTERS if name in counted))
 
     def _argv(self, name, seconds):
-        """None: this machine cannot run it."""
+        """None if this machine cannot run it."""
         if name == "waits":
             return ["waits", "--seconds", seconds, "--only",
                     "holder,lock,condition,sleep,poll,epoll,network,accept,peer,child"]
@@ -130,13 +129,13 @@ def every_thread(runs):
 
 
 def room(bounds, true, life, waits=0):
-    """A wait is some microseconds longer or shorter by where the kernel reads its clocks."""
+    """Each wait may differ by some microseconds: the kernel reads its clocks at other points."""
     return bounds.share * true + bounds.of_elapsed * life["elapsed"] + waits * WAIT_NS
 
 
 def are_all_chosen(runs, program):
-    """Does the agent's budget allow for each wait of these programs on this machine? Else some stand
-    for others, and sums are right on average."""
+    """Can the agent sample every wait of these programs on this machine? If not, sampled waits have weights
+    and sums are right on average."""
     return runs.sampled[program.service] < 0.02
 
 
@@ -145,8 +144,8 @@ def test_states_sum_to_thread_lifetime(fleet, bounds, runs):
     comparison = Comparison()
     for program, name, thread in every_thread(runs):
         life = thread["life"]
-        said = fleet.states(program.service, name)
-        comparison.check(f"{name}: lived", life["elapsed"], sum(said.values()),
+        measured = fleet.states(program.service, name)
+        comparison.check(f"{name}: lived", life["elapsed"], sum(measured.values()),
                          room(bounds, 0.5 * life["elapsed"], life))
     comparison.done()
 
@@ -156,44 +155,44 @@ def test_states_match_programs_accounts(fleet, bounds, runs):
     comparison = Comparison()
     for program, name, thread in every_thread(runs):
         life = thread["life"]
-        said = fleet.states(program.service, name)
-        taken = program.taken_ns(life)
+        measured = fleet.states(program.service, name)
+        stolen = program.stolen_ns(life)
         for state in STATES:
-            comparison.check(f"{name}: {state}", life[state], said[state],
+            comparison.check(f"{name}: {state}", life[state], measured[state],
                              room(bounds, life[state], life, thread["waits"]),
-                             less=taken if state == "blocked" else 0,
-                             more=taken if state == "waiting" else 0)
+                             less=stolen if state == "blocked" else 0,
+                             more=stolen if state == "waiting" else 0)
         comparison.check(f"{name}: waiting or blocked", life["waiting"] + life["blocked"],
-                         said["waiting"] + said["blocked"],
+                         measured["waiting"] + measured["blocked"],
                          room(bounds, life["waiting"] + life["blocked"], life, thread["waits"]))
     comparison.done()
 
 
 @pytest.mark.exact
 def test_blocked_stacks_sum_to_blocked_time(fleet, bounds, runs):
-    """Where the agent cannot take all stacks some stand for others: right on average only."""
-    comparison, true, said = Comparison(), 0, 0
+    """If the agent samples stacks, sums are right on average only."""
+    comparison, true, measured = Comparison(), 0, 0
     for program, name, thread in every_thread(runs):
         life = thread["life"]
         mine = sum(fleet.waits(program.service, name).values())
-        true, said = true + life["blocked"], said + mine
+        true, measured = true + life["blocked"], measured + mine
         if are_all_chosen(runs, program):
             comparison.check(f"{name}: off-CPU", life["blocked"], mine,
                              room(bounds, life["blocked"], life, thread["waits"]),
-                             less=program.taken_ns(life))
-    comparison.check("all threads: off-CPU", true, said, (0.1 if bounds.whole else 0.3) * true)
+                             less=program.stolen_ns(life))
+    comparison.check("all threads: off-CPU", true, measured, (0.1 if bounds.whole else 0.3) * true)
     comparison.done()
 
 
 def share_below(graph, function):
-    """Of the value, that below the function; of a Python function by its name alone."""
+    """The part of the value below the function; a Python function matches by name alone."""
     return sum(value for node, value in enumerate(graph.self_values) if node and
                any(name.split(" (")[0].split(".")[-1] == function for name in graph.path(node)))
 
 
 @pytest.mark.exact
 def test_names_blocking_functions(fleet, bounds, runs):
-    """As long as they say, where each wait is looked at; and with names, the whole time."""
+    """Off-CPU time matches if each wait is sampled; names cover all of it."""
     comparison = Comparison()
     for program, name, thread in every_thread(runs):
         if not thread["wait"]:
@@ -201,18 +200,18 @@ def test_names_blocking_functions(fleet, bounds, runs):
         life, function = thread["life"], thread["function"]
         graph = fleet.graph(program.service, name)
         true = thread["in_waits"]["blocked"]
-        if function == "burn_with_gil":  # it waits wherever the interpreter wants
+        if function == "burn_with_gil":  # the interpreter chooses where it waits
             true = life["blocked"]
         if are_all_chosen(runs, program):
             comparison.check(f"{name}: in {function}", true, share_below(graph, function),
                              room(bounds, true, life, thread["waits"]),
-                             less=program.taken_ns(life))
+                             less=program.stolen_ns(life))
         comparison.check_share(f"{name}: named", named_share(graph), bounds.named)
     comparison.done()
 
 
 def test_off_cpu_stacks_are_complete(fleet, bounds, runs):
-    """A program's first waits may come before its unwind tables: in the second half of its life."""
+    """In the second half of its life: a program's first waits may precede its unwind tables."""
     comparison = Comparison()
     for program, name, thread in every_thread(runs):
         if not thread["wait"]:
@@ -224,14 +223,14 @@ def test_off_cpu_stacks_are_complete(fleet, bounds, runs):
             share = 1
         if graph.total > ENOUGH_NS:
             comparison.check_share(f"{name}: complete", complete_share(graph), bounds.complete)
-            # A few that are chosen may stand for many: seldom for ones that are much longer or shorter.
+            # Few samples may have large weights: skip waits of very different lengths.
             blocked = fleet.states(program.service, name, from_=middle, to=program.to_ns)["blocked"]
             if bounds.whole:
                 comparison.check(f"{name}: by stack", blocked, graph.total, 0.15 * blocked)
-            # Of thousands of short waits few are chosen, and its few long ones are another function's.
+            # Few of thousands of short waits are sampled, and its few long waits are another function's.
             if name == "ping" and not bounds.whole:
                 continue
-            # Its waits of some 4 us are told shorter by what waking it takes, which is waiting for a CPU.
+            # Its waits of some 4 us are shorter by the wakeup latency, which is run-queue time.
             least = 0.75 if name == "ping" else bounds.in_function
             comparison.check_share(f"{name}: in {thread['function']}",
                                    share_below(graph, thread["function"]) / graph.total / share, least)
@@ -239,7 +238,7 @@ def test_off_cpu_stacks_are_complete(fleet, bounds, runs):
 
 
 def share_with(graph, is_good):
-    """Of the value, that of stacks that have only good names."""
+    """The part of the value in stacks with symbol names only."""
     good = sum(value for node, value in enumerate(graph.self_values) if node and
                all(is_good(name) for name in graph.path(node)))
     return good / graph.total if graph.total else 0
@@ -254,7 +253,7 @@ def complete_share(graph):
 
 
 def test_classifies_waits(fleet, bounds, runs):
-    """Of what lies below the function that waits."""
+    """The part below the blocking function."""
     comparison = Comparison()
     for program, name, thread in every_thread(runs):
         if not thread["wait"]:
@@ -298,7 +297,7 @@ def test_records_run_queue_latency_by_stack(fleet, bounds, runs):
         comparison.check(f"{name}: run-queue wait", life["waiting"], graph.total,
                          room(bounds, life["waiting"], life) +
                          (0 if are_all_chosen(runs, program) else 0.3 * life["waiting"]),
-                         more=program.taken_ns(life))
+                         more=program.stolen_ns(life))
         comparison.check_share(f"{name}: in its own functions",
                                sum(graph.total_of(function) for function in
                                    (f"burn_as_{name}", f"wait_as_{name}")) / max(1, graph.total),
@@ -312,11 +311,11 @@ def test_records_quota_throttling(fleet, bounds, runs):
     comparison = Comparison()
     program = runs.programs["throttled"]
     life = program.threads()["throttled"]["life"]
-    said = fleet.states(program.service, "throttled")
+    measured = fleet.states(program.service, "throttled")
     if runs.throttled_ns < 0.1 * life["elapsed"]:
         pytest.skip("the machine is so busy that the quota hardly matters")
-    comparison.check("throttled: waits for a CPU", life["waiting"], said["waiting"],
-                     room(bounds, life["waiting"], life), more=program.taken_ns(life))
+    comparison.check("throttled: waits for a CPU", life["waiting"], measured["waiting"],
+                     room(bounds, life["waiting"], life), more=program.stolen_ns(life))
     comparison.check("throttled: its own series", runs.throttled_ns,
                      fleet.api.total(program.service, type=THROTTLED),
                      room(bounds, runs.throttled_ns, life) + 1000 * MS)
@@ -326,9 +325,9 @@ def test_records_quota_throttling(fleet, bounds, runs):
 def test_counts_threads_killed_while_blocked(fleet, bounds, runs):
     comparison = Comparison()
     program = runs.programs["doomed"]
-    doomed = program.books["doomed"]
-    said = fleet.states(program.service, "doomed")
-    comparison.check("doomed: blocked", doomed["least"], said["blocked"],
+    doomed = program.truth["doomed"]
+    measured = fleet.states(program.service, "doomed")
+    comparison.check("doomed: blocked", doomed["least"], measured["blocked"],
                      doomed["most"] - doomed["least"] +
                      (bounds.share if bounds.whole else 0.7) * doomed["least"])
     graph = fleet.graph(program.service, "doomed")
@@ -341,26 +340,26 @@ def test_counts_threads_killed_while_blocked(fleet, bounds, runs):
 def test_accounts_children_separately(fleet, bounds, runs):
     comparison = Comparison()
     program = runs.programs["forks"]
-    forked = program.books["forked"]
-    said = fleet.states(program.service, "forked")
-    # What a child does before it has its name counts as its parent's.
+    forked = program.truth["forked"]
+    measured = fleet.states(program.service, "forked")
+    # A child's time before it sets its name counts for its parent.
     if bounds.whole:
-        comparison.check("forked: lived", forked["least"], sum(said.values()),
+        comparison.check("forked: lived", forked["least"], sum(measured.values()),
                          bounds.share * forked["least"] + forked["most"] - forked["least"])
-        # Its parent is told of its end, and what it took, before its last switch, and from the last tick on less.
-        comparison.check("forked: ran", forked["running"], said["running"],
+        # Its parent learns its CPU time before its last switch, without the time since the last tick.
+        comparison.check("forked: ran", forked["running"], measured["running"],
                          bounds.share * forked["running"] + 0.5 * MS * forked["count"])
-    else:  # a child that has gone before a starved agent has looked at it is of no service
-        assert 0.3 * forked["least"] < sum(said.values()) < 1.1 * forked["most"]
+    else:  # a child that exits before a starved agent sees it has no service
+        assert 0.3 * forked["least"] < sum(measured.values()) < 1.1 * forked["most"]
     comparison.done()
 
 
 def test_classifies_stopped_processes(fleet, bounds, runs):
     comparison = Comparison()
     program = runs.programs["stopped"]
-    stopped = program.books["stopped"]
-    said = fleet.states(program.service, "stopped")
-    comparison.check("stopped: lived", stopped["least"], sum(said.values()),
+    stopped = program.truth["stopped"]
+    measured = fleet.states(program.service, "stopped")
+    comparison.check("stopped: lived", stopped["least"], sum(measured.values()),
                      bounds.share * stopped["least"])
     waits = fleet.waits(program.service, "stopped")
     print(f"  {waits}")
@@ -371,7 +370,7 @@ def test_classifies_stopped_processes(fleet, bounds, runs):
 
 
 def test_excludes_idle_time(fleet, runs):
-    """wait!="idle" takes away just that."""
+    """wait!="idle" excludes just that."""
     program = runs.programs["pools"]
     whole = fleet.api.total(f'{{service="{program.service}"}}', type=OFF_CPU)
     idle = fleet.api.total(f'{{service="{program.service}",wait="idle"}}', type=OFF_CPU)
@@ -380,7 +379,7 @@ def test_excludes_idle_time(fleet, runs):
 
 
 def test_spread_intervals_fill_time(fleet, runs):
-    """A wait of 12 slots is seen in each: the sleeper is blocked nearly always, in every second."""
+    """A wait of 12 slots counts in each: the sleeper is blocked nearly all of every second."""
     program = runs.programs["waits"]
     answer = fleet.api.get("series", query=f'{{service="{program.service}",thread="sleep"}}',
                            type=OFF_CPU, step="1s", from_=program.from_ns, to=program.to_ns)

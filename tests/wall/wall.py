@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that keep books, and what the collector says of the same threads."""
+"""Programs that measure themselves, compared with the collector's answers for the same threads."""
 import itertools
 import json
 import os
@@ -23,20 +23,19 @@ STATES = ("running", "waiting", "blocked")
 MS = 1_000_000
 FILE_BYTES = 64 << 20
 SETTLE_SECONDS = 20
-# A thread that reads from the disk has its completions' interrupts, and its CPU taken by the hypervisor
-# that serves them: ten times the others' share, and a third of its time on the CPU at most.
-TAKEN_UNEVENLY, TAKEN_SHARE_MAX = 10, 0.35
-# A hypervisor that takes more than this is late to wake idle CPUs, too: all of it may be taken from one
-# thread that is woken there again and again.
-TAKEN_QUIET_SHARE = 0.03
+# A thread that reads from the disk also pays for completion interrupts and for the hypervisor's I/O: ten times the others' share, and a third of its time on the CPU at most.
+STOLEN_UNEVENLY, STOLEN_SHARE_MAX = 10, 0.35
+# With more steal time than this the hypervisor also wakes idle CPUs late: one thread that is often woken
+# may lose all of it.
+STOLEN_QUIET_SHARE = 0.03
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 _numbers = itertools.count(1)
 
 
 class Bounds:
-    """How exact it must be, and how long the programs run. What is measured is the kernel's own
-    time on both sides, so a loaded machine changes little; the short run leaves room for its ends."""
+    """Tolerances, and how long the programs run. Both sides use the kernel's clocks, so load changes
+    little; the short run tolerates its edges."""
 
     def __init__(self, whole, machine_seconds=None):
         self.whole = whole
@@ -46,7 +45,7 @@ class Bounds:
         self.of_elapsed = 0.002 if whole else 0.01  # and of the thread's life
         self.named = 0.99 if whole else 0.90
         self.complete = 0.97 if whole else 0.7
-        self.in_function = 0.9 if whole else 0.4  # of what is sampled, the share of a part
+        self.in_function = 0.9 if whole else 0.4  # minimum share of sampled time in the function
         self.classed = 0.98 if whole else 0.90
 
 
@@ -72,14 +71,14 @@ def program_argv(name, *arguments):
 
 
 def cpu_times():
-    """Of all CPUs since boot: what threads ran, and what interrupts and a hypervisor took."""
+    """CPU time of threads, and of interrupts and steal, on all CPUs since boot."""
     words = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, words[1:9])
     return user + nice + system, irq + softirq + steal
 
 
 class Program:
-    """A program under its own service name, and its books when it has ended."""
+    """A program under its own service name, with its own measurements after its end."""
 
     def __init__(self, name, *arguments, cgroup=None):
         self.service = unique(name.split(".")[0])
@@ -91,40 +90,40 @@ class Program:
             program_argv(name, *arguments), stdout=subprocess.PIPE, text=True,
             env={**os.environ, "OTEL_SERVICE_NAME": self.service},
             preexec_fn=enter if cgroup else None)
-        self.books = {}
+        self.truth = {}
         self.to_ns = 0
         self.began = cpu_times()
-        self.taken_share = 0.0
-        self.taken_from_one_ns = 0
+        self.stolen_share = 0.0
+        self.stolen_from_one_ns = 0
 
     def finish(self):
         output, _ = self.process.communicate(timeout=300)
         self.to_ns = time.time_ns()
         assert self.process.returncode == 0, (self.service, self.process.returncode)
-        self.books = json.loads(output)
-        ran, taken = (now - then for now, then in zip(cpu_times(), self.began))
-        self.taken_share = min(TAKEN_SHARE_MAX, TAKEN_UNEVENLY * taken / max(1, ran))
-        if taken > TAKEN_QUIET_SHARE * ran:
-            self.taken_from_one_ns = taken * TICK_NS
-            print(f"  {self.service}: the machine took {taken * TICK_NS / MS:.0f} ms beside "
+        self.truth = json.loads(output)
+        ran, stolen = (now - then for now, then in zip(cpu_times(), self.began))
+        self.stolen_share = min(STOLEN_SHARE_MAX, STOLEN_UNEVENLY * stolen / max(1, ran))
+        if stolen > STOLEN_QUIET_SHARE * ran:
+            self.stolen_from_one_ns = stolen * TICK_NS
+            print(f"  {self.service}: the machine took {stolen * TICK_NS / MS:.0f} ms beside "
                   f"{ran * TICK_NS / MS:.0f} ms that threads ran: what they waited is compared within "
                   "that")
         return self
 
-    def taken_ns(self, books):
-        """What interrupts and a hypervisor may have taken of the time that a thread had a CPU. Its books
-        have that as blocked, for no clock of its own tells; in truth it waited, as cairn says."""
-        return max(self.taken_share * books["running"], self.taken_from_one_ns)
+    def stolen_ns(self, truth):
+        """Interrupt and steal time while the thread had a CPU. The program counts it as blocked, for its
+        clocks do not see it; cairn counts it as run-queue time, which is correct."""
+        return max(self.stolen_share * truth["running"], self.stolen_from_one_ns)
 
     def lived_ns(self):
-        """At least: of its threads, or of what it tells of its children."""
-        return sum(thread["life"]["elapsed"] for thread in self.books["threads"]) + \
-            sum(part["least"] for part in self.books.values() if isinstance(part, dict))
+        """A lower bound: of its threads, or of its children as reported."""
+        return sum(thread["life"]["elapsed"] for thread in self.truth["threads"]) + \
+            sum(part["least"] for part in self.truth.values() if isinstance(part, dict))
 
     def threads(self):
-        """{name: books}; threads of one name are added up."""
+        """{name: times}; threads of one name are summed."""
         found = {}
-        for thread in self.books["threads"]:
+        for thread in self.truth["threads"]:
             sums = found.setdefault(thread["thread"], {**thread, "life": dict.fromkeys(
                 thread["life"], 0), "in_waits": dict.fromkeys(thread["in_waits"], 0), "waits": 0})
             sums["waits"] += thread["waits"]
@@ -139,11 +138,10 @@ class Fleet:
         self.api = collector.api
         self.agent = agent
         self.folder = folder
-        self.started = time.time()  # of programs there is all since then
+        self.started = time.time()  # all programs started later
 
     def file(self):
-        """64 MiB that are on disk and may be dropped from the cache, where a file system has one;
-        None where it keeps all in memory."""
+        """64 MiB on disk that can be dropped from the page cache; None on a memory file system."""
         path = build_folder() / "wall" / "file"
         if not path.exists() or path.stat().st_size != FILE_BYTES:
             path.write_bytes(os.urandom(FILE_BYTES))
@@ -165,7 +163,7 @@ class Fleet:
         return {series["group"]: series["total"] for series in answer["series"]}
 
     def counters(self):
-        """The agent's own, of its programs in the kernel."""
+        """The agent's counters of its BPF programs."""
         return switch_costs.counters(self.agent.process.pid)
 
     def states(self, service, thread=None, **parameters):
@@ -184,7 +182,7 @@ class Fleet:
                                        **when))
 
     def wait_for(self, programs):
-        """Until what they did has arrived and no more comes. On a busy machine the agent may be late."""
+        """Wait until all their data has arrived. On a busy machine the agent may be late."""
         seen = [None]
         deadline = time.monotonic() + SETTLE_SECONDS
 
@@ -200,20 +198,20 @@ class Fleet:
 
 
 class Comparison:
-    """Collects what is wrong, so that one failure does not hide the others; prints a table."""
+    """Collects all failures, so that one does not hide the others; prints a table."""
 
     def __init__(self):
         self.wrong = []
 
-    def check(self, what, true, said, room, less=0, more=0):
-        """@less and @more: room on one side only, beside @room."""
-        error = said - true
+    def check(self, what, true, measured, room, less=0, more=0):
+        """@less and @more: tolerance on one side only, in addition to @room."""
+        error = measured - true
         fits = -room - less <= error <= room + more
         share = f"{100 * error / true:+.2f} %" if true else ""
-        print(f"  {what:<44} true {true / MS:10.1f} ms  cairn {said / MS:10.1f} ms  {share:>9}"
+        print(f"  {what:<44} true {true / MS:10.1f} ms  cairn {measured / MS:10.1f} ms  {share:>9}"
               f"{'' if fits else '   <-- more than ' + format(room / MS, '.1f') + ' ms off'}")
         if not fits:
-            self.wrong.append(f"{what}: true {true / MS:.1f} ms, cairn {said / MS:.1f} ms")
+            self.wrong.append(f"{what}: true {true / MS:.1f} ms, cairn {measured / MS:.1f} ms")
 
     def check_share(self, what, share, least):
         fits = share >= least

@@ -82,9 +82,9 @@ def main():
         thread.start()
     time.sleep(0.5)
     frames = sys._current_frames()
-    told = [{"body": body.__name__, "stack": stack_of(frames[thread.ident])}
+    stacks = [{"body": body.__name__, "stack": stack_of(frames[thread.ident])}
             for body, thread in zip(BODIES, threads)]
-    print(json.dumps({"pid": os.getpid(), "version": list(sys.version_info[:2]), "threads": told}),
+    print(json.dumps({"pid": os.getpid(), "version": list(sys.version_info[:2]), "threads": stacks}),
           flush=True)
     time.sleep(1000)
 

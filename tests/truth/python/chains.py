@@ -5,7 +5,7 @@
     chains.py SCENARIO [--seconds S] [--warm-up S] [--seed N]
 
 A round calls through frames of the scenario's kind, drawn at random, and burns CPU at the end of
-them. Just before, it notes all frames as the interpreter itself tells (sys._getframe). At the end
+them. Just before, it notes all frames as the interpreter reports them (sys._getframe). At the end
 each distinct chain is printed as a line of JSON: frames from the outside in, each [qualified name,
 name, file, line, lines that the leaf burns in, how it was entered]. How: "python" (called by
 Python code), "any" (it depends on the version), or a regular expression of a C function.
@@ -447,7 +447,7 @@ except ImportError:
 
 
 try:
-    import calls_back  # calls_back.c beside this, if somebody has compiled it
+    import calls_back  # calls_back.c beside this, if it is compiled
 
     def through_extension(steps):
         @entered("=call_back_deeper")

@@ -9,7 +9,7 @@ import threading
 import time
 
 FOREVER = 3600
-ANYWHERE = 0xffffffff  # an instruction that nobody here knows
+ANYWHERE = 0xffffffff  # an unknown instruction
 # Before 3.12 a thread that has released the GIL leads to its outer state only.
 SUBINTERPRETERS = "_interpreters" if sys.version_info >= (3, 13) else \
     "_xxsubinterpreters" if sys.version_info >= (3, 12) else "no such module"
@@ -188,7 +188,7 @@ time.sleep(%d)
 
 
 def in_subinterpreter():
-    """What runs there is told by itself; the frames out here are in another thread state."""
+    """It reports its own frames; the frames out here are in another thread state."""
     read_end, write_end = os.pipe()
     threading.Thread(target=read_inner, args=(native_id(), read_end), daemon=True).start()
     source = INNER % (write_end, FOREVER)
@@ -227,8 +227,8 @@ def has(place):
         return False
 
 
-def tell():
-    """The main thread's stack is told from here too."""
+def report():
+    """Reports the main thread's stack too."""
     while any(name == "in_subinterpreter" and thread not in inner
               for name, thread in places.values()):
         time.sleep(0.01)
@@ -261,7 +261,7 @@ def main():
         thread.start()
     while len(places) < len(started):
         time.sleep(0.01)
-    threading.Thread(target=tell, daemon=True).start()
+    threading.Thread(target=report, daemon=True).start()
     places[threading.get_ident()] = ("main", native_id())
     recurse(5)
 

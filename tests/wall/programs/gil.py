@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads that all want the GIL: gil.py SECONDS THREADS. What a thread does not run and does not wait
-for a CPU, it waits for the others."""
+"""Threads that contend for the GIL: gil.py SECONDS THREADS. Time neither running nor in the run queue
+is spent waiting for the GIL."""
 import sys
 import threading
 import time

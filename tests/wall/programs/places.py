@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One thread whose waits all are at one native place, in many Python functions: places.py SECONDS.
-Each way there takes another time, so that one taken for another shows; it tells how long it was
-blocked in each."""
+"""One thread whose wait sites share the native stack but not the Python functions: places.py SECONDS.
+Each call path blocks for a different time, so a mixed-up stack shows. Prints the blocked time of each."""
 import asyncio
 import json
 import random
@@ -10,7 +9,7 @@ import time
 
 from story import Story
 
-# So long that each wait is affordable, and has its stack taken.
+# Long enough that the agent samples each wait's stack.
 MS = 0.004
 
 
@@ -61,7 +60,7 @@ def way_of_coroutines(loop):
 
 
 def way_of_compiled():
-    """Code of its own each time, where the code before it was."""
+    """New code each time, at the address of the previous code."""
     names = {"nap": nap}
     exec(f"def made():\n{chr(10) * random.randrange(4)} nap({8 * MS})\n", names)
     names["made"]()
@@ -92,7 +91,7 @@ def main():
             blocked[names[number]] += story.tell_waits() - before
     story.end()
     loop.close()
-    print(json.dumps({"threads": [story.tell()], "ways": [blocked]}), flush=True)
+    print(json.dumps({"threads": [story.report()], "ways": [blocked]}), flush=True)
 
 
 if __name__ == "__main__":

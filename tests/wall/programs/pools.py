@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools of workers that mostly wait for work: pools.py SECONDS. Each tells what it did (sleep) in its
-tasks; else it was idle."""
+"""Pools of workers that mostly wait for work: pools.py SECONDS. Each reports the time of its
+tasks (sleep); the rest is idle."""
 import asyncio
 import concurrent.futures
 import sys
@@ -36,13 +36,13 @@ class Pool:
         self.executor.submit(work_that_sleeps, self.local)
 
     def end(self):
-        """Each worker ends its story itself: they wait for each other, so that each gets one."""
+        """Each worker reports for itself; a barrier gives each exactly one report."""
         together = threading.Barrier(len(self.stories))
 
-        def tell():
+        def report():
             self.local.story.end()
             together.wait()
-        for future in [self.executor.submit(tell) for _ in self.stories]:
+        for future in [self.executor.submit(report) for _ in self.stories]:
             future.result()
         self.executor.shutdown()
 
