@@ -61,7 +61,7 @@ class Report:
     def __init__(self, files):
         self.sizes = {path: os.path.getsize(path) for path in files}
         self.done_bytes = 0
-        self.said = time.monotonic()
+        self.reported = time.monotonic()
         self.totals = collections.Counter()
         self.unsupported = collections.defaultdict(collections.Counter)
         self.synthesised = collections.Counter()
@@ -83,8 +83,8 @@ class Report:
             print(f"{path}: {text}", flush=True)
 
     def tell_progress(self):
-        if time.monotonic() > self.said + PROGRESS_SECONDS:
-            self.said = time.monotonic()
+        if time.monotonic() > self.reported + PROGRESS_SECONDS:
+            self.reported = time.monotonic()
             print(f"{sum(self.sizes.values()) >> 20} MiB to read, {self.done_bytes >> 20} done: "
                   f"{dict(self.totals)}", file=sys.stderr, flush=True)
 

@@ -46,7 +46,7 @@ def record_burn(path, *flags, seconds=5, stdout=None):
     done = cairn("record", "-F", "997", "-o", path, *flags, "--",
                  *workload_argv("burn_c", "--seconds", str(seconds)))
     assert done.returncode == 0, done
-    assert done.stderr == "", "nothing is said when it is not a terminal"
+    assert done.stderr == "", "no output unless stderr is a terminal"
     lines = done.stdout.splitlines()
     assert len(lines) == 1, "only the command's own output"
     assert not path.with_name(path.name + ".partial").exists()
@@ -270,12 +270,12 @@ def record_waits(path, *flags):
 
 
 def test_records_off_cpu_time_without_idle(tmp_path):
-    said, slept, idle = record_waits(tmp_path / "waits.collapsed")
+    notice, slept, idle = record_waits(tmp_path / "waits.collapsed")
     assert 1.49e9 < slept < 2.5e9 and idle == 0
-    left_out = float(re.search(r"(\d+\.\d) s of idle off-CPU time excluded", said).group(1))
-    assert 0.9 <= left_out < 2
-    said, slept, idle = record_waits(tmp_path / "all.collapsed", "--idle")
-    assert said == "" and 1.49e9 < slept < 2.5e9 and 0.99e9 < idle < 2e9
+    excluded_s = float(re.search(r"(\d+\.\d) s of idle off-CPU time excluded", notice).group(1))
+    assert 0.9 <= excluded_s < 2
+    notice, slept, idle = record_waits(tmp_path / "all.collapsed", "--idle")
+    assert notice == "" and 1.49e9 < slept < 2.5e9 and 0.99e9 < idle < 2e9
 
 
 # ---- top

@@ -38,7 +38,7 @@ class GovernedAgent(Agent):
         return re.findall(r"governor: (.*)", self.log())
 
     def answers_to_switches(self):
-        """What it said when it cost too much, and the program for switches was to blame."""
+        """Its log of exceeding the overhead budget because of the context-switch program."""
         figures = (re.search(r"([\d.]+) % of a core in [\d.]+ s \(off-CPU ([\d.]+), .*overhead budget", line)
                    for line in self.governor_said())
         return [figure[0] for figure in figures

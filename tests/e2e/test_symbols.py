@@ -83,7 +83,7 @@ def test_upload_names_stripped_code(collector, start_agent, split):
     graph = split.run(collector)
     unresolved = sum(value for name, value in zip(graph.names, graph.self_values)
                      if UNRESOLVED.match(name) and name.startswith(split.name))
-    assert unresolved > 0.9 * graph.total, "file and offset is all that can be said"
+    assert unresolved > 0.9 * graph.total, "only file and offset are known"
 
     upload = [program("cairn"), "upload", "--collector-http", f"http://{collector.http}"]
     refused = subprocess.run([*upload, split.path], capture_output=True, text=True, check=False)
@@ -114,7 +114,7 @@ def test_uploads_survive_a_restart(collector, start_agent, split):
 
 
 def test_agent_with_lines_reports_inlined_calls(collector, start_agent, split):
-    # Where .gnu_debuglink says: beside the program.
+    # At the path of .gnu_debuglink: beside the program.
     subprocess.run(["objcopy", f"--add-gnu-debuglink={split.debug}", split.path], check=True)
     start_agent(collector, "--lines")
     process = split.start()
