@@ -170,12 +170,18 @@ static uint32_t find_minor(const struct elf_symbols *symbols, const char *path)
 static int check_build(const struct python_build *build, struct error *err)
 {
 	if (build->minor && build->minor < PYTHON_MINOR_MIN)
-		return error_set(err, -ENOTSUP, "CPython 3.%u: too old to be unwound",
+		return error_set(err, -ENOTSUP,
+				 "stacks of CPython 3.%u stay native: cairn unwinds 3.6 and later",
 				 build->minor);
 	if (build->minor == PYTHON_MINOR_MIN && !build->interpreters)
-		return error_set(err, -ENOTSUP, "CPython 3.6: no way to its interpreters");
+		return error_set(err, -ENOTSUP,
+				 "stacks of CPython 3.6 stay native: its symbols are stripped; "
+				 "install them");
 	if (build->minor != PYTHON_MINOR_MIN && !build->runtime)
-		return error_set(err, -ENOTSUP, "CPython 3.%u: it has no _PyRuntime", build->minor);
+		return error_set(err, -ENOTSUP,
+				 "stacks of CPython 3.%u stay native: its symbols are stripped; "
+				 "install them",
+				 build->minor);
 	return 0;
 }
 

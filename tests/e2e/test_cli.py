@@ -130,7 +130,9 @@ def test_records_all_processes(tmp_path):
     before, began = [process.cpu_ns() for process in burning], time.monotonic()
     done = cairn("record", "-d", "2", "-o", path)
     used = [process.cpu_ns() - ns for process, ns in zip(burning, before)]
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout) == (0, "")
+    # Other processes of the machine may give reason to warn.
+    assert all(line.startswith("cairn record: ") for line in done.stderr.splitlines()), done.stderr
     assert 2 <= time.monotonic() - began < 6
     stacks = read_collapsed(path)
     for name, ns in zip(names, used):
