@@ -167,8 +167,10 @@ CONTRACT_FILES := collector/openapi.yaml $(wildcard docs/*.md)
 .PHONY: docs docs-check
 docs: packages $(CONTRACT) ## renew the generated parts of the docs and of the API's description
 	generate/render $(CONTRACT) renew $(CONTRACT_FILES)
+	generate/limits > docs/limits.md
 docs-check: packages $(CONTRACT)
 	generate/render $(CONTRACT) check $(CONTRACT_FILES)
+	generate/limits | cmp -s - docs/limits.md || { echo "docs/limits.md is stale: run \`make docs\`" >&2; exit 1; }
 
 # ---- tests ----------------------------------------------------------------------------------
 

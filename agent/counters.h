@@ -34,7 +34,7 @@
 	X(PUBLISH_FAILED, profiler.unwind.publish_failed,                                          \
 	  "Processes not made known to the kernel's unwinder: map full or no memory. The agent "   \
 	  "tries again.")                                                                          \
-	X(MAPPINGS_DROPPED, profiler.unwind.mappings_dropped,                                          \
+	X(MAPPINGS_DROPPED, profiler.unwind.mappings_dropped,                                      \
 	  "Mappings dropped: process has too many. Stacks through them are truncated.")            \
 	X(UNWIND_TABLES_CACHED, profiler.unwind.tables_from_disk,                                  \
 	  "Unwind tables loaded from --cache instead of built.")                                   \

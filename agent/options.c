@@ -8,7 +8,7 @@
 #include "agent/sources/source.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/config.h"
+#include "base/config/config.h"
 #include "proto/rpc.h"
 
 enum { PID_MAX = 1 << 22 }; // the kernel's PID_MAX_LIMIT

@@ -36,7 +36,7 @@
 #include "agent/symbols/source_line_reader.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/debuginfod.h"
+#include "base/symbols/debuginfod.h"
 
 enum {
 	FREQUENCY_MAX_HZ = 1000,

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/event_log.h"
 #include "base/labels.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 #include "bpf/counters.h"
 
 struct gpu_kernel_request;
@@ -36,7 +36,8 @@ struct profiler_options {
 	double overhead_budget_percent; // of one core; 0: the default
 	uint64_t overhead_interval_ns;  // 0: the default
 	uint64_t cupti_interval_ns;     // between CUPTI sessions of a process; 0: the default
-	struct gpu_kernel_request *gpu_kernel_request; // one CUPTI session, no other GPU calls; or NULL
+	struct gpu_kernel_request
+		*gpu_kernel_request; // one CUPTI session, no other GPU calls; or NULL
 	/** Add the caller's own series to each export interval; NULL: none. */
 	int (*add_series)(void *context, struct export_interval *interval);
 	void *context;

@@ -9,6 +9,7 @@
 #include "agent/ship/sender.h"
 #include "base/event_log.h"
 #include "bpf/counters.h"
+#include "base/contract/label_names.h"
 
 /** Cumulative figures at one moment. */
 struct stats {

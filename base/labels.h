@@ -5,7 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/contract/label_names.h"
 #include "base/error.h"
 #include "base/id128.h"
 

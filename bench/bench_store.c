@@ -12,6 +12,7 @@
 #include "collector/query/query.h"
 #include "collector/store/selector.h"
 #include "collector/store/rocksdb/rocksdb.h"
+#include "base/contract/label_names.h"
 
 enum {
 	STEP_SECONDS = 5,  // the export interval

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 
 enum {
 	FLEET_SERVICES = 5,

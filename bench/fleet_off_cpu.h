@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "bench/fleet.h"
+#include "base/contract/label_names.h"
 
 static inline uint32_t fleet_add_off_cpu_series(struct profile *profile,
 						const struct fleet_host *host, uint32_t number)

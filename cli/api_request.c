@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/config_quantity.h"
+#include "base/config/config_quantity.h"
 #include "cli/api_error.h"
 #include "cli/progress.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
-#include "base/config.h"
+#include "base/config/config.h"
 #include "base/error.h"
 #include "cli/http_client.h"
 

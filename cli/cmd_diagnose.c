@@ -9,7 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/config.h"
+#include "base/config/config.h"
 #include "cli/command.h"
 #include "cli/function_table.h"
 #include "cli/http_client.h"

@@ -13,7 +13,7 @@
 #include "agent/dump/process_dump.h"
 #include "agent/unwind/unwind_table_cache.h"
 #include "base/cleanup.h"
-#include "base/config.h"
+#include "base/config/config.h"
 #include "cli/command.h"
 #include "cli/dump_json.h"
 #include "cli/dump_text.h"

@@ -12,9 +12,9 @@
 
 #include "agent/gpu/cupti_session.h"
 #include "base/cleanup.h"
-#include "base/config.h"
-#include "base/demangle.h"
-#include "base/profile.h"
+#include "base/config/config.h"
+#include "base/symbols/demangle.h"
+#include "base/profile/profile.h"
 #include "cli/command.h"
 #include "cli/function_table.h"
 #include "cli/gpu_kernel_stacks.h"

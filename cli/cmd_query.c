@@ -9,10 +9,10 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/config.h"
+#include "base/config/config.h"
 #include "base/contract/label_names.h"
 #include "base/contract/profile_types.h"
-#include "base/profile_type.h"
+#include "base/contract/profile_type.h"
 #include "cli/command.h"
 #include "cli/function_table.h"
 #include "cli/http_client.h"

@@ -17,7 +17,7 @@
 #include "agent/unwind/unwind_table_cache.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/config.h"
+#include "base/config/config.h"
 #include "cli/command.h"
 #include "cli/function_table.h"
 #include "cli/pid.h"

@@ -12,7 +12,7 @@
 #include "agent/symbols/debug_file.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/config.h"
+#include "base/config/config.h"
 #include "cli/api_error.h"
 #include "cli/command.h"
 #include "cli/http_client.h"

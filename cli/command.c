@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/config_quantity.h"
+#include "base/config/config_quantity.h"
 
 #define INTERVAL_NS_MAX (7 * 24 * 3600 * NS_PER_SECOND)
 

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/id128.h"
+#include "base/contract/label_names.h"
 
 #define NO_SAMPLE UINT32_MAX
 

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/hash_table.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 #include "base/string_table.h"
 
 enum { FUNCTION_NAME_BYTES = 512 }; // longer display names are cut

@@ -23,8 +23,9 @@ enum {
 	PYTHON_FRAMES_MAX = 16, // innermost ones
 };
 
-#define POLL_NS   (100 * NS_PER_MS)
-#define SETTLE_NS NS_PER_SECOND // until the first samples have named the unwind tables that are needed
+#define POLL_NS (100 * NS_PER_MS)
+#define SETTLE_NS \
+	NS_PER_SECOND // until the first samples have named the unwind tables that are needed
 /* PyTorch's unwind tables take some seconds to compile. */
 #define READY_NS_MAX (20 * NS_PER_SECOND)
 /* Covers the process's next CPU sample, and a session of an agent that still runs. */
@@ -42,7 +43,7 @@ static bool is_ready(const struct profiler *profiler, uint64_t elapsed_ns)
 }
 
 static int fail_late(struct event_log *events, const struct gpu_kernel_request *request,
-		       struct error *err)
+		     struct error *err)
 {
 	char reason[ERROR_TEXT_BYTES] = "try without --stacks";
 
@@ -56,7 +57,7 @@ static int fail_late(struct event_log *events, const struct gpu_kernel_request *
 }
 
 static int wait_for_session(struct profiler *profiler, struct event_log *events,
-			   struct gpu_kernel_request *request, struct error *err)
+			    struct gpu_kernel_request *request, struct error *err)
 {
 	uint64_t begin_ns = clock_monotonic_ns();
 	int rc = 0;

@@ -8,7 +8,7 @@
 
 #include "agent/gpu/cupti_session.h"
 #include "base/error.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 
 /**
  * Run a session in process @pid. *ret_profile has the time of GPU kernels whose launch was seen, as

@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/contract/label_names.h"
 #include "base/contract/wait_classes.h"
-#include "base/profile_type.h"
+#include "base/contract/profile_type.h"
 #include "cli/profiler_events.h"
 
 static const struct recorded_type types[] = {

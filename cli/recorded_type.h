@@ -8,7 +8,7 @@
 #include "agent/profiler.h"
 #include "base/contract/profile_types.h"
 #include "base/error.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 
 struct recorded_type {
 	const char *type; // five parts
@@ -16,7 +16,7 @@ struct recorded_type {
 };
 
 /**
- * The type that --type @text asks for: a word (base/profile_type.h) or its five parts.
+ * The type that --type @text asks for: a word (base/contract/profile_type.h) or its five parts.
  * Returns 0, or -EINVAL and @err when there is none such, or it is not measured in-process.
  */
 int recorded_type_find(const char *text, const struct recorded_type **ret_type, struct error *err);

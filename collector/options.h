@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "base/config.h"
+#include "base/config/config.h"
 
 struct collector_options {
 	char *data; // directory

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/collapsed.h"
-#include "base/svg.h"
+#include "base/export/collapsed.h"
+#include "base/export/svg.h"
 #include "proto/pprof.h"
 
 static const struct {

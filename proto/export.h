@@ -6,7 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 
 enum export_format {
 	EXPORT_COLLAPSED, // Brendan Gregg's stackcollapse lines: a;b;c value

@@ -7,7 +7,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/id128.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 
 /** Identifies a batch: makes its export idempotent. */
 struct batch_id {

@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/profile_type.h"
+#include "base/contract/profile_type.h"
 #include "base/utf8.h"
 #include "proto/message_memory.h"
 

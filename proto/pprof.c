@@ -12,7 +12,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/hash_table.h"
-#include "base/profile_type.h"
+#include "base/contract/profile_type.h"
 #include "base/string_table.h"
 
 typedef Perftools__Profiles__Profile ProfileMessage;

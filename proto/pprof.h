@@ -5,7 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 
 /**
  * Append the samples of @type. There is one pprof sample per series and stack, summed over slots, with

@@ -9,7 +9,7 @@
 #include "agent/dump/thread_list.h"
 #include "agent/dump/thread_wait.h"
 #include "base/error.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 
 struct dump_options {
 	pid_t tid;     // only this thread; 0: all

@@ -10,7 +10,7 @@
 #include "agent/python/python_code_cache.h"
 #include "agent/dump/thread_registers.h"
 #include "base/error.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 #include "bpf/unwind/stack.h"
 
 enum {

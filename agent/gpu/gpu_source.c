@@ -19,6 +19,7 @@
 #include "base/contract/knobs.h"
 #include "base/contract/label_values.h"
 #include "base/contract/profile_types.h"
+#include "base/contract/label_names.h"
 
 struct gpu_source {
 	struct gpu_source_options options;

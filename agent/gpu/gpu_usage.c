@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/contract/label_values.h"
+#include "base/contract/label_names.h"
 
 #define READ_NS       NS_PER_SECOND
 #define RETRY_NS      (60 * NS_PER_SECOND) // a driver may be installed, or come back

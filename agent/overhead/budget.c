@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/contract/profile_types.h"
+#include "base/contract/label_names.h"
 
 /* Between ticks of bpf_cost, unless the governor's interval is short: some 50 samples of a CPU. */
 #define BPF_COST_TICK_NS (500 * NS_PER_MS)

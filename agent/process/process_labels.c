@@ -9,6 +9,7 @@
 #include "agent/process/resource_attributes.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "base/contract/label_names.h"
 
 enum { VALUE_BYTES = 256 };
 

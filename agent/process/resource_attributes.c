@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/utf8.h"
+#include "base/contract/label_names.h"
 
 /* OpenTelemetry's semantic conventions. A later row wins over an earlier one with the same label. */
 static const struct {

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/id128.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 
 struct sender;
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 #include "proto/export_message.h"
 
 /** One export interval's profile; either `profile` or, once packed, `packed`. */

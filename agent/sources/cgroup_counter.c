@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/hash_table.h"
 #include "base/id128.h"
+#include "base/contract/label_names.h"
 
 enum {
 	MOUNTINFO_BYTES_MAX = 1 << 20,

@@ -16,6 +16,7 @@
 #include "base/id128.h"
 #include "bpf/shared_variables.h"
 #include "wakers.skel.h"
+#include "base/contract/label_names.h"
 
 /* Of the interrupt entry code: some ten times what there is. */
 #define INTERRUPT_BYTES_MAX 65536

@@ -18,6 +18,7 @@
 #include "base/contract/label_values.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "base/contract/label_names.h"
 
 #define MINUTE_NS (60 * NS_PER_SECOND)
 /*

@@ -10,7 +10,7 @@
 #include "agent/stacks/stack_parts.h"
 #include "agent/stacks/wait_class_cache.h"
 #include "base/hash_table.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 #include "bpf/sample.h"
 
 /** What names its samples; outlives it. */

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "base/profile.h"
+#include "base/profile/profile.h"
 
 /** Is the CPU time of this stack a busy-wait for a GPU? */
 bool gpu_spin_is(const struct profile *profile, const struct stack *stack);

@@ -10,7 +10,7 @@
 #include "agent/symbols/source_line_reader.h"
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/demangle.h"
+#include "base/symbols/demangle.h"
 #include "base/hash_table.h"
 #include "base/string_table.h"
 

@@ -9,7 +9,7 @@
 
 #include "agent/symbols/executable.h"
 #include "agent/symbols/kallsyms.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 
 struct location_table;
 

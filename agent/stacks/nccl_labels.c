@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/contract/label_values.h"
 #include "bpf/gpu/gpu_call.h"
+#include "base/contract/label_names.h"
 
 static const char *const collectives[] = {
 	[NCCL_OTHER] = "other",

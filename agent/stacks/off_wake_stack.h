@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "agent/stacks/stack_parts.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 #include "bpf/sample.h"
 
 /**

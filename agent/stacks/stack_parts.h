@@ -7,7 +7,7 @@
 
 #include "agent/stacks/frame_resolver.h"
 #include "agent/stacks/stack_table.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 
 /** How a kernel program identifies a stack: a leaf and the hash of its callers, for each part. */
 struct stack_parts {

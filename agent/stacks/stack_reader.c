@@ -36,7 +36,7 @@ static void analyze_function(struct stack_reader *reader, struct process *proces
 		symbol = (struct symbol){ .start_offset = code.offset, .size = 1 };
 	if ((rc == 0 || rc == -EAGAIN) && symbol.size)
 		process_unwind_analyze(reader->unwinds, code.executable, symbol.start_offset,
-				      symbol.size);
+				       symbol.size);
 }
 
 // JIT code may keep no frame pointer. At a leaf the stack does not show it: the chain goes on with the

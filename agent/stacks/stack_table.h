@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/hash_table.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 #include "bpf/unwind/stack.h"
 
 struct stack_table;

@@ -9,7 +9,7 @@
 
 #include "agent/stacks/wait_rules.h"
 #include "base/contract/wait_classes.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 
 /** The class of a stack of @count functions, the leaf first. */
 enum wait_class wait_class_of(const struct wait_frame *frames, uint32_t count);

@@ -12,8 +12,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/source_line_cache.h"
-#include "base/profile.h"
+#include "base/symbols/source_line_cache.h"
+#include "base/profile/profile.h"
 #include "base/string_table.h"
 #include "agent/symbols/source_line_worker.h"
 

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/source_lines.h"
+#include "base/symbols/source_lines.h"
 #include "agent/symbols/executable.h"
 
 struct source_line_reader;

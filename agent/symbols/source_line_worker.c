@@ -16,9 +16,9 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/confinement.h"
-#include "base/dwarf_lines.h"
-#include "base/source_line_message.h"
+#include "base/symbols/confinement.h"
+#include "base/symbols/dwarf_lines.h"
+#include "base/symbols/source_line_message.h"
 #include "agent/elf/elf.h"
 #include "agent/elf/go_pclntab.h"
 

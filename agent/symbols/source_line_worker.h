@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "base/source_lines.h"
+#include "base/symbols/source_lines.h"
 
 enum {
 	LINE_WORKER_OFFSETS_MAX = 4096,

@@ -70,7 +70,7 @@ static uint64_t ranges_limit(const struct unwind_rows *rows)
 
 /* Uses up MARK_ANALYZE marks; the others stay, in order. */
 static int analyze_marked(const struct elf *elf, struct unwind_mark *marks, uint32_t *count,
-			 struct unwind_rows *rows)
+			  struct unwind_rows *rows)
 {
 	uint32_t kept = 0;
 	int rc = code_analysis_rows_analyze(elf, marks, *count, rows);

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/contract/thread_states.h"
 #include "collector/diagnose/gpu_frame.h"
+#include "base/contract/label_names.h"
 
 void diagnosis_deinit(struct diagnosis *diagnosis)
 {

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/contract/label_values.h"
 #include "collector/diagnose/gpu_gauges.h"
+#include "base/contract/label_names.h"
 
 #define LABEL_TYPE "__type__"
 /* Types that only processes with a GPU have begin so. */

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/contract/label_values.h"
 #include "collector/store/selector.h"
+#include "base/contract/label_names.h"
 
 #define UUID_MIG "MIG-" // an instance's begins so
 

@@ -9,6 +9,7 @@
 #include "collector/diagnose/gpu_frame.h"
 #include "collector/store/selector.h"
 #include "collector/diagnose/verdict.h"
+#include "base/contract/label_names.h"
 
 /*
  * A thread that calls the driver for less than this of what the busiest one does is a helper: NCCL's

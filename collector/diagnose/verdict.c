@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/contract/label_names.h"
 
 /* Below these there is no demand, only a health check now and then. */
 #define DEMAND_RUNNING 0.02 // of one core

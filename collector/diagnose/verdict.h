@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/contract/wait_classes.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 
 /** Which code ran, by a sample's innermost frame. */
 enum cpu_use {

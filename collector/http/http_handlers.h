@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "base/profile_type.h"
+#include "base/contract/profile_type.h"
 #include "collector/http/http_exchange.h"
 #include "collector/ingest/receiver.h"
 #include "collector/metrics/metrics.h"

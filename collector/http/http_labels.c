@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/profile_type.h"
+#include "base/contract/profile_type.h"
 #include "collector/http/json_text.h"
 
 #define TYPE_LABEL "__type__" // store_label_values() lists the types under this name

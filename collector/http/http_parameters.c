@@ -8,8 +8,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/config_quantity.h"
-#include "base/profile_type.h"
+#include "base/config/config_quantity.h"
+#include "base/contract/profile_type.h"
 
 enum {
 	DEFAULT_POINTS = 300,

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 
 /** A node's self value under the hash of its stack. */
 struct path {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 #include "base/string_table.h"
 #include "collector/query/query_select.h"
 

@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "base/clock.h"
-#include "base/profile_type.h"
+#include "base/contract/profile_type.h"
 
 enum { TAIL_SECONDS = 2 }; // of the newest data: the gauge's values may not have arrived yet
 

@@ -10,6 +10,7 @@
 #include "collector/query/query_gauge.h"
 #include "collector/query/query_sums.h"
 #include "collector/symbols/symbolizer.h"
+#include "base/contract/label_names.h"
 
 struct profile_builder {
 	struct profile *profile;

@@ -10,7 +10,7 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/profile_type.h"
+#include "base/contract/profile_type.h"
 #include "collector/query/query_gauge.h"
 #include "collector/query/query_groups.h"
 

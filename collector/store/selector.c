@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/contract/label_names.h"
 
 enum {
 	// A label value has at most 1024 bytes: a sane pattern needs a few thousand steps.

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/id128.h"
 #include "base/labels.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 #include "collector/store/selector.h"
 
 struct store;

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
-#include "base/debug_cache.h"
+#include "base/symbols/debug_cache.h"
 #include "base/error.h"
 
 #define DEBUG_FILE_BYTES_MAX (2ULL << 30) // of one upload

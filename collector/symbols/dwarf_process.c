@@ -14,9 +14,9 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/confinement.h"
-#include "base/dwarf_lines.h"
-#include "base/source_line_message.h"
+#include "base/symbols/confinement.h"
+#include "base/symbols/dwarf_lines.h"
+#include "base/symbols/source_line_message.h"
 
 struct dwarf_process {
 	pid_t pid; // 0: it was ended

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "base/source_lines.h"
+#include "base/symbols/source_lines.h"
 #include "collector/symbols/debug_elf.h"
 
 struct dwarf_process;

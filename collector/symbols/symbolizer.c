@@ -10,8 +10,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/demangle.h"
-#include "base/source_line_cache.h"
+#include "base/symbols/demangle.h"
+#include "base/symbols/source_line_cache.h"
 #include "collector/symbols/debug_elf.h"
 #include "collector/symbols/dwarf_process.h"
 

@@ -6,9 +6,9 @@
 
 #include <stdint.h>
 
-#include "base/debuginfod.h"
-#include "base/profile.h"
-#include "base/source_lines.h"
+#include "base/symbols/debuginfod.h"
+#include "base/profile/profile.h"
+#include "base/symbols/source_lines.h"
 #include "collector/symbols/debug_files.h"
 
 struct symbolizer;

@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/svg.h"
+#include "base/export/svg.h"
+#include "base/contract/label_names.h"
 
 #define HOSTILE "</title><script>window.harmed=1</script>"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/demangle.h"
+#include "base/symbols/demangle.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

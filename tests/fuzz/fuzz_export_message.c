@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "proto/export_message.h"
+#include "base/contract/label_names.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 size_t LLVMFuzzerMutate(uint8_t *bytes, size_t size, size_t size_max);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/source_line_message.h"
+#include "base/symbols/source_line_message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

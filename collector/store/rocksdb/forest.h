@@ -13,7 +13,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/hash_table.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 #include "collector/store/rocksdb/key.h"
 #include "collector/store/rocksdb/rocksdb_db.h"
 

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/array.h"
+#include "base/contract/label_names.h"
 
 struct pair_key {
 	uint32_t name, value;

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/hash_table.h"
 #include "base/id128.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 #include "base/string_table.h"
 #include "collector/store/rocksdb/rocksdb_db.h"
 #include "collector/store/selector.h"

@@ -19,6 +19,7 @@
 #include "agent/stacks/snapshot_queue.h"
 #include "base/clock.h"
 #include "bpf/counters.h"
+#include "base/contract/label_names.h"
 
 static bool machine_is_fit(void)
 {

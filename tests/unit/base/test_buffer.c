@@ -173,12 +173,10 @@ TEST(an_empty_buffer_is_an_empty_string)
 	EXPECT_STR("", buffer_string(&buffer), "nothing written");
 }
 
-RUN_TESTS(cmocka_unit_test(varints_round_trip),
-	  cmocka_unit_test(small_varints_take_one_byte),
+RUN_TESTS(cmocka_unit_test(varints_round_trip), cmocka_unit_test(small_varints_take_one_byte),
 	  cmocka_unit_test(varints_are_read_or_refused), cmocka_unit_test(a_failed_read_sticks),
 	  cmocka_unit_test(a_read_of_absurd_size_fails),
-	  cmocka_unit_test(reader_survives_random_bytes),
-	  cmocka_unit_test(limit_is_final),
+	  cmocka_unit_test(reader_survives_random_bytes), cmocka_unit_test(limit_is_final),
 	  cmocka_unit_test(an_absurd_size_does_not_wrap),
 	  cmocka_unit_test(printing_grows_the_buffer),
 	  cmocka_unit_test(an_empty_buffer_is_an_empty_string))

@@ -118,5 +118,4 @@ TEST(clear_keeps_memory)
 RUN_TESTS(cmocka_unit_test(an_empty_table_finds_nothing),
 	  cmocka_unit_test(a_full_table_still_ends_its_searches),
 	  cmocka_unit_test(adds_and_removes_agree_with_a_plain_set),
-	  cmocka_unit_test(separates_colliding_hashes),
-	  cmocka_unit_test(clear_keeps_memory))
+	  cmocka_unit_test(separates_colliding_hashes), cmocka_unit_test(clear_keeps_memory))

@@ -35,5 +35,5 @@ TEST(table_hash_uses_all_parts)
 	assert_true(id128_hash(id) != id128_hash(other_high));
 }
 
-RUN_TESTS(cmocka_unit_test(table_hash_uses_all_parts),
-	  cmocka_unit_test(hashes_are_xxh3), cmocka_unit_test(encoded_ids_sort_as_numbers_do))
+RUN_TESTS(cmocka_unit_test(table_hash_uses_all_parts), cmocka_unit_test(hashes_are_xxh3),
+	  cmocka_unit_test(encoded_ids_sort_as_numbers_do))

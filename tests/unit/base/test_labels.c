@@ -155,8 +155,7 @@ TEST(a_pair_with_an_endless_name_is_refused)
 	assert_non_null(strstr(err.text, "longer than 128 bytes"));
 }
 
-RUN_TESTS(cmocka_unit_test(labels_are_sorted_and_unique),
-	  cmocka_unit_test(names_follow_the_rule),
+RUN_TESTS(cmocka_unit_test(labels_are_sorted_and_unique), cmocka_unit_test(names_follow_the_rule),
 	  cmocka_unit_test(the_limit_refuses_and_changes_nothing),
 	  cmocka_unit_test(values_are_cut_and_made_valid_text),
 	  cmocka_unit_test(an_id_is_of_names_and_values_alone),

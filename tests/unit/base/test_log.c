@@ -104,5 +104,4 @@ TEST(levels_have_names)
 RUN_TESTS(cmocka_unit_test(a_line_has_time_level_and_message),
 	  cmocka_unit_test(lines_above_the_level_are_dropped),
 	  cmocka_unit_test(hostile_name_forges_no_line),
-	  cmocka_unit_test(cuts_long_message_and_keeps_errno),
-	  cmocka_unit_test(levels_have_names))
+	  cmocka_unit_test(cuts_long_message_and_keeps_errno), cmocka_unit_test(levels_have_names))

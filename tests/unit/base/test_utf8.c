@@ -82,6 +82,5 @@ TEST(random_bytes_are_valid_after_repair)
 	}
 }
 
-RUN_TESTS(cmocka_unit_test(repairs_invalid_bytes),
-	  cmocka_unit_test(a_cut_falls_between_characters),
+RUN_TESTS(cmocka_unit_test(repairs_invalid_bytes), cmocka_unit_test(a_cut_falls_between_characters),
 	  cmocka_unit_test(random_bytes_are_valid_after_repair))

@@ -3,8 +3,9 @@
 #pragma once
 
 #include "base/clock.h"
-#include "base/profile.h"
+#include "base/profile/profile.h"
 #include "tests/test.h"
+#include "base/contract/label_names.h"
 
 #define EXAMPLE_AGENT    ((struct id128){ 0, 0xa })
 #define EXAMPLE_BOOT     ((struct id128){ 0, 0xb })

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "proto/export_message.h"
 #include "tests/test.h"
+#include "base/contract/label_names.h"
 
 #define NOW_NS  1700000000000000000ULL
 #define SLOT_NS (20 * NS_PER_MS)

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "pprof/profile.pb-c.h"
 #include "tests/test.h"
+#include "base/contract/label_names.h"
 
 typedef Perftools__Profiles__Profile Pprof;
 typedef Perftools__Profiles__Location PprofLocation;
@@ -346,4 +347,5 @@ RUN_TESTS(cmocka_unit_test(pprof_sums_each_stack_over_time),
 	  cmocka_unit_test(a_stack_without_definition_is_lost),
 	  cmocka_unit_test(an_empty_profile_makes_empty_files),
 	  cmocka_unit_test(exports_collapsed_and_svg), cmocka_unit_test(errors_name_their_cause),
-	  cmocka_unit_test(the_suffix_selects_the_format), cmocka_unit_test(writes_the_file_for_other_tools))
+	  cmocka_unit_test(the_suffix_selects_the_format),
+	  cmocka_unit_test(writes_the_file_for_other_tools))

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "tests/unit/proto/small_profile.h"
+#include "base/contract/label_names.h"
 
 static struct profile *through_the_wire(const struct profile *profile, export_define_fn define)
 {

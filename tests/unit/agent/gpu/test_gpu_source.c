@@ -8,6 +8,7 @@
 
 #include "tests/unit/agent/process/process_tables.h"
 #include "tests/unit/agent/event_texts.h"
+#include "base/contract/label_names.h"
 
 #define SLOT_NS      (20 * NS_PER_MS)
 #define INTERVAL_NS  (70 * NS_PER_SECOND) // a minute begins in it: samples end there

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "tests/unit/agent/event_texts.h"
+#include "base/contract/label_names.h"
 
 #define INTERVAL_NS (200 * NS_PER_MS)
 #define SLOT_NS     (20 * NS_PER_MS)

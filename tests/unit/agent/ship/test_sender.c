@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "tests/unit/agent/ship/collector_double.h"
+#include "base/contract/label_names.h"
 
 // Nobody waits that long, however busy the machine is, but who waits in vain.
 enum { LONG_MS = 600 * 1000, WAIT_MS = 60 * 1000, SAMPLES = 20 };

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "tests/test.h"
+#include "base/contract/label_names.h"
 
 static struct profile *profile_of(uint32_t sample_count)
 {

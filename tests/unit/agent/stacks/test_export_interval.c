@@ -8,6 +8,7 @@
 
 #include "agent/stacks/export_interval.h"
 #include "base/clock.h"
+#include "base/contract/label_names.h"
 
 __attribute__((noinline)) static int a_leaf(int argument)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Symbols from a server, from the first request until names are there.
-// Subject: base/debuginfod.h
-#include "base/debuginfod.h"
+// Subject: base/symbols/debuginfod.h
+#include "base/symbols/debuginfod.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include "agent/symbols/debug_file.h"
 #include "agent/symbols/executable.h"
 #include "base/clock.h"
-#include "base/debug_cache.h"
+#include "base/symbols/debug_cache.h"
 #include "tests/test.h"
 #include "tests/unit/agent/symbols/debuginfod_double.h"
 #include "tests/unit/agent/elf/elf_writer.h"

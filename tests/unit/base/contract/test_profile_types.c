@@ -3,7 +3,7 @@
 
 #include "base/contract/label_names.h"
 #include "base/contract/profile_types.h"
-#include "base/profile_type.h"
+#include "base/contract/profile_type.h"
 
 static const struct profile_type_spec *specs;
 static uint32_t count;

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "collector/store/store.h"
 #include "tests/test.h"
+#include "base/contract/label_names.h"
 
 #define TEST_SLOT_NS (20 * NS_PER_MS)
 #define TEST_TYPE    PROFILE_TYPE_CPU
