@@ -16,7 +16,7 @@
 #include "base/event_log.h"
 #include "base/labels.h"
 #include "base/profile/profile.h"
-#include "bpf/counters.h"
+#include "bpf/bpf_counters.h"
 
 struct gpu_kernel_request;
 struct profiler;

@@ -8,7 +8,7 @@
 #include "agent/profiler.h"
 #include "agent/ship/sender.h"
 #include "base/event_log.h"
-#include "bpf/counters.h"
+#include "bpf/bpf_counters.h"
 #include "base/contract/label_names.h"
 
 /** Cumulative figures at one moment. */

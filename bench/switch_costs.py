@@ -7,7 +7,7 @@ import time
 
 from accounting import BpfPrograms, bpftool, cpu_ns, held
 
-COUNTERS = pathlib.Path(__file__).resolve().parents[1] / "bpf/counters.h"
+COUNTERS = pathlib.Path(__file__).resolve().parents[1] / "bpf/bpf_counters.h"
 SWITCH_TYPES = ("tracing", "raw_tracepoint", "tracepoint")
 
 

@@ -2,7 +2,7 @@
 // Maps and variables that BPF programs share with the agent.
 #pragma once
 
-#include "bpf/counters.h"
+#include "bpf/bpf_counters.h"
 #include "bpf/kernel.h"
 #include "bpf/sample.h"
 #include "bpf/shared_variables.h"

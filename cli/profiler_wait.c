@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "bpf/counters.h"
+#include "bpf/bpf_counters.h"
 
 enum { TICK_MS = 250 }; // profiler_tick() wants a call at least once a second
 

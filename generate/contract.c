@@ -17,7 +17,7 @@
 #include "base/contract/stack_ends.h"
 #include "base/contract/thread_states.h"
 #include "base/contract/wait_classes.h"
-#include "bpf/counters.h"
+#include "bpf/bpf_counters.h"
 #include "collector/metrics/metrics.h"
 
 static bool is_first; // of the object or array that is open

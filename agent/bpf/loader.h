@@ -9,7 +9,7 @@
 #include "agent/bpf/unwind_maps.h"
 #include "base/error.h"
 #include "base/event_log.h"
-#include "bpf/counters.h"
+#include "bpf/bpf_counters.h"
 #include "bpf/sample.h"
 
 struct loader;

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/event_log.h"
 #include "base/labels.h"
-#include "bpf/counters.h"
+#include "bpf/bpf_counters.h"
 #include "bpf/sample.h"
 
 /** How knobs are turned. A negative errno: it cannot be turned; it is not tried again before the next change. */

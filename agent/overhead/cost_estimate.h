@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "agent/overhead/bpf_cost.h"
-#include "bpf/counters.h"
+#include "bpf/bpf_counters.h"
 
 /**
  * The programs whose runs are counted, named as bpf_cost.h names them, with what they have cost since

@@ -18,7 +18,7 @@
 #include "agent/profiler.h"
 #include "agent/stacks/snapshot_queue.h"
 #include "base/clock.h"
-#include "bpf/counters.h"
+#include "bpf/bpf_counters.h"
 #include "base/contract/label_names.h"
 
 static bool machine_is_fit(void)
