@@ -319,7 +319,7 @@ bench-check: packages ## check how the benchmarks judge stacks
 
 .PHONY: layers
 layers: packages ## check which folder includes which (tests/layers/rooms.txt), and for cycles of modules
-	python3 tests/layers/check_layers.py
+	python3 tests/layers/check_layers.py --readmes
 	$(pytest) tests/layers
 
 .PHONY: test
